@@ -1,0 +1,2 @@
+// Package limiter is a sliding-window rate limiter on Valkey.
+package limiter

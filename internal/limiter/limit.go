@@ -1,0 +1,138 @@
+package limiter
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bounds of a Limit.
+const (
+	MaxRequests = 1_000_000_000        // the most calls one window may admit
+	MinWindow   = time.Millisecond     // the shortest window
+	MaxWindow   = 366 * 24 * time.Hour // the longest window
+	MaxLimits   = 8                    // the most limits on one subject
+)
+
+// Algorithm names a way of counting calls in a window. The zero value is Log.
+type Algorithm uint8
+
+// The algorithms. Their names in text (String, ParseAlgorithm) are "log" and "counter".
+const (
+	// Log is the exact sliding window: the time of every admitted call is kept, so no rolling window ever holds more than the limit.
+	Log Algorithm = iota
+	// Counter estimates the sliding window from two adjacent fixed windows, weighting the previous one by its overlap.
+	Counter
+)
+
+var algorithmNames = [...]string{Log: "log", Counter: "counter"}
+
+// Algorithms lists every algorithm, in the order in which forms should offer them.
+func Algorithms() []Algorithm { return []Algorithm{Log, Counter} }
+
+// String returns the algorithm's name in configuration and forms.
+func (a Algorithm) String() string {
+	if int(a) < len(algorithmNames) {
+		return algorithmNames[a]
+	}
+	return "algorithm(" + strconv.Itoa(int(a)) + ")"
+}
+
+// ParseAlgorithm is the inverse of String.
+func ParseAlgorithm(name string) (Algorithm, error) {
+	for a, n := range algorithmNames {
+		if n == name {
+			return Algorithm(a), nil
+		}
+	}
+	return 0, fmt.Errorf("algorithm %q is not one of %s", name, strings.Join(algorithmNames[:], ", "))
+}
+
+// Limit is at most Requests calls (or that much cost) in any Window.
+// The zero value is not a valid Limit; see Validate for the bounds.
+type Limit struct {
+	Requests  int64         // 1 to MaxRequests
+	Window    time.Duration // MinWindow to MaxWindow, in whole milliseconds
+	Algorithm Algorithm
+}
+
+// Validate reports every bound that the limit breaks, each error naming its field.
+func (l Limit) Validate() error {
+	var errs []error
+	if l.Requests < 1 || l.Requests > MaxRequests {
+		errs = append(errs, fmt.Errorf("requests is %d: must be 1 to %d", l.Requests, MaxRequests))
+	}
+	switch {
+	case l.Window < MinWindow || l.Window > MaxWindow:
+		errs = append(errs, fmt.Errorf("window is %s: must be 1 millisecond to 366 days", FormatWindow(l.Window)))
+	case l.Window%time.Millisecond != 0:
+		errs = append(errs, fmt.Errorf("window is %s: must be whole milliseconds", l.Window))
+	}
+	if int(l.Algorithm) >= len(algorithmNames) {
+		errs = append(errs, fmt.Errorf("algorithm is %d: must be one of %s", l.Algorithm, strings.Join(algorithmNames[:], ", ")))
+	}
+	return errors.Join(errs...)
+}
+
+// String returns the limit in words: "100 per 10 seconds".
+func (l Limit) String() string {
+	return strconv.FormatInt(l.Requests, 10) + " per " + FormatWindow(l.Window)
+}
+
+var windowUnits = []struct {
+	name string
+	size time.Duration
+}{
+	{"day", 24 * time.Hour},
+	{"hour", time.Hour},
+	{"minute", time.Minute},
+	{"second", time.Second},
+	{"millisecond", time.Millisecond},
+}
+
+// WindowUnits lists the units of a window, longest first: day, hour, minute, second, millisecond.
+func WindowUnits() []string {
+	names := make([]string, len(windowUnits))
+	for i, u := range windowUnits {
+		names[i] = u.name
+	}
+	return names
+}
+
+// SplitWindow returns the window as a count of the longest unit that divides it: 90 s is 90, "second".
+func SplitWindow(w time.Duration) (count int64, unit string) {
+	for _, u := range windowUnits {
+		if w >= u.size && w%u.size == 0 {
+			return int64(w / u.size), u.name
+		}
+	}
+	return int64(w / time.Millisecond), "millisecond"
+}
+
+// JoinWindow is the inverse of SplitWindow; unit may be plural. It fails for an unknown unit or a window beyond the bounds of a Limit.
+func JoinWindow(count int64, unit string) (time.Duration, error) {
+	for _, u := range windowUnits {
+		if unit != u.name && unit != u.name+"s" {
+			continue
+		}
+		if count < 1 || count > int64(MaxWindow/u.size) {
+			return 0, fmt.Errorf("window is %d %ss: must be 1 millisecond to 366 days", count, u.name)
+		}
+		return time.Duration(count) * u.size, nil
+	}
+	return 0, fmt.Errorf("unit %q is not one of %s", unit, strings.Join(WindowUnits(), ", "))
+}
+
+// FormatWindow returns a window in words: "10 seconds", "1 hour", or Go's own notation below a millisecond.
+func FormatWindow(w time.Duration) string {
+	if w < time.Millisecond || w%time.Millisecond != 0 {
+		return w.String()
+	}
+	count, unit := SplitWindow(w)
+	if count == 1 {
+		return "1 " + unit
+	}
+	return strconv.FormatInt(count, 10) + " " + unit + "s"
+}
