@@ -128,14 +128,17 @@ local function first_after(lo, time)
   return lo
 end
 
+-- The bytes of a slot.
 local function encode_slot(time)
   return pack(slot_format, time % modulus + modulus)
 end
 
 local kept = nil -- the log's slots after a rebuild, encoded; nil while they stand in the state
 
+-- The window of counter j.
 local function window_of(j) return (unpack('>I6', sig, 4 + 6 * j)) end
 
+-- Carries a state with another signature over: model.go's rebuild says by what rules. A string that is no state of ours is left for a fresh start.
 local function rebuild()
   local old_width, old_counters = byte(s, 2, 3)
   local ok = byte(s, 1) == 1 and old_width and (old_width == 0 or old_width == 4 or old_width == 5 or old_width == 6)
@@ -154,7 +157,8 @@ local function rebuild()
     start, prev, cur = roll(now, window, start, prev, cur)
     local e = estimate(now, window, start, prev, cur)
     if e > estimated then estimated = e end
-    if not old[window] then old[window] = {start, prev, cur} end
+    local name = sub(s, 4 + 6 * j, 9 + 6 * j)
+    if not old[name] then old[name] = {start, prev, cur} end
   end
 
   local times = {}
@@ -185,7 +189,7 @@ local function rebuild()
 
   for j = 1, counters do
     local window = window_of(j)
-    local same = old[window]
+    local same = old[sub(sig, 4 + 6 * j, 9 + 6 * j)]
     if same then
       starts[j], prevs[j], curs[j] = same[1], same[2], same[3]
     else
