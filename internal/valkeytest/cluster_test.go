@@ -41,7 +41,8 @@ func TestStartCluster(t *testing.T) {
 			t.Errorf("%s holds %d keys, %v", url, size, err)
 		}
 		keys += int(size)
-		if acknowledged, err := node.Do(t.Context(), node.B().Wait().Numreplicas(replicas).Timeout(5000).Build()).AsInt64(); err != nil || acknowledged < replicas {
+		wait := node.B().Wait().Numreplicas(replicas).Timeout(5000).Build()
+		if acknowledged, err := node.Do(t.Context(), wait).AsInt64(); err != nil || acknowledged < replicas {
 			t.Errorf("%s: %d replicas, %v", url, acknowledged, err)
 		}
 	}
