@@ -91,8 +91,8 @@ func TestMissingTestTools(t *testing.T) {
 // Help is the comment at the script's top. The help of run also has the gateway's own, so it needs a build.
 func TestScriptsHelp(t *testing.T) {
 	for _, script := range []string{"scripts/build", "scripts/test", "scripts/install-test-tools", ".ci/run"} {
-		output, ok := shell(t, pathOf(t, nil), filepath.Join("../..", script), "-h")
-		source, err := os.ReadFile(filepath.Join("../..", script))
+		output, ok := shell(t, pathOf(t, nil), "../../"+script, "-h")
+		source, err := os.ReadFile("../../"+script)
 		if err != nil {
 			t.Fatal(err)
 		}
