@@ -92,7 +92,7 @@ func TestMissingTestTools(t *testing.T) {
 func TestScriptsHelp(t *testing.T) {
 	for _, script := range []string{"scripts/build", "scripts/test", "scripts/install-test-tools", ".ci/run"} {
 		output, ok := shell(t, pathOf(t, nil), "../../"+script, "-h")
-		source, err := os.ReadFile("../../"+script)
+		source, err := os.ReadFile("../../" + script)
 		if err != nil {
 			t.Fatal(err)
 		}
