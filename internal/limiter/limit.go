@@ -64,6 +64,10 @@ func (l Limit) Validate() error {
 	if l.Requests < 1 || l.Requests > MaxRequests {
 		errs = append(errs, fmt.Errorf("requests is %d: must be 1 to %d", l.Requests, MaxRequests))
 	}
+	if l.Algorithm == Log && l.Requests > MaxLogRequests && l.Requests <= MaxRequests {
+		errs = append(errs, fmt.Errorf("requests is %d: at most %d with algorithm log, which keeps every call; counter takes up to %d",
+			l.Requests, MaxLogRequests, MaxRequests))
+	}
 	switch {
 	case l.Window < MinWindow || l.Window > MaxWindow:
 		errs = append(errs, fmt.Errorf("window is %s: must be 1 millisecond to 366 days", FormatWindow(l.Window)))
