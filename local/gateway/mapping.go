@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -15,8 +16,8 @@ type Mapping map[string]string
 // apply changes the headers and returns the new status. As on API Gateway, every value is taken from the response as the integration sent it.
 func (m Mapping) apply(status int, h http.Header, context, stageVariables map[string]string) int {
 	original := h.Clone()
-	for target, expression := range m {
-		value := mappedValue(expression, original, context, stageVariables)
+	for _, target := range slices.Sorted(maps.Keys(m)) {
+		value := mappedValue(m[target], original, context, stageVariables)
 		action, place, _ := strings.Cut(target, ":")
 		name, isHeader := strings.CutPrefix(place, "header.")
 		switch {
