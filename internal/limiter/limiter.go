@@ -20,6 +20,10 @@ var ErrCost = errors.New("limiter: cost out of range")
 var (
 	//go:embed struct.lua
 	structLua string
+	//go:embed begin.lua
+	beginLua string
+	//go:embed fast.lua
+	fastLua string
 	//go:embed step.lua
 	stepLua string
 )
@@ -27,7 +31,7 @@ var (
 // Script returns the text of a Lua script that makes one step. head runs first and must set the locals key, prog and cost, as step.lua's header
 // says; tail runs last and finds the encoded Decision in the local reply, for ParseReply.
 func Script(head, tail string) string {
-	return structLua + head + "\n" + stepLua + tail
+	return structLua + head + "\n" + beginLua + "do\n" + fastLua + "end\nif not reply then\n" + stepLua + "end\n" + tail
 }
 
 // takeHead reads the key, the program, the cost and, for a refund, the time at which it was taken.

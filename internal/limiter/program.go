@@ -224,14 +224,14 @@ func (p Program) zones() (names []string, ok bool) {
 	return names, true
 }
 
-// width returns the bytes of a slot: its low 8*width-1 bits of microseconds must span twice the window, before and after the last rewrite.
+// width returns the bytes of a slot: its low 8*width-1 bits of microseconds must span more than three windows, and the oldest slot is never older.
 func (s section) width() byte {
 	switch {
 	case !s.kind.isLog():
 		return 0
-	case s.span < 1<<30:
+	case s.span < 1<<29:
 		return 4
-	case s.span < 1<<38:
+	case s.span < 1<<37:
 		return 5
 	default:
 		return 6

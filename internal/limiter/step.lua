@@ -5,7 +5,7 @@
 --   prog    the compiled limits, bytes as Program lays them out (program.go)
 --   cost    how much to take, a whole number 0 to 1e9; 0 looks at a cost of 1 and takes nothing; below 0 gives -cost back
 --   refund  when cost is below 0: the time at which it was taken, microseconds since 1970
--- A tail chunk runs after it and returns `reply`, a string of big-endian integers:
+-- It runs in a block of its own; a tail chunk runs after it and returns `reply`, a string of big-endian integers:
 --   1 byte    1 when allowed, 0 when denied, 2 when the cost is above a limit (only the time follows then)
 --   7 bytes   the server's time, microseconds since 1970
 --   per limit 4 bytes remaining, 7 bytes reset, 7 bytes retry-after (microseconds from now)
@@ -23,17 +23,12 @@
 --
 -- Numbers are doubles: every integer stays below 2^53, products that may not are made by `muldiv`. The model (model.go) is the same step in Go.
 
-local call, unpack, pack, byte, sub, rep = redis.call, struct.unpack, struct.pack, string.byte, string.sub, string.rep
-local floor, ceil = math.floor, math.ceil
+local ceil = math.ceil
 local window_bytes = 2048
 local LOG, ATTEMPTS, COUNTER, BUCKET, FIXED = 1, 2, 3, 4, 5
 
-local t = call('TIME')
-local now = t[1] * 1000000 + t[2]
-
 local limits, siglen = byte(prog, 1, 2)
 local sig = sub(prog, 3, 2 + siglen)
-local s = call('GETRANGE', key, 0, window_bytes - 1)
 local big = #s == window_bytes
 local take = cost
 if cost <= 0 then take = 1 end
@@ -625,4 +620,4 @@ end
 
 local pieces = {pack('>I1I7', allowed and 1 or 0, now)}
 for i = 1, limits do pieces[i + 1] = pack('>I4I7I7', remaining[i], resets[i], retries[i]) end
-local reply = table.concat(pieces)
+reply = table.concat(pieces)
