@@ -118,7 +118,7 @@ func TestBytesEqualTheFormula(t *testing.T) {
 		s := clock.subject(drawLimits(t)...)
 		var before stored
 		for range events(t) {
-			s.expiry = time.Time{}
+			s.rewritten = false
 			s.event(t)
 			state := s.bytes(t)
 			if state == "" {
@@ -147,7 +147,7 @@ func (s *subject) checkRoom(t *rapid.T, before, after stored) {
 		if strings.Trim(sec.trailing, "\x00") != "" {
 			s.fail(t, "section %d: used slots, then a free one, then %x", i, strings.TrimLeft(sec.trailing, "\x00"))
 		}
-		if s.expiry.IsZero() { // not rewritten
+		if !s.rewritten {
 			if sec.capacity != before.sections[i].capacity {
 				s.fail(t, "section %d: capacity became %d", i, sec.capacity)
 			}
@@ -184,6 +184,7 @@ func TestBytesAreBounded(t *testing.T) {
 		for range events(t) {
 			if rapid.IntRange(0, 4).Draw(t, "event") == 0 {
 				s.advance(t)
+				s.expire(t)
 			} else {
 				s.do(t, s.cost(t))
 			}
@@ -302,9 +303,7 @@ func (s *subject) forward(t *rapid.T) {
 	longest := s.longest().Microseconds()
 	micros := rapid.OneOf(rapid.Int64Range(0, longest/5), rapid.Int64Range(longest-1, longest), rapid.Int64Range(longest, 3*longest)).Draw(t, "forward")
 	s.now = s.now.Add(time.Duration(micros) * time.Microsecond)
-	if s.now.Truncate(time.Millisecond).After(s.expiry) {
-		s.command(t, "DEL", s.key)
-	}
+	s.expire(t)
 }
 
 func (s *subject) checkLife(t *rapid.T, model *Model, cost int64) {

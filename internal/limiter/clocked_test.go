@@ -51,8 +51,10 @@ func newClocked(t testing.TB) *clocked {
 type subject struct {
 	history // for its ways to move time and to edit limits
 	program Program
-	expiry  time.Time // when the server would drop the key, one millisecond early at most
+	expiry  time.Time // the last millisecond in which the server has the key
 	writes  int64     // of the last step
+
+	rewritten bool // the whole state, since a test last asked
 }
 
 // subject returns a key that never called.
@@ -105,6 +107,7 @@ func (s *subject) do(t rapid.TB, cost int64) Decision {
 	}
 	s.writes = writes
 	if life > 0 {
+		s.rewritten = true
 		s.expiry = s.now.Truncate(time.Millisecond).Add(life)
 	}
 	if cost > 0 && d.Allowed {
@@ -165,8 +168,17 @@ func (s *subject) event(t *rapid.T) {
 		s.do(t, s.cost(t))
 	case 5, 6, 7:
 		s.advance(t)
+		s.expire(t)
 	default:
 		s.do(t, 1)
+	}
+}
+
+// expire drops the key when the server would have.
+func (s *subject) expire(t rapid.TB) {
+	t.Helper()
+	if s.now.Truncate(time.Millisecond).After(s.expiry) {
+		s.command(t, "DEL", s.key)
 	}
 }
 
