@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -159,9 +160,8 @@ func (a *REST) send(w http.ResponseWriter, req *request, status int, header http
 
 func write(w http.ResponseWriter, status int, header http.Header, body []byte) {
 	h := w.Header()
-	for name, values := range header {
-		h[name] = values
-	}
+	h["Content-Type"] = nil // else net/http guesses one when there is none
+	maps.Copy(h, header)
 	if status != http.StatusNoContent && status != http.StatusNotModified {
 		h.Set("Content-Length", strconv.Itoa(len(body)))
 	}
