@@ -24,6 +24,8 @@ const defaultPort = "6379"
 type Options struct {
 	Dial  time.Duration // to connect; default 100 ms
 	Write time.Duration // to answer a command; default 100 ms
+	// Pooled gives each call in flight a connection of its own, so that one that timed out cannot hold up later ones.
+	Pooled bool
 }
 
 // Open connects to the Valkey at rawURL and makes sure that it answers:
@@ -38,6 +40,7 @@ func Open(ctx context.Context, rawURL string, o Options) (valkey.Client, error) 
 	}
 	option.Dialer.Timeout = orDefault(o.Dial, 100*time.Millisecond)
 	option.ConnWriteTimeout = orDefault(o.Write, 100*time.Millisecond)
+	option.DisableAutoPipelining = o.Pooled
 	client, err := valkey.NewClient(option)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Valkey at %s: %w", strings.Join(option.InitAddress, ", "), err)
@@ -85,7 +88,7 @@ func parse(rawURL string) (valkey.ClientOption, error) {
 		ReadBufferEachConn: 16 << 10, WriteBufferEachConn: 16 << 10,
 	}
 	option.Password, _ = u.User.Password()
-	if strings.HasSuffix(scheme, "s") {
+	if scheme == "valkeys" || scheme == "rediss" {
 		option.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	return option, nil
