@@ -80,7 +80,13 @@ func do(h http.Handler, r *http.Request) response {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	body, _ := io.ReadAll(w.Result().Body)
-	return response{w.Code, w.Result().Header, string(body)}
+	header := http.Header{} // as a client's net/http reads it
+	for name, values := range w.Result().Header {
+		for _, value := range values {
+			header.Add(name, value)
+		}
+	}
+	return response{w.Code, header, string(body)}
 }
 
 func get(target string, header ...string) *http.Request {

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"encoding/json"
-	"maps"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -158,10 +157,23 @@ func (a *REST) send(w http.ResponseWriter, req *request, status int, header http
 	write(w, status, header, body)
 }
 
+// spelling holds the names that net/http would write in a form that nobody else uses.
+var spelling = map[string]string{
+	"Apigw-Requestid":  "apigw-requestid",
+	"Ratelimit":        "RateLimit",
+	"Ratelimit-Policy": "RateLimit-Policy",
+	"Www-Authenticate": "WWW-Authenticate",
+	"X-Amz-Apigw-Id":   "x-amz-apigw-id",
+	"X-Amzn-Errortype": "x-amzn-ErrorType",
+	"X-Amzn-Requestid": "x-amzn-RequestId",
+}
+
 func write(w http.ResponseWriter, status int, header http.Header, body []byte) {
 	h := w.Header()
 	h["Content-Type"] = nil // else net/http guesses one when there is none
-	maps.Copy(h, header)
+	for name, values := range header {
+		h[orDefault(spelling[name], name)] = values
+	}
 	if status != http.StatusNoContent && status != http.StatusNotModified {
 		h.Set("Content-Length", strconv.Itoa(len(body)))
 	}

@@ -80,6 +80,7 @@ func (a *HTTP) authorize(ctx context.Context, req *request) (verdict, int) {
 	v, err := a.ask(ctx, req)
 	switch {
 	case errors.Is(err, errUnauthorized):
+		logger(a.Log).Warn("authorizer", "error", err)
 		return v, orDefault(a.UnauthorizedStatus, http.StatusInternalServerError)
 	case err != nil:
 		logger(a.Log).Error("authorizer", "error", err)
