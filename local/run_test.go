@@ -65,7 +65,7 @@ func onFreePorts(flags ...string) []string {
 func start(t *testing.T, flags ...string) *program {
 	t.Helper()
 	p := &program{path: filepath.Join(t.TempDir(), "ready.json"), exit: make(chan int, 1)}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	p.stop = cancel
 	go func() {
 		p.exit <- run(ctx, onFreePorts(append(flags, "-ready-file", p.path)...), noEnv, &p.out, &p.err)

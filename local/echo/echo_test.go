@@ -1,8 +1,8 @@
 package echo_test
 
 import (
-	"context"
 	"encoding/json"
+	"net/http"
 	"testing"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -19,22 +19,22 @@ type answer struct {
 
 // Both payload formats give the same body; only the backend of a REST API has to add the RateLimit fields itself.
 func TestBackend(t *testing.T) {
-	context := map[string]any{"rateLimit": "r", "rateLimitPolicy": "p", "plan": "free"}
-	rest := events.APIGatewayProxyRequest{HTTPMethod: "PUT", Path: "/a", RequestContext: events.APIGatewayProxyRequestContext{Authorizer: context}}
-	http := events.APIGatewayV2HTTPRequest{Version: "2.0", RawPath: "/a", RequestContext: events.APIGatewayV2HTTPRequestContext{
+	authorizer := map[string]any{"rateLimit": "r", "rateLimitPolicy": "p", "plan": "free"}
+	rest := events.APIGatewayProxyRequest{HTTPMethod: "PUT", Path: "/a", RequestContext: events.APIGatewayProxyRequestContext{Authorizer: authorizer}}
+	httpAPI := events.APIGatewayV2HTTPRequest{Version: "2.0", RawPath: "/a", RequestContext: events.APIGatewayV2HTTPRequestContext{
 		HTTP:       events.APIGatewayV2HTTPRequestContextHTTPDescription{Method: "PUT"},
-		Authorizer: &events.APIGatewayV2HTTPRequestContextAuthorizerDescription{Lambda: context},
+		Authorizer: &events.APIGatewayV2HTTPRequestContextAuthorizerDescription{Lambda: authorizer},
 	}}
 	for name, c := range map[string]struct {
 		event   any
 		headers map[string]string
 	}{
 		"REST": {rest, map[string]string{"Content-Type": "application/json", "Cache-Control": "no-store", "RateLimit": "r", "RateLimit-Policy": "p"}},
-		"HTTP": {http, map[string]string{"Content-Type": "application/json", "Cache-Control": "no-store"}},
+		"HTTP": {httpAPI, map[string]string{"Content-Type": "application/json", "Cache-Control": "no-store"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := invoke(t, c.event)
-			if response.StatusCode != 200 {
+			if response.StatusCode != http.StatusOK {
 				t.Errorf("status %d", response.StatusCode)
 			}
 			if diff := cmp.Diff(c.headers, response.Headers); diff != "" {
@@ -44,7 +44,7 @@ func TestBackend(t *testing.T) {
 			if err := json.Unmarshal([]byte(response.Body), &got); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(answer{"PUT", "/a", context}, got); diff != "" {
+			if diff := cmp.Diff(answer{"PUT", "/a", authorizer}, got); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -54,13 +54,13 @@ func TestBackend(t *testing.T) {
 // Without an authorizer there is no context and no RateLimit field.
 func TestBackendWithoutAuthorizer(t *testing.T) {
 	response := invoke(t, events.APIGatewayProxyRequest{HTTPMethod: "GET", Path: "/"})
-	if _, there := response.Headers["RateLimit"]; there || response.StatusCode != 200 {
+	if _, there := response.Headers["RateLimit"]; there || response.StatusCode != http.StatusOK {
 		t.Errorf("got %+v", response)
 	}
 }
 
 func TestBackendRefusesWhatIsNoEvent(t *testing.T) {
-	if _, err := (echo.Backend{}).Invoke(context.Background(), []byte("[")); err == nil {
+	if _, err := (echo.Backend{}).Invoke(t.Context(), []byte("[")); err == nil {
 		t.Error("no error")
 	}
 }
@@ -71,7 +71,7 @@ func invoke(t *testing.T, event any) events.APIGatewayProxyResponse {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := echo.Backend{}.Invoke(context.Background(), payload)
+	out, err := echo.Backend{}.Invoke(t.Context(), payload)
 	if err != nil {
 		t.Fatal(err)
 	}

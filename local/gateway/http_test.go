@@ -123,8 +123,8 @@ func TestHTTPRefusals(t *testing.T) {
 		{"no statement matches", &fake{answer: policyAnswer("Allow", httpARN+"POST/*", `{}`)}, iam, 403, forbidden},
 		{"simple answer where a policy is due", authorizing(`{}`), iam, 500, failed},
 		{"policy where a simple answer is due", &fake{answer: policyAnswer("Allow", "*", `{}`)}, nil, 500, failed},
-		{"simple answer in format 1.0", authorizing(`{}`), func(a *gateway.HTTP) { a.Format = gateway.Format1 }, 500, failed},
-		{"list in the context in format 1.0", &fake{answer: policyAnswer("Allow", "*", `{"a":[]}`)}, func(a *gateway.HTTP) { a.Format = gateway.Format1 }, 500, failed},
+		{"simple answer in format 1.0", authorizing(`{}`), format1, 500, failed},
+		{"list in the context in format 1.0", &fake{answer: policyAnswer("Allow", "*", `{"a":[]}`)}, format1, 500, failed},
 		{"isAuthorized is text", &fake{answer: `{"isAuthorized":"true"}`}, nil, 500, failed},
 		{"isAuthorized is null", &fake{answer: `{"isAuthorized":null}`}, nil, 500, failed},
 		{"error Unauthorized", &fake{err: reported("Unauthorized")}, nil, 500, failed},
@@ -151,6 +151,8 @@ func TestHTTPRefusals(t *testing.T) {
 }
 
 func iam(a *gateway.HTTP) { a.Simple = false }
+
+func format1(a *gateway.HTTP) { a.Format = gateway.Format1 }
 
 func TestHTTPIdentitySource(t *testing.T) {
 	authorizer := authorizing(`{}`)
@@ -186,7 +188,8 @@ func TestHTTPProxyEvent(t *testing.T) {
 			do(newHTTP(authorizing(`{"plan":"free","n":1.5,"list":["a"]}`), integration), r)
 			var e events.APIGatewayV2HTTPRequest
 			integration.event(t, &e)
-			if e.Body != c.sent || e.IsBase64Encoded != c.base64 || e.RawPath != "/form" || e.RequestContext.HTTP.Method != "POST" || e.Version != "2.0" {
+			if e.Body != c.sent || e.IsBase64Encoded != c.base64 || e.RawPath != "/form" || e.RequestContext.HTTP.Method != http.MethodPost ||
+				e.Version != "2.0" {
 				t.Errorf("got %+v", e)
 			}
 			want := map[string]any{"plan": "free", "n": 1.5, "list": []any{"a"}}
@@ -296,7 +299,8 @@ func TestMapping(t *testing.T) {
 	if got.status != 202 {
 		t.Errorf("status %d", got.status)
 	}
-	wantHeaders(t, got.header, map[string]string{"X-B": "a", "X-Static": "plain", "X-Stage": "blue", "Content-Length": "1", "X-Wrong": "", "Content-Type": ""})
+	wantHeaders(t, got.header, map[string]string{"X-B": "a", "X-Static": "plain", "X-Stage": "blue", "Content-Length": "1", "X-Wrong": "",
+		"Content-Type": ""})
 	if a := got.header.Values("X-A"); !reflect.DeepEqual(a, []string{"a", "7"}) {
 		t.Errorf("X-A %q", a)
 	}
@@ -334,7 +338,7 @@ func TestClientLeaves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			authorizer := &alive{t: t, answer: policyAnswer("Allow", "*", `{}`)}
 			integration := &alive{t: t, answer: okAnswer}
-			ctx, cancel := context.WithCancel(context.Background())
+			ctx, cancel := context.WithCancel(t.Context())
 			cancel()
 			do(api(authorizer, integration), get("/").WithContext(ctx))
 			if !authorizer.invoked || !integration.invoked {

@@ -110,14 +110,15 @@ func TestRESTIdentitySource(t *testing.T) {
 
 // What a client sees for each answer of an authorizer, without any gateway response configured.
 func TestRESTRefusals(t *testing.T) {
+	const refused = `{"message":"User is not authorized to access this resource`
 	for _, c := range []struct {
 		name       string
 		authorizer *fake
 		status     int
 		body       string
 	}{
-		{"explicit deny", &fake{answer: policyAnswer("Deny", "*", `{}`)}, 403, `{"message":"User is not authorized to access this resource with an explicit deny"}`},
-		{"no statement matches", &fake{answer: policyAnswer("Allow", restARN+"GET/other", `{}`)}, 403, `{"message":"User is not authorized to access this resource"}`},
+		{"explicit deny", &fake{answer: policyAnswer("Deny", "*", `{}`)}, 403, refused + ` with an explicit deny"}`},
+		{"no statement matches", &fake{answer: policyAnswer("Allow", restARN+"GET/other", `{}`)}, 403, refused + `"}`},
 		{"Unauthorized", &fake{err: reported("Unauthorized")}, 401, `{"message":"Unauthorized"}`},
 		{"almost Unauthorized", &fake{err: reported("unauthorized")}, 500, `{"message":null}`},
 		{"another error", &fake{err: reported("Valkey is down")}, 500, `{"message":null}`},
@@ -189,7 +190,7 @@ func TestRateLimitResponses(t *testing.T) {
 func TestGatewayResponseMapping(t *testing.T) {
 	api := newREST(&fake{answer: policyAnswer("Deny", "*", `{"n":1.50,"b":true,"s":"a\r\nb","quote":"\""}`)}, &fake{})
 	api.StageVariables = map[string]string{"colour": "blue"}
-	api.Responses = map[gateway.ResponseType]gateway.GatewayResponse{gateway.Default4XX: {
+	api.Responses = map[gateway.ResponseType]gateway.Response{gateway.Default4XX: {
 		StatusCode: 418,
 		ResponseParameters: map[string]string{
 			"gatewayresponse.header.X-Literal":   "'it''s'",
@@ -290,8 +291,9 @@ func TestRESTResponses(t *testing.T) {
 		{"full", &fake{answer: `{"statusCode":201,"headers":{"X-One":"1","X-N":5},"body":"hi"}`}, 201, "hi",
 			map[string]string{"X-One": "1", "X-N": "5", "Content-Type": "application/json", "Content-Length": "2"}},
 		{"status as text", &fake{answer: `{"statusCode":"404"}`}, 404, "", nil},
-		{"hop-by-hop and reserved headers", &fake{answer: `{"statusCode":200,"headers":{"Connection":"close","WWW-Authenticate":"x","Server":"s","Date":"d","Content-Length":"99"}}`},
-			200, "", map[string]string{"Connection": "", "Www-Authenticate": "", "X-Amzn-Remapped-Www-Authenticate": "x", "X-Amzn-Remapped-Server": "s", "Content-Length": "0"}},
+		{"hop-by-hop and reserved headers", &fake{answer: `{"statusCode":200,"headers":{"Connection":"close","WWW-Authenticate":"x","Server":"s",` +
+			`"Content-Length":"99"}}`}, 200, "", map[string]string{"Connection": "", "Www-Authenticate": "", "X-Amzn-Remapped-Www-Authenticate": "x",
+			"X-Amzn-Remapped-Server": "s", "Content-Length": "0"}},
 		{"null", &fake{answer: `null`}, 502, malformed, nil},
 		{"a string", &fake{answer: `"hello"`}, 502, malformed, nil},
 		{"no status", &fake{answer: `{"body":"hi"}`}, 502, malformed, nil},
@@ -325,8 +327,11 @@ func TestRESTResponses(t *testing.T) {
 func TestRESTMergesHeaders(t *testing.T) {
 	answer := `{"statusCode":200,"headers":{"X-A":"1","X-B":"3"},"multiValueHeaders":{"X-A":["1","2"],"X-B":["4"]}}`
 	got := do(newREST(allowing(`{}`), &fake{answer: answer}), get("/"))
-	if a, b := got.header.Values("X-A"), got.header.Values("X-B"); !reflect.DeepEqual(a, []string{"1", "2"}) || !reflect.DeepEqual(b, []string{"4", "3"}) {
-		t.Errorf("X-A %v, X-B %v", a, b)
+	if a := got.header.Values("X-A"); !reflect.DeepEqual(a, []string{"1", "2"}) {
+		t.Errorf("X-A %v", a)
+	}
+	if b := got.header.Values("X-B"); !reflect.DeepEqual(b, []string{"4", "3"}) {
+		t.Errorf("X-B %v", b)
 	}
 }
 
