@@ -126,7 +126,7 @@ func (a *HTTP) integrate(ctx context.Context, w http.ResponseWriter, req *reques
 	case errors.As(err, &tooLarge):
 		a.fail(w, req, http.StatusRequestEntityTooLarge)
 	case errors.Is(err, context.DeadlineExceeded):
-		a.fail(w, req, http.StatusGatewayTimeout)
+		a.fail(w, req, http.StatusGatewayTimeout) // unconfirmed: it may be 503
 	default:
 		a.fail(w, req, http.StatusInternalServerError)
 	}
