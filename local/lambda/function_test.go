@@ -261,14 +261,14 @@ func TestFunctionOutlivesItsCaller(t *testing.T) {
 func TestFunctionReplacesAnEnvironmentThatDiedWhileIdle(t *testing.T) {
 	f := start(t, lambda.Config{})
 	pid := mustInvoke(t, f, event{}).PID
+	eventually(t, "the environment is idle", f.Idle)
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the process is gone", func() bool { return gone(pid) })
-	eventually(t, "a new environment answers", func() bool {
-		a, err := invoke(f, event{})
-		return err == nil && a.PID != pid
-	})
+	eventually(t, "the end is noticed", f.IdleDead)
+	if next := mustInvoke(t, f, event{}).PID; next == pid {
+		t.Error("the dead process answers")
+	}
 }
 
 func TestFunctionThatCannotStart(t *testing.T) {
