@@ -1,8 +1,10 @@
 package dashboard
 
 import (
+	"context"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/alexedwards/scs/v2"
 )
@@ -21,7 +23,6 @@ func (d *dashboard) newSessions() *scs.SessionManager {
 	s.Store = d.Sessions
 	s.Lifetime = d.SessionLifetime
 	s.Cookie = scs.SessionCookie{Name: d.cookieName(), Path: d.path("/"), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode}
-	s.ErrorFunc = func(w http.ResponseWriter, r *http.Request, err error) { d.failStore(w, r, "session", err) }
 	return s
 }
 
@@ -45,7 +46,7 @@ func (d *dashboard) dispatch(w http.ResponseWriter, r *http.Request) {
 		d.mux.ServeHTTP(w, r)
 		return
 	}
-	d.sessions.LoadAndSave(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	d.withSession(w, r, func(w http.ResponseWriter, r *http.Request) {
 		have := d.roleOf(r)
 		switch {
 		case have >= need && known:
@@ -61,7 +62,42 @@ func (d *dashboard) dispatch(w http.ResponseWriter, r *http.Request) {
 				advice:  "This needs the editor role. Ask whoever runs this dashboard.",
 			})
 		}
-	})).ServeHTTP(w, r)
+	})
+}
+
+// withSession answers a request that may read and change its session. The answer is held back until the session is saved, so that it never claims what
+// did not happen.
+func (d *dashboard) withSession(w http.ResponseWriter, r *http.Request, handle http.HandlerFunc) {
+	token := ""
+	if c, err := r.Cookie(d.sessions.Cookie.Name); err == nil {
+		token = c.Value
+	}
+	ctx, err := d.sessions.Load(r.Context(), token)
+	if err != nil {
+		d.failStore(w, r, "load session", err)
+		return
+	}
+	held := &answer{header: w.Header()}
+	handle(held, r.WithContext(ctx))
+	if err := d.saveSession(ctx, w); err != nil {
+		d.failStore(w, r, "save session", err)
+		return
+	}
+	held.send(w)
+}
+
+func (d *dashboard) saveSession(ctx context.Context, w http.ResponseWriter) error {
+	switch d.sessions.Status(ctx) {
+	case scs.Modified:
+		token, expiry, err := d.sessions.Commit(ctx)
+		if err != nil {
+			return err
+		}
+		d.sessions.WriteSessionCookie(ctx, w, token, expiry)
+	case scs.Destroyed:
+		d.sessions.WriteSessionCookie(ctx, w, "", time.Time{})
+	}
+	return nil
 }
 
 // roleOf returns what the request's session allows.
@@ -90,22 +126,14 @@ func (d *dashboard) askLogin(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, login, http.StatusSeeOther)
 }
 
-// unrouted answers what the mux would, a redirect to the clean path, 404 or 405, as one of our pages.
+// unrouted answers what the mux would, 404 or 405, as one of our pages.
 func (d *dashboard) unrouted(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 	probe := &answer{header: http.Header{}}
 	handler.ServeHTTP(probe, r)
-	if allow := probe.header.Get("Allow"); allow != "" {
-		w.Header().Set("Allow", allow)
+	if probe.status != http.StatusMethodNotAllowed {
+		d.fail(w, r, problem{status: http.StatusNotFound})
+		return
 	}
-	d.fail(w, r, problem{status: probe.status})
+	w.Header().Set("Allow", probe.header.Get("Allow"))
+	d.fail(w, r, problem{status: http.StatusMethodNotAllowed})
 }
-
-// answer records how a handler would answer and drops the body.
-type answer struct {
-	header http.Header
-	status int
-}
-
-func (a *answer) Header() http.Header         { return a.header }
-func (a *answer) Write(b []byte) (int, error) { return len(b), nil }
-func (a *answer) WriteHeader(status int)      { a.status = status }

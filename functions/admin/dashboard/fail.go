@@ -48,7 +48,7 @@ func (d *dashboard) fail(w http.ResponseWriter, r *http.Request, p problem) {
 
 func (d *dashboard) wayOn(r *http.Request, status int) templates.Choice {
 	if status == http.StatusServiceUnavailable && r.Method == http.MethodGet {
-		return templates.Choice{Text: "Try again", Address: r.URL.RequestURI()}
+		return templates.Choice{Text: "Try again", Address: d.localPath(r.URL.RequestURI())}
 	}
 	return templates.Choice{Text: "Go to the keys", Address: d.path("/keys")}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -189,4 +190,18 @@ func limitsOf(version int, rows ...[4]string) url.Values {
 		}
 	}
 	return v
+}
+
+var (
+	nonceInPage   = regexp.MustCompile(`nonce="[^"]*"`)
+	addressInPage = regexp.MustCompile(`(?:href|src|action|hx-get)="([^"]*)"`)
+)
+
+// addressesIn lists everything that a page links to, loads or sends to.
+func addressesIn(page string) []string {
+	var all []string
+	for _, m := range addressInPage.FindAllStringSubmatch(page, -1) {
+		all = append(all, m[1])
+	}
+	return all
 }

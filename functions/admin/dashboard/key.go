@@ -3,14 +3,26 @@ package dashboard
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
 
+var idPattern = regexp.MustCompile(`^[0-9A-Za-z]{1,64}$`)
+
+// key returns the key that the request's path names.
+func (d *dashboard) key(r *http.Request) (policy.Key, error) {
+	id := r.PathValue("id")
+	if !idPattern.MatchString(id) {
+		return policy.Key{}, policy.ErrNotFound
+	}
+	return d.Keys.Get(r.Context(), id)
+}
+
 func (d *dashboard) showKey(w http.ResponseWriter, r *http.Request) {
-	key, err := d.Keys.Get(r.Context(), r.PathValue("id"))
+	key, err := d.key(r)
 	if err != nil {
 		d.failStore(w, r, "get key", err)
 		return

@@ -20,7 +20,7 @@ func (d *dashboard) showLimits(w http.ResponseWriter, r *http.Request) {
 
 // editable returns the key that the request is about, or answers the request if its limits cannot be edited.
 func (d *dashboard) editable(w http.ResponseWriter, r *http.Request) (policy.Key, bool) {
-	key, err := d.Keys.Get(r.Context(), r.PathValue("id"))
+	key, err := d.key(r)
 	if err != nil {
 		d.failStore(w, r, "get key", err)
 		return policy.Key{}, false

@@ -29,9 +29,9 @@ func number(n int64) string {
 	return sign + b.String()
 }
 
-// limitWords writes a limit as "1,000 per 10 minutes".
+// limitWords writes a limit as "1,000 per 10 minutes", or "5 per second".
 func limitWords(l limiter.Limit) string {
-	return number(l.Requests) + " per " + limiter.FormatWindow(l.Window)
+	return number(l.Requests) + " per " + strings.TrimPrefix(limiter.FormatWindow(l.Window), "1 ")
 }
 
 // span writes how long to wait, rounded up so that nobody comes too early: "3.2 s", "2 min 5 s", "1 h 20 min", "3 d 4 h".
