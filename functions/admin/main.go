@@ -27,7 +27,7 @@ func main() {
 	must(err)
 	bundle, err := static.Load()
 	must(err)
-	client, err := store.Open(context.Background(), c.ValkeyURL)
+	client, err := store.Open(context.Background(), c.ValkeyURL, store.Options{})
 	must(err)
 	keys, sessions := policy.NewStore(client, c.pepper), session.NewStore(client, c.SessionIdle)
 	handler, err := dashboard.New(c.dashboard(), dashboard.Services{Keys: keys, Sessions: sessions, Bundle: bundle, Ready: sessions.Ping, Log: log})

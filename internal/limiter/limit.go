@@ -58,20 +58,43 @@ type Limit struct {
 	Algorithm Algorithm
 }
 
-// Validate reports every bound that the limit breaks, each error naming its field.
-func (l Limit) Validate() error {
-	var errs []error
-	if l.Requests < 1 || l.Requests > MaxRequests {
-		errs = append(errs, fmt.Errorf("requests is %d: must be 1 to %d", l.Requests, MaxRequests))
+// FieldError is what is wrong with one field of a Limit: requests, window or algorithm.
+type FieldError struct {
+	Field   string
+	Message string // names the value, its bound and, where there is one, a way out
+}
+
+func (e FieldError) Error() string { return e.Field + " " + e.Message }
+
+// Errors returns every bound that the limit breaks; nil when it is valid.
+func (l Limit) Errors() []FieldError {
+	var errs []FieldError
+	add := func(field, format string, args ...any) {
+		errs = append(errs, FieldError{field, fmt.Sprintf(format, args...)})
+	}
+	switch {
+	case l.Requests < 1 || l.Requests > MaxRequests:
+		add("requests", "is %d: must be 1 to %d", l.Requests, MaxRequests)
+	case l.Algorithm == Log && l.Requests > MaxLogRequests:
+		add("requests", "is %d: at most %d with algorithm log, which keeps every call; counter takes up to %d", l.Requests, MaxLogRequests, MaxRequests)
 	}
 	switch {
 	case l.Window < MinWindow || l.Window > MaxWindow:
-		errs = append(errs, fmt.Errorf("window is %s: must be 1 millisecond to 366 days", FormatWindow(l.Window)))
+		add("window", "is %s: must be 1 millisecond to 366 days", FormatWindow(l.Window))
 	case l.Window%time.Millisecond != 0:
-		errs = append(errs, fmt.Errorf("window is %s: must be whole milliseconds", l.Window))
+		add("window", "is %s: must be whole milliseconds", l.Window)
 	}
 	if int(l.Algorithm) >= len(algorithmNames) {
-		errs = append(errs, fmt.Errorf("algorithm is %d: must be one of %s", l.Algorithm, strings.Join(algorithmNames[:], ", ")))
+		add("algorithm", "is %d: must be one of %s", l.Algorithm, strings.Join(algorithmNames[:], ", "))
+	}
+	return errs
+}
+
+// Validate returns what Errors returns as one error.
+func (l Limit) Validate() error {
+	var errs []error
+	for _, e := range l.Errors() {
+		errs = append(errs, e)
 	}
 	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -12,16 +13,28 @@ import (
 // maxBody bounds a request's body: the longest form is eight limits.
 const maxBody = 64 << 10
 
-// chain is the way of every request, outermost first: headers, log, compression, recovery, then what may refuse it, then its route.
+// storePatience bounds what a request waits for the store, which repeats what it can until then.
+const storePatience = 3 * time.Second
+
+// chain is the way of every request, outermost first: headers, log, compression, recovery, time limit, then what may refuse it, then its route.
 func (d *dashboard) chain() http.Handler {
 	var h http.Handler = http.HandlerFunc(d.dispatch)
 	h = d.refuseCrossSite(h)
 	h = d.withBasePath(h)
 	h = http.MaxBytesHandler(h, maxBody)
+	h = withDeadline(h)
 	h = d.recovered(h)
 	h = gzhttp.GzipHandler(h)
 	h = d.logged(h)
 	return secured(h)
+}
+
+func withDeadline(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), storePatience)
+		defer cancel()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
 }
 
 // withBasePath puts the base path in front of requests from gateways that cut it off.

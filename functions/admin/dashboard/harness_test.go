@@ -79,7 +79,9 @@ func newSite(t *testing.T, options ...option) *site {
 	for _, o := range options {
 		o(s)
 	}
-	s.service.Keys = s.keys
+	if s.service.Keys == nil {
+		s.service.Keys = s.keys
+	}
 	handler, err := New(s.config, s.service)
 	if err != nil {
 		t.Fatal(err)

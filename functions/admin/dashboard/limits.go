@@ -114,7 +114,7 @@ func (d *dashboard) renderLimits(w http.ResponseWriter, r *http.Request, status 
 		Error:   form.wrong,
 		Errors:  form.errors(),
 		Bounds: "Up to " + strconv.Itoa(limiter.MaxLimits) + " limits, each 1 to " + number(limiter.MaxRequests) +
-			" calls in 1 millisecond to 366 days. A row without numbers is left out.",
+			" calls (log: " + number(limiter.MaxLogRequests) + ") in 1 millisecond to 366 days. A row without numbers is left out.",
 		CanAdd: len(form.rows) < limiter.MaxLimits,
 	}
 	if yours != nil {
@@ -147,10 +147,11 @@ func limitRows(form limitsForm) []templates.LimitRow {
 
 // preview reads a copy of the row, so that looking at it leaves no errors in the form.
 func preview(in limitInput) string {
-	if limit := in.limit(); limit.Validate() == nil && in.unit.wrong == "" {
-		return limitWords(limit)
+	limit := in.limit()
+	if in.errors() > 0 {
+		return ""
 	}
-	return ""
+	return limitWords(limit)
 }
 
 func methods() []templates.Method {

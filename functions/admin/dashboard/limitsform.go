@@ -123,19 +123,21 @@ func (f *limitsForm) find(field string, rows []int) *input {
 func (f *limitsForm) errors() int {
 	n := 0
 	for i := range f.rows {
-		for _, in := range f.rows[i].inputs() {
-			if in.wrong != "" {
-				n++
-			}
-		}
+		n += f.rows[i].errors()
 	}
 	return n
 }
 
 func (f *limitsForm) valid() bool { return f.wrong == "" && f.errors() == 0 }
 
-func (l *limitInput) inputs() []*input {
-	return []*input{&l.requests, &l.window, &l.unit, &l.algorithm}
+func (l *limitInput) errors() int {
+	n := 0
+	for _, in := range []input{l.requests, l.window, l.unit, l.algorithm} {
+		if in.wrong != "" {
+			n++
+		}
+	}
+	return n
 }
 
 func (l *limitInput) find(name string) *input {
@@ -165,7 +167,22 @@ func (l *limitInput) limit() limiter.Limit {
 		l.algorithm.wrong = "Choose one from the list."
 	}
 	limit.Algorithm = algorithm
+	if l.errors() == 0 {
+		l.bound(limit)
+	}
 	return limit
+}
+
+// bound notes which bounds a limit breaks whose fields are fine one by one.
+func (l *limitInput) bound(limit limiter.Limit) {
+	for _, e := range limit.Errors() {
+		if in := l.find(e.Field); in != nil {
+			in.wrong = sentence(e.Message)
+		}
+	}
+	if limit.Algorithm == limiter.Log && limit.Requests > limiter.MaxLogRequests {
+		l.requests.wrong = "With the algorithm log at most " + number(limiter.MaxLogRequests) + ", as it keeps every call; counter takes more."
+	}
 }
 
 func (l *limitInput) joinWindow(count int64) time.Duration {
@@ -214,6 +231,9 @@ func unknownUnit(unit string) bool {
 func sentence(message string) string {
 	if message == "" {
 		return "This is not valid."
+	}
+	if strings.HasPrefix(message, "is ") {
+		message = "it " + message
 	}
 	return strings.ToUpper(message[:1]) + strings.TrimSuffix(message[1:], ".") + "."
 }

@@ -22,7 +22,7 @@ const (
 
 // save writes a session unless it was ended.
 // KEYS[1] the session; ARGV[1] its value, not empty; ARGV[2] its time to live in milliseconds. Returns 1 if it was written, else 0.
-var save = valkey.NewLuaScript(`
+var save = valkey.NewLuaScriptRetryable(`
 if redis.call('GET', KEYS[1]) == '' then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1`)
@@ -31,6 +31,8 @@ return 1`)
 //
 // It also ends idle sessions: scs would rewrite a session on each request for that, while here finding one renews its time to live in the same command.
 // A session therefore lives until nobody has used it for idle, or until the expiry that scs gave it, whichever is first.
+//
+// Every command may be sent twice without harm, so the client repeats it when a connection turns out to have died while the function was frozen.
 // It is safe for concurrent use.
 type Store struct {
 	client valkey.Client
@@ -45,8 +47,8 @@ func NewStore(client valkey.Client, idle time.Duration) *Store {
 
 // FindCtx returns the data of a session and renews it; found is false if there is none, or it has expired.
 func (s *Store) FindCtx(ctx context.Context, token string) (data []byte, found bool, err error) {
-	key := keyOf(token)
-	value, err := s.client.Do(ctx, s.client.B().Getex().Key(key).PxMilliseconds(s.idle.Milliseconds()).Build()).AsBytes()
+	getex := s.client.B().Getex().Key(keyOf(token)).PxMilliseconds(s.idle.Milliseconds()).Build().ToRetryable()
+	value, err := s.client.Do(ctx, getex).AsBytes()
 	if valkey.IsValkeyNil(err) {
 		return nil, false, nil
 	}
@@ -78,7 +80,7 @@ func (s *Store) CommitCtx(ctx context.Context, token string, data []byte, expiry
 
 // DeleteCtx ends a session. Ending one that does not exist is no error.
 func (s *Store) DeleteCtx(ctx context.Context, token string) error {
-	set := s.client.B().Set().Key(keyOf(token)).Value(ended).PxMilliseconds(endedKept.Milliseconds()).Build()
+	set := s.client.B().Set().Key(keyOf(token)).Value(ended).PxMilliseconds(endedKept.Milliseconds()).Build().ToRetryable()
 	if err := s.client.Do(ctx, set).Error(); err != nil {
 		return fmt.Errorf("end session: %w", err)
 	}

@@ -169,7 +169,7 @@ func TestServerAway(t *testing.T) {
 	if err := f.Ping(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	f.server.SetError("LOADING")
+	f.server.SetError("ERR out of order")
 	if _, found, err := f.Find("token"); err == nil || found {
 		t.Errorf("find: %v, %v", found, err)
 	}
@@ -182,6 +182,27 @@ func TestServerAway(t *testing.T) {
 	if err := f.Ping(context.Background()); err == nil {
 		t.Error("ping: no error")
 	}
+}
+
+// A connection that died between two requests, as while the function was frozen, costs no request.
+func TestAfterConnectionLost(t *testing.T) {
+	f := newFixture(t)
+	f.commit(t, "token", "one", time.Hour)
+	lose := func() {
+		f.server.Close()
+		if err := f.server.Restart(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lose()
+	f.wants(t, "token", "one", true)
+	lose()
+	f.commit(t, "token", "two", time.Hour)
+	lose()
+	if err := f.Delete("token"); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+	f.wants(t, "token", "", false)
 }
 
 // The session manager of the dashboard works on this store: a session that it made is found again.

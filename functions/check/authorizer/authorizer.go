@@ -1,0 +1,82 @@
+// Package authorizer answers API Gateway's Lambda authorizer events: who calls, is the call within its limits, and what do client and backend see.
+package authorizer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/policy"
+)
+
+// ErrUnauthorized is the one error that callers see. API Gateway turns an error of exactly this text into its UNAUTHORIZED response, 401.
+var ErrUnauthorized = errors.New("Unauthorized") //nolint:staticcheck // AWS compares the text, capital letter included
+
+// Checker finds a secret's key and takes from its limits in one step. *policy.Store is one.
+type Checker interface {
+	Check(ctx context.Context, secret apikey.Secret, cost int64) (policy.Checked, error)
+}
+
+// Format says how HTTP APIs with payload format 2.0 want to be answered. The event does not tell, so it must equal the authorizer's setting.
+type Format string
+
+// The formats.
+const (
+	Simple Format = "simple" // {"isAuthorized": …}; needs enableSimpleResponses
+	IAM    Format = "iam"    // an IAM policy, as REST APIs take
+)
+
+// Authorizer handles events. It is safe for concurrent use.
+type Authorizer struct {
+	checker Checker
+	format  Format
+	log     *slog.Logger
+}
+
+// New returns an Authorizer.
+func New(checker Checker, format Format, log *slog.Logger) *Authorizer {
+	return &Authorizer{checker: checker, format: format, log: log}
+}
+
+// Invoke answers one event. It returns ErrUnauthorized for every call that may not be named: an event that makes no sense, a missing or malformed
+// credential, an unknown or revoked key. A deny always means that the call has to wait: it is over a limit, or the limits cannot be read now.
+func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			a.log.ErrorContext(ctx, "authorizer panicked", "panic", fmt.Sprintf("%T", r))
+			response, err = nil, ErrUnauthorized
+		}
+	}()
+	e, err := parseEvent(raw)
+	if err != nil {
+		a.log.WarnContext(ctx, "event refused", "bytes", len(raw), "cause", errEvent)
+		return nil, ErrUnauthorized
+	}
+	secret, err := secretOf(e)
+	if err != nil {
+		return nil, ErrUnauthorized
+	}
+	return a.answer(ctx, e, secret)
+}
+
+func (a *Authorizer) answer(ctx context.Context, e event, secret apikey.Secret) ([]byte, error) {
+	checked, err := a.checker.Check(ctx, secret, 1)
+	var v verdict
+	switch {
+	case errors.Is(err, policy.ErrUnknownKey):
+		return nil, ErrUnauthorized
+	case err != nil:
+		a.log.ErrorContext(ctx, "check failed", "key_id", secret.ID(), "cause", err)
+		v = unavailable()
+	default:
+		v = verdictOf(checked)
+	}
+	response, err := json.Marshal(v.response(e, a.format))
+	if err != nil {
+		return nil, fmt.Errorf("encode response: %w", err)
+	}
+	return response, nil
+}

@@ -1,0 +1,321 @@
+package authorizer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/store"
+	"tidegate/internal/valkeytest"
+)
+
+const (
+	methodARN = "arn:aws:execute-api:us-east-1:123456789012:abcdef123/prod/GET/orders"
+	routeARN  = "arn:aws:execute-api:us-east-1:123456789012:abcdef123/$default/GET/orders"
+)
+
+// fixture is an authorizer on a real registry with one active key of 1 per 10 seconds and one revoked key.
+type fixture struct {
+	store   *policy.Store
+	key     policy.Key
+	active  apikey.Secret
+	revoked apikey.Secret
+	log     bytes.Buffer
+}
+
+func newFixture(t *testing.T, url string) *fixture {
+	t.Helper()
+	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	f := &fixture{store: policy.NewStore(client, apikey.Pepper(strings.Repeat("pepper!!", 4)))}
+	create := func(name string) (policy.Key, apikey.Secret) {
+		k, secret, err := f.store.Create(t.Context(), policy.NewKey{
+			Name: name, Env: "test", Plan: "free", Limits: []limiter.Limit{{Requests: 1, Window: 10 * time.Second}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k, secret
+	}
+	f.key, f.active = create("orders team")
+	k, revoked := create("old")
+	f.revoked = revoked
+	if _, err := f.store.Revoke(t.Context(), k.ID, k.Version); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *fixture) authorizer(format Format) *Authorizer {
+	return New(f.store, format, slog.New(slog.NewJSONHandler(&f.log, nil)))
+}
+
+// withKey gives the events of every kind that carry the credential.
+func withKey(credential string) map[string]map[string]any {
+	return map[string]map[string]any{
+		"REST TOKEN":        {"type": "TOKEN", "methodArn": methodARN, "authorizationToken": "Bearer " + credential},
+		"REST TOKEN bare":   {"type": "TOKEN", "methodArn": methodARN, "authorizationToken": credential},
+		"REST REQUEST":      restEvent(map[string][]string{"X-Api-Key": {credential}}),
+		"REST bearer":       restEvent(map[string][]string{"authorization": {"bearer " + credential}}),
+		"REST both headers": restEvent(map[string][]string{"Authorization": {"Bearer " + credential}, "x-api-key": {credential}}),
+		"REST other bearer": restEvent(map[string][]string{"Authorization": {"Bearer eyJhbGciOiJub25lIn0.e30."}, "x-api-key": {credential}}),
+		"HTTP 1.0":          {"version": "1.0", "type": "REQUEST", "methodArn": methodARN, "headers": map[string]string{"X-API-Key": credential}},
+		"HTTP 2.0":          {"version": "2.0", "type": "REQUEST", "routeArn": routeARN, "headers": map[string]string{"x-api-key": credential}},
+	}
+}
+
+func restEvent(headers map[string][]string) map[string]any {
+	single := map[string]string{}
+	for name, values := range headers {
+		single[name] = values[len(values)-1]
+	}
+	return map[string]any{"type": "REQUEST", "methodArn": methodARN, "headers": single, "multiValueHeaders": headers,
+		"requestContext": map[string]any{"stage": "prod"}}
+}
+
+func invoke(t *testing.T, a *Authorizer, event any) (map[string]any, error) {
+	t.Helper()
+	raw, err := json.Marshal(event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := a.Invoke(t.Context(), raw)
+	if err != nil {
+		return nil, err
+	}
+	var decoded map[string]any
+	if err := json.Unmarshal(response, &decoded); err != nil {
+		t.Fatal(err)
+	}
+	return decoded, nil
+}
+
+func iamPolicy(principal, effect, resource string, context map[string]any) map[string]any {
+	return map[string]any{
+		"principalId": principal,
+		"policyDocument": map[string]any{
+			"Version":   "2012-10-17",
+			"Statement": []any{map[string]any{"Action": []any{"execute-api:Invoke"}, "Effect": effect, "Resource": []any{resource}}},
+		},
+		"context": context,
+	}
+}
+
+// Each kind of event gets the answer in its own form: allowed with context, then denied with the way back.
+func TestAnswerToEveryKind(t *testing.T) {
+	url := valkeytest.Start(t)
+	for name := range withKey("") {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, url)
+			event := withKey(f.active.Reveal())[name]
+			allowed := map[string]any{
+				"rateLimit": `"1 per 10 seconds";r=0;t=10`, "rateLimitPolicy": `"1 per 10 seconds";q=1;w=10`,
+				"limit": 1.0, "remaining": 0.0, "reset": 10.0,
+				"keyId": f.key.ID, "keyName": "orders team", "plan": "free", "policyVersion": 1.0,
+			}
+			denied := map[string]any{
+				"retryAfter": "10", "message": "The limit of 1 per 10 seconds is reached. Retry after 10 seconds.",
+				"violatedPolicies": `["1 per 10 seconds"]`,
+			}
+			for k, v := range allowed {
+				denied[k] = v
+			}
+			wantAllow, wantDeny := iamPolicy(f.key.ID, "Allow", methodARN, allowed), iamPolicy(f.key.ID, "Deny", methodARN, denied)
+			if name == "HTTP 2.0" {
+				wantAllow = map[string]any{"isAuthorized": true, "context": allowed}
+				wantDeny = map[string]any{"isAuthorized": false, "context": denied}
+			}
+			for _, want := range []map[string]any{wantAllow, wantDeny} {
+				got, err := invoke(t, f.authorizer(Simple), event)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Error(diff)
+				}
+			}
+		})
+	}
+}
+
+func TestHTTP2AnswersWithAPolicyWhenAsked(t *testing.T) {
+	f := newFixture(t, valkeytest.Embedded(t))
+	got, err := invoke(t, f.authorizer(IAM), withKey(f.active.Reveal())["HTTP 2.0"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(iamPolicy(f.key.ID, "Allow", routeARN, got["context"].(map[string]any)), got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Unknown, revoked and malformed keys get the same error as no key at all, in every kind of event.
+func TestBadCredentialsAreUnauthorized(t *testing.T) {
+	f := newFixture(t, valkeytest.Start(t))
+	unknown, err := apikey.Generate("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := f.active.Reveal()
+	for _, credential := range []string{unknown.Reveal(), f.revoked.Reveal(), "", "tg_", good + "x", good[:len(good)-1], good + "," + good, "{" + good + "}",
+		good + "\x00", strings.Repeat("tg_test_", 2000)} {
+		for name, event := range withKey(credential) {
+			if got, err := invoke(t, f.authorizer(Simple), event); !errors.Is(err, ErrUnauthorized) || err.Error() != "Unauthorized" {
+				t.Errorf("%s with %.30q: %v, %v; want Unauthorized", name, credential, got, err)
+			}
+		}
+	}
+	for name, event := range map[string]map[string]any{
+		"no header":     restEvent(map[string][]string{"Accept": {"*/*"}}),
+		"two values":    restEvent(map[string][]string{"x-api-key": {good, good}}),
+		"two spellings": {"version": "2.0", "type": "REQUEST", "routeArn": routeARN, "headers": map[string]string{"x-api-key": good, "X-Api-Key": good}},
+		"two keys":      restEvent(map[string][]string{"x-api-key": {good}, "authorization": {"Bearer " + unknown.Reveal()}}),
+		"basic scheme":  restEvent(map[string][]string{"authorization": {"Basic " + good}}),
+	} {
+		if got, err := invoke(t, f.authorizer(Simple), event); !errors.Is(err, ErrUnauthorized) {
+			t.Errorf("%s: %v, %v; want Unauthorized", name, got, err)
+		}
+	}
+}
+
+type allowAll struct{}
+
+func (allowAll) Check(context.Context, apikey.Secret, int64) (policy.Checked, error) {
+	return policy.Checked{Decision: limiter.Decision{Allowed: true}}, nil
+}
+
+type broken struct{}
+
+func (broken) Check(context.Context, apikey.Secret, int64) (policy.Checked, error) { panic("broken") }
+
+// The sample events of aws-lambda-go carry no API key, and most are of other kinds: none is allowed, even by a checker that allows everyone.
+func TestSampleEventsNeverAllow(t *testing.T) {
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/aws/aws-lambda-go").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "events", "testdata", "*.json"))
+	if err != nil || len(files) < 50 {
+		t.Fatalf("%d sample events, %v", len(files), err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file) //nolint:gosec // a module's own file
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := New(allowAll{}, Simple, slog.New(slog.DiscardHandler)).Invoke(t.Context(), raw); !errors.Is(err, ErrUnauthorized) {
+			t.Errorf("%s: %s, %v; want Unauthorized", filepath.Base(file), got, err)
+		}
+	}
+}
+
+func TestMalformedEventsNeverAllow(t *testing.T) {
+	secret, err := apikey.Generate("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := secret.Reveal()
+	for _, raw := range []string{
+		``, `{}`, `null`, `[]`, `""`, `7`, `{"type":"REQUEST"}`, `{"type":"TOKEN","authorizationToken":"` + key + `"}`,
+		`{"type":"REQUEST","headers":{"x-api-key":"` + key + `"}}`,
+		`{"type":"REQUEST","version":"2.0","methodArn":"` + methodARN + `","headers":{"x-api-key":"` + key + `"}}`,
+		`{"type":"REQUEST","version":"3.0","methodArn":"` + methodARN + `","headers":{"x-api-key":"` + key + `"}}`,
+		`{"type":"REQUEST","methodArn":"` + methodARN + `","headers":{"x-api-key":"` + key + `"},"requestContext":{"eventType":"CONNECT"}}`,
+		`{"type":"REQUEST","methodArn":"arn:aws:execute-api:r:1:a/s/$connect","headers":{"x-api-key":"` + key + `"}}`,
+		`{"type":"REQUEST","methodArn":"` + methodARN + `","headers":["x-api-key"]}`,
+		`{"type":"TOKEN","methodArn":"` + methodARN + `","authorizationToken":["` + key + `"]}`,
+	} {
+		if got, err := New(allowAll{}, Simple, slog.New(slog.DiscardHandler)).Invoke(t.Context(), []byte(raw)); !errors.Is(err, ErrUnauthorized) {
+			t.Errorf("%.80s: %s, %v; want Unauthorized", raw, got, err)
+		}
+	}
+}
+
+func TestPanicIsUnauthorized(t *testing.T) {
+	secret, _ := apikey.Generate("test")
+	got, err := invoke(t, New(broken{}, Simple, slog.New(slog.DiscardHandler)), withKey(secret.Reveal())["REST REQUEST"])
+	if !errors.Is(err, ErrUnauthorized) {
+		t.Errorf("%v, %v; want Unauthorized", got, err)
+	}
+}
+
+// While Valkey is away nobody is let in, nobody gets a 5xx, and nothing secret is logged.
+func TestStoreDownDenies(t *testing.T) {
+	f := newFixture(t, valkeytest.Embedded(t))
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	raw, _ := json.Marshal(withKey(f.active.Reveal())["HTTP 2.0"])
+	response, err := f.authorizer(Simple).Invoke(gone, raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"isAuthorized":false,"context":{"degraded":true,"message":"The limits cannot be checked right now. Retry after 1 second.",` +
+		`"retryAfter":"1","violatedPolicies":"[]"}}`
+	if string(response) != want {
+		t.Errorf("got %s, want %s", response, want)
+	}
+	if log := f.log.String(); !strings.Contains(log, "check failed") || strings.Contains(log, f.active.Reveal()) {
+		t.Errorf("log: %s", log)
+	}
+}
+
+func TestLongARNsFitAPolicy(t *testing.T) {
+	long := methodARN + strings.Repeat("/é", 600)
+	got := resource(long)
+	if len(got) > maxResourceLen || !strings.HasSuffix(got, "*") || !strings.HasPrefix(long, strings.TrimSuffix(got, "*")) {
+		t.Errorf("resource of a %d byte ARN: %d bytes, %s", len(long), len(got), got)
+	}
+	if resource(methodARN) != methodARN {
+		t.Error("a short ARN must stand as it is")
+	}
+}
+
+// allowOnly knows one secret.
+type allowOnly struct{ secret apikey.Secret }
+
+func (o allowOnly) Check(_ context.Context, secret apikey.Secret, _ int64) (policy.Checked, error) {
+	if secret != o.secret {
+		return policy.Checked{}, policy.ErrUnknownKey
+	}
+	return policy.Checked{Decision: limiter.Decision{Allowed: true}}, nil
+}
+
+// Whatever the bytes, nothing panics, and nobody without the one good key is allowed.
+func FuzzInvoke(f *testing.F) {
+	secret, err := apikey.Generate("test")
+	if err != nil {
+		f.Fatal(err)
+	}
+	other, err := apikey.Generate("test")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, credential := range []string{"", "tg_test_0", other.Reveal()} {
+		for _, e := range withKey(credential) {
+			raw, _ := json.Marshal(e)
+			f.Add(raw)
+		}
+	}
+	a := New(allowOnly{secret}, Simple, slog.New(slog.DiscardHandler))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if response, err := a.Invoke(t.Context(), raw); !errors.Is(err, ErrUnauthorized) {
+			t.Fatalf("%q: %s, %v; want Unauthorized", raw, response, err)
+		}
+	})
+}

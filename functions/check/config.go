@@ -1,0 +1,40 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/caarlos0/env/v11"
+
+	"tidegate/functions/check/authorizer"
+	"tidegate/internal/apikey"
+)
+
+// config is the function's environment, read once.
+type config struct {
+	ValkeyURL     string            `env:"VALKEY_URL,required,notEmpty"`
+	ValkeyTimeout time.Duration     `env:"VALKEY_TIMEOUT" envDefault:"100ms"`
+	KeyPepper     string            `env:"KEY_PEPPER,required,notEmpty"`
+	Format        authorizer.Format `env:"HTTP_API_RESPONSE" envDefault:"simple"`
+	LogLevel      slog.Level        `env:"LOG_LEVEL" envDefault:"info"`
+
+	pepper apikey.Pepper
+}
+
+func readConfig() (config, error) {
+	c, err := env.ParseAs[config]()
+	if err != nil {
+		return config{}, fmt.Errorf("environment: %w", err)
+	}
+	if c.Format != authorizer.Simple && c.Format != authorizer.IAM {
+		return config{}, fmt.Errorf("environment: HTTP_API_RESPONSE is %q: must be simple or iam", c.Format)
+	}
+	if c.ValkeyTimeout < time.Millisecond || c.ValkeyTimeout > 10*time.Second {
+		return config{}, fmt.Errorf("environment: VALKEY_TIMEOUT is %s: must be 1ms to 10s", c.ValkeyTimeout)
+	}
+	if c.pepper, err = apikey.NewPepper(c.KeyPepper); err != nil {
+		return config{}, fmt.Errorf("environment: KEY_PEPPER: %w", err)
+	}
+	return c, nil
+}

@@ -1,0 +1,24 @@
+// Command check is the Lambda authorizer: one sliding-window step per API call.
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"tidegate/functions/check/authorizer"
+)
+
+func main() {
+	c, err := readConfig()
+	if err != nil {
+		slog.New(slog.NewJSONHandler(os.Stderr, nil)).Error("check cannot start", "cause", err)
+		os.Exit(1)
+	}
+	log := slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: c.LogLevel}))
+	checker := &connector{config: c}
+	go func() { _, _ = checker.connected(context.Background()) }() // while the runtime asks for the first event; the first check sees the outcome
+	lambda.Start(authorizer.New(checker, c.Format, log))
+}

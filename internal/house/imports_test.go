@@ -1,0 +1,148 @@
+package house
+
+import (
+	"fmt"
+	"strings"
+)
+
+// direction says what packages may not import. A pattern ends in /… for all below it; std stands for the standard library.
+type direction struct {
+	of, except []string
+	not        []string
+	only       []string // when set, all that they may import
+	inTests    bool
+	why        string
+}
+
+var (
+	web = []string{"net/http/…", "html/template", "text/template", "github.com/a-h/templ/…", "tidegate/web/…"}
+	aws = []string{"github.com/aws/…"}
+	cdk = []string{"github.com/aws/aws-cdk-go/…", "github.com/aws/constructs-go/…", "github.com/aws/jsii-runtime-go/…"}
+)
+
+var directions = []direction{
+	{
+		of: []string{"tidegate/internal/limiter/…", "tidegate/internal/policy/…"}, not: append(web, aws...),
+		why: "the limiter and its policies know no AWS, HTTP or template",
+	},
+	{
+		of:  []string{"tidegate/internal/limiter/…"},
+		not: []string{"tidegate/internal/policy/…", "tidegate/internal/store/…", "tidegate/internal/apikey/…"},
+		why: "policy imports limiter",
+	},
+	{
+		of: []string{"tidegate/internal/…"}, not: []string{"tidegate/functions/…", "tidegate/web/…"},
+		why: "functions import internal packages",
+	},
+	{
+		of: []string{"tidegate/functions/check/authorizer/…"}, not: []string{"github.com/valkey-io/…"},
+		why: "the authorizer reaches the store through policy",
+	},
+	{
+		of: []string{"tidegate/functions/check/…"}, not: append([]string{"tidegate/functions/admin/…"}, web[1:]...),
+		why: "the check function carries nothing of the dashboard",
+	},
+	{
+		of: []string{"tidegate/functions/admin/…"}, not: []string{"tidegate/functions/check/…"},
+		why: "the dashboard carries nothing of the check function",
+	},
+	{
+		of:  []string{"tidegate/web/…"},
+		not: []string{"tidegate/functions/…", "tidegate/internal/policy/…", "tidegate/internal/store/…", "github.com/valkey-io/…"},
+		why: "view models are plain data that the dashboard builds",
+	},
+	{
+		of: []string{"tidegate/…"}, except: []string{"tidegate/local/…"}, not: []string{"tidegate/local/…"}, inTests: true,
+		why: "the emulators are a developer's tool",
+	},
+	{
+		of: []string{"tidegate/…"}, except: []string{"tidegate/infra/…"}, not: []string{"tidegate/infra/…"}, inTests: true,
+		why: "infrastructure is only deployed",
+	},
+	{
+		of: []string{"tidegate/infra/…"}, only: append([]string{"std", "tidegate/infra/…"}, cdk...),
+		why: "infrastructure is CDK alone",
+	},
+	{
+		of: []string{"tidegate/…"}, except: []string{"tidegate/internal/valkeytest"}, not: []string{"testing", "tidegate/internal/valkeytest"},
+		why: "only tests test",
+	},
+}
+
+// imports: dependencies run from the edges to the limiter, never back.
+func imports(r repository) []string {
+	var broken []string
+	for _, s := range r.sources {
+		for _, d := range directions {
+			if s.test() && !d.inTests || !matches(d.of, s.importPath()) || matches(d.except, s.importPath()) {
+				continue
+			}
+			for _, imported := range s.imports() {
+				if matches(d.not, imported) || d.only != nil && !matches(d.only, imported) {
+					broken = append(broken, fmt.Sprintf("%s: imports %s, but %s", s.path, imported, d.why))
+				}
+			}
+		}
+	}
+	return broken
+}
+
+func matches(patterns []string, path string) bool {
+	for _, pattern := range patterns {
+		root, below := strings.CutSuffix(pattern, "/…")
+		if path == root || below && strings.HasPrefix(path, root+"/") || pattern == "std" && standard(path) {
+			return true
+		}
+	}
+	return false
+}
+
+// standard: a path whose first element has no dot belongs to the standard library, our own module aside.
+func standard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return first != module && !strings.Contains(first, ".")
+}
+
+// importing is a Go file that imports the paths.
+func importing(paths ...string) string {
+	text := "package p\n"
+	for _, path := range paths {
+		text += fmt.Sprintf("\nimport _ %q\n", path)
+	}
+	return text
+}
+
+func importCase(name, path, imported string, broken bool) ruleCase {
+	c := ruleCase{rule: "imports run one way", name: name, tree: tree{path: importing(imported)}}
+	if broken {
+		c.want = []string{path + ": imports " + imported}
+	}
+	return c
+}
+
+var importCases = []ruleCase{
+	importCase("limiter and AWS", "internal/limiter/a.go", "github.com/aws/aws-lambda-go/events", true),
+	importCase("policy and HTTP", "internal/policy/a.go", "net/http", true),
+	importCase("limiter and Valkey", "internal/limiter/a.go", "github.com/valkey-io/valkey-go", false),
+	importCase("limiter's test and HTTP", "internal/limiter/a_test.go", "net/http/httptest", false),
+	importCase("limiter and policy", "internal/limiter/a.go", "tidegate/internal/policy", true),
+	importCase("policy and limiter", "internal/policy/a.go", "tidegate/internal/limiter", false),
+	importCase("internal and functions", "internal/usage/a.go", "tidegate/functions/admin/dashboard", true),
+	importCase("authorizer and Valkey", "functions/check/authorizer/a.go", "github.com/valkey-io/valkey-go", true),
+	importCase("check's main and Valkey", "functions/check/main.go", "github.com/valkey-io/valkey-go", false),
+	importCase("check and admin", "functions/check/authorizer/a.go", "tidegate/functions/admin/dashboard", true),
+	importCase("check and templates", "functions/check/main.go", "tidegate/web/templates", true),
+	importCase("admin and check", "functions/admin/main.go", "tidegate/functions/check/authorizer", true),
+	importCase("admin and templates", "functions/admin/dashboard/a.go", "tidegate/web/templates", false),
+	importCase("templates and the store", "web/templates/a.go", "tidegate/internal/store", true),
+	importCase("a test and local", "functions/check/a_test.go", "tidegate/local/gateway", true),
+	importCase("local and local", "local/main.go", "tidegate/local/gateway", false),
+	importCase("local and infra", "local/main.go", "tidegate/infra", true),
+	importCase("infra and CDK", "infra/stack.go", "github.com/aws/aws-cdk-go/awscdk/v2", false),
+	importCase("infra and the standard library", "infra/stack.go", "path/filepath", false),
+	importCase("infra and the SDK", "infra/stack.go", "github.com/aws/aws-sdk-go-v2/config", true),
+	importCase("infra and us", "infra/stack.go", "tidegate/internal/limiter", true),
+	importCase("a program and a test's server", "functions/check/main.go", "tidegate/internal/valkeytest", true),
+	importCase("a test and a test's server", "functions/check/main_test.go", "tidegate/internal/valkeytest", false),
+	importCase("a similar name", "internal/a/a.go", "tidegate/locality", false),
+}

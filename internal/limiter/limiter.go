@@ -1,0 +1,156 @@
+package limiter
+
+import (
+	"context"
+	"crypto/sha256"
+	_ "embed" // the scripts
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+)
+
+// ErrCost means that a cost can never be taken: it is below 1 or above one of the limits. Nothing was taken.
+var ErrCost = errors.New("limiter: cost out of range")
+
+var (
+	//go:embed struct.lua
+	structLua string
+	//go:embed step.lua
+	stepLua string
+)
+
+// Script returns the text of a Lua script that makes one step. head runs first and must set the locals key, prog and cost, as step.lua's header
+// says; tail runs last and finds the encoded Decision in the local reply, for ParseReply.
+func Script(head, tail string) string {
+	return structLua + head + "\n" + stepLua + tail
+}
+
+var takeScript = valkey.NewLuaScript(Script("local key, prog, cost = KEYS[1], ARGV[1], tonumber(ARGV[2])", "return reply"))
+
+// Limiter holds callers to a fixed list of limits, all of them or none. Its state lives in Valkey, so every Limiter with the same prefix and limits counts
+// together, on whatever machine. It is safe for concurrent use.
+type Limiter struct {
+	client  valkey.Client
+	prefix  string
+	program Program
+	limits  []Limit
+}
+
+// New returns a Limiter that keeps the state of key k under prefix + "{" + hash of k + "}". Limits are 1 to MaxLimits; an error names what is wrong with them.
+// Another list of limits under the same prefix takes over the counts.
+func New(client valkey.Client, prefix string, limits ...Limit) (*Limiter, error) {
+	program, err := Compile(limits)
+	if err != nil {
+		return nil, fmt.Errorf("limiter: %w", err)
+	}
+	return &Limiter{client: client, prefix: prefix, program: program, limits: limits}, nil
+}
+
+// Take takes cost from every limit of key, or from none. key may be any bytes: it is hashed. cost is 1 to the smallest limit, else ErrCost. A denial is a
+// Decision, not an error; an error means that no decision was made.
+func (l *Limiter) Take(ctx context.Context, key string, cost int64) (Decision, error) {
+	if err := checkCost(cost, l.limits); err != nil {
+		return Decision{}, err
+	}
+	return l.do(ctx, key, cost)
+}
+
+// Peek returns what Take would answer for a cost of 1, and takes nothing.
+func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
+	return l.do(ctx, key, 0)
+}
+
+// Reset forgets everything that key took.
+func (l *Limiter) Reset(ctx context.Context, key string) error {
+	if err := l.client.Do(ctx, l.client.B().Del().Key(l.stateKey(key)).Build()).Error(); err != nil {
+		return fmt.Errorf("limiter: reset: %w", err)
+	}
+	return nil
+}
+
+func (l *Limiter) do(ctx context.Context, key string, cost int64) (Decision, error) {
+	result := takeScript.Exec(ctx, l.client, []string{l.stateKey(key)}, []string{string(l.program), strconv.FormatInt(cost, 10)})
+	reply, err := result.ToString()
+	if err != nil {
+		return Decision{}, fmt.Errorf("limiter: take: %w", err)
+	}
+	return ParseReply([]byte(reply), l.limits)
+}
+
+func (l *Limiter) stateKey(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return l.prefix + "{" + base64.RawURLEncoding.EncodeToString(sum[:16]) + "}"
+}
+
+// Exchange is one step of many sent together by Many.
+type Exchange struct {
+	Key     string // the state key, as stored
+	Program Program
+	Limits  []Limit // what Program was compiled from
+}
+
+// PeekMany looks at many subjects in one flush, in order; it takes nothing.
+func PeekMany(ctx context.Context, client valkey.Client, subjects []Exchange) ([]Decision, error) {
+	if len(subjects) == 0 {
+		return nil, nil
+	}
+	execs := make([]valkey.LuaExec, len(subjects))
+	for i, s := range subjects {
+		execs[i] = valkey.LuaExec{Keys: []string{s.Key}, Args: []string{string(s.Program), "0"}}
+	}
+	decisions := make([]Decision, len(subjects))
+	for i, result := range takeScript.ExecMulti(ctx, client, execs...) {
+		reply, err := result.ToString()
+		if err != nil {
+			return nil, fmt.Errorf("limiter: peek: %w", err)
+		}
+		if decisions[i], err = ParseReply([]byte(reply), subjects[i].Limits); err != nil {
+			return nil, err
+		}
+	}
+	return decisions, nil
+}
+
+// ErrReply means that a script's reply could not be understood.
+var ErrReply = errors.New("limiter: unexpected reply")
+
+const (
+	replyHead  = 8  // verdict and time
+	replyUsage = 18 // remaining, reset, retry-after of one limit
+)
+
+// ReplyLen is the length of the encoded Decision about that many limits.
+func ReplyLen(limits int) int { return replyHead + replyUsage*limits }
+
+// ParseReply decodes what a script made by Script returns about these limits.
+func ParseReply(reply []byte, limits []Limit) (Decision, error) {
+	if len(reply) >= replyHead && reply[0] == 2 {
+		return Decision{}, fmt.Errorf("%w: above the limit", ErrCost)
+	}
+	if len(reply) != ReplyLen(len(limits)) {
+		return Decision{}, fmt.Errorf("%w: %d bytes for %d limits", ErrReply, len(reply), len(limits))
+	}
+	d := Decision{Allowed: reply[0] == 1, Now: time.UnixMicro(uint56(reply[1:])).UTC(), Limits: make([]Usage, len(limits))}
+	for i, l := range limits {
+		b := reply[replyHead+replyUsage*i:]
+		d.Limits[i] = Usage{Limit: l, Remaining: int64(binary.BigEndian.Uint32(b)), Reset: micros(uint56(b[4:])), RetryAfter: micros(uint56(b[11:]))}
+	}
+	return d, nil
+}
+
+func checkCost(cost int64, limits []Limit) error {
+	if cost < 1 {
+		return fmt.Errorf("%w: %d is below 1", ErrCost, cost)
+	}
+	for _, l := range limits {
+		if cost > l.Requests {
+			return fmt.Errorf("%w: %d is above the limit of %s", ErrCost, cost, l)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package limiter
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+	"pgregory.net/rapid"
+
+	"tidegate/internal/valkeytest"
+)
+
+// The scripts under test differ from the shipped ones in two lines only: the clock is an argument, and keys outlive the test, since virtual time
+// runs ahead of the server's.
+func clockedScript(t testing.TB) *valkey.Lua {
+	t.Helper()
+	source := Script("local key, prog, cost = KEYS[1], ARGV[1], tonumber(ARGV[2])", "return reply")
+	for _, swap := range [][2]string{
+		{"local now = t[1] * 1000000 + t[2]", "local now = tonumber(ARGV[3])"},
+		{"'PX', string.format('%.0f', math.ceil(life / 1000) + 1))", "'PX', '600000')"},
+	} {
+		if strings.Count(source, swap[0]) != 1 {
+			t.Fatalf("the script holds %q %d times, want once", swap[0], strings.Count(source, swap[0]))
+		}
+		source = strings.Replace(source, swap[0], swap[1], 1)
+	}
+	return valkey.NewLuaScript(source)
+}
+
+func connect(t testing.TB, url string) valkey.Client {
+	t.Helper()
+	client, err := valkey.NewClient(valkey.ClientOption{
+		InitAddress:  []string{strings.TrimPrefix(url, "valkey://")},
+		DisableCache: true, ForceSingleClient: true, AlwaysPipelining: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// history plays random calls, edits and clock steps against the model and the script, and compares every answer.
+type history struct {
+	client valkey.Client
+	script *valkey.Lua
+	key    string
+	model  Model
+	now    time.Time
+	limits []Limit
+	log    []string
+}
+
+func (h *history) step(t *rapid.T, cost int64) {
+	program, err := Compile(h.limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply, err := h.script.Exec(context.Background(), h.client, []string{h.key},
+		[]string{string(program), strconv.FormatInt(cost, 10), strconv.FormatInt(h.now.UnixMicro(), 10)}).ToString()
+	if err != nil {
+		t.Fatalf("%s\nscript: %v", strings.Join(h.log, "\n"), err)
+	}
+	got, err := ParseReply([]byte(reply), h.limits)
+	var want Decision
+	if cost == 0 {
+		want = h.model.Peek(h.now, h.limits)
+	} else if want, err = h.model.Take(h.now, h.limits, cost); err != nil {
+		t.Fatal(err)
+	}
+	h.log = append(h.log, fmt.Sprintf("%d %v cost %d: %t %v", h.now.UnixMicro(), h.limits, cost, want.Allowed, want.Limits))
+	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Fatalf("%s\nscript %+v, %v", strings.Join(h.log, "\n"), got, err)
+	}
+}
+
+func (h *history) smallestLimit() int64 {
+	smallest := h.limits[0].Requests
+	for _, l := range h.limits {
+		smallest = min(smallest, l.Requests)
+	}
+	return smallest
+}
+
+var (
+	windows = rapid.SampledFrom([]time.Duration{
+		time.Millisecond, 7 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, 17 * time.Minute, 20 * time.Minute,
+		24 * time.Hour, 4 * 24 * time.Hour, 366 * 24 * time.Hour,
+	})
+	smallRequests = rapid.Int64Range(1, 12)
+	requests      = rapid.OneOf(smallRequests, smallRequests, rapid.Int64Range(1, 900))
+	hugeRequests  = rapid.Int64Range(1, MaxRequests)
+)
+
+func drawLimits(t *rapid.T) []Limit {
+	limits := make([]Limit, rapid.IntRange(1, 4).Draw(t, "limits"))
+	for i := range limits {
+		limits[i] = Limit{Requests: requests.Draw(t, "requests"), Window: windows.Draw(t, "window"), Algorithm: rapid.SampledFrom(Algorithms()).Draw(t, "algorithm")}
+		if limits[i].Algorithm == Counter && rapid.IntRange(0, 9).Draw(t, "huge") == 0 {
+			limits[i].Requests = hugeRequests.Draw(t, "huge requests")
+		}
+	}
+	return limits
+}
+
+func (h *history) advance(t *rapid.T) {
+	window := h.limits[rapid.IntRange(0, len(h.limits)-1).Draw(t, "which")].Window
+	switch rapid.IntRange(0, 9).Draw(t, "move") {
+	case 0:
+		h.now = h.now.Add(window)
+	case 1:
+		h.now = h.now.Add(window - time.Microsecond)
+	case 2:
+		h.now = h.now.Add(3 * window)
+	case 3: // the server's clock steps back
+		h.now = h.now.Add(-time.Duration(rapid.Int64Range(0, 2*window.Microseconds()).Draw(t, "back")) * time.Microsecond)
+	case 4, 5:
+	default:
+		h.now = h.now.Add(time.Duration(rapid.Int64Range(0, window.Microseconds()/5).Draw(t, "forward")) * time.Microsecond)
+	}
+}
+
+func (h *history) edit(t *rapid.T) {
+	switch rapid.IntRange(0, 3).Draw(t, "edit") {
+	case 0:
+		h.limits = drawLimits(t)
+	default:
+		i := rapid.IntRange(0, len(h.limits)-1).Draw(t, "which")
+		edited := append([]Limit(nil), h.limits...)
+		if rapid.Bool().Draw(t, "requests only") {
+			edited[i].Requests = requests.Draw(t, "requests")
+		} else {
+			edited[i].Window = windows.Draw(t, "window")
+		}
+		h.limits = edited
+	}
+}
+
+func (h *history) play(t *rapid.T) {
+	for range rapid.IntRange(1, 60).Draw(t, "calls") {
+		switch rapid.IntRange(0, 11).Draw(t, "event") {
+		case 0:
+			h.edit(t)
+		case 1:
+			h.step(t, 0)
+		case 2:
+			h.step(t, rapid.Int64Range(1, min(h.smallestLimit(), 1000)).Draw(t, "cost"))
+		case 3, 4, 5:
+			h.advance(t)
+		default:
+			h.step(t, 1)
+		}
+	}
+}
+
+func checkAgainstModel(t *testing.T, url string) {
+	client, script, n := connect(t, url), clockedScript(t), 0
+	rapid.Check(t, func(rt *rapid.T) {
+		n++
+		h := &history{client: client, script: script, key: "h" + strconv.Itoa(n), now: time.Unix(1_800_000_000, 0), limits: drawLimits(rt)}
+		h.play(rt)
+		client.Do(context.Background(), client.B().Del().Key(h.key).Build())
+	})
+}
+
+// The script answers every call of any history of calls, edits and clock steps exactly as the model does.
+func TestScriptEqualsModel(t *testing.T) { checkAgainstModel(t, valkeytest.Start(t)) }
+
+// The same holds on the embedded server, whose Lua lacks the struct library.
+func TestScriptEqualsModelEmbedded(t *testing.T) { checkAgainstModel(t, valkeytest.Embedded(t)) }

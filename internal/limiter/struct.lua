@@ -1,0 +1,29 @@
+-- The part of Lua's struct library that the scripts use, for servers whose Lua has none (the embedded one). A real Valkey never runs this body.
+local struct = rawget(_G, 'struct') or {
+  pack = function(format, ...)
+    local values, out, n = {...}, {}, 0
+    for size in string.gmatch(format, 'I(%d)') do
+      n = n + 1
+      local value, bytes = values[n], {}
+      for i = tonumber(size), 1, -1 do
+        bytes[i] = string.char(value % 256)
+        value = math.floor(value / 256)
+      end
+      out[n] = table.concat(bytes)
+    end
+    return table.concat(out)
+  end,
+  unpack = function(format, data, position)
+    local values, at = {}, position or 1
+    for size in string.gmatch(format, 'I(%d)') do
+      local value = 0
+      for i = at, at + size - 1 do
+        value = value * 256 + (string.byte(data, i) or error('data string too short'))
+      end
+      at = at + size
+      values[#values + 1] = value
+    end
+    values[#values + 1] = at
+    return unpack(values)
+  end,
+}

@@ -1,0 +1,68 @@
+# Sourced by the scripts beside it: progress lines, and checks of what a machine needs, each failing with the lines that install it.
+# POSIX sh, so that it runs under dash, busybox and the bash 3.2 of macOS alike.
+
+set -eu
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+
+# help_from_header prints the comment at the top of the script: its purpose and usage.
+help_from_header() {
+  awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "$0"
+}
+
+# fail LINE…: the first line says what is wrong, the others what to do about it.
+fail() {
+  printf 'error: %s\n' "$1" >&2
+  shift
+  for line in "$@"; do printf '  %s\n' "$line" >&2; done
+  exit 1
+}
+
+# step NAME COMMAND…: one line with the duration; the command's output only when it fails.
+step() {
+  step_name=$1
+  shift
+  printf '%-34s' "$step_name" >&2
+  step_start=$(date +%s)
+  if step_output=$("$@" 2>&1); then
+    printf '%5d s\n' $(($(date +%s) - step_start)) >&2
+  else
+    printf ' failed\n%s\n' "$step_output" >&2
+    exit 1
+  fi
+}
+
+# at_least HAVE WANT: compares dotted versions.
+at_least() {
+  awk -v have="$1" -v want="$2" 'BEGIN {
+    split(have, h, "."); split(want, w, ".")
+    for (i = 1; i <= 3; i++) if (h[i] + 0 != w[i] + 0) exit h[i] + 0 < w[i] + 0
+  }'
+}
+
+need_go() {
+  want=$(awk '$1 == "go" { print $2 }' "$root/go.mod")
+  have=none
+  # In the module's folder, since there an older Go may switch to the version that go.mod asks for.
+  if command -v go >/dev/null 2>&1; then
+    have=$(cd "$root" && go version 2>/dev/null | awk '{ sub(/^go/, "", $3); print $3 }')
+  fi
+  [ "$have" != none ] && at_least "${have:-0}" "$want" && return
+  fail "Go $want or newer is needed; found ${have:-none that runs} on PATH." \
+    "macOS           brew install go" \
+    "Debian, Ubuntu  their golang packages may be older: take the tar file from https://go.dev/dl, then" \
+    "                sudo tar -C /usr/local -xzf go*.tar.gz && export PATH=\$PATH:/usr/local/go/bin" \
+    "any other       https://go.dev/dl"
+}
+
+need_node() {
+  have=none
+  if command -v node >/dev/null 2>&1; then have=$(node --version | sed 's/^v//'); fi
+  if [ "$have" != none ] && at_least "$have" 20; then
+    command -v npm >/dev/null 2>&1 && return
+    have="$have without npm"
+  fi
+  fail "Node.js 20 or newer with npm is needed for the dashboard's bundle; found $have on PATH." \
+    "macOS           brew install node" \
+    "Debian 13       sudo apt-get install nodejs npm" \
+    "any other       https://nodejs.org/en/download"
+}
