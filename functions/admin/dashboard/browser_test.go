@@ -121,7 +121,7 @@ func (v *visit) complaints() []string {
 	return append([]string(nil), v.console...)
 }
 
-func (v *visit) do(actions ...chromedp.Action[chromedp.Void]) {
+func (v *visit) act(actions ...chromedp.Action[chromedp.Void]) {
 	v.t.Helper()
 	if err := chromedp.Do(v.ctx, actions...); err != nil {
 		v.t.Fatalf("%v\nconsole: %s", err, strings.Join(v.complaints(), "\n"))
@@ -129,14 +129,24 @@ func (v *visit) do(actions ...chromedp.Action[chromedp.Void]) {
 }
 
 // open goes to a page of the dashboard.
-func (v *visit) open(path string) { v.t.Helper(); v.do(chromedp.Navigate(v.base + path)) }
+func (v *visit) open(path string) { v.t.Helper(); v.act(chromedp.Navigate(v.base + path)) }
 
 // wait waits until a JavaScript expression is true.
 func (v *visit) wait(expression string) {
 	v.t.Helper()
-	if _, err := chromedp.Run(v.ctx, chromedp.Poll[bool](expression, chromedp.WithPollingInterval(20*time.Millisecond))); err != nil {
+	poll := chromedp.Poll[bool](expression, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(0))
+	if _, err := chromedp.Run(v.ctx, poll); err != nil {
 		v.t.Fatalf("waiting for %s: %v\nconsole: %s", expression, err, strings.Join(v.complaints(), "\n"))
 	}
+}
+
+// retype replaces what is in a field, as a person would.
+func (v *visit) retype(selector, text string) {
+	v.t.Helper()
+	v.act(
+		chromedp.Evaluate[chromedp.Void](fmt.Sprintf("document.querySelector(%q).select()", selector)),
+		chromedp.SendKeys(chromedp.CSS(selector), text),
+	)
 }
 
 func eval[T any](v *visit, expression string) T {
@@ -151,7 +161,7 @@ func eval[T any](v *visit, expression string) T {
 func (v *visit) enter() {
 	v.t.Helper()
 	v.open("/login")
-	v.do(
+	v.act(
 		chromedp.SendKeys(chromedp.CSS("[name=user]"), testUser),
 		chromedp.SendKeys(chromedp.CSS("[name=password]"), testSecret),
 		chromedp.Click(chromedp.CSS("main form button")),

@@ -49,6 +49,8 @@ type site struct {
 	base    string
 	config  Config
 	service Services
+	// sessions is the store of the sessions, unless a test brought another.
+	sessions *memstore.MemStore
 }
 
 type option func(*site)
@@ -69,9 +71,10 @@ func testBundle() static.Bundle {
 func newSite(t *testing.T, options ...option) *site {
 	t.Helper()
 	s := &site{t: t, keys: newFakeKeys(testKey("AAAAAAAAAAAA", "acme"), testKey("BBBBBBBBBBBB", "bolt"))}
+	s.sessions = memstore.NewWithCleanupInterval(0)
 	s.config = Config{User: testUser, Password: testPassword(), SessionLifetime: time.Hour}
 	s.service = Services{
-		Sessions: memstore.NewWithCleanupInterval(0),
+		Sessions: s.sessions,
 		Bundle:   testBundle(),
 		Ready:    func(context.Context) error { return nil },
 		Log:      slog.New(slog.NewJSONHandler(io.Discard, nil)),
