@@ -1,8 +1,8 @@
 // Package apikey makes, reads and hashes API keys.
 //
 // A key reads tg_<env>_<secret><checksum>: env is 1 to 16 lower-case letters or digits, the secret 43 base62 characters (256 random bits) and the
-// checksum 6 (CRC-32 of all that stands before it), so that a mistyped or made-up key is refused without asking anyone. The first 12 characters of the
-// secret are the key's id, which is no secret: it names the key in logs, pages and Valkey. Valkey keeps an HMAC-SHA-256 of the whole text.
+// checksum 6 (CRC-32 of all that stands before it), so that a mistyped or made-up key is refused without asking anyone. The first 12 characters of
+// the secret are the key's id, which is no secret: it names the key in logs, pages and Valkey. Valkey keeps an HMAC-SHA-256 of the whole text.
 package apikey
 
 import (

@@ -43,7 +43,8 @@ func TestMistypedKeysAreMalformed(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range []string{"", "tg_", "tg__", text + "0", text[1:], " " + text, strings.ToUpper(text), strings.Repeat("a", 10<<10), text + "\n", "tg_tést_" + text[8:]} {
+	for _, bad := range []string{"", "tg_", "tg__", text + "0", text[1:], " " + text, strings.ToUpper(text),
+		strings.Repeat("a", 10<<10), text + "\n", "tg_tést_" + text[8:]} {
 		if _, err := Parse(bad); !errors.Is(err, ErrMalformed) {
 			t.Errorf("Parse(%q) = %v, want ErrMalformed", bad, err)
 		}
@@ -70,8 +71,8 @@ func TestHashDependsOnPepperAndKey(t *testing.T) {
 	a, _ := Generate("test")
 	b, _ := Generate("test")
 	p, q := Pepper(strings.Repeat("p", 32)), Pepper(strings.Repeat("q", 32))
-	if p.Hash(a) != p.Hash(a) || p.Hash(a) == p.Hash(b) || p.Hash(a) == q.Hash(a) {
-		t.Error("the hash must depend on the key and the pepper, and on nothing else")
+	if p.Hash(a) == p.Hash(b) || p.Hash(a) == q.Hash(a) {
+		t.Error("the hash must depend on the key and on the pepper")
 	}
 	if _, err := NewPepper(strings.Repeat("p", 31)); err == nil {
 		t.Error("a pepper of 31 characters was accepted")

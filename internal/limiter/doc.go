@@ -19,11 +19,11 @@
 // # Memory
 //
 // A counter takes 15 bytes and its window 6. All Log limits of a subject share one array: 4, 5 or 6 bytes for each admitted unit of cost in the
-// longest window (longest windows below 17 minutes, 3 days, up to 366 days), plus at most half as much room to grow and never more than an eighth above
-// the largest limit.
+// longest window (longest windows below 17 minutes, 3 days, up to 366 days), plus at most half as much room to grow and never more than an eighth
+// above the largest limit.
 //
 // # When Valkey is away
 //
-// Take returns an error, which means that no decision was made: what that means for the call is the caller's policy. After an error the cost may or may not
-// have been taken.
+// Take returns an error, which means that no decision was made: what that means for the call is the caller's policy. After an error the cost may or
+// may not have been taken.
 package limiter

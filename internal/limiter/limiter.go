@@ -32,8 +32,8 @@ func Script(head, tail string) string {
 
 var takeScript = valkey.NewLuaScript(Script("local key, prog, cost = KEYS[1], ARGV[1], tonumber(ARGV[2])", "return reply"))
 
-// Limiter holds callers to a fixed list of limits, all of them or none. Its state lives in Valkey, so every Limiter with the same prefix and limits counts
-// together, on whatever machine. It is safe for concurrent use.
+// Limiter holds callers to a fixed list of limits, all of them or none. Its state lives in Valkey, so every Limiter with the same prefix and limits
+// counts together, on whatever machine. It is safe for concurrent use.
 type Limiter struct {
 	client  valkey.Client
 	prefix  string
@@ -41,8 +41,8 @@ type Limiter struct {
 	limits  []Limit
 }
 
-// New returns a Limiter that keeps the state of key k under prefix + "{" + hash of k + "}". Limits are 1 to MaxLimits; an error names what is wrong with them.
-// Another list of limits under the same prefix takes over the counts.
+// New returns a Limiter that keeps the state of key k under prefix + "{" + hash of k + "}". Limits are 1 to MaxLimits; an error names what is wrong
+// with them. Another list of limits under the same prefix takes over the counts.
 func New(client valkey.Client, prefix string, limits ...Limit) (*Limiter, error) {
 	program, err := Compile(limits)
 	if err != nil {
@@ -51,8 +51,8 @@ func New(client valkey.Client, prefix string, limits ...Limit) (*Limiter, error)
 	return &Limiter{client: client, prefix: prefix, program: program, limits: limits}, nil
 }
 
-// Take takes cost from every limit of key, or from none. key may be any bytes: it is hashed. cost is 1 to the smallest limit, else ErrCost. A denial is a
-// Decision, not an error; an error means that no decision was made.
+// Take takes cost from every limit of key, or from none. key may be any bytes: it is hashed. cost is 1 to the smallest limit, else ErrCost. A denial
+// is a Decision, not an error; an error means that no decision was made.
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (Decision, error) {
 	if err := checkCost(cost, l.limits); err != nil {
 		return Decision{}, err

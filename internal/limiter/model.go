@@ -251,9 +251,9 @@ func (w *window) usage(now int64, l Limit, cost int64) Usage {
 
 // muldiv returns floor(a*b/d), for a*b up to 128 bits, and whether the division is exact.
 func muldiv(a, b, d int64) (quotient int64, exact bool) {
-	hi, lo := bits.Mul64(uint64(a), uint64(b)) //nolint:gosec // none is negative
-	q, r := bits.Div64(hi, lo, uint64(d))      //nolint:gosec // the quotient is at most max(a, b)
-	return int64(q), r == 0                    //nolint:gosec // as above
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	q, r := bits.Div64(hi, lo, uint64(d))
+	return int64(q), r == 0
 }
 
 // micros is a span of microseconds as a Duration, 0 when negative.

@@ -99,7 +99,7 @@ var (
 func drawLimits(t *rapid.T) []Limit {
 	limits := make([]Limit, rapid.IntRange(1, 4).Draw(t, "limits"))
 	for i := range limits {
-		limits[i] = Limit{Requests: requests.Draw(t, "requests"), Window: windows.Draw(t, "window"), Algorithm: rapid.SampledFrom(Algorithms()).Draw(t, "algorithm")}
+		limits[i] = Limit{requests.Draw(t, "requests"), windows.Draw(t, "window"), rapid.SampledFrom(Algorithms()).Draw(t, "algorithm")}
 		if limits[i].Algorithm == Counter && rapid.IntRange(0, 9).Draw(t, "huge") == 0 {
 			limits[i].Requests = hugeRequests.Draw(t, "huge requests")
 		}
@@ -163,7 +163,7 @@ func checkAgainstModel(t *testing.T, url string) {
 		n++
 		h := &history{client: client, script: script, key: "h" + strconv.Itoa(n), now: time.Unix(1_800_000_000, 0), limits: drawLimits(rt)}
 		h.play(rt)
-		client.Do(context.Background(), client.B().Del().Key(h.key).Build())
+		client.Do(t.Context(), client.B().Del().Key(h.key).Build())
 	})
 }
 

@@ -54,7 +54,7 @@ func Compile(limits []Limit) (Program, error) {
 	}
 	section := byte(0)
 	for _, l := range limits {
-		p = binary.BigEndian.AppendUint32(p, uint32(l.Requests)) //nolint:gosec // validated: at most MaxRequests
+		p = binary.BigEndian.AppendUint32(p, uint32(l.Requests))
 		if l.Algorithm == Log {
 			p = append(p, 0)
 		} else {

@@ -57,9 +57,9 @@ func encodeRecord(k Key, hash [sha256.Size]byte) ([]byte, error) {
 	record := make([]byte, 0, programAt+len(program)+len(text))
 	record = append(record, recordFormat, statusByte(k.Status))
 	record = append(record, hash[:]...)
-	record = binary.BigEndian.AppendUint32(record, uint32(k.Version))    //nolint:gosec // bounded above
-	record = binary.BigEndian.AppendUint16(record, uint16(len(program))) //nolint:gosec // at most 151 bytes
-	record = binary.BigEndian.AppendUint16(record, uint16(len(text)))    //nolint:gosec // bounded above
+	record = binary.BigEndian.AppendUint32(record, uint32(k.Version))
+	record = binary.BigEndian.AppendUint16(record, uint16(len(program)))
+	record = binary.BigEndian.AppendUint16(record, uint16(len(text)))
 	return append(append(record, program...), text...), nil
 }
 

@@ -115,7 +115,7 @@ func (s *Store) edit(ctx context.Context, id string, version int64, change func(
 	if k.Version != version {
 		return k, ErrConflict
 	}
-	expected := valkey.BinaryString(binary.BigEndian.AppendUint32(nil, uint32(k.Version))) //nolint:gosec // read from four bytes
+	expected := valkey.BinaryString(binary.BigEndian.AppendUint32(nil, uint32(k.Version)))
 	change(&k)
 	k.Version++
 	k.Updated = s.now().UTC().Truncate(time.Second)

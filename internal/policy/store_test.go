@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -162,7 +161,7 @@ func TestConcurrentEditsConflict(t *testing.T) {
 	results := make(chan error, editors)
 	for i := range editors {
 		go func() {
-			_, err := s.SetLimits(context.Background(), k.ID, k.Version, perMinute(int64(10+i)))
+			_, err := s.SetLimits(t.Context(), k.ID, k.Version, perMinute(int64(10+i)))
 			results <- err
 		}()
 	}
@@ -277,7 +276,7 @@ func TestForeignBytesNeverAllow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for n := range len(whole) {
+		for n := range whole {
 			client.Do(t.Context(), client.B().Set().Key(recordKey(k.ID)).Value(string(whole[:n])).Build())
 			if c, err := s.Check(t.Context(), secret, 1); err == nil || c.Decision.Allowed {
 				t.Errorf("a record cut to %d bytes allowed: %+v", n, c)

@@ -88,7 +88,7 @@ func parse(rawURL string) (valkey.ClientOption, error) {
 		ReadBufferEachConn: 16 << 10, WriteBufferEachConn: 16 << 10,
 	}
 	option.Password, _ = u.User.Password()
-	if strings.HasSuffix(scheme, "s") {
+	if scheme == "valkeys" || scheme == "rediss" {
 		option.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	return option, nil

@@ -13,7 +13,7 @@ import (
 )
 
 // ErrUnauthorized is the one error that callers see. API Gateway turns an error of exactly this text into its UNAUTHORIZED response, 401.
-var ErrUnauthorized = errors.New("Unauthorized") //nolint:staticcheck // AWS compares the text, capital letter included
+var ErrUnauthorized = errors.New("Unauthorized")
 
 // Checker finds a secret's key and takes from its limits in one step. *policy.Store is one.
 type Checker interface {

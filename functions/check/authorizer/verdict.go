@@ -63,7 +63,7 @@ func unavailable() verdict {
 	return v
 }
 
-func (v *verdict) deny(retryAfter time.Duration, reason string, violated []string) {
+func (v verdict) deny(retryAfter time.Duration, reason string, violated []string) {
 	seconds := wholeSeconds(retryAfter)
 	unit := "seconds"
 	if seconds == 1 {

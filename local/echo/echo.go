@@ -1,0 +1,60 @@
+// Package echo is the backend behind the local gateways: a Lambda proxy integration in this process, which answers with what the authorizer told it.
+package echo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+)
+
+// Backend answers every request with 200 and a JSON object of method, path and authorizer context. It reads both payload formats.
+type Backend struct{}
+
+// event is what the backend reads of payload formats 1.0 and 2.0.
+type event struct {
+	Version        string `json:"version"`
+	HTTPMethod     string `json:"httpMethod"`
+	Path           string `json:"path"`
+	RawPath        string `json:"rawPath"`
+	RequestContext struct {
+		HTTP       struct{ Method string } `json:"http"`
+		Authorizer map[string]any          `json:"authorizer"`
+	} `json:"requestContext"`
+}
+
+type answer struct {
+	Method     string         `json:"method"`
+	Path       string         `json:"path"`
+	Authorizer map[string]any `json:"authorizer"`
+}
+
+// Invoke handles one proxy event.
+func (Backend) Invoke(_ context.Context, payload []byte) ([]byte, error) {
+	var e event
+	if err := json.Unmarshal(payload, &e); err != nil {
+		return nil, fmt.Errorf("echo: decode the event: %w", err)
+	}
+	a := answer{Method: e.HTTPMethod, Path: e.Path, Authorizer: e.RequestContext.Authorizer}
+	headers := map[string]string{"Content-Type": "application/json", "Cache-Control": "no-store"}
+	if e.Version == "2.0" {
+		a = answer{Method: e.RequestContext.HTTP.Method, Path: e.RawPath}
+		a.Authorizer, _ = e.RequestContext.Authorizer["lambda"].(map[string]any)
+	} else {
+		addRateLimit(headers, a.Authorizer)
+	}
+	body, err := json.MarshalIndent(a, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("echo: encode the answer: %w", err)
+	}
+	return json.Marshal(map[string]any{"statusCode": http.StatusOK, "headers": headers, "body": string(body) + "\n"})
+}
+
+// addRateLimit does what every backend of a REST API has to do itself: a proxy integration has no response mapping.
+func addRateLimit(headers map[string]string, authorizer map[string]any) {
+	for header, key := range map[string]string{"RateLimit": "rateLimit", "RateLimit-Policy": "rateLimitPolicy"} {
+		if value, ok := authorizer[key].(string); ok && value != "" {
+			headers[header] = value
+		}
+	}
+}

@@ -1,0 +1,104 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"tidegate/local/lambda"
+)
+
+// Time-outs of the functions, as a deployment would set them: an HTTP API gives an authorizer 10 s at most.
+const (
+	checkTimeout = 5 * time.Second
+	adminTimeout = 25 * time.Second
+)
+
+// functions are the built Lambda functions. Both APIs share one authorizer, as they can on AWS.
+type functions struct{ check, admin *lambda.Function }
+
+func startFunctions(o options, r *registry, l *login, errOut io.Writer) (*functions, error) {
+	log := &startLog{}
+	level := "info"
+	if o.verbose {
+		level = "debug"
+		log.show(errOut)
+	}
+	check, err := lambda.Start(o.function("check", checkTimeout, log, map[string]string{
+		"VALKEY_URL": r.url, "KEY_PEPPER": r.pepper, "HTTP_API_RESPONSE": "simple", "LOG_LEVEL": level,
+	}))
+	if err != nil {
+		return nil, log.explain(err)
+	}
+	admin, err := lambda.Start(o.function("admin", adminTimeout, log, map[string]string{
+		"VALKEY_URL": r.url, "KEY_PEPPER": r.pepper, "ADMIN_USER": l.user, "ADMIN_PASSWORD_HASH": l.hash, "LOG_LEVEL": level,
+	}))
+	if err != nil {
+		check.Close()
+		return nil, log.explain(err)
+	}
+	log.drop()
+	return &functions{check: check, admin: admin}, nil
+}
+
+// function keeps one environment warm, so that a function that cannot start fails the start of this program.
+func (o *options) function(name string, timeout time.Duration, log io.Writer, env map[string]string) lambda.Config {
+	return lambda.Config{
+		Name:        name,
+		Binary:      o.bootstrap(name),
+		Env:         env,
+		Concurrency: o.environments,
+		Warm:        1,
+		Timeout:     timeout,
+		NoFreeze:    o.noFreeze,
+		Log:         log,
+	}
+}
+
+func (f *functions) close() {
+	f.admin.Close()
+	f.check.Close()
+}
+
+// startLog keeps what the functions log until they are up, and then drops it, unless it is shown from the start.
+type startLog struct {
+	lock    sync.Mutex
+	out     io.Writer
+	dropped bool
+	kept    bytes.Buffer
+}
+
+func (l *startLog) Write(p []byte) (int, error) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	switch {
+	case l.out != nil:
+		return l.out.Write(p)
+	case l.dropped:
+		return len(p), nil
+	}
+	return l.kept.Write(p)
+}
+
+func (l *startLog) show(out io.Writer) { l.out = out }
+
+func (l *startLog) drop() {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.dropped = true
+	l.kept.Reset()
+}
+
+// explain adds what the function said before it failed.
+func (l *startLog) explain(err error) error {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if l.kept.Len() == 0 {
+		return err
+	}
+	return fmt.Errorf("%w\n%s", err, bytes.TrimSpace(l.kept.Bytes()))
+}

@@ -1,0 +1,63 @@
+// Package gateway emulates Amazon API Gateway in front of Lambda functions: a REST API (REST) and an HTTP API (HTTP), each with a Lambda authorizer
+// and a Lambda proxy integration. Every path and method belongs to one resource: {proxy+} on a REST API, $default on an HTTP API.
+//
+// The rules are those of Amazon's developer guide; where that is silent, a comment says "unconfirmed". Two things differ because net/http is in
+// between: header names arrive in canonical form whatever the client wrote, and X-Forwarded-Proto says http when no TLS is in use.
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// Invoker runs a function with a JSON event and returns its JSON answer. An error that the function itself reported is a *lambda.FunctionError.
+type Invoker interface {
+	Invoke(ctx context.Context, payload []byte) ([]byte, error)
+}
+
+// Limits of API Gateway.
+const (
+	maxBody     = 10 << 20 // bytes of a request's body
+	maxHeaders  = 10_240   // bytes of the request line and all headers
+	maxResult   = 8 << 10  // bytes of a REST authorizer's answer
+	maxResource = 512      // characters of a resource in a policy
+)
+
+// Identity of the APIs: the region and account of AWS's own examples.
+const (
+	region  = "us-east-1"
+	account = "123456789012"
+)
+
+// timeLayout is the form of requestTime and time in events.
+const timeLayout = "02/Jan/2006:15:04:05 -0700"
+
+// call invokes fn for at most limit. A client that leaves does not cancel it: API Gateway finishes what it began.
+func call(ctx context.Context, fn Invoker, limit time.Duration, payload []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	return fn.Invoke(ctx, payload)
+}
+
+func logger(l *slog.Logger) *slog.Logger {
+	if l == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return l
+}
+
+func clock(now func() time.Time) time.Time {
+	if now == nil {
+		return time.Now().UTC()
+	}
+	return now().UTC()
+}
+
+func orDefault[T comparable](value, fallback T) T {
+	var zero T
+	if value == zero {
+		return fallback
+	}
+	return value
+}

@@ -1,0 +1,170 @@
+package gateway
+
+import (
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// ResponseType names the reason of a gateway response.
+type ResponseType string
+
+// The types that this emulator produces, and the two that other types fall back to.
+const (
+	AccessDenied                 ResponseType = "ACCESS_DENIED"
+	AuthorizerConfigurationError ResponseType = "AUTHORIZER_CONFIGURATION_ERROR"
+	AuthorizerFailure            ResponseType = "AUTHORIZER_FAILURE"
+	IntegrationTimeout           ResponseType = "INTEGRATION_TIMEOUT"
+	RequestTooLarge              ResponseType = "REQUEST_TOO_LARGE"
+	Unauthorized                 ResponseType = "UNAUTHORIZED"
+	Default4XX                   ResponseType = "DEFAULT_4XX"
+	Default5XX                   ResponseType = "DEFAULT_5XX"
+)
+
+// GatewayResponse replaces what a REST API answers when it does not reach its integration. The zero value is Amazon's own response.
+type GatewayResponse struct {
+	// StatusCode is the status to send; 0 keeps the type's own.
+	StatusCode int
+	// ResponseParameters maps gatewayresponse.header.NAME to 'a literal' or to an expression without a dollar sign: context.X, stageVariables.X,
+	// method.request.header.X, method.request.querystring.X or method.request.path.X. An expression without a value leaves the header out.
+	ResponseParameters map[string]string
+	// ResponseTemplates maps a content type to a body in which $context.X and $stageVariables.X are replaced, without any escaping; one without a
+	// value becomes empty. The application/json template is used if there is one (unconfirmed, as is the choice among others).
+	ResponseTemplates map[string]string
+}
+
+// standard is what Amazon sends for each type. An empty message is a JSON null.
+var standard = map[ResponseType]struct {
+	status  int
+	message string
+	name    string // in x-amzn-ErrorType
+}{
+	AccessDenied:                 {http.StatusForbidden, "User is not authorized to access this resource", "AccessDeniedException"},
+	AuthorizerConfigurationError: {http.StatusInternalServerError, "", "AuthorizerConfigurationException"},
+	AuthorizerFailure:            {http.StatusInternalServerError, "", "AuthorizerFailureException"},
+	IntegrationTimeout:           {http.StatusGatewayTimeout, "Endpoint request timed out", "InternalServerErrorException"},
+	RequestTooLarge:              {http.StatusRequestEntityTooLarge, "Request Too Long", "RequestTooLargeException"},
+	Unauthorized:                 {http.StatusUnauthorized, "Unauthorized", "UnauthorizedException"},
+	Default4XX:                   {http.StatusRequestHeaderFieldsTooLarge, "Request Header Fields Too Large", "BadRequestException"},
+	Default5XX:                   {http.StatusBadGateway, "Internal server error", "InternalServerErrorException"},
+}
+
+// expressions resolves the variables of one request.
+type expressions struct {
+	request        *request
+	context        map[string]string
+	stageVariables map[string]string
+	pathParameters map[string]string
+}
+
+// respond sends the gateway response of a type. A message that is not the type's own is given in detail.
+func (a *REST) respond(w http.ResponseWriter, req *request, t ResponseType, detail string, v verdict) {
+	configured, own := a.configured(t), standard[t]
+	message := orDefault(detail, own.message)
+	e := a.expressions(req, v)
+	e.context["error.message"], e.context["error.messageString"] = message, quoted(message)
+	e.context["error.responseType"] = string(t)
+	contentType, template := configured.template()
+
+	h := http.Header{"X-Amzn-Errortype": {own.name}, "Content-Type": {contentType}}
+	for target, expression := range configured.ResponseParameters {
+		name, ok := strings.CutPrefix(target, "gatewayresponse.header.")
+		if value := e.parameter(expression); ok && value != "" && validHeader(name, value) {
+			h.Set(name, value)
+		}
+	}
+	a.send(w, req, orDefault(configured.StatusCode, own.status), h, []byte(e.template(template)))
+}
+
+// configured returns the response configured for a type or, like API Gateway, for its class.
+func (a *REST) configured(t ResponseType) GatewayResponse {
+	if r, ok := a.Responses[t]; ok {
+		return r
+	}
+	if standard[t].status < http.StatusInternalServerError {
+		return a.Responses[Default4XX]
+	}
+	return a.Responses[Default5XX]
+}
+
+func (g GatewayResponse) template() (contentType, template string) {
+	if template, ok := g.ResponseTemplates["application/json"]; ok {
+		return "application/json", template
+	}
+	for contentType, template = range g.ResponseTemplates {
+		return contentType, template
+	}
+	return "application/json", `{"message":$context.error.messageString}`
+}
+
+// parameter returns the value of a header expression; an unknown one has none.
+func (e expressions) parameter(expression string) string {
+	if literal, ok := strings.CutPrefix(expression, "'"); ok {
+		return strings.TrimSuffix(literal, "'")
+	}
+	source, name, _ := strings.Cut(expression, ".")
+	switch source {
+	case "context":
+		return e.context[name]
+	case "stageVariables":
+		return e.stageVariables[name]
+	case "method":
+		return e.methodRequest(strings.TrimPrefix(name, "request."))
+	}
+	return ""
+}
+
+func (e expressions) methodRequest(expression string) string {
+	place, name, _ := strings.Cut(expression, ".")
+	switch place {
+	case "header":
+		values := e.request.header.Values(name)
+		if len(values) > 0 {
+			return values[len(values)-1]
+		}
+	case "querystring":
+		return lastValues(e.request.query)[name]
+	case "path":
+		return e.pathParameters[name]
+	}
+	return ""
+}
+
+var variable = regexp.MustCompile(`\$(context|stageVariables)((?:\.[A-Za-z0-9_-]+)+)`)
+
+// template replaces the variables of a body template.
+func (e expressions) template(text string) string {
+	return variable.ReplaceAllStringFunc(text, func(found string) string { return e.parameter(found[1:]) })
+}
+
+func quoted(message string) string {
+	if message == "" {
+		return "null"
+	}
+	text, err := json.Marshal(message)
+	if err != nil {
+		return "null"
+	}
+	return string(text)
+}
+
+// send writes a response with the headers that every response of a REST API has.
+func (a *REST) send(w http.ResponseWriter, req *request, status int, header http.Header, body []byte) {
+	header.Set("X-Amzn-Requestid", req.id)
+	header.Set("X-Amz-Apigw-Id", req.id)
+	write(w, status, header, body)
+}
+
+func write(w http.ResponseWriter, status int, header http.Header, body []byte) {
+	h := w.Header()
+	for name, values := range header {
+		h[name] = values
+	}
+	if status != http.StatusNoContent && status != http.StatusNotModified {
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // fails only when the client is gone
+}

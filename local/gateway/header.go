@@ -1,0 +1,32 @@
+package gateway
+
+import (
+	"net/http"
+	"net/textproto"
+	"strings"
+)
+
+// dropHopByHop removes what concerns one connection only (RFC 9110, section 7.6.1).
+func dropHopByHop(h http.Header) {
+	for _, field := range h.Values("Connection") {
+		for name := range strings.SplitSeq(field, ",") {
+			h.Del(textproto.TrimString(name))
+		}
+	}
+	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
+		"Transfer-Encoding", "Upgrade"} {
+		h.Del(name)
+	}
+}
+
+// validHeader reports whether a field can be sent: the name is a token and the value has no control characters (RFC 9110, section 5).
+func validHeader(name, value string) bool {
+	return name != "" && strings.IndexFunc(name, notToken) < 0 && strings.IndexFunc(value, isControl) < 0
+}
+
+func notToken(r rune) bool {
+	letterOrDigit := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+	return !letterOrDigit && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+}
+
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }

@@ -1,0 +1,129 @@
+package gateway
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+)
+
+// errMalformed means that an integration's answer is not of the proxy form.
+var errMalformed = errors.New("malformed proxy response")
+
+// proxyResponse is the answer of a Lambda proxy integration.
+type proxyResponse struct {
+	StatusCode        any              `json:"statusCode"`
+	Headers           map[string]any   `json:"headers"`
+	MultiValueHeaders map[string][]any `json:"multiValueHeaders"`
+	Cookies           []string         `json:"cookies"`
+	Body              *string          `json:"body"`
+	IsBase64Encoded   bool             `json:"isBase64Encoded"`
+
+	status int
+	header http.Header
+}
+
+// parseProxyV1 reads an answer of format 1.0.
+func parseProxyV1(answer []byte) (*proxyResponse, error) {
+	out, err := parseProxy(answer)
+	if err != nil {
+		return nil, err
+	}
+	return out, out.mergeHeaders()
+}
+
+// parseProxyV2 reads an answer of format 2.0, where JSON without a status code is the body of a 200.
+func parseProxyV2(answer []byte) (*proxyResponse, error) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(answer, &fields) != nil || fields["statusCode"] == nil {
+		body := string(answer)
+		return &proxyResponse{status: http.StatusOK, Body: &body, header: http.Header{"Content-Type": {"application/json"}}}, nil
+	}
+	out, err := parseProxy(answer)
+	if err != nil {
+		return nil, err
+	}
+	out.MultiValueHeaders = nil // unknown in format 2.0
+	if err := out.mergeHeaders(); err != nil {
+		return nil, err
+	}
+	for _, cookie := range out.Cookies {
+		if !validHeader("Set-Cookie", cookie) {
+			return nil, fmt.Errorf("%w: bad cookie", errMalformed)
+		}
+		out.header.Add("Set-Cookie", cookie)
+	}
+	return out, nil
+}
+
+func parseProxy(answer []byte) (*proxyResponse, error) {
+	out := &proxyResponse{header: http.Header{}}
+	if err := decode(answer, out); err != nil {
+		return nil, fmt.Errorf("%w: not of the proxy form", errMalformed)
+	}
+	text, ok := scalarText(out.StatusCode)
+	status, err := strconv.Atoi(text)
+	if !ok || err != nil || status < 200 || status > 599 {
+		return nil, fmt.Errorf("%w: status code %v", errMalformed, out.StatusCode)
+	}
+	out.status = status
+	return out, nil
+}
+
+// mergeHeaders joins the two maps of headers: a pair that is in both counts once.
+func (p *proxyResponse) mergeHeaders() error {
+	for name, values := range p.MultiValueHeaders {
+		for _, value := range values {
+			if err := p.addHeader(name, value); err != nil {
+				return err
+			}
+		}
+	}
+	for name, value := range p.Headers {
+		if !slices.Contains(p.MultiValueHeaders[name], value) {
+			if err := p.addHeader(name, value); err != nil {
+				return err
+			}
+		}
+	}
+	dropHopByHop(p.header)
+	return nil
+}
+
+func (p *proxyResponse) addHeader(name string, value any) error {
+	text, ok := scalarText(value)
+	if !ok || !validHeader(name, text) {
+		return fmt.Errorf("%w: header %q", errMalformed, name)
+	}
+	p.header.Add(name, text)
+	return nil
+}
+
+func (p *proxyResponse) decodedBody(isBase64 bool) ([]byte, error) {
+	switch {
+	case p.Body == nil:
+		return nil, nil
+	case !isBase64:
+		return []byte(*p.Body), nil
+	}
+	body, err := base64.StdEncoding.DecodeString(*p.Body)
+	if err != nil {
+		return nil, fmt.Errorf("%w: body is not base64", errMalformed)
+	}
+	return body, nil
+}
+
+// remapped lists the headers that a REST API does not let an integration set: it renames them.
+var remapped = []string{"Authorization", "Content-Length", "Content-Md5", "Date", "Host", "Server", "User-Agent", "Www-Authenticate"}
+
+func remap(h http.Header) {
+	for _, name := range remapped {
+		if values, ok := h[name]; ok {
+			delete(h, name)
+			h["X-Amzn-Remapped-"+name] = values
+		}
+	}
+}

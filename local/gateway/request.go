@@ -1,0 +1,202 @@
+package gateway
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Errors of readRequest.
+var (
+	errHeadersTooLarge = errors.New("headers too large")
+	errBodyTooLarge    = errors.New("body too large")
+)
+
+// request is a client's request as API Gateway passes it on.
+type request struct {
+	id        string
+	now       time.Time
+	method    string
+	path      string // as sent, still percent-encoded (unconfirmed for rawPath of HTTP APIs)
+	rawQuery  string
+	query     url.Values
+	header    http.Header // end-to-end headers, with Host and X-Forwarded-*
+	protocol  string
+	sourceIP  string // of the TCP peer: X-Forwarded-For is only a claim
+	userAgent string
+	body      []byte
+}
+
+func readRequest(w http.ResponseWriter, r *http.Request, now time.Time) (*request, error) {
+	req := &request{
+		id:        newRequestID(),
+		now:       now,
+		method:    r.Method,
+		path:      orDefault(r.URL.EscapedPath(), "/"),
+		rawQuery:  r.URL.RawQuery,
+		query:     r.URL.Query(),
+		protocol:  r.Proto,
+		sourceIP:  peer(r.RemoteAddr),
+		userAgent: r.UserAgent(),
+	}
+	if requestSize(r) > maxHeaders {
+		return req, errHeadersTooLarge
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return req, errBodyTooLarge
+	}
+	req.body = body
+	req.header = forwarded(r, req.sourceIP, len(body))
+	return req, err
+}
+
+// requestSize is the length of the request line and all headers.
+func requestSize(r *http.Request) int {
+	size := len(r.Method) + len(r.RequestURI) + len(r.Proto) + len(r.Host)
+	for name, values := range r.Header {
+		for _, value := range values {
+			size += len(name) + len(value)
+		}
+	}
+	return size
+}
+
+func forwarded(r *http.Request, sourceIP string, length int) http.Header {
+	h := r.Header.Clone()
+	dropHopByHop(h)
+	h.Set("Host", r.Host)
+	h.Set("X-Forwarded-For", strings.Join(append(r.Header.Values("X-Forwarded-For"), sourceIP), ", "))
+	proto := "http"
+	if r.TLS != nil {
+		proto = "https"
+	}
+	h.Set("X-Forwarded-Proto", proto)
+	if _, port, err := net.SplitHostPort(r.Host); err == nil {
+		h.Set("X-Forwarded-Port", port)
+	}
+	if r.ContentLength < 0 {
+		h.Set("Content-Length", strconv.Itoa(length))
+	}
+	return h
+}
+
+func peer(address string) string {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	host, _, _ = strings.Cut(host, "%") // an IPv6 zone means nothing elsewhere
+	return host
+}
+
+func newRequestID() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // never fails: crypto/rand ends the program instead
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// encodedBody returns the body as events carry it.
+func (r *request) encodedBody(binary bool) (body any, isBase64 bool) {
+	switch {
+	case len(r.body) == 0:
+		return nil, false
+	case binary:
+		return base64.StdEncoding.EncodeToString(r.body), true
+	default:
+		return strings.ToValidUTF8(string(r.body), string(utf8.RuneError)), false
+	}
+}
+
+// lastValues is how REST events flatten headers and query strings: the last value of each.
+func lastValues(values map[string][]string) map[string]string {
+	flat := make(map[string]string, len(values))
+	for name, all := range values {
+		flat[name] = all[len(all)-1]
+	}
+	return flat
+}
+
+// joinedValues is how HTTP API events flatten them: all values, joined by commas.
+func joinedValues(values map[string][]string) map[string]string {
+	flat := make(map[string]string, len(values))
+	for name, all := range values {
+		flat[name] = strings.Join(all, ",")
+	}
+	return flat
+}
+
+// lowerHeaders is the headers field of format 2.0: cookies have a field of their own.
+func (r *request) lowerHeaders() map[string]string {
+	lower := map[string]string{}
+	for name, value := range joinedValues(r.header) {
+		if name != "Cookie" {
+			lower[strings.ToLower(name)] = value
+		}
+	}
+	return lower
+}
+
+// cookies lists every cookie of every Cookie header as name=value.
+func (r *request) cookies() []string {
+	var all []string
+	for _, line := range r.header.Values("Cookie") {
+		for cookie := range strings.SplitSeq(line, ";") {
+			if cookie = strings.TrimSpace(cookie); cookie != "" {
+				all = append(all, cookie)
+			}
+		}
+	}
+	return all
+}
+
+// context returns the $context variables that both kinds of API share.
+func (r *request) context(api, stage string) map[string]string {
+	return map[string]string{
+		"accountId":          account,
+		"apiId":              api,
+		"domainName":         domain(api),
+		"domainPrefix":       api,
+		"extendedRequestId":  r.id,
+		"httpMethod":         r.method,
+		"identity.sourceIp":  r.sourceIP,
+		"identity.userAgent": r.userAgent,
+		"protocol":           r.protocol,
+		"requestId":          r.id,
+		"requestTime":        r.now.Format(timeLayout),
+		"requestTimeEpoch":   strconv.FormatInt(r.now.UnixMilli(), 10),
+		"stage":              stage,
+	}
+}
+
+func domain(api string) string { return api + ".execute-api." + region + ".amazonaws.com" }
+
+// arn names the method or route that the request calls, as policies do.
+func (r *request) arn(api, stage string) string {
+	return fmt.Sprintf("arn:aws:execute-api:%s:%s:%s/%s/%s/%s", region, account, api, stage, r.method, strings.TrimPrefix(r.path, "/"))
+}
+
+// missing reports whether one of the headers has no value.
+func (r *request) missing(headers []string) bool {
+	return slices.ContainsFunc(headers, func(name string) bool { return r.header.Get(name) == "" })
+}
+
+func nilIfEmpty[M ~map[K]V, K comparable, V any](m M) any {
+	if len(m) == 0 {
+		return nil
+	}
+	return maps.Clone(m)
+}

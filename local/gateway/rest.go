@@ -1,0 +1,168 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+
+	"tidegate/local/lambda"
+)
+
+// REST is a REST API with a Lambda authorizer whose results are not cached, and a Lambda proxy integration (payload format 1.0). It is served at /,
+// without the stage in front. Authorizer and Integration are required. Its fields must not change once it serves.
+type REST struct {
+	Authorizer Invoker
+	// Token makes it a TOKEN authorizer, which gets the Authorization header and nothing else; otherwise it is a REQUEST authorizer.
+	Token bool
+	// IdentityHeaders are the identity sources of a REQUEST authorizer: a request that lacks one is answered 401 and the authorizer not asked.
+	IdentityHeaders []string
+	Integration     Invoker
+	Responses       map[ResponseType]GatewayResponse
+	StageVariables  map[string]string
+	// BinaryMediaTypes lists the content types whose bodies are binary, as "image/png", "image/*" or "*/*".
+	BinaryMediaTypes []string
+
+	APIID              string        // "" means "localrest0"
+	Stage              string        // "" means "prod"
+	AuthorizerTimeout  time.Duration // 0 means 29 s
+	IntegrationTimeout time.Duration // 0 means 29 s
+	Now                func() time.Time
+	Log                *slog.Logger // gets the cause of 5xx answers
+}
+
+const restTimeout = 29 * time.Second
+
+// ServeHTTP authorizes the request and passes it to the integration.
+func (a *REST) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	req, err := readRequest(w, r, clock(a.Now))
+	switch {
+	case errors.Is(err, errHeadersTooLarge):
+		a.respond(w, req, Default4XX, "", verdict{}) // the type is unconfirmed
+		return
+	case errors.Is(err, errBodyTooLarge):
+		a.respond(w, req, RequestTooLarge, "", verdict{})
+		return
+	case err != nil:
+		panic(http.ErrAbortHandler) // the client did not send all of its body: it is gone
+	}
+	v, err := a.authorize(r.Context(), req)
+	if err != nil || v.effect != allow {
+		a.refuse(w, req, v, err)
+		return
+	}
+	a.integrate(r.Context(), w, req, v)
+}
+
+func (a *REST) authorize(ctx context.Context, req *request) (verdict, error) {
+	event := a.requestEvent(req)
+	switch {
+	case a.Token && req.missing([]string{"Authorization"}), !a.Token && req.missing(a.IdentityHeaders):
+		return verdict{}, errUnauthorized
+	case a.Token:
+		event = a.tokenEvent(req)
+	}
+	answer, err := authorize(ctx, a.Authorizer, orDefault(a.AuthorizerTimeout, restTimeout), event)
+	if err != nil {
+		return verdict{}, err
+	}
+	if len(answer) > maxResult {
+		return verdict{}, fmt.Errorf("%w: it is %d bytes, over %d", errConfiguration, len(answer), maxResult)
+	}
+	v, err := policyVerdict(answer, req.arn(a.apiID(), a.stage()))
+	if err == nil {
+		err = v.requireScalars()
+	}
+	return v, err
+}
+
+// refuse answers for the integration.
+func (a *REST) refuse(w http.ResponseWriter, req *request, v verdict, err error) {
+	switch {
+	case err == nil && v.effect == explicitDeny:
+		a.respond(w, req, AccessDenied, standard[AccessDenied].message+" with an explicit deny", v)
+	case err == nil:
+		a.respond(w, req, AccessDenied, "", v)
+	case errors.Is(err, errUnauthorized):
+		a.respond(w, req, Unauthorized, "", verdict{})
+	case errors.Is(err, errConfiguration):
+		logger(a.Log).Error("authorizer", "error", err)
+		a.respond(w, req, AuthorizerConfigurationError, "", verdict{})
+	default:
+		logger(a.Log).Error("authorizer", "error", err)
+		a.respond(w, req, AuthorizerFailure, "", verdict{})
+	}
+}
+
+func (a *REST) integrate(ctx context.Context, w http.ResponseWriter, req *request, v verdict) {
+	payload, err := a.proxyEvent(req, v)
+	if err == nil {
+		var answer []byte
+		answer, err = call(ctx, a.Integration, orDefault(a.IntegrationTimeout, restTimeout), payload)
+		if err == nil {
+			err = a.reply(w, req, answer)
+		}
+	}
+	var tooLarge *lambda.PayloadError
+	switch {
+	case err == nil:
+		return
+	case errors.As(err, &tooLarge):
+		a.respond(w, req, RequestTooLarge, "", v)
+	case errors.Is(err, context.DeadlineExceeded):
+		a.respond(w, req, IntegrationTimeout, "", v)
+	default:
+		a.respond(w, req, Default5XX, "", v)
+	}
+	logger(a.Log).Error("integration", "error", err)
+}
+
+// reply sends the integration's answer.
+func (a *REST) reply(w http.ResponseWriter, req *request, answer []byte) error {
+	out, err := parseProxyV1(answer)
+	if err != nil {
+		return err
+	}
+	body, err := out.decodedBody(out.IsBase64Encoded && a.binary(req.header.Get("Accept")))
+	if err != nil {
+		return err
+	}
+	remap(out.header)
+	if out.header.Get("Content-Type") == "" {
+		out.header.Set("Content-Type", "application/json")
+	}
+	a.send(w, req, out.status, out.header, body)
+	return nil
+}
+
+// binary reports whether the first of the content types is among the API's binary ones.
+func (a *REST) binary(contentTypes string) bool {
+	first, _, _ := strings.Cut(contentTypes, ",")
+	first, _, _ = strings.Cut(first, ";")
+	first = strings.ToLower(strings.TrimSpace(first))
+	for _, t := range a.BinaryMediaTypes {
+		if t == "*/*" || matches(strings.ToLower(t), first) {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *REST) expressions(req *request, v verdict) expressions {
+	resource, parameters := restResource(req.path)
+	variables := req.context(a.apiID(), a.stage())
+	variables["path"] = a.stagePath(req)
+	variables["resourcePath"] = resource
+	v.addTo(variables)
+	return expressions{request: req, context: variables, stageVariables: a.StageVariables, pathParameters: maps.Clone(parameters)}
+}
+
+func (a *REST) apiID() string { return orDefault(a.APIID, "localrest0") }
+
+func (a *REST) stage() string { return orDefault(a.Stage, "prod") }
+
+func (a *REST) stagePath(req *request) string { return "/" + a.stage() + req.path }

@@ -1,0 +1,27 @@
+package gateway
+
+// matches reports whether text fits the pattern, in which * stands for any characters and ? for one. It takes time in proportion to the product of
+// the lengths at worst: patterns come from an authorizer's answer.
+func matches(pattern, text string) bool {
+	p, t := 0, 0
+	star, from := -1, 0 // the last * and where the text that it swallowed ends
+	for t < len(text) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, from = p, t
+			p++
+		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == text[t]):
+			p++
+			t++
+		case star >= 0:
+			from++
+			p, t = star+1, from
+		default:
+			return false
+		}
+	}
+	for p < len(pattern) && pattern[p] == '*' {
+		p++
+	}
+	return p == len(pattern)
+}

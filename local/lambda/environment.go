@@ -1,0 +1,113 @@
+//go:build unix
+
+package lambda
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"tidegate/local/process"
+)
+
+// environment is one process of the function with its own Runtime API. Whoever took it from the Function's pool owns it.
+type environment struct {
+	config  Config
+	api     *runtimeAPI
+	server  *http.Server
+	log     *lines
+	process *process.Process
+}
+
+// spawn starts the process; initialise waits until it is ready.
+func spawn(c Config, logLock *sync.Mutex, answered func(*environment)) (*environment, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("open the runtime API: %w", err)
+	}
+	e := &environment{config: c, log: &lines{lock: logLock, out: c.Log, prefix: "[" + c.Name + "] "}}
+	e.api = newRuntimeAPI(c.arn(), func() { answered(e) })
+	e.server = &http.Server{Handler: e.api.handler(), ReadHeaderTimeout: c.InitTimeout}
+	cmd := exec.Command(c.Binary)
+	cmd.Dir = filepath.Dir(c.Binary)
+	cmd.Env = c.environ(listener.Addr().String())
+	cmd.Stdout, cmd.Stderr = e.log, e.log
+	if e.process, err = process.Start(cmd); err != nil {
+		_ = listener.Close()
+		return nil, err
+	}
+	go func() { _ = e.server.Serve(listener) }() // ends with close
+	return e, nil
+}
+
+// initialise waits for the first call of next. When it fails the environment is of no use.
+func (e *environment) initialise() error {
+	timer := time.NewTimer(e.config.InitTimeout)
+	defer timer.Stop()
+	select {
+	case <-e.api.asked:
+		e.freeze()
+		return nil
+	case err := <-e.api.initFailed:
+		return &InitError{Err: err}
+	case <-e.process.Done():
+		return &InitError{Err: e.initCause()}
+	case <-timer.C:
+		return &InitError{Err: &TimeoutError{After: e.config.InitTimeout}}
+	}
+}
+
+// initCause prefers what the process reported before it ended.
+func (e *environment) initCause() error {
+	select {
+	case err := <-e.api.initFailed:
+		return err
+	default:
+		return &CrashError{Err: e.process.Err()}
+	}
+}
+
+// run takes one invocation through the environment until the runtime asks for the next one, and reports whether it can take another.
+func (e *environment) run(inv *invocation) bool {
+	timer := time.NewTimer(e.config.Timeout)
+	defer timer.Stop()
+	e.process.Thaw()
+	e.api.deliver(delivery{invocation: inv, deadline: time.Now().Add(e.config.Timeout)})
+	select {
+	case <-e.api.asked:
+		e.freeze()
+		return true
+	case <-timer.C:
+		e.process.Kill()
+		inv.finish(outcome{err: &TimeoutError{After: e.config.Timeout}})
+	case <-e.process.Done():
+		inv.finish(outcome{err: &CrashError{Err: e.process.Err()}})
+	}
+	return false
+}
+
+func (e *environment) freeze() {
+	if !e.config.NoFreeze {
+		e.process.Freeze()
+	}
+}
+
+func (e *environment) dead() bool {
+	select {
+	case <-e.process.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// close kills the process, if it lives, and waits until it is gone.
+func (e *environment) close() {
+	e.process.Kill()
+	e.log.flush()
+	_ = e.server.Close() // cannot fail in a way that matters: its one client is dead
+}

@@ -1,0 +1,88 @@
+package lambda
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// ErrClosed is returned by Invoke after Close.
+var ErrClosed = errors.New("function is closed")
+
+// FunctionError is an error that the function reported: the returned error of its handler, or its panic.
+type FunctionError struct {
+	Type    string
+	Message string
+	Stack   []Frame // of a panic
+}
+
+// Frame is one line of a stack trace.
+type Frame struct {
+	Path  string `json:"path"`
+	Line  int    `json:"line"`
+	Label string `json:"label"`
+}
+
+func (e *FunctionError) Error() string {
+	return fmt.Sprintf("function error %s: %s", e.Type, e.Message)
+}
+
+// parseFunctionError reads the payload of the Runtime API's error calls. A payload that is not of their form still is a FunctionError.
+func parseFunctionError(payload []byte) *FunctionError {
+	var reported struct {
+		Type    string          `json:"errorType"`
+		Message string          `json:"errorMessage"`
+		Stack   json.RawMessage `json:"stackTrace"`
+	}
+	if err := json.Unmarshal(payload, &reported); err != nil {
+		return &FunctionError{Type: "Runtime.MalformedError", Message: "the function reported an error that is not JSON"}
+	}
+	e := &FunctionError{Type: reported.Type, Message: reported.Message}
+	if json.Unmarshal(reported.Stack, &e.Stack) != nil {
+		e.Stack = nil
+	}
+	return e
+}
+
+// TimeoutError means that an invocation did not answer in time; its environment was killed.
+type TimeoutError struct{ After time.Duration }
+
+func (e *TimeoutError) Error() string { return fmt.Sprintf("function timed out after %s", e.After) }
+
+// CrashError means that the process ended before it answered.
+type CrashError struct{ Err error }
+
+func (e *CrashError) Error() string {
+	return fmt.Sprintf("function exited before it answered: %s", exitText(e.Err))
+}
+
+// Unwrap returns how the process ended; nil is exit status 0.
+func (e *CrashError) Unwrap() error { return e.Err }
+
+// InitError means that an environment did not become ready: the process reported an initialisation error, ended, or took too long.
+type InitError struct{ Err error }
+
+func (e *InitError) Error() string { return fmt.Sprintf("function did not start: %s", e.Err) }
+
+// Unwrap returns the *FunctionError, *CrashError or *TimeoutError that stopped the initialisation.
+func (e *InitError) Unwrap() error { return e.Err }
+
+// ResponseError means that the function answered with something that no caller may get: not JSON, or over MaxPayload.
+type ResponseError struct{ Reason string }
+
+func (e *ResponseError) Error() string { return "function's response is refused: " + e.Reason }
+
+// PayloadError means that the payload of Invoke was over MaxPayload; nothing was invoked.
+type PayloadError struct{ Size int }
+
+func (e *PayloadError) Error() string {
+	return fmt.Sprintf("payload of %d bytes is over the limit of %d", e.Size, MaxPayload)
+}
+
+func exitText(err error) string {
+	if err == nil {
+		return "exit status 0"
+	}
+	return err.Error()
+}

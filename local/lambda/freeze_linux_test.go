@@ -1,0 +1,86 @@
+package lambda_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tidegate/local/lambda"
+)
+
+// An environment is stopped once it asks for the next invocation, runs for that one, and is stopped again.
+func TestFunctionFreezes(t *testing.T) {
+	f := start(t, lambda.Config{Concurrency: 2, Warm: 2})
+	listener := listen(t)
+	for range 5 {
+		pid := mustInvoke(t, f, event{}).PID
+		eventually(t, "the process is stopped", func() bool { return stopped(t, pid) })
+	}
+	done := make(chan answer, 1)
+	go func() {
+		a, err := invoke(f, event{Do: "meet", Address: listener.Addr().String()})
+		if err != nil {
+			t.Error(err)
+		}
+		done <- a
+	}()
+	conns := accept(t, listener, 1)
+	closeAll(conns)
+	pid := (<-done).PID
+	eventually(t, "the process is stopped again", func() bool { return stopped(t, pid) })
+	f.Close()
+	if !gone(pid) {
+		t.Error("Close left a frozen process")
+	}
+}
+
+// What the function left running stands still while it is frozen: no thread of it gets a turn.
+func TestFrozenFunctionUsesNoTime(t *testing.T) {
+	f := start(t, lambda.Config{})
+	pid := mustInvoke(t, f, event{Do: "tick"}).PID
+	eventually(t, "every thread is stopped", func() bool { return stopped(t, pid) })
+	before := contextSwitches(t, pid)
+	for range 1000 {
+		if now := contextSwitches(t, pid); now != before {
+			t.Fatalf("a frozen process ran: %s, then %s", before, now)
+		}
+	}
+}
+
+func tasks(t *testing.T, pid int, file string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/%s", pid, file))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("process %d has no threads: %v", pid, err)
+	}
+	var texts []string
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, string(text))
+	}
+	return texts
+}
+
+func stopped(t *testing.T, pid int) bool {
+	t.Helper()
+	for _, stat := range tasks(t, pid, "stat") {
+		if stat[strings.LastIndexByte(stat, ')')+2] != 'T' {
+			return false
+		}
+	}
+	return true
+}
+
+func contextSwitches(t *testing.T, pid int) string {
+	t.Helper()
+	var all []string
+	for _, status := range tasks(t, pid, "status") {
+		all = append(all, status[strings.Index(status, "voluntary_ctxt_switches"):])
+	}
+	return strings.Join(all, " ")
+}

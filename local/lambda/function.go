@@ -1,0 +1,137 @@
+//go:build unix
+
+// Package lambda runs a built Lambda function (a bootstrap binary) as Lambda does: each environment is one process behind its own Runtime API, takes
+// one invocation at a time, and is frozen between invocations, so that timers stop and connections age as they do on AWS.
+//
+// It differs from Lambda in one point on purpose: an invocation beyond the concurrency waits for an environment until its context ends, where Lambda
+// would throttle it.
+package lambda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Function is a function with its environments. Its methods are safe for concurrent use.
+type Function struct {
+	config  Config
+	logLock sync.Mutex     // keeps the lines of all environments whole
+	tasks   sync.WaitGroup // one for each environment that somebody owns
+	closed  chan struct{}
+
+	lock     sync.Mutex
+	all      map[*environment]struct{}
+	idle     []*environment            // most recently used last
+	settling map[*environment]struct{} // answered, but did not ask for the next invocation yet
+	starting int
+	count    int // all, and those that have no process yet
+	waiters  []chan grant
+}
+
+// grant is an environment, from now on the receiver's, or the reason that there is none.
+type grant struct {
+	env *environment
+	err error
+}
+
+// Start checks the configuration and starts the warm environments.
+func Start(c Config) (*Function, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, fmt.Errorf("function %s: %w", c.Name, err)
+	}
+	f := &Function{
+		config:   c,
+		closed:   make(chan struct{}),
+		all:      map[*environment]struct{}{},
+		settling: map[*environment]struct{}{},
+	}
+	if err := f.warm(); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("function %s: %w", c.Name, err)
+	}
+	return f, nil
+}
+
+// Invoke runs the function once. The context bounds the caller's wait only: an invocation that has begun runs to its end, as on Lambda. Errors are
+// *FunctionError, *TimeoutError, *CrashError, *InitError, *ResponseError, *PayloadError, ErrClosed, or the context's.
+func (f *Function) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
+	if len(payload) > MaxPayload {
+		return nil, &PayloadError{Size: len(payload)}
+	}
+	env, err := f.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	inv := newInvocation(payload)
+	go f.run(env, inv)
+	select {
+	case out := <-inv.result:
+		return out.payload, f.orClosed(out.err)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting for function %s: %w", f.config.Name, ctx.Err())
+	}
+}
+
+// Close kills every environment and returns when all processes are gone. Invocations that wait or run get ErrClosed.
+func (f *Function) Close() {
+	f.lock.Lock()
+	if f.isClosed() {
+		f.lock.Unlock()
+		return
+	}
+	close(f.closed)
+	for _, w := range f.waiters {
+		w <- grant{err: ErrClosed}
+	}
+	f.waiters = nil
+	for _, env := range f.idle {
+		f.tasks.Go(func() { f.remove(env) })
+	}
+	f.idle = nil
+	for env := range f.all {
+		f.tasks.Go(env.process.Kill)
+	}
+	f.lock.Unlock()
+	f.tasks.Wait()
+}
+
+func (f *Function) isClosed() bool {
+	select {
+	case <-f.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// orClosed tells a process that Close killed from one that crashed.
+func (f *Function) orClosed(err error) error {
+	var crash *CrashError
+	if errors.As(err, &crash) && f.isClosed() {
+		return ErrClosed
+	}
+	return err
+}
+
+// run owns env for one invocation.
+func (f *Function) run(env *environment, inv *invocation) {
+	defer f.tasks.Done()
+	alive := env.run(inv)
+	f.lock.Lock()
+	delete(f.settling, env)
+	f.lock.Unlock()
+	if alive {
+		f.release(env)
+	} else {
+		f.remove(env)
+	}
+}
+
+func (f *Function) answered(env *environment) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.settling[env] = struct{}{}
+}

@@ -1,0 +1,421 @@
+//go:build unix
+
+package lambda_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tidegate/local/lambda"
+)
+
+// patience bounds waits for something that must happen; no test depends on how long it takes.
+const patience = 30 * time.Second
+
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "function")
+	if err != nil {
+		panic(err)
+	}
+	binary = filepath.Join(dir, "bootstrap")
+	build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", binary, "./testdata/function")
+	if out, err := build.CombinedOutput(); err != nil {
+		panic(fmt.Sprintf("build the function: %v\n%s", err, out))
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
+
+type event struct {
+	Do      string `json:"do"`
+	Text    string `json:"text,omitempty"`
+	Size    int    `json:"size,omitempty"`
+	Address string `json:"address,omitempty"`
+}
+
+type answer struct {
+	PID      int      `json:"pid"`
+	Text     string   `json:"text"`
+	Env      []string `json:"env"`
+	Dir      string   `json:"dir"`
+	ARN      string   `json:"arn"`
+	Trace    string   `json:"trace"`
+	Deadline bool     `json:"deadline"`
+}
+
+func start(t *testing.T, c lambda.Config) *lambda.Function {
+	t.Helper()
+	c.Name, c.Binary = "check", binary
+	if c.Timeout == 0 {
+		c.Timeout = patience
+	}
+	f, err := lambda.Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	return f
+}
+
+func invoke(f *lambda.Function, e event) (answer, error) {
+	payload, err := json.Marshal(e)
+	if err != nil {
+		return answer{}, err
+	}
+	out, err := f.Invoke(context.Background(), payload)
+	if err != nil {
+		return answer{}, err
+	}
+	var a answer
+	return a, json.Unmarshal(out, &a)
+}
+
+func mustInvoke(t *testing.T, f *lambda.Function, e event) answer {
+	t.Helper()
+	a, err := invoke(f, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// eventually waits until the condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
+
+// A function sees Lambda's variables, its own and nothing of the program that runs it.
+func TestFunctionSeesOnlyItsEnvironment(t *testing.T) {
+	t.Setenv("OUTSIDE", "1")
+	f := start(t, lambda.Config{Env: map[string]string{"OWN": "yes"}, Memory: 256})
+	a := mustInvoke(t, f, event{Do: "env"})
+	for _, want := range []string{"OWN=yes", "AWS_LAMBDA_FUNCTION_NAME=check", "AWS_LAMBDA_FUNCTION_VERSION=$LATEST",
+		"AWS_LAMBDA_FUNCTION_MEMORY_SIZE=256", "AWS_REGION=us-east-1", "TZ=:UTC", "LAMBDA_TASK_ROOT=" + filepath.Dir(binary)} {
+		if !slices.Contains(a.Env, want) {
+			t.Errorf("environment lacks %s: %q", want, a.Env)
+		}
+	}
+	if slices.Contains(a.Env, "OUTSIDE=1") {
+		t.Error("environment leaks variables of this program")
+	}
+	if a.Dir != filepath.Dir(binary) || a.ARN != "arn:aws:lambda:us-east-1:123456789012:function:check" || !a.Deadline {
+		t.Errorf("dir %s, ARN %s, deadline %t", a.Dir, a.ARN, a.Deadline)
+	}
+	if !strings.HasPrefix(a.Trace, "Root=1-") || slices.ContainsFunc(a.Env, func(v string) bool { return v == "_X_AMZN_TRACE_ID=" }) {
+		t.Errorf("trace id %q", a.Trace)
+	}
+}
+
+// Sequential invocations use one environment; the wait for it to settle never starts a second one.
+func TestFunctionReusesItsEnvironment(t *testing.T) {
+	f := start(t, lambda.Config{Concurrency: 1})
+	first := mustInvoke(t, f, event{}).PID
+	for range 50 {
+		if pid := mustInvoke(t, f, event{}).PID; pid != first {
+			t.Fatalf("second environment %d beside %d", pid, first)
+		}
+	}
+}
+
+// As many invocations run side by side as there is concurrency, each in its own process, and one more waits for a free one.
+func TestFunctionRunsInParallel(t *testing.T) {
+	const n = 3
+	f := start(t, lambda.Config{Concurrency: n})
+	listener := listen(t)
+	results := make(chan answer, n+1)
+	for range n + 1 {
+		go func() {
+			a, err := invoke(f, event{Do: "meet", Address: listener.Addr().String()})
+			if err != nil {
+				t.Error(err)
+			}
+			results <- a
+		}()
+	}
+	conns := accept(t, listener, n)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := f.Invoke(ctx, []byte("{}")); !errors.Is(err, context.Canceled) {
+		t.Errorf("with every environment busy and a context that ended: %v", err)
+	}
+	closeAll(conns)
+	closeAll(accept(t, listener, 1))
+	pids := map[int]int{}
+	for range n + 1 {
+		pids[(<-results).PID]++
+	}
+	if len(pids) != n {
+		t.Errorf("processes %v: want %d, one of them used twice", pids, n)
+	}
+}
+
+func TestFunctionErrors(t *testing.T) {
+	f := start(t, lambda.Config{})
+	for _, c := range []struct {
+		name  string
+		event event
+		check func(error) bool
+		dies  bool
+	}{
+		{"error of the handler", event{Do: "fail", Text: "Unauthorized"}, func(err error) bool {
+			var e *lambda.FunctionError
+			return errors.As(err, &e) && e.Message == "Unauthorized" && e.Type == "errorString" && e.Stack == nil
+		}, false},
+		{"panic", event{Do: "panic", Text: "boom"}, func(err error) bool {
+			var e *lambda.FunctionError
+			return errors.As(err, &e) && e.Message == "boom" && len(e.Stack) > 0 && e.Stack[0].Line > 0
+		}, true},
+		{"exit", event{Do: "exit"}, func(err error) bool {
+			var e *lambda.CrashError
+			var exit *exec.ExitError
+			return errors.As(err, &e) && errors.As(err, &exit) && exit.ExitCode() == 7
+		}, true},
+		{"response over 6 MB", event{Do: "big", Size: lambda.MaxPayload}, func(err error) bool {
+			var e *lambda.ResponseError
+			return errors.As(err, &e)
+		}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := mustInvoke(t, f, event{}).PID
+			_, err := invoke(f, c.event)
+			if err == nil || !c.check(err) {
+				t.Fatalf("got %v", err)
+			}
+			after := mustInvoke(t, f, event{}).PID
+			if died := after != before; died != c.dies {
+				t.Errorf("environment replaced: %t, want %t", died, c.dies)
+			}
+		})
+	}
+}
+
+func TestFunctionTakesResponsesUpToTheLimit(t *testing.T) {
+	f := start(t, lambda.Config{})
+	payload, _ := json.Marshal(event{Do: "big", Size: lambda.MaxPayload - 2}) // and two quotes
+	out, err := f.Invoke(context.Background(), payload)
+	if err != nil || len(out) != lambda.MaxPayload {
+		t.Errorf("%d bytes, %v", len(out), err)
+	}
+	var tooBig *lambda.PayloadError
+	if _, err := f.Invoke(context.Background(), make([]byte, lambda.MaxPayload+1)); !errors.As(err, &tooBig) {
+		t.Errorf("a payload over the limit: %v", err)
+	}
+}
+
+// A time-out kills the environment, and the next call gets a new one.
+func TestFunctionTimesOut(t *testing.T) {
+	f := start(t, lambda.Config{Timeout: 300 * time.Millisecond})
+	var e *lambda.TimeoutError
+	if _, err := invoke(f, event{Do: "hang"}); !errors.As(err, &e) || e.After != 300*time.Millisecond {
+		t.Fatalf("got %v", err)
+	}
+	eventually(t, "a new environment answers", func() bool { _, err := invoke(f, event{}); return err == nil })
+}
+
+// The end of the caller's context does not cut the invocation short.
+func TestFunctionOutlivesItsCaller(t *testing.T) {
+	f := start(t, lambda.Config{})
+	listener := listen(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	left := make(chan error, 1)
+	go func() {
+		payload, _ := json.Marshal(event{Do: "meet", Address: listener.Addr().String()})
+		_, err := f.Invoke(ctx, payload)
+		left <- err
+	}()
+	conns := accept(t, listener, 1)
+	cancel()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	closeAll(conns)
+	mustInvoke(t, f, event{})
+}
+
+func TestFunctionReplacesAnEnvironmentThatDiedWhileIdle(t *testing.T) {
+	f := start(t, lambda.Config{})
+	pid := mustInvoke(t, f, event{}).PID
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the process is gone", func() bool { return gone(pid) })
+	eventually(t, "a new environment answers", func() bool {
+		a, err := invoke(f, event{})
+		return err == nil && a.PID != pid
+	})
+}
+
+func TestFunctionThatCannotStart(t *testing.T) {
+	for _, c := range []struct {
+		init  string
+		cause any
+	}{
+		{"exit", new(*lambda.CrashError)},
+		{"hang", new(*lambda.TimeoutError)},
+	} {
+		t.Run(c.init, func(t *testing.T) {
+			config := lambda.Config{Name: "check", Binary: binary, Env: map[string]string{"INIT": c.init}, InitTimeout: 2 * time.Second, Concurrency: 2}
+			f, err := lambda.Start(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			_, err = invoke(f, event{})
+			var init *lambda.InitError
+			if !errors.As(err, &init) || !errors.As(err, c.cause) {
+				t.Errorf("Invoke: %v", err)
+			}
+			config.Warm = 2
+			if f, err := lambda.Start(config); !errors.As(err, &init) {
+				t.Errorf("Start with warm environments: %v, %v", f, err)
+			}
+		})
+	}
+}
+
+func TestStartRefusesBadConfig(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*lambda.Config)
+		want   string
+	}{
+		{"no name", func(c *lambda.Config) { c.Name = "" }, "name"},
+		{"no binary", func(c *lambda.Config) { c.Binary += "-missing" }, "no such file"},
+		{"a folder", func(c *lambda.Config) { c.Binary = filepath.Dir(c.Binary) }, "not an executable file"},
+		{"warm over concurrency", func(c *lambda.Config) { c.Warm = 2 }, "warm is 2"},
+		{"reserved variable", func(c *lambda.Config) { c.Env = map[string]string{"AWS_LAMBDA_X": ""} }, "AWS_LAMBDA_X"},
+		{"negative time-out", func(c *lambda.Config) { c.Timeout = -1 }, "negative"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			config := lambda.Config{Name: "check", Binary: binary}
+			c.change(&config)
+			if _, err := lambda.Start(config); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want it to say %q", err, c.want)
+			}
+		})
+	}
+}
+
+// Close ends running and waiting invocations with ErrClosed, and leaves no process.
+func TestFunctionClose(t *testing.T) {
+	f := start(t, lambda.Config{Concurrency: 2})
+	listener := listen(t)
+	idle := mustInvoke(t, f, event{}).PID
+	errs := make(chan error, 3)
+	for range 3 {
+		go func() {
+			_, err := invoke(f, event{Do: "meet", Address: listener.Addr().String()})
+			errs <- err
+		}()
+	}
+	conns := accept(t, listener, 2)
+	f.Close()
+	for range 3 {
+		if err := <-errs; !errors.Is(err, lambda.ErrClosed) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if !gone(idle) {
+		t.Error("a process is left")
+	}
+	closeAll(conns)
+	f.Close()
+	if _, err := f.Invoke(context.Background(), nil); !errors.Is(err, lambda.ErrClosed) {
+		t.Errorf("Invoke after Close: %v", err)
+	}
+}
+
+// Every line of the function reaches the log whole and with its prefix, also the last one that has no end.
+func TestFunctionLog(t *testing.T) {
+	var log buffer
+	f := start(t, lambda.Config{Log: &log})
+	mustInvoke(t, f, event{Do: "log"})
+	f.Close()
+	for _, want := range []string{"[check] line on stdout\n", "[check] line on stderr\n", "[check] no end\n"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("log lacks %q: %q", want, log.String())
+		}
+	}
+}
+
+// With freezing off an environment goes on after its answer.
+func TestFunctionWithoutFreezing(t *testing.T) {
+	f := start(t, lambda.Config{NoFreeze: true})
+	listener := listen(t)
+	mustInvoke(t, f, event{Do: "later", Address: listener.Addr().String()})
+	closeAll(accept(t, listener, 1))
+}
+
+func listen(t *testing.T) *net.TCPListener {
+	t.Helper()
+	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	return listener
+}
+
+func accept(t *testing.T, listener *net.TCPListener, n int) []net.Conn {
+	t.Helper()
+	_ = listener.SetDeadline(time.Now().Add(patience))
+	var conns []net.Conn
+	for range n {
+		conn, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		conns = append(conns, conn)
+	}
+	return conns
+}
+
+func closeAll(conns []net.Conn) {
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
+}
+
+// buffer is a bytes.Buffer for several writers.
+type buffer struct {
+	lock sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	return b.text.String()
+}

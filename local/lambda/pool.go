@@ -1,0 +1,186 @@
+//go:build unix
+
+package lambda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// settleGrace is how long an invocation waits for an environment that has answered its last one but not yet asked for the next. Without it a caller
+// that invokes again at once would start a second environment each time.
+const settleGrace = 50 * time.Millisecond
+
+// warm starts the configured number of environments and waits for them.
+func (f *Function) warm() error {
+	errs := make(chan error, f.config.Warm)
+	f.lock.Lock()
+	for range f.config.Warm {
+		f.startOne(func(err error) { errs <- err })
+	}
+	f.lock.Unlock()
+	var failed error
+	for range f.config.Warm {
+		failed = errors.Join(failed, <-errs)
+	}
+	return failed
+}
+
+// acquire takes an idle environment, or waits for one and sees to it that one is started if that is allowed.
+func (f *Function) acquire(ctx context.Context) (*environment, error) {
+	f.lock.Lock()
+	if f.isClosed() {
+		f.lock.Unlock()
+		return nil, ErrClosed
+	}
+	if env := f.popIdle(); env != nil {
+		f.tasks.Add(1)
+		f.lock.Unlock()
+		return env, nil
+	}
+	w := make(chan grant, 1)
+	f.waiters = append(f.waiters, w)
+	f.scale(len(f.settling))
+	f.lock.Unlock()
+	return f.await(ctx, w)
+}
+
+func (f *Function) await(ctx context.Context, w chan grant) (*environment, error) {
+	late := time.AfterFunc(settleGrace, f.scaleLate)
+	defer late.Stop()
+	select {
+	case g := <-w:
+		return g.env, g.err
+	case <-ctx.Done():
+		f.abandon(w)
+		return nil, fmt.Errorf("waiting for an environment of function %s: %w", f.config.Name, ctx.Err())
+	}
+}
+
+// abandon withdraws a waiter, and gives back what it was granted meanwhile.
+func (f *Function) abandon(w chan grant) {
+	f.lock.Lock()
+	if i := slices.Index(f.waiters, w); i >= 0 {
+		f.waiters = slices.Delete(f.waiters, i, i+1)
+		f.lock.Unlock()
+		return
+	}
+	f.lock.Unlock()
+	if g := <-w; g.env != nil {
+		defer f.tasks.Done()
+		f.release(g.env)
+	}
+}
+
+// popIdle returns the environment used last, as Lambda prefers it, or nil. One that died meanwhile is replaced.
+func (f *Function) popIdle() *environment {
+	for len(f.idle) > 0 {
+		last := len(f.idle) - 1
+		env := f.idle[last]
+		f.idle = f.idle[:last]
+		if !env.dead() {
+			return env
+		}
+		f.tasks.Go(func() { f.remove(env) })
+	}
+	return nil
+}
+
+// release offers an environment to the invocation that waited longest, or keeps it. The caller owns a task.
+func (f *Function) release(env *environment) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	switch {
+	case f.isClosed():
+		f.tasks.Go(func() { f.remove(env) })
+	case len(f.waiters) > 0:
+		f.tasks.Add(1)
+		f.grant(grant{env: env})
+	default:
+		f.idle = append(f.idle, env)
+	}
+}
+
+func (f *Function) grant(g grant) {
+	f.waiters[0] <- g
+	f.waiters = f.waiters[1:]
+}
+
+// remove ends an environment for good and lets another take its place. The caller owns a task.
+func (f *Function) remove(env *environment) {
+	env.close()
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	delete(f.all, env)
+	f.count--
+	f.scale(len(f.settling))
+}
+
+// scale starts an environment for every waiter that no other one will serve soon, up to the concurrency. The lock is held.
+func (f *Function) scale(soon int) {
+	for len(f.waiters) > f.starting+soon && f.count < f.config.Concurrency {
+		f.startOne(func(error) {})
+	}
+}
+
+// scaleLate no longer counts on environments that settle.
+func (f *Function) scaleLate() {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.scale(0)
+}
+
+// startOne starts an environment in the background. The lock is held.
+func (f *Function) startOne(report func(error)) {
+	f.count++
+	f.starting++
+	f.tasks.Go(func() {
+		env, err := f.open()
+		f.lock.Lock()
+		f.starting--
+		if err != nil {
+			f.startFailed(err)
+		}
+		f.lock.Unlock()
+		if err == nil {
+			f.release(env)
+		}
+		report(err)
+	})
+}
+
+// startFailed gives the error to one waiter; the others get attempts of their own. The lock is held.
+func (f *Function) startFailed(err error) {
+	f.count--
+	if len(f.waiters) > 0 {
+		f.grant(grant{err: err})
+	}
+	f.scale(len(f.settling))
+}
+
+// open returns a new environment that is ready.
+func (f *Function) open() (*environment, error) {
+	env, err := spawn(f.config, &f.logLock, f.answered)
+	if err != nil {
+		return nil, &InitError{Err: err}
+	}
+	f.lock.Lock()
+	if f.isClosed() {
+		f.lock.Unlock()
+		env.close()
+		return nil, ErrClosed
+	}
+	f.all[env] = struct{}{}
+	f.lock.Unlock()
+	if err := env.initialise(); err != nil {
+		env.close()
+		f.lock.Lock()
+		delete(f.all, env)
+		f.lock.Unlock()
+		return nil, f.orClosed(err)
+	}
+	return env, nil
+}

@@ -1,0 +1,176 @@
+package lambda
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// MaxPayload is the most bytes of an event or a response: Lambda's 6 MB plus its allowance for the envelope.
+const MaxPayload = 6<<20 + 100
+
+// state is where a runtime is in its cycle, as far as its calls tell.
+type state int
+
+const (
+	initialising state = iota // has not asked for an invocation yet
+	ready                     // waits in next
+	running                   // has an invocation that it did not answer
+	responded                 // answered, and may still run until it asks for the next
+)
+
+// runtimeAPI is the Lambda Runtime API of one environment. It answers the calls of one runtime, in the order of the state machine.
+type runtimeAPI struct {
+	arn        string
+	deliveries chan delivery // to the waiting next; buffered
+	asked      chan struct{} // gets one value for each next
+	initFailed chan error    // gets the error of init/error; buffered
+	answered   func()        // runs before an answer is handed over
+
+	lock    sync.Mutex
+	state   state
+	current *invocation
+}
+
+type delivery struct {
+	invocation *invocation
+	deadline   time.Time
+}
+
+func newRuntimeAPI(arn string, answered func()) *runtimeAPI {
+	return &runtimeAPI{
+		arn:        arn,
+		deliveries: make(chan delivery, 1),
+		asked:      make(chan struct{}, 1),
+		initFailed: make(chan error, 1),
+		answered:   answered,
+	}
+}
+
+func (a *runtimeAPI) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", a.next)
+	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response", a.response)
+	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/error", a.failure)
+	mux.HandleFunc("POST /2018-06-01/runtime/init/error", a.initError)
+	return mux
+}
+
+// deliver hands an invocation to the runtime, which must be ready.
+func (a *runtimeAPI) deliver(d delivery) {
+	a.lock.Lock()
+	a.state, a.current = running, d.invocation
+	a.lock.Unlock()
+	a.deliveries <- d
+}
+
+func (a *runtimeAPI) next(w http.ResponseWriter, r *http.Request) {
+	if !a.move(ready, initialising, responded) {
+		refuse(w, http.StatusForbidden, "InvalidStateTransition", "next is not possible now")
+		return
+	}
+	a.asked <- struct{}{}
+	select {
+	case d := <-a.deliveries:
+		d.invocation.setHeaders(w.Header(), a.arn, d.deadline)
+		_, _ = w.Write(d.invocation.payload)
+	case <-r.Context().Done():
+	}
+}
+
+func (a *runtimeAPI) response(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, MaxPayload+1))
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "InvalidRequest", "the response did not arrive whole")
+		return
+	}
+	out := responseOutcome(body, r.Trailer)
+	if !a.answer(r.PathValue("id"), out) {
+		refuse(w, http.StatusBadRequest, "InvalidRequestID", "no such invocation is running")
+		return
+	}
+	if len(body) > MaxPayload {
+		refuse(w, http.StatusRequestEntityTooLarge, "RequestEntityTooLarge", "the response is over 6 MB")
+		return
+	}
+	accept(w)
+}
+
+// responseOutcome judges a response. A runtime that fails while it streams says so in trailers.
+func responseOutcome(body []byte, trailer http.Header) outcome {
+	switch {
+	case len(body) > MaxPayload:
+		return outcome{err: &ResponseError{Reason: "it is over 6 MB"}}
+	case trailer.Get("Lambda-Runtime-Function-Error-Type") != "":
+		payload, _ := base64.StdEncoding.DecodeString(trailer.Get("Lambda-Runtime-Function-Error-Body"))
+		return outcome{err: parseFunctionError(payload)}
+	case !json.Valid(body):
+		return outcome{err: &ResponseError{Reason: "it is not JSON"}}
+	}
+	return outcome{payload: body}
+}
+
+func (a *runtimeAPI) failure(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, MaxPayload))
+	if err != nil || !a.answer(r.PathValue("id"), outcome{err: parseFunctionError(body)}) {
+		refuse(w, http.StatusBadRequest, "InvalidRequestID", "no such invocation is running")
+		return
+	}
+	accept(w)
+}
+
+func (a *runtimeAPI) initError(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, MaxPayload))
+	if err != nil || !a.move(responded, initialising) {
+		refuse(w, http.StatusForbidden, "InvalidStateTransition", "initialisation is over")
+		return
+	}
+	a.initFailed <- parseFunctionError(body)
+	accept(w)
+}
+
+// answer completes the running invocation, unless it is another one.
+func (a *runtimeAPI) answer(id string, out outcome) bool {
+	a.lock.Lock()
+	inv := a.current
+	if a.state != running || inv.id != id {
+		a.lock.Unlock()
+		return false
+	}
+	a.state, a.current = responded, nil
+	a.lock.Unlock()
+	a.answered()
+	inv.finish(out)
+	return true
+}
+
+// move changes the state if it is one of those given.
+func (a *runtimeAPI) move(to state, from ...state) bool {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	for _, s := range from {
+		if a.state == s {
+			a.state = to
+			return true
+		}
+	}
+	return false
+}
+
+func accept(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusAccepted)
+	_, _ = w.Write([]byte(`{"status":"OK"}`))
+}
+
+func refuse(w http.ResponseWriter, status int, kind, message string) {
+	var body bytes.Buffer
+	_ = json.NewEncoder(&body).Encode(map[string]string{"errorType": kind, "errorMessage": message})
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes())
+}

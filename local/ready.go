@@ -1,0 +1,89 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// ready is what a program needs to use this one. It holds secrets: the file is for its owner alone.
+type ready struct {
+	REST          string            `json:"rest"`
+	HTTP          string            `json:"http"`
+	Admin         string            `json:"admin"`
+	Valkey        string            `json:"valkey"`
+	AdminUser     string            `json:"admin_user"`
+	AdminPassword string            `json:"admin_password"`
+	Keys          map[string]string `json:"keys"` // by plan
+}
+
+func newReady(l *listeners, r *registry, a *login, keys map[string]string) *ready {
+	return &ready{
+		REST:          url(l.rest),
+		HTTP:          url(l.http),
+		Admin:         url(l.admin),
+		Valkey:        r.url,
+		AdminUser:     a.user,
+		AdminPassword: a.password,
+		Keys:          keys,
+	}
+}
+
+// write makes the file appear whole or not at all; an empty path means that nobody wants it.
+func (r *ready) write(path string) error {
+	if path == "" {
+		return nil
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("-ready-file: %w", err)
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // for its owner alone, by contract of CreateTemp
+	if err != nil {
+		return fmt.Errorf("-ready-file: %w", err)
+	}
+	_, err = temp.Write(append(text, '\n'))
+	if closed := temp.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(temp.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(temp.Name())
+		return fmt.Errorf("-ready-file: %w", err)
+	}
+	return nil
+}
+
+func (r *ready) remove(path string) {
+	if path != "" {
+		_ = os.Remove(path) // if somebody else removed it, so much the better
+	}
+}
+
+// banner tells a person what runs and what to try.
+func (r *ready) banner(out io.Writer, reg *registry) {
+	_, _ = fmt.Fprintf(out, `
+Tidegate is running. Ctrl-C stops it.
+
+  REST API    %s
+  HTTP API    %s
+  dashboard   %s   user %s   password %s
+  Valkey      %s
+
+  key free    %s   10 per 10 seconds
+  key pro     %s   100 per 10 seconds and 1,000 per 10 minutes
+
+Try it: of 12 calls the last two are denied.
+
+  for i in $(seq 12); do curl -s -o /dev/null -w '%%{http_code} ' -H 'x-api-key: %s' %s/hello; done; echo
+  curl -i -H 'x-api-key: %s' %s/hello
+
+`, r.REST, r.HTTP, r.Admin, r.AdminUser, r.AdminPassword, reg.name, r.Keys["free"], r.Keys["pro"],
+		r.Keys["free"], r.REST, r.Keys["free"], r.REST)
+}

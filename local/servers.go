@@ -1,0 +1,78 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"tidegate/local/echo"
+	"tidegate/local/gateway"
+)
+
+const (
+	headerTimeout = 10 * time.Second
+	stopTimeout   = 3 * time.Second
+)
+
+// servers are the gateways at work.
+type servers struct {
+	all    []*http.Server
+	failed chan error
+}
+
+// startServers puts the gateways in front of the functions.
+func startServers(l *listeners, f *functions, log *slog.Logger) *servers {
+	s := &servers{failed: make(chan error, 3)}
+	s.start(l.rest, &gateway.REST{
+		Authorizer:  f.check,
+		Integration: echo.Backend{},
+		Responses:   gateway.RateLimitResponses(),
+		Log:         log.With("api", "rest"),
+	})
+	s.start(l.http, &gateway.HTTP{
+		Authorizer:         f.check,
+		Simple:             true,
+		Integration:        echo.Backend{},
+		ResponseParameters: gateway.RateLimitMapping(),
+		Log:                log.With("api", "http"),
+	})
+	s.start(l.admin, &gateway.HTTP{Integration: f.admin, APIID: "localadmin", Log: log.With("api", "admin")})
+	return s
+}
+
+func (s *servers) start(l net.Listener, h http.Handler) {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout}
+	s.all = append(s.all, server)
+	go func() {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.failed <- fmt.Errorf("serve %s: %w", l.Addr(), err)
+		}
+	}()
+}
+
+// wait returns when ctx ends, or with the error of a server that stopped by itself.
+func (s *servers) wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-s.failed:
+		return err
+	}
+}
+
+// stop lets running requests finish for a moment.
+func (s *servers) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	for _, server := range s.all {
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close()
+		}
+	}
+}

@@ -1,0 +1,147 @@
+//go:build unix
+
+package valkey
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
+
+	"tidegate/local/process"
+)
+
+const (
+	attempts    = 3 // another program may take the free port before the server does
+	startWait   = 10 * time.Second
+	pollEvery   = 10 * time.Millisecond
+	dialTimeout = time.Second
+)
+
+// ErrNotInstalled means that PATH has no server to start.
+var ErrNotInstalled = errors.New("neither valkey-server nor redis-server 7 or later is on PATH")
+
+// Installed starts the valkey-server (or redis-server 7 or later) found on PATH, without persistence and in a folder of its own.
+func Installed(ctx context.Context) (*Server, error) {
+	path, version, err := find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "tidegate-valkey-")
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", filepath.Base(path), err)
+	}
+	for range attempts {
+		var address string
+		var p *process.Process
+		if address, p, err = launch(ctx, path, dir); err == nil {
+			return &Server{URL: "valkey://" + address, Name: filepath.Base(path) + " " + version, stop: func() {
+				p.Kill()
+				_ = os.RemoveAll(dir)
+			}}, nil
+		}
+	}
+	_ = os.RemoveAll(dir)
+	return nil, fmt.Errorf("start %s: %w", filepath.Base(path), err)
+}
+
+var versionField = regexp.MustCompile(`\bv=((\d+)[.\d]*)`)
+
+func find(ctx context.Context) (path, version string, err error) {
+	for _, name := range []string{"valkey-server", "redis-server"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			continue
+		}
+		out, err := exec.CommandContext(ctx, path, "--version").Output()
+		if err != nil {
+			return "", "", fmt.Errorf("ask %s for its version: %w", name, err)
+		}
+		found := versionField.FindSubmatch(out)
+		if found == nil {
+			continue
+		}
+		if major, err := strconv.Atoi(string(found[2])); err == nil && major >= 7 {
+			return path, string(found[1]), nil
+		}
+	}
+	return "", "", ErrNotInstalled
+}
+
+// launch starts the server on a free port and waits until it answers.
+func launch(ctx context.Context, path, dir string) (string, *process.Process, error) {
+	host, port, err := freePort()
+	if err != nil {
+		return "", nil, err
+	}
+	var log bytes.Buffer
+	cmd := exec.Command(path, "--bind", host, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no")
+	cmd.Dir = dir
+	cmd.Stdout, cmd.Stderr = &log, &log
+	p, err := process.Start(cmd)
+	if err != nil {
+		return "", nil, err
+	}
+	address := net.JoinHostPort(host, port)
+	if err := awaitPong(ctx, address, p); err != nil {
+		p.Kill()
+		return "", nil, fmt.Errorf("%w; its log ends with: %s", err, lastLine(log.Bytes()))
+	}
+	return address, p, nil
+}
+
+func freePort() (host, port string, err error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", "", err
+	}
+	defer func() { _ = listener.Close() }()
+	return net.SplitHostPort(listener.Addr().String())
+}
+
+// awaitPong returns when the server answers PING, or why it will not.
+func awaitPong(ctx context.Context, address string, p *process.Process) error {
+	ctx, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		if pong(address) {
+			return nil
+		}
+		select {
+		case <-p.Done():
+			return fmt.Errorf("it ended at once (%v)", p.Err())
+		case <-ctx.Done():
+			return fmt.Errorf("no answer at %s: %w", address, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+func pong(address string) bool {
+	conn, err := net.DialTimeout("tcp", address, dialTimeout)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(dialTimeout))
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		return false
+	}
+	line, err := bufio.NewReader(conn).ReadString('\n')
+	return err == nil && line == "+PONG\r\n"
+}
+
+func lastLine(text []byte) []byte {
+	text = bytes.TrimSpace(text)
+	return text[bytes.LastIndexByte(text, '\n')+1:]
+}

@@ -1,0 +1,116 @@
+//go:build unix
+
+package valkey_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	client "github.com/valkey-io/valkey-go"
+	"go.uber.org/goleak"
+
+	"tidegate/local/valkey"
+)
+
+// TestMain checks for leaks, but for the timer that the client leaves behind for up to a second.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valkey-io/valkey-go.(*call).DelayDo.func1"))
+}
+
+func connect(t *testing.T, s *valkey.Server) client.Client {
+	t.Helper()
+	options, err := client.ParseURL(strings.Replace(s.URL, "valkey://", "redis://", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.DisableCache = true
+	c, err := client.NewClient(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// On either server a script sees the real time in microseconds, and keys expire by it.
+func TestServersKeepTime(t *testing.T) {
+	for name, start := range map[string]func() (*valkey.Server, error){
+		"embedded":  valkey.Embedded,
+		"installed": func() (*valkey.Server, error) { return valkey.Installed(t.Context()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, err := start()
+			if err != nil {
+				t.Fatal(err) // a missing server fails on purpose: the error says what to install
+			}
+			defer server.Close()
+			checkTime(t, connect(t, server))
+		})
+	}
+}
+
+func checkTime(t *testing.T, c client.Client) {
+	t.Helper()
+	ctx := context.Background()
+	before := time.Now().Add(-time.Second)
+	reply, err := c.Do(ctx, c.B().Eval().Script(`local t = redis.call('TIME'); return t[1] * 1000000 + t[2]`).Numkeys(0).Build()).AsInt64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now := time.UnixMicro(reply); now.Before(before) || now.After(time.Now().Add(time.Second)) {
+		t.Errorf("TIME is %s", now)
+	}
+	if err := c.Do(ctx, c.B().Set().Key("k").Value("v").PxMilliseconds(20).Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		err := c.Do(ctx, c.B().Get().Key("k").Build()).Error()
+		if client.IsValkeyNil(err) {
+			return
+		}
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("the key did not expire: %v", err)
+		}
+	}
+}
+
+// Close ends the process and removes its folder.
+func TestInstalledLeavesNothing(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	server, err := valkey.Installed(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Close()
+	left, err := os.ReadDir(os.TempDir())
+	if err != nil || len(left) > 0 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+	options, _ := client.ParseURL(strings.Replace(server.URL, "valkey://", "redis://", 1))
+	if c, err := client.NewClient(options); err == nil {
+		c.Close()
+		t.Error("the server still answers")
+	}
+}
+
+func TestInstalledNeedsAServer(t *testing.T) {
+	for name, script := range map[string]string{"": "", "redis-server": "#!/bin/sh\necho Redis server v=6.2.1\n"} {
+		t.Run(strconv.Quote(name), func(t *testing.T) {
+			dir := t.TempDir()
+			if name != "" {
+				if err := os.WriteFile(dir+"/"+name, []byte(script), 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Setenv("PATH", dir)
+			if _, err := valkey.Installed(t.Context()); !errors.Is(err, valkey.ErrNotInstalled) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
