@@ -32,6 +32,5 @@ func main() {
 	keys, sessions := policy.NewStore(client, c.pepper), session.NewStore(client, c.SessionIdle)
 	handler, err := dashboard.New(c.dashboard(), dashboard.Services{Keys: keys, Sessions: sessions, Bundle: bundle, Ready: sessions.Ping, Log: log})
 	must(err)
-	// Bodies are compressed, so every one travels as binary.
-	algnhsa.ListenAndServe(handler, &algnhsa.Options{RequestType: algnhsa.RequestTypeAPIGatewayV2, BinaryContentTypes: []string{"*/*"}})
+	algnhsa.ListenAndServe(handler, lambdaOptions())
 }

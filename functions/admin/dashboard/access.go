@@ -16,8 +16,8 @@ const (
 	sessionFlash = "flash"
 )
 
-// newSessions sets up the session cookie. SameSite is Lax, not Strict, so that a link in a chat or a ticket opens the page it names instead of the login;
-// no GET changes anything.
+// newSessions sets up the session cookie. SameSite is Lax, not Strict, so that a link in a chat or a ticket opens the page it names instead of the
+// login; no GET changes anything.
 func (d *dashboard) newSessions() *scs.SessionManager {
 	s := scs.New()
 	s.Store = d.Sessions
@@ -65,8 +65,8 @@ func (d *dashboard) dispatch(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// withSession answers a request that may read and change its session. The answer is held back until the session is saved, so that it never claims what
-// did not happen.
+// withSession answers a request that may read and change its session. The answer is held back until the session is saved, so that it never claims
+// what did not happen.
 func (d *dashboard) withSession(w http.ResponseWriter, r *http.Request, handle http.HandlerFunc) {
 	token := ""
 	if c, err := r.Cookie(d.sessions.Cookie.Name); err == nil {
@@ -96,6 +96,7 @@ func (d *dashboard) saveSession(ctx context.Context, w http.ResponseWriter) erro
 		d.sessions.WriteSessionCookie(ctx, w, token, expiry)
 	case scs.Destroyed:
 		d.sessions.WriteSessionCookie(ctx, w, "", time.Time{})
+	case scs.Unmodified:
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"io/fs"
 	"net/http"
 	"strings"
 )
@@ -12,11 +13,9 @@ func (d *dashboard) static(w http.ResponseWriter, r *http.Request) {
 		d.fail(w, r, problem{status: http.StatusNotFound})
 		return
 	}
-	if f, err := d.Bundle.Files.Open(name); err != nil {
+	if _, err := fs.Stat(d.Bundle.Files, name); err != nil {
 		d.fail(w, r, problem{status: http.StatusNotFound})
 		return
-	} else {
-		_ = f.Close()
 	}
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	http.ServeFileFS(w, r, d.Bundle.Files, name)

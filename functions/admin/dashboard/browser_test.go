@@ -58,7 +58,7 @@ func newBrowser(t *testing.T) context.Context {
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()),
 		chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 	)
-	ctx, cancel := context.WithTimeout(context.Background(), browserPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), browserPatience)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancel)

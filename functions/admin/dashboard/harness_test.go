@@ -77,7 +77,7 @@ func newSite(t *testing.T, options ...option) *site {
 		Sessions: s.sessions,
 		Bundle:   testBundle(),
 		Ready:    func(context.Context) error { return nil },
-		Log:      slog.New(slog.NewJSONHandler(io.Discard, nil)),
+		Log:      slog.New(slog.DiscardHandler),
 	}
 	for _, o := range options {
 		o(s)

@@ -34,8 +34,8 @@ func secured(next http.Handler) http.Handler {
 	})
 }
 
-// contentPolicy allows our own files and nothing inline. Scripts may write HTML only through htmx's trusted-types policy, which hx-csp makes and grants
-// to elements with the nonce.
+// contentPolicy allows our own files and nothing inline. Scripts may write HTML only through htmx's trusted-types policy, which hx-csp makes and
+// grants to elements with the nonce.
 func contentPolicy(nonce string) string {
 	return strings.Join([]string{
 		"default-src 'none'",

@@ -15,7 +15,8 @@ import (
 )
 
 func TestKeysPage(t *testing.T) {
-	edited := testKey("CCCCCCCCCCCC", "chandlery", per(100, 10*time.Second), limiter.Limit{Requests: 1000, Window: 10 * time.Minute, Algorithm: limiter.Counter})
+	estimate := limiter.Limit{Requests: 1000, Window: 10 * time.Minute, Algorithm: limiter.Counter}
+	edited := testKey("CCCCCCCCCCCC", "chandlery", per(100, 10*time.Second), estimate)
 	edited.Plan, edited.Version = "pro", 2
 	revoked := testKey("DDDDDDDDDDDD", "dinghy")
 	revoked.Status, revoked.Version = policy.Revoked, 2
@@ -96,7 +97,9 @@ func TestPages(t *testing.T) {
 // The refresh is chosen in the address; what is not offered is off.
 func TestLiveChoices(t *testing.T) {
 	s := newSite(t).login()
-	for query, want := range map[string]string{"": "0", "?live=2": "2", "?live=30": "30", "?live=0": "0", "?live=1": "0", "?live=-5": "0", "?live=5x": "0"} {
+	for query, want := range map[string]string{
+		"": "0", "?live=2": "2", "?live=30": "30", "?live=0": "0", "?live=1": "0", "?live=-5": "0", "?live=5x": "0",
+	} {
 		for _, path := range []string{"/keys", "/keys/AAAAAAAAAAAA"} {
 			s.get(path+query).wants(t, http.StatusOK, `data-live="`+want+`"`)
 		}

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// localPath returns where to go after the login: next if it is a path of this dashboard, else the start page. Browsers read a backslash as a slash and
-// drop tabs and line breaks, so those are refused and not interpreted.
+// localPath returns where to go after the login: next if it is a path of this dashboard, else the start page. Browsers read a backslash as a slash
+// and drop tabs and line breaks, so those are refused and not interpreted.
 func (d *dashboard) localPath(next string) string {
 	home := d.path("/")
 	if len(next) > 2000 || !strings.HasPrefix(next, home) || strings.HasPrefix(next, "//") || strings.ContainsRune(next, '\\') {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
 	"tidegate/internal/limiter"
@@ -18,7 +17,8 @@ import (
 
 // sampleKeys is a registry with a key of each kind.
 func sampleKeys() *fakeKeys {
-	edited := testKey("CCCCCCCCCCCC", "chandlery", per(100, 10*time.Second), limiter.Limit{Requests: 1_000_000, Window: 366 * 24 * time.Hour, Algorithm: limiter.Counter})
+	estimate := limiter.Limit{Requests: 1_000_000, Window: 366 * 24 * time.Hour, Algorithm: limiter.Counter}
+	edited := testKey("CCCCCCCCCCCC", "chandlery", per(100, 10*time.Second), estimate)
 	edited.Plan, edited.Version = "pro", 2
 	revoked := testKey("DDDDDDDDDDDD", "dinghy")
 	revoked.Status = policy.Revoked
@@ -72,8 +72,9 @@ func TestBrowserLiveRefresh(t *testing.T) {
 	v.wait(`document.querySelector("#key-BBBBBBBBBBBB .used").textContent.includes("7 of 10")`)
 	v.wait(`waits() === "2000"`)
 	v.wait(`/^updated \d s ago$/.test(document.querySelector("#age").textContent)`)
-	if got := eval[string](v, `[sameDocument, document.activeElement.id, q.value, q.selectionStart, q.selectionEnd].join()`); got != "true,q,half a wo,4,6" {
-		t.Errorf("after a refresh: %s", got)
+	state := eval[string](v, `[sameDocument, document.activeElement.id, q.value, q.selectionStart, q.selectionEnd].join()`)
+	if state != "true,q,half a wo,4,6" {
+		t.Errorf("after a refresh: %s", state)
 	}
 	v.act(chromedp.Evaluate[chromedp.Void](`document.querySelector("#key-BBBBBBBBBBBB a").focus()`))
 	v.keys.use("BBBBBBBBBBBB", 10)
@@ -269,9 +270,9 @@ func (v *visit) axe(script string) []string {
 	if !eval[bool](v, "typeof axe === 'object'") {
 		v.act(chromedp.Evaluate[chromedp.Void](script))
 	}
-	await := func(p *runtime.EvaluateParams) { p.AwaitPromise = new(true) }
-	findings, err := chromedp.Run(v.ctx, chromedp.Evaluate[[]string](
-		`axe.run().then(({ violations }) => violations.map((v) => v.id + ": " + v.help + " " + v.nodes.map((n) => n.html + n.failureSummary).join(" | ")))`, await))
+	const run = `axe.run().then(({ violations }) => violations.map(({ id, help, nodes }) =>
+		id + ": " + help + " " + nodes.map(({ html, failureSummary }) => html + " " + failureSummary).join(" | ")))`
+	findings, err := chromedp.Run(v.ctx, chromedp.Evaluate[[]string](run, chromedp.EvalAwaitPromise))
 	if err != nil {
 		v.t.Fatal(err)
 	}
@@ -297,6 +298,8 @@ func TestBrowserWithoutScript(t *testing.T) {
 		chromedp.SendKeys(chromedp.CSS("#limit-1-window"), "1"),
 		chromedp.Click(chromedp.CSS(".actions .primary")),
 		chromedp.WaitVisible(chromedp.CSS("#limit-1-requests-error")),
+	)
+	v.act(
 		chromedp.Click(chromedp.CSS("button[value='remove:1']")),
 		chromedp.WaitNotPresent(chromedp.CSS("#limit-1-requests")),
 		chromedp.Click(chromedp.CSS(".actions .primary")),

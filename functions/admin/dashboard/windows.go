@@ -34,8 +34,8 @@ func (d *dashboard) keyRow(k policy.Key, now limiter.Decision, query string) tem
 	return row
 }
 
-// sourceOf tells whether the limits are still the plan's. A key starts at version 1 with its plan's limits; each later version is an edit, but for the
-// one that revoked it.
+// sourceOf tells whether the limits are still the plan's. A key starts at version 1 with its plan's limits; each later version is an edit, but for
+// the one that revoked it.
 func sourceOf(k policy.Key) string {
 	edits := k.Version - 1
 	if k.Status == policy.Revoked {

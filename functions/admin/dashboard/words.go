@@ -51,7 +51,9 @@ func span(d time.Duration) string {
 }
 
 func pair(d, big time.Duration, bigName string, small time.Duration, smallName string) string {
-	d = (d + small - 1) / small * small
+	if rest := d % small; rest > 0 {
+		d += small - rest
+	}
 	text := fmt.Sprintf("%d %s", d/big, bigName)
 	if rest := d % big / small; rest > 0 {
 		text += fmt.Sprintf(" %d %s", rest, smallName)

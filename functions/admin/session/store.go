@@ -29,8 +29,8 @@ return 1`)
 
 // Store is an scs store. Only the SHA-256 of a token is stored, so reading the store does not give away sessions.
 //
-// It also ends idle sessions: scs would rewrite a session on each request for that, while here finding one renews its time to live in the same command.
-// A session therefore lives until nobody has used it for idle, or until the expiry that scs gave it, whichever is first.
+// It also ends idle sessions: scs would rewrite a session on each request for that, while here finding one renews its time to live in the same
+// command. A session therefore lives until nobody has used it for idle, or until the expiry that scs gave it, whichever is first.
 //
 // Every command may be sent twice without harm, so the client repeats it when a connection turns out to have died while the function was frozen.
 // It is safe for concurrent use.

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -166,7 +165,7 @@ func TestDamagedValue(t *testing.T) {
 func TestServerAway(t *testing.T) {
 	f := newFixture(t)
 	f.commit(t, "token", "data", time.Hour)
-	if err := f.Ping(context.Background()); err != nil {
+	if err := f.Ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	f.server.SetError("ERR out of order")
@@ -179,7 +178,7 @@ func TestServerAway(t *testing.T) {
 	if err := f.Delete("token"); err == nil {
 		t.Error("delete: no error")
 	}
-	if err := f.Ping(context.Background()); err == nil {
+	if err := f.Ping(t.Context()); err == nil {
 		t.Error("ping: no error")
 	}
 }
@@ -211,7 +210,7 @@ func TestWithManager(t *testing.T) {
 	f.now = time.Now
 	m := scs.New()
 	m.Store = f.Store
-	ctx, err := m.Load(context.Background(), "")
+	ctx, err := m.Load(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +219,7 @@ func TestWithManager(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := m.Load(context.Background(), token)
+	again, err := m.Load(t.Context(), token)
 	if err != nil || m.GetString(again, "user") != "ada" {
 		t.Errorf("loaded %q, %v", m.GetString(again, "user"), err)
 	}
