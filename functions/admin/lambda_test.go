@@ -33,7 +33,7 @@ const host = "abc123.execute-api.eu-central-1.amazonaws.com"
 // newFunction returns the function on a store of its own, with one key called acme.
 func newFunction(t *testing.T) lambda.Handler {
 	t.Helper()
-	client, err := store.Open(t.Context(), valkeytest.Embedded(t), store.Options{})
+	client, err := store.Open(t.Context(), valkeytest.Embedded(t), store.Options{Dial: 5 * time.Second, Write: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

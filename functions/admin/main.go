@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/akrylysov/algnhsa"
 
@@ -27,7 +28,7 @@ func main() {
 	must(err)
 	bundle, err := static.Load()
 	must(err)
-	client, err := store.Open(context.Background(), c.ValkeyURL, store.Options{})
+	client, err := store.Open(context.Background(), c.ValkeyURL, store.Options{Dial: time.Second, Write: time.Second})
 	must(err)
 	keys, sessions := policy.NewStore(client, c.pepper), session.NewStore(client, c.SessionIdle)
 	handler, err := dashboard.New(c.dashboard(), dashboard.Services{Keys: keys, Sessions: sessions, Bundle: bundle, Ready: sessions.Ping, Log: log})

@@ -38,9 +38,8 @@ function failed() {
 
 function showStale(stale) {
   const notice = document.getElementById('stale');
-  if (!notice || notice.hidden === !stale) return;
-  notice.hidden = !stale;
-  notice.textContent = stale ? notice.dataset.text : '';
+  const text = stale ? notice.dataset.text : '';
+  if (notice.textContent !== text) notice.textContent = text; // each change is read aloud
 }
 
 function showAge() {
@@ -63,5 +62,6 @@ document.addEventListener('visibilitychange', () => (document.hidden ? schedule(
 
 if (section() && period()) {
   schedule();
+  showAge();
   setInterval(showAge, 1000);
 }

@@ -26,6 +26,10 @@ func Load() (Bundle, error) {
 	if err != nil {
 		return Bundle{}, err
 	}
+	return read(dist)
+}
+
+func read(dist fs.FS) (Bundle, error) {
 	text, err := fs.ReadFile(dist, "manifest.json")
 	if errors.Is(err, fs.ErrNotExist) {
 		return Bundle{}, errors.New("this program was built without its stylesheet and script: run ./scripts/build, which makes them first")
@@ -37,5 +41,11 @@ func Load() (Bundle, error) {
 	if err := json.Unmarshal(text, &names); err != nil {
 		return Bundle{}, fmt.Errorf("read the bundle's manifest: %w", err)
 	}
-	return Bundle{Files: dist, Script: names["app.js"], Style: names["app.css"], Icon: names["icon.svg"]}, nil
+	b := Bundle{Files: dist, Script: names["app.js"], Style: names["app.css"], Icon: names["icon.svg"]}
+	for _, name := range []string{b.Script, b.Style, b.Icon} {
+		if _, err := fs.Stat(dist, name); name == "" || err != nil {
+			return Bundle{}, errors.New("the bundle is not whole: run ./scripts/build, which makes it anew")
+		}
+	}
+	return b, nil
 }

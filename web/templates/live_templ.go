@@ -98,7 +98,7 @@ func liveChoices(l Live) templ.Component {
 	})
 }
 
-// liveSection holds what a live refresh replaces. A hidden notice beside it is shown while the server does not answer.
+// liveSection holds what a live refresh replaces. An empty notice beside it is filled while the server does not answer.
 func liveSection(l Live) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -213,7 +213,7 @@ func staleNotice() templ.Component {
 			templ_7745c5c3_Var10 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "<p id=\"stale\" class=\"notice bad\" role=\"status\" data-text=\"The server does not answer. These are the last known figures; it will be asked again.\" hidden></p>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "<p id=\"stale\" class=\"notice bad\" role=\"status\" data-text=\"The server does not answer. These are the last known figures; it will be asked again.\"></p>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -85,9 +85,9 @@ func (f *fakeKeys) decision(k policy.Key) limiter.Decision {
 	for i, l := range k.Limits {
 		u := limiter.Usage{Limit: l, Remaining: l.Requests}
 		if used := f.used[k.ID]; i < len(used) && used[i] > 0 {
-			u.Remaining, u.Reset = l.Requests-used[i], l.Window*3/4
+			u.Remaining, u.Reset = max(0, l.Requests-used[i]), l.Window*3/4
 		}
-		if u.Remaining <= 0 {
+		if u.Remaining == 0 {
 			u.RetryAfter, d.Allowed = l.Window/4, false
 		}
 		d.Limits = append(d.Limits, u)

@@ -22,7 +22,7 @@ var _ KeyStore = (*policy.Store)(nil)
 // realSite is a site on the real registry and the real session store, with one key.
 func realSite(t *testing.T) (*site, *policy.Store, policy.Key, apikey.Secret) {
 	t.Helper()
-	client, err := store.Open(t.Context(), valkeytest.Embedded(t), store.Options{})
+	client, err := store.Open(t.Context(), valkeytest.Embedded(t), store.Options{Dial: 5 * time.Second, Write: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

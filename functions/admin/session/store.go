@@ -89,7 +89,7 @@ func (s *Store) DeleteCtx(ctx context.Context, token string) error {
 
 // Ping returns nil if Valkey answers.
 func (s *Store) Ping(ctx context.Context) error {
-	if err := s.client.Do(ctx, s.client.B().Ping().Build()).Error(); err != nil {
+	if err := s.client.Do(ctx, s.client.B().Ping().Build().ToRetryable()).Error(); err != nil {
 		return fmt.Errorf("ping: %w", err)
 	}
 	return nil
