@@ -103,9 +103,13 @@ func (v *visit) listen() {
 	err := chromedp.Listen(v.ctx, func(ev any) {
 		switch ev := ev.(type) {
 		case *cdplog.EventEntryAdded:
-			note("%s: %s %s", ev.Entry.Level, ev.Entry.Text, ev.Entry.URL)
+			if ev.Entry.Level == cdplog.EntryLevelError || ev.Entry.Level == cdplog.EntryLevelWarning {
+				note("%s: %s %s", ev.Entry.Level, ev.Entry.Text, ev.Entry.URL)
+			}
 		case *runtime.EventConsoleAPICalled:
-			note("console.%s: %v", ev.Type, ev.Args)
+			if ev.Type != runtime.ConsoleAPICalledTypeLog && ev.Type != runtime.ConsoleAPICalledTypeInfo {
+				note("console.%s: %v", ev.Type, ev.Args)
+			}
 		case *runtime.EventExceptionThrown:
 			note("exception: %s", ev.ExceptionDetails.Text)
 		}
