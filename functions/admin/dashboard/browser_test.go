@@ -22,7 +22,7 @@ import (
 )
 
 // browserPatience bounds a whole browser test; nothing waits for it to pass.
-const browserPatience = 60 * time.Second
+const browserPatience = 3 * time.Minute
 
 // need skips a test whose tool is missing, but fails it in CI, where nothing may be skipped.
 func need(t *testing.T, missing error, install string) {
