@@ -80,7 +80,8 @@ func contextSwitches(t *testing.T, pid int) string {
 	t.Helper()
 	var all []string
 	for _, status := range tasks(t, pid, "status") {
-		all = append(all, status[strings.Index(status, "voluntary_ctxt_switches"):])
+		_, switches, _ := strings.Cut(status, "voluntary_ctxt_switches")
+		all = append(all, switches)
 	}
 	return strings.Join(all, " ")
 }

@@ -159,7 +159,7 @@ func TestFunctionRunsInParallel(t *testing.T) {
 		}()
 	}
 	conns := accept(t, listener, n)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := f.Invoke(ctx, []byte("{}")); !errors.Is(err, context.Canceled) {
 		t.Errorf("with every environment busy and a context that ended: %v", err)
@@ -218,12 +218,12 @@ func TestFunctionErrors(t *testing.T) {
 func TestFunctionTakesResponsesUpToTheLimit(t *testing.T) {
 	f := start(t, lambda.Config{})
 	payload, _ := json.Marshal(event{Do: "big", Size: lambda.MaxPayload - 2}) // and two quotes
-	out, err := f.Invoke(context.Background(), payload)
+	out, err := f.Invoke(t.Context(), payload)
 	if err != nil || len(out) != lambda.MaxPayload {
 		t.Errorf("%d bytes, %v", len(out), err)
 	}
 	var tooBig *lambda.PayloadError
-	if _, err := f.Invoke(context.Background(), make([]byte, lambda.MaxPayload+1)); !errors.As(err, &tooBig) {
+	if _, err := f.Invoke(t.Context(), make([]byte, lambda.MaxPayload+1)); !errors.As(err, &tooBig) {
 		t.Errorf("a payload over the limit: %v", err)
 	}
 }
@@ -242,7 +242,7 @@ func TestFunctionTimesOut(t *testing.T) {
 func TestFunctionOutlivesItsCaller(t *testing.T) {
 	f := start(t, lambda.Config{})
 	listener := listen(t)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	left := make(chan error, 1)
 	go func() {
 		payload, _ := json.Marshal(event{Do: "meet", Address: listener.Addr().String()})
@@ -261,14 +261,14 @@ func TestFunctionOutlivesItsCaller(t *testing.T) {
 func TestFunctionReplacesAnEnvironmentThatDiedWhileIdle(t *testing.T) {
 	f := start(t, lambda.Config{})
 	pid := mustInvoke(t, f, event{}).PID
+	eventually(t, "the environment is idle", f.Idle)
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the process is gone", func() bool { return gone(pid) })
-	eventually(t, "a new environment answers", func() bool {
-		a, err := invoke(f, event{})
-		return err == nil && a.PID != pid
-	})
+	eventually(t, "the end is noticed", f.IdleDead)
+	if next := mustInvoke(t, f, event{}).PID; next == pid {
+		t.Error("the dead process answers")
+	}
 }
 
 func TestFunctionThatCannotStart(t *testing.T) {
@@ -346,7 +346,7 @@ func TestFunctionClose(t *testing.T) {
 	}
 	closeAll(conns)
 	f.Close()
-	if _, err := f.Invoke(context.Background(), nil); !errors.Is(err, lambda.ErrClosed) {
+	if _, err := f.Invoke(t.Context(), nil); !errors.Is(err, lambda.ErrClosed) {
 		t.Errorf("Invoke after Close: %v", err)
 	}
 }

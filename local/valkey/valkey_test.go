@@ -3,7 +3,6 @@
 package valkey_test
 
 import (
-	"context"
 	"errors"
 	"os"
 	"strconv"
@@ -56,7 +55,7 @@ func TestServersKeepTime(t *testing.T) {
 
 func checkTime(t *testing.T, c client.Client) {
 	t.Helper()
-	ctx := context.Background()
+	ctx := t.Context()
 	before := time.Now().Add(-time.Second)
 	reply, err := c.Do(ctx, c.B().Eval().Script(`local t = redis.call('TIME'); return t[1] * 1000000 + t[2]`).Numkeys(0).Build()).AsInt64()
 	if err != nil {
@@ -81,13 +80,14 @@ func checkTime(t *testing.T, c client.Client) {
 
 // Close ends the process and removes its folder.
 func TestInstalledLeavesNothing(t *testing.T) {
-	t.Setenv("TMPDIR", t.TempDir())
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
 	server, err := valkey.Installed(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	server.Close()
-	left, err := os.ReadDir(os.TempDir())
+	left, err := os.ReadDir(dir)
 	if err != nil || len(left) > 0 {
 		t.Errorf("left over: %v, %v", left, err)
 	}
