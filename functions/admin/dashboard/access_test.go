@@ -173,10 +173,15 @@ func TestSessionStoreDown(t *testing.T) {
 	store := &failingStore{Store: memstore.NewWithCleanupInterval(0)}
 	s := newSite(t, withServices(func(services *Services) { services.Sessions = store })).login()
 	store.find = errors.New("connection refused by 10.1.2.3")
-	for _, path := range []string{"/keys", "/login", "/nothing"} {
+	for _, path := range []string{"/keys", "/login", "/nothing", "//evil.example/"} {
 		got := s.get(path).wants(t, http.StatusServiceUnavailable, "The store does not answer")
 		if strings.Contains(got.body, "10.1.2.3") || strings.Contains(got.body, "acme") {
 			t.Errorf("%s: gives away too much: %s", path, got.body)
+		}
+		for _, address := range addressesIn(got.body) {
+			if strings.HasPrefix(address, "//") {
+				t.Errorf("%s: links to %s", path, address)
+			}
 		}
 	}
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // browserPatience bounds a whole browser test; nothing waits for it to pass.
-const browserPatience = 60 * time.Second
+const browserPatience = 3 * time.Minute
 
 // need skips a test whose tool is missing, but fails it in CI, where nothing may be skipped.
 func need(t *testing.T, missing error, install string) {
@@ -103,9 +103,13 @@ func (v *visit) listen() {
 	err := chromedp.Listen(v.ctx, func(ev any) {
 		switch ev := ev.(type) {
 		case *cdplog.EventEntryAdded:
-			note("%s: %s %s", ev.Entry.Level, ev.Entry.Text, ev.Entry.URL)
+			if ev.Entry.Level == cdplog.EntryLevelError || ev.Entry.Level == cdplog.EntryLevelWarning {
+				note("%s: %s %s", ev.Entry.Level, ev.Entry.Text, ev.Entry.URL)
+			}
 		case *runtime.EventConsoleAPICalled:
-			note("console.%s: %v", ev.Type, ev.Args)
+			if ev.Type != runtime.ConsoleAPICalledTypeLog && ev.Type != runtime.ConsoleAPICalledTypeInfo {
+				note("console.%s: %v", ev.Type, ev.Args)
+			}
 		case *runtime.EventExceptionThrown:
 			note("exception: %s", ev.ExceptionDetails.Text)
 		}

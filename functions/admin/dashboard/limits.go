@@ -74,10 +74,7 @@ func (d *dashboard) save(w http.ResponseWriter, r *http.Request, key policy.Key,
 		d.toKey(w, r, key, "Nothing was changed: the limits are still "+limitsWords(limits)+".")
 		return
 	}
-	current, err := key, policy.ErrConflict
-	if form.version == key.Version {
-		current, err = d.Keys.SetLimits(r.Context(), key.ID, form.version, limits)
-	}
+	current, err := d.Keys.SetLimits(r.Context(), key.ID, form.version, limits)
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
