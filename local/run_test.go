@@ -20,13 +20,10 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"tidegate/internal/policy"
+	"tidegate/internal/testwait"
 )
-
-// patience bounds waits for something that must happen; no test depends on how long it takes.
-const patience = 60 * time.Second
 
 // bin holds the built functions: the real check, and in admin's place the test function of package lambda, which answers with its process id.
 var bin string
@@ -71,23 +68,22 @@ func start(t *testing.T, flags ...string) *program {
 		p.exit <- run(ctx, onFreePorts(append(flags, "-ready-file", p.path)...), noEnv, &p.out, &p.err)
 	}()
 	t.Cleanup(cancel)
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		text, err := os.ReadFile(p.path)
-		if err == nil {
-			if err := json.Unmarshal(text, &p.ready); err != nil {
-				t.Fatalf("the ready file was seen half written: %v", err)
-			}
-			return p
-		}
+	testwait.Until(t, "the ready file", func() bool {
 		select {
 		case code := <-p.exit:
 			t.Fatalf("exit status %d: %s", code, p.err.String())
 		default:
 		}
-		if time.Now().After(end) {
-			t.Fatal("never ready")
+		text, err := os.ReadFile(p.path)
+		if err != nil {
+			return false
 		}
-	}
+		if err := json.Unmarshal(text, &p.ready); err != nil {
+			t.Fatalf("the ready file was seen half written: %v", err)
+		}
+		return true
+	})
+	return p
 }
 
 func noEnv(string) string { return "" }

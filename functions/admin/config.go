@@ -4,13 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"time"
-
-	"github.com/caarlos0/env/v11"
 
 	"tidegate/functions/admin/dashboard"
 	"tidegate/internal/apikey"
+	"tidegate/internal/environ"
 )
 
 // logLevel is the level of the log; LOG_LEVEL sets it.
@@ -31,11 +29,12 @@ type config struct {
 	password dashboard.Password
 }
 
-// readConfig reads and checks the environment. Its error names every variable that is wrong and says what to do; it repeats no secret.
-func readConfig(environ []string) (config, error) {
-	var c config
-	if err := env.ParseWithOptions(&c, env.Options{Environment: env.ToMap(environ)}); err != nil {
-		return config{}, nameVariables(err)
+// readConfig reads and checks the environment, NAME=value strings. Its error names every variable that is wrong and says what to do; it
+// repeats no secret.
+func readConfig(variables []string) (config, error) {
+	c, err := environ.Read[config](variables)
+	if err != nil {
+		return config{}, err
 	}
 	logLevel.Set(c.LogLevel)
 	return c, c.check()
@@ -71,24 +70,4 @@ func (c *config) check() error {
 
 func (c *config) dashboard() dashboard.Config {
 	return dashboard.Config{BasePath: c.BasePath, User: c.AdminUser, Password: c.password, SessionLifetime: c.SessionLifetime}
-}
-
-// nameVariables puts the variable's name where the parser says only which field it failed on.
-func nameVariables(err error) error {
-	var all env.AggregateError
-	if !errors.As(err, &all) {
-		return err
-	}
-	named := make([]error, len(all.Errors))
-	for i, e := range all.Errors {
-		named[i] = e
-		var parse env.ParseError
-		if !errors.As(e, &parse) {
-			continue
-		}
-		if field, ok := reflect.TypeFor[config]().FieldByName(parse.Name); ok {
-			named[i] = fmt.Errorf("%s cannot be read: %w", field.Tag.Get("env"), parse.Err)
-		}
-	}
-	return errors.Join(named...)
 }

@@ -111,7 +111,7 @@ func splitHosts(hosts string) ([]string, error) {
 
 func clusterOption(u *url.URL) (bool, error) {
 	if u.Path != "" && u.Path != "/" {
-		return false, fmt.Errorf("%w: nothing may stand after the hosts but ?options: databases are not supported; percent-encode a / in a password", ErrURL)
+		return false, fmt.Errorf("%w: only ?options may follow the hosts: databases are not supported; percent-encode a / in a password", ErrURL)
 	}
 	cluster := false
 	for name, values := range u.Query() {

@@ -21,11 +21,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"tidegate/internal/testwait"
 	"tidegate/local/lambda"
 )
-
-// patience bounds waits for something that must happen; no test depends on how long it takes.
-const patience = 30 * time.Second
 
 var binary string
 
@@ -66,7 +64,7 @@ func start(t *testing.T, c lambda.Config) *lambda.Function {
 	t.Helper()
 	c.Name, c.Binary = "check", binary
 	if c.Timeout == 0 {
-		c.Timeout = patience
+		c.Timeout = testwait.Patience
 	}
 	f, err := lambda.Start(c)
 	if err != nil {
@@ -96,16 +94,6 @@ func mustInvoke(t *testing.T, f *lambda.Function, e event) answer {
 		t.Fatal(err)
 	}
 	return a
-}
-
-// eventually waits until the condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }
 
 func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
@@ -235,7 +223,7 @@ func TestFunctionTimesOut(t *testing.T) {
 	if _, err := invoke(f, event{Do: "hang"}); !errors.As(err, &e) || e.After != 300*time.Millisecond {
 		t.Fatalf("got %v", err)
 	}
-	eventually(t, "a new environment answers", func() bool { _, err := invoke(f, event{}); return err == nil })
+	testwait.Until(t, "a new environment answers", func() bool { _, err := invoke(f, event{}); return err == nil })
 }
 
 // The end of the caller's context does not cut the invocation short.
@@ -261,11 +249,11 @@ func TestFunctionOutlivesItsCaller(t *testing.T) {
 func TestFunctionReplacesAnEnvironmentThatDiedWhileIdle(t *testing.T) {
 	f := start(t, lambda.Config{})
 	pid := mustInvoke(t, f, event{}).PID
-	eventually(t, "the environment is idle", f.Idle)
+	testwait.Until(t, "the environment is idle", f.Idle)
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the end is noticed", f.IdleDead)
+	testwait.Until(t, "the end is noticed", f.IdleDead)
 	if next := mustInvoke(t, f, event{}).PID; next == pid {
 		t.Error("the dead process answers")
 	}
@@ -384,7 +372,7 @@ func listen(t *testing.T) *net.TCPListener {
 
 func accept(t *testing.T, listener *net.TCPListener, n int) []net.Conn {
 	t.Helper()
-	_ = listener.SetDeadline(time.Now().Add(patience))
+	_ = listener.SetDeadline(time.Now().Add(testwait.Patience))
 	var conns []net.Conn
 	for range n {
 		conn, err := listener.Accept()

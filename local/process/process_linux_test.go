@@ -8,12 +8,10 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
+	"tidegate/internal/testwait"
 	"tidegate/local/process"
 )
-
-const patience = 30 * time.Second
 
 // TestMain is also the program whose child must die with it.
 func TestMain(m *testing.M) {
@@ -53,7 +51,7 @@ func TestChildDiesWithTheProgram(t *testing.T) {
 			}
 			_ = parent.Process.Kill()
 			_ = parent.Wait()
-			eventually(t, "the child is gone", func() bool { return ended(child) })
+			testwait.Until(t, "the child is gone", func() bool { return ended(child) })
 		})
 	}
 }
@@ -65,9 +63,9 @@ func TestFreezeThawKill(t *testing.T) {
 	}
 	for range 3 {
 		p.Freeze()
-		eventually(t, "it is stopped", func() bool { return state(p.PID()) == 'T' })
+		testwait.Until(t, "it is stopped", func() bool { return state(p.PID()) == 'T' })
 		p.Thaw()
-		eventually(t, "it goes on", func() bool { return state(p.PID()) == 'S' })
+		testwait.Until(t, "it goes on", func() bool { return state(p.PID()) == 'S' })
 	}
 	p.Freeze()
 	p.Kill()
@@ -92,7 +90,7 @@ func TestKillReachesTheGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Kill()
-	eventually(t, "the grandchild is gone", func() bool { return ended(grandchild) })
+	testwait.Until(t, "the grandchild is gone", func() bool { return ended(grandchild) })
 }
 
 func TestStartFails(t *testing.T) {
@@ -128,15 +126,6 @@ func (l *firstLine) Write(p []byte) (int, error) {
 		}
 	}
 	return n, nil
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }
 
 // state is the letter that the kernel gives a process, 0 when there is none.

@@ -2,11 +2,9 @@ package dashboard
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,57 +16,9 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"tidegate/internal/browsertest"
 	"tidegate/web/static"
 )
-
-// browserPatience bounds a whole browser test; nothing waits for it to pass.
-const browserPatience = 3 * time.Minute
-
-// need skips a test whose tool is missing, but fails it in CI, where nothing may be skipped.
-func need(t *testing.T, missing error, install string) {
-	t.Helper()
-	if missing == nil {
-		return
-	}
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("%v; %s", missing, install)
-	}
-	t.Skipf("%v; %s", missing, install)
-}
-
-func findChromium() (string, error) {
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path, nil
-		}
-	}
-	const mac = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
-	if _, err := os.Stat(mac); err == nil {
-		return mac, nil
-	}
-	return "", errors.New("chromium is not on PATH")
-}
-
-// newBrowser starts a browser of its own for the test.
-func newBrowser(t *testing.T) context.Context {
-	t.Helper()
-	path, err := findChromium()
-	need(t, err, "install it: apt-get install chromium (Debian), brew install --cask google-chrome (macOS)")
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()),
-		chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
-	)
-	ctx, cancel := context.WithTimeout(t.Context(), browserPatience)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatalf("start browser: %v", err)
-	}
-	return ctx
-}
 
 // visit is a tab on a dashboard with the real bundle.
 type visit struct {
@@ -81,8 +31,8 @@ type visit struct {
 func newVisit(t *testing.T, options ...option) *visit {
 	t.Helper()
 	bundle, err := static.Load()
-	need(t, err, "make it: npm ci --ignore-scripts --prefix web && go run ./web/bundle")
-	ctx := newBrowser(t)
+	browsertest.Need(t, err, "make it: npm ci --ignore-scripts --prefix web && go run ./web/bundle")
+	ctx := browsertest.Start(t)
 	options = append(options, withServices(func(s *Services) { s.Bundle = bundle }))
 	v := &visit{site: newSite(t, options...), ctx: ctx}
 	// The loop-back address counts as secure, so plain HTTP serves the Secure cookie.
@@ -186,6 +136,6 @@ func (v *visit) scheme(name string) {
 func axeScript(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "web", "node_modules", "axe-core", "axe.min.js"))
-	need(t, err, "install it: npm ci --ignore-scripts --prefix web")
+	browsertest.Need(t, err, "install it: npm ci --ignore-scripts --prefix web")
 	return string(text)
 }
