@@ -9,7 +9,7 @@ import (
 	"github.com/caarlos0/env/v11"
 )
 
-// Read fills a struct whose fields carry env tags, as caarlos0/env defines them, from "NAME=value" strings. Its error names every variable that cannot
+// Read fills a struct whose fields carry env tags, as caarlos0/env defines them, from NAME=value strings. Its error names every variable that cannot
 // be read; it does not repeat their values where the parser does not.
 func Read[T any](environ []string) (T, error) {
 	var c T
