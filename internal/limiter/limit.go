@@ -10,27 +10,35 @@ import (
 
 // Bounds of a Limit.
 const (
-	MaxRequests = 1_000_000_000        // the most calls one window may admit
-	MinWindow   = time.Millisecond     // the shortest window
-	MaxWindow   = 366 * 24 * time.Hour // the longest window
-	MaxLimits   = 8                    // the most limits on one subject
+	MaxRequests  = 1_000_000_000        // the most calls one window may admit
+	MinWindow    = time.Millisecond     // the shortest window
+	MaxWindow    = 366 * 24 * time.Hour // the longest window
+	MaxLimits    = 8                    // the most limits on one subject
+	DefaultSlots = 10_000               // the slots of a Log whose Slots is 0
+	MinSlots     = 64                   // the fewest slots of a Log
+	MaxSlots     = 100_000              // the most slots of a Log
 )
 
 // Algorithm names a way of counting calls in a window. The zero value is Log.
 type Algorithm uint8
 
-// The algorithms. Their names in text (String, ParseAlgorithm) are "log" and "counter".
+// The algorithms. Their names in text (String, ParseAlgorithm) are "log", "counter", "token-bucket" and "fixed-window".
 const (
 	// Log is the exact sliding window: the time of every admitted call is kept, so no rolling window ever holds more than the limit.
 	Log Algorithm = iota
 	// Counter estimates the sliding window from two adjacent fixed windows, weighting the previous one by its overlap.
 	Counter
+	// TokenBucket admits a burst of Requests at once and refills evenly over the Window: the generic cell rate algorithm (GCRA, ITU-T I.371), which is
+	// also the leaky bucket as a meter.
+	TokenBucket
+	// FixedWindow counts from zero in each window, aligned to the epoch or to the calendar. Twice the limit can pass around a boundary.
+	FixedWindow
 )
 
-var algorithmNames = [...]string{Log: "log", Counter: "counter"}
+var algorithmNames = [...]string{Log: "log", Counter: "counter", TokenBucket: "token-bucket", FixedWindow: "fixed-window"}
 
 // Algorithms lists every algorithm, in the order in which forms should offer them.
-func Algorithms() []Algorithm { return []Algorithm{Log, Counter} }
+func Algorithms() []Algorithm { return []Algorithm{Log, Counter, TokenBucket, FixedWindow} }
 
 // String returns the algorithm's name in configuration and forms.
 func (a Algorithm) String() string {
@@ -54,11 +62,39 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 // The zero value is not a valid Limit; see Validate for the bounds.
 type Limit struct {
 	Requests  int64         // 1 to MaxRequests
-	Window    time.Duration // MinWindow to MaxWindow, in whole milliseconds
+	Window    time.Duration // MinWindow to MaxWindow, in whole milliseconds; 0 with a Calendar
 	Algorithm Algorithm
+
+	// CountDenied makes denied calls count as well, so that hammering keeps a caller out. Log only. Every call is written then.
+	CountDenied bool
+	// Slots bounds the memory of a Log: with more Requests than Slots, each slot stands for Requests/Slots calls (rounded up) and carries the time of the
+	// latest, so that never more than Requests are admitted, and at most 1/Slots of them withheld. MinSlots to MaxSlots; 0 means DefaultSlots.
+	Slots int
+
+	// Calendar aligns a FixedWindow to calendar periods in Zone, in place of Window.
+	Calendar Calendar
+	// Zone is the IANA name of the Calendar's time zone; empty means UTC.
+	Zone string
 }
 
-// FieldError is what is wrong with one field of a Limit: requests, window or algorithm.
+// group returns how many calls a slot of a Log stands for.
+func (l Limit) group() int64 {
+	slots := int64(l.Slots)
+	if slots == 0 {
+		slots = DefaultSlots
+	}
+	return (l.Requests + slots - 1) / slots
+}
+
+// Span returns the length of the limit's window; of a calendar period the longest one that there is.
+func (l Limit) Span() time.Duration {
+	if l.Calendar != NoCalendar {
+		return l.Calendar.longest()
+	}
+	return l.Window
+}
+
+// FieldError is what is wrong with one field of a Limit: requests, window, algorithm, countDenied, slots, calendar or zone.
 type FieldError struct {
 	Field   string
 	Message string // names the value, its bound and, where there is one, a way out
@@ -72,13 +108,14 @@ func (l Limit) Errors() []FieldError {
 	add := func(field, format string, args ...any) {
 		errs = append(errs, FieldError{field, fmt.Sprintf(format, args...)})
 	}
-	switch {
-	case l.Requests < 1 || l.Requests > MaxRequests:
+	if l.Requests < 1 || l.Requests > MaxRequests {
 		add("requests", "is %d: must be 1 to %d", l.Requests, MaxRequests)
-	case l.Algorithm == Log && l.Requests > MaxLogRequests:
-		add("requests", "is %d: at most %d with algorithm log, which keeps every call; counter takes up to %d", l.Requests, MaxLogRequests, MaxRequests)
 	}
 	switch {
+	case l.Calendar != NoCalendar:
+		if l.Window != 0 {
+			add("window", "is %s: must be left out with a calendar", FormatWindow(l.Window))
+		}
 	case l.Window < MinWindow || l.Window > MaxWindow:
 		add("window", "is %s: must be 1 millisecond to 366 days", FormatWindow(l.Window))
 	case l.Window%time.Millisecond != 0:
@@ -86,6 +123,18 @@ func (l Limit) Errors() []FieldError {
 	}
 	if int(l.Algorithm) >= len(algorithmNames) {
 		add("algorithm", "is %d: must be one of %s", l.Algorithm, strings.Join(algorithmNames[:], ", "))
+	}
+	if l.CountDenied && l.Algorithm != Log {
+		add("countDenied", "is set: only algorithm log can count denied calls")
+	}
+	if l.Slots != 0 && (l.Algorithm != Log || l.Slots < MinSlots || l.Slots > MaxSlots) {
+		add("slots", "is %d: must be %d to %d, with algorithm log only", l.Slots, MinSlots, MaxSlots)
+	}
+	if l.Calendar != NoCalendar && (l.Algorithm != FixedWindow || l.Calendar > Month) {
+		add("calendar", "is %s: must be minute, hour, day or month, with algorithm fixed-window only", l.Calendar)
+	}
+	if problem := zoneProblem(l); problem != "" {
+		add("zone", "%s", problem)
 	}
 	return errs
 }
@@ -99,8 +148,11 @@ func (l Limit) Validate() error {
 	return errors.Join(errs...)
 }
 
-// String returns the limit in words: "100 per 10 seconds".
+// String returns the limit in words: "100 per 10 seconds", "1000 per calendar month".
 func (l Limit) String() string {
+	if l.Calendar != NoCalendar {
+		return strconv.FormatInt(l.Requests, 10) + " per calendar " + l.Calendar.String()
+	}
 	return strconv.FormatInt(l.Requests, 10) + " per " + FormatWindow(l.Window)
 }
 

@@ -20,6 +20,10 @@ var ErrCost = errors.New("limiter: cost out of range")
 var (
 	//go:embed struct.lua
 	structLua string
+	//go:embed begin.lua
+	beginLua string
+	//go:embed fast.lua
+	fastLua string
 	//go:embed step.lua
 	stepLua string
 )
@@ -27,10 +31,13 @@ var (
 // Script returns the text of a Lua script that makes one step. head runs first and must set the locals key, prog and cost, as step.lua's header
 // says; tail runs last and finds the encoded Decision in the local reply, for ParseReply.
 func Script(head, tail string) string {
-	return structLua + head + "\n" + stepLua + tail
+	return structLua + head + "\n" + beginLua + "do\n" + fastLua + "end\nif not reply then\n" + stepLua + "end\n" + tail
 }
 
-var takeScript = valkey.NewLuaScript(Script("local key, prog, cost = KEYS[1], ARGV[1], tonumber(ARGV[2])", "return reply"))
+// takeHead reads the key, the program, the cost and, for a refund, the time at which it was taken.
+const takeHead = "local key, prog, cost, refund = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])"
+
+var takeScript = valkey.NewLuaScript(Script(takeHead, "return reply"))
 
 // Limiter holds callers to a fixed list of limits, all of them or none. Its state lives in Valkey, so every Limiter with the same prefix and limits
 // counts together, on whatever machine. It is safe for concurrent use.
@@ -44,7 +51,7 @@ type Limiter struct {
 // New returns a Limiter that keeps the state of key k under prefix + "{" + hash of k + "}". Limits are 1 to MaxLimits; an error names what is wrong
 // with them. Another list of limits under the same prefix takes over the counts.
 func New(client valkey.Client, prefix string, limits ...Limit) (*Limiter, error) {
-	program, err := Compile(limits)
+	program, err := Compile(limits, time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("limiter: %w", err)
 	}
@@ -57,12 +64,22 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) (Decision, e
 	if err := checkCost(cost, l.limits); err != nil {
 		return Decision{}, err
 	}
-	return l.do(ctx, key, cost)
+	return l.do(ctx, key, cost, 0)
 }
 
 // Peek returns what Take would answer for a cost of 1, and takes nothing.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
-	return l.do(ctx, key, 0)
+	return l.do(ctx, key, 0, 0)
+}
+
+// Refund gives back cost that Take took from key in the Decision taken, and returns what Peek would. A log forgets exactly those calls; a log with grouped
+// slots only while no later call was added to their slot; a log that counts denied calls never. What has left its window is not given back twice: refund
+// each Decision at most once.
+func (l *Limiter) Refund(ctx context.Context, key string, cost int64, taken Decision) (Decision, error) {
+	if err := checkCost(cost, l.limits); err != nil {
+		return Decision{}, err
+	}
+	return l.do(ctx, key, -cost, taken.Now.UnixMicro())
 }
 
 // Reset forgets everything that key took.
@@ -73,8 +90,9 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return nil
 }
 
-func (l *Limiter) do(ctx context.Context, key string, cost int64) (Decision, error) {
-	result := takeScript.Exec(ctx, l.client, []string{l.stateKey(key)}, []string{string(l.program), strconv.FormatInt(cost, 10)})
+func (l *Limiter) do(ctx context.Context, key string, cost, taken int64) (Decision, error) {
+	result := takeScript.Exec(ctx, l.client, []string{l.stateKey(key)},
+		[]string{string(l.program), strconv.FormatInt(cost, 10), strconv.FormatInt(taken, 10)})
 	reply, err := result.ToString()
 	if err != nil {
 		return Decision{}, fmt.Errorf("limiter: take: %w", err)
@@ -101,7 +119,7 @@ func PeekMany(ctx context.Context, client valkey.Client, subjects []Exchange) ([
 	}
 	execs := make([]valkey.LuaExec, len(subjects))
 	for i, s := range subjects {
-		execs[i] = valkey.LuaExec{Keys: []string{s.Key}, Args: []string{string(s.Program), "0"}}
+		execs[i] = valkey.LuaExec{Keys: []string{s.Key}, Args: []string{string(s.Program), "0", "0"}}
 	}
 	decisions := make([]Decision, len(subjects))
 	for i, result := range takeScript.ExecMulti(ctx, client, execs...) {

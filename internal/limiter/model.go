@@ -9,14 +9,23 @@ import (
 // Model is the limiter without I/O: one subject's state and the same step that the script makes, as plain Go. It is the oracle that the script is
 // tested against, and what simulations run on. The zero value is a subject that never called. A Model is not safe for concurrent use.
 type Model struct {
-	log      []int64 // times of admitted cost, microseconds on the log's clock, oldest first
-	offset   int64   // how far the log's clock is ahead of the server's, after steps back
-	horizon  int64   // the longest Log window when the log was last used; 0 without a log
-	counters []window
+	sections []section
+	states   []state
 }
 
-// window is a counter: two adjacent fixed windows, aligned to the epoch.
-type window struct{ size, start, prev, cur int64 }
+// state is what a section holds. Times are microseconds.
+type state struct {
+	// A log: the time of the latest call of each slot, oldest first; how many calls the newest slot stands for (the others stand for a whole group); how far
+	// the log's clock is ahead of the server's after steps back; how many slots a log of attempts keeps.
+	slots  []int64
+	fill   int64
+	offset int64
+	keep   int64
+	// A counter or fixed window: where the current window starts, the calls of the previous and of the current one.
+	start, prev, cur int64
+	// A token bucket: full again at whole + part/requests microseconds.
+	whole, part, requests int64
+}
 
 // Take decides about cost at the instant now, and takes it when every limit admits it. Limits may differ from call to call: history is kept as far as
 // the algorithms allow. It fails as Limiter.Take does.
@@ -32,228 +41,407 @@ func (m *Model) Peek(now time.Time, limits []Limit) Decision {
 	return m.step(now.UnixMicro(), limits, 1, 0)
 }
 
-func (m *Model) step(now int64, limits []Limit, cost, take int64) Decision {
-	before := m.counters
-	changed := m.fit(now, limits)
-	at, stepped := m.logTime(now)
-	d := Decision{Allowed: true, Now: time.UnixMicro(now).UTC(), Limits: make([]Usage, len(limits))}
-	section := 0
-	for i, l := range limits {
-		if l.Algorithm == Log {
-			d.Limits[i] = m.logUsage(at, l, cost)
-		} else {
-			d.Limits[i] = m.counters[section].usage(now, l, cost)
-			section++
-		}
-		d.Allowed = d.Allowed && d.Limits[i].RetryAfter == 0
+// Refund gives back cost that was taken at the instant taken, and returns what Peek would. See Limiter.Refund.
+func (m *Model) Refund(now time.Time, limits []Limit, cost int64, taken time.Time) Decision {
+	s := m.open(now.UnixMicro(), limits)
+	for i := range m.sections {
+		m.states[i].refund(m.sections[i], s.now, s.requests(i), cost, taken.UnixMicro())
 	}
-	switch {
-	case d.Allowed && take > 0:
-		m.admit(now, at, &d, take)
-	case !changed && !stepped:
-		m.counters = before // nothing is stored, so a clock that steps back finds the counters as they were
-	}
-	return d
+	return s.usage(1)
 }
 
-func (m *Model) admit(now, at int64, d *Decision, cost int64) {
-	for i := range m.counters {
-		m.counters[i].cur += cost
-	}
-	if m.horizon > 0 {
-		for range cost {
-			m.log = append(m.log, at)
-		}
-		m.dropBefore(at - m.horizon)
-	}
-	section := 0
-	for i := range d.Limits {
-		u := &d.Limits[i]
-		u.Remaining -= cost
-		u.Reset = u.Limit.Window
-		if u.Limit.Algorithm == Counter {
-			u.Reset = micros(m.counters[section].reset(now))
-			section++
+// step is one call on an opened state.
+type step struct {
+	model   *Model
+	now     int64
+	limits  []Limit
+	of      []int // the section of each limit
+	shifts  [][]shift
+	changed bool // the state was carried over or moved, and has to be stored whatever the decision
+}
+
+// open fits the state to the limits and to the time.
+func (m *Model) open(now int64, limits []Limit) *step {
+	sections, of := sectionsOf(limits)
+	s := &step{model: m, now: now, limits: limits, of: of, shifts: make([][]shift, len(sections))}
+	for i, sec := range sections {
+		if sec.calendar != NoCalendar {
+			s.shifts[i] = shiftsOf(sec.zone, time.UnixMicro(now))
 		}
 	}
+	if !slices.EqualFunc(m.sections, sections, section.same) {
+		s.changed = len(m.sections) > 0
+		m.rebuild(s, sections)
+	}
+	m.sections = sections
+	m.states = slices.Clone(m.states)
+	for i := range m.states {
+		s.changed = m.states[i].settle(sections[i], now, s.requests(i), s.shifts[i]) || s.changed
+	}
+	return s
 }
 
-// logTime moves the log's clock on to now, or holds it at the newest entry when the server's clock stepped back.
-func (m *Model) logTime(now int64) (at int64, stepped bool) {
-	at = now + m.offset
-	if n := len(m.log); n > 0 && m.log[n-1] > at {
-		m.offset += m.log[n-1] - at
-		return m.log[n-1], true
-	}
-	return at, false
+// same reports whether two sections hold the same; a zone only moves the boundaries of its windows.
+func (s section) same(o section) bool {
+	s.zone, o.zone = "", ""
+	return s == o
 }
 
-func (m *Model) logUsage(at int64, l Limit, cost int64) Usage {
-	u := Usage{Limit: l, Remaining: l.Requests}
-	size, used := l.Window.Microseconds(), int64(len(m.log))
-	if used == 0 {
-		return u
-	}
-	if i := used - l.Requests + cost - 1; i >= 0 {
-		u.RetryAfter = micros(size - (at - m.log[i]))
-	}
-	u.Remaining = max(0, l.Requests-m.liveSince(at-size))
-	u.Reset = micros(size - (at - m.log[used-1]))
-	return u
-}
-
-// liveSince counts the entries later than t.
-func (m *Model) liveSince(t int64) int64 {
-	n := int64(0)
-	for i := len(m.log) - 1; i >= 0 && m.log[i] > t; i-- {
-		n++
-	}
-	return n
-}
-
-// fit carries the state over to the limits' windows and algorithms, and rolls the counters to now. It reports whether it did more than roll forward.
-func (m *Model) fit(now int64, limits []Limit) (changed bool) {
-	longest, sizes := layout(limits)
-	horizon := longest.Microseconds()
-	if m.horizon != horizon || !m.sameCounters(sizes) {
-		changed = m.horizon > 0 || len(m.counters) > 0
-		m.rebuild(now, horizon, sizes, limits)
-	}
-	m.counters = slices.Clone(m.counters)
-	for i := range m.counters {
-		changed = m.counters[i].roll(now) || changed
-	}
-	return changed
-}
-
-func (m *Model) sameCounters(sizes []time.Duration) bool {
-	if len(sizes) != len(m.counters) {
-		return false
-	}
-	for i, s := range sizes {
-		if m.counters[i].size != s.Microseconds() {
-			return false
-		}
-	}
-	return true
-}
-
-// rebuild moves the history into another set of windows. A counter keeps its own window's counts; a new counter starts from what the log holds, or
-// without a log from the largest estimate of the old counters. A new log starts from that estimate, as if admitted now. Both are on the strict side.
-func (m *Model) rebuild(now, horizon int64, sizes []time.Duration, limits []Limit) {
-	hadLog, old, estimated := m.horizon > 0, m.counters, int64(0)
-	for i := range old {
-		old[i].roll(now)
-		estimated = max(estimated, old[i].estimate(now))
-	}
-	at, _ := m.logTime(now)
-	if hadLog {
-		keep := m.horizon
-		if horizon > 0 {
-			keep = min(keep, horizon)
-		}
-		m.dropBefore(at - keep)
-	}
-	m.counters = make([]window, len(sizes))
-	for i, s := range sizes {
-		m.counters[i] = m.carried(now, at, s.Microseconds(), old, hadLog, estimated)
-	}
-	switch {
-	case horizon == 0:
-		m.log, m.offset = nil, 0
-	case !hadLog:
-		for range min(estimated, mostLogged(limits)) {
-			m.log = append(m.log, at)
-		}
-	}
-	m.horizon = horizon
-}
-
-func (m *Model) carried(now, at, size int64, old []window, hadLog bool, estimated int64) window {
-	for _, w := range old {
-		if w.size == size {
-			return w
-		}
-	}
-	if hadLog {
-		estimated = m.liveSince(at - size)
-	}
-	return window{size: size, start: now - now%size, cur: estimated}
-}
-
-func mostLogged(limits []Limit) int64 {
+// requests returns the largest limit of a section.
+func (s *step) requests(section int) int64 {
 	most := int64(0)
-	for _, l := range limits {
-		if l.Algorithm == Log {
-			most = max(most, l.Requests)
+	for i, of := range s.of {
+		if of == section {
+			most = max(most, s.limits[i].Requests)
 		}
 	}
 	return most
 }
 
-func (m *Model) dropBefore(t int64) {
-	i := 0
-	for i < len(m.log) && m.log[i] <= t {
-		i++
+func (m *Model) step(now int64, limits []Limit, cost, take int64) Decision {
+	before := *m
+	s := m.open(now, limits)
+	d := s.usage(cost)
+	switch {
+	case d.Allowed && take > 0:
+		s.record(take, func(kind) bool { return true })
+		admitted := s.usage(cost)
+		for i := range d.Limits {
+			d.Limits[i].Remaining, d.Limits[i].Reset = admitted.Limits[i].Remaining, admitted.Limits[i].Reset
+		}
+	case take > 0 && s.hasAttempts():
+		s.record(take, func(k kind) bool { return k == attemptsKind })
+		d = s.usage(cost)
+		d.Allowed = false
+	case !s.changed:
+		*m = before // nothing is stored, so a clock that steps back finds the state as it was
 	}
-	m.log = m.log[i:]
+	return d
 }
 
-// roll moves the counter to the window of now; when the server's clock stepped back, it moves the counts back with it and says so.
-func (w *window) roll(now int64) (back bool) {
-	current := now - now%w.size
-	switch {
-	case current == w.start+w.size:
-		w.prev, w.cur = w.cur, 0
-	case current > w.start:
-		w.prev, w.cur = 0, 0
+func (s *step) hasAttempts() bool {
+	return slices.ContainsFunc(s.model.sections, func(sec section) bool { return sec.kind == attemptsKind })
+}
+
+// record adds cost to every section that is asked for.
+func (s *step) record(cost int64, wanted func(kind) bool) {
+	for i, sec := range s.model.sections {
+		if !wanted(sec.kind) {
+			continue
+		}
+		st := &s.model.states[i]
+		switch {
+		case sec.kind.isLog():
+			st.admit(sec, s.now+st.offset, cost, (s.requests(i)+sec.group-1)/sec.group+1)
+		case sec.kind == bucketKind:
+			st.fillBucket(sec.span, s.now, s.requests(i), cost)
+		default:
+			st.cur += cost
+		}
 	}
-	back = current < w.start
-	w.start = current
+}
+
+// usage evaluates every limit for a cost.
+func (s *step) usage(cost int64) Decision {
+	d := Decision{Allowed: true, Now: time.UnixMicro(s.now).UTC(), Limits: make([]Usage, len(s.limits))}
+	for i, l := range s.limits {
+		sec, st := s.model.sections[s.of[i]], &s.model.states[s.of[i]]
+		var left, reset, retry int64
+		switch sec.kind {
+		case counterKind:
+			left, reset, retry = st.counterUsage(sec.span, s.now, l.Requests, cost)
+		case bucketKind:
+			left, reset, retry = st.bucketUsage(sec.span, s.now, l.Requests, cost)
+		case fixedKind:
+			left, reset, retry = st.fixedUsage(sec, s.shifts[s.of[i]], s.now, l.Requests, cost)
+		default:
+			left, reset, retry = st.logUsage(sec, s.now+st.offset, l.Window.Microseconds(), l.Requests, cost)
+		}
+		d.Limits[i] = Usage{Limit: l, Remaining: max(0, left), Reset: micros(reset), RetryAfter: micros(retry)}
+		d.Allowed = d.Allowed && d.Limits[i].RetryAfter == 0
+	}
+	return d
+}
+
+// settle brings a section's state to the time now. It reports whether that did more than let time pass.
+func (st *state) settle(sec section, now, requests int64, shifts []shift) (moved bool) {
+	switch sec.kind {
+	case counterKind:
+		return st.roll(sec.span, now)
+	case bucketKind:
+		return st.settleBucket(sec.span, now, requests)
+	case fixedKind:
+		start, _ := sec.period(now, shifts)
+		moved = start < st.start
+		if start > st.start {
+			st.cur = 0
+		}
+		st.start = start
+		return moved
+	default:
+		n := len(st.slots)
+		if n == 0 || st.slots[n-1] <= now+st.offset {
+			return false
+		}
+		st.offset = st.slots[n-1] - now
+		return true
+	}
+}
+
+func (s section) period(now int64, shifts []shift) (start, end int64) {
+	if s.calendar != NoCalendar {
+		return s.calendar.period(now, shifts)
+	}
+	start = now - now%s.span
+	return start, start + s.span
+}
+
+// push adds cost to the slots at the time at, first filling up the newest slot.
+func (st *state) push(group, at, cost int64) {
+	if n := len(st.slots); n > 0 && st.fill < group {
+		added := min(cost, group-st.fill)
+		st.slots = append(slices.Clone(st.slots[:n-1]), at)
+		st.fill += added
+		cost -= added
+	}
+	for cost > 0 {
+		st.slots = append(st.slots, at)
+		st.fill = min(cost, group)
+		cost -= st.fill
+	}
+}
+
+// admit pushes cost, and drops what is out of every window and, of a log of attempts, what no decision looks at.
+func (st *state) admit(sec section, at, cost, keep int64) {
+	if n := len(st.slots); n > 0 && at-st.slots[n-1] >= sec.span {
+		st.slots, st.fill = nil, 0
+	}
+	st.push(sec.group, at, cost)
+	st.dropThrough(at - sec.span)
+	if sec.kind == attemptsKind {
+		st.keep = max(st.keep, keep)
+		st.slots = st.slots[max(0, int64(len(st.slots))-st.keep):]
+	}
+}
+
+func (st *state) dropThrough(t int64) {
+	i := 0
+	for i < len(st.slots) && st.slots[i] <= t {
+		i++
+	}
+	st.slots = st.slots[i:]
+}
+
+// since counts the calls in slots later than t, and the slots.
+func (st *state) since(group, t int64) (calls, slots int64) {
+	for i := len(st.slots) - 1; i >= 0 && st.slots[i] > t; i-- {
+		slots++
+	}
+	if slots == 0 {
+		return 0, 0
+	}
+	return st.fill + (slots-1)*group, slots
+}
+
+func (st *state) logUsage(sec section, at, window, requests, cost int64) (left, reset, retry int64) {
+	used := int64(len(st.slots))
+	if used == 0 {
+		return requests, 0, 0
+	}
+	// The newest slots that may stay in the window beside this cost; the one before them has to have left it.
+	staying := int64(0)
+	if spare := requests - cost - st.fill; spare >= 0 {
+		staying = spare/sec.group + 1
+	}
+	if deciding := used - staying - 1; deciding >= 0 {
+		retry = window - (at - st.slots[deciding])
+	}
+	calls, _ := st.since(sec.group, at-window)
+	return requests - calls, window - (at - st.slots[used-1]), retry
+}
+
+// roll moves a counter to the window of now; when the server's clock stepped back, it moves the counts back with it and says so.
+func (st *state) roll(span, now int64) (back bool) {
+	current := now - now%span
+	switch {
+	case current == st.start+span:
+		st.prev, st.cur = st.cur, 0
+	case current > st.start:
+		st.prev, st.cur = 0, 0
+	}
+	back = current < st.start
+	st.start = current
 	return back
 }
 
 // estimate is the weighted count of the rolling window that ends now, rounded up.
-func (w *window) estimate(now int64) int64 {
-	whole, exact := muldiv(w.prev, w.size-(now-w.start), w.size)
-	if !exact {
-		whole++
-	}
-	return w.cur + whole
+func (st *state) estimate(span, now int64) int64 {
+	return st.cur + divideUp(st.prev, span-(now-st.start), span)
 }
 
-func (w *window) reset(now int64) int64 {
+func (st *state) counterUsage(span, now, requests, cost int64) (left, reset, retry int64) {
+	left = requests - st.estimate(span, now)
+	elapsed := now - st.start
 	switch {
-	case w.cur > 0:
-		return w.start + 2*w.size - now
-	case w.prev > 0:
-		return w.start + w.size - now
+	case st.cur > 0:
+		reset = 2*span - elapsed
+	case st.prev > 0:
+		reset = span - elapsed
 	}
-	return 0
-}
-
-func (w *window) usage(now int64, l Limit, cost int64) Usage {
-	left := l.Requests - w.estimate(now)
-	u := Usage{Limit: l, Remaining: max(0, left), Reset: micros(w.reset(now))}
 	if cost <= left {
-		return u
+		return left, reset, 0
 	}
-	elapsed := now - w.start
-	if w.cur+cost <= l.Requests {
-		overlap, _ := muldiv(l.Requests-w.cur-cost, w.size, w.prev)
-		u.RetryAfter = micros(w.size - overlap - elapsed)
-	} else {
-		overlap, _ := muldiv(l.Requests-cost, w.size, w.cur)
-		u.RetryAfter = micros(2*w.size - overlap - elapsed)
+	if st.cur+cost <= requests {
+		overlap, _ := muldiv(requests-st.cur-cost, span, st.prev)
+		return left, reset, span - overlap - elapsed
 	}
-	return u
+	overlap, _ := muldiv(requests-cost, span, st.cur)
+	return left, reset, 2*span - overlap - elapsed
 }
 
-// muldiv returns floor(a*b/d), for a*b up to 128 bits, and whether the division is exact.
-func muldiv(a, b, d int64) (quotient int64, exact bool) {
+func (st *state) fixedUsage(sec section, shifts []shift, now, requests, cost int64) (left, reset, retry int64) {
+	_, end := sec.period(now, shifts)
+	left = requests - st.cur
+	if st.cur > 0 {
+		reset = end - now
+	}
+	if cost > left {
+		retry = end - now
+	}
+	return left, reset, retry
+}
+
+// debt is how long a bucket still takes to be full: whole microseconds and a remainder in parts of 1/requests.
+func (st *state) debt(now int64) (whole, part int64) {
+	if st.whole < now {
+		return 0, 0
+	}
+	return st.whole - now, st.part
+}
+
+// settleBucket caps a debt that a stepped-back clock made longer than the window, and turns one in parts of another limit into parts of this one: as many
+// calls are owed as before, rounded up, at most all.
+func (st *state) settleBucket(span, now, requests int64) (moved bool) {
+	whole, part := st.debt(now)
+	if whole == 0 && part == 0 {
+		return false // what is stored stands: the clock may step back
+	}
+	if whole > span || whole == span && part > 0 {
+		whole, part, moved = span, 0, true
+	}
+	if st.requests != requests {
+		owed := min(requests, owedCalls(whole, part, max(1, st.requests), span))
+		whole, part = muldiv(owed, span, requests)
+		moved = true
+	}
+	st.whole, st.part, st.requests = now+whole, part, requests
+	return moved
+}
+
+// owedCalls is how many calls a debt stands for, rounded up.
+func owedCalls(whole, part, requests, span int64) int64 {
+	calls, rest := muldiv(requests, whole, span)
+	return calls + (rest+part+span-1)/span
+}
+
+// fillBucket adds cost to the debt.
+func (st *state) fillBucket(span, now, requests, cost int64) {
+	whole, part := st.after(span, now, requests, cost)
+	st.whole, st.part, st.requests = now+whole, part, requests
+}
+
+// after returns the debt with cost added.
+func (st *state) after(span, now, requests, cost int64) (whole, part int64) {
+	whole, part = st.debt(now)
+	added, rest := muldiv(cost, span, requests)
+	whole, part = whole+added, part+rest
+	if part >= requests {
+		whole, part = whole+1, part-requests
+	}
+	return whole, part
+}
+
+func (st *state) bucketUsage(span, now, requests, cost int64) (left, reset, retry int64) {
+	whole, part := st.debt(now)
+	left, rest := muldiv(requests, span-whole, span)
+	if rest < part {
+		left -= (part - rest + span - 1) / span
+	}
+	reset = whole
+	if part > 0 {
+		reset++
+	}
+	whole, part = st.after(span, now, requests, cost)
+	retry = whole - span
+	if part > 0 {
+		retry++
+	}
+	return left, reset, retry
+}
+
+// refund takes back cost that was recorded at the time taken, as far as the state still knows it. It never frees more than that.
+func (st *state) refund(sec section, now, requests, cost, taken int64) {
+	switch sec.kind {
+	case logKind:
+		st.refundLog(sec.group, taken+st.offset, cost)
+	case counterKind:
+		switch {
+		case taken >= st.start:
+			st.cur -= min(st.cur, cost)
+		case taken >= st.start-sec.span:
+			st.prev -= min(st.prev, cost)
+		}
+	case fixedKind:
+		if taken >= st.start {
+			st.cur -= min(st.cur, cost)
+		}
+	case bucketKind:
+		whole, part := st.debt(now)
+		less, rest := muldiv(cost, sec.span, requests)
+		whole, part = whole-less, part-rest
+		if part < 0 {
+			whole, part = whole-1, part+requests
+		}
+		if whole < 0 {
+			whole, part = 0, 0
+		}
+		st.whole, st.part, st.requests = now+whole, part, requests
+	case attemptsKind: // attempts stay attempts
+	}
+}
+
+func (st *state) refundLog(group, at, cost int64) {
+	n := len(st.slots)
+	if group > 1 {
+		// Only the newest slot can stand for less than a group, and only while nothing later was added to it.
+		if n > 0 && st.slots[n-1] == at {
+			st.fill -= min(st.fill, cost)
+			if st.fill == 0 {
+				st.slots, st.fill = st.slots[:n-1], group
+			}
+		}
+		return
+	}
+	end, _ := slices.BinarySearch(st.slots, at+1)
+	begin, _ := slices.BinarySearch(st.slots, at)
+	begin = max(begin, end-int(min(cost, int64(n))))
+	st.slots = slices.Concat(st.slots[:begin], st.slots[end:])
+}
+
+// divideUp returns a*b/d, rounded up.
+func divideUp(a, b, d int64) int64 {
+	q, r := muldiv(a, b, d)
+	if r > 0 {
+		q++
+	}
+	return q
+}
+
+// muldiv returns a*b/d and its remainder, for a*b up to 128 bits.
+func muldiv(a, b, d int64) (quotient, remainder int64) {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	q, r := bits.Div64(hi, lo, uint64(d))
-	return int64(q), r == 0
+	return int64(q), int64(r)
 }
 
 // micros is a span of microseconds as a Duration, 0 when negative.

@@ -66,8 +66,8 @@ func TestBoundaryBurst(t *testing.T) {
 				}
 			}
 		}
-		// The counter lets through what has slid out of the weighted previous window by then: one sixtieth.
-		want := map[Algorithm]int{Log: 100, Counter: 101}[algorithm]
+		// The counter lets through what has slid out of the weighted previous window by then, one sixtieth of it; the bucket what two seconds refill.
+		want := map[Algorithm]int{Log: 100, Counter: 101, TokenBucket: 103, FixedWindow: 200}[algorithm]
 		if admitted != want {
 			t.Errorf("%s admitted %d calls in two seconds, want %d", algorithm, admitted, want)
 		}
@@ -99,18 +99,16 @@ func take(t *testing.T, m *Model, now time.Time, limits []Limit) {
 }
 
 func TestMuldiv(t *testing.T) {
-	for _, c := range []struct {
-		a, b, d, quotient int64
-		exact             bool
-	}{
-		{0, 5, 3, 0, true},
-		{7, 5, 35, 1, true},
-		{7, 5, 36, 0, false},
-		{MaxRequests, MaxWindow.Microseconds(), MaxWindow.Microseconds(), MaxRequests, true},
-		{MaxRequests, MaxWindow.Microseconds() - 1, MaxWindow.Microseconds(), MaxRequests - 1, false},
+	year := MaxWindow.Microseconds()
+	for _, c := range []struct{ a, b, d, quotient, remainder int64 }{
+		{0, 5, 3, 0, 0},
+		{7, 5, 35, 1, 0},
+		{7, 5, 36, 0, 35},
+		{MaxRequests, year, year, MaxRequests, 0},
+		{MaxRequests, year - 1, year, MaxRequests - 1, year - MaxRequests},
 	} {
-		if q, exact := muldiv(c.a, c.b, c.d); q != c.quotient || exact != c.exact {
-			t.Errorf("muldiv(%d, %d, %d) = %d, %t; want %d, %t", c.a, c.b, c.d, q, exact, c.quotient, c.exact)
+		if q, r := muldiv(c.a, c.b, c.d); q != c.quotient || r != c.remainder {
+			t.Errorf("muldiv(%d, %d, %d) = %d, %d; want %d, %d", c.a, c.b, c.d, q, r, c.quotient, c.remainder)
 		}
 	}
 }

@@ -18,10 +18,10 @@ import (
 // runs ahead of the server's.
 func clockedScript(t testing.TB) *valkey.Lua {
 	t.Helper()
-	source := Script("local key, prog, cost = KEYS[1], ARGV[1], tonumber(ARGV[2])", "return reply")
+	source := Script(takeHead, "return reply")
 	for _, swap := range [][2]string{
-		{"local now = t[1] * 1000000 + t[2]", "local now = tonumber(ARGV[3])"},
-		{"'PX', string.format('%.0f', math.ceil(life / 1000) + 1))", "'PX', '600000')"},
+		{"local now = t[1] * 1000000 + t[2]", "local now = tonumber(ARGV[4])"},
+		{"'PX', string.format('%.0f', ceil(life / 1000) + 1))", "'PX', '600000')"},
 	} {
 		if strings.Count(source, swap[0]) != 1 {
 			t.Fatalf("the script holds %q %d times, want once", swap[0], strings.Count(source, swap[0]))
@@ -51,17 +51,18 @@ type history struct {
 	key    string
 	model  Model
 	now    time.Time
+	taken  time.Time // of the last admitted call
 	limits []Limit
 	log    []string
 }
 
 func (h *history) step(t *rapid.T, cost int64) {
-	program, err := Compile(h.limits)
+	program, err := Compile(h.limits, h.now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	reply, err := h.script.Exec(context.Background(), h.client, []string{h.key},
-		[]string{string(program), strconv.FormatInt(cost, 10), strconv.FormatInt(h.now.UnixMicro(), 10)}).ToString()
+		[]string{string(program), strconv.FormatInt(cost, 10), strconv.FormatInt(h.taken.UnixMicro(), 10), strconv.FormatInt(h.now.UnixMicro(), 10)}).ToString()
 	if err != nil {
 		t.Fatalf("%s\nscript: %v", strings.Join(h.log, "\n"), err)
 	}
@@ -69,12 +70,17 @@ func (h *history) step(t *rapid.T, cost int64) {
 	var want Decision
 	if cost == 0 {
 		want = h.model.Peek(h.now, h.limits)
+	} else if cost < 0 {
+		want = h.model.Refund(h.now, h.limits, -cost, h.taken)
 	} else if want, err = h.model.Take(h.now, h.limits, cost); err != nil {
 		t.Fatal(err)
 	}
 	h.log = append(h.log, fmt.Sprintf("%d %v cost %d: %t %v", h.now.UnixMicro(), h.limits, cost, want.Allowed, want.Limits))
 	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Fatalf("%s\nscript %+v, %v", strings.Join(h.log, "\n"), got, err)
+	}
+	if cost > 0 && want.Allowed {
+		h.taken = h.now
 	}
 }
 
@@ -96,19 +102,34 @@ var (
 	hugeRequests  = rapid.Int64Range(1, MaxRequests)
 )
 
+func drawLimit(t *rapid.T) Limit {
+	l := Limit{Requests: requests.Draw(t, "requests"), Window: windows.Draw(t, "window"), Algorithm: rapid.SampledFrom(Algorithms()).Draw(t, "algorithm")}
+	switch {
+	case l.Algorithm == Log:
+		l.CountDenied = rapid.IntRange(0, 3).Draw(t, "count denied") == 0
+		if rapid.IntRange(0, 2).Draw(t, "grouped") == 0 {
+			l.Slots = MinSlots
+		}
+	case rapid.IntRange(0, 9).Draw(t, "huge") == 0:
+		l.Requests = hugeRequests.Draw(t, "huge requests")
+	}
+	if l.Algorithm == FixedWindow && rapid.Bool().Draw(t, "calendar") {
+		l.Window, l.Calendar = 0, Calendar(rapid.IntRange(1, 4).Draw(t, "period"))
+		l.Zone = rapid.SampledFrom([]string{"", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe"}).Draw(t, "zone")
+	}
+	return l
+}
+
 func drawLimits(t *rapid.T) []Limit {
 	limits := make([]Limit, rapid.IntRange(1, 4).Draw(t, "limits"))
 	for i := range limits {
-		limits[i] = Limit{requests.Draw(t, "requests"), windows.Draw(t, "window"), rapid.SampledFrom(Algorithms()).Draw(t, "algorithm")}
-		if limits[i].Algorithm == Counter && rapid.IntRange(0, 9).Draw(t, "huge") == 0 {
-			limits[i].Requests = hugeRequests.Draw(t, "huge requests")
-		}
+		limits[i] = drawLimit(t)
 	}
 	return limits
 }
 
 func (h *history) advance(t *rapid.T) {
-	window := h.limits[rapid.IntRange(0, len(h.limits)-1).Draw(t, "which")].Window
+	window := h.limits[rapid.IntRange(0, len(h.limits)-1).Draw(t, "which")].Span()
 	switch rapid.IntRange(0, 9).Draw(t, "move") {
 	case 0:
 		h.now = h.now.Add(window)
@@ -131,10 +152,13 @@ func (h *history) edit(t *rapid.T) {
 	default:
 		i := rapid.IntRange(0, len(h.limits)-1).Draw(t, "which")
 		edited := append([]Limit(nil), h.limits...)
-		if rapid.Bool().Draw(t, "requests only") {
+		switch {
+		case rapid.Bool().Draw(t, "requests only"):
 			edited[i].Requests = requests.Draw(t, "requests")
-		} else {
+		case edited[i].Calendar == NoCalendar && rapid.Bool().Draw(t, "window only"):
 			edited[i].Window = windows.Draw(t, "window")
+		default:
+			edited[i] = drawLimit(t)
 		}
 		h.limits = edited
 	}
@@ -146,7 +170,11 @@ func (h *history) play(t *rapid.T) {
 		case 0:
 			h.edit(t)
 		case 1:
-			h.step(t, 0)
+			if rapid.Bool().Draw(t, "refund") {
+				h.step(t, -rapid.Int64Range(1, min(h.smallestLimit(), 1000)).Draw(t, "refunded"))
+			} else {
+				h.step(t, 0)
+			}
 		case 2:
 			h.step(t, rapid.Int64Range(1, min(h.smallestLimit(), 1000)).Draw(t, "cost"))
 		case 3, 4, 5:
@@ -161,7 +189,7 @@ func checkAgainstModel(t *testing.T, url string) {
 	client, script, n := connect(t, url), clockedScript(t), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
-		h := &history{client: client, script: script, key: "h" + strconv.Itoa(n), now: time.Unix(1_800_000_000, 0), limits: drawLimits(rt)}
+		h := &history{client: client, script: script, key: "h" + strconv.Itoa(n), now: time.Unix(1_800_000_000, 0), taken: time.Unix(1, 0), limits: drawLimits(rt)}
 		h.play(rt)
 		client.Do(t.Context(), client.B().Del().Key(h.key).Build())
 	})

@@ -7,24 +7,92 @@ import (
 	"time"
 )
 
-// MaxLogRequests is the most Requests of a limit with algorithm Log: it bounds the bytes that one key can take.
-const MaxLogRequests = 100_000
-
 // Program is a list of limits compiled for the script: it travels as an argument, or lies stored beside the state it governs.
 //
 //	1 byte   number of limits
 //	1 byte   length of the signature
-//	         signature: 1 byte version (1), 1 byte slot width (0 when no limit is a Log), 1 byte number of counters,
-//	         6 bytes longest Log window, then 6 bytes window for each counter (microseconds)
-//	per limit, in the order given: 4 bytes requests, 1 byte section (0 the log, else the counter's number), 6 bytes window (microseconds)
+//	         signature: 1 byte version, 1 byte number of sections, then for each section
+//	           1 byte kind (1 log, 2 log of attempts, 3 counter, 4 token bucket, 5 fixed window)
+//	           4 bytes calls per slot of a log; calendar of a fixed window
+//	           1 byte bytes per slot of a log
+//	           6 bytes window, of a log the longest one (microseconds)
+//	per limit, in the order given:
+//	           4 bytes requests, 1 byte number of its section (from 1), 6 bytes window (microseconds), 3 bytes Slots
+//	per section with a calendar:
+//	           1 byte length of the zone's name, the name, 1 byte number of shifts,
+//	           per shift 7 bytes from when on (microseconds since 1970), 3 bytes offset east of UTC (seconds + 2^23)
 //
 // Integers are big-endian.
 type Program []byte
 
-const signatureVersion = 1
+const (
+	programVersion = 2
+	sectionLen     = 12
+	limitLen       = 14
+)
 
 // ErrProgram means that bytes are not a Program.
 var ErrProgram = errors.New("limiter: not a compiled program")
+
+// kind is what a section of the state holds.
+type kind byte
+
+const (
+	logKind kind = iota + 1
+	attemptsKind
+	counterKind
+	bucketKind
+	fixedKind
+)
+
+// section is a part of a subject's state. Log limits with the same calls per slot share one.
+type section struct {
+	kind     kind
+	group    int64
+	span     int64 // microseconds; 0 with a calendar
+	calendar Calendar
+	zone     string
+}
+
+func (k kind) isLog() bool { return k == logKind || k == attemptsKind }
+
+// sectionsOf lays the limits out: the sections, and the index of each limit's.
+func sectionsOf(limits []Limit) (sections []section, of []int) {
+	of = make([]int, len(limits))
+	for i, l := range limits {
+		want := section{span: l.Window.Microseconds(), calendar: l.Calendar, zone: l.Zone}
+		switch l.Algorithm {
+		case Counter:
+			want.kind = counterKind
+		case TokenBucket:
+			want.kind = bucketKind
+		case FixedWindow:
+			want.kind = fixedKind
+		default:
+			want.kind, want.group = logKind, l.group()
+			if l.CountDenied {
+				want.kind = attemptsKind
+			}
+		}
+		of[i] = shared(sections, want)
+		if of[i] < 0 {
+			of[i] = len(sections)
+			sections = append(sections, want)
+		}
+	}
+	return sections, of
+}
+
+// shared returns the index of the log section that the wanted one can share, widened to its window, or -1.
+func shared(sections []section, want section) int {
+	for i, s := range sections {
+		if want.kind.isLog() && s.kind == want.kind && s.group == want.group {
+			sections[i].span = max(s.span, want.span)
+			return i
+		}
+	}
+	return -1
+}
 
 // ValidateAll reports what is wrong with a list of limits; nil means that Compile accepts it. Every error names the limit by its index.
 func ValidateAll(limits []Limit) error {
@@ -40,44 +108,82 @@ func ValidateAll(limits []Limit) error {
 	return errors.Join(errs...)
 }
 
-// Compile validates the limits and lays them out as a Program.
-func Compile(limits []Limit) (Program, error) {
+// Compile validates the limits and lays them out as a Program. A Program knows the time zones of its calendars for ten years ahead of now.
+func Compile(limits []Limit, now time.Time) (Program, error) {
 	if err := ValidateAll(limits); err != nil {
 		return nil, err
 	}
-	horizon, counters := layout(limits)
-	p := make(Program, 0, 2+9+6*len(counters)+11*len(limits))
-	p = append(p, byte(len(limits)), byte(9+6*len(counters)), signatureVersion, slotWidth(horizon), byte(len(counters)))
-	p = appendMicros(p, horizon)
-	for _, w := range counters {
-		p = appendMicros(p, w)
-	}
-	section := byte(0)
-	for _, l := range limits {
-		p = binary.BigEndian.AppendUint32(p, uint32(l.Requests))
-		if l.Algorithm == Log {
-			p = append(p, 0)
+	sections, of := sectionsOf(limits)
+	p := make(Program, 0, 4+sectionLen*len(sections)+limitLen*len(limits))
+	p = append(p, byte(len(limits)), byte(2+sectionLen*len(sections)), programVersion, byte(len(sections)))
+	for _, s := range sections {
+		p = append(p, byte(s.kind))
+		if s.kind == fixedKind {
+			p = binary.BigEndian.AppendUint32(p, uint32(s.calendar))
 		} else {
-			section++
-			p = append(p, section)
+			p = binary.BigEndian.AppendUint32(p, uint32(s.group))
 		}
-		p = appendMicros(p, l.Window)
+		p = append(p, s.width())
+		p = appendUint48(p, s.span)
+	}
+	for i, l := range limits {
+		p = binary.BigEndian.AppendUint32(p, uint32(l.Requests))
+		p = append(p, byte(of[i]+1))
+		p = appendUint48(p, l.Window.Microseconds())
+		p = append(p, byte(l.Slots>>16), byte(l.Slots>>8), byte(l.Slots))
+	}
+	for _, s := range sections {
+		if s.calendar != NoCalendar {
+			p = appendZone(p, s.zone, shiftsOf(s.zone, now))
+		}
 	}
 	return p, nil
 }
 
+func appendZone(p Program, zone string, shifts []shift) Program {
+	p = append(p, byte(len(zone)))
+	p = append(p, zone...)
+	p = append(p, byte(len(shifts)))
+	for _, s := range shifts {
+		seconds := s.offset/1_000_000 + 1<<23
+		p = append(p, byte(s.from>>48))
+		p = appendUint48(p, s.from)
+		p = append(p, byte(seconds>>16), byte(seconds>>8), byte(seconds))
+	}
+	return p
+}
+
 // Limits is the inverse of Compile.
 func (p Program) Limits() ([]Limit, error) {
-	if len(p) < 2 || len(p) != 2+int(p[1])+11*int(p[0]) {
+	if len(p) < 4 || p[2] != programVersion {
+		return nil, ErrProgram
+	}
+	entries := 2 + int(p[1])
+	tail := entries + limitLen*int(p[0])
+	if int(p[1]) != 2+sectionLen*int(p[3]) || len(p) < tail {
+		return nil, ErrProgram
+	}
+	zones, ok := p[tail:].zones()
+	if !ok {
 		return nil, ErrProgram
 	}
 	limits := make([]Limit, p[0])
 	for i := range limits {
-		entry := p[2+int(p[1])+11*i:]
-		limits[i] = Limit{Requests: int64(binary.BigEndian.Uint32(entry)), Window: time.Duration(uint48(entry[5:])) * time.Microsecond}
-		if entry[4] != 0 {
-			limits[i].Algorithm = Counter
+		entry := p[entries+limitLen*i:]
+		number := int(entry[4])
+		if number < 1 || number > int(p[3]) {
+			return nil, ErrProgram
 		}
+		limits[i] = Limit{Requests: int64(binary.BigEndian.Uint32(entry)), Window: time.Duration(uint48(entry[5:])) * time.Microsecond}
+		limits[i].Slots = int(entry[11])<<16 | int(entry[12])<<8 | int(entry[13])
+		limits[i].setKind(p[4+sectionLen*(number-1):])
+		if limits[i].Calendar == NoCalendar {
+			continue
+		}
+		if len(zones) == 0 {
+			return nil, ErrProgram
+		}
+		limits[i].Zone, zones = zones[0], zones[1:]
 	}
 	if err := ValidateAll(limits); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrProgram, err)
@@ -85,35 +191,55 @@ func (p Program) Limits() ([]Limit, error) {
 	return limits, nil
 }
 
-// layout returns the longest Log window (0 without one) and the counters' windows in order.
-func layout(limits []Limit) (horizon time.Duration, counters []time.Duration) {
-	for _, l := range limits {
-		if l.Algorithm == Log {
-			horizon = max(horizon, l.Window)
-		} else {
-			counters = append(counters, l.Window)
-		}
+func (l *Limit) setKind(entry []byte) {
+	switch kind(entry[0]) {
+	case counterKind:
+		l.Algorithm = Counter
+	case bucketKind:
+		l.Algorithm = TokenBucket
+	case fixedKind:
+		l.Algorithm, l.Calendar = FixedWindow, Calendar(entry[4])
+	case attemptsKind:
+		l.CountDenied = true
+	case logKind:
+	default:
+		l.Algorithm = Algorithm(len(algorithmNames)) // not valid
 	}
-	return horizon, counters
 }
 
-// slotWidth returns the bytes of a log slot: its low 8*width-1 bits of microseconds must span twice the horizon, before and after the last rewrite.
-func slotWidth(horizon time.Duration) byte {
-	switch us := horizon.Microseconds(); {
-	case us == 0:
+// zones reads the names of the zones in the tail of a Program.
+func (p Program) zones() (names []string, ok bool) {
+	for len(p) > 0 {
+		n := 1 + int(p[0])
+		if len(p) < n+1 {
+			return nil, false
+		}
+		end := n + 1 + 10*int(p[n])
+		if len(p) < end {
+			return nil, false
+		}
+		names = append(names, string(p[1:n]))
+		p = p[end:]
+	}
+	return names, true
+}
+
+// width returns the bytes of a slot: its low 8*width-1 bits of microseconds must span more than three windows, and the oldest slot is never older.
+func (s section) width() byte {
+	switch {
+	case !s.kind.isLog():
 		return 0
-	case us < 1<<30:
+	case s.span < 1<<29:
 		return 4
-	case us < 1<<38:
+	case s.span < 1<<37:
 		return 5
 	default:
 		return 6
 	}
 }
 
-func appendMicros(p []byte, d time.Duration) []byte {
-	us := d.Microseconds()
-	return append(p, byte(us>>40), byte(us>>32), byte(us>>24), byte(us>>16), byte(us>>8), byte(us))
+func appendUint48(p []byte, v int64) []byte {
+	return append(p, byte(v>>40), byte(v>>32), byte(v>>24), byte(v>>16), byte(v>>8), byte(v))
 }
 
 func uint48(b []byte) int64 {

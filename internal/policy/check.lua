@@ -5,5 +5,5 @@ local record = redis.call('GET', KEYS[1])
 if not record or string.byte(record, 1) ~= 1 or string.byte(record, 2) ~= 1 or string.sub(record, 3, 34) ~= ARGV[1] then
   return false
 end
-local key, cost = KEYS[2], tonumber(ARGV[2])
+local key, cost, refund = KEYS[2], tonumber(ARGV[2]), 0
 local prog = string.sub(record, 43, 42 + struct.unpack('>I2', record, 39))

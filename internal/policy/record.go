@@ -43,7 +43,7 @@ type description struct {
 }
 
 func encodeRecord(k Key, hash [sha256.Size]byte) ([]byte, error) {
-	program, err := limiter.Compile(k.Limits)
+	program, err := limiter.Compile(k.Limits, time.Now())
 	if err != nil {
 		return nil, fmt.Errorf("policy: encode key: %w", err)
 	}

@@ -239,7 +239,7 @@ func (s *Store) getAll(ctx context.Context, members []string) ([]Key, error) {
 func (s *Store) Usage(ctx context.Context, keys []Key) ([]limiter.Decision, error) {
 	subjects := make([]limiter.Exchange, len(keys))
 	for i, k := range keys {
-		program, err := limiter.Compile(k.Limits)
+		program, err := limiter.Compile(k.Limits, time.Now())
 		if err != nil {
 			return nil, fmt.Errorf("policy: usage: %w", err)
 		}
