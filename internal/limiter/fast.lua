@@ -1,8 +1,9 @@
--- The same step as step.lua, for the shapes that nearly every subject has: one section, state and program in step, nothing out of the ordinary. It leaves
--- `reply` nil, and everything as it was, for what it does not handle: several sections, refunds, another signature, a clock that stepped back,
+-- The same step as step.lua, for the shapes that nearly every subject has: one section, state and program in step, nothing out of the ordinary. It
+-- leaves `reply` nil, and everything as it was, for what it does not handle: several sections, refunds, another signature, a clock that stepped back,
 -- products above 2^53, bytes that are no state of ours. Straight code, without functions or tables: each would cost a tenth of the whole step.
 --
--- Offsets: the program's limits start at byte 17, its window of the section at byte 11; the state's section at byte 15, the slots of a log at byte 45.
+-- Offsets: the program's limits start at byte 17, its window of the section at byte 11; the state's section at byte 15, the slots of a log at byte
+-- 45.
 
 local shape = sub(prog, 2, 5)
 local take = cost
@@ -13,7 +14,8 @@ if cost < 0 or (s ~= '' and sub(s, 1, 14) ~= sub(prog, 3, 16)) then
 end
 
 if shape == '\14\2\1\1' then
-  -- One log. The age of a slot is taken modulo the slot's range: a section's width leaves room for more than three windows, and a slot is never older.
+  -- One log. The age of a slot is taken modulo the slot's range: a section's width leaves room for more than three windows, and a slot is never
+  -- older.
   local limits, width = byte(prog, 1), byte(prog, 10)
   local group, span = unpack('>I4I1I6', prog, 6), unpack('>I6', prog, 11)
   local format, zeros, modulus = '>I4', '\0\0\0\0', 2147483648

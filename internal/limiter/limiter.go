@@ -72,9 +72,9 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	return l.do(ctx, key, 0, 0)
 }
 
-// Refund gives back cost that Take took from key in the Decision taken, and returns what Peek would. A log forgets exactly those calls; a log with grouped
-// slots only while no later call was added to their slot; a log that counts denied calls never. What has left its window is not given back twice: refund
-// each Decision at most once.
+// Refund gives back cost that Take took from key in the Decision taken, and returns what Peek would. A log forgets exactly those calls; a log with
+// grouped slots only while no later call was added to their slot; a log that counts denied calls never. What has left its window is not given back
+// twice: refund each Decision at most once.
 func (l *Limiter) Refund(ctx context.Context, key string, cost int64, taken Decision) (Decision, error) {
 	if err := checkCost(cost, l.limits); err != nil {
 		return Decision{}, err

@@ -62,7 +62,7 @@ func (h *history) step(t *rapid.T, cost int64) {
 		t.Fatal(err)
 	}
 	reply, err := h.script.Exec(context.Background(), h.client, []string{h.key},
-		[]string{string(program), strconv.FormatInt(cost, 10), strconv.FormatInt(h.taken.UnixMicro(), 10), strconv.FormatInt(h.now.UnixMicro(), 10)}).ToString()
+		[]string{string(program), number(cost), number(h.taken.UnixMicro()), number(h.now.UnixMicro())}).ToString()
 	if err != nil {
 		t.Fatalf("%s\nscript: %v", strings.Join(h.log, "\n"), err)
 	}
@@ -84,6 +84,8 @@ func (h *history) step(t *rapid.T, cost int64) {
 	}
 }
 
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
 func (h *history) smallestLimit() int64 {
 	smallest := h.limits[0].Requests
 	for _, l := range h.limits {
@@ -103,7 +105,8 @@ var (
 )
 
 func drawLimit(t *rapid.T) Limit {
-	l := Limit{Requests: requests.Draw(t, "requests"), Window: windows.Draw(t, "window"), Algorithm: rapid.SampledFrom(Algorithms()).Draw(t, "algorithm")}
+	l := Limit{Requests: requests.Draw(t, "requests"), Window: windows.Draw(t, "window")}
+	l.Algorithm = rapid.SampledFrom(Algorithms()).Draw(t, "algorithm")
 	switch {
 	case l.Algorithm == Log:
 		l.CountDenied = rapid.IntRange(0, 3).Draw(t, "count denied") == 0
@@ -189,7 +192,8 @@ func checkAgainstModel(t *testing.T, url string) {
 	client, script, n := connect(t, url), clockedScript(t), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
-		h := &history{client: client, script: script, key: "h" + strconv.Itoa(n), now: time.Unix(1_800_000_000, 0), taken: time.Unix(1, 0), limits: drawLimits(rt)}
+		h := &history{client: client, script: script, key: "h" + strconv.Itoa(n), now: time.Unix(1_800_000_000, 0), taken: time.Unix(1, 0)}
+		h.limits = drawLimits(rt)
 		h.play(rt)
 		client.Do(t.Context(), client.B().Del().Key(h.key).Build())
 	})

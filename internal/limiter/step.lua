@@ -17,9 +17,9 @@
 --   per other section 15 bytes: 7 bytes start of the window, 4 bytes previous count, 4 bytes count;
 --            of a token bucket 7 bytes when it is full again, 4 bytes parts of a microsecond more, 4 bytes parts in a microsecond
 --   then the slots of each log
--- A slot is the low bits of the time of its latest call; its top bit is set, so that a zero slot is a free one. Slots are in time order. A state longer than
--- `window_bytes` keeps its numbers of used slots up to date and is read in pieces; a shorter one is read whole, a log's first free slot is found by its
--- zero bytes, and to admit a call writes nothing but the slot.
+-- A slot is the low bits of the time of its latest call; its top bit is set, so that a zero slot is a free one. Slots are in time order. A state
+-- longer than `window_bytes` keeps its numbers of used slots up to date and is read in pieces; a shorter one is read whole, a log's first free slot
+-- is found by its zero bytes, and to admit a call writes nothing but the slot.
 --
 -- Numbers are doubles: every integer stays below 2^53, products that may not are made by `muldiv`. The model (model.go) is the same step in Go.
 

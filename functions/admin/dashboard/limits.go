@@ -111,7 +111,7 @@ func (d *dashboard) renderLimits(w http.ResponseWriter, r *http.Request, status 
 		Error:   form.wrong,
 		Errors:  form.errors(),
 		Bounds: "Up to " + strconv.Itoa(limiter.MaxLimits) + " limits, each 1 to " + number(limiter.MaxRequests) +
-			" calls (log: " + number(limiter.MaxLogRequests) + ") in 1 millisecond to 366 days. A row without numbers is left out.",
+			" calls in 1 millisecond to 366 days. A row without numbers is left out.",
 		CanAdd: len(form.rows) < limiter.MaxLimits,
 	}
 	if yours != nil {
@@ -153,8 +153,10 @@ func preview(in limitInput) string {
 
 func methods() []templates.Method {
 	names := map[limiter.Algorithm]string{
-		limiter.Log:     "log: exact",
-		limiter.Counter: "counter: estimate, least memory",
+		limiter.Log:         "log: exact",
+		limiter.Counter:     "counter: estimate, least memory",
+		limiter.TokenBucket: "token bucket: a burst, then an even rate",
+		limiter.FixedWindow: "fixed window: twice the limit around a boundary",
 	}
 	var all []templates.Method
 	for _, a := range limiter.Algorithms() {

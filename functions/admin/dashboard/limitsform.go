@@ -180,9 +180,6 @@ func (l *limitInput) bound(limit limiter.Limit) {
 			in.wrong = sentence(e.Message)
 		}
 	}
-	if limit.Algorithm == limiter.Log && limit.Requests > limiter.MaxLogRequests {
-		l.requests.wrong = "With the algorithm log at most " + number(limiter.MaxLogRequests) + ", as it keeps every call; counter takes more."
-	}
 }
 
 func (l *limitInput) joinWindow(count int64) time.Duration {

@@ -81,6 +81,10 @@ func algorithmWord(a limiter.Algorithm) string {
 		return "exact"
 	case limiter.Counter:
 		return "estimate"
+	case limiter.TokenBucket:
+		return "token bucket"
+	case limiter.FixedWindow:
+		return "fixed window"
 	}
 	return a.String()
 }
