@@ -233,10 +233,8 @@ func (st *state) dropThrough(t int64) {
 
 // since counts the calls in slots later than t.
 func (st *state) since(group, t int64) int64 {
-	slots := int64(0)
-	for i := len(st.slots) - 1; i >= 0 && st.slots[i] > t; i-- {
-		slots++
-	}
+	first, _ := slices.BinarySearch(st.slots, t+1)
+	slots := int64(len(st.slots) - first)
 	if slots == 0 {
 		return 0
 	}

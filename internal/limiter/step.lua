@@ -6,14 +6,16 @@
 --   cost    how much to take, a whole number 0 to 1e9; 0 looks at a cost of 1 and takes nothing; below 0 gives -cost back
 --   refund  when cost is below 0: the time at which it was taken, microseconds since 1970
 -- It runs in a block of its own; a tail chunk runs after it and returns `reply`, a string of big-endian integers:
---   1 byte    1 when allowed, 0 when denied, 2 when the cost is above a limit (only the time follows then)
+--   1 byte    1 when allowed, 0 when denied, 2 when the cost is above a limit (only the time follows then), 3 when allowed by a log: then
+--             only remaining follows, reset is the window and retry-after 0
 --   7 bytes   the server's time, microseconds since 1970
 --   per limit 4 bytes remaining, 7 bytes reset, 7 bytes retry-after (microseconds from now)
 --
 -- The state is one string, every integer big-endian:
 --   the signature of the program, whose sections follow in its order; when it differs from that of prog, `rebuild` carries the history over
---   per log: 7 bytes time of the newest slot at the last rewrite, 7 bytes clock offset, 4 bytes capacity, 4 bytes used slots,
---            4 bytes calls of the newest slot, 4 bytes slots that a log of attempts keeps
+--   per log: 7 bytes time of the newest slot at the last rewrite, 7 bytes clock offset, 4 bytes capacity,
+--            4 bytes how many slots a log of attempts keeps, or of a log with slots of 4 bytes how much older than the newest slot the oldest was at the
+--            last rewrite (us), 4 bytes used slots, 4 bytes calls of the newest slot
 --   per other section 15 bytes: 7 bytes start of the window, 4 bytes previous count, 4 bytes count;
 --            of a token bucket 7 bytes when it is full again, 4 bytes parts of a microsecond more, 4 bytes parts in a microsecond
 --   then the slots of each log
@@ -23,7 +25,7 @@
 --
 -- Numbers are doubles: every integer stays below 2^53, products that may not are made by `muldiv`. The model (model.go) is the same step in Go.
 
-local ceil = math.ceil
+local byte, sub, rep, floor, ceil = string.byte, string.sub, string.rep, math.floor, math.ceil
 local window_bytes = 2048
 local LOG, ATTEMPTS, COUNTER, BUCKET, FIXED = 1, 2, 3, 4, 5
 
@@ -165,7 +167,7 @@ local function decode(sections)
     section.at = at
     if section.kind <= ATTEMPTS then
       if #s < at + 30 then return nil end
-      section.rewritten, section.offset, section.capacity, section.used, section.fill, section.keep = unpack('>I7I7I4I4I4I4', s, at + 1)
+      section.rewritten, section.offset, section.capacity, section.keep, section.used, section.fill = unpack('>I7I7I4I4I4I4', s, at + 1)
       at = at + 30
     else
       if #s < at + 15 then return nil end
@@ -561,8 +563,8 @@ local function encode_log(log)
   if log.used > 0 then last = slot(log, log.used - 1) end
   local first = first_after(log, last - log.span)
   local count = log.used - first
-  local most = ceil(log.requests / log.group) + 1
-  local room = math.min(floor(count * 3 / 2), most + floor(most / 8)) + 4
+  local most = ceil(log.requests / log.group)
+  local room = floor(math.min(count * 1.5 + 8, most * 1.1 + 4))
   if room < count then room = count end
   local slots
   if log.times then
@@ -581,7 +583,9 @@ local function encode_log(log)
     end
     if count > old then slots = slots .. rep(encode_slot(log, log.fresh_time), count - old) end
   end
-  return pack('>I7I7I4I4I4I4', last, log.offset, room, count, log.fill, log.keep), slots .. rep('\0', (room - count) * log.width)
+  local keep = log.keep
+  if log.kind == LOG then keep = log.width == 4 and count > 0 and last - slot(log, first) or 0 end
+  return pack('>I7I7I4I4I4I4', last, log.offset, room, keep, count, log.fill), slots .. rep('\0', (room - count) * log.width)
 end
 
 if must_write or (attempts and due) then
@@ -602,7 +606,7 @@ if must_write or (attempts and due) then
     end
     if needed > life then life = needed end
   end
-  call('SET', key, table.concat(parts) .. table.concat(slots), 'PX', string.format('%.0f', ceil(life / 1000) + 1))
+  call('SET', key, table.concat(parts) .. table.concat(slots), 'PX', ceil(life / 1000) + 1)
 elseif attempts then
   for i = 1, #sections do
     local section = sections[i]
@@ -610,7 +614,7 @@ elseif attempts then
       call('SETRANGE', key, section.at, pack('>I7I4I4', section.start, section.prev, section.cur))
     elseif section.recorded then
       if big or section.group > 1 or section.kind == ATTEMPTS then
-        call('SETRANGE', key, section.at + 18, pack('>I4I4I4', section.used, section.fill, section.keep))
+        call('SETRANGE', key, section.at + 18, pack('>I4I4I4', section.keep, section.used, section.fill))
       end
       call('SETRANGE', key, section.slots_at + section.fresh * section.width,
         rep(encode_slot(section, section.fresh_time), section.used - section.fresh))
