@@ -4,10 +4,11 @@
 -- Signatures are compared as two numbers: version, sections, kind and calls per slot; bytes per slot and window. The age of a slot is taken modulo the
 -- slot's range: a section's width leaves room for more than three windows, and a slot is never older.
 
-local about, first, second, n = unpack('>I2I7I7I4', prog)
-if about == 270 and first == 0x02010100000001 and second < 0x5000000000000 and cost == 1 and #s >= 44 and #s < 2048 then
+if #s >= 44 and #s < 2048 and cost == 1 then
+  local about, first, second, n = unpack('>I2I7I7I4', prog)
   local its_first, its_second, rewritten, offset, capacity, reach = unpack('>I7I7I7I7I4I4', s)
-  if its_first == first and its_second == second and #s == 44 + 4 * capacity and offset < 140737488355328 then
+  if about == 270 and first == 0x02010100000001 and second < 0x5000000000000 and its_first == first and its_second == second
+    and #s == 44 + 4 * capacity and offset < 140737488355328 then
     local window, at, used = second - 0x4000000000000, now + offset, string.find(s, '\0\0\0\0', 45, true)
     if used then used = (used - 42 - (used - 42) % 4) / 4 else used = capacity end
     local age, oldest = window, window

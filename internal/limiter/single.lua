@@ -205,4 +205,48 @@ elseif shape == 3 and s == '' and cost > 0 and limits == 1 then
   local elapsed = now % window
   call('SET', key, string.sub(prog, 3, 16) .. pack('>I7I4I4', now - elapsed, 0, cost), 'PX', math.ceil((2 * window - elapsed) / 1000) + 1)
   reply = pack('>I1I7I4I7I7', 1, now, n - cost, 2 * window - elapsed, 0)
+
+elseif shape == 4 and limits == 1 and (#s == 29 or s == '') then
+  -- One token bucket, its debt in parts of its limit.
+  local start, prev, cur = 0, 0, n
+  if s ~= '' then start, prev, cur = unpack('>I7I4I4', s, 15) end
+  local whole, part = 0, 0
+  if start >= now then whole, part = start - now, prev end
+  local product, owing = take * window, n * (window - whole)
+  if product < 9007199254740992 and n * window < 9007199254740992 and whole + (part > 0 and 1 or 0) <= window
+    and (cur == n or whole + part == 0) then
+    local added = math.floor(product / n)
+    if added * n > product then added = added - 1 end
+    local after, rest = whole + added, part + product - added * n
+    if rest >= n then after, rest = after + 1, rest - n end
+    local retry = after - window
+    if rest > 0 then retry = retry + 1 end
+    local allowed = retry <= 0
+    if allowed and cost > 0 then
+      whole, part = after, rest
+      owing = n * (window - whole)
+      call('SET', key, string.sub(prog, 3, 16) .. pack('>I7I4I4', now + whole, part, n), 'PX', math.ceil(window / 500) + 1)
+    end
+    local left = math.floor(owing / window)
+    if left * window > owing then left = left - 1 end
+    if owing - left * window < part then left = left - math.ceil((part - owing + left * window) / window) end
+    reply = pack('>I1I7I4I7I7', allowed and 1 or 0, now, left > 0 and left or 0, part > 0 and whole + 1 or whole, allowed and 0 or retry)
+  end
+
+elseif shape == 5 and group == 0 and limits == 1 and (#s == 29 or s == '') then
+  -- One fixed window.
+  local start, count, stored = now - now % window, 0, 0
+  if s ~= '' then stored, _, count = unpack('>I7I4I4', s, 15) end
+  if stored < start then count = 0 end
+  local left, ends = n - count, start + window
+  if stored <= start and take > left then
+    reply = pack('>I1I7I4I7I7', 0, now, left > 0 and left or 0, count > 0 and ends - now or 0, ends - now)
+  elseif stored <= start then
+    if cost > 0 and stored == start then
+      call('SETRANGE', key, 25, pack('>I4', count + cost))
+    elseif cost > 0 then
+      call('SET', key, string.sub(prog, 3, 16) .. pack('>I7I4I4', start, 0, cost), 'PX', math.ceil((ends - now) / 1000) + 1)
+    end
+    reply = pack('>I1I7I4I7I7', 1, now, left - cost, count + cost > 0 and ends - now or 0, 0)
+  end
 end
