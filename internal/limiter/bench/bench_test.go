@@ -46,7 +46,7 @@ func newStadium(t *testing.T) (*stadium, *server) {
 	}
 	t.Cleanup(server.stop)
 	// Long enough not to turn during the test.
-	window, _ := turningAt(time.Now().Add(20 * time.Minute))
+	window, _ := turningAt(time.Now().Add(shortest / 2))
 	s := &stadium{address: server.address, window: window, keys: 64}
 	t.Cleanup(s.close)
 	return s, server
@@ -71,7 +71,7 @@ func TestContendersLimit(t *testing.T) {
 			expectAllowed(t, c.denied, subject(freshSubjects, 1), 0, denyLimit)
 			expectAllowed(t, c.allowed, subject(freshSubjects, 2), 0, limit)
 			if c.allowed.fill != nil {
-				expectAllowed(t, c.allowed, subject(freshSubjects, 3), halfFull, limit-halfFull)
+				expectAllowed(t, c.allowed, subject(freshSubjects, 3), bucketFill, limit-bucketFill)
 			}
 		})
 	}
@@ -235,7 +235,7 @@ func TestTurningAt(t *testing.T) {
 	for i := range int64(50) {
 		at := time.UnixMilli(1_763_000_000_000 + i*86_399_999)
 		window, turn := turningAt(at)
-		if window < time.Hour || window > 2*time.Hour || window%time.Millisecond != 0 {
+		if window < shortest || window > 2*shortest || window%time.Millisecond != 0 {
 			t.Errorf("at %v: window %v", at, window)
 		}
 		if wait := turn.Sub(at); wait <= 0 || wait > time.Second || turn.UnixMilli()%window.Milliseconds() != 0 {

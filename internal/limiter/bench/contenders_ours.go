@@ -69,7 +69,7 @@ func logs(s *stadium) []entry {
 			hot: one(limiter.MaxRequests, limiter.MaxRequests/3, limiter.MaxRequests/3),
 		},
 		{
-			contender: contender{name: "three_logs", note: "logs of 100, 1,000 and 50,000 per hour, day and 30 days on one subject"},
+			contender: contender{name: "three_logs", note: "logs of 100 per 15 minutes, 1,000 per hour and 50,000 per day on one subject"},
 			allowed:   limits{three(s.window, limiter.Log, 100), 10, 60}, denied: limits{three(s.window, limiter.Log, 100), 100, 100},
 		},
 	}
@@ -86,7 +86,7 @@ func counts(s *stadium) []entry {
 		},
 		{
 			contender: contender{name: "token_bucket", note: "GCRA"},
-			allowed:   limits{single(s.window, limiter.TokenBucket, limit), halfFull, halfFull}, denied: one(limiter.TokenBucket, denyLimit),
+			allowed:   limits{single(s.window, limiter.TokenBucket, limit), bucketFill, bucketFill}, denied: one(limiter.TokenBucket, denyLimit),
 			hot: one(limiter.TokenBucket, hotLimit),
 		},
 		{
@@ -94,7 +94,7 @@ func counts(s *stadium) []entry {
 			allowed:   one(limiter.FixedWindow, limit), denied: one(limiter.FixedWindow, denyLimit), hot: one(limiter.FixedWindow, hotLimit),
 		},
 		{
-			contender: contender{name: "three_counters", note: "counters of 100, 1,000 and 50,000 per hour, day and 30 days on one subject", windows: true},
+			contender: contender{name: "three_counters", note: "the same three limits as counters", windows: true},
 			allowed:   each(limit), denied: each(denyLimit), hot: each(hotLimit),
 		},
 	}
@@ -107,8 +107,8 @@ func single(window time.Duration, a limiter.Algorithm, requests int64) []limiter
 func three(window time.Duration, a limiter.Algorithm, requests int64) []limiter.Limit {
 	return []limiter.Limit{
 		{Requests: requests, Window: window, Algorithm: a},
-		{Requests: max(requests, 1_000), Window: 24 * window, Algorithm: a},
-		{Requests: max(requests, 50_000), Window: 720 * window, Algorithm: a},
+		{Requests: max(requests, 1_000), Window: 4 * window, Algorithm: a},
+		{Requests: max(requests, 50_000), Window: 96 * window, Algorithm: a},
 	}
 }
 

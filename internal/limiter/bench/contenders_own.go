@@ -38,7 +38,7 @@ func floor(s *stadium) ([]*contender, error) {
 			case incr:
 				return true, client.Do(ctx, client.B().Incr().Key(subject).Build()).Error()
 			default:
-				return true, script.Exec(ctx, client, []string{subject}, []string{"100", "3600000", "1"}).Error()
+				return true, script.Exec(ctx, client, []string{subject}, []string{"100", "900000", "1"}).Error()
 			}
 		}}
 	}

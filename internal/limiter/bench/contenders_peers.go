@@ -70,8 +70,8 @@ func valkeyLimiter(s *stadium) (*contender, error) {
 	})
 }
 
-// A bucket's key lives until the bucket is full again, so that buckets are filled half to outlive the run.
-const halfFull = limit / 2
+// bucketFill is what is taken from a bucket of `limit` beforehand. Peers keep its key until it is full again, which must be after the run.
+const bucketFill = 75
 
 func redisRate(s *stadium) (*contender, error) {
 	c := &contender{name: "redis_rate", note: "go-redis/redis_rate, GCRA"}
@@ -89,7 +89,7 @@ func redisRate(s *stadium) (*contender, error) {
 			verdict: func(leaves []string) bool { return number(leaves[0]) > 0 },
 		}
 		if most == limit {
-			check.from, check.to = halfFull, halfFull
+			check.from, check.to = bucketFill, bucketFill
 			check.fill = func(ctx context.Context, subject string, calls int) error {
 				_, err := l.AllowN(ctx, subject, quota, calls)
 				return err
@@ -142,7 +142,7 @@ func throttle(s *stadium) (*contender, error) {
 			},
 		}
 		if most == limit {
-			check.from, check.to = halfFull, halfFull
+			check.from, check.to = bucketFill, bucketFill
 			check.fill = func(ctx context.Context, subject string, calls int) error {
 				_, err := take(ctx, subject, calls)
 				return err

@@ -116,10 +116,13 @@ func attempt(ctx context.Context, server *server, o options, lead time.Duration,
 	return m, b.run(ctx)
 }
 
-// turningAt returns a window of about an hour that begins anew shortly after an instant, as windows do that are aligned to the epoch, and when.
+// shortest is the least length of the windows: none may turn again before the run ends.
+const shortest = 15 * time.Minute
+
+// turningAt returns a window that begins anew shortly after an instant, as windows do that are aligned to the epoch, and when that is.
 func turningAt(at time.Time) (window time.Duration, turn time.Time) {
 	const tolerance = 500
-	for millis := time.Hour.Milliseconds(); ; millis++ {
+	for millis := shortest.Milliseconds(); ; millis++ {
 		if wait := millis - at.UnixMilli()%millis; wait < tolerance {
 			return time.Duration(millis) * time.Millisecond, at.Add(time.Duration(wait) * time.Millisecond)
 		}

@@ -19,19 +19,17 @@ type report struct {
 	figures   []figure
 	values    map[string]float64
 	spreads   map[string]float64 // of a rate: half the distance between its quartiles, relative to it
-	disturbed int                // turns during which the machine was slow, left out of the medians
+	usual     float64            // rate of PINGs
+	disturbed int                // turns left out of the medians
 }
 
-// A turn is disturbed when the PINGs before or after it were this much slower than usual.
-const slow = 0.85
+const (
+	slow = 0.85 // of the usual rate of PINGs: a turn with slower ones before or after it was disturbed
+	idle = 0.9  // of the time: a turn in which the server's process worked less was disturbed, since it had enough to do
+)
 
 func summarize(m *measurement) *report {
-	r := &report{measurement: m, values: map[string]float64{}, spreads: map[string]float64{}}
-	for i := range len(m.probes) - 1 {
-		if r.slowAt(i) {
-			r.disturbed++
-		}
-	}
+	r := &report{measurement: m, values: map[string]float64{}, spreads: map[string]float64{}, usual: quantile(m.probes, 0.5)}
 	for _, c := range m.contenders {
 		for _, s := range []scenario{spread, denied, hot, hotDenied} {
 			r.addRates(c, s.name)
@@ -62,25 +60,37 @@ func (r *report) value(contender, what string) (float64, bool) {
 }
 
 // slowAt tells whether the probe before a turn or the one after it was slow.
-func (r *report) slowAt(probe int) bool {
-	usual := quantile(r.probes, 0.5)
-	return min(r.probes[probe], r.probes[probe+1]) < slow*usual
+func (r *report) slowAt(probe int) bool { return min(r.probes[probe], r.probes[probe+1]) < slow*r.usual }
+
+// undisturbed returns the turns that were not disturbed, or all when there are no others, and how many it left out.
+func undisturbed[T any](turns []T, disturbed func(T) bool) (kept []T, leftOut int) {
+	for _, turn := range turns {
+		if !disturbed(turn) {
+			kept = append(kept, turn)
+		}
+	}
+	leftOut = len(turns) - len(kept)
+	if len(kept) == 0 {
+		return turns, leftOut
+	}
+	return kept, leftOut
 }
 
 func (r *report) addRates(c *contender, scenario string) {
-	var rates, commands, processors []float64
-	for _, disturbed := range []bool{false, true} { // The disturbed ones count when there are no others.
-		for _, s := range r.slices {
-			if s.contender == c && s.scenario == scenario && r.slowAt(s.probe) == disturbed {
-				rates, commands, processors = append(rates, s.rate), append(commands, s.command), append(processors, s.processor)
-			}
-		}
-		if len(rates) > 0 {
-			break
+	var turns []slice
+	for _, s := range r.slices {
+		if s.contender == c && s.scenario == scenario {
+			turns = append(turns, s)
 		}
 	}
-	if len(rates) == 0 {
+	if len(turns) == 0 {
 		return
+	}
+	turns, leftOut := undisturbed(turns, func(s slice) bool { return r.slowAt(s.probe) || s.rate*s.processor/1e6 < idle })
+	r.disturbed += leftOut
+	var rates, commands, processors []float64
+	for _, s := range turns {
+		rates, commands, processors = append(rates, s.rate), append(commands, s.command), append(processors, s.processor)
 	}
 	rate := quantile(rates, 0.5)
 	r.add(c.name, scenario+"rate", math.Round(rate), "1/s")
@@ -90,28 +100,25 @@ func (r *report) addRates(c *contender, scenario string) {
 }
 
 func (r *report) addTrips(c *contender, scenario string) {
-	var calls, pings, commands []float64
-	for _, disturbed := range []bool{false, true} {
-		for _, t := range r.trips {
-			if t.contender == c && t.scenario == scenario && r.slowAt(t.probe) == disturbed {
-				calls, pings = appendMicros(calls, t.calls), appendMicros(pings, t.pings)
-				commands = append(commands, t.command)
-			}
-		}
-		if len(calls) > 0 {
-			break
+	var turns []trips
+	for _, t := range r.trips {
+		if t.contender == c && t.scenario == scenario {
+			turns = append(turns, t)
 		}
 	}
-	if len(calls) == 0 {
+	if len(turns) == 0 {
 		return
 	}
-	for _, p := range []struct {
-		name string
-		q    float64
-	}{{"p50", 0.5}, {"p99", 0.99}} {
-		r.add(c.name, scenario+p.name+"_us", quantile(calls, p.q), "us")
-		r.add(c.name, scenario+p.name+"_vs_ping", quantile(calls, p.q)/quantile(pings, p.q), "ratio")
+	turns, leftOut := undisturbed(turns, func(t trips) bool { return r.slowAt(t.probe) })
+	r.disturbed += leftOut
+	var calls, pings, commands []float64
+	for _, t := range turns {
+		calls, pings, commands = appendMicros(calls, t.calls), appendMicros(pings, t.pings), append(commands, t.command)
 	}
+	r.add(c.name, scenario+"p50_us", quantile(calls, 0.5), "us")
+	r.add(c.name, scenario+"p50_vs_ping", quantile(calls, 0.5)/quantile(pings, 0.5), "ratio")
+	r.add(c.name, scenario+"p99_us", quantile(calls, 0.99), "us")
+	r.add(c.name, scenario+"p99_vs_ping", quantile(calls, 0.99)/quantile(pings, 0.99), "ratio")
 	if _, saturated := r.value(c.name, scenario+"cpu_us"); !saturated {
 		r.add(c.name, scenario+"cpu_us", quantile(commands, 0.5), "us")
 	}

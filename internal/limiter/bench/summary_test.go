@@ -26,8 +26,8 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// measured is a contender with three turns, the second one while the machine was slow.
-func measured(slowAll bool) *measurement {
+// measured is a contender with turns, some or all of which were disturbed.
+func measured(all bool) *measurement {
 	evalsha := &contender{name: "evalsha", allowed: &check{}}
 	c := &contender{name: "log100", allowed: &check{}, denied: &check{}}
 	m := &measurement{
@@ -36,9 +36,13 @@ func measured(slowAll bool) *measurement {
 		allocations: map[*contender]float64{c: 4.9},
 		bytes:       map[*contender]float64{c: 599.6},
 	}
-	m.slices = []slice{{contender: evalsha, rate: 1000, probe: 5}, {contender: c, rate: 1, processor: 9, probe: 1}}
-	if !slowAll {
-		m.slices = append(m.slices, slice{contender: c, rate: 300, processor: 2, probe: 0}, slice{contender: c, rate: 500, processor: 4, probe: 4})
+	m.slices = []slice{
+		{contender: evalsha, rate: 1000, processor: 1000, probe: 5},
+		{contender: c, rate: 1, processor: 1e6, probe: 1},
+		{contender: c, rate: 3, processor: 1000, probe: 3}, // The server waited for something else.
+	}
+	if !all {
+		m.slices = append(m.slices, slice{contender: c, rate: 300, processor: 3200, probe: 0}, slice{contender: c, rate: 500, processor: 2000, probe: 4})
 	}
 	m.trips = []trips{
 		{contender: c, calls: []time.Duration{30, 10, 20}, pings: []time.Duration{10, 10, 10}, probe: 6},
@@ -51,22 +55,22 @@ func measured(slowAll bool) *measurement {
 func TestDisturbedTurnsAreLeftOut(t *testing.T) {
 	r := summarize(measured(false))
 	for name, want := range map[string]float64{
-		"limiter.log100.rate": 400, "limiter.log100.process_us": 3, "limiter.log100.rate_vs_evalsha": 0.4,
+		"limiter.log100.rate": 400, "limiter.log100.process_us": 2600, "limiter.log100.rate_vs_evalsha": 0.4,
 		"limiter.log100.p50_vs_ping": 2, "limiter.log100.p99_vs_ping": 2.98, "limiter.log100.bytes": 600, "limiter.log100.allocs": 5,
 	} {
 		if got := r.values[name]; got != want {
 			t.Errorf("%s = %v, want %v", name, got, want)
 		}
 	}
-	if r.disturbed != 2 {
-		t.Errorf("%d turns were disturbed, want 2: the ones before and after the slow probe", r.disturbed)
+	if r.disturbed != 3 {
+		t.Errorf("%d turns were disturbed, want 3: before the slow probe, after it, and with an idle server", r.disturbed)
 	}
 }
 
 // A contender that was disturbed every time has figures all the same.
 func TestOnlyDisturbedTurns(t *testing.T) {
-	if rate := summarize(measured(true)).values["limiter.log100.rate"]; rate != 1 {
-		t.Errorf("rate %v, want 1", rate)
+	if rate := summarize(measured(true)).values["limiter.log100.rate"]; rate != 2 {
+		t.Errorf("rate %v, want 2", rate)
 	}
 }
 
