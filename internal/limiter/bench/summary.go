@@ -60,7 +60,9 @@ func (r *report) value(contender, what string) (float64, bool) {
 }
 
 // slowAt tells whether the probe before a turn or the one after it was slow.
-func (r *report) slowAt(probe int) bool { return min(r.probes[probe], r.probes[probe+1]) < slow*r.usual }
+func (r *report) slowAt(probe int) bool {
+	return min(r.probes[probe], r.probes[probe+1]) < slow*r.usual
+}
 
 // undisturbed returns the turns that were not disturbed, or all when there are no others, and how many it left out.
 func undisturbed[T any](turns []T, disturbed func(T) bool) (kept []T, leftOut int) {
