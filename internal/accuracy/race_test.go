@@ -1,0 +1,5 @@
+//go:build race
+
+package accuracy
+
+func init() { raceDetector = true }
