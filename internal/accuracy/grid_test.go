@@ -9,9 +9,6 @@ import (
 	"time"
 )
 
-// raceDetector says that every access to memory is slow: the runs at the largest limit are left out then.
-var raceDetector bool
-
 // The runs behind the tables of docs/algorithms.md.
 var (
 	gridLimits  = []int64{10, 100, 5000}
@@ -38,19 +35,11 @@ type gridColumn struct {
 	windows []int64
 }
 
-// limitsToRun are the limits of which a run takes seconds.
-func limitsToRun() []int64 {
-	if raceDetector {
-		return gridLimits[:2]
-	}
-	return gridLimits
-}
-
 // grid is a Result for each limit and each traffic.
 var grid = sync.OnceValue(func() [][]Result {
-	results := make([][]Result, len(limitsToRun()))
+	results := make([][]Result, len(gridLimits))
 	var scenarios []func()
-	for i, limit := range limitsToRun() {
+	for i, limit := range gridLimits {
 		results[i] = make([]Result, len(gridTraffic))
 		for j, column := range gridTraffic {
 			scenario := Scenario{Limit: limit, Window: gridWindow, Traffic: column.traffic, Seed: gridSeed}
@@ -101,7 +90,7 @@ func (r Result) of(t testing.TB, name string) Outcome {
 }
 
 func eachGridResult(t *testing.T, check func(*testing.T, Result)) {
-	for i, limit := range limitsToRun() {
+	for i, limit := range gridLimits {
 		for j, column := range gridTraffic {
 			t.Run(fmt.Sprintf("%s/%d", column.title, limit), func(t *testing.T) { check(t, grid()[i][j]) })
 		}
@@ -159,7 +148,7 @@ func TestOurRetryAfterIsExact(t *testing.T) {
 
 // The boundary attack gets almost twice the limit past everything that keeps less than the calls' times, and nothing past the logs.
 func TestBoundaryAttack(t *testing.T) {
-	for i, limit := range limitsToRun() {
+	for i, limit := range gridLimits {
 		r := grid()[i][slices.IndexFunc(gridTraffic, func(c gridColumn) bool { return c.traffic.Shape == Boundary })]
 		for _, name := range []string{Counter, TokenBucket, FixedWindow, TwoWindow} {
 			if worst := r.of(t, name).Worst; worst < 2*limit-limit/100-1 || worst > 2*limit {

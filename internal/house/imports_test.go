@@ -33,6 +33,10 @@ var directions = []direction{
 		why: "policy imports limiter",
 	},
 	{
+		of: []string{"tidegate/internal/accuracy/…"}, only: []string{"std", "tidegate/internal/limiter"},
+		why: "the accuracy lab is plain arithmetic over the models",
+	},
+	{
 		of: []string{"tidegate/internal/…"}, not: []string{"tidegate/functions/…", "tidegate/web/…"},
 		why: "functions import internal packages",
 	},

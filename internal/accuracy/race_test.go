@@ -1,5 +1,0 @@
-//go:build race
-
-package accuracy
-
-func init() { raceDetector = true }
