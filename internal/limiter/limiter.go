@@ -33,7 +33,8 @@ var (
 // Script returns the text of a Lua script that makes one step. head runs first and must set the locals key, prog and cost, as step.lua's header
 // says; tail runs last and finds the encoded Decision in the local reply, for ParseReply.
 func Script(head, tail string) string {
-	return structLua + head + "\n" + beginLua + "do\n" + commonLua + "end\nif not reply then\n" + singleLua + "end\nif not reply then\n" + stepLua + "end\n" + tail
+	unless := "if not reply then\n"
+	return structLua + head + "\n" + beginLua + "do\n" + commonLua + "end\n" + unless + singleLua + "end\n" + unless + stepLua + "end\n" + tail
 }
 
 // takeHead reads the key, the program, the cost and, for a refund, the time at which it was taken.

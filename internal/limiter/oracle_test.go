@@ -14,8 +14,8 @@ import (
 	"tidegate/internal/valkeytest"
 )
 
-// clockedScript is the shipped script but for its clock, which is an argument, and for its times to live, which virtual time would outrun: it notes when
-// the state would expire under key:expiry, for history to obey.
+// clockedScript is the shipped script but for its clock, which is an argument, and for its times to live, which virtual time would outrun: it notes
+// when the state would expire under key:expiry, for history to obey.
 func clockedScript(t testing.TB) *valkey.Lua {
 	t.Helper()
 	source := Script(takeHead, "return reply")
