@@ -6,7 +6,7 @@
 --   cost    how much to take, a whole number 0 to 1e9; 0 looks at a cost of 1 and takes nothing; below 0 gives -cost back
 --   refund  when cost is below 0: the time at which it was taken, microseconds since 1970
 -- It runs in a block of its own; a tail chunk runs after it and returns `reply`, a string of big-endian integers:
---   1 byte    1 when allowed, 0 when denied, 2 when the cost is above a limit (only the time follows then), 3 when allowed by a log: then
+--   1 byte    1 when allowed, 0 when denied, 2 when the cost is above a limit (only the time follows then), 3 when allowed by logs: then
 --             only remaining follows, reset is the window and retry-after 0
 --   7 bytes   the server's time, microseconds since 1970
 --   per limit 4 bytes remaining, 7 bytes reset, 7 bytes retry-after (microseconds from now)
@@ -14,8 +14,9 @@
 -- The state is one string, every integer big-endian:
 --   the signature of the program, whose sections follow in its order; when it differs from that of prog, `rebuild` carries the history over
 --   per log: 7 bytes time of the newest slot at the last rewrite, 7 bytes clock offset, 4 bytes capacity,
---            4 bytes how many slots a log of attempts keeps, or of a log with slots of 4 bytes how much older than the newest slot the oldest was at the
---            last rewrite (us), 4 bytes used slots, 4 bytes calls of the newest slot
+--            4 bytes how many slots a log of attempts keeps, or of any other log how much older than the newest slot the oldest was at the last
+-- rewrite (us;
+--            with slots of more than 4 bytes 65536 us), 4 bytes used slots, 4 bytes calls of the newest slot
 --   per other section 15 bytes: 7 bytes start of the window, 4 bytes previous count, 4 bytes count;
 --            of a token bucket 7 bytes when it is full again, 4 bytes parts of a microsecond more, 4 bytes parts in a microsecond
 --   then the slots of each log
@@ -453,6 +454,7 @@ local function record(section)
   else
     local at, group = now + section.offset, section.group
     local begin = section.used
+    if begin == 0 then due = true end -- what the numbers say of the oldest slot has to hold for this one
     if begin > 0 and at - slot(section, begin - 1) >= section.span then
       begin, section.used, section.base, section.times, due = 0, 0, 0, nil, true
     end
@@ -584,7 +586,10 @@ local function encode_log(log)
     if count > old then slots = slots .. rep(encode_slot(log, log.fresh_time), count - old) end
   end
   local keep = log.keep
-  if log.kind == LOG then keep = log.width == 4 and count > 0 and last - slot(log, first) or 0 end
+  if log.kind == LOG then
+    keep = count > 0 and last - slot(log, first) or 0
+    if log.width > 4 then keep = ceil(keep / 65536) end
+  end
   return pack('>I7I7I4I4I4I4', last, log.offset, room, keep, count, log.fill), slots .. rep('\0', (room - count) * log.width)
 end
 
