@@ -381,6 +381,7 @@ func (st *state) refund(sec section, now, requests, cost, taken int64) {
 	switch sec.kind {
 	case logKind:
 		st.refundLog(sec.group, taken+st.offset, cost)
+		st.dropThrough(now + st.offset - sec.span)
 	case counterKind:
 		switch {
 		case taken >= st.start:

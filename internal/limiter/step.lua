@@ -562,7 +562,8 @@ end
 -- behind that, so it can never come back in.
 local function encode_log(log)
   local last = now + log.offset
-  if log.used > 0 then last = slot(log, log.used - 1) end
+  local refunded = cost < 0 and log.kind == LOG -- perhaps the newest slot
+  if log.used > 0 and not refunded then last = slot(log, log.used - 1) end
   local first = first_after(log, last - log.span)
   local count = log.used - first
   local most = ceil(log.requests / log.group)
