@@ -77,14 +77,21 @@ local function sections_of(signature)
   return sections
 end
 
--- The offset from UTC of a calendar section's zone at a time.
-local function offset_at(section, time)
-  local offset = 0
-  for i = 1, section.shifts do
-    local from, seconds = unpack('>I7I3', prog, section.shifts_at + 10 * (i - 1))
-    if i == 1 or time >= from then offset = (seconds - 8388608) * 1000000 end
+-- Shift i of a calendar section's zone: from when on, and how far its clocks are ahead of UTC.
+local function shift(section, i)
+  local from, seconds = unpack('>I7I3', prog, section.shifts_at + 10 * (i - 1))
+  return from, (seconds - 8388608) * 1000000
+end
+
+-- The first instant, from shift `i` on, at which the clocks of a section's zone show at least a local time.
+local function reached(section, i, moment)
+  while true do
+    local from, offset = shift(section, i)
+    local instant = moment - offset
+    if i > 1 and instant < from then instant = from end
+    if i == section.shifts or instant < (shift(section, i + 1)) then return instant end
+    i = i + 1
   end
-  return offset
 end
 
 -- The window of a counter or fixed window that holds now.
@@ -94,7 +101,9 @@ local function period(section)
     local start = now - now % span
     return start, start + span
   end
-  local offset = offset_at(section, now)
+  local current = section.shifts
+  while current > 1 and now < (shift(section, current)) do current = current - 1 end
+  local _, offset = shift(section, current)
   local day = 86400000000
   local moment = now + offset
   local from, to
@@ -121,7 +130,7 @@ local function period(section)
     from = (days - doy + begins) * day
     to = from + length * day
   end
-  return from - offset_at(section, from - offset), to - offset_at(section, to - offset)
+  return reached(section, 1, from), reached(section, current, to)
 end
 
 -- Slot i of a log, 0 the oldest, as a time on the log's clock.
@@ -334,9 +343,21 @@ local function rebuild(sections)
       if from then
         section.offset = from.offset
         local after = now + from.offset - math.min(section.span, from.span)
-        local first = first_after(from, after)
-        if same then first = from.base end
-        for k = first, from.used - 1 do push(section, slot(from, k), k == from.used - 1 and from.fill or from.group) end
+        if same then
+          for k = from.base, from.used - 1 do push(section, slot(from, k), k == from.used - 1 and from.fill or from.group) end
+        else
+          -- No more calls than the new limit admits: a slot may have stood for many, and each may need one of its own now.
+          local oldest, first, total = first_after(from, after), from.used, 0
+          while first > oldest and total < section.requests do
+            total = total + (first == from.used and from.fill or from.group)
+            first = first - 1
+          end
+          for k = first, from.used - 1 do
+            local calls = k == from.used - 1 and from.fill or from.group
+            if k == first and total > section.requests then calls = calls - (total - section.requests) end
+            push(section, slot(from, k), calls)
+          end
+        end
       else
         push(section, now, math.min(largest, section.requests))
       end
