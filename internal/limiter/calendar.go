@@ -77,7 +77,7 @@ type shift struct {
 
 const (
 	shiftsAhead = 10 * 366 * 24 * time.Hour // how far ahead a Program knows its zones; later, the last offset stays
-	maxShifts   = 40
+	maxShifts   = 64
 )
 
 // shiftsOf lists the offsets of a zone from the longest period before now on, the first one from the beginning of time.

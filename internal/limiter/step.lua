@@ -477,7 +477,7 @@ local function record(section)
     local begin = section.used
     if begin == 0 then due = true end -- what the numbers say of the oldest slot has to hold for this one
     if begin > 0 and at - slot(section, begin - 1) >= section.span then
-      begin, section.used, section.base, section.times, due = 0, 0, 0, nil, true
+      begin, section.used, section.base, section.keep, section.times, due = 0, 0, 0, 0, nil, true
     end
     if section.times then
       push(section, at, take)
