@@ -17,13 +17,23 @@ const demoEnv = "demo"
 
 const demoPrefix = "demo "
 
-// plans are the demo plans; each gets one key.
-var plans = []struct {
+type plan struct {
 	name   string
 	limits []limiter.Limit
-}{
+}
+
+// plans are the demo plans; each gets one key.
+var plans = []plan{
 	{"free", []limiter.Limit{{Requests: 10, Window: 10 * time.Second}}},
 	{"pro", []limiter.Limit{{Requests: 100, Window: 10 * time.Second}, {Requests: 1000, Window: 10 * time.Minute}}},
+}
+
+func (p plan) describe() string {
+	var words []string
+	for _, limit := range p.limits {
+		words = append(words, limit.String())
+	}
+	return strings.Join(words, " and ")
 }
 
 // seed creates one key for each plan and returns their secrets by plan. A store keeps no secrets, so the demo keys of earlier runs are of no use to

@@ -47,6 +47,7 @@ func serve(ctx context.Context, o options, getenv func(string) string, out, errO
 		return err
 	}
 	defer listeners.close()
+	removeReady(o.readyFile) // of a run that was killed: whoever waits for the file must not read it
 	registry, err := openRegistry(ctx, o.valkey, getenv)
 	if err != nil {
 		return err
@@ -71,7 +72,7 @@ func serve(ctx context.Context, o options, getenv func(string) string, out, errO
 	if err := ready.write(o.readyFile); err != nil {
 		return err
 	}
-	defer ready.remove(o.readyFile)
-	ready.banner(out, registry)
+	defer removeReady(o.readyFile)
+	ready.banner(out, registry.name)
 	return servers.wait(ctx)
 }

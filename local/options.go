@@ -35,7 +35,7 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.admin, "admin", "127.0.0.1:8082", "`address` of the dashboard")
 	f.StringVar(&o.valkey, "valkey", "", "`URL` of a Valkey, or auto to start the valkey-server found on PATH; empty runs one in process (miniredis)")
 	f.StringVar(&o.readyFile, "ready-file", "", "`path` of a JSON file with addresses and credentials, written when all is up, removed at the end")
-	f.StringVar(&o.bin, "bin", filepath.Join("build", runtime.GOOS+"_"+runtime.GOARCH), "`folder` with the built check/bootstrap and admin/bootstrap")
+	f.StringVar(&o.bin, "bin", binFolder(), "`folder` with the built check/bootstrap and admin/bootstrap")
 	f.IntVar(&o.environments, "environments", 4, "most processes of each function, which each take one call at a time")
 	f.BoolVar(&o.noFreeze, "no-freeze", false, "let functions run between calls, where Lambda freezes them")
 	f.BoolVar(&o.verbose, "v", false, "show what the functions log")
@@ -87,6 +87,16 @@ func (o *options) validateReadyFile() error {
 	return nil
 }
 
+// binFolder is where ./scripts/build puts the functions: beside this program, unless go run put that elsewhere.
+func binFolder() string {
+	built := filepath.Join("build", runtime.GOOS+"_"+runtime.GOARCH)
+	program, err := os.Executable()
+	if err != nil || filepath.Base(filepath.Dir(program)) != filepath.Base(built) {
+		return built
+	}
+	return filepath.Dir(program)
+}
+
 type flagAddress struct{ flag, address string }
 
 // addresses lists what to listen on, in the order of listeners.
@@ -123,8 +133,8 @@ Usage: ./scripts/run [flags]
 `)
 	f.PrintDefaults()
 	text.WriteString(`
-Environment: ADMIN_USER and ADMIN_PASSWORD set the dashboard's login (default: admin and a random password), KEY_PEPPER the pepper of keys in the
-Valkey of -valkey URL, LOG_LEVEL what the functions log (default: info, debug with -v).
+Environment: ADMIN_USER and ADMIN_PASSWORD set the dashboard's login (default: admin and a new password each time), KEY_PEPPER the pepper of the
+keys in the Valkey of -valkey URL.
 
 Example: ./scripts/run -valkey auto -rest 127.0.0.1:0 -ready-file ready.json
 `)

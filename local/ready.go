@@ -60,30 +60,31 @@ func (r *ready) write(path string) error {
 	return nil
 }
 
-func (r *ready) remove(path string) {
+func removeReady(path string) {
 	if path != "" {
-		_ = os.Remove(path) // if somebody else removed it, so much the better
+		_ = os.Remove(path) // most often there is none
 	}
 }
 
 // banner tells a person what runs and what to try.
-func (r *ready) banner(out io.Writer, reg *registry) {
+func (r *ready) banner(out io.Writer, store string) {
 	_, _ = fmt.Fprintf(out, `
 Tidegate is running. Ctrl-C stops it.
 
-  REST API    %s
-  HTTP API    %s
-  dashboard   %s   user %s   password %s
-  Valkey      %s
+  REST API   %s
+  HTTP API   %s
+  dashboard  %s  user %s  password %s
+  Valkey     %s
 
-  key free    %s   10 per 10 seconds
-  key pro     %s   100 per 10 seconds and 1,000 per 10 minutes
-
-Try it: of 12 calls the last two are denied.
+`, r.REST, r.HTTP, r.Admin, r.AdminUser, r.AdminPassword, store)
+	for _, plan := range plans {
+		_, _ = fmt.Fprintf(out, "  key %-6s %s  %s\n", plan.name, r.Keys[plan.name], plan.describe())
+	}
+	_, _ = fmt.Fprintf(out, `
+Try it: of 12 calls in a row the last two are denied.
 
   for i in $(seq 12); do curl -s -o /dev/null -w '%%{http_code} ' -H 'x-api-key: %s' %s/hello; done; echo
   curl -i -H 'x-api-key: %s' %s/hello
 
-`, r.REST, r.HTTP, r.Admin, r.AdminUser, r.AdminPassword, reg.name, r.Keys["free"], r.Keys["pro"],
-		r.Keys["free"], r.REST, r.Keys["free"], r.REST)
+`, r.Keys["free"], r.REST, r.Keys["free"], r.REST)
 }

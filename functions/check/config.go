@@ -5,10 +5,9 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/caarlos0/env/v11"
-
 	"tidegate/functions/check/authorizer"
 	"tidegate/internal/apikey"
+	"tidegate/internal/environ"
 )
 
 // config is the function's environment, read once.
@@ -22,8 +21,9 @@ type config struct {
 	pepper apikey.Pepper
 }
 
-func readConfig() (config, error) {
-	c, err := env.ParseAs[config]()
+// readConfig reads and checks the environment, NAME=value strings. Its error names every variable that is wrong; it repeats no secret.
+func readConfig(variables []string) (config, error) {
+	c, err := environ.Read[config](variables)
 	if err != nil {
 		return config{}, fmt.Errorf("environment: %w", err)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 func main() {
-	c, err := readConfig()
+	c, err := readConfig(os.Environ())
 	if err != nil {
 		slog.New(slog.NewJSONHandler(os.Stderr, nil)).Error("check cannot start", "cause", err)
 		os.Exit(1)

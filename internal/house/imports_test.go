@@ -17,7 +17,9 @@ type direction struct {
 var (
 	web = []string{"net/http/…", "html/template", "text/template", "github.com/a-h/templ/…", "tidegate/web/…"}
 	aws = []string{"github.com/aws/…"}
-	cdk = []string{"github.com/aws/aws-cdk-go/…", "github.com/aws/constructs-go/…", "github.com/aws/jsii-runtime-go/…"}
+	// forTests only help tests.
+	forTests = []string{"tidegate/internal/browsertest", "tidegate/internal/testwait", "tidegate/internal/valkeytest"}
+	cdk      = []string{"github.com/aws/aws-cdk-go/…", "github.com/aws/constructs-go/…", "github.com/aws/jsii-runtime-go/…"}
 )
 
 var directions = []direction{
@@ -29,6 +31,10 @@ var directions = []direction{
 		of:  []string{"tidegate/internal/limiter/…"},
 		not: []string{"tidegate/internal/policy/…", "tidegate/internal/store/…", "tidegate/internal/apikey/…"},
 		why: "policy imports limiter",
+	},
+	{
+		of: []string{"tidegate/internal/accuracy/…"}, only: []string{"std", "tidegate/internal/limiter"},
+		why: "the accuracy lab is plain arithmetic over the models",
 	},
 	{
 		of: []string{"tidegate/internal/…"}, not: []string{"tidegate/functions/…", "tidegate/web/…"},
@@ -64,7 +70,7 @@ var directions = []direction{
 		why: "infrastructure is CDK alone",
 	},
 	{
-		of: []string{"tidegate/…"}, except: []string{"tidegate/internal/valkeytest"}, not: []string{"testing", "tidegate/internal/valkeytest"},
+		of: []string{"tidegate/…"}, except: forTests, not: append([]string{"testing"}, forTests...),
 		why: "only tests test",
 	},
 }

@@ -1,5 +1,5 @@
 -- Runs after the head of every script: reads the clock and the state.
-local call, unpack, pack, byte, sub, rep, floor = redis.call, struct.unpack, struct.pack, string.byte, string.sub, string.rep, math.floor
+local call, unpack, pack = redis.call, struct.unpack, struct.pack
 local t = call('TIME')
 local now = t[1] * 1000000 + t[2]
 local s = call('GETRANGE', key, 0, 2047)

@@ -88,15 +88,14 @@ func (sec *storedSection) readSlots(b []byte) {
 	sec.trailing = string(b)
 }
 
-// mostSlots is how many slots a log of a limit is ever given: an eighth more than the limit needs, and four.
+// mostSlots is how many slots a log of a limit is ever given: a tenth more than the limit needs, and four.
 func mostSlots(requests, group int64) int64 {
-	need := (requests+group-1)/group + 1
-	return need + need/8 + 4
+	return (requests+group-1)/group*11/10 + 4
 }
 
-// room is the documented capacity of a log after a rewrite that found live slots: half as many to grow, and four, but no more than mostSlots.
+// room is the documented capacity of a log after a rewrite that found live slots: half as many to grow, and eight, but no more than mostSlots.
 func room(live, requests, group int64) int64 {
-	return max(live, min(live*3/2+4, mostSlots(requests, group)))
+	return max(live, min(live*3/2+8, mostSlots(requests, group)))
 }
 
 // requestsOf returns the largest limit of a section.

@@ -147,7 +147,7 @@ func TestZonesAreKnownForTenYears(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawClockWork(t)
 		_, want := c.at.Zone()
-		if got := offsetAt(c.shifts, c.at.UnixMicro()) / 1_000_000; got != int64(want) {
+		if got := c.shifts[shiftAt(c.shifts, c.at.UnixMicro())].offset / 1_000_000; got != int64(want) {
 			t.Fatalf("%s at %s: a program of %s knows offset %d s, want %d s", c.zone, c.at, c.compiled, got, want)
 		}
 	})

@@ -64,10 +64,11 @@ func (c *clocked) subject(limits ...Limit) *subject {
 	return &subject{history: h}
 }
 
-// compiled returns the program of the limits at hand, without compiling the same ones again.
+// compiled returns the program of the limits at hand, without compiling the same ones again unless time has passed that a zone does not know.
 func (s *subject) compiled(t rapid.TB) string {
 	t.Helper()
-	if limits, err := s.program.Limits(); err == nil && slices.Equal(limits, s.limits) {
+	calendar := slices.ContainsFunc(s.limits, func(l Limit) bool { return l.Calendar != NoCalendar })
+	if limits, err := s.program.Limits(); err == nil && !calendar && slices.Equal(limits, s.limits) {
 		return string(s.program)
 	}
 	program, err := Compile(s.limits, s.now)

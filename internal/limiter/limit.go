@@ -67,8 +67,8 @@ type Limit struct {
 
 	// CountDenied makes denied calls count as well, so that hammering keeps a caller out. Log only. Every call is written then.
 	CountDenied bool
-	// Slots bounds the memory of a Log: with more Requests than Slots, each slot stands for Requests/Slots calls (rounded up) and carries the time of the
-	// latest, so that never more than Requests are admitted, and at most 1/Slots of them withheld. MinSlots to MaxSlots; 0 means DefaultSlots.
+	// Slots bounds the memory of a Log: with more Requests than Slots, each slot stands for Requests/Slots calls (rounded up) and carries the time of
+	// the latest, so that never more than Requests are admitted, and at most 1/Slots of them withheld. MinSlots to MaxSlots; 0 means DefaultSlots.
 	Slots int
 
 	// Calendar aligns a FixedWindow to calendar periods in Zone, in place of Window.

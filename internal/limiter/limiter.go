@@ -22,8 +22,10 @@ var (
 	structLua string
 	//go:embed begin.lua
 	beginLua string
-	//go:embed fast.lua
-	fastLua string
+	//go:embed common.lua
+	commonLua string
+	//go:embed single.lua
+	singleLua string
 	//go:embed step.lua
 	stepLua string
 )
@@ -31,11 +33,13 @@ var (
 // Script returns the text of a Lua script that makes one step. head runs first and must set the locals key, prog and cost, as step.lua's header
 // says; tail runs last and finds the encoded Decision in the local reply, for ParseReply.
 func Script(head, tail string) string {
-	return structLua + head + "\n" + beginLua + "do\n" + fastLua + "end\nif not reply then\n" + stepLua + "end\n" + tail
+	unless := "if not reply then\n"
+	return structLua + head + "\n" + beginLua + "do\n" + commonLua + "end\n" + unless + singleLua + "end\n" + unless + stepLua + "end\n" + tail
 }
 
 // takeHead reads the key, the program, the cost and, for a refund, the time at which it was taken.
-const takeHead = "local key, prog, cost, refund = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])"
+const takeHead = "local key, prog, cost, refund = KEYS[1], ARGV[1], 1, 0\n" +
+	"if ARGV[2] ~= '1' then cost, refund = tonumber(ARGV[2]), tonumber(ARGV[3]) end"
 
 var takeScript = valkey.NewLuaScript(Script(takeHead, "return reply"))
 
@@ -72,9 +76,9 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	return l.do(ctx, key, 0, 0)
 }
 
-// Refund gives back cost that Take took from key in the Decision taken, and returns what Peek would. A log forgets exactly those calls; a log with grouped
-// slots only while no later call was added to their slot; a log that counts denied calls never. What has left its window is not given back twice: refund
-// each Decision at most once.
+// Refund gives back cost that Take took from key in the Decision taken, and returns what Peek would. A log forgets exactly those calls; a log with
+// grouped slots only while no later call was added to their slot; a log that counts denied calls never. What has left its window is not given back
+// twice: refund each Decision at most once.
 func (l *Limiter) Refund(ctx context.Context, key string, cost int64, taken Decision) (Decision, error) {
 	if err := checkCost(cost, l.limits); err != nil {
 		return Decision{}, err
@@ -142,18 +146,25 @@ const (
 	replyUsage = 18 // remaining, reset, retry-after of one limit
 )
 
-// ReplyLen is the length of the encoded Decision about that many limits.
-func ReplyLen(limits int) int { return replyHead + replyUsage*limits }
+// ReplyCostTooHigh reports whether an encoded reply is no Decision but says that the cost is above a limit.
+func ReplyCostTooHigh(reply []byte) bool { return len(reply) == replyHead && reply[0] == 2 }
 
 // ParseReply decodes what a script made by Script returns about these limits.
 func ParseReply(reply []byte, limits []Limit) (Decision, error) {
-	if len(reply) >= replyHead && reply[0] == 2 {
+	if ReplyCostTooHigh(reply) {
 		return Decision{}, fmt.Errorf("%w: above the limit", ErrCost)
 	}
-	if len(reply) != ReplyLen(len(limits)) {
+	short := len(reply) == replyHead+4*len(limits) && reply[0] == 3
+	if !short && (len(reply) != replyHead+replyUsage*len(limits) || reply[0] > 1) {
 		return Decision{}, fmt.Errorf("%w: %d bytes for %d limits", ErrReply, len(reply), len(limits))
 	}
-	d := Decision{Allowed: reply[0] == 1, Now: time.UnixMicro(uint56(reply[1:])).UTC(), Limits: make([]Usage, len(limits))}
+	d := Decision{Allowed: reply[0] != 0, Now: time.UnixMicro(uint56(reply[1:])).UTC(), Limits: make([]Usage, len(limits))}
+	if short {
+		for i, l := range limits {
+			d.Limits[i] = Usage{Limit: l, Remaining: int64(binary.BigEndian.Uint32(reply[replyHead+4*i:])), Reset: l.Window}
+		}
+		return d, nil
+	}
 	for i, l := range limits {
 		b := reply[replyHead+replyUsage*i:]
 		d.Limits[i] = Usage{Limit: l, Remaining: int64(binary.BigEndian.Uint32(b)), Reset: micros(uint56(b[4:])), RetryAfter: micros(uint56(b[11:]))}

@@ -15,8 +15,8 @@ type Model struct {
 
 // state is what a section holds. Times are microseconds.
 type state struct {
-	// A log: the time of the latest call of each slot, oldest first; how many calls the newest slot stands for (the others stand for a whole group); how far
-	// the log's clock is ahead of the server's after steps back; how many slots a log of attempts keeps.
+	// A log: the time of the latest call of each slot, oldest first; how many calls the newest slot stands for (the others stand for a whole group); how
+	// far the log's clock is ahead of the server's after steps back; how many slots a log of attempts keeps.
 	slots  []int64
 	fill   int64
 	offset int64
@@ -83,8 +83,7 @@ func (m *Model) open(now int64, limits []Limit) *step {
 
 // same reports whether two sections hold the same; a zone only moves the boundaries of its windows.
 func (s section) same(o section) bool {
-	s.zone, o.zone = "", ""
-	return s == o
+	return s.kind == o.kind && s.group == o.group && s.span == o.span && s.calendar == o.calendar
 }
 
 // requests returns the largest limit of a section.
@@ -214,7 +213,7 @@ func (st *state) push(group, at, cost int64) {
 // admit pushes cost, and drops what is out of every window and, of a log of attempts, what no decision looks at.
 func (st *state) admit(sec section, at, cost, keep int64) {
 	if n := len(st.slots); n > 0 && at-st.slots[n-1] >= sec.span {
-		st.slots, st.fill = nil, 0
+		st.slots, st.fill, st.keep = nil, 0, 0
 	}
 	st.push(sec.group, at, cost)
 	st.dropThrough(at - sec.span)
@@ -232,15 +231,14 @@ func (st *state) dropThrough(t int64) {
 	st.slots = st.slots[i:]
 }
 
-// since counts the calls in slots later than t, and the slots.
-func (st *state) since(group, t int64) (calls, slots int64) {
-	for i := len(st.slots) - 1; i >= 0 && st.slots[i] > t; i-- {
-		slots++
-	}
+// since counts the calls in slots later than t.
+func (st *state) since(group, t int64) int64 {
+	first, _ := slices.BinarySearch(st.slots, t+1)
+	slots := int64(len(st.slots) - first)
 	if slots == 0 {
-		return 0, 0
+		return 0
 	}
-	return st.fill + (slots-1)*group, slots
+	return st.fill + (slots-1)*group
 }
 
 func (st *state) logUsage(sec section, at, window, requests, cost int64) (left, reset, retry int64) {
@@ -256,8 +254,7 @@ func (st *state) logUsage(sec section, at, window, requests, cost int64) (left, 
 	if deciding := used - staying - 1; deciding >= 0 {
 		retry = window - (at - st.slots[deciding])
 	}
-	calls, _ := st.since(sec.group, at-window)
-	return requests - calls, window - (at - st.slots[used-1]), retry
+	return requests - st.since(sec.group, at-window), window - (at - st.slots[used-1]), retry
 }
 
 // roll moves a counter to the window of now; when the server's clock stepped back, it moves the counts back with it and says so.
@@ -319,8 +316,8 @@ func (st *state) debt(now int64) (whole, part int64) {
 	return st.whole - now, st.part
 }
 
-// settleBucket caps a debt that a stepped-back clock made longer than the window, and turns one in parts of another limit into parts of this one: as many
-// calls are owed as before, rounded up, at most all.
+// settleBucket caps a debt that a stepped-back clock made longer than the window, and turns one in parts of another limit into parts of this one: as
+// many calls are owed as before, rounded up, at most all.
 func (st *state) settleBucket(span, now, requests int64) (moved bool) {
 	whole, part := st.debt(now)
 	if whole == 0 && part == 0 {
@@ -384,6 +381,7 @@ func (st *state) refund(sec section, now, requests, cost, taken int64) {
 	switch sec.kind {
 	case logKind:
 		st.refundLog(sec.group, taken+st.offset, cost)
+		st.dropThrough(now + st.offset - sec.span)
 	case counterKind:
 		switch {
 		case taken >= st.start:

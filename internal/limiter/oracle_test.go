@@ -14,21 +14,40 @@ import (
 	"tidegate/internal/valkeytest"
 )
 
-// The scripts under test differ from the shipped ones in two lines only: the clock is an argument, and keys outlive the test, since virtual time
-// runs ahead of the server's.
+// clockedScript is the shipped script but for its clock, which is an argument, and for its times to live, which virtual time would outrun: it notes
+// when the state would expire under key:expiry, for history to obey.
 func clockedScript(t testing.TB) *valkey.Lua {
 	t.Helper()
 	source := Script(takeHead, "return reply")
-	for _, swap := range [][2]string{
-		{"local now = t[1] * 1000000 + t[2]", "local now = tonumber(ARGV[4])"},
-		{"'PX', string.format('%.0f', ceil(life / 1000) + 1))", "'PX', '600000')"},
+	for old, replacement := range map[string]string{
+		"local now = t[1] * 1000000 + t[2]\n": "local now = tonumber(ARGV[4])\n" + `local function expiring_set(command, key, value, px, life)
+			call(command, key, value)
+			call(command, key .. ':expiry', string.format('%.0f', now + life * 1000))
+		end
+		`,
+		"call('SET', key, ": "expiring_set('SET', key, ",
 	} {
-		if strings.Count(source, swap[0]) != 1 {
-			t.Fatalf("the script holds %q %d times, want once", swap[0], strings.Count(source, swap[0]))
+		if !strings.Contains(source, old) {
+			t.Fatalf("the script does not hold %q", old)
 		}
-		source = strings.Replace(source, swap[0], swap[1], 1)
+		source = strings.ReplaceAll(source, old, replacement)
 	}
 	return valkey.NewLuaScript(source)
+}
+
+// expire drops a state whose time to live is over. Nothing may be alive in it then.
+func (h *history) expire(t *rapid.T) {
+	expiry, err := h.client.Do(context.Background(), h.client.B().Get().Key(h.key+":expiry").Build()).AsInt64()
+	if err != nil || h.now.UnixMicro() < expiry {
+		return
+	}
+	for _, u := range h.model.Peek(h.now, h.stepped).Limits {
+		if u.Remaining != u.Limit.Requests || u.Reset != 0 {
+			t.Fatalf("%s\nat %d the state has expired, but the model still holds %+v", strings.Join(h.log, "\n"), h.now.UnixMicro(), u)
+		}
+	}
+	h.client.Do(context.Background(), h.client.B().Del().Key(h.key).Key(h.key+":expiry").Build())
+	h.model = Model{}
 }
 
 func connect(t testing.TB, url string) valkey.Client {
@@ -46,23 +65,26 @@ func connect(t testing.TB, url string) valkey.Client {
 
 // history plays random calls, edits and clock steps against the model and the script, and compares every answer.
 type history struct {
-	client valkey.Client
-	script *valkey.Lua
-	key    string
-	model  Model
-	now    time.Time
-	taken  time.Time // of the last admitted call
-	limits []Limit
-	log    []string
+	client  valkey.Client
+	script  *valkey.Lua
+	key     string
+	model   Model
+	now     time.Time
+	taken   time.Time // of the last admitted call
+	limits  []Limit
+	stepped []Limit // the limits of the last call
+	log     []string
 }
 
 func (h *history) step(t *rapid.T, cost int64) {
+	h.expire(t)
+	h.stepped = h.limits
 	program, err := Compile(h.limits, h.now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	reply, err := h.script.Exec(context.Background(), h.client, []string{h.key},
-		[]string{string(program), strconv.FormatInt(cost, 10), strconv.FormatInt(h.taken.UnixMicro(), 10), strconv.FormatInt(h.now.UnixMicro(), 10)}).ToString()
+		[]string{string(program), number(cost), number(h.taken.UnixMicro()), number(h.now.UnixMicro())}).ToString()
 	if err != nil {
 		t.Fatalf("%s\nscript: %v", strings.Join(h.log, "\n"), err)
 	}
@@ -84,6 +106,8 @@ func (h *history) step(t *rapid.T, cost int64) {
 	}
 }
 
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
 func (h *history) smallestLimit() int64 {
 	smallest := h.limits[0].Requests
 	for _, l := range h.limits {
@@ -103,7 +127,8 @@ var (
 )
 
 func drawLimit(t *rapid.T) Limit {
-	l := Limit{Requests: requests.Draw(t, "requests"), Window: windows.Draw(t, "window"), Algorithm: rapid.SampledFrom(Algorithms()).Draw(t, "algorithm")}
+	l := Limit{Requests: requests.Draw(t, "requests"), Window: windows.Draw(t, "window")}
+	l.Algorithm = rapid.SampledFrom(Algorithms()).Draw(t, "algorithm")
 	switch {
 	case l.Algorithm == Log:
 		l.CountDenied = rapid.IntRange(0, 3).Draw(t, "count denied") == 0
@@ -189,9 +214,10 @@ func checkAgainstModel(t *testing.T, url string) {
 	client, script, n := connect(t, url), clockedScript(t), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
-		h := &history{client: client, script: script, key: "h" + strconv.Itoa(n), now: time.Unix(1_800_000_000, 0), taken: time.Unix(1, 0), limits: drawLimits(rt)}
+		h := &history{client: client, script: script, key: "h" + strconv.Itoa(n), now: time.Unix(1_800_000_000, 0), taken: time.Unix(1, 0)}
+		h.limits = drawLimits(rt)
 		h.play(rt)
-		client.Do(t.Context(), client.B().Del().Key(h.key).Build())
+		client.Do(t.Context(), client.B().Del().Key(h.key).Key(h.key+":expiry").Build())
 	})
 }
 

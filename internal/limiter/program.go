@@ -176,7 +176,7 @@ func (p Program) Limits() ([]Limit, error) {
 		}
 		limits[i] = Limit{Requests: int64(binary.BigEndian.Uint32(entry)), Window: time.Duration(uint48(entry[5:])) * time.Microsecond}
 		limits[i].Slots = int(entry[11])<<16 | int(entry[12])<<8 | int(entry[13])
-		limits[i].setKind(p[4+sectionLen*(number-1):])
+		limits[i] = limits[i].ofKind(p[4+sectionLen*(number-1):])
 		if limits[i].Calendar == NoCalendar {
 			continue
 		}
@@ -191,7 +191,8 @@ func (p Program) Limits() ([]Limit, error) {
 	return limits, nil
 }
 
-func (l *Limit) setKind(entry []byte) {
+// ofKind returns the limit as one of the section that an entry of the signature describes.
+func (l Limit) ofKind(entry []byte) Limit {
 	switch kind(entry[0]) {
 	case counterKind:
 		l.Algorithm = Counter
@@ -205,6 +206,7 @@ func (l *Limit) setKind(entry []byte) {
 	default:
 		l.Algorithm = Algorithm(len(algorithmNames)) // not valid
 	}
+	return l
 }
 
 // zones reads the names of the zones in the tail of a Program.

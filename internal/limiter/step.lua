@@ -6,24 +6,27 @@
 --   cost    how much to take, a whole number 0 to 1e9; 0 looks at a cost of 1 and takes nothing; below 0 gives -cost back
 --   refund  when cost is below 0: the time at which it was taken, microseconds since 1970
 -- It runs in a block of its own; a tail chunk runs after it and returns `reply`, a string of big-endian integers:
---   1 byte    1 when allowed, 0 when denied, 2 when the cost is above a limit (only the time follows then)
+--   1 byte    1 when allowed, 0 when denied, 2 when the cost is above a limit (only the time follows then), 3 when allowed by logs: then
+--             only remaining follows, reset is the window and retry-after 0
 --   7 bytes   the server's time, microseconds since 1970
 --   per limit 4 bytes remaining, 7 bytes reset, 7 bytes retry-after (microseconds from now)
 --
 -- The state is one string, every integer big-endian:
 --   the signature of the program, whose sections follow in its order; when it differs from that of prog, `rebuild` carries the history over
---   per log: 7 bytes time of the newest slot at the last rewrite, 7 bytes clock offset, 4 bytes capacity, 4 bytes used slots,
---            4 bytes calls of the newest slot, 4 bytes slots that a log of attempts keeps
+--   per log: 7 bytes time of the newest slot at the last rewrite, 7 bytes clock offset, 4 bytes capacity,
+--            4 bytes how many slots a log of attempts keeps, or of any other log how much older than the newest slot the oldest was at the last
+-- rewrite (us;
+--            with slots of more than 4 bytes 65536 us), 4 bytes used slots, 4 bytes calls of the newest slot
 --   per other section 15 bytes: 7 bytes start of the window, 4 bytes previous count, 4 bytes count;
 --            of a token bucket 7 bytes when it is full again, 4 bytes parts of a microsecond more, 4 bytes parts in a microsecond
 --   then the slots of each log
--- A slot is the low bits of the time of its latest call; its top bit is set, so that a zero slot is a free one. Slots are in time order. A state longer than
--- `window_bytes` keeps its numbers of used slots up to date and is read in pieces; a shorter one is read whole, a log's first free slot is found by its
--- zero bytes, and to admit a call writes nothing but the slot.
+-- A slot is the low bits of the time of its latest call; its top bit is set, so that a zero slot is a free one. Slots are in time order. A state
+-- longer than `window_bytes` keeps its numbers of used slots up to date and is read in pieces; a shorter one is read whole, a log's first free slot
+-- is found by its zero bytes, and to admit a call writes nothing but the slot.
 --
 -- Numbers are doubles: every integer stays below 2^53, products that may not are made by `muldiv`. The model (model.go) is the same step in Go.
 
-local ceil = math.ceil
+local byte, sub, rep, floor, ceil = string.byte, string.sub, string.rep, math.floor, math.ceil
 local window_bytes = 2048
 local LOG, ATTEMPTS, COUNTER, BUCKET, FIXED = 1, 2, 3, 4, 5
 
@@ -74,14 +77,21 @@ local function sections_of(signature)
   return sections
 end
 
--- The offset from UTC of a calendar section's zone at a time.
-local function offset_at(section, time)
-  local offset = 0
-  for i = 1, section.shifts do
-    local from, seconds = unpack('>I7I3', prog, section.shifts_at + 10 * (i - 1))
-    if i == 1 or time >= from then offset = (seconds - 8388608) * 1000000 end
+-- Shift i of a calendar section's zone: from when on, and how far its clocks are ahead of UTC.
+local function shift(section, i)
+  local from, seconds = unpack('>I7I3', prog, section.shifts_at + 10 * (i - 1))
+  return from, (seconds - 8388608) * 1000000
+end
+
+-- The first instant, from shift `i` on, at which the clocks of a section's zone show at least a local time.
+local function reached(section, i, moment)
+  while true do
+    local from, offset = shift(section, i)
+    local instant = moment - offset
+    if i > 1 and instant < from then instant = from end
+    if i == section.shifts or instant < (shift(section, i + 1)) then return instant end
+    i = i + 1
   end
-  return offset
 end
 
 -- The window of a counter or fixed window that holds now.
@@ -91,7 +101,9 @@ local function period(section)
     local start = now - now % span
     return start, start + span
   end
-  local offset = offset_at(section, now)
+  local current = section.shifts
+  while current > 1 and now < (shift(section, current)) do current = current - 1 end
+  local _, offset = shift(section, current)
   local day = 86400000000
   local moment = now + offset
   local from, to
@@ -118,7 +130,7 @@ local function period(section)
     from = (days - doy + begins) * day
     to = from + length * day
   end
-  return from - offset_at(section, from - offset), to - offset_at(section, to - offset)
+  return reached(section, 1, from), reached(section, current, to)
 end
 
 -- Slot i of a log, 0 the oldest, as a time on the log's clock.
@@ -165,7 +177,7 @@ local function decode(sections)
     section.at = at
     if section.kind <= ATTEMPTS then
       if #s < at + 30 then return nil end
-      section.rewritten, section.offset, section.capacity, section.used, section.fill, section.keep = unpack('>I7I7I4I4I4I4', s, at + 1)
+      section.rewritten, section.offset, section.capacity, section.keep, section.used, section.fill = unpack('>I7I7I4I4I4I4', s, at + 1)
       at = at + 30
     else
       if #s < at + 15 then return nil end
@@ -331,9 +343,21 @@ local function rebuild(sections)
       if from then
         section.offset = from.offset
         local after = now + from.offset - math.min(section.span, from.span)
-        local first = first_after(from, after)
-        if same then first = from.base end
-        for k = first, from.used - 1 do push(section, slot(from, k), k == from.used - 1 and from.fill or from.group) end
+        if same then
+          for k = from.base, from.used - 1 do push(section, slot(from, k), k == from.used - 1 and from.fill or from.group) end
+        else
+          -- No more calls than the new limit admits: a slot may have stood for many, and each may need one of its own now.
+          local oldest, first, total = first_after(from, after), from.used, 0
+          while first > oldest and total < section.requests do
+            total = total + (first == from.used and from.fill or from.group)
+            first = first - 1
+          end
+          for k = first, from.used - 1 do
+            local calls = k == from.used - 1 and from.fill or from.group
+            if k == first and total > section.requests then calls = calls - (total - section.requests) end
+            push(section, slot(from, k), calls)
+          end
+        end
       else
         push(section, now, math.min(largest, section.requests))
       end
@@ -451,8 +475,9 @@ local function record(section)
   else
     local at, group = now + section.offset, section.group
     local begin = section.used
+    if begin == 0 then due = true end -- what the numbers say of the oldest slot has to hold for this one
     if begin > 0 and at - slot(section, begin - 1) >= section.span then
-      begin, section.used, section.base, section.times, due = 0, 0, 0, nil, true
+      begin, section.used, section.base, section.keep, section.times, due = 0, 0, 0, 0, nil, true
     end
     if section.times then
       push(section, at, take)
@@ -558,11 +583,12 @@ end
 -- behind that, so it can never come back in.
 local function encode_log(log)
   local last = now + log.offset
-  if log.used > 0 then last = slot(log, log.used - 1) end
+  local refunded = cost < 0 and log.kind == LOG -- perhaps the newest slot
+  if log.used > 0 and not refunded then last = slot(log, log.used - 1) end
   local first = first_after(log, last - log.span)
   local count = log.used - first
-  local most = ceil(log.requests / log.group) + 1
-  local room = math.min(floor(count * 3 / 2), most + floor(most / 8)) + 4
+  local most = ceil(log.requests / log.group)
+  local room = floor(math.min(count * 1.5 + 8, most * 1.1 + 4))
   if room < count then room = count end
   local slots
   if log.times then
@@ -581,7 +607,12 @@ local function encode_log(log)
     end
     if count > old then slots = slots .. rep(encode_slot(log, log.fresh_time), count - old) end
   end
-  return pack('>I7I7I4I4I4I4', last, log.offset, room, count, log.fill, log.keep), slots .. rep('\0', (room - count) * log.width)
+  local keep = log.keep
+  if log.kind == LOG then
+    keep = count > 0 and last - slot(log, first) or 0
+    if log.width > 4 then keep = ceil(keep / 65536) end
+  end
+  return pack('>I7I7I4I4I4I4', last, log.offset, room, keep, count, log.fill), slots .. rep('\0', (room - count) * log.width)
 end
 
 if must_write or (attempts and due) then
@@ -602,7 +633,7 @@ if must_write or (attempts and due) then
     end
     if needed > life then life = needed end
   end
-  call('SET', key, table.concat(parts) .. table.concat(slots), 'PX', string.format('%.0f', ceil(life / 1000) + 1))
+  call('SET', key, table.concat(parts) .. table.concat(slots), 'PX', ceil(life / 1000) + 1)
 elseif attempts then
   for i = 1, #sections do
     local section = sections[i]
@@ -610,7 +641,7 @@ elseif attempts then
       call('SETRANGE', key, section.at, pack('>I7I4I4', section.start, section.prev, section.cur))
     elseif section.recorded then
       if big or section.group > 1 or section.kind == ATTEMPTS then
-        call('SETRANGE', key, section.at + 18, pack('>I4I4I4', section.used, section.fill, section.keep))
+        call('SETRANGE', key, section.at + 18, pack('>I4I4I4', section.keep, section.used, section.fill))
       end
       call('SETRANGE', key, section.slots_at + section.fresh * section.width,
         rep(encode_slot(section, section.fresh_time), section.used - section.fresh))

@@ -273,7 +273,7 @@ func (s *Store) Check(ctx context.Context, secret apikey.Secret, cost int64) (Ch
 	if err != nil {
 		return Checked{}, fmt.Errorf("policy: check: %w", err)
 	}
-	if len(reply) == limiter.ReplyLen(0) {
+	if limiter.ReplyCostTooHigh(reply) {
 		_, err = limiter.ParseReply(reply, nil)
 		return Checked{}, fmt.Errorf("policy: check: %w", err)
 	}

@@ -111,7 +111,7 @@ func splitHosts(hosts string) ([]string, error) {
 
 func clusterOption(u *url.URL) (bool, error) {
 	if u.Path != "" && u.Path != "/" {
-		return false, fmt.Errorf("%w: path %q: databases are not supported, a cluster has only one", ErrURL, u.Path)
+		return false, fmt.Errorf("%w: only ?options may follow the hosts: databases are not supported; percent-encode a / in a password", ErrURL)
 	}
 	cluster := false
 	for name, values := range u.Query() {

@@ -49,6 +49,7 @@ func TestBadURLsAreExplainedWithoutThePassword(t *testing.T) {
 		"valkey://user:hunter2@":               "host is missing",
 		"valkey://user:hunter2%@host":          "percent-encode",
 		"valkey://user:hunter2@host/3":         "databases",
+		"valkey://user:x/hunter2@host":         "percent-encode",
 		"valkey://user:hunter2@host?tls=true":  `"tls"`,
 		"valkey://user:hunter2@host?cluster=1": "true or false",
 	} {

@@ -166,7 +166,8 @@ func TestServerDiesWithAKilledTestProcess(t *testing.T) {
 	}
 	findServer(t)
 	parent := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
-	parent.Env = append(os.Environ(), parentVariable+"=1")
+	// Killed, it cannot remove its temporary folder.
+	parent.Env = append(os.Environ(), parentVariable+"=1", "TMPDIR="+t.TempDir())
 	output, err := parent.Output()
 	if err == nil {
 		t.Fatal("the process was not killed")

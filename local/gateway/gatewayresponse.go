@@ -23,8 +23,8 @@ const (
 	Default5XX                   ResponseType = "DEFAULT_5XX"
 )
 
-// GatewayResponse replaces what a REST API answers when it does not reach its integration. The zero value is Amazon's own response.
-type GatewayResponse struct {
+// Response replaces what a REST API answers when it does not reach its integration. The zero value is Amazon's own response.
+type Response struct {
 	// StatusCode is the status to send; 0 keeps the type's own.
 	StatusCode int
 	// ResponseParameters maps gatewayresponse.header.NAME to 'a literal' or to an expression without a dollar sign: context.X, stageVariables.X,
@@ -79,7 +79,7 @@ func (a *REST) respond(w http.ResponseWriter, req *request, t ResponseType, deta
 }
 
 // configured returns the response configured for a type or, like API Gateway, for its class.
-func (a *REST) configured(t ResponseType) GatewayResponse {
+func (a *REST) configured(t ResponseType) Response {
 	if r, ok := a.Responses[t]; ok {
 		return r
 	}
@@ -89,7 +89,7 @@ func (a *REST) configured(t ResponseType) GatewayResponse {
 	return a.Responses[Default5XX]
 }
 
-func (g GatewayResponse) template() (contentType, template string) {
+func (g Response) template() (contentType, template string) {
 	if template, ok := g.ResponseTemplates["application/json"]; ok {
 		return "application/json", template
 	}
@@ -157,10 +157,22 @@ func (a *REST) send(w http.ResponseWriter, req *request, status int, header http
 	write(w, status, header, body)
 }
 
+// spelling holds the names that net/http would write in a form that nobody else uses.
+var spelling = map[string]string{
+	"Apigw-Requestid":  "apigw-requestid",
+	"Ratelimit":        "RateLimit",
+	"Ratelimit-Policy": "RateLimit-Policy",
+	"Www-Authenticate": "WWW-Authenticate",
+	"X-Amz-Apigw-Id":   "x-amz-apigw-id",
+	"X-Amzn-Errortype": "x-amzn-ErrorType",
+	"X-Amzn-Requestid": "x-amzn-RequestId",
+}
+
 func write(w http.ResponseWriter, status int, header http.Header, body []byte) {
 	h := w.Header()
+	h["Content-Type"] = nil // else net/http guesses one when there is none
 	for name, values := range header {
-		h[name] = values
+		h[orDefault(spelling[name], name)] = values
 	}
 	if status != http.StatusNoContent && status != http.StatusNotModified {
 		h.Set("Content-Length", strconv.Itoa(len(body)))

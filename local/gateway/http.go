@@ -80,6 +80,7 @@ func (a *HTTP) authorize(ctx context.Context, req *request) (verdict, int) {
 	v, err := a.ask(ctx, req)
 	switch {
 	case errors.Is(err, errUnauthorized):
+		logger(a.Log).Warn("authorizer", "error", err)
 		return v, orDefault(a.UnauthorizedStatus, http.StatusInternalServerError)
 	case err != nil:
 		logger(a.Log).Error("authorizer", "error", err)
@@ -125,7 +126,7 @@ func (a *HTTP) integrate(ctx context.Context, w http.ResponseWriter, req *reques
 	case errors.As(err, &tooLarge):
 		a.fail(w, req, http.StatusRequestEntityTooLarge)
 	case errors.Is(err, context.DeadlineExceeded):
-		a.fail(w, req, http.StatusGatewayTimeout)
+		a.fail(w, req, http.StatusGatewayTimeout) // unconfirmed: it may be 503
 	default:
 		a.fail(w, req, http.StatusInternalServerError)
 	}

@@ -37,8 +37,7 @@ func parseProxyV1(answer []byte) (*proxyResponse, error) {
 
 // parseProxyV2 reads an answer of format 2.0, where JSON without a status code is the body of a 200.
 func parseProxyV2(answer []byte) (*proxyResponse, error) {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(answer, &fields) != nil || fields["statusCode"] == nil {
+	if !hasStatusCode(answer) {
 		body := string(answer)
 		return &proxyResponse{status: http.StatusOK, Body: &body, header: http.Header{"Content-Type": {"application/json"}}}, nil
 	}
@@ -57,6 +56,11 @@ func parseProxyV2(answer []byte) (*proxyResponse, error) {
 		out.header.Add("Set-Cookie", cookie)
 	}
 	return out, nil
+}
+
+func hasStatusCode(answer []byte) bool {
+	var fields map[string]json.RawMessage
+	return json.Unmarshal(answer, &fields) == nil && fields["statusCode"] != nil
 }
 
 func parseProxy(answer []byte) (*proxyResponse, error) {

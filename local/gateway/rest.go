@@ -22,7 +22,7 @@ type REST struct {
 	// IdentityHeaders are the identity sources of a REQUEST authorizer: a request that lacks one is answered 401 and the authorizer not asked.
 	IdentityHeaders []string
 	Integration     Invoker
-	Responses       map[ResponseType]GatewayResponse
+	Responses       map[ResponseType]Response
 	StageVariables  map[string]string
 	// BinaryMediaTypes lists the content types whose bodies are binary, as "image/png", "image/*" or "*/*".
 	BinaryMediaTypes []string

@@ -5,8 +5,8 @@ import "net/http"
 // RateLimitResponses are the gateway responses that a REST API needs to answer like Tidegate: 429 when the authorizer denies, which it does only over
 // the limit, and 401 when it fails with "Unauthorized". The templates are filed under application/json because API Gateway's choice among other types
 // is unconfirmed; a header sets the real type.
-func RateLimitResponses() map[ResponseType]GatewayResponse {
-	return map[ResponseType]GatewayResponse{
+func RateLimitResponses() map[ResponseType]Response {
+	return map[ResponseType]Response{
 		AccessDenied: {
 			StatusCode: http.StatusTooManyRequests,
 			ResponseParameters: map[string]string{

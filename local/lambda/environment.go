@@ -71,7 +71,7 @@ func (e *environment) initCause() error {
 	}
 }
 
-// run takes one invocation through the environment until the runtime asks for the next one, and reports whether it can take another.
+// run takes one invocation through the environment until the runtime asks for the next one. It reports false when the environment has to be closed.
 func (e *environment) run(inv *invocation) bool {
 	timer := time.NewTimer(e.config.Timeout)
 	defer timer.Stop()
@@ -82,7 +82,6 @@ func (e *environment) run(inv *invocation) bool {
 		e.freeze()
 		return true
 	case <-timer.C:
-		e.process.Kill()
 		inv.finish(outcome{err: &TimeoutError{After: e.config.Timeout}})
 	case <-e.process.Done():
 		inv.finish(outcome{err: &CrashError{Err: e.process.Err()}})

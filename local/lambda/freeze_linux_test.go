@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"tidegate/internal/testwait"
 	"tidegate/local/lambda"
 )
 
@@ -16,7 +17,7 @@ func TestFunctionFreezes(t *testing.T) {
 	listener := listen(t)
 	for range 5 {
 		pid := mustInvoke(t, f, event{}).PID
-		eventually(t, "the process is stopped", func() bool { return stopped(t, pid) })
+		testwait.Until(t, "the process is stopped", func() bool { return stopped(t, pid) })
 	}
 	done := make(chan answer, 1)
 	go func() {
@@ -29,7 +30,7 @@ func TestFunctionFreezes(t *testing.T) {
 	conns := accept(t, listener, 1)
 	closeAll(conns)
 	pid := (<-done).PID
-	eventually(t, "the process is stopped again", func() bool { return stopped(t, pid) })
+	testwait.Until(t, "the process is stopped again", func() bool { return stopped(t, pid) })
 	f.Close()
 	if !gone(pid) {
 		t.Error("Close left a frozen process")
@@ -40,7 +41,7 @@ func TestFunctionFreezes(t *testing.T) {
 func TestFrozenFunctionUsesNoTime(t *testing.T) {
 	f := start(t, lambda.Config{})
 	pid := mustInvoke(t, f, event{Do: "tick"}).PID
-	eventually(t, "every thread is stopped", func() bool { return stopped(t, pid) })
+	testwait.Until(t, "every thread is stopped", func() bool { return stopped(t, pid) })
 	before := contextSwitches(t, pid)
 	for range 1000 {
 		if now := contextSwitches(t, pid); now != before {
@@ -80,7 +81,8 @@ func contextSwitches(t *testing.T, pid int) string {
 	t.Helper()
 	var all []string
 	for _, status := range tasks(t, pid, "status") {
-		all = append(all, status[strings.Index(status, "voluntary_ctxt_switches"):])
+		_, switches, _ := strings.Cut(status, "voluntary_ctxt_switches")
+		all = append(all, switches)
 	}
 	return strings.Join(all, " ")
 }

@@ -21,11 +21,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"tidegate/internal/testwait"
 	"tidegate/local/lambda"
 )
-
-// patience bounds waits for something that must happen; no test depends on how long it takes.
-const patience = 30 * time.Second
 
 var binary string
 
@@ -66,7 +64,7 @@ func start(t *testing.T, c lambda.Config) *lambda.Function {
 	t.Helper()
 	c.Name, c.Binary = "check", binary
 	if c.Timeout == 0 {
-		c.Timeout = patience
+		c.Timeout = testwait.Patience
 	}
 	f, err := lambda.Start(c)
 	if err != nil {
@@ -96,16 +94,6 @@ func mustInvoke(t *testing.T, f *lambda.Function, e event) answer {
 		t.Fatal(err)
 	}
 	return a
-}
-
-// eventually waits until the condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
 }
 
 func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
@@ -159,7 +147,7 @@ func TestFunctionRunsInParallel(t *testing.T) {
 		}()
 	}
 	conns := accept(t, listener, n)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := f.Invoke(ctx, []byte("{}")); !errors.Is(err, context.Canceled) {
 		t.Errorf("with every environment busy and a context that ended: %v", err)
@@ -218,12 +206,12 @@ func TestFunctionErrors(t *testing.T) {
 func TestFunctionTakesResponsesUpToTheLimit(t *testing.T) {
 	f := start(t, lambda.Config{})
 	payload, _ := json.Marshal(event{Do: "big", Size: lambda.MaxPayload - 2}) // and two quotes
-	out, err := f.Invoke(context.Background(), payload)
+	out, err := f.Invoke(t.Context(), payload)
 	if err != nil || len(out) != lambda.MaxPayload {
 		t.Errorf("%d bytes, %v", len(out), err)
 	}
 	var tooBig *lambda.PayloadError
-	if _, err := f.Invoke(context.Background(), make([]byte, lambda.MaxPayload+1)); !errors.As(err, &tooBig) {
+	if _, err := f.Invoke(t.Context(), make([]byte, lambda.MaxPayload+1)); !errors.As(err, &tooBig) {
 		t.Errorf("a payload over the limit: %v", err)
 	}
 }
@@ -235,14 +223,14 @@ func TestFunctionTimesOut(t *testing.T) {
 	if _, err := invoke(f, event{Do: "hang"}); !errors.As(err, &e) || e.After != 300*time.Millisecond {
 		t.Fatalf("got %v", err)
 	}
-	eventually(t, "a new environment answers", func() bool { _, err := invoke(f, event{}); return err == nil })
+	testwait.Until(t, "a new environment answers", func() bool { _, err := invoke(f, event{}); return err == nil })
 }
 
 // The end of the caller's context does not cut the invocation short.
 func TestFunctionOutlivesItsCaller(t *testing.T) {
 	f := start(t, lambda.Config{})
 	listener := listen(t)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	left := make(chan error, 1)
 	go func() {
 		payload, _ := json.Marshal(event{Do: "meet", Address: listener.Addr().String()})
@@ -261,14 +249,14 @@ func TestFunctionOutlivesItsCaller(t *testing.T) {
 func TestFunctionReplacesAnEnvironmentThatDiedWhileIdle(t *testing.T) {
 	f := start(t, lambda.Config{})
 	pid := mustInvoke(t, f, event{}).PID
+	testwait.Until(t, "the environment is idle", f.Idle)
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the process is gone", func() bool { return gone(pid) })
-	eventually(t, "a new environment answers", func() bool {
-		a, err := invoke(f, event{})
-		return err == nil && a.PID != pid
-	})
+	testwait.Until(t, "the end is noticed", f.IdleDead)
+	if next := mustInvoke(t, f, event{}).PID; next == pid {
+		t.Error("the dead process answers")
+	}
 }
 
 func TestFunctionThatCannotStart(t *testing.T) {
@@ -346,7 +334,7 @@ func TestFunctionClose(t *testing.T) {
 	}
 	closeAll(conns)
 	f.Close()
-	if _, err := f.Invoke(context.Background(), nil); !errors.Is(err, lambda.ErrClosed) {
+	if _, err := f.Invoke(t.Context(), nil); !errors.Is(err, lambda.ErrClosed) {
 		t.Errorf("Invoke after Close: %v", err)
 	}
 }
@@ -384,7 +372,7 @@ func listen(t *testing.T) *net.TCPListener {
 
 func accept(t *testing.T, listener *net.TCPListener, n int) []net.Conn {
 	t.Helper()
-	_ = listener.SetDeadline(time.Now().Add(patience))
+	_ = listener.SetDeadline(time.Now().Add(testwait.Patience))
 	var conns []net.Conn
 	for range n {
 		conn, err := listener.Accept()

@@ -119,7 +119,7 @@ func awaitPong(ctx context.Context, address string, p *process.Process) error {
 		}
 		select {
 		case <-p.Done():
-			return fmt.Errorf("it ended at once (%v)", p.Err())
+			return errors.Join(errors.New("it ended at once"), p.Err())
 		case <-ctx.Done():
 			return fmt.Errorf("no answer at %s: %w", address, ctx.Err())
 		case <-tick.C:

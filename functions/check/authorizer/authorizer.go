@@ -41,8 +41,9 @@ func New(checker Checker, format Format, log *slog.Logger) *Authorizer {
 	return &Authorizer{checker: checker, format: format, log: log}
 }
 
-// Invoke answers one event. It returns ErrUnauthorized for every call that may not be named: an event that makes no sense, a missing or malformed
-// credential, an unknown or revoked key. A deny always means that the call has to wait: it is over a limit, or the limits cannot be read now.
+// Invoke answers one event. An event that makes no sense gets ErrUnauthorized, and so does a REST API's call without a good credential: missing,
+// malformed, unknown or revoked. To a REST API a deny always means that the call has to wait: it is over a limit, or the limits cannot be read now.
+// HTTP APIs answer every deny with 403 and an error with 500, so there a bad credential is a deny as well.
 func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -55,28 +56,32 @@ func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, e
 		a.log.WarnContext(ctx, "event refused", "bytes", len(raw), "cause", errEvent)
 		return nil, ErrUnauthorized
 	}
-	secret, err := secretOf(e)
+	v, err := a.decide(ctx, e)
 	if err != nil {
-		return nil, ErrUnauthorized
+		if e.kind == restToken || e.kind == restRequest {
+			return nil, ErrUnauthorized
+		}
+		v = unauthorized()
 	}
-	return a.answer(ctx, e, secret)
-}
-
-func (a *Authorizer) answer(ctx context.Context, e event, secret apikey.Secret) ([]byte, error) {
-	checked, err := a.checker.Check(ctx, secret, 1)
-	var v verdict
-	switch {
-	case errors.Is(err, policy.ErrUnknownKey):
-		return nil, ErrUnauthorized
-	case err != nil:
-		a.log.ErrorContext(ctx, "check failed", "key_id", secret.ID(), "cause", err)
-		v = unavailable()
-	default:
-		v = verdictOf(checked)
-	}
-	response, err := json.Marshal(v.response(e, a.format))
-	if err != nil {
+	if response, err = json.Marshal(v.response(e, a.format)); err != nil {
 		return nil, fmt.Errorf("encode response: %w", err)
 	}
 	return response, nil
+}
+
+// decide returns the verdict on a call, or errCredential.
+func (a *Authorizer) decide(ctx context.Context, e event) (verdict, error) {
+	secret, err := secretOf(e)
+	if err != nil {
+		return verdict{}, err
+	}
+	checked, err := a.checker.Check(ctx, secret, 1)
+	switch {
+	case errors.Is(err, policy.ErrUnknownKey):
+		return verdict{}, errCredential
+	case err != nil:
+		a.log.ErrorContext(ctx, "check failed", "key_id", secret.ID(), "cause", err)
+		return unavailable(), nil
+	}
+	return verdictOf(checked), nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -165,7 +166,26 @@ func TestHTTP2AnswersWithAPolicyWhenAsked(t *testing.T) {
 	}
 }
 
-// Unknown, revoked and malformed keys get the same error as no key at all, in every kind of event.
+// refused is nil when a call was answered as one without a good credential: the error on REST APIs, a deny without a limit on HTTP APIs.
+func refused(got map[string]any, err error, event map[string]any) error {
+	if version, _ := event["version"].(string); version == "" {
+		if !errors.Is(err, ErrUnauthorized) || err.Error() != "Unauthorized" {
+			return fmt.Errorf("%v, %w; want Unauthorized", got, err)
+		}
+		return nil
+	}
+	context := map[string]any{"message": "A valid API key is required."}
+	want := iamPolicy("unverified", "Deny", methodARN, context)
+	if event["version"] == "2.0" {
+		want = map[string]any{"isAuthorized": false, "context": context}
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		return fmt.Errorf("%w %s", err, diff)
+	}
+	return nil
+}
+
+// Unknown, revoked and malformed keys get the same answer as no key at all, in every kind of event.
 func TestBadCredentialsAreUnauthorized(t *testing.T) {
 	f := newFixture(t, valkeytest.Start(t))
 	unknown, err := apikey.Generate("test")
@@ -176,8 +196,9 @@ func TestBadCredentialsAreUnauthorized(t *testing.T) {
 	for _, credential := range []string{unknown.Reveal(), f.revoked.Reveal(), "", "tg_", good + "x", good[:len(good)-1],
 		good + "," + good, "{" + good + "}", good + "\x00", strings.Repeat("tg_test_", 2000)} {
 		for name, event := range withKey(credential) {
-			if got, err := invoke(t, f.authorizer(Simple), event); !errors.Is(err, ErrUnauthorized) || err.Error() != "Unauthorized" {
-				t.Errorf("%s with %.30q: %v, %v; want Unauthorized", name, credential, got, err)
+			got, err := invoke(t, f.authorizer(Simple), event)
+			if err := refused(got, err, event); err != nil {
+				t.Errorf("%s with %.30q: %v", name, credential, err)
 			}
 		}
 	}
@@ -188,8 +209,9 @@ func TestBadCredentialsAreUnauthorized(t *testing.T) {
 		"two keys":      restEvent(map[string][]string{"x-api-key": {good}, "authorization": {"Bearer " + unknown.Reveal()}}),
 		"basic scheme":  restEvent(map[string][]string{"authorization": {"Basic " + good}}),
 	} {
-		if got, err := invoke(t, f.authorizer(Simple), event); !errors.Is(err, ErrUnauthorized) {
-			t.Errorf("%s: %v, %v; want Unauthorized", name, got, err)
+		got, err := invoke(t, f.authorizer(Simple), event)
+		if err := refused(got, err, event); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
@@ -219,10 +241,16 @@ func TestSampleEventsNeverAllow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := New(allowAll{}, Simple, slog.New(slog.DiscardHandler)).Invoke(t.Context(), raw); !errors.Is(err, ErrUnauthorized) {
-			t.Errorf("%s: %s, %v; want Unauthorized", filepath.Base(file), got, err)
+		got, err := New(allowAll{}, Simple, slog.New(slog.DiscardHandler)).Invoke(t.Context(), raw)
+		if !errors.Is(err, ErrUnauthorized) && !denied(got) {
+			t.Errorf("%s: %s, %v; want a refusal", filepath.Base(file), got, err)
 		}
 	}
+}
+
+// denied reports whether a response is a deny in either form.
+func denied(response []byte) bool {
+	return bytes.Contains(response, []byte(`"isAuthorized":false`)) || bytes.Contains(response, []byte(`"Effect":"Deny"`))
 }
 
 func TestMalformedEventsNeverAllow(t *testing.T) {
@@ -314,8 +342,8 @@ func FuzzInvoke(f *testing.F) {
 	}
 	a := New(allowOnly{secret}, Simple, slog.New(slog.DiscardHandler))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if response, err := a.Invoke(t.Context(), raw); !errors.Is(err, ErrUnauthorized) {
-			t.Fatalf("%q: %s, %v; want Unauthorized", raw, response, err)
+		if response, err := a.Invoke(t.Context(), raw); !errors.Is(err, ErrUnauthorized) && !denied(response) {
+			t.Fatalf("%q: %s, %v; want a refusal", raw, response, err)
 		}
 	})
 }

@@ -13,7 +13,7 @@ const (
 	keyPrefix    = "tg_"
 )
 
-var errCredential = errors.New("no single well-formed API key")
+var errCredential = errors.New("no single API key that may call")
 
 // secretOf finds the API key of a call: the token, the x-api-key header or Authorization: Bearer tg_…. A bearer token of another kind is the
 // backend's business. Two different keys are refused, and so is a repeated header: which one counts would be a guess.

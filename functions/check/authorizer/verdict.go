@@ -56,9 +56,17 @@ func verdictOf(c policy.Checked) verdict {
 	return v
 }
 
+// unauthorized is the answer of an HTTP API to a call without a good credential.
+func unauthorized() verdict {
+	return verdict{principal: unverified, context: map[string]any{contextMessage: "A valid API key is required."}}
+}
+
+// unverified is the principal of a caller whose credential was not found to be good.
+const unverified = "unverified"
+
 // unavailable is the answer while the limits cannot be read: nobody is let in, and nobody is told that a limit was reached.
 func unavailable() verdict {
-	v := verdict{principal: "unverified", context: map[string]any{contextDegraded: true}}
+	v := verdict{principal: unverified, context: map[string]any{contextDegraded: true}}
 	v.deny(time.Second, "The limits cannot be checked right now.", []string{})
 	return v
 }

@@ -74,7 +74,7 @@ func handle(ctx context.Context, e event) (any, error) {
 		}()
 	case "later":
 		go func() {
-			time.Sleep(time.Millisecond)
+			<-time.After(time.Millisecond)
 			_ = meet(e.Address)
 		}()
 	}

@@ -1,0 +1,88 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/gzhttp"
+)
+
+// maxBody bounds a request's body: the longest form is eight limits.
+const maxBody = 64 << 10
+
+// storePatience bounds what a request waits for the store, which repeats what it can until then.
+const storePatience = 3 * time.Second
+
+// chain is the way of every request, outermost first: headers, log, compression, recovery, time limit, then what may refuse it, then its route.
+func (d *dashboard) chain() http.Handler {
+	var h http.Handler = http.HandlerFunc(d.dispatch)
+	h = d.refuseCrossSite(h)
+	h = d.withBasePath(h)
+	h = http.MaxBytesHandler(h, maxBody)
+	h = withDeadline(h)
+	h = d.recovered(h)
+	h = gzhttp.GzipHandler(h)
+	h = d.logged(h)
+	return secured(h)
+}
+
+func withDeadline(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), storePatience)
+		defer cancel()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// withBasePath puts the base path in front of requests from gateways that cut it off.
+func (d *dashboard) withBasePath(next http.Handler) http.Handler {
+	if d.BasePath == "" {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == d.BasePath:
+			r.URL.Path += "/"
+		case !strings.HasPrefix(r.URL.Path, d.BasePath+"/"):
+			r.URL.Path = d.BasePath + r.URL.Path
+		}
+		r.URL.RawPath = ""
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (d *dashboard) recovered(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			if cause := recover(); cause != nil {
+				d.Log.Error("panic", "cause", cause, "stack", string(debug.Stack()))
+				d.fail(w, r, problem{status: http.StatusInternalServerError})
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+type statusRecorder struct {
+	http.ResponseWriter
+	status int
+}
+
+func (s *statusRecorder) WriteHeader(status int) {
+	s.status = status
+	s.ResponseWriter.WriteHeader(status)
+}
+
+func (s *statusRecorder) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+// logged writes a line per request. It leaves out the query, which can hold names, and the address of the caller.
+func (d *dashboard) logged(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rec, start, path := &statusRecorder{ResponseWriter: w, status: http.StatusOK}, time.Now(), r.URL.Path
+		next.ServeHTTP(rec, r)
+		d.Log.Info("request", "method", r.Method, "path", clip(path, 200), "status", rec.status, "ms", time.Since(start).Milliseconds())
+	})
+}

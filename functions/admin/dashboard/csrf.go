@@ -1,0 +1,28 @@
+package dashboard
+
+import "net/http"
+
+// refuseCrossSite answers 403 to a change that another site's page asked for. http.CrossOriginProtection lets pass what carries neither Origin nor
+// Sec-Fetch-Site, on the ground that no browser sent it; only browsers have business here, so that is refused too.
+func (d *dashboard) refuseCrossSite(next http.Handler) http.Handler {
+	protection := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := protection.Check(r); err != nil || unsafeWithoutOrigin(r) {
+			d.fail(w, r, problem{
+				status:  http.StatusForbidden,
+				heading: "This request came from another site",
+				advice:  "Nothing was changed. Open the dashboard itself and try again there.",
+			})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func unsafeWithoutOrigin(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return false
+	}
+	return r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == ""
+}

@@ -1,0 +1,68 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
+)
+
+// problem is an error as people see it; the cause goes to the log only. Empty fields get the status's own words.
+type problem struct {
+	status  int
+	heading string
+	advice  string
+}
+
+var problems = map[int]problem{
+	http.StatusBadRequest:       {heading: "This request makes no sense here", advice: "The address or the form was changed on the way."},
+	http.StatusNotFound:         {heading: "There is nothing here", advice: "The key may be gone, or the address mistyped."},
+	http.StatusMethodNotAllowed: {heading: "This page cannot do that", advice: "It was asked for with a method that it does not know."},
+	http.StatusRequestEntityTooLarge: {
+		heading: "That was too long", advice: "The form is larger than any that this dashboard shows.",
+	},
+	http.StatusInternalServerError: {heading: "Something broke on our side", advice: "It was logged. Trying again may help."},
+	http.StatusServiceUnavailable:  {heading: "The store does not answer", advice: "Limits and usage live there. Try again in a moment."},
+}
+
+// fail answers with an error page.
+func (d *dashboard) fail(w http.ResponseWriter, r *http.Request, p problem) {
+	words := problems[p.status]
+	if p.heading == "" {
+		p.heading = words.heading
+	}
+	if p.advice == "" {
+		p.advice = words.advice
+	}
+	page := templates.ErrorPage{
+		Page:    d.barePage(r, p.heading),
+		Status:  strconv.Itoa(p.status),
+		Heading: p.heading,
+		Advice:  p.advice,
+		Action:  d.wayOn(r, p.status),
+	}
+	d.render(w, r, p.status, templates.Error(page))
+}
+
+func (d *dashboard) wayOn(r *http.Request, status int) templates.Choice {
+	if status == http.StatusServiceUnavailable && r.Method == http.MethodGet {
+		return templates.Choice{Text: "Try again", Address: d.localPath(r.URL.RequestURI())}
+	}
+	return templates.Choice{Text: "Go to the keys", Address: d.path("/keys")}
+}
+
+// failStore answers an error of the store: 404 for what does not exist, 400 for a question it does not understand, 503 for the rest.
+func (d *dashboard) failStore(w http.ResponseWriter, r *http.Request, operation string, err error) {
+	var invalid *policy.InvalidError
+	switch {
+	case errors.Is(err, policy.ErrNotFound):
+		d.fail(w, r, problem{status: http.StatusNotFound, heading: "No such key"})
+	case errors.As(err, &invalid):
+		d.fail(w, r, problem{status: http.StatusBadRequest})
+	default:
+		d.Log.Error(operation, "error", err)
+		d.fail(w, r, problem{status: http.StatusServiceUnavailable})
+	}
+}

@@ -1,0 +1,215 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/alexedwards/argon2id"
+	"github.com/alexedwards/scs/v2/memstore"
+
+	"tidegate/web/static"
+)
+
+const (
+	testUser   = "ada"
+	testSecret = "correct horse battery staple"
+)
+
+// testPassword is hashed as cheaply as argon2id allows, once.
+var testPassword = sync.OnceValue(func() Password {
+	hash, err := argon2id.CreateHash(testSecret, &argon2id.Params{Memory: 64, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
+	if err != nil {
+		panic(err)
+	}
+	p, err := ParsePassword(hash)
+	if err != nil {
+		panic(err)
+	}
+	return p
+})
+
+// site is a dashboard that runs for one test, and a browser's worth of client.
+type site struct {
+	t       *testing.T
+	server  *httptest.Server
+	client  *http.Client
+	keys    *fakeKeys
+	base    string
+	config  Config
+	service Services
+	// sessions is the store of the sessions, unless a test brought another.
+	sessions *memstore.MemStore
+}
+
+type option func(*site)
+
+func withBase(base string) option { return func(s *site) { s.config.BasePath = base } }
+func withKeys(k *fakeKeys) option { return func(s *site) { s.keys = k } }
+func withServices(f func(*Services)) option {
+	return func(s *site) { f(&s.service) }
+}
+
+func testBundle() static.Bundle {
+	return static.Bundle{
+		Files: fstest.MapFS{
+			"app-1.js": {Data: []byte("//")}, "app-1.css": {Data: []byte("/**/")}, "icon-1.svg": {Data: []byte("<svg/>")},
+			"manifest.json": {Data: []byte("{}")}, ".placeholder": {Data: []byte("x")},
+		},
+		Script: "app-1.js", Style: "app-1.css", Icon: "icon-1.svg",
+	}
+}
+
+func newSite(t *testing.T, options ...option) *site {
+	t.Helper()
+	s := &site{t: t, keys: newFakeKeys(testKey("AAAAAAAAAAAA", "acme"), testKey("BBBBBBBBBBBB", "bolt"))}
+	s.sessions = memstore.NewWithCleanupInterval(0)
+	s.config = Config{User: testUser, Password: testPassword(), SessionLifetime: time.Hour}
+	s.service = Services{
+		Sessions: s.sessions,
+		Bundle:   testBundle(),
+		Ready:    func(context.Context) error { return nil },
+		Log:      slog.New(slog.DiscardHandler),
+	}
+	for _, o := range options {
+		o(s)
+	}
+	if s.service.Keys == nil {
+		s.service.Keys = s.keys
+	}
+	handler, err := New(s.config, s.service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// TLS, because the session cookie is Secure.
+	s.server = httptest.NewTLSServer(handler)
+	t.Cleanup(s.server.Close)
+	s.base = s.server.URL + s.config.BasePath
+	s.client = s.newClient()
+	return s
+}
+
+// newClient returns a client with cookies of its own that follows no redirect.
+func (s *site) newClient() *http.Client {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return &http.Client{
+		Jar:           jar,
+		Transport:     s.server.Client().Transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+type reply struct {
+	*http.Response
+	body string
+}
+
+func (s *site) do(method, path string, form url.Values, header http.Header) reply {
+	s.t.Helper()
+	req, err := http.NewRequest(method, s.base+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if form != nil {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	res, err := s.client.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return reply{res, string(body)}
+}
+
+func (s *site) get(path string) reply { s.t.Helper(); return s.do(http.MethodGet, path, nil, nil) }
+
+// refresh asks as the live refresh does.
+func (s *site) refresh(path string) reply {
+	s.t.Helper()
+	return s.do(http.MethodGet, path, nil, http.Header{"Hx-Request": {"true"}})
+}
+
+// post sends a form as a browser does from a page of this site.
+func (s *site) post(path string, form url.Values) reply {
+	s.t.Helper()
+	return s.do(http.MethodPost, path, form, http.Header{"Sec-Fetch-Site": {"same-origin"}, "Origin": {s.server.URL}})
+}
+
+func (s *site) login() *site {
+	s.t.Helper()
+	s.post("/login", url.Values{"user": {testUser}, "password": {testSecret}}).wants(s.t, http.StatusSeeOther)
+	return s
+}
+
+// cookie returns the session cookie that the client holds.
+func (s *site) cookie() *http.Cookie {
+	u, err := url.Parse(s.base + "/")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, c := range s.client.Jar.Cookies(u) {
+		if strings.HasSuffix(c.Name, "-tidegate") {
+			return c
+		}
+	}
+	return nil
+}
+
+func (r reply) wants(t *testing.T, status int, texts ...string) reply {
+	t.Helper()
+	if r.StatusCode != status {
+		t.Fatalf("%s %s: status %d, want %d\n%s", r.Request.Method, r.Request.URL, r.StatusCode, status, r.body)
+	}
+	for _, text := range texts {
+		if !strings.Contains(r.body, text) {
+			t.Errorf("%s %s: no %q in\n%s", r.Request.Method, r.Request.URL, text, r.body)
+		}
+	}
+	return r
+}
+
+// limitsForm builds what a browser sends from the limits page; each row is requests, window, unit, algorithm.
+func limitsOf(version int, rows ...[4]string) url.Values {
+	v := url.Values{"version": {fmt.Sprint(version)}, "action": {"save"}}
+	for i, row := range rows {
+		for j, name := range []string{"requests", "window", "unit", "algorithm"} {
+			v.Set(rowField(i)+"."+name, row[j])
+		}
+	}
+	return v
+}
+
+var (
+	nonceInPage   = regexp.MustCompile(`nonce="[^"]*"`)
+	addressInPage = regexp.MustCompile(`(?:href|src|action|hx-get)="([^"]*)"`)
+)
+
+// addressesIn lists everything that a page links to, loads or sends to.
+func addressesIn(page string) []string {
+	var all []string
+	for _, m := range addressInPage.FindAllStringSubmatch(page, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}

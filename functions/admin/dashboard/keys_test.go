@@ -1,0 +1,200 @@
+package dashboard
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+)
+
+func TestKeysPage(t *testing.T) {
+	estimate := limiter.Limit{Requests: 1000, Window: 10 * time.Minute, Algorithm: limiter.Counter}
+	edited := testKey("CCCCCCCCCCCC", "chandlery", per(100, 10*time.Second), estimate)
+	edited.Plan, edited.Version = "pro", 2
+	revoked := testKey("DDDDDDDDDDDD", "dinghy")
+	revoked.Status, revoked.Version = policy.Revoked, 2
+	keys := newFakeKeys(testKey("AAAAAAAAAAAA", "acme"), edited, revoked)
+	keys.use("AAAAAAAAAAAA", 10)
+	keys.use("CCCCCCCCCCCC", 37, 843)
+	s := newSite(t, withKeys(keys)).login()
+	page := s.get("/keys").wants(t, http.StatusOK)
+	text := inWords(page.body)
+	for _, want := range []string{
+		"acme AAAAAAAAAAAA free blocked now next call free in 2.5 s 10 per 10 seconds 10 of 10 full 7.5 s",
+		"chandlery CCCCCCCCCCCC pro edited active 100 per 10 seconds 37 of 100 7.5 s 1,000 per 10 minutes estimate 843 of 1,000 84 % 7 min 30 s",
+		"dinghy DDDDDDDDDDDD free revoked 10 per 10 seconds 0 of 10 empty",
+		"As of 2026-11-21 10:30:00 UTC",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	page.wants(t, http.StatusOK, `<time datetime="2026-11-21T10:30:00Z">`, `<rect class="fill" width="37" height="8">`)
+}
+
+var markup = regexp.MustCompile(`<[^>]*>`)
+
+// inWords returns a page's text with single spaces.
+func inWords(page string) string {
+	return strings.Join(strings.Fields(markup.ReplaceAllString(page, " ")), " ")
+}
+
+func TestSearch(t *testing.T) {
+	s := newSite(t).login()
+	got := s.get("/keys?q=AC&live=5").wants(t, http.StatusOK, "acme", `value="AC"`, `<input type="hidden" name="live" value="5">`)
+	if strings.Contains(got.body, "bolt") {
+		t.Error("the search found another key")
+	}
+	s.get("/keys?q=zz").wants(t, http.StatusOK, "No key found", "“zz”", `href="/keys"`)
+	s.get("/keys?q="+strings.Repeat("a", 101)).wants(t, http.StatusBadRequest, "too long")
+	s.get("/keys?q="+strings.Repeat("ä", 100)).wants(t, http.StatusOK)
+	s.get("/keys?after="+strings.Repeat("a", 5000)).wants(t, http.StatusBadRequest)
+}
+
+func TestNoKeys(t *testing.T) {
+	s := newSite(t, withKeys(newFakeKeys())).login()
+	s.get("/keys").wants(t, http.StatusOK, "No keys yet", "curl -i -H &#34;x-api-key: $KEY&#34;")
+}
+
+// Following the links from page to page shows every key once, and keeps search and refresh.
+func TestPages(t *testing.T) {
+	var all []policy.Key
+	for i := range 2*keysPerPage + 7 {
+		all = append(all, testKey(fmt.Sprintf("K%011d", i), fmt.Sprintf("key %03d", i)))
+	}
+	s := newSite(t, withKeys(newFakeKeys(append(all, testKey("ZZZZZZZZZZZZ", "other"))...))).login()
+	seen, pages := map[string]int{}, 0
+	for path := "/keys?live=10&q=key"; path != ""; pages++ {
+		page := s.get(path).wants(t, http.StatusOK, `data-live="10"`, `value="key"`)
+		for _, id := range regexp.MustCompile(`id="key-(\w+)"`).FindAllStringSubmatch(page.body, -1) {
+			seen[id[1]]++
+		}
+		if first := strings.Contains(page.body, "First page"); first != (pages > 0) {
+			t.Errorf("page %d links to the first: %v", pages, first)
+		}
+		path = ""
+		if next := regexp.MustCompile(`href="([^"]*)" rel="next"`).FindStringSubmatch(page.body); next != nil {
+			path = strings.ReplaceAll(next[1], "&amp;", "&")
+		}
+	}
+	if pages != 3 || len(seen) != len(all) {
+		t.Errorf("%d pages with %d keys, want 3 with %d", pages, len(seen), len(all))
+	}
+	for id, times := range seen {
+		if times != 1 {
+			t.Errorf("%s is shown %d times", id, times)
+		}
+	}
+}
+
+// The refresh is chosen in the address; what is not offered is off.
+func TestLiveChoices(t *testing.T) {
+	s := newSite(t).login()
+	for query, want := range map[string]string{
+		"": "0", "?live=2": "2", "?live=30": "30", "?live=0": "0", "?live=1": "0", "?live=-5": "0", "?live=5x": "0",
+	} {
+		for _, path := range []string{"/keys", "/keys/AAAAAAAAAAAA"} {
+			s.get(path+query).wants(t, http.StatusOK, `data-live="`+want+`"`)
+		}
+	}
+	page := s.get("/keys?q=a&live=5").wants(t, http.StatusOK)
+	for _, link := range []string{"/keys?q=a", "/keys?live=2&amp;q=a", "/keys?live=5&amp;q=a", "/keys?live=10&amp;q=a", "/keys?live=30&amp;q=a"} {
+		if !strings.Contains(page.body, `href="`+link+`"`) {
+			t.Errorf("no link to %s", link)
+		}
+	}
+}
+
+// A live refresh gets the live section alone, and it asks for the same address again.
+func TestRefresh(t *testing.T) {
+	s := newSite(t).login()
+	for _, path := range []string{"/keys?live=5&q=a", "/keys/AAAAAAAAAAAA?live=5"} {
+		got := s.refresh(path).wants(t, http.StatusOK, `<section id="live"`, "10 per 10 seconds")
+		if !strings.HasPrefix(got.body, "<section") || strings.Contains(got.body, "<html") || strings.Contains(got.body, "<form") {
+			t.Errorf("%s: more than the section: %s", path, got.body)
+		}
+		if !strings.Contains(got.body, `hx-get="`+strings.ReplaceAll(path, "&", "&amp;")+`"`) {
+			t.Errorf("%s: refreshes another address: %s", path, got.body)
+		}
+	}
+}
+
+// A store that is away answers 503, to pages and to refreshes, and tells people nothing of where it is.
+func TestStoreDown(t *testing.T) {
+	s := newSite(t).login()
+	s.keys.fail(errors.New("dial tcp 10.1.2.3:6379: refused"))
+	for _, path := range []string{"/keys?q=a", "/keys/AAAAAAAAAAAA", "/keys/AAAAAAAAAAAA/limits"} {
+		for _, got := range []reply{s.get(path), s.refresh(path)} {
+			got.wants(t, http.StatusServiceUnavailable, "The store does not answer", "Try again")
+			if strings.Contains(got.body, "10.1.2.3") {
+				t.Errorf("%s: names the address", path)
+			}
+		}
+	}
+}
+
+// Names are text, bounded, and cannot move what stands beside them.
+func TestHostileNames(t *testing.T) {
+	rows := []struct{ name, shown string }{
+		{"<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"},
+		{`"><img src=x onerror=alert(1)>`, "&#34;&gt;&lt;img src=x onerror=alert(1)&gt;"},
+		{"javascript:alert(1)", "<bdi>javascript:alert(1)</bdi>"},
+		{"abc\u202edcba", "abc\ufffddcba"},
+		{"\u2066x\u2069\u200f", "\ufffdx\ufffd\ufffd"},
+		{"a\x00b\nc\x1b[31m", "a\ufffdb\ufffdc\ufffd[31m"},
+		{"\xff\xfe", "\ufffd\ufffd"},
+		{"{{ .Secret }} ${jndi:ldap://x}", "{{ .Secret }} ${jndi:ldap://x}"},
+		{"العربية", "<bdi>العربية</bdi>"},
+		{strings.Repeat("x", 1<<20), strings.Repeat("x", maxName) + "…"},
+	}
+	for _, row := range rows {
+		key := testKey("AAAAAAAAAAAA", row.name)
+		key.Plan, key.Env = row.name, row.name
+		s := newSite(t, withKeys(newFakeKeys(key))).login()
+		for _, path := range []string{"/keys", "/keys/AAAAAAAAAAAA", "/keys/AAAAAAAAAAAA/limits"} {
+			got := s.get(path).wants(t, http.StatusOK, row.shown)
+			if strings.Contains(got.body, "<script>") || strings.Contains(got.body, "<img src=x") {
+				t.Errorf("%s: the name became markup", path)
+			}
+			if len(got.body) > 40_000 {
+				t.Errorf("%s: %d bytes", path, len(got.body))
+			}
+		}
+		s.get("/keys?q="+url.QueryEscape(clip(row.name, 50))).wants(t, http.StatusOK)
+	}
+}
+
+func TestKeyPage(t *testing.T) {
+	key := testKey("AAAAAAAAAAAA", "acme", per(10, 10*time.Second), per(1000, time.Hour))
+	keys := newFakeKeys(key)
+	keys.use(key.ID, 10, 1)
+	s := newSite(t, withKeys(keys)).login()
+	text := inWords(s.get("/keys/AAAAAAAAAAAA").wants(t, http.StatusOK).body)
+	for _, want := range []string{
+		"blocked now next call free in 2.5 s",
+		"From the plan free.",
+		"10 per 10 seconds 10 of 10 full 0 7.5 s 2.5 s exact",
+		"1,000 per hour 1 of 1,000 999 45 min now exact",
+		"Version 1", "Environment demo", "Created 2026-11-01 08:00:00 UTC", "Edit limits",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	key.Version = 2
+	keys.put(key)
+	s.get("/keys/AAAAAAAAAAAA").wants(t, http.StatusOK, "Edited for this key")
+	key.Status = policy.Revoked
+	keys.put(key)
+	got := s.get("/keys/AAAAAAAAAAAA").wants(t, http.StatusOK, "From the plan free", "revoked")
+	if strings.Contains(got.body, "Edit limits") {
+		t.Error("a revoked key can be edited")
+	}
+}

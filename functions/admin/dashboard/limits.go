@@ -1,0 +1,183 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
+)
+
+func (d *dashboard) showLimits(w http.ResponseWriter, r *http.Request) {
+	if key, ok := d.editable(w, r); ok {
+		d.renderLimits(w, r, http.StatusOK, key, newLimitsForm(key), nil)
+	}
+}
+
+// editable returns the key that the request is about, or answers the request if its limits cannot be edited.
+func (d *dashboard) editable(w http.ResponseWriter, r *http.Request) (policy.Key, bool) {
+	key, err := d.key(r)
+	if err != nil {
+		d.failStore(w, r, "get key", err)
+		return policy.Key{}, false
+	}
+	if key.Status != policy.Active {
+		d.fail(w, r, problem{
+			status:  http.StatusConflict,
+			heading: "This key is revoked",
+			advice:  "No call with it is allowed, whatever its limits. They stay as they were.",
+		})
+		return policy.Key{}, false
+	}
+	return key, true
+}
+
+// saveLimits saves the form, or with one of its other buttons changes its rows and shows it again.
+func (d *dashboard) saveLimits(w http.ResponseWriter, r *http.Request) {
+	if !d.parseForm(w, r) {
+		return
+	}
+	key, ok := d.editable(w, r)
+	if !ok {
+		return
+	}
+	form, err := readLimitsForm(r.PostForm)
+	if err != nil {
+		d.fail(w, r, problem{status: http.StatusBadRequest})
+		return
+	}
+	action, index, _ := strings.Cut(r.PostForm.Get("action"), ":")
+	switch action {
+	case "add":
+		form.add()
+		d.renderLimits(w, r, http.StatusOK, key, form, nil)
+	case "remove":
+		form.remove(index)
+		d.renderLimits(w, r, http.StatusOK, key, form, nil)
+	default:
+		d.save(w, r, key, form)
+	}
+}
+
+// save replaces the key's limits by those of the form: 422 if they are wrong, 409 if the key is no longer what the edit was based on.
+func (d *dashboard) save(w http.ResponseWriter, r *http.Request, key policy.Key, form limitsForm) {
+	limits, rows := form.limits()
+	if !form.valid() {
+		d.renderLimits(w, r, http.StatusUnprocessableEntity, key, form, nil)
+		return
+	}
+	if form.version == key.Version && slices.Equal(limits, key.Limits) {
+		d.toKey(w, r, key, "Nothing was changed: the limits are still "+limitsWords(limits)+".")
+		return
+	}
+	current, err := d.Keys.SetLimits(r.Context(), key.ID, form.version, limits)
+	var invalid *policy.InvalidError
+	switch {
+	case errors.Is(err, policy.ErrConflict):
+		form.version = current.Version
+		d.renderLimits(w, r, http.StatusConflict, current, form, limits)
+	case errors.As(err, &invalid):
+		form.blame(invalid, rows)
+		d.renderLimits(w, r, http.StatusUnprocessableEntity, key, form, nil)
+	case err != nil:
+		d.failStore(w, r, "save limits", err)
+	default:
+		d.toKey(w, r, current, "Saved: "+limitsWords(key.Limits)+" → "+limitsWords(limits)+". The next check obeys.")
+	}
+}
+
+// toKey shows the key's page, with a word on what happened.
+func (d *dashboard) toKey(w http.ResponseWriter, r *http.Request, key policy.Key, flash string) {
+	d.sessions.Put(r.Context(), sessionFlash, flash)
+	http.Redirect(w, r, d.keyPath(key), http.StatusSeeOther)
+}
+
+// renderLimits shows the form. yours is the edit that met a newer version of the key; nil if there was none.
+func (d *dashboard) renderLimits(w http.ResponseWriter, r *http.Request, status int, key policy.Key, form limitsForm, yours []limiter.Limit) {
+	name := clip(key.Name, maxName)
+	page := templates.LimitsPage{
+		Page:    d.page(r, "Limits of "+name),
+		Name:    name,
+		Key:     d.keyPath(key),
+		Action:  d.keyPath(key) + "/limits",
+		Version: strconv.FormatInt(form.version, 10),
+		Rows:    limitRows(form),
+		Units:   limiter.WindowUnits(),
+		Methods: methods(),
+		Error:   form.wrong,
+		Errors:  form.errors(),
+		Bounds: "Up to " + strconv.Itoa(limiter.MaxLimits) + " limits, each 1 to " + number(limiter.MaxRequests) +
+			" calls in 1 millisecond to 366 days. A row without numbers is left out.",
+		CanAdd: len(form.rows) < limiter.MaxLimits,
+	}
+	if yours != nil {
+		page.Conflict = &templates.Conflict{
+			Theirs: eachInWords(key.Limits), Yours: eachInWords(yours), Saved: instant(key.Updated), Keep: d.keyPath(key),
+		}
+	}
+	d.render(w, r, status, templates.Limits(page))
+}
+
+func limitRows(form limitsForm) []templates.LimitRow {
+	rows := make([]templates.LimitRow, len(form.rows))
+	for i, in := range form.rows {
+		rows[i] = templates.LimitRow{
+			Number:    strconv.Itoa(i + 1),
+			Field:     rowField(i),
+			ID:        "limit-" + strconv.Itoa(i),
+			Requests:  templates.Field{Value: in.requests.text, Error: in.requests.wrong},
+			Window:    templates.Field{Value: in.window.text, Error: in.window.wrong},
+			Unit:      templates.Field{Value: in.unit.text, Error: in.unit.wrong},
+			Algorithm: templates.Field{Value: in.algorithm.text, Error: in.algorithm.wrong},
+			Preview:   preview(in),
+		}
+		if len(form.rows) > 1 {
+			rows[i].Remove = "remove:" + strconv.Itoa(i)
+		}
+	}
+	return rows
+}
+
+// preview reads a copy of the row, so that looking at it leaves no errors in the form.
+func preview(in limitInput) string {
+	limit := in.limit()
+	if in.errors() > 0 {
+		return ""
+	}
+	return limitWords(limit)
+}
+
+func methods() []templates.Method {
+	names := map[limiter.Algorithm]string{
+		limiter.Log:         "log: exact",
+		limiter.Counter:     "counter: estimate, least memory",
+		limiter.TokenBucket: "token bucket: a burst, then an even rate",
+		limiter.FixedWindow: "fixed window: twice the limit around a boundary",
+	}
+	var all []templates.Method
+	for _, a := range limiter.Algorithms() {
+		text := names[a]
+		if text == "" {
+			text = a.String()
+		}
+		all = append(all, templates.Method{Value: a.String(), Text: text})
+	}
+	return all
+}
+
+func eachInWords(limits []limiter.Limit) []string {
+	words := make([]string, len(limits))
+	for i, l := range limits {
+		words[i] = limitWords(l)
+		if l.Algorithm != limiter.Log {
+			words[i] += " (" + algorithmWord(l.Algorithm) + ")"
+		}
+	}
+	return words
+}
+
+func limitsWords(limits []limiter.Limit) string { return strings.Join(eachInWords(limits), " and ") }

@@ -1,0 +1,224 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+)
+
+const limitsPath = "/keys/AAAAAAAAAAAA/limits"
+
+func TestEditForm(t *testing.T) {
+	keys := newFakeKeys(testKey("AAAAAAAAAAAA", "acme",
+		per(100, 10*time.Second), limiter.Limit{Requests: 1500, Window: 90 * time.Minute, Algorithm: limiter.Counter}))
+	s := newSite(t, withKeys(keys)).login()
+	s.get(limitsPath).wants(t, http.StatusOK,
+		`name="version" value="1"`,
+		`name="limits[0].requests" value="100"`, `name="limits[0].window" value="10"`, `<option value="second" selected>`, "100 per 10 seconds",
+		`name="limits[1].requests" value="1,500"`, `name="limits[1].window" value="90"`, `<option value="minute" selected>`,
+		`<option value="counter" selected>`, "1,500 per 90 minutes",
+	)
+}
+
+// A saved edit is written, and the key's page says once what it changed.
+func TestSave(t *testing.T) {
+	s := newSite(t).login()
+	got := s.post(limitsPath, limitsOf(1, [4]string{"1,000", "10", "second", "log"}, [4]string{" 2 000 000 ", "1", "day", "counter"}))
+	got.wants(t, http.StatusSeeOther)
+	if to := got.Header.Get("Location"); to != "/keys/AAAAAAAAAAAA" {
+		t.Errorf("to %q", to)
+	}
+	want := []limiter.Limit{per(1000, 10*time.Second), {Requests: 2_000_000, Window: 24 * time.Hour, Algorithm: limiter.Counter}}
+	if diff := cmp.Diff(want, s.keys.key("AAAAAAAAAAAA").Limits); diff != "" {
+		t.Errorf("saved (-want +got):\n%s", diff)
+	}
+	const flash = "Saved: 10 per 10 seconds → 1,000 per 10 seconds and 2,000,000 per day (estimate). The next check obeys."
+	if refresh := s.refresh("/keys/AAAAAAAAAAAA"); strings.Contains(refresh.body, flash) {
+		t.Error("a live refresh took the message")
+	}
+	s.get("/keys/AAAAAAAAAAAA").wants(t, http.StatusOK, flash)
+	if again := s.get("/keys/AAAAAAAAAAAA"); strings.Contains(again.body, flash) {
+		t.Error("the message is shown twice")
+	}
+}
+
+func TestSaveWithoutChange(t *testing.T) {
+	s := newSite(t).login()
+	s.post(limitsPath, limitsOf(1, [4]string{"10", "10000", "millisecond", "log"}, [4]string{"", " ", "second", "log"})).wants(t, http.StatusSeeOther)
+	if s.keys.written() != 0 {
+		t.Error("an edit that changes nothing was written")
+	}
+	s.get("/keys/AAAAAAAAAAAA").wants(t, http.StatusOK, "Nothing was changed")
+}
+
+// What is wrong is said at its field, and everything typed is kept.
+func TestInvalid(t *testing.T) {
+	rows := []struct {
+		name             string
+		requests, window string
+		unit, algorithm  string
+		field, message   string
+	}{
+		{"word", "ten", "10", "second", "log", "requests", "Type a whole number"},
+		{"fraction", "1.5", "10", "second", "log", "requests", "Type a whole number"},
+		{"comma in the wrong place", "1,5", "10", "second", "log", "requests", "Type a whole number"},
+		{"hexadecimal", "0x10", "10", "second", "log", "requests", "Type a whole number"},
+		{"exponent", "1e3", "10", "second", "log", "requests", "Type a whole number"},
+		{"negative", "-5", "10", "second", "log", "requests", "Type a whole number"},
+		{"other digits", "١٢٣", "10", "second", "log", "requests", "Type a whole number"},
+		{"zero", "0", "10", "second", "log", "requests", "Must be 1 to 1,000,000,000."},
+		{"too many", "1000000001", "10", "second", "log", "requests", "Must be 1 to 1,000,000,000."},
+		{"overflow", "99999999999999999999999", "10", "second", "log", "requests", "Must be 1 to 1,000,000,000."},
+		{"no requests", "", "10", "second", "log", "requests", "Type how many calls"},
+		{"no window", "10", "", "second", "log", "window", "Type how long"},
+		{"zero window", "10", "0", "second", "log", "window", "Must be 1 to"},
+		{"too long", "10", "367", "day", "log", "window", "1 millisecond to 366 days"},
+		{"window overflow", "10", "31622400000", "day", "log", "window", "1 millisecond to 366 days"},
+		{"unknown unit", "10", "10", "fortnight", "log", "unit", "Choose one"},
+		{"unknown algorithm", "10", "10", "second", "magic", "algorithm", "Choose one"},
+		{"markup", "<script>", "10", "second", "log", "requests", "Type a whole number"},
+		{"long", strings.Repeat("9", 5000), "10", "second", "log", "requests", "Type a whole number"},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			s := newSite(t).login()
+			got := s.post(limitsPath, limitsOf(1, [4]string{"77", "7", "minute", "counter"}, [4]string{row.requests, row.window, row.unit, row.algorithm}))
+			id := "limit-1-" + row.field
+			got.wants(t, http.StatusUnprocessableEntity,
+				`aria-describedby="`+id+`-error"`, `<p class="wrong" id="`+id+`-error">`, row.message, "Nothing was saved: 1 field needs",
+				`name="limits[0].requests" value="77"`, `name="limits[0].window" value="7"`,
+			)
+			if typed := row.requests; len(typed) < maxInput && !strings.ContainsAny(typed, "<") && !strings.Contains(got.body, `value="`+typed+`"`) {
+				t.Errorf("%q was not kept", typed)
+			}
+			if strings.Count(got.body, `class="wrong"`) != 1 || strings.Count(got.body, `aria-invalid="true"`) != 1 {
+				t.Error("other fields are marked too")
+			}
+			if strings.Contains(got.body, "<script>") || len(got.body) > 30_000 {
+				t.Error("what was typed is not escaped and bounded")
+			}
+			if s.keys.written() != 0 {
+				t.Error("it was written")
+			}
+		})
+	}
+}
+
+func TestNoLimits(t *testing.T) {
+	s := newSite(t).login()
+	for _, form := range []url.Values{limitsOf(1), limitsOf(1, [4]string{"", "", "second", "log"})} {
+		s.post(limitsPath, form).wants(t, http.StatusUnprocessableEntity, "A key needs at least one limit.")
+	}
+	if s.keys.written() != 0 {
+		t.Error("it was written")
+	}
+}
+
+// What only the store finds wrong is shown at its field too, although blank rows stand before it.
+func TestStoreRefuses(t *testing.T) {
+	s := newSite(t).login()
+	s.keys.bound = 500
+	s.post(limitsPath, limitsOf(1, [4]string{"", "", "second", "log"}, [4]string{"501", "1", "hour", "log"})).
+		wants(t, http.StatusUnprocessableEntity, `<p class="wrong" id="limit-1-requests-error">Too many for this plan.</p>`)
+}
+
+// An edit of a key that somebody changed meanwhile writes nothing and shows both; saving again, knowing that, replaces theirs.
+func TestConflict(t *testing.T) {
+	theirs := func(k *policy.Key) { k.Limits, k.Version = []limiter.Limit{per(77, time.Hour)}, k.Version+1 }
+	for _, when := range []string{"before the look", "between look and write"} {
+		t.Run(when, func(t *testing.T) {
+			s := newSite(t).login()
+			if when == "before the look" {
+				k := s.keys.key("AAAAAAAAAAAA")
+				theirs(&k)
+				s.keys.put(k)
+			} else {
+				s.keys.race = theirs
+			}
+			mine := [4]string{"20", "10", "second", "log"}
+			got := s.post(limitsPath, limitsOf(1, mine)).wants(t, http.StatusConflict,
+				"Someone else saved this key meanwhile", "<li>77 per hour</li>", "<li>20 per 10 seconds</li>",
+				`name="version" value="2"`, `name="limits[0].requests" value="20"`, "Save mine over theirs", "Keep theirs and drop mine")
+			if !strings.Contains(got.body, `href="/keys/AAAAAAAAAAAA"`) {
+				t.Error("no way to drop the edit")
+			}
+			if s.keys.written() != 0 || s.keys.key("AAAAAAAAAAAA").Limits[0].Requests != 77 {
+				t.Fatal("the edit was written over theirs")
+			}
+			s.keys.race = nil
+			s.post(limitsPath, limitsOf(2, mine)).wants(t, http.StatusSeeOther)
+			s.get("/keys/AAAAAAAAAAAA").wants(t, http.StatusOK, "Saved: 77 per hour → 20 per 10 seconds")
+		})
+	}
+}
+
+// Rows are added and removed without JavaScript and without saving, up to the most that a key can have; what was typed stays.
+func TestRowsWithoutScript(t *testing.T) {
+	s := newSite(t).login()
+	form := limitsOf(1, [4]string{"ten", "10", "second", "log"}, [4]string{"5", "1", "hour", "counter"})
+	form.Set("action", "add")
+	got := s.post(limitsPath, form).wants(t, http.StatusOK, `value="ten"`, `name="limits[2].requests" value=""`, `value="remove:2"`)
+	if strings.Contains(got.body, `class="wrong"`) {
+		t.Error("adding a row complains about the others")
+	}
+	form.Set("action", "remove:0")
+	got = s.post(limitsPath, form).wants(t, http.StatusOK, `name="limits[0].requests" value="5"`, "5 per hour")
+	if strings.Contains(got.body, `value="ten"`) || strings.Contains(got.body, `value="remove:0"`) {
+		t.Error("the row is still there, or the last one can be removed")
+	}
+	for _, action := range []string{"remove:7", "remove:-1", "remove:x", "remove"} {
+		form.Set("action", action)
+		s.post(limitsPath, form).wants(t, http.StatusOK, `value="ten"`, `name="limits[1].requests" value="5"`)
+	}
+	if s.keys.written() != 0 {
+		t.Error("changing rows wrote")
+	}
+}
+
+func TestMostRows(t *testing.T) {
+	s := newSite(t).login()
+	var rows [][4]string
+	for i := range limiter.MaxLimits {
+		rows = append(rows, [4]string{fmt.Sprint(i + 1), fmt.Sprint(i + 1), "hour", "log"})
+	}
+	form := limitsOf(1, rows...)
+	form.Set("action", "add")
+	got := s.post(limitsPath, form).wants(t, http.StatusOK, `name="limits[7].requests" value="8"`)
+	if strings.Contains(got.body, "Add a limit") || strings.Contains(got.body, "limits[8]") {
+		t.Error("a ninth limit is offered")
+	}
+	s.post(limitsPath, limitsOf(1, rows...)).wants(t, http.StatusSeeOther)
+	s.post(limitsPath, limitsOf(2, append(rows, [4]string{"9", "9", "hour", "log"})...)).wants(t, http.StatusBadRequest)
+}
+
+func TestForeignForm(t *testing.T) {
+	s := newSite(t).login()
+	for _, version := range []string{"", "x", "1.5", "99999999999999999999"} {
+		form := limitsOf(1, [4]string{"20", "1", "hour", "log"})
+		form.Set("version", version)
+		s.post(limitsPath, form).wants(t, http.StatusBadRequest)
+	}
+	s.post("/keys/ZZZZZZZZZZZZ/limits", limitsOf(1)).wants(t, http.StatusNotFound)
+	if s.keys.written() != 0 {
+		t.Error("it was written")
+	}
+}
+
+func TestRevokedKey(t *testing.T) {
+	key := testKey("AAAAAAAAAAAA", "acme")
+	key.Status = policy.Revoked
+	s := newSite(t, withKeys(newFakeKeys(key))).login()
+	s.get(limitsPath).wants(t, http.StatusConflict, "This key is revoked")
+	s.post(limitsPath, limitsOf(1, [4]string{"20", "1", "hour", "log"})).wants(t, http.StatusConflict, "This key is revoked")
+	if s.keys.written() != 0 {
+		t.Error("it was written")
+	}
+}

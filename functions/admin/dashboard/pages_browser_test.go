@@ -1,0 +1,350 @@
+package dashboard
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+)
+
+// sampleKeys is a registry with a key of each kind.
+func sampleKeys() *fakeKeys {
+	estimate := limiter.Limit{Requests: 1_000_000, Window: 366 * 24 * time.Hour, Algorithm: limiter.Counter}
+	edited := testKey("CCCCCCCCCCCC", "chandlery", per(100, 10*time.Second), estimate)
+	edited.Plan, edited.Version = "pro", 2
+	revoked := testKey("DDDDDDDDDDDD", "dinghy")
+	revoked.Status = policy.Revoked
+	long := testKey("EEEEEEEEEEEE", strings.Repeat("endless-", 12))
+	keys := newFakeKeys(testKey("AAAAAAAAAAAA", "acme"), testKey("BBBBBBBBBBBB", "bolt"), edited, revoked, long)
+	keys.use("AAAAAAAAAAAA", 10)
+	keys.use("CCCCCCCCCCCC", 37, 843_000)
+	return keys
+}
+
+// handTimers makes a page's refresh timers wait until the test fires them; the list of due ones is window.due.
+const handTimers = `
+	window.due = new Map();
+	{
+		const delays = [2000, 4000, 8000, 16000, 30000], set = window.setTimeout, clear = window.clearTimeout;
+		let last = 0;
+		window.setTimeout = (f, ms, ...args) => {
+			if (!delays.includes(ms)) return set(f, ms, ...args);
+			due.set(--last, { f, ms });
+			return last;
+		};
+		window.clearTimeout = (id) => { due.delete(id) || clear(id); };
+		window.fire = () => { const [[id, { f }]] = due; due.delete(id); f(); };
+		window.waits = () => [...due.values()].map(({ ms }) => ms).join();
+	}`
+
+func (v *visit) handTimers() {
+	v.t.Helper()
+	script := page.AddScriptToEvaluateOnNewDocumentParams{Source: handTimers}
+	if _, err := chromedp.Call(v.ctx, page.AddScriptToEvaluateOnNewDocument, script); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+func (v *visit) fire() { v.t.Helper(); v.act(chromedp.Evaluate[chromedp.Void]("fire()")) }
+
+// Live figures change without a reload, while focus and typed text stay; nothing is asked for while the tab is hidden.
+func TestBrowserLiveRefresh(t *testing.T) {
+	v := newVisit(t, withKeys(sampleKeys()))
+	v.enter()
+	v.handTimers()
+	v.open("/keys?live=2")
+	v.wait(`waits() === "2000"`)
+	v.act(
+		chromedp.Evaluate[chromedp.Void](`window.sameDocument = true`),
+		chromedp.SendKeys(chromedp.CSS("#q"), "half a wo"),
+		chromedp.Evaluate[chromedp.Void](`document.querySelector("#q").setSelectionRange(4, 6)`),
+	)
+	v.keys.use("BBBBBBBBBBBB", 7)
+	v.fire()
+	v.wait(`document.querySelector("#key-BBBBBBBBBBBB .used").textContent.includes("7 of 10")`)
+	v.wait(`waits() === "2000"`)
+	v.wait(`/^updated \d s ago$/.test(document.querySelector("#age").textContent)`)
+	state := eval[string](v, `[sameDocument, document.activeElement.id, q.value, q.selectionStart, q.selectionEnd].join()`)
+	if state != "true,q,half a wo,4,6" {
+		t.Errorf("after a refresh: %s", state)
+	}
+	v.act(chromedp.Evaluate[chromedp.Void](`document.querySelector("#key-BBBBBBBBBBBB a").focus()`))
+	v.keys.use("BBBBBBBBBBBB", 10)
+	v.fire()
+	v.wait(`document.querySelector("#key-BBBBBBBBBBBB").textContent.includes("blocked now")`)
+	if got := eval[string](v, `document.activeElement.textContent`); got != "bolt" {
+		t.Errorf("the focus is on %q, was on the link to bolt", got)
+	}
+	v.wait(`waits() === "2000"`)
+	v.hide(true)
+	v.wait(`waits() === ""`)
+	v.keys.use("BBBBBBBBBBBB", 1)
+	v.hide(false)
+	v.wait(`document.querySelector("#key-BBBBBBBBBBBB .used").textContent.includes("1 of 10")`)
+	v.wait(`waits() === "2000"`)
+	v.noComplaints("")
+}
+
+// hide makes the page believe that its tab is hidden, or shown again.
+func (v *visit) hide(hidden bool) {
+	v.t.Helper()
+	v.act(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(
+		`Object.defineProperty(document, "hidden", { value: %v, configurable: true }); document.dispatchEvent(new Event("visibilitychange"))`, hidden)))
+}
+
+// Without an answer the last figures stay, are shown as old, and are asked for ever more seldom; the first answer ends that.
+func TestBrowserStoreAway(t *testing.T) {
+	v := newVisit(t, withKeys(sampleKeys()))
+	v.enter()
+	v.handTimers()
+	v.open("/keys/AAAAAAAAAAAA?live=2")
+	v.wait(`waits() === "2000"`)
+	v.keys.fail(errors.New("away"))
+	for _, wait := range []string{"2000", "4000", "8000", "16000", "30000", "30000"} {
+		v.fire()
+		v.wait(`waits() === "` + wait + `"`)
+		if !eval[bool](v, `stale.textContent.includes("last known figures") && live.textContent.includes("10 of 10")`) {
+			t.Fatalf("the page is %s", eval[string](v, "document.body.innerText"))
+		}
+	}
+	v.keys.fail(nil)
+	v.keys.use("AAAAAAAAAAAA", 3)
+	v.fire()
+	v.wait(`stale.textContent === "" && live.textContent.includes("3 of 10") && waits() === "2000"`)
+	v.noComplaints("503")
+}
+
+// A session that ends during live refresh leads to the login and back to the same address.
+func TestBrowserSessionExpires(t *testing.T) {
+	v := newVisit(t, withKeys(sampleKeys()))
+	v.enter()
+	v.handTimers()
+	v.open("/keys?live=2&q=a")
+	v.wait(`waits() === "2000"`)
+	v.forgetSessions()
+	v.fire()
+	v.act(
+		chromedp.WaitVisible(chromedp.CSS("[name=password]")),
+		chromedp.SendKeys(chromedp.CSS("[name=user]"), testUser),
+		chromedp.SendKeys(chromedp.CSS("[name=password]"), testSecret+"\n"),
+		chromedp.WaitReady(chromedp.CSS("#live")),
+	)
+	if at := eval[string](v, `location.pathname + location.search`); at != "/keys?live=2&q=a" {
+		t.Errorf("after the login: %s", at)
+	}
+	v.noComplaints("401")
+}
+
+// forgetSessions ends all sessions, as their store does after a while.
+func (v *visit) forgetSessions() {
+	v.t.Helper()
+	all, err := v.sessions.All()
+	if err != nil || len(all) == 0 {
+		v.t.Fatalf("%d sessions, %v", len(all), err)
+	}
+	for token := range all {
+		if err := v.sessions.Delete(token); err != nil {
+			v.t.Fatal(err)
+		}
+	}
+}
+
+// noComplaints checks that the browser wrote no error, but for loads that failed with a status that the test caused.
+func (v *visit) noComplaints(status string) {
+	v.t.Helper()
+	for _, c := range v.complaints() {
+		if status == "" || !strings.Contains(c, "the server responded with a status of "+status) {
+			v.t.Errorf("the browser complains: %s", c)
+		}
+	}
+}
+
+// shown is a page in one of its states.
+type shown struct {
+	name, path, status string
+	prepare            func(*visit)
+}
+
+func shownPages() []shown {
+	invalid := func(v *visit) {
+		v.act(
+			chromedp.SetValue(chromedp.CSS("#limit-0-requests"), "ten"),
+			chromedp.Click(chromedp.CSS(".actions button")),
+			chromedp.WaitVisible(chromedp.CSS(".wrong")),
+		)
+	}
+	conflict := func(v *visit) {
+		k := v.keys.key("CCCCCCCCCCCC")
+		k.Version++
+		v.keys.put(k)
+		v.act(
+			chromedp.SetValue(chromedp.CSS("#limit-0-requests"), "12"),
+			chromedp.Click(chromedp.CSS(".actions button")),
+			chromedp.WaitVisible(chromedp.CSS(".conflict")),
+		)
+	}
+	saved := func(v *visit) {
+		v.act(
+			chromedp.SetValue(chromedp.CSS("#limit-0-requests"), "1,234"),
+			chromedp.Click(chromedp.CSS(".actions button")),
+			chromedp.WaitVisible(chromedp.CSS(".notice.good")),
+		)
+	}
+	return []shown{
+		{"keys", "/keys?live=2", "", nil},
+		{"nothing found", "/keys?q=zzz", "", nil},
+		{"key", "/keys/CCCCCCCCCCCC", "", nil},
+		{"blocked key", "/keys/AAAAAAAAAAAA?live=30", "", nil},
+		{"revoked key", "/keys/DDDDDDDDDDDD", "", nil},
+		{"long name", "/keys/EEEEEEEEEEEE", "", nil},
+		{"limits", "/keys/CCCCCCCCCCCC/limits", "", nil},
+		{"limits of a long name", "/keys/EEEEEEEEEEEE/limits", "", nil},
+		{"invalid limits", "/keys/AAAAAAAAAAAA/limits", "422", invalid},
+		{"saved", "/keys/AAAAAAAAAAAA/limits", "", saved},
+		{"conflict", "/keys/CCCCCCCCCCCC/limits", "409", conflict},
+		{"not found", "/nothing", "404", nil},
+		{"store away", "/keys?q=away", "503", func(v *visit) { v.keys.fail(errors.New("away")); v.open("/keys") }},
+	}
+}
+
+// Every page, in each of its states: no console or policy error, no sideways scroll from 360 to 2560 px, and no finding of axe in light and dark.
+func TestBrowserPages(t *testing.T) {
+	axe := axeScript(t)
+	v := newVisit(t, withKeys(sampleKeys()))
+	look := func(t *testing.T, status string) {
+		t.Helper()
+		for _, width := range []int64{360, 768, 1440, 2560} {
+			v.act(chromedp.EmulateViewport(width, 900))
+			if over := eval[int](v, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+				t.Errorf("%d px wide: scrolls sideways by %d px", width, over)
+			}
+		}
+		for _, scheme := range []string{"light", "dark"} {
+			for _, width := range []int64{360, 1440} {
+				v.scheme(scheme)
+				v.act(chromedp.EmulateViewport(width, 900))
+				for _, finding := range v.axe(axe) {
+					t.Errorf("%s, %d px: %s", scheme, width, finding)
+				}
+			}
+		}
+		v.t = t
+		v.noComplaints(status)
+		v.mu.Lock()
+		v.console = nil
+		v.mu.Unlock()
+	}
+	t.Run("login", func(t *testing.T) { v.open("/login"); look(t, "") })
+	t.Run("login refused", func(t *testing.T) {
+		v.act(
+			chromedp.SendKeys(chromedp.CSS("[name=user]"), testUser),
+			chromedp.SendKeys(chromedp.CSS("[name=password]"), "n0t-it\n"),
+			chromedp.WaitVisible(chromedp.CSS("#login-error")),
+		)
+		look(t, "401")
+	})
+	v.enter()
+	for _, p := range shownPages() {
+		t.Run(p.name, func(t *testing.T) {
+			v.t = t
+			v.open(p.path)
+			if p.prepare != nil {
+				p.prepare(v)
+			}
+			look(t, p.status)
+		})
+	}
+}
+
+// axe returns what the accessibility checker finds on the page. The protocol runs it outside the page's policy.
+func (v *visit) axe(script string) []string {
+	v.t.Helper()
+	if !eval[bool](v, "typeof axe === 'object'") {
+		v.act(chromedp.Evaluate[chromedp.Void](script))
+	}
+	const run = `axe.run().then(({ violations }) => violations.map(({ id, help, nodes }) =>
+		id + ": " + help + " " + nodes.map(({ html, failureSummary }) => html + " " + failureSummary).join(" | ")))`
+	findings, err := chromedp.Run(v.ctx, chromedp.Evaluate[[]string](run, chromedp.EvalAwaitPromise))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return findings
+}
+
+// Everything but live refresh works without JavaScript: login, search, pages, rows, errors, save, logout.
+func TestBrowserWithoutScript(t *testing.T) {
+	v := newVisit(t, withKeys(sampleKeys()))
+	if _, err := chromedp.Call(v.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
+		t.Fatal(err)
+	}
+	v.enter()
+	v.act(
+		chromedp.SendKeys(chromedp.CSS("#q"), "ac"),
+		chromedp.Click(chromedp.CSS(".search button")),
+		chromedp.WaitNotPresent(chromedp.CSS("#key-BBBBBBBBBBBB")),
+		chromedp.Click(chromedp.CSS("#key-AAAAAAAAAAAA a")),
+		chromedp.Click(chromedp.CSS(".head .primary")),
+		chromedp.SetValue(chromedp.CSS("#limit-0-requests"), "2,000"),
+		chromedp.Click(chromedp.CSS("button[value=add]")),
+		chromedp.SendKeys(chromedp.CSS("#limit-1-requests"), "many"),
+		chromedp.SendKeys(chromedp.CSS("#limit-1-window"), "1"),
+		chromedp.Click(chromedp.CSS(".actions .primary")),
+		chromedp.WaitVisible(chromedp.CSS("#limit-1-requests-error")),
+	)
+	v.act(
+		chromedp.Click(chromedp.CSS("button[value='remove:1']")),
+		chromedp.WaitNotPresent(chromedp.CSS("#limit-1-requests")),
+		chromedp.Click(chromedp.CSS(".actions .primary")),
+		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
+	)
+	if limits := v.keys.key("AAAAAAAAAAAA").Limits; len(limits) != 1 || limits[0] != per(2000, 10*time.Second) {
+		t.Errorf("saved %v", limits)
+	}
+	v.act(chromedp.Click(chromedp.CSS(".who button")), chromedp.WaitVisible(chromedp.CSS("[name=password]")))
+	v.noComplaints("422")
+}
+
+// The form says what it understands while it is typed, and Enter saves it.
+func TestBrowserLimitsForm(t *testing.T) {
+	v := newVisit(t, withKeys(sampleKeys()))
+	v.enter()
+	v.open("/keys/CCCCCCCCCCCC/limits")
+	v.retype("#limit-0-requests", "2,500")
+	v.wait(`document.querySelector("output").textContent === "2,500 per 10 seconds"`)
+	v.retype("#limit-0-window", "120")
+	v.wait(`document.querySelector("output").textContent === "2,500 per 2 minutes"`)
+	v.retype("#limit-0-window", "x")
+	v.wait(`document.querySelector("output").textContent === ""`)
+	v.retype("#limit-0-window", "1\n")
+	v.act(chromedp.WaitVisible(chromedp.CSS(".notice.good")))
+	limits := v.keys.key("CCCCCCCCCCCC").Limits
+	if len(limits) != 2 || limits[0] != per(2500, time.Second) {
+		t.Errorf("Enter saved %v", limits)
+	}
+	v.noComplaints("")
+}
+
+// Behind a stage of the gateway the browser keeps the session, the files load and the refresh works.
+func TestBrowserBasePath(t *testing.T) {
+	v := newVisit(t, withKeys(sampleKeys()), withBase("/prod"))
+	v.enter()
+	v.handTimers()
+	v.open("/keys?live=2")
+	v.wait(`waits() === "2000"`)
+	v.keys.use("BBBBBBBBBBBB", 7)
+	v.fire()
+	v.wait(`document.querySelector("#key-BBBBBBBBBBBB .used").textContent.includes("7 of 10")`)
+	v.act(chromedp.Click(chromedp.CSS(".who button")), chromedp.WaitVisible(chromedp.CSS("[name=password]")))
+	if at := eval[string](v, "location.pathname"); at != "/prod/login" {
+		t.Errorf("after the logout: %s", at)
+	}
+	v.noComplaints("")
+}

@@ -1,0 +1,101 @@
+package dashboard
+
+import (
+	"strconv"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
+)
+
+// maxName bounds a name on a page.
+const maxName = 100
+
+// nearShare is the used share, in percent, from which a limit counts as nearly full.
+const nearShare = 80
+
+// keyRow is a key and what a call of it would get now.
+func (d *dashboard) keyRow(k policy.Key, now limiter.Decision, query string) templates.KeyRow {
+	row := templates.KeyRow{
+		ID:      k.ID,
+		Name:    clip(k.Name, maxName),
+		Address: d.path("/keys/"+k.ID) + query,
+		Plan:    clip(k.Plan, maxName),
+		Source:  sourceOf(k),
+		Status:  string(k.Status),
+		Revoked: k.Status == policy.Revoked,
+	}
+	if !now.Allowed {
+		row.Blocked = "next call free in " + span(now.RetryAfter())
+	}
+	for _, u := range now.Limits {
+		row.Windows = append(row.Windows, window(u))
+	}
+	return row
+}
+
+// sourceOf tells whether the limits are still the plan's. A key starts at version 1 with its plan's limits; each later version is an edit, but for
+// the one that revoked it.
+func sourceOf(k policy.Key) string {
+	edits := k.Version - 1
+	if k.Status == policy.Revoked {
+		edits--
+	}
+	if edits > 0 {
+		return "edited"
+	}
+	return "plan"
+}
+
+func window(u limiter.Usage) templates.Window {
+	share := percent(u.Used(), u.Limit.Requests)
+	w := templates.Window{
+		Limit:      limitWords(u.Limit),
+		Algorithm:  algorithmWord(u.Limit.Algorithm),
+		Used:       number(u.Used()),
+		Of:         number(u.Limit.Requests),
+		Remaining:  number(u.Remaining),
+		Share:      strconv.Itoa(int(share)),
+		Level:      "free",
+		Resets:     "empty",
+		RetryAfter: "now",
+	}
+	switch {
+	case u.Remaining <= 0:
+		w.Level, w.Note = "full", "full"
+	case share >= nearShare:
+		w.Level, w.Note = "near", strconv.Itoa(int(share))+" %"
+	}
+	if u.Reset > 0 {
+		w.Resets = span(u.Reset)
+	}
+	if u.RetryAfter > 0 {
+		w.RetryAfter = span(u.RetryAfter)
+	}
+	return w
+}
+
+func algorithmWord(a limiter.Algorithm) string {
+	switch a {
+	case limiter.Log:
+		return "exact"
+	case limiter.Counter:
+		return "estimate"
+	case limiter.TokenBucket:
+		return "token bucket"
+	case limiter.FixedWindow:
+		return "fixed window"
+	}
+	return a.String()
+}
+
+// percent is rounded so that only none shows as 0 and only all as 100.
+func percent(used, of int64) int64 {
+	if used <= 0 || of <= 0 {
+		return 0
+	}
+	if used >= of {
+		return 100
+	}
+	return max(1, min(99, used*100/of))
+}

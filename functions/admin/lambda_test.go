@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/akrylysov/algnhsa"
+	"github.com/alexedwards/argon2id"
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"tidegate/functions/admin/dashboard"
+	"tidegate/functions/admin/session"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/store"
+	"tidegate/internal/valkeytest"
+	"tidegate/web/static"
+)
+
+const host = "abc123.execute-api.eu-central-1.amazonaws.com"
+
+// newFunction returns the function on a store of its own, with one key called acme.
+func newFunction(t *testing.T) lambda.Handler {
+	t.Helper()
+	client, err := store.Open(t.Context(), valkeytest.Embedded(t), store.Options{Dial: 5 * time.Second, Write: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	hash, err := argon2id.CreateHash("secret", &argon2id.Params{Memory: 64, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := readConfig(environment("BASE_PATH=/prod", "ADMIN_PASSWORD_HASH="+hash))
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, sessions := policy.NewStore(client, c.pepper), session.NewStore(client, c.SessionIdle)
+	limits := []limiter.Limit{{Requests: 10, Window: 10 * time.Second}}
+	if _, _, err := keys.Create(t.Context(), policy.NewKey{Name: "acme", Env: "test", Plan: "free", Limits: limits}); err != nil {
+		t.Fatal(err)
+	}
+	handler, err := dashboard.New(c.dashboard(), dashboard.Services{
+		Keys: keys, Sessions: sessions, Ready: sessions.Ping, Log: slog.New(slog.DiscardHandler),
+		Bundle: static.Bundle{Files: fstest.MapFS{}, Script: "s.js", Style: "s.css", Icon: "i.svg"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return algnhsa.New(handler, lambdaOptions())
+}
+
+// event is what an HTTP API sends for a request of a browser, below a stage.
+func event(method, path, query string, cookies ...string) events.APIGatewayV2HTTPRequest {
+	e := events.APIGatewayV2HTTPRequest{
+		Version: "2.0", RouteKey: "$default", RawPath: path, RawQueryString: query, Cookies: cookies,
+		Headers: map[string]string{
+			"host": host, "origin": "https://" + host, "sec-fetch-site": "same-origin", "accept-encoding": "gzip",
+			"content-type": "application/x-www-form-urlencoded",
+		},
+	}
+	e.RequestContext.HTTP.Method, e.RequestContext.HTTP.Path, e.RequestContext.HTTP.SourceIP = method, path, "192.0.2.1"
+	return e
+}
+
+func invoke(t *testing.T, h lambda.Handler, e events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, string) {
+	t.Helper()
+	payload, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := h.Invoke(t.Context(), payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var response events.APIGatewayV2HTTPResponse
+	if err := json.Unmarshal(out, &response); err != nil {
+		t.Fatal(err)
+	}
+	return response, bodyOf(t, response)
+}
+
+func bodyOf(t *testing.T, r events.APIGatewayV2HTTPResponse) string {
+	t.Helper()
+	body := []byte(r.Body)
+	var err error
+	if r.IsBase64Encoded {
+		if body, err = base64.StdEncoding.DecodeString(r.Body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.Headers["Content-Encoding"] != "gzip" {
+		return string(body)
+	}
+	plain, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if body, err = io.ReadAll(plain); err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// A browser behind API Gateway logs in, comes back to the page that it asked for, and sees it whole: cookies, queries, compressed bodies and bodies
+// in base64 survive the way.
+func TestBehindAPIGateway(t *testing.T) {
+	h := newFunction(t)
+	r, _ := invoke(t, h, event("GET", "/prod/keys", "q=ac%20me&live=5"))
+	want := "/prod/login?next=" + url.QueryEscape("/prod/keys?q=ac%20me&live=5")
+	if r.StatusCode != http.StatusSeeOther || r.Headers["Location"] != want {
+		t.Fatalf("%d to %q, want %q", r.StatusCode, r.Headers["Location"], want)
+	}
+	login := event("POST", "/prod/login", "")
+	form := url.Values{"user": {"ada"}, "password": {"secret"}, "next": {"/prod/keys?q=a"}}
+	login.Body, login.IsBase64Encoded = base64.StdEncoding.EncodeToString([]byte(form.Encode())), true
+	r, _ = invoke(t, h, login)
+	if r.StatusCode != http.StatusSeeOther || r.Headers["Location"] != "/prod/keys?q=a" || len(r.Cookies) != 1 {
+		t.Fatalf("login: %d to %q, cookies %q", r.StatusCode, r.Headers["Location"], r.Cookies)
+	}
+	cookie, _, _ := strings.Cut(r.Cookies[0], ";")
+	r, body := invoke(t, h, event("GET", "/prod/keys", "q=a", "other=1", cookie))
+	if r.Headers["Content-Encoding"] != "gzip" || !strings.Contains(body, "acme") || !strings.HasSuffix(body, "</html>") {
+		t.Errorf("keys: %d %v\n%s", r.StatusCode, r.Headers, body)
+	}
+}
+
+// A form of another site is refused behind API Gateway too, where Host and Origin are what the browser sent.
+func TestCrossSiteBehindAPIGateway(t *testing.T) {
+	h := newFunction(t)
+	e := event("POST", "/prod/login", "")
+	e.Headers["origin"] = "https://evil.example"
+	delete(e.Headers, "sec-fetch-site")
+	if r, _ := invoke(t, h, e); r.StatusCode != http.StatusForbidden {
+		t.Errorf("other origin: %d", r.StatusCode)
+	}
+	delete(e.Headers, "origin")
+	if r, _ := invoke(t, h, e); r.StatusCode != http.StatusForbidden {
+		t.Errorf("no origin: %d", r.StatusCode)
+	}
+	if r, _ := invoke(t, h, event("POST", "/prod/login", "")); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("own origin, wrong password: %d", r.StatusCode)
+	}
+}
+
+// What is no event of an HTTP API is an error, not a crash.
+func TestOtherEvents(t *testing.T) {
+	h := newFunction(t)
+	for _, payload := range []string{"{}", "null", "[]", "x", `{"version":"1.0","httpMethod":"GET"}`, `{"version":"2.0"}`} {
+		out, err := h.Invoke(t.Context(), []byte(payload))
+		var r events.APIGatewayV2HTTPResponse
+		if err == nil && (json.Unmarshal(out, &r) != nil || r.StatusCode < http.StatusMultipleChoices) {
+			t.Errorf("%s: %s", payload, out)
+		}
+	}
+}

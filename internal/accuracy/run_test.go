@@ -1,0 +1,252 @@
+package accuracy
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+)
+
+// A burst at the end of one minute and greed through the next gets twice the limit past two counters, but not past a log.
+func ExampleRun() {
+	result, err := Run(Scenario{
+		Limit: 100, Window: time.Minute, Contenders: []string{Log, Counter},
+		Traffic: Traffic{Shape: Boundary, Rate: 1000, Windows: 4},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, o := range result.Outcomes {
+		fmt.Printf("%s: %d of %d admitted, %d of them in one minute\n", o.Title, o.Admitted, result.Offered, o.Worst)
+	}
+	// Output:
+	// log: 101 of 1400 admitted, 100 of them in one minute
+	// counter: 199 of 1400 admitted, 199 of them in one minute
+}
+
+// drawCalls draws few distinct times, so that equal times and calls a window apart are common.
+func drawCalls(t *rapid.T, limit, window int64) []Call {
+	calls := make([]Call, rapid.IntRange(0, 80).Draw(t, "calls"))
+	at := int64(0)
+	for i := range calls {
+		at += rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, window/4), rapid.Just(window), rapid.Just(window-1)).Draw(t, "pause")
+		calls[i] = Call{at, rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(1, limit)).Draw(t, "cost")}
+	}
+	return calls
+}
+
+// costIn adds up the calls in the rolling window that ends at a time.
+func costIn(calls []Call, window, ends int64) int64 {
+	sum := int64(0)
+	for _, c := range calls {
+		if c.At <= ends && ends-c.At < window {
+			sum += c.Cost
+		}
+	}
+	return sum
+}
+
+// Over random calls the log and the exact log decide each one as adding up the whole history does, and no rolling window exceeds the limit.
+func TestLogEqualsBruteForce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit, window := rapid.Int64Range(1, 80).Draw(t, "limit"), rapid.Int64Range(1, 40).Draw(t, "window")*1000
+		for name, d := range map[string]decider{"log": ourLog(limit, window), "exact log": newExactLog(limit, window)} {
+			var admitted []Call
+			for _, c := range drawCalls(t, limit, window) {
+				fits := costIn(admitted, window, c.At)+c.Cost <= limit
+				if d.Take(c.At, c.Cost) != fits {
+					t.Fatalf("%s decided otherwise on %+v after %+v, limit %d in %d", name, c, admitted, limit, window)
+				}
+				if fits {
+					admitted = append(admitted, c)
+				}
+			}
+			for _, c := range admitted {
+				if cost := costIn(admitted, window, c.At+window-1); cost > limit {
+					t.Fatalf("%s admitted %d in the window from %d on, limit %d in %d", name, cost, c.At, limit, window)
+				}
+			}
+		}
+	})
+}
+
+// The worst rolling window is the largest over all of them, and the series holds the largest of each part.
+func TestWorstAndSeriesEqualBruteForce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		window := rapid.Int64Range(1, 40).Draw(t, "window")
+		calls, points := drawCalls(t, 5, window), rapid.IntRange(1, 20).Draw(t, "points")
+		o, r := Outcome{}, rolling{window: window}
+		for _, c := range calls {
+			o.admit(c, r.admit(c))
+		}
+		from, to := int64(-3), int64(1)
+		if len(calls) > 0 {
+			to += calls[len(calls)-1].At
+		}
+		if worst := mostIn(calls, window, from, to); worst != o.Worst || worst > 0 && costIn(calls, window, o.WorstAt) != worst {
+			t.Fatalf("worst %d at %d, want %d: %+v in windows of %d", o.Worst, o.WorstAt, worst, calls, window)
+		}
+		for i, most := range series(calls, window, from, to, points) {
+			if want := mostIn(calls, window, part(from, to, i, points), part(from, to, i+1, points)); most != want {
+				t.Fatalf("point %d of %d is %d, want %d: %+v in windows of %d", i, points, most, want, calls, window)
+			}
+		}
+	})
+}
+
+// mostIn looks at every instant of [from, to) at which a window's cost can change, and at from itself. An empty part has the window at its begin.
+func mostIn(calls []Call, window, from, to int64) int64 {
+	most := costIn(calls, window, from-1) - costOut(calls, window, from)
+	for _, c := range calls {
+		if from <= c.At && c.At < to {
+			most = max(most, costIn(calls, window, c.At))
+		}
+	}
+	return most
+}
+
+// costOut adds up the calls that leave the rolling window at a time.
+func costOut(calls []Call, window, at int64) int64 {
+	sum := int64(0)
+	for _, c := range calls {
+		if c.At == at-window {
+			sum += c.Cost
+		}
+	}
+	return sum
+}
+
+// The counts of an outcome are those that going through the decisions by hand gives.
+func TestOutcomeTimeline(t *testing.T) {
+	second := func(s int64) int64 { return s * 1_000_000 }
+	r := mustRun(Scenario{
+		Limit: 2, Window: 10 * time.Second, Points: 5,
+		Traffic: Traffic{Shape: Recorded, Calls: []Call{
+			{second(8), 1},  // all admit
+			{second(9), 1},  // all admit
+			{second(11), 1}, // the fixed window alone admits: its own window holds 3 then
+			{second(12), 1}, // likewise: 4
+			{second(13), 3}, // costs more than the limit
+			{second(19), 1}, // the exact log admits, for those of 8 and 9 have left; the fixed window has had two since 10
+			{second(22), 2}, // the exact log has that of 19; the fixed window begins anew, and what it admitted at 12 has just left
+		}},
+	})
+	want := Outcome{
+		AdmittedCalls: 5, Admitted: 6, FalseAllows: 3, FalseDenials: 1, Overfull: 2, Worst: 4, WorstAt: second(12),
+		Retry:  RetryError{Samples: 1},
+		Series: []int64{2, 4, 4, 4, 2},
+	}
+	got := r.of(t, FixedWindow)
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Outcome{}, "Contender")); diff != "" {
+		t.Error(diff)
+	}
+	if r.Calls != 7 || r.Offered != 10 || r.Exact.Admitted != 3 || !slices.Equal(r.Exact.Series, []int64{2, 2, 2, 2, 1}) {
+		t.Errorf("got %d calls of cost %d, exact log %+v; want 7, 10, and 3 admitted", r.Calls, r.Offered, r.Exact)
+	}
+}
+
+// What a two-window script and a ZSET log say about when to retry is off; what they should have said is found.
+func TestRetryErrorTimeline(t *testing.T) {
+	calls := make([]Call, 10)
+	for i := range calls {
+		calls[i] = Call{At: 60_000_000 + int64(i)*100_000, Cost: 1} // ten calls within the first second of a minute
+	}
+	calls = append(calls, Call{At: 80_050_000, Cost: 1})
+	r := mustRun(Scenario{Limit: 10, Window: time.Minute, Traffic: Traffic{Shape: Recorded, Calls: calls}})
+	for name, want := range map[string]RetryError{
+		Log: {Samples: 1},
+		// It says 39.95 s, when the window ends; the ten weigh less than ten a millisecond later.
+		TwoWindow: {Samples: 1, Early: 1, Total: time.Millisecond, Most: time.Millisecond},
+		// It says 40 s; the oldest leaves 39.95 s from now.
+		ZSETScript: {Samples: 1, Late: 1, Total: 50 * time.Millisecond, Most: 50 * time.Millisecond},
+		ZSETAll:    {},
+	} {
+		if got := r.of(t, name).Retry; got != want {
+			t.Errorf("%s: got %+v, want %+v", name, got, want)
+		}
+	}
+}
+
+// Cloudflare's example: 42 calls in the previous minute and 18 in this one, 15 s old, are 49.5 of 50; one more is too many, and counts.
+func TestPublishedExample(t *testing.T) {
+	var calls []Call
+	calls = even(calls, 0, 60_000_000, 42)
+	for range 18 + 2 {
+		calls = append(calls, Call{75_000_000, 1})
+	}
+	r := mustRun(Scenario{Limit: 50, Window: time.Minute, Traffic: Traffic{Shape: Recorded, Calls: calls}})
+	if o := r.of(t, TwoWindowAll); o.AdmittedCalls != 60 {
+		t.Errorf("admitted %d calls, want 60", o.AdmittedCalls)
+	}
+	d := newTwoWindowAll(50, 60_000_000)
+	for _, c := range calls {
+		d.Take(c.At, c.Cost)
+	}
+	// 42 weigh 29 at 78.571 s, 29 and the 20 that were counted and this one are 50; a microsecond earlier they are more.
+	for _, at := range []int64{78_571_428, 78_571_429} {
+		if later := *d.(*twoWindowAll); later.Take(at, 1) != (at == 78_571_429) {
+			t.Errorf("the call at %d µs was decided otherwise", at)
+		}
+	}
+}
+
+// Of ten calls nine tenths of a window ago one tenth is 0.9999999999999998 calls in doubles, so that the original lets ten more pass at once.
+func TestTwoWindowRoundsInDoubles(t *testing.T) {
+	d := newTwoWindow(10, 10_000)
+	admitted := 0
+	for _, at := range []int64{0, 19_000} {
+		for range 20 {
+			if d.Take(at, 1) {
+				admitted++
+			}
+		}
+	}
+	if admitted != 20 {
+		t.Errorf("admitted %d calls, want 20", admitted)
+	}
+}
+
+// The same seed gives the same calls and the same result, another seed others.
+func TestSeedDecides(t *testing.T) {
+	for _, shape := range []Shape{Poisson, OnOff} {
+		s := Scenario{Limit: 10, Window: time.Minute, Traffic: Traffic{Shape: shape, Rate: 200, Windows: 20}, Seed: 7, Points: 50}
+		first, again := encoded(t, mustRun(s)), encoded(t, mustRun(s))
+		if first != again {
+			t.Errorf("%s: the same scenario gave two results", shape)
+		}
+		if s.Seed = 8; encoded(t, mustRun(s)) == strings.Replace(first, `"seed":7`, `"seed":8`, 1) {
+			t.Errorf("%s: another seed gave the same result", shape)
+		}
+	}
+}
+
+// A Result goes through JSON and comes back.
+func TestResultIsPlainData(t *testing.T) {
+	r := mustRun(Scenario{Limit: 10, Window: time.Minute, Traffic: Traffic{Shape: Boundary, Rate: 1000, Windows: 4}, Points: 10})
+	var back Result
+	if err := json.Unmarshal([]byte(encoded(t, r)), &back); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(r, back, cmpopts.IgnoreUnexported(Contender{})); diff != "" {
+		t.Error(diff)
+	}
+	if len(r.Demand) != 10 || len(r.Exact.Series) != 10 || len(r.Outcomes) != len(Contenders()) {
+		t.Errorf("got %d, %d points and %d outcomes", len(r.Demand), len(r.Exact.Series), len(r.Outcomes))
+	}
+}
+
+func encoded(t *testing.T, r Result) string {
+	t.Helper()
+	b, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

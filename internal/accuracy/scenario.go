@@ -1,0 +1,84 @@
+package accuracy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"tidegate/internal/limiter"
+)
+
+// Bounds of a Scenario.
+const (
+	MaxLimit  = limiter.MaxSlots // up to here the log keeps every call
+	MaxCalls  = 500_000
+	MaxPoints = 2_000
+)
+
+// Scenario is one experiment: a limit, and the calls that it meets.
+type Scenario struct {
+	Limit   int64         `json:"limit"`  // 1 to MaxLimit
+	Window  time.Duration `json:"window"` // as that of a limiter.Limit
+	Traffic Traffic       `json:"traffic"`
+	// Seed of the random calls. The same seed gives the same calls everywhere.
+	Seed uint64 `json:"seed"`
+	// Clock is the resolution of the clock, in whole microseconds: calls of one tick carry the same time. 0 means a microsecond.
+	Clock time.Duration `json:"clock"`
+	// Contenders are the names of those to run; none means all of them.
+	Contenders []string `json:"contenders,omitempty"`
+	// Points bounds the series of each Outcome: 0 (no series) to MaxPoints.
+	Points int `json:"points"`
+}
+
+// Validate returns every bound that the scenario breaks.
+func (s Scenario) Validate() error {
+	var errs []error
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if s.Limit < 1 || s.Limit > MaxLimit {
+		add("limit is %d: must be 1 to %d", s.Limit, MaxLimit)
+	}
+	if s.Window < limiter.MinWindow || s.Window > limiter.MaxWindow || s.Window%time.Millisecond != 0 {
+		add("window is %s: must be 1 millisecond to 366 days, in whole milliseconds", s.Window)
+	}
+	if s.Clock < 0 || s.Clock > s.Window || s.Clock%time.Microsecond != 0 {
+		add("clock is %s: must be 0 to the window, in whole microseconds", s.Clock)
+	}
+	if s.Points < 0 || s.Points > MaxPoints {
+		add("points is %d: must be 0 to %d", s.Points, MaxPoints)
+	}
+	for _, name := range s.Contenders {
+		if !slices.ContainsFunc(contenders, func(c Contender) bool { return c.Name == name }) {
+			add("contender %.60q is unknown", name)
+		}
+	}
+	if len(errs) == 0 { // the traffic's size depends on the limit and the window
+		errs = append(errs, s.Traffic.validate(s.Limit, s.Window.Microseconds()))
+	}
+	return errors.Join(errs...)
+}
+
+// entered returns the contenders that the scenario names, in the order of Contenders.
+func (s Scenario) entered() []Contender {
+	if len(s.Contenders) == 0 {
+		return contenders
+	}
+	var named []Contender
+	for _, c := range contenders {
+		if slices.Contains(s.Contenders, c.Name) {
+			named = append(named, c)
+		}
+	}
+	return named
+}
+
+// calls returns the calls of the scenario in time order, at what its clock shows.
+func (s Scenario) calls() []Call {
+	calls := s.Traffic.calls(s.Limit, s.Window.Microseconds(), s.Seed)
+	if tick := s.Clock.Microseconds(); tick > 1 {
+		for i := range calls {
+			calls[i].At -= calls[i].At % tick
+		}
+	}
+	return calls
+}

@@ -1,0 +1,172 @@
+package accuracy
+
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+)
+
+// Call is one call of a caller.
+type Call struct {
+	At   int64 `json:"at"`   // microseconds; of recorded calls since any origin that is a boundary of aligned windows, such as 1970
+	Cost int64 `json:"cost"` // at least 1
+}
+
+// Shape is how the calls of a Traffic lie in time.
+type Shape string
+
+// The shapes.
+const (
+	// Poisson strews Rate x Windows calls independently over the time: a Poisson process of which the number of calls is given.
+	Poisson Shape = "poisson"
+	// OnOff strews calls at Rate over a third of a window, then pauses for 78 hundredths of one: 1.11 windows in all, so that the bursts wander over the
+	// boundaries of aligned windows.
+	OnOff Shape = "on-off"
+	// Boundary attacks the boundary of two aligned windows, once in four windows: silence, twice the limit in the last thousandth of a window, twice
+	// the limit in the first thousandth of the next, greed at Rate until that one ends, silence.
+	Boundary Shape = "boundary"
+	// Greedy calls evenly at Rate.
+	Greedy Shape = "greedy"
+	// Recorded plays Calls.
+	Recorded Shape = "recorded"
+)
+
+// Shapes lists every shape, in the order in which forms should offer them.
+func Shapes() []Shape { return []Shape{Boundary, Poisson, OnOff, Greedy, Recorded} }
+
+// Traffic says which calls a Scenario meets. All but recorded ones cost 1.
+type Traffic struct {
+	Shape   Shape  `json:"shape"`
+	Rate    int64  `json:"rate"`    // calls in a window, in percent of the limit
+	Windows int64  `json:"windows"` // how long, in windows
+	Calls   []Call `json:"calls,omitempty"`
+}
+
+const (
+	maxRate    = 1_000_000
+	maxWindows = 100_000
+
+	// start is the origin of made-up calls, microseconds since 1970; they begin at the first boundary of aligned windows after it.
+	start = 1_800_000_000_000_000
+
+	onPercent, cyclePercent = 33, 111 // of a window, of OnOff
+	attackWindows           = 4       // of Boundary
+	burst                   = 2       // limits in each burst of Boundary
+	burstPart               = 1000    // of a window
+)
+
+func (t Traffic) validate(limit, window int64) error {
+	switch t.Shape {
+	case Recorded:
+		return validateCalls(t.Calls)
+	case Poisson, OnOff, Boundary, Greedy:
+	default:
+		return fmt.Errorf("shape %.60q is not one of %v", t.Shape, Shapes())
+	}
+	if t.Rate < 1 || t.Rate > maxRate || t.Windows < 1 || t.Windows > maxWindows {
+		return fmt.Errorf("rate is %d and windows %d: must be 1 to %d and 1 to %d", t.Rate, t.Windows, maxRate, maxWindows)
+	}
+	if n := t.count(limit); n > MaxCalls {
+		return fmt.Errorf("rate, windows and limit make %d calls: must be at most %d", n, MaxCalls)
+	}
+	if over, _ := bits.Mul64(uint64(t.Windows+1), uint64(window)); over > 0 || (t.Windows+1)*window > 1<<60 {
+		return fmt.Errorf("windows is %d: too long with such a window", t.Windows)
+	}
+	return nil
+}
+
+func validateCalls(calls []Call) error {
+	if len(calls) > MaxCalls {
+		return fmt.Errorf("%d calls: must be at most %d", len(calls), MaxCalls)
+	}
+	for i, c := range calls {
+		if c.Cost < 1 || c.At < 0 || c.At > 1<<60 || i > 0 && c.At < calls[i-1].At {
+			return fmt.Errorf("calls[%d]: must cost at least 1 and be in time order", i)
+		}
+	}
+	return nil
+}
+
+// count returns how many calls there are.
+func (t Traffic) count(limit int64) int64 {
+	switch t.Shape {
+	case Recorded:
+		return int64(len(t.Calls))
+	case OnOff:
+		return limit * t.Rate * t.cycles() * onPercent / 10_000
+	case Boundary:
+		return t.cycles() * (2*burst*limit + t.greed(limit))
+	default:
+		return limit * t.Rate * t.Windows / 100
+	}
+}
+
+func (t Traffic) cycles() int64 {
+	if t.Shape == OnOff {
+		return max(1, t.Windows*100/cyclePercent)
+	}
+	return (t.Windows + attackWindows - 1) / attackWindows
+}
+
+// greed is the number of calls in a window of greed.
+func (t Traffic) greed(limit int64) int64 { return limit * t.Rate / 100 }
+
+// begin is where the calls begin.
+func begin(window int64) int64 { return start + window - start%window }
+
+// calls makes the calls, in time order.
+func (t Traffic) calls(limit, window int64, seed uint64) []Call {
+	from, n := begin(window), t.count(limit)
+	switch t.Shape {
+	case Poisson:
+		return strewn(seed, n, t.Windows*window, func(at int64) int64 { return from + at })
+	case OnOff:
+		on, cycle := window*onPercent/100, window*cyclePercent/100
+		on = max(1, on)
+		return strewn(seed, n, t.cycles()*on, func(at int64) int64 { return from + at/on*cycle + at%on })
+	case Boundary:
+		var calls []Call
+		for i := range t.cycles() {
+			calls = t.attack(calls, from+i*attackWindows*window, limit, window)
+		}
+		return calls
+	case Greedy:
+		return even(nil, from, t.Windows*window, n)
+	default:
+		return slices.Clone(t.Calls)
+	}
+}
+
+func (t Traffic) attack(calls []Call, from, limit, window int64) []Call {
+	boundary, part := from+2*window, max(1, window/burstPart)
+	calls = even(calls, boundary-part, part, burst*limit)
+	calls = even(calls, boundary, part, burst*limit)
+	return even(calls, boundary+part, window-part, t.greed(limit))
+}
+
+// even appends n calls that are spread evenly over [from, from+length).
+func even(calls []Call, from, length, n int64) []Call {
+	for i := range n {
+		hi, lo := bits.Mul64(uint64(i), uint64(length))
+		offset, _ := bits.Div64(hi, lo, uint64(n))
+		calls = append(calls, Call{At: from + int64(offset), Cost: 1})
+	}
+	return calls
+}
+
+// strewn returns n calls at independent random instants of [0, length), each placed by a monotonic function.
+func strewn(seed uint64, n, length int64, place func(int64) int64) []Call {
+	random := rand.NewPCG(seed, 0)
+	calls := make([]Call, n)
+	for i := range calls {
+		at, _ := bits.Mul64(random.Uint64(), uint64(length))
+		calls[i] = Call{At: int64(at), Cost: 1}
+	}
+	slices.SortFunc(calls, func(a, b Call) int { return cmp.Compare(a.At, b.At) })
+	for i := range calls {
+		calls[i].At = place(calls[i].At)
+	}
+	return calls
+}

@@ -1,0 +1,108 @@
+package accuracy
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/valkey-io/valkey-go"
+	"pgregory.net/rapid"
+
+	"tidegate/internal/valkeytest"
+)
+
+// server plays published limiters on a real server, with our clock and our words.
+type server struct {
+	client        valkey.Client
+	limit, window int64
+	key           string
+}
+
+// zset sends the commands of a pipeline, and returns what ZCARD said. The score and the member are the time.
+func (s server) zset(t *rapid.T, now int64, addFirst bool) int64 {
+	at := strconv.FormatInt(now, 10)
+	b := s.client.B()
+	drop := b.Zremrangebyscore().Key(s.key).Min("0").Max(strconv.FormatInt(now-s.window, 10)).Build()
+	add := b.Zadd().Key(s.key).ScoreMember().ScoreMember(float64(now), at).Build()
+	count := b.Zcard().Key(s.key).Build()
+	commands, counted := []valkey.Completed{drop, count, add}, 1
+	if addFirst {
+		commands, counted = []valkey.Completed{drop, add, count}, 2
+	}
+	n, err := s.client.DoMulti(context.Background(), commands...)[counted].AsInt64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+var zsetScriptText = valkey.NewLuaScript(`
+	local now, limit, window = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+	redis.call('ZREMRANGEBYSCORE', KEYS[1], 0, now - window)
+	if redis.call('ZCARD', KEYS[1]) >= limit then return 0 end
+	redis.call('ZADD', KEYS[1], now, now .. ':' .. math.random())
+	return 1`)
+
+var twoKeysText = valkey.NewLuaScript(`
+	local now, limit, window = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+	local prev, cur = tonumber(redis.call('GET', KEYS[2]) or 0), tonumber(redis.call('GET', KEYS[1]) or 0)
+	if math.floor((1 - now % window / window) * prev) + cur >= limit then return 0 end
+	redis.call('INCRBY', KEYS[1], 1)
+	return 1`)
+
+func (s server) run(t *rapid.T, script *valkey.Lua, now int64, keys ...string) bool {
+	reply, err := script.Exec(context.Background(), s.client, keys,
+		[]string{strconv.FormatInt(now/millisecond, 10), strconv.FormatInt(s.limit, 10), strconv.FormatInt(s.window/millisecond, 10)}).AsInt64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply == 1
+}
+
+func (s server) twoKeys(t *rapid.T, now int64) bool {
+	index := now / s.window
+	return s.run(t, twoKeysText, now, s.key+strconv.FormatInt(index, 10), s.key+strconv.FormatInt(index-1, 10))
+}
+
+// Our renderings of published limiters decide each call as the commands that they render do on a real server.
+func TestRenderingsEqualTheirCommands(t *testing.T) {
+	client, err := valkey.NewClient(valkey.ClientOption{
+		InitAddress: []string{strings.TrimPrefix(valkeytest.Start(t), "valkey://")}, DisableCache: true, ForceSingleClient: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	for name, decides := range map[string]func(server, *rapid.T, int64) bool{
+		ZSETPipeline: func(s server, t *rapid.T, now int64) bool { return s.zset(t, now, false) < s.limit },
+		ZSETAll:      func(s server, t *rapid.T, now int64) bool { return s.zset(t, now, true) <= s.limit },
+		ZSETScript:   func(s server, t *rapid.T, now int64) bool { return s.run(t, zsetScriptText, now, s.key) },
+		TwoWindow:    server.twoKeys,
+	} {
+		t.Run(name, func(t *testing.T) {
+			histories := 0
+			rapid.Check(t, func(t *rapid.T) {
+				histories++
+				limit, window := rapid.Int64Range(1, 12).Draw(t, "limit"), rapid.Int64Range(1, 40).Draw(t, "window")*millisecond
+				s := server{client, limit, window, name + strconv.Itoa(histories)}
+				rendering := named(name).build(s.limit, s.window)
+				for _, c := range drawCalls(t, 1, s.window) {
+					at := begin(s.window) + c.At
+					if got, want := rendering.Take(at, 1), decides(s, t, at); got != want {
+						t.Fatalf("the call at +%d: our rendering says %t, the server %t; limit %d in %d", c.At, got, want, s.limit, s.window)
+					}
+				}
+			})
+		})
+	}
+}
+
+func named(name string) Contender {
+	for _, c := range contenders {
+		if c.Name == name {
+			return c
+		}
+	}
+	return Contender{}
+}

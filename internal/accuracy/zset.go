@@ -1,0 +1,97 @@
+package accuracy
+
+// zset is a sorted set of the times of calls. Members that are equal are one member, as in Valkey.
+type zset struct {
+	times  []int64
+	unique bool // a member is never equal to another
+}
+
+// dropThrough is ZREMRANGEBYSCORE from 0 to a time.
+func (z *zset) dropThrough(t int64) {
+	i := 0
+	for i < len(z.times) && z.times[i] <= t {
+		i++
+	}
+	z.times = z.times[i:]
+}
+
+// add is ZADD: calls come in time order, so that an equal member can only be the last.
+func (z *zset) add(now int64) {
+	if n := len(z.times); n > 0 && !z.unique && z.times[n-1] == now {
+		return
+	}
+	z.times = append(z.times, now)
+}
+
+func (z *zset) stored() int { return len(z.times) }
+
+// live counts the members later than a time.
+func (z *zset) live(t int64) int64 {
+	n := int64(len(z.times))
+	for _, at := range z.times {
+		if at > t {
+			break
+		}
+		n--
+	}
+	return n
+}
+
+// zsetLog knows no cost: every call is one member.
+type zsetLog struct {
+	zset
+	limit, window int64
+}
+
+// zsetScript stores admitted calls only, by a clock of milliseconds. A denial says when the oldest leaves, in seconds rounded up.
+type zsetScript struct {
+	zsetLog
+	retry int64
+}
+
+func newZSETScript(limit, window int64) decider {
+	return &zsetScript{zsetLog: zsetLog{zset: zset{unique: true}, limit: limit, window: window}}
+}
+
+func (z *zsetScript) Take(now, _ int64) bool {
+	now -= now % millisecond
+	z.dropThrough(now - z.window)
+	if int64(len(z.times)) >= z.limit {
+		const second = 1_000_000
+		z.retry = (z.times[0] + z.window - now + second - 1) / second * second
+		return false
+	}
+	z.add(now)
+	return true
+}
+
+func (z *zsetScript) retryAfter() int64 { return z.retry }
+
+func (z *zsetScript) passes(now, _ int64) bool { return z.live(now-now%millisecond-z.window) < z.limit }
+
+// zsetPipeline counts what there was, then adds the call whatever the count.
+type zsetPipeline struct{ zsetLog }
+
+func newZSETPipeline(limit, window int64) decider {
+	return &zsetPipeline{zsetLog{limit: limit, window: window}}
+}
+
+func (z *zsetPipeline) Take(now, _ int64) bool {
+	z.dropThrough(now - z.window)
+	count := int64(len(z.times))
+	z.add(now)
+	return count < z.limit
+}
+
+// zsetAll adds the call, then counts.
+type zsetAll struct{ zsetLog }
+
+func newZSETAll(limit, window int64) decider {
+	return &zsetAll{zsetLog{limit: limit, window: window}}
+}
+
+func (z *zsetAll) Take(now, _ int64) bool {
+	z.dropThrough(now - z.window)
+	z.add(now)
+	return int64(len(z.times)) <= z.limit
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestQuantile(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		q      float64
+		want   float64
+	}{
+		{nil, 0.5, 0},
+		{[]float64{7}, 0.99, 7},
+		{[]float64{3, 1, 2}, 0.5, 2},
+		{[]float64{4, 1, 3, 2}, 0.5, 2.5},
+		{[]float64{0, 10}, 0.75, 7.5},
+		{[]float64{1, 2, 3}, 1, 3},
+	} {
+		if got := quantile(c.values, c.q); got != c.want {
+			t.Errorf("quantile(%v, %v) = %v, want %v", c.values, c.q, got, c.want)
+		}
+	}
+}
+
+// measured is a contender with turns, some or all of which were disturbed.
+func measured(all bool) *measurement {
+	evalsha := &contender{name: "evalsha", allowed: &check{}}
+	c := &contender{name: "log100", allowed: &check{}, denied: &check{}}
+	m := &measurement{
+		contenders:  []*contender{evalsha, c},
+		probes:      []float64{100, 100, 50, 100, 100, 100, 100, 100},
+		allocations: map[*contender]float64{c: 4.9},
+		bytes:       map[*contender]float64{c: 599.6},
+	}
+	m.slices = []slice{
+		{contender: evalsha, rate: 1000, processor: 1000, probe: 5},
+		{contender: c, rate: 1, processor: 1e6, probe: 1},
+		{contender: c, rate: 3, processor: 1000, probe: 3}, // The server waited for something else.
+	}
+	if !all {
+		m.slices = append(m.slices, slice{contender: c, rate: 300, processor: 3200, probe: 0}, slice{contender: c, rate: 500, processor: 2000, probe: 4})
+	}
+	m.trips = []trips{
+		{contender: c, calls: []time.Duration{30, 10, 20}, pings: []time.Duration{10, 10, 10}, probe: 6},
+		{contender: c, calls: []time.Duration{900}, pings: []time.Duration{1}, probe: 2},
+	}
+	return m
+}
+
+// Medians are those of the turns that nothing disturbed.
+func TestDisturbedTurnsAreLeftOut(t *testing.T) {
+	r := summarize(measured(false))
+	for name, want := range map[string]float64{
+		"limiter.log100.rate": 400, "limiter.log100.process_us": 2600, "limiter.log100.rate_vs_evalsha": 0.4,
+		"limiter.log100.p50_vs_ping": 2, "limiter.log100.p99_vs_ping": 2.98, "limiter.log100.bytes": 600, "limiter.log100.allocs": 5,
+	} {
+		if got := r.values[name]; got != want {
+			t.Errorf("%s = %v, want %v", name, got, want)
+		}
+	}
+	if r.disturbed != 3 {
+		t.Errorf("%d turns were disturbed, want 3: before the slow probe, after it, and with an idle server", r.disturbed)
+	}
+}
+
+// A contender that was disturbed every time has figures all the same.
+func TestOnlyDisturbedTurns(t *testing.T) {
+	if rate := summarize(measured(true)).values["limiter.log100.rate"]; rate != 2 {
+		t.Errorf("rate %v, want 2", rate)
+	}
+}
+
+func TestGoalsArePrinted(t *testing.T) {
+	var out bytes.Buffer
+	summarize(measured(false)).print(&out)
+	for _, want := range []struct{ goal, verdict string }{
+		{"log 100: allowed rate to EVALSHA", "met"},
+		{"log 100: bytes of a full key", "met"},
+		{"log 100: median trip to PING", "missed"},
+	} {
+		found := false
+		for line := range strings.Lines(out.String()) {
+			found = found || strings.Contains(line, want.goal) && strings.HasSuffix(strings.TrimSpace(line), want.verdict)
+		}
+		if !found {
+			t.Errorf("%q is not %s in:\n%s", want.goal, want.verdict, out.String())
+		}
+	}
+	if strings.Contains(out.String(), "counter:") {
+		t.Error("a goal that was not measured is printed")
+	}
+}

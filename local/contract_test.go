@@ -1,0 +1,249 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/testwait"
+	"tidegate/internal/valkeytest"
+)
+
+// answer is what a client got.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// caller makes calls over connections that it keeps, as a client in production does.
+type caller struct {
+	t      *testing.T
+	client *http.Client
+}
+
+func newCaller(t *testing.T, connections int) caller {
+	transport := &http.Transport{MaxIdleConnsPerHost: connections, MaxConnsPerHost: connections}
+	t.Cleanup(transport.CloseIdleConnections)
+	return caller{t, &http.Client{Transport: transport}}
+}
+
+func (c caller) get(url, key string) answer {
+	c.t.Helper()
+	r, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		c.t.Error(err)
+		return answer{}
+	}
+	if key != "" {
+		r.Header.Set("X-Api-Key", key)
+	}
+	response, err := c.client.Do(r)
+	if err != nil {
+		c.t.Error(err)
+		return answer{}
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		c.t.Error(err)
+	}
+	return answer{response.StatusCode, response.Header, string(body)}
+}
+
+// wait returns when d has passed.
+func wait(t *testing.T, d time.Duration) {
+	t.Helper()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.Context().Done():
+		t.Fatal(t.Context().Err())
+	}
+}
+
+// twelveCalls makes 12 calls within one window: on a machine that stalled for most of one it starts over.
+func twelveCalls(t *testing.T, flags []string) (p *program, c caller, statuses []int, last answer) {
+	t.Helper()
+	testwait.Until(t, "12 calls within one window", func() bool {
+		p, c, statuses = start(t, flags...), newCaller(t, 1), nil
+		began := time.Now()
+		for range 12 {
+			last = c.get(p.url("rest")+"/orders", p.key("free"))
+			statuses = append(statuses, last.status)
+		}
+		return time.Since(began) < 9*time.Second
+	})
+	return p, c, statuses, last
+}
+
+// Of 12 calls with the free key in a row ten are allowed and two denied, with the way back in the answer; waiting exactly that long is enough.
+func TestTwelveCalls(t *testing.T) {
+	for name, flags := range map[string][]string{"embedded": nil, "valkey": {"-valkey", valkeytest.Start(t)}} {
+		t.Run(name, func(t *testing.T) {
+			p, c, statuses, last := twelveCalls(t, flags)
+			if want := slices.Concat(slices.Repeat([]int{200}, 10), []int{429, 429}); !slices.Equal(statuses, want) {
+				t.Fatalf("statuses %v, want %v", statuses, want)
+			}
+			seconds := checkDenied(t, last, "10 per 10 seconds", 10, 10)
+			wait(t, time.Duration(seconds)*time.Second)
+			if a := c.get(p.url("rest")+"/orders", p.key("free")); a.status != http.StatusOK {
+				t.Errorf("after waiting %d s: %d %s", seconds, a.status, a.body)
+			}
+		})
+	}
+}
+
+// checkDenied checks a REST API's answer to a call over a limit, and returns its Retry-After.
+func checkDenied(t *testing.T, a answer, name string, requests, window int) int {
+	t.Helper()
+	seconds, err := strconv.Atoi(a.header.Get("Retry-After"))
+	if err != nil || seconds < 1 || seconds > window {
+		t.Fatalf("Retry-After %q, want 1 to %d", a.header.Get("Retry-After"), window)
+	}
+	for header, want := range map[string]string{
+		"RateLimit":        strconv.Quote(name) + ";r=0;t=" + strconv.Itoa(seconds),
+		"RateLimit-Policy": strconv.Quote(name) + ";q=" + strconv.Itoa(requests) + ";w=" + strconv.Itoa(window),
+		"Content-Type":     "application/problem+json",
+	} {
+		if got := a.header.Get(header); got != want {
+			t.Errorf("%s is %q, want %q", header, got, want)
+		}
+	}
+	var problem struct {
+		Type, Title, Detail string
+		Status              int
+		Violated            []string `json:"violated-policies"`
+	}
+	if err := json.Unmarshal([]byte(a.body), &problem); err != nil {
+		t.Fatalf("%v in %s", err, a.body)
+	}
+	if problem.Type != "https://iana.org/assignments/http-problem-types#quota-exceeded" || problem.Status != http.StatusTooManyRequests ||
+		!slices.Equal(problem.Violated, []string{name}) || !strings.Contains(problem.Detail, a.header.Get("Retry-After")+" second") {
+		t.Errorf("problem %+v", problem)
+	}
+	return seconds
+}
+
+// An allowed call reaches the backend with the decision, and its answer carries the fields.
+func TestAllowedCallCarriesTheDecision(t *testing.T) {
+	p, c := start(t), newCaller(t, 1)
+	a := c.get(p.url("rest")+"/orders", p.key("pro"))
+	var echo struct {
+		Authorizer map[string]string `json:"authorizer"`
+	}
+	if err := json.Unmarshal([]byte(a.body), &echo); err != nil {
+		t.Fatalf("%v in %s", err, a.body)
+	}
+	if got := echo.Authorizer; got["plan"] != "pro" || got["remaining"] == "" || got["keyId"] != got["principalId"] || got["policyVersion"] != "1" {
+		t.Errorf("authorizer context %v", got)
+	}
+	if want := `"100 per 10 seconds";r=99;t=10, "1000 per 10 minutes";r=999;t=600`; a.header.Get("RateLimit") != want {
+		t.Errorf("RateLimit %s, want %s", a.header.Get("RateLimit"), want)
+	}
+}
+
+// A bad credential is 401 with a problem document on the REST API, and 403 on the HTTP API, which has no way to say more.
+func TestBadCredentials(t *testing.T) {
+	p, c := start(t), newCaller(t, 1)
+	unknown, err := apikey.Generate("demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, key := range map[string]string{"none": "", "malformed": "tg_demo_nonsense", "unknown": unknown.Reveal()} {
+		a := c.get(p.url("rest")+"/orders", key)
+		if a.status != http.StatusUnauthorized || a.header.Get("Content-Type") != "application/problem+json" ||
+			a.header.Get("WWW-Authenticate") == "" || !json.Valid([]byte(a.body)) {
+			t.Errorf("REST API, %s: %+v", name, a)
+		}
+		if a := c.get(p.url("http")+"/orders", key); a.status != http.StatusForbidden {
+			t.Errorf("HTTP API, %s: %+v", name, a)
+		}
+	}
+}
+
+// The same key counts together on both APIs.
+func TestAPIsShareTheLimit(t *testing.T) {
+	p, c := start(t), newCaller(t, 1)
+	for i := range 10 {
+		url := p.url("rest")
+		if i%2 == 1 {
+			url = p.url("http")
+		}
+		if a := c.get(url+"/x", p.key("free")); a.status != http.StatusOK {
+			t.Fatalf("call %d: %+v", i, a)
+		}
+	}
+	if a := c.get(p.url("http")+"/x", p.key("free")); a.status != http.StatusForbidden {
+		t.Errorf("call 11 on the HTTP API: %+v", a)
+	}
+	if a := c.get(p.url("rest")+"/x", p.key("free")); a.status != http.StatusTooManyRequests {
+		t.Errorf("call 12 on the REST API: %+v", a)
+	}
+}
+
+// 200 clients that share the pro key through the gateway never get more than 100 admissions in any rolling 10 seconds.
+//
+// The instants of the admissions on Valkey's clock are not known here, only when each call began and ended. An admission lies between the two, so
+// more than 100 that both began and ended within 10 seconds prove a violation.
+func TestConcurrentClientsStayWithinEveryWindow(t *testing.T) {
+	const clients, limit = 200, 100
+	window := 10 * time.Second
+	p, c := start(t, "-valkey", valkeytest.Start(t)), newCaller(t, clients)
+	type call struct{ began, ended time.Duration }
+	var (
+		mu       sync.Mutex
+		admitted []call
+		calls    int
+		group    sync.WaitGroup
+		began    = time.Now()
+	)
+	for range clients {
+		group.Go(func() {
+			for time.Since(began) < window+2*time.Second {
+				start := time.Since(began)
+				a := c.get(p.url("rest")+"/load", p.key("pro"))
+				end := time.Since(began)
+				mu.Lock()
+				calls++
+				switch a.status {
+				case http.StatusOK:
+					admitted = append(admitted, call{start, end})
+				case http.StatusTooManyRequests:
+				default:
+					t.Errorf("status %d: %s", a.status, a.body)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	slices.SortFunc(admitted, func(a, b call) int { return int(a.ended - b.ended) })
+	worst := 0
+	for _, last := range admitted {
+		inside := 0
+		for _, other := range admitted {
+			if other.ended <= last.ended && other.began > last.ended-window {
+				inside++
+			}
+		}
+		worst = max(worst, inside)
+	}
+	t.Logf("%d calls, %d admitted, at most %d within 10 s", calls, len(admitted), worst)
+	if worst > limit {
+		t.Errorf("%d calls were admitted within %s, limit %d", worst, window, limit)
+	}
+	if len(admitted) < limit || calls <= len(admitted) {
+		t.Errorf("%d of %d calls admitted: the limit was never reached", len(admitted), calls)
+	}
+}

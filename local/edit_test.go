@@ -1,0 +1,92 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/browsertest"
+	"tidegate/web/static"
+)
+
+// withDashboard gives the real admin function in place of the test function.
+func withDashboard(t *testing.T) []string {
+	t.Helper()
+	_, err := static.Load()
+	browsertest.Need(t, err, "make it: ./scripts/build -host")
+	dir := t.TempDir()
+	for _, function := range []string{"check", "admin"} {
+		binary := filepath.Join(dir, function, "bootstrap")
+		build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o", binary, "../functions/"+function)
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	return []string{"-bin", dir}
+}
+
+// editor is a tab of the dashboard in which someone is logged in.
+type editor struct {
+	t   *testing.T
+	tab context.Context
+	url string // of the key's form
+}
+
+func (e editor) act(actions ...chromedp.Action[chromedp.Void]) {
+	e.t.Helper()
+	if err := chromedp.Do(e.tab, actions...); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// save sets the key's one limit to so many requests per hour.
+func (e editor) save(requests string) {
+	e.t.Helper()
+	e.act(
+		chromedp.Navigate(e.url),
+		chromedp.SetValue(chromedp.CSS("#limit-0-requests"), requests),
+		chromedp.SetValue(chromedp.CSS("#limit-0-window"), "1"),
+		chromedp.SetValue(chromedp.CSS("#limit-0-unit"), "hour"),
+		chromedp.Click(chromedp.CSS(".actions .primary")),
+		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
+	)
+}
+
+// A limit changed in the browser is obeyed by the very next call, and what was taken before still counts.
+func TestEditInTheBrowserActsOnTheNextCall(t *testing.T) {
+	tab := browsertest.Start(t)
+	p, c := start(t, withDashboard(t)...), newCaller(t, 1)
+	secret, err := apikey.Parse(p.key("free"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := editor{t, tab, p.url("admin") + "/keys/" + secret.ID() + "/limits"}
+	e.act(
+		chromedp.Navigate(e.url),
+		chromedp.SendKeys(chromedp.CSS("[name=user]"), p.url("admin_user")),
+		chromedp.SendKeys(chromedp.CSS("[name=password]"), p.url("admin_password")+"\n"),
+		chromedp.WaitVisible(chromedp.CSS("#limit-0-requests")),
+	)
+	for _, edit := range []struct {
+		requests string
+		statuses []int
+	}{
+		{"2", []int{200, 200, 429}},
+		{"4", []int{200, 200, 429}},
+		{"3", []int{429}},
+		{"1,000", []int{200}},
+	} {
+		e.save(edit.requests)
+		for i, want := range edit.statuses {
+			if a := c.get(p.url("rest")+"/orders", p.key("free")); a.status != want {
+				t.Errorf("call %d after the edit to %s per hour: %d, want %d: %s", i+1, edit.requests, a.status, want, a.body)
+			}
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tidegate/local/lambda"
+)
+
+// fake is a function in this process that answers the same to everything and keeps the events.
+type fake struct {
+	answer string
+	err    error
+	hang   bool // until the caller gives up
+
+	lock   sync.Mutex
+	events [][]byte
+}
+
+func (f *fake) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
+	f.lock.Lock()
+	f.events = append(f.events, payload)
+	f.lock.Unlock()
+	if f.hang {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return []byte(f.answer), f.err
+}
+
+// event decodes the only event there was.
+func (f *fake) event(t *testing.T, into any) {
+	t.Helper()
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if len(f.events) != 1 {
+		t.Fatalf("invoked %d times, want 1", len(f.events))
+	}
+	if err := json.Unmarshal(f.events[0], into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f *fake) invocations() int {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	return len(f.events)
+}
+
+func reported(message string) error {
+	return &lambda.FunctionError{Type: "errorString", Message: message}
+}
+
+// policyAnswer is an authorizer's answer with one statement.
+func policyAnswer(effect, resource, context string) string {
+	return `{"principalId":"key1","policyDocument":{"Version":"2012-10-17","Statement":[{"Action":["execute-api:Invoke"],"Effect":"` + effect +
+		`","Resource":["` + resource + `"]}]},"context":` + context + `}`
+}
+
+const okAnswer = `{"statusCode":200,"headers":{"Content-Type":"text/plain"},"body":"ok"}`
+
+// noon is the instant of every request.
+func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.FixedZone("", 7200)) }
+
+type response struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// do serves one request in this process.
+func do(h http.Handler, r *http.Request) response {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	body, _ := io.ReadAll(w.Result().Body)
+	header := http.Header{} // as a client's net/http reads it
+	for name, values := range w.Result().Header {
+		for _, value := range values {
+			header.Add(name, value)
+		}
+	}
+	return response{w.Code, header, string(body)}
+}
+
+func get(target string, header ...string) *http.Request {
+	return newRequest("GET", target, "", header...)
+}
+
+func newRequest(method, target, body string, header ...string) *http.Request {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Host = "127.0.0.1:8080"
+	r.RemoteAddr = "192.0.2.7:5000"
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	return r
+}

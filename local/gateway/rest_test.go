@@ -1,0 +1,365 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/google/go-cmp/cmp"
+
+	"tidegate/local/gateway"
+	"tidegate/local/lambda"
+)
+
+const restARN = "arn:aws:execute-api:us-east-1:123456789012:localrest0/prod/"
+
+func newREST(authorizer, integration *fake) *gateway.REST {
+	return &gateway.REST{Authorizer: authorizer, Integration: integration, Now: noon}
+}
+
+func allowing(context string) *fake { return &fake{answer: policyAnswer("Allow", "*", context)} }
+
+// The REQUEST event has the form of Amazon's guide.
+func TestRESTAuthorizerEvent(t *testing.T) {
+	authorizer := allowing(`{}`)
+	api := newREST(authorizer, &fake{answer: okAnswer})
+	api.StageVariables = map[string]string{"colour": "blue"}
+	r := get("/a%20b/c?x=1&x=2&y=%26", "X-Api-Key", "one", "X-Api-Key", "two", "X-Forwarded-For", "203.0.113.9", "User-Agent", "test",
+		"Connection", "keep-alive, X-Hop", "X-Hop", "1", "Te", "trailers")
+	if got := do(api, r); got.status != 200 {
+		t.Fatalf("status %d: %s", got.status, got.body)
+	}
+	var e events.APIGatewayCustomAuthorizerRequestTypeRequest
+	authorizer.event(t, &e)
+	if e.RequestContext.RequestID == "" {
+		t.Error("no request id")
+	}
+	e.RequestContext.RequestID = ""
+	want := events.APIGatewayCustomAuthorizerRequestTypeRequest{
+		Type:       "REQUEST",
+		MethodArn:  restARN + "GET/a%20b/c",
+		Resource:   "/{proxy+}",
+		Path:       "/a%20b/c",
+		HTTPMethod: "GET",
+		Headers: map[string]string{"Host": "127.0.0.1:8080", "User-Agent": "test", "X-Api-Key": "two",
+			"X-Forwarded-For": "203.0.113.9, 192.0.2.7", "X-Forwarded-Port": "8080", "X-Forwarded-Proto": "http"},
+		MultiValueHeaders: map[string][]string{"Host": {"127.0.0.1:8080"}, "User-Agent": {"test"}, "X-Api-Key": {"one", "two"},
+			"X-Forwarded-For": {"203.0.113.9, 192.0.2.7"}, "X-Forwarded-Port": {"8080"}, "X-Forwarded-Proto": {"http"}},
+		QueryStringParameters:           map[string]string{"x": "2", "y": "&"},
+		MultiValueQueryStringParameters: map[string][]string{"x": {"1", "2"}, "y": {"&"}},
+		PathParameters:                  map[string]string{"proxy": "a%20b/c"},
+		StageVariables:                  map[string]string{"colour": "blue"},
+		RequestContext: events.APIGatewayCustomAuthorizerRequestTypeRequestContext{
+			Path: "/prod/a%20b/c", AccountID: "123456789012", ResourceID: "local", Stage: "prod", ResourcePath: "/{proxy+}", HTTPMethod: "GET",
+			APIID: "localrest0", Identity: events.APIGatewayCustomAuthorizerRequestTypeRequestIdentity{SourceIP: "192.0.2.7"},
+		},
+	}
+	if diff := cmp.Diff(want, e); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Every field of Amazon's own sample is in our event, apart from what only other set-ups send.
+func TestRESTAuthorizerEventHasTheSamplesFields(t *testing.T) {
+	authorizer := allowing(`{}`)
+	do(newREST(authorizer, &fake{answer: okAnswer}), get("/request?QueryString1=v"))
+	var got map[string]any
+	authorizer.event(t, &got)
+	sample := sampleEvent(t, "apigw-custom-auth-request-type-request.json")
+	delete(sample["requestContext"].(map[string]any)["identity"].(map[string]any), "clientCert") // mutual TLS
+	delete(sample["requestContext"].(map[string]any)["identity"].(map[string]any), "apiKey")     // usage plans
+	for _, path := range missingFields(sample, got, "headers", "multiValueHeaders", "stageVariables", "pathParameters") {
+		t.Errorf("event lacks %s", path)
+	}
+}
+
+func TestRESTTokenAuthorizer(t *testing.T) {
+	authorizer := allowing(`{}`)
+	api := newREST(authorizer, &fake{answer: okAnswer})
+	api.Token = true
+	if got := do(api, get("/hello")); got.status != 401 || authorizer.invocations() != 0 {
+		t.Errorf("without a token: status %d, %d invocations", got.status, authorizer.invocations())
+	}
+	if got := do(api, newRequest("POST", "/", "", "Authorization", "Bearer x")); got.status != 200 {
+		t.Errorf("with a token: status %d", got.status)
+	}
+	var e events.APIGatewayCustomAuthorizerRequest
+	authorizer.event(t, &e)
+	want := events.APIGatewayCustomAuthorizerRequest{Type: "TOKEN", AuthorizationToken: "Bearer x", MethodArn: restARN + "POST/"}
+	if e != want {
+		t.Errorf("got %+v", e)
+	}
+}
+
+func TestRESTIdentitySource(t *testing.T) {
+	authorizer := allowing(`{}`)
+	api := newREST(authorizer, &fake{answer: okAnswer})
+	api.IdentityHeaders = []string{"x-api-key"}
+	if got := do(api, get("/")); got.status != 401 || authorizer.invocations() != 0 {
+		t.Errorf("status %d, %d invocations", got.status, authorizer.invocations())
+	}
+	if got := do(api, get("/", "X-Api-Key", "k")); got.status != 200 {
+		t.Errorf("status %d", got.status)
+	}
+}
+
+// What a client sees for each answer of an authorizer, without any gateway response configured.
+func TestRESTRefusals(t *testing.T) {
+	const refused = `{"message":"User is not authorized to access this resource`
+	for _, c := range []struct {
+		name       string
+		authorizer *fake
+		status     int
+		body       string
+	}{
+		{"explicit deny", &fake{answer: policyAnswer("Deny", "*", `{}`)}, 403, refused + ` with an explicit deny"}`},
+		{"no statement matches", &fake{answer: policyAnswer("Allow", restARN+"GET/other", `{}`)}, 403, refused + `"}`},
+		{"Unauthorized", &fake{err: reported("Unauthorized")}, 401, `{"message":"Unauthorized"}`},
+		{"almost Unauthorized", &fake{err: reported("unauthorized")}, 500, `{"message":null}`},
+		{"another error", &fake{err: reported("Valkey is down")}, 500, `{"message":null}`},
+		{"a function that says Unauthorized by crashing", &fake{err: errors.New("Unauthorized")}, 500, `{"message":null}`},
+		{"time-out of the function", &fake{err: &lambda.TimeoutError{}}, 500, `{"message":null}`},
+		{"time-out of the gateway", &fake{hang: true}, 500, `{"message":null}`},
+		{"malformed answer", &fake{answer: `{}`}, 500, `{"message":null}`},
+		{"context with a list", &fake{answer: policyAnswer("Allow", "*", `{"a":[1]}`)}, 500, `{"message":null}`},
+		{"context with null", &fake{answer: policyAnswer("Deny", "*", `{"a":null}`)}, 500, `{"message":null}`},
+		{"answer over 8 KB", &fake{answer: policyAnswer("Allow", "*", `{"a":"`+strings.Repeat("x", 8<<10)+`"}`)}, 500, `{"message":null}`},
+		{"simple response", &fake{answer: `{"isAuthorized":true}`}, 500, `{"message":null}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			integration := &fake{answer: okAnswer}
+			api := newREST(c.authorizer, integration)
+			if c.authorizer.hang {
+				api.AuthorizerTimeout = time.Millisecond
+			}
+			got := do(api, get("/hello"))
+			if got.status != c.status || got.body != c.body || got.header.Get("Content-Type") != "application/json" {
+				t.Errorf("got %d %s %v", got.status, got.body, got.header)
+			}
+			if got.header.Get("X-Amzn-Requestid") == "" || got.header.Get("X-Amzn-Errortype") == "" {
+				t.Errorf("headers %v", got.header)
+			}
+			if integration.invocations() != 0 {
+				t.Error("the integration was reached")
+			}
+		})
+	}
+}
+
+// Tidegate's gateway responses turn a deny into a 429 and Unauthorized into a challenge.
+func TestRateLimitResponses(t *testing.T) {
+	context := `{"retryAfter":"7","rateLimit":"\"default\";r=0;t=7","rateLimitPolicy":"\"default\";q=10;w=10",` +
+		`"message":"Over the limit of 10 per 10 seconds.","violatedPolicies":"[\"default\"]"}`
+	api := newREST(&fake{answer: policyAnswer("Deny", "*", context)}, &fake{})
+	api.Responses = gateway.RateLimitResponses()
+	got := do(api, get("/hello"))
+	if got.status != 429 {
+		t.Fatalf("status %d: %s", got.status, got.body)
+	}
+	wantHeaders(t, got.header, map[string]string{"Retry-After": "7", "RateLimit": `"default";r=0;t=7`, "RateLimit-Policy": `"default";q=10;w=10`,
+		"Content-Type": "application/problem+json", "Cache-Control": "no-store"})
+	var problem struct {
+		Title    string
+		Status   int
+		Detail   string
+		Violated []string `json:"violated-policies"`
+		Instance string
+	}
+	if err := json.Unmarshal([]byte(got.body), &problem); err != nil {
+		t.Fatalf("%v: %s", err, got.body)
+	}
+	if problem.Status != 429 || problem.Detail != "Over the limit of 10 per 10 seconds." || !reflect.DeepEqual(problem.Violated, []string{"default"}) ||
+		problem.Instance != "urn:uuid:"+got.header.Get("X-Amzn-Requestid") {
+		t.Errorf("got %+v", problem)
+	}
+
+	api.Authorizer = &fake{err: reported("Unauthorized")}
+	got = do(api, get("/hello"))
+	wantHeaders(t, got.header, map[string]string{"WWW-Authenticate": `Bearer realm="tidegate"`, "Content-Type": "application/problem+json"})
+	if got.status != 401 || !json.Valid([]byte(got.body)) {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+}
+
+// Expressions and templates know the variables of Amazon's guide and no others.
+func TestGatewayResponseMapping(t *testing.T) {
+	api := newREST(&fake{answer: policyAnswer("Deny", "*", `{"n":1.50,"b":true,"s":"a\r\nb","quote":"\""}`)}, &fake{})
+	api.StageVariables = map[string]string{"colour": "blue"}
+	api.Responses = map[gateway.ResponseType]gateway.Response{gateway.Default4XX: {
+		StatusCode: 418,
+		ResponseParameters: map[string]string{
+			"gatewayresponse.header.X-Literal":   "'it''s'",
+			"gatewayresponse.header.X-Number":    "context.authorizer.n",
+			"gatewayresponse.header.X-Bool":      "context.authorizer.b",
+			"gatewayresponse.header.X-Principal": "context.authorizer.principalId",
+			"gatewayresponse.header.X-Type":      "context.error.responseType",
+			"gatewayresponse.header.X-IP":        "context.identity.sourceIp",
+			"gatewayresponse.header.X-Path":      "context.path",
+			"gatewayresponse.header.X-Header":    "method.request.header.x-in",
+			"gatewayresponse.header.X-Query":     "method.request.querystring.q",
+			"gatewayresponse.header.X-Proxy":     "method.request.path.proxy",
+			"gatewayresponse.header.X-Stage":     "stageVariables.colour",
+			"gatewayresponse.header.X-Split":     "context.authorizer.s",
+			"gatewayresponse.header.X-Unknown":   "context.authorizer.nothing",
+			"gatewayresponse.header.X-Other":     "whatever",
+			"gatewayresponse.header.X-Dollar":    "$context.requestId",
+			"gatewayresponse.body.X-Body":        "'x'",
+		},
+		ResponseTemplates: map[string]string{"text/plain": `$context.error.message|$context.error.messageString|$context.authorizer.quote|` +
+			`$context.nothing|$stageVariables.colour|$context.httpMethod.|$input.body|$context`},
+	}}
+	got := do(api, get("/a/b?q=1&q=2", "X-In", "first", "X-In", "last"))
+	wantHeaders(t, got.header, map[string]string{"X-Literal": "it''s", "X-Number": "1.50", "X-Bool": "true", "X-Principal": "key1",
+		"X-Type": "ACCESS_DENIED", "X-Ip": "192.0.2.7", "X-Path": "/prod/a/b", "X-Header": "last", "X-Query": "2", "X-Proxy": "a/b",
+		"X-Stage": "blue", "X-Split": "", "X-Unknown": "", "X-Other": "", "X-Dollar": "", "X-Body": "", "Content-Type": "text/plain"})
+	const message = "User is not authorized to access this resource with an explicit deny"
+	want := message + `|"` + message + `"|"||blue|GET.|$input.body|$context`
+	if got.status != 418 || got.body != want {
+		t.Errorf("got %d %s\nwant %s", got.status, got.body, want)
+	}
+}
+
+// The backend gets a proxy event 1.0 with the context as strings.
+func TestRESTProxyEvent(t *testing.T) {
+	integration := &fake{answer: okAnswer}
+	api := newREST(allowing(`{"plan":"free","remaining":9,"blocked":false}`), integration)
+	do(api, newRequest("POST", "/", `{"a":"é"}`, "Content-Type", "application/json"))
+	var e events.APIGatewayProxyRequest
+	integration.event(t, &e)
+	if e.Resource != "/" || e.Path != "/" || e.HTTPMethod != "POST" || e.Body != `{"a":"é"}` || e.IsBase64Encoded {
+		t.Errorf("got %+v", e)
+	}
+	if e.QueryStringParameters != nil || e.PathParameters != nil || e.StageVariables != nil {
+		t.Errorf("empty maps are not null: %+v", e)
+	}
+	want := map[string]any{"principalId": "key1", "plan": "free", "remaining": "9", "blocked": "false"}
+	if diff := cmp.Diff(want, e.RequestContext.Authorizer); diff != "" {
+		t.Error(diff)
+	}
+	if rc := e.RequestContext; rc.RequestTime != "04/May/2026:10:00:00 +0000" || rc.RequestTimeEpoch != noon().UnixMilli() || rc.Path != "/prod/" ||
+		rc.Identity.SourceIP != "192.0.2.7" {
+		t.Errorf("request context %+v", rc)
+	}
+}
+
+func TestRESTBinaryBodies(t *testing.T) {
+	for _, c := range []struct {
+		name, contentType, accept string
+		types                     []string
+		body                      string
+		sent                      string
+		encoded                   bool
+		out                       string
+	}{
+		{"no binary types", "image/png", "image/png", nil, "\xff\x00", "\ufffd\x00", false, "/w=="},
+		{"matching types", "image/png", "image/png, */*", []string{"image/png"}, "\xff\x00", "/wA=", true, "\xff"},
+		{"wildcard subtype", "image/png; x=1", "image/webp;q=1", []string{"image/*"}, "\xff", "/w==", true, "\xff"},
+		{"everything", "", "", []string{"*/*"}, "a", "YQ==", true, "\xff"},
+		{"other type", "text/plain", "text/plain", []string{"image/*"}, "a", "a", false, "/w=="},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			integration := &fake{answer: `{"statusCode":200,"body":"/w==","isBase64Encoded":true}`}
+			api := newREST(allowing(`{}`), integration)
+			api.BinaryMediaTypes = c.types
+			got := do(api, newRequest("POST", "/", c.body, "Content-Type", c.contentType, "Accept", c.accept))
+			var e events.APIGatewayProxyRequest
+			integration.event(t, &e)
+			if e.Body != c.sent || e.IsBase64Encoded != c.encoded {
+				t.Errorf("event body %q, base64 %t", e.Body, e.IsBase64Encoded)
+			}
+			if got.body != c.out {
+				t.Errorf("response body %q", got.body)
+			}
+		})
+	}
+}
+
+func TestRESTResponses(t *testing.T) {
+	const malformed = `{"message":"Internal server error"}`
+	for _, c := range []struct {
+		name   string
+		fake   *fake
+		status int
+		body   string
+		header map[string]string
+	}{
+		{"full", &fake{answer: `{"statusCode":201,"headers":{"X-One":"1","X-N":5},"body":"hi"}`}, 201, "hi",
+			map[string]string{"X-One": "1", "X-N": "5", "Content-Type": "application/json", "Content-Length": "2"}},
+		{"status as text", &fake{answer: `{"statusCode":"404"}`}, 404, "", nil},
+		{"hop-by-hop and reserved headers", &fake{answer: `{"statusCode":200,"headers":{"Connection":"close","WWW-Authenticate":"x","Server":"s",` +
+			`"Content-Length":"99"}}`}, 200, "", map[string]string{"Connection": "", "Www-Authenticate": "", "X-Amzn-Remapped-Www-Authenticate": "x",
+			"X-Amzn-Remapped-Server": "s", "Content-Length": "0"}},
+		{"null", &fake{answer: `null`}, 502, malformed, nil},
+		{"a string", &fake{answer: `"hello"`}, 502, malformed, nil},
+		{"no status", &fake{answer: `{"body":"hi"}`}, 502, malformed, nil},
+		{"status out of range", &fake{answer: `{"statusCode":99}`}, 502, malformed, nil},
+		{"informational status", &fake{answer: `{"statusCode":101}`}, 502, malformed, nil},
+		{"fractional status", &fake{answer: `{"statusCode":200.5}`}, 502, malformed, nil},
+		{"body is an object", &fake{answer: `{"statusCode":200,"body":{}}`}, 502, malformed, nil},
+		{"header is a list", &fake{answer: `{"statusCode":200,"headers":{"A":["b"]}}`}, 502, malformed, nil},
+		{"header splits", &fake{answer: `{"statusCode":200,"headers":{"A":"b\r\nSet-Cookie: c"}}`}, 502, malformed, nil},
+		{"header name splits", &fake{answer: `{"statusCode":200,"headers":{"A: b\r\nC":"d"}}`}, 502, malformed, nil},
+		{"function error", &fake{err: reported("boom")}, 502, malformed, nil},
+		{"function time-out", &fake{err: &lambda.TimeoutError{}}, 502, malformed, nil},
+		{"event over Lambda's limit", &fake{err: &lambda.PayloadError{}}, 413, `{"message":"Request Too Long"}`, nil},
+		{"gateway time-out", &fake{hang: true}, 504, `{"message":"Endpoint request timed out"}`, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			api := newREST(allowing(`{}`), c.fake)
+			if c.fake.hang {
+				api.IntegrationTimeout = time.Millisecond
+			}
+			got := do(api, get("/"))
+			if got.status != c.status || got.body != c.body {
+				t.Errorf("got %d %s", got.status, got.body)
+			}
+			wantHeaders(t, got.header, c.header)
+		})
+	}
+}
+
+// A pair in both maps of headers is sent once; the other values are all sent.
+func TestRESTMergesHeaders(t *testing.T) {
+	answer := `{"statusCode":200,"headers":{"X-A":"1","X-B":"3"},"multiValueHeaders":{"X-A":["1","2"],"X-B":["4"]}}`
+	got := do(newREST(allowing(`{}`), &fake{answer: answer}), get("/"))
+	if a := got.header.Values("X-A"); !reflect.DeepEqual(a, []string{"1", "2"}) {
+		t.Errorf("X-A %v", a)
+	}
+	if b := got.header.Values("X-B"); !reflect.DeepEqual(b, []string{"4", "3"}) {
+		t.Errorf("X-B %v", b)
+	}
+}
+
+// A request that is too large reaches nobody: no limit is taken from.
+func TestRESTRequestLimits(t *testing.T) {
+	for name, c := range map[string]struct {
+		request *http.Request
+		status  int
+	}{
+		"body over 10 MB":             {newRequest("POST", "/", strings.Repeat("x", 10<<20+1)), 413},
+		"headers over 10,240 bytes":   {get("/", "X-Big", strings.Repeat("x", 10_240)), 431},
+		"request line counts as well": {get("/" + strings.Repeat("x", 10_240)), 431},
+	} {
+		t.Run(name, func(t *testing.T) {
+			authorizer := allowing(`{}`)
+			got := do(newREST(authorizer, &fake{answer: okAnswer}), c.request)
+			if got.status != c.status || authorizer.invocations() != 0 {
+				t.Errorf("status %d, %d invocations", got.status, authorizer.invocations())
+			}
+		})
+	}
+}
+
+func wantHeaders(t *testing.T, h http.Header, want map[string]string) {
+	t.Helper()
+	for name, value := range want {
+		if got := h.Get(name); got != value {
+			t.Errorf("header %s is %q, want %q", name, got, value)
+		}
+	}
+}

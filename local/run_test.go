@@ -1,0 +1,332 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"tidegate/internal/policy"
+	"tidegate/internal/testwait"
+)
+
+// bin holds the built functions: the real check, and in admin's place the test function of package lambda, which answers with its process id.
+var bin string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "bin")
+	if err != nil {
+		panic(err)
+	}
+	bin = dir
+	for function, source := range map[string]string{"check": "../functions/check", "admin": "./lambda/testdata/function"} {
+		build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", filepath.Join(bin, function, "bootstrap"), source)
+		if out, err := build.CombinedOutput(); err != nil {
+			panic(fmt.Sprintf("build %s: %v\n%s", function, err, out))
+		}
+	}
+	code := m.Run()
+	_ = os.RemoveAll(bin)
+	os.Exit(code)
+}
+
+// program is one run of the command in this process.
+type program struct {
+	ready    map[string]any
+	path     string // of the ready file
+	stop     context.CancelFunc
+	exit     chan int
+	out, err buffer
+}
+
+func onFreePorts(flags ...string) []string {
+	return append([]string{"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-bin", bin}, flags...)
+}
+
+// start runs the command until it is ready.
+func start(t *testing.T, flags ...string) *program {
+	t.Helper()
+	p := &program{path: filepath.Join(t.TempDir(), "ready.json"), exit: make(chan int, 1)}
+	ctx, cancel := context.WithCancel(t.Context())
+	p.stop = cancel
+	go func() {
+		p.exit <- run(ctx, onFreePorts(append(flags, "-ready-file", p.path)...), noEnv, &p.out, &p.err)
+	}()
+	t.Cleanup(cancel)
+	testwait.Until(t, "the ready file", func() bool {
+		select {
+		case code := <-p.exit:
+			t.Fatalf("exit status %d: %s", code, p.err.String())
+		default:
+		}
+		text, err := os.ReadFile(p.path)
+		if err != nil {
+			return false
+		}
+		if err := json.Unmarshal(text, &p.ready); err != nil {
+			t.Fatalf("the ready file was seen half written: %v", err)
+		}
+		return true
+	})
+	return p
+}
+
+func noEnv(string) string { return "" }
+
+func (p *program) url(name string) string { return p.ready[name].(string) }
+
+func (p *program) key(plan string) string { return p.ready["keys"].(map[string]any)[plan].(string) }
+
+func request(t *testing.T, url string, header ...string) (int, http.Header, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, response.Header, string(body)
+}
+
+// The command starts everything, says so in the ready file, serves, and leaves nothing when it is told to stop.
+func TestRun(t *testing.T) {
+	for _, valkey := range []string{"", "auto"} {
+		t.Run("valkey "+valkey, func(t *testing.T) {
+			p := start(t, "-valkey", valkey)
+			want := []string{"admin", "admin_password", "admin_user", "http", "keys", "rest", "valkey"}
+			if got := slices.Sorted(maps.Keys(p.ready)); !slices.Equal(got, want) {
+				t.Errorf("ready file has %v, want %v", got, want)
+			}
+			if info, err := os.Stat(p.path); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("ready file: %v, %v", info.Mode(), err)
+			}
+			pid := checkServing(t, p)
+			p.stop()
+			if code := <-p.exit; code != 0 {
+				t.Errorf("exit status %d: %s", code, p.err.String())
+			}
+			checkGone(t, p, pid)
+		})
+	}
+}
+
+// checkServing returns the process id of the admin function.
+func checkServing(t *testing.T, p *program) int {
+	t.Helper()
+	if status, _, body := request(t, p.url("rest")+"/hello", "x-api-key", p.key("free")); status != 200 {
+		t.Errorf("REST API: %d %s", status, body)
+	}
+	if status, header, body := request(t, p.url("http")+"/hello", "x-api-key", p.key("pro")); status != 200 || header.Get("RateLimit") == "" {
+		t.Errorf("HTTP API: %d %v %s", status, header, body)
+	}
+	if status, header, body := request(t, p.url("rest")+"/hello"); status != 401 || header.Get("Content-Type") != "application/problem+json" {
+		t.Errorf("REST API without a key: %d %v %s", status, header, body)
+	}
+	status, _, body := request(t, p.url("admin")+"/")
+	var admin struct{ PID int }
+	if err := json.Unmarshal([]byte(body), &admin); err != nil || status != 200 || admin.PID == 0 {
+		t.Fatalf("dashboard: %d %s", status, body)
+	}
+	for _, shown := range []string{p.url("rest"), p.url("http"), p.url("admin"), p.key("free"), p.key("pro"), p.url("admin_password"), "curl"} {
+		if !strings.Contains(p.out.String(), shown) {
+			t.Errorf("the banner lacks %q", shown)
+		}
+	}
+	return admin.PID
+}
+
+func checkGone(t *testing.T, p *program, pid int) {
+	t.Helper()
+	if _, err := os.Stat(p.path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("ready file is left: %v", err)
+	}
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("a function is left: %v", err)
+	}
+	for _, url := range []string{p.url("rest"), p.url("http"), p.url("admin"), p.url("valkey")} {
+		_, address, _ := strings.Cut(url, "://")
+		if conn, err := net.Dial("tcp", address); err == nil {
+			_ = conn.Close()
+			t.Errorf("%s still answers", url)
+		}
+	}
+}
+
+// What cannot work ends with a status and a message that names the flag and what to do.
+func TestRunFails(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	address := taken.Addr().String()
+	broken := t.TempDir()
+	for _, function := range []string{"check", "admin"} {
+		writeScript(t, filepath.Join(broken, function, "bootstrap"), "#!/bin/sh\necho configuration is broken\nexit 1\n")
+	}
+	for _, c := range []struct {
+		name  string
+		flags []string
+		code  int
+		want  string
+	}{
+		{"unknown flag", []string{"-wrong"}, 2, "-wrong"},
+		{"an argument", []string{"start"}, 2, `"start"`},
+		{"address without a port", []string{"-rest", "localhost"}, 2, "-rest localhost"},
+		{"port out of range", []string{"-http", "127.0.0.1:70000"}, 2, "-http 127.0.0.1:70000: port"},
+		{"valkey is no URL", []string{"-valkey", "localhost:6379"}, 2, "-valkey"},
+		{"no environments", []string{"-environments", "0"}, 2, "-environments 0"},
+		{"no functions", []string{"-bin", t.TempDir()}, 2, "./scripts/run builds it"},
+		{"ready file in no folder", []string{"-ready-file", filepath.Join(broken, "no", "ready.json")}, 2, "-ready-file"},
+		{"ready file is a folder", []string{"-ready-file", broken}, 2, "-ready-file"},
+		{"port taken", []string{"-admin", address}, 1,
+			"-admin " + address + ": address already in use (another ./scripts/run? choose another with -admin 127.0.0.1:0)"},
+		{"valkey away", []string{"-valkey", "valkey://user:sesame@127.0.0.1:1"}, 1, "127.0.0.1:1"},
+		{"valkey URL with an option nobody knows", []string{"-valkey", "valkey://user:sesame@127.0.0.1:1?x=y"}, 1, "-valkey"},
+		{"function cannot start", []string{"-bin", broken}, 1, "[check] configuration is broken"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out, errOut buffer
+			code := run(t.Context(), onFreePorts(c.flags...), noEnv, &out, &errOut)
+			if code != c.code || !strings.Contains(errOut.String(), c.want) {
+				t.Errorf("exit status %d, %q; want %d and %q", code, errOut.String(), c.code, c.want)
+			}
+			if text := out.String() + errOut.String(); strings.Contains(text, "sesame") {
+				t.Errorf("the password is shown: %s", text)
+			}
+		})
+	}
+}
+
+func TestRunHelp(t *testing.T) {
+	var out, errOut buffer
+	if code := run(t.Context(), []string{"-h"}, noEnv, &out, &errOut); code != 0 || errOut.String() != "" {
+		t.Errorf("exit status %d, %q", code, errOut.String())
+	}
+	for _, want := range []string{"-rest", "-http", "-admin", "-valkey", "-ready-file", "-bin", "-environments", "-no-freeze", "-v", "Example:"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("help lacks %s", want)
+		}
+	}
+}
+
+// The account of the environment is the one that the ready file and the function get.
+func TestLogin(t *testing.T) {
+	env := map[string]string{"ADMIN_USER": "ann", "ADMIN_PASSWORD": "correct horse"}
+	l, err := newLogin(func(name string) string { return env[name] })
+	if err != nil || l.user != "ann" || l.password != "correct horse" || !strings.HasPrefix(l.hash, "$argon2id$") {
+		t.Errorf("got %+v, %v", l, err)
+	}
+	a, err := newLogin(noEnv)
+	if err != nil || a.user != "admin" || len(a.password) < 16 {
+		t.Errorf("got %+v, %v", a, err)
+	}
+}
+
+// A second run on the same store replaces the demo keys, and leaves everybody else's alone.
+func TestSeedTwice(t *testing.T) {
+	ctx := t.Context()
+	r, err := openRegistry(ctx, "", noEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	for _, other := range []policy.NewKey{
+		{Name: "demo free", Env: "live", Plan: "free", Limits: plans[0].limits},
+		{Name: "demo of ours", Env: "demo", Plan: "free", Limits: plans[0].limits},
+	} {
+		if _, _, err := r.keys.Create(ctx, other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first, err := seed(ctx, r.keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := seed(ctx, r.keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(second) != 2 || first["free"] == second["free"] || first["pro"] == second["pro"] {
+		t.Errorf("keys of the second run: %d", len(second))
+	}
+	page, err := r.keys.List(ctx, policy.Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, key := range page.Keys {
+		names = append(names, key.Env+" "+key.Name)
+	}
+	slices.Sort(names)
+	if want := []string{"demo demo free", "demo demo of ours", "demo demo pro", "live demo free"}; !slices.Equal(names, want) {
+		t.Errorf("keys %q, want %q", names, want)
+	}
+}
+
+func TestWithoutPassword(t *testing.T) {
+	for url, want := range map[string]string{
+		"valkey://127.0.0.1:6379":               "127.0.0.1:6379",
+		"valkeys://u:p@ss@a:1,b:2?cluster=true": "a:1,b:2",
+		"redis://:p@host/":                      "host",
+		"valkey://u:p@[::1]:6379":               "[::1]:6379",
+	} {
+		if got := withoutPassword(url); got != want {
+			t.Errorf("%s: got %s, want %s", url, got, want)
+		}
+	}
+}
+
+func writeScript(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// buffer is a bytes.Buffer for several writers.
+type buffer struct {
+	lock sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	return b.text.String()
+}

@@ -1,0 +1,96 @@
+// Command bundle makes web/static/dist: htmx and our own script and stylesheet, minified, each named by its content so that browsers may keep it for
+// ever. Run it at the top of the repository after `npm ci --ignore-scripts --prefix web`.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/evanw/esbuild/pkg/api"
+)
+
+const dist = "web/static/dist"
+
+func main() {
+	if err := bundle(); err != nil {
+		fmt.Fprintln(os.Stderr, "bundle:", err)
+		os.Exit(1)
+	}
+}
+
+func bundle() error {
+	if _, err := os.Stat("web/node_modules/htmx.org"); err != nil {
+		return errors.New("web/node_modules is missing: run npm ci --ignore-scripts --prefix web at the top of the repository")
+	}
+	if err := removeOld(); err != nil {
+		return err
+	}
+	result := api.Build(options())
+	if len(result.Errors) > 0 {
+		return errors.New(strings.Join(api.FormatMessages(result.Errors, api.FormatMessagesOptions{}), "\n"))
+	}
+	return writeManifest(result.Metafile)
+}
+
+func options() api.BuildOptions {
+	return api.BuildOptions{
+		EntryPoints:       []string{"web/static/app.js", "web/static/app.css", "web/static/icon.svg"},
+		Outdir:            dist,
+		EntryNames:        "[name]-[hash]",
+		Bundle:            true,
+		Write:             true,
+		Metafile:          true,
+		MinifyWhitespace:  true,
+		MinifyIdentifiers: true,
+		MinifySyntax:      true,
+		LegalComments:     api.LegalCommentsInline,
+		Loader:            map[string]api.Loader{".svg": api.LoaderCopy},
+		LogLevel:          api.LogLevelWarning,
+	}
+}
+
+// removeOld empties the folder but for its committed placeholder, without which go:embed would fail on a fresh clone.
+func removeOld() error {
+	old, err := filepath.Glob(dist + "/[^.]*")
+	if err != nil {
+		return err
+	}
+	for _, name := range old {
+		if err := os.Remove(name); err != nil {
+			return fmt.Errorf("remove the bundle made before: %w", err)
+		}
+	}
+	return nil
+}
+
+// writeManifest records which fingerprinted file each source became; package static reads it.
+func writeManifest(metafile string) error {
+	var meta struct {
+		Outputs map[string]struct {
+			EntryPoint string              `json:"entryPoint"`
+			Inputs     map[string]struct{} `json:"inputs"`
+		} `json:"outputs"`
+	}
+	if err := json.Unmarshal([]byte(metafile), &meta); err != nil {
+		return fmt.Errorf("read the bundler's report: %w", err)
+	}
+	manifest := map[string]string{}
+	for output, made := range meta.Outputs {
+		source := made.EntryPoint
+		for input := range made.Inputs {
+			if source == "" {
+				source = input
+			}
+		}
+		manifest[filepath.Base(source)] = filepath.Base(output)
+	}
+	text, err := json.MarshalIndent(manifest, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(dist+"/manifest.json", append(text, '\n'), 0o644)
+}

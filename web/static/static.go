@@ -1,0 +1,51 @@
+// Package static holds what browsers fetch beside the pages: the script, the stylesheet and the icon, as web/bundle made them.
+package static
+
+import (
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+//go:embed all:dist
+var files embed.FS
+
+// Bundle is the set of files to serve, and which of them the pages link to.
+type Bundle struct {
+	Files  fs.FS  // fingerprinted files by name
+	Script string // name of the script in Files
+	Style  string // name of the stylesheet in Files
+	Icon   string // name of the icon in Files
+}
+
+// Load returns the embedded bundle. It fails when the program was built before the bundle was made.
+func Load() (Bundle, error) {
+	dist, err := fs.Sub(files, "dist")
+	if err != nil {
+		return Bundle{}, err
+	}
+	return read(dist)
+}
+
+func read(dist fs.FS) (Bundle, error) {
+	text, err := fs.ReadFile(dist, "manifest.json")
+	if errors.Is(err, fs.ErrNotExist) {
+		return Bundle{}, errors.New("this program was built without its stylesheet and script: run ./scripts/build, which makes them first")
+	}
+	if err != nil {
+		return Bundle{}, fmt.Errorf("read the bundle's manifest: %w", err)
+	}
+	var names map[string]string
+	if err := json.Unmarshal(text, &names); err != nil {
+		return Bundle{}, fmt.Errorf("read the bundle's manifest: %w", err)
+	}
+	b := Bundle{Files: dist, Script: names["app.js"], Style: names["app.css"], Icon: names["icon.svg"]}
+	for _, name := range []string{b.Script, b.Style, b.Icon} {
+		if _, err := fs.Stat(dist, name); name == "" || err != nil {
+			return Bundle{}, errors.New("the bundle is not whole: run ./scripts/build, which makes it anew")
+		}
+	}
+	return b, nil
+}

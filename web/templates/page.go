@@ -1,0 +1,40 @@
+// Package templates holds the dashboard's pages: templ components and the plain view models that they print. The models carry finished text and
+// links; nothing here decides, formats or fetches.
+package templates
+
+// Page is what the frame around every page needs.
+type Page struct {
+	Title    string
+	Nonce    string // the response's script nonce
+	Style    string // address of the stylesheet
+	Script   string // address of the script
+	Icon     string // address of the icon
+	Home     string // address of the start page
+	Keys     string // address of the list of keys
+	Logout   string // address that ends the session
+	User     string // who is logged in; empty on pages for everybody
+	KeysOpen bool   // the list of keys, or a page below it, is shown
+	Flash    string // what the request before this one achieved; empty if nothing
+}
+
+// Live is the state and the choices of the live refresh.
+type Live struct {
+	Self    string // address of this page, and of its live section
+	Nonce   string
+	Seconds int // between refreshes; 0 is off
+	Choices []Choice
+	AsOf    Instant
+}
+
+// Choice is one of several links of which one is current.
+type Choice struct {
+	Text    string
+	Address string
+	Current bool
+}
+
+// Instant is a moment for people and for machines.
+type Instant struct {
+	Text    string // 2026-11-21 00:13:25 UTC
+	Machine string // RFC 3339
+}
