@@ -175,7 +175,7 @@ func (l *limitInput) period() (time.Duration, limiter.Calendar) {
 		l.unit.wrong = chooseFromList
 	}
 	if count := strings.TrimSpace(l.window.text); count != "" && count != "1" {
-		l.window.wrong = "A calendar limit is for one period: type 1, or leave this blank."
+		l.window.wrong = "Type 1 with a calendar unit, or nothing."
 	}
 	return 0, calendar
 }

@@ -176,7 +176,7 @@ func methods() []templates.Option {
 		limiter.Log:         "log: exact",
 		limiter.Counter:     "counter: estimate, least memory",
 		limiter.TokenBucket: "token bucket: a burst, then an even rate",
-		limiter.FixedWindow: "fixed window: twice the limit around a boundary",
+		limiter.FixedWindow: "fixed window: up to twice at a boundary",
 	}
 	var all []templates.Option
 	for _, a := range limiter.Algorithms() {

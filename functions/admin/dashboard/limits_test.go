@@ -85,16 +85,17 @@ func TestSaveCalendar(t *testing.T) {
 func TestInvalidTogether(t *testing.T) {
 	second := [4]string{"10", "1", "second", "log"}
 	month := [4]string{"10", "1", "calendar month", "fixed-window"}
-	for _, row := range []struct {
+	counter := [4]string{"10", "1", "second", "counter"}
+	rows := []struct {
 		name           string
 		limit          [4]string
 		typed, text    string
 		field, message string
 	}{
-		{"calendar with the log", [4]string{"10", "1", "calendar month", "log"}, "zone", "Europe/Berlin", "unit", "Only a fixed window follows the calendar"},
+		{"calendar with the log", [4]string{"10", "1", "calendar month", "log"}, "zone", "UTC", "unit", "Only a fixed window follows"},
 		{"calendar with a bucket", [4]string{"10", "", "calendar day", "token-bucket"}, "zone", "", "unit", "choose that algorithm, or another unit"},
-		{"two months", [4]string{"10", "2", "calendar month", "fixed-window"}, "zone", "UTC", "window", "type 1, or leave this blank"},
-		{"word of months", [4]string{"10", "one", "calendar month", "fixed-window"}, "zone", "UTC", "window", "type 1, or leave this blank"},
+		{"two months", [4]string{"10", "2", "calendar month", "fixed-window"}, "zone", "UTC", "window", "Type 1 with a calendar unit, or nothing."},
+		{"word of months", [4]string{"10", "one", "calendar month", "fixed-window"}, "zone", "UTC", "window", "Type 1 with a calendar unit, or nothing."},
 		{"no requests in a calendar", [4]string{"", "", "calendar month", "fixed-window"}, "zone", "", "requests", "Type how many calls"},
 		{"unknown calendar", [4]string{"10", "1", "calendar year", "fixed-window"}, "zone", "UTC", "unit", "Choose one"},
 		{"no calendar", [4]string{"10", "1", "calendar ", "fixed-window"}, "zone", "UTC", "unit", "Choose one"},
@@ -103,15 +104,16 @@ func TestInvalidTogether(t *testing.T) {
 		{"zone of the machine", month, "zone", "Local", "zone", "such as Europe/Berlin"},
 		{"zone as a path", month, "zone", "../../etc/passwd", "zone", "such as Europe/Berlin"},
 		{"long zone", month, "zone", strings.Repeat("x", 70), "zone", "such as Europe/Berlin"},
-		{"denied calls of an estimate", [4]string{"10", "1", "second", "counter"}, "countDenied", "yes", "countDenied", "Only the log can count denied calls"},
+		{"denied calls of an estimate", counter, "countDenied", "yes", "countDenied", "Only the log can count denied calls"},
 		{"denied calls of a calendar", month, "countDenied", "yes", "countDenied", "Only the log can count denied calls"},
-		{"slots of an estimate", [4]string{"10", "1", "second", "counter"}, "slots", "64", "slots", "Only the log has slots"},
+		{"slots of an estimate", counter, "slots", "64", "slots", "Only the log has slots"},
 		{"few slots", second, "slots", "63", "slots", "Must be 64 to 100,000."},
 		{"many slots", second, "slots", "100001", "slots", "Must be 64 to 100,000."},
 		{"no slots", second, "slots", "0", "slots", "Must be 64 to 100,000."},
 		{"word of slots", second, "slots", "many", "slots", "Type a whole number"},
 		{"slots alone", [4]string{"", "1", "second", "log"}, "slots", "64", "requests", "Type how many calls"},
-	} {
+	}
+	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			s := newSite(t).login()
 			got := s.post(limitsPath, with(limitsOf(1, row.limit), "limits[0]."+row.typed, row.text))
@@ -247,7 +249,8 @@ func TestStoreRefuses(t *testing.T) {
 // Each field that the store can find wrong has its place on the form.
 func TestBlame(t *testing.T) {
 	for field, id := range map[string]string{
-		"requests": "requests", "window": "window", "algorithm": "algorithm", "calendar": "unit", "zone": "zone", "slots": "slots", "countDenied": "countDenied",
+		"requests": "requests", "window": "window", "algorithm": "algorithm", "calendar": "unit",
+		"zone": "zone", "slots": "slots", "countDenied": "countDenied",
 	} {
 		s := newSite(t).login()
 		s.keys.refuse = &policy.InvalidError{Fields: []policy.FieldError{{Field: "limits[0]." + field, Message: "is not for you"}}}

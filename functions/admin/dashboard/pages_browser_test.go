@@ -245,7 +245,7 @@ func TestBrowserPages(t *testing.T) {
 	v := newVisit(t, withKeys(sampleKeys()))
 	look := func(t *testing.T, status string) {
 		t.Helper()
-		for _, width := range []int64{360, 768, 1440, 2560} {
+		for _, width := range []int64{360, 768, 1121, 1440, 2560} {
 			v.act(chromedp.EmulateViewport(width, 900))
 			if over := eval[int](v, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
 				t.Errorf("%d px wide: scrolls sideways by %d px", width, over)
@@ -379,7 +379,10 @@ func TestBrowserPreview(t *testing.T) {
 	v.enter()
 	for _, limits := range [][]limiter.Limit{
 		v.keys.key("FFFFFFFFFFFF").Limits,
-		{{Requests: 5, Algorithm: limiter.FixedWindow, Calendar: limiter.Minute}, {Requests: 2500, Algorithm: limiter.TokenBucket, Window: 90 * time.Minute}},
+		{
+			{Requests: 5, Algorithm: limiter.FixedWindow, Calendar: limiter.Minute},
+			{Requests: 2500, Algorithm: limiter.TokenBucket, Window: 90 * time.Minute},
+		},
 	} {
 		v.keys.put(testKey("GGGGGGGGGGGG", "gig", limits...))
 		v.open("/keys/GGGGGGGGGGGG/limits")
@@ -404,9 +407,10 @@ func TestBrowserPreview(t *testing.T) {
 		{`slots.value = "1,000"`, "5 per 3 hours, denied calls count, 1,000 slots"},
 		{`slots.value = "x"`, ""},
 	} {
-		const fields = `const [unit, count, algorithm, zone, slots, denied] = ["unit", "window", "algorithm", "zone", "slots", "countDenied"]
+		const fields = `{ const [unit, count, algorithm, zone, slots, denied] = ["unit", "window", "algorithm", "zone", "slots", "countDenied"]
 			.map((name) => document.getElementById("limit-0-" + name));`
-		got := eval[string](v, "{ "+fields+row.do+`; unit.dispatchEvent(new Event("input", { bubbles: true })); document.querySelector("output").textContent }`)
+		const result = `; unit.dispatchEvent(new Event("input", { bubbles: true })); document.querySelector("output").textContent }`
+		got := eval[string](v, fields+row.do+result)
 		if got != row.want {
 			t.Errorf("after %s: %q, want %q", row.do, got, row.want)
 		}
