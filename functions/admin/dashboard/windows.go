@@ -26,7 +26,7 @@ func (d *dashboard) keyRow(k policy.Key, now limiter.Decision, query string) tem
 		Status:  string(k.Status),
 		Revoked: k.Status == policy.Revoked,
 	}
-	if !now.Allowed {
+	if len(now.Limits) > 0 && !now.Allowed {
 		row.Blocked = "next call free in " + span(now.RetryAfter())
 	}
 	for _, u := range now.Limits {
