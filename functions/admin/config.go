@@ -40,6 +40,8 @@ func readConfig(variables []string) (config, error) {
 	return c, c.check()
 }
 
+const makeHash = `make one with argon2 "$(openssl rand -hex 8)" -id -m 16 -t 3 -p 1 -e, which reads the password from its input`
+
 func (c *config) check() error {
 	var errs []error
 	wrong := func(variable, advice string) { errs = append(errs, fmt.Errorf("%s %s", variable, advice)) }
@@ -54,7 +56,9 @@ func (c *config) check() error {
 		wrong("ADMIN_USER", "is not set: give the name to log in with")
 	}
 	if c.password, err = dashboard.ParsePassword(c.AdminPasswordHash); err != nil {
-		wrong("ADMIN_PASSWORD_HASH", `is no argon2id hash: make one with argon2 "$(openssl rand -hex 8)" -id -e, which reads the password from its input`)
+		wrong("ADMIN_PASSWORD_HASH", "is no argon2id hash: "+makeHash)
+	} else if c.password.Weak() {
+		wrong("ADMIN_PASSWORD_HASH", "takes less than 19 MiB to compute: "+makeHash)
 	}
 	if err := dashboard.CheckBasePath(c.BasePath); err != nil {
 		wrong("BASE_PATH", err.Error())

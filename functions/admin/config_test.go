@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-const testHash = "$argon2id$v=19$m=64,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+const testHash = "$argon2id$v=19$m=19456,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
 func environment(changes ...string) []string {
 	return append([]string{
@@ -53,6 +53,7 @@ func TestBadConfig(t *testing.T) {
 		"SESSION_LIFETIME=2m":                  "SESSION_IDLE",
 		"LOG_LEVEL=loud":                       "unknown name",
 		"ADMIN_PASSWORD_HASH=" + testHash[:40]: "argon2id",
+		"ADMIN_PASSWORD_HASH=" + strings.Replace(testHash, "19456", "4096", 1): "19 MiB",
 	} {
 		name, value, _ := strings.Cut(change, "=")
 		_, err := readConfig(environment(change))
