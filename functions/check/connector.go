@@ -40,7 +40,7 @@ func (c *connector) Check(ctx context.Context, secret apikey.Secret, cost int64)
 	defer cancel()
 	defer c.touch()
 	if c.idle() {
-		_ = s.Probe(ctx, secret) // What stays wrong, the check finds too.
+		c.probe(ctx, s, secret)
 	}
 	return store.Retry(ctx, func(ctx context.Context) (policy.Checked, error) { return s.Check(ctx, secret, cost) })
 }
@@ -54,6 +54,14 @@ func (c *connector) touch() { c.used.Store(c.now().UnixNano()) }
 func (c *connector) idle() bool {
 	pause := c.now().UnixNano() - c.used.Load()
 	return pause > int64(idleLimit) || pause < 0
+}
+
+// probe replaces a connection that went bad meanwhile. It takes a third of the limit at most, so that the check can connect and have its time too.
+// What stays wrong, the check finds.
+func (c *connector) probe(ctx context.Context, s *policy.Store, secret apikey.Secret) {
+	ctx, cancel := context.WithTimeout(ctx, c.limit()/3)
+	defer cancel()
+	_ = s.Probe(ctx, secret)
 }
 
 // attempt to connect; store and err are set when done is closed.

@@ -18,7 +18,8 @@ import (
 	"tidegate/internal/valkeytest"
 )
 
-const allowance = 1_000_000
+// allowance is small enough for every call to be kept, so that counts are exact.
+const allowance = 200
 
 // environment is a connector as a function has one, with a key that may call, and a way to the server past its connection.
 type environment struct {
@@ -28,7 +29,7 @@ type environment struct {
 	clock  atomic.Int64 // nanoseconds that passed in a freeze
 }
 
-// newEnvironment connects to url, which leads to the server.
+// newEnvironment has a connector for url, which leads to the server.
 func newEnvironment(t *testing.T, server, url string, timeout time.Duration) *environment {
 	t.Helper()
 	pepper, err := apikey.NewPepper(strings.Repeat("pepper!!", 4))
@@ -37,17 +38,36 @@ func newEnvironment(t *testing.T, server, url string, timeout time.Duration) *en
 	}
 	e := &environment{connector: newConnector(config{ValkeyURL: url, ValkeyTimeout: timeout, pepper: pepper})}
 	e.now = func() time.Time { return time.Unix(1_800_000_000, e.clock.Load()) }
-	if e.admin, err = store.Open(t.Context(), server, store.Options{Dial: time.Minute, Write: time.Minute}); err != nil {
+	e.prepare(t, server)
+	return e
+}
+
+// prepare connects to the server and makes a key.
+func (e *environment) prepare(t *testing.T, server string) {
+	t.Helper()
+	e.admin = e.open(t, server)
+	e.secret = e.newKey(t)
+}
+
+func (e *environment) open(t *testing.T, url string) valkey.Client {
+	t.Helper()
+	client, err := store.Open(t.Context(), url, store.Options{Dial: time.Minute, Write: time.Minute})
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(e.admin.Close)
-	_, e.secret, err = policy.NewStore(e.admin, pepper).Create(t.Context(), policy.NewKey{
-		Name: "caller", Env: "test", Plan: "free", Limits: []limiter.Limit{{Name: "day", Requests: allowance, Window: 24 * time.Hour}},
+	t.Cleanup(client.Close)
+	return client
+}
+
+func (e *environment) newKey(t *testing.T) apikey.Secret {
+	t.Helper()
+	_, secret, err := policy.NewStore(e.admin, e.config.pepper).Create(t.Context(), policy.NewKey{
+		Name: "caller", Env: "test", Plan: "free", Limits: []limiter.Limit{{Requests: allowance, Window: 24 * time.Hour}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e
+	return secret
 }
 
 // freeze lets the clock of the function jump.
@@ -102,12 +122,40 @@ func TestFirstCallAfterAThaw(t *testing.T) {
 	}
 }
 
+// In a cluster the probe replaces the connection to one shard; the calls of other shards find theirs closed, and are tried again.
+func TestFirstCallsAfterAThawInACluster(t *testing.T) {
+	nodes := valkeytest.StartCluster(t, 3, 0)
+	url := nodes[0] + "?cluster=true"
+	e := newEnvironment(t, url, url, 5*time.Second)
+	secrets := []apikey.Secret{e.secret}
+	for range 5 {
+		secrets = append(secrets, e.newKey(t))
+	}
+	var doors []valkey.Client
+	for _, node := range nodes {
+		doors = append(doors, e.open(t, node))
+	}
+	for i := int64(1); i <= 20; i++ {
+		for _, e.secret = range secrets {
+			if counted, err := e.take(t); err != nil || counted != i {
+				t.Fatalf("call %d: %d counted, %v", i, counted, err)
+			}
+		}
+		for _, door := range doors {
+			if err := door.Do(t.Context(), door.B().Arbitrary("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Build()).Error(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.freeze(2 * time.Second)
+	}
+}
+
 // When the network forgot the connections in a freeze, so that nobody says that they are gone, the probe finds out and not the check, which could
 // not be tried again.
 func TestThawWithSilentConnections(t *testing.T) {
 	server := valkeytest.Start(t)
 	proxy := valkeytest.StartProxy(t, server, nil)
-	e := newEnvironment(t, server, proxy.URL(), 2*time.Second)
+	e := newEnvironment(t, server, proxy.URL(), 6*time.Second)
 	if _, err := e.take(t); err != nil {
 		t.Fatal(err)
 	}
@@ -165,9 +213,8 @@ func TestStartsWhileValkeyIsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := newEnvironment(t, valkeytest.StartWith(t, "--port", port), server, time.Second) // its key is the one that the new server knows
-	_ = again
-	e.secret = again.secret
+	valkeytest.StartWith(t, "--port", port)
+	e.prepare(t, server)
 	if counted, err := e.take(t); err != nil || counted != 1 {
 		t.Errorf("%d counted, %v", counted, err)
 	}

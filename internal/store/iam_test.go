@@ -173,7 +173,8 @@ func TestIAMConnectionsLogInAgain(t *testing.T) {
 	option.TLSConfig.RootCAs = roots
 	var past atomic.Int64
 	past.Store(int64(loginAgain)) // the first login is that old already
-	id := iamIdentity{cache: "tidegate", user: "check", region: "eu-west-1", now: func() time.Time { return time.Now().Add(-time.Duration(past.Load())) }}
+	now := func() time.Time { return time.Now().Add(-time.Duration(past.Load())) }
+	id := iamIdentity{cache: "tidegate", user: "check", region: "eu-west-1", now: now}
 	option.AuthCredentialsFn = func(c valkey.AuthCredentialsContext) (valkey.AuthCredentials, error) {
 		defer past.Store(0)
 		return id.credentials(c)
