@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -107,6 +108,15 @@ func TestOneConnection(t *testing.T) {
 		if list := run(t, client, "CLIENT", "LIST"); strings.Count(list, "\n") != 1 {
 			t.Errorf("pooled=%t: want one connection, got\n%s", pooled, list)
 		}
+	}
+}
+
+// A read-only command over a pooled connection does not go on until its context ends, or a probe would use up a check's time.
+func TestReadsGiveUpSoon(t *testing.T) {
+	client := open(t, valkeytest.Start(t), patient)
+	_ = client.Do(t.Context(), client.B().Arbitrary("SHUTDOWN", "NOSAVE", "NOW").Build()) // The connection ends with the server.
+	if err := client.Do(t.Context(), client.B().Get().Key("k").Build()).Error(); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("got %v", err)
 	}
 }
 
