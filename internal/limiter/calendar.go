@@ -77,53 +77,68 @@ type shift struct {
 
 const (
 	shiftsAhead = 10 * 366 * 24 * time.Hour // how far ahead a Program knows its zones; later, the last offset stays
-	maxShifts   = 40
+	maxShifts   = 64
 )
 
-// shiftsOf lists the offsets of a zone from the longest period before now on, the first one at the beginning of time.
+// shiftsOf lists the offsets of a zone from the longest period before now on, the first one from the beginning of time.
 func shiftsOf(zone string, now time.Time) []shift {
 	location, err := time.LoadLocation(zone)
 	if err != nil {
 		location = time.UTC
 	}
 	t := now.Add(-2 * Month.longest()).In(location)
-	var shifts []shift
-	for len(shifts) < maxShifts {
-		start, end := t.ZoneBounds()
-		from := int64(0)
-		if len(shifts) > 0 {
-			from = start.UnixMicro()
-		}
-		_, offset := t.Zone()
-		shifts = append(shifts, shift{from, int64(offset) * 1e6})
-		if end.IsZero() || end.After(now.Add(shiftsAhead)) {
+	_, offset := t.Zone()
+	shifts := []shift{{0, int64(offset) * 1e6}}
+	for end := now.Add(shiftsAhead); t.Before(end) && len(shifts) < maxShifts; {
+		next := t.Add(24 * time.Hour) // ZoneBounds stands still at the end of some years after 2037, and ends zones at the end of others
+		if _, bound := t.ZoneBounds(); bound.IsZero() {
 			break
+		} else if bound.After(t) {
+			next = bound
 		}
-		t = end
+		if _, changed := next.Zone(); changed != offset {
+			offset = changed
+			start, _ := next.ZoneBounds()
+			shifts = append(shifts, shift{start.UnixMicro(), int64(offset) * 1e6})
+		}
+		t = next
 	}
 	return shifts
 }
 
-func offsetAt(shifts []shift, us int64) int64 {
-	offset := shifts[0].offset
-	for _, s := range shifts[1:] {
-		if us >= s.from {
-			offset = s.offset
+// shiftAt returns the index of the shift that holds at an instant.
+func shiftAt(shifts []shift, us int64) int {
+	i := len(shifts) - 1
+	for i > 0 && us < shifts[i].from {
+		i--
+	}
+	return i
+}
+
+// reached returns the first instant, from the shift with an index on, at which the zone's clocks show at least a local time. Where clocks skip that
+// time it is the instant of the skip.
+func reached(shifts []shift, from int, local int64) int64 {
+	for i := from; ; i++ {
+		us := local - shifts[i].offset
+		if i > 0 {
+			us = max(us, shifts[i].from)
+		}
+		if i == len(shifts)-1 || us < shifts[i+1].from {
+			return us
 		}
 	}
-	return offset
 }
 
 const dayMicros = 24 * 3600 * 1_000_000
 
 // period returns the calendar period that holds now: [start, end).
 func (c Calendar) period(now int64, shifts []shift) (start, end int64) {
-	offset := offsetAt(shifts, now)
-	local := now + offset
+	current := shiftAt(shifts, now)
+	local := now + shifts[current].offset
 	switch c {
 	case Minute, Hour:
 		unit := c.longest().Microseconds()
-		start = local - local%unit - offset
+		start = local - local%unit - shifts[current].offset
 		return start, start + unit
 	case Day:
 		start = local - local%dayMicros
@@ -132,7 +147,7 @@ func (c Calendar) period(now int64, shifts []shift) (start, end int64) {
 		first, next := monthAround(local / dayMicros)
 		start, end = first*dayMicros, next*dayMicros
 	}
-	return start - offsetAt(shifts, start-offset), end - offsetAt(shifts, end-offset)
+	return reached(shifts, 0, start), reached(shifts, current, end)
 }
 
 // monthAround returns the days since 1970 of the first of the month that holds a day, and of the first of the next month. The arithmetic is Howard

@@ -3,7 +3,7 @@ package limiter
 import "slices"
 
 // rebuild moves the history into other sections, on the strict side. A section that stays as it is keeps its state. A log takes over the slots of the
-// log with the longest window, as far back as both windows reach. What has no log to take from starts with the largest count that any old section
+// log with the longest window, as far back as both windows reach and at most its limit. What has no log to take from starts with the largest count that any old section
 // has, as if all of it were admitted now, at most its limit.
 func (m *Model) rebuild(s *step, sections []section) {
 	old := past{sections: m.sections, states: slices.Clone(m.states), now: s.now}
@@ -112,15 +112,24 @@ func (h *past) carriedLog(sec section, source int, requests int64) state {
 	from, old := &h.states[source], h.sections[source]
 	st.offset = from.offset
 	after := h.now + from.offset - min(sec.span, old.span)
-	for i, t := range from.slots {
-		if t <= after {
-			continue
-		}
-		calls := old.group
+	calls := func(i int) int64 {
 		if i == len(from.slots)-1 {
-			calls = from.fill
+			return from.fill
 		}
-		st.push(sec.group, t, calls)
+		return old.group
+	}
+	// No more calls than the new limit admits: a slot may have stood for many, and each may need one of its own now.
+	first, total := len(from.slots), int64(0)
+	for first > 0 && from.slots[first-1] > after && total < requests {
+		first--
+		total += calls(first)
+	}
+	for i := first; i < len(from.slots); i++ {
+		count := calls(i)
+		if i == first {
+			count -= max(0, total-requests)
+		}
+		st.push(sec.group, from.slots[i], count)
 	}
 	return st
 }

@@ -1,26 +1,103 @@
--- The commonest step by itself: one log limit of less than nine minutes, one call a slot, a cost of 1, a state that is read whole. It leaves `reply` nil
--- and everything as it was for any other. Straight code, without functions or tables, and as few library calls as will do.
+-- The commonest steps by themselves: a state that one section fills and that is read whole, in step with the program, from which nothing has to be
+-- dropped. It leaves `reply` nil and everything as it was for any other. Straight code, without functions or tables, and as few library calls as will
+-- do: each costs a fiftieth of the step.
 --
--- Signatures are compared as two numbers: version, sections, kind and calls per slot; bytes per slot and window. The age of a slot is taken modulo the
--- slot's range: a section's width leaves room for more than three windows, and a slot is never older.
+-- Signatures are compared as two numbers: version, sections, kind and calls per slot; bytes per slot and window. The age of a slot is taken modulo
+-- the slot's range: a section's width leaves room for more than three windows, and a slot is never older.
 
-if #s >= 44 and #s < 2048 and cost == 1 then
+if cost == 1 and #s >= 44 and #s < 2048 then
+  -- One log, one call a slot.
   local about, first, second, n = unpack('>I2I7I7I4', prog)
   local its_first, its_second, rewritten, offset, capacity, reach = unpack('>I7I7I7I7I4I4', s)
-  if about == 270 and first == 0x02010100000001 and second < 0x5000000000000 and its_first == first and its_second == second
-    and #s == 44 + 4 * capacity and offset < 140737488355328 then
-    local window, at, used = second - 0x4000000000000, now + offset, string.find(s, '\0\0\0\0', 45, true)
-    if used then used = (used - 42 - (used - 42) % 4) / 4 else used = capacity end
-    local age, oldest = window, window
-    if used > 0 then age = (at - unpack('>I4', s, 41 + 4 * used)) % 2147483648 end
-    if used >= n then oldest = (at - unpack('>I4', s, 45 + 4 * (used - n))) % 2147483648 end
-    if age <= 2 * window + 10000 then
-      if oldest < window then
-        reply = pack('>I1I7I4I7I7', 0, now, 0, window - age, window - oldest)
-      elseif used > 0 and used < n and used < capacity and at >= rewritten and at - rewritten + reach < window then
-        -- Nothing stored is out of the window yet.
-        call('SETRANGE', key, 44 + 4 * used, pack('>I4', at % 2147483648 + 2147483648))
+  if about % 256 == 14 and first == 0x02010100000001 and its_first == first and its_second == second and offset < 140737488355328 then
+    local width, format, zeros, modulus, window = 4, '>I4', '\0\0\0\0', 2147483648, second - 0x4000000000000
+    if second >= 0x6000000000000 then
+      width, format, zeros, modulus, window, reach = 6, '>I6', '\0\0\0\0\0\0', 140737488355328, second - 0x6000000000000, reach * 65536
+    elseif second >= 0x5000000000000 then
+      width, format, zeros, modulus, window, reach = 5, '>I5', '\0\0\0\0\0', 549755813888, second - 0x5000000000000, reach * 65536
+    end
+    local at, used = now + offset, string.find(s, zeros, 45, true)
+    if used then
+      used = used - 46 + width
+      used = (used - used % width) / width
+    else
+      used = capacity
+    end
+    local age = window -- of the newest slot
+    if used > 0 then age = (at - unpack(format, s, 45 + width * (used - 1))) % modulus end
+    local since = at - rewritten
+    local whole = used > 0 and used < capacity and since >= 0 and since + reach < window -- nothing stored is out of the window yet, and there is room
+    if #s ~= 44 + width * capacity or age > 2 * window + 10000 then
+      whole = false
+    elseif about == 270 then
+      if used >= n then
+        local oldest = (at - unpack(format, s, 45 + width * (used - n))) % modulus
+        if oldest < window then reply = pack('>I1I7I4I7I7', 0, now, 0, window - age, window - oldest) end
+        whole = false
+      elseif whole then
         reply = pack('>I1I7I4', 3, now, n - used - 1)
+      end
+    elseif whole then
+      local left = ''
+      local i = 17
+      while left and i < #prog do
+        local its_n, _, its_window = unpack('>I4I1I6', prog, i)
+        i = i + 14
+        local live = used
+        if its_window < window then
+          -- The first slot that is alive, from the oldest that can be on.
+          local lo, hi = 0, used
+          if used > its_n then lo = used - its_n end
+          if age < its_window then hi = used - 1 end
+          local probe = lo
+          while lo < hi and age < its_window do
+            if (at - unpack(format, s, 45 + width * probe)) % modulus < its_window then hi = probe else lo = probe + 1 end
+            probe = (lo + hi - (lo + hi) % 2) / 2
+          end
+          live = used - hi
+        end
+        if live < its_n then left = left .. pack('>I4', its_n - live - 1) else left = nil end
+      end
+      whole = left
+      if left then reply = pack('>I1I7', 3, now) .. left end
+    end
+    if reply and whole then call('SETRANGE', key, 44 + width * used, pack(format, at % modulus + modulus)) end
+  end
+
+elseif #s == 29 and cost >= 0 then
+  -- One counter, inside the window in which it last counted.
+  local about, first, second, n = unpack('>I2I7I7I4', prog)
+  local its_first, window, start, prev, cur = unpack('>I7I7I7I4I4', s)
+  local elapsed = now - start
+  local weighted = prev * (window - elapsed)
+  local take = cost
+  if cost == 0 then take = 1 end
+  if about == 270 and first == 0x02010300000000 and its_first == first and window == second and elapsed >= 0 and elapsed < window
+    and start % window == 0 and weighted < 9007199254740992 and take <= n then
+    local whole = 0 -- the previous window's share, rounded up
+    if weighted > 0 then
+      whole = weighted / window
+      whole = whole - whole % 1
+      if whole * window < weighted then whole = whole + 1 end
+    end
+    local left = n - cur - whole
+    if take <= left then
+      local reset = 2 * window - elapsed
+      if cost > 0 then
+        call('SETRANGE', key, 25, pack('>I4', cur + cost))
+      elseif cur == 0 then
+        reset = prev > 0 and window - elapsed or 0
+      end
+      reply = pack('>I1I7I4I7I7', 1, now, left - cost, reset, 0)
+    else
+      -- Free again when the share has shrunk to what the rest leaves: of the previous window in this one, or of this one in the next.
+      local free, shrinking, ends = (n - cur - take) * window, prev, window
+      if free < 0 then free, shrinking, ends = (n - take) * window, cur, 2 * window end
+      if free < 9007199254740992 then
+        local overlap = free / shrinking
+        overlap = overlap - overlap % 1
+        if overlap * shrinking > free then overlap = overlap - 1 end
+        reply = pack('>I1I7I4I7I7', 0, now, left > 0 and left or 0, cur > 0 and 2 * window - elapsed or window - elapsed, ends - overlap - elapsed)
       end
     end
   end

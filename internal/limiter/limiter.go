@@ -154,13 +154,15 @@ func ParseReply(reply []byte, limits []Limit) (Decision, error) {
 	if ReplyCostTooHigh(reply) {
 		return Decision{}, fmt.Errorf("%w: above the limit", ErrCost)
 	}
-	short := len(reply) == replyHead+4 && len(limits) == 1 && reply[0] == 3
+	short := len(reply) == replyHead+4*len(limits) && reply[0] == 3
 	if !short && (len(reply) != replyHead+replyUsage*len(limits) || reply[0] > 1) {
 		return Decision{}, fmt.Errorf("%w: %d bytes for %d limits", ErrReply, len(reply), len(limits))
 	}
 	d := Decision{Allowed: reply[0] != 0, Now: time.UnixMicro(uint56(reply[1:])).UTC(), Limits: make([]Usage, len(limits))}
 	if short {
-		d.Limits[0] = Usage{Limit: limits[0], Remaining: int64(binary.BigEndian.Uint32(reply[replyHead:])), Reset: limits[0].Window}
+		for i, l := range limits {
+			d.Limits[i] = Usage{Limit: l, Remaining: int64(binary.BigEndian.Uint32(reply[replyHead+4*i:])), Reset: l.Window}
+		}
 		return d, nil
 	}
 	for i, l := range limits {

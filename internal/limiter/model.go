@@ -213,7 +213,7 @@ func (st *state) push(group, at, cost int64) {
 // admit pushes cost, and drops what is out of every window and, of a log of attempts, what no decision looks at.
 func (st *state) admit(sec section, at, cost, keep int64) {
 	if n := len(st.slots); n > 0 && at-st.slots[n-1] >= sec.span {
-		st.slots, st.fill = nil, 0
+		st.slots, st.fill, st.keep = nil, 0, 0
 	}
 	st.push(sec.group, at, cost)
 	st.dropThrough(at - sec.span)
@@ -381,6 +381,7 @@ func (st *state) refund(sec section, now, requests, cost, taken int64) {
 	switch sec.kind {
 	case logKind:
 		st.refundLog(sec.group, taken+st.offset, cost)
+		st.dropThrough(now + st.offset - sec.span)
 	case counterKind:
 		switch {
 		case taken >= st.start:

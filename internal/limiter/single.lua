@@ -16,7 +16,8 @@ if cost < 0 or take > n or (s ~= '' and string.sub(s, 1, 14) ~= string.sub(prog,
 end
 
 if shape == 1 then
-  -- One log. The age of a slot is taken modulo the slot's range: a section's width leaves room for more than three windows, and a slot is never older.
+  -- One log. The age of a slot is taken modulo the slot's range: a section's width leaves room for more than three windows, and a slot is never
+  -- older.
   local format, zeros, modulus = '>I4', '\0\0\0\0', 2147483648
   if width == 5 then
     format, zeros, modulus = '>I5', '\0\0\0\0\0', 549755813888
@@ -139,7 +140,7 @@ if shape == 1 then
     local slots = pack(format, at % modulus + modulus)
     if used + more - from > 1 then slots = string.rep(slots, used + more - from) end
     local since = at - rewritten
-    if used + more > capacity or since >= span or since <= -span then
+    if used + more > capacity or used == 0 or since >= span or since <= -span then
       local most = math.ceil(n / group)
       for k = 0, limits - 2 do
         n = unpack('>I4', prog, 17 + 14 * k)
@@ -152,7 +153,8 @@ if shape == 1 then
         else
           live = string.sub(s, 45 + first_live * width, 44 + from * width)
         end
-        if width == 4 then reach = (at - unpack(format, live)) % modulus end
+        reach = (at - unpack(format, live)) % modulus
+        if width > 4 then reach = math.ceil(reach / 65536) end
       end
       local count = used + more - first_live
       local room = math.floor(math.min(count * 1.5 + 8, most * 1.1 + 4))
@@ -162,41 +164,6 @@ if shape == 1 then
     else
       if big or group > 1 then call('SETRANGE', key, 36, pack('>I4I4', used + more, fill)) end
       call('SETRANGE', key, 44 + from * width, slots)
-    end
-  end
-
-elseif shape == 3 and #s == 29 and limits == 1 then
-  -- One counter, inside the window in which it last counted.
-  local start, prev, cur = unpack('>I7I4I4', s, 15)
-  local elapsed = now - start
-  local weighted = prev * (window - elapsed)
-  if elapsed >= 0 and elapsed < window and start % window == 0 and weighted < 9007199254740992 then
-    local q = math.floor(weighted / window)
-    local r = weighted - q * window
-    if r > 0 then q = q + 1 elseif r <= -window then q = q - 1 end
-    local left = n - cur - q
-    if take <= left then
-      local reset = 2 * window - elapsed
-      if cost > 0 then
-        call('SETRANGE', key, 25, pack('>I4', cur + cost))
-      elseif cur == 0 then
-        reset = prev > 0 and window - elapsed or 0
-      end
-      reply = pack('>I1I7I4I7I7', 1, now, left - cost, reset, 0)
-    elseif cur + take <= n then
-      local free = (n - cur - take) * window
-      if free < 9007199254740992 then
-        local overlap = math.floor(free / prev)
-        if overlap * prev > free then overlap = overlap - 1 end
-        reply = pack('>I1I7I4I7I7', 0, now, left > 0 and left or 0, cur > 0 and 2 * window - elapsed or window - elapsed, window - overlap - elapsed)
-      end
-    else
-      local free = (n - take) * window
-      if free < 9007199254740992 then
-        local overlap = math.floor(free / cur)
-        if overlap * cur > free then overlap = overlap - 1 end
-        reply = pack('>I1I7I4I7I7', 0, now, left > 0 and left or 0, 2 * window - elapsed, 2 * window - overlap - elapsed)
-      end
     end
   end
 

@@ -6,7 +6,7 @@
 --   cost    how much to take, a whole number 0 to 1e9; 0 looks at a cost of 1 and takes nothing; below 0 gives -cost back
 --   refund  when cost is below 0: the time at which it was taken, microseconds since 1970
 -- It runs in a block of its own; a tail chunk runs after it and returns `reply`, a string of big-endian integers:
---   1 byte    1 when allowed, 0 when denied, 2 when the cost is above a limit (only the time follows then), 3 when allowed by a log: then
+--   1 byte    1 when allowed, 0 when denied, 2 when the cost is above a limit (only the time follows then), 3 when allowed by logs: then
 --             only remaining follows, reset is the window and retry-after 0
 --   7 bytes   the server's time, microseconds since 1970
 --   per limit 4 bytes remaining, 7 bytes reset, 7 bytes retry-after (microseconds from now)
@@ -14,8 +14,9 @@
 -- The state is one string, every integer big-endian:
 --   the signature of the program, whose sections follow in its order; when it differs from that of prog, `rebuild` carries the history over
 --   per log: 7 bytes time of the newest slot at the last rewrite, 7 bytes clock offset, 4 bytes capacity,
---            4 bytes how many slots a log of attempts keeps, or of a log with slots of 4 bytes how much older than the newest slot the oldest was at the
---            last rewrite (us), 4 bytes used slots, 4 bytes calls of the newest slot
+--            4 bytes how many slots a log of attempts keeps, or of any other log how much older than the newest slot the oldest was at the last
+-- rewrite (us;
+--            with slots of more than 4 bytes 65536 us), 4 bytes used slots, 4 bytes calls of the newest slot
 --   per other section 15 bytes: 7 bytes start of the window, 4 bytes previous count, 4 bytes count;
 --            of a token bucket 7 bytes when it is full again, 4 bytes parts of a microsecond more, 4 bytes parts in a microsecond
 --   then the slots of each log
@@ -76,14 +77,21 @@ local function sections_of(signature)
   return sections
 end
 
--- The offset from UTC of a calendar section's zone at a time.
-local function offset_at(section, time)
-  local offset = 0
-  for i = 1, section.shifts do
-    local from, seconds = unpack('>I7I3', prog, section.shifts_at + 10 * (i - 1))
-    if i == 1 or time >= from then offset = (seconds - 8388608) * 1000000 end
+-- Shift i of a calendar section's zone: from when on, and how far its clocks are ahead of UTC.
+local function shift(section, i)
+  local from, seconds = unpack('>I7I3', prog, section.shifts_at + 10 * (i - 1))
+  return from, (seconds - 8388608) * 1000000
+end
+
+-- The first instant, from shift `i` on, at which the clocks of a section's zone show at least a local time.
+local function reached(section, i, moment)
+  while true do
+    local from, offset = shift(section, i)
+    local instant = moment - offset
+    if i > 1 and instant < from then instant = from end
+    if i == section.shifts or instant < (shift(section, i + 1)) then return instant end
+    i = i + 1
   end
-  return offset
 end
 
 -- The window of a counter or fixed window that holds now.
@@ -93,7 +101,9 @@ local function period(section)
     local start = now - now % span
     return start, start + span
   end
-  local offset = offset_at(section, now)
+  local current = section.shifts
+  while current > 1 and now < (shift(section, current)) do current = current - 1 end
+  local _, offset = shift(section, current)
   local day = 86400000000
   local moment = now + offset
   local from, to
@@ -120,7 +130,7 @@ local function period(section)
     from = (days - doy + begins) * day
     to = from + length * day
   end
-  return from - offset_at(section, from - offset), to - offset_at(section, to - offset)
+  return reached(section, 1, from), reached(section, current, to)
 end
 
 -- Slot i of a log, 0 the oldest, as a time on the log's clock.
@@ -333,9 +343,21 @@ local function rebuild(sections)
       if from then
         section.offset = from.offset
         local after = now + from.offset - math.min(section.span, from.span)
-        local first = first_after(from, after)
-        if same then first = from.base end
-        for k = first, from.used - 1 do push(section, slot(from, k), k == from.used - 1 and from.fill or from.group) end
+        if same then
+          for k = from.base, from.used - 1 do push(section, slot(from, k), k == from.used - 1 and from.fill or from.group) end
+        else
+          -- No more calls than the new limit admits: a slot may have stood for many, and each may need one of its own now.
+          local oldest, first, total = first_after(from, after), from.used, 0
+          while first > oldest and total < section.requests do
+            total = total + (first == from.used and from.fill or from.group)
+            first = first - 1
+          end
+          for k = first, from.used - 1 do
+            local calls = k == from.used - 1 and from.fill or from.group
+            if k == first and total > section.requests then calls = calls - (total - section.requests) end
+            push(section, slot(from, k), calls)
+          end
+        end
       else
         push(section, now, math.min(largest, section.requests))
       end
@@ -453,8 +475,9 @@ local function record(section)
   else
     local at, group = now + section.offset, section.group
     local begin = section.used
+    if begin == 0 then due = true end -- what the numbers say of the oldest slot has to hold for this one
     if begin > 0 and at - slot(section, begin - 1) >= section.span then
-      begin, section.used, section.base, section.times, due = 0, 0, 0, nil, true
+      begin, section.used, section.base, section.keep, section.times, due = 0, 0, 0, 0, nil, true
     end
     if section.times then
       push(section, at, take)
@@ -560,7 +583,8 @@ end
 -- behind that, so it can never come back in.
 local function encode_log(log)
   local last = now + log.offset
-  if log.used > 0 then last = slot(log, log.used - 1) end
+  local refunded = cost < 0 and log.kind == LOG -- perhaps the newest slot
+  if log.used > 0 and not refunded then last = slot(log, log.used - 1) end
   local first = first_after(log, last - log.span)
   local count = log.used - first
   local most = ceil(log.requests / log.group)
@@ -584,7 +608,10 @@ local function encode_log(log)
     if count > old then slots = slots .. rep(encode_slot(log, log.fresh_time), count - old) end
   end
   local keep = log.keep
-  if log.kind == LOG then keep = log.width == 4 and count > 0 and last - slot(log, first) or 0 end
+  if log.kind == LOG then
+    keep = count > 0 and last - slot(log, first) or 0
+    if log.width > 4 then keep = ceil(keep / 65536) end
+  end
   return pack('>I7I7I4I4I4I4', last, log.offset, room, keep, count, log.fill), slots .. rep('\0', (room - count) * log.width)
 end
 

@@ -1,0 +1,362 @@
+package limiter
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// stored is a state as the header of step.lua lays it out.
+type stored struct {
+	length   int
+	sections []storedSection
+}
+
+// storedSection is what a state says about a section. Only a log has more than a kind.
+type storedSection struct {
+	kind                     kind
+	group                    int64
+	width                    int
+	span                     time.Duration
+	capacity, used, fill     int
+	slots                    []int64 // the low bits of their times
+	trailing                 string  // after the used slots
+	rewritten, offset, keeps int64
+}
+
+// The lengths that the header of step.lua gives.
+const (
+	storedHead  = 2  // of the signature
+	storedLog   = 30 // numbers of a log
+	storedOther = 15 // numbers of another section
+)
+
+// decodeStored reads a state independently of the script. It fails when bytes are missing or left over.
+func decodeStored(state string) (stored, error) {
+	b := []byte(state)
+	if len(b) < storedHead || len(b) < storedHead+sectionLen*int(b[1]) {
+		return stored{}, fmt.Errorf("%d bytes hold no signature", len(b))
+	}
+	st := stored{length: len(b), sections: make([]storedSection, b[1])}
+	at := storedHead + sectionLen*len(st.sections)
+	for i := range st.sections {
+		sec, entry := &st.sections[i], b[storedHead+sectionLen*i:]
+		*sec = storedSection{kind: kind(entry[0]), group: int64(binary.BigEndian.Uint32(entry[1:])), width: int(entry[5])}
+		sec.span = time.Duration(uint48(entry[6:])) * time.Microsecond
+		if !sec.kind.isLog() {
+			at += storedOther
+			continue
+		}
+		if len(b) < at+storedLog {
+			return stored{}, fmt.Errorf("%d bytes end within section %d", len(b), i)
+		}
+		sec.readLog(b[at : at+storedLog])
+		at += storedLog
+	}
+	for i := range st.sections {
+		sec := &st.sections[i]
+		end := at + sec.capacity*sec.width
+		if end > len(b) {
+			return stored{}, fmt.Errorf("%d bytes end within the slots of section %d, which end at %d", len(b), i, end)
+		}
+		sec.readSlots(b[at:end])
+		at = end
+	}
+	if at != len(b) {
+		return stored{}, fmt.Errorf("%d bytes follow the last slot", len(b)-at)
+	}
+	return st, nil
+}
+
+func (sec *storedSection) readLog(b []byte) {
+	number := func(at int) int { return int(binary.BigEndian.Uint32(b[at:])) }
+	sec.rewritten, sec.offset = uint56(b), uint56(b[7:])
+	sec.capacity, sec.used, sec.fill, sec.keeps = number(14), number(18), number(22), int64(number(26))
+}
+
+func (sec *storedSection) readSlots(b []byte) {
+	for len(b) > 0 && b[0]&0x80 != 0 {
+		sec.slots = append(sec.slots, int64(binary.BigEndian.Uint64(slices.Concat(make([]byte, 8-sec.width), b[:sec.width]))))
+		b = b[sec.width:]
+	}
+	sec.trailing = string(b)
+}
+
+// mostSlots is how many slots a log of a limit is ever given: a tenth more than the limit needs, and four.
+func mostSlots(requests, group int64) int64 {
+	return (requests+group-1)/group*11/10 + 4
+}
+
+// room is the documented capacity of a log after a rewrite that found live slots: half as many to grow, and eight, but no more than mostSlots.
+func room(live, requests, group int64) int64 {
+	return max(live, min(live*3/2+8, mostSlots(requests, group)))
+}
+
+// requestsOf returns the largest limit of a section.
+func requestsOf(limits []Limit, section int) int64 {
+	_, of := sectionsOf(limits)
+	var requests int64
+	for i, l := range limits {
+		if of[i] == section {
+			requests = max(requests, l.Requests)
+		}
+	}
+	return requests
+}
+
+// The length of a state is what its layout says, its free slots are zero, and after each rewrite a log has the documented room.
+func TestBytesEqualTheFormula(t *testing.T) {
+	clock := newClocked(t)
+	rapid.Check(t, func(t *rapid.T) {
+		s := clock.subject(drawLimits(t)...)
+		var before stored
+		for range events(t) {
+			s.rewritten = false
+			s.event(t)
+			state := s.bytes(t)
+			if state == "" {
+				continue
+			}
+			after, err := decodeStored(state)
+			if err != nil {
+				s.fail(t, "%v: %x", err, state)
+			}
+			s.checkRoom(t, before, after)
+			before = after
+		}
+	})
+}
+
+func (s *subject) checkRoom(t *rapid.T, before, after stored) {
+	t.Helper()
+	length := storedHead
+	for i, sec := range after.sections {
+		length += sectionLen
+		if !sec.kind.isLog() {
+			length += storedOther
+			continue
+		}
+		length += storedLog + sec.capacity*sec.width
+		if strings.Trim(sec.trailing, "\x00") != "" {
+			s.fail(t, "section %d: used slots, then a free one, then %x", i, strings.TrimLeft(sec.trailing, "\x00"))
+		}
+		if !s.rewritten {
+			if sec.capacity != before.sections[i].capacity {
+				s.fail(t, "section %d: capacity became %d", i, sec.capacity)
+			}
+			continue
+		}
+		requests := requestsOf(s.limits, i)
+		if want := room(int64(len(sec.slots)), requests, sec.group); int64(sec.capacity) != want {
+			s.fail(t, "section %d: capacity %d for %d slots of limit %d, want %d", i, sec.capacity, len(sec.slots), requests, want)
+		}
+	}
+	if length != after.length {
+		s.fail(t, "%d bytes, want %d", after.length, length)
+	}
+}
+
+// largest is the documented bound of the bytes that a list of limits takes: a quantity of the limits alone, whatever the calls.
+func largest(limits []Limit) int {
+	sections, _ := sectionsOf(limits)
+	total := storedHead
+	for i, sec := range sections {
+		total += sectionLen + storedOther
+		if sec.kind.isLog() {
+			total += storedLog - storedOther + int(sec.width())*int(mostSlots(requestsOf(limits, i), sec.group))
+		}
+	}
+	return total
+}
+
+// However often a caller calls, its state is never longer than its limits' bound.
+func TestBytesAreBounded(t *testing.T) {
+	clock := newClocked(t)
+	rapid.Check(t, func(t *rapid.T) {
+		s := clock.subject(drawLimits(t)...)
+		for range events(t) {
+			if rapid.IntRange(0, 4).Draw(t, "event") == 0 {
+				s.advance(t)
+				s.expire(t)
+			} else {
+				s.do(t, s.cost(t))
+			}
+			if n := len(s.bytes(t)); n > largest(s.limits) {
+				s.fail(t, "the state takes %d bytes, the bound is %d", n, largest(s.limits))
+			}
+		}
+	})
+}
+
+// Edits keep history, but no log becomes longer than the largest of the limits that the subject ever had needs.
+func TestSlotsAreBoundedAcrossEdits(t *testing.T) {
+	clock := newClocked(t)
+	rapid.Check(t, func(t *rapid.T) {
+		s := clock.subject(drawLimits(t)...)
+		most := int64(0)
+		for range events(t) {
+			most = max(most, bound(s.limits))
+			s.event(t)
+			most = max(most, bound(s.limits))
+			if n := s.capacity(t); n > most {
+				s.fail(t, "a log of %d slots, the bound is %d", n, most)
+			}
+		}
+	})
+}
+
+// Where a slot stood for many calls and now stands for one, the history takes the room of the new limit, not that of all the calls.
+func TestSlotsAreBoundedWhenAGroupedLogIsLowered(t *testing.T) {
+	s := newClocked(t).subject(Limit{Requests: 100_000, Window: time.Minute, Slots: MinSlots})
+	s.do(t, 100_000)
+	s.limits = []Limit{{Requests: 10, Window: time.Minute}}
+	s.do(t, 1)
+	if n := s.capacity(t); n > mostSlots(100_000, 100_000/MinSlots) {
+		s.fail(t, "%d slots for a limit of 10, where there were 64", n)
+	}
+}
+
+// capacity returns the slots of the subject's longest log.
+func (s *subject) capacity(t rapid.TB) int64 {
+	t.Helper()
+	state := s.bytes(t)
+	if state == "" {
+		return 0
+	}
+	decoded, err := decodeStored(state)
+	if err != nil {
+		s.fail(t, "%v: %x", err, state)
+	}
+	longest := 0
+	for _, sec := range decoded.sections {
+		longest = max(longest, sec.capacity)
+	}
+	return int64(longest)
+}
+
+// bound returns the slots of the longest log that the limits could need.
+func bound(limits []Limit) int64 {
+	var slots int64
+	for _, l := range limits {
+		if l.Algorithm == Log {
+			slots = max(slots, mostSlots(l.Requests, l.group()))
+		}
+	}
+	return slots
+}
+
+// The time to live covers every window that still counts something, and is no longer than two windows and two milliseconds. The server drops the keys
+// of this test at the virtual instant at which it would, and still every answer is that of the model, which forgets nothing.
+func TestTimeToLiveCoversEveryWindow(t *testing.T) {
+	clock := newClocked(t)
+	rapid.Check(t, func(t *rapid.T) {
+		s := clock.subject(drawLimits(t)...)
+		s.checkLives(t, func() {})
+	})
+}
+
+// The same holds across edits. Calendars are left out, since the count of one that an edit drops is kept until the key expires.
+func TestTimeToLiveCoversEveryWindowAcrossEdits(t *testing.T) {
+	clock := newClocked(t)
+	rapid.Check(t, func(t *rapid.T) {
+		s := clock.subject(drawLimits(t)...)
+		s.dropCalendars()
+		s.checkLives(t, func() {
+			s.edit(t)
+			s.dropCalendars()
+		})
+	})
+}
+
+func (s *subject) dropCalendars() {
+	for i, l := range s.limits {
+		if l.Calendar != NoCalendar {
+			s.limits[i] = Limit{Requests: l.Requests, Window: time.Minute, Algorithm: FixedWindow}
+		}
+	}
+}
+
+func (s *subject) checkLives(t *rapid.T, edit func()) {
+	t.Helper()
+	var model Model
+	for range events(t) {
+		switch rapid.IntRange(0, 7).Draw(t, "event") {
+		case 0, 1:
+			s.forward(t)
+		case 2:
+			edit()
+		default:
+			s.checkLife(t, &model, s.cost(t)*rapid.Int64Range(0, 1).Draw(t, "take"))
+		}
+	}
+}
+
+// forward lets time pass and drops the key when its time has come.
+func (s *subject) forward(t *rapid.T) {
+	longest := s.longest().Microseconds()
+	micros := rapid.OneOf(rapid.Int64Range(0, longest/5), rapid.Int64Range(longest-1, longest), rapid.Int64Range(longest, 3*longest)).Draw(t, "forward")
+	s.now = s.now.Add(time.Duration(micros) * time.Microsecond)
+	s.expire(t)
+}
+
+func (s *subject) checkLife(t *rapid.T, model *Model, cost int64) {
+	t.Helper()
+	got := s.do(t, cost)
+	want := model.Peek(s.now, s.limits)
+	if cost > 0 {
+		want, _ = model.Take(s.now, s.limits, cost)
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		s.fail(t, "model %+v", want)
+	}
+	if s.writes == 0 {
+		return
+	}
+	for i, u := range got.Limits {
+		if until := s.now.Add(u.Reset); s.expiry.Before(until) {
+			s.fail(t, "limit %d counts until %d, the state expires %s sooner", i, until.UnixMicro(), until.Sub(s.expiry))
+		}
+	}
+	if bound := 2*s.longest() + 2*time.Millisecond; s.expiry.After(s.now.Add(bound)) {
+		s.fail(t, "the state lives %s, the bound is %s", s.expiry.Sub(s.now), bound)
+	}
+}
+
+// What the server really spends on a key that took all its limit, its own bookkeeping and the key's name included, stays within the published figures.
+func TestMemoryOfAKey(t *testing.T) {
+	clock := newClocked(t)
+	name := (&Limiter{prefix: "tg:"}).stateKey("caller")
+	for _, c := range []struct {
+		limit Limit
+		bytes int64
+	}{
+		{Limit{Requests: 100, Window: time.Minute}, 600},
+		{Limit{Requests: 100, Window: time.Minute, Algorithm: Counter}, 96},
+		{Limit{Requests: 10_000, Window: time.Minute}, 60_000},
+		{Limit{Requests: 1_000_000_000, Window: time.Minute}, 60_000},
+	} {
+		s := clock.subject(c.limit)
+		s.key = name
+		s.command(t, "DEL", name)
+		step := max(1, c.limit.Requests/10_000)
+		for range c.limit.Requests / step {
+			s.do(t, step)
+			s.now = s.now.Add(time.Microsecond)
+			s.log = nil
+		}
+		used, err := s.client.Do(context.Background(), s.client.B().MemoryUsage().Key(name).Build()).AsInt64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if used > c.bytes {
+			t.Errorf("%s: %s takes %d bytes, want at most %d", c.limit.Algorithm, c.limit, used, c.bytes)
+		}
+		t.Logf("%s, %s: %d bytes in memory, %d of them the state's", c.limit.Algorithm, c.limit, used, len(s.bytes(t)))
+	}
+}

@@ -1,0 +1,199 @@
+package limiter
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+	"pgregory.net/rapid"
+
+	"tidegate/internal/valkeytest"
+)
+
+// clockedHead stands between the shipped script and the server: TIME is an argument, keys outlive the test, since virtual time runs ahead of the
+// server's, and the tail learns the time to live that the script gave and how many writes it made.
+const clockedHead = takeHead + `
+local server, clock, life, writes = redis, tonumber(ARGV[4]), 0, 0
+local redis = {call = function(command, ...)
+  local words = {...}
+  if command == 'TIME' then
+    return {string.format('%.0f', math.floor(clock / 1000000)), string.format('%.0f', clock % 1000000)}
+  elseif command == 'SET' then
+    if #words ~= 4 or words[3] ~= 'PX' then error('a state without a time to live') end
+    life, words[4] = tonumber(words[4]), '600000'
+    writes = writes + 1
+  elseif command == 'SETRANGE' then
+    writes = writes + 1
+  elseif command ~= 'GETRANGE' and command ~= 'STRLEN' then
+    error('the script calls ' .. command .. ', which these tests do not know')
+  end
+  return server.call(command, _G.unpack(words))
+end}`
+
+// clocked steps the shipped script at instants that a test gives.
+type clocked struct {
+	client valkey.Client
+	script *valkey.Lua
+	keys   int
+}
+
+func newClocked(t testing.TB) *clocked {
+	t.Helper()
+	return &clocked{client: connect(t, valkeytest.Start(t)), script: valkey.NewLuaScript(Script(clockedHead, "return {reply, life, writes}"))}
+}
+
+// subject is a key, the limits on it, and the time there.
+type subject struct {
+	history // for its ways to move time and to edit limits
+	program Program
+	expiry  time.Time // the last millisecond in which the server has the key
+	writes  int64     // of the last step
+
+	rewritten bool // the whole state, since a test last asked
+}
+
+// subject returns a key that never called.
+func (c *clocked) subject(limits ...Limit) *subject {
+	c.keys++
+	h := history{client: c.client, script: c.script, key: "s" + strconv.Itoa(c.keys), now: time.Unix(1_800_000_000, 0), taken: time.Unix(1, 0), limits: limits}
+	return &subject{history: h}
+}
+
+// compiled returns the program of the limits at hand, without compiling the same ones again unless time has passed that a zone does not know.
+func (s *subject) compiled(t rapid.TB) string {
+	t.Helper()
+	calendar := slices.ContainsFunc(s.limits, func(l Limit) bool { return l.Calendar != NoCalendar })
+	if limits, err := s.program.Limits(); err == nil && !calendar && slices.Equal(limits, s.limits) {
+		return string(s.program)
+	}
+	program, err := Compile(s.limits, s.now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.program = program
+	return string(program)
+}
+
+// try makes a step on a key at an instant; cost and errors are the script's.
+func (s *subject) try(t rapid.TB, key string, now time.Time, cost int64) (d Decision, life time.Duration, writes int64, err error) {
+	t.Helper()
+	answer, err := s.script.Exec(context.Background(), s.client, []string{key}, []string{
+		s.compiled(t), strconv.FormatInt(cost, 10), strconv.FormatInt(s.taken.UnixMicro(), 10), strconv.FormatInt(now.UnixMicro(), 10),
+	}).ToArray()
+	if err != nil {
+		return Decision{}, 0, 0, err
+	}
+	reply, err := answer[0].ToString()
+	if err != nil {
+		t.Fatal(err)
+	}
+	milliseconds, _ := answer[1].AsInt64()
+	writes, _ = answer[2].AsInt64()
+	d, err = ParseReply([]byte(reply), s.limits)
+	return d, time.Duration(milliseconds) * time.Millisecond, writes, err
+}
+
+// do makes a step on the subject now: a cost, 0 to peek, less to refund.
+func (s *subject) do(t rapid.TB, cost int64) Decision {
+	t.Helper()
+	d, life, writes, err := s.try(t, s.key, s.now, cost)
+	s.log = append(s.log, fmt.Sprintf("%d %v cost %d: %t %v, %d writes, %s to live", s.now.UnixMicro(), s.limits, cost, d.Allowed, d.Limits, writes, life))
+	if err != nil {
+		s.fail(t, "script: %v", err)
+	}
+	s.writes = writes
+	if life > 0 {
+		s.rewritten = true
+		s.expiry = s.now.Truncate(time.Millisecond).Add(life)
+	}
+	if cost > 0 && d.Allowed {
+		s.taken = s.now
+	}
+	return d
+}
+
+// probe answers what a step at an instant would, on a copy of the subject.
+func (s *subject) probe(t rapid.TB, now time.Time, cost int64) Decision {
+	t.Helper()
+	s.command(t, "COPY", s.key, "probe", "REPLACE")
+	if s.bytes(t) == "" {
+		s.command(t, "DEL", "probe")
+	}
+	d, _, _, err := s.try(t, "probe", now, cost)
+	if err != nil {
+		s.fail(t, "probe of cost %d at %d: %v", cost, now.UnixMicro(), err)
+	}
+	return d
+}
+
+// bytes returns the state as it is stored, "" when there is none.
+func (s *subject) bytes(t rapid.TB) string {
+	t.Helper()
+	state, err := s.client.Do(context.Background(), s.client.B().Get().Key(s.key).Build()).ToString()
+	if err != nil && !valkey.IsValkeyNil(err) {
+		t.Fatal(err)
+	}
+	return state
+}
+
+func (s *subject) command(t rapid.TB, words ...string) {
+	t.Helper()
+	if err := s.client.Do(context.Background(), s.client.B().Arbitrary(words...).Build()).Error(); err != nil {
+		t.Fatalf("%s: %v", words[0], err)
+	}
+}
+
+func (s *subject) fail(t rapid.TB, format string, args ...any) {
+	t.Helper()
+	t.Fatalf("%s\n%s", strings.Join(s.log, "\n"), fmt.Sprintf(format, args...))
+}
+
+// events draws how much happens to a subject.
+func events(t *rapid.T) int { return rapid.SampledFrom([]int{1, 3, 10, 30, 60}).Draw(t, "events") }
+
+// event makes something happen: mostly calls, and time passing.
+func (s *subject) event(t *rapid.T) {
+	switch rapid.IntRange(0, 13).Draw(t, "event") {
+	case 0:
+		s.edit(t)
+	case 1:
+		s.do(t, 0)
+	case 2:
+		s.do(t, -s.cost(t))
+	case 3, 4:
+		s.do(t, s.cost(t))
+	case 5, 6, 7:
+		s.advance(t)
+		s.expire(t)
+	default:
+		s.do(t, 1)
+	}
+}
+
+// expire drops the key when the server would have.
+func (s *subject) expire(t rapid.TB) {
+	t.Helper()
+	if s.now.Truncate(time.Millisecond).After(s.expiry) {
+		s.command(t, "DEL", s.key)
+	}
+}
+
+// cost draws a cost that every limit could admit.
+func (s *subject) cost(t *rapid.T) int64 {
+	most := min(s.smallestLimit(), 1000)
+	return rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(1, most), rapid.Just(most)).Draw(t, "cost")
+}
+
+// longest returns the longest window.
+func (s *subject) longest() time.Duration {
+	var longest time.Duration
+	for _, l := range s.limits {
+		longest = max(longest, l.Span())
+	}
+	return longest
+}
