@@ -106,6 +106,11 @@ func (s *subject) do(t rapid.TB, cost int64) Decision {
 	if err != nil {
 		s.fail(t, "script: %v", err)
 	}
+	for i, u := range d.Limits {
+		if most := 2 * u.Limit.Span(); u.Remaining < 0 || u.Remaining > u.Limit.Requests || u.Reset < 0 || u.Reset > most || u.RetryAfter < 0 || u.RetryAfter > most {
+			s.fail(t, "limit %d is out of range: %+v", i, u)
+		}
+	}
 	s.writes = writes
 	if life > 0 {
 		s.rewritten = true

@@ -1,0 +1,322 @@
+package limiter
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidegate/internal/valkeytest"
+)
+
+// besiege takes what it can at one instant, up to a thousandth of the smallest limit at a time, until two dozen calls in a row were denied or more was
+// admitted than most.
+func (s *subject) besiege(t rapid.TB, most int64) (admitted int64) {
+	t.Helper()
+	cost := 1 + s.smallestLimit()/1000
+	for denied := 0; denied < 24 && admitted <= most; {
+		if s.do(t, cost).Allowed {
+			admitted, denied = admitted+cost, 0
+		} else {
+			cost = max(1, cost/2)
+			denied++
+		}
+	}
+	return admitted
+}
+
+// checkSurvives plants bytes as the state, without a time to live, so that only the script can end them. Where the damage shows late, what was admitted
+// until then is forgotten, once. Two windows later the subject is as good as new.
+func (s *subject) checkSurvives(t rapid.TB, state []byte, first int64) {
+	t.Helper()
+	s.log = append(s.log, fmt.Sprintf("state %x", state))
+	s.command(t, "SET", s.key, string(state))
+	if len(state) == 0 {
+		s.command(t, "DEL", s.key)
+	}
+	admitted := int64(0)
+	if s.do(t, first).Allowed {
+		admitted = max(0, first)
+	}
+	if admitted += s.besiege(t, 2*s.smallestLimit()); admitted > 2*s.smallestLimit() {
+		s.fail(t, "%d admitted at one instant", admitted)
+	}
+	s.now = s.now.Add(2*s.longest() + 2*time.Millisecond)
+	if d := s.do(t, 1); !d.Allowed {
+		s.fail(t, "denied for %s, two windows later", d.RetryAfter())
+	}
+	if n := 1 + s.besiege(t, s.smallestLimit()); n > s.smallestLimit() {
+		s.fail(t, "%d admitted at one instant, two windows later", n)
+	}
+}
+
+// Whatever became of a subject's state, no caller gets more than the limit at once after it, no call fails, and two windows later all is well.
+func TestDamagedStates(t *testing.T) {
+	clock := newClocked(t)
+	rapid.Check(t, func(t *rapid.T) {
+		s := clock.subject(drawLimits(t)...)
+		for range events(t) {
+			s.event(t)
+		}
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		state := damage(r, []byte(s.bytes(t)))
+		if rapid.Bool().Draw(t, "edited meanwhile") {
+			s.edit(t)
+		}
+		s.checkSurvives(t, state, rapid.SampledFrom([]int64{-1, 0, 1, s.smallestLimit()}).Draw(t, "first"))
+	})
+}
+
+// damage changes bytes at random: flips, overwrites, zeroes, copies, cuts and repeats.
+func damage(r *rand.Rand, state []byte) []byte {
+	for range r.IntN(4) {
+		if len(state) == 0 {
+			return state
+		}
+		at := r.IntN(len(state))
+		end := min(len(state), at+1+r.IntN(12))
+		switch r.IntN(7) {
+		case 0:
+			state[at] ^= 1 << r.IntN(8)
+		case 1:
+			state[at] = byte(r.IntN(256))
+		case 2:
+			clear(state[at:end])
+		case 3:
+			copy(state[at:end], state[r.IntN(len(state)):])
+		case 4:
+			state = slices.Delete(state, at, end)
+		case 5:
+			state = slices.Insert(state, at, bytes.Clone(state[at:end])...)
+		case 6:
+			state = state[:at]
+		}
+	}
+	return state
+}
+
+// The same holds for bytes that look like a state to the program at hand: its signature, and anything behind it.
+func TestForgedStates(t *testing.T) {
+	clock := newClocked(t)
+	rapid.Check(t, func(t *rapid.T) {
+		s := clock.subject(drawLimits(t)...)
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		state := forge(r, s.now, []byte(s.compiled(t)))
+		if rapid.Bool().Draw(t, "edited meanwhile") {
+			s.edit(t)
+		}
+		s.checkSurvives(t, state, rapid.SampledFrom([]int64{-1, 0, 1, s.smallestLimit()}).Draw(t, "first"))
+	})
+}
+
+// forge lays bytes out as the header of step.lua says, with any numbers in them: small, huge, now, or now and then what they should be.
+func forge(r *rand.Rand, now time.Time, program []byte) []byte {
+	state := bytes.Clone(program[2 : 2+program[1]])
+	slots := []byte{}
+	for i := range int(state[1]) {
+		entry := state[storedHead+sectionLen*i:]
+		if !kind(entry[0]).isLog() {
+			state = appendNumbers(r, state, now, 7, 4, 4)
+			continue
+		}
+		capacity := r.IntN(40)
+		if r.IntN(4) == 0 {
+			capacity = r.IntN(1000)
+		}
+		state = appendNumbers(r, state, now, 7, 7)
+		state = append(state, 0, 0, byte(capacity>>8), byte(capacity))
+		state = appendNumbers(r, state, now, 4, 4, 4)
+		for range capacity {
+			slots = appendSlot(r, slots, now, int(entry[5]))
+		}
+	}
+	return append(state, slots...)
+}
+
+// handMade is the state of a log of 2 a minute: numbers as they should be, slots that are free (0) or of some seconds ago.
+func (s *subject) handMade(t rapid.TB, secondsAgo ...int64) []byte {
+	t.Helper()
+	program := s.compiled(t)
+	state := appendNumber([]byte(program[2:2+program[1]]), uint64(s.now.UnixMicro()), 7)
+	state = appendNumber(state, 0, 7)
+	for _, number := range []int{len(secondsAgo), 0, 1, 0} {
+		state = appendNumber(state, uint64(number), 4)
+	}
+	for _, ago := range secondsAgo {
+		at := len(state)
+		if state = appendNumber(state, uint64(s.now.UnixMicro()-ago*1_000_000), 4); ago == 0 {
+			clear(state[at:])
+		} else {
+			state[at] |= 0x80
+		}
+	}
+	return state
+}
+
+// Free slots between used ones, as no program of ours leaves them, are no room for more calls than the limit.
+func TestGapsBetweenSlotsAdmitNoMore(t *testing.T) {
+	s := newClocked(t).subject(Limit{Requests: 2, Window: time.Minute})
+	s.checkSurvives(t, s.handMade(t, slices.Repeat([]int64{0, 110, 100, 90}, 15)...), 1)
+}
+
+// Slots out of order deny for no longer than a window.
+func TestSlotsOutOfOrderDenyForAWindow(t *testing.T) {
+	s := newClocked(t).subject(Limit{Requests: 2, Window: time.Minute})
+	s.checkSurvives(t, s.handMade(t, -900, 300), 1)
+}
+
+func appendNumbers(r *rand.Rand, b []byte, now time.Time, widths ...int) []byte {
+	for _, width := range widths {
+		b = appendNumber(b, []uint64{0, 1, uint64(r.IntN(2000)), r.Uint64(), ^uint64(0), uint64(now.UnixMicro() - r.Int64N(1e9))}[r.IntN(6)], width)
+	}
+	return b
+}
+
+func appendSlot(r *rand.Rand, b []byte, now time.Time, width int) []byte {
+	number := []uint64{0, r.Uint64(), uint64(now.UnixMicro() - r.Int64N(1e9)), uint64(now.UnixMicro() + r.Int64N(1e9))}[r.IntN(4)]
+	at := len(b)
+	b = appendNumber(b, number, width)
+	if number != 0 {
+		b[at] |= 0x80
+	}
+	return b
+}
+
+// appendNumber appends the low bytes of a number.
+func appendNumber(b []byte, number uint64, width int) []byte {
+	for i := width - 1; i >= 0; i-- {
+		b = append(b, byte(number>>(8*i)))
+	}
+	return b
+}
+
+// A key that another program put there is an error that says so, if its type is another, and is left alone.
+func TestStatesOfOtherTypes(t *testing.T) {
+	client := connect(t, valkeytest.Start(t))
+	l, err := New(client, "tg:", Limit{Requests: 2, Window: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, words := range [][]string{{"LPUSH", "a"}, {"SADD", "a"}, {"HSET", "a", "b"}, {"ZADD", "1", "a"}, {"XADD", "*", "a", "b"}} {
+		key := words[0]
+		s := subject{history: history{client: client}}
+		s.command(t, slices.Concat(words[:1], []string{l.stateKey(key)}, words[1:])...)
+		for name, step := range steps(t, l, key) {
+			if _, err := step(); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") || !strings.HasPrefix(err.Error(), "limiter: ") {
+				t.Errorf("%s after %s: error %v, want WRONGTYPE", name, words[0], err)
+			}
+		}
+		if err := l.Reset(t.Context(), key); err != nil {
+			t.Error(err)
+		}
+		if d, err := l.Take(t.Context(), key, 1); err != nil || !d.Allowed {
+			t.Errorf("after Reset: %v, %v", d, err)
+		}
+	}
+}
+
+func steps(t *testing.T, l *Limiter, key string) map[string]func() (Decision, error) {
+	return map[string]func() (Decision, error){
+		"Take":   func() (Decision, error) { return l.Take(t.Context(), key, 1) },
+		"Peek":   func() (Decision, error) { return l.Peek(t.Context(), key) },
+		"Refund": func() (Decision, error) { return l.Refund(t.Context(), key, 1, Decision{Now: time.Unix(1, 0)}) },
+	}
+}
+
+// fuzzShapes are the limits that FuzzState tries.
+var fuzzShapes = [][]Limit{
+	{{Requests: 3, Window: time.Minute}},
+	{{Requests: 200, Window: time.Minute, Slots: MinSlots}},
+	{{Requests: 3, Window: time.Minute, CountDenied: true}},
+	{{Requests: 3, Window: time.Minute, Algorithm: Counter}},
+	{{Requests: 3, Window: time.Minute, Algorithm: TokenBucket}},
+	{{Requests: 3, Window: time.Minute, Algorithm: FixedWindow}},
+	{{Requests: 3, Algorithm: FixedWindow, Calendar: Day, Zone: "Europe/Berlin"}},
+	{{Requests: 3, Window: time.Minute}, {Requests: 20, Window: time.Hour}, {Requests: 100, Window: 24 * time.Hour, Algorithm: Counter}},
+	{{Requests: 3, Window: time.Second, CountDenied: true}, {Requests: 20, Window: time.Hour, Algorithm: TokenBucket}},
+	{{Requests: 900, Window: time.Hour}},
+}
+
+// No bytes in a state key make a call fail or a key unlimited, for longer than two windows.
+func FuzzState(f *testing.F) {
+	clock := newClocked(f)
+	for shape, limits := range fuzzShapes {
+		s := clock.subject(limits...)
+		for range 7 {
+			s.do(f, 1)
+		}
+		f.Add([]byte(s.bytes(f)), uint8(shape))
+		f.Add([]byte(s.bytes(f)), uint8(shape+1))
+		f.Add([]byte("17"), uint8(shape))
+	}
+	f.Fuzz(func(t *testing.T, state []byte, shape uint8) {
+		clock.subject(fuzzShapes[int(shape)%len(fuzzShapes)]...).checkSurvives(t, state, 1)
+	})
+}
+
+// Any bytes are no Program, or one whose limits compile to a program of the same limits.
+func FuzzProgram(f *testing.F) {
+	now := time.Unix(1_800_000_000, 0)
+	for _, limits := range fuzzShapes {
+		program, err := Compile(limits, now)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add([]byte(program))
+	}
+	f.Fuzz(func(t *testing.T, program []byte) {
+		limits, err := Program(program).Limits()
+		if err != nil {
+			if !errors.Is(err, ErrProgram) || limits != nil {
+				t.Fatalf("%v, %v", limits, err)
+			}
+			return
+		}
+		compiled, err := Compile(limits, now)
+		if err != nil {
+			t.Fatalf("Compile(%v): %v", limits, err)
+		}
+		if again, err := compiled.Limits(); err != nil || !slices.Equal(again, limits) {
+			t.Fatalf("%v became %v, %v", limits, again, err)
+		}
+	})
+}
+
+// A time that no Duration holds is no reply: it would come out negative.
+func TestParseReplyRefusesTimesOutOfRange(t *testing.T) {
+	reply := make([]byte, ReplyLen(1))
+	reply[replyHead+4] = 0xff
+	if d, err := ParseReply(reply, make([]Limit, 1)); !errors.Is(err, ErrReply) {
+		t.Errorf("got %+v, %v; want %v", d, err, ErrReply)
+	}
+}
+
+// Any bytes are no reply, or a Decision of as many limits as were asked for, with nothing below zero.
+func FuzzParseReply(f *testing.F) {
+	f.Add([]byte{2, 0, 6, 1, 2, 3, 4, 5}, uint8(1))
+	f.Add(append([]byte{1, 0, 6, 1, 2, 3, 4, 5}, make([]byte, 2*replyUsage)...), uint8(2))
+	f.Fuzz(func(t *testing.T, reply []byte, n uint8) {
+		limits := make([]Limit, n)
+		d, err := ParseReply(reply, limits)
+		if err != nil {
+			if (!errors.Is(err, ErrReply) && !errors.Is(err, ErrCost)) || d.Limits != nil || d.Allowed {
+				t.Fatalf("%v, %v", d, err)
+			}
+			return
+		}
+		if len(reply) != ReplyLen(int(n)) || len(d.Limits) != int(n) || d.Allowed != (reply[0] == 1) {
+			t.Fatalf("%d bytes %x... for %d limits: %v", len(reply), reply[:1], n, d)
+		}
+		for _, u := range d.Limits {
+			if u.Remaining < 0 || u.Reset < 0 || u.RetryAfter < 0 {
+				t.Fatalf("%+v", u)
+			}
+		}
+	})
+}
