@@ -9,6 +9,7 @@ import (
 	"tidegate/functions/admin/dashboard"
 	"tidegate/internal/apikey"
 	"tidegate/internal/environ"
+	"tidegate/internal/store"
 )
 
 // logLevel is the level of the log; LOG_LEVEL sets it.
@@ -47,6 +48,8 @@ func (c *config) check() error {
 	wrong := func(variable, advice string) { errs = append(errs, fmt.Errorf("%s %s", variable, advice)) }
 	if c.ValkeyURL == "" {
 		wrong("VALKEY_URL", "is not set: give the store's address, such as valkey://127.0.0.1:6379")
+	} else if err := store.CheckURL(c.ValkeyURL); err != nil {
+		wrong("VALKEY_URL", "cannot be used: "+err.Error())
 	}
 	var err error
 	if c.pepper, err = apikey.NewPepper(c.KeyPepper); err != nil {

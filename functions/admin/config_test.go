@@ -46,7 +46,7 @@ func TestBadConfig(t *testing.T) {
 		"VALKEY_URL=":                          "valkey://127.0.0.1:6379",
 		"KEY_PEPPER=short-secret":              "32 or more",
 		"ADMIN_USER=":                          "name to log in with",
-		"ADMIN_PASSWORD_HASH=s3cret":           "-id -e",
+		"ADMIN_PASSWORD_HASH=s3cret":           "-id -m 16 -t 3 -p 1 -e",
 		"BASE_PATH=prod/":                      "must look like /prod",
 		"SESSION_IDLE=soon":                    "invalid duration",
 		"SESSION_IDLE=1s":                      "at least 1m",

@@ -1,7 +1,6 @@
 package limiter
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -328,7 +327,8 @@ func (s *subject) checkLife(t *rapid.T, model *Model, cost int64) {
 	}
 }
 
-// What the server really spends on a key that took all its limit, its own bookkeeping and the key's name included, stays within the published figures.
+// What the server really spends on a key that took all its limit, its own bookkeeping and the key's name included, stays within the published
+// figures.
 func TestMemoryOfAKey(t *testing.T) {
 	clock := newClocked(t)
 	name := (&Limiter{prefix: "tg:"}).stateKey("caller")
@@ -350,7 +350,7 @@ func TestMemoryOfAKey(t *testing.T) {
 			s.now = s.now.Add(time.Microsecond)
 			s.log = nil
 		}
-		used, err := s.client.Do(context.Background(), s.client.B().MemoryUsage().Key(name).Build()).AsInt64()
+		used, err := s.client.Do(t.Context(), s.client.B().MemoryUsage().Key(name).Build()).AsInt64()
 		if err != nil {
 			t.Fatal(err)
 		}

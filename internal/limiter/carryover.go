@@ -3,8 +3,8 @@ package limiter
 import "slices"
 
 // rebuild moves the history into other sections, on the strict side. A section that stays as it is keeps its state. A log takes over the slots of the
-// log with the longest window, as far back as both windows reach and at most its limit. What has no log to take from starts with the largest count that any old section
-// has, as if all of it were admitted now, at most its limit.
+// log with the longest window, as far back as both windows reach and at most its limit. What has no log to take from starts with the largest count
+// that any old section has, as if all of it were admitted now, at most its limit.
 func (m *Model) rebuild(s *step, sections []section) {
 	old := past{sections: m.sections, states: slices.Clone(m.states), now: s.now}
 	for i := range old.states {

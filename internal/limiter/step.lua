@@ -146,7 +146,9 @@ local function slot(log, i)
   end
   local delta = (low - log.rewritten) % log.modulus
   if delta >= log.modulus / 2 then delta = delta - log.modulus end
-  return log.rewritten + delta
+  local time = log.rewritten + delta
+  if log.newest and time > log.newest then return log.newest end -- slots out of order are nobody's: they must not deny for longer than a window
+  return time
 end
 
 -- The first slot of a log that is later than a time; the number of its slots if there is none.
@@ -249,6 +251,7 @@ local function settle(section, requests)
   if section.kind <= ATTEMPTS then
     if section.used == 0 then return false, false end
     local newest = slot(section, section.used - 1)
+    section.newest = newest
     if newest <= now + section.offset then return false, false end
     section.offset = newest - now
     return true, false

@@ -20,6 +20,12 @@ var ErrURL = errors.New("valkey URL")
 
 const defaultPort = "6379"
 
+// CheckURL reports what is wrong with a URL, without connecting.
+func CheckURL(rawURL string) error {
+	_, err := parse(rawURL)
+	return err
+}
+
 func parse(rawURL string) (valkey.ClientOption, error) {
 	scheme, rest, found := strings.Cut(rawURL, "://")
 	if !found || !slices.Contains([]string{"valkey", "valkeys", "redis", "rediss"}, scheme) {
