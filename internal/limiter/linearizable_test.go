@@ -1,0 +1,207 @@
+package limiter
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/valkeytest"
+)
+
+// act is one call of a Limiter on one key: a cost, 0 to peek, less to refund what was taken.
+type act struct {
+	limits []Limit
+	cost   int64
+	taken  Decision
+}
+
+// linear is the sequential specification: a Model, stepped at the server's time in each reply, gives exactly that reply.
+var linear = porcupine.Model{
+	Init:  func() any { return Model{} },
+	Equal: func(a, b any) bool { return equalModels(a.(Model), b.(Model)) },
+	Step: func(state, input, output any) (bool, any) {
+		m, a, got := cloneModel(state.(Model)), input.(act), output.(Decision)
+		var want Decision
+		switch {
+		case a.cost == 0:
+			want = m.Peek(got.Now, a.limits)
+		case a.cost < 0:
+			want = m.Refund(got.Now, a.limits, -a.cost, a.taken.Now)
+		default:
+			var err error
+			if want, err = m.Take(got.Now, a.limits, a.cost); err != nil {
+				return false, m
+			}
+		}
+		return equalDecisions(got, want), m
+	},
+	DescribeOperation: func(input, output any) string {
+		a, d := input.(act), output.(Decision)
+		return fmt.Sprintf("%v cost %d at %d: %t %v", a.limits, a.cost, d.Now.UnixMicro(), d.Allowed, d.Limits)
+	},
+}
+
+func cloneModel(m Model) Model {
+	m.states = slices.Clone(m.states)
+	for i := range m.states {
+		m.states[i].slots = slices.Clone(m.states[i].slots)
+	}
+	return m
+}
+
+func equalModels(a, b Model) bool {
+	return slices.Equal(a.sections, b.sections) && slices.EqualFunc(a.states, b.states, func(x, y state) bool {
+		slots := slices.Equal(x.slots, y.slots)
+		x.slots, y.slots = nil, nil
+		return slots && fmt.Sprint(x) == fmt.Sprint(y)
+	})
+}
+
+func equalDecisions(a, b Decision) bool {
+	return a.Allowed == b.Allowed && a.Now.Equal(b.Now) && slices.Equal(a.Limits, b.Limits)
+}
+
+// caller is one of several that call at once.
+type caller struct {
+	id       int
+	random   *rand.Rand
+	limiters []*Limiter
+	taken    []act // that it may refund, each once
+	began    time.Time
+	history  []porcupine.Operation
+}
+
+// call makes one random call and records when it was made, when it returned and what it answered.
+func (c *caller) call(ctx context.Context, key string) error {
+	l := c.limiters[c.random.IntN(len(c.limiters))]
+	a := act{limits: l.limits}
+	switch n := c.random.IntN(10); {
+	case n == 0:
+	case n == 1 && len(c.taken) > 0:
+		a.taken, a.cost, c.taken = c.taken[0].taken, -c.taken[0].cost, c.taken[1:]
+	default:
+		a.cost = 1 + c.random.Int64N(3)
+	}
+	called := time.Since(c.began)
+	var d Decision
+	var err error
+	switch {
+	case a.cost == 0:
+		d, err = l.Peek(ctx, key)
+	case a.cost < 0:
+		d, err = l.Refund(ctx, key, -a.cost, a.taken)
+	default:
+		d, err = l.Take(ctx, key, a.cost)
+	}
+	returned := time.Since(c.began)
+	if err != nil {
+		return err
+	}
+	if a.cost > 0 && d.Allowed {
+		c.taken = append(c.taken, act{cost: a.cost, taken: d})
+	}
+	c.history = append(c.history, porcupine.Operation{ClientId: c.id, Input: a, Call: int64(called), Output: d, Return: int64(returned)})
+	return nil
+}
+
+// record lets callers call at once, and returns what each saw.
+func record(t *testing.T, limiters []*Limiter, key string, callers, calls int) []porcupine.Operation {
+	t.Helper()
+	began := time.Now()
+	all := make([]*caller, callers)
+	var group sync.WaitGroup
+	for i := range all {
+		c := &caller{id: i, random: rand.New(rand.NewPCG(uint64(i), uint64(len(key)))), limiters: limiters, began: began}
+		all[i] = c
+		group.Go(func() {
+			for range calls {
+				if err := c.call(t.Context(), key); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	var history []porcupine.Operation
+	for _, c := range all {
+		history = append(history, c.history...)
+	}
+	return history
+}
+
+// separate connects each command on its own, so that calls really meet at the server.
+func separate(t *testing.T, addresses ...string) valkey.Client {
+	t.Helper()
+	client, err := valkey.NewClient(valkey.ClientOption{
+		InitAddress: addresses, DisableCache: true, DisableAutoPipelining: true, BlockingPoolSize: 64, ConnWriteTimeout: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// Concurrent calls on one node answer as if they were made one after the other, each between its call and its return: every answer, to the microsecond,
+// is the model's. Windows are short enough to begin and end, and states to expire, meanwhile.
+func TestConcurrentCallsAreLinearizable(t *testing.T) {
+	client := separate(t, address(valkeytest.Start(t)))
+	window := 3 * time.Millisecond
+	for name, lists := range map[string][][]Limit{
+		"log":          {{{Requests: 5, Window: window}}},
+		"grouped log":  {{{Requests: 130, Window: window, Slots: MinSlots}}},
+		"attempts":     {{{Requests: 5, Window: window, CountDenied: true}}},
+		"counter":      {{{Requests: 5, Window: window, Algorithm: Counter}}},
+		"token bucket": {{{Requests: 5, Window: window, Algorithm: TokenBucket}}},
+		"fixed window": {{{Requests: 5, Window: window, Algorithm: FixedWindow}}},
+		"several": {{
+			{Requests: 5, Window: window}, {Requests: 20, Window: 10 * window}, {Requests: 12, Window: 3 * window, Algorithm: TokenBucket},
+		}},
+		"edited": {
+			{{Requests: 5, Window: window}}, {{Requests: 8, Window: window}}, {{Requests: 6, Window: window, Algorithm: Counter}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			history := record(t, limitersOf(t, client, "tg:"+name, lists...), "caller", 8, 200)
+			if result := porcupine.CheckOperationsTimeout(linear, history, time.Minute); result != porcupine.Ok {
+				t.Errorf("%d calls have no order in which the model answers as the server did: %s", len(history), result)
+			}
+		})
+	}
+}
+
+// The check finds one call that took and was forgotten.
+func TestLinearizabilityCheckFindsALostCall(t *testing.T) {
+	client := separate(t, address(valkeytest.Start(t)))
+	history := record(t, limitersOf(t, client, "tg:", []Limit{{Requests: 1000, Window: time.Hour}}), "caller", 1, 50)
+	if result := porcupine.CheckOperationsTimeout(linear, history, time.Minute); result != porcupine.Ok {
+		t.Fatalf("%d calls in a row: %s", len(history), result)
+	}
+	lost := slices.IndexFunc(history, func(o porcupine.Operation) bool { return o.Input.(act).cost > 0 })
+	if result := porcupine.CheckOperationsTimeout(linear, slices.Delete(history, lost, lost+1), time.Minute); result != porcupine.Illegal {
+		t.Errorf("with a call lost: %s, want %s", result, porcupine.Illegal)
+	}
+}
+
+func limitersOf(t *testing.T, client valkey.Client, prefix string, lists ...[]Limit) []*Limiter {
+	t.Helper()
+	limiters := make([]*Limiter, len(lists))
+	for i, limits := range lists {
+		var err error
+		if limiters[i], err = New(client, prefix, limits...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return limiters
+}
+
+func address(url string) string { return strings.TrimPrefix(url, "valkey://") }
