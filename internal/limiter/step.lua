@@ -349,15 +349,16 @@ local function rebuild(sections)
         if same then
           for k = from.base, from.used - 1 do push(section, slot(from, k), k == from.used - 1 and from.fill or from.group) end
         else
-          -- No more calls than the new limit admits: a slot may have stood for many, and each may need one of its own now.
+          -- A slot may have stood for many calls, and each may need one of its own now: that is bounded, the oldest go.
+          local most = math.max(section.requests, 10000 * section.group)
           local oldest, first, total = first_after(from, after), from.used, 0
-          while first > oldest and total < section.requests do
+          while first > oldest and total < most do
             total = total + (first == from.used and from.fill or from.group)
             first = first - 1
           end
           for k = first, from.used - 1 do
             local calls = k == from.used - 1 and from.fill or from.group
-            if k == first and total > section.requests then calls = calls - (total - section.requests) end
+            if k == first and total > most then calls = calls - (total - most) end
             push(section, slot(from, k), calls)
           end
         end
