@@ -18,11 +18,14 @@ const (
 	adminTimeout = 25 * time.Second
 )
 
+// valkeyTimeout is longer than a deployment's: a laptop does other things too.
+const valkeyTimeout = 2 * time.Second
+
 // functions are the built Lambda functions. Both APIs share one authorizer, as they can on AWS.
 type functions struct{ check, admin *lambda.Function }
 
 func startFunctions(o options, r *registry, l *login, errOut io.Writer) (*functions, error) {
-	log := &startLog{}
+	log := &startLog{errOut: errOut}
 	level := "info"
 	if o.verbose {
 		level = "debug"
@@ -30,6 +33,7 @@ func startFunctions(o options, r *registry, l *login, errOut io.Writer) (*functi
 	}
 	check, err := lambda.Start(o.function("check", checkTimeout, log, map[string]string{
 		"VALKEY_URL": r.url, "KEY_PEPPER": r.pepper, "HTTP_API_RESPONSE": "simple", "LOG_LEVEL": level,
+		"VALKEY_TIMEOUT": valkeyTimeout.String(),
 	}))
 	if err != nil {
 		return nil, log.explain(err)
@@ -64,9 +68,10 @@ func (f *functions) close() {
 	f.check.Close()
 }
 
-// startLog keeps what the functions log until they are up, and then drops it, unless it is shown from the start.
+// startLog keeps what the functions log until they are up, and then shows only warnings and errors, unless all is shown from the start.
 type startLog struct {
 	lock    sync.Mutex
+	errOut  io.Writer
 	out     io.Writer
 	dropped bool
 	kept    bytes.Buffer
@@ -78,8 +83,10 @@ func (l *startLog) Write(p []byte) (int, error) {
 	switch {
 	case l.out != nil:
 		return l.out.Write(p)
-	case l.dropped:
+	case l.dropped && !bytes.Contains(p, []byte(`"level":"WARN"`)) && !bytes.Contains(p, []byte(`"level":"ERROR"`)):
 		return len(p), nil
+	case l.dropped:
+		return l.errOut.Write(p)
 	}
 	return l.kept.Write(p)
 }

@@ -38,7 +38,7 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.bin, "bin", binFolder(), "`folder` with the built check/bootstrap and admin/bootstrap")
 	f.IntVar(&o.environments, "environments", 4, "most processes of each function, which each take one call at a time")
 	f.BoolVar(&o.noFreeze, "no-freeze", false, "let functions run between calls, where Lambda freezes them")
-	f.BoolVar(&o.verbose, "v", false, "show what the functions log")
+	f.BoolVar(&o.verbose, "v", false, "show all that the functions log; without it warnings and errors")
 	return f
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -329,4 +330,18 @@ func (b *buffer) String() string {
 	b.lock.Lock()
 	defer b.lock.Unlock()
 	return b.text.String()
+}
+
+// The script's help, which needs no build, names every flag.
+func TestScriptHelpNamesEveryFlag(t *testing.T) {
+	script, err := os.ReadFile("../scripts/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var o options
+	o.flags().VisitAll(func(f *flag.Flag) {
+		if !strings.Contains(string(script), "#   -"+f.Name+" ") {
+			t.Errorf("scripts/run does not explain -%s", f.Name)
+		}
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"tidegate/functions/admin/dashboard"
 	"tidegate/internal/apikey"
 	"tidegate/internal/environ"
+	"tidegate/internal/store"
 )
 
 // logLevel is the level of the log; LOG_LEVEL sets it.
@@ -40,11 +41,15 @@ func readConfig(variables []string) (config, error) {
 	return c, c.check()
 }
 
+const makeHash = `make one with argon2 "$(openssl rand -hex 8)" -id -m 16 -t 3 -p 1 -e, which reads the password from its input`
+
 func (c *config) check() error {
 	var errs []error
 	wrong := func(variable, advice string) { errs = append(errs, fmt.Errorf("%s %s", variable, advice)) }
 	if c.ValkeyURL == "" {
 		wrong("VALKEY_URL", "is not set: give the store's address, such as valkey://127.0.0.1:6379")
+	} else if err := store.CheckURL(c.ValkeyURL); err != nil {
+		wrong("VALKEY_URL", "cannot be used: "+err.Error())
 	}
 	var err error
 	if c.pepper, err = apikey.NewPepper(c.KeyPepper); err != nil {
@@ -54,7 +59,9 @@ func (c *config) check() error {
 		wrong("ADMIN_USER", "is not set: give the name to log in with")
 	}
 	if c.password, err = dashboard.ParsePassword(c.AdminPasswordHash); err != nil {
-		wrong("ADMIN_PASSWORD_HASH", `is no argon2id hash: make one with argon2 "$(openssl rand -hex 8)" -id -e, which reads the password from its input`)
+		wrong("ADMIN_PASSWORD_HASH", "is no argon2id hash: "+makeHash)
+	} else if c.password.Weak() {
+		wrong("ADMIN_PASSWORD_HASH", "takes less than 19 MiB to compute: "+makeHash)
 	}
 	if err := dashboard.CheckBasePath(c.BasePath); err != nil {
 		wrong("BASE_PATH", err.Error())

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-const testHash = "$argon2id$v=19$m=64,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+const testHash = "$argon2id$v=19$m=19456,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
 func environment(changes ...string) []string {
 	return append([]string{
@@ -46,13 +46,14 @@ func TestBadConfig(t *testing.T) {
 		"VALKEY_URL=":                          "valkey://127.0.0.1:6379",
 		"KEY_PEPPER=short-secret":              "32 or more",
 		"ADMIN_USER=":                          "name to log in with",
-		"ADMIN_PASSWORD_HASH=s3cret":           "-id -e",
+		"ADMIN_PASSWORD_HASH=s3cret":           "-id -m 16 -t 3 -p 1 -e",
 		"BASE_PATH=prod/":                      "must look like /prod",
 		"SESSION_IDLE=soon":                    "invalid duration",
 		"SESSION_IDLE=1s":                      "at least 1m",
 		"SESSION_LIFETIME=2m":                  "SESSION_IDLE",
 		"LOG_LEVEL=loud":                       "unknown name",
 		"ADMIN_PASSWORD_HASH=" + testHash[:40]: "argon2id",
+		"ADMIN_PASSWORD_HASH=" + strings.Replace(testHash, "19456", "4096", 1): "19 MiB",
 	} {
 		name, value, _ := strings.Cut(change, "=")
 		_, err := readConfig(environment(change))

@@ -38,7 +38,7 @@ func newFunction(t *testing.T) lambda.Handler {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	hash, err := argon2id.CreateHash("secret", &argon2id.Params{Memory: 64, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
+	hash, err := argon2id.CreateHash("secret", &argon2id.Params{Memory: 19456, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"time"
+	_ "time/tzdata" // Lambda has none
 
 	"github.com/akrylysov/algnhsa"
 

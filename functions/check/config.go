@@ -8,6 +8,7 @@ import (
 	"tidegate/functions/check/authorizer"
 	"tidegate/internal/apikey"
 	"tidegate/internal/environ"
+	"tidegate/internal/store"
 )
 
 // config is the function's environment, read once.
@@ -29,6 +30,9 @@ func readConfig(variables []string) (config, error) {
 	}
 	if c.Format != authorizer.Simple && c.Format != authorizer.IAM {
 		return config{}, fmt.Errorf("environment: HTTP_API_RESPONSE is %q: must be simple or iam", c.Format)
+	}
+	if err := store.CheckURL(c.ValkeyURL); err != nil {
+		return config{}, fmt.Errorf("environment: VALKEY_URL: %w", err)
 	}
 	if c.ValkeyTimeout < time.Millisecond || c.ValkeyTimeout > 10*time.Second {
 		return config{}, fmt.Errorf("environment: VALKEY_TIMEOUT is %s: must be 1ms to 10s", c.ValkeyTimeout)

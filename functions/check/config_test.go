@@ -12,6 +12,7 @@ func TestReadConfig(t *testing.T) {
 		want        []string
 	}{
 		{"VALKEY_URL", "", []string{"VALKEY_URL"}},
+		{"VALKEY_URL", "localhost:6379", []string{"VALKEY_URL", "valkey://"}},
 		{"KEY_PEPPER", "", []string{"KEY_PEPPER"}},
 		{"KEY_PEPPER", "short-secret", []string{"KEY_PEPPER", "at least 32"}},
 		{"HTTP_API_RESPONSE", "xml", []string{"HTTP_API_RESPONSE", "simple or iam"}},

@@ -2,43 +2,116 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
 )
 
+// idleLimit is how long a connection is trusted without use. Between two calls the function may be frozen while Valkey or the network closes it.
+const idleLimit = time.Second
+
 // connector is a checker that connects to Valkey when it is first used, and tries again as long as it could not: a function that starts while
 // Valkey is away must still answer.
 type connector struct {
 	config config
+	now    func() time.Time
 
-	mu    sync.Mutex
-	store *policy.Store
+	used atomic.Int64 // when Valkey was last asked, in nanoseconds of the Unix epoch
+
+	mu      sync.Mutex
+	attempt *attempt // that succeeded or is under way; nil when the last one failed
 }
 
-// Check connects if need be, and checks as policy.Store does.
+func newConnector(c config) *connector { return &connector{config: c, now: time.Now} }
+
+// Check connects if need be, and checks as policy.Store does: after a pause it probes first, and it tries again once where store.Retry may. It
+// takes up to 3/2 of VALKEY_TIMEOUT, and as much again while there is no connection yet.
 func (c *connector) Check(ctx context.Context, secret apikey.Secret, cost int64) (policy.Checked, error) {
 	s, err := c.connected(ctx)
 	if err != nil {
 		return policy.Checked{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 3*c.config.ValkeyTimeout/2)
+	ctx, cancel := context.WithTimeout(ctx, c.limit())
 	defer cancel()
-	return s.Check(ctx, secret, cost)
+	defer c.touch()
+	if c.idle() {
+		c.probe(ctx, s, secret)
+	}
+	return store.Retry(ctx, func(ctx context.Context) (policy.Checked, error) { return s.Check(ctx, secret, cost) })
 }
 
+// limit leaves time for a second answer when the first one does not come within VALKEY_TIMEOUT.
+func (c *connector) limit() time.Duration { return 3 * c.config.ValkeyTimeout / 2 }
+
+func (c *connector) touch() { c.used.Store(c.now().UnixNano()) }
+
+// idle goes by the time of day, since the monotonic clock may stand still in a frozen function. When it was set back, nobody knows.
+func (c *connector) idle() bool {
+	pause := c.now().UnixNano() - c.used.Load()
+	return pause > int64(idleLimit) || pause < 0
+}
+
+// probe replaces a connection that went bad meanwhile. It takes a third of the limit at most, so that the check can connect and have its time too.
+// What stays wrong, the check finds.
+func (c *connector) probe(ctx context.Context, s *policy.Store, secret apikey.Secret) {
+	ctx, cancel := context.WithTimeout(ctx, c.limit()/3)
+	defer cancel()
+	_ = s.Probe(ctx, secret)
+}
+
+// attempt to connect; store and err are set when done is closed.
+type attempt struct {
+	done  chan struct{}
+	store *policy.Store
+	err   error
+}
+
+// connected waits for the connection. An attempt that somebody else began may have failed in a freeze, so it makes one of its own then.
 func (c *connector) connected(ctx context.Context) (*policy.Store, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.limit())
+	defer cancel()
+	for {
+		a, own := c.connect()
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("connect to Valkey: %w", ctx.Err())
+		}
+		if a.err == nil || own {
+			return a.store, a.err
+		}
+	}
+}
+
+// connect returns the attempt that succeeded or is under way, or else begins one of the caller's own.
+func (c *connector) connect() (a *attempt, own bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.store != nil {
-		return c.store, nil
+	if c.attempt != nil {
+		return c.attempt, false
 	}
-	client, err := store.Open(ctx, c.config.ValkeyURL, store.Options{Dial: c.config.ValkeyTimeout, Write: c.config.ValkeyTimeout, Pooled: true})
+	c.attempt = &attempt{done: make(chan struct{})}
+	go c.open(c.attempt)
+	return c.attempt, true
+}
+
+// open outlasts the call that began it, so that a connection that takes longer is there for the next.
+func (c *connector) open(a *attempt) {
+	defer close(a.done)
+	timeout := c.config.ValkeyTimeout
+	client, err := store.Open(context.Background(), c.config.ValkeyURL, store.Options{Dial: timeout, Write: timeout, Pooled: true})
 	if err != nil {
-		return nil, err
+		a.err = err
+		c.mu.Lock()
+		c.attempt = nil
+		c.mu.Unlock()
+		return
 	}
-	c.store = policy.NewStore(client, c.config.pepper)
-	return c.store, nil
+	a.store = policy.NewStore(client, c.config.pepper)
+	c.touch()
 }

@@ -18,7 +18,7 @@ func main() {
 		os.Exit(1)
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: c.LogLevel}))
-	checker := &connector{config: c}
+	checker := newConnector(c)
 	go func() { _, _ = checker.connected(context.Background()) }() // while the runtime asks for the first event; the first check sees the outcome
 	lambda.Start(authorizer.New(checker, c.Format, log))
 }

@@ -90,7 +90,7 @@ func TestMissingTestTools(t *testing.T) {
 
 // Help is the comment at the script's top. The help of run also has the gateway's own, so it needs a build.
 func TestScriptsHelp(t *testing.T) {
-	for _, script := range []string{"scripts/build", "scripts/test", "scripts/bench", "scripts/install-test-tools", ".ci/run"} {
+	for _, script := range []string{"scripts/run", "scripts/build", "scripts/test", "scripts/bench", "scripts/install-test-tools", ".ci/run"} {
 		output, ok := shell(t, pathOf(t, nil), "../../"+script, "-h")
 		source, err := os.ReadFile("../../" + script)
 		if err != nil {

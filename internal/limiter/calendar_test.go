@@ -9,10 +9,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// zones are time zones of every kind: whole hours, halves and quarters, summer time of half an hour, in both hemispheres, at midnight, around Ramadan; and
-// places that changed their day, their half hour or their mind.
+// zones are time zones of every kind: whole hours, halves and quarters, summer time of half an hour, in both hemispheres, at midnight, around
+// Ramadan; and places that changed their day, their half hour or their mind.
 var zones = []string{
-	"UTC", "Europe/Berlin", "Europe/London", "Europe/Dublin", "Europe/Lisbon", "Europe/Moscow", "Europe/Istanbul", "Atlantic/Azores", "Atlantic/Reykjavik",
+	"UTC", "Europe/Berlin", "Europe/London", "Europe/Dublin", "Europe/Lisbon", "Europe/Moscow", "Europe/Istanbul", "Atlantic/Azores",
+	"Atlantic/Reykjavik",
 	"America/New_York", "America/Chicago", "America/Phoenix", "America/Los_Angeles", "America/Anchorage", "America/Adak", "America/St_Johns",
 	"America/Havana", "America/Caracas", "America/Sao_Paulo", "America/Santiago", "America/Asuncion", "America/Scoresbysund", "Africa/Casablanca",
 	"Africa/Cairo", "Africa/Monrovia", "Africa/Johannesburg", "Asia/Beirut", "Asia/Amman", "Asia/Gaza", "Asia/Tehran", "Asia/Kabul", "Asia/Kolkata",
@@ -90,8 +91,8 @@ func shiftsWithin(reach time.Duration, at time.Time) bool {
 	return before != between || between != after
 }
 
-// A calendar window is the local minute, hour, day or month, as Go's time package has them, unless the clocks are moved within hours of where it begins
-// or ends (for a minute or an hour: within it).
+// A calendar window is the local minute, hour, day or month, as Go's time package has them, unless the clocks are moved within hours of where it
+// begins or ends (for a minute or an hour: within it).
 func TestCalendarWindowIsTheLocalPeriod(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawClockWork(t)
@@ -115,8 +116,8 @@ func TestCalendarWindowHoldsItsInstant(t *testing.T) {
 	})
 }
 
-// Days and months follow each other without gap or overlap, also where the clocks are moved at midnight, and each begins at a local midnight or, where
-// the clocks jump over it, at the jump. Minutes and hours do so too, except where the clocks are moved inside one.
+// Days and months follow each other without gap or overlap, also where the clocks are moved at midnight, and each begins at a local midnight or,
+// where the clocks jump over it, at the jump. Minutes and hours do so too, except where the clocks are moved inside one.
 func TestCalendarWindowsTileTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawClockWork(t)
@@ -153,8 +154,8 @@ func TestZonesAreKnownForTenYears(t *testing.T) {
 	})
 }
 
-// No day in the years to come has an hour without a limit: wherever the clocks are moved, at most twice the limit passes within the two days around it
-// that make three windows at most.
+// No day in the years to come has an hour without a limit: wherever the clocks are moved, at most twice the limit passes within the two days around
+// it that make three windows at most.
 func TestNoCalendarDayIsUnlimited(t *testing.T) {
 	const requests = 3
 	for _, name := range zones {

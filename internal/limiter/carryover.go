@@ -3,8 +3,8 @@ package limiter
 import "slices"
 
 // rebuild moves the history into other sections, on the strict side. A section that stays as it is keeps its state. A log takes over the slots of the
-// log with the longest window, as far back as both windows reach and at most its limit. What has no log to take from starts with the largest count that any old section
-// has, as if all of it were admitted now, at most its limit.
+// log with the longest window, as far back as both windows reach and at most DefaultSlots or its limit. What has no log to take from starts with the
+// largest count that any old section has, as if all of it were admitted now, at most its limit.
 func (m *Model) rebuild(s *step, sections []section) {
 	old := past{sections: m.sections, states: slices.Clone(m.states), now: s.now}
 	for i := range old.states {
@@ -118,16 +118,17 @@ func (h *past) carriedLog(sec section, source int, requests int64) state {
 		}
 		return old.group
 	}
-	// No more calls than the new limit admits: a slot may have stood for many, and each may need one of its own now.
+	// A slot may have stood for many calls, and each may need one of its own now: that is bounded, the oldest go.
+	most := max(requests, DefaultSlots*sec.group)
 	first, total := len(from.slots), int64(0)
-	for first > 0 && from.slots[first-1] > after && total < requests {
+	for first > 0 && from.slots[first-1] > after && total < most {
 		first--
 		total += calls(first)
 	}
 	for i := first; i < len(from.slots); i++ {
 		count := calls(i)
 		if i == first {
-			count -= max(0, total-requests)
+			count -= max(0, total-most)
 		}
 		st.push(sec.group, from.slots[i], count)
 	}

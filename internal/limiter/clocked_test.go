@@ -60,7 +60,8 @@ type subject struct {
 // subject returns a key that never called.
 func (c *clocked) subject(limits ...Limit) *subject {
 	c.keys++
-	h := history{client: c.client, script: c.script, key: "s" + strconv.Itoa(c.keys), now: time.Unix(1_800_000_000, 0), taken: time.Unix(1, 0), limits: limits}
+	h := history{client: c.client, script: c.script, key: "s" + strconv.Itoa(c.keys), limits: limits}
+	h.now, h.taken = time.Unix(1_800_000_000, 0), time.Unix(1, 0)
 	return &subject{history: h}
 }
 
@@ -102,12 +103,14 @@ func (s *subject) try(t rapid.TB, key string, now time.Time, cost int64) (d Deci
 func (s *subject) do(t rapid.TB, cost int64) Decision {
 	t.Helper()
 	d, life, writes, err := s.try(t, s.key, s.now, cost)
-	s.log = append(s.log, fmt.Sprintf("%d %v cost %d: %t %v, %d writes, %s to live", s.now.UnixMicro(), s.limits, cost, d.Allowed, d.Limits, writes, life))
+	line := "%d %v cost %d: %t %v, %d writes, %s to live"
+	s.log = append(s.log, fmt.Sprintf(line, s.now.UnixMicro(), s.limits, cost, d.Allowed, d.Limits, writes, life))
 	if err != nil {
 		s.fail(t, "script: %v", err)
 	}
 	for i, u := range d.Limits {
-		if most := 2 * u.Limit.Span(); u.Remaining < 0 || u.Remaining > u.Limit.Requests || u.Reset < 0 || u.Reset > most || u.RetryAfter < 0 || u.RetryAfter > most {
+		most := 2 * u.Limit.Span()
+		if u.Remaining < 0 || u.Remaining > u.Limit.Requests || u.Reset < 0 || u.Reset > most || u.RetryAfter < 0 || u.RetryAfter > most {
 			s.fail(t, "limit %d is out of range: %+v", i, u)
 		}
 	}

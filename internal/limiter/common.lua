@@ -23,16 +23,16 @@ if cost == 1 and #s >= 44 and #s < 2048 then
     else
       used = capacity
     end
-    local age = window -- of the newest slot
-    if used > 0 then age = (at - unpack(format, s, 45 + width * (used - 1))) % modulus end
+    local fits, age = #s == 44 + width * capacity, window -- the age of the newest slot
+    if fits and used > 0 then age = (at - unpack(format, s, 45 + width * (used - 1))) % modulus end
     local since = at - rewritten
     local whole = used > 0 and used < capacity and since >= 0 and since + reach < window -- nothing stored is out of the window yet, and there is room
-    if #s ~= 44 + width * capacity or age > 2 * window + 10000 then
+    if not fits or age > 2 * window + 10000 then
       whole = false
     elseif about == 270 then
       if used >= n then
         local oldest = (at - unpack(format, s, 45 + width * (used - n))) % modulus
-        if oldest < window then reply = pack('>I1I7I4I7I7', 0, now, 0, window - age, window - oldest) end
+        if oldest < window and age <= oldest then reply = pack('>I1I7I4I7I7', 0, now, 0, window - age, window - oldest) end
         whole = false
       elseif whole then
         reply = pack('>I1I7I4', 3, now, n - used - 1)

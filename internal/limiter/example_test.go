@@ -202,8 +202,8 @@ func ExampleLimiter_Reset() {
 	// true
 }
 
-// A Model decides as a Limiter does, without a server, at instants that the caller names. Here a fixed window lets a burst through on both sides of its
-// boundary, and a log does not.
+// A Model decides as a Limiter does, without a server, at instants that the caller names. Here a fixed window lets a burst through on both sides of
+// its boundary, and a log does not.
 func ExampleModel() {
 	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.Log} {
 		var subject limiter.Model

@@ -15,8 +15,8 @@ import (
 	"tidegate/internal/valkeytest"
 )
 
-// besiege takes what it can at one instant, up to a thousandth of the smallest limit at a time, until two dozen calls in a row were denied or more was
-// admitted than most.
+// besiege takes what it can at one instant, up to a thousandth of the smallest limit at a time, until two dozen calls in a row were denied or more
+// was admitted than most.
 func (s *subject) besiege(t rapid.TB, most int64) (admitted int64) {
 	t.Helper()
 	cost := 1 + s.smallestLimit()/1000
@@ -31,8 +31,8 @@ func (s *subject) besiege(t rapid.TB, most int64) (admitted int64) {
 	return admitted
 }
 
-// checkSurvives plants bytes as the state, without a time to live, so that only the script can end them. Where the damage shows late, what was admitted
-// until then is forgotten, once. Two windows later the subject is as good as new.
+// checkSurvives plants bytes as the state, without a time to live, so that only the script can end them. Where the damage shows late, what was
+// admitted until then is forgotten, once. Two windows later the subject is as good as new.
 func (s *subject) checkSurvives(t rapid.TB, state []byte, first int64) {
 	t.Helper()
 	s.log = append(s.log, fmt.Sprintf("state %x", state))
@@ -145,7 +145,7 @@ func (s *subject) handMade(t rapid.TB, secondsAgo ...int64) []byte {
 	program := s.compiled(t)
 	state := appendNumber([]byte(program[2:2+program[1]]), uint64(s.now.UnixMicro()), 7)
 	state = appendNumber(state, 0, 7)
-	for _, number := range []int{len(secondsAgo), 0, 1, 0} {
+	for _, number := range []int{len(secondsAgo), 0, 0, 1} {
 		state = appendNumber(state, uint64(number), 4)
 	}
 	for _, ago := range secondsAgo {
@@ -290,7 +290,7 @@ func FuzzProgram(f *testing.F) {
 
 // A time that no Duration holds is no reply: it would come out negative.
 func TestParseReplyRefusesTimesOutOfRange(t *testing.T) {
-	reply := make([]byte, ReplyLen(1))
+	reply := make([]byte, replyHead+replyUsage)
 	reply[replyHead+4] = 0xff
 	if d, err := ParseReply(reply, make([]Limit, 1)); !errors.Is(err, ErrReply) {
 		t.Errorf("got %+v, %v; want %v", d, err, ErrReply)
@@ -310,7 +310,8 @@ func FuzzParseReply(f *testing.F) {
 			}
 			return
 		}
-		if len(reply) != ReplyLen(int(n)) || len(d.Limits) != int(n) || d.Allowed != (reply[0] == 1) {
+		whole, short := replyHead+replyUsage*int(n), replyHead+4*int(n)
+		if (len(reply) != whole && (len(reply) != short || reply[0] != 3)) || len(d.Limits) != int(n) || d.Allowed != (reply[0] != 0) {
 			t.Fatalf("%d bytes %x... for %d limits: %v", len(reply), reply[:1], n, d)
 		}
 		for _, u := range d.Limits {

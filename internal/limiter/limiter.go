@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -144,6 +145,7 @@ var ErrReply = errors.New("limiter: unexpected reply")
 const (
 	replyHead  = 8  // verdict and time
 	replyUsage = 18 // remaining, reset, retry-after of one limit
+	maxMicros  = math.MaxInt64 / int64(time.Microsecond)
 )
 
 // ReplyCostTooHigh reports whether an encoded reply is no Decision but says that the cost is above a limit.
@@ -167,6 +169,9 @@ func ParseReply(reply []byte, limits []Limit) (Decision, error) {
 	}
 	for i, l := range limits {
 		b := reply[replyHead+replyUsage*i:]
+		if uint56(b[4:]) > maxMicros || uint56(b[11:]) > maxMicros {
+			return Decision{}, fmt.Errorf("%w: a time out of range", ErrReply)
+		}
 		d.Limits[i] = Usage{Limit: l, Remaining: int64(binary.BigEndian.Uint32(b)), Reset: micros(uint56(b[4:])), RetryAfter: micros(uint56(b[11:]))}
 	}
 	return d, nil

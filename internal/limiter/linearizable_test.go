@@ -151,8 +151,8 @@ func separate(t *testing.T, addresses ...string) valkey.Client {
 	return client
 }
 
-// Concurrent calls on one node answer as if they were made one after the other, each between its call and its return: every answer, to the microsecond,
-// is the model's. Windows are short enough to begin and end, and states to expire, meanwhile.
+// Concurrent calls on one node answer as if they were made one after the other, each between its call and its return: every answer, to the
+// microsecond, is the model's. Windows are short enough to begin and end, and states to expire, meanwhile.
 func TestConcurrentCallsAreLinearizable(t *testing.T) {
 	client := separate(t, address(valkeytest.Start(t)))
 	window := 3 * time.Millisecond

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -185,10 +186,19 @@ func (p Program) Limits() ([]Limit, error) {
 		}
 		limits[i].Zone, zones = zones[0], zones[1:]
 	}
-	if err := ValidateAll(limits); err != nil {
+	if err := ValidateAll(withoutZones(limits)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrProgram, err)
 	}
 	return limits, nil
+}
+
+// withoutZones leaves out what takes the time zone database to check. A Program carries all that it needs of it.
+func withoutZones(limits []Limit) []Limit {
+	limits = slices.Clone(limits)
+	for i := range limits {
+		limits[i].Zone = ""
+	}
+	return limits
 }
 
 // ofKind returns the limit as one of the section that an entry of the signature describes.

@@ -88,7 +88,7 @@ if shape == 1 then
     end
     if deciding >= 0 and oldest < window then
       -- Denied. With a cost of 1 and one call a slot nothing remains; else the general step counts what does.
-      ok = limits == 1 and take == 1 and group == 1
+      ok = limits == 1 and take == 1 and group == 1 and age <= oldest
       if ok then reply = pack('>I1I7I4I7I7', 0, now, 0, window - age, window - oldest) end
       ok = false
       break

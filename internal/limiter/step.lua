@@ -146,7 +146,9 @@ local function slot(log, i)
   end
   local delta = (low - log.rewritten) % log.modulus
   if delta >= log.modulus / 2 then delta = delta - log.modulus end
-  return log.rewritten + delta
+  local time = log.rewritten + delta
+  if log.newest and time > log.newest then return log.newest end -- slots out of order are nobody's: they must not deny for longer than a window
+  return time
 end
 
 -- The first slot of a log that is later than a time; the number of its slots if there is none.
@@ -249,6 +251,7 @@ local function settle(section, requests)
   if section.kind <= ATTEMPTS then
     if section.used == 0 then return false, false end
     local newest = slot(section, section.used - 1)
+    section.newest = newest
     if newest <= now + section.offset then return false, false end
     section.offset = newest - now
     return true, false
@@ -346,15 +349,16 @@ local function rebuild(sections)
         if same then
           for k = from.base, from.used - 1 do push(section, slot(from, k), k == from.used - 1 and from.fill or from.group) end
         else
-          -- No more calls than the new limit admits: a slot may have stood for many, and each may need one of its own now.
+          -- A slot may have stood for many calls, and each may need one of its own now: that is bounded, the oldest go.
+          local most = math.max(section.requests, 10000 * section.group)
           local oldest, first, total = first_after(from, after), from.used, 0
-          while first > oldest and total < section.requests do
+          while first > oldest and total < most do
             total = total + (first == from.used and from.fill or from.group)
             first = first - 1
           end
           for k = first, from.used - 1 do
             local calls = k == from.used - 1 and from.fill or from.group
-            if k == first and total > section.requests then calls = calls - (total - section.requests) end
+            if k == first and total > most then calls = calls - (total - most) end
             push(section, slot(from, k), calls)
           end
         end

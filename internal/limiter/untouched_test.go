@@ -10,8 +10,8 @@ import (
 
 func countsDenied(l Limit) bool { return l.CountDenied }
 
-// A denied Take writes nothing and leaves the state byte for byte as it was, unless a limit counts denied calls. The Peek before it has stored what an
-// edit or a clock that stepped back moved.
+// A denied Take writes nothing and leaves the state byte for byte as it was, unless a limit counts denied calls. The Peek before it has stored what
+// an edit or a clock that stepped back moved.
 func TestDeniedTakeLeavesTheStateUntouched(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {

@@ -127,7 +127,8 @@ func TestFullestWindow(t *testing.T) {
 	}
 }
 
-// windowCases are attacks whose limits hold for every rolling window. Several lists of limits are edits that alternate; then the largest of each window holds.
+// windowCases are attacks whose limits hold for every rolling window. Several lists of limits are edits that alternate; then the largest of each
+// window holds.
 var windowCases = map[string]struct {
 	lists [][]Limit
 	bound []Limit
@@ -188,7 +189,8 @@ func checkWindows(t *testing.T, client valkey.Client, keys int) {
 	}
 }
 
-// Never does any rolling window of a log admit more than the limit, whatever the concurrency, the costs and the edits: on one node, many callers on one key.
+// Never does any rolling window of a log admit more than the limit, whatever the concurrency, the costs and the edits: on one node, many callers on
+// one key.
 func TestRollingWindowOfOneKey(t *testing.T) {
 	checkWindows(t, separate(t, address(valkeytest.Start(t))), 1)
 }

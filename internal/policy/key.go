@@ -17,6 +17,8 @@ var (
 	ErrNotFound = errors.New("no such key")
 	// ErrConflict means that the key changed since the version that an edit was based on; nothing was written.
 	ErrConflict = errors.New("key was changed meanwhile")
+	// ErrUnreadable means that another version of Tidegate wrote the key, or nobody did. The key can only be deleted.
+	ErrUnreadable = errors.New("key cannot be read by this version")
 )
 
 // Status says whether a key may call.
@@ -26,6 +28,8 @@ type Status string
 const (
 	Active  Status = "active"
 	Revoked Status = "revoked"
+	// Unreadable is a key whose record this version of Tidegate cannot read: only its ID and Name are known, and it can only be deleted.
+	Unreadable Status = "unreadable"
 )
 
 // Key is an API key as the registry knows it: everything but the secret.
@@ -34,7 +38,7 @@ type Key struct {
 	Name    string          // 1 to 100 characters, for people
 	Env     string          // the env part of tg_<env>_…, 1 to 16 lower-case letters or digits
 	Plan    string          // the plan that the limits came from
-	Status  Status          // Active or Revoked
+	Status  Status          // Active or Revoked; in a list also Unreadable
 	Limits  []limiter.Limit // 1 to limiter.MaxLimits, taken all or nothing
 	Version int64           // 1 at creation, one more with each edit
 	Created time.Time

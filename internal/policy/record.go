@@ -31,8 +31,6 @@ const (
 	programAt    = publicAt + 8
 )
 
-var errRecord = errors.New("policy: record cannot be read")
-
 // description is the part of a record that only people and backends read.
 type description struct {
 	Name    string    `json:"name"`
@@ -66,12 +64,12 @@ func encodeRecord(k Key, hash [sha256.Size]byte) ([]byte, error) {
 func decodeRecord(id string, record []byte) (Key, [sha256.Size]byte, error) {
 	var hash [sha256.Size]byte
 	if len(record) < programAt || record[0] != recordFormat {
-		return Key{}, hash, errRecord
+		return Key{}, hash, ErrUnreadable
 	}
 	copy(hash[:], record[hashAt:])
 	k, rest, err := decodePublic(id, record[publicAt:])
 	if err != nil || len(rest) != 0 {
-		return Key{}, hash, errors.Join(errRecord, err)
+		return Key{}, hash, errors.Join(ErrUnreadable, err)
 	}
 	k.Status = Revoked
 	if record[1] == statusByte(Active) {
@@ -83,20 +81,20 @@ func decodeRecord(id string, record []byte) (Key, [sha256.Size]byte, error) {
 // decodePublic reads the part of a record that starts at publicAt, and returns what follows it.
 func decodePublic(id string, b []byte) (k Key, rest []byte, err error) {
 	if len(b) < programAt-publicAt {
-		return Key{}, nil, errRecord
+		return Key{}, nil, ErrUnreadable
 	}
 	programEnd := 8 + int(binary.BigEndian.Uint16(b[4:]))
 	end := programEnd + int(binary.BigEndian.Uint16(b[6:]))
 	if len(b) < end {
-		return Key{}, nil, errRecord
+		return Key{}, nil, ErrUnreadable
 	}
 	limits, err := limiter.Program(b[8:programEnd]).Limits()
 	if err != nil {
-		return Key{}, nil, fmt.Errorf("%w: %w", errRecord, err)
+		return Key{}, nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	var d description
 	if err := json.Unmarshal(b[programEnd:end], &d); err != nil {
-		return Key{}, nil, fmt.Errorf("%w: %w", errRecord, err)
+		return Key{}, nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	return Key{
 		ID: id, Name: d.Name, Env: d.Env, Plan: d.Plan, Status: Active, Limits: limits,

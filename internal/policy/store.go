@@ -6,6 +6,7 @@ import (
 	_ "embed" // the scripts
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -146,11 +147,15 @@ func (s *Store) edit(ctx context.Context, id string, version int64, change func(
 // Delete removes a key, its counts and its place in the list.
 func (s *Store) Delete(ctx context.Context, id string) error {
 	k, err := s.Get(ctx, id)
-	if err != nil {
+	unreadable := errors.Is(err, ErrUnreadable)
+	if err != nil && !unreadable {
 		return err
 	}
 	if err := s.client.Do(ctx, s.client.B().Del().Key(recordKey(id), stateKey(id)).Build()).Error(); err != nil {
 		return fmt.Errorf("policy: delete key: %w", err)
+	}
+	if unreadable {
+		return nil // its name is not known; the list leaves out what has no record
 	}
 	if err := s.client.Do(ctx, s.client.B().Zrem().Key(indexKey).Member(indexMember(k)).Build()).Error(); err != nil {
 		return fmt.Errorf("policy: delete key: list: %w", err)
@@ -227,27 +232,36 @@ func (s *Store) getAll(ctx context.Context, members []string) ([]Key, error) {
 			return nil, fmt.Errorf("policy: list keys: %w", err)
 		}
 		k, _, err := decodeRecord(ids[i], record)
-		if err != nil {
-			return nil, fmt.Errorf("policy: list keys: key %s: %w", ids[i], err)
+		if err != nil { // one bad record must not hide the others
+			k = Key{ID: ids[i], Name: strings.TrimSuffix(members[i], "\x00"+ids[i]), Status: Unreadable}
 		}
 		keys = append(keys, k)
 	}
 	return keys, nil
 }
 
-// Usage answers, for each key in order, what a call of cost 1 would get now. It takes nothing.
+// Usage answers, for each key in order, what a call of cost 1 would get now. It takes nothing. An unreadable key gets the zero Decision.
 func (s *Store) Usage(ctx context.Context, keys []Key) ([]limiter.Decision, error) {
-	subjects := make([]limiter.Exchange, len(keys))
-	for i, k := range keys {
+	subjects := make([]limiter.Exchange, 0, len(keys))
+	for _, k := range keys {
+		if k.Status == Unreadable {
+			continue
+		}
 		program, err := limiter.Compile(k.Limits, time.Now())
 		if err != nil {
 			return nil, fmt.Errorf("policy: usage: %w", err)
 		}
-		subjects[i] = limiter.Exchange{Key: stateKey(k.ID), Program: program, Limits: k.Limits}
+		subjects = append(subjects, limiter.Exchange{Key: stateKey(k.ID), Program: program, Limits: k.Limits})
 	}
-	decisions, err := limiter.PeekMany(ctx, s.client, subjects)
+	peeked, err := limiter.PeekMany(ctx, s.client, subjects)
 	if err != nil {
 		return nil, fmt.Errorf("policy: usage: %w", err)
+	}
+	decisions := make([]limiter.Decision, len(keys))
+	for i, k := range keys {
+		if k.Status != Unreadable {
+			decisions[i], peeked = peeked[0], peeked[1:]
+		}
 	}
 	return decisions, nil
 }

@@ -284,3 +284,39 @@ func TestForeignBytesNeverAllow(t *testing.T) {
 		}
 	})
 }
+
+// A key that another version wrote denies its caller, is listed beside the others, and can be deleted. Its counts are not touched.
+func TestUnreadableKeyHidesNoOther(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, s *Store, client valkey.Client) {
+		odd, secret := create(t, s, "Odd", perMinute(5))
+		good, _ := create(t, s, "good", perMinute(5))
+		record, err := client.Do(t.Context(), client.B().Get().Key(recordKey(odd.ID)).Build()).AsBytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		record[programAt+2]++ // the program's version
+		client.Do(t.Context(), client.B().Set().Key(recordKey(odd.ID)).Value(valkey.BinaryString(record)).Build())
+		if c, err := s.Check(t.Context(), secret, 1); err == nil || errors.Is(err, ErrUnknownKey) {
+			t.Errorf("check: %+v, %v; want an error that says why", c, err)
+		}
+		if n, _ := client.Do(t.Context(), client.B().Exists().Key(stateKey(odd.ID)).Build()).AsInt64(); n != 0 {
+			t.Error("the check wrote counts")
+		}
+		page, err := s.List(t.Context(), Query{})
+		if err != nil || len(page.Keys) != 2 || page.Keys[0].ID != good.ID || page.Keys[1].Status != Unreadable || page.Keys[1].Name != "odd" {
+			t.Fatalf("list: %+v, %v", page, err)
+		}
+		if d, err := s.Usage(t.Context(), page.Keys); err != nil || len(d) != 2 || d[0].Limits[0].Remaining != 5 || len(d[1].Limits) != 0 {
+			t.Errorf("usage: %+v, %v", d, err)
+		}
+		if _, err := s.Get(t.Context(), odd.ID); !errors.Is(err, ErrUnreadable) {
+			t.Errorf("get: %v, want ErrUnreadable", err)
+		}
+		if err := s.Delete(t.Context(), odd.ID); err != nil {
+			t.Error(err)
+		}
+		if page, err := s.List(t.Context(), Query{}); err != nil || len(page.Keys) != 1 {
+			t.Errorf("list after delete: %+v, %v", page, err)
+		}
+	})
+}

@@ -1,4 +1,3 @@
-// Package store connects to Valkey as a URL says.
 package store
 
 import (
@@ -7,44 +6,81 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
-	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
 )
 
-// ErrURL means that a URL cannot be understood. The error that wraps it says why, without repeating a password.
-var ErrURL = errors.New("valkey URL")
-
-const defaultPort = "6379"
-
 // Options bounds how long Valkey may take. Zero fields mean the defaults.
 type Options struct {
-	Dial  time.Duration // to connect; default 100 ms
+	Dial  time.Duration // to connect, TLS included, and again to log in; default 100 ms
 	Write time.Duration // to answer a command; default 100 ms
 	// Pooled gives each call in flight a connection of its own, so that one that timed out cannot hold up later ones.
 	Pooled bool
 }
 
-// Open connects to the Valkey at rawURL and makes sure that it answers:
-//
-//	valkey://[user[:password]@]host[:port][,host[:port]…][?cluster=true]
-//
-// valkeys:// is the same over TLS; redis:// and rediss:// are accepted too. Errors name the address, never the password.
+const (
+	defaultTimeout  = 100 * time.Millisecond
+	bufferSize      = 16 << 10
+	maxRedirections = 3
+	oneConnection   = -1 // the library takes it for a power of two, and 0 for a choice of its own
+	maxReadRetries  = 2
+)
+
+// Open connects to the Valkey at rawURL and makes sure that it answers. Errors name the address, never the password. It gives up by the time-outs
+// of o, each of which may pass twice, whatever the context.
 func Open(ctx context.Context, rawURL string, o Options) (valkey.Client, error) {
 	option, err := parse(rawURL)
 	if err != nil {
 		return nil, err
 	}
-	option.Dialer.Timeout = orDefault(o.Dial, 100*time.Millisecond)
-	option.ConnWriteTimeout = orDefault(o.Write, 100*time.Millisecond)
+	return connect(ctx, o.applied(option))
+}
+
+// applied is the option with what does not depend on the URL. doc.go says why.
+func (o Options) applied(option valkey.ClientOption) valkey.ClientOption {
+	option.Dialer.Timeout = orDefault(o.Dial)
+	option.ConnWriteTimeout = orDefault(o.Write)
 	option.DisableAutoPipelining = o.Pooled
-	client, err := valkey.NewClient(option)
+	option.PipelineMultiplex = oneConnection
+	option.ReadBufferEachConn, option.WriteBufferEachConn = bufferSize, bufferSize
+	option.ClusterOption.MaxMovedRedirections = maxRedirections
+	option.DisableCache = true
+	option.ClientSetInfo = valkey.DisableClientSetInfo
+	if o.Pooled {
+		option.RetryDelay = briefRetry
+	}
+	return option
+}
+
+// briefRetry makes the library give up on a read-only command after maxReadRetries; by itself it goes on until the context ends, and a check
+// would have no time left. One of them suffices for a closed connection.
+func briefRetry(attempts int, _ valkey.Completed, _ error) time.Duration {
+	if attempts > maxReadRetries {
+		return -1
+	}
+	return 0
+}
+
+func orDefault(d time.Duration) time.Duration {
+	if d == 0 {
+		return defaultTimeout
+	}
+	return d
+}
+
+func connect(ctx context.Context, option valkey.ClientOption) (valkey.Client, error) {
+	client, err := newClient(option)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Valkey at %s: %w", strings.Join(option.InitAddress, ", "), err)
 	}
+	if !option.ForceSingleClient {
+		return client, nil // It has told which node has which slot.
+	}
+	ctx, cancel := context.WithTimeout(ctx, option.Dialer.Timeout+option.ConnWriteTimeout)
+	defer cancel()
 	if err := client.Do(ctx, client.B().Ping().Build()).Error(); err != nil {
 		client.Close()
 		return nil, fmt.Errorf("ping Valkey at %s: %w", strings.Join(option.InitAddress, ", "), err)
@@ -52,83 +88,27 @@ func Open(ctx context.Context, rawURL string, o Options) (valkey.Client, error) 
 	return client, nil
 }
 
-func parse(rawURL string) (valkey.ClientOption, error) {
-	scheme, rest, found := strings.Cut(rawURL, "://")
-	if !found || !slices.Contains([]string{"valkey", "valkeys", "redis", "rediss"}, scheme) {
-		return valkey.ClientOption{}, fmt.Errorf("%w: must start with valkey:// or valkeys://", ErrURL)
-	}
-	// Several hosts are no standard URL: take them out, and let net/url read the rest.
-	authority, tail := rest, ""
-	if i := strings.IndexAny(rest, "/?"); i >= 0 {
-		authority, tail = rest[:i], rest[i:]
-	}
-	userinfo, hosts := "", authority
-	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
-		userinfo, hosts = authority[:i+1], authority[i+1:]
-	}
-	u, err := url.Parse(scheme + "://" + userinfo + "host" + tail)
-	if err != nil {
-		return valkey.ClientOption{}, fmt.Errorf("%w: user, password or options cannot be read; percent-encode special characters", ErrURL)
-	}
-	addresses, err := splitHosts(hosts)
-	if err != nil {
-		return valkey.ClientOption{}, err
-	}
-	cluster, err := clusterOption(u)
-	if err != nil {
-		return valkey.ClientOption{}, err
-	}
-	option := valkey.ClientOption{
-		InitAddress:       addresses,
-		Username:          u.User.Username(),
-		DisableCache:      true,
-		ForceSingleClient: !cluster,
-		ClientSetInfo:     valkey.DisableClientSetInfo,
-		// A default buffer is half a megabyte; a check is a few hundred bytes.
-		ReadBufferEachConn: 16 << 10, WriteBufferEachConn: 16 << 10,
-	}
-	option.Password, _ = u.User.Password()
-	if scheme == "valkeys" || scheme == "rediss" {
-		option.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-	return option, nil
-}
+var errNotYet = errors.New("no connection yet")
 
-func splitHosts(hosts string) ([]string, error) {
-	var addresses []string
-	for host := range strings.SplitSeq(hosts, ",") {
-		name, port, err := net.SplitHostPort(host)
-		if err != nil {
-			name, port = strings.Trim(host, "[]"), defaultPort
+// newClient does without the connection that the library opens for a start when nothing would use it: a pool of one node dials its own.
+func newClient(option valkey.ClientOption) (valkey.Client, error) {
+	if !option.DisableAutoPipelining || !option.ForceSingleClient {
+		return valkey.NewClient(option)
+	}
+	var started atomic.Bool
+	option.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, t *tls.Config) (net.Conn, error) {
+		if !started.Load() {
+			return nil, errNotYet
 		}
-		if name == "" || port == "" {
-			return nil, fmt.Errorf("%w: host is missing; write valkey://host:%s", ErrURL, defaultPort)
+		if t != nil {
+			return (&tls.Dialer{NetDialer: dialer, Config: t}).DialContext(ctx, "tcp", address)
 		}
-		addresses = append(addresses, net.JoinHostPort(name, port))
+		return dialer.DialContext(ctx, "tcp", address)
 	}
-	return addresses, nil
-}
-
-func clusterOption(u *url.URL) (bool, error) {
-	if u.Path != "" && u.Path != "/" {
-		return false, fmt.Errorf("%w: only ?options may follow the hosts: databases are not supported; percent-encode a / in a password", ErrURL)
+	client, err := valkey.NewClient(option)
+	if !errors.Is(err, errNotYet) {
+		return client, err
 	}
-	cluster := false
-	for name, values := range u.Query() {
-		switch {
-		case name != "cluster":
-			return false, fmt.Errorf("%w: option %q is not known; cluster is", ErrURL, name)
-		case values[0] != "true" && values[0] != "false":
-			return false, fmt.Errorf("%w: option cluster must be true or false", ErrURL)
-		}
-		cluster = values[0] == "true"
-	}
-	return cluster, nil
-}
-
-func orDefault(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
+	started.Store(true)
+	return client, nil
 }

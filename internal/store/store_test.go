@@ -1,101 +1,177 @@
 package store
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"net"
-	"slices"
+	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/valkeytest"
 )
 
-func TestParse(t *testing.T) {
-	for _, c := range []struct {
-		url       string
-		addresses []string
-		user      string
-		password  string
-		tls       bool
-		cluster   bool
-	}{
-		{"valkey://localhost", []string{"localhost:6379"}, "", "", false, false},
-		{"redis://:p%40ss@10.0.0.1:7000", []string{"10.0.0.1:7000"}, "", "p@ss", false, false},
-		{"valkeys://check:secret@a:1,b:2,c/?cluster=true", []string{"a:1", "b:2", "c:6379"}, "check", "secret", true, true},
-		{"rediss://[::1]:6380?cluster=false", []string{"[::1]:6380"}, "", "", true, false},
-	} {
-		o, err := parse(c.url)
-		if err != nil {
-			t.Errorf("%s: %v", c.url, err)
-			continue
-		}
-		if !slices.Equal(o.InitAddress, c.addresses) || o.Username != c.user || o.Password != c.password || (o.TLSConfig != nil) != c.tls ||
-			o.ForceSingleClient == c.cluster {
-			t.Errorf("%s: %v %q %q tls=%t single=%t", c.url, o.InitAddress, o.Username, o.Password, o.TLSConfig != nil, o.ForceSingleClient)
-		}
-		if o.TLSConfig != nil && o.TLSConfig.InsecureSkipVerify {
-			t.Errorf("%s: TLS is not verified", c.url)
-		}
+// patient is for a machine that runs many tests at once.
+var patient = Options{Dial: 5 * time.Second, Write: 10 * time.Second, Pooled: true}
+
+func open(t *testing.T, url string, o Options) valkey.Client {
+	t.Helper()
+	client, err := Open(t.Context(), url, o)
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(client.Close)
+	return client
 }
 
-func TestBadURLsAreExplainedWithoutThePassword(t *testing.T) {
-	for url, hint := range map[string]string{
-		"":                                     "valkey://",
-		"localhost:6379":                       "valkey://",
-		"http://localhost":                     "valkey://",
-		"valkey://":                            "host is missing",
-		"valkey://user:hunter2@":               "host is missing",
-		"valkey://user:hunter2%@host":          "percent-encode",
-		"valkey://user:hunter2@host/3":         "databases",
-		"valkey://user:x/hunter2@host":         "percent-encode",
-		"valkey://user:hunter2@host?tls=true":  `"tls"`,
-		"valkey://user:hunter2@host?cluster=1": "true or false",
-	} {
-		_, err := parse(url)
-		if !errors.Is(err, ErrURL) || !strings.Contains(err.Error(), hint) || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %v, want a hint at %q and no password", url, err, hint)
-		}
+// run sends one command and returns its reply as text.
+func run(t *testing.T, client valkey.Client, words ...string) string {
+	t.Helper()
+	message, err := client.Do(t.Context(), client.B().Arbitrary(words...).Build()).ToMessage()
+	if err != nil {
+		t.Fatalf("%s: %v", words[0], err)
 	}
+	if text, err := message.ToString(); err == nil {
+		return text
+	}
+	return message.String()
 }
 
 func TestOpenNamesAnUnreachableAddress(t *testing.T) {
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := listener.Addr().String()
 	_ = listener.Close()
-	_, err = Open(t.Context(), "valkey://user:hunter2@"+address, Options{})
-	if err == nil || !strings.Contains(err.Error(), address) || strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("got %v, want an error that names %s", err, address)
+	for _, option := range []string{"", "?cluster=true"} {
+		for _, pooled := range []bool{false, true} {
+			_, err = Open(t.Context(), "valkey://user:hunter2@"+address+option, Options{Pooled: pooled})
+			if err == nil || !strings.Contains(err.Error(), address) || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("pooled=%t%s: got %v, want an error that names %s", pooled, option, err, address)
+			}
+		}
+	}
+}
+
+// A server that takes connections and says nothing holds Open up no longer than its time-outs, even with a context that never ends.
+func TestOpenGivesUpOnASilentServer(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	for _, pooled := range []bool{false, true} {
+		_, err := Open(context.WithoutCancel(t.Context()), "valkey://"+listener.Addr().String(), Options{Pooled: pooled})
+		if err == nil {
+			t.Errorf("pooled=%t: connected to nobody", pooled)
+		}
 	}
 }
 
 func TestOpenConnects(t *testing.T) {
-	patient := Options{Dial: 5 * time.Second, Write: 10 * time.Second}
 	single := valkeytest.StartWith(t, "--requirepass", "hunter2")
 	for name, url := range map[string]string{
 		"password": strings.Replace(single, "://", "://default:hunter2@", 1),
 		"cluster":  valkeytest.StartCluster(t, 3, 0)[0] + "?cluster=true",
 	} {
 		for _, pooled := range []bool{false, true} {
-			patient.Pooled = pooled
-			client, err := Open(t.Context(), url, patient)
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-				continue
-			}
+			client := open(t, url, Options{Dial: patient.Dial, Write: patient.Write, Pooled: pooled})
 			for _, key := range []string{"a", "b", "c"} { // one for each shard
 				if err := client.Do(t.Context(), client.B().Set().Key(key).Value("1").Build()).Error(); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
-			client.Close()
 		}
 	}
-	if _, err := Open(t.Context(), strings.Replace(single, "://", "://default:wrong@", 1), patient); err == nil {
-		t.Error("a wrong password was accepted")
+	for _, pooled := range []bool{false, true} {
+		o := Options{Dial: patient.Dial, Write: patient.Write, Pooled: pooled}
+		if _, err := Open(t.Context(), strings.Replace(single, "://", "://default:wrong@", 1), o); err == nil {
+			t.Errorf("pooled=%t: a wrong password was accepted", pooled)
+		}
+	}
+}
+
+// A fleet of functions opens as many connections as it has environments: a thousand of them must not be several thousand.
+func TestOneConnection(t *testing.T) {
+	for _, pooled := range []bool{false, true} {
+		client := open(t, valkeytest.Start(t), Options{Dial: patient.Dial, Write: patient.Write, Pooled: pooled})
+		for range 10 {
+			run(t, client, "INCR", "k")
+		}
+		if list := run(t, client, "CLIENT", "LIST"); strings.Count(list, "\n") != 1 {
+			t.Errorf("pooled=%t: want one connection, got\n%s", pooled, list)
+		}
+	}
+}
+
+// A read-only command over a pooled connection does not go on until its context ends, or a probe would use up a check's time.
+func TestReadsGiveUpSoon(t *testing.T) {
+	client := open(t, valkeytest.Start(t), patient)
+	_ = client.Do(t.Context(), client.B().Arbitrary("SHUTDOWN", "NOSAVE", "NOW").Build()) // The connection ends with the server.
+	if err := client.Do(t.Context(), client.B().Get().Key("k").Build()).Error(); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Nodes that send a call from one to the other get tired of it before the client's time is up.
+func TestRedirectionsAreBounded(t *testing.T) {
+	nodes := valkeytest.StartCluster(t, 3, 0)
+	client := open(t, nodes[0]+"?cluster=true", patient)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	script := client.B().Eval().Script("return redis.error_reply('MOVED 1 ' .. ARGV[1])").Numkeys(1).Key("k").
+		Arg(strings.TrimPrefix(nodes[1], "valkey://")).Build()
+	err := client.Do(ctx, script).Error()
+	var refusal *valkey.ValkeyError
+	if !errors.As(err, &refusal) || !strings.HasPrefix(refusal.Error(), "MOVED") {
+		t.Errorf("got %v, want the last MOVED", err)
+	}
+}
+
+// secured returns the address of a TLS proxy to the server at url, and the roots that vouch for it.
+func secured(t *testing.T, url string) (string, *x509.CertPool) {
+	t.Helper()
+	certified := httptest.NewTLSServer(nil)
+	defer certified.Close()
+	roots := x509.NewCertPool()
+	roots.AddCert(certified.Certificate())
+	return valkeytest.StartProxy(t, url, &tls.Config{Certificates: certified.TLS.Certificates}).Address(), roots
+}
+
+// Only a server whose certificate is vouched for, for the name that was asked for, gets a password.
+func TestTLSIsVerified(t *testing.T) {
+	address, roots := secured(t, valkeytest.Start(t))
+	for _, c := range []struct {
+		name  string
+		roots *x509.CertPool
+		host  string
+		ok    bool
+	}{
+		{"good", roots, "", true},
+		{"unknown authority", nil, "", false},
+		{"another name", roots, "valkey.invalid", false},
+	} {
+		for _, pooled := range []bool{false, true} {
+			option, err := parse("valkeys://" + address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			option.TLSConfig.RootCAs, option.TLSConfig.ServerName = c.roots, c.host
+			client, err := connect(t.Context(), Options{Dial: patient.Dial, Write: patient.Write, Pooled: pooled}.applied(option))
+			if err == nil {
+				client.Close()
+			}
+			var untrusted *tls.CertificateVerificationError
+			if c.ok != (err == nil) || !c.ok && !errors.As(err, &untrusted) {
+				t.Errorf("%s, pooled=%t: %v", c.name, pooled, err)
+			}
+		}
 	}
 }

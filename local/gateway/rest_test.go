@@ -154,7 +154,7 @@ func TestRESTRefusals(t *testing.T) {
 // Tidegate's gateway responses turn a deny into a 429 and Unauthorized into a challenge.
 func TestRateLimitResponses(t *testing.T) {
 	context := `{"retryAfter":"7","rateLimit":"\"default\";r=0;t=7","rateLimitPolicy":"\"default\";q=10;w=10",` +
-		`"message":"Over the limit of 10 per 10 seconds.","violatedPolicies":"[\"default\"]"}`
+		`"message":"Over the limit of 10 per 10 seconds.","violatedPolicies":"[\"default\"]","problemType":"about:blank"}`
 	api := newREST(&fake{answer: policyAnswer("Deny", "*", context)}, &fake{})
 	api.Responses = gateway.RateLimitResponses()
 	got := do(api, get("/hello"))

@@ -16,8 +16,8 @@ func RateLimitResponses() map[ResponseType]Response {
 				"gatewayresponse.header.RateLimit-Policy": "context.authorizer.rateLimitPolicy",
 				"gatewayresponse.header.Retry-After":      "context.authorizer.retryAfter",
 			},
-			// violatedPolicies is a JSON array and message is text without characters that JSON escapes: the authorizer sees to both.
-			ResponseTemplates: map[string]string{"application/json": `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
+			// violatedPolicies is a JSON array, problemType and message are text without characters that JSON escapes: the authorizer sees to it.
+			ResponseTemplates: map[string]string{"application/json": `{"type":"$context.authorizer.problemType",` +
 				`"title":"Too Many Requests","status":429,"detail":"$context.authorizer.message",` +
 				`"violated-policies":$context.authorizer.violatedPolicies,"instance":"urn:uuid:$context.requestId"}`},
 		},

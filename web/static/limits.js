@@ -8,6 +8,8 @@ function parse(text) {
   return Number(trimmed.replace(/[,\s]/g, ''));
 }
 
+const figure = (n) => n.toLocaleString('en-US');
+
 const units = [['day', 86_400_000], ['hour', 3_600_000], ['minute', 60_000], ['second', 1000], ['millisecond', 1]];
 
 // A window is named by the longest unit that divides it, as everywhere else: 90 minutes stay, 120 minutes are 2 hours.
@@ -17,13 +19,34 @@ function windowWords(milliseconds) {
   return count === 1 ? unit : `${count} ${unit}s`;
 }
 
+function windowOf(count, unit) {
+  const size = new Map(units).get(unit);
+  return count && size ? windowWords(count * size) : '';
+}
+
+function calendarOf(count, unit, zone) {
+  return !count || count === '1' ? `${unit} (${zone || 'UTC'})` : '';
+}
+
+// What the server refuses has no words: fields that belong to another algorithm, or to a calendar.
+function fits({ calendar, algorithm, zone, slots, denied }) {
+  if (calendar ? algorithm !== 'fixed-window' : zone) return false;
+  return algorithm === 'log' || !(slots || denied);
+}
+
 function words(row) {
-  const field = (name) => row.querySelector(`[name$=".${name}"]`).value;
-  const requests = parse(field('requests'));
-  const count = parse(field('window'));
-  if (!requests || !count) return '';
-  const size = new Map(units).get(field('unit'));
-  return `${requests.toLocaleString('en-US')} per ${windowWords(count * size)}`;
+  const field = (name) => row.querySelector(`[name$=".${name}"]`);
+  const text = (name) => field(name).value.trim();
+  const unit = text('unit');
+  const calendar = unit.startsWith('calendar ');
+  const [algorithm, zone, slots, denied] = [text('algorithm'), text('zone'), text('slots'), field('countDenied').checked];
+  const requests = parse(text('requests'));
+  const per = calendar ? calendarOf(text('window'), unit, zone) : windowOf(parse(text('window')), unit);
+  if (!requests || !per || (slots && !parse(slots)) || !fits({ calendar, algorithm, zone, slots, denied })) return '';
+  const parts = [`${figure(requests)} per ${per}`, field('algorithm').selectedOptions[0].dataset.mark];
+  if (denied) parts.push('denied calls count');
+  if (slots) parts.push(`${figure(parse(slots))} slots`);
+  return parts.filter(Boolean).join(', ');
 }
 
 document.getElementById('limits-form')?.addEventListener('input', (event) => {

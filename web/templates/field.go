@@ -1,6 +1,10 @@
 package templates
 
-import "github.com/a-h/templ"
+import (
+	"strings"
+
+	"github.com/a-h/templ"
+)
 
 // invalid returns the attributes that tie a field to its error message.
 func invalid(id string, f Field) templ.Attributes {
@@ -8,6 +12,12 @@ func invalid(id string, f Field) templ.Attributes {
 		return nil
 	}
 	return templ.Attributes{"aria-invalid": "true", "aria-describedby": id + "-error"}
+}
+
+// inputs lists the ids of the row's fields, which its preview comes from.
+func (r LimitRow) inputs() string {
+	names := []string{"requests", "window", "unit", "algorithm", "zone", "slots", "countDenied"}
+	return r.ID + "-" + strings.Join(names, " "+r.ID+"-")
 }
 
 func plural(n int, one, many string) string {

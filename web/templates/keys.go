@@ -41,8 +41,9 @@ type KeyRow struct {
 
 // Window is the state of one limit of a key.
 type Window struct {
-	Limit      string // 100 per 10 seconds
-	Algorithm  string // exact or estimate
+	Limit      string   // 100 per 10 seconds
+	Marks      []string // what sets it apart: estimate, denied calls count, …
+	Counted    string   // exact, or the marks
 	Used       string
 	Of         string
 	Remaining  string

@@ -8,8 +8,9 @@ type LimitsPage struct {
 	Action   string // address of the form
 	Version  string // of the key that the edit is based on
 	Rows     []LimitRow
-	Units    []string
-	Methods  []Method
+	Units    []Option
+	Methods  []Option
+	Slots    string // of a log whose row says nothing of them
 	Error    string // what is wrong with the limits as a whole
 	Errors   int    // how many fields are wrong
 	Bounds   string
@@ -17,10 +18,11 @@ type LimitsPage struct {
 	Conflict *Conflict
 }
 
-// Method is a way of counting that a limit can have.
-type Method struct {
+// Option is a choice of a select.
+type Option struct {
 	Value string
 	Text  string
+	Mark  string // what the preview says of it; empty if nothing
 }
 
 // LimitRow is one limit as it was typed.
@@ -33,6 +35,10 @@ type LimitRow struct {
 	Window    Field
 	Unit      Field
 	Algorithm Field
+	More      bool // one of the rarer fields, which follow, is set or wrong
+	Denied    Field
+	Slots     Field
+	Zone      Field
 	Preview   string // the limit in words; empty while it has errors
 }
 

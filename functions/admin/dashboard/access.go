@@ -11,9 +11,10 @@ import (
 
 // What a session holds.
 const (
-	sessionUser  = "user"
-	sessionRole  = "role"
-	sessionFlash = "flash"
+	sessionUser    = "user"
+	sessionRole    = "role"
+	sessionAccount = "account" // see account
+	sessionFlash   = "flash"
 )
 
 // newSessions sets up the session cookie. SameSite is Lax, not Strict, so that a link in a chat or a ticket opens the page it names instead of the
@@ -103,6 +104,9 @@ func (d *dashboard) saveSession(ctx context.Context, w http.ResponseWriter) erro
 
 // roleOf returns what the request's session allows.
 func (d *dashboard) roleOf(r *http.Request) role {
+	if d.sessions.GetString(r.Context(), sessionAccount) != d.account() {
+		return guest
+	}
 	switch d.sessions.GetString(r.Context(), sessionRole) {
 	case "viewer":
 		return viewer

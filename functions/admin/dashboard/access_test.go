@@ -27,7 +27,9 @@ func (s *site) ask(pattern string) reply {
 // impersonate gives the client a session with a role.
 func (s *site) impersonate(role string) {
 	s.t.Helper()
-	data, err := scs.GobCodec{}.Encode(time.Now().Add(time.Hour), map[string]any{sessionUser: "vic", sessionRole: role})
+	data, err := scs.GobCodec{}.Encode(time.Now().Add(time.Hour), map[string]any{
+		sessionUser: "vic", sessionRole: role, sessionAccount: (&dashboard{Config: s.config}).account(),
+	})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -37,6 +39,29 @@ func (s *site) impersonate(role string) {
 	}
 	u, _ := url.Parse(s.base + "/")
 	s.client.Jar.SetCookies(u, []*http.Cookie{{Name: "__Host-tidegate", Value: token, Path: "/", Secure: true}})
+}
+
+// A session ends when the user or the password that opened it changes, though the store still holds it.
+func TestSessionEndsWithItsPassword(t *testing.T) {
+	for name, change := range map[string]func(*Config){
+		"user":     func(c *Config) { c.User = "somebody-else" },
+		"password": func(c *Config) { c.Password.hash += "x" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t).login()
+			s.get("/keys").wants(t, http.StatusOK)
+			changed := s.config
+			change(&changed)
+			after, err := New(changed, s.service)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.server.Config.Handler = after
+			if got := s.get("/keys"); got.StatusCode != http.StatusSeeOther || !strings.HasPrefix(got.Header.Get("Location"), "/login") {
+				t.Errorf("%d to %q, want the login", got.StatusCode, got.Header.Get("Location"))
+			}
+		})
+	}
 }
 
 // Whoever is not logged in gets the login and nothing else, on every route but the public ones.

@@ -14,14 +14,16 @@ import (
 
 // fakeKeys is a registry in memory whose usage and failures a test sets.
 type fakeKeys struct {
-	mu    sync.Mutex
-	keys  map[string]policy.Key
-	used  map[string][]int64 // by key id, of each limit
-	err   error              // what every call answers, if set
-	race  func(*policy.Key)  // what somebody else does to a key between the look and the write of an edit
-	sets  int                // how many edits were written
-	now   time.Time
-	bound int64 // requests above this are refused as the store would, if set
+	mu   sync.Mutex
+	keys map[string]policy.Key
+	used map[string][]int64 // by key id, of each limit
+	err  error              // what every call answers, if set
+	race func(*policy.Key)  // what somebody else does to a key between the look and the write of an edit
+	sets int                // how many edits were written
+	now  time.Time
+	// refuse is what the store finds wrong with every edit, if set.
+	refuse *policy.InvalidError
+	bound  int64 // requests above this are refused as the store would, if set
 }
 
 func newFakeKeys(keys ...policy.Key) *fakeKeys {
@@ -85,10 +87,10 @@ func (f *fakeKeys) decision(k policy.Key) limiter.Decision {
 	for i, l := range k.Limits {
 		u := limiter.Usage{Limit: l, Remaining: l.Requests}
 		if used := f.used[k.ID]; i < len(used) && used[i] > 0 {
-			u.Remaining, u.Reset = max(0, l.Requests-used[i]), l.Window*3/4
+			u.Remaining, u.Reset = max(0, l.Requests-used[i]), l.Span()*3/4
 		}
 		if u.Remaining == 0 {
-			u.RetryAfter, d.Allowed = l.Window/4, false
+			u.RetryAfter, d.Allowed = l.Span()/4, false
 		}
 		d.Limits = append(d.Limits, u)
 	}
@@ -111,6 +113,9 @@ func (f *fakeKeys) SetLimits(_ context.Context, id string, version int64, limits
 	}
 	if k.Version != version {
 		return k, policy.ErrConflict
+	}
+	if f.refuse != nil {
+		return policy.Key{}, f.refuse
 	}
 	for i, l := range limits {
 		if f.bound > 0 && l.Requests > f.bound {

@@ -200,6 +200,14 @@ func limitsOf(version int, rows ...[4]string) url.Values {
 	return v
 }
 
+// with sets fields of a form, given as name and text in turn.
+func with(form url.Values, fields ...string) url.Values {
+	for i := 0; i < len(fields); i += 2 {
+		form.Set(fields[i], fields[i+1])
+	}
+	return form
+}
+
 var (
 	nonceInPage   = regexp.MustCompile(`nonce="[^"]*"`)
 	addressInPage = regexp.MustCompile(`(?:href|src|action|hx-get)="([^"]*)"`)

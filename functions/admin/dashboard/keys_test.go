@@ -20,7 +20,8 @@ func TestKeysPage(t *testing.T) {
 	edited.Plan, edited.Version = "pro", 2
 	revoked := testKey("DDDDDDDDDDDD", "dinghy")
 	revoked.Status, revoked.Version = policy.Revoked, 2
-	keys := newFakeKeys(testKey("AAAAAAAAAAAA", "acme"), edited, revoked)
+	rare := testKey("EEEEEEEEEEEE", "eel", monthly, hammered, coarse)
+	keys := newFakeKeys(testKey("AAAAAAAAAAAA", "acme"), edited, revoked, rare)
 	keys.use("AAAAAAAAAAAA", 10)
 	keys.use("CCCCCCCCCCCC", 37, 843)
 	s := newSite(t, withKeys(keys)).login()
@@ -30,6 +31,8 @@ func TestKeysPage(t *testing.T) {
 		"acme AAAAAAAAAAAA free blocked now next call free in 2.5 s 10 per 10 seconds 10 of 10 full 7.5 s",
 		"chandlery CCCCCCCCCCCC pro edited active 100 per 10 seconds 37 of 100 7.5 s 1,000 per 10 minutes estimate 843 of 1,000 84 % 7 min 30 s",
 		"dinghy DDDDDDDDDDDD free revoked 10 per 10 seconds 0 of 10 empty",
+		"1,000 per calendar month (Europe/Berlin) fixed window 0 of 1,000 empty 100 per 10 seconds denied calls count 0 of 100 empty " +
+			"5,000 per hour 2,500 slots 0 of 5,000",
 		"As of 2026-11-21 10:30:00 UTC",
 	} {
 		if !strings.Contains(text, want) {
@@ -183,6 +186,16 @@ func TestKeyPage(t *testing.T) {
 		"10 per 10 seconds 10 of 10 full 0 7.5 s 2.5 s exact",
 		"1,000 per hour 1 of 1,000 999 45 min now exact",
 		"Version 1", "Environment demo", "Created 2026-11-01 08:00:00 UTC", "Edit limits",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	keys.put(testKey("EEEEEEEEEEEE", "eel", monthly, hammered, coarse))
+	text = inWords(s.get("/keys/EEEEEEEEEEEE").wants(t, http.StatusOK).body)
+	for _, want := range []string{
+		"1,000 per calendar month (Europe/Berlin) 0 of 1,000 1,000 empty now fixed window",
+		"100 per 10 seconds 0 of 100 100 empty now exact, denied calls count", "5,000 per hour 0 of 5,000 5,000 empty now exact, 2,500 slots",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)

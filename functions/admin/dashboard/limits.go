@@ -106,12 +106,13 @@ func (d *dashboard) renderLimits(w http.ResponseWriter, r *http.Request, status 
 		Action:  d.keyPath(key) + "/limits",
 		Version: strconv.FormatInt(form.version, 10),
 		Rows:    limitRows(form),
-		Units:   limiter.WindowUnits(),
+		Units:   units(),
 		Methods: methods(),
+		Slots:   number(limiter.DefaultSlots),
 		Error:   form.wrong,
 		Errors:  form.errors(),
 		Bounds: "Up to " + strconv.Itoa(limiter.MaxLimits) + " limits, each 1 to " + number(limiter.MaxRequests) +
-			" calls in 1 millisecond to 366 days. A row without numbers is left out.",
+			" calls in 1 millisecond to 366 days, or in a period of the calendar. A row with nothing filled in is left out.",
 		CanAdd: len(form.rows) < limiter.MaxLimits,
 	}
 	if yours != nil {
@@ -129,10 +130,14 @@ func limitRows(form limitsForm) []templates.LimitRow {
 			Number:    strconv.Itoa(i + 1),
 			Field:     rowField(i),
 			ID:        "limit-" + strconv.Itoa(i),
-			Requests:  templates.Field{Value: in.requests.text, Error: in.requests.wrong},
-			Window:    templates.Field{Value: in.window.text, Error: in.window.wrong},
-			Unit:      templates.Field{Value: in.unit.text, Error: in.unit.wrong},
-			Algorithm: templates.Field{Value: in.algorithm.text, Error: in.algorithm.wrong},
+			Requests:  field(in.requests),
+			Window:    field(in.window),
+			Unit:      field(in.unit),
+			Algorithm: field(in.algorithm),
+			More:      in.more(),
+			Denied:    field(in.countDenied),
+			Slots:     field(in.slots),
+			Zone:      field(in.zone),
 			Preview:   preview(in),
 		}
 		if len(form.rows) > 1 {
@@ -142,42 +147,48 @@ func limitRows(form limitsForm) []templates.LimitRow {
 	return rows
 }
 
+func field(in input) templates.Field { return templates.Field{Value: in.text, Error: in.wrong} }
+
 // preview reads a copy of the row, so that looking at it leaves no errors in the form.
 func preview(in limitInput) string {
 	limit := in.limit()
 	if in.errors() > 0 {
 		return ""
 	}
-	return limitWords(limit)
+	return fullWords(limit)
 }
 
-func methods() []templates.Method {
+// units lists the units of a window from the longest, then the periods of the calendar.
+func units() []templates.Option {
+	var all []templates.Option
+	for _, u := range limiter.WindowUnits() {
+		all = append(all, templates.Option{Value: u, Text: u + "s"})
+	}
+	for _, c := range calendars() {
+		name := calendarPrefix + c.String()
+		all = append(all, templates.Option{Value: name, Text: name})
+	}
+	return all
+}
+
+func methods() []templates.Option {
 	names := map[limiter.Algorithm]string{
 		limiter.Log:         "log: exact",
 		limiter.Counter:     "counter: estimate, least memory",
 		limiter.TokenBucket: "token bucket: a burst, then an even rate",
-		limiter.FixedWindow: "fixed window: twice the limit around a boundary",
+		limiter.FixedWindow: "fixed window: up to twice at a boundary",
 	}
-	var all []templates.Method
+	var all []templates.Option
 	for _, a := range limiter.Algorithms() {
 		text := names[a]
 		if text == "" {
 			text = a.String()
 		}
-		all = append(all, templates.Method{Value: a.String(), Text: text})
+		option := templates.Option{Value: a.String(), Text: text}
+		if a != limiter.Log {
+			option.Mark = algorithmWord(a)
+		}
+		all = append(all, option)
 	}
 	return all
 }
-
-func eachInWords(limits []limiter.Limit) []string {
-	words := make([]string, len(limits))
-	for i, l := range limits {
-		words[i] = limitWords(l)
-		if l.Algorithm != limiter.Log {
-			words[i] += " (" + algorithmWord(l.Algorithm) + ")"
-		}
-	}
-	return words
-}
-
-func limitsWords(limits []limiter.Limit) string { return strings.Join(eachInWords(limits), " and ") }

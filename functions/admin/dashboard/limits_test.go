@@ -24,8 +24,124 @@ func TestEditForm(t *testing.T) {
 		`name="version" value="1"`,
 		`name="limits[0].requests" value="100"`, `name="limits[0].window" value="10"`, `<option value="second" selected>`, "100 per 10 seconds",
 		`name="limits[1].requests" value="1,500"`, `name="limits[1].window" value="90"`, `<option value="minute" selected>`,
-		`<option value="counter" selected>`, "1,500 per 90 minutes",
+		`<option value="counter" selected data-mark="estimate">`, "1,500 per 90 minutes",
 	)
+}
+
+// monthly, hammered and coarse are limits of which the form's rarer fields say something.
+var (
+	monthly  = limiter.Limit{Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Month, Zone: "Europe/Berlin"}
+	hammered = limiter.Limit{Requests: 100, Window: 10 * time.Second, CountDenied: true}
+	coarse   = limiter.Limit{Requests: 5000, Window: time.Hour, Slots: 2500}
+)
+
+// The form holds every field of a limit, so that an edit of one loses no other; the rarer ones are open where they say something.
+func TestEditKeepsEveryField(t *testing.T) {
+	s := newSite(t, withKeys(newFakeKeys(testKey("AAAAAAAAAAAA", "acme", monthly, hammered, coarse, per(7, time.Minute))))).login()
+	page := s.get(limitsPath).wants(t, http.StatusOK,
+		`<option value="calendar month" selected>`, `name="limits[0].window" value="1"`, `name="limits[0].zone" value="Europe/Berlin"`,
+		"1,000 per calendar month (Europe/Berlin), fixed window",
+		`name="limits[1].countDenied" value="yes" checked`, "100 per 10 seconds, denied calls count",
+		`name="limits[2].slots" value="2,500"`, "5,000 per hour, 2,500 slots",
+		`name="limits[3].zone" value=""`, `name="limits[3].slots" value=""`,
+	)
+	if open := strings.Count(page.body, `<details class="more" open>`); open != 3 || strings.Count(page.body, " checked") != 1 {
+		t.Errorf("%d rows are open, want those 3 that say something, and one box checked", open)
+	}
+	form := with(limitsOf(1, [4]string{"1,000", "1", "calendar month", "fixed-window"}, [4]string{"101", "10", "second", "log"},
+		[4]string{"5,000", "1", "hour", "log"}, [4]string{"7", "1", "minute", "log"}),
+		"limits[0].zone", "Europe/Berlin", "limits[1].countDenied", "yes", "limits[2].slots", "2,500")
+	s.post(limitsPath, form).wants(t, http.StatusSeeOther)
+	want := []limiter.Limit{monthly, hammered, coarse, per(7, time.Minute)}
+	want[1].Requests = 101
+	if diff := cmp.Diff(want, s.keys.key("AAAAAAAAAAAA").Limits); diff != "" {
+		t.Errorf("saved (-want +got):\n%s", diff)
+	}
+	s.get("/keys/AAAAAAAAAAAA").wants(t, http.StatusOK, "Saved: 1,000 per calendar month (Europe/Berlin), fixed window; "+
+		"100 per 10 seconds, denied calls count; 5,000 per hour, 2,500 slots; 7 per minute → ")
+}
+
+func TestSaveCalendar(t *testing.T) {
+	for _, row := range []struct {
+		window, unit, zone string
+		want               limiter.Limit
+	}{
+		{"1", "calendar minute", "", limiter.Limit{Calendar: limiter.Minute}},
+		{"", "calendar hour", " Asia/Kolkata ", limiter.Limit{Calendar: limiter.Hour, Zone: "Asia/Kolkata"}},
+		{" ", "calendar day", "UTC", limiter.Limit{Calendar: limiter.Day, Zone: "UTC"}},
+		{" 1 ", "calendar month", "America/Argentina/ComodRivadavia", limiter.Limit{Calendar: limiter.Month, Zone: "America/Argentina/ComodRivadavia"}},
+	} {
+		s := newSite(t).login()
+		s.post(limitsPath, with(limitsOf(1, [4]string{"50", row.window, row.unit, "fixed-window"}), "limits[0].zone", row.zone)).
+			wants(t, http.StatusSeeOther)
+		row.want.Requests, row.want.Algorithm = 50, limiter.FixedWindow
+		if diff := cmp.Diff([]limiter.Limit{row.want}, s.keys.key("AAAAAAAAAAAA").Limits); diff != "" {
+			t.Errorf("%s saved (-want +got):\n%s", row.unit, diff)
+		}
+	}
+}
+
+// Fields that do not go together say at the one to change what to do; what was typed stays in sight.
+func TestInvalidTogether(t *testing.T) {
+	second := [4]string{"10", "1", "second", "log"}
+	month := [4]string{"10", "1", "calendar month", "fixed-window"}
+	counter := [4]string{"10", "1", "second", "counter"}
+	rows := []struct {
+		name           string
+		limit          [4]string
+		typed, text    string
+		field, message string
+	}{
+		{"calendar with the log", [4]string{"10", "1", "calendar month", "log"}, "zone", "UTC", "unit", "Only a fixed window follows"},
+		{"calendar with a bucket", [4]string{"10", "", "calendar day", "token-bucket"}, "zone", "", "unit", "choose that algorithm, or another unit"},
+		{"two months", [4]string{"10", "2", "calendar month", "fixed-window"}, "zone", "UTC", "window", "Type 1 with a calendar unit, or nothing."},
+		{"word of months", [4]string{"10", "one", "calendar month", "fixed-window"}, "zone", "UTC", "window", "Type 1 with a calendar unit, or nothing."},
+		{"no requests in a calendar", [4]string{"", "", "calendar month", "fixed-window"}, "zone", "", "requests", "Type how many calls"},
+		{"unknown calendar", [4]string{"10", "1", "calendar year", "fixed-window"}, "zone", "UTC", "unit", "Choose one"},
+		{"no calendar", [4]string{"10", "1", "calendar ", "fixed-window"}, "zone", "UTC", "unit", "Choose one"},
+		{"zone without calendar", second, "zone", "Europe/Berlin", "zone", "Only a calendar has a time zone"},
+		{"unknown zone", month, "zone", "Mars/Olympus", "zone", "such as Europe/Berlin"},
+		{"zone of the machine", month, "zone", "Local", "zone", "such as Europe/Berlin"},
+		{"zone as a path", month, "zone", "../../etc/passwd", "zone", "such as Europe/Berlin"},
+		{"long zone", month, "zone", strings.Repeat("x", 70), "zone", "such as Europe/Berlin"},
+		{"denied calls of an estimate", counter, "countDenied", "yes", "countDenied", "Only the log can count denied calls"},
+		{"denied calls of a calendar", month, "countDenied", "yes", "countDenied", "Only the log can count denied calls"},
+		{"slots of an estimate", counter, "slots", "64", "slots", "Only the log has slots"},
+		{"few slots", second, "slots", "63", "slots", "Must be 64 to 100,000."},
+		{"many slots", second, "slots", "100001", "slots", "Must be 64 to 100,000."},
+		{"no slots", second, "slots", "0", "slots", "Must be 64 to 100,000."},
+		{"word of slots", second, "slots", "many", "slots", "Type a whole number"},
+		{"slots alone", [4]string{"", "1", "second", "log"}, "slots", "64", "requests", "Type how many calls"},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			s := newSite(t).login()
+			got := s.post(limitsPath, with(limitsOf(1, row.limit), "limits[0]."+row.typed, row.text))
+			id := "limit-0-" + row.field
+			got.wants(t, http.StatusUnprocessableEntity, `aria-describedby="`+id+`-error"`, `<p class="wrong" id="`+id+`-error">`, row.message,
+				"Nothing was saved: 1 field needs", `name="limits[0].`+row.typed+`" value="`+row.text+`"`, `name="limits[0].window" value="`+row.limit[1]+`"`)
+			if strings.Count(got.body, `class="wrong"`) != 1 || strings.Count(got.body, `aria-invalid="true"`) != 1 {
+				t.Error("other fields are marked too")
+			}
+			if open := strings.Contains(got.body, `<details class="more" open>`); open != (row.text != "") {
+				t.Errorf("the rarer fields are open: %v", open)
+			}
+			if s.keys.written() != 0 {
+				t.Error("it was written")
+			}
+		})
+	}
+}
+
+// Everything wrong with a row is said at once.
+func TestInvalidEverywhere(t *testing.T) {
+	s := newSite(t).login()
+	form := with(limitsOf(1, [4]string{"ten", "1", "second", "counter"}),
+		"limits[0].zone", "Mars", "limits[0].slots", "64", "limits[0].countDenied", "yes")
+	got := s.post(limitsPath, form).wants(t, http.StatusUnprocessableEntity, "Nothing was saved: 4 fields need", " checked")
+	for _, field := range []string{"requests", "zone", "slots", "countDenied"} {
+		got.wants(t, http.StatusUnprocessableEntity, `<p class="wrong" id="limit-0-`+field+`-error">`)
+	}
 }
 
 // A saved edit is written, and the key's page says once what it changed.
@@ -40,7 +156,7 @@ func TestSave(t *testing.T) {
 	if diff := cmp.Diff(want, s.keys.key("AAAAAAAAAAAA").Limits); diff != "" {
 		t.Errorf("saved (-want +got):\n%s", diff)
 	}
-	const flash = "Saved: 10 per 10 seconds → 1,000 per 10 seconds and 2,000,000 per day (estimate). The next check obeys."
+	const flash = "Saved: 10 per 10 seconds → 1,000 per 10 seconds; 2,000,000 per day, estimate. The next check obeys."
 	if refresh := s.refresh("/keys/AAAAAAAAAAAA"); strings.Contains(refresh.body, flash) {
 		t.Error("a live refresh took the message")
 	}
@@ -130,6 +246,23 @@ func TestStoreRefuses(t *testing.T) {
 		wants(t, http.StatusUnprocessableEntity, `<p class="wrong" id="limit-1-requests-error">Too many for this plan.</p>`)
 }
 
+// Each field that the store can find wrong has its place on the form.
+func TestBlame(t *testing.T) {
+	for field, id := range map[string]string{
+		"requests": "requests", "window": "window", "algorithm": "algorithm", "calendar": "unit",
+		"zone": "zone", "slots": "slots", "countDenied": "countDenied",
+	} {
+		s := newSite(t).login()
+		s.keys.refuse = &policy.InvalidError{Fields: []policy.FieldError{{Field: "limits[0]." + field, Message: "is not for you"}}}
+		got := s.post(limitsPath, limitsOf(1, [4]string{"", "", "second", "log"}, [4]string{"50", "1", "hour", "log"})).
+			wants(t, http.StatusUnprocessableEntity, `<p class="wrong" id="limit-1-`+id+`-error">It is not for you.</p>`)
+		rare := field == "zone" || field == "slots" || field == "countDenied"
+		if open := strings.Contains(got.body, `<details class="more" open>`); open != rare {
+			t.Errorf("%s: the rarer fields are open: %v", field, open)
+		}
+	}
+}
+
 // An edit of a key that somebody changed meanwhile writes nothing and shows both; saving again, knowing that, replaces theirs.
 func TestConflict(t *testing.T) {
 	theirs := func(k *policy.Key) { k.Limits, k.Version = []limiter.Limit{per(77, time.Hour)}, k.Version+1 }
@@ -158,6 +291,16 @@ func TestConflict(t *testing.T) {
 			s.get("/keys/AAAAAAAAAAAA").wants(t, http.StatusOK, "Saved: 77 per hour → 20 per 10 seconds")
 		})
 	}
+}
+
+// Both sides of a conflict say all that there is to their limits.
+func TestConflictInFull(t *testing.T) {
+	k := testKey("AAAAAAAAAAAA", "acme", monthly, coarse)
+	k.Version = 2
+	s := newSite(t, withKeys(newFakeKeys(k))).login()
+	s.post(limitsPath, with(limitsOf(1, [4]string{"20", "10", "second", "log"}), "limits[0].countDenied", "yes", "limits[0].slots", "99")).
+		wants(t, http.StatusConflict, "<li>1,000 per calendar month (Europe/Berlin), fixed window</li>", "<li>5,000 per hour, 2,500 slots</li>",
+			"<li>20 per 10 seconds, denied calls count, 99 slots</li>", `name="limits[0].countDenied" value="yes" checked`)
 }
 
 // Rows are added and removed without JavaScript and without saving, up to the most that a key can have; what was typed stays.

@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -20,32 +18,10 @@ type limitsForm struct {
 	wrong   string // what is wrong with the limits as a whole
 }
 
-// limitInput is one row of the form. A row without numbers is blank and means nothing.
-type limitInput struct {
-	requests, window, unit, algorithm input
-}
-
-// input is a field's text and what is wrong with it.
-type input struct{ text, wrong string }
-
-// maxInput is more than any number needs, and bounds what is sent back.
-const maxInput = 40
-
-var (
-	ungrouped = regexp.MustCompile(`^[0-9]+$`)
-	grouped   = regexp.MustCompile(`^[0-9]{1,3}([,_ \x{a0}\x{2009}\x{202f}][0-9]{3})+$`)
-)
-
 func newLimitsForm(k policy.Key) limitsForm {
 	f := limitsForm{version: k.Version}
 	for _, l := range k.Limits {
-		count, unit := limiter.SplitWindow(l.Window)
-		f.rows = append(f.rows, limitInput{
-			requests:  input{text: number(l.Requests)},
-			window:    input{text: number(count)},
-			unit:      input{text: unit},
-			algorithm: input{text: l.Algorithm.String()},
-		})
+		f.rows = append(f.rows, newLimitInput(l))
 	}
 	return f
 }
@@ -61,10 +37,7 @@ func readLimitsForm(values url.Values) (limitsForm, error) {
 		if i == limiter.MaxLimits {
 			return limitsForm{}, errors.New("more limits than the form offers")
 		}
-		read := func(name string) input { return input{text: clip(values.Get(rowField(i)+"."+name), maxInput)} }
-		f.rows = append(f.rows, limitInput{
-			requests: read("requests"), window: read("window"), unit: read("unit"), algorithm: read("algorithm"),
-		})
+		f.rows = append(f.rows, readLimitInput(values, rowField(i)+"."))
 	}
 	return f, nil
 }
@@ -129,108 +102,3 @@ func (f *limitsForm) errors() int {
 }
 
 func (f *limitsForm) valid() bool { return f.wrong == "" && f.errors() == 0 }
-
-func (l *limitInput) errors() int {
-	n := 0
-	for _, in := range []input{l.requests, l.window, l.unit, l.algorithm} {
-		if in.wrong != "" {
-			n++
-		}
-	}
-	return n
-}
-
-func (l *limitInput) find(name string) *input {
-	switch name {
-	case "requests":
-		return &l.requests
-	case "window":
-		return &l.window
-	case "algorithm":
-		return &l.algorithm
-	}
-	return nil
-}
-
-func (l *limitInput) blank() bool {
-	return strings.TrimSpace(l.requests.text) == "" && strings.TrimSpace(l.window.text) == ""
-}
-
-// limit reads the row and notes what is wrong with it.
-func (l *limitInput) limit() limiter.Limit {
-	limit := limiter.Limit{Requests: l.requests.whole("Type how many calls are allowed.", limiter.MaxRequests)}
-	if count := l.window.whole("Type how long the window is.", int64(limiter.MaxWindow/limiter.MinWindow)); l.window.wrong == "" {
-		limit.Window = l.joinWindow(count)
-	}
-	algorithm, err := limiter.ParseAlgorithm(l.algorithm.text)
-	if err != nil {
-		l.algorithm.wrong = "Choose one from the list."
-	}
-	limit.Algorithm = algorithm
-	if l.errors() == 0 {
-		l.bound(limit)
-	}
-	return limit
-}
-
-// bound notes which bounds a limit breaks whose fields are fine one by one.
-func (l *limitInput) bound(limit limiter.Limit) {
-	for _, e := range limit.Errors() {
-		if in := l.find(e.Field); in != nil {
-			in.wrong = sentence(e.Message)
-		}
-	}
-}
-
-func (l *limitInput) joinWindow(count int64) time.Duration {
-	window, err := limiter.JoinWindow(count, l.unit.text)
-	switch {
-	case err == nil:
-	case unknownUnit(l.unit.text):
-		l.unit.wrong = "Choose one from the list."
-	default:
-		l.window.wrong = "The window must be 1 millisecond to 366 days."
-	}
-	return window
-}
-
-// whole returns the number that was typed, 1 to most, and notes if it is none.
-func (in *input) whole(missing string, most int64) int64 {
-	text := strings.TrimSpace(in.text)
-	if text == "" {
-		in.wrong = missing
-		return 0
-	}
-	if !ungrouped.MatchString(text) && !grouped.MatchString(text) {
-		in.wrong = "Type a whole number, such as 100 or 1,000."
-		return 0
-	}
-	n, err := strconv.ParseInt(strings.Map(onlyDigit, text), 10, 64)
-	if err != nil || n < 1 || n > most {
-		in.wrong = "Must be 1 to " + number(most) + "."
-	}
-	return n
-}
-
-func onlyDigit(c rune) rune {
-	if c < '0' || c > '9' {
-		return -1
-	}
-	return c
-}
-
-func unknownUnit(unit string) bool {
-	_, err := limiter.JoinWindow(1, unit)
-	return err != nil
-}
-
-// sentence makes a message of another package fit for a page.
-func sentence(message string) string {
-	if message == "" {
-		return "This is not valid."
-	}
-	if strings.HasPrefix(message, "is ") {
-		message = "it " + message
-	}
-	return strings.ToUpper(message[:1]) + strings.TrimSuffix(message[1:], ".") + "."
-}

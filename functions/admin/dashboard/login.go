@@ -3,6 +3,7 @@ package dashboard
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"net/http"
 
 	"tidegate/web/templates"
@@ -40,7 +41,14 @@ func (d *dashboard) login(w http.ResponseWriter, r *http.Request) {
 	}
 	d.sessions.Put(r.Context(), sessionUser, d.User)
 	d.sessions.Put(r.Context(), sessionRole, "editor")
+	d.sessions.Put(r.Context(), sessionAccount, d.account())
 	http.Redirect(w, r, next, http.StatusSeeOther)
+}
+
+// account names the user and the password that a session was opened with, so that it ends when either changes.
+func (d *dashboard) account() string {
+	sum := sha256.Sum256([]byte(d.User + "\x00" + d.Password.hash))
+	return hex.EncodeToString(sum[:])
 }
 
 // authenticate does the same work for a wrong user as for a wrong password, so that its time tells nobody which users exist.

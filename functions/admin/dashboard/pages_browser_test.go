@@ -23,9 +23,13 @@ func sampleKeys() *fakeKeys {
 	revoked := testKey("DDDDDDDDDDDD", "dinghy")
 	revoked.Status = policy.Revoked
 	long := testKey("EEEEEEEEEEEE", strings.Repeat("endless-", 12))
-	keys := newFakeKeys(testKey("AAAAAAAAAAAA", "acme"), testKey("BBBBBBBBBBBB", "bolt"), edited, revoked, long)
+	abroad := monthly
+	abroad.Zone = "America/Argentina/ComodRivadavia"
+	rare := testKey("FFFFFFFFFFFF", "ferry", abroad, hammered, coarse, limiter.Limit{Requests: 9, Window: time.Minute, CountDenied: true, Slots: 64})
+	keys := newFakeKeys(testKey("AAAAAAAAAAAA", "acme"), testKey("BBBBBBBBBBBB", "bolt"), edited, revoked, long, rare)
 	keys.use("AAAAAAAAAAAA", 10)
 	keys.use("CCCCCCCCCCCC", 37, 843_000)
+	keys.use("FFFFFFFFFFFF", 900, 100)
 	return keys
 }
 
@@ -181,6 +185,22 @@ func shownPages() []shown {
 			chromedp.WaitVisible(chromedp.CSS(".wrong")),
 		)
 	}
+	open := func(v *visit) {
+		v.act(chromedp.Click(chromedp.CSS(".more summary")), chromedp.WaitVisible(chromedp.CSS("#limit-0-zone")))
+	}
+	allWrong := func(v *visit) {
+		v.act(chromedp.SetValue(chromedp.CSS("#limit-0-unit"), "calendar month"))
+		v.retype("#limit-0-window", "12")
+		open(v)
+		v.retype("#limit-0-zone", "Mars/Olympus Mons")
+		v.retype("#limit-0-slots", "7")
+		v.act(
+			chromedp.SetValue(chromedp.CSS("#limit-0-algorithm"), "counter"),
+			chromedp.Click(chromedp.CSS("#limit-0-countDenied")),
+			chromedp.Click(chromedp.CSS(".actions button")),
+			chromedp.WaitVisible(chromedp.CSS("#limit-0-countDenied-error")),
+		)
+	}
 	conflict := func(v *visit) {
 		k := v.keys.key("CCCCCCCCCCCC")
 		k.Version++
@@ -208,6 +228,10 @@ func shownPages() []shown {
 		{"limits", "/keys/CCCCCCCCCCCC/limits", "", nil},
 		{"limits of a long name", "/keys/EEEEEEEEEEEE/limits", "", nil},
 		{"invalid limits", "/keys/AAAAAAAAAAAA/limits", "422", invalid},
+		{"key with every field", "/keys/FFFFFFFFFFFF", "", nil},
+		{"limits with every field", "/keys/FFFFFFFFFFFF/limits", "", nil},
+		{"limits opened", "/keys/AAAAAAAAAAAA/limits", "", open},
+		{"every field invalid", "/keys/AAAAAAAAAAAA/limits", "422", allWrong},
 		{"saved", "/keys/AAAAAAAAAAAA/limits", "", saved},
 		{"conflict", "/keys/CCCCCCCCCCCC/limits", "409", conflict},
 		{"not found", "/nothing", "404", nil},
@@ -221,7 +245,7 @@ func TestBrowserPages(t *testing.T) {
 	v := newVisit(t, withKeys(sampleKeys()))
 	look := func(t *testing.T, status string) {
 		t.Helper()
-		for _, width := range []int64{360, 768, 1440, 2560} {
+		for _, width := range []int64{360, 768, 1121, 1440, 2560} {
 			v.act(chromedp.EmulateViewport(width, 900))
 			if over := eval[int](v, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
 				t.Errorf("%d px wide: scrolls sideways by %d px", width, over)
@@ -308,6 +332,23 @@ func TestBrowserWithoutScript(t *testing.T) {
 	if limits := v.keys.key("AAAAAAAAAAAA").Limits; len(limits) != 1 || limits[0] != per(2000, 10*time.Second) {
 		t.Errorf("saved %v", limits)
 	}
+	v.act(
+		chromedp.Click(chromedp.CSS(".head .primary")),
+		chromedp.Click(chromedp.CSS(".more summary")),
+		chromedp.SendKeys(chromedp.CSS("#limit-0-zone"), "Europe/Berlin"),
+		chromedp.SetValue(chromedp.CSS("#limit-0-unit"), "calendar day"),
+		chromedp.Click(chromedp.CSS(".actions .primary")),
+		chromedp.WaitVisible(chromedp.CSS("#limit-0-unit-error")),
+		chromedp.WaitVisible(chromedp.CSS("#limit-0-zone")),
+		chromedp.SetValue(chromedp.CSS("#limit-0-algorithm"), "fixed-window"),
+		chromedp.SetValue(chromedp.CSS("#limit-0-window"), "1"),
+		chromedp.Click(chromedp.CSS(".actions .primary")),
+		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
+	)
+	daily := limiter.Limit{Requests: 2000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day, Zone: "Europe/Berlin"}
+	if limits := v.keys.key("AAAAAAAAAAAA").Limits; len(limits) != 1 || limits[0] != daily {
+		t.Errorf("saved %v", limits)
+	}
 	v.act(chromedp.Click(chromedp.CSS(".who button")), chromedp.WaitVisible(chromedp.CSS("[name=password]")))
 	v.noComplaints("422")
 }
@@ -328,6 +369,51 @@ func TestBrowserLimitsForm(t *testing.T) {
 	limits := v.keys.key("CCCCCCCCCCCC").Limits
 	if len(limits) != 2 || limits[0] != per(2500, time.Second) {
 		t.Errorf("Enter saved %v", limits)
+	}
+	v.noComplaints("")
+}
+
+// What the page says while a limit is typed is what the server says of it.
+func TestBrowserPreview(t *testing.T) {
+	v := newVisit(t, withKeys(sampleKeys()))
+	v.enter()
+	for _, limits := range [][]limiter.Limit{
+		v.keys.key("FFFFFFFFFFFF").Limits,
+		{
+			{Requests: 5, Algorithm: limiter.FixedWindow, Calendar: limiter.Minute},
+			{Requests: 2500, Algorithm: limiter.TokenBucket, Window: 90 * time.Minute},
+		},
+	} {
+		v.keys.put(testKey("GGGGGGGGGGGG", "gig", limits...))
+		v.open("/keys/GGGGGGGGGGGG/limits")
+		const previews = `[...document.querySelectorAll("output")].map((o) => o.textContent).join("; ")`
+		server := eval[string](v, previews)
+		v.act(chromedp.Evaluate[chromedp.Void](`
+			document.querySelectorAll("output").forEach((o) => o.textContent = "");
+			document.querySelectorAll("[name$='.requests']").forEach((i) => i.dispatchEvent(new Event("input", { bubbles: true })))`))
+		if script := eval[string](v, previews); server != limitsWords(limits) || script != server {
+			t.Errorf("%v: the server says %q, the script %q", limits, server, script)
+		}
+	}
+	v.act(chromedp.SetValue(chromedp.CSS("#limit-0-unit"), "calendar month"))
+	for _, row := range []struct{ do, want string }{
+		{`zone.value = "Europe/Berlin"`, "5 per calendar month (Europe/Berlin), fixed window"},
+		{`algorithm.value = "log"`, ""},
+		{`algorithm.value = "fixed-window"; count.value = "2"`, ""},
+		{`count.value = ""`, "5 per calendar month (Europe/Berlin), fixed window"},
+		{`denied.checked = true`, ""},
+		{`algorithm.value = "log"; unit.value = "hour"; count.value = "3"`, ""},
+		{`zone.value = ""`, "5 per 3 hours, denied calls count"},
+		{`slots.value = "1,000"`, "5 per 3 hours, denied calls count, 1,000 slots"},
+		{`slots.value = "x"`, ""},
+	} {
+		const fields = `{ const [unit, count, algorithm, zone, slots, denied] = ["unit", "window", "algorithm", "zone", "slots", "countDenied"]
+			.map((name) => document.getElementById("limit-0-" + name));`
+		const result = `; unit.dispatchEvent(new Event("input", { bubbles: true })); document.querySelector("output").textContent }`
+		got := eval[string](v, fields+row.do+result)
+		if got != row.want {
+			t.Errorf("after %s: %q, want %q", row.do, got, row.want)
+		}
 	}
 	v.noComplaints("")
 }

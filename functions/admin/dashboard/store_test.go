@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"tidegate/functions/admin/session"
 	"tidegate/internal/apikey"
 	"tidegate/internal/limiter"
@@ -63,6 +65,24 @@ func TestEditActsOnTheNextCheck(t *testing.T) {
 	s.get("/keys/"+key.ID).wants(t, http.StatusOK, "2 per hour → 3 per hour", "<b>3</b> of 3", "Edited for this key")
 	s.post("/keys/"+key.ID+"/limits", form).wants(t, http.StatusConflict, "Someone else saved this key meanwhile")
 	check(false)
+}
+
+// What the form says of a limit reaches the store and comes back whole.
+func TestEveryFieldIsStored(t *testing.T) {
+	s, registry, key, _ := realSite(t)
+	form := with(limitsOf(1, [4]string{"1,000", "", "calendar month", "fixed-window"}, [4]string{"100", "10", "second", "log"},
+		[4]string{"5,000", "1", "hour", "log"}), "limits[0].zone", "Europe/Berlin", "limits[1].countDenied", "yes", "limits[2].slots", "2,500")
+	s.post("/keys/"+key.ID+"/limits", form).wants(t, http.StatusSeeOther)
+	stored, err := registry.Get(t.Context(), key.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]limiter.Limit{monthly, hammered, coarse}, stored.Limits); diff != "" {
+		t.Errorf("stored (-want +got):\n%s", diff)
+	}
+	s.get("/keys").wants(t, http.StatusOK, "1,000 per calendar month (Europe/Berlin)", "denied calls count")
+	s.post("/keys/"+key.ID+"/limits", with(form, "version", "2")).wants(t, http.StatusSeeOther)
+	s.get("/keys/"+key.ID).wants(t, http.StatusOK, "Nothing was changed: the limits are still 1,000 per calendar month (Europe/Berlin), fixed window;")
 }
 
 // Login, use and logout work on the real session store.

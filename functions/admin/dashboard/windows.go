@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"strconv"
+	"strings"
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -25,7 +26,7 @@ func (d *dashboard) keyRow(k policy.Key, now limiter.Decision, query string) tem
 		Status:  string(k.Status),
 		Revoked: k.Status == policy.Revoked,
 	}
-	if !now.Allowed {
+	if len(now.Limits) > 0 && !now.Allowed {
 		row.Blocked = "next call free in " + span(now.RetryAfter())
 	}
 	for _, u := range now.Limits {
@@ -51,7 +52,8 @@ func window(u limiter.Usage) templates.Window {
 	share := percent(u.Used(), u.Limit.Requests)
 	w := templates.Window{
 		Limit:      limitWords(u.Limit),
-		Algorithm:  algorithmWord(u.Limit.Algorithm),
+		Marks:      limitMarks(u.Limit),
+		Counted:    countedWords(u.Limit),
 		Used:       number(u.Used()),
 		Of:         number(u.Limit.Requests),
 		Remaining:  number(u.Remaining),
@@ -75,18 +77,13 @@ func window(u limiter.Usage) templates.Window {
 	return w
 }
 
-func algorithmWord(a limiter.Algorithm) string {
-	switch a {
-	case limiter.Log:
-		return "exact"
-	case limiter.Counter:
-		return "estimate"
-	case limiter.TokenBucket:
-		return "token bucket"
-	case limiter.FixedWindow:
-		return "fixed window"
+// countedWords says how a limit counts: "exact, denied calls count".
+func countedWords(l limiter.Limit) string {
+	marks := limitMarks(l)
+	if l.Algorithm == limiter.Log {
+		marks = append([]string{algorithmWord(l.Algorithm)}, marks...)
 	}
-	return a.String()
+	return strings.Join(marks, ", ")
 }
 
 // percent is rounded so that only none shows as 0 and only all as 100.

@@ -2,6 +2,8 @@ package dashboard
 
 import (
 	"math"
+	"net/url"
+	"strconv"
 	"testing"
 	"time"
 
@@ -61,16 +63,55 @@ func TestPercent(t *testing.T) {
 	}
 }
 
-// A limit that the form shows is read back as the same limit.
+func TestFullWords(t *testing.T) {
+	for want, limit := range map[string]limiter.Limit{
+		"100 per 10 seconds":                                     per(100, 10*time.Second),
+		"100 per 10 seconds, denied calls count":                 hammered,
+		"5,000 per hour, 2,500 slots":                            coarse,
+		"1 per day, denied calls count, 64 slots":                {Requests: 1, Window: 24 * time.Hour, CountDenied: true, Slots: 64},
+		"1,000 per calendar month (Europe/Berlin), fixed window": monthly,
+		"5 per calendar minute (UTC), fixed window":              {Requests: 5, Algorithm: limiter.FixedWindow, Calendar: limiter.Minute},
+		"5 per minute, fixed window":                             {Requests: 5, Algorithm: limiter.FixedWindow, Window: time.Minute},
+		"9 per 90 minutes, token bucket":                         {Requests: 9, Algorithm: limiter.TokenBucket, Window: 90 * time.Minute},
+	} {
+		if got := fullWords(limit); got != want {
+			t.Errorf("%+v: %q, want %q", limit, got, want)
+		}
+	}
+}
+
+// drawLimit draws a valid limit, of every kind.
+func drawLimit(t *rapid.T) limiter.Limit {
+	l := limiter.Limit{
+		Requests:  rapid.Int64Range(1, limiter.MaxRequests).Draw(t, "requests"),
+		Window:    time.Duration(rapid.Int64Range(1, int64(limiter.MaxWindow/time.Millisecond)).Draw(t, "window")) * time.Millisecond,
+		Algorithm: rapid.SampledFrom(limiter.Algorithms()).Draw(t, "algorithm"),
+	}
+	switch l.Algorithm {
+	case limiter.Log:
+		l.CountDenied = rapid.Bool().Draw(t, "count denied")
+		l.Slots = rapid.OneOf(rapid.Just(0), rapid.IntRange(limiter.MinSlots, limiter.MaxSlots)).Draw(t, "slots")
+	case limiter.FixedWindow:
+		l.Calendar = rapid.SampledFrom(append(calendars(), limiter.NoCalendar)).Draw(t, "calendar")
+		if l.Calendar != limiter.NoCalendar {
+			l.Window, l.Zone = 0, rapid.SampledFrom([]string{"", "UTC", "Europe/Berlin", "Asia/Kolkata"}).Draw(t, "zone")
+		}
+	case limiter.Counter, limiter.TokenBucket:
+	}
+	return l
+}
+
+// A limit that the page shows is read back as the same limit, by way of a browser.
 func TestFormRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limit := limiter.Limit{
-			Requests:  rapid.Int64Range(1, limiter.MaxRequests).Draw(t, "requests"),
-			Window:    time.Duration(rapid.Int64Range(1, int64(limiter.MaxWindow/time.Millisecond)).Draw(t, "window")) * time.Millisecond,
-			Algorithm: rapid.SampledFrom(limiter.Algorithms()).Draw(t, "algorithm"),
+		limit := drawLimit(t)
+		if err := limit.Validate(); err != nil {
+			t.Fatalf("the test drew %+v: %v", limit, err)
 		}
-		key := testKey("AAAAAAAAAAAA", "acme", limit)
-		form := newLimitsForm(key)
+		form, err := readLimitsForm(sent(newLimitsForm(testKey("AAAAAAAAAAAA", "acme", limit))))
+		if err != nil {
+			t.Fatal(err)
+		}
 		got, rows := form.limits()
 		if !form.valid() || len(got) != 1 || got[0] != limit || len(rows) != 1 {
 			t.Fatalf("%v became %v, %+v", limit, got, form)
@@ -78,15 +119,48 @@ func TestFormRoundTrip(t *testing.T) {
 	})
 }
 
+// sent is what a browser sends of a page that shows the form: a box only if it is checked, of a list only what it offers.
+func sent(form limitsForm) url.Values {
+	values := url.Values{"version": {strconv.FormatInt(form.version, 10)}}
+	for _, row := range limitRows(form) {
+		set := func(name, text string) { values.Set(row.Field+"."+name, text) }
+		set("requests", row.Requests.Value)
+		set("window", row.Window.Value)
+		set("zone", row.Zone.Value)
+		set("slots", row.Slots.Value)
+		if row.Denied.Value != "" {
+			set("countDenied", "yes")
+		}
+		for _, o := range units() {
+			if o.Value == row.Unit.Value {
+				set("unit", o.Value)
+			}
+		}
+		for _, o := range methods() {
+			if o.Value == row.Algorithm.Value {
+				set("algorithm", o.Value)
+			}
+		}
+	}
+	return values
+}
+
 // Text that anybody typed never makes the form panic, nor pass as a limit out of bounds.
 func TestFormNeverPassesNonsense(t *testing.T) {
+	unitNames := []string{"calendar ", "calendar year"}
+	for _, u := range units() {
+		unitNames = append(unitNames, u.Value)
+	}
 	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[0-9., _+\-ex]{0,25}`))
+		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[0-9., _+\-ex]{0,25}`), rapid.StringMatching(`[1-9][0-9]{0,4}`), rapid.Just(""))
 		form := limitsForm{rows: []limitInput{{
-			requests:  input{text: text.Draw(t, "requests")},
-			window:    input{text: text.Draw(t, "window")},
-			unit:      input{text: rapid.OneOf(text, rapid.SampledFrom(limiter.WindowUnits())).Draw(t, "unit")},
-			algorithm: input{text: rapid.SampledFrom([]string{"log", "counter", "", "x"}).Draw(t, "algorithm")},
+			requests:    input{text: text.Draw(t, "requests")},
+			window:      input{text: text.Draw(t, "window")},
+			unit:        input{text: rapid.OneOf(text, rapid.SampledFrom(unitNames)).Draw(t, "unit")},
+			algorithm:   input{text: rapid.SampledFrom([]string{"log", "counter", "fixed-window", "", "x"}).Draw(t, "algorithm")},
+			zone:        input{text: rapid.OneOf(text, rapid.SampledFrom([]string{"", "UTC", "Local", "Europe/Berlin"})).Draw(t, "zone")},
+			slots:       input{text: text.Draw(t, "slots")},
+			countDenied: input{text: rapid.SampledFrom([]string{"", "yes"}).Draw(t, "count denied")},
 		}}}
 		limits, _ := form.limits()
 		if !form.valid() {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
@@ -47,13 +48,13 @@ func New(checker Checker, format Format, log *slog.Logger) *Authorizer {
 func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			a.log.ErrorContext(ctx, "authorizer panicked", "panic", fmt.Sprintf("%T", r))
+			a.log.ErrorContext(ctx, "authorizer panicked", "panic", fmt.Sprintf("%T", r), "stack", string(debug.Stack()))
 			response, err = nil, ErrUnauthorized
 		}
 	}()
 	e, err := parseEvent(raw)
 	if err != nil {
-		a.log.WarnContext(ctx, "event refused", "bytes", len(raw), "cause", errEvent)
+		a.log.WarnContext(ctx, "event refused", "bytes", len(raw), "cause", err)
 		return nil, ErrUnauthorized
 	}
 	v, err := a.decide(ctx, e)

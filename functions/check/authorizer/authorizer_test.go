@@ -132,7 +132,7 @@ func TestAnswerToEveryKind(t *testing.T) {
 			}
 			denied := map[string]any{
 				"retryAfter": "10", "message": "The limit of 1 per 10 seconds is reached. Retry after 10 seconds.",
-				"violatedPolicies": `["1 per 10 seconds"]`,
+				"violatedPolicies": `["1 per 10 seconds"]`, "problemType": quotaExceeded,
 			}
 			for k, v := range allowed {
 				denied[k] = v
@@ -294,7 +294,7 @@ func TestStoreDownDenies(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"isAuthorized":false,"context":{"degraded":true,"message":"The limits cannot be checked right now. Retry after 1 second.",` +
-		`"retryAfter":"1","violatedPolicies":"[]"}}`
+		`"problemType":"about:blank","retryAfter":"1","violatedPolicies":"[]"}}`
 	if string(response) != want {
 		t.Errorf("got %s, want %s", response, want)
 	}

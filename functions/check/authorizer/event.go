@@ -45,7 +45,7 @@ type payload struct {
 func parseEvent(raw []byte) (event, error) {
 	var p payload
 	if err := json.Unmarshal(raw, &p); err != nil {
-		return event{}, fmt.Errorf("%w: %w", errEvent, err)
+		return event{}, fmt.Errorf("%w: no JSON of its form", errEvent) // the cause could quote a credential
 	}
 	e := event{arn: p.MethodARN, token: p.AuthorizationToken, headers: mergeHeaders(p.Headers, p.MultiValueHeaders)}
 	switch {

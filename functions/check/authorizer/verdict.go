@@ -27,6 +27,7 @@ const (
 	contextRetryAfter      = "retryAfter"
 	contextMessage         = "message"
 	contextViolated        = "violatedPolicies"
+	contextProblemType     = "problemType"
 	contextLimit           = "limit"
 	contextRemaining       = "remaining"
 	contextReset           = "reset"
@@ -51,7 +52,7 @@ func verdictOf(c policy.Checked) verdict {
 		contextVersion:         c.Key.Version,
 	}}
 	if !d.Allowed {
-		v.deny(d.RetryAfter(), fmt.Sprintf("The limit of %s is reached.", binding.Limit), violated(d))
+		v.deny(quotaExceeded, d.RetryAfter(), fmt.Sprintf("The limit of %s is reached.", binding.Limit), violated(d))
 	}
 	return v
 }
@@ -64,20 +65,27 @@ func unauthorized() verdict {
 // unverified is the principal of a caller whose credential was not found to be good.
 const unverified = "unverified"
 
+// The type of a denial, RFC 9457's: over a quota, or nothing that has a name.
+const (
+	quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	aboutBlank    = "about:blank"
+)
+
 // unavailable is the answer while the limits cannot be read: nobody is let in, and nobody is told that a limit was reached.
 func unavailable() verdict {
 	v := verdict{principal: unverified, context: map[string]any{contextDegraded: true}}
-	v.deny(time.Second, "The limits cannot be checked right now.", []string{})
+	v.deny(aboutBlank, time.Second, "The limits cannot be checked right now.", []string{})
 	return v
 }
 
-func (v verdict) deny(retryAfter time.Duration, reason string, violated []string) {
+func (v verdict) deny(problem string, retryAfter time.Duration, reason string, violated []string) {
 	seconds := wholeSeconds(retryAfter)
 	unit := "seconds"
 	if seconds == 1 {
 		unit = "second"
 	}
 	names, _ := json.Marshal(violated) // strings always encode
+	v.context[contextProblemType] = problem
 	v.context[contextRetryAfter] = strconv.FormatInt(seconds, 10)
 	v.context[contextMessage] = fmt.Sprintf("%s Retry after %d %s.", reason, seconds, unit)
 	v.context[contextViolated] = string(names)

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/store"
+	"tidegate/internal/valkeytest"
+)
+
+// allowance is small enough for every call to be kept, so that counts are exact.
+const allowance = 200
+
+// environment is a connector as a function has one, with a key that may call, and a way to the server past its connection.
+type environment struct {
+	*connector
+	admin  valkey.Client
+	secret apikey.Secret
+	clock  atomic.Int64 // nanoseconds that passed in a freeze
+}
+
+// newEnvironment has a connector for url, which leads to the server.
+func newEnvironment(t *testing.T, server, url string, timeout time.Duration) *environment {
+	t.Helper()
+	pepper, err := apikey.NewPepper(strings.Repeat("pepper!!", 4))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &environment{connector: newConnector(config{ValkeyURL: url, ValkeyTimeout: timeout, pepper: pepper})}
+	e.now = func() time.Time { return time.Unix(1_800_000_000, e.clock.Load()) }
+	e.prepare(t, server)
+	return e
+}
+
+// prepare connects to the server and makes a key.
+func (e *environment) prepare(t *testing.T, server string) {
+	t.Helper()
+	e.admin = e.open(t, server)
+	e.secret = e.newKey(t)
+}
+
+func (e *environment) open(t *testing.T, url string) valkey.Client {
+	t.Helper()
+	client, err := store.Open(t.Context(), url, store.Options{Dial: time.Minute, Write: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+func (e *environment) newKey(t *testing.T) apikey.Secret {
+	t.Helper()
+	_, secret, err := policy.NewStore(e.admin, e.config.pepper).Create(t.Context(), policy.NewKey{
+		Name: "caller", Env: "test", Plan: "free", Limits: []limiter.Limit{{Requests: allowance, Window: 24 * time.Hour}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+// freeze lets the clock of the function jump.
+func (e *environment) freeze(d time.Duration) { e.clock.Add(int64(d)) }
+
+// take makes a call and returns how many have been counted.
+func (e *environment) take(t *testing.T) (int64, error) {
+	t.Helper()
+	checked, err := e.Check(t.Context(), e.secret, 1)
+	if err != nil {
+		return 0, err
+	}
+	return allowance - checked.Decision.Limits[0].Remaining, nil
+}
+
+func (e *environment) ask(t *testing.T, words ...string) string {
+	t.Helper()
+	message, err := e.admin.Do(t.Context(), e.admin.B().Arbitrary(words...).Build()).ToMessage()
+	if err != nil {
+		t.Fatalf("%s: %v", words[0], err)
+	}
+	text, _ := message.ToString() // Not every reply is a text.
+	return text
+}
+
+var getCalls = regexp.MustCompile(`cmdstat_get:calls=(\d+)`)
+
+// reads counts what GET was called for: once in every check, and once in every probe.
+func (e *environment) reads(t *testing.T) int {
+	t.Helper()
+	match := getCalls.FindStringSubmatch(e.ask(t, "INFO", "commandstats"))
+	if match == nil {
+		return 0
+	}
+	n, err := strconv.Atoi(match[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// The first call after a freeze in which the server closed the connections succeeds, and no call counts twice.
+func TestFirstCallAfterAThaw(t *testing.T) {
+	server := valkeytest.Start(t)
+	e := newEnvironment(t, server, server, 5*time.Second)
+	for i := int64(1); i <= 100; i++ {
+		if counted, err := e.take(t); err != nil || counted != i {
+			t.Fatalf("call %d: %d counted, %v", i, counted, err)
+		}
+		e.ask(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		e.freeze(2 * time.Second)
+	}
+}
+
+// In a cluster the probe replaces the connection to one shard; the calls of other shards find theirs closed, and are tried again.
+func TestFirstCallsAfterAThawInACluster(t *testing.T) {
+	nodes := valkeytest.StartCluster(t, 3, 0)
+	url := nodes[0] + "?cluster=true"
+	e := newEnvironment(t, url, url, 5*time.Second)
+	secrets := []apikey.Secret{e.secret}
+	for range 5 {
+		secrets = append(secrets, e.newKey(t))
+	}
+	var doors []valkey.Client
+	for _, node := range nodes {
+		doors = append(doors, e.open(t, node))
+	}
+	for i := int64(1); i <= 20; i++ {
+		for _, e.secret = range secrets {
+			if counted, err := e.take(t); err != nil || counted != i {
+				t.Fatalf("call %d: %d counted, %v", i, counted, err)
+			}
+		}
+		for _, door := range doors {
+			if err := door.Do(t.Context(), door.B().Arbitrary("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Build()).Error(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.freeze(2 * time.Second)
+	}
+}
+
+// When the network forgot the connections in a freeze, so that nobody says that they are gone, the probe finds out and not the check, which could
+// not be tried again.
+func TestThawWithSilentConnections(t *testing.T) {
+	server := valkeytest.Start(t)
+	proxy := valkeytest.StartProxy(t, server, nil)
+	e := newEnvironment(t, server, proxy.URL(), 6*time.Second)
+	if _, err := e.take(t); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Silence()
+	e.freeze(time.Hour)
+	if counted, err := e.take(t); err != nil || counted != 2 {
+		t.Errorf("%d counted, %v", counted, err)
+	}
+}
+
+// A busy function does not pay for probes; one whose clock was set back probes, as it knows no better.
+func TestProbesOnlyAfterAPause(t *testing.T) {
+	server := valkeytest.Start(t)
+	e := newEnvironment(t, server, server, 5*time.Second)
+	for _, c := range []struct {
+		pause time.Duration
+		reads int
+	}{{0, 1}, {0, 1}, {time.Second, 1}, {time.Second + time.Nanosecond, 2}, {0, 1}, {-time.Hour, 2}, {0, 1}} {
+		before := e.reads(t)
+		e.freeze(c.pause)
+		if _, err := e.take(t); err != nil {
+			t.Fatal(err)
+		}
+		if reads := e.reads(t) - before; reads != c.reads {
+			t.Errorf("after %s: %d reads, want %d", c.pause, reads, c.reads)
+		}
+	}
+}
+
+// A lost reply costs the caller one extra count and no error.
+func TestLostReply(t *testing.T) {
+	server := valkeytest.Start(t)
+	proxy := valkeytest.StartProxy(t, server, nil)
+	e := newEnvironment(t, server, proxy.URL(), 5*time.Second)
+	if _, err := e.take(t); err != nil {
+		t.Fatal(err)
+	}
+	proxy.DropReplies("EVALSHA", 1)
+	if counted, err := e.take(t); err != nil || counted != 3 {
+		t.Errorf("%d counted, %v; want the first call's, the lost one and the second try", counted, err)
+	}
+}
+
+// A function that starts while Valkey is away fails its calls, and serves them as soon as Valkey is there.
+func TestStartsWhileValkeyIsAway(t *testing.T) {
+	server := valkeytest.Start(t)
+	e := newEnvironment(t, server, server, 5*time.Second)
+	_ = e.admin.Do(t.Context(), e.admin.B().Arbitrary("SHUTDOWN", "NOSAVE", "NOW").Build()) // The connection ends with the server.
+	for range 2 {
+		if _, err := e.take(t); err == nil {
+			t.Fatal("a call without Valkey was answered")
+		}
+	}
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(server, "valkey://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	valkeytest.StartWith(t, "--port", port)
+	e.prepare(t, server)
+	if counted, err := e.take(t); err != nil || counted != 1 {
+		t.Errorf("%d counted, %v", counted, err)
+	}
+}
+
+// A server that takes connections and says nothing does not hold a call until its own deadline.
+func TestSilentServer(t *testing.T) {
+	server := valkeytest.Start(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	e := newEnvironment(t, server, "valkey://"+listener.Addr().String(), 10*time.Millisecond)
+	for range 2 {
+		if _, err := e.take(t); err == nil {
+			t.Error("a call was answered by nobody")
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+)
+
+// retryPause lets a server that said not now come to its senses, such as a slot that is on its way to another node.
+const retryPause = 10 * time.Millisecond
+
+// Retry calls do, and calls it once more when the first call failed in a way that a second may mend:
+//
+//   - It surely was not executed: Valkey answered TRYAGAIN, CLUSTERDOWN, LOADING or MASTERDOWN, knew no node for the slot, or did not take the
+//     connection.
+//   - The connection ended before the reply. What do does may then happen twice: a check counts one call too many, which errs on the strict side.
+//
+// After a time-out, or when ctx has ended, it does not try again.
+func Retry[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
+	result, err := do(ctx)
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return result, err
+	case notNow(err):
+		if !pause(ctx, retryPause) {
+			return result, err
+		}
+	case !disconnected(err):
+		return result, err
+	}
+	return do(ctx)
+}
+
+// notNow: the server refused a command that it would take at another time.
+func notNow(err error) bool {
+	if errors.Is(err, valkey.ErrNoSlot) {
+		return true
+	}
+	var refusal *valkey.ValkeyError
+	if !errors.As(err, &refusal) {
+		return false
+	}
+	return refusal.IsTryAgain() || refusal.IsClusterDown() || refusal.IsLoading() || strings.HasPrefix(refusal.Error(), "MASTERDOWN")
+}
+
+// disconnected: there was no connection, or it ended.
+func disconnected(err error) bool {
+	var network net.Error
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.As(err, &network) && network.Timeout() {
+		return false
+	}
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE} {
+		if errors.Is(err, end) {
+			return true
+		}
+	}
+	var operation *net.OpError
+	return errors.As(err, &operation) && operation.Op == "dial"
+}
+
+// pause tells whether there is time for it.
+func pause(ctx context.Context, d time.Duration) bool {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

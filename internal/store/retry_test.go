@@ -1,0 +1,157 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/valkeytest"
+)
+
+var countScript = valkey.NewLuaScript("return redis.call('INCR', KEYS[1])")
+
+// counter takes from a key as a check does, and counts how often it was asked to.
+type counter struct {
+	client valkey.Client
+	calls  int
+}
+
+func (c *counter) take(ctx context.Context) (int64, error) {
+	c.calls++
+	return countScript.Exec(ctx, c.client, []string{"k"}, nil).AsInt64()
+}
+
+// What Valkey refused for now is tried again once; what it refused for good is not.
+func TestRetryAfterARefusal(t *testing.T) {
+	client := open(t, valkeytest.Start(t), patient)
+	refuseFirst := valkey.NewLuaScript("if redis.call('INCR', KEYS[1]) == 1 then return redis.error_reply(ARGV[1]) end return 'done'")
+	for code, again := range map[string]bool{
+		"TRYAGAIN": true, "CLUSTERDOWN": true, "LOADING": true, "MASTERDOWN": true,
+		"ERR": false, "READONLY": false, "NOPERM": false, "OOM": false, "BUSY": false, "NOAUTH": false,
+	} {
+		calls := 0
+		_, err := Retry(t.Context(), func(ctx context.Context) (string, error) {
+			calls++
+			return refuseFirst.Exec(ctx, client, []string{code}, []string{code + " for this test"}).ToString()
+		})
+		if again != (err == nil) || again != (calls == 2) || !again && !strings.HasSuffix(err.Error(), "for this test") {
+			t.Errorf("%s: %d calls, %v", code, calls, err)
+		}
+	}
+}
+
+// A replica that lost its primary refuses for now.
+func TestRetryOnAReplicaWithoutPrimary(t *testing.T) {
+	url := valkeytest.StartWith(t, "--replicaof", "127.0.0.1 1", "--replica-serve-stale-data", "no")
+	option, err := parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := newClient(patient.applied(option)) // Open would be refused too.
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	c := counter{client: client}
+	if _, err := Retry(t.Context(), c.take); err == nil || !strings.HasPrefix(err.Error(), "MASTERDOWN") || c.calls != 2 {
+		t.Errorf("%d calls, %v", c.calls, err)
+	}
+}
+
+func TestRetryKeepsOtherErrors(t *testing.T) {
+	cause := errors.New("no decision")
+	slowDial := &net.OpError{Op: "dial", Err: context.DeadlineExceeded}
+	for _, want := range []error{cause, context.Canceled, context.DeadlineExceeded, valkey.Nil, slowDial} {
+		calls := 0
+		_, err := Retry(t.Context(), func(context.Context) (int, error) { calls++; return 0, want })
+		if !errors.Is(err, want) || calls != 1 {
+			t.Errorf("%v: %d calls, %v", want, calls, err)
+		}
+	}
+}
+
+// A closed connection costs no call and no count.
+func TestRetryOverClosedConnections(t *testing.T) {
+	url := valkeytest.Start(t)
+	c, admin := counter{client: open(t, url, patient)}, open(t, url, patient)
+	for i := int64(1); i <= 100; i++ {
+		if n, err := Retry(t.Context(), c.take); err != nil || n != i {
+			t.Fatalf("call %d: %d, %v", i, n, err)
+		}
+		run(t, admin, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	}
+	if c.calls == 100 {
+		t.Error("no call found its connection closed: this test tests nothing")
+	}
+}
+
+// When replies are lost after execution, a call counts twice at most, however many are lost.
+func TestLostRepliesCountTwiceAtMost(t *testing.T) {
+	for lost, want := range map[int]struct {
+		answered bool
+		counts   string
+	}{1: {true, "2"}, 50: {false, "2"}} {
+		url := valkeytest.Start(t)
+		proxy := valkeytest.StartProxy(t, url, nil)
+		c, admin := counter{client: open(t, proxy.URL(), patient)}, open(t, url, patient)
+		if _, err := c.take(t.Context()); err != nil { // so that the script is known
+			t.Fatal(err)
+		}
+		run(t, admin, "DEL", "k")
+		proxy.DropReplies("EVALSHA", lost)
+		_, err := Retry(t.Context(), c.take)
+		if counts := run(t, admin, "GET", "k"); want.answered != (err == nil) || counts != want.counts {
+			t.Errorf("%d lost: %s counts, %v; want %s, answered %t", lost, counts, err, want.counts, want.answered)
+		}
+	}
+}
+
+// After a time-out nothing is tried again, and one call counts once at most.
+func TestNoRetryAfterATimeOut(t *testing.T) {
+	const short = 20 * time.Millisecond
+	for name, limit := range map[string]struct{ write, deadline time.Duration }{
+		"of the connection": {short, time.Minute},
+		"of the context":    {time.Minute, short},
+	} {
+		url := valkeytest.Start(t)
+		proxy := valkeytest.StartProxy(t, url, nil)
+		c := counter{client: open(t, proxy.URL(), Options{Dial: patient.Dial, Write: limit.write, Pooled: true})}
+		proxy.Silence()
+		ctx, cancel := context.WithTimeout(t.Context(), limit.deadline)
+		_, err := Retry(ctx, c.take)
+		cancel()
+		var timeout net.Error
+		if !errors.As(err, &timeout) || !timeout.Timeout() || c.calls != 1 {
+			t.Errorf("%s: %d calls, %v", name, c.calls, err)
+		}
+	}
+}
+
+// While the server is down a call fails at once, after two tries; the first call after it is back succeeds and counts once.
+func TestRetryOverARestart(t *testing.T) {
+	url := valkeytest.Start(t)
+	c := counter{client: open(t, url, patient)}
+	if err := c.client.Do(t.Context(), c.client.B().Arbitrary("SHUTDOWN", "NOSAVE", "NOW").Build()).Error(); err == nil {
+		t.Fatal("the server did not end")
+	}
+	for range 2 { // over the old connection, and with none
+		c.calls = 0
+		if _, err := Retry(t.Context(), c.take); !errors.Is(err, syscall.ECONNREFUSED) || c.calls != 2 {
+			t.Errorf("%d calls, %v, want 2 and a refused connection", c.calls, err)
+		}
+	}
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(url, "valkey://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	valkeytest.StartWith(t, "--port", port)
+	if n, err := Retry(t.Context(), c.take); n != 1 || err != nil {
+		t.Errorf("after the restart: %d, %v", n, err)
+	}
+}
