@@ -239,12 +239,12 @@ func (s *subject) capacity(t rapid.TB) int64 {
 	return int64(longest)
 }
 
-// bound returns the slots of the longest log that the limits could need.
+// bound returns the slots of the longest log that the limits could need, or that others could carry over from them one call a slot.
 func bound(limits []Limit) int64 {
 	var slots int64
 	for _, l := range limits {
 		if l.Algorithm == Log {
-			slots = max(slots, mostSlots(l.Requests, l.group()))
+			slots = max(slots, mostSlots(l.Requests, l.group()), min(l.Requests+2*l.group(), DefaultSlots))
 		}
 	}
 	return slots

@@ -139,7 +139,7 @@ func forge(r *rand.Rand, now time.Time, program []byte) []byte {
 	return append(state, slots...)
 }
 
-// handMade is the state of a log of 2 a minute: numbers as they should be, slots that are free (0) or of some seconds ago.
+// handMade is the state of a log: numbers as they should be, slots that are free (0) or of some seconds ago.
 func (s *subject) handMade(t rapid.TB, secondsAgo ...int64) []byte {
 	t.Helper()
 	program := s.compiled(t)
@@ -161,8 +161,13 @@ func (s *subject) handMade(t rapid.TB, secondsAgo ...int64) []byte {
 
 // Free slots between used ones, as no program of ours leaves them, are no room for more calls than the limit.
 func TestGapsBetweenSlotsAdmitNoMore(t *testing.T) {
-	s := newClocked(t).subject(Limit{Requests: 2, Window: time.Minute})
-	s.checkSurvives(t, s.handMade(t, slices.Repeat([]int64{0, 110, 100, 90}, 15)...), 1)
+	clock := newClocked(t)
+	for _, secondsAgo := range [][]int64{{0, 110, 100, 90}, {90, 0, 110, 100}, {59, 0, 0, 110}} {
+		for _, requests := range []int64{2, 3, 5} {
+			s := clock.subject(Limit{Requests: requests, Window: time.Minute})
+			s.checkSurvives(t, s.handMade(t, slices.Repeat(secondsAgo, 15)...), 1)
+		}
+	}
 }
 
 // Slots out of order deny for no longer than a window.
