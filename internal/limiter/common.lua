@@ -65,10 +65,15 @@ if cost == 1 and #s >= 44 and #s < 2048 then
   end
 
 elseif #s == 29 and cost >= 0 then
-  -- One counter, inside the window in which it last counted.
+  -- One counter.
   local about, first, second, n = unpack('>I2I7I7I4', prog)
   local its_first, window, start, prev, cur = unpack('>I7I7I7I4I4', s)
-  local elapsed = now - start
+  local elapsed, rolled = now - start, false
+  if elapsed >= window and window > 0 and start % window == 0 then
+    if elapsed < 2 * window then prev = cur else prev = 0 end
+    cur, elapsed, rolled = 0, now % window, true
+    start = now - elapsed
+  end
   local weighted = prev * (window - elapsed)
   local take = cost
   if cost == 0 then take = 1 end
@@ -83,7 +88,9 @@ elseif #s == 29 and cost >= 0 then
     local left = n - cur - whole
     if take <= left then
       local reset = 2 * window - elapsed
-      if cost > 0 then
+      if cost > 0 and rolled then
+        call('SET', key, string.sub(prog, 3, 16) .. pack('>I7I4I4', start, prev, cost), 'PX', math.ceil(reset / 1000) + 1)
+      elseif cost > 0 then
         call('SETRANGE', key, 25, pack('>I4', cur + cost))
       elseif cur == 0 then
         reset = prev > 0 and window - elapsed or 0

@@ -86,10 +86,8 @@ if shape == 1 then
       end
       oldest = (at - unpack(format, bytes, p + 1)) % modulus
     end
-    if deciding >= 0 and oldest < window then
-      -- Denied. With a cost of 1 and one call a slot nothing remains; else the general step counts what does.
-      ok = limits == 1 and take == 1 and group == 1 and age <= oldest
-      if ok then reply = pack('>I1I7I4I7I7', 0, now, 0, window - age, window - oldest) end
+    local denied = deciding >= 0 and oldest < window
+    if denied and (limits > 1 or age > oldest) then
       ok = false
       break
     end
@@ -115,7 +113,10 @@ if shape == 1 then
     local left, reset = n, window
     if first < used then left = n - fill - (used - first - 1) * group end
     if cost == 0 then reset = first < used and window - age or 0 end
-    if i == 1 then
+    if denied then
+      reply = pack('>I1I7I4I7I7', 0, now, left > 0 and left or 0, window - age, window - oldest)
+      ok = false
+    elseif i == 1 then
       tail = pack('>I1I7I4I7I7', 1, now, left - cost, reset, 0)
     else
       tail = tail .. pack('>I4I7I7', left - cost, reset, 0)

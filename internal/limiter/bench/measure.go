@@ -117,7 +117,7 @@ func attempt(ctx context.Context, server *server, o options, lead time.Duration,
 }
 
 // shortest is the least length of the windows: none may turn again before the run ends.
-const shortest = 15 * time.Minute
+const shortest = 8 * time.Minute
 
 // turningAt returns a window that begins anew shortly after an instant, as windows do that are aligned to the epoch, and when that is.
 func turningAt(at time.Time) (window time.Duration, turn time.Time) {
