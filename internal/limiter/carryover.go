@@ -89,6 +89,9 @@ func (h *past) carried(sec section, requests int64, shifts []shift) state {
 		count = from.since(h.sections[source].group, h.now+from.offset-min(reach+1, h.sections[source].span))
 	}
 	if sec.kind == bucketKind {
+		if count == 0 {
+			return state{}
+		}
 		whole, part := muldiv(min(count, requests), sec.span, requests)
 		return state{whole: h.now + whole, part: part, requests: requests}
 	}

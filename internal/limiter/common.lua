@@ -61,7 +61,11 @@ if cost == 1 and #s >= 44 and #s < 2048 then
       whole = left
       if left then reply = pack('>I1I7', 3, now) .. left end
     end
-    if reply and whole then call('SETRANGE', key, 44 + width * used, pack(format, at % modulus + modulus)) end
+    if reply and whole then
+      local bytes = pack(format, at % modulus + modulus)
+      if used + 1 < capacity then bytes = bytes .. zeros end -- whatever is behind it, the next slot is free
+      call('SETRANGE', key, 44 + width * used, bytes)
+    end
   end
 
 elseif #s == 29 and cost >= 0 then

@@ -396,6 +396,9 @@ func (st *state) refund(sec section, now, requests, cost, taken int64) {
 	case bucketKind:
 		whole, part := st.debt(now)
 		less, rest := muldiv(cost, sec.span, requests)
+		if less -= max(0, now-taken); less < 0 { // what has come back by itself is not given back again
+			return
+		}
 		whole, part = whole-less, part-rest
 		if part < 0 {
 			whole, part = whole-1, part+requests

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A refund gives back at most what the call took: a subject that took and was refunded is never better off than its twin that never took. A log without
-// groups, a counter and a fixed window then stand as the twin does, unless the twin's window ended meanwhile.
+// A refund gives back at most what the call took: a subject that took and was refunded is never better off than its twin that never took. A log
+// without groups, a counter and a fixed window then stand as the twin does, unless the twin's window ended meanwhile.
 func TestRefundGivesBackAtMostWhatWasTaken(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := Limit{

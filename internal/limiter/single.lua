@@ -164,6 +164,7 @@ if shape == 1 then
         .. string.rep(zeros, room - count), 'PX', math.ceil(span / 500) + 1)
     else
       if big or group > 1 then call('SETRANGE', key, 36, pack('>I4I4', used + more, fill)) end
+      if used + more < capacity then slots = slots .. zeros end -- whatever is behind them, the next slot is free
       call('SETRANGE', key, 44 + from * width, slots)
     end
   end

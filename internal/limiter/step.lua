@@ -375,7 +375,9 @@ local function rebuild(sections)
         if section.kind == FIXED then reach = now - section.start end
         calls = calls_after(source, now + source.offset - math.min(reach + 1, source.span))
       end
-      if section.kind == BUCKET then
+      if section.kind == BUCKET and calls == 0 then
+        section.cur = section.requests
+      elseif section.kind == BUCKET then
         local whole, part = muldiv(math.min(calls, section.requests), section.span, section.requests)
         section.start, section.prev, section.cur = now + whole, part, section.requests
       else
@@ -540,6 +542,8 @@ local function give_back(section)
   elseif section.kind == BUCKET then
     local whole, part = debt(section)
     local freed, rest = muldiv(less, section.span, section.requests)
+    freed = freed - math.max(0, now - refund)
+    if freed < 0 then return end -- what has come back by itself is not given back again
     whole, part = whole - freed, part - rest
     if part < 0 then whole, part = whole - 1, part + section.requests end
     if whole < 0 then whole, part = 0, 0 end
@@ -647,8 +651,9 @@ elseif attempts then
       if big or section.group > 1 or section.kind == ATTEMPTS then
         call('SETRANGE', key, section.at + 18, pack('>I4I4I4', section.keep, section.used, section.fill))
       end
-      call('SETRANGE', key, section.slots_at + section.fresh * section.width,
-        rep(encode_slot(section, section.fresh_time), section.used - section.fresh))
+      local slots = rep(encode_slot(section, section.fresh_time), section.used - section.fresh)
+      if section.used < section.capacity then slots = slots .. rep('\0', section.width) end -- whatever is behind them, the next slot is free
+      call('SETRANGE', key, section.slots_at + section.fresh * section.width, slots)
     end
   end
 end
