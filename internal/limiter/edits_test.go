@@ -51,7 +51,8 @@ func TestRollingWindowAcrossEdits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			log = append(log, fmt.Sprintf("%d %s, %d slots: cost %d: %t, %d remain", now.UnixMicro(), limit, limit.Slots, cost, d.Allowed, d.Limits[0].Remaining))
+			line := "%d %s, %d slots: cost %d: %t, %d remain"
+			log = append(log, fmt.Sprintf(line, now.UnixMicro(), limit, limit.Slots, cost, d.Allowed, d.Limits[0].Remaining))
 			if largest = max(largest, limit.Requests); d.Allowed {
 				admissions = append(admissions, admission{now, cost})
 			}

@@ -84,7 +84,8 @@ func checkRefund(t *rapid.T, limit Limit) {
 	got := w.one.Refund(w.now, w.limits, cost, taken)
 	want := w.other.Peek(w.now, w.limits)
 	if got.Limits[0].Remaining > want.Limits[0].Remaining {
-		t.Fatalf("%v\n%s\nrefunded at %d: %+v, but without the call it is %+v", w.limits, strings.Join(w.log, "\n"), w.now.UnixMicro(), got.Limits[0], want.Limits[0])
+		t.Fatalf("%v\n%s\nrefunded at %d: %+v, but without the call it is %+v",
+			w.limits, strings.Join(w.log, "\n"), w.now.UnixMicro(), got.Limits[0], want.Limits[0])
 	}
 	exact := slices.Contains([]Algorithm{Log, Counter, FixedWindow}, limit.Algorithm)
 	if exact && got.Limits[0].Remaining != want.Limits[0].Remaining {
