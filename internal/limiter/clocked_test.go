@@ -15,9 +15,12 @@ import (
 	"tidegate/internal/valkeytest"
 )
 
-// clockedHead stands between the shipped script and the server: TIME is an argument, keys outlive the test, since virtual time runs ahead of the
+// clockedHead is the head of the shipped script, and a clockedServer.
+const clockedHead = takeHead + clockedServer
+
+// clockedServer stands between the shipped script and the server: TIME is an argument, keys outlive the test, since virtual time runs ahead of the
 // server's, and the tail learns the time to live that the script gave and how many writes it made.
-const clockedHead = takeHead + `
+const clockedServer = `
 local server, clock, life, writes = redis, tonumber(ARGV[4]), 0, 0
 local redis = {call = function(command, ...)
   local words = {...}

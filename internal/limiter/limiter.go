@@ -23,6 +23,10 @@ var (
 	structLua string
 	//go:embed begin.lua
 	beginLua string
+	//go:embed clock.lua
+	clockLua string
+	//go:embed state.lua
+	stateLua string
 	//go:embed common.lua
 	commonLua string
 	//go:embed single.lua
@@ -34,8 +38,21 @@ var (
 // Script returns the text of a Lua script that makes one step. head runs first and must set the locals key, prog and cost, as step.lua's header
 // says; tail runs last and finds the encoded Decision in the local reply, for ParseReply.
 func Script(head, tail string) string {
+	return structLua + head + "\n" + beginLua + clockLua + ways() + tail
+}
+
+// StepFunction returns the text of Lua code that defines `local function step(key, prog, cost, refund)`, for a script that makes several steps, each on
+// a key of its own. The function returns the encoded Decision, for ParseReply; its arguments are what step.lua's header says, cost and refund as
+// numbers. All steps of a script happen at one instant.
+func StepFunction() string {
+	return structLua + "local clock\nlocal function step(key, prog, cost, refund)\n" + beginLua +
+		"if not clock then\n" + clockLua + "clock = now\nend\nlocal now = clock\n" + ways() + "return reply\nend\n"
+}
+
+// ways reads the state and makes the step in the first of the ways that knows the case; every one leaves all as it was if it does not.
+func ways() string {
 	unless := "if not reply then\n"
-	return structLua + head + "\n" + beginLua + "do\n" + commonLua + "end\n" + unless + singleLua + "end\n" + unless + stepLua + "end\n" + tail
+	return stateLua + "do\n" + commonLua + "end\n" + unless + singleLua + "end\n" + unless + stepLua + "end\n"
 }
 
 // takeHead reads the key, the program, the cost and, for a refund, the time at which it was taken.
