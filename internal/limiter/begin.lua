@@ -1,2 +1,2 @@
--- Runs after the head of every script, before clock.lua and the state is read.
+-- Runs first in every script.
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
