@@ -195,6 +195,9 @@ func (r *Recorder) settle(p *parcel, result valkey.ValkeyResult, report *Report)
 	refused, err := result.AsInt64()
 	unknown := isUnknownScript(err)
 	r.withoutScript[p.bucket] = unknown
+	if !unknown && p.bucket == totalBucket(r.totals) {
+		r.totals++
+	}
 	switch {
 	case err == nil:
 		report.Stored += p.calls() - refused
@@ -255,7 +258,7 @@ func notExecuted(err error) bool {
 	return errors.Is(err, valkey.ErrNoSlot) || errors.As(err, &operation) && operation.Op == "dial"
 }
 
-// finalTurns is how often Flush sends what was not stored: once for all, once more with the script's text, and for what that text did not reach.
+// finalTurns is how often Flush sends what was not stored: once, then with the script's text, then for what that text did not reach.
 const finalTurns = 4
 
 // Flush sends all that was gathered, due or not, for the end of a program. Report.Returned is what still waits.

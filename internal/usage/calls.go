@@ -77,38 +77,54 @@ func readHour(notes, minutes valkey.ValkeyResult) (hourOfCalls, error) {
 
 // appendCalls returns the notes, and spreads what the minutes have beyond them.
 func (h *hourOfCalls) appendCalls(calls []Call, start time.Time) []Call {
+	var noted [minutesPerHour][]int // which calls are notes of allowed ones
 	for _, n := range h.notes {
 		minute := n.second / int(secondsPerMinute)
 		if minute >= minutesPerHour {
 			continue
 		}
-		calls = append(calls, Call{start.Add(time.Duration(n.second) * time.Second), n.denied, n.calls, n.calls + n.extra, true})
 		left := &h.minutes[minute]
 		if n.denied {
 			left[denied] -= n.calls
-			continue
+		} else {
+			left[allowed] -= n.calls
+			left[extraCost] -= n.extra
+			noted[minute] = append(noted[minute], len(calls))
 		}
-		left[allowed] -= n.calls
-		left[extraCost] -= n.extra
+		calls = append(calls, Call{start.Add(time.Duration(n.second) * time.Second), n.denied, n.calls, n.calls + n.extra, true})
 	}
 	for minute, left := range h.minutes {
 		at := start.Add(time.Duration(minute) * time.Minute)
 		calls = spread(calls, at, left[allowed], max(left[extraCost], 0), false)
 		calls = spread(calls, at, left[denied], 0, true)
+		if left[allowed] <= 0 {
+			even(calls, noted[minute], left[extraCost])
+		}
 	}
 	return calls
 }
+
+// even adds the cost that was too high for the notes.
+func even(calls []Call, noted []int, extra int64) {
+	for i, at := range noted {
+		if extra > 0 {
+			calls[at].Cost += part(extra, i, len(noted))
+		}
+	}
+}
+
+// part returns the i-th of so many nearly equal parts.
+func part(of int64, i, parts int) int64 { return of*int64(i+1)/int64(parts) - of*int64(i)/int64(parts) }
 
 // spread lays n calls evenly over the seconds of a minute.
 func spread(calls []Call, minute time.Time, n, extra int64, denied bool) []Call {
 	if n <= 0 {
 		return calls
 	}
-	steps := min(n, secondsPerMinute)
+	steps := int(min(n, secondsPerMinute))
 	for i := range steps {
-		part := func(of int64) int64 { return of*(i+1)/steps - of*i/steps }
-		second := time.Duration(i*secondsPerMinute/steps) * time.Second
-		calls = append(calls, Call{minute.Add(second), denied, part(n), part(n + extra), false})
+		at := minute.Add(time.Duration(i*int(secondsPerMinute)/steps) * time.Second)
+		calls = append(calls, Call{at, denied, part(n, i, steps), part(n, i, steps) + part(extra, i, steps), false})
 	}
 	return calls
 }

@@ -24,7 +24,7 @@
 //
 //	tg:{tag}:ID:mHOUR          hash    counts of a subject in each minute of an hour    25 h
 //	tg:{tag}:ID:hDAY           hash    counts of a subject in each hour of a day        31 days
-//	tg:{tag}:ID:tHOUR          string  call times of a subject in an hour, 5 bytes each 2 h
+//	tg:{tag}:ID:tHOUR          string  call times of a subject in an hour, 3 bytes each 2 h
 //	tg:{tag}:rule~RULE:mHOUR   hash    counts of a rule; hDAY too                       as above
 //	tg:{tag}:all~:mHOUR        hash    counts of everything; hDAY too                   as above
 //	tg:{tag}:usage-seen        zset    subjects by the minute of their last call        25 h
@@ -47,5 +47,5 @@
 //
 // A subject that was called more than 8 times in an hour has its further calls noted to the second: at least the last 512 notes of that hour, where a note
 // stands for the calls of one second with one outcome that one environment flushed. Reader.Calls returns them for previews, and spreads what the counts
-// of a minute have beyond its notes evenly over that minute.
+// of a minute have beyond its notes evenly over that minute. A note has no more than 31 of the cost above one; the rest is evened out as well.
 package usage

@@ -61,6 +61,9 @@ func flush(t testing.TB, r *Recorder, client valkey.Client) {
 	if report := r.Flush(context.WithoutCancel(t.Context()), client); report.Lost != 0 || report.Returned != 0 || report.Err != nil {
 		t.Fatalf("flush: %+v", report)
 	}
+	if n := len(r.pending.entries); n > 0 {
+		t.Fatalf("flush: %d entries are left", n)
+	}
 }
 
 // newcomers is more than any test has.

@@ -1,32 +1,29 @@
 package usage
 
-import "encoding/binary"
-
 // note is the calls of one second with one outcome. Stored it takes noteLen bytes, most significant bit first:
-// 12 bits second of the hour, 1 bit denied, 13 bits calls, 14 bits cost above one of all of them together.
+// 12 bits second of the hour, 1 bit denied, 6 bits calls, 5 bits cost above one of all of them together.
 type note struct {
 	second int // of the hour
 	denied bool
 	calls  int64
-	extra  int64 // cost above one a call; what exceeds maxNoteExtra is not kept
+	extra  int64 // cost above one a call
 }
 
 const (
-	noteLen      = 5
-	maxNoteCalls = 1<<13 - 1
-	maxNoteExtra = 1<<14 - 1
+	noteLen      = 3
+	maxNoteCalls = 1<<6 - 1
+	maxNoteExtra = 1<<5 - 1
 )
 
-// appendNotes writes as many notes as the calls need.
+// appendNotes writes as many notes as the calls need. They hold at most maxNoteExtra of the extra cost each.
 func appendNotes(b []byte, n note) []byte {
 	for n.calls > 0 {
 		calls, extra := min(n.calls, maxNoteCalls), min(n.extra, maxNoteExtra)
-		word := uint64(n.second)<<28 | uint64(calls)<<14 | uint64(extra)
+		word := n.second<<12 | int(calls)<<5 | int(extra)
 		if n.denied {
-			word |= 1 << 27
+			word |= 1 << 11
 		}
-		b = append(b, byte(word>>32))
-		b = binary.BigEndian.AppendUint32(b, uint32(word))
+		b = append(b, byte(word>>16), byte(word>>8), byte(word))
 		n.calls -= calls
 		n.extra -= extra
 	}
@@ -37,10 +34,8 @@ func appendNotes(b []byte, n note) []byte {
 func parseNotes(b []byte) []note {
 	notes := make([]note, 0, len(b)/noteLen)
 	for ; len(b) >= noteLen; b = b[noteLen:] {
-		word := uint64(b[0])<<32 | uint64(binary.BigEndian.Uint32(b[1:]))
-		notes = append(notes, note{
-			second: int(word >> 28), denied: word>>27&1 == 1, calls: int64(word >> 14 & maxNoteCalls), extra: int64(word & maxNoteExtra),
-		})
+		word := int(b[0])<<16 | int(b[1])<<8 | int(b[2])
+		notes = append(notes, note{second: word >> 12, denied: word>>11&1 == 1, calls: int64(word >> 5 & maxNoteCalls), extra: int64(word & maxNoteExtra)})
 	}
 	return notes
 }

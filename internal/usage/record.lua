@@ -91,8 +91,8 @@ for key = 7, #KEYS, 3 do
         local length = call('APPEND', KEYS[key + 2], notes)
         if length == #notes then
           call('EXPIRE', KEYS[key + 2], '7200')
-        elseif length > 3840 then
-          call('SET', KEYS[key + 2], call('GETRANGE', KEYS[key + 2], '-2560', '-1'), 'EX', '7200')
+        elseif length > 2400 then
+          call('SET', KEYS[key + 2], call('GETRANGE', KEYS[key + 2], '-1536', '-1'), 'EX', '7200')
         end
       end
     end

@@ -32,7 +32,7 @@ type Recorder struct {
 	pending *pending
 	flushed int64 // when a Batch was last taken, in nanoseconds of the Unix epoch
 	pause   time.Duration
-	totals  int // which of the buckets the next totals go to
+	totals  int // which of the buckets the next totals go to; the same until its server knows the script
 
 	withoutScript [keyspace.Buckets]bool // buckets whose server knew no script
 }
@@ -91,20 +91,23 @@ func (r *Recorder) take(now time.Time) *Batch {
 	b := &Batch{recorder: r, newcomers: r.newcomers, now: now}
 	b.parcels = pack(r.pending.entries, totalBucket(r.totals))
 	r.giveText(b.parcels)
-	r.totals++
 	r.pending = newPending(len(r.pending.entries))
 	return b
 }
 
-// textEvery is after how many parcels to servers that knew no script one has its text again. Parcels are in order of their slots, and a server
-// executes what it gets in that order, so that it mostly knows the script from the parcel before.
-const textEvery = 16
+// A server that lost its scripts needs a text only once, but which buckets it serves is not known here. Each of the first eager parcels for servers that
+// knew no script has the text, and then every spare-th: parcels are in order of their slots, and a server executes what it gets in that order, so that it
+// mostly knows the script from a parcel before.
+const (
+	eager = 8
+	spare = 16
+)
 
 func (r *Recorder) giveText(parcels []parcel) {
 	n := 0
 	for i := range parcels {
 		if r.withoutScript[parcels[i].bucket] {
-			parcels[i].text = n%textEvery == 0
+			parcels[i].text = n < eager || n%spare == 0
 			n++
 		}
 	}
