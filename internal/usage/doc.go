@@ -34,7 +34,7 @@
 //	tg:{tag}:usage-DDAY        zset    subjects by calls denied in a day                31 days
 //	tg:{tag}:usage-nDAY        string  subjects that nobody registered, new that day    2 days
 //
-// A subject's keys lie in its bucket. Totals and rules go to one of 16 buckets, another with each flush, and readers add those up.
+// A subject's keys lie in its bucket. Totals and rules go to one of 8 buckets, another with each flush, and readers add those up.
 //
 // # Bounds
 //

@@ -35,6 +35,7 @@ type Recorder struct {
 	totals  int // which of the buckets the next totals go to; the same until its server knows the script
 
 	withoutScript [keyspace.Buckets]bool // buckets whose server knew no script
+	ranked        [keyspace.Buckets]ranked
 }
 
 // NewRecorder returns an empty Recorder whose clock is now, time.Now in programs.
@@ -90,6 +91,9 @@ func (r *Recorder) take(now time.Time) *Batch {
 	r.flushed = now.UnixNano()
 	b := &Batch{recorder: r, newcomers: r.newcomers, now: now}
 	b.parcels = pack(r.pending.entries, totalBucket(r.totals))
+	for i := range b.parcels {
+		b.parcels[i].floors = r.ranked[b.parcels[i].bucket].of(b.parcels[i].hour)
+	}
 	r.giveText(b.parcels)
 	r.pending = newPending(len(r.pending.entries))
 	return b
