@@ -45,7 +45,7 @@
 //
 // # Call times
 //
-// A subject that was called more than 8 times in an hour has its further calls noted to the second: at least the last 512 notes of that hour, where a note
-// stands for the calls of one second with one outcome that one environment flushed. Reader.Calls returns them for previews, and spreads what the counts
+// A subject that was admitted (or denied) more than 8 times in an hour has its further admissions (or denials) noted to the second: at least the last 512
+// notes of that hour, where a note stands for the calls of one second with one outcome that one environment flushed. Reader.Calls returns them for previews, and spreads what the counts
 // of a minute have beyond its notes evenly over that minute. A note has no more than 31 of the cost above one; the rest is evened out as well.
 package usage
