@@ -18,7 +18,9 @@ var (
 	web = []string{"net/http/…", "html/template", "text/template", "github.com/a-h/templ/…", "tidegate/web/…"}
 	aws = []string{"github.com/aws/…"}
 	// forTests only help tests.
-	forTests = []string{"tidegate/internal/browsertest", "tidegate/internal/testwait", "tidegate/internal/valkeytest"}
+	forTests = []string{
+		"tidegate/internal/browsertest", "tidegate/internal/canary", "tidegate/internal/testwait", "tidegate/internal/valkeytest",
+	}
 	cdk      = []string{"github.com/aws/aws-cdk-go/…", "github.com/aws/constructs-go/…", "github.com/aws/jsii-runtime-go/…"}
 )
 
@@ -35,6 +37,18 @@ var directions = []direction{
 	{
 		of: []string{"tidegate/internal/accuracy/…"}, only: []string{"std", "tidegate/internal/limiter"},
 		why: "the accuracy lab is plain arithmetic over the models",
+	},
+	{
+		of: []string{"tidegate/internal/usage/…"}, only: []string{"std", "github.com/valkey-io/…", "tidegate/internal/keyspace"},
+		why: "usage counts whatever it is told, and reads its counts",
+	},
+	{
+		of: []string{"tidegate/internal/telemetry/…", "tidegate/internal/canary/…"}, only: []string{"std"},
+		why: "telemetry only writes what it is told",
+	},
+	{
+		of: []string{"tidegate/internal/telemetry/…", "tidegate/internal/usage/…"}, not: append([]string{"regexp"}, web...),
+		why: "a check starts with what it needs",
 	},
 	{
 		of: []string{"tidegate/internal/…"}, not: []string{"tidegate/functions/…", "tidegate/web/…"},
@@ -134,6 +148,13 @@ var importCases = []ruleCase{
 	importCase("limiter and policy", "internal/limiter/a.go", "tidegate/internal/policy", true),
 	importCase("policy and limiter", "internal/policy/a.go", "tidegate/internal/limiter", false),
 	importCase("internal and functions", "internal/usage/a.go", "tidegate/functions/admin/dashboard", true),
+	importCase("usage and Valkey", "internal/usage/a.go", "github.com/valkey-io/valkey-go", false),
+	importCase("usage and policy", "internal/usage/a.go", "tidegate/internal/policy", true),
+	importCase("usage and HTTP", "internal/usage/a.go", "net/http", true),
+	importCase("telemetry and slog", "internal/telemetry/a.go", "log/slog", false),
+	importCase("telemetry and AWS", "internal/telemetry/a.go", "github.com/aws/aws-lambda-go/lambdacontext", true),
+	importCase("telemetry and the store", "internal/telemetry/a.go", "github.com/valkey-io/valkey-go", true),
+	importCase("a program and canaries", "functions/check/main.go", "tidegate/internal/canary", true),
 	importCase("authorizer and Valkey", "functions/check/authorizer/a.go", "github.com/valkey-io/valkey-go", true),
 	importCase("check's main and Valkey", "functions/check/main.go", "github.com/valkey-io/valkey-go", false),
 	importCase("check and admin", "functions/check/authorizer/a.go", "tidegate/functions/admin/dashboard", true),
