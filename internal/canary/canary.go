@@ -1,5 +1,5 @@
-// Package canary finds secrets in what a program wrote. A test plants texts that occur nowhere else (the canaries), runs the program, and asks for leaks in
-// all of its output: as they are, and in the forms that encoders give them.
+// Package canary finds secrets in what a program wrote. A test plants texts that occur nowhere else (the canaries), runs the program, and asks for
+// leaks in all of its output: as they are, and in the forms that encoders give them.
 package canary
 
 import (
@@ -35,9 +35,9 @@ const (
 	partLen = 24
 )
 
-// Leaks returns where the canaries occur in output, each form of each once. An API key or another text is found as it is in any case, in base64 of any
-// variant and at any place in the encoded text, in hex, escaped for URLs, JSON or Go, and any 24 characters of one that is longer. An address is found in
-// all of its usual spellings. It panics on a canary shorter than MinLen.
+// Leaks returns where the canaries occur in output, each form of each once. An API key or another text is found as it is in any case, in base64 of
+// any variant and at any place in the encoded text, in hex, escaped for URLs, JSON or Go, and any 24 characters of one that is longer. An address is
+// found in all of its usual spellings. It panics on a canary shorter than MinLen.
 func Leaks(output []byte, canaries ...string) []Leak {
 	folded := bytes.ToLower(output)
 	var leaks []Leak
@@ -110,8 +110,8 @@ func textForms(canary string) []form {
 		{name: "URL path", text: url.PathEscape(canary), folded: true},
 		{name: "percent", text: eachByte(canary, "%%%02x"), folded: true},
 		{name: `\x`, text: eachByte(canary, `\x%02x`), folded: true},
-		{name: "bytes", text: strings.Trim(fmt.Sprint([]byte(canary)), "[]"), folded: true},
-		{name: "bytes", text: strings.ReplaceAll(strings.Trim(fmt.Sprint([]byte(canary)), "[]"), " ", ","), folded: true},
+		{name: "bytes", text: strings.TrimSpace(eachByte(canary, "%d ")), folded: true},
+		{name: "bytes", text: strings.TrimSuffix(eachByte(canary, "%d,"), ","), folded: true},
 	}
 }
 
@@ -129,7 +129,8 @@ func eachByte(s, format string) string {
 	return b.String()
 }
 
-// encodedForms: base64 has three, by where in the encoded text the canary begins. The characters at the ends depend on its neighbours and are left out.
+// encodedForms: base64 has three, by where in the encoded text the canary begins. The characters at the ends depend on its neighbours and are left
+// out.
 func encodedForms(canary []byte) []form {
 	forms := []form{{name: "hex", text: hex.EncodeToString(canary), folded: true}}
 	for _, c := range []struct {

@@ -25,7 +25,7 @@ func TestLeaksAreFound(t *testing.T) {
 		"path":           "/" + url.PathEscape(secret),
 		"hex":            hex.EncodeToString([]byte("<" + secret)),
 		"HEX":            strings.ToUpper(hex.EncodeToString([]byte(secret))),
-		"bytes":          fmt.Sprint([]byte(secret)),
+		"bytes":          fmt.Sprintf("%d", []byte(secret)),
 		"%v of a struct": fmt.Sprintf("%+v", struct{ Key string }{secret}),
 		"first part":     secret[:24],
 		"last part":      secret[len(secret)-24:],

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// NewHandler returns a handler that writes JSON lines to out, each with the trace_id of its context's call, and with nothing that looks like a credential:
-// values of attributes that are named as one, API keys and JSON web tokens within any text, and what follows Bearer.
+// NewHandler returns a handler that writes JSON lines to out, each with the trace_id of its context's call, and with nothing that looks like a
+// credential: values of attributes that are named as one, API keys and JSON web tokens within any text, and what follows Bearer.
 func NewHandler(out io.Writer, level slog.Leveler) slog.Handler {
 	return handler{slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level, ReplaceAttr: redact})}
 }

@@ -178,9 +178,11 @@ func TestOtherThingsAreLogged(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	slog.New(NewHandler(&out, slog.LevelInfo)).InfoContext(traced(t, header), "ok", "n", 1, "d", time.Second, "list", []int{1}, "key_id", "aBY2A8bWP166", "nil", nil)
+	log := slog.New(NewHandler(&out, slog.LevelInfo))
+	log.InfoContext(traced(t, header), "ok", "n", 1, "d", time.Second, "list", []int{1}, "key_id", "aBY2A8bWP166", "nil", nil)
 	l := readLog(t, out.Bytes())[0]
-	if l["n"] != 1. || fmt.Sprint(l["list"]) != "[1]" || l["key_id"] != "aBY2A8bWP166" || l["trace_id"] != root || l["level"] != "INFO" || l["nil"] != nil {
+	if l["n"] != 1. || fmt.Sprint(l["list"]) != "[1]" || l["key_id"] != "aBY2A8bWP166" || l["trace_id"] != root || l["level"] != "INFO" ||
+		l["nil"] != nil {
 		t.Errorf("%v", l)
 	}
 }

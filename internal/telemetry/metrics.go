@@ -58,8 +58,8 @@ type Options struct {
 	Interval       time.Duration
 }
 
-// Metrics counts checks and writes them as lines of CloudWatch's embedded metric format, at most one an interval, with the dimensions Service and Stage
-// alone. It is safe for concurrent use.
+// Metrics counts checks and writes them as lines of CloudWatch's embedded metric format, at most one an interval, with the dimensions Service and
+// Stage alone. It is safe for concurrent use.
 type Metrics struct {
 	out            io.Writer
 	now            func() time.Time

@@ -11,8 +11,8 @@ const (
 	traceVariable = "_X_AMZN_TRACE_ID"
 )
 
-// TraceID returns the id of the X-Ray trace that the call belongs to, such as 1-5759e988-bd862e3fe1be46a994272793, or "" when there is none. The context of
-// a call has it; without one the Lambda runtime's variable of the call that runs has.
+// TraceID returns the id of the X-Ray trace that the call belongs to, such as 1-5759e988-bd862e3fe1be46a994272793, or "" when there is none. The
+// context of a call has it; without one the Lambda runtime's variable of the call that runs has.
 func TraceID(ctx context.Context) string {
 	if header, ok := ctx.Value(traceKey).(string); ok {
 		return ParseTrace(header)

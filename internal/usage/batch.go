@@ -282,7 +282,9 @@ func isUnknownScript(err error) bool {
 }
 
 // Refusals that come before anything is executed.
-var refusals = []string{"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "BUSY", "OOM", "NOAUTH", "MISCONF", "NOREPLICAS"}
+var refusals = []string{
+	"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "BUSY", "OOM", "NOAUTH", "MISCONF", "NOREPLICAS",
+}
 
 // notExecuted: the server surely did nothing.
 func notExecuted(err error) bool {

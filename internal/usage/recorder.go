@@ -99,9 +99,9 @@ func (r *Recorder) take(now time.Time) *Batch {
 	return b
 }
 
-// A server that lost its scripts needs a text only once, but which buckets it serves is not known here. Each of the first eager parcels for servers that
-// knew no script has the text, and then every spare-th: parcels are in order of their slots, and a server executes what it gets in that order, so that it
-// mostly knows the script from a parcel before.
+// A server that lost its scripts needs a text only once, but which buckets it serves is not known here. Each of the first eager parcels for servers
+// that knew no script has the text, and then every spare-th: parcels are in order of their slots, and a server executes what it gets in that order,
+// so that it mostly knows the script from a parcel before.
 const (
 	eager = 8
 	spare = 16

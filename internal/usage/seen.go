@@ -71,8 +71,8 @@ func parseCursor(cursor string) (position, error) {
 	return position{n, keyspace.BucketOf(id), id}, nil
 }
 
-// Active returns up to count (1 to 500) subjects that follow the cursor, those seen last first. A subject that is called between two pages moves to the
-// front, so it may appear twice or, past the cursor, not again; none that stays where it is gets left out.
+// Active returns up to count (1 to 500) subjects that follow the cursor, those seen last first. A subject that is called between two pages moves to
+// the front, so it may appear twice or, past the cursor, not again; none that stays where it is gets left out.
 func (r *Reader) Active(ctx context.Context, cursor string, count int) (Page, error) {
 	after, err := parseCursor(cursor)
 	if err != nil {
@@ -100,7 +100,8 @@ func share(count int) int { return min(count+1, count/32+8) }
 func (r *Reader) follow(ctx context.Context, after position, buckets []keyspace.Bucket, count int) ([]position, error) {
 	commands := make(valkey.Commands, len(buckets))
 	for i, b := range buckets {
-		commands[i] = r.client.B().Zrevrangebyscore().Key(seenName(b)).Max(after.highest(b)).Min("-inf").Withscores().Limit(0, after.limit(b, count)).Build()
+		list := r.client.B().Zrevrangebyscore().Key(seenName(b)).Max(after.highest(b)).Min("-inf")
+		commands[i] = list.Withscores().Limit(0, after.limit(b, count)).Build()
 	}
 	var found []position
 	for i, result := range r.client.DoMulti(ctx, commands...) {

@@ -218,8 +218,8 @@ func flood(t *testing.T, client valkey.Client, r *Recorder, from, to int, at tim
 	flush(t, r, client)
 }
 
-// A flood of 500,000 unique subjects in a day takes the memory of the newcomers that the store takes, whatever follows. Registered subjects, and those
-// that were there before, keep being counted, and the totals have every call.
+// A flood of 500,000 unique subjects in a day takes the memory of the newcomers that the store takes, whatever follows. Registered subjects, and
+// those that were there before, keep being counted, and the totals have every call.
 func TestFloodIsBoundedInTheStore(t *testing.T) {
 	client := connect(t, valkeytest.Start(t))
 	r := NewRecorder(Options{Newcomers: 16}, func() time.Time { return noon })
