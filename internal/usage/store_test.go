@@ -167,7 +167,7 @@ func TestLostReplyCountsAtMostOnce(t *testing.T) {
 	}
 }
 
-// What a server refuses before it does anything, for want of memory or of a connection, is sent again.
+// What a server refuses before it does anything is sent again.
 func TestRefusedCountsAreSentAgain(t *testing.T) {
 	client := connect(t, valkeytest.Start(t))
 	set := func(name, value string) {
@@ -186,10 +186,6 @@ func TestRefusedCountsAreSentAgain(t *testing.T) {
 		t.Errorf("out of memory: %+v", report)
 	}
 	set("maxmemory", "0")
-	gone := valkeytest.StartProxy(t, "valkey://127.0.0.1:1", nil)
-	if _, err := store.Open(t.Context(), gone.URL(), store.Options{}); err == nil {
-		t.Fatal("connected to nothing")
-	}
 	flush(t, r, client)
 	read := NewReader(client)
 	points, err := read.Series(t.Context(), "a", noon, noon.Add(time.Minute), time.Minute)
@@ -204,6 +200,70 @@ func TestRefusedCountsAreSentAgain(t *testing.T) {
 	if want := (Counts{Allowed: 4, Cost: 16}); err != nil || overview[0].Counts != want {
 		t.Errorf("total %+v, %v", overview, err)
 	}
+}
+
+// When a shard dies, the others' counts are stored, and each call is accounted for once: stored, returned or lost.
+func TestDeadShard(t *testing.T) {
+	urls := valkeytest.StartCluster(t, 3, 0)
+	client := connectWith(t, urls[0]+"?cluster=true", store.Options{Dial: time.Second, Write: time.Second, Pooled: true})
+	const subjects = 500
+	r := recorderAt(noon)
+	record := func() {
+		for i := range subjects {
+			r.Record(Outcome{Subject: id(i), Registered: true, Time: noon})
+		}
+	}
+	record()
+	flush(t, r, client)
+	dead := connect(t, urls[2])
+	_ = dead.Do(t.Context(), dead.B().Arbitrary("SHUTDOWN", "NOSAVE").Build()).Error() // it answers by going
+	record()
+	b := r.Drain(noon)
+	report := b.Settle(client.DoMulti(t.Context(), b.Commands(client)...))
+	if report.Stored+report.Returned+report.Lost != subjects || report.Stored < subjects/2 || report.Stored == subjects || report.Err == nil {
+		t.Errorf("%+v", report)
+	}
+	var waiting int64
+	for i := range r.pending.entries {
+		if e := &r.pending.entries[i]; e.scope == subject {
+			waiting += e.tally.calls()
+		}
+	}
+	if waiting != report.Returned {
+		t.Errorf("%d calls wait, %d were returned", waiting, report.Returned)
+	}
+	var stored int64
+	for i := range subjects {
+		points, err := NewReader(client).Series(t.Context(), id(i), noon, noon.Add(time.Minute), time.Minute)
+		if err == nil {
+			stored += points[0].Allowed - 1
+		}
+	}
+	if stored != report.Stored {
+		t.Errorf("%d calls are stored on the shards that live, %d are reported", stored, report.Stored)
+	}
+}
+
+// A Batch leaves with a check, in one DoMulti, and does not change its answer.
+func TestBatchLeavesWithACheck(t *testing.T) {
+	each(t, func(t *testing.T, client valkey.Client) {
+		r := recorderAt(noon)
+		for range 3 {
+			r.Record(Outcome{Subject: "a", Time: noon})
+			b := r.Drain(noon)
+			commands := append(valkey.Commands{client.B().Incr().Key(keyspace.State("a")).Build()}, b.Commands(client)...)
+			results := client.DoMulti(t.Context(), commands...)
+			if n, err := results[0].AsInt64(); err != nil || n == 0 {
+				t.Errorf("check: %d, %v", n, err)
+			}
+			b.Settle(results[1:])
+		}
+		flush(t, r, client)
+		points, err := NewReader(client).Series(t.Context(), "a", noon, noon.Add(time.Minute), time.Minute)
+		if err != nil || points[0].Allowed != 3 {
+			t.Errorf("%+v, %v", points, err)
+		}
+	})
 }
 
 // flood records unique strangers through many flushes.
