@@ -77,7 +77,7 @@ func readHour(notes, minutes valkey.ValkeyResult) (hourOfCalls, error) {
 
 // appendCalls returns the notes, and spreads what the minutes have beyond them.
 func (h *hourOfCalls) appendCalls(calls []Call, start time.Time) []Call {
-	noted := make([][]int, len(h.minutes)) // which calls are notes of allowed ones
+	noted := map[int][]int{} // which calls are notes of allowed ones
 	for _, n := range h.notes {
 		minute := n.second / int(secondsPerMinute)
 		if minute >= len(h.minutes) {

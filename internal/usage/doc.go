@@ -46,7 +46,7 @@
 // # Cost
 //
 // In Valkey 8.0 a subject that is seen once takes about 480 bytes (of which the counts by minute go after a day and those by hour after a month), one
-// that calls once a minute for an hour 1.2 KB, and one whose call times fill their notes 3 KB more for two hours. A test holds these figures.
+// that calls once a minute for an hour 1.2 KB, and one whose call times fill their notes 3 KB more for two hours. A test bounds these figures.
 //
 // A Batch has one command for each bucket that it touches. The server works about 5 to 9 µs a subject that it knows from this minute, and 7 to 20 µs
 // for its first call of the minute, the more the less of the data is in the processor's cache: a subject that makes 100 checks a second in one

@@ -362,10 +362,10 @@ func TestMemoryOfASubject(t *testing.T) {
 		denied         bool
 		bytes          int64
 	}{
-		{"seen once", 1, 1, false, 560},
-		{"a call a minute for an hour", 60, 1, false, 1300},
-		{"10 calls a minute for an hour", 60, 10, false, 4400},
-		{"20 calls a minute for an hour, half of them denied", 60, 20, true, 5500},
+		{"seen once", 1, 1, false, 700},
+		{"a call a minute for an hour", 60, 1, false, 1600},
+		{"10 calls a minute for an hour", 60, 10, false, 6000},
+		{"20 calls a minute for an hour, half of them denied", 60, 20, true, 7000},
 	} {
 		client := connect(t, valkeytest.Start(t))
 		r := recorderAt(noon)
