@@ -45,6 +45,10 @@ var directions = []direction{
 		why: "matching a route needs no server",
 	},
 	{
+		of: []string{"tidegate/internal/jwt/…"}, only: []string{"std", "github.com/go-jose/…"},
+		why: "a token is verified without the store and without AWS",
+	},
+	{
 		of: []string{"tidegate/internal/…"}, not: []string{"tidegate/functions/…", "tidegate/web/…"},
 		why: "functions import internal packages",
 	},
@@ -144,6 +148,8 @@ var importCases = []ruleCase{
 	importCase("internal and functions", "internal/usage/a.go", "tidegate/functions/admin/dashboard", true),
 	importCase("route and limiter", "internal/route/a.go", "tidegate/internal/limiter", true),
 	importCase("route and HTTP", "internal/route/a.go", "net/http", true),
+	importCase("jwt and policy", "internal/jwt/a.go", "tidegate/internal/policy", true),
+	importCase("jwt and its library", "internal/jwt/a.go", "github.com/go-jose/go-jose/v4/jwt", false),
 	importCase("authorizer and Valkey", "functions/check/authorizer/a.go", "github.com/valkey-io/valkey-go", true),
 	importCase("check's main and Valkey", "functions/check/main.go", "github.com/valkey-io/valkey-go", false),
 	importCase("check and admin", "functions/check/authorizer/a.go", "tidegate/functions/admin/dashboard", true),
