@@ -42,8 +42,8 @@ func New(checker Checker, format Format, log *slog.Logger) *Authorizer {
 	return &Authorizer{checker: checker, format: format, log: log}
 }
 
-// Invoke answers one event. An event that makes no sense gets ErrUnauthorized, and so does a REST API's call without a good credential: missing,
-// malformed, unknown or revoked. To a REST API a deny always means that the call has to wait: it is over a limit, or the limits cannot be read now.
+// Invoke answers one event. An event that makes no sense gets ErrUnauthorized, and so does a call of a REST or WebSocket API without a good
+// credential: missing, malformed, unknown or revoked. To a REST API a deny always means that the call has to wait: it is over a limit, or the limits cannot be read now.
 // HTTP APIs answer every deny with 403 and an error with 500, so there a bad credential is a deny as well.
 func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, err error) {
 	defer func() {
@@ -59,7 +59,7 @@ func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, e
 	}
 	v, err := a.decide(ctx, e)
 	if err != nil {
-		if e.kind == restToken || e.kind == restRequest {
+		if e.kind != http1 && e.kind != http2 {
 			return nil, ErrUnauthorized
 		}
 		v = unauthorized()
@@ -81,7 +81,7 @@ func (a *Authorizer) decide(ctx context.Context, e event) (verdict, error) {
 	case errors.Is(err, policy.ErrUnknownKey):
 		return verdict{}, errCredential
 	case err != nil:
-		a.log.ErrorContext(ctx, "check failed", "key_id", secret.ID(), "cause", err)
+		a.log.ErrorContext(ctx, "check failed", "key_id", secret.ID(), "request_id", e.requestID, "trace_id", traceOf(ctx), "cause", err)
 		return unavailable(), nil
 	}
 	return verdictOf(checked), nil

@@ -24,8 +24,9 @@ import (
 )
 
 const (
-	methodARN = "arn:aws:execute-api:us-east-1:123456789012:abcdef123/prod/GET/orders"
-	routeARN  = "arn:aws:execute-api:us-east-1:123456789012:abcdef123/$default/GET/orders"
+	methodARN  = "arn:aws:execute-api:us-east-1:123456789012:abcdef123/prod/GET/orders"
+	connectARN = "arn:aws:execute-api:us-east-1:123456789012:abcdef123/prod/$connect"
+	routeARN   = "arn:aws:execute-api:us-east-1:123456789012:abcdef123/$default/GET/orders"
 )
 
 // fixture is an authorizer on a real registry with one active key of 1 per 10 seconds and one revoked key.
@@ -76,6 +77,7 @@ func withKey(credential string) map[string]map[string]any {
 		"REST bearer":       restEvent(map[string][]string{"authorization": {"bearer " + credential}}),
 		"REST both headers": restEvent(map[string][]string{"Authorization": {"Bearer " + credential}, "x-api-key": {credential}}),
 		"REST other bearer": restEvent(map[string][]string{"Authorization": {"Bearer eyJhbGciOiJub25lIn0.e30."}, "x-api-key": {credential}}),
+		"WebSocket":         {"type": "REQUEST", "methodArn": connectARN, "headers": map[string]string{"X-API-Key": credential}},
 		"HTTP 1.0":          {"version": "1.0", "type": "REQUEST", "methodArn": methodARN, "headers": map[string]string{"X-API-Key": credential}},
 		"HTTP 2.0":          {"version": "2.0", "type": "REQUEST", "routeArn": routeARN, "headers": map[string]string{"x-api-key": credential}},
 	}
@@ -138,6 +140,9 @@ func TestAnswerToEveryKind(t *testing.T) {
 				denied[k] = v
 			}
 			wantAllow, wantDeny := iamPolicy(f.key.ID, "Allow", methodARN, allowed), iamPolicy(f.key.ID, "Deny", methodARN, denied)
+			if name == "WebSocket" {
+				wantAllow, wantDeny = iamPolicy(f.key.ID, "Allow", connectARN, allowed), iamPolicy(f.key.ID, "Deny", connectARN, denied)
+			}
 			if name == "HTTP 2.0" {
 				wantAllow = map[string]any{"isAuthorized": true, "context": allowed}
 				wantDeny = map[string]any{"isAuthorized": false, "context": denied}
@@ -265,7 +270,10 @@ func TestMalformedEventsNeverAllow(t *testing.T) {
 		`{"type":"REQUEST","version":"2.0","methodArn":"` + methodARN + `","headers":{"x-api-key":"` + key + `"}}`,
 		`{"type":"REQUEST","version":"3.0","methodArn":"` + methodARN + `","headers":{"x-api-key":"` + key + `"}}`,
 		`{"type":"REQUEST","methodArn":"` + methodARN + `","headers":{"x-api-key":"` + key + `"},"requestContext":{"eventType":"CONNECT"}}`,
-		`{"type":"REQUEST","methodArn":"arn:aws:execute-api:r:1:a/s/$connect","headers":{"x-api-key":"` + key + `"}}`,
+		`{"type":"REQUEST","methodArn":"arn:aws:execute-api:r:1:a/s/$connect","headers":{"x-api-key":"` + key + `"},"requestContext":{"eventType":"MESSAGE"}}`,
+		`{"type":"REQUEST","methodArn":"arn:aws:execute-api:r:1:a/s","headers":{"x-api-key":"` + key + `"}}`,
+		`{"type":"REQUEST","methodArn":"arn:aws:s3:::a/s/GET/x","headers":{"x-api-key":"` + key + `"}}`,
+		`{"type":"TOKEN","methodArn":"arn:aws:execute-api:r:1:a/s/$connect","authorizationToken":"` + key + `"}`,
 		`{"type":"REQUEST","methodArn":"` + methodARN + `","headers":["x-api-key"]}`,
 		`{"type":"TOKEN","methodArn":"` + methodARN + `","authorizationToken":["` + key + `"]}`,
 	} {
