@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
 )
@@ -31,7 +30,7 @@ func newConnector(c config) *connector { return &connector{config: c, now: time.
 
 // Check connects if need be, and checks as policy.Store does: after a pause it probes first, and it tries again once where store.Retry may. It
 // takes up to 3/2 of VALKEY_TIMEOUT, and as much again while there is no connection yet.
-func (c *connector) Check(ctx context.Context, secret apikey.Secret, cost int64) (policy.Checked, error) {
+func (c *connector) Check(ctx context.Context, call policy.Call) (policy.Checked, error) {
 	s, err := c.connected(ctx)
 	if err != nil {
 		return policy.Checked{}, err
@@ -40,9 +39,9 @@ func (c *connector) Check(ctx context.Context, secret apikey.Secret, cost int64)
 	defer cancel()
 	defer c.touch()
 	if c.idle() {
-		c.probe(ctx, s, secret)
+		c.probe(ctx, s, call)
 	}
-	return store.Retry(ctx, func(ctx context.Context) (policy.Checked, error) { return s.Check(ctx, secret, cost) })
+	return store.Retry(ctx, func(ctx context.Context) (policy.Checked, error) { return s.Check(ctx, call, nil) })
 }
 
 // limit leaves time for a second answer when the first one does not come within VALKEY_TIMEOUT.
@@ -58,21 +57,21 @@ func (c *connector) idle() bool {
 
 // probe replaces a connection that went bad meanwhile. It takes a third of the limit at most, so that the check can connect and have its time too.
 // What stays wrong, the check finds.
-func (c *connector) probe(ctx context.Context, s *policy.Store, secret apikey.Secret) {
+func (c *connector) probe(ctx context.Context, s *policy.Checker, call policy.Call) {
 	ctx, cancel := context.WithTimeout(ctx, c.limit()/3)
 	defer cancel()
-	_ = s.Probe(ctx, secret)
+	_ = s.Probe(ctx, call)
 }
 
 // attempt to connect; store and err are set when done is closed.
 type attempt struct {
 	done  chan struct{}
-	store *policy.Store
+	store *policy.Checker
 	err   error
 }
 
 // connected waits for the connection. An attempt that somebody else began may have failed in a freeze, so it makes one of its own then.
-func (c *connector) connected(ctx context.Context) (*policy.Store, error) {
+func (c *connector) connected(ctx context.Context) (*policy.Checker, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.limit())
 	defer cancel()
 	for {
@@ -112,6 +111,7 @@ func (c *connector) open(a *attempt) {
 		c.mu.Unlock()
 		return
 	}
-	a.store = policy.NewStore(client, c.config.pepper)
+	a.store = policy.NewChecker(client, c.config.pepper)
+	_ = a.store.Load(context.Background()) // the first check would; an error comes again there
 	c.touch()
 }

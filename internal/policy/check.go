@@ -314,7 +314,7 @@ func (c *Checker) parseOwn(checked *Checked, reply []byte, set *compiledSet, own
 		checked.Allowed, checked.Would = true, true
 		return false, nil
 	case 'D':
-		return false, checked.add(scopeKey, mode, limits, rest, own.keys[1], program)
+		return false, checked.add(ScopeKey, mode, limits, rest, own.keys[1], program)
 	case 'W':
 		return false, c.parseWide(checked, mode, limits, program, own, rule, rest)
 	}
@@ -381,11 +381,11 @@ func (c *Checker) parseWide(checked *Checked, mode Mode, limits []limiter.Limit,
 	if !ok {
 		return limiter.ErrReply
 	}
-	if err := checked.add(scopeKey, mode, limits, plan, own.keys[1], program); err != nil {
+	if err := checked.add(ScopeKey, mode, limits, plan, own.keys[1], program); err != nil {
 		return err
 	}
 	if len(routed) > 0 {
-		if err := checked.add(scopeRoute, orEnforce(rule.Mode), rule.PerKey, routed, own.keys[5], rule.perKeyProgram()); err != nil {
+		if err := checked.add(ScopeRoute, orEnforce(rule.Mode), rule.PerKey, routed, own.keys[5], rule.perKeyProgram()); err != nil {
 			return err
 		}
 	}
@@ -407,14 +407,14 @@ func cut(b []byte) (part, rest []byte, ok bool) {
 	return b[2:end], b[end:], true
 }
 
-// The scopes of limits.
+// The scopes of limits: what they are on.
 const (
-	scopeKey      = "key"
-	scopeRoute    = "route"
-	scopeIP       = "ip"
-	scopeRouteIP  = "route-ip"
-	scopeGlobal   = "global"
-	scopeRouteAll = "route-all"
+	ScopeKey      = "key"
+	ScopeRoute    = "route"
+	ScopeIP       = "ip"
+	ScopeRouteIP  = "route-ip"
+	ScopeGlobal   = "global"
+	ScopeRouteAll = "route-all"
 )
 
 // add counts a decision in. Its limits are of one scope and mode; key and program are what a give-back needs.

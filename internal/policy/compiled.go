@@ -60,10 +60,10 @@ func compileSet(s *Set) (*compiledSet, error) {
 	if c.table, err = route.NewTable(patterns); err != nil {
 		return nil, err
 	}
-	if c.perIP, err = newSide(scopeIP, s.PerIP.Mode, s.PerIP.Limits); err != nil {
+	if c.perIP, err = newSide(ScopeIP, s.PerIP.Mode, s.PerIP.Limits); err != nil {
 		return nil, err
 	}
-	if c.global, err = newSide(scopeGlobal, s.Global.Mode, s.Global.Limits); err != nil {
+	if c.global, err = newSide(ScopeGlobal, s.Global.Mode, s.Global.Limits); err != nil {
 		return nil, err
 	}
 	return c, c.compileBans()
@@ -94,10 +94,10 @@ func compileRoute(r Route) (*compiledRoute, error) {
 			c.perKey = nil
 		}
 	}
-	if c.perIP, err = newSide(scopeRouteIP, r.Mode, r.PerIP); err != nil {
+	if c.perIP, err = newSide(ScopeRouteIP, r.Mode, r.PerIP); err != nil {
 		return nil, err
 	}
-	c.shared, err = newSide(scopeRouteAll, r.Mode, r.Shared)
+	c.shared, err = newSide(ScopeRouteAll, r.Mode, r.Shared)
 	return c, err
 }
 

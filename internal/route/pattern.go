@@ -43,10 +43,10 @@ const anything = "*"
 
 // Pattern says which calls a rule is for. The zero value matches every call.
 type Pattern struct {
-	API    string // an API's id
-	Stage  string
-	Method string
-	Path   string // begins with a slash; see the package comment
+	API    string `json:"api,omitempty"` // an API's id
+	Stage  string `json:"stage,omitempty"`
+	Method string `json:"method,omitempty"`
+	Path   string `json:"path,omitempty"` // begins with a slash; see the package comment
 }
 
 // Parse reads what String writes, the form in which people know routes: a method and a path, "GET /orders/{id}", or a path alone, with an API and a

@@ -9,16 +9,15 @@ import (
 	"log/slog"
 	"runtime/debug"
 
-	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
 )
 
 // ErrUnauthorized is the one error that callers see. API Gateway turns an error of exactly this text into its UNAUTHORIZED response, 401.
 var ErrUnauthorized = errors.New("Unauthorized")
 
-// Checker finds a secret's key and takes from its limits in one step. *policy.Store is one.
+// Checker finds the limits of a call and takes from them in one step.
 type Checker interface {
-	Check(ctx context.Context, secret apikey.Secret, cost int64) (policy.Checked, error)
+	Check(ctx context.Context, call policy.Call) (policy.Checked, error)
 }
 
 // Format says how HTTP APIs with payload format 2.0 want to be answered. The event does not tell, so it must equal the authorizer's setting.
@@ -76,9 +75,9 @@ func (a *Authorizer) decide(ctx context.Context, e event) (verdict, error) {
 	if err != nil {
 		return verdict{}, err
 	}
-	checked, err := a.checker.Check(ctx, secret, 1)
+	checked, err := a.checker.Check(ctx, policy.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Address: e.source, Route: e.call})
 	switch {
-	case errors.Is(err, policy.ErrUnknownKey):
+	case errors.Is(err, policy.ErrUnknownKey), errors.Is(err, policy.ErrRefused):
 		return verdict{}, errCredential
 	case err != nil:
 		a.log.ErrorContext(ctx, "check failed", "key_id", secret.ID(), "request_id", e.requestID, "trace_id", traceOf(ctx), "cause", err)
