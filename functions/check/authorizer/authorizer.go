@@ -9,12 +9,15 @@ import (
 	"log/slog"
 	"runtime/debug"
 
+	"tidegate/functions/check/identity"
 	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
 )
 
 // ErrUnauthorized is the one error that callers see. API Gateway turns an error of exactly this text into its UNAUTHORIZED response, 401.
 var ErrUnauthorized = errors.New("Unauthorized")
+
+var errCredential = errors.New("no credential that may call")
 
 // Checker finds a secret's key and takes from its limits in one step. *policy.Store is one.
 type Checker interface {
@@ -32,14 +35,19 @@ const (
 
 // Authorizer handles events. It is safe for concurrent use.
 type Authorizer struct {
-	checker Checker
-	format  Format
-	log     *slog.Logger
+	checker    Checker
+	identities *identity.Resolver
+	format     Format
+	log        *slog.Logger
 }
 
-// New returns an Authorizer.
+// New returns an Authorizer of callers with API keys.
 func New(checker Checker, format Format, log *slog.Logger) *Authorizer {
-	return &Authorizer{checker: checker, format: format, log: log}
+	keys, err := identity.New(identity.Default())
+	if err != nil {
+		panic(err) // the default is valid
+	}
+	return &Authorizer{checker: checker, identities: keys, format: format, log: log}
 }
 
 // Invoke answers one event. An event that makes no sense gets ErrUnauthorized, and so does a call of a REST or WebSocket API without a good
@@ -72,16 +80,19 @@ func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, e
 
 // decide returns the verdict on a call, or errCredential.
 func (a *Authorizer) decide(ctx context.Context, e event) (verdict, error) {
-	secret, err := secretOf(e)
-	if err != nil {
-		return verdict{}, err
+	caller, err := a.identities.Identify(ctx, e.request())
+	if errors.Is(err, identity.ErrUnavailable) {
+		a.log.ErrorContext(ctx, "caller not identified", "request_id", e.requestID, "trace_id", traceOf(ctx), "cause", err)
 	}
-	checked, err := a.checker.Check(ctx, secret, 1)
+	if err != nil || caller.Kind != identity.Key {
+		return verdict{}, errCredential
+	}
+	checked, err := a.checker.Check(ctx, caller.Secret, 1)
 	switch {
 	case errors.Is(err, policy.ErrUnknownKey):
 		return verdict{}, errCredential
 	case err != nil:
-		a.log.ErrorContext(ctx, "check failed", "key_id", secret.ID(), "request_id", e.requestID, "trace_id", traceOf(ctx), "cause", err)
+		a.log.ErrorContext(ctx, "check failed", "key_id", caller.Subject, "request_id", e.requestID, "trace_id", traceOf(ctx), "cause", err)
 		return unavailable(), nil
 	}
 	return verdictOf(checked), nil

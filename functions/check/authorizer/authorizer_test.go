@@ -78,6 +78,7 @@ func withKey(credential string) map[string]map[string]any {
 		"REST both headers": restEvent(map[string][]string{"Authorization": {"Bearer " + credential}, "x-api-key": {credential}}),
 		"REST other bearer": restEvent(map[string][]string{"Authorization": {"Bearer eyJhbGciOiJub25lIn0.e30."}, "x-api-key": {credential}}),
 		"WebSocket":         {"type": "REQUEST", "methodArn": connectARN, "headers": map[string]string{"X-API-Key": credential}},
+		"WebSocket query":   {"type": "REQUEST", "methodArn": connectARN, "queryStringParameters": map[string]string{"access_token": credential}},
 		"HTTP 1.0":          {"version": "1.0", "type": "REQUEST", "methodArn": methodARN, "headers": map[string]string{"X-API-Key": credential}},
 		"HTTP 2.0":          {"version": "2.0", "type": "REQUEST", "routeArn": routeARN, "headers": map[string]string{"x-api-key": credential}},
 	}
@@ -140,7 +141,7 @@ func TestAnswerToEveryKind(t *testing.T) {
 				denied[k] = v
 			}
 			wantAllow, wantDeny := iamPolicy(f.key.ID, "Allow", methodARN, allowed), iamPolicy(f.key.ID, "Deny", methodARN, denied)
-			if name == "WebSocket" {
+			if strings.HasPrefix(name, "WebSocket") {
 				wantAllow, wantDeny = iamPolicy(f.key.ID, "Allow", connectARN, allowed), iamPolicy(f.key.ID, "Deny", connectARN, denied)
 			}
 			if name == "HTTP 2.0" {
@@ -212,6 +213,7 @@ func TestBadCredentialsAreUnauthorized(t *testing.T) {
 		"two values":    restEvent(map[string][]string{"x-api-key": {good, good}}),
 		"two spellings": {"version": "2.0", "type": "REQUEST", "routeArn": routeARN, "headers": map[string]string{"x-api-key": good, "X-Api-Key": good}},
 		"two keys":      restEvent(map[string][]string{"x-api-key": {good}, "authorization": {"Bearer " + unknown.Reveal()}}),
+		"key in a URL":  {"type": "REQUEST", "methodArn": methodARN, "queryStringParameters": map[string]string{"x-api-key": good, "access_token": good}},
 		"basic scheme":  restEvent(map[string][]string{"authorization": {"Basic " + good}}),
 	} {
 		got, err := invoke(t, f.authorizer(Simple), event)
