@@ -21,5 +21,8 @@ func main() {
 	checker := newConnector(c)
 	go func() { _, _ = checker.connected(context.Background()) }() // while the runtime asks for the first event; the first check sees the outcome
 	go c.identities.Warm(context.Background())
-	lambda.Start(authorizer.New(checker, c.identities, c.Format, log))
+	lambda.StartWithOptions(authorizer.New(checker, c.identities, c.Format, log), lambda.WithEnableSIGTERM(func() {
+		checker.Close()
+		os.Exit(0)
+	}))
 }
