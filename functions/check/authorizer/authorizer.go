@@ -51,7 +51,8 @@ func New(checker Checker, format Format, log *slog.Logger) *Authorizer {
 }
 
 // Invoke answers one event. An event that makes no sense gets ErrUnauthorized, and so does a call of a REST or WebSocket API without a good
-// credential: missing, malformed, unknown or revoked. To a REST API a deny always means that the call has to wait: it is over a limit, or the limits cannot be read now.
+// credential: missing, malformed, unknown or revoked. To a REST API a deny always means that the call has to wait: it is over a limit, or the
+// limits cannot be read now.
 // HTTP APIs answer every deny with 403 and an error with 500, so there a bad credential is a deny as well.
 func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, err error) {
 	defer func() {
