@@ -164,6 +164,7 @@ func TestCallPath(t *testing.T) {
 		{api, "/device", "/device"},
 		{api + "/a b", "/a%20b", "/a%20b"},
 		{"arn:aws:execute-api:eu-north-1:123456789012:a1/$default/$default", "/my/path", "/my/path"},
+		{"arn:aws:execute-api:eu-north-1:123456789012:a1/$default/$default", "/my/path/", "/my/path/"},
 		{"arn:aws-cn:execute-api:cn-north-1:123456789012:a1/dev/GET/a:b/c", "/a:b/c", "/a:b/c"},
 	} {
 		raw, _ := json.Marshal(map[string]any{"type": "REQUEST", "version": "2.0", "routeArn": c.arn, "rawPath": c.given})

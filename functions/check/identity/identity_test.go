@@ -149,6 +149,20 @@ func TestBadCredentialNeverFallsThrough(t *testing.T) {
 	}
 }
 
+// Where tokens are no source, a bearer token that is meant to be a key is still one, and a bad one.
+func TestBadKeyIsNoAddress(t *testing.T) {
+	key := newKey(t).Reveal()
+	for name, request := range map[string]Request{
+		"two spaces": with("authorization", "Bearer  "+key), "tab": with("authorization", "Bearer \t"+key), "capitals": with("authorization", "Bearer TG_"+key[3:]),
+		"no scheme": with("authorization", key), "no scheme, space": with("authorization", " "+key), "cut": with("authorization", "Bearer tg_"),
+		"in the query": withQuery("access_token", " "+key), "joined": with("authorization", "Bearer x, Bearer "+key),
+	} {
+		if got, err := resolver(t, "key,ip").Identify(t.Context(), request); !errors.Is(err, ErrInvalid) || got.Kind != 0 {
+			t.Errorf("%s: %v, %v; want ErrInvalid", name, got, err)
+		}
+	}
+}
+
 // Without a credential a call has no identity, unless the operator listed its address as one.
 func TestMissingIdentityIsNeverTheAddress(t *testing.T) {
 	requests := map[string]Request{"nothing": {Source: source}, "other headers": with("accept", "*/*"), "Basic": with("authorization", "Basic YTpi")}
