@@ -153,7 +153,8 @@ func TestBadCredentialNeverFallsThrough(t *testing.T) {
 func TestBadKeyIsNoAddress(t *testing.T) {
 	key := newKey(t).Reveal()
 	for name, request := range map[string]Request{
-		"two spaces": with("authorization", "Bearer  "+key), "tab": with("authorization", "Bearer \t"+key), "capitals": with("authorization", "Bearer TG_"+key[3:]),
+		"two spaces": with("authorization", "Bearer  "+key), "tab": with("authorization", "Bearer \t"+key),
+		"capitals":  with("authorization", "Bearer TG_"+key[3:]),
 		"no scheme": with("authorization", key), "no scheme, space": with("authorization", " "+key), "cut": with("authorization", "Bearer tg_"),
 		"in the query": withQuery("access_token", " "+key), "joined": with("authorization", "Bearer x, Bearer "+key),
 	} {
