@@ -139,7 +139,7 @@ func (c *Checker) Set() *Set {
 // errStale means that the caller's Set is older than the one in force. Nothing was taken.
 var errStale = errors.New("policy: a newer set is in force")
 
-const maxReloads = 3 // for one check; every one needs a save of its own
+const maxReloads = 20 // for one check; every one needs a save of its own meanwhile
 
 // Check finds the caller, its limits and the route's, and takes the route's cost from all of them or from none, in one round trip; in a second one
 // when the Set changed since the last check, and when what some limits gave must be given back because others denied. with leaves in the same flush.
