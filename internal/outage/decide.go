@@ -7,20 +7,21 @@ import (
 	"tidegate/internal/policy"
 )
 
-// Decide answers a call as the newest Set that is known says. set is nil when there is none; terms are those of the call.
+// Decide answers a call as the newest Set that is known says. set is nil when there is none; terms are those of the call. A caller who is not known
+// gets a denial without an ID.
 func (c *Callers) Decide(call policy.Call, proof Proof, set *policy.Set, terms policy.Terms) policy.Checked {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
 	checked := policy.Checked{
-		Degraded: true, ID: call.Subject, Trial: true, Now: now.UTC(),
+		Degraded: true, Trial: true, Now: now.UTC(),
 		Rule: terms.Rule, Settle: terms.Settle, Cost: terms.Cost, SetVersion: terms.SetVersion,
 	}
 	k := c.find(call, proof, now)
 	if k == nil || set == nil {
 		return checked
 	}
-	checked.Name, checked.Plan, checked.Source, checked.KeyVersion = k.facts.name, k.facts.plan, k.facts.source, k.facts.keyVersion
+	checked.ID, checked.Name, checked.Plan, checked.Source, checked.KeyVersion = call.Subject, k.facts.name, k.facts.plan, k.facts.source, k.facts.keyVersion
 	plan, _ := set.Plan(k.facts.plan) // one that is gone is closed
 	switch plan.Degraded {
 	case policy.Open:
