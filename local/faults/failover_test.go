@@ -131,7 +131,6 @@ func TestLaggingReplica(t *testing.T) {
 	during(t, 2*time.Second)
 	primary, replica := w.servers[0], w.servers[shards]
 	replica.freeze(t)
-	primary.ask(t, "CLIENT", "KILL", "TYPE", "REPLICA")
 	cut := l.now()
 	during(t, time.Second)
 	primary.kill(t)

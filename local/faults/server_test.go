@@ -134,7 +134,7 @@ func single(t *testing.T, settings ...string) *world {
 
 func cluster(t *testing.T) *world {
 	t.Helper()
-	return newWorld(t, valkeytest.StartCluster(t, shards, shards), "?cluster=true")
+	return newWorld(t, valkeytest.StartCluster(t, shards, 1), "?cluster=true")
 }
 
 func newWorld(t *testing.T, urls []string, options string) *world {
