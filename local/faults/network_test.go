@@ -134,8 +134,8 @@ func TestLatencyAndResets(t *testing.T) {
 	w, _ := alone(t)
 	var figures []string
 	for _, c := range []struct{ name, toxic string }{
-		{"30 ms each way", `{"type":"latency","attributes":{"latency":30,"jitter":10}}`},
-		{"1 s each way", `{"type":"latency","attributes":{"latency":1000}}`},
+		{"30 ms", `{"type":"latency","attributes":{"latency":30,"jitter":10}}`},
+		{"1 s", `{"type":"latency","attributes":{"latency":1000}}`},
 		{"RST after 5 ms", `{"type":"reset_peer","attributes":{"timeout":5}}`},
 		{"no answer at all", `{"type":"timeout","attributes":{"timeout":0}}`},
 		{"1 kB/s", `{"type":"bandwidth","attributes":{"rate":1}}`},
