@@ -232,6 +232,26 @@ func TestHammeringUntilANewSet(t *testing.T) {
 	}
 }
 
+// A function whose clock is off decides as one whose clock is right: only Valkey's counts. The other tests here run years off.
+func TestClientClock(t *testing.T) {
+	f := newFunction(t, policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 3, Window: time.Hour}}})
+	secret := f.key(t, "free")
+	start := time.Until(time.Unix(1_800_000_000, 0))
+	var longest time.Duration
+	for i, off := range []time.Duration{0, 10 * time.Minute, -10 * time.Minute, 0, 10 * time.Minute, -10 * time.Minute} {
+		f.clock.Store(int64(off - start))
+		checked := f.call(t, secret)
+		if checked.Allowed != (i < 3) || checked.Degraded || checked.Limits[0].Remaining != int64(max(0, 2-i)) {
+			t.Errorf("call %d, clock off by %s: %+v", i, off, checked)
+		}
+		if wait := checked.RetryAfter(); wait < 0 || wait > time.Hour || longest > 0 && wait > longest {
+			t.Errorf("call %d, clock off by %s: retry after %s, before that %s", i, off, wait, longest)
+		} else if wait > 0 {
+			longest = wait
+		}
+	}
+}
+
 // Denials that a ban counts all reach Valkey; once the caller is banned, they need not.
 func TestHammeringIsBanned(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})

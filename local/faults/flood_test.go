@@ -16,53 +16,86 @@ import (
 	"tidegate/internal/policy"
 )
 
-// 500,000 addresses call once each, far more than there is memory for, while a victim calls all the time.
-func TestKeyFlood(t *testing.T) {
-	fault(t)
-	const addresses, limit = 500_000, 1_000
-	w := single(t, "--maxmemory", "12mb", "--maxmemory-policy", "volatile-lru")
-	w.plans(t, limiter.Limit{Requests: limit, Window: time.Hour})
+// flood is 500,000 addresses that call once each, far more than there is memory for, while a victim calls once in a hundred of them.
+type flood struct {
+	policy string // of eviction
+	rate   int    // calls a second; 0 as fast as can be
+}
+
+const (
+	floodAddresses = 500_000
+	floodLimit     = 1_000
+)
+
+// flooded is what a flood came to.
+type flooded struct {
+	calls, admitted, failed atomic.Int64 // the victim's, but for failed
+	evicted                 int
+	took                    time.Duration
+}
+
+func (f flood) run(t *testing.T) *flooded {
+	t.Helper()
+	w := single(t, "--maxmemory", "12mb", "--maxmemory-policy", f.policy)
+	w.plans(t, limiter.Limit{Requests: floodLimit, Window: time.Hour})
 	w.save(t, func(s *policy.Set) { s.AddressPlan = "closed" })
 	victim, idle := w.key(t, "closed"), w.callers(t, 20, "closed")
 	checker := policy.NewChecker(patient(t, w.url), apikey.Pepper(pepper))
-	call := func(c caller) policy.Call {
-		return policy.Call{Kind: policy.APIKey, Subject: c.key.ID, Secret: c.secret}
-	}
-	var next, admitted, calls, failed atomic.Int64
+	result := &flooded{}
+	var next atomic.Int64
 	var group sync.WaitGroup
+	began := time.Now()
 	for range 64 {
 		group.Go(func() {
-			for {
-				n := next.Add(1)
-				if n > addresses {
-					return
+			for n := next.Add(1); n <= floodAddresses; n = next.Add(1) {
+				if f.rate > 0 && n%100 == 0 {
+					during(t, time.Until(began.Add(time.Duration(n)*time.Second/time.Duration(f.rate))))
 				}
-				network := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), 32)
-				if _, err := checker.Check(t.Context(), policy.Call{Kind: policy.Address, Subject: policy.AddressID(network)}, nil); err != nil {
-					failed.Add(1)
-				}
-				if n%100 != 0 {
-					continue
-				}
-				checked, err := checker.Check(t.Context(), call(victim), nil)
-				switch calls.Add(1); {
-				case err != nil:
-					failed.Add(1)
-				case checked.Allowed:
-					admitted.Add(1)
-				}
+				result.one(t, checker, n, victim)
 			}
 		})
 	}
 	group.Wait()
-	evicted := integer(t, w.servers[0].ask(t, "INFO", "stats"), "evicted_keys")
-	if admitted.Load() > limit || failed.Load() > 0 || evicted == 0 {
-		t.Errorf("the victim was let in %d times, limit %d; %d calls failed; %d keys evicted", admitted.Load(), limit, failed.Load(), evicted)
-	}
+	result.took = time.Since(began)
+	info := w.servers[0].ask(t, "INFO")
+	result.evicted = integer(t, info, "evicted_keys")
 	configured(t, w, append(idle, victim))
-	report(t, "key flood, 12 MB, 500k ids", "victim ≤ 1.0×, configuration survives", fmt.Sprintf(
-		"volatile-lru: %s of 500,000 evicted; victim admitted %d of %d in %d calls (%.1f×); all %d keys, the set and 256 copies survive; %d errors",
-		thousands(evicted), admitted.Load(), limit, calls.Load(), float64(admitted.Load())/limit, len(idle)+1, failed.Load()))
+	return result
+}
+
+func (r *flooded) one(t *testing.T, checker *policy.Checker, n int64, victim caller) {
+	network := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n >> 16), byte(n >> 8), byte(n)}), 32)
+	if _, err := checker.Check(t.Context(), policy.Call{Kind: policy.Address, Subject: policy.AddressID(network)}, nil); err != nil {
+		r.failed.Add(1)
+	}
+	if n%100 != 0 {
+		return
+	}
+	checked, err := checker.Check(t.Context(), policy.Call{Kind: policy.APIKey, Subject: victim.key.ID, Secret: victim.secret}, nil)
+	r.calls.Add(1)
+	switch {
+	case err != nil:
+		r.failed.Add(1)
+	case checked.Allowed:
+		r.admitted.Add(1)
+	}
+}
+
+// Eviction goes by how long ago a key was used, in whole seconds, or by how often. So the first spares a caller only while memory holds a few seconds of
+// the flood, the second always.
+func TestKeyFlood(t *testing.T) {
+	fault(t)
+	for _, f := range []flood{{"volatile-lru", 15_000}, {"volatile-lfu", 0}} {
+		r := f.run(t)
+		if r.admitted.Load() > floodLimit || r.failed.Load() > 0 || r.evicted == 0 {
+			t.Errorf("%s: the victim was let in %d times, limit %d; %d calls failed; %d keys evicted",
+				f.policy, r.admitted.Load(), floodLimit, r.failed.Load(), r.evicted)
+		}
+		report(t, "key flood, 12 MB, 500k ids, "+f.policy, "victim ≤ 1.0×, configuration survives", fmt.Sprintf(
+			"%s ids/s: %s of 500,000 evicted; victim admitted %d of %d in %s calls (%.1f×); all keys, the set and 256 copies survive; %d errors",
+			thousands(int(floodAddresses/r.took.Seconds())), thousands(r.evicted), r.admitted.Load(), floodLimit, thousands(int(r.calls.Load())),
+			float64(r.admitted.Load())/floodLimit, r.failed.Load()))
+	}
 }
 
 // configured fails the test unless the set, its copies and every key are there.
