@@ -58,7 +58,7 @@ func (f *function) key(t *testing.T, plan string) apikey.Secret {
 
 func (f *function) call(t *testing.T, secret apikey.Secret) policy.Checked {
 	t.Helper()
-	checked, err := f.checker.Check(t.Context(), policy.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret})
+	checked, err := f.Check(t.Context(), policy.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,8 @@ func TestDecidesWithoutValkey(t *testing.T) {
 	if _, err := f.set.Revoke(t.Context(), revoked.ID(), 1, tester); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.checker.Check(t.Context(), policy.Call{Kind: policy.APIKey, Subject: revoked.ID(), Secret: revoked}); !errors.Is(err, policy.ErrUnknownKey) {
+	_, err := f.Check(t.Context(), policy.Call{Kind: policy.APIKey, Subject: revoked.ID(), Secret: revoked})
+	if !errors.Is(err, policy.ErrUnknownKey) {
 		t.Fatalf("revoked: %v", err)
 	}
 

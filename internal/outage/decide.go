@@ -21,7 +21,8 @@ func (c *Callers) Decide(call policy.Call, proof Proof, set *policy.Set, terms p
 	if k == nil || set == nil {
 		return checked
 	}
-	checked.ID, checked.Name, checked.Plan, checked.Source, checked.KeyVersion = call.Subject, k.facts.name, k.facts.plan, k.facts.source, k.facts.keyVersion
+	checked.ID, checked.Name, checked.KeyVersion = call.Subject, k.facts.name, k.facts.keyVersion
+	checked.Plan, checked.Source = k.facts.plan, k.facts.source
 	plan, _ := set.Plan(k.facts.plan) // one that is gone is closed
 	switch plan.Degraded {
 	case policy.Open:

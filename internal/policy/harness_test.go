@@ -52,7 +52,8 @@ func asCheckUser(t *testing.T, url string, root valkey.Client) valkey.Client {
 			t.Fatal(err)
 		}
 	}
-	client, err := store.Open(t.Context(), strings.Replace(url, "://", "://check:"+checkPassword+"@", 1), store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
+	url = strings.Replace(url, "://", "://check:"+checkPassword+"@", 1)
+	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,8 +21,8 @@ const retryPause = 10 * time.Millisecond
 //     connection.
 //   - The connection ended before the reply. What do does may then happen twice: a check counts one call too many, which errs on the strict side.
 //
-// After TRYAGAIN, which ends when a slot has arrived at another node, it tries again for as long as ctx leaves time. After a time-out, or when ctx has
-// ended, it does not.
+// After TRYAGAIN, which ends when a slot has arrived at another node, it tries again for as long as ctx leaves time. After a time-out, or when ctx
+// has ended, it does not.
 func Retry[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
 	result, err := do(ctx)
 	for moving(err) && pause(ctx, retryPause) {

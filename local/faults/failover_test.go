@@ -4,6 +4,7 @@ package faults
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -202,7 +203,7 @@ func TestEverythingDown(t *testing.T) {
 	for _, s := range w.servers {
 		s.kill(t)
 	}
-	callers := append(known, stranger, revoked)
+	callers := slices.Concat(known, []caller{stranger, revoked})
 	l := &load{fleet: f, callers: callers, rate: 300, workers: 1}
 	l.begin(t)
 	during(t, 5*time.Second)

@@ -225,11 +225,11 @@ func tallyOf(outcomes []outcome) tally {
 	for _, o := range outcomes {
 		t.calls++
 		took = append(took, o.took())
-		switch {
-		case o.status == 500:
+		switch o.status {
+		case 500:
 			t.failed++
 			t.first = o.detail
-		case o.status == 401:
+		case 401:
 			t.unauthorized++
 		}
 		if o.degraded {

@@ -81,8 +81,8 @@ func (r *flooded) one(t *testing.T, checker *policy.Checker, n int64, victim cal
 	}
 }
 
-// Eviction goes by how long ago a key was used, in whole seconds, or by how often. So the first spares a caller only while memory holds a few seconds of
-// the flood, the second always.
+// Eviction goes by how long ago a key was used, in whole seconds, or by how often. So the first spares a caller only while memory holds a few
+// seconds of the flood; the second always.
 func TestKeyFlood(t *testing.T) {
 	fault(t)
 	for _, f := range []flood{{"volatile-lru", 15_000}, {"volatile-lfu", 0}} {

@@ -415,7 +415,7 @@ func TestDegradedDecisionsSaySo(t *testing.T) {
 			}
 			said := got["context"].(map[string]any)
 			effect := got["policyDocument"].(map[string]any)["Statement"].([]any)[0].(map[string]any)["Effect"]
-			if got["principalId"] != c.principal || effect != c.effect || said["degraded"] != true ||
+			if got["principalId"] != c.principal || effect != c.effect || !said["degraded"].(bool) ||
 				said["problemType"] != c.problem || said["retryAfter"] != c.retry {
 				t.Errorf("got %v", got)
 			}
