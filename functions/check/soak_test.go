@@ -63,7 +63,8 @@ func TestSoak(t *testing.T) {
 		t.Errorf("grew from %s to %s", before, after)
 	}
 	t.Logf("soak of %s: %d calls at %d/s, %d 5xx, %d degraded, %d over a limit; %d edits, rotations and resets, %d failovers; "+
-		"%s at first, %s at the end", length, s.calls.Load(), int(float64(s.calls.Load())/(length+warmUp).Seconds()), s.failed.Load(), s.degraded.Load(), s.over.Load(),
+		"%s at first, %s at the end",
+		length, s.calls.Load(), int(float64(s.calls.Load())/(length+warmUp).Seconds()), s.failed.Load(), s.degraded.Load(), s.over.Load(),
 		s.edits.Load(), s.failovers.Load(), before, after)
 }
 

@@ -50,7 +50,8 @@ var directions = []direction{
 	},
 	{
 		of: []string{"tidegate/internal/outage/…", "tidegate/internal/denial/…"}, only: []string{
-			"std", "github.com/hashicorp/golang-lru/…", "tidegate/internal/elapsed", "tidegate/internal/keyspace", "tidegate/internal/limiter", "tidegate/internal/policy",
+			"std", "github.com/hashicorp/golang-lru/…",
+			"tidegate/internal/elapsed", "tidegate/internal/keyspace", "tidegate/internal/limiter", "tidegate/internal/policy",
 		},
 		why: "what decides without the store does not reach for it",
 	},
