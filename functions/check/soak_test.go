@@ -23,6 +23,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
+	"tidegate/internal/testwait"
 	"tidegate/internal/valkeytest"
 )
 
@@ -54,7 +55,7 @@ func TestSoak(t *testing.T) {
 	s.run(t, length, soakFailover)
 	after := s.measure(t)
 	s.close(t)
-	goleak.VerifyNone(t, unaffected)
+	testwait.Until(t, "the goroutines end", func() bool { return goleak.Find(unaffected) == nil })
 
 	if s.failed.Load() > 0 || s.over.Load() > 0 {
 		t.Errorf("%d calls failed, %d above their limit in a window", s.failed.Load(), s.over.Load())

@@ -34,6 +34,12 @@ type Call struct {
 	SetVersion int64
 }
 
+// alike is the call under whatever Set: a cache holds one answer to it.
+func (c Call) alike() Call {
+	c.SetVersion = 0
+	return c
+}
+
 // Cache holds denials. It is bounded, and safe for concurrent use.
 type Cache struct {
 	lifetime time.Duration
@@ -48,6 +54,7 @@ type entry struct {
 	asked, replied time.Time
 	last           time.Time // when the caller last called
 	denials        int       // in a row
+	setVersion     int64
 }
 
 // New returns an empty Cache whose answers hold for the lifetime; 0 makes it one that remembers nothing.
@@ -63,8 +70,8 @@ func (c *Cache) Find(call Call) (policy.Checked, bool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e, found := c.entries.Get(call)
-	if !found || e.denials < hammering {
+	e, found := c.entries.Get(call.alike())
+	if !found || e.denials < hammering || e.setVersion != call.SetVersion {
 		return policy.Checked{}, false
 	}
 	now := c.now()
@@ -84,20 +91,20 @@ func (c *Cache) Learn(call Call, asked time.Time, checked policy.Checked) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !checked.Repeats {
-		c.entries.Remove(call)
+		c.entries.Remove(call.alike())
 		return
 	}
 	now := c.now()
-	e, found := c.entries.Get(call)
+	e, found := c.entries.Get(call.alike())
 	if !found {
 		e = &entry{}
-		c.entries.Add(call, e)
+		c.entries.Add(call.alike(), e)
 	}
 	if elapsed.AtMost(e.last, asked) >= c.lifetime {
 		e.denials = 0
 	}
 	e.denials = min(e.denials+1, hammering)
-	e.checked, e.asked, e.replied, e.last = checked, asked, now, now
+	e.checked, e.asked, e.replied, e.last, e.setVersion = checked, asked, now, now, call.SetVersion
 }
 
 // after is a denial as the store would give it some time later. The limits of others are left out: they are not denied by them.

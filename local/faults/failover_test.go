@@ -16,7 +16,7 @@ import (
 // The load of the failover rows: every caller is held to its limit all the time.
 const (
 	environments = 8
-	callRate     = 1_000
+	callRate     = 2_000
 	callerCount  = 60
 	perSecond    = 10
 )
@@ -128,7 +128,7 @@ func TestLaggingReplica(t *testing.T) {
 	w.plans(t, limiter.Limit{Requests: limit, Window: time.Hour})
 	f := startFleet(t, w.url, deployedFleet())
 	callers := w.callers(t, 30, "closed")
-	l := &load{fleet: f, callers: callers, rate: callRate, workers: environments}
+	l := &load{fleet: f, callers: callers, rate: 1_000, workers: environments}
 	l.begin(t)
 	during(t, 2*time.Second)
 	primary, replica := w.servers[0], w.servers[shards]
