@@ -140,11 +140,11 @@ func TestDeniedFlood(t *testing.T) {
 	asked := w.servers[0].calls(t, "evalsha", "eval") - before
 	all := tallyOf(outcomes)
 	all.undisturbed(t)
-	// Each environment asks ten times, ten times a second, and sends records of usage.
-	if most := 4 * (10 + 10*int(lasts.Seconds()) + 5); asked > most || all.calls < 10*asked {
+	// Each environment asks ten times, ten times a second, and sends records of usage; a machine that stalls makes it ask ten times again.
+	if most := 2 * 4 * (10 + 10*int(lasts.Seconds()) + 5); asked > most || all.calls < 10*asked {
 		t.Errorf("%d calls cost %d scripts, want at most %d", all.calls, asked, most)
 	}
-	report(t, "denied flood of one key", "costs Valkey next to nothing: ≤ 10/s an environment", fmt.Sprintf(
+	report(t, "denied flood of one key", "an environment asks 10 times at first and after a pause, then 10 times a second, and sends its records of usage", fmt.Sprintf(
 		"%s calls at %d/s: %d scripts, %.1f a second and environment, %.1f%% of the calls", thousands(all.calls), rateOf(outcomes),
 		asked, float64(asked)/lasts.Seconds()/4, 100*float64(asked)/float64(all.calls)))
 }
