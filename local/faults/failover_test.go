@@ -156,9 +156,11 @@ func TestLaggingReplica(t *testing.T) {
 		lost, acknowledged, seconds(killed-cut), worstKey, limit, all.failed, thousands(all.calls)))
 }
 
-// lostCounts compares what was let in with what the store still knows, and fails the test when a key lost more than was acknowledged while the replica
-// lagged. acknowledged is that of the keys that lost anything.
-func lostCounts(t *testing.T, f *fleet, callers []caller, outcomes []outcome, limit int, cut, killed time.Duration) (lost, acknowledged, worstKey int) {
+// lostCounts compares what was let in with what the store still knows, and fails the test when a key lost more than was acknowledged while the
+// replica lagged. acknowledged is that of the keys that lost anything.
+func lostCounts(
+	t *testing.T, f *fleet, callers []caller, outcomes []outcome, limit int, cut, killed time.Duration,
+) (lost, acknowledged, worstKey int) {
 	t.Helper()
 	for i, c := range callers {
 		admitted, within := 0, 0

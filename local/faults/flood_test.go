@@ -85,17 +85,37 @@ func (r *flooded) one(t *testing.T, checker *policy.Checker, n int64, victim cal
 // seconds of the flood; the second always.
 func TestKeyFlood(t *testing.T) {
 	fault(t)
-	for _, f := range []flood{{"volatile-lru", 15_000}, {"volatile-lfu", 0}} {
+	for _, f := range []flood{{"volatile-lru", 15_000}, {"volatile-lru", 0}, {"volatile-lfu", 0}} {
 		r := f.run(t)
-		if r.admitted.Load() > floodLimit || r.failed.Load() > 0 || r.evicted == 0 {
+		over := r.admitted.Load() > floodLimit
+		if over && f.hopeless() {
+			gap(t, f.name(), floodPromise, r.String())
+			continue
+		}
+		if over || r.failed.Load() > 0 || r.evicted == 0 {
 			t.Errorf("%s: the victim was let in %d times, limit %d; %d calls failed; %d keys evicted",
 				f.policy, r.admitted.Load(), floodLimit, r.failed.Load(), r.evicted)
 		}
-		report(t, "key flood, 12 MB, 500k ids, "+f.policy, "victim ≤ 1.0×, configuration survives", fmt.Sprintf(
-			"%s ids/s: %s of 500,000 evicted; victim admitted %d of %d in %s calls (%.1f×); all keys, the set and 256 copies survive; %d errors",
-			thousands(int(floodAddresses/r.took.Seconds())), thousands(r.evicted), r.admitted.Load(), floodLimit, thousands(int(r.calls.Load())),
-			float64(r.admitted.Load())/floodLimit, r.failed.Load()))
+		report(t, f.name(), floodPromise, r.String())
 	}
+}
+
+const floodPromise = "victim ≤ 1.0×, configuration survives"
+
+func (f flood) name() string {
+	if f.rate == 0 {
+		return "key flood, 12 MB, 500k ids, " + f.policy + ", at full speed"
+	}
+	return "key flood, 12 MB, 500k ids, " + f.policy + ", slower"
+}
+
+// hopeless: memory holds about a second of the flood, and the eviction cannot tell who called within it.
+func (f flood) hopeless() bool { return f.policy == "volatile-lru" && f.rate == 0 }
+
+func (r *flooded) String() string {
+	return fmt.Sprintf("%s ids/s: %s of 500,000 evicted; victim admitted %d of %d in %s calls (%.1f×); all keys, the set and 256 copies survive; %d errors",
+		thousands(int(floodAddresses/r.took.Seconds())), thousands(r.evicted), r.admitted.Load(), floodLimit, thousands(int(r.calls.Load())),
+		float64(r.admitted.Load())/floodLimit, r.failed.Load())
 }
 
 // configured fails the test unless the set, its copies and every key are there.
@@ -144,7 +164,8 @@ func TestDeniedFlood(t *testing.T) {
 	if most := 2 * 4 * (10 + 10*int(lasts.Seconds()) + 5); asked > most || all.calls < 10*asked {
 		t.Errorf("%d calls cost %d scripts, want at most %d", all.calls, asked, most)
 	}
-	report(t, "denied flood of one key", "an environment asks 10 times at first and after a pause, then 10 times a second, and sends its records of usage", fmt.Sprintf(
+	const promise = "an environment asks 10 times at first and after a pause, then 10 times a second, and sends its records of usage"
+	report(t, "denied flood of one key", promise, fmt.Sprintf(
 		"%s calls at %d/s: %d scripts, %.1f a second and environment, %.1f%% of the calls", thousands(all.calls), rateOf(outcomes),
 		asked, float64(asked)/lasts.Seconds()/4, 100*float64(asked)/float64(all.calls)))
 }

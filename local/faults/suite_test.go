@@ -68,6 +68,15 @@ func report(t *testing.T, fault, bound, measured string) {
 	results.rows = append(results.rows, r)
 }
 
+// gap adds a row that is known not to keep its promise.
+func gap(t *testing.T, fault, bound, measured string) {
+	t.Helper()
+	t.Logf("%s: %s (a gap: %s)", fault, measured, bound)
+	results.mu.Lock()
+	defer results.mu.Unlock()
+	results.rows = append(results.rows, row{fault, bound, measured, "**no**"})
+}
+
 func (t *table) write() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
