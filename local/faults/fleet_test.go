@@ -34,8 +34,8 @@ type fleetOptions struct {
 	env          map[string]string
 }
 
-// deployed is the time-out that a deployment has. calm is for rows in which nothing should fail, on a machine that does other things too; FAULTS_TIMEOUT
-// replaces it.
+// deployed is the time-out that a deployment has. calm is for rows in which nothing should fail, on a machine that does other things too;
+// FAULTS_TIMEOUT replaces it.
 const deployed = 100 * time.Millisecond
 
 var calm = calmOr(2 * time.Second)

@@ -113,7 +113,8 @@ func (f flood) name() string {
 func (f flood) hopeless() bool { return f.policy == "volatile-lru" && f.rate == 0 }
 
 func (r *flooded) String() string {
-	return fmt.Sprintf("%s ids/s: %s of 500,000 evicted; victim admitted %d of %d in %s calls (%.1f×); all keys, the set and 256 copies survive; %d errors",
+	return fmt.Sprintf("%s ids/s: %s of 500,000 evicted; victim admitted %d of %d in %s calls (%.1f×); "+
+		"all keys, the set and 256 copies survive; %d errors",
 		thousands(int(floodAddresses/r.took.Seconds())), thousands(r.evicted), r.admitted.Load(), floodLimit, thousands(int(r.calls.Load())),
 		float64(r.admitted.Load())/floodLimit, r.failed.Load())
 }
