@@ -41,6 +41,9 @@ const (
 )
 
 func verdictOf(c policy.Checked) verdict {
+	if c.ID == "" { // decided without the store, which alone could have verified the caller
+		return unavailable()
+	}
 	v := verdict{allowed: c.Allowed, principal: c.ID, context: map[string]any{
 		contextRateLimit:       rateLimitField(c),
 		contextRateLimitPolicy: rateLimitPolicyField(c),
@@ -50,6 +53,9 @@ func verdictOf(c policy.Checked) verdict {
 		contextVersion:         c.SetVersion,
 		contextKeyVersion:      c.KeyVersion,
 	}}
+	if c.Degraded {
+		v.context[contextDegraded] = true
+	}
 	if c.Rule != "" {
 		v.context[contextRule] = c.Rule
 	}
@@ -63,6 +69,8 @@ func verdictOf(c policy.Checked) verdict {
 	case c.Allowed && !c.Would:
 		v.context[contextShadow] = true
 	case c.Allowed:
+	case c.Degraded && !limited:
+		v.deny(aboutBlank, c.RetryAfter(), cannotCheck, []string{})
 	case !c.BannedUntil.IsZero():
 		v.deny(aboutBlank, c.RetryAfter(), "This caller is banned.", []string{})
 	default:
@@ -85,10 +93,12 @@ const (
 	aboutBlank    = "about:blank"
 )
 
+const cannotCheck = "The limits cannot be checked right now."
+
 // unavailable is the answer while the limits cannot be read: nobody is let in, and nobody is told that a limit was reached.
 func unavailable() verdict {
 	v := verdict{principal: unverified, context: map[string]any{contextDegraded: true}}
-	v.deny(aboutBlank, time.Second, "The limits cannot be checked right now.", []string{})
+	v.deny(aboutBlank, time.Second, cannotCheck, []string{})
 	return v
 }
 
