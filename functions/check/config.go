@@ -47,6 +47,7 @@ func readConfig(variables []string) (config, error) {
 	if err != nil {
 		return config{}, fmt.Errorf("environment: %w", err)
 	}
+	sources.Pepper = c.pepper
 	if c.identities, err = identity.New(sources); err != nil {
 		return config{}, fmt.Errorf("environment: %w", err)
 	}

@@ -97,9 +97,10 @@ func (c Checked) Binding() (binding Applied, found bool) {
 
 // Checker makes checks with a Set that it keeps. It is safe for concurrent use.
 type Checker struct {
-	client valkey.Client
-	pepper apikey.Pepper
-	set    atomic.Pointer[compiledSet]
+	client    valkey.Client
+	pepper    apikey.Pepper
+	addresses addressKey
+	set       atomic.Pointer[compiledSet]
 
 	mu       sync.Mutex
 	programs map[string][]limiter.Limit // by their text, since the same few come with every reply
@@ -107,7 +108,7 @@ type Checker struct {
 
 // NewChecker returns a Checker on a connected client.
 func NewChecker(client valkey.Client, pepper apikey.Pepper) *Checker {
-	return &Checker{client: client, pepper: pepper, programs: map[string][]limiter.Limit{}}
+	return &Checker{client: client, pepper: pepper, addresses: newAddressKey(pepper), programs: map[string][]limiter.Limit{}}
 }
 
 // Load reads the Set, so that the first check need not.
@@ -170,7 +171,7 @@ func (c *Checker) check(ctx context.Context, call Call, with *Passengers) (Check
 	}
 	steps := []step{c.ownStep(set, call, rule, plan)}
 	if rule.Cost > 0 && !set.exempts(call.Address) {
-		steps = append(steps, set.sideSteps(call, rule)...)
+		steps = append(steps, set.sideSteps(call, rule, c.addresses)...)
 	}
 	replies, err := c.flush(ctx, steps, with)
 	if err != nil {

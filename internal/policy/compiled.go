@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/apikey"
 	"tidegate/internal/keyspace"
 	"tidegate/internal/limiter"
 	"tidegate/internal/route"
@@ -156,7 +158,7 @@ func within(list []netip.Prefix, a netip.Addr) bool {
 }
 
 // sideSteps are the steps on other subjects than the caller.
-func (c *compiledSet) sideSteps(call Call, rule *compiledRoute) []step {
+func (c *compiledSet) sideSteps(call Call, rule *compiledRoute, addresses addressKey) []step {
 	var steps []step
 	add := func(s *side, id, what string) {
 		if s != nil {
@@ -165,7 +167,7 @@ func (c *compiledSet) sideSteps(call Call, rule *compiledRoute) []step {
 		}
 	}
 	if call.Network.IsValid() {
-		id := AddressID(call.Network)
+		id := addresses.id(call.Network)
 		add(c.perIP, id, "sp")
 		add(rule.perIP, id, "s"+rule.tag)
 	}
@@ -174,16 +176,14 @@ func (c *compiledSet) sideSteps(call Call, rule *compiledRoute) []step {
 	return steps
 }
 
-// AddressID is the subject id of a client network.
-func AddressID(p netip.Prefix) string { return "ip-" + subjectID("ip", p.Masked().String()) }
+// addressKey is what the subject ids of addresses are made with: whoever sees one in Valkey cannot find out the address by trying all.
+type addressKey []byte
 
-// subjectID hashes parts, each with its length, so that no two lists of parts look alike.
-func subjectID(parts ...string) string {
-	h := sha256.New()
-	for _, p := range parts {
-		h.Write([]byte(strconv.Itoa(len(p))))
-		h.Write([]byte{':'})
-		h.Write([]byte(p))
-	}
-	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:16])
+func newAddressKey(pepper apikey.Pepper) addressKey { return pepper.Derive("addresses") }
+
+// id is the subject id of a client network.
+func (k addressKey) id(p netip.Prefix) string {
+	mac := hmac.New(sha256.New, k)
+	mac.Write([]byte(p.Masked().String()))
+	return "ip-" + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
 }
