@@ -28,6 +28,8 @@ type Call struct {
 	Address netip.Addr    // of the client, for the lists of the Set; invalid when it is not known
 	Network netip.Prefix  // the client's address as PerIP limits count it; invalid when it is not known
 	Route   route.Call
+
+	hash string // in place of Secret: what the record has
 }
 
 // Checked is the answer to a Check.
@@ -47,8 +49,11 @@ type Checked struct {
 	SetVersion  int64
 	KeyVersion  int64     // 0 without a record
 	BannedUntil time.Time // zero when the caller is not banned; no limit was looked at then
+	Reservation string    // for Settle, when the Route wants that and something was taken
 
 	taken []taken
+	plan  int  // number of the plan; 0 for an API key, whose record tells
+	trial bool // whether the candidate took
 }
 
 // taken is what a limit's state gave, and would have to be given back.
@@ -68,7 +73,7 @@ type Applied struct {
 }
 
 // RetryAfter returns the time until the same call would be allowed if nobody else calls; 0 when it was allowed.
-func (c Checked) RetryAfter() time.Duration {
+func (c *Checked) RetryAfter() time.Duration {
 	longest := max(0, c.BannedUntil.Sub(c.Now))
 	if c.Allowed {
 		return 0
@@ -83,7 +88,7 @@ func (c Checked) RetryAfter() time.Duration {
 
 // Binding returns the limit that the client should heed, and false when there is none: on a denial the enforced one with the longest RetryAfter,
 // otherwise the one with the smallest share remaining.
-func (c Checked) Binding() (binding Applied, found bool) {
+func (c *Checked) Binding() (binding Applied, found bool) {
 	for _, l := range c.Limits {
 		if !c.Allowed && l.Mode != Enforce {
 			continue
@@ -100,7 +105,11 @@ type Checker struct {
 	client    valkey.Client
 	pepper    apikey.Pepper
 	addresses addressKey
+	seal      seal
 	set       atomic.Pointer[compiledSet]
+
+	// Lease is how long a reservation can be settled, MinLease to MaxLease. It is set before the first use.
+	Lease time.Duration
 
 	mu       sync.Mutex
 	programs map[string][]limiter.Limit // by their text, since the same few come with every reply
@@ -108,7 +117,9 @@ type Checker struct {
 
 // NewChecker returns a Checker on a connected client.
 func NewChecker(client valkey.Client, pepper apikey.Pepper) *Checker {
-	return &Checker{client: client, pepper: pepper, addresses: newAddressKey(pepper), programs: map[string][]limiter.Limit{}}
+	return &Checker{
+		client: client, pepper: pepper, addresses: newAddressKey(pepper), seal: newSeal(pepper), programs: map[string][]limiter.Limit{}, Lease: DefaultLease,
+	}
 }
 
 // Load reads the Set, so that the first check need not.
@@ -140,19 +151,30 @@ func (c *Checker) Set() *Set {
 // errStale means that the caller's Set is older than the one in force. Nothing was taken.
 var errStale = errors.New("policy: a newer set is in force")
 
-const maxReloads = 3 // for one check; every one needs a save of its own
+const maxReloads = 20 // for one check; every one needs a save of its own meanwhile
 
 // Check finds the caller, its limits and the route's, and takes the route's cost from all of them or from none, in one round trip; in a second one
-// when the Set changed since the last check, and when what some limits gave must be given back because others denied. with leaves in the same flush. A
-// caller who may not call gets ErrUnknownKey or ErrRefused. Any other error means that no decision was made.
+// when the Set changed since the last check, and when what some limits gave must be given back because others denied. with leaves in the same flush.
+// A caller who may not call gets ErrUnknownKey or ErrRefused. Any other error means that no decision was made.
 func (c *Checker) Check(ctx context.Context, call Call, with *Passengers) (Checked, error) {
 	if c.set.Load() == nil {
 		if err := c.Load(ctx); err != nil {
 			return Checked{}, err
 		}
 	}
+	return c.renewing(ctx, func(set *compiledSet) (Checked, error) {
+		plan, rule, err := set.admit(call)
+		if err != nil {
+			return Checked{}, errors.Join(err, c.newest(ctx, set, call.Subject))
+		}
+		return c.check(ctx, set, call, plan, rule, with)
+	})
+}
+
+// renewing repeats what finds that its Set is stale.
+func (c *Checker) renewing(ctx context.Context, try func(*compiledSet) (Checked, error)) (Checked, error) {
 	for range maxReloads {
-		checked, err := c.check(ctx, call, with)
+		checked, err := try(c.set.Load())
 		if !errors.Is(err, errStale) {
 			return checked, err
 		}
@@ -163,12 +185,7 @@ func (c *Checker) Check(ctx context.Context, call Call, with *Passengers) (Check
 	return Checked{}, errStale
 }
 
-func (c *Checker) check(ctx context.Context, call Call, with *Passengers) (Checked, error) {
-	set := c.set.Load()
-	plan, rule, err := set.admit(call)
-	if err != nil {
-		return Checked{}, errors.Join(err, c.newest(ctx, set, call))
-	}
+func (c *Checker) check(ctx context.Context, set *compiledSet, call Call, plan int, rule *compiledRoute, with *Passengers) (Checked, error) {
 	steps := []step{c.ownStep(set, call, rule, plan)}
 	if rule.Cost > 0 && !set.exempts(call.Address) {
 		steps = append(steps, set.sideSteps(call, rule, c.addresses)...)
@@ -177,11 +194,11 @@ func (c *Checker) check(ctx context.Context, call Call, with *Passengers) (Check
 	if err != nil {
 		return Checked{}, err
 	}
-	checked := Checked{ID: call.Subject, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost, SetVersion: set.Version, Trial: true}
+	checked := Checked{ID: call.Subject, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost, SetVersion: set.Version, Trial: true, plan: plan}
 	final, err := c.parseOwn(&checked, replies[0], set, steps[0], rule)
 	for i, s := range steps[1:] {
-		if sideErr := checked.add(s.side.scope, s.side.mode, s.side.limits, replies[i+1], s.keys[0], s.side.program); sideErr != nil {
-			return Checked{}, sideErr
+		if sideErr := checked.add(s.side.scope, s.side.mode, s.side.limits, replies[i+1], s.keys[0], s.side.program); err == nil {
+			err = sideErr // that nobody of this kind may call says more
 		}
 	}
 	if final || err != nil {
@@ -191,13 +208,15 @@ func (c *Checker) check(ctx context.Context, call Call, with *Passengers) (Check
 	}
 	if !checked.Allowed {
 		c.giveBack(ctx, &checked)
+	} else if rule.Settle {
+		checked.Reservation = c.reservation(&checked, call, rule)
 	}
 	return checked, err
 }
 
 // newest fails with errStale when a newer Set than this one is in force, so that nobody is refused by an old one.
-func (c *Checker) newest(ctx context.Context, set *compiledSet, call Call) error {
-	b := keyspace.BucketOf(call.Subject)
+func (c *Checker) newest(ctx context.Context, set *compiledSet, id string) error {
+	b := keyspace.BucketOf(id)
 	head, err := c.client.Do(ctx, c.client.B().Getrange().Key(copyKey(b)).Start(0).End(4).Build()).AsBytes()
 	switch {
 	case err != nil:
@@ -247,8 +266,8 @@ func (c *Checker) flush(ctx context.Context, steps []step, with *Passengers) ([]
 }
 
 func (c *Checker) ownStep(set *compiledSet, call Call, rule *compiledRoute, plan int) step {
-	hash := ""
-	if call.Kind == APIKey {
+	hash := call.hash
+	if call.Kind == APIKey && hash == "" {
 		sum := c.pepper.Hash(call.Secret)
 		hash = string(sum[:])
 	}
@@ -288,7 +307,7 @@ func (c *Checker) parseOwn(checked *Checked, reply []byte, set *compiledSet, own
 	case kind == 'B' && len(rest) >= 7:
 		checked.BannedUntil, rest = timeAt(rest), rest[7:]
 	}
-	mode, limits, program, rest, err := c.parsePublic(checked, set, rest)
+	of, rest, err := c.parsePublic(checked, set, rest)
 	if err != nil {
 		return true, err
 	}
@@ -299,22 +318,29 @@ func (c *Checker) parseOwn(checked *Checked, reply []byte, set *compiledSet, own
 		checked.Allowed, checked.Would = true, true
 		return false, nil
 	case 'D':
-		return false, checked.add(ScopeKey, mode, limits, rest, own.keys[1], program)
+		return false, checked.add(ScopeKey, of.mode, of.limits, rest, own.keys[1], of.program)
 	case 'W':
-		return false, c.parseWide(checked, mode, limits, program, own, rule, rest)
+		return false, parseWide(checked, own, rule, of, rest)
 	}
 	return true, limiter.ErrReply
 }
 
-// parsePublic reads what find.lua calls public.
-func (c *Checker) parsePublic(checked *Checked, set *compiledSet, b []byte) (Mode, []limiter.Limit, limiter.Program, []byte, error) {
+// public is what a reply says about the limits that hold for a caller.
+type public struct {
+	mode    Mode
+	limits  []limiter.Limit
+	program limiter.Program
+}
+
+// parsePublic reads what find.lua calls public, and returns what follows it.
+func (c *Checker) parsePublic(checked *Checked, set *compiledSet, b []byte) (of public, rest []byte, err error) {
 	if len(b) < 4+publicLen {
-		return "", nil, nil, nil, limiter.ErrReply
+		return public{}, nil, limiter.ErrReply
 	}
 	about := b[4:]
 	name := int(binary.BigEndian.Uint16(about[13:]))
 	if len(about) < publicLen+name+4 {
-		return "", nil, nil, nil, limiter.ErrReply
+		return public{}, nil, limiter.ErrReply
 	}
 	checked.KeyVersion, checked.Name = int64(binary.BigEndian.Uint32(about)), string(about[publicLen:publicLen+name])
 	if p, ok := set.Numbered(int(binary.BigEndian.Uint16(about[4:]))); ok {
@@ -323,11 +349,12 @@ func (c *Checker) parsePublic(checked *Checked, set *compiledSet, b []byte) (Mod
 	source := about[publicLen+name]
 	checked.Source = [...]string{"plan", "override"}[source&1]
 	entry := about[publicLen+name+1:]
-	mode, limits, rest, err := c.parseEntry(entry)
+	of.mode, of.limits, rest, err = c.parseEntry(entry)
 	if err != nil {
-		return "", nil, nil, nil, err
+		return public{}, nil, err
 	}
-	return mode, limits, limiter.Program(entry[3 : len(entry)-len(rest)]), rest, nil
+	of.program = limiter.Program(entry[3 : len(entry)-len(rest)])
+	return of, rest, nil
 }
 
 const maxPrograms = 4096
@@ -357,7 +384,7 @@ func (c *Checker) parseEntry(b []byte) (Mode, []limiter.Limit, []byte, error) {
 	return mode, limits, rest, nil
 }
 
-func (c *Checker) parseWide(checked *Checked, mode Mode, limits []limiter.Limit, program limiter.Program, own step, rule *compiledRoute, b []byte) error {
+func parseWide(checked *Checked, own step, rule *compiledRoute, of public, b []byte) error {
 	plan, b, ok := cut(b)
 	if !ok {
 		return limiter.ErrReply
@@ -366,7 +393,7 @@ func (c *Checker) parseWide(checked *Checked, mode Mode, limits []limiter.Limit,
 	if !ok {
 		return limiter.ErrReply
 	}
-	if err := checked.add(ScopeKey, mode, limits, plan, own.keys[1], program); err != nil {
+	if err := checked.add(ScopeKey, of.mode, of.limits, plan, own.keys[1], of.program); err != nil {
 		return err
 	}
 	if len(routed) > 0 {
@@ -377,7 +404,8 @@ func (c *Checker) parseWide(checked *Checked, mode Mode, limits []limiter.Limit,
 	if !checked.Allowed { // the script took from both or from none
 		checked.restore()
 	}
-	checked.Trial = len(trial) == 0 || trial[0]&1 == 1 // a cost above the candidate is as denied as any other
+	checked.trial = len(trial) > 0 && trial[0]&1 == 1
+	checked.Trial = len(trial) == 0 || checked.trial // a cost above the candidate is as denied as any other
 	return nil
 }
 
@@ -404,12 +432,16 @@ const (
 
 // add counts a decision in. Its limits are of one scope and mode; key and program are what a give-back needs.
 func (c *Checked) add(scope string, mode Mode, limits []limiter.Limit, reply []byte, key string, program limiter.Program) error {
-	d, err := limiter.ParseReply(reply, limits)
-	if err != nil {
-		return fmt.Errorf("policy: check: %w", err)
-	}
 	if len(c.Limits) == 0 {
 		c.Allowed, c.Would = true, true
+	}
+	d, err := limiter.ParseReply(reply, limits)
+	switch {
+	case errors.Is(err, limiter.ErrCost) && mode != Enforce: // denies nobody
+		c.Would = false
+		return nil
+	case err != nil:
+		return fmt.Errorf("policy: check: %w", err)
 	}
 	if d.Allowed && c.Cost > 0 {
 		c.taken = append(c.taken, taken{key, program, d.Now, len(c.Limits), len(d.Limits)})

@@ -130,20 +130,26 @@ func (c *compiledSet) admit(call Call) (plan int, rule *compiledRoute, err error
 	if rule = c.fallback; matches {
 		rule = c.routes[i]
 	}
-	name := call.Plan
+	plan, err = c.planFor(call.Kind, call.Plan)
+	return plan, rule, err
+}
+
+// planFor is the number of the plan for callers of a kind without one of their own; name is what comes with the call. It fails with ErrRefused when
+// no plan is meant for them.
+func (c *compiledSet) planFor(kind Kind, name string) (int, error) {
 	switch {
-	case call.Kind == APIKey:
-		return 0, rule, nil
-	case call.Kind == Address:
+	case kind == APIKey:
+		return 0, nil
+	case kind == Address:
 		name = c.AddressPlan
 	case name == "":
 		name = c.TokenPlan
 	}
 	p, found := c.Plan(name)
 	if !found {
-		return 0, nil, ErrRefused
+		return 0, ErrRefused
 	}
-	return p.Number, rule, nil
+	return p.Number, nil
 }
 
 func (c *compiledSet) refuses(a netip.Addr) bool {

@@ -31,6 +31,8 @@ const (
 	routeARN   = "arn:aws:execute-api:us-east-1:123456789012:abcdef123/$default/GET/orders"
 )
 
+var simple = Answers{Format: Simple, Denial: Deny}
+
 var byTest = policy.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
 
 // checks makes checks that nothing travels with.
@@ -93,8 +95,8 @@ func newFixture(t *testing.T, url string) *fixture {
 	return f
 }
 
-func (f *fixture) authorizer(format Format) *Authorizer {
-	return New(checks{f.checker}, keysAlone(), format, slog.New(slog.NewJSONHandler(&f.log, nil)))
+func (f *fixture) authorizer(answers Answers) *Authorizer {
+	return New(checks{f.checker}, keysAlone(), answers, slog.New(slog.NewJSONHandler(&f.log, nil)))
 }
 
 // withKey gives the events of every kind that carry the credential.
@@ -159,7 +161,7 @@ func TestAnswerToEveryKind(t *testing.T) {
 			event := withKey(f.active.Reveal())[name]
 			allowed := map[string]any{
 				"rateLimit": `"1 per 10 seconds";r=0;t=10`, "rateLimitPolicy": `"1 per 10 seconds";q=1;w=10`,
-				"limit": 1.0, "remaining": 0.0, "reset": 10.0,
+				"denied": false, "limit": 1.0, "remaining": 0.0, "reset": 10.0,
 				"keyId": f.key.ID, "keyName": "orders team", "plan": "free", "policyVersion": 1.0, "keyVersion": 1.0,
 			}
 			denied := map[string]any{
@@ -169,6 +171,7 @@ func TestAnswerToEveryKind(t *testing.T) {
 			for k, v := range allowed {
 				denied[k] = v
 			}
+			denied["denied"] = true
 			wantAllow, wantDeny := iamPolicy(f.key.ID, "Allow", methodARN, allowed), iamPolicy(f.key.ID, "Deny", methodARN, denied)
 			if strings.HasPrefix(name, "WebSocket") {
 				wantAllow, wantDeny = iamPolicy(f.key.ID, "Allow", connectARN, allowed), iamPolicy(f.key.ID, "Deny", connectARN, denied)
@@ -178,7 +181,7 @@ func TestAnswerToEveryKind(t *testing.T) {
 				wantDeny = map[string]any{"isAuthorized": false, "context": denied}
 			}
 			for _, want := range []map[string]any{wantAllow, wantDeny} {
-				got, err := invoke(t, f.authorizer(Simple), event)
+				got, err := invoke(t, f.authorizer(simple), event)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -192,7 +195,7 @@ func TestAnswerToEveryKind(t *testing.T) {
 
 func TestHTTP2AnswersWithAPolicyWhenAsked(t *testing.T) {
 	f := newFixture(t, valkeytest.Embedded(t))
-	got, err := invoke(t, f.authorizer(IAM), withKey(f.active.Reveal())["HTTP 2.0"])
+	got, err := invoke(t, f.authorizer(Answers{Format: IAM, Denial: Deny}), withKey(f.active.Reveal())["HTTP 2.0"])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +234,7 @@ func TestBadCredentialsAreUnauthorized(t *testing.T) {
 	for _, credential := range []string{unknown.Reveal(), f.revoked.Reveal(), "", "tg_", good + "x", good[:len(good)-1],
 		good + "," + good, "{" + good + "}", good + "\x00", strings.Repeat("tg_test_", 2000)} {
 		for name, event := range withKey(credential) {
-			got, err := invoke(t, f.authorizer(Simple), event)
+			got, err := invoke(t, f.authorizer(simple), event)
 			if err := refused(got, err, event); err != nil {
 				t.Errorf("%s with %.30q: %v", name, credential, err)
 			}
@@ -245,7 +248,7 @@ func TestBadCredentialsAreUnauthorized(t *testing.T) {
 		"key in a URL":  {"type": "REQUEST", "methodArn": methodARN, "queryStringParameters": map[string]string{"x-api-key": good, "access_token": good}},
 		"basic scheme":  restEvent(map[string][]string{"authorization": {"Basic " + good}}),
 	} {
-		got, err := invoke(t, f.authorizer(Simple), event)
+		got, err := invoke(t, f.authorizer(simple), event)
 		if err := refused(got, err, event); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -270,7 +273,7 @@ func TestWrongChecksumAsksNobody(t *testing.T) {
 	last := good[len(good)-1]
 	wrong := good[:len(good)-1] + string('0'+(last-'0'+1)%10)
 	store := &counting{}
-	a := New(store, keysAlone(), Simple, slog.New(slog.DiscardHandler))
+	a := New(store, keysAlone(), simple, slog.New(slog.DiscardHandler))
 	for _, credential := range []string{wrong, "sk_" + good[3:], "tg_", ""} {
 		for name, event := range withKey(credential) {
 			got, err := invoke(t, a, event)
@@ -312,7 +315,7 @@ func TestSampleEventsNeverAllow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := New(allowAll{}, keysAlone(), Simple, slog.New(slog.DiscardHandler)).Invoke(t.Context(), raw)
+		got, err := New(allowAll{}, keysAlone(), simple, slog.New(slog.DiscardHandler)).Invoke(t.Context(), raw)
 		if !errors.Is(err, ErrUnauthorized) && !denied(got) {
 			t.Errorf("%s: %s, %v; want a refusal", filepath.Base(file), got, err)
 		}
@@ -343,7 +346,8 @@ func TestMalformedEventsNeverAllow(t *testing.T) {
 		`{"type":"REQUEST","methodArn":"` + methodARN + `","headers":["x-api-key"]}`,
 		`{"type":"TOKEN","methodArn":"` + methodARN + `","authorizationToken":["` + key + `"]}`,
 	} {
-		if got, err := New(allowAll{}, keysAlone(), Simple, slog.New(slog.DiscardHandler)).Invoke(t.Context(), []byte(raw)); !errors.Is(err, ErrUnauthorized) {
+		a := New(allowAll{}, keysAlone(), simple, slog.New(slog.DiscardHandler))
+		if got, err := a.Invoke(t.Context(), []byte(raw)); !errors.Is(err, ErrUnauthorized) {
 			t.Errorf("%.80s: %s, %v; want Unauthorized", raw, got, err)
 		}
 	}
@@ -351,7 +355,7 @@ func TestMalformedEventsNeverAllow(t *testing.T) {
 
 func TestPanicIsUnauthorized(t *testing.T) {
 	secret, _ := apikey.Generate("test")
-	got, err := invoke(t, New(broken{}, keysAlone(), Simple, slog.New(slog.DiscardHandler)), withKey(secret.Reveal())["REST REQUEST"])
+	got, err := invoke(t, New(broken{}, keysAlone(), simple, slog.New(slog.DiscardHandler)), withKey(secret.Reveal())["REST REQUEST"])
 	if !errors.Is(err, ErrUnauthorized) {
 		t.Errorf("%v, %v; want Unauthorized", got, err)
 	}
@@ -363,7 +367,7 @@ func TestStoreDownDenies(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	raw, _ := json.Marshal(withKey(f.active.Reveal())["HTTP 2.0"])
-	response, err := f.authorizer(Simple).Invoke(gone, raw)
+	response, err := f.authorizer(simple).Invoke(gone, raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,7 +418,7 @@ func FuzzInvoke(f *testing.F) {
 			f.Add(raw)
 		}
 	}
-	a := New(allowOnly{secret}, keysAlone(), Simple, slog.New(slog.DiscardHandler))
+	a := New(allowOnly{secret}, keysAlone(), simple, slog.New(slog.DiscardHandler))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if response, err := a.Invoke(t.Context(), raw); !errors.Is(err, ErrUnauthorized) && !denied(response) {
 			t.Fatalf("%q: %s, %v; want a refusal", raw, response, err)
