@@ -17,6 +17,8 @@ import (
 type config struct {
 	ValkeyURL     string        `env:"VALKEY_URL,required,notEmpty"`
 	ValkeyTimeout time.Duration `env:"VALKEY_TIMEOUT" envDefault:"100ms"`
+	CallerCache   time.Duration `env:"CALLER_CACHE" envDefault:"10m"`
+	DenyCache     time.Duration `env:"DENY_CACHE" envDefault:"100ms"`
 	KeyPepper     string        `env:"KEY_PEPPER,required,notEmpty"`
 	LogLevel      slog.Level    `env:"LOG_LEVEL" envDefault:"info"`
 
@@ -51,6 +53,12 @@ func readConfig(variables []string) (config, error) {
 	}
 	if c.ValkeyTimeout < time.Millisecond || c.ValkeyTimeout > 10*time.Second {
 		return config{}, fmt.Errorf("environment: VALKEY_TIMEOUT is %s: must be 1ms to 10s", c.ValkeyTimeout)
+	}
+	if c.CallerCache < 0 || c.CallerCache > 24*time.Hour {
+		return config{}, fmt.Errorf("environment: CALLER_CACHE is %s: must be 0s to 24h", c.CallerCache)
+	}
+	if c.DenyCache < 0 || c.DenyCache > time.Minute {
+		return config{}, fmt.Errorf("environment: DENY_CACHE is %s: must be 0s to 1m", c.DenyCache)
 	}
 	if c.pepper, err = apikey.NewPepper(c.KeyPepper); err != nil {
 		return config{}, fmt.Errorf("environment: KEY_PEPPER: %w", err)

@@ -18,6 +18,12 @@ func TestReadConfig(t *testing.T) {
 		{"HTTP_API_RESPONSE", "xml", []string{"HTTP_API_RESPONSE", "simple or iam"}},
 		{"VALKEY_TIMEOUT", "100", []string{"VALKEY_TIMEOUT"}},
 		{"VALKEY_TIMEOUT", "1m", []string{"VALKEY_TIMEOUT", "1ms to 10s"}},
+		{"CALLER_CACHE", "25h", []string{"CALLER_CACHE", "0s to 24h"}},
+		{"CALLER_CACHE", "-1s", []string{"CALLER_CACHE", "0s to 24h"}},
+		{"CALLER_CACHE", "0s", nil},
+		{"DENY_CACHE", "61s", []string{"DENY_CACHE", "0s to 1m"}},
+		{"DENY_CACHE", "-1s", []string{"DENY_CACHE", "0s to 1m"}},
+		{"DENY_CACHE", "0s", nil},
 		{"LOG_LEVEL", "loud", []string{"LOG_LEVEL"}},
 		{"LOG_LEVEL", "debug", nil},
 	} {

@@ -51,9 +51,6 @@ func (c *connector) Check(ctx context.Context, call policy.Call) (policy.Checked
 	with := c.passengers(a)
 	checked, err := store.Retry(ctx, func(ctx context.Context) (policy.Checked, error) { return a.checker.Check(ctx, call, with) })
 	with.Walk(ctx)
-	if err == nil {
-		c.record(call, checked)
-	}
 	return checked, err
 }
 
@@ -64,24 +61,6 @@ func (c *connector) passengers(a *attempt) *policy.Passengers {
 		return nil
 	}
 	return policy.NewPassengers(a.client, batch.Commands(a.client), func(results []valkey.ValkeyResult) { batch.Settle(results) })
-}
-
-// record counts a call that was decided.
-func (c *connector) record(call policy.Call, checked policy.Checked) {
-	var verdict usage.Verdict
-	if !checked.Allowed {
-		verdict |= usage.Denied
-	} else if !checked.Would {
-		verdict |= usage.ShadowDenied
-	}
-	if !checked.Trial {
-		verdict |= usage.CandidateDenied
-	}
-	o := usage.Outcome{Subject: call.Subject, Registered: call.Kind == policy.APIKey, Verdict: verdict, Cost: checked.Cost, Time: c.now()}
-	if checked.Rule != "" {
-		o.Rules = []string{policy.RouteID(checked.Rule)}
-	}
-	c.usage.Record(o)
 }
 
 // Close sends what was recorded. The function's environment is about to end.
@@ -135,6 +114,25 @@ func (c *connector) connected(ctx context.Context) (*attempt, error) {
 			return a, a.err
 		}
 	}
+}
+
+// loaded is the checker of the connection, or nil when there is none, or none that could read a Set.
+func (c *connector) loaded() *policy.Checker {
+	c.mu.Lock()
+	a := c.attempt
+	c.mu.Unlock()
+	if a == nil {
+		return nil
+	}
+	select {
+	case <-a.done:
+	default:
+		return nil
+	}
+	if a.checker == nil || a.checker.Set() == nil {
+		return nil
+	}
+	return a.checker
 }
 
 // connect returns the attempt that succeeded or is under way, or else begins one of the caller's own.

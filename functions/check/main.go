@@ -25,7 +25,7 @@ func main() {
 		log.Error("check cannot start", "cause", err)
 		os.Exit(1)
 	}
-	checker := newConnector(c)
+	checker := newChecker(c, log)
 	go func() { _, _ = checker.connected(context.Background()) }() // while the runtime asks for the first event; the first check sees the outcome
 	go identities.Warm(context.Background())
 	lambda.StartWithOptions(authorizer.New(checker, identities, c.answers(), log), lambda.WithEnableSIGTERM(func() {

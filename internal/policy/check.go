@@ -49,11 +49,30 @@ type Checked struct {
 	SetVersion  int64
 	KeyVersion  int64     // 0 without a record
 	BannedUntil time.Time // zero when the caller is not banned; no limit was looked at then
-	Reservation string    // for Settle, when the Route wants that and something was taken
+	// Repeats says of a denial that every call like this one is denied too until RetryAfter has passed, and leaves no trace: it counts for no ban, no
+	// candidate and no limit, and none of the limits that denied it is on another subject than the caller, where what others took may come back.
+	Repeats bool
+	// Degraded marks a decision made without the store. Now is then the clock of the one who decided.
+	Degraded bool
 
-	taken []taken
-	plan  int  // number of the plan; 0 for an API key, whose record tells
-	trial bool // whether the candidate took
+	Reservation string // for Settle, when the Route wants that and something was taken
+
+	taken   []taken
+	onTrial bool // a candidate looked at the call
+	changes []time.Time
+	plan    int // number of the plan; 0 for an API key, whose record tells
+}
+
+// HoldsUntil is when what was read about the caller changes without an edit: it expires, its override ends, or the grace of a rotated secret does. It
+// is zero when nothing of the kind is to come.
+func (c *Checked) HoldsUntil() time.Time {
+	var next time.Time
+	for _, t := range c.changes {
+		if t.After(c.Now) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	return next
 }
 
 // taken is what a limit's state gave, and would have to be given back.
@@ -72,11 +91,15 @@ type Applied struct {
 	Mode  Mode   // Enforce or Shadow
 }
 
-// RetryAfter returns the time until the same call would be allowed if nobody else calls; 0 when it was allowed.
+// RetryAfter returns the time until the same call would be allowed if nobody else calls; 0 when it was allowed. A call that was denied because the
+// store is away is worth trying again after a second.
 func (c *Checked) RetryAfter() time.Duration {
 	longest := max(0, c.BannedUntil.Sub(c.Now))
 	if c.Allowed {
 		return 0
+	}
+	if c.Degraded && len(c.Limits) == 0 {
+		return time.Second
 	}
 	for _, l := range c.Limits {
 		if l.Mode == Enforce {
@@ -151,6 +174,8 @@ func (c *Checker) Set() *Set {
 // errStale means that the caller's Set is older than the one in force. Nothing was taken.
 var errStale = errors.New("policy: a newer set is in force")
 
+var errNoSet = errors.New("policy: no set was read yet")
+
 const maxReloads = 20 // for one check; every one needs a save of its own meanwhile
 
 // Check finds the caller, its limits and the route's, and takes the route's cost from all of them or from none, in one round trip; in a second one
@@ -208,6 +233,7 @@ func (c *Checker) check(ctx context.Context, set *compiledSet, call Call, plan i
 	}
 	if !checked.Allowed {
 		c.giveBack(ctx, &checked)
+		checked.Repeats = err == nil && (!checked.BannedUntil.IsZero() || set.Bans == nil && checked.inert())
 	} else if rule.Settle {
 		checked.Reservation = c.reservation(&checked, call, rule)
 	}
@@ -265,6 +291,9 @@ func (c *Checker) flush(ctx context.Context, steps []step, with *Passengers) ([]
 	return replies, nil
 }
 
+// routeState is what a route's limits on each caller count.
+func routeState(id string, rule *compiledRoute) string { return keyspace.Of(id, "s"+rule.tag) }
+
 func (c *Checker) ownStep(set *compiledSet, call Call, rule *compiledRoute, plan int) step {
 	hash := call.hash
 	if call.Kind == APIKey && hash == "" {
@@ -284,7 +313,7 @@ func (c *Checker) ownStep(set *compiledSet, call Call, rule *compiledRoute, plan
 	}
 	if set.wide || len(rule.perKey) > 0 && cost > 0 {
 		s.script = wideScript
-		s.keys = append(s.keys, keyspace.Of(id, "sb"), keyspace.Of(id, "sd"), keyspace.Of(id, "s"+rule.tag), keyspace.Of(id, "sk"))
+		s.keys = append(s.keys, keyspace.Of(id, "sb"), keyspace.Of(id, "sd"), routeState(id, rule), keyspace.Of(id, "sk"))
 		s.args = append(s.args, set.banArgs[0], set.banArgs[1], set.banArgs[2], valkey.BinaryString(rule.perKey))
 		if cost == 0 {
 			s.args[len(s.args)-1] = ""
@@ -304,8 +333,10 @@ func (c *Checker) parseOwn(checked *Checked, reply []byte, set *compiledSet, own
 		return true, limiter.ErrCost
 	case kind == 'S':
 		return true, errStale
-	case kind == 'B' && len(rest) >= 7:
-		checked.BannedUntil, rest = timeAt(rest), rest[7:]
+	case kind == 'B' && len(rest) >= 14:
+		checked.BannedUntil, checked.Now, rest = timeAt(rest), timeAt(rest[7:]), rest[14:]
+	case kind == 'O' && len(rest) >= 7:
+		checked.Now, rest = timeAt(rest), rest[7:]
 	}
 	of, rest, err := c.parsePublic(checked, set, rest)
 	if err != nil {
@@ -334,20 +365,24 @@ type public struct {
 
 // parsePublic reads what find.lua calls public, and returns what follows it.
 func (c *Checker) parsePublic(checked *Checked, set *compiledSet, b []byte) (of public, rest []byte, err error) {
-	if len(b) < 4+publicLen {
+	if len(b) < 4+timesLen+publicLen {
 		return public{}, nil, limiter.ErrReply
 	}
-	about := b[4:]
+	about := b[4+timesLen:]
 	name := int(binary.BigEndian.Uint16(about[13:]))
 	if len(about) < publicLen+name+4 {
 		return public{}, nil, limiter.ErrReply
 	}
+	checked.changes = []time.Time{timeAt(b[4:]), timeAt(b[4+7:])}
 	checked.KeyVersion, checked.Name = int64(binary.BigEndian.Uint32(about)), string(about[publicLen:publicLen+name])
 	if p, ok := set.Numbered(int(binary.BigEndian.Uint16(about[4:]))); ok {
 		checked.Plan = p.Name
 	}
 	source := about[publicLen+name]
 	checked.Source = [...]string{"plan", "override"}[source&1]
+	if source&1 == 1 {
+		checked.changes = append(checked.changes, timeAt(about[6:]))
+	}
 	entry := about[publicLen+name+1:]
 	of.mode, of.limits, rest, err = c.parseEntry(entry)
 	if err != nil {
@@ -404,8 +439,8 @@ func parseWide(checked *Checked, own step, rule *compiledRoute, of public, b []b
 	if !checked.Allowed { // the script took from both or from none
 		checked.restore()
 	}
-	checked.trial = len(trial) > 0 && trial[0]&1 == 1
-	checked.Trial = len(trial) == 0 || checked.trial // a cost above the candidate is as denied as any other
+	checked.onTrial = len(trial) > 0
+	checked.Trial = !checked.onTrial || trial[0]&1 == 1 // a cost above the candidate is as denied as any other
 	return nil
 }
 
@@ -476,6 +511,17 @@ func (c *Checker) giveBack(ctx context.Context, checked *Checked) {
 // back are the arguments of takeScript that give a cost back.
 func (t taken) back(cost int64) []string {
 	return []string{valkey.BinaryString(t.program), strconv.FormatInt(-cost, 10), strconv.FormatInt(t.at.UnixMicro(), 10)}
+}
+
+// inert tells whether a denial that bans nobody leaves no trace, and came from the caller's own limits.
+func (c *Checked) inert() bool {
+	for _, l := range c.Limits {
+		own := l.Scope == ScopeKey || l.Scope == ScopeRoute
+		if l.Limit.CountDenied || !own && l.RetryAfter > 0 && l.Mode == Enforce {
+			return false
+		}
+	}
+	return !c.onTrial
 }
 
 // restore counts what was taken as free again.

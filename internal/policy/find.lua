@@ -3,10 +3,11 @@
 -- KEYS[1] the subject's record, KEYS[2] its state, KEYS[3] the bucket's copy of the plans; all in one slot
 -- ARGV[1] the 32-byte hash of the secret; empty for a caller that others vouch for (a JWT, an address), who may have no record
 -- ARGV[2] the cost, 1 to 1e9; ARGV[3] the version of the Set that the caller knows; ARGV[4] the plan's number for a caller without one of its own
--- Returns nil when no such caller may call; 'S' and 4 bytes version when the Set is newer, or none was ever saved (0); 'B', 7 bytes time and
--- `public` when the caller is banned until then; 'O' and `public` when its mode is off; else 'D', `public`, and the encoded decision.
--- `public` is 4 bytes version of the copy, then of the record (record.go) its version, plan, end of the override, three lengths and name; then 1
--- byte, 1 when the limits are an override's; then their entry.
+-- Returns nil when no such caller may call; 'S' and 4 bytes version when the Set is newer, or none was ever saved (0); 'B', 7 bytes
+-- time, 7 bytes now and `public` when the caller is banned until then; 'O', 7 bytes now and `public` when its mode is off; else 'D', `public`, and the
+-- encoded decision.
+-- `public` is 4 bytes version of the copy, then of the record (record.go) its three times, version, plan, end of the override, three lengths and name;
+-- then 1 byte, 1 when the limits are an override's; then their entry.
 local sub, byte = string.sub, string.byte
 local copy = call('GETRANGE', KEYS[3], 0, 1023)
 if byte(copy, 1) ~= 1 then
@@ -33,18 +34,18 @@ if record then
   if expires ~= 0 and now >= expires then
     return false
   end
-  about = sub(record, 88, 106 + name)
+  about = sub(record, 67, 106 + name)
   if over > 0 and (till == 0 or now < till) then
     entry, source = sub(record, 107 + name, 106 + name + over), '\1'
   end
   if banned > now then
-    return 'B' .. sub(record, 81, 87) .. sub(copy, 2, 5) .. about .. '\0\1\0\0'
+    return 'B' .. sub(record, 81, 87) .. pack('>I7', now) .. sub(copy, 2, 5) .. about .. '\0\1\0\0'
   end
   plan = number
 elseif ARGV[1] ~= '' then
   return false
 else
-  about = '\0\0\0\0' .. pack('>I2', tonumber(ARGV[4])) .. '\0\0\0\0\0\0\0\0\0\0\0\0\0'
+  about = string.rep('\0', 25) .. pack('>I2', tonumber(ARGV[4])) .. string.rep('\0', 13)
 end
 if not entry then
   if not plan or plan == 0 then
@@ -68,7 +69,7 @@ end
 local ends = 3 + unpack('>I2', entry, 2)
 local public = sub(copy, 2, 5) .. about .. source .. sub(entry, 1, ends)
 if byte(entry, 1) == 3 then
-  return 'O' .. public
+  return 'O' .. pack('>I7', now) .. public
 end
 local key, cost, refund = KEYS[2], tonumber(ARGV[2]), 0
 local prog = sub(entry, 4, ends)

@@ -38,7 +38,8 @@ const (
 	hashAt       = 2
 	previousAt   = hashAt + sha256.Size
 	timesAt      = previousAt + sha256.Size
-	publicAt     = timesAt + 3*7
+	timesLen     = 3 * 7
+	publicAt     = timesAt + timesLen
 	publicLen    = 4 + 2 + 7 + 2 + 2 + 2
 	nameAt       = publicAt + publicLen
 )

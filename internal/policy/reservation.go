@@ -79,7 +79,7 @@ func (c *Checker) reservation(checked *Checked, call Call, rule *compiledRoute) 
 	if r.took == 0 {
 		return ""
 	}
-	if checked.trial && r.has(tookKey) {
+	if checked.onTrial && checked.Trial && r.has(tookKey) {
 		r.took |= 1 << tookCandidate
 	}
 	r.expires = checked.Now.Add(c.Lease)

@@ -12,7 +12,7 @@ local ban = ARGV[5] ~= '' and call('GET', KEYS[4])
 if ban then
   level, till = unpack('>I1I7', ban)
   if now < till then
-    return 'B' .. sub(ban, 2, 8) .. public
+    return 'B' .. sub(ban, 2, 8) .. pack('>I7', now) .. public
   end
 end
 local enforced, route = byte(entry) == 1, ARGV[8]
@@ -48,6 +48,6 @@ if denied and ARGV[5] ~= '' and cost > 0 and not passes(step(KEYS[5], ARGV[5], 1
   ban = pack('>I1I7', level, now + length)
   call('SET', KEYS[4], ban, 'PX', string.format('%.0f', math.ceil((length + longest) / 1000)))
   call('DEL', KEYS[5])
-  return 'B' .. sub(ban, 2, 8) .. public
+  return 'B' .. sub(ban, 2, 8) .. pack('>I7', now) .. public
 end
 return 'W' .. public .. pack('>I2', #own) .. own .. pack('>I2', #routed) .. routed .. trial

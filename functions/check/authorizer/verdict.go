@@ -42,6 +42,9 @@ const (
 )
 
 func verdictOf(c policy.Checked) verdict {
+	if c.ID == "" { // decided without the store, which alone could have verified the caller
+		return unavailable()
+	}
 	v := verdict{allowed: c.Allowed, verified: true, principal: c.ID, context: map[string]any{
 		contextDenied:     !c.Allowed,
 		contextKeyID:      c.ID,
@@ -53,11 +56,16 @@ func verdictOf(c policy.Checked) verdict {
 		contextKeyName: c.Name, contextPlan: c.Plan, contextRule: c.Rule, contextReservation: c.Reservation,
 		contextRateLimit: rateLimitField(limits), contextRateLimitPolicy: rateLimitPolicyField(limits),
 	})
+	if c.Degraded {
+		v.context[contextDegraded] = true
+	}
 	binding, limited := v.bind(c)
 	switch {
 	case c.Allowed && !c.Would:
 		v.context[contextShadow] = true
 	case c.Allowed:
+	case c.Degraded && !limited:
+		v.deny(aboutBlank, c.RetryAfter(), cannotCheck, nil)
 	case !c.BannedUntil.IsZero():
 		v.deny(aboutBlank, c.RetryAfter(), "This caller is banned.", nil)
 	case limited:
@@ -105,10 +113,12 @@ const (
 	aboutBlank    = "about:blank"
 )
 
+const cannotCheck = "The limits cannot be checked right now."
+
 // unavailable is the answer while the limits cannot be read: nobody is let in, and nobody is told that a limit was reached.
 func unavailable() verdict {
 	v := verdict{principal: unverified, context: map[string]any{contextDegraded: true}}
-	v.deny(aboutBlank, time.Second, "The limits cannot be checked right now.", nil)
+	v.deny(aboutBlank, time.Second, cannotCheck, nil)
 	return v
 }
 

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"tidegate/internal/denial"
+	"tidegate/internal/limiter"
+	"tidegate/internal/outage"
+	"tidegate/internal/policy"
+	"tidegate/internal/store"
+	"tidegate/internal/usage"
+)
+
+// checker answers a call: from what is known here when the caller hammers at a limit, from Valkey, or without it when it is away.
+type checker struct {
+	*connector
+	log     *slog.Logger
+	breaker *outage.Breaker
+	callers *outage.Callers
+	denials *denial.Cache
+}
+
+// clusterSectors are few enough for a shard that is away to be found out soon, and enough for the others to be spared.
+const clusterSectors = 16
+
+func newChecker(c config, log *slog.Logger) *checker { return newCheckerAt(c, log, time.Now) }
+
+func newCheckerAt(c config, log *slog.Logger, now func() time.Time) *checker {
+	sectors := 1
+	if store.Clustered(c.ValkeyURL) {
+		sectors = clusterSectors
+	}
+	conn := newConnector(c)
+	conn.now = now
+	return &checker{
+		connector: conn, log: log,
+		breaker: outage.NewBreaker(sectors, now), callers: outage.NewCallers(c.CallerCache, now), denials: denial.New(c.DenyCache, now),
+	}
+}
+
+// Check answers a call and records it. Its error means that the caller is refused, or that Valkey's answer makes no sense.
+func (c *checker) Check(ctx context.Context, call policy.Call) (policy.Checked, error) {
+	checked, err := c.answer(ctx, call)
+	if err == nil {
+		c.record(call, checked)
+	}
+	return checked, err
+}
+
+func (c *checker) answer(ctx context.Context, call policy.Call) (policy.Checked, error) {
+	terms, set, err := c.terms(call)
+	proof := c.proof(call)
+	blocked := denial.Call{Subject: call.Subject, Proof: proof, Plan: call.Plan, Rule: terms.Rule, Cost: terms.Cost, SetVersion: terms.SetVersion}
+	if err == nil && !c.usage.Due(c.now()) { // records that are due would need a round trip of their own
+		if checked, found := c.denials.Find(blocked); found {
+			return checked, nil
+		}
+	}
+	if !c.breaker.Ask(call.Subject) {
+		return c.decide(call, proof, set, terms, err)
+	}
+	asked := c.now()
+	checked, checkErr := c.connector.Check(ctx, call)
+	away := isAway(checkErr)
+	c.report(ctx, call, away, checkErr)
+	switch {
+	case away:
+		return c.decide(call, proof, set, terms, err)
+	case checkErr == nil:
+		c.callers.Remember(call, proof, checked)
+		if blocked.SetVersion = checked.SetVersion; err == nil {
+			c.denials.Learn(blocked, asked, checked)
+		}
+	case errors.Is(checkErr, policy.ErrUnknownKey):
+		c.callers.Forget(call, proof)
+	}
+	return checked, checkErr
+}
+
+// decide answers without Valkey. terms failed with err; a caller that the Set refuses stays refused.
+func (c *checker) decide(call policy.Call, proof outage.Proof, set *policy.Set, terms policy.Terms, err error) (policy.Checked, error) {
+	if errors.Is(err, policy.ErrRefused) {
+		return policy.Checked{}, err
+	}
+	return c.callers.Decide(call, proof, set, terms), nil
+}
+
+// proof is what a caller is remembered by.
+func (c *checker) proof(call policy.Call) outage.Proof {
+	if call.Kind != policy.APIKey {
+		return outage.Proof{}
+	}
+	return c.config.pepper.Hash(call.Secret)
+}
+
+// terms are what the Set that is known here says; the Set is nil when there is none.
+func (c *checker) terms(call policy.Call) (policy.Terms, *policy.Set, error) {
+	p := c.loaded()
+	if p == nil {
+		return policy.Terms{Cost: 1}, nil, nil
+	}
+	terms, err := p.Terms(call)
+	return terms, p.Set(), err
+}
+
+// isAway tells Valkey's absence from the answers that are errors.
+func isAway(err error) bool {
+	for _, answer := range []error{policy.ErrUnknownKey, policy.ErrRefused, limiter.ErrCost, limiter.ErrReply} {
+		if errors.Is(err, answer) {
+			return false
+		}
+	}
+	return store.Away(err)
+}
+
+// report tells the breaker, and the log what the breaker makes of it. How often a call fails is bounded by the breaker, and so are these lines.
+func (c *checker) report(ctx context.Context, call policy.Call, away bool, err error) {
+	open, changed := c.breaker.Report(call.Subject, !away)
+	switch {
+	case away:
+		c.log.ErrorContext(ctx, "decided without the store", "subject", call.Subject, "open_circuits", open, "cause", err)
+	case changed:
+		c.log.WarnContext(ctx, "the store answers again", "open_circuits", open)
+	}
+}
+
+// record counts a call that was decided. A caller who was not verified has no id.
+func (c *checker) record(call policy.Call, checked policy.Checked) {
+	o := usage.Outcome{
+		Subject: checked.ID, Registered: call.Kind == policy.APIKey && checked.ID != "",
+		Verdict: verdictOf(checked), Cost: checked.Cost, Time: c.now(),
+	}
+	if checked.Rule != "" {
+		o.Rules = []string{policy.RouteID(checked.Rule)}
+	}
+	c.usage.Record(o)
+}
+
+func verdictOf(checked policy.Checked) usage.Verdict {
+	var v usage.Verdict
+	switch {
+	case !checked.Allowed:
+		v = usage.Denied
+	case !checked.Would:
+		v = usage.ShadowDenied
+	}
+	if !checked.Trial {
+		v |= usage.CandidateDenied
+	}
+	if checked.Degraded {
+		v |= usage.Degraded
+	}
+	return v
+}

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/limiter"
+	"tidegate/internal/outage"
+	"tidegate/internal/policy"
+	"tidegate/internal/valkeytest"
+)
+
+// function is a checker in front of a server of its own, with a clock that is set by hand.
+type function struct {
+	*checker
+	environment
+	set *policy.Store
+	log strings.Builder // of calls one after the other
+}
+
+var tester = policy.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
+
+func newFunction(t *testing.T, plans ...policy.Plan) *function {
+	t.Helper()
+	server := valkeytest.Start(t)
+	f := &function{}
+	c := config{ValkeyURL: server, ValkeyTimeout: 5 * time.Second, CallerCache: 10 * time.Minute, DenyCache: 100 * time.Millisecond}
+	c.pepper = apikey.Pepper("only for this test, and long enough")
+	f.checker = newCheckerAt(c, slog.New(slog.NewTextHandler(&f.log, nil)), func() time.Time { return time.Unix(1_800_000_000, f.clock.Load()) })
+	f.admin = f.open(t, server)
+	f.set = policy.NewStore(f.admin, c.pepper)
+	set, err := f.set.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.Plans = plans
+	if _, err := f.set.SaveSet(t.Context(), *set, tester); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *function) key(t *testing.T, plan string) apikey.Secret {
+	t.Helper()
+	_, secret, err := f.set.Create(t.Context(), policy.NewKey{Name: "caller", Env: "test", Plan: plan}, tester)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+func (f *function) call(t *testing.T, secret apikey.Secret) policy.Checked {
+	t.Helper()
+	checked, err := f.checker.Check(t.Context(), policy.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return checked
+}
+
+// leave makes the server refuse every check, as a replica that lost its primary does; come makes it serve them again.
+func (f *function) leave(t *testing.T) {
+	t.Helper()
+	f.ask(t, "CONFIG", "SET", "replica-serve-stale-data", "no")
+	f.ask(t, "REPLICAOF", "127.0.0.1", "1")
+}
+
+func (f *function) come(t *testing.T) {
+	t.Helper()
+	f.ask(t, "REPLICAOF", "NO", "ONE")
+	f.freeze(outage.Pause)
+}
+
+var scriptCalls = regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=(\d+)`)
+
+// scripts counts the scripts that the server was asked to run, whether it did or not.
+func (f *function) scripts(t *testing.T) int {
+	t.Helper()
+	total := 0
+	for _, match := range scriptCalls.FindAllStringSubmatch(f.ask(t, "INFO", "commandstats"), -1) {
+		n, err := strconv.Atoi(match[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += n
+	}
+	return total
+}
+
+func tenADay() []limiter.Limit { return []limiter.Limit{{Requests: 10, Window: 24 * time.Hour}} }
+
+// While Valkey is away, plans decide about callers who were verified before, nobody else passes, and the first success ends it.
+func TestDecidesWithoutValkey(t *testing.T) {
+	f := newFunction(t,
+		policy.Plan{Name: "closed", Limits: tenADay()},
+		policy.Plan{Name: "open", Limits: tenADay(), Degraded: policy.Open},
+		policy.Plan{Name: "local", Limits: tenADay(), Degraded: policy.Local, Share: 30},
+	)
+	secrets := map[string]apikey.Secret{}
+	for _, plan := range []string{"closed", "open", "local"} {
+		secrets[plan] = f.key(t, plan)
+		if checked := f.call(t, secrets[plan]); !checked.Allowed || checked.Degraded {
+			t.Fatalf("%s: %+v", plan, checked)
+		}
+	}
+	stranger := f.key(t, "open")
+	revoked := f.key(t, "open")
+	f.call(t, revoked)
+	if _, err := f.set.Revoke(t.Context(), revoked.ID(), 1, tester); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.checker.Check(t.Context(), policy.Call{Kind: policy.APIKey, Subject: revoked.ID(), Secret: revoked}); !errors.Is(err, policy.ErrUnknownKey) {
+		t.Fatalf("revoked: %v", err)
+	}
+
+	f.leave(t)
+	for range 3 {
+		for plan, want := range map[string]bool{"closed": false, "open": true, "local": true} {
+			if checked := f.call(t, secrets[plan]); checked.Allowed != want || !checked.Degraded || checked.ID == "" {
+				t.Errorf("%s: %+v", plan, checked)
+			}
+		}
+		for _, secret := range []apikey.Secret{stranger, revoked} {
+			if checked := f.call(t, secret); checked.Allowed || !checked.Degraded || checked.ID != "" {
+				t.Errorf("not verified: %+v", checked)
+			}
+		}
+	}
+	if checked := f.call(t, secrets["local"]); checked.Allowed || checked.RetryAfter() != 24*time.Hour {
+		t.Errorf("over its share: %+v", checked)
+	}
+
+	f.come(t)
+	for plan, secret := range secrets {
+		if checked := f.call(t, secret); !checked.Allowed || checked.Degraded || checked.Limits[0].Remaining != 8 {
+			t.Errorf("%s, Valkey is back: %+v", plan, checked)
+		}
+	}
+}
+
+// While Valkey is away, it is asked twice, and then once in each pause.
+func TestAsksSeldomWhileValkeyIsAway(t *testing.T) {
+	f := newFunction(t, policy.Plan{Name: "open", Limits: tenADay(), Degraded: policy.Open})
+	secret := f.key(t, "open")
+	f.call(t, secret)
+	f.leave(t)
+	for range 100 {
+		f.call(t, secret)
+	}
+	if asked := f.failures(); asked != 2 {
+		t.Errorf("asked %d times, want 2", asked)
+	}
+	for range 5 {
+		f.freeze(outage.Pause)
+		f.call(t, secret)
+		f.call(t, secret)
+	}
+	if asked := f.failures(); asked != 7 {
+		t.Errorf("asked %d times after 5 pauses, want 7", asked)
+	}
+}
+
+// failures counts the calls that asked in vain.
+func (f *function) failures() int { return strings.Count(f.log.String(), "decided without the store") }
+
+// Whoever hammers at a limit is answered here, and an edit acts when the stated time is over; an edit for anybody else acts at once.
+func TestHammering(t *testing.T) {
+	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
+	secret := f.key(t, "free")
+	for range 10 {
+		if !f.call(t, secret).Allowed {
+			t.Fatal("denied within the limit")
+		}
+	}
+	reset := func() {
+		t.Helper()
+		if err := f.set.Reset(t.Context(), secret.ID(), tester); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.call(t, secret)
+	reset()
+	for range 10 {
+		if !f.call(t, secret).Allowed {
+			t.Fatal("the reset did not act on the next check")
+		}
+	}
+	before := f.scripts(t)
+	for range 500 {
+		if checked := f.call(t, secret); checked.Allowed || checked.Degraded || checked.RetryAfter() == 0 {
+			t.Fatalf("over the limit: %+v", checked)
+		}
+	}
+	if asked := f.scripts(t) - before; asked > 12 { // two of them may be of usage records
+		t.Errorf("500 denied calls asked %d times, want 10", asked)
+	}
+	reset()
+	if f.call(t, secret).Allowed {
+		t.Error("asked again within the stated time")
+	}
+	f.freeze(f.checker.config.DenyCache)
+	if !f.call(t, secret).Allowed {
+		t.Error("the reset did not act after the stated time")
+	}
+}
+
+// A caller whom a newer Set frees is free as soon as any check in the same program has seen it.
+func TestHammeringUntilANewSet(t *testing.T) {
+	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
+	secret, other := f.key(t, "free"), f.key(t, "free")
+	for range 25 {
+		f.call(t, secret)
+	}
+	set, err := f.set.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.Plans[0].Limits[0].Requests = 20
+	if _, err := f.set.SaveSet(t.Context(), *set, tester); err != nil {
+		t.Fatal(err)
+	}
+	f.call(t, other)
+	if !f.call(t, secret).Allowed {
+		t.Error("still denied by the old Set")
+	}
+}
+
+// Denials that a ban counts all reach Valkey; once the caller is banned, they need not.
+func TestHammeringIsBanned(t *testing.T) {
+	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
+	set, err := f.set.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.Bans = &policy.Bans{
+		Denials: 30, Window: policy.Duration(time.Hour), Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour),
+	}
+	if _, err := f.set.SaveSet(t.Context(), *set, tester); err != nil {
+		t.Fatal(err)
+	}
+	secret := f.key(t, "free")
+	for i := range 40 {
+		if checked := f.call(t, secret); checked.BannedUntil.IsZero() != (i < 39) {
+			t.Fatalf("call %d: %+v", i, checked)
+		}
+	}
+	before := f.scripts(t)
+	for range 200 {
+		if checked := f.call(t, secret); checked.BannedUntil.IsZero() || checked.RetryAfter() <= 0 || checked.RetryAfter() > time.Minute {
+			t.Fatalf("banned: %+v", checked)
+		}
+	}
+	if asked := f.scripts(t) - before; asked > 12 { // as above
+		t.Errorf("200 calls of a banned caller asked %d times, want 10", asked)
+	}
+}

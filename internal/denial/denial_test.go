@@ -1,0 +1,174 @@
+package denial_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tidegate/internal/denial"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+)
+
+// program is a cache whose clock is set by hand, in front of a caller who is blocked until an instant.
+type program struct {
+	*denial.Cache
+	clock   time.Time
+	blocked time.Time // on the server, whose clock is an hour ahead
+	asked   int
+}
+
+const (
+	ahead    = time.Hour
+	lifetime = 100 * time.Millisecond
+)
+
+func start(life time.Duration) *program {
+	p := &program{clock: time.Unix(1_800_000_000, 0)}
+	p.Cache = denial.New(life, func() time.Time { return p.clock })
+	p.blocked = p.clock.Add(ahead + 10*time.Second)
+	return p
+}
+
+// denied is what the store says to a call that reaches it now.
+func (p *program) denied() policy.Checked {
+	now := p.clock.Add(ahead)
+	wait := p.blocked.Sub(now)
+	if wait <= 0 {
+		return policy.Checked{Allowed: true, Now: now}
+	}
+	limit := limiter.Limit{Requests: 1, Window: time.Minute}
+	return policy.Checked{Now: now, Repeats: true, Limits: []policy.Applied{
+		{Usage: limiter.Usage{Limit: limit, Reset: wait, RetryAfter: wait}, Scope: policy.ScopeKey, Mode: policy.Enforce},
+		{Usage: limiter.Usage{Limit: limit, Remaining: 1}, Scope: policy.ScopeIP, Mode: policy.Enforce},
+	}}
+}
+
+// call answers from the cache, or asks the store, which takes no time.
+func (p *program) call(c denial.Call) policy.Checked {
+	if known, found := p.Find(c); found {
+		return known
+	}
+	p.asked++
+	checked := p.denied()
+	p.Learn(c, p.clock, checked)
+	return checked
+}
+
+// hammer makes calls, each so long after the one before, and returns how many reached the store.
+func (p *program) hammer(c denial.Call, calls int, gap time.Duration) int {
+	before := p.asked
+	for range calls {
+		p.call(c)
+		p.clock = p.clock.Add(gap)
+	}
+	return p.asked - before
+}
+
+var caller = denial.Call{Subject: "a", Cost: 1}
+
+// A flood asks ten times, and then once in each lifetime; someone who calls now and then is always asked about.
+func TestFloodsAreAnsweredHere(t *testing.T) {
+	for _, c := range []struct {
+		gap   time.Duration
+		calls int
+		asked int
+	}{
+		{time.Millisecond, 10, 10}, // not yet hammering
+		{time.Millisecond, 1010, 20},
+		{lifetime - time.Millisecond, 20, 15}, // every other one, once it hammers
+		{lifetime, 50, 50},
+	} {
+		if asked := start(lifetime).hammer(caller, c.calls, c.gap); asked != c.asked {
+			t.Errorf("%d calls, one each %s: %d reached the store, want %d", c.calls, c.gap, asked, c.asked)
+		}
+	}
+}
+
+func TestLifetimeZeroRemembersNothing(t *testing.T) {
+	if asked := start(0).hammer(caller, 50, time.Millisecond); asked != 50 {
+		t.Errorf("%d of 50 calls reached the store", asked)
+	}
+}
+
+// An answer is never given again at or after the instant at which the caller is free, and its times count down.
+func TestEndsWithTheInstant(t *testing.T) {
+	p := start(time.Minute)
+	p.hammer(caller, 10, 0)
+	for left := 10 * time.Second; left > 0; left -= time.Second {
+		checked, found := p.Find(caller)
+		if !found || checked.Allowed || checked.RetryAfter() != left || !checked.Now.Equal(p.clock.Add(ahead)) {
+			t.Errorf("%s before: found %t, %+v", left, found, checked)
+		}
+		if len(checked.Limits) != 1 {
+			t.Errorf("%s before: want the caller's own limit alone, got %+v", left, checked.Limits)
+		}
+		p.clock = p.clock.Add(time.Second)
+	}
+	if _, found := p.Find(caller); found {
+		t.Error("still denied at the instant at which the caller is free")
+	}
+}
+
+// When the reply was on its way for a while, the instant is taken to come as early as it may.
+func TestSlowReplies(t *testing.T) {
+	p := start(time.Minute)
+	asked := p.clock
+	checked := p.denied()
+	p.clock = p.clock.Add(3 * time.Second)
+	for range 10 {
+		p.Learn(caller, asked, checked)
+	}
+	p.clock = asked.Add(10*time.Second - time.Nanosecond)
+	if again, found := p.Find(caller); !found || again.RetryAfter() != 3*time.Second+time.Nanosecond {
+		t.Errorf("found %t, retry after %s: want no less than there may be left", found, again.RetryAfter())
+	}
+	p.clock = asked.Add(10 * time.Second)
+	if _, found := p.Find(caller); found {
+		t.Error("still denied when the caller may be free")
+	}
+}
+
+// Whatever tells calls apart keeps their answers apart, and an answer other than such a denial ends it.
+func TestAnswersAreNotMixedUp(t *testing.T) {
+	p := start(time.Minute)
+	p.hammer(caller, 10, 0)
+	for name, other := range map[string]denial.Call{
+		"subject": {Subject: "b", Cost: 1},
+		"secret":  {Subject: "a", Cost: 1, Proof: [32]byte{1}},
+		"plan":    {Subject: "a", Cost: 1, Plan: "pro"},
+		"rule":    {Subject: "a", Cost: 1, Rule: "export"},
+		"cost":    {Subject: "a", Cost: 2},
+		"version": {Subject: "a", Cost: 1, SetVersion: 2},
+	} {
+		if _, found := p.Find(other); found {
+			t.Errorf("another %s has the same answer", name)
+		}
+	}
+	if _, found := p.Find(caller); !found {
+		t.Fatal("the answer itself is lost")
+	}
+	p.Learn(caller, p.clock, policy.Checked{Allowed: true})
+	if _, found := p.Find(caller); found {
+		t.Error("denied after the store allowed the call")
+	}
+	counted := p.denied()
+	counted.Repeats = false
+	for range 20 {
+		p.Learn(caller, p.clock, counted)
+	}
+	if _, found := p.Find(caller); found {
+		t.Error("a denial that counts was not counted")
+	}
+}
+
+func TestBounded(t *testing.T) {
+	p := start(time.Minute)
+	p.hammer(caller, 10, 0)
+	for i := range 5000 {
+		p.call(denial.Call{Subject: fmt.Sprint(i)})
+	}
+	if _, found := p.Find(caller); found {
+		t.Error("5,000 other callers did not push the oldest out")
+	}
+}
