@@ -219,7 +219,16 @@ func (c *Checker) check(ctx context.Context, set *compiledSet, call Call, plan i
 	if err != nil {
 		return Checked{}, err
 	}
-	checked := Checked{ID: call.Subject, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost, SetVersion: set.Version, Trial: true, plan: plan}
+	if limiter.ReplyCostTooHigh(replies[0]) { // the short script does not say for whom: in shadow it is in nobody's way
+		steps[0] = c.wideStep(set, call, rule, plan)
+		if replies[0], err = c.run(ctx, steps[0].script, steps[0].keys, steps[0].args); err != nil && !valkey.IsValkeyNil(err) {
+			return Checked{}, fmt.Errorf("policy: check: %w", err)
+		}
+	}
+	checked := Checked{
+		Allowed: true, Would: true, Trial: true,
+		ID: call.Subject, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost, SetVersion: set.Version, plan: plan,
+	}
 	final, err := c.parseOwn(&checked, replies[0], set, steps[0], rule)
 	for i, s := range steps[1:] {
 		if sideErr := checked.add(s.side.scope, s.side.mode, s.side.limits, replies[i+1], s.keys[0], s.side.program); err == nil {
@@ -312,13 +321,28 @@ func (c *Checker) ownStep(set *compiledSet, call Call, rule *compiledRoute, plan
 		args:   []string{hash, strconv.FormatInt(cost, 10), strconv.FormatInt(set.Version, 10), strconv.Itoa(plan)},
 	}
 	if set.wide || len(rule.perKey) > 0 && cost > 0 {
-		s.script = wideScript
-		s.keys = append(s.keys, keyspace.Of(id, "sb"), keyspace.Of(id, "sd"), routeState(id, rule), keyspace.Of(id, "sk"))
-		s.args = append(s.args, set.banArgs[0], set.banArgs[1], set.banArgs[2], valkey.BinaryString(rule.perKey))
-		if cost == 0 {
-			s.args[len(s.args)-1] = ""
-		}
+		return s.widened(set, id, rule, cost)
 	}
+	return s
+}
+
+// wideStep is ownStep in the script that tells the limits apart.
+func (c *Checker) wideStep(set *compiledSet, call Call, rule *compiledRoute, plan int) step {
+	s := c.ownStep(set, call, rule, plan)
+	if s.script == wideScript {
+		return s
+	}
+	return s.widened(set, call.Subject, rule, rule.Cost)
+}
+
+func (s step) widened(set *compiledSet, id string, rule *compiledRoute, cost int64) step {
+	perKey := valkey.BinaryString(rule.perKey)
+	if cost == 0 {
+		perKey = ""
+	}
+	s.script = wideScript
+	s.keys = append(s.keys, keyspace.Of(id, "sb"), keyspace.Of(id, "sd"), routeState(id, rule), keyspace.Of(id, "sk"))
+	s.args = append(s.args, set.banArgs[0], set.banArgs[1], set.banArgs[2], perKey)
 	return s
 }
 
@@ -329,8 +353,6 @@ func (c *Checker) parseOwn(checked *Checked, reply []byte, set *compiledSet, own
 	}
 	kind, rest := reply[0], reply[1:]
 	switch {
-	case limiter.ReplyCostTooHigh(reply):
-		return true, limiter.ErrCost
 	case kind == 'S':
 		return true, errStale
 	case kind == 'B' && len(rest) >= 14:
@@ -375,7 +397,11 @@ func (c *Checker) parsePublic(checked *Checked, set *compiledSet, b []byte) (of 
 	}
 	checked.changes = []time.Time{timeAt(b[4:]), timeAt(b[4+7:])}
 	checked.KeyVersion, checked.Name = int64(binary.BigEndian.Uint32(about)), string(about[publicLen:publicLen+name])
-	if p, ok := set.Numbered(int(binary.BigEndian.Uint16(about[4:]))); ok {
+	number := int(binary.BigEndian.Uint16(about[4:]))
+	if number == 0 { // it came with the call
+		number = checked.plan
+	}
+	if p, ok := set.Numbered(number); ok {
 		checked.Plan = p.Name
 	}
 	source := about[publicLen+name]
@@ -467,9 +493,6 @@ const (
 
 // add counts a decision in. Its limits are of one scope and mode; key and program are what a give-back needs.
 func (c *Checked) add(scope string, mode Mode, limits []limiter.Limit, reply []byte, key string, program limiter.Program) error {
-	if len(c.Limits) == 0 {
-		c.Allowed, c.Would = true, true
-	}
 	d, err := limiter.ParseReply(reply, limits)
 	switch {
 	case errors.Is(err, limiter.ErrCost) && mode != Enforce: // denies nobody

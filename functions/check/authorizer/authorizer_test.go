@@ -52,6 +52,7 @@ func keysAlone() *identity.Resolver {
 
 // fixture is an authorizer on a real registry with one active key of 1 per 10 seconds and one revoked key.
 type fixture struct {
+	url     string
 	store   *policy.Store
 	checker *policy.Checker
 	key     policy.Key
@@ -68,7 +69,7 @@ func newFixture(t *testing.T, url string) *fixture {
 	}
 	t.Cleanup(client.Close)
 	pepper := apikey.Pepper(strings.Repeat("pepper!!", 4))
-	f := &fixture{store: policy.NewStore(client, pepper), checker: policy.NewChecker(client, pepper)}
+	f := &fixture{url: url, store: policy.NewStore(client, pepper), checker: policy.NewChecker(client, pepper)}
 	set, err := f.store.Set(t.Context())
 	if err != nil {
 		t.Fatal(err)
