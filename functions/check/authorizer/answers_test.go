@@ -439,3 +439,23 @@ func TestImpossibleCost(t *testing.T) {
 		t.Errorf("log: %s", tb.log.String())
 	}
 }
+
+// On a route that settles, the context of an allowed call carries what settles it, and that is good once.
+func TestReservationInTheContext(t *testing.T) {
+	tb := newTable(t)
+	tb.cost(t, 4)
+	set := must(tb.store.Set(t.Context()))
+	set.Routes[0].Settle = true
+	must(tb.store.SaveSet(t.Context(), *set, byTest))
+	c := tb.bring(t, "key", "allowed")
+	for kind := range eventKinds {
+		if kind == "WebSocket" {
+			continue // has no path
+		}
+		context, _ := must(tb.ask(t, kind, tb.witness, c))["context"].(map[string]any)
+		reservation, _ := context["reservation"].(string)
+		if s := must(tb.checker.Settle(t.Context(), reservation, 0)); s.Reserved != 4 {
+			t.Errorf("%s: %+v", kind, s)
+		}
+	}
+}
