@@ -264,7 +264,7 @@ func (c *Checker) newest(ctx context.Context, set *compiledSet, id string) error
 
 // step is one script run on one subject.
 type step struct {
-	script script
+	script *script
 	keys   []string
 	args   []string
 	side   *side // nil for the caller's own

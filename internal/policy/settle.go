@@ -21,9 +21,11 @@ var (
 	//go:embed settle.lua
 	settleLua string
 
-	settleScript = newScript(limiter.StepFunction() + chargeLua + settleLua)
+	settleScript = newScript(func() string { return limiter.StepFunction() + chargeLua + settleLua })
 	// chargeScript settles one state: KEYS[1]; ARGV[1] its program, ARGV[2] the difference, ARGV[3] when the cost was taken.
-	chargeScript = newScript(limiter.StepFunction() + chargeLua + "return pack('>I4', settle(KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])))")
+	chargeScript = newScript(func() string {
+		return limiter.StepFunction() + chargeLua + "return pack('>I4', settle(KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])))"
+	})
 )
 
 // Settlement is what became of a reservation.
@@ -183,7 +185,7 @@ func (s *Settlement) charged(b []byte) {
 }
 
 // run runs a script, whether the server has it or not.
-func (c *Checker) run(ctx context.Context, s script, keys, args []string) ([]byte, error) {
+func (c *Checker) run(ctx context.Context, s *script, keys, args []string) ([]byte, error) {
 	reply, err := c.client.Do(ctx, s.command(c.client, keys, args)).AsBytes()
 	if missing(err) {
 		return c.client.Do(ctx, s.whole(c.client, keys, args)).AsBytes()
