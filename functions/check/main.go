@@ -28,7 +28,9 @@ func main() {
 	checker := newChecker(c, log)
 	go func() { _, _ = checker.connected(context.Background()) }() // while the runtime asks for the first event; the first check sees the outcome
 	go identities.Warm(context.Background())
-	lambda.StartWithOptions(authorizer.New(checker, identities, c.answers(), log), lambda.WithEnableSIGTERM(func() {
+	a := authorizer.New(checker, identities, c.answers(), log)
+	go a.Warm()
+	lambda.StartWithOptions(a, lambda.WithEnableSIGTERM(func() {
 		checker.Close()
 		os.Exit(0)
 	}))
