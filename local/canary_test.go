@@ -116,8 +116,8 @@ func tokenEvent(value string) string {
 	return string(text)
 }
 
-// However callers come, whatever happens, and in whatever form: no API key, token, name in a token or address is ever in the function's output, in its
-// answers, or in what Valkey keeps; nor is the pepper.
+// However callers come, whatever happens, and in whatever form: no API key, token, name in a token or address is ever in the function's output, in
+// its answers, or in what Valkey keeps; nor is the pepper.
 func TestNothingSecretLeaks(t *testing.T) {
 	c := newCanaries(t)
 	proxy := valkeytest.StartProxy(t, valkeytest.Start(t), nil)
@@ -155,7 +155,9 @@ func (c *canaries) addKeys(t *testing.T, f *checkFunction) {
 		t.Fatal(err)
 	}
 	g := good.Reveal()
-	c.keys = map[string]string{"good": g, "revoked": revoked.Reveal(), "unknown": unknown.Reveal(), "mistyped": g[:20] + "x" + g[21:], "cut": g[:len(g)-2]}
+	c.keys = map[string]string{
+		"good": g, "revoked": revoked.Reveal(), "unknown": unknown.Reveal(), "mistyped": g[:20] + "x" + g[21:], "cut": g[:len(g)-2],
+	}
 }
 
 // ask sends events and returns all answers, and how many of them allow.

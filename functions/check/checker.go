@@ -85,7 +85,11 @@ func (c *checker) decide(call policy.Call, proof outage.Proof, set *policy.Set, 
 	if errors.Is(err, policy.ErrRefused) {
 		return policy.Checked{}, err
 	}
-	return c.callers.Decide(call, proof, set, terms), nil
+	var beside []policy.Besides
+	if p := c.loaded(); p != nil {
+		beside = p.Beside(call)
+	}
+	return c.callers.Decide(call, proof, set, terms, beside), nil
 }
 
 // proof is what a caller is remembered by.

@@ -58,7 +58,7 @@ func (f *function) key(t *testing.T, plan string) apikey.Secret {
 
 func (f *function) call(t *testing.T, secret apikey.Secret) policy.Checked {
 	t.Helper()
-	checked, err := f.checker.Check(t.Context(), policy.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret})
+	checked, err := f.Check(t.Context(), policy.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,8 @@ func TestDecidesWithoutValkey(t *testing.T) {
 	if _, err := f.set.Revoke(t.Context(), revoked.ID(), 1, tester); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.checker.Check(t.Context(), policy.Call{Kind: policy.APIKey, Subject: revoked.ID(), Secret: revoked}); !errors.Is(err, policy.ErrUnknownKey) {
+	_, err := f.Check(t.Context(), policy.Call{Kind: policy.APIKey, Subject: revoked.ID(), Secret: revoked})
+	if !errors.Is(err, policy.ErrUnknownKey) {
 		t.Fatalf("revoked: %v", err)
 	}
 
@@ -229,6 +230,26 @@ func TestHammeringUntilANewSet(t *testing.T) {
 	f.call(t, other)
 	if !f.call(t, secret).Allowed {
 		t.Error("still denied by the old Set")
+	}
+}
+
+// A function whose clock is off decides as one whose clock is right: only Valkey's counts. The other tests here run years off.
+func TestClientClock(t *testing.T) {
+	f := newFunction(t, policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 3, Window: time.Hour}}})
+	secret := f.key(t, "free")
+	start := time.Until(time.Unix(1_800_000_000, 0))
+	var longest time.Duration
+	for i, off := range []time.Duration{0, 10 * time.Minute, -10 * time.Minute, 0, 10 * time.Minute, -10 * time.Minute} {
+		f.clock.Store(int64(off - start))
+		checked := f.call(t, secret)
+		if checked.Allowed != (i < 3) || checked.Degraded || checked.Limits[0].Remaining != int64(max(0, 2-i)) {
+			t.Errorf("call %d, clock off by %s: %+v", i, off, checked)
+		}
+		if wait := checked.RetryAfter(); wait < 0 || wait > time.Hour || longest > 0 && wait > longest {
+			t.Errorf("call %d, clock off by %s: retry after %s, before that %s", i, off, wait, longest)
+		} else if wait > 0 {
+			longest = wait
+		}
 	}
 }
 

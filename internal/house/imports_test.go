@@ -67,6 +67,17 @@ var directions = []direction{
 		why: "a token is verified without the store and without AWS",
 	},
 	{
+		of: []string{"tidegate/internal/outage/…", "tidegate/internal/denial/…"}, only: []string{
+			"std", "github.com/hashicorp/golang-lru/…",
+			"tidegate/internal/elapsed", "tidegate/internal/keyspace", "tidegate/internal/limiter", "tidegate/internal/policy",
+		},
+		why: "what decides without the store does not reach for it",
+	},
+	{
+		of: []string{"tidegate/internal/outage/…", "tidegate/internal/denial/…"}, not: web,
+		why: "what decides without the store needs no server",
+	},
+	{
 		of: []string{"tidegate/internal/…"}, not: []string{"tidegate/functions/…", "tidegate/web/…"},
 		why: "functions import internal packages",
 	},
@@ -181,6 +192,8 @@ var importCases = []ruleCase{
 	importCase("jwt and its library", "internal/jwt/a.go", "github.com/go-jose/go-jose/v4/jwt", false),
 	importCase("identity and policy", "functions/check/identity/a.go", "tidegate/internal/policy", true),
 	importCase("identity and tokens", "functions/check/identity/a.go", "tidegate/internal/jwt", false),
+	importCase("outage and Valkey", "internal/outage/a.go", "github.com/valkey-io/valkey-go", true),
+	importCase("outage and policy", "internal/outage/a.go", "tidegate/internal/policy", false),
 	importCase("authorizer and Valkey", "functions/check/authorizer/a.go", "github.com/valkey-io/valkey-go", true),
 	importCase("check's main and Valkey", "functions/check/main.go", "github.com/valkey-io/valkey-go", false),
 	importCase("check and admin", "functions/check/authorizer/a.go", "tidegate/functions/admin/dashboard", true),

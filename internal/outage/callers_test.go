@@ -17,12 +17,13 @@ const lifetime = 10 * time.Minute
 type program struct {
 	*outage.Callers
 	*clock
-	set *policy.Set
+	set    *policy.Set
+	beside []policy.Besides
 }
 
 func newProgram(plans ...policy.Plan) *program {
 	c := newClock()
-	return &program{outage.NewCallers(lifetime, c.now), c, &policy.Set{Version: 1, Plans: plans}}
+	return &program{outage.NewCallers(lifetime, c.now), c, &policy.Set{Version: 1, Plans: plans}, nil}
 }
 
 func perMinute(n int64) limiter.Limit { return limiter.Limit{Requests: n, Window: time.Minute} }
@@ -44,7 +45,7 @@ func vouched(plan string, limits ...limiter.Limit) policy.Checked {
 }
 
 func (p *program) decide(call policy.Call, proof outage.Proof, terms policy.Terms) policy.Checked {
-	return p.Decide(call, proof, p.set, terms)
+	return p.Decide(call, proof, p.set, terms, p.beside)
 }
 
 // expect makes calls and compares which were allowed: "yyn".
@@ -193,19 +194,19 @@ func TestLimitsBeside(t *testing.T) {
 	for _, call := range []policy.Call{caller, second} {
 		p.Remember(call, secret, vouched("free", perMinute(3)))
 	}
-	terms := once
-	terms.Beside = []policy.Besides{{State: "ip", Scope: policy.ScopeIP, Mode: policy.Enforce, Limits: []limiter.Limit{perMinute(2)}}}
-	last := p.expect(t, caller, secret, terms, "yyn")
+	p.beside = []policy.Besides{{State: "ip", Scope: policy.ScopeIP, Mode: policy.Enforce, Limits: []limiter.Limit{perMinute(2)}}}
+	last := p.expect(t, caller, secret, once, "yyn")
 	if own := last.Limits[0]; own.Remaining != 1 || last.Limits[1].Scope != policy.ScopeIP {
 		t.Errorf("a call that the address's limit denied took from the caller's: %+v", last)
 	}
-	p.expect(t, second, secret, terms, "n")
-	p.expect(t, second, secret, once, "yyyn")
-	terms.Beside[0].Mode = policy.Shadow
-	if last := p.expect(t, caller, secret, terms, "y"); last.Would {
+	p.expect(t, second, secret, once, "n")
+	p.beside[0].Mode = policy.Shadow
+	if last := p.expect(t, caller, secret, once, "y"); last.Would {
 		t.Error("a shadow limit did not tell that it would deny")
 	}
-	p.expect(t, caller, secret, terms, "n")
+	p.expect(t, caller, secret, once, "n")
+	p.beside = nil
+	p.expect(t, second, secret, once, "yyyn")
 }
 
 // A cost of 0, and a mode that counts nothing, stay unlimited; a cost above the share has to wait for the store.

@@ -7,9 +7,10 @@ import (
 	"tidegate/internal/policy"
 )
 
-// Decide answers a call as the newest Set that is known says. set is nil when there is none; terms are those of the call. A caller who is not known
+// Decide answers a call as the newest Set that is known says. set is nil when there is none; terms and beside are those of the
+// call. A caller who is not known
 // gets a denial without an ID.
-func (c *Callers) Decide(call policy.Call, proof Proof, set *policy.Set, terms policy.Terms) policy.Checked {
+func (c *Callers) Decide(call policy.Call, proof Proof, set *policy.Set, terms policy.Terms, beside []policy.Besides) policy.Checked {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
@@ -21,13 +22,14 @@ func (c *Callers) Decide(call policy.Call, proof Proof, set *policy.Set, terms p
 	if k == nil || set == nil {
 		return checked
 	}
-	checked.ID, checked.Name, checked.Plan, checked.Source, checked.KeyVersion = call.Subject, k.facts.name, k.facts.plan, k.facts.source, k.facts.keyVersion
+	checked.ID, checked.Name, checked.KeyVersion = call.Subject, k.facts.name, k.facts.keyVersion
+	checked.Plan, checked.Source = k.facts.plan, k.facts.source
 	plan, _ := set.Plan(k.facts.plan) // one that is gone is closed
 	switch plan.Degraded {
 	case policy.Open:
 		checked.Allowed, checked.Would = true, true
 	case policy.Local:
-		c.take(&checked, now, c.held(k, plan.Share, terms))
+		c.take(&checked, now, c.held(k, plan.Share, terms.Cost, beside))
 	case policy.Closed:
 	}
 	return checked
@@ -42,15 +44,15 @@ type held struct {
 	first  int // index of its limits in Checked.Limits
 }
 
-func (c *Callers) held(k *caller, share int, terms policy.Terms) []held {
-	if terms.Cost == 0 {
+func (c *Callers) held(k *caller, share int, cost int64, beside []policy.Besides) []held {
+	if cost == 0 {
 		return nil
 	}
 	var all []held
 	if k.mode != policy.Off {
 		all = append(all, held{&k.model, shared(k.limits, share), policy.ScopeKey, k.mode, 0})
 	}
-	for _, b := range terms.Beside {
+	for _, b := range beside {
 		model, found := c.others.Get(b.State)
 		if !found {
 			model = &limiter.Model{}

@@ -141,7 +141,8 @@ type Checker struct {
 // NewChecker returns a Checker on a connected client.
 func NewChecker(client valkey.Client, pepper apikey.Pepper) *Checker {
 	return &Checker{
-		client: client, pepper: pepper, addresses: newAddressKey(pepper), seal: newSeal(pepper), programs: map[string][]limiter.Limit{}, Lease: DefaultLease,
+		client: client, pepper: pepper, addresses: newAddressKey(pepper), seal: newSeal(pepper), Lease: DefaultLease,
+		programs: map[string][]limiter.Limit{},
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/keyspace"
 	"tidegate/internal/limiter"
 	"tidegate/internal/route"
 	"tidegate/internal/valkeytest"
@@ -266,14 +267,16 @@ func TestPassengers(t *testing.T) {
 	w.plan(t, "free", perMinute(1)...)
 	_, secret := w.create(t, "driver", "free")
 	var results int
-	commands := []valkey.Completed{w.client.B().Incr().Key("ride").Build(), w.client.B().Incr().Key("ride").Build()}
+	ride := keyspace.Of("ride", "m1")
+	board := func() valkey.Completed { return w.client.B().Hincrby().Key(ride).Field("0").Increment(1).Build() }
+	commands := []valkey.Completed{board(), board()}
 	with := NewPassengers(w.client, commands, func(r []valkey.ValkeyResult) { results += len(r) })
 	for range 2 { // the first one finds that its Set is older
 		if _, err := w.checker.Check(t.Context(), call(secret), with); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if rides := must(w.client.Do(t.Context(), w.client.B().Get().Key("ride").Build()).AsInt64()); rides != 2 || results != 2 {
+	if rides := must(w.client.Do(t.Context(), w.client.B().Hget().Key(ride).Field("0").Build()).AsInt64()); rides != 2 || results != 2 {
 		t.Errorf("%d rides, %d results; want 2 of each", rides, results)
 	}
 }

@@ -113,8 +113,8 @@ func (s seal) sum(data []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// write lays a reservation out: 1 byte format, 1 byte took, 2 bytes plan, 4 bytes cost, 7 bytes expiry, 7 bytes time of the caller's step, 7 bytes for
-// each limit on others that took, 8 bytes at random, then three texts with 1 byte length, and 32 bytes HMAC-SHA-256 of all that; in base64.
+// write lays a reservation out: 1 byte format, 1 byte took, 2 bytes plan, 4 bytes cost, 7 bytes expiry, 7 bytes time of the caller's step, 7 bytes
+// for each limit on others that took, 8 bytes at random, then three texts with 1 byte length, and 32 bytes HMAC-SHA-256 of all that; in base64.
 func (s seal) write(r *reservation) string {
 	b := make([]byte, 0, 256)
 	b = append(b, reservationFormat, r.took)

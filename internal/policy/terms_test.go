@@ -116,16 +116,17 @@ func TestTerms(t *testing.T) {
 			t.Fatalf("%+v, %v", terms, err)
 		}
 		checked := w.check(t, c)
-		for i, b := range terms.Beside {
+		beside := w.checker.Beside(c)
+		for i, b := range beside {
 			if got := checked.Limits[i+1]; got.Scope != b.Scope || got.Mode != b.Mode || got.Limit != b.Limits[0] {
 				t.Errorf("terms have %+v where the check has %+v", b, got)
 			}
 		}
-		if len(terms.Beside) != 4 || len(checked.Limits) != 5 {
-			t.Errorf("%d terms, %d limits", len(terms.Beside), len(checked.Limits))
+		if len(beside) != 4 || len(checked.Limits) != 5 {
+			t.Errorf("%d beside, %d limits", len(beside), len(checked.Limits))
 		}
 		for name, unlimited := range map[string]Call{"free": c.to("GET", "/health"), "exempt": c.from("192.0.2.8")} {
-			if terms, err := w.checker.Terms(unlimited); err != nil || terms.Cost != 0 || len(terms.Beside) != 0 {
+			if terms, err := w.checker.Terms(unlimited); err != nil || terms.Cost != 0 || len(w.checker.Beside(unlimited)) != 0 {
 				t.Errorf("%s: %+v, %v", name, terms, err)
 			}
 		}

@@ -28,7 +28,9 @@ func TestAway(t *testing.T) {
 }
 
 func TestClustered(t *testing.T) {
-	for url, want := range map[string]bool{"valkey://a": false, "valkey://a,b?cluster=true": true, "valkeys://u@a?cluster=true&iam=c&region=r": true, "nothing": false} {
+	for url, want := range map[string]bool{
+		"valkey://a": false, "nothing": false, "valkey://a,b?cluster=true": true, "valkeys://u@a?cluster=true&iam=c&region=r": true,
+	} {
 		if Clustered(url) != want {
 			t.Errorf("%s: %t", url, !want)
 		}

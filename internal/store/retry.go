@@ -21,9 +21,13 @@ const retryPause = 10 * time.Millisecond
 //     connection.
 //   - The connection ended before the reply. What do does may then happen twice: a check counts one call too many, which errs on the strict side.
 //
-// After a time-out, or when ctx has ended, it does not try again.
+// After TRYAGAIN, which ends when a slot has arrived at another node, it tries again for as long as ctx leaves time. After a time-out, or when ctx
+// has ended, it does not.
 func Retry[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
 	result, err := do(ctx)
+	for moving(err) && pause(ctx, retryPause) {
+		result, err = do(ctx)
+	}
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return result, err
@@ -35,6 +39,12 @@ func Retry[T any](ctx context.Context, do func(context.Context) (T, error)) (T, 
 		return result, err
 	}
 	return do(ctx)
+}
+
+// moving: the keys of the call are on their way to another node.
+func moving(err error) bool {
+	var refusal *valkey.ValkeyError
+	return errors.As(err, &refusal) && refusal.IsTryAgain()
 }
 
 // notNow: the server refused a command that it would take at another time.

@@ -46,6 +46,25 @@ func TestRetryAfterARefusal(t *testing.T) {
 	}
 }
 
+// A slot may take longer to move than one pause: a call waits for it as long as its time allows, and no longer.
+func TestRetryWhileASlotMoves(t *testing.T) {
+	client := open(t, valkeytest.Start(t), patient)
+	refuse := valkey.NewLuaScript("if redis.call('INCR', KEYS[1]) < 5 then return redis.error_reply('TRYAGAIN later') end return 'done'")
+	if _, err := Retry(t.Context(), func(ctx context.Context) (string, error) {
+		return refuse.Exec(ctx, client, []string{"k"}, nil).ToString()
+	}); err != nil {
+		t.Errorf("gave up: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := Retry(ctx, func(context.Context) (string, error) {
+		return client.Do(t.Context(), client.B().Eval().Script("return redis.error_reply('TRYAGAIN later')").Numkeys(0).Build()).ToString()
+	})
+	if !moving(err) {
+		t.Errorf("got %v, want the refusal", err)
+	}
+}
+
 // A replica that lost its primary refuses for now.
 func TestRetryOnAReplicaWithoutPrimary(t *testing.T) {
 	url := valkeytest.StartWith(t, "--replicaof", "127.0.0.1 1", "--replica-serve-stale-data", "no")

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Command bench measures the built check function as Lambda runs it, through the Runtime API, one call in flight: how long a check takes beside a bare
-// PING of the same client, and how long a start takes beside that of a function that does nothing. What is compared is measured in turns.
+// Command bench measures the built check function as Lambda runs it, through the Runtime API, one call in flight: how long a check takes beside a
+// bare PING of the same client, and how long a start takes beside that of a function that does nothing. What is compared is measured in turns.
 package main
 
 import (

@@ -70,7 +70,8 @@ func (b *bench) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	set.Plans = []policy.Plan{{Name: "pro", Limits: []limiter.Limit{{Requests: 100_000, Window: time.Second}, {Requests: 1_000_000, Window: time.Minute}}}}
+	limits := []limiter.Limit{{Requests: 100_000, Window: time.Second}, {Requests: 1_000_000, Window: time.Minute}}
+	set.Plans = []policy.Plan{{Name: "pro", Limits: limits}}
 	if _, err := keys.SaveSet(ctx, *set, edit); err != nil {
 		return err
 	}

@@ -99,7 +99,8 @@ func (r *runtimeAPI) wait(since time.Time) (time.Duration, []byte, error) {
 // start runs a function, whose variables are env.
 func (r *runtimeAPI) start(ctx context.Context, binary string, env []string) (*exec.Cmd, error) {
 	process := exec.CommandContext(ctx, binary)
-	process.Env = append([]string{"AWS_LAMBDA_RUNTIME_API=" + r.addr, "AWS_LAMBDA_FUNCTION_NAME=check", "AWS_REGION=us-east-1", "_HANDLER=bootstrap"}, env...)
+	lambda := []string{"AWS_LAMBDA_RUNTIME_API=" + r.addr, "AWS_LAMBDA_FUNCTION_NAME=check", "AWS_REGION=us-east-1", "_HANDLER=bootstrap"}
+	process.Env = append(lambda, env...)
 	process.Stderr = os.Stderr
 	if err := process.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", binary, err)

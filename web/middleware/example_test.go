@@ -22,12 +22,12 @@ func Example() {
 		r.Header.Set("X-Tidegate-keyName", "orders")
 		r.Header.Set("X-Tidegate-rateLimit", `"10 per 10 seconds";r=0;t=4`)
 		r.Header.Set("X-Tidegate-retryAfter", "4")
-		r.Header.Set("X-Tidegate-message", "The limit of 10 per 10 seconds is reached.")
+		r.Header.Set("X-Tidegate-message", "Wait 4 seconds.")
 		w := httptest.NewRecorder()
 		backend.ServeHTTP(w, r)
 		fmt.Println(w.Code, w.Header().Get("RateLimit"), w.Header().Get("Retry-After"), w.Body)
 	}
 	// Output:
 	// 200 "10 per 10 seconds";r=0;t=4  hello orders
-	// 429 "10 per 10 seconds";r=0;t=4 4 {"type":"about:blank","title":"Too Many Requests","status":429,"detail":"The limit of 10 per 10 seconds is reached."}
+	// 429 "10 per 10 seconds";r=0;t=4 4 {"type":"about:blank","title":"Too Many Requests","status":429,"detail":"Wait 4 seconds."}
 }

@@ -79,7 +79,8 @@ func newProblem(status int, detail string, cause error) *Problem {
 func Reserve(ctx context.Context, checker *policy.Checker, r Request) (Reservation, error) {
 	checked, err := checker.Reserve(ctx, r.KeyID, r.Route, r.Cost)
 	switch {
-	case errors.Is(err, policy.ErrNotFound), errors.Is(err, policy.ErrUnknownKey), errors.Is(err, policy.ErrRefused), errors.Is(err, policy.ErrUnreadable):
+	case errors.Is(err, policy.ErrNotFound), errors.Is(err, policy.ErrUnknownKey), errors.Is(err, policy.ErrRefused),
+		errors.Is(err, policy.ErrUnreadable):
 		return Reservation{}, newProblem(http.StatusNotFound, "There is no such key that may call, or no such route.", err)
 	case errors.Is(err, limiter.ErrCost):
 		return Reservation{}, newProblem(http.StatusUnprocessableEntity, "The cost must be 1 at least, and no more than any limit of the key admits.", err)

@@ -382,6 +382,51 @@ func TestStoreDownDenies(t *testing.T) {
 	}
 }
 
+// decided gives one answer to every call.
+type decided policy.Checked
+
+func (d decided) Check(context.Context, policy.Call) (policy.Checked, error) {
+	return policy.Checked(d), nil
+}
+
+// A decision without Valkey says so, whether it lets the caller in or not; who could not be verified gets no name.
+func TestDegradedDecisionsSaySo(t *testing.T) {
+	secret, err := apikey.Generate("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := policy.Applied{
+		Usage: limiter.Usage{Limit: limiter.Limit{Requests: 5, Window: time.Minute}, Reset: time.Minute, RetryAfter: 9 * time.Second},
+		Scope: policy.ScopeKey, Mode: policy.Enforce,
+	}
+	for name, c := range map[string]struct {
+		checked   policy.Checked
+		principal string
+		effect    string
+		problem   any
+		retry     any
+	}{
+		"open":     {policy.Checked{Degraded: true, ID: "id", Allowed: true, Would: true}, "id", "Allow", nil, nil},
+		"closed":   {policy.Checked{Degraded: true, ID: "id"}, "id", "Deny", aboutBlank, "1"},
+		"over":     {policy.Checked{Degraded: true, ID: "id", Limits: []policy.Applied{full}}, "id", "Deny", quotaExceeded, "9"},
+		"stranger": {policy.Checked{Degraded: true}, unverified, "Deny", aboutBlank, "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := New(decided(c.checked), keysAlone(), simple, slog.New(slog.DiscardHandler))
+			got, err := invoke(t, a, withKey(secret.Reveal())["REST REQUEST"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := got["context"].(map[string]any)
+			effect := got["policyDocument"].(map[string]any)["Statement"].([]any)[0].(map[string]any)["Effect"]
+			if got["principalId"] != c.principal || effect != c.effect || !said["degraded"].(bool) ||
+				said["problemType"] != c.problem || said["retryAfter"] != c.retry {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
 func TestLongARNsFitAPolicy(t *testing.T) {
 	long := methodARN + strings.Repeat("/é", 600)
 	got := resource(long)

@@ -1,7 +1,6 @@
 package authorizer
 
 import (
-	"context"
 	"encoding/json"
 	"log/slog"
 	"strings"
@@ -12,11 +11,6 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
-
-// decided is a checker without a network.
-type decided struct{ checked policy.Checked }
-
-func (d decided) Check(context.Context, policy.Call) (policy.Checked, error) { return d.checked, nil }
 
 // BenchmarkInvoke measures a whole event without the network, by where the identity comes from, and when the call is denied.
 func BenchmarkInvoke(b *testing.B) {
@@ -39,7 +33,7 @@ func BenchmarkInvoke(b *testing.B) {
 		"ip":       {"", "", allowed},
 	} {
 		raw := must(json.Marshal(requestEvent(methodARN, c.header, c.value, "192.0.2.1")))
-		a := New(decided{c.checked}, identities, simple, slog.New(slog.DiscardHandler))
+		a := New(decided(c.checked), identities, simple, slog.New(slog.DiscardHandler))
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

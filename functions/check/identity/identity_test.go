@@ -25,7 +25,7 @@ func TestSourcesInOrder(t *testing.T) {
 	key, ada := newKey(t), token("ada", "plan", "pro")
 	k, bearer := key.Reveal(), "Bearer "+ada
 	isKey := Identity{Kind: Key, Subject: key.ID(), Secret: key, Display: key.ID(), Addr: source, Address: netip.PrefixFrom(source, 32)}
-	isJWT := Identity{Kind: JWT, Subject: subjects.token(issuer, "ada"), Plan: "pro", Display: "ada", Addr: source, Address: netip.PrefixFrom(source, 32)}
+	isJWT := Identity{Kind: JWT, Subject: subjects.token(issuer, "ada"), Plan: "pro", Display: "ada", Addr: source, Address: isKey.Address}
 	isIP := Identity{Kind: IP, Subject: subjects.address(isKey.Address), Display: "192.0.2.7/32", Addr: source, Address: netip.PrefixFrom(source, 32)}
 	for _, c := range []struct {
 		name, sources string
@@ -310,7 +310,9 @@ func TestWarmWithoutTokens(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	for _, c := range []Config{{}, {Sources: []Kind{IP}, IPv4Bits: 33}, {Sources: []Kind{IP}, IPv6Bits: -1}, {Sources: []Kind{JWT}, Pepper: pepper}, {Sources: []Kind{IP}}} {
+	for _, c := range []Config{
+		{}, {Sources: []Kind{IP}, IPv4Bits: 33}, {Sources: []Kind{IP}, IPv6Bits: -1}, {Sources: []Kind{JWT}, Pepper: pepper}, {Sources: []Kind{IP}},
+	} {
 		if _, err := New(c); err == nil {
 			t.Errorf("%+v: taken", c)
 		}

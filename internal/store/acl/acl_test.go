@@ -66,7 +66,9 @@ func wide() policy.Set {
 				{Requests: 9, Window: time.Hour, Algorithm: limiter.TokenBucket},
 			},
 		}},
-		Routes: []policy.Route{{Name: "orders", Pattern: route.Pattern{Path: "/orders"}, Cost: 1, PerKey: perHour(50), PerIP: perHour(60), Shared: perHour(70)}},
+		Routes: []policy.Route{{
+			Name: "orders", Pattern: route.Pattern{Path: "/orders"}, Cost: 1, PerKey: perHour(50), PerIP: perHour(60), Shared: perHour(70),
+		}},
 		PerIP:  policy.Scope{Limits: perHour(80)},
 		Global: policy.Scope{Limits: perHour(90)},
 		Bans:   &policy.Bans{Denials: 3, Window: policy.Duration(time.Hour), Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)},
@@ -154,6 +156,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 const (
 	record  = "tg:{slot}:id:c"
 	plans   = "tg:{slot}:p"
+	set     = "tg:{slot}:policy:c"
 	state   = "tg:{slot}:id:s"
 	minutes = "tg:{slot}:id:m481"
 	chain   = "tg:{slot}:a"
@@ -187,6 +190,24 @@ func TestUsersCanDoNoMore(t *testing.T) {
 		{"check", eval("return redis.call('SET', '" + record + "', '1')"), false},
 		{"check", eval("return redis.call('PEXPIRE', KEYS[1], 1)", record), false},
 		{"check", eval("return redis.call('FLUSHALL')"), false},
+		{"check", []string{"SET", set, "{}"}, false},
+		{"check", []string{"GETRANGE", plans, "0", "4"}, true},
+		{"check", []string{"GET", set}, true},
+		{"check", eval("return redis.call('SET', KEYS[1], '{}')", set), false},
+		{"check", eval("return redis.call('DEL', KEYS[1])", plans), false},
+		{"check", eval("return redis.call('SETRANGE', KEYS[1], 0, 'x')", record, state), false},
+		{"check", eval("return redis.call('RENAME', KEYS[2], KEYS[1])", record, state), false},
+		{"check", eval("return redis.call('COPY', KEYS[2], KEYS[1], 'REPLACE')", record, state), false},
+		{"check", eval("return redis.call('RESTORE', KEYS[1], 0, '')", record), false},
+		{"check", eval("return redis.call('KEYS', '*')"), false},
+		{"check", eval("return redis.call('SCAN', '0')"), false},
+		{"check", []string{"FLUSHALL"}, false},
+		{"check", []string{"FLUSHDB"}, false},
+		{"check", []string{"SCRIPT", "FLUSH"}, false},
+		{"check", []string{"FUNCTION", "FLUSH"}, false},
+		{"check", []string{"CLIENT", "KILL", "TYPE", "normal"}, false},
+		{"check", []string{"DEBUG", "SLEEP", "0"}, false},
+		{"check", []string{"SHUTDOWN"}, false},
 		{"check", []string{"GET", "tg:session:1"}, false},
 		{"check", []string{"GET", "another"}, false},
 		{"check", []string{"EVAL", "return 1", "1", "another"}, false},

@@ -1,0 +1,230 @@
+//go:build unix
+
+package faults
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/testwait"
+)
+
+// The load of the failover rows: every caller is held to its limit all the time.
+const (
+	environments = 8
+	callRate     = 1_000
+	callerCount  = 60
+	perSecond    = 10
+)
+
+// failover runs the load, breaks the first primary, and lets the load go on until nothing has been degraded for two seconds.
+func failover(t *testing.T, w *world, o fleetOptions, harm func(*load)) (outcomes []outcome, at time.Duration, f *fleet) {
+	t.Helper()
+	w.plans(t, limiter.Limit{Requests: perSecond, Window: time.Second})
+	f = startFleet(t, w.url, o)
+	l := &load{fleet: f, callers: w.callers(t, callerCount, "closed", "open", "local"), rate: callRate, workers: o.environments}
+	l.begin(t)
+	during(t, 2*time.Second)
+	at = l.now()
+	harm(l)
+	during(t, 9*time.Second)
+	return l.end(), at, f
+}
+
+// span returns how long after the fault the last degraded decision was made, and the tally of the time until then.
+func span(outcomes []outcome, at time.Duration) (time.Duration, tally) {
+	last := at
+	for _, o := range outcomes {
+		if o.degraded && o.end > last {
+			last = o.end
+		}
+	}
+	var meanwhile []outcome
+	for _, o := range outcomes {
+		if o.end >= at && o.start <= last {
+			meanwhile = append(meanwhile, o)
+		}
+	}
+	return last - at, tallyOf(meanwhile)
+}
+
+func deployedFleet() fleetOptions { return fleetOptions{environments: environments, timeout: deployed} }
+
+func rateOf(outcomes []outcome) int {
+	if len(outcomes) == 0 {
+		return 0
+	}
+	return int(float64(len(outcomes)) / outcomes[len(outcomes)-1].end.Seconds())
+}
+
+const failoverBound = 6 * time.Second
+
+func TestPrimaryKilled(t *testing.T) {
+	fault(t)
+	w := cluster(t)
+	outcomes, at, f := failover(t, w, deployedFleet(), func(*load) { w.servers[0].kill(t) })
+	degraded, meanwhile := span(outcomes, at)
+	all := tallyOf(outcomes)
+	all.never(t)
+	if degraded == 0 || degraded > failoverBound {
+		t.Errorf("degraded for %s, want at most %s", degraded, failoverBound)
+	}
+	if meanwhile.p99 > 150*time.Millisecond {
+		t.Errorf("p99 was %s meanwhile, want at most 150 ms", meanwhile.p99)
+	}
+	most := bounded(t, outcomes, callerCount, 2*perSecond, time.Second)
+	report(t, "primary killed (kill -9)", "0 client 5xx; degraded ≤ 6 s; p99 ≤ 150 ms", fmt.Sprintf(
+		"%d of %s calls 5xx at %d/s; degraded for %s (%d calls, %d waited in vain); p99 %s meanwhile; at most %d of %d a second admitted",
+		all.failed, thousands(all.calls), rateOf(outcomes), seconds(degraded), all.degraded, f.failures(""), ms(meanwhile.p99), most, perSecond))
+}
+
+func TestPrimaryHung(t *testing.T) {
+	fault(t)
+	w := cluster(t)
+	outcomes, at, f := failover(t, w, deployedFleet(), func(*load) { w.servers[0].freeze(t) })
+	degraded, meanwhile := span(outcomes, at)
+	all := tallyOf(outcomes)
+	all.never(t)
+	if degraded == 0 || degraded > failoverBound {
+		t.Errorf("degraded for %s, want at most %s", degraded, failoverBound)
+	}
+	timeouts := f.failures("") / environments
+	// A third of 16 sectors, of which each lets 2 calls wait, and one in each half second after.
+	if most := 6 * (2 + int(degraded/(500*time.Millisecond)) + 1); timeouts > most {
+		t.Errorf("%d calls waited in each environment, want at most %d", timeouts, most)
+	}
+	bounded(t, outcomes, callerCount, 2*perSecond, time.Second)
+	report(t, "primary hung (kill -STOP)", "0 client 5xx; degraded ≤ 6 s; few time-outs an environment", fmt.Sprintf(
+		"%d of %s calls 5xx at %d/s; degraded for %s (%d calls); %d time-outs an environment; p99 %s meanwhile",
+		all.failed, thousands(all.calls), rateOf(outcomes), seconds(degraded), all.degraded, timeouts, ms(meanwhile.p99)))
+}
+
+func TestPlannedFailover(t *testing.T) {
+	fault(t)
+	w := cluster(t)
+	o := deployedFleet()
+	o.timeout = calm
+	outcomes, _, _ := failover(t, w, o, func(*load) {
+		for _, replica := range w.servers[shards:] {
+			replica.ask(t, "CLUSTER", "FAILOVER")
+			during(t, time.Second)
+		}
+	})
+	all := tallyOf(outcomes)
+	all.undisturbed(t)
+	most := bounded(t, outcomes, callerCount, perSecond, time.Second)
+	report(t, "planned failover", "0 errors", fmt.Sprintf("3 failovers: %s; at most %d of %d a second admitted", all, most, perSecond))
+}
+
+// The replica stops, its link is cut, and a second later the primary dies: what the primary acknowledged in that second is lost.
+func TestLaggingReplica(t *testing.T) {
+	fault(t)
+	const limit = 400
+	w := cluster(t)
+	w.plans(t, limiter.Limit{Requests: limit, Window: time.Hour})
+	f := startFleet(t, w.url, deployedFleet())
+	callers := w.callers(t, 30, "closed")
+	l := &load{fleet: f, callers: callers, rate: callRate, workers: environments}
+	l.begin(t)
+	during(t, 2*time.Second)
+	primary, replica := w.servers[0], w.servers[shards]
+	replica.freeze(t)
+	primary.ask(t, "CLIENT", "KILL", "TYPE", "REPLICA")
+	if info := primary.ask(t, "INFO", "replication"); !strings.Contains(info, "connected_slaves:0") {
+		t.Fatalf("the link is not cut:\n%s", info)
+	}
+	cut := l.now()
+	during(t, time.Second)
+	primary.kill(t)
+	killed := l.now()
+	replica.thaw(t)
+	w.settled(t, primary)
+	during(t, time.Second)
+	outcomes := l.end()
+	lost, within, worstKey := lostCounts(t, f, callers, outcomes, limit, cut, killed)
+	all := tallyOf(outcomes)
+	all.never(t)
+	if lost == 0 || lost > within || worstKey > limit {
+		t.Errorf("%d counts are lost, %d were acknowledged in the gap; at most %d of one key, whose limit is %d", lost, within, worstKey, limit)
+	}
+	report(t, "lagging replica, then death", "lost ≤ rate × 1 s, and ≤ the limit a key", fmt.Sprintf(
+		"%d lost of %d acknowledged in the %s; at most %d of one key, limit %d; %d of %s calls 5xx",
+		lost, within, seconds(killed-cut), worstKey, limit, all.failed, thousands(all.calls)))
+}
+
+// lostCounts compares what was let in with what the store still knows. within is how many were let in while the replica lagged.
+func lostCounts(t *testing.T, f *fleet, callers []caller, outcomes []outcome, limit int, cut, killed time.Duration) (lost, within, worstKey int) {
+	t.Helper()
+	for i, c := range callers {
+		admitted := 0
+		for _, o := range outcomes {
+			if o.caller != i || !o.counted() {
+				continue
+			}
+			admitted++
+			if o.end >= cut && o.start <= killed {
+				within++
+			}
+		}
+		var now outcome
+		testwait.Until(t, "the store answers", func() bool {
+			now = f.call(t.Context(), c.secret.Reveal())
+			return now.counted()
+		})
+		missing := admitted - (limit - int(now.remaining) - 1)
+		lost += max(0, missing)
+		worstKey = max(worstKey, missing)
+	}
+	return lost, within, worstKey
+}
+
+func TestEverythingDown(t *testing.T) {
+	fault(t)
+	w := cluster(t)
+	w.plans(t, limiter.Limit{Requests: 50, Window: time.Minute})
+	f := startFleet(t, w.url, fleetOptions{environments: 1, timeout: deployed})
+	known := w.callers(t, 3, "closed", "open", "local")
+	stranger, revoked := w.key(t, "open"), w.key(t, "open")
+	for _, c := range append(known, revoked) {
+		if o := f.call(t.Context(), c.secret.Reveal()); !o.counted() {
+			t.Fatalf("%s: %+v", c.plan, o)
+		}
+	}
+	if _, err := w.keys.Revoke(t.Context(), revoked.key.ID, revoked.key.Version, tester); err != nil {
+		t.Fatal(err)
+	}
+	if o := f.call(t.Context(), revoked.secret.Reveal()); o.status != 401 {
+		t.Fatalf("revoked: %+v", o)
+	}
+	for _, s := range w.servers {
+		s.kill(t)
+	}
+	callers := slices.Concat(known, []caller{stranger, revoked})
+	l := &load{fleet: f, callers: callers, rate: 300, workers: 1}
+	l.begin(t)
+	during(t, 5*time.Second)
+	outcomes := l.end()
+	all := tallyOf(outcomes)
+	all.never(t)
+	admitted := make([]int, len(callers))
+	for _, o := range outcomes {
+		if o.status == 200 {
+			admitted[o.caller]++
+		}
+	}
+	if all.degraded != all.calls || admitted[0] != 0 || admitted[1] == 0 || admitted[2] != 10 || admitted[3] != 0 || admitted[4] != 0 {
+		t.Errorf("admitted %v of %d calls, %d degraded: want none, all, 10, none, none", admitted, all.calls, all.degraded)
+	}
+	for _, bad := range []string{"", "nothing", stranger.secret.Reveal() + "x"} {
+		if o := f.call(t.Context(), bad); o.status != 401 {
+			t.Errorf("a bad credential: %+v", o)
+		}
+	}
+	report(t, "everything down", "0 5xx; bad credentials still refused", fmt.Sprintf(
+		"%s; %d of them waited in vain; admitted: open %d, local %d of its share of 10, closed, unknown and revoked 0; malformed 401",
+		all, f.failures(""), admitted[1], admitted[2]))
+}

@@ -1,0 +1,148 @@
+//go:build unix
+
+package faults
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/keyspace"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+)
+
+// flood is 500,000 addresses that call once each, far more than there is memory for, while a victim calls once in a hundred of them.
+type flood struct {
+	policy string // of eviction
+	rate   int    // calls a second; 0 as fast as can be
+}
+
+const (
+	floodAddresses = 500_000
+	floodLimit     = 1_000
+)
+
+// flooded is what a flood came to.
+type flooded struct {
+	calls, admitted, failed atomic.Int64 // the victim's, but for failed
+	evicted                 int
+	took                    time.Duration
+}
+
+func (f flood) run(t *testing.T) *flooded {
+	t.Helper()
+	w := single(t, "--maxmemory", "12mb", "--maxmemory-policy", f.policy)
+	w.plans(t, limiter.Limit{Requests: floodLimit, Window: time.Hour})
+	w.save(t, func(s *policy.Set) { s.AddressPlan = "closed" })
+	victim, idle := w.key(t, "closed"), w.callers(t, 20, "closed")
+	checker := policy.NewChecker(patient(t, w.url), apikey.Pepper(pepper))
+	result := &flooded{}
+	var next atomic.Int64
+	var group sync.WaitGroup
+	began := time.Now()
+	for range 64 {
+		group.Go(func() {
+			for n := next.Add(1); n <= floodAddresses; n = next.Add(1) {
+				if f.rate > 0 && n%100 == 0 {
+					during(t, time.Until(began.Add(time.Duration(n)*time.Second/time.Duration(f.rate))))
+				}
+				result.one(t, checker, n, victim)
+			}
+		})
+	}
+	group.Wait()
+	result.took = time.Since(began)
+	info := w.servers[0].ask(t, "INFO")
+	result.evicted = integer(t, info, "evicted_keys")
+	configured(t, w, append(idle, victim))
+	return result
+}
+
+func (r *flooded) one(t *testing.T, checker *policy.Checker, n int64, victim caller) {
+	if _, err := checker.Check(t.Context(), policy.Call{Kind: policy.Address, Subject: fmt.Sprintf("address-%d", n)}, nil); err != nil {
+		r.failed.Add(1)
+	}
+	if n%100 != 0 {
+		return
+	}
+	checked, err := checker.Check(t.Context(), policy.Call{Kind: policy.APIKey, Subject: victim.key.ID, Secret: victim.secret}, nil)
+	r.calls.Add(1)
+	switch {
+	case err != nil:
+		r.failed.Add(1)
+	case checked.Allowed:
+		r.admitted.Add(1)
+	}
+}
+
+// Eviction goes by how long ago a key was used, in whole seconds, or by how often. So the first spares a caller only while memory holds a few
+// seconds of the flood; the second always.
+func TestKeyFlood(t *testing.T) {
+	fault(t)
+	for _, f := range []flood{{"volatile-lru", 15_000}, {"volatile-lfu", 0}} {
+		r := f.run(t)
+		if r.admitted.Load() > floodLimit || r.failed.Load() > 0 || r.evicted == 0 {
+			t.Errorf("%s: the victim was let in %d times, limit %d; %d calls failed; %d keys evicted",
+				f.policy, r.admitted.Load(), floodLimit, r.failed.Load(), r.evicted)
+		}
+		report(t, "key flood, 12 MB, 500k ids, "+f.policy, "victim ≤ 1.0×, configuration survives", fmt.Sprintf(
+			"%s ids/s: %s of 500,000 evicted; victim admitted %d of %d in %s calls (%.1f×); all keys, the set and 256 copies survive; %d errors",
+			thousands(int(floodAddresses/r.took.Seconds())), thousands(r.evicted), r.admitted.Load(), floodLimit, thousands(int(r.calls.Load())),
+			float64(r.admitted.Load())/floodLimit, r.failed.Load()))
+	}
+}
+
+// configured fails the test unless the set, its copies and every key are there.
+func configured(t *testing.T, w *world, keys []caller) {
+	t.Helper()
+	for _, c := range keys {
+		if _, err := w.keys.Get(t.Context(), c.key.ID); err != nil {
+			t.Errorf("key %s: %v", c.key.ID, err)
+		}
+	}
+	set, err := w.keys.Set(t.Context())
+	if err != nil || len(set.Plans) != 3 {
+		t.Errorf("set: %+v, %v", set, err)
+	}
+	copies := 0
+	for _, bucket := range keyspace.All() {
+		if w.servers[0].ask(t, "TYPE", bucket.Name("p")) == "string" {
+			copies++
+		}
+	}
+	if copies != 256 {
+		t.Errorf("%d of 256 copies are left", copies)
+	}
+}
+
+// A key over its limit calls as fast as it can.
+func TestDeniedFlood(t *testing.T) {
+	fault(t)
+	const lasts = 4 * time.Second
+	w := single(t)
+	w.plans(t, limiter.Limit{Requests: 10, Window: time.Hour})
+	c := w.key(t, "closed")
+	f := startFleet(t, w.url, fleetOptions{environments: 4, timeout: calm})
+	for range 40 {
+		f.call(t.Context(), c.secret.Reveal())
+	}
+	before := w.servers[0].calls(t, "evalsha", "eval")
+	l := &load{fleet: f, callers: []caller{c}, rate: 1_000_000, workers: 4}
+	l.begin(t)
+	during(t, lasts)
+	outcomes := l.end()
+	asked := w.servers[0].calls(t, "evalsha", "eval") - before
+	all := tallyOf(outcomes)
+	all.undisturbed(t)
+	// Each environment asks ten times, ten times a second, and sends records of usage.
+	if most := 4 * (10 + 10*int(lasts.Seconds()) + 5); asked > most || all.calls < 10*asked {
+		t.Errorf("%d calls cost %d scripts, want at most %d", all.calls, asked, most)
+	}
+	report(t, "denied flood of one key", "costs Valkey next to nothing: ≤ 10/s an environment", fmt.Sprintf(
+		"%s calls at %d/s: %d scripts, %.1f a second and environment, %.1f%% of the calls", thousands(all.calls), rateOf(outcomes),
+		asked, float64(asked)/lasts.Seconds()/4, 100*float64(asked)/float64(all.calls)))
+}

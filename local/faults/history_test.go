@@ -1,0 +1,104 @@
+//go:build unix
+
+package faults
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// worst returns the most calls that Valkey let in within one rolling window, beyond doubt: each was decided between its start and its end.
+func worst(outcomes []outcome, caller int, window time.Duration) int {
+	var admitted []outcome
+	for _, o := range outcomes {
+		if o.caller == caller && o.counted() {
+			admitted = append(admitted, o)
+		}
+	}
+	most := 0
+	for _, first := range admitted {
+		within := 0
+		for _, o := range admitted {
+			if o.start >= first.start && o.end < first.start+window {
+				within++
+			}
+		}
+		most = max(most, within)
+	}
+	return most
+}
+
+// bounded fails the test if Valkey let any caller in more often than the limit in any window.
+func bounded(t *testing.T, outcomes []outcome, callers int, limit int, window time.Duration) (most int) {
+	t.Helper()
+	for i := range callers {
+		n := worst(outcomes, i, window)
+		if n > limit {
+			t.Errorf("caller %d was let in %d times within %s, the limit is %d", i, n, window, limit)
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// counting is a limit whose window outlasts the test: so many calls pass, and each tells how many are left.
+func counting(limit int64) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return int64(0) },
+		Step: func(state, _, output any) (bool, any) {
+			used, o := state.(int64), output.(outcome)
+			if o.status == 200 {
+				return used < limit && o.remaining == limit-used-1, used + 1
+			}
+			return used >= limit, used
+		},
+	}
+}
+
+// linearizable fails the test unless each caller's calls have an order in which one counter answers as the function did.
+func linearizable(t *testing.T, outcomes []outcome, callers int, limit int64) {
+	t.Helper()
+	for i := range callers {
+		var history []porcupine.Operation
+		for n, o := range outcomes {
+			if o.caller == i {
+				history = append(history, porcupine.Operation{ClientId: n, Call: int64(o.start), Output: o, Return: int64(o.end)})
+			}
+		}
+		if result := porcupine.CheckOperationsTimeout(counting(limit), history, time.Minute); result != porcupine.Ok {
+			t.Errorf("%d calls of caller %d have no order in which a counter answers so: %s", len(history), i, result)
+		}
+	}
+}
+
+// The checkers themselves find what they look for.
+func TestCheckers(t *testing.T) {
+	at := func(start, end int, status int, remaining int64) outcome {
+		return outcome{start: time.Duration(start), end: time.Duration(end), status: status, remaining: remaining}
+	}
+	calls := []outcome{at(0, 2, 200, 1), at(1, 3, 200, 0), at(4, 5, 429, 0), at(11, 12, 200, 0)}
+	if most := worst(calls, 0, 10); most != 2 {
+		t.Errorf("%d in a window of 10, want 2", most)
+	}
+	if most := worst(calls, 0, 12); most != 2 {
+		t.Errorf("%d in a window of 12, want 2: the last may have been decided after it", most)
+	}
+	if most := worst(calls, 0, 13); most != 3 {
+		t.Errorf("%d in a window of 13, want 3", most)
+	}
+	check := func(calls []outcome) porcupine.CheckResult {
+		var history []porcupine.Operation
+		for n, o := range calls {
+			history = append(history, porcupine.Operation{ClientId: n, Call: int64(o.start), Output: o, Return: int64(o.end)})
+		}
+		return porcupine.CheckOperationsTimeout(counting(2), history, time.Minute)
+	}
+	swapped := slices.Clone(calls[:3])
+	swapped[0].remaining, swapped[1].remaining = 0, 1 // they overlap
+	if check(calls[:3]) != porcupine.Ok || check(swapped) != porcupine.Ok || check(calls) != porcupine.Illegal {
+		t.Error("the model of a counter is wrong")
+	}
+}

@@ -1,0 +1,173 @@
+//go:build unix
+
+package faults
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	toxiproxy "github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/valkeytest"
+)
+
+const allowance = 100_000
+
+// alone is a single server with one caller who may call as often as it likes, for a day.
+func alone(t *testing.T, settings ...string) (*world, caller) {
+	t.Helper()
+	w := single(t, settings...)
+	w.plans(t, limiter.Limit{Requests: allowance, Window: 24 * time.Hour})
+	return w, w.key(t, "open")
+}
+
+// The server closes every connection while the function is frozen.
+func TestThaw(t *testing.T) {
+	fault(t)
+	w, c := alone(t)
+	f := startFleet(t, w.url, fleetOptions{environments: 1, timeout: calm, freeze: true})
+	const thaws, long = 100, 10
+	failed := 0
+	for i := range thaws {
+		if o := f.call(t.Context(), c.secret.Reveal()); !o.counted() || o.remaining != allowance-int64(i)-1 {
+			failed++
+		}
+		w.servers[0].cutClients(t)
+		if i < long { // so long that the function probes first
+			during(t, 1100*time.Millisecond)
+		}
+	}
+	if failed > 0 {
+		t.Errorf("%d of %d first calls failed or counted otherwise than once", failed, thaws)
+	}
+	report(t, "thaw after the server closed connections", "0 of 100 first calls fail",
+		fmt.Sprintf("%d of %d fail, each counts once (%d after more than 1 s)", failed, thaws, long))
+}
+
+// A network forgets the open connections: they carry nothing any more, and nobody says so.
+func TestBlackHoledFlows(t *testing.T) {
+	fault(t)
+	w, c := alone(t)
+	proxy := valkeytest.StartProxy(t, w.url, nil)
+	f := startFleet(t, proxy.URL(), fleetOptions{environments: 1, timeout: deployed, freeze: true})
+	const rounds = 10
+	worstFailed, slowest, failedIdle := 0, time.Duration(0), 0
+	for range rounds {
+		for range 5 {
+			f.call(t.Context(), c.secret.Reveal())
+		}
+		proxy.Silence()
+		failed, began := 0, time.Now()
+		for !f.call(t.Context(), c.secret.Reveal()).counted() {
+			failed++
+		}
+		worstFailed, slowest = max(worstFailed, failed), max(slowest, time.Since(began))
+	}
+	proxy.Silence()
+	during(t, 1100*time.Millisecond)
+	if !f.call(t.Context(), c.secret.Reveal()).counted() {
+		failedIdle++
+	}
+	if worstFailed > 1 || slowest > 300*time.Millisecond || failedIdle > 0 {
+		t.Errorf("%d calls failed in %s, %d after a pause", worstFailed, slowest, failedIdle)
+	}
+	report(t, "old flows black-holed", "≤ 1 call decided without Valkey, ≤ 0.3 s", fmt.Sprintf(
+		"%d rounds: at most %d, %s; after a pause of 1 s %d", rounds, worstFailed, seconds(slowest), failedIdle))
+}
+
+// The connection ends between the script's execution and its reply.
+func TestLostReply(t *testing.T) {
+	fault(t)
+	w, c := alone(t)
+	proxy := valkeytest.StartProxy(t, w.url, nil)
+	f := startFleet(t, proxy.URL(), fleetOptions{environments: 1, timeout: calm})
+	left := f.call(t.Context(), c.secret.Reveal()).remaining
+	const rounds = 20
+	most := int64(0)
+	for range rounds {
+		proxy.DropReplies("EVALSHA", 1)
+		o := f.call(t.Context(), c.secret.Reveal())
+		if !o.counted() {
+			t.Errorf("%+v", o)
+		}
+		most, left = max(most, left-o.remaining), o.remaining
+	}
+	if most > 2 {
+		t.Errorf("a lost reply counted %d times", most)
+	}
+	report(t, "reply lost after execution", "counts ≤ 2", fmt.Sprintf("%d lost replies: each counts %d at most, 0 calls fail", rounds, most))
+}
+
+// toxic starts a proxy to the server that breaks what goes through it as the toxics say.
+func toxic(t *testing.T, w *world) *toxiproxy.Proxy {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close() // the proxy listens there
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	p := toxiproxy.NewProxy(server, "valkey", address, strings.TrimPrefix(w.url, "valkey://"))
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Stop)
+	return p
+}
+
+func add(t *testing.T, p *toxiproxy.Proxy, toxic string) {
+	t.Helper()
+	if _, err := p.Toxics.AddToxicJson(strings.NewReader(toxic)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLatencyAndResets(t *testing.T) {
+	fault(t)
+	const deadline = 150 * time.Millisecond // 3/2 of VALKEY_TIMEOUT
+	w, _ := alone(t)
+	var figures []string
+	for _, c := range []struct{ name, toxic string }{
+		{"30 ms", `{"type":"latency","attributes":{"latency":30,"jitter":10}}`},
+		{"1 s", `{"type":"latency","attributes":{"latency":1000}}`},
+		{"RST after 5 ms", `{"type":"reset_peer","attributes":{"timeout":5}}`},
+		{"no answer at all", `{"type":"timeout","attributes":{"timeout":0}}`},
+		{"1 kB/s", `{"type":"bandwidth","attributes":{"rate":1}}`},
+	} {
+		p := toxic(t, w)
+		f := startFleet(t, "valkey://"+p.Listen, fleetOptions{environments: 2, timeout: deployed})
+		l := &load{fleet: f, callers: w.callers(t, 10, "open", "closed"), rate: 50, workers: 2}
+		l.begin(t)
+		during(t, time.Second)
+		add(t, p, c.toxic)
+		harmed := l.now()
+		during(t, 3*time.Second)
+		p.Toxics.ResetToxics(t.Context())
+		cured := l.now()
+		during(t, 2*time.Second)
+		outcomes := l.end()
+		var meanwhile, after []outcome
+		for _, o := range outcomes {
+			switch {
+			case o.start >= harmed && o.end <= cured:
+				meanwhile = append(meanwhile, o)
+			case o.start > cured+time.Second:
+				after = append(after, o)
+			}
+		}
+		tallyOf(outcomes).never(t)
+		tallyOf(after).undisturbed(t)
+		m := tallyOf(meanwhile)
+		if m.p99 > deadline+10*time.Millisecond {
+			t.Errorf("%s: p99 %s, want at most %s", c.name, m.p99, deadline+10*time.Millisecond)
+		}
+		figures = append(figures, fmt.Sprintf("%s: p99 %s, %d of %d degraded", c.name, ms(m.p99), m.degraded, m.calls))
+	}
+	report(t, "latency, RST (toxiproxy)", "p99 ≤ deadline + 10 ms = 160 ms; 0 5xx", strings.Join(figures, "; ")+"; 0 5xx")
+}

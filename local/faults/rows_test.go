@@ -1,0 +1,222 @@
+//go:build unix
+
+package faults
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/keyspace"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/store/acl"
+)
+
+// every runs what harms until the load has run for a time.
+func every(t *testing.T, pause, total time.Duration, harm func()) {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < total; {
+		harm()
+		during(t, pause)
+	}
+}
+
+// Slots wander to another shard with everything that lies in them.
+func TestResharding(t *testing.T) {
+	fault(t)
+	const limit = 60
+	w := cluster(t)
+	w.plans(t, limiter.Limit{Requests: limit, Window: time.Hour})
+	f := startFleet(t, w.url, fleetOptions{environments: 4, timeout: calm})
+	callers := w.callers(t, 30, "closed")
+	l := &load{fleet: f, callers: callers, rate: 400, workers: 4}
+	l.begin(t)
+	moved := 0
+	for _, c := range callers[:20] { // some have called before their slot moves, some not yet
+		moveSlot(t, w, keyspace.State(c.key.ID))
+		moved++
+	}
+	during(t, 2*time.Second)
+	outcomes := l.end()
+	all := tallyOf(outcomes)
+	all.undisturbed(t)
+	linearizable(t, outcomes, len(callers), limit)
+	report(t, "resharding", "0 errors", fmt.Sprintf("%d slots moved under load: %s; linearizable", moved, all))
+}
+
+// moveSlot moves the slot of a key from the primary that has it to the next one.
+func moveSlot(t *testing.T, w *world, key string) {
+	t.Helper()
+	number, err := w.admin.Do(t.Context(), w.admin.B().ClusterKeyslot().Key(key).Build()).AsInt64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slot := strconv.FormatInt(number, 10)
+	from, to := ownerOf(t, w, key)
+	fromID, toID := from.ask(t, "CLUSTER", "MYID"), to.ask(t, "CLUSTER", "MYID")
+	to.ask(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID)
+	from.ask(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
+	for {
+		names, err := from.client.Do(t.Context(), from.client.B().Arbitrary("CLUSTER", "GETKEYSINSLOT", slot, "10").Build()).AsStrSlice()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(names) == 0 {
+			break
+		}
+		from.ask(t, append([]string{"MIGRATE", "127.0.0.1", to.port(), "", "0", "5000", "KEYS"}, names...)...)
+	}
+	for _, s := range []*server{to, from} {
+		s.ask(t, "CLUSTER", "SETSLOT", slot, "NODE", toID)
+	}
+}
+
+// ownerOf finds the primary that has a key, and another one.
+func ownerOf(t *testing.T, w *world, key string) (owner, other *server) {
+	t.Helper()
+	for i, s := range w.servers[:shards] {
+		if _, err := s.try(t.Context(), "TYPE", key); err == nil {
+			return s, w.servers[(i+1)%shards]
+		}
+	}
+	t.Fatal("nobody has " + key)
+	return nil, nil
+}
+
+func connections(t *testing.T, s *server) int {
+	t.Helper()
+	return strings.Count(s.ask(t, "CLIENT", "LIST", "TYPE", "normal"), "id=")
+}
+
+func TestScriptFlushAndSleep(t *testing.T) {
+	fault(t)
+	const limit = 120
+	w := single(t)
+	w.plans(t, limiter.Limit{Requests: limit, Window: time.Hour})
+	f := startFleet(t, w.url, fleetOptions{environments: 4, timeout: calm})
+	callers := w.callers(t, 20, "closed")
+	before := connections(t, w.servers[0])
+	l := &load{fleet: f, callers: callers, rate: 500, workers: 4}
+	l.begin(t)
+	flushes := 0
+	every(t, 50*time.Millisecond, 5*time.Second, func() {
+		w.servers[0].ask(t, "SCRIPT", "FLUSH")
+		w.servers[0].ask(t, "DEBUG", "SLEEP", "0.05")
+		flushes++
+	})
+	outcomes := l.end()
+	all := tallyOf(outcomes)
+	all.undisturbed(t)
+	linearizable(t, outcomes, len(callers), limit)
+	after := connections(t, w.servers[0])
+	if after > before+4 {
+		t.Errorf("%d connections before, %d after", before, after)
+	}
+	report(t, "SCRIPT FLUSH, DEBUG SLEEP", "0 errors, no stuck connections", fmt.Sprintf(
+		"%d of each: %s; connections %d before, %d after; linearizable", flushes, all, before, after))
+}
+
+// The check user's password is rotated as an operator does it: the new one is added, the function gets it, the old one goes.
+func TestCredentialRotation(t *testing.T) {
+	fault(t)
+	w, c := alone(t)
+	s := w.servers[0]
+	s.ask(t, append([]string{"ACL", "SETUSER", "check", ">old-password"}, acl.Rules(acl.Check())...)...)
+	as := func(password string) string { return strings.Replace(w.url, "://", "://check:"+password+"@", 1) }
+	total := tally{}
+	calls := func(f *fleet) {
+		for range 100 {
+			o := f.call(t.Context(), c.secret.Reveal())
+			if total.calls++; !o.counted() {
+				total.failed++
+			}
+		}
+	}
+	old := startFleet(t, as("old-password"), fleetOptions{environments: 1, timeout: calm})
+	calls(old)
+	s.ask(t, "ACL", "SETUSER", "check", ">new-password")
+	s.ask(t, "CLIENT", "KILL", "USER", "check")
+	calls(old)
+	renewed := startFleet(t, as("new-password"), fleetOptions{environments: 1, timeout: calm})
+	calls(renewed)
+	s.ask(t, "ACL", "SETUSER", "check", "<old-password")
+	s.ask(t, "CLIENT", "KILL", "USER", "check")
+	calls(renewed)
+	total.never(t)
+	late := old.call(t.Context(), c.secret.Reveal())
+	if !late.degraded || late.status == 500 {
+		t.Errorf("with a password that is gone: %+v", late)
+	}
+	report(t, "credential expiry", "0 errors", fmt.Sprintf(
+		"password rotated and connections killed: %d of %d calls failed; with the old one still in use: degraded, no 5xx", total.failed, total.calls))
+}
+
+// The server's clock cannot be set without setting everybody's, so the step back is the limiter's own test; here the function's clock is the matter:
+// nothing that it sends depends on it. See TestClientClock in functions/check.
+
+// Limits change under load: the next check obeys, and no window holds more than the greater of both.
+func TestEditMidWindow(t *testing.T) {
+	fault(t)
+	const low, high, edits = 20, 60, 12
+	const window = 2 * time.Second
+	limits := func(n int64) []limiter.Limit { return []limiter.Limit{{Requests: n, Window: window}} }
+	w := cluster(t)
+	w.plans(t, limits(low)...)
+	f := startFleet(t, w.url, fleetOptions{environments: 4, timeout: calm, env: map[string]string{"DENY_CACHE": "0s"}})
+	callers := w.callers(t, 4, "closed")
+	l := &load{fleet: f, callers: callers, rate: 400, workers: 4}
+	l.begin(t)
+	type period struct {
+		from, to time.Duration // in which nothing but this limit was in force
+		limit    int
+	}
+	var periods []period
+	inForce, since := low, time.Duration(0)
+	for i := range edits {
+		during(t, 700*time.Millisecond)
+		until := l.now()
+		periods = append(periods, period{since, until, inForce})
+		inForce = []int{high, low}[i%2]
+		w.save(t, func(s *policy.Set) {
+			for p := range s.Plans {
+				s.Plans[p].Limits = limits(int64(inForce))
+			}
+		})
+		since = l.now()
+	}
+	outcomes := l.end()
+	all := tallyOf(outcomes)
+	all.undisturbed(t)
+	most := bounded(t, outcomes, len(callers), high, window)
+	checks := 0
+	for _, o := range outcomes {
+		for _, p := range periods {
+			if o.start < p.from || o.end > p.to {
+				continue
+			}
+			if checks++; o.remaining >= int64(p.limit) {
+				t.Errorf("a check under a limit of %d says that %d remain", p.limit, o.remaining)
+			}
+		}
+	}
+	report(t, "limit edited mid-window", "the next check obeys; never above max(old, new)", fmt.Sprintf(
+		"%d edits between %d and %d per 2 s: %s; all %d checks between edits obey; at most %d admitted", edits, low, high, all, checks, most))
+}
+
+// integer reads a figure of INFO.
+func integer(t *testing.T, info, name string) int {
+	t.Helper()
+	_, rest, found := strings.Cut(info, name+":")
+	if !found {
+		t.Fatalf("INFO has no %s", name)
+	}
+	line, _, _ := strings.Cut(rest, "\r\n")
+	n, err := strconv.Atoi(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

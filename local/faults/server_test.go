@@ -1,0 +1,216 @@
+//go:build unix
+
+package faults
+
+import (
+	"context"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/store"
+	"tidegate/internal/testwait"
+	"tidegate/internal/valkeytest"
+)
+
+const pepper = "for the fault suite alone, 32 characters"
+
+var tester = policy.Edit{By: audit.Actor{Kind: "user", Name: "fault suite"}}
+
+// server is one Valkey process.
+type server struct {
+	url    string
+	pid    int
+	client valkey.Client // talks to it alone
+}
+
+func patient(t *testing.T, url string) valkey.Client {
+	t.Helper()
+	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+var processID = regexp.MustCompile(`process_id:(\d+)`)
+
+func attach(t *testing.T, url string) *server {
+	t.Helper()
+	s := &server{url: url, client: patient(t, url)}
+	match := processID.FindStringSubmatch(s.ask(t, "INFO", "server"))
+	if match == nil {
+		t.Fatal("the server does not say which process it is")
+	}
+	s.pid, _ = strconv.Atoi(match[1])
+	return s
+}
+
+func (s *server) try(ctx context.Context, words ...string) (string, error) {
+	message, err := s.client.Do(ctx, s.client.B().Arbitrary(words...).Build()).ToMessage()
+	if err != nil {
+		return "", err
+	}
+	text, err := message.ToString()
+	if err != nil {
+		return message.String(), nil //nolint:nilerr // not every reply is a text
+	}
+	return text, nil
+}
+
+func (s *server) ask(t *testing.T, words ...string) string {
+	t.Helper()
+	text, err := s.try(t.Context(), words...)
+	if err != nil {
+		t.Fatalf("%s: %v", strings.Join(words, " "), err)
+	}
+	return text
+}
+
+func (s *server) signal(t *testing.T, what syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(s.pid, what); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *server) kill(t *testing.T)   { t.Helper(); s.signal(t, syscall.SIGKILL) }
+func (s *server) freeze(t *testing.T) { t.Helper(); s.signal(t, syscall.SIGSTOP) }
+func (s *server) thaw(t *testing.T)   { t.Helper(); s.signal(t, syscall.SIGCONT) }
+
+func (s *server) port() string {
+	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.url, "valkey://"))
+	return port
+}
+
+// cutClients ends every connection but ours and those of other nodes.
+func (s *server) cutClients(t *testing.T) {
+	t.Helper()
+	s.ask(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+}
+
+var statLine = regexp.MustCompile(`(?m)^cmdstat_([a-z|]+):calls=(\d+),.*?(?:rejected_calls=(\d+))?`)
+
+// calls counts how often the server was sent a command.
+func (s *server) calls(t *testing.T, commands ...string) int {
+	t.Helper()
+	total := 0
+	for _, match := range statLine.FindAllStringSubmatch(s.ask(t, "INFO", "commandstats"), -1) {
+		for _, c := range commands {
+			if match[1] == c {
+				n, _ := strconv.Atoi(match[2])
+				total += n
+			}
+		}
+	}
+	return total
+}
+
+// world is a Valkey, single or cluster, with keys to call with.
+type world struct {
+	url     string
+	servers []*server // of a cluster its primaries first; replica i+3 belongs to primary i
+	admin   valkey.Client
+	keys    *policy.Store
+}
+
+const shards = 3
+
+func single(t *testing.T, settings ...string) *world {
+	t.Helper()
+	return newWorld(t, []string{valkeytest.StartWith(t, settings...)}, "")
+}
+
+func cluster(t *testing.T) *world {
+	t.Helper()
+	return newWorld(t, valkeytest.StartCluster(t, shards, 1), "?cluster=true")
+}
+
+func newWorld(t *testing.T, urls []string, options string) *world {
+	t.Helper()
+	hosts := make([]string, len(urls))
+	w := &world{}
+	for i, url := range urls {
+		hosts[i] = strings.TrimPrefix(url, "valkey://")
+		w.servers = append(w.servers, attach(t, url))
+	}
+	w.url = "valkey://" + strings.Join(hosts, ",") + options
+	w.admin = patient(t, w.url)
+	w.keys = policy.NewStore(w.admin, apikey.Pepper(pepper))
+	return w
+}
+
+func (w *world) save(t *testing.T, change func(*policy.Set)) {
+	t.Helper()
+	set, err := w.keys.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(set)
+	if _, err := w.keys.SaveSet(t.Context(), *set, tester); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// plans saves a plan for each way of being degraded, named after it; local admits a share of 20 %.
+func (w *world) plans(t *testing.T, limits ...limiter.Limit) {
+	t.Helper()
+	w.save(t, func(s *policy.Set) {
+		s.Plans = []policy.Plan{
+			{Name: "closed", Limits: limits},
+			{Name: "open", Limits: limits, Degraded: policy.Open},
+			{Name: "local", Limits: limits, Degraded: policy.Local, Share: 20},
+		}
+	})
+}
+
+func (w *world) key(t *testing.T, plan string) caller {
+	t.Helper()
+	k, secret, err := w.keys.Create(t.Context(), policy.NewKey{Name: plan, Env: "test", Plan: plan}, tester)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return caller{key: k, secret: secret, plan: plan}
+}
+
+// callers makes n keys, spread over the plans in turn.
+func (w *world) callers(t *testing.T, n int, plans ...string) []caller {
+	t.Helper()
+	all := make([]caller, n)
+	for i := range all {
+		all[i] = w.key(t, plans[i%len(plans)])
+	}
+	return all
+}
+
+// settled waits until every server that runs sees all slots served.
+func (w *world) settled(t *testing.T, except ...*server) {
+	t.Helper()
+	testwait.Until(t, "the cluster is whole", func() bool {
+		for _, s := range w.servers {
+			gone := false
+			for _, e := range except {
+				gone = gone || e == s
+			}
+			if gone {
+				continue
+			}
+			info, err := s.try(t.Context(), "CLUSTER", "INFO")
+			if err != nil || !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_slots_ok:16384") {
+				return false
+			}
+		}
+		return true
+	})
+}
