@@ -154,7 +154,8 @@ func (s *soak) start(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.made = append(s.made, made)
-		s.fleet = append(s.fleet, authorizer.New(made, resolver, authorizer.Answers{Format: authorizer.Simple, Denial: authorizer.Deny}, slog.New(slog.DiscardHandler)))
+		answers := authorizer.Answers{Format: authorizer.Simple, Denial: authorizer.Deny}
+		s.fleet = append(s.fleet, authorizer.New(made, resolver, answers, slog.New(slog.DiscardHandler)))
 	}
 }
 

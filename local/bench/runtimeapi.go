@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"time"
 )
 
@@ -100,7 +101,7 @@ func (r *runtimeAPI) wait(since time.Time) (time.Duration, []byte, error) {
 func (r *runtimeAPI) start(ctx context.Context, binary string, env []string) (*exec.Cmd, error) {
 	process := exec.CommandContext(ctx, binary)
 	lambda := []string{"AWS_LAMBDA_RUNTIME_API=" + r.addr, "AWS_LAMBDA_FUNCTION_NAME=check", "AWS_REGION=us-east-1", "_HANDLER=bootstrap"}
-	process.Env = append(lambda, env...)
+	process.Env = slices.Concat(lambda, env)
 	process.Stderr = os.Stderr
 	if err := process.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", binary, err)

@@ -31,7 +31,7 @@ func operation[In, Out any](checker *policy.Checker, status int, do func(context
 			return
 		}
 		out, err := do(r.Context(), checker, in)
-		var p *Problem
+		var p *RefusedError
 		if errors.As(err, &p) {
 			writeProblem(w, p)
 			return
@@ -40,7 +40,7 @@ func operation[In, Out any](checker *policy.Checker, status int, do func(context
 	})
 }
 
-func writeProblem(w http.ResponseWriter, p *Problem) {
+func writeProblem(w http.ResponseWriter, p *RefusedError) {
 	if p.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
 	}

@@ -128,7 +128,8 @@ func TestRefusals(t *testing.T) {
 		{"/settle", `{"reservation":"tgr_AAAA","cost":1}`, 422},
 		{"/settle", ``, 400},
 	} {
-		if status, _, body := a.post("/api/v1/reservations"+c.path, c.body); status != c.status || body["status"] != float64(c.status) || body["detail"] == "" {
+		status, _, body := a.post("/api/v1/reservations"+c.path, c.body)
+		if status != c.status || body["status"] != float64(c.status) || body["detail"] == "" {
 			t.Errorf("%.80s: %d %v, want %d", c.body, status, body, c.status)
 		}
 	}

@@ -50,8 +50,8 @@ type Settled struct {
 	Partial  bool  `json:"partial"` // some limits on others than the caller could not be reached: they keep what was reserved
 }
 
-// Problem is an answer that is none, in the form of RFC 9457.
-type Problem struct {
+// RefusedError is an answer that is none, in the form of RFC 9457.
+type RefusedError struct {
 	Type       string `json:"type"`
 	Title      string `json:"title"`
 	Status     int    `json:"status"`
@@ -61,21 +61,21 @@ type Problem struct {
 	cause error
 }
 
-func (p *Problem) Error() string { return fmt.Sprintf("%d %s", p.Status, p.Detail) }
+func (p *RefusedError) Error() string { return fmt.Sprintf("%d %s", p.Status, p.Detail) }
 
 // Unwrap returns the cause, which is not for the public.
-func (p *Problem) Unwrap() error { return p.cause }
+func (p *RefusedError) Unwrap() error { return p.cause }
 
 const (
 	aboutBlank    = "about:blank"
 	quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 )
 
-func newProblem(status int, detail string, cause error) *Problem {
-	return &Problem{Type: aboutBlank, Title: http.StatusText(status), Status: status, Detail: detail, cause: cause}
+func newProblem(status int, detail string, cause error) *RefusedError {
+	return &RefusedError{Type: aboutBlank, Title: http.StatusText(status), Status: status, Detail: detail, cause: cause}
 }
 
-// Reserve takes a cost from a key's limits. Its error is a *Problem.
+// Reserve takes a cost from a key's limits. Its error is a *RefusedError.
 func Reserve(ctx context.Context, checker *policy.Checker, r Request) (Reservation, error) {
 	checked, err := checker.Reserve(ctx, r.KeyID, r.Route, r.Cost)
 	switch {
@@ -96,7 +96,7 @@ func Reserve(ctx context.Context, checker *policy.Checker, r Request) (Reservati
 	return answer, nil
 }
 
-func denied(checked *policy.Checked) *Problem {
+func denied(checked *policy.Checked) *RefusedError {
 	p := newProblem(http.StatusTooManyRequests, "The key is banned.", nil)
 	if checked.BannedUntil.IsZero() {
 		p.Type, p.Detail = quotaExceeded, "A limit of the key is reached."
@@ -105,7 +105,7 @@ func denied(checked *policy.Checked) *Problem {
 	return p
 }
 
-// Settle settles a reservation. Its error is a *Problem.
+// Settle settles a reservation. Its error is a *RefusedError.
 func Settle(ctx context.Context, checker *policy.Checker, s Settlement) (Settled, error) {
 	settled, err := checker.Settle(ctx, s.Reservation, s.Cost)
 	switch {
