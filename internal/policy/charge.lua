@@ -8,11 +8,8 @@ local function settle(key, prog, difference, at)
     return 0
   end
   local look = step(key, prog, 0, 0)
-  local fits, width = difference, 18
-  if string.byte(look) == 3 then
-    width = 4
-  end
-  for i = 9, #look, width do
+  local fits = difference
+  for i = 9, #look, 18 do -- a look is never answered in short
     fits = math.min(fits, (unpack('>I4', look, i)))
   end
   if fits > 0 and string.byte(step(key, prog, fits, 0)) % 2 == 0 then
