@@ -30,7 +30,7 @@ type bench struct {
 	api    *runtimeAPI
 	client valkey.Client // as the function has one
 	env    []string
-	event  []byte
+	events [][]byte // one for each key
 }
 
 func measure(ctx context.Context, o options) ([]figure, error) {
@@ -63,30 +63,40 @@ func measure(ctx context.Context, o options) ([]figure, error) {
 	return append(append(figures, starts...), sizes...), err
 }
 
-// prepare makes a key with two limits that it never reaches.
+// keys are so many that none comes near its limits.
+const keys = 400
+
+// prepare makes keys of a plan with two limits.
 func (b *bench) prepare(ctx context.Context) error {
-	keys, edit := policy.NewStore(b.client, apikey.Pepper(pepper)), policy.Edit{By: audit.Actor{Kind: "system", Name: "bench"}}
-	set, err := keys.Set(ctx)
+	registry, edit := policy.NewStore(b.client, apikey.Pepper(pepper)), policy.Edit{By: audit.Actor{Kind: "system", Name: "bench"}}
+	set, err := registry.Set(ctx)
 	if err != nil {
 		return err
 	}
-	limits := []limiter.Limit{{Requests: 100_000, Window: time.Second}, {Requests: 1_000_000, Window: time.Minute}}
+	limits := []limiter.Limit{{Requests: 100, Window: 10 * time.Second}, {Requests: 1000, Window: 10 * time.Minute}}
 	set.Plans = []policy.Plan{{Name: "pro", Limits: limits}}
-	if _, err := keys.SaveSet(ctx, *set, edit); err != nil {
+	if _, err := registry.SaveSet(ctx, *set, edit); err != nil {
 		return err
 	}
-	_, secret, err := keys.Create(ctx, policy.NewKey{Name: "bench", Env: "test", Plan: "pro"}, edit)
-	if err != nil {
-		return err
+	for range keys {
+		_, secret, err := registry.Create(ctx, policy.NewKey{Name: "bench", Env: "test", Plan: "pro"}, edit)
+		if err != nil {
+			return err
+		}
+		b.events = append(b.events, eventOf(secret))
 	}
-	b.event, err = json.Marshal(map[string]any{
+	return nil
+}
+
+func eventOf(secret apikey.Secret) []byte {
+	event, _ := json.Marshal(map[string]any{ // texts always encode
 		"type": "REQUEST", "methodArn": "arn:aws:execute-api:us-east-1:123456789012:abcdef123/prod/GET/orders", "path": "/orders",
 		"headers": map[string]string{"x-api-key": secret.Reveal(), "accept": "*/*"},
 		"requestContext": map[string]any{
 			"requestId": "c6af9ac6-7b61-11e6-9a41-93e8deadbeef", "identity": map[string]any{"sourceIp": "192.0.2.1"},
 		},
 	})
-	return err
+	return event
 }
 
 // warmUp is how many calls are not counted.
@@ -114,11 +124,12 @@ func (b *bench) trips(ctx context.Context) ([]figure, error) {
 	}
 	var checks, echoes, pings []time.Duration
 	for i := range b.calls + warmUp {
-		check, err := b.allowed()
+		event := b.events[i%keys]
+		check, err := b.allowed(event)
 		if err != nil {
 			return nil, err
 		}
-		echo, _, err := echoAPI.invoke(b.event)
+		echo, _, err := echoAPI.invoke(event)
 		if err != nil {
 			return nil, err
 		}
@@ -142,8 +153,8 @@ func (b *bench) trips(ctx context.Context) ([]figure, error) {
 }
 
 // allowed makes a check, which must be allowed: what is measured is not the way of a denial.
-func (b *bench) allowed() (time.Duration, error) {
-	took, answer, err := b.api.invoke(b.event)
+func (b *bench) allowed(event []byte) (time.Duration, error) {
+	took, answer, err := b.api.invoke(event)
 	if err == nil && !bytes.Contains(answer, []byte(`"Allow"`)) {
 		err = fmt.Errorf("%w: %.300s", errAnswer, answer)
 	}
@@ -153,12 +164,13 @@ func (b *bench) allowed() (time.Duration, error) {
 // coldStarts starts both functions in turns.
 func (b *bench) coldStarts(ctx context.Context) ([]figure, error) {
 	var checks, echoes []time.Duration
-	for range b.starts {
-		check, err := coldStart(ctx, b.check, b.env, b.event)
+	for i := range b.starts {
+		event := b.events[i%keys]
+		check, err := coldStart(ctx, b.check, b.env, event)
 		if err != nil {
 			return nil, fmt.Errorf("cold start of check: %w", err)
 		}
-		echo, err := coldStart(ctx, b.echo, b.env, b.event)
+		echo, err := coldStart(ctx, b.echo, b.env, event)
 		if err != nil {
 			return nil, fmt.Errorf("cold start of echo: %w", err)
 		}
