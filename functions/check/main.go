@@ -13,6 +13,7 @@ import (
 )
 
 func main() {
+	extension := registerExtension()
 	c, err := readConfig(os.Environ())
 	if err != nil {
 		slog.New(slog.NewJSONHandler(os.Stderr, nil)).Error("check cannot start", "cause", err)
@@ -30,8 +31,8 @@ func main() {
 	go identities.Warm(context.Background())
 	a := authorizer.New(checker, identities, c.answers(), log)
 	go a.Warm()
-	lambda.StartWithOptions(a, lambda.WithEnableSIGTERM(func() {
-		checker.Close()
-		os.Exit(0)
-	}))
+	if err := extension.onShutdown(checker.Close); err != nil {
+		log.Warn("what is recorded last will be lost when the environment ends", "cause", err)
+	}
+	lambda.Start(a)
 }
