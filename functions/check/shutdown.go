@@ -29,7 +29,7 @@ func registerExtension() *extension {
 	return e
 }
 
-// onShutdown ends the process after do when the environment ends. It waits for the registration, whose error means that the end comes without a warning.
+// onShutdown ends the process after do when the environment ends. It waits for the registration, whose error means that the end comes unannounced.
 func (e *extension) onShutdown(do func()) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)

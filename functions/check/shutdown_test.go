@@ -15,7 +15,8 @@ func TestRegister(t *testing.T) {
 	started := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		asked <- r.Method + " " + r.URL.Path + " " + r.Header.Get("Lambda-Extension-Name") + r.Header.Get("Lambda-Extension-Identifier") + " " + string(body)
+		who := r.Header.Get("Lambda-Extension-Name") + r.Header.Get("Lambda-Extension-Identifier")
+		asked <- r.Method + " " + r.URL.Path + " " + who + " " + string(body)
 		if r.Method == http.MethodGet {
 			close(started)
 			<-r.Context().Done()

@@ -76,7 +76,7 @@ func (f *Function) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	}
 }
 
-// Close ends every environment and returns when all processes are gone. Invocations that wait or run get ErrClosed, and their environments no warning.
+// Close ends every environment and returns when all processes are gone. Invocations that wait or run get ErrClosed, without a warning.
 func (f *Function) Close() {
 	f.lock.Lock()
 	if f.isClosed() {
