@@ -9,18 +9,24 @@ import (
 	"tidegate/functions/check/identity"
 	"tidegate/internal/apikey"
 	"tidegate/internal/environ"
+	"tidegate/internal/policy"
 	"tidegate/internal/store"
 )
 
 // config is the function's environment, read once.
 type config struct {
-	ValkeyURL     string            `env:"VALKEY_URL,required,notEmpty"`
-	ValkeyTimeout time.Duration     `env:"VALKEY_TIMEOUT" envDefault:"100ms"`
-	CallerCache   time.Duration     `env:"CALLER_CACHE" envDefault:"10m"`
-	DenyCache     time.Duration     `env:"DENY_CACHE" envDefault:"100ms"`
-	KeyPepper     string            `env:"KEY_PEPPER,required,notEmpty"`
-	Format        authorizer.Format `env:"HTTP_API_RESPONSE" envDefault:"simple"`
-	LogLevel      slog.Level        `env:"LOG_LEVEL" envDefault:"info"`
+	ValkeyURL     string        `env:"VALKEY_URL,required,notEmpty"`
+	ValkeyTimeout time.Duration `env:"VALKEY_TIMEOUT" envDefault:"100ms"`
+	CallerCache   time.Duration `env:"CALLER_CACHE" envDefault:"10m"`
+	DenyCache     time.Duration `env:"DENY_CACHE" envDefault:"100ms"`
+	KeyPepper     string        `env:"KEY_PEPPER,required,notEmpty"`
+	LogLevel      slog.Level    `env:"LOG_LEVEL" envDefault:"info"`
+
+	Format           authorizer.Format `env:"HTTP_API_RESPONSE" envDefault:"simple"`
+	Denial           authorizer.Denial `env:"HTTP_API_DENY" envDefault:"deny"`
+	UsageIdentifier  bool              `env:"USAGE_IDENTIFIER" envDefault:"false"`
+	ReservationLease time.Duration     `env:"RESERVATION_LEASE" envDefault:"10m"`
+
 	identity.Variables
 
 	pepper  apikey.Pepper
@@ -35,6 +41,12 @@ func readConfig(variables []string) (config, error) {
 	}
 	if c.Format != authorizer.Simple && c.Format != authorizer.IAM {
 		return config{}, fmt.Errorf("environment: HTTP_API_RESPONSE is %q: must be simple or iam", c.Format)
+	}
+	if c.Denial != authorizer.Deny && c.Denial != authorizer.InContext {
+		return config{}, fmt.Errorf("environment: HTTP_API_DENY is %q: must be deny or context", c.Denial)
+	}
+	if c.ReservationLease < policy.MinLease || c.ReservationLease > policy.MaxLease {
+		return config{}, fmt.Errorf("environment: RESERVATION_LEASE is %s: must be %s to %s", c.ReservationLease, policy.MinLease, policy.MaxLease)
 	}
 	if err := store.CheckURL(c.ValkeyURL); err != nil {
 		return config{}, fmt.Errorf("environment: VALKEY_URL: %w", err)
@@ -54,5 +66,10 @@ func readConfig(variables []string) (config, error) {
 	if c.sources, err = c.Config(); err != nil {
 		return config{}, fmt.Errorf("environment: %w", err)
 	}
+	c.sources.Pepper = c.pepper
 	return c, nil
+}
+
+func (c config) answers() authorizer.Answers {
+	return authorizer.Answers{Format: c.Format, Denial: c.Denial, UsageIdentifier: c.UsageIdentifier}
 }

@@ -13,6 +13,7 @@ import (
 )
 
 func main() {
+	extension := registerExtension()
 	c, err := readConfig(os.Environ())
 	if err != nil {
 		slog.New(slog.NewJSONHandler(os.Stderr, nil)).Error("check cannot start", "cause", err)
@@ -28,8 +29,10 @@ func main() {
 	checker := newChecker(c, log)
 	go func() { _, _ = checker.connected(context.Background()) }() // while the runtime asks for the first event; the first check sees the outcome
 	go identities.Warm(context.Background())
-	lambda.StartWithOptions(authorizer.New(checker, identities, c.Format, log), lambda.WithEnableSIGTERM(func() {
-		checker.Close()
-		os.Exit(0)
-	}))
+	a := authorizer.New(checker, identities, c.answers(), log)
+	go a.Warm()
+	if err := extension.onShutdown(checker.Close); err != nil {
+		log.Warn("what is recorded last will be lost when the environment ends", "cause", err)
+	}
+	lambda.Start(a)
 }

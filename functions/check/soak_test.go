@@ -150,12 +150,13 @@ func (s *soak) start(t *testing.T) {
 	for range soakEnvironments {
 		c := config{ValkeyURL: s.url, ValkeyTimeout: 2 * time.Second, CallerCache: 10 * time.Minute, DenyCache: 100 * time.Millisecond, pepper: s.pepper}
 		made := newChecker(c, slog.New(slog.DiscardHandler))
-		resolver, err := identity.New(identity.Config{Sources: []identity.Kind{identity.Key, identity.IP}, IPv4Bits: 32, IPv6Bits: 64})
+		resolver, err := identity.New(identity.Config{Sources: []identity.Kind{identity.Key, identity.IP}, IPv4Bits: 32, IPv6Bits: 64, Pepper: s.pepper})
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.made = append(s.made, made)
-		s.fleet = append(s.fleet, authorizer.New(made, resolver, authorizer.Simple, slog.New(slog.DiscardHandler)))
+		answers := authorizer.Answers{Format: authorizer.Simple, Denial: authorizer.Deny}
+		s.fleet = append(s.fleet, authorizer.New(made, resolver, answers, slog.New(slog.DiscardHandler)))
 	}
 }
 

@@ -118,6 +118,13 @@ func (p Pepper) Hash(s Secret) [sha256.Size]byte {
 	return sum
 }
 
+// Derive returns a key for another purpose than hashing API keys, which tells nothing about the pepper. Purposes never begin as API keys do.
+func (p Pepper) Derive(purpose string) []byte {
+	mac := hmac.New(sha256.New, p)
+	mac.Write([]byte("tidegate: " + purpose))
+	return mac.Sum(nil)
+}
+
 func isBase62(s string) bool {
 	for i := range len(s) {
 		c := s[i]

@@ -103,6 +103,10 @@ var directions = []direction{
 		why: "view models are plain data that the dashboard builds",
 	},
 	{
+		of: []string{"tidegate/web/middleware/…"}, only: []string{"std"},
+		why: "backends that are not ours carry it",
+	},
+	{
 		of: []string{"tidegate/…"}, except: []string{"tidegate/local/…"}, not: []string{"tidegate/local/…"}, inTests: true,
 		why: "the emulators are a developer's tool",
 	},
@@ -201,6 +205,8 @@ var importCases = []ruleCase{
 	importCase("admin and check", "functions/admin/main.go", "tidegate/functions/check/authorizer", true),
 	importCase("admin and templates", "functions/admin/dashboard/a.go", "tidegate/web/templates", false),
 	importCase("templates and the store", "web/templates/a.go", "tidegate/internal/store", true),
+	importCase("middleware and a library", "web/middleware/a.go", "github.com/akrylysov/algnhsa", true),
+	importCase("middleware and HTTP", "web/middleware/a.go", "net/http", false),
 	importCase("a test and local", "functions/check/a_test.go", "tidegate/local/gateway", true),
 	importCase("local and local", "local/main.go", "tidegate/local/gateway", false),
 	importCase("local and infra", "local/main.go", "tidegate/infra", true),

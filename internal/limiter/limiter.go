@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
@@ -58,7 +59,7 @@ func ways() string {
 const takeHead = "local key, prog, cost, refund = KEYS[1], ARGV[1], 1, 0\n" +
 	"if ARGV[2] ~= '1' then cost, refund = tonumber(ARGV[2]), tonumber(ARGV[3]) end"
 
-var takeScript = valkey.NewLuaScript(TakeScript())
+var takeScript = sync.OnceValue(func() *valkey.Lua { return valkey.NewLuaScript(TakeScript()) })
 
 // TakeScript returns the text of the script behind Limiter. KEYS[1] is the state; ARGV[1] the Program, ARGV[2] the cost, below 0 to give back, and
 // ARGV[3] the time at which that was taken, microseconds since 1970. It returns what ParseReply reads.
@@ -116,7 +117,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 }
 
 func (l *Limiter) do(ctx context.Context, key string, cost, taken int64) (Decision, error) {
-	result := takeScript.Exec(ctx, l.client, []string{l.stateKey(key)},
+	result := takeScript().Exec(ctx, l.client, []string{l.stateKey(key)},
 		[]string{string(l.program), strconv.FormatInt(cost, 10), strconv.FormatInt(taken, 10)})
 	reply, err := result.ToString()
 	if err != nil {
@@ -147,7 +148,7 @@ func PeekMany(ctx context.Context, client valkey.Client, subjects []Exchange) ([
 		execs[i] = valkey.LuaExec{Keys: []string{s.Key}, Args: []string{string(s.Program), "0", "0"}}
 	}
 	decisions := make([]Decision, len(subjects))
-	for i, result := range takeScript.ExecMulti(ctx, client, execs...) {
+	for i, result := range takeScript().ExecMulti(ctx, client, execs...) {
 		reply, err := result.ToString()
 		if err != nil {
 			return nil, fmt.Errorf("limiter: peek: %w", err)

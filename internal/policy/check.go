@@ -28,6 +28,8 @@ type Call struct {
 	Address netip.Addr    // of the client, for the lists of the Set; invalid when it is not known
 	Network netip.Prefix  // the client's address as PerIP limits count it; invalid when it is not known
 	Route   route.Call
+
+	hash string // in place of Secret: what the record has
 }
 
 // Checked is the answer to a Check.
@@ -53,9 +55,12 @@ type Checked struct {
 	// Degraded marks a decision made without the store. Now is then the clock of the one who decided.
 	Degraded bool
 
+	Reservation string // for Settle, when the Route wants that and something was taken
+
 	taken   []taken
 	onTrial bool // a candidate looked at the call
 	changes []time.Time
+	plan    int // number of the plan; 0 for an API key, whose record tells
 }
 
 // HoldsUntil is when what was read about the caller changes without an edit: it expires, its override ends, or the grace of a rotated secret does. It
@@ -120,9 +125,14 @@ func (c *Checked) Binding() (binding Applied, found bool) {
 
 // Checker makes checks with a Set that it keeps. It is safe for concurrent use.
 type Checker struct {
-	client valkey.Client
-	pepper apikey.Pepper
-	set    atomic.Pointer[compiledSet]
+	client    valkey.Client
+	pepper    apikey.Pepper
+	addresses addressKey
+	seal      seal
+	set       atomic.Pointer[compiledSet]
+
+	// Lease is how long a reservation can be settled, MinLease to MaxLease. It is set before the first use.
+	Lease time.Duration
 
 	mu       sync.Mutex
 	programs map[string][]limiter.Limit // by their text, since the same few come with every reply
@@ -130,11 +140,15 @@ type Checker struct {
 
 // NewChecker returns a Checker on a connected client.
 func NewChecker(client valkey.Client, pepper apikey.Pepper) *Checker {
-	return &Checker{client: client, pepper: pepper, programs: map[string][]limiter.Limit{}}
+	return &Checker{
+		client: client, pepper: pepper, addresses: newAddressKey(pepper), seal: newSeal(pepper), Lease: DefaultLease,
+		programs: map[string][]limiter.Limit{},
+	}
 }
 
 // Load reads the Set, so that the first check need not.
 func (c *Checker) Load(ctx context.Context) error {
+	go checkScript.sha() // while the Set is on its way
 	set, err := loadSet(ctx, c.client)
 	if err != nil {
 		return err
@@ -175,8 +189,19 @@ func (c *Checker) Check(ctx context.Context, call Call, with *Passengers) (Check
 			return Checked{}, err
 		}
 	}
+	return c.renewing(ctx, func(set *compiledSet) (Checked, error) {
+		plan, rule, err := set.admit(call)
+		if err != nil {
+			return Checked{}, errors.Join(err, c.newest(ctx, set, call.Subject))
+		}
+		return c.check(ctx, set, call, plan, rule, with)
+	})
+}
+
+// renewing repeats what finds that its Set is stale.
+func (c *Checker) renewing(ctx context.Context, try func(*compiledSet) (Checked, error)) (Checked, error) {
 	for range maxReloads {
-		checked, err := c.check(ctx, call, with)
+		checked, err := try(c.set.Load())
 		if !errors.Is(err, errStale) {
 			return checked, err
 		}
@@ -187,25 +212,29 @@ func (c *Checker) Check(ctx context.Context, call Call, with *Passengers) (Check
 	return Checked{}, errStale
 }
 
-func (c *Checker) check(ctx context.Context, call Call, with *Passengers) (Checked, error) {
-	set := c.set.Load()
-	plan, rule, err := set.admit(call)
-	if err != nil {
-		return Checked{}, errors.Join(err, c.newest(ctx, set, call))
-	}
+func (c *Checker) check(ctx context.Context, set *compiledSet, call Call, plan int, rule *compiledRoute, with *Passengers) (Checked, error) {
 	steps := []step{c.ownStep(set, call, rule, plan)}
 	if rule.Cost > 0 && !set.exempts(call.Address) {
-		steps = append(steps, set.sideSteps(call, rule)...)
+		steps = append(steps, set.sideSteps(call, rule, c.addresses)...)
 	}
 	replies, err := c.flush(ctx, steps, with)
 	if err != nil {
 		return Checked{}, err
 	}
-	checked := Checked{ID: call.Subject, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost, SetVersion: set.Version, Trial: true}
+	if limiter.ReplyCostTooHigh(replies[0]) { // the short script does not say for whom: in shadow it is in nobody's way
+		steps[0] = c.wideStep(set, call, rule, plan)
+		if replies[0], err = c.run(ctx, steps[0].script, steps[0].keys, steps[0].args); err != nil && !valkey.IsValkeyNil(err) {
+			return Checked{}, fmt.Errorf("policy: check: %w", err)
+		}
+	}
+	checked := Checked{
+		Allowed: true, Would: true, Trial: true,
+		ID: call.Subject, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost, SetVersion: set.Version, plan: plan,
+	}
 	final, err := c.parseOwn(&checked, replies[0], set, steps[0], rule)
 	for i, s := range steps[1:] {
-		if sideErr := checked.add(s.side.scope, s.side.mode, s.side.limits, replies[i+1], s.keys[0], s.side.program); sideErr != nil {
-			return Checked{}, sideErr
+		if sideErr := checked.add(s.side.scope, s.side.mode, s.side.limits, replies[i+1], s.keys[0], s.side.program); err == nil {
+			err = sideErr // that nobody of this kind may call says more
 		}
 	}
 	if final || err != nil {
@@ -216,13 +245,15 @@ func (c *Checker) check(ctx context.Context, call Call, with *Passengers) (Check
 	if !checked.Allowed {
 		c.giveBack(ctx, &checked)
 		checked.Repeats = err == nil && (!checked.BannedUntil.IsZero() || set.Bans == nil && checked.inert())
+	} else if rule.Settle {
+		checked.Reservation = c.reservation(&checked, call, rule)
 	}
 	return checked, err
 }
 
 // newest fails with errStale when a newer Set than this one is in force, so that nobody is refused by an old one.
-func (c *Checker) newest(ctx context.Context, set *compiledSet, call Call) error {
-	b := keyspace.BucketOf(call.Subject)
+func (c *Checker) newest(ctx context.Context, set *compiledSet, id string) error {
+	b := keyspace.BucketOf(id)
 	head, err := c.client.Do(ctx, c.client.B().Getrange().Key(copyKey(b)).Start(0).End(4).Build()).AsBytes()
 	switch {
 	case err != nil:
@@ -235,7 +266,7 @@ func (c *Checker) newest(ctx context.Context, set *compiledSet, call Call) error
 
 // step is one script run on one subject.
 type step struct {
-	script script
+	script *script
 	keys   []string
 	args   []string
 	side   *side // nil for the caller's own
@@ -275,8 +306,8 @@ func (c *Checker) flush(ctx context.Context, steps []step, with *Passengers) ([]
 func routeState(id string, rule *compiledRoute) string { return keyspace.Of(id, "s"+rule.tag) }
 
 func (c *Checker) ownStep(set *compiledSet, call Call, rule *compiledRoute, plan int) step {
-	hash := ""
-	if call.Kind == APIKey {
+	hash := call.hash
+	if call.Kind == APIKey && hash == "" {
 		sum := c.pepper.Hash(call.Secret)
 		hash = string(sum[:])
 	}
@@ -292,13 +323,28 @@ func (c *Checker) ownStep(set *compiledSet, call Call, rule *compiledRoute, plan
 		args:   []string{hash, strconv.FormatInt(cost, 10), strconv.FormatInt(set.Version, 10), strconv.Itoa(plan)},
 	}
 	if set.wide || len(rule.perKey) > 0 && cost > 0 {
-		s.script = wideScript
-		s.keys = append(s.keys, keyspace.Of(id, "sb"), keyspace.Of(id, "sd"), routeState(id, rule), keyspace.Of(id, "sk"))
-		s.args = append(s.args, set.banArgs[0], set.banArgs[1], set.banArgs[2], valkey.BinaryString(rule.perKey))
-		if cost == 0 {
-			s.args[len(s.args)-1] = ""
-		}
+		return s.widened(set, id, rule, cost)
 	}
+	return s
+}
+
+// wideStep is ownStep in the script that tells the limits apart.
+func (c *Checker) wideStep(set *compiledSet, call Call, rule *compiledRoute, plan int) step {
+	s := c.ownStep(set, call, rule, plan)
+	if s.script == wideScript {
+		return s
+	}
+	return s.widened(set, call.Subject, rule, rule.Cost)
+}
+
+func (s step) widened(set *compiledSet, id string, rule *compiledRoute, cost int64) step {
+	perKey := valkey.BinaryString(rule.perKey)
+	if cost == 0 {
+		perKey = ""
+	}
+	s.script = wideScript
+	s.keys = append(s.keys, keyspace.Of(id, "sb"), keyspace.Of(id, "sd"), routeState(id, rule), keyspace.Of(id, "sk"))
+	s.args = append(s.args, set.banArgs[0], set.banArgs[1], set.banArgs[2], perKey)
 	return s
 }
 
@@ -309,8 +355,6 @@ func (c *Checker) parseOwn(checked *Checked, reply []byte, set *compiledSet, own
 	}
 	kind, rest := reply[0], reply[1:]
 	switch {
-	case limiter.ReplyCostTooHigh(reply):
-		return true, limiter.ErrCost
 	case kind == 'S':
 		return true, errStale
 	case kind == 'B' && len(rest) >= 14:
@@ -355,7 +399,11 @@ func (c *Checker) parsePublic(checked *Checked, set *compiledSet, b []byte) (of 
 	}
 	checked.changes = []time.Time{timeAt(b[4:]), timeAt(b[4+7:])}
 	checked.KeyVersion, checked.Name = int64(binary.BigEndian.Uint32(about)), string(about[publicLen:publicLen+name])
-	if p, ok := set.Numbered(int(binary.BigEndian.Uint16(about[4:]))); ok {
+	number := int(binary.BigEndian.Uint16(about[4:]))
+	if number == 0 { // it came with the call
+		number = checked.plan
+	}
+	if p, ok := set.Numbered(number); ok {
 		checked.Plan = p.Name
 	}
 	source := about[publicLen+name]
@@ -448,11 +496,12 @@ const (
 // add counts a decision in. Its limits are of one scope and mode; key and program are what a give-back needs.
 func (c *Checked) add(scope string, mode Mode, limits []limiter.Limit, reply []byte, key string, program limiter.Program) error {
 	d, err := limiter.ParseReply(reply, limits)
-	if err != nil {
+	switch {
+	case errors.Is(err, limiter.ErrCost) && mode != Enforce: // denies nobody
+		c.Would = false
+		return nil
+	case err != nil:
 		return fmt.Errorf("policy: check: %w", err)
-	}
-	if len(c.Limits) == 0 {
-		c.Allowed, c.Would = true, true
 	}
 	if d.Allowed && c.Cost > 0 {
 		c.taken = append(c.taken, taken{key, program, d.Now, len(c.Limits), len(d.Limits)})

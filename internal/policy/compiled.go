@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/apikey"
 	"tidegate/internal/keyspace"
 	"tidegate/internal/limiter"
 	"tidegate/internal/route"
@@ -128,20 +130,26 @@ func (c *compiledSet) admit(call Call) (plan int, rule *compiledRoute, err error
 	if rule = c.fallback; matches {
 		rule = c.routes[i]
 	}
-	name := call.Plan
+	plan, err = c.planFor(call.Kind, call.Plan)
+	return plan, rule, err
+}
+
+// planFor is the number of the plan for callers of a kind without one of their own; name is what comes with the call. It fails with ErrRefused when
+// no plan is meant for them.
+func (c *compiledSet) planFor(kind Kind, name string) (int, error) {
 	switch {
-	case call.Kind == APIKey:
-		return 0, rule, nil
-	case call.Kind == Address:
+	case kind == APIKey:
+		return 0, nil
+	case kind == Address:
 		name = c.AddressPlan
 	case name == "":
 		name = c.TokenPlan
 	}
 	p, found := c.Plan(name)
 	if !found {
-		return 0, nil, ErrRefused
+		return 0, ErrRefused
 	}
-	return p.Number, rule, nil
+	return p.Number, nil
 }
 
 func (c *compiledSet) refuses(a netip.Addr) bool {
@@ -156,7 +164,7 @@ func within(list []netip.Prefix, a netip.Addr) bool {
 }
 
 // sideSteps are the steps on other subjects than the caller.
-func (c *compiledSet) sideSteps(call Call, rule *compiledRoute) []step {
+func (c *compiledSet) sideSteps(call Call, rule *compiledRoute, addresses addressKey) []step {
 	var steps []step
 	add := func(s *side, id, what string) {
 		if s != nil {
@@ -165,7 +173,7 @@ func (c *compiledSet) sideSteps(call Call, rule *compiledRoute) []step {
 		}
 	}
 	if call.Network.IsValid() {
-		id := AddressID(call.Network)
+		id := addresses.id(call.Network)
 		add(c.perIP, id, "sp")
 		add(rule.perIP, id, "s"+rule.tag)
 	}
@@ -174,16 +182,14 @@ func (c *compiledSet) sideSteps(call Call, rule *compiledRoute) []step {
 	return steps
 }
 
-// AddressID is the subject id of a client network.
-func AddressID(p netip.Prefix) string { return "ip-" + subjectID("ip", p.Masked().String()) }
+// addressKey is what the subject ids of addresses are made with: whoever sees one in Valkey cannot find out the address by trying all.
+type addressKey []byte
 
-// subjectID hashes parts, each with its length, so that no two lists of parts look alike.
-func subjectID(parts ...string) string {
-	h := sha256.New()
-	for _, p := range parts {
-		h.Write([]byte(strconv.Itoa(len(p))))
-		h.Write([]byte{':'})
-		h.Write([]byte(p))
-	}
-	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:16])
+func newAddressKey(pepper apikey.Pepper) addressKey { return pepper.Derive("addresses") }
+
+// id is the subject id of a client network.
+func (k addressKey) id(p netip.Prefix) string {
+	mac := hmac.New(sha256.New, k)
+	mac.Write([]byte(p.Masked().String()))
+	return "ip-" + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
 }

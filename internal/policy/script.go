@@ -5,6 +5,7 @@ import (
 	_ "embed"     // the scripts
 	"encoding/hex"
 	"strings"
+	"sync"
 
 	"github.com/valkey-io/valkey-go"
 
@@ -17,26 +18,33 @@ var (
 	//go:embed wide.lua
 	wideLua string
 
-	checkScript = newScript(limiter.Script(findLua, "return 'D' .. public .. reply"))
-	wideScript  = newScript(limiter.StepFunction() + findLua + wideLua)
-	takeScript  = newScript(limiter.TakeScript())
+	checkScript = newScript(func() string { return limiter.Script(findLua, "return 'D' .. public .. reply") })
+	wideScript  = newScript(func() string { return limiter.StepFunction() + findLua + wideLua })
+	takeScript  = newScript(limiter.TakeScript)
 )
 
 // script is a Lua script that can leave in one flush with other commands, unlike the library's.
-type script struct{ text, sha string }
-
-func newScript(text string) script {
-	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
-	return script{text, hex.EncodeToString(sum[:])}
+type script struct {
+	text func() string
+	sha  func() string
 }
 
-func (s script) command(client valkey.Client, keys, args []string) valkey.Completed {
-	return client.B().Evalsha().Sha1(s.sha).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+// newScript puts a script together when it is first needed: at the start of a function there is no time for all of them.
+func newScript(text func() string) *script {
+	text = sync.OnceValue(text)
+	return &script{text, sync.OnceValue(func() string {
+		sum := sha1.Sum([]byte(text())) //nolint:gosec // as above
+		return hex.EncodeToString(sum[:])
+	})}
+}
+
+func (s *script) command(client valkey.Client, keys, args []string) valkey.Completed {
+	return client.B().Evalsha().Sha1(s.sha()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 }
 
 // whole is the command for a server that does not have the script yet.
-func (s script) whole(client valkey.Client, keys, args []string) valkey.Completed {
-	return client.B().Eval().Script(s.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+func (s *script) whole(client valkey.Client, keys, args []string) valkey.Completed {
+	return client.B().Eval().Script(s.text()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 }
 
 // missing reports whether a server did not have the script, so that nothing was executed.

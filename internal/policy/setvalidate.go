@@ -111,6 +111,9 @@ func (r Route) errors(at string, seen map[string]bool) []FieldError {
 	if r.Cost < 0 || r.Cost > limiter.MaxRequests {
 		fields = append(fields, FieldError{at + "cost", fmt.Sprintf("is %d: must be 0 to %d", r.Cost, limiter.MaxRequests)})
 	}
+	if r.Settle && r.Cost == 0 {
+		fields = append(fields, FieldError{at + "settle", "is set, but a call of cost 0 has nothing to settle: must have a cost of 1 at least"})
+	}
 	if problem := modeProblem(r.Mode); problem != "" {
 		fields = append(fields, FieldError{at + "mode", problem})
 	}

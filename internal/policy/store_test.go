@@ -11,6 +11,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/keyspace"
 	"tidegate/internal/limiter"
+	"tidegate/internal/route"
 	"tidegate/internal/valkeytest"
 )
 
@@ -307,6 +308,34 @@ func TestBadInputIsNamedAndNotStored(t *testing.T) {
 	}
 	if now := must(w.client.Do(t.Context(), w.client.B().Dbsize().Build()).AsInt64()); now > size+2 {
 		t.Errorf("%d keys stored, want at most %d", now, size+2)
+	}
+}
+
+// Costs and limits beyond their bounds are refused before anything is stored; so is what no call could ever pass.
+func TestCostsAndLimitsOutOfRange(t *testing.T) {
+	w := open(t, valkeytest.Embedded(t))
+	w.plan(t, "free", perMinute(10)...)
+	for field, change := range map[string]func(*Set){
+		"routes[0].cost":               func(s *Set) { s.Routes[0].Cost = -1 },
+		"plans[0].limits[0].requests":  func(s *Set) { s.Routes[0].Cost = 11 },
+		"plans[0].limits":              func(s *Set) { s.Plans[0].Limits = nil },
+		"global.limits[0].requests":    func(s *Set) { s.Routes, s.Global.Limits = nil, perMinute(0) },
+		"perIP.limits[0].requests":     func(s *Set) { s.PerIP.Limits = perMinute(limiter.MaxRequests + 1) },
+		"routes[0].perKey[0].requests": func(s *Set) { s.Routes[0].Cost, s.Routes[0].PerKey = 0, perMinute(0) },
+		"routes[0].shared[0].requests": func(s *Set) { s.Routes[0].Shared, s.Routes[0].Cost = perMinute(3), 4 },
+		"routes[0].settle":             func(s *Set) { s.Routes[0].Settle, s.Routes[0].Cost = true, 0 },
+	} {
+		set := must(w.Set(t.Context()))
+		set.Routes = []Route{{Name: "orders", Cost: 1, Pattern: route.Pattern{Path: "/orders"}}}
+		change(set)
+		_, err := w.SaveSet(t.Context(), *set, byTest)
+		wantInvalid(t, err, field)
+	}
+	for _, cost := range []string{"NaN", "1e99", "1.5", "-0x1", `"1"`, "Infinity", "99999999999999999999"} {
+		var r Route
+		if err := json.Unmarshal([]byte(`{"cost":`+cost+`}`), &r); err == nil {
+			t.Errorf("cost %s is taken for %d", cost, r.Cost)
+		}
 	}
 }
 

@@ -49,7 +49,7 @@ func (c *Checker) Beside(call Call) []Besides {
 	if len(rule.perKey) > 0 {
 		all = append(all, Besides{routeState(call.Subject, rule), ScopeRoute, orEnforce(rule.Mode), rule.PerKey})
 	}
-	for _, s := range set.sideSteps(call, rule) {
+	for _, s := range set.sideSteps(call, rule, c.addresses) {
 		all = append(all, Besides{s.keys[0], s.side.scope, s.side.mode, s.side.limits})
 	}
 	return all

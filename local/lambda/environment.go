@@ -107,12 +107,17 @@ func (e *environment) dead() bool {
 // shutdownTime is what Lambda leaves to a runtime with an internal extension between SIGTERM and SIGKILL. One without gets no SIGTERM.
 const shutdownTime = 500 * time.Millisecond
 
-// close kills the process, if it lives, and waits until it is gone.
-func (e *environment) close() {
+// end kills the process, if it lives, after the warning that it asked for, and waits until it is gone.
+func (e *environment) end() {
 	if e.api.extended.Load() {
 		e.process.Terminate(shutdownTime)
 	}
 	e.process.Kill()
+}
+
+// close ends the process and what served it.
+func (e *environment) close() {
+	e.end()
 	e.log.flush()
 	_ = e.server.Close() // cannot fail in a way that matters: its one client is dead
 }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -75,7 +76,7 @@ func (f *Function) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	}
 }
 
-// Close kills every environment and returns when all processes are gone. Invocations that wait or run get ErrClosed.
+// Close ends every environment and returns when all processes are gone. Invocations that wait or run get ErrClosed, without a warning.
 func (f *Function) Close() {
 	f.lock.Lock()
 	if f.isClosed() {
@@ -87,13 +88,17 @@ func (f *Function) Close() {
 		w <- grant{err: ErrClosed}
 	}
 	f.waiters = nil
-	for _, env := range f.idle {
-		f.tasks.Go(func() { f.remove(env) })
+	for env := range f.all {
+		switch _, settles := f.settling[env]; {
+		case slices.Contains(f.idle, env):
+			f.tasks.Go(func() { f.remove(env) })
+		case settles:
+			f.tasks.Go(env.end)
+		default:
+			f.tasks.Go(env.process.Kill)
+		}
 	}
 	f.idle = nil
-	for env := range f.all {
-		f.tasks.Go(env.process.Kill)
-	}
 	f.lock.Unlock()
 	f.tasks.Wait()
 }

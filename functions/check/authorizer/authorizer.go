@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 
 	"tidegate/functions/check/identity"
+	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
 
@@ -23,31 +24,23 @@ type Checker interface {
 	Check(ctx context.Context, call policy.Call) (policy.Checked, error)
 }
 
-// Format says how HTTP APIs with payload format 2.0 want to be answered. The event does not tell, so it must equal the authorizer's setting.
-type Format string
-
-// The formats.
-const (
-	Simple Format = "simple" // {"isAuthorized": …}; needs enableSimpleResponses
-	IAM    Format = "iam"    // an IAM policy, as REST APIs take
-)
-
 // Authorizer handles events. It is safe for concurrent use.
 type Authorizer struct {
 	checker    Checker
 	identities *identity.Resolver
-	format     Format
+	answers    Answers
 	log        *slog.Logger
 }
 
 // New returns an Authorizer.
-func New(checker Checker, identities *identity.Resolver, format Format, log *slog.Logger) *Authorizer {
-	return &Authorizer{checker: checker, identities: identities, format: format, log: log}
+func New(checker Checker, identities *identity.Resolver, answers Answers, log *slog.Logger) *Authorizer {
+	return &Authorizer{checker: checker, identities: identities, answers: answers, log: log}
 }
 
 // Invoke answers one event. An event that makes no sense gets ErrUnauthorized, and so does a call of a REST or WebSocket API without a good
 // credential: missing, malformed, unknown, revoked, expired, or from an address that may not call. To a REST API a deny always means that the call
-// has to wait: it is over a limit, the caller is banned for a while, or the limits cannot be read now.
+// has to wait: it is over a limit, the caller is banned for a while, or the limits cannot be read now. It waits in vain only when it costs more than
+// a limit ever admits.
 // HTTP APIs answer every deny with 403 and an error with 500, so there a bad credential is a deny as well.
 func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, err error) {
 	defer func() {
@@ -68,7 +61,7 @@ func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, e
 		}
 		v = unauthorized()
 	}
-	if response, err = json.Marshal(v.response(e, a.format)); err != nil {
+	if response, err = json.Marshal(v.response(e, a.answers)); err != nil {
 		return nil, fmt.Errorf("encode response: %w", err)
 	}
 	return response, nil
@@ -96,6 +89,9 @@ func (a *Authorizer) decide(ctx context.Context, e event) (verdict, error) {
 	switch {
 	case errors.Is(err, policy.ErrUnknownKey), errors.Is(err, policy.ErrRefused):
 		return verdict{}, errCredential
+	case errors.Is(err, limiter.ErrCost):
+		a.log.ErrorContext(ctx, "call costs more than its limit", "key_id", caller.Subject, "rule", checked.Rule, "request_id", e.requestID)
+		return impossible(caller.Subject), nil
 	case err != nil:
 		a.log.ErrorContext(ctx, "check failed", "key_id", caller.Subject, "request_id", e.requestID, "trace_id", traceOf(ctx), "cause", err)
 		return unavailable(), nil

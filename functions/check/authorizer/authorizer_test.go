@@ -31,6 +31,8 @@ const (
 	routeARN   = "arn:aws:execute-api:us-east-1:123456789012:abcdef123/$default/GET/orders"
 )
 
+var simple = Answers{Format: Simple, Denial: Deny}
+
 var byTest = policy.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
 
 // checks makes checks that nothing travels with.
@@ -50,6 +52,7 @@ func keysAlone() *identity.Resolver {
 
 // fixture is an authorizer on a real registry with one active key of 1 per 10 seconds and one revoked key.
 type fixture struct {
+	url     string
 	store   *policy.Store
 	checker *policy.Checker
 	key     policy.Key
@@ -66,7 +69,7 @@ func newFixture(t *testing.T, url string) *fixture {
 	}
 	t.Cleanup(client.Close)
 	pepper := apikey.Pepper(strings.Repeat("pepper!!", 4))
-	f := &fixture{store: policy.NewStore(client, pepper), checker: policy.NewChecker(client, pepper)}
+	f := &fixture{url: url, store: policy.NewStore(client, pepper), checker: policy.NewChecker(client, pepper)}
 	set, err := f.store.Set(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -93,8 +96,8 @@ func newFixture(t *testing.T, url string) *fixture {
 	return f
 }
 
-func (f *fixture) authorizer(format Format) *Authorizer {
-	return New(checks{f.checker}, keysAlone(), format, slog.New(slog.NewJSONHandler(&f.log, nil)))
+func (f *fixture) authorizer(answers Answers) *Authorizer {
+	return New(checks{f.checker}, keysAlone(), answers, slog.New(slog.NewJSONHandler(&f.log, nil)))
 }
 
 // withKey gives the events of every kind that carry the credential.
@@ -159,7 +162,7 @@ func TestAnswerToEveryKind(t *testing.T) {
 			event := withKey(f.active.Reveal())[name]
 			allowed := map[string]any{
 				"rateLimit": `"1 per 10 seconds";r=0;t=10`, "rateLimitPolicy": `"1 per 10 seconds";q=1;w=10`,
-				"limit": 1.0, "remaining": 0.0, "reset": 10.0,
+				"denied": false, "limit": 1.0, "remaining": 0.0, "reset": 10.0,
 				"keyId": f.key.ID, "keyName": "orders team", "plan": "free", "policyVersion": 1.0, "keyVersion": 1.0,
 			}
 			denied := map[string]any{
@@ -169,6 +172,7 @@ func TestAnswerToEveryKind(t *testing.T) {
 			for k, v := range allowed {
 				denied[k] = v
 			}
+			denied["denied"] = true
 			wantAllow, wantDeny := iamPolicy(f.key.ID, "Allow", methodARN, allowed), iamPolicy(f.key.ID, "Deny", methodARN, denied)
 			if strings.HasPrefix(name, "WebSocket") {
 				wantAllow, wantDeny = iamPolicy(f.key.ID, "Allow", connectARN, allowed), iamPolicy(f.key.ID, "Deny", connectARN, denied)
@@ -178,7 +182,7 @@ func TestAnswerToEveryKind(t *testing.T) {
 				wantDeny = map[string]any{"isAuthorized": false, "context": denied}
 			}
 			for _, want := range []map[string]any{wantAllow, wantDeny} {
-				got, err := invoke(t, f.authorizer(Simple), event)
+				got, err := invoke(t, f.authorizer(simple), event)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -192,7 +196,7 @@ func TestAnswerToEveryKind(t *testing.T) {
 
 func TestHTTP2AnswersWithAPolicyWhenAsked(t *testing.T) {
 	f := newFixture(t, valkeytest.Embedded(t))
-	got, err := invoke(t, f.authorizer(IAM), withKey(f.active.Reveal())["HTTP 2.0"])
+	got, err := invoke(t, f.authorizer(Answers{Format: IAM, Denial: Deny}), withKey(f.active.Reveal())["HTTP 2.0"])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +235,7 @@ func TestBadCredentialsAreUnauthorized(t *testing.T) {
 	for _, credential := range []string{unknown.Reveal(), f.revoked.Reveal(), "", "tg_", good + "x", good[:len(good)-1],
 		good + "," + good, "{" + good + "}", good + "\x00", strings.Repeat("tg_test_", 2000)} {
 		for name, event := range withKey(credential) {
-			got, err := invoke(t, f.authorizer(Simple), event)
+			got, err := invoke(t, f.authorizer(simple), event)
 			if err := refused(got, err, event); err != nil {
 				t.Errorf("%s with %.30q: %v", name, credential, err)
 			}
@@ -245,7 +249,7 @@ func TestBadCredentialsAreUnauthorized(t *testing.T) {
 		"key in a URL":  {"type": "REQUEST", "methodArn": methodARN, "queryStringParameters": map[string]string{"x-api-key": good, "access_token": good}},
 		"basic scheme":  restEvent(map[string][]string{"authorization": {"Basic " + good}}),
 	} {
-		got, err := invoke(t, f.authorizer(Simple), event)
+		got, err := invoke(t, f.authorizer(simple), event)
 		if err := refused(got, err, event); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -270,7 +274,7 @@ func TestWrongChecksumAsksNobody(t *testing.T) {
 	last := good[len(good)-1]
 	wrong := good[:len(good)-1] + string('0'+(last-'0'+1)%10)
 	store := &counting{}
-	a := New(store, keysAlone(), Simple, slog.New(slog.DiscardHandler))
+	a := New(store, keysAlone(), simple, slog.New(slog.DiscardHandler))
 	for _, credential := range []string{wrong, "sk_" + good[3:], "tg_", ""} {
 		for name, event := range withKey(credential) {
 			got, err := invoke(t, a, event)
@@ -312,7 +316,7 @@ func TestSampleEventsNeverAllow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := New(allowAll{}, keysAlone(), Simple, slog.New(slog.DiscardHandler)).Invoke(t.Context(), raw)
+		got, err := New(allowAll{}, keysAlone(), simple, slog.New(slog.DiscardHandler)).Invoke(t.Context(), raw)
 		if !errors.Is(err, ErrUnauthorized) && !denied(got) {
 			t.Errorf("%s: %s, %v; want a refusal", filepath.Base(file), got, err)
 		}
@@ -343,7 +347,7 @@ func TestMalformedEventsNeverAllow(t *testing.T) {
 		`{"type":"REQUEST","methodArn":"` + methodARN + `","headers":["x-api-key"]}`,
 		`{"type":"TOKEN","methodArn":"` + methodARN + `","authorizationToken":["` + key + `"]}`,
 	} {
-		a := New(allowAll{}, keysAlone(), Simple, slog.New(slog.DiscardHandler))
+		a := New(allowAll{}, keysAlone(), simple, slog.New(slog.DiscardHandler))
 		if got, err := a.Invoke(t.Context(), []byte(raw)); !errors.Is(err, ErrUnauthorized) {
 			t.Errorf("%.80s: %s, %v; want Unauthorized", raw, got, err)
 		}
@@ -352,7 +356,7 @@ func TestMalformedEventsNeverAllow(t *testing.T) {
 
 func TestPanicIsUnauthorized(t *testing.T) {
 	secret, _ := apikey.Generate("test")
-	got, err := invoke(t, New(broken{}, keysAlone(), Simple, slog.New(slog.DiscardHandler)), withKey(secret.Reveal())["REST REQUEST"])
+	got, err := invoke(t, New(broken{}, keysAlone(), simple, slog.New(slog.DiscardHandler)), withKey(secret.Reveal())["REST REQUEST"])
 	if !errors.Is(err, ErrUnauthorized) {
 		t.Errorf("%v, %v; want Unauthorized", got, err)
 	}
@@ -364,7 +368,7 @@ func TestStoreDownDenies(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	raw, _ := json.Marshal(withKey(f.active.Reveal())["HTTP 2.0"])
-	response, err := f.authorizer(Simple).Invoke(gone, raw)
+	response, err := f.authorizer(simple).Invoke(gone, raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -408,7 +412,7 @@ func TestDegradedDecisionsSaySo(t *testing.T) {
 		"stranger": {policy.Checked{Degraded: true}, unverified, "Deny", aboutBlank, "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := New(decided(c.checked), keysAlone(), Simple, slog.New(slog.DiscardHandler))
+			a := New(decided(c.checked), keysAlone(), simple, slog.New(slog.DiscardHandler))
 			got, err := invoke(t, a, withKey(secret.Reveal())["REST REQUEST"])
 			if err != nil {
 				t.Fatal(err)
@@ -460,7 +464,7 @@ func FuzzInvoke(f *testing.F) {
 			f.Add(raw)
 		}
 	}
-	a := New(allowOnly{secret}, keysAlone(), Simple, slog.New(slog.DiscardHandler))
+	a := New(allowOnly{secret}, keysAlone(), simple, slog.New(slog.DiscardHandler))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if response, err := a.Invoke(t.Context(), raw); !errors.Is(err, ErrUnauthorized) && !denied(response) {
 			t.Fatalf("%q: %s, %v; want a refusal", raw, response, err)

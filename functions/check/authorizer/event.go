@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"tidegate/functions/check/identity"
@@ -101,7 +102,7 @@ func parseEvent(raw []byte) (event, error) {
 func (p *payload) kind() (kind, error) {
 	handshake := isConnect(p.MethodARN)
 	if eventType := p.RequestContext.EventType; eventType != "" && (eventType != "CONNECT" || !handshake) {
-		return 0, fmt.Errorf("%w: event type %.20q", errEvent, eventType)
+		return 0, fmt.Errorf("%w: event type %s", errEvent, word(eventType))
 	}
 	switch {
 	case p.Type == "TOKEN" && p.Version == "" && !handshake:
@@ -115,7 +116,16 @@ func (p *payload) kind() (kind, error) {
 	case p.Type == "REQUEST" && p.Version == "":
 		return restRequest, nil
 	}
-	return 0, fmt.Errorf("%w: type %.20q version %.20q", errEvent, p.Type, p.Version)
+	return 0, fmt.Errorf("%w: type %s version %s", errEvent, word(p.Type), word(p.Version))
+}
+
+// word repeats a word of AWS's own, such as MESSAGE or 3.0, and nothing that could be a credential or an address.
+func word(text string) string {
+	letters := strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == ""
+	if letters && len(text) <= 20 || len(text) <= 4 {
+		return strconv.Quote(text)
+	}
+	return fmt.Sprintf("of %d bytes", len(text))
 }
 
 // fill adds what only some kinds have. The ARN says which API, stage and method; of the path it says the least, so that gives way to a better one.

@@ -18,6 +18,11 @@ const (
 	audience = "orders"
 )
 
+var (
+	pepper   = apikey.Pepper(strings.Repeat("pepper!!", 4))
+	subjects = newHashKey(pepper)
+)
+
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func must[T any](v T, err error) T {
@@ -56,6 +61,7 @@ func resolver(t testing.TB, sources string) *Resolver {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.Pepper = pepper
 	c.JWT.Now = func() time.Time { return now }
 	r, err := New(c)
 	if err != nil {

@@ -25,8 +25,8 @@ func TestSourcesInOrder(t *testing.T) {
 	key, ada := newKey(t), token("ada", "plan", "pro")
 	k, bearer := key.Reveal(), "Bearer "+ada
 	isKey := Identity{Kind: Key, Subject: key.ID(), Secret: key, Display: key.ID(), Addr: source, Address: netip.PrefixFrom(source, 32)}
-	isJWT := Identity{Kind: JWT, Subject: tokenSubject(issuer, "ada"), Plan: "pro", Display: "ada", Addr: source, Address: netip.PrefixFrom(source, 32)}
-	isIP := Identity{Kind: IP, Subject: AddressSubject(isKey.Address), Display: "192.0.2.7/32", Addr: source, Address: netip.PrefixFrom(source, 32)}
+	isJWT := Identity{Kind: JWT, Subject: subjects.token(issuer, "ada"), Plan: "pro", Display: "ada", Addr: source, Address: isKey.Address}
+	isIP := Identity{Kind: IP, Subject: subjects.address(isKey.Address), Display: "192.0.2.7/32", Addr: source, Address: netip.PrefixFrom(source, 32)}
 	for _, c := range []struct {
 		name, sources string
 		request       Request
@@ -203,7 +203,7 @@ func TestIPv6RotationAndMappedIPv4(t *testing.T) {
 	if got := identify(r, "192.0.2.8"); got.Subject == four.Subject {
 		t.Error("another IPv4 address has the same identity")
 	}
-	wide := must(New(Config{Sources: []Kind{IP}, IPv4Bits: 24, IPv6Bits: 48}))
+	wide := must(New(Config{Pepper: pepper, Sources: []Kind{IP}, IPv4Bits: 24, IPv6Bits: 48}))
 	a, b := identify(wide, "192.0.2.7"), identify(wide, "::ffff:192.0.2.200")
 	if a.Subject != b.Subject || a.Display != "192.0.2.0/24" || a.Addr == b.Addr {
 		t.Errorf("%+v and %+v", a, b)
@@ -247,19 +247,21 @@ func TestIdentityWithBadCharacters(t *testing.T) {
 
 // Parts cannot be shifted into one another, kinds not taken for each other, and a subject stays what it is from release to release.
 func TestSubjectsDiffer(t *testing.T) {
-	subjects := map[string]bool{
-		tokenSubject("a", "bc"): true, tokenSubject("ab", "c"): true, tokenSubject("", "abc"): true, tokenSubject("abc", ""): true,
-		opaque("ip", "a", "bc"):                             true,
-		AddressSubject(netip.MustParsePrefix("10.0.0.0/8")): true, AddressSubject(netip.MustParsePrefix("10.0.0.0/16")): true,
-		AddressSubject(netip.MustParsePrefix("::a00:0/104")): true,
+	k := subjects
+	all := map[string]bool{
+		k.token("a", "bc"): true, k.token("ab", "c"): true, k.token("", "abc"): true, k.token("abc", ""): true,
+		k.opaque("ip", "a", "bc"):                      true,
+		k.address(netip.MustParsePrefix("10.0.0.0/8")): true, k.address(netip.MustParsePrefix("10.0.0.0/16")): true,
+		k.address(netip.MustParsePrefix("::a00:0/104")):                                        true,
+		newHashKey(bytes.Repeat([]byte("x"), 32)).address(netip.MustParsePrefix("10.0.0.0/8")): true,
 	}
-	if len(subjects) != 8 {
-		t.Errorf("%d subjects, want 8", len(subjects))
+	if len(all) != 9 {
+		t.Errorf("%d subjects, want 9", len(all))
 	}
-	if a, b := AddressSubject(netip.MustParsePrefix("10.1.2.3/8")), AddressSubject(netip.MustParsePrefix("10.0.0.0/8")); a != b {
+	if a, b := k.address(netip.MustParsePrefix("10.1.2.3/8")), k.address(netip.MustParsePrefix("10.0.0.0/8")); a != b {
 		t.Error("a prefix and its masked form differ")
 	}
-	if got := tokenSubject("https://issuer.example/", "ada"); got != "aKMQ7ECfULVUN4LENvzBfA" {
+	if got := k.token("https://issuer.example/", "ada"); got != "TX_GXa1jViLrfublFCQZgA" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -269,6 +271,7 @@ func TestTokenThatCannotBeChecked(t *testing.T) {
 	v := Variables{Sources: "jwt,ip", Issuer: issuer, Audience: audience, KeysURL: "https://issuer.example/keys", IdentityClaim: "sub", Leeway: "0s",
 		IPv4Prefix: "32", IPv6Prefix: "64"}
 	c := must(v.Config())
+	c.Pepper = pepper
 	c.JWT.Client = &http.Client{Transport: refuse{}}
 	r := must(New(c))
 	r.Warm(t.Context())
@@ -307,7 +310,9 @@ func TestWarmWithoutTokens(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	for _, c := range []Config{{}, {Sources: []Kind{IP}, IPv4Bits: 33}, {Sources: []Kind{IP}, IPv6Bits: -1}, {Sources: []Kind{JWT}}} {
+	for _, c := range []Config{
+		{}, {Sources: []Kind{IP}, IPv4Bits: 33}, {Sources: []Kind{IP}, IPv6Bits: -1}, {Sources: []Kind{JWT}, Pepper: pepper}, {Sources: []Kind{IP}},
+	} {
 		if _, err := New(c); err == nil {
 			t.Errorf("%+v: taken", c)
 		}
@@ -353,7 +358,7 @@ func FuzzIdentify(f *testing.F) {
 					t.Fatalf("%+v: %v, %v", request, got, err)
 				}
 			case JWT:
-				if got.Subject != tokenSubject(issuer, "ada") {
+				if got.Subject != subjects.token(issuer, "ada") {
 					t.Fatalf("%+v: %v", request, got)
 				}
 			case IP:

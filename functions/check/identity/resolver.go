@@ -17,6 +17,7 @@ type Config struct {
 	JWT      jwt.Config
 	IPv4Bits int // how long the prefixes are that share an identity
 	IPv6Bits int
+	Pepper   apikey.Pepper // that opaque ids of tokens' subjects and of addresses are made with; required unless API keys are the only source
 }
 
 // Default is API keys alone, with the prefix lengths of whole IPv4 addresses and of what one customer gets of IPv6.
@@ -25,17 +26,21 @@ func Default() Config { return Config{Sources: []Kind{Key}, IPv4Bits: 32, IPv6Bi
 // Resolver finds out who calls. It is safe for concurrent use.
 type Resolver struct {
 	config   Config
+	key      hashKey
 	verifier *jwt.Verifier // nil unless JWT is a source
 }
 
 // New returns a Resolver. It makes no network call.
 func New(c Config) (*Resolver, error) {
-	r := &Resolver{config: c}
+	r := &Resolver{config: c, key: newHashKey(c.Pepper)}
 	if len(c.Sources) == 0 {
 		return nil, errors.New("identities need a source")
 	}
 	if c.IPv4Bits < 0 || c.IPv4Bits > 32 || c.IPv6Bits < 0 || c.IPv6Bits > 128 {
 		return nil, fmt.Errorf("prefix lengths are %d and %d: must be 0 to 32 and 0 to 128", c.IPv4Bits, c.IPv6Bits)
+	}
+	if len(c.Pepper) < apikey.MinPepperLen && !slices.Equal(c.Sources, []Kind{Key}) {
+		return nil, fmt.Errorf("pepper has %d bytes: must have at least %d, since ids are made with it", len(c.Pepper), apikey.MinPepperLen)
 	}
 	if slices.Contains(c.Sources, JWT) {
 		verifier, err := jwt.New(c.JWT)
@@ -76,7 +81,7 @@ func (r *Resolver) from(ctx context.Context, kind Kind, request Request, id Iden
 	case JWT:
 		return r.fromToken(ctx, request, id)
 	case IP:
-		return fromAddress(id)
+		return r.fromAddress(id)
 	}
 	return id, ErrMissing
 }
@@ -106,15 +111,15 @@ func (r *Resolver) fromToken(ctx context.Context, request Request, id Identity) 
 	case err != nil:
 		return id, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	id.Kind, id.Subject, id.Display, id.Plan = JWT, tokenSubject(claims.Issuer, claims.Subject), display(claims.Subject), claims.Plan
+	id.Kind, id.Subject, id.Display, id.Plan = JWT, r.key.token(claims.Issuer, claims.Subject), display(claims.Subject), claims.Plan
 	return id, nil
 }
 
-func fromAddress(id Identity) (Identity, error) {
+func (r *Resolver) fromAddress(id Identity) (Identity, error) {
 	if !id.Address.IsValid() {
 		return id, ErrMissing
 	}
-	id.Kind, id.Subject, id.Display = IP, AddressSubject(id.Address), id.Address.String()
+	id.Kind, id.Subject, id.Display = IP, r.key.address(id.Address), id.Address.String()
 	return id, nil
 }
 

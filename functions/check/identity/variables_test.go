@@ -35,6 +35,7 @@ func TestVariables(t *testing.T) {
 		j.Leeway != time.Minute {
 		t.Errorf("%+v", got)
 	}
+	got.Pepper = pepper
 	if _, err := New(got); err != nil {
 		t.Error(err)
 	}

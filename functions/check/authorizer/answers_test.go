@@ -1,0 +1,461 @@
+package authorizer
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/google/go-cmp/cmp"
+
+	"tidegate/functions/check/identity"
+	"tidegate/internal/apikey"
+	"tidegate/internal/jwt"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/valkeytest"
+)
+
+const (
+	issuer   = "https://issuer.example/"
+	audience = "orders"
+)
+
+// hourly is the plan of every caller of the table: one call an hour.
+var hourly = limiter.Limit{Requests: 1, Window: time.Hour}
+
+var (
+	signingKey = ed25519.NewKeyFromSeed([]byte(strings.Repeat("s", 32)))
+	foreignKey = ed25519.NewKeyFromSeed([]byte(strings.Repeat("f", 32)))
+)
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// token is the issuer's for the subject, good for so long.
+func token(key ed25519.PrivateKey, subject string, good time.Duration) string {
+	claims := map[string]any{"iss": issuer, "aud": audience, "sub": subject, "exp": time.Now().Add(good).Unix()}
+	options := (&jose.SignerOptions{}).WithHeader("kid", "1")
+	s := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key}, options))
+	return must(must(s.Sign(must(json.Marshal(claims)))).CompactSerialize())
+}
+
+// allSources take every identity.
+func allSources(pepper apikey.Pepper) *identity.Resolver {
+	key := jose.JSONWebKey{KeyID: "1", Algorithm: "EdDSA", Use: "sig", Key: signingKey.Public()}
+	keys := must(jwt.ParseKeys(must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key}}))))
+	return must(identity.New(identity.Config{
+		Sources: []identity.Kind{identity.Key, identity.JWT, identity.IP}, IPv4Bits: 32, IPv6Bits: 64, Pepper: pepper,
+		JWT: jwt.Config{Issuer: issuer, Audiences: []string{audience}, Keys: keys, IdentityClaim: "sub"},
+	}))
+}
+
+// witness remembers what the last call was and came to.
+type witness struct {
+	checker Checker
+	call    policy.Call
+	checked policy.Checked
+}
+
+func (w *witness) Check(ctx context.Context, call policy.Call) (policy.Checked, error) {
+	var err error
+	w.call = call
+	w.checked, err = w.checker.Check(ctx, call)
+	return w.checked, err
+}
+
+type storeDown struct{}
+
+func (storeDown) Check(context.Context, policy.Call) (policy.Checked, error) {
+	return policy.Checked{}, errors.New("connection refused")
+}
+
+// eventKinds are the events of a call by a credential and from an address, and the answers that their API wants.
+var eventKinds = map[string]struct {
+	answers Answers
+	arn     string
+	event   func(header, value, address string) map[string]any
+}{
+	"REST TOKEN": {simple, methodARN, func(_, value, _ string) map[string]any {
+		return map[string]any{"type": "TOKEN", "methodArn": methodARN, "authorizationToken": value}
+	}},
+	"REST REQUEST": {simple, methodARN, func(header, value, address string) map[string]any {
+		return requestEvent(methodARN, header, value, address)
+	}},
+	"HTTP 1.0": {simple, methodARN, func(header, value, address string) map[string]any {
+		e := requestEvent(methodARN, header, value, address)
+		e["version"] = "1.0"
+		return e
+	}},
+	"HTTP 2.0 simple": {simple, routeARN, http2Event},
+	"HTTP 2.0 IAM":    {Answers{Format: IAM, Denial: Deny}, routeARN, http2Event},
+	"WebSocket": {simple, connectARN, func(header, value, address string) map[string]any {
+		return requestEvent(connectARN, header, value, address)
+	}},
+}
+
+func requestEvent(arn, header, value, address string) map[string]any {
+	e := map[string]any{"type": "REQUEST", "methodArn": arn, "headers": map[string]string{}}
+	if header != "" {
+		e["headers"] = map[string]string{header: value}
+	}
+	e["requestContext"] = map[string]any{"requestId": "r", "identity": map[string]any{"sourceIp": address}}
+	return e
+}
+
+func http2Event(header, value, address string) map[string]any {
+	e := http2From(address, map[string]string{})
+	if header != "" {
+		e["headers"] = map[string]string{header: value}
+	}
+	return e
+}
+
+// caller is somebody in one of the states of the table.
+type caller struct {
+	header, value, address string
+	name                   string
+	keyVersion             int64
+	calls                  int // that were made before
+}
+
+// table has a store in which callers can be brought into every state.
+type table struct {
+	*fixture
+	witness    *witness
+	identities *identity.Resolver
+	pepper     apikey.Pepper
+	made       int
+}
+
+func newTable(t *testing.T) *table {
+	t.Helper()
+	f := newFixture(t, valkeytest.Start(t))
+	set := must(f.store.Set(t.Context()))
+	set.Plans = append(set.Plans, policy.Plan{Name: "hourly", Limits: []limiter.Limit{hourly}})
+	set.TokenPlan, set.AddressPlan = "hourly", "hourly"
+	must(f.store.SaveSet(t.Context(), *set, byTest))
+	pepper := apikey.Pepper(strings.Repeat("pepper!!", 4))
+	return &table{fixture: f, witness: &witness{checker: checks{f.checker}}, identities: allSources(pepper), pepper: pepper}
+}
+
+// bring makes a caller of a source and brings it into a state.
+func (tb *table) bring(t *testing.T, source, state string) caller {
+	t.Helper()
+	tb.made++
+	switch source {
+	case "key":
+		return tb.key(t, state)
+	case "jwt":
+		return tb.token(t, state)
+	}
+	c := caller{address: fmt.Sprintf("198.51.100.%d", tb.made)}
+	if state == "unknown" {
+		c.address = "" // nobody knows where such a call comes from
+	}
+	return tb.edit(t, c, policy.Address, state)
+}
+
+func (tb *table) key(t *testing.T, state string) caller {
+	t.Helper()
+	n := policy.NewKey{Name: "a key", Env: "test", Plan: "hourly"}
+	if state == "expired" {
+		n.Expires = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	k, secret, err := tb.store.Create(t.Context(), n, byTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := caller{header: "x-api-key", value: secret.Reveal(), address: "192.0.2.1", name: "a key", keyVersion: 1}
+	switch state {
+	case "unknown":
+		c.value = must(apikey.Generate("test")).Reveal()
+	case "revoked":
+		must(tb.store.Revoke(t.Context(), k.ID, 1, byTest))
+	case "banned":
+		must(tb.store.Update(t.Context(), k.ID, 1, "key.ban", byTest, ban))
+		c.keyVersion = 2
+	case "over":
+		c.calls = 1
+	}
+	return c
+}
+
+func ban(k *policy.Key) { k.Banned = time.Now().Add(24 * time.Hour) }
+
+func (tb *table) token(t *testing.T, state string) caller {
+	t.Helper()
+	subject, key, good := fmt.Sprintf("user %d", tb.made), signingKey, time.Hour
+	switch state {
+	case "unknown":
+		key = foreignKey
+	case "expired":
+		good = -time.Hour
+	}
+	c := caller{header: "authorization", value: "Bearer " + token(key, subject, good), address: "192.0.2.1"}
+	return tb.edit(t, c, policy.Token, state)
+}
+
+// edit gives a caller that others vouch for the record that its state needs.
+func (tb *table) edit(t *testing.T, c caller, kind policy.Kind, state string) caller {
+	t.Helper()
+	changes := map[string]func(*policy.Key){
+		"revoked": func(k *policy.Key) { k.Status = policy.Revoked }, "banned": ban,
+		"expired": func(k *policy.Key) { k.Expires = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC) },
+	}
+	change, found := changes[state]
+	if state == "over" {
+		c.calls = 1
+	}
+	if !found || kind == policy.Token && state == "expired" {
+		return c
+	}
+	credential := strings.TrimPrefix(c.value, "Bearer ")
+	headers := map[string][]string{}
+	if credential != "" {
+		headers["authorization"] = []string{"Bearer " + credential}
+	}
+	who, err := tb.identities.Identify(t.Context(), identity.Request{Headers: headers, Source: parseSource(c.address)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := tb.store.Adopt(t.Context(), kind, who.Subject, "adopted", nil, byTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(tb.store.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, change))
+	c.name, c.keyVersion = "adopted", 2
+	return c
+}
+
+// ask sends the event of a caller.
+func (tb *table) ask(t *testing.T, kind string, checker Checker, c caller) (map[string]any, error) {
+	t.Helper()
+	k := eventKinds[kind]
+	return invoke(t, New(checker, tb.identities, k.answers, slog.New(slog.NewJSONHandler(&tb.log, nil))), k.event(c.header, c.value, c.address))
+}
+
+// want is the exact answer; nil stands for the error that is a 401.
+func (tb *table) want(kind, state string, c caller) map[string]any {
+	k, id := eventKinds[kind], tb.witness.call.Subject
+	context := map[string]any{
+		"denied": false, "keyId": id, "plan": "hourly", "policyVersion": float64(tb.witness.checked.SetVersion), "keyVersion": float64(c.keyVersion),
+	}
+	if c.name != "" {
+		context["keyName"] = c.name
+	}
+	until := func(d time.Duration) string { return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10) }
+	allowed := false
+	switch state {
+	case "allowed":
+		allowed = true
+		maps.Copy(context, map[string]any{
+			"limit": 1.0, "remaining": 0.0, "reset": 3600.0,
+			"rateLimit": `"1 per 1 hour";r=0;t=3600`, "rateLimitPolicy": `"1 per 1 hour";q=1;w=3600`,
+		})
+	case "over":
+		u := tb.witness.checked.Limits[0]
+		wait := until(u.RetryAfter)
+		maps.Copy(context, map[string]any{
+			"denied": true, "limit": 1.0, "remaining": 0.0, "reset": must(strconv.ParseFloat(until(u.Reset), 64)),
+			"rateLimit": `"1 per 1 hour";r=0;t=` + wait, "rateLimitPolicy": `"1 per 1 hour";q=1;w=3600`,
+			"retryAfter": wait, "message": "The limit of 1 per 1 hour is reached. Retry after " + wait + " seconds.",
+			"violatedPolicies": `["1 per 1 hour"]`, "problemType": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+		})
+	case "banned":
+		wait := until(tb.witness.checked.BannedUntil.Sub(tb.witness.checked.Now))
+		maps.Copy(context, map[string]any{
+			"denied": true, "retryAfter": wait, "message": "This caller is banned. Retry after " + wait + " seconds.",
+			"violatedPolicies": "[]", "problemType": "about:blank",
+		})
+	case "store down":
+		id = "unverified"
+		context = map[string]any{
+			"degraded": true, "retryAfter": "1", "message": "The limits cannot be checked right now. Retry after 1 second.",
+			"violatedPolicies": "[]", "problemType": "about:blank",
+		}
+	default:
+		if !strings.HasPrefix(kind, "HTTP") {
+			return nil
+		}
+		id, context = "unverified", map[string]any{"message": "A valid API key is required."}
+	}
+	if kind == "HTTP 2.0 simple" {
+		return map[string]any{"isAuthorized": allowed, "context": context}
+	}
+	return iamPolicy(id, map[bool]string{true: "Allow", false: "Deny"}[allowed], k.arn, context)
+}
+
+// Every kind of event, every source of identities, every state of a caller: the exact answer.
+func TestAnswers(t *testing.T) {
+	tb := newTable(t)
+	for kind := range eventKinds {
+		for _, source := range []string{"key", "jwt", "ip"} {
+			for _, state := range []string{"allowed", "over", "unknown", "revoked", "expired", "banned", "store down"} {
+				t.Run(kind+"/"+source+"/"+state, func(t *testing.T) { tb.cell(t, kind, source, state) })
+			}
+		}
+	}
+}
+
+func (tb *table) cell(t *testing.T, kind, source, state string) {
+	c := tb.bring(t, source, state)
+	var checker Checker = tb.witness
+	if state == "store down" {
+		checker = storeDown{}
+	}
+	for range c.calls {
+		if _, err := tb.ask(t, kind, checker, c); (err != nil) != (kind == "REST TOKEN" && source == "ip") {
+			t.Fatal(err)
+		}
+	}
+	if kind == "REST TOKEN" && source == "ip" {
+		state = "unknown" // such an event has no address
+	}
+	got, err := tb.ask(t, kind, checker, c)
+	want := tb.want(kind, state, c)
+	if want == nil {
+		if !errors.Is(err, ErrUnauthorized) {
+			t.Errorf("%v, %v; want Unauthorized", got, err)
+		}
+		return
+	}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v %s", err, diff)
+	}
+}
+
+// A ban is told to the second, and in the context of an HTTP API that wants it there, as all denials of known callers are. Nobody else gets through.
+func TestDenialsInContext(t *testing.T) {
+	tb := newTable(t)
+	for _, kind := range []string{"HTTP 1.0", "HTTP 2.0 simple", "HTTP 2.0 IAM", "REST REQUEST", "WebSocket"} {
+		for state, passes := range map[string]bool{"allowed": true, "over": true, "banned": true, "unknown": false, "revoked": false, "store down": false} {
+			c := tb.bring(t, "key", state)
+			var checker Checker = tb.witness
+			if state == "store down" {
+				checker = storeDown{}
+			}
+			k := eventKinds[kind]
+			a := New(checker, tb.identities, Answers{Format: k.answers.Format, Denial: InContext}, slog.New(slog.DiscardHandler))
+			event := k.event(c.header, c.value, c.address)
+			for range c.calls {
+				must(invoke(t, a, event))
+			}
+			got, err := invoke(t, a, event)
+			raw := must(json.Marshal(got))
+			want := passes && (strings.HasPrefix(kind, "HTTP") || state == "allowed")
+			if passed := err == nil && !denied(raw); passed != want {
+				t.Errorf("%s %s: %s, %v; want it to pass: %t", kind, state, raw, err, want)
+			}
+			if context, ok := got["context"].(map[string]any); passes && (!ok || context["denied"] != (state != "allowed")) {
+				t.Errorf("%s %s: %s", kind, state, raw)
+			}
+		}
+	}
+}
+
+// Where asked for, APIs that count by usage plans are told by whom to count; HTTP APIs have none, and a caller that is not known is none of theirs.
+func TestUsageIdentifier(t *testing.T) {
+	tb := newTable(t)
+	for kind, k := range eventKinds {
+		for _, wanted := range []bool{true, false} {
+			for _, state := range []string{"allowed", "over", "store down"} {
+				c := tb.bring(t, "key", state)
+				var checker Checker = tb.witness
+				if state == "store down" {
+					checker = storeDown{}
+				}
+				a := New(checker, tb.identities, Answers{Format: k.answers.Format, Denial: Deny, UsageIdentifier: wanted}, slog.New(slog.DiscardHandler))
+				got := must(invoke(t, a, k.event(c.header, c.value, c.address)))
+				want := any(nil)
+				if wanted && state != "store down" && !strings.HasPrefix(kind, "HTTP") {
+					want = "tidegate-" + tb.witness.call.Subject
+				}
+				if got["usageIdentifierKey"] != want {
+					t.Errorf("%s %s %t: %v, want %v", kind, state, wanted, got["usageIdentifierKey"], want)
+				}
+			}
+		}
+	}
+}
+
+// Callers from refused addresses look like callers without a credential, in every kind of event.
+func TestRefusedAddress(t *testing.T) {
+	tb := newTable(t)
+	set := must(tb.store.Set(t.Context()))
+	set.Deny = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	must(tb.store.SaveSet(t.Context(), *set, byTest))
+	for kind, k := range eventKinds {
+		if kind == "REST TOKEN" {
+			continue // it has no address
+		}
+		c := tb.bring(t, "key", "allowed")
+		got, err := tb.ask(t, kind, tb.witness, c)
+		event := k.event(c.header, c.value, c.address)
+		if kind == "HTTP 2.0 IAM" {
+			event["version"] = "1.0" // has the same answer but for the ARN
+			got = map[string]any{"principalId": got["principalId"], "context": got["context"],
+				"policyDocument": iamPolicy("", "Deny", methodARN, nil)["policyDocument"]}
+		}
+		if err := refused(got, err, event); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}
+
+type tooDear struct{}
+
+func (tooDear) Check(context.Context, policy.Call) (policy.Checked, error) {
+	return policy.Checked{}, fmt.Errorf("check: %w", limiter.ErrCost)
+}
+
+// A call that costs more than its limit admits is denied, without a time to wait for that would be a lie.
+func TestImpossibleCost(t *testing.T) {
+	tb := newTable(t)
+	got := must(tb.ask(t, "REST REQUEST", tooDear{}, tb.bring(t, "key", "allowed")))
+	context, _ := got["context"].(map[string]any)
+	id, _ := context["keyId"].(string)
+	want := iamPolicy(id, "Deny", methodARN, map[string]any{
+		"denied": true, "keyId": id, "message": "This call costs more than its limit ever admits. It can never pass.", "violatedPolicies": "[]",
+		"problemType": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+	})
+	if diff := cmp.Diff(want, got); diff != "" || id == "" {
+		t.Error(diff)
+	}
+	if !strings.Contains(tb.log.String(), "costs more than its limit") {
+		t.Errorf("log: %s", tb.log.String())
+	}
+}
+
+// On a route that settles, the context of an allowed call carries what settles it, and that is good once.
+func TestReservationInTheContext(t *testing.T) {
+	tb := newTable(t)
+	tb.cost(t, 4)
+	set := must(tb.store.Set(t.Context()))
+	set.Routes[0].Settle = true
+	must(tb.store.SaveSet(t.Context(), *set, byTest))
+	c := tb.bring(t, "key", "allowed")
+	for kind := range eventKinds {
+		if kind == "WebSocket" {
+			continue // has no path
+		}
+		context, _ := must(tb.ask(t, kind, tb.witness, c))["context"].(map[string]any)
+		reservation, _ := context["reservation"].(string)
+		if s := must(tb.checker.Settle(t.Context(), reservation, 0)); s.Reserved != 4 {
+			t.Errorf("%s: %+v", kind, s)
+		}
+	}
+}

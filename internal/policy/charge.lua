@@ -1,0 +1,19 @@
+-- Gives back or takes a difference on one state, and returns how much was taken: all of it, or what fits.
+local function settle(key, prog, difference, at)
+  if difference == 0 then
+    return 0
+  end
+  if difference < 0 then
+    step(key, prog, difference, at)
+    return 0
+  end
+  local look = step(key, prog, 0, 0)
+  local fits = difference
+  for i = 9, #look, 18 do -- a look is never answered in short
+    fits = math.min(fits, (unpack('>I4', look, i)))
+  end
+  if fits > 0 and string.byte(step(key, prog, fits, 0)) % 2 == 0 then
+    return 0
+  end
+  return fits
+end

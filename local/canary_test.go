@@ -1,0 +1,195 @@
+//go:build unix
+
+package main
+
+import (
+	"crypto/ed25519"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/canary"
+	"tidegate/internal/valkeytest"
+)
+
+const (
+	canaryIssuer  = "https://issuer.example/"
+	canaryAddress = "203.0.113.77"
+	canaryNetwork = "2001:db8:77:4d::77"
+)
+
+// canaries are credentials that occur nowhere but in the events of this test.
+type canaries struct {
+	keys   map[string]string // by what is wrong with them
+	tokens map[string]string
+	jwks   string
+}
+
+func newCanaries(t *testing.T) *canaries {
+	t.Helper()
+	key := ed25519.NewKeyFromSeed([]byte(strings.Repeat("c", 32)))
+	public := jose.JSONWebKey{KeyID: "1", Algorithm: "EdDSA", Use: "sig", Key: key.Public()}
+	jwks, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &canaries{jwks: string(jwks), keys: map[string]string{}}
+	c.tokens = map[string]string{
+		"good": signed(t, key, "canary-subject-good@example.com", time.Hour), "expired": signed(t, key, "canary-subject-late@example.com", -time.Hour),
+		"foreign": signed(t, ed25519.NewKeyFromSeed([]byte(strings.Repeat("x", 32))), "canary-subject-foreign@example.com", time.Hour),
+		"broken":  signed(t, key, "canary-subject-broken@example.com", time.Hour) + "A",
+	}
+	return c
+}
+
+func signed(t *testing.T, key ed25519.PrivateKey, subject string, good time.Duration) string {
+	t.Helper()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims, err := json.Marshal(map[string]any{"iss": canaryIssuer, "aud": "orders", "sub": subject, "exp": time.Now().Add(good).Unix()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object, err := signer.Sign(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := object.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// all lists what must not be seen anywhere.
+func (c *canaries) all() []string {
+	all := []string{canaryAddress, canaryNetwork, checkPepper}
+	for _, group := range []map[string]string{c.keys, c.tokens} {
+		for _, text := range group {
+			all = append(all, text)
+		}
+	}
+	for _, who := range []string{"good", "late", "foreign", "broken"} {
+		all = append(all, "canary-subject-"+who+"@example.com")
+	}
+	return all
+}
+
+// events are calls with every credential, from both addresses, in several kinds of event, and some that make no sense.
+func (c *canaries) events() []string {
+	var events []string
+	for i, address := range []string{canaryAddress, canaryNetwork} {
+		for _, key := range c.keys {
+			events = append(events, canaryEvent("x-api-key", key, address), canaryEvent("Authorization", key, address), tokenEvent(key))
+		}
+		for _, token := range c.tokens {
+			events = append(events, canaryEvent("authorization", "Bearer "+token, address), tokenEvent(token))
+		}
+		events = append(events, canaryEvent("x-other", fmt.Sprint(i), address))
+	}
+	for _, text := range c.all() {
+		events = append(events, fmt.Sprintf("%q", text), fmt.Sprintf(`{"type":%q,"methodArn":%q,"headers":[%q]}`, text, text, text),
+			fmt.Sprintf(`{"type":"REQUEST","methodArn":"arn:aws:execute-api:r:1:a/s/GET/%s","requestContext":{"eventType":%q}}`, "orders", text))
+	}
+	return events
+}
+
+func canaryEvent(header, value, address string) string {
+	text, _ := json.Marshal(map[string]any{ // texts always encode
+		"type": "REQUEST", "methodArn": "arn:aws:execute-api:us-east-1:123456789012:abcdef123/prod/GET/orders", "headers": map[string]string{header: value},
+		"path": "/orders", "requestContext": map[string]any{"requestId": "r", "identity": map[string]any{"sourceIp": address}},
+	})
+	return string(text)
+}
+
+func tokenEvent(value string) string {
+	text, _ := json.Marshal(map[string]any{
+		"type": "TOKEN", "methodArn": "arn:aws:execute-api:us-east-1:123456789012:abcdef123/prod/GET/orders", "authorizationToken": value,
+	})
+	return string(text)
+}
+
+// However callers come, whatever happens, and in whatever form: no API key, token, name in a token or address is ever in the function's output, in
+// its answers, or in what Valkey keeps; nor is the pepper.
+func TestNothingSecretLeaks(t *testing.T) {
+	c := newCanaries(t)
+	proxy := valkeytest.StartProxy(t, valkeytest.Start(t), nil)
+	f := startCheck(t, proxy.URL(), map[string]string{
+		"IDENTITY_SOURCES": "key,jwt,ip", "JWT_ISSUER": canaryIssuer, "JWT_AUDIENCE": "orders", "JWT_JWKS": c.jwks, "VALKEY_TIMEOUT": "300ms",
+	})
+	c.addKeys(t, f)
+	answers, allowed := f.ask(t, c.events())
+	if allowed < 4 {
+		t.Fatalf("%d calls were allowed: the test does not test what it should", allowed)
+	}
+	kept := f.everything(t)
+	proxy.Silence()
+	more, _ := f.ask(t, c.events()[:20])
+	for place, text := range map[string]string{"answers": answers + more, "output": f.log.String(), "Valkey": kept} {
+		for _, leak := range canary.Leaks([]byte(text), c.all()...) {
+			t.Errorf("%s: %s", place, leak)
+		}
+	}
+	if !strings.Contains(f.log.String(), `"level"`) || !strings.Contains(kept, "tg:{") {
+		t.Errorf("nothing to search: output %q, %d bytes in Valkey", f.log.String(), len(kept))
+	}
+}
+
+// addKeys makes keys of every kind.
+func (c *canaries) addKeys(t *testing.T, f *checkFunction) {
+	t.Helper()
+	_, good := f.newKey(t)
+	k, revoked := f.newKey(t)
+	if _, err := f.store.Revoke(t.Context(), k.ID, k.Version, byTest); err != nil {
+		t.Fatal(err)
+	}
+	unknown, err := apikey.Generate("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := good.Reveal()
+	c.keys = map[string]string{
+		"good": g, "revoked": revoked.Reveal(), "unknown": unknown.Reveal(), "mistyped": g[:20] + "x" + g[21:], "cut": g[:len(g)-2],
+	}
+}
+
+// ask sends events and returns all answers, and how many of them allow.
+func (f *checkFunction) ask(t *testing.T, events []string) (answers string, allowed int) {
+	t.Helper()
+	for _, event := range events {
+		answer, err := f.Invoke(t.Context(), []byte(event))
+		if err != nil {
+			answer = []byte(err.Error())
+		}
+		if strings.Contains(string(answer), `"Allow"`) {
+			allowed++
+		}
+		answers += string(answer) + "\n"
+	}
+	return answers, allowed
+}
+
+// everything is all that Valkey keeps: names and, of texts, values.
+func (f *checkFunction) everything(t *testing.T) string {
+	t.Helper()
+	names, err := f.client.Do(t.Context(), f.client.B().Keys().Pattern("*").Build()).AsStrSlice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, name := range names {
+		all.WriteString(name + "\n")
+		dump, err := f.client.Do(t.Context(), f.client.B().Get().Key(name).Build()).ToString()
+		if err == nil {
+			all.WriteString(dump + "\n")
+		}
+	}
+	return all.String()
+}

@@ -1,0 +1,57 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/akrylysov/algnhsa"
+
+	"tidegate/internal/valkeytest"
+	"tidegate/local/gateway"
+	"tidegate/web/middleware"
+)
+
+// fromAdapter is a Source for algnhsa.
+func fromAdapter(r *http.Request) map[string]any {
+	event, ok := algnhsa.APIGatewayV2RequestFromContext(r.Context())
+	if !ok || event.RequestContext.Authorizer == nil {
+		return nil
+	}
+	return event.RequestContext.Authorizer.Lambda
+}
+
+// An HTTP API whose authorizer leaves denials in the context, and whose backend runs the middleware, answers a true 429 over the limit. Who is nobody
+// gets the API's own 403, and a backend that has no authorizer in front serves nobody.
+func TestDenialsInTheContextOfAnHTTPAPI(t *testing.T) {
+	f := startCheck(t, valkeytest.Start(t), map[string]string{"HTTP_API_DENY": "context"})
+	_, secret := f.newKey(t)
+	m := middleware.Middleware{Source: fromAdapter}
+	backend := algnhsa.New(m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d, _ := middleware.FromContext(r.Context())
+		_, _ = fmt.Fprintf(w, "hello %s", d.KeyName)
+	})), &algnhsa.Options{RequestType: algnhsa.RequestTypeAPIGatewayV2})
+	api := httptest.NewServer(&gateway.HTTP{Authorizer: f, Simple: true, Integration: backend})
+	t.Cleanup(api.Close)
+	open := httptest.NewServer(&gateway.HTTP{Integration: backend})
+	t.Cleanup(open.Close)
+
+	for i, want := range []int{200, 200, 429} {
+		status, header, body := request(t, api.URL+"/orders", "X-Api-Key", secret.Reveal())
+		if status != want || header.Get("RateLimit-Policy") != `"2 per 1 hour";q=2;w=3600, "ip 100 per 1 hour";q=100;w=3600` {
+			t.Errorf("call %d: %d %s %s", i+1, status, header, body)
+		}
+		if denied := want == 429; (header.Get("Retry-After") != "") != denied || (header.Get("Content-Type") == "application/problem+json") != denied {
+			t.Errorf("call %d: %s %s", i+1, header, body)
+		}
+	}
+	if status, _, body := request(t, api.URL+"/orders", "X-Api-Key", secret.Reveal()+"x"); status != http.StatusForbidden {
+		t.Errorf("a bad key: %d %s", status, body)
+	}
+	if status, _, body := request(t, open.URL+"/orders", "X-Api-Key", secret.Reveal()); status != http.StatusInternalServerError {
+		t.Errorf("without an authorizer: %d %s", status, body)
+	}
+}

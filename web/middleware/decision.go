@@ -1,0 +1,131 @@
+package middleware
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// Source finds the authorizer context of a request: its keys and values, which are strings, numbers or booleans. Nil means that there is none.
+type Source func(*http.Request) map[string]any
+
+// RequestContext is a Source for adapters that pass on API Gateway's request context as JSON in a header of their own: the AWS Lambda Web Adapter in
+// X-Amzn-Request-Context, aws-lambda-go-api-proxy in X-Golambdaproxy-Apigw-Context. Both overwrite what a client sends under that name.
+func RequestContext(header string) Source {
+	return func(r *http.Request) map[string]any {
+		values := r.Header.Values(header)
+		if len(values) != 1 {
+			return nil
+		}
+		var c struct {
+			Authorizer map[string]any `json:"authorizer"`
+		}
+		if json.Unmarshal([]byte(values[0]), &c) != nil {
+			return nil
+		}
+		return Authorizer(c.Authorizer)
+	}
+}
+
+// Authorizer returns the authorizer context within requestContext.authorizer of an event, for Sources of other adapters: HTTP APIs with payload
+// format 2.0 have it under lambda, all others right there.
+func Authorizer(authorizer map[string]any) map[string]any {
+	if values, ok := authorizer["lambda"].(map[string]any); ok {
+		return values
+	}
+	return authorizer
+}
+
+// Headers is a Source for integrations that get HTTP requests: every key of the context is a header of its name behind the prefix, where API
+// Gateway's parameter mapping put it, such as
+//
+//	overwrite:header.X-Tidegate-denied   $context.authorizer.denied
+//
+// for the prefix X-Tidegate-. Map every key that README.md lists and that you want, denied at least, and always with overwrite, so that no client can
+// set them. A header with more than one value makes the whole decision worthless.
+func Headers(prefix string) Source {
+	return func(r *http.Request) map[string]any {
+		context := map[string]any{}
+		for _, key := range keys {
+			values := r.Header.Values(prefix + key)
+			if len(values) > 1 {
+				return nil
+			}
+			if len(values) == 1 && values[0] != "" {
+				context[key] = values[0]
+			}
+		}
+		return context
+	}
+}
+
+// Decision is what the authorizer decided on a call. README.md says what each key of the context means; an absent one is zero.
+type Decision struct {
+	Denied                     bool
+	KeyID, KeyName, Plan, Rule string
+	PolicyVersion, KeyVersion  int64
+	Limit, Remaining, Reset    int64 // of the limit that binds; seconds
+	RateLimit, RateLimitPolicy string
+	RetryAfter                 int64 // seconds
+	Message, ProblemType       string
+	Violated                   []string
+	Reservation                string
+	ShadowDenied, Degraded     bool
+}
+
+// keys are those of the context.
+var keys = []string{
+	"denied", "keyId", "keyName", "plan", "rule", "policyVersion", "keyVersion", "limit", "remaining", "reset", "rateLimit", "rateLimitPolicy",
+	"retryAfter", "message", "problemType", "violatedPolicies", "reservation", "shadowDenied", "degraded",
+}
+
+var errNoDecision = errors.New("the context has no denied, true or false")
+
+// parseDecision reads a context. It fails unless that says plainly whether the call is denied: every one of Tidegate's does.
+func parseDecision(context map[string]any) (Decision, error) {
+	v := values(context)
+	denied, err := strconv.ParseBool(v.text("denied"))
+	if err != nil {
+		return Decision{}, errNoDecision
+	}
+	d := Decision{
+		Denied: denied, KeyID: v.text("keyId"), KeyName: v.text("keyName"), Plan: v.text("plan"), Rule: v.text("rule"),
+		PolicyVersion: v.number("policyVersion"), KeyVersion: v.number("keyVersion"),
+		Limit: v.number("limit"), Remaining: v.number("remaining"), Reset: v.number("reset"),
+		RateLimit: v.text("rateLimit"), RateLimitPolicy: v.text("rateLimitPolicy"), RetryAfter: v.number("retryAfter"),
+		Message: v.text("message"), ProblemType: v.text("problemType"), Reservation: v.text("reservation"),
+		ShadowDenied: v.text("shadowDenied") == "true", Degraded: v.text("degraded") == "true",
+	}
+	if list := v.text("violatedPolicies"); list != "" {
+		if err := json.Unmarshal([]byte(list), &d.Violated); err != nil {
+			return Decision{}, fmt.Errorf("violatedPolicies: %w", err)
+		}
+	}
+	return d, nil
+}
+
+// values is a context. REST APIs make a string of every value.
+type values map[string]any
+
+func (v values) text(key string) string {
+	switch value := v[key].(type) {
+	case string:
+		return value
+	case bool:
+		return strconv.FormatBool(value)
+	case json.Number:
+		return value.String()
+	case float64:
+		return strconv.FormatFloat(value, 'f', -1, 64)
+	}
+	return ""
+}
+
+// number is 0 for what is none.
+func (v values) number(key string) int64 {
+	n, _ := strconv.ParseInt(strings.TrimSpace(v.text(key)), 10, 64)
+	return n
+}
