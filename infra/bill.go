@@ -13,5 +13,8 @@ func (s *Stack) cost() cost.Deployment {
 	if s.props.WAF {
 		d.WebACLRules = webACLRules
 	}
+	if check, admin := s.props.egress(); check || admin {
+		d.NATGateways = s.props.NATGateways
+	}
 	return d
 }

@@ -30,7 +30,6 @@ func (s *Stack) newDashboardAPI() *dashboardAPI {
 		Description:               jsii.String("Tidegate's dashboard (" + s.props.Stage + ")"),
 		CreateDefaultStage:        jsii.Bool(false),
 		DisableExecuteApiEndpoint: jsii.Bool(own),
-		DefaultIntegration:        awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Admin"), s.admin.Function, nil),
 	})
 	panel := &dashboardAPI{api: api, url: *api.ApiEndpoint() + "/"}
 	var mapping *awsapigatewayv2.DomainMappingOptions
@@ -39,6 +38,15 @@ func (s *Stack) newDashboardAPI() *dashboardAPI {
 	}
 	s.newStage("Dashboard", "dashboard", api, dashboardRate, dashboardBurst, mapping)
 	return panel
+}
+
+// routeDashboard sends every call to the admin function, which has to know its address first.
+func (s *Stack) routeDashboard() {
+	awsapigatewayv2.NewHttpRoute(s.Stack, jsii.String("DashboardRoute"), &awsapigatewayv2.HttpRouteProps{
+		HttpApi:     s.panel.api,
+		RouteKey:    awsapigatewayv2.HttpRouteKey_DEFAULT(),
+		Integration: awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Admin"), s.admin.Function, nil),
+	})
 }
 
 // newStage is the $default stage of an HTTP API, throttled and with an access log.

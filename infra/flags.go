@@ -20,7 +20,8 @@ type flags struct {
 var flagNames = []string{
 	"stage", "keep", "cidr", "zones", "store", "maxStorageGB", "maxECPUs", "nodeType", "shards", "replicas", "snapshotDays", "checkMemory",
 	"adminMemory", "checkConcurrency", "adminConcurrency", "logLevel", "adminUser", "example", "waf", "callers", "domain", "certificate", "zone", "zoneId",
-	"alarmEmail", "logDays", "tags", "nag",
+	"alarmEmail", "logDays", "tags", "natGateways", "identity", "ipv4Prefix", "ipv6Prefix", "jwtIssuer", "jwtAudience", "jwtJwksUrl", "jwtJwks",
+	"jwtIdentityClaim", "jwtPlanClaim", "oidcIssuer", "oidcClientId", "oidcSecretName", "oidcRoleClaim", "oidcEditors", "oidcViewers", "nag",
 }
 
 // contextFlags reads the context. What belongs to the CDK has a colon or a slash in its name.
@@ -65,19 +66,38 @@ func (f flags) props() (Props, error) {
 			Kind: StoreKind(r.text("store")), MaxStorageGB: r.number("maxStorageGB"), MaxECPUs: r.number("maxECPUs"), NodeType: r.text("nodeType"),
 			Shards: r.number("shards"), Replicas: r.number("replicas"), SnapshotDays: r.number("snapshotDays"),
 		},
-		Check:      FunctionProps{Memory: r.number("checkMemory"), Concurrency: r.numberOrNone("checkConcurrency"), LogLevel: r.text("logLevel")},
-		Admin:      FunctionProps{Memory: r.number("adminMemory"), Concurrency: r.numberOrNone("adminConcurrency"), LogLevel: r.text("logLevel")},
-		Login:      LoginProps{User: r.text("adminUser")},
-		Example:    r.boolean("example", !prod),
-		WAF:        r.boolean("waf", false),
-		Callers:    r.list("callers"),
-		Domain:     DomainProps{Name: r.text("domain"), Certificate: r.text("certificate"), Zone: r.text("zone"), ZoneID: r.text("zoneId")},
-		AlarmEmail: r.text("alarmEmail"),
-		LogDays:    r.number("logDays"),
-		Tags:       r.pairs("tags"),
+		Check:       FunctionProps{Memory: r.number("checkMemory"), Concurrency: r.numberOrNone("checkConcurrency"), LogLevel: r.text("logLevel")},
+		Admin:       FunctionProps{Memory: r.number("adminMemory"), Concurrency: r.numberOrNone("adminConcurrency"), LogLevel: r.text("logLevel")},
+		Identity:    r.identity(),
+		Login:       LoginProps{User: r.text("adminUser"), OIDC: r.oidc()},
+		NATGateways: r.number("natGateways"),
+		Example:     r.boolean("example", !prod),
+		WAF:         r.boolean("waf", false),
+		Callers:     r.list("callers"),
+		Domain:      DomainProps{Name: r.text("domain"), Certificate: r.text("certificate"), Zone: r.text("zone"), ZoneID: r.text("zoneId")},
+		AlarmEmail:  r.text("alarmEmail"),
+		LogDays:     r.number("logDays"),
+		Tags:        r.pairs("tags"),
 	}
 	p = Defaults(p)
 	return p, errors.Join(append(r.errs, p.check())...)
+}
+
+func (r *reader) identity() IdentityProps {
+	return IdentityProps{
+		Sources: r.list("identity"), IPv4Prefix: r.number("ipv4Prefix"), IPv6Prefix: r.number("ipv6Prefix"),
+		JWT: JWTProps{
+			Issuer: r.text("jwtIssuer"), Audiences: r.list("jwtAudience"), JWKSURL: r.text("jwtJwksUrl"), JWKS: r.text("jwtJwks"),
+			IdentityClaim: r.text("jwtIdentityClaim"), PlanClaim: r.text("jwtPlanClaim"),
+		},
+	}
+}
+
+func (r *reader) oidc() OIDCProps {
+	return OIDCProps{
+		Issuer: r.text("oidcIssuer"), ClientID: r.text("oidcClientId"), ClientSecret: r.text("oidcSecretName"),
+		RoleClaim: r.text("oidcRoleClaim"), Editors: r.list("oidcEditors"), Viewers: r.list("oidcViewers"),
+	}
 }
 
 // reader turns texts into values and gathers what cannot be.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"maps"
-
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
@@ -26,6 +24,7 @@ type functionSpec struct {
 	props       FunctionProps
 	timeout     int // seconds
 	group       awsec2.SecurityGroup
+	egress      bool // needs the internet
 	environment map[string]string
 }
 
@@ -35,8 +34,13 @@ func (s *Stack) newFunction(spec functionSpec) *function {
 		"VALKEY_URL": s.url(spec.name),
 		"KEY_PEPPER": reference(s.secrets.pepper),
 		"LOG_LEVEL":  spec.props.LogLevel,
+		"STAGE":      s.props.Stage,
 	}
-	maps.Copy(environment, spec.environment)
+	for name, value := range spec.environment {
+		if value != "" {
+			environment[name] = value
+		}
+	}
 	props := &awslambda.FunctionProps{
 		FunctionName:          jsii.String(s.functionName(spec.name)),
 		Description:           &spec.description,
@@ -48,7 +52,7 @@ func (s *Stack) newFunction(spec functionSpec) *function {
 		Timeout:               awscdk.Duration_Seconds(jsii.Number(spec.timeout)),
 		Role:                  s.role(spec.id, spec.name, log),
 		Vpc:                   s.network.vpc,
-		VpcSubnets:            s.network.isolated(),
+		VpcSubnets:            s.network.subnets(spec.egress),
 		SecurityGroups:        &[]awsec2.ISecurityGroup{spec.group},
 		Environment:           texts(environment),
 		EnvironmentEncryption: s.key,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -34,8 +35,13 @@ type Props struct {
 	Check FunctionProps
 	// Admin is the dashboard's function.
 	Admin FunctionProps
+	// Identity is how the check function tells who calls.
+	Identity IdentityProps
 	// Login is how people log in to the dashboard.
 	Login LoginProps
+	// NATGateways is how many there are when a function needs the internet: for Login.OIDC and Identity.JWT.JWKSURL. Flag natGateways, default 1, but one
+	// for each of two zones if Keep.
+	NATGateways int
 
 	// Example adds a REST API and an HTTP API with a sample backend, both behind the authorizer. Flag example, default true, but false in stage prod.
 	Example bool
@@ -94,10 +100,46 @@ type FunctionProps struct {
 // Unreserved is no reserved concurrency.
 const Unreserved = -1
 
+// IdentityProps choose what the check function takes for a credential. Empty fields leave the function's own defaults.
+type IdentityProps struct {
+	// Sources are key, jwt and ip, in the order of trust; ip only last. Flag identity, as key,jwt.
+	Sources []string
+	// IPv4Prefix and IPv6Prefix are how much of an address counts as one caller. Flags ipv4Prefix, 8 to 32, and ipv6Prefix, 16 to 128.
+	IPv4Prefix, IPv6Prefix int
+	// JWT is needed with source jwt.
+	JWT JWTProps
+}
+
+// JWTProps say which bearer tokens are good.
+type JWTProps struct {
+	// Issuer and Audiences must be those of the tokens. Flags jwtIssuer and jwtAudience, as one,two.
+	Issuer    string
+	Audiences []string
+	// JWKSURL is where the issuer's keys are: it costs a NAT gateway. Or JWKS are the keys themselves. Flags jwtJwksUrl and jwtJwks.
+	JWKSURL, JWKS string
+	// IdentityClaim and PlanClaim are claims that say who calls, and under which plan. Flags jwtIdentityClaim and jwtPlanClaim.
+	IdentityClaim, PlanClaim string
+}
+
 // LoginProps say who may use the dashboard.
 type LoginProps struct {
 	// User is the first user's name. Flag adminUser, default admin. The password is generated; the stack's output FirstLogin says how to read it.
 	User string
+	// OIDC lets people log in at an OpenID provider. It costs a NAT gateway.
+	OIDC OIDCProps
+}
+
+// OIDCProps are the client that the dashboard is at an OpenID provider, such as a Cognito user pool.
+type OIDCProps struct {
+	// Issuer is the provider's https URL. Flag oidcIssuer; without it there is no OIDC.
+	Issuer string
+	// ClientID and ClientSecret name the client; ClientSecret is the name of a secret in Secrets Manager, never the secret itself. Flags oidcClientId and
+	// oidcSecretName.
+	ClientID, ClientSecret string
+	// RoleClaim is the claim that gives people their role, by values for editors and for viewers. Flags oidcRoleClaim, default groups; oidcEditors;
+	// oidcViewers.
+	RoleClaim        string
+	Editors, Viewers []string
 }
 
 // DomainProps give the dashboard a host name of its own; its default one is switched off then.
@@ -118,6 +160,7 @@ func Defaults(p Props) Props {
 	p.CIDR = first(p.CIDR, "10.42.0.0/22")
 	p.LogDays = first(p.LogDays, pick(prod, 180, 14))
 	p.Login.User = first(p.Login.User, "admin")
+	p.NATGateways = first(p.NATGateways, pick(p.Keep, 2, 1))
 	s := &p.Store
 	s.Kind = first(s.Kind, Serverless)
 	s.MaxStorageGB, s.MaxECPUs = first(s.MaxStorageGB, 5), first(s.MaxECPUs, 100_000)
@@ -147,6 +190,11 @@ func pick[T any](condition bool, yes, no T) T {
 	return no
 }
 
+// egress reports which functions need the internet.
+func (p *Props) egress() (check, admin bool) {
+	return p.Identity.JWT.JWKSURL != "", p.Login.OIDC.Issuer != ""
+}
+
 // name is the stack's, and begins the names of what is in it.
 func (p *Props) name() string { return "tidegate-" + p.Stage }
 
@@ -158,6 +206,7 @@ var (
 	nodeType    = regexp.MustCompile(`^cache\.[a-z0-9]+\.[a-z0-9]+$`)
 	certificate = regexp.MustCompile(`^arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[a-z0-9-]+$`)
 	email       = regexp.MustCompile(`^[^@\s]+@[^@\s]+\.[^@\s]+$`)
+	secretName  = regexp.MustCompile(`^[A-Za-z0-9/_+=.@-]{1,256}$`)
 	userName    = regexp.MustCompile(`^[A-Za-z0-9._@-]{1,64}$`)
 )
 
@@ -188,6 +237,9 @@ func (p *Props) check() error {
 			want(false, "callers", caller, "%v", err)
 		}
 	}
+	p.Identity.check(want)
+	p.Login.OIDC.check(want)
+	want(p.NATGateways >= 1 && p.NATGateways <= 3, "natGateways", p.NATGateways, "must be 1 to 3")
 	p.Domain.check(want)
 	want(p.AlarmEmail == "" || email.MatchString(p.AlarmEmail), "alarmEmail", p.AlarmEmail, "must be an address")
 	want(slices.Contains(logDays, p.LogDays), "logDays", p.LogDays, "must be one of %v", logDays)
@@ -213,6 +265,38 @@ func (s *StoreProps) check(want wants) {
 func (f *FunctionProps) check(name string, want wants) {
 	want(f.Memory >= 128 && f.Memory <= 10_240, name+"Memory", f.Memory, "must be 128 to 10240 MB")
 	want(f.Concurrency == Unreserved || f.Concurrency >= 1, name+"Concurrency", f.Concurrency, "must be at least 1, or none")
+}
+
+func (i *IdentityProps) check(want wants) {
+	last := len(i.Sources) - 1
+	for n, source := range i.Sources {
+		want(slices.Contains([]string{"key", "jwt", "ip"}, source), "identity", source, "must be key, jwt or ip")
+		want(source != "ip" || n == last, "identity", strings.Join(i.Sources, ","), "takes ip only last: every call has an address")
+		want(!slices.Contains(i.Sources[:n], source), "identity", strings.Join(i.Sources, ","), "has %s twice", source)
+	}
+	want(i.IPv4Prefix == 0 || i.IPv4Prefix >= 8 && i.IPv4Prefix <= 32, "ipv4Prefix", i.IPv4Prefix, "must be 8 to 32")
+	want(i.IPv6Prefix == 0 || i.IPv6Prefix >= 16 && i.IPv6Prefix <= 128, "ipv6Prefix", i.IPv6Prefix, "must be 16 to 128")
+	i.JWT.check(slices.Contains(i.Sources, "jwt"), want)
+}
+
+func (j *JWTProps) check(wanted bool, want wants) {
+	want(wanted == (j.Issuer != ""), "jwtIssuer", j.Issuer, "goes with jwt in identity: set both")
+	want(wanted == (len(j.Audiences) > 0), "jwtAudience", strings.Join(j.Audiences, ","), "goes with jwt in identity: set both")
+	want(wanted == ((j.JWKSURL == "") != (j.JWKS == "")) && (wanted || j.JWKSURL == ""), "jwtJwksUrl", j.JWKSURL,
+		"with jwt in identity, and only then, give this or jwtJwks")
+	want(j.JWKSURL == "" || httpsURL(j.JWKSURL), "jwtJwksUrl", j.JWKSURL, "must be an https URL")
+	want(j.JWKS == "" || json.Valid([]byte(j.JWKS)), "jwtJwks", "…", "must be a JSON Web Key Set")
+}
+
+func (o *OIDCProps) check(want wants) {
+	want(o.Issuer == "" || httpsURL(o.Issuer), "oidcIssuer", o.Issuer, "must be an https URL")
+	want((o.Issuer == "") == (o.ClientID == ""), "oidcClientId", o.ClientID, "goes with oidcIssuer: set both")
+	want((o.Issuer == "") == (o.ClientSecret == ""), "oidcSecretName", o.ClientSecret, "goes with oidcIssuer: set both")
+	want(o.ClientSecret == "" || secretName.MatchString(o.ClientSecret), "oidcSecretName", "…",
+		"must be the name of a secret in Secrets Manager that you have made, not the secret")
+	roles := len(o.Editors) + len(o.Viewers)
+	want(o.Issuer == "" || roles > 0, "oidcEditors", "", "and oidcViewers are not set: say which values of the role claim may edit or look")
+	want(o.Issuer != "" || o.RoleClaim == "" && roles == 0, "oidcIssuer", "", "is not set: the other oidc flags go with it")
 }
 
 func (d *DomainProps) check(want wants) {

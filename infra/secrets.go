@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
 	"github.com/aws/jsii-runtime-go"
 )
@@ -10,9 +11,9 @@ import (
 // interface endpoint.
 type secrets struct {
 	// pepper is what hashes of API keys are made with. Without it no key can be verified again.
-	pepper awssecretsmanager.Secret
+	pepper awssecretsmanager.CfnSecret
 	// password is the first login's.
-	password awssecretsmanager.Secret
+	password awssecretsmanager.CfnSecret
 }
 
 const (
@@ -27,17 +28,20 @@ func (s *Stack) newSecrets() *secrets {
 	}
 }
 
-func (s *Stack) secret(id, name, description string, length int) awssecretsmanager.Secret {
-	return awssecretsmanager.NewSecret(s.Stack, &id, &awssecretsmanager.SecretProps{
-		SecretName:    jsii.String(s.props.name() + "/" + name),
-		Description:   &description,
-		EncryptionKey: s.key,
-		RemovalPolicy: s.removal(),
-		GenerateSecretString: &awssecretsmanager.SecretStringGenerator{
+func (s *Stack) secret(id, name, description string, length int) awssecretsmanager.CfnSecret {
+	secret := awssecretsmanager.NewCfnSecret(s.Stack, &id, &awssecretsmanager.CfnSecretProps{
+		Name:        jsii.String(s.props.name() + "/" + name),
+		Description: &description,
+		KmsKeyId:    s.key.KeyArn(),
+		GenerateSecretString: &awssecretsmanager.CfnSecret_GenerateSecretStringProperty{
 			PasswordLength: jsii.Number(length), ExcludePunctuation: jsii.Bool(true), RequireEachIncludedType: jsii.Bool(true),
 		},
 	})
+	secret.ApplyRemovalPolicy(s.removal(), nil)
+	return secret
 }
 
 // reference resolves to the secret's value when the stack is deployed.
-func reference(secret awssecretsmanager.Secret) string { return *secret.SecretValue().UnsafeUnwrap() }
+func reference(secret awssecretsmanager.CfnSecret) string {
+	return *awscdk.SecretValue_SecretsManager(secret.Ref(), nil).UnsafeUnwrap()
+}

@@ -38,8 +38,9 @@ func NewStack(scope constructs.Construct, props Props) *Stack {
 	s.secrets = s.newSecrets()
 	s.store = s.newStore()
 	s.check = s.newCheck()
-	s.admin = s.newAdmin()
 	s.panel = s.newDashboardAPI()
+	s.admin = s.newAdmin()
+	s.routeDashboard()
 	if props.Example {
 		s.example = s.newExample()
 	}
