@@ -19,6 +19,7 @@ import (
 type build struct {
 	root string
 	once sync.Once
+	made bool
 	err  error
 }
 
@@ -52,8 +53,9 @@ func (b *build) code(name string) awslambda.Code {
 	})
 }
 
-func (b *build) make() error {
+func (b *build) run() error {
 	b.once.Do(func() {
+		b.made = true
 		command := exec.Command(filepath.Join(b.root, "scripts", "build"))
 		command.Env = append(os.Environ(), "GOARCH=arm64")
 		if output, err := command.CombinedOutput(); err != nil {
@@ -79,7 +81,7 @@ func (b *bundler) TryBundle(outputDir *string, _ *awscdk.BundlingOptions) *bool 
 }
 
 func (b *bundler) bundle(folder string) error {
-	if err := b.build.make(); err != nil {
+	if err := b.build.run(); err != nil {
 		return err
 	}
 	archive := b.name + ".zip"

@@ -31,10 +31,12 @@ func (s *Stack) newDashboardAPI() *dashboardAPI {
 		CreateDefaultStage:        jsii.Bool(false),
 		DisableExecuteApiEndpoint: jsii.Bool(own),
 	})
-	panel := &dashboardAPI{api: api, url: *api.ApiEndpoint() + "/"}
+	panel := &dashboardAPI{api: api}
 	var mapping *awsapigatewayv2.DomainMappingOptions
 	if own {
 		mapping, panel.url = s.newDomain(), "https://"+s.props.Domain.Name+"/"
+	} else {
+		panel.url = *api.ApiEndpoint() + "/"
 	}
 	s.newStage("Dashboard", "dashboard", api, dashboardRate, dashboardBurst, mapping)
 	return panel

@@ -17,48 +17,42 @@ func main() {
 	}
 }
 
-// silence of the notice that the CDK's own runtime prints on a Node.js release that still works but is near its end.
-const silence = "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION"
-
 func run(out io.Writer) error {
-	if err := os.Setenv(silence, "20"); err != nil {
-		return err
-	}
-	app := awscdk.NewApp(nil)
-	flags, err := contextFlags(app)
-	if err != nil {
-		return err
-	}
-	props, err := flags.props()
-	if err != nil {
-		return err
-	}
 	root, err := findRoot()
 	if err != nil {
 		return err
 	}
 	build := &build{root: root}
-	props.code = build.code
-	stack := NewStack(app, props)
-	if flags.nag {
-		stack.inspect(app)
+	stack, err := synthesise(awscdk.NewApp(nil), build.code)
+	if build.err != nil {
+		return build.err // the CDK's own error only says that there was one
 	}
-	if err := synthesise(app, build); err != nil {
+	if err != nil || !build.made {
 		return err
 	}
 	return stack.cost().Print(out)
 }
 
-// synthesise writes the cloud assembly. The CDK panics where it finds fault, with text for people.
-func synthesise(app awscdk.App, b *build) (err error) {
+// synthesise writes the cloud assembly of what the context asks for. The CDK panics where it finds fault, with text for people.
+func synthesise(app awscdk.App, code codeOf) (s *Stack, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			err = fmt.Errorf("%v", fault)
 		}
-		if b.err != nil {
-			err = b.err
-		}
 	}()
+	flags, err := contextFlags(app)
+	if err != nil {
+		return nil, err
+	}
+	props, err := flags.props()
+	if err != nil {
+		return nil, err
+	}
+	props.code = code
+	s = NewStack(app, props)
+	if flags.nag {
+		s.inspect(app)
+	}
 	app.Synth(nil)
-	return nil
+	return s, nil
 }

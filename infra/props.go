@@ -59,9 +59,11 @@ type Props struct {
 	// Tags are added to every resource. Flag tags, as name=value,name=value.
 	Tags map[string]string
 
-	// code finds the zip of a function.
-	code func(name string) awslambda.Code
+	code codeOf
 }
+
+// codeOf finds the zip of a function by its name.
+type codeOf func(name string) awslambda.Code
 
 // StoreProps choose the cache.
 type StoreProps struct {
