@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
@@ -17,20 +18,18 @@ const demoEnv = "demo"
 
 const demoPrefix = "demo "
 
-type plan struct {
-	name   string
-	limits []limiter.Limit
-}
-
 // plans are the demo plans; each gets one key.
-var plans = []plan{
-	{"free", []limiter.Limit{{Requests: 10, Window: 10 * time.Second}}},
-	{"pro", []limiter.Limit{{Requests: 100, Window: 10 * time.Second}, {Requests: 1000, Window: 10 * time.Minute}}},
+var plans = []policy.Plan{
+	{Name: "free", Limits: []limiter.Limit{{Requests: 10, Window: 10 * time.Second}}},
+	{Name: "pro", Limits: []limiter.Limit{{Requests: 100, Window: 10 * time.Second}, {Requests: 1000, Window: 10 * time.Minute}}},
 }
 
-func (p plan) describe() string {
+// bySeed is what the audit is told about what this program does.
+var bySeed = policy.Edit{By: audit.Actor{Kind: "system", Name: "local"}, Reason: "demo"}
+
+func describe(p policy.Plan) string {
 	var words []string
-	for _, limit := range p.limits {
+	for _, limit := range p.Limits {
 		words = append(words, limit.String())
 	}
 	return strings.Join(words, " and ")
@@ -41,24 +40,46 @@ func (p plan) describe() string {
 func seed(ctx context.Context, keys *policy.Store) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, seedTimeout)
 	defer cancel()
-	if err := deleteDemoKeys(ctx, keys); err != nil {
+	set, err := savePlans(ctx, keys)
+	if err != nil {
+		return nil, fmt.Errorf("save the demo plans: %w", err)
+	}
+	if err := deleteDemoKeys(ctx, keys, set); err != nil {
 		return nil, fmt.Errorf("delete demo keys of earlier runs: %w", err)
 	}
 	secrets := map[string]string{}
 	for _, plan := range plans {
-		_, secret, err := keys.Create(ctx, policy.NewKey{Name: demoPrefix + plan.name, Env: demoEnv, Plan: plan.name, Limits: plan.limits})
+		_, secret, err := keys.Create(ctx, policy.NewKey{Name: demoPrefix + plan.Name, Env: demoEnv, Plan: plan.Name}, bySeed)
 		if err != nil {
-			return nil, fmt.Errorf("create the demo key of plan %s: %w", plan.name, err)
+			return nil, fmt.Errorf("create the demo key of plan %s: %w", plan.Name, err)
 		}
-		secrets[plan.name] = secret.Reveal()
+		secrets[plan.Name] = secret.Reveal()
 	}
 	return secrets, nil
 }
 
-func deleteDemoKeys(ctx context.Context, keys *policy.Store) error {
+// savePlans adds the demo plans that are not there, and leaves others as they are.
+func savePlans(ctx context.Context, keys *policy.Store) (*policy.Set, error) {
+	set, err := keys.Set(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := len(set.Plans)
+	for _, p := range plans {
+		if _, found := set.Plan(p.Name); !found {
+			set.Plans = append(set.Plans, p)
+		}
+	}
+	if len(set.Plans) == known {
+		return set, keys.Sync(ctx)
+	}
+	return keys.SaveSet(ctx, *set, bySeed)
+}
+
+func deleteDemoKeys(ctx context.Context, keys *policy.Store, set *policy.Set) error {
 	query := policy.Query{Prefix: demoPrefix}
 	for {
-		page, err := keys.List(ctx, query)
+		page, err := keys.List(ctx, set, query)
 		if err != nil {
 			return err
 		}
@@ -66,7 +87,7 @@ func deleteDemoKeys(ctx context.Context, keys *policy.Store) error {
 			if !isDemo(key) {
 				continue
 			}
-			if err := keys.Delete(ctx, key.ID); err != nil {
+			if err := keys.Delete(ctx, key.ID, bySeed); err != nil {
 				return err
 			}
 		}

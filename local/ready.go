@@ -78,7 +78,7 @@ Tidegate is running. Ctrl-C stops it.
 
 `, r.REST, r.HTTP, r.Admin, r.AdminUser, r.AdminPassword, store)
 	for _, plan := range plans {
-		_, _ = fmt.Fprintf(out, "  key %-6s %s  %s\n", plan.name, r.Keys[plan.name], plan.describe())
+		_, _ = fmt.Fprintf(out, "  key %-6s %s  %s\n", plan.Name, r.Keys[plan.Name], describe(plan))
 	}
 	_, _ = fmt.Fprintf(out, `
 Try it: of 12 calls in a row the last two are denied.

@@ -48,6 +48,15 @@ func Generate(env string) (Secret, error) {
 	return Parse(body + checksum(body))
 }
 
+// Renew returns a new random key for env with the id of another. 31 of its characters are fresh, 184 random bits.
+func Renew(env, id string) (Secret, error) {
+	if !ValidEnv(env) || !ValidID(id) {
+		return Secret{}, fmt.Errorf("env %q or id %q: not those of a key", env, id)
+	}
+	body := prefix + env + "_" + id + randomText(secretLen-IDLen)
+	return Parse(body + checksum(body))
+}
+
 // Parse reads a key. It fails with ErrMalformed, which tells nothing about why.
 func Parse(text string) (Secret, error) {
 	if len(text) > MaxLen || !strings.HasPrefix(text, prefix) {

@@ -37,8 +37,24 @@ var directions = []direction{
 		why: "the accuracy lab is plain arithmetic over the models",
 	},
 	{
+		of: []string{"tidegate/internal/route/…"}, only: []string{"std"},
+		why: "matching a route is plain arithmetic over text",
+	},
+	{
+		of: []string{"tidegate/internal/route/…"}, not: web,
+		why: "matching a route needs no server",
+	},
+	{
+		of: []string{"tidegate/internal/jwt/…"}, only: []string{"std", "github.com/go-jose/…"},
+		why: "a token is verified without the store and without AWS",
+	},
+	{
 		of: []string{"tidegate/internal/…"}, not: []string{"tidegate/functions/…", "tidegate/web/…"},
 		why: "functions import internal packages",
+	},
+	{
+		of: []string{"tidegate/functions/check/identity/…"}, only: []string{"std", "tidegate/internal/apikey", "tidegate/internal/jwt"},
+		why: "who calls is found without the store",
 	},
 	{
 		of: []string{"tidegate/functions/check/authorizer/…"}, not: []string{"github.com/valkey-io/…"},
@@ -134,6 +150,12 @@ var importCases = []ruleCase{
 	importCase("limiter and policy", "internal/limiter/a.go", "tidegate/internal/policy", true),
 	importCase("policy and limiter", "internal/policy/a.go", "tidegate/internal/limiter", false),
 	importCase("internal and functions", "internal/usage/a.go", "tidegate/functions/admin/dashboard", true),
+	importCase("route and limiter", "internal/route/a.go", "tidegate/internal/limiter", true),
+	importCase("route and HTTP", "internal/route/a.go", "net/http", true),
+	importCase("jwt and policy", "internal/jwt/a.go", "tidegate/internal/policy", true),
+	importCase("jwt and its library", "internal/jwt/a.go", "github.com/go-jose/go-jose/v4/jwt", false),
+	importCase("identity and policy", "functions/check/identity/a.go", "tidegate/internal/policy", true),
+	importCase("identity and tokens", "functions/check/identity/a.go", "tidegate/internal/jwt", false),
 	importCase("authorizer and Valkey", "functions/check/authorizer/a.go", "github.com/valkey-io/valkey-go", true),
 	importCase("check's main and Valkey", "functions/check/main.go", "github.com/valkey-io/valkey-go", false),
 	importCase("check and admin", "functions/check/authorizer/a.go", "tidegate/functions/admin/dashboard", true),

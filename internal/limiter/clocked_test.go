@@ -15,10 +15,9 @@ import (
 	"tidegate/internal/valkeytest"
 )
 
-// clockedHead stands between the shipped script and the server: TIME is an argument, keys outlive the test, since virtual time runs ahead of the
+// clockedServer stands between the shipped script and the server: TIME is an argument, keys outlive the test, since virtual time runs ahead of the
 // server's, and the tail learns the time to live that the script gave and how many writes it made.
-const clockedHead = takeHead + `
-local server, clock, life, writes = redis, tonumber(ARGV[4]), 0, 0
+const clockedServer = `local server, clock, life, writes = redis, tonumber(ARGV[4]), 0, 0
 local redis = {call = function(command, ...)
   local words = {...}
   if command == 'TIME' then
@@ -33,7 +32,8 @@ local redis = {call = function(command, ...)
     error('the script calls ' .. command .. ', which these tests do not know')
   end
   return server.call(command, _G.unpack(words))
-end}`
+end}
+`
 
 // clocked steps the shipped script at instants that a test gives.
 type clocked struct {
@@ -44,7 +44,7 @@ type clocked struct {
 
 func newClocked(t testing.TB) *clocked {
 	t.Helper()
-	return &clocked{client: connect(t, valkeytest.Start(t)), script: valkey.NewLuaScript(Script(clockedHead, "return {reply, life, writes}"))}
+	return &clocked{client: connect(t, valkeytest.Start(t)), script: valkey.NewLuaScript(clockedServer + Script(takeHead, "return {reply, life, writes}"))}
 }
 
 // subject is a key, the limits on it, and the time there.

@@ -31,7 +31,7 @@ type Decision struct {
 func (d Decision) Binding() Usage {
 	var b Usage
 	for i, u := range d.Limits {
-		if i == 0 || binds(d.Allowed, u, b) {
+		if i == 0 || Binds(d.Allowed, u, b) {
 			b = u
 		}
 	}
@@ -47,7 +47,8 @@ func (d Decision) RetryAfter() time.Duration {
 	return longest
 }
 
-func binds(allowed bool, u, b Usage) bool {
+// Binds reports whether u rather than b is the usage that a client should heed, as Decision.Binding says.
+func Binds(allowed bool, u, b Usage) bool {
 	if !allowed {
 		return u.RetryAfter > b.RetryAfter
 	}

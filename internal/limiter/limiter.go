@@ -23,6 +23,10 @@ var (
 	structLua string
 	//go:embed begin.lua
 	beginLua string
+	//go:embed clock.lua
+	clockLua string
+	//go:embed state.lua
+	stateLua string
 	//go:embed common.lua
 	commonLua string
 	//go:embed single.lua
@@ -31,18 +35,34 @@ var (
 	stepLua string
 )
 
-// Script returns the text of a Lua script that makes one step. head runs first and must set the locals key, prog and cost, as step.lua's header
-// says; tail runs last and finds the encoded Decision in the local reply, for ParseReply.
+// Script returns the text of a Lua script that makes one step. head runs first, with the server's time in the local now (microseconds), and must set
+// the locals key, prog, cost and refund, as step.lua's header says; tail runs last and finds the encoded Decision in the local reply, for ParseReply.
 func Script(head, tail string) string {
+	return structLua + beginLua + clockLua + head + "\n" + ways() + tail
+}
+
+// StepFunction returns the text of Lua code that defines `local function step(key, prog, cost, refund)`, for a script that makes several steps, each on
+// a key of its own. The function returns the encoded Decision, for ParseReply; its arguments are what step.lua's header says, cost and refund as
+// numbers. All steps of a script happen at one instant, the local now.
+func StepFunction() string {
+	return structLua + beginLua + clockLua + "local function step(key, prog, cost, refund)\n" + ways() + "return reply\nend\n"
+}
+
+// ways reads the state and makes the step in the first of the ways that knows the case; every one leaves all as it was if it does not.
+func ways() string {
 	unless := "if not reply then\n"
-	return structLua + head + "\n" + beginLua + "do\n" + commonLua + "end\n" + unless + singleLua + "end\n" + unless + stepLua + "end\n" + tail
+	return stateLua + "do\n" + commonLua + "end\n" + unless + singleLua + "end\n" + unless + stepLua + "end\n"
 }
 
 // takeHead reads the key, the program, the cost and, for a refund, the time at which it was taken.
 const takeHead = "local key, prog, cost, refund = KEYS[1], ARGV[1], 1, 0\n" +
 	"if ARGV[2] ~= '1' then cost, refund = tonumber(ARGV[2]), tonumber(ARGV[3]) end"
 
-var takeScript = valkey.NewLuaScript(Script(takeHead, "return reply"))
+var takeScript = valkey.NewLuaScript(TakeScript())
+
+// TakeScript returns the text of the script behind Limiter. KEYS[1] is the state; ARGV[1] the Program, ARGV[2] the cost, below 0 to give back, and
+// ARGV[3] the time at which that was taken, microseconds since 1970. It returns what ParseReply reads.
+func TakeScript() string { return Script(takeHead, "return reply") }
 
 // Limiter holds callers to a fixed list of limits, all of them or none. Its state lives in Valkey, so every Limiter with the same prefix and limits
 // counts together, on whatever machine. It is safe for concurrent use.

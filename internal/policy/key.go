@@ -1,24 +1,9 @@
-// Package policy says which limits apply to a caller. It keeps API keys and their limits in Valkey, beside the counters they govern, so that one
-// round trip finds the key, reads its newest limits and takes from them.
 package policy
 
 import (
-	"errors"
 	"time"
 
 	"tidegate/internal/limiter"
-)
-
-// Errors that callers tell apart with errors.Is.
-var (
-	// ErrUnknownKey means that no such key may call: it does not exist, its secret is wrong, or it is revoked. The three look alike on purpose.
-	ErrUnknownKey = errors.New("unknown key")
-	// ErrNotFound means that no key has this id.
-	ErrNotFound = errors.New("no such key")
-	// ErrConflict means that the key changed since the version that an edit was based on; nothing was written.
-	ErrConflict = errors.New("key was changed meanwhile")
-	// ErrUnreadable means that another version of Tidegate wrote the key, or nobody did. The key can only be deleted.
-	ErrUnreadable = errors.New("key cannot be read by this version")
 )
 
 // Status says whether a key may call.
@@ -32,46 +17,79 @@ const (
 	Unreadable Status = "unreadable"
 )
 
-// Key is an API key as the registry knows it: everything but the secret.
+// Kind says what a subject is known by.
+type Kind string
+
+// The kinds of subjects.
+const (
+	APIKey  Kind = "key"     // a secret of ours
+	Token   Kind = "token"   // a JWT; its subject has a record only if it has an override or a ban
+	Address Kind = "address" // a client address; likewise
+)
+
+// Key is a subject as the registry knows it: an API key without its secret, or the override and ban of a caller that others vouch for.
 type Key struct {
-	ID      string          // 12 base62 characters: the public part of the secret, also the principal that backends see
-	Name    string          // 1 to 100 characters, for people
-	Env     string          // the env part of tg_<env>_…, 1 to 16 lower-case letters or digits
-	Plan    string          // the plan that the limits came from
-	Status  Status          // Active or Revoked; in a list also Unreadable
-	Limits  []limiter.Limit // 1 to limiter.MaxLimits, taken all or nothing
-	Version int64           // 1 at creation, one more with each edit
-	Created time.Time
-	Updated time.Time
+	ID       string    `json:"id"` // of an API key 12 base62 characters: the public part of the secret, also the principal that backends see
+	Kind     Kind      `json:"kind"`
+	Name     string    `json:"name"`           // 1 to 100 characters, for people
+	Env      string    `json:"env,omitempty"`  // the env part of tg_<env>_…, 1 to 16 lower-case letters or digits
+	Tags     []string  `json:"tags,omitempty"` // up to 10, each 1 to 50 characters
+	Plan     string    `json:"plan"`           // name of the plan; empty for a Token or Address whose plan comes with the call
+	Status   Status    `json:"status"`         // Active or Revoked; in a list also Unreadable
+	Override *Override `json:"override,omitempty"`
+	Expires  time.Time `json:"expires,omitzero"`     // zero: never
+	Banned   time.Time `json:"bannedUntil,omitzero"` // zero: not banned
+	// Grace is until when the secret before the last rotation is good; zero: it is not.
+	Grace   time.Time `json:"graceUntil,omitzero"`
+	Version int64     `json:"version"` // 1 at creation, one more with each edit
+	Created time.Time `json:"created"`
+	Updated time.Time `json:"updated"`
+
+	planNumber int
 }
 
-// NewKey describes a key to create. Every field is required.
+// Override replaces the limits and the mode of a key's plan.
+type Override struct {
+	Limits []limiter.Limit `json:"limits,omitempty"` // 1 to limiter.MaxLimits; none with mode Off
+	Mode   Mode            `json:"mode,omitempty"`
+	Until  time.Time       `json:"until,omitzero"` // when the plan is back in force; zero: until somebody ends it
+	Reason string          `json:"reason"`         // 1 to 200 characters, for people
+}
+
+// ActiveAt reports whether the override is in force at t.
+func (o *Override) ActiveAt(t time.Time) bool {
+	return o != nil && (o.Until.IsZero() || t.Before(o.Until))
+}
+
+// NewKey describes an API key to create. Name, Env and Plan are required.
 type NewKey struct {
-	Name   string
-	Env    string
-	Plan   string
-	Limits []limiter.Limit
+	Name    string    `json:"name"`
+	Env     string    `json:"env"`
+	Plan    string    `json:"plan"`
+	Tags    []string  `json:"tags,omitempty"`
+	Expires time.Time `json:"expires,omitzero"`
 }
 
-// FieldError is bad input in one field; Field is its name in forms and JSON ("name", "limits[1].window").
-type FieldError struct {
-	Field   string
-	Message string
+// Effective is what holds for a key at an instant, and why.
+type Effective struct {
+	Limits []limiter.Limit `json:"limits"`
+	Mode   Mode            `json:"mode"`
+	Source string          `json:"source"` // "override" or "plan"
+	Plan   Plan            `json:"plan"`   // also beneath an override
 }
 
-func (e FieldError) Error() string { return e.Field + ": " + e.Message }
-
-// InvalidError lists everything wrong with an input. Nothing was written.
-type InvalidError struct{ Fields []FieldError }
-
-func (e *InvalidError) Error() string {
-	text := "invalid input"
-	for i, f := range e.Fields {
-		sep := "; "
-		if i == 0 {
-			sep = ": "
-		}
-		text += sep + f.Error()
+// Effective returns what holds for k at t. It is false when its plan does not exist.
+func (s *Set) Effective(k Key, t time.Time) (Effective, bool) {
+	p, ok := s.Plan(k.Plan)
+	if k.Override.ActiveAt(t) {
+		return Effective{k.Override.Limits, orEnforce(k.Override.Mode), "override", p}, true
 	}
-	return text
+	return Effective{p.Limits, orEnforce(p.Mode), "plan", p}, ok
+}
+
+func orEnforce(m Mode) Mode {
+	if m == "" {
+		return Enforce
+	}
+	return m
 }

@@ -12,99 +12,181 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// A record is a key as it lies in Valkey. check.lua reads its fixed part:
+// A record is a key as it lies in Valkey. find.lua reads its fixed part:
 //
-//	1 byte    format, 1
-//	1 byte    1 when active, 0 when revoked
-//	32 bytes  hash of the secret
-//	4 bytes   version
-//	2 bytes   length of the program
-//	2 bytes   length of the description
-//	          program, as limiter.Program lays it out
-//	          description, JSON
+//	 1 byte    format, 2
+//	 1 byte    0 revoked, 1 an active API key, 2 a token's or address's record
+//	32 bytes   hash of the secret
+//	32 bytes   hash of the secret before
+//	 7 bytes   until when that one is good
+//	 7 bytes   when the key expires; 0 never
+//	 7 bytes   until when it is banned
+//	 4 bytes   version
+//	 2 bytes   number of the plan
+//	 7 bytes   until when the override holds; 0 without end
+//	 2 bytes   length of the name
+//	 2 bytes   length of the override; 0 when there is none
+//	 2 bytes   length of the description
+//	           name
+//	           override: entry of its limits
+//	           description, JSON
 //
-// Integers are big-endian.
+// An entry is 1 byte mode (1 enforce, 2 shadow, 3 off), 2 bytes length, and a program as limiter.Program lays it out, empty when the mode is off.
+// Integers are big-endian, times microseconds since 1970.
 const (
-	recordFormat = 1
+	recordFormat = 2
 	hashAt       = 2
-	publicAt     = hashAt + sha256.Size // what a check returns starts here
-	programAt    = publicAt + 8
+	previousAt   = hashAt + sha256.Size
+	timesAt      = previousAt + sha256.Size
+	publicAt     = timesAt + 3*7
+	publicLen    = 4 + 2 + 7 + 2 + 2 + 2
+	nameAt       = publicAt + publicLen
 )
 
-// description is the part of a record that only people and backends read.
+// description is the part of a record that only people read.
 type description struct {
-	Name    string    `json:"name"`
-	Env     string    `json:"env"`
-	Plan    string    `json:"plan"`
+	Kind    Kind      `json:"kind"`
+	Env     string    `json:"env,omitempty"`
+	Tags    []string  `json:"tags,omitempty"`
+	Reason  string    `json:"reason,omitempty"` // of the override
 	Created time.Time `json:"created"`
 	Updated time.Time `json:"updated"`
 }
 
-func encodeRecord(k Key, hash [sha256.Size]byte) ([]byte, error) {
-	program, err := limiter.Compile(k.Limits, time.Now())
+// secrets are the hashes that a key's secret must have one of.
+type secrets struct{ current, previous [sha256.Size]byte }
+
+func encodeRecord(k Key, s secrets) ([]byte, error) {
+	var entry []byte
+	var until time.Time
+	text := description{Kind: k.Kind, Env: k.Env, Tags: k.Tags, Created: k.Created, Updated: k.Updated}
+	if k.Override != nil {
+		var err error
+		if entry, err = encodeEntry(k.Override.Mode, k.Override.Limits); err != nil {
+			return nil, err
+		}
+		until, text.Reason = k.Override.Until, k.Override.Reason
+	}
+	about, err := json.Marshal(text)
 	if err != nil {
 		return nil, fmt.Errorf("policy: encode key: %w", err)
 	}
-	text, err := json.Marshal(description{k.Name, k.Env, k.Plan, k.Created, k.Updated})
+	if max(len(about), len(entry), len(k.Name)) > math.MaxUint16 || k.Version < 1 || k.Version > math.MaxUint32 {
+		return nil, fmt.Errorf("policy: encode key: description of %d bytes or version %d out of range", len(about), k.Version)
+	}
+	r := append(make([]byte, 0, nameAt+len(k.Name)+len(entry)+len(about)), recordFormat, statusByte(k))
+	r = append(append(r, s.current[:]...), s.previous[:]...)
+	for _, t := range []time.Time{k.Grace, k.Expires, k.Banned} {
+		r = appendTime(r, t)
+	}
+	r = binary.BigEndian.AppendUint32(r, uint32(k.Version))
+	r = binary.BigEndian.AppendUint16(r, uint16(k.planNumber))
+	r = appendTime(r, until)
+	for _, part := range [][]byte{[]byte(k.Name), entry, about} {
+		r = binary.BigEndian.AppendUint16(r, uint16(len(part)))
+	}
+	return append(append(append(r, k.Name...), entry...), about...), nil
+}
+
+// encodeEntry lays out limits and their mode.
+func encodeEntry(mode Mode, limits []limiter.Limit) ([]byte, error) {
+	if mode == Off {
+		return []byte{modeByte(Off), 0, 0}, nil
+	}
+	program, err := limiter.Compile(limits, time.Now())
 	if err != nil {
-		return nil, fmt.Errorf("policy: encode key: %w", err)
+		return nil, fmt.Errorf("policy: encode limits: %w", err)
 	}
-	if len(text) > math.MaxUint16 || k.Version < 1 || k.Version > math.MaxUint32 {
-		return nil, fmt.Errorf("policy: encode key: description of %d bytes or version %d out of range", len(text), k.Version)
-	}
-	record := make([]byte, 0, programAt+len(program)+len(text))
-	record = append(record, recordFormat, statusByte(k.Status))
-	record = append(record, hash[:]...)
-	record = binary.BigEndian.AppendUint32(record, uint32(k.Version))
-	record = binary.BigEndian.AppendUint16(record, uint16(len(program)))
-	record = binary.BigEndian.AppendUint16(record, uint16(len(text)))
-	return append(append(record, program...), text...), nil
+	entry := binary.BigEndian.AppendUint16([]byte{modeByte(mode)}, uint16(len(program)))
+	return append(entry, program...), nil
 }
 
-func decodeRecord(id string, record []byte) (Key, [sha256.Size]byte, error) {
-	var hash [sha256.Size]byte
-	if len(record) < programAt || record[0] != recordFormat {
-		return Key{}, hash, ErrUnreadable
+func decodeRecord(id string, r []byte) (Key, secrets, error) {
+	var s secrets
+	if len(r) < nameAt || r[0] != recordFormat {
+		return Key{}, s, ErrUnreadable
 	}
-	copy(hash[:], record[hashAt:])
-	k, rest, err := decodePublic(id, record[publicAt:])
-	if err != nil || len(rest) != 0 {
-		return Key{}, hash, errors.Join(ErrUnreadable, err)
+	copy(s.current[:], r[hashAt:])
+	copy(s.previous[:], r[previousAt:])
+	k := Key{
+		ID: id, Status: Active, Grace: timeAt(r[timesAt:]), Expires: timeAt(r[timesAt+7:]), Banned: timeAt(r[timesAt+14:]),
+		Version: int64(binary.BigEndian.Uint32(r[publicAt:])), planNumber: int(binary.BigEndian.Uint16(r[publicAt+4:])),
 	}
-	k.Status = Revoked
-	if record[1] == statusByte(Active) {
-		k.Status = Active
+	if r[1] == 0 {
+		k.Status = Revoked
 	}
-	return k, hash, nil
+	lengths := r[publicAt+13:]
+	name, entry := int(binary.BigEndian.Uint16(lengths)), int(binary.BigEndian.Uint16(lengths[2:]))
+	rest := r[nameAt:]
+	if len(rest) != name+entry+int(binary.BigEndian.Uint16(lengths[4:])) {
+		return Key{}, s, ErrUnreadable
+	}
+	k.Name = string(rest[:name])
+	var text description
+	if err := json.Unmarshal(rest[name+entry:], &text); err != nil {
+		return Key{}, s, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	k.Kind, k.Env, k.Tags, k.Created, k.Updated = text.Kind, text.Env, text.Tags, text.Created, text.Updated
+	if entry > 0 {
+		mode, limits, rest, err := decodeEntry(rest[name : name+entry])
+		if err != nil || len(rest) != 0 {
+			return Key{}, s, errors.Join(ErrUnreadable, err)
+		}
+		k.Override = &Override{Limits: limits, Mode: mode, Until: timeAt(r[publicAt+6:]), Reason: text.Reason}
+	}
+	return k, s, nil
 }
 
-// decodePublic reads the part of a record that starts at publicAt, and returns what follows it.
-func decodePublic(id string, b []byte) (k Key, rest []byte, err error) {
-	if len(b) < programAt-publicAt {
-		return Key{}, nil, ErrUnreadable
+// decodeEntry reads limits and their mode, and returns what follows them.
+func decodeEntry(b []byte) (mode Mode, limits []limiter.Limit, rest []byte, err error) {
+	if len(b) < 3 || b[0] < 1 || int(b[0]) > len(modes) {
+		return "", nil, nil, ErrUnreadable
 	}
-	programEnd := 8 + int(binary.BigEndian.Uint16(b[4:]))
-	end := programEnd + int(binary.BigEndian.Uint16(b[6:]))
+	mode, b = modes[b[0]-1], b[1:]
+	end := 2 + int(binary.BigEndian.Uint16(b))
 	if len(b) < end {
-		return Key{}, nil, ErrUnreadable
+		return "", nil, nil, ErrUnreadable
 	}
-	limits, err := limiter.Program(b[8:programEnd]).Limits()
-	if err != nil {
-		return Key{}, nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	if end == 2 {
+		return mode, nil, b[end:], nil
 	}
-	var d description
-	if err := json.Unmarshal(b[programEnd:end], &d); err != nil {
-		return Key{}, nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
-	}
-	return Key{
-		ID: id, Name: d.Name, Env: d.Env, Plan: d.Plan, Status: Active, Limits: limits,
-		Version: int64(binary.BigEndian.Uint32(b)), Created: d.Created, Updated: d.Updated,
-	}, b[end:], nil
+	limits, err = limiter.Program(b[2:end]).Limits()
+	return mode, limits, b[end:], err
 }
 
-func statusByte(s Status) byte {
-	if s == Active {
+var modes = [...]Mode{Enforce, Shadow, Off}
+
+func modeByte(m Mode) byte {
+	for i, known := range modes {
+		if m == known {
+			return byte(i + 1)
+		}
+	}
+	return 1
+}
+
+func statusByte(k Key) byte {
+	switch {
+	case k.Status != Active:
+		return 0
+	case k.Kind == APIKey:
 		return 1
 	}
-	return 0
+	return 2
+}
+
+func appendTime(b []byte, t time.Time) []byte {
+	var us uint64
+	if !t.IsZero() {
+		us = uint64(t.UnixMicro())
+	}
+	return append(b, byte(us>>48), byte(us>>40), byte(us>>32), byte(us>>24), byte(us>>16), byte(us>>8), byte(us))
+}
+
+func timeAt(b []byte) time.Time {
+	us := int64(b[0])<<48 | int64(b[1])<<40 | int64(binary.BigEndian.Uint32(b[2:]))<<8 | int64(b[6])
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
 }

@@ -2,304 +2,317 @@ package policy
 
 import (
 	"context"
-	"crypto/sha256"
-	_ "embed" // the scripts
-	"encoding/base64"
-	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	_ "embed" // the script
+
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/keyspace"
 	"tidegate/internal/limiter"
 )
 
-var (
-	//go:embed check.lua
-	checkLua string
-	//go:embed edit.lua
-	editLua string
+//go:embed edit.lua
+var editLua string
 
-	checkScript = valkey.NewLuaScript(limiter.Script(checkLua, "return string.sub(record, 35) .. reply"))
-	editScript  = valkey.NewLuaScript(editLua)
-)
+var editScript = valkey.NewLuaScript(audit.AppendFunction + editLua)
 
-// indexKey names the sorted set of all keys: members are the lower-case name, a zero byte and the id, in byte order.
-const indexKey = "tg:keys"
-
-// Store keeps API keys in Valkey. It is safe for concurrent use.
-//
-// A key's record (tg:{id}:c, without a time to live) and its counts (tg:{id}:s) share a slot, so that a check is one atomic step.
+// Store is the administration's side: it reads and writes the Set and the keys. It is safe for concurrent use.
 type Store struct {
 	client valkey.Client
 	pepper apikey.Pepper
+	audit  *audit.Log
 	now    func() time.Time
 }
 
 // NewStore returns a Store on a connected client.
 func NewStore(client valkey.Client, pepper apikey.Pepper) *Store {
-	return &Store{client: client, pepper: pepper, now: time.Now}
+	return &Store{client: client, pepper: pepper, audit: audit.NewLog(client, audit.NewKey(pepper)), now: time.Now}
 }
 
-func recordKey(id string) string { return "tg:{" + id + "}:c" }
-func stateKey(id string) string  { return "tg:{" + id + "}:s" }
+// Audit returns the log that every change is told in.
+func (s *Store) Audit() *audit.Log { return s.audit }
 
-// Create stores a new key under a fresh id and returns it with its secret, which cannot be had again. Bad input is an *InvalidError.
-func (s *Store) Create(ctx context.Context, n NewKey) (Key, apikey.Secret, error) {
-	if err := n.validate(); err != nil {
+func recordKey(id string) string { return keyspace.Record(id) }
+
+// Create stores a new API key under a fresh id and returns it with its secret, which cannot be had again. Bad input is an *InvalidError.
+func (s *Store) Create(ctx context.Context, n NewKey, edit Edit) (Key, apikey.Secret, error) {
+	set, err := s.Set(ctx)
+	if err != nil {
+		return Key{}, apikey.Secret{}, err
+	}
+	now := s.now().UTC().Truncate(time.Second)
+	k := Key{Kind: APIKey, Name: n.Name, Env: n.Env, Tags: n.Tags, Plan: n.Plan, Expires: n.Expires, Status: Active, Version: 1, Created: now, Updated: now}
+	if err := k.validate(set); err != nil {
 		return Key{}, apikey.Secret{}, err
 	}
 	secret, err := apikey.Generate(n.Env)
 	if err != nil {
 		return Key{}, apikey.Secret{}, fmt.Errorf("policy: create key: %w", err)
 	}
-	now := s.now().UTC().Truncate(time.Second)
-	k := Key{ID: secret.ID(), Name: n.Name, Env: n.Env, Plan: n.Plan, Status: Active, Limits: n.Limits, Version: 1, Created: now, Updated: now}
-	record, err := encodeRecord(k, s.pepper.Hash(secret))
+	k.ID = secret.ID()
+	return k, secret, s.put(ctx, Key{}, k, secrets{current: s.pepper.Hash(secret)}, "key.create", edit)
+}
+
+// Adopt stores a record for a caller that others vouch for, whom checks know by this id, so that it can have an override or a ban. The name is for
+// people. It fails with ErrConflict when there is one.
+func (s *Store) Adopt(ctx context.Context, kind Kind, id, name string, o *Override, edit Edit) (Key, error) {
+	if kind == APIKey || !validID(id) {
+		return Key{}, invalid([]FieldError{{"id", "must be the id of a token's or address's caller, as checks report it"}})
+	}
+	set, err := s.Set(ctx)
 	if err != nil {
-		return Key{}, apikey.Secret{}, err
+		return Key{}, err
 	}
-	// The list comes first: a list entry without a record is skipped by readers, a record without an entry could never be found to be revoked.
-	add := s.client.B().Zadd().Key(indexKey).ScoreMember().ScoreMember(0, indexMember(k)).Build()
-	if err := s.client.Do(ctx, add).Error(); err != nil {
-		return Key{}, apikey.Secret{}, fmt.Errorf("policy: create key: list: %w", err)
+	now := s.now().UTC().Truncate(time.Second)
+	k := Key{ID: id, Kind: kind, Name: name, Status: Active, Override: o, Version: 1, Created: now, Updated: now}
+	if err := k.validate(set); err != nil {
+		return Key{}, err
 	}
-	set := s.client.B().Set().Key(recordKey(k.ID)).Value(valkey.BinaryString(record)).Nx().Build()
-	if err := s.client.Do(ctx, set).Error(); err != nil {
-		return Key{}, apikey.Secret{}, fmt.Errorf("policy: create key: record: %w", err)
+	return k, s.put(ctx, Key{}, k, secrets{}, "key.adopt", edit)
+}
+
+// put writes k in place of old; an old without an ID stands for none.
+func (s *Store) put(ctx context.Context, old, k Key, hashes secrets, action string, edit Edit) error {
+	record, err := encodeRecord(k, hashes)
+	if err != nil {
+		return err
 	}
-	return k, secret, nil
+	// The lists come first: an entry without a record is skipped by readers, a record without an entry could never be found to be revoked.
+	if err := s.enlist(ctx, k); err != nil {
+		return err
+	}
+	entry := audit.Entry{By: edit.By, Action: action, Name: k.Name, Reason: edit.Reason, Version: k.Version}
+	if entry.After, err = json.Marshal(k); err != nil {
+		return fmt.Errorf("policy: write key: %w", err)
+	}
+	if old.ID != "" {
+		if entry.Before, err = json.Marshal(old); err != nil {
+			return fmt.Errorf("policy: write key: %w", err)
+		}
+	}
+	w := write{id: k.ID, key: recordKey(k.ID), versionAt: publicAt + 1, expected: old.Version, record: record, entry: entry}
+	if _, err := s.write(ctx, w); err != nil {
+		return err
+	}
+	return s.delist(ctx, old, k)
 }
 
 // Get returns one key, or ErrNotFound.
 func (s *Store) Get(ctx context.Context, id string) (Key, error) {
-	k, _, err := s.get(ctx, id)
+	set, err := s.Set(ctx)
+	if err != nil {
+		return Key{}, err
+	}
+	k, _, err := s.get(ctx, set, id)
 	return k, err
 }
 
-func (s *Store) get(ctx context.Context, id string) (Key, [sha256.Size]byte, error) {
-	if !apikey.ValidID(id) {
-		return Key{}, [sha256.Size]byte{}, ErrNotFound
+func (s *Store) get(ctx context.Context, set *Set, id string) (Key, secrets, error) {
+	if !validID(id) {
+		return Key{}, secrets{}, ErrNotFound
 	}
 	record, err := s.client.Do(ctx, s.client.B().Get().Key(recordKey(id)).Build()).AsBytes()
 	if valkey.IsValkeyNil(err) {
-		return Key{}, [sha256.Size]byte{}, ErrNotFound
+		return Key{}, secrets{}, ErrNotFound
 	}
 	if err != nil {
-		return Key{}, [sha256.Size]byte{}, fmt.Errorf("policy: get key: %w", err)
+		return Key{}, secrets{}, fmt.Errorf("policy: get key: %w", err)
 	}
-	return decodeRecord(id, record)
+	k, hashes, err := decodeRecord(id, record)
+	k.Plan = set.planName(k.planNumber)
+	return k, hashes, err
 }
 
-// SetLimits replaces a key's limits. Every check that starts after it returns obeys them; counts already taken stay. version is the one that the edit
-// was based on: when it is no longer current nothing is written and the current Key comes back with ErrConflict. Bad limits are an *InvalidError.
-func (s *Store) SetLimits(ctx context.Context, id string, version int64, limits []limiter.Limit) (Key, error) {
-	if err := invalid(limitErrors(limits)); err != nil {
-		return Key{}, err
-	}
-	return s.edit(ctx, id, version, func(k *Key) { k.Limits = limits })
+func (s *Set) planName(number int) string {
+	p, _ := s.Numbered(number)
+	return p.Name
 }
 
-// Revoke makes the key unknown to every check that starts after it returns. version works as in SetLimits.
-func (s *Store) Revoke(ctx context.Context, id string, version int64) (Key, error) {
-	return s.edit(ctx, id, version, func(k *Key) { k.Status = Revoked })
-}
-
-func (s *Store) edit(ctx context.Context, id string, version int64, change func(*Key)) (Key, error) {
-	k, hash, err := s.get(ctx, id)
+// Update changes a key: change gets the current one and alters what it likes of Name, Tags, Plan, Status, Override, Expires and Banned. Every check
+// that starts after it returns obeys; counts stay as they are. version is the one that the edit was based on: when it is no longer current nothing is
+// written, and the current Key comes back with ErrConflict. Bad input is an *InvalidError. action names the change in the audit ("key.override").
+func (s *Store) Update(ctx context.Context, id string, version int64, action string, edit Edit, change func(*Key)) (Key, error) {
+	set, err := s.Set(ctx)
 	if err != nil {
 		return Key{}, err
 	}
-	if k.Version != version {
-		return k, ErrConflict
+	old, hashes, err := s.get(ctx, set, id)
+	if err != nil {
+		return Key{}, err
 	}
-	expected := valkey.BinaryString(binary.BigEndian.AppendUint32(nil, uint32(k.Version)))
+	if old.Version != version {
+		return old, ErrConflict
+	}
+	k := old
 	change(&k)
-	k.Version++
-	k.Updated = s.now().UTC().Truncate(time.Second)
-	record, err := encodeRecord(k, hash)
-	if err != nil {
-		return Key{}, err
-	}
-	reply, err := editScript.Exec(ctx, s.client, []string{recordKey(id)}, []string{expected, valkey.BinaryString(record)}).ToMessage()
-	switch {
-	case valkey.IsValkeyNil(err):
-		return Key{}, ErrNotFound
-	case err != nil:
-		return Key{}, fmt.Errorf("policy: edit key: %w", err)
-	case reply.IsInt64():
-		return k, nil
-	}
-	newer, err := reply.AsBytes()
-	if err != nil {
-		return Key{}, fmt.Errorf("policy: edit key: %w", err)
-	}
-	current, _, err := decodeRecord(id, newer)
-	if err != nil {
-		return Key{}, err
-	}
-	return current, ErrConflict
+	k.ID, k.Kind, k.Env, k.Created, k.Grace = old.ID, old.Kind, old.Env, old.Created, old.Grace
+	return s.replace(ctx, set, old, k, hashes, action, edit)
 }
 
-// Delete removes a key, its counts and its place in the list.
-func (s *Store) Delete(ctx context.Context, id string) error {
-	k, err := s.Get(ctx, id)
-	unreadable := errors.Is(err, ErrUnreadable)
-	if err != nil && !unreadable {
+func (s *Store) replace(ctx context.Context, set *Set, old, k Key, hashes secrets, action string, edit Edit) (Key, error) {
+	k.Version = old.Version + 1
+	k.Updated = s.now().UTC().Truncate(time.Second)
+	if err := k.validate(set); err != nil {
+		return Key{}, err
+	}
+	err := s.put(ctx, old, k, hashes, action, edit)
+	if errors.Is(err, ErrConflict) {
+		current, _, getErr := s.get(ctx, set, old.ID)
+		return current, errors.Join(err, getErr)
+	}
+	return k, err
+}
+
+// SetOverride replaces the limits of the key's plan, until they are ended by nil or end by themselves. It works as Update does.
+func (s *Store) SetOverride(ctx context.Context, id string, version int64, o *Override, edit Edit) (Key, error) {
+	action := "key.override"
+	if o == nil {
+		action = "key.override.end"
+	}
+	return s.Update(ctx, id, version, action, edit, func(k *Key) { k.Override = o })
+}
+
+// Revoke makes the key unknown to every check that starts after it returns. It works as Update does.
+func (s *Store) Revoke(ctx context.Context, id string, version int64, edit Edit) (Key, error) {
+	return s.Update(ctx, id, version, "key.revoke", edit, func(k *Key) { k.Status = Revoked })
+}
+
+// MaxGrace is the longest time for which a rotated key's old secret is good.
+const MaxGrace = 90 * 24 * time.Hour
+
+// Rotate gives an API key a new secret under the same id, so that its counts, plan and history stay. The old secret is good for grace more, 0 to
+// MaxGrace; a secret from before that one no longer is. It works as Update does.
+func (s *Store) Rotate(ctx context.Context, id string, version int64, grace time.Duration, edit Edit) (Key, apikey.Secret, error) {
+	if grace < 0 || grace > MaxGrace {
+		return Key{}, apikey.Secret{}, invalid([]FieldError{{"grace", fmt.Sprintf("is %s: must be 0 to 90 days", grace)}})
+	}
+	set, err := s.Set(ctx)
+	if err != nil {
+		return Key{}, apikey.Secret{}, err
+	}
+	old, hashes, err := s.get(ctx, set, id)
+	switch {
+	case err != nil:
+		return Key{}, apikey.Secret{}, err
+	case old.Version != version:
+		return old, apikey.Secret{}, ErrConflict
+	case old.Kind != APIKey:
+		return Key{}, apikey.Secret{}, ErrNotFound
+	}
+	secret, err := apikey.Renew(old.Env, old.ID)
+	if err != nil {
+		return Key{}, apikey.Secret{}, fmt.Errorf("policy: rotate key: %w", err)
+	}
+	k := old
+	hashes.previous, hashes.current = hashes.current, s.pepper.Hash(secret)
+	k.Grace = time.Time{}
+	if grace > 0 {
+		k.Grace = s.now().UTC().Add(grace).Truncate(time.Second)
+	}
+	k, err = s.replace(ctx, set, old, k, hashes, "key.rotate", edit)
+	if err != nil {
+		return k, apikey.Secret{}, err
+	}
+	return k, secret, nil
+}
+
+// Delete removes a key, its counts and its places in the lists.
+func (s *Store) Delete(ctx context.Context, id string, edit Edit) error {
+	set, err := s.Set(ctx)
+	if err != nil {
 		return err
 	}
-	if err := s.client.Do(ctx, s.client.B().Del().Key(recordKey(id), stateKey(id)).Build()).Error(); err != nil {
+	k, _, err := s.get(ctx, set, id)
+	if errors.Is(err, ErrUnreadable) {
+		// Its name, lists and version are not known; the lists leave out what has no record.
+		return s.remove(ctx, id)
+	}
+	if err != nil {
+		return err
+	}
+	before, err := json.Marshal(k)
+	if err != nil {
 		return fmt.Errorf("policy: delete key: %w", err)
 	}
-	if unreadable {
-		return nil // its name is not known; the list leaves out what has no record
+	w := write{
+		id: id, key: recordKey(id), versionAt: publicAt + 1, expected: k.Version, with: s.states(set, id),
+		entry: audit.Entry{By: edit.By, Action: "key.delete", Name: k.Name, Reason: edit.Reason, Version: k.Version + 1, Before: before},
 	}
-	if err := s.client.Do(ctx, s.client.B().Zrem().Key(indexKey).Member(indexMember(k)).Build()).Error(); err != nil {
-		return fmt.Errorf("policy: delete key: list: %w", err)
+	if _, err := s.write(ctx, w); err != nil {
+		return err
+	}
+	return s.delist(ctx, k, Key{})
+}
+
+func (s *Store) remove(ctx context.Context, id string) error {
+	if err := s.client.Do(ctx, s.client.B().Del().Key(recordKey(id), keyspace.State(id)).Build()).Error(); err != nil {
+		return fmt.Errorf("policy: delete key: %w", err)
 	}
 	return nil
 }
 
-// Bounds of Query.Count.
-const (
-	defaultCount = 50
-	maxCount     = 500
-)
-
-// Query asks for a page of keys in the order of their names.
-type Query struct {
-	Prefix string // only names that start with it, whatever the case
-	After  string // the Next of the page before; empty for the first page
-	Count  int    // 1 to 500; 0 means 50
+// states names everything that is counted for a subject under this Set.
+func (s *Store) states(set *Set, id string) []string {
+	names := []string{keyspace.State(id), keyspace.Of(id, "sb"), keyspace.Of(id, "sd"), keyspace.Of(id, "sk")}
+	for _, r := range set.Routes {
+		names = append(names, keyspace.Of(id, "s"+routeTag(r.Name)))
+	}
+	return names
 }
 
-// Page is an answer to a Query.
-type Page struct {
-	Keys []Key
-	Next string // empty on the last page
-}
-
-// List returns a page of keys. It reads the list, never the key space.
-func (s *Store) List(ctx context.Context, q Query) (Page, error) {
-	count := min(max(q.Count, 0), maxCount)
-	if count == 0 {
-		count = defaultCount
-	}
-	from, to := "-", "+"
-	if prefix := strings.ToLower(q.Prefix); prefix != "" {
-		from, to = "["+prefix, "["+prefix+"\xff"
-	}
-	if q.After != "" {
-		after, err := base64.RawURLEncoding.DecodeString(q.After)
-		if err != nil {
-			return Page{}, invalid([]FieldError{{"after", "is not a position in this list; start from the first page"}})
-		}
-		from = "(" + string(after)
-	}
-	members, err := s.client.Do(ctx, s.client.B().Zrangebylex().Key(indexKey).Min(from).Max(to).Limit(0, int64(count)+1).Build()).AsStrSlice()
+// Reset forgets everything that the key took, and its bans by the policy for those who hammer.
+func (s *Store) Reset(ctx context.Context, id string, edit Edit) error {
+	set, err := s.Set(ctx)
 	if err != nil {
-		return Page{}, fmt.Errorf("policy: list keys: %w", err)
+		return err
 	}
-	var page Page
-	if len(members) > count {
-		members = members[:count]
-		page.Next = base64.RawURLEncoding.EncodeToString([]byte(members[count-1]))
+	k, hashes, err := s.get(ctx, set, id)
+	if err != nil {
+		return err
 	}
-	page.Keys, err = s.getAll(ctx, members)
-	return page, err
+	if err := s.client.Do(ctx, s.client.B().Del().Key(s.states(set, id)...).Build()).Error(); err != nil {
+		return fmt.Errorf("policy: reset key: %w", err)
+	}
+	_, err = s.replace(ctx, set, k, k, hashes, "key.reset", edit)
+	return err
 }
 
-func (s *Store) getAll(ctx context.Context, members []string) ([]Key, error) {
-	if len(members) == 0 {
-		return nil, nil
-	}
-	ids := make([]string, len(members))
-	commands := make(valkey.Commands, len(members))
-	for i, m := range members {
-		ids[i] = m[strings.LastIndexByte(m, 0)+1:]
-		commands[i] = s.client.B().Get().Key(recordKey(ids[i])).Build()
-	}
-	keys := make([]Key, 0, len(members))
-	for i, result := range s.client.DoMulti(ctx, commands...) {
-		record, err := result.AsBytes()
-		if valkey.IsValkeyNil(err) {
+// Usage answers, for each key in order, what a call of cost 1 would get now. It takes nothing. An unreadable key, or one with mode Off, gets the zero
+// Decision.
+func (s *Store) Usage(ctx context.Context, set *Set, keys []Key) ([]limiter.Decision, error) {
+	var subjects []limiter.Exchange
+	var at []int
+	for i, k := range keys {
+		e, found := set.Effective(k, s.now())
+		if k.Status == Unreadable || !found || e.Mode == Off {
 			continue
 		}
-		if err != nil {
-			return nil, fmt.Errorf("policy: list keys: %w", err)
-		}
-		k, _, err := decodeRecord(ids[i], record)
-		if err != nil { // one bad record must not hide the others
-			k = Key{ID: ids[i], Name: strings.TrimSuffix(members[i], "\x00"+ids[i]), Status: Unreadable}
-		}
-		keys = append(keys, k)
-	}
-	return keys, nil
-}
-
-// Usage answers, for each key in order, what a call of cost 1 would get now. It takes nothing. An unreadable key gets the zero Decision.
-func (s *Store) Usage(ctx context.Context, keys []Key) ([]limiter.Decision, error) {
-	subjects := make([]limiter.Exchange, 0, len(keys))
-	for _, k := range keys {
-		if k.Status == Unreadable {
-			continue
-		}
-		program, err := limiter.Compile(k.Limits, time.Now())
+		program, err := limiter.Compile(e.Limits, s.now())
 		if err != nil {
 			return nil, fmt.Errorf("policy: usage: %w", err)
 		}
-		subjects = append(subjects, limiter.Exchange{Key: stateKey(k.ID), Program: program, Limits: k.Limits})
+		subjects, at = append(subjects, limiter.Exchange{Key: keyspace.State(k.ID), Program: program, Limits: e.Limits}), append(at, i)
 	}
 	peeked, err := limiter.PeekMany(ctx, s.client, subjects)
 	if err != nil {
 		return nil, fmt.Errorf("policy: usage: %w", err)
 	}
 	decisions := make([]limiter.Decision, len(keys))
-	for i, k := range keys {
-		if k.Status != Unreadable {
-			decisions[i], peeked = peeked[0], peeked[1:]
-		}
+	for i, d := range peeked {
+		decisions[at[i]] = d
 	}
 	return decisions, nil
 }
 
-// Checked is the answer to a Check.
-type Checked struct {
-	Key      Key // as of the version that the decision obeyed
-	Decision limiter.Decision
+func validID(id string) bool {
+	return id != "" && len(id) <= 64 && !strings.ContainsFunc(id, func(r rune) bool {
+		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}) && id != setID
 }
-
-// Check finds the secret's key and takes cost from its limits, in one round trip. It fails with ErrUnknownKey when no such key may call, and with
-// limiter.ErrCost when cost is above a limit. Any other error means that no decision was made.
-func (s *Store) Check(ctx context.Context, secret apikey.Secret, cost int64) (Checked, error) {
-	if cost < 1 || cost > limiter.MaxRequests {
-		return Checked{}, fmt.Errorf("policy: check: %w: %d", limiter.ErrCost, cost)
-	}
-	hash := s.pepper.Hash(secret)
-	id := secret.ID()
-	reply, err := checkScript.Exec(ctx, s.client, []string{recordKey(id), stateKey(id)}, []string{string(hash[:]), fmt.Sprint(cost)}).AsBytes()
-	if valkey.IsValkeyNil(err) {
-		return Checked{}, ErrUnknownKey
-	}
-	if err != nil {
-		return Checked{}, fmt.Errorf("policy: check: %w", err)
-	}
-	if limiter.ReplyCostTooHigh(reply) {
-		_, err = limiter.ParseReply(reply, nil)
-		return Checked{}, fmt.Errorf("policy: check: %w", err)
-	}
-	k, rest, err := decodePublic(id, reply)
-	if err != nil {
-		return Checked{}, err
-	}
-	d, err := limiter.ParseReply(rest, k.Limits)
-	if err != nil {
-		return Checked{}, fmt.Errorf("policy: check: %w", err)
-	}
-	return Checked{Key: k, Decision: d}, nil
-}
-
-func indexMember(k Key) string { return strings.ToLower(k.Name) + "\x00" + k.ID }

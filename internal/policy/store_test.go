@@ -1,103 +1,73 @@
 package policy
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/valkey-io/valkey-go"
-
 	"tidegate/internal/apikey"
+	"tidegate/internal/keyspace"
 	"tidegate/internal/limiter"
-	"tidegate/internal/store"
 	"tidegate/internal/valkeytest"
 )
 
-var testPepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
-
-func open(t *testing.T, url string) (*Store, valkey.Client) {
-	t.Helper()
-	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	return NewStore(client, testPepper), client
-}
-
-// onEveryServer runs a test on a real Valkey and on the embedded server.
-func onEveryServer(t *testing.T, test func(*testing.T, *Store, valkey.Client)) {
-	for name, start := range map[string]func(testing.TB) string{"valkey": valkeytest.Start, "embedded": valkeytest.Embedded} {
-		t.Run(name, func(t *testing.T) {
-			s, client := open(t, start(t))
-			test(t, s, client)
-		})
-	}
-}
-
-func perMinute(requests int64) []limiter.Limit {
-	return []limiter.Limit{{Requests: requests, Window: time.Minute}}
-}
-
-func create(t *testing.T, s *Store, name string, limits []limiter.Limit) (Key, apikey.Secret) {
-	t.Helper()
-	k, secret, err := s.Create(t.Context(), NewKey{Name: name, Env: "test", Plan: "free", Limits: limits})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return k, secret
-}
-
 func TestCheckFindsKeyAndTakes(t *testing.T) {
-	onEveryServer(t, func(t *testing.T, s *Store, client valkey.Client) {
-		limits := []limiter.Limit{{Requests: 2, Window: time.Minute}, {Requests: 5, Window: time.Hour, Algorithm: limiter.Counter}}
-		k, secret := create(t, s, "Zoë <script>", limits)
-		for i, want := range []bool{true, true, false} {
-			c, err := s.Check(t.Context(), secret, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if c.Decision.Allowed != want || fmt.Sprint(c.Key) != fmt.Sprint(k) {
-				t.Errorf("check %d: %+v, want allowed=%t for %+v", i, c, want, k)
-			}
+	onEveryServer(t, func(t *testing.T, w *world) {
+		w.plan(t, "pro", limiter.Limit{Requests: 2, Window: time.Minute}, limiter.Limit{Requests: 5, Window: time.Hour, Algorithm: limiter.Counter})
+		k, secret := w.create(t, "Zoë <script>", "pro")
+		last := w.expect(t, call(secret), "yyn")
+		if last.ID != k.ID || last.Name != k.Name || last.Plan != "pro" || last.Source != "plan" || last.KeyVersion != 1 || last.SetVersion != 1 {
+			t.Errorf("%s, want key %+v of plan pro", describe(last), k)
 		}
-		d, err := s.Usage(t.Context(), []Key{k})
-		if err != nil {
-			t.Fatal(err)
+		d, err := w.Usage(t.Context(), must(w.Set(t.Context())), []Key{k})
+		if err != nil || d[0].Limits[0].Used() != 2 || d[0].Limits[1].Used() != 2 {
+			t.Errorf("usage after two admitted and one denied call: %+v, %v; want 2 of each limit", d, err)
 		}
-		if d[0].Limits[0].Used() != 2 || d[0].Limits[1].Used() != 2 {
-			t.Errorf("usage after two admitted and one denied call: %+v, want 2 of each limit", d[0])
-		}
-		ttl := client.Do(t.Context(), client.B().Pttl().Key(stateKey(k.ID)).Build())
+		ttl := w.client.Do(t.Context(), w.client.B().Pttl().Key(keyspace.State(k.ID)).Build())
 		if left, err := ttl.AsInt64(); err != nil || left <= 0 || left > 2*time.Hour.Milliseconds()+1 {
 			t.Errorf("counts live for %d ms, %v; want at most two windows", left, err)
 		}
-		if ttl, _ := client.Do(t.Context(), client.B().Pttl().Key(recordKey(k.ID)).Build()).AsInt64(); ttl != -1 {
-			t.Errorf("the key's record expires in %d ms: configuration must not", ttl)
+		for _, name := range []string{recordKey(k.ID), setKey, copyKey(keyspace.BucketOf(k.ID))} {
+			if ttl, _ := w.client.Do(t.Context(), w.client.B().Pttl().Key(name).Build()).AsInt64(); ttl != -1 {
+				t.Errorf("%s expires in %d ms: configuration must not", name, ttl)
+			}
 		}
 	})
 }
 
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
 func TestUnknownKeysLookAlike(t *testing.T) {
-	onEveryServer(t, func(t *testing.T, s *Store, _ valkey.Client) {
-		k, revoked := create(t, s, "revoked", perMinute(9))
-		if _, err := s.Revoke(t.Context(), k.ID, k.Version); err != nil {
-			t.Fatal(err)
-		}
-		never, err := apikey.Generate("test")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, known := create(t, s, "known", perMinute(9))
-		otherPepper := NewStore(s.client, apikey.Pepper(strings.Repeat("q", 32)))
-		for name, check := range map[string]func() (Checked, error){
-			"revoked":      func() (Checked, error) { return s.Check(t.Context(), revoked, 1) },
-			"never seen":   func() (Checked, error) { return s.Check(t.Context(), never, 1) },
-			"wrong secret": func() (Checked, error) { return otherPepper.Check(t.Context(), known, 1) },
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(9)...)
+		k, revoked := w.create(t, "revoked", "free")
+		must(w.Revoke(t.Context(), k.ID, k.Version, byTest))
+		k, expired := w.create(t, "expired", "free")
+		must(w.Update(t.Context(), k.ID, k.Version, "key.expire", byTest, func(k *Key) { k.Expires = time.Now().Add(-time.Second) }))
+		never := must(apikey.Generate("test"))
+		_, known := w.create(t, "known", "free")
+		foreign := NewChecker(w.client, apikey.Pepper(strings.Repeat("q", 32)))
+		for name, try := range map[string]struct {
+			checker *Checker
+			call    Call
+		}{
+			"revoked":            {w.checker, call(revoked)},
+			"expired":            {w.checker, call(expired)},
+			"never seen":         {w.checker, call(never)},
+			"wrong secret":       {foreign, call(known)},
+			"no secret at all":   {w.checker, Call{Kind: Token, Subject: known.ID(), Plan: "free"}},
+			"address like a key": {w.checker, Call{Kind: Token, Subject: revoked.ID(), Plan: "free"}},
 		} {
-			if c, err := check(); !errors.Is(err, ErrUnknownKey) || err.Error() != ErrUnknownKey.Error() || c.Decision.Allowed {
+			c, err := try.checker.Check(t.Context(), try.call, nil)
+			if !errors.Is(err, ErrUnknownKey) || err.Error() != ErrUnknownKey.Error() || c.Allowed {
 				t.Errorf("%s: %+v, %v; want ErrUnknownKey", name, c, err)
 			}
 		}
@@ -105,10 +75,11 @@ func TestUnknownKeysLookAlike(t *testing.T) {
 }
 
 // An edit acts on the next check and keeps the window's history: raising frees at once, lowering never resets the count.
-func TestSetLimitsActsOnNextCheck(t *testing.T) {
-	onEveryServer(t, func(t *testing.T, s *Store, _ valkey.Client) {
-		k, secret := create(t, s, "edited", perMinute(2))
-		for _, step := range []struct {
+func TestEditsActOnTheNextCheck(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(2)...)
+		k, secret := w.create(t, "edited", "free")
+		for i, step := range []struct {
 			limits    []limiter.Limit
 			allowed   bool
 			remaining int64
@@ -121,47 +92,50 @@ func TestSetLimitsActsOnNextCheck(t *testing.T) {
 			{[]limiter.Limit{{Requests: 5, Window: time.Hour}}, true, 0},
 			{[]limiter.Limit{{Requests: 5, Window: time.Hour, Algorithm: limiter.Counter}}, false, 0},
 		} {
-			var err error
-			if k, err = s.SetLimits(t.Context(), k.ID, k.Version, step.limits); err != nil {
-				t.Fatal(err)
+			if i%2 == 0 {
+				k = must(w.SetOverride(t.Context(), k.ID, k.Version, nil, byTest))
+				w.plan(t, "free", step.limits...)
+			} else {
+				k = must(w.SetOverride(t.Context(), k.ID, k.Version, &Override{Limits: step.limits, Reason: "a test"}, byTest))
 			}
-			c, err := s.Check(t.Context(), secret, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if c.Decision.Allowed != step.allowed || c.Decision.Limits[0].Remaining != step.remaining || c.Key.Version != k.Version {
-				t.Errorf("after the edit to %v: %+v, want %+v at version %d", step.limits, c, step, k.Version)
+			c := w.check(t, call(secret))
+			if c.Allowed != step.allowed || c.Limits[0].Remaining != step.remaining || c.KeyVersion != k.Version {
+				t.Errorf("after the edit to %v: %s, want %+v at version %d", step.limits, describe(c), step, k.Version)
 			}
 		}
 	})
 }
 
 func TestStaleEditWritesNothing(t *testing.T) {
-	onEveryServer(t, func(t *testing.T, s *Store, _ valkey.Client) {
-		k, _ := create(t, s, "edited", perMinute(2))
-		first, err := s.SetLimits(t.Context(), k.ID, k.Version, perMinute(3))
-		if err != nil {
-			t.Fatal(err)
-		}
-		current, err := s.SetLimits(t.Context(), k.ID, k.Version, perMinute(4))
-		if !errors.Is(err, ErrConflict) || fmt.Sprint(current) != fmt.Sprint(first) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(2)...)
+		k, _ := w.create(t, "edited", "free")
+		first := must(w.SetOverride(t.Context(), k.ID, k.Version, &Override{Limits: perMinute(3), Reason: "first"}, byTest))
+		current, err := w.SetOverride(t.Context(), k.ID, k.Version, &Override{Limits: perMinute(4), Reason: "second"}, byTest)
+		if !errors.Is(err, ErrConflict) || text(current) != text(first) {
 			t.Errorf("stale edit: %+v, %v; want %+v and ErrConflict", current, err, first)
 		}
-		if got, err := s.Get(t.Context(), k.ID); err != nil || fmt.Sprint(got) != fmt.Sprint(first) {
-			t.Errorf("after the stale edit: %+v, %v; want %+v", got, err, first)
+		if got := must(w.Get(t.Context(), k.ID)); text(got) != text(first) {
+			t.Errorf("after the stale edit: %+v; want %+v", got, first)
+		}
+		set := must(w.Set(t.Context()))
+		w.plan(t, "free", perMinute(7)...)
+		if newer, err := w.SaveSet(t.Context(), *set, byTest); !errors.Is(err, ErrConflict) || newer.Plans[0].Limits[0].Requests != 7 {
+			t.Errorf("stale save: %+v, %v; want the newer set and ErrConflict", newer, err)
 		}
 	})
 }
 
-// Of many concurrent edits of one version exactly one is written.
+// Of many concurrent edits of one version exactly one is written, and the audit has exactly one entry for each that was.
 func TestConcurrentEditsConflict(t *testing.T) {
-	s, _ := open(t, valkeytest.Start(t))
-	k, _ := create(t, s, "contended", perMinute(2))
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(2)...)
+	k, _ := w.create(t, "contended", "free")
 	const editors = 20
 	results := make(chan error, editors)
 	for i := range editors {
 		go func() {
-			_, err := s.SetLimits(t.Context(), k.ID, k.Version, perMinute(int64(10+i)))
+			_, err := w.SetOverride(t.Context(), k.ID, k.Version, &Override{Limits: perMinute(int64(10 + i)), Reason: "race"}, byTest)
 			results <- err
 		}()
 	}
@@ -174,149 +148,235 @@ func TestConcurrentEditsConflict(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got, err := s.Get(t.Context(), k.ID); err != nil || saved != 1 || got.Version != 2 {
-		t.Errorf("%d edits saved, version %d, %v; want 1 and version 2", saved, got.Version, err)
+	if got := must(w.Get(t.Context(), k.ID)); saved != 1 || got.Version != 2 {
+		t.Errorf("%d edits saved, version %d; want 1 and version 2", saved, got.Version)
+	}
+	if v := must(w.Audit().Verify(t.Context())); v.Entries != 3 || len(v.Broken) > 0 {
+		t.Errorf("audit: %+v; want the plan, the key and one override", v)
 	}
 }
 
 func TestListPagesByName(t *testing.T) {
-	onEveryServer(t, func(t *testing.T, s *Store, _ valkey.Client) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(1)...)
+		w.plan(t, "pro", perMinute(2)...)
 		for _, name := range []string{"delta", "Alpha", "alpine", "beta", "Alp"} {
-			create(t, s, name, perMinute(1))
+			w.create(t, name, "free")
 		}
+		k, _ := w.create(t, "zeta", "pro")
+		set := must(w.Set(t.Context()))
 		var names []string
-		q := Query{Count: 2}
+		q := Query{Count: 2, Plan: 1}
 		for {
-			page, err := s.List(t.Context(), q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			page := must(w.List(t.Context(), set, q))
 			for _, k := range page.Keys {
-				names = append(names, k.Name)
+				names = append(names, k.Name+"/"+k.Plan)
 			}
 			if q.After = page.Next; q.After == "" {
 				break
 			}
 		}
-		if got := strings.Join(names, " "); got != "Alp Alpha alpine beta delta" {
+		if got := strings.Join(names, " "); got != "Alp/free Alpha/free alpine/free beta/free delta/free" {
 			t.Errorf("pages hold %s", got)
 		}
-		page, err := s.List(t.Context(), Query{Prefix: "ALP"})
-		if err != nil || len(page.Keys) != 3 || page.Next != "" {
-			t.Errorf("prefix ALP: %+v, %v; want 3 keys", page, err)
+		if page := must(w.List(t.Context(), set, Query{Prefix: "ALP"})); len(page.Keys) != 3 || page.Next != "" {
+			t.Errorf("prefix ALP: %+v; want 3 keys", page)
+		}
+		k = must(w.SetOverride(t.Context(), k.ID, k.Version, &Override{Mode: Off, Reason: "trusted"}, byTest))
+		if page := must(w.List(t.Context(), set, Query{Overridden: true})); len(page.Keys) != 1 || page.Keys[0].ID != k.ID {
+			t.Errorf("overridden: %+v; want zeta", page)
+		}
+		k = must(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *Key) { k.Plan, k.Name, k.Override = "free", "omega", nil }))
+		counts := must(w.PlanCounts(t.Context(), set))
+		if counts[1] != 6 || counts[2] != 0 {
+			t.Errorf("counts %v, want 6 of plan 1 and none of plan 2", counts)
+		}
+		if page := must(w.List(t.Context(), set, Query{Prefix: "z"})); len(page.Keys) != 0 {
+			t.Errorf("the old name is still listed: %+v", page)
 		}
 		var invalid *InvalidError
-		if _, err := s.List(t.Context(), Query{After: "!"}); !errors.As(err, &invalid) {
+		if _, err := w.List(t.Context(), set, Query{After: "!"}); !errors.As(err, &invalid) {
 			t.Errorf("bad position: %v, want an InvalidError", err)
 		}
 	})
 }
 
 func TestDelete(t *testing.T) {
-	onEveryServer(t, func(t *testing.T, s *Store, _ valkey.Client) {
-		k, secret := create(t, s, "gone", perMinute(1))
-		if err := s.Delete(t.Context(), k.ID); err != nil {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(1)...)
+		k, secret := w.create(t, "gone", "free")
+		w.expect(t, call(secret), "y")
+		if err := w.Delete(t.Context(), k.ID, byTest); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Check(t.Context(), secret, 1); !errors.Is(err, ErrUnknownKey) {
+		if _, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err, ErrUnknownKey) {
 			t.Errorf("check of a deleted key: %v", err)
 		}
-		if page, err := s.List(t.Context(), Query{}); err != nil || len(page.Keys) != 0 {
-			t.Errorf("list after delete: %+v, %v", page, err)
+		if page := must(w.List(t.Context(), must(w.Set(t.Context())), Query{})); len(page.Keys) != 0 {
+			t.Errorf("list after delete: %+v", page)
 		}
-		if err := s.Delete(t.Context(), k.ID); !errors.Is(err, ErrNotFound) {
+		if err := w.Delete(t.Context(), k.ID, byTest); !errors.Is(err, ErrNotFound) {
 			t.Errorf("second delete: %v, want ErrNotFound", err)
 		}
 	})
 }
 
+func TestRotateKeepsCountsAndGrace(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(4)...)
+		k, first := w.create(t, "rotated", "free")
+		w.expect(t, call(first), "y")
+		k, second, err := w.Rotate(t.Context(), k.ID, k.Version, time.Hour, byTest)
+		if err != nil || second.ID() != first.ID() || second.Reveal() == first.Reveal() || k.Grace.IsZero() {
+			t.Fatalf("rotation: %+v, %v", k, err)
+		}
+		w.expect(t, call(first), "y")
+		if c := w.expect(t, call(second), "y"); c.Limits[0].Remaining != 1 {
+			t.Errorf("remaining %d, want the counts kept", c.Limits[0].Remaining)
+		}
+		_, third, err := w.Rotate(t.Context(), k.ID, k.Version, 0, byTest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, secret := range map[string]apikey.Secret{"the first": first, "the second, without grace": second} {
+			if _, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err, ErrUnknownKey) {
+				t.Errorf("%s: %v, want ErrUnknownKey", name, err)
+			}
+		}
+		w.expect(t, call(third), "yn")
+	})
+}
+
+func TestBanEndsByItself(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(9)...)
+		k, secret := w.create(t, "banned", "free")
+		until := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+		k = must(w.Update(t.Context(), k.ID, k.Version, "key.ban", byTest, func(k *Key) { k.Banned = until }))
+		c := w.check(t, call(secret))
+		if c.Allowed || !c.BannedUntil.Equal(until) || c.Name != "banned" || c.Plan != "free" || len(c.Limits) != 0 {
+			t.Errorf("%s, want a ban until %s", describe(c), until)
+		}
+		must(w.Update(t.Context(), k.ID, k.Version, "key.unban", byTest, func(k *Key) { k.Banned = time.Now().Add(-time.Second) }))
+		w.expect(t, call(secret), "y")
+	})
+}
+
+func TestOverrideEndsByItself(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(1)...)
+		k, secret := w.create(t, "overridden", "free")
+		k = must(w.SetOverride(t.Context(), k.ID, k.Version, &Override{Mode: Off, Until: time.Now().Add(time.Hour), Reason: "launch day"}, byTest))
+		if c := w.expect(t, call(secret), "yyy"); c.Source != "override" || len(c.Limits) != 0 {
+			t.Errorf("%s, want an override without limits", describe(c))
+		}
+		must(w.SetOverride(t.Context(), k.ID, k.Version, &Override{Mode: Off, Until: time.Now().Add(-time.Millisecond), Reason: "past"}, byTest))
+		if c := w.expect(t, call(secret), "yn"); c.Source != "plan" {
+			t.Errorf("%s, want the plan back", describe(c))
+		}
+	})
+}
+
 func TestBadInputIsNamedAndNotStored(t *testing.T) {
-	s, client := open(t, valkeytest.Start(t))
-	good := NewKey{Name: "name", Env: "test", Plan: "free", Limits: perMinute(1)}
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(1)...)
+	size := must(w.client.Do(t.Context(), w.client.B().Dbsize().Build()).AsInt64())
+	good := NewKey{Name: "name", Env: "test", Plan: "free"}
 	for field, change := range map[string]func(*NewKey){
-		"name":               func(n *NewKey) { n.Name = strings.Repeat("x", 1<<20) },
-		"env":                func(n *NewKey) { n.Env = "Prod" },
-		"plan":               func(n *NewKey) { n.Plan = "\u202e" },
-		"limits":             func(n *NewKey) { n.Limits = nil },
-		"limits[0].requests": func(n *NewKey) { n.Limits = perMinute(0) },
-		"limits[0].window":   func(n *NewKey) { n.Limits = []limiter.Limit{{Requests: 1, Window: 367 * 24 * time.Hour}} },
+		"name":    func(n *NewKey) { n.Name = strings.Repeat("x", 1<<20) },
+		"env":     func(n *NewKey) { n.Env = "Prod" },
+		"plan":    func(n *NewKey) { n.Plan = "\u202e" },
+		"tags[1]": func(n *NewKey) { n.Tags = []string{"fine", "\x00"} },
+		"expires": func(n *NewKey) { n.Expires = time.Unix(1, 0) },
 	} {
 		n := good
 		change(&n)
-		_, _, err := s.Create(t.Context(), n)
-		var invalid *InvalidError
-		if !errors.As(err, &invalid) || len(invalid.Fields) != 1 || invalid.Fields[0].Field != field {
-			t.Errorf("%s: %v, want an InvalidError about it alone", field, err)
-		}
+		_, _, err := w.Create(t.Context(), n, byTest)
+		wantInvalid(t, err, field)
 	}
-	if size, err := client.Do(t.Context(), client.B().Dbsize().Build()).AsInt64(); err != nil || size != 0 {
-		t.Errorf("%d keys stored, %v; want none", size, err)
+	k, _ := w.create(t, "kept", "free")
+	size += 2 // its record and its plan's list; the rest was there
+	for field, o := range map[string]Override{
+		"override.limits":             {Reason: "none"},
+		"override.limits[0].requests": {Limits: perMinute(0), Reason: "zero"},
+		"override.reason":             {Limits: perMinute(1)},
+		"override.mode":               {Limits: perMinute(1), Reason: "odd", Mode: "loud"},
+	} {
+		_, err := w.SetOverride(t.Context(), k.ID, k.Version, &o, byTest)
+		wantInvalid(t, err, field)
+	}
+	if now := must(w.client.Do(t.Context(), w.client.B().Dbsize().Build()).AsInt64()); now > size+2 {
+		t.Errorf("%d keys stored, want at most %d", now, size+2)
 	}
 }
 
-func TestCheckRefusesCost(t *testing.T) {
-	onEveryServer(t, func(t *testing.T, s *Store, _ valkey.Client) {
-		_, secret := create(t, s, "costly", perMinute(5))
-		for _, cost := range []int64{-1, 0, 6, limiter.MaxRequests + 1} {
-			if _, err := s.Check(t.Context(), secret, cost); !errors.Is(err, limiter.ErrCost) {
-				t.Errorf("cost %d: %v, want ErrCost", cost, err)
-			}
-		}
-		if c, err := s.Check(t.Context(), secret, 5); err != nil || !c.Decision.Allowed {
-			t.Errorf("cost 5 of 5 after refused costs: %+v, %v; want allowed", c, err)
-		}
-	})
+func wantInvalid(t *testing.T, err error, field string) {
+	t.Helper()
+	var invalid *InvalidError
+	if !errors.As(err, &invalid) || len(invalid.Fields) != 1 || invalid.Fields[0].Field != field {
+		t.Errorf("%s: %v, want an InvalidError about it alone", field, err)
+	}
 }
 
 // A record that is not ours is an error, never an allowed call.
 func TestForeignBytesNeverAllow(t *testing.T) {
-	onEveryServer(t, func(t *testing.T, s *Store, client valkey.Client) {
-		k, secret := create(t, s, "broken", perMinute(5))
-		whole, err := client.Do(t.Context(), client.B().Get().Key(recordKey(k.ID)).Build()).AsBytes()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for n := range whole {
-			client.Do(t.Context(), client.B().Set().Key(recordKey(k.ID)).Value(string(whole[:n])).Build())
-			if c, err := s.Check(t.Context(), secret, 1); err == nil || c.Decision.Allowed {
-				t.Errorf("a record cut to %d bytes allowed: %+v", n, c)
+	for name, start := range map[string]func(testing.TB) string{"valkey": valkeytest.Start, "embedded": valkeytest.Embedded} {
+		t.Run(name, func(t *testing.T) {
+			w := open(t, start(t))
+			w.plan(t, "free", perMinute(5)...)
+			k, secret := w.create(t, "broken", "free")
+			k = must(w.SetOverride(t.Context(), k.ID, k.Version, &Override{Limits: perMinute(1), Reason: "one"}, byTest))
+			w.expect(t, call(secret), "yn")
+			for _, key := range []string{recordKey(k.ID), copyKey(keyspace.BucketOf(k.ID))} {
+				whole := must(w.client.Do(t.Context(), w.client.B().Get().Key(key).Build()).AsBytes())
+				for n := range whole {
+					w.client.Do(t.Context(), w.client.B().Set().Key(key).Value(string(whole[:n])).Build())
+					if c, err := w.checker.Check(t.Context(), call(secret), nil); c.Allowed {
+						t.Errorf("%s cut to %d bytes allowed: %+v, %v", key, n, c, err)
+					}
+				}
+				w.client.Do(t.Context(), w.client.B().Set().Key(key).Value(string(whole)).Build())
 			}
-		}
-	})
+		})
+	}
 }
 
 // A key that another version wrote denies its caller, is listed beside the others, and can be deleted. Its counts are not touched.
 func TestUnreadableKeyHidesNoOther(t *testing.T) {
-	onEveryServer(t, func(t *testing.T, s *Store, client valkey.Client) {
-		odd, secret := create(t, s, "Odd", perMinute(5))
-		good, _ := create(t, s, "good", perMinute(5))
-		record, err := client.Do(t.Context(), client.B().Get().Key(recordKey(odd.ID)).Build()).AsBytes()
-		if err != nil {
-			t.Fatal(err)
-		}
-		record[programAt+2]++ // the program's version
-		client.Do(t.Context(), client.B().Set().Key(recordKey(odd.ID)).Value(valkey.BinaryString(record)).Build())
-		if c, err := s.Check(t.Context(), secret, 1); err == nil || errors.Is(err, ErrUnknownKey) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(5)...)
+		odd, secret := w.create(t, "Odd", "free")
+		good, _ := w.create(t, "good", "free")
+		record := must(w.client.Do(t.Context(), w.client.B().Get().Key(recordKey(odd.ID)).Build()).AsBytes())
+		record[0]++
+		w.client.Do(t.Context(), w.client.B().Set().Key(recordKey(odd.ID)).Value(string(record)).Build())
+		if c, err := w.checker.Check(t.Context(), call(secret), nil); err == nil || errors.Is(err, ErrUnknownKey) {
 			t.Errorf("check: %+v, %v; want an error that says why", c, err)
 		}
-		if n, _ := client.Do(t.Context(), client.B().Exists().Key(stateKey(odd.ID)).Build()).AsInt64(); n != 0 {
+		if n, _ := w.client.Do(t.Context(), w.client.B().Exists().Key(keyspace.State(odd.ID)).Build()).AsInt64(); n != 0 {
 			t.Error("the check wrote counts")
 		}
-		page, err := s.List(t.Context(), Query{})
-		if err != nil || len(page.Keys) != 2 || page.Keys[0].ID != good.ID || page.Keys[1].Status != Unreadable || page.Keys[1].Name != "odd" {
-			t.Fatalf("list: %+v, %v", page, err)
+		set := must(w.Set(t.Context()))
+		page := must(w.List(t.Context(), set, Query{}))
+		if len(page.Keys) != 2 || page.Keys[0].ID != good.ID || page.Keys[1].Status != Unreadable || page.Keys[1].Name != "odd" {
+			t.Fatalf("list: %+v", page)
 		}
-		if d, err := s.Usage(t.Context(), page.Keys); err != nil || len(d) != 2 || d[0].Limits[0].Remaining != 5 || len(d[1].Limits) != 0 {
-			t.Errorf("usage: %+v, %v", d, err)
+		if d := must(w.Usage(t.Context(), set, page.Keys)); len(d) != 2 || d[0].Limits[0].Remaining != 5 || len(d[1].Limits) != 0 {
+			t.Errorf("usage: %+v", d)
 		}
-		if _, err := s.Get(t.Context(), odd.ID); !errors.Is(err, ErrUnreadable) {
+		if _, err := w.Get(t.Context(), odd.ID); !errors.Is(err, ErrUnreadable) {
 			t.Errorf("get: %v, want ErrUnreadable", err)
 		}
-		if err := s.Delete(t.Context(), odd.ID); err != nil {
+		if err := w.Delete(t.Context(), odd.ID, byTest); err != nil {
 			t.Error(err)
 		}
-		if page, err := s.List(t.Context(), Query{}); err != nil || len(page.Keys) != 1 {
-			t.Errorf("list after delete: %+v, %v", page, err)
+		if page := must(w.List(t.Context(), set, Query{})); len(page.Keys) != 1 {
+			t.Errorf("list after delete: %+v", page)
 		}
 	})
+}
+
+func text(v any) string {
+	b, err := json.Marshal(v)
+	return fmt.Sprint(string(b), err)
 }

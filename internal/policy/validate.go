@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -10,43 +11,119 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// MaxNameLen is the longest name of a key, in characters.
-const MaxNameLen = 100
+// Bounds of what people write.
+const (
+	MaxNameLen   = 100 // characters of a name
+	MaxReasonLen = 200 // characters of a reason
+	MaxTags      = 10
+	MaxTagLen    = 50 // characters of a tag
+)
 
-func (n NewKey) validate() error {
+// validate checks a key against the Set, remembers its plan's number and writes its mode out.
+func (k *Key) validate(set *Set) error {
+	if k.Override != nil {
+		o := *k.Override
+		o.Mode = orEnforce(o.Mode)
+		k.Override = &o
+	}
 	var fields []FieldError
-	if problem := nameProblem(n.Name); problem != "" {
-		fields = append(fields, FieldError{"name", problem})
+	add := func(field, problem string) {
+		if problem != "" {
+			fields = append(fields, FieldError{field, problem})
+		}
 	}
-	if !apikey.ValidEnv(n.Env) {
-		fields = append(fields, FieldError{"env", "must be 1 to 16 lower-case letters or digits"})
+	add("name", textProblem(k.Name, 1, MaxNameLen))
+	if k.Kind == APIKey && !apikey.ValidEnv(k.Env) {
+		add("env", "must be 1 to 16 lower-case letters or digits")
 	}
-	if problem := nameProblem(n.Plan); problem != "" {
-		fields = append(fields, FieldError{"plan", problem})
+	if len(k.Tags) > MaxTags {
+		add("tags", fmt.Sprintf("%d given: must be at most %d", len(k.Tags), MaxTags))
 	}
-	return invalid(append(fields, limitErrors(n.Limits)...))
+	for i, tag := range k.Tags {
+		add(fmt.Sprintf("tags[%d]", i), textProblem(tag, 1, MaxTagLen))
+	}
+	p, found := set.Plan(k.Plan)
+	if k.planNumber = p.Number; !found && (k.Kind == APIKey || k.Plan != "") {
+		add("plan", fmt.Sprintf("no plan is named %.100q: create it first", k.Plan))
+	}
+	add("expires", timeProblem(k.Expires))
+	add("bannedUntil", timeProblem(k.Banned))
+	return invalid(append(fields, k.Override.errors(set)...))
 }
 
-func nameProblem(name string) string {
+func (o *Override) errors(set *Set) []FieldError {
+	if o == nil {
+		return nil
+	}
+	fields := limitErrors("override.limits", o.Limits, o.Mode != Off)
+	if problem := modeProblem(o.Mode); problem != "" {
+		fields = append(fields, FieldError{"override.mode", problem})
+	}
+	if problem := textProblem(o.Reason, 1, MaxReasonLen); problem != "" {
+		fields = append(fields, FieldError{"override.reason", problem})
+	}
+	if problem := timeProblem(o.Until); problem != "" {
+		fields = append(fields, FieldError{"override.until", problem})
+	}
+	if len(fields) > 0 {
+		return fields
+	}
+	return costErrors("override.limits", o.Limits, set.Routes)
+}
+
+func timeProblem(t time.Time) string {
+	if !t.IsZero() && (t.Year() < 2000 || t.Year() > 2200) {
+		return fmt.Sprintf("is %s: must lie between 2000 and 2200", t.Format(time.DateOnly))
+	}
+	return ""
+}
+
+func textProblem(text string, shortest, longest int) string {
 	switch {
-	case len(name) > utf8.UTFMax*MaxNameLen || utf8.RuneCountInString(name) > MaxNameLen:
-		return fmt.Sprintf("is longer than %d characters", MaxNameLen)
-	case strings.TrimSpace(name) == "":
-		return fmt.Sprintf("is empty: must be 1 to %d characters", MaxNameLen)
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
+	case len(text) > utf8.UTFMax*longest || utf8.RuneCountInString(text) > longest:
+		return fmt.Sprintf("is longer than %d characters", longest)
+	case shortest > 0 && strings.TrimSpace(text) == "":
+		return fmt.Sprintf("is empty: must be %d to %d characters", shortest, longest)
+	case !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return "has characters that cannot be printed"
 	}
 	return ""
 }
 
-func limitErrors(limits []limiter.Limit) []FieldError {
-	if len(limits) < 1 || len(limits) > limiter.MaxLimits {
-		return []FieldError{{"limits", fmt.Sprintf("%d given: must be 1 to %d", len(limits), limiter.MaxLimits)}}
+func modeProblem(m Mode) string {
+	switch m {
+	case "", Enforce, Shadow, Off:
+		return ""
+	}
+	return fmt.Sprintf("is %.20q: must be enforce, shadow or off", string(m))
+}
+
+// limitErrors checks a list of limits; field is its name.
+func limitErrors(field string, limits []limiter.Limit, required bool) []FieldError {
+	if len(limits) > limiter.MaxLimits || required && len(limits) == 0 {
+		return []FieldError{{field, fmt.Sprintf("%d given: must be 1 to %d", len(limits), limiter.MaxLimits)}}
 	}
 	var fields []FieldError
 	for i, l := range limits {
 		for _, e := range l.Errors() {
-			fields = append(fields, FieldError{fmt.Sprintf("limits[%d].%s", i, e.Field), e.Message})
+			fields = append(fields, FieldError{fmt.Sprintf("%s[%d].%s", field, i, e.Field), e.Message})
+		}
+	}
+	return fields
+}
+
+// costErrors refuses limits that a call of some route could never pass.
+func costErrors(field string, limits []limiter.Limit, routes []Route) []FieldError {
+	var fields []FieldError
+	for i, l := range limits {
+		for _, r := range routes {
+			if r.Cost > l.Requests {
+				fields = append(fields, FieldError{
+					fmt.Sprintf("%s[%d].requests", field, i),
+					fmt.Sprintf("is %d: a call of route %q costs %d and could never pass", l.Requests, r.Name, r.Cost),
+				})
+				break
+			}
 		}
 	}
 	return fields

@@ -32,10 +32,11 @@ type Config struct {
 
 // KeyStore is what the dashboard needs of the registry of keys. *policy.Store is one.
 type KeyStore interface {
-	List(ctx context.Context, q policy.Query) (policy.Page, error)
+	Set(ctx context.Context) (*policy.Set, error)
+	List(ctx context.Context, set *policy.Set, q policy.Query) (policy.Page, error)
 	Get(ctx context.Context, id string) (policy.Key, error)
-	Usage(ctx context.Context, keys []policy.Key) ([]limiter.Decision, error)
-	SetLimits(ctx context.Context, id string, version int64, limits []limiter.Limit) (policy.Key, error)
+	Usage(ctx context.Context, set *policy.Set, keys []policy.Key) ([]limiter.Decision, error)
+	SetOverride(ctx context.Context, id string, version int64, o *policy.Override, edit policy.Edit) (policy.Key, error)
 }
 
 // Services are the parts of the system that the dashboard works with. Every field is required.

@@ -27,7 +27,12 @@ func (d *dashboard) showKey(w http.ResponseWriter, r *http.Request) {
 		d.failStore(w, r, "get key", err)
 		return
 	}
-	usage, err := d.Keys.Usage(r.Context(), []policy.Key{key})
+	set, err := d.Keys.Set(r.Context())
+	if err != nil {
+		d.failStore(w, r, "read policy", err)
+		return
+	}
+	usage, err := d.Keys.Usage(r.Context(), set, []policy.Key{key})
 	if err != nil {
 		d.failStore(w, r, "read usage", err)
 		return

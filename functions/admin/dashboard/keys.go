@@ -37,12 +37,17 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 		d.fail(w, r, problem{status: http.StatusBadRequest, heading: "This search is too long", advice: "Names have at most 100 characters."})
 		return
 	}
-	list, err := d.Keys.List(r.Context(), policy.Query{Prefix: query.search, After: query.after, Count: keysPerPage})
+	set, err := d.Keys.Set(r.Context())
+	if err != nil {
+		d.failStore(w, r, "read policy", err)
+		return
+	}
+	list, err := d.Keys.List(r.Context(), set, policy.Query{Prefix: query.search, After: query.after, Count: keysPerPage})
 	if err != nil {
 		d.failStore(w, r, "list keys", err)
 		return
 	}
-	usage, err := d.usage(r, list.Keys)
+	usage, err := d.usage(r, set, list.Keys)
 	if err != nil {
 		d.failStore(w, r, "read usage", err)
 		return
@@ -56,11 +61,11 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 }
 
 // usage asks for nothing when there are no keys.
-func (d *dashboard) usage(r *http.Request, keys []policy.Key) ([]limiter.Decision, error) {
+func (d *dashboard) usage(r *http.Request, set *policy.Set, keys []policy.Key) ([]limiter.Decision, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	return d.Keys.Usage(r.Context(), keys)
+	return d.Keys.Usage(r.Context(), set, keys)
 }
 
 func (d *dashboard) keysPage(r *http.Request, q keysQuery, list policy.Page, usage []limiter.Decision) templates.KeysPage {

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -14,16 +16,27 @@ import (
 
 func (d *dashboard) showLimits(w http.ResponseWriter, r *http.Request) {
 	if key, ok := d.editable(w, r); ok {
-		d.renderLimits(w, r, http.StatusOK, key, newLimitsForm(key), nil)
+		d.renderLimits(w, r, http.StatusOK, key, newLimitsForm(key.Key, key.limits), nil)
 	}
 }
 
+// limited is a key and the limits that hold for it.
+type limited struct {
+	policy.Key
+	limits []limiter.Limit
+}
+
 // editable returns the key that the request is about, or answers the request if its limits cannot be edited.
-func (d *dashboard) editable(w http.ResponseWriter, r *http.Request) (policy.Key, bool) {
+func (d *dashboard) editable(w http.ResponseWriter, r *http.Request) (limited, bool) {
 	key, err := d.key(r)
 	if err != nil {
 		d.failStore(w, r, "get key", err)
-		return policy.Key{}, false
+		return limited{}, false
+	}
+	set, err := d.Keys.Set(r.Context())
+	if err != nil {
+		d.failStore(w, r, "read policy", err)
+		return limited{}, false
 	}
 	if key.Status != policy.Active {
 		d.fail(w, r, problem{
@@ -31,9 +44,14 @@ func (d *dashboard) editable(w http.ResponseWriter, r *http.Request) (policy.Key
 			heading: "This key is revoked",
 			advice:  "No call with it is allowed, whatever its limits. They stay as they were.",
 		})
-		return policy.Key{}, false
+		return limited{}, false
 	}
-	return key, true
+	return limitedBy(set, key), true
+}
+
+func limitedBy(set *policy.Set, key policy.Key) limited {
+	e, _ := set.Effective(key, time.Now())
+	return limited{key, e.Limits}
 }
 
 // saveLimits saves the form, or with one of its other buttons changes its rows and shows it again.
@@ -64,30 +82,42 @@ func (d *dashboard) saveLimits(w http.ResponseWriter, r *http.Request) {
 }
 
 // save replaces the key's limits by those of the form: 422 if they are wrong, 409 if the key is no longer what the edit was based on.
-func (d *dashboard) save(w http.ResponseWriter, r *http.Request, key policy.Key, form limitsForm) {
+func (d *dashboard) save(w http.ResponseWriter, r *http.Request, key limited, form limitsForm) {
 	limits, rows := form.limits()
 	if !form.valid() {
 		d.renderLimits(w, r, http.StatusUnprocessableEntity, key, form, nil)
 		return
 	}
-	if form.version == key.Version && slices.Equal(limits, key.Limits) {
-		d.toKey(w, r, key, "Nothing was changed: the limits are still "+limitsWords(limits)+".")
+	if form.version == key.Version && slices.Equal(limits, key.limits) {
+		d.toKey(w, r, key.Key, "Nothing was changed: the limits are still "+limitsWords(limits)+".")
 		return
 	}
-	current, err := d.Keys.SetLimits(r.Context(), key.ID, form.version, limits)
+	current, err := d.Keys.SetOverride(r.Context(), key.ID, form.version, &policy.Override{Limits: limits, Reason: "edited by hand"}, d.edit(r, ""))
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
 		form.version = current.Version
-		d.renderLimits(w, r, http.StatusConflict, current, form, limits)
+		d.renderLimits(w, r, http.StatusConflict, limited{current, overrideLimits(current, key.limits)}, form, limits)
 	case errors.As(err, &invalid):
 		form.blame(invalid, rows)
 		d.renderLimits(w, r, http.StatusUnprocessableEntity, key, form, nil)
 	case err != nil:
 		d.failStore(w, r, "save limits", err)
 	default:
-		d.toKey(w, r, current, "Saved: "+limitsWords(key.Limits)+" → "+limitsWords(limits)+". The next check obeys.")
+		d.toKey(w, r, current, "Saved: "+limitsWords(key.limits)+" → "+limitsWords(limits)+". The next check obeys.")
 	}
+}
+
+func overrideLimits(k policy.Key, otherwise []limiter.Limit) []limiter.Limit {
+	if k.Override != nil {
+		return k.Override.Limits
+	}
+	return otherwise
+}
+
+// edit is what the audit is told about a change that this request makes.
+func (d *dashboard) edit(_ *http.Request, reason string) policy.Edit {
+	return policy.Edit{By: audit.Actor{Kind: "user", Name: d.User}, Reason: reason}
 }
 
 // toKey shows the key's page, with a word on what happened.
@@ -97,13 +127,13 @@ func (d *dashboard) toKey(w http.ResponseWriter, r *http.Request, key policy.Key
 }
 
 // renderLimits shows the form. yours is the edit that met a newer version of the key; nil if there was none.
-func (d *dashboard) renderLimits(w http.ResponseWriter, r *http.Request, status int, key policy.Key, form limitsForm, yours []limiter.Limit) {
+func (d *dashboard) renderLimits(w http.ResponseWriter, r *http.Request, status int, key limited, form limitsForm, yours []limiter.Limit) {
 	name := clip(key.Name, maxName)
 	page := templates.LimitsPage{
 		Page:    d.page(r, "Limits of "+name),
 		Name:    name,
-		Key:     d.keyPath(key),
-		Action:  d.keyPath(key) + "/limits",
+		Key:     d.keyPath(key.Key),
+		Action:  d.keyPath(key.Key) + "/limits",
 		Version: strconv.FormatInt(form.version, 10),
 		Rows:    limitRows(form),
 		Units:   units(),
@@ -117,7 +147,7 @@ func (d *dashboard) renderLimits(w http.ResponseWriter, r *http.Request, status 
 	}
 	if yours != nil {
 		page.Conflict = &templates.Conflict{
-			Theirs: eachInWords(key.Limits), Yours: eachInWords(yours), Saved: instant(key.Updated), Keep: d.keyPath(key),
+			Theirs: eachInWords(key.limits), Yours: eachInWords(yours), Saved: instant(key.Updated), Keep: d.keyPath(key.Key),
 		}
 	}
 	d.render(w, r, status, templates.Limits(page))

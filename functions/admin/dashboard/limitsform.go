@@ -18,9 +18,9 @@ type limitsForm struct {
 	wrong   string // what is wrong with the limits as a whole
 }
 
-func newLimitsForm(k policy.Key) limitsForm {
+func newLimitsForm(k policy.Key, limits []limiter.Limit) limitsForm {
 	f := limitsForm{version: k.Version}
-	for _, l := range k.Limits {
+	for _, l := range limits {
 		f.rows = append(f.rows, newLimitInput(l))
 	}
 	return f

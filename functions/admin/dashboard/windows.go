@@ -3,6 +3,7 @@ package dashboard
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -35,14 +36,9 @@ func (d *dashboard) keyRow(k policy.Key, now limiter.Decision, query string) tem
 	return row
 }
 
-// sourceOf tells whether the limits are still the plan's. A key starts at version 1 with its plan's limits; each later version is an edit, but for
-// the one that revoked it.
+// sourceOf tells whether the limits are the plan's.
 func sourceOf(k policy.Key) string {
-	edits := k.Version - 1
-	if k.Status == policy.Revoked {
-		edits--
-	}
-	if edits > 0 {
+	if k.Override.ActiveAt(time.Now()) {
 		return "edited"
 	}
 	return "plan"

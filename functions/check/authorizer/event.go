@@ -1,10 +1,15 @@
 package authorizer
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
+
+	"tidegate/functions/check/identity"
+	"tidegate/internal/route"
 )
 
 // kind tells the authorizer events of API Gateway apart; each wants its own answer.
@@ -15,16 +20,31 @@ const (
 	restRequest             // REST API, REQUEST authorizer
 	http1                   // HTTP API, payload format 1.0
 	http2                   // HTTP API, payload format 2.0
+	webSocket               // WebSocket API, $connect
 )
 
 var errEvent = errors.New("not an authorizer event that can be answered")
 
 // event is what the authorizer reads of any of them.
 type event struct {
-	kind    kind
-	arn     string              // the method or route that is called; an answer's policy names it
-	token   string              // restToken: the whole token
-	headers map[string][]string // lower-case names; every value given, in no particular order
+	kind     kind
+	arn      string // the method or route that is called; an answer's policy names it
+	call     route.Call
+	resource string // what API Gateway matched: a REST resource (/orders/{id}), an HTTP route key (GET /orders/{id}), $connect; restToken has none
+
+	// source is the client's address as API Gateway saw it. X-Forwarded-For is never read. A restToken event has none, so it is not valid there.
+	source netip.Addr
+
+	token   string              // restToken: the whole token, the only credential there is
+	headers map[string][]string // lower-case names; every value given, in no particular order; restToken has none
+	query   map[string][]string // webSocket only: browsers cannot set headers on a handshake
+
+	requestID string // API Gateway's; restToken has none
+}
+
+// request is what the event says of its caller.
+func (e event) request() identity.Request {
+	return identity.Request{TokenOnly: e.kind == restToken, Token: e.token, Headers: e.headers, Query: e.query, Source: e.source}
 }
 
 // payload is the union of the fields that the events have.
@@ -34,50 +54,139 @@ type payload struct {
 	MethodARN          string              `json:"methodArn"`
 	RouteARN           string              `json:"routeArn"`
 	AuthorizationToken string              `json:"authorizationToken"`
+	Resource           string              `json:"resource"`
+	RouteKey           string              `json:"routeKey"`
+	Path               string              `json:"path"`
+	RawPath            string              `json:"rawPath"`
+	HTTPMethod         string              `json:"httpMethod"`
 	Headers            map[string]string   `json:"headers"`
 	MultiValueHeaders  map[string][]string `json:"multiValueHeaders"`
+	Query              json.RawMessage     `json:"queryStringParameters"`
+	MultiValueQuery    json.RawMessage     `json:"multiValueQueryStringParameters"`
 	RequestContext     struct {
 		EventType string `json:"eventType"` // only WebSocket APIs set it
+		RequestID string `json:"requestId"`
+		Identity  struct {
+			SourceIP string `json:"sourceIp"`
+		} `json:"identity"`
+		HTTP struct {
+			Method   string `json:"method"`
+			SourceIP string `json:"sourceIp"`
+		} `json:"http"`
 	} `json:"requestContext"`
 }
 
-// parseEvent decodes an event. It fails with errEvent for anything but the four kinds.
+// parseEvent decodes an event. It fails with errEvent for anything but the five kinds.
 func parseEvent(raw []byte) (event, error) {
 	var p payload
 	if err := json.Unmarshal(raw, &p); err != nil {
 		return event{}, fmt.Errorf("%w: no JSON of its form", errEvent) // the cause could quote a credential
 	}
-	e := event{arn: p.MethodARN, token: p.AuthorizationToken, headers: mergeHeaders(p.Headers, p.MultiValueHeaders)}
-	switch {
-	case p.Type == "TOKEN" && p.Version == "":
-		e.kind = restToken
-	case p.Type == "REQUEST" && p.Version == "2.0":
-		e.kind, e.arn = http2, p.RouteARN
-	case p.Type == "REQUEST" && p.Version == "1.0":
-		e.kind = http1
-	case p.Type == "REQUEST" && p.Version == "" && p.RequestContext.EventType == "" && !strings.HasSuffix(p.MethodARN, "/$connect"):
-		e.kind = restRequest
-	default:
-		return event{}, fmt.Errorf("%w: type %.20q version %.20q", errEvent, p.Type, p.Version)
+	kind, err := p.kind()
+	if err != nil {
+		return event{}, err
 	}
-	if !strings.HasPrefix(e.arn, "arn:") {
-		return event{}, fmt.Errorf("%w: no method or route ARN", errEvent)
+	e := event{kind: kind, arn: p.MethodARN, requestID: p.RequestContext.RequestID}
+	e.headers = mergeValues(p.Headers, p.MultiValueHeaders, strings.ToLower)
+	if kind == http2 {
+		e.arn = p.RouteARN
+	}
+	if e.call, err = parseARN(e.arn); err != nil {
+		return event{}, err
+	}
+	return p.fill(e)
+}
+
+// kind tells by the fields that only one kind has, and refuses what fits none.
+func (p *payload) kind() (kind, error) {
+	handshake := isConnect(p.MethodARN)
+	if eventType := p.RequestContext.EventType; eventType != "" && (eventType != "CONNECT" || !handshake) {
+		return 0, fmt.Errorf("%w: event type %.20q", errEvent, eventType)
+	}
+	switch {
+	case p.Type == "TOKEN" && p.Version == "" && !handshake:
+		return restToken, nil
+	case p.Type == "REQUEST" && p.Version == "2.0":
+		return http2, nil
+	case p.Type == "REQUEST" && p.Version == "1.0" && !handshake:
+		return http1, nil
+	case p.Type == "REQUEST" && p.Version == "" && handshake:
+		return webSocket, nil
+	case p.Type == "REQUEST" && p.Version == "":
+		return restRequest, nil
+	}
+	return 0, fmt.Errorf("%w: type %.20q version %.20q", errEvent, p.Type, p.Version)
+}
+
+// fill adds what only some kinds have. The ARN says which API, stage and method; of the path it says the least, so that gives way to a better one.
+func (p *payload) fill(e event) (event, error) {
+	c := &p.RequestContext
+	switch e.kind {
+	case restToken:
+		e.token, e.headers = p.AuthorizationToken, nil
+	case restRequest, http1:
+		e.resource, e.source = p.Resource, parseSource(c.Identity.SourceIP)
+		e.call.Path = callPath(e.call, p.Path)
+	case http2:
+		e.resource, e.source = p.RouteKey, parseSource(c.HTTP.SourceIP)
+		e.call.Path = callPath(e.call, p.RawPath)
+	case webSocket:
+		e.resource, e.source = connectRoute, parseSource(c.Identity.SourceIP)
+		return p.fillQuery(e)
+	}
+	if method := p.HTTPMethod + c.HTTP.Method; method != "" && e.kind != restToken {
+		e.call.Method = method // an event has one of the two
 	}
 	return e, nil
 }
 
-// mergeHeaders folds names to lower case. A REST event gives each header twice, once with its last value and once with all of them.
-func mergeHeaders(single map[string]string, multi map[string][]string) map[string][]string {
+func (p *payload) fillQuery(e event) (event, error) {
+	var single map[string]string
+	var multi map[string][]string
+	if unmarshalGiven(p.Query, &single) != nil || unmarshalGiven(p.MultiValueQuery, &multi) != nil {
+		return event{}, fmt.Errorf("%w: query of another form", errEvent)
+	}
+	e.query = mergeValues(single, multi, func(name string) string { return name })
+	return e, nil
+}
+
+func unmarshalGiven(raw json.RawMessage, into any) error {
+	if len(raw) == 0 {
+		return nil
+	}
+	return json.Unmarshal(raw, into)
+}
+
+// parseSource returns an address without zone, an IPv4 one never mapped into IPv6; what is none gives one that is not valid.
+func parseSource(text string) netip.Addr {
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return addr.Unmap().WithZone("")
+}
+
+// mergeValues folds names. An event gives each header and parameter twice, once with its last value and once with all of them.
+func mergeValues(single map[string]string, multi map[string][]string, fold func(string) string) map[string][]string {
 	merged := make(map[string][]string, max(len(single), len(multi)))
 	for name, values := range multi {
-		name = strings.ToLower(name)
+		name = fold(name)
 		merged[name] = append(merged[name], values...)
 	}
 	for name, value := range single {
 		if _, given := multi[name]; !given {
-			name = strings.ToLower(name)
+			name = fold(name)
 			merged[name] = append(merged[name], value)
 		}
 	}
 	return merged
+}
+
+// maxTraceLen bounds what is repeated of a trace id; X-Ray's have 74 characters.
+const maxTraceLen = 128
+
+// traceOf returns the X-Ray trace id of the invocation, which the Lambda runtime library leaves in the context under this name.
+func traceOf(ctx context.Context) string {
+	id, _ := ctx.Value("x-amzn-trace-id").(string)
+	return id[:min(len(id), maxTraceLen)]
 }

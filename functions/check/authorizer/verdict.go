@@ -9,7 +9,6 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
 
@@ -35,24 +34,39 @@ const (
 	contextKeyName         = "keyName"
 	contextPlan            = "plan"
 	contextVersion         = "policyVersion"
+	contextKeyVersion      = "keyVersion"
+	contextRule            = "rule"
+	contextShadow          = "shadowDenied"
 	contextDegraded        = "degraded"
 )
 
 func verdictOf(c policy.Checked) verdict {
-	d, binding := c.Decision, c.Decision.Binding()
-	v := verdict{allowed: d.Allowed, principal: c.Key.ID, context: map[string]any{
-		contextRateLimit:       rateLimitField(d),
-		contextRateLimitPolicy: rateLimitPolicyField(d),
-		contextLimit:           binding.Limit.Requests,
-		contextRemaining:       binding.Remaining,
-		contextReset:           wholeSeconds(binding.Reset),
-		contextKeyID:           c.Key.ID,
-		contextKeyName:         c.Key.Name,
-		contextPlan:            c.Key.Plan,
-		contextVersion:         c.Key.Version,
+	v := verdict{allowed: c.Allowed, principal: c.ID, context: map[string]any{
+		contextRateLimit:       rateLimitField(c),
+		contextRateLimitPolicy: rateLimitPolicyField(c),
+		contextKeyID:           c.ID,
+		contextKeyName:         c.Name,
+		contextPlan:            c.Plan,
+		contextVersion:         c.SetVersion,
+		contextKeyVersion:      c.KeyVersion,
 	}}
-	if !d.Allowed {
-		v.deny(quotaExceeded, d.RetryAfter(), fmt.Sprintf("The limit of %s is reached.", binding.Limit), violated(d))
+	if c.Rule != "" {
+		v.context[contextRule] = c.Rule
+	}
+	binding, limited := c.Binding()
+	if limited {
+		v.context[contextLimit] = binding.Limit.Requests
+		v.context[contextRemaining] = binding.Remaining
+		v.context[contextReset] = wholeSeconds(binding.Reset)
+	}
+	switch {
+	case c.Allowed && !c.Would:
+		v.context[contextShadow] = true
+	case c.Allowed:
+	case !c.BannedUntil.IsZero():
+		v.deny(aboutBlank, c.RetryAfter(), "This caller is banned.", []string{})
+	default:
+		v.deny(quotaExceeded, c.RetryAfter(), fmt.Sprintf("The limit of %s is reached.", nameOf(binding)), violated(c))
 	}
 	return v
 }
@@ -93,33 +107,41 @@ func (v verdict) deny(problem string, retryAfter time.Duration, reason string, v
 
 // rateLimitPolicyField returns the RateLimit-Policy field: each limit by name, its quota and its window in seconds, rounded up.
 // The fields are those of draft-ietf-httpapi-ratelimit-headers.
-func rateLimitPolicyField(d limiter.Decision) string {
-	items := make([]string, len(d.Limits))
-	for i, u := range d.Limits {
-		items[i] = fmt.Sprintf("%q;q=%d;w=%d", u.Limit.String(), u.Limit.Requests, wholeSeconds(u.Limit.Window))
+func rateLimitPolicyField(c policy.Checked) string {
+	items := make([]string, len(c.Limits))
+	for i, l := range c.Limits {
+		items[i] = fmt.Sprintf("%q;q=%d;w=%d", nameOf(l), l.Limit.Requests, wholeSeconds(l.Limit.Span()))
 	}
 	return strings.Join(items, ", ")
 }
 
 // rateLimitField returns the RateLimit field: what remains of each limit, and the seconds until there is more: on a limit that denied the instant of
 // Retry-After, otherwise the end of its window.
-func rateLimitField(d limiter.Decision) string {
-	items := make([]string, len(d.Limits))
-	for i, u := range d.Limits {
-		wait := u.Reset
-		if u.RetryAfter > 0 {
-			wait = u.RetryAfter
+func rateLimitField(c policy.Checked) string {
+	items := make([]string, len(c.Limits))
+	for i, l := range c.Limits {
+		wait := l.Reset
+		if l.RetryAfter > 0 {
+			wait = l.RetryAfter
 		}
-		items[i] = fmt.Sprintf("%q;r=%d;t=%d", u.Limit.String(), u.Remaining, wholeSeconds(wait))
+		items[i] = fmt.Sprintf("%q;r=%d;t=%d", nameOf(l), l.Remaining, wholeSeconds(wait))
 	}
 	return strings.Join(items, ", ")
 }
 
-func violated(d limiter.Decision) []string {
+// nameOf is what clients know a limit by; it says on what the limit is unless that is the caller.
+func nameOf(l policy.Applied) string {
+	if l.Scope == policy.ScopeKey {
+		return l.Limit.String()
+	}
+	return l.Scope + " " + l.Limit.String()
+}
+
+func violated(c policy.Checked) []string {
 	names := []string{}
-	for _, u := range d.Limits {
-		if u.RetryAfter > 0 {
-			names = append(names, u.Limit.String())
+	for _, l := range c.Limits {
+		if l.RetryAfter > 0 && l.Mode == policy.Enforce {
+			names = append(names, nameOf(l))
 		}
 	}
 	return names

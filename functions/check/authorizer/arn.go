@@ -1,0 +1,47 @@
+package authorizer
+
+import (
+	"fmt"
+	"strings"
+
+	"tidegate/internal/route"
+)
+
+// connectRoute is the route of a WebSocket's handshake. It stands where others have their method.
+const connectRoute = "$connect"
+
+// parseARN reads what is called out of arn:PARTITION:execute-api:REGION:ACCOUNT:API/STAGE/METHOD/PATH.
+func parseARN(arn string) (route.Call, error) {
+	parts := strings.SplitN(arn, ":", 6)
+	if len(parts) < 6 || parts[0] != "arn" || parts[2] != "execute-api" {
+		return route.Call{}, fmt.Errorf("%w: no method or route ARN", errEvent)
+	}
+	resource := strings.SplitN(parts[5], "/", 4)
+	if len(resource) < 3 || resource[0] == "" || resource[1] == "" || resource[2] == "" {
+		return route.Call{}, fmt.Errorf("%w: ARN without API, stage and method", errEvent)
+	}
+	c := route.Call{API: resource[0], Stage: resource[1], Method: resource[2], Path: "/"}
+	if len(resource) == 4 {
+		c.Path += resource[3]
+	}
+	return c, nil
+}
+
+// isConnect reports whether the ARN is that of a handshake, API/STAGE/$connect. A path that ends so belongs to another kind of API.
+func isConnect(arn string) bool {
+	c, err := parseARN(arn)
+	return err == nil && c.Method == connectRoute && c.Path == "/"
+}
+
+// callPath returns the path in the API. An event's own path may have a stage in front, or the base path of a custom domain; the ARN's has neither, so
+// that a call has one path whichever domain it came to. Where the two differ otherwise (the ARN of a $default route may have no path), the event's
+// own counts, without the stage.
+func callPath(c route.Call, given string) string {
+	if given == "" || c.Path != "/" && strings.HasSuffix(given, c.Path) {
+		return c.Path
+	}
+	if after, found := strings.CutPrefix(given, "/"+c.Stage); found && (after == "" || after[0] == '/') {
+		return "/" + strings.TrimPrefix(after, "/")
+	}
+	return given
+}

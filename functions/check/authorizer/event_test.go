@@ -1,0 +1,217 @@
+package authorizer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"tidegate/internal/route"
+)
+
+var compareEvents = cmp.Options{cmp.AllowUnexported(event{}), cmpopts.EquateComparable(netip.Addr{})}
+
+// sampleEvent reads one of the events that ship with aws-lambda-go.
+func sampleEvent(t *testing.T, name string) []byte {
+	t.Helper()
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/aws/aws-lambda-go").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "events", "testdata", name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// The samples' addresses are placeholders, which are no addresses.
+func TestSampleEvents(t *testing.T) {
+	request := map[string][]string{
+		"x-amz-date": {"20170718T062915Z"}, "accept": {"*/*"}, "headerauth1": {"headerValue1"}, "cloudfront-viewer-country": {"US"},
+		"cloudfront-forwarded-proto": {"https"}, "cloudfront-is-tablet-viewer": {"false"}, "cloudfront-is-mobile-viewer": {"false"}, "user-agent": {"..."},
+	}
+	all := map[string][]string{
+		"x-forwarded-proto": {"https"}, "cloudfront-is-smarttv-viewer": {"false"}, "host": {"....execute-api.us-east-1.amazonaws.com"},
+		"accept-encoding": {"gzip, deflate"}, "x-forwarded-port": {"443"}, "x-amzn-trace-id": {"..."}, "via": {"...cloudfront.net (CloudFront)"},
+		"x-amz-cf-id": {"..."}, "x-forwarded-for": {"..., ..."}, "postman-token": {"..."}, "cache-control": {"no-cache"},
+		"cloudfront-is-desktop-viewer": {"true"}, "content-type": {"application/x-www-form-urlencoded"},
+	}
+	for name, value := range request {
+		all[name] = value
+	}
+	for name, want := range map[string]event{
+		"apigw-custom-auth-request": {
+			kind: restToken, arn: "arn:aws:execute-api:us-west-2:123456789012:ymy8tbxw7b/*/GET/", token: "allow",
+			call: route.Call{API: "ymy8tbxw7b", Stage: "*", Method: "GET", Path: "/"},
+		},
+		"apigw-custom-auth-request-type-request": {
+			kind: restRequest, arn: "arn:aws:execute-api:us-east-1:123456789012:s4x3opwd6i/test/GET/request", headers: all,
+			call: route.Call{API: "s4x3opwd6i", Stage: "test", Method: "GET", Path: "/request"}, resource: "/request", requestID: "...",
+		},
+		"apigw-v2-custom-authorizer-v1-request": {
+			kind: http1, arn: "arn:aws:execute-api:us-east-1:123456789012:abcdef123/test/GET/request", headers: request,
+			call: route.Call{API: "abcdef123", Stage: "test", Method: "GET", Path: "/request"}, resource: "/request", requestID: "...",
+		},
+		"apigw-v2-custom-authorizer-v2-request": {
+			kind: http2, arn: "arn:aws:execute-api:us-east-1:123456789012:abcdef123/test/GET/request",
+			headers: map[string][]string{"header1": {"value1"}, "header2": {"value2"}},
+			call:    route.Call{API: "abcdef123", Stage: "test", Method: "POST", Path: "/my/path"}, resource: "$default", requestID: "id",
+		},
+	} {
+		got, err := parseEvent(sampleEvent(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, compareEvents); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// A WebSocket handshake is told by its ARN, with or without an event type, and is the one event whose query is read.
+func TestWebSocketEvent(t *testing.T) {
+	for _, eventType := range []string{"", "CONNECT"} {
+		raw, _ := json.Marshal(map[string]any{
+			"type": "REQUEST", "methodArn": connectARN, "headers": map[string]string{"Host": "x", "A": "2"},
+			"multiValueHeaders": map[string][]string{"Host": {"x"}, "A": {"1", "2"}}, "queryStringParameters": map[string]string{"Token": "t"},
+			"multiValueQueryStringParameters": map[string][]string{"Token": {"s", "t"}},
+			"requestContext": map[string]any{
+				"routeKey": "$connect", "eventType": eventType, "connectionId": "c", "requestId": "r", "identity": map[string]any{"sourceIp": "192.0.2.1"},
+			},
+		})
+		want := event{
+			kind: webSocket, arn: connectARN, call: route.Call{API: "abcdef123", Stage: "prod", Method: "$connect", Path: "/"}, resource: "$connect",
+			source: netip.MustParseAddr("192.0.2.1"), headers: map[string][]string{"host": {"x"}, "a": {"1", "2"}},
+			query: map[string][]string{"Token": {"s", "t"}}, requestID: "r",
+		}
+		got, err := parseEvent(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, compareEvents); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// A caller who asks a REST API for a path that ends in $connect is no handshake.
+func TestPathOfAHandshakeIsNone(t *testing.T) {
+	raw, _ := json.Marshal(map[string]any{
+		"type": "REQUEST", "methodArn": methodARN + "/$connect", "path": "/orders/$connect", "queryStringParameters": map[string]string{"x-api-key": "k"},
+	})
+	got, err := parseEvent(raw)
+	if err != nil || got.kind != restRequest || got.query != nil || got.call.Method != http.MethodGet {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// Only what API Gateway itself saw counts as the client's address. X-Forwarded-For is the client's to choose.
+func TestSpoofedForwardedForIsIgnored(t *testing.T) {
+	forwarded := map[string]string{"X-Forwarded-For": "203.0.113.9", "X-Real-IP": "203.0.113.9", "Forwarded": "for=203.0.113.9"}
+	identity := map[string]any{"identity": map[string]any{"sourceIp": "192.0.2.7"}}
+	for name, c := range map[string]struct {
+		event map[string]any
+		want  string
+	}{
+		"REST":           {map[string]any{"type": "REQUEST", "methodArn": methodARN, "headers": forwarded, "requestContext": identity}, "192.0.2.7"},
+		"REST without":   {map[string]any{"type": "REQUEST", "methodArn": methodARN, "headers": forwarded}, "invalid IP"},
+		"TOKEN has none": {map[string]any{"type": "TOKEN", "methodArn": methodARN, "requestContext": identity}, "invalid IP"},
+		"HTTP 1.0": {map[string]any{
+			"type": "REQUEST", "version": "1.0", "methodArn": methodARN, "headers": forwarded, "requestContext": identity,
+		}, "192.0.2.7"},
+		"HTTP 2.0":         {http2From("2001:db8::7", forwarded), "2001:db8::7"},
+		"HTTP 2.0 without": {http2From("", forwarded), "invalid IP"},
+		"mapped":           {http2From("::ffff:192.0.2.7", forwarded), "192.0.2.7"},
+		"zone":             {http2From("fe80::1%eth0", forwarded), "fe80::1"},
+		"list":             {http2From("192.0.2.7, 203.0.113.9", forwarded), "invalid IP"},
+	} {
+		raw, _ := json.Marshal(c.event)
+		if got, err := parseEvent(raw); err != nil || got.source.String() != c.want {
+			t.Errorf("%s: %s, %v; want %s", name, got.source, err, c.want)
+		}
+	}
+}
+
+func http2From(source string, headers map[string]string) map[string]any {
+	return map[string]any{"type": "REQUEST", "version": "2.0", "routeArn": routeARN, "headers": headers,
+		"requestContext": map[string]any{"http": map[string]any{"sourceIp": source}, "identity": map[string]any{"sourceIp": "203.0.113.9"}}}
+}
+
+// A call has one path, whichever domain and stage it came by.
+func TestCallPath(t *testing.T) {
+	const api = "arn:aws:execute-api:eu-north-1:123456789012:a1/dev/GET"
+	for _, c := range []struct{ arn, given, want string }{
+		{api + "/orders/7", "/orders/7", "/orders/7"},
+		{api + "/orders/7", "/dev/orders/7", "/orders/7"},
+		{api + "/orders/7", "/base/path/orders/7", "/orders/7"},
+		{api + "/orders/7", "", "/orders/7"},
+		{api + "/dev/x", "/dev/x", "/dev/x"},
+		{api + "/", "/", "/"},
+		{api, "/", "/"},
+		{api, "/dev", "/"},
+		{api, "/dev/", "/"},
+		{api, "/dev/my/path", "/my/path"},
+		{api, "/device", "/device"},
+		{api + "/a b", "/a%20b", "/a%20b"},
+		{"arn:aws:execute-api:eu-north-1:123456789012:a1/$default/$default", "/my/path", "/my/path"},
+		{"arn:aws:execute-api:eu-north-1:123456789012:a1/$default/$default", "/my/path/", "/my/path/"},
+		{"arn:aws-cn:execute-api:cn-north-1:123456789012:a1/dev/GET/a:b/c", "/a:b/c", "/a:b/c"},
+	} {
+		raw, _ := json.Marshal(map[string]any{"type": "REQUEST", "version": "2.0", "routeArn": c.arn, "rawPath": c.given})
+		if got, err := parseEvent(raw); err != nil || got.call.Path != c.want {
+			t.Errorf("%s of %s: %q, %v; want %q", c.given, c.arn, got.call.Path, err, c.want)
+		}
+	}
+}
+
+func TestTraceOf(t *testing.T) {
+	//nolint:staticcheck,revive // the runtime library's key is a plain string
+	ctx := context.WithValue(t.Context(), "x-amzn-trace-id", "Root=1-5759e988-bd862e3fe1be46a994272793;"+strings.Repeat("x", 1000))
+	if got := traceOf(ctx); len(got) != maxTraceLen || !strings.HasPrefix(got, "Root=1-5759e988") {
+		t.Errorf("got %q", got)
+	}
+	if got := traceOf(t.Context()); got != "" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// Whatever the bytes: no panic, and an event that is taken has all that an answer and a route need.
+func FuzzParseEvent(f *testing.F) {
+	for _, e := range withKey("tg_test_0") {
+		raw, _ := json.Marshal(e)
+		f.Add(raw)
+	}
+	for name := range http2From("", nil) {
+		f.Add([]byte(`{"` + name + `":null}`))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		e, err := parseEvent(raw)
+		if err != nil {
+			if !errors.Is(err, errEvent) || len(err.Error()) > 300 {
+				t.Fatalf("%q: %v", raw, err)
+			}
+			return
+		}
+		if !strings.HasPrefix(e.arn, "arn:") || e.call.API == "" || e.call.Stage == "" || e.call.Method == "" || e.call.Path == "" {
+			t.Fatalf("%q: %+v", raw, e)
+		}
+		if e.source.Is4In6() || e.source.Zone() != "" || e.query != nil && e.kind != webSocket || e.token != "" && e.kind != restToken {
+			t.Fatalf("%q: %+v", raw, e)
+		}
+		for name := range e.headers {
+			if name != strings.ToLower(name) {
+				t.Fatalf("%q: header %q", raw, name)
+			}
+		}
+	})
+}

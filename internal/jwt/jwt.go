@@ -1,0 +1,131 @@
+// Package jwt verifies bearer tokens: JSON Web Tokens that an issuer signed with RS256, ES256 or EdDSA (Ed25519).
+//
+// A token is good if one of the issuer's keys signed it, with the algorithm that this key is for, and if it is from this issuer, for one of the
+// audiences, not expired and not before its time, give or take the leeway. It must have an expiry. The unsigned (none) and symmetric (HS…) algorithms
+// are never accepted, nor a key that the token brings along. Signatures are github.com/go-jose/go-jose's work.
+package jwt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	josejwt "github.com/go-jose/go-jose/v4/jwt"
+)
+
+// Bounds.
+const (
+	MaxTokenLen = 8192 // bytes; API Gateway takes 10,240 bytes of headers in all
+	MaxLeeway   = 5 * time.Minute
+)
+
+// The errors of Verify. Their text, causes included, has nothing of the token.
+var (
+	// ErrInvalid means that a token is not good.
+	ErrInvalid = errors.New("bearer token refused")
+	// ErrNoKeys means that a token could not be checked, since the issuer's keys have never been read. It is to be refused all the same.
+	ErrNoKeys = errors.New("the keys of the token's issuer are not known")
+)
+
+var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA}
+
+// Config says which tokens are good. Either KeysURL or Keys is set.
+type Config struct {
+	Issuer    string   // exactly as tokens have it
+	Audiences []string // one of them must be in aud, or, where a token has no aud, be its client_id, as API Gateway's own JWT authorizers have it
+	KeysURL   *url.URL // where the issuer's JSON Web Key Set is; see ParseURL
+	Keys      KeySet   // the issuer's keys, for a function that cannot reach it
+
+	IdentityClaim string        // the claim that says who calls; empty means sub
+	PlanClaim     string        // the claim that names a plan; empty means none
+	Leeway        time.Duration // between the issuer's clock and ours, 0 to MaxLeeway
+
+	Client *http.Client     // reads KeysURL; nil means one of its own. Redirects are not followed
+	Now    func() time.Time // nil means time.Now
+	Log    *slog.Logger     // told when keys cannot be read; nil means none
+}
+
+// Claims is what a good token says.
+type Claims struct {
+	Issuer  string
+	Subject string // the identity claim; never empty
+	Plan    string // the plan claim; empty if there is none
+}
+
+// Verifier verifies tokens. It is safe for concurrent use.
+type Verifier struct {
+	config Config
+	keys   keys
+}
+
+// keys finds the issuer's key for a token.
+type keys interface {
+	find(ctx context.Context, id string, algorithm jose.SignatureAlgorithm) (any, error)
+}
+
+// New returns a Verifier. It reads no keys yet.
+func New(c Config) (*Verifier, error) {
+	switch {
+	case c.Issuer == "" || len(c.Audiences) == 0:
+		return nil, errors.New("tokens need an issuer and an audience")
+	case (c.KeysURL == nil) == (c.Keys.Len() == 0):
+		return nil, errors.New("tokens need either the URL of keys or keys")
+	case c.Leeway < 0 || c.Leeway > MaxLeeway:
+		return nil, fmt.Errorf("leeway is %s: must be 0 to %s", c.Leeway, MaxLeeway)
+	}
+	if c.IdentityClaim == "" {
+		c.IdentityClaim = "sub"
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	v := &Verifier{config: c, keys: c.Keys}
+	if c.KeysURL != nil {
+		v.keys = newRemote(c)
+	}
+	return v, nil
+}
+
+// Verify returns a good token's claims. It fails with ErrInvalid or ErrNoKeys. It may fetch keys, which takes fetchTimeout at most.
+func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
+	if len(token) > MaxTokenLen {
+		return Claims{}, refused("longer than %d bytes", MaxTokenLen)
+	}
+	parsed, err := josejwt.ParseSigned(token, algorithms)
+	if err != nil || len(parsed.Headers) != 1 {
+		return Claims{}, refused("not a token signed with RS256, ES256 or EdDSA")
+	}
+	header := parsed.Headers[0]
+	key, err := v.keys.find(ctx, header.KeyID, jose.SignatureAlgorithm(header.Algorithm))
+	if err != nil {
+		return Claims{}, err
+	}
+	var claims josejwt.Claims
+	var all map[string]any
+	if err := parsed.Claims(key, &claims, &all); err != nil {
+		return Claims{}, refused("bad signature or claims")
+	}
+	if err := v.validate(claims, all); err != nil {
+		return Claims{}, err
+	}
+	return v.read(claims.Issuer, all)
+}
+
+// Warm reads the keys if they come from a URL, so that the first token need not wait for them.
+func (v *Verifier) Warm(ctx context.Context) {
+	if r, ok := v.keys.(*remote); ok {
+		r.refresh(ctx)
+	}
+}
+
+func refused(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,240 @@
+package jwt
+
+import (
+	"crypto"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/google/go-cmp/cmp"
+)
+
+// A token of each algorithm is good, with the keys at hand or from a URL, which is asked once.
+func TestGoodTokens(t *testing.T) {
+	remote := newProvider(t, signers()...)
+	for name, v := range map[string]*Verifier{"inline": newVerifier(t, Config{}), "remote": remote.verifier(t, newClock())} {
+		for _, s := range signers() {
+			for _, changes := range []map[string]any{
+				{}, {"aud": []string{"unknown", audience}}, {"nbf": nil, "iat": nil}, {"aud": nil, "client_id": audience},
+			} {
+				got, err := v.Verify(t.Context(), s.token(changes))
+				if err != nil {
+					t.Fatalf("%s %s %v: %v", name, s.algorithm, changes, err)
+				}
+				if diff := cmp.Diff(Claims{Issuer: issuer, Subject: "ada"}, got); diff != "" {
+					t.Error(diff)
+				}
+			}
+		}
+	}
+	if n := remote.asked.Load(); n != 1 {
+		t.Errorf("%d fetches, want 1", n)
+	}
+}
+
+// refusedEach: every token is refused with a text that has nothing of it.
+func refusedEach(t *testing.T, v *Verifier, tokens map[string]string) {
+	t.Helper()
+	for name, token := range tokens {
+		got, err := v.Verify(t.Context(), token)
+		if !errors.Is(err, ErrInvalid) || got != (Claims{}) {
+			t.Errorf("%s: %+v, %v; want ErrInvalid", name, got, err)
+			continue
+		}
+		if len(err.Error()) > 200 || leaks(err.Error(), token) {
+			t.Errorf("%s: the error has parts of the token: %v", name, err)
+		}
+	}
+}
+
+const goodPayload = `{"iss":"` + issuer + `","aud":"` + audience + `","sub":"ada","exp":4000000000}`
+
+func TestJWTNone(t *testing.T) {
+	tokens := map[string]string{}
+	for _, alg := range []string{"none", "None", "NONE", "nOnE", ""} {
+		for _, id := range []string{"", "rsa"} {
+			header := fmt.Sprintf(`{"alg":%q,"typ":"JWT","kid":%q}`, alg, id)
+			tokens[header] = forge(header, goodPayload, nil)
+			tokens[header+" with a signature"] = forge(header, goodPayload, []byte("signature"))
+		}
+	}
+	tokens["no alg"] = forge(`{"typ":"JWT"}`, goodPayload, nil)
+	refusedEach(t, newVerifier(t, Config{}), tokens)
+}
+
+// A symmetric signature made with what everyone knows of an asymmetric key is the classic confusion.
+func TestJWTSymmetricSwap(t *testing.T) {
+	der := must(x509.MarshalPKIXPublicKey(rsaKey().Public()))
+	jwk := must(json.Marshal(signers()[0].jwk()))
+	tokens := map[string]string{}
+	for name, secret := range map[string][]byte{
+		"DER": der, "PEM": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), "modulus": rsaKey().N.Bytes(), "JWK": jwk, "empty": nil,
+		"PKCS1": x509.MarshalPKCS1PublicKey(&rsaKey().PublicKey),
+	} {
+		for _, alg := range []string{"HS256", "RS256", "ES256", "EdDSA"} {
+			header := fmt.Sprintf(`{"alg":%q,"kid":"rsa"}`, alg)
+			signed := strings.TrimSuffix(forge(header, goodPayload, nil), ".")
+			mac := hmac.New(sha256.New, secret)
+			mac.Write([]byte(signed))
+			tokens[alg+" with "+name] = forge(header, goodPayload, mac.Sum(nil))
+		}
+	}
+	refusedEach(t, newVerifier(t, Config{}), tokens)
+}
+
+// A key is for one algorithm: its own.
+func TestJWTKeyOfAnotherAlgorithm(t *testing.T) {
+	tokens := map[string]string{}
+	for _, s := range signers() {
+		for _, other := range signers() {
+			if s.id != other.id {
+				tokens[string(s.algorithm)+" as "+other.id] = signer{other.id, s.algorithm, s.key}.token(nil)
+			}
+		}
+	}
+	for _, alg := range []jose.SignatureAlgorithm{jose.RS384, jose.RS512, jose.PS256} {
+		tokens[string(alg)] = signer{"rsa", alg, rsaKey()}.token(nil)
+	}
+	refusedEach(t, newVerifier(t, Config{}), tokens)
+}
+
+// A token cannot bring its own key, inline or by reference.
+func TestJWTOwnKey(t *testing.T) {
+	own := must(rsa.GenerateKey(rand.Reader, 2048))
+	sign := func(header string) string {
+		signed := strings.TrimSuffix(forge(header, goodPayload, nil), ".")
+		sum := sha256.Sum256([]byte(signed))
+		return forge(header, goodPayload, must(own.Sign(rand.Reader, sum[:], crypto.SHA256)))
+	}
+	jwk := must(json.Marshal(signer{"rsa", jose.RS256, own}.jwk()))
+	refusedEach(t, newVerifier(t, Config{}), map[string]string{
+		"jwk":          sign(`{"alg":"RS256","kid":"rsa","jwk":` + string(jwk) + `}`),
+		"jku":          sign(`{"alg":"RS256","kid":"rsa","jku":"https://evil.example/keys"}`),
+		"x5u":          sign(`{"alg":"RS256","kid":"rsa","x5u":"https://evil.example/cert"}`),
+		"kid is a URL": sign(`{"alg":"RS256","kid":"https://evil.example/keys"}`),
+		"kid is long":  sign(`{"alg":"RS256","kid":"` + strings.Repeat("k", 4000) + `"}`),
+		"unknown crit": sign(`{"alg":"RS256","kid":"rsa","crit":["exp"],"exp":1}`),
+	})
+}
+
+func TestJWTWrongClaims(t *testing.T) {
+	for _, s := range signers() {
+		refusedEach(t, newVerifier(t, Config{IdentityClaim: "sub", PlanClaim: "plan"}), map[string]string{
+			"wrong audience":         s.token(map[string]any{"aud": "else"}),
+			"no audience":            s.token(map[string]any{"aud": nil}),
+			"no audience fits":       s.token(map[string]any{"aud": []string{"else", "Orders"}}),
+			"empty audience":         s.token(map[string]any{"aud": []string{}, "client_id": audience}),
+			"client beside audience": s.token(map[string]any{"aud": "else", "client_id": audience}),
+			"audience null":          s.sign([]byte(strings.Replace(goodPayload, `"`+audience+`"`, "null", 1))),
+			"wrong issuer":           s.token(map[string]any{"iss": "https://evil.example/"}),
+			"issuer without slash":   s.token(map[string]any{"iss": strings.TrimSuffix(issuer, "/")}),
+			"no issuer":              s.token(map[string]any{"iss": nil}),
+			"issuer is a list":       s.token(map[string]any{"iss": []string{issuer}}),
+			"expired":                s.token(map[string]any{"exp": start.Add(-time.Second).Unix()}),
+			"no expiry":              s.token(map[string]any{"exp": nil}),
+			"expiry is text":         s.token(map[string]any{"exp": "4000000000"}),
+			"expiry is huge":         s.sign([]byte(strings.Replace(goodPayload, "4000000000", "1e300", 1))),
+			"not yet valid":          s.token(map[string]any{"nbf": start.Add(time.Minute).Unix()}),
+			"issued in the future":   s.token(map[string]any{"iat": start.Add(time.Minute).Unix()}),
+			"no subject":             s.token(map[string]any{"sub": nil}),
+			"empty subject":          s.token(map[string]any{"sub": ""}),
+			"subject is a number":    s.token(map[string]any{"sub": 7}),
+			"plan is a list":         s.token(map[string]any{"plan": []string{"pro"}}),
+			"plan is empty":          s.token(map[string]any{"plan": ""}),
+			"plan is long":           s.token(map[string]any{"plan": strings.Repeat("p", 401)}),
+			"subject twice":          s.sign([]byte(strings.Replace(goodPayload, `"sub"`, `"sub":"eve","sub"`, 1))),
+			"no object":              s.sign([]byte(`"text"`)),
+			"null":                   s.sign([]byte(`null`)),
+			"not JSON":               s.sign([]byte(`{`)),
+			"not UTF-8":              s.sign([]byte("{\"sub\":\"\xff\"}")),
+		})
+	}
+}
+
+func TestJWTMalformed(t *testing.T) {
+	good := signers()[2].token(nil)
+	parts := strings.Split(good, ".")
+	refusedEach(t, newVerifier(t, Config{}), map[string]string{
+		"empty": "", "dots": "..", "one part": parts[0], "two parts": parts[0] + "." + parts[1], "four parts": good + ".x", "five parts": good + ".x.x",
+		"no signature": parts[0] + "." + parts[1] + ".", "no payload": parts[0] + ".." + parts[2], "space": " " + good, "comma": good + "," + good,
+		"bearer": "Bearer " + good, "NUL": good + "\x00", "padding": good + "==", "JSON": `{"payload":"` + parts[1] + `"}`,
+		"another payload": parts[0] + "." + strings.Split(signers()[2].token(map[string]any{"sub": "eve"}), ".")[1] + "." + parts[2],
+		"10 KB":           strings.Repeat("a", 10<<10), "10 KB of dots": strings.Repeat(".", 10<<10),
+		"dots within bounds": strings.Repeat(".", MaxTokenLen),
+		"long and signed":    signers()[2].token(map[string]any{"x": strings.Repeat("x", MaxTokenLen)}),
+		"bit flipped":        good[:len(good)-4] + string(good[len(good)-4]^1) + good[len(good)-3:],
+	})
+}
+
+// The leeway counts on both sides, and to the second.
+func TestLeeway(t *testing.T) {
+	s, at := signers()[2], newClock()
+	v := newVerifier(t, Config{Leeway: 30 * time.Second, Now: at.now})
+	token := s.token(map[string]any{"nbf": start.Unix(), "exp": start.Add(time.Minute).Unix(), "iat": nil})
+	for _, c := range []struct {
+		after time.Duration
+		good  bool
+	}{{-31 * time.Second, false}, {-30 * time.Second, true}, {0, true}, {time.Minute, true}, {90 * time.Second, true}, {91 * time.Second, false}} {
+		at.set(start.Add(c.after))
+		if _, err := v.Verify(t.Context(), token); (err == nil) != c.good {
+			t.Errorf("after %s: %v", c.after, err)
+		}
+	}
+}
+
+func TestClaimsOfChoice(t *testing.T) {
+	s := signers()[2]
+	v := newVerifier(t, Config{IdentityClaim: "https://example.com/tenant", PlanClaim: "plan"})
+	got, err := v.Verify(t.Context(), s.token(map[string]any{"https://example.com/tenant": "t{1}:", "plan": "pro"}))
+	if diff := cmp.Diff(Claims{Issuer: issuer, Subject: "t{1}:", Plan: "pro"}, got); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+	got, err = v.Verify(t.Context(), s.token(map[string]any{"https://example.com/tenant": "t1"}))
+	if err != nil || got.Plan != "" {
+		t.Errorf("without a plan: %+v, %v", got, err)
+	}
+	refusedEach(t, v, map[string]string{"sub alone": s.token(nil)})
+}
+
+// A token that names no key means the only one that its algorithm has.
+func TestTokenWithoutKeyID(t *testing.T) {
+	ed := signers()[2]
+	token := signer{"", ed.algorithm, ed.key}.token(nil)
+	if _, err := newVerifier(t, Config{}).Verify(t.Context(), token); err != nil {
+		t.Error(err)
+	}
+	second := signer{"ed2", ed.algorithm, ed.key}
+	refusedEach(t, newVerifier(t, Config{Keys: must(ParseKeys(keySetOf(ed, second)))}), map[string]string{"two keys": token})
+}
+
+func TestNewRefuses(t *testing.T) {
+	keys, u := must(ParseKeys(keySetOf(signers()...))), must(ParseURL("https://issuer.example/keys"))
+	good := Config{Issuer: issuer, Audiences: []string{audience}, Keys: keys}
+	for name, change := range map[string]func(*Config){
+		"no issuer":       func(c *Config) { c.Issuer = "" },
+		"no audience":     func(c *Config) { c.Audiences = nil },
+		"no keys":         func(c *Config) { c.Keys = KeySet{} },
+		"both keys":       func(c *Config) { c.KeysURL = u },
+		"negative leeway": func(c *Config) { c.Leeway = -1 },
+		"long leeway":     func(c *Config) { c.Leeway = MaxLeeway + 1 },
+	} {
+		c := good
+		change(&c)
+		if _, err := New(c); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	if _, err := New(good); err != nil {
+		t.Error(err)
+	}
+}

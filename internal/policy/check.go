@@ -1,0 +1,457 @@
+package policy
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/keyspace"
+	"tidegate/internal/limiter"
+	"tidegate/internal/route"
+)
+
+// Call is one API call by a caller who is known.
+type Call struct {
+	Kind    Kind
+	Subject string        // id of the caller; of an APIKey that of Secret
+	Secret  apikey.Secret // with Kind APIKey alone
+	Plan    string        // with Kind Token: the plan that the token names; may be empty
+	Address netip.Addr    // of the client, for the lists of the Set; invalid when it is not known
+	Network netip.Prefix  // the client's address as PerIP limits count it; invalid when it is not known
+	Route   route.Call
+}
+
+// Checked is the answer to a Check.
+type Checked struct {
+	Allowed     bool // what to answer, modes considered
+	Would       bool // what would have been the answer if every limit were enforced
+	Trial       bool // false when the plan's candidate would have denied the call
+	Cost        int64
+	Now         time.Time // the server's
+	Limits      []Applied // every limit that was looked at, the caller's first
+	ID          string    // the caller's
+	Name        string    // empty for a caller without a record
+	Plan        string
+	Source      string // "override" or "plan"
+	Rule        string // name of the Route that won; empty when none matches
+	Settle      bool   // the Route's
+	SetVersion  int64
+	KeyVersion  int64     // 0 without a record
+	BannedUntil time.Time // zero when the caller is not banned; no limit was looked at then
+
+	taken []taken
+}
+
+// taken is what a limit's state gave, and would have to be given back.
+type taken struct {
+	key     string
+	program limiter.Program
+	at      time.Time
+	first   int // index of its limits in Checked.Limits
+	count   int
+}
+
+// Applied is a limit that a call was held against.
+type Applied struct {
+	limiter.Usage
+	Scope string // "key", "route", "ip", "route-ip", "global" or "route-all"
+	Mode  Mode   // Enforce or Shadow
+}
+
+// RetryAfter returns the time until the same call would be allowed if nobody else calls; 0 when it was allowed.
+func (c Checked) RetryAfter() time.Duration {
+	longest := max(0, c.BannedUntil.Sub(c.Now))
+	if c.Allowed {
+		return 0
+	}
+	for _, l := range c.Limits {
+		if l.Mode == Enforce {
+			longest = max(longest, l.RetryAfter)
+		}
+	}
+	return longest
+}
+
+// Binding returns the limit that the client should heed, and false when there is none: on a denial the enforced one with the longest RetryAfter,
+// otherwise the one with the smallest share remaining.
+func (c Checked) Binding() (binding Applied, found bool) {
+	for _, l := range c.Limits {
+		if !c.Allowed && l.Mode != Enforce {
+			continue
+		}
+		if !found || limiter.Binds(c.Allowed, l.Usage, binding.Usage) {
+			binding, found = l, true
+		}
+	}
+	return binding, found
+}
+
+// Checker makes checks with a Set that it keeps. It is safe for concurrent use.
+type Checker struct {
+	client valkey.Client
+	pepper apikey.Pepper
+	set    atomic.Pointer[compiledSet]
+
+	mu       sync.Mutex
+	programs map[string][]limiter.Limit // by their text, since the same few come with every reply
+}
+
+// NewChecker returns a Checker on a connected client.
+func NewChecker(client valkey.Client, pepper apikey.Pepper) *Checker {
+	return &Checker{client: client, pepper: pepper, programs: map[string][]limiter.Limit{}}
+}
+
+// Load reads the Set, so that the first check need not.
+func (c *Checker) Load(ctx context.Context) error {
+	set, err := loadSet(ctx, c.client)
+	if err != nil {
+		return err
+	}
+	compiled, err := compileSet(set)
+	if err != nil {
+		return err
+	}
+	for {
+		old := c.set.Load()
+		if old != nil && old.Version >= compiled.Version || c.set.CompareAndSwap(old, compiled) {
+			return nil
+		}
+	}
+}
+
+// Set returns the Set that checks go by until they find a newer one; nil before Load.
+func (c *Checker) Set() *Set {
+	if compiled := c.set.Load(); compiled != nil {
+		return &compiled.Set
+	}
+	return nil
+}
+
+// errStale means that the caller's Set is older than the one in force. Nothing was taken.
+var errStale = errors.New("policy: a newer set is in force")
+
+const maxReloads = 3 // for one check; every one needs a save of its own
+
+// Check finds the caller, its limits and the route's, and takes the route's cost from all of them or from none, in one round trip; in a second one
+// when the Set changed since the last check, and when what some limits gave must be given back because others denied. with leaves in the same flush. A
+// caller who may not call gets ErrUnknownKey or ErrRefused. Any other error means that no decision was made.
+func (c *Checker) Check(ctx context.Context, call Call, with *Passengers) (Checked, error) {
+	if c.set.Load() == nil {
+		if err := c.Load(ctx); err != nil {
+			return Checked{}, err
+		}
+	}
+	for range maxReloads {
+		checked, err := c.check(ctx, call, with)
+		if !errors.Is(err, errStale) {
+			return checked, err
+		}
+		if err := c.Load(ctx); err != nil {
+			return Checked{}, err
+		}
+	}
+	return Checked{}, errStale
+}
+
+func (c *Checker) check(ctx context.Context, call Call, with *Passengers) (Checked, error) {
+	set := c.set.Load()
+	plan, rule, err := set.admit(call)
+	if err != nil {
+		return Checked{}, errors.Join(err, c.newest(ctx, set, call))
+	}
+	steps := []step{c.ownStep(set, call, rule, plan)}
+	if rule.Cost > 0 && !set.exempts(call.Address) {
+		steps = append(steps, set.sideSteps(call, rule)...)
+	}
+	replies, err := c.flush(ctx, steps, with)
+	if err != nil {
+		return Checked{}, err
+	}
+	checked := Checked{ID: call.Subject, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost, SetVersion: set.Version, Trial: true}
+	final, err := c.parseOwn(&checked, replies[0], set, steps[0], rule)
+	for i, s := range steps[1:] {
+		if sideErr := checked.add(s.side.scope, s.side.mode, s.side.limits, replies[i+1], s.keys[0], s.side.program); sideErr != nil {
+			return Checked{}, sideErr
+		}
+	}
+	if final || err != nil {
+		checked.Allowed, checked.Would = false, false
+	} else if rule.Cost == 0 || set.exempts(call.Address) {
+		checked.Allowed, checked.Would = true, true
+	}
+	if !checked.Allowed {
+		c.giveBack(ctx, &checked)
+	}
+	return checked, err
+}
+
+// newest fails with errStale when a newer Set than this one is in force, so that nobody is refused by an old one.
+func (c *Checker) newest(ctx context.Context, set *compiledSet, call Call) error {
+	b := keyspace.BucketOf(call.Subject)
+	head, err := c.client.Do(ctx, c.client.B().Getrange().Key(copyKey(b)).Start(0).End(4).Build()).AsBytes()
+	switch {
+	case err != nil:
+		return fmt.Errorf("policy: check: %w", err)
+	case len(head) == 5 && int64(binary.BigEndian.Uint32(head[1:])) > set.Version:
+		return errStale
+	}
+	return nil
+}
+
+// step is one script run on one subject.
+type step struct {
+	script script
+	keys   []string
+	args   []string
+	side   *side // nil for the caller's own
+}
+
+// flush sends every step in one flush and returns the replies. A nil reply is an unknown caller.
+func (c *Checker) flush(ctx context.Context, steps []step, with *Passengers) ([][]byte, error) {
+	commands := make([]valkey.Completed, 0, len(steps)+4)
+	for _, s := range steps {
+		commands = append(commands, s.script.command(c.client, s.keys, s.args))
+	}
+	riders := with.board()
+	var results []valkey.ValkeyResult
+	if len(steps) == 1 && len(riders) == 0 {
+		results = []valkey.ValkeyResult{c.client.Do(ctx, commands[0])}
+	} else {
+		results = c.client.DoMulti(ctx, append(commands, riders...)...)
+	}
+	if len(riders) > 0 {
+		with.done(results[len(steps):])
+	}
+	replies := make([][]byte, len(steps))
+	for i, s := range steps {
+		reply, err := results[i].AsBytes()
+		if missing(err) {
+			reply, err = c.client.Do(ctx, s.script.whole(c.client, s.keys, s.args)).AsBytes()
+		}
+		if err != nil && !valkey.IsValkeyNil(err) {
+			return nil, fmt.Errorf("policy: check: %w", err)
+		}
+		replies[i] = reply
+	}
+	return replies, nil
+}
+
+func (c *Checker) ownStep(set *compiledSet, call Call, rule *compiledRoute, plan int) step {
+	hash := ""
+	if call.Kind == APIKey {
+		sum := c.pepper.Hash(call.Secret)
+		hash = string(sum[:])
+	}
+	id := call.Subject
+	bucket := keyspace.BucketOf(id)
+	cost := rule.Cost
+	if set.exempts(call.Address) {
+		cost = 0
+	}
+	s := step{
+		script: checkScript,
+		keys:   []string{keyspace.Record(id), keyspace.State(id), copyKey(bucket)},
+		args:   []string{hash, strconv.FormatInt(cost, 10), strconv.FormatInt(set.Version, 10), strconv.Itoa(plan)},
+	}
+	if set.wide || len(rule.perKey) > 0 && cost > 0 {
+		s.script = wideScript
+		s.keys = append(s.keys, keyspace.Of(id, "sb"), keyspace.Of(id, "sd"), keyspace.Of(id, "s"+rule.tag), keyspace.Of(id, "sk"))
+		s.args = append(s.args, set.banArgs[0], set.banArgs[1], set.banArgs[2], valkey.BinaryString(rule.perKey))
+		if cost == 0 {
+			s.args[len(s.args)-1] = ""
+		}
+	}
+	return s
+}
+
+// parseOwn reads the reply about the caller itself. It is final when no limit can change it.
+func (c *Checker) parseOwn(checked *Checked, reply []byte, set *compiledSet, own step, rule *compiledRoute) (final bool, err error) {
+	if len(reply) == 0 {
+		return true, ErrUnknownKey
+	}
+	kind, rest := reply[0], reply[1:]
+	switch {
+	case limiter.ReplyCostTooHigh(reply):
+		return true, limiter.ErrCost
+	case kind == 'S':
+		return true, errStale
+	case kind == 'B' && len(rest) >= 7:
+		checked.BannedUntil, rest = timeAt(rest), rest[7:]
+	}
+	mode, limits, program, rest, err := c.parsePublic(checked, set, rest)
+	if err != nil {
+		return true, err
+	}
+	switch kind {
+	case 'B':
+		return true, nil
+	case 'O':
+		checked.Allowed, checked.Would = true, true
+		return false, nil
+	case 'D':
+		return false, checked.add(ScopeKey, mode, limits, rest, own.keys[1], program)
+	case 'W':
+		return false, c.parseWide(checked, mode, limits, program, own, rule, rest)
+	}
+	return true, limiter.ErrReply
+}
+
+// parsePublic reads what find.lua calls public.
+func (c *Checker) parsePublic(checked *Checked, set *compiledSet, b []byte) (Mode, []limiter.Limit, limiter.Program, []byte, error) {
+	if len(b) < 4+publicLen {
+		return "", nil, nil, nil, limiter.ErrReply
+	}
+	about := b[4:]
+	name := int(binary.BigEndian.Uint16(about[13:]))
+	if len(about) < publicLen+name+4 {
+		return "", nil, nil, nil, limiter.ErrReply
+	}
+	checked.KeyVersion, checked.Name = int64(binary.BigEndian.Uint32(about)), string(about[publicLen:publicLen+name])
+	if p, ok := set.Numbered(int(binary.BigEndian.Uint16(about[4:]))); ok {
+		checked.Plan = p.Name
+	}
+	source := about[publicLen+name]
+	checked.Source = [...]string{"plan", "override"}[source&1]
+	entry := about[publicLen+name+1:]
+	mode, limits, rest, err := c.parseEntry(entry)
+	if err != nil {
+		return "", nil, nil, nil, err
+	}
+	return mode, limits, limiter.Program(entry[3 : len(entry)-len(rest)]), rest, nil
+}
+
+const maxPrograms = 4096
+
+// parseEntry is decodeEntry with a memory.
+func (c *Checker) parseEntry(b []byte) (Mode, []limiter.Limit, []byte, error) {
+	if len(b) < 3 || b[0] < 1 || int(b[0]) > len(modes) {
+		return "", nil, nil, limiter.ErrReply
+	}
+	end := 3 + int(binary.BigEndian.Uint16(b[1:]))
+	if len(b) < end {
+		return "", nil, nil, limiter.ErrReply
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if limits, known := c.programs[string(b[:end])]; known {
+		return modes[b[0]-1], limits, b[end:], nil
+	}
+	mode, limits, rest, err := decodeEntry(b)
+	if err != nil {
+		return "", nil, nil, fmt.Errorf("%w: %w", limiter.ErrReply, err)
+	}
+	if len(c.programs) >= maxPrograms {
+		clear(c.programs)
+	}
+	c.programs[string(b[:end])] = limits
+	return mode, limits, rest, nil
+}
+
+func (c *Checker) parseWide(checked *Checked, mode Mode, limits []limiter.Limit, program limiter.Program, own step, rule *compiledRoute, b []byte) error {
+	plan, b, ok := cut(b)
+	if !ok {
+		return limiter.ErrReply
+	}
+	routed, trial, ok := cut(b)
+	if !ok {
+		return limiter.ErrReply
+	}
+	if err := checked.add(ScopeKey, mode, limits, plan, own.keys[1], program); err != nil {
+		return err
+	}
+	if len(routed) > 0 {
+		if err := checked.add(ScopeRoute, orEnforce(rule.Mode), rule.PerKey, routed, own.keys[5], rule.perKeyProgram()); err != nil {
+			return err
+		}
+	}
+	if !checked.Allowed { // the script took from both or from none
+		checked.restore()
+	}
+	checked.Trial = len(trial) == 0 || trial[0]&1 == 1 // a cost above the candidate is as denied as any other
+	return nil
+}
+
+func cut(b []byte) (part, rest []byte, ok bool) {
+	if len(b) < 2 {
+		return nil, nil, false
+	}
+	end := 2 + int(binary.BigEndian.Uint16(b))
+	if len(b) < end {
+		return nil, nil, false
+	}
+	return b[2:end], b[end:], true
+}
+
+// The scopes of limits: what they are on.
+const (
+	ScopeKey      = "key"
+	ScopeRoute    = "route"
+	ScopeIP       = "ip"
+	ScopeRouteIP  = "route-ip"
+	ScopeGlobal   = "global"
+	ScopeRouteAll = "route-all"
+)
+
+// add counts a decision in. Its limits are of one scope and mode; key and program are what a give-back needs.
+func (c *Checked) add(scope string, mode Mode, limits []limiter.Limit, reply []byte, key string, program limiter.Program) error {
+	d, err := limiter.ParseReply(reply, limits)
+	if err != nil {
+		return fmt.Errorf("policy: check: %w", err)
+	}
+	if len(c.Limits) == 0 {
+		c.Allowed, c.Would = true, true
+	}
+	if d.Allowed && c.Cost > 0 {
+		c.taken = append(c.taken, taken{key, program, d.Now, len(c.Limits), len(d.Limits)})
+	}
+	c.Now = d.Now
+	c.Would = c.Would && d.Allowed
+	c.Allowed = c.Allowed && (d.Allowed || mode != Enforce)
+	for _, u := range d.Limits {
+		c.Limits = append(c.Limits, Applied{u, scope, mode})
+	}
+	return nil
+}
+
+// giveBack returns what was taken for a call that is denied. What cannot be given back stays counted until its window passes, which denies too much
+// and never admits too much.
+func (c *Checker) giveBack(ctx context.Context, checked *Checked) {
+	if len(checked.taken) == 0 {
+		return
+	}
+	commands := make([]valkey.Completed, len(checked.taken))
+	for i, t := range checked.taken {
+		commands[i] = takeScript.command(c.client, []string{t.key}, t.back(checked.Cost))
+	}
+	for i, result := range c.client.DoMulti(ctx, commands...) {
+		if t := checked.taken[i]; missing(result.Error()) {
+			c.client.Do(ctx, takeScript.whole(c.client, []string{t.key}, t.back(checked.Cost)))
+		}
+	}
+	checked.restore()
+}
+
+// back are the arguments of takeScript that give a cost back.
+func (t taken) back(cost int64) []string {
+	return []string{valkey.BinaryString(t.program), strconv.FormatInt(-cost, 10), strconv.FormatInt(t.at.UnixMicro(), 10)}
+}
+
+// restore counts what was taken as free again.
+func (c *Checked) restore() {
+	for _, t := range c.taken {
+		for i := range t.count {
+			u := &c.Limits[t.first+i]
+			u.Remaining = min(u.Remaining+c.Cost, u.Limit.Requests)
+		}
+	}
+	c.taken = nil
+}

@@ -1,0 +1,189 @@
+package policy
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/keyspace"
+	"tidegate/internal/limiter"
+	"tidegate/internal/route"
+)
+
+// compiledSet is a Set made ready for checks.
+type compiledSet struct {
+	Set
+	table    *route.Table
+	routes   []*compiledRoute
+	fallback *compiledRoute // of calls that match no route
+	perIP    *side
+	global   *side
+	wide     bool      // every check needs wide.lua
+	banArgs  [3]string // its ARGV[5] to ARGV[7]
+}
+
+type compiledRoute struct {
+	Route
+	tag    string // names its states; made from its name
+	perKey []byte // entry of PerKey; empty without
+	perIP  *side
+	shared *side
+}
+
+func (r *compiledRoute) perKeyProgram() limiter.Program { return limiter.Program(r.perKey[3:]) }
+
+// side is a list of limits on another subject than the caller.
+type side struct {
+	scope   string
+	mode    Mode
+	limits  []limiter.Limit
+	program limiter.Program
+}
+
+func compileSet(s *Set) (*compiledSet, error) {
+	c := &compiledSet{Set: *s, wide: s.Bans != nil || s.hasCandidate(), fallback: &compiledRoute{Route: Route{Cost: 1}}}
+	patterns := make([]route.Pattern, len(s.Routes))
+	for i, r := range s.Routes {
+		patterns[i] = r.Pattern
+		compiled, err := compileRoute(r)
+		if err != nil {
+			return nil, err
+		}
+		c.routes = append(c.routes, compiled)
+	}
+	var err error
+	if c.table, err = route.NewTable(patterns); err != nil {
+		return nil, err
+	}
+	if c.perIP, err = newSide(ScopeIP, s.PerIP.Mode, s.PerIP.Limits); err != nil {
+		return nil, err
+	}
+	if c.global, err = newSide(ScopeGlobal, s.Global.Mode, s.Global.Limits); err != nil {
+		return nil, err
+	}
+	return c, c.compileBans()
+}
+
+func (c *compiledSet) compileBans() error {
+	if c.Bans == nil {
+		return nil
+	}
+	program, err := limiter.Compile([]limiter.Limit{{Requests: c.Bans.Denials - 1, Window: time.Duration(c.Bans.Window)}}, time.Now())
+	if err != nil {
+		return err
+	}
+	c.banArgs = [3]string{valkey.BinaryString(program), micros(c.Bans.Base), micros(c.Bans.Cap)}
+	return nil
+}
+
+func micros(d Duration) string { return strconv.FormatInt(time.Duration(d).Microseconds(), 10) }
+
+func compileRoute(r Route) (*compiledRoute, error) {
+	c := &compiledRoute{Route: r, tag: routeTag(r.Name)}
+	var err error
+	if len(r.PerKey) > 0 {
+		if c.perKey, err = encodeEntry(r.Mode, r.PerKey); err != nil {
+			return nil, err
+		}
+		if orEnforce(r.Mode) == Off {
+			c.perKey = nil
+		}
+	}
+	if c.perIP, err = newSide(ScopeRouteIP, r.Mode, r.PerIP); err != nil {
+		return nil, err
+	}
+	c.shared, err = newSide(ScopeRouteAll, r.Mode, r.Shared)
+	return c, err
+}
+
+// RouteID is the id under which the usage of a route is recorded.
+func RouteID(name string) string { return "route-" + routeTag(name) }
+
+func routeTag(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return base64.RawURLEncoding.EncodeToString(sum[:9])
+}
+
+// newSide returns nil when there is nothing to count.
+func newSide(scope string, mode Mode, limits []limiter.Limit) (*side, error) {
+	if len(limits) == 0 || mode == Off {
+		return nil, nil
+	}
+	program, err := limiter.Compile(limits, time.Now())
+	return &side{scope, orEnforce(mode), limits, program}, err
+}
+
+// admit finds what holds for a call: the number of the plan for a caller without one of its own, 0 for an API key, and the route. It fails with
+// ErrRefused for a caller who may not call at all, and for a call whose path is ambiguous.
+func (c *compiledSet) admit(call Call) (plan int, rule *compiledRoute, err error) {
+	i, matches, err := c.table.Find(call.Route)
+	if err != nil || c.refuses(call.Address) {
+		return 0, nil, ErrRefused
+	}
+	if rule = c.fallback; matches {
+		rule = c.routes[i]
+	}
+	name := call.Plan
+	switch {
+	case call.Kind == APIKey:
+		return 0, rule, nil
+	case call.Kind == Address:
+		name = c.AddressPlan
+	case name == "":
+		name = c.TokenPlan
+	}
+	p, found := c.Plan(name)
+	if !found {
+		return 0, nil, ErrRefused
+	}
+	return p.Number, rule, nil
+}
+
+func (c *compiledSet) refuses(a netip.Addr) bool {
+	return within(c.Deny, a) || len(c.Allow) > 0 && !within(c.Allow, a)
+}
+
+func (c *compiledSet) exempts(a netip.Addr) bool { return within(c.Exempt, a) }
+
+func within(list []netip.Prefix, a netip.Addr) bool {
+	a = a.Unmap()
+	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// sideSteps are the steps on other subjects than the caller.
+func (c *compiledSet) sideSteps(call Call, rule *compiledRoute) []step {
+	var steps []step
+	add := func(s *side, id, what string) {
+		if s != nil {
+			args := []string{valkey.BinaryString(s.program), strconv.FormatInt(rule.Cost, 10), "0"}
+			steps = append(steps, step{takeScript, []string{keyspace.Of(id, what)}, args, s})
+		}
+	}
+	if call.Network.IsValid() {
+		id := AddressID(call.Network)
+		add(c.perIP, id, "sp")
+		add(rule.perIP, id, "s"+rule.tag)
+	}
+	add(c.global, "global", "s")
+	add(rule.shared, RouteID(rule.Name), "s")
+	return steps
+}
+
+// AddressID is the subject id of a client network.
+func AddressID(p netip.Prefix) string { return "ip-" + subjectID("ip", p.Masked().String()) }
+
+// subjectID hashes parts, each with its length, so that no two lists of parts look alike.
+func subjectID(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write([]byte(strconv.Itoa(len(p))))
+		h.Write([]byte{':'})
+		h.Write([]byte(p))
+	}
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:16])
+}

@@ -1,0 +1,84 @@
+package policy
+
+import (
+	"context"
+	_ "embed" // the script
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/keyspace"
+)
+
+// A copy is what find.lua reads of the Set:
+//
+//	1 byte   format, 1
+//	4 bytes  version of the Set
+//	2 bytes  greatest number of a plan
+//	per number from 1: 4 bytes where its entry starts, 2 bytes length; zeros when there is no such plan
+//	entries: of the plan's limits, then of its candidate when it has one (record.go tells what an entry is)
+//
+// Integers are big-endian.
+const copyFormat = 1
+
+func copyKey(b keyspace.Bucket) string { return b.Name("p") }
+
+func encodeCopy(s *Set) ([]byte, error) {
+	if s.Version < 1 || s.Version > math.MaxUint32 || s.NextNumber < 1 || s.NextNumber > maxNumber+1 {
+		return nil, fmt.Errorf("policy: encode plans: version %d or next number %d out of range", s.Version, s.NextNumber)
+	}
+	numbers := s.NextNumber - 1
+	out := binary.BigEndian.AppendUint32([]byte{copyFormat}, uint32(s.Version))
+	out = binary.BigEndian.AppendUint16(out, uint16(numbers))
+	out = append(out, make([]byte, 6*numbers)...)
+	for _, p := range s.Plans {
+		entry, err := encodeEntry(p.Mode, p.Limits)
+		if err != nil {
+			return nil, err
+		}
+		if len(p.Candidate) > 0 {
+			candidate, err := encodeEntry(Shadow, p.Candidate)
+			if err != nil {
+				return nil, err
+			}
+			entry = append(entry, candidate...)
+		}
+		at := out[7+6*(p.Number-1):]
+		binary.BigEndian.PutUint32(at, uint32(len(out)))
+		binary.BigEndian.PutUint16(at[4:], uint16(len(entry)))
+		out = append(out, entry...)
+	}
+	return out, nil
+}
+
+//go:embed copy.lua
+var copyLua string
+
+var copyScript = valkey.NewLuaScript(copyLua)
+
+// distribute writes the Set's copy into every bucket that has an older one. It fails with ErrUnfinished.
+func (s *Store) distribute(ctx context.Context, set *Set) error {
+	blob, err := encodeCopy(set)
+	if err != nil {
+		return err
+	}
+	execs := make([]valkey.LuaExec, 0, keyspace.Buckets)
+	for _, b := range keyspace.All() {
+		execs = append(execs, valkey.LuaExec{Keys: []string{copyKey(b)}, Args: []string{valkey.BinaryString(blob)}})
+	}
+	var errs []error
+	for _, result := range copyScript.ExecMulti(ctx, s.client, execs...) {
+		errs = append(errs, result.Error())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnfinished, err)
+	}
+	done := s.client.B().Set().Key(doneKey).Value(fmt.Sprint(set.Version)).Build()
+	if err := s.client.Do(ctx, done).Error(); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnfinished, err)
+	}
+	return nil
+}

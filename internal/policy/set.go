@@ -1,0 +1,151 @@
+package policy
+
+import (
+	"encoding/json"
+	"net/netip"
+	"time"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/route"
+)
+
+// Mode says what a denial means.
+type Mode string
+
+// The modes. The zero value is Enforce.
+const (
+	Enforce Mode = "enforce" // a denied call is denied
+	Shadow  Mode = "shadow"  // calls are counted and denials recorded, but every call passes
+	Off     Mode = "off"     // nothing is counted and every call passes
+)
+
+// Degraded says what becomes of a call while Valkey is away. Whatever it says, only callers that were verified before may pass.
+type Degraded string
+
+// What a plan can do while Valkey is away. The zero value is Closed.
+const (
+	Closed Degraded = "closed" // calls are denied
+	Open   Degraded = "open"   // calls pass, uncounted
+	Local  Degraded = "local"  // every environment counts by itself against Share of the limits
+)
+
+// Set is everything that is configured beside the keys. One version covers it all.
+type Set struct {
+	Version int64   `json:"version"` // 1 at first, one more with each save
+	Plans   []Plan  `json:"plans"`
+	Routes  []Route `json:"routes,omitempty"`
+
+	// PerIP limits each client address, masked to the prefix length that the check function is told; Global all callers together. Both count every
+	// call but those of exempt addresses.
+	PerIP  Scope `json:"perIP,omitzero"`
+	Global Scope `json:"global,omitzero"`
+
+	// Deny refuses callers from these addresses. Allow, when it is not empty, refuses callers from any other. Callers from Exempt are not limited.
+	// The address is the one that API Gateway saw; a TOKEN event has none, and counts as outside of every list.
+	Deny   []netip.Prefix `json:"deny,omitempty"`
+	Allow  []netip.Prefix `json:"allow,omitempty"`
+	Exempt []netip.Prefix `json:"exempt,omitempty"`
+
+	// TokenPlan is the plan of a JWT that names none, AddressPlan that of callers known by address alone. Empty refuses them.
+	TokenPlan   string `json:"tokenPlan,omitempty"`
+	AddressPlan string `json:"addressPlan,omitempty"`
+
+	Bans *Bans `json:"bans,omitempty"`
+
+	// NextNumber is the number that the next new plan gets.
+	NextNumber int `json:"nextNumber"`
+}
+
+// Plan is a named list of limits that keys have.
+type Plan struct {
+	Number   int             `json:"number"` // 1 and up, never used again; 0 in a new plan
+	Name     string          `json:"name"`   // 1 to 100 characters, unique
+	Limits   []limiter.Limit `json:"limits"` // 1 to limiter.MaxLimits, taken all or nothing
+	Mode     Mode            `json:"mode,omitempty"`
+	Degraded Degraded        `json:"degraded,omitempty"`
+	Share    int             `json:"share,omitempty"` // with Local: percent of the limits that one environment may admit, 1 to 100
+	// Candidate is a list of limits on trial: every call is held against it as if it were in force, counted apart, and never denied by it.
+	Candidate []limiter.Limit `json:"candidate,omitempty"`
+}
+
+// Route is a rule for the calls that its pattern matches. Of several that match one call the most specific wins.
+type Route struct {
+	Name    string        `json:"name"` // 1 to 100 characters, unique
+	Pattern route.Pattern `json:"pattern"`
+	Cost    int64         `json:"cost"` // what a call takes, 0 to limiter.MaxRequests; a call of cost 0 is authenticated and not limited
+	Settle  bool          `json:"settle,omitempty"`
+	Mode    Mode          `json:"mode,omitempty"` // of the limits below
+
+	PerKey []limiter.Limit `json:"perKey,omitempty"` // of each caller, on the calls of this rule alone, beside those of the caller's plan
+	PerIP  []limiter.Limit `json:"perIP,omitempty"`  // of each client address, on the calls of this rule alone
+	Shared []limiter.Limit `json:"shared,omitempty"` // of all callers of this rule together
+}
+
+// UnmarshalJSON takes a cost that is left out for 1.
+func (r *Route) UnmarshalJSON(data []byte) error {
+	type plain Route
+	p := plain{Cost: 1}
+	err := json.Unmarshal(data, &p)
+	*r = Route(p)
+	return err
+}
+
+// Scope is a list of limits on something other than a caller.
+type Scope struct {
+	Limits []limiter.Limit `json:"limits,omitempty"`
+	Mode   Mode            `json:"mode,omitempty"`
+}
+
+// Bans is the policy for callers who hammer: Denials denied calls within Window ban a caller for Base, each further ban lasts twice as long, up to
+// Cap. A caller who was not banned for Cap starts over.
+type Bans struct {
+	Denials int64    `json:"denials"` // 2 to 100,000
+	Window  Duration `json:"window"`
+	Base    Duration `json:"base"`
+	Cap     Duration `json:"cap"`
+}
+
+// Duration is a time.Duration that reads and writes itself as limiter.ParseWindow does: "10s", "30d".
+type Duration time.Duration
+
+// MarshalText writes the duration in short.
+func (d Duration) MarshalText() ([]byte, error) {
+	return []byte(limiter.ShortWindow(time.Duration(d))), nil
+}
+
+// UnmarshalText is the inverse of MarshalText.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := limiter.ParseWindow(string(text))
+	*d = Duration(parsed)
+	return err
+}
+
+// Plan returns the plan with this name.
+func (s *Set) Plan(name string) (Plan, bool) {
+	for _, p := range s.Plans {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Plan{}, false
+}
+
+// Numbered returns the plan with this number.
+func (s *Set) Numbered(number int) (Plan, bool) {
+	for _, p := range s.Plans {
+		if p.Number == number {
+			return p, true
+		}
+	}
+	return Plan{}, false
+}
+
+// hasCandidate reports whether any plan has limits on trial.
+func (s *Set) hasCandidate() bool {
+	for _, p := range s.Plans {
+		if len(p.Candidate) > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,217 @@
+package policy
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/audit"
+	"tidegate/internal/keyspace"
+)
+
+// setID is the subject of the Set in the audit and in the key space.
+const setID = "policy"
+
+// The Set lies under setKey: 4 bytes version and JSON. doneKey holds the version whose copies are all written.
+var (
+	setKey  = keyspace.Record(setID)
+	doneKey = keyspace.Of(setID, "d")
+)
+
+// emptySet is in force until one is saved.
+func emptySet() *Set { return &Set{NextNumber: 1} }
+
+func loadSet(ctx context.Context, client valkey.Client) (*Set, error) {
+	record, err := client.Do(ctx, client.B().Get().Key(setKey).Build()).AsBytes()
+	if valkey.IsValkeyNil(err) {
+		return emptySet(), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("policy: read set: %w", err)
+	}
+	return decodeSet(record)
+}
+
+func decodeSet(record []byte) (*Set, error) {
+	if len(record) < 4 {
+		return nil, ErrUnreadable
+	}
+	s := &Set{}
+	if err := json.Unmarshal(record[4:], s); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+	}
+	s.Version = int64(binary.BigEndian.Uint32(record))
+	return s, nil
+}
+
+// Set returns the Set in force. Before the first save it has version 0 and no plans.
+func (s *Store) Set(ctx context.Context) (*Set, error) { return loadSet(ctx, s.client) }
+
+// SaveSet replaces the Set. next.Version is the one that the edit was based on: when it is no longer current nothing is written, and the current Set
+// comes back with ErrConflict. New plans get numbers. Bad input is an *InvalidError. Every check that starts after it returns without an error obeys
+// the new Set. With ErrUnfinished the Set is saved, but not in force everywhere.
+func (s *Store) SaveSet(ctx context.Context, next Set, edit Edit) (*Set, error) {
+	current, err := s.Set(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if current.Version != next.Version {
+		return current, ErrConflict
+	}
+	saved, err := numbered(next, current)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkDropped(ctx, saved, current); err != nil {
+		return nil, err
+	}
+	saved.Version++
+	text, err := json.Marshal(saved)
+	if err != nil {
+		return nil, fmt.Errorf("policy: save set: %w", err)
+	}
+	if len(text) > maxSetBytes {
+		return nil, invalid([]FieldError{{"routes", fmt.Sprintf("the whole set takes %d bytes: must be at most %d", len(text), maxSetBytes)}})
+	}
+	before, err := json.Marshal(current)
+	if err != nil {
+		return nil, fmt.Errorf("policy: save set: %w", err)
+	}
+	w := write{
+		id: setID, key: setKey, versionAt: 1, expected: current.Version, record: versioned(saved.Version, text),
+		entry: audit.Entry{By: edit.By, Action: "policy.save", Reason: edit.Reason, Version: saved.Version, Before: before, After: text},
+	}
+	newer, err := s.write(ctx, w)
+	if errors.Is(err, ErrConflict) {
+		current, decodeErr := decodeSet(newer)
+		return current, errors.Join(err, decodeErr)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return saved, s.distribute(ctx, saved)
+}
+
+func versioned(version int64, text []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, uint32(version)), text...)
+}
+
+// Sync finishes a save that was interrupted, if there is one.
+func (s *Store) Sync(ctx context.Context) error {
+	set, err := s.Set(ctx)
+	if err != nil || set.Version == 0 {
+		return err
+	}
+	done, err := s.client.Do(ctx, s.client.B().Get().Key(doneKey).Build()).ToString()
+	if err != nil && !valkey.IsValkeyNil(err) {
+		return fmt.Errorf("policy: sync: %w", err)
+	}
+	if done == strconv.FormatInt(set.Version, 10) {
+		return nil
+	}
+	return s.distribute(ctx, set)
+}
+
+// checkDropped refuses to drop a plan that keys have.
+func (s *Store) checkDropped(ctx context.Context, next, current *Set) error {
+	for _, p := range current.Plans {
+		if _, kept := next.Numbered(p.Number); kept {
+			continue
+		}
+		n, err := s.client.Do(ctx, s.client.B().Zcard().Key(planIndexKey(p.Number)).Build()).AsInt64()
+		if err != nil {
+			return fmt.Errorf("policy: save set: count keys: %w", err)
+		}
+		if n > 0 {
+			return invalid([]FieldError{{"plans", fmt.Sprintf("plan %q has %d keys: give them another plan first", p.Name, n)}})
+		}
+	}
+	return nil
+}
+
+// PlanCounts returns how many keys each plan has, by the plan's number.
+func (s *Store) PlanCounts(ctx context.Context, set *Set) (map[int]int64, error) {
+	commands := make(valkey.Commands, len(set.Plans))
+	for i, p := range set.Plans {
+		commands[i] = s.client.B().Zcard().Key(planIndexKey(p.Number)).Build()
+	}
+	counts := make(map[int]int64, len(commands))
+	if len(commands) == 0 {
+		return counts, nil
+	}
+	for i, result := range s.client.DoMulti(ctx, commands...) {
+		n, err := result.AsInt64()
+		if err != nil {
+			return nil, fmt.Errorf("policy: count keys: %w", err)
+		}
+		counts[set.Plans[i].Number] = n
+	}
+	return counts, nil
+}
+
+// write is a change of one record.
+type write struct {
+	id        string // of the subject
+	key       string
+	versionAt int    // where the version stands in the record, from 1
+	expected  int64  // version; 0 when there must be no record
+	record    []byte // empty to delete it
+	with      []string
+	entry     audit.Entry
+}
+
+// write makes the change and appends its audit entry, in one step. With ErrConflict it returns the newer record.
+func (s *Store) write(ctx context.Context, w write) (newer []byte, err error) {
+	bucket := keyspace.BucketOf(w.id)
+	w.entry.Subject, w.entry.Time = w.id, s.now().UTC()
+	if w.entry.Action == "" || w.entry.By.Name == "" {
+		return nil, fmt.Errorf("policy: write %s: no action or actor for the audit", w.id)
+	}
+	expected := ""
+	if w.expected > 0 {
+		expected = valkey.BinaryString(binary.BigEndian.AppendUint32(nil, uint32(w.expected)))
+	}
+	keys := slices.Concat([]string{w.key, audit.Stream(bucket)}, w.with)
+	for {
+		head, err := s.audit.Head(ctx, bucket)
+		if err != nil {
+			return nil, err
+		}
+		sealed, err := s.audit.Key().Seal(bucket, head, w.entry)
+		if err != nil {
+			return nil, err
+		}
+		reply, err := editScript.Exec(ctx, s.client, keys, []string{
+			expected, strconv.Itoa(w.versionAt), valkey.BinaryString(w.record),
+			valkey.BinaryString(sealed.Previous), valkey.BinaryString(sealed.Body), valkey.BinaryString(sealed.Hash),
+		}).ToMessage()
+		switch {
+		case valkey.IsValkeyNil(err):
+			return nil, ErrNotFound
+		case err != nil:
+			return nil, fmt.Errorf("policy: write: %w", err)
+		}
+		done, notNumber := reply.AsInt64()
+		if reply.IsInt64() && notNumber == nil {
+			if done == 1 {
+				return nil, nil
+			}
+			continue // another entry of the bucket came first
+		}
+		newer, err := reply.AsBytes()
+		if err != nil {
+			return nil, fmt.Errorf("policy: write: %w", err)
+		}
+		if bytes.Equal(newer, w.record) {
+			return nil, nil // the reply to an earlier try was lost
+		}
+		return newer, ErrConflict
+	}
+}

@@ -1,0 +1,97 @@
+package route
+
+import "strings"
+
+// reading is a path's segments as some program takes them, in lower case.
+type reading []string
+
+// plain reports whether every program reads the path alike but for empty segments and the case of letters.
+func plain(path string) bool {
+	return !strings.ContainsAny(path, `%;\`) && !strings.HasPrefix(path, ".") && !strings.Contains(path, "/.")
+}
+
+// asWritten appends the segments of a path to into: split first, decoded once.
+func asWritten(path string, into reading) reading {
+	for text := range strings.SplitSeq(path, "/") {
+		if text != "" {
+			into = append(into, lower(decodeOnce(text)))
+		}
+	}
+	return into
+}
+
+// asLenient appends the segments that a program finds which decodes and resolves all it can.
+func asLenient(path string, into reading) reading {
+	from := len(into)
+	for text := range strings.FieldsFuncSeq(decodeAll(path), func(r rune) bool { return r == '/' || r == '\\' }) {
+		text, _, _ = strings.Cut(text, ";")
+		switch text {
+		case "", ".":
+		case "..":
+			into = into[:max(from, len(into)-1)]
+		default:
+			into = append(into, lower(text))
+		}
+	}
+	return into
+}
+
+// decodeOnce undoes percent-encoding. What is no encoding stays: an HTTP API may have undone it already.
+func decodeOnce(text string) string {
+	if !strings.Contains(text, "%") {
+		return text
+	}
+	decoded := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		if i+2 < len(text) && text[i] == '%' && isHex(text[i+1]) && isHex(text[i+2]) {
+			decoded = append(decoded, unhex(text[i+1])<<4|unhex(text[i+2]))
+			i += 2
+			continue
+		}
+		decoded = append(decoded, text[i])
+	}
+	return string(decoded)
+}
+
+// decodeAll undoes percent-encoding until none is left. One pass does it: a character that completes an encoding is where the next one is undone.
+func decodeAll(text string) string {
+	if !strings.Contains(text, "%") {
+		return text
+	}
+	decoded := make([]byte, 0, len(text))
+	for i := range len(text) {
+		decoded = append(decoded, text[i])
+		for n := len(decoded); n >= 3 && decoded[n-3] == '%' && isHex(decoded[n-2]) && isHex(decoded[n-1]); n = len(decoded) {
+			decoded = append(decoded[:n-3], unhex(decoded[n-2])<<4|unhex(decoded[n-1]))
+		}
+	}
+	return string(decoded)
+}
+
+func isHex(c byte) bool { return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f' }
+
+func unhex(c byte) byte {
+	if c <= '9' {
+		return c - '0'
+	}
+	return c | 0x20 - 'a' + 10
+}
+
+// lower folds ASCII letters; it allocates only if there is a capital.
+func lower(text string) string {
+	for i := range len(text) {
+		if text[i] >= 'A' && text[i] <= 'Z' {
+			return string(lowerBytes([]byte(text)))
+		}
+	}
+	return text
+}
+
+func lowerBytes(text []byte) []byte {
+	for i, c := range text {
+		if c >= 'A' && c <= 'Z' {
+			text[i] = c + 'a' - 'A'
+		}
+	}
+	return text
+}

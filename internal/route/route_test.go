@@ -1,0 +1,305 @@
+package route
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func parse(t *testing.T, texts ...string) []Pattern {
+	t.Helper()
+	patterns := make([]Pattern, len(texts))
+	for i, text := range texts {
+		p, err := Parse(text)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		patterns[i] = p
+	}
+	return patterns
+}
+
+func table(t *testing.T, texts ...string) *Table {
+	t.Helper()
+	found, err := NewTable(parse(t, texts...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// found names the pattern that a call falls under.
+func found(t *testing.T, table *Table, c Call) string {
+	t.Helper()
+	index, ok, err := table.Find(c)
+	switch {
+	case errors.Is(err, ErrAmbiguous) && !ok:
+		return "ambiguous"
+	case err != nil:
+		t.Fatal(err)
+	case !ok:
+		return "none"
+	}
+	for _, p := range table.patterns {
+		if p.index == index {
+			return p.String()
+		}
+	}
+	t.Fatalf("no pattern %d", index)
+	return ""
+}
+
+// The most specific pattern wins, whatever the order in which patterns are given.
+func TestMostSpecificWins(t *testing.T) {
+	texts := []string{
+		"*", "POST *", "/*", "/orders/{rest+}", "/orders/{id}", "GET /orders/{id}", "/orders/mine", "/{kind}/mine", "/{kind}/{id}/items", "/",
+		"a1/* GET /orders/{id}", "*/dev GET /orders/{id}", "*/prod /orders/mine", "a1/* *", "/orders/{id}/items", "/orders/{id}/{part+}",
+	}
+	for _, c := range []struct {
+		call Call
+		want string
+	}{
+		{Call{Method: "GET", Path: "/"}, "* /"},
+		{Call{Method: "GET", Path: ""}, "* /"},
+		{Call{Method: "GET", Path: "/other"}, "* /*"},
+		{Call{Method: "POST", Path: "/other"}, "* /*"},
+		{Call{Method: "GET", Path: "/orders"}, "* /*"},
+		{Call{Method: "PUT", Path: "/orders/7"}, "* /orders/{id}"},
+		{Call{Method: "get", Path: "/orders/7"}, "GET /orders/{id}"},
+		{Call{Stage: "dev", Method: "GET", Path: "/orders/7"}, "*/dev GET /orders/{id}"},
+		{Call{Stage: "Dev", Method: "GET", Path: "/orders/7"}, "GET /orders/{id}"},
+		{Call{API: "a1", Stage: "dev", Method: "GET", Path: "/orders/7"}, "a1/* GET /orders/{id}"},
+		{Call{API: "a1", Stage: "dev", Method: "PUT", Path: "/orders/7"}, "a1/* * *"},
+		{Call{Method: "GET", Path: "/orders/mine"}, "* /orders/mine"},
+		{Call{Method: "GET", Path: "/Orders/MINE"}, "* /orders/mine"},
+		{Call{Stage: "prod", Method: "GET", Path: "/orders/mine"}, "*/prod * /orders/mine"},
+		{Call{Method: "GET", Path: "/other/mine"}, "* /{kind}/mine"},
+		{Call{Method: "GET", Path: "/other/7/items"}, "* /{kind}/{id}/items"},
+		{Call{Method: "GET", Path: "/orders/7/items"}, "* /orders/{id}/items"},
+		{Call{Method: "GET", Path: "/orders/7/parts"}, "* /orders/{id}/{part+}"},
+		{Call{Method: "GET", Path: "/orders/7/items/1"}, "* /orders/{id}/{part+}"},
+	} {
+		for _, order := range [][]string{texts, reversed(texts)} {
+			if got := found(t, table(t, order...), c.call); got != c.want {
+				t.Errorf("%+v: got %q, want %q", c.call, got, c.want)
+			}
+		}
+	}
+}
+
+func reversed(texts []string) []string {
+	var out []string
+	for _, text := range texts {
+		out = append([]string{text}, out...)
+	}
+	return out
+}
+
+func TestNothingMatches(t *testing.T) {
+	if got := found(t, table(t), Call{Path: "/x"}); got != "none" {
+		t.Errorf("an empty table: %s", got)
+	}
+	for _, path := range []string{"/", "/orders", "/orders/7/8", "/order/7", "/orders//"} {
+		if got := found(t, table(t, "/orders/{id}"), Call{Path: path}); got != "none" {
+			t.Errorf("%s: %s", path, got)
+		}
+	}
+}
+
+// However a caller spells a path, it falls under the rule that every reading finds, or under none and is refused; never under a laxer one.
+func TestSpellings(t *testing.T) {
+	rules := table(t, "*", "/search", "/orders/{id}", "/orders/export", "/files/{name+}", "/café/menü")
+	for path, want := range map[string]string{
+		"/search/":                        "* /search",
+		"//search":                        "* /search",
+		"/search///":                      "* /search",
+		"/%73earch":                       "* /search",
+		"/%73%65%61%72%63%68/":            "* /search",
+		"/SEARCH":                         "* /search",
+		"/%53earch":                       "* /search",
+		"search":                          "* /search",
+		"/caf%c3%A9/men%C3%BC":            "* /café/menü",
+		"/café/menü":                      "* /café/menü",
+		"/orders/a%20b":                   "* /orders/{id}",
+		"/orders/100%25":                  "* /orders/{id}",
+		"/orders/100%":                    "* /orders/{id}",
+		"/orders/7;v=1":                   "* /orders/{id}",
+		"/orders/a%2f%2f":                 "* /orders/{id}",
+		"/files/a%2Fb":                    "* /files/{name+}",
+		"/files/a%252Fb":                  "* /files/{name+}",
+		"/files/a/./b":                    "* /files/{name+}",
+		"/files/a/../b":                   "* /files/{name+}",
+		`/files/a\b`:                      "* /files/{name+}",
+		"/files/.git":                     "* /files/{name+}",
+		"/orders/...":                     "* /orders/{id}",
+		"/search;jsessionid=1":            "ambiguous",
+		"/search%3b":                      "ambiguous",
+		"/%2573earch":                     "ambiguous",
+		"/%25%37%33earch":                 "ambiguous",
+		"/search/.":                       "ambiguous",
+		"/search%2f":                      "ambiguous",
+		"/./search":                       "ambiguous",
+		"/%2e/search":                     "ambiguous",
+		"/x/../search":                    "ambiguous",
+		"/x/%2e%2E/search":                "ambiguous",
+		"/x/%252e%252e/search":            "ambiguous",
+		"/x/..;/search":                   "ambiguous",
+		"/x%2f..%2fsearch":                "ambiguous",
+		`/x\..\search`:                    "ambiguous",
+		"/x%5c..%5csearch":                "ambiguous",
+		"/../search":                      "ambiguous",
+		"../search":                       "ambiguous",
+		"/search/../files/a":              "ambiguous",
+		"/orders/7%2Fitems":               "ambiguous",
+		"/orders/export;x":                "ambiguous",
+		"/orders/ex%2570ort":              "ambiguous",
+		"/orders%2F7":                     "ambiguous",
+		"/files/..%2f..%2forders/7":       "ambiguous",
+		"/files/../search":                "ambiguous",
+		"/files/a/../../search":           "ambiguous",
+		"/files/%2e%2e/%2e%2e/search":     "ambiguous",
+		"/elsewhere/../nowhere":           "* *",
+		strings.Repeat("/a", 4000):        "* *",
+		"/" + strings.Repeat("%25", 4000): "* *",
+	} {
+		if got := found(t, rules, Call{Method: "GET", Path: path}); got != want {
+			t.Errorf("%.60s: got %q, want %q", path, got, want)
+		}
+	}
+}
+
+func TestTies(t *testing.T) {
+	patterns := parse(t, "/a/{x}", "GET /a/{x}", "/A/{y}/", "/b/{x}", "get /%61/{z}", "a/* /a/{x}", "*", "* *", "/{p+}", "/*", "/%2A%2A")
+	if diff := cmp.Diff([][2]int{{0, 2}, {1, 4}, {6, 7}, {8, 9}}, Ties(patterns)); diff != "" {
+		t.Error(diff)
+	}
+	_, err := NewTable(patterns)
+	if err == nil || !strings.Contains(err.Error(), "patterns 1 and 3 tie: * /a/{x} and * /A/{y}/") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestExplain(t *testing.T) {
+	rules := table(t, "*", "GET /orders/{id}", "/orders/mine", "a1/* *", "*/prod GET /orders/{id}", "/orders/{x+}", "/orders/{id}", "/")
+	for _, c := range []struct {
+		call Call
+		want []Match
+	}{
+		{Call{Path: "/x"}, []Match{{0, true, "won: no other pattern matches"}}},
+		{Call{Path: "/orders/mine", Method: "PUT"}, []Match{
+			{2, true, `won: it has the literal "mine" as segment 2, unlike * /orders/{id}`},
+			{6, false, `lost to * /orders/mine, which has the literal "mine" as segment 2`},
+			{5, false, `lost to * /orders/mine, which has the literal "mine" as segment 2`},
+			{0, false, `lost to * /orders/mine, which has the literal "orders" as segment 1`},
+		}},
+		{Call{API: "a1", Path: "/orders/7"}, []Match{
+			{3, true, "won: it names the API, unlike * /orders/{id}"},
+			{6, false, "lost to a1/* * *, which names the API"},
+			{5, false, "lost to a1/* * *, which names the API"},
+			{0, false, "lost to a1/* * *, which names the API"},
+		}},
+		{Call{Stage: "prod", Method: "GET", Path: "/orders/7"}, []Match{
+			{4, true, "won: it names the stage, unlike GET /orders/{id}"},
+			{1, false, "lost to */prod GET /orders/{id}, which names the stage"},
+			{6, false, "lost to */prod GET /orders/{id}, which names the method"},
+			{5, false, "lost to */prod GET /orders/{id}, which has exactly one segment in place 2"},
+			{0, false, `lost to */prod GET /orders/{id}, which has the literal "orders" as segment 1`},
+		}},
+		{Call{Path: "/"}, []Match{
+			{7, true, "won: it names the whole path, unlike * *"},
+			{0, false, "lost to * /, which names the whole path"},
+		}},
+		{Call{Path: "/x/../orders/7"}, []Match{
+			{0, false, "matches the path as it is written, but another reading of the path finds another pattern: the call is refused"},
+			{6, false, "matches the path once all its encodings and dot-segments are resolved, but another reading of the path finds another pattern: " +
+				"the call is refused"},
+			{5, false, "matches the path once all its encodings and dot-segments are resolved, but another reading of the path finds another pattern: " +
+				"the call is refused"},
+			{0, false, "matches the path once all its encodings and dot-segments are resolved, but another reading of the path finds another pattern: " +
+				"the call is refused"},
+		}},
+	} {
+		if diff := cmp.Diff(c.want, rules.Explain(c.call)); diff != "" {
+			t.Errorf("%+v: %s", c.call, diff)
+		}
+	}
+}
+
+// A bad pattern is told by field, with what is wrong and what to do.
+func TestErrors(t *testing.T) {
+	for _, c := range []struct {
+		pattern     Pattern
+		field, want string
+	}{
+		{Pattern{API: "a b"}, "api", `is "a b": must be letters and digits`},
+		{Pattern{API: strings.Repeat("a", 65)}, "api", "has 65 characters: must have at most 64"},
+		{Pattern{Stage: "ü"}, "stage", `is "ü": must be letters, digits, - and _`},
+		{Pattern{Stage: strings.Repeat("a", 129)}, "stage", "has 129 characters"},
+		{Pattern{Method: "GET,PUT"}, "method", `is "GET,PUT": must be letters`},
+		{Pattern{Method: strings.Repeat("A", 17)}, "method", "has 17 characters: must have at most 16"},
+		{Pattern{Path: "orders"}, "path", "must begin with /"},
+		{Pattern{Path: "/" + strings.Repeat("a", 512)}, "path", "has 513 bytes: must have at most 512"},
+		{Pattern{Path: strings.Repeat("/a", 33)}, "path", "has 33 segments: must have at most 32"},
+		{Pattern{Path: "/a//b"}, "path", `has "" as segment 2: is empty`},
+		{Pattern{Path: "//a"}, "path", `has "" as segment 1: is empty`},
+		{Pattern{Path: "/a/*/b"}, "path", `has "*" before its end`},
+		{Pattern{Path: "/{a+}/b"}, "path", `has "{a+}" before its end`},
+		{Pattern{Path: "/{a}/{a}"}, "path", "has the parameter {a} twice"},
+		{Pattern{Path: "/{}"}, "path", "a parameter's name must be"},
+		{Pattern{Path: "/{+}"}, "path", "a parameter's name must be"},
+		{Pattern{Path: "/{a b}"}, "path", "a parameter's name must be"},
+		{Pattern{Path: "/a{b}"}, "path", "cannot stand within a segment"},
+		{Pattern{Path: "/{"}, "path", "cannot stand within a segment"},
+		{Pattern{Path: "/a*"}, "path", "cannot stand within a segment"},
+		{Pattern{Path: "/a/../b"}, "path", "write the path that is meant"},
+		{Pattern{Path: "/%2e"}, "path", "write the path that is meant"},
+		{Pattern{Path: "/a;b"}, "path", "by {name} or {name+} only"},
+		{Pattern{Path: "/a%2Fb"}, "path", "by {name} or {name+} only"},
+		{Pattern{Path: "/a%2561"}, "path", "by {name} or {name+} only"},
+		{Pattern{Path: "/a%00"}, "path", "cannot be printed"},
+		{Pattern{Path: "/%ff"}, "path", "cannot be printed"},
+	} {
+		errs := c.pattern.Errors()
+		if len(errs) != 1 || errs[0].Field != c.field || !strings.Contains(errs[0].Message, c.want) {
+			t.Errorf("%+v: got %v, want %s: …%s…", c.pattern, errs, c.field, c.want)
+		}
+		if err := c.pattern.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: Validate: %v", c.pattern, err)
+		}
+		if _, err := NewTable([]Pattern{c.pattern}); err == nil {
+			t.Errorf("%+v: a table took it", c.pattern)
+		}
+	}
+	if errs := (Pattern{API: "-", Stage: "/", Method: "?", Path: "?"}).Errors(); len(errs) != 4 {
+		t.Errorf("got %v, want one of each field", errs)
+	}
+}
+
+func TestParseReadsWhatStringWrites(t *testing.T) {
+	for _, p := range []Pattern{
+		{}, {Path: "/a b"}, {Method: "GET", Path: "/a b"}, {API: "a1", Path: "/x"}, {Stage: "$default", Method: "$connect", Path: "/"}, {Path: "/{x}/*"},
+	} {
+		got, err := Parse(p.String())
+		if err != nil || got.String() != p.String() || got.canonical() != p.canonical() {
+			t.Errorf("%q: %+v, %v", p.String(), got, err)
+		}
+	}
+	if p, err := Parse("/a b"); err != nil || p.Path != "/a b" {
+		t.Errorf("a path alone: %+v, %v", p, err)
+	}
+	for _, text := range []string{"", " ", "GET", "GET /a /b", "a b c"} {
+		if p, err := Parse(text); err == nil && text != "GET /a /b" {
+			t.Errorf("%q: %+v", text, p)
+		}
+	}
+}
+
+func TestFindDoesNotAllocate(t *testing.T) {
+	rules := table(t, "*", "GET /orders/{id}", "/orders/{id}/items/{item}", "/orders/{rest+}")
+	call := Call{API: "a1", Stage: "prod", Method: "GET", Path: "/orders/7/items/9"}
+	if n := testing.AllocsPerRun(100, func() { _, _, _ = rules.Find(call) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

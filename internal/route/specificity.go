@@ -1,0 +1,52 @@
+package route
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// compare orders patterns, most specific first. Patterns that it holds equal differ in literals, and never match the same call, or they tie.
+func compare(a, b compiled) int {
+	return cmp.Or(
+		given(b.API)-given(a.API),
+		slices.CompareFunc(b.path, a.path, func(x, y segment) int { return cmp.Compare(x.kind, y.kind) }),
+		given(b.Method)-given(a.Method),
+		given(b.Stage)-given(a.Stage),
+	)
+}
+
+func given(field string) int {
+	if matchesAny(field) {
+		return 0
+	}
+	return 1
+}
+
+// Ties returns the pairs of indices of patterns that match the same calls with equal specificity, each with the first of its kind. Patterns that are
+// not valid tie with none.
+func Ties(patterns []Pattern) [][2]int {
+	var ties [][2]int
+	first := map[string]int{}
+	for i, p := range patterns {
+		if p.Validate() != nil {
+			continue
+		}
+		if j, found := first[p.canonical()]; found {
+			ties = append(ties, [2]int{j, i})
+		} else {
+			first[p.canonical()] = i
+		}
+	}
+	return ties
+}
+
+// canonical is the same text for patterns that match the same calls. A space and a slash cannot be confused with what stands between them.
+func (p Pattern) canonical() string {
+	text := orAny(p.API) + " " + orAny(p.Stage) + " " + lower(orAny(p.Method)) + " "
+	path, _ := parsePath(p.Path)
+	for _, s := range path {
+		text += "/" + [...]string{anyPath: "**", rest: "*", one: "{}", literal: "=" + s.text, end: ""}[s.kind]
+	}
+	return strings.TrimSpace(text)
+}
