@@ -1,6 +1,7 @@
 package acl_test
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -9,10 +10,13 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/route"
 	"tidegate/internal/store"
 	"tidegate/internal/store/acl"
+	"tidegate/internal/usage"
 	"tidegate/internal/valkeytest"
 )
 
@@ -51,47 +55,108 @@ func (s server) as(t *testing.T, user string) valkey.Client {
 
 var pepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
 
+// wide asks for every kind of step that a check can make.
+func wide() policy.Set {
+	perHour := func(n int64) []limiter.Limit { return []limiter.Limit{{Requests: n, Window: time.Hour}} }
+	return policy.Set{
+		Plans: []policy.Plan{{
+			Name: "free", Candidate: perHour(1), Limits: []limiter.Limit{
+				{Requests: 2, Window: time.Minute},
+				{Requests: 5, Window: time.Hour, Algorithm: limiter.Counter},
+				{Requests: 9, Window: time.Hour, Algorithm: limiter.TokenBucket},
+			},
+		}},
+		Routes: []policy.Route{{Name: "orders", Pattern: route.Pattern{Path: "/orders"}, Cost: 1, PerKey: perHour(50), PerIP: perHour(60), Shared: perHour(70)}},
+		PerIP:  policy.Scope{Limits: perHour(80)},
+		Global: policy.Scope{Limits: perHour(90)},
+		Bans:   &policy.Bans{Denials: 3, Window: policy.Duration(time.Hour), Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)},
+	}
+}
+
 // What the functions do works with no more rights than these.
 func TestUsersCanDoTheirWork(t *testing.T) {
 	s := start(t)
-	admin, check := policy.NewStore(s.as(t, "admin"), pepper), policy.NewStore(s.as(t, "check"), pepper)
-	limits := []limiter.Limit{
-		{Requests: 2, Window: time.Minute},
-		{Requests: 5, Window: time.Hour, Algorithm: limiter.Counter},
-		{Requests: 9, Window: time.Hour, Algorithm: limiter.TokenBucket},
-	}
-	key, secret, err := admin.Create(t.Context(), policy.NewKey{Name: "one", Env: "test", Plan: "free", Limits: limits})
+	client, now := s.as(t, "admin"), time.Now()
+	admin, edit := policy.NewStore(client, pepper), policy.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
+	set := must(admin.SaveSet(t.Context(), wide(), edit))(t)
+	key, secret, err := admin.Create(t.Context(), policy.NewKey{Name: "one", Env: "test", Plan: "free"}, edit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := check.Probe(t.Context(), secret); err != nil {
+	checkUser := s.as(t, "check")
+	check, recorder := policy.NewChecker(checkUser, pepper), usage.NewRecorder(usage.Options{}, func() time.Time { return now })
+	call := policy.Call{
+		Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Address: netip.MustParseAddr("192.0.2.1"),
+		Route: route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"},
+	}
+	if err := check.Probe(t.Context(), call); err != nil {
 		t.Errorf("probe: %v", err)
 	}
-	for i, want := range []bool{true, true, false} {
-		c, err := check.Check(t.Context(), secret, 1)
-		if err != nil || c.Decision.Allowed != want {
-			t.Errorf("check %d: allowed %t, %v; want %t", i, c.Decision.Allowed, err, want)
+	verdicts := ""
+	for range 6 { // two are admitted, three denied, and then the caller is banned
+		c, err := check.Check(t.Context(), call, nil)
+		if err != nil {
+			t.Fatalf("check: %v", err)
+		}
+		verdicts += map[bool]string{true: "y", false: "n"}[c.Allowed]
+		for range 12 { // as many as it takes for call times to be kept
+			recorder.Record(usage.Outcome{Subject: key.ID, Registered: true, Cost: 1, Rules: []string{"orders"}, Time: now})
+			recorder.Record(usage.Outcome{Subject: "192.0.2.1", Verdict: usage.Denied, Cost: 1, Time: now})
+		}
+		if report := recorder.Flush(t.Context(), checkUser); report.Lost+report.Returned > 0 || report.Err != nil {
+			t.Errorf("usage: %+v", report)
 		}
 	}
-	if key, err = admin.SetLimits(t.Context(), key.ID, key.Version, limits[:1]); err != nil {
-		t.Errorf("edit: %v", err)
+	if verdicts != "yynnnn" {
+		t.Errorf("checks: %s", verdicts)
 	}
-	if _, err := admin.List(t.Context(), policy.Query{}); err != nil {
-		t.Errorf("list: %v", err)
-	}
-	if _, err := admin.Usage(t.Context(), []policy.Key{key}); err != nil {
-		t.Errorf("usage: %v", err)
-	}
-	if err := admin.Delete(t.Context(), key.ID); err != nil {
+	reads(t, admin, client, set, key)
+	if err := admin.Delete(t.Context(), key.ID, edit); err != nil {
 		t.Errorf("delete: %v", err)
 	}
 }
 
+// reads is what the dashboard asks for.
+func reads(t *testing.T, admin *policy.Store, client valkey.Client, set *policy.Set, key policy.Key) {
+	t.Helper()
+	reader, now := usage.NewReader(client), time.Now()
+	for name, read := range map[string]func() error{
+		"list":   func() error { _, err := admin.List(t.Context(), set, policy.Query{}); return err },
+		"counts": func() error { _, err := admin.PlanCounts(t.Context(), set); return err },
+		"usage":  func() error { _, err := admin.Usage(t.Context(), set, []policy.Key{key}); return err },
+		"audit":  func() error { _, err := admin.Audit().List(t.Context(), audit.Query{}); return err },
+		"verify": func() error { _, err := admin.Audit().Verify(t.Context()); return err },
+		"series": func() error {
+			_, err := reader.Series(t.Context(), key.ID, now.Add(-time.Hour), now, time.Minute)
+			return err
+		},
+		"active":  func() error { _, err := reader.Active(t.Context(), "", 10); return err },
+		"busiest": func() error { _, err := reader.Busiest(t.Context(), now.Add(-time.Hour), now, 10); return err },
+		"calls":   func() error { _, err := reader.Calls(t.Context(), key.ID, now.Add(-time.Hour), now); return err },
+	} {
+		if err := read(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// must ends the test on an error.
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
 const (
-	record = "tg:{slot}:id:c"
-	plans  = "tg:{slot}:p"
-	state  = "tg:{slot}:id:s"
-	usage  = "tg:{slot}:u:5"
+	record  = "tg:{slot}:id:c"
+	plans   = "tg:{slot}:p"
+	state   = "tg:{slot}:id:s"
+	minutes = "tg:{slot}:id:m481"
+	chain   = "tg:{slot}:a"
 )
 
 func TestUsersCanDoNoMore(t *testing.T) {
@@ -107,13 +172,16 @@ func TestUsersCanDoNoMore(t *testing.T) {
 		{"check", []string{"GET", record}, true},
 		{"check", []string{"GET", plans}, true},
 		{"check", []string{"SET", state, "1"}, true},
-		{"check", []string{"SET", usage, "1"}, true},
+		{"check", []string{"SET", minutes, "1"}, true},
 		{"check", eval("return redis.call('GET', KEYS[1])", record, state), true},
 		{"check", eval("return redis.call('SET', KEYS[2], '1', 'PX', 1000)", record, state), true},
 
 		{"check", []string{"SET", record, "1"}, false},
 		{"check", []string{"SET", plans, "1"}, false},
 		{"check", []string{"DEL", record}, false},
+		{"check", []string{"SET", chain, "1"}, false},
+		{"check", []string{"XADD", chain, "*", "e", "1"}, false},
+		{"check", eval("return redis.call('XADD', KEYS[1], '*', 'e', '1')", chain), false},
 		{"check", eval("return redis.call('SET', KEYS[1], '1')", record, state), false},
 		{"check", eval("return redis.call('SET', KEYS[1], '1')", plans), false},
 		{"check", eval("return redis.call('SET', '" + record + "', '1')"), false},
