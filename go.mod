@@ -54,4 +54,8 @@ require (
 
 tool github.com/a-h/templ/cmd/templ
 
-ignore ./web/node_modules
+ignore (
+	./infra/cdk.out
+	./infra/node_modules
+	./web/node_modules
+)
