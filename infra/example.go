@@ -53,7 +53,7 @@ func (s *Stack) newExample() *example {
 }
 
 func (s *Stack) newExampleREST() awsapigateway.RestApi {
-	return awsapigateway.NewRestApi(s.Stack, jsii.String("ExampleRest"), &awsapigateway.RestApiProps{
+	api := awsapigateway.NewRestApi(s.Stack, jsii.String("ExampleRest"), &awsapigateway.RestApiProps{
 		RestApiName:    jsii.String(s.props.name() + "-example"),
 		Description:    jsii.String("Example of a REST API behind Tidegate"),
 		EndpointTypes:  &[]awsapigateway.EndpointType{awsapigateway.EndpointType_REGIONAL},
@@ -66,6 +66,8 @@ func (s *Stack) newExampleREST() awsapigateway.RestApi {
 			TracingEnabled:       jsii.Bool(true),
 		},
 	})
+	api.Node().TryRemoveChild(jsii.String("Endpoint")) // the CDK's output; newOutputs has ours
+	return api
 }
 
 func (s *Stack) newExampleHTTP() awsapigatewayv2.HttpApi {

@@ -20,7 +20,6 @@ import (
 var scratch string
 
 func TestMain(m *testing.M) {
-	_ = os.Setenv("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "20") // cannot fail: neither has an = or a NUL
 	var err error
 	if scratch, err = os.MkdirTemp("", "tidegate-infra"); err != nil {
 		panic(err)
