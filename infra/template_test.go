@@ -71,6 +71,9 @@ func newApp(flags map[string]string) (awscdk.App, string, error) {
 	}
 	for name, value := range flags {
 		config.Context[name] = value
+		if value == "true" || value == "false" {
+			config.Context[name] = value == "true"
+		}
 	}
 	folder, err := os.MkdirTemp(scratch, "assembly")
 	return awscdk.NewApp(&awscdk.AppProps{
