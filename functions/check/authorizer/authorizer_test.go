@@ -343,7 +343,8 @@ func TestMalformedEventsNeverAllow(t *testing.T) {
 		`{"type":"REQUEST","methodArn":"` + methodARN + `","headers":["x-api-key"]}`,
 		`{"type":"TOKEN","methodArn":"` + methodARN + `","authorizationToken":["` + key + `"]}`,
 	} {
-		if got, err := New(allowAll{}, keysAlone(), Simple, slog.New(slog.DiscardHandler)).Invoke(t.Context(), []byte(raw)); !errors.Is(err, ErrUnauthorized) {
+		a := New(allowAll{}, keysAlone(), Simple, slog.New(slog.DiscardHandler))
+		if got, err := a.Invoke(t.Context(), []byte(raw)); !errors.Is(err, ErrUnauthorized) {
 			t.Errorf("%.80s: %s, %v; want Unauthorized", raw, got, err)
 		}
 	}
