@@ -83,7 +83,7 @@ func (s *Stack) checkAlarms() []alarm {
 }
 
 func (s *Stack) adminAlarms() []alarm {
-	failures := metric("AWS/ApiGateway", "5xx", "Sum", minute, map[string]string{"ApiId": *s.panel.api.ApiId()})
+	failures := metric("AWS/ApiGateway", "5xx", "Sum", map[string]string{"ApiId": *s.panel.api.ApiId()})
 	return []alarm{
 		{"AdminErrors", "The admin function fails.", ofFunction(s.admin, "Errors", "Sum"), 0, 1},
 		{"AdminThrottles", "The admin function is throttled. Raise adminConcurrency.", ofFunction(s.admin, "Throttles", "Sum"), 0, 5},
@@ -140,6 +140,6 @@ func worst(nodes []string, name string) awscloudwatch.IMetric {
 		using[fmt.Sprintf("m%d", i)] = ofNode(node, name, "Maximum")
 	}
 	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
-		Expression: jsii.String("MAX(METRICS())"), UsingMetrics: &using, Label: &name, Period: awscdk.Duration_Minutes(jsii.Number(minute)),
+		Expression: jsii.String("MAX(METRICS())"), UsingMetrics: &using, Label: &name, Period: awscdk.Duration_Minutes(jsii.Number(1)),
 	})
 }

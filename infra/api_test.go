@@ -14,8 +14,8 @@ var withExample = map[string]func() (template, error){"dev": dev, "prod": prod}
 
 // No result is cached, nor does a call without a credential pass the function by: else calls are not counted, and revoked keys live on.
 func TestAuthorizersCountEveryCall(t *testing.T) {
-	for name, make := range withExample {
-		made := of(t, make)
+	for name, build := range withExample {
+		made := of(t, build)
 		check := "functions/${" + ours(t, made, "Check").id + ".Arn}/invocations"
 		for _, kind := range []string{"AWS::ApiGateway::Authorizer", "AWS::ApiGatewayV2::Authorizer"} {
 			a := made.only(t, kind, "").Properties
@@ -35,8 +35,8 @@ func TestAuthorizersCountEveryCall(t *testing.T) {
 
 // Every method and route of the examples is behind its authorizer.
 func TestExamplesAreGuarded(t *testing.T) {
-	for name, make := range withExample {
-		made := of(t, make)
+	for name, build := range withExample {
+		made := of(t, build)
 		methods := made.all("AWS::ApiGateway::Method")
 		equal(t, name+" methods", len(methods), 2)
 		for _, m := range methods {
@@ -98,7 +98,8 @@ func TestResponseMappings(t *testing.T) {
 func TestStages(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		for _, s := range made.all("AWS::ApiGatewayV2::Stage") {
-			if s.Properties.at("DefaultRouteSettings", "ThrottlingRateLimit") == nil || s.Properties.at("DefaultRouteSettings", "ThrottlingBurstLimit") == nil {
+			settings := properties{"settings": s.Properties["DefaultRouteSettings"]}
+			if settings.at("settings", "ThrottlingRateLimit") == nil || settings.at("settings", "ThrottlingBurstLimit") == nil {
 				t.Errorf("%s is not throttled", s.id)
 			}
 			format := text(s.Properties.at("AccessLogSettings", "Format"))

@@ -119,6 +119,7 @@ func plain(t *testing.T, n *yaml.Node) any {
 			m[n.Content[i].Value] = plain(t, n.Content[i+1])
 		}
 		return m
+	case yaml.ScalarNode: // below
 	case yaml.SequenceNode:
 		l := []any{}
 		for _, item := range n.Content {
@@ -207,7 +208,8 @@ func TestAttachBySAM(t *testing.T) {
 		for name, expression := range stringsOf(properties(r).at("ResponseParameters", "Headers")) {
 			parameters["gatewayresponse.header."+name] = expression
 		}
-		got.Responses[kind] = response{text(r["StatusCode"]), parameters, strings.TrimSpace(text(properties(r).at("ResponseTemplates", "application/json")))}
+		template := text(properties(r).at("ResponseTemplates", "application/json"))
+		got.Responses[kind] = response{text(r["StatusCode"]), parameters, strings.TrimSpace(template)}
 	}
 	same(t, got)
 	equal(t, "default of the REST API", properties(rest).at("Auth", "DefaultAuthorizer"), "Tidegate")
@@ -234,8 +236,9 @@ func TestAttachByServerlessFramework(t *testing.T) {
 	got := ofResources(t, resources)
 	rest := properties(at(t, document, "functions", "hello", "events", 0, "http", "authorizer"))
 	http := properties(at(t, document, "provider", "httpApi", "authorizers", "tidegate"))
-	got.RESTType, got.RESTTTL, got.RESTIdentity = strings.ToUpper(text(rest["type"])), given(rest["resultTtlInSeconds"]), len(text(rest["identitySource"]))
-	got.HTTPType, got.HTTPTTL, got.HTTPIdentity = strings.ToUpper(text(http["type"])), given(http["resultTtlInSeconds"]), len(list(http["identitySource"]))
+	got.RESTType, got.HTTPType = strings.ToUpper(text(rest["type"])), strings.ToUpper(text(http["type"]))
+	got.RESTTTL, got.HTTPTTL = given(rest["resultTtlInSeconds"]), given(http["resultTtlInSeconds"])
+	got.RESTIdentity, got.HTTPIdentity = len(text(rest["identitySource"])), len(list(http["identitySource"]))
 	got.Payload, got.Simple = text(http["payloadVersion"]), text(http["enableSimpleResponses"])
 	same(t, got)
 	if rest["identitySource"] == nil {
@@ -248,8 +251,9 @@ func TestAttachByTerraform(t *testing.T) {
 	rest, http := blocks["aws_api_gateway_authorizer.limits"], blocks["aws_apigatewayv2_authorizer.limits"]
 	got := attachment{
 		RESTType: text(rest["type"]), RESTTTL: given(rest["authorizer_result_ttl_in_seconds"]), RESTIdentity: len(text(rest["identity_source"])),
-		HTTPType: text(http["authorizer_type"]), HTTPTTL: given(http["authorizer_result_ttl_in_seconds"]), HTTPIdentity: len(list(http["identity_sources"])),
-		Payload: text(http["authorizer_payload_format_version"]), Simple: text(http["enable_simple_responses"]),
+		HTTPType: text(http["authorizer_type"]), HTTPTTL: given(http["authorizer_result_ttl_in_seconds"]),
+		HTTPIdentity: len(list(http["identity_sources"])),
+		Payload:      text(http["authorizer_payload_format_version"]), Simple: text(http["enable_simple_responses"]),
 		Responses: map[string]response{}, Mapping: stringsOf(blocks["mapping"]["mappings"]),
 	}
 	for _, name := range sorted(blocks) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -102,7 +103,7 @@ func TestBuildFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	failing := &build{root: root}
-	if _, err := synthesise(app, failing.code); err == nil || failing.err == nil || !bytes.Contains([]byte(failing.err.Error()), []byte("Go is missing")) {
+	if _, err := synthesise(app, failing.code); err == nil || failing.err == nil || !strings.Contains(failing.err.Error(), "Go is missing") {
 		t.Errorf("%v, %v", err, failing.err)
 	}
 }

@@ -19,9 +19,10 @@ type flags struct {
 // flagNames are those that flags.props reads.
 var flagNames = []string{
 	"stage", "keep", "cidr", "zones", "store", "maxStorageGB", "maxECPUs", "nodeType", "shards", "replicas", "snapshotDays", "checkMemory",
-	"adminMemory", "checkConcurrency", "adminConcurrency", "logLevel", "adminUser", "example", "waf", "callers", "domain", "certificate", "zone", "zoneId",
-	"alarmEmail", "logDays", "tags", "natGateways", "identity", "ipv4Prefix", "ipv6Prefix", "jwtIssuer", "jwtAudience", "jwtJwksUrl", "jwtJwks",
-	"jwtIdentityClaim", "jwtPlanClaim", "oidcIssuer", "oidcClientId", "oidcSecretName", "oidcRoleClaim", "oidcEditors", "oidcViewers", "nag",
+	"adminMemory", "checkConcurrency", "adminConcurrency", "logLevel", "adminUser", "example", "waf", "callers", "domain", "certificate",
+	"zone", "zoneId", "alarmEmail", "logDays", "tags", "natGateways", "identity", "ipv4Prefix", "ipv6Prefix", "jwtIssuer", "jwtAudience",
+	"jwtJwksUrl", "jwtJwks", "jwtIdentityClaim", "jwtPlanClaim", "oidcIssuer", "oidcClientId", "oidcSecretName", "oidcRoleClaim",
+	"oidcEditors", "oidcViewers", "nag",
 }
 
 // contextFlags reads the context. What belongs to the CDK has a colon or a slash in its name.

@@ -48,15 +48,17 @@ func TestFlagsReachProps(t *testing.T) {
 		"stage": {p.Stage, "qa"}, "keep": {p.Keep, true}, "cidr": {p.CIDR, "10.0.0.0/16"}, "storage": {p.Store.MaxStorageGB, 9},
 		"ECPUs": {p.Store.MaxECPUs, 5000}, "snapshots": {p.Store.SnapshotDays, 3}, "memory": {[]int{p.Check.Memory, p.Admin.Memory}, []int{256, 1024}},
 		"concurrency": {[]int{p.Check.Concurrency, p.Admin.Concurrency}, []int{Unreserved, 2}}, "log": {p.Check.LogLevel + p.Admin.LogLevel, "debugdebug"},
-		"user": {p.Login.User, "ada"}, "days": {p.LogDays, 30}, "NAT": {p.NATGateways, 3}, "prefixes": {[]int{p.Identity.IPv4Prefix, p.Identity.IPv6Prefix}, []int{24, 48}},
+		"user": {p.Login.User, "ada"}, "days": {p.LogDays, 30}, "NAT": {p.NATGateways, 3},
+		"prefixes": {[]int{p.Identity.IPv4Prefix, p.Identity.IPv6Prefix}, []int{24, 48}},
 		"audience": {p.Identity.JWT.Audiences, []string{"x", "y"}}, "keys": {p.Identity.JWT.JWKS, `{"keys":[]}`}, "example": {p.Example, false},
 		"claims": {p.Identity.JWT.IdentityClaim + p.Identity.JWT.PlanClaim, "subplan"},
 	} {
 		equal(t, what, pair[0], pair[1])
 	}
-	if p := propsOf(t, everything); p.Tags["team"] != "api" || p.Tags["centre"] != "42" || len(p.Zones) != 3 || p.Login.OIDC.ClientSecret != "login/tidegate" {
-		t.Errorf("%+v", p)
-	}
+	p = propsOf(t, everything)
+	equal(t, "tags", p.Tags, map[string]string{"team": "api", "centre": "42"})
+	equal(t, "zones", len(p.Zones), 3)
+	equal(t, "client's secret", p.Login.OIDC.ClientSecret, "login/tidegate")
 }
 
 // An operator reads which flag is wrong, and what it must be.
@@ -86,12 +88,14 @@ func TestErrorsNameTheFlag(t *testing.T) {
 		"days":                {map[string]string{"logDays": "8"}, []string{"-c logDays=8: must be one of"}},
 		"user":                {map[string]string{"adminUser": "a b"}, []string{"-c adminUser=a b"}},
 		"WAF without example": {map[string]string{"waf": "true", "example": "false"}, []string{"-c waf=true"}},
-		"wide caller":         {map[string]string{"callers": "arn:aws:execute-api:eu-west-1:111122223333:*"}, []string{"-c callers=arn", "without wildcards"}},
-		"mail":                {map[string]string{"alarmEmail": "ops"}, []string{"-c alarmEmail=ops"}},
-		"tag":                 {map[string]string{"tags": "aws:x=1"}, []string{"-c tags=aws:x"}},
-		"tags":                {map[string]string{"tags": "team"}, []string{"-c tags=team: must be name=value"}},
-		"domain alone":        {map[string]string{"domain": "a.example.com"}, []string{"-c certificate=: goes with domain"}},
-		"certificate":         {map[string]string{"domain": "a.example.com", "certificate": "mine"}, []string{"-c certificate=mine: must be the ARN"}},
+		"wide caller": {
+			map[string]string{"callers": "arn:aws:execute-api:eu-west-1:111122223333:*"}, []string{"-c callers=arn", "without wildcards"},
+		},
+		"mail":         {map[string]string{"alarmEmail": "ops"}, []string{"-c alarmEmail=ops"}},
+		"tag":          {map[string]string{"tags": "aws:x=1"}, []string{"-c tags=aws:x"}},
+		"tags":         {map[string]string{"tags": "team"}, []string{"-c tags=team: must be name=value"}},
+		"domain alone": {map[string]string{"domain": "a.example.com"}, []string{"-c certificate=: goes with domain"}},
+		"certificate":  {map[string]string{"domain": "a.example.com", "certificate": "mine"}, []string{"-c certificate=mine: must be the ARN"}},
 		"another zone": {
 			map[string]string{"domain": "a.example.com", "certificate": everything["certificate"], "zone": "example.org", "zoneId": "Z1"},
 			[]string{"-c zone=example.org: must be the zone"},
@@ -102,12 +106,15 @@ func TestErrorsNameTheFlag(t *testing.T) {
 		"token without all": {map[string]string{"identity": "jwt"}, []string{"-c jwtIssuer=", "-c jwtAudience=", "-c jwtJwksUrl="}},
 		"token unasked":     {map[string]string{"jwtIssuer": "https://a.example"}, []string{"-c jwtIssuer=https://a.example: goes with jwt"}},
 		"prefix":            {map[string]string{"ipv4Prefix": "33"}, []string{"-c ipv4Prefix=33"}},
-		"plain http":        {map[string]string{"oidcIssuer": "http://a.example", "oidcClientId": "x", "oidcSecretName": "y", "oidcEditors": "z"}, []string{"-c oidcIssuer=http://a.example"}},
-		"OIDC without all":  {map[string]string{"oidcIssuer": "https://a.example"}, []string{"-c oidcClientId=", "-c oidcSecretName=", "-c oidcEditors="}},
-		"OIDC unasked":      {map[string]string{"oidcViewers": "x"}, []string{"-c oidcIssuer=: is not set"}},
-		"NAT":               {map[string]string{"natGateways": "4"}, []string{"-c natGateways=4"}},
-		"unknown":           {map[string]string{"stag": "prod"}, []string{"-c stag=prod: there is no such flag", "stage,"}},
-		"several":           {map[string]string{"store": "x", "shards": "501"}, []string{"-c store=x", "-c shards=501"}},
+		"plain http": {
+			map[string]string{"oidcIssuer": "http://a.example", "oidcClientId": "x", "oidcSecretName": "y", "oidcEditors": "z"},
+			[]string{"-c oidcIssuer=http://a.example"},
+		},
+		"OIDC without all": {map[string]string{"oidcIssuer": "https://a.example"}, []string{"-c oidcClientId=", "-c oidcSecretName=", "-c oidcEditors="}},
+		"OIDC unasked":     {map[string]string{"oidcViewers": "x"}, []string{"-c oidcIssuer=: is not set"}},
+		"NAT":              {map[string]string{"natGateways": "4"}, []string{"-c natGateways=4"}},
+		"unknown":          {map[string]string{"stag": "prod"}, []string{"-c stag=prod: there is no such flag", "stage,"}},
+		"several":          {map[string]string{"store": "x", "shards": "501"}, []string{"-c store=x", "-c shards=501"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, err := newFlags(c.flags)
@@ -142,5 +149,24 @@ func TestErrorsKeepSecrets(t *testing.T) {
 func TestSynthesisRefusesFlags(t *testing.T) {
 	if _, err := synthesised(map[string]string{"store": "redis"}); err == nil || !strings.Contains(err.Error(), "-c store=redis") {
 		t.Errorf("%v", err)
+	}
+}
+
+// docs/deploy.md has every flag and every alarm.
+func TestFlagsAndAlarmsAreDocumented(t *testing.T) {
+	document := string(read(t, "../docs/deploy.md"))
+	for _, name := range flagNames {
+		if !strings.Contains(document, "`"+name+"`") && name != "nag" {
+			t.Errorf("flag %s is not in docs/deploy.md", name)
+		}
+	}
+	for _, build := range []func() (template, error){dev, prod} {
+		for _, a := range of(t, build).all("AWS::CloudWatch::Alarm") {
+			name := text(a.Properties["AlarmName"])
+			name = strings.TrimRight(name[strings.LastIndex(name, "-")+1:], "0123456789")
+			if !strings.Contains(document, name) {
+				t.Errorf("alarm %s is not in docs/deploy.md", name)
+			}
+		}
 	}
 }

@@ -14,29 +14,28 @@ var checkMetrics = []string{
 	"Checks", "Allowed", "Denied", "ShadowDenied", "CandidateDenied", "Degraded", "NearLimit", "StoreLatency", "StoreErrors", "ColdStart",
 }
 
-const minute = 1
-
 // ours is a metric that the check function emits.
 func (s *Stack) ours(name, statistic string) awscloudwatch.IMetric {
-	return metric(namespace, name, statistic, minute, map[string]string{"Service": "check", "Stage": s.props.Stage})
+	return metric(namespace, name, statistic, map[string]string{"Service": "check", "Stage": s.props.Stage})
 }
 
 // ofCache is a metric of the serverless cache.
 func (s *Stack) ofCache(name, statistic string) awscloudwatch.IMetric {
-	return metric("AWS/ElastiCache", name, statistic, minute, map[string]string{"clusterId": s.props.name()})
+	return metric("AWS/ElastiCache", name, statistic, map[string]string{"clusterId": s.props.name()})
 }
 
 func ofNode(node, name, statistic string) awscloudwatch.IMetric {
-	return metric("AWS/ElastiCache", name, statistic, minute, map[string]string{"CacheClusterId": node, "CacheNodeId": "0001"})
+	return metric("AWS/ElastiCache", name, statistic, map[string]string{"CacheClusterId": node, "CacheNodeId": "0001"})
 }
 
 func ofFunction(f *function, name, statistic string) awscloudwatch.IMetric {
-	return metric("AWS/Lambda", name, statistic, minute, map[string]string{"FunctionName": *f.FunctionName()})
+	return metric("AWS/Lambda", name, statistic, map[string]string{"FunctionName": *f.FunctionName()})
 }
 
-func metric(namespace, name, statistic string, minutes int, dimensions map[string]string) awscloudwatch.IMetric {
+// metric is one by the minute.
+func metric(namespace, name, statistic string, dimensions map[string]string) awscloudwatch.IMetric {
 	return awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
-		Namespace: &namespace, MetricName: &name, Statistic: &statistic, Period: awscdk.Duration_Minutes(jsii.Number(minutes)),
+		Namespace: &namespace, MetricName: &name, Statistic: &statistic, Period: awscdk.Duration_Minutes(jsii.Number(1)),
 		DimensionsMap: texts(dimensions),
 	})
 }

@@ -19,7 +19,8 @@ type exception struct {
 var exceptions = []exception{
 	{
 		rule: "AwsSolutions-IAM5", parts: []string{"CheckRole", "AdminRole"}, finding: "Resource::*",
-		why: "Network interfaces, before they exist, and X-Ray have no ARN to name. The actions are named, and those on interfaces denied to the function's own code.",
+		why: "Network interfaces, before they exist, and X-Ray have no ARN to name. " +
+			"The actions are named, and those on interfaces denied to the function's own code.",
 	},
 	{
 		rule: "AwsSolutions-SMG4", parts: []string{"Pepper"},
@@ -27,7 +28,8 @@ var exceptions = []exception{
 	},
 	{
 		rule: "AwsSolutions-SMG4", parts: []string{"Password"},
-		why: "The first login's password changes when its owner writes another into the secret and deploys; rotating it behind their back would lock them out.",
+		why: "The first login's password changes when its owner writes another into the secret and deploys. " +
+			"Rotating it behind their back would lock them out.",
 	},
 	{
 		rule: "AwsSolutions-AEC6", parts: []string{"Cache"},

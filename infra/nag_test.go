@@ -38,9 +38,11 @@ func findings(t *testing.T, flags map[string]string, inspect func(*Stack, awscdk
 	messages := *annotations.FindError(jsii.String("*"), assertions.Match_AnyValue())
 	messages = append(messages, *annotations.FindWarning(jsii.String("*"), assertions.Match_AnyValue())...)
 	for _, m := range messages {
-		rule, _, _ := strings.Cut(fmt.Sprint(m.Entry.Data), ":")
+		//nolint:staticcheck // SA1019: the Go modules of the CDK have no other type for what Annotations returns
+		message, path := fmt.Sprint(m.Entry.Data), *m.Id
+		rule, _, _ := strings.Cut(message, ":")
 		rule, _, _ = strings.Cut(rule, "[")
-		found = append(found, rule+" "+strings.Split(*m.Id, "/")[2])
+		found = append(found, rule+" "+strings.Split(path, "/")[2])
 	}
 	slices.Sort(found)
 	return slices.Compact(found)

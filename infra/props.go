@@ -39,8 +39,8 @@ type Props struct {
 	Identity IdentityProps
 	// Login is how people log in to the dashboard.
 	Login LoginProps
-	// NATGateways is how many there are when a function needs the internet: for Login.OIDC and Identity.JWT.JWKSURL. Flag natGateways, default 1, but one
-	// for each of two zones if Keep.
+	// NATGateways is how many there are when a function needs the internet: for Login.OIDC and Identity.JWT.JWKSURL. Flag natGateways, default 1, but
+	// one for each of two zones if Keep.
 	NATGateways int
 
 	// Example adds a REST API and an HTTP API with a sample backend, both behind the authorizer. Flag example, default true, but false in stage prod.
@@ -54,7 +54,8 @@ type Props struct {
 
 	// AlarmEmail gets the alarms, once its owner has confirmed. Flag alarmEmail.
 	AlarmEmail string
-	// LogDays is how long logs are kept: 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545 or 731. Flag logDays, default 180 in stage prod, else 14.
+	// LogDays is how long logs are kept: 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545 or 731. Flag logDays, default 180 in stage prod, else
+	// 14.
 	LogDays int
 	// Tags are added to every resource. Flag tags, as name=value,name=value.
 	Tags map[string]string
@@ -71,8 +72,8 @@ type StoreProps struct {
 	Kind StoreKind
 	// MaxStorageGB and MaxECPUs, a second, bound what a serverless cache may take and cost. Flags maxStorageGB, default 5, and maxECPUs, default 100000.
 	MaxStorageGB, MaxECPUs int
-	// NodeType, Shards and Replicas, of each shard, are for nodes. Flags nodeType, default cache.t4g.small, but cache.r7g.large in stage prod; shards, default 1,
-	// but 2 in stage prod; replicas, default 1.
+	// NodeType, Shards and Replicas, of each shard, are for nodes. Flags nodeType, default cache.t4g.small, but cache.r7g.large in stage prod; shards,
+	// default 1, but 2 in stage prod; replicas, default 1.
 	NodeType         string
 	Shards, Replicas int
 	// SnapshotDays is how long daily snapshots are kept. Flag snapshotDays, default 7 if Keep, else 0: none are made.
@@ -135,8 +136,8 @@ type LoginProps struct {
 type OIDCProps struct {
 	// Issuer is the provider's https URL. Flag oidcIssuer; without it there is no OIDC.
 	Issuer string
-	// ClientID and ClientSecret name the client; ClientSecret is the name of a secret in Secrets Manager, never the secret itself. Flags oidcClientId and
-	// oidcSecretName.
+	// ClientID and ClientSecret name the client; ClientSecret is the name of a secret in Secrets Manager, never the secret itself. Flags oidcClientId
+	// and oidcSecretName.
 	ClientID, ClientSecret string
 	// RoleClaim is the claim that gives people their role, by values for editors and for viewers. Flags oidcRoleClaim, default groups; oidcEditors;
 	// oidcViewers.
@@ -231,7 +232,8 @@ func (p *Props) check() error {
 	p.Store.check(want)
 	p.Check.check("check", want)
 	p.Admin.check("admin", want)
-	want(slices.Contains([]string{"debug", "info", "warn", "error"}, p.Check.LogLevel), "logLevel", p.Check.LogLevel, "must be debug, info, warn or error")
+	level := p.Check.LogLevel
+	want(slices.Contains([]string{"debug", "info", "warn", "error"}, level), "logLevel", level, "must be debug, info, warn or error")
 	want(userName.MatchString(p.Login.User), "adminUser", p.Login.User, "must be 1 to 64 letters, digits and ._@-")
 	want(p.Example || !p.WAF, "waf", p.WAF, "guards the example's REST API: set example=true too")
 	for _, caller := range p.Callers {

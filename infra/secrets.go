@@ -7,8 +7,8 @@ import (
 )
 
 // secrets are made by Secrets Manager when the stack is created. CloudFormation puts their values into the functions' environments, which Lambda
-// keeps encrypted with our key: the template holds references, and the functions need no way to Secrets Manager. docs/deploy.md weighs this against an
-// interface endpoint.
+// keeps encrypted with our key: the template holds references, and the functions need no way to Secrets Manager. docs/deploy.md weighs this
+// against an interface endpoint.
 type secrets struct {
 	// pepper is what hashes of API keys are made with. Without it no key can be verified again.
 	pepper awssecretsmanager.CfnSecret

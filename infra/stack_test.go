@@ -14,8 +14,8 @@ import (
 // on runs a test on every golden template and on a plain prod stack.
 func on(t *testing.T, test func(t *testing.T, made template)) {
 	t.Helper()
-	for name, make := range map[string]func() (template, error){"dev": dev, "prod": prod, "minimal prod": minimal} {
-		t.Run(name, func(t *testing.T) { test(t, of(t, make)) })
+	for name, build := range map[string]func() (template, error){"dev": dev, "prod": prod, "minimal prod": minimal} {
+		t.Run(name, func(t *testing.T) { test(t, of(t, build)) })
 	}
 }
 
@@ -49,9 +49,9 @@ func TestUsers(t *testing.T) {
 }
 
 func TestServerlessCache(t *testing.T) {
-	for name, make := range map[string]func() (template, error){"dev": dev, "minimal prod": minimal} {
+	for name, build := range map[string]func() (template, error){"dev": dev, "minimal prod": minimal} {
 		t.Run(name, func(t *testing.T) {
-			made := of(t, make)
+			made := of(t, build)
 			cache := made.only(t, "AWS::ElastiCache::ServerlessCache", "").Properties
 			equal(t, "engine", cache["Engine"], "valkey")
 			equal(t, "users", text(cache["UserGroupId"]), "${Users}")
@@ -161,7 +161,8 @@ func TestFunctions(t *testing.T) {
 func TestSecretsAreReferences(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		for variable, where := range map[string][2]string{
-			"KEY_PEPPER": {"Check", "{{resolve:secretsmanager:${Pepper}:SecretString:::}}"}, "ADMIN_PASSWORD": {"Admin", "{{resolve:secretsmanager:${Password}:SecretString:::}}"},
+			"KEY_PEPPER":     {"Check", "{{resolve:secretsmanager:${Pepper}:SecretString:::}}"},
+			"ADMIN_PASSWORD": {"Admin", "{{resolve:secretsmanager:${Password}:SecretString:::}}"},
 		} {
 			equal(t, variable, text(environment(t, made, where[0])[variable]), where[1])
 		}
@@ -173,7 +174,8 @@ func TestSecretsAreReferences(t *testing.T) {
 			equal(t, "key", text(secret.Properties["KmsKeyId"]), made.key(t))
 		}
 	})
-	equal(t, "client's secret", text(environment(t, of(t, prod), "Admin")["OIDC_CLIENT_SECRET"]), "{{resolve:secretsmanager:login/tidegate:SecretString:::}}")
+	client := text(environment(t, of(t, prod), "Admin")["OIDC_CLIENT_SECRET"])
+	equal(t, "client's secret", client, "{{resolve:secretsmanager:login/tidegate:SecretString:::}}")
 }
 
 // Whatever is stored is encrypted with the stack's own key.
@@ -194,14 +196,14 @@ func TestEncryption(t *testing.T) {
 }
 
 func TestOutputs(t *testing.T) {
-	for make, outputs := range map[*func() (template, error)][]string{
+	for build, outputs := range map[*func() (template, error)][]string{
 		&dev: {
 			"AlarmTopicArn", "CacheHost", "CheckFunctionArn", "DashboardUrl", "ExampleHttpAuthorizerArn", "ExampleHttpUrl", "ExampleRestAuthorizerArn",
 			"ExampleRestUrl", "FirstLogin",
 		},
 		&minimal: {"AlarmTopicArn", "CacheHost", "CheckFunctionArn", "DashboardUrl", "FirstLogin"},
 	} {
-		made := of(t, *make)
+		made := of(t, *build)
 		equal(t, "outputs", sorted(made.Outputs), outputs)
 		login := text(made.Outputs["FirstLogin"].Value)
 		name := text(made.only(t, "AWS::SecretsManager::Secret", "Password").Properties["Name"])

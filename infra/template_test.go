@@ -32,8 +32,9 @@ func TestMain(m *testing.M) {
 // everything turns every option on.
 var everything = map[string]string{
 	"stage": "prod", "store": "nodes", "example": "true", "waf": "true", "alarmEmail": "ops@example.com", "tags": "team=api,centre=42",
-	"oidcIssuer": "https://login.example.com", "oidcClientId": "tidegate", "oidcSecretName": "login/tidegate", "oidcEditors": "ops", "oidcViewers": "staff,guests",
-	"identity": "key,jwt,ip", "jwtIssuer": "https://login.example.com", "jwtAudience": "api", "jwtJwksUrl": "https://login.example.com/keys",
+	"oidcIssuer": "https://login.example.com", "oidcClientId": "tidegate", "oidcSecretName": "login/tidegate", "oidcEditors": "ops",
+	"oidcViewers": "staff,guests",
+	"identity":    "key,jwt,ip", "jwtIssuer": "https://login.example.com", "jwtAudience": "api", "jwtJwksUrl": "https://login.example.com/keys",
 	"domain": "limits.example.com", "certificate": "arn:aws:acm:eu-west-1:111122223333:certificate/1-2-3", "zone": "example.com", "zoneId": "Z123",
 	"callers": "arn:aws:execute-api:eu-west-1:444455556666:abc123/authorizers/def456",
 	"zones":   "eu-west-1a,eu-west-1b,eu-west-1c", "shards": "2", "replicas": "2",
@@ -50,9 +51,9 @@ func once(flags map[string]string) func() (template, error) {
 	return sync.OnceValues(func() (template, error) { return synthesised(flags) })
 }
 
-func of(t *testing.T, make func() (template, error)) template {
+func of(t *testing.T, build func() (template, error)) template {
 	t.Helper()
-	made, err := make()
+	made, err := build()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,8 @@ func (g *guard) inProps() []string {
 		problems = append(problems, "give either RestAPI or HTTPAPI")
 	}
 	if g.props.ResultsCacheTTL != 0 {
-		problems = append(problems, fmt.Sprintf("ResultsCacheTTL is %s: must be 0, or calls pass uncounted and revoked keys live on", g.props.ResultsCacheTTL))
+		problems = append(problems,
+			fmt.Sprintf("ResultsCacheTTL is %s: must be 0, or calls pass uncounted and revoked keys live on", g.props.ResultsCacheTTL))
 	}
 	if len(g.props.IdentitySources) > 0 {
 		problems = append(problems, fmt.Sprintf("IdentitySources are %q: must be empty, since the function itself answers calls without a credential",
@@ -100,7 +101,7 @@ func (g *guard) permission(node constructs.IConstruct, p awslambda.CfnPermission
 		return nil
 	}
 	if p.SourceArn() == nil || strings.Contains(*p.SourceArn(), "*") || !narrow.MatchString(*p.SourceArn()) {
-		return []string{fmt.Sprintf("%s lets more than one authorizer invoke the check function: its SourceArn must end in /authorizers/ID", *node.Node().Path())}
+		return []string{*node.Node().Path() + " lets more than one authorizer invoke the check function: its SourceArn must end in /authorizers/ID"}
 	}
 	return nil
 }

@@ -52,8 +52,11 @@ type Line struct {
 
 // Lines are what Tidegate adds to the bill. What the calls themselves cost at API Gateway is in Calls.
 func (d Deployment) Lines() []Line {
-	lines := []Line{d.store(), d.requests(), d.duration(), d.logs(), monthly("KMS key", kmsKey, 1), monthly("secrets", secret, d.Secrets),
-		monthly("alarms", alarm, d.Alarms), monthly("CloudWatch dashboard", dashboard, d.Dashboards), monthly("metrics of the functions", customMetric, d.Metrics)}
+	lines := []Line{
+		d.store(), requests(), d.duration(), logs(), monthly("KMS key", kmsKey, 1), monthly("secrets", secret, d.Secrets),
+		monthly("alarms", alarm, d.Alarms), monthly("CloudWatch dashboard", dashboard, d.Dashboards),
+		monthly("metrics of the functions", customMetric, d.Metrics),
+	}
 	if d.Nodes == 0 {
 		lines = append(lines, ecpus())
 	}
@@ -119,7 +122,7 @@ func ecpus() Line {
 	return line("ElastiCache serverless, ECPUs", serverlessECPU, 0, ecpusPerCheck, fmt.Sprintf("%d ECPUs a check", ecpusPerCheck))
 }
 
-func (d Deployment) requests() Line {
+func requests() Line {
 	return line("Lambda requests", lambdaRequests, 0, 1, "1 request a check")
 }
 
@@ -129,7 +132,7 @@ func (d Deployment) duration() Line {
 		fmt.Sprintf("10⁶ × %d ms × %s GB", billedMilliseconds, decimal(gigabytes)))
 }
 
-func (d Deployment) logs() Line {
+func logs() Line {
 	return line("CloudWatch Logs", logIngestion, 0, logBytes*1e6/1e9, fmt.Sprintf("10⁶ × %d bytes", logBytes))
 }
 

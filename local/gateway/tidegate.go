@@ -101,9 +101,9 @@ var errCache = errors.New("the authorizer caches results: AuthorizerResultTtlInS
 
 func (t template) rest() (RESTRules, error) {
 	a, err := one[struct {
-		Type                         string
-		IdentitySource               string
-		AuthorizerResultTtlInSeconds *int
+		Type           string
+		IdentitySource string
+		TTL            *int `json:"AuthorizerResultTtlInSeconds"`
 	}](t, restAuthorizer)
 	if err != nil {
 		return RESTRules{}, err
@@ -119,7 +119,7 @@ func (t template) rest() (RESTRules, error) {
 	}
 	rules := RESTRules{Token: a.Type == "TOKEN", IdentityHeaders: identityHeaders(a.IdentitySource), Responses: map[ResponseType]Response{}}
 	switch {
-	case a.AuthorizerResultTtlInSeconds == nil || *a.AuthorizerResultTtlInSeconds != 0:
+	case a.TTL == nil || *a.TTL != 0:
 		return RESTRules{}, fmt.Errorf("%s: %w", restAuthorizer, errCache)
 	case !rules.Token && a.Type != "REQUEST":
 		return RESTRules{}, fmt.Errorf("%s: type %q is not emulated", restAuthorizer, a.Type)
@@ -152,14 +152,14 @@ func (t template) http() (HTTPRules, error) {
 		AuthorizerPayloadFormatVersion string
 		EnableSimpleResponses          bool
 		IdentitySource                 []string
-		AuthorizerResultTtlInSeconds   *int
+		TTL                            *int `json:"AuthorizerResultTtlInSeconds"`
 	}](t, httpAuthorizer)
 	if err != nil {
 		return HTTPRules{}, err
 	}
 	rules := HTTPRules{Simple: a.EnableSimpleResponses, IdentityHeaders: identityHeaders(a.IdentitySource...)}
 	switch {
-	case a.AuthorizerResultTtlInSeconds == nil || *a.AuthorizerResultTtlInSeconds != 0:
+	case a.TTL == nil || *a.TTL != 0:
 		return HTTPRules{}, fmt.Errorf("%s: %w", httpAuthorizer, errCache)
 	case a.AuthorizerPayloadFormatVersion == "1.0":
 		rules.Format = Format1

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -22,13 +23,14 @@ func TestDeployed(t *testing.T) {
 	if rules.REST.Token || len(rules.REST.IdentityHeaders) > 0 || len(rules.REST.Responses) != 2 {
 		t.Errorf("REST: %+v, want a REQUEST authorizer without identity source, and two gateway responses", rules.REST)
 	}
-	if rules.REST.Responses[gateway.AccessDenied].StatusCode != 429 || rules.REST.Responses[gateway.Unauthorized].StatusCode != 401 {
+	denied, unauthorized := rules.REST.Responses[gateway.AccessDenied], rules.REST.Responses[gateway.Unauthorized]
+	if denied.StatusCode != http.StatusTooManyRequests || unauthorized.StatusCode != http.StatusUnauthorized {
 		t.Errorf("gateway responses %+v", rules.REST.Responses)
 	}
 	if rules.HTTP.Format != gateway.Format2 || !rules.HTTP.Simple || len(rules.HTTP.IdentityHeaders) > 0 {
 		t.Errorf("HTTP: format %d, simple %t, identity %q", rules.HTTP.Format, rules.HTTP.Simple, rules.HTTP.IdentityHeaders)
 	}
-	for _, status := range []int{200, 201, 304, 404, 429, 500, 504} {
+	for _, status := range []int{200, 201, 304, 404, 500, 504} {
 		if len(rules.HTTP.ResponseParameters[status]) != 2 {
 			t.Errorf("mapping of %d: %v", status, rules.HTTP.ResponseParameters[status])
 		}
@@ -53,7 +55,10 @@ func TestReadTemplateTakesOtherRules(t *testing.T) {
 			`"AuthorizerPayloadFormatVersion": "2.0"`, `"AuthorizerPayloadFormatVersion": "1.0"`,
 			func(r gateway.Rules) bool { return r.HTTP.Format == gateway.Format1 },
 		},
-		"status": {`"StatusCode": "429"`, `"StatusCode": "430"`, func(r gateway.Rules) bool { return r.REST.Responses[gateway.AccessDenied].StatusCode == 430 }},
+		"status": {
+			`"StatusCode": "429"`, `"StatusCode": "430"`,
+			func(r gateway.Rules) bool { return r.REST.Responses[gateway.AccessDenied].StatusCode == 430 },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rules, err := gateway.ReadTemplate(changed(t, c.from, c.to))

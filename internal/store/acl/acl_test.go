@@ -66,7 +66,9 @@ func wide() policy.Set {
 				{Requests: 9, Window: time.Hour, Algorithm: limiter.TokenBucket},
 			},
 		}},
-		Routes: []policy.Route{{Name: "orders", Pattern: route.Pattern{Path: "/orders"}, Cost: 1, PerKey: perHour(50), PerIP: perHour(60), Shared: perHour(70)}},
+		Routes: []policy.Route{{
+			Name: "orders", Pattern: route.Pattern{Path: "/orders"}, Cost: 1, PerKey: perHour(50), PerIP: perHour(60), Shared: perHour(70),
+		}},
 		PerIP:  policy.Scope{Limits: perHour(80)},
 		Global: policy.Scope{Limits: perHour(90)},
 		Bans:   &policy.Bans{Denials: 3, Window: policy.Duration(time.Hour), Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)},
