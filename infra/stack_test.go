@@ -195,6 +195,19 @@ func TestEncryption(t *testing.T) {
 	})
 }
 
+// Logs are kept for as long as the stage says, and no longer.
+func TestLogRetention(t *testing.T) {
+	for days, build := range map[int]func() (template, error){14: dev, 180: minimal} {
+		groups := of(t, build).all("AWS::Logs::LogGroup")
+		if len(groups) < 4 {
+			t.Errorf("%d log groups", len(groups))
+		}
+		for _, group := range groups {
+			equal(t, group.id, group.Properties["RetentionInDays"], days)
+		}
+	}
+}
+
 func TestOutputs(t *testing.T) {
 	for build, outputs := range map[*func() (template, error)][]string{
 		&dev: {

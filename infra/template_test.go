@@ -194,13 +194,13 @@ func text(value any) string {
 	case string:
 		return v
 	case map[string]any:
-		return function1(v)
+		return intrinsic(v)
 	}
 	return fmt.Sprint(value)
 }
 
-// function1 renders an object that is one intrinsic function.
-func function1(v map[string]any) string {
+// intrinsic renders an object that is one intrinsic function.
+func intrinsic(v map[string]any) string {
 	for name := range maps.Keys(v) {
 		argument := v[name]
 		list, _ := argument.([]any)
