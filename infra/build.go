@@ -71,8 +71,8 @@ type bundler struct {
 	name  string
 }
 
-// TryBundle always bundles here: where it fails, a container would fail too. The CDK then finds nothing in the folder and ends the synthesis; run says
-// why. It must not panic: the CDK waits for its answer.
+// TryBundle always bundles here: where it fails, a container would fail too. The CDK then finds nothing in the folder and ends the synthesis, and
+// run says why. It must not panic: the CDK waits for its answer.
 func (b *bundler) TryBundle(outputDir *string, _ *awscdk.BundlingOptions) *bool {
 	if err := b.bundle(*outputDir); err != nil {
 		b.build.err = err
