@@ -66,7 +66,10 @@ func serve(ctx context.Context, o options, getenv func(string) string, out, errO
 		return err
 	}
 	defer functions.close()
-	servers := startServers(listeners, functions, slog.New(slog.NewTextHandler(errOut, nil)))
+	servers, err := startServers(listeners, functions, slog.New(slog.NewTextHandler(errOut, nil)))
+	if err != nil {
+		return err
+	}
 	defer servers.stop()
 	ready := newReady(listeners, registry, login, keys)
 	if err := ready.write(o.readyFile); err != nil {

@@ -26,24 +26,32 @@ type servers struct {
 	failed chan error
 }
 
-// startServers puts the gateways in front of the functions.
-func startServers(l *listeners, f *functions, log *slog.Logger) *servers {
+// startServers puts the gateways in front of the functions, set up as the deployed ones.
+func startServers(l *listeners, f *functions, log *slog.Logger) (*servers, error) {
+	rules, err := gateway.Deployed()
+	if err != nil {
+		return nil, fmt.Errorf("set up the gateways: %w", err)
+	}
 	s := &servers{failed: make(chan error, 3)}
 	s.start(l.rest, &gateway.REST{
-		Authorizer:  f.check,
-		Integration: echo.Backend{},
-		Responses:   gateway.RateLimitResponses(),
-		Log:         log.With("api", "rest"),
+		Authorizer:      f.check,
+		Token:           rules.REST.Token,
+		IdentityHeaders: rules.REST.IdentityHeaders,
+		Integration:     echo.Backend{},
+		Responses:       rules.REST.Responses,
+		Log:             log.With("api", "rest"),
 	})
 	s.start(l.http, &gateway.HTTP{
 		Authorizer:         f.check,
-		Simple:             true,
+		Format:             rules.HTTP.Format,
+		Simple:             rules.HTTP.Simple,
+		IdentityHeaders:    rules.HTTP.IdentityHeaders,
 		Integration:        echo.Backend{},
-		ResponseParameters: gateway.RateLimitMapping(),
+		ResponseParameters: rules.HTTP.ResponseParameters,
 		Log:                log.With("api", "http"),
 	})
 	s.start(l.admin, &gateway.HTTP{Integration: f.admin, APIID: "localadmin", Log: log.With("api", "admin")})
-	return s
+	return s, nil
 }
 
 func (s *servers) start(l net.Listener, h http.Handler) {

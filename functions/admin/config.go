@@ -20,6 +20,7 @@ type config struct {
 	ValkeyURL         string        `env:"VALKEY_URL"`
 	KeyPepper         string        `env:"KEY_PEPPER"`
 	AdminUser         string        `env:"ADMIN_USER"`
+	AdminPassword     string        `env:"ADMIN_PASSWORD"`
 	AdminPasswordHash string        `env:"ADMIN_PASSWORD_HASH"`
 	BasePath          string        `env:"BASE_PATH"`
 	SessionIdle       time.Duration `env:"SESSION_IDLE" envDefault:"30m"`
@@ -38,7 +39,7 @@ func readConfig(variables []string) (config, error) {
 		return config{}, err
 	}
 	logLevel.Set(c.LogLevel)
-	return c, c.check()
+	return c, errors.Join(c.hashPassword(), c.check())
 }
 
 const makeHash = `make one with argon2 "$(openssl rand -hex 8)" -id -m 16 -t 3 -p 1 -e, which reads the password from its input`

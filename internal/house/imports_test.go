@@ -21,7 +21,8 @@ var (
 	forTests = []string{
 		"tidegate/internal/browsertest", "tidegate/internal/canary", "tidegate/internal/testwait", "tidegate/internal/valkeytest",
 	}
-	cdk = []string{"github.com/aws/aws-cdk-go/…", "github.com/aws/constructs-go/…", "github.com/aws/jsii-runtime-go/…"}
+	cdk = []string{"github.com/aws/aws-cdk-go/…", "github.com/aws/constructs-go/…", "github.com/aws/jsii-runtime-go/…",
+		"github.com/cdklabs/cdk-nag-go/…"}
 )
 
 var directions = []direction{
@@ -111,12 +112,20 @@ var directions = []direction{
 		why: "the emulators are a developer's tool",
 	},
 	{
-		of: []string{"tidegate/…"}, except: []string{"tidegate/infra/…"}, not: []string{"tidegate/infra/…"}, inTests: true,
+		of: []string{"tidegate/…"}, except: []string{"tidegate/infra/…", "tidegate/local/gateway"}, not: []string{"tidegate/infra/…"}, inTests: true,
 		why: "infrastructure is only deployed",
 	},
 	{
-		of: []string{"tidegate/infra/…"}, only: append([]string{"std", "tidegate/infra/…"}, cdk...),
-		why: "infrastructure is CDK alone",
+		of: []string{"tidegate/local/gateway"}, not: []string{"tidegate/infra", "tidegate/infra/authorizer", "tidegate/infra/cost"}, inTests: true,
+		why: "the emulators read the golden templates alone",
+	},
+	{
+		of: []string{"tidegate/infra/…"}, only: append([]string{"std", "tidegate/infra/…", "tidegate/internal/store/acl"}, cdk...),
+		why: "infrastructure is CDK alone, and what the Valkey users may do",
+	},
+	{
+		of: []string{"tidegate/infra/cost", "tidegate/infra/golden", "tidegate/internal/store/acl"}, only: []string{"std"},
+		why: "prices, templates and access strings need nothing",
 	},
 	{
 		of: []string{"tidegate/…"}, except: forTests, not: append([]string{"testing"}, forTests...),
@@ -213,6 +222,10 @@ var importCases = []ruleCase{
 	importCase("infra and CDK", "infra/stack.go", "github.com/aws/aws-cdk-go/awscdk/v2", false),
 	importCase("infra and the standard library", "infra/stack.go", "path/filepath", false),
 	importCase("infra and the SDK", "infra/stack.go", "github.com/aws/aws-sdk-go-v2/config", true),
+	importCase("the gateways and the golden templates", "local/gateway/a.go", "tidegate/infra/golden", false),
+	importCase("the gateways and infra", "local/gateway/a.go", "tidegate/infra/cost", true),
+	importCase("infra and access strings", "infra/users.go", "tidegate/internal/store/acl", false),
+	importCase("prices and CDK", "infra/cost/a.go", "github.com/aws/constructs-go/constructs/v10", true),
 	importCase("infra and us", "infra/stack.go", "tidegate/internal/limiter", true),
 	importCase("a program and a test's server", "functions/check/main.go", "tidegate/internal/valkeytest", true),
 	importCase("a test and a test's server", "functions/check/main_test.go", "tidegate/internal/valkeytest", false),

@@ -135,7 +135,7 @@ func TestHTTPRefusals(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			integration := &fake{answer: okAnswer}
 			api := newHTTP(c.authorizer, integration)
-			api.ResponseParameters = gateway.RateLimitMapping()
+			api.ResponseParameters = deployed(t).HTTP.ResponseParameters
 			if c.change != nil {
 				c.change(api)
 			}
@@ -266,12 +266,12 @@ func TestHTTPCookies(t *testing.T) {
 	}
 }
 
-// The default mapping adds the RateLimit fields to whatever the backend answers.
+// The deployed mapping adds the RateLimit fields to whatever the backend answers.
 func TestRateLimitMapping(t *testing.T) {
-	for _, status := range []string{"200", "302", "404", "599"} {
+	for _, status := range []string{"200", "302", "404", "503"} {
 		integration := &fake{answer: `{"statusCode":` + status + `,"headers":{"RateLimit":"the backend's own"}}`}
 		api := newHTTP(authorizing(`{"rateLimit":"\"default\";r=9;t=1","rateLimitPolicy":"\"default\";q=10;w=10"}`), integration)
-		api.ResponseParameters = gateway.RateLimitMapping()
+		api.ResponseParameters = deployed(t).HTTP.ResponseParameters
 		got := do(api, get("/"))
 		wantHeaders(t, got.header, map[string]string{"RateLimit": `"default";r=9;t=1`, "RateLimit-Policy": `"default";q=10;w=10`})
 		if n := len(got.header.Values("RateLimit")); n != 1 {

@@ -156,7 +156,7 @@ func TestRateLimitResponses(t *testing.T) {
 	context := `{"retryAfter":"7","rateLimit":"\"default\";r=0;t=7","rateLimitPolicy":"\"default\";q=10;w=10",` +
 		`"message":"Over the limit of 10 per 10 seconds.","violatedPolicies":"[\"default\"]","problemType":"about:blank"}`
 	api := newREST(&fake{answer: policyAnswer("Deny", "*", context)}, &fake{})
-	api.Responses = gateway.RateLimitResponses()
+	api.Responses = deployed(t).REST.Responses
 	got := do(api, get("/hello"))
 	if got.status != 429 {
 		t.Fatalf("status %d: %s", got.status, got.body)

@@ -1,48 +1,197 @@
 package gateway
 
-import "net/http"
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 
-// RateLimitResponses are the gateway responses that a REST API needs to answer like Tidegate: 429 when the authorizer denies, which it does only over
-// the limit, and 401 when it fails with "Unauthorized". The templates are filed under application/json because API Gateway's choice among other types
-// is unconfirmed; a header sets the real type.
-func RateLimitResponses() map[ResponseType]Response {
-	return map[ResponseType]Response{
-		AccessDenied: {
-			StatusCode: http.StatusTooManyRequests,
-			ResponseParameters: map[string]string{
-				"gatewayresponse.header.Cache-Control":    "'no-store'",
-				"gatewayresponse.header.Content-Type":     "'application/problem+json'",
-				"gatewayresponse.header.RateLimit":        "context.authorizer.rateLimit",
-				"gatewayresponse.header.RateLimit-Policy": "context.authorizer.rateLimitPolicy",
-				"gatewayresponse.header.Retry-After":      "context.authorizer.retryAfter",
-			},
-			// violatedPolicies is a JSON array, problemType and message are text without characters that JSON escapes: the authorizer sees to it.
-			ResponseTemplates: map[string]string{"application/json": `{"type":"$context.authorizer.problemType",` +
-				`"title":"Too Many Requests","status":429,"detail":"$context.authorizer.message",` +
-				`"violated-policies":$context.authorizer.violatedPolicies,"instance":"urn:uuid:$context.requestId"}`},
-		},
-		Unauthorized: {
-			StatusCode: http.StatusUnauthorized,
-			ResponseParameters: map[string]string{
-				"gatewayresponse.header.Cache-Control":    "'no-store'",
-				"gatewayresponse.header.Content-Type":     "'application/problem+json'",
-				"gatewayresponse.header.WWW-Authenticate": `'Bearer realm="tidegate"'`,
-			},
-			ResponseTemplates: map[string]string{"application/json": `{"type":"about:blank","title":"Unauthorized","status":401,` +
-				`"detail":"A valid API key is required.","instance":"urn:uuid:$context.requestId"}`},
-		},
+	"tidegate/infra/golden"
+)
+
+// Rules are how the two APIs before the authorizer are set up.
+type Rules struct {
+	REST RESTRules
+	HTTP HTTPRules
+}
+
+// RESTRules belong to a REST API.
+type RESTRules struct {
+	Token           bool     // a TOKEN authorizer instead of a REQUEST authorizer
+	IdentityHeaders []string // of the identity source
+	Responses       map[ResponseType]Response
+}
+
+// HTTPRules belong to an HTTP API.
+type HTTPRules struct {
+	Format             Format
+	Simple             bool
+	IdentityHeaders    []string
+	ResponseParameters map[int]Mapping
+}
+
+// Deployed are the rules that the stack in infra deploys with its example APIs: what is tried here is what would run there.
+func Deployed() (Rules, error) { return ReadTemplate(golden.Dev) }
+
+// ReadTemplate reads the rules of a CloudFormation template with one authorizer of a REST API and one of an HTTP API. It refuses what these emulators
+// do not do, such as caching results.
+func ReadTemplate(text []byte) (Rules, error) {
+	var t template
+	if err := json.Unmarshal(text, &t); err != nil {
+		return Rules{}, fmt.Errorf("read template: %w", err)
+	}
+	rest, restErr := t.rest()
+	http, httpErr := t.http()
+	if err := errors.Join(restErr, httpErr); err != nil {
+		return Rules{}, fmt.Errorf("read template: %w", err)
+	}
+	return Rules{rest, http}, nil
+}
+
+// template is what these emulators read of a CloudFormation template.
+type template struct {
+	Resources map[string]struct {
+		Type       string
+		Properties json.RawMessage
 	}
 }
 
-// RateLimitMapping is the response mapping with which an HTTP API adds the RateLimit fields to whatever its integration answers. API Gateway wants
-// one mapping for each status code.
-func RateLimitMapping() map[int]Mapping {
-	mappings := map[int]Mapping{}
-	for status := 200; status <= 599; status++ {
-		mappings[status] = Mapping{
-			"overwrite:header.RateLimit":        "$context.authorizer.rateLimit",
-			"overwrite:header.RateLimit-Policy": "$context.authorizer.rateLimitPolicy",
+// Types of resources.
+const (
+	restAuthorizer  = "AWS::ApiGateway::Authorizer"
+	gatewayResponse = "AWS::ApiGateway::GatewayResponse"
+	httpAuthorizer  = "AWS::ApiGatewayV2::Authorizer"
+	httpIntegration = "AWS::ApiGatewayV2::Integration"
+)
+
+// properties decodes those of every resource of a type, in order of their ids.
+func properties[P any](t template, kind string) ([]P, error) {
+	var all []P
+	for _, id := range slices.Sorted(maps.Keys(t.Resources)) {
+		if t.Resources[id].Type != kind {
+			continue
+		}
+		var p P
+		if err := json.Unmarshal(t.Resources[id].Properties, &p); err != nil {
+			return nil, fmt.Errorf("%s: %w", id, err)
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// one is the only resource of a type.
+func one[P any](t template, kind string) (P, error) {
+	all, err := properties[P](t, kind)
+	if err == nil && len(all) != 1 {
+		err = fmt.Errorf("%d resources are of type %s, want 1", len(all), kind)
+	}
+	if err != nil {
+		var none P
+		return none, err
+	}
+	return all[0], nil
+}
+
+// errCache: an absent TTL means 300 seconds.
+var errCache = errors.New("the authorizer caches results: AuthorizerResultTtlInSeconds must be 0")
+
+func (t template) rest() (RESTRules, error) {
+	a, err := one[struct {
+		Type           string
+		IdentitySource string
+		TTL            *int `json:"AuthorizerResultTtlInSeconds"`
+	}](t, restAuthorizer)
+	if err != nil {
+		return RESTRules{}, err
+	}
+	responses, err := properties[struct {
+		ResponseType       ResponseType
+		StatusCode         string
+		ResponseParameters map[string]string
+		ResponseTemplates  map[string]string
+	}](t, gatewayResponse)
+	if err != nil {
+		return RESTRules{}, err
+	}
+	rules := RESTRules{Token: a.Type == "TOKEN", IdentityHeaders: identityHeaders(a.IdentitySource), Responses: map[ResponseType]Response{}}
+	switch {
+	case a.TTL == nil || *a.TTL != 0:
+		return RESTRules{}, fmt.Errorf("%s: %w", restAuthorizer, errCache)
+	case !rules.Token && a.Type != "REQUEST":
+		return RESTRules{}, fmt.Errorf("%s: type %q is not emulated", restAuthorizer, a.Type)
+	}
+	for _, r := range responses {
+		status, err := strconv.Atoi(r.StatusCode)
+		if err != nil {
+			return RESTRules{}, fmt.Errorf("status code of %s: %w", r.ResponseType, err)
+		}
+		rules.Responses[r.ResponseType] = Response{StatusCode: status, ResponseParameters: r.ResponseParameters, ResponseTemplates: r.ResponseTemplates}
+	}
+	return rules, nil
+}
+
+// identityHeaders are the headers in a list such as method.request.header.Authorization.
+func identityHeaders(sources ...string) []string {
+	var headers []string
+	for _, source := range sources {
+		for expression := range strings.SplitSeq(source, ",") {
+			if _, header, found := strings.Cut(expression, "request.header."); found {
+				headers = append(headers, strings.TrimSpace(header))
+			}
 		}
 	}
-	return mappings
+	return headers
+}
+
+func (t template) http() (HTTPRules, error) {
+	a, err := one[struct {
+		AuthorizerPayloadFormatVersion string
+		EnableSimpleResponses          bool
+		IdentitySource                 []string
+		TTL                            *int `json:"AuthorizerResultTtlInSeconds"`
+	}](t, httpAuthorizer)
+	if err != nil {
+		return HTTPRules{}, err
+	}
+	rules := HTTPRules{Simple: a.EnableSimpleResponses, IdentityHeaders: identityHeaders(a.IdentitySource...)}
+	switch {
+	case a.TTL == nil || *a.TTL != 0:
+		return HTTPRules{}, fmt.Errorf("%s: %w", httpAuthorizer, errCache)
+	case a.AuthorizerPayloadFormatVersion == "1.0":
+		rules.Format = Format1
+	case a.AuthorizerPayloadFormatVersion != "2.0":
+		return HTTPRules{}, fmt.Errorf("%s: payload format %q is not emulated", httpAuthorizer, a.AuthorizerPayloadFormatVersion)
+	}
+	rules.ResponseParameters, err = t.responseParameters()
+	return rules, err
+}
+
+// responseParameters are those of the one integration that has any.
+func (t template) responseParameters() (map[int]Mapping, error) {
+	integrations, err := properties[struct {
+		ResponseParameters map[string]struct {
+			ResponseParameters []struct{ Destination, Source string }
+		}
+	}](t, httpIntegration)
+	if err != nil {
+		return nil, err
+	}
+	mappings := map[int]Mapping{}
+	for _, integration := range integrations {
+		for code, list := range integration.ResponseParameters {
+			status, err := strconv.Atoi(code)
+			if err != nil || mappings[status] != nil {
+				return nil, fmt.Errorf("%s: response parameters of status %q: not a number, or of two integrations", httpIntegration, code)
+			}
+			mappings[status] = Mapping{}
+			for _, parameter := range list.ResponseParameters {
+				mappings[status][parameter.Destination] = parameter.Source
+			}
+		}
+	}
+	return mappings, nil
 }

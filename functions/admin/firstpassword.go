@@ -1,0 +1,42 @@
+package main
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+
+	"golang.org/x/crypto/argon2"
+)
+
+// A password in the environment was generated, not thought up, so guessing at its hash is hopeless: this costs of hashing it at every start are the
+// least that a hash may have.
+const (
+	minPassword  = 20
+	hashMemory   = 19456 // KiB
+	hashTime     = 2
+	hashThreads  = 1
+	hashSaltSize = 16
+	hashSize     = 32
+)
+
+// hashPassword makes ADMIN_PASSWORD_HASH of ADMIN_PASSWORD, where a secret store gave the password itself. The salt is the pepper's work, so that
+// every environment has the same hash.
+func (c *config) hashPassword() error {
+	switch {
+	case c.AdminPassword == "":
+		return nil
+	case c.AdminPasswordHash != "":
+		return fmt.Errorf("ADMIN_PASSWORD and ADMIN_PASSWORD_HASH are both set: give one of them")
+	case len(c.AdminPassword) < minPassword:
+		return fmt.Errorf("ADMIN_PASSWORD is too short: generate one of at least %d characters, or give ADMIN_PASSWORD_HASH", minPassword)
+	}
+	mac := hmac.New(sha256.New, []byte(c.KeyPepper))
+	_, _ = mac.Write([]byte("salt of ADMIN_PASSWORD")) // a hash never fails
+	salt := mac.Sum(nil)[:hashSaltSize]
+	key := argon2.IDKey([]byte(c.AdminPassword), salt, hashTime, hashMemory, hashThreads, hashSize)
+	encode := base64.RawStdEncoding.EncodeToString
+	c.AdminPasswordHash = fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, hashMemory, hashTime, hashThreads, encode(salt), encode(key))
+	c.AdminPassword = ""
+	return nil
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// statements are those of every policy in the template: of roles, keys, topics.
+func (t template) statements() map[string][]properties {
+	found := map[string][]properties{}
+	for id, r := range t.Resources {
+		var documents []any
+		for _, name := range []string{"PolicyDocument", "KeyPolicy", "AssumeRolePolicyDocument"} {
+			documents = append(documents, r.Properties[name])
+		}
+		for _, policy := range list(r.Properties["Policies"]) {
+			documents = append(documents, properties(policy.(map[string]any))["PolicyDocument"])
+		}
+		for _, document := range documents {
+			if d, ok := document.(map[string]any); ok {
+				for _, statement := range list(d["Statement"]) {
+					found[id] = append(found[id], statement.(map[string]any))
+				}
+			}
+		}
+	}
+	return found
+}
+
+// No action is a wildcard, but for the owner of the account on the key, without which nobody could ever change the key's policy.
+func TestActionsAreNamed(t *testing.T) {
+	on(t, func(t *testing.T, made template) {
+		seen := 0
+		for id, statements := range made.statements() {
+			for _, s := range statements {
+				for _, action := range list(s["Action"]) {
+					seen++
+					root := text(action) == "kms:*" && strings.HasSuffix(text(s.at("Principal", "AWS")), ":root")
+					if strings.Contains(text(action), "*") && !root {
+						t.Errorf("%s allows %s", id, action)
+					}
+				}
+			}
+		}
+		if seen < 20 {
+			t.Errorf("only %d actions were found", seen)
+		}
+	})
+}
+
+// Resources that nobody could name are wildcards; all others are named.
+func TestResourcesAreNamed(t *testing.T) {
+	nameless := append([]string{"xray:PutTelemetryRecords", "xray:PutTraceSegments"}, deref(networkActions())...)
+	on(t, func(t *testing.T, made template) {
+		for id, statements := range made.statements() {
+			for _, s := range statements {
+				for _, r := range list(s["Resource"]) {
+					if text(r) != "*" || made.Resources[id].Type == "AWS::KMS::Key" {
+						continue
+					}
+					for _, action := range list(s["Action"]) {
+						if !slices.Contains(nameless, text(action)) {
+							t.Errorf("%s: %s on every resource", id, action)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+func deref(texts *[]*string) []string {
+	var all []string
+	for _, item := range *texts {
+		all = append(all, *item)
+	}
+	return all
+}
+
+// Each function may connect to the one cache as its own user, and write its own log; not even that of the network is for its code.
+func TestRoles(t *testing.T) {
+	on(t, func(t *testing.T, made template) {
+		kind := "serverlesscache"
+		if len(made.all("AWS::ElastiCache::ReplicationGroup")) > 0 {
+			kind = "replicationgroup"
+		}
+		for id, name := range map[string]string{"CheckRole": "check", "AdminRole": "admin"} {
+			role := made.only(t, "AWS::IAM::Role", id)
+			equal(t, "managed policies", role.Properties["ManagedPolicyArns"], nil)
+			stage := strings.TrimPrefix(text(made.only(t, "AWS::ElastiCache::User", "CheckUser").Properties["UserName"]), "tidegate-")
+			stage = strings.TrimSuffix(stage, "-check")
+			arn := "arn:${AWS::Partition}:elasticache:${AWS::Region}:${AWS::AccountId}:"
+			var connect []string
+			denied := 0
+			for _, s := range made.statements()[role.id] {
+				if slices.Contains(list(s["Action"]), any("elasticache:Connect")) {
+					for _, r := range list(s["Resource"]) {
+						connect = append(connect, text(r))
+					}
+				}
+				if s["Effect"] == "Deny" {
+					denied++
+					equal(t, "denied to", text(s.at("Condition", "ArnEquals", "lambda:SourceFunctionArn")),
+						"arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}:function:tidegate-"+stage+"-"+name)
+				}
+			}
+			slices.Sort(connect)
+			equal(t, id, connect, []string{arn + kind + ":tidegate-" + stage, arn + "user:tidegate-" + stage + "-" + name})
+			equal(t, id+" denials", denied, 1)
+		}
+	})
+}
+
+// Only authorizers that are named one by one may invoke the check function, and only API Gateway anything.
+func TestPermissions(t *testing.T) {
+	on(t, func(t *testing.T, made template) {
+		check := "${" + ours(t, made, "Check").id + ".Arn}"
+		for _, p := range made.all("AWS::Lambda::Permission") {
+			source := text(p.Properties["SourceArn"])
+			equal(t, p.id+" principal", p.Properties["Principal"], "apigateway.amazonaws.com")
+			equal(t, p.id+" action", p.Properties["Action"], "lambda:InvokeFunction")
+			if !strings.Contains(source, ":execute-api:") {
+				t.Errorf("%s: source %q is no API", p.id, source)
+			}
+			if text(p.Properties["FunctionName"]) == check && (strings.Contains(source, "*") || !strings.Contains(source, "/authorizers/")) {
+				t.Errorf("%s: %q is more than one authorizer", p.id, source)
+			}
+		}
+	})
+	var sources []string
+	for _, p := range of(t, prod).all("AWS::Lambda::Permission") {
+		sources = append(sources, text(p.Properties["SourceArn"]))
+	}
+	if !slices.Contains(sources, everything["callers"]) {
+		t.Errorf("the caller of another account is not among %q", sources)
+	}
+}
+
+// Nothing is reached from outside of the network, and functions reach the cache alone, unless they must ask an identity provider.
+func TestSecurityGroups(t *testing.T) {
+	on(t, func(t *testing.T, made template) {
+		serverless := len(made.all("AWS::ElastiCache::ServerlessCache")) > 0
+		ports := []any{float64(primaryPort)}
+		if serverless {
+			ports = append(ports, float64(readerPort))
+		}
+		cache := groupOf(t, made, "CacheGroup")
+		for _, group := range made.all("AWS::EC2::SecurityGroup") {
+			equal(t, group.id+" ingress", group.Properties["SecurityGroupIngress"], nil)
+			for _, rule := range list(group.Properties["SecurityGroupEgress"]) {
+				egress(t, group, rule.(map[string]any))
+			}
+		}
+		var seen []string
+		for _, rule := range made.all("AWS::EC2::SecurityGroupIngress") {
+			p := rule.Properties
+			equal(t, rule.id+" group", text(p["GroupId"]), cache)
+			equal(t, rule.id+" range", p["CidrIp"], nil)
+			seen = append(seen, fmt.Sprint(p["FromPort"]))
+			if p["FromPort"] != p["ToPort"] || !slices.Contains(ports, p["FromPort"]) {
+				t.Errorf("%s: ports %v to %v", rule.id, p["FromPort"], p["ToPort"])
+			}
+		}
+		equal(t, "rules", len(seen), 2*len(ports)) // of two functions
+	})
+}
+
+// egress: the rule that nothing may go out, or 443 of a function that has to.
+func egress(t *testing.T, group resource, rule properties) {
+	t.Helper()
+	nothing := rule["CidrIp"] == "255.255.255.255/32"
+	https := rule["CidrIp"] == "0.0.0.0/0" && rule["FromPort"] == float64(httpsPort) && rule["ToPort"] == float64(httpsPort)
+	ofFunction := strings.HasPrefix(group.id, "CheckGroup") || strings.HasPrefix(group.id, "AdminGroup")
+	mayAsk := strings.HasPrefix(t.Name(), "TestSecurityGroups/prod") && ofFunction
+	if !nothing && (!https || !mayAsk) {
+		t.Errorf("%s lets out %v", group.id, rule)
+	}
+}
+
+// Without a need for the internet there is no way to it.
+func TestNoEgressByDefault(t *testing.T) {
+	ways := []string{"AWS::EC2::InternetGateway", "AWS::EC2::NatGateway", "AWS::EC2::EIP", "AWS::EC2::EgressOnlyInternetGateway", "AWS::EC2::Route"}
+	for name, build := range map[string]func() (template, error){"dev": dev, "minimal prod": minimal} {
+		for _, kind := range ways {
+			if n := len(of(t, build).all(kind)); n > 0 {
+				t.Errorf("%s: %d of %s", name, n, kind)
+			}
+		}
+	}
+	for _, subnet := range of(t, dev).all("AWS::EC2::Subnet") {
+		equal(t, subnet.id, subnet.Properties["MapPublicIpOnLaunch"], false)
+	}
+	equal(t, "NAT gateways for OIDC", len(of(t, prod).all("AWS::EC2::NatGateway")), 2)
+	for _, id := range []string{"Check", "Admin"} {
+		subnet := text(ours(t, of(t, prod), id).Properties.at("VpcConfig", "SubnetIds", 0))
+		if !strings.Contains(subnet, "egress") {
+			t.Errorf("%s is in subnet %s", id, subnet)
+		}
+		subnet = text(ours(t, of(t, dev), id).Properties.at("VpcConfig", "SubnetIds", 0))
+		if !strings.Contains(subnet, "isolated") {
+			t.Errorf("%s is in subnet %s", id, subnet)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+// Package authorizer attaches Tidegate's check function to an API Gateway API that a CDK app has: a REST API or an HTTP API, in Tidegate's own
+// stack or in another.
+//
+//	limits := authorizer.NewRateLimitAuthorizer(stack, jsii.String("Limits"), &authorizer.Props{Function: check, RestAPI: api})
+//	api.Root().AddMethod(jsii.String("GET"), backend, &awsapigateway.MethodOptions{Authorizer: limits.REST})
+//
+// Synthesis fails, naming the construct, when something in the app would let calls pass uncounted: results that are cached, an identity source, or a
+// permission to invoke the function that is wider than one authorizer.
+package authorizer
+
+import (
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// Props say what is attached to what. Function and one of RestAPI and HTTPAPI are required.
+type Props struct {
+	// Function is the check function. One of another stack comes from awslambda.Function_FromFunctionArn with the stack's output CheckFunctionArn; if
+	// it is in another account, that stack must also allow this authorizer: see Allow.
+	Function awslambda.IFunction
+	// RestAPI gets a REQUEST authorizer, and gateway responses that answer 429 and 401.
+	RestAPI awsapigateway.IRestApi
+	// HTTPAPI gets an authorizer with payload format 2.0 and simple responses, and its integrations get response mappings that add the RateLimit
+	// fields.
+	HTTPAPI awsapigatewayv2.IHttpApi
+	// Name is the authorizer's name. The default is that of the construct's id.
+	Name string
+	// OwnResponses leaves out the gateway responses of a REST API, or the response mappings of an HTTP API, for an API that has its own.
+	OwnResponses bool
+
+	// ResultsCacheTTL must stay 0. It is here so that one that is wanted is refused with a reason.
+	ResultsCacheTTL time.Duration
+	// IdentitySources must stay empty. It is here so that ones that are wanted are refused with a reason.
+	IdentitySources []string
+}
+
+// RateLimitAuthorizer is Tidegate at an API.
+type RateLimitAuthorizer struct {
+	// REST is for the methods of a REST API; nil on an HTTP API.
+	REST awsapigateway.IAuthorizer
+	// HTTP is for the routes of an HTTP API; nil on a REST API.
+	HTTP awsapigatewayv2.IHttpRouteAuthorizer
+	// ID is the authorizer's id.
+	ID *string
+	// ARN is what the function's permission names.
+	ARN *string
+}
+
+// NewRateLimitAuthorizer attaches the function of props to its API. Props that would break counting are reported at synthesis.
+func NewRateLimitAuthorizer(scope constructs.Construct, id *string, props *Props) *RateLimitAuthorizer {
+	construct := constructs.NewConstruct(scope, id)
+	guard := &guard{scope: construct, props: *props}
+	construct.Node().AddValidation(guard)
+	if props.Name == "" {
+		guard.props.Name = *id
+	}
+	a := &RateLimitAuthorizer{}
+	switch {
+	case props.Function == nil || (props.RestAPI == nil) == (props.HTTPAPI == nil): // the guard says so
+	case props.RestAPI != nil:
+		a.attachREST(construct, &guard.props)
+	default:
+		a.attachHTTP(construct, &guard.props)
+	}
+	return a
+}
+
+func (a *RateLimitAuthorizer) attachREST(scope constructs.Construct, p *Props) {
+	attached := awsapigateway.NewRequestAuthorizer(scope, jsii.String("Authorizer"), &awsapigateway.RequestAuthorizerProps{
+		Handler:         p.Function,
+		AuthorizerName:  &p.Name,
+		ResultsCacheTtl: awscdk.Duration_Seconds(jsii.Number(0)),
+		IdentitySources: &[]*string{},
+	})
+	if resource, ok := attached.Node().DefaultChild().(awscdk.CfnResource); ok {
+		resource.AddPropertyDeletionOverride(jsii.String("IdentitySource")) // else it is there, and empty
+	}
+	a.REST, a.ID, a.ARN = attached, attached.AuthorizerId(), attached.AuthorizerArn()
+	if !p.OwnResponses {
+		addGatewayResponses(scope, p.RestAPI)
+	}
+}
+
+func (a *RateLimitAuthorizer) attachHTTP(scope constructs.Construct, p *Props) {
+	attached := awsapigatewayv2.NewHttpAuthorizer(scope, jsii.String("Authorizer"), &awsapigatewayv2.HttpAuthorizerProps{
+		HttpApi:               p.HTTPAPI,
+		Type:                  awsapigatewayv2.HttpAuthorizerType_LAMBDA,
+		AuthorizerName:        &p.Name,
+		AuthorizerUri:         invokeURI(scope, p.Function),
+		EnableSimpleResponses: jsii.Bool(true),
+		PayloadFormatVersion:  awsapigatewayv2.AuthorizerPayloadVersion_VERSION_2_0,
+		ResultsCacheTtl:       awscdk.Duration_Seconds(jsii.Number(0)),
+		IdentitySource:        &[]*string{},
+	})
+	a.ID = attached.AuthorizerId()
+	a.ARN = awscdk.Stack_Of(scope).FormatArn(&awscdk.ArnComponents{
+		Service: jsii.String("execute-api"), Resource: p.HTTPAPI.ApiId(), ResourceName: jsii.String("authorizers/" + *a.ID),
+	})
+	a.HTTP = awsapigatewayv2.HttpAuthorizer_FromHttpAuthorizerAttributes(scope, jsii.String("Route"), &awsapigatewayv2.HttpAuthorizerAttributes{
+		AuthorizerId: a.ID, AuthorizerType: jsii.String("CUSTOM"),
+	})
+	p.Function.AddPermission(jsii.String(*awscdk.Names_NodeUniqueId(scope.Node())+"Permission"), permission(a.ARN))
+	if !p.OwnResponses {
+		awscdk.Aspects_Of(p.HTTPAPI).Add(&mapResponses{}, nil)
+	}
+}
+
+// invokeURI is where API Gateway finds a function.
+func invokeURI(scope constructs.Construct, function awslambda.IFunction) *string {
+	return awscdk.Stack_Of(scope).FormatArn(&awscdk.ArnComponents{
+		Service: jsii.String("apigateway"), Account: jsii.String("lambda"), Resource: jsii.String("path"),
+		ResourceName: jsii.String("2015-03-31/functions/" + *function.FunctionArn() + "/invocations"),
+	})
+}

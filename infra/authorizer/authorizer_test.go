@@ -1,0 +1,269 @@
+package authorizer_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/assertions"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2integrations"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/jsii-runtime-go"
+
+	"tidegate/infra/authorizer"
+)
+
+// somebody is an app that has APIs of its own.
+type somebody struct {
+	app   awscdk.App
+	stack awscdk.Stack
+	check awslambda.IFunction
+	rest  awsapigateway.RestApi
+	http  awsapigatewayv2.HttpApi
+}
+
+const foreign = "arn:aws:lambda:eu-west-1:111122223333:function:tidegate-prod-check"
+
+func newSomebody() *somebody {
+	app := awscdk.NewApp(&awscdk.AppProps{AnalyticsReporting: jsii.Bool(false)})
+	s := &somebody{app: app, stack: awscdk.NewStack(app, jsii.String("Somebody"), nil)}
+	s.check = s.function("Check")
+	s.rest = awsapigateway.NewRestApi(s.stack, jsii.String("Rest"), &awsapigateway.RestApiProps{CloudWatchRole: jsii.Bool(false)})
+	s.rest.Root().AddMethod(jsii.String("OPTIONS"), awsapigateway.NewMockIntegration(nil), nil)
+	s.http = awsapigatewayv2.NewHttpApi(s.stack, jsii.String("Http"), nil)
+	return s
+}
+
+func (s *somebody) function(id string) awslambda.Function {
+	return awslambda.NewFunction(s.stack, &id, &awslambda.FunctionProps{
+		Runtime: awslambda.Runtime_NODEJS_LATEST(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("//")),
+	})
+}
+
+// use gives each API a route that the authorizer guards.
+func (s *somebody) use(a *authorizer.RateLimitAuthorizer) {
+	if a.REST != nil {
+		s.rest.Root().AddMethod(jsii.String("GET"), awsapigateway.NewMockIntegration(nil), &awsapigateway.MethodOptions{Authorizer: a.REST})
+	}
+	if a.HTTP != nil {
+		backend := awsapigatewayv2integrations.NewHttpUrlIntegration(jsii.String("Backend"), jsii.String("https://example.com"), nil)
+		s.http.AddRoutes(&awsapigatewayv2.AddRoutesOptions{Path: jsii.String("/"), Integration: backend, Authorizer: a.HTTP})
+	}
+}
+
+// synthesise returns the template, or what synthesis says is wrong.
+func (s *somebody) synthesise() (template assertions.Template, problem string) {
+	defer func() {
+		if r := recover(); r != nil {
+			problem = fmt.Sprint(r)
+		}
+	}()
+	return assertions.Template_FromStack(s.stack, nil), ""
+}
+
+func resources(t *testing.T, template assertions.Template, kind string) []map[string]any {
+	t.Helper()
+	found := template.FindResources(&kind, nil)
+	text, err := json.Marshal(found)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all map[string]struct{ Properties map[string]any }
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	var list []map[string]any
+	for _, r := range all {
+		list = append(list, r.Properties)
+	}
+	return list
+}
+
+func TestAttachesToARESTAPI(t *testing.T) {
+	s := newSomebody()
+	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"), &authorizer.Props{Function: s.check, RestAPI: s.rest}))
+	template, problem := s.synthesise()
+	if problem != "" {
+		t.Fatal(problem)
+	}
+	template.HasResourceProperties(jsii.String("AWS::ApiGateway::Authorizer"), map[string]any{
+		"Type": "REQUEST", "AuthorizerResultTtlInSeconds": 0, "IdentitySource": assertions.Match_Absent(),
+	})
+	template.HasResourceProperties(jsii.String("AWS::ApiGateway::Method"), map[string]any{"AuthorizationType": "CUSTOM", "HttpMethod": "GET"})
+	template.ResourceCountIs(jsii.String("AWS::ApiGateway::GatewayResponse"), jsii.Number(2))
+	onlyPermission(t, template, "AWS::ApiGateway::Authorizer")
+}
+
+func TestAttachesToAnHTTPAPI(t *testing.T) {
+	s := newSomebody()
+	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"), &authorizer.Props{Function: s.check, HTTPAPI: s.http}))
+	template, problem := s.synthesise()
+	if problem != "" {
+		t.Fatal(problem)
+	}
+	template.HasResourceProperties(jsii.String("AWS::ApiGatewayV2::Authorizer"), map[string]any{
+		"AuthorizerType": "REQUEST", "AuthorizerResultTtlInSeconds": 0, "AuthorizerPayloadFormatVersion": "2.0", "EnableSimpleResponses": true,
+		"IdentitySource": []any{},
+	})
+	template.HasResourceProperties(jsii.String("AWS::ApiGatewayV2::Route"), map[string]any{"AuthorizationType": "CUSTOM"})
+	integrations := resources(t, template, "AWS::ApiGatewayV2::Integration")
+	if len(integrations) != 1 || !strings.Contains(fmt.Sprint(integrations[0]["ResponseParameters"]), "overwrite:header.RateLimit-Policy") {
+		t.Errorf("integrations %v: want one with the response mappings", integrations)
+	}
+	onlyPermission(t, template, "AWS::ApiGatewayV2::Authorizer")
+}
+
+// onlyPermission: nobody but the one authorizer may invoke the function.
+func onlyPermission(t *testing.T, template assertions.Template, authorizer string) {
+	t.Helper()
+	ids := template.FindResources(&authorizer, nil)
+	var permissions []map[string]any
+	for _, p := range resources(t, template, "AWS::Lambda::Permission") {
+		if p["Principal"] == "apigateway.amazonaws.com" {
+			permissions = append(permissions, p)
+		}
+	}
+	if len(permissions) != 1 || len(*ids) != 1 {
+		t.Fatalf("permissions %v for %d authorizers, want one each", permissions, len(*ids))
+	}
+	source := fmt.Sprint(permissions[0]["SourceArn"])
+	for id := range *ids {
+		if !strings.Contains(source, "/authorizers/") || !strings.Contains(source, id) || strings.Contains(source, "*") {
+			t.Errorf("source ARN %s does not end in the authorizer %s", source, id)
+		}
+	}
+}
+
+func TestOwnResponses(t *testing.T) {
+	s := newSomebody()
+	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("A"), &authorizer.Props{Function: s.check, RestAPI: s.rest, OwnResponses: true}))
+	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("B"), &authorizer.Props{Function: s.check, HTTPAPI: s.http, OwnResponses: true}))
+	template, problem := s.synthesise()
+	if problem != "" {
+		t.Fatal(problem)
+	}
+	template.ResourceCountIs(jsii.String("AWS::ApiGateway::GatewayResponse"), jsii.Number(0))
+	for _, p := range resources(t, template, "AWS::ApiGatewayV2::Integration") {
+		if p["ResponseParameters"] != nil {
+			t.Errorf("response mappings %v, want none", p["ResponseParameters"])
+		}
+	}
+}
+
+// A function of another account is invoked by its ARN; that account must allow it.
+func TestForeignFunction(t *testing.T) {
+	s := newSomebody()
+	check := awslambda.Function_FromFunctionArn(s.stack, jsii.String("Foreign"), jsii.String(foreign))
+	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("A"), &authorizer.Props{Function: check, RestAPI: s.rest}))
+	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("B"), &authorizer.Props{Function: check, HTTPAPI: s.http}))
+	template, problem := s.synthesise()
+	if problem != "" {
+		t.Fatal(problem)
+	}
+	for _, kind := range []string{"AWS::ApiGateway::Authorizer", "AWS::ApiGatewayV2::Authorizer"} {
+		if found := resources(t, template, kind); len(found) != 1 || !strings.Contains(fmt.Sprint(found[0]["AuthorizerUri"]), foreign) {
+			t.Errorf("%s: %v, want one that invokes %s", kind, found, foreign)
+		}
+	}
+}
+
+func TestRefusesWhatBreaksCounting(t *testing.T) {
+	attach := func(change func(*somebody, *authorizer.Props)) func(*somebody) {
+		return func(s *somebody) {
+			props := &authorizer.Props{Function: s.check, RestAPI: s.rest}
+			change(s, props)
+			s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"), props))
+		}
+	}
+	good := func(*somebody, *authorizer.Props) {}
+	beside := func(other func(*somebody)) func(*somebody) {
+		return func(s *somebody) {
+			attach(good)(s)
+			other(s)
+		}
+	}
+	for name, c := range map[string]struct {
+		build func(*somebody)
+		want  []string
+	}{
+		"cache":           {attach(func(_ *somebody, p *authorizer.Props) { p.ResultsCacheTTL = 5 * time.Minute }), []string{"ResultsCacheTTL is 5m0s"}},
+		"identity source": {attach(func(_ *somebody, p *authorizer.Props) { p.IdentitySources = []string{"x"} }), []string{"IdentitySources are"}},
+		"no function":     {attach(func(_ *somebody, p *authorizer.Props) { p.Function = nil }), []string{"Function is missing"}},
+		"no API":          {attach(func(_ *somebody, p *authorizer.Props) { p.RestAPI = nil }), []string{"either RestAPI or HTTPAPI"}},
+		"two APIs":        {attach(func(s *somebody, p *authorizer.Props) { p.HTTPAPI = s.http }), []string{"either RestAPI or HTTPAPI"}},
+		"all at once": {attach(func(_ *somebody, p *authorizer.Props) {
+			p.ResultsCacheTTL, p.IdentitySources = time.Second, []string{"x"}
+		}), []string{"ResultsCacheTTL", "IdentitySources"}},
+		"another authorizer that caches": {beside(func(s *somebody) {
+			other := awsapigateway.NewRequestAuthorizer(s.stack, jsii.String("Other"), &awsapigateway.RequestAuthorizerProps{
+				Handler: s.check, IdentitySources: jsii.Strings("method.request.header.x-api-key"),
+			})
+			s.rest.Root().AddMethod(jsii.String("PUT"), awsapigateway.NewMockIntegration(nil), &awsapigateway.MethodOptions{Authorizer: other})
+		}), []string{"Somebody/Other/Resource caches results", "Somebody/Other/Resource has an identity source"}},
+		"another authorizer of an HTTP API": {beside(func(s *somebody) {
+			awsapigatewayv2.NewCfnAuthorizer(s.stack, jsii.String("Other"), &awsapigatewayv2.CfnAuthorizerProps{
+				ApiId: s.http.ApiId(), AuthorizerType: jsii.String("REQUEST"), Name: jsii.String("other"),
+				AuthorizerUri: jsii.String("arn:aws:apigateway:eu-west-1:lambda:path/2015-03-31/functions/" + *s.check.FunctionArn() + "/invocations"),
+			})
+		}), []string{"Somebody/Other caches results for the default 300 s"}},
+		"anybody may invoke": {beside(func(s *somebody) {
+			s.check.AddPermission(jsii.String("Wide"), &awslambda.Permission{
+				Principal: awsiam.NewServicePrincipal(jsii.String("apigateway.amazonaws.com"), nil),
+			})
+		}), []string{"Somebody/Check/Wide lets more than one authorizer"}},
+		"a whole API may invoke": {beside(func(s *somebody) {
+			s.check.AddPermission(jsii.String("Wide"), &awslambda.Permission{
+				Principal: awsiam.NewServicePrincipal(jsii.String("apigateway.amazonaws.com"), nil),
+				SourceArn: jsii.String("arn:aws:execute-api:eu-west-1:111122223333:abc123/*"),
+			})
+		}), []string{"Somebody/Check/Wide lets more than one authorizer"}},
+		"another function is nobody's business": {beside(func(s *somebody) {
+			s.function("Other").AddPermission(jsii.String("Wide"), &awslambda.Permission{
+				Principal: awsiam.NewServicePrincipal(jsii.String("apigateway.amazonaws.com"), nil),
+			})
+		}), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSomebody()
+			c.build(s)
+			_, problem := s.synthesise()
+			if (problem == "") != (len(c.want) == 0) {
+				t.Fatalf("synthesis says %q", problem)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(problem, want) {
+					t.Errorf("synthesis says %q, want %q", problem, want)
+				}
+			}
+		})
+	}
+}
+
+func TestAllow(t *testing.T) {
+	const good = "arn:aws:execute-api:eu-west-1:111122223333:abc123/authorizers/def456"
+	s := newSomebody()
+	if err := authorizer.Allow(s.check, jsii.String("Friend"), good); err != nil {
+		t.Fatal(err)
+	}
+	for _, wide := range []string{
+		"", "*", "arn:aws:execute-api:eu-west-1:111122223333:*", "arn:aws:execute-api:eu-west-1:111122223333:abc123/*",
+		"arn:aws:execute-api:eu-west-1:111122223333:abc123/authorizers/*", "arn:aws:execute-api:eu-west-1:*:abc123/authorizers/def456",
+		"arn:aws:execute-api:eu-west-1:111122223333:*/authorizers/def456", "arn:aws:execute-api:eu-west-1:111122223333:abc123/prod/GET/pets",
+	} {
+		if err := authorizer.Allow(s.check, jsii.String("Wide"), wide); err == nil {
+			t.Errorf("%q is allowed", wide)
+		}
+	}
+	template, problem := s.synthesise()
+	if problem != "" {
+		t.Fatal(problem)
+	}
+	template.HasResourceProperties(jsii.String("AWS::Lambda::Permission"), map[string]any{"SourceArn": good})
+	template.ResourceCountIs(jsii.String("AWS::Lambda::Permission"), jsii.Number(1))
+}

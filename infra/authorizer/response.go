@@ -1,0 +1,85 @@
+package authorizer
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// The templates are filed under application/json because API Gateway's choice among other types is unconfirmed; a header sets the real type.
+const (
+	filedUnder  = "application/json"
+	problemType = "'application/problem+json'"
+)
+
+// The authorizer sees to it that violatedPolicies is a JSON array, and that problemType and message are text without characters that JSON escapes.
+const (
+	tooManyRequests = `{"type":"$context.authorizer.problemType",` +
+		`"title":"Too Many Requests","status":429,"detail":"$context.authorizer.message",` +
+		`"violated-policies":$context.authorizer.violatedPolicies,"instance":"urn:uuid:$context.requestId"}`
+	unauthorized = `{"type":"about:blank","title":"Unauthorized","status":401,` +
+		`"detail":"A valid API key is required.","instance":"urn:uuid:$context.requestId"}`
+)
+
+// addGatewayResponses makes a REST API answer like Tidegate: 429 when the authorizer denies, which it does only over the limit, and 401 when it
+// fails with "Unauthorized".
+func addGatewayResponses(scope constructs.Construct, api awsapigateway.IRestApi) {
+	add := func(id string, kind awsapigateway.ResponseType, status int, template string, headers map[string]*string) {
+		headers["Cache-Control"], headers["Content-Type"] = jsii.String("'no-store'"), jsii.String(problemType)
+		awsapigateway.NewGatewayResponse(scope, &id, &awsapigateway.GatewayResponseProps{
+			RestApi:         api,
+			Type:            kind,
+			StatusCode:      jsii.String(strconv.Itoa(status)),
+			ResponseHeaders: &headers,
+			Templates:       &map[string]*string{filedUnder: &template},
+		})
+	}
+	add("TooManyRequests", awsapigateway.ResponseType_ACCESS_DENIED(), http.StatusTooManyRequests, tooManyRequests, map[string]*string{
+		"RateLimit":        jsii.String("context.authorizer.rateLimit"),
+		"RateLimit-Policy": jsii.String("context.authorizer.rateLimitPolicy"),
+		"Retry-After":      jsii.String("context.authorizer.retryAfter"),
+	})
+	add("Unauthorized", awsapigateway.ResponseType_UNAUTHORIZED(), http.StatusUnauthorized, unauthorized, map[string]*string{
+		"WWW-Authenticate": jsii.String(`'Bearer realm="tidegate"'`),
+	})
+}
+
+// mapped is the response mapping with which an HTTP API adds the RateLimit fields to what its integration answers.
+var mapped = map[string]string{
+	"overwrite:header.RateLimit":        "$context.authorizer.rateLimit",
+	"overwrite:header.RateLimit-Policy": "$context.authorizer.rateLimitPolicy",
+}
+
+// ResponseParameters is the property of that name for an HTTP API's integration. API Gateway wants a mapping for each status code: these are all
+// that are registered.
+func ResponseParameters() map[string]any {
+	list := []any{}
+	for _, destination := range []string{"overwrite:header.RateLimit", "overwrite:header.RateLimit-Policy"} {
+		list = append(list, map[string]any{"Destination": destination, "Source": mapped[destination]})
+	}
+	parameters := map[string]any{}
+	for status := http.StatusOK; status <= 599; status++ {
+		if http.StatusText(status) != "" {
+			parameters[strconv.Itoa(status)] = map[string]any{"ResponseParameters": list}
+		}
+	}
+	return parameters
+}
+
+// mapResponses is an aspect that gives every integration of an HTTP API the response mapping.
+type mapResponses struct{}
+
+// Visit sees each construct below the API.
+func (*mapResponses) Visit(node constructs.IConstruct) {
+	if !*awscdk.CfnResource_IsCfnResource(node) {
+		return
+	}
+	resource, ok := node.(awscdk.CfnResource)
+	if ok && *resource.CfnResourceType() == "AWS::ApiGatewayV2::Integration" {
+		resource.AddPropertyOverride(jsii.String("ResponseParameters"), ResponseParameters())
+	}
+}

@@ -1,0 +1,20 @@
+package main
+
+import "tidegate/infra/cost"
+
+// cost is what there is to pay for.
+func (s *Stack) cost() cost.Deployment {
+	d := cost.Deployment{
+		CheckMemory: s.props.Check.Memory, Secrets: 2, Alarms: len(s.alarms), Dashboards: 1, Metrics: len(checkMetrics), Tracing: true,
+	}
+	if s.props.Store.Kind == Nodes {
+		d.Nodes, d.NodeType = s.props.Store.Shards*(s.props.Store.Replicas+1), s.props.Store.NodeType
+	}
+	if s.props.WAF {
+		d.WebACLRules = webACLRules
+	}
+	if check, admin := s.props.egress(); check || admin {
+		d.NATGateways = s.props.NATGateways
+	}
+	return d
+}

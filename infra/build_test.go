@@ -1,0 +1,109 @@
+package main
+
+import (
+	"archive/zip"
+	"bytes"
+	"crypto/sha256"
+	"debug/elf"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What is deployed is what ./scripts/build makes, byte for byte, and the same bytes when it is made again.
+func TestAssetsAreTheBuild(t *testing.T) {
+	root, err := findRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	app, folder, err := newApp(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := &build{root: root}
+	if _, err := synthesise(app, first.code); err != nil {
+		t.Fatal(err, first.err)
+	}
+	assets := map[[sha256.Size]byte]bool{}
+	for _, path := range glob(t, filepath.Join(folder, "asset.*.zip")) {
+		assets[sha256.Sum256(read(t, path))] = true
+	}
+	again := &build{root: root}
+	if err := again.run(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"check", "admin"} {
+		archive := read(t, filepath.Join(root, "build", name+".zip"))
+		if !assets[sha256.Sum256(archive)] {
+			t.Errorf("%s.zip, built again, is no asset of the assembly", name)
+		}
+		isForLambda(t, archive)
+	}
+	equal(t, "assets", len(assets), 2)
+}
+
+// isForLambda: one executable for arm64 that is called bootstrap.
+func isForLambda(t *testing.T, archive []byte) {
+	t.Helper()
+	r, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
+	if err != nil || len(r.File) != 1 {
+		t.Fatalf("%v, %d files", err, len(r.File))
+	}
+	equal(t, "name", r.File[0].Name, "bootstrap")
+	equal(t, "mode", r.File[0].Mode().Perm(), os.FileMode(0o755))
+	file, err := r.File[0].Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := io.ReadAll(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := elf.NewFile(bytes.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "machine", program.Machine, elf.EM_AARCH64)
+}
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
+}
+
+// A build that fails says so in its own words.
+func TestBuildFails(t *testing.T) {
+	app, _, err := newApp(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	for _, folder := range []string{"functions/check", "functions/admin", "scripts"} {
+		if err := os.MkdirAll(filepath.Join(root, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := []byte("#!/bin/sh\necho Go is missing >&2\nexit 1\n")
+	if err := os.WriteFile(filepath.Join(root, "scripts", "build"), script, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	failing := &build{root: root}
+	if _, err := synthesise(app, failing.code); err == nil || failing.err == nil || !strings.Contains(failing.err.Error(), "Go is missing") {
+		t.Errorf("%v, %v", err, failing.err)
+	}
+}

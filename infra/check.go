@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"tidegate/infra/authorizer"
+)
+
+// checkTimeout in seconds. An HTTP API waits for 10 at most.
+const checkTimeout = 5
+
+// newCheck is the authorizer's function. API Gateway may invoke it through authorizers that are named one by one, and nobody else.
+func (s *Stack) newCheck() *function {
+	egress, _ := s.props.egress()
+	return s.newFunction(functionSpec{
+		id: "Check", name: "check", description: "Tidegate's authorizer: one sliding-window step per API call",
+		props: s.props.Check, timeout: checkTimeout, group: s.network.check, egress: egress,
+		environment: s.props.Identity.environment(),
+	})
+}
+
+// environment tells the check function what it takes for a credential.
+func (i *IdentityProps) environment() map[string]string {
+	return map[string]string{
+		"HTTP_API_RESPONSE":  "simple",
+		"IDENTITY_SOURCES":   strings.Join(i.Sources, ","),
+		"IPV4_PREFIX":        digits(i.IPv4Prefix),
+		"IPV6_PREFIX":        digits(i.IPv6Prefix),
+		"JWT_ISSUER":         i.JWT.Issuer,
+		"JWT_AUDIENCE":       strings.Join(i.JWT.Audiences, ","),
+		"JWT_JWKS_URL":       i.JWT.JWKSURL,
+		"JWT_JWKS":           i.JWT.JWKS,
+		"JWT_IDENTITY_CLAIM": i.JWT.IdentityClaim,
+		"JWT_PLAN_CLAIM":     i.JWT.PlanClaim,
+	}
+}
+
+// digits of a number; none of 0, which means the default.
+func digits(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+// allowCallers lets the authorizers of other stacks and accounts invoke the check function.
+func (s *Stack) allowCallers() {
+	for i, caller := range s.props.Callers {
+		id := fmt.Sprintf("Caller%d", i+1)
+		if err := authorizer.Allow(s.check, &id, caller); err != nil {
+			panic(err) // Props.check has looked at it
+		}
+	}
+}

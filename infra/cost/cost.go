@@ -1,0 +1,173 @@
+// Package cost computes what a deployment costs: a month with no call, and a million checks. Every figure is arithmetic on a list price, and says so.
+package cost
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// What the figures assume of one check. Those marked "assumed" want a real account.
+const (
+	// ecpusPerCheck: a simple command is one ECPU, and more processor time counts in proportion. ./scripts/bench finds a check to take 9 times the
+	// server's time of an INCRBY (3.6 of .4 µs). Assumed to be how ECPUs count scripts.
+	ecpusPerCheck = 9
+	// billedMilliseconds: the handler takes well under a millisecond, the way to Valkey and back one or two. Assumed.
+	billedMilliseconds = 3
+	// logBytes: metrics and the occasional line of a denial; the platform's own lines are switched off. Assumed.
+	logBytes = 250
+	// traced is the part of the calls that X-Ray records by default beyond the first of each second.
+	traced = .05
+	// valkeyMinimum is the storage that a serverless cache of Valkey is billed for at least, in GB.
+	valkeyMinimum = .1
+)
+
+const hoursPerMonth = 730
+
+// Deployment is what there is to pay for.
+type Deployment struct {
+	// Nodes is the number of ElastiCache nodes; 0 means a serverless cache.
+	Nodes    int
+	NodeType string
+
+	CheckMemory                 int // MB
+	Secrets, Alarms, Dashboards int
+	Metrics                     int // custom ones that the functions emit
+	NATGateways                 int
+	WebACLRules                 int // 0 means no web ACL
+	Tracing                     bool
+}
+
+// Line is one row of the table.
+type Line struct {
+	What       string
+	Idle       float64 // USD a month
+	PerMillion float64 // USD a million checks
+	Arithmetic string
+	Source     string
+	// Unknown says that the price is not known here.
+	Unknown bool
+}
+
+// Lines are what Tidegate adds to the bill. What the calls themselves cost at API Gateway is in Calls.
+func (d Deployment) Lines() []Line {
+	lines := []Line{
+		d.store(), requests(), d.duration(), logs(), monthly("KMS key", kmsKey, 1), monthly("secrets", secret, d.Secrets),
+		monthly("alarms", alarm, d.Alarms), monthly("CloudWatch dashboard", dashboard, d.Dashboards),
+		monthly("metrics of the functions", customMetric, d.Metrics),
+	}
+	if d.Nodes == 0 {
+		lines = append(lines, ecpus())
+	}
+	if d.Tracing {
+		lines = append(lines, line("X-Ray traces", trace, 0, traced, fmt.Sprintf("%.0f%% of the calls", 100*traced)))
+	}
+	if d.NATGateways > 0 {
+		lines = append(lines, hourly("NAT gateways, for OIDC or a JWKS by URL", natGateway, d.NATGateways),
+			hourly("public addresses of the NAT gateways", publicAddress, d.NATGateways))
+	}
+	if d.WebACLRules > 0 {
+		lines = append(lines, monthly("WAF web ACL", webACL, 1), monthly("WAF rules", webACLRule, d.WebACLRules),
+			line("WAF requests", webACLRequests, 0, 1, "1 request a check"))
+	}
+	return lines
+}
+
+// Calls are what API Gateway asks for a million calls, with or without Tidegate.
+func Calls() []Line {
+	return []Line{
+		line("a REST API's calls", restCalls, 0, 1, "1 call a check"),
+		line("an HTTP API's calls", httpCalls, 0, 1, "1 call a check"),
+	}
+}
+
+// Totals adds the lines up.
+func Totals(lines []Line) (idle, perMillion float64) {
+	for _, l := range lines {
+		idle += l.Idle
+		perMillion += l.PerMillion
+	}
+	return idle, perMillion
+}
+
+// line is one of a price, of which idle units are used in a month without calls, and perMillion by a million checks.
+func line(what string, p Price, idle, perMillion float64, arithmetic string) Line {
+	return Line{
+		What: what, Idle: idle * p.USD, PerMillion: perMillion * p.USD, Source: p.Source,
+		Arithmetic: fmt.Sprintf("%s × %s USD a %s", arithmetic, decimal(p.USD), p.Unit),
+	}
+}
+
+func monthly(what string, p Price, n int) Line { return line(what, p, float64(n), 0, fmt.Sprint(n)) }
+
+func hourly(what string, p Price, n int) Line {
+	return line(what, p, float64(n)*hoursPerMonth, 0, fmt.Sprintf("%d × %d hours", n, hoursPerMonth))
+}
+
+func (d Deployment) store() Line {
+	if d.Nodes == 0 {
+		return line("ElastiCache serverless, storage", serverlessStorage, valkeyMinimum*hoursPerMonth, 0,
+			fmt.Sprintf("%s GB × %d hours", decimal(valkeyMinimum), hoursPerMonth))
+	}
+	what := fmt.Sprintf("ElastiCache, %d × %s", d.Nodes, d.NodeType)
+	usd, known := nodes[d.NodeType]
+	if !known {
+		return Line{What: what, Arithmetic: "the price of this type is not known here", Source: elastiCache, Unknown: true}
+	}
+	return hourly(what, Price{usd, "node-hour", elastiCache}, d.Nodes)
+}
+
+func ecpus() Line {
+	return line("ElastiCache serverless, ECPUs", serverlessECPU, 0, ecpusPerCheck, fmt.Sprintf("%d ECPUs a check", ecpusPerCheck))
+}
+
+func requests() Line {
+	return line("Lambda requests", lambdaRequests, 0, 1, "1 request a check")
+}
+
+func (d Deployment) duration() Line {
+	gigabytes := float64(d.CheckMemory) / 1024
+	return line("Lambda duration", lambdaDuration, 0, 1e6*billedMilliseconds/1e3*gigabytes,
+		fmt.Sprintf("10⁶ × %d ms × %s GB", billedMilliseconds, decimal(gigabytes)))
+}
+
+func logs() Line {
+	return line("CloudWatch Logs", logIngestion, 0, logBytes*1e6/1e9, fmt.Sprintf("10⁶ × %d bytes", logBytes))
+}
+
+// decimal writes a number in as few digits as it has.
+func decimal(x float64) string {
+	return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.10f", x), "0"), ".")
+}
+
+// Print writes the table.
+func (d Deployment) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	lines := d.Lines()
+	// A tabwriter's errors come with Flush.
+	fmt.Fprintln(t, "USD, us-east-1 list prices\ta month idle\ta million checks\tarithmetic\tprice from")
+	for _, l := range lines {
+		fmt.Fprintln(t, l.row())
+	}
+	idle, perMillion := Totals(lines)
+	fmt.Fprintf(t, "Tidegate\t%.2f\t%.2f\t\t\n", idle, perMillion)
+	for _, l := range Calls() {
+		fmt.Fprintln(t, "beside it, "+l.row())
+	}
+	return t.Flush()
+}
+
+func (l Line) row() string {
+	if l.Unknown {
+		return fmt.Sprintf("%s\t?\t\t%s\t%s", l.What, l.Arithmetic, l.Source)
+	}
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", l.What, amount(l.Idle), amount(l.PerMillion), l.Arithmetic, l.Source)
+}
+
+func amount(usd float64) string {
+	if usd == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", usd)
+}

@@ -1,0 +1,60 @@
+package cost_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"tidegate/infra/cost"
+)
+
+func near(a, b float64) bool { return math.Abs(a-b) < .005 }
+
+// The figures, worked out by hand from the same prices.
+func TestTotals(t *testing.T) {
+	for name, c := range map[string]struct {
+		deployment       cost.Deployment
+		idle, perMillion float64
+	}{
+		// .1 GB × 730 h × .084 + 1 key + 2 secrets × .40; .20 + 10⁶ × .003 s × .5 GB × .0000133334 + .25 GB × .50 + 9 × .0023
+		"serverless": {cost.Deployment{CheckMemory: 512, Secrets: 2}, 6.132 + 1 + .8, .20 + .02 + .125 + .0207},
+		// 6 nodes × 730 h × .1752 + 1 key
+		"nodes": {cost.Deployment{Nodes: 6, NodeType: "cache.r7g.large", CheckMemory: 512}, 767.376 + 1, .20 + .02 + .125},
+		// a NAT gateway and its address, 730 h × (.045 + .005)
+		"egress": {cost.Deployment{NATGateways: 1, CheckMemory: 512}, 6.132 + 1 + 36.5, .3657},
+		// 10 alarms, 1 dashboard, 12 metrics; a web ACL of 3 rules; 5 % traced
+		"all": {
+			cost.Deployment{CheckMemory: 1024, Alarms: 10, Dashboards: 1, Metrics: 12, WebACLRules: 3, Tracing: true},
+			6.132 + 1 + 1 + 3 + 3.6 + 5 + 3, .20 + .04 + .125 + .0207 + .60 + .25,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			idle, perMillion := cost.Totals(c.deployment.Lines())
+			if !near(idle, c.idle) || !near(perMillion, c.perMillion) {
+				t.Errorf("idle %.3f, a million checks %.4f; want %.3f, %.4f", idle, perMillion, c.idle, c.perMillion)
+			}
+		})
+	}
+}
+
+func TestPrint(t *testing.T) {
+	var out strings.Builder
+	if err := (cost.Deployment{Nodes: 2, NodeType: "cache.x9.huge", CheckMemory: 512, Secrets: 2}).Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"2 × cache.x9.huge", "not known here", "10⁶ × 3 ms × 0.5 GB", "0.80", "Tidegate", "an HTTP API's calls"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("want %q in:\n%s", want, out.String())
+		}
+	}
+}
+
+// Every line says how it was computed and where its price is from.
+func TestLinesExplainThemselves(t *testing.T) {
+	everything := cost.Deployment{CheckMemory: 512, Secrets: 2, Alarms: 1, Dashboards: 1, Metrics: 1, NATGateways: 1, WebACLRules: 1, Tracing: true}
+	for _, l := range append(everything.Lines(), cost.Calls()...) {
+		if l.Arithmetic == "" || !strings.HasPrefix(l.Source, "aws.amazon.com/") || l.Idle == 0 && l.PerMillion == 0 {
+			t.Errorf("%+v", l)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package cost
+
+import "sort"
+
+// Price is what AWS asks for one unit in us-east-1, without free tiers and discounts.
+type Price struct {
+	USD    float64
+	Unit   string
+	Source string
+}
+
+// The prices, as AWS's pricing pages state them. Other regions differ by some ten percent.
+var (
+	serverlessStorage = Price{.084, "GB-hour", elastiCache}
+	serverlessECPU    = Price{.0023, "million ECPUs", elastiCache}
+	lambdaRequests    = Price{.20, "million requests", lambda}
+	lambdaDuration    = Price{.0000133334, "GB-second, arm64", lambda}
+	restCalls         = Price{3.50, "million calls", apiGateway}
+	httpCalls         = Price{1.00, "million calls", apiGateway}
+	logIngestion      = Price{.50, "GB", cloudWatch}
+	customMetric      = Price{.30, "metric-month", cloudWatch}
+	alarm             = Price{.10, "alarm-month", cloudWatch}
+	dashboard         = Price{3.00, "dashboard-month", cloudWatch}
+	trace             = Price{5.00, "million traces", "aws.amazon.com/xray/pricing"}
+	kmsKey            = Price{1.00, "key-month", "aws.amazon.com/kms/pricing"}
+	secret            = Price{.40, "secret-month", "aws.amazon.com/secrets-manager/pricing"}
+	natGateway        = Price{.045, "hour", vpc}
+	publicAddress     = Price{.005, "hour", vpc}
+	webACL            = Price{5.00, "web ACL-month", waf}
+	webACLRule        = Price{1.00, "rule-month", waf}
+	webACLRequests    = Price{.60, "million requests", waf}
+)
+
+const (
+	elastiCache = "aws.amazon.com/elasticache/pricing"
+	lambda      = "aws.amazon.com/lambda/pricing"
+	apiGateway  = "aws.amazon.com/api-gateway/pricing"
+	cloudWatch  = "aws.amazon.com/cloudwatch/pricing"
+	vpc         = "aws.amazon.com/vpc/pricing"
+	waf         = "aws.amazon.com/waf/pricing"
+)
+
+// nodes are the prices of an hour of a node with Valkey, a fifth below Redis OSS's.
+var nodes = map[string]float64{
+	"cache.t4g.micro":  .0128,
+	"cache.t4g.small":  .0256,
+	"cache.t4g.medium": .0520,
+	"cache.m7g.large":  .1264,
+	"cache.m7g.xlarge": .2520,
+	"cache.r7g.large":  .1752,
+	"cache.r7g.xlarge": .3496,
+}
+
+// NodeTypes lists the types of nodes whose price is known.
+func NodeTypes() []string {
+	var types []string
+	for name := range nodes {
+		types = append(types, name)
+	}
+	sort.Strings(types)
+	return types
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2integrations"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscertificatemanager"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsroute53"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsroute53targets"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// Calls a second that the dashboard's API takes: some people with live refresh on.
+const (
+	dashboardRate  = 50
+	dashboardBurst = 100
+)
+
+// dashboardAPI is the HTTP API in front of the admin function, which authenticates by itself.
+type dashboardAPI struct {
+	api awsapigatewayv2.HttpApi
+	url string
+}
+
+func (s *Stack) newDashboardAPI() *dashboardAPI {
+	own := s.props.Domain.Name != ""
+	api := awsapigatewayv2.NewHttpApi(s.Stack, jsii.String("Dashboard"), &awsapigatewayv2.HttpApiProps{
+		ApiName:                   jsii.String(s.props.name() + "-dashboard"),
+		Description:               jsii.String("Tidegate's dashboard (" + s.props.Stage + ")"),
+		CreateDefaultStage:        jsii.Bool(false),
+		DisableExecuteApiEndpoint: jsii.Bool(own),
+	})
+	panel := &dashboardAPI{api: api}
+	var mapping *awsapigatewayv2.DomainMappingOptions
+	if own {
+		mapping, panel.url = s.newDomain(), "https://"+s.props.Domain.Name+"/"
+	} else {
+		panel.url = *api.ApiEndpoint() + "/"
+	}
+	s.newStage("Dashboard", "dashboard", api, dashboardRate, dashboardBurst, mapping)
+	return panel
+}
+
+// routeDashboard sends every call to the admin function, which has to know its address first.
+func (s *Stack) routeDashboard() {
+	awsapigatewayv2.NewHttpRoute(s.Stack, jsii.String("DashboardRoute"), &awsapigatewayv2.HttpRouteProps{
+		HttpApi:     s.panel.api,
+		RouteKey:    awsapigatewayv2.HttpRouteKey_DEFAULT(),
+		Integration: awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Admin"), s.admin.Function, nil),
+	})
+}
+
+// newStage is the $default stage of an HTTP API, throttled and with an access log.
+func (s *Stack) newStage(id, log string, api awsapigatewayv2.HttpApi, rate, burst int, mapping *awsapigatewayv2.DomainMappingOptions) {
+	stage := awsapigatewayv2.NewHttpStage(s.Stack, jsii.String(id+"Stage"), &awsapigatewayv2.HttpStageProps{
+		HttpApi:                api,
+		StageName:              jsii.String("$default"),
+		AutoDeploy:             jsii.Bool(true),
+		DetailedMetricsEnabled: jsii.Bool(true),
+		Throttle:               &awsapigatewayv2.ThrottleSettings{RateLimit: jsii.Number(rate), BurstLimit: jsii.Number(burst)},
+		DomainMapping:          mapping,
+	})
+	resource, ok := stage.Node().DefaultChild().(awsapigatewayv2.CfnStage)
+	if !ok {
+		panic("the stage of an HTTP API has no resource")
+	}
+	resource.SetAccessLogSettings(&awsapigatewayv2.CfnStage_AccessLogSettingsProperty{
+		DestinationArn: s.logGroup(id+"Log", log).LogGroupArn(),
+		Format:         jsii.String(accessLogFormat()),
+	})
+}
+
+// accessLogFormat is what is logged of a call: nothing that tells who made it.
+func accessLogFormat() string {
+	fields := map[string]string{}
+	for _, name := range []string{"requestId", "requestTime", "httpMethod", "routeKey", "protocol", "status", "responseLength", "responseLatency",
+		"integrationLatency", "integrationStatus", "integrationErrorMessage", "authorizer.error", "authorizer.latency"} {
+		fields[name] = "$context." + name
+	}
+	text, err := json.Marshal(fields)
+	if err != nil {
+		panic(err) // a map of texts
+	}
+	return string(text)
+}
+
+// newDomain gives the dashboard its own name.
+func (s *Stack) newDomain() *awsapigatewayv2.DomainMappingOptions {
+	d := s.props.Domain
+	domain := awsapigatewayv2.NewDomainName(s.Stack, jsii.String("Domain"), &awsapigatewayv2.DomainNameProps{
+		DomainName:     &d.Name,
+		Certificate:    awscertificatemanager.Certificate_FromCertificateArn(s.Stack, jsii.String("Certificate"), &d.Certificate),
+		SecurityPolicy: awsapigatewayv2.SecurityPolicy_TLS_1_2,
+	})
+	if d.Zone != "" {
+		zone := awsroute53.HostedZone_FromHostedZoneAttributes(s.Stack, jsii.String("Zone"), &awsroute53.HostedZoneAttributes{
+			HostedZoneId: &d.ZoneID, ZoneName: &d.Zone,
+		})
+		target := awsroute53targets.NewApiGatewayv2DomainProperties(domain.RegionalDomainName(), domain.RegionalHostedZoneId())
+		awsroute53.NewARecord(s.Stack, jsii.String("Record"), &awsroute53.ARecordProps{
+			Zone: zone, RecordName: jsii.String(d.Name + "."), Target: awsroute53.RecordTarget_FromAlias(target),
+		})
+	}
+	return &awsapigatewayv2.DomainMappingOptions{DomainName: domain}
+}

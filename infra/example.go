@@ -1,0 +1,107 @@
+package main
+
+import (
+	_ "embed"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2integrations"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/jsii-runtime-go"
+
+	"tidegate/infra/authorizer"
+)
+
+// Calls a second that each example API takes before API Gateway itself answers 429, authorizer and all.
+const (
+	exampleRate  = 200
+	exampleBurst = 400
+)
+
+// example is a REST API and an HTTP API behind the authorizer, to try Tidegate with and to copy from.
+type example struct {
+	rest           awsapigateway.RestApi
+	http           awsapigatewayv2.HttpApi
+	restAuthorizer *authorizer.RateLimitAuthorizer
+	httpAuthorizer *authorizer.RateLimitAuthorizer
+}
+
+func (s *Stack) newExample() *example {
+	backend := s.newBackend()
+	e := &example{rest: s.newExampleREST(), http: s.newExampleHTTP()}
+	e.restAuthorizer = authorizer.NewRateLimitAuthorizer(s.Stack, jsii.String("ExampleRestLimits"), &authorizer.Props{
+		Function: s.check.Function, RestAPI: e.rest, Name: "tidegate",
+	})
+	e.httpAuthorizer = authorizer.NewRateLimitAuthorizer(s.Stack, jsii.String("ExampleHttpLimits"), &authorizer.Props{
+		Function: s.check.Function, HTTPAPI: e.http, Name: "tidegate",
+	})
+	limited := &awsapigateway.MethodOptions{Authorizer: e.restAuthorizer.REST}
+	integration := awsapigateway.NewLambdaIntegration(backend, nil)
+	e.rest.Root().AddMethod(jsii.String("ANY"), integration, limited)
+	e.rest.Root().AddProxy(&awsapigateway.ProxyResourceOptions{DefaultIntegration: integration, DefaultMethodOptions: limited})
+	e.http.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
+		Path:        jsii.String("/{proxy+}"),
+		Integration: awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Backend"), backend, nil),
+		Authorizer:  e.httpAuthorizer.HTTP,
+	})
+	if s.props.WAF {
+		s.newWebACL(e.rest)
+	}
+	return e
+}
+
+func (s *Stack) newExampleREST() awsapigateway.RestApi {
+	api := awsapigateway.NewRestApi(s.Stack, jsii.String("ExampleRest"), &awsapigateway.RestApiProps{
+		RestApiName:    jsii.String(s.props.name() + "-example"),
+		Description:    jsii.String("Example of a REST API behind Tidegate"),
+		EndpointTypes:  &[]awsapigateway.EndpointType{awsapigateway.EndpointType_REGIONAL},
+		CloudWatchRole: jsii.Bool(false), // it is a setting of the whole account
+		DeployOptions: &awsapigateway.StageOptions{
+			StageName:            jsii.String("prod"),
+			ThrottlingRateLimit:  jsii.Number(exampleRate),
+			ThrottlingBurstLimit: jsii.Number(exampleBurst),
+			MetricsEnabled:       jsii.Bool(true),
+			TracingEnabled:       jsii.Bool(true),
+		},
+	})
+	api.Node().TryRemoveChild(jsii.String("Endpoint")) // the CDK's output; newOutputs has ours
+	return api
+}
+
+func (s *Stack) newExampleHTTP() awsapigatewayv2.HttpApi {
+	api := awsapigatewayv2.NewHttpApi(s.Stack, jsii.String("ExampleHttp"), &awsapigatewayv2.HttpApiProps{
+		ApiName:            jsii.String(s.props.name() + "-example"),
+		Description:        jsii.String("Example of an HTTP API behind Tidegate"),
+		CreateDefaultStage: jsii.Bool(false),
+	})
+	s.newStage("ExampleHttp", "example-http", api, exampleRate, exampleBurst, nil)
+	return api
+}
+
+//go:embed backend.js
+var backendSource string
+
+func (s *Stack) newBackend() awslambda.Function {
+	log := s.logGroup("BackendLog", "example-backend")
+	role := awsiam.NewRole(s.Stack, jsii.String("BackendRole"), &awsiam.RoleProps{
+		AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
+		InlinePolicies: &map[string]awsiam.PolicyDocument{"Work": awsiam.NewPolicyDocument(&awsiam.PolicyDocumentProps{
+			Statements: &[]awsiam.PolicyStatement{
+				statement("Log", jsii.Strings("logs:CreateLogStream", "logs:PutLogEvents"), &[]*string{log.LogGroupArn()}),
+			},
+		})},
+	})
+	return awslambda.NewFunction(s.Stack, jsii.String("Backend"), &awslambda.FunctionProps{
+		FunctionName: jsii.String(s.functionName("backend")),
+		Description:  jsii.String("Sample backend of Tidegate's example APIs"),
+		Runtime:      awslambda.Runtime_NODEJS_LATEST(),
+		Architecture: awslambda.Architecture_ARM_64(),
+		Handler:      jsii.String("index.handler"),
+		Code:         awslambda.Code_FromInline(&backendSource),
+		Timeout:      awscdk.Duration_Seconds(jsii.Number(5)),
+		Role:         role,
+		LogGroup:     log,
+	})
+}

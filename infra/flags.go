@@ -1,0 +1,169 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+)
+
+// flags are the context: what cdk -c name=value and cdk.json set.
+type flags struct {
+	values map[string]string
+	nag    bool
+}
+
+// flagNames are those that flags.props reads.
+var flagNames = []string{
+	"stage", "keep", "cidr", "zones", "store", "maxStorageGB", "maxECPUs", "nodeType", "shards", "replicas", "snapshotDays", "checkMemory",
+	"adminMemory", "checkConcurrency", "adminConcurrency", "logLevel", "adminUser", "example", "waf", "callers", "domain", "certificate",
+	"zone", "zoneId", "alarmEmail", "logDays", "tags", "natGateways", "identity", "ipv4Prefix", "ipv6Prefix", "jwtIssuer", "jwtAudience",
+	"jwtJwksUrl", "jwtJwks", "jwtIdentityClaim", "jwtPlanClaim", "oidcIssuer", "oidcClientId", "oidcSecretName", "oidcRoleClaim",
+	"oidcEditors", "oidcViewers", "nag",
+}
+
+// contextFlags reads the context. What belongs to the CDK has a colon or a slash in its name.
+func contextFlags(app awscdk.App) (flags, error) {
+	all, ok := app.Node().GetAllContext(nil).(map[string]any)
+	if !ok {
+		return flags{}, errors.New("the context cannot be read")
+	}
+	values := map[string]string{}
+	for name, value := range all {
+		if !strings.ContainsAny(name, ":/") {
+			values[name] = fmt.Sprint(value)
+		}
+	}
+	return newFlags(values)
+}
+
+// newFlags refuses names that nothing reads.
+func newFlags(values map[string]string) (flags, error) {
+	var errs []error
+	for _, name := range sorted(values) {
+		if !slices.Contains(flagNames, name) {
+			errs = append(errs, fmt.Errorf("-c %s=%s: there is no such flag; there are %s", name, values[name], strings.Join(flagNames, ", ")))
+		}
+	}
+	r := reader{values: values, errs: errs}
+	nag := r.boolean("nag", false)
+	return flags{values, nag}, errors.Join(r.errs...)
+}
+
+// props are those that the flags ask for, with defaults filled in, and valid.
+func (f flags) props() (Props, error) {
+	r := &reader{values: f.values}
+	stage := r.text("stage")
+	prod := stage == "prod"
+	p := Props{
+		Stage: stage,
+		Keep:  r.boolean("keep", prod),
+		CIDR:  r.text("cidr"),
+		Zones: r.list("zones"),
+		Store: StoreProps{
+			Kind: StoreKind(r.text("store")), MaxStorageGB: r.number("maxStorageGB"), MaxECPUs: r.number("maxECPUs"), NodeType: r.text("nodeType"),
+			Shards: r.number("shards"), Replicas: r.number("replicas"), SnapshotDays: r.number("snapshotDays"),
+		},
+		Check:       FunctionProps{Memory: r.number("checkMemory"), Concurrency: r.numberOrNone("checkConcurrency"), LogLevel: r.text("logLevel")},
+		Admin:       FunctionProps{Memory: r.number("adminMemory"), Concurrency: r.numberOrNone("adminConcurrency"), LogLevel: r.text("logLevel")},
+		Identity:    r.identity(),
+		Login:       LoginProps{User: r.text("adminUser"), OIDC: r.oidc()},
+		NATGateways: r.number("natGateways"),
+		Example:     r.boolean("example", !prod),
+		WAF:         r.boolean("waf", false),
+		Callers:     r.list("callers"),
+		Domain:      DomainProps{Name: r.text("domain"), Certificate: r.text("certificate"), Zone: r.text("zone"), ZoneID: r.text("zoneId")},
+		AlarmEmail:  r.text("alarmEmail"),
+		LogDays:     r.number("logDays"),
+		Tags:        r.pairs("tags"),
+	}
+	p = Defaults(p)
+	return p, errors.Join(append(r.errs, p.check())...)
+}
+
+func (r *reader) identity() IdentityProps {
+	return IdentityProps{
+		Sources: r.list("identity"), IPv4Prefix: r.number("ipv4Prefix"), IPv6Prefix: r.number("ipv6Prefix"),
+		JWT: JWTProps{
+			Issuer: r.text("jwtIssuer"), Audiences: r.list("jwtAudience"), JWKSURL: r.text("jwtJwksUrl"), JWKS: r.text("jwtJwks"),
+			IdentityClaim: r.text("jwtIdentityClaim"), PlanClaim: r.text("jwtPlanClaim"),
+		},
+	}
+}
+
+func (r *reader) oidc() OIDCProps {
+	return OIDCProps{
+		Issuer: r.text("oidcIssuer"), ClientID: r.text("oidcClientId"), ClientSecret: r.text("oidcSecretName"),
+		RoleClaim: r.text("oidcRoleClaim"), Editors: r.list("oidcEditors"), Viewers: r.list("oidcViewers"),
+	}
+}
+
+// reader turns texts into values and gathers what cannot be.
+type reader struct {
+	values map[string]string
+	errs   []error
+}
+
+func (r *reader) wrong(name, want string) {
+	r.errs = append(r.errs, fmt.Errorf("-c %s=%s: %s", name, r.values[name], want))
+}
+
+func (r *reader) text(name string) string { return strings.TrimSpace(r.values[name]) }
+
+func (r *reader) boolean(name string, fallback bool) bool {
+	switch r.text(name) {
+	case "":
+		return fallback
+	case "true":
+		return true
+	case "false":
+		return false
+	}
+	r.wrong(name, "must be true or false")
+	return fallback
+}
+
+// number is a whole number; 0 is refused, since it means the default.
+func (r *reader) number(name string) int {
+	text := r.text(name)
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		r.wrong(name, "must be a whole number, at least 1")
+	}
+	return n
+}
+
+func (r *reader) numberOrNone(name string) int {
+	if r.text(name) == "none" {
+		return Unreserved
+	}
+	return r.number(name)
+}
+
+func (r *reader) list(name string) []string {
+	var list []string
+	for item := range strings.SplitSeq(r.text(name), ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			list = append(list, item)
+		}
+	}
+	return list
+}
+
+func (r *reader) pairs(name string) map[string]string {
+	pairs := map[string]string{}
+	for _, item := range r.list(name) {
+		key, value, found := strings.Cut(item, "=")
+		if !found {
+			r.wrong(name, "must be name=value,name=value")
+		}
+		pairs[key] = value
+	}
+	return pairs
+}

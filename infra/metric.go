@@ -1,0 +1,93 @@
+package main
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// namespace of the metrics that the functions write into their logs.
+const namespace = "Tidegate"
+
+// The metrics of the check function.
+var checkMetrics = []string{
+	"Checks", "Allowed", "Denied", "ShadowDenied", "CandidateDenied", "Degraded", "NearLimit", "StoreLatency", "StoreErrors", "ColdStart",
+}
+
+// ours is a metric that the check function emits.
+func (s *Stack) ours(name, statistic string) awscloudwatch.IMetric {
+	return metric(namespace, name, statistic, map[string]string{"Service": "check", "Stage": s.props.Stage})
+}
+
+// ofCache is a metric of the serverless cache.
+func (s *Stack) ofCache(name, statistic string) awscloudwatch.IMetric {
+	return metric("AWS/ElastiCache", name, statistic, map[string]string{"clusterId": s.props.name()})
+}
+
+func ofNode(node, name, statistic string) awscloudwatch.IMetric {
+	return metric("AWS/ElastiCache", name, statistic, map[string]string{"CacheClusterId": node, "CacheNodeId": "0001"})
+}
+
+func ofFunction(f *function, name, statistic string) awscloudwatch.IMetric {
+	return metric("AWS/Lambda", name, statistic, map[string]string{"FunctionName": *f.FunctionName()})
+}
+
+// metric is one by the minute.
+func metric(namespace, name, statistic string, dimensions map[string]string) awscloudwatch.IMetric {
+	return awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
+		Namespace: &namespace, MetricName: &name, Statistic: &statistic, Period: awscdk.Duration_Minutes(jsii.Number(1)),
+		DimensionsMap: texts(dimensions),
+	})
+}
+
+// newMetricsDashboard is the operator's page in CloudWatch.
+func (s *Stack) newMetricsDashboard() {
+	rows := []awscloudwatch.IWidget{
+		graph("Checks a minute", s.all("Sum", "Checks", "Allowed", "Denied"), nil),
+		graph("What would be denied, and who is near", s.all("Sum", "ShadowDenied", "CandidateDenied", "NearLimit"), nil),
+		graph("Degraded checks and errors of the cache", s.all("Sum", "Degraded", "StoreErrors"), nil),
+		graph("Cache latency in ms", []awscloudwatch.IMetric{s.ours("StoreLatency", "p50"), s.ours("StoreLatency", "p99")}, nil),
+		graph("Check function: duration in ms", []awscloudwatch.IMetric{ofFunction(s.check, "Duration", "p50"), ofFunction(s.check, "Duration", "p99")},
+			[]awscloudwatch.IMetric{s.ours("ColdStart", "Sum")}),
+		graph("Functions: errors and throttles", []awscloudwatch.IMetric{
+			ofFunction(s.check, "Errors", "Sum"), ofFunction(s.check, "Throttles", "Sum"), ofFunction(s.admin, "Errors", "Sum"),
+		}, []awscloudwatch.IMetric{ofFunction(s.check, "ConcurrentExecutions", "Maximum")}),
+	}
+	rows = append(rows, s.cacheWidgets()...)
+	board := awscloudwatch.NewDashboard(s.Stack, jsii.String("Metrics"), &awscloudwatch.DashboardProps{DashboardName: jsii.String(s.props.name())})
+	for i := 0; i < len(rows); i += 2 {
+		board.AddWidgets(rows[i : i+2]...)
+	}
+}
+
+func (s *Stack) all(statistic string, names ...string) []awscloudwatch.IMetric {
+	var metrics []awscloudwatch.IMetric
+	for _, name := range names {
+		metrics = append(metrics, s.ours(name, statistic))
+	}
+	return metrics
+}
+
+// cacheWidgets are two, whatever the kind of cache.
+func (s *Stack) cacheWidgets() []awscloudwatch.IWidget {
+	if s.props.Store.Kind == Serverless {
+		return []awscloudwatch.IWidget{
+			graph("Cache: ECPUs a minute, throttled commands", []awscloudwatch.IMetric{s.ofCache("ElastiCacheProcessingUnits", "Sum")},
+				[]awscloudwatch.IMetric{s.ofCache("ThrottledCmds", "Sum")}),
+			graph("Cache: bytes, evictions", []awscloudwatch.IMetric{s.ofCache("BytesUsedForCache", "Maximum")},
+				[]awscloudwatch.IMetric{s.ofCache("Evictions", "Sum")}),
+		}
+	}
+	var processor, memory []awscloudwatch.IMetric
+	for _, node := range s.nodeNames() {
+		processor = append(processor, ofNode(node, "EngineCPUUtilization", "Maximum"))
+		memory = append(memory, ofNode(node, "DatabaseMemoryUsagePercentage", "Maximum"))
+	}
+	return []awscloudwatch.IWidget{graph("Cache: processor in %", processor, nil), graph("Cache: memory in %", memory, nil)}
+}
+
+func graph(title string, left, right []awscloudwatch.IMetric) awscloudwatch.IWidget {
+	return awscloudwatch.NewGraphWidget(&awscloudwatch.GraphWidgetProps{
+		Title: &title, Left: &left, Right: &right, Width: jsii.Number(12), Height: jsii.Number(6),
+	})
+}

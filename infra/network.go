@@ -1,0 +1,98 @@
+package main
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// Ports of a serverless cache: 6379 is for the primaries, 6380 for the readers, on one host name.
+const (
+	primaryPort = 6379
+	readerPort  = 6380
+)
+
+// httpsPort is the way out for what needs one.
+const httpsPort = 443
+
+// network is where the cache and the functions are. Nothing in its isolated subnets reaches or is reached from the internet; what the functions use
+// beside the cache (logs, metrics, traces, decryption of their environment) Lambda does for them outside of the network. Only a function that must
+// ask an identity provider is in subnets with a NAT gateway instead.
+type network struct {
+	vpc awsec2.Vpc
+	// cache, check and admin are the security groups.
+	cache, check, admin awsec2.SecurityGroup
+}
+
+func (s *Stack) newNetwork() *network {
+	n := &network{vpc: s.newVPC()}
+	n.cache = s.group(n.vpc, "CacheGroup", "The cache: only the functions reach it")
+	n.check = s.group(n.vpc, "CheckGroup", "The check function")
+	n.admin = s.group(n.vpc, "AdminGroup", "The admin function")
+	for _, port := range s.ports() {
+		tcp := awsec2.Port_Tcp(jsii.Number(port))
+		n.check.Connections().AllowTo(n.cache, tcp, jsii.String("check to cache"))
+		n.admin.Connections().AllowTo(n.cache, tcp, jsii.String("admin to cache"))
+	}
+	check, admin := s.props.egress()
+	for group, out := range map[awsec2.SecurityGroup]bool{n.check: check, n.admin: admin} {
+		if out {
+			group.AddEgressRule(awsec2.Peer_AnyIpv4(), awsec2.Port_Tcp(jsii.Number(httpsPort)), jsii.String("to the identity provider"), nil)
+		}
+	}
+	return n
+}
+
+func (s *Stack) ports() []int {
+	if s.props.Store.Kind == Serverless {
+		return []int{primaryPort, readerPort}
+	}
+	return []int{primaryPort}
+}
+
+func (s *Stack) newVPC() awsec2.Vpc {
+	props := &awsec2.VpcProps{
+		VpcName:                      jsii.String(s.props.name()),
+		IpAddresses:                  awsec2.IpAddresses_Cidr(&s.props.CIDR),
+		NatGateways:                  jsii.Number(0),
+		RestrictDefaultSecurityGroup: jsii.Bool(false), // nothing is in it, and closing it takes a function with rights of its own
+		SubnetConfiguration: &[]*awsec2.SubnetConfiguration{
+			{Name: jsii.String("isolated"), SubnetType: awsec2.SubnetType_PRIVATE_ISOLATED},
+		},
+	}
+	if check, admin := s.props.egress(); check || admin {
+		props.NatGateways = jsii.Number(s.props.NATGateways)
+		*props.SubnetConfiguration = append(*props.SubnetConfiguration,
+			&awsec2.SubnetConfiguration{Name: jsii.String("public"), SubnetType: awsec2.SubnetType_PUBLIC, MapPublicIpOnLaunch: jsii.Bool(false)},
+			&awsec2.SubnetConfiguration{Name: jsii.String("egress"), SubnetType: awsec2.SubnetType_PRIVATE_WITH_EGRESS})
+	}
+	if len(s.props.Zones) > 0 {
+		props.AvailabilityZones = jsii.Strings(s.props.Zones...)
+	} else {
+		props.MaxAzs = jsii.Number(2)
+	}
+	vpc := awsec2.NewVpc(s.Stack, jsii.String("Network"), props)
+	vpc.AddFlowLog(jsii.String("Rejected"), &awsec2.FlowLogOptions{
+		Destination: awsec2.FlowLogDestination_ToCloudWatchLogs(s.logGroup("NetworkLog", "network"), nil),
+		TrafficType: awsec2.FlowLogTrafficType_REJECT,
+	})
+	return vpc
+}
+
+func (s *Stack) group(vpc awsec2.Vpc, id, description string) awsec2.SecurityGroup {
+	return awsec2.NewSecurityGroup(s.Stack, &id, &awsec2.SecurityGroupProps{
+		Vpc: vpc, Description: &description, AllowAllOutbound: jsii.Bool(false),
+	})
+}
+
+// subnets are those of a function, with a way out or without.
+func (n *network) subnets(egress bool) *awsec2.SubnetSelection {
+	if egress {
+		return &awsec2.SubnetSelection{SubnetType: awsec2.SubnetType_PRIVATE_WITH_EGRESS}
+	}
+	return n.isolated()
+}
+
+// isolated are the subnets without a way out.
+func (n *network) isolated() *awsec2.SubnetSelection {
+	return &awsec2.SubnetSelection{SubnetType: awsec2.SubnetType_PRIVATE_ISOLATED}
+}

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// newOutputs are what an operator needs next.
+func (s *Stack) newOutputs() {
+	s.output("DashboardUrl", s.panel.url, "The dashboard")
+	s.output("FirstLogin", "aws secretsmanager get-secret-value --query SecretString --output text --secret-id "+s.props.name()+"/password",
+		"Prints the first password; the user is "+s.props.Login.User)
+	s.output("CheckFunctionArn", *s.check.FunctionArn(), "The authorizer's function, for APIs of other stacks and accounts")
+	s.output("CacheHost", *s.store.host, "The cache; only the functions reach it")
+	s.output("AlarmTopicArn", *s.topic.TopicArn(), "Alarms are published here")
+	if s.example != nil {
+		s.output("ExampleRestUrl", *s.example.rest.Url(), "The example REST API: 429 over a limit")
+		s.output("ExampleHttpUrl", *s.example.http.ApiEndpoint()+"/", "The example HTTP API: 403 over a limit")
+		s.output("ExampleRestAuthorizerArn", *s.example.restAuthorizer.ARN, "Authorizer of the example REST API")
+		s.output("ExampleHttpAuthorizerArn", *s.example.httpAuthorizer.ARN, "Authorizer of the example HTTP API")
+	}
+}
+
+func (s *Stack) output(id, value, description string) {
+	awscdk.NewCfnOutput(s.Stack, &id, &awscdk.CfnOutputProps{Value: &value, Description: jsii.String(description)})
+}

@@ -1,0 +1,327 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+
+	"tidegate/infra/authorizer"
+)
+
+// Props are everything that an operator can choose. The zero value of a field means its default, which Defaults fills in and which may depend on
+// Stage; NewStack wants props that it has filled in. Every field has a flag: cdk -c FLAG=VALUE, or the context of cdk.json.
+type Props struct {
+	// Stage names the deployment: lower-case letters, digits and hyphens, at most 12. Flag stage, default dev.
+	Stage string
+	// Keep keeps data when the stack is deleted: a last snapshot of the cache, its encryption key, the pepper and the logs; and it protects the stack
+	// from deletion. Flag keep, default true in stage prod, else false.
+	Keep bool
+	// CIDR is the network's range, /16 to /24. Flag cidr, default 10.42.0.0/22.
+	CIDR string
+	// Zones are the availability zones. Flag zones, default the first two of the region.
+	Zones []string
+
+	// Store is where counts and configuration live.
+	Store StoreProps
+	// Check is the authorizer's function.
+	Check FunctionProps
+	// Admin is the dashboard's function.
+	Admin FunctionProps
+	// Identity is how the check function tells who calls.
+	Identity IdentityProps
+	// Login is how people log in to the dashboard.
+	Login LoginProps
+	// NATGateways is how many there are when a function needs the internet: for Login.OIDC and Identity.JWT.JWKSURL. Flag natGateways, default 1, but
+	// one for each of two zones if Keep.
+	NATGateways int
+
+	// Example adds a REST API and an HTTP API with a sample backend, both behind the authorizer. Flag example, default true, but false in stage prod.
+	Example bool
+	// WAF puts a web ACL with a rate-based rule before the example's REST API. Flag waf. HTTP APIs cannot have one.
+	WAF bool
+	// Callers are ARNs of authorizers of other stacks or accounts that may invoke the check function. Flag callers.
+	Callers []string
+	// Domain is the dashboard's own host name.
+	Domain DomainProps
+
+	// AlarmEmail gets the alarms, once its owner has confirmed. Flag alarmEmail.
+	AlarmEmail string
+	// LogDays is how long logs are kept: 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545 or 731. Flag logDays, default 180 in stage prod, else
+	// 14.
+	LogDays int
+	// Tags are added to every resource. Flag tags, as name=value,name=value.
+	Tags map[string]string
+
+	code codeOf
+}
+
+// codeOf finds the zip of a function by its name.
+type codeOf func(name string) awslambda.Code
+
+// StoreProps choose the cache.
+type StoreProps struct {
+	// Kind is serverless or nodes. Flag store, default serverless.
+	Kind StoreKind
+	// MaxStorageGB and MaxECPUs, a second, bound what a serverless cache may take and cost. Flags maxStorageGB, default 5, and maxECPUs, default 100000.
+	MaxStorageGB, MaxECPUs int
+	// NodeType, Shards and Replicas, of each shard, are for nodes. Flags nodeType, default cache.t4g.small, but cache.r7g.large in stage prod; shards,
+	// default 1, but 2 in stage prod; replicas, default 1.
+	NodeType         string
+	Shards, Replicas int
+	// SnapshotDays is how long daily snapshots are kept. Flag snapshotDays, default 7 if Keep, else 0: none are made.
+	SnapshotDays int
+}
+
+// StoreKind is a kind of cache.
+type StoreKind string
+
+// The kinds of caches.
+const (
+	Serverless StoreKind = "serverless"
+	Nodes      StoreKind = "nodes"
+)
+
+// FunctionProps size a function.
+type FunctionProps struct {
+	// Memory in MB, and with it the share of a processor. Flags checkMemory and adminMemory, default 512.
+	Memory int
+	// Concurrency is reserved: the most environments at a time, and what nobody else in the account can take. Unreserved reserves none. Flags
+	// checkConcurrency, default 100, and adminConcurrency, default 5; "none" means Unreserved.
+	Concurrency int
+	// LogLevel is debug, info, warn or error. Flag logLevel, for both, default info.
+	LogLevel string
+}
+
+// Unreserved is no reserved concurrency.
+const Unreserved = -1
+
+// IdentityProps choose what the check function takes for a credential. Empty fields leave the function's own defaults.
+type IdentityProps struct {
+	// Sources are key, jwt and ip, in the order of trust; ip only last. Flag identity, as key,jwt.
+	Sources []string
+	// IPv4Prefix and IPv6Prefix are how much of an address counts as one caller. Flags ipv4Prefix, 8 to 32, and ipv6Prefix, 16 to 128.
+	IPv4Prefix, IPv6Prefix int
+	// JWT is needed with source jwt.
+	JWT JWTProps
+}
+
+// JWTProps say which bearer tokens are good.
+type JWTProps struct {
+	// Issuer and Audiences must be those of the tokens. Flags jwtIssuer and jwtAudience, as one,two.
+	Issuer    string
+	Audiences []string
+	// JWKSURL is where the issuer's keys are: it costs a NAT gateway. Or JWKS are the keys themselves. Flags jwtJwksUrl and jwtJwks.
+	JWKSURL, JWKS string
+	// IdentityClaim and PlanClaim are claims that say who calls, and under which plan. Flags jwtIdentityClaim and jwtPlanClaim.
+	IdentityClaim, PlanClaim string
+}
+
+// LoginProps say who may use the dashboard.
+type LoginProps struct {
+	// User is the first user's name. Flag adminUser, default admin. The password is generated; the stack's output FirstLogin says how to read it.
+	User string
+	// OIDC lets people log in at an OpenID provider. It costs a NAT gateway.
+	OIDC OIDCProps
+}
+
+// OIDCProps are the client that the dashboard is at an OpenID provider, such as a Cognito user pool.
+type OIDCProps struct {
+	// Issuer is the provider's https URL. Flag oidcIssuer; without it there is no OIDC.
+	Issuer string
+	// ClientID and ClientSecret name the client; ClientSecret is the name of a secret in Secrets Manager, never the secret itself. Flags oidcClientId
+	// and oidcSecretName.
+	ClientID, ClientSecret string
+	// RoleClaim is the claim that gives people their role, by values for editors and for viewers. Flags oidcRoleClaim, default groups; oidcEditors;
+	// oidcViewers.
+	RoleClaim        string
+	Editors, Viewers []string
+}
+
+// DomainProps give the dashboard a host name of its own; its default one is switched off then.
+type DomainProps struct {
+	// Name is the host name. Flag domain.
+	Name string
+	// Certificate is the ARN of its ACM certificate, in the stack's region. Flag certificate.
+	Certificate string
+	// Zone and ZoneID are the name and the id of the Route 53 zone to add the name to. Flags zone and zoneId; without them the record is the
+	// operator's task.
+	Zone, ZoneID string
+}
+
+// Defaults fills in what is not set.
+func Defaults(p Props) Props {
+	p.Stage = first(p.Stage, "dev")
+	prod := p.Stage == "prod"
+	p.CIDR = first(p.CIDR, "10.42.0.0/22")
+	p.LogDays = first(p.LogDays, pick(prod, 180, 14))
+	p.Login.User = first(p.Login.User, "admin")
+	p.NATGateways = first(p.NATGateways, pick(p.Keep, 2, 1))
+	s := &p.Store
+	s.Kind = first(s.Kind, Serverless)
+	s.MaxStorageGB, s.MaxECPUs = first(s.MaxStorageGB, 5), first(s.MaxECPUs, 100_000)
+	s.NodeType = first(s.NodeType, pick(prod, "cache.r7g.large", "cache.t4g.small"))
+	s.Shards, s.Replicas = first(s.Shards, pick(prod, 2, 1)), first(s.Replicas, 1)
+	if p.Keep {
+		s.SnapshotDays = first(s.SnapshotDays, 7)
+	}
+	for f, concurrency := range map[*FunctionProps]int{&p.Check: 100, &p.Admin: 5} {
+		f.Memory, f.Concurrency, f.LogLevel = first(f.Memory, 512), first(f.Concurrency, concurrency), first(f.LogLevel, "info")
+	}
+	return p
+}
+
+func first[T comparable](value, fallback T) T {
+	var zero T
+	if value == zero {
+		return fallback
+	}
+	return value
+}
+
+func pick[T any](condition bool, yes, no T) T {
+	if condition {
+		return yes
+	}
+	return no
+}
+
+// egress reports which functions need the internet.
+func (p *Props) egress() (check, admin bool) {
+	return p.Identity.JWT.JWKSURL != "", p.Login.OIDC.Issuer != ""
+}
+
+// name is the stack's, and begins the names of what is in it.
+func (p *Props) name() string { return "tidegate-" + p.Stage }
+
+var (
+	stageName   = regexp.MustCompile(`^[a-z][a-z0-9-]{0,10}[a-z0-9]$`)
+	zoneName    = regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-\d[a-z]$`)
+	hostName    = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]{2,}$`)
+	zoneID      = regexp.MustCompile(`^Z[A-Z0-9]+$`)
+	nodeType    = regexp.MustCompile(`^cache\.[a-z0-9]+\.[a-z0-9]+$`)
+	certificate = regexp.MustCompile(`^arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[a-z0-9-]+$`)
+	email       = regexp.MustCompile(`^[^@\s]+@[^@\s]+\.[^@\s]+$`)
+	secretName  = regexp.MustCompile(`^[A-Za-z0-9/_+=.@-]{1,256}$`)
+	userName    = regexp.MustCompile(`^[A-Za-z0-9._@-]{1,64}$`)
+)
+
+var logDays = []int{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731}
+
+// check says everything that is wrong, naming the flag of each.
+func (p *Props) check() error {
+	var errs []error
+	want := func(ok bool, flag string, value any, format string, arguments ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("-c %s=%v: %s", flag, value, fmt.Sprintf(format, arguments...)))
+		}
+	}
+	want(stageName.MatchString(p.Stage), "stage", p.Stage, "must be 2 to 12 lower-case letters, digits and hyphens, a letter first, no hyphen last")
+	want(networkRange(p.CIDR), "cidr", p.CIDR, "must be a private IPv4 range of /16 to /24, such as 10.42.0.0/22")
+	want(len(p.Zones) == 0 || len(p.Zones) >= 2 && len(p.Zones) <= 3, "zones", strings.Join(p.Zones, ","), "must be 2 or 3 zones")
+	for _, zone := range p.Zones {
+		want(zoneName.MatchString(zone), "zones", zone, "must be names such as eu-west-1a")
+	}
+	p.Store.check(want)
+	p.Check.check("check", want)
+	p.Admin.check("admin", want)
+	level := p.Check.LogLevel
+	want(slices.Contains([]string{"debug", "info", "warn", "error"}, level), "logLevel", level, "must be debug, info, warn or error")
+	want(userName.MatchString(p.Login.User), "adminUser", p.Login.User, "must be 1 to 64 letters, digits and ._@-")
+	want(p.Example || !p.WAF, "waf", p.WAF, "guards the example's REST API: set example=true too")
+	for _, caller := range p.Callers {
+		if err := authorizer.CheckARN(caller); err != nil {
+			want(false, "callers", caller, "%v", err)
+		}
+	}
+	p.Identity.check(want)
+	p.Login.OIDC.check(want)
+	want(p.NATGateways >= 1 && p.NATGateways <= 3, "natGateways", p.NATGateways, "must be 1 to 3")
+	p.Domain.check(want)
+	want(p.AlarmEmail == "" || email.MatchString(p.AlarmEmail), "alarmEmail", p.AlarmEmail, "must be an address")
+	want(slices.Contains(logDays, p.LogDays), "logDays", p.LogDays, "must be one of %v", logDays)
+	for name := range p.Tags {
+		want(name != "" && !strings.HasPrefix(strings.ToLower(name), "aws:"), "tags", name, "must be names that do not begin with aws:")
+	}
+	return errors.Join(errs...)
+}
+
+// wants records that a condition of a flag does not hold.
+type wants func(ok bool, flag string, value any, format string, arguments ...any)
+
+func (s *StoreProps) check(want wants) {
+	want(s.Kind == Serverless || s.Kind == Nodes, "store", s.Kind, "must be %s or %s", Serverless, Nodes)
+	want(s.MaxStorageGB >= 1 && s.MaxStorageGB <= 5000, "maxStorageGB", s.MaxStorageGB, "must be 1 to 5000")
+	want(s.MaxECPUs >= 1000 && s.MaxECPUs <= 15_000_000, "maxECPUs", s.MaxECPUs, "must be 1000 to 15000000 a second")
+	want(nodeType.MatchString(s.NodeType), "nodeType", s.NodeType, "must be a type such as cache.r7g.large")
+	want(s.Shards >= 1 && s.Shards <= 500, "shards", s.Shards, "must be 1 to 500")
+	want(s.Replicas >= 1 && s.Replicas <= 5, "replicas", s.Replicas, "must be 1 to 5: without one a failed node loses its counts")
+	want(s.SnapshotDays >= 0 && s.SnapshotDays <= 35, "snapshotDays", s.SnapshotDays, "must be 0 to 35")
+}
+
+func (f *FunctionProps) check(name string, want wants) {
+	want(f.Memory >= 128 && f.Memory <= 10_240, name+"Memory", f.Memory, "must be 128 to 10240 MB")
+	want(f.Concurrency == Unreserved || f.Concurrency >= 1, name+"Concurrency", f.Concurrency, "must be at least 1, or none")
+}
+
+func (i *IdentityProps) check(want wants) {
+	last := len(i.Sources) - 1
+	for n, source := range i.Sources {
+		want(slices.Contains([]string{"key", "jwt", "ip"}, source), "identity", source, "must be key, jwt or ip")
+		want(source != "ip" || n == last, "identity", strings.Join(i.Sources, ","), "takes ip only last: every call has an address")
+		want(!slices.Contains(i.Sources[:n], source), "identity", strings.Join(i.Sources, ","), "has %s twice", source)
+	}
+	want(i.IPv4Prefix == 0 || i.IPv4Prefix >= 8 && i.IPv4Prefix <= 32, "ipv4Prefix", i.IPv4Prefix, "must be 8 to 32")
+	want(i.IPv6Prefix == 0 || i.IPv6Prefix >= 16 && i.IPv6Prefix <= 128, "ipv6Prefix", i.IPv6Prefix, "must be 16 to 128")
+	i.JWT.check(slices.Contains(i.Sources, "jwt"), want)
+}
+
+func (j *JWTProps) check(wanted bool, want wants) {
+	want(wanted == (j.Issuer != ""), "jwtIssuer", j.Issuer, "goes with jwt in identity: set both")
+	want(wanted == (len(j.Audiences) > 0), "jwtAudience", strings.Join(j.Audiences, ","), "goes with jwt in identity: set both")
+	want(wanted == ((j.JWKSURL == "") != (j.JWKS == "")) && (wanted || j.JWKSURL == ""), "jwtJwksUrl", j.JWKSURL,
+		"with jwt in identity, and only then, give this or jwtJwks")
+	want(j.JWKSURL == "" || httpsURL(j.JWKSURL), "jwtJwksUrl", j.JWKSURL, "must be an https URL")
+	want(j.JWKS == "" || json.Valid([]byte(j.JWKS)), "jwtJwks", "…", "must be a JSON Web Key Set")
+}
+
+func (o *OIDCProps) check(want wants) {
+	want(o.Issuer == "" || httpsURL(o.Issuer), "oidcIssuer", o.Issuer, "must be an https URL")
+	want((o.Issuer == "") == (o.ClientID == ""), "oidcClientId", o.ClientID, "goes with oidcIssuer: set both")
+	want((o.Issuer == "") == (o.ClientSecret == ""), "oidcSecretName", o.ClientSecret, "goes with oidcIssuer: set both")
+	want(o.ClientSecret == "" || secretName.MatchString(o.ClientSecret), "oidcSecretName", "…",
+		"must be the name of a secret in Secrets Manager that you have made, not the secret")
+	roles := len(o.Editors) + len(o.Viewers)
+	want(o.Issuer == "" || roles > 0, "oidcEditors", "", "and oidcViewers are not set: say which values of the role claim may edit or look")
+	want(o.Issuer != "" || o.RoleClaim == "" && roles == 0, "oidcIssuer", "", "is not set: the other oidc flags go with it")
+}
+
+func (d *DomainProps) check(want wants) {
+	want(d.Name == "" || hostName.MatchString(d.Name), "domain", d.Name, "must be a host name")
+	want((d.Name == "") == (d.Certificate == ""), "certificate", d.Certificate, "goes with domain: set both")
+	want(d.Certificate == "" || certificate.MatchString(d.Certificate), "certificate", d.Certificate, "must be the ARN of an ACM certificate")
+	want((d.Zone == "") == (d.ZoneID == ""), "zoneId", d.ZoneID, "goes with zone: set both")
+	want(d.ZoneID == "" || zoneID.MatchString(d.ZoneID), "zoneId", d.ZoneID, "must be the id of a Route 53 zone, such as Z0123456789ABC")
+	inZone := d.Name == d.Zone || strings.HasSuffix(d.Name, "."+d.Zone)
+	want(d.Zone == "" || hostName.MatchString(d.Zone) && inZone, "zone", d.Zone, "must be the zone that domain is in")
+}
+
+func networkRange(cidr string) bool {
+	prefix, err := netip.ParsePrefix(cidr)
+	return err == nil && prefix.Addr().Is4() && prefix.Addr().IsPrivate() && prefix.Bits() >= 16 && prefix.Bits() <= 24 && prefix == prefix.Masked()
+}
+
+// httpsURL reports whether text is an https URL of a host.
+func httpsURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil
+}
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// secrets are made by Secrets Manager when the stack is created. CloudFormation puts their values into the functions' environments, which Lambda
+// keeps encrypted with our key: the template holds references, and the functions need no way to Secrets Manager. docs/deploy.md weighs this
+// against an interface endpoint.
+type secrets struct {
+	// pepper is what hashes of API keys are made with. Without it no key can be verified again.
+	pepper awssecretsmanager.CfnSecret
+	// password is the first login's.
+	password awssecretsmanager.CfnSecret
+}
+
+const (
+	pepperLength   = 64
+	passwordLength = 32
+)
+
+func (s *Stack) newSecrets() *secrets {
+	return &secrets{
+		pepper:   s.secret("Pepper", "pepper", "Tidegate's pepper: hashes of API keys are made with it. Never change it.", pepperLength),
+		password: s.secret("Password", "password", "The first password of Tidegate's dashboard.", passwordLength),
+	}
+}
+
+func (s *Stack) secret(id, name, description string, length int) awssecretsmanager.CfnSecret {
+	secret := awssecretsmanager.NewCfnSecret(s.Stack, &id, &awssecretsmanager.CfnSecretProps{
+		Name:        jsii.String(s.props.name() + "/" + name),
+		Description: &description,
+		KmsKeyId:    s.key.KeyArn(),
+		GenerateSecretString: &awssecretsmanager.CfnSecret_GenerateSecretStringProperty{
+			PasswordLength: jsii.Number(length), ExcludePunctuation: jsii.Bool(true), RequireEachIncludedType: jsii.Bool(true),
+		},
+	})
+	secret.ApplyRemovalPolicy(s.removal(), nil)
+	return secret
+}
+
+// reference resolves to the secret's value when the stack is deployed.
+func reference(secret awssecretsmanager.CfnSecret) string {
+	return *awscdk.SecretValue_SecretsManager(secret.Ref(), nil).UnsafeUnwrap()
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// Stack is one deployment of Tidegate.
+type Stack struct {
+	awscdk.Stack
+	props Props
+
+	key     awskms.Key
+	network *network
+	store   *store
+	secrets *secrets
+	check   *function
+	admin   *function
+	panel   *dashboardAPI
+	example *example
+	topic   awssns.Topic
+	alarms  []alarm
+}
+
+// NewStack composes the parts. Props are valid: flags.props and Props.check see to it.
+func NewStack(scope constructs.Construct, props Props) *Stack {
+	s := &Stack{props: props, Stack: awscdk.NewStack(scope, jsii.String(props.name()), &awscdk.StackProps{
+		StackName:             jsii.String(props.name()),
+		Description:           jsii.String("Tidegate: a rate limiter for API Gateway (" + props.Stage + ")"),
+		TerminationProtection: jsii.Bool(props.Keep),
+	})}
+	s.tag()
+	s.key = s.newKey()
+	s.network = s.newNetwork()
+	s.secrets = s.newSecrets()
+	s.store = s.newStore()
+	s.check = s.newCheck()
+	s.panel = s.newDashboardAPI()
+	s.admin = s.newAdmin()
+	s.routeDashboard()
+	if props.Example {
+		s.example = s.newExample()
+	}
+	s.allowCallers()
+	s.topic = s.newTopic()
+	s.alarms = s.newAlarms()
+	s.newMetricsDashboard()
+	s.newOutputs()
+	return s
+}
+
+// tag marks every resource that can be marked.
+func (s *Stack) tag() {
+	tags := awscdk.Tags_Of(s.Stack)
+	tags.Add(jsii.String("Application"), jsii.String("Tidegate"), nil)
+	tags.Add(jsii.String("Stage"), &s.props.Stage, nil)
+	for _, name := range sorted(s.props.Tags) {
+		tags.Add(&name, jsii.String(s.props.Tags[name]), nil)
+	}
+}
+
+// removal is what becomes of what holds data when the stack is deleted.
+func (s *Stack) removal() awscdk.RemovalPolicy {
+	if s.props.Keep {
+		return awscdk.RemovalPolicy_RETAIN
+	}
+	return awscdk.RemovalPolicy_DESTROY
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	valkeyurl "tidegate/internal/store"
+	"tidegate/internal/store/acl"
+)
+
+// on runs a test on every golden template and on a plain prod stack.
+func on(t *testing.T, test func(t *testing.T, made template)) {
+	t.Helper()
+	for name, build := range map[string]func() (template, error){"dev": dev, "prod": prod, "minimal prod": minimal} {
+		t.Run(name, func(t *testing.T) { test(t, of(t, build)) })
+	}
+}
+
+func equal(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// Every user logs in by IAM, as its function, with the rights that the ACL tests prove to be enough and no more.
+func TestUsers(t *testing.T) {
+	on(t, func(t *testing.T, made template) {
+		for prefix, access := range map[string]string{"CheckUser": acl.Check(), "AdminUser": acl.Admin()} {
+			u := made.only(t, "AWS::ElastiCache::User", prefix)
+			equal(t, "authentication", u.Properties["AuthenticationMode"], map[string]any{"Type": "iam"})
+			equal(t, "engine", u.Properties["Engine"], "valkey")
+			equal(t, "access string", u.Properties["AccessString"], access)
+			equal(t, "name", u.Properties["UserName"], u.Properties["UserId"])
+			for _, forbidden := range []string{"Passwords", "NoPasswordRequired"} {
+				equal(t, forbidden, u.Properties[forbidden], nil)
+			}
+		}
+		group := made.only(t, "AWS::ElastiCache::UserGroup", "")
+		var members []string
+		for _, id := range list(group.Properties["UserIds"]) {
+			members = append(members, text(id))
+		}
+		equal(t, "members", members, []string{"${CheckUser}", "${AdminUser}"})
+	})
+}
+
+func TestServerlessCache(t *testing.T) {
+	for name, build := range map[string]func() (template, error){"dev": dev, "minimal prod": minimal} {
+		t.Run(name, func(t *testing.T) {
+			made := of(t, build)
+			cache := made.only(t, "AWS::ElastiCache::ServerlessCache", "").Properties
+			equal(t, "engine", cache["Engine"], "valkey")
+			equal(t, "users", text(cache["UserGroupId"]), "${Users}")
+			equal(t, "key", text(cache["KmsKeyId"]), made.key(t))
+			equal(t, "groups", text(cache.at("SecurityGroupIds", 0)), groupOf(t, made, "CacheGroup"))
+			equal(t, "subnets", len(list(cache["SubnetIds"])), 2)
+			if cache.at("CacheUsageLimits", "ECPUPerSecond", "Maximum") == nil || cache.at("CacheUsageLimits", "DataStorage", "Maximum") == nil {
+				t.Errorf("nothing bounds what the cache may cost: %v", cache["CacheUsageLimits"])
+			}
+		})
+	}
+}
+
+func TestNodes(t *testing.T) {
+	made := of(t, prod)
+	cache := made.only(t, "AWS::ElastiCache::ReplicationGroup", "").Properties
+	for name, want := range map[string]any{
+		"Engine": "valkey", "TransitEncryptionEnabled": true, "TransitEncryptionMode": "required", "AtRestEncryptionEnabled": true,
+		"AutomaticFailoverEnabled": true, "MultiAZEnabled": true, "NumNodeGroups": 2, "ReplicasPerNodeGroup": 2,
+	} {
+		equal(t, name, cache[name], want)
+	}
+	equal(t, "key", text(cache["KmsKeyId"]), made.key(t))
+	equal(t, "users", text(cache.at("UserGroupIds", 0)), "${Users}")
+	equal(t, "subnets", text(cache["CacheSubnetGroupName"]), "${CacheSubnets}")
+	parameters := made.only(t, "AWS::ElastiCache::ParameterGroup", "").Properties
+	equal(t, "cluster mode", parameters.at("Properties", "cluster-enabled"), "yes")
+	equal(t, "eviction", parameters.at("Properties", "maxmemory-policy"), "volatile-lru")
+}
+
+// key is how the template refers to the stack's key.
+func (t template) key(test *testing.T) string {
+	test.Helper()
+	return "${" + t.only(test, "AWS::KMS::Key", "").id + ".Arn}"
+}
+
+func groupOf(t *testing.T, made template, prefix string) string {
+	t.Helper()
+	return "${" + made.only(t, "AWS::EC2::SecurityGroup", prefix).id + ".GroupId}"
+}
+
+// The URL is one that the functions understand, and names the user and the cache that the template makes.
+func TestFunctionsLogInByIAMOverTLS(t *testing.T) {
+	t.Setenv("AWS_REGION", "eu-west-1")
+	on(t, func(t *testing.T, made template) {
+		for id, user := range map[string]string{"Check": "CheckUser", "Admin": "AdminUser"} {
+			raw := strings.NewReplacer("${", "", "}", "", "Cache.", "cache.").Replace(text(environment(t, made, id)["VALKEY_URL"]))
+			if err := valkeyurl.CheckURL(raw); err != nil {
+				t.Fatalf("%s: %v", raw, err)
+			}
+			u, err := url.Parse(raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "scheme", u.Scheme, "valkeys")
+			equal(t, "user", u.User.Username(), made.only(t, "AWS::ElastiCache::User", user).Properties["UserName"])
+			equal(t, "cluster", u.Query().Get("cluster"), "true")
+			name := ""
+			for _, r := range append(made.all("AWS::ElastiCache::ServerlessCache"), made.all("AWS::ElastiCache::ReplicationGroup")...) {
+				name = text(r.Properties["ServerlessCacheName"]) + text(r.Properties["ReplicationGroupId"])
+				equal(t, "serverless", u.Query().Get("serverless") == "true", r.Type == "AWS::ElastiCache::ServerlessCache")
+			}
+			equal(t, "cache", u.Query().Get("iam"), name)
+		}
+	})
+}
+
+func environment(t *testing.T, made template, function string) properties {
+	t.Helper()
+	variables, _ := ours(t, made, function).Properties.at("Environment", "Variables").(map[string]any)
+	return variables
+}
+
+// ours is the check or the admin function.
+func ours(t *testing.T, made template, id string) resource {
+	t.Helper()
+	for _, f := range made.all("AWS::Lambda::Function") {
+		if strings.HasPrefix(f.id, id) && f.Properties["Runtime"] == "provided.al2023" {
+			return f
+		}
+	}
+	t.Fatalf("no function %s", id)
+	return resource{}
+}
+
+func TestFunctions(t *testing.T) {
+	on(t, func(t *testing.T, made template) {
+		for id, timeout := range map[string]int{"Check": checkTimeout, "Admin": adminTimeout} {
+			p := ours(t, made, id).Properties
+			equal(t, "architecture", p["Architectures"], []any{"arm64"})
+			equal(t, "handler", p["Handler"], "bootstrap")
+			equal(t, "time-out", p["Timeout"], timeout)
+			equal(t, "tracing", p.at("TracingConfig", "Mode"), "Active")
+			equal(t, "key of the environment", text(p["KmsKeyArn"]), made.key(t))
+			equal(t, "group", text(p.at("VpcConfig", "SecurityGroupIds", 0)), groupOf(t, made, id+"Group"))
+			equal(t, "log format", p.at("LoggingConfig", "LogFormat"), "JSON")
+			if p["ReservedConcurrentExecutions"] == nil {
+				t.Errorf("%s: nothing caps its concurrency", id)
+			}
+			log := made.only(t, "AWS::Logs::LogGroup", id+"Log")
+			equal(t, "log", text(p.at("LoggingConfig", "LogGroup")), "${"+log.id+"}")
+		}
+	})
+}
+
+// Secrets come from Secrets Manager when the stack is deployed: the template holds references alone.
+func TestSecretsAreReferences(t *testing.T) {
+	on(t, func(t *testing.T, made template) {
+		for variable, where := range map[string][2]string{
+			"KEY_PEPPER":     {"Check", "{{resolve:secretsmanager:${Pepper}:SecretString:::}}"},
+			"ADMIN_PASSWORD": {"Admin", "{{resolve:secretsmanager:${Password}:SecretString:::}}"},
+		} {
+			equal(t, variable, text(environment(t, made, where[0])[variable]), where[1])
+		}
+		equal(t, "pepper", text(environment(t, made, "Check")["KEY_PEPPER"]), text(environment(t, made, "Admin")["KEY_PEPPER"]))
+		for _, secret := range made.all("AWS::SecretsManager::Secret") {
+			if secret.Properties["SecretString"] != nil || secret.Properties["GenerateSecretString"] == nil {
+				t.Errorf("%s is written in the template", secret.id)
+			}
+			equal(t, "key", text(secret.Properties["KmsKeyId"]), made.key(t))
+		}
+	})
+	client := text(environment(t, of(t, prod), "Admin")["OIDC_CLIENT_SECRET"])
+	equal(t, "client's secret", client, "{{resolve:secretsmanager:login/tidegate:SecretString:::}}")
+}
+
+// Whatever is stored is encrypted with the stack's own key.
+func TestEncryption(t *testing.T) {
+	properties := map[string]string{
+		"AWS::Logs::LogGroup": "KmsKeyId", "AWS::SNS::Topic": "KmsMasterKeyId", "AWS::SecretsManager::Secret": "KmsKeyId",
+		"AWS::ElastiCache::ServerlessCache": "KmsKeyId", "AWS::ElastiCache::ReplicationGroup": "KmsKeyId",
+	}
+	on(t, func(t *testing.T, made template) {
+		for kind, property := range properties {
+			for _, r := range made.all(kind) {
+				equal(t, r.id, text(r.Properties[property]), made.key(t))
+			}
+		}
+		key := made.only(t, "AWS::KMS::Key", "").Properties
+		equal(t, "rotation", key["EnableKeyRotation"], true)
+	})
+}
+
+// Logs are kept for as long as the stage says, and no longer.
+func TestLogRetention(t *testing.T) {
+	for days, build := range map[int]func() (template, error){14: dev, 180: minimal} {
+		groups := of(t, build).all("AWS::Logs::LogGroup")
+		if len(groups) < 4 {
+			t.Errorf("%d log groups", len(groups))
+		}
+		for _, group := range groups {
+			equal(t, group.id, group.Properties["RetentionInDays"], days)
+		}
+	}
+}
+
+func TestOutputs(t *testing.T) {
+	for build, outputs := range map[*func() (template, error)][]string{
+		&dev: {
+			"AlarmTopicArn", "CacheHost", "CheckFunctionArn", "DashboardUrl", "ExampleHttpAuthorizerArn", "ExampleHttpUrl", "ExampleRestAuthorizerArn",
+			"ExampleRestUrl", "FirstLogin",
+		},
+		&minimal: {"AlarmTopicArn", "CacheHost", "CheckFunctionArn", "DashboardUrl", "FirstLogin"},
+	} {
+		made := of(t, *build)
+		equal(t, "outputs", sorted(made.Outputs), outputs)
+		login := text(made.Outputs["FirstLogin"].Value)
+		name := text(made.only(t, "AWS::SecretsManager::Secret", "Password").Properties["Name"])
+		if !strings.HasSuffix(login, "--secret-id "+name) {
+			t.Errorf("first login %q, want it to read %s", login, name)
+		}
+	}
+	equal(t, "own domain", of(t, prod).Outputs["DashboardUrl"].Value, "https://limits.example.com/")
+}
+
+// A dev stage leaves nothing behind; prod keeps what cannot be made again.
+func TestRemoval(t *testing.T) {
+	data := []string{"AWS::KMS::Key", "AWS::SecretsManager::Secret", "AWS::Logs::LogGroup"}
+	for id, r := range of(t, dev).Resources {
+		if r.DeletionPolicy == "Retain" || r.DeletionPolicy == "Snapshot" {
+			t.Errorf("dev: %s is kept: %s", id, r.DeletionPolicy)
+		}
+	}
+	on(t, func(t *testing.T, made template) {
+		if strings.HasSuffix(t.Name(), "dev") {
+			return
+		}
+		for id, r := range made.Resources {
+			if slices.Contains(data, r.Type) && (r.DeletionPolicy != "Retain" || r.UpdateReplacePolicy != "Retain") {
+				t.Errorf("%s is deleted", id)
+			}
+		}
+	})
+	equal(t, "last snapshot", of(t, minimal).only(t, "AWS::ElastiCache::ServerlessCache", "").Properties["FinalSnapshotName"], "tidegate-prod-final")
+	equal(t, "dev's last snapshot", of(t, dev).only(t, "AWS::ElastiCache::ServerlessCache", "").Properties["FinalSnapshotName"], nil)
+	equal(t, "nodes", of(t, prod).only(t, "AWS::ElastiCache::ReplicationGroup", "").DeletionPolicy, "Snapshot")
+}
+
+func TestTags(t *testing.T) {
+	made := of(t, prod)
+	for _, r := range append(made.all("AWS::Lambda::Function"), made.all("AWS::EC2::VPC")...) {
+		tags := map[string]string{}
+		for _, tag := range list(r.Properties["Tags"]) {
+			pair, _ := tag.(map[string]any)
+			tags[text(pair["Key"])] = text(pair["Value"])
+		}
+		for name, value := range map[string]string{"Application": "Tidegate", "Stage": "prod", "team": "api", "centre": "42"} {
+			equal(t, r.id+" "+name, tags[name], value)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awselasticache"
+	"github.com/aws/jsii-runtime-go"
+)
+
+const (
+	serverlessVersion = "8"
+	nodeVersion       = "8.1"
+	nodeFamily        = "valkey8"
+)
+
+// store is the cache, however it is built.
+type store struct {
+	users *users
+	// arn is what a function may connect to.
+	arn *string
+	// host and options make the functions' VALKEY_URL.
+	host    *string
+	options string
+	// resource is what the functions must wait for.
+	resource awscdk.CfnResource
+}
+
+// newStore makes the cache: TLS, cluster mode and log-in by IAM either way.
+func (s *Stack) newStore() *store {
+	u := s.newUsers()
+	if s.props.Store.Kind == Nodes {
+		return s.newNodes(u)
+	}
+	return s.newServerless(u)
+}
+
+// url is the VALKEY_URL of a function.
+func (s *Stack) url(function string) string {
+	return fmt.Sprintf("valkeys://%s@%s:%d?cluster=true&iam=%s%s", s.userName(function), *s.store.host, primaryPort, s.props.name(), s.store.options)
+}
+
+func (s *Stack) newServerless(u *users) *store {
+	p := s.props.Store
+	props := &awselasticache.CfnServerlessCacheProps{
+		Engine:              jsii.String("valkey"),
+		MajorEngineVersion:  jsii.String(serverlessVersion),
+		ServerlessCacheName: jsii.String(s.props.name()),
+		Description:         jsii.String("Tidegate " + s.props.Stage + ": keys, limits and counts"),
+		UserGroupId:         u.group.Ref(),
+		KmsKeyId:            s.key.KeyArn(),
+		SecurityGroupIds:    &[]any{s.network.cache.SecurityGroupId()},
+		SubnetIds:           anys(s.network.vpc.SelectSubnets(s.network.isolated()).SubnetIds),
+		CacheUsageLimits: &awselasticache.CfnServerlessCache_CacheUsageLimitsProperty{
+			DataStorage:   &awselasticache.CfnServerlessCache_DataStorageProperty{Maximum: jsii.Number(p.MaxStorageGB), Unit: jsii.String("GB")},
+			EcpuPerSecond: &awselasticache.CfnServerlessCache_ECPUPerSecondProperty{Maximum: jsii.Number(p.MaxECPUs)},
+		},
+		SnapshotRetentionLimit: jsii.Number(p.SnapshotDays),
+	}
+	if p.SnapshotDays > 0 {
+		props.DailySnapshotTime = jsii.String("03:00")
+	}
+	if s.props.Keep {
+		props.FinalSnapshotName = jsii.String(s.props.name() + "-final")
+	}
+	cache := awselasticache.NewCfnServerlessCache(s.Stack, jsii.String("Cache"), props)
+	return &store{
+		users: u, arn: s.elastiCacheARN("serverlesscache", s.props.name()),
+		host: cache.AttrEndpointAddress(), options: "&serverless=true", resource: cache,
+	}
+}
+
+func (s *Stack) newNodes(u *users) *store {
+	p := s.props.Store
+	subnets := awselasticache.NewCfnSubnetGroup(s.Stack, jsii.String("CacheSubnets"), &awselasticache.CfnSubnetGroupProps{
+		Description: jsii.String("Tidegate's isolated subnets"),
+		SubnetIds:   anys(s.network.vpc.SelectSubnets(s.network.isolated()).SubnetIds),
+	})
+	parameters := awselasticache.NewCfnParameterGroup(s.Stack, jsii.String("CacheParameters"), &awselasticache.CfnParameterGroupProps{
+		CacheParameterGroupFamily: jsii.String(nodeFamily),
+		Description:               jsii.String("Tidegate: cluster mode; under pressure only counts may go, never configuration"),
+		Properties:                map[string]any{"cluster-enabled": "yes", "maxmemory-policy": "volatile-lru"},
+	})
+	group := awselasticache.NewCfnReplicationGroup(s.Stack, jsii.String("Cache"), &awselasticache.CfnReplicationGroupProps{
+		ReplicationGroupId:          jsii.String(s.props.name()),
+		ReplicationGroupDescription: jsii.String("Tidegate " + s.props.Stage + ": keys, limits and counts"),
+		Engine:                      jsii.String("valkey"),
+		EngineVersion:               jsii.String(nodeVersion),
+		CacheNodeType:               &p.NodeType,
+		NumNodeGroups:               jsii.Number(p.Shards),
+		ReplicasPerNodeGroup:        jsii.Number(p.Replicas),
+		AutomaticFailoverEnabled:    true,
+		MultiAzEnabled:              true,
+		AutoMinorVersionUpgrade:     true,
+		TransitEncryptionEnabled:    true,
+		TransitEncryptionMode:       jsii.String("required"),
+		AtRestEncryptionEnabled:     true,
+		KmsKeyId:                    s.key.KeyArn(),
+		UserGroupIds:                &[]*string{u.group.Ref()},
+		CacheSubnetGroupName:        subnets.Ref(),
+		CacheParameterGroupName:     parameters.Ref(),
+		SecurityGroupIds:            &[]*string{s.network.cache.SecurityGroupId()},
+		Port:                        jsii.Number(primaryPort),
+		SnapshotRetentionLimit:      jsii.Number(p.SnapshotDays),
+		SnapshotWindow:              jsii.String("03:00-04:00"),
+		PreferredMaintenanceWindow:  jsii.String("sun:04:30-sun:05:30"),
+	})
+	group.CfnOptions().SetUpdatePolicy(&awscdk.CfnUpdatePolicy{UseOnlineResharding: jsii.Bool(true)})
+	if s.props.Keep {
+		group.ApplyRemovalPolicy(awscdk.RemovalPolicy_SNAPSHOT, nil)
+	}
+	return &store{
+		users: u, arn: s.elastiCacheARN("replicationgroup", s.props.name()),
+		host: group.AttrConfigurationEndPointAddress(), resource: group,
+	}
+}
+
+// nodeNames are the ids under which CloudWatch knows the nodes.
+func (s *Stack) nodeNames() []string {
+	var names []string
+	for shard := range s.props.Store.Shards {
+		for node := range s.props.Store.Replicas + 1 {
+			names = append(names, fmt.Sprintf("%s-%04d-%03d", s.props.name(), shard+1, node+1))
+		}
+	}
+	return names
+}
+
+func anys(list *[]*string) *[]any {
+	var all []any
+	for _, item := range *list {
+		all = append(all, item)
+	}
+	return &all
+}

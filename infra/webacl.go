@@ -1,0 +1,49 @@
+package main
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awswafv2"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// floodLimit is how many calls in five minutes an address may make before WAF blocks it, authorizer and all: protection against floods of calls that
+// nobody has authenticated yet, since each costs an invocation.
+const floodLimit = 10_000
+
+// webACLRules is the number of rules, for the bill.
+const webACLRules = 2
+
+// newWebACL guards the stage of a REST API. HTTP APIs have no such thing.
+func (s *Stack) newWebACL(api awsapigateway.RestApi) {
+	acl := awswafv2.NewCfnWebACL(s.Stack, jsii.String("WebAcl"), &awswafv2.CfnWebACLProps{
+		Name:             jsii.String(s.props.name()),
+		Scope:            jsii.String("REGIONAL"),
+		DefaultAction:    &awswafv2.CfnWebACL_DefaultActionProperty{Allow: &awswafv2.CfnWebACL_AllowActionProperty{}},
+		VisibilityConfig: visibility(s.props.name()),
+		Rules: &[]any{
+			&awswafv2.CfnWebACL_RuleProperty{
+				Name: jsii.String("flood"), Priority: jsii.Number(0), VisibilityConfig: visibility("flood"),
+				Action: &awswafv2.CfnWebACL_RuleActionProperty{Block: &awswafv2.CfnWebACL_BlockActionProperty{}},
+				Statement: &awswafv2.CfnWebACL_StatementProperty{RateBasedStatement: &awswafv2.CfnWebACL_RateBasedStatementProperty{
+					AggregateKeyType: jsii.String("IP"), Limit: jsii.Number(floodLimit), EvaluationWindowSec: jsii.Number(300),
+				}},
+			},
+			&awswafv2.CfnWebACL_RuleProperty{
+				Name: jsii.String("known-bad-inputs"), Priority: jsii.Number(1), VisibilityConfig: visibility("known-bad-inputs"),
+				OverrideAction: &awswafv2.CfnWebACL_OverrideActionProperty{None: map[string]any{}},
+				Statement: &awswafv2.CfnWebACL_StatementProperty{ManagedRuleGroupStatement: &awswafv2.CfnWebACL_ManagedRuleGroupStatementProperty{
+					VendorName: jsii.String("AWS"), Name: jsii.String("AWSManagedRulesKnownBadInputsRuleSet"),
+				}},
+			},
+		},
+	})
+	awswafv2.NewCfnWebACLAssociation(s.Stack, jsii.String("WebAclAssociation"), &awswafv2.CfnWebACLAssociationProps{
+		WebAclArn: acl.AttrArn(), ResourceArn: api.DeploymentStage().StageArn(),
+	})
+}
+
+func visibility(metric string) *awswafv2.CfnWebACL_VisibilityConfigProperty {
+	return &awswafv2.CfnWebACL_VisibilityConfigProperty{
+		CloudWatchMetricsEnabled: jsii.Bool(true), SampledRequestsEnabled: jsii.Bool(true), MetricName: &metric,
+	}
+}
