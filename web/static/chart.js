@@ -56,8 +56,8 @@ class Chart {
 
   read() {
     this.data = JSON.parse(this.plot.dataset.chart);
-    const { begin = 0, step, series, kind } = this.data;
-    const x = series[0].map((_, i) => begin + i * step);
+    const { begin = 0, from = 0, step, series, kind } = this.data;
+    const x = series[0].map((_, i) => begin + from + i * step);
     if (kind === 'lines') return [x, ...series];
     const [allowed, blocked] = series;
     return [x, allowed.map((n, i) => n + blocked[i]), allowed]; // the blocked ones look out over the allowed ones
@@ -125,7 +125,7 @@ class Chart {
 
   // point writes the figures under the cursor into the legend.
   point({ cursor: { idx } }) {
-    const { begin = 0, step, series } = this.data;
+    const { begin = 0, from = 0, step, series } = this.data;
     this.outputs.forEach((output, i) => (output.textContent = idx == null ? '' : figure(series[i][idx])));
     let at = this.frame.querySelector('.moment');
     if (!at) {
@@ -133,7 +133,7 @@ class Chart {
       this.frame.querySelector('.legend').append(at);
     }
     if (idx == null) at.textContent = '';
-    else at.textContent = begin ? `${clock(begin + idx * step)} UTC` : `at ${after(idx * step)}`;
+    else at.textContent = begin ? `${clock(begin + idx * step)} UTC` : `at ${after(from + idx * step)}`;
   }
 
   select({ select }) {

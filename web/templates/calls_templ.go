@@ -127,7 +127,7 @@ func Calls(p CallsPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "</p><table class=\"results\"><caption class=\"hidden\">Each call and its answer</caption> <thead><tr><th scope=\"col\" class=\"number\">Call</th><th scope=\"col\" class=\"number\">At</th><th scope=\"col\">Answer</th><th scope=\"col\" class=\"number\">Remaining</th><th scope=\"col\" class=\"number\">Retry after</th></tr></thead> <tbody>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "</p><table class=\"results slim\"><caption class=\"hidden\">Each call and its answer</caption> <thead><tr><th scope=\"col\" class=\"number\">Call</th><th scope=\"col\" class=\"number\">At</th><th scope=\"col\">Answer</th><th scope=\"col\" class=\"number\">Remaining</th><th scope=\"col\" class=\"number\">Retry after</th></tr></thead> <tbody>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

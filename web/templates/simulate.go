@@ -40,12 +40,13 @@ type Check struct {
 
 // Simulation is what an experiment gave.
 type Simulation struct {
-	Calls string
-	Exact string // what the exact log admitted of them
-	Limit string
-	Chart Lines
-	Rows  []SimulationRow
-	Notes []AlgorithmNote
+	Calls   string
+	Exact   string // what the exact log admitted of them
+	Limit   string
+	Traffic string // what calls they are
+	Chart   Lines
+	Rows    []SimulationRow
+	Notes   []AlgorithmNote
 }
 
 // SimulationRow is what one algorithm made of the calls.

@@ -30,6 +30,16 @@ var algorithmNotes = map[string]string{
 	accuracy.ZSETAll: "As the pipeline, but a call is stored before the set is counted.",
 }
 
+// shapeNotes say what traffic is played.
+var shapeNotes = map[accuracy.Shape]string{
+	accuracy.Boundary: "Once in four windows: silence, twice the limit in the last thousandth of a window, twice the limit in the first thousandth of the " +
+		"next, the rate until that one ends, silence.",
+	accuracy.Poisson:  "Calls at independent random instants.",
+	accuracy.OnOff:    "A third of a window at the rate, then silence for 0.78 windows, so that the bursts wander over the boundaries.",
+	accuracy.Greedy:   "Calls at even distances.",
+	accuracy.Recorded: "As many calls in each minute as recorded, at random instants of it.",
+}
+
 // seriesOf names the line of a contender, so that it looks the same in every experiment.
 func seriesOf(name string) string {
 	i := slices.IndexFunc(accuracy.Contenders(), func(c accuracy.Contender) bool { return c.Name == name })

@@ -9,7 +9,8 @@ import (
 // chartData is what the script draws a chart from; the SVG beside it is drawn from the same.
 type chartData struct {
 	Kind   string      `json:"kind"`             // lines, or bars that are stacked
-	Begin  int64       `json:"begin,omitempty"`  // seconds since 1970; 0 for a time that is counted from 0
+	Begin  int64       `json:"begin,omitempty"`  // seconds since 1970; 0 for a time that is counted from the start of an experiment
+	From   float64     `json:"from,omitempty"`   // seconds since that start
 	Step   float64     `json:"step"`             // seconds between two points
 	Series [][]int64   `json:"series"`           // as many points each
 	Marks  []chartMark `json:"marks,omitempty"`  // in time order

@@ -17,6 +17,11 @@ type listItem struct {
 
 var listItemPattern = regexp.MustCompile(`^(\S+?)(?:\s*[x×]\s*([0-9]{1,4}))?$`)
 
+// clipList returns a list fit to be shown, on one line; list refuses what was too long.
+func clipList(text string) string {
+	return clip(strings.NewReplacer("\r\n", ", ", "\r", ", ", "\n", ", ").Replace(text), maxList+1)
+}
+
 // splitList reads items that commas, semicolons or line breaks part. It returns the first one that it does not understand.
 func splitList(text string) (items []listItem, odd string) {
 	for _, part := range strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == ';' || c == '\n' }) {

@@ -91,7 +91,7 @@ func simulated(r accuracy.Result) *templates.Simulation {
 	limit := r.Scenario.Limit
 	s := &templates.Simulation{
 		Calls: number(r.Calls), Exact: number(r.Exact.Admitted), Limit: number(limit),
-		Chart: simulationChart(r),
+		Traffic: shapeNotes[r.Scenario.Traffic.Shape], Chart: simulationChart(r),
 	}
 	for _, o := range r.Outcomes {
 		row := templates.SimulationRow{

@@ -58,7 +58,7 @@ func readSimulation(q url.Values) simulation {
 		}
 		in.text = clip(q.Get(name), maxInput)
 		if name == "minutes" {
-			in.text = clip(q.Get(name), maxList+1)
+			in.text = clipList(q.Get(name))
 		}
 	}
 	if q.Has("algorithm") || q.Has("limit") {
@@ -120,12 +120,11 @@ func (s *simulation) period() time.Duration {
 
 func (s *simulation) traffic(seed uint64) accuracy.Traffic {
 	shape := accuracy.Shape(s.shape.text)
-	switch {
-	case !slices.Contains(accuracy.Shapes(), shape):
-		s.shape.wrong = chooseFromList
-		return accuracy.Traffic{}
-	case shape == accuracy.Recorded:
+	if shape == accuracy.Recorded {
 		return s.recorded(seed)
+	}
+	if !slices.Contains(accuracy.Shapes(), shape) {
+		s.shape.wrong = chooseFromList
 	}
 	return accuracy.Traffic{
 		Shape:   shape,
@@ -168,12 +167,12 @@ func (s *simulation) recording(begin time.Time) accuracy.Recording {
 
 // bound notes when the calls are too many to be played, or when the lab finds something else.
 func (s *simulation) bound(sc accuracy.Scenario) {
-	if err := sc.Validate(); err != nil {
-		s.windows.wrong = "The lab cannot play so many windows of this length."
-		return
-	}
 	if n := sc.Count(); n > maxPlayed {
 		s.windows.wrong = "This makes " + number(n) + " calls. At most " + number(maxPlayed) + " are played: lower the windows, the rate or the limit."
+		return
+	}
+	if sc.Validate() != nil {
+		s.windows.wrong = "The lab cannot play so many windows of this length."
 	}
 }
 

@@ -2,7 +2,7 @@ package dashboard
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"tidegate/internal/accuracy"
@@ -17,15 +17,18 @@ func simulationChart(r accuracy.Result) templates.Lines {
 	for _, o := range r.Outcomes {
 		most = max(most, o.Worst)
 	}
-	top := headroom(most)
+	top, idle := headroom(most), idlePoints(r.Demand)
+	begin := length * time.Duration(idle) / plotPoints
 	c := templates.Lines{
 		ID:      "admissions",
-		Title:   "Calls admitted in the rolling window of " + strings.TrimPrefix(limiter.FormatWindow(r.Scenario.Window), "1 "),
+		Title:   "Calls admitted in the rolling window of " + limiter.FormatWindow(r.Scenario.Window),
 		Caption: "Each line is the number of calls admitted in the rolling window that ends at that moment. Above the limit the promise is broken.",
-		Box:     fmt.Sprintf("0 0 %d %d", plotPoints, top), Top: number(top), Begin: "0 s", End: offset(length.Round(time.Millisecond)),
+		Box:     fmt.Sprintf("0 0 %d %d", plotPoints-idle, top), Top: number(top), Begin: offset(begin.Round(time.Millisecond)),
+		End: offset(length.Round(time.Millisecond)),
 	}
-	data := chartData{Kind: "lines", Step: length.Seconds() / plotPoints}
+	data := chartData{Kind: "lines", From: begin.Seconds(), Step: length.Seconds() / plotPoints}
 	add := func(class, title string, values []int64) {
+		values = values[idle:]
 		c.Lines = append(c.Lines, templates.Line{Class: class, Title: title, Path: stairs(values, top)})
 		data.Series = append(data.Series, values)
 	}
@@ -40,4 +43,10 @@ func simulationChart(r accuracy.Result) templates.Lines {
 	add("limit", "the limit, "+number(limit), level)
 	c.Data = data.encode()
 	return c
+}
+
+// idlePoints returns how many points at the beginning can be left out: nobody called yet, but for a moment before the first call.
+func idlePoints(demand []int64) int {
+	first := slices.IndexFunc(demand, func(calls int64) bool { return calls > 0 })
+	return max(0, first-plotPoints/20)
 }

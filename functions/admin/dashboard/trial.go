@@ -47,7 +47,7 @@ func readTrial(q url.Values) trial {
 		switch {
 		case !q.Has(name):
 		case name == "times":
-			in.text = clip(q.Get(name), maxList+1)
+			in.text = clipList(q.Get(name))
 		default:
 			in.text = clip(q.Get(name), maxInput)
 		}
