@@ -1,4 +1,4 @@
-// Command bundle makes web/static/dist: htmx and our own script and stylesheet, minified, each named by its content so that browsers may keep it for
+// Command bundle makes web/static/dist: htmx, uPlot, our own scripts and stylesheet, minified, each named by its content so that browsers may keep it for
 // ever. Run it at the top of the repository after `npm ci --ignore-scripts --prefix web`.
 package main
 
@@ -23,8 +23,10 @@ func main() {
 }
 
 func bundle() error {
-	if _, err := os.Stat("web/node_modules/htmx.org"); err != nil {
-		return errors.New("web/node_modules is missing: run npm ci --ignore-scripts --prefix web at the top of the repository")
+	for _, name := range []string{"htmx.org", "uplot"} {
+		if _, err := os.Stat("web/node_modules/" + name); err != nil {
+			return fmt.Errorf("web/node_modules lacks %s: run npm ci --ignore-scripts --prefix web at the top of the repository", name)
+		}
 	}
 	if err := removeOld(); err != nil {
 		return err
@@ -38,7 +40,7 @@ func bundle() error {
 
 func options() api.BuildOptions {
 	return api.BuildOptions{
-		EntryPoints:       []string{"web/static/app.js", "web/static/app.css", "web/static/icon.svg"},
+		EntryPoints:       []string{"web/static/app.js", "web/static/chart.js", "web/static/app.css", "web/static/icon.svg"},
 		Outdir:            dist,
 		EntryNames:        "[name]-[hash]",
 		Bundle:            true,

@@ -26,3 +26,13 @@ func plural(n int, one, many string) string {
 	}
 	return many
 }
+
+// anyPublished tells whether a ticked box is one of those that stay folded away otherwise.
+func anyPublished(checks []Check) bool {
+	for _, c := range checks {
+		if c.Published && c.Checked {
+			return true
+		}
+	}
+	return false
+}

@@ -236,7 +236,7 @@ func KeysLive(p KeysPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 18, "<table class=\"keys cards\"><caption class=\"hidden\">Keys with the usage of each limit</caption> <thead><tr><th scope=\"col\">Key</th><th scope=\"col\">Plan</th><th scope=\"col\">Status</th><th scope=\"col\">Limit</th><th scope=\"col\">Used</th><th scope=\"col\" class=\"number\">Resets in</th></tr></thead> ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 18, "<table class=\"keys cards\" id=\"keys\" data-rows><caption class=\"hidden\">Keys with the usage of each limit</caption> <thead><tr><th scope=\"col\">Key</th><th scope=\"col\">Plan</th><th scope=\"col\">Status</th><th scope=\"col\">Limit</th><th scope=\"col\">Used</th><th scope=\"col\" class=\"number\">Resets in</th></tr></thead> ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

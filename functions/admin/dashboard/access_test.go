@@ -69,6 +69,7 @@ func TestStrangersAreDenied(t *testing.T) {
 	s := newSite(t)
 	public := map[string]int{
 		"GET /healthz": http.StatusOK, "GET /static/{file}": http.StatusOK, "GET /login": http.StatusOK, "POST /login": http.StatusUnauthorized,
+		"POST /theme": http.StatusBadRequest,
 	}
 	for _, r := range (&dashboard{}).routes() {
 		got := s.ask(r.pattern)
@@ -105,14 +106,17 @@ func TestRoles(t *testing.T) {
 		"viewer": {
 			"GET /{$}": 303, "GET /keys": 200, "GET /keys/{id}": 200, "GET /keys/{id}/limits": 403, "POST /keys/{id}/limits": 403,
 			"GET /healthz": 200, "GET /static/{file}": 200, "GET /login": 303, "POST /login": 401, "POST /logout": 303,
+			"POST /theme": 400, "GET /simulate": 200, "GET /simulate/calls": 200,
 		},
 		"editor": {
 			"GET /{$}": 303, "GET /keys": 200, "GET /keys/{id}": 200, "GET /keys/{id}/limits": 200, "POST /keys/{id}/limits": 400,
 			"GET /healthz": 200, "GET /static/{file}": 200, "GET /login": 303, "POST /login": 401, "POST /logout": 303,
+			"POST /theme": 400, "GET /simulate": 200, "GET /simulate/calls": 200,
 		},
 		"no such role": {
 			"GET /{$}": 303, "GET /keys": 303, "GET /keys/{id}": 303, "GET /keys/{id}/limits": 303, "POST /keys/{id}/limits": 303,
 			"GET /healthz": 200, "GET /static/{file}": 200, "GET /login": 200, "POST /login": 401, "POST /logout": 303,
+			"POST /theme": 400, "GET /simulate": 303, "GET /simulate/calls": 303,
 		},
 	}
 	for role, want := range wants {

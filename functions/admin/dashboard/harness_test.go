@@ -64,10 +64,10 @@ func withServices(f func(*Services)) option {
 func testBundle() static.Bundle {
 	return static.Bundle{
 		Files: fstest.MapFS{
-			"app-1.js": {Data: []byte("//")}, "app-1.css": {Data: []byte("/**/")}, "icon-1.svg": {Data: []byte("<svg/>")},
+			"app-1.js": {Data: []byte("//")}, "chart-1.js": {Data: []byte("//")}, "app-1.css": {Data: []byte("/**/")}, "icon-1.svg": {Data: []byte("<svg/>")},
 			"manifest.json": {Data: []byte("{}")}, ".placeholder": {Data: []byte("x")},
 		},
-		Script: "app-1.js", Style: "app-1.css", Icon: "icon-1.svg",
+		Script: "app-1.js", Chart: "chart-1.js", Style: "app-1.css", Icon: "icon-1.svg",
 	}
 }
 

@@ -42,7 +42,7 @@ func (d *dashboard) showKey(w http.ResponseWriter, r *http.Request) {
 		d.render(w, r, http.StatusOK, templates.KeyLive(page))
 		return
 	}
-	page.Page.Flash = d.sessions.PopString(r.Context(), sessionFlash)
+	page.Page.Toast.Text = d.sessions.PopString(r.Context(), sessionFlash)
 	d.render(w, r, http.StatusOK, templates.Key(page))
 }
 
@@ -58,10 +58,23 @@ func (d *dashboard) keyPage(r *http.Request, k policy.Key, usage limiter.Decisio
 		Updated: instant(k.Updated),
 		Source:  sourceWords(k),
 	}
+	p.Live.Summary = keySummary(row)
 	if k.Status == policy.Active && d.roleOf(r) >= editor {
 		p.EditLink = d.keyPath(k) + "/limits"
 	}
 	return p
+}
+
+// keySummary is what a screen reader is told of each change.
+func keySummary(row templates.KeyRow) string {
+	words := "not blocked"
+	if row.Blocked != "" {
+		words = "blocked now"
+	}
+	for _, w := range row.Windows {
+		words += ", " + w.Used + " of " + w.Of + " used"
+	}
+	return words
 }
 
 func sourceWords(k policy.Key) string {

@@ -92,7 +92,19 @@ func (d *dashboard) keysPage(r *http.Request, q keysQuery, list policy.Page, usa
 	for i, k := range list.Keys {
 		p.Rows = append(p.Rows, d.keyRow(k, usage[i], onward))
 	}
+	p.Live.Summary = keysSummary(p.Rows)
 	return p
+}
+
+// keysSummary counts what a screen reader is told of each change.
+func keysSummary(rows []templates.KeyRow) string {
+	blocked := 0
+	for _, row := range rows {
+		if row.Blocked != "" {
+			blocked++
+		}
+	}
+	return number(int64(len(rows))) + " keys shown, " + number(int64(blocked)) + " blocked now"
 }
 
 func emptyKeys(q keysQuery) templates.Empty {

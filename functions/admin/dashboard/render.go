@@ -33,6 +33,7 @@ func (d *dashboard) barePage(r *http.Request, title string) templates.Page {
 		Home:   d.path("/"),
 		Keys:   d.path("/keys"),
 		Logout: d.path("/logout"),
+		Theme:  d.theme(r),
 	}
 }
 
@@ -40,7 +41,7 @@ func (d *dashboard) barePage(r *http.Request, title string) templates.Page {
 func (d *dashboard) page(r *http.Request, title string) templates.Page {
 	p := d.barePage(r, title)
 	p.User = clip(d.sessions.GetString(r.Context(), sessionUser), 60)
-	p.KeysOpen = true
+	p.Nav = d.nav(r)
 	return p
 }
 

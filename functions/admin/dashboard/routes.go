@@ -26,10 +26,13 @@ func (d *dashboard) routes() []route {
 	return []route{
 		{"GET /healthz", open, d.health},
 		{"GET /static/{file}", open, d.static},
+		{"POST /theme", open, d.saveTheme},
 		{"GET /login", guest, d.showLogin},
 		{"POST /login", guest, d.login},
 		{"POST /logout", viewer, d.logout},
 		{"GET /{$}", viewer, d.home},
+		{"GET /simulate", viewer, d.showSimulation},
+		{"GET /simulate/calls", viewer, d.showCalls},
 		{"GET /keys", viewer, d.showKeys},
 		{"GET /keys/{id}", viewer, d.showKey},
 		{"GET /keys/{id}/limits", editor, d.showLimits},
