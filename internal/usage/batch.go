@@ -1,0 +1,279 @@
+package usage
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha1" //nolint:gosec // Valkey names scripts so
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/keyspace"
+)
+
+//go:embed record.lua
+var script string
+
+var scriptSum = func() string {
+	sum := sha1.Sum([]byte(script)) //nolint:gosec // as above
+	return hex.EncodeToString(sum[:])
+}()
+
+// maxParcel is how many entries a command carries: a server takes at most 3,999 arguments.
+const maxParcel = 64
+
+// parcel is what one command stores: entries of one bucket and one hour.
+type parcel struct {
+	bucket  keyspace.Bucket
+	hour    int64
+	entries []entry
+	text    bool // the command carries the script's text
+}
+
+// Batch is what a Recorder gathered. Send its Commands once, with others or alone, and Settle it with their results.
+type Batch struct {
+	recorder  *Recorder
+	parcels   []parcel
+	newcomers int
+	now       time.Time
+}
+
+// Report tells what became of a Batch, in calls by subjects.
+type Report struct {
+	Stored   int64
+	Returned int64 // surely not stored; the next Batch has them
+	Lost     int64 // perhaps not stored, and not sent again
+	Err      error // the first error that returned or lost something, other than an unknown script
+}
+
+// pack sorts the entries into parcels, in order of their slots.
+func pack(entries []entry, totals keyspace.Bucket) []parcel {
+	bucketOf := func(e *entry) keyspace.Bucket {
+		if e.scope == subject {
+			return keyspace.BucketOf(e.id)
+		}
+		return totals
+	}
+	slices.SortFunc(entries, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(bucketOf(&a), bucketOf(&b)), cmp.Compare(a.minute, b.minute), cmp.Compare(a.scope, b.scope))
+	})
+	var parcels []parcel
+	for from := 0; from < len(entries); {
+		first, to := &entries[from], from+1
+		p := parcel{bucket: bucketOf(first), hour: first.minute / minutesPerHour}
+		for to < len(entries) && to-from < maxParcel && bucketOf(&entries[to]) == p.bucket && entries[to].minute/minutesPerHour == p.hour {
+			to++
+		}
+		p.entries = entries[from:to]
+		parcels = append(parcels, p)
+		from = to
+	}
+	return parcels
+}
+
+// Commands returns the commands that store the Batch, each of one bucket. They are good for sending once: valkey-go takes them back.
+func (b *Batch) Commands(client valkey.Client) []valkey.Completed {
+	commands := make([]valkey.Completed, len(b.parcels))
+	recent := strconv.FormatInt(b.now.Unix()/secondsPerMinute-minutesPerDay, 10)
+	for i := range b.parcels {
+		p := &b.parcels[i]
+		keys := p.keys()
+		args := p.args(strconv.Itoa(b.newcomers), recent)
+		if p.text {
+			commands[i] = client.B().Eval().Script(script).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+			continue
+		}
+		commands[i] = client.B().Evalsha().Sha1(scriptSum).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+	}
+	return commands
+}
+
+func (p *parcel) keys() []string {
+	day := p.hour / hoursPerDay
+	keys := make([]string, 0, 6+3*len(p.entries))
+	keys = append(keys, seenName(p.bucket), rankingName(p.bucket, admittedInHour, p.hour), rankingName(p.bucket, deniedInHour, p.hour),
+		rankingName(p.bucket, admittedInDay, day), rankingName(p.bucket, deniedInDay, day), newcomersName(p.bucket, day))
+	for i := range p.entries {
+		e := &p.entries[i]
+		name := e.storedName()
+		minutes := minutesName(p.bucket, name, p.hour)
+		calls := minutes
+		if e.scope == subject {
+			calls = callsName(p.bucket, name, p.hour)
+		}
+		keys = append(keys, minutes, hoursName(p.bucket, name, day), calls)
+	}
+	return keys
+}
+
+func (p *parcel) args(newcomers, recent string) []string {
+	args := make([]string, 0, 2+7*len(p.entries))
+	args = append(args, newcomers, recent)
+	for i := range p.entries {
+		args = p.entries[i].appendArgs(args, p.hour)
+	}
+	return args
+}
+
+// storedName is what names of keys have in the place of an id.
+func (s slot) storedName() string {
+	switch s.scope {
+	case total:
+		return totalID
+	case rule:
+		return rulePrefix + s.id
+	default:
+		return s.id
+	}
+}
+
+// appendArgs writes the entry as record.lua reads it.
+func (e *entry) appendArgs(args []string, hour int64) []string {
+	var notes []byte
+	for _, n := range e.notes[:e.used] {
+		notes = appendNotes(notes, n)
+	}
+	args = append(args, e.id, e.head(), strconv.FormatInt(e.minute, 10), string(notes))
+	minuteField := e.minute % minutesPerHour * kindsPerSlot
+	hourField := hour % hoursPerDay * kindsPerSlot
+	for k, n := range e.tally {
+		if n != 0 {
+			args = append(args, strconv.FormatInt(minuteField+int64(k), 10), strconv.FormatInt(hourField+int64(k), 10), strconv.FormatInt(n, 10))
+		}
+	}
+	return args
+}
+
+// head is the class of the entry and a letter for each kind that it has.
+func (e *entry) head() string {
+	head := make([]byte, 1, 1+kinds)
+	switch {
+	case e.scope != subject:
+		head[0] = 'p'
+	case e.registered:
+		head[0] = 'r'
+	default:
+		head[0] = 'u'
+	}
+	for k, n := range e.tally {
+		if n != 0 {
+			head = append(head, "adooooo"[k])
+		}
+	}
+	return string(head)
+}
+
+// Settle takes the results of the Commands, in their order. What was surely not stored waits for the next Batch then.
+func (b *Batch) Settle(results []valkey.ValkeyResult) Report {
+	r := b.recorder
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var report Report
+	for i := range b.parcels {
+		p := &b.parcels[i]
+		if i >= len(results) {
+			report.lose(p, errNoResult)
+			continue
+		}
+		r.settle(p, results[i], &report)
+	}
+	r.adapt(report.Err != nil)
+	return report
+}
+
+var errNoResult = errors.New("no result")
+
+func (r *Recorder) settle(p *parcel, result valkey.ValkeyResult, report *Report) {
+	refused, err := result.AsInt64()
+	unknown := isUnknownScript(err)
+	r.withoutScript[p.bucket] = unknown
+	if !unknown && p.bucket == totalBucket(r.totals) {
+		r.totals++
+	}
+	switch {
+	case err == nil:
+		report.Stored += p.calls() - refused
+		if refused > 0 {
+			r.pending.total(p.entries[0].minute).tally[unlisted] += refused
+		}
+	case unknown || notExecuted(err):
+		report.Returned += p.calls()
+		if !unknown {
+			report.note(err)
+		}
+		for i := range p.entries {
+			r.pending.takeBack(&p.entries[i])
+		}
+	default:
+		report.lose(p, err)
+	}
+}
+
+func (r *Report) lose(p *parcel, err error) {
+	r.Lost += p.calls()
+	r.note(err)
+}
+
+func (r *Report) note(err error) {
+	if r.Err == nil {
+		r.Err = fmt.Errorf("usage: flush: %w", err)
+	}
+}
+
+// calls returns how many calls by subjects the parcel counts.
+func (p *parcel) calls() int64 {
+	var n int64
+	for i := range p.entries {
+		if p.entries[i].scope == subject {
+			n += p.entries[i].tally.calls()
+		}
+	}
+	return n
+}
+
+func isUnknownScript(err error) bool {
+	var refusal *valkey.ValkeyError
+	return errors.As(err, &refusal) && refusal.IsNoScript()
+}
+
+// Refusals that come before anything is executed.
+var refusals = []string{"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "BUSY", "OOM", "NOAUTH", "MISCONF", "NOREPLICAS"}
+
+// notExecuted: the server surely did nothing.
+func notExecuted(err error) bool {
+	var refusal *valkey.ValkeyError
+	if errors.As(err, &refusal) {
+		word, _, _ := strings.Cut(refusal.Error(), " ")
+		return slices.Contains(refusals, word)
+	}
+	var operation *net.OpError
+	return errors.Is(err, valkey.ErrNoSlot) || errors.As(err, &operation) && operation.Op == "dial"
+}
+
+// finalTurns is how often Flush sends what was not stored: once, then with the script's text, then for what that text did not reach.
+const finalTurns = 4
+
+// Flush sends all that was gathered, due or not, for the end of a program. Report.Returned is what still waits.
+func (r *Recorder) Flush(ctx context.Context, client valkey.Client) Report {
+	var sum Report
+	for range finalTurns {
+		b := r.Drain(r.now())
+		if b == nil {
+			break
+		}
+		turn := b.Settle(client.DoMulti(ctx, b.Commands(client)...))
+		sum = Report{Stored: sum.Stored + turn.Stored, Lost: sum.Lost + turn.Lost, Returned: turn.Returned, Err: cmp.Or(sum.Err, turn.Err)}
+		if turn.Err != nil {
+			break
+		}
+	}
+	return sum
+}

@@ -1,0 +1,130 @@
+package usage
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/keyspace"
+)
+
+// Call is calls of a subject in one second with the same outcome.
+type Call struct {
+	Time   time.Time // to the second
+	Denied bool
+	Calls  int64
+	Cost   int64 // of all of them; denied calls that were not noted count as one each
+	Noted  bool  // the second is known; otherwise the calls were spread evenly over their minute
+}
+
+// maxReplay bounds the span of Calls: notes are kept for little more than an hour.
+const maxReplay = 2 * time.Hour
+
+// Calls returns the calls of a subject from then on until to, at most 2 hours, in order of time: what a preview replays. Counts by minute are those of
+// Series, so the two agree; package usage says which seconds are known.
+func (r *Reader) Calls(ctx context.Context, id string, from, to time.Time) ([]Call, error) {
+	s, err := newSpan(from, to, time.Minute)
+	if err != nil {
+		return nil, err
+	}
+	if to.Sub(from) > maxReplay {
+		return nil, fmt.Errorf("%w: %s is more than the %s of calls that are replayed", ErrSpan, to.Sub(from), maxReplay)
+	}
+	b := keyspace.BucketOf(id)
+	first, last := s.keys()
+	var commands valkey.Commands
+	for hour := first; hour <= last; hour++ {
+		commands = append(commands, r.client.B().Get().Key(callsName(b, id, hour)).Build(), r.client.B().Hgetall().Key(minutesName(b, id, hour)).Build())
+	}
+	results := r.client.DoMulti(ctx, commands...)
+	var calls []Call
+	for i, hour := 0, first; hour <= last; i, hour = i+2, hour+1 {
+		h, err := readHour(results[i], results[i+1])
+		if err != nil {
+			return nil, fmt.Errorf("usage: calls: %w", err)
+		}
+		calls = h.appendCalls(calls, time.Unix(hour*secondsPerHour, 0).UTC())
+	}
+	calls = slices.DeleteFunc(calls, func(c Call) bool { return c.Time.Before(from) || !c.Time.Before(to) })
+	slices.SortStableFunc(calls, func(a, b Call) int { return a.Time.Compare(b.Time) })
+	return calls, nil
+}
+
+// hourOfCalls is what is stored of a subject's hour.
+type hourOfCalls struct {
+	notes   []note
+	minutes [minutesPerHour]tally
+}
+
+func readHour(notes, minutes valkey.ValkeyResult) (hourOfCalls, error) {
+	var h hourOfCalls
+	text, err := notes.AsBytes()
+	if err != nil && !valkey.IsValkeyNil(err) {
+		return h, err
+	}
+	h.notes = parseNotes(text)
+	slices.SortStableFunc(h.notes, func(a, b note) int { return cmp.Compare(a.second, b.second) })
+	return h, eachCount(minutes, func(slot int64, k kind, n int64) {
+		if slot < minutesPerHour {
+			h.minutes[slot][k] = n
+		}
+	})
+}
+
+// appendCalls returns the notes, and spreads what the minutes have beyond them.
+func (h *hourOfCalls) appendCalls(calls []Call, start time.Time) []Call {
+	var noted [minutesPerHour][]int // which calls are notes of allowed ones
+	for _, n := range h.notes {
+		minute := n.second / int(secondsPerMinute)
+		if minute >= minutesPerHour {
+			continue
+		}
+		left := &h.minutes[minute]
+		if n.denied {
+			left[denied] -= n.calls
+		} else {
+			left[allowed] -= n.calls
+			left[extraCost] -= n.extra
+			noted[minute] = append(noted[minute], len(calls))
+		}
+		calls = append(calls, Call{start.Add(time.Duration(n.second) * time.Second), n.denied, n.calls, n.calls + n.extra, true})
+	}
+	for minute, left := range h.minutes {
+		at := start.Add(time.Duration(minute) * time.Minute)
+		calls = spread(calls, at, left[allowed], max(left[extraCost], 0), false)
+		calls = spread(calls, at, left[denied], 0, true)
+		if left[allowed] <= 0 {
+			even(calls, noted[minute], left[extraCost])
+		}
+	}
+	return calls
+}
+
+// even adds the cost that was too high for the notes.
+func even(calls []Call, noted []int, extra int64) {
+	for i, at := range noted {
+		if extra > 0 {
+			calls[at].Cost += part(extra, i, len(noted))
+		}
+	}
+}
+
+// part returns the i-th of so many nearly equal parts.
+func part(of int64, i, parts int) int64 { return of*int64(i+1)/int64(parts) - of*int64(i)/int64(parts) }
+
+// spread lays n calls evenly over the seconds of a minute.
+func spread(calls []Call, minute time.Time, n, extra int64, denied bool) []Call {
+	if n <= 0 {
+		return calls
+	}
+	steps := int(min(n, secondsPerMinute))
+	for i := range steps {
+		at := minute.Add(time.Duration(i*int(secondsPerMinute)/steps) * time.Second)
+		calls = append(calls, Call{at, denied, part(n, i, steps), part(n, i, steps) + part(extra, i, steps), false})
+	}
+	return calls
+}

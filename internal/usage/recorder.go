@@ -1,0 +1,123 @@
+package usage
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"tidegate/internal/keyspace"
+)
+
+// Options of a Recorder. Zero fields mean the defaults.
+type Options struct {
+	Interval  time.Duration // between flushes at least; default 1 s
+	Newcomers int           // unregistered subjects that a bucket takes a day; default 1,024
+}
+
+const (
+	defaultInterval  = time.Second
+	defaultNewcomers = 1024
+	// maxBackOff is the longest interval while the store is away: a dead shard would hold up the check that carries the Batch.
+	maxBackOff = 30 * time.Second
+)
+
+// Recorder gathers outcomes until they are flushed. It is safe for concurrent use and bounded in memory.
+type Recorder struct {
+	interval  time.Duration
+	newcomers int
+	now       func() time.Time
+
+	mu      sync.Mutex
+	pending *pending
+	flushed int64 // when a Batch was last taken, in nanoseconds of the Unix epoch
+	pause   time.Duration
+	totals  int // which of the buckets the next totals go to; the same until its server knows the script
+
+	withoutScript [keyspace.Buckets]bool // buckets whose server knew no script
+}
+
+// NewRecorder returns an empty Recorder whose clock is now, time.Now in programs.
+func NewRecorder(o Options, now func() time.Time) *Recorder {
+	interval := cmp.Or(o.Interval, defaultInterval)
+	return &Recorder{
+		interval: interval, pause: interval, newcomers: cmp.Or(o.Newcomers, defaultNewcomers), now: now,
+		pending: newPending(0), totals: rand.IntN(totalBuckets), //nolint:gosec // spreads load, hides nothing
+	}
+}
+
+// Record counts a call. It does not allocate for a subject that is counted already in this minute.
+func (r *Recorder) Record(o Outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pending.record(o)
+}
+
+// Due tells whether it is time to flush: there is something to send, and the interval has passed since the last Batch. While the store does not take
+// Batches, the interval doubles with each up to 30 s. It goes by the time of day, as the monotonic clock may stand still while a function is frozen.
+func (r *Recorder) Due(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.due(now)
+}
+
+func (r *Recorder) due(now time.Time) bool {
+	passed := now.UnixNano() - r.flushed
+	return len(r.pending.entries) > 0 && (passed >= int64(r.pause) || passed < 0)
+}
+
+// Batch takes what was gathered, or returns nil unless it is due: of callers at the same time one gets it.
+func (r *Recorder) Batch(now time.Time) *Batch {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.due(now) {
+		return nil
+	}
+	return r.take(now)
+}
+
+// Drain takes what was gathered even if it is not due, for the end of a program. It returns nil when there is nothing.
+func (r *Recorder) Drain(now time.Time) *Batch {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.pending.entries) == 0 {
+		return nil
+	}
+	return r.take(now)
+}
+
+func (r *Recorder) take(now time.Time) *Batch {
+	r.flushed = now.UnixNano()
+	b := &Batch{recorder: r, newcomers: r.newcomers, now: now}
+	b.parcels = pack(r.pending.entries, totalBucket(r.totals))
+	r.giveText(b.parcels)
+	r.pending = newPending(len(r.pending.entries))
+	return b
+}
+
+// A server that lost its scripts needs a text only once, but which buckets it serves is not known here. Each of the first eager parcels for servers that
+// knew no script has the text, and then every spare-th: parcels are in order of their slots, and a server executes what it gets in that order, so that it
+// mostly knows the script from a parcel before.
+const (
+	eager = 8
+	spare = 16
+)
+
+func (r *Recorder) giveText(parcels []parcel) {
+	n := 0
+	for i := range parcels {
+		if r.withoutScript[parcels[i].bucket] {
+			parcels[i].text = n < eager || n%spare == 0
+			n++
+		}
+	}
+}
+
+// adapt sets the interval after a Batch.
+func (r *Recorder) adapt(failed bool) {
+	if failed {
+		r.pause = min(2*r.pause, maxBackOff)
+		return
+	}
+	r.pause = r.interval
+}

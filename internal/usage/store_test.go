@@ -1,0 +1,343 @@
+package usage
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/keyspace"
+	"tidegate/internal/store"
+	"tidegate/internal/valkeytest"
+)
+
+// statOf returns the value of a line "name:value", or of a command's statistics.
+func statOf(info, name string) string {
+	for line := range strings.Lines(info) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && (key == name || key == "cmdstat_"+name) {
+			return value
+		}
+	}
+	return ""
+}
+
+// usedMemory returns how much memory the server has allocated.
+func usedMemory(t testing.TB, client valkey.Client) int64 {
+	t.Helper()
+	info, err := client.Do(t.Context(), client.B().Info().Section("memory").Build()).ToString()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var used int64
+	if _, err := fmt.Sscan(statOf(info, "used_memory"), &used); err != nil {
+		t.Fatal(err)
+	}
+	return used
+}
+
+// everyKey walks the key space, as only a test may.
+func everyKey(t *testing.T, client valkey.Client, do func(node valkey.Client, key string)) {
+	t.Helper()
+	for _, node := range client.Nodes() {
+		var cursor uint64
+		for {
+			e, err := node.Do(t.Context(), node.B().Scan().Cursor(cursor).Count(1000).Build()).AsScanEntry()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, key := range e.Elements {
+				do(node, key)
+			}
+			if cursor = e.Cursor; cursor == 0 {
+				break
+			}
+		}
+	}
+}
+
+// Everything that is written has the time to live that the package states: long enough for what is kept, and no longer.
+func TestEverythingExpires(t *testing.T) {
+	lives := map[byte][2]time.Duration{
+		'm': {24 * time.Hour, 25 * time.Hour}, 'h': {30 * 24 * time.Hour, 31 * 24 * time.Hour}, 't': {time.Hour, 2 * time.Hour},
+		's': {24 * time.Hour, 25 * time.Hour}, 'a': {24 * time.Hour, 25 * time.Hour}, 'd': {24 * time.Hour, 25 * time.Hour},
+		'A': {30 * 24 * time.Hour, 31 * 24 * time.Hour}, 'D': {30 * 24 * time.Hour, 31 * 24 * time.Hour}, 'n': {24 * time.Hour, 48 * time.Hour},
+	}
+	each(t, func(t *testing.T, client valkey.Client) {
+		r := recorderAt(noon)
+		for i := range 40 {
+			for range 12 {
+				r.Record(Outcome{Subject: id(i), Verdict: Verdict(i % 2), Rules: []string{"rule"}, Time: noon})
+			}
+		}
+		flush(t, r, client)
+		found := map[byte]int{}
+		everyKey(t, client, func(node valkey.Client, key string) {
+			what := key[strings.LastIndexByte(key, ':')+1:]
+			kind := strings.TrimPrefix(what, "usage-")[0]
+			found[kind]++
+			left, err := node.Do(t.Context(), node.B().Pttl().Key(key).Build()).AsInt64()
+			life := time.Duration(left) * time.Millisecond
+			if want := lives[kind]; err != nil || want == [2]time.Duration{} || life <= want[0] || life > want[1] {
+				t.Errorf("%s lives %s, %v; want %v", key, life, err, want)
+			}
+		})
+		if len(found) != len(lives) {
+			t.Errorf("kinds of keys: %v", found)
+		}
+	})
+}
+
+// A server that lost its scripts gets them again, and no count is lost on the way.
+func TestServersWithoutScriptsGetThem(t *testing.T) {
+	each(t, func(t *testing.T, client valkey.Client) {
+		now := noon
+		r := NewRecorder(Options{}, func() time.Time { return now })
+		const subjects, turns = 300, 12
+		forget := func() {
+			for _, node := range client.Nodes() {
+				if err := node.Do(t.Context(), node.B().ScriptFlush().Build()).Error(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for turn := range turns {
+			if turn%6 == 3 {
+				forget()
+			}
+			if turn == 0 || turn == 6 {
+				for i := range subjects {
+					r.Record(Outcome{Subject: id(i), Registered: true, Time: noon})
+				}
+			}
+			r.Record(Outcome{Time: noon})
+			b := r.Batch(now)
+			if b == nil {
+				t.Fatal("no batch: an unknown script is no reason to back off")
+			}
+			if report := b.Settle(client.DoMulti(t.Context(), b.Commands(client)...)); report.Lost > 0 || report.Err != nil {
+				t.Fatalf("turn %d: %+v", turn, report)
+			}
+			now = now.Add(time.Second)
+		}
+		if n := r.pending.subjects; n > 0 {
+			t.Errorf("%d subjects wait after %d turns", n, turns)
+		}
+		flush(t, r, client)
+		overview, err := NewReader(client).Overview(t.Context(), noon, noon.Add(time.Minute), time.Minute)
+		if want := int64(2*subjects + turns); err != nil || overview[0].Allowed != want {
+			t.Errorf("%+v, %v; want %d", overview[0], err, want)
+		}
+		for i := range subjects {
+			points, err := NewReader(client).Series(t.Context(), id(i), noon, noon.Add(time.Minute), time.Minute)
+			if err != nil || points[0].Allowed != 2 {
+				t.Fatalf("%s: %+v, %v; want 2", id(i), points[0], err)
+			}
+		}
+	})
+}
+
+// When the reply is lost the counts may be stored already: they are not sent again, and reported as lost.
+func TestLostReplyCountsAtMostOnce(t *testing.T) {
+	url := valkeytest.Start(t)
+	proxy := valkeytest.StartProxy(t, url, nil)
+	broken, err := store.Open(t.Context(), proxy.URL(), patient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broken.Close)
+	r := recorderAt(noon)
+	r.Record(Outcome{Subject: "warm", Time: noon})
+	flush(t, r, broken)
+	for range 3 {
+		r.Record(Outcome{Subject: "a", Time: noon})
+	}
+	proxy.DropReplies(scriptSum, 1)
+	b := r.Drain(noon)
+	report := b.Settle(broken.DoMulti(t.Context(), b.Commands(broken)...))
+	if report.Lost != 3 || report.Err == nil || report.Returned+report.Stored != 0 {
+		t.Errorf("%+v", report)
+	}
+	flush(t, r, broken)
+	points, err := NewReader(connect(t, url)).Series(t.Context(), "a", noon, noon.Add(time.Minute), time.Minute)
+	if err != nil || points[0].Allowed > 3 {
+		t.Errorf("%+v, %v; want at most 3", points, err)
+	}
+}
+
+// What a server refuses before it does anything, for want of memory or of a connection, is sent again.
+func TestRefusedCountsAreSentAgain(t *testing.T) {
+	client := connect(t, valkeytest.Start(t))
+	set := func(name, value string) {
+		if err := client.Do(t.Context(), client.B().ConfigSet().ParameterValue().ParameterValue(name, value).Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := recorderAt(noon)
+	r.Record(Outcome{Subject: "warm", Time: noon})
+	flush(t, r, client)
+	set("maxmemory", "1")
+	for range 3 {
+		r.Record(Outcome{Subject: "a", Registered: true, Time: noon, Cost: 5, Rules: []string{"rule"}})
+	}
+	if report := r.Flush(t.Context(), client); report.Returned != 3 || report.Err == nil || report.Lost+report.Stored != 0 {
+		t.Errorf("out of memory: %+v", report)
+	}
+	set("maxmemory", "0")
+	gone := valkeytest.StartProxy(t, "valkey://127.0.0.1:1", nil)
+	if _, err := store.Open(t.Context(), gone.URL(), store.Options{}); err == nil {
+		t.Fatal("connected to nothing")
+	}
+	flush(t, r, client)
+	read := NewReader(client)
+	points, err := read.Series(t.Context(), "a", noon, noon.Add(time.Minute), time.Minute)
+	if want := (Counts{Allowed: 3, Cost: 15}); err != nil || points[0].Counts != want {
+		t.Errorf("%+v, %v", points, err)
+	}
+	rule, err := read.Rule(t.Context(), "rule", noon, noon.Add(time.Minute), time.Minute)
+	if want := (Counts{Allowed: 3, Cost: 15}); err != nil || rule[0].Counts != want {
+		t.Errorf("rule %+v, %v", rule, err)
+	}
+	overview, err := read.Overview(t.Context(), noon, noon.Add(time.Minute), time.Minute)
+	if want := (Counts{Allowed: 4, Cost: 16}); err != nil || overview[0].Counts != want {
+		t.Errorf("total %+v, %v", overview, err)
+	}
+}
+
+// flood records unique strangers through many flushes.
+func flood(t *testing.T, client valkey.Client, r *Recorder, from, to int, at time.Time) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		r.Record(Outcome{Subject: fmt.Sprintf("flood%07d", i), Time: at})
+		if i%maxStrangers == maxStrangers-1 {
+			flush(t, r, client)
+		}
+	}
+	flush(t, r, client)
+}
+
+// A flood of 500,000 unique subjects in a day takes the memory of the newcomers that the store takes, whatever follows. Registered subjects, and those
+// that were there before, keep being counted, and the totals have every call.
+func TestFloodIsBoundedInTheStore(t *testing.T) {
+	client := connect(t, valkeytest.Start(t))
+	r := NewRecorder(Options{Newcomers: 16}, func() time.Time { return noon })
+	const taken, all = 16 * keyspace.Buckets, 500_000
+	r.Record(Outcome{Subject: "early", Time: noon})
+	flush(t, r, client)
+	flood(t, client, r, 0, all/10, noon)
+	after := usedMemory(t, client)
+	flood(t, client, r, all/10, all, noon)
+	r.Record(Outcome{Subject: "early", Time: noon})
+	r.Record(Outcome{Subject: "late", Registered: true, Time: noon})
+	flush(t, r, client)
+	if grown := usedMemory(t, client) - after; grown > 512<<10 {
+		t.Errorf("%d bytes more after the rest of the flood", grown)
+	}
+	read := NewReader(client)
+	count, err := read.ActiveCount(t.Context(), noon)
+	if err != nil || count > taken+1 || count < taken {
+		t.Errorf("%d subjects, %v; want %d", count, err, taken)
+	}
+	overview, err := read.Overview(t.Context(), noon, noon.Add(time.Minute), time.Minute)
+	if want := int64(all - taken + 1); err != nil || overview[0].Allowed != all+3 || overview[0].Unlisted < want-1 || overview[0].Unlisted > want {
+		t.Errorf("%+v, %v; want %d unlisted", overview[0], err, want)
+	}
+	for subject, want := range map[string]int64{"early": 2, "late": 1} {
+		points, err := read.Series(t.Context(), subject, noon, noon.Add(time.Minute), time.Minute)
+		if err != nil || points[0].Allowed != want {
+			t.Errorf("%s: %+v, %v; want %d", subject, points, err, want)
+		}
+	}
+}
+
+// The lists of a bucket keep their bounds and what they must keep: the last seen, the highest.
+func TestListsAreBounded(t *testing.T) {
+	client := connect(t, valkeytest.Start(t))
+	const subjects = keyspace.Buckets * maxSeen * 9 / 8
+	one := keyspace.BucketOf("one")
+	r := recorderAt(noon)
+	mine := 0
+	for i := 0; mine < maxSeen*9/8; i++ {
+		if s := fmt.Sprintf("s%07d", i); keyspace.BucketOf(s) == one {
+			at := noon.Add(time.Duration(mine) * time.Minute / maxSeen)
+			r.Record(Outcome{Subject: s, Registered: true, Time: at, Verdict: Verdict(mine % 2)})
+			if mine++; mine%500 == 0 {
+				flush(t, r, client)
+			}
+		}
+		if i > 2*subjects {
+			t.Fatal("the bucket does not fill")
+		}
+	}
+	flush(t, r, client)
+	day := noon.Unix() / secondsPerHour / hoursPerDay
+	for name, want := range map[string]int64{
+		seenName(one): maxSeen,
+		rankingName(one, admittedInHour, noon.Unix()/secondsPerHour): MaxTalkers,
+		rankingName(one, deniedInHour, noon.Unix()/secondsPerHour):   MaxTalkers,
+		rankingName(one, admittedInDay, day):                         MaxTalkers,
+		rankingName(one, deniedInDay, day):                           MaxTalkers,
+	} {
+		if n, err := client.Do(t.Context(), client.B().Zcard().Key(name).Build()).AsInt64(); err != nil || n != want {
+			t.Errorf("%s has %d members, %v; want %d", name, n, err, want)
+		}
+	}
+}
+
+// What an active subject costs stays within the published figures: in buckets as full as they are with 100,000 active subjects, lists and rankings
+// included.
+func TestMemoryOfASubject(t *testing.T) {
+	const subjects, buckets = 1000, 3
+	var ids []string
+	for i := 0; len(ids) < subjects; i++ {
+		if s := fmt.Sprintf("k%011d", i); keyspace.BucketOf(s) < buckets {
+			ids = append(ids, s)
+		}
+	}
+	for _, c := range []struct {
+		name           string
+		minutes, calls int
+		denied         bool
+		bytes          int64
+	}{
+		{"seen once", 1, 1, false, 400},
+		{"a call a minute for an hour", 60, 1, false, 1100},
+		{"10 calls a minute for an hour", 60, 10, false, 4000},
+		{"20 calls a minute for an hour, half of them denied", 60, 20, true, 5000},
+	} {
+		client := connect(t, valkeytest.Start(t))
+		r := recorderAt(noon)
+		r.Record(Outcome{Subject: ids[0], Time: noon.Add(-24 * time.Hour)})
+		flush(t, r, client)
+		before := usedMemory(t, client)
+		for call := range c.minutes * c.calls {
+			for _, id := range ids {
+				o := Outcome{Subject: id, Registered: true, Time: noon.Add(time.Duration(call*60/c.calls) * time.Second)}
+				if c.denied {
+					o.Verdict = Verdict(call % 2)
+				}
+				r.Record(o)
+			}
+			flush(t, r, client)
+		}
+		bytes := (usedMemory(t, client) - before) / subjects
+		if bytes > c.bytes {
+			t.Errorf("%s: %d bytes a subject, want at most %d", c.name, bytes, c.bytes)
+		}
+		t.Logf("%s: %d bytes a subject", c.name, bytes)
+	}
+}
+
+// Flush ends when its context does.
+func TestFlushEnds(t *testing.T) {
+	client := connect(t, valkeytest.Start(t))
+	r := recorderAt(noon)
+	r.Record(Outcome{Subject: "a", Time: noon})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if report := r.Flush(ctx, client); report.Err == nil || report.Stored > 0 {
+		t.Errorf("%+v", report)
+	}
+}
