@@ -1,0 +1,50 @@
+// A real OpenID provider for tests. It takes any name with any password, prints its address when it is ready, and ends with its standard input.
+//
+//   node provider.js '{"clients": […], "idTokenClaims": true}'
+//
+// clients are metadata as in OpenID Connect registration. Claims are in the id token, or only at the userinfo endpoint. The name decides on them:
+// "name:group,group" has those groups, "name" alone has no such claim.
+
+import { generateKeyPairSync, randomBytes } from 'node:crypto';
+import { createServer } from 'node:http';
+import Provider from 'oidc-provider';
+
+const { clients, idTokenClaims } = JSON.parse(process.argv[2]);
+const key = generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey.export({ format: 'jwk' });
+
+function findAccount(_, accountId) {
+  const [name, groups] = accountId.split(':');
+  const claims = { sub: accountId, preferred_username: name };
+  if (groups !== undefined) claims.groups = groups.split(',');
+  return { accountId, claims: () => claims };
+}
+
+// Consent is given: the tests are about what comes after.
+async function loadExistingGrant(ctx) {
+  const grant = new ctx.oidc.provider.Grant({ clientId: ctx.oidc.client.clientId, accountId: ctx.oidc.session.accountId });
+  grant.addOIDCScope('openid profile groups');
+  await grant.save();
+  return grant;
+}
+
+let provider;
+const server = createServer((request, response) => provider.callback()(request, response));
+server.listen(0, 'localhost', () => {
+  const issuer = `http://localhost:${server.address().port}`;
+  provider = new Provider(issuer, {
+    clients,
+    claims: { openid: ['sub'], profile: ['preferred_username'], groups: ['groups'] },
+    scopes: ['openid', 'profile', 'groups'],
+    clientDefaults: { id_token_signed_response_alg: 'ES256' },
+    conformIdTokenClaims: !idTokenClaims,
+    cookies: { keys: [randomBytes(16).toString('hex')] },
+    features: { devInteractions: { enabled: true } },
+    findAccount,
+    jwks: { keys: [{ ...key, alg: 'ES256', use: 'sig', kid: 'test' }] },
+    loadExistingGrant,
+    pkce: { required: () => true },
+  });
+  console.log(issuer);
+});
+
+process.stdin.on('end', () => process.exit()).resume();
