@@ -4,17 +4,20 @@ package templates
 
 // Page is what the frame around every page needs.
 type Page struct {
-	Title    string
-	Nonce    string // the response's script nonce
-	Style    string // address of the stylesheet
-	Script   string // address of the script
-	Icon     string // address of the icon
-	Home     string // address of the start page
-	Keys     string // address of the list of keys
-	Logout   string // address that ends the session
-	User     string // who is logged in; empty on pages for everybody
-	KeysOpen bool   // the list of keys, or a page below it, is shown
-	Flash    string // what the request before this one achieved; empty if nothing
+	Title   string
+	Nonce   string // the response's script nonce
+	Style   string // address of the stylesheet
+	Script  string // address of the script
+	Icon    string // address of the icon
+	Home    string // address of the start page
+	Keys    string // address of the list of keys
+	Logout  string // address that ends the session
+	User    string // who is logged in; empty on pages for everybody
+	Role    string // viewer or editor; empty on pages for everybody
+	CanEdit bool   // offer changes
+	Nav     []Choice
+	Stage   string // names the deployment; empty if it has no name
+	Flash   string // what the request before this one achieved; empty if nothing
 }
 
 // Live is the state and the choices of the live refresh.

@@ -53,7 +53,7 @@ func (d *dashboard) keyPage(r *http.Request, k policy.Key, usage limiter.Decisio
 		Updated: instant(k.Updated),
 		Source:  sourceWords(k),
 	}
-	if k.Status == policy.Active && d.roleOf(r) >= editor {
+	if k.Status == policy.Active && canEdit(r) {
 		p.EditLink = d.keyPath(k) + "/limits"
 	}
 	return p

@@ -3,11 +3,15 @@ package dashboard
 import (
 	"bytes"
 	"net/http"
+	"strings"
 
 	"github.com/a-h/templ"
 
+	"tidegate/functions/admin/access"
 	"tidegate/web/templates"
 )
+
+const maxStage = 20 // characters of the stage that a page shows
 
 // render writes a whole component or, if it cannot be rendered, nothing of it.
 func (d *dashboard) render(w http.ResponseWriter, r *http.Request, status int, c templ.Component) {
@@ -33,15 +37,29 @@ func (d *dashboard) barePage(r *http.Request, title string) templates.Page {
 		Home:   d.path("/"),
 		Keys:   d.path("/keys"),
 		Logout: d.path("/logout"),
+		Stage:  clip(d.Stage, maxStage),
 	}
 }
 
 // page is the frame of a page for whoever is logged in.
 func (d *dashboard) page(r *http.Request, title string) templates.Page {
 	p := d.barePage(r, title)
-	p.User = clip(d.sessions.GetString(r.Context(), sessionUser), 60)
-	p.KeysOpen = true
+	actor := access.From(r.Context())
+	p.User, p.Role, p.CanEdit = clip(actor.Name, 60), actor.Role.String(), actor.CanEdit()
+	p.Nav = d.nav(r)
 	return p
+}
+
+// nav lists the main pages. One is current if it, or a page below it, is shown.
+func (d *dashboard) nav(r *http.Request) []templates.Choice {
+	all := []templates.Choice{
+		{Text: "Keys", Address: d.path("/keys")},
+		{Text: "Settings", Address: d.path("/settings")},
+	}
+	for i := range all {
+		all[i].Current = r.URL.Path == all[i].Address || strings.HasPrefix(r.URL.Path, all[i].Address+"/")
+	}
+	return all
 }
 
 // isRefresh tells a live refresh, which wants the live section alone, from a visit.
