@@ -4,19 +4,22 @@ package templates
 
 // Page is what the frame around every page needs.
 type Page struct {
-	Title  string
-	Nonce  string   // the response's script nonce
-	Style  string   // address of the stylesheet
-	Script string   // address of the script
-	Chart  string   // address of the script that draws charts; empty on pages without one
-	Icon   string   // address of the icon
-	Home   string   // address of the start page
-	Keys   string   // address of the list of keys, where a search begins
-	Logout string   // address that ends the session
-	User   string   // who is logged in; empty on pages for everybody
-	Nav    []Choice // the main pages; the one shown, or above the one shown, is current
-	Theme  Theme
-	Toast  Toast // what the request before this one achieved
+	Title   string
+	Nonce   string   // the response's script nonce
+	Style   string   // address of the stylesheet
+	Script  string   // address of the script
+	Chart   string   // address of the script that draws charts; empty on pages without one
+	Icon    string   // address of the icon
+	Home    string   // address of the start page
+	Keys    string   // address of the list of keys, where a search begins
+	Logout  string   // address that ends the session
+	User    string   // who is logged in; empty on pages for everybody
+	Role    string   // viewer or editor; empty on pages for everybody
+	CanEdit bool     // offer changes
+	Nav     []Choice // the main pages; the one shown, or above the one shown, is current
+	Stage   string   // names the deployment; empty if it has no name
+	Theme   Theme
+	Toast   Toast // what the request before this one achieved
 }
 
 // Theme is the choice of light or dark.

@@ -17,23 +17,32 @@ import (
 	"time"
 
 	"github.com/alexedwards/argon2id"
-	"github.com/alexedwards/scs/v2/memstore"
+	"github.com/alicebob/miniredis/v2"
 
+	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/password"
+	"tidegate/functions/admin/session"
+	"tidegate/functions/admin/throttle"
+	"tidegate/functions/admin/token"
+	"tidegate/internal/apikey"
+	"tidegate/internal/store"
 	"tidegate/web/static"
 )
 
 const (
 	testUser   = "ada"
+	testViewer = "vic"
 	testSecret = "correct horse battery staple"
+	testIdle   = 30 * time.Minute
 )
 
-// testPassword is hashed as cheaply as argon2id allows, once.
-var testPassword = sync.OnceValue(func() Password {
+// testHash is hashed as cheaply as argon2id allows, once.
+var testHash = sync.OnceValue(func() password.Hash {
 	hash, err := argon2id.CreateHash(testSecret, &argon2id.Params{Memory: 64, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
 	if err != nil {
 		panic(err)
 	}
-	p, err := ParsePassword(hash)
+	p, err := password.ParseHash(hash)
 	if err != nil {
 		panic(err)
 	}
@@ -49,8 +58,9 @@ type site struct {
 	base    string
 	config  Config
 	service Services
-	// sessions is the store of the sessions, unless a test brought another.
-	sessions *memstore.MemStore
+	// store holds sessions, tokens and what throttles logins. Its time stands until a test moves it.
+	store  *miniredis.Miniredis
+	tokens *token.Store
 }
 
 type option func(*site)
@@ -74,14 +84,14 @@ func testBundle() static.Bundle {
 func newSite(t *testing.T, options ...option) *site {
 	t.Helper()
 	s := &site{t: t, keys: newFakeKeys(testKey("AAAAAAAAAAAA", "acme"), testKey("BBBBBBBBBBBB", "bolt"))}
-	s.sessions = memstore.NewWithCleanupInterval(0)
-	s.config = Config{User: testUser, Password: testPassword(), SessionLifetime: time.Hour}
+	s.config = Config{Users: testUsers(), SessionLifetime: time.Hour}
 	s.service = Services{
-		Sessions: s.sessions,
-		Bundle:   testBundle(),
-		Ready:    func(context.Context) error { return nil },
-		Log:      slog.New(slog.DiscardHandler),
+		Bundle:       testBundle(),
+		Ready:        func(context.Context) error { return nil },
+		StoreVersion: func(context.Context) (string, error) { return "teststore 1.2.3", nil },
+		Log:          slog.New(slog.DiscardHandler),
 	}
+	s.openStore()
 	for _, o := range options {
 		o(s)
 	}
@@ -98,6 +108,31 @@ func newSite(t *testing.T, options ...option) *site {
 	s.base = s.server.URL + s.config.BasePath
 	s.client = s.newClient()
 	return s
+}
+
+// testUsers are an editor, ada, and a viewer, vic, with the same password.
+func testUsers() []password.User {
+	return []password.User{{Name: testUser, Role: access.Editor, Hash: testHash()}, {Name: testViewer, Role: access.Viewer, Hash: testHash()}}
+}
+
+// openStore gives the services a store of their own.
+func (s *site) openStore() {
+	s.t.Helper()
+	s.store = miniredis.RunT(s.t)
+	client, err := store.Open(s.t.Context(), "valkey://"+s.store.Addr(), store.Options{Dial: 5 * time.Second, Write: 5 * time.Second, Pooled: true})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(client.Close)
+	pepper, err := apikey.NewPepper(strings.Repeat("p", apikey.MinPepperLen))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.tokens = token.NewStore(client, pepper)
+	s.service.Tokens, s.service.Sessions = s.tokens, session.NewStore(client, testIdle)
+	if s.service.Logins, err = throttle.New(client); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // newClient returns a client with cookies of its own that follows no redirect.
@@ -156,9 +191,12 @@ func (s *site) post(path string, form url.Values) reply {
 	return s.do(http.MethodPost, path, form, http.Header{"Sec-Fetch-Site": {"same-origin"}, "Origin": {s.server.URL}})
 }
 
-func (s *site) login() *site {
+// login makes the client an editor's.
+func (s *site) login() *site { s.t.Helper(); return s.loginAs(testUser) }
+
+func (s *site) loginAs(user string) *site {
 	s.t.Helper()
-	s.post("/login", url.Values{"user": {testUser}, "password": {testSecret}}).wants(s.t, http.StatusSeeOther)
+	s.post("/login", url.Values{"user": {user}, "password": {testSecret}}).wants(s.t, http.StatusSeeOther)
 	return s
 }
 
@@ -169,11 +207,21 @@ func (s *site) cookie() *http.Cookie {
 		s.t.Fatal(err)
 	}
 	for _, c := range s.client.Jar.Cookies(u) {
-		if strings.HasSuffix(c.Name, "-tidegate") {
+		if strings.HasSuffix(c.Name, "_Host-tidegate") || strings.HasSuffix(c.Name, "_Secure-tidegate") {
 			return c
 		}
 	}
 	return nil
+}
+
+// setCookie makes the client hold a cookie.
+func (s *site) setCookie(name, value string) {
+	s.t.Helper()
+	u, err := url.Parse(s.base + "/")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.client.Jar.SetCookies(u, []*http.Cookie{{Name: name, Value: value, Path: "/", Secure: true}})
 }
 
 func (r reply) wants(t *testing.T, status int, texts ...string) reply {

@@ -42,7 +42,6 @@ func (d *dashboard) showKey(w http.ResponseWriter, r *http.Request) {
 		d.render(w, r, http.StatusOK, templates.KeyLive(page))
 		return
 	}
-	page.Page.Toast.Text = d.sessions.PopString(r.Context(), sessionFlash)
 	d.render(w, r, http.StatusOK, templates.Key(page))
 }
 
@@ -59,7 +58,7 @@ func (d *dashboard) keyPage(r *http.Request, k policy.Key, usage limiter.Decisio
 		Source:  sourceWords(k),
 	}
 	p.Live.Summary = keySummary(row)
-	if k.Status == policy.Active && d.roleOf(r) >= editor {
+	if k.Status == policy.Active && canEdit(r) {
 		p.EditLink = d.keyPath(k) + "/limits"
 	}
 	return p

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/access"
 	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -116,13 +117,14 @@ func overrideLimits(k policy.Key, otherwise []limiter.Limit) []limiter.Limit {
 }
 
 // edit is what the audit is told about a change that this request makes.
-func (d *dashboard) edit(_ *http.Request, reason string) policy.Edit {
-	return policy.Edit{By: audit.Actor{Kind: "user", Name: d.User}, Reason: reason}
+func (d *dashboard) edit(r *http.Request, reason string) policy.Edit {
+	actor := access.From(r.Context())
+	return policy.Edit{By: audit.Actor{Kind: string(actor.Kind), Name: actor.String()}, Reason: reason}
 }
 
 // toKey shows the key's page, with a word on what happened.
 func (d *dashboard) toKey(w http.ResponseWriter, r *http.Request, key policy.Key, flash string) {
-	d.sessions.Put(r.Context(), sessionFlash, flash)
+	d.flash(r, flash, "")
 	http.Redirect(w, r, d.keyPath(key), http.StatusSeeOther)
 }
 

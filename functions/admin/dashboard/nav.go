@@ -11,6 +11,7 @@ import (
 var mainPages = []struct{ path, text string }{
 	{"/keys", "Keys"},
 	{"/simulate", "Simulate"},
+	{"/settings", "Settings"},
 }
 
 // nav marks the main page that the request asks for, or that is above it.
