@@ -258,11 +258,12 @@ func TestSeedTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.close()
-	for _, other := range []policy.NewKey{
-		{Name: "demo free", Env: "live", Plan: "free", Limits: plans[0].limits},
-		{Name: "demo of ours", Env: "demo", Plan: "free", Limits: plans[0].limits},
-	} {
-		if _, _, err := r.keys.Create(ctx, other); err != nil {
+	set, err := savePlans(ctx, r.keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []policy.NewKey{{Name: "demo free", Env: "live", Plan: "free"}, {Name: "demo of ours", Env: "demo", Plan: "free"}} {
+		if _, _, err := r.keys.Create(ctx, other, bySeed); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -277,7 +278,7 @@ func TestSeedTwice(t *testing.T) {
 	if len(second) != 2 || first["free"] == second["free"] || first["pro"] == second["pro"] {
 		t.Errorf("keys of the second run: %d", len(second))
 	}
-	page, err := r.keys.List(ctx, policy.Query{})
+	page, err := r.keys.List(ctx, set, policy.Query{})
 	if err != nil {
 		t.Fatal(err)
 	}

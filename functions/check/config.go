@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidegate/functions/check/authorizer"
+	"tidegate/functions/check/identity"
 	"tidegate/internal/apikey"
 	"tidegate/internal/environ"
 	"tidegate/internal/store"
@@ -18,8 +19,10 @@ type config struct {
 	KeyPepper     string            `env:"KEY_PEPPER,required,notEmpty"`
 	Format        authorizer.Format `env:"HTTP_API_RESPONSE" envDefault:"simple"`
 	LogLevel      slog.Level        `env:"LOG_LEVEL" envDefault:"info"`
+	Identity      identity.Variables
 
-	pepper apikey.Pepper
+	pepper     apikey.Pepper
+	identities *identity.Resolver
 }
 
 // readConfig reads and checks the environment, NAME=value strings. Its error names every variable that is wrong; it repeats no secret.
@@ -39,6 +42,13 @@ func readConfig(variables []string) (config, error) {
 	}
 	if c.pepper, err = apikey.NewPepper(c.KeyPepper); err != nil {
 		return config{}, fmt.Errorf("environment: KEY_PEPPER: %w", err)
+	}
+	sources, err := c.Identity.Config()
+	if err != nil {
+		return config{}, fmt.Errorf("environment: %w", err)
+	}
+	if c.identities, err = identity.New(sources); err != nil {
+		return config{}, fmt.Errorf("environment: %w", err)
 	}
 	return c, nil
 }

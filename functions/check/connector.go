@@ -7,8 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/valkey-io/valkey-go"
+
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
+	"tidegate/internal/usage"
 )
 
 // idleLimit is how long a connection is trusted without use. Between two calls the function may be frozen while Valkey or the network closes it.
@@ -22,16 +25,20 @@ type connector struct {
 
 	used atomic.Int64 // when Valkey was last asked, in nanoseconds of the Unix epoch
 
+	usage *usage.Recorder
+
 	mu      sync.Mutex
 	attempt *attempt // that succeeded or is under way; nil when the last one failed
 }
 
-func newConnector(c config) *connector { return &connector{config: c, now: time.Now} }
+func newConnector(c config) *connector {
+	return &connector{config: c, now: time.Now, usage: usage.NewRecorder(usage.Options{}, time.Now)}
+}
 
 // Check connects if need be, and checks as policy.Store does: after a pause it probes first, and it tries again once where store.Retry may. It
 // takes up to 3/2 of VALKEY_TIMEOUT, and as much again while there is no connection yet.
 func (c *connector) Check(ctx context.Context, call policy.Call) (policy.Checked, error) {
-	s, err := c.connected(ctx)
+	a, err := c.connected(ctx)
 	if err != nil {
 		return policy.Checked{}, err
 	}
@@ -39,9 +46,51 @@ func (c *connector) Check(ctx context.Context, call policy.Call) (policy.Checked
 	defer cancel()
 	defer c.touch()
 	if c.idle() {
-		c.probe(ctx, s, call)
+		c.probe(ctx, a.checker, call)
 	}
-	return store.Retry(ctx, func(ctx context.Context) (policy.Checked, error) { return s.Check(ctx, call, nil) })
+	with := c.passengers(a)
+	checked, err := store.Retry(ctx, func(ctx context.Context) (policy.Checked, error) { return a.checker.Check(ctx, call, with) })
+	with.Walk(ctx)
+	if err == nil {
+		c.record(call, checked)
+	}
+	return checked, err
+}
+
+// passengers are the records of usage that are due, or nil.
+func (c *connector) passengers(a *attempt) *policy.Passengers {
+	batch := c.usage.Batch(c.now())
+	if batch == nil {
+		return nil
+	}
+	return policy.NewPassengers(a.client, batch.Commands(a.client), func(results []valkey.ValkeyResult) { batch.Settle(results) })
+}
+
+// record counts a call that was decided.
+func (c *connector) record(call policy.Call, checked policy.Checked) {
+	var verdict usage.Verdict
+	if !checked.Allowed {
+		verdict |= usage.Denied
+	} else if !checked.Would {
+		verdict |= usage.ShadowDenied
+	}
+	if !checked.Trial {
+		verdict |= usage.CandidateDenied
+	}
+	o := usage.Outcome{Subject: call.Subject, Registered: call.Kind == policy.APIKey, Verdict: verdict, Cost: checked.Cost, Time: c.now()}
+	if checked.Rule != "" {
+		o.Rules = []string{policy.RouteID(checked.Rule)}
+	}
+	c.usage.Record(o)
+}
+
+// Close sends what was recorded. The function's environment is about to end.
+func (c *connector) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), c.limit())
+	defer cancel()
+	if a, err := c.connected(ctx); err == nil {
+		c.usage.Flush(ctx, a.client)
+	}
 }
 
 // limit leaves time for a second answer when the first one does not come within VALKEY_TIMEOUT.
@@ -63,15 +112,16 @@ func (c *connector) probe(ctx context.Context, s *policy.Checker, call policy.Ca
 	_ = s.Probe(ctx, call)
 }
 
-// attempt to connect; store and err are set when done is closed.
+// attempt to connect; the rest is set when done is closed.
 type attempt struct {
-	done  chan struct{}
-	store *policy.Checker
-	err   error
+	done    chan struct{}
+	client  valkey.Client
+	checker *policy.Checker
+	err     error
 }
 
 // connected waits for the connection. An attempt that somebody else began may have failed in a freeze, so it makes one of its own then.
-func (c *connector) connected(ctx context.Context) (*policy.Checker, error) {
+func (c *connector) connected(ctx context.Context) (*attempt, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.limit())
 	defer cancel()
 	for {
@@ -82,7 +132,7 @@ func (c *connector) connected(ctx context.Context) (*policy.Checker, error) {
 			return nil, fmt.Errorf("connect to Valkey: %w", ctx.Err())
 		}
 		if a.err == nil || own {
-			return a.store, a.err
+			return a, a.err
 		}
 	}
 }
@@ -111,7 +161,7 @@ func (c *connector) open(a *attempt) {
 		c.mu.Unlock()
 		return
 	}
-	a.store = policy.NewChecker(client, c.config.pepper)
-	_ = a.store.Load(context.Background()) // the first check would; an error comes again there
+	a.client, a.checker = client, policy.NewChecker(client, c.config.pepper)
+	_ = a.checker.Load(context.Background()) // the first check would; an error comes again there
 	c.touch()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
@@ -61,9 +62,18 @@ func (e *environment) open(t *testing.T, url string) valkey.Client {
 
 func (e *environment) newKey(t *testing.T) apikey.Secret {
 	t.Helper()
-	_, secret, err := policy.NewStore(e.admin, e.config.pepper).Create(t.Context(), policy.NewKey{
-		Name: "caller", Env: "test", Plan: "free", Limits: []limiter.Limit{{Requests: allowance, Window: 24 * time.Hour}},
-	})
+	keys, edit := policy.NewStore(e.admin, e.config.pepper), policy.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
+	set, err := keys.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(set.Plans) == 0 {
+		set.Plans = []policy.Plan{{Name: "free", Limits: []limiter.Limit{{Requests: allowance, Window: 24 * time.Hour}}}}
+		if _, err := keys.SaveSet(t.Context(), *set, edit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, secret, err := keys.Create(t.Context(), policy.NewKey{Name: "caller", Env: "test", Plan: "free"}, edit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,11 +86,11 @@ func (e *environment) freeze(d time.Duration) { e.clock.Add(int64(d)) }
 // take makes a call and returns how many have been counted.
 func (e *environment) take(t *testing.T) (int64, error) {
 	t.Helper()
-	checked, err := e.Check(t.Context(), e.secret, 1)
+	checked, err := e.Check(t.Context(), policy.Call{Kind: policy.APIKey, Subject: e.secret.ID(), Secret: e.secret})
 	if err != nil {
 		return 0, err
 	}
-	return allowance - checked.Decision.Limits[0].Remaining, nil
+	return allowance - checked.Limits[0].Remaining, nil
 }
 
 func (e *environment) ask(t *testing.T, words ...string) string {
@@ -170,6 +180,9 @@ func TestThawWithSilentConnections(t *testing.T) {
 func TestProbesOnlyAfterAPause(t *testing.T) {
 	server := valkeytest.Start(t)
 	e := newEnvironment(t, server, server, 5*time.Second)
+	if _, err := e.take(t); err != nil { // connects, and reads the policy set
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		pause time.Duration
 		reads int

@@ -20,5 +20,9 @@ func main() {
 	log := slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: c.LogLevel}))
 	checker := newConnector(c)
 	go func() { _, _ = checker.connected(context.Background()) }() // while the runtime asks for the first event; the first check sees the outcome
-	lambda.Start(authorizer.New(checker, c.Format, log))
+	go c.identities.Warm(context.Background())
+	lambda.StartWithOptions(authorizer.New(checker, c.identities, c.Format, log), lambda.WithEnableSIGTERM(func() {
+		checker.Close()
+		os.Exit(0)
+	}))
 }

@@ -53,6 +53,10 @@ var directions = []direction{
 		why: "functions import internal packages",
 	},
 	{
+		of: []string{"tidegate/functions/check/identity/…"}, only: []string{"std", "tidegate/internal/apikey", "tidegate/internal/jwt"},
+		why: "who calls is found without the store",
+	},
+	{
 		of: []string{"tidegate/functions/check/authorizer/…"}, not: []string{"github.com/valkey-io/…"},
 		why: "the authorizer reaches the store through policy",
 	},
@@ -150,6 +154,8 @@ var importCases = []ruleCase{
 	importCase("route and HTTP", "internal/route/a.go", "net/http", true),
 	importCase("jwt and policy", "internal/jwt/a.go", "tidegate/internal/policy", true),
 	importCase("jwt and its library", "internal/jwt/a.go", "github.com/go-jose/go-jose/v4/jwt", false),
+	importCase("identity and policy", "functions/check/identity/a.go", "tidegate/internal/policy", true),
+	importCase("identity and tokens", "functions/check/identity/a.go", "tidegate/internal/jwt", false),
 	importCase("authorizer and Valkey", "functions/check/authorizer/a.go", "github.com/valkey-io/valkey-go", true),
 	importCase("check's main and Valkey", "functions/check/main.go", "github.com/valkey-io/valkey-go", false),
 	importCase("check and admin", "functions/check/authorizer/a.go", "tidegate/functions/admin/dashboard", true),

@@ -142,9 +142,8 @@ var errStale = errors.New("policy: a newer set is in force")
 const maxReloads = 3 // for one check; every one needs a save of its own
 
 // Check finds the caller, its limits and the route's, and takes the route's cost from all of them or from none, in one round trip; in a second one
-// when the Set changed since the last check, and when what some limits gave must be given back because others denied. with are commands that leave
-// in the same flush, such as records of usage; their outcomes do not matter here, and they go to done. A caller who may not call gets ErrUnknownKey
-// or ErrRefused. Any other error means that no decision was made.
+// when the Set changed since the last check, and when what some limits gave must be given back because others denied. with leaves in the same flush. A
+// caller who may not call gets ErrUnknownKey or ErrRefused. Any other error means that no decision was made.
 func (c *Checker) Check(ctx context.Context, call Call, with *Passengers) (Checked, error) {
 	if c.set.Load() == nil {
 		if err := c.Load(ctx); err != nil {
@@ -161,21 +160,6 @@ func (c *Checker) Check(ctx context.Context, call Call, with *Passengers) (Check
 		}
 	}
 	return Checked{}, errStale
-}
-
-// Passengers are commands that travel with a check.
-type Passengers struct {
-	Commands []valkey.Completed
-	Done     func([]valkey.ValkeyResult) // with one result a command, once
-}
-
-func (p *Passengers) board() []valkey.Completed {
-	if p == nil {
-		return nil
-	}
-	commands := p.Commands
-	p.Commands = nil
-	return commands
 }
 
 func (c *Checker) check(ctx context.Context, call Call, with *Passengers) (Checked, error) {
@@ -244,8 +228,8 @@ func (c *Checker) flush(ctx context.Context, steps []step, with *Passengers) ([]
 	} else {
 		results = c.client.DoMulti(ctx, append(commands, riders...)...)
 	}
-	if len(riders) > 0 && with.Done != nil {
-		with.Done(results[len(steps):])
+	if len(riders) > 0 {
+		with.done(results[len(steps):])
 	}
 	replies := make([][]byte, len(steps))
 	for i, s := range steps {
@@ -446,11 +430,19 @@ func (c *Checker) giveBack(ctx context.Context, checked *Checked) {
 	}
 	commands := make([]valkey.Completed, len(checked.taken))
 	for i, t := range checked.taken {
-		args := []string{valkey.BinaryString(t.program), strconv.FormatInt(-checked.Cost, 10), strconv.FormatInt(t.at.UnixMicro(), 10)}
-		commands[i] = takeScript.command(c.client, []string{t.key}, args)
+		commands[i] = takeScript.command(c.client, []string{t.key}, t.back(checked.Cost))
+	}
+	for i, result := range c.client.DoMulti(ctx, commands...) {
+		if t := checked.taken[i]; missing(result.Error()) {
+			c.client.Do(ctx, takeScript.whole(c.client, []string{t.key}, t.back(checked.Cost)))
+		}
 	}
 	checked.restore()
-	c.client.DoMulti(ctx, commands...)
+}
+
+// back are the arguments of takeScript that give a cost back.
+func (t taken) back(cost int64) []string {
+	return []string{valkey.BinaryString(t.program), strconv.FormatInt(-cost, 10), strconv.FormatInt(t.at.UnixMicro(), 10)}
 }
 
 // restore counts what was taken as free again.

@@ -264,12 +264,8 @@ func TestPassengers(t *testing.T) {
 	w.plan(t, "free", perMinute(1)...)
 	_, secret := w.create(t, "driver", "free")
 	var results int
-	with := &Passengers{
-		Commands: []valkey.Completed{w.client.B().Incr().Key("ride").Build(), w.client.B().Incr().Key("ride").Build()},
-		Done: func(r []valkey.ValkeyResult) {
-			results += len(r)
-		},
-	}
+	commands := []valkey.Completed{w.client.B().Incr().Key("ride").Build(), w.client.B().Incr().Key("ride").Build()}
+	with := NewPassengers(w.client, commands, func(r []valkey.ValkeyResult) { results += len(r) })
 	for range 2 { // the first one finds that its Set is older
 		if _, err := w.checker.Check(t.Context(), call(secret), with); err != nil {
 			t.Fatal(err)

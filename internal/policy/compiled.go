@@ -101,6 +101,9 @@ func compileRoute(r Route) (*compiledRoute, error) {
 	return c, err
 }
 
+// RouteID is the id under which the usage of a route is recorded.
+func RouteID(name string) string { return "route-" + routeTag(name) }
+
 func routeTag(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return base64.RawURLEncoding.EncodeToString(sum[:9])
@@ -167,7 +170,7 @@ func (c *compiledSet) sideSteps(call Call, rule *compiledRoute) []step {
 		add(rule.perIP, id, "s"+rule.tag)
 	}
 	add(c.global, "global", "s")
-	add(rule.shared, "route-"+rule.tag, "s")
+	add(rule.shared, RouteID(rule.Name), "s")
 	return steps
 }
 

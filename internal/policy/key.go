@@ -57,7 +57,9 @@ type Override struct {
 }
 
 // ActiveAt reports whether the override is in force at t.
-func (o *Override) ActiveAt(t time.Time) bool { return o != nil && (o.Until.IsZero() || t.Before(o.Until)) }
+func (o *Override) ActiveAt(t time.Time) bool {
+	return o != nil && (o.Until.IsZero() || t.Before(o.Until))
+}
 
 // NewKey describes an API key to create. Name, Env and Plan are required.
 type NewKey struct {

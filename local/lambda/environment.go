@@ -104,8 +104,14 @@ func (e *environment) dead() bool {
 	}
 }
 
+// shutdownTime is what Lambda leaves to a runtime with an internal extension between SIGTERM and SIGKILL. One without gets no SIGTERM.
+const shutdownTime = 500 * time.Millisecond
+
 // close kills the process, if it lives, and waits until it is gone.
 func (e *environment) close() {
+	if e.api.extended.Load() {
+		e.process.Terminate(shutdownTime)
+	}
 	e.process.Kill()
 	e.log.flush()
 	_ = e.server.Close() // cannot fail in a way that matters: its one client is dead

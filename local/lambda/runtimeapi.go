@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -30,6 +31,7 @@ type runtimeAPI struct {
 	asked      chan struct{} // gets one value for each next
 	initFailed chan error    // gets the error of init/error; buffered
 	answered   func()        // runs before an answer is handed over
+	extended   atomic.Bool   // an internal extension registered, so the process wants SIGTERM at its end
 
 	lock    sync.Mutex
 	state   state
@@ -57,6 +59,8 @@ func (a *runtimeAPI) handler() http.Handler {
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response", a.response)
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/error", a.failure)
 	mux.HandleFunc("POST /2018-06-01/runtime/init/error", a.initError)
+	mux.HandleFunc("POST /2020-01-01/extension/register", a.register)
+	mux.HandleFunc("GET /2020-01-01/extension/event/next", a.nextEvent)
 	return mux
 }
 
@@ -132,6 +136,24 @@ func (a *runtimeAPI) initError(w http.ResponseWriter, r *http.Request) {
 	a.initFailed <- parseFunctionError(body)
 	accept(w)
 }
+
+// register is the Extensions API for extensions within the function's process that want no events, which is how a runtime asks for SIGTERM.
+func (a *runtimeAPI) register(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Events []string `json:"events"`
+	}
+	if err := json.NewDecoder(io.LimitReader(r.Body, MaxPayload)).Decode(&body); err != nil || len(body.Events) > 0 {
+		refuse(w, http.StatusBadRequest, "Extension.InvalidEventType", "only extensions without events are known here")
+		return
+	}
+	a.extended.Store(true)
+	w.Header().Set("Lambda-Extension-Identifier", "internal")
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write([]byte("{}"))
+}
+
+// nextEvent never answers, since there are no events.
+func (a *runtimeAPI) nextEvent(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
 // answer completes the running invocation, unless it is another one.
 func (a *runtimeAPI) answer(id string, out outcome) bool {

@@ -63,6 +63,18 @@ func (p *Process) Freeze() { p.signal(syscall.SIGSTOP) }
 // Thaw continues a frozen child.
 func (p *Process) Thaw() { p.signal(syscall.SIGCONT) }
 
+// Terminate asks a child, frozen or not, to end, and waits until it has, or for the time given.
+func (p *Process) Terminate(wait time.Duration) {
+	p.signal(syscall.SIGTERM)
+	p.Thaw()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-p.done:
+	case <-timer.C:
+	}
+}
+
 // Kill ends the child and its group at once, frozen or not, and waits until it is gone.
 func (p *Process) Kill() {
 	p.signal(syscall.SIGKILL)

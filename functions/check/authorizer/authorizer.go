@@ -9,11 +9,14 @@ import (
 	"log/slog"
 	"runtime/debug"
 
+	"tidegate/functions/check/identity"
 	"tidegate/internal/policy"
 )
 
 // ErrUnauthorized is the one error that callers see. API Gateway turns an error of exactly this text into its UNAUTHORIZED response, 401.
 var ErrUnauthorized = errors.New("Unauthorized")
+
+var errCredential = errors.New("no credential that may call")
 
 // Checker finds the limits of a call and takes from them in one step.
 type Checker interface {
@@ -31,18 +34,20 @@ const (
 
 // Authorizer handles events. It is safe for concurrent use.
 type Authorizer struct {
-	checker Checker
-	format  Format
-	log     *slog.Logger
+	checker    Checker
+	identities *identity.Resolver
+	format     Format
+	log        *slog.Logger
 }
 
 // New returns an Authorizer.
-func New(checker Checker, format Format, log *slog.Logger) *Authorizer {
-	return &Authorizer{checker: checker, format: format, log: log}
+func New(checker Checker, identities *identity.Resolver, format Format, log *slog.Logger) *Authorizer {
+	return &Authorizer{checker: checker, identities: identities, format: format, log: log}
 }
 
 // Invoke answers one event. An event that makes no sense gets ErrUnauthorized, and so does a call of a REST or WebSocket API without a good
-// credential: missing, malformed, unknown or revoked. To a REST API a deny always means that the call has to wait: it is over a limit, or the limits cannot be read now.
+// credential: missing, malformed, unknown, revoked, expired, or from an address that may not call. To a REST API a deny always means that the call has
+// to wait: it is over a limit, the caller is banned for a while, or the limits cannot be read now.
 // HTTP APIs answer every deny with 403 and an error with 500, so there a bad credential is a deny as well.
 func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, err error) {
 	defer func() {
@@ -69,18 +74,30 @@ func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, e
 	return response, nil
 }
 
+var kinds = map[identity.Kind]policy.Kind{identity.Key: policy.APIKey, identity.JWT: policy.Token, identity.IP: policy.Address}
+
+func callOf(caller identity.Identity, e event) policy.Call {
+	return policy.Call{
+		Kind: kinds[caller.Kind], Subject: caller.Subject, Secret: caller.Secret, Plan: caller.Plan,
+		Address: caller.Addr, Network: caller.Address, Route: e.call,
+	}
+}
+
 // decide returns the verdict on a call, or errCredential.
 func (a *Authorizer) decide(ctx context.Context, e event) (verdict, error) {
-	secret, err := secretOf(e)
-	if err != nil {
-		return verdict{}, err
+	caller, err := a.identities.Identify(ctx, e.request())
+	if errors.Is(err, identity.ErrUnavailable) {
+		a.log.ErrorContext(ctx, "caller not identified", "request_id", e.requestID, "trace_id", traceOf(ctx), "cause", err)
 	}
-	checked, err := a.checker.Check(ctx, policy.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Address: e.source, Route: e.call})
+	if err != nil {
+		return verdict{}, errCredential
+	}
+	checked, err := a.checker.Check(ctx, callOf(caller, e))
 	switch {
 	case errors.Is(err, policy.ErrUnknownKey), errors.Is(err, policy.ErrRefused):
 		return verdict{}, errCredential
 	case err != nil:
-		a.log.ErrorContext(ctx, "check failed", "key_id", secret.ID(), "request_id", e.requestID, "trace_id", traceOf(ctx), "cause", err)
+		a.log.ErrorContext(ctx, "check failed", "key_id", caller.Subject, "request_id", e.requestID, "trace_id", traceOf(ctx), "cause", err)
 		return unavailable(), nil
 	}
 	return verdictOf(checked), nil

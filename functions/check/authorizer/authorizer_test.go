@@ -16,7 +16,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tidegate/functions/check/identity"
 	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
@@ -29,9 +31,27 @@ const (
 	routeARN   = "arn:aws:execute-api:us-east-1:123456789012:abcdef123/$default/GET/orders"
 )
 
+var byTest = policy.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
+
+// checks makes checks that nothing travels with.
+type checks struct{ *policy.Checker }
+
+func (c checks) Check(ctx context.Context, call policy.Call) (policy.Checked, error) {
+	return c.Checker.Check(ctx, call, nil)
+}
+
+func keysAlone() *identity.Resolver {
+	r, err := identity.New(identity.Default())
+	if err != nil {
+		panic(err) // the default is valid
+	}
+	return r
+}
+
 // fixture is an authorizer on a real registry with one active key of 1 per 10 seconds and one revoked key.
 type fixture struct {
 	store   *policy.Store
+	checker *policy.Checker
 	key     policy.Key
 	active  apikey.Secret
 	revoked apikey.Secret
@@ -45,11 +65,20 @@ func newFixture(t *testing.T, url string) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	f := &fixture{store: policy.NewStore(client, apikey.Pepper(strings.Repeat("pepper!!", 4)))}
+	pepper := apikey.Pepper(strings.Repeat("pepper!!", 4))
+	f := &fixture{store: policy.NewStore(client, pepper), checker: policy.NewChecker(client, pepper)}
+	set, err := f.store.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(set.Plans) == 0 {
+		set.Plans = []policy.Plan{{Name: "free", Limits: []limiter.Limit{{Requests: 1, Window: 10 * time.Second}}}}
+		if _, err := f.store.SaveSet(t.Context(), *set, byTest); err != nil {
+			t.Fatal(err)
+		}
+	}
 	create := func(name string) (policy.Key, apikey.Secret) {
-		k, secret, err := f.store.Create(t.Context(), policy.NewKey{
-			Name: name, Env: "test", Plan: "free", Limits: []limiter.Limit{{Requests: 1, Window: 10 * time.Second}},
-		})
+		k, secret, err := f.store.Create(t.Context(), policy.NewKey{Name: name, Env: "test", Plan: "free"}, byTest)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,14 +87,14 @@ func newFixture(t *testing.T, url string) *fixture {
 	f.key, f.active = create("orders team")
 	k, revoked := create("old")
 	f.revoked = revoked
-	if _, err := f.store.Revoke(t.Context(), k.ID, k.Version); err != nil {
+	if _, err := f.store.Revoke(t.Context(), k.ID, k.Version, byTest); err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
 func (f *fixture) authorizer(format Format) *Authorizer {
-	return New(f.store, format, slog.New(slog.NewJSONHandler(&f.log, nil)))
+	return New(checks{f.checker}, keysAlone(), format, slog.New(slog.NewJSONHandler(&f.log, nil)))
 }
 
 // withKey gives the events of every kind that carry the credential.
@@ -78,6 +107,7 @@ func withKey(credential string) map[string]map[string]any {
 		"REST both headers": restEvent(map[string][]string{"Authorization": {"Bearer " + credential}, "x-api-key": {credential}}),
 		"REST other bearer": restEvent(map[string][]string{"Authorization": {"Bearer eyJhbGciOiJub25lIn0.e30."}, "x-api-key": {credential}}),
 		"WebSocket":         {"type": "REQUEST", "methodArn": connectARN, "headers": map[string]string{"X-API-Key": credential}},
+		"WebSocket query":   {"type": "REQUEST", "methodArn": connectARN, "queryStringParameters": map[string]string{"access_token": credential}},
 		"HTTP 1.0":          {"version": "1.0", "type": "REQUEST", "methodArn": methodARN, "headers": map[string]string{"X-API-Key": credential}},
 		"HTTP 2.0":          {"version": "2.0", "type": "REQUEST", "routeArn": routeARN, "headers": map[string]string{"x-api-key": credential}},
 	}
@@ -130,7 +160,7 @@ func TestAnswerToEveryKind(t *testing.T) {
 			allowed := map[string]any{
 				"rateLimit": `"1 per 10 seconds";r=0;t=10`, "rateLimitPolicy": `"1 per 10 seconds";q=1;w=10`,
 				"limit": 1.0, "remaining": 0.0, "reset": 10.0,
-				"keyId": f.key.ID, "keyName": "orders team", "plan": "free", "policyVersion": 1.0,
+				"keyId": f.key.ID, "keyName": "orders team", "plan": "free", "policyVersion": 1.0, "keyVersion": 1.0,
 			}
 			denied := map[string]any{
 				"retryAfter": "10", "message": "The limit of 1 per 10 seconds is reached. Retry after 10 seconds.",
@@ -140,7 +170,7 @@ func TestAnswerToEveryKind(t *testing.T) {
 				denied[k] = v
 			}
 			wantAllow, wantDeny := iamPolicy(f.key.ID, "Allow", methodARN, allowed), iamPolicy(f.key.ID, "Deny", methodARN, denied)
-			if name == "WebSocket" {
+			if strings.HasPrefix(name, "WebSocket") {
 				wantAllow, wantDeny = iamPolicy(f.key.ID, "Allow", connectARN, allowed), iamPolicy(f.key.ID, "Deny", connectARN, denied)
 			}
 			if name == "HTTP 2.0" {
@@ -212,6 +242,7 @@ func TestBadCredentialsAreUnauthorized(t *testing.T) {
 		"two values":    restEvent(map[string][]string{"x-api-key": {good, good}}),
 		"two spellings": {"version": "2.0", "type": "REQUEST", "routeArn": routeARN, "headers": map[string]string{"x-api-key": good, "X-Api-Key": good}},
 		"two keys":      restEvent(map[string][]string{"x-api-key": {good}, "authorization": {"Bearer " + unknown.Reveal()}}),
+		"key in a URL":  {"type": "REQUEST", "methodArn": methodARN, "queryStringParameters": map[string]string{"x-api-key": good, "access_token": good}},
 		"basic scheme":  restEvent(map[string][]string{"authorization": {"Basic " + good}}),
 	} {
 		got, err := invoke(t, f.authorizer(Simple), event)
@@ -223,13 +254,13 @@ func TestBadCredentialsAreUnauthorized(t *testing.T) {
 
 type allowAll struct{}
 
-func (allowAll) Check(context.Context, apikey.Secret, int64) (policy.Checked, error) {
-	return policy.Checked{Decision: limiter.Decision{Allowed: true}}, nil
+func (allowAll) Check(context.Context, policy.Call) (policy.Checked, error) {
+	return policy.Checked{Allowed: true, Would: true}, nil
 }
 
 type broken struct{}
 
-func (broken) Check(context.Context, apikey.Secret, int64) (policy.Checked, error) { panic("broken") }
+func (broken) Check(context.Context, policy.Call) (policy.Checked, error) { panic("broken") }
 
 // The sample events of aws-lambda-go carry no API key, and most are of other kinds: none is allowed, even by a checker that allows everyone.
 func TestSampleEventsNeverAllow(t *testing.T) {
@@ -246,7 +277,7 @@ func TestSampleEventsNeverAllow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := New(allowAll{}, Simple, slog.New(slog.DiscardHandler)).Invoke(t.Context(), raw)
+		got, err := New(allowAll{}, keysAlone(), Simple, slog.New(slog.DiscardHandler)).Invoke(t.Context(), raw)
 		if !errors.Is(err, ErrUnauthorized) && !denied(got) {
 			t.Errorf("%s: %s, %v; want a refusal", filepath.Base(file), got, err)
 		}
@@ -277,7 +308,7 @@ func TestMalformedEventsNeverAllow(t *testing.T) {
 		`{"type":"REQUEST","methodArn":"` + methodARN + `","headers":["x-api-key"]}`,
 		`{"type":"TOKEN","methodArn":"` + methodARN + `","authorizationToken":["` + key + `"]}`,
 	} {
-		if got, err := New(allowAll{}, Simple, slog.New(slog.DiscardHandler)).Invoke(t.Context(), []byte(raw)); !errors.Is(err, ErrUnauthorized) {
+		if got, err := New(allowAll{}, keysAlone(), Simple, slog.New(slog.DiscardHandler)).Invoke(t.Context(), []byte(raw)); !errors.Is(err, ErrUnauthorized) {
 			t.Errorf("%.80s: %s, %v; want Unauthorized", raw, got, err)
 		}
 	}
@@ -285,7 +316,7 @@ func TestMalformedEventsNeverAllow(t *testing.T) {
 
 func TestPanicIsUnauthorized(t *testing.T) {
 	secret, _ := apikey.Generate("test")
-	got, err := invoke(t, New(broken{}, Simple, slog.New(slog.DiscardHandler)), withKey(secret.Reveal())["REST REQUEST"])
+	got, err := invoke(t, New(broken{}, keysAlone(), Simple, slog.New(slog.DiscardHandler)), withKey(secret.Reveal())["REST REQUEST"])
 	if !errors.Is(err, ErrUnauthorized) {
 		t.Errorf("%v, %v; want Unauthorized", got, err)
 	}
@@ -325,11 +356,11 @@ func TestLongARNsFitAPolicy(t *testing.T) {
 // allowOnly knows one secret.
 type allowOnly struct{ secret apikey.Secret }
 
-func (o allowOnly) Check(_ context.Context, secret apikey.Secret, _ int64) (policy.Checked, error) {
-	if secret != o.secret {
+func (o allowOnly) Check(_ context.Context, call policy.Call) (policy.Checked, error) {
+	if call.Secret != o.secret {
 		return policy.Checked{}, policy.ErrUnknownKey
 	}
-	return policy.Checked{Decision: limiter.Decision{Allowed: true}}, nil
+	return policy.Checked{Allowed: true, Would: true}, nil
 }
 
 // Whatever the bytes, nothing panics, and nobody without the one good key is allowed.
@@ -348,7 +379,7 @@ func FuzzInvoke(f *testing.F) {
 			f.Add(raw)
 		}
 	}
-	a := New(allowOnly{secret}, Simple, slog.New(slog.DiscardHandler))
+	a := New(allowOnly{secret}, keysAlone(), Simple, slog.New(slog.DiscardHandler))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if response, err := a.Invoke(t.Context(), raw); !errors.Is(err, ErrUnauthorized) && !denied(response) {
 			t.Fatalf("%q: %s, %v; want a refusal", raw, response, err)

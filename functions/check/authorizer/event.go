@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"tidegate/functions/check/identity"
 	"tidegate/internal/route"
 )
 
@@ -39,6 +40,11 @@ type event struct {
 	query   map[string][]string // webSocket only: browsers cannot set headers on a handshake
 
 	requestID string // API Gateway's; restToken has none
+}
+
+// request is what the event says of its caller.
+func (e event) request() identity.Request {
+	return identity.Request{TokenOnly: e.kind == restToken, Token: e.token, Headers: e.headers, Query: e.query, Source: e.source}
 }
 
 // payload is the union of the fields that the events have.

@@ -1,0 +1,131 @@
+package identity
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Where credentials stand. Browsers cannot set headers on a WebSocket's handshake, so there they may stand in the query as well; nowhere else, since
+// URLs are logged on their way.
+const (
+	keyHeader           = "x-api-key"
+	authorizationHeader = "authorization"
+	keyParameter        = "x-api-key"
+	tokenParameter      = "access_token"
+
+	bearerScheme = "bearer"
+	keyPrefix    = "tg_"
+)
+
+// Request is what a call says of its caller.
+type Request struct {
+	// TokenOnly says that Token is the only credential, as in the event of a TOKEN authorizer. Its scheme, Bearer, may be left out.
+	TokenOnly bool
+	Token     string
+
+	Headers map[string][]string // lower-case names, every value
+	Query   map[string][]string // of a WebSocket's handshake only
+	Source  netip.Addr          // not valid if unknown
+}
+
+func invalid(why string) error { return fmt.Errorf("%w: %s", ErrInvalid, why) }
+
+// apiKey returns the API key of the request: the x-api-key header or parameter, or a bearer token that begins with tg_. It may stand in more than one
+// of these places if it is the same.
+func (r Request) apiKey() (string, error) {
+	bearers, err := r.bearers()
+	if err != nil {
+		return "", err
+	}
+	header, parameter := r.Headers[keyHeader], r.Query[keyParameter]
+	if len(header) > 1 || len(parameter) > 1 {
+		return "", invalid("more than one API key")
+	}
+	return one(slices.Concat(header, parameter, slices.DeleteFunc(bearers, func(token string) bool { return !isKey(token) })))
+}
+
+// token returns the bearer token of the request. Where API keys are a source too, a token that begins with tg_ is theirs.
+func (r Request) token(keysToo bool) (string, error) {
+	bearers, err := r.bearers()
+	if err != nil {
+		return "", err
+	}
+	return one(slices.DeleteFunc(bearers, func(token string) bool { return keysToo && isKey(token) }))
+}
+
+// one returns the credential that stands in all the places.
+func one(texts []string) (string, error) {
+	switch texts = slices.Compact(texts); len(texts) {
+	case 0:
+		return "", ErrMissing
+	case 1:
+		return texts[0], nil
+	}
+	return "", invalid("credentials that differ")
+}
+
+// bearers returns every bearer token. Another scheme is no credential of ours, but what could be taken for a second one is refused.
+func (r Request) bearers() ([]string, error) {
+	if r.TokenOnly {
+		return r.onlyToken(), nil
+	}
+	authorization, parameter := r.Headers[authorizationHeader], r.Query[tokenParameter]
+	if len(authorization) > 1 || len(parameter) > 1 {
+		return nil, invalid("more than one authorization")
+	}
+	var tokens []string
+	for _, value := range authorization {
+		token, bearer := cutBearer(value)
+		switch {
+		case !bearer && isKey(value):
+			return nil, invalid("API key without the scheme Bearer")
+		case bearer && strings.Contains(token, ",") || !bearer && hasBearer(value):
+			return nil, invalid("more than one authorization")
+		case bearer:
+			tokens = append(tokens, token)
+		}
+	}
+	return append(tokens, parameter...), nil
+}
+
+func (r Request) onlyToken() []string {
+	if r.Token == "" {
+		return nil
+	}
+	if token, bearer := cutBearer(r.Token); bearer {
+		return []string{token}
+	}
+	return []string{r.Token}
+}
+
+// cutBearer returns what follows the scheme Bearer, whose case does not matter.
+func cutBearer(value string) (token string, bearer bool) {
+	value = strings.TrimLeft(value, " \t")
+	scheme := value
+	if i := strings.IndexAny(value, " \t"); i >= 0 {
+		scheme, token = value[:i], value[i+1:]
+	}
+	if !strings.EqualFold(scheme, bearerScheme) {
+		return "", false
+	}
+	return token, true
+}
+
+// hasBearer reports whether a list of authorizations, which gateways join by commas, has a bearer token behind its first.
+func hasBearer(value string) bool {
+	_, others, _ := strings.Cut(value, ",")
+	for other := range strings.SplitSeq(others, ",") {
+		if _, bearer := cutBearer(other); bearer {
+			return true
+		}
+	}
+	return false
+}
+
+// isKey reports whether a text is meant to be an API key, be it well-formed or not.
+func isKey(text string) bool {
+	text = strings.TrimLeft(text, " \t")
+	return len(text) >= len(keyPrefix) && strings.EqualFold(text[:len(keyPrefix)], keyPrefix)
+}

@@ -1,0 +1,342 @@
+package identity
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/jwt"
+)
+
+var compareIdentities = cmp.Options{cmp.AllowUnexported(apikey.Secret{}), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
+
+// The first source for which there is a credential decides, and each credential may stand in its own places only.
+func TestSourcesInOrder(t *testing.T) {
+	key, ada := newKey(t), token("ada", "plan", "pro")
+	k, bearer := key.Reveal(), "Bearer "+ada
+	isKey := Identity{Kind: Key, Subject: key.ID(), Secret: key, Display: key.ID(), Addr: source, Address: netip.PrefixFrom(source, 32)}
+	isJWT := Identity{Kind: JWT, Subject: tokenSubject(issuer, "ada"), Plan: "pro", Display: "ada", Addr: source, Address: netip.PrefixFrom(source, 32)}
+	isIP := Identity{Kind: IP, Subject: AddressSubject(isKey.Address), Display: "192.0.2.7/32", Addr: source, Address: netip.PrefixFrom(source, 32)}
+	for _, c := range []struct {
+		name, sources string
+		request       Request
+		want          Identity
+	}{
+		{"key in its header", "key", with("x-api-key", k), isKey},
+		{"key as bearer", "key", with("authorization", "Bearer "+k), isKey},
+		{"key as bearer in another case", "key", with("authorization", "BEARER "+k), isKey},
+		{"key in both places", "key", with("x-api-key", k, "authorization", "Bearer "+k), isKey},
+		{"key beside the backend's bearer", "key", with("x-api-key", k, "authorization", bearer), isKey},
+		{"key beside the backend's basic", "key", with("x-api-key", k, "authorization", "Basic YTpi"), isKey},
+		{"key in a handshake's query", "key", withQuery("x-api-key", k), isKey},
+		{"key as a handshake's token", "key", withQuery("access_token", k), isKey},
+		{"key first", "key,jwt,ip", with("x-api-key", k, "authorization", bearer), isKey},
+		{"key second", "jwt,key", with("x-api-key", k), isKey},
+		{"key as bearer, second", "jwt,key", with("authorization", "Bearer "+k), isKey},
+		{"token", "jwt", with("authorization", bearer), isJWT},
+		{"token in another case", "jwt", with("authorization", "bearer "+ada), isJWT},
+		{"token in a handshake's query", "jwt,ip", withQuery("access_token", ada), isJWT},
+		{"token second", "key,jwt", with("authorization", bearer), isJWT},
+		{"token first", "jwt,key,ip", with("x-api-key", k, "authorization", bearer), isJWT},
+		{"token beside a usage plan's key", "jwt", with("x-api-key", "aws", "authorization", bearer), isJWT},
+		{"address", "ip", with(), isIP},
+		{"address beside what is no source", "ip", with("x-api-key", "aws", "authorization", "Bearer x", "authorization", "y"), isIP},
+		{"address last", "key,jwt,ip", with("authorization", "Basic YTpi"), isIP},
+		{"address beside the backend's bearer", "key,ip", with("authorization", bearer), isIP},
+		{"query of another kind of call is not there", "key,ip", with("access_token", k), isIP},
+	} {
+		got, err := resolver(t, c.sources).Identify(t.Context(), c.request)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if diff := cmp.Diff(c.want, got, compareIdentities); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
+		}
+	}
+}
+
+// A TOKEN event has one credential, no headers and no address.
+func TestTokenEvent(t *testing.T) {
+	key, ada := newKey(t), token("ada")
+	for _, c := range []struct {
+		sources, token string
+		want           Kind
+		err            error
+	}{
+		{"key", key.Reveal(), Key, nil},
+		{"key", "Bearer " + key.Reveal(), Key, nil},
+		{"key,jwt", ada, JWT, nil},
+		{"key,jwt", "bearer " + ada, JWT, nil},
+		{"key", "", 0, ErrMissing},
+		{"key", ada, 0, ErrMissing},
+		{"key,ip", "", 0, ErrMissing},
+		{"key,ip", ada, 0, ErrMissing},
+		{"key", "tg_test_x", 0, ErrInvalid},
+		{"jwt", key.Reveal(), 0, ErrInvalid},
+		{"jwt", "Basic YTpi", 0, ErrInvalid},
+		{"jwt", "Bearer", 0, ErrInvalid},
+	} {
+		got, err := resolver(t, c.sources).Identify(t.Context(), withToken(c.token))
+		if got.Kind != c.want || !errors.Is(err, c.err) || got.Addr.IsValid() || got.Address.IsValid() {
+			t.Errorf("%s of %.12q: %v, %v; want %v, %v", c.sources, c.token, got, err, c.want, c.err)
+		}
+	}
+}
+
+// A credential that is there and bad never makes way for the next source, however it is spelled; and no error repeats it.
+func TestBadCredentialNeverFallsThrough(t *testing.T) {
+	key, ada := newKey(t).Reveal(), token("ada")
+	other, eve := newKey(t).Reveal(), token("eve")
+	wrong := key[:len(key)-1] + string('0'+(key[len(key)-1]-'0'+1)%10)
+	for name, request := range map[string]Request{
+		"wrong checksum":             with("x-api-key", wrong),
+		"wrong checksum, bearer":     with("authorization", "Bearer "+wrong),
+		"unknown prefix":             with("x-api-key", "sk_"+key[3:]),
+		"prefix in capitals":         with("authorization", "Bearer TG_"+key[3:]),
+		"empty key":                  with("x-api-key", ""),
+		"key in braces":              with("x-api-key", "{"+key+"}"),
+		"key with NUL":               with("x-api-key", key+"\x00"),
+		"key with newline":           with("x-api-key", key+"\n"),
+		"key not UTF-8":              with("x-api-key", "\xff\xfe"),
+		"key of 10 KB":               with("x-api-key", strings.Repeat("tg_test_00", 1024)),
+		"two key headers":            with("x-api-key", key, "x-api-key", key),
+		"two keys in one":            with("x-api-key", key+","+key),
+		"two different keys":         with("x-api-key", key, "authorization", "Bearer "+other),
+		"key without its scheme":     with("authorization", key),
+		"key behind two spaces":      with("authorization", "Bearer  "+key),
+		"key behind another bearer":  with("authorization", "Bearer "+ada+",Bearer "+key),
+		"key behind another scheme":  with("authorization", "Basic YTpi, bearer "+key),
+		"two authorizations":         with("authorization", "Bearer "+ada, "authorization", "Bearer "+ada),
+		"an authorization and Basic": with("authorization", "Basic YTpi", "authorization", "Bearer "+ada),
+		"two tokens in one":          with("authorization", "Bearer "+ada+","+eve),
+		"no token":                   with("authorization", "Bearer"),
+		"empty token":                with("authorization", "Bearer "),
+		"token behind a tab":         with("authorization", "Bearer\t\t"+ada),
+		"bad signature":              with("authorization", "Bearer "+ada[:strings.LastIndexByte(ada, '.')]+eve[strings.LastIndexByte(eve, '.'):]),
+		"unsigned token":             with("authorization", "Bearer eyJhbGciOiJub25lIn0.e30."),
+		"token of 10 KB":             with("authorization", "Bearer "+strings.Repeat("eyJhbGciOi", 1024)),
+		"token and another, query":   {Headers: map[string][]string{"authorization": {"Bearer " + ada}}, Query: map[string][]string{"access_token": {eve}}, Source: source},
+		"two tokens in the query":    {Query: map[string][]string{"access_token": {ada, ada}}, Source: source},
+		"two keys in the query":      {Query: map[string][]string{"x-api-key": {key, key}}, Source: source},
+		"empty key in the query":     {Query: map[string][]string{"x-api-key": {""}}, Source: source},
+		"empty token in the query":   {Query: map[string][]string{"access_token": {""}}, Source: source},
+	} {
+		for _, sources := range []string{"key,jwt,ip", "jwt,key,ip"} {
+			got, err := resolver(t, sources).Identify(t.Context(), request)
+			if !errors.Is(err, ErrInvalid) || got.Kind != 0 || got.Subject != "" || got.Secret != (apikey.Secret{}) {
+				t.Errorf("%s, %s: %v, %v; want ErrInvalid", name, sources, got, err)
+				continue
+			}
+			if text := err.Error(); len(text) > 200 || strings.Contains(text, key[8:20]) || strings.Contains(text, ada[:8]) || strings.Contains(text, "192.0") {
+				t.Errorf("%s: the error says too much: %s", name, text)
+			}
+		}
+	}
+}
+
+// Without a credential a call has no identity, unless the operator listed its address as one.
+func TestMissingIdentityIsNeverTheAddress(t *testing.T) {
+	for _, sources := range []string{"key", "jwt", "key,jwt", "jwt,key"} {
+		for name, request := range map[string]Request{"nothing": {Source: source}, "other headers": with("accept", "*/*"), "Basic": with("authorization", "Basic YTpi")} {
+			got, err := resolver(t, sources).Identify(t.Context(), request)
+			if !errors.Is(err, ErrMissing) || got.Kind != 0 || got.Subject != "" {
+				t.Errorf("%s of %s: %v, %v", sources, name, got, err)
+			}
+		}
+	}
+	if got, err := resolver(t, "key,ip").Identify(t.Context(), Request{}); !errors.Is(err, ErrMissing) {
+		t.Errorf("no address: %v, %v", got, err)
+	}
+}
+
+// Whoever has a /64 has one identity however it changes its address, and an IPv4 address is the same one mapped into IPv6.
+func TestIPv6RotationAndMappedIPv4(t *testing.T) {
+	identify := func(r *Resolver, addr string) Identity {
+		t.Helper()
+		return must(r.Identify(t.Context(), Request{Source: netip.MustParseAddr(addr)}))
+	}
+	r := resolver(t, "ip")
+	first := identify(r, "2001:db8:1:2::1")
+	for _, same := range []string{"2001:db8:1:2::2", "2001:db8:1:2:ffff:ffff:ffff:ffff", "2001:db8:1:2::1%eth0"} {
+		if got := identify(r, same); got.Subject != first.Subject || got.Address != first.Address || got.Display != "2001:db8:1:2::/64" {
+			t.Errorf("%s: %+v", same, got.Address)
+		}
+	}
+	if got := identify(r, "2001:db8:1:3::1"); got.Subject == first.Subject {
+		t.Error("another /64 has the same identity")
+	}
+	four, mapped := identify(r, "192.0.2.7"), identify(r, "::ffff:192.0.2.7")
+	if diff := cmp.Diff(four, mapped, compareIdentities); diff != "" || four.Address.Bits() != 32 {
+		t.Error(diff)
+	}
+	if got := identify(r, "192.0.2.8"); got.Subject == four.Subject {
+		t.Error("another IPv4 address has the same identity")
+	}
+	wide := must(New(Config{Sources: []Kind{IP}, IPv4Bits: 24, IPv6Bits: 48}))
+	if a, b := identify(wide, "192.0.2.7"), identify(wide, "::ffff:192.0.2.200"); a.Subject != b.Subject || a.Display != "192.0.2.0/24" || a.Addr == b.Addr {
+		t.Errorf("%+v and %+v", a, b)
+	}
+	if a, b := identify(wide, "2001:db8:1:2::1"), identify(wide, "2001:db8:1:3::1"); a.Subject != b.Subject {
+		t.Error("one /48 has two identities")
+	}
+}
+
+var safe = regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
+
+// Whatever a token's subject holds, the id that comes out is safe in a key's name and people see a bounded text.
+func TestIdentityWithBadCharacters(t *testing.T) {
+	r, seen := resolver(t, "jwt"), map[string]string{}
+	for _, subject := range []string{
+		"{a}", "a:b", "a", "\x00", "a\nb", "<script>", "\u202eevil", `"quoted"`, `\`, strings.Repeat("x", 4000), strings.Repeat("é", 65), strings.Repeat("é", 64),
+	} {
+		got, err := r.Identify(t.Context(), with("authorization", "Bearer "+token(subject)))
+		if err != nil {
+			t.Errorf("%.20q: %v", subject, err)
+			continue
+		}
+		if !safe.MatchString(got.Subject) || seen[got.Subject] != "" {
+			t.Errorf("%.20q has the subject %s, as has %q", subject, got.Subject, seen[got.Subject])
+		}
+		seen[got.Subject] = subject
+		if len(got.Display) > 6*maxDisplayLen || strings.ContainsAny(got.Display, "\x00\n\u202e") {
+			t.Errorf("%.20q is shown as %q", subject, got.Display)
+		}
+	}
+	if got := display(strings.Repeat("é", 65)); got != strings.Repeat("é", 64)+"…" {
+		t.Errorf("got %s", got)
+	}
+	for _, request := range []Request{with("authorization", "Bearer "+token("")), with("authorization", "Bearer "+token("a", "plan", ""))} {
+		if got, err := r.Identify(t.Context(), request); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%v, %v", got, err)
+		}
+	}
+}
+
+// Parts cannot be shifted into one another, kinds not taken for each other, and a subject stays what it is from release to release.
+func TestSubjectsDiffer(t *testing.T) {
+	subjects := map[string]bool{
+		tokenSubject("a", "bc"): true, tokenSubject("ab", "c"): true, tokenSubject("", "abc"): true, tokenSubject("abc", ""): true, opaque("ip", "a", "bc"): true,
+		AddressSubject(netip.MustParsePrefix("10.0.0.0/8")): true, AddressSubject(netip.MustParsePrefix("10.0.0.0/16")): true,
+		AddressSubject(netip.MustParsePrefix("::a00:0/104")): true,
+	}
+	if len(subjects) != 8 {
+		t.Errorf("%d subjects, want 8", len(subjects))
+	}
+	if a, b := AddressSubject(netip.MustParsePrefix("10.1.2.3/8")), AddressSubject(netip.MustParsePrefix("10.0.0.0/8")); a != b {
+		t.Error("a prefix and its masked form differ")
+	}
+	if got := tokenSubject("https://issuer.example/", "ada"); got != "aKMQ7ECfULVUN4LENvzBfA" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// While the issuer's keys are unknown, nobody with a token is let in, as anybody or as an address.
+func TestTokenThatCannotBeChecked(t *testing.T) {
+	v := Variables{Sources: "jwt,ip", Issuer: issuer, Audience: audience, KeysURL: "https://issuer.example/keys", IdentityClaim: "sub", Leeway: "0s",
+		IPv4Prefix: "32", IPv6Prefix: "64"}
+	c := must(v.Config())
+	c.JWT.Client = &http.Client{Transport: refuse{}}
+	r := must(New(c))
+	r.Warm(t.Context())
+	got, err := r.Identify(t.Context(), with("authorization", "Bearer "+token("ada")))
+	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, jwt.ErrNoKeys) || got.Kind != 0 {
+		t.Errorf("%v, %v", got, err)
+	}
+	if got, err := r.Identify(t.Context(), with()); err != nil || got.Kind != IP {
+		t.Errorf("without a token: %v, %v", got, err)
+	}
+}
+
+type refuse struct{}
+
+func (refuse) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("no route") }
+
+// However an identity is printed or logged, neither credential nor address is there.
+func TestIdentityIsLoggedWithoutSecrets(t *testing.T) {
+	key := newKey(t)
+	id := must(resolver(t, "key").Identify(t.Context(), with("x-api-key", key.Reveal())))
+	address := must(resolver(t, "ip").Identify(t.Context(), with()))
+	var log bytes.Buffer
+	logger := slog.New(slog.NewJSONHandler(&log, nil))
+	logger.Info("x", "identity", id, "other", address)
+	text := log.String() + fmt.Sprintf("%v %+v %#v %s %v", id, id, id, id, []Identity{id, address})
+	if strings.Contains(text, key.Reveal()[20:40]) || strings.Contains(text, "192.0.2") || !strings.Contains(text, key.ID()) {
+		t.Error(text)
+	}
+}
+
+func TestWarmWithoutTokens(t *testing.T) {
+	resolver(t, "key").Warm(t.Context())
+	if got := Kind(0).String() + Kind(9).String(); got != "nonenone" {
+		t.Error(got)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	for _, c := range []Config{{}, {Sources: []Kind{IP}, IPv4Bits: 33}, {Sources: []Kind{IP}, IPv6Bits: -1}, {Sources: []Kind{JWT}}} {
+		if _, err := New(c); err == nil {
+			t.Errorf("%+v: taken", c)
+		}
+	}
+	if _, err := New(Default()); err != nil {
+		t.Error(err)
+	}
+}
+
+// FuzzIdentify: no request panics, and none has an identity of a key or a token but those with a good one.
+func FuzzIdentify(f *testing.F) {
+	key, ada := newKey(f), token("ada")
+	for _, seed := range []string{"", "Bearer", "Bearer ", "bearer eyJ.e30.", "Basic x, Bearer y", "tg_test_0", "Bearer tg_", "x,y", "\xff"} {
+		for _, sources := range []byte{0, 1, 2, 3} {
+			f.Add(sources, seed, seed, seed, "192.0.2.1")
+		}
+	}
+	f.Add(byte(3), key.Reveal(), "Bearer "+ada, ada, "::ffff:1.2.3.4")
+	resolvers := []*Resolver{resolver(f, "key"), resolver(f, "jwt"), resolver(f, "key,jwt,ip"), resolver(f, "jwt,key,ip")}
+	f.Fuzz(func(t *testing.T, sources byte, header, authorization, parameter, addr string) {
+		from, _ := netip.ParseAddr(addr)
+		request := Request{
+			Headers: map[string][]string{"x-api-key": {header}, "authorization": {authorization}}, Query: map[string][]string{"access_token": {parameter}}, Source: from,
+		}
+		if header == "" {
+			delete(request.Headers, "x-api-key")
+		}
+		r := resolvers[int(sources)%len(resolvers)]
+		for _, request := range []Request{request, {Headers: request.Headers, Source: from}, {TokenOnly: true, Token: authorization}} {
+			got, err := r.Identify(context.Background(), request)
+			if err != nil {
+				if got.Kind != 0 || got.Subject != "" || !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrMissing) {
+					t.Fatalf("%+v: %v, %v", request, got, err)
+				}
+				continue
+			}
+			told := strings.Join([]string{header, authorization, parameter}, " ")
+			switch got.Kind {
+			case Key:
+				if _, err := apikey.Parse(got.Secret.Reveal()); err != nil || !strings.Contains(told, got.Secret.Reveal()) || got.Subject != got.Secret.ID() {
+					t.Fatalf("%+v: %v, %v", request, got, err)
+				}
+			case JWT:
+				if got.Subject != tokenSubject(issuer, "ada") {
+					t.Fatalf("%+v: %v", request, got)
+				}
+			case IP:
+				if !safe.MatchString(got.Subject) || got.Addr.Is4In6() {
+					t.Fatalf("%+v: %v", request, got)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,132 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/jwt"
+)
+
+// Config says where identities come from.
+type Config struct {
+	Sources  []Kind // in order; at least one
+	JWT      jwt.Config
+	IPv4Bits int // how long the prefixes are that share an identity
+	IPv6Bits int
+}
+
+// Default is API keys alone, with the prefix lengths of whole IPv4 addresses and of what one customer gets of IPv6.
+func Default() Config { return Config{Sources: []Kind{Key}, IPv4Bits: 32, IPv6Bits: 64} }
+
+// Resolver finds out who calls. It is safe for concurrent use.
+type Resolver struct {
+	config   Config
+	verifier *jwt.Verifier // nil unless JWT is a source
+}
+
+// New returns a Resolver. It makes no network call.
+func New(c Config) (*Resolver, error) {
+	r := &Resolver{config: c}
+	if len(c.Sources) == 0 {
+		return nil, errors.New("identities need a source")
+	}
+	if c.IPv4Bits < 0 || c.IPv4Bits > 32 || c.IPv6Bits < 0 || c.IPv6Bits > 128 {
+		return nil, fmt.Errorf("prefix lengths are %d and %d: must be 0 to 32 and 0 to 128", c.IPv4Bits, c.IPv6Bits)
+	}
+	if slices.Contains(c.Sources, JWT) {
+		verifier, err := jwt.New(c.JWT)
+		if err != nil {
+			return nil, fmt.Errorf("identities from tokens: %w", err)
+		}
+		r.verifier = verifier
+	}
+	return r, nil
+}
+
+// Warm fetches what the first call would wait for: the keys of the tokens' issuer, if they come from a URL.
+func (r *Resolver) Warm(ctx context.Context) {
+	if r.verifier != nil {
+		r.verifier.Warm(ctx)
+	}
+}
+
+// Identify returns who calls. It fails with ErrMissing, ErrInvalid or ErrUnavailable; then Addr and Address are there nevertheless. An API key's form
+// and checksum are checked, and no more; a token is verified, for which its issuer's keys may be fetched.
+func (r *Resolver) Identify(ctx context.Context, request Request) (Identity, error) {
+	id := Identity{Addr: request.Source.Unmap().WithZone("")}
+	id.Address = r.prefix(id.Addr)
+	for _, kind := range r.config.Sources {
+		found, err := r.from(ctx, kind, request, id)
+		if !errors.Is(err, ErrMissing) {
+			return found, err
+		}
+	}
+	return id, ErrMissing
+}
+
+// from asks one source. It fails with ErrMissing if the request has no credential for it.
+func (r *Resolver) from(ctx context.Context, kind Kind, request Request, id Identity) (Identity, error) {
+	switch kind {
+	case Key:
+		return fromKey(request, id)
+	case JWT:
+		return r.fromToken(ctx, request, id)
+	case IP:
+		return fromAddress(id)
+	}
+	return id, ErrMissing
+}
+
+func fromKey(request Request, id Identity) (Identity, error) {
+	text, err := request.apiKey()
+	if err != nil {
+		return id, err
+	}
+	secret, err := apikey.Parse(text)
+	if err != nil {
+		return id, invalid("malformed API key")
+	}
+	id.Kind, id.Subject, id.Display, id.Secret = Key, secret.ID(), secret.ID(), secret
+	return id, nil
+}
+
+func (r *Resolver) fromToken(ctx context.Context, request Request, id Identity) (Identity, error) {
+	token, err := request.token(slices.Contains(r.config.Sources, Key))
+	if err != nil {
+		return id, err
+	}
+	claims, err := r.verifier.Verify(ctx, token)
+	switch {
+	case errors.Is(err, jwt.ErrNoKeys):
+		return id, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case err != nil:
+		return id, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	id.Kind, id.Subject, id.Display, id.Plan = JWT, tokenSubject(claims.Issuer, claims.Subject), display(claims.Subject), claims.Plan
+	return id, nil
+}
+
+func fromAddress(id Identity) (Identity, error) {
+	if !id.Address.IsValid() {
+		return id, ErrMissing
+	}
+	id.Kind, id.Subject, id.Display = IP, AddressSubject(id.Address), id.Address.String()
+	return id, nil
+}
+
+// prefix masks an address; one that is not valid has none.
+func (r *Resolver) prefix(addr netip.Addr) netip.Prefix {
+	bits := r.config.IPv6Bits
+	if addr.Is4() {
+		bits = r.config.IPv4Bits
+	}
+	prefix, err := addr.Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return prefix
+}

@@ -1,0 +1,131 @@
+package identity
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidegate/internal/jwt"
+)
+
+// Bounds of the variables.
+const (
+	maxTextLen   = 512
+	maxAudiences = 16
+	minIPv4Bits  = 8
+	minIPv6Bits  = 16
+)
+
+// Variables is the part of a program's environment that says where identities come from, as text. README.md says what each means.
+type Variables struct {
+	Sources       string `env:"IDENTITY_SOURCES" envDefault:"key"`
+	Issuer        string `env:"JWT_ISSUER"`
+	Audience      string `env:"JWT_AUDIENCE"`
+	KeysURL       string `env:"JWT_JWKS_URL"`
+	Keys          string `env:"JWT_JWKS"`
+	IdentityClaim string `env:"JWT_IDENTITY_CLAIM" envDefault:"sub"`
+	PlanClaim     string `env:"JWT_PLAN_CLAIM"`
+	Leeway        string `env:"JWT_LEEWAY" envDefault:"30s"`
+	IPv4Prefix    string `env:"IPV4_PREFIX" envDefault:"32"`
+	IPv6Prefix    string `env:"IPV6_PREFIX" envDefault:"64"`
+}
+
+// Config reads the variables. Its error names each that is wrong, with its value unless that could be secret, and its bound. The client, clock and log of
+// tokens are the caller's to add.
+func (v Variables) Config() (Config, error) {
+	var c Config
+	var errs [4]error
+	c.Sources, errs[0] = parseSources(v.Sources)
+	c.IPv4Bits, errs[1] = parseBits("IPV4_PREFIX", v.IPv4Prefix, minIPv4Bits, 32)
+	c.IPv6Bits, errs[2] = parseBits("IPV6_PREFIX", v.IPv6Prefix, minIPv6Bits, 128)
+	if slices.Contains(c.Sources, JWT) {
+		c.JWT, errs[3] = v.tokens()
+	} else if errs[0] == nil {
+		errs[3] = v.noTokens()
+	}
+	if err := errors.Join(errs[:]...); err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+func parseSources(text string) ([]Kind, error) {
+	var sources []Kind
+	for name := range strings.SplitSeq(text, ",") {
+		kind := Kind(max(0, slices.Index(kindNames[:], strings.TrimSpace(name))))
+		switch {
+		case kind == 0 || strings.TrimSpace(name) == "":
+			return nil, fmt.Errorf("IDENTITY_SOURCES is %.100q: must be one or more of key, jwt and ip, with commas between them", text)
+		case slices.Contains(sources, kind):
+			return nil, fmt.Errorf("IDENTITY_SOURCES is %.100q: must have %s once only", text, kind)
+		case slices.Contains(sources, IP):
+			return nil, fmt.Errorf("IDENTITY_SOURCES is %.100q: ip must stand last, since every call has an address", text)
+		}
+		sources = append(sources, kind)
+	}
+	return sources, nil
+}
+
+func parseBits(variable, text string, low, high int) (int, error) {
+	bits, err := strconv.Atoi(text)
+	if err != nil || bits < low || bits > high {
+		return 0, fmt.Errorf("%s is %.40q: must be a whole number from %d to %d", variable, text, low, high)
+	}
+	return bits, nil
+}
+
+// noTokens: whoever names an issuer wants its tokens to count.
+func (v Variables) noTokens() error {
+	for _, given := range [][2]string{{"JWT_ISSUER", v.Issuer}, {"JWT_AUDIENCE", v.Audience}, {"JWT_JWKS_URL", v.KeysURL}, {"JWT_JWKS", v.Keys}} {
+		if given[1] != "" {
+			return fmt.Errorf("%s is set, but jwt is not among IDENTITY_SOURCES: must be added there, or this left out", given[0])
+		}
+	}
+	return nil
+}
+
+func (v Variables) tokens() (jwt.Config, error) {
+	c := jwt.Config{Issuer: v.Issuer, IdentityClaim: v.IdentityClaim, PlanClaim: v.PlanClaim}
+	var errs []error
+	check := func(variable, value string, minLen int) {
+		if len(value) < minLen || len(value) > maxTextLen {
+			errs = append(errs, fmt.Errorf("%s has %d bytes: must have %d to %d", variable, len(value), minLen, maxTextLen))
+		}
+	}
+	check("JWT_ISSUER", v.Issuer, 1)
+	check("JWT_IDENTITY_CLAIM", v.IdentityClaim, 1)
+	check("JWT_PLAN_CLAIM", v.PlanClaim, 0)
+	for audience := range strings.SplitSeq(v.Audience, ",") {
+		check("An audience in JWT_AUDIENCE", strings.TrimSpace(audience), 1)
+		c.Audiences = append(c.Audiences, strings.TrimSpace(audience))
+	}
+	if len(c.Audiences) > maxAudiences {
+		errs = append(errs, fmt.Errorf("JWT_AUDIENCE has %d audiences: must have 1 to %d, with commas between them", len(c.Audiences), maxAudiences))
+	}
+	var err error
+	if c.Leeway, err = time.ParseDuration(v.Leeway); err != nil || c.Leeway < 0 || c.Leeway > jwt.MaxLeeway {
+		errs = append(errs, fmt.Errorf("JWT_LEEWAY is %.40q: must be 0s to %s", v.Leeway, jwt.MaxLeeway))
+	}
+	errs = append(errs, v.keys(&c))
+	return c, errors.Join(errs...)
+}
+
+// keys reads where the issuer's keys are, or the keys.
+func (v Variables) keys(c *jwt.Config) (err error) {
+	switch {
+	case (v.KeysURL == "") == (v.Keys == ""):
+		return errors.New("JWT_JWKS_URL and JWT_JWKS: exactly one of them must be set when jwt is among IDENTITY_SOURCES")
+	case v.Keys != "":
+		if c.Keys, err = jwt.ParseKeys([]byte(v.Keys)); err != nil {
+			return fmt.Errorf("JWT_JWKS: %w", err)
+		}
+	default:
+		if c.KeysURL, err = jwt.ParseURL(v.KeysURL); err != nil {
+			return fmt.Errorf("JWT_JWKS_URL %w", err)
+		}
+	}
+	return nil
+}
