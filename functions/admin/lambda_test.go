@@ -19,6 +19,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
 
+	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
@@ -45,8 +46,12 @@ func newFunction(t *testing.T) lambda.Handler {
 		t.Fatal(err)
 	}
 	keys := policy.NewStore(client, c.pepper)
-	limits := []limiter.Limit{{Requests: 10, Window: 10 * time.Second}}
-	if _, _, err := keys.Create(t.Context(), policy.NewKey{Name: "acme", Env: "test", Plan: "free", Limits: limits}); err != nil {
+	by := policy.Edit{By: audit.Actor{Kind: "system", Name: "test"}}
+	plan := policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 10, Window: 10 * time.Second}}}
+	if _, err := keys.SaveSet(t.Context(), policy.Set{Plans: []policy.Plan{plan}}, by); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := keys.Create(t.Context(), policy.NewKey{Name: "acme", Env: "test", Plan: "free"}, by); err != nil {
 		t.Fatal(err)
 	}
 	settings, err := c.dashboard()

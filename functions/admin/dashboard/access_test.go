@@ -16,7 +16,7 @@ import (
 // fit makes a path that fits a route's pattern.
 func fit(pattern string) (method, path string) {
 	method, path, _ = strings.Cut(pattern, " ")
-	return method, strings.NewReplacer("{$}", "", "{id}", "AAAAAAAAAAAA", "{file}", "app-1.js").Replace(path)
+	return method, strings.NewReplacer("{$}", "", "{id}", "{acme}", "{file}", "app-1.js").Replace(path)
 }
 
 // ask makes a request that fits a route's pattern, as a page of this site would.
@@ -51,6 +51,9 @@ var requests = map[string][3]int{
 	"GET /login/oidc":                   {404, 404, 404},
 	"GET /login/oidc/callback":          {404, 404, 404},
 	"POST /logout":                      {login, 303, 303},
+	"POST /theme":                       {400, 400, 400},
+	"GET /simulate":                     {login, 200, 200},
+	"GET /simulate/calls":               {login, 200, 200},
 	"GET /{$}":                          {login, 303, 303},
 	"GET /keys":                         {login, 200, 200},
 	"GET /keys/{id}":                    {login, 200, 200},
@@ -196,7 +199,7 @@ func TestRouteWithoutNeed(t *testing.T) {
 // What is not in the list of routes is denied too, so that strangers cannot tell what exists.
 func TestStrangersLearnNothing(t *testing.T) {
 	s := newSite(t)
-	for _, path := range []string{"/nothing", "/keys/", "/keys/AAAAAAAAAAAA/x", "/static/", "/static/a/b", "/.git/config", "//evil.example/keys"} {
+	for _, path := range []string{"/nothing", "/keys/", "/keys/{acme}/x", "/static/", "/static/a/b", "/.git/config", "//evil.example/keys"} {
 		got := s.get(path)
 		if got.StatusCode != http.StatusSeeOther || !strings.HasPrefix(got.Header.Get("Location"), "/login?next=") {
 			t.Errorf("%s: %d to %q, want the login", path, got.StatusCode, got.Header.Get("Location"))
@@ -211,7 +214,7 @@ func TestStrangersLearnNothing(t *testing.T) {
 // A viewer is offered no change on any page.
 func TestViewerSeesNoEdit(t *testing.T) {
 	s := newSite(t).loginAs(testViewer)
-	for _, path := range []string{"/keys", "/keys/AAAAAAAAAAAA", "/settings"} {
+	for _, path := range []string{"/keys", "/keys/{acme}", "/settings"} {
 		body := s.get(path).wants(t, http.StatusOK, "viewer").body
 		for _, control := range []string{"Edit limits", "/limits", "/settings/tokens", "Make the token"} {
 			if strings.Contains(body, control) {
@@ -219,11 +222,11 @@ func TestViewerSeesNoEdit(t *testing.T) {
 			}
 		}
 	}
-	s.post("/keys/AAAAAAAAAAAA/limits", limitsOf(1, [4]string{"99", "1", "hour", "log"})).wants(t, http.StatusForbidden)
+	s.post("/keys/{acme}/limits", limitsOf(1, [4]string{"99", "1", "hour", "log"})).wants(t, http.StatusForbidden)
 	if s.keys.written() != 0 {
 		t.Error("a viewer wrote")
 	}
-	s.login().get("/keys/AAAAAAAAAAAA").wants(t, http.StatusOK, "Edit limits", "editor")
+	s.login().get("/keys/{acme}").wants(t, http.StatusOK, "Edit limits", "editor")
 }
 
 func TestUnknownPagesAndMethods(t *testing.T) {

@@ -33,9 +33,9 @@ func TestCrossSite(t *testing.T) {
 				header.Set(name, value)
 			}
 			before := s.keys.written()
-			key := s.keys.key("AAAAAAAAAAAA")
+			key := s.keys.key("acme")
 			form := limitsOf(int(key.Version), [4]string{number(int64(20 + i)), "10", "second", "log"})
-			got := s.do(http.MethodPost, "/keys/AAAAAAAAAAAA/limits", form, header)
+			got := s.do(http.MethodPost, "/keys/{acme}/limits", form, header)
 			if row.allowed {
 				got.wants(t, http.StatusSeeOther)
 				return
@@ -66,7 +66,7 @@ func TestGetNeverWrites(t *testing.T) {
 			s.ask(r.pattern + query)
 		}
 	}
-	s.do(http.MethodHead, "/keys/AAAAAAAAAAAA/limits"+query, nil, nil)
+	s.do(http.MethodHead, "/keys/{acme}/limits"+query, nil, nil)
 	s.get("/logout").wants(t, http.StatusMethodNotAllowed)
 	if s.keys.written() != 0 {
 		t.Error("a GET wrote")

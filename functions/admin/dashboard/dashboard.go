@@ -18,8 +18,8 @@ import (
 	"tidegate/functions/admin/throttle"
 	"tidegate/functions/admin/token"
 	"tidegate/internal/apikey"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/usage"
 	"tidegate/web/static"
 )
 
@@ -40,15 +40,6 @@ type Config struct {
 	Stage, Release string
 }
 
-// KeyStore is what the dashboard needs of the registry of keys. *policy.Store is one.
-type KeyStore interface {
-	Set(ctx context.Context) (*policy.Set, error)
-	List(ctx context.Context, set *policy.Set, q policy.Query) (policy.Page, error)
-	Get(ctx context.Context, id string) (policy.Key, error)
-	Usage(ctx context.Context, set *policy.Set, keys []policy.Key) ([]limiter.Decision, error)
-	SetOverride(ctx context.Context, id string, version int64, o *policy.Override, edit policy.Edit) (policy.Key, error)
-}
-
 // TokenStore is what the dashboard needs of the machine tokens. *token.Store is one.
 type TokenStore interface {
 	Authenticate(ctx context.Context, text string) (token.Token, error)
@@ -59,7 +50,8 @@ type TokenStore interface {
 
 // Services are the parts of the system that the dashboard works with. Every field is required.
 type Services struct {
-	Keys     KeyStore
+	Keys     *policy.Store
+	Usage    *usage.Reader
 	Sessions SessionStore
 	Tokens   TokenStore
 	Logins   *throttle.Throttle

@@ -15,9 +15,6 @@ func (d *dashboard) flash(r *http.Request, text, undo string) {
 // toast takes the word that the request before left. Pages without a session have none.
 func (d *dashboard) toast(r *http.Request) templates.Toast {
 	ctx := r.Context()
-	if d.sessions.Token(ctx) == "" {
-		return templates.Toast{}
-	}
 	if !d.sessions.Exists(ctx, sessionFlash) {
 		return templates.Toast{}
 	}

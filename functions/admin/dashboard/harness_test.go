@@ -24,8 +24,8 @@ import (
 	"tidegate/functions/admin/session"
 	"tidegate/functions/admin/throttle"
 	"tidegate/functions/admin/token"
-	"tidegate/internal/apikey"
 	"tidegate/internal/store"
+	"tidegate/internal/usage"
 	"tidegate/web/static"
 )
 
@@ -54,7 +54,7 @@ type site struct {
 	t       *testing.T
 	server  *httptest.Server
 	client  *http.Client
-	keys    *fakeKeys
+	keys    *registry
 	base    string
 	config  Config
 	service Services
@@ -66,7 +66,7 @@ type site struct {
 type option func(*site)
 
 func withBase(base string) option { return func(s *site) { s.config.BasePath = base } }
-func withKeys(k *fakeKeys) option { return func(s *site) { s.keys = k } }
+func withKeys(k *registry) option { return func(s *site) { s.keys = k } }
 func withServices(f func(*Services)) option {
 	return func(s *site) { f(&s.service) }
 }
@@ -83,7 +83,7 @@ func testBundle() static.Bundle {
 
 func newSite(t *testing.T, options ...option) *site {
 	t.Helper()
-	s := &site{t: t, keys: newFakeKeys(testKey("AAAAAAAAAAAA", "acme"), testKey("BBBBBBBBBBBB", "bolt"))}
+	s := &site{t: t}
 	s.config = Config{Users: testUsers(), SessionLifetime: time.Hour}
 	s.service = Services{
 		Bundle:       testBundle(),
@@ -95,9 +95,10 @@ func newSite(t *testing.T, options ...option) *site {
 	for _, o := range options {
 		o(s)
 	}
-	if s.service.Keys == nil {
-		s.service.Keys = s.keys
+	if s.keys == nil {
+		s.keys = newRegistry(t, "acme", "bolt")
 	}
+	s.service.Keys, s.service.Usage = s.keys.Store, usage.NewReader(s.keys.client)
 	handler, err := New(s.config, s.service)
 	if err != nil {
 		t.Fatal(err)
@@ -124,11 +125,7 @@ func (s *site) openStore() {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(client.Close)
-	pepper, err := apikey.NewPepper(strings.Repeat("p", apikey.MinPepperLen))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.tokens = token.NewStore(client, pepper)
+	s.tokens = token.NewStore(client, testPepper)
 	s.service.Tokens, s.service.Sessions = s.tokens, session.NewStore(client, testIdle)
 	if s.service.Logins, err = throttle.New(client); err != nil {
 		s.t.Fatal(err)
@@ -153,9 +150,10 @@ type reply struct {
 	body string
 }
 
+// do makes a request. The name of a key in braces stands for its id, in the path as in the reply.
 func (s *site) do(method, path string, form url.Values, header http.Header) reply {
 	s.t.Helper()
-	req, err := http.NewRequest(method, s.base+path, strings.NewReader(form.Encode()))
+	req, err := http.NewRequest(method, s.base+s.keys.named(path), strings.NewReader(form.Encode()))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -174,7 +172,10 @@ func (s *site) do(method, path string, form url.Values, header http.Header) repl
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return reply{res, string(body)}
+	if to := res.Header.Get("Location"); to != "" {
+		res.Header.Set("Location", s.keys.naming(to))
+	}
+	return reply{res, s.keys.naming(string(body))}
 }
 
 func (s *site) get(path string) reply { s.t.Helper(); return s.do(http.MethodGet, path, nil, nil) }

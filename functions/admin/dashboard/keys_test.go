@@ -21,14 +21,14 @@ func TestKeysPage(t *testing.T) {
 	revoked := testKey("DDDDDDDDDDDD", "dinghy")
 	revoked.Status, revoked.Version = policy.Revoked, 2
 	rare := testKey("EEEEEEEEEEEE", "eel", monthly, hammered, coarse)
-	keys := newFakeKeys(testKey("AAAAAAAAAAAA", "acme"), edited, revoked, rare)
-	keys.use("AAAAAAAAAAAA", 10)
+	keys := newFakeKeys(testKey("{acme}", "acme"), edited, revoked, rare)
+	keys.use("acme", 10)
 	keys.use("CCCCCCCCCCCC", 37, 843)
 	s := newSite(t, withKeys(keys)).login()
 	page := s.get("/keys").wants(t, http.StatusOK)
 	text := inWords(page.body)
 	for _, want := range []string{
-		"acme AAAAAAAAAAAA free blocked now next call free in 2.5 s 10 per 10 seconds 10 of 10 full 7.5 s",
+		"acme {acme} free blocked now next call free in 2.5 s 10 per 10 seconds 10 of 10 full 7.5 s",
 		"chandlery CCCCCCCCCCCC pro edited active 100 per 10 seconds 37 of 100 7.5 s 1,000 per 10 minutes estimate 843 of 1,000 84 % 7 min 30 s",
 		"dinghy DDDDDDDDDDDD free revoked 10 per 10 seconds 0 of 10 empty",
 		"1,000 per calendar month (Europe/Berlin) fixed window 0 of 1,000 empty 100 per 10 seconds denied calls count 0 of 100 empty " +
@@ -103,7 +103,7 @@ func TestLiveChoices(t *testing.T) {
 	for query, want := range map[string]string{
 		"": "0", "?live=2": "2", "?live=30": "30", "?live=0": "0", "?live=1": "0", "?live=-5": "0", "?live=5x": "0",
 	} {
-		for _, path := range []string{"/keys", "/keys/AAAAAAAAAAAA"} {
+		for _, path := range []string{"/keys", "/keys/{acme}"} {
 			s.get(path+query).wants(t, http.StatusOK, `data-live="`+want+`"`)
 		}
 	}
@@ -118,7 +118,7 @@ func TestLiveChoices(t *testing.T) {
 // A live refresh gets the live section alone, and it asks for the same address again.
 func TestRefresh(t *testing.T) {
 	s := newSite(t).login()
-	for _, path := range []string{"/keys?live=5&q=a", "/keys/AAAAAAAAAAAA?live=5"} {
+	for _, path := range []string{"/keys?live=5&q=a", "/keys/{acme}?live=5"} {
 		got := s.refresh(path).wants(t, http.StatusOK, `<section id="live"`, "10 per 10 seconds")
 		if !strings.HasPrefix(got.body, "<section") || strings.Contains(got.body, "<html") || strings.Contains(got.body, "<form") {
 			t.Errorf("%s: more than the section: %s", path, got.body)
@@ -133,7 +133,7 @@ func TestRefresh(t *testing.T) {
 func TestStoreDown(t *testing.T) {
 	s := newSite(t).login()
 	s.keys.fail(errors.New("dial tcp 10.1.2.3:6379: refused"))
-	for _, path := range []string{"/keys?q=a", "/keys/AAAAAAAAAAAA", "/keys/AAAAAAAAAAAA/limits"} {
+	for _, path := range []string{"/keys?q=a", "/keys/{acme}", "/keys/{acme}/limits"} {
 		for _, got := range []reply{s.get(path), s.refresh(path)} {
 			got.wants(t, http.StatusServiceUnavailable, "The store does not answer", "Try again")
 			if strings.Contains(got.body, "10.1.2.3") {
@@ -158,10 +158,10 @@ func TestHostileNames(t *testing.T) {
 		{strings.Repeat("x", 1<<20), strings.Repeat("x", maxName) + "…"},
 	}
 	for _, row := range rows {
-		key := testKey("AAAAAAAAAAAA", row.name)
+		key := testKey("{acme}", row.name)
 		key.Plan, key.Env = row.name, row.name
 		s := newSite(t, withKeys(newFakeKeys(key))).login()
-		for _, path := range []string{"/keys", "/keys/AAAAAAAAAAAA", "/keys/AAAAAAAAAAAA/limits"} {
+		for _, path := range []string{"/keys", "/keys/{acme}", "/keys/{acme}/limits"} {
 			got := s.get(path).wants(t, http.StatusOK, row.shown)
 			if strings.Contains(got.body, "<script>") || strings.Contains(got.body, "<img src=x") {
 				t.Errorf("%s: the name became markup", path)
@@ -175,11 +175,11 @@ func TestHostileNames(t *testing.T) {
 }
 
 func TestKeyPage(t *testing.T) {
-	key := testKey("AAAAAAAAAAAA", "acme", per(10, 10*time.Second), per(1000, time.Hour))
+	key := testKey("{acme}", "acme", per(10, 10*time.Second), per(1000, time.Hour))
 	keys := newFakeKeys(key)
 	keys.use(key.ID, 10, 1)
 	s := newSite(t, withKeys(keys)).login()
-	text := inWords(s.get("/keys/AAAAAAAAAAAA").wants(t, http.StatusOK).body)
+	text := inWords(s.get("/keys/{acme}").wants(t, http.StatusOK).body)
 	for _, want := range []string{
 		"blocked now next call free in 2.5 s",
 		"From the plan free.",
@@ -203,10 +203,10 @@ func TestKeyPage(t *testing.T) {
 	}
 	key.Version = 2
 	keys.put(key)
-	s.get("/keys/AAAAAAAAAAAA").wants(t, http.StatusOK, "Edited for this key")
+	s.get("/keys/{acme}").wants(t, http.StatusOK, "Edited for this key")
 	key.Status = policy.Revoked
 	keys.put(key)
-	got := s.get("/keys/AAAAAAAAAAAA").wants(t, http.StatusOK, "From the plan free", "revoked")
+	got := s.get("/keys/{acme}").wants(t, http.StatusOK, "From the plan free", "revoked")
 	if strings.Contains(got.body, "Edit limits") {
 		t.Error("a revoked key can be edited")
 	}

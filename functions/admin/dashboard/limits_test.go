@@ -14,10 +14,10 @@ import (
 	"tidegate/internal/policy"
 )
 
-const limitsPath = "/keys/AAAAAAAAAAAA/limits"
+const limitsPath = "/keys/{acme}/limits"
 
 func TestEditForm(t *testing.T) {
-	keys := newFakeKeys(testKey("AAAAAAAAAAAA", "acme",
+	keys := newFakeKeys(testKey("{acme}", "acme",
 		per(100, 10*time.Second), limiter.Limit{Requests: 1500, Window: 90 * time.Minute, Algorithm: limiter.Counter}))
 	s := newSite(t, withKeys(keys)).login()
 	s.get(limitsPath).wants(t, http.StatusOK,
@@ -37,7 +37,7 @@ var (
 
 // The form holds every field of a limit, so that an edit of one loses no other; the rarer ones are open where they say something.
 func TestEditKeepsEveryField(t *testing.T) {
-	s := newSite(t, withKeys(newFakeKeys(testKey("AAAAAAAAAAAA", "acme", monthly, hammered, coarse, per(7, time.Minute))))).login()
+	s := newSite(t, withKeys(newFakeKeys(testKey("{acme}", "acme", monthly, hammered, coarse, per(7, time.Minute))))).login()
 	page := s.get(limitsPath).wants(t, http.StatusOK,
 		`<option value="calendar month" selected>`, `name="limits[0].window" value="1"`, `name="limits[0].zone" value="Europe/Berlin"`,
 		"1,000 per calendar month (Europe/Berlin), fixed window",
@@ -54,10 +54,10 @@ func TestEditKeepsEveryField(t *testing.T) {
 	s.post(limitsPath, form).wants(t, http.StatusSeeOther)
 	want := []limiter.Limit{monthly, hammered, coarse, per(7, time.Minute)}
 	want[1].Requests = 101
-	if diff := cmp.Diff(want, s.keys.key("AAAAAAAAAAAA").Limits); diff != "" {
+	if diff := cmp.Diff(want, s.keys.key("acme").Limits); diff != "" {
 		t.Errorf("saved (-want +got):\n%s", diff)
 	}
-	s.get("/keys/AAAAAAAAAAAA").wants(t, http.StatusOK, "Saved: 1,000 per calendar month (Europe/Berlin), fixed window; "+
+	s.get("/keys/{acme}").wants(t, http.StatusOK, "Saved: 1,000 per calendar month (Europe/Berlin), fixed window; "+
 		"100 per 10 seconds, denied calls count; 5,000 per hour, 2,500 slots; 7 per minute → ")
 }
 
@@ -75,7 +75,7 @@ func TestSaveCalendar(t *testing.T) {
 		s.post(limitsPath, with(limitsOf(1, [4]string{"50", row.window, row.unit, "fixed-window"}), "limits[0].zone", row.zone)).
 			wants(t, http.StatusSeeOther)
 		row.want.Requests, row.want.Algorithm = 50, limiter.FixedWindow
-		if diff := cmp.Diff([]limiter.Limit{row.want}, s.keys.key("AAAAAAAAAAAA").Limits); diff != "" {
+		if diff := cmp.Diff([]limiter.Limit{row.want}, s.keys.key("acme").Limits); diff != "" {
 			t.Errorf("%s saved (-want +got):\n%s", row.unit, diff)
 		}
 	}
@@ -149,19 +149,19 @@ func TestSave(t *testing.T) {
 	s := newSite(t).login()
 	got := s.post(limitsPath, limitsOf(1, [4]string{"1,000", "10", "second", "log"}, [4]string{" 2 000 000 ", "1", "day", "counter"}))
 	got.wants(t, http.StatusSeeOther)
-	if to := got.Header.Get("Location"); to != "/keys/AAAAAAAAAAAA" {
+	if to := got.Header.Get("Location"); to != "/keys/{acme}" {
 		t.Errorf("to %q", to)
 	}
 	want := []limiter.Limit{per(1000, 10*time.Second), {Requests: 2_000_000, Window: 24 * time.Hour, Algorithm: limiter.Counter}}
-	if diff := cmp.Diff(want, s.keys.key("AAAAAAAAAAAA").Limits); diff != "" {
+	if diff := cmp.Diff(want, s.keys.key("acme").Limits); diff != "" {
 		t.Errorf("saved (-want +got):\n%s", diff)
 	}
 	const flash = "Saved: 10 per 10 seconds → 1,000 per 10 seconds; 2,000,000 per day, estimate. The next check obeys."
-	if refresh := s.refresh("/keys/AAAAAAAAAAAA"); strings.Contains(refresh.body, flash) {
+	if refresh := s.refresh("/keys/{acme}"); strings.Contains(refresh.body, flash) {
 		t.Error("a live refresh took the message")
 	}
-	s.get("/keys/AAAAAAAAAAAA").wants(t, http.StatusOK, flash)
-	if again := s.get("/keys/AAAAAAAAAAAA"); strings.Contains(again.body, flash) {
+	s.get("/keys/{acme}").wants(t, http.StatusOK, flash)
+	if again := s.get("/keys/{acme}"); strings.Contains(again.body, flash) {
 		t.Error("the message is shown twice")
 	}
 }
@@ -172,7 +172,7 @@ func TestSaveWithoutChange(t *testing.T) {
 	if s.keys.written() != 0 {
 		t.Error("an edit that changes nothing was written")
 	}
-	s.get("/keys/AAAAAAAAAAAA").wants(t, http.StatusOK, "Nothing was changed")
+	s.get("/keys/{acme}").wants(t, http.StatusOK, "Nothing was changed")
 }
 
 // What is wrong is said at its field, and everything typed is kept.
@@ -270,7 +270,7 @@ func TestConflict(t *testing.T) {
 		t.Run(when, func(t *testing.T) {
 			s := newSite(t).login()
 			if when == "before the look" {
-				k := s.keys.key("AAAAAAAAAAAA")
+				k := s.keys.key("acme")
 				theirs(&k)
 				s.keys.put(k)
 			} else {
@@ -280,22 +280,22 @@ func TestConflict(t *testing.T) {
 			got := s.post(limitsPath, limitsOf(1, mine)).wants(t, http.StatusConflict,
 				"Someone else saved this key meanwhile", "<li>77 per hour</li>", "<li>20 per 10 seconds</li>",
 				`name="version" value="2"`, `name="limits[0].requests" value="20"`, "Save mine over theirs", "Keep theirs and drop mine")
-			if !strings.Contains(got.body, `href="/keys/AAAAAAAAAAAA"`) {
+			if !strings.Contains(got.body, `href="/keys/{acme}"`) {
 				t.Error("no way to drop the edit")
 			}
-			if s.keys.written() != 0 || s.keys.key("AAAAAAAAAAAA").Limits[0].Requests != 77 {
+			if s.keys.written() != 0 || s.keys.key("acme").Limits[0].Requests != 77 {
 				t.Fatal("the edit was written over theirs")
 			}
 			s.keys.race = nil
 			s.post(limitsPath, limitsOf(2, mine)).wants(t, http.StatusSeeOther)
-			s.get("/keys/AAAAAAAAAAAA").wants(t, http.StatusOK, "Saved: 77 per hour → 20 per 10 seconds")
+			s.get("/keys/{acme}").wants(t, http.StatusOK, "Saved: 77 per hour → 20 per 10 seconds")
 		})
 	}
 }
 
 // Both sides of a conflict say all that there is to their limits.
 func TestConflictInFull(t *testing.T) {
-	k := testKey("AAAAAAAAAAAA", "acme", monthly, coarse)
+	k := testKey("{acme}", "acme", monthly, coarse)
 	k.Version = 2
 	s := newSite(t, withKeys(newFakeKeys(k))).login()
 	s.post(limitsPath, with(limitsOf(1, [4]string{"20", "10", "second", "log"}), "limits[0].countDenied", "yes", "limits[0].slots", "99")).
@@ -356,7 +356,7 @@ func TestForeignForm(t *testing.T) {
 }
 
 func TestRevokedKey(t *testing.T) {
-	key := testKey("AAAAAAAAAAAA", "acme")
+	key := testKey("{acme}", "acme")
 	key.Status = policy.Revoked
 	s := newSite(t, withKeys(newFakeKeys(key))).login()
 	s.get(limitsPath).wants(t, http.StatusConflict, "This key is revoked")

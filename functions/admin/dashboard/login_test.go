@@ -129,7 +129,7 @@ func TestNext(t *testing.T) {
 	rows := []struct{ base, next, want string }{
 		{"", "/keys", "/keys"},
 		{"", "/keys?q=a&live=5", "/keys?q=a&live=5"},
-		{"", "/keys/AAAAAAAAAAAA/limits", "/keys/AAAAAAAAAAAA/limits"},
+		{"", "/keys/{acme}/limits", "/keys/{acme}/limits"},
 		{"", "/keys?q=https://x.example", "/keys?q=https://x.example"},
 		{"", "", "/"},
 		{"", "keys", "/"},
@@ -175,7 +175,7 @@ func TestBasePath(t *testing.T) {
 		t.Errorf("to the login: %q", to)
 	}
 	s.login()
-	for _, path := range []string{"/keys?live=5", "/keys/AAAAAAAAAAAA", "/keys/AAAAAAAAAAAA/limits", "/nothing", "/login"} {
+	for _, path := range []string{"/keys?live=5", "/keys/{acme}", "/keys/{acme}/limits", "/nothing", "/login"} {
 		for _, address := range addressesIn(s.get(path).body) {
 			if !strings.HasPrefix(address, "/prod/") && !strings.HasPrefix(address, "#") {
 				t.Errorf("%s links to %q", path, address)
@@ -211,7 +211,7 @@ func TestLogHoldsNoSecrets(t *testing.T) {
 	s.post("/login", loginForm(testUser, "wr0ng-canary"))
 	s.login()
 	s.get("/keys?q=search-canary")
-	s.post("/keys/AAAAAAAAAAAA/limits", limitsOf(1, [4]string{"typed-canary", "1", "hour", "log"}))
+	s.post("/keys/{acme}/limits", limitsOf(1, [4]string{"typed-canary", "1", "hour", "log"}))
 	cookie := s.cookie().Value
 	s.post("/logout", nil)
 	s.server.Close()
@@ -227,7 +227,7 @@ func TestLogHoldsNoSecrets(t *testing.T) {
 
 func TestTooLongBody(t *testing.T) {
 	s := newSite(t).login()
-	s.post("/keys/AAAAAAAAAAAA/limits", url.Values{"version": {strings.Repeat("1", 1<<20)}}).wants(t, http.StatusRequestEntityTooLarge)
+	s.post("/keys/{acme}/limits", url.Values{"version": {strings.Repeat("1", 1<<20)}}).wants(t, http.StatusRequestEntityTooLarge)
 	s.get("/keys").wants(t, http.StatusOK)
 }
 

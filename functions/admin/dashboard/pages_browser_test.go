@@ -26,8 +26,8 @@ func sampleKeys() *fakeKeys {
 	abroad := monthly
 	abroad.Zone = "America/Argentina/ComodRivadavia"
 	rare := testKey("FFFFFFFFFFFF", "ferry", abroad, hammered, coarse, limiter.Limit{Requests: 9, Window: time.Minute, CountDenied: true, Slots: 64})
-	keys := newFakeKeys(testKey("AAAAAAAAAAAA", "acme"), testKey("BBBBBBBBBBBB", "bolt"), edited, revoked, long, rare)
-	keys.use("AAAAAAAAAAAA", 10)
+	keys := newFakeKeys(testKey("{acme}", "acme"), testKey("{bolt}", "bolt"), edited, revoked, long, rare)
+	keys.use("acme", 10)
 	keys.use("CCCCCCCCCCCC", 37, 843_000)
 	keys.use("FFFFFFFFFFFF", 900, 100)
 	return keys
@@ -71,28 +71,28 @@ func TestBrowserLiveRefresh(t *testing.T) {
 		chromedp.SendKeys(chromedp.CSS("#q"), "half a wo"),
 		chromedp.Evaluate[chromedp.Void](`document.querySelector("#q").setSelectionRange(4, 6)`),
 	)
-	v.keys.use("BBBBBBBBBBBB", 7)
+	v.keys.use("bolt", 7)
 	v.fire()
-	v.wait(`document.querySelector("#key-BBBBBBBBBBBB .used").textContent.includes("7 of 10")`)
+	v.wait(`document.querySelector("#key-{bolt} .used").textContent.includes("7 of 10")`)
 	v.wait(`waits() === "2000"`)
 	v.wait(`/^updated \d s ago$/.test(document.querySelector("#age").textContent)`)
 	state := eval[string](v, `[sameDocument, document.activeElement.id, q.value, q.selectionStart, q.selectionEnd].join()`)
 	if state != "true,q,half a wo,4,6" {
 		t.Errorf("after a refresh: %s", state)
 	}
-	v.act(chromedp.Evaluate[chromedp.Void](`document.querySelector("#key-BBBBBBBBBBBB a").focus()`))
-	v.keys.use("BBBBBBBBBBBB", 10)
+	v.act(chromedp.Evaluate[chromedp.Void](`document.querySelector("#key-{bolt} a").focus()`))
+	v.keys.use("bolt", 10)
 	v.fire()
-	v.wait(`document.querySelector("#key-BBBBBBBBBBBB").textContent.includes("blocked now")`)
+	v.wait(`document.querySelector("#key-{bolt}").textContent.includes("blocked now")`)
 	if got := eval[string](v, `document.activeElement.textContent`); got != "bolt" {
 		t.Errorf("the focus is on %q, was on the link to bolt", got)
 	}
 	v.wait(`waits() === "2000"`)
 	v.hide(true)
 	v.wait(`waits() === ""`)
-	v.keys.use("BBBBBBBBBBBB", 1)
+	v.keys.use("bolt", 1)
 	v.hide(false)
-	v.wait(`document.querySelector("#key-BBBBBBBBBBBB .used").textContent.includes("1 of 10")`)
+	v.wait(`document.querySelector("#key-{bolt} .used").textContent.includes("1 of 10")`)
 	v.wait(`waits() === "2000"`)
 	v.noComplaints("")
 }
@@ -109,7 +109,7 @@ func TestBrowserStoreAway(t *testing.T) {
 	v := newVisit(t, withKeys(sampleKeys()))
 	v.enter()
 	v.handTimers()
-	v.open("/keys/AAAAAAAAAAAA?live=2")
+	v.open("/keys/{acme}?live=2")
 	v.wait(`waits() === "2000"`)
 	v.keys.fail(errors.New("away"))
 	for _, wait := range []string{"2000", "4000", "8000", "16000", "30000", "30000"} {
@@ -120,7 +120,7 @@ func TestBrowserStoreAway(t *testing.T) {
 		}
 	}
 	v.keys.fail(nil)
-	v.keys.use("AAAAAAAAAAAA", 3)
+	v.keys.use("acme", 3)
 	v.fire()
 	v.wait(`stale.textContent === "" && live.textContent.includes("3 of 10") && waits() === "2000"`)
 	v.noComplaints("503")
@@ -217,17 +217,17 @@ func shownPages() []shown {
 		{"keys", "/keys?live=2", "", nil},
 		{"nothing found", "/keys?q=zzz", "", nil},
 		{"key", "/keys/CCCCCCCCCCCC", "", nil},
-		{"blocked key", "/keys/AAAAAAAAAAAA?live=30", "", nil},
+		{"blocked key", "/keys/{acme}?live=30", "", nil},
 		{"revoked key", "/keys/DDDDDDDDDDDD", "", nil},
 		{"long name", "/keys/EEEEEEEEEEEE", "", nil},
 		{"limits", "/keys/CCCCCCCCCCCC/limits", "", nil},
 		{"limits of a long name", "/keys/EEEEEEEEEEEE/limits", "", nil},
-		{"invalid limits", "/keys/AAAAAAAAAAAA/limits", "422", invalid},
+		{"invalid limits", "/keys/{acme}/limits", "422", invalid},
 		{"key with every field", "/keys/FFFFFFFFFFFF", "", nil},
 		{"limits with every field", "/keys/FFFFFFFFFFFF/limits", "", nil},
-		{"limits opened", "/keys/AAAAAAAAAAAA/limits", "", open},
-		{"every field invalid", "/keys/AAAAAAAAAAAA/limits", "422", allWrong},
-		{"saved", "/keys/AAAAAAAAAAAA/limits", "", saved},
+		{"limits opened", "/keys/{acme}/limits", "", open},
+		{"every field invalid", "/keys/{acme}/limits", "422", allWrong},
+		{"saved", "/keys/{acme}/limits", "", saved},
 		{"conflict", "/keys/CCCCCCCCCCCC/limits", "409", conflict},
 		{"not found", "/nothing", "404", nil},
 		{"store away", "/keys?q=away", "503", func(v *visit) { v.keys.fail(errors.New("away")); v.open("/keys") }},
@@ -308,8 +308,8 @@ func TestBrowserWithoutScript(t *testing.T) {
 	v.act(
 		chromedp.SendKeys(chromedp.CSS("#q"), "ac"),
 		chromedp.Click(chromedp.CSS(".search button")),
-		chromedp.WaitNotPresent(chromedp.CSS("#key-BBBBBBBBBBBB")),
-		chromedp.Click(chromedp.CSS("#key-AAAAAAAAAAAA a")),
+		chromedp.WaitNotPresent(chromedp.CSS("#key-{bolt}")),
+		chromedp.Click(chromedp.CSS("#key-{acme} a")),
 		chromedp.Click(chromedp.CSS(".head .primary")),
 		chromedp.SetValue(chromedp.CSS("#limit-0-requests"), "2,000"),
 		chromedp.Click(chromedp.CSS("button[value=add]")),
@@ -324,7 +324,7 @@ func TestBrowserWithoutScript(t *testing.T) {
 		chromedp.Click(chromedp.CSS(".actions .primary")),
 		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
 	)
-	if limits := v.keys.key("AAAAAAAAAAAA").Limits; len(limits) != 1 || limits[0] != per(2000, 10*time.Second) {
+	if limits := v.keys.key("{acme}").Limits; len(limits) != 1 || limits[0] != per(2000, 10*time.Second) {
 		t.Errorf("saved %v", limits)
 	}
 	v.act(
@@ -341,7 +341,7 @@ func TestBrowserWithoutScript(t *testing.T) {
 		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
 	)
 	daily := limiter.Limit{Requests: 2000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day, Zone: "Europe/Berlin"}
-	if limits := v.keys.key("AAAAAAAAAAAA").Limits; len(limits) != 1 || limits[0] != daily {
+	if limits := v.keys.key("{acme}").Limits; len(limits) != 1 || limits[0] != daily {
 		t.Errorf("saved %v", limits)
 	}
 	v.act(chromedp.Click(chromedp.CSS(".who button")), chromedp.WaitVisible(chromedp.CSS("[name=password]")))
@@ -420,9 +420,9 @@ func TestBrowserBasePath(t *testing.T) {
 	v.handTimers()
 	v.open("/keys?live=2")
 	v.wait(`waits() === "2000"`)
-	v.keys.use("BBBBBBBBBBBB", 7)
+	v.keys.use("bolt", 7)
 	v.fire()
-	v.wait(`document.querySelector("#key-BBBBBBBBBBBB .used").textContent.includes("7 of 10")`)
+	v.wait(`document.querySelector("#key-{bolt} .used").textContent.includes("7 of 10")`)
 	v.act(chromedp.Click(chromedp.CSS(".who button")), chromedp.WaitVisible(chromedp.CSS("[name=password]")))
 	if at := eval[string](v, "location.pathname"); at != "/prod/login" {
 		t.Errorf("after the logout: %s", at)

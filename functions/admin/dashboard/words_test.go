@@ -108,7 +108,7 @@ func TestFormRoundTrip(t *testing.T) {
 		if err := limit.Validate(); err != nil {
 			t.Fatalf("the test drew %+v: %v", limit, err)
 		}
-		form, err := readLimitsForm(sent(newLimitsForm(testKey("AAAAAAAAAAAA", "acme", limit))))
+		form, err := readLimitsForm(sent(newLimitsForm(testKey("{acme}", "acme", limit))))
 		if err != nil {
 			t.Fatal(err)
 		}
