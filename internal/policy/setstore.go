@@ -16,13 +16,13 @@ import (
 	"tidegate/internal/keyspace"
 )
 
-// setID is the subject of the Set in the audit and in the key space.
-const setID = "policy"
+// SetID is the subject of the Set in the audit and in the key space.
+const SetID = "policy"
 
 // The Set lies under setKey: 4 bytes version and JSON. doneKey holds the version whose copies are all written.
 var (
-	setKey  = keyspace.Record(setID)
-	doneKey = keyspace.Of(setID, "d")
+	setKey  = keyspace.Record(SetID)
+	doneKey = keyspace.Of(SetID, "d")
 )
 
 // emptySet is in force until one is saved.
@@ -85,7 +85,7 @@ func (s *Store) SaveSet(ctx context.Context, next Set, edit Edit) (*Set, error) 
 		return nil, fmt.Errorf("policy: save set: %w", err)
 	}
 	w := write{
-		id: setID, key: setKey, versionAt: 1, expected: current.Version, record: versioned(saved.Version, text),
+		id: SetID, key: setKey, versionAt: 1, expected: current.Version, record: versioned(saved.Version, text),
 		entry: audit.Entry{By: edit.By, Action: "policy.save", Reason: edit.Reason, Version: saved.Version, Before: before, After: text},
 	}
 	newer, err := s.write(ctx, w)

@@ -314,5 +314,5 @@ func (s *Store) Usage(ctx context.Context, set *Set, keys []Key) ([]limiter.Deci
 func validID(id string) bool {
 	return id != "" && len(id) <= 64 && !strings.ContainsFunc(id, func(r rune) bool {
 		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-	}) && id != setID
+	}) && id != SetID
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidegate/functions/check/identity"
+	"tidegate/internal/answer"
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
@@ -164,7 +165,7 @@ func TestAnswerToEveryKind(t *testing.T) {
 			}
 			denied := map[string]any{
 				"retryAfter": "10", "message": "The limit of 1 per 10 seconds is reached. Retry after 10 seconds.",
-				"violatedPolicies": `["1 per 10 seconds"]`, "problemType": quotaExceeded,
+				"violatedPolicies": `["1 per 10 seconds"]`, "problemType": answer.QuotaExceeded,
 			}
 			for k, v := range allowed {
 				denied[k] = v
