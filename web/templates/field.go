@@ -36,3 +36,20 @@ func anyPublished(checks []Check) bool {
 	}
 	return false
 }
+
+// described returns the attributes that tie a field to its hint and its error message.
+func described(f FormField) templ.Attributes {
+	ids := ""
+	attributes := templ.Attributes{}
+	if f.Hint != "" {
+		ids = f.ID + "-hint"
+	}
+	if f.Field.Error != "" {
+		attributes["aria-invalid"] = "true"
+		ids = strings.TrimSpace(ids + " " + f.ID + "-error")
+	}
+	if ids != "" {
+		attributes["aria-describedby"] = ids
+	}
+	return attributes
+}

@@ -9,7 +9,12 @@ import (
 
 // mainPages are the links at the top of every page, in their order.
 var mainPages = []struct{ path, text string }{
+	{"/", "Overview"},
 	{"/keys", "Keys"},
+	{"/policies", "Policies"},
+	{"/overrides", "Overrides"},
+	{"/audit", "Audit"},
+	{"/explain", "Explain"},
 	{"/simulate", "Simulate"},
 	{"/settings", "Settings"},
 }

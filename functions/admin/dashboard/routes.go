@@ -53,13 +53,48 @@ func (d *dashboard) routes() []route {
 		{"GET /login/oidc/callback", guest, d.finishProviderLogin},
 		{"POST /logout", viewer, d.logout},
 
-		{"GET /{$}", viewer, d.home},
+		{"GET /{$}", viewer, d.showOverview},
 		{"GET /simulate", viewer, d.showSimulation},
 		{"GET /simulate/calls", viewer, d.showCalls},
+		{"GET /explain", viewer, d.showExplain},
+
 		{"GET /keys", viewer, d.showKeys},
+		{"GET /keys.csv", viewer, d.exportKeys},
+		{"GET /keys/new", editor, d.showNewKey},
+		{"POST /keys", editor, d.createKey},
+		{"GET /keys/bulk", editor, d.showBulk},
+		{"POST /keys/bulk", editor, d.startBulk},
+		{"GET /keys/job", editor, d.showJob},
+		{"POST /keys/job", editor, d.doJob},
 		{"GET /keys/{id}", viewer, d.showKey},
-		{"GET /keys/{id}/limits", editor, d.showLimits},
-		{"POST /keys/{id}/limits", editor, d.saveLimits},
+		{"GET /keys/{id}/limits", editor, d.showOverride},
+		{"POST /keys/{id}/limits", editor, d.saveOverride},
+		{"GET /keys/{id}/{action}", editor, d.showKeyAction},
+		{"POST /keys/{id}/{action}", editor, d.doKeyAction},
+
+		{"GET /policies", viewer, d.showPolicies},
+		{"POST /policies/sync", editor, d.syncPolicies},
+		{"GET /policies/plans/new", editor, d.showNewPlan},
+		{"POST /policies/plans", editor, d.createPlan},
+		{"GET /policies/plans/{number}", editor, d.showPlan},
+		{"POST /policies/plans/{number}", editor, d.savePlan},
+		{"GET /policies/plans/{number}/{action}", editor, d.showPlanAction},
+		{"POST /policies/plans/{number}/{action}", editor, d.doPlanAction},
+		{"GET /policies/rules/new", editor, d.showNewRule},
+		{"GET /policies/rules/edit", editor, d.showRule},
+		{"POST /policies/rules", editor, d.saveRule},
+		{"GET /policies/rules/delete", editor, d.showDeleteRule},
+		{"POST /policies/rules/delete", editor, d.deleteRule},
+		{"GET /policies/shared", editor, d.showShared},
+		{"POST /policies/shared", editor, d.saveShared},
+		{"GET /overrides", viewer, d.showOverrides},
+
+		{"GET /audit", viewer, d.showAudit},
+		{"GET /audit.csv", viewer, d.exportAudit},
+		{"GET /audit/verify", viewer, d.verifyAudit},
+		{"GET /audit/{entry}/revert", editor, d.showRevert},
+		{"POST /audit/{entry}/revert", editor, d.revert},
+		{"POST /audit/{entry}/undo", editor, d.undo},
 
 		{"GET /settings", viewer, d.showSettings},
 		{"POST /settings/sessions/end", viewer, d.endSessions},
@@ -85,8 +120,4 @@ func (d *dashboard) newMux(routes []route) (*http.ServeMux, map[string]need, err
 		needs[pattern] = r.need
 	}
 	return mux, needs, nil
-}
-
-func (d *dashboard) home(w http.ResponseWriter, r *http.Request) {
-	http.Redirect(w, r, d.path("/keys"), http.StatusSeeOther)
 }
