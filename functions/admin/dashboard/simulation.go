@@ -15,7 +15,7 @@ const (
 	maxPlayed      = 50_000 // calls of one simulation: about 10 ms for each algorithm
 	maxPlayedHours = 24     // of recorded traffic
 	maxSeed        = 999_999_999
-	plotPoints     = 360
+	plotPoints     = 240
 )
 
 // simulation is an experiment of the accuracy lab as it was typed. All of it is in the address.
