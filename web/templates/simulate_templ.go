@@ -345,11 +345,11 @@ func simulationForm(f SimulationForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = numberField("rate", "rate", "Rate, × the limit", "", f.Rate).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = numberField("rate", "rate", "Rate, × limit", "", f.Rate).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = numberField("windows", "windows", "Length, windows", "", f.Windows).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = numberField("windows", "windows", "Windows", "", f.Windows).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -1,7 +1,10 @@
 package dashboard
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
@@ -166,6 +169,39 @@ func (v *visit) point(selector string) {
 	v.act(chromedp.Evaluate[chromedp.Void](`document.querySelector("` + selector + `").scrollIntoView({ block: "center" })`))
 	at := eval[[]float64](v, `(({ x, y, width, height }) => [x + width / 2, y + height / 2])(document.querySelector("`+selector+`").getBoundingClientRect())`)
 	v.act(chromedp.MouseEvent(device.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
+}
+
+// A server that is gone, not only its store, keeps the last figures on screen and is asked for ever more seldom; its return ends that.
+func TestBrowserServerAway(t *testing.T) {
+	v := newVisit(t, withKeys(sampleKeys()))
+	var away atomic.Bool
+	there := v.server.Config.Handler
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if away.Load() {
+			panic(http.ErrAbortHandler) // closes the connection without a word
+		}
+		there.ServeHTTP(w, r)
+	}))
+	t.Cleanup(plain.Close)
+	v.base = plain.URL
+	v.enter()
+	v.handTimers()
+	v.open("/keys?live=2")
+	v.wait(`waits() === "2000"`)
+	away.Store(true)
+	for _, wait := range []string{"2000", "4000", "8000", "16000", "30000", "30000"} {
+		v.fire()
+		v.wait(`waits() === "` + wait + `" && stale.textContent.includes("last known figures")`)
+	}
+	away.Store(false)
+	v.keys.use("BBBBBBBBBBBB", 7)
+	v.fire()
+	v.wait(`stale.textContent === "" && waits() === "2000" && document.querySelector("#key-BBBBBBBBBBBB").textContent.includes("7 of 10")`)
+	for _, c := range v.complaints() {
+		if !strings.Contains(c, "net::ERR_EMPTY_RESPONSE") && !strings.Contains(c, "console.error") {
+			t.Errorf("the browser complains: %s", c)
+		}
+	}
 }
 
 // What changed is told to a screen reader outside of the section that comes anew, and not again while nothing changes.

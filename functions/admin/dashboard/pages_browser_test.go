@@ -115,7 +115,8 @@ func TestBrowserStoreAway(t *testing.T) {
 	for _, wait := range []string{"2000", "4000", "8000", "16000", "30000", "30000"} {
 		v.fire()
 		v.wait(`waits() === "` + wait + `"`)
-		if !eval[bool](v, `stale.textContent.includes("last known figures") && live.textContent.includes("10 of 10")`) {
+		if !eval[bool](v, `stale.textContent.includes("last known figures") && live.textContent.includes("10 of 10") &&
+			getComputedStyle(document.querySelector("#live table")).filter.includes("grayscale") && age.textContent.startsWith("updated ")`) {
 			t.Fatalf("the page is %s", eval[string](v, "document.body.innerText"))
 		}
 	}
