@@ -1,10 +1,14 @@
-// Charts: draws what the server drew as SVG anew with uPlot, with axes and a cursor. Loaded only by pages that hold a .plot. Its data-chart says what to
-// draw (chartData in the dashboard), the legend beside it in which colours and dashes. A live refresh changes data-chart and leaves the rest alone.
+// Charts: draws what the server drew as SVG anew with uPlot, with axes and a cursor. Loaded only by pages that hold a .plot. Its data-chart says
+// what to draw (chartData in the dashboard), the legend beside it in which colours and dashes. A live refresh changes data-chart and leaves the
+// rest alone.
 
 import uPlot from 'uplot';
 
 const height = 280;
-const lengths = [1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800];
+const lengths = [
+  1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30,
+  60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800,
+];
 const units = [[86400, 'd'], [3600, 'h'], [60, 'min']];
 
 const figure = (n) => n.toLocaleString('en-US');
@@ -111,7 +115,10 @@ class Chart {
     return {
       legend: { show: false },
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC'),
-      scales: { x: { time: stamped, range: stamped ? () => this.span() : undefined }, y: { range: (_, __, most) => [0, Math.max(1, (most ?? 0) * 1.05)] } },
+      scales: {
+        x: { time: stamped, range: stamped ? () => this.span() : undefined },
+        y: { range: (_, __, most) => [0, Math.max(1, (most ?? 0) * 1.05)] },
+      },
       axes: [
         stamped ? { ...axis, values: stamps, space: 60 } : { ...axis, incrs: lengths, values: (_, at) => at.map(after), space: 80 },
         { ...axis, size: 56, values: (_, at) => at.map((n) => (Number.isInteger(n) ? figure(n) : '')) },

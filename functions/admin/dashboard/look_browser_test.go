@@ -88,7 +88,9 @@ func TestBrowserKeyboard(t *testing.T) {
 	v.open("/simulate")
 	press("/")
 	v.act(chromedp.WaitReady(chromedp.CSS("#q:focus")))
-	v.act(chromedp.Click(chromedp.CSS("#keyboard-open")), chromedp.Click(chromedp.CSS("#keyboard-on")), chromedp.Click(chromedp.CSS("#keyboard .primary")))
+	for _, button := range []string{"#keyboard-open", "#keyboard-on", "#keyboard .primary"} {
+		v.act(chromedp.Click(chromedp.CSS(button)))
+	}
 	v.open("/keys?live=30")
 	v.act(chromedp.Focus(chromedp.CSS("#main")))
 	press("/")
@@ -166,8 +168,9 @@ func TestBrowserRowsStayUnderThePointer(t *testing.T) {
 // point moves the mouse over an element.
 func (v *visit) point(selector string) {
 	v.t.Helper()
-	v.act(chromedp.Evaluate[chromedp.Void](`document.querySelector("` + selector + `").scrollIntoView({ block: "center" })`))
-	at := eval[[]float64](v, `(({ x, y, width, height }) => [x + width / 2, y + height / 2])(document.querySelector("`+selector+`").getBoundingClientRect())`)
+	element := `document.querySelector("` + selector + `")`
+	v.act(chromedp.Evaluate[chromedp.Void](element + `.scrollIntoView({ block: "center" })`))
+	at := eval[[]float64](v, `(({ x, y, width, height }) => [x + width / 2, y + height / 2])(`+element+`.getBoundingClientRect())`)
 	v.act(chromedp.MouseEvent(device.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
 }
 

@@ -79,7 +79,8 @@ func TestSimulateSeed(t *testing.T) {
 		_, text, _ := strings.Cut(inWords(s.get(path+seed).wants(t, http.StatusOK).body), "The exact log admits")
 		return text
 	}
-	if main("7") != main("7") || main("7") == main("8") {
+	first := main("7")
+	if again := main("7"); again != first || main("8") == first {
 		t.Error("the seed does not decide")
 	}
 }
@@ -240,7 +241,7 @@ func TestRecordedSimulation(t *testing.T) {
 		s, ok := recordedSimulation(per(50, 90*time.Second), minutes)
 		again := readSimulation(s.values())
 		sc := again.scenario()
-		if !ok || total(minutes) != int64(len(sc.Traffic.Calls)) || sc.Limit != 50 || sc.Window != 90*time.Second || (again.errors() > 0) != (total(minutes) == 0) {
+		if !ok || sc.Limit != 50 || sc.Window != 90*time.Second || total(minutes) != int64(len(sc.Traffic.Calls)) {
 			t.Fatalf("%v: %+v, %d calls", minutes, again, len(sc.Traffic.Calls))
 		}
 		for i, m := range again.recording(time.Unix(0, 0)) {

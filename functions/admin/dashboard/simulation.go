@@ -42,8 +42,8 @@ func boundaryAttack() simulation {
 	return s
 }
 
-// recordedSimulation plays the calls that somebody made minute by minute, the oldest first, to a limit. It is not ok for a limit that the lab does not
-// know: a calendar's, or one beyond its bound.
+// recordedSimulation plays the calls that somebody made minute by minute, the oldest first, to a limit. It is not ok for a limit that the lab does
+// not know: a calendar's, or one beyond its bound.
 func recordedSimulation(l limiter.Limit, minutes []int64) (s simulation, ok bool) {
 	if l.Calendar != limiter.NoCalendar || l.Requests > accuracy.MaxLimit {
 		return simulation{}, false
