@@ -85,6 +85,9 @@ func TestBrowserKeyboard(t *testing.T) {
 	if focused() != "keyboard-open" {
 		t.Errorf("after the list: the focus is on %q", focused())
 	}
+	v.keys.use("BBBBBBBBBBBB", 7)
+	press("r")
+	v.wait(`document.querySelector("#key-BBBBBBBBBBBB .used").textContent.includes("7 of 10")`)
 	v.open("/simulate")
 	press("/")
 	v.act(chromedp.WaitReady(chromedp.CSS("#q:focus")))
