@@ -1,8 +1,10 @@
-// Command bundle makes web/static/dist: htmx, uPlot, our own scripts and stylesheet, minified, each named by its content so that browsers may keep it for
-// ever. Run it at the top of the repository after `npm ci --ignore-scripts --prefix web`.
+// Command bundle makes web/static/dist: htmx, uPlot, our own scripts and stylesheet, minified, compressed, each named by its content so that browsers
+// may keep it for ever. Run it at the top of the repository after `npm ci --ignore-scripts --prefix web`.
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,7 +37,28 @@ func bundle() error {
 	if len(result.Errors) > 0 {
 		return errors.New(strings.Join(api.FormatMessages(result.Errors, api.FormatMessagesOptions{}), "\n"))
 	}
+	for _, file := range result.OutputFiles {
+		if err := compress(file); err != nil {
+			return err
+		}
+	}
 	return writeManifest(result.Metafile)
+}
+
+// compress writes a file's compressed twin, which is what browsers get: better compressed than there is time for on the way.
+func compress(file api.OutputFile) error {
+	var twin bytes.Buffer
+	w, err := gzip.NewWriterLevel(&twin, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(file.Contents); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return os.WriteFile(file.Path+".gz", twin.Bytes(), 0o644)
 }
 
 func options() api.BuildOptions {

@@ -1,10 +1,14 @@
-// Charts: draws what the server drew as SVG anew with uPlot, with axes and a cursor. Loaded only by pages that hold a .plot. Its data-chart says what to
-// draw (chartData in the dashboard), the legend beside it in which colours and dashes. A live refresh changes data-chart and leaves the rest alone.
+// Charts: draws what the server drew as SVG anew with uPlot, with axes and a cursor. Loaded only by pages that hold a .plot. Its data-chart says
+// what to draw (chartData in the dashboard), the legend beside it in which colours and dashes. A live refresh changes data-chart and leaves the
+// rest alone.
 
 import uPlot from 'uplot';
 
 const height = 280;
-const lengths = [1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800];
+const lengths = [
+  1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30,
+  60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800,
+];
 const units = [[86400, 'd'], [3600, 'h'], [60, 'min']];
 
 const figure = (n) => n.toLocaleString('en-US');
@@ -20,6 +24,16 @@ function after(seconds) {
   if (seconds > 0 || !parts.length) parts.push(`${Number(seconds.toFixed(3))} s`);
   return parts.join(' ');
 }
+
+// stamps writes the axis of time in 24 hours, the date where it changes: distance of ticks, tick, and after a line break what a new year, month, day,
+// hour and minute add.
+const date = '\n{YYYY}-{MM}-{DD}';
+const stamps = [
+  [31536000, '{YYYY}', null, null, null, null, null, null, 1],
+  [86400, '{MM}-{DD}', '\n{YYYY}', null, null, null, null, null, 1],
+  [60, '{HH}:{mm}', date, null, date, null, null, null, 1],
+  [1, ':{ss}', `${date} {HH}:{mm}`, null, `${date} {HH}:{mm}`, null, '\n{HH}:{mm}', null, 1],
+];
 
 const clock = (seconds) => new Date(seconds * 1000).toISOString().replace('T', ' ').slice(0, 19);
 
@@ -50,6 +64,12 @@ class Chart {
     new ResizeObserver(() => this.drawn?.setSize(this.size())).observe(plot);
   }
 
+  // span is the time from the first bar's begin to the last one's end.
+  span() {
+    const { begin, step, series } = this.data;
+    return [begin, begin + step * series[0].length];
+  }
+
   size() {
     return { width: this.plot.clientWidth, height };
   }
@@ -60,7 +80,8 @@ class Chart {
     const x = series[0].map((_, i) => begin + from + i * step);
     if (kind === 'lines') return [x, ...series];
     const [allowed, blocked] = series;
-    return [x, allowed.map((n, i) => n + blocked[i]), allowed]; // the blocked ones look out over the allowed ones
+    const drawn = (n) => n || null; // no outline of what is not there
+    return [x, blocked.map((n, i) => drawn(n && n + allowed[i])), allowed.map(drawn)]; // the blocked ones look out over the allowed ones
   }
 
   // Drawn anew as a whole when what a chart consists of changes, else only its figures.
@@ -94,9 +115,12 @@ class Chart {
     return {
       legend: { show: false },
       tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC'),
-      scales: { x: { time: stamped }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.05)] } },
+      scales: {
+        x: { time: stamped, range: stamped ? () => this.span() : undefined },
+        y: { range: (_, __, most) => [0, Math.max(1, (most ?? 0) * 1.05)] },
+      },
       axes: [
-        stamped ? axis : { ...axis, incrs: lengths, values: (_, at) => at.map(after), space: 80 },
+        stamped ? { ...axis, values: stamps, space: 60 } : { ...axis, incrs: lengths, values: (_, at) => at.map(after), space: 80 },
         { ...axis, size: 56, values: (_, at) => at.map((n) => (Number.isInteger(n) ? figure(n) : '')) },
       ],
       cursor: { points: { show: false }, drag: { setScale: false, x: Boolean(this.data.select), y: false }, y: false },

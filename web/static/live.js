@@ -60,8 +60,8 @@ function showSummary() {
   status.textContent = text;
 }
 
-// holdOrder keeps the rows of a list in their places while somebody points at one or has the focus in one: the figures change under the pointer, not the
-// rows. New rows take the places of those that went.
+// holdOrder keeps the rows of a list in their places while somebody points at one or has the focus in one: the figures change under the pointer,
+// not the rows. New rows take the places of those that went.
 function holdOrder(fragment) {
   for (const list of fragment.querySelectorAll('[data-rows]')) {
     const shown = document.getElementById(list.id);

@@ -14,7 +14,7 @@ var files embed.FS
 
 // Bundle is the set of files to serve, and which of them the pages link to.
 type Bundle struct {
-	Files  fs.FS  // fingerprinted files by name
+	Files  fs.FS  // fingerprinted files by name, and their compressed twins with .gz after it
 	Script string // name of the script in Files
 	Chart  string // name of the script of charts in Files
 	Style  string // name of the stylesheet in Files

@@ -6,6 +6,9 @@ import (
 	"strings"
 )
 
+// chartScript is the address of the script that a page with a chart needs: its Page.Chart.
+func (d *dashboard) chartScript() string { return d.path("/static/" + d.Bundle.Chart) }
+
 // chartData is what the script draws a chart from; the SVG beside it is drawn from the same.
 type chartData struct {
 	Kind   string      `json:"kind"`             // lines, or bars that are stacked

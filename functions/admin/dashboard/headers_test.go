@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/fstest"
 )
 
 var nonceInPolicy = regexp.MustCompile(`'nonce-([^']+)'`)
@@ -143,4 +144,21 @@ func TestCompressed(t *testing.T) {
 	if err != nil || !strings.Contains(string(body), "acme") {
 		t.Errorf("decompressed: %v %q", err, body)
 	}
+}
+
+// A file of the bundle comes as it was compressed with the bundle, to whoever takes that, and else as it is.
+func TestStaticCompressed(t *testing.T) {
+	bundle := testBundle()
+	bundle.Files.(fstest.MapFS)["app-1.js.gz"] = &fstest.MapFile{Data: []byte("compressed")}
+	s := newSite(t, withServices(func(services *Services) { services.Bundle = bundle }))
+	for accepted, want := range map[string]string{"gzip, br": "compressed", "br": "//", "gzip;q=0": "//", "": "//"} {
+		got := s.do(http.MethodGet, "/static/app-1.js", nil, http.Header{"Accept-Encoding": {accepted}})
+		if got.body != want || (got.Header.Get("Content-Encoding") == "gzip") != (want == "compressed") {
+			t.Errorf("%q: %q, %v", accepted, got.body, got.Header)
+		}
+		if kind := got.Header.Get("Content-Type"); kind != "text/javascript; charset=utf-8" {
+			t.Errorf("%q: Content-Type %q", accepted, kind)
+		}
+	}
+	s.login().get("/static/app-1.js.gz").wants(t, http.StatusNotFound)
 }

@@ -9,6 +9,9 @@ import (
 // maxList bounds the characters of a list, which travels in the address.
 const maxList = 4000
 
+// maxTimes bounds how often one item may stand in a list.
+const maxTimes = 9999
+
 // listItem is an item of a typed list and how often it stands there: "1.5s x3".
 type listItem struct {
 	text  string
@@ -62,4 +65,21 @@ func (in *input) list(missing, sample string, most int) []listItem {
 		in.wrong = "This is a list of " + number(int64(total)) + ". It may hold at most " + number(int64(most)) + "."
 	}
 	return items
+}
+
+// joinCounts writes counts as such a list: "40, 0 x12, 7".
+func joinCounts(counts []int64) string {
+	var items []string
+	for i := 0; i < len(counts); {
+		same := i
+		for same < len(counts) && counts[same] == counts[i] && same-i < maxTimes {
+			same++
+		}
+		item := strconv.FormatInt(counts[i], 10)
+		if same-i > 1 {
+			item += " x" + strconv.Itoa(same-i)
+		}
+		items, i = append(items, item), same
+	}
+	return strings.Join(items, ", ")
 }

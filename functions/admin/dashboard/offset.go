@@ -17,7 +17,7 @@ func offset(d time.Duration) string {
 	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}} {
 		if n := d / unit.size; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d\u00a0%s", n, unit.name))
-			d -= n * unit.size
+			d %= unit.size
 		}
 	}
 	if d > 0 || len(parts) == 0 {

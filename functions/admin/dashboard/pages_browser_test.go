@@ -115,7 +115,8 @@ func TestBrowserStoreAway(t *testing.T) {
 	for _, wait := range []string{"2000", "4000", "8000", "16000", "30000", "30000"} {
 		v.fire()
 		v.wait(`waits() === "` + wait + `"`)
-		if !eval[bool](v, `stale.textContent.includes("last known figures") && live.textContent.includes("10 of 10")`) {
+		if !eval[bool](v, `stale.textContent.includes("last known figures") && live.textContent.includes("10 of 10") &&
+			getComputedStyle(document.querySelector("#live table")).filter.includes("grayscale") && age.textContent.startsWith("updated ")`) {
 			t.Fatalf("the page is %s", eval[string](v, "document.body.innerText"))
 		}
 	}
@@ -171,6 +172,8 @@ type shown struct {
 	name, path, status string
 	prepare            func(*visit)
 }
+
+var everyAlgorithm, _ = simulateAll(presets[1])
 
 func shownPages() []shown {
 	invalid := func(v *visit) {
@@ -229,6 +232,13 @@ func shownPages() []shown {
 		{"every field invalid", "/keys/{acme}/limits", "422", allWrong},
 		{"saved", "/keys/{acme}/limits", "", saved},
 		{"conflict", "/keys/CCCCCCCCCCCC/limits", "409", conflict},
+		{"simulate", "/simulate", "", nil},
+		{"simulate every algorithm", everyAlgorithm, "", nil},
+		{"simulate bad input", "/simulate?limit=x&rate=0&windows=9999999&shape=q&seed=", "422", nil},
+		{"simulate recorded, bad input", "/simulate?shape=recorded&minutes=a", "422", nil},
+		{"try calls", "/simulate/calls?times=0s,1m30.5s,1h1m1.123456s+x3", "", nil},
+		{"try calls bad input", "/simulate/calls?limit=x&times=soon", "422", nil},
+		{"keyboard", "/keys", "", func(v *visit) { v.press("?"); v.act(chromedp.WaitVisible(chromedp.CSS("#keyboard"))) }},
 		{"not found", "/nothing", "404", nil},
 		{"store away", "/keys?q=away", "503", func(v *visit) { v.keys.fail(errors.New("away")); v.open("/keys") }},
 	}
@@ -240,7 +250,7 @@ func TestBrowserPages(t *testing.T) {
 	v := newVisit(t, withKeys(sampleKeys()))
 	look := func(t *testing.T, status string) {
 		t.Helper()
-		for _, width := range []int64{360, 768, 1121, 1440, 2560} {
+		for _, width := range []int64{320, 360, 768, 1121, 1440, 2560} {
 			v.act(chromedp.EmulateViewport(width, 900))
 			if over := eval[int](v, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
 				t.Errorf("%d px wide: scrolls sideways by %d px", width, over)

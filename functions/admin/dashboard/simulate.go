@@ -38,7 +38,7 @@ func (d *dashboard) simulatePage(r *http.Request, s simulation) templates.Simula
 		Errors:  s.errors(),
 	}
 	p.Form.Action = d.path("/simulate")
-	p.Page.Chart = d.path("/static/" + d.Bundle.Chart)
+	p.Page.Chart = d.chartScript()
 	return p
 }
 

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidegate/internal/accuracy"
+	"tidegate/internal/limiter"
 )
 
 // simulateAll is the address of a preset's experiment with every algorithm.
@@ -78,7 +79,8 @@ func TestSimulateSeed(t *testing.T) {
 		_, text, _ := strings.Cut(inWords(s.get(path+seed).wants(t, http.StatusOK).body), "The exact log admits")
 		return text
 	}
-	if main("7") != main("7") || main("7") == main("8") {
+	first := main("7")
+	if again := main("7"); again != first || main("8") == first {
 		t.Error("the seed does not decide")
 	}
 }
@@ -132,6 +134,9 @@ func TestSimulateBadInput(t *testing.T) {
 		{"windows=0", "windows", "Must be 1 to 50,000."},
 		{"seed=x", "seed", "Type a whole number"},
 		{"shape=poisson&rate=100&windows=400", "windows", "This makes 4,000,000 calls. At most 50,000 are played"},
+		{"limit=1&shape=poisson&rate=0.01&windows=1", "windows", "This makes no calls."},
+		{"window=366&unit=day&limit=1&rate=0.01&windows=50000&shape=poisson", "windows", "The lab cannot play"},
+		{"shape=recorded&minutes=0x9", "minutes", "This makes no calls."},
 		{"shape=recorded", "minutes", "Type how many calls each minute had"},
 		{"shape=recorded&minutes=4,few", "minutes", "“few” is no number of calls."},
 		{"shape=recorded&minutes=4,1+2+3", "minutes", "“1 2 3” cannot be read."},
@@ -225,6 +230,29 @@ func TestOffset(t *testing.T) {
 	} {
 		if got := strings.ReplaceAll(offset(d), "\u00a0", " "); got != want {
 			t.Errorf("%d: %q, want %q", d, got, want)
+		}
+	}
+}
+
+// A key's recorded minutes can be played to its limit, by an address that the page reads as it was meant.
+func TestRecordedSimulation(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		minutes := rapid.SliceOfN(rapid.Int64Range(0, 3), 1, 300).Draw(t, "minutes")
+		s, ok := recordedSimulation(per(50, 90*time.Second), minutes)
+		again := readSimulation(s.values())
+		sc := again.scenario()
+		if !ok || sc.Limit != 50 || sc.Window != 90*time.Second || total(minutes) != int64(len(sc.Traffic.Calls)) {
+			t.Fatalf("%v: %+v, %d calls", minutes, again, len(sc.Traffic.Calls))
+		}
+		for i, m := range again.recording(time.Unix(0, 0)) {
+			if m.Calls != minutes[i] {
+				t.Fatalf("%v came back as %v", minutes, again.minutes.text)
+			}
+		}
+	})
+	for _, l := range []limiter.Limit{monthly, per(accuracy.MaxLimit+1, time.Minute)} {
+		if _, ok := recordedSimulation(l, nil); ok {
+			t.Errorf("%v is played", l)
 		}
 	}
 }

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"tidegate/internal/accuracy"
+	"tidegate/internal/limiter"
 )
 
 const (
 	maxPlayed      = 50_000 // calls of one simulation: about 10 ms for each algorithm
 	maxPlayedHours = 24     // of recorded traffic
 	maxSeed        = 999_999_999
-	plotPoints     = 360
+	plotPoints     = 240
 )
 
 // simulation is an experiment of the accuracy lab as it was typed. All of it is in the address.
@@ -39,6 +40,19 @@ func boundaryAttack() simulation {
 		}[name]
 	}
 	return s
+}
+
+// recordedSimulation plays the calls that somebody made minute by minute, the oldest first, to a limit. It is not ok for a limit that the lab does
+// not know: a calendar's, or one beyond its bound.
+func recordedSimulation(l limiter.Limit, minutes []int64) (s simulation, ok bool) {
+	if l.Calendar != limiter.NoCalendar || l.Requests > accuracy.MaxLimit {
+		return simulation{}, false
+	}
+	s = boundaryAttack()
+	s.requests.text, s.shape.text, s.minutes.text = number(l.Requests), string(accuracy.Recorded), joinCounts(minutes)
+	count, unit := limiter.SplitWindow(l.Window)
+	s.window.text, s.unit.text = number(count), unit
+	return s, true
 }
 
 // fields are the parameters of the address that hold one text each.
@@ -167,12 +181,17 @@ func (s *simulation) recording(begin time.Time) accuracy.Recording {
 
 // bound notes when the calls are too many to be played, or when the lab finds something else.
 func (s *simulation) bound(sc accuracy.Scenario) {
-	if n := sc.Count(); n > maxPlayed {
-		s.windows.wrong = "This makes " + number(n) + " calls. At most " + number(maxPlayed) + " are played: lower the windows, the rate or the limit."
-		return
+	wrong := &s.windows
+	if sc.Traffic.Shape == accuracy.Recorded {
+		wrong = &s.minutes
 	}
-	if sc.Validate() != nil {
-		s.windows.wrong = "The lab cannot play so many windows of this length."
+	switch n := sc.Count(); {
+	case n > maxPlayed:
+		wrong.wrong = "This makes " + number(n) + " calls. At most " + number(maxPlayed) + " are played: lower the windows, the rate or the limit."
+	case n == 0:
+		wrong.wrong = "This makes no calls."
+	case sc.Validate() != nil:
+		wrong.wrong = "The lab cannot play so many windows of this length."
 	}
 }
 

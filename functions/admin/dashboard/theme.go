@@ -50,11 +50,13 @@ func (d *dashboard) saveTheme(w http.ResponseWriter, r *http.Request) {
 		d.fail(w, r, problem{status: http.StatusBadRequest})
 		return
 	}
-	c := http.Cookie{Name: themeCookie, Value: name, Path: d.path("/"), MaxAge: themeAge, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode}
+	age := themeAge
 	if name == "" {
-		c.MaxAge = -1
+		age = -1 // forgets it
 	}
-	http.SetCookie(w, &c)
+	http.SetCookie(w, &http.Cookie{
+		Name: themeCookie, Value: name, Path: d.path("/"), MaxAge: age, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	})
 	http.Redirect(w, r, d.backTo(r.PostForm.Get("next")), http.StatusSeeOther)
 }
 

@@ -27,7 +27,8 @@ func TestTimeSeries(t *testing.T) {
 	v := hour().view()
 	want := templates.TimeSeries{
 		Title: "Requests", Summary: "1,340 allowed and 803 blocked, at most 2,000 calls in 15\u00a0min.", Box: "0 0 4 2100", Top: "2,100",
-		Allowed: "M0 2100v-100h.9v100zM2 2100v-1200h.9v1200zM3 2100v-40h.9v40z", Blocked: "M2 900v-800h.9v800zM3 2060v-3h.9v3z", Selects: true, ID: "requests",
+		Allowed: "M0 2100v-100h.9v100zM2 2100v-1200h.9v1200zM3 2100v-40h.9v40z", Blocked: "M2 900v-800h.9v800zM3 2060v-3h.9v3z",
+		Selects: true, ID: "requests",
 	}
 	got := v
 	got.Rows, got.Marks, got.Data, got.Begin, got.End = nil, nil, "", templates.Instant{}, templates.Instant{}
