@@ -2,3 +2,4 @@ import 'htmx.org';
 import 'htmx.org/dist/ext/hx-csp.js';
 import './live.js';
 import './limits.js';
+import './copy.js';

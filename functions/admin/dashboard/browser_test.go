@@ -33,11 +33,12 @@ func newVisit(t *testing.T, options ...option) *visit {
 	bundle, err := static.Load()
 	browsertest.Need(t, err, "make it: npm ci --ignore-scripts --prefix web && go run ./web/bundle")
 	ctx := browsertest.Start(t)
-	options = append(options, withServices(func(s *Services) { s.Bundle = bundle }))
-	v := &visit{site: newSite(t, options...), ctx: ctx}
 	// The loop-back address counts as secure, so plain HTTP serves the Secure cookie.
-	plain := httptest.NewServer(v.server.Config.Handler)
+	plain := httptest.NewServer(nil)
 	t.Cleanup(plain.Close)
+	options = append([]option{func(s *site) { s.address = plain.URL }, withServices(func(s *Services) { s.Bundle = bundle })}, options...)
+	v := &visit{site: newSite(t, options...), ctx: ctx}
+	plain.Config.Handler = v.server.Config.Handler
 	v.base = plain.URL + v.config.BasePath
 	v.listen()
 	return v

@@ -56,6 +56,7 @@ type site struct {
 	client  *http.Client
 	keys    *fakeKeys
 	base    string
+	address string // of the server that browsers use, without the base path
 	config  Config
 	service Services
 	// store holds sessions, tokens and what throttles logins. Its time stands until a test moves it.
@@ -92,6 +93,10 @@ func newSite(t *testing.T, options ...option) *site {
 		Log:          slog.New(slog.DiscardHandler),
 	}
 	s.openStore()
+	// TLS, because the session cookie is Secure.
+	s.server = httptest.NewTLSServer(nil)
+	t.Cleanup(s.server.Close)
+	s.address = s.server.URL
 	for _, o := range options {
 		o(s)
 	}
@@ -102,9 +107,7 @@ func newSite(t *testing.T, options ...option) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// TLS, because the session cookie is Secure.
-	s.server = httptest.NewTLSServer(handler)
-	t.Cleanup(s.server.Close)
+	s.server.Config.Handler = handler
 	s.base = s.server.URL + s.config.BasePath
 	s.client = s.newClient()
 	return s
@@ -200,14 +203,20 @@ func (s *site) loginAs(user string) *site {
 	return s
 }
 
-// cookie returns the session cookie that the client holds.
+// cookie returns the session cookie that the client holds; nil if none.
 func (s *site) cookie() *http.Cookie {
+	s.t.Helper()
+	return s.cookieNamed((&dashboard{Config: s.config}).cookieName(""))
+}
+
+func (s *site) cookieNamed(name string) *http.Cookie {
+	s.t.Helper()
 	u, err := url.Parse(s.base + "/")
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	for _, c := range s.client.Jar.Cookies(u) {
-		if strings.HasSuffix(c.Name, "_Host-tidegate") || strings.HasSuffix(c.Name, "_Secure-tidegate") {
+		if c.Name == name {
 			return c
 		}
 	}

@@ -172,6 +172,16 @@ type shown struct {
 	prepare            func(*visit)
 }
 
+// makeToken fills in the form, as an editor would.
+func makeToken(v *visit) {
+	v.act(
+		chromedp.SendKeys(chromedp.CSS("#token-name"), "continuous integration of the warehouse in Rotterdam"),
+		chromedp.SetValue(chromedp.CSS("#token-scope"), "write"),
+		chromedp.Click(chromedp.CSS("form.panel button")),
+		chromedp.WaitVisible(chromedp.CSS("#secret")),
+	)
+}
+
 func shownPages() []shown {
 	invalid := func(v *visit) {
 		v.act(
@@ -229,6 +239,12 @@ func shownPages() []shown {
 		{"every field invalid", "/keys/AAAAAAAAAAAA/limits", "422", allWrong},
 		{"saved", "/keys/AAAAAAAAAAAA/limits", "", saved},
 		{"conflict", "/keys/CCCCCCCCCCCC/limits", "409", conflict},
+		{"settings", "/settings", "", nil},
+		{"token made", "/settings", "", makeToken},
+		{"tokens", "/settings", "", nil},
+		{"token refused", "/settings", "422", func(v *visit) {
+			v.act(chromedp.Click(chromedp.CSS("form.panel button")), chromedp.WaitVisible(chromedp.CSS("#token-name-error")))
+		}},
 		{"not found", "/nothing", "404", nil},
 		{"store away", "/keys?q=away", "503", func(v *visit) { v.keys.fail(errors.New("away")); v.open("/keys") }},
 	}

@@ -65,6 +65,7 @@ func seconds(t time.Time) string { return fmt.Sprintf("%010d", t.Unix()) }
 // Create stores a new token and returns it with its secret, which cannot be had again. It fails with an *InvalidError, or with ErrTooMany.
 func (s *Store) Create(ctx context.Context, n New) (Token, apikey.Secret, error) {
 	now := s.now().UTC().Truncate(time.Second)
+	n.Expires = n.Expires.UTC().Truncate(time.Second)
 	if err := n.validate(now); err != nil {
 		return Token{}, apikey.Secret{}, err
 	}
@@ -74,7 +75,7 @@ func (s *Store) Create(ctx context.Context, n New) (Token, apikey.Secret, error)
 	if err != nil {
 		return Token{}, apikey.Secret{}, fmt.Errorf("create token: %w", err)
 	}
-	t := Token{ID: secret.ID(), Name: n.Name, Scope: n.Scope, By: n.By, Created: now, Expires: n.Expires.UTC().Truncate(time.Second)}
+	t := Token{ID: secret.ID(), Name: n.Name, Scope: n.Scope, By: n.By, Created: now, Expires: n.Expires}
 	record := string(hash[:]) + seconds(t.Expires) + string(text)
 	created, err := createScript.Exec(ctx, s.client, []string{recordsKey}, []string{t.ID, record, strconv.Itoa(MaxCount)}).AsInt64()
 	if err != nil {

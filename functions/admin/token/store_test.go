@@ -167,7 +167,7 @@ func TestInvalid(t *testing.T) {
 			func(n *New) { n.Name = "\u202egnp" }, func(n *New) { n.Name = "\xff" },
 		},
 		"scope":   {func(n *New) { n.Scope = "" }, func(n *New) { n.Scope = "admin" }},
-		"expires": {func(n *New) { n.Expires = f.clock }, func(n *New) { n.Expires = f.clock.Add(MaxLife + time.Second) }, func(n *New) { n.Expires = time.Time{} }},
+		"expires": {func(n *New) { n.Expires = f.clock.Add(time.Second - 1) }, func(n *New) { n.Expires = f.clock.Add(MaxLife + time.Second) }, func(n *New) { n.Expires = time.Time{} }},
 	} {
 		for i, spoil := range spoil {
 			bad := good
