@@ -175,6 +175,33 @@ func TestProviderAway(t *testing.T) {
 	s.login().get("/keys").wants(t, http.StatusOK)
 }
 
+// The pages around a login at a provider, as every other page.
+func TestBrowserProviderPages(t *testing.T) {
+	axe := axeScript(t)
+	v := newVisit(t, withProvider)
+	for _, p := range []shown{
+		{"login", "/login", "", nil},
+		{"logged out", "/login?ended=oidc", "", nil},
+		{"not begun here", "/login/oidc/callback?state=x", "400", nil},
+		{"no role", "/login/oidc", "403", func(v *visit) {
+			v.act(
+				chromedp.SendKeys(chromedp.CSS("[name=login]"), "nora"),
+				chromedp.SendKeys(chromedp.CSS("[name=password]"), "x\n"),
+				chromedp.WaitVisible(chromedp.CSS(".panel h1")),
+			)
+		}},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			v.t = t
+			v.open(p.path)
+			if p.prepare != nil {
+				p.prepare(v)
+			}
+			v.look(t, axe, p.status)
+		})
+	}
+}
+
 // In a browser: to the provider and back to the page that was asked for, then out at both.
 func TestBrowserProviderLogin(t *testing.T) {
 	v := newVisit(t, withKeys(sampleKeys()), withProvider)

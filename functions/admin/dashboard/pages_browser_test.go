@@ -254,37 +254,14 @@ func shownPages() []shown {
 func TestBrowserPages(t *testing.T) {
 	axe := axeScript(t)
 	v := newVisit(t, withKeys(sampleKeys()))
-	look := func(t *testing.T, status string) {
-		t.Helper()
-		for _, width := range []int64{360, 768, 1121, 1440, 2560} {
-			v.act(chromedp.EmulateViewport(width, 900))
-			if over := eval[int](v, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
-				t.Errorf("%d px wide: scrolls sideways by %d px", width, over)
-			}
-		}
-		for _, scheme := range []string{"light", "dark"} {
-			for _, width := range []int64{360, 1440} {
-				v.scheme(scheme)
-				v.act(chromedp.EmulateViewport(width, 900))
-				for _, finding := range v.axe(axe) {
-					t.Errorf("%s, %d px: %s", scheme, width, finding)
-				}
-			}
-		}
-		v.t = t
-		v.noComplaints(status)
-		v.mu.Lock()
-		v.console = nil
-		v.mu.Unlock()
-	}
-	t.Run("login", func(t *testing.T) { v.open("/login"); look(t, "") })
+	t.Run("login", func(t *testing.T) { v.open("/login"); v.look(t, axe, "") })
 	t.Run("login refused", func(t *testing.T) {
 		v.act(
 			chromedp.SendKeys(chromedp.CSS("[name=user]"), testUser),
 			chromedp.SendKeys(chromedp.CSS("[name=password]"), "n0t-it\n"),
 			chromedp.WaitVisible(chromedp.CSS("#login-error")),
 		)
-		look(t, "401")
+		v.look(t, axe, "401")
 	})
 	v.enter()
 	for _, p := range shownPages() {
@@ -294,9 +271,34 @@ func TestBrowserPages(t *testing.T) {
 			if p.prepare != nil {
 				p.prepare(v)
 			}
-			look(t, p.status)
+			v.look(t, axe, p.status)
 		})
 	}
+}
+
+// look checks the page that is shown. status is that of a load which the test made fail.
+func (v *visit) look(t *testing.T, axe, status string) {
+	t.Helper()
+	for _, width := range []int64{360, 768, 1121, 1440, 2560} {
+		v.act(chromedp.EmulateViewport(width, 900))
+		if over := eval[int](v, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+			t.Errorf("%d px wide: scrolls sideways by %d px", width, over)
+		}
+	}
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int64{360, 1440} {
+			v.scheme(scheme)
+			v.act(chromedp.EmulateViewport(width, 900))
+			for _, finding := range v.axe(axe) {
+				t.Errorf("%s, %d px: %s", scheme, width, finding)
+			}
+		}
+	}
+	v.t = t
+	v.noComplaints(status)
+	v.mu.Lock()
+	v.console = nil
+	v.mu.Unlock()
 }
 
 // axe returns what the accessibility checker finds on the page. The protocol runs it outside the page's policy.
@@ -360,8 +362,32 @@ func TestBrowserWithoutScript(t *testing.T) {
 	if limits := v.keys.key("AAAAAAAAAAAA").Limits; len(limits) != 1 || limits[0] != daily {
 		t.Errorf("saved %v", limits)
 	}
+	v.open("/settings")
+	if eval[bool](v, `document.querySelector("[data-copy]") !== null`) {
+		t.Error("a button that needs scripts is there before there is anything to copy")
+	}
+	makeToken(v)
+	v.act(chromedp.WaitNotVisible(chromedp.CSS("[data-copy]")))
+	v.act(chromedp.Click(chromedp.CSS("td form button")), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
+	if all, err := v.tokens.List(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("after the revocation: %v, %v", all, err)
+	}
 	v.act(chromedp.Click(chromedp.CSS(".who button")), chromedp.WaitVisible(chromedp.CSS("[name=password]")))
 	v.noComplaints("422")
+}
+
+// A token that was made can be copied with a button, and read in its field.
+func TestBrowserCopy(t *testing.T) {
+	v := newVisit(t, withKeys(sampleKeys()))
+	v.enter()
+	v.open("/settings")
+	makeToken(v)
+	v.act(chromedp.Click(chromedp.CSS("[data-copy]")))
+	v.wait(`document.querySelector("[data-copy]").textContent !== "Copy"`)
+	if got := eval[string](v, `secret.value.slice(secret.selectionStart, secret.selectionEnd)`); !tokenInPage.MatchString(got) {
+		t.Errorf("selected: %q", got)
+	}
+	v.noComplaints("")
 }
 
 // The form says what it understands while it is typed, and Enter saves it.
