@@ -53,9 +53,10 @@ var directions = []direction{
 		why: "the dashboard carries nothing of the check function",
 	},
 	{
-		of:  []string{"tidegate/functions/admin/…"},
-		not: []string{"tidegate/functions/admin/dashboard", "tidegate/web/…"}, except: []string{"tidegate/functions/admin", "tidegate/functions/admin/dashboard"},
-		why: "the dashboard puts together what these know of people, tokens and sessions",
+		of:     []string{"tidegate/functions/admin/…"},
+		not:    []string{"tidegate/functions/admin/dashboard", "tidegate/web/…"},
+		except: []string{"tidegate/functions/admin", "tidegate/functions/admin/dashboard"},
+		why:    "the dashboard puts together what these know of people, tokens and sessions",
 	},
 	{
 		of: []string{"tidegate/functions/admin/access"}, only: []string{"std"},

@@ -23,6 +23,7 @@ func (r Role) String() string {
 		return "viewer"
 	case Editor:
 		return "editor"
+	case Nobody:
 	}
 	return "nobody"
 }

@@ -119,7 +119,8 @@ func TestSessionList(t *testing.T) {
 	s.client = s.newClient()
 	s.loginAs(testViewer)
 	s.client = s.newClient()
-	req := http.Header{"Sec-Fetch-Site": {"same-origin"}, "User-Agent": {"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0 <script>"}}
+	req := http.Header{"Sec-Fetch-Site": {"same-origin"}}
+	req["User-Agent"] = []string{"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0 <script>"}
 	s.do(http.MethodPost, "/login", loginForm(testUser, testSecret), req).wants(t, http.StatusSeeOther)
 	body := s.get("/settings").wants(t, http.StatusOK, "Firefox on Linux", "another program").body
 	if strings.Count(body, "this one") != 1 || strings.Contains(body, "&lt;script") {
@@ -135,7 +136,7 @@ func TestAgentWords(t *testing.T) {
 		"": "another program",
 		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.4 Safari/605.1.15":         "Safari on macOS",
 		"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Safari/537.36 Edg/140.0.0.0": "Edge on Windows",
-		"Mozilla/5.0 (Linux; Android 10; K) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/140.0.0.0 Mobile Safari/537.36":               "Chrome on Android",
+		"Mozilla/5.0 (Linux; Android 10; K) Chrome/140.0.0.0 Mobile Safari/537.36":                                                      "Chrome on Android",
 		"curl/8.5.0": "curl",
 	} {
 		if got := agentWords(agent); got != want {

@@ -40,7 +40,9 @@ func TestRoleFromClaim(t *testing.T) {
 }
 
 func TestCheckURL(t *testing.T) {
-	for _, good := range []string{"https://login.example.com", "https://login.example.com/realms/x/", "http://127.0.0.1:80", "http://localhost:1", "http://[::1]:1"} {
+	for _, good := range []string{
+		"https://login.example.com", "https://login.example.com/realms/x/", "http://127.0.0.1:80", "http://localhost:1", "http://[::1]:1",
+	} {
 		if err := CheckURL(good); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}

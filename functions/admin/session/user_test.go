@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 	"time"
@@ -25,7 +26,7 @@ func (f *fixture) lists(t *testing.T, user string, tokens ...string) {
 	for _, token := range tokens {
 		want = append(want, Session{ID: ID(token), Data: []byte("data of " + token)})
 	}
-	same := func(a, b Session) bool { return a.ID == b.ID && string(a.Data) == string(b.Data) }
+	same := func(a, b Session) bool { return a.ID == b.ID && bytes.Equal(a.Data, b.Data) }
 	if !slices.EqualFunc(all, want, same) {
 		t.Fatalf("%s has %q, want %q", user, all, want)
 	}

@@ -87,8 +87,8 @@ func (s *Store) Create(ctx context.Context, n New) (Token, apikey.Secret, error)
 	return t, secret, nil
 }
 
-// Authenticate returns the token that a text is, and notes the minute of its use. It fails with ErrUnknown, without asking Valkey when the checksum is
-// wrong; any other error means that nobody knows.
+// Authenticate returns the token that a text is, and notes the minute of its use. It fails with ErrUnknown, without asking Valkey when the checksum
+// is wrong; any other error means that nobody knows.
 func (s *Store) Authenticate(ctx context.Context, text string) (Token, error) {
 	secret, err := apikey.ParsePlain(prefix, text)
 	if err != nil {

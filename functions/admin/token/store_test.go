@@ -166,8 +166,11 @@ func TestInvalid(t *testing.T) {
 			func(n *New) { n.Name = " " }, func(n *New) { n.Name = strings.Repeat("ü", MaxName+1) }, func(n *New) { n.Name = "a\nb" },
 			func(n *New) { n.Name = "\u202egnp" }, func(n *New) { n.Name = "\xff" },
 		},
-		"scope":   {func(n *New) { n.Scope = "" }, func(n *New) { n.Scope = "admin" }},
-		"expires": {func(n *New) { n.Expires = f.clock.Add(time.Second - 1) }, func(n *New) { n.Expires = f.clock.Add(MaxLife + time.Second) }, func(n *New) { n.Expires = time.Time{} }},
+		"scope": {func(n *New) { n.Scope = "" }, func(n *New) { n.Scope = "admin" }},
+		"expires": {
+			func(n *New) { n.Expires = f.clock.Add(time.Second - 1) }, func(n *New) { n.Expires = f.clock.Add(MaxLife + time.Second) },
+			func(n *New) { n.Expires = time.Time{} },
+		},
 	} {
 		for i, spoil := range spoil {
 			bad := good
