@@ -5,6 +5,9 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"tidegate/internal/store"
+	"tidegate/internal/valkeytest"
 )
 
 // login is what the dashboard does when somebody logs in.
@@ -48,6 +51,27 @@ func TestList(t *testing.T) {
 	f.lists(t, "ada", "one")
 	f.pass(idle + time.Second)
 	f.lists(t, "ada")
+}
+
+// On a cluster a user's sessions lie in many slots.
+func TestUserOnACluster(t *testing.T) {
+	client, err := store.Open(t.Context(), valkeytest.StartCluster(t, 1, 0)[0]+"?cluster=true", store.Options{Dial: 5 * time.Second, Write: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	f := &fixture{Store: NewStore(client, idle), clock: time.Now()}
+	for _, token := range []string{"one", "two", "three"} {
+		f.login(t, "ada", token, time.Hour)
+	}
+	if all, err := f.List(t.Context(), "ada", 10); err != nil || len(all) != 3 {
+		t.Errorf("%v, %v", all, err)
+	}
+	if err := f.EndAll(t.Context(), "ada"); err != nil {
+		t.Fatal(err)
+	}
+	f.lists(t, "ada")
+	f.wants(t, "two", "", false)
 }
 
 // Looking at a user's sessions does not keep them alive.
