@@ -23,7 +23,7 @@ func TestTokenOnThePage(t *testing.T) {
 	made := s.post("/settings/tokens", tokenFields("deploy <b>", "write", "7")).wants(t, http.StatusCreated, "only time", "deploy &lt;b&gt;")
 	secret := tokenInPage.FindString(made.body)
 	s.do(http.MethodGet, "/api/v1/me", nil, bearer(secret)).wants(t, http.StatusOK, `"role":"editor"`)
-	listed := s.get("/settings").wants(t, http.StatusOK, "read and write", "ada (password:ada)", "UTC")
+	listed := s.get("/settings").wants(t, http.StatusOK, "read and write", "<bdi>ada</bdi></td>", "UTC")
 	if tokenInPage.MatchString(listed.body) || strings.Contains(listed.body, "never") {
 		t.Errorf("listed with its secret, or as unused:\n%s", listed.body)
 	}
@@ -69,7 +69,7 @@ func TestTooManyTokens(t *testing.T) {
 
 func TestSettingsTellWhatRuns(t *testing.T) {
 	s := newSite(t, func(s *site) { s.config.Stage, s.config.Release = "prod<", "v1.2-abc" }).loginAs(testViewer)
-	s.get("/settings").wants(t, http.StatusOK, "prod&lt;", "v1.2-abc", "teststore 1.2.3", "go1.", "password:vic", "viewer: may look at everything")
+	s.get("/settings").wants(t, http.StatusOK, "prod&lt;", "v1.2-abc", "teststore 1.2.3", "go1.", "<bdi>vic</bdi></dd>", "viewer: may look at everything")
 	s.get("/keys").wants(t, http.StatusOK, "prod&lt;")
 }
 
