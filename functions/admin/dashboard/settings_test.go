@@ -69,7 +69,7 @@ func TestTooManyTokens(t *testing.T) {
 
 func TestSettingsTellWhatRuns(t *testing.T) {
 	s := newSite(t, func(s *site) { s.config.Stage, s.config.Release = "prod<", "v1.2-abc" }).loginAs(testViewer)
-	s.get("/settings").wants(t, http.StatusOK, "prod&lt;", "v1.2-abc", "teststore 1.2.3", "go1.", "<bdi>vic</bdi></dd>", "viewer: may look at everything")
+	s.get("/settings").wants(t, http.StatusOK, "prod&lt;", "v1.2-abc", "teststore 1.2.3", "go1.", "<bdi>vic</bdi></dd>", "viewer: may look")
 	s.get("/keys").wants(t, http.StatusOK, "prod&lt;")
 }
 

@@ -55,7 +55,8 @@ func TestList(t *testing.T) {
 
 // On a cluster a user's sessions lie in many slots.
 func TestUserOnACluster(t *testing.T) {
-	client, err := store.Open(t.Context(), valkeytest.StartCluster(t, 1, 0)[0]+"?cluster=true", store.Options{Dial: 5 * time.Second, Write: 5 * time.Second})
+	url := valkeytest.StartCluster(t, 1, 0)[0] + "?cluster=true"
+	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
