@@ -24,8 +24,8 @@ const (
 	retryPause   = time.Second // between two tries to connect
 )
 
-// connector is the dashboard, once there is a connection to the store. Until then it answers 503, and tries again with later requests: a function that
-// starts while the store is away must still answer.
+// connector is the dashboard, once there is a connection to the store. Until then it answers 503, and tries again with later requests: a function
+// that starts while the store is away must still answer.
 type connector struct {
 	open func(context.Context) (http.Handler, error)
 	away http.Handler

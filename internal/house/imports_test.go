@@ -18,7 +18,7 @@ var (
 	web = []string{"net/http/…", "html/template", "text/template", "github.com/a-h/templ/…", "tidegate/web/…"}
 	aws = []string{"github.com/aws/…"}
 	// forTests only help tests.
-	forTests = []string{"tidegate/internal/browsertest", "tidegate/internal/testwait", "tidegate/internal/valkeytest"}
+	forTests = []string{"tidegate/internal/browsertest", "tidegate/internal/oidctest", "tidegate/internal/testwait", "tidegate/internal/valkeytest"}
 	cdk      = []string{"github.com/aws/aws-cdk-go/…", "github.com/aws/constructs-go/…", "github.com/aws/jsii-runtime-go/…"}
 )
 
@@ -67,6 +67,16 @@ var directions = []direction{
 	{
 		of: []string{"tidegate/functions/admin/…"}, not: []string{"tidegate/functions/check/…"},
 		why: "the dashboard carries nothing of the check function",
+	},
+	{
+		of:     []string{"tidegate/functions/admin/…"},
+		not:    []string{"tidegate/functions/admin/dashboard", "tidegate/web/…"},
+		except: []string{"tidegate/functions/admin", "tidegate/functions/admin/dashboard"},
+		why:    "the dashboard puts together what these know of people, tokens and sessions",
+	},
+	{
+		of: []string{"tidegate/functions/admin/access"}, only: []string{"std"},
+		why: "who may do what depends on nothing",
 	},
 	{
 		of:  []string{"tidegate/web/…"},
@@ -162,6 +172,10 @@ var importCases = []ruleCase{
 	importCase("check and templates", "functions/check/main.go", "tidegate/web/templates", true),
 	importCase("admin and check", "functions/admin/main.go", "tidegate/functions/check/authorizer", true),
 	importCase("admin and templates", "functions/admin/dashboard/a.go", "tidegate/web/templates", false),
+	importCase("tokens and the dashboard", "functions/admin/token/a.go", "tidegate/functions/admin/dashboard", true),
+	importCase("tokens and roles", "functions/admin/token/a.go", "tidegate/functions/admin/access", false),
+	importCase("roles and the store", "functions/admin/access/a.go", "github.com/valkey-io/valkey-go", true),
+	importCase("admin's main and the dashboard", "functions/admin/main.go", "tidegate/functions/admin/dashboard", false),
 	importCase("templates and the store", "web/templates/a.go", "tidegate/internal/store", true),
 	importCase("a test and local", "functions/check/a_test.go", "tidegate/local/gateway", true),
 	importCase("local and local", "local/main.go", "tidegate/local/gateway", false),

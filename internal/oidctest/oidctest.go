@@ -4,6 +4,7 @@ package oidctest
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -11,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 	"testing"
@@ -110,49 +110,48 @@ func NewPerson(t testing.TB, issuer string) *Person {
 	}}
 }
 
-var formAction = regexp.MustCompile(`<form[^>]*action="([^"]+)"`)
-
 // Login goes to the provider's address, logs in under the name if asked to, and returns the address outside of the provider that it is sent to.
 func (p *Person) Login(address, name string) *url.URL {
 	p.t.Helper()
-	res := p.do(http.MethodGet, address, nil)
+	at := p.do(http.MethodGet, address, nil)
 	for range 10 {
-		if to := res.Header.Get("Location"); to != "" {
-			next, err := res.Request.URL.Parse(to)
-			if err != nil {
-				p.t.Fatal(err)
-			}
-			if !strings.HasPrefix(next.String(), p.issuer+"/") {
-				return next
-			}
-			res = p.do(http.MethodGet, next.String(), nil)
+		switch {
+		case at.location == "":
+			at = p.submit(at, name)
 			continue
+		case at.status < http.StatusMultipleChoices:
+			p.t.Fatalf("%s: %d to %s", at.url, at.status, at.location)
 		}
-		res = p.submit(res, name)
+		next, err := at.url.Parse(at.location)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if !strings.HasPrefix(next.String(), p.issuer+"/") {
+			return next
+		}
+		at = p.do(http.MethodGet, next.String(), nil)
 	}
 	p.t.Fatal("the provider keeps asking")
 	return nil
 }
 
-// submit fills in the form of a page.
-func (p *Person) submit(page *http.Response, name string) *http.Response {
+// submit fills in the form of a page, which takes it at its own address.
+func (p *Person) submit(at page, name string) page {
 	p.t.Helper()
-	body, err := io.ReadAll(page.Body)
-	if err != nil {
-		p.t.Fatal(err)
+	if at.status != http.StatusOK || !strings.Contains(at.body, `name="login"`) {
+		p.t.Fatalf("%s: %d without a form:\n%s", at.url, at.status, at.body)
 	}
-	action := formAction.FindSubmatch(body)
-	if page.StatusCode != http.StatusOK || action == nil {
-		p.t.Fatalf("%s: %d without a form:\n%s", page.Request.URL, page.StatusCode, body)
-	}
-	to, err := page.Request.URL.Parse(string(action[1]))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return p.do(http.MethodPost, to.String(), url.Values{"prompt": {"login"}, "login": {name}, "password": {"x"}})
+	return p.do(http.MethodPost, at.url.String(), url.Values{"login": {name}, "password": {"x"}})
 }
 
-func (p *Person) do(method, address string, form url.Values) *http.Response {
+// page is an answer of the provider.
+type page struct {
+	url            *url.URL
+	status         int
+	location, body string
+}
+
+func (p *Person) do(method, address string, form url.Values) page {
 	p.t.Helper()
 	req, err := http.NewRequestWithContext(p.t.Context(), method, address, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -165,6 +164,9 @@ func (p *Person) do(method, address string, form url.Values) *http.Response {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.t.Cleanup(func() { _ = res.Body.Close() })
-	return res
+	body, err := io.ReadAll(res.Body)
+	if err := errors.Join(err, res.Body.Close()); err != nil {
+		p.t.Fatal(err)
+	}
+	return page{url: res.Request.URL, status: res.StatusCode, location: res.Header.Get("Location"), body: string(body)}
 }

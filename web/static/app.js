@@ -5,3 +5,4 @@ import './limits.js';
 import './keyboard.js';
 import './theme.js';
 import './toast.js';
+import './copy.js';

@@ -15,7 +15,6 @@ type SettingsPage struct {
 type Fact struct {
 	Name  string
 	Value string
-	Code  bool // it is text for machines
 }
 
 // SessionRow is one session.

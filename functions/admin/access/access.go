@@ -23,6 +23,7 @@ func (r Role) String() string {
 		return "viewer"
 	case Editor:
 		return "editor"
+	case Nobody:
 	}
 	return "nobody"
 }
@@ -62,8 +63,14 @@ func (a Actor) Known() bool { return a.Role > Nobody && a.ID != "" }
 // CanEdit reports whether the actor may change things.
 func (a Actor) CanEdit() bool { return a.Known() && a.Role >= Editor }
 
-// String is the "by" of an audit entry: the name for people, and the id that cannot be mistaken.
-func (a Actor) String() string { return a.Name + " (" + a.ID + ")" }
+// String is the "by" of an audit entry: the name, which the configuration keeps apart from others for users with a password, and for the rest the id
+// too, since a provider or an editor may name two alike.
+func (a Actor) String() string {
+	if a.ID == "password:"+a.Name {
+		return a.Name
+	}
+	return a.Name + " (" + a.ID + ")"
+}
 
 type actorKey struct{}
 

@@ -16,8 +16,11 @@ func TestStrangersMayNothing(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	ada.Role = Editor
-	if !ada.CanEdit() || ada.String() != "ada (password:ada)" {
+	if !ada.CanEdit() || ada.String() != "ada" {
 		t.Errorf("%v cannot edit", ada)
+	}
+	if namesake := (Actor{ID: "oidc:7", Name: "ada", Kind: User, Role: Editor}); namesake.String() != "ada (oidc:7)" {
+		t.Errorf("somebody else is called %v", namesake)
 	}
 }
 

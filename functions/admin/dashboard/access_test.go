@@ -16,7 +16,7 @@ import (
 // fit makes a path that fits a route's pattern.
 func fit(pattern string) (method, path string) {
 	method, path, _ = strings.Cut(pattern, " ")
-	return method, strings.NewReplacer("{$}", "", "{id}", "{acme}", "{file}", "app-1.js").Replace(path)
+	return method, strings.NewReplacer("{$}", "", "{id}", "{acme}", "{file}", "app-1.js", "{action}", "revoke", "{number}", "1", "{entry}", "1-0-1").Replace(path)
 }
 
 // ask makes a request that fits a route's pattern, as a page of this site would.
@@ -43,29 +43,61 @@ func (s *site) request(method, path string, header http.Header) reply {
 const login = 303_000
 
 var requests = map[string][3]int{
-	"GET /healthz":                      {200, 200, 200},
-	"GET /healthz/live":                 {200, 200, 200},
-	"GET /static/{file}":                {200, 200, 200},
-	"GET /login":                        {200, 303, 303},
-	"POST /login":                       {401, 401, 401},
-	"GET /login/oidc":                   {404, 404, 404},
-	"GET /login/oidc/callback":          {404, 404, 404},
-	"POST /logout":                      {login, 303, 303},
-	"POST /theme":                       {400, 400, 400},
-	"GET /simulate":                     {login, 200, 200},
-	"GET /simulate/calls":               {login, 200, 200},
-	"GET /{$}":                          {login, 303, 303},
-	"GET /keys":                         {login, 200, 200},
-	"GET /keys/{id}":                    {login, 200, 200},
-	"GET /keys/{id}/limits":             {login, 403, 200},
-	"POST /keys/{id}/limits":            {login, 403, 400},
-	"GET /settings":                     {login, 200, 200},
-	"POST /settings/sessions/end":       {login, 303, 303},
-	"POST /settings/tokens":             {login, 403, 422},
-	"POST /settings/tokens/{id}/revoke": {login, 403, 303},
-	"GET /api/v1/me":                    {401, 200, 200},
-	"GET /api/v1/tokens":                {401, 403, 200},
-	"DELETE /api/v1/tokens/{id}":        {401, 403, 404},
+	"GET /healthz":                           {200, 200, 200},
+	"GET /healthz/live":                      {200, 200, 200},
+	"GET /static/{file}":                     {200, 200, 200},
+	"GET /login":                             {200, 303, 303},
+	"POST /login":                            {401, 401, 401},
+	"GET /login/oidc":                        {404, 404, 404},
+	"GET /login/oidc/callback":               {404, 404, 404},
+	"POST /logout":                           {login, 303, 303},
+	"POST /theme":                            {400, 400, 400},
+	"GET /{$}":                               {login, 200, 200},
+	"GET /simulate":                          {login, 200, 200},
+	"GET /simulate/calls":                    {login, 200, 200},
+	"GET /explain":                           {login, 200, 200},
+	"GET /keys":                              {login, 200, 200},
+	"GET /keys.csv":                          {login, 200, 200},
+	"GET /keys/new":                          {login, 403, 200},
+	"POST /keys":                             {login, 403, 422},
+	"GET /keys/bulk":                         {login, 403, 400},
+	"POST /keys/bulk":                        {login, 403, 400},
+	"GET /keys/job":                          {login, 403, 400},
+	"POST /keys/job":                         {login, 403, 400},
+	"GET /keys/{id}":                         {login, 200, 200},
+	"GET /keys/{id}/limits":                  {login, 403, 200},
+	"POST /keys/{id}/limits":                 {login, 403, 400},
+	"GET /keys/{id}/{action}":                {login, 403, 200},
+	"POST /keys/{id}/{action}":               {login, 403, 400},
+	"GET /policies":                          {login, 200, 200},
+	"POST /policies/sync":                    {login, 403, 303},
+	"GET /policies/plans/new":                {login, 403, 200},
+	"POST /policies/plans":                   {login, 403, 400},
+	"GET /policies/plans/{number}":           {login, 403, 200},
+	"POST /policies/plans/{number}":          {login, 403, 400},
+	"GET /policies/plans/{number}/{action}":  {login, 403, 404},
+	"POST /policies/plans/{number}/{action}": {login, 403, 404},
+	"GET /policies/rules/new":                {login, 403, 200},
+	"GET /policies/rules/edit":               {login, 403, 400},
+	"POST /policies/rules":                   {login, 403, 400},
+	"GET /policies/rules/delete":             {login, 403, 404},
+	"POST /policies/rules/delete":            {login, 403, 400},
+	"GET /policies/shared":                   {login, 403, 200},
+	"POST /policies/shared":                  {login, 403, 400},
+	"GET /overrides":                         {login, 200, 200},
+	"GET /audit":                             {login, 200, 200},
+	"GET /audit.csv":                         {login, 200, 200},
+	"GET /audit/verify":                      {login, 200, 200},
+	"GET /audit/{entry}/revert":              {login, 403, 404},
+	"POST /audit/{entry}/revert":             {login, 403, 400},
+	"POST /audit/{entry}/undo":               {login, 403, 404},
+	"GET /settings":                          {login, 200, 200},
+	"POST /settings/sessions/end":            {login, 303, 303},
+	"POST /settings/tokens":                  {login, 403, 422},
+	"POST /settings/tokens/{id}/revoke":      {login, 403, 303},
+	"GET /api/v1/me":                         {401, 200, 200},
+	"GET /api/v1/tokens":                     {401, 403, 200},
+	"DELETE /api/v1/tokens/{id}":             {401, 403, 404},
 }
 
 const (
@@ -187,7 +219,7 @@ func (s *site) try(c caller, method, path string, want [3]int) {
 func TestRouteWithoutNeed(t *testing.T) {
 	d := &dashboard{}
 	for _, n := range []need{undecided, -1, editor + 1} {
-		if _, _, err := d.newMux([]route{{"GET /x", n, d.home}}); err == nil || !strings.Contains(err.Error(), "GET /x") {
+		if _, _, err := d.newMux([]route{{"GET /x", n, d.showOverview}}); err == nil || !strings.Contains(err.Error(), "GET /x") {
 			t.Errorf("%d: %v", n, err)
 		}
 		if n.metBy(mightyActor) {
@@ -214,9 +246,11 @@ func TestStrangersLearnNothing(t *testing.T) {
 // A viewer is offered no change on any page.
 func TestViewerSeesNoEdit(t *testing.T) {
 	s := newSite(t).loginAs(testViewer)
-	for _, path := range []string{"/keys", "/keys/{acme}", "/settings"} {
+	for _, path := range []string{"/", "/keys", "/keys/{acme}", "/policies", "/overrides", "/audit", "/explain?key={acme}", "/settings"} {
 		body := s.get(path).wants(t, http.StatusOK, "viewer").body
-		for _, control := range []string{"Edit limits", "/limits", "/settings/tokens", "Make the token"} {
+		for _, control := range []string{
+			"Override limits", "/limits", "/settings/tokens", "Make the token", "/revert", "Create", "checkbox\" name=\"id", "/policies/plans", "/policies/rules", "/edit",
+		} {
 			if strings.Contains(body, control) {
 				t.Errorf("%s offers %q", path, control)
 			}
@@ -226,7 +260,7 @@ func TestViewerSeesNoEdit(t *testing.T) {
 	if s.keys.written() != 0 {
 		t.Error("a viewer wrote")
 	}
-	s.login().get("/keys/{acme}").wants(t, http.StatusOK, "Edit limits", "editor")
+	s.login().get("/keys/{acme}").wants(t, http.StatusOK, "Override limits", "editor")
 }
 
 func TestUnknownPagesAndMethods(t *testing.T) {
@@ -235,7 +269,7 @@ func TestUnknownPagesAndMethods(t *testing.T) {
 	s.get("/keys/ZZZZZZZZZZZZ").wants(t, http.StatusNotFound, "No such key")
 	s.get("/keys/%7Btag%7D").wants(t, http.StatusNotFound, "No such key")
 	s.get("/keys/"+strings.Repeat("A", 5000)).wants(t, http.StatusNotFound, "No such key")
-	got := s.post("/keys", nil).wants(t, http.StatusMethodNotAllowed)
+	got := s.post("/overrides", nil).wants(t, http.StatusMethodNotAllowed)
 	if allow := got.Header.Get("Allow"); allow != "GET, HEAD" {
 		t.Errorf("Allow: %q", allow)
 	}

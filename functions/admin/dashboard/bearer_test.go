@@ -47,6 +47,20 @@ func TestBearerOpensNoPage(t *testing.T) {
 	s.do(http.MethodPost, "/logout", nil, bearer(write)).wants(t, http.StatusForbidden, "another site")
 }
 
+// A path that only begins like the API's gets no page changed by a machine.
+func TestBearerAroundThePath(t *testing.T) {
+	s := newSite(t).login()
+	write := s.newToken(token.Write)
+	for _, path := range []string{
+		"/api/../keys/AAAAAAAAAAAA/limits", "/api/v1/..%2f..%2fkeys/AAAAAAAAAAAA/limits", "/api//../keys/AAAAAAAAAAAA/limits", "//api/v1/me", "/API/v1/me",
+	} {
+		got := s.do(http.MethodPost, path, limitsOf(1, [4]string{"99", "1", "hour", "log"}), bearer(write))
+		if got.StatusCode < 300 || s.keys.written() != 0 {
+			t.Errorf("%s: %d, %d writes", path, got.StatusCode, s.keys.written())
+		}
+	}
+}
+
 // Errors of the API are JSON, and say how to do better.
 func TestAPIErrors(t *testing.T) {
 	s := newSite(t)

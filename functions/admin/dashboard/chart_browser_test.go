@@ -22,7 +22,7 @@ import (
 
 // The script draws the experiment on a canvas, with the figures under the cursor in the legend, and in other colours once the theme changes.
 func TestBrowserLinesChart(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.scheme("light")
 	v.enter()
 	v.open("/simulate")
@@ -48,7 +48,7 @@ func TestBrowserLinesChart(t *testing.T) {
 
 // Without a script the lab works whole: figures, the drawn chart, errors beside their fields, presets.
 func TestBrowserLabWithoutScript(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.withoutScript()
 	v.enter()
 	v.act(chromedp.Click(chromedp.CSS("nav [href='/simulate']")), chromedp.WaitVisible(chromedp.CSS("#admissions .plot > svg path.s6")))
@@ -129,7 +129,7 @@ func (g *gallery) live(nonce string) string {
 
 func newGallery(t *testing.T) (*visit, *gallery) {
 	t.Helper()
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	g := &gallery{dashboard: v.server.Config.Handler, series: hour(), selected: make(chan url.Values, 1)}
 	g.series.selectIn = "/simulate?live=2"
 	plain := httptest.NewServer(g)

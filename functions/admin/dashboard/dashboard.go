@@ -88,7 +88,7 @@ func NewAway(config Config, bundle static.Bundle, log *slog.Logger) (http.Handle
 }
 
 func start(d *dashboard) (http.Handler, error) {
-	err := d.Config.validate()
+	err := d.validate()
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ type problem struct {
 
 var problems = map[int]problem{
 	http.StatusUnauthorized: {
-		heading: "Who are you?", advice: "Send a machine token, which an editor makes in the settings: Authorization: Bearer tga_…",
+		heading: "This needs a token", advice: "Send a machine token, which an editor makes in the settings: Authorization: Bearer tga_…",
 	},
 	http.StatusBadRequest:       {heading: "This request makes no sense here", advice: "The address or the form was changed on the way."},
 	http.StatusNotFound:         {heading: "There is nothing here", advice: "The key may be gone, or the address mistyped."},

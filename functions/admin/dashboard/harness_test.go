@@ -56,6 +56,7 @@ type site struct {
 	client  *http.Client
 	keys    *registry
 	base    string
+	address string // of the server that browsers use, without the base path
 	config  Config
 	service Services
 	// store holds sessions, tokens and what throttles logins. Its time stands until a test moves it.
@@ -92,6 +93,10 @@ func newSite(t *testing.T, options ...option) *site {
 		Log:          slog.New(slog.DiscardHandler),
 	}
 	s.openStore()
+	// TLS, because the session cookie is Secure.
+	s.server = httptest.NewTLSServer(nil)
+	t.Cleanup(s.server.Close)
+	s.address = s.server.URL
 	for _, o := range options {
 		o(s)
 	}
@@ -103,9 +108,7 @@ func newSite(t *testing.T, options ...option) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// TLS, because the session cookie is Secure.
-	s.server = httptest.NewTLSServer(handler)
-	t.Cleanup(s.server.Close)
+	s.server.Config.Handler = handler
 	s.base = s.server.URL + s.config.BasePath
 	s.client = s.newClient()
 	return s
@@ -201,14 +204,20 @@ func (s *site) loginAs(user string) *site {
 	return s
 }
 
-// cookie returns the session cookie that the client holds.
+// cookie returns the session cookie that the client holds; nil if none.
 func (s *site) cookie() *http.Cookie {
+	s.t.Helper()
+	return s.cookieNamed((&dashboard{Config: s.config}).cookieName(""))
+}
+
+func (s *site) cookieNamed(name string) *http.Cookie {
+	s.t.Helper()
 	u, err := url.Parse(s.base + "/")
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	for _, c := range s.client.Jar.Cookies(u) {
-		if strings.HasSuffix(c.Name, "_Host-tidegate") || strings.HasSuffix(c.Name, "_Secure-tidegate") {
+		if c.Name == name {
 			return c
 		}
 	}
@@ -240,10 +249,10 @@ func (r reply) wants(t *testing.T, status int, texts ...string) reply {
 
 // limitsForm builds what a browser sends from the limits page; each row is requests, window, unit, algorithm.
 func limitsOf(version int, rows ...[4]string) url.Values {
-	v := url.Values{"version": {fmt.Sprint(version)}, "action": {"save"}}
+	v := url.Values{"version": {fmt.Sprint(version)}, "action": {"save"}, "mode": {"enforce"}, "lasts": {"never"}, "reason": {"test"}}
 	for i, row := range rows {
 		for j, name := range []string{"requests", "window", "unit", "algorithm"} {
-			v.Set(rowField(i)+"."+name, row[j])
+			v.Set(fmt.Sprintf("limits[%d].%s", i, name), row[j])
 		}
 	}
 	return v

@@ -118,7 +118,7 @@ func keySummary(row templates.KeyRow) string {
 
 func keyFacts(k policy.Key) []templates.Fact {
 	facts := []templates.Fact{
-		{Name: "Id", Value: k.ID, Code: true},
+		{Name: "Id", Value: k.ID},
 		{Name: "Plan", Value: orDash(clip(k.Plan, maxName))},
 		{Name: "Environment", Value: orDash(clip(k.Env, maxName))},
 		{Name: "Tags", Value: orDash(clip(strings.Join(k.Tags, ", "), 600))},

@@ -94,7 +94,8 @@ func (d *dashboard) refuseSoon(w http.ResponseWriter, r *http.Request, wait time
 	d.Log.Warn("login throttled")
 	seconds := int64((wait + time.Second - 1) / time.Second)
 	w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
-	d.refuseLogin(w, r, http.StatusTooManyRequests, "Too many attempts from your address. Try again in "+limiter.FormatWindow(time.Duration(seconds)*time.Second)+".")
+	words := limiter.FormatWindow(time.Duration(seconds) * time.Second)
+	d.refuseLogin(w, r, http.StatusTooManyRequests, "Too many attempts from your address. Try again in "+words+".")
 }
 
 // refuseLogin shows the form again, with what was typed but the password.

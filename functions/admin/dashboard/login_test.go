@@ -213,9 +213,13 @@ func TestLogHoldsNoSecrets(t *testing.T) {
 	s.get("/keys?q=search-canary")
 	s.post("/keys/{acme}/limits", limitsOf(1, [4]string{"typed-canary", "1", "hour", "log"}))
 	cookie := s.cookie().Value
+	made := tokenInPage.FindString(s.post("/settings/tokens", tokenFields("token-canary", "read", "7")).body)
+	s.do(http.MethodGet, "/api/v1/me", nil, bearer(made)).wants(t, http.StatusOK)
+	s.do(http.MethodGet, "/api/v1/me?q=canary", nil, bearer("tga_canary"))
+	s.get("/login/oidc/callback?code=code-canary&state=state-canary")
 	s.post("/logout", nil)
 	s.server.Close()
-	for _, secret := range []string{"canary", testSecret, cookie, "127.0.0.1", "acme"} {
+	for _, secret := range []string{"canary", testSecret, cookie, made, made[20:], "127.0.0.1", "acme"} {
 		if strings.Contains(log.String(), secret) {
 			t.Errorf("%q is in the log:\n%s", secret, &log)
 		}

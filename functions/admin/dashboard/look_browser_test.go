@@ -10,11 +10,13 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	device "github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
+
+	"tidegate/internal/policy"
 )
 
 // The chosen colours come at once and without a reload, so that nothing typed is lost; they are there on the next page and without a script.
 func TestBrowserTheme(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.scheme("light")
 	v.enter()
 	v.act(chromedp.SendKeys(chromedp.CSS("#q"), "half a wo"))
@@ -59,7 +61,7 @@ func (v *visit) withoutScript() {
 
 // Single keys search and list the keys, from any page, but not while somebody types, and not once they are turned off.
 func TestBrowserKeyboard(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
 	press := v.press
 	focused := func() string { return eval[string](v, `document.activeElement.id`) }
@@ -85,9 +87,9 @@ func TestBrowserKeyboard(t *testing.T) {
 	if focused() != "keyboard-open" {
 		t.Errorf("after the list: the focus is on %q", focused())
 	}
-	v.keys.use("BBBBBBBBBBBB", 7)
+	v.keys.use("bolt", 7)
 	press("r")
-	v.wait(`document.querySelector("#key-BBBBBBBBBBBB .used").textContent.includes("7 of 10")`)
+	v.wait(`document.querySelector("#key-{bolt} .used").textContent.includes("7 of 10")`)
 	v.open("/simulate")
 	press("/")
 	v.act(chromedp.WaitReady(chromedp.CSS("#q:focus")))
@@ -120,7 +122,7 @@ func (v *visit) press(key string) {
 
 // The first thing that Tab reaches is the way past the navigation.
 func TestBrowserSkipLink(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
 	v.open("/simulate")
 	v.act(chromedp.KeyEvent("\t"))
@@ -136,33 +138,31 @@ func TestBrowserSkipLink(t *testing.T) {
 
 // While somebody points at a row, a refresh changes its figures but moves no row; once the pointer has left, the rows take their new order.
 func TestBrowserRowsStayUnderThePointer(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
 	v.handTimers()
 	v.open("/keys?live=2")
 	v.wait(`waits() === "2000"`)
 	order := func() string {
-		return eval[string](v, `[...document.querySelectorAll("#keys tbody")].map(({ id }) => id.slice(4, 5)).join("")`)
+		return eval[string](v, `[...document.querySelectorAll("#keys tbody")].map((row) => row.querySelector("a").textContent[0].toUpperCase()).join("")`)
 	}
 	if got := order(); got != "ABCDEF" {
 		t.Fatalf("the rows are %s", got)
 	}
-	v.point("#key-BBBBBBBBBBBB")
-	renamed := v.keys.key("AAAAAAAAAAAA")
-	renamed.Name = "zebra"
-	v.keys.put(renamed)
-	v.keys.put(testKey("HHHHHHHHHHHH", "aard"))
-	v.keys.use("BBBBBBBBBBBB", 7)
+	v.point("#key-{bolt}")
+	v.keys.update("acme", func(k *policy.Key) { k.Name = "zebra" })
+	v.keys.create("aard", "free")
+	v.keys.use("bolt", 7)
 	v.fire()
-	v.wait(`document.querySelector("#key-BBBBBBBBBBBB .used").textContent.includes("7 of 10")`)
+	v.wait(`document.querySelector("#key-{bolt} .used").textContent.includes("7 of 10")`)
 	v.wait(`waits() === "2000"`)
-	if got := order(); got != "ABCDEFH" {
+	if got := order(); got != "ZBCDEFA" {
 		t.Errorf("under the pointer the rows are %s", got)
 	}
 	v.point("h1")
 	v.fire()
-	v.wait(`document.querySelector("#keys tbody").id === "key-HHHHHHHHHHHH"`)
-	if got := order(); got != "HBCDEFA" {
+	v.wait(`document.querySelector("#keys tbody").textContent.includes("aard")`)
+	if got := order(); got != "ABCDEFZ" {
 		t.Errorf("without the pointer the rows are %s", got)
 	}
 	v.noComplaints("")
@@ -179,7 +179,7 @@ func (v *visit) point(selector string) {
 
 // A server that is gone, not only its store, keeps the last figures on screen and is asked for ever more seldom; its return ends that.
 func TestBrowserServerAway(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	var away atomic.Bool
 	there := v.server.Config.Handler
 	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -200,9 +200,9 @@ func TestBrowserServerAway(t *testing.T) {
 		v.wait(`waits() === "` + wait + `" && stale.textContent.includes("last known figures")`)
 	}
 	away.Store(false)
-	v.keys.use("BBBBBBBBBBBB", 7)
+	v.keys.use("bolt", 7)
 	v.fire()
-	v.wait(`stale.textContent === "" && waits() === "2000" && document.querySelector("#key-BBBBBBBBBBBB").textContent.includes("7 of 10")`)
+	v.wait(`stale.textContent === "" && waits() === "2000" && document.querySelector("#key-{bolt}").textContent.includes("7 of 10")`)
 	for _, c := range v.complaints() {
 		if !strings.Contains(c, "net::ERR_EMPTY_RESPONSE") && !strings.Contains(c, "console.error") {
 			t.Errorf("the browser complains: %s", c)
@@ -212,7 +212,7 @@ func TestBrowserServerAway(t *testing.T) {
 
 // What changed is told to a screen reader outside of the section that comes anew, and not again while nothing changes.
 func TestBrowserSummary(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
 	v.handTimers()
 	v.open("/keys?live=2")
@@ -220,7 +220,7 @@ func TestBrowserSummary(t *testing.T) {
 	v.fire()
 	v.wait(`document.querySelector("#live-summary").textContent === "6 keys shown, 2 blocked now"`)
 	v.wait(`waits() === "2000"`)
-	v.keys.use("BBBBBBBBBBBB", 10)
+	v.keys.use("bolt", 10)
 	v.fire()
 	v.wait(`live.dataset.summary === "6 keys shown, 3 blocked now"`)
 	if got := eval[string](v, `document.querySelector("#live-summary").textContent`); got != "6 keys shown, 2 blocked now" {
@@ -230,7 +230,7 @@ func TestBrowserSummary(t *testing.T) {
 
 // A toast is read aloud, can be dismissed, and one of the page itself offers to take the change back.
 func TestBrowserToasts(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
 	v.act(
 		chromedp.Evaluate[chromedp.Void](`document.dispatchEvent(new CustomEvent("toast", { detail: { text: "<b>Copied</b>" } }))`),
@@ -245,7 +245,7 @@ func TestBrowserToasts(t *testing.T) {
 
 // The page's weight without anything in the browser's cache: HTML, stylesheet, scripts and icon, compressed.
 func TestBrowserFirstLoad(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
 	const most = 60_000
 	for _, path := range []string{"/keys", "/simulate", everyAlgorithm} {

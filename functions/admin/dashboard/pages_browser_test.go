@@ -16,20 +16,18 @@ import (
 )
 
 // sampleKeys is a registry with a key of each kind.
-func sampleKeys() *fakeKeys {
+func sampleKeys(t testing.TB) *registry {
 	estimate := limiter.Limit{Requests: 1_000_000, Window: 366 * 24 * time.Hour, Algorithm: limiter.Counter}
-	edited := testKey("CCCCCCCCCCCC", "chandlery", per(100, 10*time.Second), estimate)
-	edited.Plan, edited.Version = "pro", 2
-	revoked := testKey("DDDDDDDDDDDD", "dinghy")
-	revoked.Status = policy.Revoked
-	long := testKey("EEEEEEEEEEEE", strings.Repeat("endless-", 12))
 	abroad := monthly
 	abroad.Zone = "America/Argentina/ComodRivadavia"
-	rare := testKey("FFFFFFFFFFFF", "ferry", abroad, hammered, coarse, limiter.Limit{Requests: 9, Window: time.Minute, CountDenied: true, Slots: 64})
-	keys := newFakeKeys(testKey("{acme}", "acme"), testKey("{bolt}", "bolt"), edited, revoked, long, rare)
+	keys := newRegistry(t, "acme", "bolt", "chandlery", "dinghy")
+	keys.override("chandlery", per(100, 10*time.Second), estimate)
+	keys.update("dinghy", func(k *policy.Key) { k.Status = policy.Revoked })
+	keys.ids["endless"] = keys.create(strings.Repeat("endless-", 12), "free").ID
+	keys.add("ferry", abroad, hammered, coarse, limiter.Limit{Requests: 9, Window: time.Minute, CountDenied: true, Slots: 64})
 	keys.use("acme", 10)
-	keys.use("CCCCCCCCCCCC", 37, 843_000)
-	keys.use("FFFFFFFFFFFF", 900, 100)
+	keys.use("chandlery", 37, 843_000)
+	keys.called("acme", time.Now().Add(-5*time.Minute), 30, 4)
 	return keys
 }
 
@@ -61,7 +59,7 @@ func (v *visit) fire() { v.t.Helper(); v.act(chromedp.Evaluate[chromedp.Void]("f
 
 // Live figures change without a reload, while focus and typed text stay; nothing is asked for while the tab is hidden.
 func TestBrowserLiveRefresh(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
 	v.handTimers()
 	v.open("/keys?live=2")
@@ -106,12 +104,12 @@ func (v *visit) hide(hidden bool) {
 
 // Without an answer the last figures stay, are shown as old, and are asked for ever more seldom; the first answer ends that.
 func TestBrowserStoreAway(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
 	v.handTimers()
 	v.open("/keys/{acme}?live=2")
 	v.wait(`waits() === "2000"`)
-	v.keys.fail(errors.New("away"))
+	v.keys.fail("away")
 	for _, wait := range []string{"2000", "4000", "8000", "16000", "30000", "30000"} {
 		v.fire()
 		v.wait(`waits() === "` + wait + `"`)
@@ -120,7 +118,7 @@ func TestBrowserStoreAway(t *testing.T) {
 			t.Fatalf("the page is %s", eval[string](v, "document.body.innerText"))
 		}
 	}
-	v.keys.fail(nil)
+	v.keys.fail("")
 	v.keys.use("acme", 3)
 	v.fire()
 	v.wait(`stale.textContent === "" && live.textContent.includes("3 of 10") && waits() === "2000"`)
@@ -129,7 +127,7 @@ func TestBrowserStoreAway(t *testing.T) {
 
 // A session that ends during live refresh leads to the login and back to the same address.
 func TestBrowserSessionExpires(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
 	v.handTimers()
 	v.open("/keys?live=2&q=a")
@@ -175,43 +173,55 @@ type shown struct {
 
 var everyAlgorithm, _ = simulateAll(presets[1])
 
+// makeToken fills in the form, as an editor would.
+func makeToken(v *visit) {
+	v.act(
+		chromedp.SendKeys(chromedp.CSS("#token-name"), "continuous integration of the warehouse in Rotterdam"),
+		chromedp.SetValue(chromedp.CSS("#token-scope"), "write"),
+		chromedp.Click(chromedp.CSS("form.panel button")),
+		chromedp.WaitVisible(chromedp.CSS("#secret")),
+	)
+}
+
 func shownPages() []shown {
+	because := chromedp.SetValue(chromedp.CSS("#reason"), "asked for by their support")
 	invalid := func(v *visit) {
 		v.act(
-			chromedp.SetValue(chromedp.CSS("#limit-0-requests"), "ten"),
+			because,
+			chromedp.SetValue(chromedp.CSS("#limits-0-requests"), "ten"),
 			chromedp.Click(chromedp.CSS(".actions button")),
 			chromedp.WaitVisible(chromedp.CSS(".wrong")),
 		)
 	}
 	open := func(v *visit) {
-		v.act(chromedp.Click(chromedp.CSS(".more summary")), chromedp.WaitVisible(chromedp.CSS("#limit-0-zone")))
+		v.act(chromedp.Click(chromedp.CSS(".more summary")), chromedp.WaitVisible(chromedp.CSS("#limits-0-zone")))
 	}
 	allWrong := func(v *visit) {
-		v.act(chromedp.SetValue(chromedp.CSS("#limit-0-unit"), "calendar month"))
-		v.retype("#limit-0-window", "12")
+		v.act(chromedp.SetValue(chromedp.CSS("#limits-0-unit"), "calendar month"))
+		v.retype("#limits-0-window", "12")
 		open(v)
-		v.retype("#limit-0-zone", "Mars/Olympus Mons")
-		v.retype("#limit-0-slots", "7")
+		v.retype("#limits-0-zone", "Mars/Olympus Mons")
+		v.retype("#limits-0-slots", "7")
 		v.act(
-			chromedp.SetValue(chromedp.CSS("#limit-0-algorithm"), "counter"),
-			chromedp.Click(chromedp.CSS("#limit-0-countDenied")),
+			chromedp.SetValue(chromedp.CSS("#limits-0-algorithm"), "counter"),
+			chromedp.Click(chromedp.CSS("#limits-0-countDenied")),
 			chromedp.Click(chromedp.CSS(".actions button")),
-			chromedp.WaitVisible(chromedp.CSS("#limit-0-countDenied-error")),
+			chromedp.WaitVisible(chromedp.CSS("#limits-0-countDenied-error")),
 		)
 	}
 	conflict := func(v *visit) {
-		k := v.keys.key("CCCCCCCCCCCC")
-		k.Version++
-		v.keys.put(k)
+		v.keys.update("chandlery", func(k *policy.Key) { k.Tags = []string{"meanwhile"} })
 		v.act(
-			chromedp.SetValue(chromedp.CSS("#limit-0-requests"), "12"),
+			because,
+			chromedp.SetValue(chromedp.CSS("#limits-0-requests"), "12"),
 			chromedp.Click(chromedp.CSS(".actions button")),
 			chromedp.WaitVisible(chromedp.CSS(".conflict")),
 		)
 	}
 	saved := func(v *visit) {
 		v.act(
-			chromedp.SetValue(chromedp.CSS("#limit-0-requests"), "1,234"),
+			because,
+			chromedp.SetValue(chromedp.CSS("#limits-0-requests"), "1,234"),
 			chromedp.Click(chromedp.CSS(".actions button")),
 			chromedp.WaitVisible(chromedp.CSS(".notice.good")),
 		)
@@ -219,19 +229,19 @@ func shownPages() []shown {
 	return []shown{
 		{"keys", "/keys?live=2", "", nil},
 		{"nothing found", "/keys?q=zzz", "", nil},
-		{"key", "/keys/CCCCCCCCCCCC", "", nil},
+		{"key", "/keys/{chandlery}", "", nil},
 		{"blocked key", "/keys/{acme}?live=30", "", nil},
-		{"revoked key", "/keys/DDDDDDDDDDDD", "", nil},
-		{"long name", "/keys/EEEEEEEEEEEE", "", nil},
-		{"limits", "/keys/CCCCCCCCCCCC/limits", "", nil},
-		{"limits of a long name", "/keys/EEEEEEEEEEEE/limits", "", nil},
+		{"revoked key", "/keys/{dinghy}", "", nil},
+		{"long name", "/keys/{endless}", "", nil},
+		{"limits", "/keys/{chandlery}/limits", "", nil},
+		{"limits of a long name", "/keys/{endless}/limits", "", nil},
 		{"invalid limits", "/keys/{acme}/limits", "422", invalid},
-		{"key with every field", "/keys/FFFFFFFFFFFF", "", nil},
-		{"limits with every field", "/keys/FFFFFFFFFFFF/limits", "", nil},
+		{"key with every field", "/keys/{ferry}", "", nil},
+		{"limits with every field", "/keys/{ferry}/limits", "", nil},
 		{"limits opened", "/keys/{acme}/limits", "", open},
 		{"every field invalid", "/keys/{acme}/limits", "422", allWrong},
 		{"saved", "/keys/{acme}/limits", "", saved},
-		{"conflict", "/keys/CCCCCCCCCCCC/limits", "409", conflict},
+		{"conflict", "/keys/{chandlery}/limits", "409", conflict},
 		{"simulate", "/simulate", "", nil},
 		{"simulate every algorithm", everyAlgorithm, "", nil},
 		{"simulate bad input", "/simulate?limit=x&rate=0&windows=9999999&shape=q&seed=", "422", nil},
@@ -239,46 +249,29 @@ func shownPages() []shown {
 		{"try calls", "/simulate/calls?times=0s,1m30.5s,1h1m1.123456s+x3", "", nil},
 		{"try calls bad input", "/simulate/calls?limit=x&times=soon", "422", nil},
 		{"keyboard", "/keys", "", func(v *visit) { v.press("?"); v.act(chromedp.WaitVisible(chromedp.CSS("#keyboard"))) }},
+		{"settings", "/settings", "", nil},
+		{"token made", "/settings", "", makeToken},
+		{"tokens", "/settings", "", nil},
+		{"token refused", "/settings", "422", func(v *visit) {
+			v.act(chromedp.Click(chromedp.CSS("form.panel button")), chromedp.WaitVisible(chromedp.CSS("#token-name-error")))
+		}},
 		{"not found", "/nothing", "404", nil},
-		{"store away", "/keys?q=away", "503", func(v *visit) { v.keys.fail(errors.New("away")); v.open("/keys") }},
+		{"store away", "/keys?q=away", "503", func(v *visit) { v.keys.fail("away"); v.open("/keys") }},
 	}
 }
 
 // Every page, in each of its states: no console or policy error, no sideways scroll from 360 to 2560 px, and no finding of axe in light and dark.
 func TestBrowserPages(t *testing.T) {
 	axe := axeScript(t)
-	v := newVisit(t, withKeys(sampleKeys()))
-	look := func(t *testing.T, status string) {
-		t.Helper()
-		for _, width := range []int64{320, 360, 768, 1121, 1440, 2560} {
-			v.act(chromedp.EmulateViewport(width, 900))
-			if over := eval[int](v, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
-				t.Errorf("%d px wide: scrolls sideways by %d px", width, over)
-			}
-		}
-		for _, scheme := range []string{"light", "dark"} {
-			for _, width := range []int64{360, 1440} {
-				v.scheme(scheme)
-				v.act(chromedp.EmulateViewport(width, 900))
-				for _, finding := range v.axe(axe) {
-					t.Errorf("%s, %d px: %s", scheme, width, finding)
-				}
-			}
-		}
-		v.t = t
-		v.noComplaints(status)
-		v.mu.Lock()
-		v.console = nil
-		v.mu.Unlock()
-	}
-	t.Run("login", func(t *testing.T) { v.open("/login"); look(t, "") })
+	v := newVisit(t, withKeys(sampleKeys(t)))
+	t.Run("login", func(t *testing.T) { v.open("/login"); v.look(t, axe, "") })
 	t.Run("login refused", func(t *testing.T) {
 		v.act(
 			chromedp.SendKeys(chromedp.CSS("[name=user]"), testUser),
 			chromedp.SendKeys(chromedp.CSS("[name=password]"), "n0t-it\n"),
 			chromedp.WaitVisible(chromedp.CSS("#login-error")),
 		)
-		look(t, "401")
+		v.look(t, axe, "401")
 	})
 	v.enter()
 	for _, p := range shownPages() {
@@ -288,9 +281,34 @@ func TestBrowserPages(t *testing.T) {
 			if p.prepare != nil {
 				p.prepare(v)
 			}
-			look(t, p.status)
+			v.look(t, axe, p.status)
 		})
 	}
+}
+
+// look checks the page that is shown. status is that of a load which the test made fail.
+func (v *visit) look(t *testing.T, axe, status string) {
+	t.Helper()
+	for _, width := range []int64{360, 768, 1121, 1440, 2560} {
+		v.act(chromedp.EmulateViewport(width, 900))
+		if over := eval[int](v, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+			t.Errorf("%d px wide: scrolls sideways by %d px", width, over)
+		}
+	}
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int64{360, 1440} {
+			v.scheme(scheme)
+			v.act(chromedp.EmulateViewport(width, 900))
+			for _, finding := range v.axe(axe) {
+				t.Errorf("%s, %d px: %s", scheme, width, finding)
+			}
+		}
+	}
+	v.t = t
+	v.noComplaints(status)
+	v.mu.Lock()
+	v.console = nil
+	v.mu.Unlock()
 }
 
 // axe returns what the accessibility checker finds on the page. The protocol runs it outside the page's policy.
@@ -310,68 +328,92 @@ func (v *visit) axe(script string) []string {
 
 // Everything but live refresh works without JavaScript: login, search, pages, rows, errors, save, logout.
 func TestBrowserWithoutScript(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	if _, err := chromedp.Call(v.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
 		t.Fatal(err)
 	}
 	v.enter()
 	v.act(
 		chromedp.SendKeys(chromedp.CSS("#q"), "ac"),
-		chromedp.Click(chromedp.CSS(".search button")),
-		chromedp.WaitNotPresent(chromedp.CSS("#key-{bolt}")),
-		chromedp.Click(chromedp.CSS("#key-{acme} a")),
-		chromedp.Click(chromedp.CSS(".head .primary")),
-		chromedp.SetValue(chromedp.CSS("#limit-0-requests"), "2,000"),
-		chromedp.Click(chromedp.CSS("button[value=add]")),
-		chromedp.SendKeys(chromedp.CSS("#limit-1-requests"), "many"),
-		chromedp.SendKeys(chromedp.CSS("#limit-1-window"), "1"),
+		chromedp.Click(chromedp.CSS(".filters button")),
+		chromedp.WaitNotPresent(chromedp.CSS(v.keys.named("#key-{bolt}"))),
+		chromedp.Click(chromedp.CSS(v.keys.named("#key-{acme} a"))),
 		chromedp.Click(chromedp.CSS(".actions .primary")),
-		chromedp.WaitVisible(chromedp.CSS("#limit-1-requests-error")),
+		chromedp.SetValue(chromedp.CSS("#limits-0-requests"), "2,000"),
+		chromedp.Click(chromedp.CSS("button[value='add:limits']")),
+		chromedp.SendKeys(chromedp.CSS("#limits-1-requests"), "many"),
+		chromedp.SendKeys(chromedp.CSS("#limits-1-window"), "1"),
+		chromedp.Click(chromedp.CSS(".actions .primary")),
+		chromedp.WaitVisible(chromedp.CSS("#limits-1-requests-error")),
 	)
 	v.act(
-		chromedp.Click(chromedp.CSS("button[value='remove:1']")),
-		chromedp.WaitNotPresent(chromedp.CSS("#limit-1-requests")),
+		chromedp.Click(chromedp.CSS("button[value='remove:limits:1']")),
+		chromedp.WaitNotPresent(chromedp.CSS("#limits-1-requests")),
 		chromedp.Click(chromedp.CSS(".actions .primary")),
 		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
 	)
-	if limits := v.keys.key("{acme}").Limits; len(limits) != 1 || limits[0] != per(2000, 10*time.Second) {
+	if limits := v.keys.key("acme").Override.Limits; len(limits) != 1 || limits[0] != per(2000, 10*time.Second) {
 		t.Errorf("saved %v", limits)
 	}
 	v.act(
-		chromedp.Click(chromedp.CSS(".head .primary")),
-		chromedp.Click(chromedp.CSS(".more summary")),
-		chromedp.SendKeys(chromedp.CSS("#limit-0-zone"), "Europe/Berlin"),
-		chromedp.SetValue(chromedp.CSS("#limit-0-unit"), "calendar day"),
 		chromedp.Click(chromedp.CSS(".actions .primary")),
-		chromedp.WaitVisible(chromedp.CSS("#limit-0-unit-error")),
-		chromedp.WaitVisible(chromedp.CSS("#limit-0-zone")),
-		chromedp.SetValue(chromedp.CSS("#limit-0-algorithm"), "fixed-window"),
-		chromedp.SetValue(chromedp.CSS("#limit-0-window"), "1"),
+		chromedp.Click(chromedp.CSS(".more summary")),
+		chromedp.SendKeys(chromedp.CSS("#limits-0-zone"), "Europe/Berlin"),
+		chromedp.SetValue(chromedp.CSS("#limits-0-unit"), "calendar day"),
+		chromedp.Click(chromedp.CSS(".actions .primary")),
+		chromedp.WaitVisible(chromedp.CSS("#limits-0-unit-error")),
+		chromedp.WaitVisible(chromedp.CSS("#limits-0-zone")),
+		chromedp.SetValue(chromedp.CSS("#limits-0-algorithm"), "fixed-window"),
+		chromedp.SetValue(chromedp.CSS("#limits-0-window"), "1"),
 		chromedp.Click(chromedp.CSS(".actions .primary")),
 		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
 	)
 	daily := limiter.Limit{Requests: 2000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day, Zone: "Europe/Berlin"}
-	if limits := v.keys.key("{acme}").Limits; len(limits) != 1 || limits[0] != daily {
+	if limits := v.keys.key("acme").Override.Limits; len(limits) != 1 || limits[0] != daily {
 		t.Errorf("saved %v", limits)
+	}
+	v.open("/settings")
+	if eval[bool](v, `document.querySelector("[data-copy]") !== null`) {
+		t.Error("a button that needs scripts is there before there is anything to copy")
+	}
+	makeToken(v)
+	v.act(chromedp.WaitNotVisible(chromedp.CSS("[data-copy]")))
+	v.act(chromedp.Click(chromedp.CSS("td form button")), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
+	if all, err := v.tokens.List(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("after the revocation: %v, %v", all, err)
 	}
 	v.act(chromedp.Click(chromedp.CSS(".who button")), chromedp.WaitVisible(chromedp.CSS("[name=password]")))
 	v.noComplaints("422")
 }
 
+// A token that was made can be copied with a button, and read in its field.
+func TestBrowserCopy(t *testing.T) {
+	v := newVisit(t, withKeys(sampleKeys(t)))
+	v.enter()
+	v.open("/settings")
+	makeToken(v)
+	v.act(chromedp.Click(chromedp.CSS("[data-copy]")))
+	v.wait(`document.querySelector("[data-copy]").textContent !== "Copy"`)
+	if got := eval[string](v, `secret.value.slice(secret.selectionStart, secret.selectionEnd)`); !tokenInPage.MatchString(got) {
+		t.Errorf("selected: %q", got)
+	}
+	v.noComplaints("")
+}
+
 // The form says what it understands while it is typed, and Enter saves it.
 func TestBrowserLimitsForm(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
-	v.open("/keys/CCCCCCCCCCCC/limits")
-	v.retype("#limit-0-requests", "2,500")
+	v.open("/keys/{chandlery}/limits")
+	v.retype("#limits-0-requests", "2,500")
 	v.wait(`document.querySelector("output").textContent === "2,500 per 10 seconds"`)
-	v.retype("#limit-0-window", "120")
+	v.retype("#limits-0-window", "120")
 	v.wait(`document.querySelector("output").textContent === "2,500 per 2 minutes"`)
-	v.retype("#limit-0-window", "x")
+	v.retype("#limits-0-window", "x")
 	v.wait(`document.querySelector("output").textContent === ""`)
-	v.retype("#limit-0-window", "1\n")
+	v.retype("#limits-0-window", "1\n")
 	v.act(chromedp.WaitVisible(chromedp.CSS(".notice.good")))
-	limits := v.keys.key("CCCCCCCCCCCC").Limits
+	limits := v.keys.key("chandlery").Limits
 	if len(limits) != 2 || limits[0] != per(2500, time.Second) {
 		t.Errorf("Enter saved %v", limits)
 	}
@@ -380,17 +422,17 @@ func TestBrowserLimitsForm(t *testing.T) {
 
 // What the page says while a limit is typed is what the server says of it.
 func TestBrowserPreview(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
 	for _, limits := range [][]limiter.Limit{
-		v.keys.key("FFFFFFFFFFFF").Limits,
+		{monthly, hammered, coarse},
 		{
 			{Requests: 5, Algorithm: limiter.FixedWindow, Calendar: limiter.Minute},
 			{Requests: 2500, Algorithm: limiter.TokenBucket, Window: 90 * time.Minute},
 		},
 	} {
-		v.keys.put(testKey("GGGGGGGGGGGG", "gig", limits...))
-		v.open("/keys/GGGGGGGGGGGG/limits")
+		v.keys.override("bolt", limits...)
+		v.open("/keys/{bolt}/limits")
 		const previews = `[...document.querySelectorAll("output")].map((o) => o.textContent).join("; ")`
 		server := eval[string](v, previews)
 		v.act(chromedp.Evaluate[chromedp.Void](`
@@ -400,7 +442,7 @@ func TestBrowserPreview(t *testing.T) {
 			t.Errorf("%v: the server says %q, the script %q", limits, server, script)
 		}
 	}
-	v.act(chromedp.SetValue(chromedp.CSS("#limit-0-unit"), "calendar month"))
+	v.act(chromedp.SetValue(chromedp.CSS("#limits-0-unit"), "calendar month"))
 	for _, row := range []struct{ do, want string }{
 		{`zone.value = "Europe/Berlin"`, "5 per calendar month (Europe/Berlin), fixed window"},
 		{`algorithm.value = "log"`, ""},
@@ -413,7 +455,7 @@ func TestBrowserPreview(t *testing.T) {
 		{`slots.value = "x"`, ""},
 	} {
 		const fields = `{ const [unit, count, algorithm, zone, slots, denied] = ["unit", "window", "algorithm", "zone", "slots", "countDenied"]
-			.map((name) => document.getElementById("limit-0-" + name));`
+			.map((name) => document.getElementById("limits-0-" + name));`
 		const result = `; unit.dispatchEvent(new Event("input", { bubbles: true })); document.querySelector("output").textContent }`
 		got := eval[string](v, fields+row.do+result)
 		if got != row.want {
@@ -425,7 +467,7 @@ func TestBrowserPreview(t *testing.T) {
 
 // Behind a stage of the gateway the browser keeps the session, the files load and the refresh works.
 func TestBrowserBasePath(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()), withBase("/prod"))
+	v := newVisit(t, withKeys(sampleKeys(t)), withBase("/prod"))
 	v.enter()
 	v.handTimers()
 	v.open("/keys?live=2")

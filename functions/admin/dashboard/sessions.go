@@ -137,7 +137,8 @@ func agentWords(agent string) string {
 		{"Edg/", "Edge"}, {"OPR/", "Opera"}, {"Firefox/", "Firefox"}, {"Chrome/", "Chrome"}, {"Safari/", "Safari"}, {"curl/", "curl"},
 	})
 	system := firstIn(agent, "", [][2]string{
-		{"Windows", " on Windows"}, {"Android", " on Android"}, {"iPhone", " on iPhone"}, {"iPad", " on iPad"}, {"Mac OS X", " on macOS"}, {"Linux", " on Linux"},
+		{"Windows", " on Windows"}, {"Android", " on Android"}, {"iPhone", " on iPhone"}, {"iPad", " on iPad"},
+		{"Mac OS X", " on macOS"}, {"Linux", " on Linux"},
 	})
 	return browser + system
 }

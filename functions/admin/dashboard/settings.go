@@ -55,7 +55,7 @@ func (d *dashboard) accountFacts(a access.Actor) []templates.Fact {
 		{Name: "Name", Value: clip(a.Name, maxName)},
 		{Name: "Role", Value: a.Role.String() + ": may " + may},
 		{Name: "Logged in with", Value: way},
-		{Name: "Id in the audit", Value: clip(a.ID, maxName), Code: true},
+		{Name: "In the audit", Value: clip(a.String(), 2*maxName)},
 	}
 }
 

@@ -33,13 +33,11 @@ func readTokenForm(values url.Values) tokenForm {
 
 // token returns what was typed. What makes no sense is left for the store to refuse.
 func (f *tokenForm) token(by access.Actor) token.New {
-	days, err := strconv.Atoi(f.days.text)
-	if err != nil || days > 10*366 {
-		days = 0
+	n := token.New{Name: f.name.text, Scope: token.Scope(f.scope.text), By: by.String()}
+	if days, err := strconv.ParseUint(f.days.text, 10, 16); err == nil {
+		n.Expires = time.Now().UTC().AddDate(0, 0, int(days))
 	}
-	return token.New{
-		Name: f.name.text, Scope: token.Scope(f.scope.text), Expires: time.Now().Add(time.Duration(days) * 24 * time.Hour), By: by.String(),
-	}
+	return n
 }
 
 // blame notes what is wrong, and reports whether that is the typist's.

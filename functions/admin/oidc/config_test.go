@@ -1,8 +1,10 @@
 package oidc
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"tidegate/functions/admin/access"
 )
@@ -40,7 +42,9 @@ func TestRoleFromClaim(t *testing.T) {
 }
 
 func TestCheckURL(t *testing.T) {
-	for _, good := range []string{"https://login.example.com", "https://login.example.com/realms/x/", "http://127.0.0.1:80", "http://localhost:1", "http://[::1]:1"} {
+	for _, good := range []string{
+		"https://login.example.com", "https://login.example.com/realms/x/", "http://127.0.0.1:80", "http://localhost:1", "http://[::1]:1",
+	} {
 		if err := CheckURL(good); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}
@@ -79,6 +83,43 @@ func TestNewRefuses(t *testing.T) {
 		Issuer: "https://x", ClientID: "c", ClientSecret: "rotated", RedirectURL: "https://y/cb", RoleClaim: "groups", EditorValues: []string{"ops"},
 	}).fingerprint() {
 		t.Error("the fingerprint does not follow what roles mean")
+	}
+}
+
+// Two people are never one: a subject that cannot be shown as it is names nobody.
+func TestSubjects(t *testing.T) {
+	p := newProvider(t, Config{Issuer: "https://x", ClientID: "c"})
+	claims := map[string]any{"groups": "ops"}
+	if got, err := p.identify("a b|ü", claims, "/"); err != nil || got.Actor.ID != "oidc:a b|ü" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, subject := range []string{"", "a\x00", "\xff", "a\u202eb", strings.Repeat("s", maxID+1)} {
+		if got, err := p.identify(subject, claims, "/"); !errors.Is(err, ErrToken) || got.Actor.Known() {
+			t.Errorf("%q: %+v, %v", subject, got, err)
+		}
+	}
+}
+
+// The cookie of a login under way fits into a browser, however long the address that it leads back to.
+func TestFlowFitsACookie(t *testing.T) {
+	s, err := newSealer(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := newFlow("/keys?"+strings.Repeat("&", 1990), time.Now().UTC().Round(0))
+	text, err := s.seal(want)
+	if err != nil || len(text) > 3800 {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	if got, err := s.open(text); err != nil || got != want {
+		t.Errorf("opened: %+v, %v", got, err)
+	}
+	other, err := newSealer([]byte(strings.Repeat("o", 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.open(text); err == nil {
+		t.Error("another secret opens it")
 	}
 }
 

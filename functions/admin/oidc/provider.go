@@ -24,6 +24,7 @@ const (
 	patience = 8 * time.Second // for all that one step asks of the provider
 	maxReply = 1 << 20         // bytes of one answer of the provider
 	maxName  = 64              // characters of somebody's name
+	maxID    = 255             // bytes of somebody's subject, as the standard has it
 )
 
 // ErrFlow means that an answer belongs to no log-in that this browser began here a short while ago.
@@ -274,11 +275,14 @@ func (p *Provider) claims(ctx context.Context, e *endpoints, t *gooidc.IDToken, 
 }
 
 func (p *Provider) identify(subject string, claims map[string]any, next string) (Identity, error) {
+	if subject == "" || len(subject) > maxID || printable(subject) != subject {
+		return Identity{}, fmt.Errorf("%w: its subject is no name", ErrToken)
+	}
 	role, present := p.config.role(claims)
 	if role == access.Nobody {
 		return Identity{}, &NoRoleError{Claim: p.config.RoleClaim, Present: present}
 	}
-	actor := access.Actor{ID: "oidc:" + printable(subject), Name: nameIn(claims, subject), Kind: access.User, Role: role}
+	actor := access.Actor{ID: "oidc:" + subject, Name: nameIn(claims, subject), Kind: access.User, Role: role}
 	return Identity{Actor: actor, Next: next}, nil
 }
 

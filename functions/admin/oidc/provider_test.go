@@ -2,6 +2,7 @@ package oidc
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -222,7 +223,8 @@ func TestLazy(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"issuer":"` + server.URL + `","authorization_endpoint":"` + server.URL + `/auth","end_session_endpoint":"javascript:alert(1)"}`))
+		const document = `{"issuer":"%[1]s","authorization_endpoint":"%[1]s/auth","end_session_endpoint":"javascript:alert(1)"}`
+		_, _ = fmt.Fprintf(w, document, server.URL)
 	}))
 	t.Cleanup(server.Close)
 	p := newProvider(t, Config{Issuer: server.URL, ClientID: "dashboard", ClientSecret: "x"})

@@ -1,9 +1,13 @@
 package session
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 	"time"
+
+	"tidegate/internal/store"
+	"tidegate/internal/valkeytest"
 )
 
 // login is what the dashboard does when somebody logs in.
@@ -25,7 +29,7 @@ func (f *fixture) lists(t *testing.T, user string, tokens ...string) {
 	for _, token := range tokens {
 		want = append(want, Session{ID: ID(token), Data: []byte("data of " + token)})
 	}
-	same := func(a, b Session) bool { return a.ID == b.ID && string(a.Data) == string(b.Data) }
+	same := func(a, b Session) bool { return a.ID == b.ID && bytes.Equal(a.Data, b.Data) }
 	if !slices.EqualFunc(all, want, same) {
 		t.Fatalf("%s has %q, want %q", user, all, want)
 	}
@@ -47,6 +51,28 @@ func TestList(t *testing.T) {
 	f.lists(t, "ada", "one")
 	f.pass(idle + time.Second)
 	f.lists(t, "ada")
+}
+
+// On a cluster a user's sessions lie in many slots.
+func TestUserOnACluster(t *testing.T) {
+	url := valkeytest.StartCluster(t, 1, 0)[0] + "?cluster=true"
+	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	f := &fixture{Store: NewStore(client, idle), clock: time.Now()}
+	for _, token := range []string{"one", "two", "three"} {
+		f.login(t, "ada", token, time.Hour)
+	}
+	if all, err := f.List(t.Context(), "ada", 10); err != nil || len(all) != 3 {
+		t.Errorf("%v, %v", all, err)
+	}
+	if err := f.EndAll(t.Context(), "ada"); err != nil {
+		t.Fatal(err)
+	}
+	f.lists(t, "ada")
+	f.wants(t, "two", "", false)
 }
 
 // Looking at a user's sessions does not keep them alive.

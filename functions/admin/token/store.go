@@ -65,6 +65,7 @@ func seconds(t time.Time) string { return fmt.Sprintf("%010d", t.Unix()) }
 // Create stores a new token and returns it with its secret, which cannot be had again. It fails with an *InvalidError, or with ErrTooMany.
 func (s *Store) Create(ctx context.Context, n New) (Token, apikey.Secret, error) {
 	now := s.now().UTC().Truncate(time.Second)
+	n.Expires = n.Expires.UTC().Truncate(time.Second)
 	if err := n.validate(now); err != nil {
 		return Token{}, apikey.Secret{}, err
 	}
@@ -74,7 +75,7 @@ func (s *Store) Create(ctx context.Context, n New) (Token, apikey.Secret, error)
 	if err != nil {
 		return Token{}, apikey.Secret{}, fmt.Errorf("create token: %w", err)
 	}
-	t := Token{ID: secret.ID(), Name: n.Name, Scope: n.Scope, By: n.By, Created: now, Expires: n.Expires.UTC().Truncate(time.Second)}
+	t := Token{ID: secret.ID(), Name: n.Name, Scope: n.Scope, By: n.By, Created: now, Expires: n.Expires}
 	record := string(hash[:]) + seconds(t.Expires) + string(text)
 	created, err := createScript.Exec(ctx, s.client, []string{recordsKey}, []string{t.ID, record, strconv.Itoa(MaxCount)}).AsInt64()
 	if err != nil {
@@ -86,8 +87,8 @@ func (s *Store) Create(ctx context.Context, n New) (Token, apikey.Secret, error)
 	return t, secret, nil
 }
 
-// Authenticate returns the token that a text is, and notes the minute of its use. It fails with ErrUnknown, without asking Valkey when the checksum is
-// wrong; any other error means that nobody knows.
+// Authenticate returns the token that a text is, and notes the minute of its use. It fails with ErrUnknown, without asking Valkey when the checksum
+// is wrong; any other error means that nobody knows.
 func (s *Store) Authenticate(ctx context.Context, text string) (Token, error) {
 	secret, err := apikey.ParsePlain(prefix, text)
 	if err != nil {

@@ -27,8 +27,30 @@ async function loadExistingGrant(ctx) {
   return grant;
 }
 
+const page = (title, form) => `<!doctype html><html lang="en"><title>${title}</title><link rel="icon" href="data:,"><h1>${title}</h1>${form}`;
+
+const loginPage = page('Provider', `<form method="post">
+  <label>Name <input name="login" autofocus></label>
+  <label>Password <input name="password" type="password"></label>
+  <button>Log in</button>
+</form>`);
+
+async function logIn(request, response) {
+  await provider.interactionDetails(request, response);
+  if (request.method !== 'POST') return response.setHeader('Content-Type', 'text/html').end(loginPage);
+  const fields = new URLSearchParams(Buffer.concat(await request.toArray()).toString());
+  return provider.interactionFinished(request, response, { login: { accountId: fields.get('login') } });
+}
+
+function logoutSource(ctx, form) {
+  ctx.body = page('Log out?', `${form}<button form="op.logoutForm" name="logout" value="yes">Yes</button>`);
+}
+
 let provider;
-const server = createServer((request, response) => provider.callback()(request, response));
+const server = createServer((request, response) => {
+  if (request.url.startsWith('/interaction/')) logIn(request, response).catch((error) => response.writeHead(500).end(String(error)));
+  else provider.callback()(request, response);
+});
 server.listen(0, 'localhost', () => {
   const issuer = `http://localhost:${server.address().port}`;
   provider = new Provider(issuer, {
@@ -38,7 +60,8 @@ server.listen(0, 'localhost', () => {
     clientDefaults: { id_token_signed_response_alg: 'ES256' },
     conformIdTokenClaims: !idTokenClaims,
     cookies: { keys: [randomBytes(16).toString('hex')] },
-    features: { devInteractions: { enabled: true } },
+    features: { devInteractions: { enabled: false }, rpInitiatedLogout: { enabled: true, logoutSource } },
+    interactions: { url: (_, interaction) => `/interaction/${interaction.uid}` },
     findAccount,
     jwks: { keys: [{ ...key, alg: 'ES256', use: 'sig', kid: 'test' }] },
     loadExistingGrant,
