@@ -83,7 +83,7 @@ func TestHeadersEverywhere(t *testing.T) {
 		checkHeaders(t, s.do(http.MethodPost, "/login", nil, nil))
 		checkHeaders(t, s.post("/login", url.Values{"user": {strings.Repeat("x", maxBody)}}))
 		checkHeaders(t, s.refresh("/keys"))
-		s.keys.fail(io.ErrUnexpectedEOF)
+		s.keys.fail("ERR gone")
 		checkHeaders(t, s.get("/keys"))
 		checkHeaders(t, s.ask("POST /logout"))
 	}

@@ -28,6 +28,9 @@ func newLimitList(name string, limits []limiter.Limit) limitList {
 	return l
 }
 
+// required names the list that every form with one has, and that has at least one limit.
+const required = "limits"
+
 var errForeignForm = errors.New("not a form of this dashboard")
 
 // readLimitList reads what a browser sent. It fails for a list that is not ours.
@@ -129,7 +132,7 @@ func (l limitList) view(legend, advice string) templates.LimitList {
 			Zone:      field(in.zone),
 			Preview:   preview(in),
 		}
-		if len(l.rows) > 1 || !in.blank() {
+		if len(l.rows) > 1 || l.name != required && !in.blank() {
 			row.Remove = "remove:" + l.name + ":" + strconv.Itoa(i)
 		}
 		v.Rows = append(v.Rows, row)

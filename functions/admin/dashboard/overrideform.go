@@ -152,7 +152,12 @@ func choice(name, label string, options []templates.Option, in input) templates.
 }
 
 func text(name, label, sample string, most int, in input) templates.FormField {
-	return templates.FormField{ID: name, Label: label, Kind: templates.TextField, Sample: sample, Max: strconv.Itoa(most), Field: field(in)}
+	return templates.FormField{ID: name, Label: label, Kind: templates.TextField, Sample: sample, Max: strconv.Itoa(most), Field: clipped(in)}
+}
+
+// clipped is a field whose text may hold what must not be shown as it is.
+func clipped(in input) templates.Field {
+	return templates.Field{Value: clip(in.text, maxChange*10), Error: in.wrong}
 }
 
 func untilFields(u untilInput, never string) []templates.FormField {

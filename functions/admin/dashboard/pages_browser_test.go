@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -413,7 +412,7 @@ func TestBrowserLimitsForm(t *testing.T) {
 	v.wait(`document.querySelector("output").textContent === ""`)
 	v.retype("#limits-0-window", "1\n")
 	v.act(chromedp.WaitVisible(chromedp.CSS(".notice.good")))
-	limits := v.keys.key("chandlery").Limits
+	limits := v.keys.key("chandlery").Override.Limits
 	if len(limits) != 2 || limits[0] != per(2500, time.Second) {
 		t.Errorf("Enter saved %v", limits)
 	}

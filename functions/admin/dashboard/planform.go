@@ -143,9 +143,9 @@ func (f *planForm) view(*policy.Set) templates.Form {
 func (f *planForm) done() string { return "Saved the plan " + clip(f.name.text, maxName) + "." }
 
 func (d *dashboard) planEdit(f *planForm) setEdit {
-	e := setEdit{form: f, path: "/policies/plans"}
+	e := setEdit{form: f, path: "/policies/plans/new"}
 	if f.number > 0 {
-		e.path += "/" + strconv.Itoa(f.number)
+		e.path = "/policies/plans/" + strconv.Itoa(f.number)
 		e.effect = func(r *http.Request, next *policy.Set) (string, error) {
 			p, _ := next.Numbered(f.number)
 			return d.previewPlan(r, next, p)

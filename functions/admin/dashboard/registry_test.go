@@ -135,28 +135,38 @@ func (r *registry) use(name string, used ...int64) {
 	set, err := r.Set(context.Background())
 	r.must(err)
 	e, _ := set.Effective(r.key(name), time.Now())
-	program, err := limiter.Compile(e.Limits, testNow)
-	r.must(err)
 	order := make([]int, len(e.Limits))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(e.Limits[b].Span(), e.Limits[a].Span()) })
 	r.must(r.client.Do(context.Background(), r.client.B().Del().Key(keyspace.State(r.ids[name])).Build()).Error())
-	taken := int64(0)
 	for at, i := range order {
-		when := testNow
+		n, when := used[i], testNow
 		if at+1 < len(order) {
-			when = testNow.Add(-e.Limits[i].Span() / 2)
+			n, when = n-used[order[at+1]], testNow.Add(-e.Limits[i].Span()/2)
 		}
-		if n := used[i] - taken; n > 0 {
-			r.server.SetTime(when)
-			r.must(r.client.Do(context.Background(), r.client.B().Eval().Script(limiter.TakeScript()).Numkeys(1).Key(keyspace.State(r.ids[name])).
-				Arg(string(program), strconv.FormatInt(n, 10), "0").Build()).Error())
-			taken = used[i]
+		var limits []limiter.Limit // a shorter one does not admit what was called before its window
+		for _, l := range e.Limits {
+			if l.Span() >= e.Limits[i].Span() {
+				limits = append(limits, l)
+			}
 		}
+		r.take(name, limits, n, when)
 	}
 	r.server.SetTime(testNow)
+}
+
+func (r *registry) take(name string, limits []limiter.Limit, cost int64, when time.Time) {
+	r.t.Helper()
+	if cost == 0 {
+		return
+	}
+	program, err := limiter.Compile(limits, when)
+	r.must(err)
+	r.server.SetTime(when)
+	r.must(r.client.Do(context.Background(), r.client.B().Eval().Script(limiter.TakeScript()).Numkeys(1).Key(keyspace.State(r.ids[name])).
+		Arg(string(program), strconv.FormatInt(cost, 10), "0").Build()).Error())
 }
 
 // called records calls of the last hour.

@@ -75,7 +75,7 @@ func (d *dashboard) routes() []route {
 		{"GET /policies", viewer, d.showPolicies},
 		{"POST /policies/sync", editor, d.syncPolicies},
 		{"GET /policies/plans/new", editor, d.showNewPlan},
-		{"POST /policies/plans", editor, d.createPlan},
+		{"POST /policies/plans/new", editor, d.createPlan},
 		{"GET /policies/plans/{number}", editor, d.showPlan},
 		{"POST /policies/plans/{number}", editor, d.savePlan},
 		{"GET /policies/plans/{number}/{action}", editor, d.showPlanAction},

@@ -36,7 +36,7 @@ func TestEditActsOnTheNextCheck(t *testing.T) {
 	check(true)
 	check(false)
 	s.get("/keys/{acme}").wants(t, http.StatusOK, "2 per hour → 3 per hour", "<b>3</b> of 3", "From an override of the plan acme")
-	s.post("/keys/{acme}/limits", form).wants(t, http.StatusConflict, "ada (password:ada)</bdi> saved meanwhile")
+	s.post("/keys/{acme}/limits", form).wants(t, http.StatusConflict, "ada</bdi> saved meanwhile")
 	check(false)
 }
 

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"math"
 	"net/url"
-	"strconv"
 	"testing"
 	"time"
 
