@@ -54,7 +54,11 @@ const maxReasonInput = policy.MaxReasonLen + 50
 
 // typed is a field as it was typed, bounded.
 func typed(values url.Values, name string, most int) input {
-	return input{text: clip(values.Get(name), most)}
+	text := strings.ToValidUTF8(values.Get(name), "\u202e") // which every field refuses
+	if runes := []rune(text); len(runes) > most {
+		text = string(runes[:most])
+	}
+	return input{text: text}
 }
 
 func readUntil(values url.Values) untilInput {
