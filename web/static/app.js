@@ -6,3 +6,4 @@ import './keyboard.js';
 import './theme.js';
 import './toast.js';
 import './copy.js';
+import './job.js';

@@ -17,8 +17,8 @@ type FormPage struct {
 type Form struct {
 	Action  string
 	Hidden  []Hidden
-	Error   string // what is wrong as a whole
-	Errors  int    // how many fields are wrong
+	Error   string   // what is wrong as a whole
+	Errors  int      // how many fields are wrong
 	Notes   []string // what to know before sending it
 	Fields  []FormField
 	Lists   []LimitList

@@ -11,7 +11,8 @@ type PoliciesPage struct {
 	NewPlan    string // addresses of forms; empty when nothing can be changed
 	NewRule    string
 	EditShared string
-	Sync       string
+	Unfinished bool   // checks may obey the version before
+	Sync       string // address that finishes the save
 }
 
 // PlanRow is one plan.

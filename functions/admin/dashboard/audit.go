@@ -5,9 +5,11 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"tidegate/internal/audit"
+	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
 
@@ -85,8 +87,8 @@ func (d *dashboard) entryRows(r *http.Request, entries []audit.Entry) []template
 			ID: e.ID, At: instant(e.Time), By: clip(e.By.Name, maxName), What: clip(e.Action, maxInput), Subject: subjectWords(e), Address: d.subjectPath(e),
 			Reason: clip(e.Reason, 300), Version: number(e.Version), Changes: entryChanges(e),
 		}
-		if len(e.Before) == 0 || len(e.After) == 0 {
-			rows[i].Changes = nil
+		if e.Subject != policy.SetID && (len(e.Before) == 0 || len(e.After) == 0) {
+			rows[i].Changes = slices.DeleteFunc(rows[i].Changes, func(c templates.Change) bool { return c.What == "name" || c.What == "status" })
 		}
 		if canEdit(r) && irreversible(e) == "" {
 			rows[i].Revert = d.path("/audit/" + e.ID + "/revert")

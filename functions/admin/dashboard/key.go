@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -199,9 +200,22 @@ func marks(entries []audit.Entry) []timeMark {
 	var all []timeMark
 	for i := len(entries) - 1; i >= 0; i-- {
 		e := entries[i]
-		all = append(all, timeMark{at: e.Time, text: e.Action + " of " + subjectWords(e)})
+		all = append(all, timeMark{at: e.Time, text: markWords(e)})
 	}
 	return all
+}
+
+// markWords names what an entry changed.
+func markWords(e audit.Entry) string {
+	changes := entryChanges(e)
+	if len(e.Before) == 0 || len(changes) == 0 {
+		return e.Action + " of " + subjectWords(e)
+	}
+	words := changes[0].What
+	if n := len(changes) - 1; n > 0 {
+		words += " and " + strconv.Itoa(n) + " more"
+	}
+	return words
 }
 
 // keyPath is the address of a key's page. Ids are letters, digits, - and _.

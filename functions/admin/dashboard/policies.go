@@ -42,7 +42,15 @@ func (d *dashboard) showPolicies(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if canEdit(r) {
-		p.NewPlan, p.NewRule, p.EditShared, p.Sync = d.path("/policies/plans/new"), d.path("/policies/rules/new"), d.path("/policies/shared"), d.path("/policies/sync")
+		p.NewPlan, p.NewRule, p.EditShared = d.path("/policies/plans/new"), d.path("/policies/rules/new"), d.path("/policies/shared")
+	}
+	synced, err := d.Keys.Synced(r.Context(), set)
+	if err != nil {
+		d.failStore(w, r, "read policy", err)
+		return
+	}
+	if p.Unfinished = !synced; p.Unfinished && canEdit(r) {
+		p.Sync = d.path("/policies/sync")
 	}
 	d.render(w, r, http.StatusOK, templates.Policies(p))
 }
