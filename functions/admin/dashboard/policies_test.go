@@ -185,8 +185,8 @@ func TestShared(t *testing.T) {
 	if len(set.Deny) != 3 || set.Deny[2] != netip.MustParsePrefix("192.0.2.7/32") || set.TokenPlan != "free" || set.Bans == nil || set.Bans.Denials != 100 {
 		t.Errorf("saved %+v", set)
 	}
-	s.get("/policies/shared").wants(t, http.StatusOK, "2001:db8::/32", `name="denials" value="100"`)
 	page := s.get("/policies").wants(t, http.StatusOK, "198.51.100.0/24, 2001:db8::/32", "100 denied calls in 1m ban for 5m", "50 per minute")
+	s.get("/policies/shared").wants(t, http.StatusOK, "2001:db8::/32", `name="denials" value="100"`)
 	s.post(undoInPage.FindStringSubmatch(page.body)[1], nil).wants(t, http.StatusSeeOther)
 	if set := s.set(); len(set.Deny) != 0 || set.Bans != nil {
 		t.Errorf("after the undo: %+v", set)
