@@ -20,11 +20,11 @@ type Explained struct {
 	Refused   string        // why the caller may not call, whatever the limits; empty when it may
 	Exempt    bool          // the address is not limited
 	Effective Effective
-	Checked   Checked // without a version of the key; what it would be is in Key
+	Checked   Checked // as Check would return it, but Remaining is as before the call
 }
 
-// tryScript makes a step and takes it back, in one. KEYS[1] the state; ARGV[1] the program, ARGV[2] the cost, 0 to 1e9. Returns what limiter.ParseReply
-// reads.
+// tryScript makes a step and takes it back, in one. KEYS[1] the state; ARGV[1] the program, ARGV[2] the cost, 0 to 1e9. Returns what
+// limiter.ParseReply reads.
 var tryScript = valkey.NewLuaScript(limiter.StepFunction() + `
 local before = call('GET', KEYS[1])
 local reply = step(KEYS[1], ARGV[1], tonumber(ARGV[2]), 0)
@@ -51,8 +51,9 @@ func (s *Store) Explain(ctx context.Context, set *Set, k Key, call Call) (Explai
 		rule = compiled.fallback
 	}
 	e.Checked = Checked{
-		Allowed: e.Refused == "", Would: e.Refused == "", Trial: true, Cost: rule.Cost, Now: now, ID: k.ID, Name: k.Name, Plan: k.Plan, Source: e.Effective.Source,
-		Rule: rule.Name, Settle: rule.Settle, SetVersion: set.Version, KeyVersion: k.Version,
+		Allowed: e.Refused == "", Would: e.Refused == "", Trial: true, Cost: rule.Cost, Now: now, ID: k.ID, Name: k.Name, Plan: k.Plan,
+		Source: e.Effective.Source,
+		Rule:   rule.Name, Settle: rule.Settle, SetVersion: set.Version, KeyVersion: k.Version,
 	}
 	if err := s.explainBan(ctx, &e.Checked, k); err != nil {
 		return Explained{}, err

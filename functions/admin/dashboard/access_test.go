@@ -16,7 +16,8 @@ import (
 // fit makes a path that fits a route's pattern.
 func fit(pattern string) (method, path string) {
 	method, path, _ = strings.Cut(pattern, " ")
-	return method, strings.NewReplacer("{$}", "", "{id}", "{acme}", "{file}", "app-1.js", "{action}", "revoke", "{number}", "1", "{entry}", "1-0-1").Replace(path)
+	return method, strings.NewReplacer("{$}", "", "{id}", "{acme}", "{file}", "app-1.js", "{action}", "revoke", "{number}", "1", "{entry}",
+		"1-0-1").Replace(path)
 }
 
 // ask makes a request that fits a route's pattern, as a page of this site would.
@@ -255,7 +256,8 @@ func TestViewerSeesNoEdit(t *testing.T) {
 	for _, path := range []string{"/", "/keys", "/keys/{acme}", "/policies", "/overrides", "/audit", "/explain?key={acme}", "/settings"} {
 		body := s.get(path).wants(t, http.StatusOK, "viewer").body
 		for _, control := range []string{
-			"Override limits", "/limits", "/settings/tokens", "Make the token", "/revert", "Create a", "checkbox\" name=\"id", "/policies/plans", "/policies/rules", "/edit",
+			"Override limits", "/limits", "/settings/tokens", "Make the token", "/revert", "Create a", "checkbox\" name=\"id", "/policies/plans",
+			"/policies/rules", "/edit",
 		} {
 			if strings.Contains(body, control) {
 				t.Errorf("%s offers %q", path, control)

@@ -63,9 +63,10 @@ func (d *dashboard) renderAudit(w http.ResponseWriter, r *http.Request, verified
 		Page:    d.page(r, "Audit"),
 		Filter:  templates.AuditFilter{Action: path, Subject: clip(query.Subject, 64), What: query.Action, Whats: auditActions, By: clip(query.By, 200)},
 		Entries: d.entryRows(r, list.Entries),
-		Empty:   templates.Empty{Heading: "Nothing here", Advice: "Every change of a key or of the policies is told here, in the same step in which it is made."},
-		Export:  address(d.path("/audit.csv"), values),
-		Verify:  address(d.path("/audit/verify"), values), Verified: verified,
+		Empty: templates.Empty{Heading: "Nothing here",
+			Advice: "Every change of a key or of the policies is told here, in the same step in which it is made."},
+		Export: address(d.path("/audit.csv"), values),
+		Verify: address(d.path("/audit/verify"), values), Verified: verified,
 	}
 	if address("", values) != "" {
 		p.Filter.Clear = path

@@ -26,7 +26,8 @@ func (s *site) revertOf(path string) string {
 func TestAuditPage(t *testing.T) {
 	s := newSite(t).login()
 	s.post(limitsPath, with(limitsOf(1, [4]string{"50", "1", "minute", "log"}), "reason", "asked for")).wants(t, http.StatusSeeOther)
-	s.get("/audit").wants(t, http.StatusOK, "key.override", "<bdi>ada</bdi>", "50 per minute (asked for)", "because: <bdi>asked for</bdi>", "key.create", "policy.save", "10 per 10 seconds")
+	s.get("/audit").wants(t, http.StatusOK, "key.override", "<bdi>ada</bdi>", "50 per minute (asked for)", "because: <bdi>asked for</bdi>",
+		"key.create", "policy.save", "10 per 10 seconds")
 	for query, want := range map[string][2]string{
 		"subject={bolt}":               {"key.create", "50 per minute"},
 		"what=key.override":            {"50 per minute", "policy.save"},

@@ -14,8 +14,8 @@ import (
 	"tidegate/web/templates"
 )
 
-// A job changes many keys, some with each request, since a function may be frozen between two. All of its state is in the address of its page, so it can
-// be left and gone on with; doing a part twice changes nothing twice.
+// A job changes many keys, some with each request, since a function may be frozen between two. All of its state is in the address of its page, so
+// it can be left and gone on with; doing a part twice changes nothing twice.
 
 const (
 	bulkChunk    = 200                     // keys that one request changes at most
@@ -100,7 +100,7 @@ func (j *job) check(set *policy.Set) int {
 		j.override.override(time.Now())
 		return j.override.errors()
 	}
-	j.reason.required("Say why, for those who find this later.", policy.MaxReasonLen)
+	j.reason.reason()
 	return wrongs(j.plan, j.reason)
 }
 
@@ -226,7 +226,8 @@ func (d *dashboard) showJob(w http.ResponseWriter, r *http.Request) {
 		Failed: j.failed, Finished: j.finished, Back: address(d.path("/keys"), j.filter.values()),
 	}
 	if !j.finished {
-		p.Form = &templates.Form{Action: d.path("/keys/job"), Hidden: hiddenOf(j.values), Submit: "Go on", Auto: true, Cancel: templates.Choice{Text: "Stop here", Address: p.Back}}
+		p.Form = &templates.Form{Action: d.path("/keys/job"), Hidden: hiddenOf(j.values), Submit: "Go on", Auto: true,
+			Cancel: templates.Choice{Text: "Stop here", Address: p.Back}}
 	}
 	d.render(w, r, http.StatusOK, templates.Job(p))
 }

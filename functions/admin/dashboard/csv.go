@@ -82,7 +82,8 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) {
 		d.failStore(w, r, "read policy", err)
 		return
 	}
-	t := newTable("id", "name", "plan", "status", "state", "env", "tags", "limits", "used", "override until", "override reason", "expires", "banned until",
+	t := newTable("id", "name", "plan", "status", "state", "env", "tags", "limits", "used", "override until", "override reason", "expires",
+		"banned until",
 		"created", "updated", "version")
 	next, rows := query.after, 0
 	for {

@@ -57,6 +57,7 @@ func effectiveText(e policy.Effective) string {
 		return "no limits"
 	case policy.Shadow:
 		return limitsWords(e.Limits) + ", in shadow"
+	case policy.Enforce:
 	}
 	return limitsWords(e.Limits)
 }

@@ -36,7 +36,8 @@ func readExplainForm(r *http.Request) explainForm {
 // call returns the call that was typed, and notes what is wrong with it.
 func (f *explainForm) call(v6Bits int) policy.Call {
 	trim := strings.TrimSpace
-	c := policy.Call{Route: routing.Call{API: trim(f.api.text), Stage: trim(f.stage.text), Method: strings.ToUpper(trim(f.method.text)), Path: trim(f.path.text)}}
+	c := policy.Call{Route: routing.Call{API: trim(f.api.text), Stage: trim(f.stage.text), Method: strings.ToUpper(trim(f.method.text)),
+		Path: trim(f.path.text)}}
 	if !strings.HasPrefix(c.Route.Path, "/") {
 		f.path.wrong = "A path begins with a slash, such as /orders/7."
 	}
@@ -100,7 +101,8 @@ func (d *dashboard) explain(r *http.Request, f *explainForm, p *templates.Explai
 func (d *dashboard) explained(r *http.Request, f *explainForm) (policy.Key, error) {
 	id := strings.TrimSpace(f.key.text)
 	if secret, err := apikey.Parse(id); err == nil {
-		f.key.text, f.key.wrong = secret.ID(), "That was the whole secret, which belongs in no address: its id, which stands here now, is enough. Consider rotating it."
+		f.key.text, f.key.wrong = secret.ID(),
+			"That was the whole secret, which belongs in no address: its id, which stands here now, is enough. Consider rotating it."
 		return policy.Key{}, nil
 	}
 	if !idPattern.MatchString(id) {
@@ -129,7 +131,8 @@ func (f *explainForm) view(action string) templates.ExplainForm {
 func (d *dashboard) explanation(set *policy.Set, k policy.Key, e policy.Explained) *templates.Explanation {
 	c := e.Checked
 	x := &templates.Explanation{
-		Name: clip(k.Name, maxName), Address: d.keyPath(k), Verdict: verdictWords(e), Allowed: c.Allowed, Response: responseTo(e), Why: whyWords(newSubject(set, k, decisionNone, c.Now)),
+		Name: clip(k.Name, maxName), Address: d.keyPath(k), Verdict: verdictWords(e), Allowed: c.Allowed, Response: responseTo(e),
+		Why: whyWords(newSubject(set, k, decisionNone, c.Now)),
 	}
 	for _, m := range e.Matches {
 		rule := set.Routes[m.Index]

@@ -149,7 +149,8 @@ func whyWords(s subject) []string {
 		if s.Override.Until.IsZero() {
 			return []string{words + " It holds until somebody ends it.", modeWords(s.effective.Mode)}
 		}
-		return []string{words + " It ends on " + instant(s.Override.Until).Text + ", in " + span(s.Override.Until.Sub(s.at)) + ".", modeWords(s.effective.Mode)}
+		return []string{words + " It ends on " + instant(s.Override.Until).Text + ", in " + span(s.Override.Until.Sub(s.at)) + ".",
+			modeWords(s.effective.Mode)}
 	}
 	words := []string{"From the plan " + orDash(plan) + ".", modeWords(s.effective.Mode)}
 	if s.Override != nil {
@@ -187,7 +188,8 @@ func (d *dashboard) keyChart(ctx context.Context, k policy.Key, entries []audit.
 	if err != nil {
 		return templates.TimeSeries{}, err
 	}
-	s := timeSeries{id: "calls", title: "Calls of the last hour", step: keyChartStep, begin: now.Add(-time.Hour).Truncate(keyChartStep), marks: marks(entries)}
+	s := timeSeries{id: "calls", title: "Calls of the last hour", step: keyChartStep, begin: now.Add(-time.Hour).Truncate(keyChartStep),
+		marks: marks(entries)}
 	if len(points) > 0 {
 		s.begin = points[0].Start
 	}

@@ -24,7 +24,7 @@ type keyAction struct {
 	reason  bool // must be given
 	fields  func(d *dashboard, f *actionForm) []templates.FormField
 	// do makes the change; it returns the key as it is then.
-	do func(d *dashboard, ctx context.Context, f *actionForm, edit policy.Edit) (policy.Key, error)
+	do func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error)
 }
 
 // actionForm is what was typed on the page of an action.
@@ -43,7 +43,7 @@ type actionForm struct {
 }
 
 // update changes the key as the form's version was.
-func (f *actionForm) update(d *dashboard, ctx context.Context, action string, edit policy.Edit, change func(*policy.Key)) (policy.Key, error) {
+func (f *actionForm) update(ctx context.Context, d *dashboard, action string, edit policy.Edit, change func(*policy.Key)) (policy.Key, error) {
 	return d.Keys.Update(ctx, f.key.ID, f.version, action, edit, change)
 }
 
@@ -51,29 +51,31 @@ var keyActions = map[string]keyAction{
 	"end": {
 		heading: "End the override of", advice: "The limits of the plan are back in force with the next check. Counts stay.", submit: "End the override",
 		done: "The override is ended; the plan is back in force.",
-		do: func(d *dashboard, ctx context.Context, f *actionForm, edit policy.Edit) (policy.Key, error) {
+		do: func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
 			return d.Keys.SetOverride(ctx, f.key.ID, f.version, nil, edit)
 		},
 	},
 	"reset": {
-		heading: "Reset the counts of", advice: "Everything that was counted is forgotten: every limit is free at once. This cannot be undone.", submit: "Reset", danger: true,
+		heading: "Reset the counts of", advice: "Everything that was counted is forgotten: every limit is free at once. This cannot be undone.",
+		submit: "Reset", danger: true,
 		done: "The counts are reset; every limit is free.",
-		do: func(d *dashboard, ctx context.Context, f *actionForm, edit policy.Edit) (policy.Key, error) {
+		do: func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
 			return f.key, d.Keys.Reset(ctx, f.key.ID, edit)
 		},
 	},
 	"revoke": {
-		heading: "Revoke", advice: "From the next check on, calls with this key get 401, as if it never was. It can be taken back.", submit: "Revoke", danger: true,
-		done: "Revoked: no call with this key is allowed any more.",
-		do: func(d *dashboard, ctx context.Context, f *actionForm, edit policy.Edit) (policy.Key, error) {
+		heading: "Revoke", advice: "From the next check on, calls with this key get 401, as if it never was. It can be taken back.", submit: "Revoke",
+		danger: true,
+		done:   "Revoked: no call with this key is allowed any more.",
+		do: func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
 			return d.Keys.Revoke(ctx, f.key.ID, f.version, edit)
 		},
 	},
 	"unrevoke": {
 		heading: "Unrevoke", advice: "Calls with this key's secret are let in again, within its limits.", submit: "Unrevoke", revoked: true,
 		done: "The key is active again.",
-		do: func(d *dashboard, ctx context.Context, f *actionForm, edit policy.Edit) (policy.Key, error) {
-			return f.update(d, ctx, "key.unrevoke", edit, func(k *policy.Key) { k.Status = policy.Active })
+		do: func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
+			return f.update(ctx, d, "key.unrevoke", edit, func(k *policy.Key) { k.Status = policy.Active })
 		},
 	},
 	"ban": {
@@ -82,8 +84,8 @@ var keyActions = map[string]keyAction{
 	},
 	"unban": {
 		heading: "Unban", advice: "Calls with this key are let in again, within its limits.", submit: "Unban", done: "The ban is lifted.",
-		do: func(d *dashboard, ctx context.Context, f *actionForm, edit policy.Edit) (policy.Key, error) {
-			return f.update(d, ctx, "key.unban", edit, func(k *policy.Key) { k.Banned = time.Time{} })
+		do: func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
+			return f.update(ctx, d, "key.unban", edit, func(k *policy.Key) { k.Banned = time.Time{} })
 		},
 	},
 	"rotate": {
@@ -93,12 +95,13 @@ var keyActions = map[string]keyAction{
 	"delete": {
 		heading: "Delete", advice: "The key, its counts and its place in every list go. Its audit stays. This cannot be undone.", submit: "Delete for ever",
 		danger: true, revoked: true, any: true, done: "Deleted.",
-		do: func(d *dashboard, ctx context.Context, f *actionForm, edit policy.Edit) (policy.Key, error) {
+		do: func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
 			return policy.Key{}, d.Keys.Delete(ctx, f.key.ID, edit)
 		},
 	},
 	"edit": {
-		heading: "Edit", advice: "A change of the plan acts on the next check and keeps what was counted, unless an override is in force.", submit: "Save", done: "Saved.", revoked: true,
+		heading: "Edit", advice: "A change of the plan acts on the next check and keeps what was counted, unless an override is in force.",
+		submit: "Save", done: "Saved.", revoked: true,
 		fields: editFields, do: saveKey,
 	},
 }
@@ -110,7 +113,7 @@ func banFields(_ *dashboard, f *actionForm) []templates.FormField {
 	return untilFields(f.until, "choose how long")
 }
 
-func ban(d *dashboard, ctx context.Context, f *actionForm, edit policy.Edit) (policy.Key, error) {
+func ban(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
 	until := f.until.time(time.Now())
 	if until.IsZero() && f.until.errors() == 0 {
 		f.until.choice.wrong = "Choose how long the ban lasts; revoke a key to shut it out for good."
@@ -118,7 +121,7 @@ func ban(d *dashboard, ctx context.Context, f *actionForm, edit policy.Edit) (po
 	if f.until.errors() > 0 {
 		return f.key, errTyped
 	}
-	return f.update(d, ctx, "key.ban", edit, func(k *policy.Key) { k.Banned = until })
+	return f.update(ctx, d, "key.ban", edit, func(k *policy.Key) { k.Banned = until })
 }
 
 // errTyped means that the form holds what is wrong.
@@ -140,7 +143,7 @@ func graceFields(_ *dashboard, f *actionForm) []templates.FormField {
 	return []templates.FormField{choice("grace", "The old secret is good for", graces, f.grace)}
 }
 
-func rotate(d *dashboard, ctx context.Context, f *actionForm, edit policy.Edit) (policy.Key, error) {
+func rotate(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
 	f.grace.oneOf(graces)
 	grace, err := time.ParseDuration(f.grace.text)
 	if err != nil || f.grace.wrong != "" {
@@ -154,7 +157,7 @@ func rotate(d *dashboard, ctx context.Context, f *actionForm, edit policy.Edit) 
 	return key, err
 }
 
-func editFields(d *dashboard, f *actionForm) []templates.FormField {
+func editFields(_ *dashboard, f *actionForm) []templates.FormField {
 	fields := []templates.FormField{
 		text("name", "Name", "", policy.MaxNameLen, f.name),
 		text("tags", "Tags, with commas between", "team-a, beta", 600, f.tags),
@@ -183,7 +186,7 @@ func splitTags(text string) []string {
 	return tags
 }
 
-func saveKey(d *dashboard, ctx context.Context, f *actionForm, edit policy.Edit) (policy.Key, error) {
+func saveKey(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
 	expires := f.until.time(time.Now())
 	if f.key.Expires.Format(untilForm) == f.until.at.text && f.until.choice.text == untilAt {
 		f.until.at.wrong, expires = "", f.key.Expires // it may be past, and its seconds are not shown
@@ -191,7 +194,7 @@ func saveKey(d *dashboard, ctx context.Context, f *actionForm, edit policy.Edit)
 	if f.until.errors() > 0 {
 		return f.key, errTyped
 	}
-	return f.update(d, ctx, "key.edit", edit, func(k *policy.Key) {
+	return f.update(ctx, d, "key.edit", edit, func(k *policy.Key) {
 		k.Name, k.Tags, k.Plan, k.Expires = strings.TrimSpace(f.name.text), splitTags(f.tags.text), f.plan.text, expires
 	})
 }
@@ -227,7 +230,8 @@ func (d *dashboard) action(w http.ResponseWriter, r *http.Request) (keyAction, *
 		return a, nil, false
 	}
 	if key.Status == policy.Revoked && !a.revoked || key.Status == policy.Unreadable && !a.any {
-		d.fail(w, r, problem{status: http.StatusConflict, heading: "This key is " + string(key.Status), advice: "Nothing of the kind can be done with it as it is."})
+		d.fail(w, r, problem{status: http.StatusConflict, heading: "This key is " + string(key.Status),
+			advice: "Nothing of the kind can be done with it as it is."})
 		return a, nil, false
 	}
 	return a, &actionForm{set: set, key: key, version: key.Version}, true
@@ -262,7 +266,7 @@ func (d *dashboard) doKeyAction(w http.ResponseWriter, r *http.Request) {
 	f.reason, f.until, f.grace = typed(v, "reason", maxReasonInput), readUntil(v), typed(v, "grace", maxInput)
 	f.name, f.tags, f.plan = typed(v, "name", policy.MaxNameLen+50), typed(v, "tags", 1000), typed(v, "plan", maxName+10)
 	if f.reason.text != "" || a.reason {
-		f.reason.required("Say why, for those who find this later.", policy.MaxReasonLen)
+		f.reason.reason()
 	}
 	if f.errors() > 0 {
 		d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
@@ -277,7 +281,7 @@ func (d *dashboard) makeKeyAction(w http.ResponseWriter, r *http.Request, a keyA
 		d.keyConflict(w, r, a, f, before)
 		return
 	}
-	saved, err := a.do(d, r.Context(), f, d.edit(r, strings.TrimSpace(f.reason.text)))
+	saved, err := a.do(r.Context(), d, f, d.edit(r, strings.TrimSpace(f.reason.text)))
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
@@ -309,7 +313,8 @@ func (d *dashboard) keyConflict(w http.ResponseWriter, r *http.Request, a keyAct
 		}
 	}
 	d.renderKeyAction(w, r, http.StatusConflict, a, f, &templates.Conflict{
-		Theirs: theirs, Yours: []string{strings.ToLower(a.submit)}, By: d.lastActor(r, current.ID), Saved: instant(current.Updated), Keep: d.keyPath(current),
+		Theirs: theirs, Yours: []string{strings.ToLower(a.submit)}, By: d.lastActor(r,
+			current.ID), Saved: instant(current.Updated), Keep: d.keyPath(current),
 	})
 }
 

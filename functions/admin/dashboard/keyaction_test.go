@@ -112,7 +112,8 @@ func TestKeyFilters(t *testing.T) {
 	s := newSite(t, withKeys(keys)).login()
 	for query, want := range map[string]string{
 		"": "alpha alpine beta gamma", "q=al": "alpha alpine", "plan=1": "alpha beta gamma", "plan=2&q=a": "alpine", "state=overridden": "beta",
-		"state=overridden&plan=1": "beta", "state=overridden&plan=2": "", "state=near": "alpha", "state=expiring": "gamma", "state=revoked": "", "state=blocked": "",
+		"state=overridden&plan=1": "beta", "state=overridden&plan=2": "", "state=near": "alpha", "state=expiring": "gamma", "state=revoked": "",
+		"state=blocked": "",
 	} {
 		body := s.get("/keys?"+query).wants(t, http.StatusOK).body
 		got := ""
@@ -165,7 +166,8 @@ func TestKeysAsCSV(t *testing.T) {
 	keys.override("plain", per(3, time.Minute))
 	s := newSite(t, withKeys(keys)).login()
 	got := s.get("/keys.csv").wants(t, http.StatusOK)
-	if got.Header.Get("Content-Type") != "text/csv; charset=utf-8; header=present" || !strings.Contains(got.Header.Get("Content-Disposition"), "attachment") {
+	if got.Header.Get("Content-Type") != "text/csv; charset=utf-8; header=present" || !strings.Contains(got.Header.Get("Content-Disposition"),
+		"attachment") {
 		t.Errorf("headers %v", got.Header)
 	}
 	rows, err := csv.NewReader(strings.NewReader(got.body)).ReadAll()
@@ -219,7 +221,7 @@ func TestBulkOnAll(t *testing.T) {
 	}
 	s := newSite(t, withKeys(keys)).login()
 	s.get("/keys?q=k").wants(t, http.StatusOK, fmt.Sprintf("All %d that match", count))
-	s.get("/keys/bulk?do=plan&of=all&q=k").wants(t, http.StatusOK, fmt.Sprintf("all keys whose name starts with “k”"), `name="to"`)
+	s.get("/keys/bulk?do=plan&of=all&q=k").wants(t, http.StatusOK, "all keys whose name starts with “k”", `name="to"`)
 	form := fields("do", "plan", "of", "all", "q", "k", "to", "pro", "reason", "upgrade")
 	s.post("/keys/bulk", with(form, "reason", "")).wants(t, http.StatusUnprocessableEntity, "Say why")
 	s.post("/keys/bulk", with(form, "reason", "upgrade", "to", "none")).wants(t, http.StatusUnprocessableEntity, `id="to-error"`)
@@ -252,11 +254,13 @@ func TestBulkOnSelection(t *testing.T) {
 	s.get("/keys/bulk?do=revoke&of=selected").wants(t, http.StatusUnprocessableEntity, "No key is selected")
 	s.get("/keys/bulk?do=override&of=selected&id={acme}&id={bolt}").wants(t, http.StatusOK, "acme, bolt", `name="limits[0].requests"`)
 	ids := []string{"of", "selected", "id", s.keys.ids["acme"], "id", s.keys.ids["bolt"]}
-	form := fields(append(ids, "do", "override", "reason", "party", "mode", "enforce", "lasts", "1d", "limits[0].requests", "99", "limits[0].window", "1",
+	form := fields(append(ids, "do", "override", "reason", "party", "mode", "enforce", "lasts", "1d", "limits[0].requests", "99", "limits[0].window",
+		"1",
 		"limits[0].unit", "hour", "limits[0].algorithm", "log")...)
 	last, _ := s.runJob(s.post("/keys/bulk", form))
 	last.wants(t, http.StatusOK, "2 changed")
-	if a, c := s.keys.key("acme").Override, s.keys.key("calm").Override; a == nil || a.Limits[0] != per(99, time.Hour) || a.Reason != "party" || c != nil {
+	if a, c := s.keys.key("acme").Override, s.keys.key("calm").Override; a == nil || a.Limits[0] != per(99, time.Hour) || a.Reason != "party" ||
+		c != nil {
 		t.Errorf("acme %+v, calm %+v", a, c)
 	}
 	for _, do := range []string{"reset", "end", "revoke"} {

@@ -14,7 +14,8 @@ import (
 func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 	query, ok := readKeysQuery(r)
 	if !ok {
-		d.fail(w, r, problem{status: http.StatusBadRequest, heading: "This search makes no sense", advice: "Names have at most 100 characters; it may be too long."})
+		d.fail(w, r, problem{status: http.StatusBadRequest, heading: "This search makes no sense",
+			advice: "Names have at most 100 characters; it may be too long."})
 		return
 	}
 	set, err := d.Keys.Set(r.Context())

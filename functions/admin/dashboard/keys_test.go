@@ -163,7 +163,8 @@ func TestHostileNames(t *testing.T) {
 		})
 		s := newSite(t, withKeys(keys)).login()
 		for _, path := range []string{
-			"/keys", "/keys/{odd}", "/keys/{odd}/limits", "/keys/{odd}/edit", "/keys/{odd}/revoke", "/keys/new", "/policies", "/policies/plans/2", "/overrides", "/audit",
+			"/keys", "/keys/{odd}", "/keys/{odd}/limits", "/keys/{odd}/edit", "/keys/{odd}/revoke", "/keys/new", "/policies", "/policies/plans/2",
+			"/overrides", "/audit",
 			"/explain?key={odd}", "/keys/bulk?do=plan&of=selected&id={odd}",
 		} {
 			got := s.get(path).wants(t, http.StatusOK, row.shown)

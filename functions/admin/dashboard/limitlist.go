@@ -64,8 +64,12 @@ func (l *limitList) change(button string) bool {
 // add appends a blank row.
 func (l *limitList) add() {
 	if len(l.rows) < limiter.MaxLimits {
-		l.rows = append(l.rows, limitInput{unit: input{text: "second"}, algorithm: input{text: limiter.Log.String()}})
+		l.rows = append(l.rows, blankInput())
 	}
+}
+
+func blankInput() limitInput {
+	return limitInput{unit: input{text: "second"}, algorithm: input{text: limiter.Log.String()}}
 }
 
 // limits returns the limits that were typed. The list keeps what is wrong with them.
@@ -109,15 +113,16 @@ func (l *limitList) errors() int {
 }
 
 // view shows the list; one that is empty has a blank row to start with.
-func (l limitList) view(legend, advice string) templates.LimitList {
-	if len(l.rows) == 0 {
-		l.add()
+func (l *limitList) view(legend, advice string) templates.LimitList {
+	rows := l.rows
+	if len(rows) == 0 {
+		rows = []limitInput{blankInput()}
 	}
 	v := templates.LimitList{Legend: legend, Advice: advice, ID: l.name, Error: l.wrong}
-	if len(l.rows) < limiter.MaxLimits {
+	if len(rows) < limiter.MaxLimits {
 		v.Add = "add:" + l.name
 	}
-	for i, in := range l.rows {
+	for i, in := range rows {
 		row := templates.LimitRow{
 			Number:    strconv.Itoa(i + 1),
 			Field:     l.field(i),
@@ -132,7 +137,7 @@ func (l limitList) view(legend, advice string) templates.LimitList {
 			Zone:      field(in.zone),
 			Preview:   preview(in),
 		}
-		if len(l.rows) > 1 || l.name != required && !in.blank() {
+		if len(rows) > 1 || l.name != required && !in.blank() {
 			row.Remove = "remove:" + l.name + ":" + strconv.Itoa(i)
 		}
 		v.Rows = append(v.Rows, row)

@@ -252,7 +252,8 @@ func TestStoreRefuses(t *testing.T) {
 		set.Routes = []policy.Route{{Name: "export", Cost: 600}}
 	})
 	s.post(limitsPath, limitsOf(1, [4]string{"", "", "second", "log"}, [4]string{"501", "1", "hour", "log"})).
-		wants(t, http.StatusUnprocessableEntity, `<p class="wrong" id="limits-1-requests-error">It is 501: a call of route &#34;export&#34; costs 600 and could never pass.</p>`)
+		wants(t, http.StatusUnprocessableEntity,
+			`<p class="wrong" id="limits-1-requests-error">It is 501: a call of route &#34;export&#34; costs 600 and could never pass.</p>`)
 }
 
 // Each field that the store can find wrong has its place on the form.

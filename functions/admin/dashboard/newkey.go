@@ -56,10 +56,11 @@ func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) {
 	f.name, f.tags, f.plan = typed(v, "name", policy.MaxNameLen+50), typed(v, "tags", 1000), typed(v, "plan", maxName+10)
 	f.reason = typed(v, "reason", maxReasonInput)
 	n := policy.NewKey{
-		Name: strings.TrimSpace(f.name.text), Env: strings.TrimSpace(f.env.text), Plan: f.plan.text, Tags: splitTags(f.tags.text), Expires: f.until.time(time.Now()),
+		Name: strings.TrimSpace(f.name.text), Env: strings.TrimSpace(f.env.text), Plan: f.plan.text, Tags: splitTags(f.tags.text),
+		Expires: f.until.time(time.Now()),
 	}
 	if f.reason.text != "" {
-		f.reason.required("", policy.MaxReasonLen)
+		f.reason.reason()
 	}
 	if f.errors() > 0 {
 		d.renderNewKey(w, r, http.StatusUnprocessableEntity, f)
@@ -79,7 +80,8 @@ func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *dashboard) renderNewKey(w http.ResponseWriter, r *http.Request, status int, f *newKeyForm) {
-	page := templates.FormPage{Page: d.page(r, "Create a key"), Trail: []templates.Choice{{Text: "Keys", Address: d.path("/keys")}}, Heading: "Create a key"}
+	page := templates.FormPage{Page: d.page(r, "Create a key"), Trail: []templates.Choice{{Text: "Keys", Address: d.path("/keys")}},
+		Heading: "Create a key"}
 	if len(f.set.Plans) == 0 {
 		page.Lead = []string{"A key needs a plan, and there is none yet: create one under Policies first."}
 		d.render(w, r, status, templates.FormOf(page))

@@ -39,7 +39,8 @@ func TestOverride(t *testing.T) {
 	form := limitsOf(1, [4]string{"50", "1", "minute", "log"})
 	s.post(limitsPath, with(form, "reason", " ")).wants(t, http.StatusUnprocessableEntity, `id="reason-error"`, "Say why")
 	s.post(limitsPath, with(form, "reason", strings.Repeat("x", 201))).wants(t, http.StatusUnprocessableEntity, "at most 200 characters")
-	s.post(limitsPath, with(form, "reason", "launch", "lasts", "at", "until", "2020-01-01 00:00")).wants(t, http.StatusUnprocessableEntity, "This is past.")
+	s.post(limitsPath, with(form, "reason", "launch", "lasts", "at", "until", "2020-01-01 00:00")).wants(t, http.StatusUnprocessableEntity,
+		"This is past.")
 	s.post(limitsPath, with(form, "until", "soon")).wants(t, http.StatusUnprocessableEntity, "Type a time in UTC")
 	s.post(limitsPath, with(form, "lasts", "1 eon")).wants(t, http.StatusUnprocessableEntity, "Choose one")
 	s.post(limitsPath, with(form, "lasts", "4h", "mode", "loud")).wants(t, http.StatusUnprocessableEntity, `id="mode-error"`)

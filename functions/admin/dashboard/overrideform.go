@@ -76,7 +76,7 @@ func (f *overrideForm) override(now time.Time) *policy.Override {
 		}
 	}
 	o.Until = f.until.time(now)
-	f.reason.required("Say why, for those who find this later.", policy.MaxReasonLen)
+	f.reason.reason()
 	return o
 }
 
@@ -90,13 +90,13 @@ func (in *input) oneOf(options []templates.Option) {
 	in.wrong = chooseFromList
 }
 
-// required notes a text that is missing or too long.
-func (in *input) required(missing string, most int) {
+// reason notes a reason that is missing or too long.
+func (in *input) reason() {
 	switch n := len([]rune(strings.TrimSpace(in.text))); {
 	case n == 0:
-		in.wrong = missing
-	case n > most:
-		in.wrong = "Use at most " + strconv.Itoa(most) + " characters."
+		in.wrong = "Say why, for those who find this later."
+	case n > policy.MaxReasonLen:
+		in.wrong = "Use at most " + strconv.Itoa(policy.MaxReasonLen) + " characters."
 	}
 }
 
@@ -146,7 +146,8 @@ func (f *overrideForm) view() templates.Form {
 		Error:  f.wrong, Errors: f.errors(),
 		Lists:   []templates.LimitList{f.limits.view("Limits", "A call is allowed when every limit admits it.")},
 		Choices: limitChoices(),
-		After:   append([]templates.FormField{choice("mode", "Mode", modeOptions(), f.mode)}, append(untilFields(f.until, "until somebody ends it"), reasonField(f.reason))...),
+		After: append([]templates.FormField{choice("mode", "Mode", modeOptions(), f.mode)}, append(untilFields(f.until, "until somebody ends it"),
+			reasonField(f.reason))...),
 		Preview: true, Submit: "Save",
 	}
 }
@@ -184,6 +185,7 @@ func overrideWords(o *policy.Override) string {
 		words += ", in shadow"
 	case policy.Off:
 		words = "no limits"
+	case policy.Enforce:
 	}
 	if !o.Until.IsZero() {
 		words += ", until " + instant(o.Until).Text

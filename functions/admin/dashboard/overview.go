@@ -117,7 +117,8 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 	}
 	if sum.Calls() == 0 {
 		p.Empty = &templates.Empty{
-			Heading: "No calls yet", Advice: "Nothing was called in this time. The first call makes the chart move:", Command: `curl -i -H "x-api-key: $KEY" "$API_URL"`,
+			Heading: "No calls yet", Advice: "Nothing was called in this time. The first call makes the chart move:",
+			Command: `curl -i -H "x-api-key: $KEY" "$API_URL"`,
 		}
 	}
 	if p.Busiest, err = d.top(ctx, at, d.Usage.Busiest); err != nil {
@@ -143,7 +144,8 @@ func figures(sum usage.Counts, active int64, latency time.Duration) []templates.
 		{Name: "Requests", Value: number(sum.Calls())},
 		{Name: "Blocked", Value: number(sum.Denied), Note: share},
 		{Name: "Active callers", Value: number(active), Note: "within a day at most"},
-		{Name: "Would block", Value: number(sum.ShadowDenied + sum.CandidateDenied), Note: number(sum.ShadowDenied) + " in shadow, " + number(sum.CandidateDenied) + " by candidates"},
+		{Name: "Would block", Value: number(sum.ShadowDenied + sum.CandidateDenied), Note: number(sum.ShadowDenied) + " in shadow, " +
+			number(sum.CandidateDenied) + " by candidates"},
 		{Name: "Store", Value: "answers", Note: "in " + offset(latency.Round(100*time.Microsecond))},
 	}
 	if sum.Degraded > 0 {
@@ -166,7 +168,8 @@ func (d *dashboard) overviewChart(ctx context.Context, at period, points []usage
 }
 
 // top ranks callers; those without a record go by their id.
-func (d *dashboard) top(ctx context.Context, at period, rank func(context.Context, time.Time, time.Time, int) ([]usage.Talker, error)) ([]templates.TalkerRow, error) {
+func (d *dashboard) top(ctx context.Context, at period, rank func(context.Context, time.Time, time.Time, int) ([]usage.Talker,
+	error)) ([]templates.TalkerRow, error) {
 	talkers, err := rank(ctx, at.from, at.to, topCount)
 	if err != nil || len(talkers) == 0 {
 		return nil, err

@@ -49,7 +49,8 @@ func (f *planForm) fill(set *policy.Set) bool {
 }
 
 func (f *planForm) read(v url.Values) (err error) {
-	f.name, f.mode, f.degraded, f.share = typed(v, "name", policy.MaxNameLen+50), typed(v, "mode", maxInput), typed(v, "degraded", maxInput), typed(v, "share", maxInput)
+	f.name, f.mode, f.degraded, f.share = typed(v, "name", policy.MaxNameLen+50), typed(v, "mode", maxInput), typed(v, "degraded",
+		maxInput), typed(v, "share", maxInput)
 	f.title = f.name.text
 	if f.limits, err = readLimitList(v, "limits"); err != nil {
 		return err
@@ -229,9 +230,11 @@ func (d *dashboard) planAction(r *http.Request) (setEdit, bool) {
 	var a *setAction
 	switch what {
 	case "promote":
-		a = &setAction{text: "Promote the candidate of", submit: "Promote", said: "The candidate is in force.", change: edit(func(p *policy.Plan) { p.Limits, p.Candidate = p.Candidate, []limiter.Limit(nil) })}
+		a = &setAction{text: "Promote the candidate of", submit: "Promote", said: "The candidate is in force.",
+			change: edit(func(p *policy.Plan) { p.Limits, p.Candidate = p.Candidate, []limiter.Limit(nil) })}
 	case "drop":
-		a = &setAction{text: "Drop the candidate of", submit: "Drop", said: "The candidate is dropped.", change: edit(func(p *policy.Plan) { p.Candidate = nil })}
+		a = &setAction{text: "Drop the candidate of", submit: "Drop", said: "The candidate is dropped.",
+			change: edit(func(p *policy.Plan) { p.Candidate = nil })}
 	case "delete":
 		a = &setAction{text: "Delete the plan", submit: "Delete", said: "The plan is deleted.", danger: true, change: func(next *policy.Set) bool {
 			next.Plans = slices.DeleteFunc(next.Plans, func(p policy.Plan) bool { return p.Number == number })

@@ -98,7 +98,8 @@ func TestPolicyConflict(t *testing.T) {
 // A candidate is tried beside the plan; its would-be denials are counted, and it is promoted or dropped.
 func TestCandidate(t *testing.T) {
 	s := newSite(t).login()
-	form := planOf(1, "free", "10", "candidate[0].requests", "3", "candidate[0].window", "1", "candidate[0].unit", "minute", "candidate[0].algorithm", "log")
+	form := planOf(1, "free", "10", "candidate[0].requests", "3", "candidate[0].window", "1", "candidate[0].unit", "minute",
+		"candidate[0].algorithm", "log")
 	s.post("/policies/plans/1", form).wants(t, http.StatusSeeOther)
 	recorder := usage.NewRecorder(usage.Options{}, time.Now)
 	for i := range 8 {
@@ -134,7 +135,8 @@ func TestPlanPreview(t *testing.T) {
 
 func ruleOf(version int64, old, name, method, path string, more ...string) url.Values {
 	return fields(append([]string{
-		"version", fmt.Sprint(version), "rule", old, "name", name, "method", method, "path", path, "cost", "1", "mode", "enforce", "reason", "test", "action", "save",
+		"version", fmt.Sprint(version), "rule", old, "name", name, "method", method, "path", path, "cost", "1", "mode", "enforce", "reason", "test",
+		"action", "save",
 	}, more...)...)
 }
 
@@ -152,12 +154,15 @@ func TestRules(t *testing.T) {
 	}
 	s.post("/policies/rules", ruleOf(version, "", "tie", "GET", "/orders/{other}")).wants(t, http.StatusUnprocessableEntity,
 		`id="path-error"`, "Ties with route &#34;one order&#34;")
-	s.post("/policies/rules", ruleOf(version, "one order", "one order", "GET", "/orders/{proxy+}")).wants(t, http.StatusUnprocessableEntity, `id="path-error"`)
+	s.post("/policies/rules", ruleOf(version, "one order", "one order", "GET", "/orders/{proxy+}")).wants(t, http.StatusUnprocessableEntity,
+		`id="path-error"`)
 	s.post("/policies/rules", ruleOf(version, "", "orders", "PUT", "/x")).wants(t, http.StatusUnprocessableEntity, `id="name-error"`)
 	s.post("/policies/rules", ruleOf(version, "", "bad", "GET", "orders")).wants(t, http.StatusUnprocessableEntity, `id="path-error"`)
-	s.post("/policies/rules", with(ruleOf(version, "", "dear", "GET", "/x"), "cost", "11")).wants(t, http.StatusUnprocessableEntity, "costs 11 and could never pass")
+	s.post("/policies/rules", with(ruleOf(version, "", "dear", "GET", "/x"), "cost", "11")).wants(t, http.StatusUnprocessableEntity,
+		"costs 11 and could never pass")
 	s.post("/policies/rules", with(ruleOf(version, "orders", "orders", "GET", "/orders/{proxy+}",
-		"shared[0].requests", "7", "shared[0].window", "1", "shared[0].unit", "hour", "shared[0].algorithm", "log"), "cost", "2")).wants(t, http.StatusSeeOther)
+		"shared[0].requests", "7", "shared[0].window", "1", "shared[0].unit", "hour", "shared[0].algorithm",
+		"log"), "cost", "2")).wants(t, http.StatusSeeOther)
 	version++
 	s.get("/policies/rules/edit?rule=orders").wants(t, http.StatusOK, `name="cost" value="2"`, `name="shared[0].requests" value="7"`)
 	s.get("/policies/rules/edit?rule=none").wants(t, http.StatusNotFound)
@@ -168,21 +173,25 @@ func TestRules(t *testing.T) {
 }
 
 func sharedOf(version string, more ...string) url.Values {
-	form := fields("version", version, "perIPMode", "enforce", "globalMode", "shadow", "reason", "test", "action", "save", "deny", "", "allow", "", "exempt", "")
+	form := fields("version", version, "perIPMode", "enforce", "globalMode", "shadow", "reason", "test", "action", "save", "deny", "", "allow", "",
+		"exempt", "")
 	return with(form, more...)
 }
 
 func TestShared(t *testing.T) {
 	s := newSite(t).login()
 	s.get("/policies/shared").wants(t, http.StatusOK)
-	for field, value := range map[string]string{"deny": "nonsense", "allow": "10.0.0.1/8", "exempt": "1.2.3.4/99", "denials": "1", "tokenPlan": "none", "globalMode": "x"} {
+	for field, value := range map[string]string{"deny": "nonsense", "allow": "10.0.0.1/8", "exempt": "1.2.3.4/99", "denials": "1",
+		"tokenPlan": "none", "globalMode": "x"} {
 		s.post("/policies/shared", sharedOf("1", field, value)).wants(t, http.StatusUnprocessableEntity, `id="`+field+`-error"`)
 	}
-	form := sharedOf("1", "deny", "198.51.100.0/24\r\n2001:db8::/32, 192.0.2.7", "tokenPlan", "free", "denials", "100", "window", "1m", "first", "5m", "most", "1d",
+	form := sharedOf("1", "deny", "198.51.100.0/24\r\n2001:db8::/32, 192.0.2.7", "tokenPlan", "free", "denials", "100", "window", "1m", "first",
+		"5m", "most", "1d",
 		"perIP[0].requests", "50", "perIP[0].window", "1", "perIP[0].unit", "minute", "perIP[0].algorithm", "log")
 	s.post("/policies/shared", form).wants(t, http.StatusSeeOther)
 	set := s.set()
-	if len(set.Deny) != 3 || set.Deny[2] != netip.MustParsePrefix("192.0.2.7/32") || set.TokenPlan != "free" || set.Bans == nil || set.Bans.Denials != 100 {
+	if len(set.Deny) != 3 || set.Deny[2] != netip.MustParsePrefix("192.0.2.7/32") || set.TokenPlan != "free" || set.Bans == nil ||
+		set.Bans.Denials != 100 {
 		t.Errorf("saved %+v", set)
 	}
 	page := s.get("/policies").wants(t, http.StatusOK, "198.51.100.0/24, 2001:db8::/32", "100 denied calls in 1m ban for 5m", "50 per minute")

@@ -79,7 +79,8 @@ func (r replayed) words(i int) string {
 	if r.calls == 0 {
 		return "There were no calls in the last hour to try this on."
 	}
-	words := "On the last hour this would have denied " + number(r.would[i]) + " of " + number(r.calls) + " calls; " + number(r.denied) + " were denied in fact."
+	words := "On the last hour this would have denied " + number(r.would[i]) + " of " + number(r.calls) + " calls; " + number(r.denied) +
+		" were denied in fact."
 	if r.cut {
 		words += " Only the latest " + number(r.calls) + " were tried."
 	}

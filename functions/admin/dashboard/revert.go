@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"time"
 
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
@@ -119,7 +118,8 @@ func (d *dashboard) reversible(w http.ResponseWriter, r *http.Request) (reversal
 	}
 	rev, err := d.reversalOf(r.Context(), e)
 	if errors.Is(err, errGone) {
-		d.fail(w, r, problem{status: http.StatusConflict, heading: "This change cannot be reverted", advice: "The key was deleted since.", action: d.toAudit()})
+		d.fail(w, r, problem{status: http.StatusConflict, heading: "This change cannot be reverted", advice: "The key was deleted since.",
+			action: d.toAudit()})
 		return reversal{}, false
 	}
 	if err != nil {
@@ -176,7 +176,7 @@ func (d *dashboard) revert(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reason := typed(r.PostForm, "reason", maxReasonInput)
-	reason.required("Say why, for those who find this later.", policy.MaxReasonLen)
+	reason.reason()
 	if wrongs(reason) > 0 {
 		d.renderRevert(w, r, http.StatusUnprocessableEntity, rev, version, reason, "")
 		return
@@ -221,7 +221,8 @@ func (d *dashboard) undo(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if rev.version != rev.entry.Version {
-		d.renderRevert(w, r, http.StatusConflict, rev, rev.version, input{}, "Something changed since; nothing was undone. Look at the changes, and revert if you like.")
+		d.renderRevert(w, r, http.StatusConflict, rev, rev.version, input{},
+			"Something changed since; nothing was undone. Look at the changes, and revert if you like.")
 		return
 	}
 	d.applyReversal(w, r, rev, rev.version, input{text: "undo of " + rev.entry.Action})
@@ -248,15 +249,6 @@ func (d *dashboard) lastActor(r *http.Request, subject string) string {
 		return ""
 	}
 	return clip(page.Entries[0].By.Name, maxName)
-}
-
-// lastSaved is when the newest change of a subject was made.
-func (d *dashboard) lastSaved(r *http.Request, subject string) time.Time {
-	page, err := d.Keys.Audit().List(r.Context(), audit.Query{Subject: subject, Count: 1})
-	if err != nil || len(page.Entries) == 0 {
-		return time.Time{}
-	}
-	return page.Entries[0].Time
 }
 
 func subjectWords(e audit.Entry) string {

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"tidegate/functions/admin/access"
@@ -42,7 +43,7 @@ type route struct {
 
 // routes is everything that the dashboard serves. What is not listed needs a session to be refused politely; see dispatch.
 func (d *dashboard) routes() []route {
-	return []route{
+	return slices.Concat(d.keyRoutes(), d.policyRoutes(), []route{
 		{"GET /healthz", open, d.health},
 		{"GET /healthz/live", open, d.alive},
 		{"GET /static/{file}", open, d.static},
@@ -58,35 +59,6 @@ func (d *dashboard) routes() []route {
 		{"GET /simulate/calls", viewer, d.showCalls},
 		{"GET /explain", viewer, d.showExplain},
 
-		{"GET /keys", viewer, d.showKeys},
-		{"GET /keys.csv", viewer, d.exportKeys},
-		{"GET /keys/new", editor, d.showNewKey},
-		{"POST /keys", editor, d.createKey},
-		{"GET /keys/bulk", editor, d.showBulk},
-		{"POST /keys/bulk", editor, d.startBulk},
-		{"GET /keys/job", editor, d.showJob},
-		{"POST /keys/job", editor, d.doJob},
-		{"GET /keys/{id}", viewer, d.showKey},
-		{"GET /keys/{id}/limits", editor, d.showOverride},
-		{"POST /keys/{id}/limits", editor, d.saveOverride},
-		{"GET /keys/{id}/{action}", editor, d.showKeyAction},
-		{"POST /keys/{id}/{action}", editor, d.doKeyAction},
-
-		{"GET /policies", viewer, d.showPolicies},
-		{"POST /policies/sync", editor, d.syncPolicies},
-		{"GET /policies/plans/new", editor, d.showNewPlan},
-		{"POST /policies/plans/new", editor, d.createPlan},
-		{"GET /policies/plans/{number}", editor, d.showPlan},
-		{"POST /policies/plans/{number}", editor, d.savePlan},
-		{"GET /policies/plans/{number}/{action}", editor, d.showPlanAction},
-		{"POST /policies/plans/{number}/{action}", editor, d.doPlanAction},
-		{"GET /policies/rules/new", editor, d.showNewRule},
-		{"GET /policies/rules/edit", editor, d.showRule},
-		{"POST /policies/rules", editor, d.saveRule},
-		{"GET /policies/rules/delete", editor, d.showDeleteRule},
-		{"POST /policies/rules/delete", editor, d.deleteRule},
-		{"GET /policies/shared", editor, d.showShared},
-		{"POST /policies/shared", editor, d.saveShared},
 		{"GET /overrides", viewer, d.showOverrides},
 
 		{"GET /audit", viewer, d.showAudit},
@@ -104,6 +76,44 @@ func (d *dashboard) routes() []route {
 		{"GET /api/v1/me", viewer, d.apiMe},
 		{"GET /api/v1/tokens", editor, d.apiTokens},
 		{"DELETE /api/v1/tokens/{id}", editor, d.apiRevokeToken},
+	})
+}
+
+func (d *dashboard) keyRoutes() []route {
+	return []route{
+		{"GET /keys", viewer, d.showKeys},
+		{"GET /keys.csv", viewer, d.exportKeys},
+		{"GET /keys/new", editor, d.showNewKey},
+		{"POST /keys", editor, d.createKey},
+		{"GET /keys/bulk", editor, d.showBulk},
+		{"POST /keys/bulk", editor, d.startBulk},
+		{"GET /keys/job", editor, d.showJob},
+		{"POST /keys/job", editor, d.doJob},
+		{"GET /keys/{id}", viewer, d.showKey},
+		{"GET /keys/{id}/limits", editor, d.showOverride},
+		{"POST /keys/{id}/limits", editor, d.saveOverride},
+		{"GET /keys/{id}/{action}", editor, d.showKeyAction},
+		{"POST /keys/{id}/{action}", editor, d.doKeyAction},
+	}
+}
+
+func (d *dashboard) policyRoutes() []route {
+	return []route{
+		{"GET /policies", viewer, d.showPolicies},
+		{"POST /policies/sync", editor, d.syncPolicies},
+		{"GET /policies/plans/new", editor, d.showNewPlan},
+		{"POST /policies/plans/new", editor, d.createPlan},
+		{"GET /policies/plans/{number}", editor, d.showPlan},
+		{"POST /policies/plans/{number}", editor, d.savePlan},
+		{"GET /policies/plans/{number}/{action}", editor, d.showPlanAction},
+		{"POST /policies/plans/{number}/{action}", editor, d.doPlanAction},
+		{"GET /policies/rules/new", editor, d.showNewRule},
+		{"GET /policies/rules/edit", editor, d.showRule},
+		{"POST /policies/rules", editor, d.saveRule},
+		{"GET /policies/rules/delete", editor, d.showDeleteRule},
+		{"POST /policies/rules/delete", editor, d.deleteRule},
+		{"GET /policies/shared", editor, d.showShared},
+		{"POST /policies/shared", editor, d.saveShared},
 	}
 }
 

@@ -141,7 +141,8 @@ func (f *ruleForm) heading() (text, name string) {
 func (f *ruleForm) view(*policy.Set) templates.Form {
 	path := text("path", "Path", "/orders/{id}", routing.MaxPathLen, f.path)
 	path.Hint = "As in API Gateway: {name} is one segment, {name+} or * at the end one or more. Empty for any."
-	settle := templates.FormField{ID: "settle", Label: "The backend settles the true cost afterwards", Kind: templates.CheckField, Field: field(f.settle)}
+	settle := templates.FormField{ID: "settle", Label: "The backend settles the true cost afterwards", Kind: templates.CheckField,
+		Field: field(f.settle)}
 	return templates.Form{
 		Hidden: []templates.Hidden{{Name: "rule", Value: f.old}},
 		Fields: []templates.FormField{

@@ -51,7 +51,8 @@ func (d *dashboard) showSetForm(w http.ResponseWriter, r *http.Request, e setEdi
 		return
 	}
 	if !e.form.fill(set) {
-		d.fail(w, r, problem{status: http.StatusNotFound, heading: "There is no such rule or plan", advice: "It may have been deleted or renamed.", action: d.toPolicies()})
+		d.fail(w, r, problem{status: http.StatusNotFound, heading: "There is no such rule or plan", advice: "It may have been deleted or renamed.",
+			action: d.toPolicies()})
 		return
 	}
 	e.version = set.Version
@@ -87,7 +88,7 @@ func (d *dashboard) saveSetForm(w http.ResponseWriter, r *http.Request, e setEdi
 	}
 	next := cloneSet(set)
 	exists := e.form.apply(next)
-	e.reason.required("Say why, for those who find this later.", policy.MaxReasonLen)
+	e.reason.reason()
 	switch {
 	case !exists && e.version == set.Version:
 		d.fail(w, r, problem{status: http.StatusNotFound, heading: "There is no such rule or plan", action: d.toPolicies()})

@@ -13,7 +13,7 @@ import (
 	"tidegate/web/templates"
 )
 
-// sharedForm edits what is configured for all callers: limits of addresses and of all together, lists of addresses, and plans of callers without a key.
+// sharedForm edits what is configured for all callers: limits of addresses and of all together, lists of addresses, plans of callers without a key.
 type sharedForm struct {
 	perIP, global                limitList
 	perIPMode, globalMode        input
@@ -146,7 +146,8 @@ func (f *sharedForm) blame(e policy.FieldError, _ *policy.Set) bool {
 func (f *sharedForm) heading() (text, name string) { return "For all callers", "" }
 
 func area(name, label, hint string, in input) templates.FormField {
-	return templates.FormField{ID: name, Label: label, Kind: templates.AreaField, Hint: hint, Sample: "203.0.113.0/24", Max: fmt.Sprint(maxPrefixText), Field: field(in)}
+	return templates.FormField{ID: name, Label: label, Kind: templates.AreaField, Hint: hint, Sample: "203.0.113.0/24",
+		Max: fmt.Sprint(maxPrefixText), Field: field(in)}
 }
 
 func (f *sharedForm) view(set *policy.Set) templates.Form {
