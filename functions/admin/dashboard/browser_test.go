@@ -125,6 +125,7 @@ func (v *visit) enter() {
 		chromedp.Click(chromedp.CSS("main form button")),
 		chromedp.WaitReady(chromedp.CSS("#live")),
 	)
+	v.open("/keys")
 }
 
 // scheme makes the browser prefer light or dark.

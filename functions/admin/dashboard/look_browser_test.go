@@ -171,7 +171,7 @@ func TestBrowserRowsStayUnderThePointer(t *testing.T) {
 // point moves the mouse over an element.
 func (v *visit) point(selector string) {
 	v.t.Helper()
-	element := `document.querySelector("` + selector + `")`
+	element := `document.querySelector("` + v.keys.named(selector) + `")`
 	v.act(chromedp.Evaluate[chromedp.Void](element + `.scrollIntoView({ block: "center" })`))
 	at := eval[[]float64](v, `(({ x, y, width, height }) => [x + width / 2, y + height / 2])(`+element+`.getBoundingClientRect())`)
 	v.act(chromedp.MouseEvent(device.DispatchMouseEventTypeMouseMoved, at[0], at[1]))

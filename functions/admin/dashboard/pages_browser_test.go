@@ -77,7 +77,7 @@ func TestBrowserLiveRefresh(t *testing.T) {
 	if state != "true,q,half a wo,4,6" {
 		t.Errorf("after a refresh: %s", state)
 	}
-	v.act(chromedp.Evaluate[chromedp.Void](`document.querySelector("#key-{bolt} a").focus()`))
+	v.act(chromedp.Evaluate[chromedp.Void](v.keys.named(`document.querySelector("#key-{bolt} a").focus()`)))
 	v.keys.use("bolt", 10)
 	v.fire()
 	v.wait(`document.querySelector("#key-{bolt}").textContent.includes("blocked now")`)
@@ -339,6 +339,7 @@ func TestBrowserWithoutScript(t *testing.T) {
 		chromedp.Click(chromedp.CSS(v.keys.named("#key-{acme} a"))),
 		chromedp.Click(chromedp.CSS(".actions .primary")),
 		chromedp.SetValue(chromedp.CSS("#limits-0-requests"), "2,000"),
+		chromedp.SetValue(chromedp.CSS("#reason"), "asked for"),
 		chromedp.Click(chromedp.CSS("button[value='add:limits']")),
 		chromedp.SendKeys(chromedp.CSS("#limits-1-requests"), "many"),
 		chromedp.SendKeys(chromedp.CSS("#limits-1-window"), "1"),
