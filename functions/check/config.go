@@ -19,10 +19,10 @@ type config struct {
 	KeyPepper     string            `env:"KEY_PEPPER,required,notEmpty"`
 	Format        authorizer.Format `env:"HTTP_API_RESPONSE" envDefault:"simple"`
 	LogLevel      slog.Level        `env:"LOG_LEVEL" envDefault:"info"`
-	Identity      identity.Variables
+	identity.Variables
 
-	pepper     apikey.Pepper
-	identities *identity.Resolver
+	pepper  apikey.Pepper
+	sources identity.Config
 }
 
 // readConfig reads and checks the environment, NAME=value strings. Its error names every variable that is wrong; it repeats no secret.
@@ -43,11 +43,7 @@ func readConfig(variables []string) (config, error) {
 	if c.pepper, err = apikey.NewPepper(c.KeyPepper); err != nil {
 		return config{}, fmt.Errorf("environment: KEY_PEPPER: %w", err)
 	}
-	sources, err := c.Identity.Config()
-	if err != nil {
-		return config{}, fmt.Errorf("environment: %w", err)
-	}
-	if c.identities, err = identity.New(sources); err != nil {
+	if c.sources, err = c.Config(); err != nil {
 		return config{}, fmt.Errorf("environment: %w", err)
 	}
 	return c, nil

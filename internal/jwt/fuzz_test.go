@@ -36,3 +36,20 @@ func FuzzVerify(f *testing.F) {
 		}
 	})
 }
+
+// FuzzParseKeys: no text panics, and what is taken has keys that tokens can be checked with.
+func FuzzParseKeys(f *testing.F) {
+	f.Add(keySetOf(signers()[1:]...))
+	f.Add([]byte(`{"keys":[{"kty":"EC","crv":"P-256","x":"AAAA","y":"AAAA"},{"kty":"oct","k":"AAAA"},{"kty":"RSA","n":"AAAA","e":"AQAB"},7,null]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		set, err := ParseKeys(text)
+		if (err == nil) != (set.Len() > 0) {
+			t.Fatalf("%q: %d keys, %v", text, set.Len(), err)
+		}
+		for n := range set.byName {
+			if key, ok := set.lookup(n.id, n.algorithm); n.id != "" && (!ok || algorithmOf(key) != n.algorithm) {
+				t.Fatalf("%q: no key %v of its algorithm", text, n)
+			}
+		}
+	})
+}

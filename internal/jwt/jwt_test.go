@@ -169,9 +169,10 @@ func TestJWTMalformed(t *testing.T) {
 		"no signature": parts[0] + "." + parts[1] + ".", "no payload": parts[0] + ".." + parts[2], "space": " " + good, "comma": good + "," + good,
 		"bearer": "Bearer " + good, "NUL": good + "\x00", "padding": good + "==", "JSON": `{"payload":"` + parts[1] + `"}`,
 		"another payload": parts[0] + "." + strings.Split(signers()[2].token(map[string]any{"sub": "eve"}), ".")[1] + "." + parts[2],
-		"10 KB":           strings.Repeat("a", 10<<10), "10 KB of dots": strings.Repeat(".", 10<<10), "dots within bounds": strings.Repeat(".", MaxTokenLen),
-		"long and signed": signers()[2].token(map[string]any{"x": strings.Repeat("x", MaxTokenLen)}),
-		"bit flipped":     good[:len(good)-4] + string(good[len(good)-4]^1) + good[len(good)-3:],
+		"10 KB":           strings.Repeat("a", 10<<10), "10 KB of dots": strings.Repeat(".", 10<<10),
+		"dots within bounds": strings.Repeat(".", MaxTokenLen),
+		"long and signed":    signers()[2].token(map[string]any{"x": strings.Repeat("x", MaxTokenLen)}),
+		"bit flipped":        good[:len(good)-4] + string(good[len(good)-4]^1) + good[len(good)-3:],
 	})
 }
 

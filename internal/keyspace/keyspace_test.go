@@ -2,6 +2,7 @@ package keyspace
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/valkey-io/valkey-go"
@@ -11,7 +12,8 @@ import (
 
 // The buckets lie evenly in the slots, as a real cluster numbers them.
 func TestBucketsSpreadOverSlots(t *testing.T) {
-	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{valkeytest.StartCluster(t, 1, 0)[0][len("valkey://"):]}, DisableCache: true})
+	node := strings.TrimPrefix(valkeytest.StartCluster(t, 1, 0)[0], "valkey://")
+	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{node}, DisableCache: true})
 	if err != nil {
 		t.Fatal(err)
 	}

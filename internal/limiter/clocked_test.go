@@ -44,7 +44,8 @@ type clocked struct {
 
 func newClocked(t testing.TB) *clocked {
 	t.Helper()
-	return &clocked{client: connect(t, valkeytest.Start(t)), script: valkey.NewLuaScript(clockedServer + Script(takeHead, "return {reply, life, writes}"))}
+	script := clockedServer + Script(takeHead, "return {reply, life, writes}")
+	return &clocked{client: connect(t, valkeytest.Start(t)), script: valkey.NewLuaScript(script)}
 }
 
 // subject is a key, the limits on it, and the time there.

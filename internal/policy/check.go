@@ -68,7 +68,7 @@ type Applied struct {
 }
 
 // RetryAfter returns the time until the same call would be allowed if nobody else calls; 0 when it was allowed.
-func (c Checked) RetryAfter() time.Duration {
+func (c *Checked) RetryAfter() time.Duration {
 	longest := max(0, c.BannedUntil.Sub(c.Now))
 	if c.Allowed {
 		return 0
@@ -83,7 +83,7 @@ func (c Checked) RetryAfter() time.Duration {
 
 // Binding returns the limit that the client should heed, and false when there is none: on a denial the enforced one with the longest RetryAfter,
 // otherwise the one with the smallest share remaining.
-func (c Checked) Binding() (binding Applied, found bool) {
+func (c *Checked) Binding() (binding Applied, found bool) {
 	for _, l := range c.Limits {
 		if !c.Allowed && l.Mode != Enforce {
 			continue
@@ -139,11 +139,11 @@ func (c *Checker) Set() *Set {
 // errStale means that the caller's Set is older than the one in force. Nothing was taken.
 var errStale = errors.New("policy: a newer set is in force")
 
-const maxReloads = 3 // for one check; every one needs a save of its own
+const maxReloads = 20 // for one check; every one needs a save of its own meanwhile
 
 // Check finds the caller, its limits and the route's, and takes the route's cost from all of them or from none, in one round trip; in a second one
-// when the Set changed since the last check, and when what some limits gave must be given back because others denied. with leaves in the same flush. A
-// caller who may not call gets ErrUnknownKey or ErrRefused. Any other error means that no decision was made.
+// when the Set changed since the last check, and when what some limits gave must be given back because others denied. with leaves in the same flush.
+// A caller who may not call gets ErrUnknownKey or ErrRefused. Any other error means that no decision was made.
 func (c *Checker) Check(ctx context.Context, call Call, with *Passengers) (Checked, error) {
 	if c.set.Load() == nil {
 		if err := c.Load(ctx); err != nil {
@@ -287,7 +287,7 @@ func (c *Checker) parseOwn(checked *Checked, reply []byte, set *compiledSet, own
 	case kind == 'B' && len(rest) >= 7:
 		checked.BannedUntil, rest = timeAt(rest), rest[7:]
 	}
-	mode, limits, program, rest, err := c.parsePublic(checked, set, rest)
+	of, rest, err := c.parsePublic(checked, set, rest)
 	if err != nil {
 		return true, err
 	}
@@ -298,22 +298,29 @@ func (c *Checker) parseOwn(checked *Checked, reply []byte, set *compiledSet, own
 		checked.Allowed, checked.Would = true, true
 		return false, nil
 	case 'D':
-		return false, checked.add(ScopeKey, mode, limits, rest, own.keys[1], program)
+		return false, checked.add(ScopeKey, of.mode, of.limits, rest, own.keys[1], of.program)
 	case 'W':
-		return false, c.parseWide(checked, mode, limits, program, own, rule, rest)
+		return false, parseWide(checked, own, rule, of, rest)
 	}
 	return true, limiter.ErrReply
 }
 
-// parsePublic reads what find.lua calls public.
-func (c *Checker) parsePublic(checked *Checked, set *compiledSet, b []byte) (Mode, []limiter.Limit, limiter.Program, []byte, error) {
+// public is what a reply says about the limits that hold for a caller.
+type public struct {
+	mode    Mode
+	limits  []limiter.Limit
+	program limiter.Program
+}
+
+// parsePublic reads what find.lua calls public, and returns what follows it.
+func (c *Checker) parsePublic(checked *Checked, set *compiledSet, b []byte) (of public, rest []byte, err error) {
 	if len(b) < 4+publicLen {
-		return "", nil, nil, nil, limiter.ErrReply
+		return public{}, nil, limiter.ErrReply
 	}
 	about := b[4:]
 	name := int(binary.BigEndian.Uint16(about[13:]))
 	if len(about) < publicLen+name+4 {
-		return "", nil, nil, nil, limiter.ErrReply
+		return public{}, nil, limiter.ErrReply
 	}
 	checked.KeyVersion, checked.Name = int64(binary.BigEndian.Uint32(about)), string(about[publicLen:publicLen+name])
 	if p, ok := set.Numbered(int(binary.BigEndian.Uint16(about[4:]))); ok {
@@ -322,11 +329,12 @@ func (c *Checker) parsePublic(checked *Checked, set *compiledSet, b []byte) (Mod
 	source := about[publicLen+name]
 	checked.Source = [...]string{"plan", "override"}[source&1]
 	entry := about[publicLen+name+1:]
-	mode, limits, rest, err := c.parseEntry(entry)
+	of.mode, of.limits, rest, err = c.parseEntry(entry)
 	if err != nil {
-		return "", nil, nil, nil, err
+		return public{}, nil, err
 	}
-	return mode, limits, limiter.Program(entry[3 : len(entry)-len(rest)]), rest, nil
+	of.program = limiter.Program(entry[3 : len(entry)-len(rest)])
+	return of, rest, nil
 }
 
 const maxPrograms = 4096
@@ -356,7 +364,7 @@ func (c *Checker) parseEntry(b []byte) (Mode, []limiter.Limit, []byte, error) {
 	return mode, limits, rest, nil
 }
 
-func (c *Checker) parseWide(checked *Checked, mode Mode, limits []limiter.Limit, program limiter.Program, own step, rule *compiledRoute, b []byte) error {
+func parseWide(checked *Checked, own step, rule *compiledRoute, of public, b []byte) error {
 	plan, b, ok := cut(b)
 	if !ok {
 		return limiter.ErrReply
@@ -365,7 +373,7 @@ func (c *Checker) parseWide(checked *Checked, mode Mode, limits []limiter.Limit,
 	if !ok {
 		return limiter.ErrReply
 	}
-	if err := checked.add(ScopeKey, mode, limits, plan, own.keys[1], program); err != nil {
+	if err := checked.add(ScopeKey, of.mode, of.limits, plan, own.keys[1], of.program); err != nil {
 		return err
 	}
 	if len(routed) > 0 {

@@ -167,7 +167,9 @@ func TestAddressLists(t *testing.T) {
 		s.Allow = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/23"), netip.MustParsePrefix("2001:db8::/32")}
 		s.Exempt = []netip.Prefix{netip.MustParsePrefix("2001:db8:1::/48")}
 	})
-	for address, refused := range map[string]bool{"198.51.100.7": true, "::ffff:198.51.100.7": true, "203.0.113.1": true, "198.51.101.1": false, "2001:db8::1": false} {
+	for address, refused := range map[string]bool{
+		"198.51.100.7": true, "::ffff:198.51.100.7": true, "203.0.113.1": true, "198.51.101.1": false, "2001:db8::1": false,
+	} {
 		if _, err := w.checker.Check(t.Context(), call(secret).from(address), nil); errors.Is(err, ErrRefused) != refused {
 			t.Errorf("%s: %v, want refused %t", address, err, refused)
 		}
@@ -224,7 +226,7 @@ func TestFreeRoute(t *testing.T) {
 	w.expect(t, call(secret).to("GET", "/health"), "y")
 }
 
-// Saves act on every check that starts after they return, while many checkers are at work: at any instant the plan admits what its newest version says.
+// Saves act on every check that starts after they return, while many checkers are at work.
 func TestSavesUnderLoad(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perMinute(1)...)
@@ -286,7 +288,8 @@ func TestSyncFinishesASave(t *testing.T) {
 	newest := *old
 	newest.Version++
 	newest.Plans = []Plan{{Number: 1, Name: "free", Limits: perMinute(3)}}
-	if err := w.client.Do(t.Context(), w.client.B().Set().Key(setKey).Value(string(versioned(newest.Version, must(json.Marshal(newest))))).Build()).Error(); err != nil {
+	record := versioned(newest.Version, must(json.Marshal(newest)))
+	if err := w.client.Do(t.Context(), w.client.B().Set().Key(setKey).Value(string(record)).Build()).Error(); err != nil {
 		t.Fatal(err)
 	}
 	w.expect(t, call(secret), "n")

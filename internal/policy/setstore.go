@@ -180,6 +180,9 @@ type write struct {
 func (s *Store) write(ctx context.Context, w write) (newer []byte, err error) {
 	bucket := keyspace.BucketOf(w.id)
 	w.entry.Subject, w.entry.Time = w.id, s.now().UTC()
+	if err := (Edit{Reason: w.entry.Reason}).validate(); err != nil {
+		return nil, err
+	}
 	if w.entry.Action == "" || w.entry.By.Name == "" {
 		return nil, fmt.Errorf("policy: write %s: no action or actor for the audit", w.id)
 	}

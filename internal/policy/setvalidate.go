@@ -69,7 +69,7 @@ func (s *Set) planErrors() []FieldError {
 }
 
 func nameProblem(name string, seen map[string]bool) string {
-	if problem := textProblem(name, 1, MaxNameLen); problem != "" {
+	if problem := textProblem(name, MaxNameLen); problem != "" {
 		return problem
 	}
 	if seen[name] {

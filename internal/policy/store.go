@@ -48,7 +48,9 @@ func (s *Store) Create(ctx context.Context, n NewKey, edit Edit) (Key, apikey.Se
 		return Key{}, apikey.Secret{}, err
 	}
 	now := s.now().UTC().Truncate(time.Second)
-	k := Key{Kind: APIKey, Name: n.Name, Env: n.Env, Tags: n.Tags, Plan: n.Plan, Expires: n.Expires, Status: Active, Version: 1, Created: now, Updated: now}
+	k := Key{
+		Kind: APIKey, Name: n.Name, Env: n.Env, Tags: n.Tags, Plan: n.Plan, Expires: n.Expires, Status: Active, Version: 1, Created: now, Updated: now,
+	}
 	if err := k.validate(set); err != nil {
 		return Key{}, apikey.Secret{}, err
 	}

@@ -186,7 +186,7 @@ func TestListPagesByName(t *testing.T) {
 		if page := must(w.List(t.Context(), set, Query{Overridden: true})); len(page.Keys) != 1 || page.Keys[0].ID != k.ID {
 			t.Errorf("overridden: %+v; want zeta", page)
 		}
-		k = must(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *Key) { k.Plan, k.Name, k.Override = "free", "omega", nil }))
+		must(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *Key) { k.Plan, k.Name, k.Override = "free", "omega", nil }))
 		counts := must(w.PlanCounts(t.Context(), set))
 		if counts[1] != 6 || counts[2] != 0 {
 			t.Errorf("counts %v, want 6 of plan 1 and none of plan 2", counts)

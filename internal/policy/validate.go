@@ -32,7 +32,7 @@ func (k *Key) validate(set *Set) error {
 			fields = append(fields, FieldError{field, problem})
 		}
 	}
-	add("name", textProblem(k.Name, 1, MaxNameLen))
+	add("name", textProblem(k.Name, MaxNameLen))
 	if k.Kind == APIKey && !apikey.ValidEnv(k.Env) {
 		add("env", "must be 1 to 16 lower-case letters or digits")
 	}
@@ -40,7 +40,7 @@ func (k *Key) validate(set *Set) error {
 		add("tags", fmt.Sprintf("%d given: must be at most %d", len(k.Tags), MaxTags))
 	}
 	for i, tag := range k.Tags {
-		add(fmt.Sprintf("tags[%d]", i), textProblem(tag, 1, MaxTagLen))
+		add(fmt.Sprintf("tags[%d]", i), textProblem(tag, MaxTagLen))
 	}
 	p, found := set.Plan(k.Plan)
 	if k.planNumber = p.Number; !found && (k.Kind == APIKey || k.Plan != "") {
@@ -59,7 +59,7 @@ func (o *Override) errors(set *Set) []FieldError {
 	if problem := modeProblem(o.Mode); problem != "" {
 		fields = append(fields, FieldError{"override.mode", problem})
 	}
-	if problem := textProblem(o.Reason, 1, MaxReasonLen); problem != "" {
+	if problem := textProblem(o.Reason, MaxReasonLen); problem != "" {
 		fields = append(fields, FieldError{"override.reason", problem})
 	}
 	if problem := timeProblem(o.Until); problem != "" {
@@ -71,6 +71,16 @@ func (o *Override) errors(set *Set) []FieldError {
 	return costErrors("override.limits", o.Limits, set.Routes)
 }
 
+func (e Edit) validate() error {
+	if e.Reason == "" {
+		return nil
+	}
+	if problem := textProblem(e.Reason, MaxReasonLen); problem != "" {
+		return invalid([]FieldError{{"reason", problem}})
+	}
+	return nil
+}
+
 func timeProblem(t time.Time) string {
 	if !t.IsZero() && (t.Year() < 2000 || t.Year() > 2200) {
 		return fmt.Sprintf("is %s: must lie between 2000 and 2200", t.Format(time.DateOnly))
@@ -78,12 +88,12 @@ func timeProblem(t time.Time) string {
 	return ""
 }
 
-func textProblem(text string, shortest, longest int) string {
+func textProblem(text string, longest int) string {
 	switch {
 	case len(text) > utf8.UTFMax*longest || utf8.RuneCountInString(text) > longest:
 		return fmt.Sprintf("is longer than %d characters", longest)
-	case shortest > 0 && strings.TrimSpace(text) == "":
-		return fmt.Sprintf("is empty: must be %d to %d characters", shortest, longest)
+	case strings.TrimSpace(text) == "":
+		return fmt.Sprintf("is empty: must be 1 to %d characters", longest)
 	case !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return "has characters that cannot be printed"
 	}

@@ -9,7 +9,8 @@ type Match struct {
 	Reason string // in words: why it won, or which won over it and why
 }
 
-// Explain lists the patterns that match the call, most specific first. Where Find fails with ErrAmbiguous it lists what each reading finds, and none won.
+// Explain lists the patterns that match the call, most specific first. Where Find fails with ErrAmbiguous it lists what each reading finds, and none
+// won.
 func (t *Table) Explain(c Call) []Match {
 	written, lenient := t.all(c, asWritten(c.Path, nil)), []int(nil)
 	if !plain(c.Path) {

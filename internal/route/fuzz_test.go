@@ -131,7 +131,8 @@ func naive(patterns []Pattern, c Call) (index int, ok bool, err error) {
 func naiveBest(patterns []Pattern, c Call, segments []string) int {
 	var matching []int
 	for i, p := range patterns {
-		if wild(p.API, c.API) && wild(p.Stage, c.Stage) && (wild(p.Method, c.Method) || strings.EqualFold(p.Method, c.Method)) && naiveMatch(p.Path, segments) {
+		method := wild(p.Method, c.Method) || strings.EqualFold(p.Method, c.Method)
+		if method && wild(p.API, c.API) && wild(p.Stage, c.Stage) && naiveMatch(p.Path, segments) {
 			matching = append(matching, i)
 		}
 	}

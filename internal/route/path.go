@@ -25,9 +25,9 @@ func asLenient(path string, into reading) reading {
 	from := len(into)
 	for text := range strings.FieldsFuncSeq(decodeAll(path), func(r rune) bool { return r == '/' || r == '\\' }) {
 		text, _, _ = strings.Cut(text, ";")
-		switch {
-		case text == "" || text == ".":
-		case text == "..":
+		switch text {
+		case "", ".":
+		case "..":
 			into = into[:max(from, len(into)-1)]
 		default:
 			into = append(into, lower(text))

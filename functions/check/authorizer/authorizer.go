@@ -46,8 +46,8 @@ func New(checker Checker, identities *identity.Resolver, format Format, log *slo
 }
 
 // Invoke answers one event. An event that makes no sense gets ErrUnauthorized, and so does a call of a REST or WebSocket API without a good
-// credential: missing, malformed, unknown, revoked, expired, or from an address that may not call. To a REST API a deny always means that the call has
-// to wait: it is over a limit, the caller is banned for a while, or the limits cannot be read now.
+// credential: missing, malformed, unknown, revoked, expired, or from an address that may not call. To a REST API a deny always means that the call
+// has to wait: it is over a limit, the caller is banned for a while, or the limits cannot be read now.
 // HTTP APIs answer every deny with 403 and an error with 500, so there a bad credential is a deny as well.
 func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, err error) {
 	defer func() {

@@ -253,6 +253,41 @@ func TestBadCredentialsAreUnauthorized(t *testing.T) {
 	}
 }
 
+// counting allows everyone and counts how often it is asked.
+type counting struct{ asked int }
+
+func (c *counting) Check(context.Context, policy.Call) (policy.Checked, error) {
+	c.asked++
+	return policy.Checked{Allowed: true, Would: true}, nil
+}
+
+// A key that cannot be one is refused without asking the store, in every kind of event.
+func TestWrongChecksumAsksNobody(t *testing.T) {
+	secret, err := apikey.Generate("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := secret.Reveal()
+	last := good[len(good)-1]
+	wrong := good[:len(good)-1] + string('0'+(last-'0'+1)%10)
+	store := &counting{}
+	a := New(store, keysAlone(), Simple, slog.New(slog.DiscardHandler))
+	for _, credential := range []string{wrong, "sk_" + good[3:], "tg_", ""} {
+		for name, event := range withKey(credential) {
+			got, err := invoke(t, a, event)
+			if err := refused(got, err, event); err != nil || store.asked != 0 {
+				t.Errorf("%s with %.12q: asked %d times, %v", name, credential, store.asked, err)
+			}
+		}
+	}
+	for name, event := range withKey(good) {
+		store.asked = 0
+		if _, err := invoke(t, a, event); err != nil || store.asked != 1 {
+			t.Errorf("%s with a good key: asked %d times, %v", name, store.asked, err)
+		}
+	}
+}
+
 type allowAll struct{}
 
 func (allowAll) Check(context.Context, policy.Call) (policy.Checked, error) {
@@ -302,14 +337,15 @@ func TestMalformedEventsNeverAllow(t *testing.T) {
 		`{"type":"REQUEST","version":"2.0","methodArn":"` + methodARN + `","headers":{"x-api-key":"` + key + `"}}`,
 		`{"type":"REQUEST","version":"3.0","methodArn":"` + methodARN + `","headers":{"x-api-key":"` + key + `"}}`,
 		`{"type":"REQUEST","methodArn":"` + methodARN + `","headers":{"x-api-key":"` + key + `"},"requestContext":{"eventType":"CONNECT"}}`,
-		`{"type":"REQUEST","methodArn":"arn:aws:execute-api:r:1:a/s/$connect","headers":{"x-api-key":"` + key + `"},"requestContext":{"eventType":"MESSAGE"}}`,
+		`{"type":"REQUEST","methodArn":"` + connectARN + `","headers":{"x-api-key":"` + key + `"},"requestContext":{"eventType":"MESSAGE"}}`,
 		`{"type":"REQUEST","methodArn":"arn:aws:execute-api:r:1:a/s","headers":{"x-api-key":"` + key + `"}}`,
 		`{"type":"REQUEST","methodArn":"arn:aws:s3:::a/s/GET/x","headers":{"x-api-key":"` + key + `"}}`,
 		`{"type":"TOKEN","methodArn":"arn:aws:execute-api:r:1:a/s/$connect","authorizationToken":"` + key + `"}`,
 		`{"type":"REQUEST","methodArn":"` + methodARN + `","headers":["x-api-key"]}`,
 		`{"type":"TOKEN","methodArn":"` + methodARN + `","authorizationToken":["` + key + `"]}`,
 	} {
-		if got, err := New(allowAll{}, keysAlone(), Simple, slog.New(slog.DiscardHandler)).Invoke(t.Context(), []byte(raw)); !errors.Is(err, ErrUnauthorized) {
+		a := New(allowAll{}, keysAlone(), Simple, slog.New(slog.DiscardHandler))
+		if got, err := a.Invoke(t.Context(), []byte(raw)); !errors.Is(err, ErrUnauthorized) {
 			t.Errorf("%.80s: %s, %v; want Unauthorized", raw, got, err)
 		}
 	}

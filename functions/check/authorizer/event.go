@@ -86,7 +86,8 @@ func parseEvent(raw []byte) (event, error) {
 	if err != nil {
 		return event{}, err
 	}
-	e := event{kind: kind, arn: p.MethodARN, headers: mergeValues(p.Headers, p.MultiValueHeaders, strings.ToLower), requestID: p.RequestContext.RequestID}
+	e := event{kind: kind, arn: p.MethodARN, requestID: p.RequestContext.RequestID}
+	e.headers = mergeValues(p.Headers, p.MultiValueHeaders, strings.ToLower)
 	if kind == http2 {
 		e.arn = p.RouteARN
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -109,7 +110,7 @@ func TestPathOfAHandshakeIsNone(t *testing.T) {
 		"type": "REQUEST", "methodArn": methodARN + "/$connect", "path": "/orders/$connect", "queryStringParameters": map[string]string{"x-api-key": "k"},
 	})
 	got, err := parseEvent(raw)
-	if err != nil || got.kind != restRequest || got.query != nil || got.call.Method != "GET" {
+	if err != nil || got.kind != restRequest || got.query != nil || got.call.Method != http.MethodGet {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -122,10 +123,12 @@ func TestSpoofedForwardedForIsIgnored(t *testing.T) {
 		event map[string]any
 		want  string
 	}{
-		"REST":             {map[string]any{"type": "REQUEST", "methodArn": methodARN, "headers": forwarded, "requestContext": identity}, "192.0.2.7"},
-		"REST without":     {map[string]any{"type": "REQUEST", "methodArn": methodARN, "headers": forwarded}, "invalid IP"},
-		"TOKEN has none":   {map[string]any{"type": "TOKEN", "methodArn": methodARN, "requestContext": identity}, "invalid IP"},
-		"HTTP 1.0":         {map[string]any{"type": "REQUEST", "version": "1.0", "methodArn": methodARN, "headers": forwarded, "requestContext": identity}, "192.0.2.7"},
+		"REST":           {map[string]any{"type": "REQUEST", "methodArn": methodARN, "headers": forwarded, "requestContext": identity}, "192.0.2.7"},
+		"REST without":   {map[string]any{"type": "REQUEST", "methodArn": methodARN, "headers": forwarded}, "invalid IP"},
+		"TOKEN has none": {map[string]any{"type": "TOKEN", "methodArn": methodARN, "requestContext": identity}, "invalid IP"},
+		"HTTP 1.0": {map[string]any{
+			"type": "REQUEST", "version": "1.0", "methodArn": methodARN, "headers": forwarded, "requestContext": identity,
+		}, "192.0.2.7"},
 		"HTTP 2.0":         {http2From("2001:db8::7", forwarded), "2001:db8::7"},
 		"HTTP 2.0 without": {http2From("", forwarded), "invalid IP"},
 		"mapped":           {http2From("::ffff:192.0.2.7", forwarded), "192.0.2.7"},
@@ -161,6 +164,7 @@ func TestCallPath(t *testing.T) {
 		{api, "/device", "/device"},
 		{api + "/a b", "/a%20b", "/a%20b"},
 		{"arn:aws:execute-api:eu-north-1:123456789012:a1/$default/$default", "/my/path", "/my/path"},
+		{"arn:aws:execute-api:eu-north-1:123456789012:a1/$default/$default", "/my/path/", "/my/path/"},
 		{"arn:aws-cn:execute-api:cn-north-1:123456789012:a1/dev/GET/a:b/c", "/a:b/c", "/a:b/c"},
 	} {
 		raw, _ := json.Marshal(map[string]any{"type": "REQUEST", "version": "2.0", "routeArn": c.arn, "rawPath": c.given})

@@ -2,7 +2,6 @@ package identity
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -127,11 +126,13 @@ func TestBadCredentialNeverFallsThrough(t *testing.T) {
 		"bad signature":              with("authorization", "Bearer "+ada[:strings.LastIndexByte(ada, '.')]+eve[strings.LastIndexByte(eve, '.'):]),
 		"unsigned token":             with("authorization", "Bearer eyJhbGciOiJub25lIn0.e30."),
 		"token of 10 KB":             with("authorization", "Bearer "+strings.Repeat("eyJhbGciOi", 1024)),
-		"token and another, query":   {Headers: map[string][]string{"authorization": {"Bearer " + ada}}, Query: map[string][]string{"access_token": {eve}}, Source: source},
-		"two tokens in the query":    {Query: map[string][]string{"access_token": {ada, ada}}, Source: source},
-		"two keys in the query":      {Query: map[string][]string{"x-api-key": {key, key}}, Source: source},
-		"empty key in the query":     {Query: map[string][]string{"x-api-key": {""}}, Source: source},
-		"empty token in the query":   {Query: map[string][]string{"access_token": {""}}, Source: source},
+		"token and another, query": {
+			Headers: map[string][]string{"authorization": {"Bearer " + ada}}, Query: map[string][]string{"access_token": {eve}}, Source: source,
+		},
+		"two tokens in the query":  {Query: map[string][]string{"access_token": {ada, ada}}, Source: source},
+		"two keys in the query":    {Query: map[string][]string{"x-api-key": {key, key}}, Source: source},
+		"empty key in the query":   {Query: map[string][]string{"x-api-key": {""}}, Source: source},
+		"empty token in the query": {Query: map[string][]string{"access_token": {""}}, Source: source},
 	} {
 		for _, sources := range []string{"key,jwt,ip", "jwt,key,ip"} {
 			got, err := resolver(t, sources).Identify(t.Context(), request)
@@ -139,17 +140,35 @@ func TestBadCredentialNeverFallsThrough(t *testing.T) {
 				t.Errorf("%s, %s: %v, %v; want ErrInvalid", name, sources, got, err)
 				continue
 			}
-			if text := err.Error(); len(text) > 200 || strings.Contains(text, key[8:20]) || strings.Contains(text, ada[:8]) || strings.Contains(text, "192.0") {
-				t.Errorf("%s: the error says too much: %s", name, text)
+			for _, part := range []string{key[8:20], ada[:8], "192.0"} {
+				if text := err.Error(); len(text) > 200 || strings.Contains(text, part) {
+					t.Errorf("%s: the error says too much: %s", name, text)
+				}
 			}
+		}
+	}
+}
+
+// Where tokens are no source, a bearer token that is meant to be a key is still one, and a bad one.
+func TestBadKeyIsNoAddress(t *testing.T) {
+	key := newKey(t).Reveal()
+	for name, request := range map[string]Request{
+		"two spaces": with("authorization", "Bearer  "+key), "tab": with("authorization", "Bearer \t"+key),
+		"capitals":  with("authorization", "Bearer TG_"+key[3:]),
+		"no scheme": with("authorization", key), "no scheme, space": with("authorization", " "+key), "cut": with("authorization", "Bearer tg_"),
+		"in the query": withQuery("access_token", " "+key), "joined": with("authorization", "Bearer x, Bearer "+key),
+	} {
+		if got, err := resolver(t, "key,ip").Identify(t.Context(), request); !errors.Is(err, ErrInvalid) || got.Kind != 0 {
+			t.Errorf("%s: %v, %v; want ErrInvalid", name, got, err)
 		}
 	}
 }
 
 // Without a credential a call has no identity, unless the operator listed its address as one.
 func TestMissingIdentityIsNeverTheAddress(t *testing.T) {
+	requests := map[string]Request{"nothing": {Source: source}, "other headers": with("accept", "*/*"), "Basic": with("authorization", "Basic YTpi")}
 	for _, sources := range []string{"key", "jwt", "key,jwt", "jwt,key"} {
-		for name, request := range map[string]Request{"nothing": {Source: source}, "other headers": with("accept", "*/*"), "Basic": with("authorization", "Basic YTpi")} {
+		for name, request := range requests {
 			got, err := resolver(t, sources).Identify(t.Context(), request)
 			if !errors.Is(err, ErrMissing) || got.Kind != 0 || got.Subject != "" {
 				t.Errorf("%s of %s: %v, %v", sources, name, got, err)
@@ -185,7 +204,8 @@ func TestIPv6RotationAndMappedIPv4(t *testing.T) {
 		t.Error("another IPv4 address has the same identity")
 	}
 	wide := must(New(Config{Sources: []Kind{IP}, IPv4Bits: 24, IPv6Bits: 48}))
-	if a, b := identify(wide, "192.0.2.7"), identify(wide, "::ffff:192.0.2.200"); a.Subject != b.Subject || a.Display != "192.0.2.0/24" || a.Addr == b.Addr {
+	a, b := identify(wide, "192.0.2.7"), identify(wide, "::ffff:192.0.2.200")
+	if a.Subject != b.Subject || a.Display != "192.0.2.0/24" || a.Addr == b.Addr {
 		t.Errorf("%+v and %+v", a, b)
 	}
 	if a, b := identify(wide, "2001:db8:1:2::1"), identify(wide, "2001:db8:1:3::1"); a.Subject != b.Subject {
@@ -199,7 +219,8 @@ var safe = regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
 func TestIdentityWithBadCharacters(t *testing.T) {
 	r, seen := resolver(t, "jwt"), map[string]string{}
 	for _, subject := range []string{
-		"{a}", "a:b", "a", "\x00", "a\nb", "<script>", "\u202eevil", `"quoted"`, `\`, strings.Repeat("x", 4000), strings.Repeat("é", 65), strings.Repeat("é", 64),
+		"{a}", "a:b", "a", "\x00", "a\nb", "<script>", "\u202eevil", `"quoted"`, `\`,
+		strings.Repeat("x", 4000), strings.Repeat("é", 65), strings.Repeat("é", 64),
 	} {
 		got, err := r.Identify(t.Context(), with("authorization", "Bearer "+token(subject)))
 		if err != nil {
@@ -227,7 +248,8 @@ func TestIdentityWithBadCharacters(t *testing.T) {
 // Parts cannot be shifted into one another, kinds not taken for each other, and a subject stays what it is from release to release.
 func TestSubjectsDiffer(t *testing.T) {
 	subjects := map[string]bool{
-		tokenSubject("a", "bc"): true, tokenSubject("ab", "c"): true, tokenSubject("", "abc"): true, tokenSubject("abc", ""): true, opaque("ip", "a", "bc"): true,
+		tokenSubject("a", "bc"): true, tokenSubject("ab", "c"): true, tokenSubject("", "abc"): true, tokenSubject("abc", ""): true,
+		opaque("ip", "a", "bc"):                             true,
 		AddressSubject(netip.MustParsePrefix("10.0.0.0/8")): true, AddressSubject(netip.MustParsePrefix("10.0.0.0/16")): true,
 		AddressSubject(netip.MustParsePrefix("::a00:0/104")): true,
 	}
@@ -308,14 +330,16 @@ func FuzzIdentify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sources byte, header, authorization, parameter, addr string) {
 		from, _ := netip.ParseAddr(addr)
 		request := Request{
-			Headers: map[string][]string{"x-api-key": {header}, "authorization": {authorization}}, Query: map[string][]string{"access_token": {parameter}}, Source: from,
+			Headers: map[string][]string{"x-api-key": {header}, "authorization": {authorization}},
+			Query:   map[string][]string{"access_token": {parameter}},
+			Source:  from,
 		}
 		if header == "" {
 			delete(request.Headers, "x-api-key")
 		}
 		r := resolvers[int(sources)%len(resolvers)]
 		for _, request := range []Request{request, {Headers: request.Headers, Source: from}, {TokenOnly: true, Token: authorization}} {
-			got, err := r.Identify(context.Background(), request)
+			got, err := r.Identify(t.Context(), request)
 			if err != nil {
 				if got.Kind != 0 || got.Subject != "" || !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrMissing) {
 					t.Fatalf("%+v: %v, %v", request, got, err)

@@ -33,8 +33,8 @@ type Variables struct {
 	IPv6Prefix    string `env:"IPV6_PREFIX" envDefault:"64"`
 }
 
-// Config reads the variables. Its error names each that is wrong, with its value unless that could be secret, and its bound. The client, clock and log of
-// tokens are the caller's to add.
+// Config reads the variables. Its error names each that is wrong, with its value unless that could be secret, and its bound. The client, clock and
+// log of tokens are the caller's to add.
 func (v Variables) Config() (Config, error) {
 	var c Config
 	var errs [4]error
