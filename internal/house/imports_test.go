@@ -18,8 +18,11 @@ var (
 	web = []string{"net/http/…", "html/template", "text/template", "github.com/a-h/templ/…", "tidegate/web/…"}
 	aws = []string{"github.com/aws/…"}
 	// forTests only help tests.
-	forTests = []string{"tidegate/internal/browsertest", "tidegate/internal/oidctest", "tidegate/internal/testwait", "tidegate/internal/valkeytest"}
-	cdk      = []string{"github.com/aws/aws-cdk-go/…", "github.com/aws/constructs-go/…", "github.com/aws/jsii-runtime-go/…"}
+	forTests = []string{
+		"tidegate/internal/browsertest", "tidegate/internal/canary", "tidegate/internal/oidctest", "tidegate/internal/testwait",
+		"tidegate/internal/valkeytest",
+	}
+	cdk = []string{"github.com/aws/aws-cdk-go/…", "github.com/aws/constructs-go/…", "github.com/aws/jsii-runtime-go/…"}
 )
 
 var directions = []direction{
@@ -35,6 +38,22 @@ var directions = []direction{
 	{
 		of: []string{"tidegate/internal/accuracy/…"}, only: []string{"std", "tidegate/internal/limiter"},
 		why: "the accuracy lab is plain arithmetic over the models",
+	},
+	{
+		of: []string{"tidegate/internal/usage/…"}, not: append([]string{"regexp"}, append(web, aws...)...),
+		why: "usage counts what it is told, and starts in no time",
+	},
+	{
+		of: []string{"tidegate/internal/usage/…"}, not: []string{"tidegate/internal/policy/…", "tidegate/internal/limiter/…", "tidegate/internal/store/…"},
+		why: "usage counts what it is told",
+	},
+	{
+		of: []string{"tidegate/internal/telemetry/…", "tidegate/internal/canary/…"}, only: []string{"std"},
+		why: "telemetry only writes what it is told",
+	},
+	{
+		of: []string{"tidegate/internal/telemetry/…"}, not: append([]string{"regexp"}, web...),
+		why: "a check starts with what it needs",
 	},
 	{
 		of: []string{"tidegate/internal/route/…"}, only: []string{"std"},
@@ -160,6 +179,13 @@ var importCases = []ruleCase{
 	importCase("limiter and policy", "internal/limiter/a.go", "tidegate/internal/policy", true),
 	importCase("policy and limiter", "internal/policy/a.go", "tidegate/internal/limiter", false),
 	importCase("internal and functions", "internal/usage/a.go", "tidegate/functions/admin/dashboard", true),
+	importCase("usage and Valkey", "internal/usage/a.go", "github.com/valkey-io/valkey-go", false),
+	importCase("usage and policy", "internal/usage/a.go", "tidegate/internal/policy", true),
+	importCase("usage and HTTP", "internal/usage/a.go", "net/http", true),
+	importCase("telemetry and slog", "internal/telemetry/a.go", "log/slog", false),
+	importCase("telemetry and AWS", "internal/telemetry/a.go", "github.com/aws/aws-lambda-go/lambdacontext", true),
+	importCase("telemetry and the store", "internal/telemetry/a.go", "github.com/valkey-io/valkey-go", true),
+	importCase("a program and canaries", "functions/check/main.go", "tidegate/internal/canary", true),
 	importCase("route and limiter", "internal/route/a.go", "tidegate/internal/limiter", true),
 	importCase("route and HTTP", "internal/route/a.go", "net/http", true),
 	importCase("jwt and policy", "internal/jwt/a.go", "tidegate/internal/policy", true),

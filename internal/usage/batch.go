@@ -36,6 +36,7 @@ type parcel struct {
 	hour    int64
 	entries []entry
 	text    bool // the command carries the script's text
+	floors  floors
 }
 
 // Batch is what a Recorder gathered. Send its Commands once, with others or alone, and Settle it with their results.
@@ -115,8 +116,12 @@ func (p *parcel) keys() []string {
 }
 
 func (p *parcel) args(newcomers, recent string) []string {
-	args := make([]string, 0, 2+7*len(p.entries))
-	args = append(args, newcomers, recent)
+	args := make([]string, 0, 2+len(p.floors)+7*len(p.entries))
+	args = append(args, newcomers)
+	for _, floor := range p.floors {
+		args = append(args, strconv.FormatInt(floor, 10))
+	}
+	args = append(args, recent)
 	for i := range p.entries {
 		args = p.entries[i].appendArgs(args, p.hour)
 	}
@@ -189,17 +194,24 @@ func (b *Batch) Settle(results []valkey.ValkeyResult) Report {
 	return report
 }
 
-var errNoResult = errors.New("no result")
+var (
+	errNoResult = errors.New("no result")
+	errReply    = errors.New("the script's reply makes no sense")
+)
 
 func (r *Recorder) settle(p *parcel, result valkey.ValkeyResult, report *Report) {
-	refused, err := result.AsInt64()
+	refused, learnt, err := parseReply(result)
 	unknown := isUnknownScript(err)
 	r.withoutScript[p.bucket] = unknown
+	if err != nil {
+		r.ranked[p.bucket] = ranked{} // the server may have lost more
+	}
 	if !unknown && p.bucket == totalBucket(r.totals) {
 		r.totals++
 	}
 	switch {
 	case err == nil:
+		r.ranked[p.bucket].learn(p.hour, learnt)
 		report.Stored += p.calls() - refused
 		if refused > 0 {
 			r.pending.total(p.entries[0].minute).tally[unlisted] += refused
@@ -215,6 +227,31 @@ func (r *Recorder) settle(p *parcel, result valkey.ValkeyResult, report *Report)
 	default:
 		report.lose(p, err)
 	}
+}
+
+// parseReply reads what record.lua returns.
+func parseReply(result valkey.ValkeyResult) (refused int64, learnt floors, err error) {
+	learnt = floors{-1, -1, -1, -1}
+	message, err := result.ToMessage()
+	if err != nil {
+		return 0, learnt, err
+	}
+	if !message.IsArray() {
+		refused, err = message.AsInt64()
+		return refused, learnt, err
+	}
+	numbers, err := message.ToArray()
+	if err != nil || len(numbers) != 1+len(learnt) {
+		return 0, learnt, fmt.Errorf("%d numbers: %w", len(numbers), errReply)
+	}
+	for i := range learnt {
+		learnt[i], err = numbers[1+i].AsInt64()
+		if err != nil {
+			return 0, learnt, err
+		}
+	}
+	refused, err = numbers[0].AsInt64()
+	return refused, learnt, err
 }
 
 func (r *Report) lose(p *parcel, err error) {
@@ -245,7 +282,9 @@ func isUnknownScript(err error) bool {
 }
 
 // Refusals that come before anything is executed.
-var refusals = []string{"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "BUSY", "OOM", "NOAUTH", "MISCONF", "NOREPLICAS"}
+var refusals = []string{
+	"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "BUSY", "OOM", "NOAUTH", "MISCONF", "NOREPLICAS",
+}
 
 // notExecuted: the server surely did nothing.
 func notExecuted(err error) bool {

@@ -28,9 +28,9 @@ const (
 	candidates = 4
 )
 
-// Busiest returns the n (1 to 64) subjects with the most admitted calls in the hours from the one that from is in to the one before to, or that to is in.
-// The counts are exact. Within one hour so is the choice; over more hours it is made of those that were among the highest 64 of their bucket in one of
-// the hours (up to 6 of them) or days.
+// Busiest returns the n (1 to 64) subjects with the most admitted calls in the hours from the one that from is in to the one before to, or that to
+// is in. The counts are exact. Within one hour so is the choice; over more hours it is made of those that were among the highest 64 of their bucket
+// in one of the hours (up to 6 of them) or days.
 func (r *Reader) Busiest(ctx context.Context, from, to time.Time, n int) ([]Talker, error) {
 	return r.talkers(ctx, from, to, n, admittedInHour, admittedInDay, func(c Counts) int64 { return c.Allowed })
 }

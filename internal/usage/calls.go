@@ -24,8 +24,8 @@ type Call struct {
 // maxReplay bounds the span of Calls: notes are kept for little more than an hour.
 const maxReplay = 2 * time.Hour
 
-// Calls returns the calls of a subject from then on until to, at most 2 hours, in order of time: what a preview replays. Counts by minute are those of
-// Series, so the two agree; package usage says which seconds are known.
+// Calls returns the calls of a subject from then on until to, at most 2 hours, in order of time: what a preview replays. Counts by minute are those
+// of Series, so the two agree; package usage says which seconds are known.
 func (r *Reader) Calls(ctx context.Context, id string, from, to time.Time) ([]Call, error) {
 	s, err := newSpan(from, to, time.Minute)
 	if err != nil {
@@ -77,10 +77,10 @@ func readHour(notes, minutes valkey.ValkeyResult) (hourOfCalls, error) {
 
 // appendCalls returns the notes, and spreads what the minutes have beyond them.
 func (h *hourOfCalls) appendCalls(calls []Call, start time.Time) []Call {
-	var noted [minutesPerHour][]int // which calls are notes of allowed ones
+	noted := map[int][]int{} // which calls are notes of allowed ones
 	for _, n := range h.notes {
 		minute := n.second / int(secondsPerMinute)
-		if minute >= minutesPerHour {
+		if minute >= len(h.minutes) {
 			continue
 		}
 		left := &h.minutes[minute]
@@ -93,7 +93,8 @@ func (h *hourOfCalls) appendCalls(calls []Call, start time.Time) []Call {
 		}
 		calls = append(calls, Call{start.Add(time.Duration(n.second) * time.Second), n.denied, n.calls, n.calls + n.extra, true})
 	}
-	for minute, left := range h.minutes {
+	for minute := range h.minutes {
+		left := &h.minutes[minute]
 		at := start.Add(time.Duration(minute) * time.Minute)
 		calls = spread(calls, at, left[allowed], max(left[extraCost], 0), false)
 		calls = spread(calls, at, left[denied], 0, true)

@@ -39,7 +39,12 @@ var patient = store.Options{Dial: 30 * time.Second, Write: 30 * time.Second}
 
 func connect(t testing.TB, url string) valkey.Client {
 	t.Helper()
-	client, err := store.Open(t.Context(), url, patient)
+	return connectWith(t, url, patient)
+}
+
+func connectWith(t testing.TB, url string, o store.Options) valkey.Client {
+	t.Helper()
+	client, err := store.Open(t.Context(), url, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,12 +52,16 @@ func connect(t testing.TB, url string) valkey.Client {
 	return client
 }
 
-// each runs a test on a server, on the embedded stand-in, and on a cluster of 3 shards.
+// each runs a test on a server, on the embedded stand-in, and on a cluster of 3 shards with a client as a check function has it.
 func each(t *testing.T, test func(t *testing.T, client valkey.Client)) {
 	t.Helper()
 	t.Run("valkey", func(t *testing.T) { test(t, connect(t, valkeytest.Start(t))) })
 	t.Run("embedded", func(t *testing.T) { test(t, connect(t, valkeytest.Embedded(t))) })
-	t.Run("cluster", func(t *testing.T) { test(t, connect(t, valkeytest.StartCluster(t, 3, 0)[0]+"?cluster=true")) })
+	t.Run("cluster", func(t *testing.T) {
+		pooled := patient
+		pooled.Pooled = true
+		test(t, connectWith(t, valkeytest.StartCluster(t, 3, 0)[0]+"?cluster=true", pooled))
+	})
 }
 
 // flush sends everything and fails the test unless all is stored.

@@ -16,7 +16,7 @@ const (
 	totalID    = "all~" // a subject's id has no ~
 	rulePrefix = "rule~"
 
-	totalBuckets    = 16
+	totalBuckets    = 8
 	totalBucketStep = keyspace.Buckets / totalBuckets
 )
 

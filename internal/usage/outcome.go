@@ -24,8 +24,8 @@ const (
 type Outcome struct {
 	// Subject is the caller's id: without a colon, at most 64 bytes of UTF-8. A call of any other, or of none, counts in the totals alone.
 	Subject string
-	// Registered says that the subject is in a registry that bounds how many there are, as API keys are. A flood of subjects that anybody can make up,
-	// such as addresses, does not crowd it out.
+	// Registered says that the subject is in a registry that bounds how many there are, as API keys are. A flood of subjects that anybody can make
+	// up, such as addresses, does not crowd it out.
 	Registered bool
 	Verdict    Verdict
 	Cost       int64    // less than 1 means 1

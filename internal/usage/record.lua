@@ -1,25 +1,22 @@
 -- Adds the counts of some subjects, or of totals and rules, of one bucket in one hour.
 -- KEYS[1] subjects by last minute, KEYS[2..5] rankings: admitted and denied in the hour, admitted and denied in the day, KEYS[6] number of newcomers of
 -- the day; then for each entry its counts by minute, its counts by hour, its call times (any key of the bucket where it has none).
--- ARGV[1] newcomers that the bucket takes a day, ARGV[2] the first minute that is still recent; then for each entry its id, its head, its minute since
--- 1970, its notes (note.go), and for each kind in the head the field of the minute, the field of the hour, the count (1 to 2^53).
+-- ARGV[1] newcomers that the bucket takes a day, ARGV[2..5] what a score must exceed to enter each ranking, as far as the caller knows (the lowest score
+-- of a full ranking only grows), ARGV[6] the first minute that is still recent; then for each entry its id, its head, its minute since 1970, its notes
+-- (note.go), and for each kind in the head the field of the minute, the field of the hour, the count (1 to 2^53).
 -- A head is p (plain: a total or a rule), r (a registered subject) or u (any other subject), then a letter for each kind: a allowed, d denied, o other.
--- Returns how many calls of subjects that were refused as newcomers were not counted. Counts must stay below 2^53.
+-- Returns how many calls of subjects that were refused as newcomers were not counted; if a ranking changed its members, a list of that and, for each
+-- ranking, what a score must exceed now, or -1 when that was not looked up. Counts must stay below 2^53.
 local call, byte = redis.call, string.byte
 local quota, newcomers, came = tonumber(ARGV[1]), nil, false
-local floors, entered = {}, {}
+local floors, entered, changed = { tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]) }, {}, false
 local seen, joined = false, false
 local refused = 0
 
--- rank enters a subject that belongs to the 64 highest of a ranking.
+-- rank enters a subject that may belong to the 64 highest of a ranking.
 local function rank(ranking, id, score)
-  local floor = floors[ranking]
-  if not floor then
-    floor = tonumber(call('ZRANGE', KEYS[ranking], '-64', '-64', 'WITHSCORES')[2] or '0')
-    floors[ranking] = floor
-  end
-  if score > floor and call('ZADD', KEYS[ranking], string.format('%.0f', score), id) == 1 then
-    entered[ranking] = true
+  if score > floors[ranking] and call('ZADD', KEYS[ranking + 1], string.format('%.0f', score), id) == 1 then
+    entered[ranking], changed = true, true
   end
 end
 
@@ -36,7 +33,7 @@ local function welcome(hours)
   return true
 end
 
-local at = 3
+local at = 7
 for key = 7, #KEYS, 3 do
   local minutes, hours = KEYS[key], KEYS[key + 1]
   local id, head, notes = ARGV[at], ARGV[at + 1], ARGV[at + 3]
@@ -58,7 +55,7 @@ for key = 7, #KEYS, 3 do
       newMinute = call('HINCRBY', minutes, ARGV[arg], ARGV[arg + 2]) == delta or newMinute
       newHour = inHour == delta or newHour
       if class ~= 112 and kind ~= 111 then
-        rank(kind == 97 and 2 or 3, id, inHour)
+        rank(kind == 97 and 1 or 2, id, inHour)
         most = inHour > most and inHour or most
       end
     end
@@ -84,8 +81,8 @@ for key = 7, #KEYS, 3 do
             denied = denied + all[i + 1]
           end
         end
-        rank(4, id, admitted)
-        rank(5, id, denied)
+        rank(3, id, admitted)
+        rank(4, id, denied)
       end
       if most > 8 and notes ~= '' then
         local length = call('APPEND', KEYS[key + 2], notes)
@@ -106,11 +103,17 @@ if seen then
   call('EXPIRE', KEYS[1], '90000')
 end
 if joined then
-  call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. ARGV[2])
+  call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. ARGV[6])
   call('ZREMRANGEBYRANK', KEYS[1], '0', '-2049')
 end
-for ranking in pairs(entered) do
-  call('ZREMRANGEBYRANK', KEYS[ranking], '0', '-65')
-  call('EXPIRE', KEYS[ranking], ranking < 4 and '90000' or '2678400')
+if not changed then
+  return refused
 end
-return refused
+local reply = { refused, -1, -1, -1, -1 }
+for ranking in pairs(entered) do
+  local key = KEYS[ranking + 1]
+  call('ZREMRANGEBYRANK', key, '0', '-65')
+  call('EXPIRE', key, ranking < 3 and '90000' or '2678400')
+  reply[ranking + 1] = tonumber(call('ZRANGE', key, '-64', '-64', 'WITHSCORES')[2] or '0')
+end
+return reply

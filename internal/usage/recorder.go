@@ -35,6 +35,7 @@ type Recorder struct {
 	totals  int // which of the buckets the next totals go to; the same until its server knows the script
 
 	withoutScript [keyspace.Buckets]bool // buckets whose server knew no script
+	ranked        [keyspace.Buckets]ranked
 }
 
 // NewRecorder returns an empty Recorder whose clock is now, time.Now in programs.
@@ -90,14 +91,17 @@ func (r *Recorder) take(now time.Time) *Batch {
 	r.flushed = now.UnixNano()
 	b := &Batch{recorder: r, newcomers: r.newcomers, now: now}
 	b.parcels = pack(r.pending.entries, totalBucket(r.totals))
+	for i := range b.parcels {
+		b.parcels[i].floors = r.ranked[b.parcels[i].bucket].of(b.parcels[i].hour)
+	}
 	r.giveText(b.parcels)
 	r.pending = newPending(len(r.pending.entries))
 	return b
 }
 
-// A server that lost its scripts needs a text only once, but which buckets it serves is not known here. Each of the first eager parcels for servers that
-// knew no script has the text, and then every spare-th: parcels are in order of their slots, and a server executes what it gets in that order, so that it
-// mostly knows the script from a parcel before.
+// A server that lost its scripts needs a text only once, but which buckets it serves is not known here. Each of the first eager parcels for servers
+// that knew no script has the text, and then every spare-th: parcels are in order of their slots, and a server executes what it gets in that order,
+// so that it mostly knows the script from a parcel before.
 const (
 	eager = 8
 	spare = 16

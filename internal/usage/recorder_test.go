@@ -87,7 +87,8 @@ func TestFloodIsBoundedInTheRecorder(t *testing.T) {
 		t.Errorf("%d bytes are held", grown)
 	}
 	p := r.pending
-	if p.strangers != maxStrangers || p.subjects != MaxSubjects || p.rules != maxMinutes*MaxRules || p.totals != maxMinutes || len(p.entries) != len(p.index) {
+	if p.strangers != maxStrangers || p.subjects != MaxSubjects || p.rules != maxMinutes*MaxRules || p.totals != maxMinutes ||
+		len(p.entries) != p.subjects+p.rules+p.totals {
 		t.Errorf("%d strangers, %d subjects, %d rules, %d totals", p.strangers, p.subjects, p.rules, p.totals)
 	}
 	var sum tally
@@ -124,18 +125,18 @@ func TestIDsThatAreNone(t *testing.T) {
 func TestBackOff(t *testing.T) {
 	r := recorderAt(noon)
 	now := noon
-	for _, want := range []time.Duration{2, 4, 8, 16, 30, 30} {
+	for _, want := range []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, maxBackOff, maxBackOff} {
 		r.Record(Outcome{Time: now})
 		b := r.Batch(now)
 		if b == nil {
-			t.Fatalf("no batch before %d s", want)
+			t.Fatalf("no batch before %s", want)
 		}
 		b.Settle(nil) // as after a time-out: no result
 		r.Record(Outcome{Time: now})
-		if r.Due(now.Add(want*time.Second-1)) || !r.Due(now.Add(want*time.Second)) {
-			t.Errorf("not due after %d s", want)
+		if r.Due(now.Add(want-1)) || !r.Due(now.Add(want)) {
+			t.Errorf("not due after %s", want)
 		}
-		now = now.Add(want * time.Second)
+		now = now.Add(want)
 	}
 	client := connect(t, valkeytest.Embedded(t))
 	for range 2 { // the first one finds no script

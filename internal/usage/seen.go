@@ -71,31 +71,66 @@ func parseCursor(cursor string) (position, error) {
 	return position{n, keyspace.BucketOf(id), id}, nil
 }
 
-// Active returns up to count (1 to 500) subjects that follow the cursor, those seen last first. It reads a page from each bucket. A subject that is called
-// between two pages moves to the front, so it may appear twice or, past the cursor, not again; none that stays where it is gets left out.
+// Active returns up to count (1 to 500) subjects that follow the cursor, those seen last first. A subject that is called between two pages moves to
+// the front, so it may appear twice or, past the cursor, not again; none that stays where it is gets left out.
 func (r *Reader) Active(ctx context.Context, cursor string, count int) (Page, error) {
 	after, err := parseCursor(cursor)
 	if err != nil {
 		return Page{}, err
 	}
 	count = min(max(count, 1), maxPage)
-	commands := make(valkey.Commands, keyspace.Buckets)
-	for i, b := range keyspace.All() {
-		commands[i] = r.client.B().Zrevrangebyscore().Key(seenName(b)).Max(after.highest(b)).Min("-inf").Withscores().Limit(0, after.limit(b, count)).Build()
+	share := share(count)
+	found, err := r.follow(ctx, after, keyspace.All(), share)
+	if err != nil {
+		return Page{}, err
+	}
+	more := cut(found, count, share)
+	rest, err := r.follow(ctx, after, more, count+1)
+	if err != nil {
+		return Page{}, err
+	}
+	found = slices.DeleteFunc(found, func(p position) bool { return slices.Contains(more, p.bucket) })
+	return pageOf(append(found, rest...), count), nil
+}
+
+// share is how many subjects of a page one bucket mostly has at most. From those that have more, more is read.
+func share(count int) int { return min(count+1, count/32+8) }
+
+// follow reads up to count subjects of each bucket that follow the position.
+func (r *Reader) follow(ctx context.Context, after position, buckets []keyspace.Bucket, count int) ([]position, error) {
+	commands := make(valkey.Commands, len(buckets))
+	for i, b := range buckets {
+		list := r.client.B().Zrevrangebyscore().Key(seenName(b)).Max(after.highest(b)).Min("-inf")
+		commands[i] = list.Withscores().Limit(0, after.limit(b, count)).Build()
 	}
 	var found []position
 	for i, result := range r.client.DoMulti(ctx, commands...) {
 		members, err := result.AsZScores()
 		if err != nil {
-			return Page{}, fmt.Errorf("usage: active: %w", err)
+			return nil, fmt.Errorf("usage: active: %w", err)
 		}
+		n := 0
 		for _, m := range members {
-			if p := (position{int64(m.Score), keyspace.Bucket(i), m.Member}); p.compare(after) > 0 {
+			if p := (position{int64(m.Score), buckets[i], m.Member}); p.compare(after) > 0 && n < count {
 				found = append(found, p)
+				n++
 			}
 		}
 	}
-	return pageOf(found, count), nil
+	return found, nil
+}
+
+// cut returns the buckets that gave their whole share and may have more that belongs on the page.
+func cut(found []position, count, share int) []keyspace.Bucket {
+	given := map[keyspace.Bucket]int{}
+	var cut []keyspace.Bucket
+	slices.SortFunc(found, position.compare)
+	for _, p := range found[:min(count+1, len(found))] {
+		if given[p.bucket]++; given[p.bucket] == share {
+			cut = append(cut, p.bucket)
+		}
+	}
+	return cut
 }
 
 // highest returns the score from which on a bucket's subjects follow the position.
@@ -112,7 +147,7 @@ func (p position) limit(b keyspace.Bucket, count int) int64 {
 	if p.id != "" && b == p.bucket {
 		return maxSeen
 	}
-	return int64(count) + 1
+	return int64(count)
 }
 
 func pageOf(found []position, count int) Page {

@@ -8,8 +8,8 @@ import (
 
 // How long counts are kept.
 const (
-	KeepMinutes = 24 * time.Hour
-	KeepHours   = 30 * 24 * time.Hour
+	MinutesKept = 24 * time.Hour
+	HoursKept   = 30 * 24 * time.Hour
 )
 
 // MaxPoints is the longest series.
@@ -28,9 +28,9 @@ type span struct {
 // newSpan widens from and to to whole steps. A step of whole hours reads the hours, which are kept longer, any other the minutes.
 func newSpan(from, to time.Time, step time.Duration) (span, error) {
 	s := span{unit: time.Minute, step: step}
-	keep := KeepMinutes
+	keep := MinutesKept
 	if step > 0 && step%time.Hour == 0 {
-		s.unit, keep = time.Hour, KeepHours
+		s.unit, keep = time.Hour, HoursKept
 	}
 	switch {
 	case step <= 0 || step%time.Minute != 0:

@@ -1,0 +1,232 @@
+package telemetry
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Namespace is that of the metrics in CloudWatch.
+const Namespace = "Tidegate"
+
+// maxLatencies is how many values of a metric a line may have.
+const maxLatencies = 100
+
+// nearLimit is the share of a limit, one in nearLimit, below which what remains counts as near the limit.
+const nearLimit = 5
+
+// Check is what one call adds to the metrics.
+type Check struct {
+	Denied          bool // otherwise allowed
+	ShadowDenied    bool
+	CandidateDenied bool
+	Degraded        bool
+	StoreError      bool
+	// Remaining of Limit, of the limit that binds. Below 20 % an allowed call counts as near the limit; a Limit of 0 says nothing.
+	Remaining, Limit int64
+	Store            time.Duration // that the store took to answer; 0 when it was not asked
+}
+
+// metric numbers the counts of a line.
+type metric int
+
+const (
+	checks metric = iota
+	allowed
+	denied
+	shadowDenied
+	candidateDenied
+	degraded
+	near
+	storeErrors
+	coldStart
+	metrics
+)
+
+var names = [metrics]string{
+	"Checks", "Allowed", "Denied", "ShadowDenied", "CandidateDenied", "Degraded", "NearLimit", "StoreErrors", "ColdStart",
+}
+
+// Options of Metrics. Both dimensions are needed; the interval is one second unless given.
+type Options struct {
+	Service, Stage string
+	Interval       time.Duration
+}
+
+// Metrics counts checks and writes them as lines of CloudWatch's embedded metric format, at most one an interval, with the dimensions Service and
+// Stage alone. It is safe for concurrent use.
+type Metrics struct {
+	out            io.Writer
+	now            func() time.Time
+	interval       time.Duration
+	head, identity []byte
+
+	mu        sync.Mutex
+	counts    [metrics]int64
+	latencies [maxLatencies]time.Duration
+	measured  int // latencies offered; beyond maxLatencies each stays with equal chance
+	slowest   time.Duration
+	written   int64 // when, in nanoseconds of the Unix epoch
+	line      []byte
+	random    *rand.Rand
+}
+
+// ErrDimension means that a dimension's value is not 1 to 255 printable ASCII characters.
+var ErrDimension = errors.New("telemetry: a dimension must be 1 to 255 printable ASCII characters")
+
+// NewMetrics returns Metrics that write to out. The first line says that the environment started cold.
+func NewMetrics(out io.Writer, o Options, now func() time.Time) (*Metrics, error) {
+	for _, value := range []string{o.Service, o.Stage} {
+		if !dimension(value) {
+			return nil, fmt.Errorf("%w: %.40q", ErrDimension, value)
+		}
+	}
+	m := &Metrics{
+		out: out, now: now, interval: cmp.Or(o.Interval, time.Second),
+		random: rand.New(rand.NewPCG(uint64(now().UnixNano()), 0)), //nolint:gosec // chooses samples
+	}
+	m.head = appendHead(nil)
+	m.identity = fmt.Appendf(nil, `,"Service":%q,"Stage":%q`, o.Service, o.Stage)
+	m.counts[coldStart] = 1
+	return m, nil
+}
+
+func dimension(value string) bool {
+	for i := range len(value) {
+		if value[i] < ' ' || value[i] > '~' {
+			return false
+		}
+	}
+	return value != "" && len(value) <= 255
+}
+
+// appendHead writes what follows the timestamp in each line.
+func appendHead(b []byte) []byte {
+	b = append(b, `,"CloudWatchMetrics":[{"Namespace":"`+Namespace+`","Dimensions":[["Service","Stage"]],"Metrics":[`...)
+	for _, name := range names {
+		b = append(b, `{"Name":"`+name+`","Unit":"Count"},`...)
+	}
+	return append(b, `{"Name":"StoreLatency","Unit":"Milliseconds"}]}]}`...)
+}
+
+// Record counts a call. It does not allocate.
+func (m *Metrics) Record(c Check) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.counts[checks]++
+	m.counts[either(c.Denied, denied, allowed)]++
+	m.count(shadowDenied, c.ShadowDenied)
+	m.count(candidateDenied, c.CandidateDenied)
+	m.count(degraded, c.Degraded)
+	m.count(storeErrors, c.StoreError)
+	m.count(near, !c.Denied && c.Limit > 0 && c.Remaining < c.Limit/nearLimit+min(c.Limit%nearLimit, 1))
+	if c.Store > 0 {
+		m.measure(c.Store)
+	}
+}
+
+func either(first bool, a, b metric) metric {
+	if first {
+		return a
+	}
+	return b
+}
+
+func (m *Metrics) count(what metric, holds bool) {
+	if holds {
+		m.counts[what]++
+	}
+}
+
+// measure keeps a fair sample: the percentiles of a line are those of all its checks, as closely as 100 values can tell.
+func (m *Metrics) measure(d time.Duration) {
+	at := m.measured
+	m.measured++
+	m.slowest = max(m.slowest, d)
+	if at >= maxLatencies {
+		if at = m.random.IntN(m.measured); at >= maxLatencies {
+			return
+		}
+	}
+	m.latencies[at] = d
+}
+
+// Due tells whether there is something to write and the interval has passed since the last line. It goes by the time of day.
+func (m *Metrics) Due(now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.due(now)
+}
+
+func (m *Metrics) due(now time.Time) bool {
+	passed := now.UnixNano() - m.written
+	return m.counts[checks] > 0 && (passed >= int64(m.interval) || passed < 0)
+}
+
+// Tick writes a line if it is due.
+func (m *Metrics) Tick() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.now()
+	if !m.due(now) {
+		return nil
+	}
+	return m.write(now)
+}
+
+// Flush writes what was counted since the last line even if it is not due, for the end of a program.
+func (m *Metrics) Flush() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.counts[checks] == 0 {
+		return nil
+	}
+	return m.write(m.now())
+}
+
+// write hands over one line in one piece. What cannot be written is dropped: the next line counts anew.
+func (m *Metrics) write(now time.Time) error {
+	m.written = now.UnixNano()
+	m.line = m.appendLine(m.line[:0], now)
+	m.counts, m.measured, m.slowest = [metrics]int64{}, 0, 0
+	if _, err := m.out.Write(m.line); err != nil {
+		return fmt.Errorf("telemetry: write metrics: %w", err)
+	}
+	return nil
+}
+
+func (m *Metrics) appendLine(b []byte, now time.Time) []byte {
+	b = append(b, `{"_aws":{"Timestamp":`...)
+	b = strconv.AppendInt(b, now.UnixMilli(), 10)
+	b = append(b, m.head...)
+	b = append(b, m.identity...)
+	for i, name := range names {
+		b = append(b, `,"`...)
+		b = append(b, name...)
+		b = append(b, `":`...)
+		b = strconv.AppendInt(b, m.counts[i], 10)
+	}
+	b = append(b, `,"StoreLatency":[`...)
+	b = m.appendLatencies(b)
+	return append(b, "]}\n"...)
+}
+
+// appendLatencies writes the sample. The slowest is always in it, so that the maximum is true.
+func (m *Metrics) appendLatencies(b []byte) []byte {
+	kept := m.latencies[:min(m.measured, maxLatencies)]
+	if m.measured > maxLatencies {
+		kept[0] = m.slowest
+	}
+	for i, d := range kept {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendFloat(b, float64(d.Microseconds())/1000, 'f', -1, 64)
+	}
+	return b
+}
