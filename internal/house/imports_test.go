@@ -48,6 +48,10 @@ var directions = []direction{
 		why: "usage counts what it is told",
 	},
 	{
+		of: []string{"tidegate/internal/answer/…"}, not: append(web, aws...),
+		why: "what clients get is words, whoever sends them",
+	},
+	{
 		of: []string{"tidegate/internal/telemetry/…", "tidegate/internal/canary/…"}, only: []string{"std"},
 		why: "telemetry only writes what it is told",
 	},

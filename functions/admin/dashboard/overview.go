@@ -39,7 +39,7 @@ type period struct {
 func readPeriod(q url.Values, now time.Time) period {
 	from, fromErr := time.Parse(time.RFC3339, q.Get("from"))
 	to, toErr := time.Parse(time.RFC3339, q.Get("to"))
-	if fromErr == nil && toErr == nil && from.Before(to) && to.Sub(from) <= 30*24*time.Hour && now.Sub(from) < usage.KeepHours {
+	if fromErr == nil && toErr == nil && from.Before(to) && to.Sub(from) <= 30*24*time.Hour && now.Sub(from) < usage.HoursKept {
 		return chosen(from, to, now)
 	}
 	for _, r := range ranges {
@@ -52,7 +52,7 @@ func readPeriod(q url.Values, now time.Time) period {
 
 func chosen(from, to, now time.Time) period {
 	p := period{from: from, to: to, step: time.Hour}
-	if now.Sub(from) < usage.KeepMinutes-time.Hour {
+	if now.Sub(from) < usage.MinutesKept-time.Hour {
 		for _, step := range []time.Duration{15 * time.Minute, 5 * time.Minute, time.Minute} {
 			if to.Sub(from)/step <= 150 {
 				p.step = step
@@ -106,7 +106,7 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 	}
 	latency := time.Since(began)
 	sum := usage.Sum(points)
-	active, err := d.Usage.ActiveCount(ctx, maxTime(at.from, now.Add(-usage.KeepMinutes+time.Minute)))
+	active, err := d.Usage.ActiveCount(ctx, maxTime(at.from, now.Add(-usage.MinutesKept+time.Minute)))
 	if err != nil {
 		return p, err
 	}
