@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"net/http"
+	"net/url"
 	"testing"
 )
 
@@ -72,4 +73,26 @@ func TestGetNeverWrites(t *testing.T) {
 		t.Error("a GET wrote")
 	}
 	s.get("/keys").wants(t, http.StatusOK)
+}
+
+// No route that changes anything answers a page of another site, or one that does not say where it comes from, whoever is logged in.
+func TestCrossSiteOnEveryRoute(t *testing.T) {
+	s := newSite(t).login()
+	for _, r := range (&dashboard{}).routes() {
+		method, path := fit(r.pattern)
+		if method == http.MethodGet {
+			continue
+		}
+		for name, header := range map[string]http.Header{
+			"cross site": {"Sec-Fetch-Site": {"cross-site"}, "Origin": {"https://evil.example"}}, "neither": {},
+		} {
+			form := url.Values{"version": {"1"}, "reason": {"x"}, "action": {"save"}, "name": {"x"}, "plan": {"free"}, "env": {"x"}}
+			if got := s.do(method, path, form, header); got.StatusCode != http.StatusForbidden {
+				t.Errorf("%s, %s: %d, want 403", r.pattern, name, got.StatusCode)
+			}
+		}
+	}
+	if s.keys.written() != 0 {
+		t.Error("something was written")
+	}
 }
