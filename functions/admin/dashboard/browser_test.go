@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -118,14 +119,13 @@ func eval[T any](v *visit, expression string) T {
 
 func (v *visit) enter() {
 	v.t.Helper()
-	v.open("/login")
+	v.open("/login?next=" + url.QueryEscape(v.config.BasePath+"/keys"))
 	v.act(
 		chromedp.SendKeys(chromedp.CSS("[name=user]"), testUser),
 		chromedp.SendKeys(chromedp.CSS("[name=password]"), testSecret),
 		chromedp.Click(chromedp.CSS("main form button")),
 		chromedp.WaitReady(chromedp.CSS("#live")),
 	)
-	v.open("/keys")
 }
 
 // scheme makes the browser prefer light or dark.
