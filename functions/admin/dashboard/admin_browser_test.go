@@ -30,7 +30,8 @@ func busyKeys(t testing.TB) *registry {
 		}
 		s.PerIP = policy.Scope{Limits: []limiter.Limit{per(600, time.Minute)}}
 		s.Deny = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8:1234:5678::/64")}
-		s.Bans = &policy.Bans{Denials: 100, Window: policy.Duration(time.Minute), Base: policy.Duration(5 * time.Minute), Cap: policy.Duration(24 * time.Hour)}
+		s.Bans = &policy.Bans{Denials: 100, Window: policy.Duration(time.Minute), Base: policy.Duration(5 * time.Minute),
+			Cap: policy.Duration(24 * time.Hour)}
 	})
 	for i := range 5 {
 		name := fmt.Sprintf("customer-%d", i)
@@ -98,7 +99,8 @@ func adminPages() []shown {
 		{"promote", "/policies/plans/2/promote", "", nil},
 		{"rule", "/policies/rules/edit?rule=search", "", nil},
 		{"rule tie", "/policies/rules/new", "422", func(v *visit) {
-			v.act(typeIn("name", "tie"), typeIn("path", "/orders/{more+}"), typeIn("reason", "r"), send("save"), chromedp.WaitVisible(chromedp.CSS("#path-error")))
+			v.act(typeIn("name", "tie"), typeIn("path", "/orders/{more+}"), typeIn("reason", "r"), send("save"),
+				chromedp.WaitVisible(chromedp.CSS("#path-error")))
 		}},
 		{"delete rule", "/policies/rules/delete?rule=search", "", nil},
 		{"shared", "/policies/shared", "", nil},
