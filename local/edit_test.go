@@ -4,8 +4,10 @@ package main
 
 import (
 	"context"
+	"net/http"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -50,10 +52,11 @@ func (e editor) save(requests string) {
 	e.t.Helper()
 	e.act(
 		chromedp.Navigate(e.url),
-		chromedp.SetValue(chromedp.CSS("#limit-0-requests"), requests),
-		chromedp.SetValue(chromedp.CSS("#limit-0-window"), "1"),
-		chromedp.SetValue(chromedp.CSS("#limit-0-unit"), "hour"),
-		chromedp.Click(chromedp.CSS(".actions .primary")),
+		chromedp.SetValue(chromedp.CSS("#limits-0-requests"), requests),
+		chromedp.SetValue(chromedp.CSS("#limits-0-window"), "1"),
+		chromedp.SetValue(chromedp.CSS("#limits-0-unit"), "hour"),
+		chromedp.SetValue(chromedp.CSS("#reason"), "a test"),
+		chromedp.Click(chromedp.CSS("#form .actions .primary")),
 		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
 	)
 }
@@ -71,8 +74,9 @@ func TestEditInTheBrowserActsOnTheNextCall(t *testing.T) {
 		chromedp.Navigate(e.url),
 		chromedp.SendKeys(chromedp.CSS("[name=user]"), p.url("admin_user")),
 		chromedp.SendKeys(chromedp.CSS("[name=password]"), p.url("admin_password")+"\n"),
-		chromedp.WaitVisible(chromedp.CSS("#limit-0-requests")),
+		chromedp.WaitVisible(chromedp.CSS("#limits-0-requests")),
 	)
+	var last answer
 	for _, edit := range []struct {
 		requests string
 		statuses []int
@@ -84,9 +88,32 @@ func TestEditInTheBrowserActsOnTheNextCall(t *testing.T) {
 	} {
 		e.save(edit.requests)
 		for i, want := range edit.statuses {
-			if a := c.get(p.url("rest")+"/orders", p.key("free")); a.status != want {
-				t.Errorf("call %d after the edit to %s per hour: %d, want %d: %s", i+1, edit.requests, a.status, want, a.body)
+			if last = c.get(p.url("rest")+"/orders", p.key("free")); last.status != want {
+				t.Errorf("call %d after the edit to %s per hour: %d, want %d: %s", i+1, edit.requests, last.status, want, last.body)
 			}
 		}
+		if last.status == http.StatusTooManyRequests {
+			e.comparePromise(p.url("admin")+"/keys/"+secret.ID(), last)
+		}
+	}
+}
+
+// moments are what differs between two answers to the same call: when they were given, and their ids.
+var moments = regexp.MustCompile(`t=\d+|Retry-After: \d+|Retry after \d+ seconds|urn:uuid:[^"]*`)
+
+// comparePromise checks that the key's page says to the letter what the client got.
+func (e editor) comparePromise(page string, got answer) {
+	e.t.Helper()
+	e.act(chromedp.Navigate(page))
+	promised, err := chromedp.Run(e.tab, chromedp.Evaluate[string](`document.querySelector("pre").textContent`))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	text := "HTTP/1.1 429 Too Many Requests\n"
+	for _, name := range []string{"Cache-Control", "Content-Type", "RateLimit", "RateLimit-Policy", "Retry-After"} {
+		text += name + ": " + got.header.Get(name) + "\n"
+	}
+	if want := text + "\n" + got.body; moments.ReplaceAllString(promised, "…") != moments.ReplaceAllString(want, "…") {
+		e.t.Errorf("the page says\n%s\nthe client got\n%s", promised, want)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tidegate/functions/admin/access"
 )
 
 const testHash = "$argon2id$v=19$m=19456,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -31,8 +33,9 @@ func TestReadConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := c.dashboard()
-	if d.BasePath != "/prod" || d.SessionLifetime != time.Hour || d.User != "ada" || c.SessionIdle != 5*time.Minute {
+	d, err := c.dashboard()
+	if err != nil || d.BasePath != "/prod" || d.SessionLifetime != time.Hour || c.SessionIdle != 5*time.Minute || d.Provider != nil ||
+		len(d.Users) != 1 || d.Users[0].Name != "ada" || d.Users[0].Role != access.Editor {
 		t.Errorf("read: %+v", d)
 	}
 	if logLevel.Level() != slog.LevelDebug {
@@ -46,6 +49,10 @@ func TestBadConfig(t *testing.T) {
 		"VALKEY_URL=":                          "valkey://127.0.0.1:6379",
 		"KEY_PEPPER=short-secret":              "32 or more",
 		"ADMIN_USER=":                          "name to log in with",
+		"ADMIN_USER=\x00":                      "cannot be printed",
+		"ADMIN_USERS=bob":                      "entry 1 is not name:role:hash",
+		"ADMIN_USERS=bob:root:" + testHash:     `entry 1 ("bob"): the role must be`,
+		"ADMIN_USERS=ada:viewer:" + testHash:   "has the name of another",
 		"ADMIN_PASSWORD_HASH=s3cret":           "-id -m 16 -t 3 -p 1 -e",
 		"BASE_PATH=prod/":                      "must look like /prod",
 		"SESSION_IDLE=soon":                    "invalid duration",
@@ -63,6 +70,54 @@ func TestBadConfig(t *testing.T) {
 		}
 		if secret := slices.Contains([]string{"KEY_PEPPER", "ADMIN_PASSWORD_HASH"}, name); secret && strings.Contains(err.Error(), value) {
 			t.Errorf("%s: the error repeats the secret: %v", name, err)
+		}
+	}
+}
+
+// More users come from a list.
+func TestUsers(t *testing.T) {
+	c, err := readConfig(environment("ADMIN_USERS=bob:viewer:" + testHash + "\neve:editor:" + testHash))
+	if err != nil || len(c.users) != 3 || c.users[1].Name != "bob" || c.users[1].Role != access.Viewer || c.users[2].Role != access.Editor {
+		t.Errorf("%v, %v", c.users, err)
+	}
+	c, err = readConfig(environment("ADMIN_USER=", "ADMIN_PASSWORD_HASH=", "ADMIN_USERS=bob:viewer:"+testHash))
+	if err != nil || len(c.users) != 1 {
+		t.Errorf("without a first user: %v, %v", c.users, err)
+	}
+}
+
+func withOIDC(changes ...string) []string {
+	return environment(append([]string{
+		"OIDC_ISSUER=https://login.example.com", "OIDC_CLIENT_ID=tidegate", "OIDC_CLIENT_SECRET=s3cret", "OIDC_EDITOR_VALUES=ops,leads",
+		"ADMIN_URL=https://admin.example.com/prod", "BASE_PATH=/prod",
+	}, changes...)...)
+}
+
+// With a provider nobody needs a password, and nothing is asked of it at the start.
+func TestOIDC(t *testing.T) {
+	c, err := readConfig(withOIDC("ADMIN_USER=", "ADMIN_PASSWORD_HASH="))
+	if err != nil || len(c.users) != 0 || c.OIDC.RoleClaim != "groups" || len(c.OIDC.EditorValues) != 2 || len(c.OIDC.Scopes) != 3 {
+		t.Fatalf("%+v, %v", c.OIDC, err)
+	}
+	d, err := c.dashboard()
+	if err != nil || d.Provider == nil || d.Provider.Host() != "login.example.com" {
+		t.Errorf("%v, %v", d.Provider, err)
+	}
+	for change, advice := range map[string]string{
+		"OIDC_ISSUER=http://login.example.com": "must start with https://",
+		"OIDC_ISSUER=":                         "is not set, but other OIDC variables are",
+		"OIDC_CLIENT_ID=":                      "the provider knows this dashboard by",
+		"OIDC_CLIENT_SECRET=":                  "goes with OIDC_CLIENT_ID",
+		"OIDC_EDITOR_VALUES=":                  "OIDC_ROLE_CLAIM",
+		"ADMIN_URL=":                           "address in browsers",
+		"ADMIN_URL=https://admin.example.com":  "must end in BASE_PATH",
+		"ADMIN_URL=https://x.example/prod/":    "must end in BASE_PATH",
+	} {
+		name, _, _ := strings.Cut(change, "=")
+		if _, err := readConfig(withOIDC(change)); err == nil || !strings.Contains(err.Error(), name+" ") || !strings.Contains(err.Error(), advice) {
+			t.Errorf("%s: %v, want %q", change, err, advice)
+		} else if strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: the error repeats the secret: %v", change, err)
 		}
 	}
 }

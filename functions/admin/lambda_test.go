@@ -19,8 +19,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"tidegate/functions/admin/dashboard"
-	"tidegate/functions/admin/session"
+	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
@@ -46,19 +45,28 @@ func newFunction(t *testing.T) lambda.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, sessions := policy.NewStore(client, c.pepper), session.NewStore(client, c.SessionIdle)
-	limits := []limiter.Limit{{Requests: 10, Window: 10 * time.Second}}
-	if _, _, err := keys.Create(t.Context(), policy.NewKey{Name: "acme", Env: "test", Plan: "free", Limits: limits}); err != nil {
+	keys := policy.NewStore(client, c.pepper)
+	by := policy.Edit{By: audit.Actor{Kind: "system", Name: "test"}}
+	plan := policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 10, Window: 10 * time.Second}}}
+	if _, err := keys.SaveSet(t.Context(), policy.Set{Plans: []policy.Plan{plan}}, by); err != nil {
 		t.Fatal(err)
 	}
-	handler, err := dashboard.New(c.dashboard(), dashboard.Services{
-		Keys: keys, Sessions: sessions, Ready: sessions.Ping, Log: slog.New(slog.DiscardHandler),
-		Bundle: static.Bundle{Files: fstest.MapFS{}, Script: "s.js", Style: "s.css", Icon: "i.svg"},
-	})
+	if _, _, err := keys.Create(t.Context(), policy.NewKey{Name: "acme", Env: "test", Plan: "free"}, by); err != nil {
+		t.Fatal(err)
+	}
+	settings, err := c.dashboard()
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler, err := newDashboard(c, settings, client, testBundle(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return algnhsa.New(handler, lambdaOptions())
+}
+
+func testBundle() static.Bundle {
+	return static.Bundle{Files: fstest.MapFS{"s.css": {Data: []byte("/**/")}}, Script: "s.js", Style: "s.css", Icon: "i.svg"}
 }
 
 // event is what an HTTP API sends for a request of a browser, below a stage.

@@ -5,15 +5,10 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"time"
 	_ "time/tzdata" // Lambda has none
 
 	"github.com/akrylysov/algnhsa"
 
-	"tidegate/functions/admin/dashboard"
-	"tidegate/functions/admin/session"
-	"tidegate/internal/policy"
-	"tidegate/internal/store"
 	"tidegate/web/static"
 )
 
@@ -29,10 +24,8 @@ func main() {
 	must(err)
 	bundle, err := static.Load()
 	must(err)
-	client, err := store.Open(context.Background(), c.ValkeyURL, store.Options{Dial: time.Second, Write: time.Second})
+	handler, err := newConnector(c, bundle, log)
 	must(err)
-	keys, sessions := policy.NewStore(client, c.pepper), session.NewStore(client, c.SessionIdle)
-	handler, err := dashboard.New(c.dashboard(), dashboard.Services{Keys: keys, Sessions: sessions, Bundle: bundle, Ready: sessions.Ping, Log: log})
-	must(err)
+	handler.handler(context.Background()) // so that the first request finds a connection
 	algnhsa.ListenAndServe(handler, lambdaOptions())
 }

@@ -58,6 +58,9 @@ func (s Scenario) Validate() error {
 	return errors.Join(errs...)
 }
 
+// Count returns how many calls a valid scenario has.
+func (s Scenario) Count() int64 { return s.Traffic.count(s.Limit) }
+
 // entered returns the contenders that the scenario names, in the order of Contenders.
 func (s Scenario) entered() []Contender {
 	if len(s.Contenders) == 0 {

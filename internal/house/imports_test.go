@@ -19,7 +19,8 @@ var (
 	aws = []string{"github.com/aws/…"}
 	// forTests only help tests.
 	forTests = []string{
-		"tidegate/internal/browsertest", "tidegate/internal/canary", "tidegate/internal/testwait", "tidegate/internal/valkeytest",
+		"tidegate/internal/browsertest", "tidegate/internal/canary", "tidegate/internal/oidctest", "tidegate/internal/testwait",
+		"tidegate/internal/valkeytest",
 	}
 	cdk = []string{"github.com/aws/aws-cdk-go/…", "github.com/aws/constructs-go/…", "github.com/aws/jsii-runtime-go/…",
 		"github.com/cdklabs/cdk-nag-go/…"}
@@ -46,6 +47,10 @@ var directions = []direction{
 	{
 		of: []string{"tidegate/internal/usage/…"}, not: []string{"tidegate/internal/policy/…", "tidegate/internal/limiter/…", "tidegate/internal/store/…"},
 		why: "usage counts what it is told",
+	},
+	{
+		of: []string{"tidegate/internal/answer/…"}, not: append(web, aws...),
+		why: "what clients get is words, whoever sends them",
 	},
 	{
 		of: []string{"tidegate/internal/telemetry/…", "tidegate/internal/canary/…"}, only: []string{"std"},
@@ -97,6 +102,16 @@ var directions = []direction{
 	{
 		of: []string{"tidegate/functions/admin/…"}, not: []string{"tidegate/functions/check/…"},
 		why: "the dashboard carries nothing of the check function",
+	},
+	{
+		of:     []string{"tidegate/functions/admin/…"},
+		not:    []string{"tidegate/functions/admin/dashboard", "tidegate/web/…"},
+		except: []string{"tidegate/functions/admin", "tidegate/functions/admin/dashboard"},
+		why:    "the dashboard puts together what these know of people, tokens and sessions",
+	},
+	{
+		of: []string{"tidegate/functions/admin/access"}, only: []string{"std"},
+		why: "who may do what depends on nothing",
 	},
 	{
 		of:  []string{"tidegate/web/…"},
@@ -213,6 +228,10 @@ var importCases = []ruleCase{
 	importCase("check and templates", "functions/check/main.go", "tidegate/web/templates", true),
 	importCase("admin and check", "functions/admin/main.go", "tidegate/functions/check/authorizer", true),
 	importCase("admin and templates", "functions/admin/dashboard/a.go", "tidegate/web/templates", false),
+	importCase("tokens and the dashboard", "functions/admin/token/a.go", "tidegate/functions/admin/dashboard", true),
+	importCase("tokens and roles", "functions/admin/token/a.go", "tidegate/functions/admin/access", false),
+	importCase("roles and the store", "functions/admin/access/a.go", "github.com/valkey-io/valkey-go", true),
+	importCase("admin's main and the dashboard", "functions/admin/main.go", "tidegate/functions/admin/dashboard", false),
 	importCase("templates and the store", "web/templates/a.go", "tidegate/internal/store", true),
 	importCase("middleware and a library", "web/middleware/a.go", "github.com/akrylysov/algnhsa", true),
 	importCase("middleware and HTTP", "web/middleware/a.go", "net/http", false),

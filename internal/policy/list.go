@@ -133,9 +133,16 @@ func (s *Store) List(ctx context.Context, set *Set, q Query) (Page, error) {
 	return page, err
 }
 
-// Count returns how many keys a query without a prefix has.
+// Cursor returns the After that goes on behind k.
+func Cursor(k Key) string { return base64.RawURLEncoding.EncodeToString([]byte(indexMember(k))) }
+
+// Count returns how many keys a query has, wherever it starts.
 func (s *Store) Count(ctx context.Context, q Query) (int64, error) {
-	n, err := s.client.Do(ctx, s.client.B().Zcard().Key(q.list()).Build()).AsInt64()
+	count := s.client.B().Zcard().Key(q.list()).Build()
+	if prefix := strings.ToLower(q.Prefix); prefix != "" {
+		count = s.client.B().Zlexcount().Key(q.list()).Min("[" + prefix).Max("[" + prefix + "\xff").Build()
+	}
+	n, err := s.client.Do(ctx, count).AsInt64()
 	if err != nil {
 		return 0, fmt.Errorf("policy: count keys: %w", err)
 	}

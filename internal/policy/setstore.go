@@ -16,13 +16,13 @@ import (
 	"tidegate/internal/keyspace"
 )
 
-// setID is the subject of the Set in the audit and in the key space.
-const setID = "policy"
+// SetID is the subject of the Set in the audit and in the key space.
+const SetID = "policy"
 
 // The Set lies under setKey: 4 bytes version and JSON. doneKey holds the version whose copies are all written.
 var (
-	setKey  = keyspace.Record(setID)
-	doneKey = keyspace.Of(setID, "d")
+	setKey  = keyspace.Record(SetID)
+	doneKey = keyspace.Of(SetID, "d")
 )
 
 // emptySet is in force until one is saved.
@@ -85,7 +85,7 @@ func (s *Store) SaveSet(ctx context.Context, next Set, edit Edit) (*Set, error) 
 		return nil, fmt.Errorf("policy: save set: %w", err)
 	}
 	w := write{
-		id: setID, key: setKey, versionAt: 1, expected: current.Version, record: versioned(saved.Version, text),
+		id: SetID, key: setKey, versionAt: 1, expected: current.Version, record: versioned(saved.Version, text),
 		entry: audit.Entry{By: edit.By, Action: "policy.save", Reason: edit.Reason, Version: saved.Version, Before: before, After: text},
 	}
 	newer, err := s.write(ctx, w)
@@ -106,17 +106,26 @@ func versioned(version int64, text []byte) []byte {
 // Sync finishes a save that was interrupted, if there is one.
 func (s *Store) Sync(ctx context.Context) error {
 	set, err := s.Set(ctx)
-	if err != nil || set.Version == 0 {
+	if err != nil {
 		return err
+	}
+	finished, err := s.Synced(ctx, set)
+	if err != nil || finished {
+		return err
+	}
+	return s.distribute(ctx, set)
+}
+
+// Synced reports whether every copy of the Set in force is written: if not, a save is under way, or was interrupted.
+func (s *Store) Synced(ctx context.Context, set *Set) (bool, error) {
+	if set.Version == 0 {
+		return true, nil
 	}
 	done, err := s.client.Do(ctx, s.client.B().Get().Key(doneKey).Build()).ToString()
 	if err != nil && !valkey.IsValkeyNil(err) {
-		return fmt.Errorf("policy: sync: %w", err)
+		return false, fmt.Errorf("policy: sync: %w", err)
 	}
-	if done == strconv.FormatInt(set.Version, 10) {
-		return nil
-	}
-	return s.distribute(ctx, set)
+	return done == strconv.FormatInt(set.Version, 10), nil
 }
 
 // checkDropped refuses to drop a plan that keys have.

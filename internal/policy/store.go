@@ -25,15 +25,16 @@ var editScript = valkey.NewLuaScript(audit.AppendFunction + editLua)
 
 // Store is the administration's side: it reads and writes the Set and the keys. It is safe for concurrent use.
 type Store struct {
-	client valkey.Client
-	pepper apikey.Pepper
-	audit  *audit.Log
-	now    func() time.Time
+	client    valkey.Client
+	pepper    apikey.Pepper
+	addresses addressKey
+	audit     *audit.Log
+	now       func() time.Time
 }
 
 // NewStore returns a Store on a connected client.
 func NewStore(client valkey.Client, pepper apikey.Pepper) *Store {
-	return &Store{client: client, pepper: pepper, audit: audit.NewLog(client, audit.NewKey(pepper)), now: time.Now}
+	return &Store{client: client, pepper: pepper, addresses: newAddressKey(pepper), audit: audit.NewLog(client, audit.NewKey(pepper)), now: time.Now}
 }
 
 // Audit returns the log that every change is told in.
@@ -316,5 +317,5 @@ func (s *Store) Usage(ctx context.Context, set *Set, keys []Key) ([]limiter.Deci
 func validID(id string) bool {
 	return id != "" && len(id) <= 64 && !strings.ContainsFunc(id, func(r rune) bool {
 		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-	}) && id != setID
+	}) && id != SetID
 }

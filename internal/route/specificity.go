@@ -50,3 +50,17 @@ func (p Pattern) canonical() string {
 	}
 	return strings.TrimSpace(text)
 }
+
+// Order returns the indices of valid patterns, most specific first; where neither of two wins, in the order given.
+func Order(patterns []Pattern) []int {
+	all := make([]compiled, len(patterns))
+	for i, p := range patterns {
+		all[i] = compile(i, p)
+	}
+	slices.SortStableFunc(all, compare)
+	order := make([]int, len(all))
+	for rank, c := range all {
+		order[rank] = c.index
+	}
+	return order
+}

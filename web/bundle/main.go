@@ -1,8 +1,10 @@
-// Command bundle makes web/static/dist: htmx and our own script and stylesheet, minified, each named by its content so that browsers may keep it for
-// ever. Run it at the top of the repository after `npm ci --ignore-scripts --prefix web`.
+// Command bundle makes web/static/dist: htmx, uPlot, our own scripts and stylesheet, minified, compressed, each named by its content so that browsers
+// may keep it for ever. Run it at the top of the repository after `npm ci --ignore-scripts --prefix web`.
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,8 +25,10 @@ func main() {
 }
 
 func bundle() error {
-	if _, err := os.Stat("web/node_modules/htmx.org"); err != nil {
-		return errors.New("web/node_modules is missing: run npm ci --ignore-scripts --prefix web at the top of the repository")
+	for _, name := range []string{"htmx.org", "uplot"} {
+		if _, err := os.Stat("web/node_modules/" + name); err != nil {
+			return fmt.Errorf("web/node_modules lacks %s: run npm ci --ignore-scripts --prefix web at the top of the repository", name)
+		}
 	}
 	if err := removeOld(); err != nil {
 		return err
@@ -33,12 +37,33 @@ func bundle() error {
 	if len(result.Errors) > 0 {
 		return errors.New(strings.Join(api.FormatMessages(result.Errors, api.FormatMessagesOptions{}), "\n"))
 	}
+	for _, file := range result.OutputFiles {
+		if err := compress(file); err != nil {
+			return err
+		}
+	}
 	return writeManifest(result.Metafile)
+}
+
+// compress writes a file's compressed twin, which is what browsers get: better compressed than there is time for on the way.
+func compress(file api.OutputFile) error {
+	var twin bytes.Buffer
+	w, err := gzip.NewWriterLevel(&twin, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(file.Contents); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return os.WriteFile(file.Path+".gz", twin.Bytes(), 0o644)
 }
 
 func options() api.BuildOptions {
 	return api.BuildOptions{
-		EntryPoints:       []string{"web/static/app.js", "web/static/app.css", "web/static/icon.svg"},
+		EntryPoints:       []string{"web/static/app.js", "web/static/chart.js", "web/static/app.css", "web/static/icon.svg"},
 		Outdir:            dist,
 		EntryNames:        "[name]-[hash]",
 		Bundle:            true,

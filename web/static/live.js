@@ -2,10 +2,12 @@
 // answer the wait grows to half a minute while the last figures stay on screen.
 
 const longestWait = 30_000;
+const leastBetweenSummaries = 10_000; // so that a screen reader is not talked over every two seconds
 
 let timer;
 let failures = 0;
 let updated = performance.now();
+let summarised = -leastBetweenSummaries;
 
 const section = () => document.getElementById('live');
 const period = () => Number(section()?.dataset.live ?? 0) * 1000;
@@ -29,6 +31,7 @@ function succeeded() {
   updated = performance.now();
   showStale(false);
   showAge();
+  showSummary();
 }
 
 function failed() {
@@ -48,6 +51,30 @@ function showAge() {
   age.textContent = `updated ${Math.floor((performance.now() - updated) / 1000)} s ago`;
 }
 
+// showSummary tells a screen reader what changed, by a text outside of the section that comes anew.
+function showSummary() {
+  const text = section()?.dataset.summary ?? '';
+  const status = document.getElementById('live-summary');
+  if (!status || status.textContent === text || performance.now() - summarised < leastBetweenSummaries) return;
+  summarised = performance.now();
+  status.textContent = text;
+}
+
+// holdOrder keeps the rows of a list in their places while somebody points at one or has the focus in one: the figures change under the pointer,
+// not the rows. New rows take the places of those that went.
+function holdOrder(fragment) {
+  for (const list of fragment.querySelectorAll('[data-rows]')) {
+    const shown = document.getElementById(list.id);
+    if (!shown?.matches(':hover, :focus-within')) continue;
+    const rows = new Map([...list.children].filter(({ id }) => id).map((row) => [row.id, row]));
+    const known = [...shown.children].filter(({ id }) => id);
+    const added = [...rows.keys()].filter((id) => !known.some((row) => row.id === id));
+    const order = known.map(({ id }) => (rows.has(id) ? id : added.shift())).filter(Boolean);
+    list.append(...[...order, ...added].map((id) => rows.get(id)));
+  }
+}
+
+document.addEventListener('htmx:before:swap', ({ detail: { tasks } }) => tasks.forEach(({ fragment }) => holdOrder(fragment)));
 document.addEventListener('htmx:before:response', (event) => {
   const { response, hx } = event.detail.ctx;
   if (response.status < 400 || hx?.redirect) return;
@@ -59,6 +86,8 @@ document.addEventListener('htmx:error', failed);
 document.addEventListener('htmx:after:swap', succeeded);
 document.addEventListener('htmx:finally:request', schedule);
 document.addEventListener('visibilitychange', () => (document.hidden ? schedule() : period() && refresh()));
+
+document.addEventListener('refresh-now', refresh);
 
 if (section() && period()) {
   schedule();

@@ -1,4 +1,4 @@
-// Package static holds what browsers fetch beside the pages: the script, the stylesheet and the icon, as web/bundle made them.
+// Package static holds what browsers fetch beside the pages: the scripts, the stylesheet and the icon, as web/bundle made them.
 package static
 
 import (
@@ -14,8 +14,9 @@ var files embed.FS
 
 // Bundle is the set of files to serve, and which of them the pages link to.
 type Bundle struct {
-	Files  fs.FS  // fingerprinted files by name
+	Files  fs.FS  // fingerprinted files by name, and their compressed twins with .gz after it
 	Script string // name of the script in Files
+	Chart  string // name of the script of charts in Files
 	Style  string // name of the stylesheet in Files
 	Icon   string // name of the icon in Files
 }
@@ -41,8 +42,8 @@ func read(dist fs.FS) (Bundle, error) {
 	if err := json.Unmarshal(text, &names); err != nil {
 		return Bundle{}, fmt.Errorf("read the bundle's manifest: %w", err)
 	}
-	b := Bundle{Files: dist, Script: names["app.js"], Style: names["app.css"], Icon: names["icon.svg"]}
-	for _, name := range []string{b.Script, b.Style, b.Icon} {
+	b := Bundle{Files: dist, Script: names["app.js"], Chart: names["chart.js"], Style: names["app.css"], Icon: names["icon.svg"]}
+	for _, name := range []string{b.Script, b.Chart, b.Style, b.Icon} {
 		if _, err := fs.Stat(dist, name); name == "" || err != nil {
 			return Bundle{}, errors.New("the bundle is not whole: run ./scripts/build, which makes it anew")
 		}

@@ -26,3 +26,30 @@ func plural(n int, one, many string) string {
 	}
 	return many
 }
+
+// anyPublished tells whether a ticked box is one of those that stay folded away otherwise.
+func anyPublished(checks []Check) bool {
+	for _, c := range checks {
+		if c.Published && c.Checked {
+			return true
+		}
+	}
+	return false
+}
+
+// described returns the attributes that tie a field to its hint and its error message.
+func described(f FormField) templ.Attributes {
+	ids := ""
+	attributes := templ.Attributes{}
+	if f.Hint != "" {
+		ids = f.ID + "-hint"
+	}
+	if f.Field.Error != "" {
+		attributes["aria-invalid"] = "true"
+		ids = strings.TrimSpace(ids + " " + f.ID + "-error")
+	}
+	if ids != "" {
+		attributes["aria-describedby"] = ids
+	}
+	return attributes
+}

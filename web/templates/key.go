@@ -5,10 +5,20 @@ type KeyPage struct {
 	Page     Page
 	Live     Live
 	Key      KeyRow
-	Env      string
-	Version  string
-	Created  Instant
-	Updated  Instant
-	Source   string // where the limits came from, in a sentence
-	EditLink string // address of the form; empty when the limits cannot be edited
+	Facts    []Fact
+	Why      []string   // which limits hold, and why, in sentences
+	Notes    []string   // what else to know
+	Chart    TimeSeries // recent minutes
+	Response Response
+	Recent   []Entry // of the audit
+	Audit    string  // address of all of its audit
+	Explain  string  // address that explains a call of it
+	Actions  []Choice
+}
+
+// Response is what a client gets.
+type Response struct {
+	Heading string
+	Advice  string
+	Text    string // status line, headers and body; empty when the backend answers
 }

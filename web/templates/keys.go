@@ -2,21 +2,37 @@ package templates
 
 // KeysPage lists keys with the live usage of each of their limits.
 type KeysPage struct {
-	Page   Page
-	Live   Live
-	Search Search
-	Rows   []KeyRow
-	Empty  Empty  // why there are no rows
-	First  string // address of the first page; empty when it is shown
-	Next   string // address of the page after this; empty on the last
+	Page    Page
+	Live    Live
+	Search  Search
+	Rows    []KeyRow
+	Empty   Empty  // why there are no rows
+	First   string // address of the first page; empty when it is shown
+	Next    string // address of the page after this; empty on the last
+	Scanned string // how far the search came, if not to the end of a page
+	Create  string // address of the form that creates a key; empty when nothing can be changed
+	Export  string // address of the same list as CSV
+	Bulk    *Bulk  // nil when nothing can be changed
 }
 
 // Search is the form that narrows the list.
 type Search struct {
 	Action string
 	Text   string
+	Plan   string
+	Plans  []Option
+	State  string
+	States []Option
 	Live   string // the refresh in force, carried along
 	Clear  string // address without the search; empty when there is none
+}
+
+// Bulk is the form that changes many keys.
+type Bulk struct {
+	Action  string
+	Hidden  []Hidden // the filter in force
+	Actions []Option
+	All     string // names all keys that match
 }
 
 // Empty tells why a list holds nothing.
@@ -28,15 +44,23 @@ type Empty struct {
 
 // KeyRow is one key of the list.
 type KeyRow struct {
-	ID      string
-	Name    string
-	Address string
-	Plan    string
-	Source  string // "plan" or "edited"
-	Status  string
-	Revoked bool
-	Blocked string // when the next call is free; empty when a call is free now
-	Windows []Window
+	ID       string
+	Name     string
+	Address  string
+	Plan     string
+	Tags     []string
+	Badges   []Badge
+	Readable bool
+	Spark    Sparkline
+	Windows  []Window
+}
+
+// Badge is something to know of a key at a glance.
+type Badge struct {
+	Text   string
+	Detail string
+	Level  string // free, near, full, off or tag
+	State  string // what the list can be narrowed to
 }
 
 // Window is the state of one limit of a key.

@@ -4,17 +4,36 @@ package templates
 
 // Page is what the frame around every page needs.
 type Page struct {
-	Title    string
-	Nonce    string // the response's script nonce
-	Style    string // address of the stylesheet
-	Script   string // address of the script
-	Icon     string // address of the icon
-	Home     string // address of the start page
-	Keys     string // address of the list of keys
-	Logout   string // address that ends the session
-	User     string // who is logged in; empty on pages for everybody
-	KeysOpen bool   // the list of keys, or a page below it, is shown
-	Flash    string // what the request before this one achieved; empty if nothing
+	Title   string
+	Nonce   string   // the response's script nonce
+	Style   string   // address of the stylesheet
+	Script  string   // address of the script
+	Chart   string   // address of the script that draws charts; empty on pages without one
+	Icon    string   // address of the icon
+	Home    string   // address of the start page
+	Keys    string   // address of the list of keys, where a search begins
+	Logout  string   // address that ends the session
+	User    string   // who is logged in; empty on pages for everybody
+	Role    string   // viewer or editor; empty on pages for everybody
+	CanEdit bool     // offer changes
+	Nav     []Choice // the main pages; the one shown, or above the one shown, is current
+	Stage   string   // names the deployment; empty if it has no name
+	Theme   Theme
+	Toast   Toast // what the request before this one achieved
+}
+
+// Theme is the choice of light or dark.
+type Theme struct {
+	Name    string // light, dark, or empty for what the system says
+	Submit  string // address that saves the choice
+	Next    string // address to come back to
+	Choices []Option
+}
+
+// Toast tells what became of something. Its Text is empty if there is nothing to tell.
+type Toast struct {
+	Text string
+	Undo string // address to post to, which takes it back; empty if that cannot be done
 }
 
 // Live is the state and the choices of the live refresh.
@@ -24,6 +43,7 @@ type Live struct {
 	Seconds int // between refreshes; 0 is off
 	Choices []Choice
 	AsOf    Instant
+	Summary string // what a screen reader is told of each change, in a few words; empty for nothing
 }
 
 // Choice is one of several links of which one is current.

@@ -9,78 +9,228 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alexedwards/scs/v2"
-	"github.com/alexedwards/scs/v2/memstore"
+	"tidegate/functions/admin/session"
+	"tidegate/functions/admin/token"
 )
 
-// ask makes a request that fits a route's pattern.
-func (s *site) ask(pattern string) reply {
-	s.t.Helper()
-	method, path, _ := strings.Cut(pattern, " ")
-	path = strings.NewReplacer("{$}", "", "{id}", "AAAAAAAAAAAA", "{file}", "app-1.js").Replace(path)
-	if method == http.MethodPost {
-		return s.post(path, url.Values{})
-	}
-	return s.do(method, path, nil, nil)
+// fit makes a path that fits a route's pattern.
+func fit(pattern string) (method, path string) {
+	method, path, _ = strings.Cut(pattern, " ")
+	return method, strings.NewReplacer("{$}", "", "{id}", "{acme}", "{file}", "app-1.js", "{action}", "revoke", "{number}", "1", "{entry}",
+		"1-0-1").Replace(path)
 }
 
-// impersonate gives the client a session with a role.
-func (s *site) impersonate(role string) {
+// ask makes a request that fits a route's pattern, as a page of this site would.
+func (s *site) ask(pattern string) reply {
 	s.t.Helper()
-	data, err := scs.GobCodec{}.Encode(time.Now().Add(time.Hour), map[string]any{
-		sessionUser: "vic", sessionRole: role, sessionAccount: (&dashboard{Config: s.config}).account(),
-	})
+	method, path := fit(pattern)
+	return s.request(method, path, nil)
+}
+
+func (s *site) request(method, path string, header http.Header) reply {
+	s.t.Helper()
+	if header == nil {
+		header = http.Header{}
+	}
+	if method != http.MethodGet && method != http.MethodHead {
+		header["Sec-Fetch-Site"] = []string{"same-origin"}
+		header["Content-Type"] = []string{"application/x-www-form-urlencoded"}
+	}
+	return s.do(method, path, nil, header)
+}
+
+// requests is what each route answers to nobody, a viewer and an editor. It stands here once more, so that a change of the routes is a change of this
+// test. Login means the way to the login.
+const login = 303_000
+
+var requests = map[string][3]int{
+	"GET /healthz":                           {200, 200, 200},
+	"GET /healthz/live":                      {200, 200, 200},
+	"GET /static/{file}":                     {200, 200, 200},
+	"GET /login":                             {200, 303, 303},
+	"POST /login":                            {401, 401, 401},
+	"GET /login/oidc":                        {404, 404, 404},
+	"GET /login/oidc/callback":               {404, 404, 404},
+	"POST /logout":                           {login, 303, 303},
+	"POST /theme":                            {400, 400, 400},
+	"GET /{$}":                               {login, 200, 200},
+	"GET /simulate":                          {login, 200, 200},
+	"GET /simulate/calls":                    {login, 200, 200},
+	"GET /explain":                           {login, 200, 200},
+	"GET /keys":                              {login, 200, 200},
+	"GET /keys.csv":                          {login, 200, 200},
+	"GET /keys/new":                          {login, 403, 200},
+	"POST /keys":                             {login, 403, 422},
+	"GET /keys/bulk":                         {login, 403, 400},
+	"POST /keys/bulk":                        {login, 403, 400},
+	"GET /keys/job":                          {login, 403, 400},
+	"POST /keys/job":                         {login, 403, 400},
+	"GET /keys/{id}":                         {login, 200, 200},
+	"GET /keys/{id}/limits":                  {login, 403, 200},
+	"POST /keys/{id}/limits":                 {login, 403, 400},
+	"GET /keys/{id}/{action}":                {login, 403, 200},
+	"POST /keys/{id}/{action}":               {login, 403, 400},
+	"GET /policies":                          {login, 200, 200},
+	"POST /policies/sync":                    {login, 403, 303},
+	"GET /policies/plans/new":                {login, 403, 200},
+	"POST /policies/plans/new":               {login, 403, 400},
+	"GET /policies/plans/{number}":           {login, 403, 200},
+	"POST /policies/plans/{number}":          {login, 403, 400},
+	"GET /policies/plans/{number}/{action}":  {login, 403, 404},
+	"POST /policies/plans/{number}/{action}": {login, 403, 404},
+	"GET /policies/rules/new":                {login, 403, 200},
+	"GET /policies/rules/edit":               {login, 403, 400},
+	"POST /policies/rules":                   {login, 403, 400},
+	"GET /policies/rules/delete":             {login, 403, 404},
+	"POST /policies/rules/delete":            {login, 403, 400},
+	"GET /policies/shared":                   {login, 403, 200},
+	"POST /policies/shared":                  {login, 403, 400},
+	"GET /overrides":                         {login, 200, 200},
+	"GET /audit":                             {login, 200, 200},
+	"GET /audit.csv":                         {login, 200, 200},
+	"GET /audit/verify":                      {login, 200, 200},
+	"GET /audit/{entry}/revert":              {login, 403, 404},
+	"POST /audit/{entry}/revert":             {login, 403, 400},
+	"POST /audit/{entry}/undo":               {login, 403, 404},
+	"GET /settings":                          {login, 200, 200},
+	"POST /settings/sessions/end":            {login, 303, 303},
+	"POST /settings/tokens":                  {login, 403, 422},
+	"POST /settings/tokens/{id}/revoke":      {login, 403, 303},
+	"GET /api/v1/me":                         {401, 200, 200},
+	"GET /api/v1/tokens":                     {401, 403, 200},
+	"DELETE /api/v1/tokens/{id}":             {401, 403, 404},
+}
+
+const (
+	asNobody = iota
+	asViewer
+	asEditor
+)
+
+// caller is somebody who asks. Machines have a rank on the API only.
+type caller struct {
+	name      string
+	rank      int
+	machine   bool
+	authorize func(s *site, header http.Header) // before each request
+}
+
+func (s *site) newToken(scope token.Scope) string {
+	s.t.Helper()
+	_, secret, err := s.tokens.Create(s.t.Context(), token.New{Name: "t", Scope: scope, Expires: time.Now().Add(time.Hour), By: "test"})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	const token = "a-token-that-only-the-test-knows"
-	if err := s.service.Sessions.Commit(token, data, time.Now().Add(time.Hour)); err != nil {
-		s.t.Fatal(err)
-	}
-	u, _ := url.Parse(s.base + "/")
-	s.client.Jar.SetCookies(u, []*http.Cookie{{Name: "__Host-tidegate", Value: token, Path: "/", Secure: true}})
+	return secret.Reveal()
 }
 
-// A session ends when the user or the password that opened it changes, though the store still holds it.
-func TestSessionEndsWithItsPassword(t *testing.T) {
-	for name, change := range map[string]func(*Config){
-		"user":     func(c *Config) { c.User = "somebody-else" },
-		"password": func(c *Config) { c.Password.hash += "x" },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newSite(t).login()
-			s.get("/keys").wants(t, http.StatusOK)
-			changed := s.config
-			change(&changed)
-			after, err := New(changed, s.service)
-			if err != nil {
-				t.Fatal(err)
+func withSessionOf(user string) func(*site, http.Header) {
+	return func(s *site, _ http.Header) {
+		if s.cookie() == nil {
+			s.loginAs(user)
+		}
+	}
+}
+
+func withTokenOf(scope token.Scope) func(*site, http.Header) {
+	text := ""
+	return func(s *site, h http.Header) {
+		if text == "" {
+			text = s.newToken(scope)
+		}
+		h.Set("Authorization", "Bearer "+text)
+	}
+}
+
+func callers() []caller {
+	return []caller{
+		{"nobody", asNobody, false, func(*site, http.Header) {}},
+		{"viewer", asViewer, false, withSessionOf(testViewer)},
+		{"editor", asEditor, false, withSessionOf(testUser)},
+		{"expired session", asNobody, false, func(s *site, _ http.Header) {
+			s.login()
+			s.store.FastForward(testIdle + time.Second)
+		}},
+		{"read token", asViewer, true, withTokenOf(token.Read)},
+		{"write token", asEditor, true, withTokenOf(token.Write)},
+		{"revoked token", asNobody, true, func(s *site, h http.Header) {
+			text := s.newToken(token.Write)
+			if err := s.tokens.Revoke(s.t.Context(), text[len("tga_"):][:12]); err != nil {
+				s.t.Fatal(err)
 			}
-			s.server.Config.Handler = after
-			if got := s.get("/keys"); got.StatusCode != http.StatusSeeOther || !strings.HasPrefix(got.Header.Get("Location"), "/login") {
-				t.Errorf("%d to %q, want the login", got.StatusCode, got.Header.Get("Location"))
+			h.Set("Authorization", "Bearer "+text)
+		}},
+		{"made-up token", asNobody, true, func(_ *site, h http.Header) { h.Set("Authorization", "Bearer tga_"+strings.Repeat("a", 49)) }},
+	}
+}
+
+// Every route and method answers every caller as the table says, and what is not in the table answers nobody anything.
+func TestRoutesAndRoles(t *testing.T) {
+	routes := (&dashboard{}).routes()
+	if len(routes) != len(requests) {
+		t.Errorf("%d routes, but %d in this test", len(routes), len(requests))
+	}
+	for _, c := range callers() {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSite(t)
+			for _, r := range routes {
+				want, listed := requests[r.pattern]
+				if !listed {
+					t.Fatalf("%s is not in this test", r.pattern)
+				}
+				method, path := fit(r.pattern)
+				for _, m := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
+					_, elsewhere := requests[strings.Replace(m, "HEAD", "GET", 1)+strings.TrimPrefix(r.pattern, method)]
+					switch {
+					case m == method || m == "HEAD" && method == "GET":
+						s.try(c, m, path, want)
+					case !elsewhere:
+						s.try(c, m, path, unlisted(path))
+					}
+				}
+			}
+			if s.keys.written() != 0 {
+				t.Error("something was written")
 			}
 		})
 	}
 }
 
-// Whoever is not logged in gets the login and nothing else, on every route but the public ones.
-func TestStrangersAreDenied(t *testing.T) {
-	s := newSite(t)
-	public := map[string]int{
-		"GET /healthz": http.StatusOK, "GET /static/{file}": http.StatusOK, "GET /login": http.StatusOK, "POST /login": http.StatusUnauthorized,
+// unlisted is what a path answers to a method that it does not know.
+func unlisted(path string) [3]int {
+	if strings.HasPrefix(path, "/api/") {
+		return [3]int{401, 405, 405}
 	}
-	for _, r := range (&dashboard{}).routes() {
-		got := s.ask(r.pattern)
-		if want, ok := public[r.pattern]; ok {
-			got.wants(t, want)
-			continue
+	return [3]int{login, 405, 405}
+}
+
+func (s *site) try(c caller, method, path string, want [3]int) {
+	s.t.Helper()
+	header := http.Header{}
+	c.authorize(s, header)
+	status := want[c.rank]
+	if c.machine && !strings.HasPrefix(path, "/api/") {
+		status = want[asNobody]
+	}
+	got := s.request(method, path, header)
+	toLogin := strings.HasPrefix(got.Header.Get("Location"), "/login?next=")
+	if toLogin != (status == login) || got.StatusCode != status && (status != login || got.StatusCode != http.StatusSeeOther) {
+		s.t.Errorf("%s %s: %d to %q, want %d", method, path, got.StatusCode, got.Header.Get("Location"), status)
+	}
+	if status == login && strings.Contains(got.body, ">acme<") {
+		s.t.Errorf("%s %s: shows a key to nobody", method, path)
+	}
+}
+
+// A route that does not say who may ask for it stops the start.
+func TestRouteWithoutNeed(t *testing.T) {
+	d := &dashboard{}
+	for _, n := range []need{undecided, -1, editor + 1} {
+		if _, _, err := d.newMux([]route{{"GET /x", n, d.showOverview}}); err == nil || !strings.Contains(err.Error(), "GET /x") {
+			t.Errorf("%d: %v", n, err)
 		}
-		if got.StatusCode != http.StatusSeeOther || !strings.HasPrefix(got.Header.Get("Location"), "/login?next=") {
-			t.Errorf("%s: %d to %q, want the login", r.pattern, got.StatusCode, got.Header.Get("Location"))
-		}
-		if strings.Contains(got.body, "acme") {
-			t.Errorf("%s: shows a key", r.pattern)
+		if n.metBy(mightyActor) {
+			t.Errorf("%d is met", n)
 		}
 	}
 }
@@ -88,7 +238,7 @@ func TestStrangersAreDenied(t *testing.T) {
 // What is not in the list of routes is denied too, so that strangers cannot tell what exists.
 func TestStrangersLearnNothing(t *testing.T) {
 	s := newSite(t)
-	for _, path := range []string{"/nothing", "/keys/", "/keys/AAAAAAAAAAAA/x", "/static/", "/static/a/b", "/.git/config", "//evil.example/keys"} {
+	for _, path := range []string{"/nothing", "/keys/", "/keys/{acme}/x", "/static/", "/static/a/b", "/.git/config", "//evil.example/keys"} {
 		got := s.get(path)
 		if got.StatusCode != http.StatusSeeOther || !strings.HasPrefix(got.Header.Get("Location"), "/login?next=") {
 			t.Errorf("%s: %d to %q, want the login", path, got.StatusCode, got.Header.Get("Location"))
@@ -97,54 +247,28 @@ func TestStrangersLearnNothing(t *testing.T) {
 	if got := s.post("/keys", nil); got.StatusCode != http.StatusSeeOther {
 		t.Errorf("POST /keys: %d, want the login", got.StatusCode)
 	}
+	s.get("/api/v1/nothing").wants(t, http.StatusUnauthorized)
 }
 
-// Each route answers a role as the list says: the expectations stand here once more, so that a change of the list is a change of this test.
-func TestRoles(t *testing.T) {
-	wants := map[string]map[string]int{
-		"viewer": {
-			"GET /{$}": 303, "GET /keys": 200, "GET /keys/{id}": 200, "GET /keys/{id}/limits": 403, "POST /keys/{id}/limits": 403,
-			"GET /healthz": 200, "GET /static/{file}": 200, "GET /login": 303, "POST /login": 401, "POST /logout": 303,
-		},
-		"editor": {
-			"GET /{$}": 303, "GET /keys": 200, "GET /keys/{id}": 200, "GET /keys/{id}/limits": 200, "POST /keys/{id}/limits": 400,
-			"GET /healthz": 200, "GET /static/{file}": 200, "GET /login": 303, "POST /login": 401, "POST /logout": 303,
-		},
-		"no such role": {
-			"GET /{$}": 303, "GET /keys": 303, "GET /keys/{id}": 303, "GET /keys/{id}/limits": 303, "POST /keys/{id}/limits": 303,
-			"GET /healthz": 200, "GET /static/{file}": 200, "GET /login": 200, "POST /login": 401, "POST /logout": 303,
-		},
-	}
-	for role, want := range wants {
-		t.Run(role, func(t *testing.T) {
-			for _, r := range (&dashboard{}).routes() {
-				s := newSite(t)
-				s.impersonate(role)
-				status, listed := want[r.pattern]
-				if !listed {
-					t.Errorf("%s is not in this test", r.pattern)
-				}
-				if got := s.ask(r.pattern); got.StatusCode != status {
-					t.Errorf("%s: %d, want %d", r.pattern, got.StatusCode, status)
-				}
-				if s.keys.written() != 0 {
-					t.Errorf("%s wrote", r.pattern)
-				}
-			}
-		})
-	}
-}
-
+// A viewer is offered no change on any page.
 func TestViewerSeesNoEdit(t *testing.T) {
-	s := newSite(t)
-	s.impersonate("viewer")
-	if got := s.get("/keys/AAAAAAAAAAAA").wants(t, http.StatusOK); strings.Contains(got.body, "Edit limits") {
-		t.Error("a viewer is offered the edit form")
+	s := newSite(t).loginAs(testViewer)
+	for _, path := range []string{"/", "/keys", "/keys/{acme}", "/policies", "/overrides", "/audit", "/explain?key={acme}", "/settings"} {
+		body := s.get(path).wants(t, http.StatusOK, "viewer").body
+		for _, control := range []string{
+			"Override limits", "/limits", "/settings/tokens", "Make the token", "/revert", "Create a", "checkbox\" name=\"id", "/policies/plans",
+			"/policies/rules", "/edit",
+		} {
+			if strings.Contains(body, control) {
+				t.Errorf("%s offers %q", path, control)
+			}
+		}
 	}
-	s.post("/keys/AAAAAAAAAAAA/limits", limitsOf(1, [4]string{"99", "1", "hour", "log"})).wants(t, http.StatusForbidden)
+	s.post("/keys/{acme}/limits", limitsOf(1, [4]string{"99", "1", "hour", "log"})).wants(t, http.StatusForbidden)
 	if s.keys.written() != 0 {
 		t.Error("a viewer wrote")
 	}
+	s.login().get("/keys/{acme}").wants(t, http.StatusOK, "Override limits", "editor")
 }
 
 func TestUnknownPagesAndMethods(t *testing.T) {
@@ -153,7 +277,7 @@ func TestUnknownPagesAndMethods(t *testing.T) {
 	s.get("/keys/ZZZZZZZZZZZZ").wants(t, http.StatusNotFound, "No such key")
 	s.get("/keys/%7Btag%7D").wants(t, http.StatusNotFound, "No such key")
 	s.get("/keys/"+strings.Repeat("A", 5000)).wants(t, http.StatusNotFound, "No such key")
-	got := s.post("/keys", nil).wants(t, http.StatusMethodNotAllowed)
+	got := s.post("/overrides", nil).wants(t, http.StatusMethodNotAllowed)
 	if allow := got.Header.Get("Allow"); allow != "GET, HEAD" {
 		t.Errorf("Allow: %q", allow)
 	}
@@ -175,32 +299,40 @@ func TestExpiredSessionOnRefresh(t *testing.T) {
 
 // failingStore is a session store that is away for some of its methods.
 type failingStore struct {
-	scs.Store
+	*session.Store
 	find, commit error
 }
 
-func (f *failingStore) Find(token string) ([]byte, bool, error) {
+func (f *failingStore) FindCtx(ctx context.Context, token string) ([]byte, bool, error) {
 	if f.find != nil {
 		return nil, false, f.find
 	}
-	return f.Store.Find(token)
+	return f.Store.FindCtx(ctx, token)
 }
 
-func (f *failingStore) Commit(token string, b []byte, expiry time.Time) error {
+func (f *failingStore) CommitCtx(ctx context.Context, token string, b []byte, expiry time.Time) error {
 	if f.commit != nil {
 		return f.commit
 	}
-	return f.Store.Commit(token, b, expiry)
+	return f.Store.CommitCtx(ctx, token, b, expiry)
+}
+
+// withFailing puts the store in front of the real one.
+func withFailing(f *failingStore) option {
+	return withServices(func(services *Services) {
+		f.Store, _ = services.Sessions.(*session.Store)
+		services.Sessions = f
+	})
 }
 
 // A session store that does not answer lets nobody in.
 func TestSessionStoreDown(t *testing.T) {
-	store := &failingStore{Store: memstore.NewWithCleanupInterval(0)}
-	s := newSite(t, withServices(func(services *Services) { services.Sessions = store })).login()
+	store := &failingStore{}
+	s := newSite(t, withFailing(store)).login()
 	store.find = errors.New("connection refused by 10.1.2.3")
 	for _, path := range []string{"/keys", "/login", "/nothing", "//evil.example/"} {
 		got := s.get(path).wants(t, http.StatusServiceUnavailable, "The store does not answer")
-		if strings.Contains(got.body, "10.1.2.3") || strings.Contains(got.body, "acme") {
+		if strings.Contains(got.body, "10.1.2.3") || strings.Contains(got.body, ">acme<") {
 			t.Errorf("%s: gives away too much: %s", path, got.body)
 		}
 		for _, address := range addressesIn(got.body) {
@@ -213,8 +345,7 @@ func TestSessionStoreDown(t *testing.T) {
 
 // A login whose session could not be saved says so, and no more.
 func TestSessionNotSaved(t *testing.T) {
-	store := &failingStore{Store: memstore.NewWithCleanupInterval(0), commit: errors.New("read only")}
-	s := newSite(t, withServices(func(services *Services) { services.Sessions = store }))
+	s := newSite(t, withFailing(&failingStore{commit: errors.New("read only")}))
 	got := s.post("/login", url.Values{"user": {testUser}, "password": {testSecret}}).wants(t, http.StatusServiceUnavailable)
 	if got.Header.Get("Location") != "" && got.StatusCode < 400 || strings.Count(got.body, "<!doctype html>") != 1 {
 		t.Errorf("not one error page: %s", got.body)
@@ -227,12 +358,23 @@ func TestSessionNotSaved(t *testing.T) {
 func TestHealth(t *testing.T) {
 	var answer error
 	s := newSite(t, withServices(func(services *Services) { services.Ready = func(context.Context) error { return answer } }))
-	if got := s.get("/healthz").wants(t, http.StatusOK); got.body != "ok\n" {
+	if got := s.get("/healthz").wants(t, http.StatusOK); got.body != "alive\nstore ready\n" {
 		t.Errorf("body %q", got.body)
 	}
 	answer = errors.New("dial tcp 10.1.2.3:6379: refused")
-	if got := s.get("/healthz").wants(t, http.StatusServiceUnavailable); got.body != "unavailable\n" {
+	if got := s.get("/healthz").wants(t, http.StatusServiceUnavailable); got.body != "alive\nstore away\n" {
 		t.Errorf("body %q says too much", got.body)
+	}
+}
+
+// While the store is away this function is alive all the same.
+func TestAlive(t *testing.T) {
+	s := newSite(t, withServices(func(services *Services) { services.Ready = func(context.Context) error { return errors.New("away") } }))
+	if got := s.get("/healthz/live").wants(t, http.StatusOK); got.body != "alive\n" {
+		t.Errorf("body %q", got.body)
+	}
+	if got := s.get("/healthz").wants(t, http.StatusServiceUnavailable); got.Header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
 	}
 }
 

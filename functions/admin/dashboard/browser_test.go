@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,11 +34,12 @@ func newVisit(t *testing.T, options ...option) *visit {
 	bundle, err := static.Load()
 	browsertest.Need(t, err, "make it: npm ci --ignore-scripts --prefix web && go run ./web/bundle")
 	ctx := browsertest.Start(t)
-	options = append(options, withServices(func(s *Services) { s.Bundle = bundle }))
-	v := &visit{site: newSite(t, options...), ctx: ctx}
 	// The loop-back address counts as secure, so plain HTTP serves the Secure cookie.
-	plain := httptest.NewServer(v.server.Config.Handler)
+	plain := httptest.NewServer(nil)
 	t.Cleanup(plain.Close)
+	options = append([]option{func(s *site) { s.address = plain.URL }, withServices(func(s *Services) { s.Bundle = bundle })}, options...)
+	v := &visit{site: newSite(t, options...), ctx: ctx}
+	plain.Config.Handler = v.server.Config.Handler
 	v.base = plain.URL + v.config.BasePath
 	v.listen()
 	return v
@@ -83,12 +85,15 @@ func (v *visit) act(actions ...chromedp.Action[chromedp.Void]) {
 }
 
 // open goes to a page of the dashboard.
-func (v *visit) open(path string) { v.t.Helper(); v.act(chromedp.Navigate(v.base + path)) }
+func (v *visit) open(path string) {
+	v.t.Helper()
+	v.act(chromedp.Navigate(v.base + v.keys.named(path)))
+}
 
 // wait waits until a JavaScript expression is true.
 func (v *visit) wait(expression string) {
 	v.t.Helper()
-	poll := chromedp.Poll[bool](expression, chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(0))
+	poll := chromedp.Poll[bool](v.keys.named(expression), chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(0))
 	if _, err := chromedp.Run(v.ctx, poll); err != nil {
 		v.t.Fatalf("waiting for %s: %v\nconsole: %s", expression, err, strings.Join(v.complaints(), "\n"))
 	}
@@ -105,7 +110,7 @@ func (v *visit) retype(selector, text string) {
 
 func eval[T any](v *visit, expression string) T {
 	v.t.Helper()
-	value, err := chromedp.Run(v.ctx, chromedp.Evaluate[T](expression))
+	value, err := chromedp.Run(v.ctx, chromedp.Evaluate[T](v.keys.named(expression)))
 	if err != nil {
 		v.t.Fatalf("%s: %v", expression, err)
 	}
@@ -114,7 +119,7 @@ func eval[T any](v *visit, expression string) T {
 
 func (v *visit) enter() {
 	v.t.Helper()
-	v.open("/login")
+	v.open("/login?next=" + url.QueryEscape(v.config.BasePath+"/keys"))
 	v.act(
 		chromedp.SendKeys(chromedp.CSS("[name=user]"), testUser),
 		chromedp.SendKeys(chromedp.CSS("[name=password]"), testSecret),

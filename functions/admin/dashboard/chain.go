@@ -22,7 +22,7 @@ func (d *dashboard) chain() http.Handler {
 	h = d.refuseCrossSite(h)
 	h = d.withBasePath(h)
 	h = http.MaxBytesHandler(h, maxBody)
-	h = withDeadline(h)
+	h = withDeadline(h) // the provider of logins has a time of its own
 	h = d.recovered(h)
 	h = gzhttp.GzipHandler(h)
 	h = d.logged(h)

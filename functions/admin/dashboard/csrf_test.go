@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"net/http"
+	"net/url"
 	"testing"
 )
 
@@ -33,9 +34,9 @@ func TestCrossSite(t *testing.T) {
 				header.Set(name, value)
 			}
 			before := s.keys.written()
-			key := s.keys.key("AAAAAAAAAAAA")
+			key := s.keys.key("acme")
 			form := limitsOf(int(key.Version), [4]string{number(int64(20 + i)), "10", "second", "log"})
-			got := s.do(http.MethodPost, "/keys/AAAAAAAAAAAA/limits", form, header)
+			got := s.do(http.MethodPost, "/keys/{acme}/limits", form, header)
 			if row.allowed {
 				got.wants(t, http.StatusSeeOther)
 				return
@@ -66,10 +67,32 @@ func TestGetNeverWrites(t *testing.T) {
 			s.ask(r.pattern + query)
 		}
 	}
-	s.do(http.MethodHead, "/keys/AAAAAAAAAAAA/limits"+query, nil, nil)
+	s.do(http.MethodHead, "/keys/{acme}/limits"+query, nil, nil)
 	s.get("/logout").wants(t, http.StatusMethodNotAllowed)
 	if s.keys.written() != 0 {
 		t.Error("a GET wrote")
 	}
 	s.get("/keys").wants(t, http.StatusOK)
+}
+
+// No route that changes anything answers a page of another site, or one that does not say where it comes from, whoever is logged in.
+func TestCrossSiteOnEveryRoute(t *testing.T) {
+	s := newSite(t).login()
+	for _, r := range (&dashboard{}).routes() {
+		method, path := fit(r.pattern)
+		if method == http.MethodGet {
+			continue
+		}
+		for name, header := range map[string]http.Header{
+			"cross site": {"Sec-Fetch-Site": {"cross-site"}, "Origin": {"https://evil.example"}}, "neither": {},
+		} {
+			form := url.Values{"version": {"1"}, "reason": {"x"}, "action": {"save"}, "name": {"x"}, "plan": {"free"}, "env": {"x"}}
+			if got := s.do(method, path, form, header); got.StatusCode != http.StatusForbidden {
+				t.Errorf("%s, %s: %d, want 403", r.pattern, name, got.StatusCode)
+			}
+		}
+	}
+	if s.keys.written() != 0 {
+		t.Error("something was written")
+	}
 }

@@ -13,8 +13,13 @@ import (
 
 	"github.com/alexedwards/scs/v2"
 
-	"tidegate/internal/limiter"
+	"tidegate/functions/admin/oidc"
+	"tidegate/functions/admin/password"
+	"tidegate/functions/admin/throttle"
+	"tidegate/functions/admin/token"
+	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
+	"tidegate/internal/usage"
 	"tidegate/web/static"
 )
 
@@ -23,50 +28,77 @@ type Config struct {
 	// BasePath is the prefix of the path under which browsers see the dashboard, such as /prod behind a stage of API Gateway. Empty for none.
 	// Requests may arrive with or without it: some gateways cut it off.
 	BasePath string
-	// User and Password are the only account. It may edit.
-	User     string
-	Password Password
+	// PublicURL is the address of the dashboard in browsers, base path included, without a slash at the end. Only a Provider needs it.
+	PublicURL string
+	// Users log in with a password.
+	Users []password.User
+	// Provider logs people in too; nil for none.
+	Provider *oidc.Provider
 	// SessionLifetime ends a session that long after its login, used or not. The session store ends idle ones.
 	SessionLifetime time.Duration
+	// Stage names the deployment on every page, such as prod; empty for none. Release names what is deployed.
+	Stage, Release string
 }
 
-// KeyStore is what the dashboard needs of the registry of keys. *policy.Store is one.
-type KeyStore interface {
-	Set(ctx context.Context) (*policy.Set, error)
-	List(ctx context.Context, set *policy.Set, q policy.Query) (policy.Page, error)
-	Get(ctx context.Context, id string) (policy.Key, error)
-	Usage(ctx context.Context, set *policy.Set, keys []policy.Key) ([]limiter.Decision, error)
-	SetOverride(ctx context.Context, id string, version int64, o *policy.Override, edit policy.Edit) (policy.Key, error)
+// TokenStore is what the dashboard needs of the machine tokens. *token.Store is one.
+type TokenStore interface {
+	Authenticate(ctx context.Context, text string) (token.Token, error)
+	Create(ctx context.Context, n token.New) (token.Token, apikey.Secret, error)
+	List(ctx context.Context) ([]token.Token, error)
+	Revoke(ctx context.Context, id string) error
 }
 
 // Services are the parts of the system that the dashboard works with. Every field is required.
 type Services struct {
-	Keys     KeyStore
-	Sessions scs.Store
+	Keys     *policy.Store
+	Usage    *usage.Reader
+	Sessions SessionStore
+	Tokens   TokenStore
+	Logins   *throttle.Throttle
 	Bundle   static.Bundle
 	// Ready returns nil if the store answers.
 	Ready func(context.Context) error
-	Log   *slog.Logger
+	// StoreVersion names the store's software and its version.
+	StoreVersion func(context.Context) (string, error)
+	Log          *slog.Logger
 }
 
 type dashboard struct {
 	Config
 	Services
+	users    *password.Users
 	sessions *scs.SessionManager
-	roles    map[string]role // of every pattern registered with the mux
+	needs    map[string]need // of every pattern registered with the mux
 	mux      *http.ServeMux
+	away     bool // there is no store, and no service but Bundle, Ready and Log
 }
 
 var basePattern = regexp.MustCompile(`^(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`)
 
 // New returns the dashboard. The handler is safe for concurrent use.
 func New(config Config, services Services) (http.Handler, error) {
-	if err := config.validate(); err != nil {
+	return start(&dashboard{Config: config, Services: services})
+}
+
+// NewAway returns what stands in for the dashboard while there is no connection to the store: its files and its health, and for the rest a page that
+// says so.
+func NewAway(config Config, bundle static.Bundle, log *slog.Logger) (http.Handler, error) {
+	unready := func(context.Context) error { return errors.New("not connected to the store") }
+	return start(&dashboard{Config: config, Services: Services{Bundle: bundle, Ready: unready, Log: log}, away: true})
+}
+
+func start(d *dashboard) (http.Handler, error) {
+	err := d.validate()
+	if err != nil {
 		return nil, err
 	}
-	d := &dashboard{Config: config, Services: services}
+	if d.users, err = password.NewUsers(d.Users); err != nil {
+		return nil, err
+	}
+	if d.mux, d.needs, err = d.newMux(d.routes()); err != nil {
+		return nil, err
+	}
 	d.sessions = d.newSessions()
-	d.mux, d.roles = d.newMux()
 	return d.chain(), nil
 }
 
@@ -74,8 +106,8 @@ func (c Config) validate() error {
 	if err := CheckBasePath(c.BasePath); err != nil {
 		return fmt.Errorf("base path %w", err)
 	}
-	if c.User == "" || c.Password == (Password{}) {
-		return errors.New("no account: user or password is empty")
+	if len(c.Users) == 0 && c.Provider == nil {
+		return errors.New("nobody could log in: there is no user and no provider")
 	}
 	if c.SessionLifetime <= 0 {
 		return errors.New("session lifetime must be positive")

@@ -14,9 +14,13 @@ type problem struct {
 	status  int
 	heading string
 	advice  string
+	action  templates.Choice // the way on, unless it is the usual one
 }
 
 var problems = map[int]problem{
+	http.StatusUnauthorized: {
+		heading: "This needs a token", advice: "Send a machine token, which an editor makes in the settings: Authorization: Bearer tga_…",
+	},
 	http.StatusBadRequest:       {heading: "This request makes no sense here", advice: "The address or the form was changed on the way."},
 	http.StatusNotFound:         {heading: "There is nothing here", advice: "The key may be gone, or the address mistyped."},
 	http.StatusMethodNotAllowed: {heading: "This page cannot do that", advice: "It was asked for with a method that it does not know."},
@@ -27,7 +31,10 @@ var problems = map[int]problem{
 	http.StatusServiceUnavailable:  {heading: "The store does not answer", advice: "Limits and usage live there. Try again in a moment."},
 }
 
-// fail answers with an error page.
+// storeRetryAfter is when to ask again for what the store did not answer, in seconds. Nobody knows when it is back.
+const storeRetryAfter = "5"
+
+// fail answers with an error page, or to the API's callers with JSON.
 func (d *dashboard) fail(w http.ResponseWriter, r *http.Request, p problem) {
 	words := problems[p.status]
 	if p.heading == "" {
@@ -36,12 +43,22 @@ func (d *dashboard) fail(w http.ResponseWriter, r *http.Request, p problem) {
 	if p.advice == "" {
 		p.advice = words.advice
 	}
+	if p.status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", storeRetryAfter)
+	}
+	if d.isAPI(r) {
+		d.failAPI(w, p)
+		return
+	}
+	if p.action.Text == "" {
+		p.action = d.wayOn(r, p.status)
+	}
 	page := templates.ErrorPage{
 		Page:    d.barePage(r, p.heading),
 		Status:  strconv.Itoa(p.status),
 		Heading: p.heading,
 		Advice:  p.advice,
-		Action:  d.wayOn(r, p.status),
+		Action:  p.action,
 	}
 	d.render(w, r, p.status, templates.Error(page))
 }

@@ -17,23 +17,32 @@ import (
 	"time"
 
 	"github.com/alexedwards/argon2id"
-	"github.com/alexedwards/scs/v2/memstore"
+	"github.com/alicebob/miniredis/v2"
 
+	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/password"
+	"tidegate/functions/admin/session"
+	"tidegate/functions/admin/throttle"
+	"tidegate/functions/admin/token"
+	"tidegate/internal/store"
+	"tidegate/internal/usage"
 	"tidegate/web/static"
 )
 
 const (
 	testUser   = "ada"
+	testViewer = "vic"
 	testSecret = "correct horse battery staple"
+	testIdle   = 30 * time.Minute
 )
 
-// testPassword is hashed as cheaply as argon2id allows, once.
-var testPassword = sync.OnceValue(func() Password {
+// testHash is hashed as cheaply as argon2id allows, once.
+var testHash = sync.OnceValue(func() password.Hash {
 	hash, err := argon2id.CreateHash(testSecret, &argon2id.Params{Memory: 64, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
 	if err != nil {
 		panic(err)
 	}
-	p, err := ParsePassword(hash)
+	p, err := password.ParseHash(hash)
 	if err != nil {
 		panic(err)
 	}
@@ -45,18 +54,20 @@ type site struct {
 	t       *testing.T
 	server  *httptest.Server
 	client  *http.Client
-	keys    *fakeKeys
+	keys    *registry
 	base    string
+	address string // of the server that browsers use, without the base path
 	config  Config
 	service Services
-	// sessions is the store of the sessions, unless a test brought another.
-	sessions *memstore.MemStore
+	// store holds sessions, tokens and what throttles logins. Its time stands until a test moves it.
+	store  *miniredis.Miniredis
+	tokens *token.Store
 }
 
 type option func(*site)
 
 func withBase(base string) option { return func(s *site) { s.config.BasePath = base } }
-func withKeys(k *fakeKeys) option { return func(s *site) { s.keys = k } }
+func withKeys(k *registry) option { return func(s *site) { s.keys = k } }
 func withServices(f func(*Services)) option {
 	return func(s *site) { f(&s.service) }
 }
@@ -64,40 +75,64 @@ func withServices(f func(*Services)) option {
 func testBundle() static.Bundle {
 	return static.Bundle{
 		Files: fstest.MapFS{
-			"app-1.js": {Data: []byte("//")}, "app-1.css": {Data: []byte("/**/")}, "icon-1.svg": {Data: []byte("<svg/>")},
+			"app-1.js": {Data: []byte("//")}, "chart-1.js": {Data: []byte("//")}, "app-1.css": {Data: []byte("/**/")}, "icon-1.svg": {Data: []byte("<svg/>")},
 			"manifest.json": {Data: []byte("{}")}, ".placeholder": {Data: []byte("x")},
 		},
-		Script: "app-1.js", Style: "app-1.css", Icon: "icon-1.svg",
+		Script: "app-1.js", Chart: "chart-1.js", Style: "app-1.css", Icon: "icon-1.svg",
 	}
 }
 
 func newSite(t *testing.T, options ...option) *site {
 	t.Helper()
-	s := &site{t: t, keys: newFakeKeys(testKey("AAAAAAAAAAAA", "acme"), testKey("BBBBBBBBBBBB", "bolt"))}
-	s.sessions = memstore.NewWithCleanupInterval(0)
-	s.config = Config{User: testUser, Password: testPassword(), SessionLifetime: time.Hour}
+	s := &site{t: t}
+	s.config = Config{Users: testUsers(), SessionLifetime: time.Hour}
 	s.service = Services{
-		Sessions: s.sessions,
-		Bundle:   testBundle(),
-		Ready:    func(context.Context) error { return nil },
-		Log:      slog.New(slog.DiscardHandler),
+		Bundle:       testBundle(),
+		Ready:        func(context.Context) error { return nil },
+		StoreVersion: func(context.Context) (string, error) { return "teststore 1.2.3", nil },
+		Log:          slog.New(slog.DiscardHandler),
 	}
+	s.openStore()
+	// TLS, because the session cookie is Secure.
+	s.server = httptest.NewTLSServer(nil)
+	t.Cleanup(s.server.Close)
+	s.address = s.server.URL
 	for _, o := range options {
 		o(s)
 	}
-	if s.service.Keys == nil {
-		s.service.Keys = s.keys
+	if s.keys == nil {
+		s.keys = newRegistry(t, "acme", "bolt")
 	}
+	s.service.Keys, s.service.Usage = s.keys.Store, usage.NewReader(s.keys.client)
 	handler, err := New(s.config, s.service)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// TLS, because the session cookie is Secure.
-	s.server = httptest.NewTLSServer(handler)
-	t.Cleanup(s.server.Close)
+	s.server.Config.Handler = handler
 	s.base = s.server.URL + s.config.BasePath
 	s.client = s.newClient()
 	return s
+}
+
+// testUsers are an editor, ada, and a viewer, vic, with the same password.
+func testUsers() []password.User {
+	return []password.User{{Name: testUser, Role: access.Editor, Hash: testHash()}, {Name: testViewer, Role: access.Viewer, Hash: testHash()}}
+}
+
+// openStore gives the services a store of their own.
+func (s *site) openStore() {
+	s.t.Helper()
+	s.store = miniredis.RunT(s.t)
+	client, err := store.Open(s.t.Context(), "valkey://"+s.store.Addr(), store.Options{Dial: 5 * time.Second, Write: 5 * time.Second, Pooled: true})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(client.Close)
+	s.tokens = token.NewStore(client, testPepper)
+	s.service.Tokens, s.service.Sessions = s.tokens, session.NewStore(client, testIdle)
+	if s.service.Logins, err = throttle.New(client); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // newClient returns a client with cookies of its own that follows no redirect.
@@ -118,9 +153,10 @@ type reply struct {
 	body string
 }
 
+// do makes a request. The name of a key in braces stands for its id, in the path as in the reply.
 func (s *site) do(method, path string, form url.Values, header http.Header) reply {
 	s.t.Helper()
-	req, err := http.NewRequest(method, s.base+path, strings.NewReader(form.Encode()))
+	req, err := http.NewRequest(method, s.base+s.keys.named(path), strings.NewReader(form.Encode()))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -139,7 +175,10 @@ func (s *site) do(method, path string, form url.Values, header http.Header) repl
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return reply{res, string(body)}
+	if to := res.Header.Get("Location"); to != "" {
+		res.Header.Set("Location", s.keys.naming(to))
+	}
+	return reply{res, s.keys.naming(string(body))}
 }
 
 func (s *site) get(path string) reply { s.t.Helper(); return s.do(http.MethodGet, path, nil, nil) }
@@ -156,24 +195,43 @@ func (s *site) post(path string, form url.Values) reply {
 	return s.do(http.MethodPost, path, form, http.Header{"Sec-Fetch-Site": {"same-origin"}, "Origin": {s.server.URL}})
 }
 
-func (s *site) login() *site {
+// login makes the client an editor's.
+func (s *site) login() *site { s.t.Helper(); return s.loginAs(testUser) }
+
+func (s *site) loginAs(user string) *site {
 	s.t.Helper()
-	s.post("/login", url.Values{"user": {testUser}, "password": {testSecret}}).wants(s.t, http.StatusSeeOther)
+	s.post("/login", url.Values{"user": {user}, "password": {testSecret}}).wants(s.t, http.StatusSeeOther)
 	return s
 }
 
-// cookie returns the session cookie that the client holds.
+// cookie returns the session cookie that the client holds; nil if none.
 func (s *site) cookie() *http.Cookie {
+	s.t.Helper()
+	return s.cookieNamed((&dashboard{Config: s.config}).cookieName(""))
+}
+
+func (s *site) cookieNamed(name string) *http.Cookie {
+	s.t.Helper()
 	u, err := url.Parse(s.base + "/")
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	for _, c := range s.client.Jar.Cookies(u) {
-		if strings.HasSuffix(c.Name, "-tidegate") {
+		if c.Name == name {
 			return c
 		}
 	}
 	return nil
+}
+
+// setCookie makes the client hold a cookie.
+func (s *site) setCookie(name, value string) {
+	s.t.Helper()
+	u, err := url.Parse(s.base + "/")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.client.Jar.SetCookies(u, []*http.Cookie{{Name: name, Value: value, Path: "/", Secure: true}})
 }
 
 func (r reply) wants(t *testing.T, status int, texts ...string) reply {
@@ -191,10 +249,10 @@ func (r reply) wants(t *testing.T, status int, texts ...string) reply {
 
 // limitsForm builds what a browser sends from the limits page; each row is requests, window, unit, algorithm.
 func limitsOf(version int, rows ...[4]string) url.Values {
-	v := url.Values{"version": {fmt.Sprint(version)}, "action": {"save"}}
+	v := url.Values{"version": {fmt.Sprint(version)}, "action": {"save"}, "mode": {"enforce"}, "lasts": {"never"}, "reason": {"test"}}
 	for i, row := range rows {
 		for j, name := range []string{"requests", "window", "unit", "algorithm"} {
-			v.Set(rowField(i)+"."+name, row[j])
+			v.Set(fmt.Sprintf("limits[%d].%s", i, name), row[j])
 		}
 	}
 	return v

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/fstest"
 )
 
 var nonceInPolicy = regexp.MustCompile(`'nonce-([^']+)'`)
@@ -82,7 +83,7 @@ func TestHeadersEverywhere(t *testing.T) {
 		checkHeaders(t, s.do(http.MethodPost, "/login", nil, nil))
 		checkHeaders(t, s.post("/login", url.Values{"user": {strings.Repeat("x", maxBody)}}))
 		checkHeaders(t, s.refresh("/keys"))
-		s.keys.fail(io.ErrUnexpectedEOF)
+		s.keys.fail("ERR gone")
 		checkHeaders(t, s.get("/keys"))
 		checkHeaders(t, s.ask("POST /logout"))
 	}
@@ -103,7 +104,7 @@ func TestNonceIsFresh(t *testing.T) {
 // Pages are never stored; files of the bundle, whose names change with their content, are kept for a year.
 func TestCaching(t *testing.T) {
 	s := newSite(t).login()
-	for _, path := range []string{"/keys", "/keys/AAAAAAAAAAAA", "/login", "/healthz", "/static/nothing"} {
+	for _, path := range []string{"/keys", "/keys/{acme}", "/login", "/healthz", "/static/nothing"} {
 		if got := s.get(path).Header.Get("Cache-Control"); !strings.HasPrefix(got, "no-store") {
 			t.Errorf("%s: Cache-Control %q", path, got)
 		}
@@ -143,4 +144,21 @@ func TestCompressed(t *testing.T) {
 	if err != nil || !strings.Contains(string(body), "acme") {
 		t.Errorf("decompressed: %v %q", err, body)
 	}
+}
+
+// A file of the bundle comes as it was compressed with the bundle, to whoever takes that, and else as it is.
+func TestStaticCompressed(t *testing.T) {
+	bundle := testBundle()
+	bundle.Files.(fstest.MapFS)["app-1.js.gz"] = &fstest.MapFile{Data: []byte("compressed")}
+	s := newSite(t, withServices(func(services *Services) { services.Bundle = bundle }))
+	for accepted, want := range map[string]string{"gzip, br": "compressed", "br": "//", "gzip;q=0": "//", "": "//"} {
+		got := s.do(http.MethodGet, "/static/app-1.js", nil, http.Header{"Accept-Encoding": {accepted}})
+		if got.body != want || (got.Header.Get("Content-Encoding") == "gzip") != (want == "compressed") {
+			t.Errorf("%q: %q, %v", accepted, got.body, got.Header)
+		}
+		if kind := got.Header.Get("Content-Type"); kind != "text/javascript; charset=utf-8" {
+			t.Errorf("%q: Content-Type %q", accepted, kind)
+		}
+	}
+	s.login().get("/static/app-1.js.gz").wants(t, http.StatusNotFound)
 }

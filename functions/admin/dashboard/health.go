@@ -13,12 +13,20 @@ const healthDeadline = 500 * time.Millisecond
 func (d *dashboard) health(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), healthDeadline)
 	defer cancel()
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	status, word := http.StatusOK, "ready"
 	if err := d.Ready(ctx); err != nil {
 		d.Log.Warn("health", "error", err)
-		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = io.WriteString(w, "unavailable\n")
-		return
+		status, word = http.StatusServiceUnavailable, "away"
+		w.Header().Set("Retry-After", storeRetryAfter)
 	}
-	_, _ = io.WriteString(w, "ok\n")
+	tell(w, status, "alive\nstore "+word+"\n")
+}
+
+// alive answers that this function runs, whatever the store does.
+func (d *dashboard) alive(w http.ResponseWriter, _ *http.Request) { tell(w, http.StatusOK, "alive\n") }
+
+func tell(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text) // fails only when nobody listens any more
 }

@@ -1,16 +1,21 @@
 package dashboard
 
 import (
-	"fmt"
+	"context"
+	"errors"
 	"net/http"
+	"net/url"
 	"regexp"
+	"strconv"
+	"strings"
+	"time"
 
-	"tidegate/internal/limiter"
+	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
 
-var idPattern = regexp.MustCompile(`^[0-9A-Za-z]{1,64}$`)
+var idPattern = regexp.MustCompile(`^[0-9A-Za-z_-]{1,64}$`)
 
 // key returns the key that the request's path names.
 func (d *dashboard) key(r *http.Request) (policy.Key, error) {
@@ -21,56 +26,238 @@ func (d *dashboard) key(r *http.Request) (policy.Key, error) {
 	return d.Keys.Get(r.Context(), id)
 }
 
-func (d *dashboard) showKey(w http.ResponseWriter, r *http.Request) {
+// keyAndSet returns the key that the request is about and the Set, or answers the request. A key that cannot be read has its id and status alone.
+func (d *dashboard) keyAndSet(w http.ResponseWriter, r *http.Request) (*policy.Set, policy.Key, bool) {
 	key, err := d.key(r)
+	if errors.Is(err, policy.ErrUnreadable) {
+		key, err = policy.Key{ID: r.PathValue("id"), Name: r.PathValue("id"), Status: policy.Unreadable}, nil
+	}
 	if err != nil {
 		d.failStore(w, r, "get key", err)
-		return
+		return nil, policy.Key{}, false
 	}
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
 		d.failStore(w, r, "read policy", err)
+		return nil, policy.Key{}, false
+	}
+	return set, key, true
+}
+
+func (d *dashboard) showKey(w http.ResponseWriter, r *http.Request) {
+	set, key, ok := d.keyAndSet(w, r)
+	if !ok {
 		return
 	}
-	usage, err := d.Keys.Usage(r.Context(), set, []policy.Key{key})
+	page, err := d.keyPage(r, set, key)
 	if err != nil {
-		d.failStore(w, r, "read usage", err)
+		d.failStore(w, r, "read key", err)
 		return
 	}
-	page := d.keyPage(r, key, usage[0])
 	if isRefresh(r) {
 		d.render(w, r, http.StatusOK, templates.KeyLive(page))
 		return
 	}
-	page.Page.Flash = d.sessions.PopString(r.Context(), sessionFlash)
 	d.render(w, r, http.StatusOK, templates.Key(page))
 }
 
-func (d *dashboard) keyPage(r *http.Request, k policy.Key, usage limiter.Decision) templates.KeyPage {
-	row := d.keyRow(k, usage, "")
+const (
+	recentEntries = 10 // of the audit on a key's page
+	keyChartStep  = time.Minute
+)
+
+func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (templates.KeyPage, error) {
+	ctx := r.Context()
+	decision, err := d.decisionOf(ctx, set, k)
+	if err != nil {
+		return templates.KeyPage{}, err
+	}
+	s := newSubject(set, k, decision, time.Now())
+	entries, err := d.Keys.Audit().List(ctx, audit.Query{Subject: k.ID, Count: recentEntries})
+	if err != nil {
+		return templates.KeyPage{}, err
+	}
+	row := d.keyRow(s, "")
 	p := templates.KeyPage{
 		Page:    d.page(r, row.Name),
-		Live:    d.live(r, d.keyPath(k), nil, usage.Now),
+		Live:    d.live(r, d.keyPath(k), nil, asOf([]subject{s})),
 		Key:     row,
-		Env:     clip(k.Env, maxName),
-		Version: number(k.Version),
-		Created: instant(k.Created),
-		Updated: instant(k.Updated),
-		Source:  sourceWords(k),
+		Facts:   keyFacts(k),
+		Why:     whyWords(s),
+		Notes:   d.keyNotes(s),
+		Recent:  d.entryRows(r, entries.Entries),
+		Audit:   d.path("/audit?subject=" + url.QueryEscape(k.ID)),
+		Explain: d.path("/explain?key=" + url.QueryEscape(k.ID)),
 	}
-	if k.Status == policy.Active && d.roleOf(r) >= editor {
-		p.EditLink = d.keyPath(k) + "/limits"
+	p.Page.Chart = d.path("/static/" + d.Bundle.Chart)
+	if p.Response, err = d.responseNow(ctx, set, k); err != nil {
+		return templates.KeyPage{}, err
 	}
-	return p
+	if p.Chart, err = d.keyChart(ctx, k, entries.Entries); err != nil {
+		return templates.KeyPage{}, err
+	}
+	p.Live.Summary = keySummary(row)
+	if canEdit(r) {
+		p.Actions = d.keyLinks(s)
+	}
+	return p, nil
 }
 
-func sourceWords(k policy.Key) string {
-	plan := clip(k.Plan, maxName)
-	if sourceOf(k) == "edited" {
-		return fmt.Sprintf("Edited for this key; no longer those of the plan %s. A call needs room in every one.", plan)
+// keySummary is what a screen reader is told of each change.
+func keySummary(row templates.KeyRow) string {
+	words := "not blocked"
+	for _, b := range row.Badges {
+		if b.State == "blocked" {
+			words = "blocked now"
+		}
 	}
-	return fmt.Sprintf("From the plan %s. A call needs room in every one.", plan)
+	for _, w := range row.Windows {
+		words += ", " + w.Used + " of " + w.Of + " used"
+	}
+	return words
 }
 
-// keyPath is the address of a key's page. Ids are letters and digits.
+func keyFacts(k policy.Key) []templates.Fact {
+	facts := []templates.Fact{
+		{Name: "Id", Value: k.ID},
+		{Name: "Plan", Value: orDash(clip(k.Plan, maxName))},
+		{Name: "Environment", Value: orDash(clip(k.Env, maxName))},
+		{Name: "Tags", Value: orDash(clip(strings.Join(k.Tags, ", "), 600))},
+		{Name: "Expires", Value: orNever(k.Expires)},
+		{Name: "Version", Value: number(k.Version)},
+		{Name: "Created", Value: instant(k.Created).Text},
+		{Name: "Updated", Value: instant(k.Updated).Text},
+	}
+	if k.Kind != policy.APIKey && k.Kind != "" {
+		facts = append(facts, templates.Fact{Name: "Kind", Value: "a caller that others vouch for: " + string(k.Kind)})
+	}
+	return facts
+}
+
+func orNever(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return instant(t).Text
+}
+
+// whyWords says which limits hold, and why.
+func whyWords(s subject) []string {
+	plan := clip(s.Plan, maxName)
+	if s.effective.Source == "override" {
+		words := "From an override of the plan " + orDash(plan) + ", because: " + clip(s.Override.Reason, policy.MaxReasonLen) + "."
+		if s.Override.Until.IsZero() {
+			return []string{words + " It holds until somebody ends it.", modeWords(s.effective.Mode)}
+		}
+		return []string{words + " It ends on " + instant(s.Override.Until).Text + ", in " + span(s.Override.Until.Sub(s.at)) + ".",
+			modeWords(s.effective.Mode)}
+	}
+	words := []string{"From the plan " + orDash(plan) + ".", modeWords(s.effective.Mode)}
+	if s.Override != nil {
+		words = append(words, "An override ended on "+instant(s.Override.Until).Text+": "+overrideWords(s.Override)+".")
+	}
+	return words
+}
+
+func modeWords(m policy.Mode) string {
+	switch m {
+	case policy.Shadow:
+		return "In shadow: calls are counted and denials recorded, but every call passes."
+	case policy.Off:
+		return "Off: nothing is counted and every call passes."
+	case policy.Enforce:
+	}
+	return "A call needs room in every one."
+}
+
+func (d *dashboard) keyNotes(s subject) []string {
+	var notes []string
+	if s.Status == policy.Unreadable {
+		notes = append(notes, "Another version of Tidegate wrote this key: it cannot be read, its calls are denied. It can only be deleted.")
+	}
+	if s.Grace.After(s.at) {
+		notes = append(notes, "The secret before the last rotation is good until "+instant(s.Grace).Text+".")
+	}
+	return notes
+}
+
+// keyChart shows the calls of the last hour and what changed in it.
+func (d *dashboard) keyChart(ctx context.Context, k policy.Key, entries []audit.Entry) (templates.TimeSeries, error) {
+	now := time.Now()
+	points, err := d.Usage.Series(ctx, k.ID, now.Add(-time.Hour), now, keyChartStep)
+	if err != nil {
+		return templates.TimeSeries{}, err
+	}
+	s := timeSeries{id: "calls", title: "Calls of the last hour", step: keyChartStep, begin: now.Add(-time.Hour).Truncate(keyChartStep),
+		marks: marks(entries)}
+	if len(points) > 0 {
+		s.begin = points[0].Start
+	}
+	s.allowed, s.blocked = columns(points)
+	return s.view(), nil
+}
+
+// marks are the changes of limits among entries, oldest first.
+func marks(entries []audit.Entry) []timeMark {
+	var all []timeMark
+	for i := len(entries) - 1; i >= 0; i-- {
+		e := entries[i]
+		all = append(all, timeMark{at: e.Time, text: markWords(e)})
+	}
+	return all
+}
+
+// markWords names what an entry changed.
+func markWords(e audit.Entry) string {
+	changes := entryChanges(e)
+	if len(e.Before) == 0 || len(changes) == 0 {
+		return e.Action + " of " + subjectWords(e)
+	}
+	words := changes[0].What
+	if n := len(changes) - 1; n > 0 {
+		words += " and " + strconv.Itoa(n) + " more"
+	}
+	return words
+}
+
+// keyPath is the address of a key's page. Ids are letters, digits, - and _.
 func (d *dashboard) keyPath(k policy.Key) string { return d.path("/keys/" + k.ID) }
+
+// keyTrail leads back to a key's page.
+func (d *dashboard) keyTrail(k policy.Key) []templates.Choice {
+	return []templates.Choice{{Text: "Keys", Address: d.path("/keys")}, {Text: clip(k.Name, maxName), Address: d.keyPath(k)}}
+}
+
+// keyLinks are the changes that make sense for a key as it is.
+func (d *dashboard) keyLinks(s subject) []templates.Choice {
+	link := func(text, what string) templates.Choice {
+		return templates.Choice{Text: text, Address: d.keyPath(s.Key) + "/" + what}
+	}
+	if s.Status == policy.Unreadable {
+		return []templates.Choice{link("Delete", "delete")}
+	}
+	if s.Status == policy.Revoked {
+		return []templates.Choice{link("Edit", "edit"), link("Unrevoke", "unrevoke"), link("Delete", "delete")}
+	}
+	limits := link("Override limits", "limits")
+	limits.Current = true
+	links := []templates.Choice{limits}
+	if s.Override != nil {
+		links = append(links, link("End override", "end"))
+	}
+	links = append(links, link("Edit", "edit"), link("Reset counts", "reset"))
+	if s.Banned.After(s.at) {
+		links = append(links, link("Unban", "unban"))
+	} else {
+		links = append(links, link("Ban", "ban"))
+	}
+	if s.Kind == policy.APIKey {
+		links = append(links, link("Rotate secret", "rotate"))
+	}
+	return append(links, link("Revoke", "revoke"), link("Delete", "delete"))
+}
+
+// isMissing reports whether a key does not exist, or cannot be read.
+func isMissing(err error) bool {
+	return errors.Is(err, policy.ErrNotFound) || errors.Is(err, policy.ErrUnreadable)
+}

@@ -1,40 +1,21 @@
 package dashboard
 
 import (
+	"context"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/usage"
 	"tidegate/web/templates"
 )
-
-const (
-	keysPerPage = 50
-	maxSearch   = 100 // characters of a search
-	maxCursor   = 1000
-)
-
-// keysQuery is the state of the list, all of it in the address.
-type keysQuery struct {
-	search, after string
-	live          int
-}
-
-func readKeysQuery(r *http.Request) (keysQuery, bool) {
-	q := r.URL.Query()
-	k := keysQuery{search: q.Get("q"), after: q.Get("after"), live: liveSeconds(q)}
-	return k, len([]rune(k.search)) <= maxSearch && len(k.after) <= maxCursor
-}
-
-func (k keysQuery) values() url.Values { return url.Values{"q": {k.search}, "after": {k.after}} }
 
 func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 	query, ok := readKeysQuery(r)
 	if !ok {
-		d.fail(w, r, problem{status: http.StatusBadRequest, heading: "This search is too long", advice: "Names have at most 100 characters."})
+		d.fail(w, r, problem{status: http.StatusBadRequest, heading: "This search makes no sense",
+			advice: "Names have at most 100 characters; it may be too long."})
 		return
 	}
 	set, err := d.Keys.Set(r.Context())
@@ -42,80 +23,144 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 		d.failStore(w, r, "read policy", err)
 		return
 	}
-	list, err := d.Keys.List(r.Context(), set, policy.Query{Prefix: query.search, After: query.after, Count: keysPerPage})
+	list, err := d.find(r.Context(), set, query.keyFilter, query.after, keysPerPage)
 	if err != nil {
 		d.failStore(w, r, "list keys", err)
 		return
 	}
-	usage, err := d.usage(r, set, list.Keys)
-	if err != nil {
-		d.failStore(w, r, "read usage", err)
+	page := d.keysPage(r, set, query, list)
+	if err := d.addSparklines(r.Context(), page.Rows); err != nil {
+		d.failStore(w, r, "read calls", err)
 		return
 	}
-	page := d.keysPage(r, query, list, usage)
 	if isRefresh(r) {
 		d.render(w, r, http.StatusOK, templates.KeysLive(page))
+		return
+	}
+	if page.Bulk, err = d.bulkBar(r, query.keyFilter, page); err != nil {
+		d.failStore(w, r, "count keys", err)
 		return
 	}
 	d.render(w, r, http.StatusOK, templates.Keys(page))
 }
 
-// usage asks for nothing when there are no keys.
-func (d *dashboard) usage(r *http.Request, set *policy.Set, keys []policy.Key) ([]limiter.Decision, error) {
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	return d.Keys.Usage(r.Context(), set, keys)
-}
-
-func (d *dashboard) keysPage(r *http.Request, q keysQuery, list policy.Page, usage []limiter.Decision) templates.KeysPage {
+func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery, list found) templates.KeysPage {
 	path := d.path("/keys")
 	p := templates.KeysPage{
 		Page:   d.page(r, "Keys"),
-		Live:   d.live(r, path, q.values(), asOf(usage)),
-		Search: templates.Search{Action: path, Text: q.search},
-		Empty:  emptyKeys(q),
+		Live:   d.live(r, path, q.values(), asOf(list.subjects)),
+		Search: d.keySearch(set, q),
+		Empty:  emptyKeys(q, list),
+		Export: address(d.path("/keys.csv"), q.keyFilter.values()),
 	}
-	if q.live > 0 {
-		p.Search.Live = strconv.Itoa(q.live)
-	}
-	if q.search != "" {
-		p.Search.Clear = address(path, withLive(nil, q.live))
+	if canEdit(r) {
+		p.Create = d.path("/keys/new")
 	}
 	if q.after != "" {
-		p.First = address(path, withLive(url.Values{"q": {q.search}}, q.live))
+		p.First = address(path, withLive(q.keyFilter.values(), q.live))
 	}
-	if list.Next != "" {
-		p.Next = address(path, withLive(url.Values{"q": {q.search}, "after": {list.Next}}, q.live))
+	if list.next != "" {
+		onward := q.keyFilter.values()
+		onward.Set("after", list.next)
+		p.Next = address(path, withLive(onward, q.live))
+		if q.computed() && len(list.subjects) < keysPerPage {
+			p.Scanned = "Looked at " + number(int64(list.scanned)) + " keys so far; there are more behind them."
+		}
 	}
 	onward := address("", withLive(nil, q.live))
-	for i, k := range list.Keys {
-		p.Rows = append(p.Rows, d.keyRow(k, usage[i], onward))
+	for _, s := range list.subjects {
+		p.Rows = append(p.Rows, d.keyRow(s, onward))
 	}
+	p.Live.Summary = keysSummary(p.Rows)
 	return p
 }
 
-func emptyKeys(q keysQuery) templates.Empty {
+func (d *dashboard) keySearch(set *policy.Set, q keysQuery) templates.Search {
+	s := templates.Search{Action: d.path("/keys"), Text: q.search, State: q.state, States: keyStates}
+	s.Plans = append(s.Plans, templates.Option{Text: "any plan"})
+	for _, p := range set.Plans {
+		s.Plans = append(s.Plans, templates.Option{Value: strconv.Itoa(p.Number), Text: clip(p.Name, maxName)})
+	}
+	if q.plan > 0 {
+		s.Plan = strconv.Itoa(q.plan)
+	}
+	if q.live > 0 {
+		s.Live = strconv.Itoa(q.live)
+	}
+	if !q.none() {
+		s.Clear = address(s.Action, withLive(nil, q.live))
+	}
+	return s
+}
+
+const (
+	sparkSpan = time.Hour
+	sparkStep = 2 * time.Minute
+)
+
+// addSparklines draws the last hour of each row.
+func (d *dashboard) addSparklines(ctx context.Context, rows []templates.KeyRow) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	ids := make([]string, len(rows))
+	for i, row := range rows {
+		ids[i] = row.ID
+	}
+	now := time.Now()
+	series, err := d.Usage.Sparklines(ctx, ids, now.Add(-sparkSpan), now, sparkStep)
+	if err != nil {
+		return err
+	}
+	for i, points := range series {
+		allowed, blocked := columns(points)
+		rows[i].Spark = sparkline(allowed, blocked)
+	}
+	return nil
+}
+
+// columns takes a series of counts apart.
+func columns(points []usage.Point) (allowed, blocked []int64) {
+	allowed, blocked = make([]int64, len(points)), make([]int64, len(points))
+	for i, p := range points {
+		allowed[i], blocked[i] = p.Allowed, p.Denied
+	}
+	return allowed, blocked
+}
+
+// keysSummary counts what a screen reader is told of each change.
+func keysSummary(rows []templates.KeyRow) string {
+	blocked := 0
+	for _, row := range rows {
+		for _, b := range row.Badges {
+			if b.State == "blocked" {
+				blocked++
+			}
+		}
+	}
+	return number(int64(len(rows))) + " keys shown, " + number(int64(blocked)) + " blocked now"
+}
+
+func emptyKeys(q keysQuery, list found) templates.Empty {
 	switch {
+	case list.next != "":
+		return templates.Empty{
+			Heading: "None yet",
+			Advice:  "None of the " + number(int64(list.scanned)) + " keys that were looked at is in this state. The next page looks at more.",
+		}
 	case q.after != "":
 		return templates.Empty{Heading: "No keys after this", Advice: "The list became shorter. Go back to its start."}
-	case q.search != "":
+	case q.search != "" && q.state == "" && q.plan == 0:
 		return templates.Empty{
 			Heading: "No key found",
 			Advice:  "No name starts with “" + clip(q.search, maxSearch) + "”. The search looks at the start of names, in upper or lower case.",
 		}
+	case !q.none():
+		return templates.Empty{Heading: "No key found", Advice: "No key is in this state, has this plan and a name that starts so."}
 	}
 	return templates.Empty{
 		Heading: "No keys yet",
 		Advice:  "A key appears here as soon as it is created. A call with it then moves its bars:",
 		Command: `curl -i -H "x-api-key: $KEY" "$API_URL"`,
 	}
-}
-
-// asOf is the instant of the usage on the store's clock, or now by ours when there is none.
-func asOf(usage []limiter.Decision) time.Time {
-	if len(usage) > 0 {
-		return usage[0].Now
-	}
-	return time.Now()
 }

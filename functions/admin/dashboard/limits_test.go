@@ -14,12 +14,17 @@ import (
 	"tidegate/internal/policy"
 )
 
-const limitsPath = "/keys/AAAAAAAAAAAA/limits"
+const limitsPath = "/keys/{acme}/limits"
+
+// withLimits is a registry whose key acme has these limits, by its plan.
+func withLimits(t *testing.T, limits ...limiter.Limit) option {
+	keys := newRegistry(t)
+	keys.add("acme", limits...)
+	return withKeys(keys)
+}
 
 func TestEditForm(t *testing.T) {
-	keys := newFakeKeys(testKey("AAAAAAAAAAAA", "acme",
-		per(100, 10*time.Second), limiter.Limit{Requests: 1500, Window: 90 * time.Minute, Algorithm: limiter.Counter}))
-	s := newSite(t, withKeys(keys)).login()
+	s := newSite(t, withLimits(t, per(100, 10*time.Second), limiter.Limit{Requests: 1500, Window: 90 * time.Minute, Algorithm: limiter.Counter})).login()
 	s.get(limitsPath).wants(t, http.StatusOK,
 		`name="version" value="1"`,
 		`name="limits[0].requests" value="100"`, `name="limits[0].window" value="10"`, `<option value="second" selected>`, "100 per 10 seconds",
@@ -37,7 +42,7 @@ var (
 
 // The form holds every field of a limit, so that an edit of one loses no other; the rarer ones are open where they say something.
 func TestEditKeepsEveryField(t *testing.T) {
-	s := newSite(t, withKeys(newFakeKeys(testKey("AAAAAAAAAAAA", "acme", monthly, hammered, coarse, per(7, time.Minute))))).login()
+	s := newSite(t, withLimits(t, monthly, hammered, coarse, per(7, time.Minute))).login()
 	page := s.get(limitsPath).wants(t, http.StatusOK,
 		`<option value="calendar month" selected>`, `name="limits[0].window" value="1"`, `name="limits[0].zone" value="Europe/Berlin"`,
 		"1,000 per calendar month (Europe/Berlin), fixed window",
@@ -54,10 +59,10 @@ func TestEditKeepsEveryField(t *testing.T) {
 	s.post(limitsPath, form).wants(t, http.StatusSeeOther)
 	want := []limiter.Limit{monthly, hammered, coarse, per(7, time.Minute)}
 	want[1].Requests = 101
-	if diff := cmp.Diff(want, s.keys.key("AAAAAAAAAAAA").Limits); diff != "" {
+	if diff := cmp.Diff(want, s.keys.key("acme").Override.Limits); diff != "" {
 		t.Errorf("saved (-want +got):\n%s", diff)
 	}
-	s.get("/keys/AAAAAAAAAAAA").wants(t, http.StatusOK, "Saved: 1,000 per calendar month (Europe/Berlin), fixed window; "+
+	s.get("/keys/{acme}").wants(t, http.StatusOK, "Saved: 1,000 per calendar month (Europe/Berlin), fixed window; "+
 		"100 per 10 seconds, denied calls count; 5,000 per hour, 2,500 slots; 7 per minute → ")
 }
 
@@ -75,7 +80,7 @@ func TestSaveCalendar(t *testing.T) {
 		s.post(limitsPath, with(limitsOf(1, [4]string{"50", row.window, row.unit, "fixed-window"}), "limits[0].zone", row.zone)).
 			wants(t, http.StatusSeeOther)
 		row.want.Requests, row.want.Algorithm = 50, limiter.FixedWindow
-		if diff := cmp.Diff([]limiter.Limit{row.want}, s.keys.key("AAAAAAAAAAAA").Limits); diff != "" {
+		if diff := cmp.Diff([]limiter.Limit{row.want}, s.keys.key("acme").Override.Limits); diff != "" {
 			t.Errorf("%s saved (-want +got):\n%s", row.unit, diff)
 		}
 	}
@@ -117,7 +122,7 @@ func TestInvalidTogether(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			s := newSite(t).login()
 			got := s.post(limitsPath, with(limitsOf(1, row.limit), "limits[0]."+row.typed, row.text))
-			id := "limit-0-" + row.field
+			id := "limits-0-" + row.field
 			got.wants(t, http.StatusUnprocessableEntity, `aria-describedby="`+id+`-error"`, `<p class="wrong" id="`+id+`-error">`, row.message,
 				"Nothing was saved: 1 field needs", `name="limits[0].`+row.typed+`" value="`+row.text+`"`, `name="limits[0].window" value="`+row.limit[1]+`"`)
 			if strings.Count(got.body, `class="wrong"`) != 1 || strings.Count(got.body, `aria-invalid="true"`) != 1 {
@@ -140,7 +145,7 @@ func TestInvalidEverywhere(t *testing.T) {
 		"limits[0].zone", "Mars", "limits[0].slots", "64", "limits[0].countDenied", "yes")
 	got := s.post(limitsPath, form).wants(t, http.StatusUnprocessableEntity, "Nothing was saved: 4 fields need", " checked")
 	for _, field := range []string{"requests", "zone", "slots", "countDenied"} {
-		got.wants(t, http.StatusUnprocessableEntity, `<p class="wrong" id="limit-0-`+field+`-error">`)
+		got.wants(t, http.StatusUnprocessableEntity, `<p class="wrong" id="limits-0-`+field+`-error">`)
 	}
 }
 
@@ -149,30 +154,31 @@ func TestSave(t *testing.T) {
 	s := newSite(t).login()
 	got := s.post(limitsPath, limitsOf(1, [4]string{"1,000", "10", "second", "log"}, [4]string{" 2 000 000 ", "1", "day", "counter"}))
 	got.wants(t, http.StatusSeeOther)
-	if to := got.Header.Get("Location"); to != "/keys/AAAAAAAAAAAA" {
+	if to := got.Header.Get("Location"); to != "/keys/{acme}" {
 		t.Errorf("to %q", to)
 	}
 	want := []limiter.Limit{per(1000, 10*time.Second), {Requests: 2_000_000, Window: 24 * time.Hour, Algorithm: limiter.Counter}}
-	if diff := cmp.Diff(want, s.keys.key("AAAAAAAAAAAA").Limits); diff != "" {
+	if diff := cmp.Diff(want, s.keys.key("acme").Override.Limits); diff != "" {
 		t.Errorf("saved (-want +got):\n%s", diff)
 	}
 	const flash = "Saved: 10 per 10 seconds → 1,000 per 10 seconds; 2,000,000 per day, estimate. The next check obeys."
-	if refresh := s.refresh("/keys/AAAAAAAAAAAA"); strings.Contains(refresh.body, flash) {
+	if refresh := s.refresh("/keys/{acme}"); strings.Contains(refresh.body, flash) {
 		t.Error("a live refresh took the message")
 	}
-	s.get("/keys/AAAAAAAAAAAA").wants(t, http.StatusOK, flash)
-	if again := s.get("/keys/AAAAAAAAAAAA"); strings.Contains(again.body, flash) {
+	s.get("/keys/{acme}").wants(t, http.StatusOK, flash)
+	if again := s.get("/keys/{acme}"); strings.Contains(again.body, flash) {
 		t.Error("the message is shown twice")
 	}
 }
 
 func TestSaveWithoutChange(t *testing.T) {
 	s := newSite(t).login()
-	s.post(limitsPath, limitsOf(1, [4]string{"10", "10000", "millisecond", "log"}, [4]string{"", " ", "second", "log"})).wants(t, http.StatusSeeOther)
+	s.keys.override("acme", per(10, 10*time.Second))
+	s.post(limitsPath, limitsOf(2, [4]string{"10", "10000", "millisecond", "log"}, [4]string{"", " ", "second", "log"})).wants(t, http.StatusSeeOther)
 	if s.keys.written() != 0 {
 		t.Error("an edit that changes nothing was written")
 	}
-	s.get("/keys/AAAAAAAAAAAA").wants(t, http.StatusOK, "Nothing was changed")
+	s.get("/keys/{acme}").wants(t, http.StatusOK, "Nothing was changed")
 }
 
 // What is wrong is said at its field, and everything typed is kept.
@@ -207,7 +213,7 @@ func TestInvalid(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			s := newSite(t).login()
 			got := s.post(limitsPath, limitsOf(1, [4]string{"77", "7", "minute", "counter"}, [4]string{row.requests, row.window, row.unit, row.algorithm}))
-			id := "limit-1-" + row.field
+			id := "limits-1-" + row.field
 			got.wants(t, http.StatusUnprocessableEntity,
 				`aria-describedby="`+id+`-error"`, `<p class="wrong" id="`+id+`-error">`, row.message, "Nothing was saved: 1 field needs",
 				`name="limits[0].requests" value="77"`, `name="limits[0].window" value="7"`,
@@ -231,7 +237,7 @@ func TestInvalid(t *testing.T) {
 func TestNoLimits(t *testing.T) {
 	s := newSite(t).login()
 	for _, form := range []url.Values{limitsOf(1), limitsOf(1, [4]string{"", "", "second", "log"})} {
-		s.post(limitsPath, form).wants(t, http.StatusUnprocessableEntity, "A key needs at least one limit.")
+		s.post(limitsPath, form).wants(t, http.StatusUnprocessableEntity, "A key needs at least one limit, unless")
 	}
 	if s.keys.written() != 0 {
 		t.Error("it was written")
@@ -241,9 +247,13 @@ func TestNoLimits(t *testing.T) {
 // What only the store finds wrong is shown at its field too, although blank rows stand before it.
 func TestStoreRefuses(t *testing.T) {
 	s := newSite(t).login()
-	s.keys.bound = 500
+	s.keys.save(func(set *policy.Set) {
+		set.Plans[0].Limits = []limiter.Limit{per(1000, time.Minute)}
+		set.Routes = []policy.Route{{Name: "export", Cost: 600}}
+	})
 	s.post(limitsPath, limitsOf(1, [4]string{"", "", "second", "log"}, [4]string{"501", "1", "hour", "log"})).
-		wants(t, http.StatusUnprocessableEntity, `<p class="wrong" id="limit-1-requests-error">Too many for this plan.</p>`)
+		wants(t, http.StatusUnprocessableEntity,
+			`<p class="wrong" id="limits-1-requests-error">It is 501: a call of route &#34;export&#34; costs 600 and could never pass.</p>`)
 }
 
 // Each field that the store can find wrong has its place on the form.
@@ -252,72 +262,67 @@ func TestBlame(t *testing.T) {
 		"requests": "requests", "window": "window", "algorithm": "algorithm", "calendar": "unit",
 		"zone": "zone", "slots": "slots", "countDenied": "countDenied",
 	} {
-		s := newSite(t).login()
-		s.keys.refuse = &policy.InvalidError{Fields: []policy.FieldError{{Field: "limits[0]." + field, Message: "is not for you"}}}
-		got := s.post(limitsPath, limitsOf(1, [4]string{"", "", "second", "log"}, [4]string{"50", "1", "hour", "log"})).
-			wants(t, http.StatusUnprocessableEntity, `<p class="wrong" id="limit-1-`+id+`-error">It is not for you.</p>`)
-		rare := field == "zone" || field == "slots" || field == "countDenied"
-		if open := strings.Contains(got.body, `<details class="more" open>`); open != rare {
-			t.Errorf("%s: the rarer fields are open: %v", field, open)
+		list, err := readLimitList(limitsOf(1, [4]string{"", "", "second", "log"}, [4]string{"50", "1", "hour", "log"}), "limits")
+		if err != nil || len(list.limits()) != 1 {
+			t.Fatal(err)
+		}
+		e := policy.FieldError{Field: "override.limits[0]." + field, Message: "is not for you"}
+		if !list.blame(e, "override.limits") || list.blame(policy.FieldError{Field: "override.limits[1].requests"}, "override.limits") {
+			t.Errorf("%s has no place, or a limit that is not there has one", field)
+		}
+		row := list.view("", "").Rows[1]
+		wrong := map[string]string{
+			"requests": row.Requests.Error, "window": row.Window.Error, "unit": row.Unit.Error, "algorithm": row.Algorithm.Error,
+			"zone": row.Zone.Error, "slots": row.Slots.Error, "countDenied": row.Denied.Error,
+		}
+		if wrong[id] != "It is not for you." || row.More != (id == "zone" || id == "slots" || id == "countDenied") {
+			t.Errorf("%s: %+v", field, row)
 		}
 	}
 }
 
 // An edit of a key that somebody changed meanwhile writes nothing and shows both; saving again, knowing that, replaces theirs.
 func TestConflict(t *testing.T) {
-	theirs := func(k *policy.Key) { k.Limits, k.Version = []limiter.Limit{per(77, time.Hour)}, k.Version+1 }
-	for _, when := range []string{"before the look", "between look and write"} {
-		t.Run(when, func(t *testing.T) {
-			s := newSite(t).login()
-			if when == "before the look" {
-				k := s.keys.key("AAAAAAAAAAAA")
-				theirs(&k)
-				s.keys.put(k)
-			} else {
-				s.keys.race = theirs
-			}
-			mine := [4]string{"20", "10", "second", "log"}
-			got := s.post(limitsPath, limitsOf(1, mine)).wants(t, http.StatusConflict,
-				"Someone else saved this key meanwhile", "<li>77 per hour</li>", "<li>20 per 10 seconds</li>",
-				`name="version" value="2"`, `name="limits[0].requests" value="20"`, "Save mine over theirs", "Keep theirs and drop mine")
-			if !strings.Contains(got.body, `href="/keys/AAAAAAAAAAAA"`) {
-				t.Error("no way to drop the edit")
-			}
-			if s.keys.written() != 0 || s.keys.key("AAAAAAAAAAAA").Limits[0].Requests != 77 {
-				t.Fatal("the edit was written over theirs")
-			}
-			s.keys.race = nil
-			s.post(limitsPath, limitsOf(2, mine)).wants(t, http.StatusSeeOther)
-			s.get("/keys/AAAAAAAAAAAA").wants(t, http.StatusOK, "Saved: 77 per hour → 20 per 10 seconds")
-		})
+	s := newSite(t).login()
+	s.keys.override("acme", per(77, time.Hour))
+	mine := [4]string{"20", "10", "second", "log"}
+	got := s.post(limitsPath, limitsOf(1, mine)).wants(t, http.StatusConflict,
+		"<bdi>test</bdi> saved meanwhile", "<li><bdi>77 per hour</bdi></li>", "<li><bdi>20 per 10 seconds</bdi></li>",
+		`name="version" value="2"`, `name="limits[0].requests" value="20"`, "Save mine over theirs", "Keep theirs and drop mine")
+	if !strings.Contains(got.body, `href="/keys/{acme}"`) {
+		t.Error("no way to drop the edit")
 	}
+	if s.keys.written() != 0 || s.keys.key("acme").Override.Limits[0].Requests != 77 {
+		t.Fatal("the edit was written over theirs")
+	}
+	s.post(limitsPath, limitsOf(2, mine)).wants(t, http.StatusSeeOther)
+	s.get("/keys/{acme}").wants(t, http.StatusOK, "Saved: 77 per hour → 20 per 10 seconds")
 }
 
 // Both sides of a conflict say all that there is to their limits.
 func TestConflictInFull(t *testing.T) {
-	k := testKey("AAAAAAAAAAAA", "acme", monthly, coarse)
-	k.Version = 2
-	s := newSite(t, withKeys(newFakeKeys(k))).login()
+	s := newSite(t).login()
+	s.keys.override("acme", monthly, coarse)
 	s.post(limitsPath, with(limitsOf(1, [4]string{"20", "10", "second", "log"}), "limits[0].countDenied", "yes", "limits[0].slots", "99")).
-		wants(t, http.StatusConflict, "<li>1,000 per calendar month (Europe/Berlin), fixed window</li>", "<li>5,000 per hour, 2,500 slots</li>",
-			"<li>20 per 10 seconds, denied calls count, 99 slots</li>", `name="limits[0].countDenied" value="yes" checked`)
+		wants(t, http.StatusConflict, "<li><bdi>1,000 per calendar month (Europe/Berlin), fixed window; 5,000 per hour, 2,500 slots</bdi></li>",
+			"<li><bdi>20 per 10 seconds, denied calls count, 99 slots</bdi></li>", `name="limits[0].countDenied" value="yes" checked`)
 }
 
 // Rows are added and removed without JavaScript and without saving, up to the most that a key can have; what was typed stays.
 func TestRowsWithoutScript(t *testing.T) {
 	s := newSite(t).login()
 	form := limitsOf(1, [4]string{"ten", "10", "second", "log"}, [4]string{"5", "1", "hour", "counter"})
-	form.Set("action", "add")
-	got := s.post(limitsPath, form).wants(t, http.StatusOK, `value="ten"`, `name="limits[2].requests" value=""`, `value="remove:2"`)
+	form.Set("action", "add:limits")
+	got := s.post(limitsPath, form).wants(t, http.StatusOK, `value="ten"`, `name="limits[2].requests" value=""`, `value="remove:limits:2"`)
 	if strings.Contains(got.body, `class="wrong"`) {
 		t.Error("adding a row complains about the others")
 	}
-	form.Set("action", "remove:0")
+	form.Set("action", "remove:limits:0")
 	got = s.post(limitsPath, form).wants(t, http.StatusOK, `name="limits[0].requests" value="5"`, "5 per hour")
-	if strings.Contains(got.body, `value="ten"`) || strings.Contains(got.body, `value="remove:0"`) {
+	if strings.Contains(got.body, `value="ten"`) || strings.Contains(got.body, `value="remove:limits:0"`) {
 		t.Error("the row is still there, or the last one can be removed")
 	}
-	for _, action := range []string{"remove:7", "remove:-1", "remove:x", "remove"} {
+	for _, action := range []string{"remove:limits:7", "remove:limits:-1", "remove:limits:x"} {
 		form.Set("action", action)
 		s.post(limitsPath, form).wants(t, http.StatusOK, `value="ten"`, `name="limits[1].requests" value="5"`)
 	}
@@ -333,7 +338,7 @@ func TestMostRows(t *testing.T) {
 		rows = append(rows, [4]string{fmt.Sprint(i + 1), fmt.Sprint(i + 1), "hour", "log"})
 	}
 	form := limitsOf(1, rows...)
-	form.Set("action", "add")
+	form.Set("action", "add:limits")
 	got := s.post(limitsPath, form).wants(t, http.StatusOK, `name="limits[7].requests" value="8"`)
 	if strings.Contains(got.body, "Add a limit") || strings.Contains(got.body, "limits[8]") {
 		t.Error("a ninth limit is offered")
@@ -356,11 +361,10 @@ func TestForeignForm(t *testing.T) {
 }
 
 func TestRevokedKey(t *testing.T) {
-	key := testKey("AAAAAAAAAAAA", "acme")
-	key.Status = policy.Revoked
-	s := newSite(t, withKeys(newFakeKeys(key))).login()
+	s := newSite(t).login()
+	s.keys.update("acme", func(k *policy.Key) { k.Status = policy.Revoked })
 	s.get(limitsPath).wants(t, http.StatusConflict, "This key is revoked")
-	s.post(limitsPath, limitsOf(1, [4]string{"20", "1", "hour", "log"})).wants(t, http.StatusConflict, "This key is revoked")
+	s.post(limitsPath, limitsOf(2, [4]string{"20", "1", "hour", "log"})).wants(t, http.StatusConflict, "This key is revoked")
 	if s.keys.written() != 0 {
 		t.Error("it was written")
 	}

@@ -1,61 +1,108 @@
 package dashboard
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/hex"
+	"errors"
 	"net/http"
+	"strconv"
+	"time"
 
+	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/password"
+	"tidegate/internal/limiter"
 	"tidegate/web/templates"
 )
 
+// probeField says that the form was shown by us, with a cookie beside it that must have come back too.
+const probeField = "probe"
+
 func (d *dashboard) showLogin(w http.ResponseWriter, r *http.Request) {
 	next := d.localPath(r.URL.Query().Get("next"))
-	if d.roleOf(r) > guest {
+	if access.From(r.Context()).Known() {
 		http.Redirect(w, r, next, http.StatusSeeOther)
 		return
 	}
-	d.render(w, r, http.StatusOK, templates.Login(d.loginPage(r, next)))
+	http.SetCookie(w, d.probeCookie())
+	page := d.loginPage(r, next)
+	if r.URL.Query().Get("ended") == "oidc" && d.Provider != nil {
+		page.Ended = d.endedWords(r)
+	}
+	d.render(w, r, http.StatusOK, templates.Login(page))
+}
+
+// probeCookie has the attributes of the session's cookie, so that a browser which drops one drops the other.
+func (d *dashboard) probeCookie() *http.Cookie {
+	return &http.Cookie{
+		Name: d.cookieName("-probe"), Value: "1", Path: d.path("/"), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	}
+}
+
+// cookiesRefused reports that the browser was given the cookie with the form, and did not send it.
+func (d *dashboard) cookiesRefused(r *http.Request) bool {
+	_, err := r.Cookie(d.probeCookie().Name)
+	return r.PostForm.Has(probeField) && err != nil
 }
 
 func (d *dashboard) loginPage(r *http.Request, next string) templates.LoginPage {
-	return templates.LoginPage{Page: d.barePage(r, "Log in"), Submit: d.path("/login"), Next: next}
+	p := templates.LoginPage{Page: d.barePage(r, "Log in"), Submit: d.path("/login"), Next: next, Password: !d.users.Empty()}
+	if d.Provider != nil {
+		p.Provider = templates.Choice{
+			Text:    "Log in with " + d.Provider.Host(),
+			Address: address(d.path("/login/oidc"), map[string][]string{"next": {next}}),
+		}
+	}
+	return p
 }
 
+// login counts the attempt before it looks at the password, and gives it back when the password is right. Without the store nobody gets in.
 func (d *dashboard) login(w http.ResponseWriter, r *http.Request) {
 	if !d.parseForm(w, r) {
 		return
 	}
-	user, next := r.PostForm.Get("user"), d.localPath(r.PostForm.Get("next"))
-	if !d.authenticate(user, r.PostForm.Get("password")) {
+	if d.cookiesRefused(r) {
+		http.SetCookie(w, d.probeCookie())
+		d.refuseLogin(w, r, http.StatusBadRequest, "This browser did not keep our cookie, so a login would not last. The cookie travels over https alone: "+
+			"at http addresses on this machine use Chrome or Firefox, since Safari drops it there; elsewhere use https, and allow cookies.")
+		return
+	}
+	name := r.PostForm.Get("user")
+	attempt, err := d.Logins.Take(r.Context(), r.RemoteAddr, name)
+	if err != nil {
+		d.failStore(w, r, "count login", err)
+		return
+	}
+	if !attempt.Allowed {
+		d.refuseSoon(w, r, attempt.RetryAfter)
+		return
+	}
+	user, err := d.users.Authenticate(r.Context(), name, r.PostForm.Get("password"))
+	if err == nil {
+		err = d.Logins.Forgive(r.Context(), attempt)
+	}
+	switch {
+	case errors.Is(err, password.ErrWrong):
 		d.Log.Warn("login refused")
-		page := d.loginPage(r, next)
-		page.User, page.Error = clip(user, 200), "User or password is wrong."
-		d.render(w, r, http.StatusUnauthorized, templates.Login(page))
-		return
-	}
-	// A new session id: one that somebody planted before the login is worth nothing after it.
-	if err := d.sessions.RenewToken(r.Context()); err != nil {
+		d.refuseLogin(w, r, http.StatusUnauthorized, "User or password is wrong.")
+	case err != nil:
 		d.failStore(w, r, "login", err)
-		return
+	default:
+		d.enter(w, r, user.Actor(), user.Fingerprint(), d.localPath(r.PostForm.Get("next")))
 	}
-	d.sessions.Put(r.Context(), sessionUser, d.User)
-	d.sessions.Put(r.Context(), sessionRole, "editor")
-	d.sessions.Put(r.Context(), sessionAccount, d.account())
-	http.Redirect(w, r, next, http.StatusSeeOther)
 }
 
-// account names the user and the password that a session was opened with, so that it ends when either changes.
-func (d *dashboard) account() string {
-	sum := sha256.Sum256([]byte(d.User + "\x00" + d.Password.hash))
-	return hex.EncodeToString(sum[:])
+// refuseSoon tells after how many whole seconds the same attempt is looked at.
+func (d *dashboard) refuseSoon(w http.ResponseWriter, r *http.Request, wait time.Duration) {
+	d.Log.Warn("login throttled")
+	seconds := int64((wait + time.Second - 1) / time.Second)
+	w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
+	words := limiter.FormatWindow(time.Duration(seconds) * time.Second)
+	d.refuseLogin(w, r, http.StatusTooManyRequests, "Too many attempts from your address. Try again in "+words+".")
 }
 
-// authenticate does the same work for a wrong user as for a wrong password, so that its time tells nobody which users exist.
-func (d *dashboard) authenticate(user, password string) bool {
-	passwordOK := d.Password.matches(password)
-	got, want := sha256.Sum256([]byte(user)), sha256.Sum256([]byte(d.User))
-	return subtle.ConstantTimeCompare(got[:], want[:]) == 1 && passwordOK
+// refuseLogin shows the form again, with what was typed but the password.
+func (d *dashboard) refuseLogin(w http.ResponseWriter, r *http.Request, status int, why string) {
+	page := d.loginPage(r, d.localPath(r.PostForm.Get("next")))
+	page.User, page.Error = clip(r.PostForm.Get("user"), 200), why
+	d.render(w, r, status, templates.Login(page))
 }
 
 func (d *dashboard) logout(w http.ResponseWriter, r *http.Request) {
@@ -63,5 +110,5 @@ func (d *dashboard) logout(w http.ResponseWriter, r *http.Request) {
 		d.failStore(w, r, "logout", err)
 		return
 	}
-	http.Redirect(w, r, d.path("/login"), http.StatusSeeOther)
+	http.Redirect(w, r, d.loggedOut(r), http.StatusSeeOther)
 }

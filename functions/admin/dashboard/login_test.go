@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/password"
 )
 
 func loginForm(user, password string) url.Values {
@@ -64,25 +67,22 @@ func TestLoginRefused(t *testing.T) {
 
 // A session id from before the login opens nothing after it.
 func TestFixation(t *testing.T) {
-	s := newSite(t)
-	s.impersonate("no such role")
+	s := newSite(t).loginAs(testViewer)
 	planted := s.cookie().Value
 	s.login()
 	if s.cookie().Value == planted {
 		t.Fatal("the login kept the planted session id")
 	}
 	s.get("/keys").wants(t, http.StatusOK)
-	u, _ := url.Parse(s.base)
 	s.client = s.newClient()
-	s.client.Jar.SetCookies(u, []*http.Cookie{{Name: "__Host-tidegate", Value: planted, Path: "/", Secure: true}})
+	s.setCookie("__Host-tidegate", planted)
 	s.get("/keys").wants(t, http.StatusSeeOther)
 }
 
 // An unknown session id that a browser brings is never adopted.
 func TestUnknownSessionID(t *testing.T) {
 	s := newSite(t)
-	u, _ := url.Parse(s.base)
-	s.client.Jar.SetCookies(u, []*http.Cookie{{Name: "__Host-tidegate", Value: "chosen-by-somebody", Path: "/", Secure: true}})
+	s.setCookie("__Host-tidegate", "chosen-by-somebody")
 	s.login()
 	if s.cookie().Value == "chosen-by-somebody" {
 		t.Error("the login took the id that the browser brought")
@@ -100,8 +100,7 @@ func TestLogout(t *testing.T) {
 	if s.cookie() != nil {
 		t.Error("the browser keeps the cookie")
 	}
-	u, _ := url.Parse(s.base)
-	s.client.Jar.SetCookies(u, []*http.Cookie{{Name: old.Name, Value: old.Value, Path: "/", Secure: true}})
+	s.setCookie(old.Name, old.Value)
 	s.get("/keys").wants(t, http.StatusSeeOther)
 }
 
@@ -130,7 +129,7 @@ func TestNext(t *testing.T) {
 	rows := []struct{ base, next, want string }{
 		{"", "/keys", "/keys"},
 		{"", "/keys?q=a&live=5", "/keys?q=a&live=5"},
-		{"", "/keys/AAAAAAAAAAAA/limits", "/keys/AAAAAAAAAAAA/limits"},
+		{"", "/keys/{acme}/limits", "/keys/{acme}/limits"},
 		{"", "/keys?q=https://x.example", "/keys?q=https://x.example"},
 		{"", "", "/"},
 		{"", "keys", "/"},
@@ -176,7 +175,7 @@ func TestBasePath(t *testing.T) {
 		t.Errorf("to the login: %q", to)
 	}
 	s.login()
-	for _, path := range []string{"/keys?live=5", "/keys/AAAAAAAAAAAA", "/keys/AAAAAAAAAAAA/limits", "/nothing", "/login"} {
+	for _, path := range []string{"/keys?live=5", "/keys/{acme}", "/keys/{acme}/limits", "/nothing", "/login"} {
 		for _, address := range addressesIn(s.get(path).body) {
 			if !strings.HasPrefix(address, "/prod/") && !strings.HasPrefix(address, "#") {
 				t.Errorf("%s links to %q", path, address)
@@ -212,11 +211,15 @@ func TestLogHoldsNoSecrets(t *testing.T) {
 	s.post("/login", loginForm(testUser, "wr0ng-canary"))
 	s.login()
 	s.get("/keys?q=search-canary")
-	s.post("/keys/AAAAAAAAAAAA/limits", limitsOf(1, [4]string{"typed-canary", "1", "hour", "log"}))
+	s.post("/keys/{acme}/limits", limitsOf(1, [4]string{"typed-canary", "1", "hour", "log"}))
 	cookie := s.cookie().Value
+	made := tokenInPage.FindString(s.post("/settings/tokens", tokenFields("token-canary", "read", "7")).body)
+	s.do(http.MethodGet, "/api/v1/me", nil, bearer(made)).wants(t, http.StatusOK)
+	s.do(http.MethodGet, "/api/v1/me?q=canary", nil, bearer("tga_canary"))
+	s.get("/login/oidc/callback?code=code-canary&state=state-canary")
 	s.post("/logout", nil)
 	s.server.Close()
-	for _, secret := range []string{"canary", testSecret, cookie, "127.0.0.1", "acme"} {
+	for _, secret := range []string{"canary", testSecret, cookie, made, made[20:], "127.0.0.1", "acme"} {
 		if strings.Contains(log.String(), secret) {
 			t.Errorf("%q is in the log:\n%s", secret, &log)
 		}
@@ -228,43 +231,21 @@ func TestLogHoldsNoSecrets(t *testing.T) {
 
 func TestTooLongBody(t *testing.T) {
 	s := newSite(t).login()
-	s.post("/keys/AAAAAAAAAAAA/limits", url.Values{"version": {strings.Repeat("1", 1<<20)}}).wants(t, http.StatusRequestEntityTooLarge)
+	s.post("/keys/{acme}/limits", url.Values{"version": {strings.Repeat("1", 1<<20)}}).wants(t, http.StatusRequestEntityTooLarge)
 	s.get("/keys").wants(t, http.StatusOK)
 }
 
-func TestParsePassword(t *testing.T) {
-	good := testPassword().hash
-	for name, hash := range map[string]string{
-		"empty":          "",
-		"plain text":     "secret",
-		"bcrypt":         "$2a$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy",
-		"argon2i":        strings.Replace(good, "argon2id", "argon2i", 1),
-		"no iterations":  strings.Replace(good, "t=1", "t=0", 1),
-		"no parallelism": strings.Replace(good, "p=1", "p=0", 1),
-		"huge memory":    strings.Replace(good, "m=64", "m=4294967295", 1),
-		"cut short":      good[:len(good)-30],
-	} {
-		if _, err := ParsePassword(hash); err == nil {
-			t.Errorf("%s: accepted", name)
-		} else if hash != "" && strings.Contains(err.Error(), hash) {
-			t.Errorf("%s: the error repeats the hash: %v", name, err)
-		}
-	}
-	if (Password{}).matches("") {
-		t.Error("the zero Password matches")
-	}
-}
-
 func TestNewRefusesBadConfig(t *testing.T) {
-	good := Config{User: testUser, Password: testPassword(), SessionLifetime: time.Hour}
+	good := Config{Users: testUsers(), SessionLifetime: time.Hour}
 	for name, spoil := range map[string]func(*Config){
 		"base without slash":   func(c *Config) { c.BasePath = "prod" },
 		"base with end slash":  func(c *Config) { c.BasePath = "/prod/" },
 		"base with wildcard":   func(c *Config) { c.BasePath = "/{x}" },
 		"base that goes up":    func(c *Config) { c.BasePath = "/.." },
 		"base of another host": func(c *Config) { c.BasePath = "//evil.example" },
-		"no user":              func(c *Config) { c.User = "" },
-		"no password":          func(c *Config) { c.Password = Password{} },
+		"nobody":               func(c *Config) { c.Users = nil },
+		"no password":          func(c *Config) { c.Users = []password.User{{Name: "ada", Role: access.Editor}} },
+		"the same user twice":  func(c *Config) { c.Users = append(testUsers(), c.Users[0]) },
 		"no lifetime":          func(c *Config) { c.SessionLifetime = 0 },
 	} {
 		c := good

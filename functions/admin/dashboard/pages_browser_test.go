@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -16,20 +15,18 @@ import (
 )
 
 // sampleKeys is a registry with a key of each kind.
-func sampleKeys() *fakeKeys {
-	estimate := limiter.Limit{Requests: 1_000_000, Window: 366 * 24 * time.Hour, Algorithm: limiter.Counter}
-	edited := testKey("CCCCCCCCCCCC", "chandlery", per(100, 10*time.Second), estimate)
-	edited.Plan, edited.Version = "pro", 2
-	revoked := testKey("DDDDDDDDDDDD", "dinghy")
-	revoked.Status = policy.Revoked
-	long := testKey("EEEEEEEEEEEE", strings.Repeat("endless-", 12))
+func sampleKeys(t testing.TB) *registry {
+	estimate := limiter.Limit{Requests: 44, Window: 366 * 24 * time.Hour, Algorithm: limiter.Counter}
 	abroad := monthly
 	abroad.Zone = "America/Argentina/ComodRivadavia"
-	rare := testKey("FFFFFFFFFFFF", "ferry", abroad, hammered, coarse, limiter.Limit{Requests: 9, Window: time.Minute, CountDenied: true, Slots: 64})
-	keys := newFakeKeys(testKey("AAAAAAAAAAAA", "acme"), testKey("BBBBBBBBBBBB", "bolt"), edited, revoked, long, rare)
-	keys.use("AAAAAAAAAAAA", 10)
-	keys.use("CCCCCCCCCCCC", 37, 843_000)
-	keys.use("FFFFFFFFFFFF", 900, 100)
+	keys := newRegistry(t, "acme", "bolt", "chandlery", "dinghy")
+	keys.override("chandlery", per(100, 10*time.Second), estimate)
+	keys.update("dinghy", func(k *policy.Key) { k.Status = policy.Revoked })
+	keys.ids["endless"] = keys.create(strings.Repeat("endless-", 12), "free").ID
+	keys.add("ferry", abroad, hammered, coarse, limiter.Limit{Requests: 9, Window: time.Minute, CountDenied: true, Slots: 64})
+	keys.use("acme", 10)
+	keys.use("chandlery", 37, 37)
+	keys.called("acme", time.Now().Add(-5*time.Minute), 30, 4)
 	return keys
 }
 
@@ -61,7 +58,7 @@ func (v *visit) fire() { v.t.Helper(); v.act(chromedp.Evaluate[chromedp.Void]("f
 
 // Live figures change without a reload, while focus and typed text stay; nothing is asked for while the tab is hidden.
 func TestBrowserLiveRefresh(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
 	v.handTimers()
 	v.open("/keys?live=2")
@@ -71,28 +68,28 @@ func TestBrowserLiveRefresh(t *testing.T) {
 		chromedp.SendKeys(chromedp.CSS("#q"), "half a wo"),
 		chromedp.Evaluate[chromedp.Void](`document.querySelector("#q").setSelectionRange(4, 6)`),
 	)
-	v.keys.use("BBBBBBBBBBBB", 7)
+	v.keys.use("bolt", 7)
 	v.fire()
-	v.wait(`document.querySelector("#key-BBBBBBBBBBBB .used").textContent.includes("7 of 10")`)
+	v.wait(`document.querySelector("#key-{bolt} .used").textContent.includes("7 of 10")`)
 	v.wait(`waits() === "2000"`)
 	v.wait(`/^updated \d s ago$/.test(document.querySelector("#age").textContent)`)
 	state := eval[string](v, `[sameDocument, document.activeElement.id, q.value, q.selectionStart, q.selectionEnd].join()`)
 	if state != "true,q,half a wo,4,6" {
 		t.Errorf("after a refresh: %s", state)
 	}
-	v.act(chromedp.Evaluate[chromedp.Void](`document.querySelector("#key-BBBBBBBBBBBB a").focus()`))
-	v.keys.use("BBBBBBBBBBBB", 10)
+	v.act(chromedp.Evaluate[chromedp.Void](v.keys.named(`document.querySelector("#key-{bolt} a").focus()`)))
+	v.keys.use("bolt", 10)
 	v.fire()
-	v.wait(`document.querySelector("#key-BBBBBBBBBBBB").textContent.includes("blocked now")`)
+	v.wait(`document.querySelector("#key-{bolt}").textContent.includes("blocked now")`)
 	if got := eval[string](v, `document.activeElement.textContent`); got != "bolt" {
 		t.Errorf("the focus is on %q, was on the link to bolt", got)
 	}
 	v.wait(`waits() === "2000"`)
 	v.hide(true)
 	v.wait(`waits() === ""`)
-	v.keys.use("BBBBBBBBBBBB", 1)
+	v.keys.use("bolt", 1)
 	v.hide(false)
-	v.wait(`document.querySelector("#key-BBBBBBBBBBBB .used").textContent.includes("1 of 10")`)
+	v.wait(`document.querySelector("#key-{bolt} .used").textContent.includes("1 of 10")`)
 	v.wait(`waits() === "2000"`)
 	v.noComplaints("")
 }
@@ -106,21 +103,22 @@ func (v *visit) hide(hidden bool) {
 
 // Without an answer the last figures stay, are shown as old, and are asked for ever more seldom; the first answer ends that.
 func TestBrowserStoreAway(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
 	v.handTimers()
-	v.open("/keys/AAAAAAAAAAAA?live=2")
+	v.open("/keys/{acme}?live=2")
 	v.wait(`waits() === "2000"`)
-	v.keys.fail(errors.New("away"))
+	v.keys.fail("away")
 	for _, wait := range []string{"2000", "4000", "8000", "16000", "30000", "30000"} {
 		v.fire()
 		v.wait(`waits() === "` + wait + `"`)
-		if !eval[bool](v, `stale.textContent.includes("last known figures") && live.textContent.includes("10 of 10")`) {
+		if !eval[bool](v, `stale.textContent.includes("last known figures") && live.textContent.includes("10 of 10") &&
+			getComputedStyle(document.querySelector("#live table")).filter.includes("grayscale") && age.textContent.startsWith("updated ")`) {
 			t.Fatalf("the page is %s", eval[string](v, "document.body.innerText"))
 		}
 	}
-	v.keys.fail(nil)
-	v.keys.use("AAAAAAAAAAAA", 3)
+	v.keys.fail("")
+	v.keys.use("acme", 3)
 	v.fire()
 	v.wait(`stale.textContent === "" && live.textContent.includes("3 of 10") && waits() === "2000"`)
 	v.noComplaints("503")
@@ -128,7 +126,7 @@ func TestBrowserStoreAway(t *testing.T) {
 
 // A session that ends during live refresh leads to the login and back to the same address.
 func TestBrowserSessionExpires(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
 	v.handTimers()
 	v.open("/keys?live=2&q=a")
@@ -150,15 +148,10 @@ func TestBrowserSessionExpires(t *testing.T) {
 // forgetSessions ends all sessions, as their store does after a while.
 func (v *visit) forgetSessions() {
 	v.t.Helper()
-	all, err := v.sessions.All()
-	if err != nil || len(all) == 0 {
-		v.t.Fatalf("%d sessions, %v", len(all), err)
+	if len(v.store.Keys()) == 0 {
+		v.t.Fatal("there is no session")
 	}
-	for token := range all {
-		if err := v.sessions.Delete(token); err != nil {
-			v.t.Fatal(err)
-		}
-	}
+	v.store.FlushAll()
 }
 
 // noComplaints checks that the browser wrote no error, but for loads that failed with a status that the test caused.
@@ -177,43 +170,57 @@ type shown struct {
 	prepare            func(*visit)
 }
 
+var everyAlgorithm, _ = simulateAll(presets[1])
+
+// makeToken fills in the form, as an editor would.
+func makeToken(v *visit) {
+	v.act(
+		chromedp.SendKeys(chromedp.CSS("#token-name"), "continuous integration of the warehouse in Rotterdam"),
+		chromedp.SetValue(chromedp.CSS("#token-scope"), "write"),
+		chromedp.Click(chromedp.CSS("form.panel button")),
+		chromedp.WaitVisible(chromedp.CSS("#secret")),
+	)
+}
+
 func shownPages() []shown {
+	because := chromedp.SetValue(chromedp.CSS("#reason"), "asked for by their support")
 	invalid := func(v *visit) {
 		v.act(
-			chromedp.SetValue(chromedp.CSS("#limit-0-requests"), "ten"),
+			because,
+			chromedp.SetValue(chromedp.CSS("#limits-0-requests"), "ten"),
 			chromedp.Click(chromedp.CSS(".actions button")),
 			chromedp.WaitVisible(chromedp.CSS(".wrong")),
 		)
 	}
 	open := func(v *visit) {
-		v.act(chromedp.Click(chromedp.CSS(".more summary")), chromedp.WaitVisible(chromedp.CSS("#limit-0-zone")))
+		v.act(chromedp.Click(chromedp.CSS(".more summary")), chromedp.WaitVisible(chromedp.CSS("#limits-0-zone")))
 	}
 	allWrong := func(v *visit) {
-		v.act(chromedp.SetValue(chromedp.CSS("#limit-0-unit"), "calendar month"))
-		v.retype("#limit-0-window", "12")
+		v.act(chromedp.SetValue(chromedp.CSS("#limits-0-unit"), "calendar month"))
+		v.retype("#limits-0-window", "12")
 		open(v)
-		v.retype("#limit-0-zone", "Mars/Olympus Mons")
-		v.retype("#limit-0-slots", "7")
+		v.retype("#limits-0-zone", "Mars/Olympus Mons")
+		v.retype("#limits-0-slots", "7")
 		v.act(
-			chromedp.SetValue(chromedp.CSS("#limit-0-algorithm"), "counter"),
-			chromedp.Click(chromedp.CSS("#limit-0-countDenied")),
+			chromedp.SetValue(chromedp.CSS("#limits-0-algorithm"), "counter"),
+			chromedp.Click(chromedp.CSS("#limits-0-countDenied")),
 			chromedp.Click(chromedp.CSS(".actions button")),
-			chromedp.WaitVisible(chromedp.CSS("#limit-0-countDenied-error")),
+			chromedp.WaitVisible(chromedp.CSS("#limits-0-countDenied-error")),
 		)
 	}
 	conflict := func(v *visit) {
-		k := v.keys.key("CCCCCCCCCCCC")
-		k.Version++
-		v.keys.put(k)
+		v.keys.update("chandlery", func(k *policy.Key) { k.Tags = []string{"meanwhile"} })
 		v.act(
-			chromedp.SetValue(chromedp.CSS("#limit-0-requests"), "12"),
+			because,
+			chromedp.SetValue(chromedp.CSS("#limits-0-requests"), "12"),
 			chromedp.Click(chromedp.CSS(".actions button")),
 			chromedp.WaitVisible(chromedp.CSS(".conflict")),
 		)
 	}
 	saved := func(v *visit) {
 		v.act(
-			chromedp.SetValue(chromedp.CSS("#limit-0-requests"), "1,234"),
+			because,
+			chromedp.SetValue(chromedp.CSS("#limits-0-requests"), "1,234"),
 			chromedp.Click(chromedp.CSS(".actions button")),
 			chromedp.WaitVisible(chromedp.CSS(".notice.good")),
 		)
@@ -221,59 +228,49 @@ func shownPages() []shown {
 	return []shown{
 		{"keys", "/keys?live=2", "", nil},
 		{"nothing found", "/keys?q=zzz", "", nil},
-		{"key", "/keys/CCCCCCCCCCCC", "", nil},
-		{"blocked key", "/keys/AAAAAAAAAAAA?live=30", "", nil},
-		{"revoked key", "/keys/DDDDDDDDDDDD", "", nil},
-		{"long name", "/keys/EEEEEEEEEEEE", "", nil},
-		{"limits", "/keys/CCCCCCCCCCCC/limits", "", nil},
-		{"limits of a long name", "/keys/EEEEEEEEEEEE/limits", "", nil},
-		{"invalid limits", "/keys/AAAAAAAAAAAA/limits", "422", invalid},
-		{"key with every field", "/keys/FFFFFFFFFFFF", "", nil},
-		{"limits with every field", "/keys/FFFFFFFFFFFF/limits", "", nil},
-		{"limits opened", "/keys/AAAAAAAAAAAA/limits", "", open},
-		{"every field invalid", "/keys/AAAAAAAAAAAA/limits", "422", allWrong},
-		{"saved", "/keys/AAAAAAAAAAAA/limits", "", saved},
-		{"conflict", "/keys/CCCCCCCCCCCC/limits", "409", conflict},
+		{"key", "/keys/{chandlery}", "", nil},
+		{"blocked key", "/keys/{acme}?live=30", "", nil},
+		{"revoked key", "/keys/{dinghy}", "", nil},
+		{"long name", "/keys/{endless}", "", nil},
+		{"limits", "/keys/{chandlery}/limits", "", nil},
+		{"limits of a long name", "/keys/{endless}/limits", "", nil},
+		{"invalid limits", "/keys/{acme}/limits", "422", invalid},
+		{"key with every field", "/keys/{ferry}", "", nil},
+		{"limits with every field", "/keys/{ferry}/limits", "", nil},
+		{"limits opened", "/keys/{acme}/limits", "", open},
+		{"every field invalid", "/keys/{acme}/limits", "422", allWrong},
+		{"saved", "/keys/{acme}/limits", "", saved},
+		{"conflict", "/keys/{chandlery}/limits", "409", conflict},
+		{"simulate", "/simulate", "", nil},
+		{"simulate every algorithm", everyAlgorithm, "", nil},
+		{"simulate bad input", "/simulate?limit=x&rate=0&windows=9999999&shape=q&seed=", "422", nil},
+		{"simulate recorded, bad input", "/simulate?shape=recorded&minutes=a", "422", nil},
+		{"try calls", "/simulate/calls?times=0s,1m30.5s,1h1m1.123456s+x3", "", nil},
+		{"try calls bad input", "/simulate/calls?limit=x&times=soon", "422", nil},
+		{"keyboard", "/keys", "", func(v *visit) { v.press("?"); v.act(chromedp.WaitVisible(chromedp.CSS("#keyboard"))) }},
+		{"settings", "/settings", "", nil},
+		{"token made", "/settings", "", makeToken},
+		{"tokens", "/settings", "", nil},
+		{"token refused", "/settings", "422", func(v *visit) {
+			v.act(chromedp.Click(chromedp.CSS("form.panel button")), chromedp.WaitVisible(chromedp.CSS("#token-name-error")))
+		}},
 		{"not found", "/nothing", "404", nil},
-		{"store away", "/keys?q=away", "503", func(v *visit) { v.keys.fail(errors.New("away")); v.open("/keys") }},
+		{"store away", "/keys?q=away", "503", func(v *visit) { v.keys.fail("away"); v.open("/keys") }},
 	}
 }
 
 // Every page, in each of its states: no console or policy error, no sideways scroll from 360 to 2560 px, and no finding of axe in light and dark.
 func TestBrowserPages(t *testing.T) {
 	axe := axeScript(t)
-	v := newVisit(t, withKeys(sampleKeys()))
-	look := func(t *testing.T, status string) {
-		t.Helper()
-		for _, width := range []int64{360, 768, 1121, 1440, 2560} {
-			v.act(chromedp.EmulateViewport(width, 900))
-			if over := eval[int](v, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
-				t.Errorf("%d px wide: scrolls sideways by %d px", width, over)
-			}
-		}
-		for _, scheme := range []string{"light", "dark"} {
-			for _, width := range []int64{360, 1440} {
-				v.scheme(scheme)
-				v.act(chromedp.EmulateViewport(width, 900))
-				for _, finding := range v.axe(axe) {
-					t.Errorf("%s, %d px: %s", scheme, width, finding)
-				}
-			}
-		}
-		v.t = t
-		v.noComplaints(status)
-		v.mu.Lock()
-		v.console = nil
-		v.mu.Unlock()
-	}
-	t.Run("login", func(t *testing.T) { v.open("/login"); look(t, "") })
+	v := newVisit(t, withKeys(sampleKeys(t)))
+	t.Run("login", func(t *testing.T) { v.open("/login"); v.look(t, axe, "") })
 	t.Run("login refused", func(t *testing.T) {
 		v.act(
 			chromedp.SendKeys(chromedp.CSS("[name=user]"), testUser),
 			chromedp.SendKeys(chromedp.CSS("[name=password]"), "n0t-it\n"),
 			chromedp.WaitVisible(chromedp.CSS("#login-error")),
 		)
-		look(t, "401")
+		v.look(t, axe, "401")
 	})
 	v.enter()
 	for _, p := range shownPages() {
@@ -283,9 +280,34 @@ func TestBrowserPages(t *testing.T) {
 			if p.prepare != nil {
 				p.prepare(v)
 			}
-			look(t, p.status)
+			v.look(t, axe, p.status)
 		})
 	}
+}
+
+// look checks the page that is shown. status is that of a load which the test made fail.
+func (v *visit) look(t *testing.T, axe, status string) {
+	t.Helper()
+	for _, width := range []int64{360, 768, 1121, 1440, 2560} {
+		v.act(chromedp.EmulateViewport(width, 900))
+		if over := eval[int](v, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+			t.Errorf("%d px wide: scrolls sideways by %d px", width, over)
+		}
+	}
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int64{360, 1440} {
+			v.scheme(scheme)
+			v.act(chromedp.EmulateViewport(width, 900))
+			for _, finding := range v.axe(axe) {
+				t.Errorf("%s, %d px: %s", scheme, width, finding)
+			}
+		}
+	}
+	v.t = t
+	v.noComplaints(status)
+	v.mu.Lock()
+	v.console = nil
+	v.mu.Unlock()
 }
 
 // axe returns what the accessibility checker finds on the page. The protocol runs it outside the page's policy.
@@ -305,68 +327,93 @@ func (v *visit) axe(script string) []string {
 
 // Everything but live refresh works without JavaScript: login, search, pages, rows, errors, save, logout.
 func TestBrowserWithoutScript(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	if _, err := chromedp.Call(v.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
 		t.Fatal(err)
 	}
 	v.enter()
 	v.act(
 		chromedp.SendKeys(chromedp.CSS("#q"), "ac"),
-		chromedp.Click(chromedp.CSS(".search button")),
-		chromedp.WaitNotPresent(chromedp.CSS("#key-BBBBBBBBBBBB")),
-		chromedp.Click(chromedp.CSS("#key-AAAAAAAAAAAA a")),
-		chromedp.Click(chromedp.CSS(".head .primary")),
-		chromedp.SetValue(chromedp.CSS("#limit-0-requests"), "2,000"),
-		chromedp.Click(chromedp.CSS("button[value=add]")),
-		chromedp.SendKeys(chromedp.CSS("#limit-1-requests"), "many"),
-		chromedp.SendKeys(chromedp.CSS("#limit-1-window"), "1"),
+		chromedp.Click(chromedp.CSS(".filters button")),
+		chromedp.WaitNotPresent(chromedp.CSS(v.keys.named("#key-{bolt}"))),
+		chromedp.Click(chromedp.CSS(v.keys.named("#key-{acme} a"))),
 		chromedp.Click(chromedp.CSS(".actions .primary")),
-		chromedp.WaitVisible(chromedp.CSS("#limit-1-requests-error")),
+		chromedp.SetValue(chromedp.CSS("#limits-0-requests"), "2,000"),
+		chromedp.SetValue(chromedp.CSS("#reason"), "asked for"),
+		chromedp.Click(chromedp.CSS("button[value='add:limits']")),
+		chromedp.SendKeys(chromedp.CSS("#limits-1-requests"), "many"),
+		chromedp.SendKeys(chromedp.CSS("#limits-1-window"), "1"),
+		chromedp.Click(chromedp.CSS(".actions .primary")),
+		chromedp.WaitVisible(chromedp.CSS("#limits-1-requests-error")),
 	)
 	v.act(
-		chromedp.Click(chromedp.CSS("button[value='remove:1']")),
-		chromedp.WaitNotPresent(chromedp.CSS("#limit-1-requests")),
+		chromedp.Click(chromedp.CSS("button[value='remove:limits:1']")),
+		chromedp.WaitNotPresent(chromedp.CSS("#limits-1-requests")),
 		chromedp.Click(chromedp.CSS(".actions .primary")),
 		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
 	)
-	if limits := v.keys.key("AAAAAAAAAAAA").Limits; len(limits) != 1 || limits[0] != per(2000, 10*time.Second) {
+	if limits := v.keys.key("acme").Override.Limits; len(limits) != 1 || limits[0] != per(2000, 10*time.Second) {
 		t.Errorf("saved %v", limits)
 	}
 	v.act(
-		chromedp.Click(chromedp.CSS(".head .primary")),
-		chromedp.Click(chromedp.CSS(".more summary")),
-		chromedp.SendKeys(chromedp.CSS("#limit-0-zone"), "Europe/Berlin"),
-		chromedp.SetValue(chromedp.CSS("#limit-0-unit"), "calendar day"),
 		chromedp.Click(chromedp.CSS(".actions .primary")),
-		chromedp.WaitVisible(chromedp.CSS("#limit-0-unit-error")),
-		chromedp.WaitVisible(chromedp.CSS("#limit-0-zone")),
-		chromedp.SetValue(chromedp.CSS("#limit-0-algorithm"), "fixed-window"),
-		chromedp.SetValue(chromedp.CSS("#limit-0-window"), "1"),
+		chromedp.Click(chromedp.CSS(".more summary")),
+		chromedp.SendKeys(chromedp.CSS("#limits-0-zone"), "Europe/Berlin"),
+		chromedp.SetValue(chromedp.CSS("#limits-0-unit"), "calendar day"),
+		chromedp.Click(chromedp.CSS(".actions .primary")),
+		chromedp.WaitVisible(chromedp.CSS("#limits-0-unit-error")),
+		chromedp.WaitVisible(chromedp.CSS("#limits-0-zone")),
+		chromedp.SetValue(chromedp.CSS("#limits-0-algorithm"), "fixed-window"),
+		chromedp.SetValue(chromedp.CSS("#limits-0-window"), "1"),
 		chromedp.Click(chromedp.CSS(".actions .primary")),
 		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
 	)
 	daily := limiter.Limit{Requests: 2000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day, Zone: "Europe/Berlin"}
-	if limits := v.keys.key("AAAAAAAAAAAA").Limits; len(limits) != 1 || limits[0] != daily {
+	if limits := v.keys.key("acme").Override.Limits; len(limits) != 1 || limits[0] != daily {
 		t.Errorf("saved %v", limits)
+	}
+	v.open("/settings")
+	if eval[bool](v, `document.querySelector("[data-copy]") !== null`) {
+		t.Error("a button that needs scripts is there before there is anything to copy")
+	}
+	makeToken(v)
+	v.act(chromedp.WaitNotVisible(chromedp.CSS("[data-copy]")))
+	v.act(chromedp.Click(chromedp.CSS("td form button")), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
+	if all, err := v.tokens.List(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("after the revocation: %v, %v", all, err)
 	}
 	v.act(chromedp.Click(chromedp.CSS(".who button")), chromedp.WaitVisible(chromedp.CSS("[name=password]")))
 	v.noComplaints("422")
 }
 
+// A token that was made can be copied with a button, and read in its field.
+func TestBrowserCopy(t *testing.T) {
+	v := newVisit(t, withKeys(sampleKeys(t)))
+	v.enter()
+	v.open("/settings")
+	makeToken(v)
+	v.act(chromedp.Click(chromedp.CSS("[data-copy]")))
+	v.wait(`document.querySelector("[data-copy]").textContent !== "Copy"`)
+	if got := eval[string](v, `secret.value.slice(secret.selectionStart, secret.selectionEnd)`); !tokenInPage.MatchString(got) {
+		t.Errorf("selected: %q", got)
+	}
+	v.noComplaints("")
+}
+
 // The form says what it understands while it is typed, and Enter saves it.
 func TestBrowserLimitsForm(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
-	v.open("/keys/CCCCCCCCCCCC/limits")
-	v.retype("#limit-0-requests", "2,500")
+	v.open("/keys/{chandlery}/limits")
+	v.retype("#limits-0-requests", "2,500")
 	v.wait(`document.querySelector("output").textContent === "2,500 per 10 seconds"`)
-	v.retype("#limit-0-window", "120")
+	v.retype("#limits-0-window", "120")
 	v.wait(`document.querySelector("output").textContent === "2,500 per 2 minutes"`)
-	v.retype("#limit-0-window", "x")
+	v.retype("#limits-0-window", "x")
 	v.wait(`document.querySelector("output").textContent === ""`)
-	v.retype("#limit-0-window", "1\n")
+	v.retype("#limits-0-window", "1\n")
 	v.act(chromedp.WaitVisible(chromedp.CSS(".notice.good")))
-	limits := v.keys.key("CCCCCCCCCCCC").Limits
+	limits := v.keys.key("chandlery").Override.Limits
 	if len(limits) != 2 || limits[0] != per(2500, time.Second) {
 		t.Errorf("Enter saved %v", limits)
 	}
@@ -375,17 +422,17 @@ func TestBrowserLimitsForm(t *testing.T) {
 
 // What the page says while a limit is typed is what the server says of it.
 func TestBrowserPreview(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()))
+	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
 	for _, limits := range [][]limiter.Limit{
-		v.keys.key("FFFFFFFFFFFF").Limits,
+		{monthly, hammered, coarse},
 		{
 			{Requests: 5, Algorithm: limiter.FixedWindow, Calendar: limiter.Minute},
 			{Requests: 2500, Algorithm: limiter.TokenBucket, Window: 90 * time.Minute},
 		},
 	} {
-		v.keys.put(testKey("GGGGGGGGGGGG", "gig", limits...))
-		v.open("/keys/GGGGGGGGGGGG/limits")
+		v.keys.override("bolt", limits...)
+		v.open("/keys/{bolt}/limits")
 		const previews = `[...document.querySelectorAll("output")].map((o) => o.textContent).join("; ")`
 		server := eval[string](v, previews)
 		v.act(chromedp.Evaluate[chromedp.Void](`
@@ -395,7 +442,7 @@ func TestBrowserPreview(t *testing.T) {
 			t.Errorf("%v: the server says %q, the script %q", limits, server, script)
 		}
 	}
-	v.act(chromedp.SetValue(chromedp.CSS("#limit-0-unit"), "calendar month"))
+	v.act(chromedp.SetValue(chromedp.CSS("#limits-0-unit"), "calendar month"))
 	for _, row := range []struct{ do, want string }{
 		{`zone.value = "Europe/Berlin"`, "5 per calendar month (Europe/Berlin), fixed window"},
 		{`algorithm.value = "log"`, ""},
@@ -408,7 +455,7 @@ func TestBrowserPreview(t *testing.T) {
 		{`slots.value = "x"`, ""},
 	} {
 		const fields = `{ const [unit, count, algorithm, zone, slots, denied] = ["unit", "window", "algorithm", "zone", "slots", "countDenied"]
-			.map((name) => document.getElementById("limit-0-" + name));`
+			.map((name) => document.getElementById("limits-0-" + name));`
 		const result = `; unit.dispatchEvent(new Event("input", { bubbles: true })); document.querySelector("output").textContent }`
 		got := eval[string](v, fields+row.do+result)
 		if got != row.want {
@@ -420,14 +467,14 @@ func TestBrowserPreview(t *testing.T) {
 
 // Behind a stage of the gateway the browser keeps the session, the files load and the refresh works.
 func TestBrowserBasePath(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys()), withBase("/prod"))
+	v := newVisit(t, withKeys(sampleKeys(t)), withBase("/prod"))
 	v.enter()
 	v.handTimers()
 	v.open("/keys?live=2")
 	v.wait(`waits() === "2000"`)
-	v.keys.use("BBBBBBBBBBBB", 7)
+	v.keys.use("bolt", 7)
 	v.fire()
-	v.wait(`document.querySelector("#key-BBBBBBBBBBBB .used").textContent.includes("7 of 10")`)
+	v.wait(`document.querySelector("#key-{bolt} .used").textContent.includes("7 of 10")`)
 	v.act(chromedp.Click(chromedp.CSS(".who button")), chromedp.WaitVisible(chromedp.CSS("[name=password]")))
 	if at := eval[string](v, "location.pathname"); at != "/prod/login" {
 		t.Errorf("after the logout: %s", at)

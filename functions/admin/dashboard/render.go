@@ -6,8 +6,11 @@ import (
 
 	"github.com/a-h/templ"
 
+	"tidegate/functions/admin/access"
 	"tidegate/web/templates"
 )
+
+const maxStage = 20 // characters of the stage that a page shows
 
 // render writes a whole component or, if it cannot be rendered, nothing of it.
 func (d *dashboard) render(w http.ResponseWriter, r *http.Request, status int, c templ.Component) {
@@ -33,14 +36,20 @@ func (d *dashboard) barePage(r *http.Request, title string) templates.Page {
 		Home:   d.path("/"),
 		Keys:   d.path("/keys"),
 		Logout: d.path("/logout"),
+		Theme:  d.theme(r),
+		Stage:  clip(d.Stage, maxStage),
 	}
 }
 
 // page is the frame of a page for whoever is logged in.
 func (d *dashboard) page(r *http.Request, title string) templates.Page {
 	p := d.barePage(r, title)
-	p.User = clip(d.sessions.GetString(r.Context(), sessionUser), 60)
-	p.KeysOpen = true
+	actor := access.From(r.Context())
+	p.User, p.Role, p.CanEdit = clip(actor.Name, 60), actor.Role.String(), actor.CanEdit()
+	p.Nav = d.nav(r)
+	if !isRefresh(r) {
+		p.Toast = d.toast(r)
+	}
 	return p
 }
 

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"strconv"
 	"strings"
-	"time"
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -17,31 +16,22 @@ const maxName = 100
 const nearShare = 80
 
 // keyRow is a key and what a call of it would get now.
-func (d *dashboard) keyRow(k policy.Key, now limiter.Decision, query string) templates.KeyRow {
+func (d *dashboard) keyRow(s subject, query string) templates.KeyRow {
 	row := templates.KeyRow{
-		ID:      k.ID,
-		Name:    clip(k.Name, maxName),
-		Address: d.path("/keys/"+k.ID) + query,
-		Plan:    clip(k.Plan, maxName),
-		Source:  sourceOf(k),
-		Status:  string(k.Status),
-		Revoked: k.Status == policy.Revoked,
+		ID:       s.ID,
+		Name:     clip(s.Name, maxName),
+		Address:  d.path("/keys/"+s.ID) + query,
+		Plan:     clip(s.Plan, maxName),
+		Badges:   s.badges(),
+		Readable: s.Status != policy.Unreadable,
 	}
-	if len(now.Limits) > 0 && !now.Allowed {
-		row.Blocked = "next call free in " + span(now.RetryAfter())
+	for _, tag := range s.Tags {
+		row.Tags = append(row.Tags, clip(tag, policy.MaxTagLen))
 	}
-	for _, u := range now.Limits {
+	for _, u := range s.now.Limits {
 		row.Windows = append(row.Windows, window(u))
 	}
 	return row
-}
-
-// sourceOf tells whether the limits are the plan's.
-func sourceOf(k policy.Key) string {
-	if k.Override.ActiveAt(time.Now()) {
-		return "edited"
-	}
-	return "plan"
 }
 
 func window(u limiter.Usage) templates.Window {

@@ -3,7 +3,6 @@ package dashboard
 import (
 	"math"
 	"net/url"
-	"strconv"
 	"testing"
 	"time"
 
@@ -108,21 +107,21 @@ func TestFormRoundTrip(t *testing.T) {
 		if err := limit.Validate(); err != nil {
 			t.Fatalf("the test drew %+v: %v", limit, err)
 		}
-		form, err := readLimitsForm(sent(newLimitsForm(testKey("AAAAAAAAAAAA", "acme", limit))))
+		list, err := readLimitList(sent(newLimitList("limits", []limiter.Limit{limit})), "limits")
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, rows := form.limits()
-		if !form.valid() || len(got) != 1 || got[0] != limit || len(rows) != 1 {
-			t.Fatalf("%v became %v, %+v", limit, got, form)
+		got := list.limits()
+		if list.errors() > 0 || len(got) != 1 || got[0] != limit {
+			t.Fatalf("%v became %v, %+v", limit, got, list)
 		}
 	})
 }
 
-// sent is what a browser sends of a page that shows the form: a box only if it is checked, of a list only what it offers.
-func sent(form limitsForm) url.Values {
-	values := url.Values{"version": {strconv.FormatInt(form.version, 10)}}
-	for _, row := range limitRows(form) {
+// sent is what a browser sends of a page that shows the list: a box only if it is checked, of a choice only what it offers.
+func sent(list limitList) url.Values {
+	values := url.Values{}
+	for _, row := range list.view("", "").Rows {
 		set := func(name, text string) { values.Set(row.Field+"."+name, text) }
 		set("requests", row.Requests.Value)
 		set("window", row.Window.Value)
@@ -153,7 +152,7 @@ func TestFormNeverPassesNonsense(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[0-9., _+\-ex]{0,25}`), rapid.StringMatching(`[1-9][0-9]{0,4}`), rapid.Just(""))
-		form := limitsForm{rows: []limitInput{{
+		form := limitList{rows: []limitInput{{
 			requests:    input{text: text.Draw(t, "requests")},
 			window:      input{text: text.Draw(t, "window")},
 			unit:        input{text: rapid.OneOf(text, rapid.SampledFrom(unitNames)).Draw(t, "unit")},
@@ -162,8 +161,8 @@ func TestFormNeverPassesNonsense(t *testing.T) {
 			slots:       input{text: text.Draw(t, "slots")},
 			countDenied: input{text: rapid.SampledFrom([]string{"", "yes"}).Draw(t, "count denied")},
 		}}}
-		limits, _ := form.limits()
-		if !form.valid() {
+		limits := form.limits()
+		if form.errors() > 0 {
 			return
 		}
 		for _, l := range limits {

@@ -3,8 +3,6 @@ package session
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -80,11 +78,14 @@ func (s *Store) CommitCtx(ctx context.Context, token string, data []byte, expiry
 
 // DeleteCtx ends a session. Ending one that does not exist is no error.
 func (s *Store) DeleteCtx(ctx context.Context, token string) error {
-	set := s.client.B().Set().Key(keyOf(token)).Value(ended).PxMilliseconds(endedKept.Milliseconds()).Build().ToRetryable()
-	if err := s.client.Do(ctx, set).Error(); err != nil {
+	if err := s.client.Do(ctx, s.end(keyOf(token))).Error(); err != nil {
 		return fmt.Errorf("end session: %w", err)
 	}
 	return nil
+}
+
+func (s *Store) end(key string) valkey.Completed {
+	return s.client.B().Set().Key(key).Value(ended).PxMilliseconds(endedKept.Milliseconds()).Build().ToRetryable()
 }
 
 // Ping returns nil if Valkey answers.
@@ -108,10 +109,7 @@ func (s *Store) Commit(token string, data []byte, expiry time.Time) error {
 // Delete is DeleteCtx for callers without a context.
 func (s *Store) Delete(token string) error { return s.DeleteCtx(context.Background(), token) }
 
-func keyOf(token string) string {
-	hash := sha256.Sum256([]byte(token))
-	return prefix + base64.RawURLEncoding.EncodeToString(hash[:])
-}
+func keyOf(token string) string { return prefix + ID(token) }
 
 // A stored value is the expiry in Unix milliseconds, 8 bytes, then the data.
 func encode(expiry time.Time, data []byte) []byte {

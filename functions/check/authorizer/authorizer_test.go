@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidegate/functions/check/identity"
+	"tidegate/internal/answer"
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
@@ -167,7 +168,7 @@ func TestAnswerToEveryKind(t *testing.T) {
 			}
 			denied := map[string]any{
 				"retryAfter": "10", "message": "The limit of 1 per 10 seconds is reached. Retry after 10 seconds.",
-				"violatedPolicies": `["1 per 10 seconds"]`, "problemType": quotaExceeded,
+				"violatedPolicies": `["1 per 10 seconds"]`, "problemType": answer.QuotaExceeded,
 			}
 			for k, v := range allowed {
 				denied[k] = v
@@ -407,9 +408,9 @@ func TestDegradedDecisionsSaySo(t *testing.T) {
 		retry     any
 	}{
 		"open":     {policy.Checked{Degraded: true, ID: "id", Allowed: true, Would: true}, "id", "Allow", nil, nil},
-		"closed":   {policy.Checked{Degraded: true, ID: "id"}, "id", "Deny", aboutBlank, "1"},
-		"over":     {policy.Checked{Degraded: true, ID: "id", Limits: []policy.Applied{full}}, "id", "Deny", quotaExceeded, "9"},
-		"stranger": {policy.Checked{Degraded: true}, unverified, "Deny", aboutBlank, "1"},
+		"closed":   {policy.Checked{Degraded: true, ID: "id"}, "id", "Deny", answer.AboutBlank, "1"},
+		"over":     {policy.Checked{Degraded: true, ID: "id", Limits: []policy.Applied{full}}, "id", "Deny", answer.QuotaExceeded, "9"},
+		"stranger": {policy.Checked{Degraded: true}, unverified, "Deny", answer.AboutBlank, "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := New(decided(c.checked), keysAlone(), simple, slog.New(slog.DiscardHandler))

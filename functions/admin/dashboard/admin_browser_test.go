@@ -1,0 +1,210 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	routing "tidegate/internal/route"
+)
+
+// busyKeys is a registry with policies of every kind, and keys in every state.
+func busyKeys(t testing.TB) *registry {
+	keys := newRegistry(t, "acme", "bolt")
+	keys.save(func(s *policy.Set) {
+		s.Plans = append(s.Plans, policy.Plan{
+			Name: "pro", Limits: []limiter.Limit{per(100, 10*time.Second), per(1000, 10*time.Minute)}, Candidate: []limiter.Limit{per(50, 10*time.Second)},
+			Mode: policy.Shadow, Degraded: policy.Local, Share: 20,
+		})
+		s.Routes = []policy.Route{
+			{Name: "search", Pattern: routing.Pattern{API: "abcdef1234", Stage: "prod", Method: "GET", Path: "/search"}, Cost: 5,
+				PerKey: []limiter.Limit{per(20, time.Minute)}},
+			{Name: "all orders", Pattern: routing.Pattern{Path: "/orders/{proxy+}"}, Cost: 1, Shared: []limiter.Limit{per(10_000, time.Minute)}},
+			{Name: strings.Repeat("long-", 19), Pattern: routing.Pattern{Path: "/" + strings.Repeat("segment", 30)}, Cost: 2, Settle: true},
+		}
+		s.PerIP = policy.Scope{Limits: []limiter.Limit{per(600, time.Minute)}}
+		s.Deny = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8:1234:5678::/64")}
+		s.Bans = &policy.Bans{Denials: 100, Window: policy.Duration(time.Minute), Base: policy.Duration(5 * time.Minute),
+			Cap: policy.Duration(24 * time.Hour)}
+	})
+	for i := range 5 {
+		name := fmt.Sprintf("customer-%d", i)
+		keys.create(name, "pro")
+		keys.called(name, time.Now().Add(-time.Duration(i)*time.Minute), 30+i, 3*i)
+	}
+	limits := []limiter.Limit{per(500, time.Minute)}
+	keys.update("customer-0", func(k *policy.Key) {
+		k.Override = &policy.Override{Limits: limits, Until: time.Now().Add(3 * time.Hour), Reason: "launch day"}
+	})
+	keys.update("customer-1", func(k *policy.Key) {
+		k.Override = &policy.Override{Limits: limits, Until: time.Now().Add(-time.Hour), Reason: strings.Repeat("reason", 30)}
+	})
+	keys.update("customer-2", func(k *policy.Key) {
+		k.Banned, k.Tags = time.Now().Add(time.Hour), []string{"beta", strings.Repeat("tag", 16)}
+	})
+	keys.update("customer-3", func(k *policy.Key) { k.Expires = time.Now().Add(50 * time.Hour) })
+	keys.use("acme", 10)
+	return keys
+}
+
+// send sends the page's form.
+func send(button string) chromedp.Action[chromedp.Void] {
+	return chromedp.Click(chromedp.CSS("#form .actions button[value=" + button + "]"))
+}
+
+func typeIn(field, text string) chromedp.Action[chromedp.Void] {
+	return chromedp.SetValue(chromedp.CSS("#"+field), text)
+}
+
+func adminPages() []shown {
+	return []shown{
+		{"overview", "/?live=10", "", nil},
+		{"overview of a week", "/?range=7d", "", nil},
+		{"busy keys", "/keys", "", nil},
+		{"key in shadow", "/keys/{customer-4}", "", nil},
+		{"banned key", "/keys/{customer-2}", "", nil},
+		{"new key", "/keys/new", "", nil},
+		{"new key refused", "/keys/new", "422", func(v *visit) { v.act(send("save"), chromedp.WaitVisible(chromedp.CSS("#name-error"))) }},
+		{"new key made", "/keys/new", "", func(v *visit) {
+			v.act(typeIn("name", "made in a browser"), send("save"), chromedp.WaitVisible(chromedp.CSS("#secret")))
+		}},
+		{"edit key", "/keys/{acme}/edit", "", nil},
+		{"ban", "/keys/{acme}/ban", "", nil},
+		{"revoke", "/keys/{acme}/revoke", "", nil},
+		{"rotated", "/keys/{acme}/rotate", "", func(v *visit) { v.act(send("save"), chromedp.WaitVisible(chromedp.CSS("#secret"))) }},
+		{"preview", "/keys/{customer-4}/limits", "", func(v *visit) {
+			v.act(typeIn("limits-0-requests", "3"), typeIn("reason", "r"), send("preview"), chromedp.WaitVisible(chromedp.CSS("#preview-title")))
+		}},
+		{"bulk", "/keys/bulk?do=override&of=all&plan=2", "", nil},
+		{"job", "/keys/bulk?do=end&of=all&state=overridden", "", func(v *visit) {
+			v.act(typeIn("reason", "r"), send("save"))
+			v.waitAcross(`document.body.textContent.includes("Finished.")`)
+		}},
+		{"policies", "/policies", "", nil},
+		{"new plan", "/policies/plans/new", "", nil},
+		{"plan", "/policies/plans/2", "", nil},
+		{"plan preview", "/policies/plans/2", "", func(v *visit) {
+			v.act(typeIn("limits-0-requests", "7"), typeIn("reason", "r"), send("preview"), chromedp.WaitVisible(chromedp.CSS("#preview-title")))
+		}},
+		{"plan conflict", "/policies/plans/2", "409", func(v *visit) {
+			v.keys.plan("meanwhile", per(1000, time.Hour))
+			v.act(typeIn("limits-0-requests", "7"), typeIn("reason", "r"), send("save"), chromedp.WaitVisible(chromedp.CSS(".conflict")))
+		}},
+		{"promote", "/policies/plans/2/promote", "", nil},
+		{"rule", "/policies/rules/edit?rule=search", "", nil},
+		{"rule tie", "/policies/rules/new", "422", func(v *visit) {
+			v.act(typeIn("name", "tie"), typeIn("path", "/orders/{more+}"), typeIn("reason", "r"), send("save"),
+				chromedp.WaitVisible(chromedp.CSS("#path-error")))
+		}},
+		{"delete rule", "/policies/rules/delete?rule=search", "", nil},
+		{"shared", "/policies/shared", "", nil},
+		{"overrides", "/overrides", "", nil},
+		{"audit", "/audit", "", nil},
+		{"audit verified", "/audit/verify", "", nil},
+		{"no audit", "/audit?by=nobody", "", nil},
+		{"explain", "/explain?key={customer-4}&path=/orders/7&address=192.0.2.1", "", nil},
+		{"explain refused", "/explain?key=nobody&path=x&address=y", "422", nil},
+	}
+}
+
+// waitAcross waits until an expression is true, whatever pages come in between.
+func (v *visit) waitAcross(expression string) {
+	v.t.Helper()
+	for {
+		done, err := chromedp.Run(v.ctx, chromedp.Evaluate[bool](expression))
+		if v.ctx.Err() != nil {
+			v.t.Fatalf("waiting for %s: %v", expression, err)
+		}
+		if done && err == nil {
+			return
+		}
+	}
+}
+
+// Every page of the keys and the policies: no console or policy error, no sideways scroll, no finding of axe in light and dark.
+func TestBrowserAdminPages(t *testing.T) {
+	axe := axeScript(t)
+	v := newVisit(t, withKeys(busyKeys(t)))
+	v.enter()
+	for _, p := range adminPages() {
+		t.Run(p.name, func(t *testing.T) {
+			v.t = t
+			v.open(p.path)
+			if p.prepare != nil {
+				p.prepare(v)
+			}
+			v.look(t, axe, p.status)
+		})
+	}
+}
+
+// An override is made, seen and ended with the keyboard alone.
+func TestBrowserOverrideByKeyboard(t *testing.T) {
+	v := newVisit(t, withKeys(busyKeys(t)))
+	v.enter()
+	v.open("/keys/{bolt}")
+	to := func(what string) {
+		t.Helper()
+		for range 80 {
+			v.act(chromedp.KeyEvent("\t"))
+			if eval[bool](v, what) {
+				return
+			}
+		}
+		t.Fatalf("Tab never reaches %s", what)
+	}
+	focused := func(text string) string { return `document.activeElement.textContent.trim() === "` + text + `"` }
+	named := func(id string) string { return `document.activeElement.id === "` + id + `"` }
+	to(focused("Override limits"))
+	v.act(chromedp.KeyEvent("\r"), chromedp.WaitReady(chromedp.CSS("#form")))
+	to(named("limits-0-requests"))
+	v.act(chromedp.Evaluate[chromedp.Void](`document.activeElement.select()`), chromedp.KeyEvent("25"))
+	to(named("reason"))
+	v.act(chromedp.KeyEvent("by keyboard\r"), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
+	if o := v.keys.key("bolt").Override; o == nil || o.Limits[0] != per(25, 10*time.Second) || o.Reason != "by keyboard" {
+		t.Fatalf("saved %+v", o)
+	}
+	to(focused("End override"))
+	v.act(chromedp.KeyEvent("\r"), chromedp.WaitReady(chromedp.CSS("#form")))
+	to(named("reason"))
+	v.act(chromedp.KeyEvent("\r"), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
+	if o := v.keys.key("bolt").Override; o != nil {
+		t.Errorf("after its end: %+v", o)
+	}
+	v.noComplaints("")
+}
+
+// Ticked keys are changed together, and what was saved is undone, without JavaScript.
+func TestBrowserBulkWithoutScript(t *testing.T) {
+	v := newVisit(t, withKeys(busyKeys(t)))
+	v.withoutScript()
+	v.enter()
+	v.act(
+		chromedp.Click(chromedp.CSS(v.keys.named("#key-{customer-3} input"))),
+		chromedp.Click(chromedp.CSS(v.keys.named("#key-{customer-4} input"))),
+		chromedp.SetValue(chromedp.CSS("#do"), "plan"),
+		chromedp.Click(chromedp.CSS("#bulk button[value=selected]")),
+		chromedp.WaitReady(chromedp.CSS("#to")),
+		chromedp.SetValue(chromedp.CSS("#to"), "free"), typeIn("reason", "downgrade"), send("save"),
+		chromedp.WaitVisible(chromedp.CSS("main .button.primary")),
+	)
+	for name, plan := range map[string]string{"customer-3": "free", "customer-4": "free", "customer-2": "pro"} {
+		if got := v.keys.key(name).Plan; got != plan {
+			t.Errorf("%s has the plan %s, want %s", name, got, plan)
+		}
+	}
+	v.open("/policies/plans/1")
+	v.act(typeIn("limits-0-requests", "11"), typeIn("reason", "more"), send("save"), chromedp.WaitVisible(chromedp.CSS("#toasts form button")))
+	v.act(chromedp.Click(chromedp.CSS("#toasts form button")))
+	v.waitAcross(`document.body.textContent.includes("Reverted")`)
+	if p, _ := v.set().Numbered(1); p.Limits[0] != per(10, 10*time.Second) {
+		t.Errorf("after the undo: %+v", p)
+	}
+	v.noComplaints("")
+}

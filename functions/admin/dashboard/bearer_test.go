@@ -1,0 +1,136 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/token"
+)
+
+var mightyActor = access.Actor{ID: "password:x", Name: "x", Kind: access.User, Role: access.Editor}
+
+func bearer(text string) http.Header { return http.Header{"Authorization": {"Bearer " + text}} }
+
+// A call with a token is who the token says, whatever cookie it brings, and needs no Origin: no other site can send it.
+func TestBearerOnly(t *testing.T) {
+	s := newSite(t).login()
+	read, write := s.newToken(token.Read), s.newToken(token.Write)
+	s.get("/api/v1/tokens").wants(t, http.StatusOK)
+	s.do(http.MethodGet, "/api/v1/tokens", nil, bearer(read)).wants(t, http.StatusForbidden)
+	s.do(http.MethodGet, "/api/v1/tokens", nil, bearer("tga_wrong")).wants(t, http.StatusUnauthorized)
+	s.do(http.MethodDelete, "/api/v1/tokens/AAAAAAAAAAAA", nil, bearer(write)).wants(t, http.StatusNotFound)
+	s.do(http.MethodDelete, "/api/v1/tokens/AAAAAAAAAAAA", nil, nil).wants(t, http.StatusForbidden, "another site")
+	for name, header := range map[string]http.Header{
+		"empty": {"Authorization": {""}}, "basic": {"Authorization": {"Basic YWRhOng="}}, "no scheme": {"Authorization": {write}},
+		"two": {"Authorization": {"Bearer " + write, "Bearer " + write}}, "list": bearer(write + ", " + write), "space": bearer(" " + write),
+	} {
+		if got := s.do(http.MethodGet, "/api/v1/me", nil, header); got.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s: %d, want 401 though there is a good cookie", name, got.StatusCode)
+		}
+	}
+	s.do(http.MethodGet, "/api/v1/me", nil, http.Header{"Authorization": {"bearer " + write}}).wants(t, http.StatusOK)
+	if got := s.do(http.MethodGet, "/api/v1/me", nil, bearer(write)); got.Header.Get("Set-Cookie") != "" {
+		t.Error("a machine gets a cookie")
+	}
+}
+
+// A token opens no page, and exempts no page from the check of where a change comes from.
+func TestBearerOpensNoPage(t *testing.T) {
+	s := newSite(t)
+	write := s.newToken(token.Write)
+	s.do(http.MethodGet, "/keys", nil, bearer(write)).wants(t, http.StatusSeeOther)
+	s.login()
+	s.do(http.MethodPost, "/logout", nil, bearer(write)).wants(t, http.StatusForbidden, "another site")
+}
+
+// A path that only begins like the API's gets no page changed by a machine.
+func TestBearerAroundThePath(t *testing.T) {
+	s := newSite(t).login()
+	write := s.newToken(token.Write)
+	for _, path := range []string{
+		"/api/../keys/AAAAAAAAAAAA/limits", "/api/v1/..%2f..%2fkeys/AAAAAAAAAAAA/limits", "/api//../keys/AAAAAAAAAAAA/limits", "//api/v1/me", "/API/v1/me",
+	} {
+		got := s.do(http.MethodPost, path, limitsOf(1, [4]string{"99", "1", "hour", "log"}), bearer(write))
+		if got.StatusCode < 300 || s.keys.written() != 0 {
+			t.Errorf("%s: %d, %d writes", path, got.StatusCode, s.keys.written())
+		}
+	}
+}
+
+// Errors of the API are JSON, and say how to do better.
+func TestAPIErrors(t *testing.T) {
+	s := newSite(t)
+	for path, status := range map[string]int{"/api/v1/me": 401, "/api/v1/nothing": 401, "/api/": 401} {
+		got := s.get(path).wants(t, status)
+		var p struct {
+			Status int
+			Title  string
+			Detail string
+		}
+		if err := json.Unmarshal([]byte(got.body), &p); err != nil || p.Status != status || p.Title == "" || p.Detail == "" {
+			t.Errorf("%s: %v %q", path, err, got.body)
+		}
+		if got.Header.Get("Content-Type") != "application/problem+json" || !strings.HasPrefix(got.Header.Get("WWW-Authenticate"), "Bearer") {
+			t.Errorf("%s: %v", path, got.Header)
+		}
+	}
+	got := s.do(http.MethodPost, "/api/v1/me", nil, bearer(s.newToken(token.Read))).wants(t, http.StatusMethodNotAllowed)
+	if got.Header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("Allow: %q", got.Header.Get("Allow"))
+	}
+	s.store.SetError("ERR out of order")
+	got = s.do(http.MethodGet, "/api/v1/me", nil, bearer("tga_"+strings.Repeat("a", 49))).wants(t, http.StatusUnauthorized)
+	if strings.Contains(got.body, "out of order") {
+		t.Errorf("says too much: %s", got.body)
+	}
+}
+
+// Without the store no token is good, and the caller learns when to come back.
+func TestTokensWithoutStore(t *testing.T) {
+	s := newSite(t)
+	read := s.newToken(token.Read)
+	s.do(http.MethodGet, "/api/v1/me", nil, bearer(read)).wants(t, http.StatusOK)
+	s.store.SetError("ERR out of order")
+	got := s.do(http.MethodGet, "/api/v1/me", nil, bearer(read)).wants(t, http.StatusServiceUnavailable)
+	if got.Header.Get("Retry-After") == "" || strings.Contains(got.body, "out of order") {
+		t.Errorf("%v %s", got.Header, got.body)
+	}
+}
+
+func TestMe(t *testing.T) {
+	s := newSite(t)
+	for name, row := range map[string]struct {
+		header http.Header
+		want   string
+	}{
+		"token":   {bearer(s.newToken(token.Read)), `"name":"t","kind":"token","role":"viewer"}`},
+		"session": {nil, `{"id":"password:vic","name":"vic","kind":"user","role":"viewer"}`},
+	} {
+		if name == "session" {
+			s.loginAs(testViewer)
+		}
+		s.do(http.MethodGet, "/api/v1/me", nil, row.header).wants(t, http.StatusOK, row.want)
+	}
+}
+
+// A token is listed without its secret, shows the minute of its last use, and is gone when a machine revokes it.
+func TestTokensOverTheAPI(t *testing.T) {
+	s := newSite(t)
+	write := s.newToken(token.Write)
+	id := write[len("tga_"):][:12]
+	before := time.Now().UTC().Truncate(time.Minute)
+	got := s.do(http.MethodGet, "/api/v1/tokens", nil, bearer(write)).wants(t, http.StatusOK, `"id":"`+id+`"`, `"scope":"write"`)
+	if strings.Contains(got.body, write) || strings.Contains(got.body, write[20:]) {
+		t.Errorf("the secret is shown: %s", got.body)
+	}
+	var list struct{ Items []apiToken }
+	if err := json.Unmarshal([]byte(got.body), &list); err != nil || len(list.Items) != 1 || list.Items[0].LastUsed.Before(before) {
+		t.Errorf("%v %+v", err, list)
+	}
+	s.do(http.MethodDelete, "/api/v1/tokens/"+id, nil, bearer(write)).wants(t, http.StatusNoContent)
+	s.do(http.MethodGet, "/api/v1/me", nil, bearer(write)).wants(t, http.StatusUnauthorized)
+}

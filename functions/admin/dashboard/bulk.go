@@ -1,0 +1,437 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
+)
+
+// A job changes many keys, some with each request, since a function may be frozen between two. All of its state is in the address of its page, so
+// it can be left and gone on with; doing a part twice changes nothing twice.
+
+const (
+	bulkChunk    = 200                     // keys that one request changes at most
+	bulkPatience = 1200 * time.Millisecond // and for how long
+	maxSelected  = 100
+)
+
+var bulkActions = []templates.Option{
+	{Value: "plan", Text: "give another plan"},
+	{Value: "override", Text: "override the limits"},
+	{Value: "end", Text: "end overrides"},
+	{Value: "reset", Text: "reset the counts"},
+	{Value: "revoke", Text: "revoke"},
+}
+
+// job is a change of many keys as its address has it.
+type job struct {
+	do       string
+	ids      []string // the selected keys; empty for all that the filter means
+	filter   keyFilter
+	plan     input // name
+	override overrideForm
+	reason   input
+	after    string // cursor
+	done     int64
+	skipped  int64 // were as they should be already
+	failed   []string
+	total    int64
+	finished bool
+	values   url.Values // what the address holds
+}
+
+// readJob fails for an address that is not ours.
+func readJob(values url.Values) (job, error) {
+	j := job{
+		do: values.Get("do"), ids: values["id"], plan: typed(values, "to", maxName+10), reason: typed(values, "reason", maxReasonInput),
+		after: values.Get("after-key"), failed: values["failed"], finished: values.Get("finished") != "", values: values,
+	}
+	var ok bool
+	if j.filter, ok = readKeyFilter(values); !ok || len(j.ids) > maxSelected || len(j.after) > maxCursor || len(j.failed) > maxFailed+1 {
+		return job{}, errForeignForm
+	}
+	if values.Get("of") == "all" {
+		j.ids = nil
+	} else if len(j.ids) == 0 && values.Get("of") != "selected" {
+		return job{}, errForeignForm
+	}
+	for _, n := range []struct {
+		name string
+		to   *int64
+	}{{"done", &j.done}, {"skipped", &j.skipped}, {"total", &j.total}} {
+		if text := values.Get(n.name); text != "" {
+			count, err := strconv.ParseInt(text, 10, 64)
+			if err != nil || count < 0 {
+				return job{}, errForeignForm
+			}
+			*n.to = count
+		}
+	}
+	withVersion := url.Values{"version": {"0"}}
+	for name := range values {
+		if name != "version" {
+			withVersion[name] = values[name]
+		}
+	}
+	var err error
+	j.override, err = readOverrideForm(withVersion)
+	return j, err
+}
+
+// all reports whether the job is on what a filter means.
+func (j *job) all() bool { return j.values.Get("of") == "all" }
+
+// check notes what is wrong with the change itself.
+func (j *job) check(set *policy.Set) int {
+	switch j.do {
+	case "plan":
+		if _, known := set.Plan(j.plan.text); !known {
+			j.plan.wrong = chooseFromList
+		}
+	case "override":
+		j.override.override(time.Now())
+		return j.override.errors()
+	}
+	j.reason.reason()
+	return wrongs(j.plan, j.reason)
+}
+
+// bulkBar is the form below the list.
+func (d *dashboard) bulkBar(r *http.Request, f keyFilter, p templates.KeysPage) (*templates.Bulk, error) {
+	if !canEdit(r) || len(p.Rows) == 0 {
+		return nil, nil
+	}
+	b := &templates.Bulk{Action: d.path("/keys/bulk"), Actions: bulkActions, All: "All that match"}
+	for name, v := range f.values() {
+		if v[0] != "" {
+			b.Hidden = append(b.Hidden, templates.Hidden{Name: name, Value: v[0]})
+		}
+	}
+	slices.SortFunc(b.Hidden, func(x, y templates.Hidden) int { return strings.Compare(x.Name, y.Name) })
+	if f.computed() {
+		return b, nil
+	}
+	n, err := d.Keys.Count(r.Context(), f.listed())
+	b.All = "All " + number(n) + " that match"
+	return b, err
+}
+
+// showBulk asks what the change needs to know.
+func (d *dashboard) showBulk(w http.ResponseWriter, r *http.Request) {
+	j, set, ok := d.job(w, r, r.URL.Query())
+	if !ok {
+		return
+	}
+	j.override = overrideForm{limits: newLimitList("limits", nil), mode: input{text: string(policy.Enforce)}, until: newUntil(time.Time{})}
+	d.renderBulk(w, r, http.StatusOK, set, j)
+}
+
+// job reads a job and the Set, or answers the request.
+func (d *dashboard) job(w http.ResponseWriter, r *http.Request, values url.Values) (job, *policy.Set, bool) {
+	j, err := readJob(values)
+	if err != nil || !isOption(bulkActions, j.do) {
+		d.fail(w, r, problem{status: http.StatusBadRequest})
+		return job{}, nil, false
+	}
+	if !j.all() && len(j.ids) == 0 {
+		d.fail(w, r, problem{
+			status: http.StatusUnprocessableEntity, heading: "No key is selected", advice: "Tick the keys in the list that are meant, or take all that match.",
+		})
+		return job{}, nil, false
+	}
+	set, err := d.Keys.Set(r.Context())
+	if err != nil {
+		d.failStore(w, r, "read policy", err)
+		return job{}, nil, false
+	}
+	return j, set, true
+}
+
+func isOption(options []templates.Option, value string) bool {
+	for _, o := range options {
+		if o.Value == value {
+			return true
+		}
+	}
+	return false
+}
+
+// startBulk begins the job, or shows what is wrong with it.
+func (d *dashboard) startBulk(w http.ResponseWriter, r *http.Request) {
+	if !d.parseForm(w, r) {
+		return
+	}
+	j, set, ok := d.job(w, r, r.PostForm)
+	if !ok {
+		return
+	}
+	if j.override.limits.change(r.PostForm.Get("action")) {
+		d.renderBulk(w, r, http.StatusOK, set, j)
+		return
+	}
+	if j.check(set) > 0 {
+		d.renderBulk(w, r, http.StatusUnprocessableEntity, set, j)
+		return
+	}
+	if j.total = int64(len(j.ids)); j.all() && !j.filter.computed() {
+		var err error
+		if j.total, err = d.Keys.Count(r.Context(), j.filter.listed()); err != nil {
+			d.failStore(w, r, "count keys", err)
+			return
+		}
+	}
+	if !j.all() {
+		d.step(w, r, set, j)
+		return
+	}
+	http.Redirect(w, r, d.jobAddress(j), http.StatusSeeOther)
+}
+
+// jobAddress is where the job stands.
+func (d *dashboard) jobAddress(j job) string {
+	v := url.Values{}
+	for name, values := range j.values {
+		if name != "action" {
+			v[name] = values
+		}
+	}
+	v.Set("after-key", j.after)
+	v.Set("done", strconv.FormatInt(j.done, 10))
+	v.Set("skipped", strconv.FormatInt(j.skipped, 10))
+	v.Set("total", strconv.FormatInt(j.total, 10))
+	v["failed"] = j.failed
+	if j.finished {
+		v.Set("finished", "yes")
+	}
+	return d.path("/keys/job") + "?" + v.Encode()
+}
+
+// showJob shows how far the job is, and the button that goes on with it.
+func (d *dashboard) showJob(w http.ResponseWriter, r *http.Request) {
+	j, _, ok := d.job(w, r, r.URL.Query())
+	if !ok {
+		return
+	}
+	p := templates.JobPage{
+		Page: d.page(r, "Job"), Heading: jobWords(j), Done: number(j.done), Skipped: number(j.skipped), Of: d.ofWords(j),
+		Total: strconv.FormatInt(max(j.total, 1), 10), Progress: strconv.FormatInt(j.done+j.skipped+int64(len(j.failed)), 10), Known: j.total > 0,
+		Failed: j.failed, Finished: j.finished, Back: address(d.path("/keys"), j.filter.values()),
+	}
+	if !j.finished {
+		p.Form = &templates.Form{Action: d.path("/keys/job"), Hidden: hiddenOf(j.values), Submit: "Go on", Auto: true,
+			Cancel: templates.Choice{Text: "Stop here", Address: p.Back}}
+	}
+	d.render(w, r, http.StatusOK, templates.Job(p))
+}
+
+// hiddenOf carries values on in a form.
+func hiddenOf(values url.Values) []templates.Hidden {
+	var hidden []templates.Hidden
+	for name, all := range values {
+		for _, v := range all {
+			if name != "action" {
+				hidden = append(hidden, templates.Hidden{Name: name, Value: v})
+			}
+		}
+	}
+	slices.SortFunc(hidden, func(x, y templates.Hidden) int { return strings.Compare(x.Name+"\x00"+x.Value, y.Name+"\x00"+y.Value) })
+	return hidden
+}
+
+// doJob does the next part of the job.
+func (d *dashboard) doJob(w http.ResponseWriter, r *http.Request) {
+	if !d.parseForm(w, r) {
+		return
+	}
+	j, set, ok := d.job(w, r, r.PostForm)
+	if !ok {
+		return
+	}
+	if j.check(set) > 0 || j.finished {
+		d.fail(w, r, problem{status: http.StatusBadRequest})
+		return
+	}
+	d.step(w, r, set, j)
+}
+
+// maxFailed is how many keys that could not be changed are named.
+const maxFailed = 10
+
+// step changes keys until its time is up and says where the job stands.
+func (d *dashboard) step(w http.ResponseWriter, r *http.Request, set *policy.Set, j job) {
+	keys, next, err := d.jobKeys(r.Context(), set, j)
+	if err != nil {
+		d.failStore(w, r, "list keys", err)
+		return
+	}
+	j.after, j.finished = next, next == ""
+	deadline := time.Now().Add(bulkPatience)
+	edit := d.edit(r, strings.TrimSpace(j.reason.text))
+	for i, k := range keys {
+		changed, err := d.changeOne(r.Context(), j, k, edit)
+		switch {
+		case r.Context().Err() != nil:
+			d.failStore(w, r, "change keys", err)
+			return
+		case err != nil:
+			d.Log.Warn("bulk change", "key", k.ID, "error", err)
+			if len(j.failed) <= maxFailed {
+				j.failed = append(j.failed, k.ID)
+			}
+		case changed:
+			j.done++
+		default:
+			j.skipped++
+		}
+		if i+1 < len(keys) && j.all() && time.Now().After(deadline) {
+			j.after, j.finished = policy.Cursor(k), false
+			break
+		}
+	}
+	http.Redirect(w, r, d.jobAddress(j), http.StatusSeeOther)
+}
+
+// jobKeys are the next keys of the job.
+func (d *dashboard) jobKeys(ctx context.Context, set *policy.Set, j job) ([]policy.Key, string, error) {
+	if !j.all() {
+		keys, err := d.Keys.Many(ctx, set, j.ids)
+		return keys, "", err
+	}
+	found, err := d.find(ctx, set, j.filter, j.after, bulkChunk)
+	keys := make([]policy.Key, len(found.subjects))
+	for i, s := range found.subjects {
+		keys[i] = s.Key
+	}
+	return keys, found.next, err
+}
+
+// changeOne changes a key, once more if somebody else just did, and reports whether there was anything to change.
+func (d *dashboard) changeOne(ctx context.Context, j job, k policy.Key, edit policy.Edit) (bool, error) {
+	if k.Status != policy.Active {
+		return false, nil
+	}
+	changed, current, err := d.changeKey(ctx, j, k, edit)
+	if errors.Is(err, policy.ErrConflict) && current.Status == policy.Active {
+		changed, _, err = d.changeKey(ctx, j, current, edit)
+	}
+	if errors.Is(err, policy.ErrNotFound) {
+		return false, nil
+	}
+	return changed, err
+}
+
+func (d *dashboard) changeKey(ctx context.Context, j job, k policy.Key, edit policy.Edit) (changed bool, current policy.Key, err error) {
+	switch j.do {
+	case "plan":
+		if k.Plan == j.plan.text {
+			return false, k, nil
+		}
+		current, err = d.Keys.Update(ctx, k.ID, k.Version, "key.plan", edit, func(k *policy.Key) { k.Plan = j.plan.text })
+	case "override":
+		o := j.override.override(time.Now())
+		if k.Override != nil && overrideText(k.Override) == overrideText(o) {
+			return false, k, nil
+		}
+		current, err = d.Keys.SetOverride(ctx, k.ID, k.Version, o, edit)
+	case "end":
+		if k.Override == nil {
+			return false, k, nil
+		}
+		current, err = d.Keys.SetOverride(ctx, k.ID, k.Version, nil, edit)
+	case "revoke":
+		current, err = d.Keys.Revoke(ctx, k.ID, k.Version, edit)
+	case "reset":
+		return true, k, d.Keys.Reset(ctx, k.ID, edit)
+	}
+	return true, current, err
+}
+
+func jobWords(j job) string {
+	switch j.do {
+	case "plan":
+		return "Give the plan " + clip(j.plan.text, maxName)
+	case "override":
+		return "Override the limits"
+	case "end":
+		return "End overrides"
+	case "reset":
+		return "Reset the counts"
+	}
+	return "Revoke"
+}
+
+// ofWords says which keys are meant.
+func (d *dashboard) ofWords(j job) string {
+	if !j.all() {
+		if len(j.ids) == 1 {
+			return "1 selected key"
+		}
+		return number(int64(len(j.ids))) + " selected keys"
+	}
+	words := "all keys"
+	if j.filter.search != "" {
+		words += " whose name starts with “" + clip(j.filter.search, maxSearch) + "”"
+	}
+	if j.filter.plan > 0 {
+		words += " of the chosen plan"
+	}
+	for _, o := range keyStates {
+		if o.Value == j.filter.state && o.Value != "" {
+			words += " that are " + o.Text
+		}
+	}
+	if j.total > 0 {
+		words += " (" + number(j.total) + ")"
+	}
+	return words
+}
+
+func (d *dashboard) renderBulk(w http.ResponseWriter, r *http.Request, status int, set *policy.Set, j job) {
+	page := templates.FormPage{
+		Page: d.page(r, jobWords(j)), Trail: []templates.Choice{{Text: "Keys", Address: address(d.path("/keys"), j.filter.values())}}, Heading: jobWords(j),
+		Lead: []string{"Of " + d.ofWords(j) + ". Keys that are revoked, or as they should be already, are left alone. Every change is told in the audit."},
+	}
+	if names := d.selectedNames(r, set, j); names != "" {
+		page.Lead = append(page.Lead, names)
+	}
+	f := j.override.view()
+	if j.do != "override" {
+		f = templates.Form{After: []templates.FormField{reasonField(j.reason)}, Errors: wrongs(j.plan, j.reason)}
+		if j.do == "plan" {
+			f.Fields = []templates.FormField{choice("to", "Plan", planOptions(set), j.plan)}
+		}
+	}
+	f.Preview, f.Submit, f.Action, f.Danger = false, "Change "+d.ofWords(j), d.path("/keys/bulk"), j.do == "revoke" || j.do == "reset"
+	f.Cancel = templates.Choice{Text: "Cancel", Address: address(d.path("/keys"), j.filter.values())}
+	carried := url.Values{"do": {j.do}, "of": {j.values.Get("of")}, "id": j.ids}
+	for name, v := range j.filter.values() {
+		carried[name] = v
+	}
+	f.Hidden = hiddenOf(carried)
+	page.Form = &f
+	d.render(w, r, status, templates.FormOf(page))
+}
+
+// selectedNames lists the keys that were ticked.
+func (d *dashboard) selectedNames(r *http.Request, set *policy.Set, j job) string {
+	if j.all() {
+		return ""
+	}
+	keys, err := d.Keys.Many(r.Context(), set, j.ids)
+	if err != nil {
+		return ""
+	}
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = clip(k.Name, maxName)
+	}
+	return clip(strings.Join(names, ", "), 1000)
+}

@@ -1,0 +1,67 @@
+package dashboard
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// chartScript is the address of the script that a page with a chart needs: its Page.Chart.
+func (d *dashboard) chartScript() string { return d.path("/static/" + d.Bundle.Chart) }
+
+// chartData is what the script draws a chart from; the SVG beside it is drawn from the same.
+type chartData struct {
+	Kind   string      `json:"kind"`             // lines, or bars that are stacked
+	Begin  int64       `json:"begin,omitempty"`  // seconds since 1970; 0 for a time that is counted from the start of an experiment
+	From   float64     `json:"from,omitempty"`   // seconds since that start
+	Step   float64     `json:"step"`             // seconds between two points
+	Series [][]int64   `json:"series"`           // as many points each
+	Marks  []chartMark `json:"marks,omitempty"`  // in time order
+	Select string      `json:"select,omitempty"` // the address whose from and to a selection sets; empty if nothing can be selected
+}
+
+type chartMark struct {
+	At   int64  `json:"at"` // seconds since 1970
+	Text string `json:"text"`
+}
+
+func (c chartData) encode() string {
+	text, err := json.Marshal(c)
+	if err != nil { // only a step that is no number, and steps are not made by dividing by 0
+		return ""
+	}
+	return string(text)
+}
+
+// headroom is the top of a chart whose highest value is this.
+func headroom(most int64) int64 { return max(1, most+(most+19)/20) }
+
+// stairs is the SVG path of values that each hold for one unit, in a box of that height. What stays level is one stroke.
+func stairs(values []int64, top int64) string {
+	var b strings.Builder
+	for i, v := range values {
+		switch {
+		case i == 0:
+			fmt.Fprintf(&b, "M0 %d", top-v)
+		case v != values[i-1]:
+			fmt.Fprintf(&b, "H%dV%d", i, top-v)
+		}
+	}
+	fmt.Fprintf(&b, "H%d", len(values))
+	return b.String()
+}
+
+// bars is the SVG path of bars that stand on others, in a box of that height.
+func bars(values, below []int64, top int64) string {
+	var b strings.Builder
+	for i, v := range values {
+		base := top
+		if below != nil {
+			base -= below[i]
+		}
+		if v > 0 {
+			fmt.Fprintf(&b, "M%d %dv%dh.9v%dz", i, base, -v, v)
+		}
+	}
+	return b.String()
+}

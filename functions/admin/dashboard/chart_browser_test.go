@@ -1,0 +1,229 @@
+package dashboard
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/a-h/templ"
+	device "github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+
+	"tidegate/web/templates"
+)
+
+// The script draws the experiment on a canvas, with the figures under the cursor in the legend, and in other colours once the theme changes.
+func TestBrowserLinesChart(t *testing.T) {
+	v := newVisit(t, withKeys(sampleKeys(t)))
+	v.scheme("light")
+	v.enter()
+	v.open("/simulate")
+	v.act(chromedp.WaitVisible(chromedp.CSS("#admissions canvas")))
+	v.point("#admissions .u-over")
+	v.wait(`document.querySelector("#admissions .moment").textContent.startsWith("at 2 min 2")`)
+	figures := eval[string](v, `[...document.querySelectorAll("#admissions .legend .at")].map((e) => e.textContent).join()`)
+	column := fmt.Sprintf(`JSON.parse(document.querySelector("#admissions .plot").dataset.chart).series[0].some(
+		(_, i) => JSON.parse(document.querySelector("#admissions .plot").dataset.chart).series.map((s) => s[i]).join() === %q)`, figures)
+	if !strings.HasPrefix(figures, "100,100,100,1") || !strings.HasSuffix(figures, ",200,100") || !eval[bool](v, column) {
+		t.Errorf("half a minute after the boundary: %s", figures)
+	}
+	const picture = `document.querySelector("#admissions canvas").toDataURL()`
+	light := eval[string](v, picture)
+	v.act(chromedp.Click(chromedp.CSS("#theme [value=dark]")))
+	v.wait(picture + ` !== ` + fmt.Sprintf("%q", light))
+	for _, width := range []int64{360, 1440} {
+		v.act(chromedp.EmulateViewport(width, 900))
+		v.wait(`(({ width }, inner) => width > 200 && width < inner)(document.querySelector("#admissions canvas").getBoundingClientRect(), innerWidth)`)
+	}
+	v.noComplaints("")
+}
+
+// Without a script the lab works whole: figures, the drawn chart, errors beside their fields, presets.
+func TestBrowserLabWithoutScript(t *testing.T) {
+	v := newVisit(t, withKeys(sampleKeys(t)))
+	v.withoutScript()
+	v.enter()
+	v.act(chromedp.Click(chromedp.CSS("nav [href='/simulate']")), chromedp.WaitVisible(chromedp.CSS("#admissions .plot > svg path.s6")))
+	v.act(
+		chromedp.SetValue(chromedp.CSS("#limit"), "ten"),
+		chromedp.Click(chromedp.CSS("#simulation .primary")),
+		chromedp.WaitVisible(chromedp.CSS("#limit-error")),
+		chromedp.SetValue(chromedp.CSS("#limit"), "10"),
+		chromedp.SetValue(chromedp.CSS("#shape"), "poisson"),
+		chromedp.Click(chromedp.CSS("#algorithm-counter")),
+		chromedp.Click(chromedp.CSS("#simulation .primary")),
+		chromedp.WaitVisible(chromedp.CSS("#admissions")),
+	)
+	q, err := url.ParseQuery(eval[string](v, `location.search.slice(1)`))
+	if err != nil || q.Get("limit") != "10" || q.Get("shape") != "poisson" || slices.Contains(q["algorithm"], "counter") || len(q["algorithm"]) != 4 {
+		t.Errorf("the address is %v, %v", q, err)
+	}
+	v.act(
+		chromedp.Click(chromedp.CSS("nav [href='/simulate/calls']")),
+		chromedp.SetValue(chromedp.CSS("#times"), "0s x4"),
+		chromedp.Click(chromedp.CSS("#trial .primary")),
+		chromedp.WaitVisible(chromedp.CSS(".badge.full")),
+	)
+	v.noComplaints("422")
+}
+
+// gallery stands in front of a dashboard and shows charts such as the overview's in the place of the lab, live, in the dashboard's own frame.
+type gallery struct {
+	dashboard http.Handler
+	mu        sync.Mutex
+	series    timeSeries
+	selected  chan url.Values // the queries of the addresses that a selection went to
+}
+
+func (g *gallery) set(s timeSeries) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.series = s
+}
+
+func (g *gallery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/simulate" {
+		g.dashboard.ServeHTTP(w, r)
+		return
+	}
+	if q := r.URL.Query(); q.Has("from") {
+		g.selected <- q
+	}
+	r.Header.Del("Accept-Encoding")
+	inner := httptest.NewRecorder()
+	g.dashboard.ServeHTTP(inner, r)
+	maps.Copy(w.Header(), inner.Header())
+	live := g.live(nonceIn(inner.Header().Get("Content-Security-Policy")))
+	if isRefresh(r) {
+		_, _ = w.Write([]byte(live))
+		return
+	}
+	before, rest, _ := strings.Cut(inner.Body.String(), `tabindex="-1">`)
+	_, after, _ := strings.Cut(rest, "</main>")
+	_, _ = w.Write([]byte(before + `tabindex="-1"><h1>Charts</h1><p id="stale" role="status"></p>` + live + "</main>" + after))
+}
+
+// live is a section that a refresh replaces.
+func (g *gallery) live(nonce string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var b strings.Builder
+	fmt.Fprintf(&b, `<section id="live" data-live="2" hx-get="/simulate" hx-trigger="refresh" hx-swap="outerMorph" hx-nonce="%s">`, nonce)
+	for _, c := range []templ.Component{
+		templates.TimeSeriesChart(g.series.view()), templates.SparklineChart(sparkline(g.series.allowed, g.series.blocked)),
+	} {
+		if err := c.Render(context.Background(), &b); err != nil {
+			return err.Error()
+		}
+	}
+	return b.String() + "</section>"
+}
+
+func newGallery(t *testing.T) (*visit, *gallery) {
+	t.Helper()
+	v := newVisit(t, withKeys(sampleKeys(t)))
+	g := &gallery{dashboard: v.server.Config.Handler, series: hour(), selected: make(chan url.Values, 1)}
+	g.series.selectIn = "/simulate?live=2"
+	plain := httptest.NewServer(g)
+	t.Cleanup(plain.Close)
+	v.base = plain.URL
+	v.enter()
+	v.handTimers()
+	return v, g
+}
+
+// A refresh changes the figures of a drawn chart without drawing it anew, and leaves an opened table open.
+func TestBrowserTimeSeriesIsLive(t *testing.T) {
+	v, g := newGallery(t)
+	v.open("/simulate")
+	v.act(chromedp.WaitVisible(chromedp.CSS("#requests canvas")), chromedp.Click(chromedp.CSS("#requests summary")))
+	v.wait(`waits() === "2000"`)
+	v.act(chromedp.Evaluate[chromedp.Void](`window.canvas = document.querySelector("#requests canvas")`))
+	v.point("#requests .u-over")
+	v.wait(`document.querySelector("#requests .moment").textContent.startsWith("2026-11-21 10:")`)
+	before := eval[string](v, `canvas.toDataURL()`)
+	later := g.series
+	later.allowed = []int64{100, 900, 1300, 40}
+	g.set(later)
+	v.fire()
+	v.wait(`canvas.toDataURL() !== ` + fmt.Sprintf("%q", before))
+	state := eval[string](v, `[canvas.isConnected, document.querySelector("#requests details").open,
+		document.querySelector("#requests tbody").rows[1].cells[1].textContent, document.querySelectorAll("#requests canvas").length].join()`)
+	if state != "true,true,900,1" {
+		t.Errorf("after a refresh: %s", state)
+	}
+	v.noComplaints("")
+}
+
+// Dragging over a chart goes to the address of that part of it, in UTC; a click goes nowhere.
+func TestBrowserTimeSeriesSelects(t *testing.T) {
+	v, g := newGallery(t)
+	v.open("/simulate")
+	v.act(chromedp.WaitVisible(chromedp.CSS("#requests canvas")))
+	v.act(chromedp.Evaluate[chromedp.Void](`document.querySelector("#requests .u-over").scrollIntoView({ block: "center" })`))
+	at := eval[[]float64](v, `(({ x, y, width, height }) => [x + width / 4, x + width * 3 / 4, y + height / 2])(
+		document.querySelector("#requests .u-over").getBoundingClientRect())`)
+	press := func(kind device.DispatchMouseEventType, x float64) {
+		v.act(chromedp.MouseEvent(kind, x, at[2], chromedp.ButtonType(device.MouseButtonLeft), chromedp.ClickCount(1)))
+	}
+	press(device.DispatchMouseEventTypeMousePressed, at[0])
+	press(device.DispatchMouseEventTypeMouseReleased, at[0])
+	press(device.DispatchMouseEventTypeMousePressed, at[0])
+	press(device.DispatchMouseEventTypeMouseMoved, (at[0]+at[1])/2)
+	press(device.DispatchMouseEventTypeMouseMoved, at[1])
+	press(device.DispatchMouseEventTypeMouseReleased, at[1])
+	var q url.Values
+	select {
+	case q = <-g.selected:
+	case <-v.ctx.Done():
+		t.Fatal("the drag goes nowhere")
+	}
+	from, err := time.Parse(time.RFC3339, q.Get("from"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := time.Parse(time.RFC3339, q.Get("to"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := hour().begin
+	if from.Before(begin) || !from.Before(to) || to.After(begin.Add(time.Hour)) || to.Sub(from) < 15*time.Minute || q.Get("live") != "2" {
+		t.Errorf("a drag over the middle half of an hour goes to %v", q)
+	}
+	v.noComplaints("")
+}
+
+// The charts of other pages: no finding of axe in light and dark, no sideways scroll, the table and the changes in words.
+func TestBrowserTimeSeriesLook(t *testing.T) {
+	axe := axeScript(t)
+	v, _ := newGallery(t)
+	v.open("/simulate")
+	v.act(chromedp.WaitVisible(chromedp.CSS("#requests canvas")), chromedp.Click(chromedp.CSS("#requests summary")))
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int64{320, 1440} {
+			v.scheme(scheme)
+			v.act(chromedp.EmulateViewport(width, 900))
+			for _, finding := range v.axe(axe) {
+				t.Errorf("%s, %d px: %s", scheme, width, finding)
+			}
+			if over := eval[int](v, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+				t.Errorf("%d px wide: scrolls sideways by %d px", width, over)
+			}
+		}
+	}
+	text := eval[string](v, `document.querySelector("#requests").innerText`)
+	for _, want := range []string{"1,340 allowed and 803 blocked", "100 → 200 per minute", "2026-11-21 10:30:00 UTC"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %q", want, text)
+		}
+	}
+	v.noComplaints("")
+}

@@ -1,0 +1,197 @@
+package dashboard
+
+import (
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	routing "tidegate/internal/route"
+	"tidegate/web/templates"
+)
+
+// explainForm is a call to explain as it was typed.
+type explainForm struct {
+	key, api, stage, method, path, address input
+}
+
+func readExplainForm(r *http.Request) explainForm {
+	v := r.URL.Query()
+	f := explainForm{
+		key: typed(v, "key", 100), api: typed(v, "api", routing.MaxAPILen), stage: typed(v, "stage", routing.MaxStageLen),
+		method: typed(v, "method", routing.MaxMethodLen), path: typed(v, "path", 2000), address: typed(v, "address", maxInput),
+	}
+	if f.method.text == "" {
+		f.method.text = http.MethodGet
+	}
+	if f.path.text == "" {
+		f.path.text = "/"
+	}
+	return f
+}
+
+// call returns the call that was typed, and notes what is wrong with it.
+func (f *explainForm) call(v6Bits int) policy.Call {
+	trim := strings.TrimSpace
+	c := policy.Call{Route: routing.Call{API: trim(f.api.text), Stage: trim(f.stage.text), Method: strings.ToUpper(trim(f.method.text)),
+		Path: trim(f.path.text)}}
+	if !strings.HasPrefix(c.Route.Path, "/") {
+		f.path.wrong = "A path begins with a slash, such as /orders/7."
+	}
+	if text := trim(f.address.text); text != "" {
+		a, err := netip.ParseAddr(text)
+		if err != nil || a.Zone() != "" {
+			f.address.wrong = "Type an address such as 203.0.113.7 or 2001:db8::1."
+			return c
+		}
+		c.Address = a.Unmap()
+		bits := 32
+		if c.Address.Is6() {
+			bits = v6Bits
+		}
+		c.Network, _ = c.Address.Prefix(bits) // both fit
+	}
+	return c
+}
+
+// v6Bits is how the check function masks IPv6 addresses unless it is told otherwise.
+const v6Bits = 64
+
+func (d *dashboard) showExplain(w http.ResponseWriter, r *http.Request) {
+	f := readExplainForm(r)
+	p := templates.ExplainPage{Page: d.page(r, "Explain")}
+	status := http.StatusOK
+	if strings.TrimSpace(f.key.text) != "" {
+		var err error
+		if status, err = d.explain(r, &f, &p); err != nil {
+			d.failStore(w, r, "explain", err)
+			return
+		}
+	}
+	p.Form = f.view(d.path("/explain"))
+	d.render(w, r, status, templates.Explain(p))
+}
+
+// explain answers what was asked, or notes what is wrong with the question.
+func (d *dashboard) explain(r *http.Request, f *explainForm, p *templates.ExplainPage) (int, error) {
+	call := f.call(v6Bits)
+	k, err := d.explained(r, f)
+	if err != nil {
+		return 0, err
+	}
+	if wrongs(f.key, f.path, f.address) > 0 {
+		return http.StatusUnprocessableEntity, nil
+	}
+	set, err := d.Keys.Set(r.Context())
+	if err != nil {
+		return 0, err
+	}
+	e, err := d.Keys.Explain(r.Context(), set, k, call)
+	if err != nil {
+		return 0, err
+	}
+	p.Answer = d.explanation(set, k, e)
+	return http.StatusOK, nil
+}
+
+// explained finds the key by its id. A whole secret is refused: it would stand in the address.
+func (d *dashboard) explained(r *http.Request, f *explainForm) (policy.Key, error) {
+	id := strings.TrimSpace(f.key.text)
+	if secret, err := apikey.Parse(id); err == nil {
+		f.key.text, f.key.wrong = secret.ID(),
+			"That was the whole secret, which belongs in no address: its id, which stands here now, is enough. Consider rotating it."
+		return policy.Key{}, nil
+	}
+	if !idPattern.MatchString(id) {
+		f.key.wrong = "Type the id of a key, as it stands below its name."
+		return policy.Key{}, nil
+	}
+	k, err := d.Keys.Get(r.Context(), id)
+	if isMissing(err) {
+		f.key.wrong = "No key has this id."
+		return policy.Key{}, nil
+	}
+	return k, err
+}
+
+func (f *explainForm) view(action string) templates.ExplainForm {
+	return templates.ExplainForm{
+		Action: action, Errors: wrongs(f.key, f.path, f.address),
+		Fields: []templates.FormField{
+			text("key", "Key id", "", 100, f.key), text("method", "Method", "GET", routing.MaxMethodLen, f.method), text("path", "Path", "/", 2000, f.path),
+			text("api", "API id", "any", routing.MaxAPILen, f.api), text("stage", "Stage", "any", routing.MaxStageLen, f.stage),
+			text("address", "Client address", "unknown", maxInput, f.address),
+		},
+	}
+}
+
+func (d *dashboard) explanation(set *policy.Set, k policy.Key, e policy.Explained) *templates.Explanation {
+	c := e.Checked
+	x := &templates.Explanation{
+		Name: clip(k.Name, maxName), Address: d.keyPath(k), Verdict: verdictWords(e), Allowed: c.Allowed, Response: responseTo(e),
+		Why: whyWords(newSubject(set, k, decisionNone, c.Now)),
+	}
+	for _, m := range e.Matches {
+		rule := set.Routes[m.Index]
+		x.Rules = append(x.Rules, templates.RuleMatch{Name: clip(rule.Name, maxName), Pattern: rule.Pattern.String(), Won: m.Won, Reason: m.Reason})
+	}
+	switch {
+	case len(e.Matches) == 0:
+		x.Cost = "No route rule matches: the call costs 1, and only the limits of the key, of the address and of all count."
+	default:
+		x.Cost = "The call costs " + costWords(c.Cost) + "."
+	}
+	for _, l := range c.Limits {
+		x.Limits = append(x.Limits, templates.AppliedRow{Scope: limitedWords(l.Scope), Mode: string(l.Mode), Window: window(l.Usage)})
+	}
+	if candidate := e.Effective.Plan.Candidate; len(candidate) > 0 && c.Source == "plan" {
+		x.Candidate = "On trial beside them, denying nothing: " + limitsWords(candidate) + "."
+	}
+	return x
+}
+
+func verdictWords(e policy.Explained) string {
+	c := e.Checked
+	switch {
+	case e.Refused != "":
+		return "refused: " + e.Refused
+	case !c.BannedUntil.IsZero():
+		return "denied: banned until " + instant(c.BannedUntil).Text
+	case e.Exempt:
+		return "allowed: the address is exempt, nothing is counted"
+	case c.Allowed && c.Cost == 0:
+		return "allowed: the call costs nothing"
+	case c.Allowed && !c.Would:
+		return "allowed, in shadow: enforced, it would be denied"
+	case c.Allowed:
+		return "allowed"
+	}
+	if wait := c.RetryAfter(); wait > 0 {
+		return "denied: the next call is free in " + span(wait) + ", at " + instant(c.Now.Add(wait)).Text
+	}
+	return "denied: the call costs " + strconv.FormatInt(c.Cost, 10) + ", more than a limit ever has"
+}
+
+// limitedWords says on what a limit is.
+func limitedWords(scope string) string {
+	switch scope {
+	case policy.ScopeKey:
+		return "the key"
+	case policy.ScopeRoute:
+		return "the key, on this rule"
+	case policy.ScopeIP:
+		return "the address"
+	case policy.ScopeRouteIP:
+		return "the address, on this rule"
+	case policy.ScopeGlobal:
+		return "all callers"
+	case policy.ScopeRouteAll:
+		return "all callers, on this rule"
+	}
+	return scope
+}
+
+var decisionNone limiter.Decision // for a key whose figures do not matter

@@ -1,0 +1,349 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
+)
+
+// keyAction is a change of one key that is asked for on a page of its own.
+type keyAction struct {
+	heading string
+	advice  string
+	submit  string
+	done    string // what the next page says
+	danger  bool
+	revoked bool // makes sense for a revoked key too
+	any     bool // even for one that cannot be read
+	reason  bool // must be given
+	fields  func(d *dashboard, f *actionForm) []templates.FormField
+	// do makes the change; it returns the key as it is then.
+	do func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error)
+}
+
+// actionForm is what was typed on the page of an action.
+type actionForm struct {
+	set     *policy.Set
+	key     policy.Key
+	version int64
+	reason  input
+	until   untilInput
+	grace   input
+	name    input
+	tags    input
+	plan    input
+	secret  string // that a rotation made
+	wrong   string
+}
+
+// update changes the key as the form's version was.
+func (f *actionForm) update(ctx context.Context, d *dashboard, action string, edit policy.Edit, change func(*policy.Key)) (policy.Key, error) {
+	return d.Keys.Update(ctx, f.key.ID, f.version, action, edit, change)
+}
+
+var keyActions = map[string]keyAction{
+	"end": {
+		heading: "End the override of", advice: "The limits of the plan are back in force with the next check. Counts stay.", submit: "End the override",
+		done: "The override is ended; the plan is back in force.",
+		do: func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
+			return d.Keys.SetOverride(ctx, f.key.ID, f.version, nil, edit)
+		},
+	},
+	"reset": {
+		heading: "Reset the counts of", advice: "Everything that was counted is forgotten: every limit is free at once. This cannot be undone.",
+		submit: "Reset", danger: true,
+		done: "The counts are reset; every limit is free.",
+		do: func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
+			return f.key, d.Keys.Reset(ctx, f.key.ID, edit)
+		},
+	},
+	"revoke": {
+		heading: "Revoke", advice: "From the next check on, calls with this key get 401, as if it never was. It can be taken back.", submit: "Revoke",
+		danger: true,
+		done:   "Revoked: no call with this key is allowed any more.",
+		do: func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
+			return d.Keys.Revoke(ctx, f.key.ID, f.version, edit)
+		},
+	},
+	"unrevoke": {
+		heading: "Unrevoke", advice: "Calls with this key's secret are let in again, within its limits.", submit: "Unrevoke", revoked: true,
+		done: "The key is active again.",
+		do: func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
+			return f.update(ctx, d, "key.unrevoke", edit, func(k *policy.Key) { k.Status = policy.Active })
+		},
+	},
+	"ban": {
+		heading: "Ban", advice: "Calls with this key get 429 until then, whatever its limits.", submit: "Ban", danger: true, reason: true,
+		done: "Banned.", fields: banFields, do: ban,
+	},
+	"unban": {
+		heading: "Unban", advice: "Calls with this key are let in again, within its limits.", submit: "Unban", done: "The ban is lifted.",
+		do: func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
+			return f.update(ctx, d, "key.unban", edit, func(k *policy.Key) { k.Banned = time.Time{} })
+		},
+	},
+	"rotate": {
+		heading: "Rotate the secret of", submit: "Make a new secret", danger: true, fields: graceFields, do: rotate,
+		advice: "The key gets a new secret; plan, counts and history stay. The old secret is good for the time of grace, then no longer.",
+	},
+	"delete": {
+		heading: "Delete", advice: "The key, its counts and its place in every list go. Its audit stays. This cannot be undone.", submit: "Delete for ever",
+		danger: true, revoked: true, any: true, done: "Deleted.",
+		do: func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
+			return policy.Key{}, d.Keys.Delete(ctx, f.key.ID, edit)
+		},
+	},
+	"edit": {
+		heading: "Edit", advice: "A change of the plan acts on the next check and keeps what was counted, unless an override is in force.",
+		submit: "Save", done: "Saved.", revoked: true,
+		fields: editFields, do: saveKey,
+	},
+}
+
+func banFields(_ *dashboard, f *actionForm) []templates.FormField {
+	if f.until.choice.text == "" {
+		f.until.choice.text = "1h"
+	}
+	return untilFields(f.until, "choose how long")
+}
+
+func ban(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
+	until := f.until.time(time.Now())
+	if until.IsZero() && f.until.errors() == 0 {
+		f.until.choice.wrong = "Choose how long the ban lasts; revoke a key to shut it out for good."
+	}
+	if f.until.errors() > 0 {
+		return f.key, errTyped
+	}
+	return f.update(ctx, d, "key.ban", edit, func(k *policy.Key) { k.Banned = until })
+}
+
+// errTyped means that the form holds what is wrong.
+var errTyped = errors.New("wrong input")
+
+var graces = []templates.Option{
+	{Value: "0s", Text: "no grace: the old secret stops now"},
+	{Value: "1h", Text: "1 hour"},
+	{Value: "24h", Text: "1 day"},
+	{Value: "168h", Text: "7 days"},
+	{Value: "720h", Text: "30 days"},
+	{Value: "2160h", Text: "90 days"},
+}
+
+func graceFields(_ *dashboard, f *actionForm) []templates.FormField {
+	if f.grace.text == "" {
+		f.grace.text = "24h"
+	}
+	return []templates.FormField{choice("grace", "The old secret is good for", graces, f.grace)}
+}
+
+func rotate(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
+	f.grace.oneOf(graces)
+	grace, err := time.ParseDuration(f.grace.text)
+	if err != nil || f.grace.wrong != "" {
+		f.grace.wrong = chooseFromList
+		return f.key, errTyped
+	}
+	key, secret, err := d.Keys.Rotate(ctx, f.key.ID, f.version, grace, edit)
+	if err == nil {
+		f.secret = secret.Reveal()
+	}
+	return key, err
+}
+
+func editFields(_ *dashboard, f *actionForm) []templates.FormField {
+	fields := []templates.FormField{
+		text("name", "Name", "", policy.MaxNameLen, f.name),
+		text("tags", "Tags, with commas between", "team-a, beta", 600, f.tags),
+		choice("plan", "Plan", planOptions(f.set), f.plan),
+	}
+	return append(fields, untilFields(f.until, "never expires")...)
+}
+
+// planOptions offers every plan by its name.
+func planOptions(set *policy.Set) []templates.Option {
+	var options []templates.Option
+	for _, p := range set.Plans {
+		options = append(options, templates.Option{Value: p.Name, Text: clip(p.Name, maxName) + ": " + limitsWords(p.Limits)})
+	}
+	return options
+}
+
+// splitTags reads tags with commas between.
+func splitTags(text string) []string {
+	var tags []string
+	for _, tag := range strings.Split(text, ",") {
+		if tag = strings.TrimSpace(tag); tag != "" {
+			tags = append(tags, tag)
+		}
+	}
+	return tags
+}
+
+func saveKey(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
+	expires := f.until.time(time.Now())
+	if f.key.Expires.Format(untilForm) == f.until.at.text && f.until.choice.text == untilAt {
+		f.until.at.wrong, expires = "", f.key.Expires // it may be past, and its seconds are not shown
+	}
+	if f.until.errors() > 0 {
+		return f.key, errTyped
+	}
+	return f.update(ctx, d, "key.edit", edit, func(k *policy.Key) {
+		k.Name, k.Tags, k.Plan, k.Expires = strings.TrimSpace(f.name.text), splitTags(f.tags.text), f.plan.text, expires
+	})
+}
+
+// blame notes what the store found wrong.
+func (f *actionForm) blame(invalid *policy.InvalidError) {
+	fields := map[string]*input{"name": &f.name, "plan": &f.plan, "expires": &f.until.at, "bannedUntil": &f.until.at, "grace": &f.grace}
+	for _, e := range invalid.Fields {
+		field, _, _ := strings.Cut(e.Field, "[")
+		if in := fields[e.Field]; in != nil {
+			in.wrong = sentence(e.Message)
+		} else if field == "tags" {
+			f.tags.wrong = sentence(e.Message)
+		} else {
+			f.wrong = e.Field + ": " + sentence(e.Message)
+		}
+	}
+}
+
+func (f *actionForm) errors() int {
+	return f.until.errors() + wrongs(f.reason, f.grace, f.name, f.tags, f.plan)
+}
+
+// action returns the action that the path names and what it is on, or answers the request.
+func (d *dashboard) action(w http.ResponseWriter, r *http.Request) (keyAction, *actionForm, bool) {
+	a, known := keyActions[r.PathValue("action")]
+	if !known {
+		d.fail(w, r, problem{status: http.StatusNotFound})
+		return a, nil, false
+	}
+	set, key, ok := d.keyAndSet(w, r)
+	if !ok {
+		return a, nil, false
+	}
+	if key.Status == policy.Revoked && !a.revoked || key.Status == policy.Unreadable && !a.any {
+		d.fail(w, r, problem{status: http.StatusConflict, heading: "This key is " + string(key.Status),
+			advice: "Nothing of the kind can be done with it as it is."})
+		return a, nil, false
+	}
+	return a, &actionForm{set: set, key: key, version: key.Version}, true
+}
+
+func (d *dashboard) showKeyAction(w http.ResponseWriter, r *http.Request) {
+	a, f, ok := d.action(w, r)
+	if !ok {
+		return
+	}
+	f.name.text, f.tags.text, f.plan.text, f.until = f.key.Name, strings.Join(f.key.Tags, ", "), f.key.Plan, newUntil(f.key.Expires)
+	if r.PathValue("action") == "ban" {
+		f.until = untilInput{}
+	}
+	d.renderKeyAction(w, r, http.StatusOK, a, f, nil)
+}
+
+func (d *dashboard) doKeyAction(w http.ResponseWriter, r *http.Request) {
+	if !d.parseForm(w, r) {
+		return
+	}
+	a, f, ok := d.action(w, r)
+	if !ok {
+		return
+	}
+	var err error
+	if f.version, err = readVersion(r.PostForm); err != nil {
+		d.fail(w, r, problem{status: http.StatusBadRequest})
+		return
+	}
+	v := r.PostForm
+	f.reason, f.until, f.grace = typed(v, "reason", maxReasonInput), readUntil(v), typed(v, "grace", maxInput)
+	f.name, f.tags, f.plan = typed(v, "name", policy.MaxNameLen+50), typed(v, "tags", 1000), typed(v, "plan", maxName+10)
+	if f.reason.text != "" || a.reason {
+		f.reason.reason()
+	}
+	if f.errors() > 0 {
+		d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
+		return
+	}
+	d.makeKeyAction(w, r, a, f)
+}
+
+func (d *dashboard) makeKeyAction(w http.ResponseWriter, r *http.Request, a keyAction, f *actionForm) {
+	before := f.key
+	if before.Version != f.version {
+		d.keyConflict(w, r, a, f, before)
+		return
+	}
+	saved, err := a.do(r.Context(), d, f, d.edit(r, strings.TrimSpace(f.reason.text)))
+	var invalid *policy.InvalidError
+	switch {
+	case errors.Is(err, policy.ErrConflict):
+		d.keyConflict(w, r, a, f, saved)
+	case errors.Is(err, errTyped):
+		d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
+	case errors.As(err, &invalid):
+		f.blame(invalid)
+		d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
+	case err != nil:
+		d.failStore(w, r, "change key", err)
+	case f.secret != "":
+		d.renderSecret(w, r, saved, "The new secret of “"+clip(saved.Name, maxName)+"”", f.secret)
+	case saved.ID == "":
+		d.flash(r, "Deleted “"+clip(before.Name, maxName)+"”.", "")
+		http.Redirect(w, r, d.path("/keys"), http.StatusSeeOther)
+	default:
+		d.flash(r, a.done, d.undoOf(r, saved.ID, saved.Version))
+		d.toKey(w, r, saved)
+	}
+}
+
+func (d *dashboard) keyConflict(w http.ResponseWriter, r *http.Request, a keyAction, f *actionForm, current policy.Key) {
+	f.key, f.version = current, current.Version
+	var theirs []string
+	if page, err := d.Keys.Audit().List(r.Context(), newest(current.ID)); err == nil && len(page.Entries) > 0 {
+		for _, c := range entryChanges(page.Entries[0]) {
+			theirs = append(theirs, c.What+": "+c.Before+" → "+c.After)
+		}
+	}
+	d.renderKeyAction(w, r, http.StatusConflict, a, f, &templates.Conflict{
+		Theirs: theirs, Yours: []string{strings.ToLower(a.submit)}, By: d.lastActor(r,
+			current.ID), Saved: instant(current.Updated), Keep: d.keyPath(current),
+	})
+}
+
+func (d *dashboard) renderKeyAction(w http.ResponseWriter, r *http.Request, status int, a keyAction, f *actionForm, conflict *templates.Conflict) {
+	name := clip(f.key.Name, maxName)
+	var fields []templates.FormField
+	if a.fields != nil {
+		fields = a.fields(d, f)
+	}
+	d.render(w, r, status, templates.FormOf(templates.FormPage{
+		Page: d.page(r, a.heading+" "+name), Trail: d.keyTrail(f.key), Heading: a.heading, Name: name, Lead: []string{a.advice}, Conflict: conflict,
+		Form: &templates.Form{
+			Action: d.keyPath(f.key) + "/" + r.PathValue("action"),
+			Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.version, 10)}},
+			Error:  f.wrong, Errors: f.errors(),
+			After:  append(fields, reasonField(f.reason)),
+			Submit: a.submit, Danger: a.danger, Cancel: templates.Choice{Text: "Cancel", Address: d.keyPath(f.key)},
+		},
+	}))
+}
+
+// renderSecret answers with the page itself, not with a way to it: the secret is in this answer and nowhere else.
+func (d *dashboard) renderSecret(w http.ResponseWriter, r *http.Request, k policy.Key, heading, secret string) {
+	advice := []string{"Send it as x-api-key, or as Authorization: Bearer."}
+	if k.Grace.After(time.Now()) {
+		advice = append(advice, "The old secret is good until "+instant(k.Grace).Text+".")
+	}
+	d.render(w, r, http.StatusCreated, templates.FormOf(templates.FormPage{
+		Page: d.page(r, heading), Trail: d.keyTrail(k), Heading: "Secret of", Name: clip(k.Name, maxName),
+		Secret: &templates.Secret{Heading: heading, Text: secret, Advice: advice},
+	}))
+}

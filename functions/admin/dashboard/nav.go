@@ -1,0 +1,31 @@
+package dashboard
+
+import (
+	"net/http"
+	"strings"
+
+	"tidegate/web/templates"
+)
+
+// mainPages are the links at the top of every page, in their order.
+var mainPages = []struct{ path, text string }{
+	{"/", "Overview"},
+	{"/keys", "Keys"},
+	{"/policies", "Policies"},
+	{"/overrides", "Overrides"},
+	{"/audit", "Audit"},
+	{"/explain", "Explain"},
+	{"/simulate", "Simulate"},
+	{"/settings", "Settings"},
+}
+
+// nav marks the main page that the request asks for, or that is above it.
+func (d *dashboard) nav(r *http.Request) []templates.Choice {
+	var links []templates.Choice
+	for _, m := range mainPages {
+		at := d.path(m.path)
+		current := r.URL.Path == at || m.path != "/" && strings.HasPrefix(r.URL.Path, at+"/")
+		links = append(links, templates.Choice{Text: m.text, Address: at, Current: current})
+	}
+	return links
+}

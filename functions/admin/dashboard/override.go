@@ -1,0 +1,154 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"reflect"
+	"time"
+
+	"tidegate/functions/admin/access"
+	"tidegate/internal/audit"
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
+)
+
+func (d *dashboard) showOverride(w http.ResponseWriter, r *http.Request) {
+	set, key, ok := d.editable(w, r)
+	if !ok {
+		return
+	}
+	e, _ := set.Effective(key, time.Now())
+	d.renderOverride(w, r, http.StatusOK, overridePage{set: set, key: key, form: newOverrideForm(key, e)})
+}
+
+// editable returns the key that the request is about, or answers the request if its limits cannot be edited.
+func (d *dashboard) editable(w http.ResponseWriter, r *http.Request) (*policy.Set, policy.Key, bool) {
+	set, key, ok := d.keyAndSet(w, r)
+	if !ok {
+		return nil, policy.Key{}, false
+	}
+	if key.Status != policy.Active {
+		d.fail(w, r, problem{
+			status:  http.StatusConflict,
+			heading: "This key is " + string(key.Status),
+			advice:  "No call with it is allowed, whatever its limits. They stay as they were.",
+		})
+		return nil, policy.Key{}, false
+	}
+	return set, key, true
+}
+
+// saveOverride saves the form, or with one of its other buttons shows it again: with other rows, or with a preview.
+func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) {
+	if !d.parseForm(w, r) {
+		return
+	}
+	set, key, ok := d.editable(w, r)
+	if !ok {
+		return
+	}
+	form, err := readOverrideForm(r.PostForm)
+	if err != nil {
+		d.fail(w, r, problem{status: http.StatusBadRequest})
+		return
+	}
+	button := r.PostForm.Get("action")
+	page := overridePage{set: set, key: key, form: form}
+	if page.form.limits.change(button) {
+		d.renderOverride(w, r, http.StatusOK, page)
+		return
+	}
+	override := page.form.override(time.Now())
+	switch {
+	case page.form.errors() > 0:
+		d.renderOverride(w, r, http.StatusUnprocessableEntity, page)
+	case button == "preview":
+		if page.preview, err = d.previewOverride(r, set, key, override); err != nil {
+			d.failStore(w, r, "preview", err)
+			return
+		}
+		d.renderOverride(w, r, http.StatusOK, page)
+	default:
+		d.putOverride(w, r, page, override)
+	}
+}
+
+// putOverride saves: 422 if the store finds it wrong, 409 if the key is no longer what the edit was based on.
+func (d *dashboard) putOverride(w http.ResponseWriter, r *http.Request, page overridePage, o *policy.Override) {
+	key := page.key
+	if page.form.version == key.Version && reflect.DeepEqual(o, key.Override) {
+		d.flash(r, "Nothing was changed: the limits are still "+overrideWords(o)+".", "")
+		d.toKey(w, r, key)
+		return
+	}
+	saved, err := d.Keys.SetOverride(r.Context(), key.ID, page.form.version, o, d.edit(r, o.Reason))
+	var invalid *policy.InvalidError
+	switch {
+	case errors.Is(err, policy.ErrConflict):
+		page.key, page.form.version = saved, saved.Version
+		page.conflict = &templates.Conflict{
+			Theirs: d.effectiveWords(page.set, saved), Yours: []string{overrideWords(o)},
+			Saved: instant(saved.Updated), By: d.lastActor(r, key.ID), Keep: d.keyPath(key),
+		}
+		d.renderOverride(w, r, http.StatusConflict, page)
+	case errors.As(err, &invalid):
+		page.form.blame(invalid)
+		d.renderOverride(w, r, http.StatusUnprocessableEntity, page)
+	case err != nil:
+		d.failStore(w, r, "save override", err)
+	default:
+		before, _ := page.set.Effective(key, time.Now())
+		d.flash(r, "Saved: "+limitsWords(before.Limits)+" → "+overrideWords(o)+". The next check obeys.", d.undoOf(r, saved.ID, saved.Version))
+		d.toKey(w, r, saved)
+	}
+}
+
+// edit is what the audit is told about a change that this request makes.
+func (d *dashboard) edit(r *http.Request, reason string) policy.Edit {
+	actor := access.From(r.Context())
+	return policy.Edit{By: audit.Actor{Kind: string(actor.Kind), Name: actor.String()}, Reason: reason}
+}
+
+// toKey shows the key's page.
+func (d *dashboard) toKey(w http.ResponseWriter, r *http.Request, key policy.Key) {
+	http.Redirect(w, r, d.keyPath(key), http.StatusSeeOther)
+}
+
+// overridePage is the form and what stands around it.
+type overridePage struct {
+	set      *policy.Set
+	key      policy.Key
+	form     overrideForm
+	conflict *templates.Conflict
+	preview  *templates.Preview
+}
+
+func (d *dashboard) renderOverride(w http.ResponseWriter, r *http.Request, status int, o overridePage) {
+	name := clip(o.key.Name, maxName)
+	f := o.form.view()
+	f.Action, f.Cancel = d.keyPath(o.key)+"/limits", templates.Choice{Text: "Cancel", Address: d.keyPath(o.key)}
+	page := templates.FormPage{
+		Page:    d.page(r, "Limits of "+name),
+		Trail:   d.keyTrail(o.key),
+		Heading: "Limits of",
+		Name:    name,
+		Lead: []string{"An override of the plan " + clip(o.key.Plan, maxName) +
+			" for this key alone. It acts on the next check and keeps what was already counted."},
+		Conflict: o.conflict,
+		Preview:  o.preview,
+		Form:     &f,
+	}
+	d.render(w, r, status, templates.FormOf(page))
+}
+
+// effectiveWords says what holds for a key, and why.
+func (d *dashboard) effectiveWords(set *policy.Set, k policy.Key) []string {
+	if k.Status != policy.Active {
+		return []string{"the key is " + string(k.Status)}
+	}
+	e, _ := set.Effective(k, time.Now())
+	if e.Source == "override" {
+		return []string{overrideWords(k.Override), "because: " + clip(k.Override.Reason, policy.MaxReasonLen)}
+	}
+	return append([]string{"the plan " + clip(k.Plan, maxName)}, eachInWords(e.Limits)...)
+}

@@ -1,0 +1,83 @@
+package dashboard
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"time"
+
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
+)
+
+const overridesPerPage = 200
+
+func (d *dashboard) showOverrides(w http.ResponseWriter, r *http.Request) {
+	after := r.URL.Query().Get("after")
+	if len(after) > maxCursor {
+		d.fail(w, r, problem{status: http.StatusBadRequest})
+		return
+	}
+	set, err := d.Keys.Set(r.Context())
+	if err != nil {
+		d.failStore(w, r, "read policy", err)
+		return
+	}
+	list, err := d.Keys.List(r.Context(), set, policy.Query{Overridden: true, After: after, Count: overridesPerPage})
+	if err != nil {
+		d.failStore(w, r, "list overrides", err)
+		return
+	}
+	p := templates.OverridesPage{Page: d.page(r, "Overrides"), Rows: d.overrideRows(r, set, list.Keys)}
+	p.Empty = templates.Empty{Heading: "No overrides", Advice: "Every key has the limits of its plan. Override those of one on its page."}
+	if after != "" {
+		p.First = d.path("/overrides")
+	}
+	if list.Next != "" {
+		p.Next = d.path("/overrides?after=" + list.Next)
+		p.Note = "There are more than fit here; each page by itself has those first that end soon."
+	}
+	d.render(w, r, http.StatusOK, templates.Overrides(p))
+}
+
+// overrideRows has those first that end soon, then those without end, then those that ended.
+func (d *dashboard) overrideRows(r *http.Request, set *policy.Set, keys []policy.Key) []templates.OverrideRow {
+	now := time.Now()
+	keys = slices.DeleteFunc(slices.Clone(keys), func(k policy.Key) bool { return k.Override == nil })
+	rank := func(o *policy.Override) (int, int64) {
+		switch {
+		case !o.ActiveAt(now):
+			return 2, -o.Until.Unix()
+		case o.Until.IsZero():
+			return 1, 0
+		}
+		return 0, o.Until.Unix()
+	}
+	slices.SortStableFunc(keys, func(a, b policy.Key) int {
+		ra, ta := rank(a.Override)
+		rb, tb := rank(b.Override)
+		return cmp.Or(cmp.Compare(ra, rb), cmp.Compare(ta, tb))
+	})
+	rows := make([]templates.OverrideRow, len(keys))
+	for i, k := range keys {
+		o := *k.Override
+		words := o
+		words.Until = time.Time{}
+		plan, _ := set.Plan(k.Plan)
+		rows[i] = templates.OverrideRow{
+			Name: clip(k.Name, maxName), Address: d.keyPath(k), Plan: clip(k.Plan, maxName), Before: limitsWords(plan.Limits), After: overrideWords(&words),
+			Reason: clip(o.Reason, policy.MaxReasonLen), Ends: "when somebody ends it",
+		}
+		switch {
+		case !o.ActiveAt(now):
+			rows[i].Ended, rows[i].Ends = true, "ended "+instant(o.Until).Text
+		case !o.Until.IsZero():
+			rows[i].Ends, rows[i].Soon = "in "+span(o.Until.Sub(now)), o.Until.Sub(now) < 24*time.Hour
+			rows[i].At = instant(o.Until)
+		}
+		if canEdit(r) && k.Status == policy.Active {
+			rows[i].End, rows[i].Edit = d.keyPath(k)+"/end", d.keyPath(k)+"/limits"
+		}
+	}
+	return rows
+}

@@ -1,0 +1,201 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"tidegate/internal/audit"
+	"tidegate/internal/policy"
+	"tidegate/internal/usage"
+	"tidegate/web/templates"
+)
+
+// ranges are the spans of time that the overview offers; the first is the usual one.
+var ranges = []struct {
+	name       string
+	span, step time.Duration
+}{
+	{"1h", time.Hour, time.Minute},
+	{"5m", 5 * time.Minute, time.Minute},
+	{"24h", 24 * time.Hour, 15 * time.Minute},
+	{"7d", 7 * 24 * time.Hour, time.Hour},
+}
+
+const (
+	topCount = 10
+	maxMarks = 50 // changes that the chart shows
+)
+
+// period is the time that the overview is about.
+type period struct {
+	from, to time.Time
+	step     time.Duration
+	name     string // of the range; empty for one of its own
+}
+
+// readPeriod takes a range, or a part of the chart that was selected.
+func readPeriod(q url.Values, now time.Time) period {
+	from, fromErr := time.Parse(time.RFC3339, q.Get("from"))
+	to, toErr := time.Parse(time.RFC3339, q.Get("to"))
+	if fromErr == nil && toErr == nil && from.Before(to) && to.Sub(from) <= 30*24*time.Hour && now.Sub(from) < usage.HoursKept {
+		return chosen(from, to, now)
+	}
+	for _, r := range ranges {
+		if r.name == q.Get("range") {
+			return period{now.Add(-r.span), now, r.step, r.name}
+		}
+	}
+	return period{now.Add(-ranges[0].span), now, ranges[0].step, ranges[0].name}
+}
+
+func chosen(from, to, now time.Time) period {
+	p := period{from: from, to: to, step: time.Hour}
+	if now.Sub(from) < usage.MinutesKept-time.Hour {
+		for _, step := range []time.Duration{15 * time.Minute, 5 * time.Minute, time.Minute} {
+			if to.Sub(from)/step <= 150 {
+				p.step = step
+			}
+		}
+	}
+	if p.to.Sub(p.from) < p.step {
+		p.to = p.from.Add(p.step)
+	}
+	return p
+}
+
+func (p period) values() url.Values {
+	if p.name == "" {
+		return url.Values{"from": {p.from.Format(time.RFC3339)}, "to": {p.to.Format(time.RFC3339)}}
+	}
+	if p.name == ranges[0].name {
+		return url.Values{}
+	}
+	return url.Values{"range": {p.name}}
+}
+
+func (d *dashboard) showOverview(w http.ResponseWriter, r *http.Request) {
+	page, err := d.overviewPage(r)
+	if err != nil {
+		d.failStore(w, r, "read calls", err)
+		return
+	}
+	if isRefresh(r) {
+		d.render(w, r, http.StatusOK, templates.OverviewLive(page))
+		return
+	}
+	d.render(w, r, http.StatusOK, templates.Overview(page))
+}
+
+func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error) {
+	ctx, now, home := r.Context(), time.Now(), d.path("/")
+	at := readPeriod(r.URL.Query(), now)
+	p := templates.OverviewPage{Page: d.page(r, "Overview"), Live: d.live(r, home, at.values(), now)}
+	p.Page.Chart = d.path("/static/" + d.Bundle.Chart)
+	for _, choice := range ranges {
+		chosen := period{name: choice.name}
+		p.Ranges = append(p.Ranges, templates.Choice{
+			Text: choice.name, Address: address(home, withLive(chosen.values(), liveSeconds(r.URL.Query()))), Current: choice.name == at.name,
+		})
+	}
+	began := time.Now()
+	points, err := d.Usage.Overview(ctx, at.from, at.to, at.step)
+	if err != nil {
+		return p, err
+	}
+	latency := time.Since(began)
+	sum := usage.Sum(points)
+	active, err := d.Usage.ActiveCount(ctx, maxTime(at.from, now.Add(-usage.MinutesKept+time.Minute)))
+	if err != nil {
+		return p, err
+	}
+	p.Figures = figures(sum, active, latency)
+	p.Live.Summary = number(sum.Calls()) + " calls, " + number(sum.Denied) + " blocked"
+	if p.Chart, err = d.overviewChart(ctx, at, points, home); err != nil {
+		return p, err
+	}
+	if sum.Calls() == 0 {
+		p.Empty = &templates.Empty{
+			Heading: "No calls yet", Advice: "Nothing was called in this time. The first call makes the chart move:",
+			Command: `curl -i -H "x-api-key: $KEY" "$API_URL"`,
+		}
+	}
+	if p.Busiest, err = d.top(ctx, at, d.Usage.Busiest); err != nil {
+		return p, err
+	}
+	p.Blocked, err = d.top(ctx, at, d.Usage.MostDenied)
+	return p, err
+}
+
+func maxTime(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func figures(sum usage.Counts, active int64, latency time.Duration) []templates.Figure {
+	share := "0 %"
+	if sum.Denied > 0 {
+		share = number(percent(sum.Denied, sum.Calls())) + " %"
+	}
+	all := []templates.Figure{
+		{Name: "Requests", Value: number(sum.Calls())},
+		{Name: "Blocked", Value: number(sum.Denied), Note: share},
+		{Name: "Active callers", Value: number(active), Note: "within a day at most"},
+		{Name: "Would block", Value: number(sum.ShadowDenied + sum.CandidateDenied), Note: number(sum.ShadowDenied) + " in shadow, " +
+			number(sum.CandidateDenied) + " by candidates"},
+		{Name: "Store", Value: "answers", Note: "in " + offset(latency.Round(100*time.Microsecond))},
+	}
+	if sum.Degraded > 0 {
+		all[4] = templates.Figure{Name: "Store", Value: "was away", Note: number(sum.Degraded) + " calls were decided without it", Bad: true}
+	}
+	return all
+}
+
+func (d *dashboard) overviewChart(ctx context.Context, at period, points []usage.Point, home string) (templates.TimeSeries, error) {
+	entries, err := d.Keys.Audit().List(ctx, audit.Query{Subject: policy.SetID, Count: maxMarks})
+	if err != nil {
+		return templates.TimeSeries{}, err
+	}
+	s := timeSeries{id: "calls", title: "Calls", step: at.step, begin: at.from.Truncate(at.step), marks: marks(entries.Entries), selectIn: home}
+	if len(points) > 0 {
+		s.begin = points[0].Start
+	}
+	s.allowed, s.blocked = columns(points)
+	return s.view(), nil
+}
+
+// top ranks callers; those without a record go by their id.
+func (d *dashboard) top(ctx context.Context, at period, rank func(context.Context, time.Time, time.Time, int) ([]usage.Talker,
+	error)) ([]templates.TalkerRow, error) {
+	talkers, err := rank(ctx, at.from, at.to, topCount)
+	if err != nil || len(talkers) == 0 {
+		return nil, err
+	}
+	set, err := d.Keys.Set(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(talkers))
+	for i, t := range talkers {
+		ids[i] = t.ID
+	}
+	keys, err := d.Keys.Many(ctx, set, ids)
+	if err != nil {
+		return nil, err
+	}
+	byID := map[string]policy.Key{}
+	for _, k := range keys {
+		byID[k.ID] = k
+	}
+	rows := make([]templates.TalkerRow, len(talkers))
+	for i, t := range talkers {
+		rows[i] = templates.TalkerRow{Name: t.ID, Calls: number(t.Calls()), Blocked: number(t.Denied), Share: number(percent(t.Denied, t.Calls())) + " %"}
+		if k, known := byID[t.ID]; known {
+			rows[i].Name, rows[i].Plan, rows[i].Address = clip(k.Name, maxName), clip(k.Plan, maxName), d.keyPath(k)
+		}
+	}
+	return rows, nil
+}

@@ -1,0 +1,264 @@
+package dashboard
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
+)
+
+// planForm creates or edits a plan.
+type planForm struct {
+	number    int // 0 for a new plan
+	title     string
+	name      input
+	mode      input
+	degraded  input
+	share     input
+	limits    limitList
+	candidate limitList
+}
+
+func newPlanForm(number int) *planForm {
+	return &planForm{
+		number: number, mode: input{text: string(policy.Enforce)}, degraded: input{text: string(policy.Closed)},
+		limits: newLimitList("limits", nil), candidate: newLimitList("candidate", nil),
+	}
+}
+
+func (f *planForm) fill(set *policy.Set) bool {
+	if f.number == 0 {
+		return true
+	}
+	p, known := set.Numbered(f.number)
+	f.title, f.name.text, f.mode.text, f.degraded.text = p.Name, p.Name, modeText(p.Mode), string(p.Degraded)
+	if f.degraded.text == "" {
+		f.degraded.text = string(policy.Closed)
+	}
+	if p.Share > 0 {
+		f.share.text = strconv.Itoa(p.Share)
+	}
+	f.limits, f.candidate = newLimitList("limits", p.Limits), newLimitList("candidate", p.Candidate)
+	return known
+}
+
+func (f *planForm) read(v url.Values) (err error) {
+	f.name, f.mode, f.degraded, f.share = typed(v, "name", policy.MaxNameLen+50), typed(v, "mode", maxInput), typed(v, "degraded",
+		maxInput), typed(v, "share", maxInput)
+	f.title = f.name.text
+	if f.limits, err = readLimitList(v, "limits"); err != nil {
+		return err
+	}
+	f.candidate, err = readLimitList(v, "candidate")
+	return err
+}
+
+func (f *planForm) lists() []*limitList { return []*limitList{&f.limits, &f.candidate} }
+
+func (f *planForm) apply(next *policy.Set) bool {
+	f.mode.oneOf(modeOptions())
+	f.degraded.oneOf(degradedOptions())
+	p := policy.Plan{
+		Number: f.number, Name: strings.TrimSpace(f.name.text), Mode: policy.Mode(f.mode.text), Degraded: policy.Degraded(f.degraded.text),
+		Limits: f.limits.limits(), Candidate: f.candidate.limits(),
+	}
+	if p.Degraded == policy.Local {
+		p.Share = int(f.share.whole("Type how many percent of the limits one environment may admit.", 1, 100))
+	}
+	if len(p.Limits) == 0 && f.limits.errors() == 0 {
+		f.limits.wrong = "A plan needs at least one limit."
+	}
+	if f.number == 0 {
+		next.Plans = append(next.Plans, p)
+		return true
+	}
+	i := slices.IndexFunc(next.Plans, func(p policy.Plan) bool { return p.Number == f.number })
+	if i < 0 {
+		return false
+	}
+	// Tokens and addresses know their plan by its name.
+	if next.TokenPlan == next.Plans[i].Name {
+		next.TokenPlan = p.Name
+	}
+	if next.AddressPlan == next.Plans[i].Name {
+		next.AddressPlan = p.Name
+	}
+	next.Plans[i] = p
+	return true
+}
+
+func (f *planForm) errors() int {
+	return f.limits.errors() + f.candidate.errors() + wrongs(f.name, f.mode, f.degraded, f.share)
+}
+
+func (f *planForm) blame(e policy.FieldError, next *policy.Set) bool {
+	i := len(next.Plans) - 1
+	if f.number > 0 {
+		i = slices.IndexFunc(next.Plans, func(p policy.Plan) bool { return p.Number == f.number })
+	}
+	at := fmt.Sprintf("plans[%d].", i)
+	fields := map[string]*input{at + "name": &f.name, at + "mode": &f.mode, at + "degraded": &f.degraded, at + "share": &f.share}
+	if in := fields[e.Field]; in != nil {
+		in.wrong = sentence(e.Message)
+		return true
+	}
+	return f.limits.blame(e, at+"limits") || f.candidate.blame(e, at+"candidate")
+}
+
+func (f *planForm) heading() (text, name string) {
+	if f.number == 0 {
+		return "Create a plan", ""
+	}
+	return "Plan", f.title
+}
+
+func degradedOptions() []templates.Option {
+	return []templates.Option{
+		{Value: string(policy.Closed), Text: "closed: calls are denied"},
+		{Value: string(policy.Open), Text: "open: calls of known callers pass, uncounted"},
+		{Value: string(policy.Local), Text: "local: each environment counts by itself"},
+	}
+}
+
+func (f *planForm) view(*policy.Set) templates.Form {
+	return templates.Form{
+		Fields: []templates.FormField{
+			text("name", "Name", "free", policy.MaxNameLen, f.name),
+			choice("mode", "Mode", modeOptions(), f.mode),
+			choice("degraded", "While the store is away", degradedOptions(), f.degraded),
+			text("share", "With local: percent of the limits", "10", 3, f.share),
+		},
+		Lists: []templates.LimitList{
+			f.limits.view("Limits", "A call is allowed when every limit admits it."),
+			f.candidate.view("Candidate", "Limits on trial: every call is held against them and counted, none is denied by them. Empty for none."),
+		},
+	}
+}
+
+func (f *planForm) done() string { return "Saved the plan " + clip(f.name.text, maxName) + "." }
+
+func (d *dashboard) planEdit(f *planForm) setEdit {
+	e := setEdit{form: f, path: "/policies/plans/new"}
+	if f.number > 0 {
+		e.path = "/policies/plans/" + strconv.Itoa(f.number)
+		e.effect = func(r *http.Request, next *policy.Set) (string, error) {
+			p, _ := next.Numbered(f.number)
+			return d.previewPlan(r, next, p)
+		}
+	}
+	return e
+}
+
+// numberIn reads the plan's number from the path; 0 for what is none.
+func numberIn(r *http.Request) int {
+	n, err := strconv.Atoi(r.PathValue("number"))
+	if err != nil || n < 1 {
+		return -1
+	}
+	return n
+}
+
+func (d *dashboard) showNewPlan(w http.ResponseWriter, r *http.Request) {
+	d.showSetForm(w, r, d.planEdit(newPlanForm(0)))
+}
+
+func (d *dashboard) createPlan(w http.ResponseWriter, r *http.Request) {
+	d.saveSetForm(w, r, d.planEdit(newPlanForm(0)))
+}
+
+func (d *dashboard) showPlan(w http.ResponseWriter, r *http.Request) {
+	d.showSetForm(w, r, d.planEdit(newPlanForm(numberIn(r))))
+}
+
+func (d *dashboard) savePlan(w http.ResponseWriter, r *http.Request) {
+	d.saveSetForm(w, r, d.planEdit(newPlanForm(numberIn(r))))
+}
+
+// setAction is a change of the Set that has nothing to type but a reason.
+type setAction struct {
+	text, said, submit string
+	name               string
+	advice             []string
+	change             func(next *policy.Set) bool
+	find               func(set *policy.Set) (name string, advice []string, exists bool)
+	danger             bool
+}
+
+func (a *setAction) fill(set *policy.Set) (exists bool) {
+	a.name, a.advice, exists = a.find(set)
+	return exists
+}
+func (a *setAction) read(url.Values) error                     { return nil }
+func (a *setAction) lists() []*limitList                       { return nil }
+func (a *setAction) errors() int                               { return 0 }
+func (a *setAction) blame(policy.FieldError, *policy.Set) bool { return false }
+func (a *setAction) heading() (text, name string)              { return a.text, a.name }
+func (a *setAction) done() string                              { return a.said }
+func (a *setAction) apply(next *policy.Set) bool {
+	exists := a.fill(next)
+	return exists && a.change(next)
+}
+
+func (a *setAction) view(*policy.Set) templates.Form {
+	return templates.Form{Submit: a.submit, Danger: a.danger, Notes: a.advice}
+}
+
+// planAction finds what to do with a plan in the path.
+func (d *dashboard) planAction(r *http.Request) (setEdit, bool) {
+	number, what := numberIn(r), r.PathValue("action")
+	find := func(set *policy.Set) (string, []string, bool) {
+		p, known := set.Numbered(number)
+		switch what {
+		case "promote", "drop":
+			return p.Name, []string{"In force: " + limitsWords(p.Limits) + ".", "Candidate: " + limitsWords(p.Candidate) + "."}, known && len(p.Candidate) > 0
+		}
+		return p.Name, []string{limitsWords(p.Limits) + "."}, known
+	}
+	edit := func(change func(*policy.Plan)) func(*policy.Set) bool {
+		return func(next *policy.Set) bool {
+			i := slices.IndexFunc(next.Plans, func(p policy.Plan) bool { return p.Number == number })
+			change(&next.Plans[i])
+			return true
+		}
+	}
+	var a *setAction
+	switch what {
+	case "promote":
+		a = &setAction{text: "Promote the candidate of", submit: "Promote", said: "The candidate is in force.",
+			change: edit(func(p *policy.Plan) { p.Limits, p.Candidate = p.Candidate, []limiter.Limit(nil) })}
+	case "drop":
+		a = &setAction{text: "Drop the candidate of", submit: "Drop", said: "The candidate is dropped.",
+			change: edit(func(p *policy.Plan) { p.Candidate = nil })}
+	case "delete":
+		a = &setAction{text: "Delete the plan", submit: "Delete", said: "The plan is deleted.", danger: true, change: func(next *policy.Set) bool {
+			next.Plans = slices.DeleteFunc(next.Plans, func(p policy.Plan) bool { return p.Number == number })
+			return true
+		}}
+	default:
+		return setEdit{}, false
+	}
+	a.find = find
+	return setEdit{form: a, path: fmt.Sprintf("/policies/plans/%d/%s", number, what)}, true
+}
+
+func (d *dashboard) showPlanAction(w http.ResponseWriter, r *http.Request) {
+	if e, known := d.planAction(r); known {
+		d.showSetForm(w, r, e)
+		return
+	}
+	d.fail(w, r, problem{status: http.StatusNotFound})
+}
+
+func (d *dashboard) doPlanAction(w http.ResponseWriter, r *http.Request) {
+	if e, known := d.planAction(r); known {
+		d.saveSetForm(w, r, e)
+		return
+	}
+	d.fail(w, r, problem{status: http.StatusNotFound})
+}

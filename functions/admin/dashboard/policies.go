@@ -1,0 +1,201 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	routing "tidegate/internal/route"
+	"tidegate/internal/usage"
+	"tidegate/web/templates"
+)
+
+func (d *dashboard) showPolicies(w http.ResponseWriter, r *http.Request) {
+	set, err := d.Keys.Set(r.Context())
+	if err != nil {
+		d.failStore(w, r, "read policy", err)
+		return
+	}
+	counts, err := d.Keys.PlanCounts(r.Context(), set)
+	if err != nil {
+		d.failStore(w, r, "count keys", err)
+		return
+	}
+	trials, err := d.trials(r.Context(), set)
+	if err != nil {
+		d.failStore(w, r, "read calls", err)
+		return
+	}
+	p := templates.PoliciesPage{
+		Page: d.page(r, "Policies"), Version: number(set.Version), Shared: sharedFacts(set),
+		Audit: d.path("/audit?subject=" + policy.SetID),
+	}
+	for _, plan := range set.Plans {
+		p.Plans = append(p.Plans, d.planRow(r, plan, counts[plan.Number], trials[plan.Number]))
+	}
+	if p.Rules, err = d.ruleRows(r, set); err != nil {
+		d.failStore(w, r, "read calls", err)
+		return
+	}
+	if canEdit(r) {
+		p.NewPlan, p.NewRule, p.EditShared = d.path("/policies/plans/new"), d.path("/policies/rules/new"), d.path("/policies/shared")
+	}
+	synced, err := d.Keys.Synced(r.Context(), set)
+	if err != nil {
+		d.failStore(w, r, "read policy", err)
+		return
+	}
+	if p.Unfinished = !synced; p.Unfinished && canEdit(r) {
+		p.Sync = d.path("/policies/sync")
+	}
+	d.render(w, r, http.StatusOK, templates.Policies(p))
+}
+
+// tried is what a candidate would have done in the last hour.
+type tried struct{ calls, would int64 }
+
+// trials counts, for each plan with a candidate, what it would have denied of the calls of the plan's keys among the busiest.
+func (d *dashboard) trials(ctx context.Context, set *policy.Set) (map[int]tried, error) {
+	found := map[int]tried{}
+	for _, p := range set.Plans {
+		if len(p.Candidate) > 0 {
+			found[p.Number] = tried{}
+		}
+	}
+	if len(found) == 0 {
+		return found, nil
+	}
+	now := time.Now()
+	talkers, err := d.Usage.Busiest(ctx, now.Add(-previewSpan), now, usage.MaxTalkers)
+	if err != nil {
+		return nil, err
+	}
+	ids, counts := make([]string, len(talkers)), map[string]usage.Counts{}
+	for i, t := range talkers {
+		ids[i], counts[t.ID] = t.ID, t.Counts
+	}
+	keys, err := d.Keys.Many(ctx, set, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range keys {
+		p, _ := set.Plan(k.Plan)
+		if t, trial := found[p.Number]; trial {
+			found[p.Number] = tried{t.calls + counts[k.ID].Calls(), t.would + counts[k.ID].CandidateDenied}
+		}
+	}
+	return found, nil
+}
+
+func (d *dashboard) planRow(r *http.Request, p policy.Plan, keys int64, t tried) templates.PlanRow {
+	at := d.path("/policies/plans/" + strconv.Itoa(p.Number))
+	row := templates.PlanRow{
+		Name: clip(p.Name, maxName), Limits: eachInWords(p.Limits), Mode: modeText(p.Mode), Degraded: degradedText(p),
+		Keys: number(keys), KeysLink: d.path("/keys?plan=" + strconv.Itoa(p.Number)), Candidate: eachInWords(p.Candidate),
+	}
+	if len(p.Candidate) > 0 {
+		row.Trial = "would have denied " + number(t.would) + " of " + number(t.calls) + " calls of its busiest keys in the last hour"
+	}
+	if !canEdit(r) {
+		return row
+	}
+	row.Edit, row.Create = at, d.path("/keys/new?plan="+url.QueryEscape(p.Name))
+	if keys == 0 {
+		row.Delete = at + "/delete"
+	}
+	if len(p.Candidate) > 0 {
+		row.Promote, row.Drop = at+"/promote", at+"/drop"
+	}
+	return row
+}
+
+// ruleRows lists the rules, most specific first.
+func (d *dashboard) ruleRows(r *http.Request, set *policy.Set) ([]templates.RuleRow, error) {
+	patterns := make([]routing.Pattern, len(set.Routes))
+	for i, rule := range set.Routes {
+		patterns[i] = rule.Pattern
+	}
+	var rows []templates.RuleRow
+	now := time.Now()
+	for _, i := range routing.Order(patterns) {
+		rule := set.Routes[i]
+		row := templates.RuleRow{
+			Name: clip(rule.Name, maxName), Pattern: rule.Pattern.String(), Cost: costWords(rule.Cost), Mode: modeText(rule.Mode),
+			Limits: ruleLimits(rule),
+		}
+		if rule.Settle {
+			row.Cost += ", settled after"
+		}
+		if len(rows) < maxRuleCounts {
+			points, err := d.Usage.Rule(r.Context(), policy.RouteID(rule.Name), now.Add(-time.Hour), now, time.Minute)
+			if err != nil {
+				return nil, err
+			}
+			sum := usage.Sum(points)
+			row.Calls = number(sum.Calls()) + ", " + number(sum.Denied) + " blocked"
+		}
+		if canEdit(r) {
+			row.Edit = d.path("/policies/rules/edit?rule=" + url.QueryEscape(rule.Name))
+			row.Delete = d.path("/policies/rules/delete?rule=" + url.QueryEscape(rule.Name))
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// maxRuleCounts bounds the rules whose calls are looked up.
+const maxRuleCounts = 50
+
+func ruleLimits(r policy.Route) []string {
+	var words []string
+	for _, l := range []struct {
+		of     string
+		limits []limiter.Limit
+	}{{"each caller", r.PerKey}, {"each address", r.PerIP}, {"all together", r.Shared}} {
+		for _, w := range eachInWords(l.limits) {
+			words = append(words, l.of+": "+w)
+		}
+	}
+	return words
+}
+
+func sharedFacts(s *policy.Set) []templates.Fact {
+	return []templates.Fact{
+		{Name: "Each client address", Value: orDash(scopeText(s.PerIP))},
+		{Name: "All callers together", Value: orDash(scopeText(s.Global))},
+		{Name: "Refused addresses", Value: orDash(clip(prefixText(s.Deny), maxChange))},
+		{Name: "Admitted addresses", Value: orAll(clip(prefixText(s.Allow), maxChange))},
+		{Name: "Exempt addresses", Value: orDash(clip(prefixText(s.Exempt), maxChange))},
+		{Name: "Plan of tokens that name none", Value: orRefused(s.TokenPlan)},
+		{Name: "Plan of callers known by address", Value: orRefused(s.AddressPlan)},
+		{Name: "Bans of those who hammer", Value: orDash(bansText(s.Bans))},
+	}
+}
+
+func orAll(text string) string {
+	if text == "" {
+		return "all"
+	}
+	return text
+}
+
+func orRefused(plan string) string {
+	if plan == "" {
+		return "none: they are refused"
+	}
+	return clip(plan, maxName)
+}
+
+// syncPolicies finishes a save that was interrupted.
+func (d *dashboard) syncPolicies(w http.ResponseWriter, r *http.Request) {
+	if err := d.Keys.Sync(r.Context()); err != nil {
+		d.failStore(w, r, "sync policy", err)
+		return
+	}
+	d.flash(r, "Every check obeys the newest policies.", "")
+	http.Redirect(w, r, d.path("/policies"), http.StatusSeeOther)
+}

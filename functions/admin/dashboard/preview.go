@@ -1,0 +1,150 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/usage"
+	"tidegate/web/templates"
+)
+
+const (
+	previewSpan = time.Hour
+	maxReplayed = 200_000 // calls; the latest count
+	previewKeys = 10      // of a plan, the busiest ones
+)
+
+// replayed is what limits would have made of calls.
+type replayed struct {
+	calls  int64   // in all
+	denied int64   // in fact
+	would  []int64 // by each list of limits
+	cut    bool    // only the latest calls were replayed
+}
+
+// replay holds the recorded calls of the last hour against lists of limits, each beginning with nothing used.
+func (d *dashboard) replay(ctx context.Context, id string, now time.Time, lists ...[]limiter.Limit) (replayed, error) {
+	calls, err := d.Usage.Calls(ctx, id, now.Add(-previewSpan), now)
+	if err != nil {
+		return replayed{}, err
+	}
+	r := replayed{would: make([]int64, len(lists))}
+	calls, r.cut = latest(calls)
+	for _, c := range calls {
+		r.calls += c.Calls
+		if c.Denied {
+			r.denied += c.Calls
+		}
+	}
+	for i, limits := range lists {
+		r.would[i] = denials(calls, limits)
+	}
+	return r, nil
+}
+
+// latest bounds what is replayed.
+func latest(calls []usage.Call) ([]usage.Call, bool) {
+	total := int64(0)
+	for i := len(calls) - 1; i >= 0; i-- {
+		if total += calls[i].Calls; total > maxReplayed {
+			return calls[i+1:], true
+		}
+	}
+	return calls, false
+}
+
+// denials counts the calls that the limits would have denied. Without limits none is.
+func denials(calls []usage.Call, limits []limiter.Limit) int64 {
+	if len(limits) == 0 {
+		return 0
+	}
+	var model limiter.Model
+	denied := int64(0)
+	for _, c := range calls {
+		cost := max(1, c.Cost/max(1, c.Calls))
+		for range c.Calls {
+			if decision, err := model.Take(c.Time, limits, cost); err != nil || !decision.Allowed {
+				denied++
+			}
+		}
+	}
+	return denied
+}
+
+// words says what came out, for the limits with this index.
+func (r replayed) words(i int) string {
+	if r.calls == 0 {
+		return "There were no calls in the last hour to try this on."
+	}
+	words := "On the last hour this would have denied " + number(r.would[i]) + " of " + number(r.calls) + " calls; " + number(r.denied) +
+		" were denied in fact."
+	if r.cut {
+		words += " Only the latest " + number(r.calls) + " were tried."
+	}
+	return words
+}
+
+func (d *dashboard) previewOverride(r *http.Request, set *policy.Set, k policy.Key, o *policy.Override) (*templates.Preview, error) {
+	after := k
+	after.Override = o
+	p := &templates.Preview{Changes: keyChanges(set, k, after)}
+	played, err := d.replay(r.Context(), k.ID, time.Now(), o.Limits)
+	if err != nil {
+		return nil, err
+	}
+	p.Effects = []string{played.words(0)}
+	if o.Mode == policy.Shadow && played.would[0] > 0 {
+		p.Effects = append(p.Effects, "In shadow none of them is denied; they are counted.")
+	}
+	return p, nil
+}
+
+// previewPlan replays the calls of the plan's busiest keys, each against the limits by itself.
+func (d *dashboard) previewPlan(r *http.Request, set *policy.Set, p policy.Plan) (string, error) {
+	now := time.Now()
+	keys, err := d.busiestOf(r.Context(), set, p.Name, now)
+	if err != nil {
+		return "", err
+	}
+	sum := replayed{would: make([]int64, 1)}
+	for _, k := range keys {
+		played, err := d.replay(r.Context(), k.ID, now, p.Limits)
+		if err != nil {
+			return "", err
+		}
+		sum.calls += played.calls
+		sum.denied += played.denied
+		sum.would[0] += played.would[0]
+		sum.cut = sum.cut || played.cut
+	}
+	if len(keys) == 0 {
+		return "None of this plan's keys was called in the last hour: there is nothing to try this on.", nil
+	}
+	return sum.words(0) + " Tried on the " + number(int64(len(keys))) + " busiest keys of the plan, without overrides.", nil
+}
+
+// busiestOf returns the keys of a plan, without those that have an override, among the busiest of the last hour.
+func (d *dashboard) busiestOf(ctx context.Context, set *policy.Set, plan string, now time.Time) ([]policy.Key, error) {
+	talkers, err := d.Usage.Busiest(ctx, now.Add(-previewSpan), now, usage.MaxTalkers)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(talkers))
+	for i, t := range talkers {
+		ids[i] = t.ID
+	}
+	all, err := d.Keys.Many(ctx, set, ids)
+	if err != nil {
+		return nil, err
+	}
+	var keys []policy.Key
+	for _, k := range all {
+		if k.Plan == plan && !k.Override.ActiveAt(now) && len(keys) < previewKeys {
+			keys = append(keys, k)
+		}
+	}
+	return keys, nil
+}

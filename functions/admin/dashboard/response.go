@@ -1,0 +1,72 @@
+package dashboard
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	answers "tidegate/internal/answer"
+	"tidegate/internal/policy"
+	routing "tidegate/internal/route"
+	"tidegate/web/templates"
+)
+
+// responseNow is what a client with this key gets now, on a call that falls under no route.
+func (d *dashboard) responseNow(ctx context.Context, set *policy.Set, k policy.Key) (templates.Response, error) {
+	e, err := d.Keys.Explain(ctx, set, k, policy.Call{Address: netip.Addr{}, Route: routing.Call{Method: http.MethodGet, Path: "/"}})
+	if err != nil {
+		return templates.Response{}, err
+	}
+	if len(set.Allow) > 0 {
+		e.Refused = strings.TrimPrefix(e.Refused, "the address is not in the list of those admitted") // nobody asks from nowhere
+	}
+	return responseTo(e), nil
+}
+
+// responseTo writes what a client of a REST API gets, in full; an HTTP API answers 403 without these words.
+func responseTo(e policy.Explained) templates.Response {
+	r := templates.Response{Heading: "What a client gets now"}
+	switch {
+	case e.Refused != "":
+		r.Advice = "401: " + e.Refused + "."
+		r.Text = httpText(http.StatusUnauthorized, [][2]string{{"WWW-Authenticate", `Bearer realm="tidegate"`}},
+			`{"type":"about:blank","title":"Unauthorized","status":401,"detail":"A valid API key is required.","instance":"urn:uuid:…"}`)
+	case e.Checked.Allowed:
+		r.Advice = "The backend's answer, to which these fields are added where the API is set up so."
+		told := answers.To(e.Checked)
+		r.Text = fieldLines([][2]string{{"RateLimit", told.RateLimit}, {"RateLimit-Policy", told.RateLimitPolicy}})
+	default:
+		r.Advice = "This, from a REST API. An HTTP API answers 403, as AWS has it."
+		r.Text = denialText(e.Checked)
+	}
+	return r
+}
+
+func denialText(c policy.Checked) string {
+	told := answers.To(c)
+	denial := told.Denial
+	names, _ := json.Marshal(denial.Violated) // strings always encode
+	body := fmt.Sprintf(`{"type":%q,"title":"Too Many Requests","status":429,"detail":%q,"violated-policies":%s,"instance":"urn:uuid:…"}`,
+		denial.Type, denial.Detail, names)
+	return httpText(http.StatusTooManyRequests, [][2]string{
+		{"RateLimit", told.RateLimit}, {"RateLimit-Policy", told.RateLimitPolicy}, {"Retry-After", fmt.Sprint(denial.RetryAfter)},
+	}, body)
+}
+
+func httpText(status int, fields [][2]string, body string) string {
+	fields = append([][2]string{{"Cache-Control", "no-store"}, {"Content-Type", "application/problem+json"}}, fields...)
+	return fmt.Sprintf("HTTP/1.1 %d %s\n%s\n%s", status, http.StatusText(status), fieldLines(fields), body)
+}
+
+func fieldLines(fields [][2]string) string {
+	var b strings.Builder
+	for _, f := range fields {
+		if f[1] != "" {
+			fmt.Fprintf(&b, "%s: %s\n", f[0], f[1])
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,216 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidegate/internal/audit"
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
+)
+
+// setForm is an edit of a part of the Set as it was typed. It keeps what is wrong with it.
+type setForm interface {
+	// fill begins with what is there; it reports whether that exists.
+	fill(set *policy.Set) bool
+	// read takes what a browser sent. It fails for a form that is not ours.
+	read(values url.Values) error
+	lists() []*limitList
+	// apply makes the edit; next shares nothing with the Set in force. It reports whether what is edited exists.
+	apply(next *policy.Set) bool
+	errors() int
+	// blame notes what the store found wrong with next and reports whether the form has a place for it.
+	blame(e policy.FieldError, next *policy.Set) bool
+	heading() (text, name string)
+	view(set *policy.Set) templates.Form
+	done() string
+}
+
+// setEdit is a form and what stands around it.
+type setEdit struct {
+	form     setForm
+	path     string // of the form
+	version  int64  // of the Set that the edit is based on
+	reason   input
+	wrong    string
+	conflict *templates.Conflict
+	preview  *templates.Preview
+	// effect tells what the edit would have done to calls; nil if nobody can tell.
+	effect func(r *http.Request, next *policy.Set) (string, error)
+}
+
+func (d *dashboard) showSetForm(w http.ResponseWriter, r *http.Request, e setEdit) {
+	set, err := d.Keys.Set(r.Context())
+	if err != nil {
+		d.failStore(w, r, "read policy", err)
+		return
+	}
+	if !e.form.fill(set) {
+		d.fail(w, r, problem{status: http.StatusNotFound, heading: "There is no such rule or plan", advice: "It may have been deleted or renamed.",
+			action: d.toPolicies()})
+		return
+	}
+	e.version = set.Version
+	d.renderSetForm(w, r, http.StatusOK, set, e)
+}
+
+func (d *dashboard) toPolicies() templates.Choice {
+	return templates.Choice{Text: "Go to the policies", Address: d.path("/policies")}
+}
+
+// saveSetForm saves the form, or with one of its other buttons shows it again: with other rows, or with a preview.
+func (d *dashboard) saveSetForm(w http.ResponseWriter, r *http.Request, e setEdit) {
+	if !d.parseForm(w, r) {
+		return
+	}
+	set, err := d.Keys.Set(r.Context())
+	if err != nil {
+		d.failStore(w, r, "read policy", err)
+		return
+	}
+	e.version, err = readVersion(r.PostForm)
+	if err != nil || e.form.read(r.PostForm) != nil {
+		d.fail(w, r, problem{status: http.StatusBadRequest})
+		return
+	}
+	e.reason = typed(r.PostForm, "reason", maxReasonInput)
+	button := r.PostForm.Get("action")
+	for _, l := range e.form.lists() {
+		if l.change(button) {
+			d.renderSetForm(w, r, http.StatusOK, set, e)
+			return
+		}
+	}
+	next := cloneSet(set)
+	exists := e.form.apply(next)
+	e.reason.reason()
+	switch {
+	case !exists && e.version == set.Version:
+		d.fail(w, r, problem{status: http.StatusNotFound, heading: "There is no such rule or plan", action: d.toPolicies()})
+	case !exists:
+		e.wrong = "Somebody deleted it meanwhile. Nothing was saved."
+		d.setConflict(w, r, set, next, e)
+	case e.form.errors()+wrongs(e.reason) > 0:
+		d.renderSetForm(w, r, http.StatusUnprocessableEntity, set, e)
+	case button == "preview":
+		d.previewSet(w, r, set, next, e)
+	default:
+		d.putSet(w, r, set, next, e)
+	}
+}
+
+func cloneSet(s *policy.Set) *policy.Set {
+	next := *s
+	next.Plans, next.Routes = slices.Clone(s.Plans), slices.Clone(s.Routes)
+	return &next
+}
+
+func (d *dashboard) previewSet(w http.ResponseWriter, r *http.Request, set, next *policy.Set, e setEdit) {
+	e.preview = &templates.Preview{Changes: setChanges(set, next)}
+	var invalid *policy.InvalidError
+	if err := next.Validate(); errors.As(err, &invalid) {
+		e.blame(invalid, next)
+		e.preview = nil
+		d.renderSetForm(w, r, http.StatusUnprocessableEntity, set, e)
+		return
+	}
+	if e.effect != nil {
+		effect, err := e.effect(r, next)
+		if err != nil {
+			d.failStore(w, r, "preview", err)
+			return
+		}
+		e.preview.Effects = []string{effect}
+	}
+	d.renderSetForm(w, r, http.StatusOK, set, e)
+}
+
+// putSet saves: 422 if the store finds it wrong, 409 if the Set is no longer what the edit was based on.
+func (d *dashboard) putSet(w http.ResponseWriter, r *http.Request, set, next *policy.Set, e setEdit) {
+	changes := setChanges(set, next)
+	if len(changes) == 0 && e.version == set.Version {
+		d.flash(r, "Nothing was changed.", "")
+		http.Redirect(w, r, d.path("/policies"), http.StatusSeeOther)
+		return
+	}
+	next.Version = e.version
+	saved, err := d.Keys.SaveSet(r.Context(), *next, d.edit(r, strings.TrimSpace(e.reason.text)))
+	var invalid *policy.InvalidError
+	switch {
+	case errors.Is(err, policy.ErrConflict):
+		d.setConflict(w, r, saved, next, e)
+	case errors.As(err, &invalid):
+		e.blame(invalid, next)
+		d.renderSetForm(w, r, http.StatusUnprocessableEntity, set, e)
+	case errors.Is(err, policy.ErrUnfinished):
+		d.Log.Error("save policy", "error", err)
+		d.fail(w, r, problem{
+			status: http.StatusServiceUnavailable, heading: "Saved, but not everywhere yet",
+			advice: "Some checks may still obey the old limits. Finish it on the policies' page.", action: d.toPolicies(),
+		})
+	case err != nil:
+		d.failStore(w, r, "save policy", err)
+	default:
+		d.flash(r, e.form.done()+" The next check obeys.", d.undoOf(r, policy.SetID, saved.Version))
+		http.Redirect(w, r, d.path("/policies"), http.StatusSeeOther)
+	}
+}
+
+func (e *setEdit) blame(invalid *policy.InvalidError, next *policy.Set) {
+	for _, f := range invalid.Fields {
+		if !e.form.blame(f, next) {
+			e.wrong = clip(f.Field+": "+sentence(f.Message), maxChange)
+		}
+	}
+}
+
+// setConflict shows what others changed since the edit began beside the edit.
+func (d *dashboard) setConflict(w http.ResponseWriter, r *http.Request, current, next *policy.Set, e setEdit) {
+	c := &templates.Conflict{Keep: d.path("/policies")}
+	page, err := d.Keys.Audit().List(r.Context(), audit.Query{Subject: policy.SetID, Count: 20})
+	if err != nil {
+		d.failStore(w, r, "read audit", err)
+		return
+	}
+	for i, entry := range page.Entries {
+		if entry.Version <= e.version {
+			break
+		}
+		if i == 0 {
+			c.By, c.Saved = clip(entry.By.Name, maxName), instant(entry.Time)
+		}
+		for _, change := range entryChanges(entry) {
+			c.Theirs = append(c.Theirs, change.What+": "+change.Before+" → "+change.After)
+		}
+	}
+	if c.Saved.Text == "" {
+		c.Saved = instant(time.Now())
+	}
+	for _, change := range setChanges(current, next) {
+		c.Yours = append(c.Yours, change.What+": "+change.Before+" → "+change.After)
+	}
+	e.conflict, e.version = c, current.Version
+	d.renderSetForm(w, r, http.StatusConflict, current, e)
+}
+
+func (d *dashboard) renderSetForm(w http.ResponseWriter, r *http.Request, status int, set *policy.Set, e setEdit) {
+	heading, name := e.form.heading()
+	f := e.form.view(set)
+	f.Action, f.Error, f.Errors = d.path(e.path), e.wrong, e.form.errors()+wrongs(e.reason)
+	f.Hidden = append(f.Hidden, templates.Hidden{Name: "version", Value: strconv.FormatInt(e.version, 10)})
+	f.After = append(f.After, reasonField(e.reason))
+	f.Choices, f.Preview, f.Cancel = limitChoices(), !f.Danger, templates.Choice{Text: "Cancel", Address: d.path("/policies")}
+	if f.Submit == "" {
+		f.Submit = "Save"
+	}
+	title := strings.TrimSpace(heading + " " + clip(name, maxName))
+	d.render(w, r, status, templates.FormOf(templates.FormPage{
+		Page: d.page(r, title), Trail: []templates.Choice{{Text: "Policies", Address: d.path("/policies")}}, Heading: heading, Name: clip(name, maxName),
+		Conflict: e.conflict, Preview: e.preview, Form: &f,
+	}))
+}

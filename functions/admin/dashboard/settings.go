@@ -1,0 +1,107 @@
+package dashboard
+
+import (
+	"net/http"
+	"runtime"
+	"strings"
+	"time"
+
+	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/session"
+	"tidegate/web/templates"
+)
+
+// maxSessions is how many of somebody's sessions are shown.
+const maxSessions = 20
+
+func (d *dashboard) showSettings(w http.ResponseWriter, r *http.Request) {
+	d.renderSettings(w, r, http.StatusOK, newTokenForm(), nil)
+}
+
+// renderSettings shows the page. made is a token that was created just now; nil if there was none.
+func (d *dashboard) renderSettings(w http.ResponseWriter, r *http.Request, status int, form tokenForm, made *templates.MadeToken) {
+	actor := access.From(r.Context())
+	sessions, err := d.Sessions.List(r.Context(), actor.ID, maxSessions)
+	if err != nil {
+		d.failStore(w, r, "list sessions", err)
+		return
+	}
+	page := templates.SettingsPage{
+		Page:        d.page(r, "Settings"),
+		Account:     d.accountFacts(actor),
+		Sessions:    d.sessionRows(r, sessions),
+		EndSessions: d.path("/settings/sessions/end"),
+		Deployment:  d.deploymentFacts(r),
+		Made:        made,
+	}
+	if actor.CanEdit() {
+		if page.Tokens, err = d.tokensPanel(r, form); err != nil {
+			d.failStore(w, r, "list tokens", err)
+			return
+		}
+	}
+	d.render(w, r, status, templates.Settings(page))
+}
+
+func (d *dashboard) accountFacts(a access.Actor) []templates.Fact {
+	way, may := "password, from this function's configuration", "look at everything"
+	if strings.HasPrefix(a.ID, "oidc:") && d.Provider != nil {
+		way = d.Provider.Host()
+	}
+	if a.CanEdit() {
+		may = "look at and change everything"
+	}
+	return []templates.Fact{
+		{Name: "Name", Value: clip(a.Name, maxName)},
+		{Name: "Role", Value: a.Role.String() + ": may " + may},
+		{Name: "Logged in with", Value: way},
+		{Name: "In the audit", Value: clip(a.String(), 2*maxName)},
+	}
+}
+
+func (d *dashboard) sessionRows(r *http.Request, sessions []session.Session) []templates.SessionRow {
+	own := session.ID(d.sessions.Token(r.Context()))
+	var rows []templates.SessionRow
+	for _, s := range sessions {
+		deadline, values, err := d.sessions.Codec.Decode(s.Data)
+		if err != nil {
+			continue
+		}
+		agent, _ := values[sessionAgent].(string)
+		started, _ := values[sessionStarted].(int64)
+		rows = append(rows, templates.SessionRow{
+			Agent: agent, Started: instant(time.Unix(started, 0)), Ends: instant(deadline), Current: s.ID == own,
+		})
+	}
+	return rows
+}
+
+func (d *dashboard) deploymentFacts(r *http.Request) []templates.Fact {
+	version, err := d.StoreVersion(r.Context())
+	if err != nil {
+		d.Log.Warn("store version", "error", err)
+		version = "unknown"
+	}
+	return []templates.Fact{
+		{Name: "Stage", Value: orNone(clip(d.Stage, maxName))},
+		{Name: "Release", Value: orNone(clip(d.Release, maxName))},
+		{Name: "Store", Value: clip(version, maxName)},
+		{Name: "Built with", Value: runtime.Version()},
+	}
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "not named"
+	}
+	return text
+}
+
+// endSessions logs somebody out everywhere, here too.
+func (d *dashboard) endSessions(w http.ResponseWriter, r *http.Request) {
+	if err := d.Sessions.EndAll(r.Context(), access.From(r.Context()).ID); err != nil {
+		d.failStore(w, r, "end sessions", err)
+		return
+	}
+	d.logout(w, r)
+}

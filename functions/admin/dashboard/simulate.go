@@ -1,0 +1,161 @@
+package dashboard
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"tidegate/internal/accuracy"
+	"tidegate/web/templates"
+)
+
+// showSimulation plays what the address describes to the algorithms that it names. It reads no key and no usage.
+func (d *dashboard) showSimulation(w http.ResponseWriter, r *http.Request) {
+	form := readSimulation(r.URL.Query())
+	scenario := form.scenario()
+	if n := form.errors(); n > 0 {
+		d.render(w, r, http.StatusUnprocessableEntity, templates.Simulate(d.simulatePage(r, form)))
+		return
+	}
+	result, err := accuracy.Run(scenario)
+	if err != nil {
+		d.Log.Error("simulate", "error", err)
+		d.fail(w, r, problem{status: http.StatusInternalServerError})
+		return
+	}
+	page := d.simulatePage(r, form)
+	page.Result = simulated(result)
+	d.render(w, r, http.StatusOK, templates.Simulate(page))
+}
+
+func (d *dashboard) simulatePage(r *http.Request, s simulation) templates.SimulatePage {
+	p := templates.SimulatePage{
+		Page:    d.page(r, "Simulate"),
+		Tabs:    d.simulateTabs(false),
+		Presets: d.presetLinks(s),
+		Form:    simulationForm(s),
+		Errors:  s.errors(),
+	}
+	p.Form.Action = d.path("/simulate")
+	p.Page.Chart = d.chartScript()
+	return p
+}
+
+// simulateTabs link the two parts of the lab.
+func (d *dashboard) simulateTabs(calls bool) []templates.Choice {
+	return []templates.Choice{
+		{Text: "Compare algorithms", Address: d.path("/simulate"), Current: !calls},
+		{Text: "Try calls", Address: d.path("/simulate/calls"), Current: calls},
+	}
+}
+
+func simulationForm(s simulation) templates.SimulationForm {
+	f := templates.SimulationForm{
+		Limit: field(s.requests), Window: field(s.window), Unit: field(s.unit),
+		Shape: field(s.shape), Rate: field(s.rate), Windows: field(s.windows), Seed: field(s.seed), Minutes: field(s.minutes),
+		Units: windowUnits(), Shapes: shapes(),
+		Recorded:   s.shape.text == string(accuracy.Recorded) || s.minutes.wrong != "",
+		Algorithms: s.choices(), AlgorithmsError: s.algorithmsWrong,
+		Bounds: "At most " + number(maxPlayed) + " calls are played, and limits up to " + number(accuracy.MaxLimit) + ". Nothing here touches a key.",
+	}
+	return f
+}
+
+func shapes() []templates.Option {
+	words := map[accuracy.Shape]string{
+		accuracy.Boundary: "boundary burst", accuracy.Poisson: "Poisson", accuracy.OnOff: "on/off bursts", accuracy.Greedy: "steady",
+		accuracy.Recorded: "recorded minutes",
+	}
+	var options []templates.Option
+	for _, s := range accuracy.Shapes() {
+		options = append(options, templates.Option{Value: string(s), Text: words[s]})
+	}
+	return options
+}
+
+func (s *simulation) choices() []templates.Check {
+	var checks []templates.Check
+	for _, c := range accuracy.Contenders() {
+		check := templates.Check{ID: "algorithm-" + c.Name, Value: c.Name, Text: c.Title, Published: !c.Ours}
+		for _, name := range s.algorithms {
+			check.Checked = check.Checked || name == c.Name
+		}
+		checks = append(checks, check)
+	}
+	return checks
+}
+
+// simulated puts what the lab measured into words.
+func simulated(r accuracy.Result) *templates.Simulation {
+	limit := r.Scenario.Limit
+	s := &templates.Simulation{
+		Calls: number(r.Calls), Exact: number(r.Exact.Admitted), Limit: number(limit),
+		Traffic: shapeNotes[r.Scenario.Traffic.Shape], Chart: simulationChart(r),
+	}
+	for _, o := range r.Outcomes {
+		row := templates.SimulationRow{
+			Series:       seriesOf(o.Name),
+			Algorithm:    o.Title,
+			Admitted:     number(o.Admitted),
+			FalseAllows:  number(o.FalseAllows),
+			FalseDenials: number(o.FalseDenials),
+			Worst:        number(o.Worst),
+			Over:         overLimit(o.Worst, limit),
+			At:           "nothing admitted",
+			Level:        "kept",
+		}
+		if o.Worst > 0 {
+			row.At = offset(time.Duration(o.WorstAt-r.From) * time.Microsecond)
+		}
+		if o.Worst > limit {
+			row.Level = "broken"
+		}
+		s.Rows = append(s.Rows, row)
+		s.Notes = append(s.Notes, templates.AlgorithmNote{Title: o.Title, Text: algorithmNotes[o.Name], Source: o.Source})
+	}
+	return s
+}
+
+// overLimit is how far a rolling window is over the limit, rounded up so that only what is not shows as 0.
+func overLimit(worst, limit int64) string {
+	if worst <= limit {
+		return "0 %"
+	}
+	tenths := (1000*(worst-limit) + limit - 1) / limit
+	if tenths%10 == 0 {
+		return "+" + number(tenths/10) + " %"
+	}
+	return "+" + number(tenths/10) + "." + strconv.FormatInt(tenths%10, 10) + " %"
+}
+
+// preset is an experiment worth a look.
+type preset struct{ text, query string }
+
+var presets = []preset{
+	{"Boundary burst", ""},
+	{"Twice the limit", "limit=100&shape=poisson&rate=2&windows=20"},
+	{"At the limit", "limit=100&shape=poisson&rate=1&windows=20"},
+	{"On/off bursts", "limit=100&shape=on-off&rate=10&windows=20"},
+	{"Steady", "limit=100&shape=greedy&rate=2&windows=6"},
+	{"Large limit", "limit=5000&shape=poisson&rate=1.5&windows=6"},
+	{"A recorded spike", "limit=100&shape=recorded&minutes=40,55,60,48,190x2,70,52,45x3,240,12"},
+}
+
+func (p preset) simulation() simulation {
+	q, _ := url.ParseQuery(p.query)
+	if len(q) > 0 {
+		q["algorithm"] = compared
+	}
+	return readSimulation(q)
+}
+
+func (d *dashboard) presetLinks(shown simulation) []templates.Choice {
+	var links []templates.Choice
+	for _, p := range presets {
+		s := p.simulation()
+		query := s.values().Encode()
+		links = append(links, templates.Choice{Text: p.text, Address: d.path("/simulate") + "?" + query, Current: query == shown.values().Encode()})
+	}
+	return links
+}

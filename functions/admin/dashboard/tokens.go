@@ -1,0 +1,132 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/token"
+	"tidegate/web/templates"
+)
+
+// tokenForm is a new machine token as it was typed.
+type tokenForm struct {
+	name, scope, days input
+	wrong             string // what is wrong with the token as a whole
+}
+
+func newTokenForm() tokenForm {
+	return tokenForm{scope: input{text: string(token.Read)}, days: input{text: tokenDays[1]}}
+}
+
+// tokenDays are the lives that are offered, in days.
+var tokenDays = []string{"7", "90", "366"}
+
+func readTokenForm(values url.Values) tokenForm {
+	return tokenForm{
+		name: input{text: values.Get("name")}, scope: input{text: values.Get("scope")}, days: input{text: values.Get("days")},
+	}
+}
+
+// token returns what was typed. What makes no sense is left for the store to refuse.
+func (f *tokenForm) token(by access.Actor) token.New {
+	n := token.New{Name: f.name.text, Scope: token.Scope(f.scope.text), By: by.String()}
+	if days, err := strconv.ParseUint(f.days.text, 10, 16); err == nil {
+		n.Expires = time.Now().UTC().AddDate(0, 0, int(days))
+	}
+	return n
+}
+
+// blame notes what is wrong, and reports whether that is the typist's.
+func (f *tokenForm) blame(err error) bool {
+	var invalid *token.InvalidError
+	switch {
+	case errors.Is(err, token.ErrTooMany):
+		f.wrong = sentence(err.Error())
+	case errors.As(err, &invalid):
+		fields := map[string]*input{"name": &f.name, "scope": &f.scope, "expires": &f.days}
+		fields[invalid.Field].wrong = sentence(invalid.Message)
+	default:
+		return false
+	}
+	return true
+}
+
+// createToken answers with the page itself, not with a way to it: the secret is in this answer and nowhere else.
+func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) {
+	if !d.parseForm(w, r) {
+		return
+	}
+	form := readTokenForm(r.PostForm)
+	made, secret, err := d.Tokens.Create(r.Context(), form.token(access.From(r.Context())))
+	switch {
+	case err != nil && form.blame(err):
+		d.renderSettings(w, r, http.StatusUnprocessableEntity, form, nil)
+	case err != nil:
+		d.failStore(w, r, "create token", err)
+	default:
+		d.renderSettings(w, r, http.StatusCreated, newTokenForm(), &templates.MadeToken{
+			Name: clip(made.Name, maxName), Secret: secret.Reveal(), Expires: instant(made.Expires),
+		})
+	}
+}
+
+func (d *dashboard) revokeToken(w http.ResponseWriter, r *http.Request) {
+	err := d.Tokens.Revoke(r.Context(), r.PathValue("id"))
+	flash := "Revoked: no call with that token is answered any more."
+	if errors.Is(err, token.ErrNotFound) {
+		flash, err = "That token is gone already.", nil
+	}
+	if err != nil {
+		d.failStore(w, r, "revoke token", err)
+		return
+	}
+	d.flash(r, flash, "")
+	http.Redirect(w, r, d.path("/settings"), http.StatusSeeOther)
+}
+
+func (d *dashboard) tokensPanel(r *http.Request, form tokenForm) (*templates.TokensPanel, error) {
+	tokens, err := d.Tokens.List(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	p := &templates.TokensPanel{
+		Create: d.path("/settings/tokens"),
+		Name:   field(form.name),
+		Scope:  field(form.scope),
+		Scopes: []templates.Option{{Value: string(token.Read), Text: "read"}, {Value: string(token.Write), Text: "read and write"}},
+		Days:   field(form.days),
+		Error:  form.wrong,
+	}
+	for _, days := range tokenDays {
+		p.Lives = append(p.Lives, templates.Option{Value: days, Text: days + " days"})
+	}
+	for _, t := range tokens {
+		p.Rows = append(p.Rows, d.tokenRow(t))
+	}
+	return p, nil
+}
+
+func (d *dashboard) tokenRow(t token.Token) templates.TokenRow {
+	row := templates.TokenRow{
+		ID: t.ID, Name: clip(t.Name, maxName), Scope: scopeWords(t.Scope), By: clip(t.By, maxName),
+		Expires: instant(t.Expires), Expired: t.Expired(time.Now()), Revoke: d.path("/settings/tokens/" + t.ID + "/revoke"),
+	}
+	if !t.Used.IsZero() {
+		row.Used = t.Used.UTC().Format("2006-01-02 15:04") + " UTC"
+	}
+	return row
+}
+
+func scopeWords(s token.Scope) string {
+	switch s {
+	case token.Read:
+		return "read"
+	case token.Write:
+		return "read and write"
+	}
+	return "none"
+}

@@ -1,0 +1,124 @@
+package dashboard
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"tidegate/internal/accuracy"
+	"tidegate/internal/limiter"
+)
+
+const (
+	maxCalls    = 500 // of a trial, each of which is a row
+	timesSample = "0s, 1s, 1.5s x3, 1m"
+)
+
+// trial is a limit and the times of calls against it, as they were typed. All of it is in the address.
+type trial struct {
+	limitInput // of which requests, window, unit and algorithm are asked for
+	times      input
+}
+
+// rules are the algorithms that a trial offers. Their names are those of the lab.
+var rules = []struct {
+	name  string
+	limit limiter.Limit
+}{
+	{accuracy.Log, limiter.Limit{}},
+	{accuracy.LogCountDenied, limiter.Limit{CountDenied: true}},
+	{accuracy.LogGrouped, limiter.Limit{Slots: limiter.MinSlots}},
+	{accuracy.Counter, limiter.Limit{Algorithm: limiter.Counter}},
+	{accuracy.TokenBucket, limiter.Limit{Algorithm: limiter.TokenBucket}},
+	{accuracy.FixedWindow, limiter.Limit{Algorithm: limiter.FixedWindow}},
+}
+
+func (t *trial) fields() map[string]*input {
+	return map[string]*input{"limit": &t.requests, "window": &t.window, "unit": &t.unit, "algorithm": &t.algorithm, "times": &t.times}
+}
+
+// readTrial takes what the address leaves out from a small example.
+func readTrial(q url.Values) trial {
+	var t trial
+	sample := map[string]string{"limit": "3", "window": "10", "unit": "second", "algorithm": accuracy.Log, "times": "0s, 1s, 1.5s x3, 9.9s, 10s x2, 11s"}
+	for name, in := range t.fields() {
+		in.text = sample[name]
+		switch {
+		case !q.Has(name):
+		case name == "times":
+			in.text = clipList(q.Get(name))
+		default:
+			in.text = clip(q.Get(name), maxInput)
+		}
+	}
+	return t
+}
+
+// play reads what was typed, notes what is wrong with it, and returns the calls and what became of them.
+func (t *trial) play() (at []time.Duration, decisions []limiter.Decision) {
+	limit := t.rule()
+	limit.Requests = t.requests.whole("Type how many calls are allowed.", 1, limiter.MaxRequests)
+	if strings.HasPrefix(t.unit.text, calendarPrefix) {
+		t.unit.wrong = chooseFromList
+	} else {
+		limit.Window, _ = t.period()
+	}
+	at = t.instants()
+	if t.errors() > 0 {
+		return nil, nil
+	}
+	decisions, err := accuracy.Trace(limit, at)
+	if err != nil {
+		t.times.wrong = "These calls cannot be played."
+	}
+	return at, decisions
+}
+
+func (t *trial) rule() limiter.Limit {
+	for _, r := range rules {
+		if r.name == t.algorithm.text {
+			return r.limit
+		}
+	}
+	t.algorithm.wrong = chooseFromList
+	return limiter.Limit{}
+}
+
+// instants returns the times that were typed, in order.
+func (t *trial) instants() []time.Duration {
+	var all []time.Duration
+	for _, item := range t.times.list("Type when calls come, such as "+timesSample+".", timesSample, maxCalls) {
+		at, ok := parseOffset(item.text)
+		if t.times.wrong == "" && !ok {
+			t.times.wrong = "“" + clip(item.text, 20) + "” is no time up to 366 days. Type times such as " + timesSample + "."
+		}
+		if t.times.wrong != "" {
+			return nil
+		}
+		for range item.times {
+			all = append(all, at)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// parseOffset reads "1.5s", "1m30s", "2h" or a bare number of seconds.
+func parseOffset(text string) (time.Duration, bool) {
+	if last := text[len(text)-1]; '0' <= last && last <= '9' {
+		text += "s"
+	}
+	d, err := time.ParseDuration(text)
+	return d.Truncate(time.Microsecond), err == nil && d >= 0 && d <= limiter.MaxWindow
+}
+
+func (t *trial) errors() int {
+	n := 0
+	for _, in := range t.fields() {
+		if in.wrong != "" {
+			n++
+		}
+	}
+	return n
+}

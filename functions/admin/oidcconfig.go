@@ -1,0 +1,51 @@
+package main
+
+import (
+	"tidegate/functions/admin/oidc"
+	"tidegate/internal/apikey"
+)
+
+// oidcConfig is the part of the environment that is about a provider of logins. Without an issuer there is none.
+type oidcConfig struct {
+	Issuer       string   `env:"OIDC_ISSUER"`
+	ClientID     string   `env:"OIDC_CLIENT_ID"`
+	ClientSecret string   `env:"OIDC_CLIENT_SECRET"`
+	Scopes       []string `env:"OIDC_SCOPES" envSeparator:" " envDefault:"openid profile email"`
+	RoleClaim    string   `env:"OIDC_ROLE_CLAIM" envDefault:"groups"`
+	EditorValues []string `env:"OIDC_EDITOR_VALUES"`
+	ViewerValues []string `env:"OIDC_VIEWER_VALUES"`
+}
+
+func checkURL(text string) error { return oidc.CheckURL(text) }
+
+func (c *oidcConfig) check(wrong *problems) {
+	if c.Issuer == "" {
+		if c.ClientID != "" || c.ClientSecret != "" || len(c.EditorValues)+len(c.ViewerValues) > 0 {
+			wrong.add("OIDC_ISSUER", "is not set, but other OIDC variables are: give the provider's address, or none of them")
+		}
+		return
+	}
+	if err := checkURL(c.Issuer); err != nil {
+		wrong.add("OIDC_ISSUER", err.Error())
+	}
+	if c.ClientID == "" {
+		wrong.add("OIDC_CLIENT_ID", "is not set: give the id that the provider knows this dashboard by")
+	}
+	if c.ClientSecret == "" {
+		wrong.add("OIDC_CLIENT_SECRET", "is not set: give the secret that goes with OIDC_CLIENT_ID")
+	}
+	if len(c.EditorValues)+len(c.ViewerValues) == 0 {
+		wrong.add("OIDC_EDITOR_VALUES", "and OIDC_VIEWER_VALUES are not set: name what in OIDC_ROLE_CLAIM makes an editor or a viewer, apart by commas")
+	}
+}
+
+// provider returns nil without an issuer.
+func (c *oidcConfig) provider(publicURL string, pepper apikey.Pepper) (*oidc.Provider, error) {
+	if c.Issuer == "" {
+		return nil, nil //nolint:nilnil // no provider is a valid choice
+	}
+	return oidc.New(oidc.Config{
+		Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: c.ClientSecret, RedirectURL: publicURL + "/login/oidc/callback",
+		Scopes: c.Scopes, RoleClaim: c.RoleClaim, EditorValues: c.EditorValues, ViewerValues: c.ViewerValues,
+	}, pepper)
+}

@@ -1,0 +1,60 @@
+package accuracy
+
+import (
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// MaxMinutes bounds a Recording: a week.
+const MaxMinutes = 7 * 24 * 60
+
+// Minute is how many calls came in one minute.
+type Minute struct {
+	Begin time.Time // a whole minute
+	Calls int64
+}
+
+// Recording is how often somebody called, minute by minute, in time order. Minutes without calls may be left out.
+type Recording []Minute
+
+// Traffic returns the recording's calls, each of cost 1, at random instants of their minute: where in it they were is not recorded. The same seed
+// gives the same calls.
+func (r Recording) Traffic(seed uint64) (Traffic, error) {
+	if err := r.validate(); err != nil {
+		return Traffic{}, fmt.Errorf("accuracy: %w", err)
+	}
+	t := Traffic{Shape: Recorded}
+	random := rand.NewPCG(seed, 0)
+	for _, m := range r {
+		at := make([]int64, m.Calls)
+		for i := range at {
+			hi, _ := bits.Mul64(random.Uint64(), uint64(time.Minute.Microseconds()))
+			at[i] = int64(hi)
+		}
+		slices.Sort(at)
+		for _, offset := range at {
+			t.Calls = append(t.Calls, Call{At: m.Begin.UnixMicro() + offset, Cost: 1})
+		}
+	}
+	return t, nil
+}
+
+func (r Recording) validate() error {
+	if len(r) > MaxMinutes {
+		return fmt.Errorf("%d minutes: must be at most %d", len(r), MaxMinutes)
+	}
+	room := int64(MaxCalls)
+	for i, m := range r {
+		if m.Calls < 0 || m.Calls > room {
+			return fmt.Errorf("minutes[%d] has %d calls: must be 0 or more, all together at most %d", i, m.Calls, MaxCalls)
+		}
+		room -= m.Calls
+		if m.Begin.Unix() < 0 || !m.Begin.Equal(m.Begin.Truncate(time.Minute)) || i > 0 && !r[i-1].Begin.Before(m.Begin) {
+			return fmt.Errorf("minutes[%d] begins at %s: must be a whole minute after the one before it", i, m.Begin.UTC().Format(time.RFC3339))
+		}
+	}
+	return nil
+}

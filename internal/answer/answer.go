@@ -1,0 +1,56 @@
+// Package answer puts the outcome of a check into what clients get: the RateLimit fields of draft-ietf-httpapi-ratelimit-headers, and why a call was
+// denied, in the words of an RFC 9457 problem.
+package answer
+
+import (
+	"time"
+
+	"tidegate/internal/policy"
+)
+
+// Answer is the outcome of a check as its client is told it. Limits in shadow are no part of it.
+type Answer struct {
+	RateLimit       string // the field of that name; empty when no limit is enforced
+	RateLimitPolicy string // likewise
+	Binding         policy.Applied
+	Limited         bool    // whether a limit is enforced, and Binding is the one to heed
+	Denial          *Denial // nil when the call passes
+}
+
+// To returns the answer to a check.
+func To(c policy.Checked) Answer {
+	limits := told(c.Limits)
+	a := Answer{RateLimit: stateField(limits), RateLimitPolicy: policyField(limits)}
+	a.Binding, a.Limited = binding(c)
+	if !c.Allowed {
+		denial := a.denial(c, limits)
+		a.Denial = &denial
+	}
+	return a
+}
+
+func (a Answer) denial(c policy.Checked, limits []named) Denial {
+	switch {
+	case !c.BannedUntil.IsZero():
+		return deny(AboutBlank, c.RetryAfter(), "This caller is banned.", nil)
+	case a.Limited:
+		return deny(QuotaExceeded, c.RetryAfter(), "The limit of "+nameOf(a.Binding)+" is reached.", violated(limits))
+	default:
+		return deny(AboutBlank, c.RetryAfter(), cannotCheck, nil)
+	}
+}
+
+// binding is the limit that the client should heed, of those that are enforced.
+func binding(c policy.Checked) (policy.Applied, bool) {
+	enforced := c
+	enforced.Limits = nil
+	for _, l := range c.Limits {
+		if l.Mode == policy.Enforce {
+			enforced.Limits = append(enforced.Limits, l)
+		}
+	}
+	return enforced.Binding()
+}
+
+// WholeSeconds rounds up: a client that waits them out never comes too early.
+func WholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

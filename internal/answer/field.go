@@ -1,0 +1,109 @@
+package answer
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tidegate/internal/policy"
+)
+
+// The RateLimit and RateLimit-Policy fields are those of draft-ietf-httpapi-ratelimit-headers: lists of Structured Fields (RFC 9651), whose items are
+// the names of limits.
+
+// maxFields bounds the limits that a client is told of. A call can be held against 48; an HTTP API passes on 10,240 bytes of headers in all.
+const maxFields = 10
+
+// named is a limit under the name that clients know it by.
+type named struct {
+	policy.Applied
+	name string
+}
+
+// told are the limits that clients are told of: the enforced ones, and when they are too many those that denied and those with the least left.
+func told(limits []policy.Applied) []named {
+	all := make([]named, 0, len(limits))
+	seen := make(map[string]int, len(limits))
+	for _, l := range limits {
+		if l.Mode != policy.Enforce {
+			continue
+		}
+		name := nameOf(l)
+		if seen[name]++; seen[name] > 1 {
+			name = fmt.Sprintf("%s (%d)", name, seen[name])
+		}
+		all = append(all, named{l, name})
+	}
+	if len(all) > maxFields {
+		slices.SortStableFunc(all, urgency)
+		all = all[:maxFields]
+	}
+	return all
+}
+
+// urgency puts limits that denied first, the longest wait before all, and then those with the smallest share remaining.
+func urgency(a, b named) int {
+	return cmp.Or(cmp.Compare(b.RetryAfter, a.RetryAfter), cmp.Compare(a.Remaining*b.Limit.Requests, b.Remaining*a.Limit.Requests))
+}
+
+// nameOf says on what the limit is unless that is the caller.
+func nameOf(l policy.Applied) string {
+	if l.Scope == policy.ScopeKey {
+		return l.Limit.String()
+	}
+	return l.Scope + " " + l.Limit.String()
+}
+
+// policyField gives each limit's quota and its window in seconds, rounded up.
+func policyField(limits []named) string {
+	items := make([]string, len(limits))
+	for i, l := range limits {
+		items[i] = fmt.Sprintf("%s;q=%d;w=%d", quoted(l.name), l.Limit.Requests, WholeSeconds(l.Limit.Span()))
+	}
+	return strings.Join(items, ", ")
+}
+
+// stateField gives what remains of each limit, and the seconds until there is more: on a limit that denied the instant of Retry-After, otherwise
+// the end of its window.
+func stateField(limits []named) string {
+	items := make([]string, len(limits))
+	for i, l := range limits {
+		wait := l.Reset
+		if l.RetryAfter > 0 {
+			wait = l.RetryAfter
+		}
+		items[i] = fmt.Sprintf("%s;r=%d;t=%d", quoted(l.name), l.Remaining, WholeSeconds(wait))
+	}
+	return strings.Join(items, ", ")
+}
+
+// quoted is a String of Structured Fields: printable ASCII in quotes. What is none becomes a question mark.
+func quoted(text string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range text {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r < ' ' || r > '~':
+			b.WriteByte('?')
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// violated names the limits that denied.
+func violated(limits []named) []string {
+	names := []string{}
+	for _, l := range limits {
+		if l.RetryAfter > 0 {
+			names = append(names, l.name)
+		}
+	}
+	return names
+}

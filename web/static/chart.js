@@ -1,0 +1,206 @@
+// Charts: draws what the server drew as SVG anew with uPlot, with axes and a cursor. Loaded only by pages that hold a .plot. Its data-chart says
+// what to draw (chartData in the dashboard), the legend beside it in which colours and dashes. A live refresh changes data-chart and leaves the
+// rest alone.
+
+import uPlot from 'uplot';
+
+const height = 280;
+const lengths = [
+  1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30,
+  60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 172800, 604800,
+];
+const units = [[86400, 'd'], [3600, 'h'], [60, 'min']];
+
+const figure = (n) => n.toLocaleString('en-US');
+
+// after writes seconds since the start: 1.5 s, 2 min 30 s.
+function after(seconds) {
+  const parts = [];
+  for (const [size, name] of units) {
+    const count = Math.floor(seconds / size);
+    if (count) parts.push(`${count} ${name}`);
+    seconds -= count * size;
+  }
+  if (seconds > 0 || !parts.length) parts.push(`${Number(seconds.toFixed(3))} s`);
+  return parts.join(' ');
+}
+
+// stamps writes the axis of time in 24 hours, the date where it changes: distance of ticks, tick, and after a line break what a new year, month, day,
+// hour and minute add.
+const date = '\n{YYYY}-{MM}-{DD}';
+const stamps = [
+  [31536000, '{YYYY}', null, null, null, null, null, null, 1],
+  [86400, '{MM}-{DD}', '\n{YYYY}', null, null, null, null, null, 1],
+  [60, '{HH}:{mm}', date, null, date, null, null, null, 1],
+  [1, ':{ss}', `${date} {HH}:{mm}`, null, `${date} {HH}:{mm}`, null, '\n{HH}:{mm}', null, 1],
+];
+
+const clock = (seconds) => new Date(seconds * 1000).toISOString().replace('T', ' ').slice(0, 19);
+
+// Styles are read where they are used, since the theme may change: canvases know no CSS.
+const styleOf = (element) => getComputedStyle(element);
+
+function hatched(colour) {
+  const tile = Object.assign(document.createElement('canvas'), { width: 6, height: 6 });
+  const pen = tile.getContext('2d');
+  pen.strokeStyle = colour;
+  pen.lineWidth = 2.2;
+  for (const x of [-6, 0, 6]) {
+    pen.moveTo(x, 6);
+    pen.lineTo(x + 6, 0);
+  }
+  pen.stroke();
+  return pen.createPattern(tile, 'repeat');
+}
+
+class Chart {
+  constructor(plot) {
+    this.plot = plot;
+    this.frame = plot.closest('figure');
+    this.swatches = [...this.frame.querySelectorAll('.legend .swatch .line')];
+    this.outputs = [...this.frame.querySelectorAll('.legend .at')];
+    this.draw();
+    new MutationObserver(() => this.update()).observe(plot, { attributeFilter: ['data-chart'] });
+    new ResizeObserver(() => this.drawn?.setSize(this.size())).observe(plot);
+  }
+
+  // span is the time from the first bar's begin to the last one's end.
+  span() {
+    const { begin, step, series } = this.data;
+    return [begin, begin + step * series[0].length];
+  }
+
+  size() {
+    return { width: this.plot.clientWidth, height };
+  }
+
+  read() {
+    this.data = JSON.parse(this.plot.dataset.chart);
+    const { begin = 0, from = 0, step, series, kind } = this.data;
+    const x = series[0].map((_, i) => begin + from + i * step);
+    if (kind === 'lines') return [x, ...series];
+    const [allowed, blocked] = series;
+    const drawn = (n) => n || null; // no outline of what is not there
+    return [x, blocked.map((n, i) => drawn(n && n + allowed[i])), allowed.map(drawn)]; // the blocked ones look out over the allowed ones
+  }
+
+  // Drawn anew as a whole when what a chart consists of changes, else only its figures.
+  update() {
+    const before = this.data;
+    const columns = this.read();
+    if (columns.length !== this.drawn.data.length || before.kind !== this.data.kind) this.draw();
+    else this.drawn.setData(columns);
+  }
+
+  draw() {
+    const columns = this.read();
+    this.drawn?.destroy();
+    this.plot.replaceChildren();
+    this.drawn = new uPlot({ ...this.size(), ...this.options() }, columns, this.plot);
+    const canvas = this.drawn.ctx.canvas;
+    canvas.setAttribute('role', 'img');
+    canvas.setAttribute('aria-label', this.frame.querySelector('figcaption').textContent.trim());
+    const hint = this.frame.querySelector('.hint');
+    if (hint) hint.hidden = false;
+  }
+
+  options() {
+    const stamped = this.data.begin > 0;
+    const axis = {
+      stroke: () => styleOf(this.plot).color,
+      font: '12px system-ui, sans-serif',
+      grid: { stroke: () => styleOf(this.plot).borderTopColor, width: 1 },
+      ticks: { stroke: () => styleOf(this.plot).borderTopColor, width: 1 },
+    };
+    return {
+      legend: { show: false },
+      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC'),
+      scales: {
+        x: { time: stamped, range: stamped ? () => this.span() : undefined },
+        y: { range: (_, __, most) => [0, Math.max(1, (most ?? 0) * 1.05)] },
+      },
+      axes: [
+        stamped ? { ...axis, values: stamps, space: 60 } : { ...axis, incrs: lengths, values: (_, at) => at.map(after), space: 80 },
+        { ...axis, size: 56, values: (_, at) => at.map((n) => (Number.isInteger(n) ? figure(n) : '')) },
+      ],
+      cursor: { points: { show: false }, drag: { setScale: false, x: Boolean(this.data.select), y: false }, y: false },
+      series: [{}, ...(this.data.kind === 'lines' ? this.lines() : this.bars())],
+      hooks: { setCursor: [(u) => this.point(u)], setSelect: [(u) => this.select(u)], draw: [(u) => this.marks(u)] },
+    };
+  }
+
+  lines() {
+    return this.swatches.map((swatch) => ({
+      stroke: () => styleOf(swatch).stroke,
+      width: parseFloat(styleOf(swatch).strokeWidth),
+      dash: styleOf(swatch).strokeDasharray.split(/[ ,]+/).map(parseFloat).filter(Boolean),
+      paths: uPlot.paths.stepped({ align: 1 }),
+      points: { show: false },
+    }));
+  }
+
+  bars() {
+    const [allowed, blocked] = this.swatches;
+    const bar = (stroke, fill) => ({ stroke, fill, width: 1, points: { show: false }, paths: uPlot.paths.bars({ size: [0.9], align: 1 }) });
+    const plain = () => styleOf(allowed).stroke;
+    const striped = () => styleOf(blocked).stroke;
+    return [bar(striped, () => hatched(striped())), bar(plain, plain)];
+  }
+
+  // point writes the figures under the cursor into the legend.
+  point({ cursor: { idx } }) {
+    const { begin = 0, from = 0, step, series } = this.data;
+    this.outputs.forEach((output, i) => (output.textContent = idx == null ? '' : figure(series[i][idx])));
+    let at = this.frame.querySelector('.moment');
+    if (!at) {
+      at = Object.assign(document.createElement('li'), { className: 'moment' });
+      this.frame.querySelector('.legend').append(at);
+    }
+    if (idx == null) at.textContent = '';
+    else at.textContent = begin ? `${clock(begin + idx * step)} UTC` : `at ${after(from + idx * step)}`;
+  }
+
+  select({ select }) {
+    if (!this.data.select || select.width < 3) return;
+    const time = (pixels) => `${new Date(this.drawn.posToVal(pixels, 'x') * 1000).toISOString().slice(0, 19)}Z`;
+    const to = new URL(this.data.select, location.href);
+    to.searchParams.set('from', time(select.left));
+    to.searchParams.set('to', time(select.left + select.width));
+    location.assign(to);
+  }
+
+  // marks draws a line through the whole height at each change.
+  marks({ ctx, bbox: { top, height: tall } }) {
+    const line = this.frame.querySelector('.legend .mark .line');
+    if (!line) return;
+    ctx.save();
+    ctx.strokeStyle = styleOf(line).stroke;
+    ctx.lineWidth = 2 * devicePixelRatio;
+    ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
+    for (const { at } of this.data.marks ?? []) {
+      const x = Math.round(this.drawn.valToPos(at, 'x', true));
+      ctx.beginPath();
+      ctx.moveTo(x, top);
+      ctx.lineTo(x, top + tall);
+      ctx.stroke();
+    }
+    ctx.restore();
+  }
+}
+
+const charts = new Map();
+
+// find starts charts that came with a live refresh, and forgets those that went with one.
+function find() {
+  for (const [plot] of charts) if (!plot.isConnected) charts.delete(plot);
+  for (const plot of document.querySelectorAll('.plot')) if (!charts.has(plot)) charts.set(plot, new Chart(plot));
+}
+
+function recolour() {
+  for (const { drawn } of charts.values()) drawn.redraw(false, true);
+}
+
+find();
+document.addEventListener('htmx:after:swap', find);
+document.addEventListener('theme', recolour);
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', recolour);

@@ -1,0 +1,39 @@
+// Single keys: / searches, r refreshes, ? lists them. They can be turned off in that list, for those who speak to their computer.
+
+const dialog = document.getElementById('keyboard');
+const opener = document.getElementById('keyboard-open');
+const box = document.getElementById('keyboard-on');
+const setting = 'tidegate-single-keys';
+
+const typing = (element) => element.closest('input:not([type=checkbox]), textarea, select, [contenteditable]');
+
+function search() {
+  const field = document.querySelector('input[type=search]');
+  if (field) field.focus();
+  else location.assign(`${dialog.dataset.search}#q`);
+}
+
+const actions = {
+  '/': search,
+  '?': () => dialog.showModal(),
+  r: () => document.dispatchEvent(new Event('refresh-now')),
+};
+
+document.addEventListener('keydown', (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || !box.checked) return;
+  if (document.querySelector('dialog[open]') || typing(event.target)) return;
+  const action = actions[event.key];
+  if (!action) return;
+  event.preventDefault();
+  action();
+});
+
+opener.hidden = false;
+opener.addEventListener('click', () => dialog.showModal());
+// A click on the backdrop is a click on the dialog itself, and on nothing in it.
+dialog.addEventListener('click', (event) => event.target === dialog && dialog.close());
+
+box.checked = localStorage.getItem(setting) !== 'off';
+box.addEventListener('change', () => localStorage.setItem(setting, box.checked ? 'on' : 'off'));
+
+if (location.hash === '#q') document.getElementById('q')?.focus();

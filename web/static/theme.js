@@ -1,0 +1,21 @@
+// The theme is saved by the server in a cookie. Here it changes without a reload, so that nothing typed is lost.
+
+const form = document.getElementById('theme');
+
+function show(name) {
+  if (name) document.documentElement.dataset.theme = name;
+  else delete document.documentElement.dataset.theme;
+  for (const button of form.querySelectorAll('button')) button.setAttribute('aria-pressed', button.value === name);
+  document.dispatchEvent(new Event('theme'));
+}
+
+form.addEventListener('submit', async (event) => {
+  event.preventDefault();
+  const body = new URLSearchParams(new FormData(form, event.submitter));
+  show(body.get('theme'));
+  const saved = await fetch(form.action, { method: 'POST', body, redirect: 'manual' }).catch(() => undefined);
+  if (saved?.type !== 'opaqueredirect') {
+    const detail = { text: 'The server does not answer: these colours last until the next page.', bad: true };
+    document.dispatchEvent(new CustomEvent('toast', { detail }));
+  }
+});

@@ -1,0 +1,37 @@
+// Toasts: short notices over the page's corner. Any script shows one with
+// document.dispatchEvent(new CustomEvent('toast', { detail: { text: 'Copied.' } })), any page with its Toast. One with a button in it stays.
+
+const shown = 8000;
+
+const list = () => document.getElementById('toasts');
+
+function dismissable(toast) {
+  const close = document.createElement('button');
+  close.type = 'button';
+  close.className = 'plain';
+  close.textContent = 'Dismiss';
+  close.addEventListener('click', () => toast.remove());
+  toast.append(close);
+}
+
+// What is pointed at or focused is being read.
+function expire(toast) {
+  setTimeout(() => (toast.matches(':hover, :focus-within') ? expire(toast) : toast.remove()), shown);
+}
+
+document.addEventListener('toast', ({ detail: { text, bad } }) => {
+  const toast = document.createElement('div');
+  toast.className = `toast notice ${bad ? 'bad' : 'good'}`;
+  const words = document.createElement('p');
+  words.textContent = text;
+  toast.append(words);
+  list().append(toast);
+  dismissable(toast);
+  expire(toast);
+});
+
+for (const toast of list().children) {
+  const undo = toast.querySelector('form');
+  dismissable(toast);
+  if (!undo) expire(toast);
+}

@@ -1,0 +1,31 @@
+package templates
+
+// OverviewPage shows all calls together.
+type OverviewPage struct {
+	Page    Page
+	Live    Live
+	Ranges  []Choice
+	Figures []Figure
+	Chart   TimeSeries
+	Empty   *Empty // nil when there were calls
+	Busiest []TalkerRow
+	Blocked []TalkerRow
+}
+
+// Figure is a number to know at a glance.
+type Figure struct {
+	Name  string
+	Value string
+	Note  string
+	Bad   bool
+}
+
+// TalkerRow is a caller among the first.
+type TalkerRow struct {
+	Name    string
+	Address string // empty for a caller without a record
+	Plan    string
+	Calls   string
+	Blocked string
+	Share   string
+}

@@ -1,0 +1,71 @@
+package templates
+
+// PoliciesPage shows everything that is configured beside the keys.
+type PoliciesPage struct {
+	Page       Page
+	Version    string
+	Plans      []PlanRow
+	Rules      []RuleRow
+	Shared     []Fact
+	Audit      string
+	NewPlan    string // addresses of forms; empty when nothing can be changed
+	NewRule    string
+	EditShared string
+	Unfinished bool   // checks may obey the version before
+	Sync       string // address that finishes the save
+}
+
+// PlanRow is one plan.
+type PlanRow struct {
+	Name      string
+	Limits    []string
+	Mode      string
+	Degraded  string
+	Keys      string
+	KeysLink  string
+	Candidate []string
+	Trial     string // what the candidate would have done
+	Edit      string
+	Create    string
+	Delete    string
+	Promote   string
+	Drop      string
+}
+
+// RuleRow is one route rule.
+type RuleRow struct {
+	Name    string
+	Pattern string
+	Cost    string
+	Mode    string
+	Limits  []string
+	Calls   string // of the last hour
+	Edit    string
+	Delete  string
+}
+
+// OverridesPage lists the keys that have limits of their own.
+type OverridesPage struct {
+	Page  Page
+	Rows  []OverrideRow
+	Empty Empty
+	Note  string
+	First string
+	Next  string
+}
+
+// OverrideRow is one override.
+type OverrideRow struct {
+	Name    string
+	Address string
+	Plan    string
+	Before  string // the plan's limits
+	After   string
+	Reason  string
+	Ends    string
+	At      Instant // when it ends, if it does
+	Soon    bool
+	Ended   bool
+	End     string // address that ends it
+	Edit    string
+}
