@@ -4,10 +4,11 @@
 --
 -- Offsets: a program's limits start at byte 17; a state's section at byte 15, the slots of a log at byte 45.
 
--- The first 27 bytes of a program: the number of limits and the signature's length, version and sections; the section; the first limit.
+-- The first 27 bytes of a program: the number of limits, the length of a section's numbers, version and number of sections; the section; the first
+-- limit.
 local code, section, width, span, n, _, window = unpack('>I4I5I1I6I4I1I6', prog)
 local limits, shape = math.floor(code / 16777216), 0
-if code % 16777216 == 0x0E0201 then shape = math.floor(section / 4294967296) end
+if code % 65536 == 0x0301 then shape = math.floor(section / 4294967296) end
 local take = cost
 if cost == 0 then take = 1 end
 local group = section % 4294967296

@@ -30,7 +30,8 @@ local byte, sub, rep, floor, ceil = string.byte, string.sub, string.rep, math.fl
 local window_bytes = 2048
 local LOG, ATTEMPTS, COUNTER, BUCKET, FIXED = 1, 2, 3, 4, 5
 
-local limits, siglen = byte(prog, 1, 2)
+local limits, _, _, siglen = byte(prog, 1, 4)
+siglen = 2 + 12 * siglen
 local sig = sub(prog, 3, 2 + siglen)
 local big = #s == window_bytes
 local take = cost
