@@ -99,7 +99,11 @@ elseif #s == 29 and cost >= 0 then
       elseif cur == 0 then
         reset = prev > 0 and window - elapsed or 0
       end
-      reply = pack('>I1I7I4I7I7', 1, now, left - cost, reset, 0)
+      if cost > 0 then
+        reply = pack('>I1I7I4', 3, now, left - cost)
+      else
+        reply = pack('>I1I7I4I7I7', 1, now, left, reset, 0)
+      end
     else
       -- Free again when the share has shrunk to what the rest leaves: of the previous window in this one, or of this one in the next.
       local free, shrinking, ends = (n - cur - take) * window, prev, window

@@ -20,12 +20,16 @@ func clockedScript(t testing.TB) *valkey.Lua {
 	t.Helper()
 	source := Script(takeHead, "return reply")
 	for old, replacement := range map[string]string{
-		"local now = t[1] * 1000000 + t[2]\n": "local now = tonumber(ARGV[4])\n" + `local function expiring_set(command, key, value, px, life)
-			call(command, key, value)
-			call(command, key .. ':expiry', string.format('%.0f', now + life * 1000))
+		"local now = t[1] * 1000000 + t[2]\n": "local now = tonumber(ARGV[4])\n" + `local function note_expiry(life)
+			call('SET', key .. ':expiry', string.format('%.0f', now + life * 1000))
+		end
+		local function expiring_set(value, px, life)
+			call('SET', key .. '', value)
+			note_expiry(life)
 		end
 		`,
-		"call('SET', key, ": "expiring_set('SET', key, ",
+		"call('SET', key, ":     "expiring_set(",
+		"call('PEXPIRE', key, ": "note_expiry(",
 	} {
 		if !strings.Contains(source, old) {
 			t.Fatalf("the script does not hold %q", old)
