@@ -27,7 +27,7 @@ if cost == 1 and #s >= 44 and #s < 2048 then
     if fits and used > 0 then age = (at - unpack(format, s, 45 + width * (used - 1))) % modulus end
     local since = at - rewritten
     local whole = used > 0 and used < capacity and since >= 0 and since + reach < window -- nothing stored is out of the window yet, and there is room
-    if not fits or age > 2 * window + 10000 then
+    if not fits or age > 2 * window + 10000 or since <= -window then
       whole = false
     elseif about == 286 then
       if used >= n then

@@ -1,6 +1,6 @@
 -- The same step as step.lua, for several limits and for logs of attempts: any sections but calendars, state and program in step, nothing out of the
 -- ordinary. It leaves `reply` nil, and everything as it was, for what it does not handle: refunds, another signature, a clock that stepped back,
--- products above 2^53, limits of one log with another's in between, an attempt that several sections would have to count though it is denied, a
+-- products above 2^53 (but a bucket's window times its limit), limits of one log with another's in between, an attempt that several sections would have to count though it is denied, a
 -- state longer than is read at once whose slots have to move, bytes that are no state of ours.
 --
 -- One pass over the limits decides and gathers what would be written, as two patches of the state: of the sections' numbers, which follow the
@@ -18,6 +18,33 @@ local head, head_from, head_to = '', signed, signed
 local data, data_from, data_to = '', signed + numbers, signed + numbers
 local writes -- of slots, position and bytes in turn, when the state is big
 local before, after = {0, 0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 0, 0} -- remaining, reset, retry-after of each limit
+
+-- The tokens of a bucket of which a part of the window, but for parts of a microsecond, is free.
+local function tokens(requests, free, part, span)
+  local whole, rest = 0, requests * free
+  if rest < 9007199254740992 then
+    whole = rest / span
+    whole = whole - whole % 1
+    if whole * span > rest then whole = whole - 1 end
+    rest = rest - whole * span
+  else
+    -- Long division, seven bits at a time.
+    rest = 0
+    for shift = 28, 0, -7 do
+      local x = rest * 128 + math.floor(requests / 2 ^ shift) % 128 * free
+      local digit = math.floor(x / span)
+      rest = x - digit * span
+      if rest < 0 then
+        digit, rest = digit - 1, rest + span
+      elseif rest >= span then
+        digit, rest = digit + 1, rest - span
+      end
+      whole = whole * 128 + digit
+    end
+  end
+  if rest < part then whole = whole - math.ceil((part - rest) / span) end
+  return whole
+end
 
 local at_head, at_slots = signed, signed + numbers -- of the section at hand
 local section, kind, group, width, span, most = 0, 0, 0, 0, 0, 0
@@ -204,15 +231,12 @@ while ok and i < limits do
     elseif kind == 4 then
       local whole, part = 0, 0
       if start >= now then whole, part = start - now, prev end
-      local product, owing = take * window, n * (window - whole)
-      if product >= 9007199254740992 or n * window >= 9007199254740992 or whole + (part > 0 and 1 or 0) > window or (cur ~= n and whole + part > 0) then
+      local product = take * window
+      if product >= 9007199254740992 or whole + (part > 0 and 1 or 0) > window or (cur ~= n and whole + part > 0) then
         ok = false
         break
       end
-      left = owing / window
-      left = left - left % 1
-      if left * window > owing then left = left - 1 end
-      if owing - left * window < part then left = left - math.ceil((part - owing + left * window) / window) end
+      left = tokens(n, window - whole, part, window)
       reset = part > 0 and whole + 1 or whole
       local added = product / n
       added = added - added % 1
@@ -220,12 +244,7 @@ while ok and i < limits do
       whole, part = whole + added, part + product - added * n
       if part >= n then whole, part = whole + 1, part - n end
       retry = part > 0 and whole + 1 - window or whole - window
-      if retry > 0 then denied = true end
-      owing = n * (window - whole)
-      left_after = owing / window
-      left_after = left_after - left_after % 1
-      if left_after * window > owing then left_after = left_after - 1 end
-      if owing - left_after * window < part then left_after = left_after - math.ceil((part - owing + left_after * window) / window) end
+      if retry > 0 then denied = true else left_after = tokens(n, window - whole, part, window) end
       reset_after = part > 0 and whole + 1 or whole
       start, prev, cur, rewrite = now + whole, part, n, true
       if 2 * window > life then life = 2 * window end
