@@ -9,7 +9,7 @@ if cost == 1 and #s >= 44 and #s < 2048 then
   -- One log, one call a slot.
   local about, first, second, n = unpack('>I2I7I7I4', prog)
   local its_first, its_second, rewritten, offset, capacity, reach = unpack('>I7I7I7I7I4I4', s)
-  if about % 256 == 30 and first == 0x03010100000001 and its_first == first and its_second == second and offset < 140737488355328 then
+  if about % 256 == 30 and first == 0x02010100000001 and its_first == first and its_second == second and offset < 140737488355328 then
     local width, format, zeros, modulus, window = 4, '>I4', '\0\0\0\0', 2147483648, second - 0x4000000000000
     if second >= 0x6000000000000 then
       width, format, zeros, modulus, window, reach = 6, '>I6', '\0\0\0\0\0\0', 140737488355328, second - 0x6000000000000, reach * 65536
@@ -81,7 +81,7 @@ elseif #s == 29 and cost >= 0 then
   local weighted = prev * (window - elapsed)
   local take = cost
   if cost == 0 then take = 1 end
-  if about == 271 and first == 0x03010300000000 and its_first == first and window == second and elapsed >= 0 and elapsed < window
+  if about == 271 and first == 0x02010300000000 and its_first == first and window == second and elapsed >= 0 and elapsed < window
     and start % window == 0 and weighted < 9007199254740992 and take <= n then
     local whole = 0 -- the previous window's share, rounded up
     if weighted > 0 then

@@ -45,8 +45,8 @@ func Script(head, tail string) string {
 	return structLua + head + "\n" + beginLua + clockLua + ways() + tail
 }
 
-// StepFunction returns the text of Lua code that defines `local function step(key, prog, cost, refund)`, for a script that makes several steps, each on
-// a key of its own. The function returns the encoded Decision, for ParseReply; its arguments are what step.lua's header says, cost and refund as
+// StepFunction returns the text of Lua code that defines `local function step(key, prog, cost, refund)`, for a script that makes several steps, each
+// on a key of its own. The function returns the encoded Decision, for ParseReply; its arguments are what step.lua's header says, cost and refund as
 // numbers. All steps of a script happen at one instant.
 func StepFunction() string {
 	return structLua + "local clock\nlocal function step(key, prog, cost, refund)\n" + beginLua +

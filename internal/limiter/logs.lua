@@ -9,7 +9,7 @@ local at_head = 2 + 12 * count
 local at_slots = at_head + numbers
 local at_limit = at_head + 3
 local sub = string.sub
-if cost == 1 and limits < 5 and numbers == 30 * count and version == 3 and #s > at_slots and #s < 2048
+if cost == 1 and limits < 5 and numbers == 30 * count and version == 2 and #s > at_slots and #s < 2048
   and sub(s, 1, at_head) == sub(prog, 3, at_limit - 1) then
   local head, head_from, head_to, data, data_from, data_to, slot, slot_width, slot_at = '', 0, 0, '', 0, 0
   local section, slots_at, group, span, fill, used, at, age, reach, format, width, modulus, zeros, filled = 0

@@ -27,7 +27,7 @@ import (
 type Program []byte
 
 const (
-	programVersion = 3
+	programVersion = 2
 	sectionLen     = 12
 	logLen         = 30 // of a log in a state, without its slots
 	countLen       = 15 // of another section in a state

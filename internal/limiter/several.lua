@@ -1,7 +1,7 @@
 -- The same step as step.lua, for several limits and for logs of attempts: any sections but calendars, state and program in step, nothing out of the
 -- ordinary. It leaves `reply` nil, and everything as it was, for what it does not handle: refunds, another signature, a clock that stepped back,
--- products above 2^53 (but a bucket's window times its limit), limits of one log with another's in between, an attempt that several sections would have to count though it is denied, a
--- state longer than is read at once whose slots have to move, bytes that are no state of ours.
+-- products above 2^53 (but a bucket's window times its limit), limits of one log with another's in between, an attempt that several sections would
+-- have to count though it is denied, a state longer than is read at once whose slots have to move, bytes that are no state of ours.
 --
 -- One pass over the limits decides and gathers what would be written, as two patches of the state: of the sections' numbers, which follow the
 -- signature, and of the slots behind them. Offsets count from 0. A patch replaces the bytes from `_from` to `_to`.
@@ -12,7 +12,7 @@ local fresh = s == ''
 local big = #s == 2048
 local take = cost
 if cost == 0 then take = 1 end
-local ok = cost >= 0 and version == 3 and (fresh or (#s >= signed + numbers and string.find(s, signature, 1, true) == 1))
+local ok = cost >= 0 and version == 2 and (fresh or (#s >= signed + numbers and string.find(s, signature, 1, true) == 1))
 local denied, only_logs, attempts, rewrite, life = false, true, false, fresh, 0
 local head, head_from, head_to = '', signed, signed
 local data, data_from, data_to = '', signed + numbers, signed + numbers

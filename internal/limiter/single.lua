@@ -1,6 +1,7 @@
 -- The same step as step.lua, for the shapes that nearly every subject has: one section, state and program in step, nothing out of the ordinary. It
 -- leaves `reply` nil, and everything as it was, for what it does not handle: several sections, refunds, another signature, a clock that stepped back,
--- products above 2^53 (but a bucket's window times its limit), bytes that are no state of ours. Straight code, without functions or tables: each would cost a tenth of the whole step.
+-- products above 2^53 (but a bucket's window times its limit), bytes that are no state of ours. Straight code, without functions or tables: each
+-- would cost a tenth of the whole step.
 --
 -- Offsets: a program's limits start at byte 17; a state's section at byte 15, the slots of a log at byte 45.
 
@@ -8,7 +9,7 @@
 -- limit.
 local code, section, width, span, n, _, window = unpack('>I4I5I1I6I4I1I6', prog)
 local limits, shape = math.floor(code / 16777216), 0
-if code % 65536 == 0x0301 then shape = math.floor(section / 4294967296) end
+if code % 65536 == 0x0201 then shape = math.floor(section / 4294967296) end
 local take = cost
 if cost == 0 then take = 1 end
 local group = section % 4294967296
