@@ -135,7 +135,8 @@ func TestBytesEqualTheFormula(t *testing.T) {
 func (s *subject) checkRoom(t *rapid.T, before, after stored) {
 	t.Helper()
 	length := storedHead
-	for i, sec := range after.sections {
+	for i := range after.sections {
+		sec := &after.sections[i]
 		length += sectionLen
 		if !sec.kind.isLog() {
 			length += storedOther
@@ -165,7 +166,7 @@ func (s *subject) checkRoom(t *rapid.T, before, after stored) {
 }
 
 // keptRoom reports whether a log has the room that it had: a rewrite for another section's sake leaves it alone.
-func (sec storedSection) keptRoom(before stored, i int) bool {
+func (sec *storedSection) keptRoom(before stored, i int) bool {
 	if i >= len(before.sections) {
 		return false
 	}
