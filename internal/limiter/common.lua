@@ -9,7 +9,7 @@ if cost == 1 and #s >= 44 and #s < 2048 then
   -- One log, one call a slot.
   local about, first, second, n = unpack('>I2I7I7I4', prog)
   local its_first, its_second, rewritten, offset, capacity, reach = unpack('>I7I7I7I7I4I4', s)
-  if about % 256 == 14 and first == 0x02010100000001 and its_first == first and its_second == second and offset < 140737488355328 then
+  if about % 256 == 30 and first == 0x02010100000001 and its_first == first and its_second == second and offset < 140737488355328 then
     local width, format, zeros, modulus, window = 4, '>I4', '\0\0\0\0', 2147483648, second - 0x4000000000000
     if second >= 0x6000000000000 then
       width, format, zeros, modulus, window, reach = 6, '>I6', '\0\0\0\0\0\0', 140737488355328, second - 0x6000000000000, reach * 65536
@@ -27,9 +27,9 @@ if cost == 1 and #s >= 44 and #s < 2048 then
     if fits and used > 0 then age = (at - unpack(format, s, 45 + width * (used - 1))) % modulus end
     local since = at - rewritten
     local whole = used > 0 and used < capacity and since >= 0 and since + reach < window -- nothing stored is out of the window yet, and there is room
-    if not fits or age > 2 * window + 10000 then
+    if not fits or age > 2 * window + 10000 or since <= -window then
       whole = false
-    elseif about == 270 then
+    elseif about == 286 then
       if used >= n then
         local oldest = (at - unpack(format, s, 45 + width * (used - n))) % modulus
         if oldest < window and age <= oldest then reply = pack('>I1I7I4I7I7', 0, now, 0, window - age, window - oldest) end
@@ -81,7 +81,7 @@ elseif #s == 29 and cost >= 0 then
   local weighted = prev * (window - elapsed)
   local take = cost
   if cost == 0 then take = 1 end
-  if about == 270 and first == 0x02010300000000 and its_first == first and window == second and elapsed >= 0 and elapsed < window
+  if about == 271 and first == 0x02010300000000 and its_first == first and window == second and elapsed >= 0 and elapsed < window
     and start % window == 0 and weighted < 9007199254740992 and take <= n then
     local whole = 0 -- the previous window's share, rounded up
     if weighted > 0 then
@@ -99,7 +99,11 @@ elseif #s == 29 and cost >= 0 then
       elseif cur == 0 then
         reset = prev > 0 and window - elapsed or 0
       end
-      reply = pack('>I1I7I4I7I7', 1, now, left - cost, reset, 0)
+      if cost > 0 then
+        reply = pack('>I1I7I4', 3, now, left - cost)
+      else
+        reply = pack('>I1I7I4I7I7', 1, now, left, reset, 0)
+      end
     else
       -- Free again when the share has shrunk to what the rest leaves: of the previous window in this one, or of this one in the next.
       local free, shrinking, ends = (n - cur - take) * window, prev, window

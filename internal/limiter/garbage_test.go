@@ -117,7 +117,7 @@ func TestForgedStates(t *testing.T) {
 
 // forge lays bytes out as the header of step.lua says, with any numbers in them: small, huge, now, or now and then what they should be.
 func forge(r *rand.Rand, now time.Time, program []byte) []byte {
-	state := bytes.Clone(program[2 : 2+program[1]])
+	state := bytes.Clone(program[2 : 4+sectionLen*int(program[3])])
 	slots := []byte{}
 	for i := range int(state[1]) {
 		entry := state[storedHead+sectionLen*i:]
@@ -143,7 +143,7 @@ func forge(r *rand.Rand, now time.Time, program []byte) []byte {
 func (s *subject) handMade(t rapid.TB, secondsAgo ...int64) []byte {
 	t.Helper()
 	program := s.compiled(t)
-	state := appendNumber([]byte(program[2:2+program[1]]), uint64(s.now.UnixMicro()), 7)
+	state := appendNumber([]byte(program[2:4+sectionLen*int(program[3])]), uint64(s.now.UnixMicro()), 7)
 	state = appendNumber(state, 0, 7)
 	for _, number := range []int{len(secondsAgo), 0, 0, 1} {
 		state = appendNumber(state, uint64(number), 4)

@@ -32,6 +32,10 @@ var (
 	commonLua string
 	//go:embed single.lua
 	singleLua string
+	//go:embed logs.lua
+	logsLua string
+	//go:embed several.lua
+	severalLua string
 	//go:embed step.lua
 	stepLua string
 )
@@ -52,7 +56,11 @@ func StepFunction() string {
 // ways reads the state and makes the step in the first of the ways that knows the case; every one leaves all as it was if it does not.
 func ways() string {
 	unless := "if not reply then\n"
-	return stateLua + "do\n" + commonLua + "end\n" + unless + singleLua + "end\n" + unless + stepLua + "end\n"
+	script := stateLua + "if #prog % 14 == 2 then\ndo\n" + commonLua + "end\n" + unless + singleLua + "end\nelse\n" // a hint: one section
+	for count := 2; count <= mostCounters; count++ {
+		script += counters(count)
+	}
+	return script + unless + logsLua + "end\nend\n" + unless + severalLua + "end\n" + unless + stepLua + "end\n"
 }
 
 // takeHead reads the key, the program, the cost and, for a refund, the time at which it was taken.
@@ -184,7 +192,7 @@ func ParseReply(reply []byte, limits []Limit) (Decision, error) {
 	d := Decision{Allowed: reply[0] != 0, Now: time.UnixMicro(uint56(reply[1:])).UTC(), Limits: make([]Usage, len(limits))}
 	if short {
 		for i, l := range limits {
-			d.Limits[i] = Usage{Limit: l, Remaining: int64(binary.BigEndian.Uint32(reply[replyHead+4*i:])), Reset: l.Window}
+			d.Limits[i] = Usage{Limit: l, Remaining: int64(binary.BigEndian.Uint32(reply[replyHead+4*i:])), Reset: l.resetAfterCall(d.Now)}
 		}
 		return d, nil
 	}
@@ -196,6 +204,18 @@ func ParseReply(reply []byte, limits []Limit) (Decision, error) {
 		d.Limits[i] = Usage{Limit: l, Remaining: int64(binary.BigEndian.Uint32(b)), Reset: micros(uint56(b[4:])), RetryAfter: micros(uint56(b[11:]))}
 	}
 	return d, nil
+}
+
+// resetAfterCall returns the reset of a limit, other than a token bucket or one with a calendar, of which a call was just taken.
+func (l Limit) resetAfterCall(now time.Time) time.Duration {
+	switch l.Algorithm {
+	case Counter:
+		return micros(2*l.Window.Microseconds() - now.UnixMicro()%l.Window.Microseconds())
+	case FixedWindow:
+		return micros(l.Window.Microseconds() - now.UnixMicro()%l.Window.Microseconds())
+	default:
+		return l.Window
+	}
 }
 
 func checkCost(cost int64, limits []Limit) error {

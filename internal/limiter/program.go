@@ -11,7 +11,7 @@ import (
 // Program is a list of limits compiled for the script: it travels as an argument, or lies stored beside the state it governs.
 //
 //	1 byte   number of limits
-//	1 byte   length of the signature
+//	1 byte   length of what a state holds for its sections, between the signature and the slots
 //	         signature: 1 byte version, 1 byte number of sections, then for each section
 //	           1 byte kind (1 log, 2 log of attempts, 3 counter, 4 token bucket, 5 fixed window)
 //	           4 bytes calls per slot of a log; calendar of a fixed window
@@ -29,6 +29,8 @@ type Program []byte
 const (
 	programVersion = 2
 	sectionLen     = 12
+	logLen         = 30 // of a log in a state, without its slots
+	countLen       = 15 // of another section in a state
 	limitLen       = 14
 )
 
@@ -116,7 +118,7 @@ func Compile(limits []Limit, now time.Time) (Program, error) {
 	}
 	sections, of := sectionsOf(limits)
 	p := make(Program, 0, 4+sectionLen*len(sections)+limitLen*len(limits))
-	p = append(p, byte(len(limits)), byte(2+sectionLen*len(sections)), programVersion, byte(len(sections)))
+	p = append(p, byte(len(limits)), headsLen(sections), programVersion, byte(len(sections)))
 	for _, s := range sections {
 		p = append(p, byte(s.kind))
 		if s.kind == fixedKind {
@@ -141,6 +143,17 @@ func Compile(limits []Limit, now time.Time) (Program, error) {
 	return p, nil
 }
 
+func headsLen(sections []section) (n byte) {
+	for _, s := range sections {
+		if s.kind.isLog() {
+			n += logLen
+		} else {
+			n += countLen
+		}
+	}
+	return n
+}
+
 func appendZone(p Program, zone string, shifts []shift) Program {
 	p = append(p, byte(len(zone)))
 	p = append(p, zone...)
@@ -159,9 +172,9 @@ func (p Program) Limits() ([]Limit, error) {
 	if len(p) < 4 || p[2] != programVersion {
 		return nil, ErrProgram
 	}
-	entries := 2 + int(p[1])
+	entries := 4 + sectionLen*int(p[3])
 	tail := entries + limitLen*int(p[0])
-	if int(p[1]) != 2+sectionLen*int(p[3]) || len(p) < tail {
+	if len(p) < tail {
 		return nil, ErrProgram
 	}
 	zones, ok := p[tail:].zones()
@@ -188,6 +201,9 @@ func (p Program) Limits() ([]Limit, error) {
 	}
 	if err := ValidateAll(withoutZones(limits)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrProgram, err)
+	}
+	if sections, _ := sectionsOf(limits); p[1] != headsLen(sections) {
+		return nil, ErrProgram
 	}
 	return limits, nil
 }

@@ -1,13 +1,15 @@
 -- The same step as step.lua, for the shapes that nearly every subject has: one section, state and program in step, nothing out of the ordinary. It
 -- leaves `reply` nil, and everything as it was, for what it does not handle: several sections, refunds, another signature, a clock that stepped back,
--- products above 2^53, bytes that are no state of ours. Straight code, without functions or tables: each would cost a tenth of the whole step.
+-- products above 2^53 (but a bucket's window times its limit), bytes that are no state of ours. Straight code, without functions or tables: each
+-- would cost a tenth of the whole step.
 --
 -- Offsets: a program's limits start at byte 17; a state's section at byte 15, the slots of a log at byte 45.
 
--- The first 27 bytes of a program: the number of limits and the signature's length, version and sections; the section; the first limit.
+-- The first 27 bytes of a program: the number of limits, the length of a section's numbers, version and number of sections; the section; the first
+-- limit.
 local code, section, width, span, n, _, window = unpack('>I4I5I1I6I4I1I6', prog)
 local limits, shape = math.floor(code / 16777216), 0
-if code % 16777216 == 0x0E0201 then shape = math.floor(section / 4294967296) end
+if code % 65536 == 0x0201 then shape = math.floor(section / 4294967296) end
 local take = cost
 if cost == 0 then take = 1 end
 local group = section % 4294967296
@@ -39,6 +41,7 @@ if shape == 1 then
         ok = ok and #s == 44 + capacity * width
       end
       ok = ok and used <= capacity and offset < 140737488355328 and fill <= group
+        and now + offset - rewritten > -span -- a clock that stepped back further would let ages of slots repeat
     end
   end
   local at = now + offset
@@ -181,8 +184,8 @@ elseif shape == 4 and limits == 1 and (#s == 29 or s == '') then
   if s ~= '' then start, prev, cur = unpack('>I7I4I4', s, 15) end
   local whole, part = 0, 0
   if start >= now then whole, part = start - now, prev end
-  local product, owing = take * window, n * (window - whole)
-  if product < 9007199254740992 and n * window < 9007199254740992 and whole + (part > 0 and 1 or 0) <= window
+  local product = take * window
+  if product < 9007199254740992 and whole + (part > 0 and 1 or 0) <= window
     and (cur == n or whole + part == 0) then
     local added = math.floor(product / n)
     if added * n > product then added = added - 1 end
@@ -193,12 +196,30 @@ elseif shape == 4 and limits == 1 and (#s == 29 or s == '') then
     local allowed = retry <= 0
     if allowed and cost > 0 then
       whole, part = after, rest
-      owing = n * (window - whole)
       call('SET', key, string.sub(prog, 3, 16) .. pack('>I7I4I4', now + whole, part, n), 'PX', math.ceil(window / 500) + 1)
     end
-    local left = math.floor(owing / window)
-    if left * window > owing then left = left - 1 end
-    if owing - left * window < part then left = left - math.ceil((part - owing + left * window) / window) end
+    local owing = n * (window - whole)
+    local left
+    if owing < 9007199254740992 then
+      left = math.floor(owing / window)
+      if left * window > owing then left = left - 1 end
+      owing = owing - left * window
+    else
+      -- Long division, seven bits of n at a time.
+      left, owing = 0, 0
+      for shift = 28, 0, -7 do
+        local x = owing * 128 + math.floor(n / 2 ^ shift) % 128 * (window - whole)
+        local digit = math.floor(x / window)
+        owing = x - digit * window
+        if owing < 0 then
+          digit, owing = digit - 1, owing + window
+        elseif owing >= window then
+          digit, owing = digit + 1, owing - window
+        end
+        left = left * 128 + digit
+      end
+    end
+    if owing < part then left = left - math.ceil((part - owing) / window) end
     reply = pack('>I1I7I4I7I7', allowed and 1 or 0, now, left > 0 and left or 0, part > 0 and whole + 1 or whole, allowed and 0 or retry)
   end
 

@@ -6,8 +6,8 @@
 --   cost    how much to take, a whole number 0 to 1e9; 0 looks at a cost of 1 and takes nothing; below 0 gives -cost back
 --   refund  when cost is below 0: the time at which it was taken, microseconds since 1970
 -- It runs in a block of its own; a tail chunk runs after it and returns `reply`, a string of big-endian integers:
---   1 byte    1 when allowed, 0 when denied, 2 when the cost is above a limit (only the time follows then), 3 when allowed by logs: then
---             only remaining follows, reset is the window and retry-after 0
+--   1 byte    1 when allowed, 0 when denied, 2 when the cost is above a limit (only the time follows then), 3 when allowed and nothing but the
+--             time is needed to tell a limit's reset, so that only remaining follows: by logs, counters and fixed windows without a calendar
 --   7 bytes   the server's time, microseconds since 1970
 --   per limit 4 bytes remaining, 7 bytes reset, 7 bytes retry-after (microseconds from now)
 --
@@ -24,13 +24,15 @@
 -- longer than `window_bytes` keeps its numbers of used slots up to date and is read in pieces; a shorter one is read whole, a log's first free slot
 -- is found by its zero bytes, and to admit a call writes nothing but the slot.
 --
+-- This is the general way, for every case; single.lua, several.lua, common.lua, logs.lua and counts.lua are shorter ones.
 -- Numbers are doubles: every integer stays below 2^53, products that may not are made by `muldiv`. The model (model.go) is the same step in Go.
 
 local byte, sub, rep, floor, ceil = string.byte, string.sub, string.rep, math.floor, math.ceil
 local window_bytes = 2048
 local LOG, ATTEMPTS, COUNTER, BUCKET, FIXED = 1, 2, 3, 4, 5
 
-local limits, siglen = byte(prog, 1, 2)
+local limits, _, _, siglen = byte(prog, 1, 4)
+siglen = 2 + 12 * siglen
 local sig = sub(prog, 3, 2 + siglen)
 local big = #s == window_bytes
 local take = cost

@@ -17,6 +17,7 @@ return {first, step(KEYS[2], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7]))}`
 func TestStepFunctionEqualsSeparateSteps(t *testing.T) {
 	clock := newClocked(t)
 	script := valkey.NewLuaScript(clockedServer + "\n" + StepFunction() + twoSteps)
+	ctx := t.Context()
 	rapid.Check(t, func(t *rapid.T) {
 		pair := [2]*subject{clock.subject(drawLimits(t)...), clock.subject(drawLimits(t)...)}
 		for range events(t) {
@@ -30,7 +31,7 @@ func TestStepFunctionEqualsSeparateSteps(t *testing.T) {
 				cost := rapid.SampledFrom([]int64{1, 1, 1, 0, s.cost(t), -s.cost(t)}).Draw(t, "cost")
 				args[i] = []string{s.compiled(t), number(cost), number(s.taken.UnixMicro()), number(s.now.UnixMicro())}
 			}
-			together, err := script.Exec(t.Context(), clock.client, []string{"together0", "together1"}, append(args[0], args[1]...)).AsStrSlice()
+			together, err := script.Exec(ctx, clock.client, []string{"together0", "together1"}, append(args[0], args[1]...)).AsStrSlice()
 			if err != nil {
 				t.Fatal(err)
 			}

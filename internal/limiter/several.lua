@@ -1,0 +1,406 @@
+-- The same step as step.lua, for several limits and for logs of attempts: any sections but calendars, state and program in step, nothing out of the
+-- ordinary. It leaves `reply` nil, and everything as it was, for what it does not handle: refunds, another signature, a clock that stepped back,
+-- products above 2^53 (but a bucket's window times its limit), limits of one log with another's in between, an attempt that several sections would
+-- have to count though it is denied, a state longer than is read at once whose slots have to move, bytes that are no state of ours.
+--
+-- One pass over the limits decides and gathers what would be written, as two patches of the state: of the sections' numbers, which follow the
+-- signature, and of the slots behind them. Offsets count from 0. A patch replaces the bytes from `_from` to `_to`.
+local limits, numbers, version, count = string.byte(prog, 1, 4)
+local signed = 2 + 12 * count -- the signature's length
+local signature = string.sub(prog, 3, 2 + signed)
+local fresh = s == ''
+local big = #s == 2048
+local take = cost
+if cost == 0 then take = 1 end
+local ok = cost >= 0 and version == 2 and (fresh or (#s >= signed + numbers and string.find(s, signature, 1, true) == 1))
+local denied, only_logs, attempts, rewrite, life = false, true, false, fresh, 0
+local head, head_from, head_to = '', signed, signed
+local data, data_from, data_to = '', signed + numbers, signed + numbers
+local writes -- of slots, position and bytes in turn, when the state is big
+local before, after = {0, 0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 0, 0} -- remaining, reset, retry-after of each limit
+
+-- The tokens of a bucket of which a part of the window, but for parts of a microsecond, is free.
+local function tokens(requests, free, part, span)
+  local whole, rest = 0, requests * free
+  if rest < 9007199254740992 then
+    whole = rest / span
+    whole = whole - whole % 1
+    if whole * span > rest then whole = whole - 1 end
+    rest = rest - whole * span
+  else
+    -- Long division, seven bits at a time.
+    rest = 0
+    for shift = 28, 0, -7 do
+      local x = rest * 128 + math.floor(requests / 2 ^ shift) % 128 * free
+      local digit = math.floor(x / span)
+      rest = x - digit * span
+      if rest < 0 then
+        digit, rest = digit - 1, rest + span
+      elseif rest >= span then
+        digit, rest = digit + 1, rest - span
+      end
+      whole = whole * 128 + digit
+    end
+  end
+  if rest < part then whole = whole - math.ceil((part - rest) / span) end
+  return whole
+end
+
+local at_head, at_slots = signed, signed + numbers -- of the section at hand
+local section, kind, group, width, span, most = 0, 0, 0, 0, 0, 0
+local format, zeros, modulus, at, rewritten, offset, capacity, keep, used, fill, base, age, first_live, reach
+local i, k = 0, 0
+local n, window = unpack('>I4I7', prog, 3 + signed)
+while ok and i < limits do
+  i = i + 1
+  local number = (window - window % 281474976710656) / 281474976710656
+  window = window % 281474976710656
+  if number ~= section then
+    if number ~= section + 1 then
+      ok = false
+      break
+    end
+    local what, wide = unpack('>I5I7', prog, 12 * number - 7)
+    section, group, span, most = number, what % 4294967296, wide % 281474976710656, 0
+    kind, width = (what - group) / 4294967296, (wide - span) / 281474976710656
+    if kind <= 2 then
+      format, zeros, modulus = '>I4', '\0\0\0\0', 2147483648
+      if width == 5 then
+        format, zeros, modulus = '>I5', '\0\0\0\0\0', 549755813888
+      elseif width == 6 then
+        format, zeros, modulus = '>I6', '\0\0\0\0\0\0', 140737488355328
+      end
+      rewritten, offset, capacity, keep, used, fill, base, age, reach = now, 0, 0, 0, 0, 1, 0, span, span
+      if not fresh then
+        rewritten, offset, capacity, keep = unpack('>I7I7I4I4', s, at_head + 1)
+        if big or group > 1 then used, fill = unpack('>I4I4', s, at_head + 23) end
+        if group == 1 then fill = 1 end
+        local since = now + offset - rewritten
+        if since <= -span then ok = false end -- the clock stepped back so far that the ages of slots would repeat
+        if since >= 2 * span then
+          used = 0 -- whatever was entered since then, less than a window later, has left
+        elseif not big then
+          local free = string.find(s, zeros, at_slots + 1, true)
+          used = capacity
+          if free then
+            used = free - 2 - at_slots + width
+            used = (used - used % width) / width
+            if used > capacity then used = capacity end
+          end
+        end
+        ok = ok and used <= capacity and offset < 140737488355328 and fill <= group and (big or at_slots + capacity * width <= #s)
+      end
+      at = now + offset
+      if ok and used > 0 then
+        local bytes, p = s, at_slots + (used - 1) * width
+        if big then
+          bytes = call('GETRANGE', key, p, p + width - 1)
+          p = 0
+          ok = #bytes == width
+        end
+        if ok then age = (at - unpack(format, bytes, p + 1)) % modulus end
+        ok = ok and age <= 2 * span + 10000
+      end
+      first_live = used
+      if kind == 2 then
+        attempts = true
+        if keep > 0 and used > keep then base = used - keep end
+      elseif at >= rewritten then
+        reach = keep -- how old the oldest slot is at most
+        if width > 4 then reach = reach * 65536 end
+        reach = reach + at - rewritten
+      end
+      if 2 * span > life then life = 2 * span end
+    end
+  end
+  if n > most then most = n end
+  ok = ok and take <= n
+  if not ok then break end
+
+  local left, reset, retry, left_after, reset_after, retry_after = n, 0, 0, 0, window, 0
+  if kind <= 2 then
+    -- The slot that has to have left the window, and the oldest one that can count.
+    local deciding, lo = used - n + take - 1, used - n
+    if group > 1 then
+      local spare = n - take - fill
+      deciding = used - 1
+      if spare >= 0 then deciding = used - (spare - spare % group) / group - 2 end
+      lo = used - (n - n % group) / group - 2
+    end
+    if kind == 2 then
+      lo = base
+      if count == 1 and cost > 0 and not big then
+        -- A denied attempt counts before the answer is given.
+        local next = deciding + take
+        if next >= used then
+          retry_after = window
+        elseif next >= 0 then
+          retry_after = window - (at - unpack(format, s, at_slots + next * width + 1)) % modulus
+        end
+      end
+    end
+    if deciding >= base then
+      local bytes, p = s, at_slots + deciding * width
+      if big then
+        bytes = call('GETRANGE', key, p, p + width - 1)
+        p = 0
+        if #bytes ~= width then
+          ok = false
+          break
+        end
+      end
+      local oldest = (at - unpack(format, bytes, p + 1)) % modulus
+      if oldest < window then
+        if age > oldest then
+          ok = false
+          break
+        end
+        denied, retry = true, window - oldest
+      end
+    end
+    left_after = n - take
+    if age < window then
+      -- The newest slot is alive: find the first that is.
+      local hi = used - 1
+      if lo < base then lo = base end
+      if reach < window then hi = lo end
+      local probe = lo
+      while lo < hi do
+        local bytes, p = s, at_slots + probe * width
+        if big then
+          bytes = call('GETRANGE', key, p, p + width - 1)
+          p = 0
+          if #bytes ~= width then
+            ok = false
+            break
+          end
+        end
+        if (at - unpack(format, bytes, p + 1)) % modulus < window then hi = probe else lo = probe + 1 end
+        probe = (lo + hi - (lo + hi) % 2) / 2
+      end
+      if window == span then first_live = hi end
+      left = n - fill - (used - hi - 1) * group
+      left_after, reset = left - take, window - age
+    elseif age < span and fill < group then
+      left_after = left_after - fill -- the newest slot is filled up, and counts whole
+    end
+  else
+    only_logs = false
+    local start, prev, cur = 0, 0, 0
+    if not fresh then start, prev, cur = unpack('>I7I4I4', s, at_head + 1) end
+    if kind == 3 then
+      local elapsed = now - start
+      if elapsed >= window or fresh then
+        if elapsed < 2 * window and not fresh then prev = cur else prev = 0 end
+        if start % window ~= 0 then
+          ok = false
+          break
+        end
+        cur, elapsed = 0, now % window
+        start, rewrite = now - elapsed, true
+      end
+      local weighted = prev * (window - elapsed)
+      if elapsed < 0 or weighted >= 9007199254740992 or start % window ~= 0 then
+        ok = false
+        break
+      end
+      left = n - cur
+      if weighted > 0 then
+        local whole = weighted / window
+        whole = whole - whole % 1
+        if whole * window < weighted then whole = whole + 1 end
+        left = left - whole
+      end
+      reset_after = 2 * window - elapsed
+      if cur > 0 then reset = reset_after elseif prev > 0 then reset = window - elapsed end
+      if take > left then
+        -- Free again when the share has shrunk to what the rest leaves: of the previous window in this one, or of this one in the next.
+        local free, shrinking, ends = (n - cur - take) * window, prev, window
+        if free < 0 then free, shrinking, ends = (n - take) * window, cur, 2 * window end
+        if free >= 9007199254740992 then
+          ok = false
+          break
+        end
+        local overlap = free / shrinking
+        overlap = overlap - overlap % 1
+        if overlap * shrinking > free then overlap = overlap - 1 end
+        denied, retry = true, ends - overlap - elapsed
+      end
+      left_after, cur = left - take, cur + take
+      if reset_after > life then life = reset_after end
+    elseif kind == 4 then
+      local whole, part = 0, 0
+      if start >= now then whole, part = start - now, prev end
+      local product = take * window
+      if product >= 9007199254740992 or whole + (part > 0 and 1 or 0) > window or (cur ~= n and whole + part > 0) then
+        ok = false
+        break
+      end
+      left = tokens(n, window - whole, part, window)
+      reset = part > 0 and whole + 1 or whole
+      local added = product / n
+      added = added - added % 1
+      if added * n > product then added = added - 1 end
+      whole, part = whole + added, part + product - added * n
+      if part >= n then whole, part = whole + 1, part - n end
+      retry = part > 0 and whole + 1 - window or whole - window
+      if retry > 0 then denied = true else left_after = tokens(n, window - whole, part, window) end
+      reset_after = part > 0 and whole + 1 or whole
+      start, prev, cur, rewrite = now + whole, part, n, true
+      if 2 * window > life then life = 2 * window end
+    else
+      local begin = now - now % window
+      if group > 0 or start > begin then -- a calendar, a clock that stepped back
+        ok = false
+        break
+      end
+      if start < begin then start, prev, cur, rewrite = begin, 0, 0, true end
+      left = n - cur
+      reset_after = begin + window - now
+      if cur > 0 then reset = reset_after end
+      if take > left then denied, retry = true, reset_after end
+      left_after, cur = left - take, cur + take
+      if reset_after > life then life = reset_after end
+    end
+    if not denied then
+      if head_to == signed then
+        head_from = at_head
+      elseif head_to < at_head then
+        head = head .. string.sub(s, head_to + 1, at_head)
+      end
+      head, head_to = head .. pack('>I7I4I4', start, prev, cur), at_head + 15
+    end
+    at_head = at_head + 15
+  end
+  if left < 0 then left = 0 end
+  if retry < 0 then retry = 0 end
+  before[k + 1], before[k + 2], before[k + 3] = left, reset, retry
+  if left_after < 0 then left_after = 0 end
+  after[k + 1], after[k + 2], after[k + 3] = left_after, reset_after, retry_after > 0 and retry_after or 0
+  k = k + 3
+
+  local last = i == limits
+  if not last then
+    n, window = unpack('>I4I7', prog, 3 + signed + 14 * i)
+    last = window >= (section + 1) * 281474976710656
+  end
+  if last and kind <= 2 then
+    if cost > 0 and (not denied or (kind == 2 and count == 1)) then
+      -- Fill up the newest slot, add more.
+      local from, more = used, cost
+      if group > 1 then
+        if age < span and fill < group then
+          from, more = used - 1, cost - (group - fill)
+        end
+        if more > 0 then
+          local slots = math.ceil(more / group)
+          fill = more - (slots - 1) * group
+          more = slots
+        else
+          fill, more = fill + cost, 0
+        end
+      end
+      local slots = pack(format, at % modulus + modulus)
+      if used + more - from > 1 then slots = string.rep(slots, used + more - from) end
+      local slots_needed = math.ceil(most / group)
+      if kind == 2 and used > 0 and keep ~= slots_needed + 1 then
+        ok = false
+        break
+      end
+      if used + more > capacity or age >= span or at - rewritten >= span then
+        if big then
+          ok = false
+          break
+        end
+        local least = used + more - slots_needed - 1 -- what an attempt counts at most
+        if kind == 2 and first_live < least then first_live = least end
+        if first_live < base then first_live = base end
+        local live = ''
+        if first_live < from then live = string.sub(s, at_slots + first_live * width + 1, at_slots + from * width) end
+        local number_of_slots = used + more - first_live
+        local room = math.floor(math.min(number_of_slots * 1.5 + 8, slots_needed * 1.1 + 4))
+        if room < number_of_slots then room = number_of_slots end
+        if kind == 2 then
+          keep = slots_needed + 1
+        else
+          keep = 0
+          if live ~= '' then keep = (at - unpack(format, live)) % modulus end
+          if width > 4 then keep = math.ceil(keep / 65536) end
+        end
+        if head_to == signed then
+          head_from = at_head
+        elseif head_to < at_head then
+          head = head .. string.sub(s, head_to + 1, at_head)
+        end
+        head, head_to = head .. pack('>I7I7I4I4I4I4', at, offset, room, keep, number_of_slots, fill), at_head + 30
+        if data_to == signed + numbers then
+          data_from = at_slots
+        elseif data_to < at_slots then
+          data = data .. string.sub(s, data_to + 1, at_slots)
+        end
+        data, data_to = data .. live .. slots .. string.rep(zeros, room - number_of_slots), at_slots + capacity * width
+        rewrite = true
+      else
+        if used + more < capacity then slots = slots .. zeros end -- whatever is behind them, the next slot is free
+        if group > 1 or big then
+          if head_to == signed then
+            head_from = at_head + 22
+          else
+            head = head .. string.sub(s, head_to + 1, at_head + 22)
+          end
+          head, head_to = head .. pack('>I4I4', used + more, fill), at_head + 30
+        end
+        local p = at_slots + from * width
+        if big then
+          writes = writes or {}
+          writes[#writes + 1] = p
+          writes[#writes + 1] = slots
+        else
+          if data_to == signed + numbers then
+            data_from = p
+          elseif data_to < p then
+            data = data .. string.sub(s, data_to + 1, p)
+          end
+          data, data_to = data .. slots, p + #slots
+        end
+      end
+    end
+    at_head, at_slots = at_head + 30, at_slots + capacity * width
+  end
+end
+
+ok = ok and (big or fresh or at_slots == #s)
+local counts = cost > 0 and (not denied or attempts) -- the call is entered
+if ok and denied and attempts and cost > 0 then ok = count == 1 and group == 1 and not big end
+if ok and counts then
+  if rewrite and not big then
+    call('SET', key, signature .. string.sub(s, signed + 1, head_from) .. head .. string.sub(s, head_to + 1, data_from) .. data
+      .. string.sub(s, data_to + 1), 'PX', math.ceil(life / 1000) + 1)
+  else
+    if data == '' then
+      if head ~= '' then call('SETRANGE', key, head_from, head) end
+    elseif head == '' then
+      call('SETRANGE', key, data_from, data)
+    else
+      call('SETRANGE', key, head_from, head .. string.sub(s, head_to + 1, data_from) .. data)
+    end
+    if writes then
+      for j = 1, #writes, 2 do call('SETRANGE', key, writes[j], writes[j + 1]) end
+    end
+    if rewrite then call('PEXPIRE', key, math.ceil(life / 1000) + 1) end
+  end
+end
+if ok and counts and only_logs and not denied then
+  if limits == 3 then
+    reply = pack('>I1I7I4I4I4', 3, now, after[1], after[4], after[7])
+  else
+    reply = pack('>I1I7', 3, now)
+    for j = 1, k, 3 do reply = reply .. pack('>I4', after[j]) end
+  end
+elseif ok then
+  local answer = before
+  if counts then answer = after end
+  local verdict = 1
+  if denied then verdict = 0 end
+  reply = pack(string.sub('>I1I7I4I7I7I4I7I7I4I7I7I4I7I7I4I7I7I4I7I7I4I7I7I4I7I7', 1, 5 + 6 * limits), verdict, now, _G.unpack(answer))
+end
