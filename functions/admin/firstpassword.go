@@ -36,7 +36,8 @@ func (c *config) hashPassword() error {
 	salt := mac.Sum(nil)[:hashSaltSize]
 	key := argon2.IDKey([]byte(c.AdminPassword), salt, hashTime, hashMemory, hashThreads, hashSize)
 	encode := base64.RawStdEncoding.EncodeToString
-	c.AdminPasswordHash = fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, hashMemory, hashTime, hashThreads, encode(salt), encode(key))
+	c.AdminPasswordHash = fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, hashMemory, hashTime, hashThreads, encode(salt),
+		encode(key))
 	c.AdminPassword = ""
 	return nil
 }

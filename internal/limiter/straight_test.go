@@ -90,7 +90,7 @@ func TestSeveralLimitsGoStraight(t *testing.T) {
 // The commonest lists of limits have ways of their own, which write once.
 func TestCommonListsOfLimitsGoStraightest(t *testing.T) {
 	clock := newClocked(t)
-	straightest := valkey.NewLuaScript(clockedServer+without(t, Script(takeHead, "return {reply, life, writes}"), severalLua, stepLua))
+	straightest := valkey.NewLuaScript(clockedServer + without(t, Script(takeHead, "return {reply, life, writes}"), severalLua, stepLua))
 	list := func(algorithm Algorithm, requests ...int64) (limits []Limit) {
 		windows := []time.Duration{time.Second, time.Hour, 24 * time.Hour, 10 * 24 * time.Hour}
 		for i, n := range requests {
