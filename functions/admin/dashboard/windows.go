@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tidegate/functions/admin/wording"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -37,8 +38,8 @@ func (d *dashboard) keyRow(s subject, query string) templates.KeyRow {
 func window(u limiter.Usage) templates.Window {
 	share := percent(u.Used(), u.Limit.Requests)
 	w := templates.Window{
-		Limit:      limitWords(u.Limit),
-		Marks:      limitMarks(u.Limit),
+		Limit:      wording.Rate(u.Limit),
+		Marks:      wording.Marks(u.Limit),
 		Counted:    countedWords(u.Limit),
 		Used:       number(u.Used()),
 		Of:         number(u.Limit.Requests),
@@ -65,9 +66,9 @@ func window(u limiter.Usage) templates.Window {
 
 // countedWords says how a limit counts: "exact, denied calls count".
 func countedWords(l limiter.Limit) string {
-	marks := limitMarks(l)
+	marks := wording.Marks(l)
 	if l.Algorithm == limiter.Log {
-		marks = append([]string{algorithmWord(l.Algorithm)}, marks...)
+		marks = append([]string{wording.Algorithm(l.Algorithm)}, marks...)
 	}
 	return strings.Join(marks, ", ")
 }

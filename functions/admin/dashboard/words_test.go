@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"tidegate/functions/admin/wording"
 	"tidegate/internal/limiter"
 )
 
@@ -73,7 +74,7 @@ func TestFullWords(t *testing.T) {
 		"5 per minute, fixed window":                             {Requests: 5, Algorithm: limiter.FixedWindow, Window: time.Minute},
 		"9 per 90 minutes, token bucket":                         {Requests: 9, Algorithm: limiter.TokenBucket, Window: 90 * time.Minute},
 	} {
-		if got := fullWords(limit); got != want {
+		if got := wording.Limit(limit); got != want {
 			t.Errorf("%+v: %q, want %q", limit, got, want)
 		}
 	}
