@@ -89,7 +89,9 @@ func (a *api) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutput, error
 func (in *bulkInput) change(set *policy.Set) (bulk.Change, error) {
 	b := in.Body
 	var wrong details
-	add := func(location, message string) { wrong = append(wrong, Detail{Location: "body." + location, Message: message}) }
+	add := func(location, message string) {
+		wrong = append(wrong, Detail{Location: "body." + location, Message: message})
+	}
 	if (len(b.IDs) == 0) == (b.Filter == nil) {
 		add("ids", "give either ids or a filter")
 	}

@@ -18,7 +18,7 @@ import (
 // Policy is everything that is configured beside the keys.
 type Policy struct {
 	Version     int64    `json:"version,omitempty" readOnly:"true" doc:"As in the ETag; If-Match counts, not this"`
-	Plans       []Plan   `json:"plans" maxItems:"500" nullable:"false"`
+	Plans       []Plan   `json:"plans" maxItems:"500"`
 	Routes      []Rule   `json:"routes,omitempty" maxItems:"500"`
 	PerIP       *Scope   `json:"perIP,omitempty" doc:"Limits of each client address"`
 	Global      *Scope   `json:"global,omitempty" doc:"Limits of all callers together"`
@@ -34,7 +34,7 @@ type Policy struct {
 type Plan struct {
 	Number    int     `json:"number,omitempty" minimum:"0" doc:"Tells the plan apart for ever; left out, a plan goes by its name"`
 	Name      string  `json:"name" minLength:"1" maxLength:"100"`
-	Limits    []Limit `json:"limits" minItems:"1" maxItems:"8" nullable:"false"`
+	Limits    []Limit `json:"limits" minItems:"1" maxItems:"8"`
 	Mode      string  `json:"mode,omitempty" enum:"enforce,shadow,off"`
 	Degraded  string  `json:"degraded,omitempty" enum:"closed,open,local" doc:"What becomes of calls while Valkey is away"`
 	Share     int     `json:"share,omitempty" minimum:"0" maximum:"100" doc:"With local: percent of the limits that one environment admits"`
