@@ -99,7 +99,10 @@ func TestPutPolicy(t *testing.T) {
 		map[string]any{"name": "free", "limits": []any{map[string]any{"requests": 20, "window": "10m"}}},
 		map[string]any{"name": "new", "limits": []any{map[string]any{"requests": 1, "window": "1d"}}},
 	}}
-	put := func(query string, headers header) reply { t.Helper(); return s.do(http.MethodPut, "/policy"+query, body, headers) }
+	put := func(query string, headers header) reply {
+		t.Helper()
+		return s.do(http.MethodPut, "/policy"+query, body, headers)
+	}
 	put("?reason=x", nil).wants(http.StatusPreconditionRequired)
 	put("", header{"If-Match": `"1"`}).wants(http.StatusUnprocessableEntity, "query.reason")
 	put("?reason=x", header{"If-Match": `"7"`}).wants(http.StatusPreconditionFailed, `"currentVersion":1`, `"givenVersion":7`)
