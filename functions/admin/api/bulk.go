@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -65,7 +66,10 @@ func (a *api) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutput, error
 	deadline, by := time.Now().Add(bulk.Patience), edit(ctx, strings.TrimSpace(in.Body.Reason))
 	for i, k := range keys {
 		changed, err := change.Apply(ctx, a.Keys, k, by)
+		var invalid *policy.InvalidError
 		switch {
+		case errors.As(err, &invalid): // of one key, so of every one
+			return nil, err
 		case ctx.Err() != nil:
 			return nil, err
 		case err != nil:
