@@ -311,24 +311,23 @@ func (s saving) ready() error {
 	return nil
 }
 
-// save makes next the policies, or tells what that would change. A version is only asked for when there is something to write, but always compared.
+// save makes next the policies, or tells what that would change. When nothing differs there is nothing to lose, whatever version it was based on: so a
+// save that is sent again succeeds.
 func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set, s saving) (*changesOutput, error) {
+	out := &changesOutput{ETag: etag(current.Version), Body: Changes{Version: current.Version, Changes: policyfile.Diff(current, &next)}}
+	out.Body.Text = policyfile.Text(out.Body.Changes)
+	if len(out.Body.Changes) == 0 {
+		out.Body.Changes = []policyfile.Change{}
+		return out, nil
+	}
 	version, err := s.match.version(current.Version)
 	if err != nil {
 		return nil, err
 	}
-	next.Version = version
-	out := &changesOutput{ETag: etag(current.Version), Body: Changes{Version: current.Version, Changes: policyfile.Diff(current, &next)}}
-	out.Body.Text = policyfile.Text(out.Body.Changes)
-	if out.Body.Changes == nil {
-		out.Body.Changes = []policyfile.Change{}
-	}
 	if s.dry {
 		return out, next.Validate()
 	}
-	if len(out.Body.Changes) == 0 {
-		return out, nil
-	}
+	next.Version = version
 	saved, err := a.Keys.SaveSet(ctx, next, edit(ctx, strings.TrimSpace(s.reason)))
 	if errors.Is(err, policy.ErrConflict) && saved != nil {
 		return nil, stale(saved.Version, &version)

@@ -171,6 +171,7 @@ func TestImport(t *testing.T) {
 		t.Fatalf("something was written: %+v, %v", set, err)
 	}
 	s.putFile("?reason=x", file, nil).wants(http.StatusOK, change, `"applied":true`, `"version":2`)
+	s.putFile("?reason=x", file, nil).wants(http.StatusOK, `"applied":false`, `"version":2`) // sent again
 	s.putFile("?reason=x", strings.Replace(file, "20", "30", 1), header{"If-Match": `"2"`}).wants(http.StatusOK, `"version":3`)
 	for name, row := range map[string]struct {
 		text   string
