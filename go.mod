@@ -34,6 +34,11 @@ require (
 )
 
 require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
+	golang.org/x/term v0.45.0 // indirect
+)
+
+require (
 	github.com/Masterminds/semver/v3 v3.5.0 // indirect
 	github.com/Shopify/toxiproxy/v2 v2.5.0
 	github.com/a-h/parse v0.0.0-20250122154542-74294addb73e // indirect
