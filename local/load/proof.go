@@ -105,7 +105,7 @@ func (p *proof) add(c caller, e evidence) {
 		return
 	}
 	for _, l := range c.limits {
-		w := p.window(c.plan, l)
+		w := p.window(c.plan, l, c.edits != nil)
 		w.Callers++
 		w.Admitted += len(e.admitted)
 		w.hold(c, e, l)
@@ -114,8 +114,11 @@ func (p *proof) add(c caller, e evidence) {
 }
 
 // window returns the proof of a plan's limit.
-func (p *proof) window(plan string, l limiter.Limit) *windowProof {
+func (p *proof) window(plan string, l limiter.Limit, edited bool) *windowProof {
 	text := l.String()
+	if edited {
+		text += ", edited"
+	}
 	i := slices.IndexFunc(p.Windows, func(w *windowProof) bool { return w.Plan == plan && w.Limit == text })
 	if i >= 0 {
 		return p.Windows[i]

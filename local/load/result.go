@@ -181,30 +181,32 @@ func (r *result) statuses() string {
 
 // verdict is what the answers prove, in a sentence or two.
 func (r *result) verdict() string {
-	var broken, held int
+	var over, early, held int
 	for _, w := range r.Proof.Windows {
-		broken += w.Over + w.Early
-		held += w.Callers
+		over, early, held = over+w.Over, early+w.Early, held+w.Callers
 	}
-	text := fmt.Sprintf("No rolling window held more than its limit: %d limits of callers, by %s admissions.", held, thousands(r.Kinds[admitted.String()]))
+	sentences := []string{fmt.Sprintf("No rolling window held more than its limit: %s limits of callers, by %s admissions.",
+		thousands(held), thousands(r.Kinds[admitted.String()]))}
 	switch {
-	case broken > 0:
-		text = fmt.Sprintf("BROKEN: %d times a rolling window held more than its limit.", broken)
+	case over > 0:
+		sentences[0] = fmt.Sprintf("BROKEN: %d of %d limits of callers had a rolling window above the limit.", over, held)
 	case held == 0:
-		text = "Nothing is known of the limits: -limit states them."
+		sentences[0] = "Nothing is known of the limits: -limit states them."
 	}
-	if r.Proof.Unfounded > 0 {
-		text += fmt.Sprintf(" BROKEN: %s calls were denied though every limit had room.", thousands(r.Proof.Unfounded))
+	for _, s := range []struct {
+		n    int
+		text string
+	}{
+		{early, "BROKEN: %s calls were admitted above what an edit had set."},
+		{r.Proof.Unfounded, "BROKEN: %s calls were denied though every limit had room."},
+		{r.Unexpected, "%s answers were not expected."},
+		{r.Edits, "Limits were edited %s times meanwhile."},
+	} {
+		if s.n > 0 {
+			sentences = append(sentences, fmt.Sprintf(s.text, thousands(s.n)))
+		}
 	}
-	if r.Unexpected > 0 {
-		text += fmt.Sprintf(" %s answers were not expected.", thousands(r.Unexpected))
-	}
-	if r.Edits > 0 {
-		text += fmt.Sprintf(" Limits were edited %d times meanwhile.", r.Edits)
-	}
-	return text
+	return strings.Join(sentences, " ")
 }
 
 func msOf(millis float64) string { return ms(time.Duration(millis * float64(time.Millisecond))) }
-
-func (r *result) writeReport(string) error { return nil }

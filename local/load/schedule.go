@@ -2,7 +2,10 @@
 
 package main
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // schedule says when the n-th call is to start, since the start of the load; never earlier than the one before. It does not depend on how calls are
 // answered: that is what makes the load an open one.
@@ -10,7 +13,7 @@ type schedule func(n int64) time.Duration
 
 // constant is one call after another at an even rate, a second.
 func constant(rate float64) schedule {
-	return func(n int64) time.Duration { return time.Duration(float64(n) / rate * float64(time.Second)) }
+	return func(n int64) time.Duration { return time.Duration(math.Round(float64(n) / rate * float64(time.Second))) }
 }
 
 // atOnce is as fast as the callers come back.

@@ -49,10 +49,10 @@ type point struct {
 	latency *hdrhistogram.Histogram
 }
 
-const points = 150
+const points = 120
 
 func newTally(began, duration time.Duration, expects func(outcome) bool) *tally {
-	step := max(100*time.Millisecond, duration/points).Round(100 * time.Millisecond)
+	step := max(250*time.Millisecond, (duration / points).Round(250*time.Millisecond))
 	return &tally{
 		began: began, step: step, latency: newHistogram(3), service: newHistogram(3), statuses: map[int16]int{}, expects: expects,
 	}
