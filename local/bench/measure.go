@@ -143,12 +143,12 @@ func (b *bench) trips(ctx context.Context) ([]figure, error) {
 	}
 	check, echo, ping := quantile(checks, 0.5), quantile(echoes, 0.5), quantile(pings, 0.5)
 	return []figure{
-		{"check.p50_us", micros(check), "µs"},
-		{"check.p99_us", micros(quantile(checks, 0.99)), "µs"},
-		{"check.ping_p50_us", micros(ping), "µs"},
-		{"check.p50_vs_ping", float64(check) / float64(ping), "ratio"},
-		{"check.echo_p50_us", micros(echo), "µs"},
-		{"check.p50_over_echo_vs_ping", float64(check-echo) / float64(ping), "ratio"},
+		{Name: "check.p50_us", Value: micros(check), Unit: "µs"},
+		{Name: "check.p99_us", Value: micros(quantile(checks, 0.99)), Unit: "µs"},
+		{Name: "check.ping_p50_us", Value: micros(ping), Unit: "µs"},
+		{Name: "check.p50_vs_ping", Value: float64(check) / float64(ping), Unit: "ratio"},
+		{Name: "check.echo_p50_us", Value: micros(echo), Unit: "µs"},
+		{Name: "check.p50_over_echo_vs_ping", Value: float64(check-echo) / float64(ping), Unit: "ratio"},
 	}, nil
 }
 
@@ -178,9 +178,9 @@ func (b *bench) coldStarts(ctx context.Context) ([]figure, error) {
 	}
 	check, echo := quantile(checks, 0.5), quantile(echoes, 0.5)
 	return []figure{
-		{"check.coldstart_ms", millis(check), "ms"},
-		{"check.coldstart_echo_ms", millis(echo), "ms"},
-		{"check.coldstart_over_echo_ms", millis(check - echo), "ms"},
+		{Name: "check.coldstart_ms", Value: millis(check), Unit: "ms"},
+		{Name: "check.coldstart_echo_ms", Value: millis(echo), Unit: "ms"},
+		{Name: "check.coldstart_over_echo_ms", Value: millis(check - echo), Unit: "ms"},
 	}, nil
 }
 
@@ -194,7 +194,7 @@ func (b *bench) sizes() ([]figure, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", strings.TrimPrefix(name, "check."), err)
 		}
-		figures = append(figures, figure{name, float64(info.Size()) / (1 << 20), "MiB"})
+		figures = append(figures, figure{Name: name, Value: float64(info.Size()) / (1 << 20), Unit: "MiB"})
 	}
 	return figures, nil
 }

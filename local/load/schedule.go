@@ -13,7 +13,9 @@ type schedule func(n int64) time.Duration
 
 // constant is one call after another at an even rate, a second.
 func constant(rate float64) schedule {
-	return func(n int64) time.Duration { return time.Duration(math.Round(float64(n) / rate * float64(time.Second))) }
+	return func(n int64) time.Duration {
+		return time.Duration(math.Round(float64(n) / rate * float64(time.Second)))
+	}
 }
 
 // atOnce is as fast as the callers come back.
