@@ -41,6 +41,14 @@ var directions = []direction{
 		why: "the accuracy lab is plain arithmetic over the models",
 	},
 	{
+		of: []string{"tidegate/internal/rolling"}, only: []string{"std"},
+		why: "whether a window was too full is plain arithmetic over times",
+	},
+	{
+		of: []string{"tidegate/local/load/report"}, only: []string{"std", "github.com/a-h/templ/…"},
+		why: "a report is plain data that the load tool fills in",
+	},
+	{
 		of: []string{"tidegate/internal/usage/…"}, not: append([]string{"regexp"}, append(web, aws...)...),
 		why: "usage counts what it is told, and starts in no time",
 	},
@@ -143,6 +151,10 @@ var directions = []direction{
 		why: "prices, templates and access strings need nothing",
 	},
 	{
+		of: []string{"tidegate/infra/scale/…"}, only: []string{"std", "tidegate/infra/cost", "tidegate/infra/scale"},
+		why: "the model computes with prices and what was measured",
+	},
+	{
 		of: []string{"tidegate/…"}, except: forTests, not: append([]string{"testing"}, forTests...),
 		why: "only tests test",
 	},
@@ -210,6 +222,11 @@ var importCases = []ruleCase{
 	importCase("usage and Valkey", "internal/usage/a.go", "github.com/valkey-io/valkey-go", false),
 	importCase("usage and policy", "internal/usage/a.go", "tidegate/internal/policy", true),
 	importCase("usage and HTTP", "internal/usage/a.go", "net/http", true),
+	importCase("rolling and limiter", "internal/rolling/a.go", "tidegate/internal/limiter", true),
+	importCase("a report and policy", "local/load/report/a.go", "tidegate/internal/policy", true),
+	importCase("a report and templ", "local/load/report/a.go", "github.com/a-h/templ", false),
+	importCase("the model and CDK", "infra/scale/a.go", "github.com/aws/constructs-go/constructs/v10", true),
+	importCase("the model and prices", "infra/scale/a.go", "tidegate/infra/cost", false),
 	importCase("telemetry and slog", "internal/telemetry/a.go", "log/slog", false),
 	importCase("telemetry and AWS", "internal/telemetry/a.go", "github.com/aws/aws-lambda-go/lambdacontext", true),
 	importCase("telemetry and the store", "internal/telemetry/a.go", "github.com/valkey-io/valkey-go", true),
