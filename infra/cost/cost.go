@@ -15,8 +15,8 @@ const (
 	ECPUsPerCheck = 9
 	// BilledMilliseconds: the handler takes well under a millisecond, the way to Valkey and back one or two. Assumed.
 	BilledMilliseconds = 3
-	// logBytes: metrics and the occasional line of a denial; the platform's own lines are switched off. Assumed.
-	logBytes = 250
+	// LogBytes: metrics and the occasional line of a denial; the platform's own lines are switched off. Assumed.
+	LogBytes = 250
 	// traced is the part of the calls that X-Ray records by default beyond the first of each second.
 	traced = .05
 	// valkeyMinimum is the storage that a serverless cache of Valkey is billed for at least, in GB.
@@ -135,7 +135,7 @@ func (d Deployment) duration() Line {
 }
 
 func logs() Line {
-	return line("CloudWatch Logs", logIngestion, 0, logBytes*1e6/1e9, fmt.Sprintf("10⁶ × %d bytes", logBytes))
+	return line("CloudWatch Logs", logIngestion, 0, LogBytes*1e6/1e9, fmt.Sprintf("10⁶ × %d bytes", LogBytes))
 }
 
 // decimal writes a number in as few digits as it has.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"tidegate/infra/cost"
 )
 
 // Rates are those of docs/scale.md, in checks a second.
@@ -78,9 +80,11 @@ func (a Assumptions) Inputs() string {
 		{"a shard's core is busy at most", percent(a.Busy), "assumed: the rest is for bursts, a failover, and TLS, which was not measured"},
 		{"a core of ElastiCache", "as fast as the one measured on", "assumed"},
 		{"replicas of a shard", strconv.Itoa(a.Replicas), "chosen"},
-		{"node", a.NodeType + ", 13.07 GiB, of which " + percent(a.Full) + " hold data", "aws.amazon.com/elasticache/pricing; a quarter is reserved by default"},
-		{"ECPUs, milliseconds and log of a check", "9, 3 ms, 250 bytes", "assumed, as in `infra/cost`: the README's list of what a real account has to confirm"},
+		{"node", fmt.Sprintf("%s, %.2f GiB, of which %s hold data", a.NodeType, a.NodeBytes/(1<<30), percent(a.Full)), "aws.amazon.com/elasticache/pricing; a quarter is reserved by default"},
+		{"ECPUs, milliseconds and log of a check", fmt.Sprintf("%d, %d ms, %d bytes", cost.ECPUsPerCheck, cost.BilledMilliseconds, cost.LogBytes), "assumed, as in `infra/cost`: the README's list of what a real account has to confirm"},
 		{"calls a second of one environment, at most", number(a.PerEnvironment), "docs.aws.amazon.com/lambda/latest/dg/lambda-concurrency.html"},
+		{"Envoy and its rate limit service together", fmt.Sprintf("%s calls a second a vCPU, %d GB each", thousands(envoyPerVCPU), envoyGigabytes),
+			"assumed, busy as above: their makers give no figure"},
 	})
 }
 

@@ -118,10 +118,10 @@ func (h *History) from(t time.Duration) []Span {
 // lasts is a heap with the latest on top.
 type lasts []time.Duration
 
-func (l lasts) Len() int           { return len(l) }
-func (l lasts) Less(i, j int) bool { return l[i] > l[j] }
-func (l lasts) Swap(i, j int)      { l[i], l[j] = l[j], l[i] }
-func (l *lasts) Push(x any)        { *l = append(*l, x.(time.Duration)) }
+func (l *lasts) Len() int           { return len(*l) }
+func (l *lasts) Less(i, j int) bool { return (*l)[i] > (*l)[j] }
+func (l *lasts) Swap(i, j int)      { (*l)[i], (*l)[j] = (*l)[j], (*l)[i] }
+func (l *lasts) Push(x any)         { *l = append(*l, x.(time.Duration)) }
 func (l *lasts) Pop() any {
 	last := len(*l) - 1
 	x := (*l)[last]

@@ -62,7 +62,9 @@ func TestStallShowsInAllCallsThatItDelays(t *testing.T) {
 		t.Errorf("p99 %s of the service alone: the test does not test what it should", p99)
 	}
 	// The n-th call after the stall was due n/100 s later and is answered n ms later.
-	for n, want := range map[int]time.Duration{200: 1001 * time.Millisecond, 201: 992 * time.Millisecond, 250: 551 * time.Millisecond, 500: time.Millisecond} {
+	for n, want := range map[int]time.Duration{
+		200: 1001 * time.Millisecond, 201: 992 * time.Millisecond, 250: 551 * time.Millisecond, 500: time.Millisecond,
+	} {
 		if got := all.outcomes[n].took(); got != want {
 			t.Errorf("call %d took %s, want %s", n, got, want)
 		}
@@ -113,7 +115,8 @@ func TestWorkersShareTheSchedule(t *testing.T) {
 	var mu sync.Mutex
 	var made []int64
 	a := &attack{
-		clock: wallClock{time.Now()}, schedule: constant(100_000), duration: 20 * time.Millisecond, patience: time.Hour, workers: 50, done: func(outcome) {},
+		clock: wallClock{time.Now()}, schedule: constant(100_000), duration: 20 * time.Millisecond, patience: time.Hour, workers: 50,
+		done: func(outcome) {},
 		call: func(_ context.Context, n int64) outcome {
 			mu.Lock()
 			defer mu.Unlock()
@@ -142,7 +145,8 @@ func TestAroundBoundaries(t *testing.T) {
 	}
 	epoch := time.Unix(1_000_000_000, 0) // a boundary of every window that divides 10 s
 	for offset, want := range map[time.Duration]time.Duration{
-		0: 2 * time.Second, 100 * time.Millisecond: 1900 * time.Millisecond, 1800 * time.Millisecond: 200 * time.Millisecond, 1900 * time.Millisecond: 2100 * time.Millisecond,
+		0: 2 * time.Second, 100 * time.Millisecond: 1900 * time.Millisecond, 1800 * time.Millisecond: 200 * time.Millisecond,
+		1900 * time.Millisecond: 2100 * time.Millisecond,
 	} {
 		if got := firstBoundary(epoch.Add(offset), window, reach); got != want {
 			t.Errorf("at %s the first boundary is %s away, want %s", offset, got, want)

@@ -53,12 +53,11 @@ func (p *proof) holds() bool {
 // prove holds every caller's answers against its limits. The outcomes are all calls that were made with the callers' keys.
 func prove(callers []caller, outcomes []outcome) *proof {
 	p := &proof{}
-	for i, calls := range byCaller(len(callers), outcomes) {
-		c := callers[i]
-		if c.stranger || len(calls) == 0 {
-			continue
+	calls := byCaller(outcomes)
+	for i, c := range callers {
+		if own := calls[int32(i)]; len(own) > 0 && !c.stranger {
+			p.add(c, newEvidence(own))
 		}
-		p.add(c, newEvidence(calls))
 	}
 	for _, w := range p.Windows {
 		slices.SortFunc(w.Fullest, func(a, b int) int { return b - a })
@@ -66,8 +65,8 @@ func prove(callers []caller, outcomes []outcome) *proof {
 	return p
 }
 
-func byCaller(callers int, outcomes []outcome) [][]outcome {
-	all := make([][]outcome, callers)
+func byCaller(outcomes []outcome) map[int32][]outcome {
+	all := map[int32][]outcome{}
 	for _, o := range outcomes {
 		all[o.caller] = append(all[o.caller], o)
 	}

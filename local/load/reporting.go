@@ -98,14 +98,13 @@ func highest(lines []report.Line) float64 {
 func (r *result) callsPlot() report.Plot {
 	var lines []report.Line
 	for _, k := range []struct {
-		class string
-		kinds []kind
-	}{{"admitted", []kind{admitted}}, {"denied", []kind{denied}}, {"unauthorized", []kind{unauthorized}}, {"unexpected", []kind{undecided, failed, broken}}} {
-		title := map[string]string{"unexpected": "undecided, failed or broken", "unauthorized": "no caller"}[k.class]
-		if title == "" {
-			title = k.class
-		}
-		lines = append(lines, r.line(k.class, title, func(s step) float64 {
+		class, title string
+		kinds        []kind
+	}{
+		{"admitted", "admitted", []kind{admitted}}, {"denied", "denied", []kind{denied}}, {"unauthorized", "no caller", []kind{unauthorized}},
+		{"unexpected", "undecided, failed or broken", []kind{undecided, failed, broken}},
+	} {
+		lines = append(lines, r.line(k.class, k.title, func(s step) float64 {
 			n := 0
 			for _, kind := range k.kinds {
 				n += s.Kinds[kind.String()]
@@ -176,7 +175,8 @@ func (r *result) windowsPlot() report.Plot {
 	lines = append(lines, report.Line{Class: "bound", Title: "the limit", Points: []report.Point{{X: 0, Y: 100}, {X: 100, Y: 100}}})
 	percent := func(x float64) string { return fmt.Sprintf("%g%%", x) }
 	return report.Plot{
-		ID: "fullest", Title: "Fullest rolling window of each caller", X: report.Until(100, percent), Y: report.Linear(1.05*highest(lines), percent), Lines: lines,
+		ID: "fullest", Title: "Fullest rolling window of each caller", Lines: lines,
+		X: report.Until(100, percent), Y: report.Linear(1.05*highest(lines), percent),
 		Caption: "In percent of the limit, the callers in order of it. No line may rise above the limit.",
 	}
 }

@@ -27,8 +27,8 @@ func around(rate float64, window, reach, first time.Duration) schedule {
 	busy := constant(rate)
 	return func(n int64) time.Duration {
 		at := busy(n)
-		boundary := at / (2 * reach)
-		return first - reach + boundary*window + at%(2*reach)
+		boundary := int64(at / (2 * reach))
+		return first - reach + window*time.Duration(boundary) + at%(2*reach)
 	}
 }
 

@@ -73,16 +73,16 @@ func (s *session) probe(ctx context.Context) error {
 	for i, key := range s.keys {
 		c := caller{name: fmt.Sprintf("key %d", i+1), credential: key, plan: "-key", limits: s.limits}
 		sent := s.clock.Now()
-		response, body, err := s.target.get(ctx, key)
+		a, err := s.target.get(ctx, key)
 		if err != nil {
 			return err
 		}
-		k := s.target.read(response, body)
+		k := s.target.read(a)
 		if k != admitted && k != denied {
-			return fmt.Errorf("the target answers %d to key %d: no load on what does not work", response.StatusCode, i+1)
+			return fmt.Errorf("the target answers %d to key %d: no load on what does not work", a.status, i+1)
 		}
 		if len(c.limits) == 0 {
-			c.limits = policiesIn(response.Header)
+			c.limits = policiesIn(a.header)
 		}
 		s.target.callers = append(s.target.callers, c)
 		s.perhaps = append(s.perhaps, outcome{caller: int32(i), kind: k, sent: sent, received: s.clock.Now()})
@@ -155,7 +155,7 @@ func (s *session) closed(ctx context.Context, lasts time.Duration) (float64, err
 }
 
 func (s *session) picker() func(int64) int {
-	random := rand.New(rand.NewPCG(s.seed, 0))
+	random := rand.New(rand.NewPCG(s.seed, 0)) //nolint:gosec // who calls is no secret, and is to be the same again
 	pick := s.scenario.population(calibrationRate, s.duration).pick
 	return pick(len(s.target.callers), random)
 }

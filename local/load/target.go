@@ -49,26 +49,32 @@ const mostOfBody = 64 << 10
 // call makes one call; what it returns lacks the times.
 func (t *target) call(ctx context.Context, i int) outcome {
 	o := outcome{caller: int32(i), kind: broken}
-	response, body, err := t.get(ctx, t.callers[i].credential)
-	if err == nil {
-		o.status, o.kind = int16(response.StatusCode), t.read(response, body)
+	if a, err := t.get(ctx, t.callers[i].credential); err == nil {
+		o.status, o.kind = int16(a.status), t.read(a)
 	}
 	return o
 }
 
-func (t *target) get(ctx context.Context, credential string) (*http.Response, []byte, error) {
+// answer is a response whose body was read.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (t *target) get(ctx context.Context, credential string) (answer, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url, http.NoBody)
 	if err != nil {
-		return nil, nil, withoutURL(err)
+		return answer{}, withoutURL(err)
 	}
 	request.Header.Set("x-api-key", credential)
 	response, err := t.client.Do(request)
 	if err != nil {
-		return nil, nil, withoutURL(err)
+		return answer{}, withoutURL(err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, mostOfBody))
-	return response, body, err
+	return answer{response.StatusCode, response.Header, body}, err
 }
 
 // withoutURL leaves out the address, which may hold a password.
@@ -86,13 +92,13 @@ var (
 )
 
 // read tells what an answer means. A denial of a REST API that is not for a limit is a caller that could not be checked, or is banned.
-func (t *target) read(response *http.Response, body []byte) kind {
-	switch status := response.StatusCode; {
-	case status >= 200 && status < 300 && bytes.Contains(body, degradedMark):
+func (t *target) read(a answer) kind {
+	switch status := a.status; {
+	case status >= 200 && status < 300 && bytes.Contains(a.body, degradedMark):
 		return undecided
 	case status >= 200 && status < 300:
 		return admitted
-	case status == http.StatusTooManyRequests && !bytes.Contains(body, overLimit):
+	case status == http.StatusTooManyRequests && !bytes.Contains(a.body, overLimit):
 		return undecided
 	case status == http.StatusTooManyRequests, status == http.StatusForbidden && t.http:
 		return denied

@@ -148,7 +148,7 @@ func TestRead(t *testing.T) {
 		{500, "", false, failed},
 		{302, "", false, failed},
 	} {
-		if got := (&target{http: c.http}).read(&http.Response{StatusCode: c.status}, []byte(c.body)); got != c.want {
+		if got := (&target{http: c.http}).read(answer{status: c.status, body: []byte(c.body)}); got != c.want {
 			t.Errorf("%d %s: %v, want %v", c.status, c.body, got, c.want)
 		}
 	}

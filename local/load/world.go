@@ -163,6 +163,7 @@ func (w *world) keys(ctx context.Context, g group, e *editor) ([]caller, error) 
 				name := fmt.Sprintf("%s %d", g.plan.Name, i+1)
 				key, secret, err := w.store.Create(ctx, policy.NewKey{Name: name, Env: keyEnv, Plan: g.plan.Name}, byLoad)
 				ids[i], errs[worker] = key.ID, err
+				// Too short to be a key, so that no store is asked.
 				callers[i] = caller{name: name, credential: secret.Reveal(), plan: g.plan.Name, limits: g.plan.Limits}
 			}
 		})
@@ -181,7 +182,9 @@ func (w *world) keys(ctx context.Context, g group, e *editor) ([]caller, error) 
 func strangersOf(n int) ([]caller, error) {
 	callers := make([]caller, n)
 	for i := range callers {
-		callers[i] = caller{name: fmt.Sprintf("stranger %d", i+1), credential: "tg_mistyped", stranger: true}
+		// Too short to be a key, so that no store is asked.
+		callers[i] = caller{name: fmt.Sprintf("stranger %d", i+1), stranger: true}
+		callers[i].credential = "tg_" + keyEnv
 		if i%2 == 0 {
 			secret, err := apikey.Generate(keyEnv)
 			if err != nil {

@@ -42,7 +42,7 @@ func globalLimit(ctx context.Context, o options) ([]figures.Figure, error) {
 	if err := registry.plan(ctx, "global", limiter.Limit{Requests: 1_000_000, Window: time.Hour}); err != nil {
 		return nil, err
 	}
-	calls, err := registry.make(ctx, "global", 1_000)
+	calls, err := registry.make(ctx, "global", o.callers/10)
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,8 @@
 //go:build unix
 
-// Command scale measures what a deployment's size follows from: what a check costs a Valkey server, how shards add up, what a key takes in memory, what
-// an edit of a plan costs however many keys have it, and what a limit that everybody shares can carry. Servers and clients share this machine, so that
-// rates are those of both together; the server's own processor time for a check is what carries over to other machines.
+// Command scale measures what a deployment's size follows from: what a check costs a Valkey server, how shards add up, what a key takes in memory,
+// what an edit of a plan costs however many keys have it, and what a limit that everybody shares can carry. Servers and clients share this machine,
+// so that rates are those of both together; the server's own processor time for a check is what carries over to other machines.
 package main
 
 import (
@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"regexp"
 	"runtime"
+	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -39,11 +40,13 @@ type options struct {
 	only           *regexp.Regexp
 	slice          time.Duration // of each measurement of a rate
 	repeats        int
+	callers        int   // of the measurements of rates: so many that none comes near its limit
 	keys           []int // how many there are at each measurement of memory
+	still          int   // tenths of a second for which memory must stand still to be read
 }
 
 func parseOptions(args []string) (options, error) {
-	o := options{slice: 5 * time.Second, repeats: 5, keys: []int{10_000, 100_000, 1_000_000}}
+	o := options{slice: 5 * time.Second, repeats: 5, callers: 10_000, keys: []int{10_000, 100_000, 1_000_000}, still: 25}
 	f := flag.NewFlagSet("scale", flag.ContinueOnError)
 	f.StringVar(&o.output, "o", "", "`file` to add the figures to")
 	f.StringVar(&o.record, "record", "", "`file` to write the figures to, with the machine and the day, for docs/scale.md")
@@ -53,7 +56,7 @@ func parseOptions(args []string) (options, error) {
 		return o, err
 	}
 	if *short {
-		o.slice, o.repeats, o.keys = time.Second/2, 1, []int{1_000, 10_000}
+		o.slice, o.repeats, o.callers, o.keys = time.Second/2, 1, 2_000, []int{1_000, 10_000}
 	}
 	var err error
 	if o.only, err = regexp.Compile(*only); err != nil {
@@ -79,6 +82,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		return err
 	}
 	var all []figures.Figure
+	where := machine()
 	for _, m := range measurements {
 		if !o.only.MatchString(m.name) {
 			continue
@@ -96,7 +100,17 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 			return err
 		}
 	}
-	return write(o.record, all)
+	return write(o.record, where, all)
+}
+
+// machine says what it runs on, and how busy that is already where the system tells.
+func machine() string {
+	text := fmt.Sprintf("%d cores, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		average, _, _ := strings.Cut(string(load), " ")
+		text += ", load average " + average + " at the start"
+	}
+	return text
 }
 
 func show(out io.Writer, all []figures.Figure) {
@@ -115,11 +129,11 @@ type recorded struct {
 	Figures []figures.Figure `json:"figures"`
 }
 
-func write(file string, all []figures.Figure) error {
+func write(file, where string, all []figures.Figure) error {
 	if file == "" {
 		return nil
 	}
-	r := recorded{fmt.Sprintf("%d cores, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH), time.Now().UTC().Format(time.DateOnly), all}
+	r := recorded{where, time.Now().UTC().Format(time.DateOnly), all}
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("-record: %w", err)

@@ -46,7 +46,7 @@ func memory(ctx context.Context, o options) ([]figures.Figure, error) {
 		return nil, err
 	}
 	defer f.close(ctx)
-	return grow(ctx, o, &growth{node: n, registry: r, fleet: f})
+	return grow(ctx, o, &growth{node: n, registry: r, fleet: f, still: o.still})
 }
 
 // growth is a store that gets more and more keys.
@@ -54,6 +54,7 @@ type growth struct {
 	node     *node
 	registry *registry
 	fleet    fleet
+	still    int
 	keys     int
 	// Bytes of all keys so far.
 	registered, called int64
@@ -65,7 +66,7 @@ func grow(ctx context.Context, o options, g *growth) ([]figures.Figure, error) {
 	if _, err := g.to(ctx, fullKeys/10); err != nil { // what there is one of, whatever the number of keys
 		return nil, err
 	}
-	*g = growth{node: g.node, registry: g.registry, fleet: g.fleet}
+	*g = growth{node: g.node, registry: g.registry, fleet: g.fleet, still: g.still}
 	var all []figures.Figure
 	for i, keys := range o.keys {
 		measured, err := g.to(ctx, keys)
@@ -125,14 +126,14 @@ func (g *growth) to(ctx context.Context, keys int) ([]figures.Figure, error) {
 
 // taken returns the bytes that the server uses more after something was done.
 func (g *growth) taken(ctx context.Context, do func() error) (int64, error) {
-	before, err := g.node.memory(ctx)
+	before, err := g.node.memory(ctx, g.still)
 	if err != nil {
 		return 0, err
 	}
 	if err := do(); err != nil {
 		return 0, err
 	}
-	after, err := g.node.memory(ctx)
+	after, err := g.node.memory(ctx, g.still)
 	return after - before, err
 }
 

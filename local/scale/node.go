@@ -59,15 +59,14 @@ func (n *node) read(ctx context.Context) (reading, error) {
 	return r, info.err
 }
 
-// How long the server's use of memory must stand still: it shrinks the buffers of connections bit by bit.
+// The server shrinks the buffers of connections bit by bit, so its use of memory is read until it stands still, or so often.
 const (
 	readEvery = 100 * time.Millisecond
-	standing  = 25
 	readings  = 200
 )
 
-// memory returns the bytes in use, without the buffers of connections, once they stand still.
-func (n *node) memory(ctx context.Context) (int64, error) {
+// memory returns the bytes in use, without the buffers of connections, once they were the same so many times in a row.
+func (n *node) memory(ctx context.Context, still int) (int64, error) {
 	tick := time.NewTicker(readEvery)
 	defer tick.Stop()
 	last, same := int64(0), 0
@@ -79,7 +78,7 @@ func (n *node) memory(ctx context.Context) (int64, error) {
 		if same++; now != last {
 			last, same = now, 0
 		}
-		if same == standing {
+		if same == still {
 			break
 		}
 		select {

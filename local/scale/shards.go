@@ -16,7 +16,6 @@ import (
 
 // What is called in the measurements of rates.
 const (
-	callers      = 10_000 // so many that none comes near its limit
 	environments = 64
 	mostShards   = 3
 )
@@ -75,7 +74,7 @@ func onShards(ctx context.Context, o options, n int, kinds []kindOfCheck) ([]fig
 		if err := registry.plan(ctx, k.name, k.limits...); err != nil {
 			return nil, err
 		}
-		calls, err := registry.make(ctx, k.name, callers)
+		calls, err := registry.make(ctx, k.name, o.callers)
 		if err != nil {
 			return nil, err
 		}

@@ -44,7 +44,8 @@ func TestPage(t *testing.T) {
 	text := written(t, page())
 	for _, want := range []string{
 		"Load: &lt;steady&gt;", "120 calls &amp; more", `class="verdict good"`, "4 ms", "10 per 10 seconds", "2 cores", "Calls a second", "light-dark(",
-		`name="viewport"`, `<path class="line admitted" d="M0.0 300.0L416.7 60.0L833.3 0.0"`, `<path class="line denied" d="M0.0 300.0H1000"`, "left:83.33%",
+		`name="viewport"`, `<path class="line admitted" d="M0.0 300.0L416.7 60.0L833.3 0.0"`, `<path class="line denied" d="M0.0 300.0H1000"`,
+		"left:83.33%",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %s", want)
