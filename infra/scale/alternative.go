@@ -36,9 +36,9 @@ func (a Assumptions) Alternatives() []Alternative {
 		},
 		{
 			Name: "Envoy with its rate limit service on Fargate", PerMillion: a.envoyPerMillion,
-			Promise: "fixed windows, up to twice the limit at their boundary; limits in YAML; it is also the gateway, so API Gateway's own price falls away; "+
-				"a load balancer before it is not counted",
-			Price:   cost.FargateSource + ", and as many nodes of Valkey as Tidegate",
+			Promise: "fixed windows, up to twice the limit at their boundary; limits in YAML; it is also the gateway, so API Gateway's own price " +
+				"falls away; a load balancer before it is not counted",
+			Price: cost.FargateSource + ", and as many nodes of Valkey as Tidegate",
 		},
 	}
 }

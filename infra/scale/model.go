@@ -1,5 +1,5 @@
-// Package scale computes how large a deployment is for a rate of checks, and what a million of them costs, from what was measured and from list prices.
-// docs/scale.md holds its tables; ./scripts/bench model prints them for other rates.
+// Package scale computes how large a deployment is for a rate of checks, and what a million of them costs, from what was measured and from list
+// prices. docs/scale.md holds its tables; ./scripts/bench model prints them for other rates.
 package scale
 
 //go:generate go test -run ^TestDocument$ -update .

@@ -80,8 +80,10 @@ func (a Assumptions) Inputs() string {
 		{"a shard's core is busy at most", percent(a.Busy), "assumed: the rest is for bursts, a failover, and TLS, which was not measured"},
 		{"a core of ElastiCache", "as fast as the one measured on", "assumed"},
 		{"replicas of a shard", strconv.Itoa(a.Replicas), "chosen"},
-		{"node", fmt.Sprintf("%s, %.2f GiB, of which %s hold data", a.NodeType, a.NodeBytes/(1<<30), percent(a.Full)), "aws.amazon.com/elasticache/pricing; a quarter is reserved by default"},
-		{"ECPUs, milliseconds and log of a check", fmt.Sprintf("%d, %d ms, %d bytes", cost.ECPUsPerCheck, cost.BilledMilliseconds, cost.LogBytes), "assumed, as in `infra/cost`: the README's list of what a real account has to confirm"},
+		{"node", fmt.Sprintf("%s, %.2f GiB, of which %s hold data", a.NodeType, a.NodeBytes/(1<<30), percent(a.Full)),
+			"aws.amazon.com/elasticache/pricing; a quarter is reserved by default"},
+		{"ECPUs, milliseconds and log of a check", fmt.Sprintf("%d, %d ms, %d bytes", cost.ECPUsPerCheck, cost.BilledMilliseconds, cost.LogBytes),
+			"assumed, as in `infra/cost`: the README's list of what a real account has to confirm"},
 		{"calls a second of one environment, at most", number(a.PerEnvironment), "docs.aws.amazon.com/lambda/latest/dg/lambda-concurrency.html"},
 		{"Envoy and its rate limit service together", fmt.Sprintf("%s calls a second a vCPU, %d GB each", thousands(envoyPerVCPU), envoyGigabytes),
 			"assumed, busy as above: their makers give no figure"},
@@ -90,9 +92,13 @@ func (a Assumptions) Inputs() string {
 
 // Checks is the table of what checks cost the servers.
 func (m *Measured) Checks() string {
-	rows := [][]string{{"", "checks a second here, servers and clients", "server's time for a check, µs", "of it in the script", "checks a second and core", "busiest shard, to an even share"}}
+	rows := [][]string{{
+		"", "checks a second here, servers and clients", "server's time for a check, µs", "of it in the script", "checks a second and core",
+		"busiest shard, to an even share",
+	}}
 	for _, row := range []struct{ title, name string }{
-		{"1 shard, one limit", "one_limit.shards1"}, {"1 shard, two limits", "two_limits.shards1"}, {"1 shard, one limit, usage recorded", "with_usage.shards1"},
+		{"1 shard, one limit", "one_limit.shards1"}, {"1 shard, two limits", "two_limits.shards1"},
+		{"1 shard, one limit, usage recorded", "with_usage.shards1"},
 		{"2 shards, one limit", "one_limit.shards2"}, {"3 shards, one limit", "one_limit.shards3"},
 	} {
 		v := func(name string) float64 { return m.Value(row.name + "." + name) }
