@@ -200,7 +200,7 @@ func (s *Store) write(ctx context.Context, w write) (newer []byte, err error) {
 		if err != nil {
 			return nil, err
 		}
-		reply, err := editScript.Exec(ctx, s.client, keys, []string{
+		reply, err := editScript().Exec(ctx, s.client, keys, []string{
 			expected, strconv.Itoa(w.versionAt), valkey.BinaryString(w.record),
 			valkey.BinaryString(sealed.Previous), valkey.BinaryString(sealed.Body), valkey.BinaryString(sealed.Hash),
 		}).ToMessage()
