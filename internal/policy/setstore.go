@@ -192,11 +192,7 @@ func (s *Store) write(ctx context.Context, w write) (newer []byte, err error) {
 	}
 	keys := slices.Concat([]string{w.key}, audit.Names(bucket), w.forget)
 	for {
-		head, err := s.audit.Head(ctx, bucket)
-		if err != nil {
-			return nil, err
-		}
-		sealed, err := s.audit.Key().Seal(bucket, head, w.entry)
+		sealed, err := s.audit.SealNext(ctx, bucket, w.entry)
 		if err != nil {
 			return nil, err
 		}
