@@ -23,11 +23,15 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, term.IsTerminal(int(os.Stderr.Fd()))))
+	width, _, err := term.GetSize(int(os.Stderr.Fd()))
+	if err != nil {
+		width = 0 // no terminal
+	}
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, width))
 }
 
-// run returns the exit status.
-func run(ctx context.Context, args []string, out, errOut io.Writer, terminal bool) int {
+// run returns the exit status. The width is that of the terminal behind errOut, 0 for none.
+func run(ctx context.Context, args []string, out, errOut io.Writer, width int) int {
 	o, err := parseOptions(args)
 	if errors.Is(err, flag.ErrHelp) {
 		_, _ = io.WriteString(out, usage())
@@ -37,7 +41,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer, terminal boo
 		_, _ = fmt.Fprintf(errOut, "load: %v (-h shows all flags)\n", err)
 		return 2
 	}
-	r, err := measure(ctx, o, errOut, terminal)
+	r, err := measure(ctx, o, errOut, width)
 	if err == nil {
 		err = r.write(o, out)
 	}

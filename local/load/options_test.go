@@ -48,7 +48,7 @@ func TestBadFlags(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, errOut bytes.Buffer
-			if code := run(t.Context(), c.flags, &out, &errOut, false); code != 2 || !strings.Contains(errOut.String(), c.want) {
+			if code := run(t.Context(), c.flags, &out, &errOut, 0); code != 2 || !strings.Contains(errOut.String(), c.want) {
 				t.Errorf("exit status %d, %q; want 2 and %q", code, errOut.String(), c.want)
 			}
 			if strings.Contains(out.String()+errOut.String(), "tg_secret") {
@@ -60,7 +60,7 @@ func TestBadFlags(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	var out, errOut bytes.Buffer
-	if code := run(t.Context(), []string{"-h"}, &out, &errOut, false); code != 0 || errOut.Len() > 0 {
+	if code := run(t.Context(), []string{"-h"}, &out, &errOut, 0); code != 0 || errOut.Len() > 0 {
 		t.Errorf("exit status %d, %q", code, errOut.String())
 	}
 	script, err := os.ReadFile(filepath.Join("..", "..", "scripts", "load"))

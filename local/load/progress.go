@@ -12,8 +12,8 @@ import (
 
 // progress tells how far the load is: on a terminal in one line that changes, elsewhere in a line every few seconds.
 type progress struct {
-	out      io.Writer
-	terminal bool
+	out   io.Writer
+	width int // of the terminal in columns; 0 when it is none
 }
 
 const (
@@ -28,7 +28,7 @@ func (p *progress) say(format string, arguments ...any) {
 // follow shows the tally until ctx ends.
 func (p *progress) follow(ctx context.Context, name string, lasts time.Duration, c clock, t *tally) {
 	every := lineEvery
-	if p.terminal {
+	if p.width > 0 {
 		every = terminalEvery
 		defer func() { _, _ = io.WriteString(p.out, "\r\x1b[K") }()
 	}
@@ -38,8 +38,8 @@ func (p *progress) follow(ctx context.Context, name string, lasts time.Duration,
 }
 
 func (p *progress) show(text string) {
-	if p.terminal {
-		_, _ = fmt.Fprintf(p.out, "\r\x1b[K%s", text)
+	if p.width > 0 { // A line that wraps could not be written over.
+		_, _ = fmt.Fprintf(p.out, "\r\x1b[K%.*s", p.width-1, text)
 		return
 	}
 	_, _ = fmt.Fprintln(p.out, text)

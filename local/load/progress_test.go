@@ -28,15 +28,16 @@ func TestProgress(t *testing.T) {
 		tally.add(outcome{kind: kind(i % 2), received: 2 * time.Millisecond})
 	}
 	const state = " of 1m0s · 1,500 calls · admitted 50.0% · denied 50.0% · unexpected 750 · p50 2.00 ms · p99 2.00 ms"
-	for terminal, want := range map[bool]string{
-		false: "steady 5s" + state + "\nsteady 10s" + state + "\n",
-		true:  "\r\x1b[Ksteady 0s" + state + "\r\x1b[Ksteady 0s" + state + "\r\x1b[K",
+	for width, want := range map[int]string{
+		0:   "steady 5s" + state + "\nsteady 10s" + state + "\n",
+		200: "\r\x1b[Ksteady 0s" + state + "\r\x1b[Ksteady 0s" + state + "\r\x1b[K",
+		25:  "\r\x1b[Ksteady 0s of 1m0s · 1,50\r\x1b[Ksteady 0s of 1m0s · 1,50\r\x1b[K",
 	} {
 		var out bytes.Buffer
-		p := &progress{out: &out, terminal: terminal}
+		p := &progress{out: &out, width: width}
 		p.follow(t.Context(), "steady", time.Minute, &stoppingClock{left: 2}, tally)
 		if out.String() != want {
-			t.Errorf("terminal %t: %q, want %q", terminal, out.String(), want)
+			t.Errorf("width %d: %q, want %q", width, out.String(), want)
 		}
 	}
 }

@@ -27,8 +27,8 @@ type session struct {
 	output  *progress
 }
 
-func measure(ctx context.Context, o options, errOut io.Writer, terminal bool) (*result, error) {
-	s := &session{options: o, clock: wallClock{time.Now()}, output: &progress{out: errOut, terminal: terminal}}
+func measure(ctx context.Context, o options, errOut io.Writer, width int) (*result, error) {
+	s := &session{options: o, clock: wallClock{time.Now()}, output: &progress{out: errOut, width: width}}
 	if err := s.open(ctx, errOut); err != nil {
 		return nil, err
 	}

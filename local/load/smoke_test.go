@@ -71,7 +71,7 @@ func smoke(t *testing.T, scenario, api string) result {
 	var out, errOut bytes.Buffer
 	code := run(t.Context(), []string{
 		"-scenario", scenario, "-api", api, "-rate", "60", "-duration", "2s", "-bin", bin, "-environments", "2", "-no-freeze", "-json", figures,
-	}, &out, &errOut, false)
+	}, &out, &errOut, 0)
 	if code != 0 {
 		t.Fatalf("exit status %d:\n%s%s", code, &out, &errOut)
 	}

@@ -71,7 +71,7 @@ func TestTargetIsJudged(t *testing.T) {
 			html, figures := filepath.Join(dir, "load.html"), filepath.Join(dir, "load.json")
 			flags := append(startGate(t, &gate{open: c.open}), "-report", html, "-json", figures)
 			var out, errOut bytes.Buffer
-			if code := run(t.Context(), flags, &out, &errOut, false); code != c.code || !strings.Contains(out.String(), c.want) {
+			if code := run(t.Context(), flags, &out, &errOut, 0); code != c.code || !strings.Contains(out.String(), c.want) {
 				t.Fatalf("exit status %d, want %d and %q:\n%s%s", code, c.code, c.want, &out, &errOut)
 			}
 			if page, err := os.ReadFile(html); err != nil || !strings.Contains(string(page), c.want) {
@@ -95,7 +95,7 @@ func TestTargetThatRefusesTheKey(t *testing.T) {
 	flags := startGate(t, g)
 	flags[3] = "tg_other"
 	var out, errOut bytes.Buffer
-	if code := run(t.Context(), flags, &out, &errOut, false); code != 1 || !strings.Contains(errOut.String(), "answers 401 to key 1") {
+	if code := run(t.Context(), flags, &out, &errOut, 0); code != 1 || !strings.Contains(errOut.String(), "answers 401 to key 1") {
 		t.Errorf("exit status %d: %s", code, &errOut)
 	}
 	if strings.Contains(errOut.String(), "tg_other") || g.calls.Load() != 1 {
@@ -110,7 +110,7 @@ func TestInterrupted(t *testing.T) {
 	flags := append(startGate(t, &gate{}), "-duration", "1h")
 	var out bytes.Buffer
 	errOut := &watcher{text: "of 1h0m0s", seen: stop}
-	if code := run(ctx, flags, &out, errOut, true); code != 0 || !strings.Contains(out.String(), "stopped before its time") {
+	if code := run(ctx, flags, &out, errOut, 80); code != 0 || !strings.Contains(out.String(), "stopped before its time") {
 		t.Errorf("exit status %d:\n%s%s", code, &out, &errOut.Buffer)
 	}
 }
