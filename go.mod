@@ -35,7 +35,7 @@ require (
 	pgregory.net/rapid v1.3.0
 )
 
-require github.com/danielgtaylor/huma/v2 v2.37.2 // indirect
+require github.com/danielgtaylor/huma/v2 v2.37.2
 
 require (
 	github.com/Masterminds/semver/v3 v3.5.0 // indirect
@@ -54,7 +54,7 @@ require (
 	github.com/cli/browser v1.3.0 // indirect
 	github.com/fatih/color v1.19.0 // indirect
 	github.com/fsnotify/fsnotify v1.7.0 // indirect
-	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
+	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875
 	github.com/golang/protobuf v1.5.2 // indirect
 	github.com/gorilla/mux v1.8.1 // indirect
 	github.com/hashicorp/golang-lru/v2 v2.0.7
