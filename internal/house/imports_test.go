@@ -135,12 +135,15 @@ var directions = []direction{
 		why: "the emulators read the golden templates alone",
 	},
 	{
-		of: []string{"tidegate/infra/…"}, only: append([]string{"std", "tidegate/infra/…", "tidegate/internal/store/acl"}, cdk...),
-		why: "infrastructure is CDK alone, and what the Valkey users may do",
+		of: []string{"tidegate/infra/…"}, only: append([]string{
+			"std", "tidegate/infra/…", "tidegate/functions/check/identity", "tidegate/internal/setting", "tidegate/internal/store/acl",
+			"tidegate/internal/telemetry",
+		}, cdk...),
+		why: "infrastructure is CDK, and what the functions say of their settings, metrics and rights in Valkey",
 	},
 	{
-		of: []string{"tidegate/infra/cost", "tidegate/infra/golden", "tidegate/internal/store/acl"}, only: []string{"std"},
-		why: "prices, templates and access strings need nothing",
+		of: []string{"tidegate/infra/cost", "tidegate/infra/golden", "tidegate/internal/setting", "tidegate/internal/store/acl"}, only: []string{"std"},
+		why: "prices, templates, bounds and access strings need nothing",
 	},
 	{
 		of: []string{"tidegate/…"}, except: forTests, not: append([]string{"testing"}, forTests...),
