@@ -62,7 +62,6 @@ func (s *Stack) newExampleREST() awsapigateway.RestApi {
 			StageName:            jsii.String("prod"),
 			ThrottlingRateLimit:  jsii.Number(exampleRate),
 			ThrottlingBurstLimit: jsii.Number(exampleBurst),
-			MetricsEnabled:       jsii.Bool(true),
 			TracingEnabled:       jsii.Bool(true),
 		},
 	})

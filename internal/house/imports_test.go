@@ -136,7 +136,7 @@ var directions = []direction{
 	},
 	{
 		of: []string{"tidegate/infra/…"}, only: append([]string{
-			"std", "tidegate/infra/…", "tidegate/functions/check/identity", "tidegate/internal/setting", "tidegate/internal/store/acl",
+			"std", "tidegate/infra/…", "tidegate/functions/check/identity", "tidegate/internal/environ", "tidegate/internal/setting", "tidegate/internal/store/acl",
 			"tidegate/internal/telemetry",
 		}, cdk...),
 		why: "infrastructure is CDK, and what the functions say of their settings, metrics and rights in Valkey",
