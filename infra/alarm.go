@@ -202,6 +202,14 @@ func (s *Stack) nodeAlarms() []alarm {
 	return alarms
 }
 
+// metrics is how many the alarm is billed for.
+func (a alarm) metrics() int {
+	if expression, ok := a.metric.(awscloudwatch.MathExpression); ok {
+		return len(*expression.UsingMetrics())
+	}
+	return 1
+}
+
 // worst is the highest of a metric over the nodes.
 func worst(nodes []string, name string) awscloudwatch.IMetric {
 	using := map[string]awscloudwatch.IMetric{}

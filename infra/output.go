@@ -17,7 +17,7 @@ func (s *Stack) newOutputs() {
 	s.output("AlarmTopicArn", *s.topic.TopicArn(), "Alarms are published here")
 	if s.example != nil {
 		s.output("ExampleRestUrl", *s.example.rest.Url(), "The example REST API: 429 over a limit")
-		s.output("ExampleHttpUrl", *s.example.http.ApiEndpoint()+"/", "The example HTTP API: "+s.httpDenial()+" over a limit")
+		s.output("ExampleHttpUrl", *s.example.http.ApiEndpoint(), "The example HTTP API: "+s.httpDenial()+" over a limit")
 		s.output("ExampleRestAuthorizerArn", *s.example.restAuthorizer.ARN, "Authorizer of the example REST API")
 		s.output("ExampleHttpAuthorizerArn", *s.example.httpAuthorizer.ARN, "Authorizer of the example HTTP API")
 	}
