@@ -13,10 +13,13 @@ import (
 
 	"tidegate/functions/admin/access"
 	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
 	"tidegate/internal/store"
 	"tidegate/internal/store/acl"
 	"tidegate/internal/valkeytest"
 )
+
+var byAda = audit.Actor{Kind: "user", Name: "ada (password:ada)"}
 
 // fixture is a token store whose clock a test moves.
 type fixture struct {
@@ -43,7 +46,7 @@ func newFixture(t *testing.T, url string) *fixture {
 
 func (f *fixture) create(t *testing.T, name string, scope Scope, life time.Duration) (Token, string) {
 	t.Helper()
-	token, secret, err := f.Create(t.Context(), New{Name: name, Scope: scope, Expires: f.clock.Add(life), By: "ada (password:ada)"})
+	token, secret, err := f.Create(t.Context(), New{Name: name, Scope: scope, Expires: f.clock.Add(life), By: byAda})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,13 +72,13 @@ func TestLife(t *testing.T) {
 			if diff := cmp.Diff([]Token{created}, all); err != nil || diff != "" {
 				t.Errorf("%v (-created +listed):\n%s", err, diff)
 			}
-			if err := f.Revoke(t.Context(), created.ID); err != nil {
+			if err := f.Revoke(t.Context(), created.ID, byAda); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := f.Authenticate(t.Context(), secret); !errors.Is(err, ErrUnknown) {
 				t.Errorf("after its revocation: %v", err)
 			}
-			if err := f.Revoke(t.Context(), created.ID); !errors.Is(err, ErrNotFound) {
+			if err := f.Revoke(t.Context(), created.ID, byAda); !errors.Is(err, ErrNotFound) {
 				t.Errorf("a second revocation: %v", err)
 			}
 			if n, err := f.client.Do(t.Context(), f.client.B().Exists().Key(recordsKey, usedKey).Build()).AsInt64(); err != nil || n != 0 {
