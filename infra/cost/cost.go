@@ -33,12 +33,13 @@ type Deployment struct {
 	// StoredGB is what a serverless cache holds, when that is more than the least that it is billed for.
 	StoredGB float64
 
-	CheckMemory                 int // MB
-	Secrets, Alarms, Dashboards int
-	Metrics                     int // custom ones that the functions emit
-	NATGateways                 int
-	WebACLRules                 int // 0 means no web ACL
-	Tracing                     bool
+	CheckMemory         int // MB
+	Secrets, Dashboards int
+	Alarms              int // metrics that alarms watch
+	Metrics             int // custom ones that the functions emit
+	NATGateways         int
+	WebACLRules         int // 0 means no web ACL
+	Tracing             bool
 }
 
 // Line is one row of the table.
@@ -56,7 +57,7 @@ type Line struct {
 func (d Deployment) Lines() []Line {
 	lines := []Line{
 		d.store(), requests(), d.duration(), logs(), monthly("KMS key", kmsKey, 1), monthly("secrets", secret, d.Secrets),
-		monthly("alarms", alarm, d.Alarms), monthly("CloudWatch dashboard", dashboard, d.Dashboards),
+		monthly("metrics that alarms watch", alarm, d.Alarms), monthly("CloudWatch dashboard", dashboard, d.Dashboards),
 		monthly("metrics of the functions", customMetric, d.Metrics),
 	}
 	if d.Nodes == 0 {

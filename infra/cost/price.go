@@ -19,7 +19,7 @@ var (
 	httpCalls         = Price{1.00, "million calls", apiGateway}
 	logIngestion      = Price{.50, "GB", cloudWatch}
 	customMetric      = Price{.30, "metric-month", cloudWatch}
-	alarm             = Price{.10, "alarm-month", cloudWatch}
+	alarm             = Price{.10, "metric of an alarm-month", cloudWatch}
 	dashboard         = Price{3.00, "dashboard-month", cloudWatch}
 	trace             = Price{5.00, "million traces", "aws.amazon.com/xray/pricing"}
 	kmsKey            = Price{1.00, "key-month", "aws.amazon.com/kms/pricing"}

@@ -135,20 +135,34 @@ var directions = []direction{
 		why: "the emulators are a developer's tool",
 	},
 	{
-		of: []string{"tidegate/…"}, except: []string{"tidegate/infra/…", "tidegate/local/gateway"}, not: []string{"tidegate/infra/…"}, inTests: true,
-		why: "infrastructure is only deployed",
+		of:  []string{"tidegate/…"},
+		not: []string{"tidegate/infra/…"}, except: []string{"tidegate/infra/…", "tidegate/local/gateway", "tidegate/functions/check", "tidegate/functions/admin"},
+		inTests: true,
+		why:     "infrastructure is only deployed",
+	},
+	{
+		of:  []string{"tidegate/functions/…"},
+		not: []string{"tidegate/infra/…"},
+		why: "infrastructure is only deployed, and tests of the functions see whether they start as it sets them",
+	},
+	{
+		of: []string{"tidegate/functions/…"}, not: []string{"tidegate/infra", "tidegate/infra/authorizer", "tidegate/infra/cost"}, inTests: true,
+		why: "tests of the functions read the golden templates alone",
 	},
 	{
 		of: []string{"tidegate/local/gateway"}, not: []string{"tidegate/infra", "tidegate/infra/authorizer", "tidegate/infra/cost"}, inTests: true,
 		why: "the emulators read the golden templates alone",
 	},
 	{
-		of: []string{"tidegate/infra/…"}, only: append([]string{"std", "tidegate/infra/…", "tidegate/internal/store/acl"}, cdk...),
-		why: "infrastructure is CDK alone, and what the Valkey users may do",
+		of: []string{"tidegate/infra/…"}, only: append([]string{
+			"std", "tidegate/infra/…", "tidegate/functions/check/identity", "tidegate/internal/environ", "tidegate/internal/setting", "tidegate/internal/store/acl",
+			"tidegate/internal/telemetry",
+		}, cdk...),
+		why: "infrastructure is CDK, and what the functions say of their settings, metrics and rights in Valkey",
 	},
 	{
-		of: []string{"tidegate/infra/cost", "tidegate/infra/golden", "tidegate/internal/store/acl"}, only: []string{"std"},
-		why: "prices, templates and access strings need nothing",
+		of: []string{"tidegate/infra/cost", "tidegate/infra/golden", "tidegate/internal/setting", "tidegate/internal/store/acl"}, only: []string{"std"},
+		why: "prices, templates, bounds and access strings need nothing",
 	},
 	{
 		of: []string{"tidegate/infra/scale/…"}, only: []string{"std", "tidegate/infra/cost", "tidegate/infra/scale"},
