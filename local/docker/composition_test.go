@@ -1,0 +1,140 @@
+package docker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/testwait"
+)
+
+const (
+	file        = "../compose.yaml"
+	upTimeout   = 3 * time.Minute
+	downTimeout = time.Minute
+)
+
+// jobs are services that end by themselves.
+var jobs = map[string]bool{"secrets": true, "setup": true}
+
+// composition is compose.yaml at work.
+type composition struct {
+	project  string
+	user     string // of the dashboard
+	password string
+	keys     map[string]string // of the demo plans
+}
+
+// up starts everything on free ports. It is torn down at the end of the test, whose failure shows what the containers wrote.
+func up(t *testing.T) *composition {
+	t.Helper()
+	c := &composition{project: fmt.Sprintf("tidegate-test-%d", os.Getpid())}
+	t.Cleanup(func() { c.down(t) })
+	ctx, cancel := context.WithTimeout(t.Context(), upTimeout)
+	defer cancel()
+	if out, err := c.compose(ctx, "up", "--wait", "--quiet-pull"); err != nil {
+		t.Fatalf("compose up: %v\n%s", err, out)
+	}
+	var ready struct {
+		User     string `json:"admin_user"`
+		Password string `json:"admin_password"`
+		Keys     map[string]string
+	}
+	if err := json.Unmarshal([]byte(c.exec(t, "gateway", "/local", "ready")), &ready); err != nil {
+		t.Fatal(err)
+	}
+	c.user, c.password, c.keys = ready.User, ready.Password, ready.Keys
+	return c
+}
+
+func (c *composition) down(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), downTimeout)
+	defer cancel()
+	if t.Failed() {
+		out, _ := c.compose(ctx, "ps", "--all")
+		logs, _ := c.compose(ctx, "logs", "--no-color", "--tail", "60")
+		t.Logf("%s\n%s", out, logs)
+	}
+	if out, err := c.compose(ctx, "down", "--volumes", "--timeout", "2"); err != nil {
+		t.Errorf("compose down: %v\n%s", err, out)
+	}
+}
+
+// compose runs docker compose on this composition, and returns all that it prints if it fails.
+func (c *composition) compose(ctx context.Context, words ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "docker", append([]string{"compose", "--project-name", c.project, "--file", file}, words...)...)
+	cmd.Env = append(os.Environ(), "REST_PORT=", "HTTP_PORT=", "ADMIN_PORT=")
+	return output(cmd)
+}
+
+func output(cmd *exec.Cmd) (string, error) {
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := cmd.Run(); err != nil {
+		return out.String() + errOut.String(), err
+	}
+	return out.String(), nil
+}
+
+func (c *composition) do(t *testing.T, words ...string) string {
+	t.Helper()
+	out, err := c.compose(t.Context(), words...)
+	if err != nil {
+		t.Fatalf("compose %s: %v\n%s", strings.Join(words, " "), err, out)
+	}
+	return strings.TrimSpace(out)
+}
+
+func (c *composition) exec(t *testing.T, service string, words ...string) string {
+	t.Helper()
+	return c.do(t, append([]string{"exec", "-T", service}, words...)...)
+}
+
+func (c *composition) docker(t *testing.T, words ...string) string {
+	t.Helper()
+	out, err := output(exec.CommandContext(t.Context(), "docker", words...))
+	if err != nil {
+		t.Fatalf("docker %s: %v\n%s", strings.Join(words, " "), err, out)
+	}
+	return strings.TrimSpace(out)
+}
+
+// container is the id of a service's container.
+func (c *composition) container(t *testing.T, service string) string {
+	t.Helper()
+	return c.do(t, "ps", "--all", "--quiet", service)
+}
+
+// services lists those that stay.
+func (c *composition) services(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	for service := range strings.FieldsSeq(c.do(t, "config", "--services")) {
+		if !jobs[service] {
+			all = append(all, service)
+		}
+	}
+	return all
+}
+
+// healthy waits until the service's own health check says so.
+func (c *composition) healthy(t *testing.T, service string) {
+	t.Helper()
+	id := c.container(t, service)
+	testwait.Until(t, service+" is healthy", func() bool {
+		return c.docker(t, "inspect", "--format", "{{.State.Health.Status}}", id) == "healthy"
+	})
+}
+
+// url is where the gateway publishes a port now: Docker chooses another one at each start.
+func (c *composition) url(t *testing.T, port string) string {
+	t.Helper()
+	return "http://" + c.do(t, "port", "gateway", port)
+}
