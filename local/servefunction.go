@@ -18,9 +18,12 @@ import (
 // drainTimeout is for an invocation that is running when the container is told to stop.
 const drainTimeout = 8 * time.Second
 
+// functionMemory is what the containers give, in MB, and what a deployment does.
+const functionMemory = 512
+
 // serveFunction is one environment of a function, in a container of its own.
 func serveFunction(ctx context.Context, args []string, io stdio) error {
-	c := lambda.Config{Concurrency: 1, Warm: 1, Log: io.out}
+	c := lambda.Config{Concurrency: 1, Warm: 1, Memory: functionMemory, Log: io.out}
 	var listen, envFile string
 	f := partFlags("function", io)
 	f.StringVar(&c.Name, "name", "check", "`name` of the function")

@@ -60,7 +60,7 @@ func (c *composition) down(t *testing.T) {
 	if t.Failed() {
 		out, _ := c.compose(ctx, "ps", "--all")
 		logs, _ := c.compose(ctx, "logs", "--no-color", "--tail", "60")
-		t.Logf("%s\n%s", out, logs)
+		t.Logf("%s\n%s", out, strings.ReplaceAll(logs, "\x1b[2K", "")) // which it writes whatever it is told
 	}
 	if out, err := c.compose(ctx, "down", "--volumes", "--timeout", "2"); err != nil {
 		t.Errorf("compose down: %v\n%s", err, out)

@@ -58,17 +58,17 @@ func (c *composition) callers(t *testing.T, d *dashboard) *world {
 	w.locate(t)
 	d.plan("open", "open", plenty)
 	d.plan("closed", "closed", plenty)
-	open := d.key("open")
+	open, known := d.key("open"), []int{http.StatusOK, http.StatusTooManyRequests}
 	w.victim = c.primaryOf(t, idOf(t, open), 1)
-	w.open = target{"open", open, &w.rest}
-	w.closed = target{"closed", w.keyWhere(t, d, "closed", func(node int) bool { return node == w.victim }), &w.rest}
-	w.elsewhere = target{"elsewhere", w.keyWhere(t, d, "open", func(node int) bool { return node != w.victim }), &w.rest}
+	w.open = target{"open", open, &w.rest, known}
+	w.closed = target{"closed", w.keyWhere(t, d, "closed", func(node int) bool { return node == w.victim }), &w.rest, known}
+	w.elsewhere = target{"elsewhere", w.keyWhere(t, d, "open", func(node int) bool { return node != w.victim }), &w.rest, known}
 	unknown, err := apikey.Generate("live")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.bad = target{"unknown", unknown.Reveal(), &w.rest}
-	w.page = target{"dashboard", "", &w.admin}
+	w.bad = target{"unknown", unknown.Reveal(), &w.rest, []int{http.StatusUnauthorized, http.StatusTooManyRequests}}
+	w.page = target{"dashboard", "", &w.admin, []int{http.StatusOK}}
 	return w
 }
 
