@@ -32,17 +32,20 @@ const secretBytes = 24
 
 // secrets are made anew for each composition, and kept with its data.
 type secrets struct {
-	pepper                          string
-	check, admin, setup, replica    string // passwords of Valkey's users
-	login                           *login
-	nodes                           []string
-	rest, http, dashboard, announce string
+	pepper                       string
+	check, admin, setup, replica string // passwords of Valkey's users
+	login                        *login
+	nodes                        []string
+	announce                     string // what nodes call themselves to clients
 }
 
 // writeSecrets does nothing when the secrets are there.
 func writeSecrets(_ context.Context, args []string, io stdio) error {
 	var folder, nodes string
-	s := secrets{pepper: randomHex(32), check: randomHex(secretBytes), admin: randomHex(secretBytes), setup: randomHex(secretBytes), replica: randomHex(secretBytes)}
+	s := secrets{pepper: randomHex(32)}
+	for _, password := range []*string{&s.check, &s.admin, &s.setup, &s.replica} {
+		*password = randomHex(secretBytes)
+	}
 	f := partFlags("secrets", io)
 	f.StringVar(&folder, "dir", "/secrets", "`folder` to write to")
 	f.StringVar(&nodes, "nodes", "", "`host:port,…` by which functions reach Valkey; the host is what the nodes announce")

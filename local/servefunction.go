@@ -49,6 +49,7 @@ func serveFunction(ctx context.Context, args []string, io stdio) error {
 		return err
 	}
 	defer function.Close()
+	_, _ = fmt.Fprintln(io.out, "takes invocations at", listener.Addr())
 	return serveEnvironment(ctx, listener, function)
 }
 

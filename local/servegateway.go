@@ -26,8 +26,8 @@ func (g *composedGateway) parse(args []string, io stdio) error {
 	f.StringVar(&g.check, "check", "", "`host:port,…` of the environments of the check function")
 	f.StringVar(&g.admin, "admin", "", "of the admin function")
 	f.StringVar(&g.backend, "backend", "", "of the backend")
-	f.StringVar(&g.options.rest, "rest", ":8080", "`address` of the REST API")
-	f.StringVar(&g.options.http, "http", ":8081", "`address` of the HTTP API")
+	f.StringVar(&g.rest, "rest", ":8080", "`address` of the REST API")
+	f.StringVar(&g.http, "http", ":8081", "`address` of the HTTP API")
 	f.StringVar(&g.options.admin, "dashboard", ":8082", "`address` of the dashboard")
 	f.StringVar(&g.health, "health", ":9000", "`address` that tells whether every function has an environment")
 	f.StringVar(&g.secrets, "secrets", "/secrets", "`folder` of the secrets")
@@ -61,6 +61,10 @@ func serveGateway(ctx context.Context, args []string, io stdio) error {
 		return fmt.Errorf("-health: %w", err)
 	}
 	servers.start(health, pools)
+	_, _ = fmt.Fprintln(io.out, "tells its health at", health.Addr())
+	if io.getenv("REST") == "" { // nothing publishes these ports under others
+		ready.REST, ready.HTTP, ready.Admin = url(listeners.rest), url(listeners.http), url(listeners.admin)
+	}
 	ready.banner(io.out, "a cluster of 3 primaries and 3 replicas")
 	return servers.wait(ctx)
 }

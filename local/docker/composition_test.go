@@ -55,7 +55,7 @@ func up(t *testing.T) *composition {
 
 func (c *composition) down(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), downTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), downTimeout) // the test is over
 	defer cancel()
 	if t.Failed() {
 		out, _ := c.compose(ctx, "ps", "--all")
