@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +28,8 @@ var jobs = map[string]bool{"secrets": true, "setup": true}
 // composition is compose.yaml at work.
 type composition struct {
 	project  string
-	user     string // of the dashboard
+	ids      map[string]string // of containers, by service; they survive restarts
+	user     string            // of the dashboard
 	password string
 	keys     map[string]string // of the demo plans
 }
@@ -41,6 +44,7 @@ func up(t *testing.T) *composition {
 	if out, err := c.compose(ctx, "up", "--wait", "--quiet-pull"); err != nil {
 		t.Fatalf("compose up: %v\n%s", err, out)
 	}
+	c.identify(t)
 	var ready struct {
 		User     string `json:"admin_user"`
 		Password string `json:"admin_password"`
@@ -83,18 +87,16 @@ func output(cmd *exec.Cmd) (string, error) {
 	return out.String(), nil
 }
 
-func (c *composition) do(t *testing.T, words ...string) string {
+// identify finds the containers. From then on docker itself is asked, which is quicker.
+func (c *composition) identify(t *testing.T) {
 	t.Helper()
-	out, err := c.compose(t.Context(), words...)
-	if err != nil {
-		t.Fatalf("compose %s: %v\n%s", strings.Join(words, " "), err, out)
+	c.ids = map[string]string{}
+	list := c.docker(t, "ps", "--all", "--filter", "label=com.docker.compose.project="+c.project,
+		"--format", `{{.Label "com.docker.compose.service"}} {{.ID}}`)
+	for line := range strings.Lines(list) {
+		service, id, _ := strings.Cut(strings.TrimSpace(line), " ")
+		c.ids[service] = id
 	}
-	return strings.TrimSpace(out)
-}
-
-func (c *composition) exec(t *testing.T, service string, words ...string) string {
-	t.Helper()
-	return c.do(t, append([]string{"exec", "-T", service}, words...)...)
 }
 
 func (c *composition) docker(t *testing.T, words ...string) string {
@@ -106,17 +108,15 @@ func (c *composition) docker(t *testing.T, words ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// container is the id of a service's container.
-func (c *composition) container(t *testing.T, service string) string {
+func (c *composition) exec(t *testing.T, service string, words ...string) string {
 	t.Helper()
-	return c.do(t, "ps", "--all", "--quiet", service)
+	return c.docker(t, append([]string{"exec", c.ids[service]}, words...)...)
 }
 
 // services lists those that stay.
-func (c *composition) services(t *testing.T) []string {
-	t.Helper()
+func (c *composition) services() []string {
 	var all []string
-	for service := range strings.FieldsSeq(c.do(t, "config", "--services")) {
+	for _, service := range slices.Sorted(maps.Keys(c.ids)) {
 		if !jobs[service] {
 			all = append(all, service)
 		}
@@ -127,14 +127,20 @@ func (c *composition) services(t *testing.T) []string {
 // healthy waits until the service's own health check says so.
 func (c *composition) healthy(t *testing.T, service string) {
 	t.Helper()
-	id := c.container(t, service)
 	testwait.Until(t, service+" is healthy", func() bool {
-		return c.docker(t, "inspect", "--format", "{{.State.Health.Status}}", id) == "healthy"
+		return c.docker(t, "inspect", "--format", "{{.State.Health.Status}}", c.ids[service]) == "healthy"
 	})
+}
+
+// restart does it, and waits until the service is healthy again.
+func (c *composition) restart(t *testing.T, service string) {
+	t.Helper()
+	c.docker(t, "restart", "--time", "20", c.ids[service])
+	c.healthy(t, service)
 }
 
 // url is where the gateway publishes a port now: Docker chooses another one at each start.
 func (c *composition) url(t *testing.T, port string) string {
 	t.Helper()
-	return "http://" + c.do(t, "port", "gateway", port)
+	return "http://" + c.docker(t, "port", c.ids["gateway"], port+"/tcp")
 }
