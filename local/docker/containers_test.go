@@ -21,6 +21,7 @@ func TestContainers(t *testing.T) {
 	t.Logf("up after %s", time.Since(began).Round(time.Second/10))
 	t.Run("demo key", func(t *testing.T) { demoKey(t, c) })
 	t.Run("bad credentials", func(t *testing.T) { badCredentials(t, c) })
+	t.Run("hardened", func(t *testing.T) { hardened(t, c) })
 	d := c.login(t)
 	t.Run("context at the backend", func(t *testing.T) { contextAtTheBackend(t, c, d) })
 	t.Run("first denial", func(t *testing.T) { firstDenial(t, c, d) })
@@ -39,6 +40,21 @@ func demoKey(t *testing.T, c *composition) {
 	t.Helper()
 	if a := get(t, c.url(t, "8080")+"/hello", c.keys["pro"]); a.status != http.StatusOK || a.context()["plan"] != "pro" {
 		t.Errorf("the demo key of plan pro: %s", a)
+	}
+}
+
+// No container may change its image, gain rights or run as root, and nothing but the gateway can be reached, from this machine alone.
+func hardened(t *testing.T, c *composition) {
+	t.Helper()
+	const format = "{{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CapDrop}} {{.HostConfig.SecurityOpt}} {{.HostConfig.Memory}} user={{.Config.User}} " +
+		"{{range .HostConfig.PortBindings}}{{range .}}{{.HostIp}} {{end}}{{end}}"
+	for service := range c.ids {
+		got := c.docker(t, "inspect", "--format", format, c.ids[service])
+		published := strings.Count(got, "127.0.0.1")
+		if !strings.HasPrefix(got, "true [ALL] [no-new-privileges:true] ") || strings.Contains(got, "] 0 user=") || strings.Contains(got, "user= ") ||
+			strings.Contains(got, "user=0") || strings.Contains(got, "0.0.0.0") || published != map[bool]int{true: 3}[service == "gateway"] {
+			t.Errorf("%s: %s", service, got)
+		}
 	}
 }
 
