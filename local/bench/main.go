@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"tidegate/local/bench/figure"
 )
 
 func main() {
@@ -47,9 +49,9 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	printFigures(os.Stdout, figures)
+	figure.Print(os.Stdout, "The check function", figures, goal)
 	if o.output == "" {
 		return nil
 	}
-	return addTo(o.output, figures)
+	return figure.AddTo(o.output, "check.", figures)
 }
