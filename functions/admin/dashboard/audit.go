@@ -22,6 +22,7 @@ var auditActions = []templates.Option{
 	{Value: "key.", Text: "all of keys"},
 	{Value: "key.override", Text: "overrides"},
 	{Value: "key.create", Text: "created"},
+	{Value: "key.adopt", Text: "adopted"},
 	{Value: "key.edit", Text: "edited"},
 	{Value: "key.revoke", Text: "revoked"},
 	{Value: "key.rotate", Text: "rotated"},

@@ -47,11 +47,12 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery, list found) templates.KeysPage {
 	path := d.path("/keys")
 	p := templates.KeysPage{
-		Page:   d.page(r, "Keys"),
-		Live:   d.live(r, path, q.values(), asOf(list.subjects)),
-		Search: d.keySearch(set, q),
-		Empty:  emptyKeys(q, list),
-		Export: address(d.path("/keys.csv"), q.keyFilter.values()),
+		Page:    d.page(r, "Keys"),
+		Live:    d.live(r, path, q.values(), asOf(list.subjects)),
+		Search:  d.keySearch(set, q),
+		Empty:   emptyKeys(q, list),
+		Export:  address(d.path("/keys.csv"), q.keyFilter.values()),
+		Callers: d.path("/callers"),
 	}
 	if canEdit(r) {
 		p.Create = d.path("/keys/new")

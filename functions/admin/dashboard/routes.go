@@ -94,6 +94,11 @@ func (d *dashboard) keyRoutes() []route {
 		{"POST /keys/{id}/limits", editor, d.saveOverride},
 		{"GET /keys/{id}/{action}", editor, d.showKeyAction},
 		{"POST /keys/{id}/{action}", editor, d.doKeyAction},
+
+		{"GET /callers", viewer, d.showCallers},
+		{"GET /callers/{id}", viewer, d.showCaller},
+		{"GET /callers/new", editor, d.showAdopt},
+		{"POST /callers/new", editor, d.adopt},
 	}
 }
 
