@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
+	"tidegate/functions/admin/reversal"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -92,7 +94,7 @@ func (d *dashboard) entryRows(r *http.Request, entries []audit.Entry) []template
 		if e.Subject != policy.SetID && (len(e.Before) == 0 || len(e.After) == 0) {
 			rows[i].Changes = slices.DeleteFunc(rows[i].Changes, func(c templates.Change) bool { return c.What == "name" || c.What == "status" })
 		}
-		if canEdit(r) && irreversible(e) == "" {
+		if canEdit(r) && reversal.Irreversible(e) == "" {
 			rows[i].Revert = d.path("/audit/" + e.ID + "/revert")
 		}
 	}
@@ -111,12 +113,37 @@ func (d *dashboard) verifyAudit(w http.ResponseWriter, r *http.Request) {
 		d.failStore(w, r, "verify audit", err)
 		return
 	}
-	found := &templates.Verified{Good: len(v.Broken) == 0, Text: "All " + number(v.Entries) + " entries are as they were written, in their order."}
-	if !found.Good {
-		found.Text = number(int64(len(v.Broken))) + " of " + number(v.Entries) + " entries were altered, or stand behind one that was altered or taken out:"
-		found.Broken = v.Broken
+	d.renderAudit(w, r, verifiedWords(v))
+}
+
+func verifiedWords(v audit.Verified) *templates.Verified {
+	if v.Good() {
+		return &templates.Verified{Good: true, Text: "All " + number(v.Entries) + " entries are as they were written, in their order."}
 	}
-	d.renderAudit(w, r, found)
+	var wrong []string
+	if n := int64(len(v.Broken)); n > 0 {
+		wrong = append(wrong, number(n)+" of "+number(v.Entries)+" entries were altered, or stand behind one that was altered or taken out")
+	}
+	if n := int64(len(v.Cut)); n > 0 {
+		wrong = append(wrong, number(n)+" of the chains lack their newest entries or their head")
+	}
+	words := &templates.Verified{Text: strings.Join(wrong, "; ") + ":", Broken: slices.Clone(v.Broken)}
+	for _, c := range v.Cut {
+		words.Broken = append(words.Broken, cutWords(c))
+	}
+	return words
+}
+
+// cutWords says where a chain was cut.
+func cutWords(c audit.Cut) string {
+	after := "after " + c.Last
+	if c.Last == "" {
+		after = "chain " + number(int64(c.Bucket))
+	}
+	if c.Missing == 0 {
+		return after + ": no head that fits"
+	}
+	return after + ": " + number(c.Missing) + " missing"
 }
 
 func (d *dashboard) failAudit(w http.ResponseWriter, r *http.Request, err error) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/keylist"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -73,7 +74,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
-	s := newSubject(set, k, decision, time.Now())
+	s := keylist.NewSubject(set, k, decision, time.Now())
 	entries, err := d.Keys.Audit().List(ctx, audit.Query{Subject: k.ID, Count: recentEntries})
 	if err != nil {
 		return templates.KeyPage{}, err
@@ -81,7 +82,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	row := d.keyRow(s, "")
 	p := templates.KeyPage{
 		Page:    d.page(r, row.Name),
-		Live:    d.live(r, d.keyPath(k), nil, asOf([]subject{s})),
+		Live:    d.live(r, d.keyPath(k), nil, asOf([]keylist.Subject{s})),
 		Key:     row,
 		Facts:   keyFacts(k),
 		Why:     whyWords(s),
@@ -146,16 +147,16 @@ func orNever(t time.Time) string {
 }
 
 // whyWords says which limits hold, and why.
-func whyWords(s subject) []string {
-	if s.effective.Source == "override" {
-		words := "From an override of the plan " + orDash(clip(s.effective.Plan.Name, maxName)) + ", because: " + clip(s.Override.Reason, policy.MaxReasonLen) + "."
+func whyWords(s keylist.Subject) []string {
+	if s.Effective.Source == "override" {
+		words := "From an override of the plan " + orDash(clip(s.Effective.Plan.Name, maxName)) + ", because: " + clip(s.Override.Reason, policy.MaxReasonLen) + "."
 		if s.Override.Until.IsZero() {
-			return []string{words + " It holds until somebody ends it.", modeWords(s.effective.Mode)}
+			return []string{words + " It holds until somebody ends it.", modeWords(s.Effective.Mode)}
 		}
-		return []string{words + " It ends on " + instant(s.Override.Until).Text + ", in " + span(s.Override.Until.Sub(s.at)) + ".",
-			modeWords(s.effective.Mode)}
+		return []string{words + " It ends on " + instant(s.Override.Until).Text + ", in " + span(s.Override.Until.Sub(s.At)) + ".",
+			modeWords(s.Effective.Mode)}
 	}
-	words := []string{fromPlan(s), modeWords(s.effective.Mode)}
+	words := []string{fromPlan(s), modeWords(s.Effective.Mode)}
 	if s.Override != nil {
 		words = append(words, "An override ended on "+instant(s.Override.Until).Text+": "+overrideWords(s.Override)+".")
 	}
@@ -163,8 +164,8 @@ func whyWords(s subject) []string {
 }
 
 // fromPlan says which plan holds. Callers that others vouch for may have none of their own.
-func fromPlan(s subject) string {
-	meant := orDash(clip(s.effective.Plan.Name, maxName))
+func fromPlan(s keylist.Subject) string {
+	meant := orDash(clip(s.Effective.Plan.Name, maxName))
 	switch {
 	case s.Plan != "" || s.Kind == policy.APIKey:
 		return "From the plan " + orDash(clip(s.Plan, maxName)) + "."
@@ -185,12 +186,12 @@ func modeWords(m policy.Mode) string {
 	return "A call needs room in every one."
 }
 
-func (d *dashboard) keyNotes(s subject) []string {
+func (d *dashboard) keyNotes(s keylist.Subject) []string {
 	var notes []string
 	if s.Status == policy.Unreadable {
 		notes = append(notes, "Another version of Tidegate wrote this key: it cannot be read, its calls are denied. It can only be deleted.")
 	}
-	if s.Grace.After(s.at) {
+	if s.Grace.After(s.At) {
 		notes = append(notes, "The secret before the last rotation is good until "+instant(s.Grace).Text+".")
 	}
 	return notes
@@ -270,7 +271,7 @@ func (d *dashboard) keyTrail(k policy.Key) []templates.Choice {
 }
 
 // keyLinks are the changes that make sense for a key as it is.
-func (d *dashboard) keyLinks(s subject) []templates.Choice {
+func (d *dashboard) keyLinks(s keylist.Subject) []templates.Choice {
 	link := func(text, what string) templates.Choice {
 		return templates.Choice{Text: text, Address: d.keyPath(s.Key) + "/" + what}
 	}
@@ -287,7 +288,7 @@ func (d *dashboard) keyLinks(s subject) []templates.Choice {
 		links = append(links, link("End override", "end"))
 	}
 	links = append(links, link("Edit", "edit"), link("Reset counts", "reset"))
-	if s.Banned.After(s.at) {
+	if s.Banned.After(s.At) {
 		links = append(links, link("Unban", "unban"))
 	} else {
 		links = append(links, link("Ban", "ban"))
