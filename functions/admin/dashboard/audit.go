@@ -71,6 +71,9 @@ func (d *dashboard) renderAudit(w http.ResponseWriter, r *http.Request, verified
 		Export: address(d.path("/audit.csv"), values),
 		Verify: address(d.path("/audit/verify"), values), Verified: verified,
 	}
+	if list.Next != "" {
+		p.Empty = templates.Empty{Heading: "Nothing yet", Advice: "Nothing among the latest entries fits. The next page looks at those before."}
+	}
 	if address("", values) != "" {
 		p.Filter.Clear = path
 	}

@@ -27,6 +27,7 @@ import (
 	"tidegate/functions/admin/throttle"
 	"tidegate/functions/admin/token"
 	"tidegate/internal/apikey"
+	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 	"tidegate/local/bench/figure"
 	"tidegate/web/static"
@@ -63,7 +64,7 @@ func newBrowser(ctx context.Context, client valkey.Client, s *seed) (*browser, e
 	handler, err := dashboard.New(
 		dashboard.Config{Users: []password.User{{Name: user, Role: access.Editor, Hash: hash}}, SessionLifetime: time.Hour},
 		dashboard.Services{
-			Keys: s.keys, Usage: usage.NewReader(client), Sessions: sessions, Tokens: token.NewStore(client, apikey.Pepper(pepper)),
+			Keys: s.keys, Checker: policy.NewChecker(client, apikey.Pepper(pepper)), Usage: usage.NewReader(client), Sessions: sessions, Tokens: token.NewStore(client, apikey.Pepper(pepper)),
 			Logins: logins, Bundle: bundle, Ready: sessions.Ping, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 			StoreVersion: func(context.Context) (string, error) { return "valkey", nil },
 		})

@@ -60,6 +60,7 @@ func (b *browser) pages(ctx context.Context, s *seed) ([]page, error) {
 		{name: "plan", path: "/policies/plans/2"},
 		{name: "plan_preview", path: "/policies/plans/2", method: http.MethodPost, form: plan},
 		{name: "overrides", path: "/overrides"},
+		{name: "callers", path: "/callers"},
 		{name: "audit", path: "/audit"},
 		{name: "audit_subject", path: "/audit?subject=" + id(0)},
 		{name: "audit_by", path: "/audit?by=editor-3"},

@@ -34,7 +34,7 @@ type seed struct {
 	client valkey.Client
 	keys   *policy.Store
 	models []model
-	heads  map[keyspace.Bucket][]byte // newest hash of each chain of the audit
+	heads  map[keyspace.Bucket][]byte // of each chain of the audit
 	random *rand.Rand
 }
 
@@ -206,7 +206,7 @@ func (s *seed) entry(ctx context.Context, k policy.Key, i int) (valkey.Completed
 	sealed, err := s.keys.Audit().Key().Seal(b, head, audit.Entry{
 		Time: k.Created, By: by, Action: "key.create", Subject: k.ID, Name: k.Name, Reason: "seed", Version: 1, After: after,
 	})
-	s.heads[b] = sealed.Hash
+	s.heads[b] = sealed.Next
 	return s.client.B().Xadd().Key(audit.Stream(b)).Id("*").FieldValue().FieldValue("e", valkey.BinaryString(sealed.Body)).
 		FieldValue("h", valkey.BinaryString(sealed.Hash)).Build(), err
 }
