@@ -77,6 +77,10 @@ var directions = []direction{
 		why: "matching a route needs no server",
 	},
 	{
+		of: []string{"tidegate/internal/subject/…"}, only: []string{"std", "tidegate/internal/apikey"},
+		why: "a caller's id is a hash",
+	},
+	{
 		of: []string{"tidegate/internal/jwt/…"}, only: []string{"std", "github.com/go-jose/…"},
 		why: "a token is verified without the store and without AWS",
 	},
@@ -96,7 +100,9 @@ var directions = []direction{
 		why: "functions import internal packages",
 	},
 	{
-		of: []string{"tidegate/functions/check/identity/…"}, only: []string{"std", "tidegate/internal/apikey", "tidegate/internal/jwt"},
+		of: []string{"tidegate/functions/check/identity/…"}, only: []string{
+			"std", "tidegate/internal/apikey", "tidegate/internal/jwt", "tidegate/internal/subject",
+		},
 		why: "who calls is found without the store",
 	},
 	{

@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	printFigures(os.Stdout, measured)
+	figures.Print(os.Stdout, "The check function", measured, goal)
 	if o.output == "" {
 		return nil
 	}
