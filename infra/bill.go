@@ -17,7 +17,8 @@ func (s *Stack) alarmMetrics() int {
 // cost is what there is to pay for.
 func (s *Stack) cost() cost.Deployment {
 	d := cost.Deployment{
-		CheckMemory: s.props.Check.Memory, Secrets: s.secrets.count(), Alarms: s.alarmMetrics(), Dashboards: 1, Metrics: len(telemetry.Names()), Tracing: true,
+		CheckMemory: s.props.Check.Memory, Secrets: s.secrets.count(), Alarms: s.alarmMetrics(), Dashboards: 1, Metrics: len(telemetry.Names()),
+		Tracing: true,
 	}
 	if s.props.Store.Kind == Nodes {
 		d.Nodes, d.NodeType = s.props.Store.Shards*(s.props.Store.Replicas+1), s.props.Store.NodeType

@@ -365,7 +365,8 @@ func wantDuration(want wants, flag string, value *time.Duration, bound setting.D
 
 func (l *LoginProps) check(want wants) {
 	want(userName.MatchString(l.User), "adminUser", l.User, "must be 1 to 64 letters, digits and ._@-")
-	want(l.User != NoUser || l.Users != "" || l.OIDC.Issuer != "", "adminUser", l.User, "leaves nobody to log in: set adminUsersSecretName or oidcIssuer")
+	somebody := l.User != NoUser || l.Users != "" || l.OIDC.Issuer != ""
+	want(somebody, "adminUser", l.User, "leaves nobody to log in: set adminUsersSecretName or oidcIssuer")
 	want(l.Users == "" || secretName.MatchString(l.Users), "adminUsersSecretName", "…", aSecretsName)
 	wantDuration(want, "sessionIdle", l.SessionIdle, setting.SessionIdle)
 	wantDuration(want, "sessionLifetime", l.SessionLifetime, setting.SessionLifetime)

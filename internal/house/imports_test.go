@@ -142,9 +142,9 @@ var directions = []direction{
 	},
 	{
 		of:  []string{"tidegate/…"},
-		not: []string{"tidegate/infra/…"}, except: []string{"tidegate/infra/…", "tidegate/local/gateway", "tidegate/functions/check", "tidegate/functions/admin"},
-		inTests: true,
-		why:     "infrastructure is only deployed",
+		not: []string{"tidegate/infra/…"}, inTests: true,
+		except: []string{"tidegate/infra/…", "tidegate/local/gateway", "tidegate/functions/check", "tidegate/functions/admin"},
+		why:    "infrastructure is only deployed",
 	},
 	{
 		of:  []string{"tidegate/functions/…"},
@@ -161,8 +161,8 @@ var directions = []direction{
 	},
 	{
 		of: []string{"tidegate/infra/…"}, only: append([]string{
-			"std", "tidegate/infra/…", "tidegate/functions/check/identity", "tidegate/internal/environ", "tidegate/internal/setting", "tidegate/internal/store/acl",
-			"tidegate/internal/telemetry",
+			"std", "tidegate/infra/…", "tidegate/functions/check/identity", "tidegate/internal/environ", "tidegate/internal/setting",
+			"tidegate/internal/store/acl", "tidegate/internal/telemetry",
 		}, cdk...),
 		why: "infrastructure is CDK, and what the functions say of their settings, metrics and rights in Valkey",
 	},
