@@ -57,6 +57,7 @@ type Checked struct {
 
 	Reservation string // for Settle, when the Route wants that and something was taken
 
+	free    bool // nothing is taken for the call
 	taken   []taken
 	onTrial bool // a candidate looked at the call
 	changes []time.Time
@@ -214,7 +215,8 @@ func (c *Checker) renewing(ctx context.Context, try func(*compiledSet) (Checked,
 
 func (c *Checker) check(ctx context.Context, set *compiledSet, call Call, plan int, rule *compiledRoute, with *Passengers) (Checked, error) {
 	steps := []step{c.ownStep(set, call, rule, plan)}
-	if rule.Cost > 0 && !set.exempts(call.Address) {
+	free := rule.Cost == 0 || set.exempts(call.Address)
+	if !free {
 		steps = append(steps, set.sideSteps(call, rule, c.addresses)...)
 	}
 	replies, err := c.flush(ctx, steps, with)
@@ -229,7 +231,7 @@ func (c *Checker) check(ctx context.Context, set *compiledSet, call Call, plan i
 	}
 	checked := Checked{
 		Allowed: true, Would: true, Trial: true,
-		ID: call.Subject, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost, SetVersion: set.Version, plan: plan,
+		ID: call.Subject, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost, SetVersion: set.Version, plan: plan, free: free,
 	}
 	final, err := c.parseOwn(&checked, replies[0], set, steps[0], rule)
 	for i, s := range steps[1:] {
@@ -239,8 +241,8 @@ func (c *Checker) check(ctx context.Context, set *compiledSet, call Call, plan i
 	}
 	if final || err != nil {
 		checked.Allowed, checked.Would = false, false
-	} else if rule.Cost == 0 || set.exempts(call.Address) {
-		checked.Allowed, checked.Would = true, true
+	} else if checked.free {
+		checked.Allowed, checked.Would, checked.Trial = true, true, true
 	}
 	if !checked.Allowed {
 		c.giveBack(ctx, &checked)
@@ -456,8 +458,10 @@ func parseWide(checked *Checked, own step, rule *compiledRoute, of public, b []b
 	if !ok {
 		return limiter.ErrReply
 	}
-	if err := checked.add(ScopeKey, of.mode, of.limits, plan, own.keys[1], of.program); err != nil {
-		return err
+	if len(plan) > 0 {
+		if err := checked.add(ScopeKey, of.mode, of.limits, plan, own.keys[1], of.program); err != nil {
+			return err
+		}
 	}
 	if len(routed) > 0 {
 		if err := checked.add(ScopeRoute, orEnforce(rule.Mode), rule.PerKey, routed, own.keys[5], rule.perKeyProgram()); err != nil {
@@ -503,7 +507,7 @@ func (c *Checked) add(scope string, mode Mode, limits []limiter.Limit, reply []b
 	case err != nil:
 		return fmt.Errorf("policy: check: %w", err)
 	}
-	if d.Allowed && c.Cost > 0 {
+	if d.Allowed && !c.free {
 		c.taken = append(c.taken, taken{key, program, d.Now, len(c.Limits), len(d.Limits)})
 	}
 	c.Now = d.Now

@@ -296,7 +296,7 @@ func TestBadInputIsNamedAndNotStored(t *testing.T) {
 		wantInvalid(t, err, field)
 	}
 	k, _ := w.create(t, "kept", "free")
-	size += 2 // its record and its plan's list; the rest was there
+	size += 3 // its record, its plan's list and the head of its bucket's audit; the rest was there
 	for field, o := range map[string]Override{
 		"override.limits":             {Reason: "none"},
 		"override.limits[0].requests": {Limits: perMinute(0), Reason: "zero"},
