@@ -29,7 +29,7 @@ func TestDeniedByTheRouteLeavesNoTrace(t *testing.T) {
 		w.plan(t, "free", limiter.Limit{Requests: 5, Window: time.Minute, Algorithm: limiter.TokenBucket})
 		w.expect(t, call(secret), "nnn")
 		if after := w.lasting(t, state); after.value != before.value || after.left > before.left || after.left < before.left-time.Hour {
-			t.Errorf("before %q, after three denied calls %q", before, after)
+			t.Errorf("%q lasts %s; after three denied calls %q lasts %s", before.value, before.left, after.value, after.left)
 		}
 		w.plan(t, "free", daily)
 		if c := w.expect(t, call(secret).to("GET", "/elsewhere"), "y"); c.Limits[0].Remaining != 2 {
