@@ -63,7 +63,7 @@ func newDashboard(c config, settings dashboard.Config, client valkey.Client, bun
 	}
 	sessions := session.NewStore(client, c.SessionIdle)
 	return dashboard.New(settings, dashboard.Services{
-		Keys: policy.NewStore(client, c.pepper), Usage: usage.NewReader(client),
+		Keys: policy.NewStore(client, c.pepper), Checker: policy.NewChecker(client, c.pepper), Usage: usage.NewReader(client),
 		Sessions: sessions, Tokens: token.NewStore(client, c.pepper), Logins: logins,
 		Bundle: bundle, Ready: sessions.Ping, Log: log,
 		StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },

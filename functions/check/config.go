@@ -21,6 +21,7 @@ type config struct {
 	DenyCache     time.Duration `env:"DENY_CACHE" envDefault:"100ms"`
 	KeyPepper     string        `env:"KEY_PEPPER,required,notEmpty"`
 	LogLevel      slog.Level    `env:"LOG_LEVEL" envDefault:"info"`
+	Stage         string        `env:"STAGE"`
 
 	Format           authorizer.Format `env:"HTTP_API_RESPONSE" envDefault:"simple"`
 	Denial           authorizer.Denial `env:"HTTP_API_DENY" envDefault:"deny"`

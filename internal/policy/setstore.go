@@ -192,16 +192,12 @@ func (s *Store) write(ctx context.Context, w write) (newer []byte, err error) {
 	}
 	keys := slices.Concat([]string{w.key}, audit.Names(bucket), w.forget)
 	for {
-		head, err := s.audit.Head(ctx, bucket)
-		if err != nil {
-			return nil, err
-		}
-		sealed, err := s.audit.Key().Seal(bucket, head, w.entry)
+		sealed, err := s.audit.SealNext(ctx, bucket, w.entry)
 		if err != nil {
 			return nil, err
 		}
 		args := append([]string{expected, strconv.Itoa(w.versionAt), valkey.BinaryString(w.record)}, sealed.Args()...)
-		reply, err := editScript.Exec(ctx, s.client, keys, args).ToMessage()
+		reply, err := editScript().Exec(ctx, s.client, keys, args).ToMessage()
 		switch {
 		case valkey.IsValkeyNil(err):
 			return nil, ErrNotFound

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	_ "embed" // the script
@@ -21,7 +22,7 @@ import (
 //go:embed edit.lua
 var editLua string
 
-var editScript = valkey.NewLuaScript(audit.AppendFunction + editLua)
+var editScript = sync.OnceValue(func() *valkey.Lua { return valkey.NewLuaScript(audit.AppendFunction + editLua) })
 
 // Store is the administration's side: it reads and writes the Set and the keys. It is safe for concurrent use.
 type Store struct {

@@ -44,12 +44,13 @@ const (
 	degraded
 	near
 	storeErrors
+	refused
 	coldStart
 	metrics
 )
 
 var names = [metrics]string{
-	"Checks", "Allowed", "Denied", "ShadowDenied", "CandidateDenied", "Degraded", "NearLimit", "StoreErrors", "ColdStart",
+	"Checks", "Allowed", "Denied", "ShadowDenied", "CandidateDenied", "Degraded", "NearLimit", "StoreErrors", "Refused", "ColdStart",
 }
 
 // Options of Metrics. Both dimensions are needed; the interval is one second unless given.
@@ -130,6 +131,16 @@ func (m *Metrics) Record(c Check) {
 	}
 }
 
+// RecordRefused counts a call without a good credential, which is no check.
+func (m *Metrics) RecordRefused() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.counts[refused]++
+}
+
+// any tells whether a call was counted since the last line.
+func (m *Metrics) any() bool { return m.counts[checks]+m.counts[refused] > 0 }
+
 func either(first bool, a, b metric) metric {
 	if first {
 		return a
@@ -165,7 +176,7 @@ func (m *Metrics) Due(now time.Time) bool {
 
 func (m *Metrics) due(now time.Time) bool {
 	passed := now.UnixNano() - m.written
-	return m.counts[checks] > 0 && (passed >= int64(m.interval) || passed < 0)
+	return m.any() && (passed >= int64(m.interval) || passed < 0)
 }
 
 // Tick writes a line if it is due.
@@ -183,7 +194,7 @@ func (m *Metrics) Tick() error {
 func (m *Metrics) Flush() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.counts[checks] == 0 {
+	if !m.any() {
 		return nil
 	}
 	return m.write(m.now())

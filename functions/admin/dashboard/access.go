@@ -10,10 +10,12 @@ import (
 // dispatch looks up a request's route and what it needs. Without a route it needs a viewer: strangers learn nothing of what exists.
 func (d *dashboard) dispatch(w http.ResponseWriter, r *http.Request) {
 	handler, pattern := d.mux.Handler(r)
-	need, known := d.needs[pattern]
+	found, known := d.known[pattern]
+	need := found.need
 	if !known {
 		need = viewer
 	}
+	r.Body = http.MaxBytesReader(w, r.Body, max(found.maxBody, maxBody))
 	if need == open {
 		d.mux.ServeHTTP(w, r)
 		return

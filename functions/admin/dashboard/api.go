@@ -2,12 +2,10 @@ package dashboard
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
-	"time"
 
 	"tidegate/functions/admin/access"
-	"tidegate/functions/admin/token"
+	"tidegate/functions/admin/api"
 )
 
 // failAPI answers with an error as RFC 9457 has it.
@@ -34,53 +32,25 @@ func (d *dashboard) writeJSON(w http.ResponseWriter, status int, value any) {
 	_, _ = w.Write(append(text, '\n')) // fails only when nobody listens any more
 }
 
-// apiMe tells a caller who it is taken for.
-func (d *dashboard) apiMe(w http.ResponseWriter, r *http.Request) {
-	a := access.From(r.Context())
-	d.writeJSON(w, http.StatusOK, struct {
-		ID   string      `json:"id"`
-		Name string      `json:"name"`
-		Kind access.Kind `json:"kind"`
-		Role string      `json:"role"`
-	}{a.ID, a.Name, a.Kind, a.Role.String()})
+// apiRoutes are what the API answers.
+func (d *dashboard) apiRoutes() []route {
+	if d.away {
+		return nil // every request needs the store, and is told so
+	}
+	var routes []route
+	for _, r := range api.Routes(d.BasePath, api.Services{Keys: d.Keys, Checker: d.Checker, Usage: d.Usage, Tokens: d.Tokens, Log: d.Log}) {
+		routes = append(routes, route{pattern: r.Pattern, need: needOf(r.Role), handle: r.Handle, maxBody: r.MaxBody})
+	}
+	return routes
 }
 
-// apiToken is a machine token as the API shows it.
-type apiToken struct {
-	ID       string      `json:"id"`
-	Name     string      `json:"name"`
-	Scope    token.Scope `json:"scope"`
-	By       string      `json:"createdBy"`
-	Created  time.Time   `json:"created"`
-	Expires  time.Time   `json:"expires"`
-	LastUsed *time.Time  `json:"lastUsed"` // to the minute; null if never
-}
-
-func (d *dashboard) apiTokens(w http.ResponseWriter, r *http.Request) {
-	tokens, err := d.Tokens.List(r.Context())
-	if err != nil {
-		d.failStore(w, r, "list tokens", err)
-		return
+func needOf(r access.Role) need {
+	switch r {
+	case access.Viewer:
+		return viewer
+	case access.Editor:
+		return editor
+	case access.Nobody:
 	}
-	items := make([]apiToken, len(tokens))
-	for i, t := range tokens {
-		items[i] = apiToken{ID: t.ID, Name: t.Name, Scope: t.Scope, By: t.By, Created: t.Created, Expires: t.Expires}
-		if !t.Used.IsZero() {
-			items[i].LastUsed = &t.Used
-		}
-	}
-	d.writeJSON(w, http.StatusOK, map[string]any{"items": items})
-}
-
-// apiRevokeToken lets a machine revoke a token that leaked, its own too. Only people create tokens: one that leaked must not beget another.
-func (d *dashboard) apiRevokeToken(w http.ResponseWriter, r *http.Request) {
-	err := d.Tokens.Revoke(r.Context(), r.PathValue("id"))
-	switch {
-	case errors.Is(err, token.ErrNotFound):
-		d.fail(w, r, problem{status: http.StatusNotFound, heading: "No such token", advice: "It may have been revoked already."})
-	case err != nil:
-		d.failStore(w, r, "revoke token", err)
-	default:
-		w.WriteHeader(http.StatusNoContent)
-	}
+	return undecided
 }

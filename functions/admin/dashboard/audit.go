@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/reversal"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -92,7 +93,7 @@ func (d *dashboard) entryRows(r *http.Request, entries []audit.Entry) []template
 		if e.Subject != policy.SetID && (len(e.Before) == 0 || len(e.After) == 0) {
 			rows[i].Changes = slices.DeleteFunc(rows[i].Changes, func(c templates.Change) bool { return c.What == "name" || c.What == "status" })
 		}
-		if canEdit(r) && irreversible(e) == "" {
+		if canEdit(r) && reversal.Irreversible(e) == "" {
 			rows[i].Revert = d.path("/audit/" + e.ID + "/revert")
 		}
 	}

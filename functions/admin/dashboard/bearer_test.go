@@ -127,7 +127,9 @@ func TestTokensOverTheAPI(t *testing.T) {
 	if strings.Contains(got.body, write) || strings.Contains(got.body, write[20:]) {
 		t.Errorf("the secret is shown: %s", got.body)
 	}
-	var list struct{ Items []apiToken }
+	var list struct {
+		Items []struct{ LastUsed time.Time }
+	}
 	if err := json.Unmarshal([]byte(got.body), &list); err != nil || len(list.Items) != 1 || list.Items[0].LastUsed.Before(before) {
 		t.Errorf("%v %+v", err, list)
 	}

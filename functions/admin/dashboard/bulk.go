@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/bulk"
+	"tidegate/functions/admin/keylist"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -17,25 +18,21 @@ import (
 // A job changes many keys, some with each request, since a function may be frozen between two. All of its state is in the address of its page, so
 // it can be left and gone on with; doing a part twice changes nothing twice.
 
-const (
-	bulkChunk    = 200                     // keys that one request changes at most
-	bulkPatience = 1200 * time.Millisecond // and for how long
-	maxSelected  = 100
-)
+const maxSelected = 100
 
 var bulkActions = []templates.Option{
-	{Value: "plan", Text: "give another plan"},
-	{Value: "override", Text: "override the limits"},
-	{Value: "end", Text: "end overrides"},
-	{Value: "reset", Text: "reset the counts"},
-	{Value: "revoke", Text: "revoke"},
+	{Value: bulk.Plan, Text: "give another plan"},
+	{Value: bulk.Override, Text: "override the limits"},
+	{Value: bulk.End, Text: "end overrides"},
+	{Value: bulk.Reset, Text: "reset the counts"},
+	{Value: bulk.Revoke, Text: "revoke"},
 }
 
 // job is a change of many keys as its address has it.
 type job struct {
 	do       string
 	ids      []string // the selected keys; empty for all that the filter means
-	filter   keyFilter
+	filter   keylist.Filter
 	plan     input // name
 	override overrideForm
 	reason   input
@@ -92,11 +89,11 @@ func (j *job) all() bool { return j.values.Get("of") == "all" }
 // check notes what is wrong with the change itself.
 func (j *job) check(set *policy.Set) int {
 	switch j.do {
-	case "plan":
+	case bulk.Plan:
 		if _, known := set.Plan(j.plan.text); !known {
 			j.plan.wrong = chooseFromList
 		}
-	case "override":
+	case bulk.Override:
 		j.override.override(time.Now())
 		return j.override.errors()
 	}
@@ -105,21 +102,21 @@ func (j *job) check(set *policy.Set) int {
 }
 
 // bulkBar is the form below the list.
-func (d *dashboard) bulkBar(r *http.Request, f keyFilter, p templates.KeysPage) (*templates.Bulk, error) {
+func (d *dashboard) bulkBar(r *http.Request, f keylist.Filter, p templates.KeysPage) (*templates.Bulk, error) {
 	if !canEdit(r) || len(p.Rows) == 0 {
 		return nil, nil
 	}
 	b := &templates.Bulk{Action: d.path("/keys/bulk"), Actions: bulkActions, All: "All that match"}
-	for name, v := range f.values() {
+	for name, v := range filterValues(f) {
 		if v[0] != "" {
 			b.Hidden = append(b.Hidden, templates.Hidden{Name: name, Value: v[0]})
 		}
 	}
 	slices.SortFunc(b.Hidden, func(x, y templates.Hidden) int { return strings.Compare(x.Name, y.Name) })
-	if f.computed() {
+	if f.Computed() {
 		return b, nil
 	}
-	n, err := d.Keys.Count(r.Context(), f.listed())
+	n, err := d.Keys.Count(r.Context(), f.Listed())
 	b.All = "All " + number(n) + " that match"
 	return b, err
 }
@@ -181,9 +178,9 @@ func (d *dashboard) startBulk(w http.ResponseWriter, r *http.Request) {
 		d.renderBulk(w, r, http.StatusUnprocessableEntity, set, j)
 		return
 	}
-	if j.total = int64(len(j.ids)); j.all() && !j.filter.computed() {
+	if j.total = int64(len(j.ids)); j.all() && !j.filter.Computed() {
 		var err error
-		if j.total, err = d.Keys.Count(r.Context(), j.filter.listed()); err != nil {
+		if j.total, err = d.Keys.Count(r.Context(), j.filter.Listed()); err != nil {
 			d.failStore(w, r, "count keys", err)
 			return
 		}
@@ -223,7 +220,7 @@ func (d *dashboard) showJob(w http.ResponseWriter, r *http.Request) {
 	p := templates.JobPage{
 		Page: d.page(r, "Job"), Heading: jobWords(j), Done: number(j.done), Skipped: number(j.skipped), Of: d.ofWords(j),
 		Total: strconv.FormatInt(max(j.total, 1), 10), Progress: strconv.FormatInt(j.done+j.skipped+int64(len(j.failed)), 10), Known: j.total > 0,
-		Failed: j.failed, Finished: j.finished, Back: address(d.path("/keys"), j.filter.values()),
+		Failed: j.failed, Finished: j.finished, Back: address(d.path("/keys"), filterValues(j.filter)),
 	}
 	if !j.finished {
 		p.Form = &templates.Form{Action: d.path("/keys/job"), Hidden: hiddenOf(j.values), Submit: "Go on", Auto: true,
@@ -273,10 +270,10 @@ func (d *dashboard) step(w http.ResponseWriter, r *http.Request, set *policy.Set
 		return
 	}
 	j.after, j.finished = next, next == ""
-	deadline := time.Now().Add(bulkPatience)
+	deadline, change := time.Now().Add(bulk.Patience), j.change()
 	edit := d.edit(r, strings.TrimSpace(j.reason.text))
 	for i, k := range keys {
-		changed, err := d.changeOne(r.Context(), j, k, edit)
+		changed, err := change.Apply(r.Context(), d.Keys, k, edit)
 		switch {
 		case r.Context().Err() != nil:
 			d.failStore(w, r, "change keys", err)
@@ -305,64 +302,32 @@ func (d *dashboard) jobKeys(ctx context.Context, set *policy.Set, j job) ([]poli
 		keys, err := d.Keys.Many(ctx, set, j.ids)
 		return keys, "", err
 	}
-	found, err := d.find(ctx, set, j.filter, j.after, bulkChunk)
-	keys := make([]policy.Key, len(found.subjects))
-	for i, s := range found.subjects {
+	found, err := keylist.Find(ctx, d.Keys, set, j.filter, j.after, bulk.Chunk)
+	keys := make([]policy.Key, len(found.Subjects))
+	for i, s := range found.Subjects {
 		keys[i] = s.Key
 	}
-	return keys, found.next, err
+	return keys, found.Next, err
 }
 
-// changeOne changes a key, once more if somebody else just did, and reports whether there was anything to change.
-func (d *dashboard) changeOne(ctx context.Context, j job, k policy.Key, edit policy.Edit) (bool, error) {
-	if k.Status != policy.Active {
-		return false, nil
+// change is what the job does to a key.
+func (j *job) change() bulk.Change {
+	c := bulk.Change{Do: j.do, Plan: j.plan.text}
+	if j.do == bulk.Override {
+		c.Override = j.override.override(time.Now())
 	}
-	changed, current, err := d.changeKey(ctx, j, k, edit)
-	if errors.Is(err, policy.ErrConflict) && current.Status == policy.Active {
-		changed, _, err = d.changeKey(ctx, j, current, edit)
-	}
-	if errors.Is(err, policy.ErrNotFound) {
-		return false, nil
-	}
-	return changed, err
-}
-
-func (d *dashboard) changeKey(ctx context.Context, j job, k policy.Key, edit policy.Edit) (changed bool, current policy.Key, err error) {
-	switch j.do {
-	case "plan":
-		if k.Plan == j.plan.text {
-			return false, k, nil
-		}
-		current, err = d.Keys.Update(ctx, k.ID, k.Version, "key.plan", edit, func(k *policy.Key) { k.Plan = j.plan.text })
-	case "override":
-		o := j.override.override(time.Now())
-		if k.Override != nil && overrideText(k.Override) == overrideText(o) {
-			return false, k, nil
-		}
-		current, err = d.Keys.SetOverride(ctx, k.ID, k.Version, o, edit)
-	case "end":
-		if k.Override == nil {
-			return false, k, nil
-		}
-		current, err = d.Keys.SetOverride(ctx, k.ID, k.Version, nil, edit)
-	case "revoke":
-		current, err = d.Keys.Revoke(ctx, k.ID, k.Version, edit)
-	case "reset":
-		return true, k, d.Keys.Reset(ctx, k.ID, edit)
-	}
-	return true, current, err
+	return c
 }
 
 func jobWords(j job) string {
 	switch j.do {
-	case "plan":
+	case bulk.Plan:
 		return "Give the plan " + clip(j.plan.text, maxName)
-	case "override":
+	case bulk.Override:
 		return "Override the limits"
-	case "end":
+	case bulk.End:
 		return "End overrides"
-	case "reset":
+	case bulk.Reset:
 		return "Reset the counts"
 	}
 	return "Revoke"
@@ -377,14 +342,14 @@ func (d *dashboard) ofWords(j job) string {
 		return number(int64(len(j.ids))) + " selected keys"
 	}
 	words := "all keys"
-	if j.filter.search != "" {
-		words += " whose name starts with “" + clip(j.filter.search, maxSearch) + "”"
+	if j.filter.Prefix != "" {
+		words += " whose name starts with “" + clip(j.filter.Prefix, maxSearch) + "”"
 	}
-	if j.filter.plan > 0 {
+	if j.filter.Plan > 0 {
 		words += " of the chosen plan"
 	}
 	for _, o := range keyStates {
-		if o.Value == j.filter.state && o.Value != "" {
+		if o.Value == string(j.filter.State) && o.Value != "" {
 			words += " that are " + o.Text
 		}
 	}
@@ -396,23 +361,23 @@ func (d *dashboard) ofWords(j job) string {
 
 func (d *dashboard) renderBulk(w http.ResponseWriter, r *http.Request, status int, set *policy.Set, j job) {
 	page := templates.FormPage{
-		Page: d.page(r, jobWords(j)), Trail: []templates.Choice{{Text: "Keys", Address: address(d.path("/keys"), j.filter.values())}}, Heading: jobWords(j),
+		Page: d.page(r, jobWords(j)), Trail: []templates.Choice{{Text: "Keys", Address: address(d.path("/keys"), filterValues(j.filter))}}, Heading: jobWords(j),
 		Lead: []string{"Of " + d.ofWords(j) + ". Keys that are revoked, or as they should be already, are left alone. Every change is told in the audit."},
 	}
 	if names := d.selectedNames(r, set, j); names != "" {
 		page.Lead = append(page.Lead, names)
 	}
 	f := j.override.view()
-	if j.do != "override" {
+	if j.do != bulk.Override {
 		f = templates.Form{After: []templates.FormField{reasonField(j.reason)}, Errors: wrongs(j.plan, j.reason)}
-		if j.do == "plan" {
+		if j.do == bulk.Plan {
 			f.Fields = []templates.FormField{choice("to", "Plan", planOptions(set), j.plan)}
 		}
 	}
-	f.Preview, f.Submit, f.Action, f.Danger = false, "Change "+d.ofWords(j), d.path("/keys/bulk"), j.do == "revoke" || j.do == "reset"
-	f.Cancel = templates.Choice{Text: "Cancel", Address: address(d.path("/keys"), j.filter.values())}
+	f.Preview, f.Submit, f.Action, f.Danger = false, "Change "+d.ofWords(j), d.path("/keys/bulk"), j.do == bulk.Revoke || j.do == bulk.Reset
+	f.Cancel = templates.Choice{Text: "Cancel", Address: address(d.path("/keys"), filterValues(j.filter))}
 	carried := url.Values{"do": {j.do}, "of": {j.values.Get("of")}, "id": j.ids}
-	for name, v := range j.filter.values() {
+	for name, v := range filterValues(j.filter) {
 		carried[name] = v
 	}
 	f.Hidden = hiddenOf(carried)

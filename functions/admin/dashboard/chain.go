@@ -10,7 +10,7 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 )
 
-// maxBody bounds a request's body: the longest form is eight limits.
+// maxBody bounds a request's body unless its route says otherwise: the longest form is eight limits.
 const maxBody = 64 << 10
 
 // storePatience bounds what a request waits for the store, which repeats what it can until then.
@@ -21,7 +21,6 @@ func (d *dashboard) chain() http.Handler {
 	var h http.Handler = http.HandlerFunc(d.dispatch)
 	h = d.refuseCrossSite(h)
 	h = d.withBasePath(h)
-	h = http.MaxBytesHandler(h, maxBody)
 	h = withDeadline(h) // the provider of logins has a time of its own
 	h = d.recovered(h)
 	h = gzhttp.GzipHandler(h)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/keylist"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 )
@@ -87,33 +88,33 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) {
 		"created", "updated", "version")
 	next, rows := query.after, 0
 	for {
-		list, err := d.find(r.Context(), set, query.keyFilter, next, csvPage)
+		list, err := keylist.Find(r.Context(), d.Keys, set, query.Filter, next, csvPage)
 		if err != nil {
 			d.failStore(w, r, "export keys", err)
 			return
 		}
-		for _, s := range list.subjects {
+		for _, s := range list.Subjects {
 			t.row(keyCells(s)...)
 			rows++
 		}
-		if next = list.next; next == "" || rows >= maxCSVKeys || t.full() {
+		if next = list.Next; next == "" || rows >= maxCSVKeys || t.full() {
 			break
 		}
 	}
 	if next != "" {
-		values := query.keyFilter.values()
+		values := filterValues(query.Filter)
 		values.Set("after", next)
 		next = address(d.path("/keys.csv"), values)
 	}
 	t.send(w, "tidegate-keys.csv", next)
 }
 
-func keyCells(s subject) []string {
+func keyCells(s keylist.Subject) []string {
 	var states, used []string
-	for _, b := range s.badges() {
+	for _, b := range badges(s) {
 		states = append(states, b.Text)
 	}
-	for _, u := range s.now.Limits {
+	for _, u := range s.Now.Limits {
 		used = append(used, strconv.FormatInt(u.Used(), 10))
 	}
 	until, reason := "", ""
@@ -121,7 +122,7 @@ func keyCells(s subject) []string {
 		until, reason = stamp(s.Override.Until), s.Override.Reason
 	}
 	return []string{
-		s.ID, s.Name, s.Plan, string(s.Status), strings.Join(states, "; "), s.Env, strings.Join(s.Tags, ", "), limitsWords(s.effective.Limits),
+		s.ID, s.Name, s.Plan, string(s.Status), strings.Join(states, "; "), s.Env, strings.Join(s.Tags, ", "), limitsWords(s.Effective.Limits),
 		strings.Join(used, "; "), until, reason, stamp(s.Expires), stamp(s.Banned), stamp(s.Created), stamp(s.Updated), strconv.FormatInt(s.Version, 10),
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"tidegate/functions/admin/throttle"
 	"tidegate/functions/admin/token"
 	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 	"tidegate/web/static"
@@ -45,12 +46,13 @@ type TokenStore interface {
 	Authenticate(ctx context.Context, text string) (token.Token, error)
 	Create(ctx context.Context, n token.New) (token.Token, apikey.Secret, error)
 	List(ctx context.Context) ([]token.Token, error)
-	Revoke(ctx context.Context, id string) error
+	Revoke(ctx context.Context, id string, by audit.Actor) error
 }
 
 // Services are the parts of the system that the dashboard works with. Every field is required.
 type Services struct {
 	Keys     *policy.Store
+	Checker  *policy.Checker // for backends that reserve and settle costs
 	Usage    *usage.Reader
 	Sessions SessionStore
 	Tokens   TokenStore
@@ -68,7 +70,7 @@ type dashboard struct {
 	Services
 	users    *password.Users
 	sessions *scs.SessionManager
-	needs    map[string]need // of every pattern registered with the mux
+	known    map[string]route // by the patterns registered with the mux
 	mux      *http.ServeMux
 	away     bool // there is no store, and no service but Bundle, Ready and Log
 }
@@ -95,7 +97,7 @@ func start(d *dashboard) (http.Handler, error) {
 	if d.users, err = password.NewUsers(d.Users); err != nil {
 		return nil, err
 	}
-	if d.mux, d.needs, err = d.newMux(d.routes()); err != nil {
+	if d.mux, d.known, err = d.newMux(d.routes()); err != nil {
 		return nil, err
 	}
 	d.sessions = d.newSessions()

@@ -24,6 +24,7 @@ import (
 	"tidegate/functions/admin/session"
 	"tidegate/functions/admin/throttle"
 	"tidegate/functions/admin/token"
+	"tidegate/internal/policy"
 	"tidegate/internal/store"
 	"tidegate/internal/usage"
 	"tidegate/web/static"
@@ -104,6 +105,7 @@ func newSite(t *testing.T, options ...option) *site {
 		s.keys = newRegistry(t, "acme", "bolt")
 	}
 	s.service.Keys, s.service.Usage = s.keys.Store, usage.NewReader(s.keys.client)
+	s.service.Checker = policy.NewChecker(s.keys.client, testPepper)
 	handler, err := New(s.config, s.service)
 	if err != nil {
 		t.Fatal(err)

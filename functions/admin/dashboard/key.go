@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/keylist"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -72,7 +73,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
-	s := newSubject(set, k, decision, time.Now())
+	s := keylist.NewSubject(set, k, decision, time.Now())
 	entries, err := d.Keys.Audit().List(ctx, audit.Query{Subject: k.ID, Count: recentEntries})
 	if err != nil {
 		return templates.KeyPage{}, err
@@ -80,7 +81,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	row := d.keyRow(s, "")
 	p := templates.KeyPage{
 		Page:    d.page(r, row.Name),
-		Live:    d.live(r, d.keyPath(k), nil, asOf([]subject{s})),
+		Live:    d.live(r, d.keyPath(k), nil, asOf([]keylist.Subject{s})),
 		Key:     row,
 		Facts:   keyFacts(k),
 		Why:     whyWords(s),
@@ -142,17 +143,17 @@ func orNever(t time.Time) string {
 }
 
 // whyWords says which limits hold, and why.
-func whyWords(s subject) []string {
+func whyWords(s keylist.Subject) []string {
 	plan := clip(s.Plan, maxName)
-	if s.effective.Source == "override" {
+	if s.Effective.Source == "override" {
 		words := "From an override of the plan " + orDash(plan) + ", because: " + clip(s.Override.Reason, policy.MaxReasonLen) + "."
 		if s.Override.Until.IsZero() {
-			return []string{words + " It holds until somebody ends it.", modeWords(s.effective.Mode)}
+			return []string{words + " It holds until somebody ends it.", modeWords(s.Effective.Mode)}
 		}
-		return []string{words + " It ends on " + instant(s.Override.Until).Text + ", in " + span(s.Override.Until.Sub(s.at)) + ".",
-			modeWords(s.effective.Mode)}
+		return []string{words + " It ends on " + instant(s.Override.Until).Text + ", in " + span(s.Override.Until.Sub(s.At)) + ".",
+			modeWords(s.Effective.Mode)}
 	}
-	words := []string{"From the plan " + orDash(plan) + ".", modeWords(s.effective.Mode)}
+	words := []string{"From the plan " + orDash(plan) + ".", modeWords(s.Effective.Mode)}
 	if s.Override != nil {
 		words = append(words, "An override ended on "+instant(s.Override.Until).Text+": "+overrideWords(s.Override)+".")
 	}
@@ -170,12 +171,12 @@ func modeWords(m policy.Mode) string {
 	return "A call needs room in every one."
 }
 
-func (d *dashboard) keyNotes(s subject) []string {
+func (d *dashboard) keyNotes(s keylist.Subject) []string {
 	var notes []string
 	if s.Status == policy.Unreadable {
 		notes = append(notes, "Another version of Tidegate wrote this key: it cannot be read, its calls are denied. It can only be deleted.")
 	}
-	if s.Grace.After(s.at) {
+	if s.Grace.After(s.At) {
 		notes = append(notes, "The secret before the last rotation is good until "+instant(s.Grace).Text+".")
 	}
 	return notes
@@ -229,7 +230,7 @@ func (d *dashboard) keyTrail(k policy.Key) []templates.Choice {
 }
 
 // keyLinks are the changes that make sense for a key as it is.
-func (d *dashboard) keyLinks(s subject) []templates.Choice {
+func (d *dashboard) keyLinks(s keylist.Subject) []templates.Choice {
 	link := func(text, what string) templates.Choice {
 		return templates.Choice{Text: text, Address: d.keyPath(s.Key) + "/" + what}
 	}
@@ -246,7 +247,7 @@ func (d *dashboard) keyLinks(s subject) []templates.Choice {
 		links = append(links, link("End override", "end"))
 	}
 	links = append(links, link("Edit", "edit"), link("Reset counts", "reset"))
-	if s.Banned.After(s.at) {
+	if s.Banned.After(s.At) {
 		links = append(links, link("Unban", "unban"))
 	} else {
 		links = append(links, link("Ban", "ban"))

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/functions/admin/bulk"
+	"tidegate/functions/admin/keylist"
 	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
 )
@@ -134,11 +136,11 @@ func TestKeyFilters(t *testing.T) {
 // A state is looked up key by key and page by page; following the links finds every key once.
 func TestKeyFilterPages(t *testing.T) {
 	keys := newRegistry(t)
-	for i := range 3*keysPerScan + 20 {
+	for i := range 3*keylist.PerScan + 20 {
 		keys.create(fmt.Sprintf("k%04d", i), "free")
 	}
 	seen := map[string]bool{}
-	for i := 0; i < 3*keysPerScan; i += 7 {
+	for i := 0; i < 3*keylist.PerScan; i += 7 {
 		keys.use(fmt.Sprintf("k%04d", i), 10)
 	}
 	s := newSite(t, withKeys(keys)).login()
@@ -155,7 +157,7 @@ func TestKeyFilterPages(t *testing.T) {
 			path = strings.ReplaceAll(next[1], "&amp;", "&")
 		}
 	}
-	if want := (3*keysPerScan + 6) / 7; len(seen) != want {
+	if want := (3*keylist.PerScan + 6) / 7; len(seen) != want {
 		t.Errorf("%d keys, want %d", len(seen), want)
 	}
 }
@@ -215,7 +217,7 @@ func (s *site) runJob(first reply) (last reply, steps int) {
 func TestBulkOnAll(t *testing.T) {
 	keys := newRegistry(t, "other")
 	keys.plan("pro", per(100, time.Minute))
-	const count = bulkChunk + 30
+	const count = bulk.Chunk + 30
 	for i := range count {
 		keys.create(fmt.Sprintf("k%03d", i), "free")
 	}

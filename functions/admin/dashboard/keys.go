@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"tidegate/functions/admin/keylist"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 	"tidegate/web/templates"
@@ -23,7 +24,7 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 		d.failStore(w, r, "read policy", err)
 		return
 	}
-	list, err := d.find(r.Context(), set, query.keyFilter, query.after, keysPerPage)
+	list, err := keylist.Find(r.Context(), d.Keys, set, query.Filter, query.after, keysPerPage)
 	if err != nil {
 		d.failStore(w, r, "list keys", err)
 		return
@@ -37,38 +38,38 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 		d.render(w, r, http.StatusOK, templates.KeysLive(page))
 		return
 	}
-	if page.Bulk, err = d.bulkBar(r, query.keyFilter, page); err != nil {
+	if page.Bulk, err = d.bulkBar(r, query.Filter, page); err != nil {
 		d.failStore(w, r, "count keys", err)
 		return
 	}
 	d.render(w, r, http.StatusOK, templates.Keys(page))
 }
 
-func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery, list found) templates.KeysPage {
+func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery, list keylist.Found) templates.KeysPage {
 	path := d.path("/keys")
 	p := templates.KeysPage{
 		Page:   d.page(r, "Keys"),
-		Live:   d.live(r, path, q.values(), asOf(list.subjects)),
+		Live:   d.live(r, path, q.values(), asOf(list.Subjects)),
 		Search: d.keySearch(set, q),
 		Empty:  emptyKeys(q, list),
-		Export: address(d.path("/keys.csv"), q.keyFilter.values()),
+		Export: address(d.path("/keys.csv"), filterValues(q.Filter)),
 	}
 	if canEdit(r) {
 		p.Create = d.path("/keys/new")
 	}
 	if q.after != "" {
-		p.First = address(path, withLive(q.keyFilter.values(), q.live))
+		p.First = address(path, withLive(filterValues(q.Filter), q.live))
 	}
-	if list.next != "" {
-		onward := q.keyFilter.values()
-		onward.Set("after", list.next)
+	if list.Next != "" {
+		onward := filterValues(q.Filter)
+		onward.Set("after", list.Next)
 		p.Next = address(path, withLive(onward, q.live))
-		if q.computed() && len(list.subjects) < keysPerPage {
-			p.Scanned = "Looked at " + number(int64(list.scanned)) + " keys so far; there are more behind them."
+		if q.Computed() && len(list.Subjects) < keysPerPage {
+			p.Scanned = "Looked at " + number(int64(list.Scanned)) + " keys so far; there are more behind them."
 		}
 	}
 	onward := address("", withLive(nil, q.live))
-	for _, s := range list.subjects {
+	for _, s := range list.Subjects {
 		p.Rows = append(p.Rows, d.keyRow(s, onward))
 	}
 	p.Live.Summary = keysSummary(p.Rows)
@@ -76,13 +77,13 @@ func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery, list
 }
 
 func (d *dashboard) keySearch(set *policy.Set, q keysQuery) templates.Search {
-	s := templates.Search{Action: d.path("/keys"), Text: q.search, State: q.state, States: keyStates}
+	s := templates.Search{Action: d.path("/keys"), Text: q.Prefix, State: string(q.State), States: keyStates}
 	s.Plans = append(s.Plans, templates.Option{Text: "any plan"})
 	for _, p := range set.Plans {
 		s.Plans = append(s.Plans, templates.Option{Value: strconv.Itoa(p.Number), Text: clip(p.Name, maxName)})
 	}
-	if q.plan > 0 {
-		s.Plan = strconv.Itoa(q.plan)
+	if q.Plan > 0 {
+		s.Plan = strconv.Itoa(q.Plan)
 	}
 	if q.live > 0 {
 		s.Live = strconv.Itoa(q.live)
@@ -141,19 +142,19 @@ func keysSummary(rows []templates.KeyRow) string {
 	return number(int64(len(rows))) + " keys shown, " + number(int64(blocked)) + " blocked now"
 }
 
-func emptyKeys(q keysQuery, list found) templates.Empty {
+func emptyKeys(q keysQuery, list keylist.Found) templates.Empty {
 	switch {
-	case list.next != "":
+	case list.Next != "":
 		return templates.Empty{
 			Heading: "None yet",
-			Advice:  "None of the " + number(int64(list.scanned)) + " keys that were looked at is in this state. The next page looks at more.",
+			Advice:  "None of the " + number(int64(list.Scanned)) + " keys that were looked at is in this state. The next page looks at more.",
 		}
 	case q.after != "":
 		return templates.Empty{Heading: "No keys after this", Advice: "The list became shorter. Go back to its start."}
-	case q.search != "" && q.state == "" && q.plan == 0:
+	case q.Prefix != "" && q.State == "" && q.Plan == 0:
 		return templates.Empty{
 			Heading: "No key found",
-			Advice:  "No name starts with “" + clip(q.search, maxSearch) + "”. The search looks at the start of names, in upper or lower case.",
+			Advice:  "No name starts with “" + clip(q.Prefix, maxSearch) + "”. The search looks at the start of names, in upper or lower case.",
 		}
 	case !q.none():
 		return templates.Empty{Heading: "No key found", Advice: "No key is in this state, has this plan and a name that starts so."}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tidegate/functions/admin/wording"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -156,7 +157,7 @@ func preview(in limitInput) string {
 	if in.errors() > 0 {
 		return ""
 	}
-	return fullWords(limit)
+	return wording.Limit(limit)
 }
 
 // limitChoices are what the rows of every list offer.
@@ -196,7 +197,7 @@ func methods() []templates.Option {
 		}
 		option := templates.Option{Value: a.String(), Text: text}
 		if a != limiter.Log {
-			option.Mark = algorithmWord(a)
+			option.Mark = wording.Algorithm(a)
 		}
 		all = append(all, option)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/wording"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -150,5 +151,5 @@ func (d *dashboard) effectiveWords(set *policy.Set, k policy.Key) []string {
 	if e.Source == "override" {
 		return []string{overrideWords(k.Override), "because: " + clip(k.Override.Reason, policy.MaxReasonLen)}
 	}
-	return append([]string{"the plan " + clip(k.Plan, maxName)}, eachInWords(e.Limits)...)
+	return append([]string{"the plan " + clip(k.Plan, maxName)}, wording.Each(e.Limits)...)
 }

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"time"
 
+	"tidegate/functions/admin/keylist"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
@@ -138,7 +139,7 @@ func maxTime(a, b time.Time) time.Time {
 func figures(sum usage.Counts, active int64, latency time.Duration) []templates.Figure {
 	share := "0 %"
 	if sum.Denied > 0 {
-		share = number(percent(sum.Denied, sum.Calls())) + " %"
+		share = number(keylist.Percent(sum.Denied, sum.Calls())) + " %"
 	}
 	all := []templates.Figure{
 		{Name: "Requests", Value: number(sum.Calls())},
@@ -192,7 +193,7 @@ func (d *dashboard) top(ctx context.Context, at period, rank func(context.Contex
 	}
 	rows := make([]templates.TalkerRow, len(talkers))
 	for i, t := range talkers {
-		rows[i] = templates.TalkerRow{Name: t.ID, Calls: number(t.Calls()), Blocked: number(t.Denied), Share: number(percent(t.Denied, t.Calls())) + " %"}
+		rows[i] = templates.TalkerRow{Name: t.ID, Calls: number(t.Calls()), Blocked: number(t.Denied), Share: number(keylist.Percent(t.Denied, t.Calls())) + " %"}
 		if k, known := byID[t.ID]; known {
 			rows[i].Name, rows[i].Plan, rows[i].Address = clip(k.Name, maxName), clip(k.Plan, maxName), d.keyPath(k)
 		}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tidegate/functions/admin/policyfile"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -37,7 +38,7 @@ func (f *planForm) fill(set *policy.Set) bool {
 		return true
 	}
 	p, known := set.Numbered(f.number)
-	f.title, f.name.text, f.mode.text, f.degraded.text = p.Name, p.Name, modeText(p.Mode), string(p.Degraded)
+	f.title, f.name.text, f.mode.text, f.degraded.text = p.Name, p.Name, policyfile.ModeText(p.Mode), string(p.Degraded)
 	if f.degraded.text == "" {
 		f.degraded.text = string(policy.Closed)
 	}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"tidegate/functions/admin/policyfile"
+	"tidegate/functions/admin/wording"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	routing "tidegate/internal/route"
@@ -94,8 +96,8 @@ func (d *dashboard) trials(ctx context.Context, set *policy.Set) (map[int]tried,
 func (d *dashboard) planRow(r *http.Request, p policy.Plan, keys int64, t tried) templates.PlanRow {
 	at := d.path("/policies/plans/" + strconv.Itoa(p.Number))
 	row := templates.PlanRow{
-		Name: clip(p.Name, maxName), Limits: eachInWords(p.Limits), Mode: modeText(p.Mode), Degraded: degradedText(p),
-		Keys: number(keys), KeysLink: d.path("/keys?plan=" + strconv.Itoa(p.Number)), Candidate: eachInWords(p.Candidate),
+		Name: clip(p.Name, maxName), Limits: wording.Each(p.Limits), Mode: policyfile.ModeText(p.Mode), Degraded: policyfile.DegradedText(p),
+		Keys: number(keys), KeysLink: d.path("/keys?plan=" + strconv.Itoa(p.Number)), Candidate: wording.Each(p.Candidate),
 	}
 	if len(p.Candidate) > 0 {
 		row.Trial = "would have denied " + number(t.would) + " of " + number(t.calls) + " calls of its busiest keys in the last hour"
@@ -124,7 +126,7 @@ func (d *dashboard) ruleRows(r *http.Request, set *policy.Set) ([]templates.Rule
 	for _, i := range routing.Order(patterns) {
 		rule := set.Routes[i]
 		row := templates.RuleRow{
-			Name: clip(rule.Name, maxName), Pattern: rule.Pattern.String(), Cost: costWords(rule.Cost), Mode: modeText(rule.Mode),
+			Name: clip(rule.Name, maxName), Pattern: rule.Pattern.String(), Cost: costWords(rule.Cost), Mode: policyfile.ModeText(rule.Mode),
 			Limits: ruleLimits(rule),
 		}
 		if rule.Settle {
@@ -156,7 +158,7 @@ func ruleLimits(r policy.Route) []string {
 		of     string
 		limits []limiter.Limit
 	}{{"each caller", r.PerKey}, {"each address", r.PerIP}, {"all together", r.Shared}} {
-		for _, w := range eachInWords(l.limits) {
+		for _, w := range wording.Each(l.limits) {
 			words = append(words, l.of+": "+w)
 		}
 	}
@@ -165,14 +167,14 @@ func ruleLimits(r policy.Route) []string {
 
 func sharedFacts(s *policy.Set) []templates.Fact {
 	return []templates.Fact{
-		{Name: "Each client address", Value: orDash(scopeText(s.PerIP))},
-		{Name: "All callers together", Value: orDash(scopeText(s.Global))},
-		{Name: "Refused addresses", Value: orDash(clip(prefixText(s.Deny), maxChange))},
-		{Name: "Admitted addresses", Value: orAll(clip(prefixText(s.Allow), maxChange))},
-		{Name: "Exempt addresses", Value: orDash(clip(prefixText(s.Exempt), maxChange))},
+		{Name: "Each client address", Value: orDash(policyfile.ScopeText(s.PerIP))},
+		{Name: "All callers together", Value: orDash(policyfile.ScopeText(s.Global))},
+		{Name: "Refused addresses", Value: orDash(clip(policyfile.PrefixText(s.Deny), maxChange))},
+		{Name: "Admitted addresses", Value: orAll(clip(policyfile.PrefixText(s.Allow), maxChange))},
+		{Name: "Exempt addresses", Value: orDash(clip(policyfile.PrefixText(s.Exempt), maxChange))},
 		{Name: "Plan of tokens that name none", Value: orRefused(s.TokenPlan)},
 		{Name: "Plan of callers known by address", Value: orRefused(s.AddressPlan)},
-		{Name: "Bans of those who hammer", Value: orDash(bansText(s.Bans))},
+		{Name: "Bans of those who hammer", Value: orDash(policyfile.BansText(s.Bans))},
 	}
 }
 

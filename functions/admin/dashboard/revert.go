@@ -2,129 +2,57 @@ package dashboard
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 
+	"tidegate/functions/admin/reversal"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
 
-// irreversible says why an entry cannot be reverted; empty if it can.
-func irreversible(e audit.Entry) string {
-	switch {
-	case len(e.Before) == 0:
-		return "It created this; delete it instead."
-	case len(e.After) == 0:
-		return "A deleted key's secret and counts are gone."
-	case e.Action == "key.rotate":
-		return "The old secret cannot come back."
-	case e.Action == "key.reset":
-		return "The counts are gone."
-	}
-	return ""
-}
-
-// reversal is a change that puts back what was before an entry.
-type reversal struct {
-	entry   audit.Entry
-	version int64 // of the subject as it is now
+// toRevert is a reversal and what it changes, in words.
+type toRevert struct {
+	reversal.Reversal
 	changes []templates.Change
-	apply   func(ctx context.Context, version int64, edit policy.Edit) (int64, error)
 }
 
-var errGone = errors.New("what the entry changed does not exist any more")
-
-// reversalOf makes the change that puts back what was before the entry. Whatever was changed since in the same key or in the policy is put back too:
-// the changes say so.
-func (d *dashboard) reversalOf(ctx context.Context, e audit.Entry) (reversal, error) {
-	set, err := d.Keys.Set(ctx)
-	if err != nil {
-		return reversal{}, err
+func (d *dashboard) reversalOf(ctx context.Context, e audit.Entry) (toRevert, error) {
+	r, err := reversal.Of(ctx, d.Keys, e)
+	switch {
+	case err != nil:
+		return toRevert{}, err
+	case r.After != nil:
+		return toRevert{r, setChanges(r.Before, r.After)}, nil
 	}
-	if e.Subject == policy.SetID {
-		return d.setReversal(e, set)
-	}
-	return d.keyReversal(ctx, e, set)
-}
-
-func (d *dashboard) setReversal(e audit.Entry, current *policy.Set) (reversal, error) {
-	old := policy.Set{}
-	if err := json.Unmarshal(e.Before, &old); err != nil {
-		return reversal{}, fmt.Errorf("read entry: %w", err)
-	}
-	for i, p := range old.Plans {
-		if _, kept := current.Numbered(p.Number); !kept {
-			old.Plans[i].Number = 0 // it is made anew
-		}
-	}
-	return reversal{
-		entry: e, version: current.Version, changes: setChanges(current, &old),
-		apply: func(ctx context.Context, version int64, edit policy.Edit) (int64, error) {
-			old.Version = version
-			saved, err := d.Keys.SaveSet(ctx, old, edit)
-			if saved == nil {
-				return 0, err
-			}
-			return saved.Version, err
-		},
-	}, nil
-}
-
-func (d *dashboard) keyReversal(ctx context.Context, e audit.Entry, set *policy.Set) (reversal, error) {
-	var old policy.Key
-	if err := json.Unmarshal(e.Before, &old); err != nil {
-		return reversal{}, fmt.Errorf("read entry: %w", err)
-	}
-	current, err := d.Keys.Get(ctx, e.Subject)
-	if errors.Is(err, policy.ErrNotFound) {
-		return reversal{}, errGone
-	}
-	if err != nil {
-		return reversal{}, err
-	}
-	restore := func(k *policy.Key) {
-		k.Name, k.Tags, k.Plan, k.Status = old.Name, old.Tags, old.Plan, old.Status
-		k.Override, k.Expires, k.Banned = old.Override, old.Expires, old.Banned
-	}
-	after := current
-	restore(&after)
-	return reversal{
-		entry: e, version: current.Version, changes: keyChanges(set, current, after),
-		apply: func(ctx context.Context, version int64, edit policy.Edit) (int64, error) {
-			saved, err := d.Keys.Update(ctx, e.Subject, version, "key.revert", edit, restore)
-			return saved.Version, err
-		},
-	}, nil
+	return toRevert{r, keyChanges(r.Set, r.KeyBefore, r.KeyAfter)}, nil
 }
 
 // reversible finds the entry that the request's path names and its reversal, or answers the request.
-func (d *dashboard) reversible(w http.ResponseWriter, r *http.Request) (reversal, bool) {
+func (d *dashboard) reversible(w http.ResponseWriter, r *http.Request) (toRevert, bool) {
 	e, found, err := d.Keys.Audit().Get(r.Context(), r.PathValue("entry"))
 	switch {
 	case err != nil && !errors.Is(err, audit.ErrPosition):
 		d.failStore(w, r, "read audit", err)
-		return reversal{}, false
+		return toRevert{}, false
 	case err != nil || !found:
 		d.fail(w, r, problem{status: http.StatusNotFound, heading: "No such entry", advice: "The address may be mistyped."})
-		return reversal{}, false
+		return toRevert{}, false
 	}
-	if why := irreversible(e); why != "" {
+	if why := reversal.Irreversible(e); why != "" {
 		d.fail(w, r, problem{status: http.StatusConflict, heading: "This change cannot be reverted", advice: why, action: d.toAudit()})
-		return reversal{}, false
+		return toRevert{}, false
 	}
 	rev, err := d.reversalOf(r.Context(), e)
-	if errors.Is(err, errGone) {
+	if errors.Is(err, reversal.ErrGone) {
 		d.fail(w, r, problem{status: http.StatusConflict, heading: "This change cannot be reverted", advice: "The key was deleted since.",
 			action: d.toAudit()})
-		return reversal{}, false
+		return toRevert{}, false
 	}
 	if err != nil {
 		d.failStore(w, r, "prepare revert", err)
-		return reversal{}, false
+		return toRevert{}, false
 	}
 	return rev, true
 }
@@ -135,12 +63,12 @@ func (d *dashboard) toAudit() templates.Choice {
 
 func (d *dashboard) showRevert(w http.ResponseWriter, r *http.Request) {
 	if rev, ok := d.reversible(w, r); ok {
-		d.renderRevert(w, r, http.StatusOK, rev, rev.version, input{}, "")
+		d.renderRevert(w, r, http.StatusOK, rev, rev.Version, input{}, "")
 	}
 }
 
-func (d *dashboard) renderRevert(w http.ResponseWriter, r *http.Request, status int, rev reversal, version int64, reason input, wrong string) {
-	e := rev.entry
+func (d *dashboard) renderRevert(w http.ResponseWriter, r *http.Request, status int, rev toRevert, version int64, reason input, wrong string) {
+	e := rev.Entry
 	page := templates.FormPage{
 		Page: d.page(r, "Revert"), Trail: []templates.Choice{{Text: "Audit", Address: d.path("/audit")}},
 		Heading: "Revert “" + e.Action + "” of", Name: subjectWords(e),
@@ -184,22 +112,22 @@ func (d *dashboard) revert(w http.ResponseWriter, r *http.Request) {
 	d.applyReversal(w, r, rev, version, reason)
 }
 
-func (d *dashboard) applyReversal(w http.ResponseWriter, r *http.Request, rev reversal, version int64, reason input) {
-	saved, err := rev.apply(r.Context(), version, d.edit(r, reason.text))
+func (d *dashboard) applyReversal(w http.ResponseWriter, r *http.Request, rev toRevert, version int64, reason input) {
+	saved, err := rev.Apply(r.Context(), version, d.edit(r, reason.text))
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
-		if again, prepareErr := d.reversalOf(r.Context(), rev.entry); prepareErr == nil {
+		if again, prepareErr := d.reversalOf(r.Context(), rev.Entry); prepareErr == nil {
 			rev = again
 		}
-		d.renderRevert(w, r, http.StatusConflict, rev, rev.version, reason, "Something changed meanwhile; nothing was written. Look at the changes again.")
+		d.renderRevert(w, r, http.StatusConflict, rev, rev.Version, reason, "Something changed meanwhile; nothing was written. Look at the changes again.")
 	case errors.As(err, &invalid):
 		d.renderRevert(w, r, http.StatusUnprocessableEntity, rev, version, reason, "It cannot be put back: "+invalidWords(invalid))
 	case err != nil:
 		d.failStore(w, r, "revert", err)
 	default:
-		d.flash(r, "Reverted: "+rev.entry.Action+" of "+subjectWords(rev.entry)+".", d.undoOf(r, rev.entry.Subject, saved))
-		http.Redirect(w, r, d.subjectPath(rev.entry), http.StatusSeeOther)
+		d.flash(r, "Reverted: "+rev.Entry.Action+" of "+subjectWords(rev.Entry)+".", d.undoOf(r, rev.Entry.Subject, saved))
+		http.Redirect(w, r, d.subjectPath(rev.Entry), http.StatusSeeOther)
 	}
 }
 
@@ -220,12 +148,12 @@ func (d *dashboard) undo(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if rev.version != rev.entry.Version {
-		d.renderRevert(w, r, http.StatusConflict, rev, rev.version, input{},
+	if rev.Version != rev.Entry.Version {
+		d.renderRevert(w, r, http.StatusConflict, rev, rev.Version, input{},
 			"Something changed since; nothing was undone. Look at the changes, and revert if you like.")
 		return
 	}
-	d.applyReversal(w, r, rev, rev.version, input{text: "undo of " + rev.entry.Action})
+	d.applyReversal(w, r, rev, rev.Version, input{text: "undo of " + rev.Entry.Action})
 }
 
 // undoOf is the address that undoes the change that made this version of a subject; empty if there is none.
@@ -235,7 +163,7 @@ func (d *dashboard) undoOf(r *http.Request, subject string, version int64) strin
 		return ""
 	}
 	for _, e := range page.Entries {
-		if e.Version == version && irreversible(e) == "" {
+		if e.Version == version && reversal.Irreversible(e) == "" {
 			return d.path("/audit/" + e.ID + "/undo")
 		}
 	}

@@ -39,87 +39,84 @@ type route struct {
 	pattern string
 	need    need
 	handle  http.HandlerFunc
+	maxBody int64 // bytes of a request's body; 0 for as many as any form has
 }
 
 // routes is everything that the dashboard serves. What is not listed needs a session to be refused politely; see dispatch.
 func (d *dashboard) routes() []route {
-	return slices.Concat(d.keyRoutes(), d.policyRoutes(), []route{
-		{"GET /healthz", open, d.health},
-		{"GET /healthz/live", open, d.alive},
-		{"GET /static/{file}", open, d.static},
-		{"POST /theme", open, d.saveTheme},
-		{"GET /login", guest, d.showLogin},
-		{"POST /login", guest, d.login},
-		{"GET /login/oidc", guest, d.startProviderLogin},
-		{"GET /login/oidc/callback", guest, d.finishProviderLogin},
-		{"POST /logout", viewer, d.logout},
+	return slices.Concat(d.keyRoutes(), d.policyRoutes(), d.apiRoutes(), []route{
+		{pattern: "GET /healthz", need: open, handle: d.health},
+		{pattern: "GET /healthz/live", need: open, handle: d.alive},
+		{pattern: "GET /static/{file}", need: open, handle: d.static},
+		{pattern: "POST /theme", need: open, handle: d.saveTheme},
+		{pattern: "GET /login", need: guest, handle: d.showLogin},
+		{pattern: "POST /login", need: guest, handle: d.login},
+		{pattern: "GET /login/oidc", need: guest, handle: d.startProviderLogin},
+		{pattern: "GET /login/oidc/callback", need: guest, handle: d.finishProviderLogin},
+		{pattern: "POST /logout", need: viewer, handle: d.logout},
 
-		{"GET /{$}", viewer, d.showOverview},
-		{"GET /simulate", viewer, d.showSimulation},
-		{"GET /simulate/calls", viewer, d.showCalls},
-		{"GET /explain", viewer, d.showExplain},
+		{pattern: "GET /{$}", need: viewer, handle: d.showOverview},
+		{pattern: "GET /simulate", need: viewer, handle: d.showSimulation},
+		{pattern: "GET /simulate/calls", need: viewer, handle: d.showCalls},
+		{pattern: "GET /explain", need: viewer, handle: d.showExplain},
 
-		{"GET /overrides", viewer, d.showOverrides},
+		{pattern: "GET /overrides", need: viewer, handle: d.showOverrides},
 
-		{"GET /audit", viewer, d.showAudit},
-		{"GET /audit.csv", viewer, d.exportAudit},
-		{"GET /audit/verify", viewer, d.verifyAudit},
-		{"GET /audit/{entry}/revert", editor, d.showRevert},
-		{"POST /audit/{entry}/revert", editor, d.revert},
-		{"POST /audit/{entry}/undo", editor, d.undo},
+		{pattern: "GET /audit", need: viewer, handle: d.showAudit},
+		{pattern: "GET /audit.csv", need: viewer, handle: d.exportAudit},
+		{pattern: "GET /audit/verify", need: viewer, handle: d.verifyAudit},
+		{pattern: "GET /audit/{entry}/revert", need: editor, handle: d.showRevert},
+		{pattern: "POST /audit/{entry}/revert", need: editor, handle: d.revert},
+		{pattern: "POST /audit/{entry}/undo", need: editor, handle: d.undo},
 
-		{"GET /settings", viewer, d.showSettings},
-		{"POST /settings/sessions/end", viewer, d.endSessions},
-		{"POST /settings/tokens", editor, d.createToken},
-		{"POST /settings/tokens/{id}/revoke", editor, d.revokeToken},
-
-		{"GET /api/v1/me", viewer, d.apiMe},
-		{"GET /api/v1/tokens", editor, d.apiTokens},
-		{"DELETE /api/v1/tokens/{id}", editor, d.apiRevokeToken},
+		{pattern: "GET /settings", need: viewer, handle: d.showSettings},
+		{pattern: "POST /settings/sessions/end", need: viewer, handle: d.endSessions},
+		{pattern: "POST /settings/tokens", need: editor, handle: d.createToken},
+		{pattern: "POST /settings/tokens/{id}/revoke", need: editor, handle: d.revokeToken},
 	})
 }
 
 func (d *dashboard) keyRoutes() []route {
 	return []route{
-		{"GET /keys", viewer, d.showKeys},
-		{"GET /keys.csv", viewer, d.exportKeys},
-		{"GET /keys/new", editor, d.showNewKey},
-		{"POST /keys", editor, d.createKey},
-		{"GET /keys/bulk", editor, d.showBulk},
-		{"POST /keys/bulk", editor, d.startBulk},
-		{"GET /keys/job", editor, d.showJob},
-		{"POST /keys/job", editor, d.doJob},
-		{"GET /keys/{id}", viewer, d.showKey},
-		{"GET /keys/{id}/limits", editor, d.showOverride},
-		{"POST /keys/{id}/limits", editor, d.saveOverride},
-		{"GET /keys/{id}/{action}", editor, d.showKeyAction},
-		{"POST /keys/{id}/{action}", editor, d.doKeyAction},
+		{pattern: "GET /keys", need: viewer, handle: d.showKeys},
+		{pattern: "GET /keys.csv", need: viewer, handle: d.exportKeys},
+		{pattern: "GET /keys/new", need: editor, handle: d.showNewKey},
+		{pattern: "POST /keys", need: editor, handle: d.createKey},
+		{pattern: "GET /keys/bulk", need: editor, handle: d.showBulk},
+		{pattern: "POST /keys/bulk", need: editor, handle: d.startBulk},
+		{pattern: "GET /keys/job", need: editor, handle: d.showJob},
+		{pattern: "POST /keys/job", need: editor, handle: d.doJob},
+		{pattern: "GET /keys/{id}", need: viewer, handle: d.showKey},
+		{pattern: "GET /keys/{id}/limits", need: editor, handle: d.showOverride},
+		{pattern: "POST /keys/{id}/limits", need: editor, handle: d.saveOverride},
+		{pattern: "GET /keys/{id}/{action}", need: editor, handle: d.showKeyAction},
+		{pattern: "POST /keys/{id}/{action}", need: editor, handle: d.doKeyAction},
 	}
 }
 
 func (d *dashboard) policyRoutes() []route {
 	return []route{
-		{"GET /policies", viewer, d.showPolicies},
-		{"POST /policies/sync", editor, d.syncPolicies},
-		{"GET /policies/plans/new", editor, d.showNewPlan},
-		{"POST /policies/plans/new", editor, d.createPlan},
-		{"GET /policies/plans/{number}", editor, d.showPlan},
-		{"POST /policies/plans/{number}", editor, d.savePlan},
-		{"GET /policies/plans/{number}/{action}", editor, d.showPlanAction},
-		{"POST /policies/plans/{number}/{action}", editor, d.doPlanAction},
-		{"GET /policies/rules/new", editor, d.showNewRule},
-		{"GET /policies/rules/edit", editor, d.showRule},
-		{"POST /policies/rules", editor, d.saveRule},
-		{"GET /policies/rules/delete", editor, d.showDeleteRule},
-		{"POST /policies/rules/delete", editor, d.deleteRule},
-		{"GET /policies/shared", editor, d.showShared},
-		{"POST /policies/shared", editor, d.saveShared},
+		{pattern: "GET /policies", need: viewer, handle: d.showPolicies},
+		{pattern: "POST /policies/sync", need: editor, handle: d.syncPolicies},
+		{pattern: "GET /policies/plans/new", need: editor, handle: d.showNewPlan},
+		{pattern: "POST /policies/plans/new", need: editor, handle: d.createPlan},
+		{pattern: "GET /policies/plans/{number}", need: editor, handle: d.showPlan},
+		{pattern: "POST /policies/plans/{number}", need: editor, handle: d.savePlan},
+		{pattern: "GET /policies/plans/{number}/{action}", need: editor, handle: d.showPlanAction},
+		{pattern: "POST /policies/plans/{number}/{action}", need: editor, handle: d.doPlanAction},
+		{pattern: "GET /policies/rules/new", need: editor, handle: d.showNewRule},
+		{pattern: "GET /policies/rules/edit", need: editor, handle: d.showRule},
+		{pattern: "POST /policies/rules", need: editor, handle: d.saveRule},
+		{pattern: "GET /policies/rules/delete", need: editor, handle: d.showDeleteRule},
+		{pattern: "POST /policies/rules/delete", need: editor, handle: d.deleteRule},
+		{pattern: "GET /policies/shared", need: editor, handle: d.showShared},
+		{pattern: "POST /policies/shared", need: editor, handle: d.saveShared},
 	}
 }
 
-// newMux registers routes and returns what each pattern needs.
-func (d *dashboard) newMux(routes []route) (*http.ServeMux, map[string]need, error) {
-	mux, needs := http.NewServeMux(), map[string]need{}
+// newMux registers routes and returns them by their patterns.
+func (d *dashboard) newMux(routes []route) (*http.ServeMux, map[string]route, error) {
+	mux, known := http.NewServeMux(), map[string]route{}
 	for _, r := range routes {
 		if r.need <= undecided || r.need > editor {
 			return nil, nil, fmt.Errorf("route %s does not say who may ask for it", r.pattern)
@@ -127,7 +124,7 @@ func (d *dashboard) newMux(routes []route) (*http.ServeMux, map[string]need, err
 		method, path, _ := strings.Cut(r.pattern, " ")
 		pattern := method + " " + d.path(path)
 		mux.HandleFunc(pattern, r.handle)
-		needs[pattern] = r.need
+		known[pattern] = r
 	}
-	return mux, needs, nil
+	return mux, known, nil
 }

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tidegate/functions/admin/policyfile"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	routing "tidegate/internal/route"
@@ -51,7 +52,7 @@ func (f *ruleForm) fill(set *policy.Set) bool {
 	}
 	r := set.Routes[i]
 	f.name.text, f.api.text, f.stage.text, f.method.text, f.path.text = r.Name, r.Pattern.API, r.Pattern.Stage, r.Pattern.Method, r.Pattern.Path
-	f.cost.text, f.mode.text = number(r.Cost), modeText(r.Mode)
+	f.cost.text, f.mode.text = number(r.Cost), policyfile.ModeText(r.Mode)
 	if r.Settle {
 		f.settle.text = checked
 	}
@@ -193,7 +194,7 @@ func deleteRuleEdit(name string) setEdit {
 		if i < 0 {
 			return name, nil, false
 		}
-		return name, []string{routeText(set.Routes[i]) + "."}, true
+		return name, []string{policyfile.RouteText(set.Routes[i]) + "."}, true
 	}
 	a.change = func(next *policy.Set) bool {
 		next.Routes = slices.DeleteFunc(next.Routes, func(r policy.Route) bool { return r.Name == name })

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/policyfile"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -34,9 +35,9 @@ func newSharedForm() *sharedForm {
 
 func (f *sharedForm) fill(s *policy.Set) bool {
 	f.perIP, f.global = newLimitList("perIP", s.PerIP.Limits), newLimitList("global", s.Global.Limits)
-	f.perIPMode.text, f.globalMode.text = modeText(s.PerIP.Mode), modeText(s.Global.Mode)
+	f.perIPMode.text, f.globalMode.text = policyfile.ModeText(s.PerIP.Mode), policyfile.ModeText(s.Global.Mode)
 	for in, list := range map[*input][]netip.Prefix{&f.deny: s.Deny, &f.allow: s.Allow, &f.exempt: s.Exempt} {
-		in.text = strings.ReplaceAll(prefixText(list), ", ", "\n")
+		in.text = strings.ReplaceAll(policyfile.PrefixText(list), ", ", "\n")
 	}
 	f.tokenPlan.text, f.addressPlan.text = s.TokenPlan, s.AddressPlan
 	if b := s.Bans; b != nil {

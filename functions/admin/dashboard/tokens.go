@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"tidegate/functions/admin/access"
 	"tidegate/functions/admin/token"
+	"tidegate/internal/audit"
 	"tidegate/web/templates"
 )
 
@@ -32,8 +32,8 @@ func readTokenForm(values url.Values) tokenForm {
 }
 
 // token returns what was typed. What makes no sense is left for the store to refuse.
-func (f *tokenForm) token(by access.Actor) token.New {
-	n := token.New{Name: f.name.text, Scope: token.Scope(f.scope.text), By: by.String()}
+func (f *tokenForm) token(by audit.Actor) token.New {
+	n := token.New{Name: f.name.text, Scope: token.Scope(f.scope.text), By: by}
 	if days, err := strconv.ParseUint(f.days.text, 10, 16); err == nil {
 		n.Expires = time.Now().UTC().AddDate(0, 0, int(days))
 	}
@@ -61,7 +61,7 @@ func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	form := readTokenForm(r.PostForm)
-	made, secret, err := d.Tokens.Create(r.Context(), form.token(access.From(r.Context())))
+	made, secret, err := d.Tokens.Create(r.Context(), form.token(d.edit(r, "").By))
 	switch {
 	case err != nil && form.blame(err):
 		d.renderSettings(w, r, http.StatusUnprocessableEntity, form, nil)
@@ -75,7 +75,7 @@ func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *dashboard) revokeToken(w http.ResponseWriter, r *http.Request) {
-	err := d.Tokens.Revoke(r.Context(), r.PathValue("id"))
+	err := d.Tokens.Revoke(r.Context(), r.PathValue("id"), d.edit(r, "").By)
 	flash := "Revoked: no call with that token is answered any more."
 	if errors.Is(err, token.ErrNotFound) {
 		flash, err = "That token is gone already.", nil

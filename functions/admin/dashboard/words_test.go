@@ -8,6 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"tidegate/functions/admin/keylist"
+	"tidegate/functions/admin/wording"
 	"tidegate/internal/limiter"
 )
 
@@ -56,7 +58,7 @@ func TestPercent(t *testing.T) {
 		{0, 10, 0}, {1, 1_000_000, 1}, {999_999, 1_000_000, 99}, {10, 10, 100}, {12, 10, 100}, {5, 10, 50}, {-1, 10, 0}, {1, 0, 0},
 		{limiter.MaxRequests - 1, limiter.MaxRequests, 99},
 	} {
-		if got := percent(row.used, row.of); got != row.want {
+		if got := keylist.Percent(row.used, row.of); got != row.want {
 			t.Errorf("%d of %d: %d, want %d", row.used, row.of, got, row.want)
 		}
 	}
@@ -73,7 +75,7 @@ func TestFullWords(t *testing.T) {
 		"5 per minute, fixed window":                             {Requests: 5, Algorithm: limiter.FixedWindow, Window: time.Minute},
 		"9 per 90 minutes, token bucket":                         {Requests: 9, Algorithm: limiter.TokenBucket, Window: 90 * time.Minute},
 	} {
-		if got := fullWords(limit); got != want {
+		if got := wording.Limit(limit); got != want {
 			t.Errorf("%+v: %q, want %q", limit, got, want)
 		}
 	}

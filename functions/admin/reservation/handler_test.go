@@ -18,13 +18,14 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
+	"tidegate/internal/store/acl"
 	"tidegate/internal/valkeytest"
 	"tidegate/web/middleware"
 )
 
 var byTest = policy.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
 
-// api is the handler over a store with one key of 10 an hour.
+// api is the handler over a store with one key of 10 an hour. It has the rights of the admin function.
 type api struct {
 	t      *testing.T
 	server *httptest.Server
@@ -34,7 +35,8 @@ type api struct {
 
 func newAPI(t *testing.T) *api {
 	t.Helper()
-	client, err := store.Open(t.Context(), valkeytest.Start(t), store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
+	url := valkeytest.As(t, valkeytest.Start(t), "admin", acl.Rules(acl.Admin()))
+	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,12 +15,19 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/keyspace"
 )
 
-// All tokens are fields of one hash, by their id, and the minutes of their last use of another in the same slot. They are few.
-const (
-	recordsKey = "tg:{tokens}:records"
-	usedKey    = "tg:{tokens}:used"
+// Subject is what the tokens go by in the audit and in the key space.
+const Subject = "tokens"
+
+// All tokens are fields of one hash, by their id, and the minutes of their last use of another, beside the chain of the audit that tells of them. They
+// are few.
+var (
+	recordsKey = keyspace.Of(Subject, "records")
+	usedKey    = keyspace.Of(Subject, "used")
+	bucket     = keyspace.BucketOf(Subject)
 )
 
 var (
@@ -29,7 +36,11 @@ var (
 	//go:embed find.lua
 	findLua string
 
-	createScript = valkey.NewLuaScript(createLua)
+	//go:embed revoke.lua
+	revokeLua string
+
+	createScript = valkey.NewLuaScript(audit.AppendFunction + createLua)
+	revokeScript = valkey.NewLuaScript(audit.AppendFunction + revokeLua)
 	// Finding a token twice is finding it once, so the client may repeat it after a network error.
 	findScript = valkey.NewLuaScriptRetryable(findLua)
 )
@@ -38,12 +49,13 @@ var (
 type Store struct {
 	client valkey.Client
 	pepper apikey.Pepper
+	audit  *audit.Log
 	now    func() time.Time
 }
 
 // NewStore returns a Store on a connected client.
 func NewStore(client valkey.Client, pepper apikey.Pepper) *Store {
-	return &Store{client: client, pepper: pepper, now: time.Now}
+	return &Store{client: client, pepper: pepper, audit: audit.NewLog(client, audit.NewKey(pepper)), now: time.Now}
 }
 
 // A record is the hash, the second of its expiry in ten digits (which find.lua compares as text), and the rest as JSON.
@@ -71,20 +83,52 @@ func (s *Store) Create(ctx context.Context, n New) (Token, apikey.Secret, error)
 	}
 	secret := apikey.GeneratePlain(prefix)
 	hash := s.pepper.Hash(secret)
-	text, err := json.Marshal(rest{Name: n.Name, Scope: n.Scope, By: n.By, Created: now.Unix()})
+	text, err := json.Marshal(rest{Name: n.Name, Scope: n.Scope, By: n.By.Name, Created: now.Unix()})
 	if err != nil {
 		return Token{}, apikey.Secret{}, fmt.Errorf("create token: %w", err)
 	}
-	t := Token{ID: secret.ID(), Name: n.Name, Scope: n.Scope, By: n.By, Created: now, Expires: n.Expires}
+	t := Token{ID: secret.ID(), Name: n.Name, Scope: n.Scope, By: n.By.Name, Created: now, Expires: n.Expires}
 	record := string(hash[:]) + seconds(t.Expires) + string(text)
-	created, err := createScript.Exec(ctx, s.client, []string{recordsKey}, []string{t.ID, record, strconv.Itoa(MaxCount)}).AsInt64()
+	entry := audit.Entry{By: n.By, Action: "token.create", Version: 1, After: told(t)}
+	created, err := s.write(ctx, createScript, t, entry, []string{recordsKey}, t.ID, record, strconv.Itoa(MaxCount))
 	if err != nil {
 		return Token{}, apikey.Secret{}, fmt.Errorf("create token: %w", err)
 	}
-	if created == 0 {
+	if !created {
 		return Token{}, apikey.Secret{}, ErrTooMany
 	}
 	return t, secret, nil
+}
+
+// told is what the audit tells of a token.
+func told(t Token) json.RawMessage {
+	text, err := json.Marshal(struct {
+		ID      string    `json:"id"`
+		Name    string    `json:"name"`
+		Scope   Scope     `json:"scope"`
+		By      string    `json:"createdBy"`
+		Expires time.Time `json:"expires"`
+	}{t.ID, t.Name, t.Scope, t.By, t.Expires})
+	if err != nil {
+		return nil // times of a record are within reach of JSON
+	}
+	return text
+}
+
+// write makes a change and its entry in the audit in one step, again when another entry came first.
+func (s *Store) write(ctx context.Context, script *valkey.Lua, t Token, entry audit.Entry, keys []string, args ...string) (bool, error) {
+	entry.Subject, entry.Name, entry.Time = Subject, t.Name, s.now().UTC()
+	keys = append(keys, audit.Names(bucket)...)
+	for {
+		sealed, err := s.audit.SealNext(ctx, bucket, entry)
+		if err != nil {
+			return false, err
+		}
+		done, err := script.Exec(ctx, s.client, keys, append(slices.Clone(args), sealed.Args()...)).AsInt64()
+		if err != nil || done >= 0 {
+			return done > 0, err
+		}
+	}
 }
 
 // Authenticate returns the token that a text is, and notes the minute of its use. It fails with ErrUnknown, without asking Valkey when the checksum
@@ -127,7 +171,7 @@ func (s *Store) List(ctx context.Context) ([]Token, error) {
 	for id, record := range records {
 		t, err := decode(id, record)
 		if err != nil { // one bad record must not hide the others, and can be revoked
-			t = Token{ID: id, Name: "unreadable"}
+			t = Token{ID: id, Name: unreadable}
 		}
 		if minute, ok := used[id]; ok {
 			t.Used = time.Unix(minute, 0).UTC()
@@ -144,25 +188,34 @@ func (s *Store) List(ctx context.Context) ([]Token, error) {
 }
 
 // Revoke removes a token: every call with it that starts after Revoke returns is refused. It fails with ErrNotFound.
-func (s *Store) Revoke(ctx context.Context, id string) error {
+func (s *Store) Revoke(ctx context.Context, id string, by audit.Actor) error {
 	if !apikey.ValidID(id) {
 		return ErrNotFound
 	}
-	replies := s.client.DoMulti(ctx,
-		s.client.B().Hdel().Key(recordsKey).Field(id).Build(),
-		s.client.B().Hdel().Key(usedKey).Field(id).Build())
-	removed, err := replies[0].AsInt64()
+	record, err := s.client.Do(ctx, s.client.B().Hget().Key(recordsKey).Field(id).Build()).ToString()
+	if valkey.IsValkeyNil(err) {
+		return ErrNotFound
+	}
 	if err != nil {
 		return fmt.Errorf("revoke token: %w", err)
 	}
-	if err := replies[1].Error(); err != nil {
-		return fmt.Errorf("revoke token: last use: %w", err)
+	t, err := decode(id, record)
+	if err != nil {
+		t = Token{ID: id, Name: unreadable}
 	}
-	if removed == 0 {
+	entry := audit.Entry{By: by, Action: "token.revoke", Version: 2, Before: told(t)}
+	removed, err := s.write(ctx, revokeScript, t, entry, []string{recordsKey, usedKey}, id)
+	if err != nil {
+		return fmt.Errorf("revoke token: %w", err)
+	}
+	if !removed {
 		return ErrNotFound
 	}
 	return nil
 }
+
+// unreadable is the name of a token whose record makes no sense.
+const unreadable = "unreadable"
 
 var errRecord = errors.New("token record cannot be read")
 

@@ -13,9 +13,13 @@ import (
 
 	"tidegate/functions/admin/access"
 	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
 	"tidegate/internal/store"
+	"tidegate/internal/store/acl"
 	"tidegate/internal/valkeytest"
 )
+
+var byAda = audit.Actor{Kind: "user", Name: "ada (password:ada)"}
 
 // fixture is a token store whose clock a test moves.
 type fixture struct {
@@ -42,17 +46,18 @@ func newFixture(t *testing.T, url string) *fixture {
 
 func (f *fixture) create(t *testing.T, name string, scope Scope, life time.Duration) (Token, string) {
 	t.Helper()
-	token, secret, err := f.Create(t.Context(), New{Name: name, Scope: scope, Expires: f.clock.Add(life), By: "ada (password:ada)"})
+	token, secret, err := f.Create(t.Context(), New{Name: name, Scope: scope, Expires: f.clock.Add(life), By: byAda})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return token, secret.Reveal()
 }
 
-// A token lives from its creation to its revocation, on miniredis and in one slot of a cluster.
+// A token lives from its creation to its revocation, on miniredis and, with the rights of the admin function, in one slot of a cluster.
 func TestLife(t *testing.T) {
 	for name, url := range map[string]string{"embedded": valkeytest.Embedded(t), "cluster": valkeytest.StartCluster(t, 1, 0)[0] + "?cluster=true"} {
 		t.Run(name, func(t *testing.T) {
+			url := valkeytest.As(t, url, "admin", acl.Rules(acl.Admin()))
 			f := newFixture(t, url)
 			created, secret := f.create(t, "deploy ünïcode", Write, time.Hour)
 			got, err := f.Authenticate(t.Context(), secret)
@@ -67,13 +72,13 @@ func TestLife(t *testing.T) {
 			if diff := cmp.Diff([]Token{created}, all); err != nil || diff != "" {
 				t.Errorf("%v (-created +listed):\n%s", err, diff)
 			}
-			if err := f.Revoke(t.Context(), created.ID); err != nil {
+			if err := f.Revoke(t.Context(), created.ID, byAda); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := f.Authenticate(t.Context(), secret); !errors.Is(err, ErrUnknown) {
 				t.Errorf("after its revocation: %v", err)
 			}
-			if err := f.Revoke(t.Context(), created.ID); !errors.Is(err, ErrNotFound) {
+			if err := f.Revoke(t.Context(), created.ID, byAda); !errors.Is(err, ErrNotFound) {
 				t.Errorf("a second revocation: %v", err)
 			}
 			if n, err := f.client.Do(t.Context(), f.client.B().Exists().Key(recordsKey, usedKey).Build()).AsInt64(); err != nil || n != 0 {

@@ -12,6 +12,7 @@ import (
 
 	"tidegate/functions/admin/access"
 	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
 )
 
 // Bounds of what Create takes.
@@ -63,7 +64,7 @@ type New struct {
 	Name    string
 	Scope   Scope
 	Expires time.Time
-	By      string // who creates it
+	By      audit.Actor // who creates it
 }
 
 func (n New) validate(now time.Time) error {

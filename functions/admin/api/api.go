@@ -1,0 +1,179 @@
+// Package api is the JSON API below /api/v1: everything that the dashboard's pages show and do, for machines. Each operation says in one place what it
+// takes, what it answers and who may ask for it; the OpenAPI document, the checks of what comes in and the routes are made of that.
+//
+// A caller is known when a request gets here, and may do what its route needs: the dashboard sees to both, as for its pages. What changes something
+// that others may change too is based on a version, If-Match, and fails with 412 when another change came first.
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/policyfile"
+	"tidegate/functions/admin/token"
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/policy"
+	"tidegate/internal/usage"
+)
+
+// Prefix begins every path.
+const Prefix = "/api/v1"
+
+// Bounds of a request's body, in bytes.
+const (
+	MaxBody       = 64 << 10
+	MaxPolicyBody = policyfile.MaxBytes // of the policies as a whole
+)
+
+// TokenStore is what the API needs of the machine tokens. *token.Store is one.
+type TokenStore interface {
+	Create(ctx context.Context, n token.New) (token.Token, apikey.Secret, error)
+	List(ctx context.Context) ([]token.Token, error)
+	Revoke(ctx context.Context, id string, by audit.Actor) error
+}
+
+// Services are the parts of the system that the API works with. Every field is required.
+type Services struct {
+	Keys    *policy.Store
+	Checker *policy.Checker
+	Usage   *usage.Reader
+	Tokens  TokenStore
+	Log     *slog.Logger
+}
+
+// Route answers one method of one path.
+type Route struct {
+	Pattern string // method and path, as in http.ServeMux
+	Role    access.Role
+	MaxBody int64
+	Handle  http.HandlerFunc
+}
+
+type api struct {
+	Services
+	huma     huma.API
+	routes   []Route
+	document func() ([]byte, error)
+}
+
+// Routes returns everything that the API answers. base is what browsers and machines have in front of its paths; it stands in the document alone.
+func Routes(base string, services Services) []Route {
+	a := &api{Services: services}
+	a.huma = huma.NewAPI(configOf(base), humago.NewAdapter(a, ""))
+	a.document = sync.OnceValues(func() ([]byte, error) { return json.Marshal(a.huma.OpenAPI()) })
+	a.register()
+	return a.routes
+}
+
+func configOf(base string) huma.Config {
+	ownErrors()
+	config := huma.DefaultConfig("Tidegate", "1")
+	config.Info.Description = description
+	config.Servers = []*huma.Server{{URL: base + "/"}}
+	config.OpenAPIPath, config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", "", nil
+	config.Formats = map[string]huma.Format{"application/json": strictJSON, "json": strictJSON}
+	config.RejectUnknownQueryParameters = true
+	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
+		"token": {
+			Type: "http", Scheme: "bearer", Description: "A machine token, tga_…, with scope read or write. An editor makes it in the settings.",
+		},
+		"session": {
+			Type: "apiKey", In: "cookie", Name: "__Host-tidegate",
+			Description: "A browser's session. Whatever is not a GET must come from the dashboard's own pages.",
+		},
+	}
+	return config
+}
+
+const description = `Keys, policies, usage and audit of a Tidegate deployment. Times are RFC 3339, windows such as 10s, 1h or 30d. Errors are problems as
+RFC 9457 has them. Lists come in pages: ask again with after set to next until there is none. An ETag is a version; send it in If-Match with a change.`
+
+// register lists every operation.
+func (a *api) register() {
+	a.registerSelf()
+	a.registerKeys()
+	a.registerKeyActions()
+	a.registerBulk()
+	a.registerPolicy()
+	a.registerPolicyFile()
+	a.registerAudit()
+	a.registerUsage()
+	a.registerTokens()
+	a.registerReservations()
+	a.registerSimulate()
+}
+
+// HandleFunc takes a handler from huma, in place of a mux.
+func (a *api) HandleFunc(pattern string, handle func(http.ResponseWriter, *http.Request)) {
+	a.routes = append(a.routes, Route{Pattern: pattern, Handle: handle})
+}
+
+// ServeHTTP is never called: the dashboard's mux serves the routes.
+func (a *api) ServeHTTP(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not served", http.StatusNotFound) }
+
+// operation is what is said of an operation beside its input and output.
+type operation struct {
+	pattern string // method and path below Prefix
+	id      string
+	summary string
+	role    access.Role
+	status  int   // of success; 200 when it is 0
+	maxBody int64 // MaxBody when it is 0
+	group   string
+	details string
+}
+
+// register adds an operation.
+func register[In, Out any](a *api, o operation, do func(context.Context, *In) (*Out, error)) {
+	method, path := o.methodAndPath()
+	if o.maxBody == 0 {
+		o.maxBody = MaxBody
+	}
+	described := huma.Operation{
+		OperationID: o.id, Method: method, Path: Prefix + path, Summary: o.summary, Description: o.details, Tags: []string{o.group},
+		DefaultStatus: o.status, MaxBodyBytes: o.maxBody, BodyReadTimeout: -1, // the dashboard and the gateway have limits of their own
+		Security: []map[string][]string{{"token": {o.scope()}}, {"session": {}}},
+	}
+	huma.Register(a.huma, described, func(ctx context.Context, in *In) (*Out, error) {
+		out, err := do(ctx, in)
+		if err != nil {
+			return nil, a.problem(o.id, err)
+		}
+		return out, nil
+	})
+	last := &a.routes[len(a.routes)-1]
+	last.Role, last.MaxBody = o.role, o.maxBody
+}
+
+func (o operation) methodAndPath() (method, path string) {
+	if _, err := fmt.Sscan(o.pattern, &method, &path); err != nil {
+		panic("operation " + o.id + " has no method and path")
+	}
+	return method, path
+}
+
+func (o operation) scope() string {
+	if o.role == access.Editor {
+		return string(token.Write)
+	}
+	return string(token.Read)
+}
+
+// edit is what the audit is told about a change.
+func edit(ctx context.Context, reason string) policy.Edit {
+	return policy.Edit{By: actorOf(ctx), Reason: reason}
+}
+
+func actorOf(ctx context.Context) audit.Actor {
+	actor := access.From(ctx)
+	return audit.Actor{Kind: string(actor.Kind), Name: actor.String()}
+}

@@ -1,0 +1,198 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/reversal"
+	"tidegate/internal/audit"
+	"tidegate/internal/policy"
+)
+
+// Entry is one change that the audit tells of.
+type Entry struct {
+	ID       string    `json:"id"`
+	Time     time.Time `json:"time"`
+	By       Actor     `json:"by"`
+	Action   string    `json:"action" example:"key.create"`
+	Subject  string    `json:"subject" doc:"Id of a key or a token; policy for the policies, login for people who log in"`
+	Name     string    `json:"name,omitempty"`
+	Reason   string    `json:"reason,omitempty"`
+	Version  int64     `json:"version" doc:"The subject's after the change"`
+	Before   any       `json:"before,omitempty" doc:"The subject before; absent when it was created"`
+	After    any       `json:"after,omitempty" doc:"The subject after; absent when it was deleted"`
+	Previous string    `json:"previous" doc:"Hash of the entry before in its chain"`
+	Hash     string    `json:"hash"`
+}
+
+// Actor is who made a change.
+type Actor struct {
+	Kind string `json:"kind" enum:"user,token,system"`
+	Name string `json:"name"`
+}
+
+func entryOf(e audit.Entry) Entry {
+	return Entry{
+		e.ID, e.Time, Actor(e.By), e.Action, e.Subject, e.Name, e.Reason, e.Version, rawOrNil(e.Before), rawOrNil(e.After), e.Previous, e.Hash,
+	}
+}
+
+func rawOrNil(text json.RawMessage) any {
+	if len(text) == 0 {
+		return nil
+	}
+	return text
+}
+
+type (
+	auditInput struct {
+		Subject string `query:"subject" maxLength:"64" doc:"Only of this key, token, or policy"`
+		Action  string `query:"action" maxLength:"40" doc:"Only actions that begin so" example:"key."`
+		By      string `query:"by" maxLength:"400" doc:"Only by this actor's name"`
+		Paging
+	}
+	auditOutput struct {
+		Body struct {
+			Items []Entry `json:"items"`
+			Next  string  `json:"next,omitempty" doc:"Where the list goes on; absent at its end. A page may be short and not be the last"`
+		}
+	}
+	EntryPath struct {
+		Entry string `path:"entry" doc:"Id of the entry" maxLength:"100"`
+	}
+	entryOutput  struct{ Body Entry }
+	verifyOutput struct {
+		Body struct {
+			Entries int64    `json:"entries" doc:"Read in all"`
+			Good    bool     `json:"good" doc:"All are as they were written, in their order"`
+			Broken  []string `json:"broken" doc:"Ids of entries that were altered, or stand behind one that was altered or taken out; 100 at most"`
+		}
+	}
+	revertInput struct {
+		EntryPath
+		IfMatch
+		Body struct {
+			Reason string `json:"reason" minLength:"1" maxLength:"200"`
+		}
+	}
+	revertOutput struct {
+		ETag string `header:"ETag"`
+		Body struct {
+			Subject string `json:"subject"`
+			Version int64  `json:"version" doc:"The subject's after the change"`
+		}
+	}
+)
+
+func (a *api) registerAudit() {
+	const group = "audit"
+	register(a, operation{
+		pattern: "GET /audit", id: "list-audit", summary: "Every change, newest first", role: access.Viewer, group: group,
+	}, a.listAudit)
+	register(a, operation{
+		pattern: "GET /audit/verify", id: "verify-audit", summary: "Check the hash of every entry", role: access.Viewer, group: group,
+	}, a.verifyAudit)
+	register(a, operation{
+		pattern: "GET /audit/{entry}", id: "get-audit-entry", summary: "Get one entry", role: access.Viewer, group: group,
+	}, a.getEntry)
+	register(a, operation{
+		pattern: "POST /audit/{entry}/revert", id: "revert-change", summary: "Put back what was before an entry", role: access.Editor, group: group,
+		details: "By a new change, which also puts back whatever changed since in the same key or in the policies. Needs If-Match with the subject's version.",
+	}, a.revert)
+}
+
+func (a *api) listAudit(ctx context.Context, in *auditInput) (*auditOutput, error) {
+	q := audit.Query{Subject: in.Subject, Action: in.Action, By: in.By, After: in.After, Count: in.Count}
+	page, err := a.Keys.Audit().List(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	out := &auditOutput{}
+	out.Body.Items, out.Body.Next = make([]Entry, len(page.Entries)), page.Next
+	for i, e := range page.Entries {
+		out.Body.Items[i] = entryOf(e)
+	}
+	return out, nil
+}
+
+// verifyPatience bounds a check of the chains, which reads them whole and takes longer than other requests may.
+const verifyPatience = 20 * time.Second
+
+func (a *api) verifyAudit(ctx context.Context, _ *none) (*verifyOutput, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), verifyPatience)
+	defer cancel()
+	v, err := a.Keys.Audit().Verify(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &verifyOutput{}
+	out.Body.Entries, out.Body.Good, out.Body.Broken = v.Entries, len(v.Broken) == 0, append([]string{}, v.Broken...)
+	return out, nil
+}
+
+func (a *api) entry(ctx context.Context, id string) (audit.Entry, error) {
+	e, found, err := a.Keys.Audit().Get(ctx, id)
+	if errors.Is(err, audit.ErrPosition) || err == nil && !found {
+		return e, problem(http.StatusNotFound, "There is no such entry.")
+	}
+	return e, err
+}
+
+func (a *api) getEntry(ctx context.Context, in *EntryPath) (*entryOutput, error) {
+	e, err := a.entry(ctx, in.Entry)
+	if err != nil {
+		return nil, err
+	}
+	return &entryOutput{entryOf(e)}, nil
+}
+
+func (a *api) revert(ctx context.Context, in *revertInput) (*revertOutput, error) {
+	if err := in.missing(); err != nil {
+		return nil, err
+	}
+	e, err := a.entry(ctx, in.Entry)
+	if err != nil {
+		return nil, err
+	}
+	if why := reversal.Irreversible(e); why != "" {
+		return nil, problem(http.StatusConflict, "This change cannot be reverted. "+why)
+	}
+	r, err := reversal.Of(ctx, a.Keys, e)
+	if errors.Is(err, reversal.ErrGone) {
+		return nil, problem(http.StatusConflict, "This change cannot be reverted. The key was deleted since.")
+	}
+	if err != nil {
+		return nil, err
+	}
+	version, err := in.version(r.Version)
+	if err != nil {
+		return nil, err
+	}
+	saved, err := r.Apply(ctx, version, edit(ctx, strings.TrimSpace(in.Body.Reason)))
+	if err != nil {
+		return nil, revertProblem(err, saved, version)
+	}
+	out := &revertOutput{ETag: etag(saved)}
+	out.Body.Subject, out.Body.Version = e.Subject, saved
+	return out, nil
+}
+
+func revertProblem(err error, current, version int64) error {
+	var invalid *policy.InvalidError
+	switch {
+	case errors.Is(err, policy.ErrConflict):
+		return stale(current, &version)
+	case errors.As(err, &invalid):
+		p := problem(http.StatusConflict, "What was before cannot be put back as things are now: see errors.")
+		for _, f := range invalid.Fields {
+			p.Errors = append(p.Errors, Detail{Location: f.Field, Message: clip(f.Message)})
+		}
+		return p
+	}
+	return err
+}

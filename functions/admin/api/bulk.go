@@ -1,0 +1,129 @@
+package api
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/bulk"
+	"tidegate/functions/admin/keylist"
+	"tidegate/internal/policy"
+)
+
+type (
+	bulkInput struct {
+		Body struct {
+			Do       string      `json:"do" enum:"plan,override,end,reset,revoke" doc:"What to do with each key; end ends overrides"`
+			IDs      []string    `json:"ids,omitempty" maxItems:"100" doc:"The keys that are meant"`
+			Filter   *BulkFilter `json:"filter,omitempty" doc:"Or all keys that match; {} means every key"`
+			Plan     string      `json:"plan,omitempty" maxLength:"100" doc:"With plan: the new plan's name"`
+			Override *Override   `json:"override,omitempty" doc:"With override"`
+			Reason   string      `json:"reason" minLength:"1" maxLength:"200"`
+			After    string      `json:"after,omitempty" maxLength:"1000" doc:"next of the answer before"`
+		}
+	}
+	bulkOutput struct {
+		Body struct {
+			Done    int64    `json:"done" doc:"Keys that were changed by this request"`
+			Skipped int64    `json:"skipped" doc:"Keys that were as they should be already, or are not active"`
+			Failed  []string `json:"failed" doc:"Ids of keys that could not be changed"`
+			Next    string   `json:"next,omitempty" doc:"Send the same again with after set to this; absent when all is done"`
+		}
+	}
+)
+
+// BulkFilter says which keys a bulk change means.
+type BulkFilter struct {
+	Prefix string `json:"prefix,omitempty" maxLength:"100"`
+	Plan   string `json:"plan,omitempty" maxLength:"100" doc:"Name of a plan"`
+	State  string `json:"state,omitempty" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable"`
+}
+
+func (a *api) registerBulk() {
+	register(a, operation{
+		pattern: "POST /bulk", id: "change-keys", summary: "Change many keys, some with each request", role: access.Editor, group: "keys",
+		details: "A request changes up to 200 keys in about a second and says how to go on. Doing a part twice changes nothing twice.",
+	}, a.changeKeys)
+}
+
+func (a *api) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
+	set, err := a.Keys.Set(ctx)
+	if err != nil {
+		return nil, err
+	}
+	change, err := in.change(set)
+	if err != nil {
+		return nil, err
+	}
+	keys, next, err := a.bulkKeys(ctx, set, in)
+	if err != nil {
+		return nil, err
+	}
+	out := &bulkOutput{}
+	out.Body.Failed = []string{}
+	deadline, by := time.Now().Add(bulk.Patience), edit(ctx, strings.TrimSpace(in.Body.Reason))
+	for i, k := range keys {
+		changed, err := change.Apply(ctx, a.Keys, k, by)
+		switch {
+		case ctx.Err() != nil:
+			return nil, err
+		case err != nil:
+			a.Log.Warn("bulk change", "key", k.ID, "error", err)
+			out.Body.Failed = append(out.Body.Failed, k.ID)
+		case changed:
+			out.Body.Done++
+		default:
+			out.Body.Skipped++
+		}
+		if i+1 < len(keys) && in.Body.Filter != nil && time.Now().After(deadline) {
+			next = policy.Cursor(k)
+			break
+		}
+	}
+	out.Body.Next = next
+	return out, nil
+}
+
+// change reads what is done to each key. What the store would refuse for every one of them is refused at once.
+func (in *bulkInput) change(set *policy.Set) (bulk.Change, error) {
+	b := in.Body
+	var wrong details
+	add := func(location, message string) { wrong = append(wrong, Detail{Location: "body." + location, Message: message}) }
+	if (len(b.IDs) == 0) == (b.Filter == nil) {
+		add("ids", "give either ids or a filter")
+	}
+	if _, known := set.Plan(b.Plan); b.Do == bulk.Plan && !known {
+		add("plan", "no plan has this name")
+	}
+	c := bulk.Change{Do: b.Do, Plan: b.Plan}
+	if b.Do == bulk.Override {
+		if b.Override == nil {
+			add("override", "is missing")
+		}
+		c.Override = wrong.override("override.", b.Override)
+	}
+	return c, wrong.err()
+}
+
+// bulkKeys are the next keys that are meant.
+func (a *api) bulkKeys(ctx context.Context, set *policy.Set, in *bulkInput) ([]policy.Key, string, error) {
+	if in.Body.Filter == nil {
+		keys, err := a.Keys.Many(ctx, set, in.Body.IDs)
+		return keys, "", err
+	}
+	f := in.Body.Filter
+	meant, err := filter(set, f.Prefix, f.Plan, f.State, "body.filter.plan")
+	if err != nil {
+		return nil, "", err
+	}
+	found, err := keylist.Find(ctx, a.Keys, set, meant, in.Body.After, bulk.Chunk)
+	if err != nil {
+		return nil, "", cursorProblem(err)
+	}
+	keys := make([]policy.Key, len(found.Subjects))
+	for i, s := range found.Subjects {
+		keys[i] = s.Key
+	}
+	return keys, found.Next, nil
+}

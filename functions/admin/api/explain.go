@@ -1,0 +1,151 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/wording"
+	"tidegate/internal/answer"
+	"tidegate/internal/policy"
+	"tidegate/internal/route"
+)
+
+type (
+	explainInput struct {
+		Key     string `query:"key" required:"true" maxLength:"64" doc:"Id of the key that calls"`
+		Method  string `query:"method" default:"GET" maxLength:"16"`
+		Path    string `query:"path" default:"/" maxLength:"2000" pattern:"^/"`
+		API     string `query:"api" maxLength:"64"`
+		Stage   string `query:"stage" maxLength:"128"`
+		Address string `query:"address" maxLength:"45" doc:"Of the client; the lists of addresses and the limits of each address need it"`
+	}
+	explainOutput struct{ Body Explanation }
+)
+
+// Explanation is what a call would get now, and why.
+type Explanation struct {
+	Allowed     bool           `json:"allowed"`
+	Refused     string         `json:"refused,omitempty" doc:"Why the caller may not call, whatever the limits"`
+	Exempt      bool           `json:"exempt" doc:"The address is not limited"`
+	Would       bool           `json:"wouldAllow" doc:"What would be answered if every limit were enforced"`
+	BannedUntil *time.Time     `json:"bannedUntil,omitempty"`
+	NextFree    *time.Time     `json:"nextFree,omitempty" doc:"When the same call passes, of one that is denied"`
+	Source      string         `json:"source" enum:"plan,override" doc:"Where the key's own limits come from"`
+	Plan        string         `json:"plan"`
+	Rule        string         `json:"rule,omitempty" doc:"The route rule that won"`
+	Cost        int64          `json:"cost"`
+	Rules       []RuleMatch    `json:"rules" doc:"Route rules that the call falls under"`
+	Limits      []AppliedLimit `json:"limits" doc:"Every limit that the call is held against"`
+	Candidate   []string       `json:"candidate,omitempty" doc:"Limits on trial beside the plan's"`
+	Response    Response       `json:"response" doc:"What a client of a REST API gets"`
+}
+
+// RuleMatch is a route rule that a call falls under.
+type RuleMatch struct {
+	Name    string `json:"name"`
+	Pattern string `json:"pattern" example:"GET /orders/{id}"`
+	Won     bool   `json:"won"`
+	Reason  string `json:"reason"`
+}
+
+// AppliedLimit is a limit that a call is held against.
+type AppliedLimit struct {
+	Scope string `json:"scope" enum:"key,route,ip,route-ip,global,route-all" doc:"What it counts"`
+	Mode  string `json:"mode" enum:"enforce,shadow"`
+	Window
+}
+
+// Response is an answer as a client sees it.
+type Response struct {
+	Status     int      `json:"status" doc:"0 when the call passes: the backend answers"`
+	RateLimit  string   `json:"rateLimit,omitempty" doc:"The field RateLimit"`
+	Policy     string   `json:"rateLimitPolicy,omitempty" doc:"The field RateLimit-Policy"`
+	RetryAfter int64    `json:"retryAfter,omitempty" doc:"The field Retry-After, seconds"`
+	Type       string   `json:"type,omitempty"`
+	Detail     string   `json:"detail,omitempty"`
+	Violated   []string `json:"violatedPolicies,omitempty"`
+}
+
+func (a *api) registerExplain() {
+	register(a, operation{
+		pattern: "GET /explain", id: "explain-call", summary: "What a call would get now, and why", role: access.Viewer, group: "usage",
+		details: "Nothing is taken.",
+	}, a.explain)
+}
+
+// v6Bits is how the check function masks IPv6 addresses unless it is told otherwise.
+const v6Bits = 64
+
+func (in *explainInput) call() (policy.Call, error) {
+	c := policy.Call{Route: route.Call{API: in.API, Stage: in.Stage, Method: strings.ToUpper(in.Method), Path: in.Path}}
+	if in.Address == "" {
+		return c, nil
+	}
+	address, err := netip.ParseAddr(in.Address)
+	if err != nil || address.Zone() != "" {
+		return c, unprocessable(Detail{Location: "query.address", Message: "must be an address such as 203.0.113.7 or 2001:db8::1"})
+	}
+	c.Address = address.Unmap()
+	bits := 32
+	if c.Address.Is6() {
+		bits = v6Bits
+	}
+	c.Network, err = c.Address.Prefix(bits)
+	return c, err
+}
+
+func (a *api) explain(ctx context.Context, in *explainInput) (*explainOutput, error) {
+	call, err := in.call()
+	if err != nil {
+		return nil, err
+	}
+	k, err := a.key(ctx, in.Key)
+	if err != nil {
+		return nil, err
+	}
+	set, err := a.Keys.Set(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e, err := a.Keys.Explain(ctx, set, k, call)
+	if err != nil {
+		return nil, err
+	}
+	return &explainOutput{explanationOf(set, e)}, nil
+}
+
+func explanationOf(set *policy.Set, e policy.Explained) Explanation {
+	c := e.Checked
+	out := Explanation{
+		Allowed: c.Allowed, Refused: e.Refused, Exempt: e.Exempt, Would: c.Would, BannedUntil: given(c.BannedUntil), NextFree: after(c.Now, c.RetryAfter()),
+		Source: e.Effective.Source, Plan: c.Plan, Rule: c.Rule, Cost: c.Cost, Rules: []RuleMatch{}, Limits: []AppliedLimit{}, Response: responseOf(e),
+	}
+	for _, m := range e.Matches {
+		r := set.Routes[m.Index]
+		out.Rules = append(out.Rules, RuleMatch{r.Name, r.Pattern.String(), m.Won, m.Reason})
+	}
+	for _, l := range c.Limits {
+		out.Limits = append(out.Limits, AppliedLimit{l.Scope, string(l.Mode), windowOf(l.Usage, c.Now)})
+	}
+	if c.Source == "plan" && len(e.Effective.Plan.Candidate) > 0 {
+		out.Candidate = wording.Each(e.Effective.Plan.Candidate)
+	}
+	return out
+}
+
+func responseOf(e policy.Explained) Response {
+	if e.Refused != "" {
+		return Response{Status: http.StatusUnauthorized, Type: aboutBlank, Detail: "A valid API key is required."}
+	}
+	told := answer.To(e.Checked)
+	r := Response{RateLimit: told.RateLimit, Policy: told.RateLimitPolicy}
+	if !e.Checked.Allowed {
+		d := told.Denial
+		r.Status, r.RetryAfter, r.Type, r.Detail, r.Violated = http.StatusTooManyRequests, d.RetryAfter, d.Type, d.Detail, d.Violated
+	}
+	return r
+}

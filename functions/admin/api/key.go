@@ -1,0 +1,313 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/keylist"
+	"tidegate/internal/apikey"
+	"tidegate/internal/policy"
+)
+
+// Key is a key without its secret, or the override and the ban of a caller that others vouch for.
+type Key struct {
+	ID       string     `json:"id"`
+	Kind     string     `json:"kind" enum:"key,token,address"`
+	Name     string     `json:"name"`
+	Env      string     `json:"env,omitempty"`
+	Tags     []string   `json:"tags,omitempty"`
+	Plan     string     `json:"plan"`
+	Status   string     `json:"status" enum:"active,revoked,unreadable"`
+	Override *Override  `json:"override,omitempty"`
+	Expires  *time.Time `json:"expires,omitempty"`
+	Banned   *time.Time `json:"bannedUntil,omitempty"`
+	Grace    *time.Time `json:"graceUntil,omitempty" doc:"Until when the secret before the last rotation is good"`
+	Version  int64      `json:"version"`
+	Created  *time.Time `json:"created,omitempty"`
+	Updated  *time.Time `json:"updated,omitempty"`
+}
+
+// Override replaces the limits of a key's plan.
+type Override struct {
+	Limits []Limit    `json:"limits,omitempty" maxItems:"8" doc:"1 to 8; none with mode off"`
+	Mode   string     `json:"mode,omitempty" enum:"enforce,shadow,off"`
+	Until  *time.Time `json:"until,omitempty" doc:"When the plan is back in force; never when it is left out"`
+	Reason string     `json:"reason" minLength:"1" maxLength:"200"`
+}
+
+func keyOf(k policy.Key) Key {
+	return Key{
+		ID: k.ID, Kind: string(k.Kind), Name: k.Name, Env: k.Env, Tags: k.Tags, Plan: k.Plan, Status: string(k.Status), Override: overrideOf(k.Override),
+		Expires: given(k.Expires), Banned: given(k.Banned), Grace: given(k.Grace), Version: k.Version, Created: given(k.Created), Updated: given(k.Updated),
+	}
+}
+
+func overrideOf(o *policy.Override) *Override {
+	if o == nil {
+		return nil
+	}
+	return &Override{Limits: limitsOf(o.Limits), Mode: string(o.Mode), Until: given(o.Until), Reason: o.Reason}
+}
+
+func (d *details) override(at string, o *Override) *policy.Override {
+	if o == nil {
+		return nil
+	}
+	return &policy.Override{Limits: d.limits(at+"limits", o.Limits), Mode: policy.Mode(o.Mode), Until: timeOf(o.Until), Reason: strings.TrimSpace(o.Reason)}
+}
+
+// KeyNow is a key and how it stands.
+type KeyNow struct {
+	Key
+	States  []string `json:"states" doc:"What is out of the ordinary: overridden, blocked, near, shadow, banned, expiring, revoked, unreadable"`
+	Windows []Window `json:"windows" doc:"Its limits in force and how they stand; none with mode off"`
+}
+
+func keyNowOf(s keylist.Subject) KeyNow {
+	out := KeyNow{Key: keyOf(s.Key), States: []string{}, Windows: windowsOf(s.Now)}
+	if out.Kind == "" {
+		out.Kind = string(policy.APIKey) // of one that cannot be read nobody knows
+	}
+	for _, state := range s.States() {
+		out.States = append(out.States, string(state))
+	}
+	return out
+}
+
+type (
+	KeyPath struct {
+		ID string `path:"id" doc:"Id of the key, never its secret" example:"aBY2A8bWP166"`
+	}
+	keyOutput struct {
+		ETag string `header:"ETag"`
+		Body Key
+	}
+	keyNowOutput struct {
+		ETag string `header:"ETag"`
+		Body KeyNow
+	}
+	Paging struct {
+		After string `query:"after" maxLength:"1000" doc:"next of the page before"`
+		Count int    `query:"count" minimum:"1" maximum:"500" default:"50"`
+	}
+	keysInput struct {
+		Prefix string `query:"prefix" maxLength:"100" doc:"Only names that start so, whatever the case"`
+		Plan   string `query:"plan" maxLength:"400" doc:"Only keys of the plan with this name"`
+		State  string `query:"state" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable"`
+		Paging
+	}
+	keysOutput struct {
+		Body struct {
+			Items []KeyNow `json:"items"`
+			Next  string   `json:"next,omitempty" doc:"Where the list goes on; absent at its end. With a state a page may be short, or empty, and not be the last"`
+		}
+	}
+	newKeyInput struct {
+		Body struct {
+			Name    string     `json:"name" minLength:"1" maxLength:"100"`
+			Plan    string     `json:"plan" minLength:"1" maxLength:"100"`
+			Env     string     `json:"env,omitempty" pattern:"^[a-z0-9]{1,16}$" doc:"Part of the key's text; live when it is left out"`
+			Tags    []string   `json:"tags,omitempty" maxItems:"10"`
+			Expires *time.Time `json:"expires,omitempty"`
+			Reason  string     `json:"reason,omitempty" maxLength:"200"`
+		}
+	}
+	secretOutput struct {
+		Location string `header:"Location"`
+		ETag     string `header:"ETag"`
+		Body     struct {
+			Key    Key    `json:"key"`
+			Secret string `json:"secret" doc:"Stands in this answer and nowhere else"`
+		}
+	}
+	patchKeyInput struct {
+		KeyPath
+		IfMatch
+		Body struct {
+			Name    *string       `json:"name,omitempty" minLength:"1" maxLength:"100"`
+			Plan    *string       `json:"plan,omitempty" minLength:"1" maxLength:"100"`
+			Tags    *[]string     `json:"tags,omitempty" maxItems:"10"`
+			Expires nullable[time.Time] `json:"expires,omitempty" doc:"null for never"`
+			Reason  string        `json:"reason,omitempty" maxLength:"200"`
+		}
+	}
+	deleteInput struct {
+		KeyPath
+		Because
+	}
+	Because struct {
+		Reason string `query:"reason" maxLength:"800" doc:"Why, for the audit: up to 200 characters"`
+	}
+)
+
+// nullable tells a value that is left out from null.
+type nullable[T any] struct {
+	sent  bool
+	value *T
+}
+
+// UnmarshalJSON notes that it was sent.
+func (n *nullable[T]) UnmarshalJSON(text []byte) error {
+	n.sent = true
+	return json.Unmarshal(text, &n.value)
+}
+
+// Schema describes it as the value or null.
+func (nullable[T]) Schema(r huma.Registry) *huma.Schema {
+	s := *r.Schema(reflect.TypeFor[T](), true, "")
+	s.Nullable = true
+	return &s
+}
+
+func (a *api) registerKeys() {
+	const group = "keys"
+	register(a, operation{
+		pattern: "GET /keys", id: "list-keys", summary: "List keys in the order of their names", role: access.Viewer, group: group,
+		details: "A key that is there all the while is listed exactly once, whatever is created or deleted meanwhile.",
+	}, a.listKeys)
+	register(a, operation{
+		pattern: "POST /keys", id: "create-key", summary: "Create a key", role: access.Editor, group: group, status: http.StatusCreated,
+		details: "The secret stands in the answer and cannot be had again.",
+	}, a.createKey)
+	register(a, operation{
+		pattern: "GET /keys/{id}", id: "get-key", summary: "Get a key and how its limits stand", role: access.Viewer, group: group,
+	}, a.getKey)
+	register(a, operation{
+		pattern: "PATCH /keys/{id}", id: "edit-key", summary: "Change name, plan, tags or expiry", role: access.Editor, group: group,
+		details: "What is left out stays. Another plan acts on the next check and keeps the counts.",
+	}, a.patchKey)
+	register(a, operation{
+		pattern: "DELETE /keys/{id}", id: "delete-key", summary: "Delete a key and its counts for ever", role: access.Editor, group: group,
+		status: http.StatusNoContent,
+	}, a.deleteKey)
+}
+
+// key returns the key with this id. A whole secret is refused: it would stand in the address, where logs find it.
+func (a *api) key(ctx context.Context, id string) (policy.Key, error) {
+	if _, err := apikey.Parse(id); err == nil {
+		return policy.Key{}, unprocessable(Detail{
+			Location: "path.id", Message: "is a whole secret, which belongs in no address: the first 12 characters behind the last _ are its id. Consider rotating it",
+		})
+	}
+	return a.Keys.Get(ctx, id)
+}
+
+func keyAnswer(k policy.Key, err error) (*keyOutput, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &keyOutput{etag(k.Version), keyOf(k)}, nil
+}
+
+// filter reads which keys are meant.
+func filter(set *policy.Set, prefix, plan, state, at string) (keylist.Filter, error) {
+	f := keylist.Filter{Prefix: prefix, State: keylist.State(state)}
+	if plan == "" {
+		return f, nil
+	}
+	p, known := set.Plan(plan)
+	if !known {
+		return f, unprocessable(Detail{Location: at, Message: "no plan has this name"})
+	}
+	f.Plan = p.Number
+	return f, nil
+}
+
+func (a *api) listKeys(ctx context.Context, in *keysInput) (*keysOutput, error) {
+	set, err := a.Keys.Set(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f, err := filter(set, in.Prefix, in.Plan, in.State, "query.plan")
+	if err != nil {
+		return nil, err
+	}
+	found, err := keylist.Find(ctx, a.Keys, set, f, in.After, in.Count)
+	if err != nil {
+		return nil, cursorProblem(err)
+	}
+	out := &keysOutput{}
+	out.Body.Items, out.Body.Next = make([]KeyNow, len(found.Subjects)), found.Next
+	for i, s := range found.Subjects {
+		out.Body.Items[i] = keyNowOf(s)
+	}
+	return out, nil
+}
+
+func (a *api) createKey(ctx context.Context, in *newKeyInput) (*secretOutput, error) {
+	b := in.Body
+	if b.Env == "" {
+		b.Env = "live"
+	}
+	n := policy.NewKey{Name: strings.TrimSpace(b.Name), Env: b.Env, Plan: b.Plan, Tags: b.Tags, Expires: timeOf(b.Expires)}
+	k, secret, err := a.Keys.Create(ctx, n, edit(ctx, b.Reason))
+	if err != nil {
+		return nil, err
+	}
+	return made(k, secret), nil
+}
+
+func made(k policy.Key, secret apikey.Secret) *secretOutput {
+	out := &secretOutput{Location: Prefix + "/keys/" + k.ID, ETag: etag(k.Version)}
+	out.Body.Key, out.Body.Secret = keyOf(k), secret.Reveal()
+	return out
+}
+
+func (a *api) getKey(ctx context.Context, in *KeyPath) (*keyNowOutput, error) {
+	k, err := a.key(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	set, err := a.Keys.Set(ctx)
+	if err != nil {
+		return nil, err
+	}
+	subjects, err := keylist.Subjects(ctx, a.Keys, set, []policy.Key{k})
+	if err != nil {
+		return nil, err
+	}
+	return &keyNowOutput{etag(k.Version), keyNowOf(subjects[0])}, nil
+}
+
+func (a *api) patchKey(ctx context.Context, in *patchKeyInput) (*keyOutput, error) {
+	if err := in.missing(); err != nil {
+		return nil, err
+	}
+	k, err := a.key(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return keyAnswer(a.onKey(k, in.IfMatch, func(version int64) (policy.Key, error) {
+		return a.Keys.Update(ctx, k.ID, version, "key.edit", edit(ctx, in.Body.Reason), in.apply)
+	}))
+}
+
+func (in *patchKeyInput) apply(k *policy.Key) {
+	b := in.Body
+	if b.Name != nil {
+		k.Name = strings.TrimSpace(*b.Name)
+	}
+	if b.Plan != nil {
+		k.Plan = *b.Plan
+	}
+	if b.Tags != nil {
+		k.Tags = *b.Tags
+	}
+	if b.Expires.sent {
+		k.Expires = timeOf(b.Expires.value)
+	}
+}
+
+func (a *api) deleteKey(ctx context.Context, in *deleteInput) (*none, error) {
+	if _, err := a.key(ctx, in.ID); err != nil && !isUnreadable(err) {
+		return nil, err
+	}
+	return nil, a.Keys.Delete(ctx, in.ID, edit(ctx, in.Reason))
+}

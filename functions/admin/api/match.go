@@ -1,0 +1,80 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+
+	"tidegate/internal/policy"
+)
+
+// IfMatch is the version that a change is based on.
+type IfMatch struct {
+	IfMatch string `header:"If-Match" maxLength:"100" example:"\"7\"" doc:"ETag of the version that the change is based on; * for whichever there is"`
+}
+
+func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
+
+var etagPattern = regexp.MustCompile(`^"([0-9]{1,18})"$`)
+
+// missing is the answer to a change that is based on nothing.
+func (m IfMatch) missing() error {
+	if m.IfMatch != "" {
+		return nil
+	}
+	return problem(http.StatusPreconditionRequired, "Send If-Match with the ETag that you read, so that nobody's change is lost; * to change whatever is there.")
+}
+
+// any reports whether the change goes on top of whichever version there is.
+func (m IfMatch) any() bool { return m.IfMatch == "" || m.IfMatch == "*" }
+
+// version is the one that the change is based on, given the current one. It fails with 412 when they differ. Weak and unknown tags match nothing.
+func (m IfMatch) version(current int64) (int64, error) {
+	if m.any() {
+		return current, nil
+	}
+	found := etagPattern.FindStringSubmatch(m.IfMatch)
+	if found == nil {
+		return 0, stale(current, nil)
+	}
+	given, err := strconv.ParseInt(found[1], 10, 64)
+	if err != nil || given != current {
+		return 0, stale(current, &given)
+	}
+	return given, nil
+}
+
+// stale tells both versions.
+func stale(current int64, given *int64) *Problem {
+	based := "on no version that this API told"
+	if given != nil {
+		based = fmt.Sprintf("on version %d", *given)
+	}
+	p := problem(http.StatusPreconditionFailed,
+		fmt.Sprintf("There is version %d by now; the change was based %s. Nothing was written: read it again.", current, based))
+	p.Current, p.Given = &current, given
+	p.header.Set("ETag", etag(current))
+	return p
+}
+
+const tries = 5 // to change whatever is there while others change it too
+
+// onKey makes a change that is based on a version of a key, again when it may be any version and another came first.
+func (a *api) onKey(k policy.Key, m IfMatch, change func(version int64) (policy.Key, error)) (policy.Key, error) {
+	version, err := m.version(k.Version)
+	if err != nil {
+		return policy.Key{}, err
+	}
+	for try := 1; ; try++ {
+		saved, err := change(version)
+		if !errors.Is(err, policy.ErrConflict) {
+			return saved, err
+		}
+		if !m.any() || try == tries {
+			return policy.Key{}, stale(saved.Version, &version)
+		}
+		version = saved.Version
+	}
+}

@@ -1,0 +1,86 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"mime"
+	"net/http"
+
+	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/policyfile"
+	"tidegate/internal/policy"
+)
+
+type (
+	fileInput struct {
+		IfMatch
+		Trial
+		Because
+		ContentType string `header:"Content-Type"`
+		RawBody     []byte `contentType:"application/yaml"`
+	}
+	fileOutput struct {
+		ContentType string `header:"Content-Type"`
+		ETag        string `header:"ETag"`
+		Body        []byte `contentType:"application/yaml"`
+	}
+)
+
+func (a *api) registerPolicyFile() {
+	const group = "policy"
+	register(a, operation{
+		pattern: "GET /policy.yaml", id: "export-policy", summary: "The policies as a file in YAML", role: access.Viewer, group: group,
+	}, a.exportPolicy)
+	register(a, operation{
+		pattern: "PUT /policy.yaml", id: "import-policy", summary: "Make a file the policies", role: access.Editor, group: group, maxBody: MaxPolicyBody,
+		details: "With dry_run it tells what would change. Otherwise it needs a reason, and the version that it is based on: If-Match, or else the version " +
+			"that stands in the file. What is left out of the file is removed.",
+	}, a.importPolicy)
+}
+
+func (a *api) exportPolicy(ctx context.Context, _ *none) (*fileOutput, error) {
+	set, err := a.Keys.Set(ctx)
+	if err != nil {
+		return nil, err
+	}
+	text, err := policyfile.Write(set)
+	if err != nil {
+		return nil, err
+	}
+	return &fileOutput{"application/yaml", etag(set.Version), text}, nil
+}
+
+func (a *api) importPolicy(ctx context.Context, in *fileInput) (*changesOutput, error) {
+	if err := isYAML(in.ContentType); err != nil {
+		return nil, err
+	}
+	file, err := policyfile.Read(in.RawBody)
+	if err != nil {
+		return nil, err
+	}
+	save := saving{match: in.IfMatch, dry: in.DryRun, reason: in.Reason}
+	if save.match.IfMatch == "" && file.Version > 0 && !save.dry {
+		save.match.IfMatch = etag(file.Version)
+	}
+	if err := save.ready(); err != nil {
+		return nil, err
+	}
+	current, err := a.Keys.Set(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out, err := a.save(ctx, current, file.Set(current), save)
+	var invalid *policy.InvalidError
+	if errors.As(err, &invalid) {
+		return nil, file.Blame(invalid.Fields)
+	}
+	return out, err
+}
+
+func isYAML(contentType string) error {
+	switch kind, _, _ := mime.ParseMediaType(contentType); kind {
+	case "application/yaml", "application/x-yaml", "text/yaml":
+		return nil
+	}
+	return problem(http.StatusUnsupportedMediaType, "The body is of a type that is not understood here: send application/yaml.")
+}

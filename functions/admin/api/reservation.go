@@ -1,0 +1,85 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/reservation"
+)
+
+type (
+	reserveInput struct {
+		Body struct {
+			KeyID string `json:"keyId" minLength:"1" maxLength:"64"`
+			Route string `json:"route,omitempty" maxLength:"400" doc:"Name of a route rule whose limits apply too"`
+			Cost  int64  `json:"cost" minimum:"1" maximum:"1000000000"`
+		}
+	}
+	reserveOutput struct {
+		Body struct {
+			Reservation string          `json:"reservation,omitempty" doc:"For settle; absent when the key is not limited"`
+			Cost        int64           `json:"cost"`
+			Expires     time.Time       `json:"expires" doc:"From when on it cannot be settled"`
+			Limits      []ReservedLimit `json:"limits"`
+		}
+	}
+	settleInput struct {
+		Body struct {
+			Reservation string `json:"reservation" minLength:"1" maxLength:"4000" example:"tgr_…"`
+			Cost        int64  `json:"cost" minimum:"0" maximum:"1000000000" doc:"What was really used; 0 gives all of it back"`
+		}
+	}
+	settleOutput struct {
+		Body struct {
+			Reserved int64 `json:"reserved"`
+			Actual   int64 `json:"actual"`
+			Short    int64 `json:"short" doc:"How much of actual could not be charged, since a limit was reached"`
+			Partial  bool  `json:"partial" doc:"Some limits on others than the caller could not be reached: they keep what was reserved"`
+		}
+	}
+)
+
+// ReservedLimit is how a limit stands after a reservation.
+type ReservedLimit struct {
+	Scope     string `json:"scope" enum:"key,route,ip,route-ip,global,route-all"`
+	Limit     Limit  `json:"limit"`
+	Remaining int64  `json:"remaining"`
+}
+
+func (a *api) registerReservations() {
+	const group = "reservations"
+	register(a, operation{
+		pattern: "POST /reservations", id: "reserve-cost", summary: "Take a cost from a key's limits before it is known", role: access.Editor, group: group,
+		status: http.StatusCreated, details: "429 when a limit is reached, with Retry-After.",
+	}, a.reserve)
+	register(a, operation{
+		pattern: "POST /reservations/settle", id: "settle-reservation", summary: "Make a reservation's cost what was really used", role: access.Editor,
+		group: group, details: "Once: 409 means settled before, 410 expired.",
+	}, a.settle)
+}
+
+func (a *api) reserve(ctx context.Context, in *reserveInput) (*reserveOutput, error) {
+	r, err := reservation.Reserve(ctx, a.Checker, reservation.Request{KeyID: in.Body.KeyID, Route: in.Body.Route, Cost: in.Body.Cost})
+	if err != nil {
+		return nil, err
+	}
+	out := &reserveOutput{}
+	b := &out.Body
+	b.Reservation, b.Cost, b.Expires, b.Limits = r.Reservation, r.Cost, r.Expires, make([]ReservedLimit, len(r.Limits))
+	for i, l := range r.Limits {
+		b.Limits[i] = ReservedLimit{l.Scope, limitOf(l.Limit), l.Remaining}
+	}
+	return out, nil
+}
+
+func (a *api) settle(ctx context.Context, in *settleInput) (*settleOutput, error) {
+	s, err := reservation.Settle(ctx, a.Checker, reservation.Settlement{Reservation: in.Body.Reservation, Cost: in.Body.Cost})
+	if err != nil {
+		return nil, err
+	}
+	out := &settleOutput{}
+	out.Body.Reserved, out.Body.Actual, out.Body.Short, out.Body.Partial = s.Reserved, s.Actual, s.Short, s.Partial
+	return out, nil
+}

@@ -1,0 +1,39 @@
+package api
+
+import (
+	"context"
+
+	"tidegate/functions/admin/access"
+)
+
+// Me is who a caller is taken for.
+type Me struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	Kind string `json:"kind" enum:"user,token"`
+	Role string `json:"role" enum:"viewer,editor"`
+}
+
+type (
+	none     struct{}
+	meOutput struct{ Body Me }
+	document struct {
+		ContentType string `header:"Content-Type"`
+		Body        []byte
+	}
+)
+
+func (a *api) registerSelf() {
+	register(a, operation{
+		pattern: "GET /me", id: "get-me", summary: "Who the caller is", role: access.Viewer, group: "access",
+	}, func(ctx context.Context, _ *none) (*meOutput, error) {
+		actor := access.From(ctx)
+		return &meOutput{Me{actor.ID, actor.Name, string(actor.Kind), actor.Role.String()}}, nil
+	})
+	register(a, operation{
+		pattern: "GET /openapi.json", id: "get-openapi", summary: "This document", role: access.Viewer, group: "access",
+	}, func(context.Context, *none) (*document, error) {
+		text, err := a.document()
+		return &document{"application/json", text}, err
+	})
+}

@@ -1,0 +1,79 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"tidegate/functions/admin/access"
+	"tidegate/internal/accuracy"
+	"tidegate/internal/limiter"
+)
+
+type (
+	simulateInput struct {
+		Body struct {
+			Limit Limit     `json:"limit"`
+			Calls []float64 `json:"calls" minItems:"1" maxItems:"500" nullable:"false" doc:"When calls come, in seconds; 0 begins an aligned window"`
+		}
+	}
+	simulateOutput struct {
+		Body struct {
+			Allowed   int64      `json:"allowed"`
+			Decisions []Decision `json:"decisions"`
+		}
+	}
+)
+
+// Decision is what became of a call that was played.
+type Decision struct {
+	At         float64  `json:"at" doc:"Seconds"`
+	Allowed    bool     `json:"allowed"`
+	Remaining  int64    `json:"remaining"`
+	RetryAfter *float64 `json:"retryAfter,omitempty" doc:"Seconds, exact; of a call that is denied"`
+}
+
+func (a *api) registerSimulate() {
+	register(a, operation{
+		pattern: "POST /simulate", id: "simulate-calls", summary: "What a limit says to calls at given times", role: access.Viewer, group: "usage",
+		details: "Plays the limiter's model; no key is touched.",
+	}, a.simulate)
+}
+
+func (a *api) simulate(_ context.Context, in *simulateInput) (*simulateOutput, error) {
+	var wrong details
+	limit := wrong.limit("limit", in.Body.Limit)
+	for _, e := range limit.Errors() {
+		wrong.add("limit."+e.Field, fmt.Errorf("%s", e.Message))
+	}
+	at := make([]time.Duration, len(in.Body.Calls))
+	for i, seconds := range in.Body.Calls {
+		if seconds < 0 || seconds > limiter.MaxWindow.Seconds() {
+			wrong.add(fmt.Sprintf("calls[%d]", i), fmt.Errorf("must be 0 to %.0f", limiter.MaxWindow.Seconds()))
+			continue
+		}
+		at[i] = time.Duration(math.Round(seconds*1e6)) * time.Microsecond
+	}
+	if err := wrong.err(); err != nil {
+		return nil, err
+	}
+	slices.Sort(at)
+	decisions, err := accuracy.Trace(limit, at)
+	if err != nil {
+		return nil, unprocessable(Detail{Location: "body.calls", Message: "these calls cannot be played"})
+	}
+	out := &simulateOutput{}
+	for i, d := range decisions {
+		played := Decision{At: at[i].Seconds(), Allowed: d.Allowed, Remaining: d.Limits[0].Remaining}
+		if d.Allowed {
+			out.Body.Allowed++
+		} else {
+			wait := d.RetryAfter().Seconds()
+			played.RetryAfter = &wait
+		}
+		out.Body.Decisions = append(out.Body.Decisions, played)
+	}
+	return out, nil
+}

@@ -1,0 +1,92 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/token"
+)
+
+// Token is a machine token without its secret.
+type Token struct {
+	ID       string     `json:"id"`
+	Name     string     `json:"name"`
+	Scope    string     `json:"scope" doc:"read or write; empty of one that cannot be read"`
+	By       string     `json:"createdBy"`
+	Created  time.Time  `json:"created"`
+	Expires  time.Time  `json:"expires"`
+	LastUsed *time.Time `json:"lastUsed" doc:"To the minute; null if never"`
+}
+
+func tokenOf(t token.Token) Token {
+	return Token{t.ID, t.Name, string(t.Scope), t.By, t.Created, t.Expires, given(t.Used)}
+}
+
+type (
+	tokensOutput struct {
+		Body struct {
+			Items []Token `json:"items"`
+		}
+	}
+	newTokenInput struct {
+		Body struct {
+			Name    string    `json:"name" minLength:"1" maxLength:"64"`
+			Scope   string    `json:"scope" enum:"read,write"`
+			Expires time.Time `json:"expires" doc:"Within the next 366 days"`
+		}
+	}
+	newTokenOutput struct {
+		Location string `header:"Location"`
+		Body     struct {
+			Token  Token  `json:"token"`
+			Secret string `json:"secret" doc:"Stands in this answer and nowhere else"`
+		}
+	}
+	tokenInput struct {
+		ID string `path:"id" maxLength:"64"`
+	}
+)
+
+func (a *api) registerTokens() {
+	const group = "access"
+	register(a, operation{
+		pattern: "GET /tokens", id: "list-tokens", summary: "List machine tokens", role: access.Editor, group: group,
+	}, a.listTokens)
+	register(a, operation{
+		pattern: "POST /tokens", id: "create-token", summary: "Create a machine token", role: access.Editor, group: group, status: http.StatusCreated,
+		details: "For people alone, with their session: a token that leaked must not beget another.",
+	}, a.createToken)
+	register(a, operation{
+		pattern: "DELETE /tokens/{id}", id: "revoke-token", summary: "Revoke a machine token, one's own too", role: access.Editor, group: group,
+		status: http.StatusNoContent,
+	}, func(ctx context.Context, in *tokenInput) (*none, error) { return nil, a.Tokens.Revoke(ctx, in.ID, actorOf(ctx)) })
+}
+
+func (a *api) listTokens(ctx context.Context, _ *none) (*tokensOutput, error) {
+	tokens, err := a.Tokens.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &tokensOutput{}
+	out.Body.Items = make([]Token, len(tokens))
+	for i, t := range tokens {
+		out.Body.Items[i] = tokenOf(t)
+	}
+	return out, nil
+}
+
+func (a *api) createToken(ctx context.Context, in *newTokenInput) (*newTokenOutput, error) {
+	if access.From(ctx).Kind != access.User {
+		return nil, problem(http.StatusForbidden, "Only people make tokens: one that leaked must not beget another. Make it in the settings.")
+	}
+	n := token.New{Name: in.Body.Name, Scope: token.Scope(in.Body.Scope), Expires: in.Body.Expires, By: actorOf(ctx)}
+	t, secret, err := a.Tokens.Create(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	out := &newTokenOutput{Location: Prefix + "/tokens/" + t.ID}
+	out.Body.Token, out.Body.Secret = tokenOf(t), secret.Reveal()
+	return out, nil
+}

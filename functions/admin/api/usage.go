@@ -1,0 +1,222 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"tidegate/functions/admin/access"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/usage"
+)
+
+// Counts are numbers of calls.
+type Counts struct {
+	Allowed         int64 `json:"allowed"`
+	Denied          int64 `json:"denied"`
+	ShadowDenied    int64 `json:"shadowDenied" doc:"Of all calls, those that a limit in shadow would have denied"`
+	CandidateDenied int64 `json:"candidateDenied" doc:"Of all calls, those that a candidate would have denied"`
+	Degraded        int64 `json:"degraded" doc:"Of all calls, those decided without the store"`
+	Cost            int64 `json:"cost" doc:"Of the allowed calls together"`
+}
+
+func countsOf(c usage.Counts) Counts {
+	return Counts{c.Allowed, c.Denied, c.ShadowDenied, c.CandidateDenied, c.Degraded, c.Cost}
+}
+
+// Point is what was counted from Start on, until the next point.
+type Point struct {
+	Start time.Time `json:"start"`
+	Counts
+}
+
+// Series is calls over time.
+type Series struct {
+	From   time.Time `json:"from"`
+	To     time.Time `json:"to"`
+	Step   string    `json:"step" example:"1m"`
+	Total  Counts    `json:"total"`
+	Points []Point   `json:"points"`
+}
+
+// Talker is a caller with its calls.
+type Talker struct {
+	ID   string `json:"id"`
+	Name string `json:"name,omitempty"`
+	Plan string `json:"plan,omitempty"`
+	Counts
+}
+
+type (
+	Span struct {
+		From time.Time `query:"from" doc:"An hour before to, when it is left out"`
+		To   time.Time `query:"to" doc:"Now, when it is left out"`
+		Step string    `query:"step" default:"1m" maxLength:"10" doc:"Whole minutes within the last 24 hours, whole hours within the last 30 days"`
+	}
+	usageInput struct {
+		KeyPath
+		Span
+	}
+	usageOutput struct {
+		Body struct {
+			Now     time.Time `json:"now" doc:"Instant of the windows, on the store's clock"`
+			Windows []Window  `json:"windows"`
+			History Series    `json:"history"`
+		}
+	}
+	overviewInput struct {
+		Span
+		Top int `query:"top" minimum:"1" maximum:"64" default:"10" doc:"How many callers are ranked"`
+	}
+	overviewOutput struct {
+		Body struct {
+			Keys          int64    `json:"keys" doc:"In the registry"`
+			ActiveCallers int64    `json:"activeCallers" doc:"Seen since from, within a day at most"`
+			PolicyVersion int64    `json:"policyVersion"`
+			History       Series   `json:"history"`
+			Busiest       []Talker `json:"busiest" doc:"By admitted calls, in whole hours"`
+			MostDenied    []Talker `json:"mostDenied" doc:"By denied calls, in whole hours"`
+		}
+	}
+)
+
+func (a *api) registerUsage() {
+	const group = "usage"
+	register(a, operation{
+		pattern: "GET /keys/{id}/usage", id: "get-usage", summary: "How a key's limits stand now, and its calls over time", role: access.Viewer, group: group,
+	}, a.keyUsage)
+	register(a, operation{
+		pattern: "GET /overview", id: "get-overview", summary: "All calls over time, who calls and who is denied most", role: access.Viewer, group: group,
+	}, a.overview)
+	a.registerExplain()
+}
+
+// span is a stretch of time in steps.
+type span struct {
+	from, to time.Time
+	step     time.Duration
+}
+
+func (in Span) span(now time.Time) (span, error) {
+	s := span{in.From, in.To, 0}
+	var err error
+	if s.step, err = limiter.ParseWindow(in.Step); err != nil {
+		return s, unprocessable(Detail{Location: "query.step", Message: "must be such as 1m, 15m or 1h"})
+	}
+	if s.to.IsZero() {
+		s.to = now
+	}
+	if s.from.IsZero() {
+		s.from = s.to.Add(-time.Hour)
+	}
+	return s, nil
+}
+
+func (s span) series(points []usage.Point) Series {
+	out := Series{s.from.UTC(), s.to.UTC(), limiter.ShortWindow(s.step), countsOf(usage.Sum(points)), make([]Point, len(points))}
+	for i, p := range points {
+		out.Points[i] = Point{p.Start.UTC(), countsOf(p.Counts)}
+	}
+	return out
+}
+
+func (a *api) keyUsage(ctx context.Context, in *usageInput) (*usageOutput, error) {
+	s, err := in.span(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	k, err := a.key(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	set, err := a.Keys.Set(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now, err := a.Keys.Usage(ctx, set, []policy.Key{k})
+	if err != nil {
+		return nil, err
+	}
+	points, err := a.Usage.Series(ctx, k.ID, s.from, s.to, s.step)
+	if err != nil {
+		return nil, err
+	}
+	out := &usageOutput{}
+	out.Body.Now, out.Body.Windows, out.Body.History = now[0].Now.UTC(), windowsOf(now[0]), s.series(points)
+	if now[0].Now.IsZero() {
+		out.Body.Now = time.Now().UTC() // nothing is counted, so nobody asked the store
+	}
+	return out, nil
+}
+
+func (a *api) overview(ctx context.Context, in *overviewInput) (*overviewOutput, error) {
+	now := time.Now()
+	s, err := in.span(now)
+	if err != nil {
+		return nil, err
+	}
+	points, err := a.Usage.Overview(ctx, s.from, s.to, s.step)
+	if err != nil {
+		return nil, err
+	}
+	out := &overviewOutput{}
+	b := &out.Body
+	b.History = s.series(points)
+	since := s.from
+	if day := now.Add(-usage.MinutesKept + time.Minute); since.Before(day) {
+		since = day
+	}
+	if b.ActiveCallers, err = a.Usage.ActiveCount(ctx, since); err != nil {
+		return nil, err
+	}
+	if b.Keys, err = a.Keys.Count(ctx, policy.Query{}); err != nil {
+		return nil, err
+	}
+	set, err := a.Keys.Set(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.PolicyVersion = set.Version
+	if b.Busiest, err = a.top(ctx, set, s, in.Top, a.Usage.Busiest); err != nil {
+		return nil, err
+	}
+	b.MostDenied, err = a.top(ctx, set, s, in.Top, a.Usage.MostDenied)
+	return out, err
+}
+
+// top ranks callers; those without a record go by their ids.
+func (a *api) top(ctx context.Context, set *policy.Set, s span, n int,
+	rank func(context.Context, time.Time, time.Time, int) ([]usage.Talker, error)) ([]Talker, error) {
+	talkers, err := rank(ctx, s.from, s.to, n)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(talkers))
+	for i, t := range talkers {
+		ids[i] = t.ID
+	}
+	keys, err := a.Keys.Many(ctx, set, ids)
+	if err != nil {
+		return nil, err
+	}
+	named := map[string]policy.Key{}
+	for _, k := range keys {
+		named[k.ID] = k
+	}
+	out := make([]Talker, len(talkers))
+	for i, t := range talkers {
+		out[i] = Talker{t.ID, named[t.ID].Name, named[t.ID].Plan, countsOf(t.Counts)}
+	}
+	return out, nil
+}
+
+// cursorProblem says that after is no position, if that is what is wrong.
+func cursorProblem(err error) error {
+	var invalid *policy.InvalidError
+	if errors.As(err, &invalid) {
+		return unprocessable(Detail{Location: "query.after", Message: invalid.Fields[0].Message})
+	}
+	return err
+}
+

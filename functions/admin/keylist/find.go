@@ -1,0 +1,91 @@
+package keylist
+
+import (
+	"context"
+	"time"
+
+	"tidegate/internal/policy"
+)
+
+// PerScan is how many keys are looked at together for a state.
+const PerScan = 250
+
+const maxScanned = 2000 // keys that one answer looks at
+
+// Filter says which keys are meant. The zero value means all.
+type Filter struct {
+	Prefix string // of the name
+	Plan   int    // number; 0 for any
+	State  State  // empty for any
+}
+
+// Listed is the part of the filter that a list answers; the rest is looked up key by key.
+func (f Filter) Listed() policy.Query {
+	return policy.Query{Prefix: f.Prefix, Plan: f.Plan, Overridden: f.State == Overridden}
+}
+
+// Computed reports whether keys must be looked at one by one.
+func (f Filter) Computed() bool { return f.State != "" && (f.State != Overridden || f.Plan > 0) }
+
+// Found is a part of the keys that a filter means.
+type Found struct {
+	Subjects []Subject
+	Next     string // the cursor behind them; empty when there are no more
+	Scanned  int    // keys that were looked at
+}
+
+// Find returns up to count keys that the filter means, behind a cursor. It looks at no more than 2,000, so it may find fewer and still have a Next.
+func Find(ctx context.Context, keys *policy.Store, set *policy.Set, f Filter, after string, count int) (Found, error) {
+	q := f.Listed()
+	q.After, q.Count = after, count
+	if f.Computed() {
+		q.Count = PerScan
+	}
+	plan, _ := set.Numbered(f.Plan)
+	var out Found
+	for {
+		page, err := keys.List(ctx, set, q)
+		if err != nil {
+			return Found{}, err
+		}
+		subjects, err := Subjects(ctx, keys, set, page.Keys)
+		if err != nil {
+			return Found{}, err
+		}
+		for i, s := range subjects {
+			out.Scanned++
+			if !s.Is(f.State) || f.Plan > 0 && s.Plan != plan.Name {
+				continue
+			}
+			out.Subjects = append(out.Subjects, s)
+			if len(out.Subjects) == count {
+				if i+1 < len(subjects) || page.Next != "" {
+					out.Next = policy.Cursor(s.Key)
+				}
+				return out, nil
+			}
+		}
+		if page.Next == "" || out.Scanned >= maxScanned {
+			out.Next = page.Next
+			return out, nil
+		}
+		q.After = page.Next
+	}
+}
+
+// Subjects looks up what each key would get now.
+func Subjects(ctx context.Context, keys *policy.Store, set *policy.Set, list []policy.Key) ([]Subject, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	decisions, err := keys.Usage(ctx, set, list)
+	if err != nil {
+		return nil, err
+	}
+	at := time.Now()
+	all := make([]Subject, len(list))
+	for i, k := range list {
+		all[i] = NewSubject(set, k, decisions[i], at)
+	}
+	return all, nil
+}

@@ -1,0 +1,359 @@
+package policyfile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/route"
+)
+
+const sample = `version: 7
+plans:
+  - name: free
+    limits:
+      - 10 per 10 seconds
+      - {requests: 1000, window: 1h, algorithm: counter}
+    degraded: local
+    share: 20
+  - name: pro
+    was: premium
+    limits: ["1,000 per calendar month (Europe/Berlin), fixed window"]
+    candidate: [500 per hour]
+routes:
+  - name: chat
+    pattern: POST /chat
+    cost: 5
+    settle: true
+    perIP: [60 per minute, token bucket]
+  - name: all
+    pattern: {method: GET, path: /*}
+perIP: {limits: [100 per second], mode: shadow}
+deny: [203.0.113.0/24]
+tokenPlan: free
+bans: {denials: 20, window: 1m, base: 10m, cap: 1d}
+`
+
+func current() *policy.Set {
+	return &policy.Set{
+		Version: 7, NextNumber: 4,
+		Plans: []policy.Plan{
+			{Number: 1, Name: "free", Limits: []limiter.Limit{{Requests: 10, Window: 10 * time.Second}}},
+			{Number: 3, Name: "premium", Limits: []limiter.Limit{{Requests: 1, Window: time.Second}}},
+		},
+		Routes: []policy.Route{{Name: "chat", Pattern: route.Pattern{Method: "POST", Path: "/chat"}, Cost: 4}, {Name: "old", Cost: 1}},
+	}
+}
+
+func read(t *testing.T, text string) policy.Set {
+	t.Helper()
+	f, err := Read([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.Set(current())
+}
+
+// A file means what it says, and plans keep their numbers by name, or by the name that they had.
+func TestRead(t *testing.T) {
+	text := strings.Replace(sample, "[60 per minute, token bucket]", `["60 per minute, token bucket"]`, 1)
+	got := read(t, text)
+	want := policy.Set{
+		Version: 7, NextNumber: 4,
+		Plans: []policy.Plan{
+			{Number: 1, Name: "free", Degraded: policy.Local, Share: 20, Limits: []limiter.Limit{
+				{Requests: 10, Window: 10 * time.Second}, {Requests: 1000, Window: time.Hour, Algorithm: limiter.Counter},
+			}},
+			{Number: 3, Name: "pro", Limits: []limiter.Limit{
+				{Requests: 1000, Calendar: limiter.Month, Zone: "Europe/Berlin", Algorithm: limiter.FixedWindow},
+			}, Candidate: []limiter.Limit{{Requests: 500, Window: time.Hour}}},
+		},
+		Routes: []policy.Route{
+			{Name: "chat", Pattern: route.Pattern{Method: "POST", Path: "/chat"}, Cost: 5, Settle: true,
+				PerIP: []limiter.Limit{{Requests: 60, Window: time.Minute, Algorithm: limiter.TokenBucket}}},
+			{Name: "all", Pattern: route.Pattern{Method: "GET", Path: "/*"}, Cost: 1},
+		},
+		PerIP: policy.Scope{Limits: []limiter.Limit{{Requests: 100, Window: time.Second}}, Mode: policy.Shadow},
+		Deny:  []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}, TokenPlan: "free",
+		Bans: &policy.Bans{Denials: 20, Window: policy.Duration(time.Minute), Base: policy.Duration(10 * time.Minute), Cap: policy.Duration(24 * time.Hour)},
+	}
+	if jsonOf(t, got) != jsonOf(t, want) {
+		t.Errorf("got  %s\nwant %s", jsonOf(t, got), jsonOf(t, want))
+	}
+	if err := got.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A difference names what differs, field by field, with both sides in words.
+func TestDiff(t *testing.T) {
+	after := read(t, strings.Replace(sample, "[60 per minute, token bucket]", `["60 per minute, token bucket"]`, 1))
+	got := Text(Diff(current(), &after))
+	want := `plan free: limits: 10 per 10 seconds → 10 per 10 seconds; 1,000 per hour, estimate
+plan free: when the store is away: closed: calls are denied → local: each environment admits 20 %
+plan pro: name: premium → pro
+plan pro: limits: 1 per second → 1,000 per calendar month (Europe/Berlin), fixed window
+plan pro: candidate: none → 500 per hour
+route chat: cost: 4 → 5, settled after
+route chat: each address: none → 60 per minute, token bucket
+route old: * *; cost 1 → none
+route all: none → GET /*; cost 1
+limits of each address: none → 100 per second; shadow
+refused addresses: none → 203.0.113.0/24
+plan of tokens: none → free
+bans: none → 20 denied calls in 1m ban for 10m, then twice as long, up to 1d
+`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// What a file must not have is refused beside its line.
+func TestReadRefuses(t *testing.T) {
+	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
+	for c := 'b'; c < 'k'; c++ {
+		bomb += fmt.Sprintf("%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c]\n", c, c, c-1, c-1, c-1, c-1, c-1, c-1, c-1, c-1, c-1)
+	}
+	for name, row := range map[string]struct {
+		text string
+		line int
+		want string
+	}{
+		"unknown field":           {"version: 1\nplnas: []\n", 2, `there is no field "plnas"`},
+		"unknown field in a plan": {"plans:\n  - name: a\n    limts: []\n", 3, `there is no field "limts"`},
+		"unknown field of a limit": {"plans:\n  - name: a\n    limits:\n      - {requests: 1, window: 1s, algorithmus: log}\n", 4,
+			`there is no field "algorithmus"`},
+		"repeated field":          {"version: 1\nplans: []\nversion: 2\n", 3, "version stands in line 1 already"},
+		"repeated field, nested":  {"plans:\n  - name: a\n    name: b\n", 3, "plans[0].name stands in line 2 already"},
+		"anchor":                  {"plans: &p []\n", 1, "anchor"},
+		"alias":                   {"plans: &p []\nroutes: *p\n", 1, "anchor"},
+		"bomb":                    {bomb, 1, "anchor"},
+		"merge key":               {"plans:\n  - name: a\n    <<: {mode: off}\n", 3, "no name"},
+		"tag":                     {"version: !!binary aGk=\n", 1, "tag"},
+		"own tag":                 {"plans: !evil []\n", 1, "tag"},
+		"two documents":           {"version: 1\n---\nversion: 2\n", 2, "second document"},
+		"second is broken":        {"version: 1\n---\n{\n", 3, ""},
+		"empty":                   {"", 1, "empty"},
+		"only a comment":          {"# nothing\n", 1, "empty"},
+		"a list":                  {"- a\n", 1, "not a policy"},
+		"a word":                  {"policy\n", 1, "not a policy"},
+		"null":                    {"null\n", 1, "not a policy"},
+		"syntax":                  {"version: 1\nplans: [\n", 2, ""},
+		"tabs":                    {"version: 1\nplans:\n\t- name: a\n", 3, "token"},
+		"deep":                    {"plans: " + strings.Repeat("[", 40) + strings.Repeat("]", 40) + "\n", 1, "deeper"},
+		"very deep":               {"plans: " + strings.Repeat("[", 100_000), 1, ""},
+		"wrong kind":              {"version: 1\nplans: 5\n", 2, "another kind of value"},
+		"wrong kind of a version": {"version: x\n", 1, ""},
+		"negative version":        {"version: -1\n", 1, "below 0"},
+		"limit in other words":    {"plans:\n  - name: a\n    limits:\n      - many per hour\n", 4, "not understood"},
+		"window":                  {"plans:\n  - name: a\n    limits: [{requests: 1, window: fast}]\n", 3, "window"},
+		"algorithm":               {"plans:\n  - name: a\n    limits: [{requests: 1, window: 1s, algorithm: magic}]\n", 3, "algorithm"},
+		"address":                 {"deny:\n  - 10.0.0.300/8\n", 2, ""},
+		"pattern":                 {"routes:\n  - name: a\n    pattern: GET orders\n", 3, "path"},
+		"not text":                {"version: \xff\n", 1, "UTF-8"},
+		"too large":               {"# " + strings.Repeat("x", MaxBytes), 1, "at most"},
+		"too many values":         {"deny: [" + strings.Repeat("a,", maxMarks), 1, "more values"},
+	} {
+		_, err := Read([]byte(row.text))
+		var invalid *InvalidError
+		if !errors.As(err, &invalid) || len(invalid.Problems) == 0 {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if p := invalid.Problems[0]; p.Line != row.line || !strings.Contains(p.Error(), row.want) || strings.Contains(p.Error(), "policyfile.") {
+			t.Errorf("%s: %v, want line %d and %q", name, p, row.line, row.want)
+		}
+		if len(err.Error()) > 8000 {
+			t.Errorf("%s: %d bytes of errors", name, len(err.Error()))
+		}
+	}
+}
+
+// What Validate finds wrong stands beside the line where it was written.
+func TestBlame(t *testing.T) {
+	text := "version: 7\nplans:\n  - name: free\n    limits:\n      - 10 per second\n      - 0 per second\n    share: 3\nroutes:\n  - name: x\n    pattern: GET /\n    cost: -1\n"
+	f, err := Read([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := f.Set(current())
+	var invalid *policy.InvalidError
+	if !errors.As(set.Validate(), &invalid) {
+		t.Fatal("the set is valid")
+	}
+	lines := map[string]int{}
+	for _, p := range f.Blame(invalid.Fields).Problems {
+		lines[p.Field] = p.Line
+	}
+	for field, want := range map[string]int{"plans[0].limits[1].requests": 6, "plans[0].share": 7, "routes[0].cost": 11} {
+		if lines[field] != want {
+			t.Errorf("%s: line %d, want %d", field, lines[field], want)
+		}
+	}
+}
+
+func jsonOf(t interface{ Fatal(...any) }, s policy.Set) string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func limits(least int) *rapid.Generator[[]limiter.Limit] {
+	one := rapid.Custom(func(t *rapid.T) limiter.Limit {
+		l := limiter.Limit{
+			Requests:  rapid.Int64Range(1, limiter.MaxRequests).Draw(t, "requests"),
+			Window:    time.Duration(rapid.Int64Range(1, int64(limiter.MaxWindow/time.Millisecond)).Draw(t, "window")) * time.Millisecond,
+			Algorithm: rapid.SampledFrom(limiter.Algorithms()).Draw(t, "algorithm"),
+		}
+		switch l.Algorithm {
+		case limiter.Log:
+			l.CountDenied = rapid.Bool().Draw(t, "denied")
+			l.Slots = rapid.SampledFrom([]int{0, limiter.MinSlots, 5000}).Draw(t, "slots")
+		case limiter.FixedWindow:
+			if l.Calendar = limiter.Calendar(rapid.IntRange(0, int(limiter.Month)).Draw(t, "calendar")); l.Calendar != limiter.NoCalendar {
+				l.Window, l.Zone = 0, rapid.SampledFrom([]string{"", "UTC", "Europe/Berlin", "America/Argentina/Buenos_Aires"}).Draw(t, "zone")
+			}
+		default:
+		}
+		return l
+	})
+	return rapid.Map(rapid.SliceOfN(one, least, limiter.MaxLimits), orNil)
+}
+
+// orNil is the list as a Set has it that was read.
+func orNil[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+var (
+	modes  = rapid.SampledFrom([]policy.Mode{"", policy.Enforce, policy.Shadow, policy.Off})
+	prefix = rapid.Custom(func(t *rapid.T) netip.Prefix {
+		bytes := rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "address")
+		if a, _ := netip.AddrFromSlice(bytes[:4]); rapid.Bool().Draw(t, "v4") {
+			return netip.PrefixFrom(a, rapid.IntRange(0, 32).Draw(t, "bits")).Masked()
+		}
+		bytes[0] |= 0x20 // not an IPv4 address in IPv6 dress
+		a, _ := netip.AddrFromSlice(bytes)
+		return netip.PrefixFrom(a, rapid.IntRange(8, 128).Draw(t, "bits")).Masked()
+	})
+	name = rapid.StringOfN(rapid.RuneFrom([]rune("ab 1:#-'\"{}[]&*!|>%@`,?~<é漢yesnoNULL0.\\")), 1, 20, -1).
+		Filter(func(s string) bool { return strings.TrimSpace(s) != "" })
+)
+
+func sets() *rapid.Generator[policy.Set] {
+	return rapid.Custom(func(t *rapid.T) policy.Set {
+		s := policy.Set{Version: rapid.Int64Range(1, 1<<31).Draw(t, "version"), Plans: []policy.Plan{}, NextNumber: 100}
+		for i, n := range rapid.SliceOfNDistinct(name, 0, 4, rapid.ID).Draw(t, "plans") {
+			p := policy.Plan{Number: i + 1, Name: n, Limits: limits(1).Draw(t, "limits"), Mode: modes.Draw(t, "mode"), Candidate: limits(0).Draw(t, "candidate")}
+			if p.Degraded = rapid.SampledFrom([]policy.Degraded{"", policy.Closed, policy.Open, policy.Local}).Draw(t, "degraded"); p.Degraded == policy.Local {
+				p.Share = rapid.IntRange(1, 100).Draw(t, "share")
+			}
+			s.Plans = append(s.Plans, p)
+		}
+		for i, n := range rapid.SliceOfNDistinct(name, 0, 4, rapid.ID).Draw(t, "routes") {
+			pattern := route.Pattern{
+				API: rapid.SampledFrom([]string{"", "*", "abc123"}).Draw(t, "api"), Stage: rapid.SampledFrom([]string{"", "*", "prod", "$default"}).Draw(t, "stage"),
+				Method: rapid.SampledFrom([]string{"", "*", "GET", "$connect"}).Draw(t, "method"), Path: fmt.Sprintf("/%d/{id}/a%%20b: #c", i),
+			}
+			s.Routes = append(s.Routes, policy.Route{
+				Name: n, Pattern: pattern, Cost: rapid.Int64Range(0, 3).Draw(t, "cost"), Settle: rapid.Bool().Draw(t, "settle"), Mode: modes.Draw(t, "mode"),
+				PerKey: limits(0).Draw(t, "perKey"), PerIP: limits(0).Draw(t, "perIP"), Shared: limits(0).Draw(t, "shared"),
+			})
+		}
+		s.PerIP = policy.Scope{Limits: limits(0).Draw(t, "ip"), Mode: modes.Draw(t, "mode")}
+		s.Global = policy.Scope{Limits: limits(0).Draw(t, "global"), Mode: modes.Draw(t, "mode")}
+		list := rapid.SliceOfN(prefix, 0, 3)
+		s.Deny, s.Allow, s.Exempt = list.Draw(t, "deny"), list.Draw(t, "allow"), list.Draw(t, "exempt")
+		if len(s.Plans) > 0 {
+			s.TokenPlan = s.Plans[0].Name
+		}
+		if rapid.Bool().Draw(t, "bans") {
+			s.Bans = &policy.Bans{Denials: 20, Window: policy.Duration(90 * time.Second), Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)}
+		}
+		return s
+	})
+}
+
+// What is exported and imported again is the same, to the letter, so nothing differs; and it is written the same again.
+func TestRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := sets().Draw(t, "set")
+		text, err := Write(&s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := Read(text)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		got := f.Set(&s)
+		if changes := Diff(&s, &got); len(changes) > 0 || jsonOf(t, got) != jsonOf(t, s) {
+			t.Fatalf("%v\ngot  %s\nwant %s\n%s", changes, jsonOf(t, got), jsonOf(t, s), text)
+		}
+		again, err := Write(&got)
+		if err != nil || !slices.Equal(again, text) {
+			t.Fatalf("written again: %v\n%s\n%s", err, text, again)
+		}
+	})
+}
+
+// No text makes it panic, and what it reads it writes and reads again.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(sample))
+	f.Add([]byte("a: &a [*a]"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		file, err := Read(text)
+		if err != nil {
+			return
+		}
+		set := file.Set(&policy.Set{})
+		written, err := Write(&set)
+		if err != nil {
+			t.Skip() // bounds are Validate's
+		}
+		if set.Validate() != nil {
+			return
+		}
+		again, err := Read(written)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, written)
+		}
+		if read := again.Set(&policy.Set{}); jsonOf(t, read) != jsonOf(t, set) {
+			t.Errorf("got %s\nwant %s", jsonOf(t, read), jsonOf(t, set))
+		}
+	})
+}
+
+// What docs/migration.md shows is what it says.
+func TestExamplesOfTheDocs(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/migration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := strings.Split(string(text), "```yaml\n")[1:]
+	if len(examples) < 4 {
+		t.Fatalf("%d examples", len(examples))
+	}
+	for _, example := range examples {
+		example, _, _ = strings.Cut(example, "```")
+		set := read(t, example)
+		if err := set.Validate(); err != nil {
+			t.Errorf("%v in\n%s", err, example)
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package policyfile
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+
+	"go.yaml.in/yaml/v3"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+)
+
+const header = `# The policies of Tidegate, version %d: plans, route rules and what holds for all callers.
+#
+# A limit is so many calls in any window: 100 per 10 seconds. It counts exactly unless something follows, with commas between: estimate, token bucket
+# or fixed window for another algorithm; denied calls count; 5,000 slots. Calendars need a fixed window: 1,000 per calendar month (Europe/Berlin), fixed window.
+# Field by field it is {requests: 100, window: 10s}, with algorithm, countDenied, slots, calendar and zone where they are wanted.
+#
+# What is left out of the file is removed when it is imported. To rename a plan write its old name beside it: was. Try an import first: a dry run
+# shows every difference. The version says what the file was made of; an import based on an older one is refused.
+
+`
+
+// notes explain the sections.
+var notes = map[string]string{
+	"plans":     "Keys have a plan. degraded says what becomes of calls while Valkey is away: closed, open, or local with a share in percent.",
+	"routes":    "Of the rules that match a call the most specific wins. A call takes its cost, 1 if none is given; of cost 0 it is not limited.",
+	"perIP":     "Limits of each client address.",
+	"global":    "Limits of all callers together.",
+	"deny":      "Addresses that are refused.",
+	"allow":     "When there are any, all other addresses are refused.",
+	"exempt":    "Addresses that are not limited.",
+	"tokenPlan": "The plan of tokens that name none; addressPlan is that of callers known by address. Without one they are refused.",
+	"bans":      "So many denied calls in a window ban for base, then for twice as long each time, up to cap.",
+}
+
+// Write returns the Set as a file.
+func Write(s *policy.Set) ([]byte, error) {
+	var root yaml.Node
+	if err := root.Encode(documentOf(s)); err != nil {
+		return nil, fmt.Errorf("write policy file: %w", err)
+	}
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		if note := notes[root.Content[i].Value]; note != "" {
+			root.Content[i].HeadComment = "\n# " + note
+		}
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, header, s.Version)
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	if err := e.Encode(&root); err != nil {
+		return nil, fmt.Errorf("write policy file: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+func documentOf(s *policy.Set) document {
+	d := document{
+		Version: s.Version, PerIP: scopeOf(s.PerIP), Global: scopeOf(s.Global), Deny: networks(s.Deny), Allow: networks(s.Allow),
+		Exempt:    networks(s.Exempt),
+		TokenPlan: s.TokenPlan, AddressPlan: s.AddressPlan,
+	}
+	for _, p := range s.Plans {
+		d.Plans = append(d.Plans, plan{
+			Name: p.Name, Limits: written(p.Limits), Mode: p.Mode, Degraded: p.Degraded, Share: p.Share, Candidate: written(p.Candidate),
+		})
+	}
+	for _, r := range s.Routes {
+		w := rule{
+			Name: r.Name, Pattern: pattern(r.Pattern), Settle: r.Settle, Mode: r.Mode,
+			PerKey: written(r.PerKey), PerIP: written(r.PerIP), Shared: written(r.Shared),
+		}
+		if r.Cost != 1 {
+			w.Cost = &r.Cost
+		}
+		d.Routes = append(d.Routes, w)
+	}
+	if b := s.Bans; b != nil {
+		d.Bans = &bans{Denials: b.Denials, Window: duration(b.Window), Base: duration(b.Base), Cap: duration(b.Cap)}
+	}
+	return d
+}
+
+func scopeOf(s policy.Scope) *scope {
+	if len(s.Limits) == 0 && s.Mode == "" {
+		return nil
+	}
+	return &scope{Limits: written(s.Limits), Mode: s.Mode}
+}
+
+func written(limits []limiter.Limit) []limit {
+	return each(limits, func(l limiter.Limit) limit { return limit(l) })
+}
+
+func networks(list []netip.Prefix) []network {
+	return each(list, func(p netip.Prefix) network { return network(p) })
+}
