@@ -48,5 +48,8 @@ var nameCases = []ruleCase{
 			"b/b_test.go": "package b\n\n// Like Test" + "Moved.\nfunc FuzzThere() {}\n",
 		}, []string{"docs/a.md: no test is called TestGone", "b/b_test.go: no test is called TestMoved"},
 	},
-	{"named tests exist", "other words", tree{"a.md": "Testing, Tests, a Test of Fuzzing, test.TestX\n", "a_test.go": "package a\n\nfunc TestX() {}\n"}, nil},
+	{
+		"named tests exist", "other words",
+		tree{"a.md": "Testing, Tests, a Test of Fuzzing, test.TestX\n", "a_test.go": "package a\n\nfunc TestX() {}\n"}, nil,
+	},
 }

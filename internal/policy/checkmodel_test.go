@@ -264,9 +264,9 @@ func (h *history) begin() {
 	}
 }
 
-// Every check of any history of checks, edits of the policies and of keys, and time passing is answered as plain Go over the models answers it: over all
-// scopes together all or nothing, in every mode, with bans, candidates and overrides that end; and what each state holds in the end is what its model
-// holds, so that what was given back is exactly what was taken.
+// Every check of any history of checks, edits of the policies and of keys, and time passing is answered as plain Go over the models answers it: over
+// all scopes together all or nothing, in every mode, with bans, candidates and overrides that end; and what each state holds in the end is what its
+// model holds, so that what was given back is exactly what was taken.
 func TestChecksEqualTheOracle(t *testing.T) {
 	onVirtualTime(t)
 	w := open(t, valkeytest.Start(t))

@@ -15,8 +15,8 @@ import (
 	"tidegate/internal/valkeytest"
 )
 
-// Whatever became of a key's record and of the plans beside it, no other secret than its own is let in under its id, a revoked key stays out, and every
-// check ends with an answer or an error.
+// Whatever became of a key's record and of the plans beside it, no other secret than its own is let in under its id, a revoked key stays out, and
+// every check ends with an answer or an error.
 func TestDamagedRecordsLetNobodyIn(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", hourly(1_000_000))

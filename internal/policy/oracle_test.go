@@ -270,8 +270,8 @@ func ruleOf(s *Set, path string) Route {
 	return Route{Cost: 1}
 }
 
-// virtualServer stands between the shipped scripts and the server: TIME is what the test put under the name clock, and keys expire by it, since virtual
-// time runs ahead of the server's.
+// virtualServer stands between the shipped scripts and the server: TIME is what the test put under the name clock, and keys expire by it, since
+// virtual time runs ahead of the server's.
 const virtualServer = `local server = redis
 local clock = tonumber(server.call('GET', 'clock'))
 local redis = {error_reply = server.error_reply, call = function(command, ...)
