@@ -16,12 +16,12 @@ import (
 // oracle answers checks as a Checker must: limiter.Models, one for each state, and in plain Go what is decided between them. Its clock stands while a
 // check is made.
 type oracle struct {
-	set, known *Set // in force; what the checker goes by
-	keys       map[string]Key
-	states     map[string]*replay
-	bans       map[string]lockout
-	addresses  addressKey
-	now        time.Time
+	set       *Set // in force
+	keys      map[string]Key
+	states    map[string]*replay
+	bans      map[string]lockout
+	addresses addressKey
+	now       time.Time
 }
 
 // replay is a state: the steps that were made on it, so that the last can be undone.
@@ -37,7 +37,7 @@ type lockout struct {
 
 func newOracle(w *world) *oracle {
 	return &oracle{
-		known: emptySet(), keys: map[string]Key{}, states: map[string]*replay{}, bans: map[string]lockout{}, addresses: w.checker.addresses,
+		keys: map[string]Key{}, states: map[string]*replay{}, bans: map[string]lockout{}, addresses: w.checker.addresses,
 		now: time.Unix(1_800_000_000, 0),
 	}
 }
@@ -141,13 +141,6 @@ func (v verdict) String() string {
 
 // check is Checker.Check of a call by an API key.
 func (o *oracle) check(id string, address netip.Addr, path string) verdict {
-	for o.known.Version < o.set.Version { // the checker finds that out in the first step, and gives back what others than the caller gave
-		if o.known.Version > 0 {
-			rule := ruleOf(o.known, path)
-			o.giveBack(o.sides(o.known, rule, address))
-		}
-		o.known = o.set
-	}
 	rule := ruleOf(o.set, path)
 	free := rule.Cost == 0 || within(o.set.Exempt, address)
 	own, v := o.own(id, rule, free)
@@ -301,7 +294,7 @@ end}
 // onVirtualTime puts the scripts of checks behind virtualServer.
 func onVirtualTime(t *testing.T) {
 	t.Helper()
-	for _, s := range []**script{&checkScript, &wideScript, &takeScript} {
+	for _, s := range []**script{&checkScript, &wideScript, &stepScript} {
 		shipped := *s
 		*s = newScript(func() string { return virtualServer + shipped.text() })
 		t.Cleanup(func() { *s = shipped })

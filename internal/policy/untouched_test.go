@@ -2,12 +2,14 @@ package policy
 
 import (
 	"net/netip"
+	"strconv"
 	"testing"
 	"time"
 
 	"tidegate/internal/keyspace"
 	"tidegate/internal/limiter"
 	"tidegate/internal/route"
+	"tidegate/internal/valkeytest"
 )
 
 // orders is a route with limits of its own on each caller.
@@ -91,4 +93,32 @@ func TestCallsThatTakeNothing(t *testing.T) {
 			t.Errorf("%s, want nothing to remain", describe(c))
 		}
 	})
+}
+
+// A check function that slept through an edit, and still goes by a shorter window when it wakes, makes nobody forget what was counted meanwhile.
+func TestSleepersForgetNothing(t *testing.T) {
+	onVirtualTime(t)
+	w := open(t, valkeytest.Start(t))
+	w.checker = NewChecker(w.client, testPepper) // the check function's user cannot read the clock
+	sleeper := NewChecker(w.client, testPepper)
+	clock := func(minutes int) {
+		at := strconv.Itoa(1_800_000_000_000_000 + minutes*60_000_000)
+		if err := w.client.Do(t.Context(), w.client.B().Set().Key("clock").Value(at).Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clock(0)
+	w.plan(t, "free", hourly(100))
+	_, secret := w.create(t, "caller", "free")
+	w.save(t, func(s *Set) { s.Global.Limits = perMinute(5) })
+	if c, err := sleeper.Check(t.Context(), call(secret), nil); err != nil || !c.Allowed {
+		t.Fatal(describe(c), err)
+	}
+	w.save(t, func(s *Set) { s.Global.Limits = []limiter.Limit{hourly(5)} })
+	w.expect(t, call(secret), "yyyyn")
+	clock(10)
+	if c, err := sleeper.Check(t.Context(), call(secret), nil); err != nil || c.Allowed {
+		t.Errorf("the sixth call within an hour: %s, %v", describe(c), err)
+	}
+	w.expect(t, call(secret), "n")
 }
