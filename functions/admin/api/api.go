@@ -118,7 +118,9 @@ func (a *api) HandleFunc(pattern string, handle func(http.ResponseWriter, *http.
 }
 
 // ServeHTTP is never called: the dashboard's mux serves the routes.
-func (a *api) ServeHTTP(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not served", http.StatusNotFound) }
+func (a *api) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	http.Error(w, "not served", http.StatusNotFound)
+}
 
 // operation is what is said of an operation beside its input and output.
 type operation struct {
@@ -130,6 +132,8 @@ type operation struct {
 	maxBody int64 // MaxBody when it is 0
 	group   string
 	details string
+	answer  string       // type of the answer's body, where it is written as it is
+	schema  *huma.Schema // of such a body
 }
 
 // register adds an operation.
@@ -142,6 +146,9 @@ func register[In, Out any](a *api, o operation, do func(context.Context, *In) (*
 		OperationID: o.id, Method: method, Path: Prefix + path, Summary: o.summary, Description: o.details, Tags: []string{o.group},
 		DefaultStatus: o.status, MaxBodyBytes: o.maxBody, BodyReadTimeout: -1, // the dashboard and the gateway have limits of their own
 		Security: []map[string][]string{{"token": {o.scope()}}, {"session": {}}},
+	}
+	if o.answer != "" {
+		described.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{o.answer: {Schema: o.schema}}}}
 	}
 	huma.Register(a.huma, described, func(ctx context.Context, in *In) (*Out, error) {
 		out, err := do(ctx, in)

@@ -131,11 +131,11 @@ type (
 		KeyPath
 		IfMatch
 		Body struct {
-			Name    *string       `json:"name,omitempty" minLength:"1" maxLength:"100"`
-			Plan    *string       `json:"plan,omitempty" minLength:"1" maxLength:"100"`
-			Tags    *[]string     `json:"tags,omitempty" maxItems:"10"`
+			Name    *string             `json:"name,omitempty" minLength:"1" maxLength:"100"`
+			Plan    *string             `json:"plan,omitempty" minLength:"1" maxLength:"100"`
+			Tags    *[]string           `json:"tags,omitempty" maxItems:"10"`
 			Expires nullable[time.Time] `json:"expires,omitempty" doc:"null for never"`
-			Reason  string        `json:"reason,omitempty" maxLength:"200"`
+			Reason  string              `json:"reason,omitempty" maxLength:"200"`
 		}
 	}
 	deleteInput struct {

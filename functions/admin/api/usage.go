@@ -219,4 +219,3 @@ func cursorProblem(err error) error {
 	}
 	return err
 }
-
