@@ -18,6 +18,7 @@ import (
 type checker struct {
 	*connector
 	log     *slog.Logger
+	watch   *monitor
 	breaker *outage.Breaker
 	callers *outage.Callers
 	denials *denial.Cache
@@ -26,9 +27,11 @@ type checker struct {
 // clusterSectors are few enough for a shard that is away to be found out soon, and enough for the others to be spared.
 const clusterSectors = 16
 
-func newChecker(c config, log *slog.Logger) *checker { return newCheckerAt(c, log, time.Now) }
+func newChecker(c config, log *slog.Logger, watch *monitor) *checker {
+	return newCheckerAt(c, log, watch, time.Now)
+}
 
-func newCheckerAt(c config, log *slog.Logger, now func() time.Time) *checker {
+func newCheckerAt(c config, log *slog.Logger, watch *monitor, now func() time.Time) *checker {
 	sectors := 1
 	if store.Clustered(c.ValkeyURL) {
 		sectors = clusterSectors
@@ -36,21 +39,23 @@ func newCheckerAt(c config, log *slog.Logger, now func() time.Time) *checker {
 	conn := newConnector(c)
 	conn.now = now
 	return &checker{
-		connector: conn, log: log,
+		connector: conn, log: log, watch: watch,
 		breaker: outage.NewBreaker(sectors, now), callers: outage.NewCallers(c.CallerCache, now), denials: denial.New(c.DenyCache, now),
 	}
 }
 
 // Check answers a call and records it. Its error means that the caller is refused, or that Valkey's answer makes no sense.
 func (c *checker) Check(ctx context.Context, call policy.Call) (policy.Checked, error) {
-	checked, err := c.answer(ctx, call)
+	var asked asked
+	checked, err := c.answer(ctx, call, &asked)
 	if err == nil {
 		c.record(call, checked)
+		c.watch.Checked(ctx, checked, asked)
 	}
 	return checked, err
 }
 
-func (c *checker) answer(ctx context.Context, call policy.Call) (policy.Checked, error) {
+func (c *checker) answer(ctx context.Context, call policy.Call, asked *asked) (policy.Checked, error) {
 	terms, set, err := c.terms(call)
 	proof := c.proof(call)
 	blocked := denial.Call{Subject: call.Subject, Proof: proof, Plan: call.Plan, Rule: terms.Rule, Cost: terms.Cost, SetVersion: terms.SetVersion}
@@ -62,9 +67,10 @@ func (c *checker) answer(ctx context.Context, call policy.Call) (policy.Checked,
 	if !c.breaker.Ask(call.Subject) {
 		return c.decide(call, proof, set, terms, err)
 	}
-	asked := c.now()
+	began := c.now()
 	checked, checkErr := c.connector.Check(ctx, call)
 	away := isAway(checkErr)
+	asked.took, asked.failed = c.now().Sub(began), away
 	c.report(ctx, call, away, checkErr)
 	switch {
 	case away:
@@ -72,7 +78,7 @@ func (c *checker) answer(ctx context.Context, call policy.Call) (policy.Checked,
 	case checkErr == nil:
 		c.callers.Remember(call, proof, checked)
 		if blocked.SetVersion = checked.SetVersion; err == nil {
-			c.denials.Learn(blocked, asked, checked)
+			c.denials.Learn(blocked, began, checked)
 		}
 	case errors.Is(checkErr, policy.ErrUnknownKey):
 		c.callers.Forget(call, proof)

@@ -23,6 +23,7 @@ type function struct {
 	environment
 	set *policy.Store
 	log strings.Builder // of calls one after the other
+	out strings.Builder // its metrics
 }
 
 var tester = policy.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
@@ -33,7 +34,13 @@ func newFunction(t *testing.T, plans ...policy.Plan) *function {
 	f := &function{}
 	c := config{ValkeyURL: server, ValkeyTimeout: 5 * time.Second, CallerCache: 10 * time.Minute, DenyCache: 100 * time.Millisecond}
 	c.pepper = apikey.Pepper("only for this test, and long enough")
-	f.checker = newCheckerAt(c, slog.New(slog.NewTextHandler(&f.log, nil)), func() time.Time { return time.Unix(1_800_000_000, f.clock.Load()) })
+	now := func() time.Time { return time.Unix(1_800_000_000, f.clock.Load()) }
+	log := slog.New(slog.NewTextHandler(&f.log, nil))
+	watch, err := newMonitor(&f.out, "test", log, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.checker = newCheckerAt(c, log, watch, now)
 	f.admin = f.open(t, server)
 	f.set = policy.NewStore(f.admin, c.pepper)
 	set, err := f.set.Set(t.Context())

@@ -2,37 +2,23 @@
 package main
 
 import (
-	"context"
 	"log/slog"
 	"os"
 
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"tidegate/functions/check/authorizer"
-	"tidegate/functions/check/identity"
+	"tidegate/internal/telemetry"
 )
 
 func main() {
 	extension := registerExtension()
-	c, err := readConfig(os.Environ())
+	a, err := assemble(os.Environ(), os.Stdout)
 	if err != nil {
-		slog.New(slog.NewJSONHandler(os.Stderr, nil)).Error("check cannot start", "cause", err)
+		slog.New(telemetry.NewHandler(os.Stderr, nil)).Error("check cannot start", "cause", err)
 		os.Exit(1)
 	}
-	log := slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: c.LogLevel}))
-	c.sources.JWT.Log = log
-	identities, err := identity.New(c.sources)
-	if err != nil {
-		log.Error("check cannot start", "cause", err)
-		os.Exit(1)
-	}
-	checker := newChecker(c, log)
-	go func() { _, _ = checker.connected(context.Background()) }() // while the runtime asks for the first event; the first check sees the outcome
-	go identities.Warm(context.Background())
-	a := authorizer.New(checker, identities, c.answers(), log)
-	go a.Warm()
-	if err := extension.onShutdown(checker.Close); err != nil {
-		log.Warn("what is recorded last will be lost when the environment ends", "cause", err)
+	if err := extension.onShutdown(a.end); err != nil {
+		a.log.Warn("what is recorded last will be lost when the environment ends", "cause", err)
 	}
 	lambda.Start(a)
 }

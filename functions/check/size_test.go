@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"testing"
 )
 
@@ -15,14 +17,22 @@ const (
 	maxZip    = 4 << 20
 )
 
-func TestSizeOfTheFunction(t *testing.T) {
+// maxPrepared is how many bytes one of our packages may allocate before main: what takes longer to put together waits until it is needed.
+const maxPrepared = 16 << 10
+
+func buildFunction(t *testing.T) string {
+	t.Helper()
 	binary := filepath.Join(t.TempDir(), "bootstrap")
 	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-ldflags=-s -w -buildid=", "-o", binary, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	content, err := os.ReadFile(binary)
+	return binary
+}
+
+func TestSizeOfTheFunction(t *testing.T) {
+	content, err := os.ReadFile(buildFunction(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,5 +50,22 @@ func TestSizeOfTheFunction(t *testing.T) {
 	t.Logf("binary %.2f MiB, packed %.2f MiB", float64(len(content))/(1<<20), float64(packed.Len())/(1<<20))
 	if len(content) > maxBinary || packed.Len() > maxZip {
 		t.Errorf("binary of %d bytes, packed %d: must be at most %d and %d", len(content), packed.Len(), maxBinary, maxZip)
+	}
+}
+
+var prepared = regexp.MustCompile(`(?m)^init (tidegate/\S+) .* (\d+) bytes,`)
+
+func TestLittleIsPreparedBeforeMain(t *testing.T) {
+	start := exec.CommandContext(t.Context(), buildFunction(t))
+	start.Env = []string{"GODEBUG=inittrace=1"}
+	out, _ := start.CombinedOutput() // it ends for want of a configuration
+	found := prepared.FindAllStringSubmatch(string(out), -1)
+	if len(found) == 0 {
+		t.Fatalf("no package says what it prepared:\n%s", out)
+	}
+	for _, match := range found {
+		if n, err := strconv.Atoi(match[2]); err != nil || n > maxPrepared {
+			t.Errorf("%s allocates %s bytes, want at most %d", match[1], match[2], maxPrepared)
+		}
 	}
 }

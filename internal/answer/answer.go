@@ -34,7 +34,7 @@ func (a Answer) denial(c policy.Checked, limits []named) Denial {
 	case !c.BannedUntil.IsZero():
 		return deny(AboutBlank, c.RetryAfter(), "This caller is banned.", nil)
 	case a.Limited:
-		return deny(QuotaExceeded, c.RetryAfter(), "The limit of "+nameOf(a.Binding)+" is reached.", violated(limits))
+		return deny(QuotaExceeded, c.RetryAfter(), "The limit of "+NameOf(a.Binding)+" is reached.", violated(limits))
 	default:
 		return deny(AboutBlank, c.RetryAfter(), cannotCheck, nil)
 	}

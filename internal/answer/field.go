@@ -29,7 +29,7 @@ func told(limits []policy.Applied) []named {
 		if l.Mode != policy.Enforce {
 			continue
 		}
-		name := nameOf(l)
+		name := NameOf(l)
 		if seen[name]++; seen[name] > 1 {
 			name = fmt.Sprintf("%s (%d)", name, seen[name])
 		}
@@ -47,8 +47,8 @@ func urgency(a, b named) int {
 	return cmp.Or(cmp.Compare(b.RetryAfter, a.RetryAfter), cmp.Compare(a.Remaining*b.Limit.Requests, b.Remaining*a.Limit.Requests))
 }
 
-// nameOf says on what the limit is unless that is the caller.
-func nameOf(l policy.Applied) string {
+// NameOf is what clients know a limit by. It says on what the limit is unless that is the caller.
+func NameOf(l policy.Applied) string {
 	if l.Scope == policy.ScopeKey {
 		return l.Limit.String()
 	}

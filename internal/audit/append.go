@@ -10,7 +10,7 @@ import (
 	"tidegate/internal/keyspace"
 )
 
-var appendScript = valkey.NewLuaScript(AppendFunction + `return append(KEYS[1], ARGV[1], ARGV[2], ARGV[3]) and 1 or 0`)
+var appendScript = valkey.NewLuaScript(AppendFunction + `return append(KEYS[1], KEYS[2], unpack(ARGV)) and 1 or 0`)
 
 // Append tells of something that changes no record, such as a login; the rest is told by the scripts that make the change. The entry is now's.
 func (l *Log) Append(ctx context.Context, e Entry) error {
@@ -21,7 +21,7 @@ func (l *Log) Append(ctx context.Context, e Entry) error {
 		if err != nil {
 			return err
 		}
-		done, err := appendScript.Exec(ctx, l.client, []string{Stream(bucket)}, sealed.Args()).AsInt64()
+		done, err := appendScript.Exec(ctx, l.client, Names(bucket), sealed.Args()).AsInt64()
 		if err != nil {
 			return fmt.Errorf("audit: append: %w", err)
 		}
@@ -38,9 +38,4 @@ func (l *Log) SealNext(ctx context.Context, b keyspace.Bucket, e Entry) (Sealed,
 		return Sealed{}, err
 	}
 	return l.key.Seal(b, head, e)
-}
-
-// Args are the arguments of the Lua function append behind the stream.
-func (s Sealed) Args() []string {
-	return []string{valkey.BinaryString(s.Previous), valkey.BinaryString(s.Body), valkey.BinaryString(s.Hash)}
 }

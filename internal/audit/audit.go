@@ -1,8 +1,13 @@
 // Package audit keeps who changed what, when and why. Entries are only ever appended, each in the same script as the change it tells of, and each
-// carries an HMAC-SHA-256 over itself and the entry before it, under a key that Valkey does not have: an entry that was altered, inserted or taken
-// out from between others is found by Verify. What Verify cannot see is that the newest entries of a chain are missing, or a whole chain.
+// carries an HMAC-SHA-256 over itself and the entry before it, under a key that Valkey does not have. A chain's head, written in that step too, says
+// under another HMAC how many entries there are and which is the newest. So Verify finds an entry that was altered, inserted, moved or taken out, and
+// entries missing at either end of a chain.
 //
-// A change and its entry share a slot, so every bucket of the key space has a chain of its own, a stream; List merges them by time.
+// What it cannot see: a chain set back, with its head, to what both were at some time, by one who read the head then; and a chain that is gone
+// altogether, with its head. Who could neither read nor write Valkey before some time cannot undo what was told until then, short of all of it.
+//
+// A change and its entry share a slot, so every bucket of the key space has a chain of its own, a stream; List merges them by time. Nothing is ever
+// trimmed.
 package audit
 
 import (
@@ -11,7 +16,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
+
+	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/keyspace"
 )
@@ -51,11 +59,17 @@ type body struct {
 	After   json.RawMessage `json:"c,omitempty"`
 }
 
-// Sealed is an entry ready to be appended behind the one that it was sealed for.
+// Sealed is an entry ready to be appended behind the head that it was sealed for.
 type Sealed struct {
-	Previous []byte // 32 bytes; empty for the first of a chain
-	Body     []byte
-	Hash     []byte // 32 bytes
+	Head []byte // of the chain before; empty for the first entry
+	Body []byte
+	Hash []byte // 32 bytes
+	Next []byte // the chain's head after
+}
+
+// Args are the arguments of the Lua function append from its third on.
+func (s Sealed) Args() []string {
+	return []string{string(s.Head), string(s.Body), string(s.Hash), string(s.Next)}
 }
 
 // Key makes and checks the hashes.
@@ -74,13 +88,15 @@ func (Key) String() string { return "audit key" }
 // GoString hides the key.
 func (Key) GoString() string { return "audit key" }
 
-// Seal makes e the next entry of bucket b after the one with the hash previous. ID, Previous and Hash of e are ignored.
-func (k Key) Seal(b keyspace.Bucket, previous []byte, e Entry) (Sealed, error) {
+// Seal makes e the next entry of bucket b, behind what head stands for. ID, Previous and Hash of e are ignored.
+func (k Key) Seal(b keyspace.Bucket, head []byte, e Entry) (Sealed, error) {
 	text, err := json.Marshal(body{e.Time.UTC(), e.By, e.Action, e.Subject, e.Name, e.Reason, e.Version, e.Before, e.After})
 	if err != nil {
 		return Sealed{}, fmt.Errorf("audit: seal: %w", err)
 	}
-	return Sealed{Previous: previous, Body: text, Hash: k.hash(b, previous, text)}, nil
+	entries, previous := openHead(head)
+	hash := k.hash(b, previous, text)
+	return Sealed{Head: head, Body: text, Hash: hash, Next: k.head(b, entries+1, hash)}, nil
 }
 
 // hash covers the bucket, so that a chain cannot be passed off as another's.
@@ -92,14 +108,20 @@ func (k Key) hash(b keyspace.Bucket, previous, text []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// decode reads a stored entry. The hash is not checked.
-func decode(id string, text, hash, previous []byte) (Entry, error) {
-	var b body
-	if err := json.Unmarshal(text, &b); err != nil {
-		return Entry{}, fmt.Errorf("audit: entry %s: %w", id, err)
+// decode reads the first of some stored entries, newest first, of which the next is the one before it. The hash is not checked.
+func decode(b keyspace.Bucket, found []valkey.XRangeEntry) Entry {
+	e := Entry{ID: idOf(b, found[0]), Hash: hex.EncodeToString([]byte(found[0].FieldValues["h"]))}
+	if len(found) > 1 {
+		e.Previous = hex.EncodeToString([]byte(found[1].FieldValues["h"]))
 	}
-	return Entry{
-		ID: id, Time: b.Time, By: b.By, Action: b.Action, Subject: b.Subject, Name: b.Name, Reason: b.Reason, Version: b.Version,
-		Before: b.Before, After: b.After, Previous: hex.EncodeToString(previous), Hash: hex.EncodeToString(hash),
-	}, nil
+	var t body
+	if err := json.Unmarshal([]byte(found[0].FieldValues["e"]), &t); err != nil {
+		e.Time = time.UnixMilli(int64(positionOf(e.ID).ms)).UTC()
+		return e
+	}
+	e.Time, e.By, e.Action, e.Subject, e.Name, e.Reason = t.Time, t.By, t.Action, t.Subject, t.Name, t.Reason
+	e.Version, e.Before, e.After = t.Version, t.Before, t.After
+	return e
 }
+
+func idOf(b keyspace.Bucket, x valkey.XRangeEntry) string { return x.ID + "-" + strconv.Itoa(int(b)) }

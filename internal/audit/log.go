@@ -1,11 +1,13 @@
 package audit
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	_ "embed" // the script
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,11 +17,14 @@ import (
 	"tidegate/internal/keyspace"
 )
 
-// AppendFunction is the text of Lua code that defines `local function append(stream, previous, body, hash)`; a script that changes something calls it
-// first, and changes nothing when it returns false.
+// AppendFunction is the text of Lua code that defines `local function append(stream, head, expected, body, hash, next)`. A script that changes
+// something calls it first, with the Names of a chain and the Args of an entry, and changes nothing when it returns false.
 //
 //go:embed append.lua
 var AppendFunction string
+
+// Names are the keys of a bucket's chain: its stream and its head.
+func Names(b keyspace.Bucket) []string { return []string{Stream(b), headKey(b)} }
 
 // Stream names the chain of a bucket.
 func Stream(b keyspace.Bucket) string { return b.Name("a") }
@@ -36,16 +41,13 @@ func NewLog(client valkey.Client, key Key) *Log { return &Log{client, key} }
 // Key returns what entries are sealed with.
 func (l *Log) Key() Key { return l.key }
 
-// Head returns the hash of the newest entry of a bucket, empty when there is none.
+// Head returns what the next entry of a bucket is to be sealed for.
 func (l *Log) Head(ctx context.Context, b keyspace.Bucket) ([]byte, error) {
-	entries, err := l.client.Do(ctx, l.client.B().Xrevrange().Key(Stream(b)).End("+").Start("-").Count(1).Build()).AsXRange()
-	if err != nil {
+	head, err := l.client.Do(ctx, l.client.B().Get().Key(headKey(b)).Build()).AsBytes()
+	if err != nil && !valkey.IsValkeyNil(err) {
 		return nil, fmt.Errorf("audit: head: %w", err)
 	}
-	if len(entries) == 0 {
-		return nil, nil
-	}
-	return []byte(entries[0].FieldValues["h"]), nil
+	return head, nil
 }
 
 // Query asks for a page of entries, newest first.
@@ -69,10 +71,14 @@ var ErrPosition = errors.New("not a position in the audit; start from the newest
 const (
 	defaultCount = 50
 	maxCount     = 500
-	maxRounds    = 40 // of reading a filtered query, so that one that matches little ends; Next goes on from there
+	minEach      = 8      // entries that are read of each of many chains
+	eachOfOne    = 500    // entries that are read together of one chain, of which one in many is the subject's
+	maxLooked    = 5_000  // entries that a query of many chains looks at, so that one that matches little ends; Next goes on from there
+	maxOfOne     = 20_000 // likewise of one chain, where most are passed over unread
 )
 
-// List returns a page of entries. It reads as many entries of every chain as the page has, in one flush; of one chain alone when Subject is set.
+// List returns a page of entries. It reads a few entries of every chain in one flush, and again while the page is not full; with a Subject, of its
+// chain alone. An entry that is none of ours has an ID, a Time and Hashes alone.
 func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	at, err := parsePosition(q.After)
 	if err != nil {
@@ -86,9 +92,13 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	if q.Subject != "" {
 		buckets = []keyspace.Bucket{keyspace.BucketOf(q.Subject)}
 	}
+	each, most := eachOfOne, maxOfOne
+	if q.Subject == "" {
+		each, most = min(count, max(minEach, count/16)), maxLooked
+	}
 	var page Page
-	for range maxRounds {
-		entries, more, err := l.read(ctx, buckets, at, count)
+	for looked := 0; looked < most; looked += each * len(buckets) {
+		entries, more, err := l.read(ctx, buckets, at, each, q.needle())
 		if err != nil {
 			return Page{}, err
 		}
@@ -112,13 +122,22 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	return page, nil
 }
 
+// needle is a text that every stored entry about the subject has, so that most others are passed over without being decoded. Empty when any will do.
+func (q Query) needle() string {
+	if q.Subject == "" {
+		return ""
+	}
+	text, _ := json.Marshal(q.Subject) // as in the body
+	return string(text)
+}
+
 func (q Query) matches(e Entry) bool {
 	return (q.Subject == "" || e.Subject == q.Subject) && strings.HasPrefix(e.Action, q.Action) && (q.By == "" || e.By.Name == q.By)
 }
 
 // position is where an entry stands among those of all buckets: newest first, and within one millisecond and sequence by bucket.
 type position struct {
-	ms, sequence int64
+	ms, sequence uint64
 	bucket       int
 }
 
@@ -131,16 +150,16 @@ func positionOf(id string) position {
 
 func parsePosition(text string) (position, error) {
 	if text == "" {
-		return position{ms: 1<<63 - 1, bucket: -1}, nil
+		return position{ms: math.MaxUint64, bucket: -1}, nil
 	}
 	parts := strings.Split(text, "-")
 	if len(parts) != 3 {
 		return position{}, ErrPosition
 	}
-	var numbers [3]int64
+	var numbers [3]uint64
 	for i, part := range parts {
-		n, err := strconv.ParseInt(part, 10, 64)
-		if err != nil || n < 0 {
+		n, err := strconv.ParseUint(part, 10, 64)
+		if err != nil {
 			return position{}, ErrPosition
 		}
 		numbers[i] = n
@@ -153,23 +172,7 @@ func parsePosition(text string) (position, error) {
 
 // older orders positions newest first.
 func older(a, b position) int {
-	if a.ms != b.ms {
-		return -compare(a.ms, b.ms)
-	}
-	if a.sequence != b.sequence {
-		return -compare(a.sequence, b.sequence)
-	}
-	return compare(int64(a.bucket), int64(b.bucket))
-}
-
-func compare(a, b int64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
+	return cmp.Or(cmp.Compare(b.ms, a.ms), cmp.Compare(b.sequence, a.sequence), cmp.Compare(a.bucket, b.bucket))
 }
 
 // end is the stream id at which a bucket's entries after p begin, reading backwards.
@@ -184,34 +187,38 @@ func (p position) end(b keyspace.Bucket) string {
 	}
 }
 
-// read returns the count newest entries after p, and whether there are more.
-func (l *Log) read(ctx context.Context, buckets []keyspace.Bucket, p position, count int) (entries []Entry, more bool, err error) {
+// read returns entries after p, those without the needle by their ids alone, and whether there are more: of each chain at most so many, and none that one not read may be newer than.
+func (l *Log) read(ctx context.Context, buckets []keyspace.Bucket, p position, each int, needle string) (entries []Entry, more bool, err error) {
 	commands := make(valkey.Commands, len(buckets))
 	for i, b := range buckets {
-		commands[i] = l.client.B().Xrevrange().Key(Stream(b)).End(p.end(b)).Start("-").Count(int64(count) + 1).Build()
+		commands[i] = l.client.B().Xrevrange().Key(Stream(b)).End(p.end(b)).Start("-").Count(int64(each) + 1).Build()
 	}
+	var known position // up to where every chain was read
 	for i, result := range l.client.DoMulti(ctx, commands...) {
 		found, err := result.AsXRange()
 		if err != nil {
 			return nil, false, fmt.Errorf("audit: list: %w", err)
 		}
-		for j, x := range found {
-			var previous []byte
-			if j+1 < len(found) {
-				previous = []byte(found[j+1].FieldValues["h"])
+		for j := range found[:min(each, len(found))] {
+			if !strings.Contains(found[j].FieldValues["e"], needle) {
+				entries = append(entries, Entry{ID: idOf(buckets[i], found[j])})
+				continue
 			}
-			e, err := decode(x.ID+"-"+strconv.Itoa(int(buckets[i])), []byte(x.FieldValues["e"]), []byte(x.FieldValues["h"]), previous)
-			if err != nil {
-				return nil, false, err
+			entries = append(entries, decode(buckets[i], found[j:]))
+		}
+		if len(found) > each {
+			last := positionOf(entries[len(entries)-1].ID)
+			if !more || older(last, known) < 0 {
+				known = last
 			}
-			entries = append(entries, e)
+			more = true
 		}
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return older(positionOf(a.ID), positionOf(b.ID)) })
-	if len(entries) > count {
-		return entries[:count], true, nil
+	if more {
+		entries = slices.DeleteFunc(entries, func(e Entry) bool { return older(positionOf(e.ID), known) > 0 })
 	}
-	return entries, false, nil
+	return entries, more, nil
 }
 
 // Get returns the entry with this id.
@@ -221,54 +228,13 @@ func (l *Log) Get(ctx context.Context, id string) (Entry, bool, error) {
 		return Entry{}, false, ErrPosition
 	}
 	at := fmt.Sprintf("%d-%d", p.ms, p.sequence)
-	found, err := l.client.Do(ctx, l.client.B().Xrange().Key(Stream(keyspace.Bucket(p.bucket))).Start(at).End(at).Build()).AsXRange()
+	query := l.client.B().Xrevrange().Key(Stream(keyspace.Bucket(p.bucket))).End(at).Start("-").Count(2).Build()
+	found, err := l.client.Do(ctx, query).AsXRange()
 	if err != nil {
 		return Entry{}, false, fmt.Errorf("audit: get: %w", err)
 	}
-	if len(found) == 0 {
+	if len(found) == 0 || found[0].ID != at {
 		return Entry{}, false, nil
 	}
-	e, err := decode(id, []byte(found[0].FieldValues["e"]), []byte(found[0].FieldValues["h"]), nil)
-	return e, err == nil, err
-}
-
-// Verified is the outcome of Verify.
-type Verified struct {
-	Entries int64    // read in all
-	Broken  []string // ids of entries whose hash does not fit what they say or the entry before, at most 100
-}
-
-const verifyBatch = 500
-
-// Verify reads every chain from its start and checks every hash.
-func (l *Log) Verify(ctx context.Context) (Verified, error) {
-	var v Verified
-	for _, b := range keyspace.All() {
-		if err := l.verifyChain(ctx, b, &v); err != nil {
-			return v, err
-		}
-	}
-	return v, nil
-}
-
-func (l *Log) verifyChain(ctx context.Context, b keyspace.Bucket, v *Verified) error {
-	start, previous := "-", []byte{}
-	for {
-		found, err := l.client.Do(ctx, l.client.B().Xrange().Key(Stream(b)).Start(start).End("+").Count(verifyBatch).Build()).AsXRange()
-		if err != nil {
-			return fmt.Errorf("audit: verify: %w", err)
-		}
-		for _, x := range found {
-			hash := []byte(x.FieldValues["h"])
-			if !bytes.Equal(hash, l.key.hash(b, previous, []byte(x.FieldValues["e"]))) && len(v.Broken) < 100 {
-				v.Broken = append(v.Broken, x.ID+"-"+strconv.Itoa(int(b)))
-			}
-			previous = hash
-			v.Entries++
-		}
-		if len(found) < verifyBatch {
-			return nil
-		}
-		start = "(" + found[len(found)-1].ID
-	}
+	return decode(keyspace.Bucket(p.bucket), found), true, nil
 }

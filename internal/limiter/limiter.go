@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -55,12 +56,12 @@ func StepFunction() string {
 
 // ways reads the state and makes the step in the first of the ways that knows the case; every one leaves all as it was if it does not.
 func ways() string {
-	unless := "if not reply then\n"
-	script := stateLua + "if #prog % 14 == 2 then\ndo\n" + commonLua + "end\n" + unless + singleLua + "end\nelse\n" // a hint: one section
+	const unless = "if not reply then\n"
+	parts := []string{stateLua, "if #prog % 14 == 2 then\ndo\n", commonLua, "end\n", unless, singleLua, "end\nelse\n"} // a hint: one section
 	for count := 2; count <= mostCounters; count++ {
-		script += counters(count)
+		parts = append(parts, counters(count))
 	}
-	return script + unless + logsLua + "end\nend\n" + unless + severalLua + "end\n" + unless + stepLua + "end\n"
+	return strings.Join(append(parts, unless, logsLua, "end\nend\n", unless, severalLua, "end\n", unless, stepLua, "end\n"), "")
 }
 
 // takeHead reads the key, the program, the cost and, for a refund, the time at which it was taken.

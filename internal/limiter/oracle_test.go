@@ -83,12 +83,14 @@ type history struct {
 	taken   time.Time // of the last admitted call
 	limits  []Limit
 	stepped []Limit // the limits of the last call
+	steps   int
 	log     []string
 }
 
 func (h *history) step(t *rapid.T, cost int64) {
 	h.expire(t)
 	h.stepped = h.limits
+	h.steps++
 	program, err := Compile(h.limits, h.now)
 	if err != nil {
 		t.Fatal(err)
@@ -225,7 +227,7 @@ func (h *history) play(t *rapid.T) {
 }
 
 func checkAgainstModel(t *testing.T, url string) {
-	client, script, n := connect(t, url), clockedScript(t), 0
+	client, script, n, steps := connect(t, url), clockedScript(t), 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
 		h := &history{client: client, script: script, key: "h" + strconv.Itoa(n), now: time.Unix(1_800_000_000, 0), taken: time.Unix(1, 0)}
@@ -234,8 +236,10 @@ func checkAgainstModel(t *testing.T, url string) {
 			h.playStraight(rt)
 		}
 		h.play(rt)
+		steps += h.steps
 		client.Do(t.Context(), client.B().Del().Key(h.key).Key(h.key+":expiry").Build())
 	})
+	t.Logf("%d histories, %d steps", n, steps)
 }
 
 // The script answers every call of any history of calls, edits and clock steps exactly as the model does.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 
 	"github.com/valkey-io/valkey-go"
 
@@ -57,7 +58,7 @@ func encodeCopy(s *Set) ([]byte, error) {
 //go:embed copy.lua
 var copyLua string
 
-var copyScript = valkey.NewLuaScript(copyLua)
+var copyScript = sync.OnceValue(func() *valkey.Lua { return valkey.NewLuaScript(copyLua) })
 
 // distribute writes the Set's copy into every bucket that has an older one. It fails with ErrUnfinished.
 func (s *Store) distribute(ctx context.Context, set *Set) error {
@@ -70,7 +71,7 @@ func (s *Store) distribute(ctx context.Context, set *Set) error {
 		execs = append(execs, valkey.LuaExec{Keys: []string{copyKey(b)}, Args: []string{valkey.BinaryString(blob)}})
 	}
 	var errs []error
-	for _, result := range copyScript.ExecMulti(ctx, s.client, execs...) {
+	for _, result := range copyScript().ExecMulti(ctx, s.client, execs...) {
 		errs = append(errs, result.Error())
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
@@ -25,7 +26,9 @@ type Explained struct {
 
 // tryScript makes a step and takes it back, in one. KEYS[1] the state; ARGV[1] the program, ARGV[2] the cost, 0 to 1e9. Returns what
 // limiter.ParseReply reads.
-var tryScript = valkey.NewLuaScript(limiter.StepFunction() + `
+var tryScript = sync.OnceValue(func() *valkey.Lua { return valkey.NewLuaScript(limiter.StepFunction() + tryLua) })
+
+const tryLua = `
 local before, ttl = call('GET', KEYS[1]), call('PTTL', KEYS[1])
 local reply = step(KEYS[1], ARGV[1], tonumber(ARGV[2]), 0)
 if before then
@@ -37,7 +40,7 @@ else
   call('DEL', KEYS[1])
 end
 return reply
-`)
+`
 
 // Explain tells what a Check of the key's call would answer now. It takes nothing. Call's Kind, Subject and Secret do not matter.
 func (s *Store) Explain(ctx context.Context, set *Set, k Key, call Call) (Explained, error) {
@@ -115,7 +118,7 @@ func (s *Store) explainLimits(ctx context.Context, e *Explained, set *compiledSe
 	for i, x := range steps {
 		execs[i] = valkey.LuaExec{Keys: []string{x.step.Key}, Args: []string{valkey.BinaryString(x.step.Program), strconv.FormatInt(e.Checked.Cost, 10)}}
 	}
-	for i, result := range tryScript.ExecMulti(ctx, s.client, execs...) {
+	for i, result := range tryScript().ExecMulti(ctx, s.client, execs...) {
 		reply, err := result.AsBytes()
 		if err != nil {
 			return fmt.Errorf("policy: explain: %w", err)

@@ -29,30 +29,16 @@ type world struct {
 	client  valkey.Client
 }
 
+// open returns a world in which the store has the rights of the admin function, the checker those of the check function, and client all.
 func open(t *testing.T, url string) *world {
 	t.Helper()
-	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	return &world{NewStore(client, testPepper), NewChecker(asCheckUser(t, url, client), testPepper), client}
+	admin := connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
+	check := connect(t, valkeytest.As(t, url, "check", acl.Rules(acl.Check())))
+	return &world{NewStore(admin, testPepper), NewChecker(check, testPepper), connect(t, url)}
 }
 
-// asCheckUser returns a client with no more rights than the check function has; on the embedded server, which has no users, the one given.
-func asCheckUser(t *testing.T, url string, root valkey.Client) valkey.Client {
+func connect(t *testing.T, url string) valkey.Client {
 	t.Helper()
-	words := append([]string{"ACL", "SETUSER", "check", ">" + checkPassword}, acl.Rules(acl.Check())...)
-	for _, node := range root.Nodes() {
-		err := node.Do(t.Context(), node.B().Arbitrary(words...).Build()).Error()
-		if err != nil && strings.Contains(err.Error(), "unknown command") {
-			return root
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	url = strings.Replace(url, "://", "://check:"+checkPassword+"@", 1)
 	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -60,8 +46,6 @@ func asCheckUser(t *testing.T, url string, root valkey.Client) valkey.Client {
 	t.Cleanup(client.Close)
 	return client
 }
-
-const checkPassword = "only-for-this-test"
 
 // onSingleServers runs a test on a real Valkey and on the embedded server.
 func onSingleServers(t *testing.T, test func(*testing.T, *world)) {

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -169,10 +168,11 @@ func (s *Store) PlanCounts(ctx context.Context, set *Set) (map[int]int64, error)
 type write struct {
 	id        string // of the subject
 	key       string
-	versionAt int    // where the version stands in the record, from 1
-	expected  int64  // version; 0 when there must be no record
-	record    []byte // empty to delete it
-	with      []string
+	versionAt int      // where the version stands in the record, from 1
+	expected  int64    // version; 0 when there must be no record, unless its bytes are in found
+	found     []byte   // in place of expected: how the record begins
+	record    []byte   // empty to delete it
+	forget    []string // keys that go with the edit
 	entry     audit.Entry
 }
 
@@ -186,24 +186,18 @@ func (s *Store) write(ctx context.Context, w write) (newer []byte, err error) {
 	if w.entry.Action == "" || w.entry.By.Name == "" {
 		return nil, fmt.Errorf("policy: write %s: no action or actor for the audit", w.id)
 	}
-	expected := ""
+	expected := string(w.found)
 	if w.expected > 0 {
 		expected = valkey.BinaryString(binary.BigEndian.AppendUint32(nil, uint32(w.expected)))
 	}
-	keys := slices.Concat([]string{w.key, audit.Stream(bucket)}, w.with)
+	keys := slices.Concat([]string{w.key}, audit.Names(bucket), w.forget)
 	for {
-		head, err := s.audit.Head(ctx, bucket)
+		sealed, err := s.audit.SealNext(ctx, bucket, w.entry)
 		if err != nil {
 			return nil, err
 		}
-		sealed, err := s.audit.Key().Seal(bucket, head, w.entry)
-		if err != nil {
-			return nil, err
-		}
-		reply, err := editScript.Exec(ctx, s.client, keys, []string{
-			expected, strconv.Itoa(w.versionAt), valkey.BinaryString(w.record),
-			valkey.BinaryString(sealed.Previous), valkey.BinaryString(sealed.Body), valkey.BinaryString(sealed.Hash),
-		}).ToMessage()
+		args := append([]string{expected, strconv.Itoa(w.versionAt), valkey.BinaryString(w.record)}, sealed.Args()...)
+		reply, err := editScript().Exec(ctx, s.client, keys, args).ToMessage()
 		switch {
 		case valkey.IsValkeyNil(err):
 			return nil, ErrNotFound
@@ -217,12 +211,8 @@ func (s *Store) write(ctx context.Context, w write) (newer []byte, err error) {
 			}
 			continue // another entry of the bucket came first
 		}
-		newer, err := reply.AsBytes()
-		if err != nil {
+		if newer, err = reply.AsBytes(); err != nil {
 			return nil, fmt.Errorf("policy: write: %w", err)
-		}
-		if bytes.Equal(newer, w.record) {
-			return nil, nil // the reply to an earlier try was lost
 		}
 		return newer, ErrConflict
 	}

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
+	"sync"
 	"time"
 
 	_ "embed" // the script
@@ -16,26 +18,35 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/keyspace"
 	"tidegate/internal/limiter"
+	"tidegate/internal/subject"
 )
 
 //go:embed edit.lua
 var editLua string
 
-var editScript = valkey.NewLuaScript(audit.AppendFunction + editLua)
+var editScript = sync.OnceValue(func() *valkey.Lua { return valkey.NewLuaScript(audit.AppendFunction + editLua) })
 
 // Store is the administration's side: it reads and writes the Set and the keys. It is safe for concurrent use.
 type Store struct {
 	client    valkey.Client
 	pepper    apikey.Pepper
 	addresses addressKey
+	subjects  subject.Key
 	audit     *audit.Log
 	now       func() time.Time
 }
 
 // NewStore returns a Store on a connected client.
 func NewStore(client valkey.Client, pepper apikey.Pepper) *Store {
-	return &Store{client: client, pepper: pepper, addresses: newAddressKey(pepper), audit: audit.NewLog(client, audit.NewKey(pepper)), now: time.Now}
+	return &Store{client: client, pepper: pepper, addresses: newAddressKey(pepper), subjects: subject.NewKey(pepper),
+		audit: audit.NewLog(client, audit.NewKey(pepper)), now: time.Now}
 }
+
+// TokenCaller returns the id under which checks know the caller whom an issuer of tokens calls so.
+func (s *Store) TokenCaller(issuer, name string) string { return s.subjects.Token(issuer, name) }
+
+// AddressCaller returns the id under which checks know the clients whose address has this prefix.
+func (s *Store) AddressCaller(prefix netip.Prefix) string { return s.subjects.Address(prefix) }
 
 // Audit returns the log that every change is told in.
 func (s *Store) Audit() *audit.Log { return s.audit }
@@ -81,8 +92,8 @@ func (s *Store) Adopt(ctx context.Context, kind Kind, id, name string, o *Overri
 	return k, s.put(ctx, Key{}, k, secrets{}, "key.adopt", edit)
 }
 
-// put writes k in place of old; an old without an ID stands for none.
-func (s *Store) put(ctx context.Context, old, k Key, hashes secrets, action string, edit Edit) error {
+// put writes k in place of old, and forgets some keys of the same subject with that; an old without an ID stands for none.
+func (s *Store) put(ctx context.Context, old, k Key, hashes secrets, action string, edit Edit, forget ...string) error {
 	record, err := encodeRecord(k, hashes)
 	if err != nil {
 		return err
@@ -100,7 +111,7 @@ func (s *Store) put(ctx context.Context, old, k Key, hashes secrets, action stri
 			return fmt.Errorf("policy: write key: %w", err)
 		}
 	}
-	w := write{id: k.ID, key: recordKey(k.ID), versionAt: publicAt + 1, expected: old.Version, record: record, entry: entry}
+	w := write{id: k.ID, key: recordKey(k.ID), versionAt: publicAt + 1, expected: old.Version, record: record, forget: forget, entry: entry}
 	if _, err := s.write(ctx, w); err != nil {
 		return err
 	}
@@ -159,13 +170,13 @@ func (s *Store) Update(ctx context.Context, id string, version int64, action str
 	return s.replace(ctx, set, old, k, hashes, action, edit)
 }
 
-func (s *Store) replace(ctx context.Context, set *Set, old, k Key, hashes secrets, action string, edit Edit) (Key, error) {
+func (s *Store) replace(ctx context.Context, set *Set, old, k Key, hashes secrets, action string, edit Edit, forget ...string) (Key, error) {
 	k.Version = old.Version + 1
 	k.Updated = s.now().UTC().Truncate(time.Second)
 	if err := k.validate(set); err != nil {
 		return Key{}, err
 	}
-	err := s.put(ctx, old, k, hashes, action, edit)
+	err := s.put(ctx, old, k, hashes, action, edit, forget...)
 	if errors.Is(err, ErrConflict) {
 		current, _, getErr := s.get(ctx, set, old.ID)
 		return current, errors.Join(err, getErr)
@@ -234,8 +245,7 @@ func (s *Store) Delete(ctx context.Context, id string, edit Edit) error {
 	}
 	k, _, err := s.get(ctx, set, id)
 	if errors.Is(err, ErrUnreadable) {
-		// Its name, lists and version are not known; the lists leave out what has no record.
-		return s.remove(ctx, id)
+		return s.remove(ctx, set, id, edit)
 	}
 	if err != nil {
 		return err
@@ -245,7 +255,7 @@ func (s *Store) Delete(ctx context.Context, id string, edit Edit) error {
 		return fmt.Errorf("policy: delete key: %w", err)
 	}
 	w := write{
-		id: id, key: recordKey(id), versionAt: publicAt + 1, expected: k.Version, with: s.states(set, id),
+		id: id, key: recordKey(id), versionAt: publicAt + 1, expected: k.Version, forget: s.states(set, id),
 		entry: audit.Entry{By: edit.By, Action: "key.delete", Name: k.Name, Reason: edit.Reason, Version: k.Version + 1, Before: before},
 	}
 	if _, err := s.write(ctx, w); err != nil {
@@ -254,11 +264,18 @@ func (s *Store) Delete(ctx context.Context, id string, edit Edit) error {
 	return s.delist(ctx, k, Key{})
 }
 
-func (s *Store) remove(ctx context.Context, id string) error {
-	if err := s.client.Do(ctx, s.client.B().Del().Key(recordKey(id), keyspace.State(id)).Build()).Error(); err != nil {
+// remove deletes a key whose record cannot be read. Its name, lists and version are not known; the lists leave out what has no record.
+func (s *Store) remove(ctx context.Context, set *Set, id string, edit Edit) error {
+	record, err := s.client.Do(ctx, s.client.B().Get().Key(recordKey(id)).Build()).AsBytes()
+	if err != nil && !valkey.IsValkeyNil(err) {
 		return fmt.Errorf("policy: delete key: %w", err)
 	}
-	return nil
+	w := write{
+		id: id, key: recordKey(id), versionAt: 1, found: record, forget: s.states(set, id),
+		entry: audit.Entry{By: edit.By, Action: "key.delete", Reason: edit.Reason},
+	}
+	_, err = s.write(ctx, w)
+	return err
 }
 
 // states names everything that is counted for a subject under this Set.
@@ -270,7 +287,8 @@ func (s *Store) states(set *Set, id string) []string {
 	return names
 }
 
-// Reset forgets everything that the key took, and its bans by the policy for those who hammer.
+// Reset forgets everything that the key took, and its bans by the policy for those who hammer, in one step with the entry that tells of it. It fails
+// with ErrConflict, and forgets nothing, when the key was edited meanwhile.
 func (s *Store) Reset(ctx context.Context, id string, edit Edit) error {
 	set, err := s.Set(ctx)
 	if err != nil {
@@ -280,10 +298,7 @@ func (s *Store) Reset(ctx context.Context, id string, edit Edit) error {
 	if err != nil {
 		return err
 	}
-	if err := s.client.Do(ctx, s.client.B().Del().Key(s.states(set, id)...).Build()).Error(); err != nil {
-		return fmt.Errorf("policy: reset key: %w", err)
-	}
-	_, err = s.replace(ctx, set, k, k, hashes, "key.reset", edit)
+	_, err = s.replace(ctx, set, k, k, hashes, "key.reset", edit, s.states(set, id)...)
 	return err
 }
 

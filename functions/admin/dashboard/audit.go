@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"tidegate/functions/admin/reversal"
@@ -23,6 +24,7 @@ var auditActions = []templates.Option{
 	{Value: "key.", Text: "all of keys"},
 	{Value: "key.override", Text: "overrides"},
 	{Value: "key.create", Text: "created"},
+	{Value: "key.adopt", Text: "adopted"},
 	{Value: "key.edit", Text: "edited"},
 	{Value: "key.revoke", Text: "revoked"},
 	{Value: "key.rotate", Text: "rotated"},
@@ -71,6 +73,9 @@ func (d *dashboard) renderAudit(w http.ResponseWriter, r *http.Request, verified
 		Export: address(d.path("/audit.csv"), values),
 		Verify: address(d.path("/audit/verify"), values), Verified: verified,
 	}
+	if list.Next != "" {
+		p.Empty = templates.Empty{Heading: "Nothing yet", Advice: "Nothing among the latest entries fits. The next page looks at those before."}
+	}
 	if address("", values) != "" {
 		p.Filter.Clear = path
 	}
@@ -113,12 +118,37 @@ func (d *dashboard) verifyAudit(w http.ResponseWriter, r *http.Request) {
 		d.failStore(w, r, "verify audit", err)
 		return
 	}
-	found := &templates.Verified{Good: len(v.Broken) == 0, Text: "All " + number(v.Entries) + " entries are as they were written, in their order."}
-	if !found.Good {
-		found.Text = number(int64(len(v.Broken))) + " of " + number(v.Entries) + " entries were altered, or stand behind one that was altered or taken out:"
-		found.Broken = v.Broken
+	d.renderAudit(w, r, verifiedWords(v))
+}
+
+func verifiedWords(v audit.Verified) *templates.Verified {
+	if v.Good() {
+		return &templates.Verified{Good: true, Text: "All " + number(v.Entries) + " entries are as they were written, in their order."}
 	}
-	d.renderAudit(w, r, found)
+	var wrong []string
+	if n := int64(len(v.Broken)); n > 0 {
+		wrong = append(wrong, number(n)+" of "+number(v.Entries)+" entries were altered, or stand behind one that was altered or taken out")
+	}
+	if n := int64(len(v.Cut)); n > 0 {
+		wrong = append(wrong, number(n)+" of the chains lack their newest entries or their head")
+	}
+	words := &templates.Verified{Text: strings.Join(wrong, "; ") + ":", Broken: slices.Clone(v.Broken)}
+	for _, c := range v.Cut {
+		words.Broken = append(words.Broken, cutWords(c))
+	}
+	return words
+}
+
+// cutWords says where a chain was cut.
+func cutWords(c audit.Cut) string {
+	after := "after " + c.Last
+	if c.Last == "" {
+		after = "chain " + number(int64(c.Bucket))
+	}
+	if c.Missing == 0 {
+		return after + ": no head that fits"
+	}
+	return after + ": " + number(c.Missing) + " missing"
 }
 
 func (d *dashboard) failAudit(w http.ResponseWriter, r *http.Request, err error) {

@@ -117,3 +117,10 @@ func TestVerify(t *testing.T) {
 	}
 	s.get("/audit/verify").wants(t, http.StatusOK, "of 4 entries were altered", entries[0].ID)
 }
+
+// It finds a chain whose newest entries are missing.
+func TestVerifyFindsWhatIsMissing(t *testing.T) {
+	s := newSite(t).login()
+	s.keys.server.Del(audit.Stream(keyspace.BucketOf(s.keys.ids["acme"])))
+	s.get("/audit/verify").wants(t, http.StatusOK, "1 of the chains lack their newest entries or their head", ": 1 missing")
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -341,4 +342,23 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("got %s\nwant %s", jsonOf(t, read), jsonOf(t, set))
 		}
 	})
+}
+
+// What docs/migration.md shows is what it says.
+func TestExamplesOfTheDocs(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/migration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := strings.Split(string(text), "```yaml\n")[1:]
+	if len(examples) < 4 {
+		t.Fatalf("%d examples", len(examples))
+	}
+	for _, example := range examples {
+		example, _, _ = strings.Cut(example, "```")
+		set := read(t, example)
+		if err := set.Validate(); err != nil {
+			t.Errorf("%v in\n%s", err, example)
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidegate/internal/store"
+	"tidegate/internal/store/acl"
 	"tidegate/internal/valkeytest"
 )
 
@@ -53,9 +54,9 @@ func TestList(t *testing.T) {
 	f.lists(t, "ada")
 }
 
-// On a cluster a user's sessions lie in many slots.
+// On a cluster a user's sessions lie in many slots. The function has no more rights than it needs.
 func TestUserOnACluster(t *testing.T) {
-	url := valkeytest.StartCluster(t, 1, 0)[0] + "?cluster=true"
+	url := valkeytest.As(t, valkeytest.StartCluster(t, 1, 0)[0]+"?cluster=true", "admin", acl.Rules(acl.Admin()))
 	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)

@@ -119,7 +119,7 @@ func told(t Token) json.RawMessage {
 // write makes a change and its entry in the audit in one step, again when another entry came first.
 func (s *Store) write(ctx context.Context, script *valkey.Lua, t Token, entry audit.Entry, keys []string, args ...string) (bool, error) {
 	entry.Subject, entry.Name, entry.Time = Subject, t.Name, s.now().UTC()
-	keys = append(keys, audit.Stream(bucket))
+	keys = append(keys, audit.Names(bucket)...)
 	for {
 		sealed, err := s.audit.SealNext(ctx, bucket, entry)
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/store"
+	"tidegate/internal/store/acl"
 	"tidegate/internal/valkeytest"
 )
 
@@ -52,10 +53,11 @@ func (f *fixture) create(t *testing.T, name string, scope Scope, life time.Durat
 	return token, secret.Reveal()
 }
 
-// A token lives from its creation to its revocation, on miniredis and in one slot of a cluster.
+// A token lives from its creation to its revocation, on miniredis and, with the rights of the admin function, in one slot of a cluster.
 func TestLife(t *testing.T) {
 	for name, url := range map[string]string{"embedded": valkeytest.Embedded(t), "cluster": valkeytest.StartCluster(t, 1, 0)[0] + "?cluster=true"} {
 		t.Run(name, func(t *testing.T) {
+			url := valkeytest.As(t, url, "admin", acl.Rules(acl.Admin()))
 			f := newFixture(t, url)
 			created, secret := f.create(t, "deploy ünïcode", Write, time.Hour)
 			got, err := f.Authenticate(t.Context(), secret)

@@ -30,6 +30,9 @@ type Authorizer struct {
 	identities *identity.Resolver
 	answers    Answers
 	log        *slog.Logger
+
+	// Refused is told of every call without a good credential, unless it is nil. It is set before the first event.
+	Refused func(ctx context.Context)
 }
 
 // New returns an Authorizer.
@@ -56,6 +59,9 @@ func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, e
 	}
 	v, err := a.decide(ctx, e)
 	if err != nil {
+		if a.Refused != nil {
+			a.Refused(ctx)
+		}
 		if e.kind != http1 && e.kind != http2 {
 			return nil, ErrUnauthorized
 		}
@@ -80,7 +86,7 @@ func callOf(caller identity.Identity, e event) policy.Call {
 func (a *Authorizer) decide(ctx context.Context, e event) (verdict, error) {
 	caller, err := a.identities.Identify(ctx, e.request())
 	if errors.Is(err, identity.ErrUnavailable) {
-		a.log.ErrorContext(ctx, "caller not identified", "request_id", e.requestID, "trace_id", traceOf(ctx), "cause", err)
+		a.log.ErrorContext(ctx, "caller not identified", "request_id", e.requestID, "cause", err)
 	}
 	if err != nil {
 		return verdict{}, errCredential
@@ -93,7 +99,7 @@ func (a *Authorizer) decide(ctx context.Context, e event) (verdict, error) {
 		a.log.ErrorContext(ctx, "call costs more than its limit", "key_id", caller.Subject, "rule", checked.Rule, "request_id", e.requestID)
 		return impossible(caller.Subject), nil
 	case err != nil:
-		a.log.ErrorContext(ctx, "check failed", "key_id", caller.Subject, "request_id", e.requestID, "trace_id", traceOf(ctx), "cause", err)
+		a.log.ErrorContext(ctx, "check failed", "key_id", caller.Subject, "request_id", e.requestID, "cause", err)
 		return unavailable(), nil
 	}
 	return verdictOf(checked), nil

@@ -1,7 +1,6 @@
 package authorizer
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -190,13 +189,4 @@ func mergeValues(single map[string]string, multi map[string][]string, fold func(
 		}
 	}
 	return merged
-}
-
-// maxTraceLen bounds what is repeated of a trace id; X-Ray's have 74 characters.
-const maxTraceLen = 128
-
-// traceOf returns the X-Ray trace id of the invocation, which the Lambda runtime library leaves in the context under this name.
-func traceOf(ctx context.Context) string {
-	id, _ := ctx.Value("x-amzn-trace-id").(string)
-	return id[:min(len(id), maxTraceLen)]
 }

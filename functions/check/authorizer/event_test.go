@@ -1,7 +1,6 @@
 package authorizer
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -171,17 +170,6 @@ func TestCallPath(t *testing.T) {
 		if got, err := parseEvent(raw); err != nil || got.call.Path != c.want {
 			t.Errorf("%s of %s: %q, %v; want %q", c.given, c.arn, got.call.Path, err, c.want)
 		}
-	}
-}
-
-func TestTraceOf(t *testing.T) {
-	//nolint:staticcheck,revive // the runtime library's key is a plain string
-	ctx := context.WithValue(t.Context(), "x-amzn-trace-id", "Root=1-5759e988-bd862e3fe1be46a994272793;"+strings.Repeat("x", 1000))
-	if got := traceOf(ctx); len(got) != maxTraceLen || !strings.HasPrefix(got, "Root=1-5759e988") {
-		t.Errorf("got %q", got)
-	}
-	if got := traceOf(t.Context()); got != "" {
-		t.Errorf("got %q", got)
 	}
 }
 

@@ -20,37 +20,25 @@ import (
 	"tidegate/internal/valkeytest"
 )
 
-const password = "only-for-this-test"
-
-// server has both users; as returns a client of one of them.
+// server is a Valkey whose users are made when they are first asked for.
 type server struct{ url string }
 
 func start(t *testing.T) server {
 	t.Helper()
-	s := server{valkeytest.Start(t)}
-	root := s.open(t, s.url)
-	for user, access := range map[string]string{"check": acl.Check(), "admin": acl.Admin()} {
-		words := append([]string{"ACL", "SETUSER", user, ">" + password}, acl.Rules(access)...)
-		if err := root.Do(t.Context(), root.B().Arbitrary(words...).Build()).Error(); err != nil {
-			t.Fatalf("user %s: %v", user, err)
-		}
-	}
-	return s
+	return server{valkeytest.Start(t)}
 }
 
-func (s server) open(t *testing.T, url string) valkey.Client {
+// as returns a client of one of the users.
+func (s server) as(t *testing.T, user string) valkey.Client {
 	t.Helper()
+	access := map[string]string{"check": acl.Check(), "admin": acl.Admin()}[user]
+	url := valkeytest.As(t, s.url, user, acl.Rules(access))
 	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
 	return client
-}
-
-func (s server) as(t *testing.T, user string) valkey.Client {
-	t.Helper()
-	return s.open(t, strings.Replace(s.url, "://", "://"+user+":"+password+"@", 1))
 }
 
 var pepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
@@ -160,6 +148,8 @@ const (
 	state   = "tg:{slot}:id:s"
 	minutes = "tg:{slot}:id:m481"
 	chain   = "tg:{slot}:a"
+	session = "tg:session:e3b0c44298fc"
+	tokens  = "tg:{tokens}:records"
 )
 
 func TestUsersCanDoNoMore(t *testing.T) {
@@ -167,6 +157,7 @@ func TestUsersCanDoNoMore(t *testing.T) {
 	eval := func(script string, keys ...string) []string {
 		return append([]string{"EVAL", script, string(rune('0' + len(keys)))}, keys...)
 	}
+	clients := map[string]valkey.Client{"check": s.as(t, "check"), "admin": s.as(t, "admin")}
 	for _, c := range []struct {
 		user    string
 		words   []string
@@ -208,7 +199,17 @@ func TestUsersCanDoNoMore(t *testing.T) {
 		{"check", []string{"CLIENT", "KILL", "TYPE", "normal"}, false},
 		{"check", []string{"DEBUG", "SLEEP", "0"}, false},
 		{"check", []string{"SHUTDOWN"}, false},
-		{"check", []string{"GET", "tg:session:1"}, false},
+		{"check", []string{"GET", session}, false},
+		{"check", []string{"SET", session, "1"}, false},
+		{"check", eval("return redis.call('GET', KEYS[1])", session), false},
+		{"check", eval("return redis.call('SET', KEYS[1], '1')", session), false},
+		{"check", eval("return redis.call('ZADD', KEYS[1], 0, '1')", "tg:sessions:ada"), false},
+		{"check", []string{"HGETALL", tokens}, false},
+		{"check", eval("return redis.call('HGETALL', KEYS[1])", tokens), false},
+		{"check", eval("return redis.call('HSET', KEYS[1], 'a', '1')", tokens), false},
+		{"check", eval("return redis.call('DEL', KEYS[1])", "tg:login:account:1"), false},
+		{"check", eval("return redis.call('ZADD', KEYS[1], 0, '1')", "tg:keys"), false},
+		{"check", eval("return redis.call('XTRIM', KEYS[1], 'MAXLEN', 0)", chain), false},
 		{"check", []string{"GET", "another"}, false},
 		{"check", []string{"EVAL", "return 1", "1", "another"}, false},
 		{"check", []string{"SCAN", "0"}, false},
@@ -220,12 +221,43 @@ func TestUsersCanDoNoMore(t *testing.T) {
 		{"admin", []string{"SET", plans, "1"}, true},
 		{"admin", []string{"SET", "another", "1"}, false},
 		{"admin", eval("return redis.call('GET', KEYS[1])", "another"), false},
+		{"admin", eval("return redis.call('SET', KEYS[1], '1')", session), true},
+		{"admin", eval("return redis.call('HSET', KEYS[1], 'a', '1')", tokens), true},
+		{"admin", eval("return redis.call('FLUSHALL')"), false},
 		{"admin", []string{"FLUSHALL"}, false},
+		{"admin", []string{"FLUSHDB"}, false},
+		{"admin", []string{"SWAPDB", "0", "1"}, false},
 		{"admin", []string{"KEYS", "*"}, false},
+		{"admin", []string{"SCAN", "0"}, false},
+		{"admin", []string{"RANDOMKEY"}, false},
 		{"admin", []string{"CONFIG", "GET", "maxmemory"}, false},
+		{"admin", []string{"CONFIG", "SET", "maxmemory", "1mb"}, false},
+		{"admin", []string{"DEBUG", "SLEEP", "0"}, false},
+		{"admin", []string{"SCRIPT", "FLUSH"}, false},
+		{"admin", []string{"SCRIPT", "KILL"}, false},
+		{"admin", []string{"FUNCTION", "FLUSH"}, false},
+		{"admin", []string{"FUNCTION", "LOAD", "#!lua name=x"}, false},
+		{"admin", []string{"ACL", "LIST"}, false},
 		{"admin", []string{"ACL", "SETUSER", "check", "~*", "+@all"}, false},
+		{"admin", []string{"CLIENT", "LIST"}, false},
+		{"admin", []string{"CLIENT", "KILL", "TYPE", "normal"}, false},
+		{"admin", []string{"MONITOR"}, false},
+		{"admin", []string{"INFO"}, false},
+		{"admin", []string{"REPLICAOF", "127.0.0.1", "1"}, false},
+		{"admin", []string{"CLUSTER", "RESET"}, false},
+		{"admin", []string{"MODULE", "LIST"}, false},
+		{"admin", []string{"SHUTDOWN"}, false},
+		{"admin", []string{"MIGRATE", "127.0.0.1", "1", record, "0", "1"}, false},
+		{"admin", []string{"RESTORE", record, "0", ""}, false},
+		{"admin", []string{"SORT", tokens}, false},
+		{"admin", []string{"RENAME", session, record}, false},
+		{"admin", []string{"COPY", session, record}, false},
+		{"admin", []string{"XTRIM", chain, "MAXLEN", "0"}, false},
+		{"admin", []string{"XDEL", chain, "0-1"}, false},
+		{"admin", []string{"PUBLISH", "a", "b"}, false},
+		{"admin", []string{"BLPOP", "tg:list", "1"}, false},
 	} {
-		client := s.as(t, c.user)
+		client := clients[c.user]
 		err := client.Do(t.Context(), client.B().Arbitrary(c.words...).Build()).Error()
 		refused := err != nil && (strings.HasPrefix(err.Error(), "NOPERM") || strings.Contains(err.Error(), "ACL failure"))
 		if refused == c.allowed || err != nil && !refused && !valkey.IsValkeyNil(err) {

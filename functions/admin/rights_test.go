@@ -1,0 +1,129 @@
+package main
+
+import (
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/route"
+	"tidegate/internal/store"
+	"tidegate/internal/store/acl"
+	"tidegate/internal/usage"
+	"tidegate/internal/valkeytest"
+)
+
+// Whatever somebody does in the dashboard, the function needs no more rights than its user in the store has.
+func TestRights(t *testing.T) {
+	t.Run("single node", func(t *testing.T) { checkRights(t, valkeytest.Start(t)) })
+	t.Run("cluster", func(t *testing.T) { checkRights(t, valkeytest.StartCluster(t, 3, 0)[0]+"?cluster=true") })
+}
+
+func checkRights(t *testing.T, root string) {
+	t.Helper()
+	admin := valkeytest.As(t, root, "admin", acl.Rules(acl.Admin()))
+	keys := seed(t, admin, valkeytest.As(t, root, "check", acl.Rules(acl.Check())))
+	const password = "only for this test"
+	c, err := readConfig(environment("VALKEY_URL="+admin, "ADMIN_PASSWORD_HASH=", "ADMIN_PASSWORD="+strings.Repeat(password, 2)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler, err := newConnector(c, testBundle(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	visitor := newCrawler(t, handler, map[string]string{
+		"user": "ada", "password": strings.Repeat(password, 2), "reason": "a test", "name": "made-#", "to": "pro", "limits.0.requests": "7",
+	})
+	visitor.login()
+	starts := []string{"/"}
+	for _, do := range []string{"plan", "override", "end", "reset", "revoke"} {
+		starts = append(starts, "/keys/bulk?of=all&do="+do)
+	}
+	visitor.crawl(starts...)
+	if refused := valkeytest.Refused(t, root); len(refused) > 0 {
+		t.Errorf("the store refused:\n%s", strings.Join(refused, "\n"))
+	}
+	page, err := keys.Audit().List(t.Context(), audit.Query{Count: 500})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := map[string]bool{}
+	for _, e := range page.Entries {
+		done[e.Action] = true
+	}
+	for _, action := range []string{"create", "edit", "override", "override.end", "ban", "unban", "rotate", "reset", "revoke", "delete"} {
+		if !done["key."+action] {
+			t.Errorf("nobody did key.%s, so nothing is known of its rights: %v", action, done)
+		}
+	}
+}
+
+// seed makes keys and a policy with something of everything, and calls.
+func seed(t *testing.T, adminURL, checkURL string) *policy.Store {
+	t.Helper()
+	pepper, err := apikey.NewPepper(strings.Repeat("p", 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit := policy.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
+	keys := policy.NewStore(connect(t, adminURL), pepper)
+	if _, err := keys.SaveSet(t.Context(), everything(), edit); err != nil {
+		t.Fatal(err)
+	}
+	client := connect(t, checkURL)
+	check, recorder := policy.NewChecker(client, pepper), usage.NewRecorder(usage.Options{}, time.Now)
+	for _, name := range []string{"acme", "bolt", "core"} {
+		key, secret, err := keys.Create(t.Context(), policy.NewKey{Name: name, Env: "test", Plan: "free"}, edit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		call := policy.Call{
+			Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Address: netip.MustParseAddr("192.0.2.1"),
+			Route: route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"},
+		}
+		for range 4 {
+			if _, err := check.Check(t.Context(), call, nil); err != nil {
+				t.Fatal(err)
+			}
+			recorder.Record(usage.Outcome{Subject: key.ID, Registered: true, Cost: 1, Rules: []string{"orders"}, Time: time.Now()})
+		}
+	}
+	if report := recorder.Flush(t.Context(), client); report.Err != nil {
+		t.Fatal(report.Err)
+	}
+	return keys
+}
+
+func connect(t *testing.T, url string) valkey.Client {
+	t.Helper()
+	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+func everything() policy.Set {
+	perHour := func(n int64) []limiter.Limit { return []limiter.Limit{{Requests: n, Window: time.Hour}} }
+	return policy.Set{
+		Plans: []policy.Plan{
+			{Name: "free", Limits: perHour(10), Candidate: perHour(1)},
+			{Name: "pro", Limits: append(perHour(100), limiter.Limit{Requests: 50, Window: time.Minute, Algorithm: limiter.Counter})},
+		},
+		Routes: []policy.Route{{
+			Name: "orders", Pattern: route.Pattern{Path: "/orders"}, Cost: 1, PerKey: perHour(50), PerIP: perHour(60), Shared: perHour(70),
+		}},
+		PerIP:  policy.Scope{Limits: perHour(80)},
+		Global: policy.Scope{Limits: perHour(90)},
+		Bans:   &policy.Bans{Denials: 3, Window: policy.Duration(time.Hour), Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)},
+	}
+}

@@ -1,0 +1,131 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/keyspace"
+	"tidegate/internal/valkeytest"
+)
+
+// chains is a Log on a server, and a way to write to it.
+type chains struct {
+	*Log
+	client valkey.Client
+}
+
+func open(t testing.TB, url string) *chains {
+	t.Helper()
+	address, query, _ := strings.Cut(strings.TrimPrefix(url, "valkey://"), "?")
+	client, err := valkey.NewClient(valkey.ClientOption{
+		InitAddress: []string{address}, DisableCache: true, ForceSingleClient: query == "", ConnWriteTimeout: time.Minute, BlockingPoolSize: 64,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return &chains{NewLog(client, NewKey([]byte("a secret of this test"))), client}
+}
+
+// onSingleServers runs a test on a real Valkey and on the embedded server.
+func onSingleServers(t *testing.T, test func(*testing.T, *chains)) {
+	t.Helper()
+	t.Run("valkey", func(t *testing.T) { test(t, open(t, valkeytest.Start(t))) })
+	t.Run("embedded", func(t *testing.T) { test(t, open(t, valkeytest.Embedded(t))) })
+}
+
+// onEveryServer runs a test on a cluster too.
+func onEveryServer(t *testing.T, test func(*testing.T, *chains)) {
+	t.Helper()
+	onSingleServers(t, test)
+	t.Run("cluster", func(t *testing.T) { test(t, open(t, valkeytest.StartCluster(t, 3, 0)[0]+"?cluster=true")) })
+}
+
+// appendOnly is a script that changes nothing else.
+var appendOnly = valkey.NewLuaScript(AppendFunction + "return append(KEYS[1], KEYS[2], unpack(ARGV)) and 1 or 0")
+
+// try appends what was sealed, unless another entry came first.
+func (c *chains) try(t tester, b keyspace.Bucket, s Sealed) bool {
+	t.Helper()
+	done, err := appendOnly.Exec(t.Context(), c.client, Names(b), s.Args()).AsInt64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done == 1
+}
+
+// tell appends an entry to its subject's chain, as often tried as others come first.
+func (c *chains) tell(t tester, e Entry) {
+	t.Helper()
+	b := keyspace.BucketOf(e.Subject)
+	for {
+		head, err := c.Head(t.Context(), b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sealed, err := c.Key().Seal(b, head, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.try(t, b, sealed) {
+			return
+		}
+	}
+}
+
+// about is the nth entry about a subject.
+func about(subject string, n int) Entry {
+	return Entry{
+		Time: time.Unix(1_800_000_000+int64(n), 0).UTC(), By: Actor{"user", fmt.Sprintf("user %d", n%3)}, Subject: subject, Version: int64(n),
+		Action: []string{"key.create", "key.edit", "key.override", "key.override.end"}[n%4], Name: "name of " + subject,
+		Reason: "<reason> \x00 \u202e", Before: json.RawMessage(`{"n":1}`), After: json.RawMessage(`{"n":2}`),
+	}
+}
+
+func (c *chains) do(t tester, words ...string) valkey.ValkeyResult {
+	t.Helper()
+	result := c.client.Do(t.Context(), c.client.B().Arbitrary(words[0]).Keys(words[1]).Args(words[2:]...).Build())
+	if err := result.Error(); err != nil && !valkey.IsValkeyNil(err) {
+		t.Fatalf("%s: %v", words[0], err)
+	}
+	return result
+}
+
+func (c *chains) verified(t tester) Verified {
+	t.Helper()
+	v, err := c.Verify(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// all lists every entry, page by page.
+func (c *chains) all(t tester, q Query) []Entry {
+	t.Helper()
+	var entries []Entry
+	for {
+		page, err := c.List(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, page.Entries...)
+		if q.After = page.Next; q.After == "" {
+			return entries
+		}
+	}
+}
+
+// tester is what testing.TB and rapid.T have in common.
+type tester interface {
+	Helper()
+	Context() context.Context
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}

@@ -1,0 +1,218 @@
+package audit
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+	"pgregory.net/rapid"
+
+	"tidegate/internal/keyspace"
+	"tidegate/internal/valkeytest"
+)
+
+// An entry comes back as it was told, with its own hash and the one before it, from a list and by its id.
+func TestEntriesComeBackAsTold(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, c *chains) {
+		var told []Entry
+		for n := range 4 {
+			told = append(told, about("subject", n))
+			c.tell(t, told[n])
+		}
+		entries := c.all(t, Query{Subject: "subject"})
+		slices.Reverse(entries)
+		if len(entries) != len(told) {
+			t.Fatalf("%d entries, want %d", len(entries), len(told))
+		}
+		previous := ""
+		for i, e := range entries {
+			want := told[i]
+			want.ID, want.Previous, want.Hash = e.ID, previous, e.Hash
+			if previous = e.Hash; len(e.Hash) != hex.EncodedLen(32) || !reflect.DeepEqual(e, want) {
+				t.Errorf("told %+v, listed %+v", want, e)
+			}
+			if got, found, err := c.Get(t.Context(), e.ID); err != nil || !found || !reflect.DeepEqual(got, e) {
+				t.Errorf("listed %+v, got %+v, %t, %v", e, got, found, err)
+			}
+		}
+		for _, id := range []string{"1-1-7", "99999999999999-0-7", strings.Replace(entries[0].ID, "-", "-9", 1)} {
+			if _, found, err := c.Get(t.Context(), id); found || err != nil {
+				t.Errorf("%s: found %t, %v", id, found, err)
+			}
+		}
+	})
+}
+
+// planted is entries at ids of the test's choice, in chains that nobody wrote to.
+func (c *chains) planted(t tester, random *rand.Rand, chains, most int) (all []Entry) {
+	t.Helper()
+	c.do(t, "FLUSHALL", "SYNC")
+	var commands valkey.Commands
+	for _, chain := range random.Perm(keyspace.Buckets)[:chains] {
+		at, sequence, b := 1000, 0, keyspace.Bucket(chain)
+		for n := range random.IntN(most + 1) {
+			sequence++
+			if step := random.IntN(5); step > 1 {
+				at, sequence = at+step, random.IntN(3)
+			}
+			e := about(fmt.Sprint("subject", random.IntN(2)), n)
+			sealed, err := c.Key().Seal(b, nil, e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			id := fmt.Sprintf("%d-%d", at, sequence)
+			e.ID = fmt.Sprintf("%s-%d", id, b)
+			all = append(all, e)
+			commands = append(commands, c.client.B().Xadd().Key(Stream(b)).Id(id).FieldValue().
+				FieldValue("e", string(sealed.Body)).FieldValue("h", string(sealed.Hash)).Build())
+		}
+	}
+	for _, result := range c.client.DoMulti(t.Context(), commands...) {
+		if err := result.Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.SortFunc(all, func(a, b Entry) int { return older(positionOf(a.ID), positionOf(b.ID)) })
+	return all
+}
+
+// Pages of any size, one after the other, hold every entry that fits the query once, newest first over all chains, also where chains have entries of
+// the same instant.
+func TestPagesHoldEveryEntryOnce(t *testing.T) {
+	c := open(t, valkeytest.Start(t))
+	rapid.Check(t, func(t *rapid.T) {
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		chains := rapid.SampledFrom([]int{1, 2, 7, 256}).Draw(t, "chains")
+		all := c.planted(t, random, chains, max(1, 120/chains))
+		q := Query{
+			Action: rapid.SampledFrom([]string{"", "", "key.override", "key.create"}).Draw(t, "action"),
+			By:     rapid.SampledFrom([]string{"", "", "user 1"}).Draw(t, "by"),
+			Count:  rapid.SampledFrom([]int{0, 7, 19, 50, 500, 10_000}).Draw(t, "count"),
+		}
+		if len(all) < 30 {
+			q.Count = 1
+		}
+		var want, got []string
+		for _, e := range all {
+			if q.matches(e) {
+				want = append(want, e.ID)
+			}
+		}
+		for _, e := range c.all(t, q) {
+			got = append(got, e.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("%+v over %d entries of %d chains: listed %v, want %v", q, len(all), chains, got, want)
+		}
+	})
+}
+
+// A page never has more entries than asked for, and what is told meanwhile does not move the pages after it.
+func TestPagesStandStill(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, c *chains) {
+		for n := range 40 {
+			c.tell(t, about(fmt.Sprintf("subject%d", n%7), n))
+		}
+		first, err := c.List(t.Context(), Query{Count: 15})
+		if err != nil || len(first.Entries) != 15 || first.Next == "" {
+			t.Fatalf("%d entries, next %q, %v", len(first.Entries), first.Next, err)
+		}
+		for n := range 40 {
+			c.tell(t, about(fmt.Sprintf("subject%d", n%7), 100+n))
+		}
+		rest := c.all(t, Query{Count: 10, After: first.Next})
+		if len(rest) != 25 {
+			t.Fatalf("%d entries on the other pages, want 25", len(rest))
+		}
+		for _, e := range rest {
+			if e.Version >= 100 || slices.ContainsFunc(first.Entries, func(f Entry) bool { return f.ID == e.ID }) {
+				t.Errorf("%s of version %d is on a later page", e.ID, e.Version)
+			}
+		}
+	})
+}
+
+// An entry that is none of ours hides no other.
+func TestUnreadableEntryHidesNoOther(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, c *chains) {
+		c.tell(t, about("subject", 1))
+		stream := Stream(keyspace.BucketOf("subject"))
+		c.do(t, "XADD", stream, "*", "e", "{not JSON", "h", "x")
+		c.do(t, "XADD", stream, "*", "other", "fields")
+		c.tell(t, about("subject", 2))
+		entries := c.all(t, Query{})
+		if len(entries) != 4 || entries[0].Version != 2 || entries[3].Version != 1 {
+			t.Fatalf("%+v", entries)
+		}
+		for _, e := range entries[1:3] {
+			if e.ID == "" || e.Action != "" || e.Subject != "" || time.Since(e.Time) > time.Hour {
+				t.Errorf("%+v, want an id and a time alone", e)
+			}
+		}
+		if v := c.verified(t); len(v.Broken) != 3 {
+			t.Errorf("%+v, want both, and the entry behind them, named", v)
+		}
+	})
+}
+
+func TestPositionsThatAreNone(t *testing.T) {
+	c := open(t, valkeytest.Embedded(t))
+	for _, text := range []string{
+		"x", "1-1", "1-1-256", "-1-1-1", "1--1-1", "1-1-1-1", "1-1-", "+", "99999999999999999999-0-0", "1-1-0x1", " 1-1-1", "1-1-1\n",
+	} {
+		if _, err := c.List(t.Context(), Query{After: text}); !errors.Is(err, ErrPosition) {
+			t.Errorf("list after %q: %v, want ErrPosition", text, err)
+		}
+		if _, _, err := c.Get(t.Context(), text); !errors.Is(err, ErrPosition) {
+			t.Errorf("get %q: %v, want ErrPosition", text, err)
+		}
+	}
+	if _, _, err := c.Get(t.Context(), ""); !errors.Is(err, ErrPosition) {
+		t.Errorf("get of no id: %v, want ErrPosition", err)
+	}
+}
+
+// The key that entries are sealed with prints as what it is for, and nothing else.
+func TestKeyHidesItself(t *testing.T) {
+	key := NewKey([]byte("a secret"))
+	for _, printed := range []string{fmt.Sprint(key), fmt.Sprintf("%v %+v %#v %s", key, key, key, key)} {
+		if strings.Trim(strings.ReplaceAll(printed, "audit key", ""), " ") != "" {
+			t.Errorf("printed as %q", printed)
+		}
+	}
+	if NewKey([]byte("a secret")) != key || NewKey([]byte("another")) == key {
+		t.Error("the key is not made from the secret alone")
+	}
+}
+
+// What is told of a subject is found behind thousands of entries about others in its chain, and on a page as short as one.
+func TestSubjectBehindManyOthers(t *testing.T) {
+	c := open(t, valkeytest.Start(t))
+	c.tell(t, about("rare", 1))
+	b := keyspace.BucketOf("rare")
+	var commands valkey.Commands
+	for n := range 3000 {
+		sealed, err := c.Key().Seal(b, nil, about("rare-not", n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		commands = append(commands, c.client.B().Xadd().Key(Stream(b)).Id("*").FieldValue().
+			FieldValue("e", string(sealed.Body)).FieldValue("h", string(sealed.Hash)).Build())
+	}
+	for _, result := range c.client.DoMulti(t.Context(), commands...) {
+		if err := result.Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := c.List(t.Context(), Query{Subject: "rare", Count: 1})
+	if err != nil || len(page.Entries) != 1 || page.Entries[0].Version != 1 {
+		t.Errorf("%+v, %v", page, err)
+	}
+}
