@@ -134,7 +134,8 @@ var directions = []direction{
 	},
 	{
 		of: []string{"tidegate/functions/admin/wording", "tidegate/functions/admin/policyfile"}, only: []string{
-			"std", "go.yaml.in/yaml/v3", "tidegate/functions/admin/wording", "tidegate/internal/limiter", "tidegate/internal/policy", "tidegate/internal/route",
+			"std", "go.yaml.in/yaml/v3", "tidegate/functions/admin/wording", "tidegate/internal/limiter", "tidegate/internal/policy",
+			"tidegate/internal/route",
 		},
 		why: "words and files need no server and no store",
 	},

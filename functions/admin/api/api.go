@@ -1,4 +1,5 @@
-// Package api is the JSON API below /api/v1: everything that the dashboard's pages show and do, for machines. Each operation says in one place what it
+// Package api is the JSON API below /api/v1: everything that the dashboard's pages show and do, for machines. Each operation says in one place what
+// it
 // takes, what it answers and who may ask for it; the OpenAPI document, the checks of what comes in and the routes are made of that.
 //
 // A caller is known when a request gets here, and may do what its route needs: the dashboard sees to both, as for its pages. What changes something
@@ -94,8 +95,9 @@ func configOf(base string) huma.Config {
 	return config
 }
 
-const description = `Keys, policies, usage and audit of a Tidegate deployment. Times are RFC 3339, windows such as 10s, 1h or 30d. Errors are problems as
-RFC 9457 has them. Lists come in pages: ask again with after set to next until there is none. An ETag is a version; send it in If-Match with a change.`
+const description = `Keys, policies, usage and audit of a Tidegate deployment. Times are RFC 3339, windows such as 10s, 1h or 30d.
+Errors are problems as RFC 9457 has them. Lists come in pages: ask again with after set to next until there is none.
+An ETag is a version; send it in If-Match with a change.`
 
 // register lists every operation.
 func (a *api) register() {

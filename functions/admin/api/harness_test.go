@@ -59,7 +59,8 @@ func newServiceOn(t testing.TB, url string) *service {
 	t.Helper()
 	client := connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
 	s := &service{
-		t: t, url: url, client: client, keys: policy.NewStore(client, testPepper), tokens: token.NewStore(client, testPepper), log: &bytes.Buffer{}, actor: ada,
+		t: t, url: url, client: client, keys: policy.NewStore(client, testPepper), tokens: token.NewStore(client, testPepper), log: &bytes.Buffer{},
+		actor: ada,
 	}
 	routes := Routes("", Services{
 		Keys: s.keys, Checker: policy.NewChecker(client, testPepper), Usage: usage.NewReader(client), Tokens: s.tokens,

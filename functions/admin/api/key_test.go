@@ -37,13 +37,16 @@ func TestKeyLife(t *testing.T) {
 
 	patch := map[string]any{"plan": "pro", "expires": "2030-01-02T03:04:05Z", "reason": "grew"}
 	s.do(http.MethodPatch, path, patch, nil).wants(http.StatusPreconditionRequired)
-	s.do(http.MethodPatch, path, patch, header{"If-Match": `"1"`}).wants(http.StatusOK, `"plan":"pro"`, `"expires":"2030-01-02T03:04:05Z"`, `"tags":["a"]`)
+	s.do(http.MethodPatch, path, patch, header{"If-Match": `"1"`}).wants(http.StatusOK, `"plan":"pro"`, `"expires":"2030-01-02T03:04:05Z"`,
+		`"tags":["a"]`)
 	told("key.edit", "grew")
-	stale := s.do(http.MethodPatch, path, patch, header{"If-Match": `"1"`}).wants(http.StatusPreconditionFailed, `"currentVersion":2`, `"givenVersion":1`)
+	stale := s.do(http.MethodPatch, path, patch, header{"If-Match": `"1"`}).wants(http.StatusPreconditionFailed, `"currentVersion":2`,
+		`"givenVersion":1`)
 	if stale.header.Get("ETag") != `"2"` {
 		t.Errorf("ETag %s", stale.header.Get("ETag"))
 	}
-	cleared := s.do(http.MethodPatch, path, map[string]any{"expires": nil, "tags": []string{}}, header{"If-Match": "*"}).wants(http.StatusOK, `"version":3`)
+	cleared := s.do(http.MethodPatch, path, map[string]any{"expires": nil, "tags": []string{}}, header{"If-Match": "*"}).wants(http.StatusOK,
+		`"version":3`)
 	if strings.Contains(cleared.text, "expires") || strings.Contains(cleared.text, "tags") {
 		t.Errorf("not cleared: %s", cleared.text)
 	}
@@ -155,7 +158,8 @@ func TestKeyPages(t *testing.T) {
 	created, ready := make(chan error, 1), make(chan struct{})
 	go func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			if _, _, err := s.keys.Create(t.Context(), policy.NewKey{Name: fmt.Sprintf("k%04d", (i*37)%count), Env: "test", Plan: "free"}, byTest); err != nil {
+			if _, _, err := s.keys.Create(t.Context(), policy.NewKey{Name: fmt.Sprintf("k%04d", (i*37)%count), Env: "test", Plan: "free"},
+				byTest); err != nil {
 				created <- err
 				return
 			}

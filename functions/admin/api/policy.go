@@ -197,6 +197,7 @@ type (
 		ETag string `header:"ETag"`
 		Body Policy
 	}
+	// Trial asks for the outcome of a change without making it.
 	Trial struct {
 		DryRun bool `query:"dry_run" doc:"Tells what would change, and changes nothing"`
 	}
@@ -311,7 +312,8 @@ func (s saving) ready() error {
 	return nil
 }
 
-// save makes next the policies, or tells what that would change. When nothing differs there is nothing to lose, whatever version it was based on: so a
+// save makes next the policies, or tells what that would change. When nothing differs there is nothing to lose, whatever version it was based on: so
+// a
 // save that is sent again succeeds.
 func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set, s saving) (*changesOutput, error) {
 	out := &changesOutput{ETag: etag(current.Version), Body: Changes{Version: current.Version, Changes: policyfile.Diff(current, &next)}}

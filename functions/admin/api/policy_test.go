@@ -33,7 +33,8 @@ func (s *service) fill() {
 	})
 	set.Routes = []policy.Route{
 		{Name: "chat", Pattern: route.Pattern{API: "abc", Stage: "prod", Method: "POST", Path: "/chat/{id}"}, Cost: 5, Settle: true, Mode: policy.Shadow,
-			PerKey: []limit{{Requests: 30, Window: time.Minute}}, PerIP: []limit{{Requests: 60, Window: time.Minute}}, Shared: []limit{{Requests: 600, Window: time.Minute}}},
+			PerKey: []limit{{Requests: 30, Window: time.Minute}}, PerIP: []limit{{Requests: 60, Window: time.Minute}}, Shared: []limit{{Requests: 600,
+				Window: time.Minute}}},
 		{Name: "free", Pattern: route.Pattern{Method: "GET", Path: "/health"}, Cost: 0},
 	}
 	set.PerIP = policy.Scope{Limits: []limit{{Requests: 1000, Window: time.Minute}}, Mode: policy.Shadow}
@@ -68,7 +69,8 @@ func TestPolicyRoundTrip(t *testing.T) {
 	s.fill()
 	before := s.set()
 	read := s.get("/policy").wants(http.StatusOK)
-	same := s.do(http.MethodPut, "/policy?reason=same", []byte(read.text), header{"If-Match": read.header.Get("ETag")}).wants(http.StatusOK, `"applied":false`, `"changes":[]`)
+	same := s.do(http.MethodPut, "/policy?reason=same", []byte(read.text), header{"If-Match": read.header.Get("ETag")}).wants(http.StatusOK,
+		`"applied":false`, `"changes":[]`)
 	if same.header.Get("ETag") != read.header.Get("ETag") {
 		t.Errorf("%v", same.header)
 	}
@@ -109,8 +111,10 @@ func TestPutPolicy(t *testing.T) {
 	put("?reason=x", header{"If-Match": `W/"1"`}).wants(http.StatusPreconditionFailed, `"currentVersion":1`)
 	put("?reason=x", header{"If-Match": `1`}).wants(http.StatusPreconditionFailed)
 	put("?dryrun=true&reason=x", header{"If-Match": `"1"`}).wants(http.StatusUnprocessableEntity, "query.dryrun")
-	changes := `"changes":[{"of":"plan free","field":"limits","before":"10 per 10 minutes","after":"20 per 10 minutes"},{"of":"plan new","before":"","after":"1 per day; enforce; closed: calls are denied"}]`
-	put("?dry_run=true", nil).wants(http.StatusOK, `"applied":false`, `"version":1`, changes, `plan free: limits: 10 per 10 minutes → 20 per 10 minutes\n`)
+	changes := `"changes":[{"of":"plan free","field":"limits","before":"10 per 10 minutes","after":"20 per 10 minutes"},` +
+		`{"of":"plan new","before":"","after":"1 per day; enforce; closed: calls are denied"}]`
+	put("?dry_run=true", nil).wants(http.StatusOK, `"applied":false`, `"version":1`, changes,
+		`plan free: limits: 10 per 10 minutes → 20 per 10 minutes\n`)
 	put("?dry_run=true", header{"If-Match": `"7"`}).wants(http.StatusPreconditionFailed)
 	if s.set() != before {
 		t.Fatalf("something was written: %s", s.set())

@@ -36,7 +36,8 @@ func (a *api) registerPolicyFile() {
 	}, a.exportPolicy)
 	register(a, operation{
 		pattern: "PUT /policy.yaml", id: "import-policy", summary: "Make a file the policies", role: access.Editor, group: group, maxBody: MaxPolicyBody,
-		details: "With dry_run it tells what would change. Otherwise it needs a reason, and the version that it is based on: If-Match, or else the version " +
+		details: "With dry_run it tells what would change. Otherwise it needs a reason, and the version that it is based on: " +
+			"If-Match, or else the version " +
 			"that stands in the file. What is left out of the file is removed.",
 	}, a.importPolicy)
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // Problem is an error as RFC 9457 has it. What caused it goes to the log only.
-type Problem struct {
+type Problem struct { //nolint:errname // its name is that of the schema in the document
 	Type   string   `json:"type" doc:"URI that names the kind of problem; about:blank when the status says all" example:"about:blank"`
 	Title  string   `json:"title" doc:"The status in words, or the kind of problem"`
 	Status int      `json:"status" doc:"HTTP status"`

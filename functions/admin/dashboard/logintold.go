@@ -18,7 +18,8 @@ func (d *dashboard) tellLogin(ctx context.Context, actor access.Actor) error {
 	})
 }
 
-// tellRefused tells of a login that was refused, unless there were many of late. Only names that are somebody's are told: people type passwords in the
+// tellRefused tells of a login that was refused, unless there were many of late. Only names that are somebody's are told: people type passwords in
+// the
 // wrong field. When it cannot be told, the login is refused all the same.
 func (d *dashboard) tellRefused(r *http.Request, name string) {
 	d.Log.Warn("login refused")

@@ -147,7 +147,8 @@ func (d *dashboard) renderImport(w http.ResponseWriter, r *http.Request, status 
 			Action: d.path("/policies/import"), Error: f.wrong, Errors: wrongs(f.reason),
 			Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.version, 10)}, {Name: "seen", Value: f.seen}},
 			Fields: []templates.FormField{{
-				ID: "yaml", Label: "File, YAML", Kind: templates.AreaField, Rows: "20", Max: strconv.Itoa(policyfile.MaxBytes), Field: templates.Field{Value: f.text},
+				ID: "yaml", Label: "File, YAML", Kind: templates.AreaField, Rows: "20", Max: strconv.Itoa(policyfile.MaxBytes),
+				Field: templates.Field{Value: f.text},
 			}},
 			After: []templates.FormField{reasonField(f.reason)}, Submit: submit,
 			Cancel: templates.Choice{Text: "Cancel", Address: d.path("/policies")},
