@@ -3,6 +3,7 @@ module tidegate
 go 1.26.0
 
 require (
+	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/a-h/templ v0.3.977
 	github.com/akrylysov/algnhsa v1.1.0
 	github.com/alexedwards/argon2id v1.0.0
@@ -30,10 +31,11 @@ require (
 	go.yaml.in/yaml/v3 v3.0.5
 	golang.org/x/crypto v0.54.0
 	golang.org/x/oauth2 v0.37.0
+	golang.org/x/term v0.45.0
 	pgregory.net/rapid v1.3.0
 )
 
-require github.com/danielgtaylor/huma/v2 v2.37.2 // indirect
+require github.com/danielgtaylor/huma/v2 v2.37.2
 
 require (
 	github.com/Masterminds/semver/v3 v3.5.0 // indirect
@@ -52,7 +54,7 @@ require (
 	github.com/cli/browser v1.3.0 // indirect
 	github.com/fatih/color v1.19.0 // indirect
 	github.com/fsnotify/fsnotify v1.7.0 // indirect
-	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
+	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875
 	github.com/golang/protobuf v1.5.2 // indirect
 	github.com/gorilla/mux v1.8.1 // indirect
 	github.com/hashicorp/golang-lru/v2 v2.0.7

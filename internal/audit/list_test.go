@@ -191,3 +191,28 @@ func TestKeyHidesItself(t *testing.T) {
 		t.Error("the key is not made from the secret alone")
 	}
 }
+
+// What is told of a subject is found behind thousands of entries about others in its chain, and on a page as short as one.
+func TestSubjectBehindManyOthers(t *testing.T) {
+	c := open(t, valkeytest.Start(t))
+	c.tell(t, about("rare", 1))
+	b := keyspace.BucketOf("rare")
+	var commands valkey.Commands
+	for n := range 3000 {
+		sealed, err := c.Key().Seal(b, nil, about("rare-not", n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		commands = append(commands, c.client.B().Xadd().Key(Stream(b)).Id("*").FieldValue().
+			FieldValue("e", string(sealed.Body)).FieldValue("h", string(sealed.Hash)).Build())
+	}
+	for _, result := range c.client.DoMulti(t.Context(), commands...) {
+		if err := result.Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := c.List(t.Context(), Query{Subject: "rare", Count: 1})
+	if err != nil || len(page.Entries) != 1 || page.Entries[0].Version != 1 {
+		t.Errorf("%+v, %v", page, err)
+	}
+}

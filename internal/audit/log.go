@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	_ "embed" // the script
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -70,8 +71,10 @@ var ErrPosition = errors.New("not a position in the audit; start from the newest
 const (
 	defaultCount = 50
 	maxCount     = 500
-	minEach      = 8  // entries that are read of each of many chains
-	maxRounds    = 40 // of reading a filtered query, so that one that matches little ends; Next goes on from there
+	minEach      = 8      // entries that are read of each of many chains
+	eachOfOne    = 500    // entries that are read together of one chain, of which one in many is the subject's
+	maxLooked    = 5_000  // entries that a query of many chains looks at, so that one that matches little ends; Next goes on from there
+	maxOfOne     = 20_000 // likewise of one chain, where most are passed over unread
 )
 
 // List returns a page of entries. It reads a few entries of every chain in one flush, and again while the page is not full; with a Subject, of its
@@ -89,13 +92,13 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	if q.Subject != "" {
 		buckets = []keyspace.Bucket{keyspace.BucketOf(q.Subject)}
 	}
-	each := count
-	if len(buckets) > 1 {
-		each = min(count, max(minEach, count/16))
+	each, most := eachOfOne, maxOfOne
+	if q.Subject == "" {
+		each, most = min(count, max(minEach, count/16)), maxLooked
 	}
 	var page Page
-	for range maxRounds {
-		entries, more, err := l.read(ctx, buckets, at, each)
+	for looked := 0; looked < most; looked += each * len(buckets) {
+		entries, more, err := l.read(ctx, buckets, at, each, q.needle())
 		if err != nil {
 			return Page{}, err
 		}
@@ -117,6 +120,15 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	}
 	page.Next = at.String()
 	return page, nil
+}
+
+// needle is a text that every stored entry about the subject has, so that most others are passed over without being decoded. Empty when any will do.
+func (q Query) needle() string {
+	if q.Subject == "" {
+		return ""
+	}
+	text, _ := json.Marshal(q.Subject) // as in the body
+	return string(text)
 }
 
 func (q Query) matches(e Entry) bool {
@@ -175,8 +187,8 @@ func (p position) end(b keyspace.Bucket) string {
 	}
 }
 
-// read returns entries after p, and whether there are more: of each chain at most so many, and none that one not read may be newer than.
-func (l *Log) read(ctx context.Context, buckets []keyspace.Bucket, p position, each int) (entries []Entry, more bool, err error) {
+// read returns entries after p, those without the needle by their ids alone, and whether there are more: of each chain at most so many, and none that one not read may be newer than.
+func (l *Log) read(ctx context.Context, buckets []keyspace.Bucket, p position, each int, needle string) (entries []Entry, more bool, err error) {
 	commands := make(valkey.Commands, len(buckets))
 	for i, b := range buckets {
 		commands[i] = l.client.B().Xrevrange().Key(Stream(b)).End(p.end(b)).Start("-").Count(int64(each) + 1).Build()
@@ -188,6 +200,10 @@ func (l *Log) read(ctx context.Context, buckets []keyspace.Bucket, p position, e
 			return nil, false, fmt.Errorf("audit: list: %w", err)
 		}
 		for j := range found[:min(each, len(found))] {
+			if !strings.Contains(found[j].FieldValues["e"], needle) {
+				entries = append(entries, Entry{ID: idOf(buckets[i], found[j])})
+				continue
+			}
 			entries = append(entries, decode(buckets[i], found[j:]))
 		}
 		if len(found) > each {

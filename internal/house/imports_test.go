@@ -41,6 +41,14 @@ var directions = []direction{
 		why: "the accuracy lab is plain arithmetic over the models",
 	},
 	{
+		of: []string{"tidegate/internal/rolling"}, only: []string{"std"},
+		why: "whether a window was too full is plain arithmetic over times",
+	},
+	{
+		of: []string{"tidegate/local/load/report"}, only: []string{"std", "github.com/a-h/templ/…"},
+		why: "a report is plain data that the load tool fills in",
+	},
+	{
 		of: []string{"tidegate/internal/usage/…"}, not: append([]string{"regexp"}, append(web, aws...)...),
 		why: "usage counts what it is told, and starts in no time",
 	},
@@ -69,6 +77,10 @@ var directions = []direction{
 		why: "matching a route needs no server",
 	},
 	{
+		of: []string{"tidegate/internal/subject/…"}, only: []string{"std", "tidegate/internal/apikey"},
+		why: "a caller's id is a hash",
+	},
+	{
 		of: []string{"tidegate/internal/jwt/…"}, only: []string{"std", "github.com/go-jose/…"},
 		why: "a token is verified without the store and without AWS",
 	},
@@ -88,7 +100,9 @@ var directions = []direction{
 		why: "functions import internal packages",
 	},
 	{
-		of: []string{"tidegate/functions/check/identity/…"}, only: []string{"std", "tidegate/internal/apikey", "tidegate/internal/jwt"},
+		of: []string{"tidegate/functions/check/identity/…"}, only: []string{
+			"std", "tidegate/internal/apikey", "tidegate/internal/jwt", "tidegate/internal/subject",
+		},
 		why: "who calls is found without the store",
 	},
 	{
@@ -127,20 +141,38 @@ var directions = []direction{
 		why: "the emulators are a developer's tool",
 	},
 	{
-		of: []string{"tidegate/…"}, except: []string{"tidegate/infra/…", "tidegate/local/gateway"}, not: []string{"tidegate/infra/…"}, inTests: true,
-		why: "infrastructure is only deployed",
+		of:  []string{"tidegate/…"},
+		not: []string{"tidegate/infra/…"}, inTests: true,
+		except: []string{"tidegate/infra/…", "tidegate/local/gateway", "tidegate/functions/check", "tidegate/functions/admin"},
+		why:    "infrastructure is only deployed",
+	},
+	{
+		of:  []string{"tidegate/functions/…"},
+		not: []string{"tidegate/infra/…"},
+		why: "infrastructure is only deployed, and tests of the functions see whether they start as it sets them",
+	},
+	{
+		of: []string{"tidegate/functions/…"}, not: []string{"tidegate/infra", "tidegate/infra/authorizer", "tidegate/infra/cost"}, inTests: true,
+		why: "tests of the functions read the golden templates alone",
 	},
 	{
 		of: []string{"tidegate/local/gateway"}, not: []string{"tidegate/infra", "tidegate/infra/authorizer", "tidegate/infra/cost"}, inTests: true,
 		why: "the emulators read the golden templates alone",
 	},
 	{
-		of: []string{"tidegate/infra/…"}, only: append([]string{"std", "tidegate/infra/…", "tidegate/internal/store/acl"}, cdk...),
-		why: "infrastructure is CDK alone, and what the Valkey users may do",
+		of: []string{"tidegate/infra/…"}, only: append([]string{
+			"std", "tidegate/infra/…", "tidegate/functions/check/identity", "tidegate/internal/environ", "tidegate/internal/setting",
+			"tidegate/internal/store/acl", "tidegate/internal/telemetry",
+		}, cdk...),
+		why: "infrastructure is CDK, and what the functions say of their settings, metrics and rights in Valkey",
 	},
 	{
-		of: []string{"tidegate/infra/cost", "tidegate/infra/golden", "tidegate/internal/store/acl"}, only: []string{"std"},
-		why: "prices, templates and access strings need nothing",
+		of: []string{"tidegate/infra/cost", "tidegate/infra/golden", "tidegate/internal/setting", "tidegate/internal/store/acl"}, only: []string{"std"},
+		why: "prices, templates, bounds and access strings need nothing",
+	},
+	{
+		of: []string{"tidegate/infra/scale/…"}, only: []string{"std", "tidegate/infra/cost", "tidegate/infra/scale"},
+		why: "the model computes with prices and what was measured",
 	},
 	{
 		of: []string{"tidegate/…"}, except: forTests, not: append([]string{"testing"}, forTests...),
@@ -210,6 +242,11 @@ var importCases = []ruleCase{
 	importCase("usage and Valkey", "internal/usage/a.go", "github.com/valkey-io/valkey-go", false),
 	importCase("usage and policy", "internal/usage/a.go", "tidegate/internal/policy", true),
 	importCase("usage and HTTP", "internal/usage/a.go", "net/http", true),
+	importCase("rolling and limiter", "internal/rolling/a.go", "tidegate/internal/limiter", true),
+	importCase("a report and policy", "local/load/report/a.go", "tidegate/internal/policy", true),
+	importCase("a report and templ", "local/load/report/a.go", "github.com/a-h/templ", false),
+	importCase("the model and CDK", "infra/scale/a.go", "github.com/aws/constructs-go/constructs/v10", true),
+	importCase("the model and prices", "infra/scale/a.go", "tidegate/infra/cost", false),
 	importCase("telemetry and slog", "internal/telemetry/a.go", "log/slog", false),
 	importCase("telemetry and AWS", "internal/telemetry/a.go", "github.com/aws/aws-lambda-go/lambdacontext", true),
 	importCase("telemetry and the store", "internal/telemetry/a.go", "github.com/valkey-io/valkey-go", true),

@@ -132,7 +132,7 @@ type Checker struct {
 	seal      seal
 	set       atomic.Pointer[compiledSet]
 
-	// Lease is how long a reservation can be settled, MinLease to MaxLease. It is set before the first use.
+	// Lease is how long a reservation can be settled, within setting.ReservationLease. It is set before the first use.
 	Lease time.Duration
 
 	mu       sync.Mutex

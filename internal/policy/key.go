@@ -78,9 +78,18 @@ type Effective struct {
 	Plan   Plan            `json:"plan"`   // also beneath an override
 }
 
-// Effective returns what holds for k at t. It is false when its plan does not exist.
+// Effective returns what holds for k at t. It is false when its plan does not exist. A caller that others vouch for and that has no plan of its own
+// has the one that is meant for its kind; a token may name another.
 func (s *Set) Effective(k Key, t time.Time) (Effective, bool) {
-	p, ok := s.Plan(k.Plan)
+	name := k.Plan
+	switch {
+	case name != "":
+	case k.Kind == Token:
+		name = s.TokenPlan
+	case k.Kind == Address:
+		name = s.AddressPlan
+	}
+	p, ok := s.Plan(name)
 	if k.Override.ActiveAt(t) {
 		return Effective{k.Override.Limits, orEnforce(k.Override.Mode), "override", p}, true
 	}

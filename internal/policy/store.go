@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/keyspace"
 	"tidegate/internal/limiter"
+	"tidegate/internal/subject"
 )
 
 //go:embed edit.lua
@@ -29,14 +31,22 @@ type Store struct {
 	client    valkey.Client
 	pepper    apikey.Pepper
 	addresses addressKey
+	subjects  subject.Key
 	audit     *audit.Log
 	now       func() time.Time
 }
 
 // NewStore returns a Store on a connected client.
 func NewStore(client valkey.Client, pepper apikey.Pepper) *Store {
-	return &Store{client: client, pepper: pepper, addresses: newAddressKey(pepper), audit: audit.NewLog(client, audit.NewKey(pepper)), now: time.Now}
+	return &Store{client: client, pepper: pepper, addresses: newAddressKey(pepper), subjects: subject.NewKey(pepper),
+		audit: audit.NewLog(client, audit.NewKey(pepper)), now: time.Now}
 }
+
+// TokenCaller returns the id under which checks know the caller whom an issuer of tokens calls so.
+func (s *Store) TokenCaller(issuer, name string) string { return s.subjects.Token(issuer, name) }
+
+// AddressCaller returns the id under which checks know the clients whose address has this prefix.
+func (s *Store) AddressCaller(prefix netip.Prefix) string { return s.subjects.Address(prefix) }
 
 // Audit returns the log that every change is told in.
 func (s *Store) Audit() *audit.Log { return s.audit }

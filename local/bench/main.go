@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"tidegate/local/figures"
 )
 
 func main() {
@@ -43,13 +45,13 @@ func run(ctx context.Context, args []string) error {
 	if o.calls, o.starts = 20_000, 300; *short {
 		o.calls, o.starts = 2_000, 40
 	}
-	figures, err := measure(ctx, o)
+	measured, err := measure(ctx, o)
 	if err != nil {
 		return err
 	}
-	printFigures(os.Stdout, figures)
+	figures.Print(os.Stdout, "The check function", measured, goal)
 	if o.output == "" {
 		return nil
 	}
-	return addTo(o.output, figures)
+	return figures.Put(o.output, "check.", measured)
 }

@@ -6,14 +6,23 @@ type KeyPage struct {
 	Live     Live
 	Key      KeyRow
 	Facts    []Fact
-	Why      []string   // which limits hold, and why, in sentences
-	Notes    []string   // what else to know
-	Chart    TimeSeries // recent minutes
+	Why      []string    // which limits hold, and why, in sentences
+	Notes    []string    // what else to know
+	Chart    TimeSeries  // recent minutes
+	Denials  []DenialRow // the latest, newest first
 	Response Response
 	Recent   []Entry // of the audit
 	Audit    string  // address of all of its audit
 	Explain  string  // address that explains a call of it
 	Actions  []Choice
+}
+
+// DenialRow is calls that were denied in one second.
+type DenialRow struct {
+	At    Instant
+	Ago   string
+	Calls string
+	Note  string // what is not exact about the instant
 }
 
 // Response is what a client gets.

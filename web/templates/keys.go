@@ -12,6 +12,7 @@ type KeysPage struct {
 	Scanned string // how far the search came, if not to the end of a page
 	Create  string // address of the form that creates a key; empty when nothing can be changed
 	Export  string // address of the same list as CSV
+	Callers string // address of the callers without a key
 	Bulk    *Bulk  // nil when nothing can be changed
 }
 

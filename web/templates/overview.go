@@ -23,8 +23,8 @@ type Figure struct {
 // TalkerRow is a caller among the first.
 type TalkerRow struct {
 	Name    string
-	Address string // empty for a caller without a record
-	Plan    string
+	Address string
+	Plan    string // empty for a caller without a record
 	Calls   string
 	Blocked string
 	Share   string

@@ -24,6 +24,7 @@ var auditActions = []templates.Option{
 	{Value: "key.", Text: "all of keys"},
 	{Value: "key.override", Text: "overrides"},
 	{Value: "key.create", Text: "created"},
+	{Value: "key.adopt", Text: "adopted"},
 	{Value: "key.edit", Text: "edited"},
 	{Value: "key.revoke", Text: "revoked"},
 	{Value: "key.rotate", Text: "rotated"},
@@ -69,6 +70,9 @@ func (d *dashboard) renderAudit(w http.ResponseWriter, r *http.Request, verified
 			Advice: "Every change of a key or of the policies is told here, in the same step in which it is made."},
 		Export: address(d.path("/audit.csv"), values),
 		Verify: address(d.path("/audit/verify"), values), Verified: verified,
+	}
+	if list.Next != "" {
+		p.Empty = templates.Empty{Heading: "Nothing yet", Advice: "Nothing among the latest entries fits. The next page looks at those before."}
 	}
 	if address("", values) != "" {
 		p.Filter.Clear = path

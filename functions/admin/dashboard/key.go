@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -97,6 +98,9 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	if p.Chart, err = d.keyChart(ctx, k, entries.Entries); err != nil {
 		return templates.KeyPage{}, err
 	}
+	if p.Denials, err = d.recentDenials(ctx, k.ID); err != nil {
+		return templates.KeyPage{}, err
+	}
 	p.Live.Summary = keySummary(row)
 	if canEdit(r) {
 		p.Actions = d.keyLinks(s)
@@ -144,20 +148,31 @@ func orNever(t time.Time) string {
 
 // whyWords says which limits hold, and why.
 func whyWords(s keylist.Subject) []string {
-	plan := clip(s.Plan, maxName)
 	if s.Effective.Source == "override" {
-		words := "From an override of the plan " + orDash(plan) + ", because: " + clip(s.Override.Reason, policy.MaxReasonLen) + "."
+		words := "From an override of the plan " + orDash(clip(s.Effective.Plan.Name, maxName)) + ", because: " + clip(s.Override.Reason, policy.MaxReasonLen) + "."
 		if s.Override.Until.IsZero() {
 			return []string{words + " It holds until somebody ends it.", modeWords(s.Effective.Mode)}
 		}
 		return []string{words + " It ends on " + instant(s.Override.Until).Text + ", in " + span(s.Override.Until.Sub(s.At)) + ".",
 			modeWords(s.Effective.Mode)}
 	}
-	words := []string{"From the plan " + orDash(plan) + ".", modeWords(s.Effective.Mode)}
+	words := []string{fromPlan(s), modeWords(s.Effective.Mode)}
 	if s.Override != nil {
 		words = append(words, "An override ended on "+instant(s.Override.Until).Text+": "+overrideWords(s.Override)+".")
 	}
 	return words
+}
+
+// fromPlan says which plan holds. Callers that others vouch for may have none of their own.
+func fromPlan(s keylist.Subject) string {
+	meant := orDash(clip(s.Effective.Plan.Name, maxName))
+	switch {
+	case s.Plan != "" || s.Kind == policy.APIKey:
+		return "From the plan " + orDash(clip(s.Plan, maxName)) + "."
+	case s.Kind == policy.Token:
+		return "From the plan that the token names, else from the one for tokens that name none: " + meant + "."
+	}
+	return "From the plan for callers known by their address: " + meant + "."
 }
 
 func modeWords(m policy.Mode) string {
@@ -196,6 +211,32 @@ func (d *dashboard) keyChart(ctx context.Context, k policy.Key, entries []audit.
 	}
 	s.allowed, s.blocked = columns(points)
 	return s.view(), nil
+}
+
+// maxDenials is how many of the latest denials are listed.
+const maxDenials = 10
+
+// recentDenials lists the latest denials of the last hour, newest first.
+func (d *dashboard) recentDenials(ctx context.Context, id string) ([]templates.DenialRow, error) {
+	now := time.Now()
+	calls, err := d.Usage.Calls(ctx, id, now.Add(-time.Hour), now)
+	if err != nil {
+		return nil, err
+	}
+	var rows []templates.DenialRow
+	for _, c := range slices.Backward(calls) {
+		if !c.Denied {
+			continue
+		}
+		row := templates.DenialRow{At: instant(c.Time), Calls: number(c.Calls), Ago: span(now.Sub(c.Time)) + " ago"}
+		if !c.Noted {
+			row.Note = "in this minute"
+		}
+		if rows = append(rows, row); len(rows) == maxDenials {
+			break
+		}
+	}
+	return rows, nil
 }
 
 // marks are the changes of limits among entries, oldest first.

@@ -161,9 +161,17 @@ func editFields(_ *dashboard, f *actionForm) []templates.FormField {
 	fields := []templates.FormField{
 		text("name", "Name", "", policy.MaxNameLen, f.name),
 		text("tags", "Tags, with commas between", "team-a, beta", 600, f.tags),
-		choice("plan", "Plan", planOptions(f.set), f.plan),
+		choice("plan", "Plan", f.planOptions(), f.plan),
 	}
 	return append(fields, untilFields(f.until, "never expires")...)
+}
+
+// planOptions offers every plan, and to callers that others vouch for the one that comes with the call.
+func (f *actionForm) planOptions() []templates.Option {
+	if f.key.Kind == policy.APIKey {
+		return planOptions(f.set)
+	}
+	return append([]templates.Option{{Text: "the one that comes with the call"}}, planOptions(f.set)...)
 }
 
 // planOptions offers every plan by its name.

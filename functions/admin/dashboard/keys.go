@@ -48,11 +48,12 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery, list keylist.Found) templates.KeysPage {
 	path := d.path("/keys")
 	p := templates.KeysPage{
-		Page:   d.page(r, "Keys"),
-		Live:   d.live(r, path, q.values(), asOf(list.Subjects)),
-		Search: d.keySearch(set, q),
-		Empty:  emptyKeys(q, list),
-		Export: address(d.path("/keys.csv"), filterValues(q.Filter)),
+		Page:    d.page(r, "Keys"),
+		Live:    d.live(r, path, q.values(), asOf(list.Subjects)),
+		Search:  d.keySearch(set, q),
+		Empty:   emptyKeys(q, list),
+		Export:  address(d.path("/keys.csv"), filterValues(q.Filter)),
+		Callers: d.path("/callers"),
 	}
 	if canEdit(r) {
 		p.Create = d.path("/keys/new")

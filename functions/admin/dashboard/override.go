@@ -129,17 +129,23 @@ func (d *dashboard) renderOverride(w http.ResponseWriter, r *http.Request, statu
 	f := o.form.view()
 	f.Action, f.Cancel = d.keyPath(o.key)+"/limits", templates.Choice{Text: "Cancel", Address: d.keyPath(o.key)}
 	page := templates.FormPage{
-		Page:    d.page(r, "Limits of "+name),
-		Trail:   d.keyTrail(o.key),
-		Heading: "Limits of",
-		Name:    name,
-		Lead: []string{"An override of the plan " + clip(o.key.Plan, maxName) +
-			" for this key alone. It acts on the next check and keeps what was already counted."},
+		Page:     d.page(r, "Limits of "+name),
+		Trail:    d.keyTrail(o.key),
+		Heading:  "Limits of",
+		Name:     name,
+		Lead:     []string{overriddenWords(o.key) + " alone. It acts on the next check and keeps what was already counted."},
 		Conflict: o.conflict,
 		Preview:  o.preview,
 		Form:     &f,
 	}
 	d.render(w, r, status, templates.FormOf(page))
+}
+
+func overriddenWords(k policy.Key) string {
+	if k.Plan == "" {
+		return "An override of what is meant for all callers of its kind, for this one"
+	}
+	return "An override of the plan " + clip(k.Plan, maxName) + " for this key"
 }
 
 // effectiveWords says what holds for a key, and why.

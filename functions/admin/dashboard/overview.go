@@ -129,6 +129,14 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 	return p, err
 }
 
+// planOrKind says what a key is beside its name. Callers that others vouch for mostly have no plan of their own.
+func planOrKind(k policy.Key) string {
+	if k.Plan == "" {
+		return string(k.Kind)
+	}
+	return clip(k.Plan, maxName)
+}
+
 func maxTime(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -194,8 +202,11 @@ func (d *dashboard) top(ctx context.Context, at period, rank func(context.Contex
 	rows := make([]templates.TalkerRow, len(talkers))
 	for i, t := range talkers {
 		rows[i] = templates.TalkerRow{Name: t.ID, Calls: number(t.Calls()), Blocked: number(t.Denied), Share: number(keylist.Percent(t.Denied, t.Calls())) + " %"}
+		if idPattern.MatchString(t.ID) {
+			rows[i].Address = d.path("/callers/" + t.ID)
+		}
 		if k, known := byID[t.ID]; known {
-			rows[i].Name, rows[i].Plan, rows[i].Address = clip(k.Name, maxName), clip(k.Plan, maxName), d.keyPath(k)
+			rows[i].Name, rows[i].Plan, rows[i].Address = clip(k.Name, maxName), planOrKind(k), d.keyPath(k)
 		}
 	}
 	return rows, nil

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 
 	"github.com/a-h/templ"
@@ -15,7 +16,8 @@ const maxStage = 20 // characters of the stage that a page shows
 // render writes a whole component or, if it cannot be rendered, nothing of it.
 func (d *dashboard) render(w http.ResponseWriter, r *http.Request, status int, c templ.Component) {
 	var body bytes.Buffer
-	if err := c.Render(r.Context(), &body); err != nil {
+	// An answer that says that the time is over is still an answer.
+	if err := c.Render(context.WithoutCancel(r.Context()), &body); err != nil {
 		d.Log.Error("render", "error", err)
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 		return

@@ -91,6 +91,11 @@ func (d *dashboard) keyRoutes() []route {
 		{pattern: "POST /keys/{id}/limits", need: editor, handle: d.saveOverride},
 		{pattern: "GET /keys/{id}/{action}", need: editor, handle: d.showKeyAction},
 		{pattern: "POST /keys/{id}/{action}", need: editor, handle: d.doKeyAction},
+
+		{pattern: "GET /callers", need: viewer, handle: d.showCallers},
+		{pattern: "GET /callers/{id}", need: viewer, handle: d.showCaller},
+		{pattern: "GET /callers/new", need: editor, handle: d.showAdopt},
+		{pattern: "POST /callers/new", need: editor, handle: d.adopt},
 	}
 }
 

@@ -3,7 +3,10 @@ package dashboard
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,6 +77,18 @@ func (s patientStore) FindCtx(ctx context.Context, token string) ([]byte, bool, 
 		return s.Store.FindCtx(ctx, token)
 	}
 	return nil, false, errors.Join(context.DeadlineExceeded, errors.New("the request has a deadline"))
+}
+
+// A store that takes longer than a request may wait is told of on a page, like one that is away.
+func TestStoreTooSlow(t *testing.T) {
+	d := &dashboard{Services: Services{Log: slog.New(slog.DiscardHandler)}}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w := httptest.NewRecorder()
+	d.failStore(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/audit", nil), "read audit", ctx.Err())
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "The store does not answer") {
+		t.Errorf("status %d: %s", w.Code, w.Body)
+	}
 }
 
 // Nothing waits for ever for a store that hangs.

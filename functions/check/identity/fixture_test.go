@@ -11,6 +11,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/subject"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 
 var (
 	pepper   = apikey.Pepper(strings.Repeat("pepper!!", 4))
-	subjects = newHashKey(pepper)
+	subjects = subject.NewKey(pepper)
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

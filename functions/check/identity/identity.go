@@ -7,10 +7,6 @@
 package identity
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"log/slog"
 	"net/netip"
@@ -71,29 +67,6 @@ func (i Identity) GoString() string { return i.String() }
 // LogValue is kind and subject: no credential and no address.
 func (i Identity) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("kind", i.Kind.String()), slog.String("subject", i.Subject))
-}
-
-// hashKey is what subjects are made with: whoever sees one cannot find out the address or the token's subject by trying all.
-type hashKey []byte
-
-func newHashKey(pepper apikey.Pepper) hashKey { return pepper.Derive("subjects") }
-
-// address returns the subject that stands for an address prefix.
-func (k hashKey) address(prefix netip.Prefix) string {
-	return k.opaque(IP.String(), prefix.Masked().String())
-}
-
-func (k hashKey) token(issuer, subject string) string { return k.opaque(JWT.String(), issuer, subject) }
-
-// opaque hashes parts. Each has its length in front, so that no two lists of parts are the same text.
-func (k hashKey) opaque(parts ...string) string {
-	mac := hmac.New(sha256.New, k)
-	var text []byte
-	for _, part := range parts {
-		text = append(binary.BigEndian.AppendUint64(text, uint64(len(part))), part...)
-	}
-	mac.Write(text)
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
 }
 
 // maxDisplayLen bounds what people are shown of a token's subject, in characters before they are escaped.

@@ -9,6 +9,7 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/jwt"
+	"tidegate/internal/subject"
 )
 
 // Config says where identities come from.
@@ -26,13 +27,13 @@ func Default() Config { return Config{Sources: []Kind{Key}, IPv4Bits: 32, IPv6Bi
 // Resolver finds out who calls. It is safe for concurrent use.
 type Resolver struct {
 	config   Config
-	key      hashKey
+	key      subject.Key
 	verifier *jwt.Verifier // nil unless JWT is a source
 }
 
 // New returns a Resolver. It makes no network call.
 func New(c Config) (*Resolver, error) {
-	r := &Resolver{config: c, key: newHashKey(c.Pepper)}
+	r := &Resolver{config: c, key: subject.NewKey(c.Pepper)}
 	if len(c.Sources) == 0 {
 		return nil, errors.New("identities need a source")
 	}
@@ -111,7 +112,7 @@ func (r *Resolver) fromToken(ctx context.Context, request Request, id Identity) 
 	case err != nil:
 		return id, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	id.Kind, id.Subject, id.Display, id.Plan = JWT, r.key.token(claims.Issuer, claims.Subject), display(claims.Subject), claims.Plan
+	id.Kind, id.Subject, id.Display, id.Plan = JWT, r.key.Token(claims.Issuer, claims.Subject), display(claims.Subject), claims.Plan
 	return id, nil
 }
 
@@ -119,7 +120,7 @@ func (r *Resolver) fromAddress(id Identity) (Identity, error) {
 	if !id.Address.IsValid() {
 		return id, ErrMissing
 	}
-	id.Kind, id.Subject, id.Display = IP, r.key.address(id.Address), id.Address.String()
+	id.Kind, id.Subject, id.Display = IP, r.key.Address(id.Address), id.Address.String()
 	return id, nil
 }
 

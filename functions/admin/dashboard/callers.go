@@ -1,0 +1,181 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"tidegate/internal/policy"
+	"tidegate/internal/usage"
+	"tidegate/web/templates"
+)
+
+// Callers are whom checks let in without a record: holders of tokens and clients known by their address. They are known by an id alone until somebody
+// adopts them.
+
+const (
+	callersPerScan = 200 // active callers that are looked at together
+	callersPerPage = 50  // of those without a record, after which no more are looked for
+	callerScans    = 10
+)
+
+// strangers are callers without a record.
+type strangers struct {
+	seen []usage.Seen
+	next string // the cursor behind them; empty when there are no more
+}
+
+// strangers returns active callers without a record, those seen last first.
+func (d *dashboard) strangers(ctx context.Context, after string) (strangers, error) {
+	set, err := d.Keys.Set(ctx)
+	if err != nil {
+		return strangers{}, err
+	}
+	found := strangers{next: after}
+	for range callerScans {
+		page, err := d.Usage.Active(ctx, found.next, callersPerScan)
+		if err != nil {
+			return strangers{}, err
+		}
+		unknown, err := d.withoutRecord(ctx, set, page.Subjects)
+		if err != nil {
+			return strangers{}, err
+		}
+		found.seen, found.next = append(found.seen, unknown...), page.Next
+		if page.Next == "" || len(found.seen) >= callersPerPage {
+			break
+		}
+	}
+	return found, nil
+}
+
+func (d *dashboard) withoutRecord(ctx context.Context, set *policy.Set, seen []usage.Seen) ([]usage.Seen, error) {
+	ids := make([]string, len(seen))
+	for i, s := range seen {
+		ids[i] = s.ID
+	}
+	keys, err := d.Keys.Many(ctx, set, ids)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for _, k := range keys {
+		known[k.ID] = true
+	}
+	var unknown []usage.Seen
+	for _, s := range seen {
+		if !known[s.ID] && idPattern.MatchString(s.ID) {
+			unknown = append(unknown, s)
+		}
+	}
+	return unknown, nil
+}
+
+func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {
+	after := r.URL.Query().Get("after")
+	found, err := d.strangers(r.Context(), after)
+	if errors.Is(err, usage.ErrCursor) {
+		d.fail(w, r, problem{status: http.StatusBadRequest})
+		return
+	}
+	if err != nil {
+		d.failStore(w, r, "list callers", err)
+		return
+	}
+	path, query := d.path("/callers"), url.Values{"after": {after}}
+	p := templates.CallersPage{
+		Page: d.page(r, "Callers"), Trail: []templates.Choice{{Text: "Keys", Address: d.path("/keys")}},
+		Live: d.live(r, path, query, time.Now()), Empty: emptyCallers(found),
+	}
+	if canEdit(r) {
+		p.Adopt = d.path("/callers/new")
+	}
+	if p.Rows, err = d.callerRows(r.Context(), found.seen); err != nil {
+		d.failStore(w, r, "read calls", err)
+		return
+	}
+	seconds := liveSeconds(r.URL.Query())
+	if after != "" {
+		p.First = address(path, withLive(nil, seconds))
+	}
+	if found.next != "" {
+		p.Next = address(path, withLive(url.Values{"after": {found.next}}, seconds))
+	}
+	p.Live.Summary = number(int64(len(p.Rows))) + " callers shown"
+	if isRefresh(r) {
+		d.render(w, r, http.StatusOK, templates.CallersLive(p))
+		return
+	}
+	d.render(w, r, http.StatusOK, templates.Callers(p))
+}
+
+func emptyCallers(found strangers) templates.Empty {
+	if found.next != "" {
+		return templates.Empty{Heading: "None yet", Advice: "All callers that were looked at have a record. The next page looks at more."}
+	}
+	return templates.Empty{
+		Heading: "No callers without a record",
+		Advice: "Callers known by a token or by their address appear here once they call, for a day. A call without an API key makes the first, where " +
+			"the check function's IDENTITY_SOURCES has jwt or ip:",
+		Command: `curl -i -H "authorization: Bearer $TOKEN" "$API_URL"`,
+	}
+}
+
+func (d *dashboard) callerRows(ctx context.Context, seen []usage.Seen) ([]templates.CallerRow, error) {
+	if len(seen) == 0 {
+		return nil, nil
+	}
+	ids := make([]string, len(seen))
+	for i, s := range seen {
+		ids[i] = s.ID
+	}
+	now := time.Now()
+	series, err := d.Usage.Sparklines(ctx, ids, now.Add(-sparkSpan), now, sparkStep)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]templates.CallerRow, len(seen))
+	for i, s := range seen {
+		sum := usage.Sum(series[i])
+		rows[i] = templates.CallerRow{
+			ID: s.ID, Address: d.path("/callers/" + s.ID), Last: instant(s.Last), Calls: number(sum.Calls()), Blocked: number(sum.Denied),
+			Spark: sparkline(columns(series[i])),
+		}
+	}
+	return rows, nil
+}
+
+// showCaller shows what is known of a caller; one with a record has a page of its own.
+func (d *dashboard) showCaller(w http.ResponseWriter, r *http.Request) {
+	k, err := d.key(r)
+	switch {
+	case err == nil:
+		d.toKey(w, r, k)
+		return
+	case !errors.Is(err, policy.ErrNotFound) || !idPattern.MatchString(r.PathValue("id")):
+		d.failStore(w, r, "get key", err)
+		return
+	}
+	k = policy.Key{ID: r.PathValue("id")}
+	at := d.path("/callers/" + k.ID)
+	p := templates.CallerPage{
+		Page: d.page(r, "Caller "+k.ID), ID: k.ID, Live: d.live(r, at, nil, time.Now()),
+		Trail: []templates.Choice{{Text: "Keys", Address: d.path("/keys")}, {Text: "Callers", Address: d.path("/callers")}},
+	}
+	p.Page.Chart = d.path("/static/" + d.Bundle.Chart)
+	if p.Chart, err = d.keyChart(r.Context(), k, nil); err != nil {
+		d.failStore(w, r, "read calls", err)
+		return
+	}
+	if canEdit(r) {
+		p.Adopt = d.path("/callers/new?id=" + k.ID)
+	}
+	p.Live.Summary = p.Chart.Summary
+	if isRefresh(r) {
+		d.render(w, r, http.StatusOK, templates.CallerLive(p))
+		return
+	}
+	d.render(w, r, http.StatusOK, templates.Caller(p))
+}

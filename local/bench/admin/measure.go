@@ -1,0 +1,240 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alexedwards/argon2id"
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/dashboard"
+	"tidegate/functions/admin/password"
+	"tidegate/functions/admin/session"
+	"tidegate/functions/admin/throttle"
+	"tidegate/functions/admin/token"
+	"tidegate/internal/apikey"
+	"tidegate/internal/policy"
+	"tidegate/internal/usage"
+	"tidegate/local/figures"
+	"tidegate/web/static"
+)
+
+const (
+	user   = "bench"
+	secret = "a password that only this benchmark uses"
+)
+
+// browser asks the dashboard for pages, as somebody who is logged in.
+type browser struct {
+	handler http.Handler
+	client  valkey.Client
+	bundle  static.Bundle
+	cookie  string
+}
+
+// newBrowser starts a dashboard as functions/admin does.
+func newBrowser(ctx context.Context, client valkey.Client, s *seed) (*browser, error) {
+	hash, err := cheapHash()
+	if err != nil {
+		return nil, err
+	}
+	bundle, err := static.Load()
+	if err != nil {
+		return nil, err
+	}
+	logins, err := throttle.New(client)
+	if err != nil {
+		return nil, err
+	}
+	sessions := session.NewStore(client, time.Hour)
+	handler, err := dashboard.New(
+		dashboard.Config{Users: []password.User{{Name: user, Role: access.Editor, Hash: hash}}, SessionLifetime: time.Hour},
+		dashboard.Services{
+			Keys: s.keys, Checker: policy.NewChecker(client, apikey.Pepper(pepper)), Usage: usage.NewReader(client), Sessions: sessions, Tokens: token.NewStore(client, apikey.Pepper(pepper)),
+			Logins: logins, Bundle: bundle, Ready: sessions.Ping, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+			StoreVersion: func(context.Context) (string, error) { return "valkey", nil },
+		})
+	if err != nil {
+		return nil, err
+	}
+	b := &browser{handler: handler, client: client, bundle: bundle}
+	return b, b.login(ctx)
+}
+
+func cheapHash() (password.Hash, error) {
+	text, err := argon2id.CreateHash(secret, &argon2id.Params{Memory: 64, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
+	if err != nil {
+		return password.Hash{}, err
+	}
+	return password.ParseHash(text)
+}
+
+func (b *browser) login(ctx context.Context) error {
+	p := page{method: http.MethodPost, path: "/login", form: url.Values{"user": {user}, "password": {secret}}}
+	got, _, err := b.ask(ctx, p)
+	if err != nil {
+		return err
+	}
+	for _, c := range got.Result().Cookies() {
+		b.cookie = c.Name + "=" + c.Value
+	}
+	if got.Code != http.StatusSeeOther || b.cookie == "" {
+		return fmt.Errorf("login: status %d", got.Code)
+	}
+	return nil
+}
+
+// page is what is asked for.
+type page struct {
+	name, method, path string
+	live               bool
+	form               url.Values
+}
+
+// ask asks as a browser does and returns the answer and how long the server took.
+func (b *browser) ask(ctx context.Context, p page) (*httptest.ResponseRecorder, time.Duration, error) {
+	method := p.method
+	if method == "" {
+		method = http.MethodGet
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "https://dashboard.example"+p.path, strings.NewReader(p.form.Encode()))
+	if err != nil {
+		return nil, 0, err
+	}
+	r.Header.Set("Accept-Encoding", "gzip")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	r.Header.Set("Cookie", b.cookie)
+	r.RemoteAddr = "192.0.2.1:1234"
+	if p.form != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	if p.live {
+		r.Header.Set("Hx-Request", "true")
+	}
+	w, began := httptest.NewRecorder(), time.Now()
+	b.handler.ServeHTTP(w, r)
+	return w, time.Since(began), nil
+}
+
+// visited is what visits to a page came to.
+type visited struct {
+	p50, p95                time.Duration
+	commands, reads, weight float64
+}
+
+// visit asks for a page several times.
+func (b *browser) visit(ctx context.Context, p page, rounds int) (visited, error) {
+	var times []time.Duration
+	var before work
+	weight := 0
+	for i := range rounds + 1 {
+		if i == 1 { // the first one may find caches cold
+			if err := before.read(ctx, b.client); err != nil {
+				return visited{}, err
+			}
+		}
+		got, took, err := b.ask(ctx, p)
+		if err != nil {
+			return visited{}, err
+		}
+		if got.Code != http.StatusOK {
+			return visited{}, fmt.Errorf("%s: status %d", p.name, got.Code)
+		}
+		if i > 0 {
+			times, weight = append(times, took), got.Body.Len()
+		}
+	}
+	var after work
+	err := after.read(ctx, b.client)
+	n := float64(rounds)
+	return visited{
+		p50: figures.Quantile(times, 0.5), p95: figures.Quantile(times, 0.95), weight: float64(weight),
+		commands: float64(after.commands-before.commands-1) / n, reads: float64(after.reads-before.reads-1) / n,
+	}, err
+}
+
+// work is what a server says of its own: commands, and how often it read from a connection, which is once for each flush that is not long.
+type work struct{ commands, reads int64 }
+
+var statistic = regexp.MustCompile(`(total_commands_processed|total_reads_processed):(\d+)`)
+
+func (s *work) read(ctx context.Context, client valkey.Client) error {
+	text, err := client.Do(ctx, client.B().Info().Section("stats").Build()).ToString()
+	if err != nil {
+		return err
+	}
+	for _, m := range statistic.FindAllStringSubmatch(text, -1) {
+		n, err := strconv.ParseInt(m[2], 10, 64)
+		if err != nil {
+			return err
+		}
+		if m[1] == "total_reads_processed" {
+			s.reads = n
+		} else {
+			s.commands = n
+		}
+	}
+	return nil
+}
+
+func measure(ctx context.Context, client valkey.Client, s *seed, o options) ([]figures.Figure, error) {
+	b, err := newBrowser(ctx, client, s)
+	if err != nil {
+		return nil, err
+	}
+	pages, err := b.pages(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	var measured []figures.Figure
+	first, live := 0.0, 0.0
+	for _, p := range pages {
+		v, err := b.visit(ctx, p, o.rounds)
+		if err != nil {
+			return nil, err
+		}
+		measured = append(measured, figures.Of("admin."+p.name+".server_ms", figures.Millis(v.p50), "ms"),
+			figures.Of("admin."+p.name+".p95_ms", figures.Millis(v.p95), "ms"),
+			figures.Of("admin."+p.name+".commands", v.commands, "commands"), figures.Of("admin."+p.name+".reads", v.reads, "reads"),
+			figures.Of("admin."+p.name+".gzip_bytes", v.weight, "bytes"))
+		if p.live {
+			live = max(live, v.weight)
+		} else {
+			first = max(first, v.weight)
+		}
+	}
+	weights, err := b.weights(ctx, first, live)
+	return append(measured, weights...), err
+}
+
+// weights are what browsers load with nothing in their cache: the heaviest page, the stylesheet, the scripts and the icon, compressed.
+func (b *browser) weights(ctx context.Context, heaviest, live float64) ([]figures.Figure, error) {
+	sum := heaviest
+	measured := []figures.Figure{figures.Of("admin.heaviest_html_gzip_bytes", heaviest, "bytes")}
+	for name, file := range map[string]string{"css": b.bundle.Style, "js": b.bundle.Script, "chart_js": b.bundle.Chart, "icon": b.bundle.Icon} {
+		got, _, err := b.ask(ctx, page{path: "/static/" + file})
+		if err != nil {
+			return nil, err
+		}
+		if got.Header().Get("Content-Encoding") != "gzip" || !bytes.HasPrefix(got.Body.Bytes(), []byte{0x1f, 0x8b}) {
+			return nil, errors.New(file + " is not compressed")
+		}
+		sum += float64(got.Body.Len())
+		measured = append(measured, figures.Of("admin."+name+"_gzip_bytes", float64(got.Body.Len()), "bytes"))
+	}
+	return append(measured, figures.Of("admin.first_load_gzip_bytes", sum, "bytes"), figures.Of("admin.live_refresh_bytes", live, "bytes")), nil
+}

@@ -1,0 +1,83 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"tidegate/internal/store"
+	"tidegate/local/figures"
+	"tidegate/local/valkey"
+)
+
+// options are the flags.
+type options struct {
+	keys, active, rounds int
+	output               string
+}
+
+func readOptions(args []string) (options, error) {
+	var o options
+	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f.IntVar(&o.keys, "keys", 1_000_000, "known keys")
+	f.IntVar(&o.rounds, "rounds", 25, "times that each page is asked for")
+	f.StringVar(&o.output, "o", "", "`file` to add the figures to")
+	short := f.Bool("short", false, "a quick look, at a hundredth of the keys")
+	err := f.Parse(args)
+	if *short {
+		o.keys, o.rounds = o.keys/100, 5
+	}
+	o.active = o.keys / 10
+	return o, err
+}
+
+func run(ctx context.Context, args []string) error {
+	o, err := readOptions(args)
+	if err != nil {
+		return err
+	}
+	server, err := valkey.Installed(ctx)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	client, err := store.Open(ctx, server.URL, store.Options{Dial: time.Minute, Write: time.Minute, Pooled: true})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	s, err := newSeed(ctx, client, o)
+	if err != nil {
+		return err
+	}
+	if err := s.all(ctx); err != nil {
+		return err
+	}
+	measured, err := measure(ctx, client, s, o)
+	if err != nil {
+		return err
+	}
+	figures.Print(os.Stdout, fmt.Sprintf("The dashboard, %d keys, %d active", o.keys, o.active), measured, goal)
+	if o.output == "" {
+		return nil
+	}
+	return figures.Put(o.output, "admin.", measured)
+}
+
+// goal is what a figure is to stay below.
+func goal(name string) (float64, bool) {
+	switch {
+	case strings.HasSuffix(name, ".server_ms"):
+		return 100, true
+	case strings.HasSuffix(name, "first_load_gzip_bytes"):
+		return 60_000, true
+	case strings.HasSuffix(name, "live_refresh_bytes"):
+		return 20_000, true
+	}
+	return 0, false
+}

@@ -1,0 +1,299 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/keyspace"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/usage"
+)
+
+const pepper = "a pepper that only this benchmark uses"
+
+// batch is how many keys are written together.
+const batch = 5000
+
+var bySeed = policy.Edit{By: audit.Actor{Kind: "system", Name: "bench"}, Reason: "seed"}
+
+// seed fills a store with keys as the registry writes them: one of each model is created by it, the others are copies under other names.
+type seed struct {
+	options
+	client valkey.Client
+	keys   *policy.Store
+	models []model
+	heads  map[keyspace.Bucket][]byte // of each chain of the audit
+	random *rand.Rand
+}
+
+// model is a key that others are copies of.
+type model struct {
+	key    policy.Key
+	record []byte
+	lists  []string
+	limits []limiter.Limit
+}
+
+const (
+	modelName = "customer-0000000"
+	modelTag  = "team-00"
+)
+
+func newSeed(ctx context.Context, client valkey.Client, o options) (*seed, error) {
+	s := &seed{
+		options: o, client: client, keys: policy.NewStore(client, apikey.Pepper(pepper)), heads: map[keyspace.Bucket][]byte{},
+		random: rand.New(rand.NewPCG(1, 2)), //nolint:gosec // the same data each time
+	}
+	return s, s.savePlans(ctx)
+}
+
+func (s *seed) savePlans(ctx context.Context) error {
+	set, err := s.keys.Set(ctx)
+	if err != nil {
+		return err
+	}
+	for i, name := range []string{"free", "pro", "enterprise"} {
+		n := int64(10)
+		for range i {
+			n *= 10
+		}
+		p := policy.Plan{Name: name, Limits: []limiter.Limit{{Requests: n, Window: 10 * time.Second}, {Requests: 100 * n, Window: time.Hour}}}
+		if name == "pro" {
+			p.Candidate = []limiter.Limit{{Requests: 50, Window: 10 * time.Second}}
+		}
+		set.Plans = append(set.Plans, p)
+	}
+	_, err = s.keys.SaveSet(ctx, *set, bySeed)
+	return err
+}
+
+// all writes everything.
+func (s *seed) all(ctx context.Context) error {
+	began := time.Now()
+	for _, step := range []func(context.Context) error{s.makeModels, s.copyKeys, s.calls, s.counts} {
+		if err := step(ctx); err != nil {
+			return fmt.Errorf("seed: %w", err)
+		}
+	}
+	fmt.Printf("seeded %d keys in %s\n", s.options.keys, time.Since(began).Round(time.Second))
+	return nil
+}
+
+// makeModels creates the models: keys of three plans, some tagged, one in a hundred overridden.
+func (s *seed) makeModels(ctx context.Context) error {
+	set, err := s.keys.Set(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range 100 {
+		plan := set.Plans[min(i%10/4, len(set.Plans)-1)]
+		n := policy.NewKey{Name: modelName, Env: "live", Plan: plan.Name}
+		if i%2 == 0 {
+			n.Tags = []string{modelTag}
+		}
+		k, _, err := s.keys.Create(ctx, n, bySeed)
+		if err != nil {
+			return err
+		}
+		m := model{key: k, limits: plan.Limits}
+		if i == 0 {
+			m.limits = []limiter.Limit{{Requests: 25, Window: time.Minute}}
+			o := &policy.Override{Limits: m.limits, Reason: "launch", Until: time.Now().Add(72 * time.Hour)}
+			if m.key, err = s.keys.SetOverride(ctx, k.ID, k.Version, o, bySeed); err != nil {
+				return err
+			}
+		}
+		s.models = append(s.models, m)
+	}
+	for i := range s.models {
+		if err := s.readModel(ctx, &s.models[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readModel reads what the registry wrote of a key, and finds the lists that it is in.
+func (s *seed) readModel(ctx context.Context, m *model) error {
+	var err error
+	b := s.client.B()
+	if m.record, err = s.client.Do(ctx, b.Get().Key(keyspace.Record(m.key.ID)).Build()).AsBytes(); err != nil {
+		return err
+	}
+	lists, err := s.client.Do(ctx, b.Keys().Pattern("tg:keys*").Build()).AsStrSlice()
+	if err != nil {
+		return err
+	}
+	for _, list := range lists {
+		if err := s.client.Do(ctx, b.Zscore().Key(list).Member(memberOf(m.key.Name, m.key.ID)).Build()).Error(); err == nil {
+			m.lists = append(m.lists, list)
+		} else if !valkey.IsValkeyNil(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func memberOf(name, id string) string { return name + "\x00" + id }
+
+// id of the i-th key, as long as a real one. Neighbours by name are no neighbours in the store.
+func id(i int) string { return fmt.Sprintf("%012d", i) }
+
+func nameOf(i int) string { return fmt.Sprintf("customer-%07d", i) }
+
+func tagOf(i int) string { return fmt.Sprintf("team-%02d", i/2%100) }
+
+func (s *seed) copyKeys(ctx context.Context) error {
+	for from := 0; from < s.options.keys; from += batch {
+		var commands valkey.Commands
+		members := map[string][]string{}
+		for i := from; i < min(from+batch, s.options.keys); i++ {
+			m := s.models[i%len(s.models)]
+			record := bytes.ReplaceAll(bytes.Replace(m.record, []byte(modelName), []byte(nameOf(i)), 1), []byte(modelTag), []byte(tagOf(i)))
+			commands = append(commands, s.client.B().Set().Key(keyspace.Record(id(i))).Value(valkey.BinaryString(record)).Build())
+			for _, list := range m.lists {
+				list = strings.Replace(list, modelTag, tagOf(i), 1)
+				members[list] = append(members[list], memberOf(nameOf(i), id(i)))
+			}
+			entry, err := s.entry(ctx, m.key, i)
+			if err != nil {
+				return err
+			}
+			commands = append(commands, entry)
+		}
+		for list, all := range members {
+			add := s.client.B().Zadd().Key(list).ScoreMember()
+			for _, member := range all {
+				add = add.ScoreMember(0, member)
+			}
+			commands = append(commands, add.Build())
+		}
+		if err := s.send(ctx, commands); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry tells the audit of the i-th key.
+func (s *seed) entry(ctx context.Context, k policy.Key, i int) (valkey.Completed, error) {
+	k.ID, k.Name = id(i), nameOf(i)
+	b := keyspace.BucketOf(k.ID)
+	head, known := s.heads[b]
+	if !known {
+		var err error
+		if head, err = s.keys.Audit().Head(ctx, b); err != nil {
+			return valkey.Completed{}, err
+		}
+	}
+	after, err := json.Marshal(k)
+	if err != nil {
+		return valkey.Completed{}, err
+	}
+	by := audit.Actor{Kind: "user", Name: fmt.Sprintf("editor-%d", i%7)}
+	sealed, err := s.keys.Audit().Key().Seal(b, head, audit.Entry{
+		Time: k.Created, By: by, Action: "key.create", Subject: k.ID, Name: k.Name, Reason: "seed", Version: 1, After: after,
+	})
+	s.heads[b] = sealed.Next
+	return s.client.B().Xadd().Key(audit.Stream(b)).Id("*").FieldValue().FieldValue("e", valkey.BinaryString(sealed.Body)).
+		FieldValue("h", valkey.BinaryString(sealed.Hash)).Build(), err
+}
+
+func (s *seed) send(ctx context.Context, commands valkey.Commands) error {
+	for _, result := range s.client.DoMulti(ctx, commands...) {
+		if err := result.Error(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// activeKey is the i-th of the active keys: every tenth.
+func (s *seed) activeKey(i int) int { return i * (s.options.keys / s.options.active) }
+
+// hours are how long ago the active keys called.
+var hours = []int{-23, -12, -3, -2, -1, 0}
+
+// calls tells the usage of calls by every active key, in each of the hours; by some of them every minute of the last one.
+func (s *seed) calls(ctx context.Context) error {
+	now := time.Now()
+	r := usage.NewRecorder(usage.Options{}, time.Now)
+	for _, hour := range hours {
+		for i := range s.active {
+			at := now.Add(time.Duration(hour)*time.Hour - time.Duration(s.random.IntN(50))*time.Minute)
+			for range 1 + s.random.IntN(3) {
+				r.Record(usage.Outcome{Subject: id(s.activeKey(i)), Registered: true, Verdict: usage.Verdict(s.random.IntN(2)), Time: at})
+			}
+			if i%6 == 5 { // else the totals would run out of minutes
+				if err := flush(ctx, r, s.client); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return s.steadyCalls(ctx, r, now)
+}
+
+// steady is how many keys called in every minute of the last hour.
+const steady = 500
+
+func (s *seed) steadyCalls(ctx context.Context, r *usage.Recorder, now time.Time) error {
+	for minute := range 60 {
+		for i := range min(steady, s.active) {
+			for range 1 + i%20 {
+				r.Record(usage.Outcome{Subject: id(s.activeKey(i)), Registered: true, Verdict: usage.Verdict(i % 2),
+					Time: now.Add(-time.Duration(minute) * time.Minute)})
+			}
+		}
+		if err := flush(ctx, r, s.client); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func flush(ctx context.Context, r *usage.Recorder, client valkey.Client) error {
+	report := r.Flush(ctx, client)
+	if report.Err == nil && report.Lost+report.Returned > 0 {
+		return fmt.Errorf("lost %d, returned %d", report.Lost, report.Returned)
+	}
+	return report.Err
+}
+
+// counts takes from the limits of the active keys.
+func (s *seed) counts(ctx context.Context) error {
+	sha, err := s.client.Do(ctx, s.client.B().ScriptLoad().Script(limiter.TakeScript()).Build()).ToString()
+	if err != nil {
+		return err
+	}
+	for from := 0; from < s.active; from += batch {
+		var commands valkey.Commands
+		for i := from; i < min(from+batch, s.active); i++ {
+			n := s.activeKey(i)
+			m := s.models[n%len(s.models)]
+			program, err := limiter.Compile(m.limits, time.Now())
+			if err != nil {
+				return err
+			}
+			cost := fmt.Sprint(1 + s.random.Int64N(m.limits[0].Requests))
+			commands = append(commands, s.client.B().Evalsha().Sha1(sha).Numkeys(1).Key(keyspace.State(id(n))).
+				Arg(valkey.BinaryString(program), cost, "0").Build())
+		}
+		if err := s.send(ctx, commands); err != nil {
+			return err
+		}
+	}
+	return nil
+}
