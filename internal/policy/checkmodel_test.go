@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -164,7 +163,8 @@ func (h *history) advance() {
 	default:
 		step = time.Duration(rapid.Int64Range(1, step.Microseconds()/3).Draw(t, "microseconds")) * time.Microsecond
 	}
-	h.setClock(h.now.Add(step))
+	h.now = h.now.Add(step)
+	h.setClock(t, h.now)
 }
 
 func (h *history) untilNextEnd(step time.Duration) time.Duration {
@@ -180,14 +180,6 @@ func (h *history) untilNextEnd(step time.Duration) time.Duration {
 		}
 	}
 	return step
-}
-
-func (h *history) setClock(now time.Time) {
-	h.now = now
-	set := h.client.B().Set().Key("clock").Value(strconv.FormatInt(now.UnixMicro(), 10)).Build()
-	if err := h.client.Do(h.t.Context(), set).Error(); err != nil {
-		h.t.Fatal(err)
-	}
 }
 
 // checkOnce makes one check and compares.
@@ -250,7 +242,7 @@ func (h *history) begin() {
 	if err := h.client.Do(ctx, h.client.B().Flushall().Sync().Build()).Error(); err != nil {
 		t.Fatal(err)
 	}
-	h.setClock(h.now)
+	h.setClock(t, h.now)
 	h.saveSet(func(s *Set) {
 		s.Plans = []Plan{{Name: "one", Limits: drawLimits(t)}, {Name: "two", Limits: drawLimits(t)}}
 		s.Routes = []Route{drawRoute(t, "/a"), drawRoute(t, "/b")}

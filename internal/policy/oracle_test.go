@@ -1,10 +1,12 @@
 package policy
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -294,11 +296,27 @@ end}
 // onVirtualTime puts the scripts of checks behind virtualServer.
 func onVirtualTime(t *testing.T) {
 	t.Helper()
-	for _, s := range []**script{&checkScript, &wideScript, &stepScript} {
+	for _, s := range []**script{&checkScript, &wideScript, &stepScript, &settleScript, &chargeScript} {
 		shipped := *s
 		*s = newScript(func() string { return virtualServer + shipped.text() })
 		t.Cleanup(func() { *s = shipped })
 	}
+}
+
+// setClock sets the virtual time.
+func (w *world) setClock(t tester, now time.Time) {
+	t.Helper()
+	set := w.client.B().Set().Key("clock").Value(strconv.FormatInt(now.UnixMicro(), 10)).Build()
+	if err := w.client.Do(t.Context(), set).Error(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tester is what testing.T and rapid.T have in common.
+type tester interface {
+	Helper()
+	Context() context.Context
+	Fatal(args ...any)
 }
 
 // names of the states, in order.

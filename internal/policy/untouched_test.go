@@ -2,7 +2,6 @@ package policy
 
 import (
 	"net/netip"
-	"strconv"
 	"testing"
 	"time"
 
@@ -101,13 +100,8 @@ func TestSleepersForgetNothing(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.checker = NewChecker(w.client, testPepper) // the check function's user cannot read the clock
 	sleeper := NewChecker(w.client, testPepper)
-	clock := func(minutes int) {
-		at := strconv.Itoa(1_800_000_000_000_000 + minutes*60_000_000)
-		if err := w.client.Do(t.Context(), w.client.B().Set().Key("clock").Value(at).Build()).Error(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	clock(0)
+	start := time.Unix(1_800_000_000, 0)
+	w.setClock(t, start)
 	w.plan(t, "free", hourly(100))
 	_, secret := w.create(t, "caller", "free")
 	w.save(t, func(s *Set) { s.Global.Limits = perMinute(5) })
@@ -116,9 +110,34 @@ func TestSleepersForgetNothing(t *testing.T) {
 	}
 	w.save(t, func(s *Set) { s.Global.Limits = []limiter.Limit{hourly(5)} })
 	w.expect(t, call(secret), "yyyyn")
-	clock(10)
+	w.setClock(t, start.Add(10*time.Minute))
 	if c, err := sleeper.Check(t.Context(), call(secret), nil); err != nil || c.Allowed {
 		t.Errorf("the sixth call within an hour: %s, %v", describe(c), err)
 	}
 	w.expect(t, call(secret), "n")
+}
+
+// A settlement goes by what holds on the server's clock, so that it makes nobody forget what an override that has ended did not count.
+func TestSettlementsForgetNothing(t *testing.T) {
+	onVirtualTime(t)
+	w := open(t, valkeytest.Start(t))
+	w.checker = NewChecker(w.client, testPepper)
+	start := time.Unix(1_800_000_000, 0).UTC() // far from the clock of whoever settles
+	w.setClock(t, start)
+	w.plan(t, "free", limiter.Limit{Requests: 5, Window: 24 * time.Hour, Algorithm: limiter.Counter})
+	k, secret := w.create(t, "caller", "free")
+	w.save(t, func(s *Set) {
+		s.Routes = orders(1)
+		s.Routes[0].Settle = true
+		s.Global.Limits = []limiter.Limit{{Requests: 9, Window: time.Hour}}
+	})
+	bucket := []limiter.Limit{{Requests: 5, Window: time.Minute, Algorithm: limiter.TokenBucket}}
+	must(w.SetOverride(t.Context(), k.ID, k.Version, &Override{Limits: bucket, Until: start.Add(time.Minute), Reason: "a minute"}, byTest))
+	w.setClock(t, start.Add(2*time.Minute))
+	c := w.expect(t, call(secret), "yyyy")
+	if s := w.settle(t, c.Reservation, 0); !s.Now.Equal(start.Add(2 * time.Minute)) {
+		t.Errorf("%+v", s)
+	}
+	w.setClock(t, start.Add(12*time.Minute))
+	w.expect(t, call(secret), "yyn")
 }

@@ -24,6 +24,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
+	"tidegate/internal/store/acl"
 	"tidegate/internal/usage"
 	"tidegate/internal/valkeytest"
 )
@@ -53,13 +54,10 @@ func newService(t testing.TB) *service {
 	return newServiceOn(t, valkeytest.Start(t))
 }
 
+// newServiceOn returns the API with the rights that the admin function has in the store.
 func newServiceOn(t testing.TB, url string) *service {
 	t.Helper()
-	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second, Pooled: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client := connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
 	s := &service{
 		t: t, url: url, client: client, keys: policy.NewStore(client, testPepper), tokens: token.NewStore(client, testPepper), log: &bytes.Buffer{},
 		actor: ada,
@@ -79,6 +77,16 @@ func newServiceOn(t testing.TB, url string) *service {
 	s.readDocument()
 	s.savePlans(policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 10, Window: 10 * time.Minute}}})
 	return s
+}
+
+func connect(t testing.TB, url string) valkey.Client {
+	t.Helper()
+	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second, Pooled: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
 }
 
 // readDocument takes the OpenAPI document as a client does. Every answer of the tests is held against it.

@@ -75,7 +75,7 @@ func TestUsage(t *testing.T) {
 		}
 		recorder.Record(o)
 	}
-	if report := recorder.Flush(t.Context(), s.client); report.Err != nil {
+	if report := recorder.Flush(t.Context(), connect(t, s.url)); report.Err != nil {
 		t.Fatal(report.Err)
 	}
 	s.get("/keys/"+busy.ID+"/usage").wants(http.StatusOK, `"used":10`, `"remaining":0`, `"nextFree":`, `"total":{"allowed":5,"denied":2,`, `"step":"1m"`)
