@@ -73,7 +73,7 @@ const (
 	maxCount     = 500
 	minEach      = 8      // entries that are read of each of many chains
 	eachOfOne    = 500    // entries that are read together of one chain, of which one in many is the subject's
-	maxLooked    = 5_000  // entries that a query of many chains looks at, so that one that matches little ends; Next goes on from there
+	maxLooked    = 2_500  // entries that a query of many chains looks at, so that one that matches little ends; Next goes on from there
 	maxOfOne     = 20_000 // likewise of one chain, where most are passed over unread
 )
 

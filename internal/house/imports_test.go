@@ -124,6 +124,28 @@ var directions = []direction{
 		why:    "the dashboard puts together what these know of people, tokens and sessions",
 	},
 	{
+		of:  []string{"tidegate/functions/admin/…"},
+		not: []string{"github.com/danielgtaylor/huma/…", "github.com/go-json-experiment/…"}, except: []string{"tidegate/functions/admin/api"},
+		why: "the API alone knows how it is served",
+	},
+	{
+		of: []string{"tidegate/functions/admin/api"}, not: []string{"github.com/valkey-io/…", "github.com/danielgtaylor/huma/v2/formats/…"},
+		why: "the API reaches the store through policy, and speaks JSON",
+	},
+	{
+		of: []string{"tidegate/functions/admin/wording", "tidegate/functions/admin/policyfile"}, only: []string{
+			"std", "go.yaml.in/yaml/v3", "tidegate/functions/admin/wording", "tidegate/internal/limiter", "tidegate/internal/policy",
+			"tidegate/internal/route",
+		},
+		why: "words and files need no server and no store",
+	},
+	{
+		of: []string{"tidegate/functions/admin/wording", "tidegate/functions/admin/policyfile", "tidegate/functions/admin/keylist",
+			"tidegate/functions/admin/bulk", "tidegate/functions/admin/reversal"},
+		not: append(append([]string{"tidegate/functions/admin/api"}, web...), aws...),
+		why: "what pages and API share knows neither",
+	},
+	{
 		of: []string{"tidegate/functions/admin/access"}, only: []string{"std"},
 		why: "who may do what depends on nothing",
 	},
@@ -266,6 +288,14 @@ var importCases = []ruleCase{
 	importCase("admin and check", "functions/admin/main.go", "tidegate/functions/check/authorizer", true),
 	importCase("admin and templates", "functions/admin/dashboard/a.go", "tidegate/web/templates", false),
 	importCase("tokens and the dashboard", "functions/admin/token/a.go", "tidegate/functions/admin/dashboard", true),
+	importCase("the API and the dashboard", "functions/admin/api/a.go", "tidegate/functions/admin/dashboard", true),
+	importCase("the API and Valkey", "functions/admin/api/a.go", "github.com/valkey-io/valkey-go", true),
+	importCase("the API and its library", "functions/admin/api/a.go", "github.com/danielgtaylor/huma/v2", false),
+	importCase("the API and CBOR", "functions/admin/api/a.go", "github.com/danielgtaylor/huma/v2/formats/cbor", true),
+	importCase("the dashboard and the API's library", "functions/admin/dashboard/a.go", "github.com/danielgtaylor/huma/v2", true),
+	importCase("the dashboard and the API", "functions/admin/dashboard/a.go", "tidegate/functions/admin/api", false),
+	importCase("files of policies and the store", "functions/admin/policyfile/a.go", "github.com/valkey-io/valkey-go", true),
+	importCase("lists of keys and the API", "functions/admin/keylist/a.go", "tidegate/functions/admin/api", true),
 	importCase("tokens and roles", "functions/admin/token/a.go", "tidegate/functions/admin/access", false),
 	importCase("roles and the store", "functions/admin/access/a.go", "github.com/valkey-io/valkey-go", true),
 	importCase("admin's main and the dashboard", "functions/admin/main.go", "tidegate/functions/admin/dashboard", false),

@@ -88,26 +88,62 @@ func (s span) rankings(inHour, inDay ranking) []period {
 	return all
 }
 
-// scores adds up the scores of the n highest of every bucket and period.
+// scores adds up the scores of the highest of every bucket and period: of a few of each, and of n where those that follow may be among the n highest
+// of all.
 func (r *Reader) scores(ctx context.Context, periods []period, n int) (map[string]float64, error) {
-	commands := make(valkey.Commands, 0, keyspace.Buckets*len(periods))
+	names := make([]string, 0, keyspace.Buckets*len(periods))
 	for _, b := range keyspace.All() {
 		for _, p := range periods {
-			name := rankingName(b, p.ranking, p.number)
-			commands = append(commands, r.client.B().Zrevrange().Key(name).Start(0).Stop(int64(n)-1).Withscores().Build())
+			names = append(names, rankingName(b, p.ranking, p.number))
 		}
 	}
-	scores := map[string]float64{}
-	for _, result := range r.client.DoMulti(ctx, commands...) {
+	few := min(n, n/8+4)
+	scores, lowest := map[string]float64{}, make([]float64, len(names))
+	err := r.addRanked(ctx, names, 0, few, func(list int, member string, score float64, last bool) {
+		if scores[member] += score; last {
+			lowest[list] = score
+		}
+	})
+	if err != nil || few == n {
+		return scores, err
+	}
+	var more []string
+	least := nth(scores, n)
+	for list, score := range lowest {
+		if score*float64(len(periods)) >= least && score > 0 {
+			more = append(more, names[list])
+		}
+	}
+	return scores, r.addRanked(ctx, more, few, n, func(_ int, member string, score float64, _ bool) { scores[member] += score })
+}
+
+// addRanked goes through the members of rankings from one place to the one before another. last says that the ranking may have more.
+func (r *Reader) addRanked(ctx context.Context, names []string, from, to int, add func(list int, member string, score float64, last bool)) error {
+	commands := make(valkey.Commands, len(names))
+	for i, name := range names {
+		commands[i] = r.client.B().Zrevrange().Key(name).Start(int64(from)).Stop(int64(to) - 1).Withscores().Build()
+	}
+	if len(commands) == 0 {
+		return nil
+	}
+	for list, result := range r.client.DoMulti(ctx, commands...) {
 		members, err := result.AsZScores()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		for _, m := range members {
-			scores[m.Member] += m.Score
+		for i, m := range members {
+			add(list, m.Member, m.Score, i == to-from-1)
 		}
 	}
-	return scores, nil
+	return nil
+}
+
+// nth returns the n-th highest score, 0 when there are fewer.
+func nth(scores map[string]float64, n int) float64 {
+	if len(scores) < n {
+		return 0
+	}
+	return slices.Sorted(maps.Values(scores))[len(scores)-n]
 }
 
 // highest returns the n ids with the highest scores.

@@ -12,7 +12,7 @@ import (
 )
 
 // Reader reads what Recorders stored. It is safe for concurrent use. Every method but Busiest, MostDenied and Active makes one flush of commands to
-// each node; those make two at most.
+// each node; Active makes two at most, the others three.
 type Reader struct {
 	client valkey.Client
 }

@@ -7,3 +7,4 @@ import './theme.js';
 import './toast.js';
 import './copy.js';
 import './job.js';
+import './sheet.js';

@@ -49,7 +49,7 @@ function words(row) {
   return parts.filter(Boolean).join(', ');
 }
 
-document.getElementById('form')?.addEventListener('input', (event) => {
-  const row = event.target.closest('fieldset.row');
+document.addEventListener('input', (event) => {
+  const row = event.target.closest('#form fieldset.row');
   if (row) row.querySelector('output').textContent = words(row);
 });

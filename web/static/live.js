@@ -75,16 +75,19 @@ function holdOrder(fragment) {
 }
 
 document.addEventListener('htmx:before:swap', ({ detail: { tasks } }) => tasks.forEach(({ fragment }) => holdOrder(fragment)));
+const ours = ({ target }) => target === section();
+
 document.addEventListener('htmx:before:response', (event) => {
+  if (!ours(event)) return;
   const { response, hx } = event.detail.ctx;
   if (response.status < 400 || hx?.redirect) return;
   event.preventDefault(); // an error page is no section: keep what is shown
   if (response.status >= 500) failed();
   else location.reload();
 });
-document.addEventListener('htmx:error', failed);
-document.addEventListener('htmx:after:swap', succeeded);
-document.addEventListener('htmx:finally:request', schedule);
+document.addEventListener('htmx:error', (event) => ours(event) && failed());
+document.addEventListener('htmx:after:swap', (event) => ours(event) && succeeded());
+document.addEventListener('htmx:finally:request', (event) => ours(event) && schedule());
 document.addEventListener('visibilitychange', () => (document.hidden ? schedule() : period() && refresh()));
 
 document.addEventListener('refresh-now', refresh);

@@ -47,6 +47,7 @@ type Empty struct {
 type KeyRow struct {
 	ID       string
 	Name     string
+	Edit     string // address of the form of its limits; empty when they cannot be edited
 	Address  string
 	Plan     string
 	Tags     []string

@@ -86,6 +86,19 @@ func adminPages() []shown {
 			v.act(typeIn("reason", "r"), send("save"))
 			v.waitAcross(`document.body.textContent.includes("Finished.")`)
 		}},
+		{"limits in a dialog", "/keys", "", func(v *visit) { v.openSheet("acme") }},
+		{"invalid limits in a dialog", "/keys", "422", func(v *visit) {
+			v.openSheet("acme")
+			v.act(typeIn("limits-0-requests", "ten"), send("save"), chromedp.WaitVisible(chromedp.CSS("#sheet .wrong")))
+		}},
+		{"no callers", "/callers", "", nil},
+		{"callers", "/callers?live=30", "", func(v *visit) {
+			v.keys.strangerCalls(v.keys.TokenCaller("i", "s"), time.Now(), 20, 4)
+			v.open("/callers?live=30")
+		}},
+		{"caller", "/callers/aaaaaaaaaaaaaaaaaaaaaa", "", nil},
+		{"adopt", "/callers/new", "", nil},
+		{"adopt refused", "/callers/new", "422", func(v *visit) { v.act(send("save"), chromedp.WaitVisible(chromedp.CSS("#issuer-error"))) }},
 		{"policies", "/policies", "", nil},
 		{"new plan", "/policies/plans/new", "", nil},
 		{"plan", "/policies/plans/2", "", nil},
@@ -104,6 +117,10 @@ func adminPages() []shown {
 		}},
 		{"delete rule", "/policies/rules/delete?rule=search", "", nil},
 		{"shared", "/policies/shared", "", nil},
+		{"import", "/policies/import", "", nil},
+		{"import preview", "/policies/import", "", func(v *visit) {
+			v.act(typeIn("yaml", "plans: []"), send("save"), chromedp.WaitVisible(chromedp.CSS("#preview-title")))
+		}},
 		{"overrides", "/overrides", "", nil},
 		{"audit", "/audit", "", nil},
 		{"audit verified", "/audit/verify", "", nil},
@@ -207,4 +224,42 @@ func TestBrowserBulkWithoutScript(t *testing.T) {
 		t.Errorf("after the undo: %+v", p)
 	}
 	v.noComplaints("")
+}
+
+// openSheet opens the form of a key's limits over the list.
+func (v *visit) openSheet(name string) {
+	v.t.Helper()
+	v.act(chromedp.Click(chromedp.CSS(v.keys.named("#key-{"+name+"} [data-sheet]"))), chromedp.WaitVisible(chromedp.CSS("#sheet[open] #form")))
+}
+
+// Limits are edited in a dialog over the list: it says what is wrong, previews, and leads to the key once they are saved. Escape and Cancel leave the
+// list as it was, with the focus where it was.
+func TestBrowserLimitsDialog(t *testing.T) {
+	v := newVisit(t, withKeys(busyKeys(t)))
+	v.enter()
+	v.act(chromedp.Evaluate[chromedp.Void](`window.sameDocument = true`))
+	for _, leave := range []chromedp.Action[chromedp.Void]{chromedp.KeyEvent("\x1b"), chromedp.Click(chromedp.CSS("#sheet .actions .plain"))} {
+		v.openSheet("bolt")
+		if got := eval[string](v, `document.activeElement.id`); got != "limits-0-requests" {
+			t.Errorf("the focus is on %q", got)
+		}
+		v.act(leave)
+		v.wait(`!document.getElementById("sheet").open && sameDocument`)
+		if got := eval[string](v, `document.activeElement.getAttribute("aria-label")`); got != "Limits of bolt" {
+			t.Errorf("after the dialog the focus is on %q", got)
+		}
+	}
+	v.openSheet("bolt")
+	v.act(typeIn("limits-0-requests", "many"), send("save"), chromedp.WaitVisible(chromedp.CSS("#limits-0-requests-error")))
+	v.retype("#limits-0-requests", "33")
+	v.wait(`document.querySelector("#sheet output").textContent === "33 per 10 seconds"`)
+	v.act(typeIn("reason", "in a dialog"), send("preview"), chromedp.WaitVisible(chromedp.CSS("#sheet #preview-title")))
+	if !eval[bool](v, `sameDocument`) || v.keys.key("bolt").Override != nil {
+		t.Fatal("a preview left the list, or saved")
+	}
+	v.act(send("save"), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
+	if at := eval[string](v, `location.pathname`); at != "/keys/"+v.keys.ids["bolt"] || v.keys.key("bolt").Override.Limits[0] != per(33, 10*time.Second) {
+		t.Errorf("at %s: %+v", at, v.keys.key("bolt").Override)
+	}
+	v.noComplaints("422")
 }

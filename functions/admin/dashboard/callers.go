@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"tidegate/internal/policy"
@@ -16,9 +17,9 @@ import (
 // adopts them.
 
 const (
-	callersPerScan = 200 // active callers that are looked at together
+	callersPerScan = 500 // active callers that are looked at together
 	callersPerPage = 50  // of those without a record, after which no more are looked for
-	callerScans    = 10
+	callerScans    = 3
 )
 
 // strangers are callers without a record.
@@ -52,6 +53,8 @@ func (d *dashboard) strangers(ctx context.Context, after string) (strangers, err
 }
 
 func (d *dashboard) withoutRecord(ctx context.Context, set *policy.Set, seen []usage.Seen) ([]usage.Seen, error) {
+	// Those with ids of another length are API keys.
+	seen = slices.DeleteFunc(slices.Clone(seen), func(s usage.Seen) bool { return len(s.ID) != callerIDLen || !idPattern.MatchString(s.ID) })
 	ids := make([]string, len(seen))
 	for i, s := range seen {
 		ids[i] = s.ID
@@ -66,7 +69,7 @@ func (d *dashboard) withoutRecord(ctx context.Context, set *policy.Set, seen []u
 	}
 	var unknown []usage.Seen
 	for _, s := range seen {
-		if !known[s.ID] && idPattern.MatchString(s.ID) {
+		if !known[s.ID] {
 			unknown = append(unknown, s)
 		}
 	}

@@ -71,7 +71,11 @@ func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery, list
 	}
 	onward := address("", withLive(nil, q.live))
 	for _, s := range list.Subjects {
-		p.Rows = append(p.Rows, d.keyRow(s, onward))
+		row := d.keyRow(s, onward)
+		if canEdit(r) && s.Status == policy.Active {
+			row.Edit = d.keyPath(s.Key) + "/limits"
+		}
+		p.Rows = append(p.Rows, row)
 	}
 	p.Live.Summary = keysSummary(p.Rows)
 	return p

@@ -112,6 +112,11 @@ func (d *dashboard) edit(r *http.Request, reason string) policy.Edit {
 
 // toKey shows the key's page.
 func (d *dashboard) toKey(w http.ResponseWriter, r *http.Request, key policy.Key) {
+	if isRefresh(r) { // from a dialog, whose page is to go there
+		w.Header().Set("HX-Redirect", d.keyPath(key))
+		w.WriteHeader(http.StatusOK)
+		return
+	}
 	http.Redirect(w, r, d.keyPath(key), http.StatusSeeOther)
 }
 
