@@ -288,7 +288,7 @@ func TestBrowserPages(t *testing.T) {
 // look checks the page that is shown. status is that of a load which the test made fail.
 func (v *visit) look(t *testing.T, axe, status string) {
 	t.Helper()
-	for _, width := range []int64{360, 768, 1121, 1440, 2560} {
+	for _, width := range []int64{360, 768, 1089, 1280, 1440, 2560} {
 		v.act(chromedp.EmulateViewport(width, 900))
 		if over := eval[int](v, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
 			t.Errorf("%d px wide: scrolls sideways by %d px", width, over)

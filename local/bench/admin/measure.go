@@ -7,35 +7,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/alexedwards/argon2id"
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/functions/admin/access"
-	"tidegate/functions/admin/dashboard"
-	"tidegate/functions/admin/password"
-	"tidegate/functions/admin/session"
-	"tidegate/functions/admin/throttle"
-	"tidegate/functions/admin/token"
 	"tidegate/internal/apikey"
-	"tidegate/internal/policy"
-	"tidegate/internal/usage"
 	"tidegate/local/figures"
+	"tidegate/local/site"
 	"tidegate/web/static"
-)
-
-const (
-	user   = "bench"
-	secret = "a password that only this benchmark uses"
 )
 
 // browser asks the dashboard for pages, as somebody who is logged in.
@@ -47,27 +32,12 @@ type browser struct {
 }
 
 // newBrowser starts a dashboard as functions/admin does.
-func newBrowser(ctx context.Context, client valkey.Client, s *seed) (*browser, error) {
-	hash, err := cheapHash()
-	if err != nil {
-		return nil, err
-	}
+func newBrowser(ctx context.Context, client valkey.Client) (*browser, error) {
 	bundle, err := static.Load()
 	if err != nil {
 		return nil, err
 	}
-	logins, err := throttle.New(client)
-	if err != nil {
-		return nil, err
-	}
-	sessions := session.NewStore(client, time.Hour)
-	handler, err := dashboard.New(
-		dashboard.Config{Users: []password.User{{Name: user, Role: access.Editor, Hash: hash}}, SessionLifetime: time.Hour},
-		dashboard.Services{
-			Keys: s.keys, Checker: policy.NewChecker(client, apikey.Pepper(pepper)), Usage: usage.NewReader(client), Sessions: sessions, Tokens: token.NewStore(client, apikey.Pepper(pepper)),
-			Logins: logins, Bundle: bundle, Ready: sessions.Ping, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
-			StoreVersion: func(context.Context) (string, error) { return "valkey", nil },
-		})
+	handler, err := site.New(client, apikey.Pepper(pepper), bundle)
 	if err != nil {
 		return nil, err
 	}
@@ -75,16 +45,8 @@ func newBrowser(ctx context.Context, client valkey.Client, s *seed) (*browser, e
 	return b, b.login(ctx)
 }
 
-func cheapHash() (password.Hash, error) {
-	text, err := argon2id.CreateHash(secret, &argon2id.Params{Memory: 64, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
-	if err != nil {
-		return password.Hash{}, err
-	}
-	return password.ParseHash(text)
-}
-
 func (b *browser) login(ctx context.Context) error {
-	p := page{method: http.MethodPost, path: "/login", form: url.Values{"user": {user}, "password": {secret}}}
+	p := page{method: http.MethodPost, path: "/login", form: url.Values{"user": {site.User}, "password": {site.Password}}}
 	got, _, err := b.ask(ctx, p)
 	if err != nil {
 		return err
@@ -192,7 +154,7 @@ func (s *work) read(ctx context.Context, client valkey.Client) error {
 }
 
 func measure(ctx context.Context, client valkey.Client, s *seed, o options) ([]figures.Figure, error) {
-	b, err := newBrowser(ctx, client, s)
+	b, err := newBrowser(ctx, client)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,167 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/route"
+	"tidegate/internal/usage"
+)
+
+const pepper = "a pepper that only these screenshots use"
+
+// sample is a registry of a small company's customers.
+type sample struct {
+	client valkey.Client
+	keys   *policy.Store
+	random *rand.Rand
+	ids    map[string]string
+	secret map[string]apikey.Secret
+}
+
+func by(name, reason string) policy.Edit {
+	return policy.Edit{By: audit.Actor{Kind: "user", Name: name}, Reason: reason}
+}
+
+func per(n int64, window time.Duration) limiter.Limit {
+	return limiter.Limit{Requests: n, Window: window}
+}
+
+// customers are keys, and how many calls each makes a minute.
+var customers = []struct {
+	name, plan string
+	tags       []string
+	rate       float64
+}{
+	{"Alder Freight", "pro", []string{"emea"}, 42}, {"Birch Analytics", "enterprise", []string{"apac"}, 130}, {"Cedar Maps", "pro", nil, 31},
+	{"Dune Weather", "free", []string{"beta"}, 9}, {"Elm Payments", "enterprise", []string{"emea", "pci"}, 88}, {"Fjord Travel", "pro", nil, 55},
+	{"Grove Health", "pro", []string{"emea"}, 17}, {"Harbor Scraper", "free", nil, 64}, {"Iris Research", "free", []string{"beta"}, 3},
+	{"Juniper Games", "pro", nil, 24},
+}
+
+func newSample(ctx context.Context, client valkey.Client) (*sample, error) {
+	s := &sample{
+		client: client, keys: policy.NewStore(client, apikey.Pepper(pepper)), ids: map[string]string{}, secret: map[string]apikey.Secret{},
+		random: rand.New(rand.NewPCG(7, 7)), //nolint:gosec // the same data each time
+	}
+	for _, step := range []func(context.Context) error{s.policies, s.customers, s.edits, s.calls, s.checks} {
+		if err := step(ctx); err != nil {
+			return nil, fmt.Errorf("sample: %w", err)
+		}
+	}
+	return s, nil
+}
+
+func (s *sample) policies(ctx context.Context) error {
+	set, err := s.keys.Set(ctx)
+	if err != nil {
+		return err
+	}
+	set.Plans = []policy.Plan{
+		{Name: "free", Limits: []limiter.Limit{per(10, 10*time.Second), per(500, time.Hour)}},
+		{Name: "pro", Limits: []limiter.Limit{per(100, 10*time.Second), per(5000, time.Hour)}, Candidate: []limiter.Limit{per(40, 10*time.Second)}},
+		{Name: "enterprise", Limits: []limiter.Limit{per(1000, 10*time.Second)}, Degraded: policy.Local, Share: 20},
+	}
+	set.Routes = []policy.Route{
+		{Name: "search", Pattern: route.Pattern{Method: "GET", Path: "/search"}, Cost: 5},
+		{Name: "orders", Pattern: route.Pattern{Path: "/orders/{proxy+}"}, Cost: 1, PerKey: []limiter.Limit{per(200, time.Minute)}},
+	}
+	set.TokenPlan, set.PerIP = "free", policy.Scope{Limits: []limiter.Limit{per(600, time.Minute)}}
+	set.Deny = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
+	_, err = s.keys.SaveSet(ctx, *set, by("ada", "first plans"))
+	return err
+}
+
+func (s *sample) customers(ctx context.Context) error {
+	for _, c := range customers {
+		k, secret, err := s.keys.Create(ctx, policy.NewKey{Name: c.name, Env: "live", Plan: c.plan, Tags: c.tags}, by("ada", "signed up"))
+		if err != nil {
+			return err
+		}
+		s.ids[c.name], s.secret[c.name] = k.ID, secret
+	}
+	return nil
+}
+
+func (s *sample) edits(ctx context.Context) error {
+	until := time.Now().Add(50 * time.Hour)
+	for _, e := range []struct {
+		name, action, who, reason string
+		change                    func(*policy.Key)
+	}{
+		{"Fjord Travel", "key.override", "grace", "summer sale until the weekend", func(k *policy.Key) {
+			k.Override = &policy.Override{Limits: []limiter.Limit{per(250, 10*time.Second)}, Until: until, Reason: "summer sale until the weekend"}
+		}},
+		{"Grove Health", "key.override", "ada", "measuring before we enforce", func(k *policy.Key) {
+			k.Override = &policy.Override{Limits: []limiter.Limit{per(20, 10*time.Second)}, Mode: policy.Shadow, Reason: "measuring before we enforce"}
+		}},
+		{"Iris Research", "key.edit", "ada", "trial", func(k *policy.Key) { k.Expires = time.Now().Add(9 * 24 * time.Hour) }},
+		{"Juniper Games", "key.ban", "grace", "asked for by their security team", func(k *policy.Key) { k.Banned = time.Now().Add(4 * time.Hour) }},
+	} {
+		k, err := s.keys.Get(ctx, s.ids[e.name])
+		if err != nil {
+			return err
+		}
+		if _, err := s.keys.Update(ctx, k.ID, k.Version, e.action, by(e.who, e.reason), e.change); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// calls tells the usage of an hour of waves.
+func (s *sample) calls(ctx context.Context) error {
+	now := time.Now()
+	r := usage.NewRecorder(usage.Options{}, time.Now)
+	for minute := range 60 {
+		at := now.Add(-time.Duration(minute) * time.Minute)
+		wave := 1 + 0.5*math.Sin(float64(minute)/7)
+		for _, c := range customers {
+			n := int(c.rate * wave * (0.7 + 0.6*s.random.Float64()))
+			for i := range n {
+				o := usage.Outcome{Subject: s.ids[c.name], Registered: true, Time: at}
+				switch {
+				case c.plan == "free" && i >= 10+s.random.IntN(20):
+					o.Verdict = usage.Denied
+				case c.plan == "pro" && i > 45:
+					o.Verdict = usage.CandidateDenied
+				}
+				r.Record(o)
+			}
+		}
+		for range 6 {
+			r.Record(usage.Outcome{Subject: s.keys.TokenCaller("https://login.example/", "ada"), Time: at})
+		}
+		if report := r.Flush(ctx, s.client); report.Err != nil {
+			return report.Err
+		}
+	}
+	return nil
+}
+
+// checks makes calls, so that windows are in use.
+func (s *sample) checks(ctx context.Context) error {
+	checker := policy.NewChecker(s.client, apikey.Pepper(pepper))
+	for _, c := range customers {
+		n := int(c.rate * 0.9)
+		for range min(n, 95) {
+			call := policy.Call{Kind: policy.APIKey, Subject: s.ids[c.name], Secret: s.secret[c.name], Route: route.Call{Method: "GET", Path: "/"}}
+			if _, err := checker.Check(ctx, call, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+// Package site puts a dashboard together in this process, as functions/admin does, with one account whose password costs nothing to check. It serves
+// benchmarks and screenshots.
+package site
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/alexedwards/argon2id"
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/dashboard"
+	"tidegate/functions/admin/password"
+	"tidegate/functions/admin/session"
+	"tidegate/functions/admin/throttle"
+	"tidegate/functions/admin/token"
+	"tidegate/internal/apikey"
+	"tidegate/internal/policy"
+	"tidegate/internal/store"
+	"tidegate/internal/usage"
+	"tidegate/web/static"
+)
+
+// The account.
+const (
+	User     = "ada"
+	Password = "a password of a dashboard that only looks at samples"
+)
+
+// New returns a dashboard over what the store holds.
+func New(client valkey.Client, pepper apikey.Pepper, bundle static.Bundle) (http.Handler, error) {
+	hash, err := cheapHash()
+	if err != nil {
+		return nil, err
+	}
+	logins, err := throttle.New(client)
+	if err != nil {
+		return nil, err
+	}
+	sessions := session.NewStore(client, time.Hour)
+	return dashboard.New(
+		dashboard.Config{Users: []password.User{{Name: User, Role: access.Editor, Hash: hash}}, SessionLifetime: time.Hour, Stage: "dev"},
+		dashboard.Services{
+			Keys: policy.NewStore(client, pepper), Checker: policy.NewChecker(client, pepper), Usage: usage.NewReader(client), Sessions: sessions,
+			Tokens: token.NewStore(client, pepper), Logins: logins, Bundle: bundle, Ready: sessions.Ping,
+			StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },
+			Log:          slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+		})
+}
+
+func cheapHash() (password.Hash, error) {
+	text, err := argon2id.CreateHash(Password, &argon2id.Params{Memory: 64, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
+	if err != nil {
+		return password.Hash{}, err
+	}
+	return password.ParseHash(text)
+}
