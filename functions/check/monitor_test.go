@@ -48,7 +48,8 @@ func (f *function) counts(t *testing.T) map[string]float64 {
 // Metrics and the log tell what calls came to: allowed, near the limit, denied, in shadow, decided without Valkey, refused.
 func TestMonitorTellsWhatCallsCameTo(t *testing.T) {
 	f := newFunction(t,
-		policy.Plan{Name: "ten", Limits: tenADay()}, policy.Plan{Name: "shadow", Mode: policy.Shadow, Limits: []limiter.Limit{{Requests: 1, Window: time.Hour}}},
+		policy.Plan{Name: "ten", Limits: tenADay()},
+		policy.Plan{Name: "shadow", Mode: policy.Shadow, Limits: []limiter.Limit{{Requests: 1, Window: time.Hour}}},
 	)
 	ten, shadow := f.key(t, "ten"), f.key(t, "shadow")
 	for range 13 {

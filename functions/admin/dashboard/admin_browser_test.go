@@ -258,7 +258,8 @@ func TestBrowserLimitsDialog(t *testing.T) {
 		t.Fatal("a preview left the list, or saved")
 	}
 	v.act(send("save"), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
-	if at := eval[string](v, `location.pathname`); at != "/keys/"+v.keys.ids["bolt"] || v.keys.key("bolt").Override.Limits[0] != per(33, 10*time.Second) {
+	at := eval[string](v, `location.pathname`)
+	if at != "/keys/"+v.keys.ids["bolt"] || v.keys.key("bolt").Override.Limits[0] != per(33, 10*time.Second) {
 		t.Errorf("at %s: %+v", at, v.keys.key("bolt").Override)
 	}
 	v.noComplaints("422")
