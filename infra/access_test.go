@@ -138,6 +138,37 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
+// A topic with a policy has no default one: alarms, and they alone, must be let in by it, and may use its key.
+func TestAlarmsMayPublish(t *testing.T) {
+	on(t, func(t *testing.T, made template) {
+		allowed := 0
+		for _, s := range made.statements()[made.only(t, "AWS::SNS::TopicPolicy", "").id] {
+			if s["Effect"] != "Allow" {
+				continue
+			}
+			allowed++
+			equal(t, "action", s["Action"], "sns:Publish")
+			equal(t, "who", s.at("Principal", "Service"), "cloudwatch.amazonaws.com")
+			equal(t, "account", text(s.at("Condition", "StringEquals", "aws:SourceAccount")), "${AWS::AccountId}")
+			source := strings.TrimSuffix(text(s.at("Condition", "ArnLike", "aws:SourceArn")), "*")
+			_, prefix, _ := strings.Cut(source, ":alarm:")
+			for _, a := range made.all("AWS::CloudWatch::Alarm") {
+				if name := text(a.Properties["AlarmName"]); prefix == "" || !strings.HasPrefix(name, prefix) {
+					t.Errorf("%s is not among %s", name, source)
+				}
+			}
+		}
+		equal(t, "statements that allow", allowed, 1)
+		keyUsers := ""
+		for _, s := range made.statements()[made.only(t, "AWS::KMS::Key", "").id] {
+			keyUsers += text(s.at("Principal", "Service")) + " "
+		}
+		if !strings.Contains(keyUsers, "cloudwatch.amazonaws.com ") {
+			t.Errorf("the key is for %s", keyUsers)
+		}
+	})
+}
+
 // Nothing is reached from outside of the network, and functions reach the cache alone, unless they must ask an identity provider.
 func TestSecurityGroups(t *testing.T) {
 	on(t, func(t *testing.T, made template) {

@@ -1,12 +1,6 @@
 package main
 
-import (
-	"maps"
-	"strings"
-
-	"github.com/aws/aws-cdk-go/awscdk/v2"
-	"github.com/aws/jsii-runtime-go"
-)
+import "strings"
 
 // adminTimeout in seconds. An HTTP API waits for 30 at most.
 const adminTimeout = 25
@@ -14,27 +8,30 @@ const adminTimeout = 25
 // newAdmin is the dashboard's function.
 func (s *Stack) newAdmin() *function {
 	_, egress := s.props.egress()
+	login := s.props.Login
 	environment := map[string]string{
-		"ADMIN_USER": s.props.Login.User, "ADMIN_PASSWORD": reference(s.secrets.password), "ADMIN_URL": strings.TrimSuffix(s.panel.url, "/"),
+		"ADMIN_URL": strings.TrimSuffix(s.panel.url, "/"), "ADMIN_USERS": secretNamed(login.Users), "RELEASE": s.props.Release,
+		"SESSION_IDLE": duration(login.SessionIdle), "SESSION_LIFETIME": duration(login.SessionLifetime),
 	}
-	maps.Copy(environment, s.props.Login.OIDC.environment())
+	if s.secrets.password != nil {
+		environment["ADMIN_USER"], environment["ADMIN_PASSWORD"] = login.User, reference(s.secrets.password)
+	}
 	return s.newFunction(functionSpec{
 		id: "Admin", name: "admin", description: "Tidegate's dashboard",
-		props: s.props.Admin, timeout: adminTimeout, group: s.network.admin, egress: egress, environment: environment,
+		props: s.props.Admin, timeout: adminTimeout, group: s.network.admin, egress: egress,
+		environment: joined(environment, login.OIDC.environment()),
 	})
 }
 
 // environment tells the admin function about the OpenID provider.
 func (o *OIDCProps) environment() map[string]string {
-	environment := map[string]string{
+	return map[string]string{
 		"OIDC_ISSUER":        o.Issuer,
 		"OIDC_CLIENT_ID":     o.ClientID,
 		"OIDC_ROLE_CLAIM":    o.RoleClaim,
 		"OIDC_EDITOR_VALUES": strings.Join(o.Editors, ","),
 		"OIDC_VIEWER_VALUES": strings.Join(o.Viewers, ","),
+		"OIDC_SCOPES":        strings.Join(o.Scopes, " "),
+		"OIDC_CLIENT_SECRET": secretNamed(o.ClientSecret),
 	}
-	if o.ClientSecret != "" {
-		environment["OIDC_CLIENT_SECRET"] = *awscdk.SecretValue_SecretsManager(jsii.String(o.ClientSecret), nil).UnsafeUnwrap()
-	}
-	return environment
 }

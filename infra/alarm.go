@@ -3,20 +3,24 @@ package main
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatchactions"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssnssubscriptions"
 	"github.com/aws/jsii-runtime-go"
+
+	"tidegate/internal/telemetry"
 )
 
-// alarm is a condition that somebody should hear of. docs/deploy.md says what to do about each.
+// alarm is a condition that somebody should hear of. docs/operations.md says more about each.
 type alarm struct {
 	name string
-	// what is wrong, for the one who is woken
-	what string
+	// means and first are for the one who is woken: what is wrong, and what to do first.
+	means, first string
 	// metric is above threshold in all of the minutes.
 	metric    awscloudwatch.IMetric
 	threshold float64
@@ -29,19 +33,38 @@ const (
 	// nearly is the part of a limit at which an alarm goes off.
 	nearly = .8
 
-	slowCheck = 150 // ms; the check gives up on the cache after as long
+	// failing is the percentage of failed calls at which an alarm goes off.
+	failing   = 5
 	slowAdmin = 2000
-	slowStore = 20
 )
 
 func (s *Stack) newTopic() awssns.Topic {
+	// A policy of its own takes the place of SNS's default one, which would let alarms of the account publish.
 	topic := awssns.NewTopic(s.Stack, jsii.String("Alarms"), &awssns.TopicProps{
 		TopicName: jsii.String(s.props.name() + "-alarms"), MasterKey: s.key, EnforceSSL: jsii.Bool(true),
 	})
+	topic.AddToResourcePolicy(s.publishByAlarms(topic))
 	if s.props.AlarmEmail != "" {
 		topic.AddSubscription(awssnssubscriptions.NewEmailSubscription(&s.props.AlarmEmail, nil))
 	}
 	return topic
+}
+
+// publishByAlarms lets this stack's alarms, and nothing else, publish to their topic.
+func (s *Stack) publishByAlarms(topic awssns.Topic) awsiam.PolicyStatement {
+	alarms := s.FormatArn(&awscdk.ArnComponents{
+		Service: jsii.String("cloudwatch"), Resource: jsii.String("alarm"), ResourceName: jsii.String(s.props.name() + "-*"),
+		ArnFormat: awscdk.ArnFormat_COLON_RESOURCE_NAME,
+	})
+	return awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
+		Sid:        jsii.String("Alarms"),
+		Principals: &[]awsiam.IPrincipal{awsiam.NewServicePrincipal(jsii.String("cloudwatch.amazonaws.com"), nil)},
+		Actions:    jsii.Strings("sns:Publish"),
+		Resources:  &[]*string{topic.TopicArn()},
+		Conditions: &map[string]any{
+			"ArnLike": map[string]any{"aws:SourceArn": alarms}, "StringEquals": map[string]any{"aws:SourceAccount": s.Account()},
+		},
+	})
 }
 
 // newAlarms reports every alarm, and its end, to the topic.
@@ -51,7 +74,7 @@ func (s *Stack) newAlarms() []alarm {
 	for _, a := range alarms {
 		made := awscloudwatch.NewAlarm(s.Stack, jsii.String("Alarm"+a.name), &awscloudwatch.AlarmProps{
 			AlarmName:          jsii.String(s.props.name() + "-" + a.name),
-			AlarmDescription:   jsii.String(a.what),
+			AlarmDescription:   jsii.String(a.means + " First: " + a.first),
 			Metric:             a.metric,
 			Threshold:          jsii.Number(a.threshold),
 			ComparisonOperator: awscloudwatch.ComparisonOperator_GREATER_THAN_THRESHOLD,
@@ -65,30 +88,70 @@ func (s *Stack) newAlarms() []alarm {
 }
 
 func (s *Stack) checkAlarms() []alarm {
+	log := "read the log group " + *s.logGroupName("check")
 	alarms := []alarm{
-		{"CheckErrors", "The check function fails: clients get 500.", ofFunction(s.check, "Errors", "Sum"), 0, 1},
-		{"CheckThrottles", "The check function is throttled: clients get 500. Raise checkConcurrency.", ofFunction(s.check, "Throttles", "Sum"), 0, 1},
-		{"CheckSlow", "Checks take long.", ofFunction(s.check, "Duration", "p99"), slowCheck, 5},
-		{"Degraded", "Limits cannot be checked, since the cache does not answer.", s.ours("Degraded", "Sum"), 0, 2},
-		{"StoreErrors", "Commands to the cache fail.", s.ours("StoreErrors", "Sum"), 0, 5},
-		{"StoreSlow", "The cache answers slowly.", s.ours("StoreLatency", "p99"), slowStore, 5},
+		{
+			"CheckErrors", "The check function fails: clients get 500. Calls without a good credential, which a REST API hears of as an error, do not count.",
+			log + "; after a deployment, roll back.", s.failures(), failing, 3,
+		},
+		{
+			"CheckThrottles", "More calls at a time than the check function may take: the rest get 500.", "raise checkConcurrency.",
+			ofFunction(s.check, "Throttles", "Sum"), 0, 1,
+		},
+		{
+			"CheckSlow", "One check in a hundred takes longer than the check function waits for the cache.", "see whether StoreSlow is on, and " + log + ".",
+			ofFunction(s.check, "Duration", "p99"), milliseconds(s.props.Decision.storeTimeout() * 3 / 2), 5,
+		},
+		{
+			"Degraded", "Limits cannot be checked, since the cache does not answer. Known callers are treated as their plan says, all others denied.",
+			"read ElastiCache's events: a failover ends by itself. Else " + log + ".", s.ours(telemetry.Degraded), 0, 2,
+		},
+		{
+			"StoreErrors", "Calls to the cache fail, and have for minutes.", log + ": cause tells a refused log-in from a time-out.",
+			s.ours(telemetry.StoreErrors), 0, 5,
+		},
+		{
+			"StoreSlow", "The cache answers slowly.", "look at the cache's processor or ECPUs, then at the network.",
+			s.latency("p99"), milliseconds(s.props.Decision.storeTimeout() / 5), 5,
+		},
 	}
 	if reserved := s.check.props.Concurrency; reserved != Unreserved {
 		alarms = append(alarms, alarm{
-			"CheckConcurrency", "The check function soon uses all of its reserved concurrency. Raise checkConcurrency.",
+			"CheckConcurrency", "The check function soon uses all of its reserved concurrency, beyond which clients get 500.", "raise checkConcurrency.",
 			ofFunction(s.check, "ConcurrentExecutions", "Maximum"), nearly * float64(reserved), 3,
 		})
 	}
 	return alarms
 }
 
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// failures are the percentage of the check function's calls that failed. To Lambda the answer to a REST API's call without a good credential is an
+// error too, since API Gateway makes a 401 of nothing else. The function counts these, if up to ten seconds late.
+func (s *Stack) failures() awscloudwatch.IMetric {
+	using := map[string]awscloudwatch.IMetric{
+		"failed": ofFunction(s.check, "Errors", "Sum"), "refused": s.ours(telemetry.Refused), "calls": ofFunction(s.check, "Invocations", "Sum"),
+	}
+	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
+		Expression: jsii.String("100 * (failed - FILL(refused, 0)) / calls"), UsingMetrics: &using, Label: jsii.String("failed calls in %"),
+		Period: awscdk.Duration_Minutes(jsii.Number(1)),
+	})
+}
+
 func (s *Stack) adminAlarms() []alarm {
 	failures := metric("AWS/ApiGateway", "5xx", "Sum", map[string]string{"ApiId": *s.panel.api.ApiId()})
+	log := "read the log group " + *s.logGroupName("admin")
 	return []alarm{
-		{"AdminErrors", "The admin function fails.", ofFunction(s.admin, "Errors", "Sum"), 0, 1},
-		{"AdminThrottles", "The admin function is throttled. Raise adminConcurrency.", ofFunction(s.admin, "Throttles", "Sum"), 0, 5},
-		{"AdminSlow", "The dashboard is slow.", ofFunction(s.admin, "Duration", "p99"), slowAdmin, 5},
-		{"DashboardFailures", "The dashboard answers 5xx.", failures, 0, 5},
+		{
+			"AdminErrors", "The admin function fails. Checks are not affected.", log + "; after a deployment, roll back.",
+			ofFunction(s.admin, "Errors", "Sum"), 0, 1,
+		},
+		{
+			"AdminThrottles", "More requests at a time than the admin function may take. Checks are not affected.", "raise adminConcurrency.",
+			ofFunction(s.admin, "Throttles", "Sum"), 0, 5,
+		},
+		{"AdminSlow", "The dashboard is slow. Checks are not affected.", log + ".", ofFunction(s.admin, "Duration", "p99"), slowAdmin, 5},
+		{"DashboardFailures", "The dashboard answers 5xx. Checks are not affected, unless Degraded is on too.", log + ".", failures, 0, 5},
 	}
 }
 
@@ -100,37 +163,51 @@ func (s *Stack) cacheAlarms() []alarm {
 	const gigabyte = 1 << 30
 	return []alarm{
 		{
-			"CacheECPUs", "The cache soon reaches its limit of ECPUs a second, beyond which it throttles. Raise maxECPUs.",
+			"CacheECPUs", "The cache soon reaches its limit of ECPUs a second, beyond which it throttles.", "raise maxECPUs.",
 			s.ofCache("ElastiCacheProcessingUnits", "Sum"), nearly * 60 * float64(p.MaxECPUs), 3,
 		},
 		{
-			"CacheMemory", "The cache soon reaches its limit of storage, beyond which it evicts counts. Raise maxStorageGB.",
+			"CacheMemory", "The cache soon reaches its limit of storage, beyond which it evicts counts.", "raise maxStorageGB.",
 			s.ofCache("BytesUsedForCache", "Maximum"), nearly * gigabyte * float64(p.MaxStorageGB), 5,
 		},
-		{"CacheThrottled", "The cache throttles commands. Raise maxECPUs.", s.ofCache("ThrottledCmds", "Sum"), 0, 1},
-		{"CacheEvictions", "The cache evicts counts: limits admit too much. Raise maxStorageGB.", s.ofCache("Evictions", "Sum"), 0, 1},
+		{
+			"CacheThrottled", "The cache throttles commands: some checks are decided without it.", "raise maxECPUs.",
+			s.ofCache("ThrottledCmds", "Sum"), 0, 1,
+		},
+		{
+			"CacheEvictions", "The cache is full and evicts counts: limits admit too much. Configuration stays.", "raise maxStorageGB.",
+			s.ofCache("Evictions", "Sum"), 0, 1,
+		},
 	}
 }
 
 // nodeAlarms watch the worst of up to ten nodes each.
 func (s *Stack) nodeAlarms() []alarm {
+	const grow = "add shards, or choose a larger nodeType."
 	var alarms []alarm
 	number := 0
 	for nodes := range slices.Chunk(s.nodeNames(), mostMetrics) {
 		number++
-		add := func(name, what, metric string, threshold float64, minutes int) {
+		add := func(name, means, first, metric string, threshold float64, minutes int) {
 			if number > 1 {
 				name = fmt.Sprintf("%s%d", name, number)
 			}
-			alarms = append(alarms, alarm{name, what, worst(nodes, metric), threshold, minutes})
+			alarms = append(alarms, alarm{name, means, first, worst(nodes, metric), threshold, minutes})
 		}
-		add("CacheProcessor", "A node of the cache is busy. Add shards or choose a larger nodeType.", "EngineCPUUtilization", 100*nearly, 5)
-		add("CacheMemory", "A node of the cache is nearly full, and will evict counts. Add shards or choose a larger nodeType.",
-			"DatabaseMemoryUsagePercentage", 100*nearly, 5)
-		add("CacheEvictions", "A node of the cache evicts counts: limits admit too much. Add shards or choose a larger nodeType.", "Evictions", 0, 1)
-		add("CacheLag", "A replica is behind: a failover now would lose counts.", "ReplicationLag", 1, 5)
+		add("CacheProcessor", "A node of the cache is busy.", grow, "EngineCPUUtilization", 100*nearly, 5)
+		add("CacheMemory", "A node of the cache is nearly full, and will evict counts.", grow, "DatabaseMemoryUsagePercentage", 100*nearly, 5)
+		add("CacheEvictions", "A node of the cache is full and evicts counts: limits admit too much. Configuration stays.", grow, "Evictions", 0, 1)
+		add("CacheLag", "A replica is behind: a failover now would lose counts.", "look at the load of its shard; "+grow, "ReplicationLag", 1, 5)
 	}
 	return alarms
+}
+
+// metrics is how many the alarm is billed for.
+func (a alarm) metrics() int {
+	if expression, ok := a.metric.(awscloudwatch.MathExpression); ok {
+		return len(*expression.UsingMetrics())
+	}
+	return 1
 }
 
 // worst is the highest of a metric over the nodes.

@@ -1,5 +1,6 @@
 // A sample backend behind both example APIs: it answers with what the authorizer told it. A REST API's proxy integration maps no response, so there
-// the backend itself adds the RateLimit fields; on an HTTP API the integration's response mappings do.
+// the backend itself adds the RateLimit fields; on an HTTP API the integration's response mappings do. Where the authorizer lets calls over a limit
+// pass and says so (HTTP_API_DENY=context), the backend must refuse them.
 'use strict'
 
 exports.handler = async (event) => {
@@ -9,6 +10,21 @@ exports.handler = async (event) => {
   const headers = { 'Content-Type': 'application/json', 'Cache-Control': 'no-store' }
   if (!http && authorizer.rateLimit) headers.RateLimit = authorizer.rateLimit
   if (!http && authorizer.rateLimitPolicy) headers['RateLimit-Policy'] = authorizer.rateLimitPolicy
+  if (String(authorizer.denied) === 'true') return refused(authorizer, context.requestId, headers)
   const body = { method: http ? context.http.method : event.httpMethod, path: http ? event.rawPath : event.path, authorizer }
   return { statusCode: 200, headers, body: JSON.stringify(body, null, 2) + '\n' }
+}
+
+function refused (authorizer, requestId, headers) {
+  headers['Content-Type'] = 'application/problem+json'
+  if (authorizer.retryAfter) headers['Retry-After'] = String(authorizer.retryAfter)
+  const problem = {
+    type: authorizer.problemType,
+    title: 'Too Many Requests',
+    status: 429,
+    detail: authorizer.message,
+    'violated-policies': JSON.parse(authorizer.violatedPolicies ?? '[]'),
+    instance: 'urn:uuid:' + requestId
+  }
+  return { statusCode: 429, headers, body: JSON.stringify(problem) + '\n' }
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"tidegate/infra/authorizer"
 )
@@ -17,14 +18,42 @@ func (s *Stack) newCheck() *function {
 	return s.newFunction(functionSpec{
 		id: "Check", name: "check", description: "Tidegate's authorizer: one sliding-window step per API call",
 		props: s.props.Check, timeout: checkTimeout, group: s.network.check, egress: egress,
-		environment: s.props.Identity.environment(),
+		environment: joined(s.props.Identity.environment(), s.props.Decision.environment()),
 	})
+}
+
+// defaultStoreTimeout is the function's.
+const defaultStoreTimeout = 100 * time.Millisecond
+
+// environment tells the check function how to decide and answer. Authorizers here are set to simple responses.
+func (d *DecisionProps) environment() map[string]string {
+	environment := map[string]string{
+		"HTTP_API_RESPONSE": "simple",
+		"VALKEY_TIMEOUT":    duration(d.StoreTimeout),
+		"CALLER_CACHE":      duration(d.CallerCache),
+		"DENY_CACHE":        duration(d.DenyCache),
+		"RESERVATION_LEASE": duration(d.ReservationLease),
+	}
+	if d.DenialInContext {
+		environment["HTTP_API_DENY"] = "context"
+	}
+	if d.UsageIdentifier {
+		environment["USAGE_IDENTIFIER"] = "true"
+	}
+	return environment
+}
+
+// duration as text; none of nil, which means the default.
+func duration(d *time.Duration) string {
+	if d == nil {
+		return ""
+	}
+	return d.String()
 }
 
 // environment tells the check function what it takes for a credential.
 func (i *IdentityProps) environment() map[string]string {
 	return map[string]string{
-		"HTTP_API_RESPONSE":  "simple",
 		"IDENTITY_SOURCES":   strings.Join(i.Sources, ","),
 		"IPV4_PREFIX":        digits(i.IPv4Prefix),
 		"IPV6_PREFIX":        digits(i.IPv6Prefix),
@@ -34,6 +63,7 @@ func (i *IdentityProps) environment() map[string]string {
 		"JWT_JWKS":           i.JWT.JWKS,
 		"JWT_IDENTITY_CLAIM": i.JWT.IdentityClaim,
 		"JWT_PLAN_CLAIM":     i.JWT.PlanClaim,
+		"JWT_LEEWAY":         duration(i.JWT.Leeway),
 	}
 }
 

@@ -54,12 +54,11 @@ func (s *Stack) routeDashboard() {
 // newStage is the $default stage of an HTTP API, throttled and with an access log.
 func (s *Stack) newStage(id, log string, api awsapigatewayv2.HttpApi, rate, burst int, mapping *awsapigatewayv2.DomainMappingOptions) {
 	stage := awsapigatewayv2.NewHttpStage(s.Stack, jsii.String(id+"Stage"), &awsapigatewayv2.HttpStageProps{
-		HttpApi:                api,
-		StageName:              jsii.String("$default"),
-		AutoDeploy:             jsii.Bool(true),
-		DetailedMetricsEnabled: jsii.Bool(true),
-		Throttle:               &awsapigatewayv2.ThrottleSettings{RateLimit: jsii.Number(rate), BurstLimit: jsii.Number(burst)},
-		DomainMapping:          mapping,
+		HttpApi:       api,
+		StageName:     jsii.String("$default"),
+		AutoDeploy:    jsii.Bool(true),
+		Throttle:      &awsapigatewayv2.ThrottleSettings{RateLimit: jsii.Number(rate), BurstLimit: jsii.Number(burst)},
+		DomainMapping: mapping,
 	})
 	resource, ok := stage.Node().DefaultChild().(awsapigatewayv2.CfnStage)
 	if !ok {

@@ -45,22 +45,22 @@ func variablesOf(t *testing.T, function string) map[string]variable {
 	return found
 }
 
-// announced are variables that the functions do not read yet.
-var announced = map[string]bool{
-	"ADMIN_URL": true, "OIDC_CLIENT_ID": true, "OIDC_CLIENT_SECRET": true, "OIDC_EDITOR_VALUES": true, "OIDC_ISSUER": true, "OIDC_ROLE_CLAIM": true,
-	"OIDC_VIEWER_VALUES": true, "STAGE": true,
+// unset are variables that no deployment needs, and why.
+var unset = map[string]string{
+	"ADMIN_PASSWORD_HASH": "ADMIN_PASSWORD is generated",
+	"BASE_PATH":           "the dashboard has a host name of its own",
+	"JWT_JWKS":            "goes without JWT_JWKS_URL: TestJWKS",
 }
 
-// Every variable that a template sets is one that the function reads, and every one that it cannot do without is set.
+// Every variable that a template sets is one that the function reads, every one that it cannot do without is set, and an operator can set them all.
 func TestVariablesAreThoseOfTheFunctions(t *testing.T) {
+	ever := map[string]bool{}
 	on(t, func(t *testing.T, made template) {
 		for id, function := range map[string]string{"Check": "check", "Admin": "admin"} {
 			known, set := variablesOf(t, function), environment(t, made, id)
 			for name := range set {
-				if _, ok := known[name]; ok {
-					continue
-				}
-				if !announced[name] {
+				ever[function+" "+name] = true
+				if _, ok := known[name]; !ok {
 					t.Errorf("%s: nothing reads %s", function, name)
 				}
 			}
@@ -71,4 +71,17 @@ func TestVariablesAreThoseOfTheFunctions(t *testing.T) {
 			}
 		}
 	})
+	for _, function := range []string{"check", "admin"} {
+		for name := range variablesOf(t, function) {
+			if ever[function+" "+name] == (unset[name] != "") {
+				t.Errorf("%s: %s is set: %t; why not: %q", function, name, ever[function+" "+name], unset[name])
+			}
+		}
+	}
+}
+
+// Keys of tokens' issuer in the environment are those that the operator gives.
+func TestJWKS(t *testing.T) {
+	p := propsOf(t, map[string]string{"identity": "jwt", "jwtIssuer": "https://a.example", "jwtAudience": "x", "jwtJwks": aJWKS})
+	equal(t, "keys", p.Identity.environment()["JWT_JWKS"], aJWKS)
 }

@@ -38,7 +38,9 @@ func (s *Stack) newExample() *example {
 		Function: s.check.Function, HTTPAPI: e.http, Name: "tidegate",
 	})
 	limited := &awsapigateway.MethodOptions{Authorizer: e.restAuthorizer.REST}
-	integration := awsapigateway.NewLambdaIntegration(backend, nil)
+	integration := awsapigateway.NewLambdaIntegration(backend, &awsapigateway.LambdaIntegrationOptions{
+		AllowTestInvoke: jsii.Bool(false), // which would pass the authorizer by
+	})
 	e.rest.Root().AddMethod(jsii.String("ANY"), integration, limited)
 	e.rest.Root().AddProxy(&awsapigateway.ProxyResourceOptions{DefaultIntegration: integration, DefaultMethodOptions: limited})
 	e.http.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
@@ -62,7 +64,6 @@ func (s *Stack) newExampleREST() awsapigateway.RestApi {
 			StageName:            jsii.String("prod"),
 			ThrottlingRateLimit:  jsii.Number(exampleRate),
 			ThrottlingBurstLimit: jsii.Number(exampleBurst),
-			MetricsEnabled:       jsii.Bool(true),
 			TracingEnabled:       jsii.Bool(true),
 		},
 	})

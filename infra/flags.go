@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 )
@@ -22,7 +24,8 @@ var flagNames = []string{
 	"adminMemory", "checkConcurrency", "adminConcurrency", "logLevel", "adminUser", "example", "waf", "callers", "domain", "certificate",
 	"zone", "zoneId", "alarmEmail", "logDays", "tags", "natGateways", "identity", "ipv4Prefix", "ipv6Prefix", "jwtIssuer", "jwtAudience",
 	"jwtJwksUrl", "jwtJwks", "jwtIdentityClaim", "jwtPlanClaim", "oidcIssuer", "oidcClientId", "oidcSecretName", "oidcRoleClaim",
-	"oidcEditors", "oidcViewers", "nag",
+	"oidcEditors", "oidcViewers", "oidcScopes", "jwtLeeway", "storeTimeout", "callerCache", "denyCache", "reservationLease", "httpApiDeny",
+	"usageIdentifier", "adminUsersSecretName", "sessionIdle", "sessionLifetime", "release", "nag",
 }
 
 // contextFlags reads the context. What belongs to the CDK has a colon or a slash in its name.
@@ -70,12 +73,14 @@ func (f flags) props() (Props, error) {
 		Check:       FunctionProps{Memory: r.number("checkMemory"), Concurrency: r.numberOrNone("checkConcurrency"), LogLevel: r.text("logLevel")},
 		Admin:       FunctionProps{Memory: r.number("adminMemory"), Concurrency: r.numberOrNone("adminConcurrency"), LogLevel: r.text("logLevel")},
 		Identity:    r.identity(),
-		Login:       LoginProps{User: r.text("adminUser"), OIDC: r.oidc()},
+		Decision:    r.decision(),
+		Login:       r.login(),
 		NATGateways: r.number("natGateways"),
 		Example:     r.boolean("example", !prod),
 		WAF:         r.boolean("waf", false),
 		Callers:     r.list("callers"),
 		Domain:      DomainProps{Name: r.text("domain"), Certificate: r.text("certificate"), Zone: r.text("zone"), ZoneID: r.text("zoneId")},
+		Release:     r.text("release"),
 		AlarmEmail:  r.text("alarmEmail"),
 		LogDays:     r.number("logDays"),
 		Tags:        r.pairs("tags"),
@@ -89,15 +94,30 @@ func (r *reader) identity() IdentityProps {
 		Sources: r.list("identity"), IPv4Prefix: r.number("ipv4Prefix"), IPv6Prefix: r.number("ipv6Prefix"),
 		JWT: JWTProps{
 			Issuer: r.text("jwtIssuer"), Audiences: r.list("jwtAudience"), JWKSURL: r.text("jwtJwksUrl"), JWKS: r.text("jwtJwks"),
-			IdentityClaim: r.text("jwtIdentityClaim"), PlanClaim: r.text("jwtPlanClaim"),
+			IdentityClaim: r.text("jwtIdentityClaim"), PlanClaim: r.text("jwtPlanClaim"), Leeway: r.duration("jwtLeeway"),
 		},
+	}
+}
+
+func (r *reader) decision() DecisionProps {
+	return DecisionProps{
+		StoreTimeout: r.duration("storeTimeout"), CallerCache: r.duration("callerCache"), DenyCache: r.duration("denyCache"),
+		ReservationLease: r.duration("reservationLease"), DenialInContext: r.choice("httpApiDeny", "deny", "context") == "context",
+		UsageIdentifier: r.boolean("usageIdentifier", false),
+	}
+}
+
+func (r *reader) login() LoginProps {
+	return LoginProps{
+		User: r.text("adminUser"), Users: r.text("adminUsersSecretName"), OIDC: r.oidc(),
+		SessionIdle: r.duration("sessionIdle"), SessionLifetime: r.duration("sessionLifetime"),
 	}
 }
 
 func (r *reader) oidc() OIDCProps {
 	return OIDCProps{
 		Issuer: r.text("oidcIssuer"), ClientID: r.text("oidcClientId"), ClientSecret: r.text("oidcSecretName"),
-		RoleClaim: r.text("oidcRoleClaim"), Editors: r.list("oidcEditors"), Viewers: r.list("oidcViewers"),
+		RoleClaim: r.text("oidcRoleClaim"), Editors: r.list("oidcEditors"), Viewers: r.list("oidcViewers"), Scopes: r.list("oidcScopes"),
 	}
 }
 
@@ -124,6 +144,29 @@ func (r *reader) boolean(name string, fallback bool) bool {
 	}
 	r.wrong(name, "must be true or false")
 	return fallback
+}
+
+// choice is one of these, the first unless it is set.
+func (r *reader) choice(name string, options ...string) string {
+	text := cmp.Or(r.text(name), options[0])
+	if !slices.Contains(options, text) {
+		r.wrong(name, "must be "+strings.Join(options, " or "))
+	}
+	return text
+}
+
+// duration is nil unless it is set.
+func (r *reader) duration(name string) *time.Duration {
+	text := r.text(name)
+	if text == "" {
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		r.wrong(name, "must be a time such as 500ms, 10m or 2h")
+		return nil
+	}
+	return &d
 }
 
 // number is a whole number; 0 is refused, since it means the default.

@@ -37,12 +37,16 @@ func propsOf(t *testing.T, flags map[string]string) Props {
 	return p
 }
 
+// aJWKS is a set of one public key.
+const aJWKS = `{"keys":[{"kty":"EC","crv":"P-256","use":"sig","alg":"ES256","kid":"1","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4",` +
+	`"y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}]}`
+
 func TestFlagsReachProps(t *testing.T) {
 	p := propsOf(t, map[string]string{
 		"stage": "qa", "keep": "true", "cidr": "10.0.0.0/16", "maxStorageGB": "9", "maxECPUs": "5000", "snapshotDays": "3", "checkMemory": "256",
 		"adminMemory": "1024", "checkConcurrency": "none", "adminConcurrency": "2", "logLevel": "debug", "adminUser": "ada", "logDays": "30",
 		"natGateways": "3", "ipv4Prefix": "24", "ipv6Prefix": "48", "identity": "jwt", "jwtIssuer": "https://a.example", "jwtAudience": "x,y",
-		"jwtJwks": `{"keys":[]}`, "jwtIdentityClaim": "sub", "jwtPlanClaim": "plan", "example": "false",
+		"jwtJwks": aJWKS, "jwtIdentityClaim": "sub", "jwtPlanClaim": "plan", "example": "false",
 	})
 	for what, pair := range map[string][2]any{
 		"stage": {p.Stage, "qa"}, "keep": {p.Keep, true}, "cidr": {p.CIDR, "10.0.0.0/16"}, "storage": {p.Store.MaxStorageGB, 9},
@@ -50,7 +54,7 @@ func TestFlagsReachProps(t *testing.T) {
 		"concurrency": {[]int{p.Check.Concurrency, p.Admin.Concurrency}, []int{Unreserved, 2}}, "log": {p.Check.LogLevel + p.Admin.LogLevel, "debugdebug"},
 		"user": {p.Login.User, "ada"}, "days": {p.LogDays, 30}, "NAT": {p.NATGateways, 3},
 		"prefixes": {[]int{p.Identity.IPv4Prefix, p.Identity.IPv6Prefix}, []int{24, 48}},
-		"audience": {p.Identity.JWT.Audiences, []string{"x", "y"}}, "keys": {p.Identity.JWT.JWKS, `{"keys":[]}`}, "example": {p.Example, false},
+		"audience": {p.Identity.JWT.Audiences, []string{"x", "y"}}, "keys": {p.Identity.JWT.JWKS, aJWKS}, "example": {p.Example, false},
 		"claims": {p.Identity.JWT.IdentityClaim + p.Identity.JWT.PlanClaim, "subplan"},
 	} {
 		equal(t, what, pair[0], pair[1])
@@ -100,12 +104,33 @@ func TestErrorsNameTheFlag(t *testing.T) {
 			map[string]string{"domain": "a.example.com", "certificate": everything["certificate"], "zone": "example.org", "zoneId": "Z1"},
 			[]string{"-c zone=example.org: must be the zone"},
 		},
-		"identity":          {map[string]string{"identity": "key,cookie"}, []string{"-c identity=cookie"}},
-		"address first":     {map[string]string{"identity": "ip,key"}, []string{"takes ip only last"}},
-		"twice":             {map[string]string{"identity": "key,key"}, []string{"has key twice"}},
-		"token without all": {map[string]string{"identity": "jwt"}, []string{"-c jwtIssuer=", "-c jwtAudience=", "-c jwtJwksUrl="}},
-		"token unasked":     {map[string]string{"jwtIssuer": "https://a.example"}, []string{"-c jwtIssuer=https://a.example: goes with jwt"}},
-		"prefix":            {map[string]string{"ipv4Prefix": "33"}, []string{"-c ipv4Prefix=33"}},
+		"identity":          {map[string]string{"identity": "key,cookie"}, []string{`-c identity is "key,cookie": must be one or more of`}},
+		"address first":     {map[string]string{"identity": "ip,key"}, []string{"-c identity", "ip must stand last"}},
+		"twice":             {map[string]string{"identity": "key,key"}, []string{"-c identity", "must have key once only"}},
+		"token without all": {map[string]string{"identity": "jwt"}, []string{"-c jwtIssuer has 0 bytes", "-c jwtAudience has 0", "-c jwtJwksUrl and"}},
+		"token unasked":     {map[string]string{"jwtIssuer": "https://a.example"}, []string{"-c jwtIssuer is set, but jwt is not among -c identity"}},
+		"prefix":            {map[string]string{"ipv4Prefix": "33"}, []string{`-c ipv4Prefix is "33": must be a whole number from 8 to 32`}},
+		"long prefix":       {map[string]string{"ipv6Prefix": "129"}, []string{"-c ipv6Prefix", "16 to 128"}},
+		"keys of tokens":    {tokens("jwtJwks", "{}"), []string{"-c jwtJwks: "}},
+		"many keys":         {tokens("jwtJwks", aJWKS[:9]+strings.Repeat(" ", 2500)+aJWKS[9:]), []string{"-c jwtJwks=…: must be at most 2500 bytes"}},
+		"keys by http":      {tokens("jwtJwksUrl", "http://127.0.0.1/keys"), []string{"-c jwtJwksUrl=http://127.0.0.1/keys: must be an https URL"}},
+		"leeway":            {tokens("jwtLeeway", "6m"), []string{`-c jwtLeeway is "6m0s": must be 0s to 5m`}},
+		"time-out":          {map[string]string{"storeTimeout": "11s"}, []string{"-c storeTimeout=11s: is 11s: must be 1ms to 10s"}},
+		"time-out of the function": {
+			map[string]string{"storeTimeout": "2s"}, []string{"-c storeTimeout=2s: must be shorter", "ends after 5 s"},
+		},
+		"known callers": {map[string]string{"callerCache": "25h"}, []string{"-c callerCache=25h0m0s", "0s to 24h"}},
+		"denials":       {map[string]string{"denyCache": "61s"}, []string{"-c denyCache=1m1s", "0s to 1m"}},
+		"lease":         {map[string]string{"reservationLease": "500ms"}, []string{"-c reservationLease=500ms", "1s to 24h"}},
+		"no time":       {map[string]string{"denyCache": "soon"}, []string{"-c denyCache=soon: must be a time such as"}},
+		"deny":          {map[string]string{"httpApiDeny": "429"}, []string{"-c httpApiDeny=429: must be deny or context"}},
+		"idle":          {map[string]string{"sessionIdle": "1s"}, []string{"-c sessionIdle=1s", "1m to 720h"}},
+		"short session": {map[string]string{"sessionIdle": "1h", "sessionLifetime": "30m"}, []string{"-c sessionLifetime=30m0s: must be no shorter"}},
+		"nobody":        {map[string]string{"adminUser": "none"}, []string{"-c adminUser=none: leaves nobody to log in"}},
+		"users":         {map[string]string{"adminUsersSecretName": "ada:editor:$argon2id$"}, []string{"-c adminUsersSecretName=…: must be the name"}},
+		"release":       {map[string]string{"release": "a b"}, []string{"-c release=a b"}},
+		"scopes":        {oidc("oidcScopes", "email"), []string{"-c oidcScopes=email: must have openid"}},
+		"issuer":        {oidc("oidcIssuer", "https://a.example?x=1"), []string{"-c oidcIssuer=https://a.example?x=1: must be an https URL"}},
 		"plain http": {
 			map[string]string{"oidcIssuer": "http://a.example", "oidcClientId": "x", "oidcSecretName": "y", "oidcEditors": "z"},
 			[]string{"-c oidcIssuer=http://a.example"},
@@ -133,6 +158,34 @@ func TestErrorsNameTheFlag(t *testing.T) {
 	}
 }
 
+// tokens are flags with a source of tokens, of which one is changed.
+func tokens(name, value string) map[string]string {
+	flags := map[string]string{"identity": "jwt", "jwtIssuer": "https://a.example", "jwtAudience": "x", name: value}
+	if flags["jwtJwks"] == "" && flags["jwtJwksUrl"] == "" {
+		flags["jwtJwks"] = aJWKS
+	}
+	return flags
+}
+
+// oidc are flags with a provider, of which one is changed.
+func oidc(name, value string) map[string]string {
+	flags := map[string]string{"oidcIssuer": "https://a.example", "oidcClientId": "x", "oidcSecretName": "y", "oidcEditors": "z"}
+	flags[name] = value
+	return flags
+}
+
+// The functions' own bounds hold: what is the least or the most there is taken here.
+func TestFlagsTakeTheBounds(t *testing.T) {
+	for _, flags := range []map[string]string{
+		{"storeTimeout": "1ms", "callerCache": "0s", "denyCache": "0s", "reservationLease": "1s", "sessionIdle": "1m", "sessionLifetime": "1m"},
+		{"storeTimeout": "1999ms", "callerCache": "24h", "denyCache": "1m", "reservationLease": "24h", "sessionIdle": "720h", "sessionLifetime": "720h"},
+		{"ipv4Prefix": "8", "ipv6Prefix": "16"}, {"ipv4Prefix": "32", "ipv6Prefix": "128"},
+		tokens("jwtLeeway", "5m"), tokens("jwtLeeway", "0s"), oidc("adminUser", "none"), {"adminUser": "none", "adminUsersSecretName": "a"},
+	} {
+		propsOf(t, flags)
+	}
+}
+
 // A secret that was given instead of its name is not repeated.
 func TestErrorsKeepSecrets(t *testing.T) {
 	flags := map[string]string{"oidcIssuer": "https://a.example", "oidcClientId": "x", "oidcEditors": "z", "oidcSecretName": "hush hush!"}
@@ -152,9 +205,9 @@ func TestSynthesisRefusesFlags(t *testing.T) {
 	}
 }
 
-// docs/deploy.md has every flag and every alarm.
+// docs/deploy.md has every flag, docs/operations.md every alarm.
 func TestFlagsAndAlarmsAreDocumented(t *testing.T) {
-	document := string(read(t, "../docs/deploy.md"))
+	document, runbook := string(read(t, "../docs/deploy.md")), string(read(t, "../docs/operations.md"))
 	for _, name := range flagNames {
 		if !strings.Contains(document, "`"+name+"`") && name != "nag" {
 			t.Errorf("flag %s is not in docs/deploy.md", name)
@@ -164,8 +217,8 @@ func TestFlagsAndAlarmsAreDocumented(t *testing.T) {
 		for _, a := range of(t, build).all("AWS::CloudWatch::Alarm") {
 			name := text(a.Properties["AlarmName"])
 			name = strings.TrimRight(name[strings.LastIndex(name, "-")+1:], "0123456789")
-			if !strings.Contains(document, name) {
-				t.Errorf("alarm %s is not in docs/deploy.md", name)
+			if !strings.Contains(runbook, "`"+name+"`") {
+				t.Errorf("alarm %s is not in docs/operations.md", name)
 			}
 		}
 	}

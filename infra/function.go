@@ -1,6 +1,8 @@
 package main
 
 import (
+	"maps"
+
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
@@ -36,11 +38,7 @@ func (s *Stack) newFunction(spec functionSpec) *function {
 		"LOG_LEVEL":  spec.props.LogLevel,
 		"STAGE":      s.props.Stage,
 	}
-	for name, value := range spec.environment {
-		if value != "" {
-			environment[name] = value
-		}
-	}
+	maps.Copy(environment, joined(spec.environment))
 	props := &awslambda.FunctionProps{
 		FunctionName:          jsii.String(s.functionName(spec.name)),
 		Description:           &spec.description,
@@ -58,9 +56,11 @@ func (s *Stack) newFunction(spec functionSpec) *function {
 		EnvironmentEncryption: s.key,
 		Tracing:               awslambda.Tracing_ACTIVE,
 		LogGroup:              log,
-		// The platform's lines of every call would cost more than the check itself.
-		LoggingFormat:    awslambda.LoggingFormat_JSON,
-		SystemLogLevelV2: awslambda.SystemLogLevel_WARN,
+		// The platform's lines of every call would cost more than the check itself. The function's own level is LOG_LEVEL: a level here would take
+		// lines of metrics, which have none, for INFO.
+		LoggingFormat:         awslambda.LoggingFormat_JSON,
+		SystemLogLevelV2:      awslambda.SystemLogLevel_WARN,
+		ApplicationLogLevelV2: awslambda.ApplicationLogLevel_TRACE,
 	}
 	if spec.props.Concurrency != Unreserved {
 		props.ReservedConcurrentExecutions = jsii.Number(spec.props.Concurrency)
@@ -116,6 +116,25 @@ func (s *Stack) notByTheFunction(name string) awsiam.PolicyStatement {
 	})
 	deny.AddCondition(jsii.String("ArnEquals"), map[string]any{"lambda:SourceFunctionArn": s.functionARN(name)})
 	return deny
+}
+
+// joined is all variables that have a value.
+func joined(environments ...map[string]string) map[string]string {
+	all := map[string]string{}
+	for _, e := range environments {
+		maps.Copy(all, e)
+	}
+	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
+	return all
+}
+
+// assignments writes an environment as a process has it.
+func assignments(environment map[string]string) []string {
+	var all []string
+	for name, value := range joined(environment) {
+		all = append(all, name+"="+value)
+	}
+	return all
 }
 
 func texts(values map[string]string) *map[string]*string {

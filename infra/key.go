@@ -27,7 +27,7 @@ func (s *Stack) newKey() awskms.Key {
 func (s *Stack) useByLogs() awsiam.PolicyStatement {
 	groups := s.FormatArn(&awscdk.ArnComponents{
 		Service: jsii.String("logs"), Resource: jsii.String("log-group"), ArnFormat: awscdk.ArnFormat_COLON_RESOURCE_NAME,
-		ResourceName: jsii.String("/tidegate/" + s.props.Stage + "/*"),
+		ResourceName: s.logGroupName("*"),
 	})
 	return awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Sid:        jsii.String("Logs"),

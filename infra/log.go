@@ -14,10 +14,14 @@ var retention = map[int]awslogs.RetentionDays{
 	545: awslogs.RetentionDays_EIGHTEEN_MONTHS, 731: awslogs.RetentionDays_TWO_YEARS,
 }
 
+func (s *Stack) logGroupName(name string) *string {
+	return jsii.String("/tidegate/" + s.props.Stage + "/" + name)
+}
+
 // logGroup is encrypted, and ends with the stack unless data is kept.
 func (s *Stack) logGroup(id, name string) awslogs.LogGroup {
 	group := awslogs.NewLogGroup(s.Stack, &id, &awslogs.LogGroupProps{
-		LogGroupName:  jsii.String("/tidegate/" + s.props.Stage + "/" + name),
+		LogGroupName:  s.logGroupName(name),
 		EncryptionKey: s.key,
 		Retention:     retention[s.props.LogDays],
 		RemovalPolicy: s.removal(),

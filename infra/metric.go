@@ -4,19 +4,22 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/jsii-runtime-go"
+
+	"tidegate/internal/telemetry"
 )
 
-// namespace of the metrics that the functions write into their logs.
-const namespace = "Tidegate"
+// ours counts something that the check function tells in its log.
+func (s *Stack) ours(m telemetry.Metric) awscloudwatch.IMetric { return s.named(m.String(), "Sum") }
 
-// The metrics of the check function.
-var checkMetrics = []string{
-	"Checks", "Allowed", "Denied", "ShadowDenied", "CandidateDenied", "Degraded", "NearLimit", "StoreLatency", "StoreErrors", "ColdStart",
+// latency of the cache, as the check function sees it.
+func (s *Stack) latency(statistic string) awscloudwatch.IMetric {
+	return s.named(telemetry.StoreLatency, statistic)
 }
 
-// ours is a metric that the check function emits.
-func (s *Stack) ours(name, statistic string) awscloudwatch.IMetric {
-	return metric(namespace, name, statistic, map[string]string{"Service": "check", "Stage": s.props.Stage})
+func (s *Stack) named(name, statistic string) awscloudwatch.IMetric {
+	return metric(telemetry.Namespace, name, statistic, map[string]string{
+		telemetry.DimensionService: telemetry.CheckService, telemetry.DimensionStage: s.props.Stage,
+	})
 }
 
 // ofCache is a metric of the serverless cache.
@@ -43,12 +46,13 @@ func metric(namespace, name, statistic string, dimensions map[string]string) aws
 // newMetricsDashboard is the operator's page in CloudWatch.
 func (s *Stack) newMetricsDashboard() {
 	rows := []awscloudwatch.IWidget{
-		graph("Checks a minute", s.all("Sum", "Checks", "Allowed", "Denied"), nil),
-		graph("What would be denied, and who is near", s.all("Sum", "ShadowDenied", "CandidateDenied", "NearLimit"), nil),
-		graph("Degraded checks and errors of the cache", s.all("Sum", "Degraded", "StoreErrors"), nil),
-		graph("Cache latency in ms", []awscloudwatch.IMetric{s.ours("StoreLatency", "p50"), s.ours("StoreLatency", "p99")}, nil),
+		graph("Checks a minute; calls without a good credential", s.all(telemetry.Checks, telemetry.Allowed, telemetry.Denied),
+			s.all(telemetry.Refused)),
+		graph("What would be denied, and who is near", s.all(telemetry.ShadowDenied, telemetry.CandidateDenied, telemetry.NearLimit), nil),
+		graph("Degraded checks and errors of the cache", s.all(telemetry.Degraded, telemetry.StoreErrors), nil),
+		graph("Cache latency in ms", []awscloudwatch.IMetric{s.latency("p50"), s.latency("p99")}, nil),
 		graph("Check function: duration in ms", []awscloudwatch.IMetric{ofFunction(s.check, "Duration", "p50"), ofFunction(s.check, "Duration", "p99")},
-			[]awscloudwatch.IMetric{s.ours("ColdStart", "Sum")}),
+			s.all(telemetry.ColdStart)),
 		graph("Functions: errors and throttles", []awscloudwatch.IMetric{
 			ofFunction(s.check, "Errors", "Sum"), ofFunction(s.check, "Throttles", "Sum"), ofFunction(s.admin, "Errors", "Sum"),
 		}, []awscloudwatch.IMetric{ofFunction(s.check, "ConcurrentExecutions", "Maximum")}),
@@ -60,10 +64,10 @@ func (s *Stack) newMetricsDashboard() {
 	}
 }
 
-func (s *Stack) all(statistic string, names ...string) []awscloudwatch.IMetric {
+func (s *Stack) all(counts ...telemetry.Metric) []awscloudwatch.IMetric {
 	var metrics []awscloudwatch.IMetric
-	for _, name := range names {
-		metrics = append(metrics, s.ours(name, statistic))
+	for _, m := range counts {
+		metrics = append(metrics, s.ours(m))
 	}
 	return metrics
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/jsii-runtime-go"
 )
 
@@ -72,10 +73,19 @@ func (s *Stack) newVPC() awsec2.Vpc {
 	}
 	vpc := awsec2.NewVpc(s.Stack, jsii.String("Network"), props)
 	vpc.AddFlowLog(jsii.String("Rejected"), &awsec2.FlowLogOptions{
-		Destination: awsec2.FlowLogDestination_ToCloudWatchLogs(s.logGroup("NetworkLog", "network"), nil),
+		Destination: awsec2.FlowLogDestination_ToCloudWatchLogs(s.logGroup("NetworkLog", "network"), s.flowLogRole()),
 		TrafficType: awsec2.FlowLogTrafficType_REJECT,
 	})
 	return vpc
+}
+
+// flowLogRole is for flow logs of this account alone; what they may write, the CDK adds.
+func (s *Stack) flowLogRole() awsiam.Role {
+	return awsiam.NewRole(s.Stack, jsii.String("NetworkLogRole"), &awsiam.RoleProps{
+		AssumedBy: awsiam.NewServicePrincipal(jsii.String("vpc-flow-logs.amazonaws.com"), &awsiam.ServicePrincipalOpts{
+			Conditions: &map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": s.Account()}},
+		}),
+	})
 }
 
 func (s *Stack) group(vpc awsec2.Vpc, id, description string) awsec2.SecurityGroup {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,10 +9,14 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 
+	"tidegate/functions/check/identity"
 	"tidegate/infra/authorizer"
+	"tidegate/internal/environ"
+	"tidegate/internal/setting"
 )
 
 // Props are everything that an operator can choose. The zero value of a field means its default, which Defaults fills in and which may depend on
@@ -37,6 +40,8 @@ type Props struct {
 	Admin FunctionProps
 	// Identity is how the check function tells who calls.
 	Identity IdentityProps
+	// Decision is how the check function decides and answers.
+	Decision DecisionProps
 	// Login is how people log in to the dashboard.
 	Login LoginProps
 	// NATGateways is how many there are when a function needs the internet: for Login.OIDC and Identity.JWT.JWKSURL. Flag natGateways, default 1, but
@@ -52,6 +57,8 @@ type Props struct {
 	// Domain is the dashboard's own host name.
 	Domain DomainProps
 
+	// Release says on the dashboard what is deployed, such as a commit. Flag release.
+	Release string
 	// AlarmEmail gets the alarms, once its owner has confirmed. Flag alarmEmail.
 	AlarmEmail string
 	// LogDays is how long logs are kept: 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545 or 731. Flag logDays, default 180 in stage prod, else
@@ -122,12 +129,36 @@ type JWTProps struct {
 	JWKSURL, JWKS string
 	// IdentityClaim and PlanClaim are claims that say who calls, and under which plan. Flags jwtIdentityClaim and jwtPlanClaim.
 	IdentityClaim, PlanClaim string
+	// Leeway is how far the issuer's clock may be off. Flag jwtLeeway.
+	Leeway *time.Duration
+}
+
+// DecisionProps choose how the check function decides and answers. Fields that are nil or empty leave the function's own defaults.
+type DecisionProps struct {
+	// StoreTimeout is how long the cache may take to connect or answer. Flag storeTimeout.
+	StoreTimeout *time.Duration
+	// CallerCache is how long a caller counts as verified while the cache is away. Flag callerCache.
+	CallerCache *time.Duration
+	// DenyCache is how long a caller who hammers is denied without asking the cache again. Flag denyCache.
+	DenyCache *time.Duration
+	// ReservationLease is how long a reservation can be settled. Flag reservationLease.
+	ReservationLease *time.Duration
+	// DenialInContext lets calls over a limit pass an HTTP API, with denied in the context: its backend must refuse them. Flag httpApiDeny: deny or
+	// context.
+	DenialInContext bool
+	// UsageIdentifier adds a usageIdentifierKey to answers to REST and WebSocket APIs. Flag usageIdentifier.
+	UsageIdentifier bool
 }
 
 // LoginProps say who may use the dashboard.
 type LoginProps struct {
-	// User is the first user's name. Flag adminUser, default admin. The password is generated; the stack's output FirstLogin says how to read it.
+	// User is the first user's name. Flag adminUser, default admin. The password is generated; the stack's output FirstLogin says how to read it. NoUser
+	// wants other users, or OIDC, and there is no password.
 	User string
+	// Users is the name of a secret in Secrets Manager that lists more users, as ADMIN_USERS does. Flag adminUsersSecretName.
+	Users string
+	// SessionIdle and SessionLifetime end sessions. Flags sessionIdle and sessionLifetime.
+	SessionIdle, SessionLifetime *time.Duration
 	// OIDC lets people log in at an OpenID provider. It costs a NAT gateway.
 	OIDC OIDCProps
 }
@@ -143,7 +174,12 @@ type OIDCProps struct {
 	// oidcViewers.
 	RoleClaim        string
 	Editors, Viewers []string
+	// Scopes are asked for. Flag oidcScopes, as one,two; default openid, profile and email.
+	Scopes []string
 }
+
+// NoUser is no first user.
+const NoUser = "none"
 
 // DomainProps give the dashboard a host name of its own; its default one is switched off then.
 type DomainProps struct {
@@ -210,6 +246,7 @@ var (
 	certificate = regexp.MustCompile(`^arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[a-z0-9-]+$`)
 	email       = regexp.MustCompile(`^[^@\s]+@[^@\s]+\.[^@\s]+$`)
 	secretName  = regexp.MustCompile(`^[A-Za-z0-9/_+=.@-]{1,256}$`)
+	releaseName = regexp.MustCompile(`^[A-Za-z0-9._+/-]{0,64}$`)
 	userName    = regexp.MustCompile(`^[A-Za-z0-9._@-]{1,64}$`)
 )
 
@@ -219,8 +256,13 @@ var logDays = []int{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 73
 func (p *Props) check() error {
 	var errs []error
 	want := func(ok bool, flag string, value any, format string, arguments ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("-c %s=%v: %s", flag, value, fmt.Sprintf(format, arguments...)))
+		problem := fmt.Sprintf(format, arguments...)
+		switch {
+		case ok:
+		case flag == "":
+			errs = append(errs, errors.New(problem)) // names its flags
+		default:
+			errs = append(errs, fmt.Errorf("-c %s=%v: %s", flag, value, problem))
 		}
 	}
 	want(stageName.MatchString(p.Stage), "stage", p.Stage, "must be 2 to 12 lower-case letters, digits and hyphens, a letter first, no hyphen last")
@@ -234,7 +276,6 @@ func (p *Props) check() error {
 	p.Admin.check("admin", want)
 	level := p.Check.LogLevel
 	want(slices.Contains([]string{"debug", "info", "warn", "error"}, level), "logLevel", level, "must be debug, info, warn or error")
-	want(userName.MatchString(p.Login.User), "adminUser", p.Login.User, "must be 1 to 64 letters, digits and ._@-")
 	want(p.Example || !p.WAF, "waf", p.WAF, "guards the example's REST API: set example=true too")
 	for _, caller := range p.Callers {
 		if err := authorizer.CheckARN(caller); err != nil {
@@ -242,7 +283,9 @@ func (p *Props) check() error {
 		}
 	}
 	p.Identity.check(want)
-	p.Login.OIDC.check(want)
+	p.Decision.check(want)
+	p.Login.check(want)
+	want(releaseName.MatchString(p.Release), "release", p.Release, "must be at most 64 letters, digits and ._+/-")
 	want(p.NATGateways >= 1 && p.NATGateways <= 3, "natGateways", p.NATGateways, "must be 1 to 3")
 	p.Domain.check(want)
 	want(p.AlarmEmail == "" || email.MatchString(p.AlarmEmail), "alarmEmail", p.AlarmEmail, "must be an address")
@@ -271,36 +314,79 @@ func (f *FunctionProps) check(name string, want wants) {
 	want(f.Concurrency == Unreserved || f.Concurrency >= 1, name+"Concurrency", f.Concurrency, "must be at least 1, or none")
 }
 
+// maxJWKS leaves room for the other variables of a function, which have 4 KB together.
+const maxJWKS = 2500
+
+// flagOf is the flag by the variable that the check function reads.
+var flagOf = strings.NewReplacer(
+	"IDENTITY_SOURCES", "-c identity", "IPV4_PREFIX", "-c ipv4Prefix", "IPV6_PREFIX", "-c ipv6Prefix", "JWT_ISSUER", "-c jwtIssuer",
+	"JWT_AUDIENCE", "-c jwtAudience", "JWT_JWKS_URL", "-c jwtJwksUrl", "JWT_JWKS", "-c jwtJwks", "JWT_IDENTITY_CLAIM", "-c jwtIdentityClaim",
+	"JWT_PLAN_CLAIM", "-c jwtPlanClaim", "JWT_LEEWAY", "-c jwtLeeway",
+)
+
+// check has the check function's own code look at what that function will read.
 func (i *IdentityProps) check(want wants) {
-	last := len(i.Sources) - 1
-	for n, source := range i.Sources {
-		want(slices.Contains([]string{"key", "jwt", "ip"}, source), "identity", source, "must be key, jwt or ip")
-		want(source != "ip" || n == last, "identity", strings.Join(i.Sources, ","), "takes ip only last: every call has an address")
-		want(!slices.Contains(i.Sources[:n], source), "identity", strings.Join(i.Sources, ","), "has %s twice", source)
+	variables, err := environ.Read[identity.Variables](assignments(i.environment()))
+	if err == nil {
+		_, err = variables.Config()
 	}
-	want(i.IPv4Prefix == 0 || i.IPv4Prefix >= 8 && i.IPv4Prefix <= 32, "ipv4Prefix", i.IPv4Prefix, "must be 8 to 32")
-	want(i.IPv6Prefix == 0 || i.IPv6Prefix >= 16 && i.IPv6Prefix <= 128, "ipv6Prefix", i.IPv6Prefix, "must be 16 to 128")
-	i.JWT.check(slices.Contains(i.Sources, "jwt"), want)
+	if err != nil {
+		want(false, "", "", "%s", flagOf.Replace(err.Error()))
+	}
+	want(i.JWT.JWKSURL == "" || strings.HasPrefix(i.JWT.JWKSURL, "https:"), "jwtJwksUrl", i.JWT.JWKSURL, "must be an https URL")
+	want(len(i.JWT.JWKS) <= maxJWKS, "jwtJwks", "…", "must be at most %d bytes, since a function's environment has 4 KB: give jwtJwksUrl", maxJWKS)
 }
 
-func (j *JWTProps) check(wanted bool, want wants) {
-	want(wanted == (j.Issuer != ""), "jwtIssuer", j.Issuer, "goes with jwt in identity: set both")
-	want(wanted == (len(j.Audiences) > 0), "jwtAudience", strings.Join(j.Audiences, ","), "goes with jwt in identity: set both")
-	want(wanted == ((j.JWKSURL == "") != (j.JWKS == "")) && (wanted || j.JWKSURL == ""), "jwtJwksUrl", j.JWKSURL,
-		"with jwt in identity, and only then, give this or jwtJwks")
-	want(j.JWKSURL == "" || httpsURL(j.JWKSURL), "jwtJwksUrl", j.JWKSURL, "must be an https URL")
-	want(j.JWKS == "" || json.Valid([]byte(j.JWKS)), "jwtJwks", "…", "must be a JSON Web Key Set")
+func (d *DecisionProps) check(want wants) {
+	wantDuration(want, "storeTimeout", d.StoreTimeout, setting.ValkeyTimeout)
+	wantDuration(want, "callerCache", d.CallerCache, setting.CallerCache)
+	wantDuration(want, "denyCache", d.DenyCache, setting.DenyCache)
+	wantDuration(want, "reservationLease", d.ReservationLease, setting.ReservationLease)
+	want(d.longestCheck() < checkTimeout*time.Second, "storeTimeout", duration(d.StoreTimeout), "must be shorter: a check may take 5/2 of it, "+
+		"and the function ends after %d s", checkTimeout)
 }
+
+// longestCheck is how long a check takes at most: to connect, to ask, and to ask again.
+func (d *DecisionProps) longestCheck() time.Duration { return d.storeTimeout() * 5 / 2 }
+
+func (d *DecisionProps) storeTimeout() time.Duration {
+	if d.StoreTimeout == nil {
+		return defaultStoreTimeout
+	}
+	return *d.StoreTimeout
+}
+
+func wantDuration(want wants, flag string, value *time.Duration, bound setting.Duration) {
+	if value != nil {
+		err := bound.Check(*value)
+		want(err == nil, flag, *value, "%v", err)
+	}
+}
+
+func (l *LoginProps) check(want wants) {
+	want(userName.MatchString(l.User), "adminUser", l.User, "must be 1 to 64 letters, digits and ._@-")
+	somebody := l.User != NoUser || l.Users != "" || l.OIDC.Issuer != ""
+	want(somebody, "adminUser", l.User, "leaves nobody to log in: set adminUsersSecretName or oidcIssuer")
+	want(l.Users == "" || secretName.MatchString(l.Users), "adminUsersSecretName", "…", aSecretsName)
+	wantDuration(want, "sessionIdle", l.SessionIdle, setting.SessionIdle)
+	wantDuration(want, "sessionLifetime", l.SessionLifetime, setting.SessionLifetime)
+	if l.SessionIdle != nil && l.SessionLifetime != nil {
+		want(*l.SessionLifetime >= *l.SessionIdle, "sessionLifetime", *l.SessionLifetime, "must be no shorter than sessionIdle")
+	}
+	l.OIDC.check(want)
+}
+
+const aSecretsName = "must be the name of a secret in Secrets Manager that you have made, not the secret"
 
 func (o *OIDCProps) check(want wants) {
 	want(o.Issuer == "" || httpsURL(o.Issuer), "oidcIssuer", o.Issuer, "must be an https URL")
 	want((o.Issuer == "") == (o.ClientID == ""), "oidcClientId", o.ClientID, "goes with oidcIssuer: set both")
-	want((o.Issuer == "") == (o.ClientSecret == ""), "oidcSecretName", o.ClientSecret, "goes with oidcIssuer: set both")
-	want(o.ClientSecret == "" || secretName.MatchString(o.ClientSecret), "oidcSecretName", "…",
-		"must be the name of a secret in Secrets Manager that you have made, not the secret")
+	want((o.Issuer == "") == (o.ClientSecret == ""), "oidcSecretName", "…", "goes with oidcIssuer: set both")
+	want(o.ClientSecret == "" || secretName.MatchString(o.ClientSecret), "oidcSecretName", "…", aSecretsName)
 	roles := len(o.Editors) + len(o.Viewers)
 	want(o.Issuer == "" || roles > 0, "oidcEditors", "", "and oidcViewers are not set: say which values of the role claim may edit or look")
-	want(o.Issuer != "" || o.RoleClaim == "" && roles == 0, "oidcIssuer", "", "is not set: the other oidc flags go with it")
+	want(o.Issuer != "" || o.RoleClaim == "" && roles+len(o.Scopes) == 0, "oidcIssuer", "", "is not set: the other oidc flags go with it")
+	want(len(o.Scopes) == 0 || slices.Contains(o.Scopes, "openid"), "oidcScopes", strings.Join(o.Scopes, ","), "must have openid among them")
 }
 
 func (d *DomainProps) check(want wants) {
@@ -318,10 +404,10 @@ func networkRange(cidr string) bool {
 	return err == nil && prefix.Addr().Is4() && prefix.Addr().IsPrivate() && prefix.Bits() >= 16 && prefix.Bits() <= 24 && prefix == prefix.Masked()
 }
 
-// httpsURL reports whether text is an https URL of a host.
+// httpsURL reports whether text is an https URL of a host, and nothing more than that and a path.
 func httpsURL(text string) bool {
 	u, err := url.Parse(text)
-	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil
+	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

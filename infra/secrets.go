@@ -12,7 +12,7 @@ import (
 type secrets struct {
 	// pepper is what hashes of API keys are made with. Without it no key can be verified again.
 	pepper awssecretsmanager.CfnSecret
-	// password is the first login's.
+	// password is the first login's; nil when there is none.
 	password awssecretsmanager.CfnSecret
 }
 
@@ -22,10 +22,19 @@ const (
 )
 
 func (s *Stack) newSecrets() *secrets {
-	return &secrets{
-		pepper:   s.secret("Pepper", "pepper", "Tidegate's pepper: hashes of API keys are made with it. Never change it.", pepperLength),
-		password: s.secret("Password", "password", "The first password of Tidegate's dashboard.", passwordLength),
+	made := &secrets{pepper: s.secret("Pepper", "pepper", "Tidegate's pepper: hashes of API keys are made with it. Never change it.", pepperLength)}
+	if s.props.Login.User != NoUser {
+		made.password = s.secret("Password", "password", "The first password of Tidegate's dashboard.", passwordLength)
 	}
+	return made
+}
+
+// count is the number of secrets, for the bill.
+func (s *secrets) count() int {
+	if s.password == nil {
+		return 1
+	}
+	return 2
 }
 
 func (s *Stack) secret(id, name, description string, length int) awssecretsmanager.CfnSecret {
@@ -39,6 +48,14 @@ func (s *Stack) secret(id, name, description string, length int) awssecretsmanag
 	})
 	secret.ApplyRemovalPolicy(s.removal(), nil)
 	return secret
+}
+
+// secretNamed resolves to the value of a secret that the operator has made; nothing without a name.
+func secretNamed(name string) string {
+	if name == "" {
+		return ""
+	}
+	return *awscdk.SecretValue_SecretsManager(&name, nil).UnsafeUnwrap()
 }
 
 // reference resolves to the secret's value when the stack is deployed.

@@ -62,10 +62,11 @@ func (s *Stack) tag() {
 	}
 }
 
-// removal is what becomes of what holds data when the stack is deleted.
+// removal is what becomes of what holds data when the stack is deleted. What a first deployment made before it failed goes, lest its names be taken
+// when it is tried again.
 func (s *Stack) removal() awscdk.RemovalPolicy {
 	if s.props.Keep {
-		return awscdk.RemovalPolicy_RETAIN
+		return awscdk.RemovalPolicy_RETAIN_ON_UPDATE_OR_DELETE
 	}
 	return awscdk.RemovalPolicy_DESTROY
 }

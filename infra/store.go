@@ -76,10 +76,11 @@ func (s *Stack) newNodes(u *users) *store {
 		Description: jsii.String("Tidegate's isolated subnets"),
 		SubnetIds:   anys(s.network.vpc.SelectSubnets(s.network.isolated()).SubnetIds),
 	})
+	// Under pressure only counts may go, never configuration, and those of callers who come seldom first: a flood of new ones evicts itself.
 	parameters := awselasticache.NewCfnParameterGroup(s.Stack, jsii.String("CacheParameters"), &awselasticache.CfnParameterGroupProps{
 		CacheParameterGroupFamily: jsii.String(nodeFamily),
-		Description:               jsii.String("Tidegate: cluster mode; under pressure only counts may go, never configuration"),
-		Properties:                map[string]any{"cluster-enabled": "yes", "maxmemory-policy": "volatile-lru"},
+		Description:               jsii.String("Tidegate: cluster mode; under pressure counts may go, never configuration"),
+		Properties:                map[string]any{"cluster-enabled": "yes", "maxmemory-policy": "volatile-lfu"},
 	})
 	group := awselasticache.NewCfnReplicationGroup(s.Stack, jsii.String("Cache"), &awselasticache.CfnReplicationGroupProps{
 		ReplicationGroupId:          jsii.String(s.props.name()),

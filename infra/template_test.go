@@ -36,8 +36,12 @@ var everything = map[string]string{
 	"oidcViewers": "staff,guests",
 	"identity":    "key,jwt,ip", "jwtIssuer": "https://login.example.com", "jwtAudience": "api", "jwtJwksUrl": "https://login.example.com/keys",
 	"domain": "limits.example.com", "certificate": "arn:aws:acm:eu-west-1:111122223333:certificate/1-2-3", "zone": "example.com", "zoneId": "Z123",
-	"callers": "arn:aws:execute-api:eu-west-1:444455556666:abc123/authorizers/def456",
-	"zones":   "eu-west-1a,eu-west-1b,eu-west-1c", "shards": "2", "replicas": "2",
+	"callers":    "arn:aws:execute-api:eu-west-1:444455556666:abc123/authorizers/def456",
+	"ipv4Prefix": "24", "ipv6Prefix": "56", "jwtLeeway": "1m", "jwtIdentityClaim": "client_id", "jwtPlanClaim": "plan",
+	"oidcRoleClaim": "cognito:groups",
+	"oidcScopes":    "openid,profile", "storeTimeout": "200ms", "callerCache": "1h", "denyCache": "0s", "reservationLease": "30m", "httpApiDeny": "context",
+	"usageIdentifier": "true", "adminUsersSecretName": "login/users", "sessionIdle": "15m", "sessionLifetime": "8h", "release": "v1.2.3",
+	"zones": "eu-west-1a,eu-west-1b,eu-west-1c", "shards": "2", "replicas": "2",
 }
 
 // Synthesis takes seconds, so every template is made once.

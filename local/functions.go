@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"tidegate/local/echo"
+	"tidegate/local/gateway"
 	"tidegate/local/lambda"
 )
 
@@ -23,6 +25,13 @@ const valkeyTimeout = 2 * time.Second
 
 // functions are the built Lambda functions. Both APIs share one authorizer, as they can on AWS.
 type functions struct{ check, admin *lambda.Function }
+
+// invokers are what the gateways call.
+type invokers struct{ check, admin, backend gateway.Invoker }
+
+func (f *functions) invokers() invokers {
+	return invokers{check: f.check, admin: f.admin, backend: echo.Backend{}}
+}
 
 func startFunctions(o options, r *registry, l *login, errOut io.Writer) (*functions, error) {
 	log := &startLog{errOut: errOut}

@@ -1,7 +1,7 @@
 //go:build unix
 
 // Command local runs Tidegate on this machine: the built functions behind emulators of API Gateway, with a store and demo keys. ./scripts/run builds
-// what it needs and passes its flags on.
+// what it needs and passes its flags on. With the name of a part as its first argument it is one container of compose.yaml.
 package main
 
 import (
@@ -24,6 +24,9 @@ func main() {
 
 // run returns the exit status: 0 after a signal or -h, 1 when something failed, 2 for bad flags.
 func run(ctx context.Context, args []string, getenv func(string) string, out, errOut io.Writer) int {
+	if part, found := partOf(args); found {
+		return runPart(ctx, part, args[1:], stdio{getenv, os.Environ, out, errOut})
+	}
 	o, err := parseOptions(args)
 	if errors.Is(err, flag.ErrHelp) {
 		_, _ = io.WriteString(out, usage())
@@ -66,7 +69,7 @@ func serve(ctx context.Context, o options, getenv func(string) string, out, errO
 		return err
 	}
 	defer functions.close()
-	servers, err := startServers(listeners, functions, slog.New(slog.NewTextHandler(errOut, nil)))
+	servers, err := startServers(listeners, functions.invokers(), slog.New(slog.NewTextHandler(errOut, nil)))
 	if err != nil {
 		return err
 	}

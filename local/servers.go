@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"time"
 
-	"tidegate/local/echo"
 	"tidegate/local/gateway"
 )
 
@@ -27,7 +26,7 @@ type servers struct {
 }
 
 // startServers puts the gateways in front of the functions, set up as the deployed ones.
-func startServers(l *listeners, f *functions, log *slog.Logger) (*servers, error) {
+func startServers(l *listeners, f invokers, log *slog.Logger) (*servers, error) {
 	rules, err := gateway.Deployed()
 	if err != nil {
 		return nil, fmt.Errorf("set up the gateways: %w", err)
@@ -37,7 +36,7 @@ func startServers(l *listeners, f *functions, log *slog.Logger) (*servers, error
 		Authorizer:      f.check,
 		Token:           rules.REST.Token,
 		IdentityHeaders: rules.REST.IdentityHeaders,
-		Integration:     echo.Backend{},
+		Integration:     f.backend,
 		Responses:       rules.REST.Responses,
 		Log:             log.With("api", "rest"),
 	})
@@ -46,7 +45,7 @@ func startServers(l *listeners, f *functions, log *slog.Logger) (*servers, error
 		Format:             rules.HTTP.Format,
 		Simple:             rules.HTTP.Simple,
 		IdentityHeaders:    rules.HTTP.IdentityHeaders,
-		Integration:        echo.Backend{},
+		Integration:        f.backend,
 		ResponseParameters: rules.HTTP.ResponseParameters,
 		Log:                log.With("api", "http"),
 	})

@@ -12,6 +12,7 @@ import (
 	"tidegate/functions/admin/password"
 	"tidegate/internal/apikey"
 	"tidegate/internal/environ"
+	"tidegate/internal/setting"
 	"tidegate/internal/store"
 )
 
@@ -73,8 +74,11 @@ func (c *config) check() error {
 	if err := dashboard.CheckBasePath(c.BasePath); err != nil {
 		wrong.add("BASE_PATH", err.Error())
 	}
-	if c.SessionIdle < time.Minute {
-		wrong.add("SESSION_IDLE", "is too short: give at least 1m")
+	if err := setting.SessionIdle.Check(c.SessionIdle); err != nil {
+		wrong.add("SESSION_IDLE", err.Error())
+	}
+	if err := setting.SessionLifetime.Check(c.SessionLifetime); err != nil {
+		wrong.add("SESSION_LIFETIME", err.Error())
 	}
 	if c.SessionLifetime < c.SessionIdle {
 		wrong.add("SESSION_LIFETIME", "is shorter than SESSION_IDLE: give at least as much")

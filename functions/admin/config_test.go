@@ -56,7 +56,7 @@ func TestBadConfig(t *testing.T) {
 		"ADMIN_PASSWORD_HASH=s3cret":           "-id -m 16 -t 3 -p 1 -e",
 		"BASE_PATH=prod/":                      "must look like /prod",
 		"SESSION_IDLE=soon":                    "invalid duration",
-		"SESSION_IDLE=1s":                      "at least 1m",
+		"SESSION_IDLE=1s":                      "1m to 720h",
 		"SESSION_LIFETIME=2m":                  "SESSION_IDLE",
 		"LOG_LEVEL=loud":                       "unknown name",
 		"ADMIN_PASSWORD_HASH=" + testHash[:40]: "argon2id",

@@ -9,7 +9,7 @@ import (
 	"tidegate/functions/check/identity"
 	"tidegate/internal/apikey"
 	"tidegate/internal/environ"
-	"tidegate/internal/policy"
+	"tidegate/internal/setting"
 	"tidegate/internal/store"
 )
 
@@ -46,20 +46,11 @@ func readConfig(variables []string) (config, error) {
 	if c.Denial != authorizer.Deny && c.Denial != authorizer.InContext {
 		return config{}, fmt.Errorf("environment: HTTP_API_DENY is %q: must be deny or context", c.Denial)
 	}
-	if c.ReservationLease < policy.MinLease || c.ReservationLease > policy.MaxLease {
-		return config{}, fmt.Errorf("environment: RESERVATION_LEASE is %s: must be %s to %s", c.ReservationLease, policy.MinLease, policy.MaxLease)
-	}
 	if err := store.CheckURL(c.ValkeyURL); err != nil {
 		return config{}, fmt.Errorf("environment: VALKEY_URL: %w", err)
 	}
-	if c.ValkeyTimeout < time.Millisecond || c.ValkeyTimeout > 10*time.Second {
-		return config{}, fmt.Errorf("environment: VALKEY_TIMEOUT is %s: must be 1ms to 10s", c.ValkeyTimeout)
-	}
-	if c.CallerCache < 0 || c.CallerCache > 24*time.Hour {
-		return config{}, fmt.Errorf("environment: CALLER_CACHE is %s: must be 0s to 24h", c.CallerCache)
-	}
-	if c.DenyCache < 0 || c.DenyCache > time.Minute {
-		return config{}, fmt.Errorf("environment: DENY_CACHE is %s: must be 0s to 1m", c.DenyCache)
+	if err := c.checkDurations(); err != nil {
+		return config{}, fmt.Errorf("environment: %w", err)
 	}
 	if c.pepper, err = apikey.NewPepper(c.KeyPepper); err != nil {
 		return config{}, fmt.Errorf("environment: KEY_PEPPER: %w", err)
@@ -69,6 +60,24 @@ func readConfig(variables []string) (config, error) {
 	}
 	c.sources.Pepper = c.pepper
 	return c, nil
+}
+
+func (c config) checkDurations() error {
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+		bound setting.Duration
+	}{
+		{"VALKEY_TIMEOUT", c.ValkeyTimeout, setting.ValkeyTimeout},
+		{"CALLER_CACHE", c.CallerCache, setting.CallerCache},
+		{"DENY_CACHE", c.DenyCache, setting.DenyCache},
+		{"RESERVATION_LEASE", c.ReservationLease, setting.ReservationLease},
+	} {
+		if err := d.bound.Check(d.value); err != nil {
+			return fmt.Errorf("%s %w", d.name, err)
+		}
+	}
+	return nil
 }
 
 func (c config) answers() authorizer.Answers {

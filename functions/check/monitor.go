@@ -28,7 +28,7 @@ func newMonitor(out io.Writer, stage string, log *slog.Logger, now func() time.T
 		return m, nil
 	}
 	var err error
-	m.metrics, err = telemetry.NewMetrics(out, telemetry.Options{Service: "check", Stage: stage, Interval: metricsInterval}, now)
+	m.metrics, err = telemetry.NewMetrics(out, telemetry.Options{Service: telemetry.CheckService, Stage: stage, Interval: metricsInterval}, now)
 	if err != nil {
 		return nil, fmt.Errorf("STAGE: %w", err)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -109,7 +108,7 @@ func TestStageMustBeADimension(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Checked(context.Background(), policy.Checked{Allowed: true, Would: true, Trial: true}, asked{})
-	m.Refused(context.Background())
+	m.Checked(t.Context(), policy.Checked{Allowed: true, Would: true, Trial: true}, asked{})
+	m.Refused(t.Context())
 	m.Flush()
 }

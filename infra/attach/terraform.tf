@@ -74,7 +74,7 @@ resource "aws_api_gateway_gateway_response" "unauthorized" {
   }
 
   response_templates = {
-    "application/json" = "{\"type\":\"about:blank\",\"title\":\"Unauthorized\",\"status\":401,\"detail\":\"A valid API key is required.\",\"instance\":\"urn:uuid:$context.requestId\"}"
+    "application/json" = "{\"type\":\"about:blank\",\"title\":\"Unauthorized\",\"status\":401,\"detail\":\"A valid credential is required.\",\"instance\":\"urn:uuid:$context.requestId\"}"
   }
 }
 

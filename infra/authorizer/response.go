@@ -22,7 +22,7 @@ const (
 		`"title":"Too Many Requests","status":429,"detail":"$context.authorizer.message",` +
 		`"violated-policies":$context.authorizer.violatedPolicies,"instance":"urn:uuid:$context.requestId"}`
 	unauthorized = `{"type":"about:blank","title":"Unauthorized","status":401,` +
-		`"detail":"A valid API key is required.","instance":"urn:uuid:$context.requestId"}`
+		`"detail":"A valid credential is required.","instance":"urn:uuid:$context.requestId"}`
 )
 
 // addGatewayResponses makes a REST API answer like Tidegate: 429 when the authorizer denies, which it does only over the limit, and 401 when it

@@ -10,13 +10,13 @@ import (
 
 // What the figures assume of one check. Those marked "assumed" want a real account.
 const (
-	// ecpusPerCheck: a simple command is one ECPU, and more processor time counts in proportion. ./scripts/bench finds a check to take 9 times the
+	// ECPUsPerCheck: a simple command is one ECPU, and more processor time counts in proportion. ./scripts/bench finds a check to take 9 times the
 	// server's time of an INCRBY (3.6 of .4 µs). Assumed to be how ECPUs count scripts.
-	ecpusPerCheck = 9
-	// billedMilliseconds: the handler takes well under a millisecond, the way to Valkey and back one or two. Assumed.
-	billedMilliseconds = 3
-	// logBytes: metrics and the occasional line of a denial; the platform's own lines are switched off. Assumed.
-	logBytes = 250
+	ECPUsPerCheck = 9
+	// BilledMilliseconds: the handler takes well under a millisecond, the way to Valkey and back one or two. Assumed.
+	BilledMilliseconds = 3
+	// LogBytes: metrics and the occasional line of a denial; the platform's own lines are switched off. Assumed.
+	LogBytes = 250
 	// traced is the part of the calls that X-Ray records by default beyond the first of each second.
 	traced = .05
 	// valkeyMinimum is the storage that a serverless cache of Valkey is billed for at least, in GB.
@@ -30,13 +30,16 @@ type Deployment struct {
 	// Nodes is the number of ElastiCache nodes; 0 means a serverless cache.
 	Nodes    int
 	NodeType string
+	// StoredGB is what a serverless cache holds, when that is more than the least that it is billed for.
+	StoredGB float64
 
-	CheckMemory                 int // MB
-	Secrets, Alarms, Dashboards int
-	Metrics                     int // custom ones that the functions emit
-	NATGateways                 int
-	WebACLRules                 int // 0 means no web ACL
-	Tracing                     bool
+	CheckMemory         int // MB
+	Secrets, Dashboards int
+	Alarms              int // metrics that alarms watch
+	Metrics             int // custom ones that the functions emit
+	NATGateways         int
+	WebACLRules         int // 0 means no web ACL
+	Tracing             bool
 }
 
 // Line is one row of the table.
@@ -54,7 +57,7 @@ type Line struct {
 func (d Deployment) Lines() []Line {
 	lines := []Line{
 		d.store(), requests(), d.duration(), logs(), monthly("KMS key", kmsKey, 1), monthly("secrets", secret, d.Secrets),
-		monthly("alarms", alarm, d.Alarms), monthly("CloudWatch dashboard", dashboard, d.Dashboards),
+		monthly("metrics that alarms watch", alarm, d.Alarms), monthly("CloudWatch dashboard", dashboard, d.Dashboards),
 		monthly("metrics of the functions", customMetric, d.Metrics),
 	}
 	if d.Nodes == 0 {
@@ -68,8 +71,7 @@ func (d Deployment) Lines() []Line {
 			hourly("public addresses of the NAT gateways", publicAddress, d.NATGateways))
 	}
 	if d.WebACLRules > 0 {
-		lines = append(lines, monthly("WAF web ACL", webACL, 1), monthly("WAF rules", webACLRule, d.WebACLRules),
-			line("WAF requests", webACLRequests, 0, 1, "1 request a check"))
+		lines = append(lines, WebACL(d.WebACLRules)...)
 	}
 	return lines
 }
@@ -107,8 +109,9 @@ func hourly(what string, p Price, n int) Line {
 
 func (d Deployment) store() Line {
 	if d.Nodes == 0 {
-		return line("ElastiCache serverless, storage", serverlessStorage, valkeyMinimum*hoursPerMonth, 0,
-			fmt.Sprintf("%s GB × %d hours", decimal(valkeyMinimum), hoursPerMonth))
+		stored := max(valkeyMinimum, d.StoredGB)
+		return line("ElastiCache serverless, storage", serverlessStorage, stored*hoursPerMonth, 0,
+			fmt.Sprintf("%s GB × %d hours", decimal(stored), hoursPerMonth))
 	}
 	what := fmt.Sprintf("ElastiCache, %d × %s", d.Nodes, d.NodeType)
 	usd, known := nodes[d.NodeType]
@@ -119,7 +122,7 @@ func (d Deployment) store() Line {
 }
 
 func ecpus() Line {
-	return line("ElastiCache serverless, ECPUs", serverlessECPU, 0, ecpusPerCheck, fmt.Sprintf("%d ECPUs a check", ecpusPerCheck))
+	return line("ElastiCache serverless, ECPUs", serverlessECPU, 0, ECPUsPerCheck, fmt.Sprintf("%d ECPUs a check", ECPUsPerCheck))
 }
 
 func requests() Line {
@@ -128,12 +131,12 @@ func requests() Line {
 
 func (d Deployment) duration() Line {
 	gigabytes := float64(d.CheckMemory) / 1024
-	return line("Lambda duration", lambdaDuration, 0, 1e6*billedMilliseconds/1e3*gigabytes,
-		fmt.Sprintf("10⁶ × %d ms × %s GB", billedMilliseconds, decimal(gigabytes)))
+	return line("Lambda duration", lambdaDuration, 0, 1e6*BilledMilliseconds/1e3*gigabytes,
+		fmt.Sprintf("10⁶ × %d ms × %s GB", BilledMilliseconds, decimal(gigabytes)))
 }
 
 func logs() Line {
-	return line("CloudWatch Logs", logIngestion, 0, logBytes*1e6/1e9, fmt.Sprintf("10⁶ × %d bytes", logBytes))
+	return line("CloudWatch Logs", logIngestion, 0, LogBytes*1e6/1e9, fmt.Sprintf("10⁶ × %d bytes", LogBytes))
 }
 
 // decimal writes a number in as few digits as it has.

@@ -19,7 +19,7 @@ var (
 	httpCalls         = Price{1.00, "million calls", apiGateway}
 	logIngestion      = Price{.50, "GB", cloudWatch}
 	customMetric      = Price{.30, "metric-month", cloudWatch}
-	alarm             = Price{.10, "alarm-month", cloudWatch}
+	alarm             = Price{.10, "metric of an alarm-month", cloudWatch}
 	dashboard         = Price{3.00, "dashboard-month", cloudWatch}
 	trace             = Price{5.00, "million traces", "aws.amazon.com/xray/pricing"}
 	kmsKey            = Price{1.00, "key-month", "aws.amazon.com/kms/pricing"}
@@ -29,6 +29,8 @@ var (
 	webACL            = Price{5.00, "web ACL-month", waf}
 	webACLRule        = Price{1.00, "rule-month", waf}
 	webACLRequests    = Price{.60, "million requests", waf}
+	fargateVCPU       = Price{.03238, "vCPU-hour, arm64", FargateSource}
+	fargateMemory     = Price{.00356, "GB-hour, arm64", FargateSource}
 )
 
 const (

@@ -11,6 +11,9 @@ const (
 	AboutBlank    = "about:blank"
 )
 
+// Unauthorized is what a call is told that has no good credential, whatever is wrong with it.
+const Unauthorized = "A valid credential is required."
+
 const cannotCheck = "The limits cannot be checked right now."
 
 // Denial says why a call was denied and when to come back.

@@ -164,7 +164,9 @@ func TestUnreadableEntryHidesNoOther(t *testing.T) {
 
 func TestPositionsThatAreNone(t *testing.T) {
 	c := open(t, valkeytest.Embedded(t))
-	for _, text := range []string{"x", "1-1", "1-1-256", "-1-1-1", "1--1-1", "1-1-1-1", "1-1-", "+", "99999999999999999999-0-0", "1-1-0x1", " 1-1-1", "1-1-1\n"} {
+	for _, text := range []string{
+		"x", "1-1", "1-1-256", "-1-1-1", "1--1-1", "1-1-1-1", "1-1-", "+", "99999999999999999999-0-0", "1-1-0x1", " 1-1-1", "1-1-1\n",
+	} {
 		if _, err := c.List(t.Context(), Query{After: text}); !errors.Is(err, ErrPosition) {
 			t.Errorf("list after %q: %v, want ErrPosition", text, err)
 		}

@@ -17,8 +17,8 @@ import (
 	"tidegate/internal/keyspace"
 )
 
-// AppendFunction is the text of Lua code that defines `local function append(stream, head, expected, body, hash, next)`; a script that changes something
-// calls it first, with the Names of a chain and the Args of an entry, and changes nothing when it returns false.
+// AppendFunction is the text of Lua code that defines `local function append(stream, head, expected, body, hash, next)`. A script that changes
+// something calls it first, with the Names of a chain and the Args of an entry, and changes nothing when it returns false.
 //
 //go:embed append.lua
 var AppendFunction string

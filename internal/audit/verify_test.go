@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -363,7 +364,7 @@ func TestSealedForAnOldHead(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.try(t, b, sealed)
-		if after, err := c.Head(t.Context(), b); err != nil || string(after) != string(before) {
+		if after, err := c.Head(t.Context(), b); err != nil || !bytes.Equal(after, before) {
 			t.Errorf("the head moved: %v", err)
 		}
 		if v := c.verified(t); !v.Good() || v.Entries != 1 {

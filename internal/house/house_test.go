@@ -23,6 +23,7 @@ var rules = map[string]rule{
 	"no registry in lockfiles": noRegistryHosts,
 	"scripts explain":          scriptsExplain,
 	"variables are documented": variablesDocumented,
+	"named tests exist":        namedTestsExist,
 }
 
 func TestHouse(t *testing.T) {
@@ -45,7 +46,7 @@ type tree map[string]string
 // A rule that cannot fail protects nothing.
 func TestRulesFindWhatBreaksThem(t *testing.T) {
 	tested := map[string]bool{}
-	for _, c := range slices.Concat(packageCases, importCases, textCases, scriptCases) {
+	for _, c := range slices.Concat(packageCases, importCases, textCases, scriptCases, nameCases) {
 		t.Run(c.rule+"/"+c.name, func(t *testing.T) {
 			broken, ok := rules[c.rule]
 			if !ok {

@@ -41,6 +41,14 @@ var directions = []direction{
 		why: "the accuracy lab is plain arithmetic over the models",
 	},
 	{
+		of: []string{"tidegate/internal/rolling"}, only: []string{"std"},
+		why: "whether a window was too full is plain arithmetic over times",
+	},
+	{
+		of: []string{"tidegate/local/load/report"}, only: []string{"std", "github.com/a-h/templ/…"},
+		why: "a report is plain data that the load tool fills in",
+	},
+	{
 		of: []string{"tidegate/internal/usage/…"}, not: append([]string{"regexp"}, append(web, aws...)...),
 		why: "usage counts what it is told, and starts in no time",
 	},
@@ -116,6 +124,28 @@ var directions = []direction{
 		why:    "the dashboard puts together what these know of people, tokens and sessions",
 	},
 	{
+		of:  []string{"tidegate/functions/admin/…"},
+		not: []string{"github.com/danielgtaylor/huma/…", "github.com/go-json-experiment/…"}, except: []string{"tidegate/functions/admin/api"},
+		why: "the API alone knows how it is served",
+	},
+	{
+		of: []string{"tidegate/functions/admin/api"}, not: []string{"github.com/valkey-io/…", "github.com/danielgtaylor/huma/v2/formats/…"},
+		why: "the API reaches the store through policy, and speaks JSON",
+	},
+	{
+		of: []string{"tidegate/functions/admin/wording", "tidegate/functions/admin/policyfile"}, only: []string{
+			"std", "go.yaml.in/yaml/v3", "tidegate/functions/admin/wording", "tidegate/internal/limiter", "tidegate/internal/policy",
+			"tidegate/internal/route",
+		},
+		why: "words and files need no server and no store",
+	},
+	{
+		of: []string{"tidegate/functions/admin/wording", "tidegate/functions/admin/policyfile", "tidegate/functions/admin/keylist",
+			"tidegate/functions/admin/bulk", "tidegate/functions/admin/reversal"},
+		not: append(append([]string{"tidegate/functions/admin/api"}, web...), aws...),
+		why: "what pages and API share knows neither",
+	},
+	{
 		of: []string{"tidegate/functions/admin/access"}, only: []string{"std"},
 		why: "who may do what depends on nothing",
 	},
@@ -133,20 +163,38 @@ var directions = []direction{
 		why: "the emulators are a developer's tool",
 	},
 	{
-		of: []string{"tidegate/…"}, except: []string{"tidegate/infra/…", "tidegate/local/gateway"}, not: []string{"tidegate/infra/…"}, inTests: true,
-		why: "infrastructure is only deployed",
+		of:  []string{"tidegate/…"},
+		not: []string{"tidegate/infra/…"}, inTests: true,
+		except: []string{"tidegate/infra/…", "tidegate/local/gateway", "tidegate/functions/check", "tidegate/functions/admin"},
+		why:    "infrastructure is only deployed",
+	},
+	{
+		of:  []string{"tidegate/functions/…"},
+		not: []string{"tidegate/infra/…"},
+		why: "infrastructure is only deployed, and tests of the functions see whether they start as it sets them",
+	},
+	{
+		of: []string{"tidegate/functions/…"}, not: []string{"tidegate/infra", "tidegate/infra/authorizer", "tidegate/infra/cost"}, inTests: true,
+		why: "tests of the functions read the golden templates alone",
 	},
 	{
 		of: []string{"tidegate/local/gateway"}, not: []string{"tidegate/infra", "tidegate/infra/authorizer", "tidegate/infra/cost"}, inTests: true,
 		why: "the emulators read the golden templates alone",
 	},
 	{
-		of: []string{"tidegate/infra/…"}, only: append([]string{"std", "tidegate/infra/…", "tidegate/internal/store/acl"}, cdk...),
-		why: "infrastructure is CDK alone, and what the Valkey users may do",
+		of: []string{"tidegate/infra/…"}, only: append([]string{
+			"std", "tidegate/infra/…", "tidegate/functions/check/identity", "tidegate/internal/environ", "tidegate/internal/setting",
+			"tidegate/internal/store/acl", "tidegate/internal/telemetry",
+		}, cdk...),
+		why: "infrastructure is CDK, and what the functions say of their settings, metrics and rights in Valkey",
 	},
 	{
-		of: []string{"tidegate/infra/cost", "tidegate/infra/golden", "tidegate/internal/store/acl"}, only: []string{"std"},
-		why: "prices, templates and access strings need nothing",
+		of: []string{"tidegate/infra/cost", "tidegate/infra/golden", "tidegate/internal/setting", "tidegate/internal/store/acl"}, only: []string{"std"},
+		why: "prices, templates, bounds and access strings need nothing",
+	},
+	{
+		of: []string{"tidegate/infra/scale/…"}, only: []string{"std", "tidegate/infra/cost", "tidegate/infra/scale"},
+		why: "the model computes with prices and what was measured",
 	},
 	{
 		of: []string{"tidegate/…"}, except: forTests, not: append([]string{"testing"}, forTests...),
@@ -216,6 +264,11 @@ var importCases = []ruleCase{
 	importCase("usage and Valkey", "internal/usage/a.go", "github.com/valkey-io/valkey-go", false),
 	importCase("usage and policy", "internal/usage/a.go", "tidegate/internal/policy", true),
 	importCase("usage and HTTP", "internal/usage/a.go", "net/http", true),
+	importCase("rolling and limiter", "internal/rolling/a.go", "tidegate/internal/limiter", true),
+	importCase("a report and policy", "local/load/report/a.go", "tidegate/internal/policy", true),
+	importCase("a report and templ", "local/load/report/a.go", "github.com/a-h/templ", false),
+	importCase("the model and CDK", "infra/scale/a.go", "github.com/aws/constructs-go/constructs/v10", true),
+	importCase("the model and prices", "infra/scale/a.go", "tidegate/infra/cost", false),
 	importCase("telemetry and slog", "internal/telemetry/a.go", "log/slog", false),
 	importCase("telemetry and AWS", "internal/telemetry/a.go", "github.com/aws/aws-lambda-go/lambdacontext", true),
 	importCase("telemetry and the store", "internal/telemetry/a.go", "github.com/valkey-io/valkey-go", true),
@@ -235,6 +288,14 @@ var importCases = []ruleCase{
 	importCase("admin and check", "functions/admin/main.go", "tidegate/functions/check/authorizer", true),
 	importCase("admin and templates", "functions/admin/dashboard/a.go", "tidegate/web/templates", false),
 	importCase("tokens and the dashboard", "functions/admin/token/a.go", "tidegate/functions/admin/dashboard", true),
+	importCase("the API and the dashboard", "functions/admin/api/a.go", "tidegate/functions/admin/dashboard", true),
+	importCase("the API and Valkey", "functions/admin/api/a.go", "github.com/valkey-io/valkey-go", true),
+	importCase("the API and its library", "functions/admin/api/a.go", "github.com/danielgtaylor/huma/v2", false),
+	importCase("the API and CBOR", "functions/admin/api/a.go", "github.com/danielgtaylor/huma/v2/formats/cbor", true),
+	importCase("the dashboard and the API's library", "functions/admin/dashboard/a.go", "github.com/danielgtaylor/huma/v2", true),
+	importCase("the dashboard and the API", "functions/admin/dashboard/a.go", "tidegate/functions/admin/api", false),
+	importCase("files of policies and the store", "functions/admin/policyfile/a.go", "github.com/valkey-io/valkey-go", true),
+	importCase("lists of keys and the API", "functions/admin/keylist/a.go", "tidegate/functions/admin/api", true),
 	importCase("tokens and roles", "functions/admin/token/a.go", "tidegate/functions/admin/access", false),
 	importCase("roles and the store", "functions/admin/access/a.go", "github.com/valkey-io/valkey-go", true),
 	importCase("admin's main and the dashboard", "functions/admin/main.go", "tidegate/functions/admin/dashboard", false),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/rolling"
 	"tidegate/internal/valkeytest"
 )
 
@@ -92,37 +93,14 @@ func (a *attack) check(t *testing.T, limits ...Limit) {
 		if int64(len(times)) < a.least {
 			t.Errorf("%s: only %d units were admitted within %d calls, want %d", key, len(times), callsAtMost, a.least)
 		}
-		slices.SortFunc(times, time.Time.Compare)
+		instants := make([]rolling.Span, len(times))
+		for i, at := range times {
+			instants[i] = rolling.At(at.Sub(times[0]))
+		}
 		for _, l := range limits {
-			if at, n := fullestWindow(times, l.Window); int64(n) > l.Requests {
-				t.Errorf("%s: %d units in the %s from %s on, of %s", key, n, l.Window, at, l)
+			if from, n := rolling.Fullest(instants, l.Window); int64(n) > l.Requests {
+				t.Errorf("%s: %d units in the %s from %s on, of %s", key, n, l.Window, times[0].Add(from), l)
 			}
-		}
-	}
-}
-
-// fullestWindow returns the window [at, at+window) that holds the most of the sorted times, and how many.
-func fullestWindow(times []time.Time, window time.Duration) (at time.Time, most int) {
-	first := 0
-	for i, t := range times {
-		for !times[first].Add(window).After(t) {
-			first++
-		}
-		if n := i - first + 1; n > most {
-			at, most = times[first], n
-		}
-	}
-	return at, most
-}
-
-// fullestWindow counts a window's beginning and not its end.
-func TestFullestWindow(t *testing.T) {
-	times := []time.Time{at(0), at(0), at(1), at(1.5), at(2), at(2.5), at(2.75)}
-	for window, want := range map[time.Duration]int{
-		time.Microsecond: 2, time.Second: 3, 1001 * time.Millisecond: 3, 2 * time.Second: 5, 2750 * time.Millisecond: 6, time.Hour: 7,
-	} {
-		if _, n := fullestWindow(times, window); n != want {
-			t.Errorf("window %s: %d, want %d", window, n, want)
 		}
 	}
 }

@@ -1,3 +1,9 @@
+-- Whether a bucket's copy of the plans is newer than a version of the Set.
+local function newer(copy, version)
+  local head = call('GETRANGE', copy, 0, 4)
+  return #head == 5 and unpack('>I4', head, 2) > tonumber(version)
+end
+
 -- Gives back or takes a difference on one state, and returns how much was taken: all of it, or what fits.
 local function settle(key, prog, difference, at)
   if difference == 0 then

@@ -57,6 +57,7 @@ type Checked struct {
 
 	Reservation string // for Settle, when the Route wants that and something was taken
 
+	free    bool // nothing is taken for the call
 	taken   []taken
 	onTrial bool // a candidate looked at the call
 	changes []time.Time
@@ -77,7 +78,7 @@ func (c *Checked) HoldsUntil() time.Time {
 
 // taken is what a limit's state gave, and would have to be given back.
 type taken struct {
-	key     string
+	keys    []string // the state's and the bucket's copy's
 	program limiter.Program
 	at      time.Time
 	first   int // index of its limits in Checked.Limits
@@ -131,7 +132,7 @@ type Checker struct {
 	seal      seal
 	set       atomic.Pointer[compiledSet]
 
-	// Lease is how long a reservation can be settled, MinLease to MaxLease. It is set before the first use.
+	// Lease is how long a reservation can be settled, within setting.ReservationLease. It is set before the first use.
 	Lease time.Duration
 
 	mu       sync.Mutex
@@ -214,7 +215,8 @@ func (c *Checker) renewing(ctx context.Context, try func(*compiledSet) (Checked,
 
 func (c *Checker) check(ctx context.Context, set *compiledSet, call Call, plan int, rule *compiledRoute, with *Passengers) (Checked, error) {
 	steps := []step{c.ownStep(set, call, rule, plan)}
-	if rule.Cost > 0 && !set.exempts(call.Address) {
+	free := rule.Cost == 0 || set.exempts(call.Address)
+	if !free {
 		steps = append(steps, set.sideSteps(call, rule, c.addresses)...)
 	}
 	replies, err := c.flush(ctx, steps, with)
@@ -229,18 +231,22 @@ func (c *Checker) check(ctx context.Context, set *compiledSet, call Call, plan i
 	}
 	checked := Checked{
 		Allowed: true, Would: true, Trial: true,
-		ID: call.Subject, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost, SetVersion: set.Version, plan: plan,
+		ID: call.Subject, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost, SetVersion: set.Version, plan: plan, free: free,
 	}
 	final, err := c.parseOwn(&checked, replies[0], set, steps[0], rule)
 	for i, s := range steps[1:] {
-		if sideErr := checked.add(s.side.scope, s.side.mode, s.side.limits, replies[i+1], s.keys[0], s.side.program); err == nil {
+		sideErr := errStale
+		if string(replies[i+1]) != "S" {
+			sideErr = checked.add(s.side.scope, s.side.mode, s.side.limits, replies[i+1], s.keys, s.side.program)
+		}
+		if err == nil {
 			err = sideErr // that nobody of this kind may call says more
 		}
 	}
 	if final || err != nil {
 		checked.Allowed, checked.Would = false, false
-	} else if rule.Cost == 0 || set.exempts(call.Address) {
-		checked.Allowed, checked.Would = true, true
+	} else if checked.free {
+		checked.Allowed, checked.Would, checked.Trial = true, true, true
 	}
 	if !checked.Allowed {
 		c.giveBack(ctx, &checked)
@@ -373,7 +379,7 @@ func (c *Checker) parseOwn(checked *Checked, reply []byte, set *compiledSet, own
 		checked.Allowed, checked.Would = true, true
 		return false, nil
 	case 'D':
-		return false, checked.add(ScopeKey, of.mode, of.limits, rest, own.keys[1], of.program)
+		return false, checked.add(ScopeKey, of.mode, of.limits, rest, own.keys[1:3], of.program)
 	case 'W':
 		return false, parseWide(checked, own, rule, of, rest)
 	}
@@ -456,11 +462,14 @@ func parseWide(checked *Checked, own step, rule *compiledRoute, of public, b []b
 	if !ok {
 		return limiter.ErrReply
 	}
-	if err := checked.add(ScopeKey, of.mode, of.limits, plan, own.keys[1], of.program); err != nil {
-		return err
+	if len(plan) > 0 {
+		if err := checked.add(ScopeKey, of.mode, of.limits, plan, own.keys[1:3], of.program); err != nil {
+			return err
+		}
 	}
 	if len(routed) > 0 {
-		if err := checked.add(ScopeRoute, orEnforce(rule.Mode), rule.PerKey, routed, own.keys[5], rule.perKeyProgram()); err != nil {
+		keys := []string{own.keys[5], own.keys[2]}
+		if err := checked.add(ScopeRoute, orEnforce(rule.Mode), rule.PerKey, routed, keys, rule.perKeyProgram()); err != nil {
 			return err
 		}
 	}
@@ -493,8 +502,8 @@ const (
 	ScopeRouteAll = "route-all"
 )
 
-// add counts a decision in. Its limits are of one scope and mode; key and program are what a give-back needs.
-func (c *Checked) add(scope string, mode Mode, limits []limiter.Limit, reply []byte, key string, program limiter.Program) error {
+// add counts a decision in. Its limits are of one scope and mode; keys and program are what a give-back needs.
+func (c *Checked) add(scope string, mode Mode, limits []limiter.Limit, reply []byte, keys []string, program limiter.Program) error {
 	d, err := limiter.ParseReply(reply, limits)
 	switch {
 	case errors.Is(err, limiter.ErrCost) && mode != Enforce: // denies nobody
@@ -503,8 +512,8 @@ func (c *Checked) add(scope string, mode Mode, limits []limiter.Limit, reply []b
 	case err != nil:
 		return fmt.Errorf("policy: check: %w", err)
 	}
-	if d.Allowed && c.Cost > 0 {
-		c.taken = append(c.taken, taken{key, program, d.Now, len(c.Limits), len(d.Limits)})
+	if d.Allowed && !c.free {
+		c.taken = append(c.taken, taken{keys, program, d.Now, len(c.Limits), len(d.Limits)})
 	}
 	c.Now = d.Now
 	c.Would = c.Would && d.Allowed
@@ -516,27 +525,25 @@ func (c *Checked) add(scope string, mode Mode, limits []limiter.Limit, reply []b
 }
 
 // giveBack returns what was taken for a call that is denied. What cannot be given back stays counted until its window passes, which denies too much
-// and never admits too much.
+// and never admits too much; so does what was taken by limits that are no longer in force.
 func (c *Checker) giveBack(ctx context.Context, checked *Checked) {
 	if len(checked.taken) == 0 {
 		return
 	}
 	commands := make([]valkey.Completed, len(checked.taken))
 	for i, t := range checked.taken {
-		commands[i] = takeScript.command(c.client, []string{t.key}, t.back(checked.Cost))
+		commands[i] = stepScript.command(c.client, t.keys, t.back(checked))
 	}
 	for i, result := range c.client.DoMulti(ctx, commands...) {
 		if t := checked.taken[i]; missing(result.Error()) {
-			c.client.Do(ctx, takeScript.whole(c.client, []string{t.key}, t.back(checked.Cost)))
+			c.client.Do(ctx, stepScript.whole(c.client, t.keys, t.back(checked)))
 		}
 	}
 	checked.restore()
 }
 
-// back are the arguments of takeScript that give a cost back.
-func (t taken) back(cost int64) []string {
-	return []string{valkey.BinaryString(t.program), strconv.FormatInt(-cost, 10), strconv.FormatInt(t.at.UnixMicro(), 10)}
-}
+// back are the arguments of stepScript that give back what the call took.
+func (t taken) back(c *Checked) []string { return stepArgs(t.program, -c.Cost, t.at, c.SetVersion) }
 
 // inert tells whether a denial that bans nobody leaves no trace, and came from the caller's own limits.
 func (c *Checked) inert() bool {

@@ -168,8 +168,8 @@ func (c *compiledSet) sideSteps(call Call, rule *compiledRoute, addresses addres
 	var steps []step
 	add := func(s *side, id, what string) {
 		if s != nil {
-			args := []string{valkey.BinaryString(s.program), strconv.FormatInt(rule.Cost, 10), "0"}
-			steps = append(steps, step{takeScript, []string{keyspace.Of(id, what)}, args, s})
+			keys := []string{keyspace.Of(id, what), copyKey(keyspace.BucketOf(id))}
+			steps = append(steps, step{stepScript, keys, stepArgs(s.program, rule.Cost, time.Time{}, c.Version), s})
 		}
 	}
 	if call.Network.IsValid() {
@@ -180,6 +180,15 @@ func (c *compiledSet) sideSteps(call Call, rule *compiledRoute, addresses addres
 	add(c.global, "global", "s")
 	add(rule.shared, RouteID(rule.Name), "s")
 	return steps
+}
+
+// stepArgs are the arguments of stepScript.
+func stepArgs(program limiter.Program, cost int64, taken time.Time, version int64) []string {
+	at := "0"
+	if cost < 0 {
+		at = strconv.FormatInt(taken.UnixMicro(), 10)
+	}
+	return []string{valkey.BinaryString(program), strconv.FormatInt(cost, 10), at, strconv.FormatInt(version, 10)}
 }
 
 // addressKey is what the subject ids of addresses are made with: whoever sees one in Valkey cannot find out the address by trying all.

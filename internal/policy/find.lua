@@ -4,8 +4,8 @@
 -- ARGV[1] the 32-byte hash of the secret; empty for a caller that others vouch for (a JWT, an address), who may have no record
 -- ARGV[2] the cost, 1 to 1e9; ARGV[3] the version of the Set that the caller knows; ARGV[4] the plan's number for a caller without one of its own
 -- Returns nil when no such caller may call; 'S' and 4 bytes version when the Set is newer, or none was ever saved (0); 'B', 7 bytes
--- time, 7 bytes now and `public` when the caller is banned until then; 'O', 7 bytes now and `public` when its mode is off; else 'D', `public`, and the
--- encoded decision.
+-- time, 7 bytes now and `public` when the caller is banned until then; 'O', 7 bytes now and `public` when its mode is off, unless wide.lua follows;
+-- else 'D', `public`, and the encoded decision.
 -- `public` is 4 bytes version of the copy, then of the record (record.go) its three times, version, plan, end of the override, three lengths and name;
 -- then 1 byte, 1 when the limits are an override's; then their entry.
 local sub, byte = string.sub, string.byte
@@ -68,7 +68,7 @@ if not entry then
 end
 local ends = 3 + unpack('>I2', entry, 2)
 local public = sub(copy, 2, 5) .. about .. source .. sub(entry, 1, ends)
-if byte(entry, 1) == 3 then
+if byte(entry, 1) == 3 and not KEYS[4] then
   return 'O' .. pack('>I7', now) .. public
 end
 local key, cost, refund = KEYS[2], tonumber(ARGV[2]), 0

@@ -14,12 +14,8 @@ import (
 	"tidegate/internal/apikey"
 )
 
-// How long a reservation can be settled.
-const (
-	MinLease     = time.Second
-	DefaultLease = 10 * time.Minute
-	MaxLease     = 24 * time.Hour
-)
+// DefaultLease is how long a reservation can be settled.
+const DefaultLease = 10 * time.Minute
 
 var (
 	// ErrReservation means that a text is no reservation of ours.

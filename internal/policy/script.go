@@ -17,10 +17,12 @@ var (
 	findLua string
 	//go:embed wide.lua
 	wideLua string
+	//go:embed current.lua
+	currentLua string
 
 	checkScript = newScript(func() string { return limiter.Script(findLua, "return 'D' .. public .. reply") })
 	wideScript  = newScript(func() string { return limiter.StepFunction() + findLua + wideLua })
-	takeScript  = newScript(limiter.TakeScript)
+	stepScript  = newScript(func() string { return limiter.Script(currentLua, "return reply") })
 )
 
 // script is a Lua script that can leave in one flush with other commands, unlike the library's.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -22,9 +23,11 @@ var (
 	settleLua string
 
 	settleScript = newScript(func() string { return limiter.StepFunction() + chargeLua + settleLua })
-	// chargeScript settles one state: KEYS[1]; ARGV[1] its program, ARGV[2] the difference, ARGV[3] when the cost was taken.
+	// chargeScript settles one state: KEYS[1], KEYS[2] its bucket's copy of the plans; ARGV[1] its program, ARGV[2] the difference, ARGV[3] when the cost
+	// was taken, ARGV[4] the version of the Set that the program goes by. It returns 4 bytes how much was taken, or 'S' when a newer Set is in force.
 	chargeScript = newScript(func() string {
-		return limiter.StepFunction() + chargeLua + "return pack('>I4', settle(KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])))"
+		return limiter.StepFunction() + chargeLua + "if newer(KEYS[2], ARGV[4]) then return 'S' end\n" +
+			"return pack('>I4', settle(KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])))"
 	})
 )
 
@@ -50,20 +53,33 @@ func (c *Checker) Settle(ctx context.Context, text string, actual int64) (Settle
 	if actual < 0 || actual > limiter.MaxRequests {
 		return Settlement{}, fmt.Errorf("%w: %d is not 0 to %d", limiter.ErrCost, actual, int64(limiter.MaxRequests))
 	}
-	set, err := c.current(ctx, r.subject)
-	if err != nil {
-		return Settlement{}, err
-	}
-	own, err := c.ownStates(ctx, set, r)
-	if err != nil {
-		return Settlement{}, err
-	}
 	s := Settlement{Reserved: r.cost, Actual: actual}
-	if err := c.settleOwn(ctx, r, own, &s); err != nil {
+	set, err := c.settleOwn(ctx, r, &s)
+	if err != nil {
 		return Settlement{}, err
 	}
 	c.settleSides(ctx, set, r, &s)
 	return s, nil
+}
+
+// settleOwn settles on the caller, by the limits that hold for it in that step. It returns the Set that they are of.
+func (c *Checker) settleOwn(ctx context.Context, r *reservation, s *Settlement) (*compiledSet, error) {
+	at := time.Now() // of the server as soon as that is known
+	for range maxReloads {
+		set, err := c.current(ctx, r.subject)
+		if err != nil {
+			return nil, err
+		}
+		by, err := c.basis(ctx, set, r, at)
+		if err != nil {
+			return nil, err
+		}
+		at, err = c.trySettle(ctx, set, by, r, s)
+		if !errors.Is(err, errStale) {
+			return set, err
+		}
+	}
+	return nil, errStale
 }
 
 // current returns the newest Set.
@@ -83,64 +99,77 @@ func (c *Checker) current(ctx context.Context, id string) (*compiledSet, error) 
 
 // counted is a state, and the limits that it counts for.
 type counted struct {
-	key     string
+	keys    []string // the state's; on others than the caller, the bucket's copy of the plans too
 	program limiter.Program
 	at      time.Time
 	trial   bool // the candidate's: it is in nobody's way
 }
 
-// ownStates are the states of the caller that took, with the limits that they count for now.
-func (c *Checker) ownStates(ctx context.Context, set *compiledSet, r *reservation) ([]counted, error) {
-	var states []counted
-	add := func(what string, limits []limiter.Limit) error {
-		if len(limits) == 0 {
-			return nil
-		}
-		program, err := limiter.Compile(limits, time.Now())
-		states = append(states, counted{keyspace.Of(r.subject, what), program, r.own, what == "sk"})
-		return err
-	}
-	limits, candidate, err := c.ownLimits(ctx, set, r)
-	if err != nil {
-		return nil, err
-	}
-	if r.has(tookKey) {
-		err = add("s", limits)
-	}
-	if rule := set.tagged(r.rule); rule != nil && r.has(tookRoute) {
-		err = errors.Join(err, add("s"+rule.tag, rule.PerKey))
-	}
-	if r.has(tookCandidate) {
-		err = errors.Join(err, add("sk", candidate))
-	}
-	return states, err
+// basis is what a settlement on the caller goes by.
+type basis struct {
+	states []counted
+	record string // its version, 4 bytes; empty without a record
+	till   string // when the override ends, microseconds; empty when there is none or it does not
+	holds  bool   // the override does
 }
 
-// ownLimits are the limits of the caller's override or plan, and the plan's candidate.
-func (c *Checker) ownLimits(ctx context.Context, set *compiledSet, r *reservation) (limits, candidate []limiter.Limit, err error) {
+// basis reads the limits that hold for the caller at an instant, and lists the states that took.
+func (c *Checker) basis(ctx context.Context, set *compiledSet, r *reservation, at time.Time) (by basis, err error) {
+	k, err := c.recorded(ctx, r.subject)
+	if err != nil {
+		return basis{}, err
+	}
+	if k.Version > 0 {
+		by.record = string(binary.BigEndian.AppendUint32(nil, uint32(k.Version)))
+	}
+	by.holds = k.Override.ActiveAt(at)
+	if k.Override != nil && !k.Override.Until.IsZero() {
+		by.till = strconv.FormatInt(k.Override.Until.UnixMicro(), 10)
+	}
 	number := r.plan
-	record, err := c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(r.subject)).Build()).AsBytes()
-	switch {
-	case valkey.IsValkeyNil(err):
-	case err != nil:
-		return nil, nil, fmt.Errorf("policy: settle: %w", err)
-	default:
-		k, _, err := decodeRecord(r.subject, record)
-		if err != nil {
-			return nil, nil, fmt.Errorf("policy: settle: %w", err)
-		}
-		if k.planNumber > 0 {
-			number = k.planNumber
-		}
-		if k.Override.ActiveAt(time.Now()) {
-			limits = k.Override.Limits
-		}
+	if k.planNumber > 0 {
+		number = k.planNumber
 	}
 	p, _ := set.Numbered(number)
-	if limits == nil {
-		limits = p.Limits
+	limits := p.Limits
+	if by.holds && k.Override.Limits != nil {
+		limits = k.Override.Limits
 	}
-	return limits, p.Candidate, nil
+	if r.has(tookKey) {
+		err = by.add(r, "s", limits)
+	}
+	if rule := set.tagged(r.rule); rule != nil && r.has(tookRoute) {
+		err = errors.Join(err, by.add(r, "s"+rule.tag, rule.PerKey))
+	}
+	if r.has(tookCandidate) {
+		err = errors.Join(err, by.add(r, "sk", p.Candidate))
+	}
+	return by, err
+}
+
+func (by *basis) add(r *reservation, what string, limits []limiter.Limit) error {
+	if len(limits) == 0 {
+		return nil
+	}
+	program, err := limiter.Compile(limits, time.Now())
+	by.states = append(by.states, counted{keys: []string{keyspace.Of(r.subject, what)}, program: program, at: r.own, trial: what == "sk"})
+	return err
+}
+
+// recorded reads a caller's record; one without has the zero Key.
+func (c *Checker) recorded(ctx context.Context, id string) (Key, error) {
+	record, err := c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(id)).Build()).AsBytes()
+	if valkey.IsValkeyNil(err) {
+		return Key{}, nil
+	}
+	if err != nil {
+		return Key{}, fmt.Errorf("policy: settle: %w", err)
+	}
+	k, _, err := decodeRecord(id, record)
+	if err != nil {
+		return Key{}, fmt.Errorf("policy: settle: %w", err)
+	}
+	return k, nil
 }
 
 // tagged returns the route with this tag; nil when it is gone.
@@ -153,30 +182,36 @@ func (c *compiledSet) tagged(tag string) *compiledRoute {
 	return nil
 }
 
-func (c *Checker) settleOwn(ctx context.Context, r *reservation, states []counted, s *Settlement) error {
-	keys := []string{keyspace.Of(r.subject, r.mark())}
-	args := []string{strconv.FormatInt(r.expires.UnixMicro(), 10), strconv.FormatInt(s.Actual-r.cost, 10), strconv.FormatInt(r.own.UnixMicro(), 10)}
-	for _, state := range states {
-		keys, args = append(keys, state.key), append(args, valkey.BinaryString(state.program))
+// trySettle fails with errStale, and returns the server's time, when the basis no longer holds.
+func (c *Checker) trySettle(ctx context.Context, set *compiledSet, by basis, r *reservation, s *Settlement) (time.Time, error) {
+	keys := []string{keyspace.Of(r.subject, r.mark()), keyspace.Record(r.subject), copyKey(keyspace.BucketOf(r.subject))}
+	args := []string{
+		strconv.FormatInt(r.expires.UnixMicro(), 10), strconv.FormatInt(s.Actual-r.cost, 10), strconv.FormatInt(r.own.UnixMicro(), 10),
+		by.record, strconv.FormatInt(set.Version, 10), by.till, map[bool]string{true: "1"}[by.holds],
+	}
+	for _, state := range by.states {
+		keys, args = append(keys, state.keys[0]), append(args, valkey.BinaryString(state.program))
 	}
 	reply, err := c.run(ctx, settleScript, keys, args)
 	switch {
 	case err != nil:
-		return fmt.Errorf("policy: settle: %w", err)
+		return time.Time{}, fmt.Errorf("policy: settle: %w", err)
 	case string(reply) == "X":
-		return ErrExpired
+		return time.Time{}, ErrExpired
 	case string(reply) == "A":
-		return ErrSettled
-	case len(reply) != 8+4*len(states) || reply[0] != 'D':
-		return limiter.ErrReply
+		return time.Time{}, ErrSettled
+	case len(reply) == 8 && reply[0] == 'R':
+		return timeAt(reply[1:]), errStale
+	case len(reply) != 8+4*len(by.states) || reply[0] != 'D':
+		return time.Time{}, limiter.ErrReply
 	}
 	s.Now = timeAt(reply[1:])
-	for i, state := range states {
+	for i, state := range by.states {
 		if !state.trial {
 			s.charged(reply[8+4*i:])
 		}
 	}
-	return nil
+	return s.Now, nil
 }
 
 // charged heeds how much more a state took.
@@ -198,23 +233,47 @@ func (c *Checker) settleSides(ctx context.Context, set *compiledSet, r *reservat
 	if s.Actual == r.cost {
 		return
 	}
-	for _, state := range set.sideStates(r) {
+	left := set.sideStates(r)
+	for range maxReloads {
+		if left = c.chargeAll(ctx, set, left, r, s); len(left) == 0 {
+			return
+		}
+		if c.Load(ctx) != nil {
+			break
+		}
+		set = c.set.Load()
+		left = slices.DeleteFunc(set.sideStates(r), func(new counted) bool {
+			return !slices.ContainsFunc(left, func(old counted) bool { return old.keys[0] == new.keys[0] })
+		})
+	}
+	s.Partial = s.Partial || len(left) > 0
+}
+
+// chargeAll settles states, and returns those that go by a newer Set.
+func (c *Checker) chargeAll(ctx context.Context, set *compiledSet, states []counted, r *reservation, s *Settlement) (stale []counted) {
+	for _, state := range states {
 		args := []string{
 			valkey.BinaryString(state.program), strconv.FormatInt(s.Actual-r.cost, 10), strconv.FormatInt(state.at.UnixMicro(), 10),
+			strconv.FormatInt(set.Version, 10),
 		}
-		if reply, err := c.run(ctx, chargeScript, []string{state.key}, args); err != nil || len(reply) != 4 {
+		switch reply, err := c.run(ctx, chargeScript, state.keys, args); {
+		case err == nil && string(reply) == "S":
+			stale = append(stale, state)
+		case err != nil || len(reply) != 4:
 			s.Partial = true
-		} else {
+		default:
 			s.charged(reply)
 		}
 	}
+	return stale
 }
 
 func (c *compiledSet) sideStates(r *reservation) []counted {
 	var states []counted
 	add := func(state int, s *side, id, what string) {
 		if s != nil && r.has(state) {
-			states = append(states, counted{key: keyspace.Of(id, what), program: s.program, at: r.at[state-firstSide]})
+			keys := []string{keyspace.Of(id, what), copyKey(keyspace.BucketOf(id))}
+			states = append(states, counted{keys: keys, program: s.program, at: r.at[state-firstSide]})
 		}
 	}
 	add(tookIP, c.perIP, r.network, "sp")

@@ -2,8 +2,8 @@
 -- KEYS[4] the subject's ban, KEYS[5] its denials, KEYS[6] its state under the route, KEYS[7] its state under the candidate
 -- ARGV[5] the program that counts denials, empty without bans; ARGV[6] and ARGV[7] first and longest ban, microseconds; ARGV[8] entry of the route's
 -- limits, empty without
--- Returns as find.lua does, but 'W', `public`, and 2 bytes length and decision of the plan, the same of the route (empty without), then the
--- candidate's decision, which is held against every call as if it were in force.
+-- Returns as find.lua does, but 'W', `public`, and 2 bytes length and decision of the plan (empty when its mode is off), the same of the route (empty
+-- without), then the candidate's decision, which is held against every call as if it were in force.
 local function passes(reply)
   return byte(reply) % 2 == 1
 end
@@ -15,25 +15,33 @@ if ban then
     return 'B' .. sub(ban, 2, 8) .. pack('>I7', now) .. public
   end
 end
-local enforced, route = byte(entry) == 1, ARGV[8]
-local before = route ~= '' and call('GET', key)
-local own, routed, trial = step(key, prog, cost, refund), '', ''
+local enforced, off, route = byte(entry) == 1, byte(entry) == 3, ARGV[8]
+-- A state as it is before a step that may be undone, and how long it lives: a step by other limits may have set another time.
+local function kept(name)
+  local value = call('GET', name)
+  return value, value and call('PTTL', name)
+end
+local before, left
+if route ~= '' then before, left = kept(key) end
+local own, routed, trial = off and '' or step(key, prog, cost, refund), '', ''
 local denied = enforced and not passes(own)
 if route ~= '' then
-  local under = call('GET', KEYS[6])
+  local under, under_left = kept(KEYS[6])
   routed = step(KEYS[6], sub(route, 4), cost, 0)
-  local function undo(name, old)
-    if old then
-      call('SET', name, old, 'KEEPTTL')
-    else
+  local function undo(name, old, life)
+    if not old then
       call('DEL', name)
+    elseif life > 0 then
+      call('SET', name, old, 'PX', life)
+    else
+      call('SET', name, old)
     end
   end
   if denied and passes(routed) then
-    undo(KEYS[6], under)
+    undo(KEYS[6], under, under_left)
   elseif byte(route) == 1 and not passes(routed) then
-    if not denied and passes(own) then
-      undo(key, before)
+    if not denied and not off and passes(own) then
+      undo(key, before, left)
     end
     denied = true
   end

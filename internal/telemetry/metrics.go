@@ -32,26 +32,43 @@ type Check struct {
 	Store            time.Duration // that the store took to answer; 0 when it was not asked
 }
 
-// metric numbers the counts of a line.
-type metric int
+// Metric is one that counts; its text is its name in CloudWatch.
+type Metric int
 
+// The metrics that count. README.md and docs/operations.md say what each does.
 const (
-	checks metric = iota
-	allowed
-	denied
-	shadowDenied
-	candidateDenied
-	degraded
-	near
-	storeErrors
-	refused
-	coldStart
+	Checks Metric = iota
+	Allowed
+	Denied
+	ShadowDenied
+	CandidateDenied
+	Degraded
+	NearLimit
+	StoreErrors
+	Refused
+	ColdStart
 	metrics
 )
+
+// StoreLatency is the name of the metric that measures, in milliseconds.
+const StoreLatency = "StoreLatency"
+
+// Names are those of all metrics.
+func Names() []string { return append(names[:len(names):len(names)], StoreLatency) }
+
+// String is the name.
+func (m Metric) String() string { return names[m] }
 
 var names = [metrics]string{
 	"Checks", "Allowed", "Denied", "ShadowDenied", "CandidateDenied", "Degraded", "NearLimit", "StoreErrors", "Refused", "ColdStart",
 }
+
+// The dimensions, and the service that writes metrics.
+const (
+	DimensionService = "Service"
+	DimensionStage   = "Stage"
+	CheckService     = "check"
+)
 
 // Options of Metrics. Both dimensions are needed; the interval is one second unless given.
 type Options struct {
@@ -92,8 +109,8 @@ func NewMetrics(out io.Writer, o Options, now func() time.Time) (*Metrics, error
 		random: rand.New(rand.NewPCG(uint64(now().UnixNano()), 0)), //nolint:gosec // chooses samples
 	}
 	m.head = appendHead(nil)
-	m.identity = fmt.Appendf(nil, `,"Service":%q,"Stage":%q`, o.Service, o.Stage)
-	m.counts[coldStart] = 1
+	m.identity = fmt.Appendf(nil, `,%q:%q,%q:%q`, DimensionService, o.Service, DimensionStage, o.Stage)
+	m.counts[ColdStart] = 1
 	return m, nil
 }
 
@@ -108,24 +125,24 @@ func dimension(value string) bool {
 
 // appendHead writes what follows the timestamp in each line.
 func appendHead(b []byte) []byte {
-	b = append(b, `,"CloudWatchMetrics":[{"Namespace":"`+Namespace+`","Dimensions":[["Service","Stage"]],"Metrics":[`...)
+	b = append(b, `,"CloudWatchMetrics":[{"Namespace":"`+Namespace+`","Dimensions":[["`+DimensionService+`","`+DimensionStage+`"]],"Metrics":[`...)
 	for _, name := range names {
 		b = append(b, `{"Name":"`+name+`","Unit":"Count"},`...)
 	}
-	return append(b, `{"Name":"StoreLatency","Unit":"Milliseconds"}]}]}`...)
+	return append(b, `{"Name":"`+StoreLatency+`","Unit":"Milliseconds"}]}]}`...)
 }
 
 // Record counts a call. It does not allocate.
 func (m *Metrics) Record(c Check) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.counts[checks]++
-	m.counts[either(c.Denied, denied, allowed)]++
-	m.count(shadowDenied, c.ShadowDenied)
-	m.count(candidateDenied, c.CandidateDenied)
-	m.count(degraded, c.Degraded)
-	m.count(storeErrors, c.StoreError)
-	m.count(near, !c.Denied && c.Limit > 0 && c.Remaining < c.Limit/nearLimit+min(c.Limit%nearLimit, 1))
+	m.counts[Checks]++
+	m.counts[either(c.Denied, Denied, Allowed)]++
+	m.count(ShadowDenied, c.ShadowDenied)
+	m.count(CandidateDenied, c.CandidateDenied)
+	m.count(Degraded, c.Degraded)
+	m.count(StoreErrors, c.StoreError)
+	m.count(NearLimit, !c.Denied && c.Limit > 0 && c.Remaining < c.Limit/nearLimit+min(c.Limit%nearLimit, 1))
 	if c.Store > 0 {
 		m.measure(c.Store)
 	}
@@ -135,20 +152,20 @@ func (m *Metrics) Record(c Check) {
 func (m *Metrics) RecordRefused() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.counts[refused]++
+	m.counts[Refused]++
 }
 
 // any tells whether a call was counted since the last line.
-func (m *Metrics) any() bool { return m.counts[checks]+m.counts[refused] > 0 }
+func (m *Metrics) any() bool { return m.counts[Checks]+m.counts[Refused] > 0 }
 
-func either(first bool, a, b metric) metric {
+func either(first bool, a, b Metric) Metric {
 	if first {
 		return a
 	}
 	return b
 }
 
-func (m *Metrics) count(what metric, holds bool) {
+func (m *Metrics) count(what Metric, holds bool) {
 	if holds {
 		m.counts[what]++
 	}
@@ -222,7 +239,7 @@ func (m *Metrics) appendLine(b []byte, now time.Time) []byte {
 		b = append(b, `":`...)
 		b = strconv.AppendInt(b, m.counts[i], 10)
 	}
-	b = append(b, `,"StoreLatency":[`...)
+	b = append(b, `,"`+StoreLatency+`":[`...)
 	b = m.appendLatencies(b)
 	return append(b, "]}\n"...)
 }

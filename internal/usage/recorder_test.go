@@ -74,9 +74,9 @@ func TestFloodIsBoundedInTheRecorder(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	const flood = 500_000
+	const flood = 100_000
 	for i := range flood {
-		r.Record(Outcome{Subject: id(i), Rules: []string{id(i)}, Time: noon.Add(time.Duration(i) * time.Millisecond)})
+		r.Record(Outcome{Subject: id(i), Rules: []string{id(i)}, Time: noon.Add(time.Duration(5*i) * time.Millisecond)})
 	}
 	for i := range maxStrangers {
 		r.Record(Outcome{Subject: fmt.Sprint("key", i), Registered: true, Time: noon})

@@ -283,7 +283,7 @@ func flood(t *testing.T, client valkey.Client, r *Recorder, from, to int, at tim
 func TestFloodIsBoundedInTheStore(t *testing.T) {
 	client := connect(t, valkeytest.Start(t))
 	r := NewRecorder(Options{Newcomers: 16}, func() time.Time { return noon })
-	const taken, all = 16 * keyspace.Buckets, 500_000
+	const taken, all = 16 * keyspace.Buckets, 100_000
 	r.Record(Outcome{Subject: "early", Time: noon})
 	flush(t, r, client)
 	flood(t, client, r, 0, all/10, noon)

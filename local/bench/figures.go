@@ -5,7 +5,7 @@ package main
 import (
 	"time"
 
-	"tidegate/local/bench/figure"
+	"tidegate/local/figures"
 )
 
 // goals are what the figures are to stay below.
@@ -18,4 +18,4 @@ func goal(name string) (float64, bool) {
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-func millis(d time.Duration) float64 { return figure.Millis(d) }
+func millis(d time.Duration) float64 { return figures.Millis(d) }

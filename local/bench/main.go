@@ -12,7 +12,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"tidegate/local/bench/figure"
+	"tidegate/local/figures"
 )
 
 func main() {
@@ -45,13 +45,13 @@ func run(ctx context.Context, args []string) error {
 	if o.calls, o.starts = 20_000, 300; *short {
 		o.calls, o.starts = 2_000, 40
 	}
-	figures, err := measure(ctx, o)
+	measured, err := measure(ctx, o)
 	if err != nil {
 		return err
 	}
-	figure.Print(os.Stdout, "The check function", figures, goal)
+	figures.Print(os.Stdout, "The check function", measured, goal)
 	if o.output == "" {
 		return nil
 	}
-	return figure.AddTo(o.output, "check.", figures)
+	return figures.Put(o.output, "check.", measured)
 }

@@ -19,7 +19,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
-	"tidegate/local/bench/figure"
+	"tidegate/local/figures"
 	server "tidegate/local/valkey"
 )
 
@@ -34,7 +34,7 @@ type bench struct {
 	events [][]byte // one for each key
 }
 
-func measure(ctx context.Context, o options) ([]figure.Figure, error) {
+func measure(ctx context.Context, o options) ([]figures.Figure, error) {
 	s, err := server.Installed(ctx)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func measure(ctx context.Context, o options) ([]figure.Figure, error) {
 	if err := b.prepare(ctx); err != nil {
 		return nil, err
 	}
-	figures, err := b.trips(ctx)
+	measured, err := b.trips(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func measure(ctx context.Context, o options) ([]figure.Figure, error) {
 		return nil, err
 	}
 	sizes, err := b.sizes()
-	return append(append(figures, starts...), sizes...), err
+	return append(append(measured, starts...), sizes...), err
 }
 
 // keys are so many that none comes near its limits.
@@ -104,7 +104,7 @@ func eventOf(secret apikey.Secret) []byte {
 const warmUp = 200
 
 // trips makes calls one by one: a check, the same event echoed, and a PING, in turns.
-func (b *bench) trips(ctx context.Context) ([]figure.Figure, error) {
+func (b *bench) trips(ctx context.Context) ([]figures.Figure, error) {
 	echoAPI, err := newRuntimeAPI()
 	if err != nil {
 		return nil, err
@@ -142,14 +142,14 @@ func (b *bench) trips(ctx context.Context) ([]figure.Figure, error) {
 			checks, echoes, pings = append(checks, check), append(echoes, echo), append(pings, ping)
 		}
 	}
-	check, echo, ping := figure.Quantile(checks, 0.5), figure.Quantile(echoes, 0.5), figure.Quantile(pings, 0.5)
-	return []figure.Figure{
-		figure.Of("check.p50_us", micros(check), "µs"),
-		figure.Of("check.p99_us", micros(figure.Quantile(checks, 0.99)), "µs"),
-		figure.Of("check.ping_p50_us", micros(ping), "µs"),
-		figure.Of("check.p50_vs_ping", float64(check)/float64(ping), "ratio"),
-		figure.Of("check.echo_p50_us", micros(echo), "µs"),
-		figure.Of("check.p50_over_echo_vs_ping", float64(check-echo)/float64(ping), "ratio"),
+	check, echo, ping := figures.Quantile(checks, 0.5), figures.Quantile(echoes, 0.5), figures.Quantile(pings, 0.5)
+	return []figures.Figure{
+		figures.Of("check.p50_us", micros(check), "µs"),
+		figures.Of("check.p99_us", micros(figures.Quantile(checks, 0.99)), "µs"),
+		figures.Of("check.ping_p50_us", micros(ping), "µs"),
+		figures.Of("check.p50_vs_ping", float64(check)/float64(ping), "ratio"),
+		figures.Of("check.echo_p50_us", micros(echo), "µs"),
+		figures.Of("check.p50_over_echo_vs_ping", float64(check-echo)/float64(ping), "ratio"),
 	}, nil
 }
 
@@ -163,7 +163,7 @@ func (b *bench) allowed(event []byte) (time.Duration, error) {
 }
 
 // coldStarts starts both functions in turns.
-func (b *bench) coldStarts(ctx context.Context) ([]figure.Figure, error) {
+func (b *bench) coldStarts(ctx context.Context) ([]figures.Figure, error) {
 	var checks, echoes []time.Duration
 	for i := range b.starts {
 		event := b.events[i%keys]
@@ -177,16 +177,16 @@ func (b *bench) coldStarts(ctx context.Context) ([]figure.Figure, error) {
 		}
 		checks, echoes = append(checks, check), append(echoes, echo)
 	}
-	check, echo := figure.Quantile(checks, 0.5), figure.Quantile(echoes, 0.5)
-	return []figure.Figure{
-		figure.Of("check.coldstart_ms", millis(check), "ms"),
-		figure.Of("check.coldstart_echo_ms", millis(echo), "ms"),
-		figure.Of("check.coldstart_over_echo_ms", millis(check-echo), "ms"),
+	check, echo := figures.Quantile(checks, 0.5), figures.Quantile(echoes, 0.5)
+	return []figures.Figure{
+		figures.Of("check.coldstart_ms", millis(check), "ms"),
+		figures.Of("check.coldstart_echo_ms", millis(echo), "ms"),
+		figures.Of("check.coldstart_over_echo_ms", millis(check-echo), "ms"),
 	}, nil
 }
 
-func (b *bench) sizes() ([]figure.Figure, error) {
-	var figures []figure.Figure
+func (b *bench) sizes() ([]figures.Figure, error) {
+	var measured []figures.Figure
 	for name, path := range map[string]string{"check.binary_mib": b.check, "check.zip_mib": b.zip} {
 		if path == "" {
 			continue
@@ -195,7 +195,7 @@ func (b *bench) sizes() ([]figure.Figure, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", strings.TrimPrefix(name, "check."), err)
 		}
-		figures = append(figures, figure.Of(name, float64(info.Size())/(1<<20), "MiB"))
+		measured = append(measured, figures.Of(name, float64(info.Size())/(1<<20), "MiB"))
 	}
-	return figures, nil
+	return measured, nil
 }

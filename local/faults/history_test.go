@@ -8,26 +8,19 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"tidegate/internal/rolling"
 )
 
 // worst returns the most calls that Valkey let in within one rolling window, beyond doubt: each was decided between its start and its end.
 func worst(outcomes []outcome, caller int, window time.Duration) int {
-	var admitted []outcome
+	var admitted []rolling.Span
 	for _, o := range outcomes {
 		if o.caller == caller && o.counted() {
-			admitted = append(admitted, o)
+			admitted = append(admitted, rolling.Span{First: o.start, Last: o.end})
 		}
 	}
-	most := 0
-	for _, first := range admitted {
-		within := 0
-		for _, o := range admitted {
-			if o.start >= first.start && o.end < first.start+window {
-				within++
-			}
-		}
-		most = max(most, within)
-	}
+	_, most := rolling.Fullest(admitted, window)
 	return most
 }
 

@@ -30,7 +30,10 @@ const (
 var ErrNotInstalled = errors.New("neither valkey-server nor redis-server 7 or later is on PATH")
 
 // Installed starts the valkey-server (or redis-server 7 or later) found on PATH, without persistence and in a folder of its own.
-func Installed(ctx context.Context) (*Server, error) {
+func Installed(ctx context.Context) (*Server, error) { return installed(ctx) }
+
+// installed takes more of the server's settings, such as "--cluster-enabled", "yes".
+func installed(ctx context.Context, settings ...string) (*Server, error) {
 	path, version, err := find(ctx)
 	if err != nil {
 		return nil, err
@@ -42,7 +45,7 @@ func Installed(ctx context.Context) (*Server, error) {
 	for range attempts {
 		var address string
 		var p *process.Process
-		if address, p, err = launch(ctx, path, dir); err == nil {
+		if address, p, err = launch(ctx, path, dir, settings); err == nil {
 			return &Server{URL: "valkey://" + address, Name: filepath.Base(path) + " " + version, stop: func() {
 				p.Kill()
 				_ = os.RemoveAll(dir)
@@ -77,13 +80,13 @@ func find(ctx context.Context) (path, version string, err error) {
 }
 
 // launch starts the server on a free port and waits until it answers.
-func launch(ctx context.Context, path, dir string) (string, *process.Process, error) {
+func launch(ctx context.Context, path, dir string, settings []string) (string, *process.Process, error) {
 	host, port, err := freePort()
 	if err != nil {
 		return "", nil, err
 	}
 	var log bytes.Buffer
-	cmd := exec.Command(path, "--bind", host, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no")
+	cmd := exec.Command(path, append([]string{"--bind", host, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no"}, settings...)...)
 	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = &log, &log
 	p, err := process.Start(cmd)

@@ -113,3 +113,30 @@ func TestInstalledNeedsAServer(t *testing.T) {
 		})
 	}
 }
+
+// A cluster answers for every slot through any node, and is gone when it is closed.
+func TestInstalledCluster(t *testing.T) {
+	cluster, err := valkey.InstalledCluster(t.Context(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	options, err := client.ParseURL(strings.Replace(cluster.Nodes[2].URL, "valkey://", "redis://", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.DisableCache = true
+	c, err := client.NewClient(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for i := range 50 {
+		if err := c.Do(t.Context(), c.B().Set().Key(strconv.Itoa(i)).Value("v").Build()).Error(); err != nil {
+			t.Errorf("key %d: %v", i, err)
+		}
+	}
+	if nodes := len(c.Nodes()); nodes != 3 {
+		t.Errorf("%d nodes, want 3", nodes)
+	}
+}

@@ -53,3 +53,11 @@ func described(f FormField) templ.Attributes {
 	}
 	return attributes
 }
+
+// rows is how high an area is.
+func (f FormField) rows() string {
+	if f.Rows == "" {
+		return "3"
+	}
+	return f.Rows
+}

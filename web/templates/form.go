@@ -43,6 +43,7 @@ type FormField struct {
 	Hint    string
 	Sample  string // shown while it is empty
 	Max     string // characters
+	Rows    string // of an area; 3 when it is empty
 	Field   Field
 }
 

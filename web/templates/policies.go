@@ -8,6 +8,8 @@ type PoliciesPage struct {
 	Rules      []RuleRow
 	Shared     []Fact
 	Audit      string
+	Export     string // address of the policies as a file
+	Import     string // address of the form that takes one; empty when nothing can be changed
 	NewPlan    string // addresses of forms; empty when nothing can be changed
 	NewRule    string
 	EditShared string

@@ -1,4 +1,5 @@
-// Package api is the JSON API below /api/v1: everything that the dashboard's pages show and do, for machines. Each operation says in one place what it
+// Package api is the JSON API below /api/v1: everything that the dashboard's pages show and do, for machines. Each operation says in one place what
+// it
 // takes, what it answers and who may ask for it; the OpenAPI document, the checks of what comes in and the routes are made of that.
 //
 // A caller is known when a request gets here, and may do what its route needs: the dashboard sees to both, as for its pages. What changes something
@@ -94,8 +95,9 @@ func configOf(base string) huma.Config {
 	return config
 }
 
-const description = `Keys, policies, usage and audit of a Tidegate deployment. Times are RFC 3339, windows such as 10s, 1h or 30d. Errors are problems as
-RFC 9457 has them. Lists come in pages: ask again with after set to next until there is none. An ETag is a version; send it in If-Match with a change.`
+const description = `Keys, policies, usage and audit of a Tidegate deployment. Times are RFC 3339, windows such as 10s, 1h or 30d.
+Errors are problems as RFC 9457 has them. Lists come in pages: ask again with after set to next until there is none.
+An ETag is a version; send it in If-Match with a change.`
 
 // register lists every operation.
 func (a *api) register() {
@@ -118,7 +120,9 @@ func (a *api) HandleFunc(pattern string, handle func(http.ResponseWriter, *http.
 }
 
 // ServeHTTP is never called: the dashboard's mux serves the routes.
-func (a *api) ServeHTTP(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not served", http.StatusNotFound) }
+func (a *api) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	http.Error(w, "not served", http.StatusNotFound)
+}
 
 // operation is what is said of an operation beside its input and output.
 type operation struct {
@@ -130,6 +134,8 @@ type operation struct {
 	maxBody int64 // MaxBody when it is 0
 	group   string
 	details string
+	answer  string       // type of the answer's body, where it is written as it is
+	schema  *huma.Schema // of such a body
 }
 
 // register adds an operation.
@@ -142,6 +148,9 @@ func register[In, Out any](a *api, o operation, do func(context.Context, *In) (*
 		OperationID: o.id, Method: method, Path: Prefix + path, Summary: o.summary, Description: o.details, Tags: []string{o.group},
 		DefaultStatus: o.status, MaxBodyBytes: o.maxBody, BodyReadTimeout: -1, // the dashboard and the gateway have limits of their own
 		Security: []map[string][]string{{"token": {o.scope()}}, {"session": {}}},
+	}
+	if o.answer != "" {
+		described.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{o.answer: {Schema: o.schema}}}}
 	}
 	huma.Register(a.huma, described, func(ctx context.Context, in *In) (*Out, error) {
 		out, err := do(ctx, in)

@@ -62,6 +62,7 @@ type (
 			Next  string  `json:"next,omitempty" doc:"Where the list goes on; absent at its end. A page may be short and not be the last"`
 		}
 	}
+	// EntryPath names an entry.
 	EntryPath struct {
 		Entry string `path:"entry" doc:"Id of the entry" maxLength:"100"`
 	}
@@ -102,7 +103,8 @@ func (a *api) registerAudit() {
 	}, a.getEntry)
 	register(a, operation{
 		pattern: "POST /audit/{entry}/revert", id: "revert-change", summary: "Put back what was before an entry", role: access.Editor, group: group,
-		details: "By a new change, which also puts back whatever changed since in the same key or in the policies. Needs If-Match with the subject's version.",
+		details: "By a new change, which also puts back whatever changed since in the same key or in the policies. " +
+			"Needs If-Match with the subject's version.",
 	}, a.revert)
 }
 

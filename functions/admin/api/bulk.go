@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -65,7 +66,10 @@ func (a *api) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutput, error
 	deadline, by := time.Now().Add(bulk.Patience), edit(ctx, strings.TrimSpace(in.Body.Reason))
 	for i, k := range keys {
 		changed, err := change.Apply(ctx, a.Keys, k, by)
+		var invalid *policy.InvalidError
 		switch {
+		case errors.As(err, &invalid): // of one key, so of every one
+			return nil, err
 		case ctx.Err() != nil:
 			return nil, err
 		case err != nil:
@@ -89,7 +93,9 @@ func (a *api) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutput, error
 func (in *bulkInput) change(set *policy.Set) (bulk.Change, error) {
 	b := in.Body
 	var wrong details
-	add := func(location, message string) { wrong = append(wrong, Detail{Location: "body." + location, Message: message}) }
+	add := func(location, message string) {
+		wrong = append(wrong, Detail{Location: "body." + location, Message: message})
+	}
 	if (len(b.IDs) == 0) == (b.Filter == nil) {
 		add("ids", "give either ids or a filter")
 	}

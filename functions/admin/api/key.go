@@ -60,7 +60,8 @@ func (d *details) override(at string, o *Override) *policy.Override {
 	if o == nil {
 		return nil
 	}
-	return &policy.Override{Limits: d.limits(at+"limits", o.Limits), Mode: policy.Mode(o.Mode), Until: timeOf(o.Until), Reason: strings.TrimSpace(o.Reason)}
+	return &policy.Override{Limits: d.limits(at+"limits", o.Limits), Mode: policy.Mode(o.Mode), Until: timeOf(o.Until),
+		Reason: strings.TrimSpace(o.Reason)}
 }
 
 // KeyNow is a key and how it stands.
@@ -82,6 +83,7 @@ func keyNowOf(s keylist.Subject) KeyNow {
 }
 
 type (
+	// KeyPath names a key.
 	KeyPath struct {
 		ID string `path:"id" doc:"Id of the key, never its secret" example:"aBY2A8bWP166"`
 	}
@@ -93,6 +95,7 @@ type (
 		ETag string `header:"ETag"`
 		Body KeyNow
 	}
+	// Paging asks for a page of a list.
 	Paging struct {
 		After string `query:"after" maxLength:"1000" doc:"next of the page before"`
 		Count int    `query:"count" minimum:"1" maximum:"500" default:"50"`
@@ -106,7 +109,7 @@ type (
 	keysOutput struct {
 		Body struct {
 			Items []KeyNow `json:"items"`
-			Next  string   `json:"next,omitempty" doc:"Where the list goes on; absent at its end. With a state a page may be short, or empty, and not be the last"`
+			Next  string   `json:"next,omitempty" doc:"Where the list goes on; absent at its end. With a state a page may be short and not be the last"`
 		}
 	}
 	newKeyInput struct {
@@ -131,17 +134,18 @@ type (
 		KeyPath
 		IfMatch
 		Body struct {
-			Name    *string       `json:"name,omitempty" minLength:"1" maxLength:"100"`
-			Plan    *string       `json:"plan,omitempty" minLength:"1" maxLength:"100"`
-			Tags    *[]string     `json:"tags,omitempty" maxItems:"10"`
+			Name    *string             `json:"name,omitempty" minLength:"1" maxLength:"100"`
+			Plan    *string             `json:"plan,omitempty" minLength:"1" maxLength:"100"`
+			Tags    *[]string           `json:"tags,omitempty" maxItems:"10"`
 			Expires nullable[time.Time] `json:"expires,omitempty" doc:"null for never"`
-			Reason  string        `json:"reason,omitempty" maxLength:"200"`
+			Reason  string              `json:"reason,omitempty" maxLength:"200"`
 		}
 	}
 	deleteInput struct {
 		KeyPath
 		Because
 	}
+	// Because is the reason of a change whose body has no place for one.
 	Because struct {
 		Reason string `query:"reason" maxLength:"800" doc:"Why, for the audit: up to 200 characters"`
 	}
@@ -193,7 +197,8 @@ func (a *api) registerKeys() {
 func (a *api) key(ctx context.Context, id string) (policy.Key, error) {
 	if _, err := apikey.Parse(id); err == nil {
 		return policy.Key{}, unprocessable(Detail{
-			Location: "path.id", Message: "is a whole secret, which belongs in no address: the first 12 characters behind the last _ are its id. Consider rotating it",
+			Location: "path.id",
+			Message:  "is a whole secret, which belongs in no address: the first 12 characters behind the last _ are its id. Consider rotating it",
 		})
 	}
 	return a.Keys.Get(ctx, id)

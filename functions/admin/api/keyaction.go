@@ -62,7 +62,8 @@ func (a *api) registerKeyActions() {
 		details: "Acts on the next check and keeps what was counted.",
 	}, a.putOverride)
 	register(a, operation{
-		pattern: "DELETE /keys/{id}/override", id: "end-override", summary: "End the override: the plan is back in force", role: access.Editor, group: group,
+		pattern: "DELETE /keys/{id}/override", id: "end-override", summary: "End the override: the plan is back in force", role: access.Editor,
+		group: group,
 	}, a.endOverride)
 	for _, action := range []struct {
 		name, summary string
@@ -82,7 +83,8 @@ func (a *api) registerKeyActions() {
 	}, a.ban)
 	register(a, operation{
 		pattern: "POST /keys/{id}/rotate", id: "rotate-key", summary: "Make a new secret", role: access.Editor, group: group, status: http.StatusCreated,
-		details: "Plan, counts and history stay. The new secret stands in the answer and cannot be had again. If-Match keeps a repeated request from rotating twice.",
+		details: "Plan, counts and history stay. The new secret stands in the answer and cannot be had again. " +
+			"If-Match keeps a repeated request from rotating twice.",
 	}, a.rotate)
 }
 

@@ -48,11 +48,11 @@ func (d *details) add(location string, err error) {
 }
 
 // err is the answer to what was collected; nil when nothing is wrong.
-func (d details) err() error {
-	if len(d) == 0 {
+func (d *details) err() error {
+	if len(*d) == 0 {
 		return nil
 	}
-	return unprocessable(d...)
+	return unprocessable(*d...)
 }
 
 // limits reads a list that stands at a place of the body. Bounds are the store's to check.

@@ -24,7 +24,8 @@ func (m IfMatch) missing() error {
 	if m.IfMatch != "" {
 		return nil
 	}
-	return problem(http.StatusPreconditionRequired, "Send If-Match with the ETag that you read, so that nobody's change is lost; * to change whatever is there.")
+	return problem(http.StatusPreconditionRequired,
+		"Send If-Match with the ETag that you read, so that nobody's change is lost; * to change whatever is there.")
 }
 
 // any reports whether the change goes on top of whichever version there is.

@@ -18,7 +18,7 @@ import (
 // Policy is everything that is configured beside the keys.
 type Policy struct {
 	Version     int64    `json:"version,omitempty" readOnly:"true" doc:"As in the ETag; If-Match counts, not this"`
-	Plans       []Plan   `json:"plans" maxItems:"500" nullable:"false"`
+	Plans       []Plan   `json:"plans" maxItems:"500"`
 	Routes      []Rule   `json:"routes,omitempty" maxItems:"500"`
 	PerIP       *Scope   `json:"perIP,omitempty" doc:"Limits of each client address"`
 	Global      *Scope   `json:"global,omitempty" doc:"Limits of all callers together"`
@@ -34,7 +34,7 @@ type Policy struct {
 type Plan struct {
 	Number    int     `json:"number,omitempty" minimum:"0" doc:"Tells the plan apart for ever; left out, a plan goes by its name"`
 	Name      string  `json:"name" minLength:"1" maxLength:"100"`
-	Limits    []Limit `json:"limits" minItems:"1" maxItems:"8" nullable:"false"`
+	Limits    []Limit `json:"limits" minItems:"1" maxItems:"8"`
 	Mode      string  `json:"mode,omitempty" enum:"enforce,shadow,off"`
 	Degraded  string  `json:"degraded,omitempty" enum:"closed,open,local" doc:"What becomes of calls while Valkey is away"`
 	Share     int     `json:"share,omitempty" minimum:"0" maximum:"100" doc:"With local: percent of the limits that one environment admits"`
@@ -197,6 +197,7 @@ type (
 		ETag string `header:"ETag"`
 		Body Policy
 	}
+	// Trial asks for the outcome of a change without making it.
 	Trial struct {
 		DryRun bool `query:"dry_run" doc:"Tells what would change, and changes nothing"`
 	}
@@ -311,24 +312,24 @@ func (s saving) ready() error {
 	return nil
 }
 
-// save makes next the policies, or tells what that would change. A version is only asked for when there is something to write, but always compared.
+// save makes next the policies, or tells what that would change. When nothing differs there is nothing to lose, whatever version it was based on: so
+// a
+// save that is sent again succeeds.
 func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set, s saving) (*changesOutput, error) {
+	out := &changesOutput{ETag: etag(current.Version), Body: Changes{Version: current.Version, Changes: policyfile.Diff(current, &next)}}
+	out.Body.Text = policyfile.Text(out.Body.Changes)
+	if len(out.Body.Changes) == 0 {
+		out.Body.Changes = []policyfile.Change{}
+		return out, nil
+	}
 	version, err := s.match.version(current.Version)
 	if err != nil {
 		return nil, err
 	}
-	next.Version = version
-	out := &changesOutput{ETag: etag(current.Version), Body: Changes{Version: current.Version, Changes: policyfile.Diff(current, &next)}}
-	out.Body.Text = policyfile.Text(out.Body.Changes)
-	if out.Body.Changes == nil {
-		out.Body.Changes = []policyfile.Change{}
-	}
 	if s.dry {
 		return out, next.Validate()
 	}
-	if len(out.Body.Changes) == 0 {
-		return out, nil
-	}
+	next.Version = version
 	saved, err := a.Keys.SaveSet(ctx, next, edit(ctx, strings.TrimSpace(s.reason)))
 	if errors.Is(err, policy.ErrConflict) && saved != nil {
 		return nil, stale(saved.Version, &version)

@@ -6,6 +6,8 @@ import (
 	"mime"
 	"net/http"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"tidegate/functions/admin/access"
 	"tidegate/functions/admin/policyfile"
 	"tidegate/internal/policy"
@@ -16,13 +18,13 @@ type (
 		IfMatch
 		Trial
 		Because
-		ContentType string `header:"Content-Type"`
+		ContentType string `header:"Content-Type" hidden:"true"`
 		RawBody     []byte `contentType:"application/yaml"`
 	}
 	fileOutput struct {
 		ContentType string `header:"Content-Type"`
 		ETag        string `header:"ETag"`
-		Body        []byte `contentType:"application/yaml"`
+		Body        []byte
 	}
 )
 
@@ -30,10 +32,12 @@ func (a *api) registerPolicyFile() {
 	const group = "policy"
 	register(a, operation{
 		pattern: "GET /policy.yaml", id: "export-policy", summary: "The policies as a file in YAML", role: access.Viewer, group: group,
+		answer: "application/yaml", schema: &huma.Schema{Type: huma.TypeString},
 	}, a.exportPolicy)
 	register(a, operation{
 		pattern: "PUT /policy.yaml", id: "import-policy", summary: "Make a file the policies", role: access.Editor, group: group, maxBody: MaxPolicyBody,
-		details: "With dry_run it tells what would change. Otherwise it needs a reason, and the version that it is based on: If-Match, or else the version " +
+		details: "With dry_run it tells what would change. Otherwise it needs a reason, and the version that it is based on: " +
+			"If-Match, or else the version " +
 			"that stands in the file. What is left out of the file is removed.",
 	}, a.importPolicy)
 }

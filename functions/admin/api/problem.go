@@ -18,7 +18,7 @@ import (
 )
 
 // Problem is an error as RFC 9457 has it. What caused it goes to the log only.
-type Problem struct {
+type Problem struct { //nolint:errname // its name is that of the schema in the document
 	Type   string   `json:"type" doc:"URI that names the kind of problem; about:blank when the status says all" example:"about:blank"`
 	Title  string   `json:"title" doc:"The status in words, or the kind of problem"`
 	Status int      `json:"status" doc:"HTTP status"`
@@ -59,9 +59,9 @@ func (p *Problem) GetHeaders() http.Header { return p.header }
 // ContentType tells huma the type of the body.
 func (p *Problem) ContentType(string) string { return "application/problem+json" }
 
-// ownErrors makes huma write a Problem for what it finds wrong. It is one setting for the whole program.
+// ownErrors makes huma write a Problem for what it finds wrong, and read strictly. These are settings of the whole program.
 var ownErrors = sync.OnceFunc(func() {
-	huma.ValidateStrictCasing = true
+	huma.ValidateStrictCasing, huma.DefaultArrayNullable = true, false
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 		p := problem(status, words[status])
 		if p.Detail == "" {

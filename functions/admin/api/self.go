@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"tidegate/functions/admin/access"
 )
 
@@ -32,6 +34,7 @@ func (a *api) registerSelf() {
 	})
 	register(a, operation{
 		pattern: "GET /openapi.json", id: "get-openapi", summary: "This document", role: access.Viewer, group: "access",
+		answer: "application/json", schema: &huma.Schema{Type: huma.TypeObject},
 	}, func(context.Context, *none) (*document, error) {
 		text, err := a.document()
 		return &document{"application/json", text}, err

@@ -16,7 +16,7 @@ type (
 	simulateInput struct {
 		Body struct {
 			Limit Limit     `json:"limit"`
-			Calls []float64 `json:"calls" minItems:"1" maxItems:"500" nullable:"false" doc:"When calls come, in seconds; 0 begins an aligned window"`
+			Calls []float64 `json:"calls" minItems:"1" maxItems:"500" doc:"When calls come, in seconds; 0 begins an aligned window"`
 		}
 	}
 	simulateOutput struct {

@@ -61,7 +61,9 @@ func (a *api) registerTokens() {
 	register(a, operation{
 		pattern: "DELETE /tokens/{id}", id: "revoke-token", summary: "Revoke a machine token, one's own too", role: access.Editor, group: group,
 		status: http.StatusNoContent,
-	}, func(ctx context.Context, in *tokenInput) (*none, error) { return nil, a.Tokens.Revoke(ctx, in.ID, actorOf(ctx)) })
+	}, func(ctx context.Context, in *tokenInput) (*none, error) {
+		return nil, a.Tokens.Revoke(ctx, in.ID, actorOf(ctx))
+	})
 }
 
 func (a *api) listTokens(ctx context.Context, _ *none) (*tokensOutput, error) {

@@ -49,6 +49,7 @@ type Talker struct {
 }
 
 type (
+	// Span asks for a stretch of time in steps.
 	Span struct {
 		From time.Time `query:"from" doc:"An hour before to, when it is left out"`
 		To   time.Time `query:"to" doc:"Now, when it is left out"`
@@ -84,7 +85,8 @@ type (
 func (a *api) registerUsage() {
 	const group = "usage"
 	register(a, operation{
-		pattern: "GET /keys/{id}/usage", id: "get-usage", summary: "How a key's limits stand now, and its calls over time", role: access.Viewer, group: group,
+		pattern: "GET /keys/{id}/usage", id: "get-usage", summary: "How a key's limits stand now, and its calls over time", role: access.Viewer,
+		group: group,
 	}, a.keyUsage)
 	register(a, operation{
 		pattern: "GET /overview", id: "get-overview", summary: "All calls over time, who calls and who is denied most", role: access.Viewer, group: group,
@@ -219,4 +221,3 @@ func cursorProblem(err error) error {
 	}
 	return err
 }
-

@@ -32,7 +32,8 @@ type Change struct {
 	Override *policy.Override // with Override
 }
 
-// Apply changes a key, once more if somebody else just did, and reports whether there was anything to change. Keys that are not active are left alone.
+// Apply changes a key, once more if somebody else just did, and reports whether there was anything to change. Keys that are not active are left
+// alone.
 func (c Change) Apply(ctx context.Context, keys *policy.Store, k policy.Key, edit policy.Edit) (bool, error) {
 	if k.Status != policy.Active {
 		return false, nil

@@ -117,6 +117,10 @@ func adminPages() []shown {
 		}},
 		{"delete rule", "/policies/rules/delete?rule=search", "", nil},
 		{"shared", "/policies/shared", "", nil},
+		{"import", "/policies/import", "", nil},
+		{"import preview", "/policies/import", "", func(v *visit) {
+			v.act(typeIn("yaml", "plans: []"), send("save"), chromedp.WaitVisible(chromedp.CSS("#preview-title")))
+		}},
 		{"overrides", "/overrides", "", nil},
 		{"audit", "/audit", "", nil},
 		{"audit verified", "/audit/verify", "", nil},

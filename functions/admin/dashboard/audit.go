@@ -33,6 +33,8 @@ var auditActions = []templates.Option{
 	{Value: "key.reset", Text: "reset"},
 	{Value: "key.revert", Text: "reverted"},
 	{Value: "key.delete", Text: "deleted"},
+	{Value: "token.", Text: "machine tokens"},
+	{Value: "login", Text: "logins"},
 }
 
 // newest asks for the newest entry of a subject.

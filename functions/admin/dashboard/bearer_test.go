@@ -1,7 +1,9 @@
 package dashboard
 
 import (
+	"bytes"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -135,4 +137,50 @@ func TestTokensOverTheAPI(t *testing.T) {
 	}
 	s.do(http.MethodDelete, "/api/v1/tokens/"+id, nil, bearer(write)).wants(t, http.StatusNoContent)
 	s.do(http.MethodGet, "/api/v1/me", nil, bearer(write)).wants(t, http.StatusUnauthorized)
+}
+
+// A whole key or token in the place of an id reaches neither the answer nor the log.
+func TestSecretsInPaths(t *testing.T) {
+	var log bytes.Buffer
+	s := newSite(t, withServices(func(services *Services) { services.Log = slog.New(slog.NewTextHandler(&log, nil)) }))
+	write := s.newToken(token.Write)
+	secret := s.keys.secrets["acme"].Reveal()
+	for _, path := range []string{"/api/v1/keys/" + secret, "/api/v1/keys/" + secret + "/usage", "/api/v1/tokens/" + write, "/keys/" + secret} {
+		got := s.do(http.MethodGet, path, nil, bearer(write))
+		if strings.Contains(got.body, secret) || got.StatusCode == http.StatusOK {
+			t.Errorf("%d %s", got.StatusCode, got.body)
+		}
+	}
+	if text := log.String(); strings.Contains(text, secret) || strings.Contains(text, write) || !strings.Contains(text, "/api/v1/keys/…/usage") {
+		t.Errorf("the log has a secret: %s", text)
+	}
+}
+
+// What comes with a session is held to the origin, what comes with a token is not, and no answer may be cached.
+func TestAPIWithSession(t *testing.T) {
+	s := newSite(t).login()
+	body := `{"name":"made","plan":"free"}`
+	send := func(header http.Header) reply {
+		header.Set("Content-Type", "application/json")
+		return s.doText(http.MethodPost, "/api/v1/keys", body, header)
+	}
+	for name, header := range map[string]http.Header{
+		"neither": {}, "cross site": {"Sec-Fetch-Site": {"cross-site"}}, "another origin": {"Origin": {"https://evil.example"}},
+	} {
+		if got := send(header); got.StatusCode != http.StatusForbidden || got.Header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s: %d %s", name, got.StatusCode, got.body)
+		}
+	}
+	got := send(http.Header{"Sec-Fetch-Site": {"same-origin"}}).wants(t, http.StatusCreated, `"secret":"tg_live_`)
+	if got.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("Cache-Control %q", got.Header.Get("Cache-Control"))
+	}
+	send(bearer(s.newToken(token.Write))).wants(t, http.StatusCreated)
+	send(bearer(s.newToken(token.Read))).wants(t, http.StatusForbidden)
+	large := strings.Repeat(" ", maxBody) + body
+	s.doText(http.MethodPost, "/api/v1/keys", large, http.Header{"Sec-Fetch-Site": {"same-origin"}, "Content-Type": {"application/json"}}).
+		wants(t, http.StatusRequestEntityTooLarge)
+	s.doText(http.MethodPut, "/api/v1/policy.yaml?dry_run=true", strings.Repeat("# \n", maxBody), http.Header{
+		"Sec-Fetch-Site": {"same-origin"}, "Content-Type": {"application/yaml"},
+	}).wants(t, http.StatusUnprocessableEntity, "the file is empty")
 }

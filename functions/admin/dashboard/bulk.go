@@ -361,8 +361,10 @@ func (d *dashboard) ofWords(j job) string {
 
 func (d *dashboard) renderBulk(w http.ResponseWriter, r *http.Request, status int, set *policy.Set, j job) {
 	page := templates.FormPage{
-		Page: d.page(r, jobWords(j)), Trail: []templates.Choice{{Text: "Keys", Address: address(d.path("/keys"), filterValues(j.filter))}}, Heading: jobWords(j),
-		Lead: []string{"Of " + d.ofWords(j) + ". Keys that are revoked, or as they should be already, are left alone. Every change is told in the audit."},
+		Page: d.page(r, jobWords(j)), Trail: []templates.Choice{{Text: "Keys", Address: address(d.path("/keys"), filterValues(j.filter))}},
+		Heading: jobWords(j),
+		Lead: []string{"Of " + d.ofWords(j) +
+			". Keys that are revoked, or as they should be already, are left alone. Every change is told in the audit."},
 	}
 	if names := d.selectedNames(r, set, j); names != "" {
 		page.Lead = append(page.Lead, names)

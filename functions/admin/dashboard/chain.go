@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/gzhttp"
+
+	"tidegate/functions/admin/token"
+	"tidegate/internal/apikey"
 )
 
 // maxBody bounds a request's body unless its route says otherwise: the longest form is eight limits.
@@ -82,6 +85,17 @@ func (d *dashboard) logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rec, start, path := &statusRecorder{ResponseWriter: w, status: http.StatusOK}, time.Now(), r.URL.Path
 		next.ServeHTTP(rec, r)
-		d.Log.Info("request", "method", r.Method, "path", clip(path, 200), "status", rec.status, "ms", time.Since(start).Milliseconds())
+		d.Log.Info("request", "method", r.Method, "path", clip(withoutSecrets(path), 200), "status", rec.status, "ms", time.Since(start).Milliseconds())
 	})
+}
+
+// withoutSecrets is a path in which somebody may have put a whole key or token where its id belongs.
+func withoutSecrets(path string) string {
+	parts := strings.Split(path, "/")
+	for i, part := range parts {
+		if _, err := apikey.Parse(part); err == nil || token.WellFormed(part) {
+			parts[i] = "…"
+		}
+	}
+	return strings.Join(parts, "/")
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/policyfile"
+	"tidegate/functions/admin/token"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -90,6 +91,9 @@ func entryChanges(e audit.Entry) []templates.Change {
 		if unmarshal(e.Before, before) && unmarshal(e.After, after) {
 			return setChanges(before, after)
 		}
+		return nil
+	}
+	if e.Subject == token.Subject || e.Subject == loginSubject {
 		return nil
 	}
 	var before, after policy.Key

@@ -158,12 +158,22 @@ type reply struct {
 // do makes a request. The name of a key in braces stands for its id, in the path as in the reply.
 func (s *site) do(method, path string, form url.Values, header http.Header) reply {
 	s.t.Helper()
-	req, err := http.NewRequest(method, s.base+s.keys.named(path), strings.NewReader(form.Encode()))
+	if form != nil && header.Get("Content-Type") == "" {
+		header = header.Clone()
+		if header == nil {
+			header = http.Header{}
+		}
+		header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	return s.doText(method, path, form.Encode(), header)
+}
+
+// doText makes a request with a body of any kind.
+func (s *site) doText(method, path, body string, header http.Header) reply {
+	s.t.Helper()
+	req, err := http.NewRequest(method, s.base+s.keys.named(path), strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
-	}
-	if form != nil {
-		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	for name, values := range header {
 		req.Header[name] = values
@@ -173,14 +183,14 @@ func (s *site) do(method, path string, form url.Values, header http.Header) repl
 		s.t.Fatal(err)
 	}
 	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
+	text, err := io.ReadAll(res.Body)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	if to := res.Header.Get("Location"); to != "" {
 		res.Header.Set("Location", s.keys.naming(to))
 	}
-	return reply{res, s.keys.naming(string(body))}
+	return reply{res, s.keys.naming(string(text))}
 }
 
 func (s *site) get(path string) reply { s.t.Helper(); return s.do(http.MethodGet, path, nil, nil) }

@@ -80,7 +80,7 @@ func (d *dashboard) login(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case errors.Is(err, password.ErrWrong):
-		d.Log.Warn("login refused")
+		d.tellRefused(r, name)
 		d.refuseLogin(w, r, http.StatusUnauthorized, "User or password is wrong.")
 	case err != nil:
 		d.failStore(w, r, "login", err)

@@ -63,11 +63,14 @@ func (d *dashboard) failProvider(w http.ResponseWriter, r *http.Request, err err
 		p.status, p.heading = http.StatusBadRequest, "This login was not begun here"
 		p.advice = "It began in another browser or tab, took longer than ten minutes, or was finished already. Begin again."
 	case errors.As(err, &refused):
+		d.tellRefused(r, "")
 		p.status, p.heading = http.StatusForbidden, d.Provider.Host()+" did not log you in"
 		p.advice = "It says: " + clip(refused.Code, 100) + "."
 	case errors.As(err, &roleless):
+		d.tellRefused(r, "")
 		p.status, p.heading, p.advice = http.StatusForbidden, "You have no role here", d.rolelessWords(roleless)
 	case errors.Is(err, oidc.ErrToken):
+		d.tellRefused(r, "")
 		p.status, p.heading = http.StatusForbidden, "The answer of "+d.Provider.Host()+" does not hold"
 		p.advice = "Nobody was logged in. Begin again; if it stays so, tell whoever runs this dashboard."
 	default:

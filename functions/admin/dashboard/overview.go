@@ -201,7 +201,8 @@ func (d *dashboard) top(ctx context.Context, at period, rank func(context.Contex
 	}
 	rows := make([]templates.TalkerRow, len(talkers))
 	for i, t := range talkers {
-		rows[i] = templates.TalkerRow{Name: t.ID, Calls: number(t.Calls()), Blocked: number(t.Denied), Share: number(keylist.Percent(t.Denied, t.Calls())) + " %"}
+		rows[i] = templates.TalkerRow{Name: t.ID, Calls: number(t.Calls()), Blocked: number(t.Denied), Share: number(keylist.Percent(t.Denied,
+			t.Calls())) + " %"}
 		if idPattern.MatchString(t.ID) {
 			rows[i].Address = d.path("/callers/" + t.ID)
 		}

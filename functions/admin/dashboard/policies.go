@@ -34,7 +34,7 @@ func (d *dashboard) showPolicies(w http.ResponseWriter, r *http.Request) {
 	}
 	p := templates.PoliciesPage{
 		Page: d.page(r, "Policies"), Version: number(set.Version), Shared: sharedFacts(set),
-		Audit: d.path("/audit?subject=" + policy.SetID),
+		Audit: d.path("/audit?subject=" + policy.SetID), Export: d.path("/policies.yaml"),
 	}
 	for _, plan := range set.Plans {
 		p.Plans = append(p.Plans, d.planRow(r, plan, counts[plan.Number], trials[plan.Number]))
@@ -45,6 +45,7 @@ func (d *dashboard) showPolicies(w http.ResponseWriter, r *http.Request) {
 	}
 	if canEdit(r) {
 		p.NewPlan, p.NewRule, p.EditShared = d.path("/policies/plans/new"), d.path("/policies/rules/new"), d.path("/policies/shared")
+		p.Import = d.path("/policies/import")
 	}
 	synced, err := d.Keys.Synced(r.Context(), set)
 	if err != nil {

@@ -33,7 +33,7 @@ func responseTo(e policy.Explained) templates.Response {
 	case e.Refused != "":
 		r.Advice = "401: " + e.Refused + "."
 		r.Text = httpText(http.StatusUnauthorized, [][2]string{{"WWW-Authenticate", `Bearer realm="tidegate"`}},
-			`{"type":"about:blank","title":"Unauthorized","status":401,"detail":"A valid API key is required.","instance":"urn:uuid:…"}`)
+			fmt.Sprintf(`{"type":"about:blank","title":"Unauthorized","status":401,"detail":%q,"instance":"urn:uuid:…"}`, answers.Unauthorized))
 	case e.Checked.Allowed:
 		r.Advice = "The backend's answer, to which these fields are added where the API is set up so."
 		told := answers.To(e.Checked)

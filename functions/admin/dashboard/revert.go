@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"tidegate/functions/admin/reversal"
+	"tidegate/functions/admin/token"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -190,8 +191,11 @@ func subjectWords(e audit.Entry) string {
 }
 
 func (d *dashboard) subjectPath(e audit.Entry) string {
-	if e.Subject == policy.SetID {
+	switch e.Subject {
+	case policy.SetID:
 		return d.path("/policies")
+	case token.Subject, loginSubject:
+		return d.path("/settings")
 	}
 	return d.path("/keys/" + e.Subject)
 }

@@ -102,6 +102,9 @@ func (d *dashboard) keyRoutes() []route {
 func (d *dashboard) policyRoutes() []route {
 	return []route{
 		{pattern: "GET /policies", need: viewer, handle: d.showPolicies},
+		{pattern: "GET /policies.yaml", need: viewer, handle: d.exportPolicies},
+		{pattern: "GET /policies/import", need: editor, handle: d.showImport},
+		{pattern: "POST /policies/import", need: editor, handle: d.importPolicies, maxBody: maxImport},
 		{pattern: "POST /policies/sync", need: editor, handle: d.syncPolicies},
 		{pattern: "GET /policies/plans/new", need: editor, handle: d.showNewPlan},
 		{pattern: "POST /policies/plans/new", need: editor, handle: d.createPlan},

@@ -110,6 +110,10 @@ func (d *dashboard) sessionActor(ctx context.Context) access.Actor {
 // enter opens a session for somebody who proved who they are, and sends them on.
 func (d *dashboard) enter(w http.ResponseWriter, r *http.Request, actor access.Actor, binding, next string) {
 	ctx := r.Context()
+	if err := d.tellLogin(ctx, actor); err != nil {
+		d.failStore(w, r, "tell of login", err)
+		return
+	}
 	// A new session id, and nothing of the old session: one that somebody planted before the login is worth nothing after it.
 	err := d.sessions.Clear(ctx)
 	if err == nil {

@@ -148,17 +148,22 @@ func (d *dashboard) putSet(w http.ResponseWriter, r *http.Request, set, next *po
 		e.blame(invalid, next)
 		d.renderSetForm(w, r, http.StatusUnprocessableEntity, set, e)
 	case errors.Is(err, policy.ErrUnfinished):
-		d.Log.Error("save policy", "error", err)
-		d.fail(w, r, problem{
-			status: http.StatusServiceUnavailable, heading: "Saved, but not everywhere yet",
-			advice: "Some checks may still obey the old limits. Finish it on the policies' page.", action: d.toPolicies(),
-		})
+		d.failUnfinished(w, r, err)
 	case err != nil:
 		d.failStore(w, r, "save policy", err)
 	default:
 		d.flash(r, e.form.done()+" The next check obeys.", d.undoOf(r, policy.SetID, saved.Version))
 		http.Redirect(w, r, d.path("/policies"), http.StatusSeeOther)
 	}
+}
+
+// failUnfinished says that a save is not in force everywhere.
+func (d *dashboard) failUnfinished(w http.ResponseWriter, r *http.Request, err error) {
+	d.Log.Error("save policy", "error", err)
+	d.fail(w, r, problem{
+		status: http.StatusServiceUnavailable, heading: "Saved, but not everywhere yet",
+		advice: "Some checks may still obey the old limits. Finish it on the policies' page.", action: d.toPolicies(),
+	})
 }
 
 func (e *setEdit) blame(invalid *policy.InvalidError, next *policy.Set) {

@@ -294,7 +294,8 @@ type Problem struct {
 	Message string
 }
 
-func (p Problem) Error() string {
+// String writes it in a line.
+func (p Problem) String() string {
 	if p.Field == "" {
 		return fmt.Sprintf("line %d: %s", p.Line, p.Message)
 	}
@@ -307,7 +308,7 @@ type InvalidError struct{ Problems []Problem }
 func (e *InvalidError) Error() string {
 	words := make([]string, len(e.Problems))
 	for i, p := range e.Problems {
-		words[i] = p.Error()
+		words[i] = p.String()
 	}
 	return strings.Join(words, "; ")
 }

@@ -85,7 +85,8 @@ func TestRead(t *testing.T) {
 		},
 		PerIP: policy.Scope{Limits: []limiter.Limit{{Requests: 100, Window: time.Second}}, Mode: policy.Shadow},
 		Deny:  []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}, TokenPlan: "free",
-		Bans: &policy.Bans{Denials: 20, Window: policy.Duration(time.Minute), Base: policy.Duration(10 * time.Minute), Cap: policy.Duration(24 * time.Hour)},
+		Bans: &policy.Bans{Denials: 20, Window: policy.Duration(time.Minute), Base: policy.Duration(10 * time.Minute),
+			Cap: policy.Duration(24 * time.Hour)},
 	}
 	if jsonOf(t, got) != jsonOf(t, want) {
 		t.Errorf("got  %s\nwant %s", jsonOf(t, got), jsonOf(t, want))
@@ -131,8 +132,8 @@ func TestReadRefuses(t *testing.T) {
 	}{
 		"unknown field":           {"version: 1\nplnas: []\n", 2, `there is no field "plnas"`},
 		"unknown field in a plan": {"plans:\n  - name: a\n    limts: []\n", 3, `there is no field "limts"`},
-		"unknown field of a limit": {"plans:\n  - name: a\n    limits:\n      - {requests: 1, window: 1s, algorithmus: log}\n", 4,
-			`there is no field "algorithmus"`},
+		"unknown field of a limit": {"plans:\n  - name: a\n    limits:\n      - {requests: 1, window: 1s, algorythm: log}\n", 4,
+			`there is no field "algorythm"`},
 		"repeated field":          {"version: 1\nplans: []\nversion: 2\n", 3, "version stands in line 1 already"},
 		"repeated field, nested":  {"plans:\n  - name: a\n    name: b\n", 3, "plans[0].name stands in line 2 already"},
 		"anchor":                  {"plans: &p []\n", 1, "anchor"},
@@ -170,7 +171,7 @@ func TestReadRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if p := invalid.Problems[0]; p.Line != row.line || !strings.Contains(p.Error(), row.want) || strings.Contains(p.Error(), "policyfile.") {
+		if p := invalid.Problems[0]; p.Line != row.line || !strings.Contains(p.String(), row.want) || strings.Contains(p.String(), "policyfile.") {
 			t.Errorf("%s: %v, want line %d and %q", name, p, row.line, row.want)
 		}
 		if len(err.Error()) > 8000 {
@@ -181,7 +182,8 @@ func TestReadRefuses(t *testing.T) {
 
 // What Validate finds wrong stands beside the line where it was written.
 func TestBlame(t *testing.T) {
-	text := "version: 7\nplans:\n  - name: free\n    limits:\n      - 10 per second\n      - 0 per second\n    share: 3\nroutes:\n  - name: x\n    pattern: GET /\n    cost: -1\n"
+	text := "version: 7\nplans:\n  - name: free\n    limits:\n      - 10 per second\n      - 0 per second\n    share: 3\n" +
+		"routes:\n  - name: x\n    pattern: GET /\n    cost: -1\n"
 	f, err := Read([]byte(text))
 	if err != nil {
 		t.Fatal(err)
@@ -259,15 +261,18 @@ func sets() *rapid.Generator[policy.Set] {
 	return rapid.Custom(func(t *rapid.T) policy.Set {
 		s := policy.Set{Version: rapid.Int64Range(1, 1<<31).Draw(t, "version"), Plans: []policy.Plan{}, NextNumber: 100}
 		for i, n := range rapid.SliceOfNDistinct(name, 0, 4, rapid.ID).Draw(t, "plans") {
-			p := policy.Plan{Number: i + 1, Name: n, Limits: limits(1).Draw(t, "limits"), Mode: modes.Draw(t, "mode"), Candidate: limits(0).Draw(t, "candidate")}
-			if p.Degraded = rapid.SampledFrom([]policy.Degraded{"", policy.Closed, policy.Open, policy.Local}).Draw(t, "degraded"); p.Degraded == policy.Local {
+			p := policy.Plan{Number: i + 1, Name: n, Limits: limits(1).Draw(t, "limits"), Mode: modes.Draw(t, "mode"), Candidate: limits(0).Draw(t,
+				"candidate")}
+			if p.Degraded = rapid.SampledFrom([]policy.Degraded{"", policy.Closed, policy.Open, policy.Local}).Draw(t,
+				"degraded"); p.Degraded == policy.Local {
 				p.Share = rapid.IntRange(1, 100).Draw(t, "share")
 			}
 			s.Plans = append(s.Plans, p)
 		}
 		for i, n := range rapid.SliceOfNDistinct(name, 0, 4, rapid.ID).Draw(t, "routes") {
 			pattern := route.Pattern{
-				API: rapid.SampledFrom([]string{"", "*", "abc123"}).Draw(t, "api"), Stage: rapid.SampledFrom([]string{"", "*", "prod", "$default"}).Draw(t, "stage"),
+				API: rapid.SampledFrom([]string{"", "*", "abc123"}).Draw(t, "api"), Stage: rapid.SampledFrom([]string{"", "*", "prod", "$default"}).Draw(t,
+					"stage"),
 				Method: rapid.SampledFrom([]string{"", "*", "GET", "$connect"}).Draw(t, "method"), Path: fmt.Sprintf("/%d/{id}/a%%20b: #c", i),
 			}
 			s.Routes = append(s.Routes, policy.Route{

@@ -117,10 +117,10 @@ func (w *walk) visit(node *yaml.Node, path string, depth int) {
 		w.add(node.Line, path, "is nested deeper than any policy")
 		return
 	}
-	switch node.Kind {
-	case yaml.MappingNode:
+	if node.Kind == yaml.MappingNode {
 		w.mapping(node, path, depth)
-	case yaml.SequenceNode:
+	}
+	if node.Kind == yaml.SequenceNode {
 		for i, item := range node.Content {
 			w.visit(item, path+"["+strconv.Itoa(i)+"]", depth+1)
 		}

@@ -13,26 +13,39 @@ import (
 
 const header = `# The policies of Tidegate, version %d: plans, route rules and what holds for all callers.
 #
-# A limit is so many calls in any window: 100 per 10 seconds. It counts exactly unless something follows, with commas between: estimate, token bucket
-# or fixed window for another algorithm; denied calls count; 5,000 slots. Calendars need a fixed window: 1,000 per calendar month (Europe/Berlin), fixed window.
-# Field by field it is {requests: 100, window: 10s}, with algorithm, countDenied, slots, calendar and zone where they are wanted.
+# A limit is so many calls in any window: 100 per 10 seconds. It counts exactly unless something follows, with commas between:
+# estimate, token bucket or fixed window for another algorithm; denied calls count; 5,000 slots. A calendar needs a fixed window:
+# 1,000 per calendar month (Europe/Berlin), fixed window. Field by field a limit is {requests: 100, window: 10s}, with algorithm,
+# countDenied, slots, calendar and zone where they are wanted.
 #
-# What is left out of the file is removed when it is imported. To rename a plan write its old name beside it: was. Try an import first: a dry run
-# shows every difference. The version says what the file was made of; an import based on an older one is refused.
+# What is left out of the file is removed when it is imported. To rename a plan write its old name beside it: was. Try an import
+# first: a dry run shows every difference. The version says what the file was made of; an import based on an older one is refused.
 
 `
 
-// notes explain the sections.
-var notes = map[string]string{
-	"plans":     "Keys have a plan. degraded says what becomes of calls while Valkey is away: closed, open, or local with a share in percent.",
-	"routes":    "Of the rules that match a call the most specific wins. A call takes its cost, 1 if none is given; of cost 0 it is not limited.",
-	"perIP":     "Limits of each client address.",
-	"global":    "Limits of all callers together.",
-	"deny":      "Addresses that are refused.",
-	"allow":     "When there are any, all other addresses are refused.",
-	"exempt":    "Addresses that are not limited.",
-	"tokenPlan": "The plan of tokens that name none; addressPlan is that of callers known by address. Without one they are refused.",
-	"bans":      "So many denied calls in a window ban for base, then for twice as long each time, up to cap.",
+// note explains a section.
+func note(section string) string {
+	switch section {
+	case "plans":
+		return "Keys have a plan. degraded says what becomes of calls while Valkey is away: closed, open, or local with a share in percent."
+	case "routes":
+		return "Of the rules that match a call the most specific wins. A call takes its cost, 1 if none is given; of cost 0 it is not limited."
+	case "perIP":
+		return "Limits of each client address."
+	case "global":
+		return "Limits of all callers together."
+	case "deny":
+		return "Addresses that are refused."
+	case "allow":
+		return "When there are any, all other addresses are refused."
+	case "exempt":
+		return "Addresses that are not limited."
+	case "tokenPlan":
+		return "The plan of tokens that name none; addressPlan is that of callers known by address. Without one they are refused."
+	case "bans":
+		return "So many denied calls in a window ban for base, then for twice as long each time, up to cap."
+	}
+	return ""
 }
 
 // Write returns the Set as a file.
@@ -42,8 +55,8 @@ func Write(s *policy.Set) ([]byte, error) {
 		return nil, fmt.Errorf("write policy file: %w", err)
 	}
 	for i := 0; i+1 < len(root.Content); i += 2 {
-		if note := notes[root.Content[i].Value]; note != "" {
-			root.Content[i].HeadComment = "\n# " + note
+		if text := note(root.Content[i].Value); text != "" {
+			root.Content[i].HeadComment = "\n# " + text
 		}
 	}
 	var b bytes.Buffer

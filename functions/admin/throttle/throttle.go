@@ -18,6 +18,8 @@ import (
 var (
 	perAccount = []limiter.Limit{{Requests: 5, Window: time.Minute}, {Requests: 20, Window: time.Hour}}
 	perSource  = []limiter.Limit{{Requests: 20, Window: time.Minute}, {Requests: 100, Window: time.Hour}}
+	// perAudit is how many refused logins the audit tells of, since it forgets nothing and anybody can fail to log in.
+	perAudit = limiter.Limit{Requests: 100, Window: time.Hour}
 )
 
 // ipv6Bits is the part of an IPv6 address that a site is given; the rest it chooses freely.
@@ -26,7 +28,7 @@ const ipv6Bits = 64
 // Throttle counts attempts in Valkey, so that all instances of the function count together. Addresses and names are stored only as hashes, for
 // two hours at most. It is safe for concurrent use.
 type Throttle struct {
-	pairs, sources *limiter.Limiter
+	pairs, sources, told *limiter.Limiter
 }
 
 // New returns a Throttle on the client.
@@ -39,7 +41,11 @@ func New(client valkey.Client) (*Throttle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("throttle sources: %w", err)
 	}
-	return &Throttle{pairs: pairs, sources: sources}, nil
+	told, err := limiter.New(client, "tg:login:told:", perAudit)
+	if err != nil {
+		return nil, fmt.Errorf("throttle the audit: %w", err)
+	}
+	return &Throttle{pairs: pairs, sources: sources, told: told}, nil
 }
 
 // Attempt is the answer to a Take. When it is not Allowed the password must not be looked at; RetryAfter is then the earliest time at which the same
@@ -87,6 +93,12 @@ func (t *Throttle) deny(ctx context.Context, a Attempt) (Attempt, error) {
 	}
 	a.RetryAfter = max(a.source.taken.RetryAfter(), pair.RetryAfter())
 	return a, nil
+}
+
+// Tell reports whether the audit should tell of a login that was refused: of 100 an hour.
+func (t *Throttle) Tell(ctx context.Context) (bool, error) {
+	d, err := take(ctx, t.told, "refused")
+	return d.Allowed, err
 }
 
 // Forgive gives an attempt back that turned out to be right: only wrong ones count.

@@ -22,7 +22,8 @@ import (
 // Subject is what the tokens go by in the audit and in the key space.
 const Subject = "tokens"
 
-// All tokens are fields of one hash, by their id, and the minutes of their last use of another, beside the chain of the audit that tells of them. They
+// All tokens are fields of one hash, by their id, and the minutes of their last use of another, beside the chain of the audit that tells of them.
+// They
 // are few.
 var (
 	recordsKey = keyspace.Of(Subject, "records")

@@ -38,7 +38,8 @@ func TestParseLimit(t *testing.T) {
 
 func TestParseLimitRefuses(t *testing.T) {
 	for _, text := range []string{
-		"", "100", "per second", "ten per second", "100 per", "100 per 10", "100 per fortnight", "100 per calendar week", "1,00 per second", "-1 per second",
+		"", "100", "per second", "ten per second", "100 per", "100 per 10", "100 per fortnight", "100 per calendar week", "1,00 per second",
+		"-1 per second",
 		"1e3 per second", "100 per 0 seconds", "100 per 999999999 days", "100 per second, fast", "100 per second,", "99999999999999999999 per second",
 		"100 per calendar day (../../etc/passwd), fixed window", strings.Repeat("1", 5000) + " per second",
 	} {

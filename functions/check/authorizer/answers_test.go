@@ -291,7 +291,7 @@ func (tb *table) want(kind, state string, c caller) map[string]any {
 		if !strings.HasPrefix(kind, "HTTP") {
 			return nil
 		}
-		id, context = "unverified", map[string]any{"message": "A valid API key is required."}
+		id, context = "unverified", map[string]any{"message": "A valid credential is required."}
 	}
 	if kind == "HTTP 2.0 simple" {
 		return map[string]any{"isAuthorized": allowed, "context": context}

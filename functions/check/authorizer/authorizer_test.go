@@ -214,7 +214,7 @@ func refused(got map[string]any, err error, event map[string]any) error {
 		}
 		return nil
 	}
-	context := map[string]any{"message": "A valid API key is required."}
+	context := map[string]any{"message": "A valid credential is required."}
 	want := iamPolicy("unverified", "Deny", methodARN, context)
 	if event["version"] == "2.0" {
 		want = map[string]any{"isAuthorized": false, "context": context}

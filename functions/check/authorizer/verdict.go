@@ -85,7 +85,7 @@ const unverified = "unverified"
 
 // unauthorized is the answer of an HTTP API to a call without a good credential.
 func unauthorized() verdict {
-	return verdict{principal: unverified, context: map[string]any{contextMessage: "A valid API key is required."}}
+	return verdict{principal: unverified, context: map[string]any{contextMessage: answer.Unauthorized}}
 }
 
 // unavailable is the answer while the limits cannot be read.

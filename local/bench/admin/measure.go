@@ -18,7 +18,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
-	"tidegate/local/bench/figure"
+	"tidegate/local/figures"
 	"tidegate/local/site"
 	"tidegate/web/static"
 )
@@ -124,7 +124,7 @@ func (b *browser) visit(ctx context.Context, p page, rounds int) (visited, error
 	err := after.read(ctx, b.client)
 	n := float64(rounds)
 	return visited{
-		p50: figure.Quantile(times, 0.5), p95: figure.Quantile(times, 0.95), weight: float64(weight),
+		p50: figures.Quantile(times, 0.5), p95: figures.Quantile(times, 0.95), weight: float64(weight),
 		commands: float64(after.commands-before.commands-1) / n, reads: float64(after.reads-before.reads-1) / n,
 	}, err
 }
@@ -153,7 +153,7 @@ func (s *work) read(ctx context.Context, client valkey.Client) error {
 	return nil
 }
 
-func measure(ctx context.Context, client valkey.Client, s *seed, o options) ([]figure.Figure, error) {
+func measure(ctx context.Context, client valkey.Client, s *seed, o options) ([]figures.Figure, error) {
 	b, err := newBrowser(ctx, client)
 	if err != nil {
 		return nil, err
@@ -162,17 +162,17 @@ func measure(ctx context.Context, client valkey.Client, s *seed, o options) ([]f
 	if err != nil {
 		return nil, err
 	}
-	var figures []figure.Figure
+	var all []figures.Figure
 	first, live := 0.0, 0.0
 	for _, p := range pages {
 		v, err := b.visit(ctx, p, o.rounds)
 		if err != nil {
 			return nil, err
 		}
-		figures = append(figures, figure.Of("admin."+p.name+".server_ms", figure.Millis(v.p50), "ms"),
-			figure.Of("admin."+p.name+".p95_ms", figure.Millis(v.p95), "ms"),
-			figure.Of("admin."+p.name+".commands", v.commands, "commands"), figure.Of("admin."+p.name+".reads", v.reads, "reads"),
-			figure.Of("admin."+p.name+".gzip_bytes", v.weight, "bytes"))
+		all = append(all, figures.Of("admin."+p.name+".server_ms", figures.Millis(v.p50), "ms"),
+			figures.Of("admin."+p.name+".p95_ms", figures.Millis(v.p95), "ms"),
+			figures.Of("admin."+p.name+".commands", v.commands, "commands"), figures.Of("admin."+p.name+".reads", v.reads, "reads"),
+			figures.Of("admin."+p.name+".gzip_bytes", v.weight, "bytes"))
 		if p.live {
 			live = max(live, v.weight)
 		} else {
@@ -180,13 +180,13 @@ func measure(ctx context.Context, client valkey.Client, s *seed, o options) ([]f
 		}
 	}
 	weights, err := b.weights(ctx, first, live)
-	return append(figures, weights...), err
+	return append(all, weights...), err
 }
 
 // weights are what browsers load with nothing in their cache: the heaviest page, the stylesheet, the scripts and the icon, compressed.
-func (b *browser) weights(ctx context.Context, heaviest, live float64) ([]figure.Figure, error) {
+func (b *browser) weights(ctx context.Context, heaviest, live float64) ([]figures.Figure, error) {
 	sum := heaviest
-	figures := []figure.Figure{figure.Of("admin.heaviest_html_gzip_bytes", heaviest, "bytes")}
+	all := []figures.Figure{figures.Of("admin.heaviest_html_gzip_bytes", heaviest, "bytes")}
 	for name, file := range map[string]string{"css": b.bundle.Style, "js": b.bundle.Script, "chart_js": b.bundle.Chart, "icon": b.bundle.Icon} {
 		got, _, err := b.ask(ctx, page{path: "/static/" + file})
 		if err != nil {
@@ -196,7 +196,7 @@ func (b *browser) weights(ctx context.Context, heaviest, live float64) ([]figure
 			return nil, errors.New(file + " is not compressed")
 		}
 		sum += float64(got.Body.Len())
-		figures = append(figures, figure.Of("admin."+name+"_gzip_bytes", float64(got.Body.Len()), "bytes"))
+		all = append(all, figures.Of("admin."+name+"_gzip_bytes", float64(got.Body.Len()), "bytes"))
 	}
-	return append(figures, figure.Of("admin.first_load_gzip_bytes", sum, "bytes"), figure.Of("admin.live_refresh_bytes", live, "bytes")), nil
+	return append(all, figures.Of("admin.first_load_gzip_bytes", sum, "bytes"), figures.Of("admin.live_refresh_bytes", live, "bytes")), nil
 }

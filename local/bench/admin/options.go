@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"tidegate/internal/store"
-	"tidegate/local/bench/figure"
+	"tidegate/local/figures"
 	"tidegate/local/valkey"
 )
 
@@ -58,15 +58,15 @@ func run(ctx context.Context, args []string) error {
 	if err := s.all(ctx); err != nil {
 		return err
 	}
-	figures, err := measure(ctx, client, s, o)
+	measured, err := measure(ctx, client, s, o)
 	if err != nil {
 		return err
 	}
-	figure.Print(os.Stdout, fmt.Sprintf("The dashboard, %d keys, %d active", o.keys, o.active), figures, goal)
+	figures.Print(os.Stdout, fmt.Sprintf("The dashboard, %d keys, %d active", o.keys, o.active), measured, goal)
 	if o.output == "" {
 		return nil
 	}
-	return figure.AddTo(o.output, "admin.", figures)
+	return figures.Put(o.output, "admin.", measured)
 }
 
 // goal is what a figure is to stay below.

@@ -1,0 +1,86 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"tidegate/functions/admin/access"
+)
+
+// The document is valid OpenAPI 3.1, lists every route and nothing else, and says of each what it needs.
+func TestDocument(t *testing.T) {
+	s := newService(t)
+	if valid, errs := s.document.ValidateDocument(); !valid {
+		for _, e := range errs {
+			t.Errorf("%s %s %v", e.Message, e.Reason, e.SchemaValidationErrors)
+		}
+	}
+	var document struct {
+		OpenAPI string
+		Servers []struct{ URL string }
+		Paths   map[string]map[string]struct {
+			OperationID string
+			Summary     string
+			Tags        []string
+			Security    []map[string][]string
+			Responses   map[string]struct{ Content map[string]any }
+		}
+	}
+	if err := json.Unmarshal([]byte(s.get("/openapi.json").wants(http.StatusOK).text), &document); err != nil {
+		t.Fatal(err)
+	}
+	if document.OpenAPI != "3.1.0" || len(document.Servers) != 1 || document.Servers[0].URL != "/" {
+		t.Errorf("%s, %v", document.OpenAPI, document.Servers)
+	}
+	var documented, served, ids []string
+	scopes := map[string]string{}
+	for path, methods := range document.Paths {
+		for method, o := range methods {
+			pattern := strings.ToUpper(method) + " " + path
+			documented, ids = append(documented, pattern), append(ids, o.OperationID)
+			if o.Summary == "" || len(o.Tags) != 1 || len(o.Security) != 2 || len(o.Security[0]["token"]) != 1 {
+				t.Errorf("%s: %+v", pattern, o)
+				continue
+			}
+			scopes[pattern] = o.Security[0]["token"][0]
+			if _, problem := o.Responses["default"].Content["application/problem+json"]; !problem {
+				t.Errorf("%s: errors are %v", pattern, o.Responses["default"].Content)
+			}
+		}
+	}
+	for _, r := range Routes("", Services{}) {
+		served = append(served, r.Pattern)
+		want := map[access.Role]string{access.Viewer: "read", access.Editor: "write"}[r.Role]
+		if want == "" || scopes[r.Pattern] != want || r.MaxBody < MaxBody {
+			t.Errorf("%s: role %v, scope %q, %d bytes", r.Pattern, r.Role, scopes[r.Pattern], r.MaxBody)
+		}
+		if changes := !strings.HasPrefix(r.Pattern, "GET "); changes && r.Role != access.Editor && r.Pattern != "POST /api/v1/simulate" {
+			t.Errorf("%s is open to viewers", r.Pattern)
+		}
+	}
+	slices.Sort(documented)
+	slices.Sort(served)
+	if !slices.Equal(documented, served) {
+		t.Errorf("documented %v\nserved     %v", documented, served)
+	}
+	slices.Sort(ids)
+	if len(slices.Compact(ids)) != len(served) {
+		t.Errorf("ids of operations are not unique: %v", ids)
+	}
+}
+
+// Below a base path the document says so.
+func TestDocumentBase(t *testing.T) {
+	a := Routes("/prod", Services{})
+	for _, r := range a {
+		if !strings.Contains(r.Pattern, " "+Prefix+"/") {
+			t.Errorf("%s", r.Pattern)
+		}
+	}
+	if url := configOf("/prod").Servers[0].URL; url != "/prod/" {
+		t.Errorf("server %s", url)
+	}
+}

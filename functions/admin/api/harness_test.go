@@ -1,0 +1,260 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pb33f/libopenapi"
+	validator "github.com/pb33f/libopenapi-validator"
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/token"
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/store"
+	"tidegate/internal/store/acl"
+	"tidegate/internal/usage"
+	"tidegate/internal/valkeytest"
+)
+
+var (
+	testPepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
+	byTest     = policy.Edit{By: audit.Actor{Kind: "system", Name: "test"}}
+	ada        = access.Actor{ID: "password:ada", Name: "ada", Kind: access.User, Role: access.Editor}
+	machine    = access.Actor{ID: "token:x", Name: "ci", Kind: access.Token, Role: access.Editor}
+)
+
+// service is the API on a real Valkey, with one plan of 10 per 10 minutes. Who asks is the test's to say; the dashboard's tests say who may.
+type service struct {
+	t        testing.TB
+	keys     *policy.Store
+	tokens   *token.Store
+	client   valkey.Client
+	url      string
+	log      *bytes.Buffer
+	server   *httptest.Server
+	document validator.Validator
+	actor    access.Actor
+}
+
+func newService(t testing.TB) *service {
+	t.Helper()
+	return newServiceOn(t, valkeytest.Start(t))
+}
+
+// newServiceOn returns the API with the rights that the admin function has in the store.
+func newServiceOn(t testing.TB, url string) *service {
+	t.Helper()
+	client := connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
+	s := &service{
+		t: t, url: url, client: client, keys: policy.NewStore(client, testPepper), tokens: token.NewStore(client, testPepper), log: &bytes.Buffer{},
+		actor: ada,
+	}
+	routes := Routes("", Services{
+		Keys: s.keys, Checker: policy.NewChecker(client, testPepper), Usage: usage.NewReader(client), Tokens: s.tokens,
+		Log: slog.New(slog.NewTextHandler(s.log, nil)),
+	})
+	mux := http.NewServeMux()
+	for _, r := range routes {
+		mux.HandleFunc(r.Pattern, func(w http.ResponseWriter, req *http.Request) {
+			r.Handle(w, req.WithContext(access.With(req.Context(), s.actor)))
+		})
+	}
+	s.server = httptest.NewServer(mux)
+	t.Cleanup(s.server.Close)
+	s.readDocument()
+	s.savePlans(policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 10, Window: 10 * time.Minute}}})
+	return s
+}
+
+func connect(t testing.TB, url string) valkey.Client {
+	t.Helper()
+	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second, Pooled: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// readDocument takes the OpenAPI document as a client does. Every answer of the tests is held against it.
+func (s *service) readDocument() {
+	s.t.Helper()
+	text := s.send(http.MethodGet, "/openapi.json", nil, nil).text
+	document, err := libopenapi.NewDocument([]byte(text))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	v, errs := validator.NewValidator(document)
+	if len(errs) > 0 {
+		s.t.Fatal(errs)
+	}
+	s.document = v
+}
+
+func (s *service) savePlans(plans ...policy.Plan) {
+	s.t.Helper()
+	set, err := s.keys.Set(s.t.Context())
+	if err == nil {
+		set.Plans = append(set.Plans, plans...)
+		_, err = s.keys.SaveSet(s.t.Context(), *set, byTest)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *service) create(name string) policy.Key {
+	s.t.Helper()
+	k, _, err := s.keys.Create(s.t.Context(), policy.NewKey{Name: name, Env: "test", Plan: "free"}, byTest)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return k
+}
+
+// reply is an answer; body is what its JSON says.
+type reply struct {
+	t      testing.TB
+	what   string
+	status int
+	header http.Header
+	text   string
+	body   map[string]any
+}
+
+type header map[string]string
+
+// do sends a request with JSON, unless the body is bytes, and holds the answer against the document.
+func (s *service) do(method, path string, body any, headers header) reply {
+	s.t.Helper()
+	r := s.send(method, path, body, headers)
+	request := s.request(method, path, body, headers)
+	response := &http.Response{StatusCode: r.status, Header: r.header, Body: io.NopCloser(strings.NewReader(r.text)), Request: request}
+	if valid, errs := s.document.ValidateHttpResponse(request, response); !valid && r.status != http.StatusNotFound && r.text != "" {
+		for _, e := range errs {
+			s.t.Errorf("%s: not as the document says: %s %s %v\n%s", r.what, e.Message, e.Reason, e.SchemaValidationErrors, r.text)
+		}
+	}
+	return r
+}
+
+func (s *service) request(method, path string, body any, headers header) *http.Request {
+	s.t.Helper()
+	var content io.Reader
+	contentType := ""
+	switch b := body.(type) {
+	case nil:
+	case []byte:
+		content, contentType = bytes.NewReader(b), "application/json"
+	default:
+		text, err := json.Marshal(b)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		content, contentType = bytes.NewReader(text), "application/json"
+	}
+	request, err := http.NewRequestWithContext(context.Background(), method, s.server.URL+Prefix+path, content)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if contentType != "" {
+		request.Header.Set("Content-Type", contentType)
+	}
+	for name, value := range headers {
+		request.Header.Set(name, value)
+	}
+	return request
+}
+
+func (s *service) send(method, path string, body any, headers header) reply {
+	s.t.Helper()
+	response, err := s.server.Client().Do(s.request(method, path, body, headers))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r := reply{t: s.t, what: method + " " + path, status: response.StatusCode, header: response.Header, text: string(text)}
+	if strings.Contains(response.Header.Get("Content-Type"), "json") {
+		if err := json.Unmarshal(text, &r.body); err != nil {
+			s.t.Fatalf("%s: %v\n%s", r.what, err, text)
+		}
+	}
+	return r
+}
+
+func (s *service) get(path string) reply { s.t.Helper(); return s.do(http.MethodGet, path, nil, nil) }
+
+func (s *service) post(path string, body any) reply {
+	s.t.Helper()
+	return s.do(http.MethodPost, path, body, nil)
+}
+
+func (r reply) wants(status int, texts ...string) reply {
+	r.t.Helper()
+	if r.status != status {
+		r.t.Fatalf("%s: %d, want %d\n%s", r.what, r.status, status, r.text)
+	}
+	for _, text := range texts {
+		if !strings.Contains(r.text, text) {
+			r.t.Errorf("%s: no %s in\n%s", r.what, text, r.text)
+		}
+	}
+	return r
+}
+
+// at returns what stands at a path of names and indices.
+func (r reply) at(path ...any) any {
+	r.t.Helper()
+	var found any = r.body
+	for _, step := range path {
+		switch where := found.(type) {
+		case map[string]any:
+			found = where[fmt.Sprint(step)]
+		case []any:
+			i, _ := step.(int)
+			if i >= len(where) {
+				r.t.Fatalf("%s: nothing at %v in\n%s", r.what, path, r.text)
+			}
+			found = where[i]
+		default:
+			r.t.Fatalf("%s: nothing at %v in\n%s", r.what, path, r.text)
+		}
+	}
+	return found
+}
+
+func (r reply) stringAt(path ...any) string {
+	r.t.Helper()
+	text, _ := r.at(path...).(string)
+	return text
+}
+
+// newest returns action, name and reason of the newest entry of the audit, and who made it.
+func (s *service) newest(subject string) (audit.Entry, bool) {
+	s.t.Helper()
+	page, err := s.keys.Audit().List(s.t.Context(), audit.Query{Subject: subject, Count: 1})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if len(page.Entries) == 0 {
+		return audit.Entry{}, false
+	}
+	return page.Entries[0], true
+}

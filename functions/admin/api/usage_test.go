@@ -1,0 +1,190 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/token"
+	"tidegate/internal/audit"
+	"tidegate/internal/policy"
+	"tidegate/internal/usage"
+	"tidegate/web/middleware"
+)
+
+func (s *service) reserve(id string, cost int64) reply {
+	s.t.Helper()
+	return s.post("/reservations", map[string]any{"keyId": id, "cost": cost})
+}
+
+// A worker reserves, is told when that is too much, and settles through the middleware's client, once.
+func TestReservations(t *testing.T) {
+	s := newService(t)
+	id := s.create("worker").ID
+	granted := s.reserve(id, 6).wants(http.StatusCreated, `"remaining":4`, `"scope":"key"`)
+	denied := s.reserve(id, 5).wants(http.StatusTooManyRequests, "quota-exceeded")
+	if len(denied.header.Get("Retry-After")) != 3 {
+		t.Errorf("%v", denied.header)
+	}
+	settler := middleware.Settler{URL: s.server.URL, Token: "machine"}
+	text := granted.stringAt("reservation")
+	if got, err := settler.Settle(t.Context(), text, 2); err != nil || got != (middleware.Settlement{Reserved: 6, Actual: 2}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	var refused *middleware.SettleError
+	if _, err := settler.Settle(t.Context(), text, 2); !errors.As(err, &refused) || refused.Status != http.StatusConflict {
+		t.Errorf("once more: %v", err)
+	}
+	s.reserve(id, 8).wants(http.StatusCreated)
+	s.reserve("nobody", 1).wants(http.StatusNotFound)
+	s.reserve(id, 11).wants(http.StatusUnprocessableEntity, "no more than any limit")
+	s.reserve(id, 0).wants(http.StatusUnprocessableEntity, "body.cost")
+	s.post("/reservations", map[string]any{"keyId": id, "cost": 1, "route": "no such"}).wants(http.StatusNotFound)
+	s.post("/reservations/settle", map[string]any{"reservation": "tgr_AAAA", "cost": 1}).wants(http.StatusUnprocessableEntity, "no reservation")
+	s.post("/reservations/settle", map[string]any{"reservation": text, "cost": -1}).wants(http.StatusUnprocessableEntity, "body.cost")
+	if _, err := s.keys.Revoke(t.Context(), id, 1, byTest); err != nil {
+		t.Fatal(err)
+	}
+	s.reserve(id, 1).wants(http.StatusNotFound)
+}
+
+func TestBannedWorker(t *testing.T) {
+	s := newService(t)
+	k := s.create("worker")
+	_, err := s.keys.Update(t.Context(), k.ID, 1, "key.ban", byTest, func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.reserve(k.ID, 1).wants(http.StatusTooManyRequests, "banned", `"type":"about:blank"`)
+}
+
+// What was taken and what was counted is told of one key and of all.
+func TestUsage(t *testing.T) {
+	s := newService(t)
+	busy, quiet := s.create("busy"), s.create("quiet")
+	s.reserve(busy.ID, 10).wants(http.StatusCreated)
+	now := time.Now()
+	recorder := usage.NewRecorder(usage.Options{}, func() time.Time { return now })
+	for i := range 7 {
+		o := usage.Outcome{Subject: busy.ID, Registered: true, Cost: 1, Time: now}
+		if i > 4 {
+			o.Verdict = usage.Denied
+		}
+		recorder.Record(o)
+	}
+	if report := recorder.Flush(t.Context(), connect(t, s.url)); report.Err != nil {
+		t.Fatal(report.Err)
+	}
+	s.get("/keys/"+busy.ID+"/usage").wants(http.StatusOK, `"used":10`, `"remaining":0`, `"nextFree":`, `"total":{"allowed":5,"denied":2,`, `"step":"1m"`)
+	s.get("/keys/"+quiet.ID+"/usage?step=1h").wants(http.StatusOK, `"used":0`, `"total":{"allowed":0,"denied":0,`, `"step":"1h"`)
+	s.get("/keys?state=blocked").wants(http.StatusOK, busy.ID)
+	got := s.get("/overview?top=1").wants(http.StatusOK, `"keys":2`, `"activeCallers":1`, `"policyVersion":1`)
+	if got.stringAt("busiest", 0, "name") != "busy" || got.at("busiest", 0, "allowed") != 5.0 || got.stringAt("mostDenied", 0, "id") != busy.ID {
+		t.Errorf("%s", got.text)
+	}
+}
+
+// An explanation names the rule that won, the limits and the very answer.
+func TestExplain(t *testing.T) {
+	s := newService(t)
+	s.fill()
+	id := s.create("acme").ID
+	s.get("/explain?key="+id+"&path=/health").wants(http.StatusOK, `"rule":"free"`, `"cost":0`, `"allowed":true`, `"status":0`)
+	s.get("/explain?key="+id+"&method=post&path=/chat/7&api=abc&stage=prod&address=192.0.2.7").
+		wants(http.StatusOK, `"rule":"chat"`, `"cost":5`, `"scope":"route-ip"`, `"won":true`, `"pattern":"abc/prod POST /chat/{id}"`)
+	s.get("/explain?key="+id+"&address=203.0.113.9").wants(http.StatusOK, `"allowed":false`, `"refused":"`, `"status":401`)
+	s.get("/explain?key="+id+"&address=10.1.2.3").wants(http.StatusOK, `"exempt":true`)
+	s.reserve(id, 10).wants(http.StatusCreated)
+	s.get("/explain?key="+id).wants(http.StatusOK, `"allowed":false`, `"status":429`, "quota-exceeded", `"violatedPolicies":["10 per 10 minutes"]`,
+		`"retryAfter":`)
+}
+
+func TestSimulate(t *testing.T) {
+	s := newService(t)
+	got := s.post("/simulate", []byte(`{"limit":{"requests":2,"window":"10s"},"calls":[0,9.9,1,10.000001]}`)).wants(http.StatusOK, `"allowed":3`)
+	if got.at("decisions", 2, "at") != 9.9 || got.at("decisions", 2, "remaining") != 0.0 || got.at("decisions", 2, "retryAfter").(float64) > 0.11 {
+		t.Errorf("%s", got.text)
+	}
+}
+
+// The audit comes in pages, is narrowed, is verified, and a change can be put back, as long as it was not changed again.
+func TestAudit(t *testing.T) {
+	s := newService(t)
+	id := s.create("acme").ID
+	for _, name := range []string{"one", "two", "three"} {
+		s.do(http.MethodPatch, "/keys/"+id, map[string]any{"name": name, "reason": "to " + name}, header{"If-Match": "*"}).wants(http.StatusOK)
+	}
+	var actions []string
+	pages := 0
+	for next := ""; pages == 0 || next != ""; pages++ {
+		page := s.get("/audit?count=2&after=" + next).wants(http.StatusOK)
+		items, _ := page.at("items").([]any)
+		for i := range items {
+			actions = append(actions, page.stringAt("items", i, "action")+" "+page.stringAt("items", i, "reason"))
+		}
+		next = page.stringAt("next")
+	}
+	if len(actions) != 5 || pages != 3 || actions[0] != "key.edit to three" || actions[4] != "policy.save " {
+		t.Errorf("%d pages: %q", pages, actions)
+	}
+	list := s.get("/audit?subject="+id+"&action=key.edit&by=ada").wants(http.StatusOK, `"before":{"id":"`+id)
+	if items, _ := list.at("items").([]any); len(items) != 3 {
+		t.Errorf("%s", list.text)
+	}
+	s.get("/audit/verify").wants(http.StatusOK, `"entries":5`, `"good":true`, `"broken":[]`)
+	entry := list.stringAt("items", 1, "id") // one became two
+	s.get("/audit/"+entry).wants(http.StatusOK, `"reason":"to two"`)
+
+	revert := map[string]any{"reason": "oops"}
+	s.post("/audit/"+entry+"/revert", revert).wants(http.StatusPreconditionRequired)
+	s.do(http.MethodPost, "/audit/"+entry+"/revert", revert, header{"If-Match": `"3"`}).wants(http.StatusPreconditionFailed, `"currentVersion":4`)
+	s.do(http.MethodPost, "/audit/"+entry+"/revert", revert, header{"If-Match": `"4"`}).wants(http.StatusOK, `"version":5`)
+	s.get("/keys/"+id).wants(http.StatusOK, `"name":"one"`)
+	created := s.get("/audit?action=key.create").stringAt("items", 0, "id")
+	s.do(http.MethodPost, "/audit/"+created+"/revert", revert, header{"If-Match": "*"}).wants(http.StatusConflict, "delete it instead")
+	saved := s.get("/audit?subject=policy").stringAt("items", 0, "id")
+	s.do(http.MethodPost, "/audit/"+saved+"/revert", revert, header{"If-Match": "*"}).wants(http.StatusConflict, "has 1 keys")
+	s.do(http.MethodDelete, "/keys/"+id, nil, nil).wants(http.StatusNoContent)
+	s.do(http.MethodPost, "/audit/"+entry+"/revert", revert, header{"If-Match": "*"}).wants(http.StatusConflict, "deleted since")
+}
+
+// People make tokens, machines do not; a secret is told once; creation and revocation are told in the audit, without it.
+func TestTokens(t *testing.T) {
+	s := newService(t)
+	body := map[string]any{"name": "ci", "scope": "write", "expires": time.Now().Add(time.Hour)}
+	s.actor = machine
+	s.post("/tokens", body).wants(http.StatusForbidden, "Only people")
+	s.get("/me").wants(http.StatusOK, `"kind":"token"`, `"role":"editor"`)
+	s.actor = ada
+	made := s.post("/tokens", body).wants(http.StatusCreated)
+	id, secret := made.stringAt("token", "id"), made.stringAt("secret")
+	if known, err := s.tokens.Authenticate(t.Context(), secret); err != nil || known.Scope != token.Write || known.Actor().Role != access.Editor {
+		t.Fatalf("%+v, %v", known, err)
+	}
+	list := s.get("/tokens").wants(http.StatusOK, id, `"createdBy":"ada"`)
+	s.actor = machine
+	s.do(http.MethodDelete, "/tokens/"+id, nil, nil).wants(http.StatusNoContent)
+	if _, err := s.tokens.Authenticate(t.Context(), secret); !errors.Is(err, token.ErrUnknown) {
+		t.Errorf("after its revocation: %v", err)
+	}
+	told := s.get("/audit?subject=tokens").wants(http.StatusOK, `"action":"token.create"`, `"action":"token.revoke"`, `"name":"ci"`, `"scope":"write"`)
+	for _, text := range []string{list.text, told.text} {
+		if len(secret) > 20 && (strings.Contains(text, secret) || strings.Contains(text, secret[len("tga_")+12:])) {
+			t.Errorf("the secret is told: %s", text)
+		}
+	}
+	if told.stringAt("items", 0, "by", "name") != machine.String() || told.stringAt("items", 1, "by", "name") != "ada" {
+		t.Errorf("%s", told.text)
+	}
+	s.get("/audit/verify").wants(http.StatusOK, `"good":true`, `"entries":3`)
+	if irreversible := s.get("/audit?subject=tokens").stringAt("items", 0, "id"); irreversible != "" {
+		s.do(http.MethodPost, "/audit/"+irreversible+"/revert", map[string]any{"reason": "x"}, header{"If-Match": "*"}).wants(http.StatusConflict,
+			"Only changes of keys")
+	}
+	if page, err := s.keys.Audit().List(t.Context(), audit.Query{Action: "token."}); err != nil || len(page.Entries) != 2 {
+		t.Errorf("%+v, %v", page, err)
+	}
+}

@@ -1,0 +1,157 @@
+package dashboard
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"tidegate/functions/admin/policyfile"
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
+)
+
+// maxImport bounds the form of a file: every character that means something in a form takes three.
+const maxImport = 4 << 20
+
+func (d *dashboard) exportPolicies(w http.ResponseWriter, r *http.Request) {
+	set, err := d.Keys.Set(r.Context())
+	if err != nil {
+		d.failStore(w, r, "read policy", err)
+		return
+	}
+	text, err := policyfile.Write(set)
+	if err != nil {
+		d.Log.Error("export policy", "error", err)
+		d.fail(w, r, problem{status: http.StatusInternalServerError})
+		return
+	}
+	w.Header().Set("Content-Type", "application/yaml")
+	w.Header().Set("Content-Disposition", `attachment; filename="tidegate-policies.yaml"`)
+	_, _ = w.Write(text) // fails only when nobody listens any more
+}
+
+// policyImport is a file as it was typed. It is saved once its changes were seen: seen is the hash of what they were shown of.
+type policyImport struct {
+	text    string
+	reason  input
+	version int64 // of the Set that the changes were shown against
+	seen    string
+	wrong   string
+	preview *templates.Preview
+}
+
+func (d *dashboard) showImport(w http.ResponseWriter, r *http.Request) {
+	d.renderImport(w, r, http.StatusOK, policyImport{})
+}
+
+// importPolicies shows what the file changes, and when that was seen, saves it.
+func (d *dashboard) importPolicies(w http.ResponseWriter, r *http.Request) {
+	if !d.parseForm(w, r) {
+		return
+	}
+	v := r.PostForm
+	version, err := readVersion(v)
+	if err != nil {
+		d.fail(w, r, problem{status: http.StatusBadRequest})
+		return
+	}
+	set, err := d.Keys.Set(r.Context())
+	if err != nil {
+		d.failStore(w, r, "read policy", err)
+		return
+	}
+	f := policyImport{text: v.Get("yaml"), reason: typed(v, "reason", maxReasonInput), version: set.Version, seen: v.Get("seen")}
+	next, status := f.read(set)
+	again := f.seen != f.hash() || v.Get("action") == "preview"
+	switch {
+	case status != http.StatusOK || again:
+	case version != set.Version:
+		status, f.wrong = http.StatusConflict, "Somebody saved meanwhile; nothing of yours was written. Look at the changes again."
+	case len(f.preview.Changes) > 0:
+		if f.reason.reason(); f.reason.wrong == "" {
+			d.putImport(w, r, set, next, f)
+			return
+		}
+		status = http.StatusUnprocessableEntity
+	}
+	if f.preview != nil {
+		f.seen = f.hash()
+	}
+	d.renderImport(w, r, status, f)
+}
+
+func (f *policyImport) hash() string {
+	sum := sha256.Sum256([]byte(f.text))
+	return hex.EncodeToString(sum[:])
+}
+
+// read reads the file as an edit of the Set, notes what is wrong with it, and what it changes.
+func (f *policyImport) read(set *policy.Set) (*policy.Set, int) {
+	file, err := policyfile.Read([]byte(f.text))
+	if err != nil {
+		f.wrong = clip(sentence(err.Error()), 1000)
+		return nil, http.StatusUnprocessableEntity
+	}
+	next := file.Set(set)
+	var invalid *policy.InvalidError
+	if errors.As(next.Validate(), &invalid) {
+		f.wrong = clip(sentence(file.Blame(invalid.Fields).Error()), 1000)
+		return nil, http.StatusUnprocessableEntity
+	}
+	f.preview = &templates.Preview{Changes: setChanges(set, &next)}
+	if file.Version != 0 && file.Version != set.Version {
+		f.wrong = fmt.Sprintf("The file was made of version %d; version %d is in force by now. Nothing was saved. To go on all the same, "+
+			"look at what it changes and take the line with the version out.", file.Version, set.Version)
+		return nil, http.StatusConflict
+	}
+	next.Version = set.Version
+	return &next, http.StatusOK
+}
+
+func (d *dashboard) putImport(w http.ResponseWriter, r *http.Request, set, next *policy.Set, f policyImport) {
+	saved, err := d.Keys.SaveSet(r.Context(), *next, d.edit(r, strings.TrimSpace(f.reason.text)))
+	var invalid *policy.InvalidError
+	switch {
+	case errors.Is(err, policy.ErrConflict):
+		f.version, f.seen, f.wrong = saved.Version, "", "Somebody saved meanwhile; nothing of yours was written. Look at the changes again."
+		f.preview = &templates.Preview{Changes: setChanges(saved, next)}
+		d.renderImport(w, r, http.StatusConflict, f)
+	case errors.As(err, &invalid):
+		f.wrong = invalidWords(invalid)
+		d.renderImport(w, r, http.StatusUnprocessableEntity, f)
+	case errors.Is(err, policy.ErrUnfinished):
+		d.failUnfinished(w, r, err)
+	case err != nil:
+		d.failStore(w, r, "save policy", err)
+	default:
+		d.flash(r, "Imported: "+number(int64(len(setChanges(set, next))))+" changes. The next check obeys.", d.undoOf(r, policy.SetID, saved.Version))
+		http.Redirect(w, r, d.path("/policies"), http.StatusSeeOther)
+	}
+}
+
+func (d *dashboard) renderImport(w http.ResponseWriter, r *http.Request, status int, f policyImport) {
+	submit := "Show what it changes"
+	if f.seen != "" && f.seen == f.hash() && f.wrong == "" && len(f.preview.Changes) > 0 {
+		submit = "Import"
+	}
+	d.render(w, r, status, templates.FormOf(templates.FormPage{
+		Page: d.page(r, "Import policies"), Trail: []templates.Choice{{Text: "Policies", Address: d.path("/policies")}}, Heading: "Import policies",
+		Lead: []string{"Plans, route rules and what holds for all callers become what the file says; what it leaves out is removed. " +
+			"Begin with an export. Nothing is saved before you saw what changes."},
+		Preview: f.preview,
+		Form: &templates.Form{
+			Action: d.path("/policies/import"), Error: f.wrong, Errors: wrongs(f.reason),
+			Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.version, 10)}, {Name: "seen", Value: f.seen}},
+			Fields: []templates.FormField{{
+				ID: "yaml", Label: "File, YAML", Kind: templates.AreaField, Rows: "20", Max: strconv.Itoa(policyfile.MaxBytes),
+				Field: templates.Field{Value: f.text},
+			}},
+			After: []templates.FormField{reasonField(f.reason)}, Submit: submit,
+			Cancel: templates.Choice{Text: "Cancel", Address: d.path("/policies")},
+		},
+	}))
+}

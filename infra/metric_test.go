@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/telemetry"
+)
+
+// written are the metrics of a line that a check function of the stage writes, each as CloudWatch knows it: namespace, name, dimensions.
+func written(t *testing.T, stage string) []string {
+	t.Helper()
+	var line bytes.Buffer
+	metrics, err := telemetry.NewMetrics(&line, telemetry.Options{Service: telemetry.CheckService, Stage: stage}, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics.Record(telemetry.Check{Store: time.Millisecond})
+	if err := metrics.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	var values map[string]any
+	var format struct {
+		AWS struct {
+			CloudWatchMetrics []struct {
+				Namespace  string
+				Dimensions [][]string
+				Metrics    []struct{ Name string }
+			}
+		} `json:"_aws"`
+	}
+	for _, into := range []any{&values, &format} {
+		if err := json.Unmarshal(line.Bytes(), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all []string
+	for _, set := range format.AWS.CloudWatchMetrics {
+		for _, dimensions := range set.Dimensions {
+			var pairs []string
+			for _, name := range dimensions {
+				pairs = append(pairs, name+"="+fmt.Sprint(values[name]))
+			}
+			slices.Sort(pairs)
+			for _, m := range set.Metrics {
+				all = append(all, set.Namespace+" "+m.Name+" "+strings.Join(pairs, " "))
+			}
+		}
+	}
+	return all
+}
+
+// Graphs and alarms are of metrics that the check function writes, and there is a graph of each.
+func TestMetricsAreThoseOfTheFunction(t *testing.T) {
+	on(t, func(t *testing.T, made template) {
+		write := written(t, text(environment(t, made, "Check")["STAGE"]))
+		drawn, watched := graphed(t, made), alarmed(made)
+		if len(watched) < 4 {
+			t.Errorf("alarms on %q", watched)
+		}
+		for _, m := range slices.Concat(drawn, watched) {
+			if !slices.Contains(write, m) {
+				t.Errorf("the function does not write %s", m)
+			}
+		}
+		for _, m := range write {
+			if !slices.Contains(drawn, m) {
+				t.Errorf("no graph of %s", m)
+			}
+		}
+	})
+}
+
+// graphed are those of the function's metrics that the CloudWatch dashboard draws.
+func graphed(t *testing.T, made template) []string {
+	t.Helper()
+	var body struct {
+		Widgets []struct {
+			Properties struct{ Metrics [][]any }
+		}
+	}
+	if err := json.Unmarshal([]byte(text(made.only(t, "AWS::CloudWatch::Dashboard", "").Properties["DashboardBody"])), &body); err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, w := range body.Widgets {
+		for _, m := range w.Properties.Metrics {
+			if m[0] != telemetry.Namespace {
+				continue
+			}
+			var pairs []string
+			for i := 2; i+1 < len(m); i += 2 {
+				pairs = append(pairs, fmt.Sprintf("%v=%v", m[i], m[i+1]))
+			}
+			slices.Sort(pairs)
+			all = append(all, fmt.Sprintf("%v %v %s", m[0], m[1], strings.Join(pairs, " ")))
+		}
+	}
+	return all
+}
+
+// alarmed are those of the function's metrics that alarms watch, alone or in an expression.
+func alarmed(made template) []string {
+	var all []string
+	add := func(m properties) {
+		if m["Namespace"] != telemetry.Namespace {
+			return
+		}
+		var pairs []string
+		for _, dimension := range list(m["Dimensions"]) {
+			pair, _ := dimension.(map[string]any)
+			pairs = append(pairs, text(pair["Name"])+"="+text(pair["Value"]))
+		}
+		slices.Sort(pairs)
+		all = append(all, text(m["Namespace"])+" "+text(m["MetricName"])+" "+strings.Join(pairs, " "))
+	}
+	for _, a := range made.all("AWS::CloudWatch::Alarm") {
+		add(a.Properties)
+		for _, query := range list(a.Properties["Metrics"]) {
+			if m, ok := properties(query.(map[string]any)).at("MetricStat", "Metric").(map[string]any); ok {
+				add(m)
+			}
+		}
+	}
+	return all
+}
+
+// To Lambda a REST API's call without a good credential has failed. Whoever tries keys must not wake anybody.
+func TestRefusedCallsAreNoFailures(t *testing.T) {
+	on(t, func(t *testing.T, made template) {
+		alarm := made.only(t, "AWS::CloudWatch::Alarm", "AlarmCheckErrors").Properties
+		var watched, expressions []string
+		for _, query := range list(alarm["Metrics"]) {
+			q := properties(query.(map[string]any))
+			watched = append(watched, text(q["Id"])+"="+text(q.at("MetricStat", "Metric", "MetricName")))
+			if e := text(q["Expression"]); e != "" {
+				expressions = append(expressions, e)
+			}
+		}
+		for _, want := range []string{"failed=Errors", "calls=Invocations", "refused=" + telemetry.Refused.String()} {
+			if !slices.Contains(watched, want) {
+				t.Errorf("%q: no %s", watched, want)
+			}
+		}
+		equal(t, "expression", expressions, []string{"100 * (failed - FILL(refused, 0)) / calls"})
+	})
+}

@@ -1,0 +1,63 @@
+package scale_test
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"tidegate/infra/scale"
+)
+
+var update = flag.Bool("update", false, "rewrite the tables of docs/scale.md")
+
+const document = "../../docs/scale.md"
+
+// The tables in docs/scale.md are what measured.json says and the model computes from it. -update rewrites them.
+func TestDocument(t *testing.T) {
+	m, err := scale.Recorded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured, computed := scale.Document(m)
+	fresh := string(content)
+	for name, text := range map[string]string{"measured": measured, "computed": computed} {
+		begin, end := "<!-- "+name+":begin -->", "<!-- "+name+":end -->"
+		before, rest, begun := strings.Cut(fresh, begin)
+		_, after, ended := strings.Cut(rest, end)
+		if !begun || !ended {
+			t.Fatalf("%s lacks %s or %s", document, begin, end)
+		}
+		fresh = before + begin + text + end + after
+	}
+	if fresh == string(content) {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s is stale; go generate ./infra/scale rewrites it. Computed:\n%s%s", document, measured, computed)
+	}
+	if err := os.WriteFile(document, []byte(fresh), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Everything that the tables show was measured.
+func TestMeasured(t *testing.T) {
+	m, err := scale.Recorded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured, computed := scale.Document(m)
+	for _, text := range []string{measured, computed} {
+		if strings.Contains(text, "| 0 |") || strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
+			t.Errorf("something is missing:\n%s", text)
+		}
+	}
+	if admitted, limit := m.Value("global.admitted"), m.Value("global.limit"); admitted != limit {
+		t.Errorf("%g calls were let through under a global limit of %g", admitted, limit)
+	}
+}

@@ -1,0 +1,57 @@
+package scale
+
+import (
+	_ "embed" // what was measured
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// measured.json is written by ./scripts/bench scale -record infra/scale/measured.json.
+//
+//go:embed measured.json
+var measuredJSON []byte
+
+// Measured is what ./scripts/bench scale found on one machine.
+type Measured struct {
+	Machine string `json:"machine"`
+	Day     string `json:"day"`
+	Figures []struct {
+		Name  string  `json:"name"`
+		Value float64 `json:"value"`
+		Unit  string  `json:"unit"`
+	} `json:"figures"`
+}
+
+// Recorded returns what was measured last.
+func Recorded() (*Measured, error) {
+	m := &Measured{}
+	if err := json.Unmarshal(measuredJSON, m); err != nil {
+		return nil, fmt.Errorf("measured.json: %w", err)
+	}
+	return m, nil
+}
+
+// Value returns a figure, by its name without the prefix "scale."; 0 when it was not measured.
+func (m *Measured) Value(name string) float64 {
+	for _, f := range m.Figures {
+		if f.Name == "scale."+name {
+			return f.Value
+		}
+	}
+	return 0
+}
+
+// keyCounts lists the numbers of keys at which memory was measured, in order.
+func (m *Measured) keyCounts() []int {
+	var counts []int
+	for _, f := range m.Figures {
+		var n int
+		if strings.HasSuffix(f.Name, ".registered_bytes") {
+			if _, err := fmt.Sscanf(f.Name, "scale.memory.keys%d.", &n); err == nil {
+				counts = append(counts, n)
+			}
+		}
+	}
+	return counts
+}

@@ -1,0 +1,84 @@
+// Package scale computes how large a deployment is for a rate of checks, and what a million of them costs, from what was measured and from list
+// prices. docs/scale.md holds its tables; ./scripts/bench model prints them for other rates.
+package scale
+
+//go:generate go test -run ^TestDocument$ -update .
+
+import (
+	"fmt"
+	"math"
+
+	"tidegate/infra/cost"
+)
+
+// Assumptions are what the model takes for granted beside prices.
+type Assumptions struct {
+	// CheckMicros is the processor time of the server for a check, its record of usage included. Measured.
+	CheckMicros float64
+	// Busy is how busy the core of a shard may be: what is left is for bursts, for a failover and for TLS, which was not measured. Assumed.
+	Busy float64
+	// Keys is how many keys there are, and KeyBytes what one of them takes at most, its counts and usage included. Measured, for a limit of 100.
+	Keys, KeyBytes float64
+	// Replicas of each shard.
+	Replicas int
+	NodeType string
+	// NodeBytes is the memory of a node, of which Full may be used. AWS reserves a quarter for replication and snapshots.
+	NodeBytes, Full float64
+	// PerEnvironment is how many calls a second Lambda gives one environment at most.
+	PerEnvironment float64
+}
+
+// Default are the assumptions of docs/scale.md.
+func Default(m *Measured) Assumptions {
+	counts := m.keyCounts()
+	largest := fmt.Sprintf("memory.keys%d.", counts[len(counts)-1])
+	return Assumptions{
+		CheckMicros: m.Value("with_usage.shards1.cpu_us"), Busy: .5,
+		Keys: 1e6, KeyBytes: m.Value(largest+"registered_bytes") + m.Value(largest+"called_bytes") + m.Value("memory.full_log_100.bytes"),
+		Replicas: 1, NodeType: "cache.r7g.large", NodeBytes: 13.07 * (1 << 30), Full: .75, PerEnvironment: 10,
+	}
+}
+
+// Size is a deployment for a rate.
+type Size struct {
+	Rate float64 // checks a second
+	// Shards of node-based ElastiCache, whose nodes are (1 + Replicas) times as many.
+	Shards, Nodes int
+	// ECPUs a second of a serverless cache.
+	ECPUs float64
+	// Concurrency is how many environments of the check function work at a moment; Quota what Lambda must grant, since it gives an environment only so
+	// many calls a second.
+	Concurrency, Quota float64
+	Gigabytes          float64
+	// Serverless and NodeBased are USD a million checks at this rate all month; NodesMonth is what the nodes cost in it.
+	Serverless, NodeBased, NodesMonth float64
+}
+
+const secondsPerMonth = 730 * 3600
+
+// Size computes a deployment for a rate of checks a second.
+func (a Assumptions) Size(rate float64) Size {
+	s := Size{Rate: rate, Gigabytes: a.Keys * a.KeyBytes / 1e9}
+	s.Shards = int(max(1, math.Ceil(rate*a.CheckMicros/1e6/a.Busy), math.Ceil(a.Keys*a.KeyBytes/(a.NodeBytes*a.Full))))
+	s.Nodes = s.Shards * (1 + a.Replicas)
+	s.ECPUs = rate * cost.ECPUsPerCheck
+	s.Concurrency = rate * cost.BilledMilliseconds / 1e3
+	s.Quota = max(s.Concurrency, rate/a.PerEnvironment)
+	s.Serverless = perMillion(cost.Deployment{CheckMemory: checkMemory, Secrets: 2, StoredGB: s.Gigabytes}, rate)
+	nodes := cost.Deployment{CheckMemory: checkMemory, Secrets: 2, Nodes: s.Nodes, NodeType: a.NodeType}
+	s.NodeBased = perMillion(nodes, rate)
+	s.NodesMonth = nodes.Lines()[0].Idle
+	return s
+}
+
+// checkMemory of the check function in MB, as the stack has it.
+const checkMemory = 512
+
+// perMillion spreads what a month costs without calls over the calls of a month.
+func perMillion(d cost.Deployment, rate float64) float64 {
+	idle, each := cost.Totals(d.Lines())
+	return each + spread(idle, rate)
+}
+
+// spread is what a million calls bear of something that is paid by the month.
+func spread(month, rate float64) float64 { return month / (rate * secondsPerMonth / 1e6) }

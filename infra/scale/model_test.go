@@ -1,0 +1,76 @@
+package scale_test
+
+import (
+	"math"
+	"testing"
+
+	"tidegate/infra/scale"
+)
+
+func assumptions() scale.Assumptions {
+	return scale.Assumptions{
+		CheckMicros: 10, Busy: .5, Keys: 1e6, KeyBytes: 2_000, Replicas: 1, NodeType: "cache.r7g.large", NodeBytes: 1e10, Full: .75, PerEnvironment: 10,
+	}
+}
+
+// Worked out by hand: a core does 100,000 checks a second and may do half of it; 2 GB fit in one node.
+func TestSize(t *testing.T) {
+	const months = 730 * 3600 // seconds
+	for _, c := range []struct {
+		rate               float64
+		shards, nodes      int
+		ecpus, busy, quota float64
+	}{
+		{1, 1, 2, 9, .003, .1},
+		{50_000, 1, 2, 450_000, 150, 5_000},
+		{50_001, 2, 4, 450_009, 150.003, 5_000.1},
+		{1_000_000, 20, 40, 9_000_000, 3_000, 100_000},
+	} {
+		s := assumptions().Size(c.rate)
+		if s.Shards != c.shards || s.Nodes != c.nodes || !near(s.ECPUs, c.ecpus) || !near(s.Concurrency, c.busy) || !near(s.Quota, c.quota) {
+			t.Errorf("%+v, want %+v", s, c)
+		}
+		millions := c.rate * months / 1e6
+		// 2 GB × 730 h × .084 + 1 key + 2 secrets × .40; .20 + 10⁶ × .003 s × .5 GB × .0000133334 + .25 GB × .50 + 9 × .0023
+		if want := .3657001 + (2*730*.084+1.8)/millions; !near(s.Serverless, want) {
+			t.Errorf("serverless at %g a second: %.6f USD a million, want %.6f", c.rate, s.Serverless, want)
+		}
+		if want := float64(c.nodes) * 730 * .1752; !near(s.NodesMonth, want) {
+			t.Errorf("%g USD a month for %d nodes, want %g", s.NodesMonth, c.nodes, want)
+		}
+		if want := .3450001 + (s.NodesMonth+1.8)/millions; !near(s.NodeBased, want) {
+			t.Errorf("nodes at %g a second: %.6f USD a million, want %.6f", c.rate, s.NodeBased, want)
+		}
+	}
+}
+
+// Memory can ask for more shards than checks do.
+func TestSizeByMemory(t *testing.T) {
+	a := assumptions()
+	a.Keys = 1e7 // 20 GB in nodes that hold 7.5
+	if s := a.Size(100); s.Shards != 3 || !near(s.Gigabytes, 20) {
+		t.Errorf("%+v, want 3 shards of 20 GB", s)
+	}
+}
+
+// Worked out by hand too: 2.628 million calls a month at 1 a second.
+func TestAlternatives(t *testing.T) {
+	want := map[string]float64{
+		"API Gateway usage plans":  0,
+		"WAF, one rate-based rule": .60 + 6/2.628,
+		// 2 vCPUs and 4 GB, and 2 nodes
+		"Envoy with its rate limit service on Fargate": (730*(2*.03238+4*.00356) + 2*730*.1752) / 2.628,
+	}
+	for _, other := range assumptions().Alternatives() {
+		if got := other.PerMillion(1); !near(got, want[other.Name]) {
+			t.Errorf("%s: %.4f USD a million, want %.4f", other.Name, got, want[other.Name])
+		}
+	}
+	// At 100,000 a second 40 vCPUs at half of 5,000 each.
+	fleet := assumptions().Alternatives()[2].PerMillion(100_000)
+	if want := (730*(40*.03238+80*.00356) + 4*730*.1752) / 262_800; !near(fleet, want) {
+		t.Errorf("a fleet: %.4f USD a million, want %.4f", fleet, want)
+	}
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(1, math.Abs(b)) }

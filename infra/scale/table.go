@@ -1,0 +1,164 @@
+package scale
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tidegate/infra/cost"
+)
+
+// Rates are those of docs/scale.md, in checks a second.
+var Rates = []float64{100, 1_000, 10_000, 100_000, 1_000_000}
+
+// table writes rows of cells as Markdown, the first one as the head.
+func table(rows [][]string) string {
+	var b strings.Builder
+	for i, row := range rows {
+		b.WriteString("| " + strings.Join(row, " | ") + " |\n")
+		if i == 0 {
+			b.WriteString("|---|" + strings.Repeat("---:|", len(row)-1) + "\n")
+		}
+	}
+	return b.String()
+}
+
+// Sizes is the table of deployments for the rates.
+func (a Assumptions) Sizes(rates []float64) string {
+	rows := [][]string{{
+		"checks a second", "shards (nodes)", "ECPUs a second", "environments at work", "concurrency to ask for",
+		"serverless, USD a million", "nodes, USD a million", "nodes, USD a month",
+	}}
+	for _, rate := range rates {
+		s := a.Size(rate)
+		rows = append(rows, []string{
+			thousands(rate), fmt.Sprintf("%d (%d)", s.Shards, s.Nodes), thousands(s.ECPUs), thousands(math.Ceil(s.Concurrency)), thousands(math.Ceil(s.Quota)),
+			fmt.Sprintf("%.2f", s.Serverless), fmt.Sprintf("%.2f", s.NodeBased), thousands(s.NodesMonth),
+		})
+	}
+	return table(rows)
+}
+
+// Comparison is the table of what others cost for the same calls, in USD a million.
+func (a Assumptions) Comparison(rates []float64) string {
+	head := []string{"USD a million calls, at"}
+	serverless, nodes := []string{"Tidegate, serverless cache"}, []string{"Tidegate, nodes"}
+	for _, rate := range rates {
+		s := a.Size(rate)
+		head = append(head, thousands(rate)+"/s")
+		serverless, nodes = append(serverless, fmt.Sprintf("%.2f", s.Serverless)), append(nodes, fmt.Sprintf("%.2f", s.NodeBased))
+	}
+	rows := [][]string{head, serverless, nodes}
+	for _, other := range a.Alternatives() {
+		row := []string{other.Name}
+		for _, rate := range rates {
+			row = append(row, fmt.Sprintf("%.2f", other.PerMillion(rate)))
+		}
+		rows = append(rows, row)
+	}
+	return table(rows)
+}
+
+// Promises says what each of the others promises, and where its price is from.
+func (a Assumptions) Promises() string {
+	var b strings.Builder
+	for _, other := range a.Alternatives() {
+		fmt.Fprintf(&b, "- **%s**: %s. Price: %s.\n", other.Name, other.Promise, other.Price)
+	}
+	return b.String()
+}
+
+// Inputs lists what the model computes with.
+func (a Assumptions) Inputs() string {
+	return table([][]string{
+		{"input", "value", "from"},
+		{"server's time for a check, usage included", number(a.CheckMicros) + " µs", "measured, above"},
+		{"bytes of a key that is at its limit of 100", thousands(a.KeyBytes), "measured, above"},
+		{"keys", thousands(a.Keys), "assumed"},
+		{"a shard's core is busy at most", percent(a.Busy), "assumed: the rest is for bursts, a failover, and TLS, which was not measured"},
+		{"a core of ElastiCache", "as fast as the one measured on", "assumed"},
+		{"replicas of a shard", strconv.Itoa(a.Replicas), "chosen"},
+		{"node", fmt.Sprintf("%s, %.2f GiB, of which %s hold data", a.NodeType, a.NodeBytes/(1<<30), percent(a.Full)),
+			"aws.amazon.com/elasticache/pricing; a quarter is reserved by default"},
+		{"ECPUs, milliseconds and log of a check", fmt.Sprintf("%d, %d ms, %d bytes", cost.ECPUsPerCheck, cost.BilledMilliseconds, cost.LogBytes),
+			"assumed, as in `infra/cost`: the README's list of what a real account has to confirm"},
+		{"calls a second of one environment, at most", number(a.PerEnvironment), "docs.aws.amazon.com/lambda/latest/dg/lambda-concurrency.html"},
+		{"Envoy and its rate limit service together", fmt.Sprintf("%s calls a second a vCPU, %d GB each", thousands(envoyPerVCPU), envoyGigabytes),
+			"assumed, busy as above: their makers give no figure"},
+	})
+}
+
+// Checks is the table of what checks cost the servers.
+func (m *Measured) Checks() string {
+	rows := [][]string{{
+		"", "checks a second here, servers and clients", "server's time for a check, µs", "of it in the script", "checks a second and core",
+		"busiest shard, to an even share",
+	}}
+	for _, row := range []struct{ title, name string }{
+		{"1 shard, one limit", "one_limit.shards1"}, {"1 shard, two limits", "two_limits.shards1"},
+		{"1 shard, one limit, usage recorded", "with_usage.shards1"},
+		{"2 shards, one limit", "one_limit.shards2"}, {"3 shards, one limit", "one_limit.shards3"},
+	} {
+		v := func(name string) float64 { return m.Value(row.name + "." + name) }
+		rows = append(rows, []string{
+			row.title, thousands(v("rate")), number(v("cpu_us")), number(v("script_us")), thousands(v("per_core")), number(v("busiest_share")),
+		})
+	}
+	return table(rows)
+}
+
+// Memory is the table of what keys take, and what an edit of the plan of all of them costs.
+func (m *Measured) Memory() string {
+	rows := [][]string{{
+		"keys", "bytes a key: record, lists, audit", "of it audit", "and when it has called once: count, usage", "an edit of their plan, ms",
+		"bytes sent to the server", "its time, ms", "made a second",
+	}}
+	for _, n := range m.keyCounts() {
+		memory := func(name string) string { return thousands(m.Value(fmt.Sprintf("memory.keys%d.%s", n, name))) }
+		edit := func(name string) float64 { return m.Value(fmt.Sprintf("edit.keys%d.%s", n, name)) }
+		rows = append(rows, []string{
+			thousands(float64(n)), memory("registered_bytes"), memory("audit_bytes"), memory("called_bytes"), number(edit("ms")), thousands(edit("bytes")),
+			number(edit("cpu_ms")), memory("made"),
+		})
+	}
+	return table(rows)
+}
+
+// Sharing says in sentences what a limit that all callers share can carry.
+func (m *Measured) Sharing() string {
+	v := func(name string) float64 { return m.Value("global." + name) }
+	return fmt.Sprintf("%s environments share a global limit of %s calls: of %s calls they let %s through. With a limit that is far away they make\n"+
+		"%s checks a second, %s without it; the shard that holds its counts works %s µs for each check of all callers, so that\n"+
+		"one global limit carries at most %s checks a second and core, however many shards there are.\n",
+		thousands(v("environments")), thousands(v("limit")), thousands(v("attempts")), thousands(v("admitted")),
+		thousands(v("rate")), thousands(v("rate_without")), number(v("hot_shard_us")), thousands(v("per_hot_core")))
+}
+
+// Document returns the two generated parts of docs/scale.md.
+func Document(m *Measured) (measured, computed string) {
+	a := Default(m)
+	measured = fmt.Sprintf("\n%s, %s: `./scripts/bench scale`.\n\n%s\n%s\nA key whose log of 100 calls is full takes %s bytes more.\n\n%s\n",
+		m.Machine, m.Day, m.Checks(), m.Memory(), thousands(m.Value("memory.full_log_100.bytes")), m.Sharing())
+	computed = "\n" + strings.Join([]string{a.Inputs(), a.Sizes(Rates), a.Comparison(Rates), a.Promises()}, "\n") + "\n"
+	return measured, computed
+}
+
+// thousands writes a number without a fraction.
+func thousands(x float64) string {
+	digits := strconv.FormatFloat(math.Round(x), 'f', 0, 64)
+	var parts []string
+	for len(digits) > 3 {
+		parts = append(parts, digits[len(digits)-3:])
+		digits = digits[:len(digits)-3]
+	}
+	parts = append(parts, digits)
+	slices.Reverse(parts)
+	return strings.Join(parts, ",")
+}
+
+// number writes a number in three digits.
+func number(x float64) string { return strconv.FormatFloat(x, 'g', 3, 64) }
+
+func percent(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) }

@@ -1,0 +1,199 @@
+// Package cluster makes a Valkey cluster of servers that run already, as valkey-cli --cluster create does, by names instead of addresses. Doing it
+// again heals a cluster whose nodes came back with other addresses.
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+)
+
+const (
+	slots = 16384
+	// pollEvery is how often a node is asked for the news it has, which it only offers on being asked.
+	pollEvery = 50 * time.Millisecond
+)
+
+// User logs in to every node. It may do all.
+type User struct{ Name, Password string }
+
+// node is a server, with a client that talks to it alone.
+type node struct {
+	address string // host:port
+	client  valkey.Client
+}
+
+// Join makes one cluster of the nodes, host:port, the first ones primaries with as many replicas each as there are others, and returns when every
+// node sees all of it. Slots and replicas are given out only where no node has any yet.
+func Join(ctx context.Context, user User, primaries int, addresses ...string) error {
+	c, err := open(user, addresses)
+	defer c.close()
+	if err != nil {
+		return err
+	}
+	info, err := c[0].ask(ctx, "CLUSTER", "INFO")
+	if err != nil {
+		return err
+	}
+	fresh := strings.Contains(info, "cluster_slots_assigned:0\r")
+	if fresh {
+		if err := c.assignSlots(ctx, primaries); err != nil {
+			return err
+		}
+	}
+	if err := c.meet(ctx); err != nil {
+		return err
+	}
+	if err := c.await(ctx, "all nodes are known", c.acquainted); err != nil {
+		return err
+	}
+	if fresh {
+		if err := c.replicate(ctx, primaries); err != nil {
+			return err
+		}
+	}
+	return c.await(ctx, "the cluster is ok", settled)
+}
+
+// cluster lists its first primaries first.
+type cluster []node
+
+func open(user User, addresses []string) (cluster, error) {
+	var c cluster
+	for _, address := range addresses {
+		client, err := valkey.NewClient(valkey.ClientOption{
+			InitAddress: []string{address}, Username: user.Name, Password: user.Password, ForceSingleClient: true, DisableCache: true,
+		})
+		if err != nil {
+			return c, fmt.Errorf("connect to %s: %w", address, err)
+		}
+		c = append(c, node{address, client})
+	}
+	return c, nil
+}
+
+func (c cluster) close() {
+	for _, n := range c {
+		n.client.Close()
+	}
+}
+
+func (c cluster) assignSlots(ctx context.Context, primaries int) error {
+	for i, n := range c[:primaries] {
+		first, last := slots*i/primaries, slots*(i+1)/primaries-1
+		if _, err := n.ask(ctx, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)); err != nil {
+			return err
+		}
+		// Distinct from the start, so that the nodes need not settle whose slots are the newer.
+		if _, err := n.ask(ctx, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// meet introduces every node to every other, as waiting for them to gossip takes seconds. Nodes that know each other learn addresses that changed.
+func (c cluster) meet(ctx context.Context) error {
+	for i, other := range c {
+		ip, port, err := resolve(ctx, other.address)
+		if err != nil {
+			return err
+		}
+		for j, n := range c {
+			if i == j {
+				continue
+			}
+			if _, err := n.ask(ctx, "CLUSTER", "MEET", ip, port); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func resolve(ctx context.Context, address string) (ip, port string, err error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", "", fmt.Errorf("address of a node: %w", err)
+	}
+	all, err := net.DefaultResolver.LookupHost(ctx, host)
+	if err != nil {
+		return "", "", fmt.Errorf("address of a node: %w", err)
+	}
+	return all[0], port, nil
+}
+
+// replicate spreads the replicas over the primaries in turn.
+func (c cluster) replicate(ctx context.Context, primaries int) error {
+	for i, n := range c[primaries:] {
+		id, err := c[i%primaries].ask(ctx, "CLUSTER", "MYID")
+		if err != nil {
+			return err
+		}
+		if _, err := n.ask(ctx, "CLUSTER", "REPLICATE", id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// acquainted tells whether the node has shaken hands with all others.
+func (c cluster) acquainted(ctx context.Context, n node) (bool, error) {
+	nodes, err := n.ask(ctx, "CLUSTER", "NODES")
+	return strings.Count(nodes, "\n") == len(c) && !strings.Contains(nodes, "handshake"), err
+}
+
+// settled tells whether the node sees every slot served and all nodes alive, and, if it is a replica, its primary.
+func settled(ctx context.Context, n node) (bool, error) {
+	info, err := n.ask(ctx, "CLUSTER", "INFO")
+	if err != nil {
+		return false, err
+	}
+	nodes, err := n.ask(ctx, "CLUSTER", "NODES")
+	if err != nil {
+		return false, err
+	}
+	replication, err := n.ask(ctx, "INFO", "replication")
+	if err != nil {
+		return false, err
+	}
+	return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_ok:"+strconv.Itoa(slots)) &&
+		!strings.Contains(nodes, "fail") && !strings.Contains(nodes, "disconnected") &&
+		!strings.Contains(replication, "master_link_status:down"), nil
+}
+
+// await asks each node in turn until the condition holds there.
+func (c cluster) await(ctx context.Context, what string, holds func(context.Context, node) (bool, error)) error {
+	poll := time.NewTicker(pollEvery)
+	defer poll.Stop()
+	for _, n := range c {
+		for {
+			ok, err := holds(ctx, n)
+			if err != nil {
+				return fmt.Errorf("until %s: %w", what, err)
+			}
+			if ok {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("until %s on %s: %w", what, n.address, ctx.Err())
+			case <-poll.C:
+			}
+		}
+	}
+	return nil
+}
+
+func (n node) ask(ctx context.Context, words ...string) (string, error) {
+	answer, err := n.client.Do(ctx, n.client.B().Arbitrary(words...).Build()).ToString()
+	if err != nil {
+		return "", fmt.Errorf("%s on %s: %w", strings.Join(words, " "), n.address, err)
+	}
+	return answer, nil
+}

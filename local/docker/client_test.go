@@ -1,0 +1,95 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// answer is what a client got.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (a answer) String() string { return fmt.Sprintf("%d %v %s", a.status, a.header, a.body) }
+
+// client keeps no connection, lest one be of a gateway that is gone.
+var client = &http.Client{
+	Transport:     &http.Transport{DisableKeepAlives: true},
+	Timeout:       40 * time.Second,
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+func try(ctx context.Context, url, key string) (answer, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return answer{}, fmt.Errorf("call: %w", err)
+	}
+	if key != "" {
+		r.Header.Set("X-Api-Key", key)
+	}
+	return send(r)
+}
+
+func send(r *http.Request) (answer, error) {
+	response, err := client.Do(r)
+	if err != nil {
+		return answer{}, fmt.Errorf("call: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return answer{}, fmt.Errorf("call: %w", err)
+	}
+	return answer{response.StatusCode, response.Header, string(body)}, nil
+}
+
+func get(t *testing.T, url, key string) answer {
+	t.Helper()
+	a, err := try(t.Context(), url, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// problem is a problem document.
+type problem struct {
+	Type, Detail string
+	Status       int
+	Violated     []string `json:"violated-policies"`
+}
+
+func (a answer) problem() problem {
+	var p problem
+	_ = json.Unmarshal([]byte(a.body), &p) // of what is none nothing is known
+	return p
+}
+
+// context is what the backend was told.
+func (a answer) context() map[string]string {
+	var echo struct{ Authorizer map[string]any }
+	_ = json.Unmarshal([]byte(a.body), &echo)
+	told := map[string]string{}
+	for name, value := range echo.Authorizer {
+		told[name] = fmt.Sprint(value)
+	}
+	return told
+}
+
+// degraded: decided without Valkey. A denial says so by not being about a limit.
+func (a answer) degraded() bool {
+	switch a.status {
+	case http.StatusOK:
+		return a.context()["degraded"] == "true"
+	case http.StatusTooManyRequests:
+		return a.problem().Type == "about:blank" && a.header.Get("Retry-After") == "1"
+	}
+	return false
+}

@@ -1,0 +1,146 @@
+package docker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/testwait"
+)
+
+const (
+	file        = "../compose.yaml"
+	upTimeout   = 3 * time.Minute
+	downTimeout = time.Minute
+)
+
+// jobs are services that end by themselves.
+var jobs = map[string]bool{"secrets": true, "setup": true}
+
+// composition is compose.yaml at work.
+type composition struct {
+	project  string
+	ids      map[string]string // of containers, by service; they survive restarts
+	user     string            // of the dashboard
+	password string
+	keys     map[string]string // of the demo plans
+}
+
+// up starts everything on free ports. It is torn down at the end of the test, whose failure shows what the containers wrote.
+func up(t *testing.T) *composition {
+	t.Helper()
+	c := &composition{project: fmt.Sprintf("tidegate-test-%d", os.Getpid())}
+	t.Cleanup(func() { c.down(t) })
+	ctx, cancel := context.WithTimeout(t.Context(), upTimeout)
+	defer cancel()
+	if out, err := c.compose(ctx, "up", "--wait", "--quiet-pull"); err != nil {
+		t.Fatalf("compose up: %v\n%s", err, out)
+	}
+	c.identify(t)
+	var ready struct {
+		User     string `json:"admin_user"`
+		Password string `json:"admin_password"`
+		Keys     map[string]string
+	}
+	if err := json.Unmarshal([]byte(c.exec(t, "gateway", "/local", "ready")), &ready); err != nil {
+		t.Fatal(err)
+	}
+	c.user, c.password, c.keys = ready.User, ready.Password, ready.Keys
+	return c
+}
+
+func (c *composition) down(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), downTimeout) // the test is over
+	defer cancel()
+	if t.Failed() {
+		out, _ := c.compose(ctx, "ps", "--all")
+		logs, _ := c.compose(ctx, "logs", "--no-color", "--tail", "60")
+		t.Logf("%s\n%s", out, strings.ReplaceAll(logs, "\x1b[2K", "")) // which it writes whatever it is told
+	}
+	if out, err := c.compose(ctx, "down", "--volumes", "--timeout", "2"); err != nil {
+		t.Errorf("compose down: %v\n%s", err, out)
+	}
+}
+
+// compose runs docker compose on this composition, and returns all that it prints if it fails.
+func (c *composition) compose(ctx context.Context, words ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "docker", append([]string{"compose", "--project-name", c.project, "--file", file}, words...)...)
+	cmd.Env = append(os.Environ(), "REST_PORT=", "HTTP_PORT=", "ADMIN_PORT=")
+	return output(cmd)
+}
+
+func output(cmd *exec.Cmd) (string, error) {
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if err := cmd.Run(); err != nil {
+		return out.String() + errOut.String(), err
+	}
+	return out.String(), nil
+}
+
+// identify finds the containers. From then on docker itself is asked, which is quicker.
+func (c *composition) identify(t *testing.T) {
+	t.Helper()
+	c.ids = map[string]string{}
+	list := c.docker(t, "ps", "--all", "--filter", "label=com.docker.compose.project="+c.project,
+		"--format", `{{.Label "com.docker.compose.service"}} {{.ID}}`)
+	for line := range strings.Lines(list) {
+		service, id, _ := strings.Cut(strings.TrimSpace(line), " ")
+		c.ids[service] = id
+	}
+}
+
+func (c *composition) docker(t *testing.T, words ...string) string {
+	t.Helper()
+	out, err := output(exec.CommandContext(t.Context(), "docker", words...))
+	if err != nil {
+		t.Fatalf("docker %s: %v\n%s", strings.Join(words, " "), err, out)
+	}
+	return strings.TrimSpace(out)
+}
+
+func (c *composition) exec(t *testing.T, service string, words ...string) string {
+	t.Helper()
+	return c.docker(t, append([]string{"exec", c.ids[service]}, words...)...)
+}
+
+// services lists those that stay.
+func (c *composition) services() []string {
+	var all []string
+	for _, service := range slices.Sorted(maps.Keys(c.ids)) {
+		if !jobs[service] {
+			all = append(all, service)
+		}
+	}
+	return all
+}
+
+// healthy waits until the service's own health check says so.
+func (c *composition) healthy(t *testing.T, service string) {
+	t.Helper()
+	testwait.Until(t, service+" is healthy", func() bool {
+		return c.docker(t, "inspect", "--format", "{{.State.Health.Status}}", c.ids[service]) == "healthy"
+	})
+}
+
+// restart does it, and waits until the service is healthy again.
+func (c *composition) restart(t *testing.T, service string) {
+	t.Helper()
+	c.docker(t, "restart", "--time", "20", c.ids[service])
+	c.healthy(t, service)
+}
+
+// url is where the gateway publishes a port now: Docker chooses another one at each start.
+func (c *composition) url(t *testing.T, port string) string {
+	t.Helper()
+	return "http://" + c.docker(t, "port", c.ids["gateway"], port+"/tcp")
+}

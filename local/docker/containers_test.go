@@ -1,0 +1,230 @@
+package docker
+
+import (
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/testwait"
+)
+
+func TestContainers(t *testing.T) {
+	if os.Getenv("DOCKER") == "" {
+		t.Skip("needs a Docker Engine and images: ./scripts/test -docker")
+	}
+	began := time.Now()
+	c := up(t)
+	t.Logf("up after %s", time.Since(began).Round(time.Second/10))
+	t.Run("demo key", func(t *testing.T) { demoKey(t, c) })
+	t.Run("bad credentials", func(t *testing.T) { badCredentials(t, c) })
+	t.Run("hardened", func(t *testing.T) { hardened(t, c) })
+	d := c.login(t)
+	t.Run("context at the backend", func(t *testing.T) { contextAtTheBackend(t, c, d) })
+	t.Run("first denial", func(t *testing.T) { firstDenial(t, c, d) })
+	t.Run("denial on the HTTP API", func(t *testing.T) { denialOnTheHTTPAPI(t, c, d) })
+	t.Run("live edit", func(t *testing.T) { liveEdit(t, c, d) })
+	w := c.callers(t, d)
+	// What one of these leaves broken, the next would stumble over.
+	_ = t.Run("primary lost", func(t *testing.T) { primaryLost(t, w) }) &&
+		t.Run("one function cut off", func(t *testing.T) { functionCutOff(t, w) }) &&
+		t.Run("one function refused", func(t *testing.T) { functionRefused(t, w) }) &&
+		t.Run("rolling restart", func(t *testing.T) { rollingRestart(t, w) })
+}
+
+// What the composition prints at its start works.
+func demoKey(t *testing.T, c *composition) {
+	t.Helper()
+	if a := get(t, c.url(t, "8080")+"/hello", c.keys["pro"]); a.status != http.StatusOK || a.context()["plan"] != "pro" {
+		t.Errorf("the demo key of plan pro: %s", a)
+	}
+}
+
+// No container may change its image, gain rights or run as root, and nothing but the gateway can be reached, from this machine alone.
+func hardened(t *testing.T, c *composition) {
+	t.Helper()
+	const format = "{{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CapDrop}} {{.HostConfig.SecurityOpt}} {{.HostConfig.Memory}} user={{.Config.User}} " +
+		"{{range .HostConfig.PortBindings}}{{range .}}{{.HostIp}} {{end}}{{end}}"
+	for service := range c.ids {
+		got := c.docker(t, "inspect", "--format", format, c.ids[service])
+		published := strings.Count(got, "127.0.0.1")
+		if !strings.HasPrefix(got, "true [ALL] [no-new-privileges:true] ") || strings.Contains(got, "] 0 user=") || strings.Contains(got, "user= ") ||
+			strings.Contains(got, "user=0") || strings.Contains(got, "0.0.0.0") || published != map[bool]int{true: 3}[service == "gateway"] {
+			t.Errorf("%s: %s", service, got)
+		}
+	}
+}
+
+// world is a composition with callers whose plans say different things of an outage. The first two live on the same node, the victim.
+type world struct {
+	*composition
+	rest, admin                  atomic.Pointer[string]
+	open, closed, elsewhere, bad target
+	page                         target
+	victim                       int
+}
+
+const plenty = 1_000_000
+
+func (c *composition) callers(t *testing.T, d *dashboard) *world {
+	t.Helper()
+	w := &world{composition: c}
+	w.locate(t)
+	d.plan("open", "open", plenty)
+	d.plan("closed", "closed", plenty)
+	open, known := d.key("open"), []int{http.StatusOK, http.StatusTooManyRequests}
+	w.victim = c.primaryOf(t, idOf(t, open), 1)
+	w.open = target{"open", open, &w.rest, known}
+	w.closed = target{"closed", w.keyWhere(t, d, "closed", func(node int) bool { return node == w.victim }), &w.rest, known}
+	w.elsewhere = target{"elsewhere", w.keyWhere(t, d, "open", func(node int) bool { return node != w.victim }), &w.rest, known}
+	unknown, err := apikey.Generate("live")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.bad = target{"unknown", unknown.Reveal(), &w.rest, []int{http.StatusUnauthorized, http.StatusTooManyRequests}}
+	w.page = target{"dashboard", "", &w.admin, []int{http.StatusOK}}
+	return w
+}
+
+// locate learns where the gateway is published.
+func (w *world) locate(t *testing.T) {
+	t.Helper()
+	rest, admin := w.url(t, "8080")+"/orders", w.url(t, "8082")+"/login"
+	w.rest.Store(&rest)
+	w.admin.Store(&admin)
+}
+
+func (w *world) keyWhere(t *testing.T, d *dashboard, plan string, fits func(node int) bool) string {
+	t.Helper()
+	var key string
+	testwait.Until(t, "a key of plan "+plan+" where it is wanted", func() bool {
+		key = d.key(plan)
+		return fits(w.primaryOf(t, idOf(t, key), 1))
+	})
+	return key
+}
+
+// calm begins the load and waits until every environment knows the callers.
+func (w *world) calm(t *testing.T) *load {
+	t.Helper()
+	l := begin(t, w.open, w.closed, w.elsewhere, w.bad, w.page)
+	testwait.Until(t, "no answer is degraded", l.sound)
+	return l
+}
+
+// outage does harm, and waits until what the plans say of it was seen: an open one lets its callers pass, a closed one denies them.
+func outage(t *testing.T, l *load, harm func()) {
+	t.Helper()
+	before := [2]tally{l.now("open"), l.now("closed")}
+	harm()
+	testwait.Until(t, "answers of an outage", func() bool {
+		return l.now("open").degradedAllow > before[0].degradedAllow && l.now("closed").degradedDeny > before[1].degradedDeny
+	})
+}
+
+// finish waits until nothing is degraded, and ends the load: nobody saw an error, and nobody unknown was let in.
+func (w *world) finish(t *testing.T, l *load) {
+	t.Helper()
+	testwait.Until(t, "no answer is degraded any more", l.sound)
+	worst := l.end()
+	for _, one := range worst[:min(len(worst), 5)] {
+		t.Error(one)
+	}
+	if len(worst) > 5 {
+		t.Errorf("and %d more", len(worst)-5)
+	}
+	for _, each := range []target{w.open, w.closed, w.elsewhere, w.bad, w.page} {
+		one := l.now(each.name)
+		t.Logf("%-9s %4d calls, %4d allowed; without Valkey %d allowed, %d denied", each.name, one.calls, one.allowed, one.degradedAllow, one.degradedDeny)
+	}
+	if n := l.now("closed").degradedAllow; n > 0 {
+		t.Errorf("%d calls of a closed plan were let pass without Valkey", n)
+	}
+	if n := l.now("unknown").allowed; n > 0 {
+		t.Errorf("%d calls of an unknown key were let in", n)
+	}
+}
+
+// knownStayKnown: every environment had verified the caller of the open plan, so none denied it. One that has just started would.
+func knownStayKnown(t *testing.T, l *load) {
+	t.Helper()
+	if n := l.now("open").degradedDeny; n > 0 {
+		t.Errorf("%d calls of a known caller of an open plan were denied", n)
+	}
+}
+
+// A primary dies. Its callers are treated as their plans say until its replica serves them, and it comes back as a replica.
+func primaryLost(t *testing.T, w *world) {
+	t.Helper()
+	l := w.calm(t)
+	died := time.Now()
+	outage(t, l, func() { w.docker(t, "kill", w.ids[service(w.victim)]) })
+	other := w.victim%3 + 1
+	testwait.Until(t, "a replica serves the slots", func() bool { return w.primaryOf(t, idOf(t, w.open.key), other) > 3 })
+	testwait.Until(t, "no answer is degraded any more", l.sound)
+	t.Logf("recovered %s after the death of %s", time.Since(died).Round(time.Second/10), service(w.victim))
+	w.docker(t, "start", w.ids[service(w.victim)])
+	w.whole(t)
+	w.finish(t, l)
+	knownStayKnown(t, l)
+}
+
+// The network between one function and the cluster is gone; the other functions go on as ever.
+func functionCutOff(t *testing.T, w *world) {
+	t.Helper()
+	l := w.calm(t)
+	network, proxy := w.project+"_private", w.ids["toxiproxy-1"]
+	outage(t, l, func() { w.docker(t, "network", "disconnect", network, proxy) })
+	othersDecide(t, l)
+	w.docker(t, "network", "connect", "--alias", "toxiproxy-1", network, proxy)
+	w.finish(t, l)
+	knownStayKnown(t, l)
+}
+
+// One function's connections are closed and refused.
+func functionRefused(t *testing.T, w *world) {
+	t.Helper()
+	l := w.calm(t)
+	outage(t, l, func() { w.proxies(t, "toxiproxy-2", `{"enabled":false}`) })
+	othersDecide(t, l)
+	w.proxies(t, "toxiproxy-2", `{"enabled":true}`)
+	w.finish(t, l)
+	knownStayKnown(t, l)
+}
+
+func (w *world) proxies(t *testing.T, proxy, change string) {
+	t.Helper()
+	for node := range nodes {
+		w.exec(t, proxy, "/local", "toxiproxy", "POST", "/proxies/"+service(node+1), change)
+	}
+}
+
+// othersDecide waits for answers that Valkey decided, of a caller of whom a function that is cut off can only say no.
+func othersDecide(t *testing.T, l *load) {
+	t.Helper()
+	before := l.now("closed").allowed
+	testwait.Until(t, "answers of the other functions", func() bool { return l.now("closed").allowed > before+soundCalls })
+}
+
+// Every service is restarted, one after the other, while clients call. All of them get their answers, but for those whom the gateway itself could not
+// take while it was away.
+func rollingRestart(t *testing.T, w *world) {
+	t.Helper()
+	l := w.calm(t)
+	for _, service := range w.services() {
+		if service == "gateway" {
+			continue
+		}
+		w.restart(t, service)
+		if strings.HasPrefix(service, "valkey-") {
+			w.whole(t)
+		}
+	}
+	w.finish(t, l)
+	w.restart(t, "gateway")
+	w.locate(t)
+	w.finish(t, w.calm(t))
+}

@@ -1,0 +1,152 @@
+package docker
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/testwait"
+)
+
+// Bad credentials are 401 with a problem document on the REST API, 403 on the HTTP API, and never reach the backend.
+func badCredentials(t *testing.T, c *composition) {
+	t.Helper()
+	unknown, err := apikey.Generate("demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest, http2 := c.url(t, "8080"), c.url(t, "8081")
+	for name, key := range map[string]string{"none": "", "malformed": "tg_demo_nonsense", "unknown": unknown.Reveal()} {
+		a := get(t, rest+"/orders", key)
+		if a.status != http.StatusUnauthorized || a.header.Get("Content-Type") != "application/problem+json" ||
+			a.header.Get("WWW-Authenticate") == "" || !json.Valid([]byte(a.body)) {
+			t.Errorf("REST API, %s: %s", name, a)
+		}
+		if a := get(t, http2+"/orders", key); a.status != http.StatusForbidden {
+			t.Errorf("HTTP API, %s: %s", name, a)
+		}
+	}
+}
+
+// The backend, in a container of its own, is told who called and what is left, and its answer carries the fields.
+func contextAtTheBackend(t *testing.T, c *composition, d *dashboard) {
+	t.Helper()
+	var rest, http2 answer
+	testwait.Until(t, "two calls that Valkey decided", func() bool {
+		key := d.key("free")
+		rest, http2 = get(t, c.url(t, "8080")+"/orders", key), get(t, c.url(t, "8081")+"/orders", key)
+		return !rest.degraded() && rest.context()["remaining"] == "9"
+	})
+	told := rest.context()
+	if told["plan"] != "free" || told["keyId"] == "" || told["keyId"] != told["principalId"] || told["denied"] != "false" {
+		t.Errorf("the backend of the REST API was told %v", told)
+	}
+	if want := `"10 per 10 seconds";r=9;t=10`; rest.header.Get("RateLimit") != want {
+		t.Errorf("RateLimit %q, want %q", rest.header.Get("RateLimit"), want)
+	}
+	if told := http2.context(); told["plan"] != "free" || told["keyId"] != rest.context()["keyId"] || told["remaining"] != "8" {
+		t.Errorf("the backend of the HTTP API was told %v", told)
+	}
+	if http2.header.Get("RateLimit") == "" {
+		t.Errorf("no RateLimit field in %s", http2)
+	}
+}
+
+// elevenCalls are made within one window, whatever the machine does beside.
+func elevenCalls(t *testing.T, c *composition, d *dashboard) (key string, statuses []int, last answer) {
+	t.Helper()
+	url := c.url(t, "8080") + "/orders"
+	testwait.Until(t, "11 calls within one window", func() bool {
+		key, statuses = d.key("free"), nil
+		began, sound := time.Now(), true
+		for range 11 {
+			last = get(t, url, key)
+			statuses = append(statuses, last.status)
+			sound = sound && !last.degraded()
+		}
+		return sound && time.Since(began) < 9*time.Second
+	})
+	return key, statuses, last
+}
+
+// The call over the limit is told when to come back, to the second, and the HTTP API, which counts with it, says 403.
+func firstDenial(t *testing.T, c *composition, d *dashboard) {
+	t.Helper()
+	key, statuses, last := elevenCalls(t, c, d)
+	if want := append(slices.Repeat([]int{http.StatusOK}, 10), http.StatusTooManyRequests); !slices.Equal(statuses, want) {
+		t.Fatalf("statuses %v, want %v; the last is %s", statuses, want, last)
+	}
+	seconds, err := strconv.Atoi(last.header.Get("Retry-After"))
+	if err != nil || seconds < 1 || seconds > 10 {
+		t.Fatalf("Retry-After %q", last.header.Get("Retry-After"))
+	}
+	due := time.NewTimer(time.Duration(seconds) * time.Second)
+	defer due.Stop()
+	for header, want := range map[string]string{
+		"RateLimit":        `"10 per 10 seconds";r=0;t=` + strconv.Itoa(seconds),
+		"RateLimit-Policy": `"10 per 10 seconds";q=10;w=10`,
+		"Content-Type":     "application/problem+json",
+	} {
+		if got := last.header.Get(header); got != want {
+			t.Errorf("%s is %q, want %q", header, got, want)
+		}
+	}
+	p := last.problem()
+	if p.Type != "https://iana.org/assignments/http-problem-types#quota-exceeded" || p.Status != http.StatusTooManyRequests ||
+		!slices.Equal(p.Violated, []string{"10 per 10 seconds"}) || !strings.Contains(p.Detail, strconv.Itoa(seconds)+" second") {
+		t.Errorf("problem %+v", p)
+	}
+	<-due.C
+	if a := get(t, c.url(t, "8080")+"/orders", key); a.status != http.StatusOK {
+		t.Errorf("after waiting %d s: %s", seconds, a)
+	}
+}
+
+// A key over its limit is 403 on the HTTP API, where the same calls count.
+func denialOnTheHTTPAPI(t *testing.T, c *composition, d *dashboard) {
+	t.Helper()
+	key := d.key("free")
+	d.override(idOf(t, key), 1)
+	if a := get(t, c.url(t, "8080")+"/orders", key); a.status != http.StatusOK {
+		t.Errorf("first call: %s", a)
+	}
+	if a := get(t, c.url(t, "8081")+"/orders", key); a.status != http.StatusForbidden {
+		t.Errorf("second call: %s", a)
+	}
+}
+
+// What the dashboard saved acts on the next call, whichever environment takes it, and calls made before still count.
+func liveEdit(t *testing.T, c *composition, d *dashboard) {
+	t.Helper()
+	url, key := c.url(t, "8080")+"/orders", d.key("free")
+	for _, edit := range []struct {
+		requests int
+		statuses []int
+	}{
+		{2, []int{200, 200, 429, 429}},
+		{4, []int{200, 200, 429}},
+		{3, []int{429, 429, 429}},
+		{1000, []int{200, 200, 200}},
+	} {
+		d.override(idOf(t, key), edit.requests)
+		for i, want := range edit.statuses {
+			if a := get(t, url, key); a.status != want {
+				t.Errorf("call %d after the edit to %d an hour: want %d, got %s", i+1, edit.requests, want, a)
+			}
+		}
+	}
+}
+
+func idOf(t *testing.T, key string) string {
+	t.Helper()
+	secret, err := apikey.Parse(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret.ID()
+}

@@ -1,0 +1,85 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"tidegate/local/remote"
+)
+
+// askTimeout bounds what is asked from within a container.
+const askTimeout = 5 * time.Second
+
+// askHealth is a health check for images that hold no shell.
+func askHealth(ctx context.Context, args []string, _ stdio) error {
+	if len(args) != 1 {
+		return errors.New("one URL is wanted")
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	return remote.Healthy(ctx, http.DefaultClient, args[0])
+}
+
+const toxiproxyURL = "http://127.0.0.1:8474"
+
+// askToxiproxy speaks to a proxy whose port nobody outside of its container needs.
+func askToxiproxy(ctx context.Context, args []string, stdio stdio) error {
+	if len(args) < 2 || len(args) > 3 {
+		return errors.New("METHOD PATH [JSON] are wanted, such as GET /proxies")
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	body := strings.NewReader(strings.Join(args[2:], ""))
+	r, err := http.NewRequestWithContext(ctx, args[0], toxiproxyURL+args[1], body) //nolint:gosec // of this container alone
+	if err != nil {
+		return fmt.Errorf("ask toxiproxy: %w", err)
+	}
+	response, err := http.DefaultClient.Do(r) //nolint:gosec // of this container alone
+	if err != nil {
+		return fmt.Errorf("ask toxiproxy: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if _, err := io.Copy(stdio.out, response.Body); err != nil {
+		return fmt.Errorf("ask toxiproxy: %w", err)
+	}
+	if response.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("toxiproxy answers %s", response.Status)
+	}
+	return nil
+}
+
+// composedReady is what a composition offers, at the addresses on which its host publishes it.
+func composedReady(folder string, getenv func(string) string) (*ready, error) {
+	r, err := readReady(folder)
+	if err != nil {
+		return nil, err
+	}
+	r.REST, r.HTTP, r.Admin = "http://"+getenv("REST"), "http://"+getenv("HTTP"), "http://"+getenv("ADMIN")
+	return r, nil
+}
+
+// printReady prints what ./scripts/run writes to its -ready-file.
+func printReady(_ context.Context, args []string, io stdio) error {
+	folder := "/secrets"
+	f := partFlags("ready", io)
+	f.StringVar(&folder, "secrets", folder, "`folder` of the secrets")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	r, err := composedReady(folder, io.getenv)
+	if err != nil {
+		return err
+	}
+	if err := json.NewEncoder(io.out).Encode(r); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tidegate/local/lambda"
+)
+
+const (
+	dialTimeout   = time.Second
+	beginTimeout  = 10 * time.Second // for an environment to take an invocation that it was sent
+	healthTimeout = time.Second
+	pollEvery     = 100 * time.Millisecond
+)
+
+// Pool places invocations with environments, one at a time with each, in turn. An invocation that finds no free environment waits for one until its
+// context ends. One that an environment did not begin, because it is away or about to end, goes to another; one that has begun is never repeated.
+type Pool struct {
+	client *http.Client
+	free   chan string // base URLs of environments
+	ready  atomic.Int64
+	ctx    context.Context //nolint:containedctx // ends with Close
+	close  context.CancelFunc
+	tasks  sync.WaitGroup
+}
+
+// NewPool uses the environments at these addresses, host:port, as soon as each of them is there.
+func NewPool(addresses ...string) *Pool {
+	transport := &http.Transport{
+		DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		ExpectContinueTimeout: beginTimeout,
+		MaxIdleConnsPerHost:   1,
+	}
+	p := &Pool{client: &http.Client{Transport: transport}, free: make(chan string, len(addresses))}
+	p.ctx, p.close = context.WithCancel(context.Background())
+	for _, address := range addresses {
+		p.welcome("http://" + address)
+	}
+	return p
+}
+
+// Close ends the search for environments that are away. It leaves running invocations alone.
+func (p *Pool) Close() {
+	p.close()
+	p.tasks.Wait()
+	p.client.CloseIdleConnections()
+}
+
+// Ready tells how many environments are there, as far as is known.
+func (p *Pool) Ready() int { return int(p.ready.Load()) }
+
+// Invoke runs the function once. Its errors are a *lambda.FunctionError, the context's, or say what became of the environment.
+func (p *Pool) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
+	for {
+		select {
+		case environment := <-p.free:
+			answer, err := p.place(ctx, environment, payload)
+			if !errors.Is(err, errNotBegun) {
+				return answer, err
+			}
+		case <-ctx.Done():
+			return nil, fmt.Errorf("waiting for an environment: %w", ctx.Err())
+		}
+	}
+}
+
+// errNotBegun: the environment did not take the invocation, and another may.
+var errNotBegun = errors.New("environment did not begin")
+
+// place gives the environment back when it answered, and waits for it otherwise.
+func (p *Pool) place(ctx context.Context, environment string, payload []byte) ([]byte, error) {
+	status, header, answer, err := p.send(ctx, environment, payload)
+	if err != nil || status == http.StatusServiceUnavailable {
+		p.ready.Add(-1)
+		p.welcome(environment)
+		if err == nil {
+			err = errNotBegun
+		}
+		return nil, err
+	}
+	p.free <- environment
+	switch {
+	case status != http.StatusOK:
+		return nil, fmt.Errorf("environment %s: %d %s", environment, status, bytes.TrimSpace(answer))
+	case header.Get(functionError) != "":
+		return nil, reported(answer)
+	}
+	return answer, nil
+}
+
+func reported(payload []byte) error {
+	var f failure
+	if err := json.Unmarshal(payload, &f); err != nil {
+		return fmt.Errorf("decode a function's error: %w", err)
+	}
+	return &lambda.FunctionError{Type: f.Type, Message: f.Message}
+}
+
+// send returns errNotBegun when nothing but the header of the request was sent.
+func (p *Pool) send(ctx context.Context, environment string, payload []byte) (status int, header http.Header, answer []byte, err error) {
+	var begun atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got100Continue: func() { begun.Store(true) }})
+	r, err := http.NewRequestWithContext(traced, http.MethodPost, environment+invocationPath, bytes.NewReader(payload))
+	if err != nil {
+		return 0, nil, nil, fmt.Errorf("environment %s: %w", environment, err)
+	}
+	r.Header.Set("Expect", "100-continue")
+	response, err := p.client.Do(r)
+	if err != nil {
+		if !begun.Load() && ctx.Err() == nil {
+			return 0, nil, nil, errNotBegun
+		}
+		return 0, nil, nil, fmt.Errorf("invoke: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err = io.ReadAll(io.LimitReader(response.Body, lambda.MaxPayload+1))
+	if err != nil {
+		return 0, nil, nil, fmt.Errorf("read the answer of %s: %w", environment, err)
+	}
+	return response.StatusCode, response.Header, answer, nil
+}
+
+// welcome makes an environment free as soon as it is there.
+func (p *Pool) welcome(environment string) {
+	p.tasks.Go(func() {
+		poll := time.NewTicker(pollEvery)
+		defer poll.Stop()
+		for !p.healthy(environment) {
+			select {
+			case <-poll.C:
+			case <-p.ctx.Done():
+				return
+			}
+		}
+		p.ready.Add(1)
+		p.free <- environment
+	})
+}
+
+func (p *Pool) healthy(environment string) bool {
+	ctx, cancel := context.WithTimeout(p.ctx, healthTimeout)
+	defer cancel()
+	return Healthy(ctx, p.client, environment+healthPath) == nil
+}
+
+// Healthy returns nil when url answers 200.
+func Healthy(ctx context.Context, client *http.Client, url string) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return fmt.Errorf("health: %w", err)
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		return fmt.Errorf("health: %w", err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("health of %s: %s", url, response.Status)
+	}
+	return nil
+}

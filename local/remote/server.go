@@ -1,0 +1,78 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"sync/atomic"
+
+	"tidegate/local/lambda"
+)
+
+// Paths of an environment.
+const (
+	invocationPath = "/2015-03-31/functions/function/invocations"
+	healthPath     = "/healthz"
+)
+
+// functionError marks answers that are errors of the function, as in Lambda's Invoke API.
+const functionError = "X-Amz-Function-Error"
+
+// Invoker runs a function. An error that the function itself reported is a *lambda.FunctionError.
+type Invoker interface {
+	Invoke(ctx context.Context, payload []byte) ([]byte, error)
+}
+
+// Server is an environment: an http.Handler before a function.
+type Server struct {
+	function Invoker
+	draining atomic.Bool
+}
+
+// NewServer serves function.
+func NewServer(function Invoker) *Server { return &Server{function: function} }
+
+// Drain refuses invocations from now on. Those that have begun go on.
+func (s *Server) Drain() { s.draining.Store(true) }
+
+// ServeHTTP takes an invocation or tells whether it would. It reads the body of an invocation only when it takes it, so a client that expects
+// 100 Continue knows whether its invocation has begun.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case s.draining.Load():
+		w.WriteHeader(http.StatusServiceUnavailable)
+	case r.URL.Path == healthPath:
+		w.WriteHeader(http.StatusOK)
+	case r.URL.Path == invocationPath && r.Method == http.MethodPost:
+		s.invoke(w, r)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+func (s *Server) invoke(w http.ResponseWriter, r *http.Request) {
+	payload, err := io.ReadAll(io.LimitReader(r.Body, lambda.MaxPayload+1))
+	if err != nil {
+		http.Error(w, "the payload did not arrive whole", http.StatusBadRequest)
+		return
+	}
+	answer, err := s.function.Invoke(context.WithoutCancel(r.Context()), payload) // what has begun runs to its end
+	var reported *lambda.FunctionError
+	switch {
+	case err == nil:
+		_, _ = w.Write(answer)
+	case errors.As(err, &reported):
+		w.Header().Set(functionError, "Unhandled")
+		_ = json.NewEncoder(w).Encode(failure{reported.Type, reported.Message})
+	default:
+		http.Error(w, err.Error(), http.StatusBadGateway)
+	}
+}
+
+// failure is the payload of a function's error.
+type failure struct {
+	Type    string `json:"errorType"`
+	Message string `json:"errorMessage"`
+}

@@ -1,0 +1,152 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"tidegate/internal/store/acl"
+)
+
+// Files in the folder of secrets. The servers read the first two as another user; they hold hashes, and the password of replicas.
+const (
+	usersFile  = "users.acl"
+	configFile = "valkey.conf"
+	checkFile  = "check.env"
+	adminFile  = "admin.env"
+	setupFile  = "setup.env"
+	readyFile  = "ready.json"
+)
+
+const secretBytes = 24
+
+// secrets are made anew for each composition, and kept with its data.
+type secrets struct {
+	pepper                       string
+	check, admin, setup, replica string // passwords of Valkey's users
+	login                        *login
+	nodes                        []string
+	announce                     string // what nodes call themselves to clients
+}
+
+// writeSecrets does nothing when the secrets are there.
+func writeSecrets(_ context.Context, args []string, io stdio) error {
+	var folder, nodes string
+	s := secrets{pepper: randomHex(32)}
+	for _, password := range []*string{&s.check, &s.admin, &s.setup, &s.replica} {
+		*password = randomHex(secretBytes)
+	}
+	f := partFlags("secrets", io)
+	f.StringVar(&folder, "dir", "/secrets", "`folder` to write to")
+	f.StringVar(&nodes, "nodes", "", "`host:port,…` by which functions reach Valkey; the host is what the nodes announce")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	s.nodes = strings.Split(nodes, ",")
+	s.announce, _, _ = strings.Cut(s.nodes[0], ":")
+	if _, err := os.Stat(filepath.Join(folder, adminFile)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var err error
+	if s.login, err = newLogin(io.getenv); err != nil {
+		return err
+	}
+	return s.write(folder)
+}
+
+// write leaves the file whose presence says that all are there for last.
+func (s *secrets) write(folder string) error {
+	for _, file := range []struct {
+		name, text string
+		mode       fs.FileMode
+	}{
+		{usersFile, s.users(), 0o644},
+		{configFile, s.config(), 0o644},
+		{checkFile, s.functionEnv("check", s.check), 0o600},
+		{setupFile, s.functionEnv("setup", s.setup) + "ADMIN_USER=" + s.login.user + "\nADMIN_PASSWORD=" + s.login.password + "\n", 0o600},
+		{adminFile, s.functionEnv("admin", s.admin) + "ADMIN_USER=" + s.login.user + "\nADMIN_PASSWORD_HASH=" + s.login.hash + "\n", 0o600},
+	} {
+		if err := os.WriteFile(filepath.Join(folder, file.name), []byte(file.text), file.mode); err != nil {
+			return fmt.Errorf("write secrets: %w", err)
+		}
+	}
+	return nil
+}
+
+// users is Valkey's ACL file. Whoever does not log in may ask for health and for the shape of the cluster.
+func (s *secrets) users() string {
+	var text strings.Builder
+	text.WriteString("user default on nopass -@all +ping +cluster|info +cluster|nodes +cluster|keyslot\n")
+	for _, user := range []struct{ name, password, access string }{
+		{"check", s.check, acl.Check()},
+		{"admin", s.admin, acl.Admin()},
+		{"setup", s.setup, "on ~* &* +@all"},
+		{"replica", s.replica, "on -@all +psync +replconf +ping"},
+	} {
+		hash := sha256.Sum256([]byte(user.password))
+		fmt.Fprintf(&text, "user %s #%s %s\n", user.name, hex.EncodeToString(hash[:]), user.access)
+	}
+	return text.String()
+}
+
+// config is what all servers have in common. They tell clients a name instead of their address, so that what lies behind it in a client's container
+// can be a proxy.
+func (s *secrets) config() string {
+	return `dir /data
+aclfile /secrets/` + usersFile + `
+protected-mode no
+save 900 1
+maxmemory 64mb
+maxmemory-policy volatile-lfu
+cluster-enabled yes
+cluster-node-timeout 2000
+cluster-require-full-coverage no
+cluster-announce-hostname ` + s.announce + `
+cluster-preferred-endpoint-type hostname
+repl-diskless-sync-delay 0
+masteruser replica
+masterauth ` + s.replica + "\n"
+}
+
+func (s *secrets) functionEnv(user, password string) string {
+	return "VALKEY_URL=valkey://" + user + ":" + password + "@" + strings.Join(s.nodes, ",") + "?cluster=true\nKEY_PEPPER=" + s.pepper + "\n"
+}
+
+// readEnv reads a file of variables, NAME=value on each line.
+func readEnv(path string) (map[string]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read variables: %w", err)
+	}
+	env := map[string]string{}
+	for line := range bytes.Lines(text) {
+		name, value, found := strings.Cut(strings.TrimSpace(string(line)), "=")
+		if !found {
+			return nil, fmt.Errorf("read variables: %s has a line that is not NAME=value", path)
+		}
+		env[name] = value
+	}
+	return env, nil
+}
+
+func readReady(folder string) (*ready, error) {
+	text, err := os.ReadFile(filepath.Join(folder, readyFile))
+	if err != nil {
+		return nil, fmt.Errorf("read what is ready: %w", err)
+	}
+	var r ready
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, fmt.Errorf("read what is ready: %w", err)
+	}
+	return &r, nil
+}
