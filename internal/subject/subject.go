@@ -1,5 +1,5 @@
-// Package subject names callers that others vouch for: the holder of a token, the clients behind an address. The check function counts them under these
-// ids, and the dashboard finds them by what people know of them.
+// Package subject names callers that others vouch for: the holder of a token, the clients behind an address. The check function counts them under
+// these ids, and the dashboard finds them by what people know of them.
 package subject
 
 import (

@@ -149,7 +149,8 @@ func orNever(t time.Time) string {
 // whyWords says which limits hold, and why.
 func whyWords(s keylist.Subject) []string {
 	if s.Effective.Source == "override" {
-		words := "From an override of the plan " + orDash(clip(s.Effective.Plan.Name, maxName)) + ", because: " + clip(s.Override.Reason, policy.MaxReasonLen) + "."
+		words := "From an override of the plan " + orDash(clip(s.Effective.Plan.Name, maxName)) + ", because: " +
+			 clip(s.Override.Reason, policy.MaxReasonLen) + "."
 		if s.Override.Until.IsZero() {
 			return []string{words + " It holds until somebody ends it.", modeWords(s.Effective.Mode)}
 		}

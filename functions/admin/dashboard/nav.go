@@ -24,7 +24,8 @@ func (d *dashboard) nav(r *http.Request) []templates.Choice {
 	var links []templates.Choice
 	for _, m := range mainPages {
 		at := d.path(m.path)
-		current := r.URL.Path == at || m.path != "/" && strings.HasPrefix(r.URL.Path, at+"/") || m.path == "/keys" && strings.HasPrefix(r.URL.Path, d.path("/callers"))
+		current := r.URL.Path == at || m.path != "/" && strings.HasPrefix(r.URL.Path, at+"/") ||
+			m.path == "/keys" && strings.HasPrefix(r.URL.Path, d.path("/callers"))
 		links = append(links, templates.Choice{Text: m.text, Address: at, Current: current})
 	}
 	return links

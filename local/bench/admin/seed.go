@@ -221,7 +221,7 @@ func (s *seed) send(ctx context.Context, commands valkey.Commands) error {
 }
 
 // activeKey is the i-th of the active keys: every tenth.
-func (s *seed) activeKey(i int) int { return i * (s.options.keys / s.options.active) }
+func (s *seed) activeKey(i int) int { return i * (s.options.keys / s.active) }
 
 // hours are how long ago the active keys called.
 var hours = []int{-23, -12, -3, -2, -1, 0}
