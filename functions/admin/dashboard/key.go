@@ -150,7 +150,7 @@ func orNever(t time.Time) string {
 func whyWords(s keylist.Subject) []string {
 	if s.Effective.Source == "override" {
 		words := "From an override of the plan " + orDash(clip(s.Effective.Plan.Name, maxName)) + ", because: " +
-			 clip(s.Override.Reason, policy.MaxReasonLen) + "."
+			clip(s.Override.Reason, policy.MaxReasonLen) + "."
 		if s.Override.Until.IsZero() {
 			return []string{words + " It holds until somebody ends it.", modeWords(s.Effective.Mode)}
 		}
