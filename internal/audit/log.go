@@ -187,8 +187,8 @@ func (p position) end(b keyspace.Bucket) string {
 	}
 }
 
-// read returns entries after p, those without the needle by their ids alone, and whether there are more: of each chain at
-// most so many, and none that one not read may be newer than.
+// read returns entries after p, those without the needle by their ids alone, and whether there are more: of each chain at most so many, and none that
+// one not read may be newer than.
 func (l *Log) read(ctx context.Context, buckets []keyspace.Bucket, p position, each int, needle string) (entries []Entry, more bool, err error) {
 	commands := make(valkey.Commands, len(buckets))
 	for i, b := range buckets {

@@ -392,6 +392,13 @@ end
 
 -- The program's limits, each with its section; a section's requests are its largest limit's.
 local sections = sections_of(sig)
+for i = 1, #sections do -- a damaged program must not keep the server busy
+  local section = sections[i]
+  if section.kind < LOG or section.kind > FIXED or (section.calendar == 0 and section.span < 1)
+    or (section.kind <= ATTEMPTS and (section.group < 1 or section.width < 4 or section.width > 6)) then
+    error('not a program')
+  end
+end
 local list = {}
 do
   local at = 3 + siglen

@@ -23,8 +23,8 @@ var (
 	settleLua string
 
 	settleScript = newScript(func() string { return limiter.StepFunction() + chargeLua + settleLua })
-	// chargeScript settles one state: KEYS[1], KEYS[2] its bucket's copy of the plans; ARGV[1] its program, ARGV[2] the difference, ARGV[3] when the cost
-	// was taken, ARGV[4] the version of the Set that the program goes by. It returns 4 bytes how much was taken, or 'S' when a newer Set is in force.
+	// chargeScript settles one state: KEYS[1], KEYS[2] its bucket's copy of the plans; ARGV[1] its program, ARGV[2] the difference, ARGV[3] when the
+	// cost was taken, ARGV[4] the version of the Set that the program goes by. It returns 4 bytes how much was taken, or 'S' when the Set is newer.
 	chargeScript = newScript(func() string {
 		return limiter.StepFunction() + chargeLua + "if newer(KEYS[2], ARGV[4]) then return 'S' end\n" +
 			"return pack('>I4', settle(KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])))"
@@ -242,8 +242,8 @@ func (c *Checker) settleSides(ctx context.Context, set *compiledSet, r *reservat
 			break
 		}
 		set = c.set.Load()
-		left = slices.DeleteFunc(set.sideStates(r), func(new counted) bool {
-			return !slices.ContainsFunc(left, func(old counted) bool { return old.keys[0] == new.keys[0] })
+		left = slices.DeleteFunc(set.sideStates(r), func(now counted) bool {
+			return !slices.ContainsFunc(left, func(before counted) bool { return before.keys[0] == now.keys[0] })
 		})
 	}
 	s.Partial = s.Partial || len(left) > 0

@@ -105,6 +105,7 @@ func (a *api) register() {
 	a.registerKeys()
 	a.registerKeyActions()
 	a.registerBulk()
+	a.registerCallers()
 	a.registerPolicy()
 	a.registerPolicyFile()
 	a.registerAudit()

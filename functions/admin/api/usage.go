@@ -198,13 +198,9 @@ func (a *api) top(ctx context.Context, set *policy.Set, s span, n int,
 	for i, t := range talkers {
 		ids[i] = t.ID
 	}
-	keys, err := a.Keys.Many(ctx, set, ids)
+	named, err := a.named(ctx, set, ids)
 	if err != nil {
 		return nil, err
-	}
-	named := map[string]policy.Key{}
-	for _, k := range keys {
-		named[k.ID] = k
 	}
 	out := make([]Talker, len(talkers))
 	for i, t := range talkers {

@@ -110,6 +110,8 @@ var requests = map[string][3]int{
 	"GET /api/v1/openapi.json":               {401, 200, 200},
 	"GET /api/v1/keys":                       {401, 200, 200},
 	"POST /api/v1/keys":                      {401, 403, 422},
+	"GET /api/v1/callers":                    {401, 200, 200},
+	"POST /api/v1/callers":                   {401, 403, 422},
 	"POST /api/v1/bulk":                      {401, 403, 422},
 	"GET /api/v1/keys/{id}":                  {401, 200, 200},
 	"PATCH /api/v1/keys/{id}":                {401, 403, 422},

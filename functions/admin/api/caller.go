@@ -1,0 +1,144 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"regexp"
+	"strings"
+	"time"
+
+	"tidegate/functions/admin/access"
+	"tidegate/internal/policy"
+	"tidegate/internal/usage"
+)
+
+type (
+	callersOutput struct {
+		Body struct {
+			Items []Caller `json:"items"`
+			Next  string   `json:"next,omitempty" doc:"Where the list goes on; absent at its end"`
+		}
+	}
+	adoptInput struct {
+		Body struct {
+			Kind    string    `json:"kind" enum:"token,address"`
+			ID      string    `json:"id,omitempty" maxLength:"22" doc:"As checks report the caller; or what it is made of:"`
+			Issuer  string    `json:"issuer,omitempty" maxLength:"500" doc:"Of a token: its claim iss"`
+			Holder  string    `json:"holder,omitempty" maxLength:"500" doc:"Of a token: the claim that tells callers apart, mostly sub"`
+			Network string    `json:"network,omitempty" maxLength:"50" doc:"Of an address: the network it counts as" example:"203.0.113.7/32"`
+			Name    string    `json:"name" minLength:"1" maxLength:"100"`
+			Reason  string    `json:"reason" minLength:"1" maxLength:"200"`
+			Over    *Override `json:"override,omitempty"`
+		}
+	}
+	adoptOutput struct {
+		Location string `header:"Location"`
+		ETag     string `header:"ETag"`
+		Body     Key
+	}
+)
+
+// Caller is somebody who was seen within 24 hours.
+type Caller struct {
+	ID   string    `json:"id"`
+	Last time.Time `json:"last" doc:"Minute of its last call"`
+	Name string    `json:"name,omitempty" doc:"Of one that has a record"`
+	Plan string    `json:"plan,omitempty"`
+}
+
+func (a *api) registerCallers() {
+	const group = "keys"
+	register(a, operation{
+		pattern: "GET /callers", id: "list-callers", summary: "List who called within 24 hours, the last first", role: access.Viewer, group: group,
+	}, a.listCallers)
+	register(a, operation{
+		pattern: "POST /callers", id: "adopt-caller", summary: "Make a record of a caller without an API key", role: access.Editor, group: group,
+		status: http.StatusCreated, details: "So that a token's holder or an address can have an override or a ban, by the operations on keys.",
+	}, a.adopt)
+}
+
+func (a *api) listCallers(ctx context.Context, in *Paging) (*callersOutput, error) {
+	page, err := a.Usage.Active(ctx, in.After, in.Count)
+	if errors.Is(err, usage.ErrCursor) {
+		return nil, unprocessable(Detail{Location: "query.after", Message: "is not a position in this list; start from the first page"})
+	}
+	if err != nil {
+		return nil, err
+	}
+	set, err := a.Keys.Set(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(page.Subjects))
+	for i, s := range page.Subjects {
+		ids[i] = s.ID
+	}
+	named, err := a.named(ctx, set, ids)
+	if err != nil {
+		return nil, err
+	}
+	out := &callersOutput{}
+	out.Body.Items, out.Body.Next = make([]Caller, len(ids)), page.Next
+	for i, s := range page.Subjects {
+		out.Body.Items[i] = Caller{s.ID, s.Last.UTC(), named[s.ID].Name, named[s.ID].Plan}
+	}
+	return out, nil
+}
+
+// named looks up records by their ids.
+func (a *api) named(ctx context.Context, set *policy.Set, ids []string) (map[string]policy.Key, error) {
+	keys, err := a.Keys.Many(ctx, set, ids)
+	if err != nil {
+		return nil, err
+	}
+	named := map[string]policy.Key{}
+	for _, k := range keys {
+		named[k.ID] = k
+	}
+	return named, nil
+}
+
+var callerPattern = regexp.MustCompile(`^[0-9A-Za-z_-]{22}$`)
+
+func (a *api) adopt(ctx context.Context, in *adoptInput) (*adoptOutput, error) {
+	b := in.Body
+	var wrong details
+	id := a.callerID(in, &wrong)
+	o := wrong.override("override.", b.Over)
+	if err := wrong.err(); err != nil {
+		return nil, err
+	}
+	k, err := a.Keys.Adopt(ctx, policy.Kind(b.Kind), id, strings.TrimSpace(b.Name), o, edit(ctx, strings.TrimSpace(b.Reason)))
+	if errors.Is(err, policy.ErrConflict) {
+		return nil, problem(http.StatusConflict, "There is a record of this caller already: "+Prefix+"/keys/"+id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &adoptOutput{Prefix + "/keys/" + k.ID, etag(k.Version), keyOf(k)}, nil
+}
+
+// callerID is the id under which checks know the caller.
+func (a *api) callerID(in *adoptInput, wrong *details) string {
+	b := in.Body
+	switch {
+	case b.ID != "":
+		if !callerPattern.MatchString(b.ID) {
+			wrong.add("id", errors.New("must be 22 letters, digits, - and _: the id of a caller without an API key"))
+		}
+		return b.ID
+	case b.Kind == string(policy.Address):
+		prefix, err := netip.ParsePrefix(b.Network)
+		if err != nil || prefix.Addr().Is4In6() {
+			wrong.add("network", errors.New("must be a network such as 203.0.113.7/32 or 2001:db8:1:2::/64"))
+			return ""
+		}
+		return a.Keys.AddressCaller(prefix.Masked())
+	}
+	if b.Issuer == "" || b.Holder == "" {
+		wrong.add("issuer", errors.New("and holder are needed, or the id"))
+	}
+	return a.Keys.TokenCaller(b.Issuer, b.Holder)
+}
