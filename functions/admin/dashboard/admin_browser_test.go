@@ -258,9 +258,9 @@ func TestBrowserLimitsDialog(t *testing.T) {
 		t.Fatal("a preview left the list, or saved")
 	}
 	v.act(send("save"), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
-	at := eval[string](v, `location.pathname`)
-	if at != "/keys/"+v.keys.ids["bolt"] || v.keys.key("bolt").Override.Limits[0] != per(33, 10*time.Second) {
-		t.Errorf("at %s: %+v", at, v.keys.key("bolt").Override)
+	at, o := eval[string](v, `location.pathname`), v.keys.key("bolt").Override
+	if at != "/keys/"+v.keys.ids["bolt"] || o == nil || o.Limits[0] != per(33, 10*time.Second) {
+		t.Errorf("at %s: %+v", at, o)
 	}
 	v.noComplaints("422")
 }

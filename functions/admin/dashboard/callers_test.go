@@ -109,8 +109,8 @@ func TestAdoptToken(t *testing.T) {
 		t.Fatalf("goes to %s", to)
 	}
 	s.get("/keys/"+id+"/limits").wants(t, http.StatusOK, "Ada at the bank", "for all callers of its kind", `value="10"`)
-	s.get("/keys/"+id).wants(t, http.StatusOK,
-		"From the plan that the token names, else from the one for tokens that name none: free.", "vouch for: token")
+	s.get("/keys/"+id).wants(t, http.StatusOK, "From the plan that the token names, else from the one for tokens that name none: free.",
+		"vouch for: token")
 	s.post("/keys/"+id+"/limits", limitsOf(1, [4]string{"1", "1", "hour", "log"})).wants(t, http.StatusSeeOther)
 	if c := check(); c.Allowed || c.Name != "Ada at the bank" || c.Source != "override" {
 		t.Errorf("after the override: %+v", c)
@@ -128,8 +128,8 @@ func TestAdoptToken(t *testing.T) {
 func TestAdoptAddress(t *testing.T) {
 	s := newSite(t).login()
 	for text, network := range map[string]string{
-		"203.0.113.7": "203.0.113.7/32", "2001:db8:1:2:3::4": "2001:db8:1:2::/64", "::ffff:192.0.2.9": "192.0.2.9/32",
-		"198.51.100.77/24": "198.51.100.0/24",
+		"203.0.113.7": "203.0.113.7/32", "2001:db8:1:2:3::4": "2001:db8:1:2::/64",
+		"::ffff:192.0.2.9": "192.0.2.9/32", "198.51.100.77/24": "198.51.100.0/24",
 	} {
 		id := s.keys.AddressCaller(netip.MustParsePrefix(network))
 		form := adoption("kind", "address", "address", text, "next", "ban")
@@ -184,8 +184,7 @@ func TestRecentDenials(t *testing.T) {
 	s.keys.called("acme", now.Add(-30*time.Minute), 12, 7)
 	s.keys.called("acme", now.Add(-5*time.Minute), 1, 3)
 	minute := func(ago time.Duration) string { return ">" + now.Add(-ago).UTC().Format("2006-01-02 15:04") }
-	list := func(body string) string { return body[max(0, strings.Index(body, "Recent denials")):] }
-	rows := list(s.get("/keys/{acme}").wants(t, http.StatusOK).body)
+	_, rows, _ := strings.Cut(s.get("/keys/{acme}").wants(t, http.StatusOK).body, "Recent denials")
 	early, late := strings.Index(rows, minute(30*time.Minute)), strings.Index(rows, minute(5*time.Minute))
 	if late < 0 || early < late {
 		t.Errorf("the denials of 30 minutes ago stand at %d, those of 5 minutes ago at %d:\n%s", early, late, rows)

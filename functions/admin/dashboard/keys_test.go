@@ -26,8 +26,8 @@ func TestKeysPage(t *testing.T) {
 	page := s.get("/keys").wants(t, http.StatusOK)
 	text := inWords(page.body)
 	for _, want := range []string{
-		"acme {acme} free blocked now next call free in 10.0 s 0 allowed, 0 blocked 10 per 10 seconds 10 of 10 full 10.0 s",
-		"chandlery {chandlery} pro near a limit override 0 allowed, 0 blocked 100 per 10 seconds 37 of 100 10.0 s " +
+		"acme {acme} Limits free blocked now next call free in 10.0 s 0 allowed, 0 blocked 10 per 10 seconds 10 of 10 full 10.0 s",
+		"chandlery {chandlery} Limits pro near a limit override 0 allowed, 0 blocked 100 per 10 seconds 37 of 100 10.0 s " +
 			"44 per 10 minutes estimate 37 of 44 84 %",
 		"dinghy {dinghy} free revoked 0 allowed, 0 blocked 10 per 10 seconds 0 of 10 empty",
 		"1,000 per calendar month (Europe/Berlin) fixed window 0 of 1,000 empty 100 per 10 seconds denied calls count 0 of 100 empty " +

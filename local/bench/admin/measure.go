@@ -162,14 +162,14 @@ func measure(ctx context.Context, client valkey.Client, s *seed, o options) ([]f
 	if err != nil {
 		return nil, err
 	}
-	var measured []figures.Figure
+	var all []figures.Figure
 	first, live := 0.0, 0.0
 	for _, p := range pages {
 		v, err := b.visit(ctx, p, o.rounds)
 		if err != nil {
 			return nil, err
 		}
-		measured = append(measured, figures.Of("admin."+p.name+".server_ms", figures.Millis(v.p50), "ms"),
+		all = append(all, figures.Of("admin."+p.name+".server_ms", figures.Millis(v.p50), "ms"),
 			figures.Of("admin."+p.name+".p95_ms", figures.Millis(v.p95), "ms"),
 			figures.Of("admin."+p.name+".commands", v.commands, "commands"), figures.Of("admin."+p.name+".reads", v.reads, "reads"),
 			figures.Of("admin."+p.name+".gzip_bytes", v.weight, "bytes"))
@@ -180,13 +180,13 @@ func measure(ctx context.Context, client valkey.Client, s *seed, o options) ([]f
 		}
 	}
 	weights, err := b.weights(ctx, first, live)
-	return append(measured, weights...), err
+	return append(all, weights...), err
 }
 
 // weights are what browsers load with nothing in their cache: the heaviest page, the stylesheet, the scripts and the icon, compressed.
 func (b *browser) weights(ctx context.Context, heaviest, live float64) ([]figures.Figure, error) {
 	sum := heaviest
-	measured := []figures.Figure{figures.Of("admin.heaviest_html_gzip_bytes", heaviest, "bytes")}
+	all := []figures.Figure{figures.Of("admin.heaviest_html_gzip_bytes", heaviest, "bytes")}
 	for name, file := range map[string]string{"css": b.bundle.Style, "js": b.bundle.Script, "chart_js": b.bundle.Chart, "icon": b.bundle.Icon} {
 		got, _, err := b.ask(ctx, page{path: "/static/" + file})
 		if err != nil {
@@ -196,7 +196,7 @@ func (b *browser) weights(ctx context.Context, heaviest, live float64) ([]figure
 			return nil, errors.New(file + " is not compressed")
 		}
 		sum += float64(got.Body.Len())
-		measured = append(measured, figures.Of("admin."+name+"_gzip_bytes", float64(got.Body.Len()), "bytes"))
+		all = append(all, figures.Of("admin."+name+"_gzip_bytes", float64(got.Body.Len()), "bytes"))
 	}
-	return append(measured, figures.Of("admin.first_load_gzip_bytes", sum, "bytes"), figures.Of("admin.live_refresh_bytes", live, "bytes")), nil
+	return append(all, figures.Of("admin.first_load_gzip_bytes", sum, "bytes"), figures.Of("admin.live_refresh_bytes", live, "bytes")), nil
 }
