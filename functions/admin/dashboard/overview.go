@@ -13,16 +13,19 @@ import (
 	"tidegate/web/templates"
 )
 
-// ranges are the spans of time that the overview offers; the first is the usual one.
+// ranges are the spans of time that the overview offers.
 var ranges = []struct {
 	name       string
 	span, step time.Duration
 }{
-	{"1h", time.Hour, time.Minute},
 	{"5m", 5 * time.Minute, time.Minute},
+	{"1h", time.Hour, time.Minute},
 	{"24h", 24 * time.Hour, 15 * time.Minute},
 	{"7d", 7 * 24 * time.Hour, time.Hour},
 }
+
+// usual is the range of an overview that asks for none.
+var usual = ranges[1]
 
 const (
 	topCount = 10
@@ -48,7 +51,7 @@ func readPeriod(q url.Values, now time.Time) period {
 			return period{now.Add(-r.span), now, r.step, r.name}
 		}
 	}
-	return period{now.Add(-ranges[0].span), now, ranges[0].step, ranges[0].name}
+	return period{now.Add(-usual.span), now, usual.step, usual.name}
 }
 
 func chosen(from, to, now time.Time) period {
@@ -70,7 +73,7 @@ func (p period) values() url.Values {
 	if p.name == "" {
 		return url.Values{"from": {p.from.Format(time.RFC3339)}, "to": {p.to.Format(time.RFC3339)}}
 	}
-	if p.name == ranges[0].name {
+	if p.name == usual.name {
 		return url.Values{}
 	}
 	return url.Values{"range": {p.name}}
