@@ -24,6 +24,9 @@ type Search struct {
 	Plans  []Option
 	State  string
 	States []Option
+	Tag    string
+	Order  string
+	Orders []Option
 	Live   string // the refresh in force, carried along
 	Clear  string // address without the search; empty when there is none
 }

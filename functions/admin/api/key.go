@@ -103,13 +103,14 @@ type (
 	keysInput struct {
 		Prefix string `query:"prefix" maxLength:"100" doc:"Only names that start so, whatever the case"`
 		Plan   string `query:"plan" maxLength:"400" doc:"Only keys of the plan with this name"`
+		Tag    string `query:"tag" maxLength:"50" doc:"Only keys that have this tag"`
 		State  string `query:"state" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable"`
 		Paging
 	}
 	keysOutput struct {
 		Body struct {
 			Items []KeyNow `json:"items"`
-			Next  string   `json:"next,omitempty" doc:"Where the list goes on; absent at its end. With a state a page may be short and not be the last"`
+			Next  string   `json:"next,omitempty" doc:"Where the list goes on; absent at its end. With a state or a tag a page may be short and not be the last"`
 		}
 	}
 	newKeyInput struct {
@@ -234,6 +235,7 @@ func (a *api) listKeys(ctx context.Context, in *keysInput) (*keysOutput, error) 
 	if err != nil {
 		return nil, err
 	}
+	f.Tag = in.Tag
 	found, err := keylist.Find(ctx, a.Keys, set, f, in.After, in.Count)
 	if err != nil {
 		return nil, cursorProblem(err)

@@ -199,7 +199,7 @@ func TestKeyFilters(t *testing.T) {
 	s := newService(t)
 	s.savePlans(policy.Plan{Name: "pro", Limits: []limit{{Requests: 100, Window: time.Minute}}})
 	a, b := s.create("alpha"), s.create("beta")
-	if _, err := s.keys.Update(t.Context(), b.ID, 1, "key.test", byTest, func(k *policy.Key) { k.Plan = "pro" }); err != nil {
+	if _, err := s.keys.Update(t.Context(), b.ID, 1, "key.test", byTest, func(k *policy.Key) { k.Plan, k.Tags = "pro", []string{"eu"} }); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.keys.Revoke(t.Context(), a.ID, 1, byTest); err != nil {
@@ -207,7 +207,7 @@ func TestKeyFilters(t *testing.T) {
 	}
 	for query, want := range map[string]string{
 		"": "alpha beta", "prefix=AL": "alpha", "plan=pro": "beta", "plan=free": "alpha", "state=revoked": "alpha", "state=blocked": "",
-		"state=revoked&plan=pro": "", "prefix=x": "",
+		"state=revoked&plan=pro": "", "prefix=x": "", "tag=eu": "beta", "tag=us": "", "tag=eu&prefix=a": "",
 	} {
 		r := s.get("/keys?" + query).wants(http.StatusOK)
 		var names []string

@@ -348,6 +348,9 @@ func (d *dashboard) ofWords(j job) string {
 	if j.filter.Plan > 0 {
 		words += " of the chosen plan"
 	}
+	if j.filter.Tag != "" {
+		words += " tagged “" + clip(j.filter.Tag, policy.MaxTagLen) + "”"
+	}
 	for _, o := range keyStates {
 		if o.Value == string(j.filter.State) && o.Value != "" {
 			words += " that are " + o.Text

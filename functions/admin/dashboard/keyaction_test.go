@@ -110,12 +110,12 @@ func TestKeyFilters(t *testing.T) {
 	keys.add("alpine", per(5, time.Minute))
 	keys.override("beta", per(1, time.Hour))
 	keys.use("alpha", 9)
-	keys.update("gamma", func(k *policy.Key) { k.Expires = time.Now().Add(time.Hour) })
+	keys.update("gamma", func(k *policy.Key) { k.Expires, k.Tags = time.Now().Add(time.Hour), []string{"eu", "beta"} })
 	s := newSite(t, withKeys(keys)).login()
 	for query, want := range map[string]string{
 		"": "alpha alpine beta gamma", "q=al": "alpha alpine", "plan=1": "alpha beta gamma", "plan=2&q=a": "alpine", "state=overridden": "beta",
 		"state=overridden&plan=1": "beta", "state=overridden&plan=2": "", "state=near": "alpha", "state=expiring": "gamma", "state=revoked": "",
-		"state=blocked": "",
+		"state=blocked": "", "tag=eu": "gamma", "tag=EU": "", "tag=eu&q=a": "", "tag=eu&state=expiring&plan=1": "gamma",
 	} {
 		body := s.get("/keys?"+query).wants(t, http.StatusOK).body
 		got := ""
@@ -128,9 +128,34 @@ func TestKeyFilters(t *testing.T) {
 			t.Errorf("%q finds %q, want %q", query, got, want)
 		}
 	}
-	for _, query := range []string{"plan=x", "plan=-1", "state=odd"} {
+	for _, query := range []string{"plan=x", "plan=-1", "state=odd", "order=odd", "tag=" + strings.Repeat("x", policy.MaxTagLen+1)} {
 		s.get("/keys?"+query).wants(t, http.StatusBadRequest)
 	}
+}
+
+// In the other orders the list has the keys with calls in this hour alone, the most first, and of those the ones that the filter means.
+func TestKeyOrders(t *testing.T) {
+	keys := newRegistry(t, "alpha", "beta", "gamma", "delta")
+	for name, calls := range map[string][2]int{"alpha": {1, 0}, "beta": {9, 2}, "gamma": {4, 7}} {
+		keys.called(name, time.Now(), calls[0], calls[1])
+	}
+	keys.strangerCalls(keys.TokenCaller("i", "s"), time.Now(), 99, 99)
+	keys.update("gamma", func(k *policy.Key) { k.Tags = []string{"eu"} })
+	s := newSite(t, withKeys(keys)).login()
+	for query, want := range map[string]string{
+		"order=busiest": "beta gamma alpha", "order=blocked": "gamma beta", "order=busiest&q=B": "beta", "order=busiest&tag=eu": "gamma",
+		"order=busiest&q=delta": "",
+	} {
+		var got []string
+		for _, m := range regexp.MustCompile(`<bdi>([a-z]+)</bdi></a>`).FindAllStringSubmatch(s.get("/keys?"+query).wants(t, http.StatusOK).body, -1) {
+			got = append(got, m[1])
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q lists %q, want %q", query, got, want)
+		}
+	}
+	s.get("/keys?order=busiest&live=2").wants(t, http.StatusOK, `value="busiest" selected`, "order=busiest")
+	s.get("/keys?order=blocked&q=alpha").wants(t, http.StatusOK, "No calls this hour")
 }
 
 // A state is looked up key by key and page by page; following the links finds every key once.

@@ -24,7 +24,7 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 		d.failStore(w, r, "read policy", err)
 		return
 	}
-	list, err := keylist.Find(r.Context(), d.Keys, set, query.Filter, query.after, keysPerPage)
+	list, err := d.findKeys(r.Context(), set, query)
 	if err != nil {
 		d.failStore(w, r, "list keys", err)
 		return
@@ -82,7 +82,7 @@ func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery, list
 }
 
 func (d *dashboard) keySearch(set *policy.Set, q keysQuery) templates.Search {
-	s := templates.Search{Action: d.path("/keys"), Text: q.Prefix, State: string(q.State), States: keyStates}
+	s := templates.Search{Action: d.path("/keys"), Text: q.Prefix, State: string(q.State), States: keyStates, Tag: q.Tag, Order: q.order, Orders: keyOrders}
 	s.Plans = append(s.Plans, templates.Option{Text: "any plan"})
 	for _, p := range set.Plans {
 		s.Plans = append(s.Plans, templates.Option{Value: strconv.Itoa(p.Number), Text: clip(p.Name, maxName)})
@@ -156,13 +156,15 @@ func emptyKeys(q keysQuery, list keylist.Found) templates.Empty {
 		}
 	case q.after != "":
 		return templates.Empty{Heading: "No keys after this", Advice: "The list became shorter. Go back to its start."}
-	case q.Prefix != "" && q.State == "" && q.Plan == 0:
+	case q.order != "":
+		return templates.Empty{Heading: "No calls this hour", Advice: "None of the busiest keys of this hour is like this. By name all are listed."}
+	case q.Prefix != "" && q.State == "" && q.Plan == 0 && q.Tag == "":
 		return templates.Empty{
 			Heading: "No key found",
 			Advice:  "No name starts with “" + clip(q.Prefix, maxSearch) + "”. The search looks at the start of names, in upper or lower case.",
 		}
 	case !q.none():
-		return templates.Empty{Heading: "No key found", Advice: "No key is in this state, has this plan and a name that starts so."}
+		return templates.Empty{Heading: "No key found", Advice: "No key is in this state, has this plan, this tag and a name that starts so."}
 	}
 	return templates.Empty{
 		Heading: "No keys yet",

@@ -10,6 +10,8 @@ import (
 	"tidegate/functions/admin/keylist"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/usage"
+	"tidegate/web/templates"
 )
 
 const (
@@ -18,9 +20,20 @@ const (
 	maxCursor   = 1000
 )
 
+// The orders of the list besides that by name. They have the keys with the most calls of the last hour alone.
+const (
+	busiestFirst = "busiest"
+	blockedFirst = "blocked"
+)
+
+var keyOrders = []templates.Option{
+	{Text: "by name"}, {Value: busiestFirst, Text: "most allowed this hour"}, {Value: blockedFirst, Text: "most blocked this hour"},
+}
+
 // keysQuery is the state of the list, all of it in the address.
 type keysQuery struct {
 	keylist.Filter
+	order string
 	after string
 	live  int
 }
@@ -28,12 +41,12 @@ type keysQuery struct {
 func readKeysQuery(r *http.Request) (keysQuery, bool) {
 	q := r.URL.Query()
 	f, ok := readKeyFilter(q)
-	k := keysQuery{Filter: f, after: q.Get("after"), live: liveSeconds(q)}
-	return k, ok && len(k.after) <= maxCursor
+	k := keysQuery{Filter: f, order: q.Get("order"), after: q.Get("after"), live: liveSeconds(q)}
+	return k, ok && len(k.after) <= maxCursor && (k.order == "" || k.order == busiestFirst || k.order == blockedFirst)
 }
 
 func readKeyFilter(q url.Values) (keylist.Filter, bool) {
-	f := keylist.Filter{Prefix: q.Get("q"), State: keylist.State(q.Get("state"))}
+	f := keylist.Filter{Prefix: q.Get("q"), Tag: q.Get("tag"), State: keylist.State(q.Get("state"))}
 	if plan := q.Get("plan"); plan != "" {
 		n, err := strconv.Atoi(plan)
 		if err != nil || n < 1 {
@@ -41,23 +54,44 @@ func readKeyFilter(q url.Values) (keylist.Filter, bool) {
 		}
 		f.Plan = n
 	}
-	return f, len([]rune(f.Prefix)) <= maxSearch && isKeyState(f.State)
+	return f, len([]rune(f.Prefix)) <= maxSearch && len([]rune(f.Tag)) <= policy.MaxTagLen && isKeyState(f.State)
 }
 
 // filterValues are a filter's fields of an address.
 func filterValues(f keylist.Filter) url.Values {
-	v := url.Values{"q": {f.Prefix}, "state": {string(f.State)}}
+	v := url.Values{"q": {f.Prefix}, "tag": {f.Tag}, "state": {string(f.State)}}
 	if f.Plan > 0 {
 		v.Set("plan", strconv.Itoa(f.Plan))
 	}
 	return v
 }
 
-func (k keysQuery) none() bool { return k.Filter == keylist.Filter{} }
+// findKeys answers the query.
+func (d *dashboard) findKeys(ctx context.Context, set *policy.Set, q keysQuery) (keylist.Found, error) {
+	rank := map[string]func(context.Context, time.Time, time.Time, int) ([]usage.Talker, error){
+		busiestFirst: d.Usage.Busiest, blockedFirst: d.Usage.MostDenied,
+	}[q.order]
+	if rank == nil {
+		return keylist.Find(ctx, d.Keys, set, q.Filter, q.after, keysPerPage)
+	}
+	now := time.Now()
+	talkers, err := rank(ctx, now.Add(-time.Hour), now, usage.MaxTalkers)
+	if err != nil {
+		return keylist.Found{}, err
+	}
+	ids := make([]string, len(talkers))
+	for i, t := range talkers {
+		ids[i] = t.ID
+	}
+	return keylist.Pick(ctx, d.Keys, set, q.Filter, ids)
+}
+
+func (k keysQuery) none() bool { return k.Filter == keylist.Filter{} && k.order == "" }
 
 func (k keysQuery) values() url.Values {
 	v := filterValues(k.Filter)
 	v.Set("after", k.after)
+	v.Set("order", k.order)
 	return v
 }
 

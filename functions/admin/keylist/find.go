@@ -2,6 +2,8 @@ package keylist
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"tidegate/internal/policy"
@@ -17,6 +19,7 @@ type Filter struct {
 	Prefix string // of the name
 	Plan   int    // number; 0 for any
 	State  State  // empty for any
+	Tag    string // one that the key has; empty for any
 }
 
 // Listed is the part of the filter that a list answers; the rest is looked up key by key.
@@ -25,7 +28,15 @@ func (f Filter) Listed() policy.Query {
 }
 
 // Computed reports whether keys must be looked at one by one.
-func (f Filter) Computed() bool { return f.State != "" && (f.State != Overridden || f.Plan > 0) }
+func (f Filter) Computed() bool {
+	return f.Tag != "" || f.State != "" && (f.State != Overridden || f.Plan > 0)
+}
+
+// means tells of a key whether the filter means it; plan is the name of the filter's.
+func (f Filter) means(s Subject, plan string) bool {
+	return s.Is(f.State) && (f.Plan == 0 || s.Plan == plan) && (f.Tag == "" || slices.Contains(s.Tags, f.Tag)) &&
+		strings.HasPrefix(strings.ToLower(s.Name), strings.ToLower(f.Prefix))
+}
 
 // Found is a part of the keys that a filter means.
 type Found struct {
@@ -54,7 +65,7 @@ func Find(ctx context.Context, keys *policy.Store, set *policy.Set, f Filter, af
 		}
 		for i, s := range subjects {
 			out.Scanned++
-			if !s.Is(f.State) || f.Plan > 0 && s.Plan != plan.Name {
+			if !f.means(s, plan.Name) {
 				continue
 			}
 			out.Subjects = append(out.Subjects, s)
@@ -71,6 +82,21 @@ func Find(ctx context.Context, keys *policy.Store, set *policy.Set, f Filter, af
 		}
 		q.After = page.Next
 	}
+}
+
+// Pick returns those of the keys with these ids that the filter means, in the ids' order.
+func Pick(ctx context.Context, keys *policy.Store, set *policy.Set, f Filter, ids []string) (Found, error) {
+	list, err := keys.Many(ctx, set, ids)
+	if err != nil {
+		return Found{}, err
+	}
+	subjects, err := Subjects(ctx, keys, set, list)
+	if err != nil {
+		return Found{}, err
+	}
+	plan, _ := set.Numbered(f.Plan)
+	meant := slices.DeleteFunc(subjects, func(s Subject) bool { return !f.means(s, plan.Name) })
+	return Found{Subjects: meant, Scanned: len(list)}, nil
 }
 
 // Subjects looks up what each key would get now.
