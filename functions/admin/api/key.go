@@ -110,7 +110,7 @@ type (
 	keysOutput struct {
 		Body struct {
 			Items []KeyNow `json:"items"`
-			Next  string   `json:"next,omitempty" doc:"Where the list goes on; absent at its end. With a state or a tag a page may be short and not be the last"`
+			Next  string   `json:"next,omitempty" doc:"Where the list goes on; absent at its end. With a state or a tag a page may be short before it"`
 		}
 	}
 	newKeyInput struct {

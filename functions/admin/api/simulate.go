@@ -40,6 +40,11 @@ func (a *api) registerSimulate() {
 		pattern: "POST /simulate", id: "simulate-calls", summary: "What a limit says to calls at given times", role: access.Viewer, group: "usage",
 		details: "Plays the limiter's model; no key is touched.",
 	}, a.simulate)
+	register(a, operation{
+		pattern: "POST /simulate/lab", id: "simulate-lab", summary: "Algorithms beside the exact log, on the same calls", role: access.Viewer,
+		group:   "usage",
+		details: "The dashboard's Simulate. The same request has the same answer; no key is touched.",
+	}, a.lab)
 }
 
 func (a *api) simulate(_ context.Context, in *simulateInput) (*simulateOutput, error) {

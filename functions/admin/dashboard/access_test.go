@@ -138,6 +138,7 @@ var requests = map[string][3]int{
 	"GET /api/v1/explain":                    {401, 422, 422},
 	"GET /api/v1/overview":                   {401, 200, 200},
 	"POST /api/v1/simulate":                  {401, 422, 422},
+	"POST /api/v1/simulate/lab":              {401, 422, 422},
 	"GET /api/v1/tokens":                     {401, 403, 200},
 	"POST /api/v1/tokens":                    {401, 403, 422},
 	"DELETE /api/v1/tokens/{id}":             {401, 403, 422},

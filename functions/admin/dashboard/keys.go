@@ -82,7 +82,9 @@ func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery, list
 }
 
 func (d *dashboard) keySearch(set *policy.Set, q keysQuery) templates.Search {
-	s := templates.Search{Action: d.path("/keys"), Text: q.Prefix, State: string(q.State), States: keyStates, Tag: q.Tag, Order: q.order, Orders: keyOrders}
+	s := templates.Search{
+		Action: d.path("/keys"), Text: q.Prefix, Tag: q.Tag, State: string(q.State), States: keyStates, Order: q.order, Orders: keyOrders,
+	}
 	s.Plans = append(s.Plans, templates.Option{Text: "any plan"})
 	for _, p := range set.Plans {
 		s.Plans = append(s.Plans, templates.Option{Value: strconv.Itoa(p.Number), Text: clip(p.Name, maxName)})
