@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/local/cluster"
+	"tidegate/internal/cluster"
 )
 
 const setupTimeout = time.Minute

@@ -182,7 +182,7 @@ func TestServerDiesWithAKilledTestProcess(t *testing.T) {
 // awaitRefusal waits for a server to be gone, which the system does some time after the parent's end.
 func awaitRefusal(t *testing.T, address string) {
 	t.Helper()
-	poll := time.NewTicker(pollEvery)
+	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
 	patience := time.NewTimer(startTimeout)
 	defer patience.Stop()

@@ -30,7 +30,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, width))
 }
 
-// run returns the exit status. The width is that of the terminal behind errOut, 0 for none.
+// run returns the exit status. The width is that of the terminal behind errOut, 0 for none. The gateway writes to errOut too, at the same time.
 func run(ctx context.Context, args []string, out, errOut io.Writer, width int) int {
 	o, err := parseOptions(args)
 	if errors.Is(err, flag.ErrHelp) {

@@ -68,12 +68,14 @@ func TestScenarios(t *testing.T) {
 func smoke(t *testing.T, scenario, api string) result {
 	t.Helper()
 	figures := filepath.Join(t.TempDir(), "load.json")
-	var out, errOut bytes.Buffer
+	var out bytes.Buffer
+	errOut := errorFile(t)
 	code := run(t.Context(), []string{
 		"-scenario", scenario, "-api", api, "-rate", "60", "-duration", "2s", "-bin", bin, "-environments", "2", "-no-freeze", "-json", figures,
-	}, &out, &errOut, 0)
+	}, &out, errOut, 0)
 	if code != 0 {
-		t.Fatalf("exit status %d:\n%s%s", code, &out, &errOut)
+		errors, err := os.ReadFile(errOut.Name())
+		t.Fatalf("exit status %d:\n%s%s%v", code, &out, errors, err)
 	}
 	text, err := os.ReadFile(figures)
 	if err != nil {
@@ -87,4 +89,15 @@ func smoke(t *testing.T, scenario, api string) result {
 		t.Error("nothing was proven")
 	}
 	return r
+}
+
+// errorFile stands for standard error. It is a file since the gateway, a process of its own, writes there too.
+func errorFile(t *testing.T) *os.File {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	return file
 }

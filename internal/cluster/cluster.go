@@ -16,7 +16,9 @@ import (
 const (
 	slots = 16384
 	// pollEvery is how often a node is asked for the news it has, which it only offers on being asked.
-	pollEvery = 50 * time.Millisecond
+	pollEvery = 20 * time.Millisecond
+	// verbatim stands before a text that the server means for people to read.
+	verbatim = "txt:"
 )
 
 // User logs in to every node. It may do all.
@@ -57,7 +59,7 @@ func Join(ctx context.Context, user User, primaries int, addresses ...string) er
 			return err
 		}
 	}
-	return c.await(ctx, "the cluster is ok", settled)
+	return c.await(ctx, "the cluster is ok", settled(len(c)-primaries))
 }
 
 // cluster lists its first primaries first.
@@ -148,23 +150,37 @@ func (c cluster) acquainted(ctx context.Context, n node) (bool, error) {
 	return strings.Count(nodes, "\n") == len(c) && !strings.Contains(nodes, "handshake"), err
 }
 
-// settled tells whether the node sees every slot served and all nodes alive, and, if it is a replica, its primary.
-func settled(ctx context.Context, n node) (bool, error) {
-	info, err := n.ask(ctx, "CLUSTER", "INFO")
-	if err != nil {
-		return false, err
+// settled tells whether the node sees every slot served, all nodes alive and so many of them as replicas, and, if it is one, its primary. Which node
+// is a replica is news that reaches each of the others on its own.
+func settled(replicas int) func(context.Context, node) (bool, error) {
+	return func(ctx context.Context, n node) (bool, error) {
+		info, err := n.ask(ctx, "CLUSTER", "INFO")
+		if err != nil {
+			return false, err
+		}
+		nodes, err := n.ask(ctx, "CLUSTER", "NODES")
+		if err != nil {
+			return false, err
+		}
+		replication, err := n.ask(ctx, "INFO", "replication")
+		if err != nil {
+			return false, err
+		}
+		return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_ok:"+strconv.Itoa(slots)) &&
+			!strings.Contains(nodes, "fail") && !strings.Contains(nodes, "disconnected") && replicasIn(nodes) == replicas &&
+			!strings.Contains(replication, "master_link_status:down"), nil
 	}
-	nodes, err := n.ask(ctx, "CLUSTER", "NODES")
-	if err != nil {
-		return false, err
+}
+
+// replicasIn counts the replicas in what CLUSTER NODES tells: a node a line, its flags the third word.
+func replicasIn(nodes string) int {
+	count := 0
+	for line := range strings.Lines(nodes) {
+		if words := strings.Fields(line); len(words) > 2 && strings.Contains(words[2], "slave") {
+			count++
+		}
 	}
-	replication, err := n.ask(ctx, "INFO", "replication")
-	if err != nil {
-		return false, err
-	}
-	return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_ok:"+strconv.Itoa(slots)) &&
-		!strings.Contains(nodes, "fail") && !strings.Contains(nodes, "disconnected") &&
-		!strings.Contains(replication, "master_link_status:down"), nil
+	return count
 }
 
 // await asks each node in turn until the condition holds there.
@@ -195,5 +211,5 @@ func (n node) ask(ctx context.Context, words ...string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s on %s: %w", strings.Join(words, " "), n.address, err)
 	}
-	return answer, nil
+	return strings.TrimPrefix(answer, verbatim), nil
 }

@@ -1,4 +1,4 @@
-package cluster
+package cluster_test
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/cluster"
 	"tidegate/internal/valkeytest"
 )
 
@@ -19,7 +20,7 @@ func TestJoin(t *testing.T) {
 	}
 	var before map[string]string
 	for range 2 {
-		if err := Join(t.Context(), User{}, primaries, addresses...); err != nil {
+		if err := cluster.Join(t.Context(), cluster.User{}, primaries, addresses...); err != nil {
 			t.Fatal(err)
 		}
 		roles := rolesOf(t, addresses[0])
@@ -50,12 +51,12 @@ func rolesOf(t *testing.T, address string) map[string]string {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	text, err := node{address, client}.ask(t.Context(), "CLUSTER", "NODES")
+	text, err := client.Do(t.Context(), client.B().ClusterNodes().Build()).ToString()
 	if err != nil {
 		t.Fatal(err)
 	}
 	roles := map[string]string{}
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) {
 		words := strings.Fields(line)
 		roles[words[0]] = strings.TrimPrefix(words[2], "myself,")
 	}
@@ -63,7 +64,7 @@ func rolesOf(t *testing.T, address string) map[string]string {
 }
 
 func TestJoinNobody(t *testing.T) {
-	if err := Join(t.Context(), User{}, 1, "127.0.0.1:1"); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
+	if err := cluster.Join(t.Context(), cluster.User{}, 1, "127.0.0.1:1"); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Errorf("a server that is not there: %v", err)
 	}
 }
