@@ -102,7 +102,7 @@ func (c cluster) assignSlots(ctx context.Context, primaries int) error {
 // meet introduces every node to every other, as waiting for them to gossip takes seconds. Nodes that know each other learn addresses that changed.
 func (c cluster) meet(ctx context.Context) error {
 	for i, other := range c {
-		ip, port, err := resolve(ctx, other.address)
+		meet, err := other.introduction(ctx)
 		if err != nil {
 			return err
 		}
@@ -110,12 +110,30 @@ func (c cluster) meet(ctx context.Context) error {
 			if i == j {
 				continue
 			}
-			if _, err := n.ask(ctx, "CLUSTER", "MEET", ip, port); err != nil {
+			if _, err := n.ask(ctx, meet...); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// introduction is the command that makes another node meet this one.
+func (n node) introduction(ctx context.Context) ([]string, error) {
+	ip, port, err := resolve(ctx, n.address)
+	if err != nil {
+		return nil, err
+	}
+	const setting = "cluster-port"
+	settings, err := n.client.Do(ctx, n.client.B().ConfigGet().Parameter(setting).Build()).AsStrMap()
+	if err != nil {
+		return nil, fmt.Errorf("CONFIG GET %s on %s: %w", setting, n.address, err)
+	}
+	meet := []string{"CLUSTER", "MEET", ip, port}
+	if bus := settings[setting]; bus != "0" {
+		meet = append(meet, bus)
+	}
+	return meet, nil
 }
 
 func resolve(ctx context.Context, address string) (ip, port string, err error) {
