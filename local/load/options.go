@@ -64,7 +64,7 @@ func (o *options) flags(r *raw) *flag.FlagSet {
 	f := flag.NewFlagSet("load", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // run prints errors and help itself
 	f.StringVar(&r.scenario, "scenario", "steady", "what is called, and how: see below")
-	f.StringVar(&r.rate, "rate", "80%", "calls a `second`, or a part of what a short calibration finds the target to answer")
+	f.StringVar(&r.rate, "rate", "80%", "calls a `second`, or a part of what a calibration of up to two minutes finds the target to keep up with")
 	f.DurationVar(&o.duration, "duration", 30*time.Second, "how long calls become due")
 	f.StringVar(&o.report, "report", "", "`file` for a report in HTML")
 	f.StringVar(&o.json, "json", "", "`file` for the figures in JSON")

@@ -106,54 +106,6 @@ func policiesIn(h http.Header) []limiter.Limit {
 	return limits
 }
 
-// What the calibration does.
-const (
-	calibrationRate    = 1_000 // for which its keys are made
-	calibrationWorkers = 32
-	warmUp             = time.Second
-	calibration        = 4 * time.Second
-)
-
-// capacity warms the target up, and returns how many calls a second it answers when some callers come back at once; 0 unless that matters.
-func (s *session) capacity(ctx context.Context) (float64, error) {
-	if s.world != nil {
-		p := s.scenario.population(calibrationRate, calibration)
-		for i := range p.groups {
-			p.groups[i].plan.Name += " calibration"
-		}
-		callers, _, err := s.world.populate(ctx, p)
-		if err != nil {
-			return 0, err
-		}
-		s.target.callers = callers
-	}
-	if _, err := s.closed(ctx, warmUp); err != nil || s.rate.percent == 0 {
-		return 0, err
-	}
-	s.output.say("calibrating for %s", calibration)
-	return s.closed(ctx, calibration)
-}
-
-// closed calls as fast as the callers come back, and returns the rate.
-func (s *session) closed(ctx context.Context, lasts time.Duration) (float64, error) {
-	began := s.clock.Now()
-	t := newTally(began, lasts, s.target.expects)
-	a := s.attack(atOnce, lasts, t, s.picker())
-	a.workers, a.patience = min(calibrationWorkers, s.workers), 0
-	a.schedule = func(int64) time.Duration { return min(s.clock.Now()-began, lasts) } // due when somebody is there to make it
-	a.run(ctx)
-	if s.world == nil {
-		s.perhaps = append(s.perhaps, t.outcomes...)
-	}
-	if ctx.Err() != nil {
-		return 0, errors.New("stopped before the load began")
-	}
-	if n := t.counts[failed] + t.counts[broken]; n > len(t.outcomes)/2 {
-		return 0, fmt.Errorf("%d of %d calls of the calibration failed", n, len(t.outcomes))
-	}
-	return float64(len(t.outcomes)) / (s.clock.Now() - began).Seconds(), nil
-}
-
 func (s *session) picker() func(int64) int {
 	random := rand.New(rand.NewPCG(s.seed, 0)) //nolint:gosec // who calls is no secret, and is to be the same again
 	pick := s.scenario.population(calibrationRate, s.duration).pick
