@@ -150,16 +150,26 @@ func (c *connector) connect() (a *attempt, own bool) {
 // open outlasts the call that began it, so that a connection that takes longer is there for the next.
 func (c *connector) open(a *attempt) {
 	defer close(a.done)
-	timeout := c.config.ValkeyTimeout
-	client, err := store.Open(context.Background(), c.config.ValkeyURL, store.Options{Dial: timeout, Write: timeout, Pooled: true})
-	if err != nil {
-		a.err = err
+	if a.err = c.load(a); a.err != nil {
 		c.mu.Lock()
 		c.attempt = nil
 		c.mu.Unlock()
-		return
 	}
-	a.client, a.checker = client, policy.NewChecker(client, c.config.pepper)
-	_ = a.checker.Load(context.Background()) // the first check would; an error comes again there
+}
+
+// load connects by reading the Set. What is wrong with the Set itself, the first check finds.
+func (c *connector) load(a *attempt) error {
+	timeout := c.config.ValkeyTimeout
+	client, err := store.Open(context.Background(), c.config.ValkeyURL, store.Options{Dial: timeout, Write: timeout, Pooled: true, Unproven: true})
+	if err != nil {
+		return err
+	}
+	checker := policy.NewChecker(client, c.config.pepper)
+	if err := checker.Load(context.Background()); store.Away(err) {
+		client.Close()
+		return fmt.Errorf("connect to Valkey: %w", err)
+	}
+	a.client, a.checker = client, checker
 	c.touch()
+	return nil
 }

@@ -137,7 +137,7 @@ func TestIAMLogin(t *testing.T) {
 		run(t, admin, "ACL", "SETUSER", "check", "reset", "on", ">"+token, "~*", "+@all")
 	}
 	permit()
-	client, err := connect(t.Context(), patient.applied(option))
+	client, err := patient.connect(t.Context(), patient.applied(option))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestIAMConnectionsLogInAgain(t *testing.T) {
 	option.TLSConfig.RootCAs = roots
 	soon := func() time.Time { return time.Now().Add(20*time.Millisecond - loginAgain) }
 	option.AuthCredentialsFn = iamIdentity{cache: "tidegate", user: "check", region: "eu-west-1", now: soon}.credentials
-	client, err := connect(t.Context(), patient.applied(option))
+	client, err := patient.connect(t.Context(), patient.applied(option))
 	if err != nil {
 		t.Fatal(err)
 	}

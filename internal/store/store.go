@@ -19,6 +19,8 @@ type Options struct {
 	Write time.Duration // to answer a command; default 100 ms
 	// Pooled gives each call in flight a connection of its own, so that one that timed out cannot hold up later ones.
 	Pooled bool
+	// Unproven, with Pooled, leaves it to the first command to find out whether a single Valkey answers, which saves a start one round trip.
+	Unproven bool
 }
 
 const (
@@ -29,14 +31,14 @@ const (
 	maxReadRetries  = 2
 )
 
-// Open connects to the Valkey at rawURL and makes sure that it answers. Errors name the address, never the password. It gives up by the time-outs
+// Open connects to the Valkey at rawURL and makes sure that it answers, unless o says otherwise. Errors name the address, never the password. It gives up by the time-outs
 // of o, each of which may pass twice, whatever the context.
 func Open(ctx context.Context, rawURL string, o Options) (valkey.Client, error) {
 	option, err := parse(rawURL)
 	if err != nil {
 		return nil, err
 	}
-	return connect(ctx, o.applied(option))
+	return o.connect(ctx, o.applied(option))
 }
 
 // applied is the option with what does not depend on the URL. doc.go says why.
@@ -71,13 +73,13 @@ func orDefault(d time.Duration) time.Duration {
 	return d
 }
 
-func connect(ctx context.Context, option valkey.ClientOption) (valkey.Client, error) {
+func (o Options) connect(ctx context.Context, option valkey.ClientOption) (valkey.Client, error) {
 	client, err := newClient(option)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Valkey at %s: %w", strings.Join(option.InitAddress, ", "), err)
 	}
-	if !option.ForceSingleClient {
-		return client, nil // It has told which node has which slot.
+	if !option.ForceSingleClient || o.Unproven && o.Pooled {
+		return client, nil // Nodes of a cluster have told which of them has which slot.
 	}
 	ctx, cancel := context.WithTimeout(ctx, option.Dialer.Timeout+option.ConnWriteTimeout)
 	defer cancel()

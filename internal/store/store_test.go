@@ -164,7 +164,8 @@ func TestTLSIsVerified(t *testing.T) {
 				t.Fatal(err)
 			}
 			option.TLSConfig.RootCAs, option.TLSConfig.ServerName = c.roots, c.host
-			client, err := connect(t.Context(), Options{Dial: patient.Dial, Write: patient.Write, Pooled: pooled}.applied(option))
+			o := Options{Dial: patient.Dial, Write: patient.Write, Pooled: pooled}
+			client, err := o.connect(t.Context(), o.applied(option))
 			if err == nil {
 				client.Close()
 			}
@@ -173,5 +174,22 @@ func TestTLSIsVerified(t *testing.T) {
 				t.Errorf("%s, pooled=%t: %v", c.name, pooled, err)
 			}
 		}
+	}
+}
+
+// An unproven client opens whoever is there, and its first command tells what Open would have.
+func TestUnproven(t *testing.T) {
+	o := patient
+	o.Unproven = true
+	for url, want := range map[string]bool{valkeytest.Start(t): false, "valkey://127.0.0.1:1": true} {
+		client, err := Open(t.Context(), url, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = client.Do(t.Context(), client.B().Get().Key("k").Build()).Error()
+		if Away(err) != want {
+			t.Errorf("%s: %v; away is to be %t", url, err, want)
+		}
+		client.Close()
 	}
 }
