@@ -31,8 +31,8 @@ const (
 	maxReadRetries  = 2
 )
 
-// Open connects to the Valkey at rawURL and makes sure that it answers, unless o says otherwise. Errors name the address, never the password. It gives up by the time-outs
-// of o, each of which may pass twice, whatever the context.
+// Open connects to the Valkey at rawURL and makes sure that it answers, unless o says otherwise. Errors name the address, never the password. It
+// gives up by the time-outs of o, each of which may pass twice, whatever the context.
 func Open(ctx context.Context, rawURL string, o Options) (valkey.Client, error) {
 	option, err := parse(rawURL)
 	if err != nil {
