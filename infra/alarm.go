@@ -130,10 +130,10 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 // error too, since API Gateway makes a 401 of nothing else. The function counts these, if up to ten seconds late.
 func (s *Stack) failures() awscloudwatch.IMetric {
 	using := map[string]awscloudwatch.IMetric{
-		"failed": ofFunction(s.check, "Errors", "Sum"), "refused": s.ours(telemetry.Refused), "calls": ofFunction(s.check, "Invocations", "Sum"),
+		"failed": ofFunction(s.check, "Errors", "Sum"), "unauthorized": s.ours(telemetry.Unauthorized), "calls": ofFunction(s.check, "Invocations", "Sum"),
 	}
 	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
-		Expression: jsii.String("100 * (failed - FILL(refused, 0)) / calls"), UsingMetrics: &using, Label: jsii.String("failed calls in %"),
+		Expression: jsii.String("100 * (failed - FILL(unauthorized, 0)) / calls"), UsingMetrics: &using, Label: jsii.String("failed calls in %"),
 		Period: awscdk.Duration_Minutes(jsii.Number(1)),
 	})
 }

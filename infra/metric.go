@@ -47,7 +47,7 @@ func metric(namespace, name, statistic string, dimensions map[string]string) aws
 func (s *Stack) newMetricsDashboard() {
 	rows := []awscloudwatch.IWidget{
 		graph("Checks a minute; calls without a good credential", s.all(telemetry.Checks, telemetry.Allowed, telemetry.Denied),
-			s.all(telemetry.Refused)),
+			s.all(telemetry.Refused, telemetry.Unauthorized)),
 		graph("What would be denied, and who is near", s.all(telemetry.ShadowDenied, telemetry.CandidateDenied, telemetry.NearLimit), nil),
 		graph("Degraded checks and errors of the cache", s.all(telemetry.Degraded, telemetry.StoreErrors), nil),
 		graph("Cache latency in ms", []awscloudwatch.IMetric{s.latency("p50"), s.latency("p99")}, nil),

@@ -142,11 +142,11 @@ func TestRefusedCallsAreNoFailures(t *testing.T) {
 				expressions = append(expressions, e)
 			}
 		}
-		for _, want := range []string{"failed=Errors", "calls=Invocations", "refused=" + telemetry.Refused.String()} {
+		for _, want := range []string{"failed=Errors", "calls=Invocations", "unauthorized=" + telemetry.Unauthorized.String()} {
 			if !slices.Contains(watched, want) {
 				t.Errorf("%q: no %s", watched, want)
 			}
 		}
-		equal(t, "expression", expressions, []string{"100 * (failed - FILL(refused, 0)) / calls"})
+		equal(t, "expression", expressions, []string{"100 * (failed - FILL(unauthorized, 0)) / calls"})
 	})
 }

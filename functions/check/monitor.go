@@ -57,12 +57,12 @@ func (m *monitor) Checked(ctx context.Context, checked policy.Checked, asked ask
 	m.tick(ctx)
 }
 
-// Refused tells of a call without a good credential.
-func (m *monitor) Refused(ctx context.Context) {
+// Refused tells of a call without a good credential, and whether an error was the answer.
+func (m *monitor) Refused(ctx context.Context, byError bool) {
 	if m.metrics == nil {
 		return
 	}
-	m.metrics.RecordRefused()
+	m.metrics.RecordRefused(byError)
 	m.tick(ctx)
 }
 

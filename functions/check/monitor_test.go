@@ -58,14 +58,16 @@ func TestMonitorTellsWhatCallsCameTo(t *testing.T) {
 	for range 3 {
 		f.call(t, shadow)
 	}
-	f.watch.Refused(t.Context())
+	f.watch.Refused(t.Context(), true)
+	f.watch.Refused(t.Context(), false)
 	f.leave(t)
 	f.call(t, ten)
 	f.watch.Flush()
 
 	got := f.counts(t)
 	for name, want := range map[string]float64{
-		"Checks": 17, "Allowed": 13, "Denied": 4, "ShadowDenied": 2, "Degraded": 1, "StoreErrors": 1, "Refused": 1, "ColdStart": 1,
+		"Checks": 17, "Allowed": 13, "Denied": 4, "ShadowDenied": 2, "Degraded": 1, "StoreErrors": 1, "Refused": 2, "Unauthorized": 1,
+		"ColdStart": 1,
 		"NearLimit": 5, // the calls that left 1 and 0 of ten, and those that left nothing of one
 	} {
 		if got[name] != want {
@@ -110,6 +112,6 @@ func TestStageMustBeADimension(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Checked(t.Context(), policy.Checked{Allowed: true, Would: true, Trial: true}, asked{})
-	m.Refused(t.Context())
+	m.Refused(t.Context(), true)
 	m.Flush()
 }

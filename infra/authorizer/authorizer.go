@@ -21,9 +21,11 @@ import (
 
 // Props say what is attached to what. Function and one of RestAPI and HTTPAPI are required.
 type Props struct {
-	// Function is the check function. One of another stack comes from awslambda.Function_FromFunctionArn with the stack's output CheckFunctionArn; if
-	// it is in another account, that stack must also allow this authorizer: see Allow.
+	// Function is the check function. One of another stack comes from awslambda.Function_FromFunctionArn with the stack's output CheckFunctionArn.
 	Function awslambda.IFunction
+	// OtherAccount says that the function is in another account, whose stack must allow this authorizer: see Allow. It need not be said where the ARN
+	// of the function and the env of the stack tell.
+	OtherAccount bool
 	// RestAPI gets a REQUEST authorizer, and gateway responses that answer 429 and 401.
 	RestAPI awsapigateway.IRestApi
 	// HTTPAPI gets an authorizer with payload format 2.0 and simple responses, and its integrations get response mappings that add the RateLimit
@@ -82,6 +84,7 @@ func (a *RateLimitAuthorizer) attachREST(scope constructs.Construct, p *Props) {
 		resource.AddPropertyDeletionOverride(jsii.String("IdentitySource")) // else it is there, and empty
 	}
 	a.REST, a.ID, a.ARN = attached, attached.AuthorizerId(), attached.AuthorizerArn()
+	p.permit(scope, a.ARN, *awscdk.Names_NodeUniqueId(attached.Node())+":Permissions") // under which the CDK gives it, if it does
 	if !p.OwnResponses {
 		addGatewayResponses(scope, p.RestAPI)
 	}
@@ -105,7 +108,9 @@ func (a *RateLimitAuthorizer) attachHTTP(scope constructs.Construct, p *Props) {
 	a.HTTP = awsapigatewayv2.HttpAuthorizer_FromHttpAuthorizerAttributes(scope, jsii.String("Route"), &awsapigatewayv2.HttpAuthorizerAttributes{
 		AuthorizerId: a.ID, AuthorizerType: jsii.String("CUSTOM"),
 	})
-	p.Function.AddPermission(jsii.String(*awscdk.Names_NodeUniqueId(scope.Node())+"Permission"), permission(a.ARN))
+	id := *awscdk.Names_NodeUniqueId(scope.Node()) + "Permission"
+	p.Function.AddPermission(&id, permission(a.ARN))
+	p.permit(scope, a.ARN, id)
 	if !p.OwnResponses {
 		awscdk.Aspects_Of(p.HTTPAPI).Add(&mapResponses{}, nil)
 	}

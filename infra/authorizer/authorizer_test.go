@@ -30,14 +30,19 @@ type somebody struct {
 
 const foreign = "arn:aws:lambda:eu-west-1:111122223333:function:tidegate-prod-check"
 
-func newSomebody() *somebody {
-	app := awscdk.NewApp(&awscdk.AppProps{AnalyticsReporting: jsii.Bool(false)})
-	s := &somebody{app: app, stack: awscdk.NewStack(app, jsii.String("Somebody"), nil)}
+func newSomebody(app awscdk.App, stack awscdk.Stack) *somebody {
+	s := &somebody{app: app, stack: stack}
 	s.check = s.function("Check")
 	s.rest = awsapigateway.NewRestApi(s.stack, jsii.String("Rest"), &awsapigateway.RestApiProps{CloudWatchRole: jsii.Bool(false)})
 	s.rest.Root().AddMethod(jsii.String("OPTIONS"), awsapigateway.NewMockIntegration(nil), nil)
 	s.http = awsapigatewayv2.NewHttpApi(s.stack, jsii.String("Http"), nil)
 	return s
+}
+
+// somebodyAnywhere has a stack without env.
+func somebodyAnywhere() *somebody {
+	app := awscdk.NewApp(&awscdk.AppProps{AnalyticsReporting: jsii.Bool(false)})
+	return newSomebody(app, awscdk.NewStack(app, jsii.String("Somebody"), nil))
 }
 
 func (s *somebody) function(id string) awslambda.Function {
@@ -86,7 +91,7 @@ func resources(t *testing.T, template assertions.Template, kind string) []map[st
 }
 
 func TestAttachesToARESTAPI(t *testing.T) {
-	s := newSomebody()
+	s := somebodyAnywhere()
 	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"), &authorizer.Props{Function: s.check, RestAPI: s.rest}))
 	template, problem := s.synthesise()
 	if problem != "" {
@@ -101,7 +106,7 @@ func TestAttachesToARESTAPI(t *testing.T) {
 }
 
 func TestAttachesToAnHTTPAPI(t *testing.T) {
-	s := newSomebody()
+	s := somebodyAnywhere()
 	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"), &authorizer.Props{Function: s.check, HTTPAPI: s.http}))
 	template, problem := s.synthesise()
 	if problem != "" {
@@ -141,7 +146,7 @@ func onlyPermission(t *testing.T, template assertions.Template, authorizer strin
 }
 
 func TestOwnResponses(t *testing.T) {
-	s := newSomebody()
+	s := somebodyAnywhere()
 	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("A"), &authorizer.Props{Function: s.check, RestAPI: s.rest, OwnResponses: true}))
 	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("B"), &authorizer.Props{Function: s.check, HTTPAPI: s.http, OwnResponses: true}))
 	template, problem := s.synthesise()
@@ -156,20 +161,51 @@ func TestOwnResponses(t *testing.T) {
 	}
 }
 
-// A function of another account is invoked by its ARN; that account must allow it.
+// A function of another stack is invoked by its ARN. In the same account, which a stack without env takes it to be in, each authorizer gets its
+// permission here; another account must give it.
 func TestForeignFunction(t *testing.T) {
-	s := newSomebody()
-	check := awslambda.Function_FromFunctionArn(s.stack, jsii.String("Foreign"), jsii.String(foreign))
-	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("A"), &authorizer.Props{Function: check, RestAPI: s.rest}))
-	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("B"), &authorizer.Props{Function: check, HTTPAPI: s.http}))
-	template, problem := s.synthesise()
-	if problem != "" {
-		t.Fatal(problem)
+	const account = "111122223333"
+	env := func(account string) *awscdk.Environment {
+		return &awscdk.Environment{Account: &account, Region: jsii.String("eu-west-1")}
 	}
-	for _, kind := range []string{"AWS::ApiGateway::Authorizer", "AWS::ApiGatewayV2::Authorizer"} {
-		if found := resources(t, template, kind); len(found) != 1 || !strings.Contains(fmt.Sprint(found[0]["AuthorizerUri"]), foreign) {
-			t.Errorf("%s: %v, want one that invokes %s", kind, found, foreign)
-		}
+	for name, c := range map[string]struct {
+		env          *awscdk.Environment
+		otherAccount bool
+		permissions  int
+	}{
+		"a stack without env":         {permissions: 2},
+		"a stack of the same account": {env: env(account), permissions: 2},
+		"a stack of another account":  {env: env("444455556666")},
+		"another account, as told":    {otherAccount: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			app := awscdk.NewApp(&awscdk.AppProps{AnalyticsReporting: jsii.Bool(false)})
+			s := newSomebody(app, awscdk.NewStack(app, jsii.String("Somebody"), &awscdk.StackProps{Env: c.env}))
+			check := awslambda.Function_FromFunctionArn(s.stack, jsii.String("Foreign"), jsii.String(foreign))
+			for id, props := range map[string]*authorizer.Props{"A": {RestAPI: s.rest}, "B": {HTTPAPI: s.http}} {
+				props.Function, props.OtherAccount = check, c.otherAccount
+				s.use(authorizer.NewRateLimitAuthorizer(s.stack, &id, props))
+			}
+			template, problem := s.synthesise()
+			if problem != "" {
+				t.Fatal(problem)
+			}
+			for _, kind := range []string{"AWS::ApiGateway::Authorizer", "AWS::ApiGatewayV2::Authorizer"} {
+				if found := resources(t, template, kind); len(found) != 1 || !strings.Contains(fmt.Sprint(found[0]["AuthorizerUri"]), foreign) {
+					t.Errorf("%s: %v, want one that invokes %s", kind, found, foreign)
+				}
+			}
+			permissions := resources(t, template, "AWS::Lambda::Permission")
+			if len(permissions) != c.permissions {
+				t.Fatalf("permissions %v, want %d", permissions, c.permissions)
+			}
+			for _, p := range permissions {
+				source := fmt.Sprint(p["SourceArn"])
+				if p["FunctionName"] != foreign || !strings.Contains(source, "/authorizers/") || strings.Contains(source, "*") {
+					t.Errorf("permission %v is not one authorizer's for %s", p, foreign)
+				}
+			}
+		})
 	}
 }
 
@@ -230,7 +266,7 @@ func TestRefusesWhatBreaksCounting(t *testing.T) {
 		}), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newSomebody()
+			s := somebodyAnywhere()
 			c.build(s)
 			_, problem := s.synthesise()
 			if (problem == "") != (len(c.want) == 0) {
@@ -247,7 +283,7 @@ func TestRefusesWhatBreaksCounting(t *testing.T) {
 
 func TestAllow(t *testing.T) {
 	const good = "arn:aws:execute-api:eu-west-1:111122223333:abc123/authorizers/def456"
-	s := newSomebody()
+	s := somebodyAnywhere()
 	if err := authorizer.Allow(s.check, jsii.String("Friend"), good); err != nil {
 		t.Fatal(err)
 	}

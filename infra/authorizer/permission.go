@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"regexp"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 )
 
@@ -28,6 +30,24 @@ func Allow(function awslambda.IFunction, id *string, arn string) error {
 	}
 	function.AddPermission(id, permission(&arn))
 	return nil
+}
+
+// permit lets the authorizer invoke the function where the CDK did not, by a permission with this id: it gives none to an imported function when it
+// does not know the stack's account, as in any stack without env.
+func (p *Props) permit(scope constructs.Construct, authorizer *string, id string) {
+	there, here := p.Function.Env().Account, awscdk.Stack_Of(scope).Account()
+	if p.OtherAccount || p.Function.Node().TryFindChild(&id) != nil || differ(there, here) {
+		return
+	}
+	awslambda.NewCfnPermission(scope, jsii.String("Permission"), &awslambda.CfnPermissionProps{
+		Action: jsii.String("lambda:InvokeFunction"), FunctionName: p.Function.FunctionArn(),
+		Principal: jsii.String("apigateway.amazonaws.com"), SourceArn: authorizer,
+	})
+}
+
+// differ tells whether both are known, and not the same.
+func differ(a, b *string) bool {
+	return !*awscdk.Token_IsUnresolved(a) && !*awscdk.Token_IsUnresolved(b) && *a != *b
 }
 
 func permission(arn *string) *awslambda.Permission {

@@ -1,7 +1,5 @@
 package cost
 
-import "sort"
-
 // Price is what AWS asks for one unit in us-east-1, without free tiers and discounts.
 type Price struct {
 	USD    float64
@@ -51,14 +49,4 @@ var nodes = map[string]float64{
 	"cache.m7g.xlarge": .2520,
 	"cache.r7g.large":  .1752,
 	"cache.r7g.xlarge": .3496,
-}
-
-// NodeTypes lists the types of nodes whose price is known.
-func NodeTypes() []string {
-	var types []string
-	for name := range nodes {
-		types = append(types, name)
-	}
-	sort.Strings(types)
-	return types
 }

@@ -46,6 +46,7 @@ const (
 	NearLimit
 	StoreErrors
 	Refused
+	Unauthorized
 	ColdStart
 	metrics
 )
@@ -60,7 +61,8 @@ func Names() []string { return append(names[:len(names):len(names)], StoreLatenc
 func (m Metric) String() string { return names[m] }
 
 var names = [metrics]string{
-	"Checks", "Allowed", "Denied", "ShadowDenied", "CandidateDenied", "Degraded", "NearLimit", "StoreErrors", "Refused", "ColdStart",
+	"Checks", "Allowed", "Denied", "ShadowDenied", "CandidateDenied", "Degraded", "NearLimit", "StoreErrors", "Refused", "Unauthorized",
+	"ColdStart",
 }
 
 // The dimensions, and the service that writes metrics.
@@ -148,11 +150,12 @@ func (m *Metrics) Record(c Check) {
 	}
 }
 
-// RecordRefused counts a call without a good credential, which is no check.
-func (m *Metrics) RecordRefused() {
+// RecordRefused counts a call without a good credential, which is no check; byError says that the function told it by an error.
+func (m *Metrics) RecordRefused(byError bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.counts[Refused]++
+	m.count(Unauthorized, byError)
 }
 
 // any tells whether a call was counted since the last line.

@@ -50,7 +50,7 @@ func parseOptions(args []string) (options, error) {
 	f := flag.NewFlagSet("scale", flag.ContinueOnError)
 	f.StringVar(&o.output, "o", "", "`file` to add the figures to")
 	f.StringVar(&o.record, "record", "", "`file` to write the figures to, with the machine and the day, for docs/scale.md")
-	only := f.String("only", "", "only the measurements whose name matches this `regexp`: shards, memory, global")
+	only := f.String("only", "", "only the measurements whose name matches this `regexp`: simple, shards, memory, global")
 	short := f.Bool("short", false, "a quick look, over fewer keys")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -74,7 +74,7 @@ type measurement struct {
 	measure func(context.Context, options) ([]figures.Figure, error)
 }
 
-var measurements = []measurement{{"shards", shards}, {"global", globalLimit}, {"memory", memory}}
+var measurements = []measurement{{"simple", simple}, {"shards", shards}, {"global", globalLimit}, {"memory", memory}}
 
 func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	o, err := parseOptions(args)

@@ -34,11 +34,16 @@ type reading struct {
 	processor time.Duration // of its process
 	scripts   int64         // that were run
 	scripting time.Duration // in them
+	gets      int64         // that were answered
+	getting   time.Duration // in them
 	received  int64         // bytes
 }
 
 func (r reading) minus(before reading) reading {
-	return reading{r.processor - before.processor, r.scripts - before.scripts, r.scripting - before.scripting, r.received - before.received}
+	return reading{
+		r.processor - before.processor, r.scripts - before.scripts, r.scripting - before.scripting,
+		r.gets - before.gets, r.getting - before.getting, r.received - before.received,
+	}
 }
 
 func (n *node) read(ctx context.Context) (reading, error) {
@@ -50,13 +55,21 @@ func (n *node) read(ctx context.Context) (reading, error) {
 	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
 		r.processor += time.Duration(info.float(name) * float64(time.Second))
 	}
-	for _, name := range []string{"cmdstat_evalsha", "cmdstat_eval"} {
-		var calls, micros int64
-		if _, err := fmt.Sscanf(info.values[name], "calls=%d,usec=%d", &calls, &micros); err == nil {
-			r.scripts, r.scripting = r.scripts+calls, r.scripting+time.Duration(micros)*time.Microsecond
-		}
+	r.gets, r.getting = info.commands("get")
+	for _, name := range []string{"evalsha", "eval"} {
+		calls, took := info.commands(name)
+		r.scripts, r.scripting = r.scripts+calls, r.scripting+took
 	}
 	return r, info.err
+}
+
+// commands is how many of a kind there were and how long they took together; none when there was none yet.
+func (i *information) commands(name string) (calls int64, took time.Duration) {
+	var micros int64
+	if _, err := fmt.Sscanf(i.values["cmdstat_"+name], "calls=%d,usec=%d", &calls, &micros); err != nil {
+		return 0, 0
+	}
+	return calls, time.Duration(micros) * time.Microsecond
 }
 
 // The server shrinks the buffers of connections bit by bit, so its use of memory is read until it stands still, or so often.

@@ -31,8 +31,8 @@ type Authorizer struct {
 	answers    Answers
 	log        *slog.Logger
 
-	// Refused is told of every call without a good credential, unless it is nil. It is set before the first event.
-	Refused func(ctx context.Context)
+	// Refused is told of every call without a good credential, and whether an error is the answer, unless it is nil. It is set before the first event.
+	Refused func(ctx context.Context, byError bool)
 }
 
 // New returns an Authorizer.
@@ -59,10 +59,11 @@ func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, e
 	}
 	v, err := a.decide(ctx, e)
 	if err != nil {
+		byError := e.kind != http1 && e.kind != http2
 		if a.Refused != nil {
-			a.Refused(ctx)
+			a.Refused(ctx, byError)
 		}
-		if e.kind != http1 && e.kind != http2 {
+		if byError {
 			return nil, ErrUnauthorized
 		}
 		v = unauthorized()
