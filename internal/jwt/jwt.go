@@ -28,7 +28,7 @@ const (
 var (
 	// ErrInvalid means that a token is not good.
 	ErrInvalid = errors.New("bearer token refused")
-	// ErrNoKeys means that a token could not be checked, since the issuer's keys have never been read. It is to be refused all the same.
+	// ErrNoKeys means that a token could not be checked, since the issuer's keys were never read, or too long ago. Nobody is to be let in.
 	ErrNoKeys = errors.New("the keys of the token's issuer are not known")
 )
 

@@ -16,23 +16,27 @@ import (
 
 const (
 	freshFor     = 15 * time.Minute // a key that the issuer withdrew is good for this long at most, unless its set cannot be read
+	trustFor     = 2 * time.Hour    // a set that cannot be read again is good for this long
 	fetchEvery   = time.Minute      // at most, whatever tokens name
+	firstRetry   = time.Second      // from the start of a failure to the next try while no token can be verified; then twice as long, …
+	soonRetries  = 6                // … for so many failures in a row, which comes near fetchEvery
 	fetchTimeout = 2 * time.Second
 )
 
-// remote is the key set at a URL, read when a token needs it: nothing runs between two calls, where Lambda freezes what runs. A set that was once
-// read stays when it cannot be read again. Ages go by the time of day, since the monotonic clock may stand still in a frozen function.
+// remote is the key set at a URL, read when a token needs it: nothing runs between two calls, where Lambda freezes what runs. A set that cannot be
+// read again stays for trustFor. Ages go by the time of day, since the monotonic clock may stand still in a frozen function.
 type remote struct {
 	url    string
 	client *http.Client
 	config Config
 
-	mu      sync.Mutex
-	set     KeySet
-	fetched time.Time     // when set was read
-	tried   time.Time     // when reading it was last begun
-	flight  chan struct{} // closed when the reading that is under way ends; nil when none is
-	err     error         // of the last reading
+	mu       sync.Mutex
+	set      KeySet
+	fetched  time.Time     // when set was read
+	tried    time.Time     // when reading it was last begun
+	flight   chan struct{} // closed when the reading that is under way ends; nil when none is
+	err      error         // of the last reading
+	failures int           // in a row
 }
 
 // ParseURL reads the URL of a key set. It must be https; http is good on a loopback address only.
@@ -93,7 +97,23 @@ func (r *remote) current() (set KeySet, fresh bool, err error) {
 	if err == nil {
 		err = errUnread
 	}
-	return r.set, within(r.fetched, r.now(), freshFor), err
+	return r.trusted(), within(r.fetched, r.now(), freshFor), err
+}
+
+// trusted is the set if it is not too old. The caller holds the lock, as with pause.
+func (r *remote) trusted() KeySet {
+	if !within(r.fetched, r.now(), trustFor) {
+		return KeySet{}
+	}
+	return r.set
+}
+
+// pause is how long after a reading was begun the next may be.
+func (r *remote) pause() time.Duration {
+	if r.trusted().Len() > 0 || r.failures == 0 || r.failures > soonRetries {
+		return fetchEvery
+	}
+	return firstRetry << (r.failures - 1)
 }
 
 // now has no monotonic part.
@@ -105,11 +125,11 @@ func within(t, now time.Time, d time.Duration) bool {
 	return age >= 0 && age < d
 }
 
-// refresh waits for the reading that is under way, or for one that it begins itself if the last was not begun within fetchEvery.
+// refresh waits for the reading that is under way, or for one that it begins itself if the last was not begun within the pause.
 func (r *remote) refresh(ctx context.Context) {
 	r.mu.Lock()
 	if r.flight == nil {
-		if within(r.tried, r.now(), fetchEvery) {
+		if within(r.tried, r.now(), r.pause()) {
 			r.mu.Unlock()
 			return
 		}
@@ -130,8 +150,9 @@ func (r *remote) read(ctx context.Context, flight chan struct{}) {
 	defer cancel()
 	set, err := r.fetch(ctx)
 	r.mu.Lock()
+	r.failures++
 	if r.err = err; err == nil {
-		r.set, r.fetched = set, r.now()
+		r.set, r.fetched, r.failures = set, r.now(), 0
 	}
 	r.flight = nil
 	r.mu.Unlock()

@@ -75,7 +75,7 @@ func TestUnknownKeyFlood(t *testing.T) {
 	}
 }
 
-// While the issuer cannot be read, the keys that are known stay good.
+// While the issuer cannot be read, the keys that are known stay good for a while.
 func TestStaleKeysStay(t *testing.T) {
 	s := signers()[2]
 	p, at := newProvider(t, s), newClock()
@@ -106,18 +106,58 @@ func TestStaleKeysStay(t *testing.T) {
 	}
 }
 
-// Before the keys were ever read, nobody is let in; the issuer is still asked once a minute only.
+// Before the keys were ever read, nobody is let in; the issuer is asked after 1 s, 2 s and so on, and in the end once a minute.
 func TestNoKeysYet(t *testing.T) {
 	s := signers()[2]
 	p, at := newProvider(t, s), newClock()
 	v := p.verifier(t, at)
 	p.fail()
-	for range 10 {
-		p.want(t, v, s.token(nil), ErrNoKeys, 1)
+	p.want(t, v, s.token(nil), ErrNoKeys, 1)
+	asked := int64(1)
+	for _, seconds := range []int{1, 2, 4, 8, 16, 32, 60, 60, 60} {
+		at.advance(time.Duration(seconds)*time.Second - 1)
+		for range 10 {
+			p.want(t, v, s.token(nil), ErrNoKeys, asked)
+		}
+		at.advance(1)
+		asked++
+		p.want(t, v, s.token(nil), ErrNoKeys, asked)
 	}
 	p.serve(keySetOf(s))
 	at.advance(fetchEvery)
+	p.want(t, v, s.token(nil), nil, asked+1)
+}
+
+// A first reading that fails costs the next caller a second, not a minute.
+func TestFirstReadingFails(t *testing.T) {
+	s := signers()[2]
+	p, at := newProvider(t, s), newClock()
+	v := p.verifier(t, at)
+	p.fail()
+	v.Warm(t.Context())
+	p.want(t, v, s.token(nil), ErrNoKeys, 1)
+	p.serve(keySetOf(s))
+	at.advance(firstRetry)
 	p.want(t, v, s.token(nil), nil, 2)
+}
+
+// Keys that cannot be read again are not trusted for ever: after two hours nobody is let in until they can be.
+func TestOldKeysAreNotTrusted(t *testing.T) {
+	s := signers()[2]
+	p, at := newProvider(t, s), newClock()
+	v := p.verifier(t, at)
+	token := s.token(map[string]any{"exp": start.Add(100 * freshFor).Unix()})
+	p.want(t, v, token, nil, 1)
+	p.fail()
+	at.advance(trustFor - 1)
+	p.want(t, v, token, nil, 2)
+	at.advance(1)
+	p.want(t, v, token, ErrNoKeys, 2)
+	at.advance(firstRetry)
+	p.want(t, v, token, ErrNoKeys, 3)
+	p.serve(keySetOf(s))
+	at.advance(2 * firstRetry)
+	p.want(t, v, token, nil, 4)
 }
 
 // A clock that is set back does not stop the keys from being read.
