@@ -23,7 +23,7 @@ func asWritten(path string, into reading) reading {
 // asLenient appends the segments that a program finds which decodes and resolves all it can.
 func asLenient(path string, into reading) reading {
 	from := len(into)
-	for text := range strings.FieldsFuncSeq(decodeAll(path), func(r rune) bool { return r == '/' || r == '\\' }) {
+	for text := range strings.FieldsFuncSeq(DecodeAll(path), func(r rune) bool { return r == '/' || r == '\\' }) {
 		text, _, _ = strings.Cut(text, ";")
 		switch text {
 		case "", ".":
@@ -53,8 +53,9 @@ func decodeOnce(text string) string {
 	return string(decoded)
 }
 
-// decodeAll undoes percent-encoding until none is left. One pass does it: a character that completes an encoding is where the next one is undone.
-func decodeAll(text string) string {
+// DecodeAll undoes percent-encoding until none is left, so that all spellings of a path become one. One pass does it: a character that completes an
+// encoding is where the next one is undone.
+func DecodeAll(text string) string {
 	if !strings.Contains(text, "%") {
 		return text
 	}

@@ -78,7 +78,7 @@ func parseSegment(text string) (s segment, problem string) {
 		return s, "a brace or * cannot stand within a segment; a parameter is a whole segment, {name}"
 	case decoded == "." || decoded == "..":
 		return s, "calls that have it are refused; write the path that is meant"
-	case strings.ContainsAny(decoded, `/\;`) || decodeAll(decoded) != decoded:
+	case strings.ContainsAny(decoded, `/\;`) || DecodeAll(decoded) != decoded:
 		return s, `calls that have a /, \ or ; or an encoded % in a segment are matched by {name} or {name+} only`
 	case !utf8.ValidString(decoded) || strings.ContainsFunc(decoded, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return s, "it has characters that cannot be printed"
