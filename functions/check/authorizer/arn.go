@@ -34,14 +34,45 @@ func isConnect(arn string) bool {
 }
 
 // callPath returns the path in the API. An event's own path may have a stage in front, or the base path of a custom domain; the ARN's has neither, so
-// that a call has one path whichever domain it came to. Where the two differ otherwise (the ARN of a $default route may have no path), the event's
-// own counts, without the stage.
-func callPath(c route.Call, given string) string {
-	if given == "" || c.Path != "/" && strings.HasSuffix(given, c.Path) {
-		return c.Path
+// that a call has one path whichever domain it came to. How AWS spells an ARN's path is not documented: where one of the two is percent-encoded and
+// the other is not, the encoded one counts, for what was decoded may hide a slash. Where they differ otherwise, a REST API's ARN counts. That of an
+// HTTP API's $default route may have no path, so there the event's own counts, without the stage.
+func callPath(e event, given string) string {
+	named := e.call.Path
+	if given == "" || e.isRoot() {
+		return named
 	}
-	if after, found := strings.CutPrefix(given, "/"+c.Stage); found && (after == "" || after[0] == '/') {
+	if named != "/" {
+		if spelled, found := tail(given, named); found {
+			return spelled
+		}
+	}
+	if e.kind == restRequest {
+		return named
+	}
+	if after, found := strings.CutPrefix(given, "/"+e.call.Stage); found && (after == "" || after[0] == '/') {
 		return "/" + strings.TrimPrefix(after, "/")
 	}
 	return given
+}
+
+// isRoot tells whether what API Gateway matched is the root: its resource is / then, and the key of its route "GET /".
+func (e event) isRoot() bool {
+	return e.call.Path == "/" && (e.resource == "/" || strings.HasSuffix(e.resource, " /"))
+}
+
+// tail returns the end of given that is the path named, in the spelling of the two that is encoded.
+func tail(given, named string) (spelled string, found bool) {
+	if strings.HasSuffix(given, named) {
+		return named, true
+	}
+	front, found := strings.CutSuffix(route.DecodeAll(given), route.DecodeAll(named))
+	if !found || !strings.HasPrefix(given, front) {
+		return "", false
+	}
+	spelled = given[len(front):]
+	if len(named) > len(spelled) {
+		spelled = named
+	}
+	return spelled, strings.HasPrefix(spelled, "/")
 }

@@ -135,10 +135,10 @@ func (p *payload) fill(e event) (event, error) {
 		e.token, e.headers = p.AuthorizationToken, nil
 	case restRequest, http1:
 		e.resource, e.source = p.Resource, parseSource(c.Identity.SourceIP)
-		e.call.Path = callPath(e.call, p.Path)
+		e.call.Path = callPath(e, p.Path)
 	case http2:
 		e.resource, e.source = p.RouteKey, parseSource(c.HTTP.SourceIP)
-		e.call.Path = callPath(e.call, p.RawPath)
+		e.call.Path = callPath(e, p.RawPath)
 	case webSocket:
 		e.resource, e.source = connectRoute, parseSource(c.Identity.SourceIP)
 		return p.fillQuery(e)

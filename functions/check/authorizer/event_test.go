@@ -162,6 +162,8 @@ func TestCallPath(t *testing.T) {
 		{api, "/dev/my/path", "/my/path"},
 		{api, "/device", "/device"},
 		{api + "/a b", "/a%20b", "/a%20b"},
+		{api + "/a b", "/base/a%20b", "/a%20b"},
+		{api + "/a%20b", "/base/a b", "/a%20b"},
 		{"arn:aws:execute-api:eu-north-1:123456789012:a1/$default/$default", "/my/path", "/my/path"},
 		{"arn:aws:execute-api:eu-north-1:123456789012:a1/$default/$default", "/my/path/", "/my/path/"},
 		{"arn:aws-cn:execute-api:cn-north-1:123456789012:a1/dev/GET/a:b/c", "/a:b/c", "/a:b/c"},
@@ -169,6 +171,52 @@ func TestCallPath(t *testing.T) {
 		raw, _ := json.Marshal(map[string]any{"type": "REQUEST", "version": "2.0", "routeArn": c.arn, "rawPath": c.given})
 		if got, err := parseEvent(raw); err != nil || got.call.Path != c.want {
 			t.Errorf("%s of %s: %q, %v; want %q", c.given, c.arn, got.call.Path, err, c.want)
+		}
+	}
+}
+
+// A call of the root is one behind the base path of a custom domain too, where the event's own path is not /.
+func TestRootBehindABasePath(t *testing.T) {
+	const api = "arn:aws:execute-api:eu-north-1:123456789012:a1/prod/GET/"
+	for name, e := range map[string]map[string]any{
+		"REST":     {"methodArn": api, "resource": "/"},
+		"HTTP 1.0": {"methodArn": api, "resource": "/", "version": "1.0"},
+		"HTTP 2.0": {"routeArn": api, "routeKey": "GET /", "version": "2.0"},
+		"HTTP ANY": {"routeArn": api, "routeKey": "ANY /", "version": "2.0"},
+	} {
+		for _, given := range []string{"", "/", "/v1", "/v1/", "/prod", "/prod/", "/orders/v1"} {
+			e["type"], e["path"], e["rawPath"] = "REQUEST", given, given
+			raw, _ := json.Marshal(e)
+			if got, err := parseEvent(raw); err != nil || got.call.Path != "/" {
+				t.Errorf("%s %s: %q, %v", name, given, got.call.Path, err)
+			}
+		}
+	}
+}
+
+// The ARN of a REST API says which path is called, whatever stands in front of it or behind it in the event's own. Encoding that either of them
+// keeps is kept, so that rules see it.
+func TestPathOfARESTCall(t *testing.T) {
+	for _, c := range []struct{ named, given, want string }{
+		{"", "/v1", "/"},
+		{"/orders", "/v1/orders/", "/orders"},
+		{"/orders", "/prod/orders", "/orders"},
+		{"/orders", "/other", "/orders"},
+		{"/orders", "", "/orders"},
+		{"/prod", "/prod", "/prod"},
+		{"/prod/x", "/prod/x", "/prod/x"},
+		{"/a/b", "/v1/a%2Fb", "/a%2Fb"},
+		{"/a%2Fb", "/v1/a/b", "/a%2Fb"},
+		{"/a%2Fb", "/v1/a%2Fb", "/a%2Fb"},
+		{"/a/b", "/v1/a%252Fb", "/a%252Fb"},
+		{"/é", "/v1/%C3%A9", "/%C3%A9"},
+		{"/orders", "/v1%2Forders", "/orders"},
+		{"/orders", "/%761/orders", "/orders"},
+	} {
+		arn := "arn:aws:execute-api:eu-north-1:123456789012:a1/prod/GET" + c.named
+		raw, _ := json.Marshal(map[string]any{"type": "REQUEST", "methodArn": arn, "path": c.given, "resource": "/{proxy+}"})
+		if got, err := parseEvent(raw); err != nil || got.call.Path != c.want {
+			t.Errorf("%s of %s: %q, %v; want %q", c.given, c.named, got.call.Path, err, c.want)
 		}
 	}
 }
