@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -152,11 +153,11 @@ func (c *Checker) Load(ctx context.Context) error {
 	go checkScript.sha() // while the Set is on its way
 	set, err := loadSet(ctx, c.client)
 	if err != nil {
-		return err
+		return c.outlive(set, err)
 	}
 	compiled, err := compileSet(set)
 	if err != nil {
-		return err
+		return c.outlive(set, err)
 	}
 	for {
 		old := c.set.Load()
@@ -193,7 +194,7 @@ func (c *Checker) Check(ctx context.Context, call Call, with *Passengers) (Check
 	return c.renewing(ctx, func(set *compiledSet) (Checked, error) {
 		plan, rule, err := set.admit(call)
 		if err != nil {
-			return Checked{}, errors.Join(err, c.newest(ctx, set, call.Subject))
+			return Checked{}, cmp.Or(c.newest(ctx, set, call.Subject), err)
 		}
 		return c.check(ctx, set, call, plan, rule, with)
 	})

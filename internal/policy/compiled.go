@@ -27,6 +27,7 @@ type compiledSet struct {
 	global   *side
 	wide     bool      // every check needs wide.lua
 	banArgs  [3]string // its ARGV[5] to ARGV[7]
+	problem  error     // why it is not the Set of its version; see outlive
 }
 
 type compiledRoute struct {

@@ -38,15 +38,16 @@ func loadSet(ctx context.Context, client valkey.Client) (*Set, error) {
 	return decodeSet(record)
 }
 
+// decodeSet returns of a Set that cannot be read its version alone.
 func decodeSet(record []byte) (*Set, error) {
 	if len(record) < 4 {
-		return nil, ErrUnreadable
+		return &Set{}, ErrUnreadable
 	}
-	s := &Set{}
+	s, version := &Set{}, int64(binary.BigEndian.Uint32(record))
 	if err := json.Unmarshal(record[4:], s); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreadable, err)
+		return &Set{Version: version}, fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
-	s.Version = int64(binary.BigEndian.Uint32(record))
+	s.Version = version
 	return s, nil
 }
 
