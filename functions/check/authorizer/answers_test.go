@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -336,6 +337,44 @@ func (tb *table) cell(t *testing.T, kind, source, state string) {
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
+}
+
+type noRoute struct{}
+
+func (noRoute) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, errors.New("no route to the issuer")
+}
+
+// While the keys of the tokens' issuer cannot be had, a token is neither let in nor called bad: its caller is told to come back, as while the store
+// is away. So is one whose limits cannot be read for what is wrong with the policy set.
+func TestUndecided(t *testing.T) {
+	tb := newTable(t)
+	alone := must(identity.New(identity.Config{
+		Sources: []identity.Kind{identity.JWT, identity.IP}, IPv4Bits: 32, IPv6Bits: 64, Pepper: tb.pepper, JWT: jwt.Config{
+			Issuer: issuer, Audiences: []string{audience}, KeysURL: must(jwt.ParseURL("https://issuer.example/keys")),
+			Client: &http.Client{Transport: noRoute{}},
+		},
+	}))
+	for kind := range eventKinds {
+		for _, denial := range []Denial{Deny, InContext} {
+			for cause, identities := range map[string]*identity.Resolver{"no keys": alone, "no set": tb.identities} {
+				c := tb.bring(t, "jwt", "allowed")
+				k := eventKinds[kind]
+				a := New(noSet{}, identities, Answers{Format: k.answers.Format, Denial: denial}, slog.New(slog.DiscardHandler))
+				got, err := invoke(t, a, k.event(c.header, c.value, c.address))
+				if diff := cmp.Diff(tb.want(kind, "store down", c), got); err != nil || diff != "" {
+					t.Errorf("%s, %s, %s: %v %s", kind, denial, cause, err, diff)
+				}
+			}
+		}
+	}
+}
+
+// noSet is a Checker without a set that it can go by.
+type noSet struct{}
+
+func (noSet) Check(context.Context, policy.Call) (policy.Checked, error) {
+	return policy.Checked{}, fmt.Errorf("%w: for a test", policy.ErrSet)
 }
 
 // A ban is told to the second, and in the context of an HTTP API that wants it there, as all denials of known callers are. Nobody else gets through.

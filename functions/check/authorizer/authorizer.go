@@ -42,8 +42,8 @@ func New(checker Checker, identities *identity.Resolver, answers Answers, log *s
 
 // Invoke answers one event. An event that makes no sense gets ErrUnauthorized, and so does a call of a REST or WebSocket API without a good
 // credential: missing, malformed, unknown, revoked, expired, or from an address that may not call. To a REST API a deny always means that the call
-// has to wait: it is over a limit, the caller is banned for a while, or the limits cannot be read now. It waits in vain only when it costs more than
-// a limit ever admits.
+// has to wait: it is over a limit, the caller is banned for a while, or the limits, or the keys of the token's issuer, cannot be read now. It waits
+// in vain only when it costs more than a limit ever admits.
 // HTTP APIs answer every deny with 403 and an error with 500, so there a bad credential is a deny as well.
 func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, err error) {
 	defer func() {
@@ -88,6 +88,7 @@ func (a *Authorizer) decide(ctx context.Context, e event) (verdict, error) {
 	caller, err := a.identities.Identify(ctx, e.request())
 	if errors.Is(err, identity.ErrUnavailable) {
 		a.log.ErrorContext(ctx, "caller not identified", "request_id", e.requestID, "cause", err)
+		return unavailable(), nil
 	}
 	if err != nil {
 		return verdict{}, errCredential
@@ -99,6 +100,8 @@ func (a *Authorizer) decide(ctx context.Context, e event) (verdict, error) {
 	case errors.Is(err, limiter.ErrCost):
 		a.log.ErrorContext(ctx, "call costs more than its limit", "key_id", caller.Subject, "rule", checked.Rule, "request_id", e.requestID)
 		return impossible(caller.Subject), nil
+	case errors.Is(err, policy.ErrSet): // the Checker tells the log
+		return unavailable(), nil
 	case err != nil:
 		a.log.ErrorContext(ctx, "check failed", "key_id", caller.Subject, "request_id", e.requestID, "cause", err)
 		return unavailable(), nil

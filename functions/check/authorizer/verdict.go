@@ -88,7 +88,7 @@ func unauthorized() verdict {
 	return verdict{principal: unverified, context: map[string]any{contextMessage: answer.Unauthorized}}
 }
 
-// unavailable is the answer while the limits cannot be read.
+// unavailable is the answer while the limits cannot be read, or not whose they are.
 func unavailable() verdict {
 	v := verdict{principal: unverified, context: map[string]any{contextDegraded: true}}
 	v.deny(answer.Unavailable())

@@ -15,13 +15,13 @@ import (
 	"tidegate/internal/apikey"
 )
 
-// The errors of Identify. Whichever it is, the call is refused. No text, causes included, repeats a credential or an address.
+// The errors of Identify. Whichever it is, nobody is let in. No text, causes included, repeats a credential or an address.
 var (
 	// ErrMissing means that the request has no credential for any of the sources.
 	ErrMissing = errors.New("no credential")
 	// ErrInvalid means that a credential is malformed, given more than once, or not good.
 	ErrInvalid = errors.New("credential refused")
-	// ErrUnavailable means that a token could not be checked, since its issuer's keys have never been read.
+	// ErrUnavailable means that a token could not be checked, since its issuer's keys cannot be had now.
 	ErrUnavailable = errors.New("credential cannot be checked")
 )
 
