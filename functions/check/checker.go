@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"tidegate/internal/denial"
+	"tidegate/internal/elapsed"
 	"tidegate/internal/limiter"
 	"tidegate/internal/outage"
 	"tidegate/internal/policy"
@@ -22,7 +24,12 @@ type checker struct {
 	breaker *outage.Breaker
 	callers *outage.Callers
 	denials *denial.Cache
+
+	complained atomic.Pointer[time.Time] // when the log was last told that the Set cannot be used
 }
+
+// complainEvery is how long the log has to itself between two such lines.
+const complainEvery = time.Minute
 
 // clusterSectors are few enough for a shard that is away to be found out soon, and enough for the others to be spared.
 const clusterSectors = 16
@@ -44,7 +51,8 @@ func newCheckerAt(c config, log *slog.Logger, watch *monitor, now func() time.Ti
 	}
 }
 
-// Check answers a call and records it. Its error means that the caller is refused, or that Valkey's answer makes no sense.
+// Check answers a call and records it. Its error means that the caller is refused, that there is no Set to go by, or that Valkey's answer makes no
+// sense.
 func (c *checker) Check(ctx context.Context, call policy.Call) (policy.Checked, error) {
 	var asked asked
 	checked, err := c.answer(ctx, call, &asked)
@@ -72,6 +80,7 @@ func (c *checker) answer(ctx context.Context, call policy.Call, asked *asked) (p
 	away := isAway(checkErr)
 	asked.took, asked.failed = c.now().Sub(began), away
 	c.report(ctx, call, away, checkErr)
+	c.complain(ctx, checkErr)
 	switch {
 	case away:
 		return c.decide(call, proof, set, terms, err)
@@ -118,7 +127,7 @@ func (c *checker) terms(call policy.Call) (policy.Terms, *policy.Set, error) {
 
 // isAway tells Valkey's absence from the answers that are errors.
 func isAway(err error) bool {
-	for _, answer := range []error{policy.ErrUnknownKey, policy.ErrRefused, limiter.ErrCost, limiter.ErrReply} {
+	for _, answer := range []error{policy.ErrUnknownKey, policy.ErrRefused, policy.ErrSet, limiter.ErrCost, limiter.ErrReply} {
 		if errors.Is(err, answer) {
 			return false
 		}
@@ -135,6 +144,23 @@ func (c *checker) report(ctx context.Context, call policy.Call, away bool, err e
 	case changed:
 		c.log.WarnContext(ctx, "the store answers again", "open_circuits", open)
 	}
+}
+
+// complain logs that the Set in force cannot be used, whether err says so or checks go by an older one.
+func (c *checker) complain(ctx context.Context, err error) {
+	going := "nothing: every call is denied"
+	if !errors.Is(err, policy.ErrSet) {
+		p := c.loaded()
+		if p == nil || p.Problem() == nil {
+			return
+		}
+		going, err = "the last good one, and the newer plans", p.Problem()
+	}
+	now, last := c.now(), c.complained.Load()
+	if last != nil && elapsed.AtMost(*last, now) < complainEvery || !c.complained.CompareAndSwap(last, &now) {
+		return
+	}
+	c.log.ErrorContext(ctx, "the policy set cannot be used", "going_by", going, "cause", err)
 }
 
 // record counts a call that was decided. A caller who was not verified has no id.

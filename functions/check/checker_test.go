@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
+	"tidegate/internal/keyspace"
 	"tidegate/internal/limiter"
 	"tidegate/internal/outage"
 	"tidegate/internal/policy"
@@ -172,6 +174,123 @@ func TestAsksSeldomWhileValkeyIsAway(t *testing.T) {
 	}
 	if asked := f.failures(); asked != 7 {
 		t.Errorf("asked %d times after 5 pauses, want 7", asked)
+	}
+}
+
+// Callers who are refused by what is known here do not make an outage look over: whether their call reached Valkey is what counts.
+func TestRefusedCallersDoNotEndAnOutage(t *testing.T) {
+	f := newFunction(t, policy.Plan{Name: "open", Limits: tenADay(), Degraded: policy.Open})
+	secret := f.key(t, "open")
+	f.call(t, secret)
+	withoutPlan := policy.Call{Kind: policy.Token, Subject: "AAAAAAAAAAAAAAAAAAAAAA"}
+	refused := func() {
+		t.Helper()
+		if _, err := f.Check(t.Context(), withoutPlan); !errors.Is(err, policy.ErrRefused) {
+			t.Errorf("a token without a plan: %v", err)
+		}
+	}
+	refused()
+	f.leave(t)
+	for range 50 {
+		f.call(t, secret)
+		refused()
+	}
+	if asked := f.failures(); asked != 2 {
+		t.Errorf("asked %d times, want 2", asked)
+	}
+	if strings.Contains(f.log.String(), "the store answers again") {
+		t.Error("the outage is said to be over")
+	}
+	f.come(t)
+	refused()
+	if checked := f.call(t, secret); checked.Degraded {
+		t.Errorf("Valkey is back: %+v", checked)
+	}
+}
+
+// damage makes the Set in force one that checks cannot use, such as another version may write, and saves its version everywhere.
+func (f *function) damage(t *testing.T, from, to string) {
+	t.Helper()
+	record := f.ask(t, "GET", keyspace.Record(policy.SetID))
+	if !strings.Contains(record, from) {
+		t.Fatalf("no %s in %s", from, record)
+	}
+	version := binary.BigEndian.AppendUint32(nil, binary.BigEndian.Uint32([]byte(record))+1)
+	f.ask(t, "SET", keyspace.Record(policy.SetID), string(version)+strings.ReplaceAll(record[4:], from, to))
+	for _, bucket := range keyspace.All() {
+		f.ask(t, "SETRANGE", bucket.Name("p"), "1", string(version))
+	}
+}
+
+// zoned saves a Set with a limit of all callers by the calendar of a zone.
+func (f *function) zoned(t *testing.T) {
+	t.Helper()
+	set, err := f.set.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	day := limiter.Limit{Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day, Zone: "Europe/Berlin"}
+	set.Global.Limits = []limiter.Limit{day}
+	if _, err := f.set.SaveSet(t.Context(), *set, tester); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// complaints counts what the log was told of an unusable Set.
+func (f *function) complaints() int {
+	return strings.Count(f.log.String(), "the policy set cannot be used")
+}
+
+// A Set that cannot be used is no outage: checks go on by the one before, and the log is told once a minute until a good one is saved.
+func TestGoesByTheLastGoodSet(t *testing.T) {
+	for name, change := range map[string][2]string{"unknown zone": {"Europe/Berlin", "Mars/Utopia"}, "unreadable": {`{`, `<`}} {
+		t.Run(name, func(t *testing.T) {
+			f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
+			f.zoned(t)
+			secret := f.key(t, "free")
+			f.call(t, secret)
+			f.damage(t, change[0], change[1])
+			for minute := 1; minute <= 3; minute++ {
+				for range 3 {
+					if checked := f.call(t, secret); checked.Degraded || !checked.Allowed || len(checked.Limits) != 2 {
+						t.Fatalf("by the set before: %+v", checked)
+					}
+				}
+				if told := f.complaints(); told != minute {
+					t.Errorf("%d complaints after %d minutes", told, minute)
+				}
+				f.freeze(complainEvery)
+			}
+			if f.failures() > 0 {
+				t.Errorf("an outage: %s", f.log.String())
+			}
+			f.damage(t, change[1], change[0])
+			f.call(t, secret)
+			f.freeze(complainEvery)
+			if f.call(t, secret); f.complaints() != 3 {
+				t.Error("still complains of a good set")
+			}
+		})
+	}
+}
+
+// A function that starts while the Set cannot be used lets nobody in, does not take it for an outage, and needs no restart when that is over.
+func TestStartsWithoutAUsableSet(t *testing.T) {
+	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
+	f.zoned(t)
+	secret := f.key(t, "free")
+	f.damage(t, "Europe/Berlin", "Mars/Utopia")
+	for range 20 {
+		if checked, err := f.Check(t.Context(), policy.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret}); !errors.Is(err, policy.ErrSet) {
+			t.Fatalf("%+v, %v", checked, err)
+		}
+	}
+	if f.complaints() != 1 || f.failures() > 0 {
+		t.Errorf("the log: %s", f.log.String())
+	}
+	f.damage(t, "Mars/Utopia", "Europe/Berlin")
+	if checked := f.call(t, secret); !checked.Allowed || checked.Degraded {
+		t.Errorf("the set is good again: %+v", checked)
 	}
 }
 

@@ -165,7 +165,7 @@ func (c *connector) load(a *attempt) error {
 		return err
 	}
 	checker := policy.NewChecker(client, c.config.pepper)
-	if err := checker.Load(context.Background()); store.Away(err) {
+	if err := checker.Load(context.Background()); isAway(err) {
 		client.Close()
 		return fmt.Errorf("connect to Valkey: %w", err)
 	}

@@ -4,6 +4,7 @@ package main
 import (
 	"log/slog"
 	"os"
+	_ "time/tzdata" // Lambda has none
 
 	"github.com/aws/aws-lambda-go/lambda"
 
