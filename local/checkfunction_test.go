@@ -33,6 +33,12 @@ type checkFunction struct {
 // startCheck runs the function with more variables. Its store has a plan of two calls an hour for everybody.
 func startCheck(t *testing.T, url string, more map[string]string) *checkFunction {
 	t.Helper()
+	return startCheckFrom(t, filepath.Join(bin, "check", "bootstrap"), url, more)
+}
+
+// startCheckFrom is startCheck with a build of its own.
+func startCheckFrom(t *testing.T, binary, url string, more map[string]string) *checkFunction {
+	t.Helper()
 	f := &checkFunction{}
 	var err error
 	if f.client, err = store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second}); err != nil {
@@ -40,20 +46,11 @@ func startCheck(t *testing.T, url string, more map[string]string) *checkFunction
 	}
 	t.Cleanup(f.client.Close)
 	f.store = policy.NewStore(f.client, apikey.Pepper(checkPepper))
-	set, err := f.store.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	set.Plans = []policy.Plan{{Name: "two", Limits: []limiter.Limit{{Requests: 2, Window: time.Hour}}}}
-	set.TokenPlan, set.AddressPlan = "two", "two"
-	set.PerIP.Limits = []limiter.Limit{{Requests: 100, Window: time.Hour}}
-	if _, err := f.store.SaveSet(t.Context(), *set, byTest); err != nil {
-		t.Fatal(err)
-	}
+	f.savePlan(t)
 	env := map[string]string{"VALKEY_URL": url, "KEY_PEPPER": checkPepper, "VALKEY_TIMEOUT": "5s", "LOG_LEVEL": "debug"}
 	maps.Copy(env, more)
 	f.Function, err = lambda.Start(lambda.Config{
-		Name: "check", Binary: filepath.Join(bin, "check", "bootstrap"), Env: env, Warm: 1, Timeout: 30 * time.Second, Log: &f.log,
+		Name: "check", Binary: binary, Env: env, Warm: 1, Timeout: 30 * time.Second, Log: &f.log,
 	})
 	if err != nil {
 		t.Fatalf("%v: %s", err, f.log.String())
@@ -69,4 +66,22 @@ func (f *checkFunction) newKey(t *testing.T) (policy.Key, apikey.Secret) {
 		t.Fatal(err)
 	}
 	return k, secret
+}
+
+// savePlan leaves alone what an earlier function went by.
+func (f *checkFunction) savePlan(t *testing.T) {
+	t.Helper()
+	set, err := f.store.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if set.Version > 0 {
+		return
+	}
+	set.Plans = []policy.Plan{{Name: "two", Limits: []limiter.Limit{{Requests: 2, Window: time.Hour}}}}
+	set.TokenPlan, set.AddressPlan = "two", "two"
+	set.PerIP.Limits = []limiter.Limit{{Requests: 100, Window: time.Hour}}
+	if _, err := f.store.SaveSet(t.Context(), *set, byTest); err != nil {
+		t.Fatal(err)
+	}
 }

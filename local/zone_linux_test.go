@@ -1,0 +1,73 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/valkeytest"
+)
+
+// inAnEmptyRoot builds the check function into a file system that has nothing else, as the image of a function has no time zones, and returns a
+// program that runs it there.
+func inAnEmptyRoot(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	root := filepath.Join(dir, "root")
+	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o", filepath.Join(root, "bootstrap"), "../functions/check")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	enter := "chroot"
+	if os.Geteuid() != 0 {
+		enter = "unshare --map-root-user chroot"
+	}
+	program := filepath.Join(dir, "bootstrap")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nPATH=$PATH:/usr/sbin:/sbin\nexec "+enter+" '"+root+"' /bootstrap\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := exec.CommandContext(t.Context(), program).CombinedOutput(); !strings.Contains(string(out), "check cannot start") {
+		t.Skipf("no program may run in a root of its own here: %s", out)
+	}
+	return program
+}
+
+// Limits by the calendar of a time zone hold where there is no zone data but the function's own: in an environment that has another Set already, and
+// in one that starts with them.
+func TestZonedLimitsWithoutZoneData(t *testing.T) {
+	binary, url := inAnEmptyRoot(t), valkeytest.Start(t)
+	f := startCheckFrom(t, binary, url, nil)
+	call := func(f *checkFunction) {
+		t.Helper()
+		_, secret := f.newKey(t)
+		event := canaryEvent("x-api-key", secret.Reveal(), canaryAddress)
+		if answers, allowed := f.ask(t, []string{event, event, event}); allowed != 2 || strings.Contains(answers, "degraded") {
+			t.Errorf("%d calls allowed, want 2: %s%s", allowed, answers, f.log.String())
+		}
+	}
+	call(f)
+	set, err := f.store.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	day := []limiter.Limit{{Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day, Zone: "Europe/Berlin"}}
+	set.Routes = []policy.Route{{Name: "all", Cost: 1, PerKey: day, PerIP: day, Shared: day}}
+	set.Global.Limits = day
+	if _, err := f.store.SaveSet(t.Context(), *set, byTest); err != nil {
+		t.Fatal(err)
+	}
+	call(f)
+	f.Close()
+	again := startCheckFrom(t, binary, url, nil)
+	call(again)
+	for _, log := range []string{f.log.String(), again.log.String()} {
+		if strings.Contains(log, "cannot be used") || strings.Contains(log, "without the store") {
+			t.Error(log)
+		}
+	}
+}
