@@ -125,6 +125,7 @@ func TestPlanPreview(t *testing.T) {
 	s := newSite(t).login()
 	now := time.Now()
 	s.keys.called("acme", now.Add(-time.Minute), 9, 0)
+	s.post("/policies/plans/1", with(planOf(1, "free", "5"), "action", "preview", "reason", "")).wants(t, http.StatusOK, "on the busiest key of")
 	s.keys.called("bolt", now.Add(-time.Minute), 2, 0)
 	s.post("/policies/plans/1", with(planOf(1, "free", "5"), "action", "preview")).wants(t, http.StatusOK,
 		"plan free: limits", "would have denied 4 of 11 calls", "2 busiest keys")
