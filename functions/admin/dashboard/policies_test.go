@@ -235,7 +235,7 @@ func TestExplain(t *testing.T) {
 
 func TestOverview(t *testing.T) {
 	s := newSite(t).login()
-	s.get("/").wants(t, http.StatusOK, "No calls yet", "curl -i")
+	s.get("/").wants(t, http.StatusOK, "No calls counted yet", "curl -i")
 	s.keys.called("acme", time.Now(), 90, 10)
 	s.keys.called("bolt", time.Now(), 5, 20)
 	for _, path := range []string{"/", "/?range=5m", "/?range=24h", "/?range=7d", "/?range=odd"} {
@@ -250,7 +250,7 @@ func TestOverview(t *testing.T) {
 		t.Error("bolt is not the most blocked")
 	}
 	from, to := time.Now().Add(-2*time.Hour).UTC().Format(time.RFC3339), time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
-	s.get("/?"+url.Values{"from": {from}, "to": {to}}.Encode()).wants(t, http.StatusOK, "No calls yet")
+	s.get("/?"+url.Values{"from": {from}, "to": {to}}.Encode()).wants(t, http.StatusOK, "No calls counted yet")
 	s.post("/policies/plans/1", planOf(1, "free", "7")).wants(t, http.StatusSeeOther)
 	s.get("/").wants(t, http.StatusOK, "plan free: limits")
 	if got := s.refresh("/?live=5").wants(t, http.StatusOK, `<section id="live"`, "125 calls, 30 blocked"); strings.Contains(got.body, "<html") {
