@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"syscall"
 )
 
@@ -42,4 +43,11 @@ func (l *listeners) close() {
 	}
 }
 
-func url(l net.Listener) string { return "http://" + l.Addr().String() }
+// url is where this machine reaches l. What listens on every address is shown on 127.0.0.1, where browsers take the dashboard's Secure cookie.
+func url(l net.Listener) string {
+	address := l.Addr().String()
+	if a, ok := l.Addr().(*net.TCPAddr); ok && a.IP.IsUnspecified() {
+		address = net.JoinHostPort("127.0.0.1", strconv.Itoa(a.Port))
+	}
+	return "http://" + address
+}

@@ -180,6 +180,20 @@ func checkGone(t *testing.T, p *program, pid int) {
 }
 
 // What cannot work ends with a status and a message that names the flag and what to do.
+// What listens on every address is shown where a browser on this machine reaches it.
+func TestEveryAddress(t *testing.T) {
+	for _, address := range []string{":0", "0.0.0.0:0", "127.0.0.1:0"} {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := url(l); !strings.HasPrefix(got, "http://127.0.0.1:") {
+			t.Errorf("%s is shown as %s", address, got)
+		}
+		_ = l.Close()
+	}
+}
+
 func TestRunFails(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

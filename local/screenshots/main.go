@@ -19,6 +19,10 @@ func main() {
 	output := f.String("o", "docs/images", "`folder` for the pictures")
 	width := f.Int64("width", 1280, "of the page, in pixels")
 	_ = f.Parse(os.Args[1:]) // it ends the program instead
+	if f.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "screenshots: argument %q is not a flag (-h shows all flags)\n", f.Arg(0))
+		os.Exit(2)
+	}
 	err := run(ctx, *output, *width)
 	stop()
 	if err != nil {

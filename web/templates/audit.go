@@ -32,7 +32,7 @@ type Entry struct {
 	Subject string
 	Address string // of the subject
 	Reason  string
-	Version string
+	Version string // of the subject; empty when it has none, as a login has
 	Changes []Change
 	Revert  string // address; empty when it cannot be reverted
 }

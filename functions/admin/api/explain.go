@@ -139,7 +139,7 @@ func explanationOf(set *policy.Set, e policy.Explained) Explanation {
 
 func responseOf(e policy.Explained) Response {
 	if e.Refused != "" {
-		return Response{Status: http.StatusUnauthorized, Type: aboutBlank, Detail: "A valid API key is required."}
+		return Response{Status: http.StatusUnauthorized, Type: aboutBlank, Detail: answer.Unauthorized}
 	}
 	told := answer.To(e.Checked)
 	r := Response{RateLimit: told.RateLimit, Policy: told.RateLimitPolicy}

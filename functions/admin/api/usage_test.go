@@ -9,6 +9,7 @@ import (
 
 	"tidegate/functions/admin/access"
 	"tidegate/functions/admin/token"
+	"tidegate/internal/answer"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
@@ -97,7 +98,7 @@ func TestExplain(t *testing.T) {
 	s.get("/explain?key="+id+"&path=/health").wants(http.StatusOK, `"rule":"free"`, `"cost":0`, `"allowed":true`, `"status":0`)
 	s.get("/explain?key="+id+"&method=post&path=/chat/7&api=abc&stage=prod&address=192.0.2.7").
 		wants(http.StatusOK, `"rule":"chat"`, `"cost":5`, `"scope":"route-ip"`, `"won":true`, `"pattern":"abc/prod POST /chat/{id}"`)
-	s.get("/explain?key="+id+"&address=203.0.113.9").wants(http.StatusOK, `"allowed":false`, `"refused":"`, `"status":401`)
+	s.get("/explain?key="+id+"&address=203.0.113.9").wants(http.StatusOK, `"allowed":false`, `"refused":"`, `"status":401`, answer.Unauthorized)
 	s.get("/explain?key="+id+"&address=10.1.2.3").wants(http.StatusOK, `"exempt":true`)
 	s.reserve(id, 10).wants(http.StatusCreated)
 	s.get("/explain?key="+id).wants(http.StatusOK, `"allowed":false`, `"status":429`, "quota-exceeded", `"violatedPolicies":["10 per 10 minutes"]`,

@@ -94,7 +94,10 @@ func (d *dashboard) entryRows(r *http.Request, entries []audit.Entry) []template
 	for i, e := range entries {
 		rows[i] = templates.Entry{
 			ID: e.ID, At: instant(e.Time), By: clip(e.By.Name, maxName), What: clip(e.Action, maxInput), Subject: subjectWords(e), Address: d.subjectPath(e),
-			Reason: clip(e.Reason, 300), Version: number(e.Version), Changes: entryChanges(e),
+			Reason: clip(e.Reason, 300), Changes: entryChanges(e),
+		}
+		if e.Version > 0 {
+			rows[i].Version = number(e.Version)
 		}
 		if e.Subject != policy.SetID && (len(e.Before) == 0 || len(e.After) == 0) {
 			rows[i].Changes = slices.DeleteFunc(rows[i].Changes, func(c templates.Change) bool { return c.What == "name" || c.What == "status" })

@@ -60,10 +60,13 @@ func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	override := page.form.override(time.Now())
+	if button == previewButton {
+		page.form.reason.mayFollow()
+	}
 	switch {
 	case page.form.errors() > 0:
 		d.renderOverride(w, r, http.StatusUnprocessableEntity, page)
-	case button == "preview":
+	case button == previewButton:
 		if page.preview, err = d.previewOverride(r, set, key, override); err != nil {
 			d.failStore(w, r, "preview", err)
 			return

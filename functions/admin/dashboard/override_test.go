@@ -72,6 +72,8 @@ func TestOverridePreview(t *testing.T) {
 		t.Error("a preview wrote")
 	}
 	form = with(limitsOf(1, [4]string{"5", "1", "hour", "log"}), "action", "preview")
+	s.post(limitsPath, with(form, "reason", "")).wants(t, http.StatusOK, "would have denied 7 of 12 calls")
+	form = with(limitsOf(1, [4]string{"5", "1", "hour", "log"}), "action", "preview")
 	s.post("/keys/{bolt}/limits", form).wants(t, http.StatusOK, "There were no calls in the last hour to try this on.")
 }
 

@@ -100,6 +100,13 @@ func (in *input) reason() {
 	}
 }
 
+// mayFollow forgives a reason that is missing in a preview, which writes nothing.
+func (in *input) mayFollow() {
+	if strings.TrimSpace(in.text) == "" {
+		in.wrong = ""
+	}
+}
+
 func (f *overrideForm) errors() int {
 	return f.limits.errors() + f.until.errors() + wrongs(f.mode, f.reason)
 }

@@ -121,7 +121,7 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 	}
 	if sum.Calls() == 0 {
 		p.Empty = &templates.Empty{
-			Heading: "No calls yet", Advice: "Nothing was called in this time. The first call makes the chart move:",
+			Heading: "No calls counted yet", Advice: "No call of this time has been counted. Make one, and another a second later:",
 			Command: `curl -i -H "x-api-key: $KEY" "$API_URL"`,
 		}
 	}

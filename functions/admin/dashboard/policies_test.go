@@ -125,6 +125,7 @@ func TestPlanPreview(t *testing.T) {
 	s := newSite(t).login()
 	now := time.Now()
 	s.keys.called("acme", now.Add(-time.Minute), 9, 0)
+	s.post("/policies/plans/1", with(planOf(1, "free", "5"), "action", "preview", "reason", "")).wants(t, http.StatusOK, "on the busiest key of")
 	s.keys.called("bolt", now.Add(-time.Minute), 2, 0)
 	s.post("/policies/plans/1", with(planOf(1, "free", "5"), "action", "preview")).wants(t, http.StatusOK,
 		"plan free: limits", "would have denied 4 of 11 calls", "2 busiest keys")
@@ -234,7 +235,7 @@ func TestExplain(t *testing.T) {
 
 func TestOverview(t *testing.T) {
 	s := newSite(t).login()
-	s.get("/").wants(t, http.StatusOK, "No calls yet", "curl -i")
+	s.get("/").wants(t, http.StatusOK, "No calls counted yet", "curl -i")
 	s.keys.called("acme", time.Now(), 90, 10)
 	s.keys.called("bolt", time.Now(), 5, 20)
 	for _, path := range []string{"/", "/?range=5m", "/?range=24h", "/?range=7d", "/?range=odd"} {
@@ -249,7 +250,7 @@ func TestOverview(t *testing.T) {
 		t.Error("bolt is not the most blocked")
 	}
 	from, to := time.Now().Add(-2*time.Hour).UTC().Format(time.RFC3339), time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
-	s.get("/?"+url.Values{"from": {from}, "to": {to}}.Encode()).wants(t, http.StatusOK, "No calls yet")
+	s.get("/?"+url.Values{"from": {from}, "to": {to}}.Encode()).wants(t, http.StatusOK, "No calls counted yet")
 	s.post("/policies/plans/1", planOf(1, "free", "7")).wants(t, http.StatusSeeOther)
 	s.get("/").wants(t, http.StatusOK, "plan free: limits")
 	if got := s.refresh("/?live=5").wants(t, http.StatusOK, `<section id="live"`, "125 calls, 30 blocked"); strings.Contains(got.body, "<html") {

@@ -66,7 +66,7 @@ func (d *dashboard) importPolicies(w http.ResponseWriter, r *http.Request) {
 	}
 	f := policyImport{text: v.Get("yaml"), reason: typed(v, "reason", maxReasonInput), version: set.Version, seen: v.Get("seen")}
 	next, status := f.read(set)
-	again := f.seen != f.hash() || v.Get("action") == "preview"
+	again := f.seen != f.hash() || v.Get("action") == previewButton
 	switch {
 	case status != http.StatusOK || again:
 	case version != set.Version:

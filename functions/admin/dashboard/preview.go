@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	previewSpan = time.Hour
-	maxReplayed = 200_000 // calls; the latest count
-	previewKeys = 10      // of a plan, the busiest ones
+	previewButton = "preview" // the value of a form's button
+	previewSpan   = time.Hour
+	maxReplayed   = 200_000 // calls; the latest count
+	previewKeys   = 10      // of a plan, the busiest ones
 )
 
 // replayed is what limits would have made of calls.
@@ -123,7 +124,11 @@ func (d *dashboard) previewPlan(r *http.Request, set *policy.Set, p policy.Plan)
 	if len(keys) == 0 {
 		return "None of this plan's keys was called in the last hour: there is nothing to try this on.", nil
 	}
-	return sum.words(0) + " Tried on the " + number(int64(len(keys))) + " busiest keys of the plan, without overrides.", nil
+	tried := "busiest key"
+	if len(keys) > 1 {
+		tried = number(int64(len(keys))) + " busiest keys"
+	}
+	return sum.words(0) + " Tried on the " + tried + " of the plan, without overrides.", nil
 }
 
 // busiestOf returns the keys of a plan, without those that have an override, among the busiest of the last hour.

@@ -89,6 +89,9 @@ func (d *dashboard) saveSetForm(w http.ResponseWriter, r *http.Request, e setEdi
 	next := cloneSet(set)
 	exists := e.form.apply(next)
 	e.reason.reason()
+	if button == previewButton {
+		e.reason.mayFollow()
+	}
 	switch {
 	case !exists && e.version == set.Version:
 		d.fail(w, r, problem{status: http.StatusNotFound, heading: "There is no such rule or plan", action: d.toPolicies()})
@@ -97,7 +100,7 @@ func (d *dashboard) saveSetForm(w http.ResponseWriter, r *http.Request, e setEdi
 		d.setConflict(w, r, set, next, e)
 	case e.form.errors()+wrongs(e.reason) > 0:
 		d.renderSetForm(w, r, http.StatusUnprocessableEntity, set, e)
-	case button == "preview":
+	case button == previewButton:
 		d.previewSet(w, r, set, next, e)
 	default:
 		d.putSet(w, r, set, next, e)
