@@ -20,6 +20,9 @@ const (
 	adminTimeout = 25 * time.Second
 )
 
+// idleTime is far shorter than Lambda's: an environment that ends sends the usage that it has recorded, and the dashboard is to show what was called.
+const idleTime = 5 * time.Second
+
 // valkeyTimeout is longer than a deployment's: a laptop does other things too.
 const valkeyTimeout = 2 * time.Second
 
@@ -40,10 +43,12 @@ func startFunctions(o options, r *registry, l *login, errOut io.Writer) (*functi
 		level = "debug"
 		log.show(errOut)
 	}
-	check, err := lambda.Start(o.function("check", checkTimeout, log, map[string]string{
+	config := o.function("check", checkTimeout, log, map[string]string{
 		"VALKEY_URL": r.url, "KEY_PEPPER": r.pepper, "HTTP_API_RESPONSE": "simple", "LOG_LEVEL": level,
 		"VALKEY_TIMEOUT": valkeyTimeout.String(),
-	}))
+	})
+	config.Idle = idleTime
+	check, err := lambda.Start(config)
 	if err != nil {
 		return nil, log.explain(err)
 	}

@@ -30,6 +30,7 @@ type Config struct {
 	InitTimeout time.Duration     // of the start of an environment; 0 means 10 s, as on Lambda
 	Memory      int               // in MB, told to the function but not enforced; 0 means 128
 	NoFreeze    bool              // let environments run between invocations
+	Idle        time.Duration     // after which an environment without invocations is ended; 0 means never. Lambda takes minutes
 	Log         io.Writer         // gets the function's output line by line; nil drops it
 }
 
@@ -53,7 +54,7 @@ func (c Config) validate() error {
 	switch {
 	case c.Name == "":
 		return errors.New("name is empty")
-	case c.Concurrency < 0 || c.Timeout < 0 || c.InitTimeout < 0 || c.Memory < 0:
+	case c.Concurrency < 0 || c.Timeout < 0 || c.InitTimeout < 0 || c.Memory < 0 || c.Idle < 0:
 		return errors.New("concurrency, time-outs and memory must not be negative")
 	case c.Warm < 0 || c.Warm > c.Concurrency:
 		return fmt.Errorf("warm is %d: must be 0 to %d, the concurrency", c.Warm, c.Concurrency)

@@ -21,6 +21,9 @@ type environment struct {
 	server  *http.Server
 	log     *lines
 	process *process.Process
+
+	idle      *time.Timer // of Config.Idle; nil before the first pause
+	idleSince time.Time
 }
 
 // spawn starts the process; initialise waits until it is ready.

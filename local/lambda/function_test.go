@@ -259,6 +259,20 @@ func TestFunctionReplacesAnEnvironmentThatDiedWhileIdle(t *testing.T) {
 	}
 }
 
+// Only an idle environment is ended, and the next invocation gets a new one.
+func TestFunctionEndsIdleEnvironments(t *testing.T) {
+	f := start(t, lambda.Config{Idle: time.Millisecond})
+	for range 3 {
+		pid := mustInvoke(t, f, event{}).PID
+		testwait.Until(t, "the idle process is gone", func() bool { return gone(pid) })
+	}
+	long := start(t, lambda.Config{Idle: time.Hour})
+	first := mustInvoke(t, long, event{}).PID
+	if second := mustInvoke(t, long, event{}).PID; second != first {
+		t.Error("an environment was ended before its time")
+	}
+}
+
 func TestFunctionThatCannotStart(t *testing.T) {
 	for _, c := range []struct {
 		init  string
@@ -299,6 +313,7 @@ func TestStartRefusesBadConfig(t *testing.T) {
 		{"warm over concurrency", func(c *lambda.Config) { c.Warm = 2 }, "warm is 2"},
 		{"reserved variable", func(c *lambda.Config) { c.Env = map[string]string{"AWS_LAMBDA_X": ""} }, "AWS_LAMBDA_X"},
 		{"negative time-out", func(c *lambda.Config) { c.Timeout = -1 }, "negative"},
+		{"negative idle time", func(c *lambda.Config) { c.Idle = -1 }, "negative"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			config := lambda.Config{Name: "check", Binary: binary}

@@ -101,6 +101,29 @@ func (f *Function) release(env *environment) {
 		f.grant(grant{env: env})
 	default:
 		f.idle = append(f.idle, env)
+		f.retireLater(env)
+	}
+}
+
+// retireLater sees to the end of an idle environment. The lock is held.
+func (f *Function) retireLater(env *environment) {
+	env.idleSince = time.Now()
+	switch {
+	case f.config.Idle == 0:
+	case env.idle == nil:
+		env.idle = time.AfterFunc(f.config.Idle, func() { f.retire(env) })
+	default:
+		env.idle.Reset(f.config.Idle)
+	}
+}
+
+// retire ends an environment if it still is idle, and was for long enough: there may have been invocations since the timer fired.
+func (f *Function) retire(env *environment) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	if i := slices.Index(f.idle, env); i >= 0 && time.Since(env.idleSince) >= f.config.Idle {
+		f.idle = slices.Delete(f.idle, i, i+1)
+		f.tasks.Go(func() { f.remove(env) })
 	}
 }
 
