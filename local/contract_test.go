@@ -72,14 +72,19 @@ func wait(t *testing.T, d time.Duration) {
 	}
 }
 
-// twelveCalls makes 12 calls within one window: on a machine that stalled for most of one it starts over.
 func twelveCalls(t *testing.T, flags []string) (p *program, c caller, statuses []int, last answer) {
+	t.Helper()
+	return twelveCallsTo(t, "rest", flags)
+}
+
+// twelveCallsTo makes 12 calls to an API within one window: on a machine that stalled for most of one it starts over.
+func twelveCallsTo(t *testing.T, api string, flags []string) (p *program, c caller, statuses []int, last answer) {
 	t.Helper()
 	testwait.Until(t, "12 calls within one window", func() bool {
 		p, c, statuses = start(t, flags...), newCaller(t, 1), nil
 		began := time.Now()
 		for range 12 {
-			last = c.get(p.url("rest")+"/orders", p.key("free"))
+			last = c.get(p.url(api)+"/orders", p.key("free"))
 			statuses = append(statuses, last.status)
 		}
 		return time.Since(began) < 9*time.Second

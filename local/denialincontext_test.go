@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 
 	"github.com/akrylysov/algnhsa"
@@ -15,21 +16,12 @@ import (
 	"tidegate/web/middleware"
 )
 
-// fromAdapter is a Source for algnhsa.
-func fromAdapter(r *http.Request) map[string]any {
-	event, ok := algnhsa.APIGatewayV2RequestFromContext(r.Context())
-	if !ok || event.RequestContext.Authorizer == nil {
-		return nil
-	}
-	return event.RequestContext.Authorizer.Lambda
-}
-
 // An HTTP API whose authorizer leaves denials in the context, and whose backend runs the middleware, answers a true 429 over the limit. Who is nobody
 // gets the API's own 403, and a backend that has no authorizer in front serves nobody.
 func TestDenialsInTheContextOfAnHTTPAPI(t *testing.T) {
 	f := startCheck(t, valkeytest.Start(t), map[string]string{"HTTP_API_DENY": "context"})
 	_, secret := f.newKey(t)
-	m := middleware.Middleware{Source: fromAdapter}
+	m := middleware.Middleware{Source: authorizerContext}
 	backend := algnhsa.New(m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d, _ := middleware.FromContext(r.Context())
 		_, _ = fmt.Fprintf(w, "hello %s", d.KeyName)
@@ -53,5 +45,13 @@ func TestDenialsInTheContextOfAnHTTPAPI(t *testing.T) {
 	}
 	if status, _, body := request(t, open.URL+"/orders", "X-Api-Key", secret.Reveal()); status != http.StatusInternalServerError {
 		t.Errorf("without an authorizer: %d %s", status, body)
+	}
+}
+
+// The command answers a true 429 on both APIs when it is told to.
+func TestRunWithDenialsInTheContext(t *testing.T) {
+	_, _, statuses, _ := twelveCallsTo(t, "http", []string{"-http-deny", "context"})
+	if want := slices.Concat(slices.Repeat([]int{200}, 10), []int{429, 429}); !slices.Equal(statuses, want) {
+		t.Fatalf("statuses %v, want %v", statuses, want)
 	}
 }

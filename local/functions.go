@@ -27,13 +27,16 @@ const idleTime = 5 * time.Second
 const valkeyTimeout = 2 * time.Second
 
 // functions are the built Lambda functions. Both APIs share one authorizer, as they can on AWS.
-type functions struct{ check, admin *lambda.Function }
+type functions struct {
+	check, admin *lambda.Function
+	httpBackend  gateway.Invoker
+}
 
 // invokers are what the gateways call.
-type invokers struct{ check, admin, backend gateway.Invoker }
+type invokers struct{ check, admin, backend, httpBackend gateway.Invoker }
 
 func (f *functions) invokers() invokers {
-	return invokers{check: f.check, admin: f.admin, backend: echo.Backend{}}
+	return invokers{check: f.check, admin: f.admin, backend: echo.Backend{}, httpBackend: f.httpBackend}
 }
 
 func startFunctions(o options, r *registry, l *login, errOut io.Writer) (*functions, error) {
@@ -45,7 +48,7 @@ func startFunctions(o options, r *registry, l *login, errOut io.Writer) (*functi
 	}
 	config := o.function("check", checkTimeout, log, map[string]string{
 		"VALKEY_URL": r.url, "KEY_PEPPER": r.pepper, "HTTP_API_RESPONSE": "simple", "LOG_LEVEL": level,
-		"VALKEY_TIMEOUT": valkeyTimeout.String(),
+		"VALKEY_TIMEOUT": valkeyTimeout.String(), "HTTP_API_DENY": o.httpDeny,
 	})
 	config.Idle = idleTime
 	check, err := lambda.Start(config)
@@ -60,7 +63,11 @@ func startFunctions(o options, r *registry, l *login, errOut io.Writer) (*functi
 		return nil, log.explain(err)
 	}
 	log.drop()
-	return &functions{check: check, admin: admin}, nil
+	f := &functions{check: check, admin: admin, httpBackend: echo.Backend{}}
+	if o.httpDeny == denyInContext {
+		f.httpBackend = guardedBackend()
+	}
+	return f, nil
 }
 
 // function keeps one environment warm, so that a function that cannot start fails the start of this program.

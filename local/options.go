@@ -20,10 +20,13 @@ type options struct {
 	valkey            string // "" is embedded, "auto" an installed server, else a URL
 	readyFile         string
 	bin               string
+	httpDeny          string // HTTP_API_DENY
 	environments      int
 	noFreeze          bool
 	verbose           bool
 }
+
+const denyInContext = "context"
 
 const maxEnvironments = 1000 // Lambda's default concurrency of an account
 
@@ -33,6 +36,8 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.rest, "rest", "127.0.0.1:8080", "`address` of the REST API; port 0 takes a free one")
 	f.StringVar(&o.http, "http", "127.0.0.1:8081", "`address` of the HTTP API")
 	f.StringVar(&o.admin, "admin", "127.0.0.1:8082", "`address` of the dashboard")
+	f.StringVar(&o.httpDeny, "http-deny", "deny",
+		"what the HTTP API answers over a limit: deny (403), or context: its backend runs the middleware, which answers 429")
 	f.StringVar(&o.valkey, "valkey", "", "`URL` of a Valkey, or auto to start the valkey-server found on PATH; empty runs one in process (miniredis)")
 	f.StringVar(&o.readyFile, "ready-file", "", "`path` of a JSON file with addresses and credentials, written when all is up, removed at the end")
 	f.StringVar(&o.bin, "bin", binFolder(), "`folder` with the built check/bootstrap and admin/bootstrap")
@@ -62,6 +67,9 @@ func (o *options) validate() error {
 	}
 	if o.valkey != "" && o.valkey != "auto" && !strings.Contains(o.valkey, "://") {
 		return fmt.Errorf("-valkey: write auto or a URL such as valkey://127.0.0.1:6379")
+	}
+	if o.httpDeny != "deny" && o.httpDeny != denyInContext {
+		return fmt.Errorf("-http-deny %s: must be deny or context", o.httpDeny)
 	}
 	if o.environments < 1 || o.environments > maxEnvironments {
 		return fmt.Errorf("-environments %d: must be 1 to %d", o.environments, maxEnvironments)

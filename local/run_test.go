@@ -216,6 +216,7 @@ func TestRunFails(t *testing.T) {
 		{"address without a port", []string{"-rest", "localhost"}, 2, "-rest localhost"},
 		{"port out of range", []string{"-http", "127.0.0.1:70000"}, 2, "-http 127.0.0.1:70000: port"},
 		{"valkey is no URL", []string{"-valkey", "localhost:6379"}, 2, "-valkey"},
+		{"no such answer", []string{"-http-deny", "429"}, 2, "-http-deny 429: must be deny or context"},
 		{"no environments", []string{"-environments", "0"}, 2, "-environments 0"},
 		{"no functions", []string{"-bin", t.TempDir()}, 2, "./scripts/run builds it"},
 		{"ready file in no folder", []string{"-ready-file", filepath.Join(broken, "no", "ready.json")}, 2, "-ready-file"},

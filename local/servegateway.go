@@ -78,7 +78,7 @@ func newPools(check, admin, backend string) *pools {
 }
 
 func (p *pools) invokers() invokers {
-	return invokers{check: p.check, admin: p.admin, backend: p.backend}
+	return invokers{check: p.check, admin: p.admin, backend: p.backend, httpBackend: p.backend}
 }
 
 func (p *pools) close() {

@@ -45,7 +45,7 @@ func startServers(l *listeners, f invokers, log *slog.Logger) (*servers, error) 
 		Format:             rules.HTTP.Format,
 		Simple:             rules.HTTP.Simple,
 		IdentityHeaders:    rules.HTTP.IdentityHeaders,
-		Integration:        f.backend,
+		Integration:        f.httpBackend,
 		ResponseParameters: rules.HTTP.ResponseParameters,
 		Log:                log.With("api", "http"),
 	})

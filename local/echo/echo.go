@@ -23,7 +23,8 @@ type event struct {
 	} `json:"requestContext"`
 }
 
-type answer struct {
+// Answer is the body of an answer.
+type Answer struct {
 	Method     string         `json:"method"`
 	Path       string         `json:"path"`
 	Authorizer map[string]any `json:"authorizer"`
@@ -35,10 +36,10 @@ func (Backend) Invoke(_ context.Context, payload []byte) ([]byte, error) {
 	if err := json.Unmarshal(payload, &e); err != nil {
 		return nil, fmt.Errorf("echo: decode the event: %w", err)
 	}
-	a := answer{Method: e.HTTPMethod, Path: e.Path, Authorizer: e.RequestContext.Authorizer}
+	a := Answer{Method: e.HTTPMethod, Path: e.Path, Authorizer: e.RequestContext.Authorizer}
 	headers := map[string]string{"Content-Type": "application/json", "Cache-Control": "no-store"}
 	if e.Version == "2.0" {
-		a = answer{Method: e.RequestContext.HTTP.Method, Path: e.RawPath}
+		a = Answer{Method: e.RequestContext.HTTP.Method, Path: e.RawPath}
 		a.Authorizer, _ = e.RequestContext.Authorizer["lambda"].(map[string]any)
 	} else {
 		addRateLimit(headers, a.Authorizer)
