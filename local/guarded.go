@@ -13,8 +13,8 @@ import (
 	"tidegate/web/middleware"
 )
 
-// guardedBackend is an HTTP API's backend that does what one has to with HTTP_API_DENY=context: it runs the middleware, which answers 429 to calls that
-// are over a limit. The others get the same answer as from the echo backend.
+// guardedBackend is an HTTP API's backend that does what one has to with HTTP_API_DENY=context: it runs the middleware, which answers 429 to calls
+// that are over a limit. The others get the same answer as from the echo backend.
 func guardedBackend() gateway.Invoker {
 	limits := middleware.Middleware{Source: authorizerContext}
 	return algnhsa.New(limits.Wrap(http.HandlerFunc(echoed)), &algnhsa.Options{RequestType: algnhsa.RequestTypeAPIGatewayV2})

@@ -195,6 +195,9 @@ func TestForeignFunction(t *testing.T) {
 					t.Errorf("%s: %v, want one that invokes %s", kind, found, foreign)
 				}
 			}
+			if c.permissions > 0 {
+				assertions.Annotations_FromStack(s.stack).HasNoWarning(jsii.String("*"), assertions.Match_AnyValue())
+			}
 			permissions := resources(t, template, "AWS::Lambda::Permission")
 			if len(permissions) != c.permissions {
 				t.Fatalf("permissions %v, want %d", permissions, c.permissions)

@@ -39,6 +39,8 @@ func (p *Props) permit(scope constructs.Construct, authorizer *string, id string
 	if p.OtherAccount || p.Function.Node().TryFindChild(&id) != nil || differ(there, here) {
 		return
 	}
+	const warning = "UnclearLambdaEnvironment"
+	awscdk.Annotations_Of(p.Function).AcknowledgeWarning(jsii.String(warning), jsii.String("the authorizer has given the permission"))
 	awslambda.NewCfnPermission(scope, jsii.String("Permission"), &awslambda.CfnPermissionProps{
 		Action: jsii.String("lambda:InvokeFunction"), FunctionName: p.Function.FunctionArn(),
 		Principal: jsii.String("apigateway.amazonaws.com"), SourceArn: authorizer,
