@@ -134,18 +134,24 @@ func (s *Store) checkDropped(ctx context.Context, next, current *Set) error {
 		if _, kept := next.Numbered(p.Number); kept {
 			continue
 		}
-		n, err := s.client.Do(ctx, s.client.B().Zcard().Key(planIndexKey(p.Number)).Build()).AsInt64()
+		used, err := s.inPlan(ctx, current, p.Number)
 		if err != nil {
-			return fmt.Errorf("policy: save set: count keys: %w", err)
+			return fmt.Errorf("policy: save set: %w", err)
 		}
-		if n > 0 {
-			return invalid([]FieldError{{"plans", fmt.Sprintf("plan %q has %d keys: give them another plan first", p.Name, n)}})
+		if !used {
+			continue
 		}
+		n, err := s.Count(ctx, Query{Plan: p.Number})
+		if err != nil {
+			return fmt.Errorf("policy: save set: %w", err)
+		}
+		return invalid([]FieldError{{"plans", fmt.Sprintf("plan %q has %d keys: give them another plan first", p.Name, n)}})
 	}
 	return nil
 }
 
-// PlanCounts returns how many keys each plan has, by the plan's number.
+// PlanCounts returns how many keys each plan has, by the plan's number. It counts places in lists, of which List drops those that an interrupted edit
+// left behind.
 func (s *Store) PlanCounts(ctx context.Context, set *Set) (map[int]int64, error) {
 	commands := make(valkey.Commands, len(set.Plans))
 	for i, p := range set.Plans {
