@@ -228,7 +228,7 @@ func (c *Checker) renew(ctx context.Context, stale *compiledSet) error {
 	}
 	set, _, err := newestSet(ctx, c.client)
 	if err != nil {
-		return err
+		return c.outlive(set, err)
 	}
 	if err := c.adopt(set); err != nil || c.set.Load() != stale {
 		return err

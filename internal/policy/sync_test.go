@@ -52,8 +52,8 @@ func (w *world) synced(t *testing.T) bool {
 	return must(w.Synced(t.Context(), must(w.Set(t.Context()))))
 }
 
-// repair syncs, and wants a Set of this version, with this limit, to be what lies everywhere.
-func (w *world) repair(t *testing.T, version, limit int64) {
+// wantRepaired syncs, and wants a Set of this version, with this limit, to be what lies everywhere.
+func (w *world) wantRepaired(t *testing.T, version, limit int64) {
 	t.Helper()
 	if w.synced(t) {
 		t.Error("synced before the repair")
@@ -87,7 +87,7 @@ func TestLostSetComesBackFromAMirror(t *testing.T) {
 		if c := w.cold().expect(t, call(secret), "yn"); c.SetVersion != 2 {
 			t.Errorf("version %d before the repair, want 2", c.SetVersion)
 		}
-		w.repair(t, 3, 2)
+		w.wantRepaired(t, 3, 2)
 		for name, checks := range map[string]*world{"warm": warm, "cold": w.cold()} {
 			if c := checks.expect(t, call(secret), "n"); c.SetVersion != 3 {
 				t.Errorf("%s: version %d after the repair, want 3", name, c.SetVersion)
@@ -128,7 +128,7 @@ func TestLostSetAndMirrors(t *testing.T) {
 			t.Errorf("without the newest set: %+v, %v; want no decision", checked, err)
 		}
 		warm.expect(t, c, "yn")
-		w.repair(t, 3, 10)
+		w.wantRepaired(t, 3, 10)
 		warm.expect(t, c, "yyyyyyyyn")
 		w.plan(t, "new", perMinute(1)...)
 		if plan, _ := must(w.Set(t.Context())).Plan("new"); plan.Number != 3 {
@@ -174,7 +174,7 @@ func TestLostCopiesAreWrittenAgain(t *testing.T) {
 				case !first && err != nil:
 					t.Error(err)
 				}
-				w.repair(t, must(w.Set(t.Context())).Version, 3)
+				w.wantRepaired(t, must(w.Set(t.Context())).Version, 3)
 				w.expect(t, secret, map[bool]string{true: "yyyn", false: "yyn"}[first])
 			})
 		})
