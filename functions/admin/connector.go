@@ -51,21 +51,27 @@ func newConnector(c config, bundle static.Bundle, log *slog.Logger) (*connector,
 		if err != nil {
 			return nil, err
 		}
-		return newDashboard(c, settings, client, bundle, log)
+		return newDashboard(ctx, c, settings, client, bundle, log)
 	}
 	return &connector{open: open, away: away, log: log, now: time.Now}, nil
 }
 
-func newDashboard(c config, settings dashboard.Config, client valkey.Client, bundle static.Bundle, log *slog.Logger) (http.Handler, error) {
+func newDashboard(
+	ctx context.Context, c config, settings dashboard.Config, client valkey.Client, bundle static.Bundle, log *slog.Logger,
+) (http.Handler, error) {
 	logins, err := throttle.New(client)
 	if err != nil {
 		return nil, err
 	}
-	sessions := session.NewStore(client, c.SessionIdle)
+	keys, sessions := policy.NewStore(client, c.pepper), session.NewStore(client, c.SessionIdle)
+	watch := &watch{ping: sessions.Ping, sync: keys.Sync, log: log, now: time.Now}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	watch.repair(ctx)
 	return dashboard.New(settings, dashboard.Services{
-		Keys: policy.NewStore(client, c.pepper), Checker: policy.NewChecker(client, c.pepper), Usage: usage.NewReader(client),
+		Keys: keys, Checker: policy.NewChecker(client, c.pepper), Usage: usage.NewReader(client),
 		Sessions: sessions, Tokens: token.NewStore(client, c.pepper), Logins: logins,
-		Bundle: bundle, Ready: sessions.Ping, Log: log,
+		Bundle: bundle, Ready: watch.ready, Log: log,
 		StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },
 	})
 }

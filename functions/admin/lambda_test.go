@@ -58,7 +58,7 @@ func newFunction(t *testing.T) lambda.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler, err := newDashboard(c, settings, client, testBundle(), slog.New(slog.DiscardHandler))
+	handler, err := newDashboard(t.Context(), c, settings, client, testBundle(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -155,6 +155,11 @@ func (c *Checker) Load(ctx context.Context) error {
 	if err != nil {
 		return c.outlive(set, err)
 	}
+	return c.adopt(set)
+}
+
+// adopt makes a Set the one that checks go by, unless they go by a newer one.
+func (c *Checker) adopt(set *Set) error {
 	compiled, err := compileSet(set)
 	if err != nil {
 		return c.outlive(set, err)
@@ -203,15 +208,32 @@ func (c *Checker) Check(ctx context.Context, call Call, with *Passengers) (Check
 // renewing repeats what finds that its Set is stale.
 func (c *Checker) renewing(ctx context.Context, try func(*compiledSet) (Checked, error)) (Checked, error) {
 	for range maxReloads {
-		checked, err := try(c.set.Load())
+		set := c.set.Load()
+		checked, err := try(set)
 		if !errors.Is(err, errStale) {
 			return checked, err
 		}
-		if err := c.Load(ctx); err != nil {
+		if err := c.renew(ctx, set); err != nil {
 			return Checked{}, err
 		}
 	}
 	return Checked{}, errStale
+}
+
+// renew reads a newer Set than the stale one: where it is stored or, when a failover took back what was saved there last, in a mirror. Without either
+// it fails with errStale: steps by the older Set would make states forget what those of the newer one count.
+func (c *Checker) renew(ctx context.Context, stale *compiledSet) error {
+	if err := c.Load(ctx); err != nil || c.set.Load() != stale {
+		return err
+	}
+	set, _, err := newestSet(ctx, c.client)
+	if err != nil {
+		return c.outlive(set, err)
+	}
+	if err := c.adopt(set); err != nil || c.set.Load() != stale {
+		return err
+	}
+	return errStale
 }
 
 func (c *Checker) check(ctx context.Context, set *compiledSet, call Call, plan int, rule *compiledRoute, with *Passengers) (Checked, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed" // the script
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -60,25 +61,30 @@ var copyLua string
 
 var copyScript = sync.OnceValue(func() *valkey.Lua { return valkey.NewLuaScript(copyLua) })
 
-// distribute writes the Set's copy into every bucket that has an older one. It fails with ErrUnfinished.
+// distribute writes the Set's mirrors, and its copy into every bucket, where there are older ones. It fails with ErrUnfinished.
 func (s *Store) distribute(ctx context.Context, set *Set) error {
 	blob, err := encodeCopy(set)
 	if err != nil {
 		return err
 	}
-	execs := make([]valkey.LuaExec, 0, keyspace.Buckets)
-	for _, b := range keyspace.All() {
-		execs = append(execs, valkey.LuaExec{Keys: []string{copyKey(b)}, Args: []string{valkey.BinaryString(blob)}})
+	text, err := json.Marshal(set)
+	if err != nil {
+		return fmt.Errorf("policy: save set: %w", err)
+	}
+	mirror := append([]byte{copyFormat}, versioned(set.Version, text)...)
+	var execs []valkey.LuaExec
+	for i, key := range repeats() {
+		value := blob
+		if i < mirrors {
+			value = mirror
+		}
+		execs = append(execs, valkey.LuaExec{Keys: []string{key}, Args: []string{valkey.BinaryString(value)}})
 	}
 	var errs []error
 	for _, result := range copyScript().ExecMulti(ctx, s.client, execs...) {
 		errs = append(errs, result.Error())
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("%w: %w", ErrUnfinished, err)
-	}
-	done := s.client.B().Set().Key(doneKey).Value(fmt.Sprint(set.Version)).Build()
-	if err := s.client.Do(ctx, done).Error(); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnfinished, err)
 	}
 	return nil

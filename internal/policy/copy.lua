@@ -1,4 +1,5 @@
--- Writes a bucket's copy of the plans unless it has one as new. KEYS[1] the copy; ARGV[1] the new one, copies.go tells its form.
+-- Writes a bucket's copy of the plans, or a mirror of the Set, unless there is one as new: no version is ever saved with two contents.
+-- KEYS[1] the copy; ARGV[1] the new one, whose first 5 bytes are as copies.go tells.
 -- Returns 1 when it was written, 0 when it was not.
 local old = redis.call('GETRANGE', KEYS[1], 0, 4)
 local function version(copy)

@@ -3,7 +3,9 @@ package policy
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,11 +39,7 @@ func lists(k Key) []string {
 }
 
 func (s *Store) enlist(ctx context.Context, k Key) error {
-	commands := valkey.Commands{}
-	for _, list := range lists(k) {
-		commands = append(commands, s.client.B().Zadd().Key(list).ScoreMember().ScoreMember(0, indexMember(k)).Build())
-	}
-	for _, result := range s.client.DoMulti(ctx, commands...) {
+	for _, result := range s.client.DoMulti(ctx, s.listing(k)...) {
 		if err := result.Error(); err != nil {
 			return fmt.Errorf("policy: list key: %w", err)
 		}
@@ -49,27 +47,99 @@ func (s *Store) enlist(ctx context.Context, k Key) error {
 	return nil
 }
 
-// delist takes old out of the lists that k is not in under the same member.
-func (s *Store) delist(ctx context.Context, old, k Key) error {
-	kept := map[string]bool{}
+// listing are the commands that put k into its lists.
+func (s *Store) listing(k Key) valkey.Commands {
+	var commands valkey.Commands
 	for _, list := range lists(k) {
-		kept[list+indexMember(k)] = true
+		commands = append(commands, s.client.B().Zadd().Key(list).ScoreMember().ScoreMember(0, indexMember(k)).Build())
 	}
-	commands := valkey.Commands{}
+	return commands
+}
+
+// relist takes old out of the lists that k, which replaced it, is not in under the same member; k may be the zero Key. And it puts k in once more:
+// who looked at the lists before the record was written may have taken it for a ghost. What fails here is put right when somebody next looks.
+func (s *Store) relist(ctx context.Context, old, k Key) {
+	commands := s.listing(k)
 	for _, list := range lists(old) {
-		if !kept[list+indexMember(old)] {
+		if !listed(k, list, indexMember(old)) {
 			commands = append(commands, s.client.B().Zrem().Key(list).Member(indexMember(old)).Build())
 		}
 	}
-	if len(commands) == 0 {
-		return nil
+	if k.ID != "" {
+		commands = append(commands, s.client.B().Get().Key(recordKey(k.ID)).Build())
 	}
-	for _, result := range s.client.DoMulti(ctx, commands...) {
-		if err := result.Error(); err != nil {
-			return fmt.Errorf("policy: list key: %w", err)
+	results := s.client.DoMulti(ctx, commands...)
+	if k.ID == "" {
+		return
+	}
+	if current, err := recorded(k.ID, results[len(results)-1]); err == nil && current.Version != k.Version { // the next edit was faster
+		s.unlist(ctx, k)
+	}
+}
+
+// listed tells whether k belongs in a list under this member.
+func listed(k Key, list, member string) bool {
+	return slices.Contains(lists(k), list) && member == indexMember(k)
+}
+
+// unlist takes k, which was not written, out of the lists again, as far as it is not there by right.
+func (s *Store) unlist(ctx context.Context, k Key) {
+	current, err := recorded(k.ID, s.client.Do(ctx, s.client.B().Get().Key(recordKey(k.ID)).Build()))
+	if err != nil {
+		return // List will see
+	}
+	var ghosts []ghost
+	for _, list := range lists(k) {
+		if !listed(current, list, indexMember(k)) {
+			ghosts = append(ghosts, ghost{list, indexMember(k)})
 		}
 	}
-	return nil
+	s.heal(ctx, ghosts)
+}
+
+// recorded reads a record's key, but for the name of its plan; the zero Key when there is none.
+func recorded(id string, result valkey.ValkeyResult) (Key, error) {
+	record, err := result.AsBytes()
+	if valkey.IsValkeyNil(err) {
+		return Key{}, nil
+	}
+	if err != nil {
+		return Key{}, fmt.Errorf("policy: list keys: %w", err)
+	}
+	k, _, err := decodeRecord(id, record)
+	return k, err
+}
+
+// ghost is a place in a list that a key does not have, or no longer: an edit was interrupted, or is under way.
+type ghost struct{ list, member string }
+
+// memberID is the id of the key that a member is for.
+func memberID(member string) string { return member[strings.LastIndexByte(member, 0)+1:] }
+
+// heal takes ghosts out. Then it lists their keys as they are: one may have been written just before its ghost was taken out. One that is written
+// later is listed by relist. What fails is tried again when somebody next looks at the list.
+func (s *Store) heal(ctx context.Context, ghosts []ghost) {
+	if len(ghosts) == 0 {
+		return
+	}
+	removals, members := make(valkey.Commands, len(ghosts)), make([]string, len(ghosts))
+	for i, g := range ghosts {
+		removals[i], members[i] = s.client.B().Zrem().Key(g.list).Member(g.member).Build(), g.member
+	}
+	s.client.DoMulti(ctx, removals...)
+	keys, err := s.getAll(ctx, &Set{}, members)
+	if err != nil {
+		return
+	}
+	var listings valkey.Commands
+	for _, k := range keys {
+		if k.Status != Unreadable {
+			listings = append(listings, s.listing(k)...)
+		}
+	}
+	if len(listings) > 0 {
+		s.client.DoMulti(ctx, listings...)
+	}
 }
 
 // Bounds of Query.Count.
@@ -103,7 +173,7 @@ type Page struct {
 	Next string // empty on the last page
 }
 
-// List returns a page of keys. It reads a list, never the key space.
+// List returns a page of keys. It reads a list, never the key space. A page may hold fewer keys than asked for, and another follow it all the same.
 func (s *Store) List(ctx context.Context, set *Set, q Query) (Page, error) {
 	count := min(max(q.Count, 0), maxCount)
 	if count == 0 {
@@ -129,8 +199,47 @@ func (s *Store) List(ctx context.Context, set *Set, q Query) (Page, error) {
 		members = members[:count]
 		page.Next = base64.RawURLEncoding.EncodeToString([]byte(members[count-1]))
 	}
-	page.Keys, err = s.getAll(ctx, set, members)
+	page.Keys, err = s.listedKeys(ctx, set, q.list(), members)
 	return page, err
+}
+
+// listedKeys returns the keys that are in a list by right, and takes the other members out of it.
+func (s *Store) listedKeys(ctx context.Context, set *Set, list string, members []string) ([]Key, error) {
+	found, err := s.getAll(ctx, set, members)
+	if err != nil {
+		return nil, err
+	}
+	var ghosts []ghost
+	keys := make([]Key, 0, len(found))
+	for i, k := range found {
+		switch {
+		case k.Status == Unreadable: // nobody can tell
+			k.Name = strings.TrimSuffix(members[i], "\x00"+k.ID)
+			keys = append(keys, k)
+		case listed(k, list, members[i]):
+			keys = append(keys, k)
+		default:
+			ghosts = append(ghosts, ghost{list, members[i]})
+		}
+	}
+	s.heal(ctx, ghosts)
+	return keys, nil
+}
+
+// maxLooks bounds how many pages of a list are looked at for a key that is in it by right.
+const maxLooks = 20
+
+// inPlan tells whether any key has the plan. What else is in the plan's list is taken out of it; if that is a lot, it takes several times.
+func (s *Store) inPlan(ctx context.Context, set *Set, number int) (bool, error) {
+	q := Query{Plan: number, Count: maxCount}
+	for range maxLooks {
+		page, err := s.List(ctx, set, q)
+		if err != nil || len(page.Keys) > 0 || page.Next == "" {
+			return len(page.Keys) > 0, err
+		}
+		q.After = page.Next
+	}
+	return true, nil
 }
 
 // Cursor returns the After that goes on behind k.
@@ -157,34 +266,31 @@ func (s *Store) Many(ctx context.Context, set *Set, ids []string) ([]Key, error)
 			members = append(members, "\x00"+id)
 		}
 	}
-	return s.getAll(ctx, set, members)
+	keys, err := s.getAll(ctx, set, members)
+	return slices.DeleteFunc(keys, func(k Key) bool { return k.ID == "" }), err
 }
 
+// getAll returns the key of each member; the zero Key where there is no record.
 func (s *Store) getAll(ctx context.Context, set *Set, members []string) ([]Key, error) {
 	if len(members) == 0 {
 		return nil, nil
 	}
-	ids := make([]string, len(members))
+	keys := make([]Key, len(members))
 	commands := make(valkey.Commands, len(members))
 	for i, m := range members {
-		ids[i] = m[strings.LastIndexByte(m, 0)+1:]
-		commands[i] = s.client.B().Get().Key(recordKey(ids[i])).Build()
+		keys[i].ID = memberID(m)
+		commands[i] = s.client.B().Get().Key(recordKey(keys[i].ID)).Build()
 	}
-	keys := make([]Key, 0, len(members))
 	for i, result := range s.client.DoMulti(ctx, commands...) {
-		record, err := result.AsBytes()
-		if valkey.IsValkeyNil(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("policy: list keys: %w", err)
-		}
-		k, _, err := decodeRecord(ids[i], record)
-		if err != nil { // one bad record must not hide the others
-			k = Key{ID: ids[i], Name: strings.TrimSuffix(members[i], "\x00"+ids[i]), Status: Unreadable}
+		k, err := recorded(keys[i].ID, result)
+		switch {
+		case errors.Is(err, ErrUnreadable): // one bad record must not hide the others
+			k = Key{ID: keys[i].ID, Status: Unreadable}
+		case err != nil:
+			return nil, err
 		}
 		k.Plan = set.planName(k.planNumber)
-		keys = append(keys, k)
+		keys[i] = k
 	}
 	return keys, nil
 }

@@ -2,10 +2,10 @@
 // override, an expiry, a ban. Both lie in Valkey, beside the counts that they govern, so that one round trip finds the key, reads its newest limits
 // and takes from them.
 //
-// The Set lies in one place and, as far as the script of a check needs it, in a copy in every bucket of the key space (keyspace). A save writes the
-// Set, then the copies, and is acknowledged when all are written. A check tells the script which version it knows; when its bucket has a newer one,
-// nothing is taken, the Set is read again, and the check repeated. So a save acts on every check that starts after it was acknowledged, and a check
-// pays a second round trip once after each save.
+// The Set lies in one place, in a few mirrors and, as far as the script of a check needs it, in a copy in every bucket of the key space
+// (keyspace). A save writes the Set, then the others, and is acknowledged when all are written. Store.Sync makes them agree when a failover left
+// them apart. A check tells the script which version it knows; when its bucket has a newer one, nothing is taken, the Set is read again, and the
+// check repeated. So a save acts on every check that starts after it was acknowledged, and a check pays a second round trip once after each save.
 package policy
 
 import (

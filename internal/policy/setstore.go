@@ -18,17 +18,18 @@ import (
 // SetID is the subject of the Set in the audit and in the key space.
 const SetID = "policy"
 
-// The Set lies under setKey: 4 bytes version and JSON. doneKey holds the version whose copies are all written.
-var (
-	setKey  = keyspace.Record(SetID)
-	doneKey = keyspace.Of(SetID, "d")
-)
+// The Set lies under setKey: 4 bytes version and JSON.
+var setKey = keyspace.Record(SetID)
 
 // emptySet is in force until one is saved.
 func emptySet() *Set { return &Set{NextNumber: 1} }
 
 func loadSet(ctx context.Context, client valkey.Client) (*Set, error) {
-	record, err := client.Do(ctx, client.B().Get().Key(setKey).Build()).AsBytes()
+	return setOf(client.Do(ctx, client.B().Get().Key(setKey).Build()))
+}
+
+func setOf(result valkey.ValkeyResult) (*Set, error) {
+	record, err := result.AsBytes()
 	if valkey.IsValkeyNil(err) {
 		return emptySet(), nil
 	}
@@ -52,80 +53,66 @@ func decodeSet(record []byte) (*Set, error) {
 }
 
 // Set returns the Set in force. Before the first save it has version 0 and no plans.
-func (s *Store) Set(ctx context.Context) (*Set, error) { return loadSet(ctx, s.client) }
+func (s *Store) Set(ctx context.Context) (*Set, error) {
+	set, _, err := newestSet(ctx, s.client)
+	return set, err
+}
 
 // SaveSet replaces the Set. next.Version is the one that the edit was based on: when it is no longer current nothing is written, and the current Set
 // comes back with ErrConflict. New plans get numbers. Bad input is an *InvalidError. Every check that starts after it returns without an error obeys
 // the new Set. With ErrUnfinished the Set is saved, but not in force everywhere.
 func (s *Store) SaveSet(ctx context.Context, next Set, edit Edit) (*Set, error) {
-	current, err := s.Set(ctx)
+	found, err := s.spread(ctx)
+	if err != nil {
+		return nil, err
+	}
+	current, stored, err := newestSet(ctx, s.client)
 	if err != nil {
 		return nil, err
 	}
 	if current.Version != next.Version {
 		return current, ErrConflict
 	}
-	saved, err := numbered(next, current)
+	basis := *current
+	found.raise(&basis, current)
+	saved, err := numbered(next, &basis)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.checkDropped(ctx, saved, current); err != nil {
 		return nil, err
 	}
-	saved.Version++
-	text, err := json.Marshal(saved)
+	saved.Version = basis.Version
+	newer, err := s.writeSet(ctx, saved, current, stored.Version, audit.Entry{By: edit.By, Action: "policy.save", Reason: edit.Reason})
 	if err != nil {
-		return nil, fmt.Errorf("policy: save set: %w", err)
-	}
-	if len(text) > maxSetBytes {
-		return nil, invalid([]FieldError{{"routes", fmt.Sprintf("the whole set takes %d bytes: must be at most %d", len(text), maxSetBytes)}})
-	}
-	before, err := json.Marshal(current)
-	if err != nil {
-		return nil, fmt.Errorf("policy: save set: %w", err)
-	}
-	w := write{
-		id: SetID, key: setKey, versionAt: 1, expected: current.Version, record: versioned(saved.Version, text),
-		entry: audit.Entry{By: edit.By, Action: "policy.save", Reason: edit.Reason, Version: saved.Version, Before: before, After: text},
-	}
-	newer, err := s.write(ctx, w)
-	if errors.Is(err, ErrConflict) {
-		current, decodeErr := decodeSet(newer)
-		return current, errors.Join(err, decodeErr)
-	}
-	if err != nil {
-		return nil, err
+		return newer, err
 	}
 	return saved, s.distribute(ctx, saved)
 }
 
+// writeSet puts next into the Set's record, which must have the version stored. before is what the audit is told that it replaces.
+func (s *Store) writeSet(ctx context.Context, next, before *Set, stored int64, entry audit.Entry) (newer *Set, err error) {
+	entry.Version = next.Version
+	if entry.After, err = json.Marshal(next); err != nil {
+		return nil, fmt.Errorf("policy: save set: %w", err)
+	}
+	if n := len(entry.After); n > maxSetBytes {
+		return nil, invalid([]FieldError{{"routes", fmt.Sprintf("the whole set takes %d bytes: must be at most %d", n, maxSetBytes)}})
+	}
+	if entry.Before, err = json.Marshal(before); err != nil {
+		return nil, fmt.Errorf("policy: save set: %w", err)
+	}
+	w := write{id: SetID, key: setKey, versionAt: 1, expected: stored, record: versioned(next.Version, entry.After), entry: entry}
+	record, err := s.write(ctx, w)
+	if errors.Is(err, ErrConflict) {
+		newer, decodeErr := decodeSet(record)
+		return newer, errors.Join(err, decodeErr)
+	}
+	return nil, err
+}
+
 func versioned(version int64, text []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(version)), text...)
-}
-
-// Sync finishes a save that was interrupted, if there is one.
-func (s *Store) Sync(ctx context.Context) error {
-	set, err := s.Set(ctx)
-	if err != nil {
-		return err
-	}
-	finished, err := s.Synced(ctx, set)
-	if err != nil || finished {
-		return err
-	}
-	return s.distribute(ctx, set)
-}
-
-// Synced reports whether every copy of the Set in force is written: if not, a save is under way, or was interrupted.
-func (s *Store) Synced(ctx context.Context, set *Set) (bool, error) {
-	if set.Version == 0 {
-		return true, nil
-	}
-	done, err := s.client.Do(ctx, s.client.B().Get().Key(doneKey).Build()).ToString()
-	if err != nil && !valkey.IsValkeyNil(err) {
-		return false, fmt.Errorf("policy: sync: %w", err)
-	}
-	return done == strconv.FormatInt(set.Version, 10), nil
 }
 
 // checkDropped refuses to drop a plan that keys have.
@@ -134,18 +121,24 @@ func (s *Store) checkDropped(ctx context.Context, next, current *Set) error {
 		if _, kept := next.Numbered(p.Number); kept {
 			continue
 		}
-		n, err := s.client.Do(ctx, s.client.B().Zcard().Key(planIndexKey(p.Number)).Build()).AsInt64()
+		used, err := s.inPlan(ctx, current, p.Number)
 		if err != nil {
-			return fmt.Errorf("policy: save set: count keys: %w", err)
+			return fmt.Errorf("policy: save set: %w", err)
 		}
-		if n > 0 {
-			return invalid([]FieldError{{"plans", fmt.Sprintf("plan %q has %d keys: give them another plan first", p.Name, n)}})
+		if !used {
+			continue
 		}
+		n, err := s.Count(ctx, Query{Plan: p.Number})
+		if err != nil {
+			return fmt.Errorf("policy: save set: %w", err)
+		}
+		return invalid([]FieldError{{"plans", fmt.Sprintf("plan %q has %d keys: give them another plan first", p.Name, n)}})
 	}
 	return nil
 }
 
-// PlanCounts returns how many keys each plan has, by the plan's number.
+// PlanCounts returns how many keys each plan has, by the plan's number. It counts places in lists, of which List drops those that an interrupted edit
+// left behind.
 func (s *Store) PlanCounts(ctx context.Context, set *Set) (map[int]int64, error) {
 	commands := make(valkey.Commands, len(set.Plans))
 	for i, p := range set.Plans {

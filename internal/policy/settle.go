@@ -85,16 +85,16 @@ func (c *Checker) settleOwn(ctx context.Context, r *reservation, s *Settlement) 
 // current returns the newest Set.
 func (c *Checker) current(ctx context.Context, id string) (*compiledSet, error) {
 	set := c.set.Load()
-	if set != nil {
-		err := c.newest(ctx, set, id)
-		if !errors.Is(err, errStale) {
-			return set, err
-		}
+	if set == nil {
+		err := c.Load(ctx)
+		return c.set.Load(), err
 	}
-	if err := c.Load(ctx); err != nil {
-		return nil, err
+	err := c.newest(ctx, set, id)
+	if !errors.Is(err, errStale) {
+		return set, err
 	}
-	return c.set.Load(), nil
+	err = c.renew(ctx, set)
+	return c.set.Load(), err
 }
 
 // counted is a state, and the limits that it counts for.

@@ -98,7 +98,10 @@ func (s *Store) put(ctx context.Context, old, k Key, hashes secrets, action stri
 	if err != nil {
 		return err
 	}
-	// The lists come first: an entry without a record is skipped by readers, a record without an entry could never be found to be revoked.
+	if err := edit.validate(); err != nil { // before there is something to undo
+		return err
+	}
+	// The lists come first: an entry without a record is dropped by readers, a record without an entry could never be found to be revoked.
 	if err := s.enlist(ctx, k); err != nil {
 		return err
 	}
@@ -112,10 +115,15 @@ func (s *Store) put(ctx context.Context, old, k Key, hashes secrets, action stri
 		}
 	}
 	w := write{id: k.ID, key: recordKey(k.ID), versionAt: publicAt + 1, expected: old.Version, record: record, forget: forget, entry: entry}
-	if _, err := s.write(ctx, w); err != nil {
+	switch _, err := s.write(ctx, w); {
+	case errors.Is(err, ErrConflict) || errors.Is(err, ErrNotFound):
+		s.unlist(ctx, k)
+		return err
+	case err != nil: // it may yet be written
 		return err
 	}
-	return s.delist(ctx, old, k)
+	s.relist(ctx, old, k)
+	return nil
 }
 
 // Get returns one key, or ErrNotFound.
@@ -261,10 +269,11 @@ func (s *Store) Delete(ctx context.Context, id string, edit Edit) error {
 	if _, err := s.write(ctx, w); err != nil {
 		return err
 	}
-	return s.delist(ctx, k, Key{})
+	s.relist(ctx, k, Key{})
+	return nil
 }
 
-// remove deletes a key whose record cannot be read. Its name, lists and version are not known; the lists leave out what has no record.
+// remove deletes a key whose record cannot be read. Its name, lists and version are not known; List drops what has no record.
 func (s *Store) remove(ctx context.Context, set *Set, id string, edit Edit) error {
 	record, err := s.client.Do(ctx, s.client.B().Get().Key(recordKey(id)).Build()).AsBytes()
 	if err != nil && !valkey.IsValkeyNil(err) {

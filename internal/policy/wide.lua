@@ -31,8 +31,8 @@ if route ~= '' then
   local function undo(name, old, life)
     if not old then
       call('DEL', name)
-    elseif life > 0 then
-      call('SET', name, old, 'PX', life)
+    elseif life >= 0 then -- 0 when less than a millisecond is left
+      call('SET', name, old, 'PX', math.max(life, 1))
     else
       call('SET', name, old)
     end

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// syncPause is how long the policies are left alone after all of their copies were looked at.
+const syncPause = time.Minute
+
+// watch looks after the store: it answers whether that does, and now and then has the policies repaired that a failover left apart.
+type watch struct {
+	ping, sync func(context.Context) error
+	log        *slog.Logger
+	now        func() time.Time
+
+	mu     sync.Mutex
+	looked time.Time
+}
+
+// ready is asked by whoever monitors the dashboard. That copies cannot be repaired is no reason to call the store away.
+func (w *watch) ready(ctx context.Context) error {
+	if err := w.ping(ctx); err != nil {
+		return err
+	}
+	w.repair(ctx)
+	return nil
+}
+
+// repair syncs, unless that was tried in the last minute.
+func (w *watch) repair(ctx context.Context) {
+	if !w.due() {
+		return
+	}
+	if err := w.sync(ctx); err != nil {
+		w.log.Warn("sync the policies", "error", err)
+	}
+}
+
+func (w *watch) due() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.now()
+	if pause := now.Sub(w.looked); pause >= 0 && pause < syncPause {
+		return false
+	}
+	w.looked = now
+	return true
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"tidegate/internal/audit"
+	"tidegate/internal/keyspace"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/store"
+)
+
+// A function that starts repairs the policies that a failover left apart.
+func TestPoliciesAreRepairedAtTheStart(t *testing.T) {
+	f := newFixture(t)
+	keys := seeded(t, f.server)
+	set, err := keys.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.server.Del(keyspace.Bucket(7).Name("p")) // lost by its shard
+	if synced, err := keys.Synced(t.Context(), set); synced || err != nil {
+		t.Fatalf("before the start: synced %t, %v", synced, err)
+	}
+	if w := get(f, "/healthz"); w.Code != http.StatusOK {
+		t.Errorf("health: %d", w.Code)
+	}
+	if synced, err := keys.Synced(t.Context(), set); !synced || err != nil {
+		t.Errorf("after the start: synced %t, %v", synced, err)
+	}
+}
+
+// seeded is a store with one plan.
+func seeded(t *testing.T, server *miniredis.Miniredis) *policy.Store {
+	t.Helper()
+	c, err := readConfig(environment("VALKEY_URL=valkey://" + server.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := store.Open(t.Context(), c.ValkeyURL, store.Options{Dial: storeTimeout, Write: storeTimeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	keys := policy.NewStore(client, c.pepper)
+	plan := policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 1, Window: time.Minute}}}
+	if _, err := keys.SaveSet(t.Context(), policy.Set{Plans: []policy.Plan{plan}}, policy.Edit{By: audit.Actor{Kind: "user", Name: "ada"}}); err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// Health repairs at most once a minute, not while the store is away, and is good when a repair fails.
+func TestHealthRepairsOnceAMinute(t *testing.T) {
+	var away error
+	syncs, clock := 0, time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	w := &watch{
+		ping: func(context.Context) error { return away },
+		sync: func(context.Context) error { syncs++; return errors.New("one shard is away") },
+		log:  slog.New(slog.DiscardHandler), now: func() time.Time { return clock },
+	}
+	for _, step := range []struct {
+		after time.Duration
+		away  error
+		syncs int
+	}{
+		{0, nil, 1}, {0, nil, 1}, {syncPause - 1, nil, 1}, {1, nil, 2}, {syncPause, errors.New("away"), 2}, {0, nil, 3},
+	} {
+		clock, away = clock.Add(step.after), step.away
+		if err := w.ready(t.Context()); !errors.Is(err, step.away) || syncs != step.syncs {
+			t.Errorf("%+v: %v after %d syncs", step, err, syncs)
+		}
+	}
+}
