@@ -71,7 +71,7 @@ func newDashboard(
 	return dashboard.New(settings, dashboard.Services{
 		Keys: keys, Checker: policy.NewChecker(client, c.pepper), Usage: usage.NewReader(client),
 		Sessions: sessions, Tokens: token.NewStore(client, c.pepper), Logins: logins,
-		Bundle: bundle, Ready: watch.ready, Log: log,
+		Bundle: bundle, Pepper: c.pepper, Ready: watch.ready, Log: log,
 		StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },
 	})
 }

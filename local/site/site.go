@@ -46,7 +46,7 @@ func New(client valkey.Client, pepper apikey.Pepper, bundle static.Bundle) (http
 		dashboard.Config{Users: []password.User{{Name: User, Role: access.Editor, Hash: hash}}, SessionLifetime: time.Hour, Stage: "dev"},
 		dashboard.Services{
 			Keys: policy.NewStore(client, pepper), Checker: policy.NewChecker(client, pepper), Usage: usage.NewReader(client), Sessions: sessions,
-			Tokens: token.NewStore(client, pepper), Logins: logins, Bundle: bundle, Ready: sessions.Ping,
+			Tokens: token.NewStore(client, pepper), Logins: logins, Bundle: bundle, Pepper: pepper, Ready: sessions.Ping,
 			StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },
 			Log:          slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 		})

@@ -86,6 +86,7 @@ func adminPages() []shown {
 			v.act(typeIn("reason", "r"), send("save"))
 			v.waitAcross(`document.body.textContent.includes("Finished.")`)
 		}},
+		{"job by a link", "/keys/job?do=revoke&of=all&reason=x", "", nil},
 		{"limits in a dialog", "/keys", "", func(v *visit) { v.openSheet("acme") }},
 		{"invalid limits in a dialog", "/keys", "422", func(v *visit) {
 			v.openSheet("acme")

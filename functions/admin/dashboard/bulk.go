@@ -16,7 +16,7 @@ import (
 )
 
 // A job changes many keys, some with each request, since a function may be frozen between two. All of its state is in the address of its page, so
-// it can be left and gone on with; doing a part twice changes nothing twice.
+// it can be left and gone on with; doing a part twice changes nothing twice. Only the session that started it goes on with it: see jobSeal.
 
 const maxSelected = 100
 
@@ -42,6 +42,7 @@ type job struct {
 	failed   []string
 	total    int64
 	finished bool
+	foreign  bool       // this session did not start it
 	values   url.Values // what the address holds
 }
 
@@ -127,8 +128,12 @@ func (d *dashboard) showBulk(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	j.override = overrideForm{limits: newLimitList("limits", nil), mode: input{text: string(policy.Enforce)}, until: newUntil(time.Time{})}
+	j.override = newBulkOverride()
 	d.renderBulk(w, r, http.StatusOK, set, j)
+}
+
+func newBulkOverride() overrideForm {
+	return overrideForm{limits: newLimitList("limits", nil), mode: input{text: string(policy.Enforce)}, until: newUntil(time.Time{})}
 }
 
 // job reads a job and the Set, or answers the request.
@@ -178,22 +183,31 @@ func (d *dashboard) startBulk(w http.ResponseWriter, r *http.Request) {
 		d.renderBulk(w, r, http.StatusUnprocessableEntity, set, j)
 		return
 	}
-	if j.total = int64(len(j.ids)); j.all() && !j.filter.Computed() {
-		var err error
-		if j.total, err = d.Keys.Count(r.Context(), j.filter.Listed()); err != nil {
-			d.failStore(w, r, "count keys", err)
-			return
-		}
+	var err error
+	if j.total, err = d.countJob(r.Context(), j); err != nil {
+		d.failStore(w, r, "count keys", err)
+		return
 	}
 	if !j.all() {
 		d.step(w, r, set, j)
 		return
 	}
-	http.Redirect(w, r, d.jobAddress(j), http.StatusSeeOther)
+	http.Redirect(w, r, d.jobAddress(r.Context(), j), http.StatusSeeOther)
 }
 
-// jobAddress is where the job stands.
-func (d *dashboard) jobAddress(j job) string {
+// countJob returns how many keys are meant; 0 when that is not known before they are looked at.
+func (d *dashboard) countJob(ctx context.Context, j job) (int64, error) {
+	switch {
+	case !j.all():
+		return int64(len(j.ids)), nil
+	case j.filter.Computed():
+		return 0, nil
+	}
+	return d.Keys.Count(ctx, j.filter.Listed())
+}
+
+// jobAddress is where a job of this session stands.
+func (d *dashboard) jobAddress(ctx context.Context, j job) string {
 	v := url.Values{}
 	for name, values := range j.values {
 		if name != "action" {
@@ -208,13 +222,18 @@ func (d *dashboard) jobAddress(j job) string {
 	if j.finished {
 		v.Set("finished", "yes")
 	}
+	v.Set(sealField, d.seal.of(d.sessions.Token(ctx), v))
 	return d.path("/keys/job") + "?" + v.Encode()
 }
 
 // showJob shows how far the job is, and the button that goes on with it.
 func (d *dashboard) showJob(w http.ResponseWriter, r *http.Request) {
-	j, _, ok := d.job(w, r, r.URL.Query())
+	j, set, ok := d.job(w, r, r.URL.Query())
 	if !ok {
+		return
+	}
+	if !d.seal.holds(d.sessions.Token(r.Context()), j.values) {
+		d.askToStart(w, r, http.StatusOK, set, j)
 		return
 	}
 	p := templates.JobPage{
@@ -227,6 +246,14 @@ func (d *dashboard) showJob(w http.ResponseWriter, r *http.Request) {
 			Cancel: templates.Choice{Text: "Stop here", Address: p.Back}}
 	}
 	d.render(w, r, http.StatusOK, templates.Job(p))
+}
+
+// askToStart shows what a job would do that this session did not start, and does nothing.
+func (d *dashboard) askToStart(w http.ResponseWriter, r *http.Request, status int, set *policy.Set, j job) {
+	if j.foreign = true; len(j.override.limits.rows) == 0 {
+		j.override = newBulkOverride()
+	}
+	d.renderBulk(w, r, status, set, j)
 }
 
 // hiddenOf carries values on in a form.
@@ -250,6 +277,10 @@ func (d *dashboard) doJob(w http.ResponseWriter, r *http.Request) {
 	}
 	j, set, ok := d.job(w, r, r.PostForm)
 	if !ok {
+		return
+	}
+	if !d.seal.holds(d.sessions.Token(r.Context()), j.values) {
+		d.askToStart(w, r, http.StatusForbidden, set, j)
 		return
 	}
 	if j.check(set) > 0 || j.finished {
@@ -293,7 +324,7 @@ func (d *dashboard) step(w http.ResponseWriter, r *http.Request, set *policy.Set
 			break
 		}
 	}
-	http.Redirect(w, r, d.jobAddress(j), http.StatusSeeOther)
+	http.Redirect(w, r, d.jobAddress(r.Context(), j), http.StatusSeeOther)
 }
 
 // jobKeys are the next keys of the job.
@@ -363,6 +394,11 @@ func (d *dashboard) ofWords(j job) string {
 }
 
 func (d *dashboard) renderBulk(w http.ResponseWriter, r *http.Request, status int, set *policy.Set, j job) {
+	var err error
+	if j.total, err = d.countJob(r.Context(), j); err != nil { // not what the address says
+		d.failStore(w, r, "count keys", err)
+		return
+	}
 	page := templates.FormPage{
 		Page: d.page(r, jobWords(j)), Trail: []templates.Choice{{Text: "Keys", Address: address(d.path("/keys"), filterValues(j.filter))}},
 		Heading: jobWords(j),
@@ -381,6 +417,9 @@ func (d *dashboard) renderBulk(w http.ResponseWriter, r *http.Request, status in
 	}
 	f.Preview, f.Submit, f.Action, f.Danger = false, "Change "+d.ofWords(j), d.path("/keys/bulk"), j.do == bulk.Revoke || j.do == bulk.Reset
 	f.Cancel = templates.Choice{Text: "Cancel", Address: address(d.path("/keys"), filterValues(j.filter))}
+	if j.foreign {
+		f.Error = foreignJob
+	}
 	carried := url.Values{"do": {j.do}, "of": {j.values.Get("of")}, "id": j.ids}
 	for name, v := range filterValues(j.filter) {
 		carried[name] = v
@@ -389,6 +428,8 @@ func (d *dashboard) renderBulk(w http.ResponseWriter, r *http.Request, status in
 	page.Form = &f
 	d.render(w, r, status, templates.FormOf(page))
 }
+
+const foreignJob = "Nothing was changed: you came here by a link, or logged in anew since. Go on only if this is what you want."
 
 // selectedNames lists the keys that were ticked.
 func (d *dashboard) selectedNames(r *http.Request, set *policy.Set, j job) string {

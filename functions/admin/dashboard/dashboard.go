@@ -58,6 +58,8 @@ type Services struct {
 	Tokens   TokenStore
 	Logins   *throttle.Throttle
 	Bundle   static.Bundle
+	// Pepper is what the key is derived from that jobs are sealed with.
+	Pepper apikey.Pepper
 	// Ready returns nil if the store answers.
 	Ready func(context.Context) error
 	// StoreVersion names the store's software and its version.
@@ -72,6 +74,7 @@ type dashboard struct {
 	sessions *scs.SessionManager
 	known    map[string]route // by the patterns registered with the mux
 	mux      *http.ServeMux
+	seal     jobSeal
 	away     bool // there is no store, and no service but Bundle, Ready and Log
 }
 
@@ -100,7 +103,7 @@ func start(d *dashboard) (http.Handler, error) {
 	if d.mux, d.known, err = d.newMux(d.routes()); err != nil {
 		return nil, err
 	}
-	d.sessions = d.newSessions()
+	d.sessions, d.seal = d.newSessions(), newJobSeal(d.Pepper)
 	return d.chain(), nil
 }
 

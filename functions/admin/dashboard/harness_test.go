@@ -89,6 +89,7 @@ func newSite(t *testing.T, options ...option) *site {
 	s.config = Config{Users: testUsers(), SessionLifetime: time.Hour}
 	s.service = Services{
 		Bundle:       testBundle(),
+		Pepper:       testPepper,
 		Ready:        func(context.Context) error { return nil },
 		StoreVersion: func(context.Context) (string, error) { return "teststore 1.2.3", nil },
 		Log:          slog.New(slog.DiscardHandler),

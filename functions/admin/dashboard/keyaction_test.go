@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -225,13 +224,7 @@ func (s *site) runJob(first reply) (last reply, steps int) {
 		if strings.Contains(page.body, "Finished.") {
 			return page, steps
 		}
-		form := url.Values{}
-		for _, m := range regexp.MustCompile(`<input type="hidden" name="([^"]+)" value="([^"]*)"`).FindAllStringSubmatch(page.body, -1) {
-			if m[1] != "next" {
-				form.Add(m[1], strings.NewReplacer("&#34;", `"`, "&amp;", "&").Replace(m[2]))
-			}
-		}
-		at = s.post("/keys/job", form).wants(s.t, http.StatusSeeOther).Header.Get("Location")
+		at = s.post("/keys/job", hiddenIn(page.body)).wants(s.t, http.StatusSeeOther).Header.Get("Location")
 		if steps++; steps > 50 {
 			s.t.Fatal("the job does not end")
 		}
