@@ -61,7 +61,7 @@ func (s *Store) Explain(ctx context.Context, set *Set, k Key, call Call) (Explai
 		Source: e.Effective.Source,
 		Rule:   rule.Name, Settle: rule.Settle, SetVersion: set.Version, KeyVersion: k.Version,
 	}
-	if err := s.explainBan(ctx, &e.Checked, k); err != nil {
+	if err := s.explainBan(ctx, &e.Checked, set, k); err != nil {
 		return Explained{}, err
 	}
 	return e, s.explainLimits(ctx, &e, compiled, call, rule)
@@ -87,17 +87,13 @@ func refusal(set *compiledSet, k Key, call Call, now time.Time, err error) strin
 }
 
 // explainBan looks for a ban by hand, and for one by the policy for those who hammer.
-func (s *Store) explainBan(ctx context.Context, c *Checked, k Key) error {
-	until := k.Banned
-	ban, err := s.client.Do(ctx, s.client.B().Get().Key(keyspace.Of(k.ID, "sb")).Build()).AsBytes()
-	if err != nil && !valkey.IsValkeyNil(err) {
-		return fmt.Errorf("policy: explain: %w", err)
+func (s *Store) explainBan(ctx context.Context, c *Checked, set *Set, k Key) error {
+	until, err := s.BannedUntil(ctx, set, []Key{k})
+	if err != nil {
+		return err
 	}
-	if len(ban) == 8 && timeAt(ban[1:]).After(until) {
-		until = timeAt(ban[1:])
-	}
-	if until.After(c.Now) {
-		c.BannedUntil, c.Allowed, c.Would = until, false, false
+	if until[0].After(c.Now) {
+		c.BannedUntil, c.Allowed, c.Would = until[0], false, false
 	}
 	return nil
 }
