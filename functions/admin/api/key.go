@@ -27,7 +27,7 @@ type Key struct {
 	Status   string     `json:"status" enum:"active,revoked,unreadable"`
 	Override *Override  `json:"override,omitempty"`
 	Expires  *time.Time `json:"expires,omitempty"`
-	Banned   *time.Time `json:"bannedUntil,omitempty"`
+	Banned   *time.Time `json:"bannedUntil,omitempty" doc:"Until when it is banned; a ban by the policy is told where a key's states are"`
 	Grace    *time.Time `json:"graceUntil,omitempty" doc:"Until when the secret before the last rotation is good"`
 	Version  int64      `json:"version"`
 	Created  *time.Time `json:"created,omitempty"`
@@ -76,6 +76,7 @@ func keyNowOf(s keylist.Subject) KeyNow {
 	if out.Kind == "" {
 		out.Kind = string(policy.APIKey) // of one that cannot be read nobody knows
 	}
+	out.Banned = given(s.BannedUntil)
 	for _, state := range s.States() {
 		out.States = append(out.States, string(state))
 	}

@@ -71,7 +71,7 @@ func (a *api) registerKeyActions() {
 	}{
 		{"revoke", "Refuse the key from the next check on; it can be taken back", a.revoke},
 		{"unrevoke", "Let a revoked key call again", a.unrevoke},
-		{"unban", "Lift a ban", a.unban},
+		{"unban", "Lift a ban, by hand or by the policy for those who hammer", a.unban},
 		{"reset", "Forget everything that was counted", a.reset},
 	} {
 		register(a, operation{
@@ -144,7 +144,13 @@ func (a *api) unrevoke(ctx context.Context, in *actionInput) (*keyOutput, error)
 }
 
 func (a *api) unban(ctx context.Context, in *actionInput) (*keyOutput, error) {
-	return a.update(ctx, in, policy.Active, "key.unban", func(k *policy.Key) { k.Banned = time.Time{} })
+	k, err := a.active(ctx, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	return keyAnswer(a.onKey(k, in.IfMatch, func(version int64) (policy.Key, error) {
+		return a.Keys.Unban(ctx, k.ID, version, edit(ctx, in.reason()))
+	}))
 }
 
 // update changes a key that is in a state.

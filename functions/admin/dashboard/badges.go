@@ -42,7 +42,7 @@ func badges(s keylist.Subject) []templates.Badge {
 func lifeBadges(s keylist.Subject) []templates.Badge {
 	var all []templates.Badge
 	if s.Is(keylist.Banned) {
-		all = append(all, templates.Badge{Text: "banned", Level: "full", Detail: "until " + instant(s.Banned).Text, State: "banned"})
+		all = append(all, templates.Badge{Text: "banned", Level: "full", Detail: "until " + instant(s.BannedUntil).Text, State: "banned"})
 	}
 	switch {
 	case s.Expires.IsZero():

@@ -123,7 +123,8 @@ func keyCells(s keylist.Subject) []string {
 	}
 	return []string{
 		s.ID, s.Name, s.Plan, string(s.Status), strings.Join(states, "; "), s.Env, strings.Join(s.Tags, ", "), limitsWords(s.Effective.Limits),
-		strings.Join(used, "; "), until, reason, stamp(s.Expires), stamp(s.Banned), stamp(s.Created), stamp(s.Updated), strconv.FormatInt(s.Version, 10),
+		strings.Join(used, "; "), until, reason, stamp(s.Expires), stamp(s.BannedUntil), stamp(s.Created), stamp(s.Updated),
+		strconv.FormatInt(s.Version, 10),
 	}
 }
 

@@ -133,7 +133,7 @@ func (d *dashboard) explanation(set *policy.Set, k policy.Key, e policy.Explaine
 	c := e.Checked
 	x := &templates.Explanation{
 		Name: clip(k.Name, maxName), Address: d.keyPath(k), Verdict: verdictWords(e), Allowed: c.Allowed, Response: responseTo(e),
-		Why: whyWords(keylist.NewSubject(set, k, decisionNone, c.Now)),
+		Why: whyWords(keylist.NewSubject(set, k, decisionNone, c.BannedUntil, c.Now)),
 	}
 	for _, m := range e.Matches {
 		rule := set.Routes[m.Index]

@@ -70,11 +70,11 @@ const (
 
 func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (templates.KeyPage, error) {
 	ctx := r.Context()
-	decision, err := d.decisionOf(ctx, set, k)
+	subjects, err := keylist.Subjects(ctx, d.Keys, set, []policy.Key{k})
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
-	s := keylist.NewSubject(set, k, decision, time.Now())
+	s := subjects[0]
 	entries, err := d.Keys.Audit().List(ctx, audit.Query{Subject: k.ID, Count: recentEntries})
 	if err != nil {
 		return templates.KeyPage{}, err
@@ -289,7 +289,7 @@ func (d *dashboard) keyLinks(s keylist.Subject) []templates.Choice {
 		links = append(links, link("End override", "end"))
 	}
 	links = append(links, link("Edit", "edit"), link("Reset counts", "reset"))
-	if s.Banned.After(s.At) {
+	if s.Is(keylist.Banned) {
 		links = append(links, link("Unban", "unban"))
 	} else {
 		links = append(links, link("Ban", "ban"))

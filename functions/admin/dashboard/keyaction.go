@@ -85,7 +85,7 @@ var keyActions = map[string]keyAction{
 	"unban": {
 		heading: "Unban", advice: "Calls with this key are let in again, within its limits.", submit: "Unban", done: "The ban is lifted.",
 		do: func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
-			return f.update(ctx, d, "key.unban", edit, func(k *policy.Key) { k.Banned = time.Time{} })
+			return d.Keys.Unban(ctx, f.key.ID, f.version, edit)
 		},
 	},
 	"rotate": {

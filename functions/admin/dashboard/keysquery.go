@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"tidegate/functions/admin/keylist"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 	"tidegate/web/templates"
@@ -103,13 +102,4 @@ func asOf(subjects []keylist.Subject) time.Time {
 		}
 	}
 	return time.Now()
-}
-
-// decisionOf is the usage of one key.
-func (d *dashboard) decisionOf(ctx context.Context, set *policy.Set, k policy.Key) (limiter.Decision, error) {
-	decisions, err := d.Keys.Usage(ctx, set, []policy.Key{k})
-	if err != nil {
-		return limiter.Decision{}, err
-	}
-	return decisions[0], nil
 }

@@ -108,10 +108,14 @@ func Subjects(ctx context.Context, keys *policy.Store, set *policy.Set, list []p
 	if err != nil {
 		return nil, err
 	}
+	banned, err := keys.BannedUntil(ctx, set, list)
+	if err != nil {
+		return nil, err
+	}
 	at := time.Now()
 	all := make([]Subject, len(list))
 	for i, k := range list {
-		all[i] = NewSubject(set, k, decisions[i], at)
+		all[i] = NewSubject(set, k, decisions[i], banned[i], at)
 	}
 	return all, nil
 }

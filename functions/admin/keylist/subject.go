@@ -39,15 +39,16 @@ const (
 // Subject is a key, what holds for it, and what a call of it would get now.
 type Subject struct {
 	policy.Key
-	Effective policy.Effective
-	Now       limiter.Decision
-	At        time.Time // of our clock, by which expiries are told
+	Effective   policy.Effective
+	Now         limiter.Decision
+	BannedUntil time.Time // by hand or by the policy; zero or past when it is not banned
+	At          time.Time // of our clock, by which expiries are told
 }
 
 // NewSubject puts together what is known of a key.
-func NewSubject(set *policy.Set, k policy.Key, now limiter.Decision, at time.Time) Subject {
+func NewSubject(set *policy.Set, k policy.Key, now limiter.Decision, banned, at time.Time) Subject {
 	e, _ := set.Effective(k, at)
-	return Subject{k, e, now, at}
+	return Subject{k, e, now, banned, at}
 }
 
 // States returns every state that the key is in. Of one that is not active nothing else is to be said.
@@ -60,7 +61,7 @@ func (s Subject) States() []State {
 		state State
 		in    bool
 	}{
-		{Banned, s.Banned.After(s.At)},
+		{Banned, s.BannedUntil.After(s.At)},
 		{Expiring, !s.Expires.IsZero() && s.Expires.Sub(s.At) < ExpiresSoon},
 		{Blocked, s.blocked()},
 		{Near, !s.blocked() && s.near()},

@@ -1,0 +1,63 @@
+package api
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/policy"
+	"tidegate/internal/route"
+)
+
+// hammer makes calls until the policy bans the key, and returns until when.
+func (s *service) hammer(k policy.Key, secret apikey.Secret) time.Time {
+	s.t.Helper()
+	checker := policy.NewChecker(s.client, testPepper)
+	for range 10 {
+		c, err := checker.Check(s.t.Context(), policy.Call{Kind: policy.APIKey, Subject: k.ID, Secret: secret, Route: route.Call{Path: "/"}}, nil)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if !c.BannedUntil.IsZero() {
+			return c.BannedUntil
+		}
+	}
+	return time.Time{}
+}
+
+// A ban by the policy is told of the key as one by hand is, and lifted as one; the next starts at the first length again.
+func TestBanByPolicy(t *testing.T) {
+	s := newService(t)
+	set, err := s.keys.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.Plans[0].Limits = []limit{{Requests: 1, Window: time.Hour}}
+	set.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour), Base: policy.Duration(time.Hour), Cap: policy.Duration(24 * time.Hour)}
+	if _, err := s.keys.SaveSet(t.Context(), *set, byTest); err != nil {
+		t.Fatal(err)
+	}
+	k, secret, err := s.keys.Create(t.Context(), policy.NewKey{Name: "hammer", Env: "test", Plan: "free"}, byTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.create("calm")
+	for range 2 {
+		until := s.hammer(k, secret)
+		if left := time.Until(until); left > time.Hour || left < 59*time.Minute {
+			t.Fatalf("banned for %s more", left)
+		}
+		told := `"bannedUntil":"` + until.Format(time.RFC3339Nano) + `"`
+		if items, _ := s.get("/keys?state=banned").wants(http.StatusOK, k.ID, `"banned"`, told).at("items").([]any); len(items) != 1 {
+			t.Errorf("%d are banned", len(items))
+		}
+		s.get("/keys/"+k.ID).wants(http.StatusOK, `"banned"`, told)
+		s.do(http.MethodPost, "/keys/"+k.ID+"/unban", nil, header{"If-Match": `"9"`}).wants(http.StatusPreconditionFailed)
+		s.post("/keys/"+k.ID+"/unban", map[string]any{"reason": "sorry"}).wants(http.StatusOK)
+		s.get("/audit?action=key.unban&subject="+k.ID).wants(http.StatusOK, told, `"reason":"sorry"`)
+		if body := s.get("/keys?state=banned").wants(http.StatusOK); len(body.text) > 50 {
+			t.Errorf("after the end of the ban: %s", body.text)
+		}
+	}
+}
