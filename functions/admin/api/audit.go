@@ -30,6 +30,13 @@ type Entry struct {
 	Hash     string    `json:"hash"`
 }
 
+// Cut is a chain of the audit that does not end as it was written.
+type Cut struct {
+	Chain   int    `json:"chain" doc:"Its number, 0 to 255"`
+	Last    string `json:"last,omitempty" doc:"Id of the newest entry there is; absent when there is none"`
+	Missing int64  `json:"missing" doc:"How many entries behind that are missing; 0 when that cannot be told"`
+}
+
 // Actor is who made a change.
 type Actor struct {
 	Kind string `json:"kind" enum:"user,token,system"`
@@ -70,8 +77,9 @@ type (
 	verifyOutput struct {
 		Body struct {
 			Entries int64    `json:"entries" doc:"Read in all"`
-			Good    bool     `json:"good" doc:"All are as they were written, in their order"`
+			Good    bool     `json:"good" doc:"All are there, as they were written, in their order"`
 			Broken  []string `json:"broken" doc:"Ids of entries that were altered, or stand behind one that was altered or taken out; 100 at most"`
+			Cuts    []Cut    `json:"cuts" doc:"Chains whose newest entries, or whose head, were taken out or altered"`
 		}
 	}
 	revertInput struct {
@@ -96,7 +104,8 @@ func (a *api) registerAudit() {
 		pattern: "GET /audit", id: "list-audit", summary: "Every change, newest first", role: access.Viewer, group: group,
 	}, a.listAudit)
 	register(a, operation{
-		pattern: "GET /audit/verify", id: "verify-audit", summary: "Check the hash of every entry", role: access.Viewer, group: group,
+		pattern: "GET /audit/verify", id: "verify-audit", summary: "Check the hash of every entry and the end of every chain", role: access.Viewer,
+		group: group,
 	}, a.verifyAudit)
 	register(a, operation{
 		pattern: "GET /audit/{entry}", id: "get-audit-entry", summary: "Get one entry", role: access.Viewer, group: group,
@@ -133,7 +142,10 @@ func (a *api) verifyAudit(ctx context.Context, _ *none) (*verifyOutput, error) {
 		return nil, err
 	}
 	out := &verifyOutput{}
-	out.Body.Entries, out.Body.Good, out.Body.Broken = v.Entries, len(v.Broken) == 0, append([]string{}, v.Broken...)
+	out.Body.Entries, out.Body.Good, out.Body.Broken, out.Body.Cuts = v.Entries, v.Good(), append([]string{}, v.Broken...), []Cut{}
+	for _, c := range v.Cut {
+		out.Body.Cuts = append(out.Body.Cuts, Cut{int(c.Bucket), c.Last, c.Missing})
+	}
 	return out, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"tidegate/functions/admin/token"
 	"tidegate/internal/answer"
 	"tidegate/internal/audit"
+	"tidegate/internal/keyspace"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 	"tidegate/web/middleware"
@@ -180,6 +181,21 @@ func TestAudit(t *testing.T) {
 	s.do(http.MethodPost, "/audit/"+saved+"/revert", revert, header{"If-Match": "*"}).wants(http.StatusConflict, "has 1 keys")
 	s.do(http.MethodDelete, "/keys/"+id, nil, nil).wants(http.StatusNoContent)
 	s.do(http.MethodPost, "/audit/"+entry+"/revert", revert, header{"If-Match": "*"}).wants(http.StatusConflict, "deleted since")
+}
+
+// A chain whose newest entry was taken out is not good, and where it ends is told.
+func TestAuditCut(t *testing.T) {
+	s := newService(t)
+	k := s.create("acme")
+	stream := audit.Stream(keyspace.BucketOf(k.ID))
+	root := connect(t, s.url)
+	if err := root.Do(t.Context(), root.B().Xtrim().Key(stream).Maxlen().Threshold("0").Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	told := s.get("/audit/verify").wants(http.StatusOK, `"good":false`, `"broken":[]`, `"missing":1`)
+	if cuts, _ := told.at("cuts").([]any); len(cuts) != 1 {
+		t.Errorf("%s", told.text)
+	}
 }
 
 // People make tokens, machines do not; a secret is told once; creation and revocation are told in the audit, without it.
