@@ -16,12 +16,11 @@ import (
 
 // responseNow is what a client with this key gets now, on a call that falls under no route.
 func (d *dashboard) responseNow(ctx context.Context, set *policy.Set, k policy.Key) (templates.Response, error) {
-	e, err := d.Keys.Explain(ctx, set, k, policy.Call{Address: netip.Addr{}, Route: routing.Call{Method: http.MethodGet, Path: "/"}})
+	fromAnywhere := *set
+	fromAnywhere.Allow = nil // the call comes from no address, which no list admits
+	e, err := d.Keys.Explain(ctx, &fromAnywhere, k, policy.Call{Address: netip.Addr{}, Route: routing.Call{Method: http.MethodGet, Path: "/"}})
 	if err != nil {
 		return templates.Response{}, err
-	}
-	if len(set.Allow) > 0 {
-		e.Refused = strings.TrimPrefix(e.Refused, "the address is not in the list of those admitted") // nobody asks from nowhere
 	}
 	return responseTo(e), nil
 }
