@@ -62,8 +62,17 @@ func newServiceOn(t testing.TB, url string) *service {
 		t: t, url: url, client: client, keys: policy.NewStore(client, testPepper), tokens: token.NewStore(client, testPepper), log: &bytes.Buffer{},
 		actor: ada,
 	}
+	s.serve(s.keys)
+	s.readDocument()
+	s.savePlans(policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 10, Window: 10 * time.Minute}}})
+	return s
+}
+
+// serve makes the API answer from these keys, while the test keeps its own way to them.
+func (s *service) serve(keys *policy.Store) {
+	s.t.Helper()
 	routes := Routes("", Services{
-		Keys: s.keys, Checker: policy.NewChecker(client, testPepper), Usage: usage.NewReader(client), Tokens: s.tokens,
+		Keys: keys, Checker: policy.NewChecker(s.client, testPepper), Usage: usage.NewReader(s.client), Tokens: s.tokens,
 		Log: slog.New(slog.NewTextHandler(s.log, nil)),
 	})
 	mux := http.NewServeMux()
@@ -73,10 +82,7 @@ func newServiceOn(t testing.TB, url string) *service {
 		})
 	}
 	s.server = httptest.NewServer(mux)
-	t.Cleanup(s.server.Close)
-	s.readDocument()
-	s.savePlans(policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 10, Window: 10 * time.Minute}}})
-	return s
+	s.t.Cleanup(s.server.Close)
 }
 
 func connect(t testing.TB, url string) valkey.Client {

@@ -314,8 +314,9 @@ func (in *patchKeyInput) apply(k *policy.Key) {
 }
 
 func (a *api) deleteKey(ctx context.Context, in *deleteInput) (*none, error) {
-	if _, err := a.key(ctx, in.ID); err != nil && !isUnreadable(err) {
+	k, err := a.key(ctx, in.ID)
+	if err != nil && !isUnreadable(err) {
 		return nil, err
 	}
-	return nil, a.Keys.Delete(ctx, in.ID, edit(ctx, in.Reason))
+	return nil, a.overtaken(ctx, k, IfMatch{}, func() error { return a.Keys.Delete(ctx, in.ID, edit(ctx, in.Reason)) })
 }

@@ -175,7 +175,8 @@ func (a *api) reset(ctx context.Context, in *actionInput) (*keyOutput, error) {
 	if _, err := in.version(k.Version); err != nil {
 		return nil, err
 	}
-	if err := a.Keys.Reset(ctx, k.ID, edit(ctx, in.reason())); err != nil {
+	err = a.overtaken(ctx, k, in.IfMatch, func() error { return a.Keys.Reset(ctx, k.ID, edit(ctx, in.reason())) })
+	if err != nil {
 		return nil, err
 	}
 	return keyAnswer(a.Keys.Get(ctx, k.ID))

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -77,5 +78,22 @@ func (a *api) onKey(k policy.Key, m IfMatch, change func(version int64) (policy.
 			return policy.Key{}, stale(saved.Version, &version)
 		}
 		version = saved.Version
+	}
+}
+
+// overtaken makes a change of a key as it is when the change is made. When another came first it is made again, unless it is based on a version.
+func (a *api) overtaken(ctx context.Context, k policy.Key, m IfMatch, change func() error) error {
+	for try := 1; ; try++ {
+		err := change()
+		if !errors.Is(err, policy.ErrConflict) || m.any() && try == tries {
+			return err
+		}
+		if !m.any() {
+			current, err := a.Keys.Get(ctx, k.ID)
+			if err != nil {
+				return err
+			}
+			return stale(current.Version, &k.Version)
+		}
 	}
 }

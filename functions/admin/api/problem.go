@@ -150,6 +150,7 @@ var knownErrors = []struct {
 	detail string
 }{
 	{policy.ErrNotFound, http.StatusNotFound, "There is no such key."},
+	{policy.ErrConflict, http.StatusConflict, "Others changed the same all the while. Nothing was written: send it again."},
 	{policy.ErrUnreadable, http.StatusConflict, "Another version of Tidegate wrote this key: it cannot be read here, only deleted."},
 	{audit.ErrPosition, http.StatusUnprocessableEntity, "This is no position in the audit: start from the newest entry."},
 	{usage.ErrSpan, http.StatusUnprocessableEntity,

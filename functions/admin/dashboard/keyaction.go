@@ -293,6 +293,12 @@ func (d *dashboard) makeKeyAction(w http.ResponseWriter, r *http.Request, a keyA
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
+		if saved.Version == before.Version || saved.ID == "" { // what takes no version does not return the newer one
+			if saved, err = d.key(r); err != nil {
+				d.failStore(w, r, "get key", err)
+				return
+			}
+		}
 		d.keyConflict(w, r, a, f, saved)
 	case errors.Is(err, errTyped):
 		d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
