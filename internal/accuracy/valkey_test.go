@@ -62,7 +62,8 @@ func (s server) run(t *rapid.T, script *valkey.Lua, now int64, keys ...string) b
 
 func (s server) twoKeys(t *rapid.T, now int64) bool {
 	index := now / s.window
-	return s.run(t, twoKeysText, now, s.key+strconv.FormatInt(index, 10), s.key+strconv.FormatInt(index-1, 10))
+	name := s.key + ":" // so that no other history has such a key
+	return s.run(t, twoKeysText, now, name+strconv.FormatInt(index, 10), name+strconv.FormatInt(index-1, 10))
 }
 
 // Our renderings of published limiters decide each call as the commands that they render do on a real server.

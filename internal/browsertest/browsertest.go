@@ -13,7 +13,7 @@ import (
 )
 
 // patience bounds a whole browser test; nothing waits for it to pass.
-const patience = 3 * time.Minute
+const patience = 6 * time.Minute
 
 // Need skips a test whose tool is missing, but fails it in CI, where nothing may be skipped.
 func Need(t testing.TB, missing error, install string) {

@@ -13,7 +13,7 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// noon is the time on the server of the examples.
+// noon is the time on the server of the examples. A program, which is made now, does not know the summer times of the past, so their zone has none.
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 // start starts the embedded server, whose clock an example sets, and connects to it. A program connects to Valkey 8, as store.Open does.
@@ -98,7 +98,7 @@ func ExampleNew_severalLimits() {
 
 	both, err := limiter.New(client, "api:",
 		limiter.Limit{Requests: 2, Window: time.Second},
-		limiter.Limit{Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day, Zone: "Europe/Berlin"},
+		limiter.Limit{Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day, Zone: "Asia/Tokyo"},
 	)
 	if err != nil {
 		log.Fatal(err)
@@ -116,13 +116,13 @@ func ExampleNew_severalLimits() {
 	// Output:
 	// true
 	//   2 per 1 second: 1 remaining, empty in 1s
-	//   1000 per calendar day: 999 remaining, empty in 10h0m0s
+	//   1000 per calendar day: 999 remaining, empty in 3h0m0s
 	// true
 	//   2 per 1 second: 0 remaining, empty in 1s
-	//   1000 per calendar day: 998 remaining, empty in 10h0m0s
+	//   1000 per calendar day: 998 remaining, empty in 3h0m0s
 	// false
 	//   2 per 1 second: 0 remaining, empty in 1s
-	//   1000 per calendar day: 998 remaining, empty in 10h0m0s
+	//   1000 per calendar day: 998 remaining, empty in 3h0m0s
 }
 
 // Peek looks without taking.

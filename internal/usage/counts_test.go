@@ -175,6 +175,7 @@ func TestSteps(t *testing.T) {
 	}{
 		{0, time.Hour, 15 * time.Minute, 0, []int64{15, 15, 15, 15}},
 		{time.Second, 16 * time.Minute, 15 * time.Minute, 0, []int64{15, 15}},
+		{0, 15*time.Minute + time.Nanosecond, 15 * time.Minute, 0, []int64{15, 15}},
 		{-time.Minute, 5 * time.Minute, 5 * time.Minute, -5 * time.Minute, []int64{0, 5}},
 		{59 * time.Minute, 61 * time.Minute, time.Minute, 59 * time.Minute, []int64{1, 0}},
 		{30 * time.Minute, 31 * time.Minute, time.Hour, 0, []int64{60}},

@@ -41,7 +41,8 @@ func newSpan(from, to time.Time, step time.Duration) (span, error) {
 		return span{}, fmt.Errorf("%w: %s is more than the %s that steps of %s are kept for", ErrSpan, to.Sub(from), keep, step)
 	}
 	seconds := int64(step / time.Second)
-	first, last := from.Unix()/seconds, (to.Unix()+seconds-1)/seconds
+	lastInstant := to.Add(-time.Nanosecond)
+	first, last := from.Unix()/seconds, lastInstant.Unix()/seconds+1
 	if last-first > MaxPoints {
 		return span{}, fmt.Errorf("%w: %d points, at most %d are given", ErrSpan, last-first, MaxPoints)
 	}

@@ -26,6 +26,7 @@ import (
 	"tidegate/functions/admin/token"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
+	"tidegate/internal/testwait"
 	"tidegate/internal/usage"
 	"tidegate/web/static"
 )
@@ -126,7 +127,7 @@ func testUsers() []password.User {
 func (s *site) openStore() {
 	s.t.Helper()
 	s.store = miniredis.RunT(s.t)
-	client, err := store.Open(s.t.Context(), "valkey://"+s.store.Addr(), store.Options{Dial: 5 * time.Second, Write: 5 * time.Second, Pooled: true})
+	client, err := store.Open(s.t.Context(), "valkey://"+s.store.Addr(), store.Options{Dial: testwait.Patience, Write: testwait.Patience, Pooled: true})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
+	"tidegate/internal/testwait"
 	"tidegate/internal/usage"
 )
 
@@ -46,7 +47,7 @@ func newRegistry(t testing.TB, names ...string) *registry {
 	r := &registry{t: t, server: miniredis.RunT(t), ids: map[string]string{}, names: map[string]string{}, secrets: map[string]apikey.Secret{}}
 	r.server.SetTime(testNow)
 	var err error
-	r.client, err = store.Open(t.Context(), "valkey://"+r.server.Addr(), store.Options{Dial: 5 * time.Second, Write: 5 * time.Second, Pooled: true})
+	r.client, err = store.Open(t.Context(), "valkey://"+r.server.Addr(), store.Options{Dial: testwait.Patience, Write: testwait.Patience, Pooled: true})
 	if err != nil {
 		t.Fatal(err)
 	}

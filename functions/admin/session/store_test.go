@@ -35,11 +35,13 @@ func newFixture(t *testing.T) *fixture {
 	t.Cleanup(client.Close)
 	f := &fixture{Store: NewStore(client, idle), server: server, clock: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}
 	f.now = func() time.Time { return f.clock }
+	server.SetTime(f.clock)
 	return f
 }
 
 func (f *fixture) pass(d time.Duration) {
 	f.clock = f.clock.Add(d)
+	f.server.SetTime(f.clock)
 	f.server.FastForward(d)
 }
 
