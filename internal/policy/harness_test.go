@@ -30,14 +30,14 @@ type world struct {
 }
 
 // open returns a world in which the store has the rights of the admin function, the checker those of the check function, and client all.
-func open(t *testing.T, url string) *world {
+func open(t testing.TB, url string) *world {
 	t.Helper()
 	admin := connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
 	check := connect(t, valkeytest.As(t, url, "check", acl.Rules(acl.Check())))
 	return &world{NewStore(admin, testPepper), NewChecker(check, testPepper), connect(t, url)}
 }
 
-func connect(t *testing.T, url string) valkey.Client {
+func connect(t testing.TB, url string) valkey.Client {
 	t.Helper()
 	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
 	if err != nil {
@@ -67,7 +67,7 @@ func perMinute(requests int64) []limiter.Limit {
 }
 
 // save changes the Set.
-func (w *world) save(t *testing.T, change func(*Set)) *Set {
+func (w *world) save(t testing.TB, change func(*Set)) *Set {
 	t.Helper()
 	set, err := w.Set(t.Context())
 	if err != nil {
@@ -82,7 +82,7 @@ func (w *world) save(t *testing.T, change func(*Set)) *Set {
 }
 
 // plan saves a plan of this name with these limits.
-func (w *world) plan(t *testing.T, name string, limits ...limiter.Limit) {
+func (w *world) plan(t testing.TB, name string, limits ...limiter.Limit) {
 	t.Helper()
 	w.save(t, func(s *Set) {
 		for i := range s.Plans {
@@ -95,7 +95,7 @@ func (w *world) plan(t *testing.T, name string, limits ...limiter.Limit) {
 	})
 }
 
-func (w *world) create(t *testing.T, name, plan string) (Key, apikey.Secret) {
+func (w *world) create(t testing.TB, name, plan string) (Key, apikey.Secret) {
 	t.Helper()
 	k, secret, err := w.Create(t.Context(), NewKey{Name: name, Env: "test", Plan: plan}, byTest)
 	if err != nil {
@@ -109,7 +109,7 @@ func call(secret apikey.Secret) Call {
 }
 
 // check makes a check that must be decided.
-func (w *world) check(t *testing.T, c Call) Checked {
+func (w *world) check(t testing.TB, c Call) Checked {
 	t.Helper()
 	checked, err := w.checker.Check(t.Context(), c, nil)
 	if err != nil {
@@ -119,7 +119,7 @@ func (w *world) check(t *testing.T, c Call) Checked {
 }
 
 // expect makes checks and compares which were allowed: "yyn".
-func (w *world) expect(t *testing.T, c Call, want string) Checked {
+func (w *world) expect(t testing.TB, c Call, want string) Checked {
 	t.Helper()
 	var last Checked
 	got := ""

@@ -1,0 +1,34 @@
+package policy
+
+import (
+	"testing"
+	"time"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/valkeytest"
+)
+
+// BenchmarkCheck measures a check with its round trip: of the caller's limits alone, and beside a limit of all callers.
+func BenchmarkCheck(b *testing.B) {
+	far := []limiter.Limit{{Requests: 100_000_000, Window: 10 * time.Second}}
+	for _, c := range []struct {
+		name   string
+		global Scope
+	}{
+		{"own", Scope{}},
+		{"global", Scope{Limits: far}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			w := open(b, valkeytest.Start(b))
+			w.plan(b, "free", limiter.Limit{Requests: 1_000_000, Window: time.Hour})
+			w.save(b, func(s *Set) { s.Global = c.global })
+			_, secret := w.create(b, "caller", "free")
+			b.ReportAllocs()
+			for b.Loop() {
+				if checked := w.check(b, call(secret)); !checked.Allowed {
+					b.Fatal(describe(checked))
+				}
+			}
+		})
+	}
+}
