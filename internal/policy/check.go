@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -82,8 +83,9 @@ type taken struct {
 	keys    []string // the state's and the bucket's copy's
 	program limiter.Program
 	at      time.Time
-	first   int // index of its limits in Checked.Limits
-	count   int
+	lot     *lot  // of a share, if it came from one
+	first   int32 // index of its limits in Checked.Limits
+	count   int32
 }
 
 // Applied is a limit that a call was held against.
@@ -132,6 +134,7 @@ type Checker struct {
 	addresses addressKey
 	seal      seal
 	set       atomic.Pointer[compiledSet]
+	now       func() time.Time // clock of the leases that are held here
 
 	// Lease is how long a reservation can be settled, within setting.ReservationLease. It is set before the first use.
 	Lease time.Duration
@@ -144,7 +147,7 @@ type Checker struct {
 func NewChecker(client valkey.Client, pepper apikey.Pepper) *Checker {
 	return &Checker{
 		client: client, pepper: pepper, addresses: newAddressKey(pepper), seal: newSeal(pepper), Lease: DefaultLease,
-		programs: map[string][]limiter.Limit{},
+		now: time.Now, programs: map[string][]limiter.Limit{},
 	}
 }
 
@@ -242,13 +245,17 @@ func (c *Checker) check(ctx context.Context, set *compiledSet, call Call, plan i
 	if !free {
 		steps = append(steps, set.sideSteps(call, rule, c.addresses)...)
 	}
-	replies, err := c.flush(ctx, steps, with)
+	claims := c.claim(set, steps[1:], rule.Cost)
+	replies, err := c.flush(ctx, claims.sent(steps), with)
+	replies = claims.land(replies)
 	if err != nil {
+		claims.putBack()
 		return Checked{}, err
 	}
 	if limiter.ReplyCostTooHigh(replies[0]) { // the short script does not say for whom: in shadow it is in nobody's way
 		steps[0] = c.wideStep(set, call, rule, plan)
 		if replies[0], err = c.run(ctx, steps[0].script, steps[0].keys, steps[0].args); err != nil && !valkey.IsValkeyNil(err) {
+			claims.putBack()
 			return Checked{}, fmt.Errorf("policy: check: %w", err)
 		}
 	}
@@ -258,10 +265,7 @@ func (c *Checker) check(ctx context.Context, set *compiledSet, call Call, plan i
 	}
 	final, err := c.parseOwn(&checked, replies[0], set, steps[0], rule)
 	for i, s := range steps[1:] {
-		sideErr := errStale
-		if string(replies[i+1]) != "S" {
-			sideErr = checked.add(s.side.scope, s.side.mode, s.side.limits, replies[i+1], s.keys, s.side.program)
-		}
+		sideErr := checked.addSide(s, replies[i+1], claims.of(i))
 		if err == nil {
 			err = sideErr // that nobody of this kind may call says more
 		}
@@ -301,8 +305,8 @@ type step struct {
 	side   *side // nil for the caller's own
 }
 
-// flush sends every step in one flush and returns the replies. A nil reply is an unknown caller.
-func (c *Checker) flush(ctx context.Context, steps []step, with *Passengers) ([][]byte, error) {
+// flush sends every step in one flush and returns the replies. A nil reply is an unknown caller, or with an error none.
+func (c *Checker) flush(ctx context.Context, steps []step, with *Passengers) (replies [][]byte, failed error) {
 	commands := make([]valkey.Completed, 0, len(steps)+4)
 	for _, s := range steps {
 		commands = append(commands, s.script.command(c.client, s.keys, s.args))
@@ -317,18 +321,19 @@ func (c *Checker) flush(ctx context.Context, steps []step, with *Passengers) ([]
 	if len(riders) > 0 {
 		with.done(results[len(steps):])
 	}
-	replies := make([][]byte, len(steps))
+	replies = make([][]byte, len(steps))
 	for i, s := range steps {
 		reply, err := results[i].AsBytes()
 		if missing(err) {
 			reply, err = c.client.Do(ctx, s.script.whole(c.client, s.keys, s.args)).AsBytes()
 		}
-		if err != nil && !valkey.IsValkeyNil(err) {
-			return nil, fmt.Errorf("policy: check: %w", err)
+		if err == nil || valkey.IsValkeyNil(err) {
+			replies[i] = reply
+		} else if failed == nil {
+			failed = fmt.Errorf("policy: check: %w", err)
 		}
-		replies[i] = reply
 	}
-	return replies, nil
+	return replies, failed
 }
 
 // routeState is what a route's limits on each caller count.
@@ -528,6 +533,28 @@ const (
 // add counts a decision in. Its limits are of one scope and mode; keys and program are what a give-back needs.
 func (c *Checked) add(scope string, mode Mode, limits []limiter.Limit, reply []byte, keys []string, program limiter.Program) error {
 	d, err := limiter.ParseReply(reply, limits)
+	return c.count(scope, mode, d, err, taken{keys: keys, program: program, at: d.Now})
+}
+
+// addSide counts in what limits on another subject say; claim is nil when they are not leased.
+func (c *Checked) addSide(s step, reply []byte, claim *claim) error {
+	switch {
+	case string(reply) == "S":
+		return errStale
+	case claim == nil:
+		return c.add(s.side.scope, s.side.mode, s.side.limits, reply, s.keys, s.side.program)
+	case claim.drawn:
+		claim.draw(c.Now)
+	}
+	t := taken{keys: s.keys, program: s.side.longest().program, at: claim.decision.Now, lot: claim.lot}
+	if t.lot != nil {
+		t.at = t.lot.at
+	}
+	return c.count(s.side.scope, s.side.mode, claim.decision, claim.err, t)
+}
+
+// count counts a decision in, or why there is none.
+func (c *Checked) count(scope string, mode Mode, d limiter.Decision, err error, t taken) error {
 	switch {
 	case errors.Is(err, limiter.ErrCost) && mode != Enforce: // denies nobody
 		c.Would = false
@@ -536,7 +563,8 @@ func (c *Checked) add(scope string, mode Mode, limits []limiter.Limit, reply []b
 		return fmt.Errorf("policy: check: %w", err)
 	}
 	if d.Allowed && !c.free {
-		c.taken = append(c.taken, taken{keys, program, d.Now, len(c.Limits), len(d.Limits)})
+		t.first, t.count = int32(len(c.Limits)), int32(len(d.Limits))
+		c.taken = append(c.taken, t)
 	}
 	c.Now = d.Now
 	c.Would = c.Would && d.Allowed
@@ -553,16 +581,27 @@ func (c *Checker) giveBack(ctx context.Context, checked *Checked) {
 	if len(checked.taken) == 0 {
 		return
 	}
-	commands := make([]valkey.Completed, len(checked.taken))
-	for i, t := range checked.taken {
+	there := checked.putBack()
+	commands := make([]valkey.Completed, len(there))
+	for i, t := range there {
 		commands[i] = stepScript.command(c.client, t.keys, t.back(checked))
 	}
-	for i, result := range c.client.DoMulti(ctx, commands...) {
-		if t := checked.taken[i]; missing(result.Error()) {
-			c.client.Do(ctx, stepScript.whole(c.client, t.keys, t.back(checked)))
+	if len(commands) > 0 {
+		for i, result := range c.client.DoMulti(ctx, commands...) {
+			if t := there[i]; missing(result.Error()) {
+				c.client.Do(ctx, stepScript.whole(c.client, t.keys, t.back(checked)))
+			}
 		}
 	}
 	checked.restore()
+}
+
+// putBack returns to shares what came from them, as far as they still hold it, and lists the rest, which the store has to be given back.
+func (c *Checked) putBack() []taken {
+	if !slices.ContainsFunc(c.taken, func(t taken) bool { return t.lot != nil }) {
+		return c.taken
+	}
+	return slices.DeleteFunc(slices.Clone(c.taken), func(t taken) bool { return t.lot != nil && t.lot.putBack(c.Cost) })
 }
 
 // back are the arguments of stepScript that give back what the call took.

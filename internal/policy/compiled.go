@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -26,6 +27,7 @@ type compiledSet struct {
 	perIP    *side
 	global   *side
 	wide     bool      // every check needs wide.lua
+	leases   bool      // some limits are leased, or were lately
 	banArgs  [3]string // its ARGV[5] to ARGV[7]
 	problem  error     // why it is not the Set of its version; see outlive
 }
@@ -42,10 +44,12 @@ func (r *compiledRoute) perKeyProgram() limiter.Program { return limiter.Program
 
 // side is a list of limits on another subject than the caller.
 type side struct {
-	scope   string
-	mode    Mode
-	limits  []limiter.Limit
-	program limiter.Program
+	scope  string
+	mode   Mode
+	limits []limiter.Limit
+	counting
+	share *share // nil unless the limits are leased
+	lapse *lapse // nil unless a longer lease ended lately
 }
 
 func compileSet(s *Set) (*compiledSet, error) {
@@ -69,7 +73,30 @@ func compileSet(s *Set) (*compiledSet, error) {
 	if c.global, err = newSide(ScopeGlobal, s.Global.Mode, s.Global.Limits); err != nil {
 		return nil, err
 	}
+	if err := c.compileLeases(); err != nil {
+		return nil, err
+	}
 	return c, c.compileBans()
+}
+
+// compileLeases makes the shares that the Set's leases are held in.
+func (c *compiledSet) compileLeases() error {
+	err := c.lease(c.global, globalID, c.Global.Lease)
+	for _, r := range c.routes {
+		err = errors.Join(err, c.lease(r.shared, RouteID(r.Name), r.SharedLease))
+	}
+	return err
+}
+
+func (c *compiledSet) lease(s *side, id string, lease Duration) error {
+	if s == nil {
+		return nil
+	}
+	if err := s.leased(time.Duration(lease), c.Lapses[id]); err != nil {
+		return err
+	}
+	c.leases = c.leases || s.leases()
+	return nil
 }
 
 func (c *compiledSet) compileBans() error {
@@ -104,6 +131,9 @@ func compileRoute(r Route) (*compiledRoute, error) {
 	return c, err
 }
 
+// globalID is the subject of the limits of all callers.
+const globalID = "global"
+
 // RouteID is the id under which the usage of a route is recorded.
 func RouteID(name string) string { return "route-" + routeTag(name) }
 
@@ -117,8 +147,8 @@ func newSide(scope string, mode Mode, limits []limiter.Limit) (*side, error) {
 	if len(limits) == 0 || mode == Off {
 		return nil, nil
 	}
-	program, err := limiter.Compile(limits, time.Now())
-	return &side{scope, orEnforce(mode), limits, program}, err
+	count, err := newCounting(limits, 0)
+	return &side{scope: scope, mode: orEnforce(mode), limits: limits, counting: count}, err
 }
 
 // admit finds what holds for a call: the number of the plan for a caller without one of its own, 0 for an API key, and the route. It fails with
@@ -178,7 +208,7 @@ func (c *compiledSet) sideSteps(call Call, rule *compiledRoute, addresses addres
 		add(c.perIP, id, "sp")
 		add(rule.perIP, id, "s"+rule.tag)
 	}
-	add(c.global, "global", "s")
+	add(c.global, globalID, "s")
 	add(rule.shared, RouteID(rule.Name), "s")
 	return steps
 }

@@ -42,7 +42,7 @@ end
 return reply
 `
 
-// Explain tells what a Check of the key's call would answer now. It takes nothing. Call's Kind, Subject and Secret do not matter.
+// Explain tells what a Check of the key's call would answer now, in an environment that holds no share of leased limits. It takes nothing. Call's Kind, Subject and Secret do not matter.
 func (s *Store) Explain(ctx context.Context, set *Set, k Key, call Call) (Explained, error) {
 	compiled, err := compileSet(set)
 	if err != nil {
@@ -103,6 +103,7 @@ type explained struct {
 	scope string
 	mode  Mode
 	step  limiter.Exchange
+	told  []limiter.Limit // the limits as they are configured
 }
 
 func (s *Store) explainLimits(ctx context.Context, e *Explained, set *compiledSet, call Call, rule *compiledRoute) error {
@@ -138,15 +139,16 @@ func (e *Explained) steps(set *compiledSet, call Call, rule *compiledRoute, addr
 			return nil, fmt.Errorf("policy: explain: %w", err)
 		}
 		own := limiter.Exchange{Key: keyspace.State(call.Subject), Program: program, Limits: e.Effective.Limits}
-		steps = append(steps, explained{ScopeKey, e.Effective.Mode, own})
+		steps = append(steps, explained{ScopeKey, e.Effective.Mode, own, own.Limits})
 	}
 	if len(rule.perKey) > 0 {
 		routed := limiter.Exchange{Key: keyspace.Of(call.Subject, "s"+rule.tag), Program: rule.perKeyProgram(), Limits: rule.PerKey}
-		steps = append(steps, explained{ScopeRoute, orEnforce(rule.Mode), routed})
+		steps = append(steps, explained{ScopeRoute, orEnforce(rule.Mode), routed, routed.Limits})
 	}
 	for _, side := range set.sideSteps(call, rule, addresses) {
-		exchange := limiter.Exchange{Key: side.keys[0], Program: side.side.program, Limits: side.side.limits}
-		steps = append(steps, explained{side.side.scope, side.side.mode, exchange})
+		count := side.side.at(e.Checked.Now)
+		exchange := limiter.Exchange{Key: side.keys[0], Program: count.program, Limits: count.counted}
+		steps = append(steps, explained{side.side.scope, side.side.mode, exchange, side.side.limits})
 	}
 	return steps, nil
 }
@@ -164,7 +166,8 @@ func (c *Checked) explain(x explained, reply []byte) error {
 	c.Now = d.Now
 	c.Would = c.Would && d.Allowed
 	c.Allowed = c.Allowed && (d.Allowed || x.mode != Enforce)
-	for _, u := range d.Limits {
+	for i, u := range d.Limits {
+		u.Limit = x.told[i]
 		if d.Allowed && c.Cost > 0 {
 			u.Remaining = min(u.Remaining+c.Cost, u.Limit.Requests) // as it is before the call
 		}

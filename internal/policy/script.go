@@ -19,10 +19,13 @@ var (
 	wideLua string
 	//go:embed current.lua
 	currentLua string
+	//go:embed lease.lua
+	leaseLua string
 
 	checkScript = newScript(func() string { return limiter.Script(findLua, "return 'D' .. public .. reply") })
 	wideScript  = newScript(func() string { return limiter.StepFunction() + findLua + wideLua })
 	stepScript  = newScript(func() string { return limiter.Script(currentLua, "return reply") })
+	leaseScript = newScript(func() string { return limiter.StepFunction() + currentLua + leaseLua })
 )
 
 // script is a Lua script that can leave in one flush with other commands, unlike the library's.

@@ -52,6 +52,9 @@ type Set struct {
 
 	Bans *Bans `json:"bans,omitempty"`
 
+	// Lapses are leases that saves shortened or ended, by the subject of the limits. Saves keep them.
+	Lapses map[string]Lapse `json:"lapses,omitempty"`
+
 	// NextNumber is the number that the next new plan gets.
 	NextNumber int `json:"nextNumber"`
 }
@@ -79,6 +82,8 @@ type Route struct {
 	PerKey []limiter.Limit `json:"perKey,omitempty"` // of each caller, on the calls of this rule alone, beside those of the caller's plan
 	PerIP  []limiter.Limit `json:"perIP,omitempty"`  // of each client address, on the calls of this rule alone
 	Shared []limiter.Limit `json:"shared,omitempty"` // of all callers of this rule together
+
+	SharedLease Duration `json:"sharedLease,omitzero"` // of Shared, as Scope.Lease
 }
 
 // UnmarshalJSON takes a cost that is left out for 1.
@@ -94,6 +99,10 @@ func (r *Route) UnmarshalJSON(data []byte) error {
 type Scope struct {
 	Limits []limiter.Limit `json:"limits,omitempty"`
 	Mode   Mode            `json:"mode,omitempty"`
+
+	// Lease lets every environment take several calls' worth at once and admit calls from that by itself for so long, so that not every check asks for
+	// the one state that all of them share. MinLease to a quarter of the shortest window, in whole milliseconds; 0 asks for every call. Global's alone.
+	Lease Duration `json:"lease,omitzero"`
 }
 
 // Bans is the policy for callers who hammer: Denials denied calls within Window ban a caller for Base, each further ban lasts twice as long, up to

@@ -82,7 +82,7 @@ func (s *Store) SaveSet(ctx context.Context, next Set, edit Edit) (*Set, error) 
 	if err := s.checkDropped(ctx, saved, current); err != nil {
 		return nil, err
 	}
-	saved.Version = basis.Version
+	saved.Version, saved.Lapses = basis.Version, current.lapsesAfter(saved, s.now())
 	newer, err := s.writeSet(ctx, saved, current, stored.Version, audit.Entry{By: edit.By, Action: "policy.save", Reason: edit.Reason})
 	if err != nil {
 		return newer, err

@@ -273,7 +273,7 @@ func (c *compiledSet) sideStates(r *reservation) []counted {
 	add := func(state int, s *side, id, what string) {
 		if s != nil && r.has(state) {
 			keys := []string{keyspace.Of(id, what), copyKey(keyspace.BucketOf(id))}
-			states = append(states, counted{keys: keys, program: s.program, at: r.at[state-firstSide]})
+			states = append(states, counted{keys: keys, program: s.longest().program, at: r.at[state-firstSide]})
 		}
 	}
 	add(tookIP, c.perIP, r.network, "sp")

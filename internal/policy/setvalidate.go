@@ -24,6 +24,7 @@ const (
 func (s *Set) Validate() error {
 	fields := slices.Concat(
 		s.planErrors(), s.routeErrors(), s.scopeErrors("perIP", s.PerIP), s.scopeErrors("global", s.Global),
+		s.PerIP.unleasedErrors("perIP"), leaseErrors("global.lease", s.Global.Lease, s.Global.Limits),
 		prefixErrors("deny", s.Deny), prefixErrors("allow", s.Allow), prefixErrors("exempt", s.Exempt), s.Bans.errors(),
 	)
 	for field, name := range map[string]string{"tokenPlan": s.TokenPlan, "addressPlan": s.AddressPlan} {
@@ -121,7 +122,7 @@ func (r Route) errors(at string, seen map[string]bool) []FieldError {
 		fields = append(fields, limitErrors(at+field, limits, false)...)
 		fields = append(fields, costErrors(at+field, limits, []Route{r})...)
 	}
-	return fields
+	return append(fields, leaseErrors(at+"sharedLease", r.SharedLease, r.Shared)...)
 }
 
 func (s *Set) scopeErrors(field string, scope Scope) []FieldError {
