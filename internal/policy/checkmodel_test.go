@@ -57,10 +57,25 @@ func drawOptional(t *rapid.T, odds int) []limiter.Limit {
 	return drawLimits(t)
 }
 
+// drawLease makes limits of all callers such as can be leased, and leases them.
+func drawLease(t *rapid.T, limits []limiter.Limit) Duration {
+	if len(limits) == 0 || rapid.IntRange(0, 2).Draw(t, "leased") == 0 {
+		return 0
+	}
+	for i := range limits {
+		limits[i].Algorithm, limits[i].CountDenied = limiter.Log, false
+		limits[i].Requests *= rapid.SampledFrom([]int64{1, 1, 4, 100}).Draw(t, "times")
+		limits[i].Slots = rapid.SampledFrom([]int{0, 0, limiter.MinSlots}).Draw(t, "slots")
+	}
+	return Duration(rapid.SampledFrom([]time.Duration{MinLease, time.Second, 15 * time.Second}).Draw(t, "lease"))
+}
+
 func drawRoute(t *rapid.T, path string) Route {
+	shared := drawOptional(t, 4)
 	return Route{
+		SharedLease: drawLease(t, shared), Shared: shared,
 		Name: "route " + path, Pattern: route.Pattern{Path: path}, Cost: rapid.SampledFrom([]int64{0, 1, 1, 2, 3}).Draw(t, "cost"),
-		Mode: historyModes.Draw(t, "route's mode"), PerKey: drawOptional(t, 6), PerIP: drawOptional(t, 3), Shared: drawOptional(t, 4),
+		Mode: historyModes.Draw(t, "route's mode"), PerKey: drawOptional(t, 6), PerIP: drawOptional(t, 3),
 	}
 }
 
@@ -91,7 +106,8 @@ func (h *history) editSet(s *Set) {
 		s.PerIP = Scope{Limits: drawOptional(t, 7), Mode: historyModes.Draw(t, "mode")}
 	}
 	if which == 5 || all {
-		s.Global = Scope{Limits: drawOptional(t, 7), Mode: historyModes.Draw(t, "mode")}
+		limits := drawOptional(t, 7)
+		s.Global = Scope{Lease: drawLease(t, limits), Limits: limits, Mode: historyModes.Draw(t, "mode")}
 	}
 	if which == 6 || all {
 		s.Routes[at] = drawRoute(t, historyPaths[at])
@@ -154,12 +170,16 @@ func (h *history) editKey() {
 func (h *history) advance() {
 	t := h.t
 	step := historyWindows.Draw(t, "time")
-	switch rapid.IntRange(0, 5).Draw(t, "pass") {
+	switch rapid.IntRange(0, 7).Draw(t, "pass") {
 	case 0:
 	case 1:
 		step -= time.Microsecond
 	case 2:
 		step = h.untilNextEnd(step)
+	case 3, 4: // within a lease
+		step = time.Duration(rapid.Int64Range(1, 20_000_000).Draw(t, "microseconds")) * time.Microsecond
+	case 5: // within the shortest
+		step = time.Duration(rapid.Int64Range(1, 10_000).Draw(t, "microseconds")) * time.Microsecond
 	default:
 		step = time.Duration(rapid.Int64Range(1, step.Microseconds()/3).Draw(t, "microseconds")) * time.Microsecond
 	}
@@ -189,7 +209,8 @@ func (h *history) checkOnce() {
 	address := historyAddresses[rapid.SampledFrom([]int{0, 0, 0, 0, 1, 2}).Draw(t, "address")]
 	path := historyPaths[rapid.SampledFrom([]int{0, 0, 0, 1, 1, 2}).Draw(t, "path")]
 	h.checks++
-	h.checker = h.checkers[rapid.IntRange(0, len(h.checkers)-1).Draw(t, "checker")] // each knows the Set that it last met
+	h.env = rapid.IntRange(0, len(h.checkers)-1).Draw(t, "checker") // each knows the Set that it last met
+	h.checker = h.checkers[h.env]
 	want := h.oracle.check(secret.ID(), address, path)
 	got, err := h.checker.Check(t.Context(), call(secret).from(address.String()).to("GET", path), nil)
 	h.note("%s %s from %s at %d: %s", secret.ID(), path, address, h.now.UnixMicro(), want)
@@ -262,8 +283,9 @@ func (h *history) begin() {
 // model holds, so that what was given back is exactly what was taken.
 func TestChecksEqualTheOracle(t *testing.T) {
 	onVirtualTime(t)
+	largerShares(t)
 	w := open(t, valkeytest.Start(t))
-	histories, checks := 0, 0
+	histories, checks, met := 0, 0, map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
 		h := &history{world: &world{NewStore(w.client, testPepper), nil, w.client}, t: rt}
 		for range 3 {
@@ -271,6 +293,11 @@ func TestChecksEqualTheOracle(t *testing.T) {
 		}
 		h.checker = h.checkers[0]
 		h.oracle = newOracle(h.world)
+		h.oracle.skew = make([]time.Duration, len(h.checkers))
+		h.Store.now = func() time.Time { return h.oracle.now }
+		for i, c := range h.checkers {
+			c.now = func() time.Time { return h.oracle.now.Add(h.skew[i]) }
+		}
 		h.begin()
 		for range rapid.SampledFrom([]int{5, 20, 60, 100}).Draw(rt, "events") {
 			switch rapid.IntRange(0, 19).Draw(rt, "event") {
@@ -280,12 +307,17 @@ func TestChecksEqualTheOracle(t *testing.T) {
 				h.editKey()
 			case 3, 4, 5:
 				h.advance()
+			case 6:
+				h.skew[rapid.IntRange(0, len(h.skew)-1).Draw(rt, "frozen")] += time.Duration(rapid.Int64Range(0, 20_000).Draw(rt, "for")) * time.Millisecond
 			default:
 				h.checkOnce()
 			}
 		}
 		h.checkStates()
 		histories, checks = histories+1, checks+h.checks
+		for what, n := range h.met {
+			met[what] += n
+		}
 	})
-	t.Logf("%d histories, %d checks", histories, checks)
+	t.Logf("%d histories, %d checks; of leased limits: %v", histories, checks, met)
 }

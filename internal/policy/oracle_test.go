@@ -24,6 +24,10 @@ type oracle struct {
 	bans      map[string]lockout
 	addresses addressKey
 	now       time.Time
+	env       int // the environment whose check it is
+	skew      []time.Duration
+	lots      map[string]*modelLot
+	met       map[string]int // how often what has to do with leases was met
 }
 
 // replay is a state: the steps that were made on it, so that the last can be undone.
@@ -40,7 +44,7 @@ type lockout struct {
 func newOracle(w *world) *oracle {
 	return &oracle{
 		keys: map[string]Key{}, states: map[string]*replay{}, bans: map[string]lockout{}, addresses: w.checker.addresses,
-		now: time.Unix(1_800_000_000, 0),
+		now: time.Unix(1_800_000_000, 0), lots: map[string]*modelLot{}, met: map[string]int{},
 	}
 }
 
@@ -90,19 +94,22 @@ type held struct {
 	mode  Mode
 	cost  int64
 	limiter.Decision
+	lot *modelLot // that it came from
 }
 
 // denies tells whether the decision denies the call.
 func (h held) denies() bool { return h.mode == Enforce && !h.Allowed }
 
 func (o *oracle) hold(name, scope string, mode Mode, limits []limiter.Limit, cost int64) held {
-	return held{name, scope, orEnforce(mode), cost, o.take(name, limits, cost)}
+	return held{name, scope, orEnforce(mode), cost, o.take(name, limits, cost), nil}
 }
 
 // giveBack returns to the states what they gave for a call that is denied.
 func (o *oracle) giveBack(all []held) {
 	for _, h := range all {
-		if h.Allowed && h.cost > 0 {
+		if h.lot != nil {
+			h.lot.left += h.cost
+		} else if h.Allowed && h.cost > 0 {
 			o.take(h.name, o.states[h.name].limits, -h.cost)
 		}
 	}
@@ -239,18 +246,31 @@ func (o *oracle) sides(s *Set, rule Route, address netip.Addr) (others []held) {
 	network := o.addresses.id(netip.PrefixFrom(address, address.BitLen()))
 	tag := "s" + routeTag(rule.Name)
 	for _, side := range []struct {
-		name, scope string
-		mode        Mode
-		limits      []limiter.Limit
+		id, what, scope string
+		mode            Mode
+		limits          []limiter.Limit
+		lease           Duration
 	}{
-		{keyspace.Of(network, "sp"), ScopeIP, s.PerIP.Mode, s.PerIP.Limits},
-		{keyspace.Of(network, tag), ScopeRouteIP, rule.Mode, rule.PerIP},
-		{keyspace.Of("global", "s"), ScopeGlobal, s.Global.Mode, s.Global.Limits},
-		{keyspace.Of(RouteID(rule.Name), "s"), ScopeRouteAll, rule.Mode, rule.Shared},
+		{network, "sp", ScopeIP, s.PerIP.Mode, s.PerIP.Limits, 0},
+		{network, tag, ScopeRouteIP, rule.Mode, rule.PerIP, 0},
+		{"global", "s", ScopeGlobal, s.Global.Mode, s.Global.Limits, s.Global.Lease},
+		{RouteID(rule.Name), "s", ScopeRouteAll, rule.Mode, rule.Shared, rule.SharedLease},
 	} {
-		if len(side.limits) > 0 && side.mode != Off {
-			others = append(others, o.hold(side.name, side.scope, side.mode, side.limits, rule.Cost))
+		if len(side.limits) == 0 || side.mode == Off {
+			continue
 		}
+		name := keyspace.Of(side.id, side.what)
+		limits := lengthened(side.limits, o.longer(side.id, side.lease))
+		h := held{name: name, scope: side.scope, mode: orEnforce(side.mode), cost: rule.Cost}
+		if side.lease > 0 {
+			h.Decision, h.lot = o.lease(name, limits, shortestWindow(side.limits), time.Duration(side.lease), rule.Cost)
+		} else {
+			h = o.hold(name, side.scope, side.mode, limits, rule.Cost)
+		}
+		for i := range h.Limits {
+			h.Limits[i].Limit = side.limits[i]
+		}
+		others = append(others, h)
 	}
 	return others
 }
@@ -296,7 +316,7 @@ end}
 // onVirtualTime puts the scripts of checks behind virtualServer.
 func onVirtualTime(t *testing.T) {
 	t.Helper()
-	for _, s := range []**script{&checkScript, &wideScript, &stepScript, &settleScript, &chargeScript} {
+	for _, s := range []**script{&checkScript, &wideScript, &stepScript, &leaseScript, &settleScript, &chargeScript} {
 		shipped := *s
 		*s = newScript(func() string { return virtualServer + shipped.text() })
 		t.Cleanup(func() { *s = shipped })

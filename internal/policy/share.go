@@ -23,11 +23,11 @@ type share struct {
 	asking bool // somebody asks for the next lot
 }
 
-const (
-	sharePart = 64
-	// clockDrift is the part of a lease that is not used, since clocks run at different rates: the kernel slews each by 1/2000 at most.
-	clockDrift = 1000
-)
+// sharePart is what part of the rest a lot may be at most. Tests with small limits make it less.
+var sharePart int64 = 64
+
+// clockDrift is the part of a lease that is not used, since clocks run at different rates: the kernel slews each by 1/2000 at most.
+const clockDrift = 1000
 
 // lot is a part of a share.
 type lot struct {
