@@ -123,8 +123,9 @@ func (l *claim) read(reply []byte) (taken int64) {
 		l.err = limiter.ErrReply
 		return 0
 	}
-	l.decision, l.err = limiter.ParseReply(reply[4:], l.side.at(timeAt(reply[5:])).counted)
-	l.side.told(l.decision.Limits)
+	now := timeAt(reply[5:])
+	l.decision, l.err = limiter.ParseReply(reply[4:], l.side.at(now).counted)
+	l.side.tell(l.decision.Limits, now)
 	return int64(binary.BigEndian.Uint32(reply))
 }
 

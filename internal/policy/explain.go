@@ -103,7 +103,7 @@ type explained struct {
 	scope string
 	mode  Mode
 	step  limiter.Exchange
-	told  []limiter.Limit // the limits as they are configured
+	side  *side // nil for the caller's own
 }
 
 func (s *Store) explainLimits(ctx context.Context, e *Explained, set *compiledSet, call Call, rule *compiledRoute) error {
@@ -139,16 +139,16 @@ func (e *Explained) steps(set *compiledSet, call Call, rule *compiledRoute, addr
 			return nil, fmt.Errorf("policy: explain: %w", err)
 		}
 		own := limiter.Exchange{Key: keyspace.State(call.Subject), Program: program, Limits: e.Effective.Limits}
-		steps = append(steps, explained{ScopeKey, e.Effective.Mode, own, own.Limits})
+		steps = append(steps, explained{ScopeKey, e.Effective.Mode, own, nil})
 	}
 	if len(rule.perKey) > 0 {
 		routed := limiter.Exchange{Key: keyspace.Of(call.Subject, "s"+rule.tag), Program: rule.perKeyProgram(), Limits: rule.PerKey}
-		steps = append(steps, explained{ScopeRoute, orEnforce(rule.Mode), routed, routed.Limits})
+		steps = append(steps, explained{ScopeRoute, orEnforce(rule.Mode), routed, nil})
 	}
 	for _, side := range set.sideSteps(call, rule, addresses) {
 		count := side.side.at(e.Checked.Now)
 		exchange := limiter.Exchange{Key: side.keys[0], Program: count.program, Limits: count.counted}
-		steps = append(steps, explained{side.side.scope, side.side.mode, exchange, side.side.limits})
+		steps = append(steps, explained{side.side.scope, side.side.mode, exchange, side.side})
 	}
 	return steps, nil
 }
@@ -166,8 +166,10 @@ func (c *Checked) explain(x explained, reply []byte) error {
 	c.Now = d.Now
 	c.Would = c.Would && d.Allowed
 	c.Allowed = c.Allowed && (d.Allowed || x.mode != Enforce)
-	for i, u := range d.Limits {
-		u.Limit = x.told[i]
+	if x.side != nil {
+		x.side.tell(d.Limits, d.Now)
+	}
+	for _, u := range d.Limits {
 		if d.Allowed && c.Cost > 0 {
 			u.Remaining = min(u.Remaining+c.Cost, u.Limit.Requests) // as it is before the call
 		}

@@ -22,6 +22,15 @@ type lapse struct {
 	counting
 }
 
+// sooner is how long something lasts that takes so long in a window as it is counted now, when the window gets shorter at the lapse's end.
+func (l *lapse) sooner(lasts, shorter time.Duration, now time.Time) time.Duration {
+	left := l.until.Sub(now)
+	if left <= 0 {
+		return lasts
+	}
+	return min(lasts, max(left, lasts-shorter))
+}
+
 // together is a list of limits of all callers.
 type together struct {
 	lease  time.Duration

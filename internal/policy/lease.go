@@ -115,9 +115,14 @@ func (s *side) longest() counting {
 	return s.counting
 }
 
-// told puts the limits as they are configured in place of those that are counted.
-func (s *side) told(usage []limiter.Usage) {
+// tell makes what a state says of the counted limits what is to be said of those that are configured.
+func (s *side) tell(usage []limiter.Usage, now time.Time) {
 	for i := range usage {
-		usage[i].Limit = s.limits[i]
+		u := &usage[i]
+		if s.lapse != nil {
+			shorter := s.lapse.counted[i].Window - s.counted[i].Window
+			u.Reset, u.RetryAfter = s.lapse.sooner(u.Reset, shorter, now), s.lapse.sooner(u.RetryAfter, shorter, now)
+		}
+		u.Limit = s.limits[i]
 	}
 }

@@ -33,6 +33,21 @@ func (o *oracle) longer(id string, lease Duration) time.Duration {
 	return time.Duration(lease)
 }
 
+// lapsing makes good that a window gets shorter at the end of a lapse.
+func (o *oracle) lapsing(limits []limiter.Usage, id string, lease Duration) {
+	left, shorter := o.set.Lapses[id].Until.Sub(o.now), o.longer(id, lease)-time.Duration(lease)
+	if left <= 0 || shorter == 0 {
+		return
+	}
+	for i := range limits {
+		for _, d := range []*time.Duration{&limits[i].Reset, &limits[i].RetryAfter} {
+			if *d > left && limits[i].Limit.Algorithm == limiter.Log {
+				*d = max(left, *d-shorter)
+			}
+		}
+	}
+}
+
 func lengthened(limits []limiter.Limit, by time.Duration) []limiter.Limit {
 	limits = slices.Clone(limits)
 	for i := range limits {
@@ -44,7 +59,9 @@ func lengthened(limits []limiter.Limit, by time.Duration) []limiter.Limit {
 }
 
 // lease takes a cost from what the environment holds, or with more from the state.
-func (o *oracle) lease(name string, limits []limiter.Limit, shortest, lease time.Duration, cost int64) (limiter.Decision, *modelLot) {
+func (o *oracle) lease(id, name string, limits []limiter.Limit, shortest, lease time.Duration, cost int64) (
+	limiter.Decision, *modelLot,
+) {
 	at := fmt.Sprintf("%d %d %s", o.env, o.set.Version, name)
 	clock, l := o.now.Add(o.skew[o.env]), o.lots[at]
 	if l != nil && clock.Sub(l.asked) < lease*999/1000 && l.left >= cost {
@@ -66,6 +83,7 @@ func (o *oracle) lease(name string, limits []limiter.Limit, shortest, lease time
 		d = o.take(name, limits, size)
 		o.met["the cost alone"]++
 	}
+	o.lapsing(d.Limits, id, Duration(lease))
 	o.lots[at] = nil
 	if !d.Allowed {
 		return d, nil

@@ -263,9 +263,10 @@ func (o *oracle) sides(s *Set, rule Route, address netip.Addr) (others []held) {
 		limits := lengthened(side.limits, o.longer(side.id, side.lease))
 		h := held{name: name, scope: side.scope, mode: orEnforce(side.mode), cost: rule.Cost}
 		if side.lease > 0 {
-			h.Decision, h.lot = o.lease(name, limits, shortestWindow(side.limits), time.Duration(side.lease), rule.Cost)
+			h.Decision, h.lot = o.lease(side.id, name, limits, shortestWindow(side.limits), time.Duration(side.lease), rule.Cost)
 		} else {
 			h = o.hold(name, side.scope, side.mode, limits, rule.Cost)
+			o.lapsing(h.Limits, side.id, side.lease)
 		}
 		for i := range h.Limits {
 			h.Limits[i].Limit = side.limits[i]
