@@ -293,10 +293,10 @@ func TestChecksEqualTheOracle(t *testing.T) {
 		}
 		h.checker = h.checkers[0]
 		h.oracle = newOracle(h.world)
-		h.oracle.skew = make([]time.Duration, len(h.checkers))
-		h.Store.now = func() time.Time { return h.oracle.now }
+		h.skew = make([]time.Duration, len(h.checkers))
+		h.world.now = func() time.Time { return h.now }
 		for i, c := range h.checkers {
-			c.now = func() time.Time { return h.oracle.now.Add(h.skew[i]) }
+			c.now = func() time.Time { return h.now.Add(h.skew[i]) }
 		}
 		h.begin()
 		for range rapid.SampledFrom([]int{5, 20, 60, 100}).Draw(rt, "events") {

@@ -57,7 +57,10 @@ func (s *Set) lapsesAfter(next *Set, now time.Time) map[string]Lapse {
 	lapses, of, after := map[string]Lapse{}, s.together(), next.together()
 	for id, l := range s.Lapses {
 		if now.Before(l.Until) {
-			lapses[id], of[id] = l, of[id] // also of limits that are gone: they may come back
+			lapses[id] = l
+			if _, counts := of[id]; !counts { // it may come back
+				of[id] = together{}
+			}
 		}
 	}
 	for id, was := range of {

@@ -12,8 +12,8 @@ import (
 // MinLease is the shortest lease.
 const MinLease = 10 * time.Millisecond
 
-// leaseErrors says what is wrong with the lease of a list of limits. A lease works with exact logs alone: what is leased may be used so much later than
-// it was counted, which a longer window makes good, and nothing else does.
+// leaseErrors says what is wrong with the lease of a list of limits. Exact logs alone can be leased: what is leased may be used so much later than it
+// was counted, which a longer window makes good there, and nothing else does.
 func leaseErrors(field string, lease Duration, limits []limiter.Limit) []FieldError {
 	d := time.Duration(lease)
 	if d == 0 {
@@ -26,6 +26,9 @@ func leaseErrors(field string, lease Duration, limits []limiter.Limit) []FieldEr
 		return refuse("there is no limit to lease: must be left out, or a limit be added")
 	}
 	for _, l := range limits {
+		if len(l.Errors()) > 0 {
+			return nil // they are told of
+		}
 		if l.Algorithm != limiter.Log || l.CountDenied {
 			return refuse("only logs that do not count denied calls can be leased, and %s is none: must be left out, or that limit be changed", l)
 		}
