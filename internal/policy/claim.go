@@ -80,7 +80,8 @@ func (all claims) sent(steps []step) []step {
 	return sent
 }
 
-// land gives every claim its reply, and returns the replies with empty ones where no step was sent. Without a reply a claim took nothing that is known.
+// land gives every claim its reply, and returns the replies with empty ones where no step was sent. Without a reply a claim took nothing that is
+// known.
 func (all claims) land(replies [][]byte) [][]byte {
 	if all == nil {
 		return replies

@@ -42,8 +42,8 @@ end
 return reply
 `
 
-// Explain tells what a Check of the key's call would answer now, in an environment that holds no share of leased limits. It takes nothing. Call's Kind,
-// Subject and Secret do not matter.
+// Explain tells what a Check of the key's call would answer now, in an environment that holds no share of leased limits. It takes nothing. Call's
+// Kind, Subject and Secret do not matter.
 func (s *Store) Explain(ctx context.Context, set *Set, k Key, call Call) (Explained, error) {
 	compiled, err := compileSet(set)
 	if err != nil {

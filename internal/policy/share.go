@@ -12,8 +12,8 @@ import (
 // It belongs to one version of the Set, and is safe for concurrent use.
 //
 // The size of lots follows the calls. One that was used up in the first half of its lease is followed by one of twice its size, one of which some is
-// left at the end by one of half of it, or, when more than half was left, by what one call costs. No lot is larger than 1/sharePart of what is known to
-// remain: so lots get smaller as the limit comes near, and little lies unused when others are denied.
+// left at the end by one of half of it, or, when more than half was left, by what one call costs. No lot is larger than 1/sharePart of what is known
+// to remain: so lots get smaller as the limit comes near, and little lies unused when others are denied.
 type share struct {
 	lease  time.Duration
 	window time.Duration // the shortest: what was taken longer ago is not given back

@@ -51,6 +51,8 @@ type Rule struct {
 	PerKey  []Limit `json:"perKey,omitempty" maxItems:"8"`
 	PerIP   []Limit `json:"perIP,omitempty" maxItems:"8"`
 	Shared  []Limit `json:"shared,omitempty" maxItems:"8"`
+
+	SharedLease string `json:"sharedLease,omitempty" maxLength:"40" example:"1s" doc:"Of shared, as lease of a scope"`
 }
 
 // Pattern says which calls a rule is for. What is left out matches any.
@@ -65,6 +67,7 @@ type Pattern struct {
 type Scope struct {
 	Limits []Limit `json:"limits,omitempty" maxItems:"8"`
 	Mode   string  `json:"mode,omitempty" enum:"enforce,shadow,off"`
+	Lease  string  `json:"lease,omitempty" maxLength:"40" example:"1s" doc:"Of global alone: how long environments use a share without asking; 10ms to a quarter of the shortest window, logs only. Left out, every call asks"` //nolint:lll // a tag
 }
 
 // Bans is the policy for callers who hammer.
@@ -86,7 +89,7 @@ func policyOf(s *policy.Set) Policy {
 	for _, r := range s.Routes {
 		out.Routes = append(out.Routes, Rule{
 			Name: r.Name, Pattern: Pattern(r.Pattern), Cost: &r.Cost, Settle: r.Settle, Mode: string(r.Mode),
-			PerKey: limitsOf(r.PerKey), PerIP: limitsOf(r.PerIP), Shared: limitsOf(r.Shared),
+			PerKey: limitsOf(r.PerKey), PerIP: limitsOf(r.PerIP), Shared: limitsOf(r.Shared), SharedLease: short(r.SharedLease),
 		})
 	}
 	if b := s.Bans; b != nil {
@@ -102,16 +105,20 @@ func planOf(p policy.Plan) Plan {
 	}
 }
 
+// short is empty for none.
 func short(d policy.Duration) string {
+	if d == 0 {
+		return ""
+	}
 	text, _ := d.MarshalText() // never fails
 	return string(text)
 }
 
 func scopeOf(s policy.Scope) *Scope {
-	if len(s.Limits) == 0 && s.Mode == "" {
+	if len(s.Limits) == 0 && s.Mode == "" && s.Lease == 0 {
 		return nil
 	}
-	return &Scope{limitsOf(s.Limits), string(s.Mode)}
+	return &Scope{limitsOf(s.Limits), string(s.Mode), short(s.Lease)}
 }
 
 func texts(list []netip.Prefix) []string {
@@ -157,6 +164,7 @@ func (d *details) rule(at string, r Rule) policy.Route {
 	return policy.Route{
 		Name: strings.TrimSpace(r.Name), Pattern: route.Pattern(r.Pattern), Cost: cost, Settle: r.Settle, Mode: policy.Mode(r.Mode),
 		PerKey: d.limits(at+"perKey", r.PerKey), PerIP: d.limits(at+"perIP", r.PerIP), Shared: d.limits(at+"shared", r.Shared),
+		SharedLease: d.duration(at+"sharedLease", r.SharedLease),
 	}
 }
 
@@ -164,7 +172,17 @@ func (d *details) scope(at string, s *Scope) policy.Scope {
 	if s == nil {
 		return policy.Scope{}
 	}
-	return policy.Scope{Limits: d.limits(at+".limits", s.Limits), Mode: policy.Mode(s.Mode)}
+	return policy.Scope{Limits: d.limits(at+".limits", s.Limits), Mode: policy.Mode(s.Mode), Lease: d.duration(at+".lease", s.Lease)}
+}
+
+// duration reads a time that may be left out.
+func (d *details) duration(at, text string) policy.Duration {
+	if text == "" {
+		return 0
+	}
+	read, err := limiter.ParseWindow(text)
+	d.add(at, err)
+	return policy.Duration(read)
 }
 
 func (d *details) networks(at string, list []string) []netip.Prefix {

@@ -34,11 +34,11 @@ func (s *service) fill() {
 	set.Routes = []policy.Route{
 		{Name: "chat", Pattern: route.Pattern{API: "abc", Stage: "prod", Method: "POST", Path: "/chat/{id}"}, Cost: 5, Settle: true, Mode: policy.Shadow,
 			PerKey: []limit{{Requests: 30, Window: time.Minute}}, PerIP: []limit{{Requests: 60, Window: time.Minute}}, Shared: []limit{{Requests: 600,
-				Window: time.Minute}}},
+				Window: time.Minute}}, SharedLease: policy.Duration(250 * time.Millisecond)},
 		{Name: "free", Pattern: route.Pattern{Method: "GET", Path: "/health"}, Cost: 0},
 	}
 	set.PerIP = policy.Scope{Limits: []limit{{Requests: 1000, Window: time.Minute}}, Mode: policy.Shadow}
-	set.Global = policy.Scope{Limits: []limit{{Requests: 1e6, Window: time.Second}}}
+	set.Global = policy.Scope{Limits: []limit{{Requests: 1e6, Window: time.Second}}, Lease: policy.Duration(100 * time.Millisecond)}
 	set.Deny = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32")}
 	set.Exempt = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	set.TokenPlan, set.AddressPlan = "pro", "free"
@@ -74,7 +74,8 @@ func TestPolicyRoundTrip(t *testing.T) {
 	if same.header.Get("ETag") != read.header.Get("ETag") {
 		t.Errorf("%v", same.header)
 	}
-	file := s.get("/policy.yaml").wants(http.StatusOK, "1,000,000 per calendar month (Europe/Berlin), fixed window", "pattern: abc/prod POST /chat/{id}")
+	file := s.get("/policy.yaml").wants(http.StatusOK, "1,000,000 per calendar month (Europe/Berlin), fixed window", "pattern: abc/prod POST /chat/{id}",
+		"sharedLease: 250ms", "lease: 100ms")
 	if file.header.Get("Content-Type") != "application/yaml" || file.header.Get("ETag") != read.header.Get("ETag") {
 		t.Errorf("%v", file.header)
 	}

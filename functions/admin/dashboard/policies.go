@@ -158,9 +158,10 @@ func ruleLimits(r policy.Route) []string {
 	for _, l := range []struct {
 		of     string
 		limits []limiter.Limit
-	}{{"each caller", r.PerKey}, {"each address", r.PerIP}, {"all together", r.Shared}} {
+		lease  policy.Duration
+	}{{"each caller", r.PerKey, 0}, {"each address", r.PerIP, 0}, {"all together", r.Shared, r.SharedLease}} {
 		for _, w := range wording.Each(l.limits) {
-			words = append(words, l.of+": "+w)
+			words = append(words, l.of+": "+w+policyfile.LeaseText(l.lease))
 		}
 	}
 	return words

@@ -29,6 +29,7 @@ type ruleForm struct {
 	perKey limitList
 	perIP  limitList
 	shared limitList
+	lease  input // of shared
 }
 
 func newRuleForm(old string) *ruleForm {
@@ -57,12 +58,14 @@ func (f *ruleForm) fill(set *policy.Set) bool {
 		f.settle.text = checked
 	}
 	f.perKey, f.perIP, f.shared = newLimitList("perKey", r.PerKey), newLimitList("perIP", r.PerIP), newLimitList("shared", r.Shared)
+	f.lease.text = leaseText(r.SharedLease)
 	return true
 }
 
 func (f *ruleForm) read(v url.Values) (err error) {
 	for name, in := range map[string]*input{
 		"name": &f.name, "api": &f.api, "stage": &f.stage, "method": &f.method, "cost": &f.cost, "settle": &f.settle, "mode": &f.mode,
+		"lease": &f.lease,
 	} {
 		*in = typed(v, name, policy.MaxNameLen+50)
 	}
@@ -85,7 +88,7 @@ func (f *ruleForm) apply(next *policy.Set) bool {
 		Pattern: routing.Pattern{API: trim(f.api.text), Stage: trim(f.stage.text), Method: strings.ToUpper(trim(f.method.text)), Path: trim(f.path.text)},
 		Cost:    f.cost.whole("Type what a call takes; 0 for nothing.", 0, limiter.MaxRequests),
 		Settle:  f.settle.text != "", Mode: policy.Mode(f.mode.text),
-		PerKey: f.perKey.limits(), PerIP: f.perIP.limits(), Shared: f.shared.limits(),
+		PerKey: f.perKey.limits(), PerIP: f.perIP.limits(), Shared: f.shared.limits(), SharedLease: f.lease.lease(),
 	}
 	if f.old == "" {
 		next.Routes = append(next.Routes, r)
@@ -99,7 +102,7 @@ func (f *ruleForm) apply(next *policy.Set) bool {
 }
 
 func (f *ruleForm) errors() int {
-	n := wrongs(f.name, f.api, f.stage, f.method, f.path, f.cost, f.settle, f.mode)
+	n := wrongs(f.name, f.api, f.stage, f.method, f.path, f.cost, f.settle, f.mode, f.lease)
 	for _, l := range f.lists() {
 		n += l.errors()
 	}
@@ -120,6 +123,7 @@ func (f *ruleForm) blame(e policy.FieldError, next *policy.Set) bool {
 	fields := map[string]*input{
 		at + "name": &f.name, at + "pattern.api": &f.api, at + "pattern.stage": &f.stage, at + "pattern.method": &f.method,
 		at + "pattern.path": &f.path, at + "pattern": &f.path, at + "cost": &f.cost, at + "mode": &f.mode,
+		at + "sharedLease": &f.lease,
 	}
 	if in := fields[e.Field]; in != nil {
 		in.wrong = sentence(e.Message)
@@ -161,6 +165,7 @@ func (f *ruleForm) view(*policy.Set) templates.Form {
 			f.perIP.view("Limits of each client address", "On the calls of this rule alone. Empty for none."),
 			f.shared.view("Limits of all callers together", "On the calls of this rule alone. Empty for none."),
 		},
+		After: []templates.FormField{leaseField("lease", "Lease of the limits of all callers together", f.lease)},
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 type sharedForm struct {
 	perIP, global                limitList
 	perIPMode, globalMode        input
+	globalLease                  input
 	deny, allow, exempt          input
 	tokenPlan, addressPlan       input
 	denials, window, first, most input // of bans
@@ -36,6 +37,7 @@ func newSharedForm() *sharedForm {
 func (f *sharedForm) fill(s *policy.Set) bool {
 	f.perIP, f.global = newLimitList("perIP", s.PerIP.Limits), newLimitList("global", s.Global.Limits)
 	f.perIPMode.text, f.globalMode.text = policyfile.ModeText(s.PerIP.Mode), policyfile.ModeText(s.Global.Mode)
+	f.globalLease.text = leaseText(s.Global.Lease)
 	for in, list := range map[*input][]netip.Prefix{&f.deny: s.Deny, &f.allow: s.Allow, &f.exempt: s.Exempt} {
 		in.text = strings.ReplaceAll(policyfile.PrefixText(list), ", ", "\n")
 	}
@@ -51,7 +53,7 @@ func (f *sharedForm) fill(s *policy.Set) bool {
 
 func (f *sharedForm) read(v url.Values) (err error) {
 	for name, in := range map[string]*input{
-		"perIPMode": &f.perIPMode, "globalMode": &f.globalMode, "tokenPlan": &f.tokenPlan, "addressPlan": &f.addressPlan,
+		"perIPMode": &f.perIPMode, "globalMode": &f.globalMode, "globalLease": &f.globalLease, "tokenPlan": &f.tokenPlan, "addressPlan": &f.addressPlan,
 		"denials": &f.denials, "window": &f.window, "first": &f.first, "most": &f.most,
 	} {
 		*in = typed(v, name, maxName+10)
@@ -76,7 +78,7 @@ func (f *sharedForm) apply(next *policy.Set) bool {
 	f.perIPMode.oneOf(modeOptions())
 	f.globalMode.oneOf(modeOptions())
 	next.PerIP = policy.Scope{Limits: f.perIP.limits(), Mode: policy.Mode(f.perIPMode.text)}
-	next.Global = policy.Scope{Limits: f.global.limits(), Mode: policy.Mode(f.globalMode.text)}
+	next.Global = policy.Scope{Limits: f.global.limits(), Mode: policy.Mode(f.globalMode.text), Lease: f.globalLease.lease()}
 	next.Deny, next.Allow, next.Exempt = f.deny.prefixes(), f.allow.prefixes(), f.exempt.prefixes()
 	next.TokenPlan, next.AddressPlan = f.tokenPlan.text, f.addressPlan.text
 	next.Bans = f.bans()
@@ -120,14 +122,41 @@ func (in *input) span() policy.Duration {
 	return policy.Duration(d)
 }
 
+// lease reads a time that may be left out.
+func (in *input) lease() policy.Duration {
+	if strings.TrimSpace(in.text) == "" {
+		return 0
+	}
+	d := in.span()
+	if in.wrong != "" {
+		in.wrong = "Type a time such as 500ms, 1s or 10s, or nothing."
+	}
+	return d
+}
+
+// leaseText is what lease reads.
+func leaseText(d policy.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return limiter.ShortWindow(time.Duration(d))
+}
+
+// leaseField asks for the lease of limits of all callers.
+func leaseField(name, label string, in input) templates.FormField {
+	f := text(name, label, "none: every call asks", 15, in)
+	f.Hint = "Environments take shares of these limits for so long, such as 1s, and ask less often. Up to a quarter of the shortest window; exact logs only."
+	return f
+}
+
 func (f *sharedForm) errors() int {
-	return f.perIP.errors() + f.global.errors() + wrongs(f.perIPMode, f.globalMode, f.deny, f.allow, f.exempt, f.tokenPlan, f.addressPlan,
+	return f.perIP.errors() + f.global.errors() + wrongs(f.perIPMode, f.globalMode, f.globalLease, f.deny, f.allow, f.exempt, f.tokenPlan, f.addressPlan,
 		f.denials, f.window, f.first, f.most)
 }
 
 func (f *sharedForm) blame(e policy.FieldError, _ *policy.Set) bool {
 	fields := map[string]*input{
-		"perIP.mode": &f.perIPMode, "global.mode": &f.globalMode, "tokenPlan": &f.tokenPlan, "addressPlan": &f.addressPlan,
+		"perIP.mode": &f.perIPMode, "global.mode": &f.globalMode, "global.lease": &f.globalLease, "tokenPlan": &f.tokenPlan, "addressPlan": &f.addressPlan,
 		"bans.denials": &f.denials, "bans.window": &f.window, "bans.base": &f.first, "bans.cap": &f.most,
 	}
 	list, _, _ := strings.Cut(e.Field, "[")
@@ -161,6 +190,7 @@ func (f *sharedForm) view(set *policy.Set) templates.Form {
 		After: []templates.FormField{
 			choice("perIPMode", "Mode of the limits of each address", modeOptions(), f.perIPMode),
 			choice("globalMode", "Mode of the limits of all together", modeOptions(), f.globalMode),
+			leaseField("globalLease", "Lease of the limits of all together", f.globalLease),
 			area("deny", "Refused addresses", "Callers from here are refused.", f.deny),
 			area("allow", "Admitted addresses", "When there are any, callers from elsewhere are refused.", f.allow),
 			area("exempt", "Exempt addresses", "Callers from here are not limited.", f.exempt),

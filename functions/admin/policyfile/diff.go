@@ -132,7 +132,7 @@ func (d *differ) route(r, q policy.Route) {
 	d.note("mode", ModeText(r.Mode), ModeText(q.Mode))
 	d.note("each caller", wording.Limits(r.PerKey), wording.Limits(q.PerKey))
 	d.note("each address", wording.Limits(r.PerIP), wording.Limits(q.PerIP))
-	d.note("all together", wording.Limits(r.Shared), wording.Limits(q.Shared))
+	d.note("all together", SharedText(r), SharedText(q))
 }
 
 // PlanText writes all of a plan but its name.
@@ -177,12 +177,11 @@ func RouteText(r policy.Route) string {
 	if r.Settle {
 		parts = append(parts, "settled after")
 	}
-	for _, l := range []struct {
-		what   string
-		limits []limiter.Limit
-	}{{"each caller", r.PerKey}, {"each address", r.PerIP}, {"all together", r.Shared}} {
-		if len(l.limits) > 0 {
-			parts = append(parts, l.what+" "+wording.Limits(l.limits))
+	for _, l := range []struct{ what, limits string }{
+		{"each caller", wording.Limits(r.PerKey)}, {"each address", wording.Limits(r.PerIP)}, {"all together", SharedText(r)},
+	} {
+		if l.limits != "" {
+			parts = append(parts, l.what+" "+l.limits)
 		}
 	}
 	if r.Mode != "" && r.Mode != policy.Enforce {
@@ -196,7 +195,18 @@ func ScopeText(s policy.Scope) string {
 	if len(s.Limits) == 0 {
 		return ""
 	}
-	return wording.Limits(s.Limits) + "; " + ModeText(s.Mode)
+	return wording.Limits(s.Limits) + LeaseText(s.Lease) + "; " + ModeText(s.Mode)
+}
+
+// SharedText writes a route's limits of all callers together.
+func SharedText(r policy.Route) string { return wording.Limits(r.Shared) + LeaseText(r.SharedLease) }
+
+// LeaseText says after limits for how long environments lease shares of them; nothing when they do not.
+func LeaseText(d policy.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return ", leased for " + limiter.FormatWindow(time.Duration(d))
 }
 
 // PrefixText writes a list of addresses.

@@ -66,10 +66,13 @@ type rule struct {
 	PerKey  []limit     `yaml:"perKey,omitempty"`
 	PerIP   []limit     `yaml:"perIP,omitempty"`
 	Shared  []limit     `yaml:"shared,omitempty"`
+
+	SharedLease duration `yaml:"sharedLease,omitempty"`
 }
 
 type scope struct {
 	Limits []limit     `yaml:"limits,omitempty"`
+	Lease  duration    `yaml:"lease,omitempty"`
 	Mode   policy.Mode `yaml:"mode,omitempty"`
 }
 
@@ -222,7 +225,7 @@ func (f *File) Set(current *policy.Set) policy.Set {
 		}
 		s.Routes = append(s.Routes, policy.Route{
 			Name: r.Name, Pattern: route.Pattern(r.Pattern), Cost: cost, Settle: r.Settle, Mode: r.Mode,
-			PerKey: plain(r.PerKey), PerIP: plain(r.PerIP), Shared: plain(r.Shared),
+			PerKey: plain(r.PerKey), PerIP: plain(r.PerIP), Shared: plain(r.Shared), SharedLease: policy.Duration(r.SharedLease),
 		})
 	}
 	if b := d.Bans; b != nil {
@@ -247,7 +250,7 @@ func (s *scope) scope() policy.Scope {
 	if s == nil {
 		return policy.Scope{}
 	}
-	return policy.Scope{Limits: plain(s.Limits), Mode: s.Mode}
+	return policy.Scope{Limits: plain(s.Limits), Mode: s.Mode, Lease: policy.Duration(s.Lease)}
 }
 
 // plain is the list as the Set has it; nil when it is empty.

@@ -244,6 +244,7 @@ func orNil[T any](list []T) []T {
 
 var (
 	modes  = rapid.SampledFrom([]policy.Mode{"", policy.Enforce, policy.Shadow, policy.Off})
+	leases = rapid.SampledFrom([]policy.Duration{0, policy.Duration(250 * time.Millisecond), policy.Duration(time.Minute)})
 	prefix = rapid.Custom(func(t *rapid.T) netip.Prefix {
 		bytes := rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "address")
 		if a, _ := netip.AddrFromSlice(bytes[:4]); rapid.Bool().Draw(t, "v4") {
@@ -278,10 +279,11 @@ func sets() *rapid.Generator[policy.Set] {
 			s.Routes = append(s.Routes, policy.Route{
 				Name: n, Pattern: pattern, Cost: rapid.Int64Range(0, 3).Draw(t, "cost"), Settle: rapid.Bool().Draw(t, "settle"), Mode: modes.Draw(t, "mode"),
 				PerKey: limits(0).Draw(t, "perKey"), PerIP: limits(0).Draw(t, "perIP"), Shared: limits(0).Draw(t, "shared"),
+				SharedLease: leases.Draw(t, "lease"),
 			})
 		}
 		s.PerIP = policy.Scope{Limits: limits(0).Draw(t, "ip"), Mode: modes.Draw(t, "mode")}
-		s.Global = policy.Scope{Limits: limits(0).Draw(t, "global"), Mode: modes.Draw(t, "mode")}
+		s.Global = policy.Scope{Limits: limits(0).Draw(t, "global"), Mode: modes.Draw(t, "mode"), Lease: leases.Draw(t, "lease")}
 		list := rapid.SliceOfN(prefix, 0, 3)
 		s.Deny, s.Allow, s.Exempt = list.Draw(t, "deny"), list.Draw(t, "allow"), list.Draw(t, "exempt")
 		if len(s.Plans) > 0 {

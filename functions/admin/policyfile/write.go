@@ -29,11 +29,12 @@ func note(section string) string {
 	case "plans":
 		return "Keys have a plan. degraded says what becomes of calls while Valkey is away: closed, open, or local with a share in percent."
 	case "routes":
-		return "Of the rules that match a call the most specific wins. A call takes its cost, 1 if none is given; of cost 0 it is not limited."
+		return "Of the rules that match a call the most specific wins. A call takes its cost, 1 if none is given; of cost 0 it is not limited.\n" +
+			"# sharedLease is for shared what lease is for global."
 	case "perIP":
 		return "Limits of each client address."
 	case "global":
-		return "Limits of all callers together."
+		return "Limits of all callers together. With a lease, such as 1s, environments take shares of them for so long and ask less often."
 	case "deny":
 		return "Addresses that are refused."
 	case "allow":
@@ -83,7 +84,7 @@ func documentOf(s *policy.Set) document {
 	for _, r := range s.Routes {
 		w := rule{
 			Name: r.Name, Pattern: pattern(r.Pattern), Settle: r.Settle, Mode: r.Mode,
-			PerKey: written(r.PerKey), PerIP: written(r.PerIP), Shared: written(r.Shared),
+			PerKey: written(r.PerKey), PerIP: written(r.PerIP), Shared: written(r.Shared), SharedLease: duration(r.SharedLease),
 		}
 		if r.Cost != 1 {
 			w.Cost = &r.Cost
@@ -97,10 +98,10 @@ func documentOf(s *policy.Set) document {
 }
 
 func scopeOf(s policy.Scope) *scope {
-	if len(s.Limits) == 0 && s.Mode == "" {
+	if len(s.Limits) == 0 && s.Mode == "" && s.Lease == 0 {
 		return nil
 	}
-	return &scope{Limits: written(s.Limits), Mode: s.Mode}
+	return &scope{Limits: written(s.Limits), Mode: s.Mode, Lease: duration(s.Lease)}
 }
 
 func written(limits []limiter.Limit) []limit {
