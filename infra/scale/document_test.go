@@ -60,4 +60,7 @@ func TestMeasured(t *testing.T) {
 	if admitted, limit := m.Value("global.admitted"), m.Value("global.limit"); admitted != limit {
 		t.Errorf("%g calls were let through under a global limit of %g", admitted, limit)
 	}
+	if admitted, limit := m.Value("global.leased_admitted"), m.Value("global.limit"); admitted > limit || admitted < 0.9*limit {
+		t.Errorf("%g calls were let through under a leased global limit of %g", admitted, limit)
+	}
 }

@@ -133,7 +133,19 @@ func (m *Measured) Sharing() string {
 		"%s checks a second, %s without it; the shard that holds its counts works %s µs for each check of all callers, so that\n"+
 		"one global limit carries at most %s checks a second and core, however many shards there are.\n",
 		thousands(v("environments")), thousands(v("limit")), thousands(v("attempts")), thousands(v("admitted")),
-		thousands(v("rate")), thousands(v("rate_without")), number(v("hot_shard_us")), thousands(v("per_hot_core")))
+		thousands(v("rate")), thousands(v("rate_without")), number(v("hot_shard_us")), thousands(v("per_hot_core"))) + m.leasing()
+}
+
+// leasing says what the same limit can carry when it is leased; nothing unless that was measured.
+func (m *Measured) leasing() string {
+	v := func(name string) float64 { return m.Value("global." + name) }
+	if v("lease_ms") == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\nLeased for %s ms, the near limit lets %s through, and with the far one they make %s checks a second; the busiest shard works\n"+
+		"%s µs for each check of all callers, its own callers' included: %s checks a second and core.\n",
+		thousands(v("lease_ms")), thousands(v("leased_admitted")), thousands(v("leased_rate")), number(v("leased_hot_shard_us")),
+		thousands(v("leased_per_hot_core")))
 }
 
 // Document returns the two generated parts of docs/scale.md.

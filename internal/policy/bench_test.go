@@ -8,7 +8,7 @@ import (
 	"tidegate/internal/valkeytest"
 )
 
-// BenchmarkCheck measures a check with its round trip: of the caller's limits alone, and beside a limit of all callers.
+// BenchmarkCheck measures a check with its round trip: of the caller's limits alone, and beside a limit of all callers, asked each time or leased.
 func BenchmarkCheck(b *testing.B) {
 	far := []limiter.Limit{{Requests: 100_000_000, Window: 10 * time.Second}}
 	for _, c := range []struct {
@@ -17,6 +17,7 @@ func BenchmarkCheck(b *testing.B) {
 	}{
 		{"own", Scope{}},
 		{"global", Scope{Limits: far}},
+		{"leased", Scope{Limits: far, Lease: Duration(time.Second)}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			w := open(b, valkeytest.Start(b))

@@ -42,7 +42,7 @@ func TestMeasurements(t *testing.T) {
 	for _, name := range []string{
 		"simple.cpu_us", "simple.command_us",
 		"one_limit.shards1.rate", "one_limit.shards2.cpu_us", "one_limit.shards3.per_core", "two_limits.shards1.script_us", "with_usage.shards1.cpu_us",
-		"global.rate", "global.hot_shard_us", "memory.keys300.registered_bytes", "memory.keys600.audit_bytes", "memory.keys600.made",
+		"global.rate", "global.hot_shard_us", "global.leased_rate", "global.leased_hot_shard_us", "memory.keys300.registered_bytes", "memory.keys600.audit_bytes", "memory.keys600.made",
 		"edit.keys300.ms", "edit.keys600.cpu_ms",
 	} {
 		if measured["scale."+name] <= 0 {
@@ -54,6 +54,9 @@ func TestMeasurements(t *testing.T) {
 	}
 	if admitted, limit := measured["scale.global.admitted"], measured["scale.global.limit"]; admitted != limit {
 		t.Errorf("%g calls were let through under a global limit of %g", admitted, limit)
+	}
+	if admitted, limit := measured["scale.global.leased_admitted"], measured["scale.global.limit"]; admitted > limit || admitted < limit/2 {
+		t.Errorf("%g calls were let through under a leased global limit of %g", admitted, limit)
 	}
 	// 256 copies of a set with one plan, each in a command of its own.
 	if bytes := measured["scale.edit.keys600.bytes"]; bytes < 256*80 || bytes > 256*1000 {
