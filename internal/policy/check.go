@@ -77,7 +77,8 @@ func (c *Checked) HoldsUntil() time.Time {
 	return next
 }
 
-// Applied is a limit that a call was held against.
+// Applied is a limit that a call was held against. Of one that is leased, Remaining is what the server knew to remain when the environment's lot was
+// taken, and what is left of that; Reset is when the state is empty, which is a lease later than the window.
 type Applied struct {
 	limiter.Usage
 	Scope string // "key", "route", "ip", "route-ip", "global" or "route-all"

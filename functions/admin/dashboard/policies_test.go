@@ -166,6 +166,14 @@ func TestRules(t *testing.T) {
 		"log"), "cost", "2")).wants(t, http.StatusSeeOther)
 	version++
 	s.get("/policies/rules/edit?rule=orders").wants(t, http.StatusOK, `name="cost" value="2"`, `name="shared[0].requests" value="7"`)
+	leased := with(ruleOf(version, "orders", "orders", "GET", "/orders/{proxy+}",
+		"shared[0].requests", "7", "shared[0].window", "1", "shared[0].unit", "hour", "shared[0].algorithm", "log"), "lease", "16m")
+	s.post("/policies/rules", leased).wants(t, http.StatusUnprocessableEntity, `id="lease-error"`, "to a quarter of the shortest window, 15 minutes")
+	s.post("/policies/rules", with(leased, "lease", "soon")).wants(t, http.StatusUnprocessableEntity, `id="lease-error"`, "Type a time such as 500ms")
+	s.post("/policies/rules", with(leased, "lease", "90s")).wants(t, http.StatusSeeOther)
+	version++
+	s.get("/policies").wants(t, http.StatusOK, "all together: 7 per hour, leased for 90 seconds")
+	s.get("/policies/rules/edit?rule=orders").wants(t, http.StatusOK, `name="lease" value="90s"`)
 	s.get("/policies/rules/edit?rule=none").wants(t, http.StatusNotFound)
 	s.post("/policies/rules/delete?rule=orders", fields("version", fmt.Sprint(version), "reason", "gone")).wants(t, http.StatusSeeOther)
 	if set := s.set(); len(set.Routes) != 2 {
@@ -183,20 +191,22 @@ func TestShared(t *testing.T) {
 	s := newSite(t).login()
 	s.get("/policies/shared").wants(t, http.StatusOK)
 	for field, value := range map[string]string{"deny": "nonsense", "allow": "10.0.0.1/8", "exempt": "1.2.3.4/99", "denials": "1",
-		"tokenPlan": "none", "globalMode": "x"} {
+		"tokenPlan": "none", "globalMode": "x", "globalLease": "1s"} {
 		s.post("/policies/shared", sharedOf("1", field, value)).wants(t, http.StatusUnprocessableEntity, `id="`+field+`-error"`)
 	}
 	form := sharedOf("1", "deny", "198.51.100.0/24\r\n2001:db8::/32, 192.0.2.7", "tokenPlan", "free", "denials", "100", "window", "1m", "first",
 		"5m", "most", "1d",
-		"perIP[0].requests", "50", "perIP[0].window", "1", "perIP[0].unit", "minute", "perIP[0].algorithm", "log")
+		"perIP[0].requests", "50", "perIP[0].window", "1", "perIP[0].unit", "minute", "perIP[0].algorithm", "log",
+		"global[0].requests", "5000", "global[0].window", "1", "global[0].unit", "minute", "global[0].algorithm", "log", "globalLease", "500ms")
 	s.post("/policies/shared", form).wants(t, http.StatusSeeOther)
 	set := s.set()
 	if len(set.Deny) != 3 || set.Deny[2] != netip.MustParsePrefix("192.0.2.7/32") || set.TokenPlan != "free" || set.Bans == nil ||
 		set.Bans.Denials != 100 {
 		t.Errorf("saved %+v", set)
 	}
-	page := s.get("/policies").wants(t, http.StatusOK, "198.51.100.0/24, 2001:db8::/32", "100 denied calls in 1m ban for 5m", "50 per minute")
-	s.get("/policies/shared").wants(t, http.StatusOK, "2001:db8::/32", `name="denials" value="100"`)
+	page := s.get("/policies").wants(t, http.StatusOK, "198.51.100.0/24, 2001:db8::/32", "100 denied calls in 1m ban for 5m", "50 per minute",
+		"5,000 per minute, leased for 500 milliseconds; shadow")
+	s.get("/policies/shared").wants(t, http.StatusOK, "2001:db8::/32", `name="denials" value="100"`, `name="globalLease" value="500ms"`)
 	s.post(undoInPage.FindStringSubmatch(page.body)[1], nil).wants(t, http.StatusSeeOther)
 	if set := s.set(); len(set.Deny) != 0 || set.Bans != nil {
 		t.Errorf("after the undo: %+v", set)

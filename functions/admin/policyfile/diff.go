@@ -190,9 +190,9 @@ func RouteText(r policy.Route) string {
 	return strings.Join(parts, "; ")
 }
 
-// ScopeText writes a scope; empty without limits.
+// ScopeText writes a scope; empty without limits and lease.
 func ScopeText(s policy.Scope) string {
-	if len(s.Limits) == 0 {
+	if len(s.Limits) == 0 && s.Lease == 0 {
 		return ""
 	}
 	return wording.Limits(s.Limits) + LeaseText(s.Lease) + "; " + ModeText(s.Mode)
