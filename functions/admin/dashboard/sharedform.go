@@ -145,7 +145,7 @@ func leaseText(d policy.Duration) string {
 // leaseField asks for the lease of limits of all callers.
 func leaseField(name, label string, in input) templates.FormField {
 	f := text(name, label, "none: every call asks", 15, in)
-	f.Hint = "Environments take shares of these limits for so long, such as 1s, and ask less often. Up to a quarter of the shortest window; exact logs only."
+	f.Hint = "With 1s, environments hold shares for a second and ask less often. Up to a quarter of the shortest window; exact logs only."
 	return f
 }
 
