@@ -494,7 +494,9 @@ func parseWide(checked *Checked, own step, rule *compiledRoute, of public, b []b
 	if !checked.Allowed { // the script took from both or from none
 		checked.restore()
 	}
-	checked.onTrial = len(trial) > 0
+	if checked.onTrial = len(trial) > 0; len(trial) >= 8 && checked.Now.IsZero() { // no other limit is the caller's
+		checked.Now = timeAt(trial[1:])
+	}
 	checked.Trial = !checked.onTrial || trial[0]&1 == 1 // a cost above the candidate is as denied as any other
 	return nil
 }

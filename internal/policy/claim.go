@@ -44,11 +44,10 @@ func (c *Checker) claim(set *compiledSet, steps []step, cost int64) claims {
 
 func (l *claim) begin(s *step, version int64) {
 	if share := l.side.share; share != nil {
-		if l.lot, l.left = share.draw(l.asked, l.cost); l.lot != nil {
-			l.drawn = true
+		l.lot, l.left, l.request = share.take(l.asked, l.cost)
+		if l.drawn = l.lot != nil; l.drawn {
 			return
 		}
-		l.request = share.request(l.asked, l.cost)
 	}
 	s.script, s.args = leaseScript, l.args(version)
 }

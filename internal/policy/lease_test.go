@@ -400,3 +400,26 @@ func TestLeasesOutOfRange(t *testing.T) {
 		}
 	}
 }
+
+// The server's time is known even of a call that takes of nothing but a share.
+func TestTimeWithoutLimitsOfTheCaller(t *testing.T) {
+	for name, change := range map[string]func(*Set){
+		"off": func(*Set) {}, "bans": func(s *Set) {
+			s.Bans = &Bans{Denials: 9, Window: Duration(time.Minute), Base: Duration(time.Minute), Cap: Duration(time.Hour)}
+		},
+		"candidate": func(s *Set) { s.Plans[0].Candidate = perMinute(9) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := rent(t, 1, leasedMinute(1000, 10*time.Second))
+			l.save(t, func(s *Set) {
+				s.Plans[0].Mode = Off
+				change(s)
+			})
+			l.calls(0, "/", "yy")
+			l.at(l.now.Add(time.Second))
+			if c := l.calls(0, "/", "y"); !c.Now.Equal(l.now) || c.Limits[0].Reset != 69*time.Second {
+				t.Errorf("%s, want it to be %s", describe(c), l.now)
+			}
+		})
+	}
+}

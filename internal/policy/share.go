@@ -42,10 +42,18 @@ type lot struct {
 // age is how long ago the lot was taken at most, by whichever clock says more: the monotonic one stands still while the environment is frozen.
 func (l *lot) age(now time.Time) time.Duration { return elapsed.AtMost(l.asked, now) }
 
-// draw takes a cost from the lot that is held, if it holds for that long still, and tells how much is left in it.
-func (s *share) draw(now time.Time, cost int64) (from *lot, left int64) {
+// take draws a cost from the lot that is held, and tells how much is left in it; or it says what to ask for.
+func (s *share) take(now time.Time, cost int64) (from *lot, left int64, r request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if from, left = s.draw(now, cost); from == nil {
+		r = s.request(now, cost)
+	}
+	return from, left, r
+}
+
+// draw is done under the lock.
+func (s *share) draw(now time.Time, cost int64) (from *lot, left int64) {
 	if s.lot == nil || s.lot.left < cost || s.lot.age(now) >= s.lease-s.lease/clockDrift {
 		return nil, 0
 	}
@@ -61,10 +69,8 @@ type request struct {
 	alone  bool      // for the cost alone: somebody else asks for the next lot
 }
 
-// request ends the lot. What it asks for must be answered by land.
+// request ends the lot, under the lock. What it asks for must be answered by land.
 func (s *share) request(now time.Time, cost int64) request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.asking {
 		return request{size: cost, alone: true}
 	}

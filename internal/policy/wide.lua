@@ -3,7 +3,7 @@
 -- ARGV[5] the program that counts denials, empty without bans; ARGV[6] and ARGV[7] first and longest ban, microseconds; ARGV[8] entry of the route's
 -- limits, empty without
 -- Returns as find.lua does, but 'W', `public`, and 2 bytes length and decision of the plan (empty when its mode is off), the same of the route (empty
--- without), then the candidate's decision, which is held against every call as if it were in force.
+-- without), then the candidate's decision, which is held against every call as if it were in force; 'O' when all three are empty.
 local function passes(reply)
   return byte(reply) % 2 == 1
 end
@@ -57,5 +57,8 @@ if denied and ARGV[5] ~= '' and cost > 0 and not passes(step(KEYS[5], ARGV[5], 1
   call('SET', KEYS[4], ban, 'PX', string.format('%.0f', math.ceil((length + longest) / 1000)))
   call('DEL', KEYS[5])
   return 'B' .. sub(ban, 2, 8) .. pack('>I7', now) .. public
+end
+if own == '' and routed == '' and trial == '' then
+  return 'O' .. pack('>I7', now) .. public
 end
 return 'W' .. public .. pack('>I2', #own) .. own .. pack('>I2', #routed) .. routed .. trial
