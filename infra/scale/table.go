@@ -142,8 +142,8 @@ func (m *Measured) leasing() string {
 	if v("lease_ms") == 0 {
 		return ""
 	}
-	return fmt.Sprintf("\nLeased for %s ms, the near limit lets %s through, and with the far one they make %s checks a second; the busiest shard works\n"+
-		"%s µs for each check of all callers, its own callers' included: %s checks a second and core.\n",
+	return fmt.Sprintf("\nLeased for %s ms, the near limit lets %s through, and with the far one they make %s checks a second; the busiest shard\n"+
+		"works %s µs for each check of all callers, its own callers' included: %s checks a second and core.\n",
 		thousands(v("lease_ms")), thousands(v("leased_admitted")), thousands(v("leased_rate")), number(v("leased_hot_shard_us")),
 		thousands(v("leased_per_hot_core")))
 }

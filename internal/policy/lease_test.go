@@ -423,3 +423,20 @@ func TestTimeWithoutLimitsOfTheCaller(t *testing.T) {
 		})
 	}
 }
+
+// Leases need no other server, and no more rights, than checks do.
+func TestLeasesOnEveryServer(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", hourly(1_000_000))
+		_, secret := w.create(t, "caller", "free")
+		w.save(t, func(s *Set) {
+			s.Global = Scope{Limits: []limiter.Limit{hourly(1000)}, Lease: Duration(10 * time.Minute)}
+			s.Routes = []Route{{Name: "orders", Cost: 3, Pattern: route.Pattern{Path: "/orders"}, Shared: []limiter.Limit{hourly(600)}}}
+			s.Routes[0].SharedLease = s.Global.Lease
+		})
+		c := w.expect(t, call(secret), strings.Repeat("y", 40))
+		if all, route := c.Limits[1].Remaining, c.Limits[2].Remaining; all != 1000-120 || route != 600-120 {
+			t.Errorf("%d and %d remain, want 880 and 480", all, route)
+		}
+	})
+}

@@ -57,8 +57,8 @@ func globalLimit(ctx context.Context, o options) ([]figures.Figure, error) {
 	return shared(ctx, o, registry, fleet, all, calls)
 }
 
-// shared measures without the limit, with one that is reached, and with one that is far away, of which every call asks and of which environments lease
-// shares. In this order, since what was counted stays counted when a limit is edited.
+// shared measures without the limit, with one that is reached, and with one that is far away, of which every call asks or of which environments
+// lease shares. In this order, since what was counted stays counted when a limit is edited.
 func shared(ctx context.Context, o options, r *registry, f fleet, all nodes, calls []policy.Call) ([]figures.Figure, error) {
 	if _, err := f.during(ctx, calls, o.slice/5); err != nil {
 		return nil, err

@@ -42,7 +42,8 @@ func TestMeasurements(t *testing.T) {
 	for _, name := range []string{
 		"simple.cpu_us", "simple.command_us",
 		"one_limit.shards1.rate", "one_limit.shards2.cpu_us", "one_limit.shards3.per_core", "two_limits.shards1.script_us", "with_usage.shards1.cpu_us",
-		"global.rate", "global.hot_shard_us", "global.leased_rate", "global.leased_hot_shard_us", "memory.keys300.registered_bytes", "memory.keys600.audit_bytes", "memory.keys600.made",
+		"global.rate", "global.hot_shard_us", "global.leased_rate", "global.leased_hot_shard_us",
+		"memory.keys300.registered_bytes", "memory.keys600.audit_bytes", "memory.keys600.made",
 		"edit.keys300.ms", "edit.keys600.cpu_ms",
 	} {
 		if measured["scale."+name] <= 0 {
