@@ -7,7 +7,8 @@
 // altogether, with its head. Who could neither read nor write Valkey before some time cannot undo what was told until then, short of all of it.
 //
 // A change and its entry share a slot, so every bucket of the key space has a chain of its own, a stream; List merges them by time. Nothing is ever
-// trimmed.
+// trimmed. An entry holds what it changed as it was before and as it was after, so that it can be read, checked and reverted alone; what is large is
+// stored packed, and hashed as it is stored.
 package audit
 
 import (
@@ -44,9 +45,32 @@ type Entry struct {
 	After    json.RawMessage `json:"after,omitempty"`  // the subject after; absent when it was deleted
 	Previous string          `json:"previous"`         // hash of the entry before, hex; empty for the first of a chain
 	Hash     string          `json:"hash"`             // hex
+
+	packed *pack // Before and After, until Opened
 }
 
-// body is the part of an Entry that is stored and hashed.
+// Opened returns the entry with Before and After, which a Query of Heads may leave packed.
+func (e Entry) Opened() Entry {
+	if e.packed == nil {
+		return e
+	}
+	before, after, ok := e.packed.open()
+	if !ok {
+		return e.bare()
+	}
+	e.Before, e.After, e.packed = before, after, nil
+	return e
+}
+
+// Creates reports whether the entry tells of no state before.
+func (e Entry) Creates() bool { return len(e.Before) == 0 && (e.packed == nil || e.packed.Before == 0) }
+
+// bare is all that is known of an entry that is none of ours.
+func (e Entry) bare() Entry {
+	return Entry{ID: e.ID, Time: time.UnixMilli(int64(positionOf(e.ID).ms)).UTC(), Previous: e.Previous, Hash: e.Hash}
+}
+
+// body is the part of an Entry that is stored and hashed, as it is stored. Releases that knew no Packed read the rest of it.
 type body struct {
 	Time    time.Time       `json:"t"`
 	By      Actor           `json:"by"`
@@ -57,6 +81,7 @@ type body struct {
 	Version int64           `json:"v"`
 	Before  json.RawMessage `json:"b,omitempty"`
 	After   json.RawMessage `json:"c,omitempty"`
+	Packed  *pack           `json:"z,omitempty"` // in place of Before and After
 }
 
 // Sealed is an entry ready to be appended behind the head that it was sealed for.
@@ -88,15 +113,23 @@ func (Key) String() string { return "audit key" }
 // GoString hides the key.
 func (Key) GoString() string { return "audit key" }
 
-// Seal makes e the next entry of bucket b, behind what head stands for. ID, Previous and Hash of e are ignored.
-func (k Key) Seal(b keyspace.Bucket, head []byte, e Entry) (Sealed, error) {
-	text, err := json.Marshal(body{e.Time.UTC(), e.By, e.Action, e.Subject, e.Name, e.Reason, e.Version, e.Before, e.After})
+// Seal makes e the next entry of a bucket, behind what head stands for. ID, Previous and Hash of e are ignored.
+func (k Key) Seal(bucket keyspace.Bucket, head []byte, e Entry) (Sealed, error) {
+	b := body{e.Time.UTC(), e.By, e.Action, e.Subject, e.Name, e.Reason, e.Version, e.Before, e.After, nil}
+	var err error
+	if b.Packed, err = packed(e.Before, e.After); err != nil {
+		return Sealed{}, fmt.Errorf("audit: seal: %w", err)
+	}
+	if b.Packed != nil {
+		b.Before, b.After = nil, nil
+	}
+	text, err := json.Marshal(b)
 	if err != nil {
 		return Sealed{}, fmt.Errorf("audit: seal: %w", err)
 	}
 	entries, previous := openHead(head)
-	hash := k.hash(b, previous, text)
-	return Sealed{Head: head, Body: text, Hash: hash, Next: k.head(b, entries+1, hash)}, nil
+	hash := k.hash(bucket, previous, text)
+	return Sealed{Head: head, Body: text, Hash: hash, Next: k.head(bucket, entries+1, hash)}, nil
 }
 
 // hash covers the bucket, so that a chain cannot be passed off as another's.
@@ -108,7 +141,7 @@ func (k Key) hash(b keyspace.Bucket, previous, text []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// decode reads the first of some stored entries, newest first, of which the next is the one before it. The hash is not checked.
+// decode reads the first of some stored entries, newest first, of which the next is the one before it. The hash is not checked. It is to be Opened.
 func decode(b keyspace.Bucket, found []valkey.XRangeEntry) Entry {
 	e := Entry{ID: idOf(b, found[0]), Hash: hex.EncodeToString([]byte(found[0].FieldValues["h"]))}
 	if len(found) > 1 {
@@ -116,11 +149,10 @@ func decode(b keyspace.Bucket, found []valkey.XRangeEntry) Entry {
 	}
 	var t body
 	if err := json.Unmarshal([]byte(found[0].FieldValues["e"]), &t); err != nil {
-		e.Time = time.UnixMilli(int64(positionOf(e.ID).ms)).UTC()
-		return e
+		return e.bare()
 	}
 	e.Time, e.By, e.Action, e.Subject, e.Name, e.Reason = t.Time, t.By, t.Action, t.Subject, t.Name, t.Reason
-	e.Version, e.Before, e.After = t.Version, t.Before, t.After
+	e.Version, e.Before, e.After, e.packed = t.Version, t.Before, t.After, t.Packed
 	return e
 }
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/valkey-io/valkey-go"
 
@@ -52,11 +53,13 @@ func (l *Log) Head(ctx context.Context, b keyspace.Bucket) ([]byte, error) {
 
 // Query asks for a page of entries, newest first.
 type Query struct {
-	Subject string // only this subject's
-	Action  string // only actions that start with it
-	By      string // only this actor's name
-	After   string // the Next of the page before; empty for the newest
-	Count   int    // 1 to 500; 0 means 50
+	Subject string    // only this subject's
+	Action  string    // only actions that start with it
+	By      string    // only this actor's name
+	Since   time.Time // only entries that Valkey took then or later; the Previous of the oldest may be empty. Zero for all
+	After   string    // the Next of the page before; empty for the newest
+	Count   int       // 1 to 500; 0 means 50
+	Heads   bool      // leave Before and After to Entry.Opened
 }
 
 // Page is an answer to a Query.
@@ -72,7 +75,7 @@ const (
 	defaultCount = 50
 	maxCount     = 500
 	minEach      = 8      // entries that are read of each of many chains
-	eachOfOne    = 500    // entries that are read together of one chain, of which one in many is the subject's
+	eachOfOne    = 500    // entries that are read together of one chain, at most: of a subject first as many as are asked for, then twice as many
 	maxLooked    = 2_500  // entries that a query of many chains looks at, so that one that matches little ends; Next goes on from there
 	maxOfOne     = 20_000 // likewise of one chain, where most are passed over unread
 )
@@ -92,20 +95,20 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	if q.Subject != "" {
 		buckets = []keyspace.Bucket{keyspace.BucketOf(q.Subject)}
 	}
-	each, most := eachOfOne, maxOfOne
+	each, most := count, maxOfOne
 	if q.Subject == "" {
 		each, most = min(count, max(minEach, count/16)), maxLooked
 	}
 	var page Page
-	for looked := 0; looked < most; looked += each * len(buckets) {
-		entries, more, err := l.read(ctx, buckets, at, each, q.needle())
+	for looked := 0; looked < most; {
+		entries, more, err := l.read(ctx, q, buckets, at, each)
 		if err != nil {
 			return Page{}, err
 		}
 		for i, e := range entries {
 			at = positionOf(e.ID)
 			if q.matches(e) {
-				page.Entries = append(page.Entries, e)
+				page.Entries = append(page.Entries, q.asked(e))
 			}
 			if len(page.Entries) == count {
 				if more || i+1 < len(entries) {
@@ -117,9 +120,27 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 		if !more {
 			return page, nil
 		}
+		if looked += each * len(buckets); q.Subject != "" {
+			each = min(2*each, eachOfOne)
+		}
 	}
 	page.Next = at.String()
 	return page, nil
+}
+
+// start is the stream id at which the oldest entries may be.
+func (q Query) start() string {
+	if q.Since.IsZero() {
+		return "-"
+	}
+	return strconv.FormatInt(max(0, q.Since.UnixMilli()), 10)
+}
+
+func (q Query) asked(e Entry) Entry {
+	if q.Heads {
+		return e
+	}
+	return e.Opened()
 }
 
 // needle is a text that every stored entry about the subject has, so that most others are passed over without being decoded. Empty when any will do.
@@ -142,6 +163,11 @@ type position struct {
 }
 
 func (p position) String() string { return fmt.Sprintf("%d-%d-%d", p.ms, p.sequence, p.bucket) }
+
+// Before is the After of a query that begins with the newest entry that Valkey took before t, which is after 1970.
+func Before(t time.Time) string {
+	return position{ms: uint64(max(1, t.UnixMilli())), bucket: keyspace.Buckets - 1}.String()
+}
 
 func positionOf(id string) position {
 	p, _ := parsePosition(id) // ids are made by String
@@ -189,10 +215,11 @@ func (p position) end(b keyspace.Bucket) string {
 
 // read returns entries after p, those without the needle by their ids alone, and whether there are more: of each chain at most so many, and none that
 // one not read may be newer than.
-func (l *Log) read(ctx context.Context, buckets []keyspace.Bucket, p position, each int, needle string) (entries []Entry, more bool, err error) {
+func (l *Log) read(ctx context.Context, q Query, buckets []keyspace.Bucket, p position, each int) (entries []Entry, more bool, err error) {
+	start, needle := q.start(), q.needle()
 	commands := make(valkey.Commands, len(buckets))
 	for i, b := range buckets {
-		commands[i] = l.client.B().Xrevrange().Key(Stream(b)).End(p.end(b)).Start("-").Count(int64(each) + 1).Build()
+		commands[i] = l.client.B().Xrevrange().Key(Stream(b)).End(p.end(b)).Start(start).Count(int64(each) + 1).Build()
 	}
 	var known position // up to where every chain was read
 	for i, result := range l.client.DoMulti(ctx, commands...) {
@@ -237,5 +264,5 @@ func (l *Log) Get(ctx context.Context, id string) (Entry, bool, error) {
 	if len(found) == 0 || found[0].ID != at {
 		return Entry{}, false, nil
 	}
-	return decode(keyspace.Bucket(p.bucket), found), true, nil
+	return decode(keyspace.Bucket(p.bucket), found).Opened(), true, nil
 }
