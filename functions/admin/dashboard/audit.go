@@ -94,7 +94,7 @@ func (d *dashboard) entryRows(r *http.Request, entries []audit.Entry) []template
 	for i, e := range entries {
 		rows[i] = templates.Entry{
 			ID: e.ID, At: instant(e.Time), By: clip(e.By.Name, maxName), What: clip(e.Action, maxInput), Subject: subjectWords(e), Address: d.subjectPath(e),
-			Reason: clip(e.Reason, 300), Changes: entryChanges(e),
+			Reason: clip(e.Reason, 300), Changes: d.told.of(e),
 		}
 		if e.Version > 0 {
 			rows[i].Version = number(e.Version)

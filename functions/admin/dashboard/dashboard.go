@@ -76,6 +76,7 @@ type dashboard struct {
 	mux      *http.ServeMux
 	seal     jobSeal
 	away     bool // there is no store, and no service but Bundle, Ready and Log
+	told     toldChanges
 }
 
 var basePattern = regexp.MustCompile(`^(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`)

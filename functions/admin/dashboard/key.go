@@ -206,7 +206,7 @@ func (d *dashboard) keyChart(ctx context.Context, k policy.Key, entries []audit.
 		return templates.TimeSeries{}, err
 	}
 	s := timeSeries{id: "calls", title: "Calls of the last hour", step: keyChartStep, begin: now.Add(-time.Hour).Truncate(keyChartStep),
-		marks: marks(entries)}
+		marks: d.marks(entries)}
 	if len(points) > 0 {
 		s.begin = points[0].Start
 	}
@@ -241,19 +241,18 @@ func (d *dashboard) recentDenials(ctx context.Context, id string) ([]templates.D
 }
 
 // marks are the changes of limits among entries, oldest first.
-func marks(entries []audit.Entry) []timeMark {
+func (d *dashboard) marks(entries []audit.Entry) []timeMark {
 	var all []timeMark
 	for i := len(entries) - 1; i >= 0; i-- {
 		e := entries[i]
-		all = append(all, timeMark{at: e.Time, text: markWords(e)})
+		all = append(all, timeMark{at: e.Time, text: markWords(e, d.told.of(e))})
 	}
 	return all
 }
 
 // markWords names what an entry changed.
-func markWords(e audit.Entry) string {
-	changes := entryChanges(e)
-	if len(e.Before) == 0 || len(changes) == 0 {
+func markWords(e audit.Entry, changes []templates.Change) string {
+	if e.Creates() || len(changes) == 0 {
 		return e.Action + " of " + subjectWords(e)
 	}
 	words := changes[0].What

@@ -167,14 +167,19 @@ func figures(sum usage.Counts, active int64, latency time.Duration) []templates.
 }
 
 func (d *dashboard) overviewChart(ctx context.Context, at period, points []usage.Point, home string) (templates.TimeSeries, error) {
-	entries, err := d.Keys.Audit().List(ctx, audit.Query{Subject: policy.SetID, Count: maxMarks})
-	if err != nil {
-		return templates.TimeSeries{}, err
-	}
-	s := timeSeries{id: "calls", title: "Calls", step: at.step, begin: at.from.Truncate(at.step), marks: marks(entries.Entries), selectIn: home}
+	s := timeSeries{id: "calls", title: "Calls", step: at.step, begin: at.from.Truncate(at.step), selectIn: home}
 	if len(points) > 0 {
 		s.begin = points[0].Start
 	}
+	query := audit.Query{Subject: policy.SetID, Since: s.begin, Count: maxMarks, Heads: true}
+	if at.name == "" {
+		query.After = audit.Before(at.to.Add(at.step))
+	}
+	entries, err := d.Keys.Audit().List(ctx, query)
+	if err != nil {
+		return templates.TimeSeries{}, err
+	}
+	s.marks = d.marks(entries.Entries)
 	s.allowed, s.blocked = columns(points)
 	return s.view(), nil
 }

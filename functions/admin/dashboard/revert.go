@@ -159,12 +159,12 @@ func (d *dashboard) undo(w http.ResponseWriter, r *http.Request) {
 
 // undoOf is the address that undoes the change that made this version of a subject; empty if there is none.
 func (d *dashboard) undoOf(r *http.Request, subject string, version int64) string {
-	page, err := d.Keys.Audit().List(r.Context(), audit.Query{Subject: subject, Count: 5})
+	page, err := d.Keys.Audit().List(r.Context(), audit.Query{Subject: subject, Count: 5, Heads: true})
 	if err != nil {
 		return ""
 	}
 	for _, e := range page.Entries {
-		if e.Version == version && reversal.Irreversible(e) == "" {
+		if e.Version == version && reversal.Irreversible(e.Opened()) == "" {
 			return d.path("/audit/" + e.ID + "/undo")
 		}
 	}
@@ -173,7 +173,7 @@ func (d *dashboard) undoOf(r *http.Request, subject string, version int64) strin
 
 // lastActor names who made the newest change of a subject; empty if nobody knows.
 func (d *dashboard) lastActor(r *http.Request, subject string) string {
-	page, err := d.Keys.Audit().List(r.Context(), audit.Query{Subject: subject, Count: 1})
+	page, err := d.Keys.Audit().List(r.Context(), audit.Query{Subject: subject, Count: 1, Heads: true})
 	if err != nil || len(page.Entries) == 0 {
 		return ""
 	}

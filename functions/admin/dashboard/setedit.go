@@ -180,7 +180,7 @@ func (e *setEdit) blame(invalid *policy.InvalidError, next *policy.Set) {
 // setConflict shows what others changed since the edit began beside the edit.
 func (d *dashboard) setConflict(w http.ResponseWriter, r *http.Request, current, next *policy.Set, e setEdit) {
 	c := &templates.Conflict{Keep: d.path("/policies")}
-	page, err := d.Keys.Audit().List(r.Context(), audit.Query{Subject: policy.SetID, Count: 20})
+	page, err := d.Keys.Audit().List(r.Context(), audit.Query{Subject: policy.SetID, Count: 20, Heads: true})
 	if err != nil {
 		d.failStore(w, r, "read audit", err)
 		return
@@ -192,7 +192,7 @@ func (d *dashboard) setConflict(w http.ResponseWriter, r *http.Request, current,
 		if i == 0 {
 			c.By, c.Saved = clip(entry.By.Name, maxName), instant(entry.Time)
 		}
-		for _, change := range entryChanges(entry) {
+		for _, change := range d.told.of(entry) {
 			c.Theirs = append(c.Theirs, change.What+": "+change.Before+" → "+change.After)
 		}
 	}
