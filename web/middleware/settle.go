@@ -15,7 +15,7 @@ import (
 // Settler settles reservations over Tidegate's JSON API. URL and Token are required. It is safe for concurrent use.
 type Settler struct {
 	URL    string       // of the dashboard, such as https://tidegate.example/prod
-	Token  string       // a machine token that may settle
+	Token  string       // a machine token; scope settle is enough
 	Client *http.Client // nil is one that waits for 5 seconds at most
 }
 

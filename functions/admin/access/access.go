@@ -6,19 +6,22 @@ import (
 	"fmt"
 )
 
-// Role is what somebody may do. Each includes the ones before it; the zero value may do nothing.
+// Role is what somebody may do. An editor may do all that others may; a viewer cannot settle. The zero value may do nothing.
 type Role uint8
 
 // The roles.
 const (
-	Nobody Role = iota
-	Viewer      // may see everything but secrets
-	Editor      // may change everything
+	Nobody  Role = iota
+	Settler      // may settle costs, and see or change nothing else; only machines have it
+	Viewer       // may see everything but secrets
+	Editor       // may change everything
 )
 
 // String returns the role's name in configuration and on pages.
 func (r Role) String() string {
 	switch r {
+	case Settler:
+		return "settler"
 	case Viewer:
 		return "viewer"
 	case Editor:
@@ -28,7 +31,7 @@ func (r Role) String() string {
 	return "nobody"
 }
 
-// ParseRole reads viewer or editor.
+// ParseRole reads viewer or editor, which are what people can be.
 func ParseRole(name string) (Role, error) {
 	for _, r := range []Role{Viewer, Editor} {
 		if r.String() == name {
@@ -59,6 +62,12 @@ type Actor struct {
 
 // Known reports whether somebody is there, whatever they may do.
 func (a Actor) Known() bool { return a.Role > Nobody && a.ID != "" }
+
+// CanView reports whether the actor may look at things.
+func (a Actor) CanView() bool { return a.Known() && a.Role >= Viewer }
+
+// CanSettle reports whether the actor may settle costs.
+func (a Actor) CanSettle() bool { return a.Known() && a.Role == Settler || a.CanEdit() }
 
 // CanEdit reports whether the actor may change things.
 func (a Actor) CanEdit() bool { return a.Known() && a.Role >= Editor }

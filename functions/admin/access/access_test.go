@@ -7,7 +7,7 @@ func TestStrangersMayNothing(t *testing.T) {
 	for name, a := range map[string]Actor{
 		"none": From(t.Context()), "role without id": {Role: Editor}, "id without role": {ID: "password:ada"},
 	} {
-		if a.Known() || a.CanEdit() {
+		if a.Known() || a.CanView() || a.CanSettle() || a.CanEdit() {
 			t.Errorf("%s: %+v is known", name, a)
 		}
 	}
@@ -24,6 +24,16 @@ func TestStrangersMayNothing(t *testing.T) {
 	}
 }
 
+// What each role may do, and no more.
+func TestRoles(t *testing.T) {
+	for role, want := range map[Role][3]bool{Nobody: {}, Settler: {false, true, false}, Viewer: {true, false, false}, Editor: {true, true, true}} {
+		a := Actor{ID: "token:x", Kind: Token, Role: role}
+		if got := [3]bool{a.CanView(), a.CanSettle(), a.CanEdit()}; got != want {
+			t.Errorf("%v: may view, settle, edit: %v, want %v", role, got, want)
+		}
+	}
+}
+
 // Only the names of roles that somebody can have are read.
 func TestParseRole(t *testing.T) {
 	for _, r := range []Role{Viewer, Editor} {
@@ -31,7 +41,7 @@ func TestParseRole(t *testing.T) {
 			t.Errorf("%s: %v, %v", r, got, err)
 		}
 	}
-	for _, name := range []string{"", "nobody", "Editor", "admin", "viewer "} {
+	for _, name := range []string{"", "nobody", "Editor", "admin", "viewer ", "settler"} {
 		if got, err := ParseRole(name); err == nil || got != Nobody {
 			t.Errorf("%q: %v", name, got)
 		}

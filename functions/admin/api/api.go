@@ -85,7 +85,8 @@ func configOf(base string) huma.Config {
 	config.RejectUnknownQueryParameters = true
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"token": {
-			Type: "http", Scheme: "bearer", Description: "A machine token, tga_…, with scope read or write. An editor makes it in the settings.",
+			Type: "http", Scheme: "bearer",
+			Description: "A machine token, tga_…, with scope read, write (which includes the others) or settle. An editor makes it in the settings.",
 		},
 		"session": {
 			Type: "apiKey", In: "cookie", Name: "__Host-tidegate",
@@ -172,10 +173,14 @@ func (o operation) methodAndPath() (method, path string) {
 }
 
 func (o operation) scope() string {
-	if o.role == access.Editor {
+	switch o.role {
+	case access.Editor:
 		return string(token.Write)
+	case access.Settler:
+		return string(token.Settle)
+	default:
+		return string(token.Read)
 	}
-	return string(token.Read)
 }
 
 // edit is what the audit is told about a change.

@@ -53,12 +53,15 @@ func TestDocument(t *testing.T) {
 	}
 	for _, r := range Routes("", Services{}) {
 		served = append(served, r.Pattern)
-		want := map[access.Role]string{access.Viewer: "read", access.Editor: "write"}[r.Role]
+		want := map[access.Role]string{access.Viewer: "read", access.Editor: "write", access.Settler: "settle"}[r.Role]
 		if want == "" || scopes[r.Pattern] != want || r.MaxBody < MaxBody {
 			t.Errorf("%s: role %v, scope %q, %d bytes", r.Pattern, r.Role, scopes[r.Pattern], r.MaxBody)
 		}
-		if changes := !strings.HasPrefix(r.Pattern, "GET "); changes && r.Role != access.Editor && !strings.HasPrefix(r.Pattern, "POST /api/v1/simulate") {
+		if changes := !strings.HasPrefix(r.Pattern, "GET "); changes && r.Role == access.Viewer && !strings.HasPrefix(r.Pattern, "POST /api/v1/simulate") {
 			t.Errorf("%s is open to viewers", r.Pattern)
+		}
+		if settles := r.Pattern == "POST /api/v1/reservations/settle"; settles != (r.Role == access.Settler) {
+			t.Errorf("%s: role %v", r.Pattern, r.Role)
 		}
 	}
 	slices.Sort(documented)

@@ -55,8 +55,8 @@ func (a *api) registerReservations() {
 		status: http.StatusCreated, details: "429 when a limit is reached, with Retry-After.",
 	}, a.reserve)
 	register(a, operation{
-		pattern: "POST /reservations/settle", id: "settle-reservation", summary: "Make a reservation's cost what was really used", role: access.Editor,
-		group: group, details: "Once: 409 means settled before, 410 expired.",
+		pattern: "POST /reservations/settle", id: "settle-reservation", summary: "Make a reservation's cost what was really used", role: access.Settler,
+		group: group, details: "Once: 409 means settled before, 410 expired. Scope settle is enough, and good for nothing else.",
 	}, a.settle)
 }
 

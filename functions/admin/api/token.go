@@ -13,7 +13,7 @@ import (
 type Token struct {
 	ID       string     `json:"id"`
 	Name     string     `json:"name"`
-	Scope    string     `json:"scope" doc:"read or write; empty of one that cannot be read"`
+	Scope    string     `json:"scope" doc:"read, write or settle; empty of one that cannot be read"`
 	By       string     `json:"createdBy"`
 	Created  time.Time  `json:"created"`
 	Expires  time.Time  `json:"expires"`
@@ -33,7 +33,7 @@ type (
 	newTokenInput struct {
 		Body struct {
 			Name    string    `json:"name" minLength:"1" maxLength:"64"`
-			Scope   string    `json:"scope" enum:"read,write"`
+			Scope   string    `json:"scope" enum:"read,write,settle" doc:"Settle is to settle reservations and nothing else; write includes the others"`
 			Expires time.Time `json:"expires" doc:"Within the next 366 days"`
 		}
 	}

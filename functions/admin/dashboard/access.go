@@ -33,13 +33,22 @@ func (d *dashboard) dispatch(w http.ResponseWriter, r *http.Request) {
 		case !actor.Known():
 			d.askLogin(w, r)
 		default:
-			d.fail(w, r, problem{
-				status:  http.StatusForbidden,
-				heading: "You may look, but not change",
-				advice:  "This needs the editor role. Ask whoever runs this dashboard.",
-			})
+			d.fail(w, r, forbidden(actor))
 		}
 	})
+}
+
+func forbidden(a access.Actor) problem {
+	if !a.CanView() {
+		return problem{
+			status: http.StatusForbidden, heading: "This token may settle reservations, and nothing else", advice: "Use one of scope read or write.",
+		}
+	}
+	return problem{
+		status:  http.StatusForbidden,
+		heading: "You may look, but not change",
+		advice:  "This needs the editor role. Ask whoever runs this dashboard.",
+	}
 }
 
 // identified answers a request with its actor in the context: the bearer of a token on the API, else whoever the session belongs to.

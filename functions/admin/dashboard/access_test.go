@@ -150,6 +150,7 @@ const (
 	asNobody = iota
 	asViewer
 	asEditor
+	asSettler // on the API alone: what a viewer may not, and one thing that an editor may
 )
 
 // caller is somebody who asks. Machines have a rank on the API only.
@@ -198,6 +199,7 @@ func callers() []caller {
 		}},
 		{"read token", asViewer, true, withTokenOf(token.Read)},
 		{"write token", asEditor, true, withTokenOf(token.Write)},
+		{"settle token", asSettler, true, withTokenOf(token.Settle)},
 		{"revoked token", asNobody, true, func(s *site, h http.Header) {
 			text := s.newToken(token.Write)
 			if err := s.tokens.Revoke(s.t.Context(), text[len("tga_"):][:12], byTest.By); err != nil {
@@ -253,9 +255,14 @@ func (s *site) try(c caller, method, path string, want [3]int) {
 	s.t.Helper()
 	header := http.Header{}
 	c.authorize(s, header)
-	status := want[c.rank]
-	if c.machine && !strings.HasPrefix(path, "/api/") {
-		status = want[asNobody]
+	status := want[asNobody]
+	switch machines := strings.HasPrefix(path, "/api/"); {
+	case c.rank == asSettler && machines && method == http.MethodPost && path == "/api/v1/reservations/settle":
+		status = want[asEditor]
+	case c.rank == asSettler && machines:
+		status = http.StatusForbidden
+	case !c.machine || machines:
+		status = want[c.rank]
 	}
 	got := s.request(method, path, header)
 	toLogin := strings.HasPrefix(got.Header.Get("Location"), "/login?next=")
@@ -270,7 +277,7 @@ func (s *site) try(c caller, method, path string, want [3]int) {
 // A route that does not say who may ask for it stops the start.
 func TestRouteWithoutNeed(t *testing.T) {
 	d := &dashboard{}
-	for _, n := range []need{undecided, -1, editor + 1} {
+	for _, n := range []need{undecided, -1, settler + 1} {
 		if _, _, err := d.newMux([]route{{pattern: "GET /x", need: n, handle: d.showOverview}}); err == nil || !strings.Contains(err.Error(), "GET /x") {
 			t.Errorf("%d: %v", n, err)
 		}

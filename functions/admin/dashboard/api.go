@@ -46,6 +46,8 @@ func (d *dashboard) apiRoutes() []route {
 
 func needOf(r access.Role) need {
 	switch r {
+	case access.Settler:
+		return settler
 	case access.Viewer:
 		return viewer
 	case access.Editor:

@@ -11,6 +11,7 @@ import (
 
 	"tidegate/functions/admin/access"
 	"tidegate/functions/admin/token"
+	"tidegate/internal/policy"
 )
 
 var mightyActor = access.Actor{ID: "password:x", Name: "x", Kind: access.User, Role: access.Editor}
@@ -37,6 +38,30 @@ func TestBearerOnly(t *testing.T) {
 	s.do(http.MethodGet, "/api/v1/me", nil, http.Header{"Authorization": {"bearer " + write}}).wants(t, http.StatusOK)
 	if got := s.do(http.MethodGet, "/api/v1/me", nil, bearer(write)); got.Header.Get("Set-Cookie") != "" {
 		t.Error("a machine gets a cookie")
+	}
+}
+
+// A backend's token settles what was reserved, and is refused the rest with the reason.
+func TestSettleToken(t *testing.T) {
+	s := newSite(t)
+	send := func(scope token.Scope, path, body string) reply {
+		header := bearer(s.newToken(scope))
+		header.Set("Content-Type", "application/json")
+		return s.doText(http.MethodPost, "/api/v1/"+path, body, header)
+	}
+	reserve := `{"keyId":"` + s.keys.ids["acme"] + `","cost":5}`
+	var reserved struct{ Reservation string }
+	if err := json.Unmarshal([]byte(send(token.Write, "reservations", reserve).wants(t, http.StatusCreated).body), &reserved); err != nil {
+		t.Fatal(err)
+	}
+	settle := `{"reservation":"` + reserved.Reservation + `","cost":0}`
+	send(token.Read, "reservations/settle", settle).wants(t, http.StatusForbidden, "may look, but not change")
+	send(token.Settle, "reservations", reserve).wants(t, http.StatusForbidden, "may settle reservations, and nothing else")
+	send(token.Settle, "keys/{acme}/revoke", `{"reason":"x"}`).wants(t, http.StatusForbidden, "may settle reservations, and nothing else")
+	send(token.Settle, "nothing", "").wants(t, http.StatusForbidden)
+	send(token.Settle, "reservations/settle", settle).wants(t, http.StatusOK, `"reserved":5`, `"actual":0`)
+	if s.keys.key("acme").Status != policy.Active {
+		t.Error("revoked")
 	}
 }
 

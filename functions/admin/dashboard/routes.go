@@ -18,6 +18,7 @@ const (
 	guest          // anybody; a session is looked up
 	viewer         // whoever may look
 	editor         // whoever may change things
+	settler        // whoever may settle costs
 )
 
 // metBy reports whether somebody may have what needs this.
@@ -26,9 +27,11 @@ func (n need) metBy(a access.Actor) bool {
 	case open, guest:
 		return true
 	case viewer:
-		return a.Known()
+		return a.CanView()
 	case editor:
 		return a.CanEdit()
+	case settler:
+		return a.CanSettle()
 	case undecided:
 	}
 	return false
@@ -126,7 +129,7 @@ func (d *dashboard) policyRoutes() []route {
 func (d *dashboard) newMux(routes []route) (*http.ServeMux, map[string]route, error) {
 	mux, known := http.NewServeMux(), map[string]route{}
 	for _, r := range routes {
-		if r.need <= undecided || r.need > editor {
+		if r.need <= undecided || r.need > settler {
 			return nil, nil, fmt.Errorf("route %s does not say who may ask for it", r.pattern)
 		}
 		method, path, _ := strings.Cut(r.pattern, " ")

@@ -36,6 +36,15 @@ func TestTokenOnThePage(t *testing.T) {
 	s.post("/settings/tokens/%7Bx%7D/revoke", nil).wants(t, http.StatusSeeOther)
 }
 
+// The form offers every scope, and a token has the one that was chosen.
+func TestScopesOnThePage(t *testing.T) {
+	s := newSite(t).login()
+	for scope, words := range map[token.Scope]string{token.Read: "read", token.Write: "read and write", token.Settle: "settle costs only"} {
+		s.post("/settings/tokens", tokenFields("t", string(scope), "7")).wants(t, http.StatusCreated, `<option value="`+string(scope)+`"`)
+		s.get("/settings").wants(t, http.StatusOK, `<td data-label="May">`+words+`</td>`)
+	}
+}
+
 // What is wrong with a form stands beside its field, with what was typed, and nothing is made.
 func TestTokenFormErrors(t *testing.T) {
 	s := newSite(t).login()
@@ -43,7 +52,7 @@ func TestTokenFormErrors(t *testing.T) {
 		"It is missing.":                tokenFields("  ", "read", "7"),
 		"Has more than 64 characters.":  tokenFields(strings.Repeat("n", 65), "read", "7"),
 		"cannot be printed":             tokenFields("a\u202eb", "read", "7"),
-		"Must be read or write.":        tokenFields("n", "root", "7"),
+		"Must be read, write or settle": tokenFields("n", "root", "7"),
 		"within the next 366 days":      tokenFields("n", "read", "9999"),
 		"Must be within the next 366":   tokenFields("n", "read", "soon"),
 		"Must be within the next 366 d": tokenFields("n", "read", "-1"),

@@ -97,7 +97,7 @@ func (d *dashboard) tokensPanel(r *http.Request, form tokenForm) (*templates.Tok
 		Create: d.path("/settings/tokens"),
 		Name:   field(form.name),
 		Scope:  field(form.scope),
-		Scopes: []templates.Option{{Value: string(token.Read), Text: "read"}, {Value: string(token.Write), Text: "read and write"}},
+		Scopes: scopeOptions(),
 		Days:   field(form.days),
 		Error:  form.wrong,
 	}
@@ -127,6 +127,16 @@ func scopeWords(s token.Scope) string {
 		return "read"
 	case token.Write:
 		return "read and write"
+	case token.Settle:
+		return "settle costs only"
 	}
 	return "none"
+}
+
+func scopeOptions() []templates.Option {
+	var all []templates.Option
+	for _, s := range []token.Scope{token.Read, token.Settle, token.Write} {
+		all = append(all, templates.Option{Value: string(s), Text: scopeWords(s)})
+	}
+	return all
 }

@@ -55,7 +55,7 @@ func (u User) validate() error {
 		return fmt.Errorf("has a name of more than %d characters", MaxName)
 	case !utf8.ValidString(u.Name) || strings.ContainsFunc(u.Name, func(c rune) bool { return !unicode.IsPrint(c) }):
 		return errors.New("has a name with characters that cannot be printed")
-	case u.Role == access.Nobody:
+	case u.Role < access.Viewer:
 		return errors.New("has no role")
 	case u.Hash == Hash{}:
 		return errors.New("has no password")

@@ -39,13 +39,14 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return e.Field + " " + e.Message }
 
-// Scope is what a token may do. Write includes read.
+// Scope is what a token may do. Write includes the others.
 type Scope string
 
 // The scopes.
 const (
-	Read  Scope = "read"
-	Write Scope = "write"
+	Read   Scope = "read"
+	Write  Scope = "write"
+	Settle Scope = "settle"
 )
 
 // Role returns the role that a scope amounts to.
@@ -55,6 +56,8 @@ func (s Scope) Role() access.Role {
 		return access.Viewer
 	case Write:
 		return access.Editor
+	case Settle:
+		return access.Settler
 	}
 	return access.Nobody
 }
@@ -76,7 +79,7 @@ func (n New) validate(now time.Time) error {
 	case !utf8.ValidString(n.Name) || strings.ContainsFunc(n.Name, func(c rune) bool { return !unicode.IsPrint(c) }):
 		return &InvalidError{"name", "has characters that cannot be printed"}
 	case n.Scope.Role() == access.Nobody:
-		return &InvalidError{"scope", "must be read or write"}
+		return &InvalidError{"scope", "must be read, write or settle"}
 	case !n.Expires.After(now) || n.Expires.After(now.Add(MaxLife)):
 		return &InvalidError{"expires", "must be within the next 366 days"}
 	}
