@@ -9,6 +9,7 @@ type KeyPage struct {
 	Why      []string    // which limits hold, and why, in sentences
 	Notes    []string    // what else to know
 	Chart    TimeSeries  // recent minutes
+	Play     string      // address that plays them to the algorithms; empty without one
 	Denials  []DenialRow // the latest, newest first
 	Response Response
 	Recent   []Entry // of the audit

@@ -168,7 +168,7 @@ func (d *dashboard) showCaller(w http.ResponseWriter, r *http.Request) {
 		Trail: []templates.Choice{{Text: "Keys", Address: d.path("/keys")}, {Text: "Callers", Address: d.path("/callers")}},
 	}
 	p.Page.Chart = d.path("/static/" + d.Bundle.Chart)
-	if p.Chart, err = d.keyChart(r.Context(), k, nil); err != nil {
+	if p.Chart, _, err = d.keyChart(r.Context(), k.ID, nil, nil); err != nil {
 		d.failStore(w, r, "read calls", err)
 		return
 	}

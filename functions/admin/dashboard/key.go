@@ -13,6 +13,7 @@ import (
 
 	"tidegate/functions/admin/keylist"
 	"tidegate/internal/audit"
+	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -95,7 +96,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	if p.Response, err = d.responseNow(ctx, set, k); err != nil {
 		return templates.KeyPage{}, err
 	}
-	if p.Chart, err = d.keyChart(ctx, k, entries.Entries); err != nil {
+	if p.Chart, p.Play, err = d.keyChart(ctx, k.ID, s.Effective.Limits, entries.Entries); err != nil {
 		return templates.KeyPage{}, err
 	}
 	if p.Denials, err = d.recentDenials(ctx, k.ID); err != nil {
@@ -198,12 +199,14 @@ func (d *dashboard) keyNotes(s keylist.Subject) []string {
 	return notes
 }
 
-// keyChart shows the calls of the last hour and what changed in it.
-func (d *dashboard) keyChart(ctx context.Context, k policy.Key, entries []audit.Entry) (templates.TimeSeries, error) {
+// keyChart shows the calls of a caller's last hour and what changed in it. play is the address that plays them to its limits, empty without one.
+func (d *dashboard) keyChart(ctx context.Context, id string, limits []limiter.Limit, entries []audit.Entry) (
+	chart templates.TimeSeries, play string, err error,
+) {
 	now := time.Now()
-	points, err := d.Usage.Series(ctx, k.ID, now.Add(-time.Hour), now, keyChartStep)
+	points, err := d.Usage.Series(ctx, id, now.Add(-time.Hour), now, keyChartStep)
 	if err != nil {
-		return templates.TimeSeries{}, err
+		return templates.TimeSeries{}, "", err
 	}
 	s := timeSeries{id: "calls", title: "Calls of the last hour", step: keyChartStep, begin: now.Add(-time.Hour).Truncate(keyChartStep),
 		marks: d.marks(entries)}
@@ -211,7 +214,26 @@ func (d *dashboard) keyChart(ctx context.Context, k policy.Key, entries []audit.
 		s.begin = points[0].Start
 	}
 	s.allowed, s.blocked = columns(points)
-	return s.view(), nil
+	return s.view(), d.playAddress(limits, s), nil
+}
+
+// playAddress is where the lab plays recorded minutes to the first limit that it knows.
+func (d *dashboard) playAddress(limits []limiter.Limit, s timeSeries) string {
+	minutes := make([]int64, len(s.allowed))
+	total := int64(0)
+	for i := range minutes {
+		minutes[i] = s.allowed[i] + s.blocked[i]
+		total += minutes[i]
+	}
+	if total == 0 || total > maxPlayed {
+		return ""
+	}
+	for _, l := range limits {
+		if simulation, ok := recordedSimulation(l, minutes); ok {
+			return d.path("/simulate?" + simulation.values().Encode())
+		}
+	}
+	return ""
 }
 
 // maxDenials is how many of the latest denials are listed.

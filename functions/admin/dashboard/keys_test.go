@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"fmt"
+	"html"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -194,6 +195,26 @@ func TestHostileInput(t *testing.T) {
 	if s.keys.written() != 0 {
 		t.Error("something was written")
 	}
+}
+
+// The calls of the last hour lead to the lab, which plays exactly them.
+func TestKeyPageLeadsToTheLab(t *testing.T) {
+	keys := newRegistry(t)
+	keys.add("acme", monthly, per(10, time.Minute))
+	s := newSite(t, withKeys(keys)).login()
+	const link = "Play these calls to other algorithms"
+	if got := s.get("/keys/{acme}").wants(t, http.StatusOK); strings.Contains(got.body, link) {
+		t.Error("no calls can be played")
+	}
+	keys.called("acme", time.Now(), 12, 3)
+	page := s.get("/keys/{acme}").wants(t, http.StatusOK, link)
+	for _, address := range addressesIn(page.body) {
+		if address = html.UnescapeString(address); strings.HasPrefix(address, "/simulate?") {
+			s.get(address).wants(t, http.StatusOK, "15 calls. The exact log admits 10.")
+			return
+		}
+	}
+	t.Error("no address of the lab")
 }
 
 func TestKeyPage(t *testing.T) {
