@@ -238,28 +238,26 @@ func (c *Checker) check(ctx context.Context, set *compiledSet, call Call, plan i
 	claims := c.claim(set, steps[1:], rule.Cost)
 	replies, err := c.flush(ctx, claims.sent(steps), with)
 	replies = claims.land(replies)
-	if err != nil {
-		claims.putBack()
-		return Checked{}, err
-	}
-	if limiter.ReplyCostTooHigh(replies[0]) { // the short script does not say for whom: in shadow it is in nobody's way
+	if err == nil && limiter.ReplyCostTooHigh(replies[0]) { // the short script does not say for whom: in shadow it is in nobody's way
 		steps[0] = c.wideStep(set, call, rule, plan)
-		if replies[0], err = c.run(ctx, steps[0].script, steps[0].keys, steps[0].args); err != nil && !valkey.IsValkeyNil(err) {
-			claims.putBack()
-			return Checked{}, fmt.Errorf("policy: check: %w", err)
+		replies[0], err = c.run(ctx, steps[0].script, steps[0].keys, steps[0].args)
+		switch {
+		case valkey.IsValkeyNil(err):
+			err = nil
+		case err != nil:
+			err = fmt.Errorf("policy: check: %w", err)
 		}
 	}
 	checked := Checked{
 		Allowed: true, Would: true, Trial: true,
 		ID: call.Subject, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost, SetVersion: set.Version, plan: plan, free: free,
 	}
-	final, err := c.parseOwn(&checked, replies[0], set, steps[0], rule)
-	for i, s := range steps[1:] {
-		sideErr := checked.addSide(s, replies[i+1], claims.of(i))
-		if err == nil {
-			err = sideErr // that nobody of this kind may call says more
-		}
+	final, told := c.parse(&checked, replies, set, steps, claims, rule)
+	if err != nil { // of some steps there is no reply; the others have taken
+		c.giveBack(ctx, &checked)
+		return Checked{}, err
 	}
+	err = told
 	if final || err != nil {
 		checked.Allowed, checked.Would = false, false
 	} else if checked.free {
@@ -272,6 +270,20 @@ func (c *Checker) check(ctx context.Context, set *compiledSet, call Call, plan i
 		checked.Reservation = c.reservation(&checked, call, rule)
 	}
 	return checked, err
+}
+
+// parse reads the replies of all steps into checked. It is final when no limit can change what the caller's own reply says.
+func (c *Checker) parse(checked *Checked, replies [][]byte, set *compiledSet, steps []step, claims claims, rule *compiledRoute) (
+	final bool, err error,
+) {
+	final, err = c.parseOwn(checked, replies[0], set, steps[0], rule)
+	for i, s := range steps[1:] {
+		sideErr := checked.addSide(s, replies[i+1], claims.of(i))
+		if err == nil {
+			err = sideErr // that nobody of this kind may call says more
+		}
+	}
+	return final, err
 }
 
 // newest fails with errStale when a newer Set than this one is in force, so that nobody is refused by an old one.

@@ -147,15 +147,6 @@ func (l *claim) draw(now time.Time) {
 	l.hold(l.left)
 }
 
-// putBack returns what was taken for a call about which no decision was made.
-func (all claims) putBack() {
-	for i := range all {
-		if all[i].lot != nil {
-			all[i].lot.putBack(all[i].cost)
-		}
-	}
-}
-
 // of returns the claim of a step on another subject, nil when that is not leased.
 func (all claims) of(i int) *claim {
 	if all == nil || all[i].side == nil {
