@@ -124,11 +124,7 @@ func (f *Function) orClosed(err error) error {
 // run owns env for one invocation.
 func (f *Function) run(env *environment, inv *invocation) {
 	defer f.tasks.Done()
-	alive := env.run(inv)
-	f.lock.Lock()
-	delete(f.settling, env)
-	f.lock.Unlock()
-	if alive {
+	if env.run(inv) {
 		f.release(env)
 	} else {
 		f.remove(env)

@@ -93,6 +93,7 @@ func (f *Function) popIdle() *environment {
 func (f *Function) release(env *environment) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
+	delete(f.settling, env) // in the same step, so that Close always finds it among those that it has to warn
 	switch {
 	case f.isClosed():
 		f.tasks.Go(func() { f.remove(env) })
@@ -134,6 +135,9 @@ func (f *Function) grant(g grant) {
 
 // remove ends an environment for good and lets another take its place. The caller owns a task.
 func (f *Function) remove(env *environment) {
+	f.lock.Lock()
+	delete(f.settling, env)
+	f.lock.Unlock()
 	env.close()
 	f.lock.Lock()
 	defer f.lock.Unlock()
