@@ -16,16 +16,16 @@ func TestTotals(t *testing.T) {
 		deployment       cost.Deployment
 		idle, perMillion float64
 	}{
-		// .1 GB × 730 h × .084 + 1 key + 2 secrets × .40; .20 + 10⁶ × .003 s × .5 GB × .0000133334 + .25 GB × .50 + 9 × .0023
-		"serverless": {cost.Deployment{CheckMemory: 512, Secrets: 2}, 6.132 + 1 + .8, .20 + .02 + .125 + .0207},
+		// .1 GB × 730 h × .084 + 1 key + 2 secrets × .40; .20 + 10⁶ × .003 s × .5 GB × .0000133334 + .25 GB × .50 + 6 × .0023
+		"serverless": {cost.Deployment{CheckMemory: 512, Secrets: 2}, 6.132 + 1 + .8, .20 + .02 + .125 + .0138},
 		// 6 nodes × 730 h × .1752 + 1 key
 		"nodes": {cost.Deployment{Nodes: 6, NodeType: "cache.r7g.large", CheckMemory: 512}, 767.376 + 1, .20 + .02 + .125},
 		// a NAT gateway and its address, 730 h × (.045 + .005)
-		"egress": {cost.Deployment{NATGateways: 1, CheckMemory: 512}, 6.132 + 1 + 36.5, .3657},
+		"egress": {cost.Deployment{NATGateways: 1, CheckMemory: 512}, 6.132 + 1 + 36.5, .3588},
 		// 10 alarms, 1 dashboard, 12 metrics; a web ACL of 3 rules; 5 % traced
 		"all": {
 			cost.Deployment{CheckMemory: 1024, Alarms: 10, Dashboards: 1, Metrics: 12, WebACLRules: 3, Tracing: true},
-			6.132 + 1 + 1 + 3 + 3.6 + 5 + 3, .20 + .04 + .125 + .0207 + .60 + .25,
+			6.132 + 1 + 1 + 3 + 3.6 + 5 + 3, .20 + .04 + .125 + .0138 + .60 + .25,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

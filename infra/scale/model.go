@@ -15,6 +15,8 @@ import (
 type Assumptions struct {
 	// CheckMicros is the processor time of the server for a check, its record of usage included. Measured.
 	CheckMicros float64
+	// SimpleMicros is the same for a GET of 100 bytes, which is what ElastiCache bills as one ECPU. Measured.
+	SimpleMicros float64
 	// Busy is how busy the core of a shard may be: what is left is for bursts, for a failover and for TLS, which was not measured. Assumed.
 	Busy float64
 	// Keys is how many keys there are, and KeyBytes what one of them takes at most, its counts and usage included. Measured, for a limit of 100.
@@ -33,7 +35,7 @@ func Default(m *Measured) Assumptions {
 	counts := m.keyCounts()
 	largest := fmt.Sprintf("memory.keys%d.", counts[len(counts)-1])
 	return Assumptions{
-		CheckMicros: m.Value("with_usage.shards1.cpu_us"), Busy: .5,
+		CheckMicros: m.Value("with_usage.shards1.cpu_us"), SimpleMicros: m.Value("simple.cpu_us"), Busy: .5,
 		Keys: 1e6, KeyBytes: m.Value(largest+"registered_bytes") + m.Value(largest+"called_bytes") + m.Value("memory.full_log_100.bytes"),
 		Replicas: 1, NodeType: "cache.r7g.large", NodeBytes: 13.07 * (1 << 30), Full: .75, PerEnvironment: 10,
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"tidegate/infra/cost"
 	"tidegate/infra/scale"
 )
 
@@ -21,18 +22,18 @@ func TestSize(t *testing.T) {
 		shards, nodes      int
 		ecpus, busy, quota float64
 	}{
-		{1, 1, 2, 9, .003, .1},
-		{50_000, 1, 2, 450_000, 150, 5_000},
-		{50_001, 2, 4, 450_009, 150.003, 5_000.1},
-		{1_000_000, 20, 40, 9_000_000, 3_000, 100_000},
+		{1, 1, 2, 6, .003, .1},
+		{50_000, 1, 2, 300_000, 150, 5_000},
+		{50_001, 2, 4, 300_006, 150.003, 5_000.1},
+		{1_000_000, 20, 40, 6_000_000, 3_000, 100_000},
 	} {
 		s := assumptions().Size(c.rate)
 		if s.Shards != c.shards || s.Nodes != c.nodes || !near(s.ECPUs, c.ecpus) || !near(s.Concurrency, c.busy) || !near(s.Quota, c.quota) {
 			t.Errorf("%+v, want %+v", s, c)
 		}
 		millions := c.rate * months / 1e6
-		// 2 GB × 730 h × .084 + 1 key + 2 secrets × .40; .20 + 10⁶ × .003 s × .5 GB × .0000133334 + .25 GB × .50 + 9 × .0023
-		if want := .3657001 + (2*730*.084+1.8)/millions; !near(s.Serverless, want) {
+		// 2 GB × 730 h × .084 + 1 key + 2 secrets × .40; .20 + 10⁶ × .003 s × .5 GB × .0000133334 + .25 GB × .50 + 6 × .0023
+		if want := .3588001 + (2*730*.084+1.8)/millions; !near(s.Serverless, want) {
 			t.Errorf("serverless at %g a second: %.6f USD a million, want %.6f", c.rate, s.Serverless, want)
 		}
 		if want := float64(c.nodes) * 730 * .1752; !near(s.NodesMonth, want) {
@@ -70,6 +71,19 @@ func TestAlternatives(t *testing.T) {
 	fleet := assumptions().Alternatives()[2].PerMillion(100_000)
 	if want := (730*(40*.03238+80*.00356) + 4*730*.1752) / 262_800; !near(fleet, want) {
 		t.Errorf("a fleet: %.4f USD a million, want %.4f", fleet, want)
+	}
+}
+
+// What costs assume of a check is what was measured, by the dearer of two readings of AWS's words: the server's time for a check, of that for a simple
+// command; or 3 µs of its script an ECPU.
+func TestECPUsPerCheck(t *testing.T) {
+	m, err := scale.Recorded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := scale.Default(m)
+	if want := math.Ceil(max(a.CheckMicros/a.SimpleMicros, m.Value("with_usage.shards1.script_us")/3)); cost.ECPUsPerCheck != want {
+		t.Errorf("cost.ECPUsPerCheck is %d; the measurements of docs/scale.md make it %.0f", cost.ECPUsPerCheck, want)
 	}
 }
 

@@ -75,6 +75,7 @@ func (a Assumptions) Inputs() string {
 	return table([][]string{
 		{"input", "value", "from"},
 		{"server's time for a check, usage included", number(a.CheckMicros) + " µs", "measured, above"},
+		{"server's time for a GET of 100 bytes, one ECPU", number(a.SimpleMicros) + " µs", "measured in the same run"},
 		{"bytes of a key that is at its limit of 100", thousands(a.KeyBytes), "measured, above"},
 		{"keys", thousands(a.Keys), "assumed"},
 		{"a shard's core is busy at most", percent(a.Busy), "assumed: the rest is for bursts, a failover, and TLS, which was not measured"},
