@@ -74,8 +74,8 @@ func TestAlternatives(t *testing.T) {
 	}
 }
 
-// What costs assume of a check is what was measured, by the dearer of two readings of AWS's words: the server's time for a check, of that for a simple
-// command; or 3 µs of its script an ECPU.
+// What costs assume of a check is what was measured, by the dearer of two readings of AWS's words: the server's time for a check, of that for a
+// simple command; or 3 µs of its script an ECPU.
 func TestECPUsPerCheck(t *testing.T) {
 	m, err := scale.Recorded()
 	if err != nil {
