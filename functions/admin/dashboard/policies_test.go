@@ -261,6 +261,7 @@ func TestOverview(t *testing.T) {
 	}
 	from, to := time.Now().Add(-2*time.Hour).UTC().Format(time.RFC3339), time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
 	s.get("/?"+url.Values{"from": {from}, "to": {to}}.Encode()).wants(t, http.StatusOK, "No calls counted yet")
+	s.keys.server.SetTime(time.Now()) // the audit's entries are of the hour that the page shows
 	s.post("/policies/plans/1", planOf(1, "free", "7")).wants(t, http.StatusSeeOther)
 	s.get("/").wants(t, http.StatusOK, "plan free: limits")
 	if got := s.refresh("/?live=5").wants(t, http.StatusOK, `<section id="live"`, "125 calls, 30 blocked"); strings.Contains(got.body, "<html") {
