@@ -41,16 +41,9 @@ func denialsKey(id string) string { return keyspace.Of(id, "sd") }
 // Unban lifts a key's ban, whoever made it, and forgets how often the policy banned it. The audit tells until when the ban was to last. It works as
 // Update does.
 func (s *Store) Unban(ctx context.Context, id string, version int64, edit Edit) (Key, error) {
-	set, err := s.Set(ctx)
+	set, old, hashes, err := s.edited(ctx, id, version)
 	if err != nil {
-		return Key{}, err
-	}
-	old, hashes, err := s.get(ctx, set, id)
-	if err != nil {
-		return Key{}, err
-	}
-	if old.Version != version {
-		return old, ErrConflict
+		return old, err
 	}
 	until, err := s.BannedUntil(ctx, set, []Key{old})
 	if err != nil {

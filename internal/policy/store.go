@@ -157,20 +157,29 @@ func (s *Set) planName(number int) string {
 	return p.Name
 }
 
+// edited reads what an edit that was based on a version starts from. When another version is current, that Key comes back with ErrConflict.
+func (s *Store) edited(ctx context.Context, id string, version int64) (*Set, Key, secrets, error) {
+	set, err := s.Set(ctx)
+	if err != nil {
+		return nil, Key{}, secrets{}, err
+	}
+	old, hashes, err := s.get(ctx, set, id)
+	if err != nil {
+		return nil, Key{}, secrets{}, err
+	}
+	if old.Version != version {
+		return nil, old, secrets{}, ErrConflict
+	}
+	return set, old, hashes, nil
+}
+
 // Update changes a key: change gets the current one and alters what it likes of Name, Tags, Plan, Status, Override, Expires and Banned. Every check
 // that starts after it returns obeys; counts stay as they are. version is the one that the edit was based on: when it is no longer current nothing is
 // written, and the current Key comes back with ErrConflict. Bad input is an *InvalidError. action names the change in the audit ("key.override").
 func (s *Store) Update(ctx context.Context, id string, version int64, action string, edit Edit, change func(*Key)) (Key, error) {
-	set, err := s.Set(ctx)
+	set, old, hashes, err := s.edited(ctx, id, version)
 	if err != nil {
-		return Key{}, err
-	}
-	old, hashes, err := s.get(ctx, set, id)
-	if err != nil {
-		return Key{}, err
-	}
-	if old.Version != version {
-		return old, ErrConflict
+		return old, err
 	}
 	k := old
 	change(&k)
@@ -215,16 +224,10 @@ func (s *Store) Rotate(ctx context.Context, id string, version int64, grace time
 	if grace < 0 || grace > MaxGrace {
 		return Key{}, apikey.Secret{}, invalid([]FieldError{{"grace", fmt.Sprintf("is %s: must be 0 to 90 days", grace)}})
 	}
-	set, err := s.Set(ctx)
-	if err != nil {
-		return Key{}, apikey.Secret{}, err
-	}
-	old, hashes, err := s.get(ctx, set, id)
+	set, old, hashes, err := s.edited(ctx, id, version)
 	switch {
 	case err != nil:
-		return Key{}, apikey.Secret{}, err
-	case old.Version != version:
-		return old, apikey.Secret{}, ErrConflict
+		return old, apikey.Secret{}, err
 	case old.Kind != APIKey:
 		return Key{}, apikey.Secret{}, ErrNotFound
 	}
