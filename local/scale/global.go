@@ -10,7 +10,6 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/local/figures"
-	server "tidegate/local/valkey"
 )
 
 // lease is how long environments hold shares of a limit where they do.
@@ -27,17 +26,12 @@ var (
 
 // globalLimit measures a limit that all callers share: its counts lie in one key, so that one shard has them all.
 func globalLimit(ctx context.Context, o options) ([]figures.Figure, error) {
-	cluster, err := server.InstalledCluster(ctx, mostShards)
+	c, err := openCluster(ctx, mostShards)
 	if err != nil {
 		return nil, err
 	}
-	defer cluster.Close()
-	all, err := openNodes(cluster.Nodes)
-	if err != nil {
-		return nil, err
-	}
-	defer all.close()
-	registry, err := openRegistry(ctx, cluster.URL)
+	defer c.close()
+	registry, err := openRegistry(ctx, c.url)
 	if err != nil {
 		return nil, err
 	}
@@ -49,12 +43,12 @@ func globalLimit(ctx context.Context, o options) ([]figures.Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	fleet, err := newFleet(ctx, cluster.URL, sharers, false)
+	fleet, err := newFleet(ctx, c.url, sharers, false)
 	if err != nil {
 		return nil, err
 	}
 	defer fleet.close(ctx)
-	return shared(ctx, o, registry, fleet, all, calls)
+	return shared(ctx, o, registry, fleet, c.nodes, calls)
 }
 
 // shared measures without the limit, with one that is reached, and with one that is far away, of which every call asks or of which environments

@@ -11,7 +11,6 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/local/figures"
-	server "tidegate/local/valkey"
 )
 
 // What is called in the measurements of rates.
@@ -54,17 +53,12 @@ func shards(ctx context.Context, o options) ([]figures.Figure, error) {
 }
 
 func onShards(ctx context.Context, o options, n int, kinds []kindOfCheck) ([]figures.Figure, error) {
-	cluster, err := server.InstalledCluster(ctx, n)
+	c, err := openCluster(ctx, n)
 	if err != nil {
 		return nil, err
 	}
-	defer cluster.Close()
-	all, err := openNodes(cluster.Nodes)
-	if err != nil {
-		return nil, err
-	}
-	defer all.close()
-	registry, err := openRegistry(ctx, cluster.URL)
+	defer c.close()
+	registry, err := openRegistry(ctx, c.url)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +72,7 @@ func onShards(ctx context.Context, o options, n int, kinds []kindOfCheck) ([]fig
 		if err != nil {
 			return nil, err
 		}
-		costs, err := saturate(ctx, o, cluster.URL, all, calls, k.records)
+		costs, err := saturate(ctx, o, c.url, c.nodes, calls, k.records)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", k.name, err)
 		}

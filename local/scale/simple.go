@@ -14,7 +14,6 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/local/figures"
-	server "tidegate/local/valkey"
 )
 
 const (
@@ -24,24 +23,19 @@ const (
 
 // simple measures a GET as checks are measured: ElastiCache serverless bills commands by the processor time that they take of such a one's.
 func simple(ctx context.Context, o options) ([]figures.Figure, error) {
-	cluster, err := server.InstalledCluster(ctx, 1)
+	c, err := openCluster(ctx, 1)
 	if err != nil {
 		return nil, err
 	}
-	defer cluster.Close()
-	all, err := openNodes(cluster.Nodes)
-	if err != nil {
-		return nil, err
-	}
-	defer all.close()
-	readers, err := openReaders(ctx, cluster.URL)
+	defer c.close()
+	readers, err := openReaders(ctx, c.url)
 	defer readers.close()
 	if err != nil {
 		return nil, err
 	}
 	var processor, inCommand []float64
 	for range o.repeats {
-		used, err := all.during(ctx, func() error { return readers.during(ctx, o.slice) })
+		used, err := c.nodes.during(ctx, func() error { return readers.during(ctx, o.slice) })
 		if err != nil {
 			return nil, err
 		}
