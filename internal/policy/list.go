@@ -104,7 +104,7 @@ func recorded(id string, result valkey.ValkeyResult) (Key, error) {
 		return Key{}, nil
 	}
 	if err != nil {
-		return Key{}, fmt.Errorf("policy: list keys: %w", err)
+		return Key{}, err
 	}
 	k, _, err := decodeRecord(id, record)
 	return k, err
@@ -287,7 +287,7 @@ func (s *Store) getAll(ctx context.Context, set *Set, members []string) ([]Key, 
 		case errors.Is(err, ErrUnreadable): // one bad record must not hide the others
 			k = Key{ID: keys[i].ID, Status: Unreadable}
 		case err != nil:
-			return nil, err
+			return nil, fmt.Errorf("policy: list keys: %w", err)
 		}
 		k.Plan = set.planName(k.planNumber)
 		keys[i] = k

@@ -115,9 +115,9 @@ type basis struct {
 
 // basis reads the limits that hold for the caller at an instant, and lists the states that took.
 func (c *Checker) basis(ctx context.Context, set *compiledSet, r *reservation, at time.Time) (by basis, err error) {
-	k, err := c.recorded(ctx, r.subject)
+	k, err := recorded(r.subject, c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(r.subject)).Build()))
 	if err != nil {
-		return basis{}, err
+		return basis{}, fmt.Errorf("policy: settle: %w", err)
 	}
 	if k.Version > 0 {
 		by.record = string(binary.BigEndian.AppendUint32(nil, uint32(k.Version)))
@@ -154,22 +154,6 @@ func (by *basis) add(r *reservation, what string, limits []limiter.Limit) error 
 	program, err := limiter.Compile(limits, time.Now())
 	by.states = append(by.states, counted{keys: []string{keyspace.Of(r.subject, what)}, program: program, at: r.own, trial: what == "sk"})
 	return err
-}
-
-// recorded reads a caller's record; one without has the zero Key.
-func (c *Checker) recorded(ctx context.Context, id string) (Key, error) {
-	record, err := c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(id)).Build()).AsBytes()
-	if valkey.IsValkeyNil(err) {
-		return Key{}, nil
-	}
-	if err != nil {
-		return Key{}, fmt.Errorf("policy: settle: %w", err)
-	}
-	k, _, err := decodeRecord(id, record)
-	if err != nil {
-		return Key{}, fmt.Errorf("policy: settle: %w", err)
-	}
-	return k, nil
 }
 
 // tagged returns the route with this tag; nil when it is gone.
