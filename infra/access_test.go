@@ -29,7 +29,8 @@ func (t template) statements() map[string][]properties {
 	return found
 }
 
-// No action is a wildcard, but for the owner of the account on the key, without which nobody could ever change the key's policy.
+// No action is a wildcard, but for the owner of the account on the key, without which
+// nobody could ever change the key's policy.
 func TestActionsAreNamed(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		seen := 0
@@ -79,7 +80,8 @@ func deref(texts *[]*string) []string {
 	return all
 }
 
-// Each function may connect to the one cache as its own user, and write its own log; not even that of the network is for its code.
+// Each function may connect to the one cache as its own user, and write its own log; not
+// even that of the network is for its code.
 func TestRoles(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		kind := "serverlesscache"
@@ -113,7 +115,8 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// Only authorizers that are named one by one may invoke the check function, and only API Gateway anything.
+// Only authorizers that are named one by one may invoke the check function, and only API
+// Gateway anything.
 func TestPermissions(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		check := "${" + ours(t, made, "Check").id + ".Arn}"
@@ -138,7 +141,8 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// A topic with a policy has no default one: alarms, and they alone, must be let in by it, and may use its key.
+// A topic with a policy has no default one: alarms, and they alone, must be let in by it,
+// and may use its key.
 func TestAlarmsMayPublish(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		allowed := 0
@@ -169,7 +173,8 @@ func TestAlarmsMayPublish(t *testing.T) {
 	})
 }
 
-// Nothing is reached from outside of the network, and functions reach the cache alone, unless they must ask an identity provider.
+// Nothing is reached from outside of the network, and functions reach the cache alone,
+// unless they must ask an identity provider.
 func TestSecurityGroups(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		serverless := len(made.all("AWS::ElastiCache::ServerlessCache")) > 0

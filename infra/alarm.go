@@ -16,7 +16,8 @@ import (
 	"tidegate/internal/telemetry"
 )
 
-// alarm is a condition that somebody should hear of. docs/operations.md says more about each.
+// alarm is a condition that somebody should hear of. docs/operations.md says more about
+// each.
 type alarm struct {
 	name string
 	// means and first are for the one who is woken: what is wrong, and what to do first.
@@ -39,7 +40,8 @@ const (
 )
 
 func (s *Stack) newTopic() awssns.Topic {
-	// A policy of its own takes the place of SNS's default one, which would let alarms of the account publish.
+	// A policy of its own takes the place of SNS's default one, which would let alarms of
+	// the account publish.
 	topic := awssns.NewTopic(s.Stack, jsii.String("Alarms"), &awssns.TopicProps{
 		TopicName: jsii.String(s.props.name() + "-alarms"), MasterKey: s.key, EnforceSSL: jsii.Bool(true),
 	})
@@ -67,11 +69,15 @@ func (s *Stack) publishByAlarms(topic awssns.Topic) awsiam.PolicyStatement {
 	})
 }
 
+// listAlarms are those that the props ask for.
+func (s *Stack) listAlarms() []alarm {
+	return slices.Concat(s.checkAlarms(), s.metricsAlarms(), s.adminAlarms(), s.cacheAlarms())
+}
+
 // newAlarms reports every alarm, and its end, to the topic.
-func (s *Stack) newAlarms() []alarm {
-	alarms := slices.Concat(s.checkAlarms(), s.adminAlarms(), s.cacheAlarms())
+func (s *Stack) newAlarms() {
 	action := awscloudwatchactions.NewSnsAction(s.topic)
-	for _, a := range alarms {
+	for _, a := range s.listAlarms() {
 		made := awscloudwatch.NewAlarm(s.Stack, jsii.String("Alarm"+a.name), &awscloudwatch.AlarmProps{
 			AlarmName:          jsii.String(s.props.name() + "-" + a.name),
 			AlarmDescription:   jsii.String(a.means + " First: " + a.first),
@@ -84,23 +90,45 @@ func (s *Stack) newAlarms() []alarm {
 		made.AddAlarmAction(action)
 		made.AddOkAction(action)
 	}
-	return alarms
 }
 
+// checkAlarms are on what Lambda itself measures of the check function.
 func (s *Stack) checkAlarms() []alarm {
-	log := "read the log group " + *s.logGroupName("check")
 	alarms := []alarm{
-		{
-			"CheckErrors", "The check function fails: clients get 500. Calls without a good credential, which a REST API hears of as an error, do not count.",
-			log + "; after a deployment, roll back.", s.failures(), failing, 3,
-		},
 		{
 			"CheckThrottles", "More calls at a time than the check function may take: the rest get 500.", "raise checkConcurrency.",
 			ofFunction(s.check, "Throttles", "Sum"), 0, 1,
 		},
 		{
-			"CheckSlow", "One check in a hundred takes longer than the check function waits for the cache.", "see whether StoreSlow is on, and " + log + ".",
-			ofFunction(s.check, "Duration", "p99"), milliseconds(s.props.Decision.storeTimeout() * 3 / 2), 5,
+			"CheckSlow",
+			"One check in a hundred takes longer than the check function waits for the cache.",
+			"look at the cache's processor or ECPUs, then read the log group " + *s.logGroupName("check") + ".",
+			ofFunction(s.check, "Duration", "p99"),
+			milliseconds(s.props.Decision.storeTimeout() * 3 / 2),
+			5,
+		},
+	}
+	if reserved := s.check.props.Concurrency; reserved != Unreserved {
+		alarms = append(alarms, alarm{
+			"CheckConcurrency", "The check function soon uses all of its reserved concurrency, beyond which clients get 500.", "raise checkConcurrency.",
+			ofFunction(s.check, "ConcurrentExecutions", "Maximum"), nearly * float64(reserved), 3,
+		})
+	}
+	return alarms
+}
+
+// metricsAlarms are on what the check function measures, and there only if it does.
+// Failures are among them, since only the function can tell them from calls without a
+// good credential.
+func (s *Stack) metricsAlarms() []alarm {
+	if !s.props.Observe.Metrics {
+		return nil
+	}
+	log := "read the log group " + *s.logGroupName("check")
+	return []alarm{
+		{
+			"CheckErrors", "The check function fails: clients get 500. Calls without a good credential, which a REST API hears of as an error, do not count.",
+			log + "; after a deployment, roll back.", s.failures(), failing, 3,
 		},
 		{
 			"Degraded", "Limits cannot be checked, since the cache does not answer. Known callers are treated as their plan says, all others denied.",
@@ -115,19 +143,14 @@ func (s *Stack) checkAlarms() []alarm {
 			s.latency("p99"), milliseconds(s.props.Decision.storeTimeout() / 5), 5,
 		},
 	}
-	if reserved := s.check.props.Concurrency; reserved != Unreserved {
-		alarms = append(alarms, alarm{
-			"CheckConcurrency", "The check function soon uses all of its reserved concurrency, beyond which clients get 500.", "raise checkConcurrency.",
-			ofFunction(s.check, "ConcurrentExecutions", "Maximum"), nearly * float64(reserved), 3,
-		})
-	}
-	return alarms
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// failures are the percentage of the check function's calls that failed. To Lambda the answer to a REST API's call without a good credential is an
-// error too, since API Gateway makes a 401 of nothing else. The function counts these, if up to ten seconds late.
+// failures are the percentage of the check function's calls that failed. To Lambda the
+// answer to a REST API's call without a good credential is an error too, since API
+// Gateway makes a 401 of nothing else. The function counts these, if up to ten seconds
+// late.
 func (s *Stack) failures() awscloudwatch.IMetric {
 	using := map[string]awscloudwatch.IMetric{
 		"failed": ofFunction(s.check, "Errors", "Sum"), "unauthorized": s.ours(telemetry.Unauthorized), "calls": ofFunction(s.check, "Invocations", "Sum"),

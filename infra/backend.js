@@ -1,18 +1,26 @@
 // A sample backend behind both example APIs: it answers with what the authorizer told it. A REST API's proxy integration maps no response, so there
 // the backend itself adds the RateLimit fields; on an HTTP API the integration's response mappings do. Where the authorizer lets calls over a limit
-// pass and says so (HTTP_API_DENY=context), the backend must refuse them.
+// pass and says so (HTTP_API_DENY=context), the backend must refuse them. Scripts of CORS_ORIGIN may read all answers: an origin, * or none.
 'use strict'
+
+const origin = process.env.CORS_ORIGIN ?? '*'
 
 exports.handler = async (event) => {
   const http = event.version === '2.0'
   const context = event.requestContext
   const authorizer = (http ? context.authorizer?.lambda : context.authorizer) ?? {}
-  const headers = { 'Content-Type': 'application/json', 'Cache-Control': 'no-store' }
+  const headers = { 'Content-Type': 'application/json', 'Cache-Control': 'no-store', ...cors() }
   if (!http && authorizer.rateLimit) headers.RateLimit = authorizer.rateLimit
   if (!http && authorizer.rateLimitPolicy) headers['RateLimit-Policy'] = authorizer.rateLimitPolicy
   if (String(authorizer.denied) === 'true') return refused(authorizer, context.requestId, headers)
   const body = { method: http ? context.http.method : event.httpMethod, path: http ? event.rawPath : event.path, authorizer }
   return { statusCode: 200, headers, body: JSON.stringify(body, null, 2) + '\n' }
+}
+
+function cors () {
+  if (origin === 'none') return {}
+  const vary = origin === '*' ? {} : { Vary: 'Origin' }
+  return { 'Access-Control-Allow-Origin': origin, 'Access-Control-Expose-Headers': 'Retry-After,RateLimit,RateLimit-Policy', ...vary }
 }
 
 function refused (authorizer, requestId, headers) {

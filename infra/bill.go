@@ -8,7 +8,7 @@ import (
 // alarmMetrics are what CloudWatch bills alarms for: each metric of an expression.
 func (s *Stack) alarmMetrics() int {
 	n := 0
-	for _, a := range s.alarms {
+	for _, a := range s.listAlarms() {
 		n += a.metrics()
 	}
 	return n
@@ -16,12 +16,20 @@ func (s *Stack) alarmMetrics() int {
 
 // cost is what there is to pay for.
 func (s *Stack) cost() cost.Deployment {
+	observe := s.props.Observe
 	d := cost.Deployment{
-		CheckMemory: s.props.Check.Memory, Secrets: s.secrets.count(), Alarms: s.alarmMetrics(), Dashboards: 1, Metrics: len(telemetry.Names()),
-		Tracing: true,
+		CheckMemory: s.props.Check.Memory, Secrets: s.secrets.count(), Alarms: s.alarmMetrics(), Tracing: observe.Tracing,
+		AccessLog: observe.AccessLogs && s.props.Example,
+	}
+	if observe.Metrics {
+		d.Metrics = len(telemetry.Names())
+	}
+	if observe.Dashboard {
+		d.Dashboards = 1
 	}
 	if s.props.Store.Kind == Nodes {
 		d.Nodes, d.NodeType = s.props.Store.Shards*(s.props.Store.Replicas+1), s.props.Store.NodeType
+		d.SyncWrites = s.props.Store.Durability == Sync
 	}
 	if s.props.WAF {
 		d.WebACLRules = webACLRules
@@ -30,4 +38,26 @@ func (s *Stack) cost() cost.Deployment {
 		d.NATGateways = s.props.NATGateways
 	}
 	return d
+}
+
+// alternatives are the same deployment with one flag of ObserveProps the other way round.
+func (s *Stack) alternatives() []cost.Alternative {
+	with := func(flag string, on bool, change func(o *ObserveProps)) cost.Alternative {
+		other := *s
+		change(&other.props.Observe)
+		return cost.Alternative{Flag: flag + "=" + pick(on, "false", "true"), Deployment: other.cost()}
+	}
+	now := s.props.Observe
+	all := []cost.Alternative{
+		with("tracing", now.Tracing, func(o *ObserveProps) { o.Tracing = !o.Tracing }),
+		with("metrics", now.Metrics, func(o *ObserveProps) {
+			o.Metrics = !o.Metrics
+			o.Dashboard = o.Metrics // its default
+		}),
+		with("accessLogs", now.AccessLogs, func(o *ObserveProps) { o.AccessLogs = !o.AccessLogs }),
+	}
+	if now.Metrics {
+		all = append(all, with("cloudWatchDashboard", now.Dashboard, func(o *ObserveProps) { o.Dashboard = !o.Dashboard }))
+	}
+	return all
 }

@@ -1,10 +1,28 @@
 package main
 
 import (
+	"fmt"
+	"maps"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"tidegate/infra/cost"
 	"tidegate/internal/telemetry"
 )
+
+// billed is a stack with the flags, which nothing synthesises.
+func billed(t *testing.T, flags map[string]string) *Stack {
+	t.Helper()
+	app, _, err := newApp(flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	props := propsOf(t, flags)
+	props.code = placeholder
+	return NewStack(app, props)
+}
 
 // The bill is of what the template has.
 func TestBill(t *testing.T) {
@@ -14,14 +32,7 @@ func TestBill(t *testing.T) {
 	}{"dev": {nil, dev}, "prod": {everything, prod}} {
 		t.Run(name, func(t *testing.T) {
 			made := of(t, c.build)
-			app, _, err := newApp(c.flags)
-			if err != nil {
-				t.Fatal(err)
-			}
-			stack, err := synthesise(app, placeholder)
-			if err != nil {
-				t.Fatal(err)
-			}
+			stack := billed(t, c.flags)
 			watched, rules := 0, 0
 			for _, a := range made.all("AWS::CloudWatch::Alarm") {
 				if a.Properties["MetricName"] != nil {
@@ -49,7 +60,56 @@ func TestBill(t *testing.T) {
 			equal(t, "NAT gateways", bill.NATGateways, len(made.all("AWS::EC2::NatGateway")))
 			equal(t, "rules", bill.WebACLRules, rules)
 			equal(t, "nodes", bill.Nodes, nodes)
-			equal(t, "metrics", bill.Metrics, len(telemetry.Names()))
+			metrics := environment(t, made, "Check")["STAGE"] != nil
+			equal(t, "metrics", bill.Metrics, pick(metrics, len(telemetry.Names()), 0))
+			equal(t, "tracing", bill.Tracing, ours(t, made, "Check").Properties.at("TracingConfig", "Mode") == "Active")
+			equal(t, "access log", bill.AccessLog, made.only(t, "AWS::ApiGatewayV2::Stage", "ExampleHttp").Properties["AccessLogSettings"] != nil)
 		})
+	}
+}
+
+// A dev stage is cheap enough to leave on, and the documents say what the bill says.
+func TestBillOfDev(t *testing.T) {
+	stack := billed(t, nil)
+	idle, perMillion := cost.Totals(stack.cost().Lines())
+	if idle > 10 || perMillion > .30 {
+		t.Errorf("%.2f USD a month idle and %.2f a million checks, want at most 10 and 0.30", idle, perMillion)
+	}
+	rows := []string{fmt.Sprintf("| stage dev, as it is | %.2f | %.2f |", idle, perMillion)}
+	for _, a := range stack.alternatives() {
+		otherIdle, otherPerMillion := cost.Totals(a.Deployment.Lines())
+		rows = append(rows, fmt.Sprintf(" | %+.2f | %+.2f |", otherIdle-idle, otherPerMillion-perMillion))
+	}
+	prodIdle, prodPerMillion := cost.Totals(billed(t, map[string]string{"stage": "prod"}).cost().Lines())
+	rows = append(rows, fmt.Sprintf("| stage prod, as it is | %.2f | %.2f |", prodIdle, prodPerMillion), cost.PricesNoted)
+	document := string(read(t, "../docs/deploy.md"))
+	for _, row := range rows {
+		if !strings.Contains(document, row) {
+			t.Errorf("docs/deploy.md lacks %q", row)
+		}
+	}
+	if total := fmt.Sprintf(
+		"%.2f USD a month and %.2f USD a million checks",
+		idle,
+		perMillion,
+	); !strings.Contains(
+		string(read(t, "../README.md")),
+		total,
+	) {
+		t.Errorf("README.md lacks %q", total)
+	}
+}
+
+// Each alternative in the bill costs what a deployment with its flag costs.
+func TestBillOfAlternatives(t *testing.T) {
+	for _, flags := range []map[string]string{{}, {"stage": "prod", "example": "true", "tracing": "true"}} {
+		for _, a := range billed(t, flags).alternatives() {
+			name, value, _ := strings.Cut(a.Flag, "=")
+			other := maps.Clone(flags)
+			other[name] = value
+			if diff := cmp.Diff(billed(t, other).cost(), a.Deployment); diff != "" {
+				t.Errorf("%v with %s (-deployed +billed):\n%s", flags, a.Flag, diff)
+			}
+		}
 	}
 }

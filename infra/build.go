@@ -15,7 +15,8 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// build makes the functions' zip files with ./scripts/build, once, when the CDK first asks for one. cdk ls does not ask.
+// build makes the functions' zip files with ./scripts/build, once, when the CDK first
+// asks for one. cdk ls does not ask.
 type build struct {
 	root string
 	once sync.Once
@@ -71,8 +72,9 @@ type bundler struct {
 	name  string
 }
 
-// TryBundle always bundles here: where it fails, a container would fail too. The CDK then finds nothing in the folder and ends the synthesis, and
-// run says why. It must not panic: the CDK waits for its answer.
+// TryBundle always bundles here: where it fails, a container would fail too. The CDK then
+// finds nothing in the folder and ends the synthesis, and run says why. It must not
+// panic: the CDK waits for its answer.
 func (b *bundler) TryBundle(outputDir *string, _ *awscdk.BundlingOptions) *bool {
 	if err := b.bundle(*outputDir); err != nil {
 		b.build.err = err

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// What is deployed is what ./scripts/build makes, byte for byte, and the same bytes when it is made again.
+// What is deployed is what ./scripts/build makes, byte for byte, and the same bytes when
+// it is made again.
 func TestAssetsAreTheBuild(t *testing.T) {
 	root, err := findRoot()
 	if err != nil {

@@ -9,23 +9,33 @@ import (
 	"tidegate/infra/authorizer"
 )
 
-// checkTimeout in seconds. An HTTP API waits for 10 at most.
-const checkTimeout = 5
+// checkTimeout in seconds, longer than any check. An HTTP API waits for 10 at most.
+const checkTimeout = 9
 
-// newCheck is the authorizer's function. API Gateway may invoke it through authorizers that are named one by one, and nobody else.
+// newCheck is the authorizer's function. API Gateway may invoke it through authorizers
+// that are named one by one, and nobody else.
 func (s *Stack) newCheck() *function {
 	egress, _ := s.props.egress()
 	return s.newFunction(functionSpec{
 		id: "Check", name: "check", description: "Tidegate's authorizer: one sliding-window step per API call",
 		props: s.props.Check, timeout: checkTimeout, group: s.network.check, egress: egress,
-		environment: joined(s.props.Identity.environment(), s.props.Decision.environment()),
+		environment: joined(s.props.Identity.environment(), s.props.Decision.environment(), s.metricsEnvironment()),
 	})
+}
+
+// metricsEnvironment names the stage, without which the check function writes no metrics.
+func (s *Stack) metricsEnvironment() map[string]string {
+	if !s.props.Observe.Metrics {
+		return nil
+	}
+	return map[string]string{"STAGE": s.props.Stage}
 }
 
 // defaultStoreTimeout is the function's.
 const defaultStoreTimeout = 100 * time.Millisecond
 
-// environment tells the check function how to decide and answer. Authorizers here are set to simple responses.
+// environment tells the check function how to decide and answer. Authorizers here are set
+// to simple responses.
 func (d *DecisionProps) environment() map[string]string {
 	environment := map[string]string{
 		"HTTP_API_RESPONSE": "simple",
@@ -75,7 +85,8 @@ func digits(n int) string {
 	return strconv.Itoa(n)
 }
 
-// allowCallers lets the authorizers of other stacks and accounts invoke the check function.
+// allowCallers lets the authorizers of other stacks and accounts invoke the check
+// function.
 func (s *Stack) allowCallers() {
 	for i, caller := range s.props.Callers {
 		id := fmt.Sprintf("Caller%d", i+1)

@@ -11,16 +11,44 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// Calls a second that the dashboard's API takes: some people with live refresh on.
+// Calls a second of the pages: some people with live refresh on.
 const (
 	dashboardRate  = 50
 	dashboardBurst = 100
 )
 
-// dashboardAPI is the HTTP API in front of the admin function, which authenticates by itself.
+// dashboardRoute is a route of the dashboard's API with a throttle of its own.
+type dashboardRoute struct {
+	id          string
+	method      awsapigatewayv2.HttpMethod
+	path        string // empty for $default: all that no other route takes
+	rate, burst int
+}
+
+// dashboardRoutes keep strangers at the log-in from using up what operators, machines and
+// settlements need, and one of those from using up another's. A log-in costs a password's
+// hash; a settlement is one of each call on a route that settles.
+var dashboardRoutes = []dashboardRoute{
+	{id: "DashboardRoute", rate: dashboardRate, burst: dashboardBurst},
+	{id: "DashboardLogin", method: awsapigatewayv2.HttpMethod_ANY, path: "/login", rate: 5, burst: 20},
+	{id: "DashboardProvider", method: awsapigatewayv2.HttpMethod_ANY, path: "/login/{proxy+}", rate: 5, burst: 20},
+	{id: "DashboardApi", method: awsapigatewayv2.HttpMethod_ANY, path: "/api/{proxy+}", rate: 50, burst: 100},
+	{id: "DashboardSettle", method: awsapigatewayv2.HttpMethod_POST, path: "/api/v1/reservations/settle", rate: 200, burst: 400},
+}
+
+func (r dashboardRoute) key() awsapigatewayv2.HttpRouteKey {
+	if r.path == "" {
+		return awsapigatewayv2.HttpRouteKey_DEFAULT()
+	}
+	return awsapigatewayv2.HttpRouteKey_With(&r.path, r.method)
+}
+
+// dashboardAPI is the HTTP API in front of the admin function, which authenticates by
+// itself.
 type dashboardAPI struct {
-	api awsapigatewayv2.HttpApi
-	url string
+	api   awsapigatewayv2.HttpApi
+	stage awsapigatewayv2.CfnStage
+	url   string
 }
 
 func (s *Stack) newDashboardAPI() *dashboardAPI {
@@ -38,21 +66,30 @@ func (s *Stack) newDashboardAPI() *dashboardAPI {
 	} else {
 		panel.url = *api.ApiEndpoint() + "/"
 	}
-	s.newStage("Dashboard", "dashboard", api, dashboardRate, dashboardBurst, mapping)
+	panel.stage = s.newStage("Dashboard", "dashboard", api, dashboardRate, dashboardBurst, mapping)
 	return panel
 }
 
-// routeDashboard sends every call to the admin function, which has to know its address first.
+// routeDashboard sends every call to the admin function, which has to know its address
+// first. The stage depends on the routes, since it names them.
 func (s *Stack) routeDashboard() {
-	awsapigatewayv2.NewHttpRoute(s.Stack, jsii.String("DashboardRoute"), &awsapigatewayv2.HttpRouteProps{
-		HttpApi:     s.panel.api,
-		RouteKey:    awsapigatewayv2.HttpRouteKey_DEFAULT(),
-		Integration: awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Admin"), s.admin.Function, nil),
-	})
+	integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Admin"), s.admin.Function, nil)
+	settings := map[string]any{}
+	for _, r := range dashboardRoutes {
+		route := awsapigatewayv2.NewHttpRoute(s.Stack, &r.id, &awsapigatewayv2.HttpRouteProps{
+			HttpApi: s.panel.api, RouteKey: r.key(), Integration: integration,
+		})
+		s.panel.stage.Node().AddDependency(route)
+		settings[*r.key().Key()] = map[string]any{"ThrottlingRateLimit": r.rate, "ThrottlingBurstLimit": r.burst}
+	}
+	s.panel.stage.SetRouteSettings(settings)
 }
 
-// newStage is the $default stage of an HTTP API, throttled and with an access log.
-func (s *Stack) newStage(id, log string, api awsapigatewayv2.HttpApi, rate, burst int, mapping *awsapigatewayv2.DomainMappingOptions) {
+// newStage returns the $default stage of an HTTP API, throttled, and with an access log
+// where that is wanted.
+func (s *Stack) newStage(
+	id, log string, api awsapigatewayv2.HttpApi, rate, burst int, mapping *awsapigatewayv2.DomainMappingOptions,
+) awsapigatewayv2.CfnStage {
 	stage := awsapigatewayv2.NewHttpStage(s.Stack, jsii.String(id+"Stage"), &awsapigatewayv2.HttpStageProps{
 		HttpApi:       api,
 		StageName:     jsii.String("$default"),
@@ -64,17 +101,21 @@ func (s *Stack) newStage(id, log string, api awsapigatewayv2.HttpApi, rate, burs
 	if !ok {
 		panic("the stage of an HTTP API has no resource")
 	}
+	if !s.props.Observe.AccessLogs {
+		return resource
+	}
 	resource.SetAccessLogSettings(&awsapigatewayv2.CfnStage_AccessLogSettingsProperty{
 		DestinationArn: s.logGroup(id+"Log", log).LogGroupArn(),
 		Format:         jsii.String(accessLogFormat()),
 	})
+	return resource
 }
 
 // accessLogFormat is what is logged of a call: nothing that tells who made it.
 func accessLogFormat() string {
 	fields := map[string]string{}
 	for _, name := range []string{"requestId", "requestTime", "httpMethod", "routeKey", "protocol", "status", "responseLength", "responseLatency",
-		"integrationLatency", "integrationStatus", "integrationErrorMessage", "authorizer.error", "authorizer.latency"} {
+		"integrationLatency", "integrationStatus", "integrationErrorMessage", "authorizer.error"} {
 		fields[name] = "$context." + name
 	}
 	text, err := json.Marshal(fields)

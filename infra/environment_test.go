@@ -52,7 +52,8 @@ var unset = map[string]string{
 	"JWT_JWKS":            "goes without JWT_JWKS_URL: TestJWKS",
 }
 
-// Every variable that a template sets is one that the function reads, every one that it cannot do without is set, and an operator can set them all.
+// Every variable that a template sets is one that the function reads, every one that it
+// cannot do without is set, and an operator can set them all.
 func TestVariablesAreThoseOfTheFunctions(t *testing.T) {
 	ever := map[string]bool{}
 	on(t, func(t *testing.T, made template) {

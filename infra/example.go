@@ -14,13 +14,15 @@ import (
 	"tidegate/infra/authorizer"
 )
 
-// Calls a second that each example API takes before API Gateway itself answers 429, authorizer and all.
+// Calls a second that each example API takes. Beyond them API Gateway itself answers 429;
+// whether before it calls the authorizer is not confirmed.
 const (
 	exampleRate  = 200
 	exampleBurst = 400
 )
 
-// example is a REST API and an HTTP API behind the authorizer, to try Tidegate with and to copy from.
+// example is a REST API and an HTTP API behind the authorizer, to try Tidegate with and
+// to copy from.
 type example struct {
 	rest           awsapigateway.RestApi
 	http           awsapigatewayv2.HttpApi
@@ -32,7 +34,7 @@ func (s *Stack) newExample() *example {
 	backend := s.newBackend()
 	e := &example{rest: s.newExampleREST(), http: s.newExampleHTTP()}
 	e.restAuthorizer = authorizer.NewRateLimitAuthorizer(s.Stack, jsii.String("ExampleRestLimits"), &authorizer.Props{
-		Function: s.check.Function, RestAPI: e.rest, Name: "tidegate",
+		Function: s.check.Function, RestAPI: e.rest, Name: "tidegate", CORSOrigin: s.props.CORSOrigin,
 	})
 	e.httpAuthorizer = authorizer.NewRateLimitAuthorizer(s.Stack, jsii.String("ExampleHttpLimits"), &authorizer.Props{
 		Function: s.check.Function, HTTPAPI: e.http, Name: "tidegate",
@@ -55,16 +57,25 @@ func (s *Stack) newExample() *example {
 }
 
 func (s *Stack) newExampleREST() awsapigateway.RestApi {
+	// OPTIONS, which no authorizer may stand before: browsers send no key with it
+	var preflight *awsapigateway.CorsOptions
+	if s.props.CORSOrigin != authorizer.NoOrigin {
+		preflight = &awsapigateway.CorsOptions{
+			AllowOrigins: jsii.Strings(s.props.CORSOrigin), AllowHeaders: jsii.Strings("Authorization", "X-Api-Key", "Content-Type"),
+		}
+	}
 	api := awsapigateway.NewRestApi(s.Stack, jsii.String("ExampleRest"), &awsapigateway.RestApiProps{
 		RestApiName:    jsii.String(s.props.name() + "-example"),
 		Description:    jsii.String("Example of a REST API behind Tidegate"),
 		EndpointTypes:  &[]awsapigateway.EndpointType{awsapigateway.EndpointType_REGIONAL},
 		CloudWatchRole: jsii.Bool(false), // it is a setting of the whole account
+
+		DefaultCorsPreflightOptions: preflight,
 		DeployOptions: &awsapigateway.StageOptions{
 			StageName:            jsii.String("prod"),
 			ThrottlingRateLimit:  jsii.Number(exampleRate),
 			ThrottlingBurstLimit: jsii.Number(exampleBurst),
-			TracingEnabled:       jsii.Bool(true),
+			TracingEnabled:       jsii.Bool(s.props.Observe.Tracing),
 		},
 	})
 	api.Node().TryRemoveChild(jsii.String("Endpoint")) // the CDK's output; newOutputs has ours
@@ -101,6 +112,7 @@ func (s *Stack) newBackend() awslambda.Function {
 		Architecture: awslambda.Architecture_ARM_64(),
 		Handler:      jsii.String("index.handler"),
 		Code:         awslambda.Code_FromInline(&backendSource),
+		Environment:  &map[string]*string{"CORS_ORIGIN": &s.props.CORSOrigin},
 		Timeout:      awscdk.Duration_Seconds(jsii.Number(5)),
 		Role:         role,
 		LogGroup:     log,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -20,7 +21,10 @@ func TestDefaultsByStage(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", stage, got, want)
 		}
 		equal(t, stage+" store", p.Store.Kind, Serverless)
-		equal(t, stage+" concurrency", []int{p.Check.Concurrency, p.Admin.Concurrency}, []int{100, 5})
+		prod := stage == "prod"
+		equal(t, stage+" concurrency", []int{p.Check.Concurrency, p.Admin.Concurrency}, pick(prod, []int{100, 5}, []int{Unreserved, Unreserved}))
+		equal(t, stage+" observed", p.Observe, ObserveProps{Metrics: prod, Dashboard: prod, AccessLogs: prod})
+		equal(t, stage+" version", p.Store.Version+string(p.Store.Durability), "8.1")
 	}
 }
 
@@ -59,6 +63,12 @@ func TestFlagsReachProps(t *testing.T) {
 	} {
 		equal(t, what, pair[0], pair[1])
 	}
+	p = propsOf(t, map[string]string{"tracing": "true", "metrics": "true", "accessLogs": "true", "valkeyVersion": "7.2"})
+	equal(t, "observed", p.Observe, ObserveProps{Tracing: true, Metrics: true, Dashboard: true, AccessLogs: true})
+	equal(t, "version", p.Store.Version, "7.2")
+	p = propsOf(t, map[string]string{"stage": "prod", "cloudWatchDashboard": "false", "store": "nodes", "valkeyDurability": "async"})
+	equal(t, "observed", p.Observe, ObserveProps{Metrics: true, AccessLogs: true})
+	equal(t, "version with durability", p.Store.Version+" "+string(p.Store.Durability), "9.0 async")
 	p = propsOf(t, everything)
 	equal(t, "tags", p.Tags, map[string]string{"team": "api", "centre": "42"})
 	equal(t, "zones", len(p.Zones), 3)
@@ -86,6 +96,14 @@ func TestErrorsNameTheFlag(t *testing.T) {
 		"ECPUs":               {map[string]string{"maxECPUs": "10"}, []string{"-c maxECPUs=10"}},
 		"type":                {map[string]string{"nodeType": "r7g.large"}, []string{"-c nodeType=r7g.large"}},
 		"replicas":            {map[string]string{"replicas": "6"}, []string{"-c replicas=6"}},
+		"version":             {map[string]string{"valkeyVersion": "7.0"}, []string{"-c valkeyVersion=7.0: must be one of 7.2, 8.0, 8.1, 8.2, 9.0, 9.1"}},
+		"new version":         {map[string]string{"valkeyVersion": "10.0"}, []string{"-c valkeyVersion=10.0: must be one of"}},
+		"durability":          {durable("valkeyDurability", "fsync"), []string{"-c valkeyDurability=fsync: must be sync or async"}},
+		"durable serverless":  {durable("store", "serverless"), []string{"-c valkeyDurability=sync: needs store=nodes"}},
+		"durable and old":     {durable("valkeyVersion", "8.2"), []string{"-c valkeyDurability=sync: needs valkeyVersion=9.0 or newer, not 8.2"}},
+		"durable and small":   {durable("nodeType", "cache.t4g.small"), []string{"needs a nodeType of R6g", "not cache.t4g.small"}},
+		"durable and tiered":  {durable("nodeType", "cache.r6gd.xlarge"), []string{"needs a nodeType of R6g", "not cache.r6gd.xlarge"}},
+		"dashboard alone":     {map[string]string{"cloudWatchDashboard": "true"}, []string{"-c cloudWatchDashboard=true: draws", "metrics=true"}},
 		"snapshots":           {map[string]string{"snapshotDays": "36"}, []string{"-c snapshotDays=36"}},
 		"memory":              {map[string]string{"adminMemory": "64"}, []string{"-c adminMemory=64"}},
 		"log":                 {map[string]string{"logLevel": "loud"}, []string{"-c logLevel=loud"}},
@@ -117,7 +135,7 @@ func TestErrorsNameTheFlag(t *testing.T) {
 		"leeway":            {tokens("jwtLeeway", "6m"), []string{`-c jwtLeeway is "6m0s": must be 0s to 5m`}},
 		"time-out":          {map[string]string{"storeTimeout": "11s"}, []string{"-c storeTimeout=11s: is 11s: must be 1ms to 10s"}},
 		"time-out of the function": {
-			map[string]string{"storeTimeout": "2s"}, []string{"-c storeTimeout=2s: must be shorter", "ends after 5 s"},
+			map[string]string{"storeTimeout": "2667ms"}, []string{"-c storeTimeout=2.667s: must be shorter", "5s to connect", "ends after 9 s"},
 		},
 		"known callers": {map[string]string{"callerCache": "25h"}, []string{"-c callerCache=25h0m0s", "0s to 24h"}},
 		"denials":       {map[string]string{"denyCache": "61s"}, []string{"-c denyCache=1m1s", "0s to 1m"}},
@@ -128,9 +146,12 @@ func TestErrorsNameTheFlag(t *testing.T) {
 		"short session": {map[string]string{"sessionIdle": "1h", "sessionLifetime": "30m"}, []string{"-c sessionLifetime=30m0s: must be no shorter"}},
 		"nobody":        {map[string]string{"adminUser": "none"}, []string{"-c adminUser=none: leaves nobody to log in"}},
 		"users":         {map[string]string{"adminUsersSecretName": "ada:editor:$argon2id$"}, []string{"-c adminUsersSecretName=…: must be the name"}},
-		"release":       {map[string]string{"release": "a b"}, []string{"-c release=a b"}},
-		"scopes":        {oidc("oidcScopes", "email"), []string{"-c oidcScopes=email: must have openid"}},
-		"issuer":        {oidc("oidcIssuer", "https://a.example?x=1"), []string{"-c oidcIssuer=https://a.example?x=1: must be an https URL"}},
+		"networks": {
+			map[string]string{"adminNetworks": "203.0.113.0/24,10.0.0.300/8"}, []string{`-c adminNetworks=203.0.113.0/24,10.0.0.300/8: has "10.0.0.300/8"`},
+		},
+		"release": {map[string]string{"release": "a b"}, []string{"-c release=a b"}},
+		"scopes":  {oidc("oidcScopes", "email"), []string{"-c oidcScopes=email: must have openid"}},
+		"issuer":  {oidc("oidcIssuer", "https://a.example?x=1"), []string{"-c oidcIssuer=https://a.example?x=1: must be an https URL"}},
 		"plain http": {
 			map[string]string{"oidcIssuer": "http://a.example", "oidcClientId": "x", "oidcSecretName": "y", "oidcEditors": "z"},
 			[]string{"-c oidcIssuer=http://a.example"},
@@ -167,6 +188,13 @@ func tokens(name, value string) map[string]string {
 	return flags
 }
 
+// durable are flags of a durable cache, of which one is changed.
+func durable(name, value string) map[string]string {
+	flags := map[string]string{"store": "nodes", "nodeType": "cache.m7g.large", "valkeyVersion": "9.0", "valkeyDurability": "sync"}
+	flags[name] = value
+	return flags
+}
+
 // oidc are flags with a provider, of which one is changed.
 func oidc(name, value string) map[string]string {
 	flags := map[string]string{"oidcIssuer": "https://a.example", "oidcClientId": "x", "oidcSecretName": "y", "oidcEditors": "z"}
@@ -178,7 +206,7 @@ func oidc(name, value string) map[string]string {
 func TestFlagsTakeTheBounds(t *testing.T) {
 	for _, flags := range []map[string]string{
 		{"storeTimeout": "1ms", "callerCache": "0s", "denyCache": "0s", "reservationLease": "1s", "sessionIdle": "1m", "sessionLifetime": "1m"},
-		{"storeTimeout": "1999ms", "callerCache": "24h", "denyCache": "1m", "reservationLease": "24h", "sessionIdle": "720h", "sessionLifetime": "720h"},
+		{"storeTimeout": "2666ms", "callerCache": "24h", "denyCache": "1m", "reservationLease": "24h", "sessionIdle": "720h", "sessionLifetime": "720h"},
 		{"ipv4Prefix": "8", "ipv6Prefix": "16"}, {"ipv4Prefix": "32", "ipv6Prefix": "128"},
 		tokens("jwtLeeway", "5m"), tokens("jwtLeeway", "0s"), oidc("adminUser", "none"), {"adminUser": "none", "adminUsersSecretName": "a"},
 	} {
@@ -222,4 +250,41 @@ func TestFlagsAndAlarmsAreDocumented(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Every flag is read: without one of many, the props are others, or are refused, in stage
+// prod or in another.
+func TestEveryFlagHasAnEffect(t *testing.T) {
+	many := maps.Clone(everything)
+	maps.Copy(many, map[string]string{
+		"keep": "false", "cidr": "10.0.0.0/16", "snapshotDays": "3", "checkMemory": "256", "adminMemory": "1024", "checkConcurrency": "none",
+		"adminConcurrency": "2", "logLevel": "debug", "adminUser": "ada", "logDays": "30", "natGateways": "3", "maxStorageGB": "9", "maxECPUs": "5000",
+		"nodeType": "cache.r7g.xlarge", "example": "true", "shards": "3", "metrics": "false", "accessLogs": "false",
+	})
+	elsewhere := maps.Clone(many)
+	maps.Copy(elsewhere, map[string]string{"stage": "qa", "keep": "true", "metrics": "true", "cloudWatchDashboard": "false"})
+	for _, name := range flagNames {
+		if name == "nag" || name == "jwtJwks" { // TestNag; TestJWKS, since it excludes jwtJwksUrl
+			continue
+		}
+		if !changes(t, many, name) && !changes(t, elsewhere, name) {
+			t.Errorf("-c %s changes nothing, or this test has no value for it", name)
+		}
+	}
+}
+
+// changes reports whether the props without a flag are not those with all of them.
+func changes(t *testing.T, all map[string]string, name string) bool {
+	t.Helper()
+	if all[name] == "" {
+		return false
+	}
+	without := maps.Clone(all)
+	delete(without, name)
+	f, err := newFlags(without)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := f.props()
+	return err != nil || !reflect.DeepEqual(p, propsOf(t, all))
 }

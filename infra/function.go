@@ -2,6 +2,7 @@ package main
 
 import (
 	"maps"
+	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
@@ -30,13 +31,17 @@ type functionSpec struct {
 	environment map[string]string
 }
 
+// connectTimeout is how long a connection to the cache may take, TLS and log-in included.
+// A log-in by IAM at a serverless cache can take seconds.
+const connectTimeout = 5 * time.Second
+
 func (s *Stack) newFunction(spec functionSpec) *function {
 	log := s.logGroup(spec.id+"Log", spec.name)
 	environment := map[string]string{
-		"VALKEY_URL": s.url(spec.name),
-		"KEY_PEPPER": reference(s.secrets.pepper),
-		"LOG_LEVEL":  spec.props.LogLevel,
-		"STAGE":      s.props.Stage,
+		"VALKEY_URL":             s.url(spec.name),
+		"VALKEY_CONNECT_TIMEOUT": connectTimeout.String(),
+		"KEY_PEPPER":             reference(s.secrets.pepper),
+		"LOG_LEVEL":              spec.props.LogLevel,
 	}
 	maps.Copy(environment, joined(spec.environment))
 	props := &awslambda.FunctionProps{
@@ -54,10 +59,11 @@ func (s *Stack) newFunction(spec functionSpec) *function {
 		SecurityGroups:        &[]awsec2.ISecurityGroup{spec.group},
 		Environment:           texts(environment),
 		EnvironmentEncryption: s.key,
-		Tracing:               awslambda.Tracing_ACTIVE,
+		Tracing:               pick(s.props.Observe.Tracing, awslambda.Tracing_ACTIVE, awslambda.Tracing_DISABLED),
 		LogGroup:              log,
-		// The platform's lines of every call would cost more than the check itself. The function's own level is LOG_LEVEL: a level here would take
-		// lines of metrics, which have none, for INFO.
+		// The platform's lines of every call would cost more than the check itself. The
+		// function's own level is LOG_LEVEL: a level here would take lines of metrics,
+		// which have none, for INFO.
 		LoggingFormat:         awslambda.LoggingFormat_JSON,
 		SystemLogLevelV2:      awslambda.SystemLogLevel_WARN,
 		ApplicationLogLevelV2: awslambda.ApplicationLogLevel_TRACE,
@@ -79,7 +85,8 @@ func (s *Stack) functionARN(name string) *string {
 	})
 }
 
-// role lets a function log in to the cache as its user and write its log. The rest Lambda itself needs, to put the function into the network.
+// role lets a function log in to the cache as its user and write its log. The rest Lambda
+// itself needs, to put the function into the network.
 func (s *Stack) role(id, name string, log awslogs.LogGroup) awsiam.Role {
 	return awsiam.NewRole(s.Stack, jsii.String(id+"Role"), &awsiam.RoleProps{
 		AssumedBy:   awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
@@ -109,7 +116,8 @@ func networkActions() *[]*string {
 		"ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses")
 }
 
-// notByTheFunction keeps for Lambda alone what Lambda needs: the function's own code cannot use it.
+// notByTheFunction keeps for Lambda alone what Lambda needs: the function's own code
+// cannot use it.
 func (s *Stack) notByTheFunction(name string) awsiam.PolicyStatement {
 	deny := awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Sid: jsii.String("NotByTheFunction"), Effect: awsiam.Effect_DENY, Actions: networkActions(), Resources: jsii.Strings("*"),

@@ -10,7 +10,8 @@ import (
 // pendingDays is the shortest that KMS waits before it deletes a key.
 const pendingDays = 7
 
-// newKey is the one key that everything at rest is encrypted with. With it gone, a snapshot and the secrets cannot be read: it goes only with them.
+// newKey is the one key that everything at rest is encrypted with. With it gone, a
+// snapshot and the secrets cannot be read: it goes only with them.
 func (s *Stack) newKey() awskms.Key {
 	key := awskms.NewKey(s.Stack, jsii.String("Key"), &awskms.KeyProps{
 		Description:       jsii.String("Tidegate " + s.props.Stage + ": cache, secrets, environments of the functions, logs, alarms"),

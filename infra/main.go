@@ -1,5 +1,6 @@
-// Command infra is the CDK app that provisions Tidegate: network, ElastiCache for Valkey, both functions, the dashboard's API, alarms, and example
-// APIs that show how the authorizer is attached. cdk.json runs it; docs/deploy.md says how.
+// Command infra is the CDK app that provisions Tidegate: network, ElastiCache for Valkey,
+// both functions, the dashboard's API, alarms, and example APIs that show how the
+// authorizer is attached. cdk.json runs it; docs/deploy.md says how.
 package main
 
 import (
@@ -30,10 +31,11 @@ func run(out io.Writer) error {
 	if err != nil || !build.made {
 		return err
 	}
-	return stack.cost().Print(out)
+	return stack.cost().Print(out, stack.alternatives()...)
 }
 
-// synthesise writes the cloud assembly of what the context asks for. The CDK panics where it finds fault, with text for people.
+// synthesise writes the cloud assembly of what the context asks for. The CDK panics where
+// it finds fault, with text for people.
 func synthesise(app awscdk.App, code codeOf) (s *Stack, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {

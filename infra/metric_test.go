@@ -12,7 +12,8 @@ import (
 	"tidegate/internal/telemetry"
 )
 
-// written are the metrics of a line that a check function of the stage writes, each as CloudWatch knows it: namespace, name, dimensions.
+// written are the metrics of a line that a check function of the stage writes, each as
+// CloudWatch knows it: namespace, name, dimensions.
 func written(t *testing.T, stage string) []string {
 	t.Helper()
 	var line bytes.Buffer
@@ -55,9 +56,13 @@ func written(t *testing.T, stage string) []string {
 	return all
 }
 
-// Graphs and alarms are of metrics that the check function writes, and there is a graph of each.
+// Graphs and alarms are of metrics that the check function writes, and there is a graph
+// of each.
 func TestMetricsAreThoseOfTheFunction(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
+		if strings.HasSuffix(t.Name(), "/dev") {
+			return // TestDevHasNoMetrics
+		}
 		write := written(t, text(environment(t, made, "Check")["STAGE"]))
 		drawn, watched := graphed(t, made), alarmed(made)
 		if len(watched) < 4 {
@@ -74,6 +79,17 @@ func TestMetricsAreThoseOfTheFunction(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A dev stage pays for no metrics: the function writes none, so nothing draws or watches
+// them. AWS's own metrics have their alarms.
+func TestDevHasNoMetrics(t *testing.T) {
+	made := of(t, dev)
+	equal(t, "the function's stage", environment(t, made, "Check")["STAGE"], nil)
+	equal(t, "what the dashboard shows", environment(t, made, "Admin")["STAGE"], "dev")
+	equal(t, "dashboards", len(made.all("AWS::CloudWatch::Dashboard")), 0)
+	equal(t, "alarms on metrics of the function", len(alarmed(made)), 0)
+	made.only(t, "AWS::CloudWatch::Alarm", "AlarmCheckThrottles")
 }
 
 // graphed are those of the function's metrics that the CloudWatch dashboard draws.
@@ -104,7 +120,8 @@ func graphed(t *testing.T, made template) []string {
 	return all
 }
 
-// alarmed are those of the function's metrics that alarms watch, alone or in an expression.
+// alarmed are those of the function's metrics that alarms watch, alone or in an
+// expression.
 func alarmed(made template) []string {
 	var all []string
 	add := func(m properties) {
@@ -130,10 +147,11 @@ func alarmed(made template) []string {
 	return all
 }
 
-// To Lambda a REST API's call without a good credential has failed. Whoever tries keys must not wake anybody.
+// To Lambda a REST API's call without a good credential has failed. Whoever tries keys
+// must not wake anybody.
 func TestRefusedCallsAreNoFailures(t *testing.T) {
-	on(t, func(t *testing.T, made template) {
-		alarm := made.only(t, "AWS::CloudWatch::Alarm", "AlarmCheckErrors").Properties
+	for _, build := range []func() (template, error){prod, minimal} {
+		alarm := of(t, build).only(t, "AWS::CloudWatch::Alarm", "AlarmCheckErrors").Properties
 		var watched, expressions []string
 		for _, query := range list(alarm["Metrics"]) {
 			q := properties(query.(map[string]any))
@@ -148,5 +166,5 @@ func TestRefusedCallsAreNoFailures(t *testing.T) {
 			}
 		}
 		equal(t, "expression", expressions, []string{"100 * (failed - FILL(unauthorized, 0)) / calls"})
-	})
+	}
 }

@@ -16,7 +16,8 @@ import (
 // findings are those of cdk-nag on a stack with these flags, each as "rule part".
 func findings(t *testing.T, flags map[string]string, inspect func(*Stack, awscdk.App)) []string {
 	t.Helper()
-	context := map[string]string{"@aws-cdk/core:annotationsInValidationReport": "false"} // findings are to be read, not to end the synthesis
+	// findings are to be read, not to end the synthesis
+	context := map[string]string{"@aws-cdk/core:annotationsInValidationReport": "false"}
 	maps.Copy(context, flags)
 	app, _, err := newApp(context)
 	if err != nil {
@@ -48,7 +49,8 @@ func findings(t *testing.T, flags map[string]string, inspect func(*Stack, awscdk
 	return slices.Compact(found)
 }
 
-// What cdk-nag's AWS Solutions rules find is what the exceptions justify: nothing more, and nothing that was mended since.
+// What cdk-nag's AWS Solutions rules find is what the exceptions justify: nothing more,
+// and nothing that was mended since.
 func TestNag(t *testing.T) {
 	plain := func(_ *Stack, app awscdk.App) {
 		awscdk.Aspects_Of(app).Add(cdknag.NewAwsSolutionsChecks(&cdknag.NagPackProps{}), nil)

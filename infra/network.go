@@ -6,7 +6,8 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// Ports of a serverless cache: 6379 is for the primaries, 6380 for the readers, on one host name.
+// Ports of a serverless cache: 6379 is for the primaries, 6380 for the readers, on one
+// host name.
 const (
 	primaryPort = 6379
 	readerPort  = 6380
@@ -15,9 +16,11 @@ const (
 // httpsPort is the way out for what needs one.
 const httpsPort = 443
 
-// network is where the cache and the functions are. Nothing in its isolated subnets reaches or is reached from the internet; what the functions use
-// beside the cache (logs, metrics, traces, decryption of their environment) Lambda does for them outside of the network. Only a function that must
-// ask an identity provider is in subnets with a NAT gateway instead.
+// network is where the cache and the functions are. Nothing in its isolated subnets
+// reaches or is reached from the internet; what the functions use beside the cache (logs,
+// metrics, traces, decryption of their environment) Lambda does for them outside of the
+// network. Only a function that must ask an identity provider is in subnets with a NAT
+// gateway instead.
 type network struct {
 	vpc awsec2.Vpc
 	// cache, check and admin are the security groups.
@@ -52,10 +55,11 @@ func (s *Stack) ports() []int {
 
 func (s *Stack) newVPC() awsec2.Vpc {
 	props := &awsec2.VpcProps{
-		VpcName:                      jsii.String(s.props.name()),
-		IpAddresses:                  awsec2.IpAddresses_Cidr(&s.props.CIDR),
-		NatGateways:                  jsii.Number(0),
-		RestrictDefaultSecurityGroup: jsii.Bool(false), // nothing is in it, and closing it takes a function with rights of its own
+		VpcName:     jsii.String(s.props.name()),
+		IpAddresses: awsec2.IpAddresses_Cidr(&s.props.CIDR),
+		NatGateways: jsii.Number(0),
+		// nothing is in it, and closing it takes a function with rights of its own
+		RestrictDefaultSecurityGroup: jsii.Bool(false),
 		SubnetConfiguration: &[]*awsec2.SubnetConfiguration{
 			{Name: jsii.String("isolated"), SubnetType: awsec2.SubnetType_PRIVATE_ISOLATED},
 		},

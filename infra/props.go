@@ -15,17 +15,20 @@ import (
 
 	"tidegate/functions/check/identity"
 	"tidegate/infra/authorizer"
-	"tidegate/internal/environ"
-	"tidegate/internal/setting"
+	"tidegate/internal/config"
 )
 
-// Props are everything that an operator can choose. The zero value of a field means its default, which Defaults fills in and which may depend on
-// Stage; NewStack wants props that it has filled in. Every field has a flag: cdk -c FLAG=VALUE, or the context of cdk.json.
+// Props are everything that an operator can choose. The zero value of a field means its
+// default, which Defaults fills in and which may depend on Stage; NewStack wants props
+// that it has filled in. Every field has a flag: cdk -c FLAG=VALUE, or the context of
+// cdk.json.
 type Props struct {
-	// Stage names the deployment: lower-case letters, digits and hyphens, at most 12. Flag stage, default dev.
+	// Stage names the deployment: lower-case letters, digits and hyphens, at most 12.
+	// Flag stage, default dev.
 	Stage string
-	// Keep keeps data when the stack is deleted: a last snapshot of the cache, its encryption key, the pepper and the logs; and it protects the stack
-	// from deletion. Flag keep, default true in stage prod, else false.
+	// Keep keeps data when the stack is deleted: a last snapshot of the cache, its
+	// encryption key, the pepper and the logs; and it protects the stack from deletion.
+	// Flag keep, default true in stage prod, else false.
 	Keep bool
 	// CIDR is the network's range, /16 to /24. Flag cidr, default 10.42.0.0/22.
 	CIDR string
@@ -44,25 +47,35 @@ type Props struct {
 	Decision DecisionProps
 	// Login is how people log in to the dashboard.
 	Login LoginProps
-	// NATGateways is how many there are when a function needs the internet: for Login.OIDC and Identity.JWT.JWKSURL. Flag natGateways, default 1, but
-	// one for each of two zones if Keep.
+	// NATGateways is how many there are when a function needs the internet: for
+	// Login.OIDC and Identity.JWT.JWKSURL. Flag natGateways, default 1, but one for each
+	// of two zones if Keep.
 	NATGateways int
 
-	// Example adds a REST API and an HTTP API with a sample backend, both behind the authorizer. Flag example, default true, but false in stage prod.
+	// Example adds a REST API and an HTTP API with a sample backend, both behind the
+	// authorizer. Flag example, default true, but false in stage prod.
 	Example bool
-	// WAF puts a web ACL with a rate-based rule before the example's REST API. Flag waf. HTTP APIs cannot have one.
+	// CORSOrigin is whose scripts may read the example REST API's 401 and 429, and the
+	// example backend's answers, in a browser. Flag corsOrigin: an origin, * or none.
+	// Default *.
+	CORSOrigin string
+	// WAF puts a web ACL with a rate-based rule before the example's REST API. Flag waf.
+	// HTTP APIs cannot have one.
 	WAF bool
-	// Callers are ARNs of authorizers of other stacks or accounts that may invoke the check function. Flag callers.
+	// Callers are ARNs of authorizers of other stacks or accounts that may invoke the
+	// check function. Flag callers.
 	Callers []string
 	// Domain is the dashboard's own host name.
 	Domain DomainProps
 
+	// Observe is what is recorded of the calls.
+	Observe ObserveProps
 	// Release says on the dashboard what is deployed, such as a commit. Flag release.
 	Release string
 	// AlarmEmail gets the alarms, once its owner has confirmed. Flag alarmEmail.
 	AlarmEmail string
-	// LogDays is how long logs are kept: 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545 or 731. Flag logDays, default 180 in stage prod, else
-	// 14.
+	// LogDays is how long logs are kept: 1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365,
+	// 400, 545 or 731. Flag logDays, default 180 in stage prod, else 14.
 	LogDays int
 	// Tags are added to every resource. Flag tags, as name=value,name=value.
 	Tags map[string]string
@@ -77,13 +90,22 @@ type codeOf func(name string) awslambda.Code
 type StoreProps struct {
 	// Kind is serverless or nodes. Flag store, default serverless.
 	Kind StoreKind
-	// MaxStorageGB and MaxECPUs, a second, bound what a serverless cache may take and cost. Flags maxStorageGB, default 5, and maxECPUs, default 100000.
+	// MaxStorageGB and MaxECPUs, a second, bound what a serverless cache may take and
+	// cost. Flags maxStorageGB, default 5, and maxECPUs, default 100000.
 	MaxStorageGB, MaxECPUs int
-	// NodeType, Shards and Replicas, of each shard, are for nodes. Flags nodeType, default cache.t4g.small, but cache.r7g.large in stage prod; shards,
-	// default 1, but 2 in stage prod; replicas, default 1.
+	// NodeType, Shards and Replicas, of each shard, are for nodes. Flags nodeType,
+	// default cache.t4g.small, but cache.r7g.large in stage prod; shards, default 1, but
+	// 2 in stage prod; replicas, default 1.
 	NodeType         string
 	Shards, Replicas int
-	// SnapshotDays is how long daily snapshots are kept. Flag snapshotDays, default 7 if Keep, else 0: none are made.
+	// Version of Valkey, 7.2 to 9.1. Flag valkeyVersion, default 8.1, with Durability
+	// 9.0. A cache never goes back to an older one.
+	Version string
+	// Durability is for nodes. Flag valkeyDurability: sync or async, default none. It is
+	// chosen when the cache is created.
+	Durability Durability
+	// SnapshotDays is how long daily snapshots are kept. Flag snapshotDays, default 7 if
+	// Keep, else 0: none are made.
 	SnapshotDays int
 }
 
@@ -98,10 +120,13 @@ const (
 
 // FunctionProps size a function.
 type FunctionProps struct {
-	// Memory in MB, and with it the share of a processor. Flags checkMemory and adminMemory, default 512.
+	// Memory in MB, and with it the share of a processor. Flags checkMemory and
+	// adminMemory, default 512.
 	Memory int
-	// Concurrency is reserved: the most environments at a time, and what nobody else in the account can take. Unreserved reserves none. Flags
-	// checkConcurrency, default 100, and adminConcurrency, default 5; "none" means Unreserved.
+	// Concurrency is reserved: the most environments at a time, and what nobody else in
+	// the account can take. Unreserved reserves none. Flags checkConcurrency, default 100
+	// in stage prod, and adminConcurrency, default 5 in stage prod; "none", the default
+	// elsewhere, means Unreserved.
 	Concurrency int
 	// LogLevel is debug, info, warn or error. Flag logLevel, for both, default info.
 	LogLevel string
@@ -110,11 +135,14 @@ type FunctionProps struct {
 // Unreserved is no reserved concurrency.
 const Unreserved = -1
 
-// IdentityProps choose what the check function takes for a credential. Empty fields leave the function's own defaults.
+// IdentityProps choose what the check function takes for a credential. Empty fields leave
+// the function's own defaults.
 type IdentityProps struct {
-	// Sources are key, jwt and ip, in the order of trust; ip only last. Flag identity, as key,jwt.
+	// Sources are key, jwt and ip, in the order of trust; ip only last. Flag identity, as
+	// key,jwt.
 	Sources []string
-	// IPv4Prefix and IPv6Prefix are how much of an address counts as one caller. Flags ipv4Prefix, 8 to 32, and ipv6Prefix, 16 to 128.
+	// IPv4Prefix and IPv6Prefix are how much of an address counts as one caller. Flags
+	// ipv4Prefix, 8 to 32, and ipv6Prefix, 16 to 128.
 	IPv4Prefix, IPv6Prefix int
 	// JWT is needed with source jwt.
 	JWT JWTProps
@@ -122,73 +150,91 @@ type IdentityProps struct {
 
 // JWTProps say which bearer tokens are good.
 type JWTProps struct {
-	// Issuer and Audiences must be those of the tokens. Flags jwtIssuer and jwtAudience, as one,two.
+	// Issuer and Audiences must be those of the tokens. Flags jwtIssuer and jwtAudience,
+	// as one,two.
 	Issuer    string
 	Audiences []string
-	// JWKSURL is where the issuer's keys are: it costs a NAT gateway. Or JWKS are the keys themselves. Flags jwtJwksUrl and jwtJwks.
+	// JWKSURL is where the issuer's keys are: it costs a NAT gateway. Or JWKS are the
+	// keys themselves. Flags jwtJwksUrl and jwtJwks.
 	JWKSURL, JWKS string
-	// IdentityClaim and PlanClaim are claims that say who calls, and under which plan. Flags jwtIdentityClaim and jwtPlanClaim.
+	// IdentityClaim and PlanClaim are claims that say who calls, and under which plan.
+	// Flags jwtIdentityClaim and jwtPlanClaim.
 	IdentityClaim, PlanClaim string
 	// Leeway is how far the issuer's clock may be off. Flag jwtLeeway.
 	Leeway *time.Duration
 }
 
-// DecisionProps choose how the check function decides and answers. Fields that are nil or empty leave the function's own defaults.
+// DecisionProps choose how the check function decides and answers. Fields that are nil or
+// empty leave the function's own defaults.
 type DecisionProps struct {
-	// StoreTimeout is how long the cache may take to connect or answer. Flag storeTimeout.
+	// StoreTimeout is how long the cache may take to answer. Flag storeTimeout.
 	StoreTimeout *time.Duration
-	// CallerCache is how long a caller counts as verified while the cache is away. Flag callerCache.
+	// CallerCache is how long a caller counts as verified while the cache is away. Flag
+	// callerCache.
 	CallerCache *time.Duration
-	// DenyCache is how long a caller who hammers is denied without asking the cache again. Flag denyCache.
+	// DenyCache is how long a caller who hammers is denied without asking the cache
+	// again. Flag denyCache.
 	DenyCache *time.Duration
-	// ReservationLease is how long a reservation can be settled. Flag reservationLease.
+	// ReservationLease is how long a reservation of either function can be settled.
+	// Flag reservationLease.
 	ReservationLease *time.Duration
-	// DenialInContext lets calls over a limit pass an HTTP API, with denied in the context: its backend must refuse them. Flag httpApiDeny: deny or
-	// context.
+	// DenialInContext lets calls over a limit pass an HTTP API, with denied in the
+	// context: its backend must refuse them. Flag httpApiDeny: deny or context.
 	DenialInContext bool
-	// UsageIdentifier adds a usageIdentifierKey to answers to REST and WebSocket APIs. Flag usageIdentifier.
+	// UsageIdentifier adds a usageIdentifierKey to answers to REST and WebSocket APIs.
+	// Flag usageIdentifier.
 	UsageIdentifier bool
 }
 
 // LoginProps say who may use the dashboard.
 type LoginProps struct {
-	// User is the first user's name. Flag adminUser, default admin. The password is generated; the stack's output FirstLogin says how to read it. NoUser
-	// wants other users, or OIDC, and there is no password.
+	// User is the first user's name. Flag adminUser, default admin. The password is
+	// generated; the stack's output FirstLogin says how to read it. NoUser wants other
+	// users, or OIDC, and there is no password.
 	User string
-	// Users is the name of a secret in Secrets Manager that lists more users, as ADMIN_USERS does. Flag adminUsersSecretName.
+	// Users is the name of a secret in Secrets Manager that lists more users, as
+	// ADMIN_USERS does. Flag adminUsersSecretName.
 	Users string
-	// SessionIdle and SessionLifetime end sessions. Flags sessionIdle and sessionLifetime.
+	// Networks may use the dashboard and its API, others get 403. Flag adminNetworks, as
+	// 203.0.113.0/24,2001:db8::/32; default all.
+	Networks []string
+	// SessionIdle and SessionLifetime end sessions. Flags sessionIdle and
+	// sessionLifetime.
 	SessionIdle, SessionLifetime *time.Duration
 	// OIDC lets people log in at an OpenID provider. It costs a NAT gateway.
 	OIDC OIDCProps
 }
 
-// OIDCProps are the client that the dashboard is at an OpenID provider, such as a Cognito user pool.
+// OIDCProps are the client that the dashboard is at an OpenID provider, such as a Cognito
+// user pool.
 type OIDCProps struct {
 	// Issuer is the provider's https URL. Flag oidcIssuer; without it there is no OIDC.
 	Issuer string
-	// ClientID and ClientSecret name the client; ClientSecret is the name of a secret in Secrets Manager, never the secret itself. Flags oidcClientId
-	// and oidcSecretName.
+	// ClientID and ClientSecret name the client; ClientSecret is the name of a secret in
+	// Secrets Manager, never the secret itself. Flags oidcClientId and oidcSecretName.
 	ClientID, ClientSecret string
-	// RoleClaim is the claim that gives people their role, by values for editors and for viewers. Flags oidcRoleClaim, default groups; oidcEditors;
-	// oidcViewers.
+	// RoleClaim is the claim that gives people their role, by values for editors and for
+	// viewers. Flags oidcRoleClaim, default groups; oidcEditors; oidcViewers.
 	RoleClaim        string
 	Editors, Viewers []string
-	// Scopes are asked for. Flag oidcScopes, as one,two; default openid, profile and email.
+	// Scopes are asked for. Flag oidcScopes, as one,two; default openid, profile and
+	// email.
 	Scopes []string
 }
 
 // NoUser is no first user.
 const NoUser = "none"
 
-// DomainProps give the dashboard a host name of its own; its default one is switched off then.
+// DomainProps give the dashboard a host name of its own; its default one is switched off
+// then.
 type DomainProps struct {
 	// Name is the host name. Flag domain.
 	Name string
-	// Certificate is the ARN of its ACM certificate, in the stack's region. Flag certificate.
+	// Certificate is the ARN of its ACM certificate, in the stack's region. Flag
+	// certificate.
 	Certificate string
-	// Zone and ZoneID are the name and the id of the Route 53 zone to add the name to. Flags zone and zoneId; without them the record is the
-	// operator's task.
+	// Zone and ZoneID are the name and the id of the Route 53 zone to add the name to.
+	// Flags zone and zoneId; without them the record is the operator's task.
 	Zone, ZoneID string
 }
 
@@ -197,18 +243,22 @@ func Defaults(p Props) Props {
 	p.Stage = first(p.Stage, "dev")
 	prod := p.Stage == "prod"
 	p.CIDR = first(p.CIDR, "10.42.0.0/22")
+	p.CORSOrigin = first(p.CORSOrigin, authorizer.AnyOrigin)
 	p.LogDays = first(p.LogDays, pick(prod, 180, 14))
 	p.Login.User = first(p.Login.User, "admin")
 	p.NATGateways = first(p.NATGateways, pick(p.Keep, 2, 1))
 	s := &p.Store
 	s.Kind = first(s.Kind, Serverless)
 	s.MaxStorageGB, s.MaxECPUs = first(s.MaxStorageGB, 5), first(s.MaxECPUs, 100_000)
+	s.Version = first(s.Version, s.defaultVersion())
 	s.NodeType = first(s.NodeType, pick(prod, "cache.r7g.large", "cache.t4g.small"))
 	s.Shards, s.Replicas = first(s.Shards, pick(prod, 2, 1)), first(s.Replicas, 1)
 	if p.Keep {
 		s.SnapshotDays = first(s.SnapshotDays, 7)
 	}
-	for f, concurrency := range map[*FunctionProps]int{&p.Check: 100, &p.Admin: 5} {
+	// A new account may have 10 environments in all, of which none can be reserved. So
+	// only prod reserves any.
+	for f, concurrency := range map[*FunctionProps]int{&p.Check: pick(prod, 100, Unreserved), &p.Admin: pick(prod, 5, Unreserved)} {
 		f.Memory, f.Concurrency, f.LogLevel = first(f.Memory, 512), first(f.Concurrency, concurrency), first(f.LogLevel, "info")
 	}
 	return p
@@ -246,6 +296,7 @@ var (
 	certificate = regexp.MustCompile(`^arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[a-z0-9-]+$`)
 	email       = regexp.MustCompile(`^[^@\s]+@[^@\s]+\.[^@\s]+$`)
 	secretName  = regexp.MustCompile(`^[A-Za-z0-9/_+=.@-]{1,256}$`)
+	corsOrigin  = regexp.MustCompile(`^(\*|none|https?://[a-z0-9.-]+(:\d{1,5})?)$`)
 	releaseName = regexp.MustCompile(`^[A-Za-z0-9._+/-]{0,64}$`)
 	userName    = regexp.MustCompile(`^[A-Za-z0-9._@-]{1,64}$`)
 )
@@ -276,6 +327,7 @@ func (p *Props) check() error {
 	p.Admin.check("admin", want)
 	level := p.Check.LogLevel
 	want(slices.Contains([]string{"debug", "info", "warn", "error"}, level), "logLevel", level, "must be debug, info, warn or error")
+	want(corsOrigin.MatchString(p.CORSOrigin), "corsOrigin", p.CORSOrigin, "must be an origin such as https://app.example.com, * or none")
 	want(p.Example || !p.WAF, "waf", p.WAF, "guards the example's REST API: set example=true too")
 	for _, caller := range p.Callers {
 		if err := authorizer.CheckARN(caller); err != nil {
@@ -285,6 +337,7 @@ func (p *Props) check() error {
 	p.Identity.check(want)
 	p.Decision.check(want)
 	p.Login.check(want)
+	p.Observe.check(want)
 	want(releaseName.MatchString(p.Release), "release", p.Release, "must be at most 64 letters, digits and ._+/-")
 	want(p.NATGateways >= 1 && p.NATGateways <= 3, "natGateways", p.NATGateways, "must be 1 to 3")
 	p.Domain.check(want)
@@ -306,6 +359,7 @@ func (s *StoreProps) check(want wants) {
 	want(nodeType.MatchString(s.NodeType), "nodeType", s.NodeType, "must be a type such as cache.r7g.large")
 	want(s.Shards >= 1 && s.Shards <= 500, "shards", s.Shards, "must be 1 to 500")
 	want(s.Replicas >= 1 && s.Replicas <= 5, "replicas", s.Replicas, "must be 1 to 5: without one a failed node loses its counts")
+	s.checkEngine(want)
 	want(s.SnapshotDays >= 0 && s.SnapshotDays <= 35, "snapshotDays", s.SnapshotDays, "must be 0 to 35")
 }
 
@@ -326,11 +380,10 @@ var flagOf = strings.NewReplacer(
 
 // check has the check function's own code look at what that function will read.
 func (i *IdentityProps) check(want wants) {
-	variables, err := environ.Read[identity.Variables](assignments(i.environment()))
-	if err == nil {
-		_, err = variables.Config()
-	}
-	if err != nil {
+	variables, wrong := config.Read[identity.Variables](assignments(i.environment()))
+	_, err := variables.Config()
+	wrong.AddError(err)
+	if err := wrong.Err(); err != nil {
 		want(false, "", "", "%s", flagOf.Replace(err.Error()))
 	}
 	want(i.JWT.JWKSURL == "" || strings.HasPrefix(i.JWT.JWKSURL, "https:"), "jwtJwksUrl", i.JWT.JWKSURL, "must be an https URL")
@@ -338,16 +391,16 @@ func (i *IdentityProps) check(want wants) {
 }
 
 func (d *DecisionProps) check(want wants) {
-	wantDuration(want, "storeTimeout", d.StoreTimeout, setting.ValkeyTimeout)
-	wantDuration(want, "callerCache", d.CallerCache, setting.CallerCache)
-	wantDuration(want, "denyCache", d.DenyCache, setting.DenyCache)
-	wantDuration(want, "reservationLease", d.ReservationLease, setting.ReservationLease)
-	want(d.longestCheck() < checkTimeout*time.Second, "storeTimeout", duration(d.StoreTimeout), "must be shorter: a check may take 5/2 of it, "+
-		"and the function ends after %d s", checkTimeout)
+	wantDuration(want, "storeTimeout", d.StoreTimeout, config.ValkeyTimeout)
+	wantDuration(want, "callerCache", d.CallerCache, config.CallerCache)
+	wantDuration(want, "denyCache", d.DenyCache, config.DenyCache)
+	wantDuration(want, "reservationLease", d.ReservationLease, config.ReservationLease)
+	want(d.longestCheck() < checkTimeout*time.Second, "storeTimeout", duration(d.StoreTimeout), "must be shorter: a check may take 3/2 of it "+
+		"and %s to connect, and the function ends after %d s", connectTimeout, checkTimeout)
 }
 
 // longestCheck is how long a check takes at most: to connect, to ask, and to ask again.
-func (d *DecisionProps) longestCheck() time.Duration { return d.storeTimeout() * 5 / 2 }
+func (d *DecisionProps) longestCheck() time.Duration { return connectTimeout + d.storeTimeout()*3/2 }
 
 func (d *DecisionProps) storeTimeout() time.Duration {
 	if d.StoreTimeout == nil {
@@ -356,7 +409,7 @@ func (d *DecisionProps) storeTimeout() time.Duration {
 	return *d.StoreTimeout
 }
 
-func wantDuration(want wants, flag string, value *time.Duration, bound setting.Duration) {
+func wantDuration(want wants, flag string, value *time.Duration, bound config.Duration) {
 	if value != nil {
 		err := bound.Check(*value)
 		want(err == nil, flag, *value, "%v", err)
@@ -368,8 +421,10 @@ func (l *LoginProps) check(want wants) {
 	somebody := l.User != NoUser || l.Users != "" || l.OIDC.Issuer != ""
 	want(somebody, "adminUser", l.User, "leaves nobody to log in: set adminUsersSecretName or oidcIssuer")
 	want(l.Users == "" || secretName.MatchString(l.Users), "adminUsersSecretName", "…", aSecretsName)
-	wantDuration(want, "sessionIdle", l.SessionIdle, setting.SessionIdle)
-	wantDuration(want, "sessionLifetime", l.SessionLifetime, setting.SessionLifetime)
+	_, err := config.Networks(strings.Join(l.Networks, ","))
+	want(err == nil, "adminNetworks", strings.Join(l.Networks, ","), "%v", err)
+	wantDuration(want, "sessionIdle", l.SessionIdle, config.SessionIdle)
+	wantDuration(want, "sessionLifetime", l.SessionLifetime, config.SessionLifetime)
 	if l.SessionIdle != nil && l.SessionLifetime != nil {
 		want(*l.SessionLifetime >= *l.SessionIdle, "sessionLifetime", *l.SessionLifetime, "must be no shorter than sessionIdle")
 	}
@@ -404,7 +459,8 @@ func networkRange(cidr string) bool {
 	return err == nil && prefix.Addr().Is4() && prefix.Addr().IsPrivate() && prefix.Bits() >= 16 && prefix.Bits() <= 24 && prefix == prefix.Masked()
 }
 
-// httpsURL reports whether text is an https URL of a host, and nothing more than that and a path.
+// httpsURL reports whether text is an https URL of a host, and nothing more than that and
+// a path.
 func httpsURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""

@@ -6,11 +6,13 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// secrets are made by Secrets Manager when the stack is created. CloudFormation puts their values into the functions' environments, which Lambda
-// keeps encrypted with our key: the template holds references, and the functions need no way to Secrets Manager. docs/deploy.md weighs this
-// against an interface endpoint.
+// secrets are made by Secrets Manager when the stack is created. CloudFormation puts
+// their values into the functions' environments, which Lambda keeps encrypted with our
+// key: the template holds references, and the functions need no way to Secrets Manager.
+// docs/deploy.md weighs this against an interface endpoint.
 type secrets struct {
-	// pepper is what hashes of API keys are made with. Without it no key can be verified again.
+	// pepper is what hashes of API keys are made with. Without it no key can be verified
+	// again.
 	pepper awssecretsmanager.CfnSecret
 	// password is the first login's; nil when there is none.
 	password awssecretsmanager.CfnSecret
@@ -50,7 +52,8 @@ func (s *Stack) secret(id, name, description string, length int) awssecretsmanag
 	return secret
 }
 
-// secretNamed resolves to the value of a secret that the operator has made; nothing without a name.
+// secretNamed resolves to the value of a secret that the operator has made; nothing
+// without a name.
 func secretNamed(name string) string {
 	if name == "" {
 		return ""

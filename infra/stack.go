@@ -22,7 +22,6 @@ type Stack struct {
 	panel   *dashboardAPI
 	example *example
 	topic   awssns.Topic
-	alarms  []alarm
 }
 
 // NewStack composes the parts. Props are valid: flags.props and Props.check see to it.
@@ -46,8 +45,10 @@ func NewStack(scope constructs.Construct, props Props) *Stack {
 	}
 	s.allowCallers()
 	s.topic = s.newTopic()
-	s.alarms = s.newAlarms()
-	s.newMetricsDashboard()
+	s.newAlarms()
+	if props.Observe.Dashboard {
+		s.newMetricsDashboard()
+	}
 	s.newOutputs()
 	return s
 }
@@ -55,15 +56,20 @@ func NewStack(scope constructs.Construct, props Props) *Stack {
 // tag marks every resource that can be marked.
 func (s *Stack) tag() {
 	tags := awscdk.Tags_Of(s.Stack)
-	tags.Add(jsii.String("Application"), jsii.String("Tidegate"), nil)
-	tags.Add(jsii.String("Stage"), &s.props.Stage, nil)
+	props := &awscdk.TagProps{ExcludeResourceTypes: jsii.Strings(untagged...)}
+	tags.Add(jsii.String("Application"), jsii.String("Tidegate"), props)
+	tags.Add(jsii.String("Stage"), &s.props.Stage, props)
 	for _, name := range sorted(s.props.Tags) {
-		tags.Add(&name, jsii.String(s.props.Tags[name]), nil)
+		tags.Add(&name, jsii.String(s.props.Tags[name]), props)
 	}
 }
 
-// removal is what becomes of what holds data when the stack is deleted. What a first deployment made before it failed goes, lest its names be taken
-// when it is tried again.
+// untagged are types whose Tags CloudFormation does not know in every region:
+// me-central-1 and me-south-1 refuse them.
+var untagged = []string{"AWS::CloudWatch::Dashboard"}
+
+// removal is what becomes of what holds data when the stack is deleted. What a first
+// deployment made before it failed goes, lest its names be taken when it is tried again.
 func (s *Stack) removal() awscdk.RemovalPolicy {
 	if s.props.Keep {
 		return awscdk.RemovalPolicy_RETAIN_ON_UPDATE_OR_DELETE

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"tidegate/internal/config"
 	valkeyurl "tidegate/internal/store"
 	"tidegate/internal/store/acl"
 )
@@ -26,7 +28,8 @@ func equal(t *testing.T, what string, got, want any) {
 	}
 }
 
-// Every user logs in by IAM, as its function, with the rights that the ACL tests prove to be enough and no more.
+// Every user logs in by IAM, as its function, with the rights that the ACL tests prove to
+// be enough and no more.
 func TestUsers(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		for prefix, access := range map[string]string{"CheckUser": acl.Check(), "AdminUser": acl.Admin()} {
@@ -54,6 +57,7 @@ func TestServerlessCache(t *testing.T) {
 			made := of(t, build)
 			cache := made.only(t, "AWS::ElastiCache::ServerlessCache", "").Properties
 			equal(t, "engine", cache["Engine"], "valkey")
+			equal(t, "version", cache["MajorEngineVersion"], "8")
 			equal(t, "users", text(cache["UserGroupId"]), "${Users}")
 			equal(t, "key", text(cache["KmsKeyId"]), made.key(t))
 			equal(t, "groups", text(cache.at("SecurityGroupIds", 0)), groupOf(t, made, "CacheGroup"))
@@ -77,7 +81,10 @@ func TestNodes(t *testing.T) {
 	equal(t, "key", text(cache["KmsKeyId"]), made.key(t))
 	equal(t, "users", text(cache.at("UserGroupIds", 0)), "${Users}")
 	equal(t, "subnets", text(cache["CacheSubnetGroupName"]), "${CacheSubnets}")
+	equal(t, "version", cache["EngineVersion"], "9.1")
+	equal(t, "durability", cache["Durability"], "sync")
 	parameters := made.only(t, "AWS::ElastiCache::ParameterGroup", "").Properties
+	equal(t, "family", parameters["CacheParameterGroupFamily"], "valkey9")
 	equal(t, "cluster mode", parameters.at("Properties", "cluster-enabled"), "yes")
 	equal(t, "eviction", parameters.at("Properties", "maxmemory-policy"), "volatile-lfu")
 }
@@ -93,7 +100,8 @@ func groupOf(t *testing.T, made template, prefix string) string {
 	return "${" + made.only(t, "AWS::EC2::SecurityGroup", prefix).id + ".GroupId}"
 }
 
-// The URL is one that the functions understand, and names the user and the cache that the template makes.
+// The URL is one that the functions understand, and names the user and the cache that the
+// template makes.
 func TestFunctionsLogInByIAMOverTLS(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-west-1")
 	on(t, func(t *testing.T, made template) {
@@ -115,6 +123,38 @@ func TestFunctionsLogInByIAMOverTLS(t *testing.T) {
 				equal(t, "serverless", u.Query().Get("serverless") == "true", r.Type == "AWS::ElastiCache::ServerlessCache")
 			}
 			equal(t, "cache", u.Query().Get("iam"), name)
+		}
+	})
+}
+
+// apiGatewayWaits is how long an HTTP API waits for its authorizer.
+const apiGatewayWaits = 10 * time.Second
+
+// The functions do not end while they may still wait for a connection and an answer.
+func TestFunctionsEndAfterTheirWaits(t *testing.T) {
+	on(t, func(t *testing.T, made template) {
+		for _, id := range []string{"Check", "Admin"} {
+			set := environment(t, made, id)
+			connect, err := time.ParseDuration(text(set["VALKEY_CONNECT_TIMEOUT"]))
+			if err != nil {
+				t.Fatalf("%s: %v", id, err)
+			}
+			if err := config.ValkeyConnectTimeout.Check(connect); err != nil {
+				t.Errorf("%s: VALKEY_CONNECT_TIMEOUT %v", id, err)
+			}
+			answer := 100 * time.Millisecond
+			if given, ok := set["VALKEY_TIMEOUT"]; ok {
+				if answer, err = time.ParseDuration(text(given)); err != nil {
+					t.Fatalf("%s: %v", id, err)
+				}
+			}
+			ends, err := time.ParseDuration(text(ours(t, made, id).Properties["Timeout"]) + "s")
+			if err != nil {
+				t.Fatalf("%s: %v", id, err)
+			}
+			if connect+answer*3/2 >= ends || id == "Check" && ends >= apiGatewayWaits {
+				t.Errorf("%s: connects in %s, answers in %s, ends after %s", id, connect, answer*3/2, ends)
+			}
 		}
 	})
 }
@@ -144,21 +184,27 @@ func TestFunctions(t *testing.T) {
 			equal(t, "architecture", p["Architectures"], []any{"arm64"})
 			equal(t, "handler", p["Handler"], "bootstrap")
 			equal(t, "time-out", p["Timeout"], timeout)
-			equal(t, "tracing", p.at("TracingConfig", "Mode"), "Active")
 			equal(t, "key of the environment", text(p["KmsKeyArn"]), made.key(t))
 			equal(t, "group", text(p.at("VpcConfig", "SecurityGroupIds", 0)), groupOf(t, made, id+"Group"))
 			equal(t, "log format", p.at("LoggingConfig", "LogFormat"), "JSON")
 			equal(t, "lines that Lambda lets through", p.at("LoggingConfig", "ApplicationLogLevel"), "TRACE")
-			if p["ReservedConcurrentExecutions"] == nil {
-				t.Errorf("%s: nothing caps its concurrency", id)
-			}
 			log := made.only(t, "AWS::Logs::LogGroup", id+"Log")
 			equal(t, "log", text(p.at("LoggingConfig", "LogGroup")), "${"+log.id+"}")
 		}
 	})
 }
 
-// Secrets come from Secrets Manager when the stack is deployed: the template holds references alone.
+// Stage prod caps its functions. A dev stage reserves nothing, which a new account with
+// 10 environments would refuse.
+func TestReservedConcurrency(t *testing.T) {
+	for id, reserved := range map[string]int{"Check": 100, "Admin": 5} {
+		equal(t, "prod "+id, ours(t, of(t, minimal), id).Properties["ReservedConcurrentExecutions"], reserved)
+		equal(t, "dev "+id, ours(t, of(t, dev), id).Properties["ReservedConcurrentExecutions"], nil)
+	}
+}
+
+// Secrets come from Secrets Manager when the stack is deployed: the template holds
+// references alone.
 func TestSecretsAreReferences(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		for variable, where := range map[string][2]string{
@@ -229,7 +275,8 @@ func TestOutputs(t *testing.T) {
 	equal(t, "own domain", of(t, prod).Outputs["DashboardUrl"].Value, "https://limits.example.com/")
 }
 
-// A dev stage leaves nothing behind; prod keeps what cannot be made again, but not when its first deployment fails: the names would be taken.
+// A dev stage leaves nothing behind; prod keeps what cannot be made again, but not when
+// its first deployment fails: the names would be taken.
 func TestRemoval(t *testing.T) {
 	data := []string{"AWS::KMS::Key", "AWS::SecretsManager::Secret", "AWS::Logs::LogGroup"}
 	for id, r := range of(t, dev).Resources {
@@ -264,4 +311,10 @@ func TestTags(t *testing.T) {
 			equal(t, r.id+" "+name, tags[name], value)
 		}
 	}
+}
+
+// CloudFormation knows no tags of CloudWatch dashboards in me-central-1 and me-south-1,
+// where they would fail the deployment.
+func TestCloudWatchDashboardHasNoTags(t *testing.T) {
+	equal(t, "tags", of(t, prod).only(t, "AWS::CloudWatch::Dashboard", "").Properties["Tags"], nil)
 }

@@ -8,12 +8,6 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-const (
-	serverlessVersion = "8"
-	nodeVersion       = "8.1"
-	nodeFamily        = "valkey8"
-)
-
 // store is the cache, however it is built.
 type store struct {
 	users *users
@@ -44,7 +38,7 @@ func (s *Stack) newServerless(u *users) *store {
 	p := s.props.Store
 	props := &awselasticache.CfnServerlessCacheProps{
 		Engine:              jsii.String("valkey"),
-		MajorEngineVersion:  jsii.String(serverlessVersion),
+		MajorEngineVersion:  jsii.String(p.majorVersion()),
 		ServerlessCacheName: jsii.String(s.props.name()),
 		Description:         jsii.String("Tidegate " + s.props.Stage + ": keys, limits and counts"),
 		UserGroupId:         u.group.Ref(),
@@ -76,9 +70,10 @@ func (s *Stack) newNodes(u *users) *store {
 		Description: jsii.String("Tidegate's isolated subnets"),
 		SubnetIds:   anys(s.network.vpc.SelectSubnets(s.network.isolated()).SubnetIds),
 	})
-	// Under pressure only counts may go, never configuration, and those of callers who come seldom first: a flood of new ones evicts itself.
+	// Under pressure only counts may go, never configuration, and those of callers who
+	// come seldom first: a flood of new ones evicts itself.
 	parameters := awselasticache.NewCfnParameterGroup(s.Stack, jsii.String("CacheParameters"), &awselasticache.CfnParameterGroupProps{
-		CacheParameterGroupFamily: jsii.String(nodeFamily),
+		CacheParameterGroupFamily: jsii.String("valkey" + p.majorVersion()),
 		Description:               jsii.String("Tidegate: cluster mode; under pressure counts may go, never configuration"),
 		Properties:                map[string]any{"cluster-enabled": "yes", "maxmemory-policy": "volatile-lfu"},
 	})
@@ -86,7 +81,7 @@ func (s *Stack) newNodes(u *users) *store {
 		ReplicationGroupId:          jsii.String(s.props.name()),
 		ReplicationGroupDescription: jsii.String("Tidegate " + s.props.Stage + ": keys, limits and counts"),
 		Engine:                      jsii.String("valkey"),
-		EngineVersion:               jsii.String(nodeVersion),
+		EngineVersion:               jsii.String(p.Version),
 		CacheNodeType:               &p.NodeType,
 		NumNodeGroups:               jsii.Number(p.Shards),
 		ReplicasPerNodeGroup:        jsii.Number(p.Replicas),
@@ -106,6 +101,9 @@ func (s *Stack) newNodes(u *users) *store {
 		SnapshotWindow:              jsii.String("03:00-04:00"),
 		PreferredMaintenanceWindow:  jsii.String("sun:04:30-sun:05:30"),
 	})
+	if p.Durability != "" {
+		group.SetDurability(jsii.String(string(p.Durability)))
+	}
 	group.CfnOptions().SetUpdatePolicy(&awscdk.CfnUpdatePolicy{UseOnlineResharding: jsii.Bool(true)})
 	if s.props.Keep {
 		group.ApplyRemovalPolicy(awscdk.RemovalPolicy_SNAPSHOT, nil)

@@ -31,18 +31,51 @@ func TestMain(m *testing.M) {
 
 // everything turns every option on.
 var everything = map[string]string{
-	"stage": "prod", "store": "nodes", "example": "true", "waf": "true", "alarmEmail": "ops@example.com", "tags": "team=api,centre=42",
-	"oidcIssuer": "https://login.example.com", "oidcClientId": "tidegate", "oidcSecretName": "login/tidegate", "oidcEditors": "ops",
-	"oidcViewers": "staff,guests",
-	"identity":    "key,jwt,ip", "jwtIssuer": "https://login.example.com", "jwtAudience": "api", "jwtJwksUrl": "https://login.example.com/keys",
-	"domain": "limits.example.com", "certificate": "arn:aws:acm:eu-west-1:111122223333:certificate/1-2-3", "zone": "example.com", "zoneId": "Z123",
-	"callers":    "arn:aws:execute-api:eu-west-1:444455556666:abc123/authorizers/def456",
-	"ipv4Prefix": "24", "ipv6Prefix": "56", "jwtLeeway": "1m", "jwtIdentityClaim": "client_id", "jwtPlanClaim": "plan",
-	"oidcRoleClaim": "cognito:groups",
-	"oidcScopes":    "openid,profile", "storeTimeout": "200ms", "callerCache": "1h", "denyCache": "0s", "reservationLease": "30m",
-	"httpApiDeny":     "context",
-	"usageIdentifier": "true", "adminUsersSecretName": "login/users", "sessionIdle": "15m", "sessionLifetime": "8h", "release": "v1.2.3",
-	"zones": "eu-west-1a,eu-west-1b,eu-west-1c", "shards": "2", "replicas": "2",
+	"stage":                "prod",
+	"store":                "nodes",
+	"example":              "true",
+	"waf":                  "true",
+	"alarmEmail":           "ops@example.com",
+	"tags":                 "team=api,centre=42",
+	"oidcIssuer":           "https://login.example.com",
+	"oidcClientId":         "tidegate",
+	"oidcSecretName":       "login/tidegate",
+	"oidcEditors":          "ops",
+	"oidcViewers":          "staff,guests",
+	"identity":             "key,jwt,ip",
+	"jwtIssuer":            "https://login.example.com",
+	"jwtAudience":          "api",
+	"jwtJwksUrl":           "https://login.example.com/keys",
+	"domain":               "limits.example.com",
+	"certificate":          "arn:aws:acm:eu-west-1:111122223333:certificate/1-2-3",
+	"zone":                 "example.com",
+	"zoneId":               "Z123",
+	"callers":              "arn:aws:execute-api:eu-west-1:444455556666:abc123/authorizers/def456",
+	"ipv4Prefix":           "24",
+	"ipv6Prefix":           "56",
+	"jwtLeeway":            "1m",
+	"jwtIdentityClaim":     "client_id",
+	"jwtPlanClaim":         "plan",
+	"oidcRoleClaim":        "cognito:groups",
+	"oidcScopes":           "openid,profile",
+	"storeTimeout":         "200ms",
+	"callerCache":          "1h",
+	"denyCache":            "0s",
+	"reservationLease":     "30m",
+	"httpApiDeny":          "context",
+	"usageIdentifier":      "true",
+	"corsOrigin":           "https://app.example.com",
+	"adminUsersSecretName": "login/users",
+	"adminNetworks":        "203.0.113.0/24,2001:db8::/32",
+	"sessionIdle":          "15m",
+	"sessionLifetime":      "8h",
+	"release":              "v1.2.3",
+	"zones":                "eu-west-1a,eu-west-1b,eu-west-1c",
+	"shards":               "2",
+	"replicas":             "2",
+	"valkeyVersion":        "9.1",
+	"valkeyDurability":     "sync",
+	"tracing":              "true",
 }
 
 // Synthesis takes seconds, so every template is made once.
@@ -141,6 +174,7 @@ type resource struct {
 	Properties          properties
 	DeletionPolicy      string
 	UpdateReplacePolicy string
+	DependsOn           []string
 }
 
 type properties map[string]any

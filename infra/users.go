@@ -8,7 +8,8 @@ import (
 	"tidegate/internal/store/acl"
 )
 
-// users are whom the functions log in as, by IAM: there is no password to leak, and each can do what its function must.
+// users are whom the functions log in as, by IAM: there is no password to leak, and each
+// can do what its function must.
 type users struct {
 	check, admin awselasticache.CfnUser
 	group        awselasticache.CfnUserGroup

@@ -6,8 +6,9 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// floodLimit is how many calls in five minutes an address may make before WAF blocks it, authorizer and all: protection against floods of calls that
-// nobody has authenticated yet, since each costs an invocation.
+// floodLimit is how many calls in five minutes an address may make before WAF blocks it,
+// authorizer and all: protection against floods of calls that nobody has authenticated
+// yet, since each costs an invocation.
 const floodLimit = 10_000
 
 // webACLRules is the number of rules, for the bill.

@@ -12,10 +12,11 @@ import (
 	"slices"
 	"testing"
 
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 )
 
-// The functions as scripts/build makes them for Lambda on arm64: the authorizer counts and denies, the dashboard asks for a login.
+// The functions as scripts/build makes them for Lambda on arm64: the authorizer counts
+// and denies, the dashboard asks for a login.
 func TestArm64(t *testing.T) {
 	functions := arm64Functions(t)
 	p, c, statuses, last := twelveCalls(t, []string{"-bin", functions, "-valkey", valkeytest.Start(t)})
@@ -31,7 +32,8 @@ func TestArm64(t *testing.T) {
 	}
 }
 
-// arm64Functions is a folder of functions for arm64, in an emulator where this machine is another.
+// arm64Functions is a folder of functions for arm64, in an emulator where this machine is
+// another.
 func arm64Functions(t *testing.T) string {
 	t.Helper()
 	emulator := ""

@@ -13,8 +13,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/canary"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/leaks"
+	"tidegate/internal/testing/valkeytest"
 )
 
 const (
@@ -82,7 +82,8 @@ func (c *canaries) all() []string {
 	return all
 }
 
-// events are calls with every credential, from both addresses, in several kinds of event, and some that make no sense.
+// events are calls with every credential, from both addresses, in several kinds of event,
+// and some that make no sense.
 func (c *canaries) events() []string {
 	var events []string
 	for i, address := range []string{canaryAddress, canaryNetwork} {
@@ -116,8 +117,9 @@ func tokenEvent(value string) string {
 	return string(text)
 }
 
-// However callers come, whatever happens, and in whatever form: no API key, token, name in a token or address is ever in the function's output, in
-// its answers, or in what Valkey keeps; nor is the pepper.
+// However callers come, whatever happens, and in whatever form: no API key, token, name
+// in a token or address is ever in the function's output, in its answers, or in what
+// Valkey keeps; nor is the pepper.
 func TestNothingSecretLeaks(t *testing.T) {
 	c := newCanaries(t)
 	proxy := valkeytest.StartProxy(t, valkeytest.Start(t), nil)
@@ -133,7 +135,7 @@ func TestNothingSecretLeaks(t *testing.T) {
 	proxy.Silence()
 	more, _ := f.ask(t, c.events()[:20])
 	for place, text := range map[string]string{"answers": answers + more, "output": f.log.String(), "Valkey": kept} {
-		for _, leak := range canary.Leaks([]byte(text), c.all()...) {
+		for _, leak := range leaks.Leaks([]byte(text), c.all()...) {
 			t.Errorf("%s: %s", place, leak)
 		}
 	}

@@ -14,23 +14,25 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/local/lambda"
 )
 
 const checkPepper = "a pepper that only these tests use"
 
-var byTest = policy.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
+var byTest = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
 
 // checkFunction is the built check function, and the store that it goes by.
 type checkFunction struct {
 	*lambda.Function
-	store  *policy.Store
+	store  *registry.Store
 	client valkey.Client
 	log    buffer
 }
 
-// startCheck runs the function with more variables. Its store has a plan of two calls an hour for everybody.
+// startCheck runs the function with more variables. Its store has a plan of two calls an
+// hour for everybody.
 func startCheck(t *testing.T, url string, more map[string]string) *checkFunction {
 	t.Helper()
 	return startCheckFrom(t, filepath.Join(bin, "check", "bootstrap"), url, more)
@@ -45,7 +47,7 @@ func startCheckFrom(t *testing.T, binary, url string, more map[string]string) *c
 		t.Fatal(err)
 	}
 	t.Cleanup(f.client.Close)
-	f.store = policy.NewStore(f.client, apikey.Pepper(checkPepper))
+	f.store = registry.NewStore(f.client, apikey.Pepper(checkPepper))
 	f.savePlan(t)
 	env := map[string]string{"VALKEY_URL": url, "KEY_PEPPER": checkPepper, "VALKEY_TIMEOUT": "5s", "LOG_LEVEL": "debug"}
 	maps.Copy(env, more)

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/testwait"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
 )
 
 // answer is what a client got.
@@ -77,10 +77,11 @@ func twelveCalls(t *testing.T, flags []string) (p *program, c caller, statuses [
 	return twelveCallsTo(t, "rest", flags)
 }
 
-// twelveCallsTo makes 12 calls to an API within one window: on a machine that stalled for most of one it starts over.
+// twelveCallsTo makes 12 calls to an API within one window: on a machine that stalled for
+// most of one it starts over.
 func twelveCallsTo(t *testing.T, api string, flags []string) (p *program, c caller, statuses []int, last answer) {
 	t.Helper()
-	testwait.Until(t, "12 calls within one window", func() bool {
+	waiting.Until(t, "12 calls within one window", func() bool {
 		p, c, statuses = start(t, flags...), newCaller(t, 1), nil
 		began := time.Now()
 		for range 12 {
@@ -92,7 +93,8 @@ func twelveCallsTo(t *testing.T, api string, flags []string) (p *program, c call
 	return p, c, statuses, last
 }
 
-// Of 12 calls with the free key in a row ten are allowed and two denied, with the way back in the answer; waiting exactly that long is enough.
+// Of 12 calls with the free key in a row ten are allowed and two denied, with the way
+// back in the answer; waiting exactly that long is enough.
 func TestTwelveCalls(t *testing.T) {
 	for name, flags := range map[string][]string{"embedded": nil, "valkey": {"-valkey", valkeytest.Start(t)}} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +111,8 @@ func TestTwelveCalls(t *testing.T) {
 	}
 }
 
-// checkDenied checks a REST API's answer to a call over a limit, and returns its Retry-After.
+// checkDenied checks a REST API's answer to a call over a limit, and returns its
+// Retry-After.
 func checkDenied(t *testing.T, a answer, name string, requests, window int) int {
 	t.Helper()
 	seconds, err := strconv.Atoi(a.header.Get("Retry-After"))
@@ -140,7 +143,8 @@ func checkDenied(t *testing.T, a answer, name string, requests, window int) int 
 	return seconds
 }
 
-// An allowed call reaches the backend with the decision, and its answer carries the fields.
+// An allowed call reaches the backend with the decision, and its answer carries the
+// fields.
 func TestAllowedCallCarriesTheDecision(t *testing.T) {
 	p, c := start(t), newCaller(t, 1)
 	a := c.get(p.url("rest")+"/orders", p.key("pro"))
@@ -158,7 +162,8 @@ func TestAllowedCallCarriesTheDecision(t *testing.T) {
 	}
 }
 
-// A bad credential is 401 with a problem document on the REST API, and 403 on the HTTP API, which has no way to say more.
+// A bad credential is 401 with a problem document on the REST API, and 403 on the HTTP
+// API, which has no way to say more.
 func TestBadCredentials(t *testing.T) {
 	p, c := start(t), newCaller(t, 1)
 	unknown, err := apikey.Generate("demo")
@@ -197,10 +202,12 @@ func TestAPIsShareTheLimit(t *testing.T) {
 	}
 }
 
-// 200 clients that share the pro key through the gateway never get more than 100 admissions in any rolling 10 seconds.
+// 200 clients that share the pro key through the gateway never get more than 100
+// admissions in any rolling 10 seconds.
 //
-// The instants of the admissions on Valkey's clock are not known here, only when each call began and ended. An admission lies between the two, so
-// more than 100 that both began and ended within 10 seconds prove a violation.
+// The instants of the admissions on Valkey's clock are not known here, only when each
+// call began and ended. An admission lies between the two, so more than 100 that both
+// began and ended within 10 seconds prove a violation.
 func TestConcurrentClientsStayWithinEveryWindow(t *testing.T) {
 	const clients, limit = 200, 100
 	window := 10 * time.Second

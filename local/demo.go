@@ -11,6 +11,7 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 )
 
 // demoEnv marks the keys of this program: it is in their text and nobody else's.
@@ -25,7 +26,7 @@ var plans = []policy.Plan{
 }
 
 // bySeed is what the audit is told about what this program does.
-var bySeed = policy.Edit{By: audit.Actor{Kind: "system", Name: "local"}, Reason: "demo"}
+var bySeed = registry.Edit{By: audit.Actor{Kind: "system", Name: "local"}, Reason: "demo"}
 
 func describe(p policy.Plan) string {
 	var words []string
@@ -35,9 +36,10 @@ func describe(p policy.Plan) string {
 	return strings.Join(words, " and ")
 }
 
-// seed creates one key for each plan and returns their secrets by plan. A store keeps no secrets, so the demo keys of earlier runs are of no use to
-// anybody: they are deleted first.
-func seed(ctx context.Context, keys *policy.Store) (map[string]string, error) {
+// seed creates one key for each plan and returns their secrets by plan. A store keeps no
+// secrets, so the demo keys of earlier runs are of no use to anybody: they are deleted
+// first.
+func seed(ctx context.Context, keys *registry.Store) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, seedTimeout)
 	defer cancel()
 	set, err := savePlans(ctx, keys)
@@ -59,7 +61,7 @@ func seed(ctx context.Context, keys *policy.Store) (map[string]string, error) {
 }
 
 // savePlans adds the demo plans that are not there, and leaves others as they are.
-func savePlans(ctx context.Context, keys *policy.Store) (*policy.Set, error) {
+func savePlans(ctx context.Context, keys *registry.Store) (*policy.Set, error) {
 	set, err := keys.Set(ctx)
 	if err != nil {
 		return nil, err
@@ -76,8 +78,8 @@ func savePlans(ctx context.Context, keys *policy.Store) (*policy.Set, error) {
 	return keys.SaveSet(ctx, *set, bySeed)
 }
 
-func deleteDemoKeys(ctx context.Context, keys *policy.Store, set *policy.Set) error {
-	query := policy.Query{Prefix: demoPrefix}
+func deleteDemoKeys(ctx context.Context, keys *registry.Store, set *policy.Set) error {
+	query := registry.Query{Prefix: demoPrefix}
 	for {
 		page, err := keys.List(ctx, set, query)
 		if err != nil {

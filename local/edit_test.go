@@ -13,7 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/browsertest"
+	"tidegate/internal/testing/browsertest"
 	"tidegate/web/static"
 )
 
@@ -61,7 +61,8 @@ func (e editor) save(requests string) {
 	)
 }
 
-// A limit changed in the browser is obeyed by the very next call, and what was taken before still counts.
+// A limit changed in the browser is obeyed by the very next call, and what was taken
+// before still counts.
 func TestEditInTheBrowserActsOnTheNextCall(t *testing.T) {
 	p, c := start(t, withDashboard(t)...), newCaller(t, 1)
 	tab := browsertest.Start(t) // last, since its patience ends
@@ -100,7 +101,8 @@ func TestEditInTheBrowserActsOnTheNextCall(t *testing.T) {
 	}
 }
 
-// moments are what differs between two answers to the same call: when they were given, and their ids.
+// moments are what differs between two answers to the same call: when they were given,
+// and their ids.
 var moments = regexp.MustCompile(`t=\d+|Retry-After: \d+|Retry after \d+ seconds|urn:uuid:[^"]*`)
 
 // comparePromise checks that the key's page says to the letter what the client got.

@@ -14,19 +14,22 @@ import (
 	"tidegate/local/lambda"
 )
 
-// Time-outs of the functions, as a deployment would set them: an HTTP API gives an authorizer 10 s at most.
+// Time-outs of the functions, as a deployment would set them: an HTTP API gives an
+// authorizer 10 s at most.
 const (
-	checkTimeout = 5 * time.Second
+	checkTimeout = 9 * time.Second
 	adminTimeout = 25 * time.Second
 )
 
-// idleTime is far shorter than Lambda's: an environment that ends sends the usage that it has recorded, and the dashboard is to show what was called.
+// idleTime is far shorter than Lambda's: an environment that ends sends the usage that it
+// has recorded, and the dashboard is to show what was called.
 const idleTime = 5 * time.Second
 
 // valkeyTimeout is longer than a deployment's: a laptop does other things too.
 const valkeyTimeout = 2 * time.Second
 
-// functions are the built Lambda functions. Both APIs share one authorizer, as they can on AWS.
+// functions are the built Lambda functions. Both APIs share one authorizer, as they can
+// on AWS.
 type functions struct {
 	check, admin *lambda.Function
 	httpBackend  gateway.Invoker
@@ -39,7 +42,7 @@ func (f *functions) invokers() invokers {
 	return invokers{check: f.check, admin: f.admin, backend: echo.Backend{}, httpBackend: f.httpBackend}
 }
 
-func startFunctions(o options, r *registry, l *login, errOut io.Writer) (*functions, error) {
+func startFunctions(o options, r *registrar, l *login, errOut io.Writer) (*functions, error) {
 	log := &startLog{errOut: errOut}
 	level := "info"
 	if o.verbose {
@@ -70,7 +73,8 @@ func startFunctions(o options, r *registry, l *login, errOut io.Writer) (*functi
 	return f, nil
 }
 
-// function keeps one environment warm, so that a function that cannot start fails the start of this program.
+// function keeps one environment warm, so that a function that cannot start fails the
+// start of this program.
 func (o *options) function(name string, timeout time.Duration, log io.Writer, env map[string]string) lambda.Config {
 	return lambda.Config{
 		Name:        name,
@@ -89,7 +93,8 @@ func (f *functions) close() {
 	f.check.Close()
 }
 
-// startLog keeps what the functions log until they are up, and then shows only warnings and errors, unless all is shown from the start.
+// startLog keeps what the functions log until they are up, and then shows only warnings
+// and errors, unless all is shown from the start.
 type startLog struct {
 	lock    sync.Mutex
 	errOut  io.Writer

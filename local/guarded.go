@@ -13,8 +13,9 @@ import (
 	"tidegate/web/middleware"
 )
 
-// guardedBackend is an HTTP API's backend that does what one has to with HTTP_API_DENY=context: it runs the middleware, which answers 429 to calls
-// that are over a limit. The others get the same answer as from the echo backend.
+// guardedBackend is an HTTP API's backend that does what one has to with
+// HTTP_API_DENY=context: it runs the middleware, which answers 429 to calls that are over
+// a limit. The others get the same answer as from the echo backend.
 func guardedBackend() gateway.Invoker {
 	limits := middleware.Middleware{Source: authorizerContext}
 	return algnhsa.New(limits.Wrap(http.HandlerFunc(echoed)), &algnhsa.Options{RequestType: algnhsa.RequestTypeAPIGatewayV2})
@@ -34,5 +35,6 @@ func echoed(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	out := json.NewEncoder(w)
 	out.SetIndent("", "  ")
-	_ = out.Encode(echo.Answer{Method: r.Method, Path: r.URL.Path, Authorizer: authorizerContext(r)}) // to a buffer of the adapter
+	// to a buffer of the adapter
+	_ = out.Encode(echo.Answer{Method: r.Method, Path: r.URL.Path, Authorizer: authorizerContext(r)})
 }

@@ -56,7 +56,8 @@ func askToxiproxy(ctx context.Context, args []string, stdio stdio) error {
 	return nil
 }
 
-// composedReady is what a composition offers, at the addresses on which its host publishes it.
+// composedReady is what a composition offers, at the addresses on which its host
+// publishes it.
 func composedReady(folder string, getenv func(string) string) (*ready, error) {
 	r, err := readReady(folder)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// listeners are open before anything else starts, because a taken port is what most often goes wrong.
+// listeners are open before anything else starts, because a taken port is what most often
+// goes wrong.
 type listeners struct{ rest, http, admin net.Listener }
 
 func listen(o options) (*listeners, error) {
@@ -43,7 +44,8 @@ func (l *listeners) close() {
 	}
 }
 
-// url is where this machine reaches l. What listens on every address is shown on 127.0.0.1, where browsers take the dashboard's Secure cookie.
+// url is where this machine reaches l. What listens on every address is shown on
+// 127.0.0.1, where browsers take the dashboard's Secure cookie.
 func url(l net.Listener) string {
 	address := l.Addr().String()
 	if a, ok := l.Addr().(*net.TCPAddr); ok && a.IP.IsUnspecified() {

@@ -1,7 +1,9 @@
 //go:build unix
 
-// Command local runs Tidegate on this machine: the built functions behind emulators of API Gateway, with a store and demo keys. ./scripts/run builds
-// what it needs and passes its flags on. With the name of a part as its first argument it is one container of compose.yaml.
+// Command local runs Tidegate on this machine: the built functions behind emulators of
+// API Gateway, with a store and demo keys. ./scripts/run builds what it needs and passes
+// its flags on. With the name of a part as its first argument it is one container of
+// compose.yaml.
 package main
 
 import (
@@ -22,7 +24,8 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
-// run returns the exit status: 0 after a signal or -h, 1 when something failed, 2 for bad flags.
+// run returns the exit status: 0 after a signal or -h, 1 when something failed, 2 for bad
+// flags.
 func run(ctx context.Context, args []string, getenv func(string) string, out, errOut io.Writer) int {
 	if part, found := partOf(args); found {
 		return runPart(ctx, part, args[1:], stdio{getenv, os.Environ, out, errOut})
@@ -43,7 +46,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, out, er
 	return 0
 }
 
-// serve starts everything, in the order in which things fail most often, and stops it in reverse when ctx ends.
+// serve starts everything, in the order in which things fail most often, and stops it in
+// reverse when ctx ends.
 func serve(ctx context.Context, o options, getenv func(string) string, out, errOut io.Writer) error {
 	listeners, err := listen(o)
 	if err != nil {

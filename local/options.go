@@ -95,7 +95,8 @@ func (o *options) validateReadyFile() error {
 	return nil
 }
 
-// binFolder is where ./scripts/build puts the functions: beside this program, unless go run put that elsewhere.
+// binFolder is where ./scripts/build puts the functions: beside this program, unless go
+// run put that elsewhere.
 func binFolder() string {
 	built := filepath.Join("build", runtime.GOOS+"_"+runtime.GOARCH)
 	program, err := os.Executable()

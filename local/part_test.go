@@ -16,8 +16,8 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/testwait"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
 )
 
 // composedSecrets are a composition's, in a folder of the test.
@@ -46,7 +46,8 @@ func succeed(t *testing.T, args ...string) string {
 	return out
 }
 
-// Secrets are made once, nobody but their owner reads those in clear, and what servers read is taken by a server.
+// Secrets are made once, nobody but their owner reads those in clear, and what servers
+// read is taken by a server.
 func TestSecrets(t *testing.T) {
 	folder := composedSecrets(t)
 	check, err := readEnv(filepath.Join(folder, checkFile))
@@ -87,7 +88,8 @@ var (
 	restAt        = regexp.MustCompile(`REST API +(http\S+)`)
 )
 
-// keepRunning runs a part until the test ends, and waits for it. It returns how to find what the part prints.
+// keepRunning runs a part until the test ends, and waits for it. It returns how to find
+// what the part prints.
 func keepRunning(t *testing.T, args ...string) (printed func(*regexp.Regexp) string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -103,7 +105,7 @@ func keepRunning(t *testing.T, args ...string) (printed func(*regexp.Regexp) str
 	return func(pattern *regexp.Regexp) string {
 		t.Helper()
 		var match []string
-		testwait.Until(t, args[0]+" prints "+pattern.String(), func() bool {
+		waiting.Until(t, args[0]+" prints "+pattern.String(), func() bool {
 			match = pattern.FindStringSubmatch(out.String())
 			return match != nil
 		})
@@ -113,13 +115,14 @@ func keepRunning(t *testing.T, args ...string) (printed func(*regexp.Regexp) str
 
 func healthy(t *testing.T, url string) {
 	t.Helper()
-	testwait.Until(t, url+" is healthy", func() bool {
+	waiting.Until(t, url+" is healthy", func() bool {
 		code, _, _ := runToEnd(t, "health", url)
 		return code == 0
 	})
 }
 
-// The containers' parts work together as they do in compose.yaml: a gateway before a function that runs elsewhere, and the demo keys.
+// The containers' parts work together as they do in compose.yaml: a gateway before a
+// function that runs elsewhere, and the demo keys.
 func TestPartsWorkTogether(t *testing.T) {
 	folder := composedSecrets(t)
 	env, err := readEnv(filepath.Join(folder, setupFile))
@@ -150,7 +153,9 @@ func TestPartsWorkTogether(t *testing.T) {
 	if a := c.get(rest+"/orders", "tg_demo_nonsense"); a.status != http.StatusUnauthorized {
 		t.Errorf("a bad credential: %+v", a)
 	}
-	for i := range 11 { // the backend is the admin's test function here, which is no proxy integration: 502 says that the call was let pass
+	// the backend is the admin's test function here, which is no proxy integration: 502
+	// says that the call was let pass
+	for i := range 11 {
 		a := c.get(rest+"/orders", offered.Keys["free"])
 		if want := map[bool]int{true: http.StatusBadGateway, false: http.StatusTooManyRequests}[i < 10]; a.status != want {
 			t.Errorf("call %d: want %d, got %+v", i+1, want, a)

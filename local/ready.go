@@ -10,7 +10,8 @@ import (
 	"path/filepath"
 )
 
-// ready is what a program needs to use this one. It holds secrets: the file is for its owner alone.
+// ready is what a program needs to use this one. It holds secrets: the file is for its
+// owner alone.
 type ready struct {
 	REST          string            `json:"rest"`
 	HTTP          string            `json:"http"`
@@ -21,7 +22,7 @@ type ready struct {
 	Keys          map[string]string `json:"keys"` // by plan
 }
 
-func newReady(l *listeners, r *registry, a *login, keys map[string]string) *ready {
+func newReady(l *listeners, r *registrar, a *login, keys map[string]string) *ready {
 	return &ready{
 		REST:          url(l.rest),
 		HTTP:          url(l.http),
@@ -33,7 +34,8 @@ func newReady(l *listeners, r *registry, a *login, keys map[string]string) *read
 	}
 }
 
-// write makes the file appear whole or not at all; an empty path means that nobody wants it.
+// write makes the file appear whole or not at all; an empty path means that nobody wants
+// it.
 func (r *ready) write(path string) error {
 	if path == "" {
 		return nil
@@ -42,7 +44,8 @@ func (r *ready) write(path string) error {
 	if err != nil {
 		return fmt.Errorf("-ready-file: %w", err)
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // for its owner alone, by contract of CreateTemp
+	// for its owner alone, by contract of CreateTemp
+	temp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
 		return fmt.Errorf("-ready-file: %w", err)
 	}

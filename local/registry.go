@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/local/valkey"
 )
 
-// developmentPepper serves a Valkey that outlives this program: keys made in one run must be readable in the next. It protects nothing.
+// developmentPepper serves a Valkey that outlives this program: keys made in one run must
+// be readable in the next. It protects nothing.
 const developmentPepper = "tidegate local development pepper: protects nothing"
 
 const (
@@ -25,23 +26,23 @@ const (
 )
 
 // registry is the store of keys that the functions and the seeding share.
-type registry struct {
+type registrar struct {
 	url    string // may hold a password
 	name   string // for people; holds none
 	pepper string
-	keys   *policy.Store
+	keys   *registry.Store
 	close  func()
 }
 
 // openRegistry starts or connects to the Valkey that the flag names.
-func openRegistry(ctx context.Context, name string, getenv func(string) string) (*registry, error) {
+func openRegistry(ctx context.Context, name string, getenv func(string) string) (*registrar, error) {
 	switch name {
 	case "":
 		return startRegistry(ctx, valkey.Embedded)
 	case "auto":
 		return startRegistry(ctx, func() (*valkey.Server, error) { return valkey.Installed(ctx) })
 	}
-	r := &registry{url: name, name: withoutPassword(name), pepper: getenv("KEY_PEPPER"), close: func() {}}
+	r := &registrar{url: name, name: withoutPassword(name), pepper: getenv("KEY_PEPPER"), close: func() {}}
 	if r.pepper == "" {
 		r.pepper = developmentPepper
 		r.name += ", with the development pepper (KEY_PEPPER is not set)"
@@ -49,12 +50,12 @@ func openRegistry(ctx context.Context, name string, getenv func(string) string) 
 	return r, r.connect(ctx)
 }
 
-func startRegistry(ctx context.Context, start func() (*valkey.Server, error)) (*registry, error) {
+func startRegistry(ctx context.Context, start func() (*valkey.Server, error)) (*registrar, error) {
 	server, err := start()
 	if err != nil {
 		return nil, fmt.Errorf("-valkey: %w", err)
 	}
-	r := &registry{url: server.URL, name: server.Name + " at " + withoutPassword(server.URL), pepper: randomHex(32), close: server.Close}
+	r := &registrar{url: server.URL, name: server.Name + " at " + withoutPassword(server.URL), pepper: randomHex(32), close: server.Close}
 	if err := r.connect(ctx); err != nil {
 		server.Close()
 		return nil, err
@@ -63,7 +64,7 @@ func startRegistry(ctx context.Context, start func() (*valkey.Server, error)) (*
 }
 
 // connect makes sure that the store answers before anything relies on it.
-func (r *registry) connect(ctx context.Context) error {
+func (r *registrar) connect(ctx context.Context) error {
 	pepper, err := apikey.NewPepper(r.pepper)
 	if err != nil {
 		return fmt.Errorf("KEY_PEPPER: %w", err)
@@ -72,7 +73,7 @@ func (r *registry) connect(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("-valkey: %w (is it running? -valkey auto starts an installed one, and without -valkey one runs in process)", err)
 	}
-	r.keys = policy.NewStore(client, pepper)
+	r.keys = registry.NewStore(client, pepper)
 	stop := r.close
 	r.close = func() {
 		client.Close()

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
@@ -23,10 +22,12 @@ import (
 	"testing"
 
 	"tidegate/internal/policy"
-	"tidegate/internal/testwait"
+	"tidegate/internal/registry"
+	"tidegate/internal/testing/waiting"
 )
 
-// bin holds the built functions: the real check, and in admin's place the test function of package lambda, which answers with its process id.
+// bin holds the built functions: the real check, and in admin's place the test function
+// of package lambda, which answers with its process id.
 var bin string
 
 func TestMain(m *testing.M) {
@@ -69,7 +70,7 @@ func start(t *testing.T, flags ...string) *program {
 		p.exit <- run(ctx, onFreePorts(append(flags, "-ready-file", p.path)...), noEnv, &p.out, &p.err)
 	}()
 	t.Cleanup(cancel)
-	testwait.Until(t, "the ready file", func() bool {
+	waiting.Until(t, "the ready file", func() bool {
 		select {
 		case code := <-p.exit:
 			t.Fatalf("exit status %d: %s", code, p.err.String())
@@ -115,7 +116,8 @@ func request(t *testing.T, url string, header ...string) (int, http.Header, stri
 	return response.StatusCode, response.Header, string(body)
 }
 
-// The command starts everything, says so in the ready file, serves, and leaves nothing when it is told to stop.
+// The command starts everything, says so in the ready file, serves, and leaves nothing
+// when it is told to stop.
 func TestRun(t *testing.T) {
 	for _, valkey := range []string{"", "auto"} {
 		t.Run("valkey "+valkey, func(t *testing.T) {
@@ -240,18 +242,6 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
-func TestRunHelp(t *testing.T) {
-	var out, errOut buffer
-	if code := run(t.Context(), []string{"-h"}, noEnv, &out, &errOut); code != 0 || errOut.String() != "" {
-		t.Errorf("exit status %d, %q", code, errOut.String())
-	}
-	for _, want := range []string{"-rest", "-http", "-admin", "-valkey", "-ready-file", "-bin", "-environments", "-no-freeze", "-v", "Example:"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("help lacks %s", want)
-		}
-	}
-}
-
 // The account of the environment is the one that the ready file and the function get.
 func TestLogin(t *testing.T) {
 	env := map[string]string{"ADMIN_USER": "ann", "ADMIN_PASSWORD": "correct horse"}
@@ -265,7 +255,8 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// A second run on the same store replaces the demo keys, and leaves everybody else's alone.
+// A second run on the same store replaces the demo keys, and leaves everybody else's
+// alone.
 func TestSeedTwice(t *testing.T) {
 	ctx := t.Context()
 	r, err := openRegistry(ctx, "", noEnv)
@@ -293,7 +284,7 @@ func TestSeedTwice(t *testing.T) {
 	if len(second) != 2 || first["free"] == second["free"] || first["pro"] == second["pro"] {
 		t.Errorf("keys of the second run: %d", len(second))
 	}
-	page, err := r.keys.List(ctx, set, policy.Query{})
+	page, err := r.keys.List(ctx, set, registry.Query{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,18 +337,4 @@ func (b *buffer) String() string {
 	b.lock.Lock()
 	defer b.lock.Unlock()
 	return b.text.String()
-}
-
-// The script's help, which needs no build, names every flag.
-func TestScriptHelpNamesEveryFlag(t *testing.T) {
-	script, err := os.ReadFile("../scripts/run")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var o options
-	o.flags().VisitAll(func(f *flag.Flag) {
-		if !strings.Contains(string(script), "#   -"+f.Name+" ") {
-			t.Errorf("scripts/run does not explain -%s", f.Name)
-		}
-	})
 }

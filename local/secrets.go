@@ -18,7 +18,8 @@ import (
 	"tidegate/internal/store/acl"
 )
 
-// Files in the folder of secrets. The servers read the first two as another user; they hold hashes, and the password of replicas.
+// Files in the folder of secrets. The servers read the first two as another user; they
+// hold hashes, and the password of replicas.
 const (
 	usersFile  = "users.acl"
 	configFile = "valkey.conf"
@@ -83,7 +84,8 @@ func (s *secrets) write(folder string) error {
 	return nil
 }
 
-// users is Valkey's ACL file. Whoever does not log in may ask for health and for the shape of the cluster.
+// users is Valkey's ACL file. Whoever does not log in may ask for health and for the
+// shape of the cluster.
 func (s *secrets) users() string {
 	var text strings.Builder
 	text.WriteString("user default on nopass -@all +ping +cluster|info +cluster|nodes +cluster|keyslot\n")
@@ -99,8 +101,8 @@ func (s *secrets) users() string {
 	return text.String()
 }
 
-// config is what all servers have in common. They tell clients a name instead of their address, so that what lies behind it in a client's container
-// can be a proxy.
+// config is what all servers have in common. They tell clients a name instead of their
+// address, so that what lies behind it in a client's container can be a proxy.
 func (s *secrets) config() string {
 	return `dir /data
 aclfile /secrets/` + usersFile + `

@@ -38,6 +38,7 @@ func startServers(l *listeners, f invokers, log *slog.Logger) (*servers, error) 
 		IdentityHeaders: rules.REST.IdentityHeaders,
 		Integration:     f.backend,
 		Responses:       rules.REST.Responses,
+		Preflight:       rules.REST.Preflight,
 		Log:             log.With("api", "rest"),
 	})
 	s.start(l.http, &gateway.HTTP{

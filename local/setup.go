@@ -18,7 +18,8 @@ import (
 
 const setupTimeout = time.Minute
 
-// setUp makes one cluster of the servers, and the demo keys, unless both are there from before.
+// setUp makes one cluster of the servers, and the demo keys, unless both are there from
+// before.
 func setUp(ctx context.Context, args []string, io stdio) error {
 	var folder, servers string
 	var primaries int
@@ -60,9 +61,10 @@ func userOf(rawURL string) (cluster.User, error) {
 	return cluster.User{Name: u.User.Username(), Password: password}, nil
 }
 
-// seedComposition makes the demo keys and writes them down, since the store keeps no secrets.
+// seedComposition makes the demo keys and writes them down, since the store keeps no
+// secrets.
 func seedComposition(ctx context.Context, path string, env map[string]string) error {
-	r := &registry{url: env["VALKEY_URL"], pepper: env["KEY_PEPPER"], close: func() {}}
+	r := &registrar{url: env["VALKEY_URL"], pepper: env["KEY_PEPPER"], close: func() {}}
 	if err := r.connect(ctx); err != nil {
 		return err
 	}

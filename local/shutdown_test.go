@@ -5,10 +5,11 @@ package main
 import (
 	"testing"
 
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 )
 
-// What was recorded since the last flush is sent when the environment ends: Lambda warns the function, since it has registered an extension.
+// What was recorded since the last flush is sent when the environment ends: Lambda warns
+// the function, since it has registered an extension.
 func TestRecordsAreSentAtTheEnd(t *testing.T) {
 	f := startCheck(t, valkeytest.Start(t), nil)
 	k, secret := f.newKey(t)

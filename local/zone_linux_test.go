@@ -9,11 +9,11 @@ import (
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 )
 
-// inAnEmptyRoot builds the check function into a file system that has nothing else, as the image of a function has no time zones, and returns a
-// program that runs it there.
+// inAnEmptyRoot builds the check function into a file system that has nothing else, as
+// the image of a function has no time zones, and returns a program that runs it there.
 func inAnEmptyRoot(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,8 +37,9 @@ func inAnEmptyRoot(t *testing.T) string {
 	return program
 }
 
-// Limits by the calendar of a time zone hold where there is no zone data but the function's own: in an environment that has another Set already, and
-// in one that starts with them.
+// Limits by the calendar of a time zone hold where there is no zone data but the
+// function's own: in an environment that has another Set already, and in one that starts
+// with them.
 func TestZonedLimitsWithoutZoneData(t *testing.T) {
 	binary, url := inAnEmptyRoot(t), valkeytest.Start(t)
 	f := startCheckFrom(t, binary, url, nil)

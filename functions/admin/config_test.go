@@ -2,12 +2,13 @@ package main
 
 import (
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/auth"
 )
 
 const testHash = "$argon2id$v=19$m=19456,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -35,7 +36,7 @@ func TestReadConfig(t *testing.T) {
 	}
 	d, err := c.dashboard()
 	if err != nil || d.BasePath != "/prod" || d.SessionLifetime != time.Hour || c.SessionIdle != 5*time.Minute || d.Provider != nil ||
-		len(d.Users) != 1 || d.Users[0].Name != "ada" || d.Users[0].Role != access.Editor {
+		len(d.Users) != 1 || d.Users[0].Name != "ada" || d.Users[0].Role != auth.Editor {
 		t.Errorf("read: %+v", d)
 	}
 	if logLevel.Level() != slog.LevelDebug {
@@ -58,6 +59,10 @@ func TestBadConfig(t *testing.T) {
 		"SESSION_IDLE=soon":                    "invalid duration",
 		"SESSION_IDLE=1s":                      "1m to 720h",
 		"SESSION_LIFETIME=2m":                  "SESSION_IDLE",
+		"RESERVATION_LEASE=25h":                "1s to 24h",
+		"VALKEY_CONNECT_TIMEOUT=5":             "missing unit",
+		"VALKEY_CONNECT_TIMEOUT=9s":            "100ms to 8s",
+		"ADMIN_NETWORKS=10.0.0.300/8":          `"10.0.0.300/8"`,
 		"LOG_LEVEL=loud":                       "unknown name",
 		"ADMIN_PASSWORD_HASH=" + testHash[:40]: "argon2id",
 		"ADMIN_PASSWORD_HASH=" + strings.Replace(testHash, "19456", "4096", 1): "19 MiB",
@@ -77,7 +82,7 @@ func TestBadConfig(t *testing.T) {
 // More users come from a list.
 func TestUsers(t *testing.T) {
 	c, err := readConfig(environment("ADMIN_USERS=bob:viewer:" + testHash + "\neve:editor:" + testHash))
-	if err != nil || len(c.users) != 3 || c.users[1].Name != "bob" || c.users[1].Role != access.Viewer || c.users[2].Role != access.Editor {
+	if err != nil || len(c.users) != 3 || c.users[1].Name != "bob" || c.users[1].Role != auth.Viewer || c.users[2].Role != auth.Editor {
 		t.Errorf("%v, %v", c.users, err)
 	}
 	c, err = readConfig(environment("ADMIN_USER=", "ADMIN_PASSWORD_HASH=", "ADMIN_USERS=bob:viewer:"+testHash))
@@ -131,5 +136,49 @@ func TestEveryProblemIsNamed(t *testing.T) {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not named in: %v", name, err)
 		}
+	}
+}
+
+// wrongVariables has a value that is refused for each variable that can be wrong.
+var wrongVariables = map[string]string{
+	"VALKEY_CONNECT_TIMEOUT": "9s",
+	"VALKEY_URL":             "localhost:6379", "KEY_PEPPER": "short-secret", "ADMIN_USER": "\x00", "ADMIN_PASSWORD": "short-secret",
+	"ADMIN_USERS": "bob", "ADMIN_NETWORKS": "x", "ADMIN_URL": "http://x", "BASE_PATH": "prod/", "SESSION_IDLE": "soon", "SESSION_LIFETIME": "721h",
+	"RESERVATION_LEASE": "25h", "LOG_LEVEL": "loud", "OIDC_ISSUER": "http://login.example.com", "OIDC_CLIENT_ID": "",
+	"OIDC_CLIENT_SECRET": "", "OIDC_EDITOR_VALUES": "", "OIDC_VIEWER_VALUES": "",
+}
+
+// neverWrong are variables that take any text, and one that another excludes.
+var neverWrong = map[string]string{
+	"ADMIN_PASSWORD_HASH": "TestBadConfig", "STAGE": "any text", "RELEASE": "any text", "OIDC_SCOPES": "any texts", "OIDC_ROLE_CLAIM": "any text",
+}
+
+// Everything that is wrong with the environment is in one error, and no secret is in it.
+func TestEveryWrongVariableIsNamed(t *testing.T) {
+	var variables []string
+	fields := append(reflect.VisibleFields(reflect.TypeFor[settings]()), reflect.VisibleFields(reflect.TypeFor[oidcConfig]())...)
+	for _, field := range fields {
+		name := field.Tag.Get("env")
+		value, wrong := wrongVariables[name]
+		if name == "" || neverWrong[name] != "" {
+			continue
+		}
+		if !wrong {
+			t.Errorf("this test has no wrong value for %s", name)
+		}
+		variables = append(variables, name+"="+value)
+	}
+	_, err := readConfig(variables)
+	if err == nil {
+		t.Fatal("taken")
+	}
+	words := strings.FieldsFunc(err.Error(), func(c rune) bool { return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_", c) })
+	for name := range wrongVariables {
+		if !slices.Contains(words, name) {
+			t.Errorf("%s is not named in: %v", name, err)
+		}
+	}
+	if strings.Contains(err.Error(), "short-secret") {
+		t.Errorf("the error repeats a secret: %v", err)
 	}
 }

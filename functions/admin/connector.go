@@ -9,35 +9,43 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/functions/admin/auth/session"
+	"tidegate/functions/admin/auth/throttle"
+	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/dashboard"
-	"tidegate/functions/admin/session"
-	"tidegate/functions/admin/throttle"
-	"tidegate/functions/admin/token"
-	"tidegate/internal/policy"
+	"tidegate/internal/enforce"
+	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/internal/usage"
 	"tidegate/web/static"
 )
 
 const (
-	storeTimeout = time.Second // to connect, and to answer
-	retryPause   = time.Second // between two tries to connect
+	storeTimeout = time.Second // to answer
+	retryPause   = time.Second // between the beginnings of two tries to connect
 )
 
-// connector is the dashboard, once there is a connection to the store. Until then it answers 503, and tries again with later requests: a function
-// that starts while the store is away must still answer.
+// connector is the dashboard, once there is a connection to the store. Until then it
+// answers 503, and tries again with later requests: a function that starts while the
+// store is away must still answer.
 type connector struct {
 	open func(context.Context) (http.Handler, error)
 	away http.Handler
 	log  *slog.Logger
 	now  func() time.Time
 
-	mu    sync.Mutex
-	ready http.Handler // nil while there is no connection
-	tried time.Time
+	mu      sync.Mutex
+	attempt *attempt  // that succeeded or is under way; nil when the last one failed
+	began   time.Time // when the last one began
 }
 
-func newConnector(c config, bundle static.Bundle, log *slog.Logger) (*connector, error) {
+// attempt to connect. ready is set when done is closed, and nil when the attempt failed.
+type attempt struct {
+	done  chan struct{}
+	ready http.Handler
+}
+
+func newConnector(c settings, bundle static.Bundle, log *slog.Logger) (*connector, error) {
 	settings, err := c.dashboard()
 	if err != nil {
 		return nil, err
@@ -47,7 +55,7 @@ func newConnector(c config, bundle static.Bundle, log *slog.Logger) (*connector,
 		return nil, err
 	}
 	open := func(ctx context.Context) (http.Handler, error) {
-		client, err := store.Open(ctx, c.ValkeyURL, store.Options{Dial: storeTimeout, Write: storeTimeout, Pooled: true})
+		client, err := store.Open(ctx, c.ValkeyURL, store.Options{Dial: c.ValkeyConnectTimeout, Write: storeTimeout, Pooled: true})
 		if err != nil {
 			return nil, err
 		}
@@ -57,19 +65,21 @@ func newConnector(c config, bundle static.Bundle, log *slog.Logger) (*connector,
 }
 
 func newDashboard(
-	ctx context.Context, c config, settings dashboard.Config, client valkey.Client, bundle static.Bundle, log *slog.Logger,
+	ctx context.Context, c settings, settings dashboard.Config, client valkey.Client, bundle static.Bundle, log *slog.Logger,
 ) (http.Handler, error) {
 	logins, err := throttle.New(client)
 	if err != nil {
 		return nil, err
 	}
-	keys, sessions := policy.NewStore(client, c.pepper), session.NewStore(client, c.SessionIdle)
+	keys, sessions := registry.NewStore(client, c.pepper), session.NewStore(client, c.SessionIdle)
+	checker := enforce.NewChecker(client, c.pepper)
+	checker.Lease = c.ReservationLease
 	watch := &watch{ping: sessions.Ping, sync: keys.Sync, log: log, now: time.Now}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	ctx, cancel := store.WithTimeouts(ctx, storeTimeout, c.ValkeyConnectTimeout)
 	defer cancel()
 	watch.repair(ctx)
 	return dashboard.New(settings, dashboard.Services{
-		Keys: keys, Checker: policy.NewChecker(client, c.pepper), Usage: usage.NewReader(client),
+		Keys: keys, Checker: checker, Usage: usage.NewReader(client),
 		Sessions: sessions, Tokens: token.NewStore(client, c.pepper), Logins: logins,
 		Bundle: bundle, Pepper: c.pepper, Ready: watch.ready, Log: log,
 		StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },
@@ -81,22 +91,57 @@ func (c *connector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.handler(r.Context()).ServeHTTP(w, r)
 }
 
-// handler is the dashboard, or what stands in for it. Those who come while one connects wait for the outcome.
+// handler is the dashboard, or what stands in for it when connecting failed. Requests
+// wait for the attempt that is under way. One that somebody else began may have failed in
+// a freeze, so the request makes one of its own then.
 func (c *connector) handler(ctx context.Context) http.Handler {
+	a, own := c.connect(ctx, false)
+	for a != nil {
+		select {
+		case <-a.done:
+		case <-ctx.Done():
+			return c.away
+		}
+		if a.ready != nil {
+			return a.ready
+		}
+		if own {
+			return c.away
+		}
+		a, own = c.connect(ctx, true)
+	}
+	return c.away
+}
+
+// connect returns the attempt that succeeded or is under way, or else begins one. It
+// returns nil for retryPause after a failed attempt began, unless the caller waited for
+// that one. An attempt that failed in a freeze began long ago, so that no request pays
+// for it.
+func (c *connector) connect(ctx context.Context, waited bool) (a *attempt, own bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ready != nil {
-		return c.ready
+	if c.attempt != nil {
+		return c.attempt, false
 	}
-	if pause := c.now().Sub(c.tried); pause >= 0 && pause < retryPause {
-		return c.away
+	if pause := c.now().Sub(c.began); !waited && pause >= 0 && pause < retryPause {
+		return nil, false
 	}
+	c.attempt = &attempt{done: make(chan struct{})}
+	c.began = c.now()
+	go c.run(context.WithoutCancel(ctx), c.attempt)
+	return c.attempt, true
+}
+
+// run goes on after the request that began it, so that a slow connection serves the next.
+func (c *connector) run(ctx context.Context, a *attempt) {
+	defer close(a.done)
 	ready, err := c.open(ctx)
-	if err != nil {
-		c.tried = c.now()
-		c.log.Error("connect to the store", "error", err)
-		return c.away
+	if err == nil {
+		a.ready = ready
+		return
 	}
-	c.ready = ready
-	return ready
+	c.log.Error("connect to the store", "cause", err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.attempt = nil
 }

@@ -11,11 +11,14 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+
+	"tidegate/internal/testing/valkeytest"
 )
 
 const unreachable = "10.1.2.3:6379"
 
-// fixture is a function on a clock that a test moves, and a store that can be out of reach.
+// fixture is a function on a clock that a test moves, and a store that can be out of
+// reach.
 type fixture struct {
 	*connector
 	server *miniredis.Miniredis
@@ -50,7 +53,8 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// A function that starts while the store is away says so, with its own look, and works as soon as the store is back.
+// A function that starts while the store is away says so, with its own look, and works as
+// soon as the store is back.
 func TestStoreAwayAtTheStart(t *testing.T) {
 	f := newFixture(t)
 	f.away = true
@@ -77,6 +81,86 @@ func TestStoreAwayAtTheStart(t *testing.T) {
 		if w := get(f, path); w.Code != want {
 			t.Errorf("%s: %d after the store came back, want %d", path, w.Code, want)
 		}
+	}
+}
+
+// Log-ins slower than the store's answers may be do not fail the first request, on one
+// node and on a cluster.
+func TestSlowLogIn(t *testing.T) {
+	for name, proxies := range map[string][]*valkeytest.Proxy{
+		"node":    {valkeytest.StartProxy(t, valkeytest.Start(t), nil)},
+		"cluster": valkeytest.StartProxiedCluster(t, 3),
+	} {
+		for _, p := range proxies {
+			p.DelayFirstReplies(storeTimeout * 3 / 2)
+		}
+		url := "VALKEY_URL=" + proxies[0].URL()
+		if name == "cluster" {
+			url += "?cluster=true"
+		}
+		c, err := readConfig(environment(url, "VALKEY_CONNECT_TIMEOUT=8s"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		handler, err := newConnector(c, testBundle(), slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, want := range map[string]int{"/login": 200, "/healthz": 200} {
+			if w := get(handler, path); w.Code != want {
+				t.Errorf("%s: %s: %d, want %d", name, path, w.Code, want)
+			}
+		}
+	}
+}
+
+// A request that finds an attempt under way, which then fails, tries once more.
+func TestAttemptFailsWhileARequestWaits(t *testing.T) {
+	f := newFixture(t)
+	reach := f.open
+	began, fails := make(chan struct{}), make(chan struct{})
+	f.open = func(context.Context) (http.Handler, error) {
+		close(began)
+		<-fails
+		return nil, errors.New("the connection was lost in a freeze")
+	}
+	first := make(chan int)
+	go func() { first <- get(f, "/login").Code }()
+	<-began
+	f.open = reach // for the attempts to come
+	second := make(chan int)
+	go func() { second <- get(f, "/login").Code }()
+	close(fails)
+	if code := <-first; code != http.StatusServiceUnavailable {
+		t.Errorf("the request that began the attempt: %d", code)
+	}
+	code := <-second
+	if code == http.StatusServiceUnavailable { // it came after the attempt had failed
+		f.clock = f.clock.Add(retryPause)
+		code = get(f, "/login").Code
+	}
+	if code != http.StatusOK {
+		t.Errorf("the next one: %d", code)
+	}
+}
+
+// An attempt that a freeze ended, which no request waited for, keeps none from
+// connecting.
+func TestAttemptFailsInAFreeze(t *testing.T) {
+	f := newFixture(t)
+	reach := f.open
+	thawed := make(chan struct{})
+	f.open = func(context.Context) (http.Handler, error) {
+		<-thawed
+		return nil, errors.New("the connection was lost in a freeze")
+	}
+	a, _ := f.connect(t.Context(), false) // at the start of the environment
+	f.clock = f.clock.Add(time.Minute)
+	close(thawed)
+	<-a.done
+	f.open = reach
+	if w := get(f, "/login"); w.Code != http.StatusOK {
+		t.Errorf("the first request after the freeze: %d", w.Code)
 	}
 }
 

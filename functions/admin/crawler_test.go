@@ -16,12 +16,15 @@ import (
 	"golang.org/x/net/html"
 )
 
-// crawler is somebody who follows every link and sends every form of the dashboard, one of each kind.
+// crawler is somebody who follows every link and sends every form of the dashboard, one
+// of each kind.
 type crawler struct {
 	t      *testing.T
 	server *httptest.Server
 	client *http.Client
-	values map[string]string // by a field's name, what to type when the page suggests nothing; # is replaced by a number
+	// by a field's name, what to type when the page suggests nothing; # is replaced by a
+	// number
+	values map[string]string
 	kinds  map[string]bool
 	links  []string
 	forms  []form
@@ -77,7 +80,8 @@ func (c *crawler) login() {
 	c.t.Fatal("nothing to log in with")
 }
 
-// crawl goes on from these addresses until nothing is new. Forms that end something wait until the rest is done.
+// crawl goes on from these addresses until nothing is new. Forms that end something wait
+// until the rest is done.
 func (c *crawler) crawl(addresses ...string) {
 	c.links = append(c.links, addresses...)
 	for len(c.links)+len(c.forms) > 0 {

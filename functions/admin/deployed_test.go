@@ -6,7 +6,8 @@ import (
 	"tidegate/infra/golden"
 )
 
-// What the stack deploys, the function starts with: with every default, and with every option.
+// What the stack deploys, the function starts with: with every default, and with every
+// option.
 func TestStartsAsDeployed(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-west-1") // as Lambda does
 	for stage, template := range map[string][]byte{"dev": golden.Dev, "prod": golden.Prod} {

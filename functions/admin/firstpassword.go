@@ -7,10 +7,12 @@ import (
 	"fmt"
 
 	"golang.org/x/crypto/argon2"
+
+	"tidegate/internal/config"
 )
 
-// A password in the environment was generated, not thought up, so guessing at its hash is hopeless: this costs of hashing it at every start are the
-// least that a hash may have.
+// A password in the environment was generated, not thought up, so guessing at its hash is
+// hopeless: this costs of hashing it at every start are the least that a hash may have.
 const (
 	minPassword  = 20
 	hashMemory   = 19456 // KiB
@@ -20,16 +22,20 @@ const (
 	hashSize     = 32
 )
 
-// hashPassword makes ADMIN_PASSWORD_HASH of ADMIN_PASSWORD, where a secret store gave the password itself. The salt is the pepper's work, so that
-// every environment has the same hash.
-func (c *config) hashPassword() error {
+// hashPassword makes ADMIN_PASSWORD_HASH of ADMIN_PASSWORD, where a secret store gave the
+// password itself. The salt is the pepper's work, so that every environment has the same
+// hash.
+func (c *settings) hashPassword(wrong *config.Problems) {
 	switch {
 	case c.AdminPassword == "":
-		return nil
+		return
 	case c.AdminPasswordHash != "":
-		return fmt.Errorf("ADMIN_PASSWORD and ADMIN_PASSWORD_HASH are both set: give one of them")
+		wrong.Add("ADMIN_PASSWORD", "and ADMIN_PASSWORD_HASH are both set: give one of them")
+		return
 	case len(c.AdminPassword) < minPassword:
-		return fmt.Errorf("ADMIN_PASSWORD is too short: generate one of at least %d characters, or give ADMIN_PASSWORD_HASH", minPassword)
+		wrong.Add("ADMIN_PASSWORD",
+			fmt.Sprintf("is too short: generate one of at least %d characters, or give ADMIN_PASSWORD_HASH", minPassword))
+		return
 	}
 	mac := hmac.New(sha256.New, []byte(c.KeyPepper))
 	_, _ = mac.Write([]byte("salt of ADMIN_PASSWORD")) // a hash never fails
@@ -39,5 +45,4 @@ func (c *config) hashPassword() error {
 	c.AdminPasswordHash = fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, hashMemory, hashTime, hashThreads, encode(salt),
 		encode(key))
 	c.AdminPassword = ""
-	return nil
 }

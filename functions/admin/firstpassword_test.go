@@ -15,7 +15,8 @@ func withPassword(changes ...string) []string {
 	return append(without, changes...)
 }
 
-// The password of a secret store opens the dashboard, with the same hash in every environment of the function, and is not kept.
+// The password of a secret store opens the dashboard, with the same hash in every
+// environment of the function, and is not kept.
 func TestPasswordFromTheEnvironment(t *testing.T) {
 	c, err := readConfig(withPassword("ADMIN_PASSWORD=" + generated))
 	if err != nil {

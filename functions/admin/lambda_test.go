@@ -22,8 +22,9 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/store"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 	"tidegate/web/static"
 )
 
@@ -45,8 +46,8 @@ func newFunction(t *testing.T) lambda.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := policy.NewStore(client, c.pepper)
-	by := policy.Edit{By: audit.Actor{Kind: "system", Name: "test"}}
+	keys := registry.NewStore(client, c.pepper)
+	by := registry.Edit{By: audit.Actor{Kind: "system", Name: "test"}}
 	plan := policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 10, Window: 10 * time.Second}}}
 	if _, err := keys.SaveSet(t.Context(), policy.Set{Plans: []policy.Plan{plan}}, by); err != nil {
 		t.Fatal(err)
@@ -121,8 +122,9 @@ func bodyOf(t *testing.T, r events.APIGatewayV2HTTPResponse) string {
 	return string(body)
 }
 
-// A browser behind API Gateway logs in, comes back to the page that it asked for, and sees it whole: cookies, queries, compressed bodies and bodies
-// in base64 survive the way.
+// A browser behind API Gateway logs in, comes back to the page that it asked for, and
+// sees it whole: cookies, queries, compressed bodies and bodies in base64 survive the
+// way.
 func TestBehindAPIGateway(t *testing.T) {
 	h := newFunction(t)
 	r, _ := invoke(t, h, event("GET", "/prod/keys", "q=ac%20me&live=5"))
@@ -144,7 +146,8 @@ func TestBehindAPIGateway(t *testing.T) {
 	}
 }
 
-// A form of another site is refused behind API Gateway too, where Host and Origin are what the browser sent.
+// A form of another site is refused behind API Gateway too, where Host and Origin are
+// what the browser sent.
 func TestCrossSiteBehindAPIGateway(t *testing.T) {
 	h := newFunction(t)
 	e := event("POST", "/prod/login", "")

@@ -9,14 +9,15 @@ import (
 
 	"github.com/akrylysov/algnhsa"
 
+	"tidegate/internal/telemetry"
 	"tidegate/web/static"
 )
 
 func main() {
-	log := slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: &logLevel}))
+	log := slog.New(telemetry.NewHandler(os.Stderr, &logLevel))
 	must := func(err error) {
 		if err != nil {
-			log.Error("cannot start", "error", err.Error())
+			log.Error("admin cannot start", "cause", err)
 			os.Exit(1)
 		}
 	}
@@ -26,6 +27,6 @@ func main() {
 	must(err)
 	handler, err := newConnector(c, bundle, log)
 	must(err)
-	handler.handler(context.Background()) // so that the first request finds a connection
-	algnhsa.ListenAndServe(handler, lambdaOptions())
+	go handler.handler(context.Background()) // The first request finds a connection, or one under way.
+	algnhsa.ListenAndServe(onlyFrom(c.networks, c.BasePath, handler), lambdaOptions())
 }

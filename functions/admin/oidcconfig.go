@@ -1,11 +1,13 @@
 package main
 
 import (
-	"tidegate/functions/admin/oidc"
+	"tidegate/functions/admin/auth/oidc"
 	"tidegate/internal/apikey"
+	"tidegate/internal/config"
 )
 
-// oidcConfig is the part of the environment that is about a provider of logins. Without an issuer there is none.
+// oidcConfig is the part of the environment that is about a provider of logins. Without
+// an issuer there is none.
 type oidcConfig struct {
 	Issuer       string   `env:"OIDC_ISSUER"`
 	ClientID     string   `env:"OIDC_CLIENT_ID"`
@@ -18,24 +20,24 @@ type oidcConfig struct {
 
 func checkURL(text string) error { return oidc.CheckURL(text) }
 
-func (c *oidcConfig) check(wrong *problems) {
+func (c *oidcConfig) check(wrong *config.Problems) {
 	if c.Issuer == "" {
 		if c.ClientID != "" || c.ClientSecret != "" || len(c.EditorValues)+len(c.ViewerValues) > 0 {
-			wrong.add("OIDC_ISSUER", "is not set, but other OIDC variables are: give the provider's address, or none of them")
+			wrong.Add("OIDC_ISSUER", "is not set, but other OIDC variables are: give the provider's address, or none of them")
 		}
 		return
 	}
 	if err := checkURL(c.Issuer); err != nil {
-		wrong.add("OIDC_ISSUER", err.Error())
+		wrong.Add("OIDC_ISSUER", err.Error())
 	}
 	if c.ClientID == "" {
-		wrong.add("OIDC_CLIENT_ID", "is not set: give the id that the provider knows this dashboard by")
+		wrong.Add("OIDC_CLIENT_ID", "is not set: give the id that the provider knows this dashboard by")
 	}
 	if c.ClientSecret == "" {
-		wrong.add("OIDC_CLIENT_SECRET", "is not set: give the secret that goes with OIDC_CLIENT_ID")
+		wrong.Add("OIDC_CLIENT_SECRET", "is not set: give the secret that goes with OIDC_CLIENT_ID")
 	}
 	if len(c.EditorValues)+len(c.ViewerValues) == 0 {
-		wrong.add("OIDC_EDITOR_VALUES", "and OIDC_VIEWER_VALUES are not set: name what in OIDC_ROLE_CLAIM makes an editor or a viewer, apart by commas")
+		wrong.Add("OIDC_EDITOR_VALUES", "and OIDC_VIEWER_VALUES are not set: name what in OIDC_ROLE_CLAIM makes an editor or a viewer, apart by commas")
 	}
 }
 

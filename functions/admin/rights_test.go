@@ -11,16 +11,19 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/store"
 	"tidegate/internal/store/acl"
+	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/usage"
-	"tidegate/internal/valkeytest"
 )
 
-// Whatever somebody does in the dashboard, the function needs no more rights than its user in the store has.
+// Whatever somebody does in the dashboard, the function needs no more rights than its
+// user in the store has.
 func TestRights(t *testing.T) {
 	t.Run("single node", func(t *testing.T) { checkRights(t, valkeytest.Start(t)) })
 	t.Run("cluster", func(t *testing.T) { checkRights(t, valkeytest.StartCluster(t, 3, 0)[0]+"?cluster=true") })
@@ -67,25 +70,25 @@ func checkRights(t *testing.T, root string) {
 }
 
 // seed makes keys and a policy with something of everything, and calls.
-func seed(t *testing.T, adminURL, checkURL string) *policy.Store {
+func seed(t *testing.T, adminURL, checkURL string) *registry.Store {
 	t.Helper()
 	pepper, err := apikey.NewPepper(strings.Repeat("p", 32))
 	if err != nil {
 		t.Fatal(err)
 	}
-	edit := policy.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
-	keys := policy.NewStore(connect(t, adminURL), pepper)
+	edit := registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
+	keys := registry.NewStore(connect(t, adminURL), pepper)
 	if _, err := keys.SaveSet(t.Context(), everything(), edit); err != nil {
 		t.Fatal(err)
 	}
 	client := connect(t, checkURL)
-	check, recorder := policy.NewChecker(client, pepper), usage.NewRecorder(usage.Options{}, time.Now)
+	check, recorder := enforce.NewChecker(client, pepper), usage.NewRecorder(usage.Options{}, time.Now)
 	for _, name := range []string{"acme", "bolt", "core"} {
 		key, secret, err := keys.Create(t.Context(), policy.NewKey{Name: name, Env: "test", Plan: "free"}, edit)
 		if err != nil {
 			t.Fatal(err)
 		}
-		call := policy.Call{
+		call := enforce.Call{
 			Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Address: netip.MustParseAddr("192.0.2.1"),
 			Route: route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"},
 		}

@@ -7,10 +7,12 @@ import (
 	"time"
 )
 
-// syncPause is how long the policies are left alone after all of their copies were looked at.
+// syncPause is how long the policies are left alone after all of their copies were looked
+// at.
 const syncPause = time.Minute
 
-// watch looks after the store: it answers whether that does, and now and then has the policies repaired that a failover left apart.
+// watch looks after the store: it answers whether that does, and now and then has the
+// policies repaired that a failover left apart.
 type watch struct {
 	ping, sync func(context.Context) error
 	log        *slog.Logger
@@ -20,7 +22,8 @@ type watch struct {
 	looked time.Time
 }
 
-// ready is asked by whoever monitors the dashboard. That copies cannot be repaired is no reason to call the store away.
+// ready is asked by whoever monitors the dashboard. That copies cannot be repaired is no
+// reason to call the store away.
 func (w *watch) ready(ctx context.Context) error {
 	if err := w.ping(ctx); err != nil {
 		return err
@@ -35,7 +38,7 @@ func (w *watch) repair(ctx context.Context) {
 		return
 	}
 	if err := w.sync(ctx); err != nil {
-		w.log.Warn("sync the policies", "error", err)
+		w.log.Warn("sync the policies", "cause", err)
 	}
 }
 

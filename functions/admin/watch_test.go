@@ -11,10 +11,11 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"tidegate/internal/audit"
-	"tidegate/internal/keyspace"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/store"
+	"tidegate/internal/store/keyspace"
 )
 
 // A function that starts repairs the policies that a failover left apart.
@@ -38,7 +39,7 @@ func TestPoliciesAreRepairedAtTheStart(t *testing.T) {
 }
 
 // seeded is a store with one plan.
-func seeded(t *testing.T, server *miniredis.Miniredis) *policy.Store {
+func seeded(t *testing.T, server *miniredis.Miniredis) *registry.Store {
 	t.Helper()
 	c, err := readConfig(environment("VALKEY_URL=valkey://" + server.Addr()))
 	if err != nil {
@@ -49,15 +50,20 @@ func seeded(t *testing.T, server *miniredis.Miniredis) *policy.Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	keys := policy.NewStore(client, c.pepper)
+	keys := registry.NewStore(client, c.pepper)
 	plan := policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 1, Window: time.Minute}}}
-	if _, err := keys.SaveSet(t.Context(), policy.Set{Plans: []policy.Plan{plan}}, policy.Edit{By: audit.Actor{Kind: "user", Name: "ada"}}); err != nil {
+	if _, err := keys.SaveSet(
+		t.Context(),
+		policy.Set{Plans: []policy.Plan{plan}},
+		registry.Edit{By: audit.Actor{Kind: "user", Name: "ada"}},
+	); err != nil {
 		t.Fatal(err)
 	}
 	return keys
 }
 
-// Health repairs at most once a minute, not while the store is away, and is good when a repair fails.
+// Health repairs at most once a minute, not while the store is away, and is good when a
+// repair fails.
 func TestHealthRepairsOnceAMinute(t *testing.T) {
 	var away error
 	syncs, clock := 0, time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)

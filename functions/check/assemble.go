@@ -20,7 +20,8 @@ type assembled struct {
 	log     *slog.Logger
 }
 
-// assemble reads the environment, NAME=value strings, and begins to connect: the first check sees what comes of it. Logs and metrics go to out.
+// assemble reads the environment, NAME=value strings, and begins to connect: the first
+// check sees what comes of it. Logs and metrics go to out.
 func assemble(variables []string, out io.Writer) (*assembled, error) {
 	c, err := readConfig(variables)
 	if err != nil {
@@ -37,7 +38,7 @@ func assemble(variables []string, out io.Writer) (*assembled, error) {
 		return nil, fmt.Errorf("identities: %w", err)
 	}
 	a := &assembled{checker: newChecker(c, log, watch), watch: watch, log: log}
-	go func() { _, _ = a.checker.connected(context.Background()) }()
+	go a.checker.connectInBackground(context.Background())
 	go identities.Warm(context.Background())
 	a.Authorizer = authorizer.New(a.checker, identities, c.answers(), log)
 	a.Refused = watch.Refused

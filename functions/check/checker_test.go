@@ -12,29 +12,37 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
-	"tidegate/internal/keyspace"
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
-	"tidegate/internal/outage"
 	"tidegate/internal/policy"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/policyset"
+	"tidegate/internal/registry"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
 )
 
-// function is a checker in front of a server of its own, with a clock that is set by hand.
+// function is a checker in front of a server of its own, with a clock that is set by
+// hand.
 type function struct {
 	*checker
 	environment
-	set *policy.Store
+	set *registry.Store
 	log strings.Builder // of calls one after the other
 	out strings.Builder // its metrics
 }
 
-var tester = policy.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
+var tester = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
 
 func newFunction(t *testing.T, plans ...policy.Plan) *function {
 	t.Helper()
 	server := valkeytest.Start(t)
 	f := &function{}
-	c := config{ValkeyURL: server, ValkeyTimeout: 5 * time.Second, CallerCache: 10 * time.Minute, DenyCache: 100 * time.Millisecond}
+	c := settings{
+		ValkeyURL: server, ValkeyTimeout: 5 * time.Second, ValkeyConnectTimeout: waiting.Patience,
+		CallerCache: 10 * time.Minute, DenyCache: 100 * time.Millisecond,
+		ReservationLease: 10 * time.Minute,
+	}
 	c.pepper = apikey.Pepper("only for this test, and long enough")
 	now := func() time.Time { return time.Unix(1_800_000_000, f.clock.Load()) }
 	log := slog.New(slog.NewTextHandler(&f.log, nil))
@@ -44,7 +52,7 @@ func newFunction(t *testing.T, plans ...policy.Plan) *function {
 	}
 	f.checker = newCheckerAt(c, log, watch, now)
 	f.admin = f.open(t, server)
-	f.set = policy.NewStore(f.admin, c.pepper)
+	f.set = registry.NewStore(f.admin, c.pepper)
 	set, err := f.set.Set(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -65,16 +73,17 @@ func (f *function) key(t *testing.T, plan string) apikey.Secret {
 	return secret
 }
 
-func (f *function) call(t *testing.T, secret apikey.Secret) policy.Checked {
+func (f *function) call(t *testing.T, secret apikey.Secret) enforce.Result {
 	t.Helper()
-	checked, err := f.Check(t.Context(), policy.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret})
+	checked, err := f.Check(t.Context(), enforce.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return checked
 }
 
-// leave makes the server refuse every check, as a replica that lost its primary does; come makes it serve them again.
+// leave makes the server refuse every check, as a replica that lost its primary does;
+// come makes it serve them again.
 func (f *function) leave(t *testing.T) {
 	t.Helper()
 	f.ask(t, "CONFIG", "SET", "replica-serve-stale-data", "no")
@@ -84,7 +93,7 @@ func (f *function) leave(t *testing.T) {
 func (f *function) come(t *testing.T) {
 	t.Helper()
 	f.ask(t, "REPLICAOF", "NO", "ONE")
-	f.freeze(outage.Pause)
+	f.freeze(enforce.Pause)
 }
 
 var scriptCalls = regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=(\d+)`)
@@ -105,7 +114,8 @@ func (f *function) scripts(t *testing.T) int {
 
 func tenADay() []limiter.Limit { return []limiter.Limit{{Requests: 10, Window: 24 * time.Hour}} }
 
-// While Valkey is away, plans decide about callers who were verified before, nobody else passes, and the first success ends it.
+// While Valkey is away, plans decide about callers who were verified before, nobody else
+// passes, and the first success ends it.
 func TestDecidesWithoutValkey(t *testing.T) {
 	f := newFunction(t,
 		policy.Plan{Name: "closed", Limits: tenADay()},
@@ -125,7 +135,7 @@ func TestDecidesWithoutValkey(t *testing.T) {
 	if _, err := f.set.Revoke(t.Context(), revoked.ID(), 1, tester); err != nil {
 		t.Fatal(err)
 	}
-	_, err := f.Check(t.Context(), policy.Call{Kind: policy.APIKey, Subject: revoked.ID(), Secret: revoked})
+	_, err := f.Check(t.Context(), enforce.Call{Kind: policy.APIKey, Subject: revoked.ID(), Secret: revoked})
 	if !errors.Is(err, policy.ErrUnknownKey) {
 		t.Fatalf("revoked: %v", err)
 	}
@@ -168,7 +178,7 @@ func TestAsksSeldomWhileValkeyIsAway(t *testing.T) {
 		t.Errorf("asked %d times, want 2", asked)
 	}
 	for range 5 {
-		f.freeze(outage.Pause)
+		f.freeze(enforce.Pause)
 		f.call(t, secret)
 		f.call(t, secret)
 	}
@@ -177,12 +187,13 @@ func TestAsksSeldomWhileValkeyIsAway(t *testing.T) {
 	}
 }
 
-// Callers who are refused by what is known here do not make an outage look over: whether their call reached Valkey is what counts.
+// Callers who are refused by what is known here do not make an outage look over: whether
+// their call reached Valkey is what counts.
 func TestRefusedCallersDoNotEndAnOutage(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "open", Limits: tenADay(), Degraded: policy.Open})
 	secret := f.key(t, "open")
 	f.call(t, secret)
-	withoutPlan := policy.Call{Kind: policy.Token, Subject: "AAAAAAAAAAAAAAAAAAAAAA"}
+	withoutPlan := enforce.Call{Kind: policy.Token, Subject: "AAAAAAAAAAAAAAAAAAAAAA"}
 	refused := func() {
 		t.Helper()
 		if _, err := f.Check(t.Context(), withoutPlan); !errors.Is(err, policy.ErrRefused) {
@@ -208,15 +219,16 @@ func TestRefusedCallersDoNotEndAnOutage(t *testing.T) {
 	}
 }
 
-// damage makes the Set in force one that checks cannot use, such as another version may write, and saves its version everywhere.
+// damage makes the Set in force one that checks cannot use, such as another version may
+// write, and saves its version everywhere.
 func (f *function) damage(t *testing.T, from, to string) {
 	t.Helper()
-	record := f.ask(t, "GET", keyspace.Record(policy.SetID))
+	record := f.ask(t, "GET", keyspace.Record(policyset.SetID))
 	if !strings.Contains(record, from) {
 		t.Fatalf("no %s in %s", from, record)
 	}
 	version := binary.BigEndian.AppendUint32(nil, binary.BigEndian.Uint32([]byte(record))+1)
-	f.ask(t, "SET", keyspace.Record(policy.SetID), string(version)+strings.ReplaceAll(record[4:], from, to))
+	f.ask(t, "SET", keyspace.Record(policyset.SetID), string(version)+strings.ReplaceAll(record[4:], from, to))
 	for _, bucket := range keyspace.All() {
 		f.ask(t, "SETRANGE", bucket.Name("p"), "1", string(version))
 	}
@@ -241,7 +253,8 @@ func (f *function) complaints() int {
 	return strings.Count(f.log.String(), "the policy set cannot be used")
 }
 
-// A Set that cannot be used is no outage: checks go on by the one before, and the log is told once a minute until a good one is saved.
+// A Set that cannot be used is no outage: checks go on by the one before, and the log is
+// told once a minute until a good one is saved.
 func TestGoesByTheLastGoodSet(t *testing.T) {
 	for name, change := range map[string][2]string{"unknown zone": {"Europe/Berlin", "Mars/Utopia"}, "unreadable": {`{`, `<`}} {
 		t.Run(name, func(t *testing.T) {
@@ -259,14 +272,14 @@ func TestGoesByTheLastGoodSet(t *testing.T) {
 				if told := f.complaints(); told != minute {
 					t.Errorf("%d complaints after %d minutes", told, minute)
 				}
-				f.freeze(complainEvery)
+				f.freeze(unusableLogPause)
 			}
 			if f.failures() > 0 {
 				t.Errorf("an outage: %s", f.log.String())
 			}
 			f.damage(t, change[1], change[0])
 			f.call(t, secret)
-			f.freeze(complainEvery)
+			f.freeze(unusableLogPause)
 			if f.call(t, secret); f.complaints() != 3 {
 				t.Error("still complains of a good set")
 			}
@@ -274,14 +287,15 @@ func TestGoesByTheLastGoodSet(t *testing.T) {
 	}
 }
 
-// A function that starts while the Set cannot be used lets nobody in, does not take it for an outage, and needs no restart when that is over.
+// A function that starts while the Set cannot be used lets nobody in, does not take it
+// for an outage, and needs no restart when that is over.
 func TestStartsWithoutAUsableSet(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
 	f.zoned(t)
 	secret := f.key(t, "free")
 	f.damage(t, "Europe/Berlin", "Mars/Utopia")
 	for range 20 {
-		if checked, err := f.Check(t.Context(), policy.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret}); !errors.Is(err, policy.ErrSet) {
+		if checked, err := f.Check(t.Context(), enforce.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret}); !errors.Is(err, enforce.ErrSet) {
 			t.Fatalf("%+v, %v", checked, err)
 		}
 	}
@@ -297,7 +311,8 @@ func TestStartsWithoutAUsableSet(t *testing.T) {
 // failures counts the calls that asked in vain.
 func (f *function) failures() int { return strings.Count(f.log.String(), "decided without the store") }
 
-// Whoever hammers at a limit is answered here, and an edit acts when the stated time is over; an edit for anybody else acts at once.
+// Whoever hammers at a limit is answered here, and an edit acts when the stated time is
+// over; an edit for anybody else acts at once.
 func TestHammering(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
 	secret := f.key(t, "free")
@@ -338,7 +353,8 @@ func TestHammering(t *testing.T) {
 	}
 }
 
-// A caller whom a newer Set frees is free as soon as any check in the same program has seen it.
+// A caller whom a newer Set frees is free as soon as any check in the same program has
+// seen it.
 func TestHammeringUntilANewSet(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
 	secret, other := f.key(t, "free"), f.key(t, "free")
@@ -359,7 +375,8 @@ func TestHammeringUntilANewSet(t *testing.T) {
 	}
 }
 
-// A function whose clock is off decides as one whose clock is right: only Valkey's counts. The other tests here run years off.
+// A function whose clock is off decides as one whose clock is right: only Valkey's
+// counts. The other tests here run years off.
 func TestClientClock(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 3, Window: time.Hour}}})
 	secret := f.key(t, "free")

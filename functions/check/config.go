@@ -8,20 +8,21 @@ import (
 	"tidegate/functions/check/authorizer"
 	"tidegate/functions/check/identity"
 	"tidegate/internal/apikey"
-	"tidegate/internal/environ"
-	"tidegate/internal/setting"
+	"tidegate/internal/config"
 	"tidegate/internal/store"
+	"tidegate/internal/telemetry"
 )
 
 // config is the function's environment, read once.
-type config struct {
-	ValkeyURL     string        `env:"VALKEY_URL,required,notEmpty"`
-	ValkeyTimeout time.Duration `env:"VALKEY_TIMEOUT" envDefault:"100ms"`
-	CallerCache   time.Duration `env:"CALLER_CACHE" envDefault:"10m"`
-	DenyCache     time.Duration `env:"DENY_CACHE" envDefault:"100ms"`
-	KeyPepper     string        `env:"KEY_PEPPER,required,notEmpty"`
-	LogLevel      slog.Level    `env:"LOG_LEVEL" envDefault:"info"`
-	Stage         string        `env:"STAGE"`
+type settings struct {
+	ValkeyURL            string        `env:"VALKEY_URL,required,notEmpty"`
+	ValkeyTimeout        time.Duration `env:"VALKEY_TIMEOUT" envDefault:"100ms"`
+	ValkeyConnectTimeout time.Duration `env:"VALKEY_CONNECT_TIMEOUT" envDefault:"5s"`
+	CallerCache          time.Duration `env:"CALLER_CACHE" envDefault:"10m"`
+	DenyCache            time.Duration `env:"DENY_CACHE" envDefault:"100ms"`
+	KeyPepper            string        `env:"KEY_PEPPER,required,notEmpty"`
+	LogLevel             slog.Level    `env:"LOG_LEVEL" envDefault:"info"`
+	Stage                string        `env:"STAGE"`
 
 	Format           authorizer.Format `env:"HTTP_API_RESPONSE" envDefault:"simple"`
 	Denial           authorizer.Denial `env:"HTTP_API_DENY" envDefault:"deny"`
@@ -34,52 +35,54 @@ type config struct {
 	sources identity.Config
 }
 
-// readConfig reads and checks the environment, NAME=value strings. Its error names every variable that is wrong; it repeats no secret.
-func readConfig(variables []string) (config, error) {
-	c, err := environ.Read[config](variables)
-	if err != nil {
-		return config{}, fmt.Errorf("environment: %w", err)
-	}
+// readConfig reads and checks the environment, NAME=value strings. Its error names every
+// variable that is wrong; it repeats no secret.
+func readConfig(variables []string) (settings, error) {
+	c, wrong := config.Read[settings](variables)
 	if c.Format != authorizer.Simple && c.Format != authorizer.IAM {
-		return config{}, fmt.Errorf("environment: HTTP_API_RESPONSE is %q: must be simple or iam", c.Format)
+		wrong.Add("HTTP_API_RESPONSE", fmt.Sprintf("is %q: must be simple or iam", c.Format))
 	}
 	if c.Denial != authorizer.Deny && c.Denial != authorizer.InContext {
-		return config{}, fmt.Errorf("environment: HTTP_API_DENY is %q: must be deny or context", c.Denial)
+		wrong.Add("HTTP_API_DENY", fmt.Sprintf("is %q: must be deny or context", c.Denial))
 	}
 	if err := store.CheckURL(c.ValkeyURL); err != nil {
-		return config{}, fmt.Errorf("environment: VALKEY_URL: %w", err)
+		wrong.Add("VALKEY_URL", "cannot be used: "+err.Error())
 	}
-	if err := c.checkDurations(); err != nil {
-		return config{}, fmt.Errorf("environment: %w", err)
-	}
+	c.checkDurations(&wrong)
+	var err error
 	if c.pepper, err = apikey.NewPepper(c.KeyPepper); err != nil {
-		return config{}, fmt.Errorf("environment: KEY_PEPPER: %w", err)
+		wrong.Add("KEY_PEPPER", "cannot be used: "+err.Error())
 	}
-	if c.sources, err = c.Config(); err != nil {
-		return config{}, fmt.Errorf("environment: %w", err)
+	if err := telemetry.CheckDimension(c.Stage); err != nil && c.Stage != "" {
+		wrong.Add("STAGE", "cannot be used: "+err.Error())
 	}
+	c.sources, err = c.Config()
+	wrong.AddError(err)
 	c.sources.Pepper = c.pepper
+	if err := wrong.Err(); err != nil {
+		return settings{}, fmt.Errorf("environment: %w", err)
+	}
 	return c, nil
 }
 
-func (c config) checkDurations() error {
+func (c settings) checkDurations(wrong *config.Problems) {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
-		bound setting.Duration
+		bound config.Duration
 	}{
-		{"VALKEY_TIMEOUT", c.ValkeyTimeout, setting.ValkeyTimeout},
-		{"CALLER_CACHE", c.CallerCache, setting.CallerCache},
-		{"DENY_CACHE", c.DenyCache, setting.DenyCache},
-		{"RESERVATION_LEASE", c.ReservationLease, setting.ReservationLease},
+		{"VALKEY_TIMEOUT", c.ValkeyTimeout, config.ValkeyTimeout},
+		{"VALKEY_CONNECT_TIMEOUT", c.ValkeyConnectTimeout, config.ValkeyConnectTimeout},
+		{"CALLER_CACHE", c.CallerCache, config.CallerCache},
+		{"DENY_CACHE", c.DenyCache, config.DenyCache},
+		{"RESERVATION_LEASE", c.ReservationLease, config.ReservationLease},
 	} {
 		if err := d.bound.Check(d.value); err != nil {
-			return fmt.Errorf("%s %w", d.name, err)
+			wrong.Add(d.name, err.Error())
 		}
 	}
-	return nil
 }
 
-func (c config) answers() authorizer.Answers {
+func (c settings) answers() authorizer.Answers {
 	return authorizer.Answers{Format: c.Format, Denial: c.Denial, UsageIdentifier: c.UsageIdentifier}
 }

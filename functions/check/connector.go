@@ -3,64 +3,71 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/policy"
+	"tidegate/internal/enforce"
 	"tidegate/internal/store"
 	"tidegate/internal/usage"
 )
 
-// idleLimit is how long a connection is trusted without use. Between two calls the function may be frozen while Valkey or the network closes it.
+// idleLimit is how long a connection is trusted without use. Between two calls the
+// function may be frozen while Valkey or the network closes it.
 const idleLimit = time.Second
 
-// connector is a checker that connects to Valkey when it is first used, and tries again as long as it could not: a function that starts while
-// Valkey is away must still answer.
+// connector is a checker that connects to Valkey in the background, and tries again as
+// long as it could not: a function that starts while Valkey is away must still answer.
 type connector struct {
-	config config
+	config settings
 	now    func() time.Time
 
 	used atomic.Int64 // when Valkey was last asked, in nanoseconds of the Unix epoch
 
 	usage *usage.Recorder
 
+	// late means that a call waited for the first connection in vain. Later calls wait
+	// for it within their time for answers.
+	late atomic.Bool
+
 	mu      sync.Mutex
 	attempt *attempt // that succeeded or is under way; nil when the last one failed
 }
 
-func newConnector(c config) *connector {
+func newConnector(c settings) *connector {
 	return &connector{config: c, now: time.Now, usage: usage.NewRecorder(usage.Options{}, time.Now)}
 }
 
-// Check connects if need be, and checks as policy.Store does: after a pause it probes first, and it tries again once where store.Retry may. It
-// takes up to 3/2 of VALKEY_TIMEOUT, and as much again while there is no connection yet.
-func (c *connector) Check(ctx context.Context, call policy.Call) (policy.Checked, error) {
+// Check connects if need be, and checks as policy.Store does: after a pause it probes
+// first, and it tries again once where store.Retry may. It takes up to 3/2 of
+// VALKEY_TIMEOUT, and VALKEY_CONNECT_TIMEOUT more while it waits for connections.
+func (c *connector) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
+	ctx, cancel := store.WithTimeouts(ctx, c.limit(), c.config.ValkeyConnectTimeout)
+	defer cancel()
 	a, err := c.connected(ctx)
 	if err != nil {
-		return policy.Checked{}, err
+		return enforce.Result{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.limit())
-	defer cancel()
 	defer c.touch()
 	if c.idle() {
 		c.probe(ctx, a.checker, call)
 	}
-	with := c.passengers(a)
-	checked, err := store.Retry(ctx, func(ctx context.Context) (policy.Checked, error) { return a.checker.Check(ctx, call, with) })
-	with.Walk(ctx)
+	with := c.piggyback(a)
+	checked, err := store.Retry(ctx, func(ctx context.Context) (enforce.Result, error) { return a.checker.Check(ctx, call, with) })
+	with.Flush(ctx)
 	return checked, err
 }
 
-// passengers are the records of usage that are due, or nil.
-func (c *connector) passengers(a *attempt) *policy.Passengers {
+// piggyback returns the records of usage that are due, or nil.
+func (c *connector) piggyback(a *attempt) *enforce.Piggyback {
 	batch := c.usage.Batch(c.now())
 	if batch == nil {
 		return nil
 	}
-	return policy.NewPassengers(a.client, batch.Commands(a.client), func(results []valkey.ValkeyResult) { batch.Settle(results) })
+	return enforce.NewPiggyback(a.client, batch.Commands(a.client), func(results []valkey.ValkeyResult) { batch.Settle(results) })
 }
 
 // Close sends what was recorded. The function's environment is about to end.
@@ -72,20 +79,23 @@ func (c *connector) Close() {
 	}
 }
 
-// limit leaves time for a second answer when the first one does not come within VALKEY_TIMEOUT.
+// limit leaves time for a second answer when the first one does not come within
+// VALKEY_TIMEOUT.
 func (c *connector) limit() time.Duration { return 3 * c.config.ValkeyTimeout / 2 }
 
 func (c *connector) touch() { c.used.Store(c.now().UnixNano()) }
 
-// idle goes by the time of day, since the monotonic clock may stand still in a frozen function. When it was set back, nobody knows.
+// idle goes by the time of day, since the monotonic clock may stand still in a frozen
+// function. When it was set back, nobody knows.
 func (c *connector) idle() bool {
 	pause := c.now().UnixNano() - c.used.Load()
 	return pause > int64(idleLimit) || pause < 0
 }
 
-// probe replaces a connection that went bad meanwhile. It takes a third of the limit at most, so that the check can connect and have its time too.
-// What stays wrong, the check finds.
-func (c *connector) probe(ctx context.Context, s *policy.Checker, call policy.Call) {
+// probe replaces a connection that went bad meanwhile. It takes a third of the limit at
+// most, so that the check can connect and have its time too. What stays wrong, the check
+// finds.
+func (c *connector) probe(ctx context.Context, s *enforce.Checker, call enforce.Call) {
 	ctx, cancel := context.WithTimeout(ctx, c.limit()/3)
 	defer cancel()
 	_ = s.Probe(ctx, call)
@@ -95,29 +105,76 @@ func (c *connector) probe(ctx context.Context, s *policy.Checker, call policy.Ca
 type attempt struct {
 	done    chan struct{}
 	client  valkey.Client
-	checker *policy.Checker
+	checker *enforce.Checker
 	err     error
 }
 
-// connected waits for the connection. An attempt that somebody else began may have failed in a freeze, so it makes one of its own then.
-func (c *connector) connected(ctx context.Context) (*attempt, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.limit())
-	defer cancel()
-	for {
-		a, own := c.connect()
-		select {
-		case <-a.done:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("connect to Valkey: %w", ctx.Err())
+// connectInBackground tries until there is a connection or ctx ends.
+func (c *connector) connectInBackground(ctx context.Context) {
+	for failures := 0; ctx.Err() == nil; failures++ {
+		a, _ := c.connect()
+		<-a.done
+		if a.err == nil {
+			return
 		}
-		if a.err == nil || own {
+		<-backoff(failures)
+	}
+}
+
+// connected waits for the connection. An attempt that somebody else began may have failed
+// in a freeze, so it makes one of its own then. The first calls of an environment try
+// again until their time is over, since they could only be denied.
+func (c *connector) connected(ctx context.Context) (*attempt, error) {
+	for failures := 0; ; failures++ {
+		a, own := c.connect()
+		if err := c.await(ctx, a.done); err != nil {
+			return nil, fmt.Errorf("connect to Valkey: %w", err)
+		}
+		if a.err == nil || own && c.late.Load() {
 			return a, a.err
+		}
+		if !own {
+			continue
+		}
+		if err := c.await(ctx, backoff(failures)); err != nil {
+			return nil, a.err
 		}
 	}
 }
 
-// loaded is the checker of the connection, or nil when there is none, or none that could read a Set.
-func (c *connector) loaded() *policy.Checker {
+// await waits on the call's time for connecting, until that was in vain once.
+func (c *connector) await(ctx context.Context, done <-chan struct{}) error {
+	if !c.late.Load() {
+		err := store.AwaitConnection(ctx, done)
+		if err != nil {
+			c.late.Store(true)
+		}
+		return err
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+const (
+	leastBackoff = 20 * time.Millisecond
+	mostBackoff  = time.Second
+)
+
+// backoff is closed after a pause that doubles with each failure, half of it random.
+func backoff(failures int) <-chan struct{} {
+	pause := min(mostBackoff, leastBackoff<<min(failures, 10))
+	done := make(chan struct{})
+	time.AfterFunc(pause/2+rand.N(pause/2), func() { close(done) }) //nolint:gosec // spreads load, keeps no secret
+	return done
+}
+
+// loaded is the checker of the connection, or nil when there is none, or none that could
+// read a Set.
+func (c *connector) loaded() *enforce.Checker {
 	c.mu.Lock()
 	a := c.attempt
 	c.mu.Unlock()
@@ -135,7 +192,8 @@ func (c *connector) loaded() *policy.Checker {
 	return a.checker
 }
 
-// connect returns the attempt that succeeded or is under way, or else begins one of the caller's own.
+// connect returns the attempt that succeeded or is under way, or else begins one of the
+// caller's own.
 func (c *connector) connect() (a *attempt, own bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -147,7 +205,8 @@ func (c *connector) connect() (a *attempt, own bool) {
 	return c.attempt, true
 }
 
-// open outlasts the call that began it, so that a connection that takes longer is there for the next.
+// open outlasts the call that began it, so that a connection that takes longer is there
+// for the next.
 func (c *connector) open(a *attempt) {
 	defer close(a.done)
 	if a.err = c.load(a); a.err != nil {
@@ -157,14 +216,17 @@ func (c *connector) open(a *attempt) {
 	}
 }
 
-// load connects by reading the Set. What is wrong with the Set itself, the first check finds.
+// load connects by reading the Set. What is wrong with the Set itself, the first check
+// finds.
 func (c *connector) load(a *attempt) error {
-	timeout := c.config.ValkeyTimeout
-	client, err := store.Open(context.Background(), c.config.ValkeyURL, store.Options{Dial: timeout, Write: timeout, Pooled: true, Unproven: true})
+	client, err := store.Open(context.Background(), c.config.ValkeyURL, store.Options{
+		Dial: c.config.ValkeyConnectTimeout, Write: c.config.ValkeyTimeout, Pooled: true, Unproven: true,
+	})
 	if err != nil {
 		return err
 	}
-	checker := policy.NewChecker(client, c.config.pepper)
+	checker := enforce.NewChecker(client, c.config.pepper)
+	checker.Lease = c.config.ReservationLease
 	if err := checker.Load(context.Background()); isAway(err) {
 		client.Close()
 		return fmt.Errorf("connect to Valkey: %w", err)

@@ -13,16 +13,19 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/store"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 )
 
 // allowance is small enough for every call to be kept, so that counts are exact.
 const allowance = 200
 
-// environment is a connector as a function has one, with a key that may call, and a way to the server past its connection.
+// environment is a connector as a function has one, with a key that may call, and a way
+// to the server past its connection.
 type environment struct {
 	*connector
 	admin  valkey.Client
@@ -37,7 +40,9 @@ func newEnvironment(t *testing.T, server, url string, timeout time.Duration) *en
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &environment{connector: newConnector(config{ValkeyURL: url, ValkeyTimeout: timeout, pepper: pepper})}
+	e := &environment{connector: newConnector(settings{
+		ValkeyURL: url, ValkeyTimeout: timeout, ValkeyConnectTimeout: timeout, pepper: pepper,
+	})}
 	e.now = func() time.Time { return time.Unix(1_800_000_000, e.clock.Load()) }
 	e.prepare(t, server)
 	return e
@@ -62,7 +67,7 @@ func (e *environment) open(t *testing.T, url string) valkey.Client {
 
 func (e *environment) newKey(t *testing.T) apikey.Secret {
 	t.Helper()
-	keys, edit := policy.NewStore(e.admin, e.config.pepper), policy.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
+	keys, edit := registry.NewStore(e.admin, e.config.pepper), registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
 	set, err := keys.Set(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +91,7 @@ func (e *environment) freeze(d time.Duration) { e.clock.Add(int64(d)) }
 // take makes a call and returns how many have been counted.
 func (e *environment) take(t *testing.T) (int64, error) {
 	t.Helper()
-	checked, err := e.Check(t.Context(), policy.Call{Kind: policy.APIKey, Subject: e.secret.ID(), Secret: e.secret})
+	checked, err := e.Check(t.Context(), enforce.Call{Kind: policy.APIKey, Subject: e.secret.ID(), Secret: e.secret})
 	if err != nil {
 		return 0, err
 	}
@@ -119,7 +124,8 @@ func (e *environment) reads(t *testing.T) int {
 	return n
 }
 
-// The first call after a freeze in which the server closed the connections succeeds, and no call counts twice.
+// The first call after a freeze in which the server closed the connections succeeds, and
+// no call counts twice.
 func TestFirstCallAfterAThaw(t *testing.T) {
 	server := valkeytest.Start(t)
 	e := newEnvironment(t, server, server, 5*time.Second)
@@ -132,7 +138,8 @@ func TestFirstCallAfterAThaw(t *testing.T) {
 	}
 }
 
-// In a cluster the probe replaces the connection to one shard; the calls of other shards find theirs closed, and are tried again.
+// In a cluster the probe replaces the connection to one shard; the calls of other shards
+// find theirs closed, and are tried again.
 func TestFirstCallsAfterAThawInACluster(t *testing.T) {
 	nodes := valkeytest.StartCluster(t, 3, 0)
 	url := nodes[0] + "?cluster=true"
@@ -160,8 +167,8 @@ func TestFirstCallsAfterAThawInACluster(t *testing.T) {
 	}
 }
 
-// When the network forgot the connections in a freeze, so that nobody says that they are gone, the probe finds out and not the check, which could
-// not be tried again.
+// When the network forgot the connections in a freeze, so that nobody says that they are
+// gone, the probe finds out and not the check, which could not be tried again.
 func TestThawWithSilentConnections(t *testing.T) {
 	server := valkeytest.Start(t)
 	proxy := valkeytest.StartProxy(t, server, nil)
@@ -176,7 +183,8 @@ func TestThawWithSilentConnections(t *testing.T) {
 	}
 }
 
-// A busy function does not pay for probes; one whose clock was set back probes, as it knows no better.
+// A busy function does not pay for probes; one whose clock was set back probes, as it
+// knows no better.
 func TestProbesOnlyAfterAPause(t *testing.T) {
 	server := valkeytest.Start(t)
 	e := newEnvironment(t, server, server, 5*time.Second)
@@ -212,11 +220,13 @@ func TestLostReply(t *testing.T) {
 	}
 }
 
-// A function that starts while Valkey is away fails its calls, and serves them as soon as Valkey is there.
+// A function that starts while Valkey is away fails its calls, and serves them as soon as
+// Valkey is there.
 func TestStartsWhileValkeyIsAway(t *testing.T) {
 	server := valkeytest.Start(t)
 	e := newEnvironment(t, server, server, 5*time.Second)
-	_ = e.admin.Do(t.Context(), e.admin.B().Arbitrary("SHUTDOWN", "NOSAVE", "NOW").Build()) // The connection ends with the server.
+	// The connection ends with the server.
+	_ = e.admin.Do(t.Context(), e.admin.B().Arbitrary("SHUTDOWN", "NOSAVE", "NOW").Build())
 	for range 2 {
 		if _, err := e.take(t); err == nil {
 			t.Fatal("a call without Valkey was answered")
@@ -233,18 +243,25 @@ func TestStartsWhileValkeyIsAway(t *testing.T) {
 	}
 }
 
-// A server that takes connections and says nothing does not hold a call until its own deadline.
+// A server that takes connections and says nothing does not hold a call until its own
+// deadline.
 func TestSilentServer(t *testing.T) {
 	server := valkeytest.Start(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	e := newEnvironment(t, server, "valkey://"+listener.Addr().String(), 10*time.Millisecond)
+	e := newEnvironment(t, server, silentServer(t), 10*time.Millisecond)
 	for range 2 {
 		if _, err := e.take(t); err == nil {
 			t.Error("a call was answered by nobody")
 		}
 	}
+}
+
+// silentServer is the URL of a server that takes connections and says nothing.
+func silentServer(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	return "valkey://" + listener.Addr().String()
 }

@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"tidegate/internal/answer"
-	"tidegate/internal/policy"
+	"tidegate/internal/enforce"
 	"tidegate/internal/telemetry"
 )
 
-// metricsInterval keeps lines of metrics few: one may hold all that ten seconds of calls did, and CloudWatch's minutes lose nothing by it.
+// metricsInterval keeps lines of metrics few: one may hold all that ten seconds of calls
+// did, and CloudWatch's minutes lose nothing by it.
 const metricsInterval = 10 * time.Second
 
 // monitor tells operators how calls go. Without a stage there are no metrics.
@@ -42,7 +43,7 @@ type asked struct {
 }
 
 // Checked tells of a call that was decided.
-func (m *monitor) Checked(ctx context.Context, checked policy.Checked, asked asked) {
+func (m *monitor) Checked(ctx context.Context, checked enforce.Result, asked asked) {
 	binding, _ := checked.Binding()
 	if !checked.Allowed {
 		m.denials.Log(ctx, denialOf(checked, binding))
@@ -51,7 +52,8 @@ func (m *monitor) Checked(ctx context.Context, checked policy.Checked, asked ask
 		return
 	}
 	m.metrics.Record(telemetry.Check{
-		Denied: !checked.Allowed, ShadowDenied: checked.Allowed && !checked.Would, CandidateDenied: !checked.Trial, Degraded: checked.Degraded,
+		Denied: !checked.Allowed, ShadowDenied: checked.Allowed && !checked.WouldAllow,
+		CandidateDenied: !checked.CandidateAllows, Degraded: checked.Degraded,
 		StoreError: asked.failed, Store: asked.took, Remaining: binding.Remaining, Limit: binding.Limit.Requests,
 	})
 	m.tick(ctx)
@@ -82,7 +84,7 @@ func (m *monitor) lost(ctx context.Context, err error) {
 	}
 }
 
-func denialOf(checked policy.Checked, binding policy.Applied) telemetry.Denial {
+func denialOf(checked enforce.Result, binding enforce.LimitState) telemetry.Denial {
 	d := telemetry.Denial{KeyID: checked.ID, Rule: checked.Rule, RetryAfter: checked.RetryAfter()}
 	if binding.Limit.Requests > 0 && checked.BannedUntil.IsZero() {
 		d.Limit = answer.NameOf(binding)

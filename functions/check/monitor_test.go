@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/telemetry"
@@ -45,7 +46,8 @@ func (f *function) counts(t *testing.T) map[string]float64 {
 	return sums
 }
 
-// Metrics and the log tell what calls came to: allowed, near the limit, denied, in shadow, decided without Valkey, refused.
+// Metrics and the log tell what calls came to: allowed, near the limit, denied, in
+// shadow, decided without Valkey, refused.
 func TestMonitorTellsWhatCallsCameTo(t *testing.T) {
 	f := newFunction(t,
 		policy.Plan{Name: "ten", Limits: tenADay()},
@@ -111,7 +113,7 @@ func TestStageMustBeADimension(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Checked(t.Context(), policy.Checked{Allowed: true, Would: true, Trial: true}, asked{})
+	m.Checked(t.Context(), enforce.Result{Allowed: true, WouldAllow: true, CandidateAllows: true}, asked{})
 	m.Refused(t.Context(), true)
 	m.Flush()
 }

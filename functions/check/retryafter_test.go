@@ -12,8 +12,9 @@ import (
 	"tidegate/internal/route"
 )
 
-// Retry-After is exact, by the clock that decides and with denials that are answered here among the others: a caller who calls all the time passes at
-// that instant and not before, and every denial until then names the same one.
+// Retry-After is exact, by the clock that decides and with denials that are answered here
+// among the others: a caller who calls all the time passes at that instant and not
+// before, and every denial until then names the same one.
 func TestRetryAfterIsExact(t *testing.T) {
 	const window = 300 * time.Millisecond
 	limits := map[string][]limiter.Limit{

@@ -16,10 +16,11 @@ import (
 
 const registerTimeout = time.Second
 
-// extension is the registration of an extension that listens to nothing: Lambda sends SIGTERM to functions that have one, and to no others.
+// extension is the registration of an extension that listens to nothing: Lambda sends
+// SIGTERM to functions that have one, and to no others.
 //
-// The runtime library's own option does the same after all else, with an HTTP client of its own: a third of what a start takes. This one goes on
-// while the function starts.
+// The runtime library's own option does the same after all else, with an HTTP client of
+// its own: a third of what a start takes. This one goes on while the function starts.
 type extension struct{ registered chan error }
 
 // registerExtension begins. It must be done before the first event is asked for.
@@ -29,7 +30,8 @@ func registerExtension() *extension {
 	return e
 }
 
-// onShutdown ends the process after do when the environment ends. It waits for the registration, whose error means that the end comes unannounced.
+// onShutdown ends the process after do when the environment ends. It waits for the
+// registration, whose error means that the end comes unannounced.
 func (e *extension) onShutdown(do func()) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
@@ -43,7 +45,8 @@ func (e *extension) onShutdown(do func()) error {
 
 var errExtension = errors.New("no extension could be registered")
 
-// register leaves its connection open: the second request, which says that the extension has started, is answered when the environment ends.
+// register leaves its connection open: the second request, which says that the extension
+// has started, is answered when the environment ends.
 func register(api string) error {
 	conn, err := (&net.Dialer{Timeout: registerTimeout}).DialContext(context.Background(), "tcp", api)
 	if err != nil {
@@ -51,7 +54,8 @@ func register(api string) error {
 	}
 	_ = conn.SetDeadline(time.Now().Add(registerTimeout)) // cannot fail on an open connection
 	_, _ = fmt.Fprintf(conn, "POST /2020-01-01/extension/register HTTP/1.1\r\nHost: %s\r\nLambda-Extension-Name: tidegate\r\n"+
-		"Content-Type: application/json\r\nContent-Length: 13\r\n\r\n{\"events\":[]}", api) // an error comes again when the answer is read
+		// an error comes again when the answer is read
+		"Content-Type: application/json\r\nContent-Length: 13\r\n\r\n{\"events\":[]}", api)
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		_ = conn.Close()

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// The extension is registered for no events, and then says that it has started, over a connection that stays.
+// The extension is registered for no events, and then says that it has started, over a
+// connection that stays.
 func TestRegister(t *testing.T) {
 	asked := make(chan string, 2)
 	started := make(chan struct{})

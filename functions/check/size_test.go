@@ -11,13 +11,15 @@ import (
 	"testing"
 )
 
-// A function that starts soon is a small one. The bounds are those of what ./scripts/build makes.
+// A function that starts soon is a small one. The bounds are those of what
+// ./scripts/build makes.
 const (
 	maxBinary = 9 << 20
 	maxZip    = 4 << 20
 )
 
-// maxPrepared is how many bytes one of our packages may allocate before main: what takes longer to put together waits until it is needed.
+// maxPrepared is how many bytes one of our packages may allocate before main: what takes
+// longer to put together waits until it is needed.
 const maxPrepared = 16 << 10
 
 func buildFunction(t *testing.T) string {

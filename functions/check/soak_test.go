@@ -22,9 +22,10 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/store"
-	"tidegate/internal/testwait"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
 )
 
 // The load of the soak: few environments, so that one test process is not the limit.
@@ -38,8 +39,9 @@ const (
 	warmUp           = 30 * time.Second
 )
 
-// TestSoak makes calls for as long as SOAK says, amid edits, rotations, resets and failovers of a cluster, and compares goroutines, memory and
-// connections at the end with those after a warm-up. ./scripts/test -soak DURATION runs it.
+// TestSoak makes calls for as long as SOAK says, amid edits, rotations, resets and
+// failovers of a cluster, and compares goroutines, memory and connections at the end with
+// those after a warm-up. ./scripts/test -soak DURATION runs it.
 func TestSoak(t *testing.T) {
 	length, err := time.ParseDuration(os.Getenv("SOAK"))
 	if err != nil {
@@ -55,7 +57,7 @@ func TestSoak(t *testing.T) {
 	s.run(t, length, soakFailover)
 	after := s.measure(t)
 	s.close(t)
-	testwait.Until(t, "the goroutines end", func() bool { return goleak.Find(unaffected) == nil })
+	waiting.Until(t, "the goroutines end", func() bool { return goleak.Find(unaffected) == nil })
 
 	if s.failed.Load() > 0 || s.over.Load() > 0 {
 		t.Errorf("%d calls failed, %d above their limit in a window", s.failed.Load(), s.over.Load())
@@ -72,7 +74,7 @@ func TestSoak(t *testing.T) {
 type soak struct {
 	nodes  []valkey.Client
 	admin  valkey.Client
-	store  *policy.Store
+	store  *registry.Store
 	url    string
 	pepper apikey.Pepper
 	fleet  []*authorizer.Authorizer
@@ -119,7 +121,7 @@ func newSoak(t *testing.T, urls []string) *soak {
 	}
 	s.url = urls[0] + "," + strings.TrimPrefix(urls[1], "valkey://") + "?cluster=true"
 	s.admin = s.open(t, s.url)
-	s.store = policy.NewStore(s.admin, s.pepper)
+	s.store = registry.NewStore(s.admin, s.pepper)
 	set, err := s.store.Set(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +150,10 @@ func newSoak(t *testing.T, urls []string) *soak {
 func (s *soak) start(t *testing.T) {
 	t.Helper()
 	for range soakEnvironments {
-		c := config{ValkeyURL: s.url, ValkeyTimeout: 2 * time.Second, CallerCache: 10 * time.Minute, DenyCache: 100 * time.Millisecond, pepper: s.pepper}
+		c := settings{
+			ValkeyURL: s.url, ValkeyTimeout: 2 * time.Second, ValkeyConnectTimeout: 5 * time.Second,
+			CallerCache: 10 * time.Minute, DenyCache: 100 * time.Millisecond, pepper: s.pepper,
+		}
 		made := newChecker(c, slog.New(slog.DiscardHandler), unwatched(t))
 		resolver, err := identity.New(identity.Config{Sources: []identity.Kind{identity.Key, identity.IP}, IPv4Bits: 32, IPv6Bits: 64, Pepper: s.pepper})
 		if err != nil {
@@ -216,7 +221,8 @@ func every(ctx context.Context, d time.Duration, do func()) {
 	}
 }
 
-// call is one environment: every fourth call is by an address that nobody has seen, the others are by the environment's own keys.
+// call is one environment: every fourth call is by an address that nobody has seen, the
+// others are by the environment's own keys.
 func (s *soak) call(ctx context.Context, t *testing.T, a *authorizer.Authorizer, environment int) {
 	every(ctx, time.Second/soakRate, func() {
 		n := int(s.calls.Add(1))
@@ -232,7 +238,8 @@ func (s *soak) call(ctx context.Context, t *testing.T, a *authorizer.Authorizer,
 	})
 }
 
-// admit compares with the call that was let in a whole limit ago: both were decided after the one's start and before the other's end.
+// admit compares with the call that was let in a whole limit ago: both were decided after
+// the one's start and before the other's end.
 func (s *soak) admit(k *soakKey, began time.Time) {
 	if first := k.admitted[k.next]; !first.IsZero() && time.Since(first) < soakWindow && k.steady {
 		s.over.Add(1)

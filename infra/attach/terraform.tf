@@ -1,5 +1,14 @@
-# Puts Tidegate before a REST API and an HTTP API: a REQUEST authorizer each, results never cached and no identity source, and permission for exactly
-# these authorizers. Leave out the half that you do not need. After a change, deploy the REST API anew (aws_api_gateway_deployment).
+# Puts Tidegate before a REST API and an HTTP API: a REQUEST authorizer each, results never cached, and permission for exactly these authorizers. Leave out
+# the half that you do not need.
+
+terraform {
+  required_providers {
+    aws = {
+      source  = "hashicorp/aws"
+      version = ">= 6.0"
+    }
+  }
+}
 
 variable "check_function_arn" {
   description = "Output CheckFunctionArn of the Tidegate stack"
@@ -34,7 +43,8 @@ resource "aws_api_gateway_authorizer" "limits" {
   type                             = "REQUEST"
   authorizer_uri                   = local.invoke_uri
   authorizer_result_ttl_in_seconds = 0
-  identity_source                  = "" # the provider's default would be a header
+  # The provider sends a header where nothing is set, and "" as it is, which API Gateway refuses. This source is in every call.
+  identity_source = "context.accountId"
 }
 
 resource "aws_lambda_permission" "rest" {
@@ -44,21 +54,26 @@ resource "aws_lambda_permission" "rest" {
   source_arn    = "${var.rest_api_execution_arn}/authorizers/${aws_api_gateway_authorizer.limits.id}"
 }
 
+# Your aws_api_gateway_deployment must be made anew after each change here: until then its stages answer 403 without Retry-After. Give it
+#   depends_on = [aws_api_gateway_gateway_response.too_many_requests, aws_api_gateway_gateway_response.unauthorized]
+# and in triggers = { redeployment = sha1(jsonencode([…])) }, among what you have there, all three resources of the REST API.
 resource "aws_api_gateway_gateway_response" "too_many_requests" {
   rest_api_id   = var.rest_api_id
   response_type = "ACCESS_DENIED"
   status_code   = "429"
 
   response_parameters = {
-    "gatewayresponse.header.Cache-Control"    = "'no-store'"
-    "gatewayresponse.header.Content-Type"     = "'application/problem+json'"
-    "gatewayresponse.header.RateLimit"        = "context.authorizer.rateLimit"
-    "gatewayresponse.header.RateLimit-Policy" = "context.authorizer.rateLimitPolicy"
-    "gatewayresponse.header.Retry-After"      = "context.authorizer.retryAfter"
+    "gatewayresponse.header.Access-Control-Allow-Origin"   = "'*'"
+    "gatewayresponse.header.Access-Control-Expose-Headers" = "'Retry-After,RateLimit,RateLimit-Policy'"
+    "gatewayresponse.header.Cache-Control"                 = "'no-store'"
+    "gatewayresponse.header.Content-Type"                  = "'application/problem+json'"
+    "gatewayresponse.header.RateLimit"                     = "context.authorizer.rateLimit"
+    "gatewayresponse.header.RateLimit-Policy"              = "context.authorizer.rateLimitPolicy"
+    "gatewayresponse.header.Retry-After"                   = "context.authorizer.retryAfter"
   }
 
   response_templates = {
-    "application/json" = "{\"type\":\"$context.authorizer.problemType\",\"title\":\"Too Many Requests\",\"status\":429,\"detail\":\"$context.authorizer.message\",\"violated-policies\":$context.authorizer.violatedPolicies,\"instance\":\"urn:uuid:$context.requestId\"}"
+    "application/json" = "{\"type\":\"$context.authorizer.problemType\",\"title\":\"Too Many Requests\",\"status\":429,\"detail\":\"$context.authorizer.message\",\"violated-policies\":[\"$context.authorizer.violatedPolicy\"],\"retry-after\":\"$context.authorizer.wait\",\"instance\":\"urn:uuid:$context.requestId\"}"
   }
 }
 
@@ -68,9 +83,11 @@ resource "aws_api_gateway_gateway_response" "unauthorized" {
   status_code   = "401"
 
   response_parameters = {
-    "gatewayresponse.header.Cache-Control"    = "'no-store'"
-    "gatewayresponse.header.Content-Type"     = "'application/problem+json'"
-    "gatewayresponse.header.WWW-Authenticate" = "'Bearer realm=\"tidegate\"'"
+    "gatewayresponse.header.Access-Control-Allow-Origin"   = "'*'"
+    "gatewayresponse.header.Access-Control-Expose-Headers" = "'Retry-After,RateLimit,RateLimit-Policy'"
+    "gatewayresponse.header.Cache-Control"                 = "'no-store'"
+    "gatewayresponse.header.Content-Type"                  = "'application/problem+json'"
+    "gatewayresponse.header.WWW-Authenticate"              = "'Bearer realm=\"tidegate\"'"
   }
 
   response_templates = {

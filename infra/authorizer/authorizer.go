@@ -1,11 +1,12 @@
-// Package authorizer attaches Tidegate's check function to an API Gateway API that a CDK app has: a REST API or an HTTP API, in Tidegate's own
-// stack or in another.
+// Package authorizer attaches Tidegate's check function to an API Gateway API that a CDK
+// app has: a REST API or an HTTP API, in Tidegate's own stack or in another.
 //
 //	limits := authorizer.NewRateLimitAuthorizer(stack, jsii.String("Limits"), &authorizer.Props{Function: check, RestAPI: api})
 //	api.Root().AddMethod(jsii.String("GET"), backend, &awsapigateway.MethodOptions{Authorizer: limits.REST})
 //
-// Synthesis fails, naming the construct, when something in the app would let calls pass uncounted: results that are cached, an identity source, or a
-// permission to invoke the function that is wider than one authorizer.
+// Synthesis fails, naming the construct, when something in the app would let calls pass
+// uncounted: results that are cached, an identity source, or a permission to invoke the
+// function that is wider than one authorizer.
 package authorizer
 
 import (
@@ -19,28 +20,45 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// Props say what is attached to what. Function and one of RestAPI and HTTPAPI are required.
+// Props say what is attached to what. Function and one of RestAPI and HTTPAPI are
+// required.
 type Props struct {
-	// Function is the check function. One of another stack comes from awslambda.Function_FromFunctionArn with the stack's output CheckFunctionArn.
+	// Function is the check function. One of another stack comes from
+	// awslambda.Function_FromFunctionArn with the stack's output CheckFunctionArn.
 	Function awslambda.IFunction
-	// OtherAccount says that the function is in another account, whose stack must allow this authorizer: see Allow. It need not be said where the ARN
-	// of the function and the env of the stack tell.
+	// OtherAccount says that the function is in another account, whose stack must allow
+	// this authorizer: see Allow. It need not be said where the ARN of the function and
+	// the env of the stack tell.
 	OtherAccount bool
 	// RestAPI gets a REQUEST authorizer, and gateway responses that answer 429 and 401.
 	RestAPI awsapigateway.IRestApi
-	// HTTPAPI gets an authorizer with payload format 2.0 and simple responses, and its integrations get response mappings that add the RateLimit
-	// fields.
+	// HTTPAPI gets an authorizer with payload format 2.0 and simple responses, and its
+	// integrations get response mappings that add the RateLimit fields.
 	HTTPAPI awsapigatewayv2.IHttpApi
 	// Name is the authorizer's name. The default is that of the construct's id.
 	Name string
-	// OwnResponses leaves out the gateway responses of a REST API, or the response mappings of an HTTP API, for an API that has its own.
+	// CORSOrigin is whose scripts may read the 401 and the 429 in a browser: one origin,
+	// such as https://app.example, AnyOrigin or NoOrigin. The default is AnyOrigin: a key
+	// travels in a header that the script itself sets, never in a cookie, so that another
+	// site's script learns nothing without the key.
+	CORSOrigin string
+	// OwnResponses leaves out the gateway responses of a REST API, or the response
+	// mappings of an HTTP API, for an API that has its own.
 	OwnResponses bool
 
-	// ResultsCacheTTL must stay 0. It is here so that one that is wanted is refused with a reason.
+	// ResultsCacheTTL must stay 0. It is here so that one that is wanted is refused with
+	// a reason.
 	ResultsCacheTTL time.Duration
-	// IdentitySources must stay empty. It is here so that ones that are wanted are refused with a reason.
+	// IdentitySources must stay empty. It is here so that ones that are wanted are
+	// refused with a reason.
 	IdentitySources []string
 }
+
+// Values of Props.CORSOrigin other than one origin.
+const (
+	AnyOrigin = "*"
+	NoOrigin  = "none"
+)
 
 // RateLimitAuthorizer is Tidegate at an API.
 type RateLimitAuthorizer struct {
@@ -54,13 +72,17 @@ type RateLimitAuthorizer struct {
 	ARN *string
 }
 
-// NewRateLimitAuthorizer attaches the function of props to its API. Props that would break counting are reported at synthesis.
+// NewRateLimitAuthorizer attaches the function of props to its API. Props that would
+// break counting are reported at synthesis.
 func NewRateLimitAuthorizer(scope constructs.Construct, id *string, props *Props) *RateLimitAuthorizer {
 	construct := constructs.NewConstruct(scope, id)
 	guard := &guard{scope: construct, props: *props}
 	construct.Node().AddValidation(guard)
 	if props.Name == "" {
 		guard.props.Name = *id
+	}
+	if props.CORSOrigin == "" {
+		guard.props.CORSOrigin = AnyOrigin
 	}
 	a := &RateLimitAuthorizer{}
 	switch {
@@ -84,10 +106,24 @@ func (a *RateLimitAuthorizer) attachREST(scope constructs.Construct, p *Props) {
 		resource.AddPropertyDeletionOverride(jsii.String("IdentitySource")) // else it is there, and empty
 	}
 	a.REST, a.ID, a.ARN = attached, attached.AuthorizerId(), attached.AuthorizerArn()
-	p.permit(scope, a.ARN, *awscdk.Names_NodeUniqueId(attached.Node())+":Permissions") // under which the CDK gives it, if it does
+	// under which the CDK gives it, if it does
+	p.permit(scope, a.ARN, *awscdk.Names_NodeUniqueId(attached.Node())+":Permissions")
 	if !p.OwnResponses {
-		addGatewayResponses(scope, p.RestAPI)
+		addGatewayResponses(scope, p.RestAPI, p.CORSOrigin)
 	}
+	warnOfDeployment(scope, p.RestAPI)
+}
+
+// warnOfDeployment says at synthesis that a REST API which this app does not deploy, such
+// as an imported one, must be deployed by hand: its stages keep what they were deployed
+// with.
+func warnOfDeployment(scope constructs.Construct, api awsapigateway.IRestApi) {
+	if api.LatestDeployment() != nil {
+		return
+	}
+	awscdk.Annotations_Of(scope).AddWarningV2(jsii.String("tidegate:DeployAnew"), jsii.String("This app does not deploy the REST API. "+
+		"After this stack, deploy the API anew: aws apigateway create-deployment --rest-api-id ID --stage-name STAGE. "+
+		"Until then its stages count no calls, or answer 403 without Retry-After."))
 }
 
 func (a *RateLimitAuthorizer) attachHTTP(scope constructs.Construct, p *Props) {

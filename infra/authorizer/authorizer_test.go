@@ -161,8 +161,9 @@ func TestOwnResponses(t *testing.T) {
 	}
 }
 
-// A function of another stack is invoked by its ARN. In the same account, which a stack without env takes it to be in, each authorizer gets its
-// permission here; another account must give it.
+// A function of another stack is invoked by its ARN. In the same account, which a stack
+// without env takes it to be in, each authorizer gets its permission here; another
+// account must give it.
 func TestForeignFunction(t *testing.T) {
 	const account = "111122223333"
 	env := func(account string) *awscdk.Environment {
@@ -209,6 +210,38 @@ func TestForeignFunction(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A stage keeps what it was deployed with. Where the app makes no deployment, whoever
+// synthesises reads that one is needed.
+func TestWarnsOfAnAPIThatItDoesNotDeploy(t *testing.T) {
+	warning := func(api func(*somebody) awsapigateway.IRestApi) int {
+		s := somebodyAnywhere()
+		limited := api(s)
+		limits := authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"), &authorizer.Props{Function: s.check, RestAPI: limited})
+		limited.Root().AddMethod(jsii.String("PUT"), awsapigateway.NewMockIntegration(nil), &awsapigateway.MethodOptions{Authorizer: limits.REST})
+		found := assertions.Annotations_FromStack(s.stack).FindWarning(jsii.String("/Somebody/Limits"),
+			assertions.Match_StringLikeRegexp(jsii.String("deploy the API anew: aws apigateway create-deployment.*403 without Retry-After")))
+		return len(*found)
+	}
+	for name, c := range map[string]struct {
+		api  func(*somebody) awsapigateway.IRestApi
+		want int
+	}{
+		"an API of the app": {func(s *somebody) awsapigateway.IRestApi { return s.rest }, 0},
+		"an imported API": {func(s *somebody) awsapigateway.IRestApi {
+			return awsapigateway.RestApi_FromRestApiAttributes(s.stack, jsii.String("Imported"), &awsapigateway.RestApiAttributes{
+				RestApiId: jsii.String("abc123"), RootResourceId: jsii.String("def456"),
+			})
+		}, 1},
+		"an API that the app leaves undeployed": {func(s *somebody) awsapigateway.IRestApi {
+			return awsapigateway.NewRestApi(s.stack, jsii.String("Own"), &awsapigateway.RestApiProps{Deploy: jsii.Bool(false)})
+		}, 1},
+	} {
+		if got := warning(c.api); got != c.want {
+			t.Errorf("%s: %d warnings, want %d", name, got, c.want)
+		}
 	}
 }
 

@@ -13,7 +13,8 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// guard refuses at synthesis what would let calls pass uncounted, in the props and in whatever else the app does with the function.
+// guard refuses at synthesis what would let calls pass uncounted, in the props and in
+// whatever else the app does with the function.
 type guard struct {
 	scope constructs.Construct
 	props Props
@@ -46,8 +47,14 @@ func (g *guard) inProps() []string {
 		problems = append(problems, fmt.Sprintf("IdentitySources are %q: must be empty, since the function itself answers calls without a credential",
 			g.props.IdentitySources))
 	}
+	if !origin.MatchString(g.props.CORSOrigin) {
+		problems = append(problems,
+			fmt.Sprintf("CORSOrigin is %q: must be an origin such as https://app.example.com, AnyOrigin or NoOrigin", g.props.CORSOrigin))
+	}
 	return problems
 }
+
+var origin = regexp.MustCompile(`^(\*|none|https?://[a-z0-9.-]+(:\d{1,5})?)$`)
 
 // in looks at one construct of the app.
 func (g *guard) in(node constructs.IConstruct) []string {

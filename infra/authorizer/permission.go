@@ -14,8 +14,9 @@ import (
 // authorizerARN is the ARN of one authorizer, of any partition.
 var authorizerARN = regexp.MustCompile(`^arn:aws[a-z-]*:execute-api:[a-z0-9-]+:\d{12}:[a-z0-9]+/authorizers/[a-z0-9]+$`)
 
-// CheckARN says what is wrong with the ARN of an authorizer. API Gateway calls the function in the authorizer's name, so any wildcard would let every
-// API that it covers invoke the function.
+// CheckARN says what is wrong with the ARN of an authorizer. API Gateway calls the
+// function in the authorizer's name, so any wildcard would let every API that it covers
+// invoke the function.
 func CheckARN(arn string) error {
 	if !authorizerARN.MatchString(arn) {
 		return fmt.Errorf("%q is not the ARN of one authorizer: want arn:aws:execute-api:REGION:ACCOUNT:API/authorizers/ID, without wildcards", arn)
@@ -32,8 +33,9 @@ func Allow(function awslambda.IFunction, id *string, arn string) error {
 	return nil
 }
 
-// permit lets the authorizer invoke the function where the CDK did not, by a permission with this id: it gives none to an imported function when it
-// does not know the stack's account, as in any stack without env.
+// permit lets the authorizer invoke the function where the CDK did not, by a permission
+// with this id: it gives none to an imported function when it does not know the stack's
+// account, as in any stack without env.
 func (p *Props) permit(scope constructs.Construct, authorizer *string, id string) {
 	there, here := p.Function.Env().Account, awscdk.Stack_Of(scope).Account()
 	if p.OtherAccount || p.Function.Node().TryFindChild(&id) != nil || differ(there, here) {

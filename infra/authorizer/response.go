@@ -1,6 +1,7 @@
 package authorizer
 
 import (
+	"maps"
 	"net/http"
 	"strconv"
 
@@ -10,26 +11,33 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// The templates are filed under application/json because API Gateway's choice among other types is unconfirmed; a header sets the real type.
+// The templates are filed under application/json because API Gateway's choice among other
+// types is unconfirmed; a header sets the real type.
 const (
 	filedUnder  = "application/json"
 	problemType = "'application/problem+json'"
 )
 
-// The authorizer sees to it that violatedPolicies is a JSON array, and that problemType and message are text without characters that JSON escapes.
+// Whether API Gateway escapes quotes in what it puts into a template is unconfirmed. The
+// bodies hold either way: all that they take of the context is text without quotes and
+// backslashes. The 429 repeats Retry-After, for accounts whose gateway responses leave
+// out headers that come from the context.
 const (
 	tooManyRequests = `{"type":"$context.authorizer.problemType",` +
 		`"title":"Too Many Requests","status":429,"detail":"$context.authorizer.message",` +
-		`"violated-policies":$context.authorizer.violatedPolicies,"instance":"urn:uuid:$context.requestId"}`
+		`"violated-policies":["$context.authorizer.violatedPolicy"],` +
+		`"retry-after":"$context.authorizer.wait","instance":"urn:uuid:$context.requestId"}`
 	unauthorized = `{"type":"about:blank","title":"Unauthorized","status":401,` +
 		`"detail":"A valid credential is required.","instance":"urn:uuid:$context.requestId"}`
 )
 
-// addGatewayResponses makes a REST API answer like Tidegate: 429 when the authorizer denies, which it does only over the limit, and 401 when it
-// fails with "Unauthorized".
-func addGatewayResponses(scope constructs.Construct, api awsapigateway.IRestApi) {
+// addGatewayResponses makes a REST API answer like Tidegate: 429 when the authorizer
+// denies, which it does only over the limit, and 401 when it fails with "Unauthorized".
+func addGatewayResponses(scope constructs.Construct, api awsapigateway.IRestApi, origin string) {
 	add := func(id string, kind awsapigateway.ResponseType, status int, template string, headers map[string]*string) {
-		headers["Cache-Control"], headers["Content-Type"] = jsii.String("'no-store'"), jsii.String(problemType)
+		headers["Cache-Control"] = jsii.String("'no-store'")
+		headers["Content-Type"] = jsii.String(problemType)
+		maps.Copy(headers, corsHeaders(origin))
 		awsapigateway.NewGatewayResponse(scope, &id, &awsapigateway.GatewayResponseProps{
 			RestApi:         api,
 			Type:            kind,
@@ -48,14 +56,33 @@ func addGatewayResponses(scope constructs.Construct, api awsapigateway.IRestApi)
 	})
 }
 
-// mapped is the response mapping with which an HTTP API adds the RateLimit fields to what its integration answers.
+// exposed are the headers that scripts of other origins may read of a 401 and a 429.
+const exposed = "'Retry-After,RateLimit,RateLimit-Policy'"
+
+// corsHeaders let scripts of an origin read a response; of none when origin is NoOrigin.
+func corsHeaders(origin string) map[string]*string {
+	if origin == NoOrigin {
+		return nil
+	}
+	headers := map[string]*string{
+		"Access-Control-Allow-Origin":   jsii.String("'" + origin + "'"),
+		"Access-Control-Expose-Headers": jsii.String(exposed),
+	}
+	if origin != AnyOrigin {
+		headers["Vary"] = jsii.String("'Origin'")
+	}
+	return headers
+}
+
+// mapped is the response mapping with which an HTTP API adds the RateLimit fields to what
+// its integration answers.
 var mapped = map[string]string{
 	"overwrite:header.RateLimit":        "$context.authorizer.rateLimit",
 	"overwrite:header.RateLimit-Policy": "$context.authorizer.rateLimitPolicy",
 }
 
-// ResponseParameters is the property of that name for an HTTP API's integration. API Gateway wants a mapping for each status code: these are all
-// that are registered.
+// ResponseParameters is the property of that name for an HTTP API's integration. API
+// Gateway wants a mapping for each status code: these are all that are registered.
 func ResponseParameters() map[string]any {
 	list := []any{}
 	for _, destination := range []string{"overwrite:header.RateLimit", "overwrite:header.RateLimit-Policy"} {
@@ -70,7 +97,8 @@ func ResponseParameters() map[string]any {
 	return parameters
 }
 
-// mapResponses is an aspect that gives every integration of an HTTP API the response mapping.
+// mapResponses is an aspect that gives every integration of an HTTP API the response
+// mapping.
 type mapResponses struct{}
 
 // Visit sees each construct below the API.

@@ -1,4 +1,5 @@
-// Package cost computes what a deployment costs: a month with no call, and a million checks. Every figure is arithmetic on a list price, and says so.
+// Package cost computes what a deployment costs: a month with no call, and a million
+// checks. Every figure is arithmetic on a list price, and says so.
 package cost
 
 import (
@@ -10,17 +11,27 @@ import (
 
 // What the figures assume of one check. Those marked "assumed" want a real account.
 const (
-	// ECPUsPerCheck: a simple command is one ECPU, and more processor time counts in proportion. ./scripts/bench scale finds a check that records its
-	// usage to take 4.7 times the server's time of a GET (21.1 of 4.5 µs); AWS's own estimator (agent-toolkit-for-aws, serverless_estimator.py) counts
-	// 3 µs in a script as one, of which it takes 15.8. Assumed, since AWS gives no formula.
+	// ECPUsPerCheck: a simple command is one ECPU, and more processor time counts in
+	// proportion. ./scripts/bench scale finds a check that records its usage to take 4.7
+	// times the server's time of a GET (21.1 of 4.5 µs); AWS's own estimator
+	// (agent-toolkit-for-aws, serverless_estimator.py) counts 3 µs in a script as one, of
+	// which it takes 15.8. Assumed, since AWS gives no formula.
 	ECPUsPerCheck = 6
-	// BilledMilliseconds: the handler takes well under a millisecond, the way to Valkey and back one or two. Assumed.
+	// BilledMilliseconds: the handler takes well under a millisecond, the way to Valkey
+	// and back one or two. Assumed.
 	BilledMilliseconds = 3
-	// LogBytes: metrics and the occasional line of a denial; the platform's own lines are switched off. Assumed.
-	LogBytes = 250
-	// traced is the part of the calls that X-Ray records by default beyond the first of each second.
+	// LogBytes: the occasional line of a denial; the platform's own lines are switched
+	// off. Assumed.
+	LogBytes = 50
+	// MetricsLogBytes: the lines that carry the function's metrics. Assumed.
+	MetricsLogBytes = 200
+	// accessLogBytes: a line of an HTTP API's access log. Assumed.
+	accessLogBytes = 400
+	// traced is the part of the calls that X-Ray records by default beyond the first of
+	// each second.
 	traced = .05
-	// valkeyMinimum is the storage that a serverless cache of Valkey is billed for at least, in GB.
+	// valkeyMinimum is the storage that a serverless cache of Valkey is billed for at
+	// least, in GB.
 	valkeyMinimum = .1
 )
 
@@ -31,13 +42,18 @@ type Deployment struct {
 	// Nodes is the number of ElastiCache nodes; 0 means a serverless cache.
 	Nodes    int
 	NodeType string
-	// StoredGB is what a serverless cache holds, when that is more than the least that it is billed for.
+	// SyncWrites says that nodes acknowledge a write once a log has it, which costs
+	// extra.
+	SyncWrites bool
+	// StoredGB is what a serverless cache holds, when that is more than the least that it
+	// is billed for.
 	StoredGB float64
 
 	CheckMemory         int // MB
 	Secrets, Dashboards int
-	Alarms              int // metrics that alarms watch
-	Metrics             int // custom ones that the functions emit
+	Alarms              int  // metrics that alarms watch
+	Metrics             int  // custom ones that the functions emit
+	AccessLog           bool // of the HTTP API that the calls come through
 	NATGateways         int
 	WebACLRules         int // 0 means no web ACL
 	Tracing             bool
@@ -54,18 +70,19 @@ type Line struct {
 	Unknown bool
 }
 
-// Lines are what Tidegate adds to the bill. What the calls themselves cost at API Gateway is in Calls.
+// Lines are what Tidegate adds to the bill. What the calls themselves cost at API Gateway
+// is in Calls.
 func (d Deployment) Lines() []Line {
 	lines := []Line{
-		d.store(), requests(), d.duration(), logs(), monthly("KMS key", kmsKey, 1), monthly("secrets", secret, d.Secrets),
-		monthly("metrics that alarms watch", alarm, d.Alarms), monthly("CloudWatch dashboard", dashboard, d.Dashboards),
-		monthly("metrics of the functions", customMetric, d.Metrics),
+		d.store(), requests(), d.duration(), logs("the function's log", LogBytes), monthly("KMS key", kmsKey, 1), monthly("secrets", secret, d.Secrets),
+		monthly("metrics that alarms watch", alarm, d.Alarms),
 	}
+	lines = append(lines, d.observed()...)
 	if d.Nodes == 0 {
 		lines = append(lines, ecpus())
 	}
-	if d.Tracing {
-		lines = append(lines, line("X-Ray traces", trace, 0, traced, fmt.Sprintf("%.0f%% of the calls", 100*traced)))
+	if d.SyncWrites {
+		lines = append(lines, unknown("ElastiCache, synchronous writes", "the price of data written is not known here"))
 	}
 	if d.NATGateways > 0 {
 		lines = append(lines, hourly("NAT gateways, for OIDC or a JWKS by URL", natGateway, d.NATGateways),
@@ -73,6 +90,24 @@ func (d Deployment) Lines() []Line {
 	}
 	if d.WebACLRules > 0 {
 		lines = append(lines, WebACL(d.WebACLRules)...)
+	}
+	return lines
+}
+
+// observed are the lines of what is recorded of the calls.
+func (d Deployment) observed() []Line {
+	var lines []Line
+	if d.Dashboards > 0 {
+		lines = append(lines, monthly("CloudWatch dashboard", dashboard, d.Dashboards))
+	}
+	if d.Metrics > 0 {
+		lines = append(lines, monthly("metrics of the functions", customMetric, d.Metrics), logs("the metrics' lines", MetricsLogBytes))
+	}
+	if d.AccessLog {
+		lines = append(lines, logs("the HTTP API's access log", accessLogBytes))
+	}
+	if d.Tracing {
+		lines = append(lines, line("X-Ray traces", trace, 0, traced, fmt.Sprintf("%.0f%% of the calls", 100*traced)))
 	}
 	return lines
 }
@@ -94,7 +129,8 @@ func Totals(lines []Line) (idle, perMillion float64) {
 	return idle, perMillion
 }
 
-// line is one of a price, of which idle units are used in a month without calls, and perMillion by a million checks.
+// line is one of a price, of which idle units are used in a month without calls, and
+// perMillion by a million checks.
 func line(what string, p Price, idle, perMillion float64, arithmetic string) Line {
 	return Line{
 		What: what, Idle: idle * p.USD, PerMillion: perMillion * p.USD, Source: p.Source,
@@ -117,9 +153,13 @@ func (d Deployment) store() Line {
 	what := fmt.Sprintf("ElastiCache, %d × %s", d.Nodes, d.NodeType)
 	usd, known := nodes[d.NodeType]
 	if !known {
-		return Line{What: what, Arithmetic: "the price of this type is not known here", Source: elastiCache, Unknown: true}
+		return unknown(what, "the price of this type is not known here")
 	}
 	return hourly(what, Price{usd, "node-hour", elastiCache}, d.Nodes)
+}
+
+func unknown(what, why string) Line {
+	return Line{What: what, Arithmetic: why, Source: elastiCache, Unknown: true}
 }
 
 func ecpus() Line {
@@ -136,8 +176,8 @@ func (d Deployment) duration() Line {
 		fmt.Sprintf("10⁶ × %d ms × %s GB", BilledMilliseconds, decimal(gigabytes)))
 }
 
-func logs() Line {
-	return line("CloudWatch Logs", logIngestion, 0, LogBytes*1e6/1e9, fmt.Sprintf("10⁶ × %d bytes", LogBytes))
+func logs(of string, bytes float64) Line {
+	return line("CloudWatch Logs: "+of, logIngestion, 0, bytes*1e6/1e9, fmt.Sprintf("10⁶ × %.0f bytes", bytes))
 }
 
 // decimal writes a number in as few digits as it has.
@@ -145,17 +185,32 @@ func decimal(x float64) string {
 	return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.10f", x), "0"), ".")
 }
 
-// Print writes the table.
-func (d Deployment) Print(w io.Writer) error {
+// Alternative is the same deployment with another value of a flag.
+type Alternative struct {
+	Flag       string // name=value
+	Deployment Deployment
+}
+
+// row says what the alternative adds to the totals of what is deployed.
+func (a Alternative) row(idle, perMillion float64) string {
+	otherIdle, otherPerMillion := Totals(a.Deployment.Lines())
+	return fmt.Sprintf("with -c %s\t%+.2f\t%+.2f\t\t", a.Flag, otherIdle-idle, otherPerMillion-perMillion)
+}
+
+// Print writes the table, and below the total what each alternative would add to it.
+func (d Deployment) Print(w io.Writer, alternatives ...Alternative) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	lines := d.Lines()
 	// A tabwriter's errors come with Flush.
-	fmt.Fprintln(t, "USD, us-east-1 list prices\ta month idle\ta million checks\tarithmetic\tprice from")
+	fmt.Fprintln(t, "USD, us-east-1 list prices noted "+PricesNoted+"\ta month idle\ta million checks\tarithmetic\tprice from")
 	for _, l := range lines {
 		fmt.Fprintln(t, l.row())
 	}
 	idle, perMillion := Totals(lines)
 	fmt.Fprintf(t, "Tidegate\t%.2f\t%.2f\t\t\n", idle, perMillion)
+	for _, a := range alternatives {
+		fmt.Fprintln(t, a.row(idle, perMillion))
+	}
 	for _, l := range Calls() {
 		fmt.Fprintln(t, "beside it, "+l.row())
 	}

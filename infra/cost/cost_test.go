@@ -2,6 +2,7 @@ package cost_test
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,16 +17,18 @@ func TestTotals(t *testing.T) {
 		deployment       cost.Deployment
 		idle, perMillion float64
 	}{
-		// .1 GB × 730 h × .084 + 1 key + 2 secrets × .40; .20 + 10⁶ × .003 s × .5 GB × .0000133334 + .25 GB × .50 + 6 × .0023
-		"serverless": {cost.Deployment{CheckMemory: 512, Secrets: 2}, 6.132 + 1 + .8, .20 + .02 + .125 + .0138},
+		// .1 GB × 730 h × .084 + 1 key + 2 secrets × .40; .20 + 10⁶ × .003 s × .5 GB ×
+		// .0000133334 + .05 GB × .50 + 6 × .0023
+		"serverless": {cost.Deployment{CheckMemory: 512, Secrets: 2}, 6.132 + 1 + .8, .20 + .02 + .025 + .0138},
 		// 6 nodes × 730 h × .1752 + 1 key
-		"nodes": {cost.Deployment{Nodes: 6, NodeType: "cache.r7g.large", CheckMemory: 512}, 767.376 + 1, .20 + .02 + .125},
+		"nodes": {cost.Deployment{Nodes: 6, NodeType: "cache.r7g.large", CheckMemory: 512}, 767.376 + 1, .20 + .02 + .025},
 		// a NAT gateway and its address, 730 h × (.045 + .005)
-		"egress": {cost.Deployment{NATGateways: 1, CheckMemory: 512}, 6.132 + 1 + 36.5, .3588},
-		// 10 alarms, 1 dashboard, 12 metrics; a web ACL of 3 rules; 5 % traced
+		"egress": {cost.Deployment{NATGateways: 1, CheckMemory: 512}, 6.132 + 1 + 36.5, .2588},
+		// 10 alarms, 1 dashboard, 12 metrics and their .20 GB; a web ACL of 3 rules; an
+		// access log of .40 GB; 5 % traced
 		"all": {
-			cost.Deployment{CheckMemory: 1024, Alarms: 10, Dashboards: 1, Metrics: 12, WebACLRules: 3, Tracing: true},
-			6.132 + 1 + 1 + 3 + 3.6 + 5 + 3, .20 + .04 + .125 + .0138 + .60 + .25,
+			cost.Deployment{CheckMemory: 1024, Alarms: 10, Dashboards: 1, Metrics: 12, WebACLRules: 3, AccessLog: true, Tracing: true},
+			6.132 + 1 + 1 + 3 + 3.6 + 5 + 3, .20 + .04 + .025 + .10 + .0138 + .60 + .20 + .25,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,9 +52,44 @@ func TestPrint(t *testing.T) {
 	}
 }
 
+// What an alternative adds or saves stands below the total, the price of the alternative
+// in no line above it.
+func TestPrintAlternatives(t *testing.T) {
+	now := cost.Deployment{CheckMemory: 512, Dashboards: 1}
+	traced, plain := now, now
+	traced.Tracing, plain.Dashboards = true, 0
+	var out strings.Builder
+	alternatives := []cost.Alternative{{Flag: "tracing=true", Deployment: traced}, {Flag: "cloudWatchDashboard=false", Deployment: plain}}
+	if err := now.Print(&out, alternatives...); err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for row := range strings.Lines(out.String()) {
+		rows = append(rows, strings.Join(strings.Fields(row), " "))
+	}
+	for _, want := range []string{"Tidegate 10.13 0.26", "with -c tracing=true +0.00 +0.25", "with -c cloudWatchDashboard=false -3.00 +0.00"} {
+		if !slices.Contains(rows, want) {
+			t.Errorf("want %q in:\n%s", want, out.String())
+		}
+	}
+	if !strings.Contains(rows[0], "list prices noted 20") || strings.Contains(out.String(), "X-Ray") {
+		t.Errorf("want the prices' date and nothing of X-Ray in:\n%s", out.String())
+	}
+}
+
 // Every line says how it was computed and where its price is from.
 func TestLinesExplainThemselves(t *testing.T) {
-	everything := cost.Deployment{CheckMemory: 512, Secrets: 2, Alarms: 1, Dashboards: 1, Metrics: 1, NATGateways: 1, WebACLRules: 1, Tracing: true}
+	everything := cost.Deployment{
+		CheckMemory: 512,
+		Secrets:     2,
+		Alarms:      1,
+		Dashboards:  1,
+		Metrics:     1,
+		NATGateways: 1,
+		WebACLRules: 1,
+		AccessLog:   true,
+		Tracing:     true,
+	}
 	for _, l := range append(everything.Lines(), cost.Calls()...) {
 		if l.Arithmetic == "" || !strings.HasPrefix(l.Source, "aws.amazon.com/") || l.Idle == 0 && l.PerMillion == 0 {
 			t.Errorf("%+v", l)

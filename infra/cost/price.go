@@ -7,7 +7,11 @@ type Price struct {
 	Source string
 }
 
-// The prices, as AWS's pricing pages state them. Other regions differ by some ten percent.
+// PricesNoted is the day on which the prices were taken from the pages.
+const PricesNoted = "2026-11-21"
+
+// The prices, as AWS's pricing pages state them. Other regions differ by some ten
+// percent.
 var (
 	serverlessStorage = Price{.084, "GB-hour", elastiCache}
 	serverlessECPU    = Price{.0023, "million ECPUs", elastiCache}

@@ -1,9 +1,10 @@
-// Package golden holds the templates that CDK synthesises, as a test of package infra keeps them: hashes are replaced by the word HASH. The emulators
-// under local read their rules from Dev, so that what is tried on a machine is what would be deployed.
+// Package golden holds the templates that CDK synthesises, as a test of package infra
+// keeps them: hashes are replaced by the word HASH. The emulators under local read their
+// rules from Dev, so that what is tried on a machine is what would be deployed.
 package golden
 
 import (
-	_ "embed"
+	"embed"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -19,7 +20,13 @@ var Dev []byte
 //go:embed prod.json
 var Prod []byte
 
-// Environment is what a template sets for the function of an id that begins so. References, whose values nobody knows yet, are the word "reference".
+// Attached holds, by the name of each tool, what it makes of its snippet in infra/attach.
+//
+//go:embed attach/*.json
+var Attached embed.FS
+
+// Environment is what a template sets for the function of an id that begins so.
+// References, whose values nobody knows yet, are the word "reference".
 func Environment(template []byte, function string) (map[string]string, error) {
 	var made struct{ Resources map[string]json.RawMessage }
 	if err := json.Unmarshal(template, &made); err != nil {

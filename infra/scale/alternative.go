@@ -9,7 +9,8 @@ import (
 // Alternative is another way to limit the same calls.
 type Alternative struct {
 	Name string
-	// PerMillion is what it adds to the bill for a million calls at a rate all month, in USD.
+	// PerMillion is what it adds to the bill for a million calls at a rate all month, in
+	// USD.
 	PerMillion func(rate float64) float64
 	Promise    string
 	Price      string // what it is computed from
@@ -26,13 +27,14 @@ func (a Assumptions) Alternatives() []Alternative {
 	return []Alternative{
 		{
 			Name: "API Gateway usage plans", PerMillion: func(float64) float64 { return 0 },
-			Promise: "best effort by AWS's own words; token bucket, no Retry-After; at most 10,000 keys a region",
+			Promise: "best effort by AWS's own words; token bucket, no Retry-After; at most 10,000 keys a region (November 2026)",
 			Price:   "part of the API's price",
 		},
 		{
 			Name: "WAF, one rate-based rule", PerMillion: a.wafPerMillion,
-			Promise: "an estimate; a user at a limit of 10 saw 159 calls pass in about a minute; per address or header, not per key's plan",
-			Price:   cost.WebACLSource,
+			Promise: "an estimate; a user at a limit of 10 saw 159 calls pass in about a minute; " +
+				"per address, header, cookie, JA3 or JA4 fingerprint, ASN, or several of them, not per key's plan",
+			Price: cost.WebACLSource,
 		},
 		{
 			Name: "Envoy with its rate limit service on Fargate", PerMillion: a.envoyPerMillion,

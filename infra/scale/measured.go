@@ -32,7 +32,8 @@ func Recorded() (*Measured, error) {
 	return m, nil
 }
 
-// Value returns a figure, by its name without the prefix "scale."; 0 when it was not measured.
+// Value returns a figure, by its name without the prefix "scale."; 0 when it was not
+// measured.
 func (m *Measured) Value(name string) float64 {
 	for _, f := range m.Figures {
 		if f.Name == "scale."+name {

@@ -1,5 +1,6 @@
-// Package scale computes how large a deployment is for a rate of checks, and what a million of them costs, from what was measured and from list
-// prices. docs/scale.md holds its tables; ./scripts/bench model prints them for other rates.
+// Package scale computes how large a deployment is for a rate of checks, and what a
+// million of them costs, from what was measured and from list prices. docs/scale.md holds
+// its tables; ./scripts/bench model prints them for other rates.
 package scale
 
 //go:generate go test -run ^TestDocument$ -update .
@@ -13,18 +14,23 @@ import (
 
 // Assumptions are what the model takes for granted beside prices.
 type Assumptions struct {
-	// CheckMicros is the processor time of the server for a check, its record of usage included. Measured.
+	// CheckMicros is the processor time of the server for a check, its record of usage
+	// included. Measured.
 	CheckMicros float64
-	// SimpleMicros is the same for a GET of 100 bytes, which is what ElastiCache bills as one ECPU. Measured.
+	// SimpleMicros is the same for a GET of 100 bytes, which is what ElastiCache bills as
+	// one ECPU. Measured.
 	SimpleMicros float64
-	// Busy is how busy the core of a shard may be: what is left is for bursts, for a failover and for TLS, which was not measured. Assumed.
+	// Busy is how busy the core of a shard may be: what is left is for bursts, for a
+	// failover and for TLS, which was not measured. Assumed.
 	Busy float64
-	// Keys is how many keys there are, and KeyBytes what one of them takes at most, its counts and usage included. Measured, for a limit of 100.
+	// Keys is how many keys there are, and KeyBytes what one of them takes at most, its
+	// counts and usage included. Measured, for a limit of 100.
 	Keys, KeyBytes float64
 	// Replicas of each shard.
 	Replicas int
 	NodeType string
-	// NodeBytes is the memory of a node, of which Full may be used. AWS reserves a quarter for replication and snapshots.
+	// NodeBytes is the memory of a node, of which Full may be used. AWS reserves a
+	// quarter for replication and snapshots.
 	NodeBytes, Full float64
 	// PerEnvironment is how many calls a second Lambda gives one environment at most.
 	PerEnvironment float64
@@ -48,11 +54,12 @@ type Size struct {
 	Shards, Nodes int
 	// ECPUs a second of a serverless cache.
 	ECPUs float64
-	// Concurrency is how many environments of the check function work at a moment; Quota what Lambda must grant, since it gives an environment only so
-	// many calls a second.
+	// Concurrency is how many environments of the check function work at a moment; Quota
+	// what Lambda must grant, since it gives an environment only so many calls a second.
 	Concurrency, Quota float64
 	Gigabytes          float64
-	// Serverless and NodeBased are USD a million checks at this rate all month; NodesMonth is what the nodes cost in it.
+	// Serverless and NodeBased are USD a million checks at this rate all month;
+	// NodesMonth is what the nodes cost in it.
 	Serverless, NodeBased, NodesMonth float64
 }
 
@@ -66,15 +73,19 @@ func (a Assumptions) Size(rate float64) Size {
 	s.ECPUs = rate * cost.ECPUsPerCheck
 	s.Concurrency = rate * cost.BilledMilliseconds / 1e3
 	s.Quota = max(s.Concurrency, rate/a.PerEnvironment)
-	s.Serverless = perMillion(cost.Deployment{CheckMemory: checkMemory, Secrets: 2, StoredGB: s.Gigabytes}, rate)
-	nodes := cost.Deployment{CheckMemory: checkMemory, Secrets: 2, Nodes: s.Nodes, NodeType: a.NodeType}
+	s.Serverless = perMillion(cost.Deployment{CheckMemory: checkMemory, Secrets: 2, Metrics: checkMetrics, StoredGB: s.Gigabytes}, rate)
+	nodes := cost.Deployment{CheckMemory: checkMemory, Secrets: 2, Metrics: checkMetrics, Nodes: s.Nodes, NodeType: a.NodeType}
 	s.NodeBased = perMillion(nodes, rate)
 	s.NodesMonth = nodes.Lines()[0].Idle
 	return s
 }
 
-// checkMemory of the check function in MB, as the stack has it.
-const checkMemory = 512
+// checkMemory of the check function in MB and checkMetrics, its custom metrics, are those
+// of a stack in stage prod.
+const (
+	checkMemory  = 512
+	checkMetrics = 12
+)
 
 // perMillion spreads what a month costs without calls over the calls of a month.
 func perMillion(d cost.Deployment, rate float64) float64 {

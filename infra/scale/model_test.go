@@ -6,6 +6,7 @@ import (
 
 	"tidegate/infra/cost"
 	"tidegate/infra/scale"
+	"tidegate/internal/telemetry"
 )
 
 func assumptions() scale.Assumptions {
@@ -14,7 +15,8 @@ func assumptions() scale.Assumptions {
 	}
 }
 
-// Worked out by hand: a core does 100,000 checks a second and may do half of it; 2 GB fit in one node.
+// Worked out by hand: a core does 100,000 checks a second and may do half of it; 2 GB fit
+// in one node.
 func TestSize(t *testing.T) {
 	const months = 730 * 3600 // seconds
 	for _, c := range []struct {
@@ -32,14 +34,15 @@ func TestSize(t *testing.T) {
 			t.Errorf("%+v, want %+v", s, c)
 		}
 		millions := c.rate * months / 1e6
-		// 2 GB × 730 h × .084 + 1 key + 2 secrets × .40; .20 + 10⁶ × .003 s × .5 GB × .0000133334 + .25 GB × .50 + 6 × .0023
-		if want := .3588001 + (2*730*.084+1.8)/millions; !near(s.Serverless, want) {
+		// 2 GB × 730 h × .084 + 1 key + 2 secrets × .40 + 12 metrics × .30; .20 + 10⁶ ×
+		// .003 s × .5 GB × .0000133334 + .25 GB × .50 + 6 × .0023
+		if want := .3588001 + (2*730*.084+1.8+3.6)/millions; !near(s.Serverless, want) {
 			t.Errorf("serverless at %g a second: %.6f USD a million, want %.6f", c.rate, s.Serverless, want)
 		}
 		if want := float64(c.nodes) * 730 * .1752; !near(s.NodesMonth, want) {
 			t.Errorf("%g USD a month for %d nodes, want %g", s.NodesMonth, c.nodes, want)
 		}
-		if want := .3450001 + (s.NodesMonth+1.8)/millions; !near(s.NodeBased, want) {
+		if want := .3450001 + (s.NodesMonth+1.8+3.6)/millions; !near(s.NodeBased, want) {
 			t.Errorf("nodes at %g a second: %.6f USD a million, want %.6f", c.rate, s.NodeBased, want)
 		}
 	}
@@ -74,8 +77,21 @@ func TestAlternatives(t *testing.T) {
 	}
 }
 
-// What costs assume of a check is what was measured, by the dearer of two readings of AWS's words: the server's time for a check, of that for a
-// simple command; or 3 µs of its script an ECPU.
+// The model counts as many metrics as the check function writes.
+func TestMetricsAreCounted(t *testing.T) {
+	a := assumptions()
+	a.KeyBytes = 0
+	names := float64(len(telemetry.Names()))
+	// Storage, the key and the secrets cost 7.932 a month, and checks are too few to cost
+	// anything.
+	if got, want := a.Size(1e-6).Serverless*2.628e-6, 7.932+.30*names; !near(got, want) {
+		t.Errorf("%.4f USD a month, want %.4f", got, want)
+	}
+}
+
+// What costs assume of a check is what was measured, by the dearer of two readings of
+// AWS's words: the server's time for a check, of that for a simple command; or 3 µs of
+// its script an ECPU.
 func TestECPUsPerCheck(t *testing.T) {
 	m, err := scale.Recorded()
 	if err != nil {

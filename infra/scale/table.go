@@ -64,6 +64,7 @@ func (a Assumptions) Comparison(rates []float64) string {
 // Promises says what each of the others promises, and where its price is from.
 func (a Assumptions) Promises() string {
 	var b strings.Builder
+	fmt.Fprintf(&b, "Prices are us-east-1's without free tiers, as noted on %s.\n\n", cost.PricesNoted)
 	for _, other := range a.Alternatives() {
 		fmt.Fprintf(&b, "- **%s**: %s. Price: %s.\n", other.Name, other.Promise, other.Price)
 	}
@@ -83,8 +84,9 @@ func (a Assumptions) Inputs() string {
 		{"replicas of a shard", strconv.Itoa(a.Replicas), "chosen"},
 		{"node", fmt.Sprintf("%s, %.2f GiB, of which %s hold data", a.NodeType, a.NodeBytes/(1<<30), percent(a.Full)),
 			"aws.amazon.com/elasticache/pricing; a quarter is reserved by default"},
-		{"ECPUs, milliseconds and log of a check", fmt.Sprintf("%d, %d ms, %d bytes", cost.ECPUsPerCheck, cost.BilledMilliseconds, cost.LogBytes),
-			"assumed, as in `infra/cost`: the README's list of what a real account has to confirm"},
+		{"ECPUs, milliseconds and log of a check", fmt.Sprintf("%d, %d ms, %d bytes", cost.ECPUsPerCheck, cost.BilledMilliseconds,
+			cost.LogBytes+cost.MetricsLogBytes),
+			"assumed, as in `infra/cost`: verify.md lists what a real account has to confirm"},
 		{"calls a second of one environment, at most", number(a.PerEnvironment), "docs.aws.amazon.com/lambda/latest/dg/lambda-concurrency.html"},
 		{"Envoy and its rate limit service together", fmt.Sprintf("%s calls a second a vCPU, %d GB each", thousands(envoyPerVCPU), envoyGigabytes),
 			"assumed, busy as above: their makers give no figure"},
@@ -110,7 +112,8 @@ func (m *Measured) Checks() string {
 	return table(rows)
 }
 
-// Memory is the table of what keys take, and what an edit of the plan of all of them costs.
+// Memory is the table of what keys take, and what an edit of the plan of all of them
+// costs.
 func (m *Measured) Memory() string {
 	rows := [][]string{{
 		"keys", "bytes a key: record, lists, audit", "of it audit", "and when it has called once: count, usage", "an edit of their plan, ms",
@@ -137,7 +140,8 @@ func (m *Measured) Sharing() string {
 		thousands(v("rate")), thousands(v("rate_without")), number(v("hot_shard_us")), thousands(v("per_hot_core"))) + m.leasing()
 }
 
-// leasing says what the same limit can carry when it is leased; nothing unless that was measured.
+// leasing says what the same limit can carry when it is leased; nothing unless that was
+// measured.
 func (m *Measured) leasing() string {
 	v := func(name string) float64 { return m.Value("global." + name) }
 	if v("lease_ms") == 0 {

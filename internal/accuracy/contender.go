@@ -6,7 +6,8 @@ import "slices"
 type Contender struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
-	// Ours says that it is package limiter's own model; all others are our renderings of what Source describes.
+	// Ours says that it is package limiter's own model; all others are our renderings of
+	// what Source describes.
 	Ours   bool   `json:"ours"`
 	Source string `json:"source,omitempty"`
 	build  func(limit, window int64) decider
@@ -27,7 +28,8 @@ const (
 	ZSETAll        = "zset-all"
 )
 
-// decider decides about calls in time order: what is admitted is taken. Times are microseconds.
+// decider decides about calls in time order: what is admitted is taken. Times are
+// microseconds.
 type decider interface {
 	Take(now, cost int64) bool
 }

@@ -44,7 +44,8 @@ func TestAlgorithmsDocument(t *testing.T) {
 	}
 }
 
-// staleTable returns a computed table that is not in the document, or all of them when the document holds more or another order.
+// staleTable returns a computed table that is not in the document, or all of them when
+// the document holds more or another order.
 func staleTable(committed string, computed []string) string {
 	for _, section := range computed {
 		if !strings.Contains(committed, section) {
@@ -91,7 +92,8 @@ func table(b *strings.Builder, rows [][]string) {
 	}
 }
 
-// gridTable has a row for each contender and a column for each traffic, then a last one for what all of a contender's outcomes give.
+// gridTable has a row for each contender and a column for each traffic, then a last one
+// for what all of a contender's outcomes give.
 func gridTable(results []Result, cell func(Result, Outcome) string, last string, sum func([]Outcome) string) [][]string {
 	head := []string{""}
 	for j, column := range gridTraffic {

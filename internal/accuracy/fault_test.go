@@ -16,7 +16,8 @@ func flood(rate int64) Result {
 	})
 }
 
-// Where the time is the member, calls of one tick are one entry: all of them pass. The times of our logs may be equal.
+// Where the time is the member, calls of one tick are one entry: all of them pass. The
+// times of our logs may be equal.
 func TestEqualTimes(t *testing.T) {
 	const limit = 100
 	tick := Traffic{Shape: Recorded}
@@ -34,7 +35,8 @@ func TestEqualTimes(t *testing.T) {
 	}
 }
 
-// On a clock of milliseconds the boundary attack gets past the logs whose members are times, even further than past a counter.
+// On a clock of milliseconds the boundary attack gets past the logs whose members are
+// times, even further than past a counter.
 func TestCoarseClock(t *testing.T) {
 	fine, coarse := boundaryWithClock(0), boundaryWithClock(time.Millisecond)
 	for _, name := range []string{ZSETPipeline, ZSETAll} {
@@ -55,7 +57,8 @@ func TestCoarseClock(t *testing.T) {
 	}
 }
 
-// A log that stores denied calls grows with the flood, not with the limit, and lets the caller in only once.
+// A log that stores denied calls grows with the flood, not with the limit, and lets the
+// caller in only once.
 func TestDeniedFlood(t *testing.T) {
 	r := flood(100_000)
 	for name, want := range map[string]int64{ZSETScript: 100, ZSETPipeline: 100_000, ZSETAll: 100_000} {

@@ -97,8 +97,9 @@ func eachGridResult(t *testing.T, check func(*testing.T, Result)) {
 	}
 }
 
-// In no scenario does any rolling window of the exact and the grouped log hold more than the limit, whether denied calls count or not; and the log
-// decides every call as the exact log does.
+// In no scenario does any rolling window of the exact and the grouped log hold more than
+// the limit, whether denied calls count or not; and the log decides every call as the
+// exact log does.
 func TestLogsNeverExceedTheLimit(t *testing.T) {
 	eachGridResult(t, func(t *testing.T, r Result) {
 		for _, name := range []string{Log, LogGrouped, LogCountDenied} {
@@ -146,7 +147,8 @@ func TestOurRetryAfterIsExact(t *testing.T) {
 	}
 }
 
-// The boundary attack gets almost twice the limit past everything that keeps less than the calls' times, and nothing past the logs.
+// The boundary attack gets almost twice the limit past everything that keeps less than
+// the calls' times, and nothing past the logs.
 func TestBoundaryAttack(t *testing.T) {
 	for i, limit := range gridLimits {
 		r := grid()[i][slices.IndexFunc(gridTraffic, func(c gridColumn) bool { return c.traffic.Shape == Boundary })]

@@ -17,11 +17,12 @@ type Minute struct {
 	Calls int64
 }
 
-// Recording is how often somebody called, minute by minute, in time order. Minutes without calls may be left out.
+// Recording is how often somebody called, minute by minute, in time order. Minutes
+// without calls may be left out.
 type Recording []Minute
 
-// Traffic returns the recording's calls, each of cost 1, at random instants of their minute: where in it they were is not recorded. The same seed
-// gives the same calls.
+// Traffic returns the recording's calls, each of cost 1, at random instants of their
+// minute: where in it they were is not recorded. The same seed gives the same calls.
 func (r Recording) Traffic(seed uint64) (Traffic, error) {
 	if err := r.validate(); err != nil {
 		return Traffic{}, fmt.Errorf("accuracy: %w", err)

@@ -11,7 +11,8 @@ import (
 
 var ten = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 
-// Every recorded call is played in its own minute, in time order, and the seed alone decides where in it.
+// Every recorded call is played in its own minute, in time order, and the seed alone
+// decides where in it.
 func TestRecordingKeepsItsMinutes(t *testing.T) {
 	r := Recording{{ten, 300}, {ten.Add(time.Minute), 0}, {ten.Add(5 * time.Minute), 20}}
 	traffic, err := r.Traffic(7)

@@ -7,7 +7,8 @@ type Result struct {
 	Scenario Scenario `json:"scenario"` // without recorded calls
 	Calls    int64    `json:"calls"`
 	Offered  int64    `json:"offered"` // their cost
-	// From and To are the instants between which the series' points lie, microseconds on the calls' clock: To is after the last call.
+	// From and To are the instants between which the series' points lie, microseconds on
+	// the calls' clock: To is after the last call.
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
 	// Demand is the series of the offered cost, Exact what the exact log made of it.
@@ -16,7 +17,8 @@ type Result struct {
 	Outcomes []Outcome `json:"outcomes"`
 }
 
-// Outcome is what one contender made of a scenario's calls. The package comment defines the terms.
+// Outcome is what one contender made of a scenario's calls. The package comment defines
+// the terms.
 type Outcome struct {
 	Contender
 	AdmittedCalls int64 `json:"admittedCalls"`
@@ -25,14 +27,19 @@ type Outcome struct {
 	FalseDenials  int64 `json:"falseDenials"`
 	Overfull      int64 `json:"overfull"`
 	Withheld      int64 `json:"withheld"`
-	// MostWithheld is the most room that there was in the contender's own rolling window when it denied a call that fitted.
+	// MostWithheld is the most room that there was in the contender's own rolling window
+	// when it denied a call that fitted.
 	MostWithheld int64 `json:"mostWithheld"`
-	Worst        int64 `json:"worst"`   // the largest cost in a rolling window
-	WorstAt      int64 `json:"worstAt"` // when the first such window ended, microseconds on the calls' clock; 0 if nothing was admitted
-	// Stored is the most entries that it kept at a time, where the limit does not bound them; else 0.
+	Worst        int64 `json:"worst"` // the largest cost in a rolling window
+	// when the first such window ended, microseconds on the calls' clock; 0 if nothing
+	// was admitted
+	WorstAt int64 `json:"worstAt"`
+	// Stored is the most entries that it kept at a time, where the limit does not bound
+	// them; else 0.
 	Stored int64      `json:"stored"`
 	Retry  RetryError `json:"retry"`
-	// Series holds for each equal part of the time the largest cost in a rolling window that ended in it.
+	// Series holds for each equal part of the time the largest cost in a rolling window
+	// that ended in it.
 	Series []int64 `json:"series,omitempty"`
 }
 

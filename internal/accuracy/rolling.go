@@ -1,6 +1,7 @@
 package accuracy
 
-// rolling is what was admitted, and how much of it lies in the rolling window that ends now.
+// rolling is what was admitted, and how much of it lies in the rolling window that ends
+// now.
 type rolling struct {
 	window   int64
 	admitted []Call
@@ -8,7 +9,8 @@ type rolling struct {
 	sum      int64
 }
 
-// at moves to the rolling window that ends at now, which must not be before the last one, and returns the cost in it.
+// at moves to the rolling window that ends at now, which must not be before the last one,
+// and returns the cost in it.
 func (r *rolling) at(now int64) int64 {
 	for r.first < len(r.admitted) && r.admitted[r.first].At <= now-r.window {
 		r.sum -= r.admitted[r.first].Cost
@@ -17,7 +19,8 @@ func (r *rolling) at(now int64) int64 {
 	return r.sum
 }
 
-// admit adds a call to the rolling window that ends at it, and returns the cost in it then.
+// admit adds a call to the rolling window that ends at it, and returns the cost in it
+// then.
 func (r *rolling) admit(c Call) int64 {
 	r.admitted = append(r.admitted, c)
 	r.sum += c.Cost
@@ -42,7 +45,8 @@ func (e *exactLog) Take(now, cost int64) bool {
 	return true
 }
 
-// series returns for each of so many equal parts of [from, to) the largest cost in any rolling window that ends in it.
+// series returns for each of so many equal parts of [from, to) the largest cost in any
+// rolling window that ends in it.
 func series(calls []Call, window, from, to int64, points int) []int64 {
 	most := make([]int64, points)
 	r := rolling{window: window}

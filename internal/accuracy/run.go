@@ -9,8 +9,9 @@ import (
 // retrySamples is about how many denials of a run are looked into.
 const retrySamples = 256
 
-// Run plays a scenario's calls to the exact log and to its contenders. It fails only when the scenario is not valid. A call that costs more than the
-// limit is denied without asking anyone.
+// Run plays a scenario's calls to the exact log and to its contenders. It fails only when
+// the scenario is not valid. A call that costs more than the limit is denied without
+// asking anyone.
 func Run(s Scenario) (Result, error) {
 	if err := s.Validate(); err != nil {
 		return Result{}, fmt.Errorf("accuracy: %w", err)
@@ -89,7 +90,8 @@ func (r *run) play(c Contender) Outcome {
 	return o
 }
 
-// compare counts where a decision differs from the exact log's, and from what the contender's own rolling window had room for.
+// compare counts where a decision differs from the exact log's, and from what the
+// contender's own rolling window had room for.
 func (o *Outcome) compare(allowed, exact, fits bool) {
 	switch {
 	case allowed && !exact:
@@ -114,7 +116,8 @@ func (o *Outcome) admit(c Call, cost int64) {
 	}
 }
 
-// sampleRetry compares what the denial of a call just said with the earliest instant at which the call would be admitted.
+// sampleRetry compares what the denial of a call just said with the earliest instant at
+// which the call would be admitted.
 func (o *Outcome) sampleRetry(d decider, call Call, window int64) {
 	a, ok := d.(adviser)
 	if !ok {

@@ -13,7 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A burst at the end of one minute and greed through the next gets twice the limit past two counters, but not past a log.
+// A burst at the end of one minute and greed through the next gets twice the limit past
+// two counters, but not past a log.
 func ExampleRun() {
 	result, err := Run(Scenario{
 		Limit: 100, Window: time.Minute, Contenders: []string{Log, Counter},
@@ -31,7 +32,8 @@ func ExampleRun() {
 	// counter: 199 of 1400 admitted, 199 of them in one minute
 }
 
-// drawCalls draws few distinct times, so that equal times and calls a window apart are common.
+// drawCalls draws few distinct times, so that equal times and calls a window apart are
+// common.
 func drawCalls(t *rapid.T, limit, window int64) []Call {
 	calls := make([]Call, rapid.IntRange(0, 80).Draw(t, "calls"))
 	at := int64(0)
@@ -53,7 +55,8 @@ func costIn(calls []Call, window, ends int64) int64 {
 	return sum
 }
 
-// Over random calls the log and the exact log decide each one as adding up the whole history does, and no rolling window exceeds the limit.
+// Over random calls the log and the exact log decide each one as adding up the whole
+// history does, and no rolling window exceeds the limit.
 func TestLogEqualsBruteForce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit, window := rapid.Int64Range(1, 80).Draw(t, "limit"), rapid.Int64Range(1, 40).Draw(t, "window")*1000
@@ -77,7 +80,8 @@ func TestLogEqualsBruteForce(t *testing.T) {
 	})
 }
 
-// The worst rolling window is the largest over all of them, and the series holds the largest of each part.
+// The worst rolling window is the largest over all of them, and the series holds the
+// largest of each part.
 func TestWorstAndSeriesEqualBruteForce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		window := rapid.Int64Range(1, 40).Draw(t, "window")
@@ -101,7 +105,8 @@ func TestWorstAndSeriesEqualBruteForce(t *testing.T) {
 	})
 }
 
-// mostIn looks at every instant of [from, to) at which a window's cost can change, and at from itself. An empty part has the window at its begin.
+// mostIn looks at every instant of [from, to) at which a window's cost can change, and at
+// from itself. An empty part has the window at its begin.
 func mostIn(calls []Call, window, from, to int64) int64 {
 	most := costIn(calls, window, from-1) - costOut(calls, window, from)
 	for _, c := range calls {
@@ -134,8 +139,12 @@ func TestOutcomeTimeline(t *testing.T) {
 			{second(11), 1}, // the fixed window alone admits: its own window holds 3 then
 			{second(12), 1}, // likewise: 4
 			{second(13), 3}, // costs more than the limit
-			{second(19), 1}, // the exact log admits, for those of 8 and 9 have left; the fixed window has had two since 10
-			{second(22), 2}, // the exact log has that of 19; the fixed window begins anew, and what it admitted at 12 has just left
+			// the exact log admits, for those of 8 and 9 have left; the fixed window has
+			// had two since 10
+			{second(19), 1},
+			// the exact log has that of 19; the fixed window begins anew, and what it
+			// admitted at 12 has just left
+			{second(22), 2},
 		}},
 	})
 	want := Outcome{
@@ -152,17 +161,20 @@ func TestOutcomeTimeline(t *testing.T) {
 	}
 }
 
-// What a two-window script and a ZSET log say about when to retry is off; what they should have said is found.
+// What a two-window script and a ZSET log say about when to retry is off; what they
+// should have said is found.
 func TestRetryErrorTimeline(t *testing.T) {
 	calls := make([]Call, 10)
 	for i := range calls {
-		calls[i] = Call{At: 60_000_000 + int64(i)*100_000, Cost: 1} // ten calls within the first second of a minute
+		// ten calls within the first second of a minute
+		calls[i] = Call{At: 60_000_000 + int64(i)*100_000, Cost: 1}
 	}
 	calls = append(calls, Call{At: 80_050_000, Cost: 1})
 	r := mustRun(Scenario{Limit: 10, Window: time.Minute, Traffic: Traffic{Shape: Recorded, Calls: calls}})
 	for name, want := range map[string]RetryError{
 		Log: {Samples: 1},
-		// It says 39.95 s, when the window ends; the ten weigh less than ten a millisecond later.
+		// It says 39.95 s, when the window ends; the ten weigh less than ten a
+		// millisecond later.
 		TwoWindow: {Samples: 1, Early: 1, Total: time.Millisecond, Most: time.Millisecond},
 		// It says 40 s; the oldest leaves 39.95 s from now.
 		ZSETScript: {Samples: 1, Late: 1, Total: 50 * time.Millisecond, Most: 50 * time.Millisecond},
@@ -174,7 +186,8 @@ func TestRetryErrorTimeline(t *testing.T) {
 	}
 }
 
-// Cloudflare's example: 42 calls in the previous minute and 18 in this one, 15 s old, are 49.5 of 50; one more is too many, and counts.
+// Cloudflare's example: 42 calls in the previous minute and 18 in this one, 15 s old, are
+// 49.5 of 50; one more is too many, and counts.
 func TestPublishedExample(t *testing.T) {
 	var calls []Call
 	calls = even(calls, 0, 60_000_000, 42)
@@ -189,7 +202,8 @@ func TestPublishedExample(t *testing.T) {
 	for _, c := range calls {
 		d.Take(c.At, c.Cost)
 	}
-	// 42 weigh 29 at 78.571 s, 29 and the 20 that were counted and this one are 50; a microsecond earlier they are more.
+	// 42 weigh 29 at 78.571 s, 29 and the 20 that were counted and this one are 50; a
+	// microsecond earlier they are more.
 	for _, at := range []int64{78_571_428, 78_571_429} {
 		if later := *d.(*twoWindowAll); later.Take(at, 1) != (at == 78_571_429) {
 			t.Errorf("the call at %d µs was decided otherwise", at)
@@ -197,7 +211,8 @@ func TestPublishedExample(t *testing.T) {
 	}
 }
 
-// Of ten calls nine tenths of a window ago one tenth is 0.9999999999999998 calls in doubles, so that the original lets ten more pass at once.
+// Of ten calls nine tenths of a window ago one tenth is 0.9999999999999998 calls in
+// doubles, so that the original lets ten more pass at once.
 func TestTwoWindowRoundsInDoubles(t *testing.T) {
 	d := newTwoWindow(10, 10_000)
 	admitted := 0

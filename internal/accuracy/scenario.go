@@ -23,7 +23,8 @@ type Scenario struct {
 	Traffic Traffic       `json:"traffic"`
 	// Seed of the random calls. The same seed gives the same calls everywhere.
 	Seed uint64 `json:"seed"`
-	// Clock is the resolution of the clock, in whole microseconds: calls of one tick carry the same time. 0 means a microsecond.
+	// Clock is the resolution of the clock, in whole microseconds: calls of one tick
+	// carry the same time. 0 means a microsecond.
 	Clock time.Duration `json:"clock"`
 	// Contenders are the names of those to run; none means all of them.
 	Contenders []string `json:"contenders,omitempty"`

@@ -43,7 +43,8 @@ func TestValidate(t *testing.T) {
 
 func recorded(calls ...Call) Traffic { return Traffic{Shape: Recorded, Calls: calls} }
 
-// Every shape makes as many calls as it says, in time order, within its windows, whatever the window's length.
+// Every shape makes as many calls as it says, in time order, within its windows, whatever
+// the window's length.
 func TestTraffic(t *testing.T) {
 	for _, shape := range []Shape{Poisson, OnOff, Boundary, Greedy} {
 		for _, window := range []time.Duration{time.Millisecond, time.Minute, 366 * 24 * time.Hour} {
@@ -68,7 +69,8 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// The attack is silent for a window and 999 thousandths, bursts on both sides of the boundary, is greedy for a window, and silent for one more.
+// The attack is silent for a window and 999 thousandths, bursts on both sides of the
+// boundary, is greedy for a window, and silent for one more.
 func TestBoundaryShape(t *testing.T) {
 	const limit, second = 10, 1_000_000
 	s := Scenario{Limit: limit, Window: time.Minute, Traffic: Traffic{Shape: Boundary, Rate: 1000, Windows: 4}}

@@ -7,7 +7,8 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// Two calls per ten seconds: each algorithm's own timeline of when a call passes, what is left and when to come again.
+// Two calls per ten seconds: each algorithm's own timeline of when a call passes, what is
+// left and when to come again.
 func TestTraceTimeline(t *testing.T) {
 	at := []time.Duration{0, 9 * time.Second, 9 * time.Second, 10 * time.Second, 11 * time.Second}
 	type row struct {

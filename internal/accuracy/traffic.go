@@ -10,7 +10,9 @@ import (
 
 // Call is one call of a caller.
 type Call struct {
-	At   int64 `json:"at"`   // microseconds; of recorded calls since any origin that is a boundary of aligned windows, such as 1970
+	// microseconds; of recorded calls since any origin that is a boundary of aligned
+	// windows, such as 1970
+	At   int64 `json:"at"`
 	Cost int64 `json:"cost"` // at least 1
 }
 
@@ -19,13 +21,16 @@ type Shape string
 
 // The shapes.
 const (
-	// Poisson strews Rate x Windows calls independently over the time: a Poisson process of which the number of calls is given.
+	// Poisson strews Rate x Windows calls independently over the time: a Poisson process
+	// of which the number of calls is given.
 	Poisson Shape = "poisson"
-	// OnOff strews calls at Rate over a third of a window, then pauses for 78 hundredths of one: 1.11 windows in all, so that the bursts wander over the
-	// boundaries of aligned windows.
+	// OnOff strews calls at Rate over a third of a window, then pauses for 78 hundredths
+	// of one: 1.11 windows in all, so that the bursts wander over the boundaries of
+	// aligned windows.
 	OnOff Shape = "on-off"
-	// Boundary attacks the boundary of two aligned windows, once in four windows: silence, twice the limit in the last thousandth of a window, twice
-	// the limit in the first thousandth of the next, greed at Rate until that one ends, silence.
+	// Boundary attacks the boundary of two aligned windows, once in four windows:
+	// silence, twice the limit in the last thousandth of a window, twice the limit in the
+	// first thousandth of the next, greed at Rate until that one ends, silence.
 	Boundary Shape = "boundary"
 	// Greedy calls evenly at Rate.
 	Greedy Shape = "greedy"
@@ -48,7 +53,8 @@ const (
 	maxRate    = 1_000_000
 	maxWindows = 100_000
 
-	// start is the origin of made-up calls, microseconds since 1970; they begin at the first boundary of aligned windows after it.
+	// start is the origin of made-up calls, microseconds since 1970; they begin at the
+	// first boundary of aligned windows after it.
 	start = 1_800_000_000_000_000
 
 	onPercent, cyclePercent = 33, 111 // of a window, of OnOff
@@ -156,7 +162,8 @@ func even(calls []Call, from, length, n int64) []Call {
 	return calls
 }
 
-// strewn returns n calls at independent random instants of [0, length), each placed by a monotonic function.
+// strewn returns n calls at independent random instants of [0, length), each placed by a
+// monotonic function.
 func strewn(seed uint64, n, length int64, place func(int64) int64) []Call {
 	random := rand.NewPCG(seed, 0)
 	calls := make([]Call, n)

@@ -21,8 +21,8 @@ func (p *pair) roll(now int64) {
 	}
 }
 
-// twoWindow admits while the weighted count of admitted calls, rounded down, is below the limit, by a clock of milliseconds. A denial says: when the
-// window ends.
+// twoWindow admits while the weighted count of admitted calls, rounded down, is below the
+// limit, by a clock of milliseconds. A denial says: when the window ends.
 type twoWindow struct {
 	pair
 	limit, retry int64
@@ -45,16 +45,19 @@ func (t *twoWindow) Take(now, cost int64) bool {
 
 func (t *twoWindow) retryAfter() int64 { return t.retry }
 
-// passes looks at the count before the call alone, so that a call that costs more than 1 may pass the limit.
+// passes looks at the count before the call alone, so that a call that costs more than 1
+// may pass the limit.
 func (t *twoWindow) passes(now, _ int64) bool {
 	at := t.pair
 	at.roll(now / millisecond)
 	passed := float64(now/millisecond%at.window) / float64(at.window)
-	// In the doubles of the original, whose rounding shows; without a product to add to, no processor rounds otherwise.
+	// In the doubles of the original, whose rounding shows; without a product to add to,
+	// no processor rounds otherwise.
 	return int64(math.Floor((1-passed)*float64(at.prev)))+at.cur < t.limit
 }
 
-// twoWindowAll counts every call, then denies it when the weighted count exceeds the limit.
+// twoWindowAll counts every call, then denies it when the weighted count exceeds the
+// limit.
 type twoWindowAll struct {
 	pair
 	limit int64

@@ -9,7 +9,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 	"pgregory.net/rapid"
 
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 )
 
 // server plays published limiters on a real server, with our clock and our words.
@@ -19,7 +19,8 @@ type server struct {
 	key           string
 }
 
-// zset sends the commands of a pipeline, and returns what ZCARD said. The score and the member are the time.
+// zset sends the commands of a pipeline, and returns what ZCARD said. The score and the
+// member are the time.
 func (s server) zset(t *rapid.T, now int64, addFirst bool) int64 {
 	at := strconv.FormatInt(now, 10)
 	b := s.client.B()
@@ -66,7 +67,8 @@ func (s server) twoKeys(t *rapid.T, now int64) bool {
 	return s.run(t, twoKeysText, now, name+strconv.FormatInt(index, 10), name+strconv.FormatInt(index-1, 10))
 }
 
-// Our renderings of published limiters decide each call as the commands that they render do on a real server.
+// Our renderings of published limiters decide each call as the commands that they render
+// do on a real server.
 func TestRenderingsEqualTheirCommands(t *testing.T) {
 	client, err := valkey.NewClient(valkey.ClientOption{
 		InitAddress: []string{strings.TrimPrefix(valkeytest.Start(t), "valkey://")}, DisableCache: true, ForceSingleClient: true,

@@ -1,6 +1,7 @@
 package accuracy
 
-// zset is a sorted set of the times of calls. Members that are equal are one member, as in Valkey.
+// zset is a sorted set of the times of calls. Members that are equal are one member, as
+// in Valkey.
 type zset struct {
 	times  []int64
 	unique bool // a member is never equal to another
@@ -43,7 +44,8 @@ type zsetLog struct {
 	limit, window int64
 }
 
-// zsetScript stores admitted calls only, by a clock of milliseconds. A denial says when the oldest leaves, in seconds rounded up.
+// zsetScript stores admitted calls only, by a clock of milliseconds. A denial says when
+// the oldest leaves, in seconds rounded up.
 type zsetScript struct {
 	zsetLog
 	retry int64

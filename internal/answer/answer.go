@@ -1,24 +1,27 @@
-// Package answer puts the outcome of a check into what clients get: the RateLimit fields of draft-ietf-httpapi-ratelimit-headers, and why a call was
-// denied, in the words of an RFC 9457 problem.
+// Package answer puts the outcome of a check into what clients get: the RateLimit fields
+// of draft-ietf-httpapi-ratelimit-headers, and why a call was denied, in the words of an
+// RFC 9457 problem.
 package answer
 
 import (
 	"time"
 
+	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 )
 
-// Answer is the outcome of a check as its client is told it. Limits in shadow are no part of it.
+// Answer is the outcome of a check as its client is told it. Limits in shadow are no part
+// of it.
 type Answer struct {
 	RateLimit       string // the field of that name; empty when no limit is enforced
 	RateLimitPolicy string // likewise
-	Binding         policy.Applied
+	Binding         enforce.LimitState
 	Limited         bool    // whether a limit is enforced, and Binding is the one to heed
 	Denial          *Denial // nil when the call passes
 }
 
 // To returns the answer to a check.
-func To(c policy.Checked) Answer {
+func To(c enforce.Result) Answer {
 	limits := told(c.Limits)
 	a := Answer{RateLimit: stateField(limits), RateLimitPolicy: policyField(limits)}
 	a.Binding, a.Limited = binding(c)
@@ -29,19 +32,20 @@ func To(c policy.Checked) Answer {
 	return a
 }
 
-func (a Answer) denial(c policy.Checked, limits []named) Denial {
+func (a Answer) denial(c enforce.Result, limits []named) Denial {
 	switch {
 	case !c.BannedUntil.IsZero():
-		return deny(AboutBlank, c.RetryAfter(), "This caller is banned.", nil)
+		return deny(AbnormalUsage, c.RetryAfter(), "This caller is banned.", banPolicy, nil)
 	case a.Limited:
-		return deny(QuotaExceeded, c.RetryAfter(), "The limit of "+NameOf(a.Binding)+" is reached.", violated(limits))
+		name := NameOf(a.Binding)
+		return deny(QuotaExceeded, c.RetryAfter(), "The limit of "+name+" is reached.", name, violated(limits))
 	default:
-		return deny(AboutBlank, c.RetryAfter(), cannotCheck, nil)
+		return deny(ReducedCapacity, c.RetryAfter(), cannotCheck, capacityPolicy, nil)
 	}
 }
 
 // binding is the limit that the client should heed, of those that are enforced.
-func binding(c policy.Checked) (policy.Applied, bool) {
+func binding(c enforce.Result) (enforce.LimitState, bool) {
 	enforced := c
 	enforced.Limits = nil
 	for _, l := range c.Limits {

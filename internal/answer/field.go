@@ -6,23 +6,27 @@ import (
 	"slices"
 	"strings"
 
+	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 )
 
-// The RateLimit and RateLimit-Policy fields are those of draft-ietf-httpapi-ratelimit-headers: lists of Structured Fields (RFC 9651), whose items are
-// the names of limits.
+// The RateLimit and RateLimit-Policy fields are those of
+// draft-ietf-httpapi-ratelimit-headers: lists of Structured Fields (RFC 9651), whose
+// items are the names of limits.
 
-// maxFields bounds the limits that a client is told of. A call can be held against 48; an HTTP API passes on 10,240 bytes of headers in all.
+// maxFields bounds the limits that a client is told of. A call can be held against 48; an
+// HTTP API passes on 10,240 bytes of headers in all.
 const maxFields = 10
 
 // named is a limit under the name that clients know it by.
 type named struct {
-	policy.Applied
+	enforce.LimitState
 	name string
 }
 
-// told are the limits that clients are told of: the enforced ones, and when they are too many those that denied and those with the least left.
-func told(limits []policy.Applied) []named {
+// told are the limits that clients are told of: the enforced ones, and when they are too
+// many those that denied and those with the least left.
+func told(limits []enforce.LimitState) []named {
 	all := make([]named, 0, len(limits))
 	seen := make(map[string]int, len(limits))
 	for _, l := range limits {
@@ -42,13 +46,15 @@ func told(limits []policy.Applied) []named {
 	return all
 }
 
-// urgency puts limits that denied first, the longest wait before all, and then those with the smallest share remaining.
+// urgency puts limits that denied first, the longest wait before all, and then those with
+// the smallest share remaining.
 func urgency(a, b named) int {
 	return cmp.Or(cmp.Compare(b.RetryAfter, a.RetryAfter), cmp.Compare(a.Remaining*b.Limit.Requests, b.Remaining*a.Limit.Requests))
 }
 
-// NameOf is what clients know a limit by. It says on what the limit is unless that is the caller.
-func NameOf(l policy.Applied) string {
+// NameOf is what clients know a limit by. It says on what the limit is unless that is the
+// caller.
+func NameOf(l enforce.LimitState) string {
 	if l.Scope == policy.ScopeKey {
 		return l.Limit.String()
 	}
@@ -64,21 +70,21 @@ func policyField(limits []named) string {
 	return strings.Join(items, ", ")
 }
 
-// stateField gives what remains of each limit, and the seconds until there is more: on a limit that denied the instant of Retry-After, otherwise
-// the end of its window.
+// stateField gives what remains of each limit, and the seconds until more does, rounded
+// up. An unused limit has no t.
 func stateField(limits []named) string {
 	items := make([]string, len(limits))
 	for i, l := range limits {
-		wait := l.Reset
-		if l.RetryAfter > 0 {
-			wait = l.RetryAfter
+		items[i] = fmt.Sprintf("%s;r=%d", quoted(l.name), l.Remaining)
+		if l.Next > 0 {
+			items[i] += fmt.Sprintf(";t=%d", WholeSeconds(l.Next))
 		}
-		items[i] = fmt.Sprintf("%s;r=%d;t=%d", quoted(l.name), l.Remaining, WholeSeconds(wait))
 	}
 	return strings.Join(items, ", ")
 }
 
-// quoted is a String of Structured Fields: printable ASCII in quotes. What is none becomes a question mark.
+// quoted is a String of Structured Fields: printable ASCII in quotes. What is none
+// becomes a question mark.
 func quoted(text string) string {
 	var b strings.Builder
 	b.WriteByte('"')

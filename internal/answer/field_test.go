@@ -4,16 +4,18 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
 
-// When there are too many limits, clients are told of those that denied, and of them of those that deny the longest.
+// When there are too many limits, clients are told of those that denied, and of them of
+// those that deny the longest.
 func TestTheMostUrgentLimitsAreTold(t *testing.T) {
-	limits := make([]policy.Applied, 48)
+	limits := make([]enforce.LimitState, 48)
 	for i := range limits {
 		l := limiter.Limit{Requests: limiter.MaxRequests - int64(i), Window: time.Hour}
-		limits[i] = policy.Applied{Usage: limiter.Usage{Limit: l, Remaining: int64(len(limits) - i)}, Scope: policy.ScopeKey, Mode: policy.Enforce}
+		limits[i] = enforce.LimitState{Usage: limiter.Usage{Limit: l, Remaining: int64(len(limits) - i)}, Scope: policy.ScopeKey, Mode: policy.Enforce}
 	}
 	limits[20].RetryAfter, limits[3].RetryAfter = time.Hour, time.Minute
 	got := told(limits)
@@ -25,16 +27,17 @@ func TestTheMostUrgentLimitsAreTold(t *testing.T) {
 	}
 }
 
-// Limits in shadow are nobody's business but the operator's, and two limits of the same words have two names.
+// Limits in shadow are nobody's business but the operator's, and two limits of the same
+// words have two names.
 func TestNamesOfLimits(t *testing.T) {
-	hour := limiter.Usage{Limit: limiter.Limit{Requests: 5, Window: time.Hour}, Remaining: 2, Reset: time.Minute}
+	hour := limiter.Usage{Limit: limiter.Limit{Requests: 5, Window: time.Hour}, Remaining: 2, Reset: time.Minute, Next: 7 * time.Second}
 	bucket := hour
 	bucket.Limit.Algorithm = limiter.TokenBucket
-	limits := told([]policy.Applied{
+	limits := told([]enforce.LimitState{
 		{Usage: hour, Scope: policy.ScopeKey, Mode: policy.Enforce}, {Usage: hour, Scope: policy.ScopeIP, Mode: policy.Shadow},
 		{Usage: bucket, Scope: policy.ScopeKey, Mode: policy.Enforce}, {Usage: hour, Scope: policy.ScopeGlobal, Mode: policy.Enforce},
 	})
-	if got, want := stateField(limits), `"5 per 1 hour";r=2;t=60, "5 per 1 hour (2)";r=2;t=60, "global 5 per 1 hour";r=2;t=60`; got != want {
+	if got, want := stateField(limits), `"5 per 1 hour";r=2;t=7, "5 per 1 hour (2)";r=2;t=7, "global 5 per 1 hour";r=2;t=7`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if got := policyField(limits[:1]); got != `"5 per 1 hour";q=5;w=3600` {

@@ -1,8 +1,12 @@
-// Package apikey makes, reads and hashes API keys.
+// Package apikey makes, reads and hashes API keys. It also makes the ids of callers
+// without a key: the holder of a token, the clients behind an address.
 //
-// A key reads tg_<env>_<secret><checksum>: env is 1 to 16 lower-case letters or digits, the secret 43 base62 characters (256 random bits) and the
-// checksum 6 (CRC-32 of all that stands before it), so that a mistyped or made-up key is refused without asking anyone. The first 12 characters of
-// the secret are the key's id, which is no secret: it names the key in logs, pages and Valkey. Valkey keeps an HMAC-SHA-256 of the whole text.
+// A key reads tg_<env>_<secret><checksum>: env is 1 to 16 lower-case letters or digits,
+// the secret 43 base62 characters (256 random bits) and the checksum 6 (CRC-32 of all
+// that stands before it), so that a mistyped or made-up key is refused without asking
+// anyone. The first 12 characters of the secret are the key's id, which is no secret: it
+// names the key in logs, pages and Valkey. Valkey keeps an HMAC-SHA-256 of the whole
+// text.
 package apikey
 
 import (
@@ -48,7 +52,8 @@ func Generate(env string) (Secret, error) {
 	return Parse(body + checksum(body))
 }
 
-// Renew returns a new random key for env with the id of another. 31 of its characters are fresh, 184 random bits.
+// Renew returns a new random key for env with the id of another. 31 of its characters are
+// fresh, 184 random bits.
 func Renew(env, id string) (Secret, error) {
 	if !ValidEnv(env) || !ValidID(id) {
 		return Secret{}, fmt.Errorf("env %q or id %q: not those of a key", env, id)
@@ -92,7 +97,8 @@ func (s Secret) String() string { return "key " + s.id }
 // GoString hides the secret as String does.
 func (s Secret) GoString() string { return s.String() }
 
-// Pepper is the secret that key hashes are made with. It lives in configuration, never in Valkey.
+// Pepper is the secret that key hashes are made with. It lives in configuration, never in
+// Valkey.
 type Pepper []byte
 
 // NewPepper returns text as a pepper, if it is long enough.
@@ -118,7 +124,8 @@ func (p Pepper) Hash(s Secret) [sha256.Size]byte {
 	return sum
 }
 
-// Derive returns a key for another purpose than hashing API keys, which tells nothing about the pepper. Purposes never begin as API keys do.
+// Derive returns a key for another purpose than hashing API keys, which tells nothing
+// about the pepper. Purposes never begin as API keys do.
 func (p Pepper) Derive(purpose string) []byte {
 	mac := hmac.New(sha256.New, p)
 	mac.Write([]byte("tidegate: " + purpose))
@@ -145,7 +152,8 @@ func checksum(body string) string {
 	return string(out[:])
 }
 
-// randomText returns n uniformly random base62 characters: bytes above the last multiple of 62 are thrown away.
+// randomText returns n uniformly random base62 characters: bytes above the last multiple
+// of 62 are thrown away.
 func randomText(n int) string {
 	const fair = 256 - 256%62
 	out := make([]byte, 0, n)

@@ -25,7 +25,8 @@ func TestGeneratedKeysParse(t *testing.T) {
 	}
 }
 
-// Every change of one character breaks the form or the checksum, so it costs no call to Valkey.
+// Every change of one character breaks the form or the checksum, so it costs no call to
+// Valkey.
 func TestMistypedKeysAreMalformed(t *testing.T) {
 	s, err := Generate("test")
 	if err != nil {

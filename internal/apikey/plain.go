@@ -2,14 +2,16 @@ package apikey
 
 import "strings"
 
-// GeneratePlain returns a new random secret that has no env: prefix, 43 base62 characters, checksum. It has an id and is hashed as an API key is;
-// as its prefix differs it is never taken for one.
+// GeneratePlain returns a new random secret that has no env: prefix, 43 base62
+// characters, checksum. It has an id and is hashed as an API key is; as its prefix
+// differs it is never taken for one.
 func GeneratePlain(prefix string) Secret {
 	body := prefix + randomText(secretLen)
 	return Secret{text: body + checksum(body), id: body[len(prefix) : len(prefix)+IDLen]}
 }
 
-// ParsePlain reads what GeneratePlain made with the same prefix. It fails with ErrMalformed, which tells nothing about why.
+// ParsePlain reads what GeneratePlain made with the same prefix. It fails with
+// ErrMalformed, which tells nothing about why.
 func ParsePlain(prefix, text string) (Secret, error) {
 	secret, found := strings.CutPrefix(text, prefix)
 	if !found || len(secret) != secretLen+checksumLen || !isBase62(secret) {

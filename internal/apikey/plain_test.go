@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// A secret without an env reads back as itself, and no other text does: not one with a changed character, nor an API key.
+// A secret without an env reads back as itself, and no other text does: not one with a
+// changed character, nor an API key.
 func TestPlain(t *testing.T) {
 	const prefix = "tga_"
 	secret := GeneratePlain(prefix)

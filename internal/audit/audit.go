@@ -1,14 +1,19 @@
-// Package audit keeps who changed what, when and why. Entries are only ever appended, each in the same script as the change it tells of, and each
-// carries an HMAC-SHA-256 over itself and the entry before it, under a key that Valkey does not have. A chain's head, written in that step too, says
-// under another HMAC how many entries there are and which is the newest. So Verify finds an entry that was altered, inserted, moved or taken out, and
-// entries missing at either end of a chain.
+// Package audit keeps who changed what, when and why. Entries are only ever appended,
+// each in the same script as the change it tells of, and each carries an HMAC-SHA-256
+// over itself and the entry before it, under a key that Valkey does not have. A chain's
+// head, written in that step too, says under another HMAC how many entries there are and
+// which is the newest. So Verify finds an entry that was altered, inserted, moved or
+// taken out, and entries missing at either end of a chain.
 //
-// What it cannot see: a chain set back, with its head, to what both were at some time, by one who read the head then; and a chain that is gone
-// altogether, with its head. Who could neither read nor write Valkey before some time cannot undo what was told until then, short of all of it.
+// What it cannot see: a chain set back, with its head, to what both were at some time, by
+// one who read the head then; and a chain that is gone altogether, with its head. Who
+// could neither read nor write Valkey before some time cannot undo what was told until
+// then, short of all of it.
 //
-// A change and its entry share a slot, so every bucket of the key space has a chain of its own, a stream; List merges them by time. Nothing is ever
-// trimmed. An entry holds what it changed as it was before and as it was after, so that it can be read, checked and reverted alone; what is large is
-// stored packed, and hashed as it is stored.
+// A change and its entry share a slot, so every bucket of the key space has a chain of
+// its own, a stream; List merges them by time. Nothing is ever trimmed. An entry holds
+// what it changed as it was before and as it was after, so that it can be read, checked
+// and reverted alone; what is large is stored packed, and hashed as it is stored.
 package audit
 
 import (
@@ -22,7 +27,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/keyspace"
+	"tidegate/internal/store/keyspace"
 )
 
 // Actor is who made a change.
@@ -33,23 +38,27 @@ type Actor struct {
 
 // Entry is one change.
 type Entry struct {
-	ID       string          `json:"id"` // where it lies: milliseconds-sequence-bucket; newer entries of a bucket have greater ones
-	Time     time.Time       `json:"time"`
-	By       Actor           `json:"by"`
-	Action   string          `json:"action"` // what was done, such as "key.create"
-	Subject  string          `json:"subject"`
-	Name     string          `json:"name,omitempty"` // the subject's, for people
-	Reason   string          `json:"reason,omitempty"`
-	Version  int64           `json:"version"`          // the subject's, after the change
-	Before   json.RawMessage `json:"before,omitempty"` // the subject before; absent when it was created
-	After    json.RawMessage `json:"after,omitempty"`  // the subject after; absent when it was deleted
-	Previous string          `json:"previous"`         // hash of the entry before, hex; empty for the first of a chain
-	Hash     string          `json:"hash"`             // hex
+	// where it lies: milliseconds-sequence-bucket; newer entries of a bucket have greater
+	// ones
+	ID      string          `json:"id"`
+	Time    time.Time       `json:"time"`
+	By      Actor           `json:"by"`
+	Action  string          `json:"action"` // what was done, such as "key.create"
+	Subject string          `json:"subject"`
+	Name    string          `json:"name,omitempty"` // the subject's, for people
+	Reason  string          `json:"reason,omitempty"`
+	Version int64           `json:"version"`          // the subject's, after the change
+	Before  json.RawMessage `json:"before,omitempty"` // the subject before; absent when it was created
+	After   json.RawMessage `json:"after,omitempty"`  // the subject after; absent when it was deleted
+	// hash of the entry before, hex; empty for the first of a chain
+	Previous string `json:"previous"`
+	Hash     string `json:"hash"` // hex
 
 	packed *pack // Before and After, until Opened
 }
 
-// Opened returns the entry with Before and After, which a Query of Heads may leave packed.
+// Opened returns the entry with Before and After, which a Query of Heads may leave
+// packed.
 func (e Entry) Opened() Entry {
 	if e.packed == nil {
 		return e
@@ -70,7 +79,8 @@ func (e Entry) bare() Entry {
 	return Entry{ID: e.ID, Time: time.UnixMilli(int64(positionOf(e.ID).ms)).UTC(), Previous: e.Previous, Hash: e.Hash}
 }
 
-// body is the part of an Entry that is stored and hashed, as it is stored. Releases that knew no Packed read the rest of it.
+// body is the part of an Entry that is stored and hashed, as it is stored. Releases that
+// knew no Packed read the rest of it.
 type body struct {
 	Time    time.Time       `json:"t"`
 	By      Actor           `json:"by"`
@@ -113,7 +123,8 @@ func (Key) String() string { return "audit key" }
 // GoString hides the key.
 func (Key) GoString() string { return "audit key" }
 
-// Seal makes e the next entry of a bucket, behind what head stands for. ID, Previous and Hash of e are ignored.
+// Seal makes e the next entry of a bucket, behind what head stands for. ID, Previous and
+// Hash of e are ignored.
 func (k Key) Seal(bucket keyspace.Bucket, head []byte, e Entry) (Sealed, error) {
 	b := body{e.Time.UTC(), e.By, e.Action, e.Subject, e.Name, e.Reason, e.Version, e.Before, e.After, nil}
 	var err error
@@ -141,7 +152,8 @@ func (k Key) hash(b keyspace.Bucket, previous, text []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// decode reads the first of some stored entries, newest first, of which the next is the one before it. The hash is not checked. It is to be Opened.
+// decode reads the first of some stored entries, newest first, of which the next is the
+// one before it. The hash is not checked. It is to be Opened.
 func decode(b keyspace.Bucket, found []valkey.XRangeEntry) Entry {
 	e := Entry{ID: idOf(b, found[0]), Hash: hex.EncodeToString([]byte(found[0].FieldValues["h"]))}
 	if len(found) > 1 {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/keyspace"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/valkeytest"
 )
 
 // chains is a Log on a server, and a way to write to it.

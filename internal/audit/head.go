@@ -5,10 +5,11 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 
-	"tidegate/internal/keyspace"
+	"tidegate/internal/store/keyspace"
 )
 
-// A head is 8 bytes number of entries, 32 bytes hash of the newest, and 32 bytes HMAC over both and the bucket.
+// A head is 8 bytes number of entries, 32 bytes hash of the newest, and 32 bytes HMAC
+// over both and the bucket.
 const headLen = 8 + 2*sha256.Size
 
 func headKey(b keyspace.Bucket) string { return b.Name("ah") }
@@ -22,7 +23,8 @@ func (k Key) head(b keyspace.Bucket, entries uint64, newest []byte) []byte {
 	return mac.Sum(head)
 }
 
-// openHead reads a head without checking it. What is none stands for a chain without entries: what is appended behind it is found then.
+// openHead reads a head without checking it. What is none stands for a chain without
+// entries: what is appended behind it is found then.
 func openHead(head []byte) (entries uint64, newest []byte) {
 	if len(head) != headLen {
 		return 0, nil

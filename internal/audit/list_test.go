@@ -14,11 +14,12 @@ import (
 	"github.com/valkey-io/valkey-go"
 	"pgregory.net/rapid"
 
-	"tidegate/internal/keyspace"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/valkeytest"
 )
 
-// An entry comes back as it was told, with its own hash and the one before it, from a list and by its id.
+// An entry comes back as it was told, with its own hash and the one before it, from a
+// list and by its id.
 func TestEntriesComeBackAsTold(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, c *chains) {
 		var told []Entry
@@ -83,8 +84,8 @@ func (c *chains) planted(t tester, random *rand.Rand, chains, most int) (all []E
 	return all
 }
 
-// Pages of any size, one after the other, hold every entry that fits the query once, newest first over all chains, also where chains have entries of
-// the same instant.
+// Pages of any size, one after the other, hold every entry that fits the query once,
+// newest first over all chains, also where chains have entries of the same instant.
 func TestPagesHoldEveryEntryOnce(t *testing.T) {
 	c := open(t, valkeytest.Start(t))
 	rapid.Check(t, func(t *rapid.T) {
@@ -114,7 +115,8 @@ func TestPagesHoldEveryEntryOnce(t *testing.T) {
 	})
 }
 
-// A page never has more entries than asked for, and what is told meanwhile does not move the pages after it.
+// A page never has more entries than asked for, and what is told meanwhile does not move
+// the pages after it.
 func TestPagesStandStill(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, c *chains) {
 		for n := range 40 {
@@ -192,7 +194,8 @@ func TestKeyHidesItself(t *testing.T) {
 	}
 }
 
-// What is told of a subject is found behind thousands of entries about others in its chain, and on a page as short as one.
+// What is told of a subject is found behind thousands of entries about others in its
+// chain, and on a page as short as one.
 func TestSubjectBehindManyOthers(t *testing.T) {
 	c := open(t, valkeytest.Start(t))
 	c.tell(t, about("rare", 1))

@@ -15,11 +15,13 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/keyspace"
+	"tidegate/internal/store/keyspace"
 )
 
-// AppendFunction is the text of Lua code that defines `local function append(stream, head, expected, body, hash, next)`. A script that changes
-// something calls it first, with the Names of a chain and the Args of an entry, and changes nothing when it returns false.
+// AppendFunction is the text of Lua code that defines `local function append(stream,
+// head, expected, body, hash, next)`. A script that changes something calls it first,
+// with the Names of a chain and the Args of an entry, and changes nothing when it returns
+// false.
 //
 //go:embed append.lua
 var AppendFunction string
@@ -53,13 +55,15 @@ func (l *Log) Head(ctx context.Context, b keyspace.Bucket) ([]byte, error) {
 
 // Query asks for a page of entries, newest first.
 type Query struct {
-	Subject string    // only this subject's
-	Action  string    // only actions that start with it
-	By      string    // only this actor's name
-	Since   time.Time // only entries that Valkey took then or later; the Previous of the oldest may be empty. Zero for all
-	After   string    // the Next of the page before; empty for the newest
-	Count   int       // 1 to 500; 0 means 50
-	Heads   bool      // leave Before and After to Entry.Opened
+	Subject string // only this subject's
+	Action  string // only actions that start with it
+	By      string // only this actor's name
+	// only entries that Valkey took then or later; the Previous of the oldest may be
+	// empty. Zero for all
+	Since time.Time
+	After string // the Next of the page before; empty for the newest
+	Count int    // 1 to 500; 0 means 50
+	Heads bool   // leave Before and After to Entry.Opened
 }
 
 // Page is an answer to a Query.
@@ -74,14 +78,19 @@ var ErrPosition = errors.New("not a position in the audit; start from the newest
 const (
 	defaultCount = 50
 	maxCount     = 500
-	minEach      = 8      // entries that are read of each of many chains
-	eachOfOne    = 500    // entries that are read together of one chain, at most: of a subject first as many as are asked for, then twice as many
-	maxLooked    = 2_500  // entries that a query of many chains looks at, so that one that matches little ends; Next goes on from there
-	maxOfOne     = 20_000 // likewise of one chain, where most are passed over unread
+	minEach      = 8 // entries that are read of each of many chains
+	// entries that are read together of one chain, at most: of a subject first as many as
+	// are asked for, then twice as many
+	eachOfOne = 500
+	// entries that a query of many chains looks at, so that one that matches little ends;
+	// Next goes on from there
+	maxLooked = 2_500
+	maxOfOne  = 20_000 // likewise of one chain, where most are passed over unread
 )
 
-// List returns a page of entries. It reads a few entries of every chain in one flush, and again while the page is not full; with a Subject, of its
-// chain alone. An entry that is none of ours has an ID, a Time and Hashes alone.
+// List returns a page of entries. It reads a few entries of every chain in one flush, and
+// again while the page is not full; with a Subject, of its chain alone. An entry that is
+// none of ours has an ID, a Time and Hashes alone.
 func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	at, err := parsePosition(q.After)
 	if err != nil {
@@ -143,7 +152,8 @@ func (q Query) asked(e Entry) Entry {
 	return e.Opened()
 }
 
-// needle is a text that every stored entry about the subject has, so that most others are passed over without being decoded. Empty when any will do.
+// needle is a text that every stored entry about the subject has, so that most others are
+// passed over without being decoded. Empty when any will do.
 func (q Query) needle() string {
 	if q.Subject == "" {
 		return ""
@@ -156,7 +166,8 @@ func (q Query) matches(e Entry) bool {
 	return (q.Subject == "" || e.Subject == q.Subject) && strings.HasPrefix(e.Action, q.Action) && (q.By == "" || e.By.Name == q.By)
 }
 
-// position is where an entry stands among those of all buckets: newest first, and within one millisecond and sequence by bucket.
+// position is where an entry stands among those of all buckets: newest first, and within
+// one millisecond and sequence by bucket.
 type position struct {
 	ms, sequence uint64
 	bucket       int
@@ -164,7 +175,8 @@ type position struct {
 
 func (p position) String() string { return fmt.Sprintf("%d-%d-%d", p.ms, p.sequence, p.bucket) }
 
-// Before is the After of a query that begins with the newest entry that Valkey took before t, which is after 1970.
+// Before is the After of a query that begins with the newest entry that Valkey took
+// before t, which is after 1970.
 func Before(t time.Time) string {
 	return position{ms: uint64(max(1, t.UnixMilli())), bucket: keyspace.Buckets - 1}.String()
 }
@@ -213,8 +225,9 @@ func (p position) end(b keyspace.Bucket) string {
 	}
 }
 
-// read returns entries after p, those without the needle by their ids alone, and whether there are more: of each chain at most so many, and none that
-// one not read may be newer than.
+// read returns entries after p, those without the needle by their ids alone, and whether
+// there are more: of each chain at most so many, and none that one not read may be newer
+// than.
 func (l *Log) read(ctx context.Context, q Query, buckets []keyspace.Bucket, p position, each int) (entries []Entry, more bool, err error) {
 	start, needle := q.start(), q.needle()
 	commands := make(valkey.Commands, len(buckets))

@@ -9,7 +9,8 @@ import (
 	"iter"
 )
 
-// Before and After of an entry are stored packed from so many bytes on, together: most keys' are below, a policy's far above.
+// Before and After of an entry are stored packed from so many bytes on, together: most
+// keys' are below, a policy's far above.
 const (
 	packFrom = 2 << 10
 	maxPack  = 4 << 20 // larger ones are stored as they are, and none is unpacked
@@ -25,8 +26,9 @@ type pack struct {
 
 var errNoJSON = errors.New("neither nothing nor JSON")
 
-// weave divides two texts into parts, one of each in turn. Deflate looks back 32 kB: so it finds in the first what the second repeats, and of two
-// long states that are nearly the same the second takes next to nothing.
+// weave divides two texts into parts, one of each in turn. Deflate looks back 32 kB: so
+// it finds in the first what the second repeats, and of two long states that are nearly
+// the same the second takes next to nothing.
 func weave(first, second []byte) iter.Seq[[]byte] {
 	const size = 8 << 10
 	return func(yield func([]byte) bool) {

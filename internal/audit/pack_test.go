@@ -12,8 +12,8 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/keyspace"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/valkeytest"
 )
 
 // large is a JSON text of about so many bytes that looks like a policy.
@@ -67,7 +67,8 @@ func (c *chains) read(t tester, f func()) (bytes int64) {
 	return sent() - before
 }
 
-// Large states come back to the byte, from lists and alone, whatever of them there is, and take a tenth of the room.
+// Large states come back to the byte, from lists and alone, whatever of them there is,
+// and take a tenth of the room.
 func TestLargeEntriesComeBackAsTold(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, c *chains) {
 		all := []Entry{saved("set", 1, 40_000), saved("set", 2, 1_000), saved("set", 3, packFrom), saved("set", 4, 1<<20)}
@@ -115,7 +116,8 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// Entries of releases that packed none are read and verified beside those that are packed.
+// Entries of releases that packed none are read and verified beside those that are
+// packed.
 func TestEntriesOfOlderReleases(t *testing.T) {
 	c := open(t, valkeytest.Embedded(t))
 	b := keyspace.BucketOf("set")
@@ -147,7 +149,8 @@ func TestEntriesOfOlderReleases(t *testing.T) {
 	}
 }
 
-// A change of one byte of what is packed is found, and what cannot be unpacked hides no other entry.
+// A change of one byte of what is packed is found, and what cannot be unpacked hides no
+// other entry.
 func TestTamperedPack(t *testing.T) {
 	c := open(t, valkeytest.Embedded(t))
 	c.tell(t, saved("set", 1, 40_000))
@@ -195,7 +198,8 @@ func TestTamperedPack(t *testing.T) {
 	}
 }
 
-// Of two long states that have little in common with themselves but all with each other the second takes next to nothing.
+// Of two long states that have little in common with themselves but all with each other
+// the second takes next to nothing.
 func TestStatesAlikeTakeTheRoomOfOne(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var words []string
@@ -235,7 +239,8 @@ func TestSealOfNoJSON(t *testing.T) {
 	}
 }
 
-// To read the newest entries of a subject takes as much as they have, however many there are; more is read only as far as others are between.
+// To read the newest entries of a subject takes as much as they have, however many there
+// are; more is read only as far as others are between.
 func TestNewestOfMany(t *testing.T) {
 	c := open(t, valkeytest.Start(t))
 	random := rand.New(rand.NewPCG(1, 2))
@@ -260,7 +265,8 @@ func TestNewestOfMany(t *testing.T) {
 	}
 }
 
-// Since leaves out what was told before, a query after Before what was told later, and nothing else.
+// Since leaves out what was told before, a query after Before what was told later, and
+// nothing else.
 func TestSinceAndBefore(t *testing.T) {
 	c := open(t, valkeytest.Start(t))
 	b := keyspace.BucketOf("subject")

@@ -9,7 +9,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/keyspace"
+	"tidegate/internal/store/keyspace"
 )
 
 // Verified is the outcome of Verify.
@@ -22,11 +22,13 @@ type Verified struct {
 // Good reports whether all is as it was written.
 func (v *Verified) Good() bool { return len(v.Broken) == 0 && len(v.Cut) == 0 }
 
-// Cut is a chain whose newest entry is not the one that its head names, or whose head is missing or forged.
+// Cut is a chain whose newest entry is not the one that its head names, or whose head is
+// missing or forged.
 type Cut struct {
 	Bucket keyspace.Bucket
 	Last   string // id of the newest entry there is; empty when there is none
-	// Missing is how many entries the head tells of beyond those there are; 0 when that cannot be told.
+	// Missing is how many entries the head tells of beyond those there are; 0 when that
+	// cannot be told.
 	Missing int64
 }
 
@@ -35,7 +37,8 @@ const (
 	maxBroken   = 100
 )
 
-// Verify reads every chain from its start and checks every hash and every head. Entries may be appended meanwhile.
+// Verify reads every chain from its start and checks every hash and every head. Entries
+// may be appended meanwhile.
 func (l *Log) Verify(ctx context.Context) (Verified, error) {
 	var v Verified
 	walks := make([]walk, keyspace.Buckets)
@@ -102,7 +105,8 @@ func (w *walk) step(x valkey.XRangeEntry) {
 	w.v.Entries++
 }
 
-// judge compares a chain to its head, which was read after it: the newest entry is the last one that was read, or one that came meanwhile.
+// judge compares a chain to its head, which was read after it: the newest entry is the
+// last one that was read, or one that came meanwhile.
 func (w *walk) judge(ctx context.Context, head []byte) error {
 	entries, newest := openHead(head)
 	if len(head) == 0 && w.entries == 0 || w.log.key.vouches(w.bucket, head) && bytes.Equal(newest, w.hash) {

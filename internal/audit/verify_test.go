@@ -10,8 +10,8 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/keyspace"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/valkeytest"
 )
 
 // Chains that nobody touched verify, however many subjects they tell of.
@@ -29,7 +29,8 @@ func TestUntouchedChainsVerify(t *testing.T) {
 	})
 }
 
-// forgery is a chain about to be tampered with: its entries as they are stored, oldest first.
+// forgery is a chain about to be tampered with: its entries as they are stored, oldest
+// first.
 type forgery struct {
 	*chains
 	t       *testing.T
@@ -241,7 +242,8 @@ func atTheEnd(at int) (last int, missing int64) {
 	return 0, 0
 }
 
-// wants compares what Verify finds to what was done at a place. A cut without entries and missing ones is none; -1 stands for a number nobody knows.
+// wants compares what Verify finds to what was done at a place. A cut without entries and
+// missing ones is none; -1 stands for a number nobody knows.
 func (f *forgery) wants(at int, broken func(int) []int, cut func(int) (int, int64)) {
 	f.t.Helper()
 	after := f.stored(f.stream)
@@ -307,7 +309,8 @@ func TestSettingBackBothIsNotSeen(t *testing.T) {
 	}
 }
 
-// However many write to a chain at once, every entry is in it once, and Verify meanwhile finds nothing wrong.
+// However many write to a chain at once, every entry is in it once, and Verify meanwhile
+// finds nothing wrong.
 func TestWritersOfOneChain(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, c *chains) {
 		const writers, each = 8, 25

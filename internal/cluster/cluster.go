@@ -1,5 +1,6 @@
-// Package cluster makes a Valkey cluster of servers that run already, as valkey-cli --cluster create does, by names instead of addresses. Doing it
-// again heals a cluster whose nodes came back with other addresses.
+// Package cluster makes a Valkey cluster of servers that run already, as valkey-cli
+// --cluster create does, by names instead of addresses. Doing it again heals a cluster
+// whose nodes came back with other addresses.
 package cluster
 
 import (
@@ -15,7 +16,8 @@ import (
 
 const (
 	slots = 16384
-	// pollEvery is how often a node is asked for the news it has, which it only offers on being asked.
+	// pollEvery is how often a node is asked for the news it has, which it only offers on
+	// being asked.
 	pollEvery = 20 * time.Millisecond
 	// verbatim stands before a text that the server means for people to read.
 	verbatim = "txt:"
@@ -30,8 +32,9 @@ type node struct {
 	client  valkey.Client
 }
 
-// Join makes one cluster of the nodes, host:port, the first ones primaries with as many replicas each as there are others, and returns when every
-// node sees all of it. Slots and replicas are given out only where no node has any yet.
+// Join makes one cluster of the nodes, host:port, the first ones primaries with as many
+// replicas each as there are others, and returns when every node sees all of it. Slots
+// and replicas are given out only where no node has any yet.
 func Join(ctx context.Context, user User, primaries int, addresses ...string) error {
 	c, err := open(user, addresses)
 	defer c.close()
@@ -91,7 +94,8 @@ func (c cluster) assignSlots(ctx context.Context, primaries int) error {
 		if _, err := n.ask(ctx, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)); err != nil {
 			return err
 		}
-		// Distinct from the start, so that the nodes need not settle whose slots are the newer.
+		// Distinct from the start, so that the nodes need not settle whose slots are the
+		// newer.
 		if _, err := n.ask(ctx, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
 			return err
 		}
@@ -99,7 +103,8 @@ func (c cluster) assignSlots(ctx context.Context, primaries int) error {
 	return nil
 }
 
-// meet introduces every node to every other, as waiting for them to gossip takes seconds. Nodes that know each other learn addresses that changed.
+// meet introduces every node to every other, as waiting for them to gossip takes seconds.
+// Nodes that know each other learn addresses that changed.
 func (c cluster) meet(ctx context.Context) error {
 	for i, other := range c {
 		meet, err := other.introduction(ctx)
@@ -168,8 +173,9 @@ func (c cluster) acquainted(ctx context.Context, n node) (bool, error) {
 	return strings.Count(nodes, "\n") == len(c) && !strings.Contains(nodes, "handshake"), err
 }
 
-// settled tells whether the node sees every slot served, all nodes alive and so many of them as replicas, and, if it is one, its primary. Which node
-// is a replica is news that reaches each of the others on its own.
+// settled tells whether the node sees every slot served, all nodes alive and so many of
+// them as replicas, and, if it is one, its primary. Which node is a replica is news that
+// reaches each of the others on its own.
 func settled(replicas int) func(context.Context, node) (bool, error) {
 	return func(ctx context.Context, n node) (bool, error) {
 		info, err := n.ask(ctx, "CLUSTER", "INFO")
@@ -190,7 +196,8 @@ func settled(replicas int) func(context.Context, node) (bool, error) {
 	}
 }
 
-// replicasIn counts the replicas in what CLUSTER NODES tells: a node a line, its flags the third word.
+// replicasIn counts the replicas in what CLUSTER NODES tells: a node a line, its flags
+// the third word.
 func replicasIn(nodes string) int {
 	count := 0
 	for line := range strings.Lines(nodes) {

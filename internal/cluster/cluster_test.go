@@ -7,10 +7,11 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/cluster"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 )
 
-// Servers that know nothing become a cluster of three primaries and three replicas, and joining them again changes nothing.
+// Servers that know nothing become a cluster of three primaries and three replicas, and
+// joining them again changes nothing.
 func TestJoin(t *testing.T) {
 	const nodes, primaries = 6, 3
 	var addresses []string

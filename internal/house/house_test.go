@@ -24,6 +24,11 @@ var rules = map[string]rule{
 	"scripts explain":          scriptsExplain,
 	"variables are documented": variablesDocumented,
 	"named tests exist":        namedTestsExist,
+	"README is short":          readmeIsShort,
+	"prose is narrow":          proseIsNarrow,
+	"links lead somewhere":     linksLead,
+	"commands exist":           commandsExist,
+	"named paths exist":        namedPathsExist,
 }
 
 func TestHouse(t *testing.T) {
@@ -46,7 +51,7 @@ type tree map[string]string
 // A rule that cannot fail protects nothing.
 func TestRulesFindWhatBreaksThem(t *testing.T) {
 	tested := map[string]bool{}
-	for _, c := range slices.Concat(packageCases, importCases, textCases, scriptCases, nameCases) {
+	for _, c := range slices.Concat(packageCases, importCases, textCases, scriptCases, nameCases, documentCases) {
 		t.Run(c.rule+"/"+c.name, func(t *testing.T) {
 			broken, ok := rules[c.rule]
 			if !ok {
@@ -80,7 +85,8 @@ type ruleCase struct {
 	want       []string
 }
 
-// fs makes files without an extension executable, as scripts are, except those whose path ends in a minus sign.
+// fs makes files without an extension executable, as scripts are, except those whose path
+// ends in a minus sign.
 func (t tree) fs() fs.FS {
 	files := fstest.MapFS{}
 	for name, text := range t {

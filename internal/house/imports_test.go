@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// direction says what packages may not import. A pattern ends in /… for all below it; std stands for the standard library.
+// direction says what packages may not import. A pattern ends in /… for all below it; std
+// stands for the standard library.
 type direction struct {
 	of, except []string
 	not        []string
@@ -19,8 +20,11 @@ var (
 	aws = []string{"github.com/aws/…"}
 	// forTests only help tests.
 	forTests = []string{
-		"tidegate/internal/browsertest", "tidegate/internal/canary", "tidegate/internal/oidctest", "tidegate/internal/testwait",
-		"tidegate/internal/valkeytest",
+		"tidegate/internal/testing/browsertest",
+		"tidegate/internal/testing/leaks",
+		"tidegate/internal/testing/oidctest",
+		"tidegate/internal/testing/waiting",
+		"tidegate/internal/testing/valkeytest",
 	}
 	cdk = []string{"github.com/aws/aws-cdk-go/…", "github.com/aws/constructs-go/…", "github.com/aws/jsii-runtime-go/…",
 		"github.com/cdklabs/cdk-nag-go/…"}
@@ -41,11 +45,11 @@ var directions = []direction{
 		why: "the accuracy lab is plain arithmetic over the models",
 	},
 	{
-		of: []string{"tidegate/internal/rolling"}, only: []string{"std"},
+		of: []string{"tidegate/internal/testing/rolling"}, only: []string{"std"},
 		why: "whether a window was too full is plain arithmetic over times",
 	},
 	{
-		of: []string{"tidegate/local/load/report"}, only: []string{"std", "github.com/a-h/templ/…"},
+		of: []string{"tidegate/local/bench/load/report"}, only: []string{"std", "github.com/a-h/templ/…"},
 		why: "a report is plain data that the load tool fills in",
 	},
 	{
@@ -53,7 +57,7 @@ var directions = []direction{
 		why: "usage counts what it is told, and starts in no time",
 	},
 	{
-		of: []string{"tidegate/internal/usage/…"}, not: []string{"tidegate/internal/policy/…", "tidegate/internal/limiter/…", "tidegate/internal/store/…"},
+		of: []string{"tidegate/internal/usage/…"}, not: []string{"tidegate/internal/policy/…", "tidegate/internal/limiter/…", "tidegate/internal/store"},
 		why: "usage counts what it is told",
 	},
 	{
@@ -61,7 +65,7 @@ var directions = []direction{
 		why: "what clients get is words, whoever sends them",
 	},
 	{
-		of: []string{"tidegate/internal/telemetry/…", "tidegate/internal/canary/…"}, only: []string{"std"},
+		of: []string{"tidegate/internal/telemetry/…", "tidegate/internal/testing/leaks/…"}, only: []string{"std"},
 		why: "telemetry only writes what it is told",
 	},
 	{
@@ -77,7 +81,7 @@ var directions = []direction{
 		why: "matching a route needs no server",
 	},
 	{
-		of: []string{"tidegate/internal/subject/…"}, only: []string{"std", "tidegate/internal/apikey"},
+		of: []string{"tidegate/internal/apikey/…"}, only: []string{"std", "tidegate/internal/apikey"},
 		why: "a caller's id is a hash",
 	},
 	{
@@ -85,15 +89,31 @@ var directions = []direction{
 		why: "a token is verified without the store and without AWS",
 	},
 	{
-		of: []string{"tidegate/internal/outage/…", "tidegate/internal/denial/…"}, only: []string{
-			"std", "github.com/hashicorp/golang-lru/…",
-			"tidegate/internal/elapsed", "tidegate/internal/keyspace", "tidegate/internal/limiter", "tidegate/internal/policy",
+		of: []string{"tidegate/internal/policy/…"}, only: []string{
+			"std", "tidegate/internal/apikey", "tidegate/internal/limiter", "tidegate/internal/route",
 		},
-		why: "what decides without the store does not reach for it",
+		why: "the policy's model is pure: no Valkey, no clock",
 	},
 	{
-		of: []string{"tidegate/internal/outage/…", "tidegate/internal/denial/…"}, not: web,
-		why: "what decides without the store needs no server",
+		of:  []string{"tidegate/internal/policyset/…"},
+		not: []string{"tidegate/internal/enforce/…", "tidegate/internal/registry/…"},
+		why: "enforce and registry read the stored set by it",
+	},
+	{
+		of: []string{"tidegate/internal/enforce/…", "tidegate/internal/registry/…"}, not: append(web, aws...),
+		why: "checks and edits know no HTTP, template or AWS",
+	},
+	{
+		of: []string{"tidegate/internal/enforce/…"}, not: []string{"tidegate/internal/registry/…", "tidegate/internal/audit/…"},
+		why: "checks never write what operators configure",
+	},
+	{
+		of: []string{"tidegate/internal/registry/…"}, not: []string{"tidegate/internal/enforce/…"},
+		why: "edits do not depend on how calls are decided",
+	},
+	{
+		of: []string{"tidegate/functions/check/…"}, not: []string{"tidegate/internal/registry/…", "tidegate/internal/audit/…"},
+		why: "the check function edits nothing",
 	},
 	{
 		of: []string{"tidegate/internal/…"}, not: []string{"tidegate/functions/…", "tidegate/web/…"},
@@ -101,7 +121,7 @@ var directions = []direction{
 	},
 	{
 		of: []string{"tidegate/functions/check/identity/…"}, only: []string{
-			"std", "tidegate/internal/apikey", "tidegate/internal/jwt", "tidegate/internal/subject",
+			"std", "tidegate/internal/apikey", "tidegate/internal/jwt", "tidegate/internal/apikey",
 		},
 		why: "who calls is found without the store",
 	},
@@ -133,20 +153,18 @@ var directions = []direction{
 		why: "the API reaches the store through policy, and speaks JSON",
 	},
 	{
-		of: []string{"tidegate/functions/admin/wording", "tidegate/functions/admin/policyfile"}, only: []string{
-			"std", "go.yaml.in/yaml/v3", "tidegate/functions/admin/wording", "tidegate/internal/limiter", "tidegate/internal/policy",
-			"tidegate/internal/route",
+		of: []string{"tidegate/functions/admin/policydoc"}, only: []string{
+			"std", "go.yaml.in/yaml/v3", "tidegate/internal/limiter", "tidegate/internal/policy", "tidegate/internal/route",
 		},
 		why: "words and files need no server and no store",
 	},
 	{
-		of: []string{"tidegate/functions/admin/wording", "tidegate/functions/admin/policyfile", "tidegate/functions/admin/keylist",
-			"tidegate/functions/admin/bulk", "tidegate/functions/admin/reversal"},
-		not: append(append([]string{"tidegate/functions/admin/api"}, web...), aws...),
+		of:  []string{"tidegate/functions/admin/policydoc", "tidegate/functions/admin/app"},
+		not: append(append([]string{"tidegate/functions/admin/api"}, web[1:]...), aws...),
 		why: "what pages and API share knows neither",
 	},
 	{
-		of: []string{"tidegate/functions/admin/access"}, only: []string{"std"},
+		of: []string{"tidegate/functions/admin/auth"}, only: []string{"std"},
 		why: "who may do what depends on nothing",
 	},
 	{
@@ -183,14 +201,14 @@ var directions = []direction{
 	},
 	{
 		of: []string{"tidegate/infra/…"}, only: append([]string{
-			"std", "tidegate/infra/…", "tidegate/functions/check/identity", "tidegate/internal/environ", "tidegate/internal/setting",
+			"std", "tidegate/infra/…", "tidegate/functions/check/identity", "tidegate/internal/config", "tidegate/internal/config",
 			"tidegate/internal/store/acl", "tidegate/internal/telemetry",
 		}, cdk...),
 		why: "infrastructure is CDK, and what the functions say of their settings, metrics and rights in Valkey",
 	},
 	{
-		of: []string{"tidegate/infra/cost", "tidegate/infra/golden", "tidegate/internal/setting", "tidegate/internal/store/acl"}, only: []string{"std"},
-		why: "prices, templates, bounds and access strings need nothing",
+		of: []string{"tidegate/infra/cost", "tidegate/infra/golden", "tidegate/internal/store/acl"}, only: []string{"std"},
+		why: "prices, templates and access strings need nothing",
 	},
 	{
 		of: []string{"tidegate/infra/scale/…"}, only: []string{"std", "tidegate/infra/cost", "tidegate/infra/scale"},
@@ -230,7 +248,8 @@ func matches(patterns []string, path string) bool {
 	return false
 }
 
-// standard: a path whose first element has no dot belongs to the standard library, our own module aside.
+// standard: a path whose first element has no dot belongs to the standard library, our
+// own module aside.
 func standard(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
 	return first != module && !strings.Contains(first, ".")
@@ -264,40 +283,42 @@ var importCases = []ruleCase{
 	importCase("usage and Valkey", "internal/usage/a.go", "github.com/valkey-io/valkey-go", false),
 	importCase("usage and policy", "internal/usage/a.go", "tidegate/internal/policy", true),
 	importCase("usage and HTTP", "internal/usage/a.go", "net/http", true),
-	importCase("rolling and limiter", "internal/rolling/a.go", "tidegate/internal/limiter", true),
-	importCase("a report and policy", "local/load/report/a.go", "tidegate/internal/policy", true),
-	importCase("a report and templ", "local/load/report/a.go", "github.com/a-h/templ", false),
+	importCase("rolling and limiter", "internal/testing/rolling/a.go", "tidegate/internal/limiter", true),
+	importCase("a report and policy", "local/bench/load/report/a.go", "tidegate/internal/policy", true),
+	importCase("a report and templ", "local/bench/load/report/a.go", "github.com/a-h/templ", false),
 	importCase("the model and CDK", "infra/scale/a.go", "github.com/aws/constructs-go/constructs/v10", true),
 	importCase("the model and prices", "infra/scale/a.go", "tidegate/infra/cost", false),
 	importCase("telemetry and slog", "internal/telemetry/a.go", "log/slog", false),
 	importCase("telemetry and AWS", "internal/telemetry/a.go", "github.com/aws/aws-lambda-go/lambdacontext", true),
 	importCase("telemetry and the store", "internal/telemetry/a.go", "github.com/valkey-io/valkey-go", true),
-	importCase("a program and canaries", "functions/check/main.go", "tidegate/internal/canary", true),
+	importCase("a program and canaries", "functions/check/main.go", "tidegate/internal/testing/leaks", true),
 	importCase("route and limiter", "internal/route/a.go", "tidegate/internal/limiter", true),
 	importCase("route and HTTP", "internal/route/a.go", "net/http", true),
 	importCase("jwt and policy", "internal/jwt/a.go", "tidegate/internal/policy", true),
 	importCase("jwt and its library", "internal/jwt/a.go", "github.com/go-jose/go-jose/v4/jwt", false),
 	importCase("identity and policy", "functions/check/identity/a.go", "tidegate/internal/policy", true),
 	importCase("identity and tokens", "functions/check/identity/a.go", "tidegate/internal/jwt", false),
-	importCase("outage and Valkey", "internal/outage/a.go", "github.com/valkey-io/valkey-go", true),
-	importCase("outage and policy", "internal/outage/a.go", "tidegate/internal/policy", false),
+	importCase("policy and Valkey", "internal/policy/a.go", "github.com/valkey-io/valkey-go", true),
+	importCase("enforce and registry", "internal/enforce/a.go", "tidegate/internal/registry", true),
+	importCase("check and registry", "functions/check/a.go", "tidegate/internal/registry", true),
+	importCase("enforce and policy", "internal/enforce/a.go", "tidegate/internal/policy", false),
 	importCase("authorizer and Valkey", "functions/check/authorizer/a.go", "github.com/valkey-io/valkey-go", true),
 	importCase("check's main and Valkey", "functions/check/main.go", "github.com/valkey-io/valkey-go", false),
 	importCase("check and admin", "functions/check/authorizer/a.go", "tidegate/functions/admin/dashboard", true),
 	importCase("check and templates", "functions/check/main.go", "tidegate/web/templates", true),
 	importCase("admin and check", "functions/admin/main.go", "tidegate/functions/check/authorizer", true),
 	importCase("admin and templates", "functions/admin/dashboard/a.go", "tidegate/web/templates", false),
-	importCase("tokens and the dashboard", "functions/admin/token/a.go", "tidegate/functions/admin/dashboard", true),
+	importCase("tokens and the dashboard", "functions/admin/auth/token/a.go", "tidegate/functions/admin/dashboard", true),
 	importCase("the API and the dashboard", "functions/admin/api/a.go", "tidegate/functions/admin/dashboard", true),
 	importCase("the API and Valkey", "functions/admin/api/a.go", "github.com/valkey-io/valkey-go", true),
 	importCase("the API and its library", "functions/admin/api/a.go", "github.com/danielgtaylor/huma/v2", false),
 	importCase("the API and CBOR", "functions/admin/api/a.go", "github.com/danielgtaylor/huma/v2/formats/cbor", true),
 	importCase("the dashboard and the API's library", "functions/admin/dashboard/a.go", "github.com/danielgtaylor/huma/v2", true),
 	importCase("the dashboard and the API", "functions/admin/dashboard/a.go", "tidegate/functions/admin/api", false),
-	importCase("files of policies and the store", "functions/admin/policyfile/a.go", "github.com/valkey-io/valkey-go", true),
-	importCase("lists of keys and the API", "functions/admin/keylist/a.go", "tidegate/functions/admin/api", true),
-	importCase("tokens and roles", "functions/admin/token/a.go", "tidegate/functions/admin/access", false),
-	importCase("roles and the store", "functions/admin/access/a.go", "github.com/valkey-io/valkey-go", true),
+	importCase("files of policies and the store", "functions/admin/policydoc/a.go", "github.com/valkey-io/valkey-go", true),
+	importCase("lists of keys and the API", "functions/admin/app/a.go", "tidegate/functions/admin/api", true),
+	importCase("tokens and roles", "functions/admin/auth/token/a.go", "tidegate/functions/admin/auth", false),
+	importCase("roles and the store", "functions/admin/auth/a.go", "github.com/valkey-io/valkey-go", true),
 	importCase("admin's main and the dashboard", "functions/admin/main.go", "tidegate/functions/admin/dashboard", false),
 	importCase("templates and the store", "web/templates/a.go", "tidegate/internal/store", true),
 	importCase("middleware and a library", "web/middleware/a.go", "github.com/akrylysov/algnhsa", true),
@@ -313,7 +334,7 @@ var importCases = []ruleCase{
 	importCase("infra and access strings", "infra/users.go", "tidegate/internal/store/acl", false),
 	importCase("prices and CDK", "infra/cost/a.go", "github.com/aws/constructs-go/constructs/v10", true),
 	importCase("infra and us", "infra/stack.go", "tidegate/internal/limiter", true),
-	importCase("a program and a test's server", "functions/check/main.go", "tidegate/internal/valkeytest", true),
-	importCase("a test and a test's server", "functions/check/main_test.go", "tidegate/internal/valkeytest", false),
+	importCase("a program and a test's server", "functions/check/main.go", "tidegate/internal/testing/valkeytest", true),
+	importCase("a test and a test's server", "functions/check/main_test.go", "tidegate/internal/testing/valkeytest", false),
 	importCase("a similar name", "internal/a/a.go", "tidegate/locality", false),
 }

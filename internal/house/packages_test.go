@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// onePackageComment: a package with no comment has no stated purpose, one with two states it twice.
+// onePackageComment: a package with no comment has no stated purpose, one with two states
+// it twice.
 func onePackageComment(r repository) []string {
 	comments := map[string]int{}
 	for _, s := range r.sources {
@@ -47,7 +48,8 @@ func packageNames(r repository) []string {
 	return broken
 }
 
-// noSleep: what waits for a time waits on a clock that a test can set, and what waits for an event waits for the event.
+// noSleep: what waits for a time waits on a clock that a test can set, and what waits for
+// an event waits for the event.
 func noSleep(r repository) []string {
 	var broken []string
 	for _, s := range r.sources {

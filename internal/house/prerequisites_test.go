@@ -10,7 +10,8 @@ import (
 
 const scripts = "../../scripts"
 
-// pathOf makes a folder for PATH that holds what every system has, and the named programs, each printing its text.
+// pathOf makes a folder for PATH that holds what every system has, and the named
+// programs, each printing its text.
 func pathOf(t *testing.T, programs map[string]string) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -70,7 +71,8 @@ func TestPrerequisites(t *testing.T) {
 	}
 }
 
-// Without Valkey the machine's owner learns how to install it, and -check installs nothing.
+// Without Valkey the machine's owner learns how to install it, and -check installs
+// nothing.
 func TestMissingTestTools(t *testing.T) {
 	programs := map[string]string{"chromium": "", "valkey-server": "Redis server v=7.2.4 sha=0"}
 	output, ok := shell(t, pathOf(t, programs), filepath.Join(scripts, "install-test-tools"), "-check")
@@ -88,7 +90,8 @@ func TestMissingTestTools(t *testing.T) {
 	}
 }
 
-// Help is the comment at the script's top. The help of run also has the gateway's own, so it needs a build.
+// Help is the comment at the script's top. The help of run also has the gateway's own, so
+// it needs a build.
 func TestScriptsHelp(t *testing.T) {
 	for _, script := range []string{"scripts/run", "scripts/build", "scripts/test", "scripts/bench", "scripts/install-test-tools", ".ci/run"} {
 		output, ok := shell(t, pathOf(t, nil), "../../"+script, "-h")

@@ -2,11 +2,8 @@ package house
 
 import (
 	"fmt"
-	"go/ast"
 	"path"
-	"reflect"
 	"regexp"
-	"strconv"
 	"strings"
 )
 
@@ -39,52 +36,6 @@ func linesMatching(r repository, pattern *regexp.Regexp, what string) []string {
 	return broken
 }
 
-// variablesDocumented: every environment variable that a function reads is in a table of the README, in backquotes.
-func variablesDocumented(r repository) []string {
-	readme, ok := r.find("README.md")
-	if !ok {
-		return nil
-	}
-	documented := map[string]bool{}
-	for line := range strings.Lines(readme.text) {
-		if strings.HasPrefix(line, "|") {
-			for _, name := range backquoted.FindAllStringSubmatch(line, -1) {
-				documented[name[1]] = true
-			}
-		}
-	}
-	var broken []string
-	for _, s := range r.sources {
-		if !strings.HasPrefix(s.path, "functions/") || s.test() {
-			continue
-		}
-		for _, name := range variables(s.ast) {
-			if !documented[name] {
-				broken = append(broken, fmt.Sprintf("%s: %s is in no table of README.md", s.path, name))
-			}
-		}
-	}
-	return broken
-}
-
-var backquoted = regexp.MustCompile("`([A-Z][A-Z0-9_]*)`")
-
-// variables are the names in the env tags of a file's structs.
-func variables(f *ast.File) []string {
-	var names []string
-	ast.Inspect(f, func(n ast.Node) bool {
-		if field, ok := n.(*ast.Field); ok && field.Tag != nil {
-			tag, _ := strconv.Unquote(field.Tag.Value) // The parser accepts only quoted tags.
-			name, _, _ := strings.Cut(reflect.StructTag(tag).Get("env"), ",")
-			if name != "" {
-				names = append(names, name)
-			}
-		}
-		return true
-	})
-	return names
-}
-
 var scriptHelp = regexp.MustCompile(`(?m)^ *-h \| --help\) `)
 
 // scriptsExplain: a script can be run, and says at its top and on -h what it is for.
@@ -105,15 +56,6 @@ func scriptsExplain(r repository) []string {
 		}
 	}
 	return broken
-}
-
-// configReading is a Go file with a field for each env tag.
-func configReading(tags ...string) string {
-	text := "package main\n\ntype config struct {\n"
-	for i, tag := range tags {
-		text += fmt.Sprintf("\tField%d string `env:%q`\n", i, tag)
-	}
-	return text + "}\n"
 }
 
 const goodScript = "#!/bin/sh\n# Does one thing.\ncase $1 in\n-h | --help) help ;;\nesac\n"
@@ -142,16 +84,6 @@ var textCases = []ruleCase{
 		}, []string{"a.json: line 1", "b.json: line 1"},
 	},
 	{"no registry in lockfiles", "integrity alone", tree{"a.json": `{"version": "1.0.0", "integrity": "sha512-x"}`}, nil},
-	{
-		"variables are documented", "outside of the table", tree{
-			"README.md":                 "`SECRET` is not in a table.\n\n| name |\n|---|\n| `VALKEY_URL` |\n",
-			"functions/check/config.go": configReading("SECRET,required", "VALKEY_URL"),
-		}, []string{"functions/check/config.go: SECRET"},
-	},
-	{
-		"variables are documented", "before there is a README",
-		tree{"functions/check/config.go": configReading("SECRET")}, nil,
-	},
 }
 
 var scriptCases = []ruleCase{

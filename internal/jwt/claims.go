@@ -35,7 +35,8 @@ func (v *Verifier) validate(c josejwt.Claims, all map[string]any) error {
 	return refused("bad claims")
 }
 
-// read takes the claims that the configuration names. A claim of another form than it must have makes the token bad.
+// read takes the claims that the configuration names. A claim of another form than it
+// must have makes the token bad.
 func (v *Verifier) read(issuer string, all map[string]any) (Claims, error) {
 	c := Claims{Issuer: issuer}
 	c.Subject, _ = all[v.config.IdentityClaim].(string)

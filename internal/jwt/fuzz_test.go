@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzVerify: no token panics, none but those that were signed is good, and what is signed is good only with the claims that make it so.
+// FuzzVerify: no token panics, none but those that were signed is good, and what is
+// signed is good only with the claims that make it so.
 func FuzzVerify(f *testing.F) {
 	ed, ec := signers()[2], signers()[1]
 	f.Add(ed.token(nil), []byte(goodPayload))
@@ -37,7 +38,8 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// FuzzParseKeys: no text panics, and what is taken has keys that tokens can be checked with.
+// FuzzParseKeys: no text panics, and what is taken has keys that tokens can be checked
+// with.
 func FuzzParseKeys(f *testing.F) {
 	f.Add(keySetOf(signers()[1:]...))
 	f.Add([]byte(`{"keys":[{"kty":"EC","crv":"P-256","x":"AAAA","y":"AAAA"},{"kty":"oct","k":"AAAA"},{"kty":"RSA","n":"AAAA","e":"AQAB"},7,null]}`))

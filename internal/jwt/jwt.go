@@ -1,8 +1,11 @@
-// Package jwt verifies bearer tokens: JSON Web Tokens that an issuer signed with RS256, ES256 or EdDSA (Ed25519).
+// Package jwt verifies bearer tokens: JSON Web Tokens that an issuer signed with RS256,
+// ES256 or EdDSA (Ed25519).
 //
-// A token is good if one of the issuer's keys signed it, with the algorithm that this key is for, and if it is from this issuer, for one of the
-// audiences, not expired and not before its time, give or take the leeway. It must have an expiry. The unsigned (none) and symmetric (HS…) algorithms
-// are never accepted, nor a key that the token brings along. Signatures are github.com/go-jose/go-jose's work.
+// A token is good if one of the issuer's keys signed it, with the algorithm that this key
+// is for, and if it is from this issuer, for one of the audiences, not expired and not
+// before its time, give or take the leeway. It must have an expiry. The unsigned (none)
+// and symmetric (HS…) algorithms are never accepted, nor a key that the token brings
+// along. Signatures are github.com/go-jose/go-jose's work.
 package jwt
 
 import (
@@ -28,7 +31,8 @@ const (
 var (
 	// ErrInvalid means that a token is not good.
 	ErrInvalid = errors.New("bearer token refused")
-	// ErrNoKeys means that a token could not be checked, since the issuer's keys were never read, or too long ago. Nobody is to be let in.
+	// ErrNoKeys means that a token could not be checked, since the issuer's keys were
+	// never read, or too long ago. Nobody is to be let in.
 	ErrNoKeys = errors.New("the keys of the token's issuer are not known")
 )
 
@@ -36,8 +40,10 @@ var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA}
 
 // Config says which tokens are good. Either KeysURL or Keys is set.
 type Config struct {
-	Issuer    string   // exactly as tokens have it
-	Audiences []string // one of them must be in aud, or, where a token has no aud, be its client_id, as API Gateway's own JWT authorizers have it
+	Issuer string // exactly as tokens have it
+	// one of them must be in aud, or, where a token has no aud, be its client_id, as API
+	// Gateway's own JWT authorizers have it
+	Audiences []string
 	KeysURL   *url.URL // where the issuer's JSON Web Key Set is; see ParseURL
 	Keys      KeySet   // the issuer's keys, for a function that cannot reach it
 
@@ -94,7 +100,8 @@ func New(c Config) (*Verifier, error) {
 	return v, nil
 }
 
-// Verify returns a good token's claims. It fails with ErrInvalid or ErrNoKeys. It may fetch keys, which takes fetchTimeout at most.
+// Verify returns a good token's claims. It fails with ErrInvalid or ErrNoKeys. It may
+// fetch keys, which takes fetchTimeout at most.
 func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	if len(token) > MaxTokenLen {
 		return Claims{}, refused("longer than %d bytes", MaxTokenLen)
@@ -119,7 +126,8 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	return v.read(claims.Issuer, all)
 }
 
-// Warm reads the keys if they come from a URL, so that the first token need not wait for them.
+// Warm reads the keys if they come from a URL, so that the first token need not wait for
+// them.
 func (v *Verifier) Warm(ctx context.Context) {
 	if r, ok := v.keys.(*remote); ok {
 		r.refresh(ctx)

@@ -19,7 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A token of each algorithm is good, with the keys at hand or from a URL, which is asked once.
+// A token of each algorithm is good, with the keys at hand or from a URL, which is asked
+// once.
 func TestGoodTokens(t *testing.T) {
 	remote := newProvider(t, signers()...)
 	for name, v := range map[string]*Verifier{"inline": newVerifier(t, Config{}), "remote": remote.verifier(t, newClock())} {
@@ -72,7 +73,8 @@ func TestJWTNone(t *testing.T) {
 	refusedEach(t, newVerifier(t, Config{}), tokens)
 }
 
-// A symmetric signature made with what everyone knows of an asymmetric key is the classic confusion.
+// A symmetric signature made with what everyone knows of an asymmetric key is the classic
+// confusion.
 func TestJWTSymmetricSwap(t *testing.T) {
 	der := must(x509.MarshalPKIXPublicKey(rsaKey().Public()))
 	jwk := must(json.Marshal(signers()[0].jwk()))

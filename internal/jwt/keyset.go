@@ -24,7 +24,8 @@ const (
 // KeySet is the public keys of an issuer. The zero value has none.
 type KeySet struct {
 	byName map[name]any
-	alone  map[jose.SignatureAlgorithm]any // the key of an algorithm that has one only; a token that names no key means this one
+	// the key of an algorithm that has one only; a token that names no key means this one
+	alone map[jose.SignatureAlgorithm]any
 }
 
 // name: an issuer may have two keys of one id, for two algorithms.
@@ -33,8 +34,9 @@ type name struct {
 	algorithm jose.SignatureAlgorithm
 }
 
-// ParseKeys reads a JSON Web Key Set. Keys of no use to us are left out: private and symmetric ones, for encryption, of other curves or algorithms,
-// RSA keys under 2048 bits. It fails if none is left.
+// ParseKeys reads a JSON Web Key Set. Keys of no use to us are left out: private and
+// symmetric ones, for encryption, of other curves or algorithms, RSA keys under 2048
+// bits. It fails if none is left.
 func ParseKeys(text []byte) (KeySet, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -43,7 +45,8 @@ func ParseKeys(text []byte) (KeySet, error) {
 		return KeySet{}, fmt.Errorf("key set has %d bytes: must have at most %d", len(text), MaxKeySetLen)
 	}
 	if err := json.Unmarshal(text, &set); err != nil {
-		return KeySet{}, errors.New(`key set is not JSON of the form {"keys": […]}`) // the cause could quote what is secret
+		// the cause could quote what is secret
+		return KeySet{}, errors.New(`key set is not JSON of the form {"keys": […]}`)
 	}
 	if len(set.Keys) > MaxKeys {
 		return KeySet{}, fmt.Errorf("key set has %d keys: must have at most %d", len(set.Keys), MaxKeys)

@@ -15,16 +15,22 @@ import (
 )
 
 const (
-	freshFor     = 15 * time.Minute // a key that the issuer withdrew is good for this long at most, unless its set cannot be read
-	trustFor     = 2 * time.Hour    // a set that cannot be read again is good for this long
-	fetchEvery   = time.Minute      // at most, whatever tokens name
-	firstRetry   = time.Second      // from the start of a failure to the next try while no token can be verified; then twice as long, …
-	soonRetries  = 6                // … for so many failures in a row, which comes near fetchEvery
+	// a key that the issuer withdrew is good for this long at most, unless its set cannot
+	// be read
+	freshFor   = 15 * time.Minute
+	trustFor   = 2 * time.Hour // a set that cannot be read again is good for this long
+	fetchEvery = time.Minute   // at most, whatever tokens name
+	// from the start of a failure to the next try while no token can be verified; then
+	// twice as long, …
+	firstRetry   = time.Second
+	soonRetries  = 6 // … for so many failures in a row, which comes near fetchEvery
 	fetchTimeout = 2 * time.Second
 )
 
-// remote is the key set at a URL, read when a token needs it: nothing runs between two calls, where Lambda freezes what runs. A set that cannot be
-// read again stays for trustFor. Ages go by the time of day, since the monotonic clock may stand still in a frozen function.
+// remote is the key set at a URL, read when a token needs it: nothing runs between two
+// calls, where Lambda freezes what runs. A set that cannot be read again stays for
+// trustFor. Ages go by the time of day, since the monotonic clock may stand still in a
+// frozen function.
 type remote struct {
 	url    string
 	client *http.Client
@@ -39,7 +45,8 @@ type remote struct {
 	failures int           // in a row
 }
 
-// ParseURL reads the URL of a key set. It must be https; http is good on a loopback address only.
+// ParseURL reads the URL of a key set. It must be https; http is good on a loopback
+// address only.
 func ParseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -71,7 +78,8 @@ func newRemote(c Config) *remote {
 	return &remote{url: c.KeysURL.String(), client: &client, config: c}
 }
 
-// find returns the key that a token names, reading the set again if it is old or has no such key.
+// find returns the key that a token names, reading the set again if it is old or has no
+// such key.
 func (r *remote) find(ctx context.Context, id string, algorithm jose.SignatureAlgorithm) (any, error) {
 	set, fresh, _ := r.current()
 	if key, ok := set.lookup(id, algorithm); ok && fresh {
@@ -119,13 +127,15 @@ func (r *remote) pause() time.Duration {
 // now has no monotonic part.
 func (r *remote) now() time.Time { return r.config.Now().Round(0) }
 
-// within reports whether a time lies less than d back. One that lies ahead does not: the clock was set.
+// within reports whether a time lies less than d back. One that lies ahead does not: the
+// clock was set.
 func within(t, now time.Time, d time.Duration) bool {
 	age := now.Sub(t)
 	return age >= 0 && age < d
 }
 
-// refresh waits for the reading that is under way, or for one that it begins itself if the last was not begun within the pause.
+// refresh waits for the reading that is under way, or for one that it begins itself if
+// the last was not begun within the pause.
 func (r *remote) refresh(ctx context.Context) {
 	r.mu.Lock()
 	if r.flight == nil {

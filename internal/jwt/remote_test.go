@@ -30,7 +30,8 @@ func (p *provider) want(t *testing.T, v *Verifier, token string, want error, ask
 	}
 }
 
-// A new key is found by the first token that names it; one that was withdrawn is no longer good once its set is old.
+// A new key is found by the first token that names it; one that was withdrawn is no
+// longer good once its set is old.
 func TestRotation(t *testing.T) {
 	first, second := signers()[1], signers()[2]
 	p, at := newProvider(t, first), newClock()
@@ -50,7 +51,8 @@ func TestRotation(t *testing.T) {
 	p.want(t, v, first.token(nil), nil, 3)
 }
 
-// However many tokens name keys that nobody has, at once or one after another, the issuer is asked once a minute.
+// However many tokens name keys that nobody has, at once or one after another, the issuer
+// is asked once a minute.
 func TestUnknownKeyFlood(t *testing.T) {
 	known := signers()[2]
 	p, at := newProvider(t, known), newClock()
@@ -106,7 +108,8 @@ func TestStaleKeysStay(t *testing.T) {
 	}
 }
 
-// Before the keys were ever read, nobody is let in; the issuer is asked after 1 s, 2 s and so on, and in the end once a minute.
+// Before the keys were ever read, nobody is let in; the issuer is asked after 1 s, 2 s
+// and so on, and in the end once a minute.
 func TestNoKeysYet(t *testing.T) {
 	s := signers()[2]
 	p, at := newProvider(t, s), newClock()
@@ -141,7 +144,8 @@ func TestFirstReadingFails(t *testing.T) {
 	p.want(t, v, s.token(nil), nil, 2)
 }
 
-// Keys that cannot be read again are not trusted for ever: after two hours nobody is let in until they can be.
+// Keys that cannot be read again are not trusted for ever: after two hours nobody is let
+// in until they can be.
 func TestOldKeysAreNotTrusted(t *testing.T) {
 	s := signers()[2]
 	p, at := newProvider(t, s), newClock()

@@ -36,7 +36,8 @@ const (
 	storedOther = 15 // numbers of another section
 )
 
-// decodeStored reads a state independently of the script. It fails when bytes are missing or left over.
+// decodeStored reads a state independently of the script. It fails when bytes are missing
+// or left over.
 func decodeStored(state string) (stored, error) {
 	b := []byte(state)
 	if len(b) < storedHead || len(b) < storedHead+sectionLen*int(b[1]) {
@@ -87,12 +88,14 @@ func (sec *storedSection) readSlots(b []byte) {
 	sec.trailing = string(b)
 }
 
-// mostSlots is how many slots a log of a limit is ever given: a tenth more than the limit needs, and four.
+// mostSlots is how many slots a log of a limit is ever given: a tenth more than the limit
+// needs, and four.
 func mostSlots(requests, group int64) int64 {
 	return (requests+group-1)/group*11/10 + 4
 }
 
-// room is the documented capacity of a log after a rewrite that found live slots: half as many to grow, and eight, but no more than mostSlots.
+// room is the documented capacity of a log after a rewrite that found live slots: half as
+// many to grow, and eight, but no more than mostSlots.
 func room(live, requests, group int64) int64 {
 	return max(live, min(live*3/2+8, mostSlots(requests, group)))
 }
@@ -109,7 +112,8 @@ func requestsOf(limits []Limit, section int) int64 {
 	return requests
 }
 
-// The length of a state is what its layout says, its free slots are zero, and after each rewrite a log has the documented room.
+// The length of a state is what its layout says, its free slots are zero, and after each
+// rewrite a log has the documented room.
 func TestBytesEqualTheFormula(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -165,7 +169,8 @@ func (s *subject) checkRoom(t *rapid.T, before, after stored) {
 	}
 }
 
-// keptRoom reports whether a log has the room that it had: a rewrite for another section's sake leaves it alone.
+// keptRoom reports whether a log has the room that it had: a rewrite for another
+// section's sake leaves it alone.
 func (sec *storedSection) keptRoom(before stored, i int) bool {
 	if i >= len(before.sections) {
 		return false
@@ -174,7 +179,8 @@ func (sec *storedSection) keptRoom(before stored, i int) bool {
 	return sec.kind == was.kind && sec.group == was.group && sec.span == was.span && sec.capacity == was.capacity
 }
 
-// largest is the documented bound of the bytes that a list of limits takes: a quantity of the limits alone, whatever the calls.
+// largest is the documented bound of the bytes that a list of limits takes: a quantity of
+// the limits alone, whatever the calls.
 func largest(limits []Limit) int {
 	sections, _ := sectionsOf(limits)
 	total := storedHead
@@ -206,7 +212,8 @@ func TestBytesAreBounded(t *testing.T) {
 	})
 }
 
-// Edits keep history, but no log becomes longer than the largest of the limits that the subject ever had needs.
+// Edits keep history, but no log becomes longer than the largest of the limits that the
+// subject ever had needs.
 func TestSlotsAreBoundedAcrossEdits(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -223,7 +230,8 @@ func TestSlotsAreBoundedAcrossEdits(t *testing.T) {
 	})
 }
 
-// Where a slot stood for many calls and now stands for one, the history takes no more than DefaultSlots.
+// Where a slot stood for many calls and now stands for one, the history takes no more
+// than DefaultSlots.
 func TestSlotsAreBoundedWhenAGroupedLogIsLowered(t *testing.T) {
 	s := newClocked(t).subject(Limit{Requests: 1_000_000, Window: time.Minute, Slots: MinSlots})
 	s.do(t, 1_000_000)
@@ -252,7 +260,8 @@ func (s *subject) capacity(t rapid.TB) int64 {
 	return int64(longest)
 }
 
-// bound returns the slots of the longest log that the limits could need, or that others could carry over from them one call a slot.
+// bound returns the slots of the longest log that the limits could need, or that others
+// could carry over from them one call a slot.
 func bound(limits []Limit) int64 {
 	var slots int64
 	for _, l := range limits {
@@ -263,8 +272,10 @@ func bound(limits []Limit) int64 {
 	return slots
 }
 
-// The time to live covers every window that still counts something, and is no longer than two windows and two milliseconds. The server drops the keys
-// of this test at the virtual instant at which it would, and still every answer is that of the model, which forgets nothing.
+// The time to live covers every window that still counts something, and is no longer than
+// two windows and two milliseconds. The server drops the keys of this test at the virtual
+// instant at which it would, and still every answer is that of the model, which forgets
+// nothing.
 func TestTimeToLiveCoversEveryWindow(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -273,7 +284,8 @@ func TestTimeToLiveCoversEveryWindow(t *testing.T) {
 	})
 }
 
-// The same holds across edits. Calendars are left out, since the count of one that an edit drops is kept until the key expires.
+// The same holds across edits. Calendars are left out, since the count of one that an
+// edit drops is kept until the key expires.
 func TestTimeToLiveCoversEveryWindowAcrossEdits(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -340,8 +352,8 @@ func (s *subject) checkLife(t *rapid.T, model *Model, cost int64) {
 	}
 }
 
-// What the server really spends on a key that took all its limit, its own bookkeeping and the key's name included, stays within the published
-// figures.
+// What the server really spends on a key that took all its limit, its own bookkeeping and
+// the key's name included, stays within the published figures.
 func TestMemoryOfAKey(t *testing.T) {
 	clock := newClocked(t)
 	name := (&Limiter{prefix: "tg:"}).stateKey("caller")

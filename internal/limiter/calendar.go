@@ -6,10 +6,12 @@ import (
 	"time"
 )
 
-// Calendar aligns a FixedWindow to periods of the calendar in a time zone. The zero value aligns to the epoch.
+// Calendar aligns a FixedWindow to periods of the calendar in a time zone. The zero value
+// aligns to the epoch.
 type Calendar uint8
 
-// The calendar periods. Their names in text are "minute", "hour", "day" and "month"; NoCalendar's is "".
+// The calendar periods. Their names in text are "minute", "hour", "day" and "month";
+// NoCalendar's is "".
 const (
 	NoCalendar Calendar = iota
 	Minute
@@ -38,7 +40,8 @@ func ParseCalendar(name string) (Calendar, error) {
 	return 0, fmt.Errorf("calendar %q is not one of minute, hour, day, month", name)
 }
 
-// longest returns the length of the period; of a day with the hour that the end of summer time adds, of a month with 31 such days.
+// longest returns the length of the period; of a day with the hour that the end of summer
+// time adds, of a month with 31 such days.
 func (c Calendar) longest() time.Duration {
 	switch c {
 	case Minute:
@@ -76,11 +79,13 @@ type shift struct {
 }
 
 const (
-	shiftsAhead = 10 * 366 * 24 * time.Hour // how far ahead a Program knows its zones; later, the last offset stays
+	// how far ahead a Program knows its zones; later, the last offset stays
+	shiftsAhead = 10 * 366 * 24 * time.Hour
 	maxShifts   = 64
 )
 
-// shiftsOf lists the offsets of a zone from the longest period before now on, the first one from the beginning of time.
+// shiftsOf lists the offsets of a zone from the longest period before now on, the first
+// one from the beginning of time.
 func shiftsOf(zone string, now time.Time) []shift {
 	location, err := time.LoadLocation(zone)
 	if err != nil {
@@ -90,7 +95,9 @@ func shiftsOf(zone string, now time.Time) []shift {
 	_, offset := t.Zone()
 	shifts := []shift{{0, int64(offset) * 1e6}}
 	for end := now.Add(shiftsAhead); t.Before(end) && len(shifts) < maxShifts; {
-		next := t.Add(24 * time.Hour) // ZoneBounds stands still at the end of some years after 2037, and ends zones at the end of others
+		// ZoneBounds stands still at the end of some years after 2037, and ends zones at
+		// the end of others
+		next := t.Add(24 * time.Hour)
 		if _, bound := t.ZoneBounds(); bound.IsZero() {
 			break
 		} else if bound.After(t) {
@@ -115,8 +122,9 @@ func shiftAt(shifts []shift, us int64) int {
 	return i
 }
 
-// reached returns the first instant, from the shift with an index on, at which the zone's clocks show at least a local time. Where clocks skip that
-// time it is the instant of the skip.
+// reached returns the first instant, from the shift with an index on, at which the zone's
+// clocks show at least a local time. Where clocks skip that time it is the instant of the
+// skip.
 func reached(shifts []shift, from int, local int64) int64 {
 	for i := from; ; i++ {
 		us := local - shifts[i].offset
@@ -150,8 +158,9 @@ func (c Calendar) period(now int64, shifts []shift) (start, end int64) {
 	return reached(shifts, 0, start), reached(shifts, current, end)
 }
 
-// monthAround returns the days since 1970 of the first of the month that holds a day, and of the first of the next month. The arithmetic is Howard
-// Hinnant's days_from_civil and civil_from_days, whose years begin in March.
+// monthAround returns the days since 1970 of the first of the month that holds a day, and
+// of the first of the next month. The arithmetic is Howard Hinnant's days_from_civil and
+// civil_from_days, whose years begin in March.
 func monthAround(day int64) (first, next int64) {
 	z := day + 719468
 	doe := z % 146097

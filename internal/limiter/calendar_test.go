@@ -9,8 +9,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// zones are time zones of every kind: whole hours, halves and quarters, summer time of half an hour, in both hemispheres, at midnight, around
-// Ramadan; and places that changed their day, their half hour or their mind.
+// zones are time zones of every kind: whole hours, halves and quarters, summer time of
+// half an hour, in both hemispheres, at midnight, around Ramadan; and places that changed
+// their day, their half hour or their mind.
 var zones = []string{
 	"UTC", "Europe/Berlin", "Europe/London", "Europe/Dublin", "Europe/Lisbon", "Europe/Moscow", "Europe/Istanbul", "Atlantic/Azores",
 	"Atlantic/Reykjavik",
@@ -35,7 +36,8 @@ type clockWork struct {
 	shifts   []shift   // as they were known then
 }
 
-// drawClockWork draws an instant, half of the time within two days of a shift. It is uniform, where rapid prefers small numbers.
+// drawClockWork draws an instant, half of the time within two days of a shift. It is
+// uniform, where rapid prefers small numbers.
 func drawClockWork(t *rapid.T) clockWork {
 	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 	c := clockWork{zone: zones[r.IntN(len(zones))], calendar: Minute + Calendar(r.IntN(int(Month)))}
@@ -83,7 +85,8 @@ func (c clockWork) local() (start, end time.Time) {
 	}
 }
 
-// shiftsWithin reports whether the zone's clocks are moved within some time of an instant.
+// shiftsWithin reports whether the zone's clocks are moved within some time of an
+// instant.
 func shiftsWithin(reach time.Duration, at time.Time) bool {
 	_, before := at.Add(-reach).Zone()
 	_, between := at.Zone()
@@ -91,8 +94,9 @@ func shiftsWithin(reach time.Duration, at time.Time) bool {
 	return before != between || between != after
 }
 
-// A calendar window is the local minute, hour, day or month, as Go's time package has them, unless the clocks are moved within hours of where it
-// begins or ends (for a minute or an hour: within it).
+// A calendar window is the local minute, hour, day or month, as Go's time package has
+// them, unless the clocks are moved within hours of where it begins or ends (for a minute
+// or an hour: within it).
 func TestCalendarWindowIsTheLocalPeriod(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawClockWork(t)
@@ -106,7 +110,8 @@ func TestCalendarWindowIsTheLocalPeriod(t *testing.T) {
 	})
 }
 
-// Every instant lies within its calendar window, also on the days on which the clocks are moved; one that did not would have no limit.
+// Every instant lies within its calendar window, also on the days on which the clocks are
+// moved; one that did not would have no limit.
 func TestCalendarWindowHoldsItsInstant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawClockWork(t)
@@ -116,8 +121,10 @@ func TestCalendarWindowHoldsItsInstant(t *testing.T) {
 	})
 }
 
-// Days and months follow each other without gap or overlap, also where the clocks are moved at midnight, and each begins at a local midnight or,
-// where the clocks jump over it, at the jump. Minutes and hours do so too, except where the clocks are moved inside one.
+// Days and months follow each other without gap or overlap, also where the clocks are
+// moved at midnight, and each begins at a local midnight or, where the clocks jump over
+// it, at the jump. Minutes and hours do so too, except where the clocks are moved inside
+// one.
 func TestCalendarWindowsTileTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawClockWork(t)
@@ -154,8 +161,9 @@ func TestZonesAreKnownForTenYears(t *testing.T) {
 	})
 }
 
-// No day in the years to come has an hour without a limit: wherever the clocks are moved, at most twice the limit passes within the two days around
-// it that make three windows at most.
+// No day in the years to come has an hour without a limit: wherever the clocks are moved,
+// at most twice the limit passes within the two days around it that make three windows at
+// most.
 func TestNoCalendarDayIsUnlimited(t *testing.T) {
 	const requests = 3
 	for _, name := range zones {

@@ -2,14 +2,17 @@ package limiter
 
 import "slices"
 
-// rebuild moves the history into other sections, on the strict side. A section that stays as it is keeps its state. A log takes over the slots of the
-// log with the longest window, as far back as both windows reach and at most DefaultSlots or its limit. What has no log to take from starts with the
-// largest count that any old section has, as if all of it were admitted now, at most its limit.
+// rebuild moves the history into other sections, on the strict side. A section that stays
+// as it is keeps its state. A log takes over the slots of the log with the longest
+// window, as far back as both windows reach and at most DefaultSlots or its limit. What
+// has no log to take from starts with the largest count that any old section has, as if
+// all of it were admitted now, at most its limit.
 func (m *Model) rebuild(s *step, sections []section) {
 	old := past{sections: m.sections, states: slices.Clone(m.states), now: s.now}
 	for i := range old.states {
 		st := &old.states[i]
-		if old.sections[i].calendar == NoCalendar { // the zone of a calendar that goes is no longer known: its count stands
+		// the zone of a calendar that goes is no longer known: its count stands
+		if old.sections[i].calendar == NoCalendar {
 			st.settle(old.sections[i], s.now, st.requests, nil)
 		}
 		old.count = max(old.count, old.calls(i))
@@ -116,12 +119,16 @@ func (h *past) carriedLog(sec section, source int, requests int64) state {
 	st.offset = from.offset
 	after := h.now + from.offset - min(sec.span, old.span)
 	calls := func(i int) int64 {
-		if i == len(from.slots)-1 {
+		switch {
+		case i == len(from.slots)-1:
 			return from.fill
+		case i > 0 && from.slots[i-1] == from.slots[i]:
+			return old.group
 		}
-		return old.group
+		return old.group - (from.missing(from.slots[i]-1) - from.missing(from.slots[i]))
 	}
-	// A slot may have stood for many calls, and each may need one of its own now: that is bounded, the oldest go.
+	// A slot may have stood for many calls, and each may need one of its own now: that is
+	// bounded, the oldest go.
 	most := max(requests, DefaultSlots*sec.group)
 	first, total := len(from.slots), int64(0)
 	for first > 0 && from.slots[first-1] > after && total < most {

@@ -12,11 +12,12 @@ import (
 	"github.com/valkey-io/valkey-go"
 	"pgregory.net/rapid"
 
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 )
 
-// clockedServer stands between the shipped script and the server: TIME is an argument, keys outlive the test, since virtual time runs ahead of the
-// server's, and the tail learns the time to live that the script gave and how many writes it made.
+// clockedServer stands between the shipped script and the server: TIME is an argument,
+// keys outlive the test, since virtual time runs ahead of the server's, and the tail
+// learns the time to live that the script gave and how many writes it made.
 const clockedServer = `local server, clock, life, writes = redis, tonumber(ARGV[4]), 0, 0
 local redis = {call = function(command, ...)
   local words = {...}
@@ -68,7 +69,8 @@ func (c *clocked) subject(limits ...Limit) *subject {
 	return &subject{history: h}
 }
 
-// compiled returns the program of the limits at hand, without compiling the same ones again unless time has passed that a zone does not know.
+// compiled returns the program of the limits at hand, without compiling the same ones
+// again unless time has passed that a zone does not know.
 func (s *subject) compiled(t rapid.TB) string {
 	t.Helper()
 	calendar := slices.ContainsFunc(s.limits, func(l Limit) bool { return l.Calendar != NoCalendar })

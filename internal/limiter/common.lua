@@ -1,20 +1,26 @@
--- The commonest steps by themselves: a state that one section fills and that is read whole, in step with the program, from which nothing has to be
--- dropped. It leaves `reply` nil and everything as it was for any other. Straight code, without functions or tables, and as few library calls as will
--- do: each costs a fiftieth of the step.
+-- The commonest steps by themselves: a state that one section fills and that is read
+-- whole, in step with the program, from which nothing has to be dropped. It leaves
+-- `reply` nil and everything as it was for any other. Straight code, without functions or
+-- tables, and as few library calls as will do: each costs a fiftieth of the step.
 --
--- Signatures are compared as two numbers: version, sections, kind and calls per slot; bytes per slot and window. The age of a slot is taken modulo
--- the slot's range: a section's width leaves room for more than three windows, and a slot is never older.
+-- Signatures are compared as two numbers: version, sections, kind and calls per slot;
+-- bytes per slot and window. The age of a slot is taken modulo the slot's range: a
+-- section's width leaves room for more than three windows, and a slot is never older.
 
-if cost == 1 and #s >= 44 and #s < 2048 then
+if cost == 1 and #s >= 50 and #s < 2048 then
   -- One log, one call a slot.
   local about, first, second, n = unpack('>I2I7I7I4', prog)
-  local its_first, its_second, rewritten, offset, capacity, reach = unpack('>I7I7I7I7I4I4', s)
+  -- The last of these numbers begins with the oldest slot.
+  local its_first, its_second, rewritten, offset, capacity, reach, _, _, begins = unpack('>I7I7I7I7I4I4I4I4I6', s)
   if about % 256 == 30 and first == 0x02010100000001 and its_first == first and its_second == second and offset < 140737488355328 then
     local width, format, zeros, modulus, window = 4, '>I4', '\0\0\0\0', 2147483648, second - 0x4000000000000
     if second >= 0x6000000000000 then
       width, format, zeros, modulus, window, reach = 6, '>I6', '\0\0\0\0\0\0', 140737488355328, second - 0x6000000000000, reach * 65536
     elseif second >= 0x5000000000000 then
       width, format, zeros, modulus, window, reach = 5, '>I5', '\0\0\0\0\0', 549755813888, second - 0x5000000000000, reach * 65536
+      begins = (begins - begins % 256) / 256
+    else
+      begins = (begins - begins % 65536) / 65536
     end
     local at, used = now + offset, string.find(s, zeros, 45, true)
     if used then
@@ -32,10 +38,10 @@ if cost == 1 and #s >= 44 and #s < 2048 then
     elseif about == 286 then
       if used >= n then
         local oldest = (at - unpack(format, s, 45 + width * (used - n))) % modulus
-        if oldest < window and age <= oldest then reply = pack('>I1I7I4I7I7', 0, now, 0, window - age, window - oldest) end
+        if oldest < window and age <= oldest then reply = pack('>I1I7I4I7I7I8', 0, now, 0, window - age, window - oldest, window - oldest) end
         whole = false
       elseif whole then
-        reply = pack('>I1I7I4', 3, now, n - used - 1)
+        reply = pack('>I1I7I4I8', 3, now, n - used - 1, window - (at - begins) % modulus)
       end
     elseif whole then
       local left = ''
@@ -43,20 +49,26 @@ if cost == 1 and #s >= 44 and #s < 2048 then
       while left and i < #prog do
         local its_n, _, its_window = unpack('>I4I1I6', prog, i)
         i = i + 14
-        local live = used
+        local live, oldest = used, (at - begins) % modulus
         if its_window < window then
           -- The first slot that is alive, from the oldest that can be on.
           local lo, hi = 0, used
           if used > its_n then lo = used - its_n end
-          if age < its_window then hi = used - 1 end
+          oldest = its_window
+          if age < its_window then hi, oldest = used - 1, age end
           local probe = lo
           while lo < hi and age < its_window do
-            if (at - unpack(format, s, 45 + width * probe)) % modulus < its_window then hi = probe else lo = probe + 1 end
+            local old = (at - unpack(format, s, 45 + width * probe)) % modulus
+            if old < its_window then hi, oldest = probe, old else lo = probe + 1 end
             probe = (lo + hi - (lo + hi) % 2) / 2
           end
           live = used - hi
+          oldest = its_window - oldest
+          if live == 0 then oldest = its_window end
+        else
+          oldest = its_window - oldest
         end
-        if live < its_n then left = left .. pack('>I4', its_n - live - 1) else left = nil end
+        if live < its_n then left = left .. pack('>I4I8', its_n - live - 1, oldest) else left = nil end
       end
       whole = left
       if left then reply = pack('>I1I7', 3, now) .. left end
@@ -100,19 +112,21 @@ elseif #s == 29 and cost >= 0 then
         reset = prev > 0 and window - elapsed or 0
       end
       if cost > 0 then
-        reply = pack('>I1I7I4', 3, now, left - cost)
+        reply = pack('>I1I7I4I4I4', 3, now, left - cost, prev, cur + cost)
       else
-        reply = pack('>I1I7I4I7I7', 1, now, left, reset, 0)
+        reply = pack('>I1I7I4I7I7I4I4', 1, now, left, reset, 0, prev, cur)
       end
     else
-      -- Free again when the share has shrunk to what the rest leaves: of the previous window in this one, or of this one in the next.
+      -- Free again when the share has shrunk to what the rest leaves: of the previous
+      -- window in this one, or of this one in the next.
       local free, shrinking, ends = (n - cur - take) * window, prev, window
       if free < 0 then free, shrinking, ends = (n - take) * window, cur, 2 * window end
       if free < 9007199254740992 then
         local overlap = free / shrinking
         overlap = overlap - overlap % 1
         if overlap * shrinking > free then overlap = overlap - 1 end
-        reply = pack('>I1I7I4I7I7', 0, now, left > 0 and left or 0, cur > 0 and 2 * window - elapsed or window - elapsed, ends - overlap - elapsed)
+        reply = pack('>I1I7I4I7I7I4I4', 0, now, left > 0 and left or 0, cur > 0 and 2 * window - elapsed or window - elapsed,
+          ends - overlap - elapsed, prev, cur)
       end
     end
   end

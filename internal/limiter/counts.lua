@@ -1,5 +1,7 @@
--- The same step as step.lua for {{count}} counters: state and program in step, a clock that did not step back. It leaves `reply` nil, and everything
--- as it was, for any other. Written out for each number of counters, since tables and loops would cost as much as the step.
+-- The same step as step.lua for {{count}} counters: state and program in step, a clock
+-- that did not step back. It leaves `reply` nil, and everything as it was, for any other.
+-- Written out for each number of counters, since tables and loops would cost as much as
+-- the step.
 if #prog == {{program length}} and #s == {{state length}} and cost > 0
   and string.sub(s, 1, {{signature length}}) == string.sub(prog, 3, {{signature end}}) then
   local code, {{list kind#, window#}}, {{list n#, _}} = unpack('>I4{{repeat I5I7}}{{repeat I7I7}}', prog)
@@ -29,10 +31,10 @@ if #prog == {{program length}} and #s == {{state length}} and cost > 0
     elseif {{all cost <= left#}} and rolled then
       call('SET', key, string.sub(s, 1, {{signature length}}) .. pack('>{{repeat I7I4I4}}', {{list start#, prev#, cur# + cost}}), 'PX',
         math.ceil(math.max({{list 2 * window# - elapsed#}}) / 1000) + 1)
-      reply = pack('>I1I7{{repeat I4}}', 3, now, {{list left# - cost}})
+      reply = pack('>I1I7{{repeat I4I4I4}}', 3, now, {{list left# - cost, prev#, cur# + cost}})
     elseif {{all cost <= left#}} then
       call('SETRANGE', key, {{sections}} - 1, pack('>{{repeat I7I4I4}}', {{list start#, prev#, cur# + cost}}))
-      reply = pack('>I1I7{{repeat I4}}', 3, now, {{list left# - cost}})
+      reply = pack('>I1I7{{repeat I4I4I4}}', 3, now, {{list left# - cost, prev#, cur# + cost}})
     elseif {{all cost <= n#}} then
       local {{list retry#}} = {{list 0}}
 {{each       if cost > left# then
@@ -47,7 +49,7 @@ if #prog == {{program length}} and #s == {{state length}} and cost > 0
       end
       if cur# > 0 then window# = 2 * window# elseif prev# == 0 then window# = elapsed# end
 }}
-      if exact then reply = pack('>I1I7{{repeat I4I7I7}}', 0, now, {{list left#, window# - elapsed#, retry#}}) end
+      if exact then reply = pack('>I1I7{{repeat I4I7I7I4I4}}', 0, now, {{list left#, window# - elapsed#, retry#, prev#, cur#}}) end
     end
   end
 end

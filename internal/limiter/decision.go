@@ -5,11 +5,17 @@ import "time"
 // Usage is the state of one limit at the instant of a Decision.
 type Usage struct {
 	Limit Limit
-	// Remaining is the cost that could still be taken from this limit now: 0 to Limit.Requests. After an allowed Take it excludes what was taken.
+	// Remaining is the cost that could still be taken from this limit now: 0 to
+	// Limit.Requests. After an allowed Take it excludes what was taken.
 	Remaining int64
-	// Reset is the time until this limit's window is empty if nobody calls again; 0 when it is empty now.
+	// Reset is the time until this limit's window is empty if nobody calls again; 0 when
+	// it is empty now.
 	Reset time.Duration
-	// RetryAfter is the time until the same cost would pass this limit if nobody else calls; 0 when it passes now.
+	// Next is the time until Remaining rises if nobody calls again; 0 when the window is
+	// empty.
+	Next time.Duration
+	// RetryAfter is the time until the same cost would pass this limit if nobody else
+	// calls; 0 when it passes now.
 	RetryAfter time.Duration
 }
 
@@ -18,16 +24,22 @@ func (u Usage) Used() int64 { return u.Limit.Requests - u.Remaining }
 
 // Decision is the answer to one Take or Peek. A denial is a Decision, not an error.
 type Decision struct {
-	// Allowed says whether every limit admitted the cost. When it is false nothing was taken from any limit.
+	// Allowed says whether every limit admitted the cost. When it is false nothing was
+	// taken from any limit.
 	Allowed bool
 	// Now is the instant of the decision on the server's clock, to the microsecond.
 	Now time.Time
 	// Limits holds every limit of the subject, in the order given.
 	Limits []Usage
+	// Unreturned is how much of a Refund some limit may still hold and did not give back:
+	// the most over all limits. It is 0 when everything was given back that is still
+	// counted, and for any other step.
+	Unreturned int64
 }
 
-// Binding returns the limit that a client should heed: on a denial the one with the longest RetryAfter, otherwise the one with the smallest share
-// remaining. It returns the zero Usage when there are no limits.
+// Binding returns the limit that a client should heed: on a denial the one with the
+// longest RetryAfter, otherwise the one with the smallest share remaining. It returns the
+// zero Usage when there are no limits.
 func (d Decision) Binding() Usage {
 	var b Usage
 	for i, u := range d.Limits {
@@ -38,7 +50,8 @@ func (d Decision) Binding() Usage {
 	return b
 }
 
-// RetryAfter returns the time until the same cost would be allowed if nobody else calls; 0 when it was allowed.
+// RetryAfter returns the time until the same cost would be allowed if nobody else calls;
+// 0 when it was allowed.
 func (d Decision) RetryAfter() time.Duration {
 	var longest time.Duration
 	for _, u := range d.Limits {
@@ -47,7 +60,8 @@ func (d Decision) RetryAfter() time.Duration {
 	return longest
 }
 
-// Binds reports whether u rather than b is the usage that a client should heed, as Decision.Binding says.
+// Binds reports whether u rather than b is the usage that a client should heed, as
+// Decision.Binding says.
 func Binds(allowed bool, u, b Usage) bool {
 	if !allowed {
 		return u.RetryAfter > b.RetryAfter

@@ -15,7 +15,8 @@ type admission struct {
 	cost int64
 }
 
-// fullest returns the largest cost in any window [at, at+window) of admissions in order of time.
+// fullest returns the largest cost in any window [at, at+window) of admissions in order
+// of time.
 func fullest(admissions []admission, window time.Duration) (at time.Time, most int64) {
 	first, sum := 0, int64(0)
 	for _, a := range admissions {
@@ -31,8 +32,9 @@ func fullest(admissions []admission, window time.Duration) (at time.Time, most i
 	return at, most
 }
 
-// However often a log's limit is edited, up and down, with slots for one call or for many, no rolling window admits more than the largest limit, as
-// long as that is at most DefaultSlots: of more calls in groups an edit to smaller groups keeps only so many.
+// However often a log's limit is edited, up and down, with slots for one call or for
+// many, no rolling window admits more than the largest limit, as long as that is at most
+// DefaultSlots: of more calls in groups an edit to smaller groups keeps only so many.
 func TestRollingWindowAcrossEdits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit, largest, now := drawEdit(t), int64(0), at(0)
@@ -71,7 +73,8 @@ func drawEdit(t *rapid.T) Limit {
 	}
 }
 
-// A limit that is lowered for a moment and raised again has forgotten nothing of its window.
+// A limit that is lowered for a moment and raised again has forgotten nothing of its
+// window.
 func TestLoweringForAMomentForgetsNothing(t *testing.T) {
 	var m Model
 	high, low := []Limit{{Requests: DefaultSlots, Window: time.Minute, Slots: MinSlots}}, []Limit{{Requests: 100, Window: time.Minute}}

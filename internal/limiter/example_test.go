@@ -13,10 +13,12 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// noon is the time on the server of the examples. A program, which is made now, does not know the summer times of the past, so their zone has none.
+// noon is the time on the server of the examples. A program, which is made now, does not
+// know the summer times of the past, so their zone has none.
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// start starts the embedded server, whose clock an example sets, and connects to it. A program connects to Valkey 8, as store.Open does.
+// start starts the embedded server, whose clock an example sets, and connects to it. A
+// program connects to Valkey 8, as store.Open does.
 func start() (*miniredis.Miniredis, valkey.Client) {
 	server := miniredis.NewMiniRedis()
 	if err := server.Start(); err != nil {
@@ -202,8 +204,9 @@ func ExampleLimiter_Reset() {
 	// true
 }
 
-// A Model decides as a Limiter does, without a server, at instants that the caller names. Here a fixed window lets a burst through on both sides of
-// its boundary, and a log does not.
+// A Model decides as a Limiter does, without a server, at instants that the caller names.
+// Here a fixed window lets a burst through on both sides of its boundary, and a log does
+// not.
 func ExampleModel() {
 	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.Log} {
 		var subject limiter.Model

@@ -12,11 +12,11 @@ import (
 
 	"pgregory.net/rapid"
 
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 )
 
-// besiege takes what it can at one instant, up to a thousandth of the smallest limit at a time, until two dozen calls in a row were denied or more
-// was admitted than most.
+// besiege takes what it can at one instant, up to a thousandth of the smallest limit at a
+// time, until two dozen calls in a row were denied or more was admitted than most.
 func (s *subject) besiege(t rapid.TB, most int64) (admitted int64) {
 	t.Helper()
 	cost := 1 + s.smallestLimit()/1000
@@ -31,8 +31,9 @@ func (s *subject) besiege(t rapid.TB, most int64) (admitted int64) {
 	return admitted
 }
 
-// checkSurvives plants bytes as the state, without a time to live, so that only the script can end them. Where the damage shows late, what was
-// admitted until then is forgotten, once. Two windows later the subject is as good as new.
+// checkSurvives plants bytes as the state, without a time to live, so that only the
+// script can end them. Where the damage shows late, what was admitted until then is
+// forgotten, once. Two windows later the subject is as good as new.
 func (s *subject) checkSurvives(t rapid.TB, state []byte, first int64) {
 	t.Helper()
 	s.log = append(s.log, fmt.Sprintf("state %x", state))
@@ -56,7 +57,8 @@ func (s *subject) checkSurvives(t rapid.TB, state []byte, first int64) {
 	}
 }
 
-// Whatever became of a subject's state, no caller gets more than the limit at once after it, no call fails, and two windows later all is well.
+// Whatever became of a subject's state, no caller gets more than the limit at once after
+// it, no call fails, and two windows later all is well.
 func TestDamagedStates(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -101,7 +103,8 @@ func damage(r *rand.Rand, state []byte) []byte {
 	return state
 }
 
-// The same holds for bytes that look like a state to the program at hand: its signature, and anything behind it.
+// The same holds for bytes that look like a state to the program at hand: its signature,
+// and anything behind it.
 func TestForgedStates(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -115,7 +118,8 @@ func TestForgedStates(t *testing.T) {
 	})
 }
 
-// forge lays bytes out as the header of step.lua says, with any numbers in them: small, huge, now, or now and then what they should be.
+// forge lays bytes out as the header of step.lua says, with any numbers in them: small,
+// huge, now, or now and then what they should be.
 func forge(r *rand.Rand, now time.Time, program []byte) []byte {
 	state := bytes.Clone(program[2 : 4+sectionLen*int(program[3])])
 	slots := []byte{}
@@ -139,7 +143,8 @@ func forge(r *rand.Rand, now time.Time, program []byte) []byte {
 	return append(state, slots...)
 }
 
-// handMade is the state of a log: numbers as they should be, slots that are free (0) or of some seconds ago.
+// handMade is the state of a log: numbers as they should be, slots that are free (0) or
+// of some seconds ago.
 func (s *subject) handMade(t rapid.TB, secondsAgo ...int64) []byte {
 	t.Helper()
 	program := s.compiled(t)
@@ -159,7 +164,8 @@ func (s *subject) handMade(t rapid.TB, secondsAgo ...int64) []byte {
 	return state
 }
 
-// Free slots between used ones, as no program of ours leaves them, are no room for more calls than the limit.
+// Free slots between used ones, as no program of ours leaves them, are no room for more
+// calls than the limit.
 func TestGapsBetweenSlotsAdmitNoMore(t *testing.T) {
 	clock := newClocked(t)
 	for _, secondsAgo := range [][]int64{{0, 110, 100, 90}, {90, 0, 110, 100}, {59, 0, 0, 110}} {
@@ -201,7 +207,8 @@ func appendNumber(b []byte, number uint64, width int) []byte {
 	return b
 }
 
-// A key that another program put there is an error that says so, if its type is another, and is left alone.
+// A key that another program put there is an error that says so, if its type is another,
+// and is left alone.
 func TestStatesOfOtherTypes(t *testing.T) {
 	client := connect(t, valkeytest.Start(t))
 	l, err := New(client, "tg:", Limit{Requests: 2, Window: time.Minute})
@@ -248,7 +255,8 @@ var fuzzShapes = [][]Limit{
 	{{Requests: 900, Window: time.Hour}},
 }
 
-// No bytes in a state key make a call fail or a key unlimited, for longer than two windows.
+// No bytes in a state key make a call fail or a key unlimited, for longer than two
+// windows.
 func FuzzState(f *testing.F) {
 	clock := newClocked(f)
 	for shape, limits := range fuzzShapes {
@@ -265,8 +273,8 @@ func FuzzState(f *testing.F) {
 	})
 }
 
-// Any bytes are no Program, or one whose limits compile to a program of the same limits, but for zones that are not known here: a Program carries
-// what it needs of them.
+// Any bytes are no Program, or one whose limits compile to a program of the same limits,
+// but for zones that are not known here: a Program carries what it needs of them.
 func FuzzProgram(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0)
 	for _, limits := range fuzzShapes {
@@ -308,7 +316,8 @@ func TestParseReplyRefusesTimesOutOfRange(t *testing.T) {
 	}
 }
 
-// Any bytes are no reply, or a Decision of as many limits as were asked for, with nothing below zero.
+// Any bytes are no reply, or a Decision of as many limits as were asked for, with nothing
+// below zero.
 func FuzzParseReply(f *testing.F) {
 	f.Add([]byte{2, 0, 6, 1, 2, 3, 4, 5}, uint8(1))
 	f.Add(append([]byte{1, 0, 6, 1, 2, 3, 4, 5}, make([]byte, 2*replyUsage)...), uint8(2))
@@ -321,12 +330,12 @@ func FuzzParseReply(f *testing.F) {
 			}
 			return
 		}
-		whole, short := replyHead+replyUsage*int(n), replyHead+4*int(n)
+		whole, short := replyHead+replyUsage*int(n), replyHead+replyShort*int(n)
 		if (len(reply) != whole && (len(reply) != short || reply[0] != 3)) || len(d.Limits) != int(n) || d.Allowed != (reply[0] != 0) {
 			t.Fatalf("%d bytes %x... for %d limits: %v", len(reply), reply[:1], n, d)
 		}
 		for _, u := range d.Limits {
-			if u.Remaining < 0 || u.Reset < 0 || u.RetryAfter < 0 {
+			if u.Remaining < 0 || u.Reset < 0 || u.RetryAfter < 0 || u.Next < 0 {
 				t.Fatalf("%+v", u)
 			}
 		}

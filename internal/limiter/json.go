@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// limitText is a Limit in JSON and YAML: {"requests": 100, "window": "10s"}. What has its zero value is left out.
+// limitText is a Limit in JSON and YAML: {"requests": 100, "window": "10s"}. What has its
+// zero value is left out.
 type limitText struct {
 	Requests    int64  `json:"requests"`
 	Window      string `json:"window,omitempty"`
@@ -34,7 +35,8 @@ func (l Limit) MarshalJSON() ([]byte, error) {
 	return json.Marshal(text)
 }
 
-// UnmarshalJSON is the inverse of MarshalJSON. It refuses what cannot be read, and leaves bounds to Validate.
+// UnmarshalJSON is the inverse of MarshalJSON. It refuses what cannot be read, and leaves
+// bounds to Validate.
 func (l *Limit) UnmarshalJSON(data []byte) (err error) {
 	var text limitText
 	if err := json.Unmarshal(data, &text); err != nil {
@@ -69,7 +71,8 @@ func ShortWindow(w time.Duration) string {
 	return strconv.FormatInt(count, 10) + unit[:1]
 }
 
-// ParseWindow reads a window: a whole number of d, or what time.ParseDuration takes ("10s", "1h30m").
+// ParseWindow reads a window: a whole number of d, or what time.ParseDuration takes
+// ("10s", "1h30m").
 func ParseWindow(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseInt(days, 10, 32)

@@ -22,16 +22,21 @@ const (
 // Algorithm names a way of counting calls in a window. The zero value is Log.
 type Algorithm uint8
 
-// The algorithms. Their names in text (String, ParseAlgorithm) are "log", "counter", "token-bucket" and "fixed-window".
+// The algorithms. Their names in text (String, ParseAlgorithm) are "log", "counter",
+// "token-bucket" and "fixed-window".
 const (
-	// Log is the exact sliding window: the time of every admitted call is kept, so no rolling window ever holds more than the limit.
+	// Log is the exact sliding window: the time of every admitted call is kept, so no
+	// rolling window ever holds more than the limit.
 	Log Algorithm = iota
-	// Counter estimates the sliding window from two adjacent fixed windows, weighting the previous one by its overlap.
+	// Counter estimates the sliding window from two adjacent fixed windows, weighting the
+	// previous one by its overlap.
 	Counter
-	// TokenBucket admits a burst of Requests at once and refills evenly over the Window: the generic cell rate algorithm (GCRA, ITU-T I.371), which is
-	// also the leaky bucket as a meter.
+	// TokenBucket admits a burst of Requests at once and refills evenly over the Window:
+	// the generic cell rate algorithm (GCRA, ITU-T I.371), which is also the leaky bucket
+	// as a meter.
 	TokenBucket
-	// FixedWindow counts from zero in each window, aligned to the epoch or to the calendar. Twice the limit can pass around a boundary.
+	// FixedWindow counts from zero in each window, aligned to the epoch or to the
+	// calendar. Twice the limit can pass around a boundary.
 	FixedWindow
 )
 
@@ -65,10 +70,13 @@ type Limit struct {
 	Window    time.Duration // MinWindow to MaxWindow, in whole milliseconds; 0 with a Calendar
 	Algorithm Algorithm
 
-	// CountDenied makes denied calls count as well, so that hammering keeps a caller out. Log only. Every call is written then.
+	// CountDenied makes denied calls count as well, so that hammering keeps a caller out.
+	// Log only. Every call is written then.
 	CountDenied bool
-	// Slots bounds the memory of a Log: with more Requests than Slots, each slot stands for Requests/Slots calls (rounded up) and carries the time of
-	// the latest, so that never more than Requests are admitted, and at most 1/Slots of them withheld. MinSlots to MaxSlots; 0 means DefaultSlots.
+	// Slots bounds the memory of a Log: with more Requests than Slots, each slot stands
+	// for Requests/Slots calls (rounded up) and carries the time of the latest, so that
+	// never more than Requests are admitted, and at most 1/Slots of them withheld.
+	// MinSlots to MaxSlots; 0 means DefaultSlots.
 	Slots int
 
 	// Calendar aligns a FixedWindow to calendar periods in Zone, in place of Window.
@@ -86,7 +94,8 @@ func (l Limit) group() int64 {
 	return (l.Requests + slots - 1) / slots
 }
 
-// Span returns the length of the limit's window; of a calendar period the longest one that there is.
+// Span returns the length of the limit's window; of a calendar period the longest one
+// that there is.
 func (l Limit) Span() time.Duration {
 	if l.Calendar != NoCalendar {
 		return l.Calendar.longest()
@@ -94,7 +103,8 @@ func (l Limit) Span() time.Duration {
 	return l.Window
 }
 
-// FieldError is what is wrong with one field of a Limit: requests, window, algorithm, countDenied, slots, calendar or zone.
+// FieldError is what is wrong with one field of a Limit: requests, window, algorithm,
+// countDenied, slots, calendar or zone.
 type FieldError struct {
 	Field   string
 	Message string // names the value, its bound and, where there is one, a way out
@@ -167,7 +177,8 @@ var windowUnits = []struct {
 	{"millisecond", time.Millisecond},
 }
 
-// WindowUnits lists the units of a window, longest first: day, hour, minute, second, millisecond.
+// WindowUnits lists the units of a window, longest first: day, hour, minute, second,
+// millisecond.
 func WindowUnits() []string {
 	names := make([]string, len(windowUnits))
 	for i, u := range windowUnits {
@@ -176,7 +187,8 @@ func WindowUnits() []string {
 	return names
 }
 
-// SplitWindow returns the window as a count of the longest unit that divides it: 90 s is 90, "second".
+// SplitWindow returns the window as a count of the longest unit that divides it: 90 s is
+// 90, "second".
 func SplitWindow(w time.Duration) (count int64, unit string) {
 	for _, u := range windowUnits {
 		if w >= u.size && w%u.size == 0 {
@@ -186,7 +198,8 @@ func SplitWindow(w time.Duration) (count int64, unit string) {
 	return int64(w / time.Millisecond), "millisecond"
 }
 
-// JoinWindow is the inverse of SplitWindow; unit may be plural. It fails for an unknown unit or a window beyond the bounds of a Limit.
+// JoinWindow is the inverse of SplitWindow; unit may be plural. It fails for an unknown
+// unit or a window beyond the bounds of a Limit.
 func JoinWindow(count int64, unit string) (time.Duration, error) {
 	for _, u := range windowUnits {
 		if unit != u.name && unit != u.name+"s" {
@@ -200,7 +213,8 @@ func JoinWindow(count int64, unit string) (time.Duration, error) {
 	return 0, fmt.Errorf("unit %q is not one of %s", unit, strings.Join(WindowUnits(), ", "))
 }
 
-// FormatWindow returns a window in words: "10 seconds", "1 hour", or Go's own notation below a millisecond.
+// FormatWindow returns a window in words: "10 seconds", "1 hour", or Go's own notation
+// below a millisecond.
 func FormatWindow(w time.Duration) string {
 	if w < time.Millisecond || w%time.Millisecond != 0 {
 		return w.String()

@@ -17,7 +17,8 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// ErrCost means that a cost can never be taken: it is below 1 or above one of the limits. Nothing was taken.
+// ErrCost means that a cost can never be taken: it is below 1 or above one of the limits.
+// Nothing was taken.
 var ErrCost = errors.New("limiter: cost out of range")
 
 var (
@@ -38,44 +39,60 @@ var (
 	//go:embed several.lua
 	severalLua string
 	//go:embed step.lua
-	stepLua string
+	sectionsLua string
+	//go:embed refund.lua
+	refundLua string
+	//go:embed store.lua
+	storeLua string
 )
 
-// Script returns the text of a Lua script that makes one step. head runs first, with the server's time in the local now (microseconds), and must set
-// the locals key, prog, cost and refund, as step.lua's header says; tail runs last and finds the encoded Decision in the local reply, for ParseReply.
+// Script returns the text of a Lua script that makes one step. head runs first, with the
+// server's time in the local now (microseconds), and must set the locals key, prog, cost
+// and refund, as step.lua's header says; tail runs last and finds the encoded Decision in
+// the local reply, for ParseReply.
 func Script(head, tail string) string {
 	return structLua + beginLua + clockLua + head + "\n" + ways() + tail
 }
 
-// StepFunction returns the text of Lua code that defines `local function step(key, prog, cost, refund)`, for a script that makes several steps, each
-// on a key of its own. The function returns the encoded Decision, for ParseReply; its arguments are what step.lua's header says, cost and refund as
-// numbers. All steps of a script happen at one instant, the local now.
+// StepFunction returns the text of Lua code that defines `local function step(key, prog,
+// cost, refund)`, for a script that makes several steps, each on a key of its own. The
+// function returns the encoded Decision, for ParseReply; its arguments are what
+// step.lua's header says, cost and refund as numbers. All steps of a script happen at one
+// instant, the local now.
 func StepFunction() string {
 	return structLua + beginLua + clockLua + "local function step(key, prog, cost, refund)\n" + ways() + "return reply\nend\n"
 }
 
-// ways reads the state and makes the step in the first of the ways that knows the case; every one leaves all as it was if it does not.
+// stepLua returns the general step, for every case.
+func stepLua() string { return sectionsLua + refundLua + storeLua }
+
+// ways reads the state and makes the step in the first of the ways that knows the case;
+// every one leaves all as it was if it does not.
 func ways() string {
 	const unless = "if not reply then\n"
-	parts := []string{stateLua, "if #prog % 14 == 2 then\ndo\n", commonLua, "end\n", unless, singleLua, "end\nelse\n"} // a hint: one section
+	// a hint: one section
+	parts := []string{stateLua, "if #prog % 14 == 2 then\ndo\n", commonLua, "end\n", unless, singleLua, "end\nelse\n"}
 	for count := 2; count <= mostCounters; count++ {
 		parts = append(parts, counters(count))
 	}
-	return strings.Join(append(parts, unless, logsLua, "end\nend\n", unless, severalLua, "end\n", unless, stepLua, "end\n"), "")
+	return strings.Join(append(parts, unless, logsLua, "end\nend\n", unless, severalLua, "end\n", unless, stepLua(), "end\n"), "")
 }
 
-// takeHead reads the key, the program, the cost and, for a refund, the time at which it was taken.
+// takeHead reads the key, the program, the cost and what ARGV[3] says of it.
 const takeHead = "local key, prog, cost, refund = KEYS[1], ARGV[1], 1, 0\n" +
-	"if ARGV[2] ~= '1' then cost, refund = tonumber(ARGV[2]), tonumber(ARGV[3]) end"
+	"if ARGV[2] ~= '1' or ARGV[3] == '-1' then cost, refund = tonumber(ARGV[2]), tonumber(ARGV[3]) end"
 
 var takeScript = sync.OnceValue(func() *valkey.Lua { return valkey.NewLuaScript(TakeScript()) })
 
-// TakeScript returns the text of the script behind Limiter. KEYS[1] is the state; ARGV[1] the Program, ARGV[2] the cost, below 0 to give back, and
-// ARGV[3] the time at which that was taken, microseconds since 1970. It returns what ParseReply reads.
+// TakeScript returns the text of the script behind Limiter. KEYS[1] is the state; ARGV[1]
+// the Program, ARGV[2] the cost, below 0 to give back, and ARGV[3] the time at which that
+// was taken, microseconds since 1970, or with a cost above 0 that of Reserving. It
+// returns what ParseReply reads.
 func TakeScript() string { return Script(takeHead, "return reply") }
 
-// Limiter holds callers to a fixed list of limits, all of them or none. Its state lives in Valkey, so every Limiter with the same prefix and limits
-// counts together, on whatever machine. It is safe for concurrent use.
+// Limiter holds callers to a fixed list of limits, all of them or none. Its state lives
+// in Valkey, so every Limiter with the same prefix and limits counts together, on
+// whatever machine. It is safe for concurrent use.
 type Limiter struct {
 	client  valkey.Client
 	prefix  string
@@ -83,8 +100,9 @@ type Limiter struct {
 	limits  []Limit
 }
 
-// New returns a Limiter that keeps the state of key k under prefix + "{" + hash of k + "}". Limits are 1 to MaxLimits; an error names what is wrong
-// with them. Another list of limits under the same prefix takes over the counts.
+// New returns a Limiter that keeps the state of key k under prefix + "{" + hash of k +
+// "}". Limits are 1 to MaxLimits; an error names what is wrong with them. Another list of
+// limits under the same prefix takes over the counts.
 func New(client valkey.Client, prefix string, limits ...Limit) (*Limiter, error) {
 	program, err := Compile(limits, time.Now())
 	if err != nil {
@@ -93,8 +111,9 @@ func New(client valkey.Client, prefix string, limits ...Limit) (*Limiter, error)
 	return &Limiter{client: client, prefix: prefix, program: program, limits: limits}, nil
 }
 
-// Take takes cost from every limit of key, or from none. key may be any bytes: it is hashed. cost is 1 to the smallest limit, else ErrCost. A denial
-// is a Decision, not an error; an error means that no decision was made.
+// Take takes cost from every limit of key, or from none. key may be any bytes: it is
+// hashed. cost is 1 to the smallest limit, else ErrCost. A denial is a Decision, not an
+// error; an error means that no decision was made.
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (Decision, error) {
 	if err := checkCost(cost, l.limits); err != nil {
 		return Decision{}, err
@@ -102,14 +121,31 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) (Decision, e
 	return l.do(ctx, key, cost, 0)
 }
 
+// Reserving stands for the time of a refund in a step that takes what may be given back.
+const Reserving = -1
+
+// Reserve is Take of a cost of which some may be given back. A token bucket remembers for
+// it, in 54 to 438 bytes more, what later calls find, until it was full: so Refund gives
+// back exactly. Other algorithms need nothing of the kind.
+func (l *Limiter) Reserve(ctx context.Context, key string, cost int64) (Decision, error) {
+	if err := checkCost(cost, l.limits); err != nil {
+		return Decision{}, err
+	}
+	return l.do(ctx, key, cost, Reserving)
+}
+
 // Peek returns what Take would answer for a cost of 1, and takes nothing.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	return l.do(ctx, key, 0, 0)
 }
 
-// Refund gives back cost that Take took from key in the Decision taken, and returns what Peek would. A log forgets exactly those calls; a log with
-// grouped slots only while no later call was added to their slot; a log that counts denied calls never. What has left its window is not given back
-// twice: refund each Decision at most once.
+// Refund gives back cost that Take took from key in the Decision taken, and returns what
+// Peek would, with Unreturned. A part of what was taken may be given back. The next look
+// sees exactly as much more, whatever was called since; a log that counts denied calls
+// gives nothing back, and a token bucket what it would not owe without those calls:
+// exactly when they reserved, else less by what it drained since. What has left its
+// window is not given back twice. A Decision must not be refunded by more than it took,
+// in all, nor after Reset: docs/algorithms.md says why.
 func (l *Limiter) Refund(ctx context.Context, key string, cost int64, taken Decision) (Decision, error) {
 	if err := checkCost(cost, l.limits); err != nil {
 		return Decision{}, err
@@ -174,11 +210,13 @@ var ErrReply = errors.New("limiter: unexpected reply")
 
 const (
 	replyHead  = 8  // verdict and time
-	replyUsage = 18 // remaining, reset, retry-after of one limit
+	replyUsage = 26 // remaining, reset, retry-after and what comes next of one limit
+	replyShort = 12 // remaining and what comes next
 	maxMicros  = math.MaxInt64 / int64(time.Microsecond)
 )
 
-// ReplyCostTooHigh reports whether an encoded reply is no Decision but says that the cost is above a limit.
+// ReplyCostTooHigh reports whether an encoded reply is no Decision but says that the cost
+// is above a limit.
 func ReplyCostTooHigh(reply []byte) bool { return len(reply) == replyHead && reply[0] == 2 }
 
 // ParseReply decodes what a script made by Script returns about these limits.
@@ -186,28 +224,68 @@ func ParseReply(reply []byte, limits []Limit) (Decision, error) {
 	if ReplyCostTooHigh(reply) {
 		return Decision{}, fmt.Errorf("%w: above the limit", ErrCost)
 	}
-	short := len(reply) == replyHead+4*len(limits) && reply[0] == 3
-	if !short && (len(reply) != replyHead+replyUsage*len(limits) || reply[0] > 1) {
+	short := len(reply) == replyHead+replyShort*len(limits) && reply[0] == 3
+	long := replyHead + replyUsage*len(limits)
+	if !short && (len(reply) != long && len(reply) != long+4 || reply[0] > 1) {
 		return Decision{}, fmt.Errorf("%w: %d bytes for %d limits", ErrReply, len(reply), len(limits))
 	}
 	d := Decision{Allowed: reply[0] != 0, Now: time.UnixMicro(uint56(reply[1:])).UTC(), Limits: make([]Usage, len(limits))}
+	size := replyUsage
 	if short {
-		for i, l := range limits {
-			d.Limits[i] = Usage{Limit: l, Remaining: int64(binary.BigEndian.Uint32(reply[replyHead+4*i:])), Reset: l.resetAfterCall(d.Now)}
-		}
-		return d, nil
+		size = replyShort
+	}
+	if len(reply) > long { // of a refund
+		d.Unreturned = int64(binary.BigEndian.Uint32(reply[long:]))
 	}
 	for i, l := range limits {
-		b := reply[replyHead+replyUsage*i:]
-		if uint56(b[4:]) > maxMicros || uint56(b[11:]) > maxMicros {
+		b := reply[replyHead+size*i:]
+		u := Usage{Limit: l, Remaining: int64(binary.BigEndian.Uint32(b))}
+		if short {
+			u.Reset = l.resetAfterCall(d.Now)
+		} else {
+			reset, retry := uint56(b[4:]), uint56(b[11:])
+			if reset > maxMicros || retry > maxMicros {
+				return Decision{}, fmt.Errorf("%w: a time out of range", ErrReply)
+			}
+			u.Reset, u.RetryAfter = micros(reset), micros(retry)
+		}
+		next := u.next(d.Now.UnixMicro(), binary.BigEndian.Uint32(b[size-8:]), binary.BigEndian.Uint32(b[size-4:]))
+		if next > maxMicros {
 			return Decision{}, fmt.Errorf("%w: a time out of range", ErrReply)
 		}
-		d.Limits[i] = Usage{Limit: l, Remaining: int64(binary.BigEndian.Uint32(b)), Reset: micros(uint56(b[4:])), RetryAfter: micros(uint56(b[11:]))}
+		u.Next = micros(next)
+		d.Limits[i] = u
 	}
 	return d, nil
 }
 
-// resetAfterCall returns the reset of a limit, other than a token bucket or one with a calendar, of which a call was just taken.
+// next returns the microseconds until Remaining rises, from the two numbers that a reply
+// ends a limit with: of a log the upper and the lower half of just that, of a counter the
+// previous and the current count, of a token bucket the part of a microsecond by which it
+// is full before Reset has passed.
+func (u Usage) next(now int64, first, second uint32) int64 {
+	span, more := u.Limit.Window.Microseconds(), u.Remaining+1
+	switch {
+	case more > u.Limit.Requests:
+		return 0
+	case u.Limit.Algorithm == Counter:
+		st := state{start: now - now%span, prev: int64(first), cur: int64(second)}
+		_, _, next := st.counterUsage(span, now, u.Limit.Requests, more)
+		return next
+	case u.Limit.Algorithm == TokenBucket:
+		st := state{whole: now + u.Reset.Microseconds(), part: int64(first)}
+		if first > 0 {
+			st.whole--
+		}
+		return st.bucketRetry(span, now, u.Limit.Requests, more)
+	case u.Limit.Algorithm == FixedWindow:
+		return u.Reset.Microseconds()
+	}
+	return int64(first)<<32 | int64(second)
+}
+
+// resetAfterCall returns the reset of a limit, other than a token bucket or one with a
+// calendar, of which a call was just taken.
 func (l Limit) resetAfterCall(now time.Time) time.Duration {
 	switch l.Algorithm {
 	case Counter:

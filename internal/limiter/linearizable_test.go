@@ -13,17 +13,19 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 )
 
-// act is one call of a Limiter on one key: a cost, 0 to peek, less to refund what was taken.
+// act is one call of a Limiter on one key: a cost, 0 to peek, less to refund what was
+// taken.
 type act struct {
 	limits []Limit
 	cost   int64
 	taken  Decision
 }
 
-// linear is the sequential specification: a Model, stepped at the server's time in each reply, gives exactly that reply.
+// linear is the sequential specification: a Model, stepped at the server's time in each
+// reply, gives exactly that reply.
 var linear = porcupine.Model{
 	Init:  func() any { return stepped{} },
 	Equal: func(a, b any) bool { return equalModels(a.(stepped).model, b.(stepped).model) },
@@ -55,7 +57,8 @@ type stepped struct {
 	last  time.Time
 }
 
-// inServerOrder is linear for a server whose clock does not step back, which leaves few orders to try.
+// inServerOrder is linear for a server whose clock does not step back, which leaves few
+// orders to try.
 func inServerOrder() porcupine.Model {
 	ordered := linear
 	ordered.Step = func(state, input, output any) (bool, any) {
@@ -105,7 +108,8 @@ type caller struct {
 	history  []porcupine.Operation
 }
 
-// call makes one random call and records when it was made, when it returned and what it answered.
+// call makes one random call and records when it was made, when it returned and what it
+// answered.
 func (c *caller) call(ctx context.Context, key string) error {
 	l := c.limiters[c.random.IntN(len(c.limiters))]
 	a := act{limits: l.limits}
@@ -177,8 +181,9 @@ func separate(t *testing.T, addresses ...string) valkey.Client {
 	return client
 }
 
-// Concurrent calls on one node answer as if they were made one after the other, each between its call and its return: every answer, to the
-// microsecond, is the model's. Windows are short enough to begin and end, and states to expire, meanwhile.
+// Concurrent calls on one node answer as if they were made one after the other, each
+// between its call and its return: every answer, to the microsecond, is the model's.
+// Windows are short enough to begin and end, and states to expire, meanwhile.
 func TestConcurrentCallsAreLinearizable(t *testing.T) {
 	client := separate(t, address(valkeytest.Start(t)))
 	window := 3 * time.Millisecond

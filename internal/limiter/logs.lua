@@ -1,9 +1,13 @@
--- The same step as step.lua for two to four limits in several logs: one call, admitted; state and program in step, a state that is read whole, from
--- which nothing has to be dropped and in which there is room. It leaves `reply` nil, and everything as it was, for any other.
+-- The same step as step.lua for two to four limits in several logs: one call, admitted;
+-- state and program in step, a state that is read whole, from which nothing has to be
+-- dropped and in which there is room. It leaves `reply` nil, and everything as it was,
+-- for any other.
 --
--- What is written: `head`, from `head_from` on, of the sections' numbers, and `data`, from `data_from` on, of the slots behind them; both reach to
--- before the byte `_to`, offsets counting from 0. What lies between is written again where that is cheaper than another command: a byte of a string
--- costs 11 instructions, and is in two strings, where a command costs 4,000. `earlier` and `before` are data further to the front.
+-- What is written: `head`, from `head_from` on, of the sections' numbers, and `data`,
+-- from `data_from` on, of the slots behind them; both reach to before the byte `_to`,
+-- offsets counting from 0. What lies between is written again where that is cheaper than
+-- another command: a byte of a string costs 11 instructions, and is in two strings, where
+-- a command costs 4,000. `earlier` and `before` are data further to the front.
 local limits, numbers, version, count = string.byte(prog, 1, 4)
 local at_head = 2 + 12 * count
 local at_slots = at_head + numbers
@@ -13,7 +17,7 @@ if cost == 1 and limits < 5 and numbers == 30 * count and version == 2 and #s > 
   and sub(s, 1, at_head) == sub(prog, 3, at_limit - 1) then
   local head, head_from, head_to, data, data_from, data_to, slot, slot_width, slot_at = '', 0, 0, '', 0, 0
   local section, slots_at, group, span, fill, used, at, age, reach, format, width, modulus, zeros, filled = 0
-  local left1, left2, left3, left4
+  local left1, left2, left3, left4, next1, next2, next3, next4
   local earlier, earlier_from, before, before_from
   local ok = true
   for i = 1, limits do
@@ -86,18 +90,23 @@ if cost == 1 and limits < 5 and numbers == 30 * count and version == 2 and #s > 
       end
       slots_at, at_head, at_slots = at_slots + 1, at_head + 30, at_slots + capacity * width
     end
-    local left, dead = n - 1, 0 -- after the call
+    local left, dead, next = n - 1, 0, window -- after the call
     if age < window then
+      local live = age -- of the first slot that is alive
       if reach >= window then
         -- The first slot that is alive, from the oldest that can count.
         local last = used - 1
         if used > n then dead = used - n end
         local probe = dead
         while dead < last do
-          if (at - unpack(format, s, slots_at + probe * width)) % modulus < window then last = probe else dead = probe + 1 end
+          local old = (at - unpack(format, s, slots_at + probe * width)) % modulus
+          if old < window then last, live = probe, old else dead = probe + 1 end
           probe = (dead + last - (dead + last) % 2) / 2
         end
+      elseif used > 1 then
+        live = (at - unpack(format, s, slots_at)) % modulus
       end
+      if dead < used - 1 or not filled then next = window - live end
       left = left - fill - (used - dead - 1) * group
       if left < 0 then
         ok = false
@@ -107,7 +116,15 @@ if cost == 1 and limits < 5 and numbers == 30 * count and version == 2 and #s > 
       left = left - fill -- the newest slot is filled up, and counts whole
       if left < 0 then left = 0 end
     end
-    if i == 1 then left1 = left elseif i == 2 then left2 = left elseif i == 3 then left3 = left else left4 = left end
+    if i == 1 then
+      left1, next1 = left, next
+    elseif i == 2 then
+      left2, next2 = left, next
+    elseif i == 3 then
+      left3, next3 = left, next
+    else
+      left4, next4 = left, next
+    end
   end
   if ok and at_slots == #s then
     if head_to > 0 and not earlier and data_from - head_to < 120 then
@@ -119,11 +136,11 @@ if cost == 1 and limits < 5 and numbers == 30 * count and version == 2 and #s > 
     if before then call('SETRANGE', key, before_from, before) end
     call('SETRANGE', key, data_from, data)
     if limits == 2 then
-      reply = pack('>I1I7I4I4', 3, now, left1, left2)
+      reply = pack('>I1I7I4I8I4I8', 3, now, left1, next1, left2, next2)
     elseif limits == 3 then
-      reply = pack('>I1I7I4I4I4', 3, now, left1, left2, left3)
+      reply = pack('>I1I7I4I8I4I8I4I8', 3, now, left1, next1, left2, next2, left3, next3)
     else
-      reply = pack('>I1I7I4I4I4I4', 3, now, left1, left2, left3, left4)
+      reply = pack('>I1I7I4I8I4I8I4I8I4I8', 3, now, left1, next1, left2, next2, left3, next3, left4, next4)
     end
   end
 end

@@ -6,8 +6,10 @@ import (
 	"time"
 )
 
-// Model is the limiter without I/O: one subject's state and the same step that the script makes, as plain Go. It is the oracle that the script is
-// tested against, and what simulations run on. The zero value is a subject that never called. A Model is not safe for concurrent use.
+// Model is the limiter without I/O: one subject's state and the same step that the script
+// makes, as plain Go. It is the oracle that the script is tested against, and what
+// simulations run on. The zero value is a subject that never called. A Model is not safe
+// for concurrent use.
 type Model struct {
 	sections []section
 	states   []state
@@ -15,39 +17,64 @@ type Model struct {
 
 // state is what a section holds. Times are microseconds.
 type state struct {
-	// A log: the time of the latest call of each slot, oldest first; how many calls the newest slot stands for (the others stand for a whole group); how
-	// far the log's clock is ahead of the server's after steps back; how many slots a log of attempts keeps.
-	slots  []int64
-	fill   int64
-	offset int64
-	keep   int64
-	// A counter or fixed window: where the current window starts, the calls of the previous and of the current one.
+	// A log: the time of the latest call of each slot, oldest first; how many calls the
+	// newest slot stands for (the others stand for a whole group, but for deficits); how
+	// far the log's clock is ahead of the server's after steps back; how many slots a log
+	// of attempts keeps.
+	slots    []int64
+	deficits []deficit
+	fill     int64
+	offset   int64
+	keep     int64
+	// A counter or fixed window: where the current window starts, the calls of the
+	// previous and of the current one.
 	start, prev, cur int64
 	// A token bucket: full again at whole + part/requests microseconds.
 	whole, part, requests int64
+	valleys               valleys
 }
 
-// Take decides about cost at the instant now, and takes it when every limit admits it. Limits may differ from call to call: history is kept as far as
-// the algorithms allow. It fails as Limiter.Take does.
+// Take decides about cost at the instant now, and takes it when every limit admits it.
+// Limits may differ from call to call: history is kept as far as the algorithms allow. It
+// fails as Limiter.Take does.
 func (m *Model) Take(now time.Time, limits []Limit, cost int64) (Decision, error) {
 	if err := checkCost(cost, limits); err != nil {
 		return Decision{}, err
 	}
-	return m.step(now.UnixMicro(), limits, cost, cost), nil
+	return m.step(now.UnixMicro(), limits, cost, cost, false), nil
+}
+
+// Reserve is Take of a cost of which some may be given back. See Limiter.Reserve.
+func (m *Model) Reserve(now time.Time, limits []Limit, cost int64) (Decision, error) {
+	if err := checkCost(cost, limits); err != nil {
+		return Decision{}, err
+	}
+	return m.step(now.UnixMicro(), limits, cost, cost, true), nil
 }
 
 // Peek returns what Take would answer for a cost of 1, and takes nothing.
 func (m *Model) Peek(now time.Time, limits []Limit) Decision {
-	return m.step(now.UnixMicro(), limits, 1, 0)
+	return m.step(now.UnixMicro(), limits, 1, 0, false)
 }
 
-// Refund gives back cost that was taken at the instant taken, and returns what Peek would. See Limiter.Refund.
+// Refund gives back cost that was taken at the instant taken, and returns what Peek
+// would. See Limiter.Refund.
 func (m *Model) Refund(now time.Time, limits []Limit, cost int64, taken time.Time) Decision {
 	s := m.open(now.UnixMicro(), limits)
-	for i := range m.sections {
-		m.states[i].refund(m.sections[i], s.now, s.requests(i), cost, taken.UnixMicro())
+	unreturned := int64(0)
+	for i, sec := range m.sections {
+		r := refund{
+			now: s.now, cost: cost, taken: taken.UnixMicro(), requests: s.requests(i),
+			whole: len(m.sections) == MaxLimits,
+		}
+		if sec.kind == fixedKind {
+			_, r.ends = sec.period(s.now, s.shifts[i])
+		}
+		unreturned = max(unreturned, m.states[i].refund(sec, r))
 	}
-	return s.usage(1)
+	d := s.usage(1)
+	d.Unreturned = unreturned
+	return d
 }
 
 // step is one call on an opened state.
@@ -57,6 +84,7 @@ type step struct {
 	limits  []Limit
 	of      []int // the section of each limit
 	shifts  [][]shift
+	reserve bool // some of the cost may be given back
 	changed bool // the state was carried over or moved, and has to be stored whatever the decision
 }
 
@@ -81,7 +109,8 @@ func (m *Model) open(now int64, limits []Limit) *step {
 	return s
 }
 
-// same reports whether two sections hold the same; a zone only moves the boundaries of its windows.
+// same reports whether two sections hold the same; a zone only moves the boundaries of
+// its windows.
 func (s section) same(o section) bool {
 	return s.kind == o.kind && s.group == o.group && s.span == o.span && s.calendar == o.calendar
 }
@@ -97,16 +126,18 @@ func (s *step) requests(section int) int64 {
 	return most
 }
 
-func (m *Model) step(now int64, limits []Limit, cost, take int64) Decision {
+func (m *Model) step(now int64, limits []Limit, cost, take int64, reserve bool) Decision {
 	before := *m
 	s := m.open(now, limits)
 	d := s.usage(cost)
 	switch {
 	case d.Allowed && take > 0:
+		s.reserve = reserve && len(m.sections) < MaxLimits
 		s.record(take, func(kind) bool { return true })
 		admitted := s.usage(cost)
 		for i := range d.Limits {
-			d.Limits[i].Remaining, d.Limits[i].Reset = admitted.Limits[i].Remaining, admitted.Limits[i].Reset
+			admitted.Limits[i].RetryAfter = d.Limits[i].RetryAfter
+			d.Limits[i] = admitted.Limits[i]
 		}
 	case take > 0 && s.hasAttempts():
 		s.record(take, func(k kind) bool { return k == attemptsKind })
@@ -133,6 +164,8 @@ func (s *step) record(cost int64, wanted func(kind) bool) {
 		case sec.kind.isLog():
 			st.admit(sec, s.now+st.offset, cost, (s.requests(i)+sec.group-1)/sec.group+1)
 		case sec.kind == bucketKind:
+			whole, part := st.debt(s.now)
+			st.valleys.note(s.now, debt{whole, part}, s.reserve)
 			st.fillBucket(sec.span, s.now, s.requests(i), cost)
 		default:
 			st.cur += cost
@@ -144,25 +177,36 @@ func (s *step) record(cost int64, wanted func(kind) bool) {
 func (s *step) usage(cost int64) Decision {
 	d := Decision{Allowed: true, Now: time.UnixMicro(s.now).UTC(), Limits: make([]Usage, len(s.limits))}
 	for i, l := range s.limits {
-		sec, st := s.model.sections[s.of[i]], &s.model.states[s.of[i]]
-		var left, reset, retry int64
-		switch sec.kind {
-		case counterKind:
-			left, reset, retry = st.counterUsage(sec.span, s.now, l.Requests, cost)
-		case bucketKind:
-			left, reset, retry = st.bucketUsage(sec.span, s.now, l.Requests, cost)
-		case fixedKind:
-			left, reset, retry = st.fixedUsage(sec, s.shifts[s.of[i]], s.now, l.Requests, cost)
-		default:
-			left, reset, retry = st.logUsage(sec, s.now+st.offset, l.Window.Microseconds(), l.Requests, cost)
-		}
+		st := &s.model.states[s.of[i]]
+		left, reset, retry := s.usageOf(st, i, cost)
 		d.Limits[i] = Usage{Limit: l, Remaining: max(0, left), Reset: micros(reset), RetryAfter: micros(retry)}
+		if more := d.Limits[i].Remaining + 1; more <= l.Requests {
+			_, _, next := s.usageOf(st, i, more)
+			d.Limits[i].Next = micros(next)
+		}
 		d.Allowed = d.Allowed && d.Limits[i].RetryAfter == 0
 	}
 	return d
 }
 
-// settle brings a section's state to the time now. It reports whether that did more than let time pass.
+// usageOf evaluates one limit for a cost: what is left, below 0 when more is taken than
+// the limit, and the times until the window is empty and until the cost passes.
+func (s *step) usageOf(st *state, i int, cost int64) (left, reset, retry int64) {
+	l, sec := s.limits[i], s.model.sections[s.of[i]]
+	switch sec.kind {
+	case counterKind:
+		return st.counterUsage(sec.span, s.now, l.Requests, cost)
+	case bucketKind:
+		return st.bucketUsage(sec.span, s.now, l.Requests, cost)
+	case fixedKind:
+		return st.fixedUsage(sec, s.shifts[s.of[i]], s.now, l.Requests, cost)
+	default:
+		return st.logUsage(sec, s.now+st.offset, l.Window.Microseconds(), l.Requests, cost)
+	}
+}
+
+// settle brings a section's state to the time now. It reports whether that did more than
+// let time pass.
 func (st *state) settle(sec section, now, requests int64, shifts []shift) (moved bool) {
 	switch sec.kind {
 	case counterKind:
@@ -210,10 +254,11 @@ func (st *state) push(group, at, cost int64) {
 	}
 }
 
-// admit pushes cost, and drops what is out of every window and, of a log of attempts, what no decision looks at.
+// admit pushes cost, and drops what is out of every window and, of a log of attempts,
+// what no decision looks at.
 func (st *state) admit(sec section, at, cost, keep int64) {
 	if n := len(st.slots); n > 0 && at-st.slots[n-1] >= sec.span {
-		st.slots, st.fill, st.keep = nil, 0, 0
+		st.slots, st.deficits, st.fill, st.keep = nil, nil, 0, 0
 	}
 	st.push(sec.group, at, cost)
 	st.dropThrough(at - sec.span)
@@ -229,6 +274,9 @@ func (st *state) dropThrough(t int64) {
 		i++
 	}
 	st.slots = st.slots[i:]
+	for len(st.deficits) > 0 && st.deficits[0].at <= t {
+		st.deficits = st.deficits[1:]
+	}
 }
 
 // since counts the calls in slots later than t.
@@ -238,7 +286,7 @@ func (st *state) since(group, t int64) int64 {
 	if slots == 0 {
 		return 0
 	}
-	return st.fill + (slots-1)*group
+	return st.fill + (slots-1)*group - st.missing(t)
 }
 
 func (st *state) logUsage(sec section, at, window, requests, cost int64) (left, reset, retry int64) {
@@ -246,18 +294,24 @@ func (st *state) logUsage(sec section, at, window, requests, cost int64) (left, 
 	if used == 0 {
 		return requests, 0, 0
 	}
-	// The newest slots that may stay in the window beside this cost; the one before them has to have left it.
+	// The newest slots that may stay in the window beside this cost; the one before them
+	// has to have left it.
 	staying := int64(0)
 	if spare := requests - cost - st.fill; spare >= 0 {
 		staying = spare/sec.group + 1
 	}
-	if deciding := used - staying - 1; deciding >= 0 {
+	deciding := used - staying - 1
+	if len(st.deficits) > 0 {
+		deciding = st.leaving(sec.group, requests-cost)
+	}
+	if deciding >= 0 {
 		retry = window - (at - st.slots[deciding])
 	}
 	return requests - st.since(sec.group, at-window), window - (at - st.slots[used-1]), retry
 }
 
-// roll moves a counter to the window of now; when the server's clock stepped back, it moves the counts back with it and says so.
+// roll moves a counter to the window of now; when the server's clock stepped back, it
+// moves the counts back with it and says so.
 func (st *state) roll(span, now int64) (back bool) {
 	current := now - now%span
 	switch {
@@ -308,7 +362,8 @@ func (st *state) fixedUsage(sec section, shifts []shift, now, requests, cost int
 	return left, reset, retry
 }
 
-// debt is how long a bucket still takes to be full: whole microseconds and a remainder in parts of 1/requests.
+// debt is how long a bucket still takes to be full: whole microseconds and a remainder in
+// parts of 1/requests.
 func (st *state) debt(now int64) (whole, part int64) {
 	if st.whole < now {
 		return 0, 0
@@ -316,8 +371,9 @@ func (st *state) debt(now int64) (whole, part int64) {
 	return st.whole - now, st.part
 }
 
-// settleBucket caps a debt that a stepped-back clock made longer than the window, and turns one in parts of another limit into parts of this one: as
-// many calls are owed as before, rounded up, at most all.
+// settleBucket caps a debt that a stepped-back clock made longer than the window, and
+// turns one in parts of another limit into parts of this one: as many calls are owed as
+// before, rounded up, at most all.
 func (st *state) settleBucket(span, now, requests int64) (moved bool) {
 	whole, part := st.debt(now)
 	if whole == 0 && part == 0 {
@@ -332,6 +388,9 @@ func (st *state) settleBucket(span, now, requests int64) (moved bool) {
 		moved = true
 	}
 	st.whole, st.part, st.requests = now+whole, part, requests
+	if moved {
+		st.valleys = valleys{}
+	}
 	return moved
 }
 
@@ -368,65 +427,15 @@ func (st *state) bucketUsage(span, now, requests, cost int64) (left, reset, retr
 	if part > 0 {
 		reset++
 	}
-	whole, part = st.after(span, now, requests, cost)
-	retry = whole - span
+	return left, reset, st.bucketRetry(span, now, requests, cost)
+}
+
+func (st *state) bucketRetry(span, now, requests, cost int64) int64 {
+	whole, part := st.after(span, now, requests, cost)
 	if part > 0 {
-		retry++
+		whole++
 	}
-	return left, reset, retry
-}
-
-// refund takes back cost that was recorded at the time taken, as far as the state still knows it. It never frees more than that.
-func (st *state) refund(sec section, now, requests, cost, taken int64) {
-	switch sec.kind {
-	case logKind:
-		st.refundLog(sec.group, taken+st.offset, cost)
-		st.dropThrough(now + st.offset - sec.span)
-	case counterKind:
-		switch {
-		case taken >= st.start:
-			st.cur -= min(st.cur, cost)
-		case taken >= st.start-sec.span:
-			st.prev -= min(st.prev, cost)
-		}
-	case fixedKind:
-		if taken >= st.start {
-			st.cur -= min(st.cur, cost)
-		}
-	case bucketKind:
-		whole, part := st.debt(now)
-		less, rest := muldiv(cost, sec.span, requests)
-		if less -= max(0, now-taken); less < 0 { // what has come back by itself is not given back again
-			return
-		}
-		whole, part = whole-less, part-rest
-		if part < 0 {
-			whole, part = whole-1, part+requests
-		}
-		if whole < 0 {
-			whole, part = 0, 0
-		}
-		st.whole, st.part, st.requests = now+whole, part, requests
-	case attemptsKind: // attempts stay attempts
-	}
-}
-
-func (st *state) refundLog(group, at, cost int64) {
-	n := len(st.slots)
-	if group > 1 {
-		// Only the newest slot can stand for less than a group, and only while nothing later was added to it.
-		if n > 0 && st.slots[n-1] == at {
-			st.fill -= min(st.fill, cost)
-			if st.fill == 0 {
-				st.slots, st.fill = st.slots[:n-1], group
-			}
-		}
-		return
-	}
-	end, _ := slices.BinarySearch(st.slots, at+1)
-	begin, _ := slices.BinarySearch(st.slots, at)
-	begin = max(begin, end-int(min(cost, int64(n))))
-	st.slots = slices.Concat(st.slots[:begin], st.slots[end:])
+	return whole - span
 }
 
 // divideUp returns a*b/d, rounded up.

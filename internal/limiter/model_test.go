@@ -31,7 +31,8 @@ func playModel(t *testing.T, limit Limit, timeline []event) {
 	}
 }
 
-// A log of 3 per 60 s: the call at 50 s is denied until the first one, at 10 s, has left the window.
+// A log of 3 per 60 s: the call at 50 s is denied until the first one, at 10 s, has left
+// the window.
 func TestLogTimeline(t *testing.T) {
 	playModel(t, Limit{Requests: 3, Window: time.Minute}, []event{
 		{10, true, 2, 0},
@@ -52,7 +53,8 @@ func TestLogTimeline(t *testing.T) {
 	})
 }
 
-// 100 per minute never yields 200 in the two seconds around a minute's boundary, as a fixed window would.
+// 100 per minute never yields 200 in the two seconds around a minute's boundary, as a
+// fixed window would.
 func TestBoundaryBurst(t *testing.T) {
 	for _, algorithm := range Algorithms() {
 		var m Model
@@ -66,7 +68,8 @@ func TestBoundaryBurst(t *testing.T) {
 				}
 			}
 		}
-		// The counter lets through what has slid out of the weighted previous window by then, one sixtieth of it; the bucket what two seconds refill.
+		// The counter lets through what has slid out of the weighted previous window by
+		// then, one sixtieth of it; the bucket what two seconds refill.
 		want := map[Algorithm]int{Log: 100, Counter: 101, TokenBucket: 103, FixedWindow: 200}[algorithm]
 		if admitted != want {
 			t.Errorf("%s admitted %d calls in two seconds, want %d", algorithm, admitted, want)
@@ -74,7 +77,8 @@ func TestBoundaryBurst(t *testing.T) {
 	}
 }
 
-// 80 calls in the previous window and 20 in this one, a quarter into it, weigh 80 x 0.75 + 20 = 80.
+// 80 calls in the previous window and 20 in this one, a quarter into it, weigh 80 x 0.75
+// + 20 = 80.
 func TestWeightedCount(t *testing.T) {
 	var m Model
 	limits := []Limit{{Requests: 100, Window: time.Minute, Algorithm: Counter}}

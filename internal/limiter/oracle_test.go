@@ -11,17 +11,19 @@ import (
 	"github.com/valkey-io/valkey-go"
 	"pgregory.net/rapid"
 
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 )
 
-// clockedScript is the shipped script but for its clock, which is an argument, and for its times to live, which virtual time would outrun: it notes
-// when the state would expire under key:expiry, for history to obey.
+// clockedScript is the shipped script but for its clock, which is an argument, and for
+// its times to live, which virtual time would outrun: it notes when the state would
+// expire under key:expiry, for history to obey.
 func clockedScript(t testing.TB) *valkey.Lua {
 	t.Helper()
 	return valkey.NewLuaScript(clockedSource(t))
 }
 
-// clockedSource returns the text of clockedScript, in which some of the ways to make a step are an error.
+// clockedSource returns the text of clockedScript, in which some of the ways to make a
+// step are an error.
 func clockedSource(t testing.TB, errors ...string) string {
 	t.Helper()
 	source := without(t, Script(takeHead, "return reply"), errors...)
@@ -73,14 +75,17 @@ func connect(t testing.TB, url string) valkey.Client {
 	return client
 }
 
-// history plays random calls, edits and clock steps against the model and the script, and compares every answer.
+// history plays random calls, edits and clock steps against the model and the script, and
+// compares every answer.
 type history struct {
 	client  valkey.Client
 	script  *valkey.Lua
 	key     string
 	model   Model
 	now     time.Time
-	taken   time.Time // of the last admitted call
+	taken   time.Time // of the call that a refund is about
+	past    []time.Time
+	reserve bool // the next call
 	limits  []Limit
 	stepped []Limit // the limits of the last call
 	steps   int
@@ -95,26 +100,37 @@ func (h *history) step(t *rapid.T, cost int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	about := h.taken.UnixMicro()
+	if h.reserve && cost > 0 {
+		about = Reserving
+	}
 	reply, err := h.script.Exec(context.Background(), h.client, []string{h.key},
-		[]string{string(program), number(cost), number(h.taken.UnixMicro()), number(h.now.UnixMicro())}).ToString()
+		[]string{string(program), number(cost), number(about), number(h.now.UnixMicro())}).ToString()
 	if err != nil {
 		t.Fatalf("%s\nscript: %v", strings.Join(h.log, "\n"), err)
 	}
-	got, err := ParseReply([]byte(reply), h.limits)
+	got, failed := ParseReply([]byte(reply), h.limits)
 	var want Decision
-	if cost == 0 {
+	switch {
+	case cost == 0:
 		want = h.model.Peek(h.now, h.limits)
-	} else if cost < 0 {
+	case cost < 0:
 		want = h.model.Refund(h.now, h.limits, -cost, h.taken)
-	} else if want, err = h.model.Take(h.now, h.limits, cost); err != nil {
+	case h.reserve:
+		want, err = h.model.Reserve(h.now, h.limits, cost)
+	default:
+		want, err = h.model.Take(h.now, h.limits, cost)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	h.log = append(h.log, fmt.Sprintf("%d %v cost %d: %t %v", h.now.UnixMicro(), h.limits, cost, want.Allowed, want.Limits))
-	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Fatalf("%s\nscript %+v, %v", strings.Join(h.log, "\n"), got, err)
+	if failed != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Fatalf("%s\nscript %+v, %v", strings.Join(h.log, "\n"), got, failed)
 	}
 	if cost > 0 && want.Allowed {
 		h.taken = h.now
+		h.past = append(h.past, h.now)
 	}
 }
 
@@ -207,11 +223,15 @@ func (h *history) edit(t *rapid.T) {
 
 func (h *history) play(t *rapid.T) {
 	for range rapid.IntRange(1, 60).Draw(t, "calls") {
-		switch rapid.IntRange(0, 11).Draw(t, "event") {
+		h.reserve = rapid.Bool().Draw(t, "reserves")
+		switch rapid.IntRange(0, 12).Draw(t, "event") {
 		case 0:
 			h.edit(t)
-		case 1:
+		case 1, 12:
 			if rapid.Bool().Draw(t, "refund") {
+				if len(h.past) > 0 && rapid.Bool().Draw(t, "an earlier call") {
+					h.taken = rapid.SampledFrom(h.past).Draw(t, "taken")
+				}
 				h.step(t, -rapid.Int64Range(1, min(h.smallestLimit(), 1000)).Draw(t, "refunded"))
 			} else {
 				h.step(t, 0)
@@ -242,7 +262,8 @@ func checkAgainstModel(t *testing.T, url string) {
 	t.Logf("%d histories, %d steps", n, steps)
 }
 
-// The script answers every call of any history of calls, edits and clock steps exactly as the model does.
+// The script answers every call of any history of calls, edits and clock steps exactly as
+// the model does.
 func TestScriptEqualsModel(t *testing.T) { checkAgainstModel(t, valkeytest.Start(t)) }
 
 // The same holds on the embedded server, whose Lua lacks the struct library.

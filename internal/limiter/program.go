@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Program is a list of limits compiled for the script: it travels as an argument, or lies stored beside the state it governs.
+// Program is a list of limits compiled for the script: it travels as an argument, or lies
+// stored beside the state it governs.
 //
 //	1 byte   number of limits
 //	1 byte   length of what a state holds for its sections, between the signature and the slots
@@ -48,7 +49,8 @@ const (
 	fixedKind
 )
 
-// section is a part of a subject's state. Log limits with the same calls per slot share one.
+// section is a part of a subject's state. Log limits with the same calls per slot share
+// one.
 type section struct {
 	kind     kind
 	group    int64
@@ -86,7 +88,8 @@ func sectionsOf(limits []Limit) (sections []section, of []int) {
 	return sections, of
 }
 
-// shared returns the index of the log section that the wanted one can share, widened to its window, or -1.
+// shared returns the index of the log section that the wanted one can share, widened to
+// its window, or -1.
 func shared(sections []section, want section) int {
 	for i, s := range sections {
 		if want.kind.isLog() && s.kind == want.kind && s.group == want.group {
@@ -97,7 +100,8 @@ func shared(sections []section, want section) int {
 	return -1
 }
 
-// ValidateAll reports what is wrong with a list of limits; nil means that Compile accepts it. Every error names the limit by its index.
+// ValidateAll reports what is wrong with a list of limits; nil means that Compile accepts
+// it. Every error names the limit by its index.
 func ValidateAll(limits []Limit) error {
 	if len(limits) < 1 || len(limits) > MaxLimits {
 		return fmt.Errorf("limits: %d given, must be 1 to %d", len(limits), MaxLimits)
@@ -111,7 +115,8 @@ func ValidateAll(limits []Limit) error {
 	return errors.Join(errs...)
 }
 
-// Compile validates the limits and lays them out as a Program. A Program knows the time zones of its calendars for ten years ahead of now.
+// Compile validates the limits and lays them out as a Program. A Program knows the time
+// zones of its calendars for ten years ahead of now.
 func Compile(limits []Limit, now time.Time) (Program, error) {
 	if err := ValidateAll(limits); err != nil {
 		return nil, err
@@ -208,7 +213,8 @@ func (p Program) Limits() ([]Limit, error) {
 	return limits, nil
 }
 
-// withoutZones leaves out what takes the time zone database to check. A Program carries all that it needs of it.
+// withoutZones leaves out what takes the time zone database to check. A Program carries
+// all that it needs of it.
 func withoutZones(limits []Limit) []Limit {
 	limits = slices.Clone(limits)
 	for i := range limits {
@@ -217,7 +223,8 @@ func withoutZones(limits []Limit) []Limit {
 	return limits
 }
 
-// ofKind returns the limit as one of the section that an entry of the signature describes.
+// ofKind returns the limit as one of the section that an entry of the signature
+// describes.
 func (l Limit) ofKind(entry []byte) Limit {
 	switch kind(entry[0]) {
 	case counterKind:
@@ -252,7 +259,8 @@ func (p Program) zones() (names []string, ok bool) {
 	return names, true
 }
 
-// width returns the bytes of a slot: its low 8*width-1 bits of microseconds must span more than three windows, and the oldest slot is never older.
+// width returns the bytes of a slot: its low 8*width-1 bits of microseconds must span
+// more than three windows, and the oldest slot is never older.
 func (s section) width() byte {
 	switch {
 	case !s.kind.isLog():

@@ -10,8 +10,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A refund gives back at most what the call took: a subject that took and was refunded is never better off than its twin that never took. A log
-// without groups, a counter and a fixed window then stand as the twin does, unless the twin's window ended meanwhile.
+// A refund gives back at most what the call took: a subject that took and was refunded is
+// never better off than its twin that never took. A log without groups, a counter and a
+// fixed window then stand as the twin does, unless the twin's window ended meanwhile.
 func TestRefundGivesBackAtMostWhatWasTaken(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := Limit{
@@ -22,7 +23,8 @@ func TestRefundGivesBackAtMostWhatWasTaken(t *testing.T) {
 	})
 }
 
-// A token bucket refills meanwhile: what a call took has partly or wholly come back by itself, and is not given back a second time.
+// A token bucket refills meanwhile: what a call took has partly or wholly come back by
+// itself, and is not given back a second time.
 func TestRefundOfATokenBucketThatRefilled(t *testing.T) {
 	limits := []Limit{{Requests: 10, Window: 10 * time.Second, Algorithm: TokenBucket}}
 	var m Model

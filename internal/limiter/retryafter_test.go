@@ -7,8 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A denied call's RetryAfter is the earliest instant at which the same cost passes if nobody else calls: a microsecond sooner it does not. For a log
-// that counts denied calls that is after the denied call itself was counted.
+// A denied call's RetryAfter is the earliest instant at which the same cost passes if
+// nobody else calls: a microsecond sooner it does not. For a log that counts denied calls
+// that is after the denied call itself was counted.
 func TestRetryAfterIsExact(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {

@@ -1,10 +1,15 @@
--- The same step as step.lua, for several limits and for logs of attempts: any sections but calendars, state and program in step, nothing out of the
--- ordinary. It leaves `reply` nil, and everything as it was, for what it does not handle: refunds, another signature, a clock that stepped back,
--- products above 2^53 (but a bucket's window times its limit), limits of one log with another's in between, an attempt that several sections would
--- have to count though it is denied, a state longer than is read at once whose slots have to move, bytes that are no state of ours.
+-- The same step as step.lua, for several limits and for logs of attempts: any sections
+-- but calendars, state and program in step, nothing out of the ordinary. It leaves
+-- `reply` nil, and everything as it was, for what it does not handle: refunds,
+-- reservations on a bucket, another signature, a clock that stepped back, products above
+-- 2^53 (but a bucket's window times its limit), limits of one log with another's in
+-- between, an attempt that several sections would have to count though it is denied, a
+-- state longer than is read at once whose slots have to move, bytes that are no state of
+-- ours.
 --
--- One pass over the limits decides and gathers what would be written, as two patches of the state: of the sections' numbers, which follow the
--- signature, and of the slots behind them. Offsets count from 0. A patch replaces the bytes from `_from` to `_to`.
+-- One pass over the limits decides and gathers what would be written, as two patches of
+-- the state: of the sections' numbers, which follow the signature, and of the slots
+-- behind them. Offsets count from 0. A patch replaces the bytes from `_from` to `_to`.
 local limits, numbers, version, count = string.byte(prog, 1, 4)
 local signed = 2 + 12 * count -- the signature's length
 local signature = string.sub(prog, 3, 2 + signed)
@@ -17,9 +22,11 @@ local denied, only_logs, attempts, rewrite, life = false, true, false, fresh, 0
 local head, head_from, head_to = '', signed, signed
 local data, data_from, data_to = '', signed + numbers, signed + numbers
 local writes -- of slots, position and bytes in turn, when the state is big
-local before, after = {0, 0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 0, 0} -- remaining, reset, retry-after of each limit
+-- Remaining, reset, retry-after and the two numbers of what comes next, of each limit.
+local before, after = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
--- The tokens of a bucket of which a part of the window, but for parts of a microsecond, is free.
+-- The tokens of a bucket of which a part of the window, but for parts of a microsecond,
+-- is free.
 local function tokens(requests, free, part, span)
   local whole, rest = 0, requests * free
   if rest < 9007199254740992 then
@@ -118,6 +125,7 @@ while ok and i < limits do
   if not ok then break end
 
   local left, reset, retry, left_after, reset_after, retry_after = n, 0, 0, 0, window, 0
+  local next, second, next_after, second_after = 0, 0, 0, 0
   if kind <= 2 then
     -- The slot that has to have left the window, and the oldest one that can count.
     local deciding, lo = used - n + take - 1, used - n
@@ -158,12 +166,25 @@ while ok and i < limits do
         denied, retry = true, window - oldest
       end
     end
-    left_after = n - take
+    left_after, next_after = n - take, window
     if age < window then
       -- The newest slot is alive: find the first that is.
       local hi = used - 1
       if lo < base then lo = base end
-      if reach < window then hi = lo end
+      local live = age -- of the first slot that is alive
+      if reach < window and lo < hi then
+        hi = lo
+        local bytes, p = s, at_slots + lo * width
+        if big then
+          bytes = call('GETRANGE', key, p, p + width - 1)
+          p = 0
+          if #bytes ~= width then
+            ok = false
+            break
+          end
+        end
+        live = (at - unpack(format, bytes, p + 1)) % modulus
+      end
       local probe = lo
       while lo < hi do
         local bytes, p = s, at_slots + probe * width
@@ -175,14 +196,35 @@ while ok and i < limits do
             break
           end
         end
-        if (at - unpack(format, bytes, p + 1)) % modulus < window then hi = probe else lo = probe + 1 end
+        local old = (at - unpack(format, bytes, p + 1)) % modulus
+        if old < window then hi, live = probe, old else lo = probe + 1 end
         probe = (lo + hi - (lo + hi) % 2) / 2
       end
       if window == span then first_live = hi end
       left = n - fill - (used - hi - 1) * group
-      left_after, reset = left - take, window - age
+      left_after, reset, next = left - take, window - age, window - live
+      if hi < used - 1 or group == 1 or fill == group then next_after = next end
+      if left < 0 then
+        if take > 1 and (kind == 1 or count > 1) then
+          ok = false -- more than one slot has to leave before there is more
+          break
+        end
+        next = retry
+      end
+      if left_after < 0 and kind == 2 and count == 1 and cost > 0 and not big then
+        next_after = window -- of a denied attempt, which counts
+        if deciding + 1 < used then
+          next_after = window - (at - unpack(format, s, at_slots + (deciding + 1) * width + 1)) % modulus
+        end
+      end
+      second, second_after = next % 4294967296, next_after % 4294967296
+      next, next_after = (next - second) / 4294967296, (next_after - second_after) / 4294967296
     elseif age < span and fill < group then
       left_after = left_after - fill -- the newest slot is filled up, and counts whole
+    end
+    if age >= window then
+      second_after = window % 4294967296
+      next_after = (window - second_after) / 4294967296
     end
   else
     only_logs = false
@@ -214,7 +256,8 @@ while ok and i < limits do
       reset_after = 2 * window - elapsed
       if cur > 0 then reset = reset_after elseif prev > 0 then reset = window - elapsed end
       if take > left then
-        -- Free again when the share has shrunk to what the rest leaves: of the previous window in this one, or of this one in the next.
+        -- Free again when the share has shrunk to what the rest leaves: of the previous
+        -- window in this one, or of this one in the next.
         local free, shrinking, ends = (n - cur - take) * window, prev, window
         if free < 0 then free, shrinking, ends = (n - take) * window, cur, 2 * window end
         if free >= 9007199254740992 then
@@ -226,18 +269,19 @@ while ok and i < limits do
         if overlap * shrinking > free then overlap = overlap - 1 end
         denied, retry = true, ends - overlap - elapsed
       end
+      next, second, next_after, second_after = prev, cur, prev, cur + take
       left_after, cur = left - take, cur + take
       if reset_after > life then life = reset_after end
     elseif kind == 4 then
       local whole, part = 0, 0
       if start >= now then whole, part = start - now, prev end
       local product = take * window
-      if product >= 9007199254740992 or whole + (part > 0 and 1 or 0) > window or (cur ~= n and whole + part > 0) then
+      if refund == -1 or product >= 9007199254740992 or whole + (part > 0 and 1 or 0) > window or (cur ~= n and whole + part > 0) then
         ok = false
         break
       end
       left = tokens(n, window - whole, part, window)
-      reset = part > 0 and whole + 1 or whole
+      reset, next = part > 0 and whole + 1 or whole, part
       local added = product / n
       added = added - added % 1
       if added * n > product then added = added - 1 end
@@ -245,7 +289,7 @@ while ok and i < limits do
       if part >= n then whole, part = whole + 1, part - n end
       retry = part > 0 and whole + 1 - window or whole - window
       if retry > 0 then denied = true else left_after = tokens(n, window - whole, part, window) end
-      reset_after = part > 0 and whole + 1 or whole
+      reset_after, next_after = part > 0 and whole + 1 or whole, part
       start, prev, cur, rewrite = now + whole, part, n, true
       if 2 * window > life then life = 2 * window end
     else
@@ -274,10 +318,11 @@ while ok and i < limits do
   end
   if left < 0 then left = 0 end
   if retry < 0 then retry = 0 end
-  before[k + 1], before[k + 2], before[k + 3] = left, reset, retry
+  before[k + 1], before[k + 2], before[k + 3], before[k + 4], before[k + 5] = left, reset, retry, next, second
   if left_after < 0 then left_after = 0 end
   after[k + 1], after[k + 2], after[k + 3] = left_after, reset_after, retry_after > 0 and retry_after or 0
-  k = k + 3
+  after[k + 4], after[k + 5] = next_after, second_after
+  k = k + 5
 
   local last = i == limits
   if not last then
@@ -392,15 +437,16 @@ if ok and counts then
 end
 if ok and counts and only_logs and not denied then
   if limits == 3 then
-    reply = pack('>I1I7I4I4I4', 3, now, after[1], after[4], after[7])
+    reply = pack('>I1I7I4I4I4I4I4I4I4I4I4', 3, now, after[1], after[4], after[5], after[6], after[9], after[10], after[11],
+      after[14], after[15])
   else
     reply = pack('>I1I7', 3, now)
-    for j = 1, k, 3 do reply = reply .. pack('>I4', after[j]) end
+    for j = 1, k, 5 do reply = reply .. pack('>I4I4I4', after[j], after[j + 3], after[j + 4]) end
   end
 elseif ok then
   local answer = before
   if counts then answer = after end
   local verdict = 1
   if denied then verdict = 0 end
-  reply = pack(string.sub('>I1I7I4I7I7I4I7I7I4I7I7I4I7I7I4I7I7I4I7I7I4I7I7I4I7I7', 1, 5 + 6 * limits), verdict, now, _G.unpack(answer))
+  reply = pack('>I1I7' .. string.rep('I4I7I7I4I4', limits), verdict, now, _G.unpack(answer, 1, k))
 end

@@ -1,12 +1,15 @@
--- The same step as step.lua, for the shapes that nearly every subject has: one section, state and program in step, nothing out of the ordinary. It
--- leaves `reply` nil, and everything as it was, for what it does not handle: several sections, refunds, another signature, a clock that stepped back,
--- products above 2^53 (but a bucket's window times its limit), bytes that are no state of ours. Straight code, without functions or tables: each
--- would cost a tenth of the whole step.
+-- The same step as step.lua, for the shapes that nearly every subject has: one section,
+-- state and program in step, nothing out of the ordinary. It leaves `reply` nil, and
+-- everything as it was, for what it does not handle: several sections, refunds,
+-- reservations on a bucket, another signature, a clock that stepped back, products above
+-- 2^53 (but a bucket's window times its limit), bytes that are no state of ours. Straight
+-- code, without functions or tables: each would cost a tenth of the whole step.
 --
--- Offsets: a program's limits start at byte 17; a state's section at byte 15, the slots of a log at byte 45.
+-- Offsets: a program's limits start at byte 17; a state's section at byte 15, the slots
+-- of a log at byte 45.
 
--- The first 27 bytes of a program: the number of limits, the length of a section's numbers, version and number of sections; the section; the first
--- limit.
+-- The first 27 bytes of a program: the number of limits, the length of a section's
+-- numbers, version and number of sections; the section; the first limit.
 local code, section, width, span, n, _, window = unpack('>I4I5I1I6I4I1I6', prog)
 local limits, shape = math.floor(code / 16777216), 0
 if code % 65536 == 0x0201 then shape = math.floor(section / 4294967296) end
@@ -18,8 +21,8 @@ if cost < 0 or take > n or (s ~= '' and string.sub(s, 1, 14) ~= string.sub(prog,
 end
 
 if shape == 1 then
-  -- One log. The age of a slot is taken modulo the slot's range: a section's width leaves room for more than three windows, and a slot is never
-  -- older.
+  -- One log. The age of a slot is taken modulo the slot's range: a section's width leaves
+  -- room for more than three windows, and a slot is never older.
   local format, zeros, modulus = '>I4', '\0\0\0\0', 2147483648
   if width == 5 then
     format, zeros, modulus = '>I5', '\0\0\0\0\0', 549755813888
@@ -95,8 +98,9 @@ if shape == 1 then
       break
     end
     if lo < 0 then lo = 0 end
-    local first = used
+    local first, live = used, window -- the first slot that is alive, and its age
     if age < window then
+      live = age
       local hi = used - 1 -- the newest is alive: find the first that is, starting with the oldest candidate
       local probe = lo
       while lo < hi do
@@ -107,7 +111,8 @@ if shape == 1 then
           p = 0
           if #bytes ~= width then break end
         end
-        if (at - unpack(format, bytes, p + 1)) % modulus < window then hi = probe else lo = probe + 1 end
+        local old = (at - unpack(format, bytes, p + 1)) % modulus
+        if old < window then hi, live = probe, old else lo = probe + 1 end
         probe = math.floor((lo + hi) / 2)
       end
       first = hi
@@ -115,14 +120,27 @@ if shape == 1 then
     if window == span then first_live = first end
     local left, reset = n, window
     if first < used then left = n - fill - (used - first - 1) * group end
-    if cost == 0 then reset = first < used and window - age or 0 end
+    local next = window - live
+    if cost == 0 then
+      reset = first < used and window - age or 0
+    elseif first == used or (group > 1 and first == used - 1 and fill < group) then
+      next = window -- the oldest is the call's own slot
+    end
     if denied then
-      reply = pack('>I1I7I4I7I7', 0, now, left > 0 and left or 0, window - age, window - oldest)
+      next = window - live
+      if left < 0 then
+        left, next = 0, window - oldest
+        if take > 1 then
+          ok = false -- more than one slot has to leave before there is more
+          break
+        end
+      end
+      reply = pack('>I1I7I4I7I7I8', 0, now, left, window - age, window - oldest, next)
       ok = false
     elseif i == 1 then
-      tail = pack('>I1I7I4I7I7', 1, now, left - cost, reset, 0)
+      tail = pack('>I1I7I4I7I7I8', 1, now, left - cost, reset, 0, next)
     else
-      tail = tail .. pack('>I4I7I7', left - cost, reset, 0)
+      tail = tail .. pack('>I4I7I7I8', left - cost, reset, 0, next)
     end
   end
   if ok then reply = tail end
@@ -176,9 +194,9 @@ elseif shape == 3 and s == '' and cost > 0 and limits == 1 then
   -- A counter's first call.
   local elapsed = now % window
   call('SET', key, string.sub(prog, 3, 16) .. pack('>I7I4I4', now - elapsed, 0, cost), 'PX', math.ceil((2 * window - elapsed) / 1000) + 1)
-  reply = pack('>I1I7I4I7I7', 1, now, n - cost, 2 * window - elapsed, 0)
+  reply = pack('>I1I7I4I7I7I4I4', 1, now, n - cost, 2 * window - elapsed, 0, 0, cost)
 
-elseif shape == 4 and limits == 1 and (#s == 29 or s == '') then
+elseif shape == 4 and limits == 1 and refund ~= -1 and (#s == 29 or s == '') then
   -- One token bucket, its debt in parts of its limit.
   local start, prev, cur = 0, 0, n
   if s ~= '' then start, prev, cur = unpack('>I7I4I4', s, 15) end
@@ -220,7 +238,8 @@ elseif shape == 4 and limits == 1 and (#s == 29 or s == '') then
       end
     end
     if owing < part then left = left - math.ceil((part - owing) / window) end
-    reply = pack('>I1I7I4I7I7', allowed and 1 or 0, now, left > 0 and left or 0, part > 0 and whole + 1 or whole, allowed and 0 or retry)
+    reply = pack('>I1I7I4I7I7I4I4', allowed and 1 or 0, now, left > 0 and left or 0, part > 0 and whole + 1 or whole,
+      allowed and 0 or retry, part, 0)
   end
 
 elseif shape == 5 and group == 0 and limits == 1 and (#s == 29 or s == '') then
@@ -230,13 +249,13 @@ elseif shape == 5 and group == 0 and limits == 1 and (#s == 29 or s == '') then
   if stored < start then count = 0 end
   local left, ends = n - count, start + window
   if stored <= start and take > left then
-    reply = pack('>I1I7I4I7I7', 0, now, left > 0 and left or 0, count > 0 and ends - now or 0, ends - now)
+    reply = pack('>I1I7I4I7I7I8', 0, now, left > 0 and left or 0, count > 0 and ends - now or 0, ends - now, 0)
   elseif stored <= start then
     if cost > 0 and stored == start then
       call('SETRANGE', key, 25, pack('>I4', count + cost))
     elseif cost > 0 then
       call('SET', key, string.sub(prog, 3, 16) .. pack('>I7I4I4', start, 0, cost), 'PX', math.ceil((ends - now) / 1000) + 1)
     end
-    reply = pack('>I1I7I4I7I7', 1, now, left - cost, count + cost > 0 and ends - now or 0, 0)
+    reply = pack('>I1I7I4I7I7I8', 1, now, left - cost, count + cost > 0 and ends - now or 0, 0, 0)
   end
 end

@@ -4,12 +4,18 @@
 --   key     the subject's state key, one of KEYS
 --   prog    the compiled limits, bytes as Program lays them out (program.go)
 --   cost    how much to take, a whole number 0 to 1e9; 0 looks at a cost of 1 and takes nothing; below 0 gives -cost back
---   refund  when cost is below 0: the time at which it was taken, microseconds since 1970
--- It runs in a block of its own; a tail chunk runs after it and returns `reply`, a string of big-endian integers:
+--   refund  when cost is below 0: the time at which it was taken, microseconds since 1970; when cost is above 0: -1 when some of it may be given
+--           back, for which a token bucket keeps notes, any other number when not
+-- It runs in a block of its own; a tail chunk runs after it and returns `reply`, a string
+-- of big-endian integers:
 --   1 byte    1 when allowed, 0 when denied, 2 when the cost is above a limit (only the time follows then), 3 when allowed and nothing but the
---             time is needed to tell a limit's reset, so that only remaining follows: by logs, counters and fixed windows without a calendar
+--             time is needed to tell a limit's reset, so that reset and retry-after are left out: by logs and counters
 --   7 bytes   the server's time, microseconds since 1970
---   per limit 4 bytes remaining, 7 bytes reset, 7 bytes retry-after (microseconds from now)
+--   per limit 4 bytes remaining, 7 bytes reset, 7 bytes retry-after (microseconds from now), and from what the reader
+--             computes when remaining rises: of a log 8 bytes microseconds from now; of a counter 4 bytes previous
+--             count, 4 bytes count; of a token bucket 4 bytes parts of a microsecond, 4 bytes 0; else 8 bytes 0
+--   when cost is below 0: 4 bytes how many calls some limit may still hold and did not give back, the most over all
+--             limits
 --
 -- The state is one string, every integer big-endian:
 --   the signature of the program, whose sections follow in its order; when it differs from that of prog, `rebuild` carries the history over
@@ -20,12 +26,23 @@
 --   per other section 15 bytes: 7 bytes start of the window, 4 bytes previous count, 4 bytes count;
 --            of a token bucket 7 bytes when it is full again, 4 bytes parts of a microsecond more, 4 bytes parts in a microsecond
 --   then the slots of each log
--- A slot is the low bits of the time of its latest call; its top bit is set, so that a zero slot is a free one. Slots are in time order. A state
--- longer than `window_bytes` keeps its numbers of used slots up to date and is read in pieces; a shorter one is read whole, a log's first free slot
--- is found by its zero bytes, and to admit a call writes nothing but the slot.
+-- While there are notes for refunds the signature ends with one more entry, NOTES; the
+-- numbers of that section are 14 bytes 0, 4 bytes two for each note, 4 bytes 0, 4 bytes
+-- the same, 4 bytes 0; and behind all slots follow the notes, 12 bytes each, by section:
+-- 1 byte number of the section (from 1), 7 and 4 bytes. Of a log they are deficits
+-- (refund.go): the stamp, the calls; by stamp. Of a token bucket (valleys.go) the first
+-- is the time since when there are valleys, and 1 when the bucket was full then; each
+-- valley is two: its time, its parts; its microseconds, 1 when it is merged. The shorter
+-- ways leave such a state to this one. A slot is the low bits of the time of its latest
+-- call; its top bit is set, so that a zero slot is a free one. Slots are in time order. A
+-- state longer than `window_bytes` keeps its numbers of used slots up to date and is read
+-- in pieces; a shorter one is read whole, a log's first free slot is found by its zero
+-- bytes, and to admit a call writes nothing but the slot.
 --
--- This is the general way, for every case; single.lua, several.lua, common.lua, logs.lua and counts.lua are shorter ones.
--- Numbers are doubles: every integer stays below 2^53, products that may not are made by `muldiv`. The model (model.go) is the same step in Go.
+-- This is the general way, for every case; refund.lua and store.lua are its other parts.
+-- single.lua, several.lua, common.lua, logs.lua and counts.lua are shorter ones. Numbers
+-- are doubles: every integer stays below 2^53, products that may not are made by
+-- `muldiv`. The model (model.go) is the same step in Go.
 
 local byte, sub, rep, floor, ceil = string.byte, string.sub, string.rep, math.floor, math.ceil
 local window_bytes = 2048
@@ -35,6 +52,14 @@ local limits, _, _, siglen = byte(prog, 1, 4)
 siglen = 2 + 12 * siglen
 local sig = sub(prog, 3, 2 + siglen)
 local big = #s == window_bytes
+-- The last entry of a state's signature when notes for refunds follow the slots: of a log
+-- that no program can have, for older releases, which carry over the other logs and leave
+-- this one out.
+local NOTES = '\1\0\0\0\1\6\0\0\0\0\0\1'
+local stored = byte(s, 2) or 0 -- sections of the state
+local has_notes = stored > 1 and sub(s, 12 * stored - 9, 12 * stored + 2) == NOTES
+if has_notes then stored = stored - 1 end
+local same_sections = byte(s, 1) == byte(sig, 1) and sub(s, 3, 12 * stored + 2) == sub(sig, 3)
 local take = cost
 if cost <= 0 then take = 1 end
 
@@ -48,7 +73,8 @@ local function muldiv(a, b, d)
     if r >= d then return q + 1, r - d end
     return q, r
   end
-  -- Long division, seven bits of `a` at a time: the remainder stays below d < 2^45, so remainder * 2^7 + 127 * b stays below 2^53.
+  -- Long division, seven bits of `a` at a time: the remainder stays below d < 2^45, so
+  -- remainder * 2^7 + 127 * b stays below 2^53.
   local quotient, remainder = 0, 0
   for shift = 28, 0, -7 do
     local x = remainder * 128 + floor(a / 2 ^ shift) % 128 * b
@@ -65,11 +91,11 @@ local function muldiv(a, b, d)
 end
 
 -- The sections that a signature lists.
-local function sections_of(signature)
+local function sections_of(signature, count)
   local sections = {}
-  for i = 1, byte(signature, 2) do
+  for i = 1, count do
     local kind, group, width, span = unpack('>I1I4I1I6', signature, 3 + 12 * (i - 1))
-    sections[i] = {kind = kind, group = group, width = width, span = span, calendar = 0, requests = 0}
+    sections[i] = {kind = kind, group = group, width = width, span = span, calendar = 0, requests = 0, deficits = {}, valleys = {}}
     if kind == FIXED then sections[i].calendar = group end
     if kind <= ATTEMPTS then
       sections[i].modulus = 2 ^ (8 * width - 1)
@@ -79,13 +105,15 @@ local function sections_of(signature)
   return sections
 end
 
--- Shift i of a calendar section's zone: from when on, and how far its clocks are ahead of UTC.
+-- Shift i of a calendar section's zone: from when on, and how far its clocks are ahead of
+-- UTC.
 local function shift(section, i)
   local from, seconds = unpack('>I7I3', prog, section.shifts_at + 10 * (i - 1))
   return from, (seconds - 8388608) * 1000000
 end
 
--- The first instant, from shift `i` on, at which the clocks of a section's zone show at least a local time.
+-- The first instant, from shift `i` on, at which the clocks of a section's zone show at
+-- least a local time.
 local function reached(section, i, moment)
   while true do
     local from, offset = shift(section, i)
@@ -141,7 +169,9 @@ local function slot(log, i)
   if i >= log.fresh then return log.fresh_time end
   local p = log.slots_at + i * log.width
   local low
-  if big then
+  if log.bytes then
+    low = unpack(log.format, log.bytes, i * log.width + 1)
+  elseif big then
     low = unpack(log.format, call('GETRANGE', key, p, p + log.width - 1))
   else
     low = unpack(log.format, s, p + 1)
@@ -153,7 +183,8 @@ local function slot(log, i)
   return time
 end
 
--- The first slot of a log that is later than a time; the number of its slots if there is none.
+-- The first slot of a log that is later than a time; the number of its slots if there is
+-- none.
 local function first_after(log, time)
   local lo, hi = log.base, log.used
   while lo < hi do
@@ -163,19 +194,61 @@ local function first_after(log, time)
   return lo
 end
 
+-- The calls that deficits later than a time are short of.
+local function missing_after(log, time)
+  local calls = 0
+  for i = 1, #log.deficits do
+    if log.deficits[i].at > time then calls = calls + log.deficits[i].calls end
+  end
+  return calls
+end
+
 -- The calls in a log's slots later than a time.
 local function calls_after(log, time)
   local live = log.used - first_after(log, time)
   if live == 0 then return 0 end
-  return log.fill + (live - 1) * log.group
+  return log.fill + (live - 1) * log.group - missing_after(log, time)
+end
+
+-- The calls that slot i of a log stands for. The first slot with a stamp bears its
+-- deficit.
+local function calls_in(log, i)
+  if i == log.used - 1 then return log.fill end
+  local at = slot(log, i)
+  if #log.deficits == 0 or (i > log.base and slot(log, i - 1) == at) then return log.group end
+  return log.group - (missing_after(log, at - 1) - missing_after(log, at))
 end
 
 -- The bytes of a slot.
 local function encode_slot(log, time) return pack(log.format, time % log.modulus + log.modulus) end
 
+-- Reads deficits and valleys. Deficits that cannot be are left out: without them too much
+-- is counted, never too little.
+local function decode_notes(sections, bytes)
+  for i = 1, #bytes - 11, 12 do
+    local number, time, calls = unpack('>I1I7I4', bytes, i)
+    local section = sections[number]
+    if section and section.kind == LOG and section.used > 0 then
+      local before = section.deficits[#section.deficits]
+      if calls > 0 and calls < section.group and time < slot(section, section.used - 1)
+        and time == slot(section, first_after(section, time - 1)) and (not before or time > before.at) then
+        section.deficits[#section.deficits + 1] = {at = time, calls = calls}
+      end
+    elseif section and section.kind == BUCKET and not section.since then
+      section.since, section.full = time, calls == 1
+    elseif section and section.kind == BUCKET and not section.half then
+      section.half = {at = time, part = calls}
+    elseif section and section.kind == BUCKET then
+      section.half.whole, section.half.merged = time, calls == 1
+      section.valleys[#section.valleys + 1], section.half = section.half, nil
+    end
+  end
+end
+
 -- Reads the state's sections. Returns nil when it is no state of ours.
 local function decode(sections)
   local at = 2 + 12 * #sections
+  if has_notes then at = at + 12 end
   for i = 1, #sections do
     local section = sections[i]
     section.at = at
@@ -188,6 +261,12 @@ local function decode(sections)
       section.start, section.prev, section.cur = unpack('>I7I4I4', s, at + 1)
       at = at + 15
     end
+  end
+  local notes_at, notes_length = 0, 0
+  if has_notes then
+    if #s < at + 30 then return nil end
+    notes_length = 6 * unpack('>I4', s, at + 15)
+    at = at + 30
   end
   for i = 1, #sections do
     local log = sections[i]
@@ -205,7 +284,13 @@ local function decode(sections)
       if log.group == 1 then log.fill = 1 end -- not kept up to date
     end
   end
+  notes_at, at = at, at + notes_length
   if (not big and #s ~= at) or (big and call('STRLEN', key) ~= at) then return nil end
+  if notes_length > 0 and big then
+    decode_notes(sections, call('GETRANGE', key, notes_at, at - 1))
+  elseif notes_length > 0 then
+    decode_notes(sections, sub(s, notes_at + 1, at))
+  end
   return sections
 end
 
@@ -248,7 +333,8 @@ local function estimate(counter)
   return counter.cur + weighted
 end
 
--- Brings a section to the time now. Returns whether that did more than let time pass, and whether a window began.
+-- Brings a section to the time now. Returns whether that did more than let time pass, and
+-- whether a window began.
 local function settle(section, requests)
   if section.kind <= ATTEMPTS then
     if section.used == 0 then return false, false end
@@ -271,6 +357,7 @@ local function settle(section, requests)
       moved = true
     end
     section.start, section.prev, section.cur = now + whole, part, requests
+    if moved then section.since, section.full, section.valleys = nil, false, {} end
     return moved, false
   end
   local current, ends = period(section)
@@ -304,11 +391,12 @@ local function push(log, time, count)
   end
 end
 
--- Carries a state with another signature over into sections: carryover.go says by what rules. Returns whether there was a state of ours.
+-- Carries a state with another signature over into sections: carryover.go says by what
+-- rules. Returns whether there was a state of ours.
 local function rebuild(sections)
-  local count = byte(s, 2)
-  if byte(s, 1) ~= byte(sig, 1) or not count or count < 1 or count > 8 or #s < 2 + 12 * count then return false end
-  local old = sections_of(s)
+  local count = stored
+  if byte(s, 1) ~= byte(sig, 1) or count < 1 or count > 8 or #s < 2 + 12 * count then return false end
+  local old = sections_of(s, count)
   for i = 1, count do
     local o = old[i]
     if o.kind < LOG or o.kind > FIXED or (o.kind <= ATTEMPTS and (o.width < 4 or o.width > 6)) or (o.calendar == 0 and o.span < 1) then return false end
@@ -350,16 +438,18 @@ local function rebuild(sections)
         local after = now + from.offset - math.min(section.span, from.span)
         if same then
           for k = from.base, from.used - 1 do push(section, slot(from, k), k == from.used - 1 and from.fill or from.group) end
+          section.deficits = from.deficits
         else
-          -- A slot may have stood for many calls, and each may need one of its own now: that is bounded, the oldest go.
+          -- A slot may have stood for many calls, and each may need one of its own now:
+          -- that is bounded, the oldest go.
           local most = math.max(section.requests, 10000 * section.group)
           local oldest, first, total = first_after(from, after), from.used, 0
           while first > oldest and total < most do
-            total = total + (first == from.used and from.fill or from.group)
             first = first - 1
+            total = total + calls_in(from, first)
           end
           for k = first, from.used - 1 do
-            local calls = k == from.used - 1 and from.fill or from.group
+            local calls = calls_in(from, k)
             if k == first and total > most then calls = calls - (total - most) end
             push(section, slot(from, k), calls)
           end
@@ -370,6 +460,7 @@ local function rebuild(sections)
       section.fresh = section.used
     elseif same then
       section.start, section.prev, section.cur = same.start, same.prev, same.cur
+      section.since, section.full, section.valleys = same.since, same.full, same.valleys
     else
       local calls = largest
       if source then
@@ -390,8 +481,9 @@ local function rebuild(sections)
   return true
 end
 
--- The program's limits, each with its section; a section's requests are its largest limit's.
-local sections = sections_of(sig)
+-- The program's limits, each with its section; a section's requests are its largest
+-- limit's.
+local sections = sections_of(sig, byte(sig, 2))
 for i = 1, #sections do -- a damaged program must not keep the server busy
   local section = sections[i]
   if section.kind < LOG or section.kind > FIXED or (section.calendar == 0 and section.span < 1)
@@ -419,10 +511,10 @@ do
   end
 end
 
-local matches = #s > 0 and sub(s, 1, siglen) == sig and decode(sections) ~= nil
+local matches = same_sections and decode(sections) ~= nil
 local must_write, due = false, not matches
 if not matches then
-  must_write = #s > 0 and sub(s, 1, siglen) ~= sig and rebuild(sections)
+  must_write = #s > 0 and not same_sections and rebuild(sections)
   if not must_write then
     for i = 1, #sections do blank(sections[i]) end
   end
@@ -434,21 +526,41 @@ for i = 1, #sections do
   due = due or began
 end
 
--- What is left of a limit, and when it is empty and when the cost passes, in microseconds from now.
+-- The slot of a log that has to leave the window for a cost to pass under a limit; below
+-- `base` when it passes.
+local function deciding_slot(log, n, passing)
+  if #log.deficits == 0 then
+    local spare = n - passing - log.fill
+    return log.used - 1 - (spare >= 0 and floor(spare / log.group) + 1 or 0)
+  end
+  if log.fill + (log.used - 1) * log.group - missing_after(log, 0) <= n - passing then return -1 end
+  local lo, hi = log.base, log.used - 1
+  while lo < hi do
+    local mid = floor((lo + hi) / 2)
+    local behind = log.fill + (log.used - 2 - mid) * log.group -- in the slots after it, but for deficits
+    if behind - missing_after(log, slot(log, mid)) <= n - passing then hi = mid else lo = mid + 1 end
+  end
+  return lo
+end
+
+-- What is left of a limit, when it is empty and when the cost passes, in microseconds
+-- from now, and what comes next.
 local function usage(limit)
   local section, n = limit.section, limit.requests
-  local left, reset, retry = n, 0, 0
+  local left, reset, retry, next, second = n, 0, 0, 0, 0
   if section.kind <= ATTEMPTS then
     local used = section.used
     if used > 0 then
       local at, window = now + section.offset, limit.window
-      local staying = 0
-      local spare = n - take - section.fill
-      if spare >= 0 then staying = floor(spare / section.group) + 1 end
-      local deciding = used - staying - 1
+      local deciding = deciding_slot(section, n, take)
       if deciding >= section.base then retry = window - (at - slot(section, deciding)) end
       left = n - calls_after(section, at - window)
       reset = window - (at - slot(section, used - 1))
+      local more = left > 0 and left + 1 or 1
+      if more <= n then
+        local until_more = window - (at - slot(section, math.max(0, deciding_slot(section, n, more))))
+        next, second = floor(until_more / 4294967296), until_more % 4294967296
+      end
     end
   elseif section.kind == COUNTER then
     local span, elapsed = section.span, now - section.start
@@ -461,13 +573,14 @@ local function usage(limit)
       end
     end
     if section.cur > 0 then reset = 2 * span - elapsed elseif section.prev > 0 then reset = span - elapsed end
+    next, second = section.prev, section.cur
   elseif section.kind == BUCKET then
     local span = section.span
     local whole, part = debt(section)
     local rest
     left, rest = muldiv(n, span - whole, span)
     if rest < part then left = left - ceil((part - rest) / span) end
-    reset = part > 0 and whole + 1 or whole
+    reset, next = part > 0 and whole + 1 or whole, part
     whole, part = debt_after(section, take)
     retry = whole - span
     if part > 0 then retry = retry + 1 end
@@ -476,12 +589,43 @@ local function usage(limit)
     if section.cur > 0 then reset = section.ends - now end
     if take > left then retry = section.ends - now end
   end
-  return left > 0 and left or 0, reset > 0 and reset or 0, retry > 0 and retry or 0
+  return left > 0 and left or 0, reset > 0 and reset or 0, retry > 0 and retry or 0, next, second
+end
+
+-- Compares two debts of whole microseconds and parts: whether the first is less.
+local function owes_less(whole, part, other_whole, other_part)
+  return whole < other_whole or (whole == other_whole and part < other_part)
+end
+
+-- Remembers a bucket's debt before a call; valleys.go says what for.
+local function note_valley(bucket)
+  local whole, part = debt(bucket)
+  local valleys = bucket.valleys
+  local latest = valleys[#valleys]
+  latest = latest and latest.at or bucket.since
+  if not bucket.since or whole + part == 0 or now < latest then
+    bucket.since, bucket.full, bucket.valleys = nil, false, {}
+    if refund == -1 and #sections < 8 then bucket.since, bucket.full = now, whole + part == 0 end
+    return
+  end
+  while #valleys > 0 and not owes_less(valleys[#valleys].whole, valleys[#valleys].part, whole, part) do
+    valleys[#valleys] = nil
+  end
+  valleys[#valleys + 1] = {at = now, whole = whole, part = part}
+  if #valleys > 16 then
+    local near = 1
+    for i = 2, 16 do
+      if valleys[i + 1].whole - valleys[i].whole < valleys[near + 1].whole - valleys[near].whole then near = i end
+    end
+    valleys[near].at, valleys[near].merged = valleys[near + 1].at, true
+    table.remove(valleys, near + 1)
+  end
 end
 
 -- Records `take` in a section.
 local function record(section)
   if section.kind == BUCKET then
+    note_valley(section)
     local whole, part = debt_after(section, take)
     section.start, section.prev, section.cur = now + whole, part, section.requests
     due = true -- its time to live moves with every call
@@ -493,7 +637,10 @@ local function record(section)
     if begin == 0 then due = true end -- what the numbers say of the oldest slot has to hold for this one
     if begin > 0 and at - slot(section, begin - 1) >= section.span then
       begin, section.used, section.base, section.keep, section.times, due = 0, 0, 0, 0, nil, true
+      section.deficits = {}
     end
+    local latest = section.deficits[#section.deficits]
+    if latest and at - latest.at >= section.span then due = true end -- a state without deficits takes the shorter ways again
     if section.times then
       push(section, at, take)
       section.fresh = section.used
@@ -526,147 +673,3 @@ local function record(section)
   section.recorded = true
 end
 
--- Gives back -cost that was taken at the time `refund`.
-local function give_back(section)
-  local less = -cost
-  if section.kind == LOG then
-    local at = refund + section.offset
-    if section.group > 1 then
-      if section.used > 0 and slot(section, section.used - 1) == at then
-        section.fill = section.fill - math.min(section.fill, less)
-        if section.fill == 0 then
-          section.used, section.fill = section.used - 1, section.group
-        end
-      end
-    else
-      local begin, finish = first_after(section, at - 1), first_after(section, at)
-      if finish - less > begin then begin = finish - less end
-      local times = {}
-      for i = 0, section.used - 1 do
-        if i < begin or i >= finish then times[#times + 1] = slot(section, i) end
-      end
-      section.times, section.used = times, #times
-    end
-    section.fresh, section.base = section.used, 0
-  elseif section.kind == BUCKET then
-    local whole, part = debt(section)
-    local freed, rest = muldiv(less, section.span, section.requests)
-    freed = freed - math.max(0, now - refund)
-    if freed < 0 then return end -- what has come back by itself is not given back again
-    whole, part = whole - freed, part - rest
-    if part < 0 then whole, part = whole - 1, part + section.requests end
-    if whole < 0 then whole, part = 0, 0 end
-    section.start, section.prev, section.cur = now + whole, part, section.requests
-  elseif section.kind ~= ATTEMPTS then
-    if refund >= section.start then
-      section.cur = section.cur - math.min(section.cur, less)
-    elseif section.kind == COUNTER and refund >= section.start - section.span then
-      section.prev = section.prev - math.min(section.prev, less)
-    end
-  end
-end
-
-if cost < 0 then
-  for i = 1, #sections do give_back(sections[i]) end
-  must_write = true
-end
-
-local allowed, attempts = true, false
-local remaining, resets, retries = {}, {}, {}
-local function evaluate()
-  for i = 1, limits do
-    remaining[i], resets[i], retries[i] = usage(list[i])
-    if retries[i] > 0 then allowed = false end
-  end
-end
-evaluate()
-
-if cost > 0 then
-  for i = 1, #sections do
-    if allowed or sections[i].kind == ATTEMPTS then
-      record(sections[i])
-      attempts = true
-    end
-  end
-  if attempts then
-    local verdict = allowed
-    evaluate()
-    allowed = verdict
-    if allowed then for i = 1, limits do retries[i] = 0 end end
-  end
-end
-
--- A log's part of a rewritten state: its numbers and its slots. Only what is out of every window as of the newest slot goes: the clock never gets
--- behind that, so it can never come back in.
-local function encode_log(log)
-  local last = now + log.offset
-  local refunded = cost < 0 and log.kind == LOG -- perhaps the newest slot
-  if log.used > 0 and not refunded then last = slot(log, log.used - 1) end
-  local first = first_after(log, last - log.span)
-  local count = log.used - first
-  local most = ceil(log.requests / log.group)
-  local room = floor(math.min(count * 1.5 + 8, most * 1.1 + 4))
-  if room < count then room = count end
-  local slots
-  if log.times then
-    local parts = {}
-    for i = first, log.used - 1 do parts[#parts + 1] = encode_slot(log, log.times[i + 1]) end
-    slots = table.concat(parts)
-  else
-    local old = math.max(math.min(log.fresh, log.used) - first, 0)
-    local from, to = log.slots_at and log.slots_at + first * log.width, log.slots_at and log.slots_at + (first + old) * log.width
-    if old == 0 then
-      slots = ''
-    elseif big then
-      slots = call('GETRANGE', key, from, to - 1)
-    else
-      slots = sub(s, from + 1, to)
-    end
-    if count > old then slots = slots .. rep(encode_slot(log, log.fresh_time), count - old) end
-  end
-  local keep = log.keep
-  if log.kind == LOG then
-    keep = count > 0 and last - slot(log, first) or 0
-    if log.width > 4 then keep = ceil(keep / 65536) end
-  end
-  return pack('>I7I7I4I4I4I4', last, log.offset, room, keep, count, log.fill), slots .. rep('\0', (room - count) * log.width)
-end
-
-if must_write or (attempts and due) then
-  local life = 0
-  local parts, slots = {sig}, {}
-  for i = 1, #sections do
-    local section = sections[i]
-    local needed = 2 * section.span
-    if section.kind <= ATTEMPTS then
-      parts[#parts + 1], slots[#slots + 1] = encode_log(section)
-    else
-      parts[#parts + 1] = pack('>I7I4I4', section.start, section.prev, section.cur)
-      if section.kind == COUNTER then
-        needed = section.start + 2 * section.span - now
-      elseif section.kind == FIXED then
-        needed = section.ends - now
-      end
-    end
-    if needed > life then life = needed end
-  end
-  call('SET', key, table.concat(parts) .. table.concat(slots), 'PX', ceil(life / 1000) + 1)
-elseif attempts then
-  for i = 1, #sections do
-    local section = sections[i]
-    if section.recorded and section.kind > ATTEMPTS then
-      call('SETRANGE', key, section.at, pack('>I7I4I4', section.start, section.prev, section.cur))
-    elseif section.recorded then
-      if big or section.group > 1 or section.kind == ATTEMPTS then
-        call('SETRANGE', key, section.at + 18, pack('>I4I4I4', section.keep, section.used, section.fill))
-      end
-      local slots = rep(encode_slot(section, section.fresh_time), section.used - section.fresh)
-      if section.used < section.capacity then slots = slots .. rep('\0', section.width) end -- whatever is behind them, the next slot is free
-      call('SETRANGE', key, section.slots_at + section.fresh * section.width, slots)
-    end
-  end
-end
-
-local pieces = {pack('>I1I7', allowed and 1 or 0, now)}
-for i = 1, limits do pieces[i + 1] = pack('>I4I7I7', remaining[i], resets[i], retries[i]) end
-reply = table.concat(pieces)

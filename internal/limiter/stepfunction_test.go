@@ -48,7 +48,8 @@ func TestStepFunctionEqualsSeparateSteps(t *testing.T) {
 	})
 }
 
-// checkSame makes a step of the subject alone, and compares its reply and state to those of the same step in company.
+// checkSame makes a step of the subject alone, and compares its reply and state to those
+// of the same step in company.
 func (s *subject) checkSame(t rapid.TB, args []string, reply, key string) {
 	t.Helper()
 	alone, err := s.script.Exec(context.Background(), s.client, []string{s.key}, args).ToArray()

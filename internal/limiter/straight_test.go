@@ -10,7 +10,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 	"pgregory.net/rapid"
 
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 )
 
 // without returns a script in which some of the ways are an error.
@@ -25,7 +25,8 @@ func without(t testing.TB, source string, ways ...string) string {
 	return source
 }
 
-// drawStraight returns several limits, or one that counts denied calls, of the kind that several.lua is for.
+// drawStraight returns several limits, or one that counts denied calls, of the kind that
+// several.lua is for.
 func drawStraight(t *rapid.T) []Limit {
 	if rapid.IntRange(0, 4).Draw(t, "attempts") == 0 {
 		return []Limit{{Requests: smallRequests.Draw(t, "requests"), Window: straightWindows.Draw(t, "window"), CountDenied: true}}
@@ -74,10 +75,11 @@ func (h *history) playStraight(t *rapid.T) {
 	}
 }
 
-// Several limits, and attempts, are decided as the model does without the general way, from the first call on.
+// Several limits, and attempts, are decided as the model does without the general way,
+// from the first call on.
 func TestSeveralLimitsGoStraight(t *testing.T) {
 	client := connect(t, valkeytest.Start(t))
-	script, n := valkey.NewLuaScript(clockedSource(t, stepLua)), 0
+	script, n := valkey.NewLuaScript(clockedSource(t, stepLua())), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
 		h := &history{client: client, script: script, key: "h" + strconv.Itoa(n), now: time.Unix(1_800_000_000, 0), taken: time.Unix(1, 0)}
@@ -90,7 +92,7 @@ func TestSeveralLimitsGoStraight(t *testing.T) {
 // The commonest lists of limits have ways of their own, which write once.
 func TestCommonListsOfLimitsGoStraightest(t *testing.T) {
 	clock := newClocked(t)
-	straightest := valkey.NewLuaScript(clockedServer + without(t, Script(takeHead, "return {reply, life, writes}"), severalLua, stepLua))
+	straightest := valkey.NewLuaScript(clockedServer + without(t, Script(takeHead, "return {reply, life, writes}"), severalLua, stepLua()))
 	list := func(algorithm Algorithm, requests ...int64) (limits []Limit) {
 		windows := []time.Duration{time.Second, time.Hour, 24 * time.Hour, 10 * 24 * time.Hour}
 		for i, n := range requests {

@@ -1,4 +1,5 @@
--- The part of Lua's struct library that the scripts use, for servers whose Lua has none (the embedded one). A real Valkey never runs this body.
+-- The part of Lua's struct library that the scripts use, for servers whose Lua has none
+-- (the embedded one). A real Valkey never runs this body.
 local struct = rawget(_G, 'struct') or {
   pack = function(format, ...)
     local values, out, n = {...}, {}, 0

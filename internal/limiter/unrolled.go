@@ -12,7 +12,8 @@ var countsLua string
 // mostCounters is up to how many counters on one subject have a way of their own.
 const mostCounters = 4
 
-// counters returns the Lua code that makes the step for a number of counters: counts.lua, in which
+// counters returns the Lua code that makes the step for a number of counters: counts.lua,
+// in which
 //
 //	{{list TEXT}}    is TEXT for each counter, with its number in place of #, between commas
 //	{{all TEXT}}     likewise between ands

@@ -10,8 +10,9 @@ import (
 
 func countsDenied(l Limit) bool { return l.CountDenied }
 
-// A denied Take writes nothing and leaves the state byte for byte as it was, unless a limit counts denied calls. The Peek before it has stored what
-// an edit or a clock that stepped back moved.
+// A denied Take writes nothing and leaves the state byte for byte as it was, unless a
+// limit counts denied calls. The Peek before it has stored what an edit or a clock that
+// stepped back moved.
 func TestDeniedTakeLeavesTheStateUntouched(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -30,7 +31,8 @@ func TestDeniedTakeLeavesTheStateUntouched(t *testing.T) {
 	})
 }
 
-// A Peek writes nothing, whatever the limits, as long as neither they change nor the clock steps back.
+// A Peek writes nothing, whatever the limits, as long as neither they change nor the
+// clock steps back.
 func TestPeekLeavesTheStateUntouched(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -53,7 +55,8 @@ func TestPeekLeavesTheStateUntouched(t *testing.T) {
 	})
 }
 
-// An admitted cost is taken from every limit, a denied one from none. A log with grouped slots may count up to a group more, never less.
+// An admitted cost is taken from every limit, a denied one from none. A log with grouped
+// slots may count up to a group more, never less.
 func TestLimitsAreTakenAllOrNone(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {

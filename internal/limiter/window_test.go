@@ -12,11 +12,12 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/rolling"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/rolling"
+	"tidegate/internal/testing/valkeytest"
 )
 
-// attack is many callers on a few keys, who never wait: what was admitted, and when, by the server's clock.
+// attack is many callers on a few keys, who never wait: what was admitted, and when, by
+// the server's clock.
 type attack struct {
 	limiters []*Limiter
 	keys     []string
@@ -75,7 +76,8 @@ func (a *attack) note(key string, at time.Time, cost int64) {
 	a.admitted[key] = append(a.admitted[key], slices.Repeat([]time.Time{at}, int(cost))...)
 }
 
-// wait waits for a time on the server's clock, more or less: nothing depends on how long it is.
+// wait waits for a time on the server's clock, more or less: nothing depends on how long
+// it is.
 func wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -85,7 +87,8 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// check expects no rolling window with more than the limit on any key, and that the limit was reached and windows passed.
+// check expects no rolling window with more than the limit on any key, and that the limit
+// was reached and windows passed.
 func (a *attack) check(t *testing.T, limits ...Limit) {
 	t.Helper()
 	for _, key := range a.keys {
@@ -105,8 +108,8 @@ func (a *attack) check(t *testing.T, limits ...Limit) {
 	}
 }
 
-// windowCases are attacks whose limits hold for every rolling window. Several lists of limits are edits that alternate; then the largest of each
-// window holds.
+// windowCases are attacks whose limits hold for every rolling window. Several lists of
+// limits are edits that alternate; then the largest of each window holds.
 var windowCases = map[string]struct {
 	lists [][]Limit
 	bound []Limit
@@ -167,8 +170,8 @@ func checkWindows(t *testing.T, client valkey.Client, keys int) {
 	}
 }
 
-// Never does any rolling window of a log admit more than the limit, whatever the concurrency, the costs and the edits: on one node, many callers on
-// one key.
+// Never does any rolling window of a log admit more than the limit, whatever the
+// concurrency, the costs and the edits: on one node, many callers on one key.
 func TestRollingWindowOfOneKey(t *testing.T) {
 	checkWindows(t, separate(t, address(valkeytest.Start(t))), 1)
 }
@@ -182,8 +185,9 @@ func TestRollingWindowOnACluster(t *testing.T) {
 	checkWindows(t, separate(t, addresses...), 4)
 }
 
-// A caller who takes all of its limit just before a window ends and all of it again just after, gets no more either: the second burst gets
-// through only as the first one leaves the window.
+// A caller who takes all of its limit just before a window ends and all of it again just
+// after, gets no more either: the second burst gets through only as the first one leaves
+// the window.
 func TestRollingWindowAtTheBoundary(t *testing.T) {
 	client := separate(t, address(valkeytest.Start(t)))
 	limit := Limit{Requests: 40, Window: 100 * time.Millisecond}
@@ -191,11 +195,14 @@ func TestRollingWindowAtTheBoundary(t *testing.T) {
 		limiters: limitersOf(t, client, "tg:", []Limit{limit}), keys: []string{"caller"}, admitted: map[string][]time.Time{},
 		enough: 3 * limit.Requests, least: 3 * limit.Requests,
 	}
-	const rounds, most = 4, 40 // more on a machine that stalls: a round that begins late may end before the window of the one before
+	// more on a machine that stalls: a round that begins late may end before the window
+	// of the one before
+	const rounds, most = 4, 40
 	for round := 0; round < rounds || round < most && !a.done(a.keys[0]); round++ {
 		now := a.burst(t)
 		next := now.Truncate(limit.Window).Add(limit.Window)
-		wait(t.Context(), next.Sub(now)-time.Millisecond) // to the end of a window that is aligned to the epoch
+		// to the end of a window that is aligned to the epoch
+		wait(t.Context(), next.Sub(now)-time.Millisecond)
 		for now.Before(next) {
 			now = a.burst(t)
 		}
@@ -203,7 +210,8 @@ func TestRollingWindowAtTheBoundary(t *testing.T) {
 	a.check(t, limit)
 }
 
-// burst calls from many sides at once, each until it is denied, and returns the last denial's time.
+// burst calls from many sides at once, each until it is denied, and returns the last
+// denial's time.
 func (a *attack) burst(t *testing.T) (last time.Time) {
 	t.Helper()
 	var group sync.WaitGroup

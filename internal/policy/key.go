@@ -13,7 +13,8 @@ type Status string
 const (
 	Active  Status = "active"
 	Revoked Status = "revoked"
-	// Unreadable is a key whose record this version of Tidegate cannot read: only its ID and Name are known, and it can only be deleted.
+	// Unreadable is a key whose record this version of Tidegate cannot read: only its ID
+	// and Name are known, and it can only be deleted.
 	Unreadable Status = "unreadable"
 )
 
@@ -27,15 +28,20 @@ const (
 	Address Kind = "address" // a client address; likewise
 )
 
-// Key is a subject as the registry knows it: an API key without its secret, or the override and ban of a caller that others vouch for.
+// Key is a subject as the registry knows it: an API key without its secret, or the
+// override and ban of a caller that others vouch for.
 type Key struct {
-	ID       string    `json:"id"` // of an API key 12 base62 characters: the public part of the secret, also the principal that backends see
-	Kind     Kind      `json:"kind"`
-	Name     string    `json:"name"`           // 1 to 100 characters, for people
-	Env      string    `json:"env,omitempty"`  // the env part of tg_<env>_…, 1 to 16 lower-case letters or digits
-	Tags     []string  `json:"tags,omitempty"` // up to 10, each 1 to 50 characters
-	Plan     string    `json:"plan"`           // name of the plan; empty for a Token or Address whose plan comes with the call
-	Status   Status    `json:"status"`         // Active or Revoked; in a list also Unreadable
+	// of an API key 12 base62 characters: the public part of the secret, also the
+	// principal that backends see
+	ID   string `json:"id"`
+	Kind Kind   `json:"kind"`
+	Name string `json:"name"` // 1 to 100 characters, for people
+	// the env part of tg_<env>_…, 1 to 16 lower-case letters or digits
+	Env  string   `json:"env,omitempty"`
+	Tags []string `json:"tags,omitempty"` // up to 10, each 1 to 50 characters
+	// name of the plan; empty for a Token or Address whose plan comes with the call
+	Plan     string    `json:"plan"`
+	Status   Status    `json:"status"` // Active or Revoked; in a list also Unreadable
 	Override *Override `json:"override,omitempty"`
 	Expires  time.Time `json:"expires,omitzero"`     // zero: never
 	Banned   time.Time `json:"bannedUntil,omitzero"` // zero: not banned
@@ -45,15 +51,16 @@ type Key struct {
 	Created time.Time `json:"created"`
 	Updated time.Time `json:"updated"`
 
-	planNumber int
+	PlanNumber int `json:"-"` // as stored; Plan is its name
 }
 
 // Override replaces the limits and the mode of a key's plan.
 type Override struct {
 	Limits []limiter.Limit `json:"limits,omitempty"` // 1 to limiter.MaxLimits; none with mode Off
 	Mode   Mode            `json:"mode,omitempty"`
-	Until  time.Time       `json:"until,omitzero"` // when the plan is back in force; zero: until somebody ends it
-	Reason string          `json:"reason"`         // 1 to 200 characters, for people
+	// when the plan is back in force; zero: until somebody ends it
+	Until  time.Time `json:"until,omitzero"`
+	Reason string    `json:"reason"` // 1 to 200 characters, for people
 }
 
 // ActiveAt reports whether the override is in force at t.
@@ -78,8 +85,9 @@ type Effective struct {
 	Plan   Plan            `json:"plan"`   // also beneath an override
 }
 
-// Effective returns what holds for k at t. It is false when its plan does not exist. A caller that others vouch for and that has no plan of its own
-// has the one that is meant for its kind; a token may name another.
+// Effective returns what holds for k at t. It is false when its plan does not exist. A
+// caller that others vouch for and that has no plan of its own has the one that is meant
+// for its kind; a token may name another.
 func (s *Set) Effective(k Key, t time.Time) (Effective, bool) {
 	name := k.Plan
 	switch {
@@ -91,12 +99,13 @@ func (s *Set) Effective(k Key, t time.Time) (Effective, bool) {
 	}
 	p, ok := s.Plan(name)
 	if k.Override.ActiveAt(t) {
-		return Effective{k.Override.Limits, orEnforce(k.Override.Mode), "override", p}, true
+		return Effective{k.Override.Limits, OrEnforce(k.Override.Mode), "override", p}, true
 	}
-	return Effective{p.Limits, orEnforce(p.Mode), "plan", p}, ok
+	return Effective{p.Limits, OrEnforce(p.Mode), "plan", p}, ok
 }
 
-func orEnforce(m Mode) Mode {
+// OrEnforce returns the mode, Enforce when it is empty.
+func OrEnforce(m Mode) Mode {
 	if m == "" {
 		return Enforce
 	}

@@ -19,7 +19,8 @@ const (
 	Off     Mode = "off"     // nothing is counted and every call passes
 )
 
-// Degraded says what becomes of a call while Valkey is away. Whatever it says, only callers that were verified before may pass.
+// Degraded says what becomes of a call while Valkey is away. Whatever it says, only
+// callers that were verified before may pass.
 type Degraded string
 
 // What a plan can do while Valkey is away. The zero value is Closed.
@@ -35,24 +36,28 @@ type Set struct {
 	Plans   []Plan  `json:"plans"`
 	Routes  []Route `json:"routes,omitempty"`
 
-	// PerIP limits each client address, masked to the prefix length that the check function is told; Global all callers together. Both count every
-	// call but those of exempt addresses.
+	// PerIP limits each client address, masked to the prefix length that the check
+	// function is told; Global all callers together. Both count every call but those of
+	// exempt addresses.
 	PerIP  Scope `json:"perIP,omitzero"`
 	Global Scope `json:"global,omitzero"`
 
-	// Deny refuses callers from these addresses. Allow, when it is not empty, refuses callers from any other. Callers from Exempt are not limited.
-	// The address is the one that API Gateway saw; a TOKEN event has none, and counts as outside of every list.
+	// Deny refuses callers from these addresses. Allow, when it is not empty, refuses
+	// callers from any other. Callers from Exempt are not limited. The address is the one
+	// that API Gateway saw; a TOKEN event has none, and counts as outside of every list.
 	Deny   []netip.Prefix `json:"deny,omitempty"`
 	Allow  []netip.Prefix `json:"allow,omitempty"`
 	Exempt []netip.Prefix `json:"exempt,omitempty"`
 
-	// TokenPlan is the plan of a JWT that names none, AddressPlan that of callers known by address alone. Empty refuses them.
+	// TokenPlan is the plan of a JWT that names none, AddressPlan that of callers known
+	// by address alone. Empty refuses them.
 	TokenPlan   string `json:"tokenPlan,omitempty"`
 	AddressPlan string `json:"addressPlan,omitempty"`
 
 	Bans *Bans `json:"bans,omitempty"`
 
-	// Lapses are leases that saves shortened or ended, by the subject of the limits. Saves keep them.
+	// Lapses are leases that saves shortened or ended, by the subject of the limits.
+	// Saves keep them.
 	Lapses map[string]Lapse `json:"lapses,omitempty"`
 
 	// NextNumber is the number that the next new plan gets.
@@ -66,21 +71,32 @@ type Plan struct {
 	Limits   []limiter.Limit `json:"limits"` // 1 to limiter.MaxLimits, taken all or nothing
 	Mode     Mode            `json:"mode,omitempty"`
 	Degraded Degraded        `json:"degraded,omitempty"`
-	Share    int             `json:"share,omitempty"` // with Local: percent of the limits that one environment may admit, 1 to 100
-	// Candidate is a list of limits on trial: every call is held against it as if it were in force, counted apart, and never denied by it.
+	// with Local: percent of the limits that one environment may admit, 1 to 100
+	Share int `json:"share,omitempty"`
+	// Candidate is a list of limits on trial: every call is held against it as if it were
+	// in force, counted apart, and never denied by it.
 	Candidate []limiter.Limit `json:"candidate,omitempty"`
 }
 
-// Route is a rule for the calls that its pattern matches. Of several that match one call the most specific wins.
+// Route is a rule for the calls that its pattern matches. Of several that match one call
+// the most specific wins.
 type Route struct {
 	Name    string        `json:"name"` // 1 to 100 characters, unique
 	Pattern route.Pattern `json:"pattern"`
-	Cost    int64         `json:"cost"` // what a call takes, 0 to limiter.MaxRequests; a call of cost 0 is authenticated and not limited
-	Settle  bool          `json:"settle,omitempty"`
-	Mode    Mode          `json:"mode,omitempty"` // of the limits below
+	// what a call takes, 0 to limiter.MaxRequests; a call of cost 0 is authenticated and
+	// not limited
+	Cost   int64 `json:"cost"`
+	Settle bool  `json:"settle,omitempty"`
+	// SettleMax is the most that settling a call may charge to limits that several
+	// callers share: Cost to limiter.MaxRequests. 0 is DefaultSettleMax times what the
+	// call took.
+	SettleMax int64 `json:"settleMax,omitempty"`
+	Mode      Mode  `json:"mode,omitempty"` // of the limits below
 
-	PerKey []limiter.Limit `json:"perKey,omitempty"` // of each caller, on the calls of this rule alone, beside those of the caller's plan
-	PerIP  []limiter.Limit `json:"perIP,omitempty"`  // of each client address, on the calls of this rule alone
+	// of each caller, on the calls of this rule alone, beside those of the caller's plan
+	PerKey []limiter.Limit `json:"perKey,omitempty"`
+	// of each client address, on the calls of this rule alone
+	PerIP  []limiter.Limit `json:"perIP,omitempty"`
 	Shared []limiter.Limit `json:"shared,omitempty"` // of all callers of this rule together
 
 	SharedLease Duration `json:"sharedLease,omitzero"` // of Shared, as Scope.Lease
@@ -100,13 +116,16 @@ type Scope struct {
 	Limits []limiter.Limit `json:"limits,omitempty"`
 	Mode   Mode            `json:"mode,omitempty"`
 
-	// Lease lets every environment take several calls' worth at once and admit calls from that by itself for so long, so that not every check asks for
-	// the one state that all of them share. MinLease to a quarter of the shortest window, in whole milliseconds; 0 asks for every call. Global's alone.
+	// Lease lets every environment take several calls' worth at once and admit calls from
+	// that by itself for so long, so that not every check asks for the one state that all
+	// of them share. MinLease to a quarter of the shortest window, in whole milliseconds;
+	// 0 asks for every call. Global's alone.
 	Lease Duration `json:"lease,omitzero"`
 }
 
-// Bans is the policy for callers who hammer: Denials denied calls within Window ban a caller for Base, each further ban lasts twice as long, up to
-// Cap. A caller who was not banned for Cap starts over.
+// Bans is the policy for callers who hammer: Denials denied calls within Window ban a
+// caller for Base, each further ban lasts twice as long, up to Cap. A caller who was not
+// banned for Cap starts over.
 type Bans struct {
 	Denials int64    `json:"denials"` // 2 to 100,000
 	Window  Duration `json:"window"`
@@ -114,7 +133,8 @@ type Bans struct {
 	Cap     Duration `json:"cap"`
 }
 
-// Duration is a time.Duration that reads and writes itself as limiter.ParseWindow does: "10s", "30d".
+// Duration is a time.Duration that reads and writes itself as limiter.ParseWindow does:
+// "10s", "30d".
 type Duration time.Duration
 
 // MarshalText writes the duration in short.
@@ -149,8 +169,8 @@ func (s *Set) Numbered(number int) (Plan, bool) {
 	return Plan{}, false
 }
 
-// hasCandidate reports whether any plan has limits on trial.
-func (s *Set) hasCandidate() bool {
+// HasCandidate reports whether any plan has limits on trial.
+func (s *Set) HasCandidate() bool {
 	for _, p := range s.Plans {
 		if len(p.Candidate) > 0 {
 			return true
@@ -158,3 +178,19 @@ func (s *Set) hasCandidate() bool {
 	}
 	return false
 }
+
+// PlanName returns the name of the plan with this number; empty when there is none.
+func (s *Set) PlanName(number int) string {
+	p, _ := s.Numbered(number)
+	return p.Name
+}
+
+// The scopes of limits: what they are on.
+const (
+	ScopeKey      = "key"
+	ScopeRoute    = "route"
+	ScopeIP       = "ip"
+	ScopeRouteIP  = "route-ip"
+	ScopeGlobal   = "global"
+	ScopeRouteAll = "route-all"
+)

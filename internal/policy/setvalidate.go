@@ -15,13 +15,16 @@ const (
 	MaxPlans    = 500
 	MaxRoutes   = 500
 	MaxPrefixes = 500 // in each list of addresses
-	maxNumber   = 10_000
-	maxSetBytes = 1 << 20
+	MaxNumber   = 10_000
+	MaxSetBytes = 1 << 20
 	maxBan      = 366 * 24 * time.Hour
 )
 
-// Validate reports everything that is wrong with a Set, as an *InvalidError.
-func (s *Set) Validate() error {
+// Validate reports everything that is wrong with a Set, as an *InvalidError. A Set that
+// is to be saved has to pass ValidateAfter.
+func (s *Set) Validate() error { return Invalid(s.errors()) }
+
+func (s *Set) errors() []FieldError {
 	fields := slices.Concat(
 		s.planErrors(), s.routeErrors(), s.scopeErrors("perIP", s.PerIP), s.scopeErrors("global", s.Global),
 		s.PerIP.unleasedErrors("perIP"), leaseErrors("global.lease", s.Global.Lease, s.Global.Limits),
@@ -32,7 +35,7 @@ func (s *Set) Validate() error {
 			fields = append(fields, FieldError{field, fmt.Sprintf("no plan is named %.100q", name)})
 		}
 	}
-	return invalid(fields)
+	return fields
 }
 
 func (s *Set) planErrors() []FieldError {
@@ -70,7 +73,7 @@ func (s *Set) planErrors() []FieldError {
 }
 
 func nameProblem(name string, seen map[string]bool) string {
-	if problem := textProblem(name, MaxNameLen); problem != "" {
+	if problem := TextProblem(name, MaxNameLen); problem != "" {
 		return problem
 	}
 	if seen[name] {
@@ -114,6 +117,9 @@ func (r Route) errors(at string, seen map[string]bool) []FieldError {
 	}
 	if r.Settle && r.Cost == 0 {
 		fields = append(fields, FieldError{at + "settle", "is set, but a call of cost 0 has nothing to settle: must have a cost of 1 at least"})
+	}
+	if problem := r.settleMaxProblem(); problem != "" {
+		fields = append(fields, FieldError{at + "settleMax", problem})
 	}
 	if problem := modeProblem(r.Mode); problem != "" {
 		fields = append(fields, FieldError{at + "mode", problem})
@@ -166,8 +172,9 @@ func (b *Bans) errors() []FieldError {
 	return fields
 }
 
-// numbered validates next and gives its new plans numbers. A plan keeps its number; a number that no plan of current has is refused.
-func numbered(next Set, current *Set) (*Set, error) {
+// Numbered gives the new plans of next numbers. A plan keeps its number; a number that no
+// plan of current has is refused.
+func Numbered(next Set, current *Set) (*Set, error) {
 	next.Plans = slices.Clone(next.Plans)
 	next.NextNumber = max(current.NextNumber, 1)
 	var fields []FieldError
@@ -182,11 +189,11 @@ func numbered(next Set, current *Set) (*Set, error) {
 		}
 		seen[p.Number] = true
 	}
-	if next.NextNumber > maxNumber+1 {
-		fields = append(fields, FieldError{"plans", fmt.Sprintf("%d plans were made already: change one instead", maxNumber)})
+	if next.NextNumber > MaxNumber+1 {
+		fields = append(fields, FieldError{"plans", fmt.Sprintf("%d plans were made already: change one instead", MaxNumber)})
 	}
 	if len(fields) > 0 {
-		return nil, invalid(fields)
+		return nil, Invalid(fields)
 	}
-	return &next, next.Validate()
+	return &next, nil
 }

@@ -19,11 +19,12 @@ const (
 	MaxTagLen    = 50 // characters of a tag
 )
 
-// validate checks a key against the Set, remembers its plan's number and writes its mode out.
-func (k *Key) validate(set *Set) error {
+// Validate checks a key against the Set, remembers its plan's number and writes its mode
+// out.
+func (k *Key) Validate(set *Set) error {
 	if k.Override != nil {
 		o := *k.Override
-		o.Mode = orEnforce(o.Mode)
+		o.Mode = OrEnforce(o.Mode)
 		k.Override = &o
 	}
 	var fields []FieldError
@@ -32,7 +33,7 @@ func (k *Key) validate(set *Set) error {
 			fields = append(fields, FieldError{field, problem})
 		}
 	}
-	add("name", textProblem(k.Name, MaxNameLen))
+	add("name", TextProblem(k.Name, MaxNameLen))
 	if k.Kind == APIKey && !apikey.ValidEnv(k.Env) {
 		add("env", "must be 1 to 16 lower-case letters or digits")
 	}
@@ -40,15 +41,15 @@ func (k *Key) validate(set *Set) error {
 		add("tags", fmt.Sprintf("%d given: must be at most %d", len(k.Tags), MaxTags))
 	}
 	for i, tag := range k.Tags {
-		add(fmt.Sprintf("tags[%d]", i), textProblem(tag, MaxTagLen))
+		add(fmt.Sprintf("tags[%d]", i), TextProblem(tag, MaxTagLen))
 	}
 	p, found := set.Plan(k.Plan)
-	if k.planNumber = p.Number; !found && (k.Kind == APIKey || k.Plan != "") {
+	if k.PlanNumber = p.Number; !found && (k.Kind == APIKey || k.Plan != "") {
 		add("plan", fmt.Sprintf("no plan is named %.100q: create it first", k.Plan))
 	}
 	add("expires", timeProblem(k.Expires))
 	add("bannedUntil", timeProblem(k.Banned))
-	return invalid(append(fields, k.Override.errors(set)...))
+	return Invalid(append(fields, k.Override.errors(set)...))
 }
 
 func (o *Override) errors(set *Set) []FieldError {
@@ -59,7 +60,7 @@ func (o *Override) errors(set *Set) []FieldError {
 	if problem := modeProblem(o.Mode); problem != "" {
 		fields = append(fields, FieldError{"override.mode", problem})
 	}
-	if problem := textProblem(o.Reason, MaxReasonLen); problem != "" {
+	if problem := TextProblem(o.Reason, MaxReasonLen); problem != "" {
 		fields = append(fields, FieldError{"override.reason", problem})
 	}
 	if problem := timeProblem(o.Until); problem != "" {
@@ -71,16 +72,6 @@ func (o *Override) errors(set *Set) []FieldError {
 	return costErrors("override.limits", o.Limits, set.Routes)
 }
 
-func (e Edit) validate() error {
-	if e.Reason == "" {
-		return nil
-	}
-	if problem := textProblem(e.Reason, MaxReasonLen); problem != "" {
-		return invalid([]FieldError{{"reason", problem}})
-	}
-	return nil
-}
-
 func timeProblem(t time.Time) string {
 	if !t.IsZero() && (t.Year() < 2000 || t.Year() > 2200) {
 		return fmt.Sprintf("is %s: must lie between 2000 and 2200", t.Format(time.DateOnly))
@@ -88,7 +79,8 @@ func timeProblem(t time.Time) string {
 	return ""
 }
 
-func textProblem(text string, longest int) string {
+// TextProblem says what is wrong with a text that people read; it is empty when nothing is.
+func TextProblem(text string, longest int) string {
 	switch {
 	case len(text) > utf8.UTFMax*longest || utf8.RuneCountInString(text) > longest:
 		return fmt.Sprintf("is longer than %d characters", longest)
@@ -139,7 +131,8 @@ func costErrors(field string, limits []limiter.Limit, routes []Route) []FieldErr
 	return fields
 }
 
-func invalid(fields []FieldError) error {
+// Invalid returns an *InvalidError of the fields; nil when there are none.
+func Invalid(fields []FieldError) error {
 	if len(fields) == 0 {
 		return nil
 	}

@@ -1,6 +1,9 @@
 package route
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Match is a pattern that a call falls under.
 type Match struct {
@@ -9,8 +12,8 @@ type Match struct {
 	Reason string // in words: why it won, or which won over it and why
 }
 
-// Explain lists the patterns that match the call, most specific first. Where Find fails with ErrAmbiguous it lists what each reading finds, and none
-// won.
+// Explain lists the patterns that match the call, most specific first. Where Find fails
+// with ErrAmbiguous it lists what each reading finds, and none won.
 func (t *Table) Explain(c Call) []Match {
 	written, lenient := t.all(c, asWritten(c.Path, nil)), []int(nil)
 	if !plain(c.Path) {
@@ -26,6 +29,9 @@ func (t *Table) Explain(c Call) []Match {
 			m.Reason = fmt.Sprintf("lost to %s, which %s", t.patterns[written[0]].Pattern, difference(t.patterns[written[0]], t.patterns[rank]))
 		} else if len(written) > 1 {
 			m.Reason = "won: it " + difference(t.patterns[rank], t.patterns[written[1]]) + fmt.Sprintf(", unlike %s", t.patterns[written[1]].Pattern)
+		}
+		if m.Won && t.patterns[rank].asGet(c.Method) {
+			m.Reason += "; HEAD follows the rule for GET"
 		}
 		matches = append(matches, m)
 	}
@@ -67,8 +73,8 @@ func difference(won, lost compiled) string {
 		return "names the API"
 	case compare(compiled{path: won.path}, compiled{path: lost.path}) < 0:
 		return pathDifference(won.path, lost.path)
-	case given(won.Method) > given(lost.Method):
-		return "names the method"
+	case won.method > lost.method:
+		return "names the method " + strings.ToUpper(won.Method)
 	}
 	return "names the stage"
 }

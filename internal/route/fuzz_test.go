@@ -11,11 +11,14 @@ import (
 	"testing"
 )
 
-// FuzzFind: nothing panics, Find agrees with a naive search written on its own terms, and equivalent spellings find the same pattern.
+// FuzzFind: nothing panics, Find agrees with a naive search written on its own terms, and
+// equivalent spellings find the same pattern.
 func FuzzFind(f *testing.F) {
 	f.Add("*\nGET /orders/{id}\n/orders/mine\n/orders/{x+}", "a1", "prod", "GET", "/orders/mine")
 	f.Add("/a/{x}\n/{x}/a\n/a/a\n/*\n/", "", "", "", "/a%2Fa")
 	f.Add("a1/prod * /a\n*/prod /a\nGET /a\n/a", "a1", "prod", "PUT", "//A/./")
+	f.Add("HEAD *\n*/s GET /r\nHEAD /r\nGET /r\nANY /r\n/r", "", "s", "HEAD", "/r")
+	f.Add("get /r/{x}\nany /r/a\n/r/{x}", "", "", "head", "/r/a")
 	f.Add("/x/{y+}\n/x/{y}\n/x/y", "", "", "", "/x/%2579;p/../y")
 	f.Fuzz(func(t *testing.T, rules, api, stage, method, path string) {
 		call := Call{API: api, Stage: stage, Method: method, Path: path}
@@ -49,7 +52,8 @@ func explained(t *testing.T, table *Table, call Call, index int, ok bool) {
 	}
 }
 
-// validUnique reads the valid patterns of a text, one a line, and leaves out those that tie with another.
+// validUnique reads the valid patterns of a text, one a line, and leaves out those that
+// tie with another.
 func validUnique(rules string) []Pattern {
 	var patterns []Pattern
 	for line := range strings.Lines(rules) {
@@ -131,7 +135,7 @@ func naive(patterns []Pattern, c Call) (index int, ok bool, err error) {
 func naiveBest(patterns []Pattern, c Call, segments []string) int {
 	var matching []int
 	for i, p := range patterns {
-		method := wild(p.Method, c.Method) || strings.EqualFold(p.Method, c.Method)
+		method := slices.ContainsFunc(naiveMethods(c.Method), func(m string) bool { return strings.EqualFold(m, p.Method) })
 		if method && wild(p.API, c.API) && wild(p.Stage, c.Stage) && naiveMatch(p.Path, segments) {
 			matching = append(matching, i)
 		}
@@ -140,6 +144,15 @@ func naiveBest(patterns []Pattern, c Call, segments []string) int {
 		return -1
 	}
 	return slices.MaxFunc(matching, func(a, b int) int { return cmp.Compare(score(patterns[a]), score(patterns[b])) })
+}
+
+// naiveMethods lists the methods of the patterns that a call falls under.
+func naiveMethods(method string) []string {
+	methods := []string{"", "*", "ANY", strings.ToUpper(method)}
+	if strings.EqualFold(method, "HEAD") {
+		methods = append(methods, "GET")
+	}
+	return methods
 }
 
 func wild(pattern, value string) bool { return pattern == "" || pattern == "*" || pattern == value }
@@ -178,7 +191,8 @@ func score(p Pattern) string {
 			path = path[:len(path)-1] + "dz"
 		}
 	}
-	return flag(p.API) + path + " " + flag(p.Method) + flag(p.Stage)
+	method := map[string]string{"": "0", "*": "0", "ANY": "1", "HEAD": "3"}[strings.ToUpper(p.Method)]
+	return flag(p.API) + path + " " + cmp.Or(method, "2") + flag(p.Stage)
 }
 
 func flag(field string) string {

@@ -5,7 +5,8 @@ import "strings"
 // reading is a path's segments as some program takes them, in lower case.
 type reading []string
 
-// plain reports whether every program reads the path alike but for empty segments and the case of letters.
+// plain reports whether every program reads the path alike but for empty segments and the
+// case of letters.
 func plain(path string) bool {
 	return !strings.ContainsAny(path, `%;\`) && !strings.HasPrefix(path, ".") && !strings.Contains(path, "/.")
 }
@@ -20,7 +21,8 @@ func asWritten(path string, into reading) reading {
 	return into
 }
 
-// asLenient appends the segments that a program finds which decodes and resolves all it can.
+// asLenient appends the segments that a program finds which decodes and resolves all it
+// can.
 func asLenient(path string, into reading) reading {
 	from := len(into)
 	for text := range strings.FieldsFuncSeq(DecodeAll(path), func(r rune) bool { return r == '/' || r == '\\' }) {
@@ -36,7 +38,8 @@ func asLenient(path string, into reading) reading {
 	return into
 }
 
-// decodeOnce undoes percent-encoding. What is no encoding stays: an HTTP API may have undone it already.
+// decodeOnce undoes percent-encoding. What is no encoding stays: an HTTP API may have
+// undone it already.
 func decodeOnce(text string) string {
 	if !strings.Contains(text, "%") {
 		return text
@@ -53,8 +56,9 @@ func decodeOnce(text string) string {
 	return string(decoded)
 }
 
-// DecodeAll undoes percent-encoding until none is left, so that all spellings of a path become one. One pass does it: a character that completes an
-// encoding is where the next one is undone.
+// DecodeAll undoes percent-encoding until none is left, so that all spellings of a path
+// become one. One pass does it: a character that completes an encoding is where the next
+// one is undone.
 func DecodeAll(text string) string {
 	if !strings.Contains(text, "%") {
 		return text

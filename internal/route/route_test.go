@@ -108,7 +108,8 @@ func TestNothingMatches(t *testing.T) {
 	}
 }
 
-// However a caller spells a path, it falls under the rule that every reading finds, or under none and is refused; never under a laxer one.
+// However a caller spells a path, it falls under the rule that every reading finds, or
+// under none and is refused; never under a laxer one.
 func TestSpellings(t *testing.T) {
 	rules := table(t, "*", "/search", "/orders/{id}", "/orders/export", "/files/{name+}", "/café/menü")
 	for path, want := range map[string]string{
@@ -203,7 +204,7 @@ func TestExplain(t *testing.T) {
 		{Call{Stage: "prod", Method: "GET", Path: "/orders/7"}, []Match{
 			{4, true, "won: it names the stage, unlike GET /orders/{id}"},
 			{1, false, "lost to */prod GET /orders/{id}, which names the stage"},
-			{6, false, "lost to */prod GET /orders/{id}, which names the method"},
+			{6, false, "lost to */prod GET /orders/{id}, which names the method GET"},
 			{5, false, "lost to */prod GET /orders/{id}, which has exactly one segment in place 2"},
 			{0, false, `lost to */prod GET /orders/{id}, which has the literal "orders" as segment 1`},
 		}},

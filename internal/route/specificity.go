@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// compare orders patterns, most specific first. Patterns that it holds equal differ in literals, and never match the same call, or they tie.
+// compare orders patterns, most specific first. Patterns that it holds equal differ in
+// literals, and never match the same call, or they tie.
 func compare(a, b compiled) int {
 	return cmp.Or(
 		given(b.API)-given(a.API),
 		slices.CompareFunc(b.path, a.path, func(x, y segment) int { return cmp.Compare(x.kind, y.kind) }),
-		given(b.Method)-given(a.Method),
+		cmp.Compare(b.method, a.method),
 		given(b.Stage)-given(a.Stage),
 	)
 }
@@ -23,8 +24,9 @@ func given(field string) int {
 	return 1
 }
 
-// Ties returns the pairs of indices of patterns that match the same calls with equal specificity, each with the first of its kind. Patterns that are
-// not valid tie with none.
+// Ties returns the pairs of indices of patterns that match the same calls with equal
+// specificity, each with the first of its kind. Patterns that are not valid tie with
+// none.
 func Ties(patterns []Pattern) [][2]int {
 	var ties [][2]int
 	first := map[string]int{}
@@ -41,7 +43,8 @@ func Ties(patterns []Pattern) [][2]int {
 	return ties
 }
 
-// canonical is the same text for patterns that match the same calls. A space and a slash cannot be confused with what stands between them.
+// canonical is the same text for patterns that match the same calls. A space and a slash
+// cannot be confused with what stands between them.
 func (p Pattern) canonical() string {
 	text := orAny(p.API) + " " + orAny(p.Stage) + " " + lower(orAny(p.Method)) + " "
 	path, _ := parsePath(p.Path)
@@ -51,7 +54,8 @@ func (p Pattern) canonical() string {
 	return strings.TrimSpace(text)
 }
 
-// Order returns the indices of valid patterns, most specific first; where neither of two wins, in the order given.
+// Order returns the indices of valid patterns, most specific first; where neither of two
+// wins, in the order given.
 func Order(patterns []Pattern) []int {
 	all := make([]compiled, len(patterns))
 	for i, p := range patterns {

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 )
 
-// ErrAmbiguous means that a call's path is spelled so that programs disagree about which pattern it falls under.
+// ErrAmbiguous means that a call's path is spelled so that programs disagree about which
+// pattern it falls under.
 var ErrAmbiguous = errors.New("path can be read in two ways that different routes match")
 
 // Call is what API Gateway was asked for.
@@ -18,8 +18,9 @@ type Call struct {
 // compiled is a pattern ready for matching.
 type compiled struct {
 	Pattern
-	index int // in the order given
-	path  []segment
+	index  int // in the order given
+	method methodRank
+	path   []segment
 }
 
 // Table finds the pattern of a call. It is safe for concurrent use.
@@ -55,11 +56,13 @@ func NewTable(patterns []Pattern) (*Table, error) {
 
 func compile(index int, p Pattern) compiled {
 	path, _ := parsePath(p.Path)
-	return compiled{Pattern: p, index: index, path: path}
+	return compiled{Pattern: p, index: index, method: rankMethod(p.Method), path: path}
 }
 
-// Find returns the index of the most specific pattern that matches the call, in the order given to NewTable; ok is false if none does. It fails with
-// ErrAmbiguous only; then the call is to be refused. A path in lower case without percent signs, semicolons and dot-segments costs no allocation.
+// Find returns the index of the most specific pattern that matches the call, in the order
+// given to NewTable; ok is false if none does. It fails with ErrAmbiguous only; then the
+// call is to be refused. A path in lower case without percent signs, semicolons and
+// dot-segments costs no allocation.
 func (t *Table) Find(c Call) (index int, ok bool, err error) {
 	if len(t.patterns) == 0 {
 		return 0, false, nil
@@ -99,7 +102,7 @@ func (t *Table) first(c Call, path reading, ranks []int) int {
 
 func (p *compiled) matches(c Call, path reading) bool {
 	return (matchesAny(p.API) || p.API == c.API) && (matchesAny(p.Stage) || p.Stage == c.Stage) &&
-		(matchesAny(p.Method) || strings.EqualFold(p.Method, c.Method)) && p.matchesPath(path)
+		p.matchesMethod(c.Method) && p.matchesPath(path)
 }
 
 func (p *compiled) matchesPath(path reading) bool {

@@ -7,8 +7,10 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// Away tells whether an error of a call to Valkey means that it cannot serve calls like it now: it was not reached, did not answer in time, or
-// refused for a reason that lies in its own state or in who we are to it. An answer that the call itself is wrong is none of these.
+// Away tells whether an error of a call to Valkey means that it cannot serve calls like
+// it now: it was not reached, did not answer in time, or refused for a reason that lies
+// in its own state or in who we are to it. An answer that the call itself is wrong is
+// none of these.
 func Away(err error) bool {
 	if err == nil {
 		return false

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"testing"
 
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 )
 
-// What a server says about its own state counts as being away, what it says about a call does not.
+// What a server says about its own state counts as being away, what it says about a call
+// does not.
 func TestAway(t *testing.T) {
 	client := open(t, valkeytest.Start(t), patient)
 	for text, away := range map[string]bool{

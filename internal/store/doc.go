@@ -1,18 +1,32 @@
-// Package store connects to Valkey as a URL says, and tries a check again when that is safe. The URL is
+// Package store connects to Valkey as a URL says, and tries a check again when that is
+// safe. The URL is
 //
 //	valkey://[user[:password]@]host[:port][,host[:port]…][?option=value[&…]]
 //
-// valkeys:// is the same over TLS, verified against the system's roots; redis:// and rediss:// are accepted too. The options are
+// valkeys:// is the same over TLS, verified against the system's roots; redis:// and
+// rediss:// are accepted too. The options are
 //
 //	cluster=true     the hosts are nodes of a cluster, or its configuration endpoint
 //	iam=CACHE        log in to the ElastiCache of that name by IAM; needs TLS and a user, takes no password
 //	region=REGION    where that cache is; AWS_REGION unless given
 //	serverless=true  that cache is a serverless one
 //
+// # Connecting
+//
+// Options.Dial bounds connecting, TLS and log-in included; Options.Write bounds an
+// answer. Connecting is apart from the call that needs the connection: what a call does
+// not wait for goes on, and the next call takes it. A call with a context of WithTimeouts
+// waits for connections on a time of its own. A node counts as away after one such wait
+// in vain, after an attempt that took Options.Dial, and when a connection in use gets no
+// answer. Calls wait for a connection to it within their time for answers then, until an
+// attempt succeeds.
+//
 // # Settings
 //
 // What the client is told, beside the time-outs of Options:
 //
+//   - A connection is logged in before the library gets it. The library's own log-in is not
+//     sent: it reads the reply that came.
 //   - A call in flight has a connection of its own (Options.Pooled, for the check). A shared one whose reply is late stays open, and every later
 //     call waits behind it. A single node sees one connection from each client. A node of a cluster sees one for the checks of its shard and may
 //     see one more, over which the client asks for the topology.

@@ -20,7 +20,8 @@ import (
 const (
 	// tokenExpires is the longest that ElastiCache takes, in seconds.
 	tokenExpires = "900"
-	// loginAgain is when a connection logs in with a new token: ElastiCache closes it 12 hours after the last login.
+	// loginAgain is when a connection logs in with a new token: ElastiCache closes it 12
+	// hours after the last login.
 	loginAgain = 11 * time.Hour
 )
 

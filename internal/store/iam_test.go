@@ -10,11 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/testwait"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
 )
 
-// presigned is Signature Version 4 as its specification puts it, for a GET whose only signed header is host.
+// presigned is Signature Version 4 as its specification puts it, for a GET whose only
+// signed header is host.
 func presigned(secret, host, path, payload string, query url.Values) string {
 	query.Del("X-Amz-Signature")
 	hash := func(text string) string {
@@ -43,7 +44,8 @@ const (
 	emptyHash     = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 )
 
-// The example of a presigned URL in AWS's description of Signature Version 4 holds our reference to it.
+// The example of a presigned URL in AWS's description of Signature Version 4 holds our
+// reference to it.
 func TestReferenceSignsAsPublished(t *testing.T) {
 	got := presigned(exampleSecret, "examplebucket.s3.amazonaws.com", "/test.txt", "UNSIGNED-PAYLOAD", url.Values{
 		"X-Amz-Algorithm":     {"AWS4-HMAC-SHA256"},
@@ -113,8 +115,9 @@ func TestTokenNeedsCredentials(t *testing.T) {
 	}
 }
 
-// Every connection logs in with a token of its own, signed with the credentials of that moment: when the first token no longer counts and the
-// connections are gone, calls go on.
+// Every connection logs in with a token of its own, signed with the credentials of that
+// moment: when the first token no longer counts and the connections are gone, calls go
+// on.
 func TestIAMLogin(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", exampleKey)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", exampleSecret)
@@ -155,7 +158,8 @@ func TestIAMLogin(t *testing.T) {
 	}
 }
 
-// A connection that lives on logs in again before ElastiCache would close it, and no call comes to harm.
+// A connection that lives on logs in again before ElastiCache would close it, and no call
+// comes to harm.
 func TestIAMConnectionsLogInAgain(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", exampleKey)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", exampleSecret)
@@ -175,7 +179,7 @@ func TestIAMConnectionsLogInAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	testwait.Until(t, "the connection logs in again", func() bool {
+	waiting.Until(t, "the connection logs in again", func() bool {
 		run(t, client, "PING")
 		return strings.Contains(run(t, admin, "INFO", "commandstats"), "cmdstat_auth:")
 	})

@@ -11,8 +11,8 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/testwait"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
 )
 
 var countScript = valkey.NewLuaScript("return redis.call('INCR', KEYS[1])")
@@ -47,7 +47,8 @@ func TestRetryAfterARefusal(t *testing.T) {
 	}
 }
 
-// A slot may take longer to move than one pause: a call waits for it as long as its time allows, and no longer.
+// A slot may take longer to move than one pause: a call waits for it as long as its time
+// allows, and no longer.
 func TestRetryWhileASlotMoves(t *testing.T) {
 	client := open(t, valkeytest.Start(t), patient)
 	refuse := valkey.NewLuaScript("if redis.call('INCR', KEYS[1]) < 5 then return redis.error_reply('TRYAGAIN later') end return 'done'")
@@ -111,7 +112,8 @@ func TestRetryOverClosedConnections(t *testing.T) {
 	}
 }
 
-// When replies are lost after execution, a call counts twice at most, however many are lost.
+// When replies are lost after execution, a call counts twice at most, however many are
+// lost.
 func TestLostRepliesCountTwiceAtMost(t *testing.T) {
 	for lost, want := range map[int]struct {
 		answered bool
@@ -132,10 +134,11 @@ func TestLostRepliesCountTwiceAtMost(t *testing.T) {
 	}
 }
 
-// openSoon opens a client whose time-outs are too short for some of the moments of a busy machine.
+// openSoon opens a client whose time-outs are too short for some of the moments of a busy
+// machine.
 func openSoon(t *testing.T, url string, o Options) (client valkey.Client) {
 	t.Helper()
-	testwait.Until(t, "the server answers in time", func() bool {
+	waiting.Until(t, "the server answers in time", func() bool {
 		var err error
 		client, err = Open(t.Context(), url, o)
 		return err == nil
@@ -165,7 +168,8 @@ func TestNoRetryAfterATimeOut(t *testing.T) {
 	}
 }
 
-// While the server is down a call fails at once, after two tries; the first call after it is back succeeds and counts once.
+// While the server is down a call fails at once, after two tries; the first call after it
+// is back succeeds and counts once.
 func TestRetryOverARestart(t *testing.T) {
 	url := valkeytest.Start(t)
 	c := counter{client: open(t, url, patient)}

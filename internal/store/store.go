@@ -15,11 +15,13 @@ import (
 
 // Options bounds how long Valkey may take. Zero fields mean the defaults.
 type Options struct {
-	Dial  time.Duration // to connect, TLS included, and again to log in; default 100 ms
+	Dial  time.Duration // to connect, TLS and log-in included; default 100 ms
 	Write time.Duration // to answer a command; default 100 ms
-	// Pooled gives each call in flight a connection of its own, so that one that timed out cannot hold up later ones.
+	// Pooled gives each call in flight a connection of its own, so that one that timed
+	// out cannot hold up later ones.
 	Pooled bool
-	// Unproven, with Pooled, leaves it to the first command to find out whether a single Valkey answers, which saves a start one round trip.
+	// Unproven, with Pooled, leaves it to the first command to find out whether a single
+	// Valkey answers, which saves a start one round trip.
 	Unproven bool
 }
 
@@ -31,8 +33,9 @@ const (
 	maxReadRetries  = 2
 )
 
-// Open connects to the Valkey at rawURL and makes sure that it answers, unless o says otherwise. Errors name the address, never the password. It
-// gives up by the time-outs of o, each of which may pass twice, whatever the context.
+// Open connects to the Valkey at rawURL and makes sure that it answers, unless o says
+// otherwise. Errors name the address, never the password. It gives up by the time-outs of
+// o, whatever the context.
 func Open(ctx context.Context, rawURL string, o Options) (valkey.Client, error) {
 	option, err := parse(rawURL)
 	if err != nil {
@@ -57,8 +60,9 @@ func (o Options) applied(option valkey.ClientOption) valkey.ClientOption {
 	return option
 }
 
-// briefRetry makes the library give up on a read-only command after maxReadRetries; by itself it goes on until the context ends, and a check
-// would have no time left. One of them suffices for a closed connection.
+// briefRetry makes the library give up on a read-only command after maxReadRetries; by
+// itself it goes on until the context ends, and a check would have no time left. One of
+// them suffices for a closed connection.
 func briefRetry(attempts int, _ valkey.Completed, _ error) time.Duration {
 	if attempts > maxReadRetries {
 		return -1
@@ -73,44 +77,61 @@ func orDefault(d time.Duration) time.Duration {
 	return d
 }
 
+// client also ends the attempts to connect when it is closed.
+type client struct {
+	valkey.Client
+	dialer *dialer
+}
+
+func (c *client) Close() {
+	c.Client.Close()
+	c.dialer.close()
+}
+
 func (o Options) connect(ctx context.Context, option valkey.ClientOption) (valkey.Client, error) {
-	client, err := newClient(option)
+	c, err := newClient(option)
 	if err != nil {
 		return nil, fmt.Errorf("connect to Valkey at %s: %w", strings.Join(option.InitAddress, ", "), err)
 	}
 	if !option.ForceSingleClient || o.Unproven && o.Pooled {
-		return client, nil // Nodes of a cluster have told which of them has which slot.
+		return c, nil // Nodes of a cluster have told which of them has which slot.
 	}
 	ctx, cancel := context.WithTimeout(ctx, option.Dialer.Timeout+option.ConnWriteTimeout)
 	defer cancel()
-	if err := client.Do(ctx, client.B().Ping().Build()).Error(); err != nil {
-		client.Close()
+	if err := c.Do(ctx, c.B().Ping().Build()).Error(); err != nil {
+		c.Close()
 		return nil, fmt.Errorf("ping Valkey at %s: %w", strings.Join(option.InitAddress, ", "), err)
 	}
-	return client, nil
+	return c, nil
 }
 
 var errNotYet = errors.New("no connection yet")
 
-// newClient does without the connection that the library opens for a start when nothing would use it: a pool of one node dials its own.
-func newClient(option valkey.ClientOption) (valkey.Client, error) {
-	if !option.DisableAutoPipelining || !option.ForceSingleClient {
-		return valkey.NewClient(option)
-	}
+// newClient connects to a cluster, and to a single node when its calls share a
+// connection. A pool of one node connects for its first call: the library's own first
+// connection would not be used.
+func newClient(option valkey.ClientOption) (*client, error) {
+	d := newDialer(option)
+	lazy := option.DisableAutoPipelining && option.ForceSingleClient
 	var started atomic.Bool
-	option.DialCtxFn = func(ctx context.Context, address string, dialer *net.Dialer, t *tls.Config) (net.Conn, error) {
+	started.Store(!lazy)
+	option.DialCtxFn = func(ctx context.Context, address string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 		if !started.Load() {
 			return nil, errNotYet
 		}
-		if t != nil {
-			return (&tls.Dialer{NetDialer: dialer, Config: t}).DialContext(ctx, "tcp", address)
-		}
-		return dialer.DialContext(ctx, "tcp", address)
+		return d.dial(ctx, address)
 	}
-	client, err := valkey.NewClient(option)
-	if !errors.Is(err, errNotYet) {
-		return client, err
+	if option.DisableAutoPipelining && !option.ForceSingleClient {
+		for _, address := range option.InitAddress {
+			d.prepare(address) // The library needs one for the topology and one for calls.
+			d.prepare(address)
+		}
+	}
+	c, err := valkey.NewClient(option)
+	if err != nil && (!lazy || !errors.Is(err, errNotYet)) {
+		d.close()
+		return nil, err
 	}
 	started.Store(true)
-	return client, nil
+	return &client{c, d}, nil
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 )
 
 // patient is for a machine that runs many tests at once.
@@ -60,7 +60,8 @@ func TestOpenNamesAnUnreachableAddress(t *testing.T) {
 	}
 }
 
-// A server that takes connections and says nothing holds Open up no longer than its time-outs, even with a context that never ends.
+// A server that takes connections and says nothing holds Open up no longer than its
+// time-outs, even with a context that never ends.
 func TestOpenGivesUpOnASilentServer(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -98,7 +99,8 @@ func TestOpenConnects(t *testing.T) {
 	}
 }
 
-// A fleet of functions opens as many connections as it has environments: a thousand of them must not be several thousand.
+// A fleet of functions opens as many connections as it has environments: a thousand of
+// them must not be several thousand.
 func TestOneConnection(t *testing.T) {
 	for _, pooled := range []bool{false, true} {
 		client := open(t, valkeytest.Start(t), Options{Dial: patient.Dial, Write: patient.Write, Pooled: pooled})
@@ -111,16 +113,19 @@ func TestOneConnection(t *testing.T) {
 	}
 }
 
-// A read-only command over a pooled connection does not go on until its context ends, or a probe would use up a check's time.
+// A read-only command over a pooled connection does not go on until its context ends, or
+// a probe would use up a check's time.
 func TestReadsGiveUpSoon(t *testing.T) {
 	client := open(t, valkeytest.Start(t), patient)
-	_ = client.Do(t.Context(), client.B().Arbitrary("SHUTDOWN", "NOSAVE", "NOW").Build()) // The connection ends with the server.
+	// The connection ends with the server.
+	_ = client.Do(t.Context(), client.B().Arbitrary("SHUTDOWN", "NOSAVE", "NOW").Build())
 	if err := client.Do(t.Context(), client.B().Get().Key("k").Build()).Error(); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// Nodes that send a call from one to the other get tired of it before the client's time is up.
+// Nodes that send a call from one to the other get tired of it before the client's time
+// is up.
 func TestRedirectionsAreBounded(t *testing.T) {
 	nodes := valkeytest.StartCluster(t, 3, 0)
 	client := open(t, nodes[0]+"?cluster=true", patient)
@@ -135,7 +140,8 @@ func TestRedirectionsAreBounded(t *testing.T) {
 	}
 }
 
-// secured returns the address of a TLS proxy to the server at url, and the roots that vouch for it.
+// secured returns the address of a TLS proxy to the server at url, and the roots that
+// vouch for it.
 func secured(t *testing.T, url string) (string, *x509.CertPool) {
 	t.Helper()
 	certified := httptest.NewTLSServer(nil)
@@ -145,7 +151,8 @@ func secured(t *testing.T, url string) (string, *x509.CertPool) {
 	return valkeytest.StartProxy(t, url, &tls.Config{Certificates: certified.TLS.Certificates}).Address(), roots
 }
 
-// Only a server whose certificate is vouched for, for the name that was asked for, gets a password.
+// Only a server whose certificate is vouched for, for the name that was asked for, gets a
+// password.
 func TestTLSIsVerified(t *testing.T) {
 	address, roots := secured(t, valkeytest.Start(t))
 	for _, c := range []struct {
@@ -177,7 +184,8 @@ func TestTLSIsVerified(t *testing.T) {
 	}
 }
 
-// An unproven client opens whoever is there, and its first command tells what Open would have.
+// An unproven client opens whoever is there, and its first command tells what Open would
+// have.
 func TestUnproven(t *testing.T) {
 	o := patient
 	o.Unproven = true

@@ -15,7 +15,8 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// ErrURL means that a URL cannot be understood. The error that wraps it says why, without repeating a password.
+// ErrURL means that a URL cannot be understood. The error that wraps it says why, without
+// repeating a password.
 var ErrURL = errors.New("valkey URL")
 
 const defaultPort = "6379"
@@ -143,7 +144,8 @@ func setBool(to *bool, name, value string) error {
 // maxName is the longest name of a cache.
 const maxName = 50
 
-// setName takes what AWS allows in the name of a cache or region. ElastiCache keeps names in lower case, and a token for another spelling fails.
+// setName takes what AWS allows in the name of a cache or region. ElastiCache keeps names
+// in lower case, and a token for another spelling fails.
 func setName(to *string, name, value string) error {
 	if value == "" || len(value) > maxName || strings.Trim(value, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 		return fmt.Errorf("%w: option %s must be a name of lower-case letters, digits and hyphens", ErrURL, name)

@@ -7,7 +7,8 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// Version names the software that answers, and its version. HELLO tells it where INFO is not to be had.
+// Version names the software that answers, and its version. HELLO tells it where INFO is
+// not to be had.
 func Version(ctx context.Context, client valkey.Client) (string, error) {
 	said, err := client.Do(ctx, client.B().Hello().Build()).AsMap()
 	if err != nil {

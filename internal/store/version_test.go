@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 )
 
 func TestVersion(t *testing.T) {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Denial is a call that was over a limit. KeyID is the public id of the caller, never its credential or address.
+// Denial is a call that was over a limit. KeyID is the public id of the caller, never its
+// credential or address.
 type Denial struct {
 	KeyID      string
 	Rule       string
@@ -18,11 +19,13 @@ type Denial struct {
 
 const (
 	defaultDenialInterval = time.Minute
-	// maxDenied is how many callers are remembered. In a flood of unique callers as many lines an interval are written at most.
+	// maxDenied is how many callers are remembered. In a flood of unique callers as many
+	// lines an interval are written at most.
 	maxDenied = 1024
 )
 
-// Denials logs a caller's first denial in each interval, and with it how many it left out. It is safe for concurrent use.
+// Denials logs a caller's first denial in each interval, and with it how many it left
+// out. It is safe for concurrent use.
 type Denials struct {
 	log      *slog.Logger
 	interval int64
@@ -44,8 +47,9 @@ func NewDenials(log *slog.Logger, interval time.Duration, now func() time.Time) 
 	return &Denials{log: log, interval: int64(cmp.Or(interval, defaultDenialInterval)), now: now, callers: map[string]*caller{}}
 }
 
-// Log writes at most one line. Its omitted is how many denials of the caller were left out since the caller's last line, its others_omitted those of
-// callers that had no line of their own since: lines and omitted denials together are all denials.
+// Log writes at most one line. Its omitted is how many denials of the caller were left
+// out since the caller's last line, its others_omitted those of callers that had no line
+// of their own since: lines and omitted denials together are all denials.
 func (d *Denials) Log(ctx context.Context, denial Denial) {
 	omitted, others, ok := d.admit(denial.KeyID)
 	if !ok {
@@ -98,7 +102,8 @@ func (d *Denials) room(now int64) bool {
 	return len(d.callers) < maxDenied
 }
 
-// Flush writes how many denials were left out and in no line yet, for the end of a program.
+// Flush writes how many denials were left out and in no line yet, for the end of a
+// program.
 func (d *Denials) Flush(ctx context.Context) {
 	d.mu.Lock()
 	others := d.others

@@ -10,8 +10,10 @@ import (
 	"strings"
 )
 
-// NewHandler returns a handler that writes JSON lines to out, each with the trace_id of its context's call, and with nothing that looks like a
-// credential: values of attributes that are named as one, API keys and JSON web tokens within any text, and what follows Bearer.
+// NewHandler returns a handler that writes JSON lines to out, each with the trace_id of
+// its context's call, and with nothing that looks like a credential: values of attributes
+// that are named as one, API keys, machine tokens, reservations and JSON web tokens
+// within any text, and what follows Bearer.
 func NewHandler(out io.Writer, level slog.Leveler) slog.Handler {
 	return handler{slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level, ReplaceAttr: redact})}
 }
@@ -38,7 +40,8 @@ func (h handler) WithGroup(name string) slog.Handler { return handler{h.Handler.
 // Redacted stands for what is not logged.
 const Redacted = "[redacted]"
 
-// secretNames are names, or ends of names after an underscore or hyphen, of what is never logged.
+// secretNames are names, or ends of names after an underscore or hyphen, of what is never
+// logged.
 var secretNames = []string{
 	"secret", "password", "token", "authorization", "cookie", "pepper", "credential", "credentials", "api_key", "apikey", "address", "ip", "source_ip",
 }
@@ -90,7 +93,9 @@ func redactAny(v slog.Value) slog.Value {
 
 const (
 	keyPrefix   = "tg_"
-	minKeyBody  = 20 // of letters and digits after the second underscore: the id alone has 12
+	minKeyBody  = 20     // of letters and digits after the last underscore: the id alone has 12
+	tokenPrefix = "tga_" // of machine tokens
+	sealPrefix  = "tgr_" // of reservations
 	jwtPrefix   = "eyJ"
 	minJWT      = 20
 	bearer      = "bearer "
@@ -100,7 +105,8 @@ const (
 	tokenBytes  = base62 + "-._~+/=" // RFC 6750
 )
 
-// Redact replaces API keys, JSON web tokens and what follows Bearer in a text.
+// Redact replaces API keys, machine tokens, reservations, JSON web tokens and what
+// follows Bearer in a text.
 func Redact(text string) string {
 	if !suspicious(text) {
 		return text
@@ -122,8 +128,10 @@ func Redact(text string) string {
 
 // suspicious is quick, since nearly every text is not.
 func suspicious(text string) bool {
-	if strings.Contains(text, keyPrefix) || strings.Contains(text, jwtPrefix) {
-		return true
+	for _, prefix := range []string{keyPrefix, tokenPrefix, sealPrefix, jwtPrefix} {
+		if strings.Contains(text, prefix) {
+			return true
+		}
 	}
 	for i := len(bearer) - 1; i < len(text); i++ {
 		if text[i] == ' ' && strings.EqualFold(text[i+1-len(bearer):i+1], bearer) {
@@ -133,13 +141,21 @@ func suspicious(text string) bool {
 	return false
 }
 
-// credentialAt returns how many bytes at the start of text stay and how many after them are a credential.
+// credentialAt returns how many bytes at the start of text stay and how many after them
+// are a credential.
 func credentialAt(text string) (keep, hide int) {
 	if rest, ok := strings.CutPrefix(text, keyPrefix); ok {
 		env := span(rest, environment)
 		if env > 0 && env < len(rest) && rest[env] == '_' {
 			if body := span(rest[env+1:], base62); body >= minKeyBody {
 				return 0, len(keyPrefix) + env + 1 + body
+			}
+		}
+	}
+	for _, prefix := range []string{tokenPrefix, sealPrefix} {
+		if rest, ok := strings.CutPrefix(text, prefix); ok {
+			if body := span(rest, base62+"-_"); body >= minKeyBody {
+				return 0, len(prefix) + body
 			}
 		}
 	}

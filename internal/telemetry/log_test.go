@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/canary"
+	"tidegate/internal/testing/leaks"
 )
 
 const (
@@ -67,7 +67,8 @@ func readLog(t *testing.T, out []byte) []map[string]any {
 	return lines
 }
 
-// A caller's first denial of an interval is logged with the trace, and lines and omitted denials together are all.
+// A caller's first denial of an interval is logged with the trace, and lines and omitted
+// denials together are all.
 func TestDenials(t *testing.T) {
 	var out bytes.Buffer
 	now := noon
@@ -101,7 +102,8 @@ func TestDenials(t *testing.T) {
 	}
 }
 
-// In a flood of unique callers the lines of an interval and the memory are bounded, and no denial is unaccounted for.
+// In a flood of unique callers the lines of an interval and the memory are bounded, and
+// no denial is unaccounted for.
 func TestDenialsOfAFlood(t *testing.T) {
 	var out bytes.Buffer
 	now := noon
@@ -159,7 +161,7 @@ func TestCredentialsAreNotLogged(t *testing.T) {
 	log.Info("x", "any", secretive{key}, "map", map[string]string{"k": key}, "list", []string{token}, "stringer", stringer{key}, "valuer", valuer{key})
 	log.Info("x", "Client-Secret", "hunter2hunter2", "source_ip", "203.0.113.77", slog.Group("g", "session_token", 1234567890123, "deep", key))
 	log.With("api_key", "hunter2hunter2").WithGroup("g").Info("x", "url", "https://x.example/?key="+key+"&next=1", "bytes", []byte("hunter2"))
-	if leaks := canary.Leaks(out.Bytes(), key, token, "hunter2hunter2", "203.0.113.77", "1234567890123", "opaque-0123456789abcdef"); len(leaks) > 0 {
+	if leaks := leaks.Leaks(out.Bytes(), key, token, "hunter2hunter2", "203.0.113.77", "1234567890123", "opaque-0123456789abcdef"); len(leaks) > 0 {
 		t.Errorf("%v in\n%s", leaks, out.String())
 	}
 	if n := len(readLog(t, out.Bytes())); n != 5 {
@@ -190,6 +192,8 @@ func TestOtherThingsAreLogged(t *testing.T) {
 func TestRedactKeepsTheRest(t *testing.T) {
 	for text, want := range map[string]string{
 		"a " + key + " b":                       "a [redacted] b",
+		"of tga_" + key[8:] + ",":               "of [redacted],",
+		"of tgr_AQ" + key[8:28] + "-_Z.":        "of [redacted].",
 		"bEARER 0123456789":                     "bEARER [redacted]",
 		"Bearer " + token + ", Bearer " + token: "Bearer [redacted], Bearer [redacted]",
 		"é" + token:                             "é[redacted]",

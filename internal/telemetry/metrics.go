@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -17,7 +18,8 @@ const Namespace = "Tidegate"
 // maxLatencies is how many values of a metric a line may have.
 const maxLatencies = 100
 
-// nearLimit is the share of a limit, one in nearLimit, below which what remains counts as near the limit.
+// nearLimit is the share of a limit, one in nearLimit, below which what remains counts as
+// near the limit.
 const nearLimit = 5
 
 // Check is what one call adds to the metrics.
@@ -27,7 +29,8 @@ type Check struct {
 	CandidateDenied bool
 	Degraded        bool
 	StoreError      bool
-	// Remaining of Limit, of the limit that binds. Below 20 % an allowed call counts as near the limit; a Limit of 0 says nothing.
+	// Remaining of Limit, of the limit that binds. Below 20 % an allowed call counts as
+	// near the limit; a Limit of 0 says nothing.
 	Remaining, Limit int64
 	Store            time.Duration // that the store took to answer; 0 when it was not asked
 }
@@ -35,7 +38,7 @@ type Check struct {
 // Metric is one that counts; its text is its name in CloudWatch.
 type Metric int
 
-// The metrics that count. README.md and docs/operations.md say what each does.
+// The metrics that count. docs/operations.md says what each does.
 const (
 	Checks Metric = iota
 	Allowed
@@ -72,14 +75,16 @@ const (
 	CheckService     = "check"
 )
 
-// Options of Metrics. Both dimensions are needed; the interval is one second unless given.
+// Options of Metrics. Both dimensions are needed; the interval is one second unless
+// given.
 type Options struct {
 	Service, Stage string
 	Interval       time.Duration
 }
 
-// Metrics counts checks and writes them as lines of CloudWatch's embedded metric format, at most one an interval, with the dimensions Service and
-// Stage alone. It is safe for concurrent use.
+// Metrics counts checks and writes them as lines of CloudWatch's embedded metric format,
+// at most one an interval, with the dimensions Service and Stage alone. It is safe for
+// concurrent use.
 type Metrics struct {
 	out            io.Writer
 	now            func() time.Time
@@ -99,11 +104,12 @@ type Metrics struct {
 // ErrDimension means that a dimension's value is not 1 to 255 printable ASCII characters.
 var ErrDimension = errors.New("telemetry: a dimension must be 1 to 255 printable ASCII characters")
 
-// NewMetrics returns Metrics that write to out. The first line says that the environment started cold.
+// NewMetrics returns Metrics that write to out. The first line says that the environment
+// started cold.
 func NewMetrics(out io.Writer, o Options, now func() time.Time) (*Metrics, error) {
 	for _, value := range []string{o.Service, o.Stage} {
-		if !dimension(value) {
-			return nil, fmt.Errorf("%w: %.40q", ErrDimension, value)
+		if err := CheckDimension(value); err != nil {
+			return nil, err
 		}
 	}
 	m := &Metrics{
@@ -116,13 +122,13 @@ func NewMetrics(out io.Writer, o Options, now func() time.Time) (*Metrics, error
 	return m, nil
 }
 
-func dimension(value string) bool {
-	for i := range len(value) {
-		if value[i] < ' ' || value[i] > '~' {
-			return false
-		}
+// CheckDimension fails with ErrDimension for a text that is no dimension of a metric.
+func CheckDimension(value string) error {
+	unfit := strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c > '~' })
+	if unfit || value == "" || len(value) > 255 {
+		return fmt.Errorf("%w: %.40q", ErrDimension, value)
 	}
-	return value != "" && len(value) <= 255
+	return nil
 }
 
 // appendHead writes what follows the timestamp in each line.
@@ -150,7 +156,8 @@ func (m *Metrics) Record(c Check) {
 	}
 }
 
-// RecordRefused counts a call without a good credential, which is no check; byError says that the function told it by an error.
+// RecordRefused counts a call without a good credential, which is no check; byError says
+// that the function told it by an error.
 func (m *Metrics) RecordRefused(byError bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,7 +181,8 @@ func (m *Metrics) count(what Metric, holds bool) {
 	}
 }
 
-// measure keeps a fair sample: the percentiles of a line are those of all its checks, as closely as 100 values can tell.
+// measure keeps a fair sample: the percentiles of a line are those of all its checks, as
+// closely as 100 values can tell.
 func (m *Metrics) measure(d time.Duration) {
 	at := m.measured
 	m.measured++
@@ -187,7 +195,8 @@ func (m *Metrics) measure(d time.Duration) {
 	m.latencies[at] = d
 }
 
-// Due tells whether there is something to write and the interval has passed since the last line. It goes by the time of day.
+// Due tells whether there is something to write and the interval has passed since the
+// last line. It goes by the time of day.
 func (m *Metrics) Due(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -210,7 +219,8 @@ func (m *Metrics) Tick() error {
 	return m.write(now)
 }
 
-// Flush writes what was counted since the last line even if it is not due, for the end of a program.
+// Flush writes what was counted since the last line even if it is not due, for the end of
+// a program.
 func (m *Metrics) Flush() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -220,7 +230,8 @@ func (m *Metrics) Flush() error {
 	return m.write(m.now())
 }
 
-// write hands over one line in one piece. What cannot be written is dropped: the next line counts anew.
+// write hands over one line in one piece. What cannot be written is dropped: the next
+// line counts anew.
 func (m *Metrics) write(now time.Time) error {
 	m.written = now.UnixNano()
 	m.line = m.appendLine(m.line[:0], now)
@@ -247,7 +258,8 @@ func (m *Metrics) appendLine(b []byte, now time.Time) []byte {
 	return append(b, "]}\n"...)
 }
 
-// appendLatencies writes the sample. The slowest is always in it, so that the maximum is true.
+// appendLatencies writes the sample. The slowest is always in it, so that the maximum is
+// true.
 func (m *Metrics) appendLatencies(b []byte) []byte {
 	kept := m.latencies[:min(m.measured, maxLatencies)]
 	if m.measured > maxLatencies {

@@ -69,7 +69,8 @@ func newMetrics(t testing.TB, out io.Writer, now *time.Time) *Metrics {
 	return m
 }
 
-// A line declares each metric that it has a value of, and no dimension but the service and the stage.
+// A line declares each metric that it has a value of, and no dimension but the service
+// and the stage.
 func TestLine(t *testing.T) {
 	var out bytes.Buffer
 	now := noon
@@ -115,7 +116,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// Lines are an interval apart, every check is in exactly one, and only the first says that the start was cold.
+// Lines are an interval apart, every check is in exactly one, and only the first says
+// that the start was cold.
 func TestLinesAreAnIntervalApart(t *testing.T) {
 	var out bytes.Buffer
 	now := noon
@@ -149,7 +151,8 @@ func TestLinesAreAnIntervalApart(t *testing.T) {
 	}
 }
 
-// However many checks a line stands for, it has 100 latencies at most, the slowest among them.
+// However many checks a line stands for, it has 100 latencies at most, the slowest among
+// them.
 func TestLatenciesAreSampled(t *testing.T) {
 	var out bytes.Buffer
 	now := noon

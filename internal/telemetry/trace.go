@@ -11,8 +11,9 @@ const (
 	traceVariable = "_X_AMZN_TRACE_ID"
 )
 
-// TraceID returns the id of the X-Ray trace that the call belongs to, such as 1-5759e988-bd862e3fe1be46a994272793, or "" when there is none. The
-// context of a call has it; without one the Lambda runtime's variable of the call that runs has.
+// TraceID returns the id of the X-Ray trace that the call belongs to, such as
+// 1-5759e988-bd862e3fe1be46a994272793, or "" when there is none. The context of a call
+// has it; without one the Lambda runtime's variable of the call that runs has.
 func TraceID(ctx context.Context) string {
 	if header, ok := ctx.Value(traceKey).(string); ok {
 		return ParseTrace(header)
@@ -20,7 +21,8 @@ func TraceID(ctx context.Context) string {
 	return ParseTrace(os.Getenv(traceVariable))
 }
 
-// ParseTrace returns the Root of an X-Amzn-Trace-Id header, or "" unless it has the form of one.
+// ParseTrace returns the Root of an X-Amzn-Trace-Id header, or "" unless it has the form
+// of one.
 func ParseTrace(header string) string {
 	for field := range strings.SplitSeq(header, ";") {
 		if root, ok := strings.CutPrefix(strings.TrimSpace(field), "Root="); ok {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/keyspace"
+	"tidegate/internal/store/keyspace"
 )
 
 //go:embed record.lua
@@ -27,7 +27,8 @@ var scriptSum = func() string {
 	return hex.EncodeToString(sum[:])
 }()
 
-// maxParcel is how many entries a command carries: a server takes at most 3,999 arguments.
+// maxParcel is how many entries a command carries: a server takes at most 3,999
+// arguments.
 const maxParcel = 64
 
 // parcel is what one command stores: entries of one bucket and one hour.
@@ -39,7 +40,8 @@ type parcel struct {
 	floors  floors
 }
 
-// Batch is what a Recorder gathered. Send its Commands once, with others or alone, and Settle it with their results.
+// Batch is what a Recorder gathered. Send its Commands once, with others or alone, and
+// Settle it with their results.
 type Batch struct {
 	recorder  *Recorder
 	parcels   []parcel
@@ -80,7 +82,8 @@ func pack(entries []entry, totals keyspace.Bucket) []parcel {
 	return parcels
 }
 
-// Commands returns the commands that store the Batch, each of one bucket. They are good for sending once: valkey-go takes them back.
+// Commands returns the commands that store the Batch, each of one bucket. They are good
+// for sending once: valkey-go takes them back.
 func (b *Batch) Commands(client valkey.Client) []valkey.Completed {
 	commands := make([]valkey.Completed, len(b.parcels))
 	recent := strconv.FormatInt(b.now.Unix()/secondsPerMinute-minutesPerDay, 10)
@@ -176,7 +179,8 @@ func (e *entry) head() string {
 	return string(head)
 }
 
-// Settle takes the results of the Commands, in their order. What was surely not stored waits for the next Batch then.
+// Settle takes the results of the Commands, in their order. What was surely not stored
+// waits for the next Batch then.
 func (b *Batch) Settle(results []valkey.ValkeyResult) Report {
 	r := b.recorder
 	r.mu.Lock()
@@ -297,10 +301,12 @@ func notExecuted(err error) bool {
 	return errors.Is(err, valkey.ErrNoSlot) || errors.As(err, &operation) && operation.Op == "dial"
 }
 
-// finalTurns is how often Flush sends what was not stored: once, then with the script's text, then for what that text did not reach.
+// finalTurns is how often Flush sends what was not stored: once, then with the script's
+// text, then for what that text did not reach.
 const finalTurns = 4
 
-// Flush sends all that was gathered, due or not, for the end of a program. Report.Returned is what still waits.
+// Flush sends all that was gathered, due or not, for the end of a program.
+// Report.Returned is what still waits.
 func (r *Recorder) Flush(ctx context.Context, client valkey.Client) Report {
 	var sum Report
 	for range finalTurns {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/keyspace"
+	"tidegate/internal/store/keyspace"
 )
 
 // Talker is a subject with its counts over the hours asked for.
@@ -20,17 +20,21 @@ type Talker struct {
 }
 
 const (
-	// MaxTalkers is the longest list of Busiest and MostDenied. A bucket's ranking is no longer, so that within an hour the list is exact.
+	// MaxTalkers is the longest list of Busiest and MostDenied. A bucket's ranking is no
+	// longer, so that within an hour the list is exact.
 	MaxTalkers = 64
-	// rankedByHour is the longest span whose hours are looked at one by one; of longer ones the days are.
+	// rankedByHour is the longest span whose hours are looked at one by one; of longer
+	// ones the days are.
 	rankedByHour = 6
-	// candidates is how many more subjects than asked for have their counts read, since rankings lag.
+	// candidates is how many more subjects than asked for have their counts read, since
+	// rankings lag.
 	candidates = 4
 )
 
-// Busiest returns the n (1 to 64) subjects with the most admitted calls in the hours from the one that from is in to the one before to, or that to
-// is in. The counts are exact. Within one hour so is the choice; over more hours it is made of those that were among the highest 64 of their bucket
-// in one of the hours (up to 6 of them) or days.
+// Busiest returns the n (1 to 64) subjects with the most admitted calls in the hours from
+// the one that from is in to the one before to, or that to is in. The counts are exact.
+// Within one hour so is the choice; over more hours it is made of those that were among
+// the highest 64 of their bucket in one of the hours (up to 6 of them) or days.
 func (r *Reader) Busiest(ctx context.Context, from, to time.Time, n int) ([]Talker, error) {
 	return r.talkers(ctx, from, to, n, admittedInHour, admittedInDay, func(c Counts) int64 { return c.Allowed })
 }
@@ -71,8 +75,8 @@ type period struct {
 	number  int64
 }
 
-// rankings lists what to look at for a span of hours. A day's ranking does not know the latest hour of its subjects, so the span's last two hours are
-// looked at as well.
+// rankings lists what to look at for a span of hours. A day's ranking does not know the
+// latest hour of its subjects, so the span's last two hours are looked at as well.
 func (s span) rankings(inHour, inDay ranking) []period {
 	var all []period
 	firstHour := s.first
@@ -88,8 +92,8 @@ func (s span) rankings(inHour, inDay ranking) []period {
 	return all
 }
 
-// scores adds up the scores of the highest of every bucket and period: of a few of each, and of n where those that follow may be among the n highest
-// of all.
+// scores adds up the scores of the highest of every bucket and period: of a few of each,
+// and of n where those that follow may be among the n highest of all.
 func (r *Reader) scores(ctx context.Context, periods []period, n int) (map[string]float64, error) {
 	names := make([]string, 0, keyspace.Buckets*len(periods))
 	for _, b := range keyspace.All() {
@@ -117,7 +121,8 @@ func (r *Reader) scores(ctx context.Context, periods []period, n int) (map[strin
 	return scores, r.addRanked(ctx, more, few, n, func(_ int, member string, score float64, _ bool) { scores[member] += score })
 }
 
-// addRanked goes through the members of rankings from one place to the one before another. last says that the ranking may have more.
+// addRanked goes through the members of rankings from one place to the one before
+// another. last says that the ranking may have more.
 func (r *Reader) addRanked(ctx context.Context, names []string, from, to int, add func(list int, member string, score float64, last bool)) error {
 	commands := make(valkey.Commands, len(names))
 	for i, name := range names {

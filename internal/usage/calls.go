@@ -9,7 +9,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/keyspace"
+	"tidegate/internal/store/keyspace"
 )
 
 // Call is calls of a subject in one second with the same outcome.
@@ -24,8 +24,9 @@ type Call struct {
 // maxReplay bounds the span of Calls: notes are kept for little more than an hour.
 const maxReplay = 2 * time.Hour
 
-// Calls returns the calls of a subject from then on until to, at most 2 hours, in order of time: what a preview replays. Counts by minute are those
-// of Series, so the two agree; package usage says which seconds are known.
+// Calls returns the calls of a subject from then on until to, at most 2 hours, in order
+// of time: what a preview replays. Counts by minute are those of Series, so the two
+// agree; package usage says which seconds are known.
 func (r *Reader) Calls(ctx context.Context, id string, from, to time.Time) ([]Call, error) {
 	s, err := newSpan(from, to, time.Minute)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 )
 
 // tallied is what a test counts beside the recorders.
@@ -52,7 +52,8 @@ func randomOutcome(random *rand.Rand, at time.Time) Outcome {
 	return o
 }
 
-// What many recorders count at the same time adds up, by subject, rule and in total, minute by minute and hour by hour.
+// What many recorders count at the same time adds up, by subject, rule and in total,
+// minute by minute and hour by hour.
 func TestConcurrentRecordersAddUp(t *testing.T) {
 	each(t, func(t *testing.T, client valkey.Client) {
 		want := tallied{total: map[time.Time]Counts{}, subjects: map[string]map[time.Time]Counts{}, rules: map[string]Counts{}}
@@ -127,7 +128,8 @@ func checkPoints(t *testing.T, what string, points []Point, want map[time.Time]C
 	}
 }
 
-// A call at the last instant of a minute, hour and day belongs to it, and one an instant later to the next.
+// A call at the last instant of a minute, hour and day belongs to it, and one an instant
+// later to the next.
 func TestRollOver(t *testing.T) {
 	each(t, func(t *testing.T, client valkey.Client) {
 		midnight := noon.Add(12 * time.Hour)

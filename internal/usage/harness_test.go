@@ -10,7 +10,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/store"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 )
 
 // noon is a whole hour in the middle of a day.
@@ -52,7 +52,8 @@ func connectWith(t testing.TB, url string, o store.Options) valkey.Client {
 	return client
 }
 
-// each runs a test on a server, on the embedded stand-in, and on a cluster of 3 shards with a client as a check function has it.
+// each runs a test on a server, on the embedded stand-in, and on a cluster of 3 shards
+// with a client as a check function has it.
 func each(t *testing.T, test func(t *testing.T, client valkey.Client)) {
 	t.Helper()
 	t.Run("valkey", func(t *testing.T) { test(t, connect(t, valkeytest.Start(t))) })

@@ -3,7 +3,7 @@ package usage
 import (
 	"strconv"
 
-	"tidegate/internal/keyspace"
+	"tidegate/internal/store/keyspace"
 )
 
 const (

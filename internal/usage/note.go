@@ -1,7 +1,8 @@
 package usage
 
-// note is the calls of one second with one outcome. Stored it takes noteLen bytes, most significant bit first:
-// 12 bits second of the hour, 1 bit denied, 6 bits calls, 5 bits cost above one of all of them together.
+// note is the calls of one second with one outcome. Stored it takes noteLen bytes, most
+// significant bit first: 12 bits second of the hour, 1 bit denied, 6 bits calls, 5 bits
+// cost above one of all of them together.
 type note struct {
 	second int // of the hour
 	denied bool
@@ -15,7 +16,8 @@ const (
 	maxNoteExtra = 1<<5 - 1
 )
 
-// appendNotes writes as many notes as the calls need. They hold at most maxNoteExtra of the extra cost each.
+// appendNotes writes as many notes as the calls need. They hold at most maxNoteExtra of
+// the extra cost each.
 func appendNotes(b []byte, n note) []byte {
 	for n.calls > 0 {
 		calls, extra := min(n.calls, maxNoteCalls), min(n.extra, maxNoteExtra)

@@ -6,7 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Verdict says how a call was answered. The zero value is an allowed call; flags add up, as in Denied|Degraded.
+// Verdict says how a call was answered. The zero value is an allowed call; flags add up,
+// as in Denied|Degraded.
 type Verdict uint8
 
 // Allowed is a call that was let in and of which nothing else is to be said.
@@ -22,10 +23,12 @@ const (
 
 // Outcome is one call.
 type Outcome struct {
-	// Subject is the caller's id: without a colon, at most 64 bytes of UTF-8. A call of any other, or of none, counts in the totals alone.
+	// Subject is the caller's id: without a colon, at most 64 bytes of UTF-8. A call of
+	// any other, or of none, counts in the totals alone.
 	Subject string
-	// Registered says that the subject is in a registry that bounds how many there are, as API keys are. A flood of subjects that anybody can make
-	// up, such as addresses, does not crowd it out.
+	// Registered says that the subject is in a registry that bounds how many there are,
+	// as API keys are. A flood of subjects that anybody can make up, such as addresses,
+	// does not crowd it out.
 	Registered bool
 	Verdict    Verdict
 	Cost       int64    // less than 1 means 1

@@ -8,9 +8,11 @@ const (
 	MaxRules    = 64
 	// maxStrangers leaves the other half to registered subjects.
 	maxStrangers = MaxSubjects / 2
-	// maxMinutes is how many minutes of totals and rules are told apart: those of an environment whose store stays away add up.
+	// maxMinutes is how many minutes of totals and rules are told apart: those of an
+	// environment whose store stays away add up.
 	maxMinutes = 8
-	// maxNotes is how many seconds of a subject's minute are told apart until they are flushed, allowed and denied calls apart.
+	// maxNotes is how many seconds of a subject's minute are told apart until they are
+	// flushed, allowed and denied calls apart.
 	maxNotes = 4
 )
 
@@ -44,7 +46,8 @@ type entry struct {
 	used       int
 }
 
-// pending is what waits to be flushed. It is bounded, and takes what is beyond the bound into the totals alone.
+// pending is what waits to be flushed. It is bounded, and takes what is beyond the bound
+// into the totals alone.
 type pending struct {
 	index                              map[slot]int
 	entries                            []entry
@@ -55,7 +58,8 @@ func newPending(size int) *pending {
 	return &pending{index: make(map[slot]int, size), entries: make([]entry, 0, size)}
 }
 
-// find returns the entry of a slot, a new one if there is room, or nil. It is good until the next call of find.
+// find returns the entry of a slot, a new one if there is room, or nil. It is good until
+// the next call of find.
 func (p *pending) find(s slot, registered bool) *entry {
 	if i, ok := p.index[s]; ok {
 		return &p.entries[i]
@@ -86,7 +90,8 @@ func (p *pending) take(s scope, registered bool) bool {
 	return true
 }
 
-// total returns the total of a minute. Where there is no room for one more minute, it is the newest that there is, so that no call is left out.
+// total returns the total of a minute. Where there is no room for one more minute, it is
+// the newest that there is, so that no call is left out.
 func (p *pending) total(minute int64) *entry {
 	if e := p.find(slot{scope: total, minute: minute}, true); e != nil {
 		return e
@@ -124,7 +129,8 @@ func (p *pending) record(o Outcome) {
 	e.note(note{second: int(seconds % secondsPerHour), denied: o.Verdict&Denied != 0, calls: 1, extra: cost - 1})
 }
 
-// note keeps the calls of a second. Beyond maxNotes they go to the last note of the same outcome, or to none: the counts have them all the same.
+// note keeps the calls of a second. Beyond maxNotes they go to the last note of the same
+// outcome, or to none: the counts have them all the same.
 func (e *entry) note(n note) {
 	same := -1
 	for i := range e.used {

@@ -1,10 +1,12 @@
 package usage
 
-// floors is what a score must exceed to enter the rankings: admitted and denied in the hour, admitted and denied in the day. It is 0 as long as a
-// ranking has room, and otherwise only grows, so that an old one lets in too many and never too few.
+// floors is what a score must exceed to enter the rankings: admitted and denied in the
+// hour, admitted and denied in the day. It is 0 as long as a ranking has room, and
+// otherwise only grows, so that an old one lets in too many and never too few.
 type floors [4]int64
 
-// ranked remembers the floors of a bucket, so that the script need not look for subjects that are far below.
+// ranked remembers the floors of a bucket, so that the script need not look for subjects
+// that are far below.
 type ranked struct {
 	hour   int64
 	floors floors

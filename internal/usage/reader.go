@@ -8,11 +8,12 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/keyspace"
+	"tidegate/internal/store/keyspace"
 )
 
-// Reader reads what Recorders stored. It is safe for concurrent use. Every method but Busiest, MostDenied and Active makes one flush of commands to
-// each node; Active makes two at most, the others three.
+// Reader reads what Recorders stored. It is safe for concurrent use. Every method but
+// Busiest, MostDenied and Active makes one flush of commands to each node; Active makes
+// two at most, the others three.
 type Reader struct {
 	client valkey.Client
 }
@@ -42,8 +43,9 @@ type source struct {
 	series int
 }
 
-// Overview returns the counts of all calls, a point for each step: whole minutes within the last 24 hours, or whole hours within the last 30 days.
-// The points begin with the step that from is in and end with the one before to, or that to is in.
+// Overview returns the counts of all calls, a point for each step: whole minutes within
+// the last 24 hours, or whole hours within the last 30 days. The points begin with the
+// step that from is in and end with the one before to, or that to is in.
 func (r *Reader) Overview(ctx context.Context, from, to time.Time, step time.Duration) ([]Point, error) {
 	return r.summed(ctx, "overview", totalID, from, to, step)
 }
@@ -135,7 +137,8 @@ func (r *Reader) read(ctx context.Context, s span, sources []source, n int) ([][
 	return series, nil
 }
 
-// eachCount goes through a stored hash. Fields that another version wrote are passed over.
+// eachCount goes through a stored hash. Fields that another version wrote are passed
+// over.
 func eachCount(result valkey.ValkeyResult, do func(slot int64, k kind, n int64)) error {
 	fields, err := result.AsStrMap()
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/keyspace"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/valkeytest"
 )
 
 const (
@@ -18,8 +18,9 @@ const (
 	activeSubjects = 100_000
 )
 
-// BenchmarkReader measures what the dashboard reads, with 1,000,000 known subjects of which 100,000 were active in each of the last 8 hours and at
-// midnight, and every minute of the last day and hour of the last month in the totals:
+// BenchmarkReader measures what the dashboard reads, with 1,000,000 known subjects of
+// which 100,000 were active in each of the last 8 hours and at midnight, and every minute
+// of the last day and hour of the last month in the totals:
 //
 //	go test ./internal/usage -run '^$' -bench Reader -benchtime 20x
 func BenchmarkReader(b *testing.B) {
@@ -70,7 +71,8 @@ func BenchmarkReader(b *testing.B) {
 
 func second[T any](_ T, err error) error { return err }
 
-// benchmarkFull measures the server's work for Batches of 1,000 calls by so many subjects when all lists are full.
+// benchmarkFull measures the server's work for Batches of 1,000 calls by so many subjects
+// when all lists are full.
 func benchmarkFull(b *testing.B, client valkey.Client, subjects int) {
 	r, random := recorderAt(noon), rand.New(rand.NewPCG(1, 1))
 	before := scriptMicros(b, client)

@@ -11,11 +11,12 @@ import (
 	"github.com/valkey-io/valkey-go"
 	"pgregory.net/rapid"
 
-	"tidegate/internal/keyspace"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/valkeytest"
 )
 
-// Pages of any size list every subject that was seen exactly once, those seen last first, however many share a minute or a bucket.
+// Pages of any size list every subject that was seen exactly once, those seen last first,
+// however many share a minute or a bucket.
 func TestActiveListsEverySubjectOnce(t *testing.T) {
 	each(t, func(t *testing.T, client valkey.Client) {
 		random := rand.New(rand.NewPCG(1, 2))
@@ -28,7 +29,8 @@ func TestActiveListsEverySubjectOnce(t *testing.T) {
 			}
 			want[subject] = at
 			r.Record(Outcome{Subject: subject, Registered: true, Time: at})
-			r.Record(Outcome{Subject: subject, Registered: true, Time: noon.Add(-time.Hour)}) // an older call does not make it older
+			// an older call does not make it older
+			r.Record(Outcome{Subject: subject, Registered: true, Time: noon.Add(-time.Hour)})
 		}
 		flush(t, r, client)
 		read := NewReader(client)
@@ -102,7 +104,8 @@ func TestBadCursors(t *testing.T) {
 	}
 }
 
-// Within an hour the busiest are exactly the busiest; over a day too when they were so in it.
+// Within an hour the busiest are exactly the busiest; over a day too when they were so in
+// it.
 func TestBusiest(t *testing.T) {
 	each(t, func(t *testing.T, client valkey.Client) {
 		random := rand.New(rand.NewPCG(3, 4))
@@ -162,7 +165,8 @@ func checkTalkers(t *testing.T, what string, got []Talker, err error, want map[s
 	}
 }
 
-// Calls agree with the counts of each minute, and know the seconds of a subject's calls after the first eight of an hour.
+// Calls agree with the counts of each minute, and know the seconds of a subject's calls
+// after the first eight of an hour.
 func TestCalls(t *testing.T) {
 	each(t, func(t *testing.T, client valkey.Client) {
 		r := recorderAt(noon)

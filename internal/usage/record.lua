@@ -1,12 +1,17 @@
 -- Adds the counts of some subjects, or of totals and rules, of one bucket in one hour.
--- KEYS[1] subjects by last minute, KEYS[2..5] rankings: admitted and denied in the hour, admitted and denied in the day, KEYS[6] number of newcomers of
--- the day; then for each entry its counts by minute, its counts by hour, its call times (any key of the bucket where it has none).
--- ARGV[1] newcomers that the bucket takes a day, ARGV[2..5] what a score must exceed to enter each ranking, as far as the caller knows (the lowest score
--- of a full ranking only grows), ARGV[6] the first minute that is still recent; then for each entry its id, its head, its minute since 1970, its notes
--- (note.go), and for each kind in the head the field of the minute, the field of the hour, the count (1 to 2^53).
--- A head is p (plain: a total or a rule), r (a registered subject) or u (any other subject), then a letter for each kind: a allowed, d denied, o other.
--- Returns how many calls of subjects that were refused as newcomers were not counted; if a ranking changed its members, a list of that and, for each
--- ranking, what a score must exceed now, or -1 when that was not looked up. Counts must stay below 2^53.
+-- KEYS[1] subjects by last minute, KEYS[2..5] rankings: admitted and denied in the hour,
+-- admitted and denied in the day, KEYS[6] number of newcomers of the day; then for each
+-- entry its counts by minute, its counts by hour, its call times (any key of the bucket
+-- where it has none). ARGV[1] newcomers that the bucket takes a day, ARGV[2..5] what a
+-- score must exceed to enter each ranking, as far as the caller knows (the lowest score
+-- of a full ranking only grows), ARGV[6] the first minute that is still recent; then for
+-- each entry its id, its head, its minute since 1970, its notes (note.go), and for each
+-- kind in the head the field of the minute, the field of the hour, the count (1 to 2^53).
+-- A head is p (plain: a total or a rule), r (a registered subject) or u (any other
+-- subject), then a letter for each kind: a allowed, d denied, o other. Returns how many
+-- calls of subjects that were refused as newcomers were not counted; if a ranking changed
+-- its members, a list of that and, for each ranking, what a score must exceed now, or -1
+-- when that was not looked up. Counts must stay below 2^53.
 local call, byte = redis.call, string.byte
 local quota, newcomers, came = tonumber(ARGV[1]), nil, false
 local floors, entered, changed = { tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]) }, {}, false
@@ -71,7 +76,8 @@ for key = 7, #KEYS, 3 do
         joined = call('ZADD', KEYS[1], 'GT', ARGV[first - 2], id) == 1 or joined
       end
       if newHour then
-        -- Once an hour the day's ranking learns how far a subject has come; readers have the hour's own ranking for the rest.
+        -- Once an hour the day's ranking learns how far a subject has come; readers have
+        -- the hour's own ranking for the rest.
         local all, admitted, denied = call('HGETALL', hours), 0, 0
         for i = 1, #all, 2 do
           local kind = all[i] % 8

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"tidegate/internal/keyspace"
+	"tidegate/internal/store/keyspace"
 )
 
 // Options of a Recorder. Zero fields mean the defaults.
@@ -18,11 +18,13 @@ type Options struct {
 const (
 	defaultInterval  = time.Second
 	defaultNewcomers = 1024
-	// maxBackOff is the longest interval while the store is away: a dead shard would hold up the check that carries the Batch.
+	// maxBackOff is the longest interval while the store is away: a dead shard would hold
+	// up the check that carries the Batch.
 	maxBackOff = 30 * time.Second
 )
 
-// Recorder gathers outcomes until they are flushed. It is safe for concurrent use and bounded in memory.
+// Recorder gathers outcomes until they are flushed. It is safe for concurrent use and
+// bounded in memory.
 type Recorder struct {
 	interval  time.Duration
 	newcomers int
@@ -47,15 +49,18 @@ func NewRecorder(o Options, now func() time.Time) *Recorder {
 	}
 }
 
-// Record counts a call. It does not allocate for a subject that is counted already in this minute.
+// Record counts a call. It does not allocate for a subject that is counted already in
+// this minute.
 func (r *Recorder) Record(o Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pending.record(o)
 }
 
-// Due tells whether it is time to flush: there is something to send, and the interval has passed since the last Batch. While the store does not take
-// Batches, the interval doubles with each up to 30 s. It goes by the time of day, as the monotonic clock may stand still while a function is frozen.
+// Due tells whether it is time to flush: there is something to send, and the interval has
+// passed since the last Batch. While the store does not take Batches, the interval
+// doubles with each up to 30 s. It goes by the time of day, as the monotonic clock may
+// stand still while a function is frozen.
 func (r *Recorder) Due(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,7 +72,8 @@ func (r *Recorder) due(now time.Time) bool {
 	return len(r.pending.entries) > 0 && (passed >= int64(r.pause) || passed < 0)
 }
 
-// Batch takes what was gathered, or returns nil unless it is due: of callers at the same time one gets it.
+// Batch takes what was gathered, or returns nil unless it is due: of callers at the same
+// time one gets it.
 func (r *Recorder) Batch(now time.Time) *Batch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +83,8 @@ func (r *Recorder) Batch(now time.Time) *Batch {
 	return r.take(now)
 }
 
-// Drain takes what was gathered even if it is not due, for the end of a program. It returns nil when there is nothing.
+// Drain takes what was gathered even if it is not due, for the end of a program. It
+// returns nil when there is nothing.
 func (r *Recorder) Drain(now time.Time) *Batch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,9 +106,11 @@ func (r *Recorder) take(now time.Time) *Batch {
 	return b
 }
 
-// A server that lost its scripts needs a text only once, but which buckets it serves is not known here. Each of the first eager parcels for servers
-// that knew no script has the text, and then every spare-th: parcels are in order of their slots, and a server executes what it gets in that order,
-// so that it mostly knows the script from a parcel before.
+// A server that lost its scripts needs a text only once, but which buckets it serves is
+// not known here. Each of the first eager parcels for servers that knew no script has the
+// text, and then every spare-th: parcels are in order of their slots, and a server
+// executes what it gets in that order, so that it mostly knows the script from a parcel
+// before.
 const (
 	eager = 8
 	spare = 16

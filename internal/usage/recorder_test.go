@@ -10,7 +10,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 )
 
 // However many callers ask and whenever, two Batches are at least an interval apart.
@@ -68,7 +68,8 @@ func TestNothingIsDueWithoutOutcomes(t *testing.T) {
 	}
 }
 
-// A recorder that nobody flushes, flooded with unique subjects, keeps its bound; registered subjects still find room, and no call goes uncounted.
+// A recorder that nobody flushes, flooded with unique subjects, keeps its bound;
+// registered subjects still find room, and no call goes uncounted.
 func TestFloodIsBoundedInTheRecorder(t *testing.T) {
 	r := recorderAt(noon)
 	var before, after runtime.MemStats
@@ -121,7 +122,8 @@ func TestIDsThatAreNone(t *testing.T) {
 	}
 }
 
-// While the store takes nothing, the interval doubles up to its bound, and the first success makes it what it was.
+// While the store takes nothing, the interval doubles up to its bound, and the first
+// success makes it what it was.
 func TestBackOff(t *testing.T) {
 	r := recorderAt(noon)
 	now := noon
@@ -175,7 +177,8 @@ func BenchmarkRecord(b *testing.B) {
 	}
 }
 
-// BenchmarkFlush measures what a Batch of 1,000 subjects in all buckets costs: the client to build it, and the server to execute it.
+// BenchmarkFlush measures what a Batch of 1,000 subjects in all buckets costs: the client
+// to build it, and the server to execute it.
 func BenchmarkFlush(b *testing.B) {
 	client := connect(b, valkeytest.Start(b))
 	for _, fresh := range []bool{false, true} {

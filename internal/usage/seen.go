@@ -13,7 +13,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/keyspace"
+	"tidegate/internal/store/keyspace"
 )
 
 // Seen is a subject and the minute of its last call.
@@ -38,7 +38,8 @@ const (
 // ErrCursor means that a text is no cursor.
 var ErrCursor = errors.New("usage: not a cursor")
 
-// position is a place in the list of all buckets: by minute, newest first, then by bucket, then by id.
+// position is a place in the list of all buckets: by minute, newest first, then by
+// bucket, then by id.
 type position struct {
 	minute int64
 	bucket keyspace.Bucket
@@ -71,8 +72,9 @@ func parseCursor(cursor string) (position, error) {
 	return position{n, keyspace.BucketOf(id), id}, nil
 }
 
-// Active returns up to count (1 to 500) subjects that follow the cursor, those seen last first. A subject that is called between two pages moves to
-// the front, so it may appear twice or, past the cursor, not again; none that stays where it is gets left out.
+// Active returns up to count (1 to 500) subjects that follow the cursor, those seen last
+// first. A subject that is called between two pages moves to the front, so it may appear
+// twice or, past the cursor, not again; none that stays where it is gets left out.
 func (r *Reader) Active(ctx context.Context, cursor string, count int) (Page, error) {
 	after, err := parseCursor(cursor)
 	if err != nil {
@@ -93,7 +95,8 @@ func (r *Reader) Active(ctx context.Context, cursor string, count int) (Page, er
 	return pageOf(append(found, rest...), count), nil
 }
 
-// share is how many subjects of a page one bucket mostly has at most. From those that have more, more is read.
+// share is how many subjects of a page one bucket mostly has at most. From those that
+// have more, more is read.
 func share(count int) int { return min(count+1, count/32+8) }
 
 // follow reads up to count subjects of each bucket that follow the position.
@@ -120,7 +123,8 @@ func (r *Reader) follow(ctx context.Context, after position, buckets []keyspace.
 	return found, nil
 }
 
-// cut returns the buckets that gave their whole share and may have more that belongs on the page.
+// cut returns the buckets that gave their whole share and may have more that belongs on
+// the page.
 func cut(found []position, count, share int) []keyspace.Bucket {
 	given := map[keyspace.Bucket]int{}
 	var cut []keyspace.Bucket
@@ -141,8 +145,8 @@ func (p position) highest(b keyspace.Bucket) string {
 	return strconv.FormatInt(p.minute, 10)
 }
 
-// limit returns how many members to read of a bucket so that count of them follow the position. In the position's own bucket any number may be before
-// it, in the same minute.
+// limit returns how many members to read of a bucket so that count of them follow the
+// position. In the position's own bucket any number may be before it, in the same minute.
 func (p position) limit(b keyspace.Bucket, count int) int64 {
 	if p.id != "" && b == p.bucket {
 		return maxSeen

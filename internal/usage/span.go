@@ -25,7 +25,8 @@ type span struct {
 	first, end int64 // in units
 }
 
-// newSpan widens from and to to whole steps. A step of whole hours reads the hours, which are kept longer, any other the minutes.
+// newSpan widens from and to to whole steps. A step of whole hours reads the hours, which
+// are kept longer, any other the minutes.
 func newSpan(from, to time.Time, step time.Duration) (span, error) {
 	s := span{unit: time.Minute, step: step}
 	keep := MinutesKept

@@ -9,9 +9,9 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/keyspace"
 	"tidegate/internal/store"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/valkeytest"
 )
 
 // statOf returns the value of a line "name:value", or of a command's statistics.
@@ -58,7 +58,8 @@ func everyKey(t *testing.T, client valkey.Client, do func(node valkey.Client, ke
 	}
 }
 
-// Everything that is written has the time to live that the package states: long enough for what is kept, and no longer.
+// Everything that is written has the time to live that the package states: long enough
+// for what is kept, and no longer.
 func TestEverythingExpires(t *testing.T) {
 	lives := map[byte][2]time.Duration{
 		'm': {24 * time.Hour, 25 * time.Hour}, 'h': {30 * 24 * time.Hour, 31 * 24 * time.Hour}, 't': {time.Hour, 2 * time.Hour},
@@ -139,7 +140,8 @@ func TestServersWithoutScriptsGetThem(t *testing.T) {
 	})
 }
 
-// When the reply is lost the counts may be stored already: they are not sent again, and reported as lost.
+// When the reply is lost the counts may be stored already: they are not sent again, and
+// reported as lost.
 func TestLostReplyCountsAtMostOnce(t *testing.T) {
 	url := valkeytest.Start(t)
 	proxy := valkeytest.StartProxy(t, url, nil)
@@ -202,7 +204,8 @@ func TestRefusedCountsAreSentAgain(t *testing.T) {
 	}
 }
 
-// When a shard dies, the others' counts are stored, and each call is accounted for once: stored, returned or lost.
+// When a shard dies, the others' counts are stored, and each call is accounted for once:
+// stored, returned or lost.
 func TestDeadShard(t *testing.T) {
 	urls := valkeytest.StartCluster(t, 3, 0)
 	client := connectWith(t, urls[0]+"?cluster=true", store.Options{Dial: time.Second, Write: time.Second, Pooled: true})
@@ -278,8 +281,9 @@ func flood(t *testing.T, client valkey.Client, r *Recorder, from, to int, at tim
 	flush(t, r, client)
 }
 
-// A flood of 500,000 unique subjects in a day takes the memory of the newcomers that the store takes, whatever follows. Registered subjects, and
-// those that were there before, keep being counted, and the totals have every call.
+// A flood of 500,000 unique subjects in a day takes the memory of the newcomers that the
+// store takes, whatever follows. Registered subjects, and those that were there before,
+// keep being counted, and the totals have every call.
 func TestFloodIsBoundedInTheStore(t *testing.T) {
 	client := connect(t, valkeytest.Start(t))
 	r := NewRecorder(Options{Newcomers: 16}, func() time.Time { return noon })
@@ -312,7 +316,8 @@ func TestFloodIsBoundedInTheStore(t *testing.T) {
 	}
 }
 
-// The lists of a bucket keep their bounds and what they must keep: the last seen, the highest.
+// The lists of a bucket keep their bounds and what they must keep: the last seen, the
+// highest.
 func TestListsAreBounded(t *testing.T) {
 	client := connect(t, valkeytest.Start(t))
 	const subjects = keyspace.Buckets * maxSeen * 9 / 8
@@ -346,8 +351,8 @@ func TestListsAreBounded(t *testing.T) {
 	}
 }
 
-// What an active subject costs stays within the published figures: in a bucket as full as it is with 100,000 active subjects, lists and rankings
-// included.
+// What an active subject costs stays within the published figures: in a bucket as full as
+// it is with 100,000 active subjects, lists and rankings included.
 func TestMemoryOfASubject(t *testing.T) {
 	const subjects = 390 // of one bucket
 	var ids []string

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 )
@@ -83,13 +84,13 @@ func (a answer) context() map[string]string {
 	return told
 }
 
-// degraded: decided without Valkey. A denial says so by not being about a limit.
+// degraded: decided without Valkey. The problem type of a denial says so.
 func (a answer) degraded() bool {
 	switch a.status {
 	case http.StatusOK:
 		return a.context()["degraded"] == "true"
 	case http.StatusTooManyRequests:
-		return a.problem().Type == "about:blank" && a.header.Get("Retry-After") == "1"
+		return strings.HasSuffix(a.problem().Type, "#temporary-reduced-capacity") && a.header.Get("Retry-After") == "1"
 	}
 	return false
 }

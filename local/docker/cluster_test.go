@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"tidegate/internal/keyspace"
-	"tidegate/internal/testwait"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/waiting"
 )
 
 const nodes = 6
@@ -35,7 +35,8 @@ func (c *composition) primaryOf(t *testing.T, id string, asked int) int {
 	return 0
 }
 
-// owner reads a line of CLUSTER NODES: id, ip:port@bus,name, flags, primary, ping, pong, epoch, link, and ranges of slots.
+// owner reads a line of CLUSTER NODES: id, ip:port@bus,name, flags, primary, ping, pong,
+// epoch, link, and ranges of slots.
 func owner(line string, slot int) (node int, serves bool) {
 	words := strings.Fields(line)
 	_, port, _ := strings.Cut(words[1], ":")
@@ -59,7 +60,7 @@ func owner(line string, slot int) (node int, serves bool) {
 func (c *composition) whole(t *testing.T) {
 	t.Helper()
 	for node := range nodes {
-		testwait.Until(t, "the cluster is whole", func() bool {
+		waiting.Until(t, "the cluster is whole", func() bool {
 			text := c.ask(t, node+1, "cluster", "nodes")
 			return strings.Count(text, "\n") == nodes-1 && !strings.Contains(text, "fail") && !strings.Contains(text, "disconnected")
 		})

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/testwait"
+	"tidegate/internal/testing/waiting"
 )
 
 const (
@@ -34,7 +34,8 @@ type composition struct {
 	keys     map[string]string // of the demo plans
 }
 
-// up starts everything on free ports. It is torn down at the end of the test, whose failure shows what the containers wrote.
+// up starts everything on free ports. It is torn down at the end of the test, whose
+// failure shows what the containers wrote.
 func up(t *testing.T) *composition {
 	t.Helper()
 	c := &composition{project: fmt.Sprintf("tidegate-test-%d", os.Getpid())}
@@ -71,7 +72,8 @@ func (c *composition) down(t *testing.T) {
 	}
 }
 
-// compose runs docker compose on this composition, and returns all that it prints if it fails.
+// compose runs docker compose on this composition, and returns all that it prints if it
+// fails.
 func (c *composition) compose(ctx context.Context, words ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "docker", append([]string{"compose", "--project-name", c.project, "--file", file}, words...)...)
 	cmd.Env = append(os.Environ(), "REST_PORT=", "HTTP_PORT=", "ADMIN_PORT=")
@@ -127,7 +129,7 @@ func (c *composition) services() []string {
 // healthy waits until the service's own health check says so.
 func (c *composition) healthy(t *testing.T, service string) {
 	t.Helper()
-	testwait.Until(t, service+" is healthy", func() bool {
+	waiting.Until(t, service+" is healthy", func() bool {
 		return c.docker(t, "inspect", "--format", "{{.State.Health.Status}}", c.ids[service]) == "healthy"
 	})
 }
@@ -139,7 +141,8 @@ func (c *composition) restart(t *testing.T, service string) {
 	c.healthy(t, service)
 }
 
-// url is where the gateway publishes a port now: Docker chooses another one at each start.
+// url is where the gateway publishes a port now: Docker chooses another one at each
+// start.
 func (c *composition) url(t *testing.T, port string) string {
 	t.Helper()
 	return "http://" + c.docker(t, "port", c.ids["gateway"], port+"/tcp")

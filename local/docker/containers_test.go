@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/testwait"
+	"tidegate/internal/testing/waiting"
 )
 
 func TestContainers(t *testing.T) {
@@ -43,7 +43,8 @@ func demoKey(t *testing.T, c *composition) {
 	}
 }
 
-// No container may change its image, gain rights or run as root, and nothing but the gateway can be reached, from this machine alone.
+// No container may change its image, gain rights or run as root, and nothing but the
+// gateway can be reached, from this machine alone.
 func hardened(t *testing.T, c *composition) {
 	t.Helper()
 	const format = "{{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CapDrop}} {{.HostConfig.SecurityOpt}} {{.HostConfig.Memory}} user={{.Config.User}} " +
@@ -58,7 +59,8 @@ func hardened(t *testing.T, c *composition) {
 	}
 }
 
-// world is a composition with callers whose plans say different things of an outage. The first two live on the same node, the victim.
+// world is a composition with callers whose plans say different things of an outage. The
+// first two live on the same node, the victim.
 type world struct {
 	*composition
 	rest, admin                  atomic.Pointer[string]
@@ -100,7 +102,7 @@ func (w *world) locate(t *testing.T) {
 func (w *world) keyWhere(t *testing.T, d *dashboard, plan string, fits func(node int) bool) string {
 	t.Helper()
 	var key string
-	testwait.Until(t, "a key of plan "+plan+" where it is wanted", func() bool {
+	waiting.Until(t, "a key of plan "+plan+" where it is wanted", func() bool {
 		key = d.key(plan)
 		return fits(w.primaryOf(t, idOf(t, key), 1))
 	})
@@ -111,24 +113,26 @@ func (w *world) keyWhere(t *testing.T, d *dashboard, plan string, fits func(node
 func (w *world) calm(t *testing.T) *load {
 	t.Helper()
 	l := begin(t, w.open, w.closed, w.elsewhere, w.bad, w.page)
-	testwait.Until(t, "no answer is degraded", l.sound)
+	waiting.Until(t, "no answer is degraded", l.sound)
 	return l
 }
 
-// outage does harm, and waits until what the plans say of it was seen: an open one lets its callers pass, a closed one denies them.
+// outage does harm, and waits until what the plans say of it was seen: an open one lets
+// its callers pass, a closed one denies them.
 func outage(t *testing.T, l *load, harm func()) {
 	t.Helper()
 	before := [2]tally{l.now("open"), l.now("closed")}
 	harm()
-	testwait.Until(t, "answers of an outage", func() bool {
+	waiting.Until(t, "answers of an outage", func() bool {
 		return l.now("open").degradedAllow > before[0].degradedAllow && l.now("closed").degradedDeny > before[1].degradedDeny
 	})
 }
 
-// finish waits until nothing is degraded, and ends the load: nobody saw an error, and nobody unknown was let in.
+// finish waits until nothing is degraded, and ends the load: nobody saw an error, and
+// nobody unknown was let in.
 func (w *world) finish(t *testing.T, l *load) {
 	t.Helper()
-	testwait.Until(t, "no answer is degraded any more", l.sound)
+	waiting.Until(t, "no answer is degraded any more", l.sound)
 	worst := l.end()
 	for _, one := range worst[:min(len(worst), 5)] {
 		t.Error(one)
@@ -148,7 +152,8 @@ func (w *world) finish(t *testing.T, l *load) {
 	}
 }
 
-// knownStayKnown: every environment had verified the caller of the open plan, so none denied it. One that has just started would.
+// knownStayKnown: every environment had verified the caller of the open plan, so none
+// denied it. One that has just started would.
 func knownStayKnown(t *testing.T, l *load) {
 	t.Helper()
 	if n := l.now("open").degradedDeny; n > 0 {
@@ -156,15 +161,16 @@ func knownStayKnown(t *testing.T, l *load) {
 	}
 }
 
-// A primary dies. Its callers are treated as their plans say until its replica serves them, and it comes back as a replica.
+// A primary dies. Its callers are treated as their plans say until its replica serves
+// them, and it comes back as a replica.
 func primaryLost(t *testing.T, w *world) {
 	t.Helper()
 	l := w.calm(t)
 	died := time.Now()
 	outage(t, l, func() { w.docker(t, "kill", w.ids[service(w.victim)]) })
 	other := w.victim%3 + 1
-	testwait.Until(t, "a replica serves the slots", func() bool { return w.primaryOf(t, idOf(t, w.open.key), other) > 3 })
-	testwait.Until(t, "no answer is degraded any more", l.sound)
+	waiting.Until(t, "a replica serves the slots", func() bool { return w.primaryOf(t, idOf(t, w.open.key), other) > 3 })
+	waiting.Until(t, "no answer is degraded any more", l.sound)
 	t.Logf("recovered %s after the death of %s", time.Since(died).Round(time.Second/10), service(w.victim))
 	w.docker(t, "start", w.ids[service(w.victim)])
 	w.whole(t)
@@ -172,7 +178,8 @@ func primaryLost(t *testing.T, w *world) {
 	knownStayKnown(t, l)
 }
 
-// The network between one function and the cluster is gone; the other functions go on as ever.
+// The network between one function and the cluster is gone; the other functions go on as
+// ever.
 func functionCutOff(t *testing.T, w *world) {
 	t.Helper()
 	l := w.calm(t)
@@ -202,15 +209,16 @@ func (w *world) proxies(t *testing.T, proxy, change string) {
 	}
 }
 
-// othersDecide waits for answers that Valkey decided, of a caller of whom a function that is cut off can only say no.
+// othersDecide waits for answers that Valkey decided, of a caller of whom a function that
+// is cut off can only say no.
 func othersDecide(t *testing.T, l *load) {
 	t.Helper()
 	before := l.now("closed").allowed
-	testwait.Until(t, "answers of the other functions", func() bool { return l.now("closed").allowed > before+soundCalls })
+	waiting.Until(t, "answers of the other functions", func() bool { return l.now("closed").allowed > before+soundCalls })
 }
 
-// Every service is restarted, one after the other, while clients call. All of them get their answers, but for those whom the gateway itself could not
-// take while it was away.
+// Every service is restarted, one after the other, while clients call. All of them get
+// their answers, but for those whom the gateway itself could not take while it was away.
 func rollingRestart(t *testing.T, w *world) {
 	t.Helper()
 	l := w.calm(t)

@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/testwait"
+	"tidegate/internal/testing/waiting"
 )
 
-// Bad credentials are 401 with a problem document on the REST API, 403 on the HTTP API, and never reach the backend.
+// Bad credentials are 401 with a problem document on the REST API, 403 on the HTTP API,
+// and never reach the backend.
 func badCredentials(t *testing.T, c *composition) {
 	t.Helper()
 	unknown, err := apikey.Generate("demo")
@@ -33,11 +34,12 @@ func badCredentials(t *testing.T, c *composition) {
 	}
 }
 
-// The backend, in a container of its own, is told who called and what is left, and its answer carries the fields.
+// The backend, in a container of its own, is told who called and what is left, and its
+// answer carries the fields.
 func contextAtTheBackend(t *testing.T, c *composition, d *dashboard) {
 	t.Helper()
 	var rest, http2 answer
-	testwait.Until(t, "two calls that Valkey decided", func() bool {
+	waiting.Until(t, "two calls that Valkey decided", func() bool {
 		key := d.key("free")
 		rest, http2 = get(t, c.url(t, "8080")+"/orders", key), get(t, c.url(t, "8081")+"/orders", key)
 		return !rest.degraded() && rest.context()["remaining"] == "9"
@@ -61,7 +63,7 @@ func contextAtTheBackend(t *testing.T, c *composition, d *dashboard) {
 func elevenCalls(t *testing.T, c *composition, d *dashboard) (key string, statuses []int, last answer) {
 	t.Helper()
 	url := c.url(t, "8080") + "/orders"
-	testwait.Until(t, "11 calls within one window", func() bool {
+	waiting.Until(t, "11 calls within one window", func() bool {
 		key, statuses = d.key("free"), nil
 		began, sound := time.Now(), true
 		for range 11 {
@@ -74,7 +76,8 @@ func elevenCalls(t *testing.T, c *composition, d *dashboard) (key string, status
 	return key, statuses, last
 }
 
-// The call over the limit is told when to come back, to the second, and the HTTP API, which counts with it, says 403.
+// The call over the limit is told when to come back, to the second, and the HTTP API,
+// which counts with it, says 403.
 func firstDenial(t *testing.T, c *composition, d *dashboard) {
 	t.Helper()
 	key, statuses, last := elevenCalls(t, c, d)
@@ -120,7 +123,8 @@ func denialOnTheHTTPAPI(t *testing.T, c *composition, d *dashboard) {
 	}
 }
 
-// What the dashboard saved acts on the next call, whichever environment takes it, and calls made before still count.
+// What the dashboard saved acts on the next call, whichever environment takes it, and
+// calls made before still count.
 func liveEdit(t *testing.T, c *composition, d *dashboard) {
 	t.Helper()
 	url, key := c.url(t, "8080")+"/orders", d.key("free")

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// dashboard is someone who is logged in there. Its cookie is Secure, so a jar would not send it over plain HTTP.
+// dashboard is someone who is logged in there. Its cookie is Secure, so a jar would not
+// send it over plain HTTP.
 type dashboard struct {
 	t       *testing.T
 	url     string

@@ -100,14 +100,16 @@ func (l *load) now(name string) tally {
 	return l.seen[name]
 }
 
-// sound: of the last calls to each target, so many that each environment had its share, none was degraded.
+// sound: of the last calls to each target, so many that each environment had its share,
+// none was degraded.
 func (l *load) sound() bool {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	return !slices.ContainsFunc(l.targets, func(to target) bool { return l.seen[to.name].soundInARow < soundCalls })
 }
 
-// soundCalls are enough for each of three environments to be asked several times, whoever else calls.
+// soundCalls are enough for each of three environments to be asked several times, whoever
+// else calls.
 const soundCalls = 20
 
 // end returns what no client should have seen, once every call is answered.

@@ -1,4 +1,5 @@
-// Package echo is the backend behind the local gateways: a Lambda proxy integration in this process, which answers with what the authorizer told it.
+// Package echo is the backend behind the local gateways: a Lambda proxy integration in
+// this process, which answers with what the authorizer told it.
 package echo
 
 import (
@@ -8,7 +9,8 @@ import (
 	"net/http"
 )
 
-// Backend answers every request with 200 and a JSON object of method, path and authorizer context. It reads both payload formats.
+// Backend answers every request with 200 and a JSON object of method, path and authorizer
+// context. It reads both payload formats.
 type Backend struct{}
 
 // event is what the backend reads of payload formats 1.0 and 2.0.
@@ -51,7 +53,8 @@ func (Backend) Invoke(_ context.Context, payload []byte) ([]byte, error) {
 	return json.Marshal(map[string]any{"statusCode": http.StatusOK, "headers": headers, "body": string(body) + "\n"})
 }
 
-// addRateLimit does what every backend of a REST API has to do itself: a proxy integration has no response mapping.
+// addRateLimit does what every backend of a REST API has to do itself: a proxy
+// integration has no response mapping.
 func addRateLimit(headers map[string]string, authorizer map[string]any) {
 	for header, key := range map[string]string{"RateLimit": "rateLimit", "RateLimit-Policy": "rateLimitPolicy"} {
 		if value, ok := authorizer[key].(string); ok && value != "" {

@@ -17,7 +17,8 @@ type answer struct {
 	Authorizer map[string]any `json:"authorizer"`
 }
 
-// Both payload formats give the same body; only the backend of a REST API has to add the RateLimit fields itself.
+// Both payload formats give the same body; only the backend of a REST API has to add the
+// RateLimit fields itself.
 func TestBackend(t *testing.T) {
 	authorizer := map[string]any{"rateLimit": "r", "rateLimitPolicy": "p", "plan": "free"}
 	rest := events.APIGatewayProxyRequest{HTTPMethod: "PUT", Path: "/a", RequestContext: events.APIGatewayProxyRequestContext{Authorizer: authorizer}}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"tidegate/internal/limiter"
-	"tidegate/internal/testwait"
+	"tidegate/internal/testing/waiting"
 )
 
 // The load of the failover rows: every caller is held to its limit all the time.
@@ -21,7 +21,8 @@ const (
 	perSecond    = 10
 )
 
-// failover runs the load, breaks the first primary, and lets the load go on until nothing has been degraded for two seconds.
+// failover runs the load, breaks the first primary, and lets the load go on until nothing
+// has been degraded for two seconds.
 func failover(t *testing.T, w *world, o fleetOptions, harm func(*load)) (outcomes []outcome, at time.Duration, f *fleet) {
 	t.Helper()
 	w.plans(t, limiter.Limit{Requests: perSecond, Window: time.Second})
@@ -35,17 +36,19 @@ func failover(t *testing.T, w *world, o fleetOptions, harm func(*load)) (outcome
 	return l.end(), at, f
 }
 
-// takenOver waits until every server that runs has learnt that the first primary's replica is in its place, and returns when that was.
+// takenOver waits until every server that runs has learnt that the first primary's
+// replica is in its place, and returns when that was.
 func takenOver(t *testing.T, w *world, l *load) time.Duration {
 	t.Helper()
-	testwait.Until(t, "the replica takes over", func() bool {
+	waiting.Until(t, "the replica takes over", func() bool {
 		return strings.Contains(w.servers[shards].ask(t, "INFO", "replication"), "role:master")
 	})
 	w.settled(t, w.servers[0])
 	return l.now()
 }
 
-// span returns how long after the fault the last degraded decision was made, and the tally of the time until then.
+// span returns how long after the fault the last degraded decision was made, and the
+// tally of the time until then.
 func span(outcomes []outcome, at time.Duration) (time.Duration, tally) {
 	last := at
 	for _, o := range outcomes {
@@ -71,14 +74,16 @@ func rateOf(outcomes []outcome) int {
 	return int(float64(len(outcomes)) / outcomes[len(outcomes)-1].end.Seconds())
 }
 
-// A check is to be decided by Valkey again within failoverBound of the fault, and within followBound of the moment at which Valkey itself is whole
-// again, which comes later on a machine that keeps its servers from running.
+// A check is to be decided by Valkey again within failoverBound of the fault, and within
+// followBound of the moment at which Valkey itself is whole again, which comes later on a
+// machine that keeps its servers from running.
 const (
 	failoverBound = 6 * time.Second
 	followBound   = 2 * time.Second
 )
 
-// recovered fails the test unless calls were degraded at all, and no longer than they may be.
+// recovered fails the test unless calls were degraded at all, and no longer than they may
+// be.
 func recovered(t *testing.T, degraded, valkey time.Duration) {
 	t.Helper()
 	if most := max(failoverBound, valkey+followBound); degraded == 0 || degraded > most {
@@ -122,7 +127,8 @@ func TestPrimaryHung(t *testing.T) {
 	all.never(t)
 	recovered(t, degraded, whole-at)
 	timeouts := f.failures("") / environments
-	// A third of 16 sectors, of which each lets 2 calls wait, and one in each half second after.
+	// A third of 16 sectors, of which each lets 2 calls wait, and one in each half second
+	// after.
 	if most := 6 * (2 + int(degraded/(500*time.Millisecond)) + 1); timeouts > most {
 		t.Errorf("%d calls waited in each environment, want at most %d", timeouts, most)
 	}
@@ -149,7 +155,8 @@ func TestPlannedFailover(t *testing.T) {
 	report(t, "planned failover", "0 errors", fmt.Sprintf("3 failovers: %s; at most %d of %d a second admitted", all, most, perSecond))
 }
 
-// The replica stops, its link is cut, and a second later the primary dies: what the primary acknowledged in that second is lost.
+// The replica stops, its link is cut, and a second later the primary dies: what the
+// primary acknowledged in that second is lost.
 func TestLaggingReplica(t *testing.T) {
 	fault(t)
 	const limit = 400
@@ -190,13 +197,14 @@ func TestLaggingReplica(t *testing.T) {
 func catchUp(t *testing.T, primary, replica *server) {
 	t.Helper()
 	written := integer(t, primary.ask(t, "INFO", "replication"), "master_repl_offset")
-	testwait.Until(t, "the replica catches up", func() bool {
+	waiting.Until(t, "the replica catches up", func() bool {
 		return integer(t, replica.ask(t, "INFO", "replication"), "slave_repl_offset") >= written
 	})
 }
 
-// lostCounts compares what was let in with what the store still knows, and fails the test when a key lost more than was acknowledged while the
-// replica lagged. acknowledged is that of the keys that lost anything.
+// lostCounts compares what was let in with what the store still knows, and fails the test
+// when a key lost more than was acknowledged while the replica lagged. acknowledged is
+// that of the keys that lost anything.
 func lostCounts(
 	t *testing.T, f *fleet, callers []caller, outcomes []outcome, limit int, cut, killed time.Duration,
 ) (lost, acknowledged, worstKey int) {
@@ -213,7 +221,7 @@ func lostCounts(
 			}
 		}
 		var now outcome
-		testwait.Until(t, "the store answers", func() bool {
+		waiting.Until(t, "the store answers", func() bool {
 			now = f.call(t.Context(), c.secret.Reveal())
 			return now.counted()
 		})

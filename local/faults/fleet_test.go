@@ -34,8 +34,8 @@ type fleetOptions struct {
 	env          map[string]string
 }
 
-// deployed is the time-out that a deployment has. calm is for rows in which nothing should fail, on a machine that does other things too;
-// FAULTS_TIMEOUT replaces it.
+// deployed is the time-out that a deployment has. calm is for rows in which nothing
+// should fail, on a machine that does other things too; FAULTS_TIMEOUT replaces it.
 const deployed = 100 * time.Millisecond
 
 var calm = calmOr(2 * time.Second)
@@ -57,7 +57,7 @@ func startFleet(t *testing.T, url string, o fleetOptions) *fleet {
 	var err error
 	f.fn, err = lambda.Start(lambda.Config{
 		Name: "check", Binary: binary, Env: env, Concurrency: o.environments, Warm: o.environments, NoFreeze: !o.freeze,
-		Timeout: 5 * time.Second, Log: f.log,
+		Timeout: 9 * time.Second, Log: f.log,
 	})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, f.log)

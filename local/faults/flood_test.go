@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/keyspace"
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/store/keyspace"
 )
 
-// flood is 500,000 addresses that call once each, far more than there is memory for, while a victim calls once in a hundred of them.
+// flood is 500,000 addresses that call once each, far more than there is memory for,
+// while a victim calls once in a hundred of them.
 type flood struct {
 	policy string // of eviction
 	rate   int    // calls a second; 0 as fast as can be
@@ -39,7 +41,7 @@ func (f flood) run(t *testing.T) *flooded {
 	w.plans(t, limiter.Limit{Requests: floodLimit, Window: time.Hour})
 	w.save(t, func(s *policy.Set) { s.AddressPlan = "closed" })
 	victim, idle := w.key(t, "closed"), w.callers(t, 20, "closed")
-	checker := policy.NewChecker(patient(t, w.url), apikey.Pepper(pepper))
+	checker := enforce.NewChecker(patient(t, w.url), apikey.Pepper(pepper))
 	result := &flooded{}
 	var next atomic.Int64
 	var group sync.WaitGroup
@@ -62,14 +64,14 @@ func (f flood) run(t *testing.T) *flooded {
 	return result
 }
 
-func (r *flooded) one(t *testing.T, checker *policy.Checker, n int64, victim caller) {
-	if _, err := checker.Check(t.Context(), policy.Call{Kind: policy.Address, Subject: fmt.Sprintf("address-%d", n)}, nil); err != nil {
+func (r *flooded) one(t *testing.T, checker *enforce.Checker, n int64, victim caller) {
+	if _, err := checker.Check(t.Context(), enforce.Call{Kind: policy.Address, Subject: fmt.Sprintf("address-%d", n)}, nil); err != nil {
 		r.failed.Add(1)
 	}
 	if n%100 != 0 {
 		return
 	}
-	checked, err := checker.Check(t.Context(), policy.Call{Kind: policy.APIKey, Subject: victim.key.ID, Secret: victim.secret}, nil)
+	checked, err := checker.Check(t.Context(), enforce.Call{Kind: policy.APIKey, Subject: victim.key.ID, Secret: victim.secret}, nil)
 	r.calls.Add(1)
 	switch {
 	case err != nil:
@@ -79,8 +81,9 @@ func (r *flooded) one(t *testing.T, checker *policy.Checker, n int64, victim cal
 	}
 }
 
-// Eviction goes by how long ago a key was used, in whole seconds, or by how often. So the first spares a caller only while memory holds a few
-// seconds of the flood; the second always.
+// Eviction goes by how long ago a key was used, in whole seconds, or by how often. So the
+// first spares a caller only while memory holds a few seconds of the flood; the second
+// always.
 func TestKeyFlood(t *testing.T) {
 	fault(t)
 	for _, f := range []flood{{"volatile-lru", 15_000}, {"volatile-lru", 0}, {"volatile-lfu", 0}} {
@@ -107,7 +110,8 @@ func (f flood) name() string {
 	return "key flood, 12 MB, 500k ids, " + f.policy + ", slower"
 }
 
-// hopeless: memory holds about a second of the flood, and the eviction cannot tell who called within it.
+// hopeless: memory holds about a second of the flood, and the eviction cannot tell who
+// called within it.
 func (f flood) hopeless() bool { return f.policy == "volatile-lru" && f.rate == 0 }
 
 func (r *flooded) String() string {
@@ -159,7 +163,8 @@ func TestDeniedFlood(t *testing.T) {
 	asked := w.servers[0].calls(t, "evalsha", "eval") - before
 	all := tallyOf(outcomes)
 	all.undisturbed(t)
-	// Each environment asks ten times, ten times a second, and sends records of usage; a machine that stalls makes it ask ten times again.
+	// Each environment asks ten times, ten times a second, and sends records of usage; a
+	// machine that stalls makes it ask ten times again.
 	if most := 2 * 4 * (10 + 10*int(lasts.Seconds()) + 5); asked > most || all.calls < 10*asked {
 		t.Errorf("%d calls cost %d scripts, want at most %d", all.calls, asked, most)
 	}

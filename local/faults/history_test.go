@@ -9,10 +9,11 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"tidegate/internal/rolling"
+	"tidegate/internal/testing/rolling"
 )
 
-// worst returns the most calls that Valkey let in within one rolling window, beyond doubt: each was decided between its start and its end.
+// worst returns the most calls that Valkey let in within one rolling window, beyond
+// doubt: each was decided between its start and its end.
 func worst(outcomes []outcome, caller int, window time.Duration) int {
 	var admitted []rolling.Span
 	for _, o := range outcomes {
@@ -24,7 +25,8 @@ func worst(outcomes []outcome, caller int, window time.Duration) int {
 	return most
 }
 
-// bounded fails the test if Valkey let any caller in more often than the limit in any window.
+// bounded fails the test if Valkey let any caller in more often than the limit in any
+// window.
 func bounded(t *testing.T, outcomes []outcome, callers int, limit int, window time.Duration) (most int) {
 	t.Helper()
 	for i := range callers {
@@ -37,7 +39,8 @@ func bounded(t *testing.T, outcomes []outcome, callers int, limit int, window ti
 	return most
 }
 
-// counting is a limit whose window outlasts the test: so many calls pass, and each tells how many are left.
+// counting is a limit whose window outlasts the test: so many calls pass, and each tells
+// how many are left.
 func counting(limit int64) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return int64(0) },
@@ -51,7 +54,8 @@ func counting(limit int64) porcupine.Model {
 	}
 }
 
-// linearizable fails the test unless each caller's calls have an order in which one counter answers as the function did.
+// linearizable fails the test unless each caller's calls have an order in which one
+// counter answers as the function did.
 func linearizable(t *testing.T, outcomes []outcome, callers int, limit int64) {
 	t.Helper()
 	for i := range callers {

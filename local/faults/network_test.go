@@ -13,7 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"tidegate/internal/limiter"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 )
 
 const allowance = 100_000
@@ -49,7 +49,8 @@ func TestThaw(t *testing.T) {
 		fmt.Sprintf("%d of %d fail, each counts once (%d after more than 1 s)", failed, thaws, long))
 }
 
-// A network forgets the open connections: they carry nothing any more, and nobody says so.
+// A network forgets the open connections: they carry nothing any more, and nobody says
+// so.
 func TestBlackHoledFlows(t *testing.T) {
 	fault(t)
 	w, c := alone(t)

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/keyspace"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/acl"
+	"tidegate/internal/store/keyspace"
 )
 
 // every runs what harms until the load has run for a time.
@@ -119,7 +119,8 @@ func TestScriptFlushAndSleep(t *testing.T) {
 		"%d of each: %s; connections %d before, %d after; linearizable", flushes, all, before, after))
 }
 
-// The check user's password is rotated as an operator does it: the new one is added, the function gets it, the old one goes.
+// The check user's password is rotated as an operator does it: the new one is added, the
+// function gets it, the old one goes.
 func TestCredentialRotation(t *testing.T) {
 	fault(t)
 	w, c := alone(t)
@@ -154,10 +155,12 @@ func TestCredentialRotation(t *testing.T) {
 		"password rotated and connections killed: %d of %d calls failed; with the old one still in use: degraded, no 5xx", total.failed, total.calls))
 }
 
-// The server's clock cannot be set without setting everybody's, so the step back is the limiter's own test; here the function's clock is the matter:
-// nothing that it sends depends on it. See TestClientClock in functions/check.
+// The server's clock cannot be set without setting everybody's, so the step back is the
+// limiter's own test; here the function's clock is the matter: nothing that it sends
+// depends on it. See TestClientClock in functions/check.
 
-// Limits change under load: the next check obeys, and no window holds more than the greater of both.
+// Limits change under load: the next check obeys, and no window holds more than the
+// greater of both.
 func TestEditMidWindow(t *testing.T) {
 	fault(t)
 	const low, high, edits = 20, 60, 12

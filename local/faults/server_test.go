@@ -18,14 +18,15 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/store"
-	"tidegate/internal/testwait"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
 )
 
 const pepper = "for the fault suite alone, 32 characters"
 
-var tester = policy.Edit{By: audit.Actor{Kind: "user", Name: "fault suite"}}
+var tester = registry.Edit{By: audit.Actor{Kind: "user", Name: "fault suite"}}
 
 // server is one Valkey process.
 type server struct {
@@ -122,7 +123,7 @@ type world struct {
 	url     string
 	servers []*server // of a cluster its primaries first; replica i+3 belongs to primary i
 	admin   valkey.Client
-	keys    *policy.Store
+	keys    *registry.Store
 }
 
 const shards = 3
@@ -147,7 +148,7 @@ func newWorld(t *testing.T, urls []string, options string) *world {
 	}
 	w.url = "valkey://" + strings.Join(hosts, ",") + options
 	w.admin = patient(t, w.url)
-	w.keys = policy.NewStore(w.admin, apikey.Pepper(pepper))
+	w.keys = registry.NewStore(w.admin, apikey.Pepper(pepper))
 	return w
 }
 
@@ -163,7 +164,8 @@ func (w *world) save(t *testing.T, change func(*policy.Set)) {
 	}
 }
 
-// plans saves a plan for each way of being degraded, named after it; local admits a share of 20 %.
+// plans saves a plan for each way of being degraded, named after it; local admits a share
+// of 20 %.
 func (w *world) plans(t *testing.T, limits ...limiter.Limit) {
 	t.Helper()
 	w.save(t, func(s *policy.Set) {
@@ -197,7 +199,7 @@ func (w *world) callers(t *testing.T, n int, plans ...string) []caller {
 // settled waits until every server that runs sees all slots served.
 func (w *world) settled(t *testing.T, except ...*server) {
 	t.Helper()
-	testwait.Until(t, "the cluster is whole", func() bool {
+	waiting.Until(t, "the cluster is whole", func() bool {
 		for _, s := range w.servers {
 			gone := false
 			for _, e := range except {

@@ -92,9 +92,13 @@ func decode(answer []byte, into any) error {
 	return nil
 }
 
-// requireScalars refuses context values that formats older than 2.0 cannot carry.
+// requireScalars refuses context values that formats older than 2.0 cannot carry, and the
+// one key that AWS keeps for its own authorizers.
 func (v verdict) requireScalars() error {
 	for key, value := range v.context {
+		if key == "claims" {
+			return fmt.Errorf("%w: claims is no key that a context may have", errConfiguration)
+		}
 		if _, ok := scalarText(value); !ok {
 			return fmt.Errorf("%w: context value %s is not a string, number or boolean", errConfiguration, key)
 		}

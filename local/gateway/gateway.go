@@ -1,8 +1,16 @@
-// Package gateway emulates Amazon API Gateway in front of Lambda functions: a REST API (REST) and an HTTP API (HTTP), each with a Lambda authorizer
-// and a Lambda proxy integration. Every path and method belongs to one resource: {proxy+} on a REST API, $default on an HTTP API.
+// Package gateway emulates Amazon API Gateway in front of Lambda functions: a REST API
+// (REST) and an HTTP API (HTTP), each with a Lambda authorizer and a Lambda proxy
+// integration. Every path and method belongs to one resource: {proxy+} on a REST API,
+// $default on an HTTP API.
 //
-// The rules are those of Amazon's developer guide; where that is silent, a comment says "unconfirmed". Two things differ because net/http is in
-// between: header names arrive in canonical form whatever the client wrote, and X-Forwarded-Proto says http when no TLS is in use.
+// The rules are those of Amazon's developer guide; where that is silent, a comment says
+// "unconfirmed". Two things differ because net/http is in between: header names arrive in
+// canonical form whatever the client wrote, and X-Forwarded-Proto says http when no TLS
+// is in use.
+//
+// Less than AWS does: one resource or route for all paths; of IAM only Effect, Action and
+// Resource, so a policy with Condition, NotAction or NotResource is answered 500 instead
+// of being evaluated; no usage plans, throttles or caches.
 package gateway
 
 import (
@@ -11,7 +19,8 @@ import (
 	"time"
 )
 
-// Invoker runs a function with a JSON event and returns its JSON answer. An error that the function itself reported is a *lambda.FunctionError.
+// Invoker runs a function with a JSON event and returns its JSON answer. An error that
+// the function itself reported is a *lambda.FunctionError.
 type Invoker interface {
 	Invoke(ctx context.Context, payload []byte) ([]byte, error)
 }
@@ -19,8 +28,9 @@ type Invoker interface {
 // Limits of API Gateway.
 const (
 	maxBody     = 10 << 20 // bytes of a request's body
-	maxHeaders  = 10_240   // bytes of the request line and all headers
+	maxHeaders  = 10_240   // bytes of all header values; on an HTTP API of the request line too
 	maxResult   = 8 << 10  // bytes of a REST authorizer's answer
+	maxARN      = 1600     // bytes of a method ARN that an authorizer gets; beyond it the answer is 414
 	maxResource = 512      // characters of a resource in a policy
 )
 
@@ -33,7 +43,8 @@ const (
 // timeLayout is the form of requestTime and time in events.
 const timeLayout = "02/Jan/2006:15:04:05 -0700"
 
-// call invokes fn for at most limit. A client that leaves does not cancel it: API Gateway finishes what it began.
+// call invokes fn for at most limit. A client that leaves does not cancel it: API Gateway
+// finishes what it began.
 func call(ctx context.Context, fn Invoker, limit time.Duration, payload []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()

@@ -19,19 +19,25 @@ const (
 	IntegrationTimeout           ResponseType = "INTEGRATION_TIMEOUT"
 	RequestTooLarge              ResponseType = "REQUEST_TOO_LARGE"
 	Unauthorized                 ResponseType = "UNAUTHORIZED"
+	uriTooLong                   ResponseType = "URI_TOO_LONG" // unconfirmed: AWS documents the status alone
 	Default4XX                   ResponseType = "DEFAULT_4XX"
 	Default5XX                   ResponseType = "DEFAULT_5XX"
 )
 
-// Response replaces what a REST API answers when it does not reach its integration. The zero value is Amazon's own response.
+// Response replaces what a REST API answers when it does not reach its integration. The
+// zero value is Amazon's own response.
 type Response struct {
 	// StatusCode is the status to send; 0 keeps the type's own.
 	StatusCode int
-	// ResponseParameters maps gatewayresponse.header.NAME to 'a literal' or to an expression without a dollar sign: context.X, stageVariables.X,
-	// method.request.header.X, method.request.querystring.X or method.request.path.X. An expression without a value leaves the header out.
+	// ResponseParameters maps gatewayresponse.header.NAME to 'a literal' or to an
+	// expression without a dollar sign: context.X, stageVariables.X,
+	// method.request.header.X, method.request.querystring.X or method.request.path.X. An
+	// expression without a value leaves the header out.
 	ResponseParameters map[string]string
-	// ResponseTemplates maps a content type to a body in which $context.X and $stageVariables.X are replaced, without any escaping; one without a
-	// value becomes empty. The application/json template is used if there is one (unconfirmed, as is the choice among others).
+	// ResponseTemplates maps a content type to a body in which $context.X and
+	// $stageVariables.X are replaced, escaped as REST.EscapeTemplates says; one without a
+	// value becomes empty (both unconfirmed). The application/json template is used if
+	// there is one (unconfirmed, as is the choice among others).
 	ResponseTemplates map[string]string
 }
 
@@ -46,6 +52,7 @@ var standard = map[ResponseType]struct {
 	AuthorizerFailure:            {http.StatusInternalServerError, "", "AuthorizerFailureException"},
 	IntegrationTimeout:           {http.StatusGatewayTimeout, "Endpoint request timed out", "InternalServerErrorException"},
 	RequestTooLarge:              {http.StatusRequestEntityTooLarge, "Request Too Long", "RequestTooLargeException"},
+	uriTooLong:                   {http.StatusRequestURITooLong, "Request-URI Too Long", "RequestUriTooLongException"},
 	Unauthorized:                 {http.StatusUnauthorized, "Unauthorized", "UnauthorizedException"},
 	Default4XX:                   {http.StatusRequestHeaderFieldsTooLarge, "Request Header Fields Too Large", "BadRequestException"},
 	Default5XX:                   {http.StatusBadGateway, "Internal server error", "InternalServerErrorException"},
@@ -57,9 +64,11 @@ type expressions struct {
 	context        map[string]string
 	stageVariables map[string]string
 	pathParameters map[string]string
+	escape         bool // quotes and backslashes of values in templates
 }
 
-// respond sends the gateway response of a type. A message that is not the type's own is given in detail.
+// respond sends the gateway response of a type. A message that is not the type's own is
+// given in detail.
 func (a *REST) respond(w http.ResponseWriter, req *request, t ResponseType, detail string, v verdict) {
 	configured, own := a.configured(t), standard[t]
 	message := orDefault(detail, own.message)
@@ -78,7 +87,8 @@ func (a *REST) respond(w http.ResponseWriter, req *request, t ResponseType, deta
 	a.send(w, req, orDefault(configured.StatusCode, own.status), h, []byte(e.template(template)))
 }
 
-// configured returns the response configured for a type or, like API Gateway, for its class.
+// configured returns the response configured for a type or, like API Gateway, for its
+// class.
 func (a *REST) configured(t ResponseType) Response {
 	if r, ok := a.Responses[t]; ok {
 		return r
@@ -136,7 +146,14 @@ var variable = regexp.MustCompile(`\$(context|stageVariables)((?:\.[A-Za-z0-9_-]
 
 // template replaces the variables of a body template.
 func (e expressions) template(text string) string {
-	return variable.ReplaceAllStringFunc(text, func(found string) string { return e.parameter(found[1:]) })
+	return variable.ReplaceAllStringFunc(text, func(found string) string {
+		value := e.parameter(found[1:])
+		if value == "" || !e.escape || strings.HasSuffix(found, ".messageString") {
+			return value
+		}
+		text := quoted(value)
+		return text[1 : len(text)-1]
+	})
 }
 
 func quoted(message string) string {

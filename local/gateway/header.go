@@ -19,7 +19,8 @@ func dropHopByHop(h http.Header) {
 	}
 }
 
-// validHeader reports whether a field can be sent: the name is a token and the value has no control characters (RFC 9110, section 5).
+// validHeader reports whether a field can be sent: the name is a token and the value has
+// no control characters (RFC 9110, section 5).
 func validHeader(name, value string) bool {
 	return name != "" && strings.IndexFunc(name, notToken) < 0 && strings.IndexFunc(value, isControl) < 0
 }

@@ -21,17 +21,22 @@ const (
 	Format1               // 1.0, close to a REST API's REQUEST event; the answer is a policy
 )
 
-// HTTP is an HTTP API: an optional Lambda authorizer whose results are not cached, and a Lambda proxy integration (payload format 2.0) on the stage
-// and the route $default. Integration is required. Its fields must not change once it serves.
+// HTTP is an HTTP API: an optional Lambda authorizer whose results are not cached, and a
+// Lambda proxy integration (payload format 2.0) on the stage and the route $default.
+// Integration is required. Its fields must not change once it serves.
 type HTTP struct {
 	Authorizer Invoker // nil lets everybody through
 	Format     Format
-	// Simple says that the authorizer answers isAuthorized instead of a policy. Format1 knows no simple responses.
+	// Simple says that the authorizer answers isAuthorized instead of a policy. Format1
+	// knows no simple responses.
 	Simple bool
-	// IdentityHeaders are the identity sources: a request that lacks one is answered 401 and the authorizer not asked.
+	// IdentityHeaders are the identity sources: a request that lacks one is answered 401
+	// and the authorizer not asked.
 	IdentityHeaders []string
-	// UnauthorizedStatus is the status when the authorizer fails with exactly "Unauthorized". Amazon's guide promises 401 for REST APIs alone and says
-	// 500 for an HTTP API's authorizer that fails, so 0 means 500. Unconfirmed: needs a check on a real account.
+	// UnauthorizedStatus is the status when the authorizer fails with exactly
+	// "Unauthorized". Amazon's guide promises 401 for REST APIs alone and says 500 for an
+	// HTTP API's authorizer that fails, so 0 means 500. Unconfirmed: needs a check on a
+	// real account.
 	UnauthorizedStatus int
 	Integration        Invoker
 	// ResponseParameters maps the integration's status code to a mapping of its response.
@@ -50,7 +55,7 @@ const stage = "$default"
 
 // ServeHTTP authorizes the request and passes it to the integration.
 func (a *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	req, err := readRequest(w, r, clock(a.Now))
+	req, err := readRequest(w, r, clock(a.Now), lineSize(r))
 	switch {
 	case errors.Is(err, errHeadersTooLarge):
 		a.fail(w, req, http.StatusRequestHeaderFieldsTooLarge)
@@ -80,10 +85,10 @@ func (a *HTTP) authorize(ctx context.Context, req *request) (verdict, int) {
 	v, err := a.ask(ctx, req)
 	switch {
 	case errors.Is(err, errUnauthorized):
-		logger(a.Log).Warn("authorizer", "error", err)
+		logger(a.Log).Warn("authorizer", "cause", err)
 		return v, orDefault(a.UnauthorizedStatus, http.StatusInternalServerError)
 	case err != nil:
-		logger(a.Log).Error("authorizer", "error", err)
+		logger(a.Log).Error("authorizer", "cause", err)
 		return v, http.StatusInternalServerError
 	case v.effect != allow:
 		return v, http.StatusForbidden
@@ -130,7 +135,7 @@ func (a *HTTP) integrate(ctx context.Context, w http.ResponseWriter, req *reques
 	default:
 		a.fail(w, req, http.StatusInternalServerError)
 	}
-	logger(a.Log).Error("integration", "error", err)
+	logger(a.Log).Error("integration", "cause", err)
 }
 
 // reply sends the integration's answer, mapped.
@@ -165,7 +170,8 @@ func (a *HTTP) send(w http.ResponseWriter, req *request, status int, header http
 	write(w, status, header, body)
 }
 
-// textual reports whether an HTTP API passes a body of this type on as text; it encodes all others, forms among them, in base64.
+// textual reports whether an HTTP API passes a body of this type on as text; it encodes
+// all others, forms among them, in base64.
 func textual(header http.Header) bool {
 	if header.Get("Content-Encoding") != "" {
 		return false

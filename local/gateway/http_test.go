@@ -64,7 +64,8 @@ func TestHTTPAuthorizerEvent(t *testing.T) {
 	}
 }
 
-// Every field of Amazon's own samples is in our events, apart from what only other set-ups send.
+// Every field of Amazon's own samples is in our events, apart from what only other
+// set-ups send.
 func TestHTTPEventsHaveTheSamplesFields(t *testing.T) {
 	for sample, format := range map[string]gateway.Format{
 		"apigw-v2-custom-authorizer-v2-request.json": gateway.Format2,
@@ -329,7 +330,8 @@ func TestHTTPRequestLimits(t *testing.T) {
 	}
 }
 
-// A client that has gone does not cancel what API Gateway began: both functions still run, with a context that lives.
+// A client that has gone does not cancel what API Gateway began: both functions still
+// run, with a context that lives.
 func TestClientLeaves(t *testing.T) {
 	for name, api := range map[string]func(authorizer, integration gateway.Invoker) http.Handler{
 		"REST": func(a, i gateway.Invoker) http.Handler { return &gateway.REST{Authorizer: a, Integration: i} },

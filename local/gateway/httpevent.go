@@ -81,7 +81,8 @@ func (a *HTTP) proxyEvent(req *request, v verdict) ([]byte, error) {
 	return payload, nil
 }
 
-// common is what authorizer and proxy events of format 2.0 share. Absent parts have no field.
+// common is what authorizer and proxy events of format 2.0 share. Absent parts have no
+// field.
 func (a *HTTP) common(req *request) map[string]any {
 	event := map[string]any{
 		"version":        "2.0",

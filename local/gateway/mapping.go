@@ -8,12 +8,14 @@ import (
 	"strings"
 )
 
-// Mapping changes an integration's response on an HTTP API: append:header.NAME, overwrite:header.NAME, remove:header.NAME or overwrite:statuscode
-// to a value. A value is $context.X, $stageVariables.X or $response.header.X, or anything else for itself; one that is empty changes nothing, except
-// for remove, which needs none.
+// Mapping changes an integration's response on an HTTP API: append:header.NAME,
+// overwrite:header.NAME, remove:header.NAME or overwrite:statuscode to a value. A value
+// is $context.X, $stageVariables.X or $response.header.X, or anything else for itself;
+// one that is empty changes nothing, except for remove, which needs none.
 type Mapping map[string]string
 
-// apply changes the headers and returns the new status. As on API Gateway, every value is taken from the response as the integration sent it.
+// apply changes the headers and returns the new status. As on API Gateway, every value is
+// taken from the response as the integration sent it.
 func (m Mapping) apply(status int, h http.Header, context, stageVariables map[string]string) int {
 	original := h.Clone()
 	for _, target := range slices.Sorted(maps.Keys(m)) {

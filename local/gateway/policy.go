@@ -19,7 +19,8 @@ type statement struct {
 	Action   oneOrMore[string]
 	Resource oneOrMore[string]
 
-	// AWS knows more elements. A policy that uses them is refused here: to ignore them could allow what AWS denies.
+	// AWS knows more elements. A policy that uses them is refused here: to ignore them
+	// could allow what AWS denies.
 	NotAction    json.RawMessage
 	NotResource  json.RawMessage
 	Principal    json.RawMessage

@@ -69,7 +69,8 @@ func TestPolicyVerdictRefuses(t *testing.T) {
 	}
 }
 
-// FuzzPolicyVerdict: no answer makes the gateway panic, and none without an Allow is allowed.
+// FuzzPolicyVerdict: no answer makes the gateway panic, and none without an Allow is
+// allowed.
 func FuzzPolicyVerdict(f *testing.F) {
 	f.Add(`{"principalId":"k","policyDocument":{"Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]},"context":{"a":1}}`)
 	f.Add(`{"principalId":"k","policyDocument":{"Statement":{"Effect":"Deny","Action":[],"Resource":null}}}`)

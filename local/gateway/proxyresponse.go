@@ -35,7 +35,8 @@ func parseProxyV1(answer []byte) (*proxyResponse, error) {
 	return out, out.mergeHeaders()
 }
 
-// parseProxyV2 reads an answer of format 2.0, where JSON without a status code is the body of a 200.
+// parseProxyV2 reads an answer of format 2.0, where JSON without a status code is the
+// body of a 200.
 func parseProxyV2(answer []byte) (*proxyResponse, error) {
 	if !hasStatusCode(answer) {
 		body := string(answer)
@@ -120,7 +121,8 @@ func (p *proxyResponse) decodedBody(isBase64 bool) ([]byte, error) {
 	return body, nil
 }
 
-// remapped lists the headers that a REST API does not let an integration set: it renames them.
+// remapped lists the headers that a REST API does not let an integration set: it renames
+// them.
 var remapped = []string{"Authorization", "Content-Length", "Content-Md5", "Date", "Host", "Server", "User-Agent", "Www-Authenticate"}
 
 func remap(h http.Header) {

@@ -38,7 +38,9 @@ type request struct {
 	body      []byte
 }
 
-func readRequest(w http.ResponseWriter, r *http.Request, now time.Time) (*request, error) {
+// readRequest reads a request whose header values, together with what else the quota
+// counts, are within the quota.
+func readRequest(w http.ResponseWriter, r *http.Request, now time.Time, counted int) (*request, error) {
 	req := &request{
 		id:        newRequestID(),
 		now:       now,
@@ -50,7 +52,7 @@ func readRequest(w http.ResponseWriter, r *http.Request, now time.Time) (*reques
 		sourceIP:  peer(r.RemoteAddr),
 		userAgent: r.UserAgent(),
 	}
-	if requestSize(r) > maxHeaders {
+	if counted+headerSize(r) > maxHeaders {
 		return req, errHeadersTooLarge
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -63,12 +65,18 @@ func readRequest(w http.ResponseWriter, r *http.Request, now time.Time) (*reques
 	return req, err
 }
 
-// requestSize is the length of the request line and all headers.
-func requestSize(r *http.Request) int {
-	size := len(r.Method) + len(r.RequestURI) + len(r.Proto) + len(r.Host)
-	for name, values := range r.Header {
+// lineSize is the length of the request line, which the quota of HTTP APIs counts and
+// that of REST APIs does not.
+func lineSize(r *http.Request) int {
+	return len(r.Method) + len(r.RequestURI) + len(r.Proto) + len("  ")
+}
+
+// headerSize is the length of all header values. The quotas do not count names.
+func headerSize(r *http.Request) int {
+	size := len(r.Host)
+	for _, values := range r.Header {
 		for _, value := range values {
-			size += len(name) + len(value)
+			size += len(value)
 		}
 	}
 	return size
@@ -121,7 +129,8 @@ func (r *request) encodedBody(binary bool) (body any, isBase64 bool) {
 	}
 }
 
-// lastValues is how REST events flatten headers and query strings: the last value of each.
+// lastValues is how REST events flatten headers and query strings: the last value of
+// each.
 func lastValues(values map[string][]string) map[string]string {
 	flat := make(map[string]string, len(values))
 	for name, all := range values {

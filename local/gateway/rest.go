@@ -13,18 +13,29 @@ import (
 	"tidegate/local/lambda"
 )
 
-// REST is a REST API with a Lambda authorizer whose results are not cached, and a Lambda proxy integration (payload format 1.0). It is served at /,
-// without the stage in front. Authorizer and Integration are required. Its fields must not change once it serves.
+// REST is a REST API with a Lambda authorizer whose results are not cached, and a Lambda
+// proxy integration (payload format 1.0). It is served at /, without the stage in front.
+// Authorizer and Integration are required. Its fields must not change once it serves.
 type REST struct {
 	Authorizer Invoker
-	// Token makes it a TOKEN authorizer, which gets the Authorization header and nothing else; otherwise it is a REQUEST authorizer.
+	// Token makes it a TOKEN authorizer, which gets the Authorization header and nothing
+	// else; otherwise it is a REQUEST authorizer.
 	Token bool
-	// IdentityHeaders are the identity sources of a REQUEST authorizer: a request that lacks one is answered 401 and the authorizer not asked.
+	// IdentityHeaders are the identity sources of a REQUEST authorizer: a request that
+	// lacks one is answered 401 and the authorizer not asked.
 	IdentityHeaders []string
 	Integration     Invoker
 	Responses       map[ResponseType]Response
-	StageVariables  map[string]string
-	// BinaryMediaTypes lists the content types whose bodies are binary, as "image/png", "image/*" or "*/*".
+	// Preflight are the headers with which every OPTIONS is answered, 204 and without the
+	// authorizer. When it is nil, OPTIONS is a method like any other.
+	Preflight      map[string]string
+	StageVariables map[string]string
+	// EscapeTemplates escapes quotes and backslashes of what templates of gateway
+	// responses are filled with. Whether AWS does is unconfirmed, so a template has to
+	// hold either way.
+	EscapeTemplates bool
+	// BinaryMediaTypes lists the content types whose bodies are binary, as "image/png",
+	// "image/*" or "*/*".
 	BinaryMediaTypes []string
 
 	APIID              string        // "" means "localrest0"
@@ -39,7 +50,7 @@ const restTimeout = 29 * time.Second
 
 // ServeHTTP authorizes the request and passes it to the integration.
 func (a *REST) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	req, err := readRequest(w, r, clock(a.Now))
+	req, err := readRequest(w, r, clock(a.Now), 0)
 	switch {
 	case errors.Is(err, errHeadersTooLarge):
 		a.respond(w, req, Default4XX, "", verdict{}) // the type is unconfirmed
@@ -49,6 +60,18 @@ func (a *REST) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case err != nil:
 		panic(http.ErrAbortHandler) // the client did not send all of its body: it is gone
+	}
+	if len(req.arn(a.apiID(), a.stage())) > maxARN {
+		a.respond(w, req, uriTooLong, "", verdict{})
+		return
+	}
+	if a.Preflight != nil && req.method == http.MethodOptions {
+		h := http.Header{}
+		for name, value := range a.Preflight {
+			h.Set(name, value)
+		}
+		a.send(w, req, http.StatusNoContent, h, nil)
+		return
 	}
 	v, err := a.authorize(r.Context(), req)
 	if err != nil || v.effect != allow {
@@ -90,10 +113,10 @@ func (a *REST) refuse(w http.ResponseWriter, req *request, v verdict, err error)
 	case errors.Is(err, errUnauthorized):
 		a.respond(w, req, Unauthorized, "", verdict{})
 	case errors.Is(err, errConfiguration):
-		logger(a.Log).Error("authorizer", "error", err)
+		logger(a.Log).Error("authorizer", "cause", err)
 		a.respond(w, req, AuthorizerConfigurationError, "", verdict{})
 	default:
-		logger(a.Log).Error("authorizer", "error", err)
+		logger(a.Log).Error("authorizer", "cause", err)
 		a.respond(w, req, AuthorizerFailure, "", verdict{})
 	}
 }
@@ -118,7 +141,7 @@ func (a *REST) integrate(ctx context.Context, w http.ResponseWriter, req *reques
 	default:
 		a.respond(w, req, Default5XX, "", v)
 	}
-	logger(a.Log).Error("integration", "error", err)
+	logger(a.Log).Error("integration", "cause", err)
 }
 
 // reply sends the integration's answer.
@@ -158,7 +181,8 @@ func (a *REST) expressions(req *request, v verdict) expressions {
 	variables["path"] = a.stagePath(req)
 	variables["resourcePath"] = resource
 	v.addTo(variables)
-	return expressions{request: req, context: variables, stageVariables: a.StageVariables, pathParameters: maps.Clone(parameters)}
+	return expressions{request: req, context: variables, stageVariables: a.StageVariables,
+		pathParameters: maps.Clone(parameters), escape: a.EscapeTemplates}
 }
 
 func (a *REST) apiID() string { return orDefault(a.APIID, "localrest0") }

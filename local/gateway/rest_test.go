@@ -64,7 +64,8 @@ func TestRESTAuthorizerEvent(t *testing.T) {
 	}
 }
 
-// Every field of Amazon's own sample is in our event, apart from what only other set-ups send.
+// Every field of Amazon's own sample is in our event, apart from what only other set-ups
+// send.
 func TestRESTAuthorizerEventHasTheSamplesFields(t *testing.T) {
 	authorizer := allowing(`{}`)
 	do(newREST(authorizer, &fake{answer: okAnswer}), get("/request?QueryString1=v"))
@@ -72,7 +73,8 @@ func TestRESTAuthorizerEventHasTheSamplesFields(t *testing.T) {
 	authorizer.event(t, &got)
 	sample := sampleEvent(t, "apigw-custom-auth-request-type-request.json")
 	delete(sample["requestContext"].(map[string]any)["identity"].(map[string]any), "clientCert") // mutual TLS
-	delete(sample["requestContext"].(map[string]any)["identity"].(map[string]any), "apiKey")     // usage plans
+	// usage plans
+	delete(sample["requestContext"].(map[string]any)["identity"].(map[string]any), "apiKey")
 	for _, path := range missingFields(sample, got, "headers", "multiValueHeaders", "stageVariables", "pathParameters") {
 		t.Errorf("event lacks %s", path)
 	}
@@ -108,7 +110,8 @@ func TestRESTIdentitySource(t *testing.T) {
 	}
 }
 
-// What a client sees for each answer of an authorizer, without any gateway response configured.
+// What a client sees for each answer of an authorizer, without any gateway response
+// configured.
 func TestRESTRefusals(t *testing.T) {
 	const refused = `{"message":"User is not authorized to access this resource`
 	for _, c := range []struct {
@@ -154,7 +157,7 @@ func TestRESTRefusals(t *testing.T) {
 // Tidegate's gateway responses turn a deny into a 429 and Unauthorized into a challenge.
 func TestRateLimitResponses(t *testing.T) {
 	context := `{"retryAfter":"7","rateLimit":"\"default\";r=0;t=7","rateLimitPolicy":"\"default\";q=10;w=10",` +
-		`"message":"Over the limit of 10 per 10 seconds.","violatedPolicies":"[\"default\"]","problemType":"about:blank"}`
+		`"message":"Over the limit of 10 per 10 seconds.","violatedPolicies":"[\"default\"]","violatedPolicy":"default","problemType":"about:blank"}`
 	api := newREST(&fake{answer: policyAnswer("Deny", "*", context)}, &fake{})
 	api.Responses = deployed(t).REST.Responses
 	got := do(api, get("/hello"))
@@ -183,6 +186,61 @@ func TestRateLimitResponses(t *testing.T) {
 	wantHeaders(t, got.header, map[string]string{"WWW-Authenticate": `Bearer realm="tidegate"`, "Content-Type": "application/problem+json"})
 	if got.status != 401 || !json.Valid([]byte(got.body)) {
 		t.Errorf("got %d %s", got.status, got.body)
+	}
+}
+
+// arnOfRoot is the method ARN of the path /.
+const arnOfRoot = "arn:aws:execute-api:us-east-1:123456789012:localrest0/prod/GET/"
+
+// The body of a 429 is JSON, and says the same, whether or not quotes are escaped in what
+// a template takes of the context, and without the headers too.
+func TestDeniedBodyIsJSONEitherWay(t *testing.T) {
+	const types = "https://iana.org/assignments/http-problem-types#"
+	for name, c := range map[string]struct{ context, problem, policy, retry string }{
+		"limit": {`{"problemType":"` + types + `quota-exceeded","message":"The limit of 10 per 10 seconds is reached. Retry after 7 seconds.",
+			"violatedPolicies":"[\"10 per 10 seconds\"]","violatedPolicy":"10 per 10 seconds","retryAfter":"7","wait":"7"}`,
+			"quota-exceeded", "10 per 10 seconds", "7"},
+		"ban": {`{"problemType":"` + types + `abnormal-usage-detected","message":"This caller is banned. Retry after 9 seconds.",
+			"violatedPolicies":"[]","violatedPolicy":"ban","retryAfter":"9","wait":"9"}`, "abnormal-usage-detected", "ban", "9"},
+		"never passes": {`{"problemType":"` + types + `quota-exceeded",` +
+			`"message":"It can never pass.","violatedPolicies":"[]","violatedPolicy":"cost","wait":"never"}`,
+			"quota-exceeded", "cost", "never"},
+	} {
+		bodies := map[string]bool{}
+		for _, escape := range []bool{false, true} {
+			api := newREST(&fake{answer: policyAnswer("Deny", "*", c.context)}, &fake{})
+			api.Responses, api.EscapeTemplates = deployed(t).REST.Responses, escape
+			got := do(api, get("/hello"))
+			var problem struct {
+				Type, Detail string
+				Violated     []string `json:"violated-policies"`
+				Retry        string   `json:"retry-after"`
+			}
+			if err := json.Unmarshal([]byte(got.body), &problem); err != nil {
+				t.Fatalf("%s, escaped %t: %v: %s", name, escape, err, got.body)
+			}
+			if problem.Type != types+c.problem || !reflect.DeepEqual(problem.Violated, []string{c.policy}) || problem.Retry != c.retry {
+				t.Errorf("%s, escaped %t: %+v", name, escape, problem)
+			}
+			bodies[strings.Replace(got.body, got.header.Get("X-Amzn-Requestid"), "", 1)] = true
+		}
+		if len(bodies) != 1 {
+			t.Errorf("%s: %v", name, bodies)
+		}
+	}
+}
+
+// With the switch quotes and backslashes are escaped, else not.
+func TestEscapeTemplates(t *testing.T) {
+	for escape, want := range map[bool]string{false: `[a"\b]`, true: `[a\"\\b]`} {
+		api := newREST(&fake{answer: policyAnswer("Deny", "*", `{"s":"a\"\\b"}`)}, &fake{})
+		api.EscapeTemplates = escape
+		api.Responses = map[gateway.ResponseType]gateway.Response{gateway.AccessDenied: {
+			ResponseTemplates: map[string]string{"application/json": `[$context.authorizer.s$context.authorizer.none]`},
+		}}
+		if got := do(api, get("/hello")); got.body != want {
+			t.Errorf("%t: %s, want %s", escape, got.body, want)
+		}
 	}
 }
 
@@ -341,14 +399,17 @@ func TestRESTRequestLimits(t *testing.T) {
 		request *http.Request
 		status  int
 	}{
-		"body over 10 MB":             {newRequest("POST", "/", strings.Repeat("x", 10<<20+1)), 413},
-		"headers over 10,240 bytes":   {get("/", "X-Big", strings.Repeat("x", 10_240)), 431},
-		"request line counts as well": {get("/" + strings.Repeat("x", 10_240)), 431},
+		"body over 10 MB":               {newRequest("POST", "/", strings.Repeat("x", 10<<20+1)), 413},
+		"headers over 10,240 bytes":     {get("/", "X-Big", strings.Repeat("x", 10_240)), 431},
+		"names of headers do not count": {get("/", strings.Repeat("x", 9_000), strings.Repeat("y", 9_000)), 200},
+		"the request line does not":     {get("/?" + strings.Repeat("x", 10_240)), 200},
+		"ARN of 1,600 bytes":            {get("/" + strings.Repeat("x", 1600-len(arnOfRoot))), 200},
+		"ARN over 1,600 bytes":          {get("/" + strings.Repeat("x", 1601-len(arnOfRoot))), 414},
 	} {
 		t.Run(name, func(t *testing.T) {
 			authorizer := allowing(`{}`)
 			got := do(newREST(authorizer, &fake{answer: okAnswer}), c.request)
-			if got.status != c.status || authorizer.invocations() != 0 {
+			if got.status != c.status || (authorizer.invocations() > 0) != (c.status == http.StatusOK) {
 				t.Errorf("status %d, %d invocations", got.status, authorizer.invocations())
 			}
 		})

@@ -41,7 +41,8 @@ func (a *REST) requestEvent(req *request) map[string]any {
 	}
 }
 
-// proxyEvent is payload format 1.0. Empty maps are null in it, unlike in authorizer events.
+// proxyEvent is payload format 1.0. Empty maps are null in it, unlike in authorizer
+// events.
 func (a *REST) proxyEvent(req *request, v verdict) ([]byte, error) {
 	resource, parameters := restResource(req.path)
 	body, isBase64 := req.encodedBody(a.binary(req.header.Get("Content-Type")))
@@ -93,7 +94,8 @@ func (a *REST) requestContext(req *request) map[string]any {
 	}
 }
 
-// strings returns the context as proxy events of REST APIs carry it: every value is a string.
+// strings returns the context as proxy events of REST APIs carry it: every value is a
+// string.
 func (v verdict) strings() map[string]string {
 	variables := map[string]string{}
 	v.addTo(variables)

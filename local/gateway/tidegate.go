@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,7 @@ type RESTRules struct {
 	Token           bool     // a TOKEN authorizer instead of a REQUEST authorizer
 	IdentityHeaders []string // of the identity source
 	Responses       map[ResponseType]Response
+	Preflight       map[string]string // what answers OPTIONS without the authorizer; nil when nothing does
 }
 
 // HTTPRules belong to an HTTP API.
@@ -33,22 +35,24 @@ type HTTPRules struct {
 	ResponseParameters map[int]Mapping
 }
 
-// Deployed are the rules that the stack in infra deploys with its example APIs: what is tried here is what would run there.
+// Deployed are the rules that the stack in infra deploys with its example APIs: what is
+// tried here is what would run there.
 func Deployed() (Rules, error) { return ReadTemplate(golden.Dev) }
 
-// ReadTemplate reads the rules of a CloudFormation template with one authorizer of a REST API and one of an HTTP API. It refuses what these emulators
-// do not do, such as caching results.
+// ReadTemplate reads the rules of a CloudFormation template with one authorizer of a REST
+// API and one of an HTTP API. It refuses what these emulators do not do, such as caching
+// results.
 func ReadTemplate(text []byte) (Rules, error) {
 	var t template
 	if err := json.Unmarshal(text, &t); err != nil {
 		return Rules{}, fmt.Errorf("read template: %w", err)
 	}
 	rest, restErr := t.rest()
-	http, httpErr := t.http()
+	httpRules, httpErr := t.http()
 	if err := errors.Join(restErr, httpErr); err != nil {
 		return Rules{}, fmt.Errorf("read template: %w", err)
 	}
-	return Rules{rest, http}, nil
+	return Rules{rest, httpRules}, nil
 }
 
 // template is what these emulators read of a CloudFormation template.
@@ -63,6 +67,7 @@ type template struct {
 const (
 	restAuthorizer  = "AWS::ApiGateway::Authorizer"
 	gatewayResponse = "AWS::ApiGateway::GatewayResponse"
+	restMethod      = "AWS::ApiGateway::Method"
 	httpAuthorizer  = "AWS::ApiGatewayV2::Authorizer"
 	httpIntegration = "AWS::ApiGatewayV2::Integration"
 )
@@ -118,6 +123,9 @@ func (t template) rest() (RESTRules, error) {
 		return RESTRules{}, err
 	}
 	rules := RESTRules{Token: a.Type == "TOKEN", IdentityHeaders: identityHeaders(a.IdentitySource), Responses: map[ResponseType]Response{}}
+	if rules.Preflight, err = t.preflight(); err != nil {
+		return RESTRules{}, err
+	}
 	switch {
 	case a.TTL == nil || *a.TTL != 0:
 		return RESTRules{}, fmt.Errorf("%s: %w", restAuthorizer, errCache)
@@ -132,6 +140,35 @@ func (t template) rest() (RESTRules, error) {
 		rules.Responses[r.ResponseType] = Response{StatusCode: status, ResponseParameters: r.ResponseParameters, ResponseTemplates: r.ResponseTemplates}
 	}
 	return rules, nil
+}
+
+// preflight returns the headers with which the methods OPTIONS answer that have no
+// authorizer and no backend.
+func (t template) preflight() (map[string]string, error) {
+	methods, err := properties[struct {
+		Method            string `json:"HttpMethod"`
+		AuthorizationType string
+		Integration       struct {
+			Type                 string
+			IntegrationResponses []struct{ ResponseParameters map[string]string }
+		}
+	}](t, restMethod)
+	for _, m := range methods {
+		if m.Method != http.MethodOptions || m.AuthorizationType != "NONE" || m.Integration.Type != "MOCK" {
+			continue
+		}
+		headers := map[string]string{}
+		for _, r := range m.Integration.IntegrationResponses {
+			for target, value := range r.ResponseParameters {
+				name, isHeader := strings.CutPrefix(target, "method.response.header.")
+				if literal := strings.Trim(value, "'"); isHeader && literal != value {
+					headers[name] = literal
+				}
+			}
+		}
+		return headers, err
+	}
+	return nil, err
 }
 
 // identityHeaders are the headers in a list such as method.request.header.Authorization.

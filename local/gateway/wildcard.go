@@ -1,7 +1,8 @@
 package gateway
 
-// matches reports whether text fits the pattern, in which * stands for any characters and ? for one. It takes time in proportion to the product of
-// the lengths at worst: patterns come from an authorizer's answer.
+// matches reports whether text fits the pattern, in which * stands for any characters and
+// ? for one. It takes time in proportion to the product of the lengths at worst: patterns
+// come from an authorizer's answer.
 func matches(pattern, text string) bool {
 	p, t := 0, 0
 	star, from := -1, 0 // the last * and where the text that it swallowed ends

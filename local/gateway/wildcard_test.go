@@ -45,7 +45,8 @@ func FuzzMatches(f *testing.F) {
 		if len(pattern) > 100 || len(text) > 200 {
 			return
 		}
-		// (?s) lets a dot match newlines; Latin-1 makes each byte one character, as matches sees it.
+		// (?s) lets a dot match newlines; Latin-1 makes each byte one character, as
+		// matches sees it.
 		expression := "(?s)^" + strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(latin1(pattern))) + "$"
 		if want, got := regexp.MustCompile(expression).MatchString(latin1(text)), matches(pattern, text); got != want {
 			t.Errorf("matches(%q, %q) = %t, want %t", pattern, text, got, want)

@@ -25,13 +25,17 @@ type Config struct {
 	Binary      string            // path of the built bootstrap
 	Env         map[string]string // the function's variables; it sees no other variable of this program
 	Concurrency int               // most environments at once; 0 means 1
-	Warm        int               // environments started by Start, so that a broken configuration shows at once; at most Concurrency
-	Timeout     time.Duration     // of one invocation; 0 means 3 s, as on Lambda
-	InitTimeout time.Duration     // of the start of an environment; 0 means 10 s, as on Lambda
-	Memory      int               // in MB, told to the function but not enforced; 0 means 128
-	NoFreeze    bool              // let environments run between invocations
-	Idle        time.Duration     // after which an environment without invocations is ended; 0 means never. Lambda takes minutes
-	Log         io.Writer         // gets the function's output line by line; nil drops it
+	// environments started by Start, so that a broken configuration shows at once; at
+	// most Concurrency
+	Warm        int
+	Timeout     time.Duration // of one invocation; 0 means 3 s, as on Lambda
+	InitTimeout time.Duration // of the start of an environment; 0 means 10 s, as on Lambda
+	Memory      int           // in MB, told to the function but not enforced; 0 means 128
+	NoFreeze    bool          // let environments run between invocations
+	// after which an environment without invocations is ended; 0 means never. Lambda
+	// takes minutes
+	Idle time.Duration
+	Log  io.Writer // gets the function's output line by line; nil drops it
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -81,8 +85,9 @@ func (c Config) arn() string {
 	return fmt.Sprintf("arn:aws:lambda:%s:%s:function:%s", region, account, c.Name)
 }
 
-// environ returns the complete environment of a process whose Runtime API listens on api. The trace id is absent on purpose: it comes with each
-// invocation as a header, and the function's runtime sets _X_AMZN_TRACE_ID from that.
+// environ returns the complete environment of a process whose Runtime API listens on api.
+// The trace id is absent on purpose: it comes with each invocation as a header, and the
+// function's runtime sets _X_AMZN_TRACE_ID from that.
 func (c Config) environ(api string) []string {
 	env := map[string]string{
 		"TZ":   ":UTC",

@@ -14,7 +14,8 @@ import (
 	"tidegate/local/process"
 )
 
-// environment is one process of the function with its own Runtime API. Whoever took it from the Function's pool owns it.
+// environment is one process of the function with its own Runtime API. Whoever took it
+// from the Function's pool owns it.
 type environment struct {
 	config  Config
 	api     *runtimeAPI
@@ -47,7 +48,8 @@ func spawn(c Config, logLock *sync.Mutex, answered func(*environment)) (*environ
 	return e, nil
 }
 
-// initialise waits for the first call of next. When it fails the environment is of no use.
+// initialise waits for the first call of next. When it fails the environment is of no
+// use.
 func (e *environment) initialise() error {
 	timer := time.NewTimer(e.config.InitTimeout)
 	defer timer.Stop()
@@ -74,7 +76,8 @@ func (e *environment) initCause() error {
 	}
 }
 
-// run takes one invocation through the environment until the runtime asks for the next one. It reports false when the environment has to be closed.
+// run takes one invocation through the environment until the runtime asks for the next
+// one. It reports false when the environment has to be closed.
 func (e *environment) run(inv *invocation) bool {
 	timer := time.NewTimer(e.config.Timeout)
 	defer timer.Stop()
@@ -107,10 +110,12 @@ func (e *environment) dead() bool {
 	}
 }
 
-// shutdownTime is what Lambda leaves to a runtime with an internal extension between SIGTERM and SIGKILL. One without gets no SIGTERM.
+// shutdownTime is what Lambda leaves to a runtime with an internal extension between
+// SIGTERM and SIGKILL. One without gets no SIGTERM.
 const shutdownTime = 500 * time.Millisecond
 
-// end kills the process, if it lives, after the warning that it asked for, and waits until it is gone.
+// end kills the process, if it lives, after the warning that it asked for, and waits
+// until it is gone.
 func (e *environment) end() {
 	if e.api.extended.Load() {
 		e.process.Terminate(shutdownTime)

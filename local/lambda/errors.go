@@ -10,7 +10,8 @@ import (
 // ErrClosed is returned by Invoke after Close.
 var ErrClosed = errors.New("function is closed")
 
-// FunctionError is an error that the function reported: the returned error of its handler, or its panic.
+// FunctionError is an error that the function reported: the returned error of its
+// handler, or its panic.
 type FunctionError struct {
 	Type    string
 	Message string
@@ -28,7 +29,8 @@ func (e *FunctionError) Error() string {
 	return fmt.Sprintf("function error %s: %s", e.Type, e.Message)
 }
 
-// parseFunctionError reads the payload of the Runtime API's error calls. A payload that is not of their form still is a FunctionError.
+// parseFunctionError reads the payload of the Runtime API's error calls. A payload that
+// is not of their form still is a FunctionError.
 func parseFunctionError(payload []byte) *FunctionError {
 	var reported struct {
 		Type    string          `json:"errorType"`
@@ -45,7 +47,8 @@ func parseFunctionError(payload []byte) *FunctionError {
 	return e
 }
 
-// TimeoutError means that an invocation did not answer in time; its environment was killed.
+// TimeoutError means that an invocation did not answer in time; its environment was
+// killed.
 type TimeoutError struct{ After time.Duration }
 
 func (e *TimeoutError) Error() string { return fmt.Sprintf("function timed out after %s", e.After) }
@@ -60,15 +63,18 @@ func (e *CrashError) Error() string {
 // Unwrap returns how the process ended; nil is exit status 0.
 func (e *CrashError) Unwrap() error { return e.Err }
 
-// InitError means that an environment did not become ready: the process reported an initialisation error, ended, or took too long.
+// InitError means that an environment did not become ready: the process reported an
+// initialisation error, ended, or took too long.
 type InitError struct{ Err error }
 
 func (e *InitError) Error() string { return fmt.Sprintf("function did not start: %s", e.Err) }
 
-// Unwrap returns the *FunctionError, *CrashError or *TimeoutError that stopped the initialisation.
+// Unwrap returns the *FunctionError, *CrashError or *TimeoutError that stopped the
+// initialisation.
 func (e *InitError) Unwrap() error { return e.Err }
 
-// ResponseError means that the function answered with something that no caller may get: not JSON, or over MaxPayload.
+// ResponseError means that the function answered with something that no caller may get:
+// not JSON, or over MaxPayload.
 type ResponseError struct{ Reason string }
 
 func (e *ResponseError) Error() string { return "function's response is refused: " + e.Reason }

@@ -7,17 +7,18 @@ import (
 	"strings"
 	"testing"
 
-	"tidegate/internal/testwait"
+	"tidegate/internal/testing/waiting"
 	"tidegate/local/lambda"
 )
 
-// An environment is stopped once it asks for the next invocation, runs for that one, and is stopped again.
+// An environment is stopped once it asks for the next invocation, runs for that one, and
+// is stopped again.
 func TestFunctionFreezes(t *testing.T) {
 	f := start(t, lambda.Config{Concurrency: 2, Warm: 2})
 	listener := listen(t)
 	for range 5 {
 		pid := mustInvoke(t, f, event{}).PID
-		testwait.Until(t, "the process is stopped", func() bool { return stopped(t, pid) })
+		waiting.Until(t, "the process is stopped", func() bool { return stopped(t, pid) })
 	}
 	done := make(chan answer, 1)
 	go func() {
@@ -30,20 +31,21 @@ func TestFunctionFreezes(t *testing.T) {
 	conns := accept(t, listener, 1)
 	closeAll(conns)
 	pid := (<-done).PID
-	testwait.Until(t, "the process is stopped again", func() bool { return stopped(t, pid) })
+	waiting.Until(t, "the process is stopped again", func() bool { return stopped(t, pid) })
 	f.Close()
 	if !gone(pid) {
 		t.Error("Close left a frozen process")
 	}
 }
 
-// What the function left running stands still while it is frozen: no thread of it gets a turn.
+// What the function left running stands still while it is frozen: no thread of it gets a
+// turn.
 func TestFrozenFunctionUsesNoTime(t *testing.T) {
 	f := start(t, lambda.Config{})
 	pid := mustInvoke(t, f, event{Do: "tick"}).PID
-	testwait.Until(t, "every thread is stopped", func() bool { return stopped(t, pid) })
+	waiting.Until(t, "every thread is stopped", func() bool { return stopped(t, pid) })
 	// A thread counts as stopped a moment before it gives up its last turn.
-	testwait.Until(t, "the process stands still", func() bool { return standsStill(t, pid) })
+	waiting.Until(t, "the process stands still", func() bool { return standsStill(t, pid) })
 }
 
 // standsStill watches a process for many times as long as it waits between two ticks.

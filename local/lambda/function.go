@@ -1,10 +1,12 @@
 //go:build unix
 
-// Package lambda runs a built Lambda function (a bootstrap binary) as Lambda does: each environment is one process behind its own Runtime API, takes
-// one invocation at a time, and is frozen between invocations, so that timers stop and connections age as they do on AWS.
+// Package lambda runs a built Lambda function (a bootstrap binary) as Lambda does: each
+// environment is one process behind its own Runtime API, takes one invocation at a time,
+// and is frozen between invocations, so that timers stop and connections age as they do
+// on AWS.
 //
-// It differs from Lambda in one point on purpose: an invocation beyond the concurrency waits for an environment until its context ends, where Lambda
-// would throttle it.
+// It differs from Lambda in one point on purpose: an invocation beyond the concurrency
+// waits for an environment until its context ends, where Lambda would throttle it.
 package lambda
 
 import (
@@ -56,8 +58,9 @@ func Start(c Config) (*Function, error) {
 	return f, nil
 }
 
-// Invoke runs the function once. The context bounds the caller's wait only: an invocation that has begun runs to its end, as on Lambda. Errors are
-// *FunctionError, *TimeoutError, *CrashError, *InitError, *ResponseError, *PayloadError, ErrClosed, or the context's.
+// Invoke runs the function once. The context bounds the caller's wait only: an invocation
+// that has begun runs to its end, as on Lambda. Errors are *FunctionError, *TimeoutError,
+// *CrashError, *InitError, *ResponseError, *PayloadError, ErrClosed, or the context's.
 func (f *Function) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	if len(payload) > MaxPayload {
 		return nil, &PayloadError{Size: len(payload)}
@@ -76,7 +79,8 @@ func (f *Function) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	}
 }
 
-// Close ends every environment and returns when all processes are gone. Invocations that wait or run get ErrClosed, without a warning.
+// Close ends every environment and returns when all processes are gone. Invocations that
+// wait or run get ErrClosed, without a warning.
 func (f *Function) Close() {
 	f.lock.Lock()
 	if f.isClosed() {

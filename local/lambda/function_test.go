@@ -21,7 +21,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"tidegate/internal/testwait"
+	"tidegate/internal/testing/waiting"
 	"tidegate/local/lambda"
 )
 
@@ -64,7 +64,7 @@ func start(t *testing.T, c lambda.Config) *lambda.Function {
 	t.Helper()
 	c.Name, c.Binary = "check", binary
 	if c.Timeout == 0 {
-		c.Timeout = testwait.Patience
+		c.Timeout = waiting.Patience
 	}
 	f, err := lambda.Start(c)
 	if err != nil {
@@ -120,7 +120,8 @@ func TestFunctionSeesOnlyItsEnvironment(t *testing.T) {
 	}
 }
 
-// Sequential invocations use one environment; the wait for it to settle never starts a second one.
+// Sequential invocations use one environment; the wait for it to settle never starts a
+// second one.
 func TestFunctionReusesItsEnvironment(t *testing.T) {
 	f := start(t, lambda.Config{Concurrency: 1})
 	first := mustInvoke(t, f, event{}).PID
@@ -131,7 +132,8 @@ func TestFunctionReusesItsEnvironment(t *testing.T) {
 	}
 }
 
-// As many invocations run side by side as there is concurrency, each in its own process, and one more waits for a free one.
+// As many invocations run side by side as there is concurrency, each in its own process,
+// and one more waits for a free one.
 func TestFunctionRunsInParallel(t *testing.T) {
 	const n = 3
 	f := start(t, lambda.Config{Concurrency: n})
@@ -223,7 +225,7 @@ func TestFunctionTimesOut(t *testing.T) {
 	if _, err := invoke(f, event{Do: "hang"}); !errors.As(err, &e) || e.After != 300*time.Millisecond {
 		t.Fatalf("got %v", err)
 	}
-	testwait.Until(t, "a new environment answers", func() bool { _, err := invoke(f, event{}); return err == nil })
+	waiting.Until(t, "a new environment answers", func() bool { _, err := invoke(f, event{}); return err == nil })
 }
 
 // The end of the caller's context does not cut the invocation short.
@@ -249,11 +251,11 @@ func TestFunctionOutlivesItsCaller(t *testing.T) {
 func TestFunctionReplacesAnEnvironmentThatDiedWhileIdle(t *testing.T) {
 	f := start(t, lambda.Config{})
 	pid := mustInvoke(t, f, event{}).PID
-	testwait.Until(t, "the environment is idle", f.Idle)
+	waiting.Until(t, "the environment is idle", f.Idle)
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	testwait.Until(t, "the end is noticed", f.IdleDead)
+	waiting.Until(t, "the end is noticed", f.IdleDead)
 	if next := mustInvoke(t, f, event{}).PID; next == pid {
 		t.Error("the dead process answers")
 	}
@@ -264,7 +266,7 @@ func TestFunctionEndsIdleEnvironments(t *testing.T) {
 	f := start(t, lambda.Config{Idle: time.Millisecond})
 	for range 3 {
 		pid := mustInvoke(t, f, event{}).PID
-		testwait.Until(t, "the idle process is gone", func() bool { return gone(pid) })
+		waiting.Until(t, "the idle process is gone", func() bool { return gone(pid) })
 	}
 	long := start(t, lambda.Config{Idle: time.Hour})
 	first := mustInvoke(t, long, event{}).PID
@@ -354,7 +356,8 @@ func TestFunctionClose(t *testing.T) {
 	}
 }
 
-// Every line of the function reaches the log whole and with its prefix, also the last one that has no end.
+// Every line of the function reaches the log whole and with its prefix, also the last one
+// that has no end.
 func TestFunctionLog(t *testing.T) {
 	var log buffer
 	f := start(t, lambda.Config{Log: &log})
@@ -387,7 +390,7 @@ func listen(t *testing.T) *net.TCPListener {
 
 func accept(t *testing.T, listener *net.TCPListener, n int) []net.Conn {
 	t.Helper()
-	_ = listener.SetDeadline(time.Now().Add(testwait.Patience))
+	_ = listener.SetDeadline(time.Now().Add(waiting.Patience))
 	var conns []net.Conn
 	for range n {
 		conn, err := listener.Accept()

@@ -9,7 +9,8 @@ import (
 // maxLine bounds a log line; a longer one is split.
 const maxLine = 64 << 10
 
-// lines copies whole lines to out with a prefix. Many may share one out when they share its lock.
+// lines copies whole lines to out with a prefix. Many may share one out when they share
+// its lock.
 type lines struct {
 	lock   *sync.Mutex
 	out    io.Writer
@@ -35,7 +36,8 @@ func (l *lines) Write(p []byte) (int, error) {
 	}
 }
 
-// flush writes what is left of an unfinished line. It may be called only after the last Write.
+// flush writes what is left of an unfinished line. It may be called only after the last
+// Write.
 func (l *lines) flush() {
 	if len(l.rest) > 0 {
 		l.emit(l.rest)

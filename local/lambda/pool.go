@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// settleGrace is how long an invocation waits for an environment that has answered its last one but not yet asked for the next. Without it a caller
-// that invokes again at once would start a second environment each time.
+// settleGrace is how long an invocation waits for an environment that has answered its
+// last one but not yet asked for the next. Without it a caller that invokes again at once
+// would start a second environment each time.
 const settleGrace = 50 * time.Millisecond
 
 // warm starts the configured number of environments and waits for them.
@@ -29,7 +30,8 @@ func (f *Function) warm() error {
 	return failed
 }
 
-// acquire takes an idle environment, or waits for one and sees to it that one is started if that is allowed.
+// acquire takes an idle environment, or waits for one and sees to it that one is started
+// if that is allowed.
 func (f *Function) acquire(ctx context.Context) (*environment, error) {
 	f.lock.Lock()
 	if f.isClosed() {
@@ -75,7 +77,8 @@ func (f *Function) abandon(w chan grant) {
 	}
 }
 
-// popIdle returns the environment used last, as Lambda prefers it, or nil. One that died meanwhile is replaced.
+// popIdle returns the environment used last, as Lambda prefers it, or nil. One that died
+// meanwhile is replaced.
 func (f *Function) popIdle() *environment {
 	for len(f.idle) > 0 {
 		last := len(f.idle) - 1
@@ -89,7 +92,8 @@ func (f *Function) popIdle() *environment {
 	return nil
 }
 
-// release offers an environment to the invocation that waited longest, or keeps it. The caller owns a task.
+// release offers an environment to the invocation that waited longest, or keeps it. The
+// caller owns a task.
 func (f *Function) release(env *environment) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -118,7 +122,8 @@ func (f *Function) retireLater(env *environment) {
 	}
 }
 
-// retire ends an environment if it still is idle, and was for long enough: there may have been invocations since the timer fired.
+// retire ends an environment if it still is idle, and was for long enough: there may have
+// been invocations since the timer fired.
 func (f *Function) retire(env *environment) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -133,7 +138,8 @@ func (f *Function) grant(g grant) {
 	f.waiters = f.waiters[1:]
 }
 
-// remove ends an environment for good and lets another take its place. The caller owns a task.
+// remove ends an environment for good and lets another take its place. The caller owns a
+// task.
 func (f *Function) remove(env *environment) {
 	f.lock.Lock()
 	delete(f.settling, env)
@@ -146,7 +152,8 @@ func (f *Function) remove(env *environment) {
 	f.scale(len(f.settling))
 }
 
-// scale starts an environment for every waiter that no other one will serve soon, up to the concurrency. The lock is held.
+// scale starts an environment for every waiter that no other one will serve soon, up to
+// the concurrency. The lock is held.
 func (f *Function) scale(soon int) {
 	for len(f.waiters) > f.starting+soon && f.count < f.config.Concurrency {
 		f.startOne(func(error) {})
@@ -179,7 +186,8 @@ func (f *Function) startOne(report func(error)) {
 	})
 }
 
-// startFailed gives the error to one waiter; the others get attempts of their own. The lock is held.
+// startFailed gives the error to one waiter; the others get attempts of their own. The
+// lock is held.
 func (f *Function) startFailed(err error) {
 	f.count--
 	if len(f.waiters) > 0 {

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// MaxPayload is the most bytes of an event or a response: Lambda's 6 MB plus its allowance for the envelope.
+// MaxPayload is the most bytes of an event or a response: Lambda's 6 MB plus its
+// allowance for the envelope.
 const MaxPayload = 6<<20 + 100
 
 // state is where a runtime is in its cycle, as far as its calls tell.
@@ -24,7 +25,8 @@ const (
 	responded                 // answered, and may still run until it asks for the next
 )
 
-// runtimeAPI is the Lambda Runtime API of one environment. It answers the calls of one runtime, in the order of the state machine.
+// runtimeAPI is the Lambda Runtime API of one environment. It answers the calls of one
+// runtime, in the order of the state machine.
 type runtimeAPI struct {
 	arn        string
 	deliveries chan delivery // to the waiting next; buffered
@@ -104,7 +106,8 @@ func (a *runtimeAPI) response(w http.ResponseWriter, r *http.Request) {
 	accept(w)
 }
 
-// responseOutcome judges a response. A runtime that fails while it streams says so in trailers.
+// responseOutcome judges a response. A runtime that fails while it streams says so in
+// trailers.
 func responseOutcome(body []byte, trailer http.Header) outcome {
 	switch {
 	case len(body) > MaxPayload:
@@ -137,7 +140,8 @@ func (a *runtimeAPI) initError(w http.ResponseWriter, r *http.Request) {
 	accept(w)
 }
 
-// register is the Extensions API for extensions within the function's process that want no events, which is how a runtime asks for SIGTERM.
+// register is the Extensions API for extensions within the function's process that want
+// no events, which is how a runtime asks for SIGTERM.
 func (a *runtimeAPI) register(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Events []string `json:"events"`

@@ -131,7 +131,8 @@ func TestRuntimeAPIInitError(t *testing.T) {
 	}
 }
 
-// Lines come whole and in order however they were written; only those over the bound are split.
+// Lines come whole and in order however they were written; only those over the bound are
+// split.
 func TestLines(t *testing.T) {
 	var out bytes.Buffer
 	l := &lines{lock: &sync.Mutex{}, out: &out, prefix: "> "}

@@ -1,7 +1,8 @@
 //go:build unix
 
-// Package process runs child processes that do not outlive this program. Each is the leader of its own process group, so that a signal reaches
-// whatever it started too, and so that Ctrl-C in a terminal reaches this program alone.
+// Package process runs child processes that do not outlive this program. Each is the
+// leader of its own process group, so that a signal reaches whatever it started too, and
+// so that Ctrl-C in a terminal reaches this program alone.
 package process
 
 import (
@@ -11,7 +12,8 @@ import (
 	"time"
 )
 
-// pipeGrace bounds the wait for output pipes that a grandchild may still hold open after the child's end.
+// pipeGrace bounds the wait for output pipes that a grandchild may still hold open after
+// the child's end.
 const pipeGrace = time.Second
 
 // Process is a running or finished child. Its methods are safe for concurrent use.
@@ -21,8 +23,9 @@ type Process struct {
 	err  error
 }
 
-// Start starts cmd, whose SysProcAttr and WaitDelay it sets. On Linux the child dies with this program however that ends; elsewhere it gets SIGHUP
-// if it is frozen at that moment, because its process group is then orphaned, and is on its own otherwise.
+// Start starts cmd, whose SysProcAttr and WaitDelay it sets. On Linux the child dies with
+// this program however that ends; elsewhere it gets SIGHUP if it is frozen at that
+// moment, because its process group is then orphaned, and is on its own otherwise.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr = attributes()
 	cmd.WaitDelay = pipeGrace
@@ -35,7 +38,8 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// run keeps its thread for the whole life of the child: Linux sends the parent-death signal when the thread that forked ends.
+// run keeps its thread for the whole life of the child: Linux sends the parent-death
+// signal when the thread that forked ends.
 func (p *Process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -54,7 +58,8 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done is closed when the child has ended and all its output was copied.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err says how the child ended: nil for exit status 0. It may be called only after Done is closed.
+// Err says how the child ended: nil for exit status 0. It may be called only after Done
+// is closed.
 func (p *Process) Err() error { return p.err }
 
 // Freeze stops the child and its group until Thaw.
@@ -63,7 +68,8 @@ func (p *Process) Freeze() { p.signal(syscall.SIGSTOP) }
 // Thaw continues a frozen child.
 func (p *Process) Thaw() { p.signal(syscall.SIGCONT) }
 
-// Terminate asks a child, frozen or not, to end, and waits until it has, or for the time given.
+// Terminate asks a child, frozen or not, to end, and waits until it has, or for the time
+// given.
 func (p *Process) Terminate(wait time.Duration) {
 	p.signal(syscall.SIGTERM)
 	p.Thaw()

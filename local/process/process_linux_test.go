@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"tidegate/internal/testwait"
+	"tidegate/internal/testing/waiting"
 	"tidegate/local/process"
 )
 
@@ -51,7 +51,7 @@ func TestChildDiesWithTheProgram(t *testing.T) {
 			}
 			_ = parent.Process.Kill()
 			_ = parent.Wait()
-			testwait.Until(t, "the child is gone", func() bool { return ended(child) })
+			waiting.Until(t, "the child is gone", func() bool { return ended(child) })
 		})
 	}
 }
@@ -63,9 +63,9 @@ func TestFreezeThawKill(t *testing.T) {
 	}
 	for range 3 {
 		p.Freeze()
-		testwait.Until(t, "it is stopped", func() bool { return state(p.PID()) == 'T' })
+		waiting.Until(t, "it is stopped", func() bool { return state(p.PID()) == 'T' })
 		p.Thaw()
-		testwait.Until(t, "it goes on", func() bool { return state(p.PID()) == 'S' })
+		waiting.Until(t, "it goes on", func() bool { return state(p.PID()) == 'S' })
 	}
 	p.Freeze()
 	p.Kill()
@@ -90,7 +90,7 @@ func TestKillReachesTheGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Kill()
-	testwait.Until(t, "the grandchild is gone", func() bool { return ended(grandchild) })
+	waiting.Until(t, "the grandchild is gone", func() bool { return ended(grandchild) })
 }
 
 func TestStartFails(t *testing.T) {

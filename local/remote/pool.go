@@ -24,8 +24,10 @@ const (
 	pollEvery     = 100 * time.Millisecond
 )
 
-// Pool places invocations with environments, one at a time with each, in turn. An invocation that finds no free environment waits for one until its
-// context ends. One that an environment did not begin, because it is away or about to end, goes to another; one that has begun is never repeated.
+// Pool places invocations with environments, one at a time with each, in turn. An
+// invocation that finds no free environment waits for one until its context ends. One
+// that an environment did not begin, because it is away or about to end, goes to another;
+// one that has begun is never repeated.
 type Pool struct {
 	client *http.Client
 	free   chan string // base URLs of environments
@@ -35,7 +37,8 @@ type Pool struct {
 	tasks  sync.WaitGroup
 }
 
-// NewPool uses the environments at these addresses, host:port, as soon as each of them is there.
+// NewPool uses the environments at these addresses, host:port, as soon as each of them is
+// there.
 func NewPool(addresses ...string) *Pool {
 	transport := &http.Transport{
 		DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
@@ -50,7 +53,8 @@ func NewPool(addresses ...string) *Pool {
 	return p
 }
 
-// Close ends the search for environments that are away. It leaves running invocations alone.
+// Close ends the search for environments that are away. It leaves running invocations
+// alone.
 func (p *Pool) Close() {
 	p.close()
 	p.tasks.Wait()
@@ -60,7 +64,8 @@ func (p *Pool) Close() {
 // Ready tells how many environments are there, as far as is known.
 func (p *Pool) Ready() int { return int(p.ready.Load()) }
 
-// Invoke runs the function once. Its errors are a *lambda.FunctionError, the context's, or say what became of the environment.
+// Invoke runs the function once. Its errors are a *lambda.FunctionError, the context's,
+// or say what became of the environment.
 func (p *Pool) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	for {
 		select {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/testwait"
+	"tidegate/internal/testing/waiting"
 	"tidegate/local/lambda"
 )
 
@@ -55,7 +55,7 @@ func newContainer(t *testing.T, invoker Invoker) *container {
 func (c *container) start() {
 	c.t.Helper()
 	var listener net.Listener
-	testwait.Until(c.t, "the address is free", func() bool {
+	waiting.Until(c.t, "the address is free", func() bool {
 		var err error
 		listener, err = (&net.ListenConfig{}).Listen(c.t.Context(), "tcp", c.address)
 		return err == nil
@@ -128,7 +128,7 @@ func TestEnvironmentsTakeTurns(t *testing.T) {
 		addresses = append(addresses, newContainer(t, f).address)
 	}
 	p := newPool(t, addresses...)
-	testwait.Until(t, "all are ready", func() bool { return p.Ready() == len(functions) })
+	waiting.Until(t, "all are ready", func() bool { return p.Ready() == len(functions) })
 	for range 12 {
 		if _, err := p.Invoke(t.Context(), []byte(`1`)); err != nil {
 			t.Fatal(err)
@@ -171,7 +171,7 @@ func TestCallerLeaves(t *testing.T) {
 		_, err := p.Invoke(ctx, []byte(`1`))
 		done <- err
 	}()
-	testwait.Until(t, "it has begun", func() bool { return f.running.Load() == 1 })
+	waiting.Until(t, "it has begun", func() bool { return f.running.Load() == 1 })
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("the caller got %v", err)
@@ -180,10 +180,11 @@ func TestCallerLeaves(t *testing.T) {
 		t.Error("the invocation ended with its caller")
 	}
 	close(f.hold)
-	testwait.Until(t, "it has ended", func() bool { return f.running.Load() == 0 })
+	waiting.Until(t, "it has ended", func() bool { return f.running.Load() == 0 })
 }
 
-// What an environment took with it when it died is an error, and not repeated elsewhere: it may have counted.
+// What an environment took with it when it died is an error, and not repeated elsewhere:
+// it may have counted.
 func TestBegunIsNotRepeated(t *testing.T) {
 	var took atomic.Int64
 	dying := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -207,7 +208,8 @@ func TestBegunIsNotRepeated(t *testing.T) {
 	}
 }
 
-// While environments are restarted in turn, every invocation is answered, and each is made once.
+// While environments are restarted in turn, every invocation is answered, and each is
+// made once.
 func TestRollingRestart(t *testing.T) {
 	f := &function{}
 	containers := []*container{newContainer(t, f), newContainer(t, f), newContainer(t, f)}
@@ -231,7 +233,7 @@ func TestRollingRestart(t *testing.T) {
 	for range 5 {
 		for _, c := range containers {
 			before := made.Load()
-			testwait.Until(t, "calls are made", func() bool { return made.Load() > before+20 || t.Failed() })
+			waiting.Until(t, "calls are made", func() bool { return made.Load() > before+20 || t.Failed() })
 			c.stop()
 			c.start()
 		}

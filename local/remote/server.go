@@ -20,7 +20,8 @@ const (
 // functionError marks answers that are errors of the function, as in Lambda's Invoke API.
 const functionError = "X-Amz-Function-Error"
 
-// Invoker runs a function. An error that the function itself reported is a *lambda.FunctionError.
+// Invoker runs a function. An error that the function itself reported is a
+// *lambda.FunctionError.
 type Invoker interface {
 	Invoke(ctx context.Context, payload []byte) ([]byte, error)
 }
@@ -37,8 +38,9 @@ func NewServer(function Invoker) *Server { return &Server{function: function} }
 // Drain refuses invocations from now on. Those that have begun go on.
 func (s *Server) Drain() { s.draining.Store(true) }
 
-// ServeHTTP takes an invocation or tells whether it would. It reads the body of an invocation only when it takes it, so a client that expects
-// 100 Continue knows whether its invocation has begun.
+// ServeHTTP takes an invocation or tells whether it would. It reads the body of an
+// invocation only when it takes it, so a client that expects 100 Continue knows whether
+// its invocation has begun.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.draining.Load():
@@ -58,7 +60,8 @@ func (s *Server) invoke(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the payload did not arrive whole", http.StatusBadRequest)
 		return
 	}
-	answer, err := s.function.Invoke(context.WithoutCancel(r.Context()), payload) // what has begun runs to its end
+	// what has begun runs to its end
+	answer, err := s.function.Invoke(context.WithoutCancel(r.Context()), payload)
 	var reported *lambda.FunctionError
 	switch {
 	case err == nil:

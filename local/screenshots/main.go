@@ -1,7 +1,7 @@
 //go:build unix
 
-// Command screenshots takes pictures of the dashboard's pages over sample data, light and dark, for the README. The data is the same each time
-// but for the time of day.
+// Command screenshots takes pictures of the dashboard's pages over sample data, light and
+// dark, for the README. The data is the same each time but for the time of day.
 package main
 
 import (

@@ -132,7 +132,8 @@ func take(ctx context.Context, address, ready, file string) error {
 	return os.WriteFile(file, small, 0o600)
 }
 
-// quantised keeps the 256 commonest colours, which is all that a page of flat colours has but for the edges of letters.
+// quantised keeps the 256 commonest colours, which is all that a page of flat colours has
+// but for the edges of letters.
 func quantised(picture []byte) ([]byte, error) {
 	from, err := png.Decode(bytes.NewReader(picture))
 	if err != nil {

@@ -14,8 +14,10 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/usage"
 )
@@ -25,14 +27,14 @@ const pepper = "a pepper that only these screenshots use"
 // sample is a registry of a small company's customers.
 type sample struct {
 	client valkey.Client
-	keys   *policy.Store
+	keys   *registry.Store
 	random *rand.Rand
 	ids    map[string]string
 	secret map[string]apikey.Secret
 }
 
-func by(name, reason string) policy.Edit {
-	return policy.Edit{By: audit.Actor{Kind: "user", Name: name}, Reason: reason}
+func by(name, reason string) registry.Edit {
+	return registry.Edit{By: audit.Actor{Kind: "user", Name: name}, Reason: reason}
 }
 
 func per(n int64, window time.Duration) limiter.Limit {
@@ -53,7 +55,7 @@ var customers = []struct {
 
 func newSample(ctx context.Context, client valkey.Client) (*sample, error) {
 	s := &sample{
-		client: client, keys: policy.NewStore(client, apikey.Pepper(pepper)), ids: map[string]string{}, secret: map[string]apikey.Secret{},
+		client: client, keys: registry.NewStore(client, apikey.Pepper(pepper)), ids: map[string]string{}, secret: map[string]apikey.Secret{},
 		random: rand.New(rand.NewPCG(7, 7)), //nolint:gosec // the same data each time
 	}
 	for _, step := range []func(context.Context) error{s.policies, s.customers, s.edits, s.calls, s.checks} {
@@ -153,11 +155,11 @@ func (s *sample) calls(ctx context.Context) error {
 
 // checks makes calls, so that windows are in use.
 func (s *sample) checks(ctx context.Context) error {
-	checker := policy.NewChecker(s.client, apikey.Pepper(pepper))
+	checker := enforce.NewChecker(s.client, apikey.Pepper(pepper))
 	for _, c := range customers {
 		n := int(c.rate * 0.9)
 		for range min(n, 95) {
-			call := policy.Call{Kind: policy.APIKey, Subject: s.ids[c.name], Secret: s.secret[c.name], Route: route.Call{Method: "GET", Path: "/"}}
+			call := enforce.Call{Kind: policy.APIKey, Subject: s.ids[c.name], Secret: s.secret[c.name], Route: route.Call{Method: "GET", Path: "/"}}
 			if _, err := checker.Check(ctx, call, nil); err != nil {
 				return err
 			}

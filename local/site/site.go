@@ -1,5 +1,6 @@
-// Package site puts a dashboard together in this process, as functions/admin does, with one account whose password costs nothing to check. It serves
-// benchmarks and screenshots.
+// Package site puts a dashboard together in this process, as functions/admin does, with
+// one account whose password costs nothing to check. It serves benchmarks and
+// screenshots.
 package site
 
 import (
@@ -12,14 +13,15 @@ import (
 	"github.com/alexedwards/argon2id"
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/auth/password"
+	"tidegate/functions/admin/auth/session"
+	"tidegate/functions/admin/auth/throttle"
+	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/dashboard"
-	"tidegate/functions/admin/password"
-	"tidegate/functions/admin/session"
-	"tidegate/functions/admin/throttle"
-	"tidegate/functions/admin/token"
 	"tidegate/internal/apikey"
-	"tidegate/internal/policy"
+	"tidegate/internal/enforce"
+	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/internal/usage"
 	"tidegate/web/static"
@@ -43,9 +45,9 @@ func New(client valkey.Client, pepper apikey.Pepper, bundle static.Bundle) (http
 	}
 	sessions := session.NewStore(client, time.Hour)
 	return dashboard.New(
-		dashboard.Config{Users: []password.User{{Name: User, Role: access.Editor, Hash: hash}}, SessionLifetime: time.Hour, Stage: "dev"},
+		dashboard.Config{Users: []password.User{{Name: User, Role: auth.Editor, Hash: hash}}, SessionLifetime: time.Hour, Stage: "dev"},
 		dashboard.Services{
-			Keys: policy.NewStore(client, pepper), Checker: policy.NewChecker(client, pepper), Usage: usage.NewReader(client), Sessions: sessions,
+			Keys: registry.NewStore(client, pepper), Checker: enforce.NewChecker(client, pepper), Usage: usage.NewReader(client), Sessions: sessions,
 			Tokens: token.NewStore(client, pepper), Logins: logins, Bundle: bundle, Pepper: pepper, Ready: sessions.Ping,
 			StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },
 			Log:          slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),

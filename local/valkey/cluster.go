@@ -19,7 +19,8 @@ type Cluster struct {
 	Nodes []*Server
 }
 
-// InstalledCluster starts so many primaries of the server that Installed starts, and returns when they are one cluster.
+// InstalledCluster starts so many primaries of the server that Installed starts, and
+// returns when they are one cluster.
 func InstalledCluster(ctx context.Context, shards int) (*Cluster, error) {
 	c := &Cluster{}
 	var addresses []string

@@ -6,7 +6,8 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// Embedded starts miniredis on a free port. Its TIME is the real time, and its TTLs run with it.
+// Embedded starts miniredis on a free port. Its TIME is the real time, and its TTLs run
+// with it.
 func Embedded() (*Server, error) {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)

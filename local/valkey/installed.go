@@ -29,7 +29,8 @@ const (
 // ErrNotInstalled means that PATH has no server to start.
 var ErrNotInstalled = errors.New("neither valkey-server nor redis-server 7 or later is on PATH")
 
-// Installed starts the valkey-server (or redis-server 7 or later) found on PATH, without persistence and in a folder of its own.
+// Installed starts the valkey-server (or redis-server 7 or later) found on PATH, without
+// persistence and in a folder of its own.
 func Installed(ctx context.Context) (*Server, error) { return installed(ctx) }
 
 // installed takes more of the server's settings, such as "--cluster-enabled", "yes".

@@ -13,11 +13,12 @@ import (
 	client "github.com/valkey-io/valkey-go"
 	"go.uber.org/goleak"
 
-	"tidegate/internal/testwait"
+	"tidegate/internal/testing/waiting"
 	"tidegate/local/valkey"
 )
 
-// TestMain checks for leaks, but for the timer that the client leaves behind for up to a second.
+// TestMain checks for leaks, but for the timer that the client leaves behind for up to a
+// second.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valkey-io/valkey-go.(*call).DelayDo.func1"))
 }
@@ -68,7 +69,7 @@ func checkTime(t *testing.T, c client.Client) {
 	if err := c.Do(ctx, c.B().Set().Key("k").Value("v").PxMilliseconds(20).Build()).Error(); err != nil {
 		t.Fatal(err)
 	}
-	testwait.Until(t, "the key expires", func() bool {
+	waiting.Until(t, "the key expires", func() bool {
 		err := c.Do(ctx, c.B().Get().Key("k").Build()).Error()
 		if err != nil && !client.IsValkeyNil(err) {
 			t.Fatal(err)

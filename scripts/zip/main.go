@@ -1,5 +1,6 @@
-// Command zip packs one executable as bootstrap, the way AWS Lambda wants it. It writes the same bytes on every machine and at any time,
-// so that two builds of one commit can be compared by their hash.
+// Command zip packs one executable as bootstrap, the way AWS Lambda wants it. It writes
+// the same bytes on every machine and at any time, so that two builds of one commit can
+// be compared by their hash.
 //
 //	go run ./scripts/zip build/check.zip build/lambda_arm64/check/bootstrap
 package main

@@ -1,5 +1,6 @@
-// Command bundle makes web/static/dist: htmx, uPlot, our own scripts and stylesheet, minified, compressed, each named by its content so that browsers
-// may keep it for ever. Run it at the top of the repository after `npm ci --ignore-scripts --prefix web`.
+// Command bundle makes web/static/dist: htmx, uPlot, our own scripts and stylesheet,
+// minified, compressed, each named by its content so that browsers may keep it for ever.
+// Run it at the top of the repository after `npm ci --ignore-scripts --prefix web`.
 package main
 
 import (
@@ -45,7 +46,8 @@ func bundle() error {
 	return writeManifest(result.Metafile)
 }
 
-// compress writes a file's compressed twin, which is what browsers get: better compressed than there is time for on the way.
+// compress writes a file's compressed twin, which is what browsers get: better compressed
+// than there is time for on the way.
 func compress(file api.OutputFile) error {
 	var twin bytes.Buffer
 	w, err := gzip.NewWriterLevel(&twin, gzip.BestCompression)
@@ -78,7 +80,8 @@ func options() api.BuildOptions {
 	}
 }
 
-// removeOld empties the folder but for its committed placeholder, without which go:embed would fail on a fresh clone.
+// removeOld empties the folder but for its committed placeholder, without which go:embed
+// would fail on a fresh clone.
 func removeOld() error {
 	old, err := filepath.Glob(dist + "/[^.]*")
 	if err != nil {
@@ -92,7 +95,8 @@ func removeOld() error {
 	return nil
 }
 
-// writeManifest records which fingerprinted file each source became; package static reads it.
+// writeManifest records which fingerprinted file each source became; package static reads
+// it.
 func writeManifest(metafile string) error {
 	var meta struct {
 		Outputs map[string]struct {

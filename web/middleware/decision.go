@@ -9,11 +9,14 @@ import (
 	"strings"
 )
 
-// Source finds the authorizer context of a request: its keys and values, which are strings, numbers or booleans. Nil means that there is none.
+// Source finds the authorizer context of a request: its keys and values, which are
+// strings, numbers or booleans. Nil means that there is none.
 type Source func(*http.Request) map[string]any
 
-// RequestContext is a Source for adapters that pass on API Gateway's request context as JSON in a header of their own: the AWS Lambda Web Adapter in
-// X-Amzn-Request-Context, aws-lambda-go-api-proxy in X-Golambdaproxy-Apigw-Context. Both overwrite what a client sends under that name.
+// RequestContext is a Source for adapters that pass on API Gateway's request context as
+// JSON in a header of their own: the AWS Lambda Web Adapter in X-Amzn-Request-Context,
+// aws-lambda-go-api-proxy in X-Golambdaproxy-Apigw-Context. Both overwrite what a client
+// sends under that name.
 func RequestContext(header string) Source {
 	return func(r *http.Request) map[string]any {
 		values := r.Header.Values(header)
@@ -30,8 +33,9 @@ func RequestContext(header string) Source {
 	}
 }
 
-// Authorizer returns the authorizer context within requestContext.authorizer of an event, for Sources of other adapters: HTTP APIs with payload
-// format 2.0 have it under lambda, all others right there.
+// Authorizer returns the authorizer context within requestContext.authorizer of an event,
+// for Sources of other adapters: HTTP APIs with payload format 2.0 have it under lambda,
+// all others right there.
 func Authorizer(authorizer map[string]any) map[string]any {
 	if values, ok := authorizer["lambda"].(map[string]any); ok {
 		return values
@@ -39,13 +43,15 @@ func Authorizer(authorizer map[string]any) map[string]any {
 	return authorizer
 }
 
-// Headers is a Source for integrations that get HTTP requests: every key of the context is a header of its name behind the prefix, where API
-// Gateway's parameter mapping put it, such as
+// Headers is a Source for integrations that get HTTP requests: every key of the context
+// is a header of its name behind the prefix, where API Gateway's parameter mapping put
+// it, such as
 //
 //	overwrite:header.X-Tidegate-denied   $context.authorizer.denied
 //
-// for the prefix X-Tidegate-. Map every key that README.md lists and that you want, denied at least, and always with overwrite, so that no client can
-// set them. A header with more than one value makes the whole decision worthless.
+// for the prefix X-Tidegate-. Map every key that docs/backends.md lists and that you
+// want, denied at least, and always with overwrite, so that no client can set them. A
+// header with more than one value makes the whole decision worthless.
 func Headers(prefix string) Source {
 	return func(r *http.Request) map[string]any {
 		context := map[string]any{}
@@ -62,7 +68,8 @@ func Headers(prefix string) Source {
 	}
 }
 
-// Decision is what the authorizer decided on a call. README.md says what each key of the context means; an absent one is zero.
+// Decision is what the authorizer decided on a call. docs/backends.md says what each key
+// of the context means; an absent one is zero.
 type Decision struct {
 	Denied                     bool
 	KeyID, KeyName, Plan, Rule string
@@ -84,7 +91,8 @@ var keys = []string{
 
 var errNoDecision = errors.New("the context has no denied, true or false")
 
-// parseDecision reads a context. It fails unless that says plainly whether the call is denied: every one of Tidegate's does.
+// parseDecision reads a context. It fails unless that says plainly whether the call is
+// denied: every one of Tidegate's does.
 func parseDecision(context map[string]any) (Decision, error) {
 	v := values(context)
 	denied, err := strconv.ParseBool(v.text("denied"))

@@ -8,7 +8,8 @@ import (
 	"tidegate/web/middleware"
 )
 
-// A backend behind an HTTP API, whose parameter mapping puts the authorizer context into headers.
+// A backend behind an HTTP API, whose parameter mapping puts the authorizer context into
+// headers.
 func Example() {
 	limits := middleware.Middleware{Source: middleware.Headers("X-Tidegate-")}
 	backend := limits.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

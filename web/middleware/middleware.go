@@ -1,10 +1,13 @@
-// Package middleware brings what Tidegate's authorizer decided to a backend written in Go, behind API Gateway and any adapter of Lambda's events to
-// net/http.
+// Package middleware brings what Tidegate's authorizer decided to a backend written in
+// Go, behind API Gateway and any adapter of Lambda's events to net/http.
 //
-// It adds the RateLimit and RateLimit-Policy fields to every answer; gives handlers the Decision; turns a call that is over a limit into a true 429
-// with Retry-After and a problem (RFC 9457), for HTTP APIs whose authorizer is told to let such calls pass and say so (HTTP_API_DENY=context); and
-// settles what a call really cost (Settle). The backend must run it then, and must be reachable through API Gateway alone: whoever could call it
-// directly could claim any decision. A request without a decision is answered 500 and never reaches the handler.
+// It adds the RateLimit and RateLimit-Policy fields to every answer; gives handlers the
+// Decision; turns a call that is over a limit into a true 429 with Retry-After and a
+// problem (RFC 9457), for HTTP APIs whose authorizer is told to let such calls pass and
+// say so (HTTP_API_DENY=context); and settles what a call really cost (Settle). The
+// backend must run it then, and must be reachable through API Gateway alone: whoever
+// could call it directly could claim any decision. A request without a decision is
+// answered 500 and never reaches the handler.
 package middleware
 
 import (
@@ -12,6 +15,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 )
 
@@ -20,6 +24,11 @@ type Middleware struct {
 	Source  Source
 	Settler *Settler     // makes Settle work; may be nil
 	Log     *slog.Logger // gets a line for each request without a decision; nil is slog.Default
+
+	// AllowOrigins lists the origins whose scripts may read a 429 and its fields in a
+	// browser. Nil allows any: a key travels in a header that the script itself sets. An
+	// empty list allows none. CORS headers that are set already stay.
+	AllowOrigins []string
 }
 
 // Wrap returns a handler that passes on to next what the authorizer allows.
@@ -33,6 +42,7 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 		}
 		d.addTo(w.Header())
 		if d.Denied {
+			m.expose(w.Header(), r.Header.Get("Origin"))
 			d.refuse(w)
 			return
 		}
@@ -56,7 +66,8 @@ type call struct {
 	settler  *Settler
 }
 
-// FromContext returns the decision on the request that ctx belongs to; false outside of Wrap.
+// FromContext returns the decision on the request that ctx belongs to; false outside of
+// Wrap.
 func FromContext(ctx context.Context) (Decision, bool) {
 	c, ok := ctx.Value(contextKey{}).(call)
 	return c.decision, ok
@@ -69,6 +80,24 @@ func (d Decision) addTo(h http.Header) {
 			h.Set(name, value)
 		}
 	}
+}
+
+// expose lets scripts of an origin read an answer.
+func (m *Middleware) expose(h http.Header, origin string) {
+	const allow = "Access-Control-Allow-Origin"
+	switch {
+	case h.Get(allow) != "" || m.AllowOrigins != nil && len(m.AllowOrigins) == 0:
+		return
+	case m.AllowOrigins == nil:
+		h.Set(allow, "*")
+	default:
+		h.Add("Vary", "Origin")
+		if !slices.Contains(m.AllowOrigins, origin) {
+			return
+		}
+		h.Set(allow, origin)
+	}
+	h.Set("Access-Control-Expose-Headers", "Retry-After, RateLimit, RateLimit-Policy")
 }
 
 // refuse answers a call that is over a limit. One that can never pass has no Retry-After.

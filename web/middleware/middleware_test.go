@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -62,6 +61,8 @@ func TestDenied(t *testing.T) {
 	want := http.Header{
 		"Ratelimit": {`"10 per 10 seconds";r=0;t=7`}, "Ratelimit-Policy": {`"10 per 10 seconds";q=10;w=10`}, "Retry-After": {"7"},
 		"Content-Type": {"application/problem+json"}, "Cache-Control": {"no-store"},
+		"Access-Control-Allow-Origin":   {"*"},
+		"Access-Control-Expose-Headers": {"Retry-After, RateLimit, RateLimit-Policy"},
 	}
 	if diff := cmp.Diff(want, w.Header()); diff != "" || w.Code != http.StatusTooManyRequests {
 		t.Errorf("%d %s", w.Code, diff)
@@ -70,6 +71,36 @@ func TestDenied(t *testing.T) {
 		`"detail":"The limit of 10 per 10 seconds is reached. Retry after 7 seconds.","violated-policies":["10 per 10 seconds"]}` + "\n"
 	if diff := cmp.Diff(body, w.Body.String()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Scripts of the listed origins may read a 429; of any without a list. What a handler
+// before has set stays.
+func TestAllowOrigins(t *testing.T) {
+	for name, c := range map[string]struct {
+		origins     []string
+		origin, set string
+		allow, vary string
+		exposes     bool
+	}{
+		"any":     {nil, "https://a.example", "", "*", "", true},
+		"none":    {[]string{}, "https://a.example", "", "", "", false},
+		"listed":  {[]string{"https://b.example", "https://a.example"}, "https://a.example", "", "https://a.example", "Origin", true},
+		"another": {[]string{"https://b.example"}, "https://a.example", "", "", "Origin", false},
+		"set":     {nil, "https://a.example", "https://c.example", "https://c.example", "", false},
+	} {
+		m := Middleware{Source: as(denied), AllowOrigins: c.origins}
+		r := httptest.NewRequest(http.MethodGet, "/orders", http.NoBody)
+		r.Header.Set("Origin", c.origin)
+		w := httptest.NewRecorder()
+		if c.set != "" {
+			w.Header().Set("Access-Control-Allow-Origin", c.set)
+		}
+		m.Wrap(http.NotFoundHandler()).ServeHTTP(w, r)
+		h := w.Header()
+		if h.Get("Access-Control-Allow-Origin") != c.allow || h.Get("Vary") != c.vary || (h.Get("Access-Control-Expose-Headers") != "") != c.exposes {
+			t.Errorf("%s: %v", name, h)
+		}
 	}
 }
 
@@ -163,9 +194,9 @@ func TestSettle(t *testing.T) {
 			string(body) != `{"cost":7,"reservation":"tgr_x"}` {
 			t.Errorf("%s %s %s", r.URL, r.Header, body)
 		}
-		_, _ = io.WriteString(w, `{"reserved":9,"actual":7,"short":1,"partial":true}`)
+		_, _ = io.WriteString(w, `{"reserved":9,"actual":7,"short":1,"settleMax":90,"aboveMax":3,"partial":true}`)
 	})
-	if err != nil || got != (Settlement{9, 7, 1, true}) {
+	if err != nil || got != (Settlement{Reserved: 9, Actual: 7, Short: 1, SettleMax: 90, AboveMax: 3, Partial: true}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -177,44 +208,5 @@ func TestSettleWithoutAReservation(t *testing.T) {
 	}
 	if _, err := Settle(t.Context(), 1); !errors.Is(err, ErrNoSettler) {
 		t.Errorf("outside of a request: %v", err)
-	}
-}
-
-// What is refused is told; what may have been lost is tried once more.
-func TestSettleRefusedOrLost(t *testing.T) {
-	for name, c := range map[string]struct {
-		answers []int // in order; 0 hangs up
-		status  int   // of the error; 0 for none
-		lost    bool
-	}{
-		"refused":          {[]int{409}, 409, false},
-		"gone":             {[]int{410}, 410, false},
-		"lost":             {[]int{0, 200}, 0, false},
-		"lost and done":    {[]int{0, 409}, 0, false},
-		"away":             {[]int{503, 200}, 0, false},
-		"away and expired": {[]int{503, 410}, 410, false},
-		"away twice":       {[]int{503, 502}, 502, false},
-		"lost twice":       {[]int{0, 0}, 0, true},
-	} {
-		var asked atomic.Int64
-		_, err := settling(t, "tgr_x", func(w http.ResponseWriter, _ *http.Request) {
-			switch status := c.answers[asked.Add(1)-1]; status {
-			case 0:
-				panic(http.ErrAbortHandler)
-			case 200:
-				_, _ = io.WriteString(w, `{}`)
-			default:
-				http.Error(w, `{"detail":"why"}`, status)
-			}
-		})
-		var refused *SettleError
-		switch {
-		case asked.Load() != int64(len(c.answers)):
-			t.Errorf("%s: asked %d times", name, asked.Load())
-		case c.status != 0 && (!errors.As(err, &refused) || refused.Status != c.status || refused.Detail != "why"):
-			t.Errorf("%s: %v", name, err)
-		case c.status == 0 && (err != nil) != c.lost:
-			t.Errorf("%s: %v", name, err)
-		}
 	}
 }

@@ -7,16 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// Settler settles reservations over Tidegate's JSON API. URL and Token are required. It is safe for concurrent use.
+// Settler settles reservations over Tidegate's JSON API. URL and Token are required. It
+// is safe for concurrent use.
 type Settler struct {
 	URL    string       // of the dashboard, such as https://tidegate.example/prod
 	Token  string       // a machine token; scope settle is enough
-	Client *http.Client // nil is one that waits for 5 seconds at most
+	Client *http.Client // nil is http.DefaultClient; an attempt takes 5 seconds at most
 }
 
 // Settlement is what became of a reservation.
@@ -24,26 +28,39 @@ type Settlement struct {
 	Reserved int64 `json:"reserved"` // what was taken before the call
 	Actual   int64 `json:"actual"`   // what was used
 	Short    int64 `json:"short"`    // how much of that could not be charged, since a limit was reached
-	Partial  bool  `json:"partial"`  // some limits on others than the caller could not be reached: they keep what was reserved
+	// SettleMax is the most that limits shared by several callers are charged for the
+	// request. AboveMax is how much of Actual is above it: only the caller's own limits
+	// are charged for that.
+	SettleMax int64 `json:"settleMax"`
+	AboveMax  int64 `json:"aboveMax"`
+	// some of what was to be given back is still counted, or limits on others could not
+	// be reached
+	Partial bool `json:"partial"`
 }
 
-// ErrNoSettler means that there is nobody to settle with: the Middleware has no Settler, or ctx is not of a request that it passed on.
+// ErrNoSettler means that there is nobody to settle with: the Middleware has no Settler,
+// or ctx is not of a request that it passed on.
 var ErrNoSettler = errors.New("middleware: no settler")
 
-// SettleError is a settlement that was refused: 404 or 422 for what is no reservation or cost, 409 for one that was settled before, 410 for one that
-// has expired, 401 or 403 for a token that may not settle.
+// SettleError is a settlement that was refused: 404 or 422 for what is no reservation or
+// cost, 409 for one that was settled before, 410 for one that has expired, 401 or 403 for
+// a token that may not settle; 429 or 5xx when no attempt found the API ready.
 type SettleError struct {
 	Status int
 	Detail string
+
+	retryAfter time.Duration // that the answer asked for; 0 for none
 }
 
 func (e *SettleError) Error() string {
 	return fmt.Sprintf("middleware: settle: %d %s: %s", e.Status, http.StatusText(e.Status), e.Detail)
 }
 
-// Settle makes the cost of the request that ctx belongs to what was really used: what was reserved above that is given back, 0 gives back all of it,
-// and what was used on top is charged. It does so once for each request, and even when ctx is done, since clients leave early. On a request for
-// which nothing was reserved (the route does not settle, or the caller is not limited) it does nothing.
+// Settle makes the cost of the request that ctx belongs to what was really used: what was
+// reserved above that is given back, 0 gives back all of it, and what was used on top is
+// charged. It does so once for each request, and even when ctx is done, since clients
+// leave early. On a request for which nothing was reserved (the route does not settle, or
+// the caller is not limited) it does nothing.
 func Settle(ctx context.Context, cost int64) (Settlement, error) {
 	c, ok := ctx.Value(contextKey{}).(call)
 	switch {
@@ -55,22 +72,83 @@ func Settle(ctx context.Context, cost int64) (Settlement, error) {
 	return c.settler.Settle(ctx, c.decision.Reservation, cost)
 }
 
-const settleTimeout = 5 * time.Second
+// Bounds of one settlement with its retries.
+const (
+	settleTimeout  = 5 * time.Second  // of one attempt
+	settlePatience = 15 * time.Second // of all attempts and the pauses between them
+	settleAttempts = 5
+	settlePause    = 200 * time.Millisecond // before the second attempt; doubled before each one after it
+	maxRetryAfter  = 5 * time.Second        // the longest Retry-After that is waited for
+)
 
-// Settle settles a reservation by its text. An answer that is lost is asked for once more; that the reservation is settled then is success.
+// Settle settles a reservation by its text. It tries again after a connection error, a
+// 429 or a 5xx, at most settleAttempts times within settlePatience, with random pauses.
+// That is safe since a reservation settles once. A 409 is success when an earlier attempt
+// of this call may have settled; what that settlement came to is not known then, but its
+// cost.
 func (s *Settler) Settle(ctx context.Context, reservation string, cost int64) (Settlement, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*settleTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settlePatience)
 	defer cancel()
-	settled, err := s.try(ctx, reservation, cost)
-	var refused *SettleError
-	if err == nil || errors.As(err, &refused) && refused.Status < http.StatusInternalServerError {
-		return settled, err
+	mayBeSettled := false
+	for attempt := 1; ; attempt++ {
+		settled, err := s.try(ctx, reservation, cost)
+		var refused *SettleError
+		answered := errors.As(err, &refused)
+		switch {
+		case err == nil:
+			return settled, nil
+		case answered && refused.Status == http.StatusConflict && mayBeSettled:
+			return Settlement{Actual: cost}, nil
+		case answered && !refused.temporary(), attempt == settleAttempts:
+			return Settlement{}, err
+		}
+		mayBeSettled = mayBeSettled || arrived(err, refused)
+		if !wait(ctx, pauseBefore(attempt+1, refused)) {
+			return Settlement{}, err
+		}
 	}
-	settled, err = s.try(ctx, reservation, cost)
-	if errors.As(err, &refused) && refused.Status == http.StatusConflict {
-		return Settlement{Actual: cost}, nil
+}
+
+// arrived reports whether an attempt that failed may have settled: it was neither
+// throttled nor without a connection. refused is nil without an answer.
+func arrived(err error, refused *SettleError) bool {
+	var connection *net.OpError
+	if errors.As(err, &connection) && connection.Op == "dial" {
+		return false
 	}
-	return settled, err
+	return refused == nil || refused.Status != http.StatusTooManyRequests
+}
+
+// temporary reports whether another attempt may have another answer.
+func (e *SettleError) temporary() bool {
+	return e.Status == http.StatusTooManyRequests || e.Status >= http.StatusInternalServerError
+}
+
+// pauseBefore is how long to wait before an attempt, from 2: at least what the answer
+// asked for, up to maxRetryAfter, and half to all of a pause that doubles. refused may be
+// nil.
+func pauseBefore(attempt int, refused *SettleError) time.Duration {
+	pause := settlePause << (attempt - 2)
+	pause -= rand.N(pause / 2) //nolint:gosec // spreads attempts
+	if refused != nil {
+		pause += min(refused.retryAfter, maxRetryAfter)
+	}
+	return pause
+}
+
+// wait returns false at once when ctx ends before the pause does.
+func wait(ctx context.Context, pause time.Duration) bool {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < pause {
+		return false
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func (s *Settler) try(ctx context.Context, reservation string, cost int64) (Settlement, error) {
@@ -78,6 +156,8 @@ func (s *Settler) try(ctx context.Context, reservation string, cost int64) (Sett
 	if err != nil {
 		return Settlement{}, fmt.Errorf("middleware: settle: %w", err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
 	url := strings.TrimSuffix(s.URL, "/") + "/api/v1/reservations/settle"
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
@@ -95,7 +175,7 @@ func (s *Settler) try(ctx context.Context, reservation string, cost int64) (Sett
 
 func (s *Settler) client() *http.Client {
 	if s.Client == nil {
-		return &http.Client{Timeout: settleTimeout}
+		return http.DefaultClient
 	}
 	return s.Client
 }
@@ -111,10 +191,22 @@ func readSettlement(response *http.Response) (Settlement, error) {
 		return Settlement{}, fmt.Errorf("middleware: settle: %w", err)
 	case response.StatusCode != http.StatusOK:
 		_ = json.Unmarshal(body, &told) // an answer in another form tells its status
-		return Settlement{}, &SettleError{response.StatusCode, told.Detail}
+		return Settlement{}, &SettleError{response.StatusCode, told.Detail, retryAfter(response.Header)}
 	}
 	if err := json.Unmarshal(body, &settled); err != nil {
 		return Settlement{}, fmt.Errorf("middleware: settle: %w", err)
 	}
 	return settled, nil
+}
+
+// retryAfter reads Retry-After in either of its forms; 0 for none.
+func retryAfter(h http.Header) time.Duration {
+	text := h.Get("Retry-After")
+	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil {
+		return time.Duration(max(seconds, 0)) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(time.Until(at), 0)
+	}
+	return 0
 }

@@ -39,7 +39,7 @@ function words(row) {
   const text = (name) => field(name).value.trim();
   const unit = text('unit');
   const calendar = unit.startsWith('calendar ');
-  const [algorithm, zone, slots, denied] = [text('algorithm'), text('zone'), text('slots'), field('countDenied').checked];
+  const [algorithm, zone, slots, denied] = [text('algorithm'), text('zone'), text('slots'), field('countDenied')?.checked];
   const requests = parse(text('requests'));
   const per = calendar ? calendarOf(text('window'), unit, zone) : windowOf(parse(text('window')), unit);
   if (!requests || !per || (slots && !parse(slots)) || !fits({ calendar, algorithm, zone, slots, denied })) return '';

@@ -1,4 +1,5 @@
-// Package static holds what browsers fetch beside the pages: the scripts, the stylesheet and the icon, as web/bundle made them.
+// Package static holds what browsers fetch beside the pages: the scripts, the stylesheet
+// and the icon, as web/bundle made them.
 package static
 
 import (
@@ -21,7 +22,8 @@ type Bundle struct {
 	Icon   string // name of the icon in Files
 }
 
-// Load returns the embedded bundle. It fails when the program was built before the bundle was made.
+// Load returns the embedded bundle. It fails when the program was built before the bundle
+// was made.
 func Load() (Bundle, error) {
 	dist, err := fs.Sub(files, "dist")
 	if err != nil {

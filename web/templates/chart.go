@@ -1,6 +1,7 @@
 package templates
 
-// Lines is a chart of series over equal steps, drawn as SVG. With a script it gets axes and a cursor.
+// Lines is a chart of series over equal steps, drawn as SVG. With a script it gets axes
+// and a cursor.
 type Lines struct {
 	ID      string
 	Title   string
@@ -20,7 +21,8 @@ type Line struct {
 	Path  string
 }
 
-// TimeSeries is a chart of allowed and blocked calls over time, and the table that says the same.
+// TimeSeries is a chart of allowed and blocked calls over time, and the table that says
+// the same.
 type TimeSeries struct {
 	ID      string
 	Title   string

@@ -16,8 +16,25 @@ func invalid(id string, f Field) templ.Attributes {
 
 // inputs lists the ids of the row's fields, which its preview comes from.
 func (r LimitRow) inputs() string {
-	names := []string{"requests", "window", "unit", "algorithm", "zone", "slots", "countDenied"}
+	names := []string{"requests", "window", "unit", "algorithm", "zone", "slots"}
+	if r.offersDenied() {
+		names = append(names, "countDenied")
+	}
 	return r.ID + "-" + strings.Join(names, " "+r.ID+"-")
+}
+
+// offersDenied reports whether the row has a field for denied calls: on a limit that
+// callers share only to clear it.
+func (r LimitRow) offersDenied() bool {
+	return !r.Shared || r.Denied.Value != "" || r.Denied.Error != ""
+}
+
+// rarer names the fields that are folded away.
+func (r LimitRow) rarer() string {
+	if r.offersDenied() {
+		return "time zone, slots, denied calls"
+	}
+	return "time zone, slots"
 }
 
 func plural(n int, one, many string) string {
@@ -27,7 +44,8 @@ func plural(n int, one, many string) string {
 	return many
 }
 
-// anyPublished tells whether a ticked box is one of those that stay folded away otherwise.
+// anyPublished tells whether a ticked box is one of those that stay folded away
+// otherwise.
 func anyPublished(checks []Check) bool {
 	for _, c := range checks {
 		if c.Published && c.Checked {

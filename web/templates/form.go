@@ -96,6 +96,7 @@ type LimitRow struct {
 	Algorithm Field
 	More      bool // one of the rarer fields, which follow, is set or wrong
 	Denied    Field
+	Shared    bool // several callers share the limit: denied calls must not count
 	Slots     Field
 	Zone      Field
 	Preview   string // the limit in words; empty while it has errors

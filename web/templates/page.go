@@ -1,5 +1,6 @@
-// Package templates holds the dashboard's pages: templ components and the plain view models that they print. The models carry finished text and
-// links; nothing here decides, formats or fetches.
+// Package templates holds the dashboard's pages: templ components and the plain view
+// models that they print. The models carry finished text and links; nothing here decides,
+// formats or fetches.
 package templates
 
 // Page is what the frame around every page needs.

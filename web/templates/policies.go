@@ -13,6 +13,9 @@ type PoliciesPage struct {
 	NewPlan    string // addresses of forms; empty when nothing can be changed
 	NewRule    string
 	EditShared string
+	// limits that callers share and that count denied calls; without an address when
+	// nothing can be changed
+	Denied     []Choice
 	Unfinished bool   // checks may obey the version before
 	Sync       string // address that finishes the save
 }

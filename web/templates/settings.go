@@ -1,6 +1,7 @@
 package templates
 
-// SettingsPage shows who somebody is here, their sessions, the machine tokens and the deployment.
+// SettingsPage shows who somebody is here, their sessions, the machine tokens and the
+// deployment.
 type SettingsPage struct {
 	Page        Page
 	Account     []Fact

@@ -1,9 +1,11 @@
-// Package api is the JSON API below /api/v1: everything that the dashboard's pages show and do, for machines. Each operation says in one place what
-// it
-// takes, what it answers and who may ask for it; the OpenAPI document, the checks of what comes in and the routes are made of that.
+// Package api is the JSON API below /api/v1: everything that the dashboard's pages show
+// and do, for machines. Each operation says in one place what it takes, what it answers
+// and who may ask for it; the OpenAPI document, the checks of what comes in and the
+// routes are made of that.
 //
-// A caller is known when a request gets here, and may do what its route needs: the dashboard sees to both, as for its pages. What changes something
-// that others may change too is based on a version, If-Match, and fails with 412 when another change came first.
+// A caller is known when a request gets here, and may do what its route needs: the
+// dashboard sees to both, as for its pages. What changes something that others may change
+// too is based on a version, If-Match, and fails with 412 when another change came first.
 package api
 
 import (
@@ -17,12 +19,13 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
-	"tidegate/functions/admin/access"
-	"tidegate/functions/admin/policyfile"
-	"tidegate/functions/admin/token"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
-	"tidegate/internal/policy"
+	"tidegate/internal/enforce"
+	"tidegate/internal/registry"
 	"tidegate/internal/usage"
 )
 
@@ -32,7 +35,7 @@ const Prefix = "/api/v1"
 // Bounds of a request's body, in bytes.
 const (
 	MaxBody       = 64 << 10
-	MaxPolicyBody = policyfile.MaxBytes // of the policies as a whole
+	MaxPolicyBody = policydoc.MaxBytes // of the policies as a whole
 )
 
 // TokenStore is what the API needs of the machine tokens. *token.Store is one.
@@ -44,8 +47,8 @@ type TokenStore interface {
 
 // Services are the parts of the system that the API works with. Every field is required.
 type Services struct {
-	Keys    *policy.Store
-	Checker *policy.Checker
+	Keys    *registry.Store
+	Checker *enforce.Checker
 	Usage   *usage.Reader
 	Tokens  TokenStore
 	Log     *slog.Logger
@@ -54,7 +57,7 @@ type Services struct {
 // Route answers one method of one path.
 type Route struct {
 	Pattern string // method and path, as in http.ServeMux
-	Role    access.Role
+	Role    auth.Role
 	MaxBody int64
 	Handle  http.HandlerFunc
 }
@@ -66,7 +69,8 @@ type api struct {
 	document func() ([]byte, error)
 }
 
-// Routes returns everything that the API answers. base is what browsers and machines have in front of its paths; it stands in the document alone.
+// Routes returns everything that the API answers. base is what browsers and machines have
+// in front of its paths; it stands in the document alone.
 func Routes(base string, services Services) []Route {
 	a := &api{Services: services}
 	a.huma = huma.NewAPI(configOf(base), humago.NewAdapter(a, ""))
@@ -131,7 +135,7 @@ type operation struct {
 	pattern string // method and path below Prefix
 	id      string
 	summary string
-	role    access.Role
+	role    auth.Role
 	status  int   // of success; 200 when it is 0
 	maxBody int64 // MaxBody when it is 0
 	group   string
@@ -148,7 +152,8 @@ func register[In, Out any](a *api, o operation, do func(context.Context, *In) (*
 	}
 	described := huma.Operation{
 		OperationID: o.id, Method: method, Path: Prefix + path, Summary: o.summary, Description: o.details, Tags: []string{o.group},
-		DefaultStatus: o.status, MaxBodyBytes: o.maxBody, BodyReadTimeout: -1, // the dashboard and the gateway have limits of their own
+		// the dashboard and the gateway have limits of their own
+		DefaultStatus: o.status, MaxBodyBytes: o.maxBody, BodyReadTimeout: -1,
 		Security: []map[string][]string{{"token": {o.scope()}}, {"session": {}}},
 	}
 	if o.answer != "" {
@@ -174,9 +179,9 @@ func (o operation) methodAndPath() (method, path string) {
 
 func (o operation) scope() string {
 	switch o.role {
-	case access.Editor:
+	case auth.Editor:
 		return string(token.Write)
-	case access.Settler:
+	case auth.Settler:
 		return string(token.Settle)
 	default:
 		return string(token.Read)
@@ -184,11 +189,11 @@ func (o operation) scope() string {
 }
 
 // edit is what the audit is told about a change.
-func edit(ctx context.Context, reason string) policy.Edit {
-	return policy.Edit{By: actorOf(ctx), Reason: reason}
+func edit(ctx context.Context, reason string) registry.Edit {
+	return registry.Edit{By: actorOf(ctx), Reason: reason}
 }
 
 func actorOf(ctx context.Context) audit.Actor {
-	actor := access.From(ctx)
+	actor := auth.From(ctx)
 	return audit.Actor{Kind: string(actor.Kind), Name: actor.String()}
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/functions/admin/access"
-	"tidegate/functions/admin/reversal"
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 )
@@ -101,17 +101,17 @@ type (
 func (a *api) registerAudit() {
 	const group = "audit"
 	register(a, operation{
-		pattern: "GET /audit", id: "list-audit", summary: "Every change, newest first", role: access.Viewer, group: group,
+		pattern: "GET /audit", id: "list-audit", summary: "Every change, newest first", role: auth.Viewer, group: group,
 	}, a.listAudit)
 	register(a, operation{
-		pattern: "GET /audit/verify", id: "verify-audit", summary: "Check the hash of every entry and the end of every chain", role: access.Viewer,
+		pattern: "GET /audit/verify", id: "verify-audit", summary: "Check the hash of every entry and the end of every chain", role: auth.Viewer,
 		group: group,
 	}, a.verifyAudit)
 	register(a, operation{
-		pattern: "GET /audit/{entry}", id: "get-audit-entry", summary: "Get one entry", role: access.Viewer, group: group,
+		pattern: "GET /audit/{entry}", id: "get-audit-entry", summary: "Get one entry", role: auth.Viewer, group: group,
 	}, a.getEntry)
 	register(a, operation{
-		pattern: "POST /audit/{entry}/revert", id: "revert-change", summary: "Put back what was before an entry", role: access.Editor, group: group,
+		pattern: "POST /audit/{entry}/revert", id: "revert-change", summary: "Put back what was before an entry", role: auth.Editor, group: group,
 		details: "By a new change, which also puts back whatever changed since in the same key or in the policies. " +
 			"Needs If-Match with the subject's version.",
 	}, a.revert)
@@ -131,7 +131,8 @@ func (a *api) listAudit(ctx context.Context, in *auditInput) (*auditOutput, erro
 	return out, nil
 }
 
-// verifyPatience bounds a check of the chains, which reads them whole and takes longer than other requests may.
+// verifyPatience bounds a check of the chains, which reads them whole and takes longer
+// than other requests may.
 const verifyPatience = 20 * time.Second
 
 func (a *api) verifyAudit(ctx context.Context, _ *none) (*verifyOutput, error) {
@@ -173,11 +174,11 @@ func (a *api) revert(ctx context.Context, in *revertInput) (*revertOutput, error
 	if err != nil {
 		return nil, err
 	}
-	if why := reversal.Irreversible(e); why != "" {
+	if why := app.Irreversible(e); why != "" {
 		return nil, problem(http.StatusConflict, "This change cannot be reverted. "+why)
 	}
-	r, err := reversal.Of(ctx, a.Keys, e)
-	if errors.Is(err, reversal.ErrGone) {
+	r, err := app.ReversalOf(ctx, a.Keys, e)
+	if errors.Is(err, app.ErrGone) {
 		return nil, problem(http.StatusConflict, "This change cannot be reverted. The key was deleted since.")
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 )
@@ -13,9 +14,9 @@ import (
 // hammer makes calls until the policy bans the key, and returns until when.
 func (s *service) hammer(k policy.Key, secret apikey.Secret) time.Time {
 	s.t.Helper()
-	checker := policy.NewChecker(s.client, testPepper)
+	checker := enforce.NewChecker(s.client, testPepper)
 	for range 10 {
-		c, err := checker.Check(s.t.Context(), policy.Call{Kind: policy.APIKey, Subject: k.ID, Secret: secret, Route: route.Call{Path: "/"}}, nil)
+		c, err := checker.Check(s.t.Context(), enforce.Call{Kind: policy.APIKey, Subject: k.ID, Secret: secret, Route: route.Call{Path: "/"}}, nil)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -26,7 +27,8 @@ func (s *service) hammer(k policy.Key, secret apikey.Secret) time.Time {
 	return time.Time{}
 }
 
-// A ban by the policy is told of the key as one by hand is, and lifted as one; the next starts at the first length again.
+// A ban by the policy is told of the key as one by hand is, and lifted as one; the next
+// starts at the first length again.
 func TestBanByPolicy(t *testing.T) {
 	s := newService(t)
 	set, err := s.keys.Set(t.Context())

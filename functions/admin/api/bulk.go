@@ -6,10 +6,10 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/functions/admin/access"
-	"tidegate/functions/admin/bulk"
-	"tidegate/functions/admin/keylist"
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 )
 
 type (
@@ -43,7 +43,7 @@ type BulkFilter struct {
 
 func (a *api) registerBulk() {
 	register(a, operation{
-		pattern: "POST /bulk", id: "change-keys", summary: "Change many keys, some with each request", role: access.Editor, group: "keys",
+		pattern: "POST /bulk", id: "change-keys", summary: "Change many keys, some with each request", role: auth.Editor, group: "keys",
 		details: "A request changes up to 200 keys in about a second and says how to go on. Doing a part twice changes nothing twice.",
 	}, a.changeKeys)
 }
@@ -63,7 +63,7 @@ func (a *api) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutput, error
 	}
 	out := &bulkOutput{}
 	out.Body.Failed = []string{}
-	deadline, by := time.Now().Add(bulk.Patience), edit(ctx, strings.TrimSpace(in.Body.Reason))
+	deadline, by := time.Now().Add(app.Patience), edit(ctx, strings.TrimSpace(in.Body.Reason))
 	for i, k := range keys {
 		changed, err := change.Apply(ctx, a.Keys, k, by)
 		var invalid *policy.InvalidError
@@ -73,7 +73,7 @@ func (a *api) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutput, error
 		case ctx.Err() != nil:
 			return nil, err
 		case err != nil:
-			a.Log.Warn("bulk change", "key", k.ID, "error", err)
+			a.Log.Warn("bulk change", "key_id", k.ID, "cause", err)
 			out.Body.Failed = append(out.Body.Failed, k.ID)
 		case changed:
 			out.Body.Done++
@@ -81,7 +81,7 @@ func (a *api) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutput, error
 			out.Body.Skipped++
 		}
 		if i+1 < len(keys) && in.Body.Filter != nil && time.Now().After(deadline) {
-			next = policy.Cursor(k)
+			next = registry.Cursor(k)
 			break
 		}
 	}
@@ -89,8 +89,9 @@ func (a *api) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutput, error
 	return out, nil
 }
 
-// change reads what is done to each key. What the store would refuse for every one of them is refused at once.
-func (in *bulkInput) change(set *policy.Set) (bulk.Change, error) {
+// change reads what is done to each key. What the store would refuse for every one of
+// them is refused at once.
+func (in *bulkInput) change(set *policy.Set) (app.KeyChange, error) {
 	b := in.Body
 	var wrong details
 	add := func(location, message string) {
@@ -99,11 +100,11 @@ func (in *bulkInput) change(set *policy.Set) (bulk.Change, error) {
 	if (len(b.IDs) == 0) == (b.Filter == nil) {
 		add("ids", "give either ids or a filter")
 	}
-	if _, known := set.Plan(b.Plan); b.Do == bulk.Plan && !known {
+	if _, known := set.Plan(b.Plan); b.Do == app.Plan && !known {
 		add("plan", "no plan has this name")
 	}
-	c := bulk.Change{Do: b.Do, Plan: b.Plan}
-	if b.Do == bulk.Override {
+	c := app.KeyChange{Do: b.Do, Plan: b.Plan}
+	if b.Do == app.Override {
 		if b.Override == nil {
 			add("override", "is missing")
 		}
@@ -123,7 +124,7 @@ func (a *api) bulkKeys(ctx context.Context, set *policy.Set, in *bulkInput) ([]p
 	if err != nil {
 		return nil, "", err
 	}
-	found, err := keylist.Find(ctx, a.Keys, set, meant, in.Body.After, bulk.Chunk)
+	found, err := app.FindKeys(ctx, a.Keys, set, meant, in.Body.After, app.Chunk)
 	if err != nil {
 		return nil, "", cursorProblem(err)
 	}

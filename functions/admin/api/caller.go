@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/auth"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 )
@@ -51,10 +51,10 @@ type Caller struct {
 func (a *api) registerCallers() {
 	const group = "keys"
 	register(a, operation{
-		pattern: "GET /callers", id: "list-callers", summary: "List who called within 24 hours, the last first", role: access.Viewer, group: group,
+		pattern: "GET /callers", id: "list-callers", summary: "List who called within 24 hours, the last first", role: auth.Viewer, group: group,
 	}, a.listCallers)
 	register(a, operation{
-		pattern: "POST /callers", id: "adopt-caller", summary: "Make a record of a caller without an API key", role: access.Editor, group: group,
+		pattern: "POST /callers", id: "adopt-caller", summary: "Make a record of a caller without an API key", role: auth.Editor, group: group,
 		status: http.StatusCreated, details: "So that a token's holder or an address can have an override or a ban, by the operations on keys.",
 	}, a.adopt)
 }

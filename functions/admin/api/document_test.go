@@ -7,10 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/auth"
 )
 
-// The document is valid OpenAPI 3.1, lists every route and nothing else, and says of each what it needs.
+// The document is valid OpenAPI 3.1, lists every route and nothing else, and says of each
+// what it needs.
 func TestDocument(t *testing.T) {
 	s := newService(t)
 	if valid, errs := s.document.ValidateDocument(); !valid {
@@ -53,14 +54,14 @@ func TestDocument(t *testing.T) {
 	}
 	for _, r := range Routes("", Services{}) {
 		served = append(served, r.Pattern)
-		want := map[access.Role]string{access.Viewer: "read", access.Editor: "write", access.Settler: "settle"}[r.Role]
+		want := map[auth.Role]string{auth.Viewer: "read", auth.Editor: "write", auth.Settler: "settle"}[r.Role]
 		if want == "" || scopes[r.Pattern] != want || r.MaxBody < MaxBody {
 			t.Errorf("%s: role %v, scope %q, %d bytes", r.Pattern, r.Role, scopes[r.Pattern], r.MaxBody)
 		}
-		if changes := !strings.HasPrefix(r.Pattern, "GET "); changes && r.Role == access.Viewer && !strings.HasPrefix(r.Pattern, "POST /api/v1/simulate") {
+		if changes := !strings.HasPrefix(r.Pattern, "GET "); changes && r.Role == auth.Viewer && !strings.HasPrefix(r.Pattern, "POST /api/v1/simulate") {
 			t.Errorf("%s is open to viewers", r.Pattern)
 		}
-		if settles := r.Pattern == "POST /api/v1/reservations/settle"; settles != (r.Role == access.Settler) {
+		if settles := r.Pattern == "POST /api/v1/reservations/settle"; settles != (r.Role == auth.Settler) {
 			t.Errorf("%s: role %v", r.Pattern, r.Role)
 		}
 	}

@@ -7,9 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/functions/admin/access"
-	"tidegate/functions/admin/wording"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/answer"
+	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 )
@@ -17,7 +18,7 @@ import (
 type (
 	explainInput struct {
 		Key     string `query:"key" required:"true" maxLength:"64" doc:"Id of the key that calls"`
-		Method  string `query:"method" default:"GET" maxLength:"16"`
+		Method  string `query:"method" default:"GET" maxLength:"16" doc:"HEAD follows the rule for GET unless a rule names HEAD"`
 		Path    string `query:"path" default:"/" maxLength:"2000" pattern:"^/"`
 		API     string `query:"api" maxLength:"64"`
 		Stage   string `query:"stage" maxLength:"128"`
@@ -72,7 +73,7 @@ type Response struct {
 
 func (a *api) registerExplain() {
 	register(a, operation{
-		pattern: "GET /explain", id: "explain-call", summary: "What a call would get now, and why", role: access.Viewer, group: "usage",
+		pattern: "GET /explain", id: "explain-call", summary: "What a call would get now, and why", role: auth.Viewer, group: "usage",
 		details: "Nothing is taken.",
 	}, a.explain)
 }
@@ -80,8 +81,8 @@ func (a *api) registerExplain() {
 // v6Bits is how the check function masks IPv6 addresses unless it is told otherwise.
 const v6Bits = 64
 
-func (in *explainInput) call() (policy.Call, error) {
-	c := policy.Call{Route: route.Call{API: in.API, Stage: in.Stage, Method: strings.ToUpper(in.Method), Path: in.Path}}
+func (in *explainInput) call() (enforce.Call, error) {
+	c := enforce.Call{Route: route.Call{API: in.API, Stage: in.Stage, Method: strings.ToUpper(in.Method), Path: in.Path}}
 	if in.Address == "" {
 		return c, nil
 	}
@@ -111,17 +112,18 @@ func (a *api) explain(ctx context.Context, in *explainInput) (*explainOutput, er
 	if err != nil {
 		return nil, err
 	}
-	e, err := a.Keys.Explain(ctx, set, k, call)
+	e, err := a.Checker.Explain(ctx, set, k, call)
 	if err != nil {
 		return nil, err
 	}
 	return &explainOutput{explanationOf(set, e)}, nil
 }
 
-func explanationOf(set *policy.Set, e policy.Explained) Explanation {
-	c := e.Checked
+func explanationOf(set *policy.Set, e enforce.Explanation) Explanation {
+	c := e.Result
 	out := Explanation{
-		Allowed: c.Allowed, Refused: e.Refused, Exempt: e.Exempt, Would: c.Would, BannedUntil: given(c.BannedUntil), NextFree: after(c.Now, c.RetryAfter()),
+		Allowed: c.Allowed, Refused: e.Refused, Exempt: e.Exempt, Would: c.WouldAllow,
+		BannedUntil: given(c.BannedUntil), NextFree: after(c.Now, c.RetryAfter()),
 		Source: e.Effective.Source, Plan: c.Plan, Rule: c.Rule, Cost: c.Cost, Rules: []RuleMatch{}, Limits: []AppliedLimit{}, Response: responseOf(e),
 	}
 	for _, m := range e.Matches {
@@ -132,18 +134,18 @@ func explanationOf(set *policy.Set, e policy.Explained) Explanation {
 		out.Limits = append(out.Limits, AppliedLimit{l.Scope, string(l.Mode), windowOf(l.Usage, c.Now)})
 	}
 	if c.Source == "plan" && len(e.Effective.Plan.Candidate) > 0 {
-		out.Candidate = wording.Each(e.Effective.Plan.Candidate)
+		out.Candidate = policydoc.Each(e.Effective.Plan.Candidate)
 	}
 	return out
 }
 
-func responseOf(e policy.Explained) Response {
+func responseOf(e enforce.Explanation) Response {
 	if e.Refused != "" {
 		return Response{Status: http.StatusUnauthorized, Type: aboutBlank, Detail: answer.Unauthorized}
 	}
-	told := answer.To(e.Checked)
+	told := answer.To(e.Result)
 	r := Response{RateLimit: told.RateLimit, Policy: told.RateLimitPolicy}
-	if !e.Checked.Allowed {
+	if !e.Result.Allowed {
 		d := told.Denial
 		r.Status, r.RetryAfter, r.Type, r.Detail, r.Violated = http.StatusTooManyRequests, d.RetryAfter, d.Type, d.Detail, d.Violated
 	}

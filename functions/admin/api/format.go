@@ -9,11 +9,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// strictJSON refuses what readers of JSON take in different ways: names that stand twice in an object, and text that is not UTF-8.
+// strictJSON refuses what readers of JSON take in different ways: names that stand twice
+// in an object, and text that is not UTF-8.
 var strictJSON = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: unmarshal}
 
 // maxNesting is deeper than any body: a policy's limits stand at 5.
 const maxNesting = 16
+
+// maxFields of one object is more than any body has.
+const maxFields = 64
 
 func unmarshal(data []byte, into any) error {
 	if _, again := into.(*any); again { // huma reads each body twice, so first to check it
@@ -42,7 +46,9 @@ func checkJSON(data []byte) error {
 	return errors.New("this is not UTF-8")
 }
 
+// checkNesting bounds depth and fields in one pass, before anything is decoded.
 func checkNesting(data []byte) error {
+	var fields [maxNesting + 1]int // of the object open at each depth
 	depth, inString, escaped := 0, false, false
 	for _, c := range data {
 		switch {
@@ -53,12 +59,16 @@ func checkNesting(data []byte) error {
 		case c == '"':
 			inString = true
 		case c == '{' || c == '[':
-			depth++
-		case c == '}' || c == ']':
+			if depth++; depth > maxNesting {
+				return fmt.Errorf("this is nested deeper than %d levels", maxNesting)
+			}
+			fields[depth] = 0
+		case (c == '}' || c == ']') && depth > 0:
 			depth--
-		}
-		if depth > maxNesting {
-			return fmt.Errorf("this is nested deeper than %d levels", maxNesting)
+		case c == ':':
+			if fields[depth]++; fields[depth] > maxFields {
+				return fmt.Errorf("an object has more than %d fields", maxFields)
+			}
 		}
 	}
 	return nil

@@ -17,36 +17,39 @@ import (
 	validator "github.com/pb33f/libopenapi-validator"
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/functions/admin/access"
-	"tidegate/functions/admin/token"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/auth/token"
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/internal/store/acl"
+	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/usage"
-	"tidegate/internal/valkeytest"
 )
 
 var (
 	testPepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
-	byTest     = policy.Edit{By: audit.Actor{Kind: "system", Name: "test"}}
-	ada        = access.Actor{ID: "password:ada", Name: "ada", Kind: access.User, Role: access.Editor}
-	machine    = access.Actor{ID: "token:x", Name: "ci", Kind: access.Token, Role: access.Editor}
+	byTest     = registry.Edit{By: audit.Actor{Kind: "system", Name: "test"}}
+	ada        = auth.Actor{ID: "password:ada", Name: "ada", Kind: auth.User, Role: auth.Editor}
+	machine    = auth.Actor{ID: "token:x", Name: "ci", Kind: auth.Token, Role: auth.Editor}
 )
 
-// service is the API on a real Valkey, with one plan of 10 per 10 minutes. Who asks is the test's to say; the dashboard's tests say who may.
+// service is the API on a real Valkey, with one plan of 10 per 10 minutes. Who asks is
+// the test's to say; the dashboard's tests say who may.
 type service struct {
 	t        testing.TB
-	keys     *policy.Store
+	keys     *registry.Store
 	tokens   *token.Store
 	client   valkey.Client
 	url      string
 	log      *bytes.Buffer
 	server   *httptest.Server
 	document validator.Validator
-	actor    access.Actor
+	actor    auth.Actor
 }
 
 func newService(t testing.TB) *service {
@@ -59,7 +62,7 @@ func newServiceOn(t testing.TB, url string) *service {
 	t.Helper()
 	client := connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
 	s := &service{
-		t: t, url: url, client: client, keys: policy.NewStore(client, testPepper), tokens: token.NewStore(client, testPepper), log: &bytes.Buffer{},
+		t: t, url: url, client: client, keys: registry.NewStore(client, testPepper), tokens: token.NewStore(client, testPepper), log: &bytes.Buffer{},
 		actor: ada,
 	}
 	s.serve(s.keys)
@@ -69,16 +72,16 @@ func newServiceOn(t testing.TB, url string) *service {
 }
 
 // serve makes the API answer from these keys, while the test keeps its own way to them.
-func (s *service) serve(keys *policy.Store) {
+func (s *service) serve(keys *registry.Store) {
 	s.t.Helper()
 	routes := Routes("", Services{
-		Keys: keys, Checker: policy.NewChecker(s.client, testPepper), Usage: usage.NewReader(s.client), Tokens: s.tokens,
+		Keys: keys, Checker: enforce.NewChecker(s.client, testPepper), Usage: usage.NewReader(s.client), Tokens: s.tokens,
 		Log: slog.New(slog.NewTextHandler(s.log, nil)),
 	})
 	mux := http.NewServeMux()
 	for _, r := range routes {
 		mux.HandleFunc(r.Pattern, func(w http.ResponseWriter, req *http.Request) {
-			r.Handle(w, req.WithContext(access.With(req.Context(), s.actor)))
+			r.Handle(w, req.WithContext(auth.With(req.Context(), s.actor)))
 		})
 	}
 	s.server = httptest.NewServer(mux)
@@ -95,7 +98,8 @@ func connect(t testing.TB, url string) valkey.Client {
 	return client
 }
 
-// readDocument takes the OpenAPI document as a client does. Every answer of the tests is held against it.
+// readDocument takes the OpenAPI document as a client does. Every answer of the tests is
+// held against it.
 func (s *service) readDocument() {
 	s.t.Helper()
 	text := s.send(http.MethodGet, "/openapi.json", nil, nil).text
@@ -143,7 +147,8 @@ type reply struct {
 
 type header map[string]string
 
-// do sends a request with JSON, unless the body is bytes, and holds the answer against the document.
+// do sends a request with JSON, unless the body is bytes, and holds the answer against
+// the document.
 func (s *service) do(method, path string, body any, headers header) reply {
 	s.t.Helper()
 	r := s.send(method, path, body, headers)
@@ -252,7 +257,8 @@ func (r reply) stringAt(path ...any) string {
 	return text
 }
 
-// newest returns action, name and reason of the newest entry of the audit, and who made it.
+// newest returns action, name and reason of the newest entry of the audit, and who made
+// it.
 func (s *service) newest(subject string) (audit.Entry, bool) {
 	s.t.Helper()
 	page, err := s.keys.Audit().List(s.t.Context(), audit.Query{Subject: subject, Count: 1})

@@ -10,13 +10,14 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"tidegate/functions/admin/access"
-	"tidegate/functions/admin/keylist"
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth"
 	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
 )
 
-// Key is a key without its secret, or the override and the ban of a caller that others vouch for.
+// Key is a key without its secret, or the override and the ban of a caller that others
+// vouch for.
 type Key struct {
 	ID       string     `json:"id"`
 	Kind     string     `json:"kind" enum:"key,token,address"`
@@ -71,7 +72,7 @@ type KeyNow struct {
 	Windows []Window `json:"windows" doc:"Its limits in force and how they stand; none with mode off"`
 }
 
-func keyNowOf(s keylist.Subject) KeyNow {
+func keyNowOf(s app.Subject) KeyNow {
 	out := KeyNow{Key: keyOf(s.Key), States: []string{}, Windows: windowsOf(s.Now)}
 	if out.Kind == "" {
 		out.Kind = string(policy.APIKey) // of one that cannot be read nobody knows
@@ -175,27 +176,28 @@ func (nullable[T]) Schema(r huma.Registry) *huma.Schema {
 func (a *api) registerKeys() {
 	const group = "keys"
 	register(a, operation{
-		pattern: "GET /keys", id: "list-keys", summary: "List keys in the order of their names", role: access.Viewer, group: group,
+		pattern: "GET /keys", id: "list-keys", summary: "List keys in the order of their names", role: auth.Viewer, group: group,
 		details: "A key that is there all the while is listed exactly once, whatever is created or deleted meanwhile.",
 	}, a.listKeys)
 	register(a, operation{
-		pattern: "POST /keys", id: "create-key", summary: "Create a key", role: access.Editor, group: group, status: http.StatusCreated,
+		pattern: "POST /keys", id: "create-key", summary: "Create a key", role: auth.Editor, group: group, status: http.StatusCreated,
 		details: "The secret stands in the answer and cannot be had again.",
 	}, a.createKey)
 	register(a, operation{
-		pattern: "GET /keys/{id}", id: "get-key", summary: "Get a key and how its limits stand", role: access.Viewer, group: group,
+		pattern: "GET /keys/{id}", id: "get-key", summary: "Get a key and how its limits stand", role: auth.Viewer, group: group,
 	}, a.getKey)
 	register(a, operation{
-		pattern: "PATCH /keys/{id}", id: "edit-key", summary: "Change name, plan, tags or expiry", role: access.Editor, group: group,
+		pattern: "PATCH /keys/{id}", id: "edit-key", summary: "Change name, plan, tags or expiry", role: auth.Editor, group: group,
 		details: "What is left out stays. Another plan acts on the next check and keeps the counts.",
 	}, a.patchKey)
 	register(a, operation{
-		pattern: "DELETE /keys/{id}", id: "delete-key", summary: "Delete a key and its counts for ever", role: access.Editor, group: group,
+		pattern: "DELETE /keys/{id}", id: "delete-key", summary: "Delete a key and its counts for ever", role: auth.Editor, group: group,
 		status: http.StatusNoContent,
 	}, a.deleteKey)
 }
 
-// key returns the key with this id. A whole secret is refused: it would stand in the address, where logs find it.
+// key returns the key with this id. A whole secret is refused: it would stand in the
+// address, where logs find it.
 func (a *api) key(ctx context.Context, id string) (policy.Key, error) {
 	if _, err := apikey.Parse(id); err == nil {
 		return policy.Key{}, unprocessable(Detail{
@@ -214,8 +216,8 @@ func keyAnswer(k policy.Key, err error) (*keyOutput, error) {
 }
 
 // filter reads which keys are meant.
-func filter(set *policy.Set, prefix, plan, state, at string) (keylist.Filter, error) {
-	f := keylist.Filter{Prefix: prefix, State: keylist.State(state)}
+func filter(set *policy.Set, prefix, plan, state, at string) (app.KeyFilter, error) {
+	f := app.KeyFilter{Prefix: prefix, State: app.State(state)}
 	if plan == "" {
 		return f, nil
 	}
@@ -237,7 +239,7 @@ func (a *api) listKeys(ctx context.Context, in *keysInput) (*keysOutput, error) 
 		return nil, err
 	}
 	f.Tag = in.Tag
-	found, err := keylist.Find(ctx, a.Keys, set, f, in.After, in.Count)
+	found, err := app.FindKeys(ctx, a.Keys, set, f, in.After, in.Count)
 	if err != nil {
 		return nil, cursorProblem(err)
 	}
@@ -277,7 +279,7 @@ func (a *api) getKey(ctx context.Context, in *KeyPath) (*keyNowOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	subjects, err := keylist.Subjects(ctx, a.Keys, set, []policy.Key{k})
+	subjects, err := app.Subjects(ctx, a.Keys, set, []policy.Key{k})
 	if err != nil {
 		return nil, err
 	}

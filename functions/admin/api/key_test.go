@@ -12,7 +12,8 @@ import (
 	"tidegate/internal/policy"
 )
 
-// A key's whole life: every operation does what it says, tells the version, and is told in the audit with who and why.
+// A key's whole life: every operation does what it says, tells the version, and is told
+// in the audit with who and why.
 func TestKeyLife(t *testing.T) {
 	s := newService(t)
 	s.savePlans(policy.Plan{Name: "pro", Limits: []limit{{Requests: 100, Window: time.Minute}}})
@@ -146,7 +147,8 @@ func TestKeyAnyVersion(t *testing.T) {
 	}
 }
 
-// The pages of a list hold each key that is there all the while once, though others are created meanwhile, and the filters narrow it.
+// The pages of a list hold each key that is there all the while once, though others are
+// created meanwhile, and the filters narrow it.
 func TestKeyPages(t *testing.T) {
 	s := newService(t)
 	const count = 1100
@@ -221,7 +223,8 @@ func TestKeyFilters(t *testing.T) {
 	}
 }
 
-// A job goes on where it stopped, leaves alone what is as it should be, and does nothing twice.
+// A job goes on where it stopped, leaves alone what is as it should be, and does nothing
+// twice.
 func TestBulk(t *testing.T) {
 	s := newService(t)
 	s.savePlans(policy.Plan{Name: "pro", Limits: []limit{{Requests: 100, Window: time.Minute}}})

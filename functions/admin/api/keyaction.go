@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/auth"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
@@ -58,11 +58,11 @@ func (in *actionInput) reason() string {
 func (a *api) registerKeyActions() {
 	const group = "keys"
 	register(a, operation{
-		pattern: "PUT /keys/{id}/override", id: "override-key", summary: "Replace the limits of the key's plan", role: access.Editor, group: group,
+		pattern: "PUT /keys/{id}/override", id: "override-key", summary: "Replace the limits of the key's plan", role: auth.Editor, group: group,
 		details: "Acts on the next check and keeps what was counted.",
 	}, a.putOverride)
 	register(a, operation{
-		pattern: "DELETE /keys/{id}/override", id: "end-override", summary: "End the override: the plan is back in force", role: access.Editor,
+		pattern: "DELETE /keys/{id}/override", id: "end-override", summary: "End the override: the plan is back in force", role: auth.Editor,
 		group: group,
 	}, a.endOverride)
 	for _, action := range []struct {
@@ -75,14 +75,14 @@ func (a *api) registerKeyActions() {
 		{"reset", "Forget everything that was counted", a.reset},
 	} {
 		register(a, operation{
-			pattern: "POST /keys/{id}/" + action.name, id: action.name + "-key", summary: action.summary, role: access.Editor, group: group,
+			pattern: "POST /keys/{id}/" + action.name, id: action.name + "-key", summary: action.summary, role: auth.Editor, group: group,
 		}, action.do)
 	}
 	register(a, operation{
-		pattern: "POST /keys/{id}/ban", id: "ban-key", summary: "Deny every call until a time", role: access.Editor, group: group,
+		pattern: "POST /keys/{id}/ban", id: "ban-key", summary: "Deny every call until a time", role: auth.Editor, group: group,
 	}, a.ban)
 	register(a, operation{
-		pattern: "POST /keys/{id}/rotate", id: "rotate-key", summary: "Make a new secret", role: access.Editor, group: group, status: http.StatusCreated,
+		pattern: "POST /keys/{id}/rotate", id: "rotate-key", summary: "Make a new secret", role: auth.Editor, group: group, status: http.StatusCreated,
 		details: "Plan, counts and history stay. The new secret stands in the answer and cannot be had again. " +
 			"If-Match keeps a repeated request from rotating twice.",
 	}, a.rotate)

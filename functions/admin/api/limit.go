@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"tidegate/functions/admin/wording"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 )
 
@@ -13,7 +13,7 @@ type Limit struct {
 	Requests    int64  `json:"requests" minimum:"1" maximum:"1000000000"`
 	Window      string `json:"window,omitempty" maxLength:"40" example:"10s" doc:"1ms to 366d; none with a calendar"`
 	Algorithm   string `json:"algorithm,omitempty" enum:"log,counter,token-bucket,fixed-window" doc:"log, which is exact, when it is left out"`
-	CountDenied bool   `json:"countDenied,omitempty" doc:"Denied calls count too; log only"`
+	CountDenied bool   `json:"countDenied,omitempty" doc:"Denied calls count too; log only, not on limits that callers share"`
 	Slots       int    `json:"slots,omitempty" minimum:"64" maximum:"100000" doc:"Bounds the memory of a log"`
 	Calendar    string `json:"calendar,omitempty" enum:"minute,hour,day,month" doc:"Periods of the calendar in place of a window; fixed-window only"`
 	Zone        string `json:"zone,omitempty" maxLength:"60" example:"Europe/Berlin" doc:"Time zone of the calendar; UTC when it is left out"`
@@ -55,7 +55,8 @@ func (d *details) err() error {
 	return unprocessable(*d...)
 }
 
-// limits reads a list that stands at a place of the body. Bounds are the store's to check.
+// limits reads a list that stands at a place of the body. Bounds are the store's to
+// check.
 func (d *details) limits(at string, in []Limit) []limiter.Limit {
 	var all []limiter.Limit
 	for i, l := range in {
@@ -92,7 +93,7 @@ type Window struct {
 
 func windowOf(u limiter.Usage, now time.Time) Window {
 	return Window{
-		Limit: limitOf(u.Limit), Text: wording.Limit(u.Limit), Used: u.Used(), Remaining: u.Remaining,
+		Limit: limitOf(u.Limit), Text: policydoc.Limit(u.Limit), Used: u.Used(), Remaining: u.Remaining,
 		Resets: after(now, u.Reset), NextFree: after(now, u.RetryAfter),
 	}
 }

@@ -32,7 +32,8 @@ func (m IfMatch) missing() error {
 // any reports whether the change goes on top of whichever version there is.
 func (m IfMatch) any() bool { return m.IfMatch == "" || m.IfMatch == "*" }
 
-// version is the one that the change is based on, given the current one. It fails with 412 when they differ. Weak and unknown tags match nothing.
+// version is the one that the change is based on, given the current one. It fails with
+// 412 when they differ. Weak and unknown tags match nothing.
 func (m IfMatch) version(current int64) (int64, error) {
 	if m.any() {
 		return current, nil
@@ -63,7 +64,8 @@ func stale(current int64, given *int64) *Problem {
 
 const tries = 5 // to change whatever is there while others change it too
 
-// onKey makes a change that is based on a version of a key, again when it may be any version and another came first.
+// onKey makes a change that is based on a version of a key, again when it may be any
+// version and another came first.
 func (a *api) onKey(k policy.Key, m IfMatch, change func(version int64) (policy.Key, error)) (policy.Key, error) {
 	version, err := m.version(k.Version)
 	if err != nil {
@@ -81,7 +83,8 @@ func (a *api) onKey(k policy.Key, m IfMatch, change func(version int64) (policy.
 	}
 }
 
-// overtaken makes a change of a key as it is when the change is made. When another came first it is made again, unless it is based on a version.
+// overtaken makes a change of a key as it is when the change is made. When another came
+// first it is made again, unless it is based on a version.
 func (a *api) overtaken(ctx context.Context, k policy.Key, m IfMatch, change func() error) error {
 	for try := 1; ; try++ {
 		err := change()

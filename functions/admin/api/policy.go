@@ -8,8 +8,8 @@ import (
 	"net/netip"
 	"strings"
 
-	"tidegate/functions/admin/access"
-	"tidegate/functions/admin/policyfile"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
@@ -53,13 +53,14 @@ type Rule struct {
 	Shared  []Limit `json:"shared,omitempty" maxItems:"8"`
 
 	SharedLease string `json:"sharedLease,omitempty" maxLength:"40" example:"1s" doc:"Of shared, as lease of a scope"`
+	SettleMax   int64  `json:"settleMax,omitempty" minimum:"1" maximum:"1000000000" doc:"Most a settlement charges to limits that callers share, cost at least; 10 times the cost when left out"` //nolint:lll // a tag
 }
 
 // Pattern says which calls a rule is for. What is left out matches any.
 type Pattern struct {
 	API    string `json:"api,omitempty" maxLength:"64"`
 	Stage  string `json:"stage,omitempty" maxLength:"128"`
-	Method string `json:"method,omitempty" maxLength:"16"`
+	Method string `json:"method,omitempty" maxLength:"16" doc:"GET covers HEAD unless a rule names HEAD; ANY is every method"`
 	Path   string `json:"path,omitempty" maxLength:"512" example:"/orders/{id}"`
 }
 
@@ -88,7 +89,7 @@ func policyOf(s *policy.Set) Policy {
 	}
 	for _, r := range s.Routes {
 		out.Routes = append(out.Routes, Rule{
-			Name: r.Name, Pattern: Pattern(r.Pattern), Cost: &r.Cost, Settle: r.Settle, Mode: string(r.Mode),
+			Name: r.Name, Pattern: Pattern(r.Pattern), Cost: &r.Cost, Settle: r.Settle, SettleMax: r.SettleMax, Mode: string(r.Mode),
 			PerKey: limitsOf(r.PerKey), PerIP: limitsOf(r.PerIP), Shared: limitsOf(r.Shared), SharedLease: short(r.SharedLease),
 		})
 	}
@@ -162,7 +163,8 @@ func (d *details) rule(at string, r Rule) policy.Route {
 		cost = *r.Cost
 	}
 	return policy.Route{
-		Name: strings.TrimSpace(r.Name), Pattern: route.Pattern(r.Pattern), Cost: cost, Settle: r.Settle, Mode: policy.Mode(r.Mode),
+		Name: strings.TrimSpace(r.Name), Pattern: route.Pattern(r.Pattern), Cost: cost, Settle: r.Settle, SettleMax: r.SettleMax,
+		Mode:   policy.Mode(r.Mode),
 		PerKey: d.limits(at+"perKey", r.PerKey), PerIP: d.limits(at+"perIP", r.PerIP), Shared: d.limits(at+"shared", r.Shared),
 		SharedLease: d.duration(at+"sharedLease", r.SharedLease),
 	}
@@ -238,10 +240,10 @@ type (
 
 // Changes is what an edit of the policies changes, or would.
 type Changes struct {
-	Applied bool                `json:"applied" doc:"false after a dry run, and when nothing differs"`
-	Version int64               `json:"version" doc:"In force now"`
-	Changes []policyfile.Change `json:"changes" doc:"Field by field, in words"`
-	Text    string              `json:"text" doc:"The same in lines" example:"plan free: limits: 10 per 10 seconds → 20 per 10 seconds\n"`
+	Applied bool               `json:"applied" doc:"false after a dry run, and when nothing differs"`
+	Version int64              `json:"version" doc:"In force now"`
+	Changes []policydoc.Change `json:"changes" doc:"Field by field, in words"`
+	Text    string             `json:"text" doc:"The same in lines" example:"plan free: limits: 10 per 10 seconds → 20 per 10 seconds\n"`
 }
 
 // PlanKeys is a plan and how many keys have it.
@@ -253,18 +255,18 @@ type PlanKeys struct {
 func (a *api) registerPolicy() {
 	const group = "policy"
 	register(a, operation{
-		pattern: "GET /policy", id: "get-policy", summary: "Plans, route rules and what holds for all callers", role: access.Viewer, group: group,
+		pattern: "GET /policy", id: "get-policy", summary: "Plans, route rules and what holds for all callers", role: auth.Viewer, group: group,
 	}, a.getPolicy)
 	register(a, operation{
-		pattern: "PUT /policy", id: "put-policy", summary: "Replace them", role: access.Editor, group: group, maxBody: MaxPolicyBody,
+		pattern: "PUT /policy", id: "put-policy", summary: "Replace them", role: auth.Editor, group: group, maxBody: MaxPolicyBody,
 		details: "Needs If-Match and a reason, unless it is a dry run. What is left out is removed. The next check obeys.",
 	}, a.putPolicy)
 	register(a, operation{
-		pattern: "POST /policy/sync", id: "sync-policy", summary: "Finish a save that was interrupted", role: access.Editor, group: group,
+		pattern: "POST /policy/sync", id: "sync-policy", summary: "Finish a save that was interrupted", role: auth.Editor, group: group,
 		status: http.StatusNoContent,
 	}, func(ctx context.Context, _ *none) (*none, error) { return nil, a.Keys.Sync(ctx) })
 	register(a, operation{
-		pattern: "GET /plans", id: "list-plans", summary: "Plans and how many keys have each", role: access.Viewer, group: group,
+		pattern: "GET /plans", id: "list-plans", summary: "Plans and how many keys have each", role: auth.Viewer, group: group,
 	}, a.listPlans)
 }
 
@@ -330,14 +332,14 @@ func (s saving) ready() error {
 	return nil
 }
 
-// save makes next the policies, or tells what that would change. When nothing differs there is nothing to lose, whatever version it was based on: so
-// a
-// save that is sent again succeeds.
+// save makes next the policies, or tells what that would change. When nothing differs
+// there is nothing to lose, whatever version it was based on: so a save that is sent
+// again succeeds.
 func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set, s saving) (*changesOutput, error) {
-	out := &changesOutput{ETag: etag(current.Version), Body: Changes{Version: current.Version, Changes: policyfile.Diff(current, &next)}}
-	out.Body.Text = policyfile.Text(out.Body.Changes)
+	out := &changesOutput{ETag: etag(current.Version), Body: Changes{Version: current.Version, Changes: policydoc.Diff(current, &next)}}
+	out.Body.Text = policydoc.Text(out.Body.Changes)
 	if len(out.Body.Changes) == 0 {
-		out.Body.Changes = []policyfile.Change{}
+		out.Body.Changes = []policydoc.Change{}
 		return out, nil
 	}
 	version, err := s.match.version(current.Version)
@@ -345,7 +347,7 @@ func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set, s 
 		return nil, err
 	}
 	if s.dry {
-		return out, next.Validate()
+		return out, next.ValidateAfter(current)
 	}
 	next.Version = version
 	saved, err := a.Keys.SaveSet(ctx, next, edit(ctx, strings.TrimSpace(s.reason)))

@@ -11,6 +11,7 @@ import (
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
 	"tidegate/internal/route"
 )
 
@@ -32,9 +33,19 @@ func (s *service) fill() {
 		Candidate: []limit{{Requests: 50, Window: time.Hour, Algorithm: limiter.TokenBucket}},
 	})
 	set.Routes = []policy.Route{
-		{Name: "chat", Pattern: route.Pattern{API: "abc", Stage: "prod", Method: "POST", Path: "/chat/{id}"}, Cost: 5, Settle: true, Mode: policy.Shadow,
-			PerKey: []limit{{Requests: 30, Window: time.Minute}}, PerIP: []limit{{Requests: 60, Window: time.Minute}}, Shared: []limit{{Requests: 600,
-				Window: time.Minute}}, SharedLease: policy.Duration(250 * time.Millisecond)},
+		{
+			Name:      "chat",
+			Pattern:   route.Pattern{API: "abc", Stage: "prod", Method: "POST", Path: "/chat/{id}"},
+			Cost:      5,
+			Settle:    true,
+			SettleMax: 70,
+			Mode:      policy.Shadow,
+			PerKey:    []limit{{Requests: 30, Window: time.Minute}},
+			PerIP:     []limit{{Requests: 60, Window: time.Minute}},
+			Shared: []limit{{Requests: 600,
+				Window: time.Minute}},
+			SharedLease: policy.Duration(250 * time.Millisecond),
+		},
 		{Name: "free", Pattern: route.Pattern{Method: "GET", Path: "/health"}, Cost: 0},
 	}
 	set.PerIP = policy.Scope{Limits: []limit{{Requests: 1000, Window: time.Minute}}, Mode: policy.Shadow}
@@ -63,7 +74,8 @@ func (s *service) set() string {
 	return string(text)
 }
 
-// What was read can be written back, as JSON and as YAML, and then nothing differs and nothing is written.
+// What was read can be written back, as JSON and as YAML, and then nothing differs and
+// nothing is written.
 func TestPolicyRoundTrip(t *testing.T) {
 	s := newService(t)
 	s.fill()
@@ -74,8 +86,9 @@ func TestPolicyRoundTrip(t *testing.T) {
 	if same.header.Get("ETag") != read.header.Get("ETag") {
 		t.Errorf("%v", same.header)
 	}
-	file := s.get("/policy.yaml").wants(http.StatusOK, "1,000,000 per calendar month (Europe/Berlin), fixed window", "pattern: abc/prod POST /chat/{id}",
-		"sharedLease: 250ms", "lease: 100ms")
+	file := s.get("/policy.yaml").
+		wants(http.StatusOK, "1,000,000 per calendar month (Europe/Berlin), fixed window", "pattern: abc/prod POST /chat/{id}",
+			"sharedLease: 250ms", "lease: 100ms", "settleMax: 70")
 	if file.header.Get("Content-Type") != "application/yaml" || file.header.Get("ETag") != read.header.Get("ETag") {
 		t.Errorf("%v", file.header)
 	}
@@ -94,7 +107,8 @@ func (s *service) putFile(query, text string, headers header) reply {
 	return s.do(http.MethodPut, "/policy.yaml"+query, []byte(text), all)
 }
 
-// A save needs the version that it is based on and a reason; a dry run tells the same and writes nothing.
+// A save needs the version that it is based on and a reason; a dry run tells the same and
+// writes nothing.
 func TestPutPolicy(t *testing.T) {
 	s := newService(t)
 	before := s.set()
@@ -121,7 +135,7 @@ func TestPutPolicy(t *testing.T) {
 		t.Fatalf("something was written: %s", s.set())
 	}
 	saved := put("?reason=more+room", header{"If-Match": `"1"`}).wants(http.StatusOK, `"applied":true`, `"version":2`, changes)
-	if e, _ := s.newest(policy.SetID); saved.header.Get("ETag") != `"2"` || e.Reason != "more room" || e.By.Name != "ada" {
+	if e, _ := s.newest(policyset.SetID); saved.header.Get("ETag") != `"2"` || e.Reason != "more room" || e.By.Name != "ada" {
 		t.Errorf("%v, %+v", saved.header, e)
 	}
 	s.create("user of free")
@@ -162,7 +176,8 @@ func TestRenamePlan(t *testing.T) {
 	}
 }
 
-// A file is imported on top of the version that it names, or that If-Match does, after a dry run that tells the same.
+// A file is imported on top of the version that it names, or that If-Match does, after a
+// dry run that tells the same.
 func TestImport(t *testing.T) {
 	s := newService(t)
 	file := "version: 1\nplans:\n  - name: free\n    limits:\n      - 20 per 10 minutes\n"

@@ -8,8 +8,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"tidegate/functions/admin/access"
-	"tidegate/functions/admin/policyfile"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
 )
 
@@ -31,11 +31,11 @@ type (
 func (a *api) registerPolicyFile() {
 	const group = "policy"
 	register(a, operation{
-		pattern: "GET /policy.yaml", id: "export-policy", summary: "The policies as a file in YAML", role: access.Viewer, group: group,
+		pattern: "GET /policy.yaml", id: "export-policy", summary: "The policies as a file in YAML", role: auth.Viewer, group: group,
 		answer: "application/yaml", schema: &huma.Schema{Type: huma.TypeString},
 	}, a.exportPolicy)
 	register(a, operation{
-		pattern: "PUT /policy.yaml", id: "import-policy", summary: "Make a file the policies", role: access.Editor, group: group, maxBody: MaxPolicyBody,
+		pattern: "PUT /policy.yaml", id: "import-policy", summary: "Make a file the policies", role: auth.Editor, group: group, maxBody: MaxPolicyBody,
 		details: "With dry_run it tells what would change. Otherwise it needs a reason, and the version that it is based on: " +
 			"If-Match, or else the version " +
 			"that stands in the file. What is left out of the file is removed.",
@@ -47,7 +47,7 @@ func (a *api) exportPolicy(ctx context.Context, _ *none) (*fileOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := policyfile.Write(set)
+	text, err := policydoc.Write(set)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (a *api) importPolicy(ctx context.Context, in *fileInput) (*changesOutput, 
 	if err := isYAML(in.ContentType); err != nil {
 		return nil, err
 	}
-	file, err := policyfile.Read(in.RawBody)
+	file, err := policydoc.Read(in.RawBody)
 	if err != nil {
 		return nil, err
 	}

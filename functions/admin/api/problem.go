@@ -9,9 +9,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"tidegate/functions/admin/policyfile"
-	"tidegate/functions/admin/reservation"
-	"tidegate/functions/admin/token"
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
@@ -59,7 +59,8 @@ func (p *Problem) GetHeaders() http.Header { return p.header }
 // ContentType tells huma the type of the body.
 func (p *Problem) ContentType(string) string { return "application/problem+json" }
 
-// ownErrors makes huma write a Problem for what it finds wrong, and read strictly. These are settings of the whole program.
+// ownErrors makes huma write a Problem for what it finds wrong, and read strictly. These
+// are settings of the whole program.
 var ownErrors = sync.OnceFunc(func() {
 	huma.ValidateStrictCasing, huma.DefaultArrayNullable = true, false
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
@@ -111,18 +112,21 @@ func capital(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// problem tells the public of an error. What it does not know is the store's, and is logged.
+// problem tells the public of an error. What it does not know is the store's, and is
+// logged.
 func (a *api) problem(operation string, err error) error {
 	var p *Problem
 	var invalid *policy.InvalidError
-	var file *policyfile.InvalidError
+	var file *policydoc.InvalidError
 	var wrongToken *token.InvalidError
-	var refused *reservation.RefusedError
+	var refused *app.RefusedError
 	switch {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &invalid):
 		return unprocessable(inBody(invalid, "", "")...)
+	case errors.As(err, &file) && file.TooMany:
+		return problem(http.StatusBadRequest, "The file has more fields or values than any policy: see errors.", fileDetails(file)...)
 	case errors.As(err, &file):
 		return unprocessable(fileDetails(file)...)
 	case errors.As(err, &wrongToken):
@@ -135,7 +139,7 @@ func (a *api) problem(operation string, err error) error {
 			return problem(known.status, known.detail)
 		}
 	}
-	a.Log.Error("api: "+operation, "error", err)
+	a.Log.Error("api: "+operation, "cause", err)
 	p = problem(http.StatusServiceUnavailable, "The store does not answer. Limits and usage live there. Try again in a moment.")
 	if errors.Is(err, policy.ErrUnfinished) {
 		p.Detail = "Saved, but not everywhere yet: some checks may obey the version before. POST " + Prefix + "/policy/sync finishes it."
@@ -163,7 +167,8 @@ func unprocessable(errs ...Detail) *Problem {
 	return problem(http.StatusUnprocessableEntity, words[http.StatusUnprocessableEntity], errs[:min(len(errs), maxErrors)]...)
 }
 
-// inBody says where the fields stand in the body: without the prefix cut, and behind the prefix add.
+// inBody says where the fields stand in the body: without the prefix cut, and behind the
+// prefix add.
 func inBody(invalid *policy.InvalidError, cut, add string) []Detail {
 	all := make([]Detail, len(invalid.Fields))
 	for i, f := range invalid.Fields {
@@ -172,7 +177,7 @@ func inBody(invalid *policy.InvalidError, cut, add string) []Detail {
 	return all
 }
 
-func fileDetails(file *policyfile.InvalidError) []Detail {
+func fileDetails(file *policydoc.InvalidError) []Detail {
 	all := make([]Detail, len(file.Problems))
 	for i, p := range file.Problems {
 		all[i] = Detail{Location: p.Field, Line: p.Line, Message: clip(p.Message)}
@@ -180,7 +185,7 @@ func fileDetails(file *policyfile.InvalidError) []Detail {
 	return all
 }
 
-func refusal(r *reservation.RefusedError) *Problem {
+func refusal(r *app.RefusedError) *Problem {
 	p := problem(r.Status, r.Detail)
 	p.Type, p.Title = r.Type, r.Title
 	if r.RetryAfter > 0 {

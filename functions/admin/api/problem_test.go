@@ -9,7 +9,8 @@ import (
 	"tidegate/internal/audit"
 )
 
-// What is wrong with a request is told as a problem, with the place and the bound, and nothing is done.
+// What is wrong with a request is told as a problem, with the place and the bound, and
+// nothing is done.
 func TestProblems(t *testing.T) {
 	s := newService(t)
 	k := s.create("acme")
@@ -43,14 +44,21 @@ func TestProblems(t *testing.T) {
 		"a name twice":        {"POST", "/keys", `{"name":"a","plan":"free","name":"b"}`, nil, 400, []string{"twice"}},
 		"a name twice inside": {"POST", "/simulate", `{"limit":{"requests":1,"window":"1s","requests":2},"calls":[0]}`, nil, 400, []string{"twice"}},
 		"names in two cases":  {"POST", "/keys", `{"name":"a","plan":"free","Name":"b"}`, nil, 422, []string{"body.Name"}},
-		"too deep":            {"POST", "/keys", strings.Repeat("[", 5000), nil, 400, []string{"nested deeper"}},
-		"unknown field":       {"POST", "/keys", `{"name":"a","plan":"free","colour":"red"}`, nil, 422, []string{"body.colour", "unexpected property"}},
-		"missing field":       {"POST", "/keys", `{"name":"a"}`, nil, 422, []string{"required property plan"}},
-		"name too long":       {"POST", "/keys", `{"name":"` + strings.Repeat("x", 101) + `","plan":"free"}`, nil, 422, []string{"body.name", "<= 100"}},
-		"name of blanks":      {"POST", "/keys", `{"name":"  ","plan":"free"}`, nil, 422, []string{"body.name", "1 to 100"}},
-		"name with controls":  {"POST", "/keys", `{"name":"a\u0000b","plan":"free"}`, nil, 422, []string{"body.name", "cannot be printed"}},
-		"name turned around":  {"POST", "/keys", `{"name":"a\u202eb","plan":"free"}`, nil, 422, []string{"body.name", "cannot be printed"}},
-		"env":                 {"POST", "/keys", `{"name":"a","plan":"free","env":"A B"}`, nil, 422, []string{"body.env"}},
+		"many fields":         {"PUT", "/policy?dry_run=true", "{" + manyFields(`"f%x":1,`) + `"a":1}`, nil, 400, []string{"more than 64 fields"}},
+		"many fields inside": {
+			"PUT", "/policy?dry_run=true", `{"plans":[{` + manyFields(`"f%x":1,`) + `"a":1}]}`, nil, 400, []string{"more than 64 fields"},
+		},
+		"many fields in YAML": {
+			"PUT", "/policy.yaml?dry_run=true", manyFields("f%x: 1\n"), header{"Content-Type": "application/yaml"}, 400, []string{"100000 fields"},
+		},
+		"too deep":           {"POST", "/keys", strings.Repeat("[", 5000), nil, 400, []string{"nested deeper"}},
+		"unknown field":      {"POST", "/keys", `{"name":"a","plan":"free","colour":"red"}`, nil, 422, []string{"body.colour", "unexpected property"}},
+		"missing field":      {"POST", "/keys", `{"name":"a"}`, nil, 422, []string{"required property plan"}},
+		"name too long":      {"POST", "/keys", `{"name":"` + strings.Repeat("x", 101) + `","plan":"free"}`, nil, 422, []string{"body.name", "<= 100"}},
+		"name of blanks":     {"POST", "/keys", `{"name":"  ","plan":"free"}`, nil, 422, []string{"body.name", "1 to 100"}},
+		"name with controls": {"POST", "/keys", `{"name":"a\u0000b","plan":"free"}`, nil, 422, []string{"body.name", "cannot be printed"}},
+		"name turned around": {"POST", "/keys", `{"name":"a\u202eb","plan":"free"}`, nil, 422, []string{"body.name", "cannot be printed"}},
+		"env":                {"POST", "/keys", `{"name":"a","plan":"free","env":"A B"}`, nil, 422, []string{"body.env"}},
 		"too many tags": {"POST", "/keys", `{"name":"a","plan":"free","tags":["1","2","3","4","5","6","7","8","9","10","11"]}`, nil, 422,
 			[]string{"body.tags", "<= 10"}},
 		"tag too long": {"POST", "/keys", `{"name":"a","plan":"free","tags":["` + strings.Repeat("x", 51) + `"]}`, nil, 422,
@@ -133,7 +141,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// Errors of the store are logged, told as 503 with Retry-After, and say nothing of the store.
+// Errors of the store are logged, told as 503 with Retry-After, and say nothing of the
+// store.
 func TestStoreAway(t *testing.T) {
 	s := newService(t)
 	id := s.create("acme").ID
@@ -156,11 +165,19 @@ func TestStoreAway(t *testing.T) {
 func TestManyErrors(t *testing.T) {
 	s := newService(t)
 	body := `{"name":"a","plan":"free"`
-	for i := range 3000 {
+	for i := range 60 {
 		body += fmt.Sprintf(`,"y%d":1`, i)
 	}
 	r := s.post("/keys", []byte(body+"}"))
 	if errs, _ := r.body["errors"].([]any); r.status != http.StatusUnprocessableEntity || len(errs) != maxErrors {
 		t.Errorf("%d with %d errors", r.status, len(errs))
 	}
+}
+
+func manyFields(format string) string {
+	var b strings.Builder
+	for i := range 100_000 {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
 }

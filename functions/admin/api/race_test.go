@@ -9,11 +9,13 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/keyspace"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
+	"tidegate/internal/store/keyspace"
 )
 
-// racing is a client on which somebody else's change comes between the reading of a record and its change, some times.
+// racing is a client on which somebody else's change comes between the reading of a
+// record and its change, some times.
 type racing struct {
 	valkey.Client
 	record string
@@ -29,12 +31,13 @@ func (r *racing) Do(ctx context.Context, cmd valkey.Completed) valkey.ValkeyResu
 	return r.Client.Do(ctx, cmd)
 }
 
-// A reset or a deletion that a change of the same key overtakes is made of the key as it is then, unless it was based on a version. One that is
-// overtaken again and again is no fault of the store.
+// A reset or a deletion that a change of the same key overtakes is made of the key as it
+// is then, unless it was based on a version. One that is overtaken again and again is no
+// fault of the store.
 func TestOvertakenByAnEdit(t *testing.T) {
 	s := newService(t)
 	slow := &racing{Client: s.client}
-	s.serve(policy.NewStore(slow, testPepper))
+	s.serve(registry.NewStore(slow, testPepper))
 	for _, c := range []struct {
 		method, path string
 		headers      header

@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"time"
 
-	"tidegate/functions/admin/access"
-	"tidegate/functions/admin/reservation"
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth"
 )
 
 type (
@@ -33,10 +33,12 @@ type (
 	}
 	settleOutput struct {
 		Body struct {
-			Reserved int64 `json:"reserved"`
-			Actual   int64 `json:"actual"`
-			Short    int64 `json:"short" doc:"How much of actual could not be charged, since a limit was reached"`
-			Partial  bool  `json:"partial" doc:"Some limits on others than the caller could not be reached: they keep what was reserved"`
+			Reserved  int64 `json:"reserved"`
+			Actual    int64 `json:"actual"`
+			Short     int64 `json:"short" doc:"How much of actual could not be charged, since a limit was reached"`
+			SettleMax int64 `json:"settleMax" doc:"The most that limits shared by several callers are charged for the call"`
+			AboveMax  int64 `json:"aboveMax" doc:"How much of actual is above settleMax: only the caller's own limits are charged for it"`
+			Partial   bool  `json:"partial" doc:"Some of what was to be given back is still counted, or limits on others than the caller could not be reached"`
 		}
 	}
 )
@@ -51,17 +53,18 @@ type ReservedLimit struct {
 func (a *api) registerReservations() {
 	const group = "reservations"
 	register(a, operation{
-		pattern: "POST /reservations", id: "reserve-cost", summary: "Take a cost from a key's limits before it is known", role: access.Editor, group: group,
-		status: http.StatusCreated, details: "429 when a limit is reached, with Retry-After.",
+		pattern: "POST /reservations", id: "reserve-cost", summary: "Take a cost from a key's limits before it is known", role: auth.Editor, group: group,
+		status: http.StatusCreated, details: "429 when a limit is reached, with Retry-After. " +
+			"A settlement charges limits that callers share the route's settleMax at most, or 10 times cost; never less than cost.",
 	}, a.reserve)
 	register(a, operation{
-		pattern: "POST /reservations/settle", id: "settle-reservation", summary: "Make a reservation's cost what was really used", role: access.Settler,
+		pattern: "POST /reservations/settle", id: "settle-reservation", summary: "Make a reservation's cost what was really used", role: auth.Settler,
 		group: group, details: "Once: 409 means settled before, 410 expired. Scope settle is enough, and good for nothing else.",
 	}, a.settle)
 }
 
 func (a *api) reserve(ctx context.Context, in *reserveInput) (*reserveOutput, error) {
-	r, err := reservation.Reserve(ctx, a.Checker, reservation.Request{KeyID: in.Body.KeyID, Route: in.Body.Route, Cost: in.Body.Cost})
+	r, err := app.Reserve(ctx, a.Checker, app.ReservationRequest{KeyID: in.Body.KeyID, Route: in.Body.Route, Cost: in.Body.Cost})
 	if err != nil {
 		return nil, err
 	}
@@ -75,11 +78,13 @@ func (a *api) reserve(ctx context.Context, in *reserveInput) (*reserveOutput, er
 }
 
 func (a *api) settle(ctx context.Context, in *settleInput) (*settleOutput, error) {
-	s, err := reservation.Settle(ctx, a.Checker, reservation.Settlement{Reservation: in.Body.Reservation, Cost: in.Body.Cost})
+	s, err := app.Settle(ctx, a.Checker, app.Settlement{Reservation: in.Body.Reservation, Cost: in.Body.Cost})
 	if err != nil {
 		return nil, err
 	}
 	out := &settleOutput{}
-	out.Body.Reserved, out.Body.Actual, out.Body.Short, out.Body.Partial = s.Reserved, s.Actual, s.Short, s.Partial
+	b := &out.Body
+	b.Reserved, b.Actual, b.Short, b.Partial = s.Reserved, s.Actual, s.Short, s.Partial
+	b.SettleMax, b.AboveMax = s.SettleMax, s.AboveMax
 	return out, nil
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/auth"
 )
 
 // Me is who a caller is taken for.
@@ -27,13 +27,13 @@ type (
 
 func (a *api) registerSelf() {
 	register(a, operation{
-		pattern: "GET /me", id: "get-me", summary: "Who the caller is", role: access.Viewer, group: "access",
+		pattern: "GET /me", id: "get-me", summary: "Who the caller is", role: auth.Viewer, group: "access",
 	}, func(ctx context.Context, _ *none) (*meOutput, error) {
-		actor := access.From(ctx)
+		actor := auth.From(ctx)
 		return &meOutput{Me{actor.ID, actor.Name, string(actor.Kind), actor.Role.String()}}, nil
 	})
 	register(a, operation{
-		pattern: "GET /openapi.json", id: "get-openapi", summary: "This document", role: access.Viewer, group: "access",
+		pattern: "GET /openapi.json", id: "get-openapi", summary: "This document", role: auth.Viewer, group: "access",
 		answer: "application/json", schema: &huma.Schema{Type: huma.TypeObject},
 	}, func(context.Context, *none) (*document, error) {
 		text, err := a.document()

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/auth"
 	"tidegate/internal/accuracy"
 	"tidegate/internal/limiter"
 )
@@ -37,11 +37,11 @@ type Decision struct {
 
 func (a *api) registerSimulate() {
 	register(a, operation{
-		pattern: "POST /simulate", id: "simulate-calls", summary: "What a limit says to calls at given times", role: access.Viewer, group: "usage",
+		pattern: "POST /simulate", id: "simulate-calls", summary: "What a limit says to calls at given times", role: auth.Viewer, group: "usage",
 		details: "Plays the limiter's model; no key is touched.",
 	}, a.simulate)
 	register(a, operation{
-		pattern: "POST /simulate/lab", id: "simulate-lab", summary: "Algorithms beside the exact log, on the same calls", role: access.Viewer,
+		pattern: "POST /simulate/lab", id: "simulate-lab", summary: "Algorithms beside the exact log, on the same calls", role: auth.Viewer,
 		group:   "usage",
 		details: "The dashboard's Simulate. The same request has the same answer; no key is touched.",
 	}, a.lab)

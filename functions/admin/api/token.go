@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"time"
 
-	"tidegate/functions/admin/access"
-	"tidegate/functions/admin/token"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/auth/token"
 )
 
 // Token is a machine token without its secret.
@@ -52,14 +52,14 @@ type (
 func (a *api) registerTokens() {
 	const group = "access"
 	register(a, operation{
-		pattern: "GET /tokens", id: "list-tokens", summary: "List machine tokens", role: access.Editor, group: group,
+		pattern: "GET /tokens", id: "list-tokens", summary: "List machine tokens", role: auth.Editor, group: group,
 	}, a.listTokens)
 	register(a, operation{
-		pattern: "POST /tokens", id: "create-token", summary: "Create a machine token", role: access.Editor, group: group, status: http.StatusCreated,
+		pattern: "POST /tokens", id: "create-token", summary: "Create a machine token", role: auth.Editor, group: group, status: http.StatusCreated,
 		details: "For people alone, with their session: a token that leaked must not beget another.",
 	}, a.createToken)
 	register(a, operation{
-		pattern: "DELETE /tokens/{id}", id: "revoke-token", summary: "Revoke a machine token, one's own too", role: access.Editor, group: group,
+		pattern: "DELETE /tokens/{id}", id: "revoke-token", summary: "Revoke a machine token, one's own too", role: auth.Editor, group: group,
 		status: http.StatusNoContent,
 	}, func(ctx context.Context, in *tokenInput) (*none, error) {
 		return nil, a.Tokens.Revoke(ctx, in.ID, actorOf(ctx))
@@ -80,7 +80,7 @@ func (a *api) listTokens(ctx context.Context, _ *none) (*tokensOutput, error) {
 }
 
 func (a *api) createToken(ctx context.Context, in *newTokenInput) (*newTokenOutput, error) {
-	if access.From(ctx).Kind != access.User {
+	if auth.From(ctx).Kind != auth.User {
 		return nil, problem(http.StatusForbidden, "Only people make tokens: one that leaked must not beget another. Make it in the settings.")
 	}
 	n := token.New{Name: in.Body.Name, Scope: token.Scope(in.Body.Scope), Expires: in.Body.Expires, By: actorOf(ctx)}

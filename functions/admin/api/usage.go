@@ -5,9 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"tidegate/functions/admin/access"
+	"tidegate/functions/admin/auth"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/usage"
 )
 
@@ -85,11 +86,11 @@ type (
 func (a *api) registerUsage() {
 	const group = "usage"
 	register(a, operation{
-		pattern: "GET /keys/{id}/usage", id: "get-usage", summary: "How a key's limits stand now, and its calls over time", role: access.Viewer,
+		pattern: "GET /keys/{id}/usage", id: "get-usage", summary: "How a key's limits stand now, and its calls over time", role: auth.Viewer,
 		group: group,
 	}, a.keyUsage)
 	register(a, operation{
-		pattern: "GET /overview", id: "get-overview", summary: "All calls over time, who calls and who is denied most", role: access.Viewer, group: group,
+		pattern: "GET /overview", id: "get-overview", summary: "All calls over time, who calls and who is denied most", role: auth.Viewer, group: group,
 	}, a.overview)
 	a.registerExplain()
 }
@@ -172,7 +173,7 @@ func (a *api) overview(ctx context.Context, in *overviewInput) (*overviewOutput,
 	if b.ActiveCallers, err = a.Usage.ActiveCount(ctx, since); err != nil {
 		return nil, err
 	}
-	if b.Keys, err = a.Keys.Count(ctx, policy.Query{}); err != nil {
+	if b.Keys, err = a.Keys.Count(ctx, registry.Query{}); err != nil {
 		return nil, err
 	}
 	set, err := a.Keys.Set(ctx)

@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/access"
-	"tidegate/functions/admin/token"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/auth/token"
 	"tidegate/internal/answer"
 	"tidegate/internal/audit"
-	"tidegate/internal/keyspace"
 	"tidegate/internal/policy"
+	"tidegate/internal/store/keyspace"
 	"tidegate/internal/usage"
 	"tidegate/web/middleware"
 )
@@ -22,7 +22,8 @@ func (s *service) reserve(id string, cost int64) reply {
 	return s.post("/reservations", map[string]any{"keyId": id, "cost": cost})
 }
 
-// A worker reserves, is told when that is too much, and settles through the middleware's client, once.
+// A worker reserves, is told when that is too much, and settles through the middleware's
+// client, once.
 func TestReservations(t *testing.T) {
 	s := newService(t)
 	id := s.create("worker").ID
@@ -33,7 +34,7 @@ func TestReservations(t *testing.T) {
 	}
 	settler := middleware.Settler{URL: s.server.URL, Token: "machine"}
 	text := granted.stringAt("reservation")
-	if got, err := settler.Settle(t.Context(), text, 2); err != nil || got != (middleware.Settlement{Reserved: 6, Actual: 2}) {
+	if got, err := settler.Settle(t.Context(), text, 2); err != nil || got != (middleware.Settlement{Reserved: 6, Actual: 2, SettleMax: 60}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	var refused *middleware.SettleError
@@ -60,7 +61,7 @@ func TestBannedWorker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.reserve(k.ID, 1).wants(http.StatusTooManyRequests, "banned", `"type":"about:blank"`)
+	s.reserve(k.ID, 1).wants(http.StatusTooManyRequests, "banned", `"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected"`)
 }
 
 // What was taken and what was counted is told of one key and of all.
@@ -114,8 +115,8 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
-// The lab tells that a fixed window lets twice the limit through around a boundary, and that the log never does. The same question has the
-// same answer.
+// The lab tells that a fixed window lets twice the limit through around a boundary, and
+// that the log never does. The same question has the same answer.
 func TestSimulateLab(t *testing.T) {
 	s := newService(t)
 	attack := `{"requests":100,"window":"1m","shape":"boundary","rate":1000,"windows":4,"algorithms":["log","fixed-window"],"points":50}`
@@ -142,7 +143,8 @@ func TestSimulateLab(t *testing.T) {
 	}
 }
 
-// The audit comes in pages, is narrowed, is verified, and a change can be put back, as long as it was not changed again.
+// The audit comes in pages, is narrowed, is verified, and a change can be put back, as
+// long as it was not changed again.
 func TestAudit(t *testing.T) {
 	s := newService(t)
 	id := s.create("acme").ID
@@ -198,7 +200,8 @@ func TestAuditCut(t *testing.T) {
 	}
 }
 
-// People make tokens, machines do not; a secret is told once; creation and revocation are told in the audit, without it.
+// People make tokens, machines do not; a secret is told once; creation and revocation are
+// told in the audit, without it.
 func TestTokens(t *testing.T) {
 	s := newService(t)
 	body := map[string]any{"name": "ci", "scope": "write", "expires": time.Now().Add(time.Hour)}
@@ -208,7 +211,7 @@ func TestTokens(t *testing.T) {
 	s.actor = ada
 	made := s.post("/tokens", body).wants(http.StatusCreated)
 	id, secret := made.stringAt("token", "id"), made.stringAt("secret")
-	if known, err := s.tokens.Authenticate(t.Context(), secret); err != nil || known.Scope != token.Write || known.Actor().Role != access.Editor {
+	if known, err := s.tokens.Authenticate(t.Context(), secret); err != nil || known.Scope != token.Write || known.Actor().Role != auth.Editor {
 		t.Fatalf("%+v, %v", known, err)
 	}
 	list := s.get("/tokens").wants(http.StatusOK, id, `"createdBy":"ada"`)
@@ -236,7 +239,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A caller that others vouch for gets a record under the id that checks know it by, and then an override like any key.
+// A caller that others vouch for gets a record under the id that checks know it by, and
+// then an override like any key.
 func TestAdopt(t *testing.T) {
 	s := newService(t)
 	body := map[string]any{"kind": "token", "issuer": "https://issuer.example", "holder": "bob", "name": "bob", "reason": "abuse"}

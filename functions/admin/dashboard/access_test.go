@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/session"
-	"tidegate/functions/admin/token"
+	"tidegate/functions/admin/auth/session"
+	"tidegate/functions/admin/auth/token"
 )
 
 // fit makes a path that fits a route's pattern.
@@ -42,8 +42,9 @@ func (s *site) request(method, path string, header http.Header) reply {
 	return s.do(method, path, nil, header)
 }
 
-// requests is what each route answers to nobody, a viewer and an editor. It stands here once more, so that a change of the routes is a change of this
-// test. Login means the way to the login.
+// requests is what each route answers to nobody, a viewer and an editor. It stands here
+// once more, so that a change of the routes is a change of this test. Login means the way
+// to the login.
 const login = 303_000
 
 var requests = map[string][3]int{
@@ -211,9 +212,10 @@ func callers() []caller {
 	}
 }
 
-// Every route and method answers every caller as the table says, and what is not in the table answers nobody anything.
+// Every route and method answers every caller as the table says, and what is not in the
+// table answers nobody anything.
 func TestRoutesAndRoles(t *testing.T) {
-	routes := (&dashboard{}).routes()
+	routes := newServer(Config{}, Services{}, false).routes()
 	if len(routes) != len(requests) {
 		t.Errorf("%d routes, but %d in this test", len(routes), len(requests))
 	}
@@ -276,9 +278,9 @@ func (s *site) try(c caller, method, path string, want [3]int) {
 
 // A route that does not say who may ask for it stops the start.
 func TestRouteWithoutNeed(t *testing.T) {
-	d := &dashboard{}
+	d := &server{renderer: &renderer{}}
 	for _, n := range []need{undecided, -1, settler + 1} {
-		if _, _, err := d.newMux([]route{{pattern: "GET /x", need: n, handle: d.showOverview}}); err == nil || !strings.Contains(err.Error(), "GET /x") {
+		if _, _, err := d.newMux([]route{{pattern: "GET /x", need: n, handle: d.health}}); err == nil || !strings.Contains(err.Error(), "GET /x") {
 			t.Errorf("%d: %v", n, err)
 		}
 		if n.metBy(mightyActor) {
@@ -287,7 +289,8 @@ func TestRouteWithoutNeed(t *testing.T) {
 	}
 }
 
-// What is not in the list of routes is denied too, so that strangers cannot tell what exists.
+// What is not in the list of routes is denied too, so that strangers cannot tell what
+// exists.
 func TestStrangersLearnNothing(t *testing.T) {
 	s := newSite(t)
 	for _, path := range []string{"/nothing", "/keys/", "/keys/{acme}/x", "/static/", "/static/a/b", "/.git/config", "//evil.example/keys"} {
@@ -335,7 +338,8 @@ func TestUnknownPagesAndMethods(t *testing.T) {
 	}
 }
 
-// An expired session on a live refresh takes the whole page to the login, and after it back to the same address.
+// An expired session on a live refresh takes the whole page to the login, and after it
+// back to the same address.
 func TestExpiredSessionOnRefresh(t *testing.T) {
 	s := newSite(t)
 	got := s.refresh("/keys?q=ac&live=5").wants(t, http.StatusUnauthorized)

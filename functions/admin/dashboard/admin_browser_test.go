@@ -15,7 +15,7 @@ import (
 )
 
 // busyKeys is a registry with policies of every kind, and keys in every state.
-func busyKeys(t testing.TB) *registry {
+func busyKeys(t testing.TB) *testRegistry {
 	keys := newRegistry(t, "acme", "bolt")
 	keys.save(func(s *policy.Set) {
 		s.Plans = append(s.Plans, policy.Plan{
@@ -33,6 +33,8 @@ func busyKeys(t testing.TB) *registry {
 		s.Bans = &policy.Bans{Denials: 100, Window: policy.Duration(time.Minute), Base: policy.Duration(5 * time.Minute),
 			Cap: policy.Duration(24 * time.Hour)}
 	})
+	keys.countDenied("10000")
+	keys.countDenied("600")
 	for i := range 5 {
 		name := fmt.Sprintf("customer-%d", i)
 		keys.create(name, "pro")
@@ -116,6 +118,10 @@ func adminPages() []shown {
 			v.act(typeIn("name", "tie"), typeIn("path", "/orders/{more+}"), typeIn("reason", "r"), send("save"),
 				chromedp.WaitVisible(chromedp.CSS("#path-error")))
 		}},
+		{"rule whose settlements are bounded below its cost", "/policies/rules/edit?rule=all orders", "422", func(v *visit) {
+			v.act(typeIn("cost", "9"), typeIn("settleMax", "3"), typeIn("reason", "r"), send("save"),
+				chromedp.WaitVisible(chromedp.CSS("#settleMax-error")))
+		}},
 		{"delete rule", "/policies/rules/delete?rule=search", "", nil},
 		{"shared", "/policies/shared", "", nil},
 		{"import", "/policies/import", "", nil},
@@ -127,6 +133,7 @@ func adminPages() []shown {
 		{"audit verified", "/audit/verify", "", nil},
 		{"no audit", "/audit?by=nobody", "", nil},
 		{"explain", "/explain?key={customer-4}&path=/orders/7&address=192.0.2.1", "", nil},
+		{"explain HEAD", "/explain?key={customer-4}&method=HEAD&path=/search&api=abcdef1234&stage=prod", "", nil},
 		{"explain refused", "/explain?key=nobody&path=x&address=y", "422", nil},
 	}
 }
@@ -145,7 +152,8 @@ func (v *visit) waitAcross(expression string) {
 	}
 }
 
-// Every page of the keys and the policies: no console or policy error, no sideways scroll, no finding of axe in light and dark.
+// Every page of the keys and the policies: no console or policy error, no sideways
+// scroll, no finding of axe in light and dark.
 func TestBrowserAdminPages(t *testing.T) {
 	axe := axeScript(t)
 	v := newVisit(t, withKeys(busyKeys(t)))
@@ -233,8 +241,9 @@ func (v *visit) openSheet(name string) {
 	v.act(chromedp.Click(chromedp.CSS(v.keys.named("#key-{"+name+"} [data-sheet]"))), chromedp.WaitVisible(chromedp.CSS("#sheet[open] #form")))
 }
 
-// Limits are edited in a dialog over the list: it says what is wrong, previews, and leads to the key once they are saved. Escape and Cancel leave the
-// list as it was, with the focus where it was.
+// Limits are edited in a dialog over the list: it says what is wrong, previews, and leads
+// to the key once they are saved. Escape and Cancel leave the list as it was, with the
+// focus where it was.
 func TestBrowserLimitsDialog(t *testing.T) {
 	v := newVisit(t, withKeys(busyKeys(t)))
 	v.enter()

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
 
@@ -48,8 +49,9 @@ func (f *adoptForm) errors() int {
 	return wrongs(f.kind, f.id, f.issuer, f.holder, f.address, f.name, f.next, f.reason)
 }
 
-// caller returns the id under which checks know the caller, and notes what is wrong with what was typed.
-func (f *adoptForm) caller(keys *policy.Store) string {
+// caller returns the id under which checks know the caller, and notes what is wrong with
+// what was typed.
+func (f *adoptForm) caller(keys *registry.Store) string {
 	f.kind.oneOf(callerKinds)
 	f.next.oneOf(adoptNext)
 	f.reason.reason()
@@ -66,7 +68,7 @@ func (f *adoptForm) caller(keys *policy.Store) string {
 	return f.byToken(keys)
 }
 
-func (f *adoptForm) byToken(keys *policy.Store) string {
+func (f *adoptForm) byToken(keys *registry.Store) string {
 	if f.issuer.text == "" {
 		f.issuer.wrong = "Type the token's iss claim as it is, or the id above."
 	}
@@ -76,7 +78,7 @@ func (f *adoptForm) byToken(keys *policy.Store) string {
 	return keys.TokenCaller(f.issuer.text, f.holder.text)
 }
 
-func (f *adoptForm) byAddress(keys *policy.Store) string {
+func (f *adoptForm) byAddress(keys *registry.Store) string {
 	prefix, ok := parseNetwork(strings.TrimSpace(f.address.text))
 	if !ok {
 		f.address.wrong = "Type an address such as 203.0.113.7 or 2001:db8::1, or a network such as 2001:db8:1:2::/64."
@@ -84,7 +86,8 @@ func (f *adoptForm) byAddress(keys *policy.Store) string {
 	return keys.AddressCaller(prefix)
 }
 
-// parseNetwork reads an address, masked as the check function does unless it is told otherwise, or a network.
+// parseNetwork reads an address, masked as the check function does unless it is told
+// otherwise, or a network.
 func parseNetwork(text string) (netip.Prefix, bool) {
 	if prefix, err := netip.ParsePrefix(text); err == nil {
 		return prefix.Masked(), !prefix.Addr().Is4In6()
@@ -100,7 +103,7 @@ func parseNetwork(text string) (netip.Prefix, bool) {
 	return prefix, err == nil
 }
 
-func (f *adoptForm) blame(invalid *policy.InvalidError) {
+func (f *adoptForm) setError(invalid *policy.InvalidError) {
 	fields := map[string]*input{"name": &f.name, "id": &f.id, "reason": &f.reason}
 	for _, e := range invalid.Fields {
 		if in := fields[e.Field]; in != nil {
@@ -141,7 +144,7 @@ func (d *dashboard) adopt(w http.ResponseWriter, r *http.Request) {
 	var invalid *policy.InvalidError
 	switch {
 	case errors.As(err, &invalid):
-		f.blame(invalid)
+		f.setError(invalid)
 		d.renderAdopt(w, r, http.StatusUnprocessableEntity, f)
 	case err != nil && !errors.Is(err, policy.ErrConflict):
 		d.failStore(w, r, "adopt caller", err)

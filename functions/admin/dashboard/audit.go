@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/functions/admin/reversal"
+	"tidegate/functions/admin/app"
 	"tidegate/internal/audit"
-	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
 	"tidegate/web/templates"
 )
 
@@ -99,10 +99,10 @@ func (d *dashboard) entryRows(r *http.Request, entries []audit.Entry) []template
 		if e.Version > 0 {
 			rows[i].Version = number(e.Version)
 		}
-		if e.Subject != policy.SetID && (len(e.Before) == 0 || len(e.After) == 0) {
+		if e.Subject != policyset.SetID && (len(e.Before) == 0 || len(e.After) == 0) {
 			rows[i].Changes = slices.DeleteFunc(rows[i].Changes, func(c templates.Change) bool { return c.What == "name" || c.What == "status" })
 		}
-		if canEdit(r) && reversal.Irreversible(e) == "" {
+		if canEdit(r) && app.Irreversible(e) == "" {
 			rows[i].Revert = d.path("/audit/" + e.ID + "/revert")
 		}
 	}

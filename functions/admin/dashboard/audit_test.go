@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"tidegate/internal/audit"
-	"tidegate/internal/keyspace"
 	"tidegate/internal/policy"
+	"tidegate/internal/store/keyspace"
 )
 
 // revertOf returns the way to revert the first entry that a page shows.
@@ -48,7 +48,8 @@ func TestAuditPage(t *testing.T) {
 	s.get("/audit.csv?after=x").wants(t, http.StatusBadRequest)
 }
 
-// A revert shows what it changes, wants a reason, writes a new change, and refuses what cannot be put back.
+// A revert shows what it changes, wants a reason, writes a new change, and refuses what
+// cannot be put back.
 func TestRevert(t *testing.T) {
 	s := newSite(t).login()
 	s.keys.override("acme", per(50, time.Minute))

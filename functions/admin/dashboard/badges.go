@@ -5,7 +5,7 @@ import (
 
 	"time"
 
-	"tidegate/functions/admin/keylist"
+	"tidegate/functions/admin/app"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -13,22 +13,23 @@ import (
 // keyStates are what the list of keys can be narrowed to; each is the state of a badge.
 var keyStates = []templates.Option{
 	{Value: "", Text: "any state"},
-	{Value: string(keylist.Overridden), Text: "overridden"},
-	{Value: string(keylist.Blocked), Text: "blocked now"},
-	{Value: string(keylist.Near), Text: "near a limit"},
-	{Value: string(keylist.Shadow), Text: "in shadow, or off"},
-	{Value: string(keylist.Banned), Text: "banned"},
-	{Value: string(keylist.Expiring), Text: "expired, or expiring"},
-	{Value: string(keylist.Revoked), Text: "revoked"},
-	{Value: string(keylist.Unreadable), Text: "unreadable"},
+	{Value: string(app.Overridden), Text: "overridden"},
+	{Value: string(app.Blocked), Text: "blocked now"},
+	{Value: string(app.Near), Text: "near a limit"},
+	{Value: string(app.Shadow), Text: "in shadow, or off"},
+	{Value: string(app.Banned), Text: "banned"},
+	{Value: string(app.Expiring), Text: "expired, or expiring"},
+	{Value: string(app.Revoked), Text: "revoked"},
+	{Value: string(app.Unreadable), Text: "unreadable"},
 }
 
-func isKeyState(state keylist.State) bool {
-	return state == "" || slices.Contains(keylist.States(), state)
+func isKeyState(state app.State) bool {
+	return state == "" || slices.Contains(app.States(), state)
 }
 
-// badges says everything that is out of the ordinary; a key of which there is nothing to say is active.
-func badges(s keylist.Subject) []templates.Badge {
+// badges says everything that is out of the ordinary; a key of which there is nothing to
+// say is active.
+func badges(s app.Subject) []templates.Badge {
 	if s.Status != policy.Active {
 		return []templates.Badge{{Text: string(s.Status), Level: "off", State: string(s.Status)}}
 	}
@@ -39,29 +40,29 @@ func badges(s keylist.Subject) []templates.Badge {
 	return all
 }
 
-func lifeBadges(s keylist.Subject) []templates.Badge {
+func lifeBadges(s app.Subject) []templates.Badge {
 	var all []templates.Badge
-	if s.Is(keylist.Banned) {
+	if s.Is(app.Banned) {
 		all = append(all, templates.Badge{Text: "banned", Level: "full", Detail: "until " + instant(s.BannedUntil).Text, State: "banned"})
 	}
 	switch {
 	case s.Expires.IsZero():
 	case !s.Expires.After(s.At):
 		all = append(all, templates.Badge{Text: "expired", Level: "off", Detail: instant(s.Expires).Text, State: "expiring"})
-	case s.Expires.Sub(s.At) < keylist.ExpiresSoon:
+	case s.Expires.Sub(s.At) < app.ExpiresSoon:
 		all = append(all, templates.Badge{Text: "expires", Level: "near", Detail: "in " + span(s.Expires.Sub(s.At)), State: "expiring"})
 	}
 	return all
 }
 
-func limitBadges(s keylist.Subject) []templates.Badge {
+func limitBadges(s app.Subject) []templates.Badge {
 	var all []templates.Badge
-	if s.Is(keylist.Blocked) {
+	if s.Is(app.Blocked) {
 		all = append(all, templates.Badge{Text: "blocked now", Level: "full", Detail: "next call free in " + span(s.Now.RetryAfter()), State: "blocked"})
-	} else if s.Is(keylist.Near) {
+	} else if s.Is(app.Near) {
 		all = append(all, templates.Badge{Text: "near a limit", Level: "near", State: "near"})
 	}
-	if s.Is(keylist.Shadow) {
+	if s.Is(app.Shadow) {
 		all = append(all, templates.Badge{Text: string(s.Effective.Mode), Level: "off", State: "shadow"})
 	}
 	if s.Override != nil {

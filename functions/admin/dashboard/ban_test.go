@@ -9,12 +9,12 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/keyspace"
 	"tidegate/internal/policy"
+	"tidegate/internal/store/keyspace"
 )
 
 // hammered makes a key banned by the policy, as checks write it.
-func (r *registry) hammered(name string, until time.Time) {
+func (r *testRegistry) hammered(name string, until time.Time) {
 	r.t.Helper()
 	us := uint64(until.UnixMicro())
 	ban := []byte{3, byte(us >> 48), byte(us >> 40), byte(us >> 32), byte(us >> 24), byte(us >> 16), byte(us >> 8), byte(us)}

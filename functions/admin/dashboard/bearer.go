@@ -5,36 +5,35 @@ import (
 	"net/http"
 	"strings"
 
-	"tidegate/functions/admin/access"
-	"tidegate/functions/admin/token"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/auth/token"
 )
 
-// isAPI tells requests that get JSON, whatever becomes of them.
-func (d *dashboard) isAPI(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, d.path("/api/"))
+// bearer reports whether only a token counts for the request: it brings credentials of
+// its own to the API. No page of another site can make a browser send that header, so
+// such a request needs no proof of where it comes from; and its cookies count for
+// nothing.
+func (s *server) bearer(r *http.Request) bool {
+	return s.isAPI(r) && len(r.Header.Values("Authorization")) > 0
 }
 
-// bearer reports whether only a token counts for the request: it brings credentials of its own to the API. No page of another site can make a browser
-// send that header, so such a request needs no proof of where it comes from; and its cookies count for nothing.
-func (d *dashboard) bearer(r *http.Request) bool {
-	return d.isAPI(r) && len(r.Header.Values("Authorization")) > 0
-}
-
-// withToken answers a request in the name of its token, or of a stranger if the token is none of ours.
-func (d *dashboard) withToken(w http.ResponseWriter, r *http.Request, handle http.HandlerFunc) {
+// withToken answers a request in the name of its token, or of a stranger if the token is
+// none of ours.
+func (s *server) withToken(w http.ResponseWriter, r *http.Request, handle http.HandlerFunc) {
 	r.Header.Del("Cookie")
-	found, err := d.Tokens.Authenticate(r.Context(), bearerText(r))
+	found, err := s.Tokens.Authenticate(r.Context(), bearerText(r))
 	switch {
 	case errors.Is(err, token.ErrUnknown):
 		handle(w, r)
 	case err != nil:
-		d.failStore(w, r, "authenticate token", err)
+		s.failStore(w, r, "authenticate token", err)
 	default:
-		handle(w, r.WithContext(access.With(r.Context(), found.Actor())))
+		handle(w, r.WithContext(auth.With(r.Context(), found.Actor())))
 	}
 }
 
-// bearerText is what follows Bearer in the only Authorization header; empty if that is not what the request has.
+// bearerText is what follows Bearer in the only Authorization header; empty if that is
+// not what the request has.
 func bearerText(r *http.Request) string {
 	all := r.Header.Values("Authorization")
 	if len(all) != 1 {

@@ -9,16 +9,17 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/access"
-	"tidegate/functions/admin/token"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/auth/token"
 	"tidegate/internal/policy"
 )
 
-var mightyActor = access.Actor{ID: "password:x", Name: "x", Kind: access.User, Role: access.Editor}
+var mightyActor = auth.Actor{ID: "password:x", Name: "x", Kind: auth.User, Role: auth.Editor}
 
 func bearer(text string) http.Header { return http.Header{"Authorization": {"Bearer " + text}} }
 
-// A call with a token is who the token says, whatever cookie it brings, and needs no Origin: no other site can send it.
+// A call with a token is who the token says, whatever cookie it brings, and needs no
+// Origin: no other site can send it.
 func TestBearerOnly(t *testing.T) {
 	s := newSite(t).login()
 	read, write := s.newToken(token.Read), s.newToken(token.Write)
@@ -144,7 +145,8 @@ func TestMe(t *testing.T) {
 	}
 }
 
-// A token is listed without its secret, shows the minute of its last use, and is gone when a machine revokes it.
+// A token is listed without its secret, shows the minute of its last use, and is gone
+// when a machine revokes it.
 func TestTokensOverTheAPI(t *testing.T) {
 	s := newSite(t)
 	write := s.newToken(token.Write)
@@ -181,7 +183,8 @@ func TestSecretsInPaths(t *testing.T) {
 	}
 }
 
-// What comes with a session is held to the origin, what comes with a token is not, and no answer may be cached.
+// What comes with a session is held to the origin, what comes with a token is not, and no
+// answer may be cached.
 func TestAPIWithSession(t *testing.T) {
 	s := newSite(t).login()
 	body := `{"name":"made","plan":"free"}`

@@ -17,7 +17,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"tidegate/internal/browsertest"
+	"tidegate/internal/testing/browsertest"
 	"tidegate/web/static"
 )
 

@@ -9,30 +9,32 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/functions/admin/bulk"
-	"tidegate/functions/admin/keylist"
+	"tidegate/functions/admin/app"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
 
-// A job changes many keys, some with each request, since a function may be frozen between two. All of its state is in the address of its page, so
-// it can be left and gone on with; doing a part twice changes nothing twice. Only the session that started it goes on with it: see jobSeal.
+// A job changes many keys, some with each request, since a function may be frozen between
+// two. All of its state is in the address of its page, so it can be left and gone on
+// with; doing a part twice changes nothing twice. Only the session that started it goes
+// on with it: see jobSeal.
 
 const maxSelected = 100
 
 var bulkActions = []templates.Option{
-	{Value: bulk.Plan, Text: "give another plan"},
-	{Value: bulk.Override, Text: "override the limits"},
-	{Value: bulk.End, Text: "end overrides"},
-	{Value: bulk.Reset, Text: "reset the counts"},
-	{Value: bulk.Revoke, Text: "revoke"},
+	{Value: app.Plan, Text: "give another plan"},
+	{Value: app.Override, Text: "override the limits"},
+	{Value: app.End, Text: "end overrides"},
+	{Value: app.Reset, Text: "reset the counts"},
+	{Value: app.Revoke, Text: "revoke"},
 }
 
 // job is a change of many keys as its address has it.
 type job struct {
 	do       string
 	ids      []string // the selected keys; empty for all that the filter means
-	filter   keylist.Filter
+	filter   app.KeyFilter
 	plan     input // name
 	override overrideForm
 	reason   input
@@ -90,11 +92,11 @@ func (j *job) all() bool { return j.values.Get("of") == "all" }
 // check notes what is wrong with the change itself.
 func (j *job) check(set *policy.Set) int {
 	switch j.do {
-	case bulk.Plan:
+	case app.Plan:
 		if _, known := set.Plan(j.plan.text); !known {
 			j.plan.wrong = chooseFromList
 		}
-	case bulk.Override:
+	case app.Override:
 		j.override.override(time.Now())
 		return j.override.errors()
 	}
@@ -103,7 +105,7 @@ func (j *job) check(set *policy.Set) int {
 }
 
 // bulkBar is the form below the list.
-func (d *dashboard) bulkBar(r *http.Request, f keylist.Filter, p templates.KeysPage) (*templates.Bulk, error) {
+func (d *dashboard) bulkBar(r *http.Request, f app.KeyFilter, p templates.KeysPage) (*templates.Bulk, error) {
 	if !canEdit(r) || len(p.Rows) == 0 {
 		return nil, nil
 	}
@@ -195,7 +197,8 @@ func (d *dashboard) startBulk(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, d.jobAddress(r.Context(), j), http.StatusSeeOther)
 }
 
-// countJob returns how many keys are meant; 0 when that is not known before they are looked at.
+// countJob returns how many keys are meant; 0 when that is not known before they are
+// looked at.
 func (d *dashboard) countJob(ctx context.Context, j job) (int64, error) {
 	switch {
 	case !j.all():
@@ -222,7 +225,7 @@ func (d *dashboard) jobAddress(ctx context.Context, j job) string {
 	if j.finished {
 		v.Set("finished", "yes")
 	}
-	v.Set(sealField, d.seal.of(d.sessions.Token(ctx), v))
+	v.Set(sealField, d.seal.of(d.session.Token(ctx), v))
 	return d.path("/keys/job") + "?" + v.Encode()
 }
 
@@ -232,7 +235,7 @@ func (d *dashboard) showJob(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if !d.seal.holds(d.sessions.Token(r.Context()), j.values) {
+	if !d.seal.holds(d.session.Token(r.Context()), j.values) {
 		d.askToStart(w, r, http.StatusOK, set, j)
 		return
 	}
@@ -279,7 +282,7 @@ func (d *dashboard) doJob(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if !d.seal.holds(d.sessions.Token(r.Context()), j.values) {
+	if !d.seal.holds(d.session.Token(r.Context()), j.values) {
 		d.askToStart(w, r, http.StatusForbidden, set, j)
 		return
 	}
@@ -301,7 +304,7 @@ func (d *dashboard) step(w http.ResponseWriter, r *http.Request, set *policy.Set
 		return
 	}
 	j.after, j.finished = next, next == ""
-	deadline, change := time.Now().Add(bulk.Patience), j.change()
+	deadline, change := time.Now().Add(app.Patience), j.change()
 	edit := d.edit(r, strings.TrimSpace(j.reason.text))
 	for i, k := range keys {
 		changed, err := change.Apply(r.Context(), d.Keys, k, edit)
@@ -310,7 +313,7 @@ func (d *dashboard) step(w http.ResponseWriter, r *http.Request, set *policy.Set
 			d.failStore(w, r, "change keys", err)
 			return
 		case err != nil:
-			d.Log.Warn("bulk change", "key", k.ID, "error", err)
+			d.Log.Warn("bulk change", "key_id", k.ID, "cause", err)
 			if len(j.failed) <= maxFailed {
 				j.failed = append(j.failed, k.ID)
 			}
@@ -320,7 +323,7 @@ func (d *dashboard) step(w http.ResponseWriter, r *http.Request, set *policy.Set
 			j.skipped++
 		}
 		if i+1 < len(keys) && j.all() && time.Now().After(deadline) {
-			j.after, j.finished = policy.Cursor(k), false
+			j.after, j.finished = registry.Cursor(k), false
 			break
 		}
 	}
@@ -333,7 +336,7 @@ func (d *dashboard) jobKeys(ctx context.Context, set *policy.Set, j job) ([]poli
 		keys, err := d.Keys.Many(ctx, set, j.ids)
 		return keys, "", err
 	}
-	found, err := keylist.Find(ctx, d.Keys, set, j.filter, j.after, bulk.Chunk)
+	found, err := app.FindKeys(ctx, d.Keys, set, j.filter, j.after, app.Chunk)
 	keys := make([]policy.Key, len(found.Subjects))
 	for i, s := range found.Subjects {
 		keys[i] = s.Key
@@ -342,9 +345,9 @@ func (d *dashboard) jobKeys(ctx context.Context, set *policy.Set, j job) ([]poli
 }
 
 // change is what the job does to a key.
-func (j *job) change() bulk.Change {
-	c := bulk.Change{Do: j.do, Plan: j.plan.text}
-	if j.do == bulk.Override {
+func (j *job) change() app.KeyChange {
+	c := app.KeyChange{Do: j.do, Plan: j.plan.text}
+	if j.do == app.Override {
 		c.Override = j.override.override(time.Now())
 	}
 	return c
@@ -352,13 +355,13 @@ func (j *job) change() bulk.Change {
 
 func jobWords(j job) string {
 	switch j.do {
-	case bulk.Plan:
+	case app.Plan:
 		return "Give the plan " + clip(j.plan.text, maxName)
-	case bulk.Override:
+	case app.Override:
 		return "Override the limits"
-	case bulk.End:
+	case app.End:
 		return "End overrides"
-	case bulk.Reset:
+	case app.Reset:
 		return "Reset the counts"
 	}
 	return "Revoke"
@@ -409,13 +412,13 @@ func (d *dashboard) renderBulk(w http.ResponseWriter, r *http.Request, status in
 		page.Lead = append(page.Lead, names)
 	}
 	f := j.override.view()
-	if j.do != bulk.Override {
+	if j.do != app.Override {
 		f = templates.Form{After: []templates.FormField{reasonField(j.reason)}, Errors: wrongs(j.plan, j.reason)}
-		if j.do == bulk.Plan {
+		if j.do == app.Plan {
 			f.Fields = []templates.FormField{choice("to", "Plan", planOptions(set), j.plan)}
 		}
 	}
-	f.Preview, f.Submit, f.Action, f.Danger = false, "Change "+d.ofWords(j), d.path("/keys/bulk"), j.do == bulk.Revoke || j.do == bulk.Reset
+	f.Preview, f.Submit, f.Action, f.Danger = false, "Change "+d.ofWords(j), d.path("/keys/bulk"), j.do == app.Revoke || j.do == app.Reset
 	f.Cancel = templates.Choice{Text: "Cancel", Address: address(d.path("/keys"), filterValues(j.filter))}
 	if j.foreign {
 		f.Error = foreignJob

@@ -13,8 +13,8 @@ import (
 	"tidegate/web/templates"
 )
 
-// Callers are whom checks let in without a record: holders of tokens and clients known by their address. They are known by an id alone until somebody
-// adopts them.
+// Callers are whom checks let in without a record: holders of tokens and clients known by
+// their address. They are known by an id alone until somebody adopts them.
 
 const (
 	callersPerScan = 500 // active callers that are looked at together
@@ -22,27 +22,27 @@ const (
 	callerScans    = 3
 )
 
-// strangers are callers without a record.
-type strangers struct {
+// unregistered are callers without a record.
+type unregistered struct {
 	seen []usage.Seen
 	next string // the cursor behind them; empty when there are no more
 }
 
-// strangers returns active callers without a record, those seen last first.
-func (d *dashboard) strangers(ctx context.Context, after string) (strangers, error) {
+// unregistered returns active callers without a record, those seen last first.
+func (d *dashboard) unregistered(ctx context.Context, after string) (unregistered, error) {
 	set, err := d.Keys.Set(ctx)
 	if err != nil {
-		return strangers{}, err
+		return unregistered{}, err
 	}
-	found := strangers{next: after}
+	found := unregistered{next: after}
 	for range callerScans {
 		page, err := d.Usage.Active(ctx, found.next, callersPerScan)
 		if err != nil {
-			return strangers{}, err
+			return unregistered{}, err
 		}
 		unknown, err := d.withoutRecord(ctx, set, page.Subjects)
 		if err != nil {
-			return strangers{}, err
+			return unregistered{}, err
 		}
 		found.seen, found.next = append(found.seen, unknown...), page.Next
 		if page.Next == "" || len(found.seen) >= callersPerPage {
@@ -78,7 +78,7 @@ func (d *dashboard) withoutRecord(ctx context.Context, set *policy.Set, seen []u
 
 func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {
 	after := r.URL.Query().Get("after")
-	found, err := d.strangers(r.Context(), after)
+	found, err := d.unregistered(r.Context(), after)
 	if errors.Is(err, usage.ErrCursor) {
 		d.fail(w, r, problem{status: http.StatusBadRequest})
 		return
@@ -114,7 +114,7 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {
 	d.render(w, r, http.StatusOK, templates.Callers(p))
 }
 
-func emptyCallers(found strangers) templates.Empty {
+func emptyCallers(found unregistered) templates.Empty {
 	if found.next != "" {
 		return templates.Empty{Heading: "None yet", Advice: "All callers that were looked at have a record. The next page looks at more."}
 	}
@@ -167,7 +167,7 @@ func (d *dashboard) showCaller(w http.ResponseWriter, r *http.Request) {
 		Page: d.page(r, "Caller "+k.ID), ID: k.ID, Live: d.live(r, at, nil, time.Now()),
 		Trail: []templates.Choice{{Text: "Keys", Address: d.path("/keys")}, {Text: "Callers", Address: d.path("/callers")}},
 	}
-	p.Page.Chart = d.path("/static/" + d.Bundle.Chart)
+	p.Page.Chart = d.chartScript()
 	if p.Chart, _, err = d.keyChart(r.Context(), k.ID, nil, nil); err != nil {
 		d.failStore(w, r, "read calls", err)
 		return

@@ -11,12 +11,13 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 )
 
 // strangerCalls records calls by a caller without a record.
-func (r *registry) strangerCalls(id string, at time.Time, allowed, denied int) {
+func (r *testRegistry) strangerCalls(id string, at time.Time, allowed, denied int) {
 	r.t.Helper()
 	recorder := usage.NewRecorder(usage.Options{}, func() time.Time { return at })
 	for i := range allowed + denied {
@@ -31,7 +32,8 @@ func (r *registry) strangerCalls(id string, at time.Time, allowed, denied int) {
 	}
 }
 
-// adoption is the form that makes a record, filled in; fields are given as name and text in turn.
+// adoption is the form that makes a record, filled in; fields are given as name and text
+// in turn.
 func adoption(fields ...string) url.Values {
 	return with(url.Values{"kind": {"token"}, "next": {"limits"}, "name": {"Ada at the bank"}, "reason": {"asked for"}}, fields...)
 }
@@ -87,15 +89,16 @@ func TestCallersBehindManyKeys(t *testing.T) {
 	}
 }
 
-// A caller is found by what people know of it, gets an override, and the very next check obeys; then a ban.
+// A caller is found by what people know of it, gets an override, and the very next check
+// obeys; then a ban.
 func TestAdoptToken(t *testing.T) {
 	s := newSite(t).login()
 	s.keys.save(func(set *policy.Set) { set.TokenPlan = "free" })
 	id := s.keys.TokenCaller("https://issuer.example/", "ada")
-	checker := policy.NewChecker(s.keys.client, testPepper)
-	check := func() policy.Checked {
+	checker := enforce.NewChecker(s.keys.client, testPepper)
+	check := func() enforce.Result {
 		t.Helper()
-		c, err := checker.Check(t.Context(), policy.Call{Kind: policy.Token, Subject: id}, nil)
+		c, err := checker.Check(t.Context(), enforce.Call{Kind: policy.Token, Subject: id}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +127,8 @@ func TestAdoptToken(t *testing.T) {
 	s.get("/audit?what=key.adopt").wants(t, http.StatusOK, "Ada at the bank", "asked for")
 }
 
-// An address stands for the network that the check function counts it with; a second try finds the record.
+// An address stands for the network that the check function counts it with; a second try
+// finds the record.
 func TestAdoptAddress(t *testing.T) {
 	s := newSite(t).login()
 	for text, network := range map[string]string{
@@ -149,7 +153,8 @@ func TestAdoptAddress(t *testing.T) {
 	}
 }
 
-// A caller from the list comes with its id. What is typed wrong is said at its field, and nothing is written.
+// A caller from the list comes with its id. What is typed wrong is said at its field, and
+// nothing is written.
 func TestAdoptRefused(t *testing.T) {
 	s := newSite(t).login()
 	id := s.keys.TokenCaller("i", "s")

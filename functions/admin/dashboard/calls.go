@@ -12,7 +12,7 @@ import (
 
 // showCalls plays the calls of the address to the limit of the address.
 func (d *dashboard) showCalls(w http.ResponseWriter, r *http.Request) {
-	form := readTrial(r.URL.Query())
+	form := readSandbox(r.URL.Query())
 	at, decisions := form.play()
 	p := templates.CallsPage{
 		Page:   d.page(r, "Try calls"),

@@ -11,7 +11,8 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// Three calls per ten seconds: the answers that the model gives, in the order of the times, whatever order they were typed in.
+// Three calls per ten seconds: the answers that the model gives, in the order of the
+// times, whatever order they were typed in.
 func TestCallsTimeline(t *testing.T) {
 	s := newSite(t).login()
 	rows := []string{

@@ -6,18 +6,22 @@ import (
 	"strings"
 )
 
-// chartScript is the address of the script that a page with a chart needs: its Page.Chart.
-func (d *dashboard) chartScript() string { return d.path("/static/" + d.Bundle.Chart) }
+// chartScript is the address of the script that a page with a chart needs: its
+// Page.Chart.
+func (rd *renderer) chartScript() string { return rd.path("/static/" + rd.bundle.Chart) }
 
-// chartData is what the script draws a chart from; the SVG beside it is drawn from the same.
+// chartData is what the script draws a chart from; the SVG beside it is drawn from the
+// same.
 type chartData struct {
-	Kind   string      `json:"kind"`             // lines, or bars that are stacked
-	Begin  int64       `json:"begin,omitempty"`  // seconds since 1970; 0 for a time that is counted from the start of an experiment
-	From   float64     `json:"from,omitempty"`   // seconds since that start
-	Step   float64     `json:"step"`             // seconds between two points
-	Series [][]int64   `json:"series"`           // as many points each
-	Marks  []chartMark `json:"marks,omitempty"`  // in time order
-	Select string      `json:"select,omitempty"` // the address whose from and to a selection sets; empty if nothing can be selected
+	Kind string `json:"kind"` // lines, or bars that are stacked
+	// seconds since 1970; 0 for a time that is counted from the start of an experiment
+	Begin  int64       `json:"begin,omitempty"`
+	From   float64     `json:"from,omitempty"`  // seconds since that start
+	Step   float64     `json:"step"`            // seconds between two points
+	Series [][]int64   `json:"series"`          // as many points each
+	Marks  []chartMark `json:"marks,omitempty"` // in time order
+	// the address whose from and to a selection sets; empty if nothing can be selected
+	Select string `json:"select,omitempty"`
 }
 
 type chartMark struct {
@@ -36,7 +40,8 @@ func (c chartData) encode() string {
 // headroom is the top of a chart whose highest value is this.
 func headroom(most int64) int64 { return max(1, most+(most+19)/20) }
 
-// stairs is the SVG path of values that each hold for one unit, in a box of that height. What stays level is one stroke.
+// stairs is the SVG path of values that each hold for one unit, in a box of that height.
+// What stays level is one stroke.
 func stairs(values []int64, top int64) string {
 	var b strings.Builder
 	for i, v := range values {

@@ -20,7 +20,8 @@ import (
 	"tidegate/web/templates"
 )
 
-// The script draws the experiment on a canvas, with the figures under the cursor in the legend, and in other colours once the theme changes.
+// The script draws the experiment on a canvas, with the figures under the cursor in the
+// legend, and in other colours once the theme changes.
 func TestBrowserLinesChart(t *testing.T) {
 	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.scheme("light")
@@ -46,7 +47,8 @@ func TestBrowserLinesChart(t *testing.T) {
 	v.noComplaints("")
 }
 
-// Without a script the lab works whole: figures, the drawn chart, errors beside their fields, presets.
+// Without a script the lab works whole: figures, the drawn chart, errors beside their
+// fields, presets.
 func TestBrowserLabWithoutScript(t *testing.T) {
 	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.withoutScript()
@@ -75,7 +77,8 @@ func TestBrowserLabWithoutScript(t *testing.T) {
 	v.noComplaints("422")
 }
 
-// gallery stands in front of a dashboard and shows charts such as the overview's in the place of the lab, live, in the dashboard's own frame.
+// gallery stands in front of a dashboard and shows charts such as the overview's in the
+// place of the lab, live, in the dashboard's own frame.
 type gallery struct {
 	dashboard http.Handler
 	mu        sync.Mutex
@@ -140,7 +143,8 @@ func newGallery(t *testing.T) (*visit, *gallery) {
 	return v, g
 }
 
-// A refresh changes the figures of a drawn chart without drawing it anew, and leaves an opened table open.
+// A refresh changes the figures of a drawn chart without drawing it anew, and leaves an
+// opened table open.
 func TestBrowserTimeSeriesIsLive(t *testing.T) {
 	v, g := newGallery(t)
 	v.open("/simulate")
@@ -163,7 +167,8 @@ func TestBrowserTimeSeriesIsLive(t *testing.T) {
 	v.noComplaints("")
 }
 
-// Dragging over a chart goes to the address of that part of it, in UTC; a click goes nowhere.
+// Dragging over a chart goes to the address of that part of it, in UTC; a click goes
+// nowhere.
 func TestBrowserTimeSeriesSelects(t *testing.T) {
 	v, g := newGallery(t)
 	v.open("/simulate")
@@ -201,7 +206,8 @@ func TestBrowserTimeSeriesSelects(t *testing.T) {
 	v.noComplaints("")
 }
 
-// The charts of other pages: no finding of axe in light and dark, no sideways scroll, the table and the changes in words.
+// The charts of other pages: no finding of axe in light and dark, no sideways scroll, the
+// table and the changes in words.
 func TestBrowserTimeSeriesLook(t *testing.T) {
 	axe := axeScript(t)
 	v, _ := newGallery(t)

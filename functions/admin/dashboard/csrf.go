@@ -2,14 +2,15 @@ package dashboard
 
 import "net/http"
 
-// refuseCrossSite answers 403 to a change that another site's page asked for. http.CrossOriginProtection lets pass what carries neither Origin nor
-// Sec-Fetch-Site, on the ground that no browser sent it; only browsers have business here, so that is refused too. Machines bring a token, which no
-// other site has; see bearer.
-func (d *dashboard) refuseCrossSite(next http.Handler) http.Handler {
+// refuseCrossSite answers 403 to a change that another site's page asked for.
+// http.CrossOriginProtection lets pass what carries neither Origin nor Sec-Fetch-Site, on
+// the ground that no browser sent it; only browsers have business here, so that is
+// refused too. Machines bring a token, which no other site has; see bearer.
+func (s *server) refuseCrossSite(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !d.bearer(r) && (protection.Check(r) != nil || unsafeWithoutOrigin(r)) {
-			d.fail(w, r, problem{
+		if !s.bearer(r) && (protection.Check(r) != nil || unsafeWithoutOrigin(r)) {
+			s.fail(w, r, problem{
 				status:  http.StatusForbidden,
 				heading: "This request came from another site",
 				advice:  "Nothing was changed. Open the dashboard itself and try again there.",

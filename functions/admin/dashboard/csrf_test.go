@@ -62,7 +62,7 @@ func TestCrossSiteLoginAndLogout(t *testing.T) {
 func TestGetNeverWrites(t *testing.T) {
 	s := newSite(t).login()
 	query := "?" + limitsOf(1, [4]string{"99", "1", "hour", "log"}).Encode()
-	for _, r := range (&dashboard{}).routes() {
+	for _, r := range newServer(Config{}, Services{}, false).routes() {
 		if r.pattern[:4] == "GET " {
 			s.ask(r.pattern + query)
 		}
@@ -75,10 +75,11 @@ func TestGetNeverWrites(t *testing.T) {
 	s.get("/keys").wants(t, http.StatusOK)
 }
 
-// No route that changes anything answers a page of another site, or one that does not say where it comes from, whoever is logged in.
+// No route that changes anything answers a page of another site, or one that does not say
+// where it comes from, whoever is logged in.
 func TestCrossSiteOnEveryRoute(t *testing.T) {
 	s := newSite(t).login()
-	for _, r := range (&dashboard{}).routes() {
+	for _, r := range newServer(Config{}, Services{}, false).routes() {
 		method, path := fit(r.pattern)
 		if method == http.MethodGet {
 			continue

@@ -6,10 +6,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
-	"tidegate/functions/admin/keylist"
+	"tidegate/functions/admin/app"
 	"tidegate/internal/audit"
-	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
 )
 
 // Bounds of a file: an answer of a function is held in memory, and may have 6 MB.
@@ -20,12 +22,45 @@ const (
 	maxCSVBytes   = 4 << 20
 )
 
-// plainCell keeps what people typed from being run as a formula by a spreadsheet.
+// Spreadsheets take a cell that begins with one of these for a formula, in their full and
+// small widths too.
+const formulaStarts = "=+-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b"
+
+// cellEnds may end a cell within a text, depending on the spreadsheet's separator. The
+// file's own commas are safe, since a text with one is quoted.
+const cellEnds = ";\t\r\n"
+
+// plainCell keeps what people typed from being run as a formula by a spreadsheet. An
+// apostrophe goes before each part that would begin one, whatever separates cells there.
 func plainCell(text string) string {
-	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
-		return "'" + text
+	if !strings.ContainsAny(text, formulaStarts+"\t\r\n") {
+		return text
 	}
-	return text
+	var b strings.Builder
+	if text != "" && strings.ContainsRune("\t\r\n", rune(text[0])) { // which some drop
+		b.WriteByte('\'')
+	}
+	for text != "" {
+		end := strings.IndexAny(text, cellEnds) + 1
+		if end == 0 {
+			end = len(text)
+		}
+		if startsFormula(text) {
+			b.WriteByte('\'')
+		}
+		b.WriteString(text[:end])
+		text = text[end:]
+	}
+	return b.String()
+}
+
+// startsFormula looks behind what a spreadsheet may trim or take for quotes.
+func startsFormula(text string) bool {
+	text = strings.TrimLeftFunc(text, func(c rune) bool {
+		return c == '"' || c == '\ufeff' || !strings.ContainsRune(cellEnds, c) && (unicode.IsSpace(c) || unicode.IsControl(c))
+	})
+	first, _ := utf8.DecodeRuneInString(text)
+	return text != "" && strings.ContainsRune(formulaStarts, first)
 }
 
 // table is a CSV file in the making.
@@ -52,7 +87,8 @@ func (t *table) row(cells ...string) {
 // full reports whether the file may not grow.
 func (t *table) full() bool { return t.text.Len() > maxCSVBytes }
 
-// send answers with the file. next is the cursor behind its last row; empty when nothing is left out.
+// send answers with the file. next is the cursor behind its last row; empty when nothing
+// is left out.
 func (t *table) send(w http.ResponseWriter, name, next string) {
 	h := w.Header()
 	h.Set("Content-Type", "text/csv; charset=utf-8; header=present")
@@ -71,7 +107,8 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// exportKeys sends the keys that the filter means, as far as one file goes; a Link header leads to the rest.
+// exportKeys sends the keys that the filter means, as far as one file goes; a Link header
+// leads to the rest.
 func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) {
 	query, ok := readKeysQuery(r)
 	if !ok {
@@ -88,7 +125,7 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) {
 		"created", "updated", "version")
 	next, rows := query.after, 0
 	for {
-		list, err := keylist.Find(r.Context(), d.Keys, set, query.Filter, next, csvPage)
+		list, err := app.FindKeys(r.Context(), d.Keys, set, query.KeyFilter, next, csvPage)
 		if err != nil {
 			d.failStore(w, r, "export keys", err)
 			return
@@ -102,14 +139,14 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if next != "" {
-		values := filterValues(query.Filter)
+		values := filterValues(query.KeyFilter)
 		values.Set("after", next)
 		next = address(d.path("/keys.csv"), values)
 	}
 	t.send(w, "tidegate-keys.csv", next)
 }
 
-func keyCells(s keylist.Subject) []string {
+func keyCells(s app.Subject) []string {
 	var states, used []string
 	for _, b := range badges(s) {
 		states = append(states, b.Text)
@@ -128,7 +165,8 @@ func keyCells(s keylist.Subject) []string {
 	}
 }
 
-// exportAudit sends the entries that the filter means, newest first, as far as one file goes.
+// exportAudit sends the entries that the filter means, newest first, as far as one file
+// goes.
 func (d *dashboard) exportAudit(w http.ResponseWriter, r *http.Request) {
 	query, ok := readAuditQuery(r)
 	if !ok {
@@ -163,7 +201,7 @@ func (d *dashboard) exportAudit(w http.ResponseWriter, r *http.Request) {
 
 func entryCells(e audit.Entry) []string {
 	subject := e.Subject
-	if subject == policy.SetID {
+	if subject == policyset.SetID {
 		subject = "policy"
 	}
 	return []string{

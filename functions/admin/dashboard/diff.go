@@ -5,10 +5,11 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/functions/admin/policyfile"
-	"tidegate/functions/admin/token"
+	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
 	"tidegate/web/templates"
 )
 
@@ -30,7 +31,8 @@ func orDash(text string) string {
 	return text
 }
 
-// keyChanges tells what differs between two states of a key. Where the Set is known the limits that come of it are told too.
+// keyChanges tells what differs between two states of a key. Where the Set is known the
+// limits that come of it are told too.
 func keyChanges(set *policy.Set, before, after policy.Key) []templates.Change {
 	var d differ
 	d.note("name", before.Name, after.Name)
@@ -78,7 +80,7 @@ func timeText(t time.Time) string {
 // setChanges tells what differs between two Sets.
 func setChanges(before, after *policy.Set) []templates.Change {
 	var d differ
-	for _, c := range policyfile.Diff(before, after) {
+	for _, c := range policydoc.Diff(before, after) {
 		d.note(c.What(), c.Before, c.After)
 	}
 	return d
@@ -86,7 +88,7 @@ func setChanges(before, after *policy.Set) []templates.Change {
 
 // entryChanges tells what an entry of the audit changed.
 func entryChanges(e audit.Entry) []templates.Change {
-	if e.Subject == policy.SetID {
+	if e.Subject == policyset.SetID {
 		before, after := &policy.Set{}, &policy.Set{}
 		if unmarshal(e.Before, before) && unmarshal(e.After, after) {
 			return setChanges(before, after)

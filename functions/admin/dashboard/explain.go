@@ -6,8 +6,9 @@ import (
 	"strconv"
 	"strings"
 
-	"tidegate/functions/admin/keylist"
+	"tidegate/functions/admin/app"
 	"tidegate/internal/apikey"
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	routing "tidegate/internal/route"
@@ -35,9 +36,9 @@ func readExplainForm(r *http.Request) explainForm {
 }
 
 // call returns the call that was typed, and notes what is wrong with it.
-func (f *explainForm) call(v6Bits int) policy.Call {
+func (f *explainForm) call(v6Bits int) enforce.Call {
 	trim := strings.TrimSpace
-	c := policy.Call{Route: routing.Call{API: trim(f.api.text), Stage: trim(f.stage.text), Method: strings.ToUpper(trim(f.method.text)),
+	c := enforce.Call{Route: routing.Call{API: trim(f.api.text), Stage: trim(f.stage.text), Method: strings.ToUpper(trim(f.method.text)),
 		Path: trim(f.path.text)}}
 	if !strings.HasPrefix(c.Route.Path, "/") {
 		f.path.wrong = "A path begins with a slash, such as /orders/7."
@@ -90,7 +91,7 @@ func (d *dashboard) explain(r *http.Request, f *explainForm, p *templates.Explai
 	if err != nil {
 		return 0, err
 	}
-	e, err := d.Keys.Explain(r.Context(), set, k, call)
+	e, err := d.Checker.Explain(r.Context(), set, k, call)
 	if err != nil {
 		return 0, err
 	}
@@ -98,7 +99,8 @@ func (d *dashboard) explain(r *http.Request, f *explainForm, p *templates.Explai
 	return http.StatusOK, nil
 }
 
-// explained finds the key by its id. A whole secret is refused: it would stand in the address.
+// explained finds the key by its id. A whole secret is refused: it would stand in the
+// address.
 func (d *dashboard) explained(r *http.Request, f *explainForm) (policy.Key, error) {
 	id := strings.TrimSpace(f.key.text)
 	if secret, err := apikey.Parse(id); err == nil {
@@ -129,11 +131,11 @@ func (f *explainForm) view(action string) templates.ExplainForm {
 	}
 }
 
-func (d *dashboard) explanation(set *policy.Set, k policy.Key, e policy.Explained) *templates.Explanation {
-	c := e.Checked
+func (d *dashboard) explanation(set *policy.Set, k policy.Key, e enforce.Explanation) *templates.Explanation {
+	c := e.Result
 	x := &templates.Explanation{
 		Name: clip(k.Name, maxName), Address: d.keyPath(k), Verdict: verdictWords(e), Allowed: c.Allowed, Response: responseTo(e),
-		Why: whyWords(keylist.NewSubject(set, k, decisionNone, c.BannedUntil, c.Now)),
+		Why: whyWords(app.NewSubject(set, k, decisionNone, c.BannedUntil, c.Now)),
 	}
 	for _, m := range e.Matches {
 		rule := set.Routes[m.Index]
@@ -154,8 +156,8 @@ func (d *dashboard) explanation(set *policy.Set, k policy.Key, e policy.Explaine
 	return x
 }
 
-func verdictWords(e policy.Explained) string {
-	c := e.Checked
+func verdictWords(e enforce.Explanation) string {
+	c := e.Result
 	switch {
 	case e.Refused != "":
 		return "refused: " + e.Refused
@@ -165,7 +167,7 @@ func verdictWords(e policy.Explained) string {
 		return "allowed: the address is exempt, nothing is counted"
 	case c.Allowed && c.Cost == 0:
 		return "allowed: the call costs nothing"
-	case c.Allowed && !c.Would:
+	case c.Allowed && !c.WouldAllow:
 		return "allowed, in shadow: enforced, it would be denied"
 	case c.Allowed:
 		return "allowed"

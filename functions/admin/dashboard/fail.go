@@ -9,7 +9,8 @@ import (
 	"tidegate/web/templates"
 )
 
-// problem is an error as people see it; the cause goes to the log only. Empty fields get the status's own words.
+// problem is an error as people see it; the cause goes to the log only. Empty fields get
+// the status's own words.
 type problem struct {
 	status  int
 	heading string
@@ -31,11 +32,12 @@ var problems = map[int]problem{
 	http.StatusServiceUnavailable:  {heading: "The store does not answer", advice: "Limits and usage live there. Try again in a moment."},
 }
 
-// storeRetryAfter is when to ask again for what the store did not answer, in seconds. Nobody knows when it is back.
+// storeRetryAfter is when to ask again for what the store did not answer, in seconds.
+// Nobody knows when it is back.
 const storeRetryAfter = "5"
 
 // fail answers with an error page, or to the API's callers with JSON.
-func (d *dashboard) fail(w http.ResponseWriter, r *http.Request, p problem) {
+func (rd *renderer) fail(w http.ResponseWriter, r *http.Request, p problem) {
 	words := problems[p.status]
 	if p.heading == "" {
 		p.heading = words.heading
@@ -46,40 +48,41 @@ func (d *dashboard) fail(w http.ResponseWriter, r *http.Request, p problem) {
 	if p.status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", storeRetryAfter)
 	}
-	if d.isAPI(r) {
-		d.failAPI(w, p)
+	if rd.isAPI(r) {
+		rd.failAPI(w, p)
 		return
 	}
 	if p.action.Text == "" {
-		p.action = d.wayOn(r, p.status)
+		p.action = rd.wayOn(r, p.status)
 	}
 	page := templates.ErrorPage{
-		Page:    d.barePage(r, p.heading),
+		Page:    rd.barePage(r, p.heading),
 		Status:  strconv.Itoa(p.status),
 		Heading: p.heading,
 		Advice:  p.advice,
 		Action:  p.action,
 	}
-	d.render(w, r, p.status, templates.Error(page))
+	rd.render(w, r, p.status, templates.Error(page))
 }
 
-func (d *dashboard) wayOn(r *http.Request, status int) templates.Choice {
+func (rd *renderer) wayOn(r *http.Request, status int) templates.Choice {
 	if status == http.StatusServiceUnavailable && r.Method == http.MethodGet {
-		return templates.Choice{Text: "Try again", Address: d.localPath(r.URL.RequestURI())}
+		return templates.Choice{Text: "Try again", Address: rd.localPath(r.URL.RequestURI())}
 	}
-	return templates.Choice{Text: "Go to the keys", Address: d.path("/keys")}
+	return templates.Choice{Text: "Go to the keys", Address: rd.path("/keys")}
 }
 
-// failStore answers an error of the store: 404 for what does not exist, 400 for a question it does not understand, 503 for the rest.
-func (d *dashboard) failStore(w http.ResponseWriter, r *http.Request, operation string, err error) {
+// failStore answers an error of the store: 404 for what does not exist, 400 for a
+// question it does not understand, 503 for the rest.
+func (rd *renderer) failStore(w http.ResponseWriter, r *http.Request, operation string, err error) {
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrNotFound):
-		d.fail(w, r, problem{status: http.StatusNotFound, heading: "No such key"})
+		rd.fail(w, r, problem{status: http.StatusNotFound, heading: "No such key"})
 	case errors.As(err, &invalid):
-		d.fail(w, r, problem{status: http.StatusBadRequest})
+		rd.fail(w, r, problem{status: http.StatusBadRequest})
 	default:
-		d.Log.Error(operation, "error", err)
-		d.fail(w, r, problem{status: http.StatusServiceUnavailable})
+		rd.log.Error(operation, "cause", err)
+		rd.fail(w, r, problem{status: http.StatusServiceUnavailable})
 	}
 }

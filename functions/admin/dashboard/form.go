@@ -6,16 +6,16 @@ import (
 )
 
 // parseForm reads the request's form, or answers the request and returns false.
-func (d *dashboard) parseForm(w http.ResponseWriter, r *http.Request) bool {
+func (rd *renderer) parseForm(w http.ResponseWriter, r *http.Request) bool {
 	err := r.ParseForm()
 	if err == nil {
 		return true
 	}
 	var tooLong *http.MaxBytesError
 	if errors.As(err, &tooLong) {
-		d.fail(w, r, problem{status: http.StatusRequestEntityTooLarge})
+		rd.fail(w, r, problem{status: http.StatusRequestEntityTooLarge})
 		return false
 	}
-	d.fail(w, r, problem{status: http.StatusBadRequest})
+	rd.fail(w, r, problem{status: http.StatusBadRequest})
 	return false
 }

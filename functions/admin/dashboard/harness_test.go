@@ -19,14 +19,14 @@ import (
 	"github.com/alexedwards/argon2id"
 	"github.com/alicebob/miniredis/v2"
 
-	"tidegate/functions/admin/access"
-	"tidegate/functions/admin/password"
-	"tidegate/functions/admin/session"
-	"tidegate/functions/admin/throttle"
-	"tidegate/functions/admin/token"
-	"tidegate/internal/policy"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/auth/password"
+	"tidegate/functions/admin/auth/session"
+	"tidegate/functions/admin/auth/throttle"
+	"tidegate/functions/admin/auth/token"
+	"tidegate/internal/enforce"
 	"tidegate/internal/store"
-	"tidegate/internal/testwait"
+	"tidegate/internal/testing/waiting"
 	"tidegate/internal/usage"
 	"tidegate/web/static"
 )
@@ -56,20 +56,21 @@ type site struct {
 	t       *testing.T
 	server  *httptest.Server
 	client  *http.Client
-	keys    *registry
+	keys    *testRegistry
 	base    string
 	address string // of the server that browsers use, without the base path
 	config  Config
 	service Services
-	// store holds sessions, tokens and what throttles logins. Its time stands until a test moves it.
+	// store holds sessions, tokens and what throttles logins. Its time stands until a
+	// test moves it.
 	store  *miniredis.Miniredis
 	tokens *token.Store
 }
 
 type option func(*site)
 
-func withBase(base string) option { return func(s *site) { s.config.BasePath = base } }
-func withKeys(k *registry) option { return func(s *site) { s.keys = k } }
+func withBase(base string) option     { return func(s *site) { s.config.BasePath = base } }
+func withKeys(k *testRegistry) option { return func(s *site) { s.keys = k } }
 func withServices(f func(*Services)) option {
 	return func(s *site) { f(&s.service) }
 }
@@ -107,7 +108,7 @@ func newSite(t *testing.T, options ...option) *site {
 		s.keys = newRegistry(t, "acme", "bolt")
 	}
 	s.service.Keys, s.service.Usage = s.keys.Store, usage.NewReader(s.keys.client)
-	s.service.Checker = policy.NewChecker(s.keys.client, testPepper)
+	s.service.Checker = enforce.NewChecker(s.keys.client, testPepper)
 	handler, err := New(s.config, s.service)
 	if err != nil {
 		t.Fatal(err)
@@ -120,14 +121,14 @@ func newSite(t *testing.T, options ...option) *site {
 
 // testUsers are an editor, ada, and a viewer, vic, with the same password.
 func testUsers() []password.User {
-	return []password.User{{Name: testUser, Role: access.Editor, Hash: testHash()}, {Name: testViewer, Role: access.Viewer, Hash: testHash()}}
+	return []password.User{{Name: testUser, Role: auth.Editor, Hash: testHash()}, {Name: testViewer, Role: auth.Viewer, Hash: testHash()}}
 }
 
 // openStore gives the services a store of their own.
 func (s *site) openStore() {
 	s.t.Helper()
 	s.store = miniredis.RunT(s.t)
-	client, err := store.Open(s.t.Context(), "valkey://"+s.store.Addr(), store.Options{Dial: testwait.Patience, Write: testwait.Patience, Pooled: true})
+	client, err := store.Open(s.t.Context(), "valkey://"+s.store.Addr(), store.Options{Dial: waiting.Patience, Write: waiting.Patience, Pooled: true})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -157,7 +158,8 @@ type reply struct {
 	body string
 }
 
-// do makes a request. The name of a key in braces stands for its id, in the path as in the reply.
+// do makes a request. The name of a key in braces stands for its id, in the path as in
+// the reply.
 func (s *site) do(method, path string, form url.Values, header http.Header) reply {
 	s.t.Helper()
 	if form != nil && header.Get("Content-Type") == "" {
@@ -221,7 +223,7 @@ func (s *site) loginAs(user string) *site {
 // cookie returns the session cookie that the client holds; nil if none.
 func (s *site) cookie() *http.Cookie {
 	s.t.Helper()
-	return s.cookieNamed((&dashboard{Config: s.config}).cookieName(""))
+	return s.cookieNamed((&server{Config: s.config}).cookieName(""))
 }
 
 func (s *site) cookieNamed(name string) *http.Cookie {
@@ -261,7 +263,8 @@ func (r reply) wants(t *testing.T, status int, texts ...string) reply {
 	return r
 }
 
-// limitsForm builds what a browser sends from the limits page; each row is requests, window, unit, algorithm.
+// limitsForm builds what a browser sends from the limits page; each row is requests,
+// window, unit, algorithm.
 func limitsOf(version int, rows ...[4]string) url.Values {
 	v := url.Values{"version": {fmt.Sprint(version)}, "action": {"save"}, "mode": {"enforce"}, "lasts": {"never"}, "reason": {"test"}}
 	for i, row := range rows {

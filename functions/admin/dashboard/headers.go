@@ -1,19 +1,10 @@
 package dashboard
 
 import (
-	"context"
 	"crypto/rand"
 	"net/http"
 	"strings"
 )
-
-type nonceKey struct{}
-
-// nonceOf returns the nonce that the response's policy names.
-func nonceOf(r *http.Request) string {
-	nonce, _ := r.Context().Value(nonceKey{}).(string)
-	return nonce
-}
 
 // secured sets the headers that every response carries, whatever becomes of it.
 func secured(next http.Handler) http.Handler {
@@ -30,12 +21,13 @@ func secured(next http.Handler) http.Handler {
 		// Not no-referrer, under which browsers send "Origin: null" with our own forms.
 		h.Set("Referrer-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), nonceKey{}, nonce)))
+		next.ServeHTTP(w, withNonce(r, nonce))
 	})
 }
 
-// contentPolicy allows our own files and nothing inline. Scripts may write HTML only through htmx's trusted-types policy, which hx-csp makes and
-// grants to elements with the nonce.
+// contentPolicy allows our own files and nothing inline. Scripts may write HTML only
+// through htmx's trusted-types policy, which hx-csp makes and grants to elements with the
+// nonce.
 func contentPolicy(nonce string) string {
 	return strings.Join([]string{
 		"default-src 'none'",

@@ -65,14 +65,15 @@ func checkPolicy(t *testing.T, name string, got reply) {
 	}
 }
 
-// Every response carries the security headers: each route, for strangers and for editors, and each kind of error.
+// Every response carries the security headers: each route, for strangers and for editors,
+// and each kind of error.
 func TestHeadersEverywhere(t *testing.T) {
 	for _, loggedIn := range []bool{false, true} {
 		s := newSite(t)
 		if loggedIn {
 			s.login()
 		}
-		for _, r := range (&dashboard{}).routes() {
+		for _, r := range newServer(Config{}, Services{}, false).routes() {
 			if r.pattern != "POST /logout" {
 				checkHeaders(t, s.ask(r.pattern))
 			}
@@ -101,7 +102,8 @@ func TestNonceIsFresh(t *testing.T) {
 	}
 }
 
-// Pages are never stored; files of the bundle, whose names change with their content, are kept for a year.
+// Pages are never stored; files of the bundle, whose names change with their content, are
+// kept for a year.
 func TestCaching(t *testing.T) {
 	s := newSite(t).login()
 	for _, path := range []string{"/keys", "/keys/{acme}", "/login", "/healthz", "/static/nothing"} {
@@ -146,7 +148,8 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// A file of the bundle comes as it was compressed with the bundle, to whoever takes that, and else as it is.
+// A file of the bundle comes as it was compressed with the bundle, to whoever takes that,
+// and else as it is.
 func TestStaticCompressed(t *testing.T) {
 	bundle := testBundle()
 	bundle.Files.(fstest.MapFS)["app-1.js.gz"] = &fstest.MapFile{Data: []byte("compressed")}

@@ -9,13 +9,14 @@ import (
 
 const healthDeadline = 500 * time.Millisecond
 
-// health answers whether the store does, in time. It says no more than that: anybody may ask.
-func (d *dashboard) health(w http.ResponseWriter, r *http.Request) {
+// health answers whether the store does, in time. It says no more than that: anybody may
+// ask.
+func (s *server) health(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), healthDeadline)
 	defer cancel()
 	status, word := http.StatusOK, "ready"
-	if err := d.Ready(ctx); err != nil {
-		d.Log.Warn("health", "error", err)
+	if err := s.Ready(ctx); err != nil {
+		s.Log.Warn("health", "cause", err)
 		status, word = http.StatusServiceUnavailable, "away"
 		w.Header().Set("Retry-After", storeRetryAfter)
 	}
@@ -23,7 +24,7 @@ func (d *dashboard) health(w http.ResponseWriter, r *http.Request) {
 }
 
 // alive answers that this function runs, whatever the store does.
-func (d *dashboard) alive(w http.ResponseWriter, _ *http.Request) { tell(w, http.StatusOK, "alive\n") }
+func (s *server) alive(w http.ResponseWriter, _ *http.Request) { tell(w, http.StatusOK, "alive\n") }
 
 func tell(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

@@ -27,13 +27,15 @@ func (v *visit) elsewhere(address string) {
 	v.script(`document.getElementById("a").click()`)
 }
 
-// script acts on a page to which a script led, whose elements the driver may not know yet.
+// script acts on a page to which a script led, whose elements the driver may not know
+// yet.
 func (v *visit) script(text string) {
 	v.t.Helper()
 	v.act(chromedp.Evaluate[chromedp.Void](text))
 }
 
-// An editor who follows a link from elsewhere, logged in or not yet, changes nothing by that; the form there does what it says.
+// An editor who follows a link from elsewhere, logged in or not yet, changes nothing by
+// that; the form there does what it says.
 func TestBrowserLinkStartsNoJob(t *testing.T) {
 	v := newVisit(t, withKeys(busyKeys(t)))
 	const job = "/keys/job?do=revoke&of=all&reason=x"

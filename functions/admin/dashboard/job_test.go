@@ -40,7 +40,8 @@ func (s *site) unchanged(after string) {
 	}
 }
 
-// A link that anybody can write asks, and changes nothing: neither its page nor what a script makes of it. What its form then starts does.
+// A link that anybody can write asks, and changes nothing: neither its page nor what a
+// script makes of it. What its form then starts does.
 func TestLinkStartsNoJob(t *testing.T) {
 	s := newSite(t).login()
 	for _, link := range []string{
@@ -64,7 +65,8 @@ func TestLinkStartsNoJob(t *testing.T) {
 	}
 }
 
-// A step needs the seal of the session that started the job, over all that the job does; progress, reloads and another order leave it good.
+// A step needs the seal of the session that started the job, over all that the job does;
+// progress, reloads and another order leave it good.
 func TestJobStepNeedsSeal(t *testing.T) {
 	s := newSite(t).login()
 	started := func(s *site, more ...string) url.Values {

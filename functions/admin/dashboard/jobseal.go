@@ -10,8 +10,9 @@ import (
 	"tidegate/internal/apikey"
 )
 
-// jobSeal is the key with which a session that starts a job vouches for it. All else of a job is in its address, which anybody can write into a link;
-// without the seal, a link that an editor follows would change keys.
+// jobSeal is the key with which a session that starts a job vouches for it. All else of a
+// job is in its address, which anybody can write into a link; without the seal, a link
+// that an editor follows would change keys.
 type jobSeal []byte
 
 func newJobSeal(pepper apikey.Pepper) jobSeal { return pepper.Derive("jobs of the dashboard") }

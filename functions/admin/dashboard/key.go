@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/functions/admin/keylist"
+	"tidegate/functions/admin/app"
 	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -29,7 +29,8 @@ func (d *dashboard) key(r *http.Request) (policy.Key, error) {
 	return d.Keys.Get(r.Context(), id)
 }
 
-// keyAndSet returns the key that the request is about and the Set, or answers the request. A key that cannot be read has its id and status alone.
+// keyAndSet returns the key that the request is about and the Set, or answers the
+// request. A key that cannot be read has its id and status alone.
 func (d *dashboard) keyAndSet(w http.ResponseWriter, r *http.Request) (*policy.Set, policy.Key, bool) {
 	key, err := d.key(r)
 	if errors.Is(err, policy.ErrUnreadable) {
@@ -71,7 +72,7 @@ const (
 
 func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (templates.KeyPage, error) {
 	ctx := r.Context()
-	subjects, err := keylist.Subjects(ctx, d.Keys, set, []policy.Key{k})
+	subjects, err := app.Subjects(ctx, d.Keys, set, []policy.Key{k})
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
@@ -83,7 +84,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	row := d.keyRow(s, "")
 	p := templates.KeyPage{
 		Page:    d.page(r, row.Name),
-		Live:    d.live(r, d.keyPath(k), nil, asOf([]keylist.Subject{s})),
+		Live:    d.live(r, d.keyPath(k), nil, asOf([]app.Subject{s})),
 		Key:     row,
 		Facts:   keyFacts(k),
 		Why:     whyWords(s),
@@ -92,7 +93,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		Audit:   d.path("/audit?subject=" + url.QueryEscape(k.ID)),
 		Explain: d.path("/explain?key=" + url.QueryEscape(k.ID)),
 	}
-	p.Page.Chart = d.path("/static/" + d.Bundle.Chart)
+	p.Page.Chart = d.chartScript()
 	if p.Response, err = d.responseNow(ctx, set, k); err != nil {
 		return templates.KeyPage{}, err
 	}
@@ -148,7 +149,7 @@ func orNever(t time.Time) string {
 }
 
 // whyWords says which limits hold, and why.
-func whyWords(s keylist.Subject) []string {
+func whyWords(s app.Subject) []string {
 	if s.Effective.Source == "override" {
 		words := "From an override of the plan " + orDash(clip(s.Effective.Plan.Name, maxName)) + ", because: " +
 			clip(s.Override.Reason, policy.MaxReasonLen) + "."
@@ -165,8 +166,9 @@ func whyWords(s keylist.Subject) []string {
 	return words
 }
 
-// fromPlan says which plan holds. Callers that others vouch for may have none of their own.
-func fromPlan(s keylist.Subject) string {
+// fromPlan says which plan holds. Callers that others vouch for may have none of their
+// own.
+func fromPlan(s app.Subject) string {
 	meant := orDash(clip(s.Effective.Plan.Name, maxName))
 	switch {
 	case s.Plan != "" || s.Kind == policy.APIKey:
@@ -188,7 +190,7 @@ func modeWords(m policy.Mode) string {
 	return "A call needs room in every one."
 }
 
-func (d *dashboard) keyNotes(s keylist.Subject) []string {
+func (d *dashboard) keyNotes(s app.Subject) []string {
 	var notes []string
 	if s.Status == policy.Unreadable {
 		notes = append(notes, "Another version of Tidegate wrote this key: it cannot be read, its calls are denied. It can only be deleted.")
@@ -199,7 +201,8 @@ func (d *dashboard) keyNotes(s keylist.Subject) []string {
 	return notes
 }
 
-// keyChart shows the calls of a caller's last hour and what changed in it. play is the address that plays them to its limits, empty without one.
+// keyChart shows the calls of a caller's last hour and what changed in it. play is the
+// address that plays them to its limits, empty without one.
 func (d *dashboard) keyChart(ctx context.Context, id string, limits []limiter.Limit, entries []audit.Entry) (
 	chart templates.TimeSeries, play string, err error,
 ) {
@@ -293,7 +296,7 @@ func (d *dashboard) keyTrail(k policy.Key) []templates.Choice {
 }
 
 // keyLinks are the changes that make sense for a key as it is.
-func (d *dashboard) keyLinks(s keylist.Subject) []templates.Choice {
+func (d *dashboard) keyLinks(s app.Subject) []templates.Choice {
 	link := func(text, what string) templates.Choice {
 		return templates.Choice{Text: text, Address: d.keyPath(s.Key) + "/" + what}
 	}
@@ -310,7 +313,7 @@ func (d *dashboard) keyLinks(s keylist.Subject) []templates.Choice {
 		links = append(links, link("End override", "end"))
 	}
 	links = append(links, link("Edit", "edit"), link("Reset counts", "reset"))
-	if s.Is(keylist.Banned) {
+	if s.Is(app.Banned) {
 		links = append(links, link("Unban", "unban"))
 	} else {
 		links = append(links, link("Ban", "ban"))

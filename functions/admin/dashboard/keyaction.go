@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
 
@@ -24,7 +25,7 @@ type keyAction struct {
 	reason  bool // must be given
 	fields  func(d *dashboard, f *actionForm) []templates.FormField
 	// do makes the change; it returns the key as it is then.
-	do func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error)
+	do func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error)
 }
 
 // actionForm is what was typed on the page of an action.
@@ -43,7 +44,7 @@ type actionForm struct {
 }
 
 // update changes the key as the form's version was.
-func (f *actionForm) update(ctx context.Context, d *dashboard, action string, edit policy.Edit, change func(*policy.Key)) (policy.Key, error) {
+func (f *actionForm) update(ctx context.Context, d *dashboard, action string, edit registry.Edit, change func(*policy.Key)) (policy.Key, error) {
 	return d.Keys.Update(ctx, f.key.ID, f.version, action, edit, change)
 }
 
@@ -51,7 +52,7 @@ var keyActions = map[string]keyAction{
 	"end": {
 		heading: "End the override of", advice: "The limits of the plan are back in force with the next check. Counts stay.", submit: "End the override",
 		done: "The override is ended; the plan is back in force.",
-		do: func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
+		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 			return d.Keys.SetOverride(ctx, f.key.ID, f.version, nil, edit)
 		},
 	},
@@ -59,7 +60,7 @@ var keyActions = map[string]keyAction{
 		heading: "Reset the counts of", advice: "Everything that was counted is forgotten: every limit is free at once. This cannot be undone.",
 		submit: "Reset", danger: true,
 		done: "The counts are reset; every limit is free.",
-		do: func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
+		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 			return f.key, d.Keys.Reset(ctx, f.key.ID, edit)
 		},
 	},
@@ -67,14 +68,14 @@ var keyActions = map[string]keyAction{
 		heading: "Revoke", advice: "From the next check on, calls with this key get 401, as if it never was. It can be taken back.", submit: "Revoke",
 		danger: true,
 		done:   "Revoked: no call with this key is allowed any more.",
-		do: func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
+		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 			return d.Keys.Revoke(ctx, f.key.ID, f.version, edit)
 		},
 	},
 	"unrevoke": {
 		heading: "Unrevoke", advice: "Calls with this key's secret are let in again, within its limits.", submit: "Unrevoke", revoked: true,
 		done: "The key is active again.",
-		do: func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
+		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 			return f.update(ctx, d, "key.unrevoke", edit, func(k *policy.Key) { k.Status = policy.Active })
 		},
 	},
@@ -84,7 +85,7 @@ var keyActions = map[string]keyAction{
 	},
 	"unban": {
 		heading: "Unban", advice: "Calls with this key are let in again, within its limits.", submit: "Unban", done: "The ban is lifted.",
-		do: func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
+		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 			return d.Keys.Unban(ctx, f.key.ID, f.version, edit)
 		},
 	},
@@ -95,7 +96,7 @@ var keyActions = map[string]keyAction{
 	"delete": {
 		heading: "Delete", advice: "The key, its counts and its place in every list go. Its audit stays. This cannot be undone.", submit: "Delete for ever",
 		danger: true, revoked: true, any: true, done: "Deleted.",
-		do: func(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
+		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 			return policy.Key{}, d.Keys.Delete(ctx, f.key.ID, edit)
 		},
 	},
@@ -113,7 +114,7 @@ func banFields(_ *dashboard, f *actionForm) []templates.FormField {
 	return untilFields(f.until, "choose how long")
 }
 
-func ban(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
+func ban(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 	until := f.until.time(time.Now())
 	if until.IsZero() && f.until.errors() == 0 {
 		f.until.choice.wrong = "Choose how long the ban lasts; revoke a key to shut it out for good."
@@ -143,7 +144,7 @@ func graceFields(_ *dashboard, f *actionForm) []templates.FormField {
 	return []templates.FormField{choice("grace", "The old secret is good for", graces, f.grace)}
 }
 
-func rotate(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
+func rotate(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 	f.grace.oneOf(graces)
 	grace, err := time.ParseDuration(f.grace.text)
 	if err != nil || f.grace.wrong != "" {
@@ -166,7 +167,8 @@ func editFields(_ *dashboard, f *actionForm) []templates.FormField {
 	return append(fields, untilFields(f.until, "never expires")...)
 }
 
-// planOptions offers every plan, and to callers that others vouch for the one that comes with the call.
+// planOptions offers every plan, and to callers that others vouch for the one that comes
+// with the call.
 func (f *actionForm) planOptions() []templates.Option {
 	if f.key.Kind == policy.APIKey {
 		return planOptions(f.set)
@@ -194,7 +196,7 @@ func splitTags(text string) []string {
 	return tags
 }
 
-func saveKey(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit) (policy.Key, error) {
+func saveKey(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 	expires := f.until.time(time.Now())
 	if f.key.Expires.Format(untilForm) == f.until.at.text && f.until.choice.text == untilAt {
 		f.until.at.wrong, expires = "", f.key.Expires // it may be past, and its seconds are not shown
@@ -207,8 +209,8 @@ func saveKey(ctx context.Context, d *dashboard, f *actionForm, edit policy.Edit)
 	})
 }
 
-// blame notes what the store found wrong.
-func (f *actionForm) blame(invalid *policy.InvalidError) {
+// setError notes what the store found wrong.
+func (f *actionForm) setError(invalid *policy.InvalidError) {
 	fields := map[string]*input{"name": &f.name, "plan": &f.plan, "expires": &f.until.at, "bannedUntil": &f.until.at, "grace": &f.grace}
 	for _, e := range invalid.Fields {
 		field, _, _ := strings.Cut(e.Field, "[")
@@ -226,7 +228,8 @@ func (f *actionForm) errors() int {
 	return f.until.errors() + wrongs(f.reason, f.grace, f.name, f.tags, f.plan)
 }
 
-// action returns the action that the path names and what it is on, or answers the request.
+// action returns the action that the path names and what it is on, or answers the
+// request.
 func (d *dashboard) action(w http.ResponseWriter, r *http.Request) (keyAction, *actionForm, bool) {
 	a, known := keyActions[r.PathValue("action")]
 	if !known {
@@ -293,7 +296,8 @@ func (d *dashboard) makeKeyAction(w http.ResponseWriter, r *http.Request, a keyA
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
-		if saved.Version == before.Version || saved.ID == "" { // what takes no version does not return the newer one
+		// what takes no version does not return the newer one
+		if saved.Version == before.Version || saved.ID == "" {
 			if saved, err = d.key(r); err != nil {
 				d.failStore(w, r, "get key", err)
 				return
@@ -303,7 +307,7 @@ func (d *dashboard) makeKeyAction(w http.ResponseWriter, r *http.Request, a keyA
 	case errors.Is(err, errTyped):
 		d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
 	case errors.As(err, &invalid):
-		f.blame(invalid)
+		f.setError(invalid)
 		d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
 	case err != nil:
 		d.failStore(w, r, "change key", err)
@@ -350,7 +354,8 @@ func (d *dashboard) renderKeyAction(w http.ResponseWriter, r *http.Request, stat
 	}))
 }
 
-// renderSecret answers with the page itself, not with a way to it: the secret is in this answer and nowhere else.
+// renderSecret answers with the page itself, not with a way to it: the secret is in this
+// answer and nowhere else.
 func (d *dashboard) renderSecret(w http.ResponseWriter, r *http.Request, k policy.Key, heading, secret string) {
 	advice := []string{"Send it as x-api-key, or as Authorization: Bearer."}
 	if k.Grace.After(time.Now()) {

@@ -10,15 +10,15 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/bulk"
-	"tidegate/functions/admin/keylist"
+	"tidegate/functions/admin/app"
 	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
 )
 
 var secretInPage = regexp.MustCompile(`id="secret"[^>]* value="(tg_[^"]+)"`)
 
-// The secret of a new key is in the answer that made it and nowhere else: not in the log, the session, an address, or any page after it.
+// The secret of a new key is in the answer that made it and nowhere else: not in the log,
+// the session, an address, or any page after it.
 func TestSecretIsShownOnce(t *testing.T) {
 	var log strings.Builder
 	s := newSite(t, withServices(func(services *Services) { services.Log = slog.New(slog.NewTextHandler(&log, nil)) })).login()
@@ -55,7 +55,8 @@ func TestSecretIsShownOnce(t *testing.T) {
 	}
 }
 
-// Every action does what it says, tells the audit why, and is refused when the key changed meanwhile.
+// Every action does what it says, tells the audit why, and is refused when the key
+// changed meanwhile.
 func TestKeyActions(t *testing.T) {
 	s := newSite(t).login()
 	version := 1
@@ -132,7 +133,8 @@ func TestKeyFilters(t *testing.T) {
 	}
 }
 
-// In the other orders the list has the keys with calls in this hour alone, the most first, and of those the ones that the filter means.
+// In the other orders the list has the keys with calls in this hour alone, the most
+// first, and of those the ones that the filter means.
 func TestKeyOrders(t *testing.T) {
 	keys := newRegistry(t, "alpha", "beta", "gamma", "delta")
 	for name, calls := range map[string][2]int{"alpha": {1, 0}, "beta": {9, 2}, "gamma": {4, 7}} {
@@ -157,14 +159,15 @@ func TestKeyOrders(t *testing.T) {
 	s.get("/keys?order=blocked&q=alpha").wants(t, http.StatusOK, "No calls this hour")
 }
 
-// A state is looked up key by key and page by page; following the links finds every key once.
+// A state is looked up key by key and page by page; following the links finds every key
+// once.
 func TestKeyFilterPages(t *testing.T) {
 	keys := newRegistry(t)
-	for i := range 3*keylist.PerScan + 20 {
+	for i := range 3*app.PerScan + 20 {
 		keys.create(fmt.Sprintf("k%04d", i), "free")
 	}
 	seen := map[string]bool{}
-	for i := 0; i < 3*keylist.PerScan; i += 7 {
+	for i := 0; i < 3*app.PerScan; i += 7 {
 		keys.use(fmt.Sprintf("k%04d", i), 10)
 	}
 	s := newSite(t, withKeys(keys)).login()
@@ -181,7 +184,7 @@ func TestKeyFilterPages(t *testing.T) {
 			path = strings.ReplaceAll(next[1], "&amp;", "&")
 		}
 	}
-	if want := (3*keylist.PerScan + 6) / 7; len(seen) != want {
+	if want := (3*app.PerScan + 6) / 7; len(seen) != want {
 		t.Errorf("%d keys, want %d", len(seen), want)
 	}
 }
@@ -215,7 +218,8 @@ func TestKeysAsCSV(t *testing.T) {
 	}
 }
 
-// runJob follows a job to its end as a browser without scripts does, and returns its last page.
+// runJob follows a job to its end as a browser without scripts does, and returns its last
+// page.
 func (s *site) runJob(first reply) (last reply, steps int) {
 	s.t.Helper()
 	at := first.wants(s.t, http.StatusSeeOther).Header.Get("Location")
@@ -231,11 +235,12 @@ func (s *site) runJob(first reply) (last reply, steps int) {
 	}
 }
 
-// All keys that match get another plan, in steps; a step that is sent twice changes nothing twice.
+// All keys that match get another plan, in steps; a step that is sent twice changes
+// nothing twice.
 func TestBulkOnAll(t *testing.T) {
 	keys := newRegistry(t, "other")
 	keys.plan("pro", per(100, time.Minute))
-	const count = bulk.Chunk + 30
+	const count = app.Chunk + 30
 	for i := range count {
 		keys.create(fmt.Sprintf("k%03d", i), "free")
 	}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"tidegate/functions/admin/keylist"
+	"tidegate/functions/admin/app"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 	"tidegate/web/templates"
@@ -38,31 +38,31 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 		d.render(w, r, http.StatusOK, templates.KeysLive(page))
 		return
 	}
-	if page.Bulk, err = d.bulkBar(r, query.Filter, page); err != nil {
+	if page.Bulk, err = d.bulkBar(r, query.KeyFilter, page); err != nil {
 		d.failStore(w, r, "count keys", err)
 		return
 	}
 	d.render(w, r, http.StatusOK, templates.Keys(page))
 }
 
-func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery, list keylist.Found) templates.KeysPage {
+func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery, list app.FoundKeys) templates.KeysPage {
 	path := d.path("/keys")
 	p := templates.KeysPage{
 		Page:    d.page(r, "Keys"),
 		Live:    d.live(r, path, q.values(), asOf(list.Subjects)),
 		Search:  d.keySearch(set, q),
 		Empty:   emptyKeys(q, list),
-		Export:  address(d.path("/keys.csv"), filterValues(q.Filter)),
+		Export:  address(d.path("/keys.csv"), filterValues(q.KeyFilter)),
 		Callers: d.path("/callers"),
 	}
 	if canEdit(r) {
 		p.Create = d.path("/keys/new")
 	}
 	if q.after != "" {
-		p.First = address(path, withLive(filterValues(q.Filter), q.live))
+		p.First = address(path, withLive(filterValues(q.KeyFilter), q.live))
 	}
 	if list.Next != "" {
-		onward := filterValues(q.Filter)
+		onward := filterValues(q.KeyFilter)
 		onward.Set("after", list.Next)
 		p.Next = address(path, withLive(onward, q.live))
 		if q.Computed() && len(list.Subjects) < keysPerPage {
@@ -149,7 +149,7 @@ func keysSummary(rows []templates.KeyRow) string {
 	return number(int64(len(rows))) + " keys shown, " + number(int64(blocked)) + " blocked now"
 }
 
-func emptyKeys(q keysQuery, list keylist.Found) templates.Empty {
+func emptyKeys(q keysQuery, list app.FoundKeys) templates.Empty {
 	switch {
 	case list.Next != "":
 		return templates.Empty{

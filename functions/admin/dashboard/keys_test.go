@@ -66,7 +66,8 @@ func TestNoKeys(t *testing.T) {
 	s.get("/keys").wants(t, http.StatusOK, "No keys yet", "curl -i -H &#34;x-api-key: $KEY&#34;")
 }
 
-// Following the links from page to page shows every key once, and keeps search and refresh.
+// Following the links from page to page shows every key once, and keeps search and
+// refresh.
 func TestPages(t *testing.T) {
 	keys := newRegistry(t, "other")
 	const count = 2*keysPerPage + 7
@@ -130,7 +131,8 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// A store that is away answers 503, to pages and to refreshes, and tells people nothing of where it is.
+// A store that is away answers 503, to pages and to refreshes, and tells people nothing
+// of where it is.
 func TestStoreDown(t *testing.T) {
 	s := newSite(t).login()
 	s.keys.fail("LOADING dial tcp 10.1.2.3:6379: refused")
@@ -177,7 +179,8 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// What the store would refuse is refused with a word at its field, and shown escaped and bounded.
+// What the store would refuse is refused with a word at its field, and shown escaped and
+// bounded.
 func TestHostileInput(t *testing.T) {
 	s := newSite(t).login()
 	for _, name := range []string{"abc\u202edcba", "\u2066x\u2069\u200f", "a\x00b\nc\x1b[31m", "\xff\xfe", "", "  ", strings.Repeat("x", 40_000)} {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"tidegate/functions/admin/keylist"
+	"tidegate/functions/admin/app"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 	"tidegate/web/templates"
@@ -19,7 +19,8 @@ const (
 	maxCursor   = 1000
 )
 
-// The orders of the list besides that by name. They have the keys with the most calls of the last hour alone.
+// The orders of the list besides that by name. They have the keys with the most calls of
+// the last hour alone.
 const (
 	busiestFirst = "busiest"
 	blockedFirst = "blocked"
@@ -31,7 +32,7 @@ var keyOrders = []templates.Option{
 
 // keysQuery is the state of the list, all of it in the address.
 type keysQuery struct {
-	keylist.Filter
+	app.KeyFilter
 	order string
 	after string
 	live  int
@@ -40,12 +41,12 @@ type keysQuery struct {
 func readKeysQuery(r *http.Request) (keysQuery, bool) {
 	q := r.URL.Query()
 	f, ok := readKeyFilter(q)
-	k := keysQuery{Filter: f, order: q.Get("order"), after: q.Get("after"), live: liveSeconds(q)}
+	k := keysQuery{KeyFilter: f, order: q.Get("order"), after: q.Get("after"), live: liveSeconds(q)}
 	return k, ok && len(k.after) <= maxCursor && (k.order == "" || k.order == busiestFirst || k.order == blockedFirst)
 }
 
-func readKeyFilter(q url.Values) (keylist.Filter, bool) {
-	f := keylist.Filter{Prefix: q.Get("q"), Tag: q.Get("tag"), State: keylist.State(q.Get("state"))}
+func readKeyFilter(q url.Values) (app.KeyFilter, bool) {
+	f := app.KeyFilter{Prefix: q.Get("q"), Tag: q.Get("tag"), State: app.State(q.Get("state"))}
 	if plan := q.Get("plan"); plan != "" {
 		n, err := strconv.Atoi(plan)
 		if err != nil || n < 1 {
@@ -57,7 +58,7 @@ func readKeyFilter(q url.Values) (keylist.Filter, bool) {
 }
 
 // filterValues are a filter's fields of an address.
-func filterValues(f keylist.Filter) url.Values {
+func filterValues(f app.KeyFilter) url.Values {
 	v := url.Values{"q": {f.Prefix}, "tag": {f.Tag}, "state": {string(f.State)}}
 	if f.Plan > 0 {
 		v.Set("plan", strconv.Itoa(f.Plan))
@@ -66,36 +67,37 @@ func filterValues(f keylist.Filter) url.Values {
 }
 
 // findKeys answers the query.
-func (d *dashboard) findKeys(ctx context.Context, set *policy.Set, q keysQuery) (keylist.Found, error) {
+func (d *dashboard) findKeys(ctx context.Context, set *policy.Set, q keysQuery) (app.FoundKeys, error) {
 	rank := map[string]func(context.Context, time.Time, time.Time, int) ([]usage.Talker, error){
 		busiestFirst: d.Usage.Busiest, blockedFirst: d.Usage.MostDenied,
 	}[q.order]
 	if rank == nil {
-		return keylist.Find(ctx, d.Keys, set, q.Filter, q.after, keysPerPage)
+		return app.FindKeys(ctx, d.Keys, set, q.KeyFilter, q.after, keysPerPage)
 	}
 	now := time.Now()
 	talkers, err := rank(ctx, now.Add(-time.Hour), now, usage.MaxTalkers)
 	if err != nil {
-		return keylist.Found{}, err
+		return app.FoundKeys{}, err
 	}
 	ids := make([]string, len(talkers))
 	for i, t := range talkers {
 		ids[i] = t.ID
 	}
-	return keylist.Pick(ctx, d.Keys, set, q.Filter, ids)
+	return app.PickKeys(ctx, d.Keys, set, q.KeyFilter, ids)
 }
 
-func (k keysQuery) none() bool { return k.Filter == keylist.Filter{} && k.order == "" }
+func (k keysQuery) none() bool { return k.KeyFilter == app.KeyFilter{} && k.order == "" }
 
 func (k keysQuery) values() url.Values {
-	v := filterValues(k.Filter)
+	v := filterValues(k.KeyFilter)
 	v.Set("after", k.after)
 	v.Set("order", k.order)
 	return v
 }
 
-// asOf is the instant of the usage on the store's clock, or now by ours when there is none.
-func asOf(subjects []keylist.Subject) time.Time {
+// asOf is the instant of the usage on the store's clock, or now by ours when there is
+// none.
+func asOf(subjects []app.Subject) time.Time {
 	for _, s := range subjects {
 		if !s.Now.Now.IsZero() {
 			return s.Now.Now

@@ -10,7 +10,8 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// limitInput is one row of the form. A row with nothing filled in is blank and means nothing.
+// limitInput is one row of the form. A row with nothing filled in is blank and means
+// nothing.
 type limitInput struct {
 	requests, window, unit, algorithm input
 	zone, slots                       input
@@ -97,7 +98,8 @@ func (l *limitInput) find(name string) *input {
 	return nil
 }
 
-// blank ignores the unit and the algorithm, which always have a value; but a calendar unit is a window on its own.
+// blank ignores the unit and the algorithm, which always have a value; but a calendar
+// unit is a window on its own.
 func (l *limitInput) blank() bool {
 	typed := l.requests.text + l.window.text + l.zone.text + l.slots.text + l.countDenied.text
 	return strings.TrimSpace(typed) == "" && !strings.HasPrefix(l.unit.text, calendarPrefix)

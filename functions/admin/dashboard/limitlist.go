@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tidegate/functions/admin/wording"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -15,7 +15,9 @@ import (
 
 // limitList is a list of limits as it was typed.
 type limitList struct {
-	name  string // of the list among the form's fields, as policy.FieldError has it: limits, candidate, perKey
+	// of the list among the form's fields, as policy.FieldError has it: limits,
+	// candidate, perKey
+	name  string
 	rows  []limitInput
 	at    []int  // the row of each limit that was read
 	wrong string // what is wrong with the list as a whole
@@ -49,7 +51,8 @@ func readLimitList(values url.Values, name string) (limitList, error) {
 // field is the name of a row's fields up to the dot.
 func (l *limitList) field(i int) string { return fmt.Sprintf("%s[%d]", l.name, i) }
 
-// change does what one of the list's buttons says, add:NAME or remove:NAME:ROW, and reports whether it was one of them.
+// change does what one of the list's buttons says, add:NAME or remove:NAME:ROW, and
+// reports whether it was one of them.
 func (l *limitList) change(button string) bool {
 	if button == "add:"+l.name {
 		l.add()
@@ -85,8 +88,9 @@ func (l *limitList) limits() []limiter.Limit {
 	return limits
 }
 
-// blame notes what the store found wrong and reports whether that is in this list, which the store knows as field.
-func (l *limitList) blame(e policy.FieldError, field string) bool {
+// setError notes what the store found wrong and reports whether that is in this list, which
+// the store knows as field.
+func (l *limitList) setError(e policy.FieldError, field string) bool {
 	if e.Field == field {
 		l.wrong = sentence(e.Message)
 		return true
@@ -134,6 +138,7 @@ func (l *limitList) view(legend, advice string) templates.LimitList {
 			Algorithm: field(in.algorithm),
 			More:      in.more(),
 			Denied:    field(in.countDenied),
+			Shared:    l.isShared(),
 			Slots:     field(in.slots),
 			Zone:      field(in.zone),
 			Preview:   preview(in),
@@ -144,6 +149,11 @@ func (l *limitList) view(legend, advice string) templates.LimitList {
 		v.Rows = append(v.Rows, row)
 	}
 	return v
+}
+
+// isShared reports whether several callers share the limits of the list.
+func (l *limitList) isShared() bool {
+	return l.name == "perIP" || l.name == "shared" || l.name == "global"
 }
 
 func field(in input) templates.Field { return templates.Field{Value: in.text, Error: in.wrong} }
@@ -157,7 +167,7 @@ func preview(in limitInput) string {
 	if in.errors() > 0 {
 		return ""
 	}
-	return wording.Limit(limit)
+	return policydoc.Limit(limit)
 }
 
 // limitChoices are what the rows of every list offer.
@@ -197,7 +207,7 @@ func methods() []templates.Option {
 		}
 		option := templates.Option{Value: a.String(), Text: text}
 		if a != limiter.Log {
-			option.Mark = wording.Algorithm(a)
+			option.Mark = policydoc.Algorithm(a)
 		}
 		all = append(all, option)
 	}

@@ -40,7 +40,8 @@ var (
 	coarse   = limiter.Limit{Requests: 5000, Window: time.Hour, Slots: 2500}
 )
 
-// The form holds every field of a limit, so that an edit of one loses no other; the rarer ones are open where they say something.
+// The form holds every field of a limit, so that an edit of one loses no other; the rarer
+// ones are open where they say something.
 func TestEditKeepsEveryField(t *testing.T) {
 	s := newSite(t, withLimits(t, monthly, hammered, coarse, per(7, time.Minute))).login()
 	page := s.get(limitsPath).wants(t, http.StatusOK,
@@ -86,7 +87,8 @@ func TestSaveCalendar(t *testing.T) {
 	}
 }
 
-// Fields that do not go together say at the one to change what to do; what was typed stays in sight.
+// Fields that do not go together say at the one to change what to do; what was typed
+// stays in sight.
 func TestInvalidTogether(t *testing.T) {
 	second := [4]string{"10", "1", "second", "log"}
 	month := [4]string{"10", "1", "calendar month", "fixed-window"}
@@ -244,7 +246,8 @@ func TestNoLimits(t *testing.T) {
 	}
 }
 
-// What only the store finds wrong is shown at its field too, although blank rows stand before it.
+// What only the store finds wrong is shown at its field too, although blank rows stand
+// before it.
 func TestStoreRefuses(t *testing.T) {
 	s := newSite(t).login()
 	s.keys.save(func(set *policy.Set) {
@@ -267,7 +270,7 @@ func TestBlame(t *testing.T) {
 			t.Fatal(err)
 		}
 		e := policy.FieldError{Field: "override.limits[0]." + field, Message: "is not for you"}
-		if !list.blame(e, "override.limits") || list.blame(policy.FieldError{Field: "override.limits[1].requests"}, "override.limits") {
+		if !list.setError(e, "override.limits") || list.setError(policy.FieldError{Field: "override.limits[1].requests"}, "override.limits") {
 			t.Errorf("%s has no place, or a limit that is not there has one", field)
 		}
 		row := list.view("", "").Rows[1]
@@ -281,7 +284,8 @@ func TestBlame(t *testing.T) {
 	}
 }
 
-// An edit of a key that somebody changed meanwhile writes nothing and shows both; saving again, knowing that, replaces theirs.
+// An edit of a key that somebody changed meanwhile writes nothing and shows both; saving
+// again, knowing that, replaces theirs.
 func TestConflict(t *testing.T) {
 	s := newSite(t).login()
 	s.keys.override("acme", per(77, time.Hour))
@@ -308,7 +312,8 @@ func TestConflictInFull(t *testing.T) {
 			"<li><bdi>20 per 10 seconds, denied calls count, 99 slots</bdi></li>", `name="limits[0].countDenied" value="yes" checked`)
 }
 
-// Rows are added and removed without JavaScript and without saving, up to the most that a key can have; what was typed stays.
+// Rows are added and removed without JavaScript and without saving, up to the most that a
+// key can have; what was typed stays.
 func TestRowsWithoutScript(t *testing.T) {
 	s := newSite(t).login()
 	form := limitsOf(1, [4]string{"ten", "10", "second", "log"}, [4]string{"5", "1", "hour", "counter"})

@@ -25,7 +25,8 @@ func clipList(text string) string {
 	return clip(strings.NewReplacer("\r\n", ", ", "\r", ", ", "\n", ", ").Replace(text), maxList+1)
 }
 
-// splitList reads items that commas, semicolons or line breaks part. It returns the first one that it does not understand.
+// splitList reads items that commas, semicolons or line breaks part. It returns the first
+// one that it does not understand.
 func splitList(text string) (items []listItem, odd string) {
 	for _, part := range strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == ';' || c == '\n' }) {
 		part = strings.TrimSpace(part)
@@ -45,7 +46,8 @@ func splitList(text string) (items []listItem, odd string) {
 	return items, ""
 }
 
-// list reads the list that was typed, at most a bound of items in all, and notes if it cannot be read.
+// list reads the list that was typed, at most a bound of items in all, and notes if it
+// cannot be read.
 func (in *input) list(missing, sample string, most int) []listItem {
 	if len(in.text) > maxList {
 		in.wrong = "Type at most " + number(maxList) + " characters; x30 after an item repeats it."

@@ -12,7 +12,8 @@ import (
 // livePeriods are the choices of seconds between two refreshes; 0 is off.
 var livePeriods = []int{0, 2, 5, 10, 30}
 
-// liveSeconds returns the refresh that a page's address asks for, off if it asks for none that is offered.
+// liveSeconds returns the refresh that a page's address asks for, off if it asks for none
+// that is offered.
 func liveSeconds(q url.Values) int {
 	for _, p := range livePeriods {
 		if q.Get("live") == strconv.Itoa(p) {
@@ -23,7 +24,7 @@ func liveSeconds(q url.Values) int {
 }
 
 // live builds the live control of a page. query is the page's state, already checked.
-func (d *dashboard) live(r *http.Request, path string, query url.Values, now time.Time) templates.Live {
+func (rd *renderer) live(r *http.Request, path string, query url.Values, now time.Time) templates.Live {
 	seconds := liveSeconds(r.URL.Query())
 	l := templates.Live{Nonce: nonceOf(r), Seconds: seconds, AsOf: instant(now), Self: address(path, withLive(query, seconds))}
 	for _, p := range livePeriods {

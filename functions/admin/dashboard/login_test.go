@@ -9,15 +9,16 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/access"
-	"tidegate/functions/admin/password"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/auth/password"
 )
 
 func loginForm(user, password string) url.Values {
 	return url.Values{"user": {user}, "password": {password}}
 }
 
-// The session cookie goes to this host alone, over TLS alone, to no script, and with no request that another site makes but a link.
+// The session cookie goes to this host alone, over TLS alone, to no script, and with no
+// request that another site makes but a link.
 func TestCookieFlags(t *testing.T) {
 	for base, want := range map[string]string{
 		"":      "__Host-tidegate=…; Path=/; HttpOnly; Secure; SameSite=Lax",
@@ -104,7 +105,8 @@ func TestLogout(t *testing.T) {
 	s.get("/keys").wants(t, http.StatusSeeOther)
 }
 
-// A session ends its lifetime after the login even if it is used all the time. The stores are told when; see package session for idle ones.
+// A session ends its lifetime after the login even if it is used all the time. The stores
+// are told when; see package session for idle ones.
 func TestLifetime(t *testing.T) {
 	s := newSite(t)
 	s.login()
@@ -167,7 +169,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// Behind a stage of the gateway every link, redirect and cookie has its prefix, whether or not the gateway cuts it off.
+// Behind a stage of the gateway every link, redirect and cookie has its prefix, whether
+// or not the gateway cuts it off.
 func TestBasePath(t *testing.T) {
 	s := newSite(t, withBase("/prod"))
 	got := s.get("/keys?q=a").wants(t, http.StatusSeeOther)
@@ -244,7 +247,7 @@ func TestNewRefusesBadConfig(t *testing.T) {
 		"base that goes up":    func(c *Config) { c.BasePath = "/.." },
 		"base of another host": func(c *Config) { c.BasePath = "//evil.example" },
 		"nobody":               func(c *Config) { c.Users = nil },
-		"no password":          func(c *Config) { c.Users = []password.User{{Name: "ada", Role: access.Editor}} },
+		"no password":          func(c *Config) { c.Users = []password.User{{Name: "ada", Role: auth.Editor}} },
 		"the same user twice":  func(c *Config) { c.Users = append(testUsers(), c.Users[0]) },
 		"no lifetime":          func(c *Config) { c.SessionLifetime = 0 },
 	} {

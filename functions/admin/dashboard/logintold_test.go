@@ -9,7 +9,8 @@ import (
 	"tidegate/internal/audit"
 )
 
-// Logins are told in the audit, refused ones too, with the names of those who exist and nothing else that was typed.
+// Logins are told in the audit, refused ones too, with the names of those who exist and
+// nothing else that was typed.
 func TestLoginsAreTold(t *testing.T) {
 	s := newSite(t)
 	s.post("/login", loginForm(testUser, "hunter2")).wants(t, http.StatusUnauthorized)

@@ -14,7 +14,8 @@ import (
 	"tidegate/internal/policy"
 )
 
-// The chosen colours come at once and without a reload, so that nothing typed is lost; they are there on the next page and without a script.
+// The chosen colours come at once and without a reload, so that nothing typed is lost;
+// they are there on the next page and without a script.
 func TestBrowserTheme(t *testing.T) {
 	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.scheme("light")
@@ -42,7 +43,8 @@ func TestBrowserTheme(t *testing.T) {
 	v.noComplaints("")
 }
 
-// waitForTheme waits until the server has saved the choice, which a page asked for anew shows.
+// waitForTheme waits until the server has saved the choice, which a page asked for anew
+// shows.
 func (v *visit) waitForTheme(name string) {
 	v.t.Helper()
 	v.act(chromedp.Evaluate[chromedp.Void](`(async () => {
@@ -59,7 +61,8 @@ func (v *visit) withoutScript() {
 	}
 }
 
-// Single keys search and list the keys, from any page, but not while somebody types, and not once they are turned off.
+// Single keys search and list the keys, from any page, but not while somebody types, and
+// not once they are turned off.
 func TestBrowserKeyboard(t *testing.T) {
 	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
@@ -136,7 +139,8 @@ func TestBrowserSkipLink(t *testing.T) {
 	v.wait(`document.activeElement.id === "main"`)
 }
 
-// While somebody points at a row, a refresh changes its figures but moves no row; once the pointer has left, the rows take their new order.
+// While somebody points at a row, a refresh changes its figures but moves no row; once
+// the pointer has left, the rows take their new order.
 func TestBrowserRowsStayUnderThePointer(t *testing.T) {
 	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
@@ -177,7 +181,8 @@ func (v *visit) point(selector string) {
 	v.act(chromedp.MouseEvent(device.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
 }
 
-// A server that is gone, not only its store, keeps the last figures on screen and is asked for ever more seldom; its return ends that.
+// A server that is gone, not only its store, keeps the last figures on screen and is
+// asked for ever more seldom; its return ends that.
 func TestBrowserServerAway(t *testing.T) {
 	v := newVisit(t, withKeys(sampleKeys(t)))
 	var away atomic.Bool
@@ -210,13 +215,15 @@ func TestBrowserServerAway(t *testing.T) {
 	}
 }
 
-// What changed is told to a screen reader outside of the section that comes anew, every ten seconds at most.
+// What changed is told to a screen reader outside of the section that comes anew, every
+// ten seconds at most.
 func TestBrowserSummary(t *testing.T) {
 	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
 	v.handTimers()
 	v.open("/keys?live=2")
-	v.act(chromedp.Evaluate[chromedp.Void](`window.now = performance.now(); performance.now = () => now`)) // the clock stands
+	// the clock stands
+	v.act(chromedp.Evaluate[chromedp.Void](`window.now = performance.now(); performance.now = () => now`))
 	refresh := func() {
 		v.wait(`waits() === "2000"`)
 		v.fire()
@@ -235,7 +242,8 @@ func TestBrowserSummary(t *testing.T) {
 	v.wait(`document.querySelector("#live-summary").textContent === "6 keys shown, 2 blocked now"`)
 }
 
-// A toast is read aloud, can be dismissed, and one of the page itself offers to take the change back.
+// A toast is read aloud, can be dismissed, and one of the page itself offers to take the
+// change back.
 func TestBrowserToasts(t *testing.T) {
 	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
@@ -252,7 +260,8 @@ func TestBrowserToasts(t *testing.T) {
 	v.noComplaints("")
 }
 
-// The page's weight without anything in the browser's cache: HTML, stylesheet, scripts and icon, compressed.
+// The page's weight without anything in the browser's cache: HTML, stylesheet, scripts
+// and icon, compressed.
 func TestBrowserFirstLoad(t *testing.T) {
 	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()

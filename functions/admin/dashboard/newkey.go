@@ -29,7 +29,7 @@ type newKeyForm struct {
 	env input
 }
 
-func (f *newKeyForm) blame(invalid *policy.InvalidError) {
+func (f *newKeyForm) setError(invalid *policy.InvalidError) {
 	for i, e := range invalid.Fields {
 		if e.Field == "env" {
 			f.env.wrong = sentence(e.Message)
@@ -37,7 +37,7 @@ func (f *newKeyForm) blame(invalid *policy.InvalidError) {
 			break
 		}
 	}
-	f.actionForm.blame(invalid)
+	f.actionForm.setError(invalid)
 }
 
 func (f *newKeyForm) errors() int { return f.actionForm.errors() + wrongs(f.env) }
@@ -70,7 +70,7 @@ func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) {
 	var invalid *policy.InvalidError
 	switch {
 	case errors.As(err, &invalid):
-		f.blame(invalid)
+		f.setError(invalid)
 		d.renderNewKey(w, r, http.StatusUnprocessableEntity, f)
 	case err != nil:
 		d.failStore(w, r, "create key", err)

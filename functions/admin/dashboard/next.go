@@ -5,10 +5,11 @@ import (
 	"strings"
 )
 
-// localPath returns where to go after the login: next if it is a path of this dashboard, else the start page. Browsers read a backslash as a slash
-// and drop tabs and line breaks, so those are refused and not interpreted.
-func (d *dashboard) localPath(next string) string {
-	home := d.path("/")
+// localPath returns where to go after the login: next if it is a path of this dashboard,
+// else the start page. Browsers read a backslash as a slash and drop tabs and line
+// breaks, so those are refused and not interpreted.
+func (rd *renderer) localPath(next string) string {
+	home := rd.path("/")
 	if len(next) > 2000 || !strings.HasPrefix(next, home) || strings.HasPrefix(next, "//") || strings.ContainsRune(next, '\\') {
 		return home
 	}
@@ -16,7 +17,7 @@ func (d *dashboard) localPath(next string) string {
 		return home
 	}
 	u, err := url.Parse(next)
-	if err != nil || u.IsAbs() || u.Host != "" || u.Path == d.path("/login") {
+	if err != nil || u.IsAbs() || u.Host != "" || u.Path == rd.path("/login") {
 		return home
 	}
 	return next

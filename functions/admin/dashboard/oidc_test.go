@@ -8,11 +8,12 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"tidegate/functions/admin/oidc"
-	"tidegate/internal/oidctest"
+	"tidegate/functions/admin/auth/oidc"
+	"tidegate/internal/testing/oidctest"
 )
 
-// withProvider lets people log in at a real provider, where "NAME:GROUP" has the group: ops edit, staff look.
+// withProvider lets people log in at a real provider, where "NAME:GROUP" has the group:
+// ops edit, staff look.
 func withProvider(s *site) {
 	s.t.Helper()
 	s.config.PublicURL = s.address + s.config.BasePath
@@ -48,7 +49,8 @@ func (s *site) goes(address, name string) string {
 	return strings.TrimPrefix(back.RequestURI(), s.config.BasePath)
 }
 
-// Somebody whom the provider knows gets the role of their group, a new session id, and to where they wanted to go; below a base path too.
+// Somebody whom the provider knows gets the role of their group, a new session id, and to
+// where they wanted to go; below a base path too.
 func TestProviderLogin(t *testing.T) {
 	for _, base := range []string{"", "/prod"} {
 		s := newSite(t, withBase(base), withProvider)
@@ -83,7 +85,8 @@ func TestProviderWithoutRole(t *testing.T) {
 	s.get("/keys/{acme}/limits").wants(t, http.StatusForbidden)
 }
 
-// The cookie of a login under way goes to this host alone, to no script, and comes back with the provider's link.
+// The cookie of a login under way goes to this host alone, to no script, and comes back
+// with the provider's link.
 func TestProviderFlowCookie(t *testing.T) {
 	s := newSite(t, withProvider)
 	got := s.get("/login/oidc").wants(t, http.StatusSeeOther)
@@ -107,7 +110,8 @@ func TestProviderFlowCookie(t *testing.T) {
 	}
 }
 
-// Nobody is logged in by a link: not as the attacker whose answer it is, not twice, not with another state; and next leads nowhere else.
+// Nobody is logged in by a link: not as the attacker whose answer it is, not twice, not
+// with another state; and next leads nowhere else.
 func TestProviderAttacks(t *testing.T) {
 	s := newSite(t, withProvider)
 	attacker := s.goes(s.begin("/"), "eve:ops")
@@ -127,14 +131,16 @@ func TestProviderAttacks(t *testing.T) {
 	}
 	s.client = s.newClient()
 	s.setCookie(flow.Name, flow.Value)
-	s.get(own).wants(t, http.StatusForbidden, "does not hold") // with cookie and code stolen: the code was used
+	// with cookie and code stolen: the code was used
+	s.get(own).wants(t, http.StatusForbidden, "does not hold")
 	s.wantsLogin("/keys")
 	refused := s.goes(s.begin("/")+"&prompt=none", "ada:ops")
 	s.get(refused).wants(t, http.StatusForbidden, "did not log you in", "login_required")
 	s.get("/login/oidc/callback?error=<script>&state=x").wants(t, http.StatusBadRequest, "not begun here")
 }
 
-// A session from the provider ends when the provider or the meaning of its groups changes.
+// A session from the provider ends when the provider or the meaning of its groups
+// changes.
 func TestProviderSessionEnds(t *testing.T) {
 	s := newSite(t, withProvider)
 	s.get(s.goes(s.begin("/"), "olga:ops")).wants(t, http.StatusSeeOther)
@@ -202,7 +208,8 @@ func TestBrowserProviderPages(t *testing.T) {
 	}
 }
 
-// In a browser: to the provider and back to the page that was asked for, then out at both.
+// In a browser: to the provider and back to the page that was asked for, then out at
+// both.
 func TestBrowserProviderLogin(t *testing.T) {
 	v := newVisit(t, withKeys(sampleKeys(t)), withProvider)
 	v.open("/keys?q=ac")

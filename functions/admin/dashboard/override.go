@@ -6,10 +6,11 @@ import (
 	"reflect"
 	"time"
 
-	"tidegate/functions/admin/access"
-	"tidegate/functions/admin/wording"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
 
@@ -22,7 +23,8 @@ func (d *dashboard) showOverride(w http.ResponseWriter, r *http.Request) {
 	d.renderOverride(w, r, http.StatusOK, overridePage{set: set, key: key, form: newOverrideForm(key, e)})
 }
 
-// editable returns the key that the request is about, or answers the request if its limits cannot be edited.
+// editable returns the key that the request is about, or answers the request if its
+// limits cannot be edited.
 func (d *dashboard) editable(w http.ResponseWriter, r *http.Request) (*policy.Set, policy.Key, bool) {
 	set, key, ok := d.keyAndSet(w, r)
 	if !ok {
@@ -39,7 +41,8 @@ func (d *dashboard) editable(w http.ResponseWriter, r *http.Request) (*policy.Se
 	return set, key, true
 }
 
-// saveOverride saves the form, or with one of its other buttons shows it again: with other rows, or with a preview.
+// saveOverride saves the form, or with one of its other buttons shows it again: with
+// other rows, or with a preview.
 func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) {
 	if !d.parseForm(w, r) {
 		return
@@ -61,7 +64,7 @@ func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) {
 	}
 	override := page.form.override(time.Now())
 	if button == previewButton {
-		page.form.reason.mayFollow()
+		page.form.reason.allowEmpty()
 	}
 	switch {
 	case page.form.errors() > 0:
@@ -77,7 +80,8 @@ func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// putOverride saves: 422 if the store finds it wrong, 409 if the key is no longer what the edit was based on.
+// putOverride saves: 422 if the store finds it wrong, 409 if the key is no longer what
+// the edit was based on.
 func (d *dashboard) putOverride(w http.ResponseWriter, r *http.Request, page overridePage, o *policy.Override) {
 	key := page.key
 	if page.form.version == key.Version && reflect.DeepEqual(o, key.Override) {
@@ -96,7 +100,7 @@ func (d *dashboard) putOverride(w http.ResponseWriter, r *http.Request, page ove
 		}
 		d.renderOverride(w, r, http.StatusConflict, page)
 	case errors.As(err, &invalid):
-		page.form.blame(invalid)
+		page.form.setError(invalid)
 		d.renderOverride(w, r, http.StatusUnprocessableEntity, page)
 	case err != nil:
 		d.failStore(w, r, "save override", err)
@@ -108,9 +112,9 @@ func (d *dashboard) putOverride(w http.ResponseWriter, r *http.Request, page ove
 }
 
 // edit is what the audit is told about a change that this request makes.
-func (d *dashboard) edit(r *http.Request, reason string) policy.Edit {
-	actor := access.From(r.Context())
-	return policy.Edit{By: audit.Actor{Kind: string(actor.Kind), Name: actor.String()}, Reason: reason}
+func (d *dashboard) edit(r *http.Request, reason string) registry.Edit {
+	actor := auth.From(r.Context())
+	return registry.Edit{By: audit.Actor{Kind: string(actor.Kind), Name: actor.String()}, Reason: reason}
 }
 
 // toKey shows the key's page.
@@ -165,5 +169,5 @@ func (d *dashboard) effectiveWords(set *policy.Set, k policy.Key) []string {
 	if e.Source == "override" {
 		return []string{overrideWords(k.Override), "because: " + clip(k.Override.Reason, policy.MaxReasonLen)}
 	}
-	return append([]string{"the plan " + clip(k.Plan, maxName)}, wording.Each(e.Limits)...)
+	return append([]string{"the plan " + clip(k.Plan, maxName)}, policydoc.Each(e.Limits)...)
 }

@@ -33,7 +33,8 @@ func (s *site) undoOn(path string) reply {
 	return s.post(m[1], nil)
 }
 
-// An override has a mode, an end and a reason; it is refused without a reason, and an end that is past.
+// An override has a mode, an end and a reason; it is refused without a reason, and an end
+// that is past.
 func TestOverride(t *testing.T) {
 	s := newSite(t).login()
 	form := limitsOf(1, [4]string{"50", "1", "minute", "log"})
@@ -61,7 +62,8 @@ func TestOverride(t *testing.T) {
 	s.get(limitsPath).wants(t, http.StatusOK, `value="2099-12-31 18:00"`)
 }
 
-// A preview writes nothing: it shows what would change, and what the edit would have done to the calls of the last hour.
+// A preview writes nothing: it shows what would change, and what the edit would have done
+// to the calls of the last hour.
 func TestOverridePreview(t *testing.T) {
 	s := newSite(t).login()
 	s.keys.called("acme", time.Now().Add(-10*time.Minute), 12, 0)
@@ -97,7 +99,8 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// Overrides that end soon come first, those that ended last; a viewer sees them all and can end none.
+// Overrides that end soon come first, those that ended last; a viewer sees them all and
+// can end none.
 func TestOverrides(t *testing.T) {
 	keys := newRegistry(t, "a-ended", "b-endless", "c-late", "d-soon", "e-plain")
 	for name, until := range map[string]time.Time{

@@ -29,7 +29,8 @@ func newOverrideForm(k policy.Key, e policy.Effective) overrideForm {
 	return f
 }
 
-// readVersion reads the version that a form is based on. It fails for a form that is not ours.
+// readVersion reads the version that a form is based on. It fails for a form that is not
+// ours.
 func readVersion(values url.Values) (int64, error) {
 	version, err := strconv.ParseInt(values.Get("version"), 10, 64)
 	if err != nil || version < 0 {
@@ -49,7 +50,8 @@ func readOverrideForm(values url.Values) (overrideForm, error) {
 	return f, err
 }
 
-// maxReasonInput is above what a reason may have, so that one that is too long is refused and not cut.
+// maxReasonInput is above what a reason may have, so that one that is too long is refused
+// and not cut.
 const maxReasonInput = policy.MaxReasonLen + 50
 
 // typed is a field as it was typed, bounded.
@@ -100,8 +102,8 @@ func (in *input) reason() {
 	}
 }
 
-// mayFollow forgives a reason that is missing in a preview, which writes nothing.
-func (in *input) mayFollow() {
+// allowEmpty forgives a reason that is missing in a preview, which writes nothing.
+func (in *input) allowEmpty() {
 	if strings.TrimSpace(in.text) == "" {
 		in.wrong = ""
 	}
@@ -122,11 +124,11 @@ func wrongs(fields ...input) int {
 	return n
 }
 
-// blame notes what the store found wrong.
-func (f *overrideForm) blame(invalid *policy.InvalidError) {
+// setError notes what the store found wrong.
+func (f *overrideForm) setError(invalid *policy.InvalidError) {
 	for _, e := range invalid.Fields {
 		switch {
-		case f.limits.blame(e, "override.limits"):
+		case f.limits.setError(e, "override.limits"):
 		case e.Field == "override.reason":
 			f.reason.wrong = sentence(e.Message)
 		case e.Field == "override.mode":

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
 
@@ -23,7 +24,7 @@ func (d *dashboard) showOverrides(w http.ResponseWriter, r *http.Request) {
 		d.failStore(w, r, "read policy", err)
 		return
 	}
-	list, err := d.Keys.List(r.Context(), set, policy.Query{Overridden: true, After: after, Count: overridesPerPage})
+	list, err := d.Keys.List(r.Context(), set, registry.Query{Overridden: true, After: after, Count: overridesPerPage})
 	if err != nil {
 		d.failStore(w, r, "list overrides", err)
 		return
@@ -40,7 +41,8 @@ func (d *dashboard) showOverrides(w http.ResponseWriter, r *http.Request) {
 	d.render(w, r, http.StatusOK, templates.Overrides(p))
 }
 
-// overrideRows has those first that end soon, then those without end, then those that ended.
+// overrideRows has those first that end soon, then those without end, then those that
+// ended.
 func (d *dashboard) overrideRows(r *http.Request, set *policy.Set, keys []policy.Key) []templates.OverrideRow {
 	now := time.Now()
 	keys = slices.DeleteFunc(slices.Clone(keys), func(k policy.Key) bool { return k.Override == nil })

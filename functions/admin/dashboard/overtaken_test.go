@@ -9,6 +9,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 )
 
 // overtaking is a client on which somebody else's change comes first, once.
@@ -25,13 +26,14 @@ func (o *overtaking) Do(ctx context.Context, cmd valkey.Completed) valkey.Valkey
 	return o.Client.Do(ctx, cmd)
 }
 
-// A reset or a deletion that a change of the same key overtakes shows that change, and how to go on.
+// A reset or a deletion that a change of the same key overtakes shows that change, and
+// how to go on.
 func TestKeyActionOvertaken(t *testing.T) {
 	for _, action := range []string{"reset", "delete"} {
 		keys := newRegistry(t, "acme")
 		plain := keys.Store
 		client := &overtaking{Client: keys.client}
-		keys.Store = policy.NewStore(client, testPepper)
+		keys.Store = registry.NewStore(client, testPepper)
 		s := newSite(t, withKeys(keys)).login()
 		client.first = func() {
 			k, err := plain.Get(t.Context(), keys.ids["acme"])

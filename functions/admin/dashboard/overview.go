@@ -6,9 +6,10 @@ import (
 	"net/url"
 	"time"
 
-	"tidegate/functions/admin/keylist"
+	"tidegate/functions/admin/app"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
 	"tidegate/internal/usage"
 	"tidegate/web/templates"
 )
@@ -96,7 +97,7 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 	ctx, now, home := r.Context(), time.Now(), d.path("/")
 	at := readPeriod(r.URL.Query(), now)
 	p := templates.OverviewPage{Page: d.page(r, "Overview"), Live: d.live(r, home, at.values(), now)}
-	p.Page.Chart = d.path("/static/" + d.Bundle.Chart)
+	p.Page.Chart = d.chartScript()
 	for _, choice := range ranges {
 		chosen := period{name: choice.name}
 		p.Ranges = append(p.Ranges, templates.Choice{
@@ -132,7 +133,8 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 	return p, err
 }
 
-// planOrKind says what a key is beside its name. Callers that others vouch for mostly have no plan of their own.
+// planOrKind says what a key is beside its name. Callers that others vouch for mostly
+// have no plan of their own.
 func planOrKind(k policy.Key) string {
 	if k.Plan == "" {
 		return string(k.Kind)
@@ -150,7 +152,7 @@ func maxTime(a, b time.Time) time.Time {
 func figures(sum usage.Counts, active int64, latency time.Duration) []templates.Figure {
 	share := "0 %"
 	if sum.Denied > 0 {
-		share = number(keylist.Percent(sum.Denied, sum.Calls())) + " %"
+		share = number(app.Percent(sum.Denied, sum.Calls())) + " %"
 	}
 	all := []templates.Figure{
 		{Name: "Requests", Value: number(sum.Calls())},
@@ -171,7 +173,7 @@ func (d *dashboard) overviewChart(ctx context.Context, at period, points []usage
 	if len(points) > 0 {
 		s.begin = points[0].Start
 	}
-	query := audit.Query{Subject: policy.SetID, Since: s.begin, Count: maxMarks, Heads: true}
+	query := audit.Query{Subject: policyset.SetID, Since: s.begin, Count: maxMarks, Heads: true}
 	if at.name == "" {
 		query.After = audit.Before(at.to.Add(at.step))
 	}
@@ -209,7 +211,7 @@ func (d *dashboard) top(ctx context.Context, at period, rank func(context.Contex
 	}
 	rows := make([]templates.TalkerRow, len(talkers))
 	for i, t := range talkers {
-		rows[i] = templates.TalkerRow{Name: t.ID, Calls: number(t.Calls()), Blocked: number(t.Denied), Share: number(keylist.Percent(t.Denied,
+		rows[i] = templates.TalkerRow{Name: t.ID, Calls: number(t.Calls()), Blocked: number(t.Denied), Share: number(app.Percent(t.Denied,
 			t.Calls())) + " %"}
 		if idPattern.MatchString(t.ID) {
 			rows[i].Address = d.path("/callers/" + t.ID)

@@ -15,7 +15,7 @@ import (
 )
 
 // sampleKeys is a registry with a key of each kind.
-func sampleKeys(t testing.TB) *registry {
+func sampleKeys(t testing.TB) *testRegistry {
 	estimate := limiter.Limit{Requests: 44, Window: 366 * 24 * time.Hour, Algorithm: limiter.Counter}
 	abroad := monthly
 	abroad.Zone = "America/Argentina/ComodRivadavia"
@@ -30,7 +30,8 @@ func sampleKeys(t testing.TB) *registry {
 	return keys
 }
 
-// handTimers makes a page's refresh timers wait until the test fires them; the list of due ones is window.due.
+// handTimers makes a page's refresh timers wait until the test fires them; the list of
+// due ones is window.due.
 const handTimers = `
 	window.due = new Map();
 	{
@@ -56,7 +57,8 @@ func (v *visit) handTimers() {
 
 func (v *visit) fire() { v.t.Helper(); v.act(chromedp.Evaluate[chromedp.Void]("fire()")) }
 
-// Live figures change without a reload, while focus and typed text stay; nothing is asked for while the tab is hidden.
+// Live figures change without a reload, while focus and typed text stay; nothing is asked
+// for while the tab is hidden.
 func TestBrowserLiveRefresh(t *testing.T) {
 	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
@@ -101,7 +103,8 @@ func (v *visit) hide(hidden bool) {
 		`Object.defineProperty(document, "hidden", { value: %v, configurable: true }); document.dispatchEvent(new Event("visibilitychange"))`, hidden)))
 }
 
-// Without an answer the last figures stay, are shown as old, and are asked for ever more seldom; the first answer ends that.
+// Without an answer the last figures stay, are shown as old, and are asked for ever more
+// seldom; the first answer ends that.
 func TestBrowserStoreAway(t *testing.T) {
 	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
@@ -124,7 +127,8 @@ func TestBrowserStoreAway(t *testing.T) {
 	v.noComplaints("503")
 }
 
-// A session that ends during live refresh leads to the login and back to the same address.
+// A session that ends during live refresh leads to the login and back to the same
+// address.
 func TestBrowserSessionExpires(t *testing.T) {
 	v := newVisit(t, withKeys(sampleKeys(t)))
 	v.enter()
@@ -154,7 +158,8 @@ func (v *visit) forgetSessions() {
 	v.store.FlushAll()
 }
 
-// noComplaints checks that the browser wrote no error, but for loads that failed with a status that the test caused.
+// noComplaints checks that the browser wrote no error, but for loads that failed with a
+// status that the test caused.
 func (v *visit) noComplaints(status string) {
 	v.t.Helper()
 	for _, c := range v.complaints() {
@@ -259,7 +264,8 @@ func shownPages() []shown {
 	}
 }
 
-// Every page, in each of its states: no console or policy error, no sideways scroll from 360 to 2560 px, and no finding of axe in light and dark.
+// Every page, in each of its states: no console or policy error, no sideways scroll from
+// 360 to 2560 px, and no finding of axe in light and dark.
 func TestBrowserPages(t *testing.T) {
 	axe := axeScript(t)
 	v := newVisit(t, withKeys(sampleKeys(t)))
@@ -310,7 +316,8 @@ func (v *visit) look(t *testing.T, axe, status string) {
 	v.mu.Unlock()
 }
 
-// axe returns what the accessibility checker finds on the page. The protocol runs it outside the page's policy.
+// axe returns what the accessibility checker finds on the page. The protocol runs it
+// outside the page's policy.
 func (v *visit) axe(script string) []string {
 	v.t.Helper()
 	if !eval[bool](v, "typeof axe === 'object'") {
@@ -325,7 +332,8 @@ func (v *visit) axe(script string) []string {
 	return findings
 }
 
-// Everything but live refresh works without JavaScript: login, search, pages, rows, errors, save, logout.
+// Everything but live refresh works without JavaScript: login, search, pages, rows,
+// errors, save, logout.
 func TestBrowserWithoutScript(t *testing.T) {
 	v := newVisit(t, withKeys(sampleKeys(t)))
 	if _, err := chromedp.Call(v.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
@@ -465,7 +473,8 @@ func TestBrowserPreview(t *testing.T) {
 	v.noComplaints("")
 }
 
-// Behind a stage of the gateway the browser keeps the session, the files load and the refresh works.
+// Behind a stage of the gateway the browser keeps the session, the files load and the
+// refresh works.
 func TestBrowserBasePath(t *testing.T) {
 	v := newVisit(t, withKeys(sampleKeys(t)), withBase("/prod"))
 	v.enter()

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tidegate/functions/admin/policyfile"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -38,7 +38,7 @@ func (f *planForm) fill(set *policy.Set) bool {
 		return true
 	}
 	p, known := set.Numbered(f.number)
-	f.title, f.name.text, f.mode.text, f.degraded.text = p.Name, p.Name, policyfile.ModeText(p.Mode), string(p.Degraded)
+	f.title, f.name.text, f.mode.text, f.degraded.text = p.Name, p.Name, policydoc.ModeText(p.Mode), string(p.Degraded)
 	if f.degraded.text == "" {
 		f.degraded.text = string(policy.Closed)
 	}
@@ -98,7 +98,7 @@ func (f *planForm) errors() int {
 	return f.limits.errors() + f.candidate.errors() + wrongs(f.name, f.mode, f.degraded, f.share)
 }
 
-func (f *planForm) blame(e policy.FieldError, next *policy.Set) bool {
+func (f *planForm) setError(e policy.FieldError, next *policy.Set) bool {
 	i := len(next.Plans) - 1
 	if f.number > 0 {
 		i = slices.IndexFunc(next.Plans, func(p policy.Plan) bool { return p.Number == f.number })
@@ -109,7 +109,7 @@ func (f *planForm) blame(e policy.FieldError, next *policy.Set) bool {
 		in.wrong = sentence(e.Message)
 		return true
 	}
-	return f.limits.blame(e, at+"limits") || f.candidate.blame(e, at+"candidate")
+	return f.limits.setError(e, at+"limits") || f.candidate.setError(e, at+"candidate")
 }
 
 func (f *planForm) heading() (text, name string) {
@@ -195,12 +195,12 @@ func (a *setAction) fill(set *policy.Set) (exists bool) {
 	a.name, a.advice, exists = a.find(set)
 	return exists
 }
-func (a *setAction) read(url.Values) error                     { return nil }
-func (a *setAction) lists() []*limitList                       { return nil }
-func (a *setAction) errors() int                               { return 0 }
-func (a *setAction) blame(policy.FieldError, *policy.Set) bool { return false }
-func (a *setAction) heading() (text, name string)              { return a.text, a.name }
-func (a *setAction) done() string                              { return a.said }
+func (a *setAction) read(url.Values) error                        { return nil }
+func (a *setAction) lists() []*limitList                          { return nil }
+func (a *setAction) errors() int                                  { return 0 }
+func (a *setAction) setError(policy.FieldError, *policy.Set) bool { return false }
+func (a *setAction) heading() (text, name string)                 { return a.text, a.name }
+func (a *setAction) done() string                                 { return a.said }
 func (a *setAction) apply(next *policy.Set) bool {
 	exists := a.fill(next)
 	return exists && a.change(next)

@@ -5,12 +5,13 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
-	"tidegate/functions/admin/policyfile"
-	"tidegate/functions/admin/wording"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
 	routing "tidegate/internal/route"
 	"tidegate/internal/usage"
 	"tidegate/web/templates"
@@ -34,7 +35,8 @@ func (d *dashboard) showPolicies(w http.ResponseWriter, r *http.Request) {
 	}
 	p := templates.PoliciesPage{
 		Page: d.page(r, "Policies"), Version: number(set.Version), Shared: sharedFacts(set),
-		Audit: d.path("/audit?subject=" + policy.SetID), Export: d.path("/policies.yaml"),
+		Denied: d.countDeniedLimits(r, set),
+		Audit:  d.path("/audit?subject=" + policyset.SetID), Export: d.path("/policies.yaml"),
 	}
 	for _, plan := range set.Plans {
 		p.Plans = append(p.Plans, d.planRow(r, plan, counts[plan.Number], trials[plan.Number]))
@@ -58,10 +60,33 @@ func (d *dashboard) showPolicies(w http.ResponseWriter, r *http.Request) {
 	d.render(w, r, http.StatusOK, templates.Policies(p))
 }
 
+// countDeniedLimits lists the limits that callers share and that count denied calls, each
+// with where to edit it.
+func (d *dashboard) countDeniedLimits(r *http.Request, set *policy.Set) []templates.Choice {
+	var all []templates.Choice
+	for _, l := range set.SharedCountDenied() {
+		of, at := "Each client address", "/policies/shared"
+		if l.Scope == policy.ScopeGlobal {
+			of = "All callers together"
+		}
+		if l.Route.Name != "" {
+			of = "Route rule " + clip(l.Route.Name, maxName) + ", " + strings.ToLower(limitedWords(l.Scope))
+			at = "/policies/rules/edit?rule=" + url.QueryEscape(l.Route.Name)
+		}
+		choice := templates.Choice{Text: of + ": " + policydoc.Limit(l.Limit)}
+		if canEdit(r) {
+			choice.Address = d.path(at)
+		}
+		all = append(all, choice)
+	}
+	return all
+}
+
 // tried is what a candidate would have done in the last hour.
 type tried struct{ calls, would int64 }
 
-// trials counts, for each plan with a candidate, what it would have denied of the calls of the plan's keys among the busiest.
+// trials counts, for each plan with a candidate, what it would have denied of the calls
+// of the plan's keys among the busiest.
 func (d *dashboard) trials(ctx context.Context, set *policy.Set) (map[int]tried, error) {
 	found := map[int]tried{}
 	for _, p := range set.Plans {
@@ -97,8 +122,8 @@ func (d *dashboard) trials(ctx context.Context, set *policy.Set) (map[int]tried,
 func (d *dashboard) planRow(r *http.Request, p policy.Plan, keys int64, t tried) templates.PlanRow {
 	at := d.path("/policies/plans/" + strconv.Itoa(p.Number))
 	row := templates.PlanRow{
-		Name: clip(p.Name, maxName), Limits: wording.Each(p.Limits), Mode: policyfile.ModeText(p.Mode), Degraded: policyfile.DegradedText(p),
-		Keys: number(keys), KeysLink: d.path("/keys?plan=" + strconv.Itoa(p.Number)), Candidate: wording.Each(p.Candidate),
+		Name: clip(p.Name, maxName), Limits: policydoc.Each(p.Limits), Mode: policydoc.ModeText(p.Mode), Degraded: policydoc.DegradedText(p),
+		Keys: number(keys), KeysLink: d.path("/keys?plan=" + strconv.Itoa(p.Number)), Candidate: policydoc.Each(p.Candidate),
 	}
 	if len(p.Candidate) > 0 {
 		row.Trial = "would have denied " + number(t.would) + " of " + number(t.calls) + " calls of its busiest keys in the last hour"
@@ -127,11 +152,14 @@ func (d *dashboard) ruleRows(r *http.Request, set *policy.Set) ([]templates.Rule
 	for _, i := range routing.Order(patterns) {
 		rule := set.Routes[i]
 		row := templates.RuleRow{
-			Name: clip(rule.Name, maxName), Pattern: rule.Pattern.String(), Cost: costWords(rule.Cost), Mode: policyfile.ModeText(rule.Mode),
-			Limits: ruleLimits(rule),
-		}
-		if rule.Settle {
-			row.Cost += ", settled after"
+			Name: clip(
+				rule.Name,
+				maxName,
+			),
+			Pattern: rule.Pattern.String(),
+			Cost:    costWords(rule.Cost) + policydoc.SettleText(rule),
+			Mode:    policydoc.ModeText(rule.Mode),
+			Limits:  ruleLimits(rule),
 		}
 		if len(rows) < maxRuleCounts {
 			points, err := d.Usage.Rule(r.Context(), policy.RouteID(rule.Name), now.Add(-time.Hour), now, time.Minute)
@@ -160,8 +188,8 @@ func ruleLimits(r policy.Route) []string {
 		limits []limiter.Limit
 		lease  policy.Duration
 	}{{"each caller", r.PerKey, 0}, {"each address", r.PerIP, 0}, {"all together", r.Shared, r.SharedLease}} {
-		for _, w := range wording.Each(l.limits) {
-			words = append(words, l.of+": "+w+policyfile.LeaseText(l.lease))
+		for _, w := range policydoc.Each(l.limits) {
+			words = append(words, l.of+": "+w+policydoc.LeaseText(l.lease))
 		}
 	}
 	return words
@@ -169,14 +197,14 @@ func ruleLimits(r policy.Route) []string {
 
 func sharedFacts(s *policy.Set) []templates.Fact {
 	return []templates.Fact{
-		{Name: "Each client address", Value: orDash(policyfile.ScopeText(s.PerIP))},
-		{Name: "All callers together", Value: orDash(policyfile.ScopeText(s.Global))},
-		{Name: "Refused addresses", Value: orDash(clip(policyfile.PrefixText(s.Deny), maxChange))},
-		{Name: "Admitted addresses", Value: orAll(clip(policyfile.PrefixText(s.Allow), maxChange))},
-		{Name: "Exempt addresses", Value: orDash(clip(policyfile.PrefixText(s.Exempt), maxChange))},
+		{Name: "Each client address", Value: orDash(policydoc.ScopeText(s.PerIP))},
+		{Name: "All callers together", Value: orDash(policydoc.ScopeText(s.Global))},
+		{Name: "Refused addresses", Value: orDash(clip(policydoc.PrefixText(s.Deny), maxChange))},
+		{Name: "Admitted addresses", Value: orAll(clip(policydoc.PrefixText(s.Allow), maxChange))},
+		{Name: "Exempt addresses", Value: orDash(clip(policydoc.PrefixText(s.Exempt), maxChange))},
 		{Name: "Plan of tokens that name none", Value: orRefused(s.TokenPlan)},
 		{Name: "Plan of callers known by address", Value: orRefused(s.AddressPlan)},
-		{Name: "Bans of those who hammer", Value: orDash(policyfile.BansText(s.Bans))},
+		{Name: "Bans of those who hammer", Value: orDash(policydoc.BansText(s.Bans))},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	routing "tidegate/internal/route"
@@ -66,8 +67,8 @@ func TestPlans(t *testing.T) {
 // An edit of a plan acts on the next check of every key that has it.
 func TestPlanEditActs(t *testing.T) {
 	s := newSite(t).login()
-	checker := policy.NewChecker(s.keys.client, testPepper)
-	call := policy.Call{Kind: policy.APIKey, Subject: s.keys.ids["acme"], Secret: s.keys.secrets["acme"]}
+	checker := enforce.NewChecker(s.keys.client, testPepper)
+	call := enforce.Call{Kind: policy.APIKey, Subject: s.keys.ids["acme"], Secret: s.keys.secrets["acme"]}
 	for i, want := range []bool{true, false} {
 		if i == 1 {
 			s.post("/policies/plans/1", planOf(1, "free", "1")).wants(t, http.StatusSeeOther)
@@ -78,7 +79,8 @@ func TestPlanEditActs(t *testing.T) {
 	}
 }
 
-// An edit that is based on an older version of the policies writes nothing, and shows both; knowing that, it can be saved.
+// An edit that is based on an older version of the policies writes nothing, and shows
+// both; knowing that, it can be saved.
 func TestPolicyConflict(t *testing.T) {
 	s := newSite(t).login()
 	s.keys.plan("theirs", per(77, time.Hour))
@@ -95,7 +97,8 @@ func TestPolicyConflict(t *testing.T) {
 	s.post("/policies/plans/1", with(planOf(1, "free", "30"), "version", "x")).wants(t, http.StatusBadRequest)
 }
 
-// A candidate is tried beside the plan; its would-be denials are counted, and it is promoted or dropped.
+// A candidate is tried beside the plan; its would-be denials are counted, and it is
+// promoted or dropped.
 func TestCandidate(t *testing.T) {
 	s := newSite(t).login()
 	form := planOf(1, "free", "10", "candidate[0].requests", "3", "candidate[0].window", "1", "candidate[0].unit", "minute",
@@ -213,7 +216,8 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// Explain says which rule wins and why, how full every limit is, and what the client gets.
+// Explain says which rule wins and why, how full every limit is, and what the client
+// gets.
 func TestExplain(t *testing.T) {
 	s := newSite(t).login()
 	s.keys.save(func(set *policy.Set) {

@@ -9,12 +9,14 @@ import (
 	"strconv"
 	"strings"
 
-	"tidegate/functions/admin/policyfile"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
 	"tidegate/web/templates"
 )
 
-// maxImport bounds the form of a file: every character that means something in a form takes three.
+// maxImport bounds the form of a file: every character that means something in a form
+// takes three.
 const maxImport = 4 << 20
 
 func (d *dashboard) exportPolicies(w http.ResponseWriter, r *http.Request) {
@@ -23,9 +25,9 @@ func (d *dashboard) exportPolicies(w http.ResponseWriter, r *http.Request) {
 		d.failStore(w, r, "read policy", err)
 		return
 	}
-	text, err := policyfile.Write(set)
+	text, err := policydoc.Write(set)
 	if err != nil {
-		d.Log.Error("export policy", "error", err)
+		d.Log.Error("export policy", "cause", err)
 		d.fail(w, r, problem{status: http.StatusInternalServerError})
 		return
 	}
@@ -34,7 +36,8 @@ func (d *dashboard) exportPolicies(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text) // fails only when nobody listens any more
 }
 
-// policyImport is a file as it was typed. It is saved once its changes were seen: seen is the hash of what they were shown of.
+// policyImport is a file as it was typed. It is saved once its changes were seen: seen is
+// the hash of what they were shown of.
 type policyImport struct {
 	text    string
 	reason  input
@@ -89,16 +92,17 @@ func (f *policyImport) hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// read reads the file as an edit of the Set, notes what is wrong with it, and what it changes.
+// read reads the file as an edit of the Set, notes what is wrong with it, and what it
+// changes.
 func (f *policyImport) read(set *policy.Set) (*policy.Set, int) {
-	file, err := policyfile.Read([]byte(f.text))
+	file, err := policydoc.Read([]byte(f.text))
 	if err != nil {
 		f.wrong = clip(sentence(err.Error()), 1000)
 		return nil, http.StatusUnprocessableEntity
 	}
 	next := file.Set(set)
 	var invalid *policy.InvalidError
-	if errors.As(next.Validate(), &invalid) {
+	if errors.As(next.ValidateAfter(set), &invalid) {
 		f.wrong = clip(sentence(file.Blame(invalid.Fields).Error()), 1000)
 		return nil, http.StatusUnprocessableEntity
 	}
@@ -128,7 +132,7 @@ func (d *dashboard) putImport(w http.ResponseWriter, r *http.Request, set, next 
 	case err != nil:
 		d.failStore(w, r, "save policy", err)
 	default:
-		d.flash(r, "Imported: "+number(int64(len(setChanges(set, next))))+" changes. The next check obeys.", d.undoOf(r, policy.SetID, saved.Version))
+		d.flash(r, "Imported: "+number(int64(len(setChanges(set, next))))+" changes. The next check obeys.", d.undoOf(r, policyset.SetID, saved.Version))
 		http.Redirect(w, r, d.path("/policies"), http.StatusSeeOther)
 	}
 }
@@ -147,7 +151,7 @@ func (d *dashboard) renderImport(w http.ResponseWriter, r *http.Request, status 
 			Action: d.path("/policies/import"), Error: f.wrong, Errors: wrongs(f.reason),
 			Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.version, 10)}, {Name: "seen", Value: f.seen}},
 			Fields: []templates.FormField{{
-				ID: "yaml", Label: "File, YAML", Kind: templates.AreaField, Rows: "20", Max: strconv.Itoa(policyfile.MaxBytes),
+				ID: "yaml", Label: "File, YAML", Kind: templates.AreaField, Rows: "20", Max: strconv.Itoa(policydoc.MaxBytes),
 				Field: templates.Field{Value: f.text},
 			}},
 			After: []templates.FormField{reasonField(f.reason)}, Submit: submit,

@@ -8,12 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/policyfile"
+	"tidegate/functions/admin/policydoc"
 )
 
 var hiddenInPage = regexp.MustCompile(`<input type="hidden" name="(version|seen)" value="([^"]*)"`)
 
-// again sends a form once more as the page that answered has it, with other text if there is any.
+// again sends a form once more as the page that answered has it, with other text if there
+// is any.
 func (s *site) again(page reply, text, reason string) reply {
 	s.t.Helper()
 	form := url.Values{"yaml": {text}, "reason": {reason}, "action": {"save"}}
@@ -23,7 +24,8 @@ func (s *site) again(page reply, text, reason string) reply {
 	return s.post("/policies/import", form)
 }
 
-// What is exported can be imported, without scripts: first the changes are shown, then they are made, with a reason.
+// What is exported can be imported, without scripts: first the changes are shown, then
+// they are made, with a reason.
 func TestImportPolicies(t *testing.T) {
 	s := newSite(t).login()
 	s.get("/policies").wants(t, http.StatusOK, `href="/policies.yaml"`, `href="/policies/import"`)
@@ -50,7 +52,8 @@ func TestImportPolicies(t *testing.T) {
 	}
 }
 
-// When somebody saves between the look and the import nothing is written, and the changes are shown anew.
+// When somebody saves between the look and the import nothing is written, and the changes
+// are shown anew.
 func TestImportConflict(t *testing.T) {
 	s := newSite(t).login()
 	text := "plans:\n  - name: free\n    limits: [25 per 10 seconds]\n"
@@ -69,7 +72,8 @@ func TestImportConflict(t *testing.T) {
 	}
 }
 
-// What is wrong with a file is said with its line; what was typed stays, and is no markup.
+// What is wrong with a file is said with its line; what was typed stays, and is no
+// markup.
 func TestImportRefuses(t *testing.T) {
 	s := newSite(t).login()
 	for text, want := range map[string]string{
@@ -79,7 +83,7 @@ func TestImportRefuses(t *testing.T) {
 		"":                                     "the file is empty",
 		"plans:\n  - name: x\n":                "Line 2: plans[0].limits 0 given",
 		"</textarea><script>alert(1)</script>": "not a policy",
-		strings.Repeat("x", policyfile.MaxBytes+1): "must have at most",
+		strings.Repeat("x", policydoc.MaxBytes+1): "must have at most",
 	} {
 		got := s.post("/policies/import", url.Values{"yaml": {text}, "version": {"1"}, "reason": {"x"}}).wants(t, http.StatusUnprocessableEntity)
 		if !strings.Contains(got.body, want) || strings.Contains(got.body, "<script>alert") {

@@ -26,7 +26,8 @@ type replayed struct {
 	cut    bool    // only the latest calls were replayed
 }
 
-// replay holds the recorded calls of the last hour against lists of limits, each beginning with nothing used.
+// replay holds the recorded calls of the last hour against lists of limits, each
+// beginning with nothing used.
 func (d *dashboard) replay(ctx context.Context, id string, now time.Time, lists ...[]limiter.Limit) (replayed, error) {
 	calls, err := d.Usage.Calls(ctx, id, now.Add(-previewSpan), now)
 	if err != nil {
@@ -103,7 +104,8 @@ func (d *dashboard) previewOverride(r *http.Request, set *policy.Set, k policy.K
 	return p, nil
 }
 
-// previewPlan replays the calls of the plan's busiest keys, each against the limits by itself.
+// previewPlan replays the calls of the plan's busiest keys, each against the limits by
+// itself.
 func (d *dashboard) previewPlan(r *http.Request, set *policy.Set, p policy.Plan) (string, error) {
 	now := time.Now()
 	keys, err := d.busiestOf(r.Context(), set, p.Name, now)
@@ -131,7 +133,8 @@ func (d *dashboard) previewPlan(r *http.Request, set *policy.Set, p policy.Plan)
 	return sum.words(0) + " Tried on the " + tried + " of the plan, without overrides.", nil
 }
 
-// busiestOf returns the keys of a plan, without those that have an override, among the busiest of the last hour.
+// busiestOf returns the keys of a plan, without those that have an override, among the
+// busiest of the last hour.
 func (d *dashboard) busiestOf(ctx context.Context, set *policy.Set, plan string, now time.Time) ([]policy.Key, error) {
 	talkers, err := d.Usage.Busiest(ctx, now.Add(-previewSpan), now, usage.MaxTalkers)
 	if err != nil {

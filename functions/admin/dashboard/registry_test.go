@@ -15,24 +15,26 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
-	"tidegate/internal/keyspace"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/store"
-	"tidegate/internal/testwait"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/waiting"
 	"tidegate/internal/usage"
 )
 
 var (
 	testPepper = apikey.Pepper(strings.Repeat("p", apikey.MinPepperLen))
-	byTest     = policy.Edit{By: audit.Actor{Kind: "system", Name: "test"}}
+	byTest     = registry.Edit{By: audit.Actor{Kind: "system", Name: "test"}}
 	// testNow is what the registry's server has for the time of day.
 	testNow = time.Date(2026, 11, 21, 10, 30, 0, 0, time.UTC)
 )
 
-// registry is the real registry of keys on a server of its own, whose clock stands at testNow.
-type registry struct {
-	*policy.Store
+// registry is the real registry of keys on a server of its own, whose clock stands at
+// testNow.
+type testRegistry struct {
+	*registry.Store
 	t       testing.TB
 	server  *miniredis.Miniredis
 	client  valkey.Client
@@ -42,17 +44,17 @@ type registry struct {
 }
 
 // newRegistry has one key of the plan free for each name.
-func newRegistry(t testing.TB, names ...string) *registry {
+func newRegistry(t testing.TB, names ...string) *testRegistry {
 	t.Helper()
-	r := &registry{t: t, server: miniredis.RunT(t), ids: map[string]string{}, names: map[string]string{}, secrets: map[string]apikey.Secret{}}
+	r := &testRegistry{t: t, server: miniredis.RunT(t), ids: map[string]string{}, names: map[string]string{}, secrets: map[string]apikey.Secret{}}
 	r.server.SetTime(testNow)
 	var err error
-	r.client, err = store.Open(t.Context(), "valkey://"+r.server.Addr(), store.Options{Dial: testwait.Patience, Write: testwait.Patience, Pooled: true})
+	r.client, err = store.Open(t.Context(), "valkey://"+r.server.Addr(), store.Options{Dial: waiting.Patience, Write: waiting.Patience, Pooled: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(r.client.Close)
-	r.Store = policy.NewStore(r.client, testPepper)
+	r.Store = registry.NewStore(r.client, testPepper)
 	r.plan("free", per(10, 10*time.Second))
 	for _, name := range names {
 		r.create(name, "free")
@@ -60,7 +62,7 @@ func newRegistry(t testing.TB, names ...string) *registry {
 	return r
 }
 
-func (r *registry) must(err error) {
+func (r *testRegistry) must(err error) {
 	r.t.Helper()
 	if err != nil {
 		r.t.Fatal(err)
@@ -68,7 +70,7 @@ func (r *registry) must(err error) {
 }
 
 // save changes the Set.
-func (r *registry) save(change func(*policy.Set)) *policy.Set {
+func (r *testRegistry) save(change func(*policy.Set)) *policy.Set {
 	r.t.Helper()
 	set, err := r.Set(context.Background())
 	r.must(err)
@@ -79,7 +81,7 @@ func (r *registry) save(change func(*policy.Set)) *policy.Set {
 }
 
 // plan saves a plan with these limits.
-func (r *registry) plan(name string, limits ...limiter.Limit) {
+func (r *testRegistry) plan(name string, limits ...limiter.Limit) {
 	r.t.Helper()
 	r.save(func(s *policy.Set) {
 		for i := range s.Plans {
@@ -92,7 +94,7 @@ func (r *registry) plan(name string, limits ...limiter.Limit) {
 	})
 }
 
-func (r *registry) create(name, plan string) policy.Key {
+func (r *testRegistry) create(name, plan string) policy.Key {
 	r.t.Helper()
 	k, secret, err := r.Create(context.Background(), policy.NewKey{Name: name, Env: "demo", Plan: plan}, byTest)
 	r.must(err)
@@ -101,14 +103,14 @@ func (r *registry) create(name, plan string) policy.Key {
 }
 
 // add creates a key with limits of its own: those of a plan that has its name.
-func (r *registry) add(name string, limits ...limiter.Limit) policy.Key {
+func (r *testRegistry) add(name string, limits ...limiter.Limit) policy.Key {
 	r.t.Helper()
 	r.plan(name, limits...)
 	return r.create(name, name)
 }
 
 // key returns the key with this name.
-func (r *registry) key(name string) policy.Key {
+func (r *testRegistry) key(name string) policy.Key {
 	r.t.Helper()
 	k, err := r.Get(context.Background(), r.ids[name])
 	r.must(err)
@@ -116,7 +118,7 @@ func (r *registry) key(name string) policy.Key {
 }
 
 // update changes the key with this name as somebody else would.
-func (r *registry) update(name string, change func(*policy.Key)) policy.Key {
+func (r *testRegistry) update(name string, change func(*policy.Key)) policy.Key {
 	r.t.Helper()
 	old := r.key(name)
 	k, err := r.Update(context.Background(), old.ID, old.Version, "key.test", byTest, change)
@@ -125,13 +127,13 @@ func (r *registry) update(name string, change func(*policy.Key)) policy.Key {
 }
 
 // override gives the key with this name limits of its own as somebody else would.
-func (r *registry) override(name string, limits ...limiter.Limit) policy.Key {
+func (r *testRegistry) override(name string, limits ...limiter.Limit) policy.Key {
 	r.t.Helper()
 	return r.update(name, func(k *policy.Key) { k.Override = &policy.Override{Limits: limits, Reason: "test"} })
 }
 
 // use makes calls, all of them within the shortest of the key's windows that has as many.
-func (r *registry) use(name string, used ...int64) {
+func (r *testRegistry) use(name string, used ...int64) {
 	r.t.Helper()
 	set, err := r.Set(context.Background())
 	r.must(err)
@@ -158,7 +160,7 @@ func (r *registry) use(name string, used ...int64) {
 	r.server.SetTime(testNow)
 }
 
-func (r *registry) take(name string, limits []limiter.Limit, cost int64, when time.Time) {
+func (r *testRegistry) take(name string, limits []limiter.Limit, cost int64, when time.Time) {
 	r.t.Helper()
 	if cost == 0 {
 		return
@@ -171,7 +173,7 @@ func (r *registry) take(name string, limits []limiter.Limit, cost int64, when ti
 }
 
 // called records calls of the last hour.
-func (r *registry) called(name string, at time.Time, allowed, denied int) {
+func (r *testRegistry) called(name string, at time.Time, allowed, denied int) {
 	r.t.Helper()
 	recorder := usage.NewRecorder(usage.Options{}, func() time.Time { return at })
 	for i := range allowed + denied {
@@ -187,10 +189,10 @@ func (r *registry) called(name string, at time.Time, allowed, denied int) {
 }
 
 // fail makes every command answer with an error; an empty one ends that.
-func (r *registry) fail(text string) { r.server.SetError(text) }
+func (r *testRegistry) fail(text string) { r.server.SetError(text) }
 
 // written counts the changes that were made.
-func (r *registry) written() int {
+func (r *testRegistry) written() int {
 	r.t.Helper()
 	page, err := r.Audit().List(context.Background(), audit.Query{Count: 500})
 	r.must(err)
@@ -206,7 +208,7 @@ func (r *registry) written() int {
 var nameInPath = regexp.MustCompile(`\{([a-z0-9-]+)\}`)
 
 // named puts ids in the place of names: /keys/{acme}.
-func (r *registry) named(text string) string {
+func (r *testRegistry) named(text string) string {
 	return nameInPath.ReplaceAllStringFunc(text, func(m string) string {
 		if id := r.ids[strings.Trim(m, "{}")]; id != "" {
 			return id
@@ -216,7 +218,7 @@ func (r *registry) named(text string) string {
 }
 
 // naming is the inverse of named.
-func (r *registry) naming(text string) string {
+func (r *testRegistry) naming(text string) string {
 	for id, name := range r.names {
 		text = strings.ReplaceAll(text, id, "{"+name+"}")
 	}

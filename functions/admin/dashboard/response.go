@@ -2,54 +2,55 @@ package dashboard
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
 
 	answers "tidegate/internal/answer"
+	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	routing "tidegate/internal/route"
 	"tidegate/web/templates"
 )
 
-// responseNow is what a client with this key gets now, on a call that falls under no route.
+// responseNow is what a client with this key gets now, on a call that falls under no
+// route.
 func (d *dashboard) responseNow(ctx context.Context, set *policy.Set, k policy.Key) (templates.Response, error) {
 	fromAnywhere := *set
 	fromAnywhere.Allow = nil // the call comes from no address, which no list admits
-	e, err := d.Keys.Explain(ctx, &fromAnywhere, k, policy.Call{Address: netip.Addr{}, Route: routing.Call{Method: http.MethodGet, Path: "/"}})
+	e, err := d.Checker.Explain(ctx, &fromAnywhere, k, enforce.Call{Address: netip.Addr{}, Route: routing.Call{Method: http.MethodGet, Path: "/"}})
 	if err != nil {
 		return templates.Response{}, err
 	}
 	return responseTo(e), nil
 }
 
-// responseTo writes what a client of a REST API gets, in full; an HTTP API answers 403 without these words.
-func responseTo(e policy.Explained) templates.Response {
+// responseTo writes what a client of a REST API gets, in full; an HTTP API answers 403
+// without these words.
+func responseTo(e enforce.Explanation) templates.Response {
 	r := templates.Response{Heading: "What a client gets now"}
 	switch {
 	case e.Refused != "":
 		r.Advice = "401: " + e.Refused + "."
 		r.Text = httpText(http.StatusUnauthorized, [][2]string{{"WWW-Authenticate", `Bearer realm="tidegate"`}},
 			fmt.Sprintf(`{"type":"about:blank","title":"Unauthorized","status":401,"detail":%q,"instance":"urn:uuid:…"}`, answers.Unauthorized))
-	case e.Checked.Allowed:
+	case e.Result.Allowed:
 		r.Advice = "The backend's answer, to which these fields are added where the API is set up so."
-		told := answers.To(e.Checked)
+		told := answers.To(e.Result)
 		r.Text = fieldLines([][2]string{{"RateLimit", told.RateLimit}, {"RateLimit-Policy", told.RateLimitPolicy}})
 	default:
 		r.Advice = "This, from a REST API. An HTTP API answers 403, as AWS has it."
-		r.Text = denialText(e.Checked)
+		r.Text = denialText(e.Result)
 	}
 	return r
 }
 
-func denialText(c policy.Checked) string {
+func denialText(c enforce.Result) string {
 	told := answers.To(c)
 	denial := told.Denial
-	names, _ := json.Marshal(denial.Violated) // strings always encode
-	body := fmt.Sprintf(`{"type":%q,"title":"Too Many Requests","status":429,"detail":%q,"violated-policies":%s,"instance":"urn:uuid:…"}`,
-		denial.Type, denial.Detail, names)
+	body := fmt.Sprintf(`{"type":%q,"title":"Too Many Requests","status":429,"detail":%q,"violated-policies":[%q],`+
+		`"retry-after":%q,"instance":"urn:uuid:…"}`, denial.Type, denial.Detail, denial.Policy, denial.Wait())
 	return httpText(http.StatusTooManyRequests, [][2]string{
 		{"RateLimit", told.RateLimit}, {"RateLimit-Policy", told.RateLimitPolicy}, {"Retry-After", fmt.Sprint(denial.RetryAfter)},
 	}, body)

@@ -9,7 +9,8 @@ import (
 	"tidegate/internal/policy"
 )
 
-// An allow list says nothing of a key: with room in its limits, a client gets the backend's answer.
+// An allow list says nothing of a key: with room in its limits, a client gets the
+// backend's answer.
 func TestResponseBesideAnAllowList(t *testing.T) {
 	s := newSite(t).login()
 	s.keys.save(func(set *policy.Set) { set.Allow = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })

@@ -6,21 +6,22 @@ import (
 	"net/http"
 	"strconv"
 
-	"tidegate/functions/admin/reversal"
-	"tidegate/functions/admin/token"
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth/token"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
 	"tidegate/web/templates"
 )
 
 // toRevert is a reversal and what it changes, in words.
 type toRevert struct {
-	reversal.Reversal
+	app.Reversal
 	changes []templates.Change
 }
 
 func (d *dashboard) reversalOf(ctx context.Context, e audit.Entry) (toRevert, error) {
-	r, err := reversal.Of(ctx, d.Keys, e)
+	r, err := app.ReversalOf(ctx, d.Keys, e)
 	switch {
 	case err != nil:
 		return toRevert{}, err
@@ -30,7 +31,8 @@ func (d *dashboard) reversalOf(ctx context.Context, e audit.Entry) (toRevert, er
 	return toRevert{r, keyChanges(r.Set, r.KeyBefore, r.KeyAfter)}, nil
 }
 
-// reversible finds the entry that the request's path names and its reversal, or answers the request.
+// reversible finds the entry that the request's path names and its reversal, or answers
+// the request.
 func (d *dashboard) reversible(w http.ResponseWriter, r *http.Request) (toRevert, bool) {
 	e, found, err := d.Keys.Audit().Get(r.Context(), r.PathValue("entry"))
 	switch {
@@ -41,12 +43,12 @@ func (d *dashboard) reversible(w http.ResponseWriter, r *http.Request) (toRevert
 		d.fail(w, r, problem{status: http.StatusNotFound, heading: "No such entry", advice: "The address may be mistyped."})
 		return toRevert{}, false
 	}
-	if why := reversal.Irreversible(e); why != "" {
+	if why := app.Irreversible(e); why != "" {
 		d.fail(w, r, problem{status: http.StatusConflict, heading: "This change cannot be reverted", advice: why, action: d.toAudit()})
 		return toRevert{}, false
 	}
 	rev, err := d.reversalOf(r.Context(), e)
-	if errors.Is(err, reversal.ErrGone) {
+	if errors.Is(err, app.ErrGone) {
 		d.fail(w, r, problem{status: http.StatusConflict, heading: "This change cannot be reverted", advice: "The key was deleted since.",
 			action: d.toAudit()})
 		return toRevert{}, false
@@ -143,7 +145,8 @@ func invalidWords(invalid *policy.InvalidError) string {
 	return clip(words, maxChange)
 }
 
-// undo takes back the change that the entry tells of, unless something changed since. It is what the button in a toast sends.
+// undo takes back the change that the entry tells of, unless something changed since. It
+// is what the button in a toast sends.
 func (d *dashboard) undo(w http.ResponseWriter, r *http.Request) {
 	rev, ok := d.reversible(w, r)
 	if !ok {
@@ -157,14 +160,15 @@ func (d *dashboard) undo(w http.ResponseWriter, r *http.Request) {
 	d.applyReversal(w, r, rev, rev.Version, input{text: "undo of " + rev.Entry.Action})
 }
 
-// undoOf is the address that undoes the change that made this version of a subject; empty if there is none.
+// undoOf is the address that undoes the change that made this version of a subject; empty
+// if there is none.
 func (d *dashboard) undoOf(r *http.Request, subject string, version int64) string {
 	page, err := d.Keys.Audit().List(r.Context(), audit.Query{Subject: subject, Count: 5, Heads: true})
 	if err != nil {
 		return ""
 	}
 	for _, e := range page.Entries {
-		if e.Version == version && reversal.Irreversible(e.Opened()) == "" {
+		if e.Version == version && app.Irreversible(e.Opened()) == "" {
 			return d.path("/audit/" + e.ID + "/undo")
 		}
 	}
@@ -181,7 +185,7 @@ func (d *dashboard) lastActor(r *http.Request, subject string) string {
 }
 
 func subjectWords(e audit.Entry) string {
-	if e.Subject == policy.SetID {
+	if e.Subject == policyset.SetID {
 		return "the policies"
 	}
 	if e.Name != "" {
@@ -192,7 +196,7 @@ func subjectWords(e audit.Entry) string {
 
 func (d *dashboard) subjectPath(e audit.Entry) string {
 	switch e.Subject {
-	case policy.SetID:
+	case policyset.SetID:
 		return d.path("/policies")
 	case token.Subject, loginSubject:
 		return d.path("/settings")

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"tidegate/functions/admin/policyfile"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	routing "tidegate/internal/route"
@@ -25,6 +25,7 @@ type ruleForm struct {
 	path   input
 	cost   input
 	settle input
+	most   input // the rule's SettleMax
 	mode   input
 	perKey limitList
 	perIP  limitList
@@ -53,9 +54,12 @@ func (f *ruleForm) fill(set *policy.Set) bool {
 	}
 	r := set.Routes[i]
 	f.name.text, f.api.text, f.stage.text, f.method.text, f.path.text = r.Name, r.Pattern.API, r.Pattern.Stage, r.Pattern.Method, r.Pattern.Path
-	f.cost.text, f.mode.text = number(r.Cost), policyfile.ModeText(r.Mode)
+	f.cost.text, f.mode.text = number(r.Cost), policydoc.ModeText(r.Mode)
 	if r.Settle {
 		f.settle.text = checked
+	}
+	if r.SettleMax != 0 {
+		f.most.text = number(r.SettleMax)
 	}
 	f.perKey, f.perIP, f.shared = newLimitList("perKey", r.PerKey), newLimitList("perIP", r.PerIP), newLimitList("shared", r.Shared)
 	f.lease.text = leaseText(r.SharedLease)
@@ -64,8 +68,8 @@ func (f *ruleForm) fill(set *policy.Set) bool {
 
 func (f *ruleForm) read(v url.Values) (err error) {
 	for name, in := range map[string]*input{
-		"name": &f.name, "api": &f.api, "stage": &f.stage, "method": &f.method, "cost": &f.cost, "settle": &f.settle, "mode": &f.mode,
-		"lease": &f.lease,
+		"name": &f.name, "api": &f.api, "stage": &f.stage, "method": &f.method, "cost": &f.cost, "settle": &f.settle,
+		"settleMax": &f.most, "mode": &f.mode, "lease": &f.lease,
 	} {
 		*in = typed(v, name, policy.MaxNameLen+50)
 	}
@@ -88,7 +92,8 @@ func (f *ruleForm) apply(next *policy.Set) bool {
 		Pattern: routing.Pattern{API: trim(f.api.text), Stage: trim(f.stage.text), Method: strings.ToUpper(trim(f.method.text)), Path: trim(f.path.text)},
 		Cost:    f.cost.whole("Type what a call takes; 0 for nothing.", 0, limiter.MaxRequests),
 		Settle:  f.settle.text != "", Mode: policy.Mode(f.mode.text),
-		PerKey: f.perKey.limits(), PerIP: f.perIP.limits(), Shared: f.shared.limits(), SharedLease: f.lease.lease(),
+		SettleMax: f.settleMax(),
+		PerKey:    f.perKey.limits(), PerIP: f.perIP.limits(), Shared: f.shared.limits(), SharedLease: f.lease.lease(),
 	}
 	if f.old == "" {
 		next.Routes = append(next.Routes, r)
@@ -101,15 +106,23 @@ func (f *ruleForm) apply(next *policy.Set) bool {
 	return i >= 0
 }
 
+// settleMax returns what was typed; 0, for the default, when nothing was.
+func (f *ruleForm) settleMax() int64 {
+	if strings.TrimSpace(f.most.text) == "" {
+		return 0
+	}
+	return f.most.whole("", 1, limiter.MaxRequests)
+}
+
 func (f *ruleForm) errors() int {
-	n := wrongs(f.name, f.api, f.stage, f.method, f.path, f.cost, f.settle, f.mode, f.lease)
+	n := wrongs(f.name, f.api, f.stage, f.method, f.path, f.cost, f.settle, f.most, f.mode, f.lease)
 	for _, l := range f.lists() {
 		n += l.errors()
 	}
 	return n
 }
 
-func (f *ruleForm) blame(e policy.FieldError, next *policy.Set) bool {
+func (f *ruleForm) setError(e policy.FieldError, next *policy.Set) bool {
 	i := ruleIndex(next, strings.TrimSpace(f.name.text))
 	for j, r := range next.Routes { // of two with one name, the one that was typed
 		if r.Name == strings.TrimSpace(f.name.text) && (f.old == "" || j == ruleIndex(next, f.name.text)) {
@@ -123,7 +136,7 @@ func (f *ruleForm) blame(e policy.FieldError, next *policy.Set) bool {
 	fields := map[string]*input{
 		at + "name": &f.name, at + "pattern.api": &f.api, at + "pattern.stage": &f.stage, at + "pattern.method": &f.method,
 		at + "pattern.path": &f.path, at + "pattern": &f.path, at + "cost": &f.cost, at + "mode": &f.mode,
-		at + "sharedLease": &f.lease,
+		at + "sharedLease": &f.lease, at + "settle": &f.settle, at + "settleMax": &f.most,
 	}
 	if in := fields[e.Field]; in != nil {
 		in.wrong = sentence(e.Message)
@@ -133,7 +146,7 @@ func (f *ruleForm) blame(e policy.FieldError, next *policy.Set) bool {
 		f.path.wrong = sentence(e.Message)
 		return true
 	}
-	return f.perKey.blame(e, at+"perKey") || f.perIP.blame(e, at+"perIP") || f.shared.blame(e, at+"shared")
+	return f.perKey.setError(e, at+"perKey") || f.perIP.setError(e, at+"perIP") || f.shared.setError(e, at+"shared")
 }
 
 func (f *ruleForm) heading() (text, name string) {
@@ -146,19 +159,24 @@ func (f *ruleForm) heading() (text, name string) {
 func (f *ruleForm) view(*policy.Set) templates.Form {
 	path := text("path", "Path", "/orders/{id}", routing.MaxPathLen, f.path)
 	path.Hint = "As in API Gateway: {name} is one segment, {name+} or * at the end one or more. Empty for any."
+	method := text("method", "Method", "any", routing.MaxMethodLen, f.method)
+	method.Hint = "GET covers HEAD unless a rule names HEAD. Empty or ANY for every method."
 	settle := templates.FormField{ID: "settle", Label: "The backend settles the true cost afterwards", Kind: templates.CheckField,
 		Field: field(f.settle)}
+	most := text("settleMax", "Settlement maximum", "10 times the cost", 15, f.most)
+	most.Hint = "The most that limits shared by several callers are charged. The caller's own limits take the rest."
 	return templates.Form{
 		Hidden: []templates.Hidden{{Name: "rule", Value: f.old}},
 		Fields: []templates.FormField{
 			text("name", "Name", "search", policy.MaxNameLen, f.name),
-			text("method", "Method", "any", routing.MaxMethodLen, f.method),
+			method,
 			path,
 			text("api", "API id", "any", routing.MaxAPILen, f.api),
 			text("stage", "Stage", "any", routing.MaxStageLen, f.stage),
 			text("cost", "Cost of a call", "1", 15, f.cost),
 			choice("mode", "Mode of the limits below", modeOptions(), f.mode),
 			settle,
+			most,
 		},
 		Lists: []templates.LimitList{
 			f.perKey.view("Limits of each caller", "On the calls of this rule alone, beside the limits of the caller's plan. Empty for none."),
@@ -199,7 +217,7 @@ func deleteRuleEdit(name string) setEdit {
 		if i < 0 {
 			return name, nil, false
 		}
-		return name, []string{policyfile.RouteText(set.Routes[i]) + "."}, true
+		return name, []string{policydoc.RouteText(set.Routes[i]) + "."}, true
 	}
 	a.change = func(next *policy.Set) bool {
 		next.Routes = slices.DeleteFunc(next.Routes, func(r policy.Route) bool { return r.Name == name })

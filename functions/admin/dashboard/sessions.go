@@ -8,11 +8,11 @@ import (
 
 	"github.com/alexedwards/scs/v2"
 
-	"tidegate/functions/admin/access"
-	"tidegate/functions/admin/session"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/auth/session"
 )
 
-// SessionStore is what the dashboard needs to keep sessions. *session.Store is one.
+// SessionStore is what the server needs to keep sessions. *session.Store is one.
 type SessionStore interface {
 	scs.Store
 	Enroll(ctx context.Context, user, token string, expiry time.Time) error
@@ -26,112 +26,112 @@ const (
 	sessionName    = "name"
 	sessionRole    = "role"
 	sessionBinding = "binding" // what the session ends with: see sessionActor
-	sessionStarted = "started" // second of the Unix epoch
-	sessionAgent   = "agent"   // the browser, in words
-	sessionFlash   = "flash"
-	sessionUndo    = "undo"
 )
 
-// newSessions sets up the session cookie. SameSite is Lax, not Strict, so that a link in a chat or a ticket opens the page it names instead of the
-// login; no GET changes anything.
-func (d *dashboard) newSessions() *scs.SessionManager {
-	s := scs.New()
-	s.Store = d.Sessions
-	s.Lifetime = d.SessionLifetime
-	s.Cookie = scs.SessionCookie{Name: d.cookieName(""), Path: d.path("/"), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode}
-	return s
+// newSessions sets up the session cookie. SameSite is Lax, not Strict, so that a link in
+// a chat or a ticket opens the page it names instead of the login; no GET changes
+// anything.
+func (s *server) newSessions() *scs.SessionManager {
+	m := scs.New()
+	m.Store = s.Sessions
+	m.Lifetime = s.SessionLifetime
+	m.Cookie = scs.SessionCookie{Name: s.cookieName(""), Path: s.BasePath + "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode}
+	return m
 }
 
-// cookieName asks browsers to refuse a cookie that was not set here over TLS. __Host- demands the path /, which another stage of the same gateway
-// would share; below a base path __Secure- and the path keep them apart.
-func (d *dashboard) cookieName(suffix string) string {
-	if d.BasePath == "" {
+// cookieName asks browsers to refuse a cookie that was not set here over TLS. __Host-
+// demands the path /, which another stage of the same gateway would share; below a base
+// path __Secure- and the path keep them apart.
+func (s *server) cookieName(suffix string) string {
+	if s.BasePath == "" {
 		return "__Host-tidegate" + suffix
 	}
 	return "__Secure-tidegate" + suffix
 }
 
-// withSession answers a request that may read and change its session. The answer is held back until the session is saved, so that it never claims
-// what did not happen.
-func (d *dashboard) withSession(w http.ResponseWriter, r *http.Request, handle http.HandlerFunc) {
+// withSession answers a request that may read and change its session. The answer is held
+// back until the session is saved, so that it never claims what did not happen.
+func (s *server) withSession(w http.ResponseWriter, r *http.Request, handle http.HandlerFunc) {
 	token := ""
-	if c, err := r.Cookie(d.sessions.Cookie.Name); err == nil {
+	if c, err := r.Cookie(s.session.Cookie.Name); err == nil {
 		token = c.Value
 	}
-	ctx, err := d.sessions.Load(r.Context(), token)
+	ctx, err := s.session.Load(r.Context(), token)
 	if err != nil {
-		d.failStore(w, r, "load session", err)
+		s.failStore(w, r, "load session", err)
 		return
 	}
 	held := &answer{header: w.Header()}
 	handle(held, r.WithContext(ctx))
-	if err := d.saveSession(ctx, w); err != nil {
-		d.failStore(w, r, "save session", err)
+	if err := s.saveSession(ctx, w); err != nil {
+		s.failStore(w, r, "save session", err)
 		return
 	}
 	held.send(w)
 }
 
-func (d *dashboard) saveSession(ctx context.Context, w http.ResponseWriter) error {
-	switch d.sessions.Status(ctx) {
+func (s *server) saveSession(ctx context.Context, w http.ResponseWriter) error {
+	switch s.session.Status(ctx) {
 	case scs.Modified:
-		token, expiry, err := d.sessions.Commit(ctx)
+		token, expiry, err := s.session.Commit(ctx)
 		if err != nil {
 			return err
 		}
-		d.sessions.WriteSessionCookie(ctx, w, token, expiry)
+		s.session.WriteSessionCookie(ctx, w, token, expiry)
 	case scs.Destroyed:
-		d.sessions.WriteSessionCookie(ctx, w, "", time.Time{})
+		s.session.WriteSessionCookie(ctx, w, "", time.Time{})
 	case scs.Unmodified:
 	}
 	return nil
 }
 
-// sessionActor returns whose the session is. It is bound to what it was opened with: a user's name, role and password, or the provider and what its
-// claim means. When the configuration no longer says the same, the session is nobody's.
-func (d *dashboard) sessionActor(ctx context.Context) access.Actor {
-	id, binding := d.sessions.GetString(ctx, sessionActorID), d.sessions.GetString(ctx, sessionBinding)
+// sessionActor returns whose the session is. It is bound to what it was opened with: a
+// user's name, role and password, or the provider and what its claim means. When the
+// configuration no longer says the same, the session is nobody's.
+func (s *server) sessionActor(ctx context.Context) auth.Actor {
+	id, binding := s.session.GetString(ctx, sessionActorID), s.session.GetString(ctx, sessionBinding)
 	if name, ok := strings.CutPrefix(id, "password:"); ok {
-		if user, found := d.users.Find(name); found && user.Fingerprint() == binding {
+		if user, found := s.users.Find(name); found && user.Fingerprint() == binding {
 			return user.Actor()
 		}
-		return access.Actor{}
+		return auth.Actor{}
 	}
-	if d.Provider == nil || !strings.HasPrefix(id, "oidc:") || d.Provider.Fingerprint() != binding {
-		return access.Actor{}
+	if s.Provider == nil || !strings.HasPrefix(id, "oidc:") || s.Provider.Fingerprint() != binding {
+		return auth.Actor{}
 	}
-	role, err := access.ParseRole(d.sessions.GetString(ctx, sessionRole))
+	role, err := auth.ParseRole(s.session.GetString(ctx, sessionRole))
 	if err != nil {
-		return access.Actor{}
+		return auth.Actor{}
 	}
-	return access.Actor{ID: id, Name: d.sessions.GetString(ctx, sessionName), Kind: access.User, Role: role}
+	return auth.Actor{ID: id, Name: s.session.GetString(ctx, sessionName), Kind: auth.User, Role: role}
 }
 
 // enter opens a session for somebody who proved who they are, and sends them on.
-func (d *dashboard) enter(w http.ResponseWriter, r *http.Request, actor access.Actor, binding, next string) {
+func (s *server) enter(w http.ResponseWriter, r *http.Request, actor auth.Actor, binding, next string) {
 	ctx := r.Context()
-	if err := d.tellLogin(ctx, actor); err != nil {
-		d.failStore(w, r, "tell of login", err)
+	if err := s.tellLogin(ctx, actor); err != nil {
+		s.failStore(w, r, "tell of login", err)
 		return
 	}
-	// A new session id, and nothing of the old session: one that somebody planted before the login is worth nothing after it.
-	err := d.sessions.Clear(ctx)
+	// A new session id, and nothing of the old session: one that somebody planted before
+	// the login is worth nothing after it.
+	err := s.session.Clear(ctx)
 	if err == nil {
-		err = d.sessions.RenewToken(ctx)
+		err = s.session.RenewToken(ctx)
 	}
 	if err == nil {
-		err = d.Sessions.Enroll(ctx, actor.ID, d.sessions.Token(ctx), d.sessions.Deadline(ctx))
+		err = s.Sessions.Enroll(ctx, actor.ID, s.session.Token(ctx), s.session.Deadline(ctx))
 	}
 	if err != nil {
-		d.failStore(w, r, "open session", err)
+		s.failStore(w, r, "open session", err)
 		return
 	}
-	d.sessions.Put(ctx, sessionActorID, actor.ID)
-	d.sessions.Put(ctx, sessionName, actor.Name)
-	d.sessions.Put(ctx, sessionRole, actor.Role.String())
-	d.sessions.Put(ctx, sessionBinding, binding)
-	d.sessions.Put(ctx, sessionStarted, time.Now().Unix())
-	d.sessions.Put(ctx, sessionAgent, agentWords(r.UserAgent()))
+	s.session.Put(ctx, sessionActorID, actor.ID)
+	s.session.Put(ctx, sessionName, actor.Name)
+	s.session.Put(ctx, sessionRole, actor.Role.String())
+	s.session.Put(ctx, sessionBinding, binding)
+	s.session.Put(ctx, sessionStarted, time.Now().Unix())
+	s.session.Put(ctx, sessionAgent, agentWords(r.UserAgent()))
 	http.Redirect(w, r, next, http.StatusSeeOther)
 }
 
@@ -155,4 +155,13 @@ func firstIn(text, otherwise string, marks [][2]string) string {
 		}
 	}
 	return otherwise
+}
+
+// endSessions ends every session of the user, this one too.
+func (s *server) endSessions(w http.ResponseWriter, r *http.Request) {
+	if err := s.Sessions.EndAll(r.Context(), auth.From(r.Context()).ID); err != nil {
+		s.failStore(w, r, "end sessions", err)
+		return
+	}
+	s.logout(w, r)
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/alexedwards/argon2id"
 
-	"tidegate/functions/admin/access"
-	"tidegate/functions/admin/password"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/auth/password"
 )
 
 // reconfigure lets the site go on with another configuration, on the same store.
@@ -44,7 +44,8 @@ func otherHash(t *testing.T) password.Hash {
 	return hash
 }
 
-// A session ends with the user, the role and the password that opened it, though the store still holds it; and only then.
+// A session ends with the user, the role and the password that opened it, though the
+// store still holds it; and only then.
 func TestSessionEndsWithItsUser(t *testing.T) {
 	vic := func(c *Config) *password.User { return &c.Users[1] }
 	for name, row := range map[string]struct {
@@ -53,7 +54,7 @@ func TestSessionEndsWithItsUser(t *testing.T) {
 	}{
 		"removed":          {func(c *Config) { c.Users = c.Users[:1] }, true},
 		"renamed":          {func(c *Config) { vic(c).Name = "victoria" }, true},
-		"promoted":         {func(c *Config) { vic(c).Role = access.Editor }, true},
+		"promoted":         {func(c *Config) { vic(c).Role = auth.Editor }, true},
 		"password changed": {func(c *Config) { vic(c).Hash = otherHash(t) }, true},
 		"another removed":  {func(c *Config) { c.Users = c.Users[1:] }, false},
 	} {
@@ -90,7 +91,8 @@ func TestIdle(t *testing.T) {
 	s.wantsLogin("/keys")
 }
 
-// Log out everywhere ends the sessions of every browser of the same user, and of nobody else.
+// Log out everywhere ends the sessions of every browser of the same user, and of nobody
+// else.
 func TestLogOutEverywhere(t *testing.T) {
 	s := newSite(t).login()
 	here := s.client

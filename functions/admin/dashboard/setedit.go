@@ -11,21 +11,25 @@ import (
 
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
 	"tidegate/web/templates"
 )
 
-// setForm is an edit of a part of the Set as it was typed. It keeps what is wrong with it.
+// setForm is an edit of a part of the Set as it was typed. It keeps what is wrong with
+// it.
 type setForm interface {
 	// fill begins with what is there; it reports whether that exists.
 	fill(set *policy.Set) bool
 	// read takes what a browser sent. It fails for a form that is not ours.
 	read(values url.Values) error
 	lists() []*limitList
-	// apply makes the edit; next shares nothing with the Set in force. It reports whether what is edited exists.
+	// apply makes the edit; next shares nothing with the Set in force. It reports whether
+	// what is edited exists.
 	apply(next *policy.Set) bool
 	errors() int
-	// blame notes what the store found wrong with next and reports whether the form has a place for it.
-	blame(e policy.FieldError, next *policy.Set) bool
+	// setError notes what the store found wrong with next and reports whether the form has a
+	// place for it.
+	setError(e policy.FieldError, next *policy.Set) bool
 	heading() (text, name string)
 	view(set *policy.Set) templates.Form
 	done() string
@@ -63,7 +67,8 @@ func (d *dashboard) toPolicies() templates.Choice {
 	return templates.Choice{Text: "Go to the policies", Address: d.path("/policies")}
 }
 
-// saveSetForm saves the form, or with one of its other buttons shows it again: with other rows, or with a preview.
+// saveSetForm saves the form, or with one of its other buttons shows it again: with other
+// rows, or with a preview.
 func (d *dashboard) saveSetForm(w http.ResponseWriter, r *http.Request, e setEdit) {
 	if !d.parseForm(w, r) {
 		return
@@ -90,7 +95,7 @@ func (d *dashboard) saveSetForm(w http.ResponseWriter, r *http.Request, e setEdi
 	exists := e.form.apply(next)
 	e.reason.reason()
 	if button == previewButton {
-		e.reason.mayFollow()
+		e.reason.allowEmpty()
 	}
 	switch {
 	case !exists && e.version == set.Version:
@@ -116,8 +121,8 @@ func cloneSet(s *policy.Set) *policy.Set {
 func (d *dashboard) previewSet(w http.ResponseWriter, r *http.Request, set, next *policy.Set, e setEdit) {
 	e.preview = &templates.Preview{Changes: setChanges(set, next)}
 	var invalid *policy.InvalidError
-	if err := next.Validate(); errors.As(err, &invalid) {
-		e.blame(invalid, next)
+	if err := next.ValidateAfter(set); errors.As(err, &invalid) {
+		e.setError(invalid, next)
 		e.preview = nil
 		d.renderSetForm(w, r, http.StatusUnprocessableEntity, set, e)
 		return
@@ -133,7 +138,8 @@ func (d *dashboard) previewSet(w http.ResponseWriter, r *http.Request, set, next
 	d.renderSetForm(w, r, http.StatusOK, set, e)
 }
 
-// putSet saves: 422 if the store finds it wrong, 409 if the Set is no longer what the edit was based on.
+// putSet saves: 422 if the store finds it wrong, 409 if the Set is no longer what the
+// edit was based on.
 func (d *dashboard) putSet(w http.ResponseWriter, r *http.Request, set, next *policy.Set, e setEdit) {
 	changes := setChanges(set, next)
 	if len(changes) == 0 && e.version == set.Version {
@@ -148,30 +154,30 @@ func (d *dashboard) putSet(w http.ResponseWriter, r *http.Request, set, next *po
 	case errors.Is(err, policy.ErrConflict):
 		d.setConflict(w, r, saved, next, e)
 	case errors.As(err, &invalid):
-		e.blame(invalid, next)
+		e.setError(invalid, next)
 		d.renderSetForm(w, r, http.StatusUnprocessableEntity, set, e)
 	case errors.Is(err, policy.ErrUnfinished):
 		d.failUnfinished(w, r, err)
 	case err != nil:
 		d.failStore(w, r, "save policy", err)
 	default:
-		d.flash(r, e.form.done()+" The next check obeys.", d.undoOf(r, policy.SetID, saved.Version))
+		d.flash(r, e.form.done()+" The next check obeys.", d.undoOf(r, policyset.SetID, saved.Version))
 		http.Redirect(w, r, d.path("/policies"), http.StatusSeeOther)
 	}
 }
 
 // failUnfinished says that a save is not in force everywhere.
 func (d *dashboard) failUnfinished(w http.ResponseWriter, r *http.Request, err error) {
-	d.Log.Error("save policy", "error", err)
+	d.Log.Error("save policy", "cause", err)
 	d.fail(w, r, problem{
 		status: http.StatusServiceUnavailable, heading: "Saved, but not everywhere yet",
 		advice: "Some checks may still obey the old limits. Finish it on the policies' page.", action: d.toPolicies(),
 	})
 }
 
-func (e *setEdit) blame(invalid *policy.InvalidError, next *policy.Set) {
+func (e *setEdit) setError(invalid *policy.InvalidError, next *policy.Set) {
 	for _, f := range invalid.Fields {
-		if !e.form.blame(f, next) {
+		if !e.form.setError(f, next) {
 			e.wrong = clip(f.Field+": "+sentence(f.Message), maxChange)
 		}
 	}
@@ -180,7 +186,7 @@ func (e *setEdit) blame(invalid *policy.InvalidError, next *policy.Set) {
 // setConflict shows what others changed since the edit began beside the edit.
 func (d *dashboard) setConflict(w http.ResponseWriter, r *http.Request, current, next *policy.Set, e setEdit) {
 	c := &templates.Conflict{Keep: d.path("/policies")}
-	page, err := d.Keys.Audit().List(r.Context(), audit.Query{Subject: policy.SetID, Count: 20, Heads: true})
+	page, err := d.Keys.Audit().List(r.Context(), audit.Query{Subject: policyset.SetID, Count: 20, Heads: true})
 	if err != nil {
 		d.failStore(w, r, "read audit", err)
 		return

@@ -6,9 +6,15 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/functions/admin/access"
-	"tidegate/functions/admin/session"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/auth/session"
 	"tidegate/web/templates"
+)
+
+// What a session records of its log-in, for the list of sessions.
+const (
+	sessionStarted = "started" // second of the Unix epoch
+	sessionAgent   = "agent"   // the browser and its system
 )
 
 // maxSessions is how many of somebody's sessions are shown.
@@ -18,9 +24,10 @@ func (d *dashboard) showSettings(w http.ResponseWriter, r *http.Request) {
 	d.renderSettings(w, r, http.StatusOK, newTokenForm(), nil)
 }
 
-// renderSettings shows the page. made is a token that was created just now; nil if there was none.
+// renderSettings shows the page. made is a token that was created just now; nil if there
+// was none.
 func (d *dashboard) renderSettings(w http.ResponseWriter, r *http.Request, status int, form tokenForm, made *templates.MadeToken) {
-	actor := access.From(r.Context())
+	actor := auth.From(r.Context())
 	sessions, err := d.Sessions.List(r.Context(), actor.ID, maxSessions)
 	if err != nil {
 		d.failStore(w, r, "list sessions", err)
@@ -43,10 +50,10 @@ func (d *dashboard) renderSettings(w http.ResponseWriter, r *http.Request, statu
 	d.render(w, r, status, templates.Settings(page))
 }
 
-func (d *dashboard) accountFacts(a access.Actor) []templates.Fact {
+func (d *dashboard) accountFacts(a auth.Actor) []templates.Fact {
 	way, may := "password, from this function's configuration", "look at everything"
-	if strings.HasPrefix(a.ID, "oidc:") && d.Provider != nil {
-		way = d.Provider.Host()
+	if strings.HasPrefix(a.ID, "oidc:") && d.ProviderHost != "" {
+		way = d.ProviderHost
 	}
 	if a.CanEdit() {
 		may = "look at and change everything"
@@ -60,10 +67,10 @@ func (d *dashboard) accountFacts(a access.Actor) []templates.Fact {
 }
 
 func (d *dashboard) sessionRows(r *http.Request, sessions []session.Session) []templates.SessionRow {
-	own := session.ID(d.sessions.Token(r.Context()))
+	own := session.ID(d.session.Token(r.Context()))
 	var rows []templates.SessionRow
 	for _, s := range sessions {
-		deadline, values, err := d.sessions.Codec.Decode(s.Data)
+		deadline, values, err := d.session.Codec.Decode(s.Data)
 		if err != nil {
 			continue
 		}
@@ -79,7 +86,7 @@ func (d *dashboard) sessionRows(r *http.Request, sessions []session.Session) []t
 func (d *dashboard) deploymentFacts(r *http.Request) []templates.Fact {
 	version, err := d.StoreVersion(r.Context())
 	if err != nil {
-		d.Log.Warn("store version", "error", err)
+		d.Log.Warn("store version", "cause", err)
 		version = "unknown"
 	}
 	return []templates.Fact{
@@ -95,13 +102,4 @@ func orNone(text string) string {
 		return "not named"
 	}
 	return text
-}
-
-// endSessions logs somebody out everywhere, here too.
-func (d *dashboard) endSessions(w http.ResponseWriter, r *http.Request) {
-	if err := d.Sessions.EndAll(r.Context(), access.From(r.Context()).ID); err != nil {
-		d.failStore(w, r, "end sessions", err)
-		return
-	}
-	d.logout(w, r)
 }

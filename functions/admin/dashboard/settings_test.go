@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"tidegate/functions/admin/token"
+	"tidegate/functions/admin/auth/token"
 )
 
 func tokenFields(name, scope, days string) url.Values {
@@ -16,7 +16,8 @@ func tokenFields(name, scope, days string) url.Values {
 
 var tokenInPage = regexp.MustCompile(`tga_[0-9A-Za-z]{49}`)
 
-// A token is shown once, works on the API, is listed without its secret, and ends when it is revoked.
+// A token is shown once, works on the API, is listed without its secret, and ends when it
+// is revoked.
 func TestTokenOnThePage(t *testing.T) {
 	s := newSite(t).login()
 	s.get("/settings").wants(t, http.StatusOK, "Make the token")
@@ -45,7 +46,8 @@ func TestScopesOnThePage(t *testing.T) {
 	}
 }
 
-// What is wrong with a form stands beside its field, with what was typed, and nothing is made.
+// What is wrong with a form stands beside its field, with what was typed, and nothing is
+// made.
 func TestTokenFormErrors(t *testing.T) {
 	s := newSite(t).login()
 	for want, form := range map[string]url.Values{

@@ -8,13 +8,14 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/functions/admin/policyfile"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
 
-// sharedForm edits what is configured for all callers: limits of addresses and of all together, lists of addresses, plans of callers without a key.
+// sharedForm edits what is configured for all callers: limits of addresses and of all
+// together, lists of addresses, plans of callers without a key.
 type sharedForm struct {
 	perIP, global                limitList
 	perIPMode, globalMode        input
@@ -36,10 +37,10 @@ func newSharedForm() *sharedForm {
 
 func (f *sharedForm) fill(s *policy.Set) bool {
 	f.perIP, f.global = newLimitList("perIP", s.PerIP.Limits), newLimitList("global", s.Global.Limits)
-	f.perIPMode.text, f.globalMode.text = policyfile.ModeText(s.PerIP.Mode), policyfile.ModeText(s.Global.Mode)
+	f.perIPMode.text, f.globalMode.text = policydoc.ModeText(s.PerIP.Mode), policydoc.ModeText(s.Global.Mode)
 	f.globalLease.text = leaseText(s.Global.Lease)
 	for in, list := range map[*input][]netip.Prefix{&f.deny: s.Deny, &f.allow: s.Allow, &f.exempt: s.Exempt} {
-		in.text = strings.ReplaceAll(policyfile.PrefixText(list), ", ", "\n")
+		in.text = strings.ReplaceAll(policydoc.PrefixText(list), ", ", "\n")
 	}
 	f.tokenPlan.text, f.addressPlan.text = s.TokenPlan, s.AddressPlan
 	if b := s.Bans; b != nil {
@@ -85,7 +86,8 @@ func (f *sharedForm) apply(next *policy.Set) bool {
 	return true
 }
 
-// prefixes reads networks that line breaks, commas or spaces part; a single address is a network too.
+// prefixes reads networks that line breaks, commas or spaces part; a single address is a
+// network too.
 func (in *input) prefixes() []netip.Prefix {
 	var list []netip.Prefix
 	for _, word := range strings.FieldsFunc(in.text, func(c rune) bool { return c == ',' || c == ';' || c <= ' ' }) {
@@ -154,7 +156,7 @@ func (f *sharedForm) errors() int {
 		f.denials, f.window, f.first, f.most)
 }
 
-func (f *sharedForm) blame(e policy.FieldError, _ *policy.Set) bool {
+func (f *sharedForm) setError(e policy.FieldError, _ *policy.Set) bool {
 	fields := map[string]*input{
 		"perIP.mode": &f.perIPMode, "global.mode": &f.globalMode, "global.lease": &f.globalLease, "tokenPlan": &f.tokenPlan, "addressPlan": &f.addressPlan,
 		"bans.denials": &f.denials, "bans.window": &f.window, "bans.base": &f.first, "bans.cap": &f.most,
@@ -170,7 +172,7 @@ func (f *sharedForm) blame(e policy.FieldError, _ *policy.Set) bool {
 		in.wrong = sentence(e.Message)
 		return true
 	}
-	return f.perIP.blame(e, "perIP.limits") || f.global.blame(e, "global.limits")
+	return f.perIP.setError(e, "perIP.limits") || f.global.setError(e, "global.limits")
 }
 
 func (f *sharedForm) heading() (text, name string) { return "For all callers", "" }

@@ -10,7 +10,8 @@ import (
 	"tidegate/web/templates"
 )
 
-// showSimulation plays what the address describes to the algorithms that it names. It reads no key and no usage.
+// showSimulation plays what the address describes to the algorithms that it names. It
+// reads no key and no usage.
 func (d *dashboard) showSimulation(w http.ResponseWriter, r *http.Request) {
 	form := readSimulation(r.URL.Query())
 	scenario := form.scenario()
@@ -20,7 +21,7 @@ func (d *dashboard) showSimulation(w http.ResponseWriter, r *http.Request) {
 	}
 	result, err := accuracy.Run(scenario)
 	if err != nil {
-		d.Log.Error("simulate", "error", err)
+		d.Log.Error("simulate", "cause", err)
 		d.fail(w, r, problem{status: http.StatusInternalServerError})
 		return
 	}
@@ -117,7 +118,8 @@ func simulated(r accuracy.Result) *templates.Simulation {
 	return s
 }
 
-// overLimit is how far a rolling window is over the limit, rounded up so that only what is not shows as 0.
+// overLimit is how far a rolling window is over the limit, rounded up so that only what
+// is not shows as 0.
 func overLimit(worst, limit int64) string {
 	if worst <= limit {
 		return "0 %"

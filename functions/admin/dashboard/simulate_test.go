@@ -24,7 +24,8 @@ func simulateAll(p preset) (address string, form simulation) {
 	return "/simulate?" + form.values().Encode(), form
 }
 
-// What the page prints of each preset and algorithm is what the lab measures of the same scenario.
+// What the page prints of each preset and algorithm is what the lab measures of the same
+// scenario.
 func TestSimulationFigures(t *testing.T) {
 	s := newSite(t).login()
 	for _, p := range presets {
@@ -50,7 +51,8 @@ func TestSimulationFigures(t *testing.T) {
 	}
 }
 
-// Without a query the page shows the boundary attack: 101 calls past an exact log, 200 past a fixed window, in the minute around the boundary.
+// Without a query the page shows the boundary attack: 101 calls past an exact log, 200
+// past a fixed window, in the minute around the boundary.
 func TestSimulateBoundaryFirst(t *testing.T) {
 	s := newSite(t).login()
 	page := s.get("/simulate").wants(t, http.StatusOK, `<path class="line s6" d="M0 `, `<svg viewBox="0 0 `)
@@ -115,7 +117,8 @@ func TestSimulationRoundTrip(t *testing.T) {
 	})
 }
 
-// Each wrong field says beside itself what is wrong, and all that was typed is still there.
+// Each wrong field says beside itself what is wrong, and all that was typed is still
+// there.
 func TestSimulateBadInput(t *testing.T) {
 	s := newSite(t).login()
 	for _, row := range []struct{ query, field, want string }{
@@ -174,7 +177,8 @@ func TestSimulateHostileInput(t *testing.T) {
 	}
 }
 
-// Recorded minutes are played minute by minute: three calls, then silence for a minute, then two.
+// Recorded minutes are played minute by minute: three calls, then silence for a minute,
+// then two.
 func TestSimulateRecorded(t *testing.T) {
 	s := newSite(t).login()
 	text := inWords(s.get("/simulate?limit=2&shape=recorded&minutes=3,0x2,2&algorithm=log").wants(t, http.StatusOK).body)
@@ -234,7 +238,8 @@ func TestOffset(t *testing.T) {
 	}
 }
 
-// A key's recorded minutes can be played to its limit, by an address that the page reads as it was meant.
+// A key's recorded minutes can be played to its limit, by an address that the page reads
+// as it was meant.
 func TestRecordedSimulation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		minutes := rapid.SliceOfN(rapid.Int64Range(0, 3), 1, 300).Draw(t, "minutes")

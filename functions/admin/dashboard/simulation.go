@@ -19,7 +19,8 @@ const (
 	plotPoints     = 240
 )
 
-// simulation is an experiment of the accuracy lab as it was typed. All of it is in the address.
+// simulation is an experiment of the accuracy lab as it was typed. All of it is in the
+// address.
 type simulation struct {
 	limitInput                 // of which requests, window and unit are asked for
 	shape, rate, windows, seed input
@@ -31,7 +32,8 @@ type simulation struct {
 // compared are the algorithms of an address that names none.
 var compared = []string{accuracy.Log, accuracy.LogGrouped, accuracy.Counter, accuracy.TokenBucket, accuracy.FixedWindow}
 
-// boundaryAttack is the experiment of an address without any: twice the limit on either side of a boundary, then greed.
+// boundaryAttack is the experiment of an address without any: twice the limit on either
+// side of a boundary, then greed.
 func boundaryAttack() simulation {
 	s := simulation{algorithms: compared}
 	for name, in := range s.fields() {
@@ -42,8 +44,9 @@ func boundaryAttack() simulation {
 	return s
 }
 
-// recordedSimulation plays the calls that somebody made minute by minute, the oldest first, to a limit. It is not ok for a limit that the lab does
-// not know: a calendar's, or one beyond its bound.
+// recordedSimulation plays the calls that somebody made minute by minute, the oldest
+// first, to a limit. It is not ok for a limit that the lab does not know: a calendar's,
+// or one beyond its bound.
 func recordedSimulation(l limiter.Limit, minutes []int64) (s simulation, ok bool) {
 	if l.Calendar != limiter.NoCalendar || l.Requests > accuracy.MaxLimit {
 		return simulation{}, false
@@ -63,7 +66,8 @@ func (s *simulation) fields() map[string]*input {
 	}
 }
 
-// readSimulation takes what the address leaves out from the boundary attack. A form always sends a limit; without an algorithm it chose none.
+// readSimulation takes what the address leaves out from the boundary attack. A form
+// always sends a limit; without an algorithm it chose none.
 func readSimulation(q url.Values) simulation {
 	s := boundaryAttack()
 	for name, in := range s.fields() {
@@ -81,7 +85,8 @@ func readSimulation(q url.Values) simulation {
 	return s
 }
 
-// inOrder returns the names of contenders among these, each once and in the order of the lab. An unknown one is left out.
+// inOrder returns the names of contenders among these, each once and in the order of the
+// lab. An unknown one is left out.
 func inOrder(names []string) []string {
 	var known []string
 	for _, c := range accuracy.Contenders() {
@@ -179,7 +184,8 @@ func (s *simulation) recording(begin time.Time) accuracy.Recording {
 	return r
 }
 
-// bound notes when the calls are too many to be played, or when the lab finds something else.
+// bound notes when the calls are too many to be played, or when the lab finds something
+// else.
 func (s *simulation) bound(sc accuracy.Scenario) {
 	wrong := &s.windows
 	if sc.Traffic.Shape == accuracy.Recorded {
@@ -210,7 +216,8 @@ func (s *simulation) errors() int {
 
 var decimal = regexp.MustCompile(`^[0-9]{1,6}([.,][0-9]{1,2})?$`)
 
-// hundredths returns a number with up to two decimals in hundredths, least to most, and notes if it is none.
+// hundredths returns a number with up to two decimals in hundredths, least to most, and
+// notes if it is none.
 func (in *input) hundredths(least, most int64) int64 {
 	text := strings.TrimSpace(in.text)
 	if !decimal.MatchString(text) {

@@ -10,7 +10,8 @@ import (
 	"tidegate/web/templates"
 )
 
-// simulationChart draws the fullest rolling window of each moment: the exact log's, each algorithm's, and the limit.
+// simulationChart draws the fullest rolling window of each moment: the exact log's, each
+// algorithm's, and the limit.
 func simulationChart(r accuracy.Result) templates.Lines {
 	limit, length := r.Scenario.Limit, time.Duration(r.To-r.From)*time.Microsecond
 	most := limit
@@ -45,7 +46,8 @@ func simulationChart(r accuracy.Result) templates.Lines {
 	return c
 }
 
-// idlePoints returns how many points at the beginning can be left out: nobody called yet, but for a moment before the first call.
+// idlePoints returns how many points at the beginning can be left out: nobody called yet,
+// but for a moment before the first call.
 func idlePoints(demand []int64) int {
 	first := slices.IndexFunc(demand, func(calls int64) bool { return calls > 0 })
 	return max(0, first-plotPoints/20)

@@ -12,20 +12,22 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tidegate/functions/admin/session"
+	"tidegate/functions/admin/auth/session"
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
 
-// A limit that was changed on the form is obeyed by the very next check, and the counts stay.
+// A limit that was changed on the form is obeyed by the very next check, and the counts
+// stay.
 func TestEditActsOnTheNextCheck(t *testing.T) {
 	keys := newRegistry(t)
 	keys.add("acme", per(2, time.Hour))
 	s := newSite(t, withKeys(keys)).login()
-	checker := policy.NewChecker(keys.client, testPepper)
+	checker := enforce.NewChecker(keys.client, testPepper)
 	check := func(want bool) {
 		t.Helper()
-		checked, err := checker.Check(t.Context(), policy.Call{Kind: policy.APIKey, Subject: keys.ids["acme"], Secret: keys.secrets["acme"]}, nil)
+		checked, err := checker.Check(t.Context(), enforce.Call{Kind: policy.APIKey, Subject: keys.ids["acme"], Secret: keys.secrets["acme"]}, nil)
 		if err != nil || checked.Allowed != want {
 			t.Fatalf("check: %+v %v, want allowed %v", checked, err, want)
 		}
@@ -79,9 +81,10 @@ func (s patientStore) FindCtx(ctx context.Context, token string) ([]byte, bool, 
 	return nil, false, errors.Join(context.DeadlineExceeded, errors.New("the request has a deadline"))
 }
 
-// A store that takes longer than a request may wait is told of on a page, like one that is away.
+// A store that takes longer than a request may wait is told of on a page, like one that
+// is away.
 func TestStoreTooSlow(t *testing.T) {
-	d := &dashboard{Services: Services{Log: slog.New(slog.DiscardHandler)}}
+	d := newServer(Config{}, Services{Log: slog.New(slog.DiscardHandler)}, false)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	w := httptest.NewRecorder()

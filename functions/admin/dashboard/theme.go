@@ -32,8 +32,8 @@ func isTheme(name string) bool {
 	return false
 }
 
-func (d *dashboard) theme(r *http.Request) templates.Theme {
-	t := templates.Theme{Name: themeOf(r), Submit: d.path("/theme"), Next: d.path("/"), Choices: themes}
+func (rd *renderer) theme(r *http.Request) templates.Theme {
+	t := templates.Theme{Name: themeOf(r), Submit: rd.path("/theme"), Next: rd.path("/"), Choices: themes}
 	if r.Method == http.MethodGet {
 		t.Next = r.URL.RequestURI()
 	}
@@ -41,13 +41,13 @@ func (d *dashboard) theme(r *http.Request) templates.Theme {
 }
 
 // saveTheme keeps the choice in a cookie and no session, so that the login has it too.
-func (d *dashboard) saveTheme(w http.ResponseWriter, r *http.Request) {
-	if !d.parseForm(w, r) {
+func (rd *renderer) saveTheme(w http.ResponseWriter, r *http.Request) {
+	if !rd.parseForm(w, r) {
 		return
 	}
 	name := r.PostForm.Get("theme")
 	if !r.PostForm.Has("theme") || !isTheme(name) {
-		d.fail(w, r, problem{status: http.StatusBadRequest})
+		rd.fail(w, r, problem{status: http.StatusBadRequest})
 		return
 	}
 	age := themeAge
@@ -55,15 +55,16 @@ func (d *dashboard) saveTheme(w http.ResponseWriter, r *http.Request) {
 		age = -1 // forgets it
 	}
 	http.SetCookie(w, &http.Cookie{
-		Name: themeCookie, Value: name, Path: d.path("/"), MaxAge: age, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Name: themeCookie, Value: name, Path: rd.path("/"), MaxAge: age, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
 	})
-	http.Redirect(w, r, d.backTo(r.PostForm.Get("next")), http.StatusSeeOther)
+	http.Redirect(w, r, rd.backTo(r.PostForm.Get("next")), http.StatusSeeOther)
 }
 
-// backTo is localPath, which refuses the login as a place to go to after the login; from a form on the login it is one.
-func (d *dashboard) backTo(next string) string {
-	if next == d.path("/login") {
+// backTo is localPath, which refuses the login as a place to go to after the login; from
+// a form on the login it is one.
+func (rd *renderer) backTo(next string) string {
+	if next == rd.path("/login") {
 		return next
 	}
-	return d.localPath(next)
+	return rd.localPath(next)
 }

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// The chosen colours are on every page from then on, the login's too, until the system's are chosen again.
+// The chosen colours are on every page from then on, the login's too, until the system's
+// are chosen again.
 func TestTheme(t *testing.T) {
 	s := newSite(t)
 	for _, row := range []struct{ theme, want string }{

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Guessing is slowed down: after five wrong passwords the right one is not looked at either, until the time that the answer names. Others are not
-// kept out.
+// Guessing is slowed down: after five wrong passwords the right one is not looked at
+// either, until the time that the answer names. Others are not kept out.
 func TestLoginThrottled(t *testing.T) {
 	s := newSite(t)
 	start := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
@@ -49,7 +49,8 @@ func TestThrottleIgnoresHeaders(t *testing.T) {
 	}
 }
 
-// Without the store nobody gets in, with the right password or another, and both look alike.
+// Without the store nobody gets in, with the right password or another, and both look
+// alike.
 func TestLoginWithoutStore(t *testing.T) {
 	s := newSite(t)
 	s.store.SetError("ERR out of order")
@@ -66,7 +67,8 @@ func TestLoginWithoutStore(t *testing.T) {
 	}
 }
 
-// A browser that drops our cookies is told so, instead of being sent to the login for ever; a program without cookies logs in as ever.
+// A browser that drops our cookies is told so, instead of being sent to the login for
+// ever; a program without cookies logs in as ever.
 func TestCookiesRefused(t *testing.T) {
 	s := newSite(t)
 	form := loginForm(testUser, testSecret)

@@ -16,7 +16,8 @@ type timeSeries struct {
 	allowed   []int64
 	blocked   []int64 // as many as allowed
 	marks     []timeMark
-	// selectIn is an address of this dashboard. Dragging over the chart goes there with from and to, in RFC 3339, set in its query. Empty for none.
+	// selectIn is an address of this dashboard. Dragging over the chart goes there with
+	// from and to, in RFC 3339, set in its query. Empty for none.
 	selectIn string
 }
 
@@ -79,7 +80,8 @@ func total(values []int64) int64 {
 	return sum
 }
 
-// sparkline draws a row's calls over time in the size of a word. blocked is as long as allowed.
+// sparkline draws a row's calls over time in the size of a word. blocked is as long as
+// allowed.
 func sparkline(allowed, blocked []int64) templates.Sparkline {
 	s := timeSeries{step: time.Second, allowed: allowed, blocked: blocked}
 	top := headroom(s.most())

@@ -22,7 +22,8 @@ func hour() timeSeries {
 	}
 }
 
-// The SVG, the table and the script's figures say the same: allowed calls stand below, blocked ones on them.
+// The SVG, the table and the script's figures say the same: allowed calls stand below,
+// blocked ones on them.
 func TestTimeSeries(t *testing.T) {
 	v := hour().view()
 	want := templates.TimeSeries{

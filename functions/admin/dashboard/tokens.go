@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"tidegate/functions/admin/token"
+	"tidegate/functions/admin/auth/token"
 	"tidegate/internal/audit"
 	"tidegate/web/templates"
 )
@@ -40,8 +40,8 @@ func (f *tokenForm) token(by audit.Actor) token.New {
 	return n
 }
 
-// blame notes what is wrong, and reports whether that is the typist's.
-func (f *tokenForm) blame(err error) bool {
+// setError notes what is wrong, and reports whether that is the typist's.
+func (f *tokenForm) setError(err error) bool {
 	var invalid *token.InvalidError
 	switch {
 	case errors.Is(err, token.ErrTooMany):
@@ -55,7 +55,8 @@ func (f *tokenForm) blame(err error) bool {
 	return true
 }
 
-// createToken answers with the page itself, not with a way to it: the secret is in this answer and nowhere else.
+// createToken answers with the page itself, not with a way to it: the secret is in this
+// answer and nowhere else.
 func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) {
 	if !d.parseForm(w, r) {
 		return
@@ -63,7 +64,7 @@ func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) {
 	form := readTokenForm(r.PostForm)
 	made, secret, err := d.Tokens.Create(r.Context(), form.token(d.edit(r, "").By))
 	switch {
-	case err != nil && form.blame(err):
+	case err != nil && form.setError(err):
 		d.renderSettings(w, r, http.StatusUnprocessableEntity, form, nil)
 	case err != nil:
 		d.failStore(w, r, "create token", err)

@@ -7,11 +7,13 @@ import (
 
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
 	"tidegate/web/templates"
 )
 
-// toldChanges remembers what entries of the audit changed in the policies. To find out is to read two Sets of up to a megabyte, for each of 50
-// entries, every two seconds; an entry never changes.
+// toldChanges remembers what entries of the audit changed in the policies. To find out is
+// to read two Sets of up to a megabyte, for each of 50 entries, every two seconds; an
+// entry never changes.
 type toldChanges struct {
 	mu    sync.Mutex
 	known map[string][]templates.Change // by id and hash
@@ -32,7 +34,7 @@ const (
 
 // of returns what entryChanges does of the entry, which may be unopened.
 func (t *toldChanges) of(e audit.Entry) []templates.Change {
-	if e.Subject != policy.SetID {
+	if e.Subject != policyset.SetID {
 		return entryChanges(e.Opened())
 	}
 	t.mu.Lock()
@@ -60,7 +62,8 @@ func (t *toldChanges) find(e audit.Entry) []templates.Change {
 	return setChanges(before.set, after.set)
 }
 
-// readSet reads a Set, unless it is one of the entry before: where that ended this one began. Its set is nil when it cannot be read.
+// readSet reads a Set, unless it is one of the entry before: where that ended this one
+// began. Its set is nil when it cannot be read.
 func (t *toldChanges) readSet(text json.RawMessage) readSet {
 	for _, r := range t.read {
 		if r.set != nil && bytes.Equal(r.text, text) {

@@ -16,21 +16,23 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+	"tidegate/internal/registry"
 	routing "tidegate/internal/route"
 	"tidegate/internal/store"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 )
 
 // manyRoutes is a registry on a Valkey whose policy has many routes and was saved often.
-func manyRoutes(t *testing.T, routes, saves int) *registry {
+func manyRoutes(t *testing.T, routes, saves int) *testRegistry {
 	t.Helper()
 	client, err := store.Open(t.Context(), valkeytest.Start(t), store.Options{Dial: 5 * time.Second, Write: 5 * time.Second, Pooled: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	r := &registry{
-		Store: policy.NewStore(client, testPepper), t: t, client: client,
+	r := &testRegistry{
+		Store: registry.NewStore(client, testPepper), t: t, client: client,
 		ids: map[string]string{}, names: map[string]string{}, secrets: map[string]apikey.Secret{},
 	}
 	r.plan("free", per(10, time.Minute))
@@ -49,7 +51,7 @@ func manyRoutes(t *testing.T, routes, saves int) *registry {
 }
 
 // sent is how many bytes Valkey sent so far.
-func (r *registry) sent() (n int64) {
+func (r *testRegistry) sent() (n int64) {
 	r.t.Helper()
 	info, err := r.client.Do(r.t.Context(), r.client.B().Info().Section("stats").Build()).ToString()
 	r.must(err)
@@ -70,7 +72,8 @@ func TestPagesReadLittleOfTheAudit(t *testing.T) {
 	state := int64(len(text))
 	for path, most := range map[string]int64{
 		"/": 10 * state, // 50 marks, which are 100 states
-		"/?from=" + stamp(time.Now().Add(-3*time.Hour)) + "&to=" + stamp(time.Now().Add(-2*time.Hour)): state, // none
+		// none
+		"/?from=" + stamp(time.Now().Add(-3*time.Hour)) + "&to=" + stamp(time.Now().Add(-2*time.Hour)): state,
 		"/audit?subject=policy": 10 * state,
 	} {
 		before := keys.sent()
@@ -85,14 +88,15 @@ func TestPagesReadLittleOfTheAudit(t *testing.T) {
 	}
 }
 
-// What is remembered of an entry is what the entry tells, in whatever order entries come, and is found out once.
+// What is remembered of an entry is what the entry tells, in whatever order entries come,
+// and is found out once.
 func TestToldChanges(t *testing.T) {
 	keys := newRegistry(t)
 	for i := range 12 {
 		keys.plan(fmt.Sprint("plan-", i%5), per(int64(1+i), time.Minute))
 	}
 	list := func(heads bool) []audit.Entry {
-		page, err := keys.Audit().List(t.Context(), audit.Query{Subject: policy.SetID, Count: 100, Heads: heads})
+		page, err := keys.Audit().List(t.Context(), audit.Query{Subject: policyset.SetID, Count: 100, Heads: heads})
 		keys.must(err)
 		return page.Entries
 	}
@@ -119,7 +123,7 @@ func TestToldChanges(t *testing.T) {
 	}
 	told := &toldChanges{}
 	for i := range 3 * maxTold {
-		told.of(audit.Entry{ID: fmt.Sprint(i), Subject: policy.SetID, After: json.RawMessage(`{`)})
+		told.of(audit.Entry{ID: fmt.Sprint(i), Subject: policyset.SetID, After: json.RawMessage(`{`)})
 	}
 	if len(told.known) > maxTold {
 		t.Errorf("%d entries are remembered", len(told.known))
@@ -139,7 +143,7 @@ func TestLargePolicyIsUndoneRevertedExported(t *testing.T) {
 		return set.Plans[0].Limits[0].Requests
 	}
 	newest := func() audit.Entry {
-		page, err := keys.Audit().List(t.Context(), audit.Query{Subject: policy.SetID, Count: 1})
+		page, err := keys.Audit().List(t.Context(), audit.Query{Subject: policyset.SetID, Count: 1})
 		keys.must(err)
 		return page.Entries[0]
 	}

@@ -15,8 +15,9 @@ const (
 	timesSample = "0s, 1s, 1.5s x3, 1m"
 )
 
-// trial is a limit and the times of calls against it, as they were typed. All of it is in the address.
-type trial struct {
+// trial is a limit and the times of calls against it, as they were typed. All of it is in
+// the address.
+type sandbox struct {
 	limitInput // of which requests, window, unit and algorithm are asked for
 	times      input
 }
@@ -34,13 +35,13 @@ var rules = []struct {
 	{accuracy.FixedWindow, limiter.Limit{Algorithm: limiter.FixedWindow}},
 }
 
-func (t *trial) fields() map[string]*input {
+func (t *sandbox) fields() map[string]*input {
 	return map[string]*input{"limit": &t.requests, "window": &t.window, "unit": &t.unit, "algorithm": &t.algorithm, "times": &t.times}
 }
 
 // readTrial takes what the address leaves out from a small example.
-func readTrial(q url.Values) trial {
-	var t trial
+func readSandbox(q url.Values) sandbox {
+	var t sandbox
 	sample := map[string]string{"limit": "3", "window": "10", "unit": "second", "algorithm": accuracy.Log, "times": "0s, 1s, 1.5s x3, 9.9s, 10s x2, 11s"}
 	for name, in := range t.fields() {
 		in.text = sample[name]
@@ -55,8 +56,9 @@ func readTrial(q url.Values) trial {
 	return t
 }
 
-// play reads what was typed, notes what is wrong with it, and returns the calls and what became of them.
-func (t *trial) play() (at []time.Duration, decisions []limiter.Decision) {
+// play reads what was typed, notes what is wrong with it, and returns the calls and what
+// became of them.
+func (t *sandbox) play() (at []time.Duration, decisions []limiter.Decision) {
 	limit := t.rule()
 	limit.Requests = t.requests.whole("Type how many calls are allowed.", 1, limiter.MaxRequests)
 	if strings.HasPrefix(t.unit.text, calendarPrefix) {
@@ -75,7 +77,7 @@ func (t *trial) play() (at []time.Duration, decisions []limiter.Decision) {
 	return at, decisions
 }
 
-func (t *trial) rule() limiter.Limit {
+func (t *sandbox) rule() limiter.Limit {
 	for _, r := range rules {
 		if r.name == t.algorithm.text {
 			return r.limit
@@ -86,7 +88,7 @@ func (t *trial) rule() limiter.Limit {
 }
 
 // instants returns the times that were typed, in order.
-func (t *trial) instants() []time.Duration {
+func (t *sandbox) instants() []time.Duration {
 	var all []time.Duration
 	for _, item := range t.times.list("Type when calls come, such as "+timesSample+".", timesSample, maxCalls) {
 		at, ok := parseOffset(item.text)
@@ -113,7 +115,7 @@ func parseOffset(text string) (time.Duration, bool) {
 	return d.Truncate(time.Microsecond), err == nil && d >= 0 && d <= limiter.MaxWindow
 }
 
-func (t *trial) errors() int {
+func (t *sandbox) errors() int {
 	n := 0
 	for _, in := range t.fields() {
 		if in.wrong != "" {

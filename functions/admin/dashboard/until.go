@@ -48,7 +48,8 @@ func untilOptions(never string) []templates.Option {
 	return append(options, templates.Option{Value: untilAt, Text: "until the time beside this"})
 }
 
-// time returns the end, zero for none, and notes if it makes no sense. Ends lie after now.
+// time returns the end, zero for none, and notes if it makes no sense. Ends lie after
+// now.
 func (u *untilInput) time(now time.Time) time.Time {
 	switch u.choice.text {
 	case untilNever, "":

@@ -4,8 +4,8 @@ import (
 	"strconv"
 	"strings"
 
-	"tidegate/functions/admin/keylist"
-	"tidegate/functions/admin/wording"
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -15,7 +15,7 @@ import (
 const maxName = 100
 
 // keyRow is a key and what a call of it would get now.
-func (d *dashboard) keyRow(s keylist.Subject, query string) templates.KeyRow {
+func (d *dashboard) keyRow(s app.Subject, query string) templates.KeyRow {
 	row := templates.KeyRow{
 		ID:       s.ID,
 		Name:     clip(s.Name, maxName),
@@ -34,10 +34,10 @@ func (d *dashboard) keyRow(s keylist.Subject, query string) templates.KeyRow {
 }
 
 func window(u limiter.Usage) templates.Window {
-	share := keylist.Percent(u.Used(), u.Limit.Requests)
+	share := app.Percent(u.Used(), u.Limit.Requests)
 	w := templates.Window{
-		Limit:      wording.Rate(u.Limit),
-		Marks:      wording.Marks(u.Limit),
+		Limit:      policydoc.Rate(u.Limit),
+		Marks:      policydoc.Marks(u.Limit),
 		Counted:    countedWords(u.Limit),
 		Used:       number(u.Used()),
 		Of:         number(u.Limit.Requests),
@@ -50,7 +50,7 @@ func window(u limiter.Usage) templates.Window {
 	switch {
 	case u.Remaining <= 0:
 		w.Level, w.Note = "full", "full"
-	case share >= keylist.NearShare:
+	case share >= app.NearShare:
 		w.Level, w.Note = "near", strconv.Itoa(int(share))+" %"
 	}
 	if u.Reset > 0 {
@@ -64,9 +64,9 @@ func window(u limiter.Usage) templates.Window {
 
 // countedWords says how a limit counts: "exact, denied calls count".
 func countedWords(l limiter.Limit) string {
-	marks := wording.Marks(l)
+	marks := policydoc.Marks(l)
 	if l.Algorithm == limiter.Log {
-		marks = append([]string{wording.Algorithm(l.Algorithm)}, marks...)
+		marks = append([]string{policydoc.Algorithm(l.Algorithm)}, marks...)
 	}
 	return strings.Join(marks, ", ")
 }

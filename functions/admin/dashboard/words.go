@@ -7,16 +7,17 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"tidegate/functions/admin/wording"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 	"tidegate/web/templates"
 )
 
-func number(n int64) string { return wording.Number(n) }
+func number(n int64) string { return policydoc.Number(n) }
 
-func limitsWords(limits []limiter.Limit) string { return wording.Limits(limits) }
+func limitsWords(limits []limiter.Limit) string { return policydoc.Limits(limits) }
 
-// span writes how long to wait, rounded up so that nobody comes too early: "3.2 s", "2 min 5 s", "1 h 20 min", "3 d 4 h".
+// span writes how long to wait, rounded up so that nobody comes too early: "3.2 s", "2
+// min 5 s", "1 h 20 min", "3 d 4 h".
 func span(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -48,8 +49,9 @@ func instant(t time.Time) templates.Instant {
 	return templates.Instant{Text: t.Format("2006-01-02 15:04:05") + " UTC", Machine: t.Format(time.RFC3339)}
 }
 
-// clip returns at most n characters of text that anybody may have typed, fit to be shown: controls and marks that turn the direction of writing are
-// replaced, so that a name can neither hide nor move what stands beside it.
+// clip returns at most n characters of text that anybody may have typed, fit to be shown:
+// controls and marks that turn the direction of writing are replaced, so that a name can
+// neither hide nor move what stands beside it.
 func clip(text string, n int) string {
 	var b strings.Builder
 	for _, c := range text {

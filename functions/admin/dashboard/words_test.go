@@ -8,8 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"tidegate/functions/admin/keylist"
-	"tidegate/functions/admin/wording"
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 )
 
@@ -58,7 +58,7 @@ func TestPercent(t *testing.T) {
 		{0, 10, 0}, {1, 1_000_000, 1}, {999_999, 1_000_000, 99}, {10, 10, 100}, {12, 10, 100}, {5, 10, 50}, {-1, 10, 0}, {1, 0, 0},
 		{limiter.MaxRequests - 1, limiter.MaxRequests, 99},
 	} {
-		if got := keylist.Percent(row.used, row.of); got != row.want {
+		if got := app.Percent(row.used, row.of); got != row.want {
 			t.Errorf("%d of %d: %d, want %d", row.used, row.of, got, row.want)
 		}
 	}
@@ -75,7 +75,7 @@ func TestFullWords(t *testing.T) {
 		"5 per minute, fixed window":                             {Requests: 5, Algorithm: limiter.FixedWindow, Window: time.Minute},
 		"9 per 90 minutes, token bucket":                         {Requests: 9, Algorithm: limiter.TokenBucket, Window: 90 * time.Minute},
 	} {
-		if got := wording.Limit(limit); got != want {
+		if got := policydoc.Limit(limit); got != want {
 			t.Errorf("%+v: %q, want %q", limit, got, want)
 		}
 	}
@@ -120,7 +120,8 @@ func TestFormRoundTrip(t *testing.T) {
 	})
 }
 
-// sent is what a browser sends of a page that shows the list: a box only if it is checked, of a choice only what it offers.
+// sent is what a browser sends of a page that shows the list: a box only if it is
+// checked, of a choice only what it offers.
 func sent(list limitList) url.Values {
 	values := url.Values{}
 	for _, row := range list.view("", "").Rows {

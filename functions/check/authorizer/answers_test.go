@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"net/netip"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,10 +21,11 @@ import (
 
 	"tidegate/functions/check/identity"
 	"tidegate/internal/apikey"
+	"tidegate/internal/enforce"
 	"tidegate/internal/jwt"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 )
 
 const (
@@ -67,11 +69,11 @@ func allSources(pepper apikey.Pepper) *identity.Resolver {
 // witness remembers what the last call was and came to.
 type witness struct {
 	checker Checker
-	call    policy.Call
-	checked policy.Checked
+	call    enforce.Call
+	checked enforce.Result
 }
 
-func (w *witness) Check(ctx context.Context, call policy.Call) (policy.Checked, error) {
+func (w *witness) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
 	var err error
 	w.call = call
 	w.checked, err = w.checker.Check(ctx, call)
@@ -80,11 +82,12 @@ func (w *witness) Check(ctx context.Context, call policy.Call) (policy.Checked, 
 
 type storeDown struct{}
 
-func (storeDown) Check(context.Context, policy.Call) (policy.Checked, error) {
-	return policy.Checked{}, errors.New("connection refused")
+func (storeDown) Check(context.Context, enforce.Call) (enforce.Result, error) {
+	return enforce.Result{}, errors.New("connection refused")
 }
 
-// eventKinds are the events of a call by a credential and from an address, and the answers that their API wants.
+// eventKinds are the events of a call by a credential and from an address, and the
+// answers that their API wants.
 var eventKinds = map[string]struct {
 	answers Answers
 	arn     string
@@ -271,22 +274,40 @@ func (tb *table) want(kind, state string, c caller) map[string]any {
 		u := tb.witness.checked.Limits[0]
 		wait := until(u.RetryAfter)
 		maps.Copy(context, map[string]any{
-			"denied": true, "limit": 1.0, "remaining": 0.0, "reset": must(strconv.ParseFloat(until(u.Reset), 64)),
-			"rateLimit": `"1 per 1 hour";r=0;t=` + wait, "rateLimitPolicy": `"1 per 1 hour";q=1;w=3600`,
-			"retryAfter": wait, "message": "The limit of 1 per 1 hour is reached. Retry after " + wait + " seconds.",
-			"violatedPolicies": `["1 per 1 hour"]`, "problemType": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+			"denied":           true,
+			"limit":            1.0,
+			"remaining":        0.0,
+			"reset":            must(strconv.ParseFloat(until(u.Reset), 64)),
+			"rateLimit":        `"1 per 1 hour";r=0;t=` + wait,
+			"rateLimitPolicy":  `"1 per 1 hour";q=1;w=3600`,
+			"retryAfter":       wait,
+			"message":          "The limit of 1 per 1 hour is reached. Retry after " + wait + " seconds.",
+			"violatedPolicies": `["1 per 1 hour"]`,
+			"violatedPolicy":   "1 per 1 hour",
+			"wait":             wait,
+			"problemType":      "https://iana.org/assignments/http-problem-types#quota-exceeded",
 		})
 	case "banned":
 		wait := until(tb.witness.checked.BannedUntil.Sub(tb.witness.checked.Now))
 		maps.Copy(context, map[string]any{
-			"denied": true, "retryAfter": wait, "message": "This caller is banned. Retry after " + wait + " seconds.",
-			"violatedPolicies": "[]", "problemType": "about:blank",
+			"denied":           true,
+			"retryAfter":       wait,
+			"message":          "This caller is banned. Retry after " + wait + " seconds.",
+			"violatedPolicies": "[]",
+			"violatedPolicy":   "ban",
+			"wait":             wait,
+			"problemType":      "https://iana.org/assignments/http-problem-types#abnormal-usage-detected",
 		})
 	case "store down":
 		id = "unverified"
 		context = map[string]any{
-			"degraded": true, "retryAfter": "1", "message": "The limits cannot be checked right now. Retry after 1 second.",
-			"violatedPolicies": "[]", "problemType": "about:blank",
+			"degraded":         true,
+			"retryAfter":       "1",
+			"message":          "The limits cannot be checked right now. Retry after 1 second.",
+			"violatedPolicies": "[]",
+			"violatedPolicy":   "capacity",
+			"wait":             "1",
+			"problemType":      "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
 		}
 	default:
 		if !strings.HasPrefix(kind, "HTTP") {
@@ -300,7 +321,8 @@ func (tb *table) want(kind, state string, c caller) map[string]any {
 	return iamPolicy(id, map[bool]string{true: "Allow", false: "Deny"}[allowed], k.arn, context)
 }
 
-// Every kind of event, every source of identities, every state of a caller: the exact answer.
+// Every kind of event, every source of identities, every state of a caller: the exact
+// answer.
 func TestAnswers(t *testing.T) {
 	tb := newTable(t)
 	for kind := range eventKinds {
@@ -345,8 +367,9 @@ func (noRoute) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("no route to the issuer")
 }
 
-// While the keys of the tokens' issuer cannot be had, a token is neither let in nor called bad: its caller is told to come back, as while the store
-// is away. So is one whose limits cannot be read for what is wrong with the policy set.
+// While the keys of the tokens' issuer cannot be had, a token is neither let in nor
+// called bad: its caller is told to come back, as while the store is away. So is one
+// whose limits cannot be read for what is wrong with the policy set.
 func TestUndecided(t *testing.T) {
 	tb := newTable(t)
 	alone := must(identity.New(identity.Config{
@@ -373,11 +396,12 @@ func TestUndecided(t *testing.T) {
 // noSet is a Checker without a set that it can go by.
 type noSet struct{}
 
-func (noSet) Check(context.Context, policy.Call) (policy.Checked, error) {
-	return policy.Checked{}, fmt.Errorf("%w: for a test", policy.ErrSet)
+func (noSet) Check(context.Context, enforce.Call) (enforce.Result, error) {
+	return enforce.Result{}, fmt.Errorf("%w: for a test", enforce.ErrSet)
 }
 
-// A ban is told to the second, and in the context of an HTTP API that wants it there, as all denials of known callers are. Nobody else gets through.
+// A ban is told to the second, and in the context of an HTTP API that wants it there, as
+// all denials of known callers are. Nobody else gets through.
 func TestDenialsInContext(t *testing.T) {
 	tb := newTable(t)
 	for _, kind := range []string{"HTTP 1.0", "HTTP 2.0 simple", "HTTP 2.0 IAM", "REST REQUEST", "WebSocket"} {
@@ -406,7 +430,8 @@ func TestDenialsInContext(t *testing.T) {
 	}
 }
 
-// Where asked for, APIs that count by usage plans are told by whom to count; HTTP APIs have none, and a caller that is not known is none of theirs.
+// Where asked for, APIs that count by usage plans are told by whom to count; HTTP APIs
+// have none, and a caller that is not known is none of theirs.
 func TestUsageIdentifier(t *testing.T) {
 	tb := newTable(t)
 	for kind, k := range eventKinds {
@@ -421,7 +446,7 @@ func TestUsageIdentifier(t *testing.T) {
 				got := must(invoke(t, a, k.event(c.header, c.value, c.address)))
 				want := any(nil)
 				if wanted && state != "store down" && !strings.HasPrefix(kind, "HTTP") {
-					want = "tidegate-" + tb.witness.call.Subject
+					want = "tidegate0" + tb.witness.call.Subject
 				}
 				if got["usageIdentifierKey"] != want {
 					t.Errorf("%s %s %t: %v, want %v", kind, state, wanted, got["usageIdentifierKey"], want)
@@ -431,7 +456,21 @@ func TestUsageIdentifier(t *testing.T) {
 	}
 }
 
-// Callers from refused addresses look like callers without a credential, in every kind of event.
+// API Gateway documents 20 to 128 alphanumeric characters.
+func TestUsageIdentifierIsAlphanumeric(t *testing.T) {
+	documented := regexp.MustCompile(`^[A-Za-z0-9]{20,128}$`)
+	seen := map[string]string{}
+	for _, id := range []string{"0123456789ab", "DDUPliQd8udS", "-_-_-_-_-_-_-_-_-_-_-_", "AAAAAAAAAAAAAAAAAAAAA_", "AAAAAAAAAAAAAAAAAAAAA-"} {
+		got := usageIdentifier(id)
+		if !documented.MatchString(got) || seen[got] != "" {
+			t.Errorf("%s: %s, as %s", id, got, seen[got])
+		}
+		seen[got] = id
+	}
+}
+
+// Callers from refused addresses look like callers without a credential, in every kind of
+// event.
 func TestRefusedAddress(t *testing.T) {
 	tb := newTable(t)
 	set := must(tb.store.Set(t.Context()))
@@ -457,11 +496,12 @@ func TestRefusedAddress(t *testing.T) {
 
 type tooDear struct{}
 
-func (tooDear) Check(context.Context, policy.Call) (policy.Checked, error) {
-	return policy.Checked{}, fmt.Errorf("check: %w", limiter.ErrCost)
+func (tooDear) Check(context.Context, enforce.Call) (enforce.Result, error) {
+	return enforce.Result{}, fmt.Errorf("check: %w", limiter.ErrCost)
 }
 
-// A call that costs more than its limit admits is denied, without a time to wait for that would be a lie.
+// A call that costs more than its limit admits is denied, without a time to wait for that
+// would be a lie.
 func TestImpossibleCost(t *testing.T) {
 	tb := newTable(t)
 	got := must(tb.ask(t, "REST REQUEST", tooDear{}, tb.bring(t, "key", "allowed")))
@@ -469,6 +509,7 @@ func TestImpossibleCost(t *testing.T) {
 	id, _ := context["keyId"].(string)
 	want := iamPolicy(id, "Deny", methodARN, map[string]any{
 		"denied": true, "keyId": id, "message": "This call costs more than its limit ever admits. It can never pass.", "violatedPolicies": "[]",
+		"violatedPolicy": "cost", "wait": "never",
 		"problemType": "https://iana.org/assignments/http-problem-types#quota-exceeded",
 	})
 	if diff := cmp.Diff(want, got); diff != "" || id == "" {
@@ -479,7 +520,8 @@ func TestImpossibleCost(t *testing.T) {
 	}
 }
 
-// On a route that settles, the context of an allowed call carries what settles it, and that is good once.
+// On a route that settles, the context of an allowed call carries what settles it, and
+// that is good once.
 func TestReservationInTheContext(t *testing.T) {
 	tb := newTable(t)
 	tb.cost(t, 4)

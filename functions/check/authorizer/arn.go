@@ -7,10 +7,12 @@ import (
 	"tidegate/internal/route"
 )
 
-// connectRoute is the route of a WebSocket's handshake. It stands where others have their method.
+// connectRoute is the route of a WebSocket's handshake. It stands where others have their
+// method.
 const connectRoute = "$connect"
 
-// parseARN reads what is called out of arn:PARTITION:execute-api:REGION:ACCOUNT:API/STAGE/METHOD/PATH.
+// parseARN reads what is called out of
+// arn:PARTITION:execute-api:REGION:ACCOUNT:API/STAGE/METHOD/PATH.
 func parseARN(arn string) (route.Call, error) {
 	parts := strings.SplitN(arn, ":", 6)
 	if len(parts) < 6 || parts[0] != "arn" || parts[2] != "execute-api" {
@@ -27,16 +29,20 @@ func parseARN(arn string) (route.Call, error) {
 	return c, nil
 }
 
-// isConnect reports whether the ARN is that of a handshake, API/STAGE/$connect. A path that ends so belongs to another kind of API.
+// isConnect reports whether the ARN is that of a handshake, API/STAGE/$connect. A path
+// that ends so belongs to another kind of API.
 func isConnect(arn string) bool {
 	c, err := parseARN(arn)
 	return err == nil && c.Method == connectRoute && c.Path == "/"
 }
 
-// callPath returns the path in the API. An event's own path may have a stage in front, or the base path of a custom domain; the ARN's has neither, so
-// that a call has one path whichever domain it came to. How AWS spells an ARN's path is not documented: where one of the two is percent-encoded and
-// the other is not, the encoded one counts, for what was decoded may hide a slash. Where they differ otherwise, a REST API's ARN counts. That of an
-// HTTP API's $default route may have no path, so there the event's own counts, without the stage.
+// callPath returns the path in the API. An event's own path may have a stage in front, or
+// the base path of a custom domain; the ARN's has neither, so that a call has one path
+// whichever domain it came to. How AWS spells an ARN's path is not documented: where one
+// of the two is percent-encoded and the other is not, the encoded one counts, for what
+// was decoded may hide a slash. Where they differ otherwise, a REST API's ARN counts.
+// That of an HTTP API's $default route may have no path, so there the event's own counts,
+// without the stage.
 func callPath(e event, given string) string {
 	named := e.call.Path
 	if given == "" || e.isRoot() {
@@ -56,12 +62,14 @@ func callPath(e event, given string) string {
 	return given
 }
 
-// isRoot tells whether what API Gateway matched is the root: its resource is / then, and the key of its route "GET /".
+// isRoot tells whether what API Gateway matched is the root: its resource is / then, and
+// the key of its route "GET /".
 func (e event) isRoot() bool {
 	return e.call.Path == "/" && (e.resource == "/" || strings.HasSuffix(e.resource, " /"))
 }
 
-// tail returns the end of given that is the path named, in the spelling of the two that is encoded.
+// tail returns the end of given that is the path named, in the spelling of the two that
+// is encoded.
 func tail(given, named string) (spelled string, found bool) {
 	if strings.HasSuffix(given, named) {
 		return named, true

@@ -1,4 +1,5 @@
-// Package authorizer answers API Gateway's Lambda authorizer events: who calls, is the call within its limits, and what do client and backend see.
+// Package authorizer answers API Gateway's Lambda authorizer events: who calls, is the
+// call within its limits, and what do client and backend see.
 package authorizer
 
 import (
@@ -10,18 +11,20 @@ import (
 	"runtime/debug"
 
 	"tidegate/functions/check/identity"
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
 
-// ErrUnauthorized is the one error that callers see. API Gateway turns an error of exactly this text into its UNAUTHORIZED response, 401.
+// ErrUnauthorized is the one error that callers see. API Gateway turns an error of
+// exactly this text into its UNAUTHORIZED response, 401.
 var ErrUnauthorized = errors.New("Unauthorized")
 
 var errCredential = errors.New("no credential that may call")
 
 // Checker finds the limits of a call and takes from them in one step.
 type Checker interface {
-	Check(ctx context.Context, call policy.Call) (policy.Checked, error)
+	Check(ctx context.Context, call enforce.Call) (enforce.Result, error)
 }
 
 // Authorizer handles events. It is safe for concurrent use.
@@ -31,7 +34,8 @@ type Authorizer struct {
 	answers    Answers
 	log        *slog.Logger
 
-	// Refused is told of every call without a good credential, and whether an error is the answer, unless it is nil. It is set before the first event.
+	// Refused is told of every call without a good credential, and whether an error is
+	// the answer, unless it is nil. It is set before the first event.
 	Refused func(ctx context.Context, byError bool)
 }
 
@@ -40,11 +44,13 @@ func New(checker Checker, identities *identity.Resolver, answers Answers, log *s
 	return &Authorizer{checker: checker, identities: identities, answers: answers, log: log}
 }
 
-// Invoke answers one event. An event that makes no sense gets ErrUnauthorized, and so does a call of a REST or WebSocket API without a good
-// credential: missing, malformed, unknown, revoked, expired, or from an address that may not call. To a REST API a deny always means that the call
-// has to wait: it is over a limit, the caller is banned for a while, or the limits, or the keys of the token's issuer, cannot be read now. It waits
-// in vain only when it costs more than a limit ever admits.
-// HTTP APIs answer every deny with 403 and an error with 500, so there a bad credential is a deny as well.
+// Invoke answers one event. An event that makes no sense gets ErrUnauthorized, and so
+// does a call of a REST or WebSocket API without a good credential: missing, malformed,
+// unknown, revoked, expired, or from an address that may not call. To a REST API a deny
+// always means that the call has to wait: it is over a limit, the caller is banned for a
+// while, or the limits, or the keys of the token's issuer, cannot be read now. It waits
+// in vain only when it costs more than a limit ever admits. HTTP APIs answer every deny
+// with 403 and an error with 500, so there a bad credential is a deny as well.
 func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -76,8 +82,8 @@ func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, e
 
 var kinds = map[identity.Kind]policy.Kind{identity.Key: policy.APIKey, identity.JWT: policy.Token, identity.IP: policy.Address}
 
-func callOf(caller identity.Identity, e event) policy.Call {
-	return policy.Call{
+func callOf(caller identity.Identity, e event) enforce.Call {
+	return enforce.Call{
 		Kind: kinds[caller.Kind], Subject: caller.Subject, Secret: caller.Secret, Plan: caller.Plan,
 		Address: caller.Addr, Network: caller.Address, Route: e.call,
 	}
@@ -100,7 +106,7 @@ func (a *Authorizer) decide(ctx context.Context, e event) (verdict, error) {
 	case errors.Is(err, limiter.ErrCost):
 		a.log.ErrorContext(ctx, "call costs more than its limit", "key_id", caller.Subject, "rule", checked.Rule, "request_id", e.requestID)
 		return impossible(caller.Subject), nil
-	case errors.Is(err, policy.ErrSet): // the Checker tells the log
+	case errors.Is(err, enforce.ErrSet): // the Checker tells the log
 		return unavailable(), nil
 	case err != nil:
 		a.log.ErrorContext(ctx, "check failed", "key_id", caller.Subject, "request_id", e.requestID, "cause", err)

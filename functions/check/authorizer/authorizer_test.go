@@ -20,10 +20,12 @@ import (
 	"tidegate/internal/answer"
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/store"
-	"tidegate/internal/valkeytest"
+	"tidegate/internal/testing/valkeytest"
 )
 
 const (
@@ -34,12 +36,12 @@ const (
 
 var simple = Answers{Format: Simple, Denial: Deny}
 
-var byTest = policy.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
+var byTest = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
 
 // checks makes checks that nothing travels with.
-type checks struct{ *policy.Checker }
+type checks struct{ *enforce.Checker }
 
-func (c checks) Check(ctx context.Context, call policy.Call) (policy.Checked, error) {
+func (c checks) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
 	return c.Checker.Check(ctx, call, nil)
 }
 
@@ -51,11 +53,12 @@ func keysAlone() *identity.Resolver {
 	return r
 }
 
-// fixture is an authorizer on a real registry with one active key of 1 per 10 seconds and one revoked key.
+// fixture is an authorizer on a real registry with one active key of 1 per 10 seconds and
+// one revoked key.
 type fixture struct {
 	url     string
-	store   *policy.Store
-	checker *policy.Checker
+	store   *registry.Store
+	checker *enforce.Checker
 	key     policy.Key
 	active  apikey.Secret
 	revoked apikey.Secret
@@ -70,7 +73,7 @@ func newFixture(t *testing.T, url string) *fixture {
 	}
 	t.Cleanup(client.Close)
 	pepper := apikey.Pepper(strings.Repeat("pepper!!", 4))
-	f := &fixture{url: url, store: policy.NewStore(client, pepper), checker: policy.NewChecker(client, pepper)}
+	f := &fixture{url: url, store: registry.NewStore(client, pepper), checker: enforce.NewChecker(client, pepper)}
 	set, err := f.store.Set(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +157,8 @@ func iamPolicy(principal, effect, resource string, context map[string]any) map[s
 	}
 }
 
-// Each kind of event gets the answer in its own form: allowed with context, then denied with the way back.
+// Each kind of event gets the answer in its own form: allowed with context, then denied
+// with the way back.
 func TestAnswerToEveryKind(t *testing.T) {
 	url := valkeytest.Start(t)
 	for name := range withKey("") {
@@ -168,7 +172,7 @@ func TestAnswerToEveryKind(t *testing.T) {
 			}
 			denied := map[string]any{
 				"retryAfter": "10", "message": "The limit of 1 per 10 seconds is reached. Retry after 10 seconds.",
-				"violatedPolicies": `["1 per 10 seconds"]`, "problemType": answer.QuotaExceeded,
+				"violatedPolicies": `["1 per 10 seconds"]`, "violatedPolicy": "1 per 10 seconds", "wait": "10", "problemType": answer.QuotaExceeded,
 			}
 			for k, v := range allowed {
 				denied[k] = v
@@ -206,7 +210,8 @@ func TestHTTP2AnswersWithAPolicyWhenAsked(t *testing.T) {
 	}
 }
 
-// refused is nil when a call was answered as one without a good credential: the error on REST APIs, a deny without a limit on HTTP APIs.
+// refused is nil when a call was answered as one without a good credential: the error on
+// REST APIs, a deny without a limit on HTTP APIs.
 func refused(got map[string]any, err error, event map[string]any) error {
 	if version, _ := event["version"].(string); version == "" {
 		if !errors.Is(err, ErrUnauthorized) || err.Error() != "Unauthorized" {
@@ -225,7 +230,8 @@ func refused(got map[string]any, err error, event map[string]any) error {
 	return nil
 }
 
-// Unknown, revoked and malformed keys get the same answer as no key at all, in every kind of event.
+// Unknown, revoked and malformed keys get the same answer as no key at all, in every kind
+// of event.
 func TestBadCredentialsAreUnauthorized(t *testing.T) {
 	f := newFixture(t, valkeytest.Start(t))
 	unknown, err := apikey.Generate("test")
@@ -260,9 +266,9 @@ func TestBadCredentialsAreUnauthorized(t *testing.T) {
 // counting allows everyone and counts how often it is asked.
 type counting struct{ asked int }
 
-func (c *counting) Check(context.Context, policy.Call) (policy.Checked, error) {
+func (c *counting) Check(context.Context, enforce.Call) (enforce.Result, error) {
 	c.asked++
-	return policy.Checked{Allowed: true, Would: true}, nil
+	return enforce.Result{Allowed: true, WouldAllow: true}, nil
 }
 
 // A key that cannot be one is refused without asking the store, in every kind of event.
@@ -294,15 +300,16 @@ func TestWrongChecksumAsksNobody(t *testing.T) {
 
 type allowAll struct{}
 
-func (allowAll) Check(context.Context, policy.Call) (policy.Checked, error) {
-	return policy.Checked{Allowed: true, Would: true}, nil
+func (allowAll) Check(context.Context, enforce.Call) (enforce.Result, error) {
+	return enforce.Result{Allowed: true, WouldAllow: true}, nil
 }
 
 type broken struct{}
 
-func (broken) Check(context.Context, policy.Call) (policy.Checked, error) { panic("broken") }
+func (broken) Check(context.Context, enforce.Call) (enforce.Result, error) { panic("broken") }
 
-// The sample events of aws-lambda-go carry no API key, and most are of other kinds: none is allowed, even by a checker that allows everyone.
+// The sample events of aws-lambda-go carry no API key, and most are of other kinds: none
+// is allowed, even by a checker that allows everyone.
 func TestSampleEventsNeverAllow(t *testing.T) {
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/aws/aws-lambda-go").Output()
 	if err != nil {
@@ -374,7 +381,8 @@ func TestStoreDownDenies(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"isAuthorized":false,"context":{"degraded":true,"message":"The limits cannot be checked right now. Retry after 1 second.",` +
-		`"problemType":"about:blank","retryAfter":"1","violatedPolicies":"[]"}}`
+		`"problemType":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
+		`"retryAfter":"1","violatedPolicies":"[]","violatedPolicy":"capacity","wait":"1"}}`
 	if string(response) != want {
 		t.Errorf("got %s, want %s", response, want)
 	}
@@ -384,33 +392,34 @@ func TestStoreDownDenies(t *testing.T) {
 }
 
 // decided gives one answer to every call.
-type decided policy.Checked
+type decided enforce.Result
 
-func (d decided) Check(context.Context, policy.Call) (policy.Checked, error) {
-	return policy.Checked(d), nil
+func (d decided) Check(context.Context, enforce.Call) (enforce.Result, error) {
+	return enforce.Result(d), nil
 }
 
-// A decision without Valkey says so, whether it lets the caller in or not; who could not be verified gets no name.
+// A decision without Valkey says so, whether it lets the caller in or not; who could not
+// be verified gets no name.
 func TestDegradedDecisionsSaySo(t *testing.T) {
 	secret, err := apikey.Generate("test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	full := policy.Applied{
+	full := enforce.LimitState{
 		Usage: limiter.Usage{Limit: limiter.Limit{Requests: 5, Window: time.Minute}, Reset: time.Minute, RetryAfter: 9 * time.Second},
 		Scope: policy.ScopeKey, Mode: policy.Enforce,
 	}
 	for name, c := range map[string]struct {
-		checked   policy.Checked
+		checked   enforce.Result
 		principal string
 		effect    string
 		problem   any
 		retry     any
 	}{
-		"open":     {policy.Checked{Degraded: true, ID: "id", Allowed: true, Would: true}, "id", "Allow", nil, nil},
-		"closed":   {policy.Checked{Degraded: true, ID: "id"}, "id", "Deny", answer.AboutBlank, "1"},
-		"over":     {policy.Checked{Degraded: true, ID: "id", Limits: []policy.Applied{full}}, "id", "Deny", answer.QuotaExceeded, "9"},
-		"stranger": {policy.Checked{Degraded: true}, unverified, "Deny", answer.AboutBlank, "1"},
+		"open":     {enforce.Result{Degraded: true, ID: "id", Allowed: true, WouldAllow: true}, "id", "Allow", nil, nil},
+		"closed":   {enforce.Result{Degraded: true, ID: "id"}, "id", "Deny", answer.ReducedCapacity, "1"},
+		"over":     {enforce.Result{Degraded: true, ID: "id", Limits: []enforce.LimitState{full}}, "id", "Deny", answer.QuotaExceeded, "9"},
+		"stranger": {enforce.Result{Degraded: true}, unverified, "Deny", answer.ReducedCapacity, "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := New(decided(c.checked), keysAlone(), simple, slog.New(slog.DiscardHandler))
@@ -442,11 +451,11 @@ func TestLongARNsFitAPolicy(t *testing.T) {
 // allowOnly knows one secret.
 type allowOnly struct{ secret apikey.Secret }
 
-func (o allowOnly) Check(_ context.Context, call policy.Call) (policy.Checked, error) {
+func (o allowOnly) Check(_ context.Context, call enforce.Call) (enforce.Result, error) {
 	if call.Secret != o.secret {
-		return policy.Checked{}, policy.ErrUnknownKey
+		return enforce.Result{}, policy.ErrUnknownKey
 	}
-	return policy.Checked{Allowed: true, Would: true}, nil
+	return enforce.Result{Allowed: true, WouldAllow: true}, nil
 }
 
 // Whatever the bytes, nothing panics, and nobody without the one good key is allowed.

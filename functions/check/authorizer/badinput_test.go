@@ -14,7 +14,8 @@ import (
 	"tidegate/internal/store"
 )
 
-// What an authorizer is sent that it should not be, and which test says what becomes of it:
+// What an authorizer is sent that it should not be, and which test says what becomes of
+// it:
 //
 //	identity with braces, NUL, 10 KB …    TestIdentityOfOddBytes, identity.TestIdentityWithBadCharacters
 //	duplicate or mixed-case headers       TestBadCredentialsAreUnauthorized, identity.TestBadCredentialNeverFallsThrough
@@ -26,7 +27,8 @@ import (
 //	JWT none, swaps, claims, floods       TestAnswers, jwt.TestJWTNone and those beside it, jwt.TestUnknownKeyFlood
 //	malformed event, missing methodArn    TestMalformedEventsNeverAllow, TestSampleEventsNeverAllow, FuzzInvoke
 
-// A caller whom others vouch for may be called anything. Its name reaches neither a key of Valkey's nor, unbounded, the log.
+// A caller whom others vouch for may be called anything. Its name reaches neither a key
+// of Valkey's nor, unbounded, the log.
 func TestIdentityOfOddBytes(t *testing.T) {
 	tb := newTable(t)
 	for _, subject := range []string{"{a}", "}{", "a:b", "nul\x00", "line\r\nfeed", "\u202eleft", strings.Repeat("long ", 2000), " ", "*", "tg:{x}:y"} {
@@ -69,7 +71,8 @@ func (tb *table) names(t *testing.T) []string {
 	return must(client.Do(t.Context(), client.B().Keys().Pattern("*").Build()).AsStrSlice())
 }
 
-// Whoever has a /64 of addresses has one limit, and an IPv4 address is the same however it is written.
+// Whoever has a /64 of addresses has one limit, and an IPv4 address is the same however
+// it is written.
 func TestIPv6RotationSharesALimit(t *testing.T) {
 	tb := newTable(t)
 	for _, addresses := range [][]string{

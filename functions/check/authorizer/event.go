@@ -27,16 +27,20 @@ var errEvent = errors.New("not an authorizer event that can be answered")
 
 // event is what the authorizer reads of any of them.
 type event struct {
-	kind     kind
-	arn      string // the method or route that is called; an answer's policy names it
-	call     route.Call
-	resource string // what API Gateway matched: a REST resource (/orders/{id}), an HTTP route key (GET /orders/{id}), $connect; restToken has none
+	kind kind
+	arn  string // the method or route that is called; an answer's policy names it
+	call route.Call
+	// what API Gateway matched: a REST resource (/orders/{id}), an HTTP route key (GET
+	// /orders/{id}), $connect; restToken has none
+	resource string
 
-	// source is the client's address as API Gateway saw it. X-Forwarded-For is never read. A restToken event has none, so it is not valid there.
+	// source is the client's address as API Gateway saw it. X-Forwarded-For is never
+	// read. A restToken event has none, so it is not valid there.
 	source netip.Addr
 
-	token   string              // restToken: the whole token, the only credential there is
-	headers map[string][]string // lower-case names; every value given, in no particular order; restToken has none
+	token string // restToken: the whole token, the only credential there is
+	// lower-case names; every value given, in no particular order; restToken has none
+	headers map[string][]string
 	query   map[string][]string // webSocket only: browsers cannot set headers on a handshake
 
 	requestID string // API Gateway's; restToken has none
@@ -54,6 +58,7 @@ type payload struct {
 	MethodARN          string              `json:"methodArn"`
 	RouteARN           string              `json:"routeArn"`
 	AuthorizationToken string              `json:"authorizationToken"`
+	IdentitySource     json.RawMessage     `json:"identitySource"`
 	Resource           string              `json:"resource"`
 	RouteKey           string              `json:"routeKey"`
 	Path               string              `json:"path"`
@@ -97,28 +102,45 @@ func parseEvent(raw []byte) (event, error) {
 	return p.fill(e)
 }
 
-// kind tells by the fields that only one kind has, and refuses what fits none.
+// kind tells the event's kind by the fields that only one kind has, and refuses what fits
+// none. Version alone does not tell: emulators give REST events one, and AWS may.
 func (p *payload) kind() (kind, error) {
 	handshake := isConnect(p.MethodARN)
 	if eventType := p.RequestContext.EventType; eventType != "" && (eventType != "CONNECT" || !handshake) {
 		return 0, fmt.Errorf("%w: event type %s", errEvent, word(eventType))
 	}
+	request, format2 := p.Type == "REQUEST", p.RouteARN != "" && p.MethodARN == ""
 	switch {
-	case p.Type == "TOKEN" && p.Version == "" && !handshake:
-		return restToken, nil
-	case p.Type == "REQUEST" && p.Version == "2.0":
+	case request && format2 && (p.Version == "2.0" || p.Version == ""):
 		return http2, nil
-	case p.Type == "REQUEST" && p.Version == "1.0" && !handshake:
-		return http1, nil
-	case p.Type == "REQUEST" && p.Version == "" && handshake:
+	case format2 || p.Version != "1.0" && p.Version != "":
+	case p.Type == "TOKEN" && !handshake:
+		return restToken, nil
+	case request && handshake:
 		return webSocket, nil
-	case p.Type == "REQUEST" && p.Version == "":
+	case request && p.isHTTP1():
+		return http1, nil
+	case request:
 		return restRequest, nil
 	}
 	return 0, fmt.Errorf("%w: type %s version %s", errEvent, word(p.Type), word(p.Version))
 }
 
-// word repeats a word of AWS's own, such as MESSAGE or 3.0, and nothing that could be a credential or an address.
+// isHTTP1 reports whether a request with a methodArn is of an HTTP API. AWS documents
+// that its events of format 1.0 have identitySource and authorizationToken, and no
+// multiValueHeaders; REST events are the other way round. Only HTTP APIs have a stage
+// named $default.
+func (p *payload) isHTTP1() bool {
+	if p.Version != "1.0" {
+		return false
+	}
+	c, err := parseARN(p.MethodARN)
+	return len(p.IdentitySource) > 0 || p.AuthorizationToken != "" || p.MultiValueHeaders == nil ||
+		err == nil && c.Stage == "$default"
+}
+
+// word repeats a word of AWS's own, such as MESSAGE or 3.0, and nothing that could be a
+// credential or an address.
 func word(text string) string {
 	letters := strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == ""
 	if letters && len(text) <= 20 || len(text) <= 4 {
@@ -127,7 +149,8 @@ func word(text string) string {
 	return fmt.Sprintf("of %d bytes", len(text))
 }
 
-// fill adds what only some kinds have. The ARN says which API, stage and method; of the path it says the least, so that gives way to a better one.
+// fill adds what only some kinds have. The ARN says which API, stage and method; of the
+// path it says the least, so that gives way to a better one.
 func (p *payload) fill(e event) (event, error) {
 	c := &p.RequestContext
 	switch e.kind {
@@ -166,7 +189,8 @@ func unmarshalGiven(raw json.RawMessage, into any) error {
 	return json.Unmarshal(raw, into)
 }
 
-// parseSource returns an address without zone, an IPv4 one never mapped into IPv6; what is none gives one that is not valid.
+// parseSource returns an address without zone, an IPv4 one never mapped into IPv6; what
+// is none gives one that is not valid.
 func parseSource(text string) netip.Addr {
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
@@ -175,7 +199,8 @@ func parseSource(text string) netip.Addr {
 	return addr.Unmap().WithZone("")
 }
 
-// mergeValues folds names. An event gives each header and parameter twice, once with its last value and once with all of them.
+// mergeValues folds names. An event gives each header and parameter twice, once with its
+// last value and once with all of them.
 func mergeValues(single map[string]string, multi map[string][]string, fold func(string) string) map[string][]string {
 	merged := make(map[string][]string, max(len(single), len(multi)))
 	for name, values := range multi {

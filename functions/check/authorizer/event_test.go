@@ -77,7 +77,74 @@ func TestSampleEvents(t *testing.T) {
 	}
 }
 
-// A WebSocket handshake is told by its ARN, with or without an event type, and is the one event whose query is read.
+// Events are told apart by more than their version: a REST event with a version stays
+// one, whose bad credentials are an error and not a deny. Each is a sample of AWS with
+// fields set, or removed where the value is nil.
+func TestKindsAreToldByTheirFields(t *testing.T) {
+	const (
+		token   = "apigw-custom-auth-request"
+		request = "apigw-custom-auth-request-type-request"
+		v1      = "apigw-v2-custom-authorizer-v1-request"
+		v2      = "apigw-v2-custom-authorizer-v2-request"
+	)
+	handshake := map[string]any{"methodArn": connectARN, "version": "1.0"}
+	for name, c := range map[string]struct {
+		sample string
+		change map[string]any
+		want   kind
+		fails  bool
+	}{
+		"TOKEN":                {token, nil, restToken, false},
+		"TOKEN with a version": {token, map[string]any{"version": "1.0"}, restToken, false},
+		"TOKEN of serverless-offline": {token,
+			map[string]any{"version": "1.0", "identitySource": "allow", "enhancedAuthContext": map[string]any{}}, restToken, false},
+		"TOKEN of 2.0":               {token, map[string]any{"version": "2.0"}, 0, true},
+		"TOKEN with a route":         {token, map[string]any{"methodArn": nil, "routeArn": routeARN}, 0, true},
+		"REST":                       {request, nil, restRequest, false},
+		"REST with a version":        {request, map[string]any{"version": "1.0"}, restRequest, false},
+		"REST of serverless-offline": {request, map[string]any{"version": "1.0", "enhancedAuthContext": map[string]any{}}, restRequest, false},
+		"REST with a field of 1.0":   {request, map[string]any{"identitySource": ""}, restRequest, false},
+		"REST without multi-value":   {request, map[string]any{"multiValueHeaders": nil}, restRequest, false},
+		"REST of 2.0":                {request, map[string]any{"version": "2.0"}, 0, true},
+		"REST of 3.0":                {request, map[string]any{"version": "3.0"}, 0, true},
+		"HTTP 1.0":                   {v1, nil, http1, false},
+		"HTTP 1.0, multi-value":      {v1, map[string]any{"multiValueHeaders": map[string]any{"a": []string{"b"}}}, http1, false},
+		"HTTP 1.0, no source":        {v1, map[string]any{"identitySource": nil, "authorizationToken": nil}, http1, false},
+		"HTTP 1.0, empty source": {v1,
+			map[string]any{"identitySource": "", "authorizationToken": nil, "multiValueHeaders": map[string]any{}}, http1, false},
+		"HTTP 1.0, default stage": {v1,
+			map[string]any{
+				"methodArn": routeARN, "identitySource": nil, "authorizationToken": nil,
+				"multiValueHeaders": map[string]any{},
+			}, http1, false},
+		"HTTP 1.0, version lost":   {v1, map[string]any{"version": nil}, restRequest, false},
+		"HTTP 2.0":                 {v2, nil, http2, false},
+		"HTTP 2.0, version lost":   {v2, map[string]any{"version": nil}, http2, false},
+		"HTTP 2.0 of 1.0":          {v2, map[string]any{"version": "1.0"}, 0, true},
+		"HTTP 2.0 with a method":   {v2, map[string]any{"methodArn": methodARN}, 0, true},
+		"handshake":                {request, map[string]any{"methodArn": connectARN}, webSocket, false},
+		"handshake with a version": {request, handshake, webSocket, false},
+		"handshake of a TOKEN":     {token, handshake, 0, true},
+	} {
+		var fields map[string]any
+		if err := json.Unmarshal(sampleEvent(t, c.sample), &fields); err != nil {
+			t.Fatal(err)
+		}
+		for field, value := range c.change {
+			if fields[field] = value; value == nil {
+				delete(fields, field)
+			}
+		}
+		raw, _ := json.Marshal(fields)
+		got, err := parseEvent(raw)
+		if c.fails != (err != nil) || !c.fails && got.kind != c.want {
+			t.Errorf("%s: %v, %v; want %v", name, got.kind, err, c.want)
+		}
+	}
+}
+
+// A WebSocket handshake is told by its ARN, with or without an event type, and is the one
+// event whose query is read.
 func TestWebSocketEvent(t *testing.T) {
 	for _, eventType := range []string{"", "CONNECT"} {
 		raw, _ := json.Marshal(map[string]any{
@@ -114,7 +181,8 @@ func TestPathOfAHandshakeIsNone(t *testing.T) {
 	}
 }
 
-// Only what API Gateway itself saw counts as the client's address. X-Forwarded-For is the client's to choose.
+// Only what API Gateway itself saw counts as the client's address. X-Forwarded-For is the
+// client's to choose.
 func TestSpoofedForwardedForIsIgnored(t *testing.T) {
 	forwarded := map[string]string{"X-Forwarded-For": "203.0.113.9", "X-Real-IP": "203.0.113.9", "Forwarded": "for=203.0.113.9"}
 	identity := map[string]any{"identity": map[string]any{"sourceIp": "192.0.2.7"}}
@@ -175,7 +243,8 @@ func TestCallPath(t *testing.T) {
 	}
 }
 
-// A call of the root is one behind the base path of a custom domain too, where the event's own path is not /.
+// A call of the root is one behind the base path of a custom domain too, where the
+// event's own path is not /.
 func TestRootBehindABasePath(t *testing.T) {
 	const api = "arn:aws:execute-api:eu-north-1:123456789012:a1/prod/GET/"
 	for name, e := range map[string]map[string]any{
@@ -194,8 +263,9 @@ func TestRootBehindABasePath(t *testing.T) {
 	}
 }
 
-// The ARN of a REST API says which path is called, whatever stands in front of it or behind it in the event's own. Encoding that either of them
-// keeps is kept, so that rules see it.
+// The ARN of a REST API says which path is called, whatever stands in front of it or
+// behind it in the event's own. Encoding that either of them keeps is kept, so that rules
+// see it.
 func TestPathOfARESTCall(t *testing.T) {
 	for _, c := range []struct{ named, given, want string }{
 		{"", "/v1", "/"},
@@ -221,7 +291,8 @@ func TestPathOfARESTCall(t *testing.T) {
 	}
 }
 
-// Whatever the bytes: no panic, and an event that is taken has all that an answer and a route need.
+// Whatever the bytes: no panic, and an event that is taken has all that an answer and a
+// route need.
 func FuzzParseEvent(f *testing.F) {
 	for _, e := range withKey("tg_test_0") {
 		raw, _ := json.Marshal(e)

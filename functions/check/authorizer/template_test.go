@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"tidegate/internal/answer"
-	"tidegate/internal/policy"
+	"tidegate/internal/enforce"
 )
 
 // gatewayResponse is one of a REST API, as the stack deploys it.
@@ -20,7 +20,8 @@ type gatewayResponse struct {
 	ResponseTemplates  map[string]string
 }
 
-// deployed is what the golden template says of gateway responses, by type, and all of its text.
+// deployed is what the golden template says of gateway responses, by type, and all of its
+// text.
 func deployed(t *testing.T) (map[string]gatewayResponse, string) {
 	t.Helper()
 	text, err := os.ReadFile("../../../infra/golden/dev.json")
@@ -53,10 +54,11 @@ func deployed(t *testing.T) (map[string]gatewayResponse, string) {
 // authorizerKey is how templates and mappings name a key of the context.
 var authorizerKey = regexp.MustCompile(`context\.authorizer\.(\w+)`)
 
-// What the template reads of the context is what the authorizer writes: under no other name, and for the body of a denial whatever its reason.
+// What the template reads of the context is what the authorizer writes: under no other
+// name, and for the body of a denial whatever its reason.
 func TestTemplateReadsWhatIsWritten(t *testing.T) {
 	responses, text := deployed(t)
-	banned := policy.Checked{ID: "aBY2A8bWP166"}
+	banned := enforce.Result{ID: "aBY2A8bWP166"}
 	denials := map[string]verdict{
 		"over limits": verdictOf(crowded(t)), "no limit": verdictOf(banned), "impossible": impossible("aBY2A8bWP166"), "unavailable": unavailable(),
 	}
@@ -81,6 +83,9 @@ func TestTemplateReadsWhatIsWritten(t *testing.T) {
 			value, ok := v.context[strings.TrimPrefix(key, "context.authorizer.")]
 			if !ok {
 				t.Errorf("%s: no %s", name, key)
+			}
+			if strings.ContainsAny(fmt.Sprint(value), "\"\\") {
+				t.Errorf("%s: %s is %q, which API Gateway may escape", name, key, value)
 			}
 			return fmt.Sprint(value)
 		})

@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"tidegate/internal/answer"
-	"tidegate/internal/policy"
+	"tidegate/internal/enforce"
 )
 
 // verdict is an answer before it takes the form that an API wants.
@@ -17,14 +17,17 @@ type verdict struct {
 	context   map[string]any // strings, numbers and booleans only: REST APIs refuse anything else
 }
 
-// The keys of the authorizer context. Backends, gateway responses and parameter mappings read them by these names; README.md documents each.
+// The keys of the authorizer context. Backends, gateway responses and parameter mappings
+// read them by these names; docs/backends.md documents each.
 const (
 	contextDenied          = "denied"
 	contextRateLimit       = "rateLimit"
 	contextRateLimitPolicy = "rateLimitPolicy"
 	contextRetryAfter      = "retryAfter"
+	contextWait            = "wait"
 	contextMessage         = "message"
 	contextViolated        = "violatedPolicies"
+	contextPolicy          = "violatedPolicy"
 	contextProblemType     = "problemType"
 	contextLimit           = "limit"
 	contextRemaining       = "remaining"
@@ -40,7 +43,7 @@ const (
 	contextDegraded        = "degraded"
 )
 
-func verdictOf(c policy.Checked) verdict {
+func verdictOf(c enforce.Result) verdict {
 	if c.ID == "" { // decided without the store, which alone could have verified the caller
 		return unavailable()
 	}
@@ -66,13 +69,14 @@ func verdictOf(c policy.Checked) verdict {
 	switch {
 	case told.Denial != nil:
 		v.deny(*told.Denial)
-	case !c.Would:
+	case !c.WouldAllow:
 		v.context[contextShadow] = true
 	}
 	return v
 }
 
-// texts adds those that are not empty: API Gateway leaves out a header whose value is not there.
+// texts adds those that are not empty: API Gateway leaves out a header whose value is not
+// there.
 func (v verdict) texts(values map[string]string) {
 	maps.DeleteFunc(values, func(_, value string) bool { return value == "" })
 	for key, value := range values {
@@ -105,9 +109,11 @@ func impossible(id string) verdict {
 func (v verdict) deny(d answer.Denial) {
 	names, _ := json.Marshal(d.Violated) // strings always encode
 	v.context[contextProblemType] = d.Type
+	v.context[contextWait] = d.Wait()
 	if d.RetryAfter > 0 {
 		v.context[contextRetryAfter] = strconv.FormatInt(d.RetryAfter, 10)
 	}
 	v.context[contextMessage] = d.Detail
 	v.context[contextViolated] = string(names)
+	v.context[contextPolicy] = d.Policy
 }

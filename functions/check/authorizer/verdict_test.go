@@ -8,15 +8,17 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
 
-// crowded is a call that is held against as many limits as there can be, by a caller whose names are as long and as awkward as they can be.
-func crowded(t *testing.T) policy.Checked {
+// crowded is a call that is held against as many limits as there can be, by a caller
+// whose names are as long and as awkward as they can be.
+func crowded(t *testing.T) enforce.Result {
 	t.Helper()
 	long := strings.Repeat("<", policy.MaxNameLen)
-	c := policy.Checked{
+	c := enforce.Result{
 		ID: strings.Repeat("a", 22), Name: long, Plan: long, Rule: long, Reservation: strings.Repeat("r", 512), SetVersion: 1 << 32, KeyVersion: 1 << 32,
 		Cost: limiter.MaxRequests,
 	}
@@ -27,13 +29,14 @@ func crowded(t *testing.T) policy.Checked {
 				t.Fatal(err)
 			}
 			u := limiter.Usage{Limit: l, Reset: l.Window, RetryAfter: l.Window - time.Duration(i)*time.Hour}
-			c.Limits = append(c.Limits, policy.Applied{Usage: u, Scope: scope, Mode: policy.Enforce})
+			c.Limits = append(c.Limits, enforce.LimitState{Usage: u, Scope: scope, Mode: policy.Enforce})
 		}
 	}
 	return c
 }
 
-// Whatever is configured, an answer is below 8 KB, and the fields below a fifth of the headers that an HTTP API passes on.
+// Whatever is configured, an answer is below 8 KB, and the fields below a fifth of the
+// headers that an HTTP API passes on.
 func TestAnswersAreBounded(t *testing.T) {
 	c := crowded(t)
 	v := verdictOf(c)
@@ -48,7 +51,8 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// Every text in the context of a denial is free of what would have to be escaped in the template of a gateway response.
+// Every text in the context of a denial is free of what would have to be escaped in the
+// template of a gateway response.
 func TestDenialNeedsNoEscapes(t *testing.T) {
 	v := verdictOf(crowded(t))
 	for _, key := range []string{contextMessage, contextProblemType} {

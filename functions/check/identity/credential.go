@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Where credentials stand. Browsers cannot set headers on a WebSocket's handshake, so there they may stand in the query as well; nowhere else, since
-// URLs are logged on their way.
+// Where credentials stand. Browsers cannot set headers on a WebSocket's handshake, so
+// there they may stand in the query as well; nowhere else, since URLs are logged on their
+// way.
 const (
 	keyHeader           = "x-api-key"
 	authorizationHeader = "authorization"
@@ -21,7 +22,8 @@ const (
 
 // Request is what a call says of its caller.
 type Request struct {
-	// TokenOnly says that Token is the only credential, as in the event of a TOKEN authorizer. Its scheme, Bearer, may be left out.
+	// TokenOnly says that Token is the only credential, as in the event of a TOKEN
+	// authorizer. Its scheme, Bearer, may be left out.
 	TokenOnly bool
 	Token     string
 
@@ -32,8 +34,9 @@ type Request struct {
 
 func invalid(why string) error { return fmt.Errorf("%w: %s", ErrInvalid, why) }
 
-// apiKey returns the API key of the request: the x-api-key header or parameter, or a bearer token that begins with tg_. It may stand in more than one
-// of these places if it is the same.
+// apiKey returns the API key of the request: the x-api-key header or parameter, or a
+// bearer token that begins with tg_. It may stand in more than one of these places if it
+// is the same.
 func (r Request) apiKey() (string, error) {
 	bearers, err := r.bearers()
 	if err != nil {
@@ -46,7 +49,8 @@ func (r Request) apiKey() (string, error) {
 	return one(slices.Concat(header, parameter, slices.DeleteFunc(bearers, func(token string) bool { return !isKey(token) })))
 }
 
-// token returns the bearer token of the request. Where API keys are a source too, a token that begins with tg_ is theirs.
+// token returns the bearer token of the request. Where API keys are a source too, a token
+// that begins with tg_ is theirs.
 func (r Request) token(keysToo bool) (string, error) {
 	bearers, err := r.bearers()
 	if err != nil {
@@ -66,7 +70,8 @@ func one(texts []string) (string, error) {
 	return "", invalid("credentials that differ")
 }
 
-// bearers returns every bearer token. Another scheme is no credential of ours, but what could be taken for a second one is refused.
+// bearers returns every bearer token. Another scheme is no credential of ours, but what
+// could be taken for a second one is refused.
 func (r Request) bearers() ([]string, error) {
 	if r.TokenOnly {
 		return r.onlyToken(), nil
@@ -113,7 +118,8 @@ func cutBearer(value string) (token string, bearer bool) {
 	return token, true
 }
 
-// hasBearer reports whether a list of authorizations, which gateways join by commas, has a bearer token behind its first.
+// hasBearer reports whether a list of authorizations, which gateways join by commas, has
+// a bearer token behind its first.
 func hasBearer(value string) bool {
 	_, others, _ := strings.Cut(value, ",")
 	for other := range strings.SplitSeq(others, ",") {

@@ -11,7 +11,6 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/subject"
 )
 
 const (
@@ -21,7 +20,7 @@ const (
 
 var (
 	pepper   = apikey.Pepper(strings.Repeat("pepper!!", 4))
-	subjects = subject.NewKey(pepper)
+	subjects = apikey.NewKey(pepper)
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -40,11 +39,12 @@ func keySet() []byte {
 	return must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key}}))
 }
 
-// token is the issuer's for the subject, good for an hour. More claims are name, value, name, value.
-func token(subject string, more ...string) string {
+// token is the issuer's for the subject, good for an hour. More claims are name, value,
+// name, value.
+func token(subject string, more ...any) string {
 	claims := map[string]any{"iss": issuer, "aud": audience, "sub": subject, "exp": now.Add(time.Hour).Unix()}
 	for i := 0; i+1 < len(more); i += 2 {
-		claims[more[i]] = more[i+1]
+		claims[more[i].(string)] = more[i+1]
 	}
 	options := (&jose.SignerOptions{}).WithHeader("kid", "1")
 	s := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: signingKey}, options))

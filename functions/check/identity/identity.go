@@ -1,9 +1,12 @@
-// Package identity finds out who calls: by an API key, a bearer token of an issuer (JWT) or the client's address, whichever of them the operator
-// listed, in the operator's order.
+// Package identity finds out who calls: by an API key, a bearer token of an issuer (JWT)
+// or the client's address, whichever of them the operator listed, in the operator's
+// order.
 //
-// The first source for which the request carries a credential decides. A credential that is there and bad is refused: it never makes way for a weaker
-// source. A call without any is refused too, unless ip is listed, which every call with a known address satisfies. What comes out has an opaque id
-// that is safe in a key's name, and never the credential, but for the API key that has yet to be looked up.
+// The first source for which the request carries a credential decides. A credential that
+// is there and bad is refused, for whichever source it is: it never makes way for
+// another. A call without any is refused too, unless ip is listed, which every call with
+// a known address satisfies. What comes out has an opaque id that is safe in a key's
+// name, and never the credential, but for the API key that has yet to be looked up.
 package identity
 
 import (
@@ -15,13 +18,15 @@ import (
 	"tidegate/internal/apikey"
 )
 
-// The errors of Identify. Whichever it is, nobody is let in. No text, causes included, repeats a credential or an address.
+// The errors of Identify. Whichever it is, nobody is let in. No text, causes included,
+// repeats a credential or an address.
 var (
 	// ErrMissing means that the request has no credential for any of the sources.
 	ErrMissing = errors.New("no credential")
 	// ErrInvalid means that a credential is malformed, given more than once, or not good.
 	ErrInvalid = errors.New("credential refused")
-	// ErrUnavailable means that a token could not be checked, since its issuer's keys cannot be had now.
+	// ErrUnavailable means that a token could not be checked, since its issuer's keys
+	// cannot be had now.
 	ErrUnavailable = errors.New("credential cannot be checked")
 )
 
@@ -48,13 +53,18 @@ func (k Kind) String() string {
 // Identity is who calls.
 type Identity struct {
 	Kind Kind
-	// Subject is an opaque id of 12 (Key: the key's public id) or 22 characters of A–Z, a–z, 0–9, - and _. It is the same for the same caller.
+	// Subject is an opaque id of 12 (Key: the key's public id) or 22 characters of A–Z,
+	// a–z, 0–9, - and _. It is the same for the same caller.
 	Subject string
 	Secret  apikey.Secret // Key only; not looked up yet, so that the caller is known only by what it claims
 	Plan    string        // JWT only: what the token says; empty if it says nothing
-	Display string        // for people: a key's id, a token's subject bounded and with what cannot be printed escaped, an address prefix
+	// for people: a key's id, a token's subject bounded and with what cannot be printed
+	// escaped, an address prefix
+	Display string
 
-	Addr    netip.Addr   // the client's, for lists of addresses; not valid where the event has none. IPv4 is never mapped into IPv6
+	// the client's, for lists of addresses; not valid where the event has none. IPv4 is
+	// never mapped into IPv6
+	Addr    netip.Addr
 	Address netip.Prefix // the prefix that the client shares its limits with; valid if Addr is
 }
 
@@ -69,7 +79,8 @@ func (i Identity) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("kind", i.Kind.String()), slog.String("subject", i.Subject))
 }
 
-// maxDisplayLen bounds what people are shown of a token's subject, in characters before they are escaped.
+// maxDisplayLen bounds what people are shown of a token's subject, in characters before
+// they are escaped.
 const maxDisplayLen = 64
 
 // display escapes what cannot be printed, direction marks included.

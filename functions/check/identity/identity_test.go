@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -20,7 +21,8 @@ import (
 
 var compareIdentities = cmp.Options{cmp.AllowUnexported(apikey.Secret{}), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
 
-// The first source for which there is a credential decides, and each credential may stand in its own places only.
+// The first source for which there is a credential decides, and each credential may stand
+// in its own places only.
 func TestSourcesInOrder(t *testing.T) {
 	key, ada := newKey(t), token("ada", "plan", "pro")
 	k, bearer := key.Reveal(), "Bearer "+ada
@@ -94,7 +96,8 @@ func TestTokenEvent(t *testing.T) {
 	}
 }
 
-// A credential that is there and bad never makes way for the next source, however it is spelled; and no error repeats it.
+// A credential that is there and bad never makes way for the next source, however it is
+// spelled; and no error repeats it.
 func TestBadCredentialNeverFallsThrough(t *testing.T) {
 	key, ada := newKey(t).Reveal(), token("ada")
 	other, eve := newKey(t).Reveal(), token("eve")
@@ -149,7 +152,50 @@ func TestBadCredentialNeverFallsThrough(t *testing.T) {
 	}
 }
 
-// Where tokens are no source, a bearer token that is meant to be a key is still one, and a bad one.
+// Beside the good credential that decides, a bad one for another source is refused:
+// a backend may read it without verifying it.
+func TestBadCredentialBesideAGoodOne(t *testing.T) {
+	key, ada, eve := newKey(t).Reveal(), token("ada"), token("eve")
+	good := "Bearer " + ada
+	forged := "Bearer " + ada[:strings.LastIndexByte(ada, '.')] + eve[strings.LastIndexByte(eve, '.'):]
+	expired := "Bearer " + token("ada", "exp", now.Add(-time.Hour).Unix())
+	handshake := func(key, token string) Request {
+		r := withQuery("x-api-key", key, "access_token", token)
+		r.Headers = map[string][]string{}
+		return r
+	}
+	for name, c := range map[string]struct {
+		request Request
+		want    error
+	}{
+		"both good":                  {with("x-api-key", key, "authorization", good), nil},
+		"forged bearer":              {with("x-api-key", key, "authorization", forged), ErrInvalid},
+		"expired bearer":             {with("x-api-key", key, "authorization", expired), ErrInvalid},
+		"another issuer's bearer":    {with("x-api-key", key, "authorization", "Bearer "+token("ada", "iss", "x")), ErrInvalid},
+		"another audience's bearer":  {with("x-api-key", key, "authorization", "Bearer "+token("ada", "aud", "x")), ErrInvalid},
+		"unsigned bearer":            {with("x-api-key", key, "authorization", "Bearer eyJhbGciOiJub25lIn0.e30."), ErrInvalid},
+		"bearer that is no token":    {with("x-api-key", key, "authorization", "Bearer x"), ErrInvalid},
+		"bearer without a token":     {with("x-api-key", key, "authorization", "Bearer"), ErrInvalid},
+		"two bearers":                {with("x-api-key", key, "authorization", good+", "+good), ErrInvalid},
+		"forged bearer in the query": {handshake(key, forged[len("Bearer "):]), ErrInvalid},
+		"malformed key":              {with("x-api-key", key[:len(key)-1], "authorization", good), ErrInvalid},
+		"another system's key":       {with("x-api-key", "aws", "authorization", good), ErrInvalid},
+		"empty key":                  {with("x-api-key", "", "authorization", good), ErrInvalid},
+		"two keys":                   {with("x-api-key", key, "x-api-key", key, "authorization", good), ErrInvalid},
+		"both bad":                   {with("x-api-key", "x", "authorization", forged), ErrInvalid},
+		"Basic is no token":          {with("x-api-key", key, "authorization", "Basic YTpi"), nil},
+	} {
+		for _, sources := range []string{"key,jwt", "key,jwt,ip", "jwt,key", "jwt,key,ip"} {
+			got, err := resolver(t, sources).Identify(t.Context(), c.request)
+			if !errors.Is(err, c.want) || (err != nil) != (got.Kind == 0) || (err != nil) != (got.Subject == "") {
+				t.Errorf("%s, %s: %v, %v; want %v", name, sources, got, err, c.want)
+			}
+		}
+	}
+}
+
+// Where tokens are no source, a bearer token that is meant to be a key is still one, and
+// a bad one.
 func TestBadKeyIsNoAddress(t *testing.T) {
 	key := newKey(t).Reveal()
 	for name, request := range map[string]Request{
@@ -164,7 +210,8 @@ func TestBadKeyIsNoAddress(t *testing.T) {
 	}
 }
 
-// Without a credential a call has no identity, unless the operator listed its address as one.
+// Without a credential a call has no identity, unless the operator listed its address as
+// one.
 func TestMissingIdentityIsNeverTheAddress(t *testing.T) {
 	requests := map[string]Request{"nothing": {Source: source}, "other headers": with("accept", "*/*"), "Basic": with("authorization", "Basic YTpi")}
 	for _, sources := range []string{"key", "jwt", "key,jwt", "jwt,key"} {
@@ -180,7 +227,8 @@ func TestMissingIdentityIsNeverTheAddress(t *testing.T) {
 	}
 }
 
-// Whoever has a /64 has one identity however it changes its address, and an IPv4 address is the same one mapped into IPv6.
+// Whoever has a /64 has one identity however it changes its address, and an IPv4 address
+// is the same one mapped into IPv6.
 func TestIPv6RotationAndMappedIPv4(t *testing.T) {
 	identify := func(r *Resolver, addr string) Identity {
 		t.Helper()
@@ -215,7 +263,8 @@ func TestIPv6RotationAndMappedIPv4(t *testing.T) {
 
 var safe = regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
 
-// Whatever a token's subject holds, the id that comes out is safe in a key's name and people see a bounded text.
+// Whatever a token's subject holds, the id that comes out is safe in a key's name and
+// people see a bounded text.
 func TestIdentityWithBadCharacters(t *testing.T) {
 	r, seen := resolver(t, "jwt"), map[string]string{}
 	for _, subject := range []string{
@@ -252,7 +301,8 @@ func TestSubjectStays(t *testing.T) {
 	}
 }
 
-// While the issuer's keys are unknown, nobody with a token is let in, as anybody or as an address.
+// While the issuer's keys are unknown, nobody with a token is let in, as anybody or as an
+// address.
 func TestTokenThatCannotBeChecked(t *testing.T) {
 	v := Variables{Sources: "jwt,ip", Issuer: issuer, Audience: audience, KeysURL: "https://issuer.example/keys", IdentityClaim: "sub", Leeway: "0s",
 		IPv4Prefix: "32", IPv6Prefix: "64"}
@@ -267,6 +317,11 @@ func TestTokenThatCannotBeChecked(t *testing.T) {
 	}
 	if got, err := r.Identify(t.Context(), with()); err != nil || got.Kind != IP {
 		t.Errorf("without a token: %v, %v", got, err)
+	}
+	c.Sources = []Kind{Key, JWT}
+	request := with("x-api-key", newKey(t).Reveal(), "authorization", "Bearer "+token("ada"))
+	if got, err := must(New(c)).Identify(t.Context(), request); !errors.Is(err, ErrUnavailable) || got.Kind != 0 {
+		t.Errorf("beside a key: %v, %v", got, err)
 	}
 }
 
@@ -308,7 +363,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// FuzzIdentify: no request panics, and none has an identity of a key or a token but those with a good one.
+// FuzzIdentify: no request panics, and none has an identity of a key or a token but those
+// with a good one.
 func FuzzIdentify(f *testing.F) {
 	key, ada := newKey(f), token("ada")
 	for _, seed := range []string{"", "Bearer", "Bearer ", "bearer eyJ.e30.", "Basic x, Bearer y", "tg_test_0", "Bearer tg_", "x,y", "\xff"} {

@@ -9,7 +9,6 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/jwt"
-	"tidegate/internal/subject"
 )
 
 // Config says where identities come from.
@@ -18,22 +17,25 @@ type Config struct {
 	JWT      jwt.Config
 	IPv4Bits int // how long the prefixes are that share an identity
 	IPv6Bits int
-	Pepper   apikey.Pepper // that opaque ids of tokens' subjects and of addresses are made with; required unless API keys are the only source
+	// that opaque ids of tokens' subjects and of addresses are made with; required unless
+	// API keys are the only source
+	Pepper apikey.Pepper
 }
 
-// Default is API keys alone, with the prefix lengths of whole IPv4 addresses and of what one customer gets of IPv6.
+// Default is API keys alone, with the prefix lengths of whole IPv4 addresses and of what
+// one customer gets of IPv6.
 func Default() Config { return Config{Sources: []Kind{Key}, IPv4Bits: 32, IPv6Bits: 64} }
 
 // Resolver finds out who calls. It is safe for concurrent use.
 type Resolver struct {
 	config   Config
-	key      subject.Key
+	key      apikey.Key
 	verifier *jwt.Verifier // nil unless JWT is a source
 }
 
 // New returns a Resolver. It makes no network call.
 func New(c Config) (*Resolver, error) {
-	r := &Resolver{config: c, key: subject.NewKey(c.Pepper)}
+	r := &Resolver{config: c, key: apikey.NewKey(c.Pepper)}
 	if len(c.Sources) == 0 {
 		return nil, errors.New("identities need a source")
 	}
@@ -53,25 +55,39 @@ func New(c Config) (*Resolver, error) {
 	return r, nil
 }
 
-// Warm fetches what the first call would wait for: the keys of the tokens' issuer, if they come from a URL.
+// Warm fetches what the first call would wait for: the keys of the tokens' issuer, if
+// they come from a URL.
 func (r *Resolver) Warm(ctx context.Context) {
 	if r.verifier != nil {
 		r.verifier.Warm(ctx)
 	}
 }
 
-// Identify returns who calls. It fails with ErrMissing, ErrInvalid or ErrUnavailable; then Addr and Address are there nevertheless. An API key's form
-// and checksum are checked, and no more; a token is verified, for which its issuer's keys may be fetched.
+// Identify returns who calls. It fails with ErrMissing, ErrInvalid or ErrUnavailable;
+// then Addr and Address are there nevertheless. An API key's form and checksum are
+// checked, and no more; a token is verified, for which its issuer's keys may be fetched.
+//
+// The first source with a credential names the caller. Credentials for later sources must
+// be good as well: a backend that reads Authorization itself would trust a token that
+// nobody verified.
 func (r *Resolver) Identify(ctx context.Context, request Request) (Identity, error) {
-	id := Identity{Addr: request.Source.Unmap().WithZone("")}
-	id.Address = r.prefix(id.Addr)
+	unknown := Identity{Addr: request.Source.Unmap().WithZone("")}
+	unknown.Address = r.prefix(unknown.Addr)
+	caller, err := unknown, ErrMissing
 	for _, kind := range r.config.Sources {
-		found, err := r.from(ctx, kind, request, id)
-		if !errors.Is(err, ErrMissing) {
-			return found, err
+		if kind == IP && err == nil {
+			break // an address is no credential
+		}
+		found, fault := r.from(ctx, kind, request, unknown)
+		switch {
+		case errors.Is(fault, ErrMissing):
+		case fault != nil:
+			return unknown, fault
+		case err != nil:
+			caller, err = found, nil
 		}
 	}
-	return id, ErrMissing
+	return caller, err
 }
 
 // from asks one source. It fails with ErrMissing if the request has no credential for it.

@@ -19,7 +19,8 @@ const (
 	minIPv6Bits  = 16
 )
 
-// Variables is the part of a program's environment that says where identities come from, as text. README.md says what each means.
+// Variables is the part of a program's environment that says where identities come from,
+// as text. docs/configuration.md says what each means.
 type Variables struct {
 	Sources       string `env:"IDENTITY_SOURCES" envDefault:"key"`
 	Issuer        string `env:"JWT_ISSUER"`
@@ -33,17 +34,19 @@ type Variables struct {
 	IPv6Prefix    string `env:"IPV6_PREFIX" envDefault:"64"`
 }
 
-// Config reads the variables. Its error names each that is wrong, with its value unless that could be secret, and its bound. The client, clock and
-// log of tokens are the caller's to add.
+// Config reads the variables. Its error names each that is wrong, with its value unless
+// that could be secret, and its bound. The client, clock and log of tokens are the
+// caller's to add.
 func (v Variables) Config() (Config, error) {
 	var c Config
 	var errs [4]error
 	c.Sources, errs[0] = parseSources(v.Sources)
 	c.IPv4Bits, errs[1] = parseBits("IPV4_PREFIX", v.IPv4Prefix, minIPv4Bits, 32)
 	c.IPv6Bits, errs[2] = parseBits("IPV6_PREFIX", v.IPv6Prefix, minIPv6Bits, 128)
-	if slices.Contains(c.Sources, JWT) {
+	switch {
+	case slices.Contains(c.Sources, JWT), errs[0] != nil && strings.Contains(v.Sources, JWT.String()):
 		c.JWT, errs[3] = v.tokens()
-	} else if errs[0] == nil {
+	case errs[0] == nil:
 		errs[3] = v.noTokens()
 	}
 	if err := errors.Join(errs[:]...); err != nil {
@@ -77,14 +80,16 @@ func parseBits(variable, text string, low, high int) (int, error) {
 	return bits, nil
 }
 
-// noTokens: whoever names an issuer wants its tokens to count.
+// noTokens refuses what is about tokens: whoever names an issuer wants its tokens to
+// count.
 func (v Variables) noTokens() error {
+	var errs []error
 	for _, given := range [][2]string{{"JWT_ISSUER", v.Issuer}, {"JWT_AUDIENCE", v.Audience}, {"JWT_JWKS_URL", v.KeysURL}, {"JWT_JWKS", v.Keys}} {
 		if given[1] != "" {
-			return fmt.Errorf("%s is set, but jwt is not among IDENTITY_SOURCES: must be added there, or this left out", given[0])
+			errs = append(errs, fmt.Errorf("%s is set, but jwt is not among IDENTITY_SOURCES: must be added there, or this left out", given[0]))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (v Variables) tokens() (jwt.Config, error) {

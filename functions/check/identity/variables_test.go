@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/environ"
+	"tidegate/internal/config"
 )
 
 func read(variables ...string) (Config, error) {
-	v, err := environ.Read[Variables](variables)
-	if err != nil {
+	v, wrong := config.Read[Variables](variables)
+	if err := wrong.Err(); err != nil {
 		return Config{}, err
 	}
 	return v.Config()

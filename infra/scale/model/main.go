@@ -1,4 +1,5 @@
-// Command model prints how large a deployment is for given rates of checks, and what a million of them cost beside other ways to limit.
+// Command model prints how large a deployment is for given rates of checks, and what a
+// million of them cost beside other ways to limit.
 package main
 
 import (

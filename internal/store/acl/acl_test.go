@@ -11,13 +11,15 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/store"
 	"tidegate/internal/store/acl"
+	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/usage"
-	"tidegate/internal/valkeytest"
 )
 
 // server is a Valkey whose users are made when they are first asked for.
@@ -67,15 +69,15 @@ func wide() policy.Set {
 func TestUsersCanDoTheirWork(t *testing.T) {
 	s := start(t)
 	client, now := s.as(t, "admin"), time.Now()
-	admin, edit := policy.NewStore(client, pepper), policy.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
+	admin, edit := registry.NewStore(client, pepper), registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
 	set := must(admin.SaveSet(t.Context(), wide(), edit))(t)
 	key, secret, err := admin.Create(t.Context(), policy.NewKey{Name: "one", Env: "test", Plan: "free"}, edit)
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkUser := s.as(t, "check")
-	check, recorder := policy.NewChecker(checkUser, pepper), usage.NewRecorder(usage.Options{}, func() time.Time { return now })
-	call := policy.Call{
+	check, recorder := enforce.NewChecker(checkUser, pepper), usage.NewRecorder(usage.Options{}, func() time.Time { return now })
+	call := enforce.Call{
 		Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Address: netip.MustParseAddr("192.0.2.1"),
 		Route: route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"},
 	}
@@ -107,11 +109,11 @@ func TestUsersCanDoTheirWork(t *testing.T) {
 }
 
 // reads is what the dashboard asks for.
-func reads(t *testing.T, admin *policy.Store, client valkey.Client, set *policy.Set, key policy.Key) {
+func reads(t *testing.T, admin *registry.Store, client valkey.Client, set *policy.Set, key policy.Key) {
 	t.Helper()
 	reader, now := usage.NewReader(client), time.Now()
 	for name, read := range map[string]func() error{
-		"list":   func() error { _, err := admin.List(t.Context(), set, policy.Query{}); return err },
+		"list":   func() error { _, err := admin.List(t.Context(), set, registry.Query{}); return err },
 		"counts": func() error { _, err := admin.PlanCounts(t.Context(), set); return err },
 		"usage":  func() error { _, err := admin.Usage(t.Context(), set, []policy.Key{key}); return err },
 		"audit":  func() error { _, err := admin.Audit().List(t.Context(), audit.Query{}); return err },

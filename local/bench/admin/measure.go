@@ -18,7 +18,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
-	"tidegate/local/figures"
+	"tidegate/local/bench/figures"
 	"tidegate/local/site"
 	"tidegate/web/static"
 )
@@ -129,7 +129,8 @@ func (b *browser) visit(ctx context.Context, p page, rounds int) (visited, error
 	}, err
 }
 
-// work is what a server says of its own: commands, and how often it read from a connection, which is once for each flush that is not long.
+// work is what a server says of its own: commands, and how often it read from a
+// connection, which is once for each flush that is not long.
 type work struct{ commands, reads int64 }
 
 var statistic = regexp.MustCompile(`(total_commands_processed|total_reads_processed):(\d+)`)
@@ -183,7 +184,8 @@ func measure(ctx context.Context, client valkey.Client, s *seed, o options) ([]f
 	return append(all, weights...), err
 }
 
-// weights are what browsers load with nothing in their cache: the heaviest page, the stylesheet, the scripts and the icon, compressed.
+// weights are what browsers load with nothing in their cache: the heaviest page, the
+// stylesheet, the scripts and the icon, compressed.
 func (b *browser) weights(ctx context.Context, heaviest, live float64) ([]figures.Figure, error) {
 	sum := heaviest
 	all := []figures.Figure{figures.Of("admin.heaviest_html_gzip_bytes", heaviest, "bytes")}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"tidegate/internal/store"
-	"tidegate/local/figures"
+	"tidegate/local/bench/figures"
 	"tidegate/local/valkey"
 )
 

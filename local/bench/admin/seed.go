@@ -15,9 +15,10 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
-	"tidegate/internal/keyspace"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
+	"tidegate/internal/store/keyspace"
 	"tidegate/internal/usage"
 )
 
@@ -26,13 +27,14 @@ const pepper = "a pepper that only this benchmark uses"
 // batch is how many keys are written together.
 const batch = 5000
 
-var bySeed = policy.Edit{By: audit.Actor{Kind: "system", Name: "bench"}, Reason: "seed"}
+var bySeed = registry.Edit{By: audit.Actor{Kind: "system", Name: "bench"}, Reason: "seed"}
 
-// seed fills a store with keys as the registry writes them: one of each model is created by it, the others are copies under other names.
+// seed fills a store with keys as the registry writes them: one of each model is created
+// by it, the others are copies under other names.
 type seed struct {
 	options
 	client valkey.Client
-	keys   *policy.Store
+	keys   *registry.Store
 	models []model
 	heads  map[keyspace.Bucket][]byte // of each chain of the audit
 	random *rand.Rand
@@ -53,7 +55,7 @@ const (
 
 func newSeed(ctx context.Context, client valkey.Client, o options) (*seed, error) {
 	s := &seed{
-		options: o, client: client, keys: policy.NewStore(client, apikey.Pepper(pepper)), heads: map[keyspace.Bucket][]byte{},
+		options: o, client: client, keys: registry.NewStore(client, apikey.Pepper(pepper)), heads: map[keyspace.Bucket][]byte{},
 		random: rand.New(rand.NewPCG(1, 2)), //nolint:gosec // the same data each time
 	}
 	return s, s.savePlans(ctx)
@@ -91,7 +93,8 @@ func (s *seed) all(ctx context.Context) error {
 	return nil
 }
 
-// makeModels creates the models: keys of three plans, some tagged, one in a hundred overridden.
+// makeModels creates the models: keys of three plans, some tagged, one in a hundred
+// overridden.
 func (s *seed) makeModels(ctx context.Context) error {
 	set, err := s.keys.Set(ctx)
 	if err != nil {
@@ -148,7 +151,8 @@ func (s *seed) readModel(ctx context.Context, m *model) error {
 
 func memberOf(name, id string) string { return name + "\x00" + id }
 
-// id of the i-th key, as long as a real one. Neighbours by name are no neighbours in the store.
+// id of the i-th key, as long as a real one. Neighbours by name are no neighbours in the
+// store.
 func id(i int) string { return fmt.Sprintf("%012d", i) }
 
 func nameOf(i int) string { return fmt.Sprintf("customer-%07d", i) }
@@ -226,7 +230,8 @@ func (s *seed) activeKey(i int) int { return i * (s.options.keys / s.active) }
 // hours are how long ago the active keys called.
 var hours = []int{-23, -12, -3, -2, -1, 0}
 
-// calls tells the usage of calls by every active key, in each of the hours; by some of them every minute of the last one.
+// calls tells the usage of calls by every active key, in each of the hours; by some of
+// them every minute of the last one.
 func (s *seed) calls(ctx context.Context) error {
 	now := time.Now()
 	r := usage.NewRecorder(usage.Options{}, time.Now)

@@ -1,4 +1,5 @@
-// Command echo is the least that a function written in Go with aws-lambda-go can be: what the check function's start is held against.
+// Command echo is the least that a function written in Go with aws-lambda-go can be: what
+// the check function's start is held against.
 package main
 
 import (

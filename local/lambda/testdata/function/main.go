@@ -1,4 +1,5 @@
-// Command function is a Lambda function that does what each event tells it, for the tests of package lambda.
+// Command function is a Lambda function that does what each event tells it, for the tests
+// of package lambda.
 package main
 
 import (

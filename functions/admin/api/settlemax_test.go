@@ -1,0 +1,65 @@
+package api
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/web/middleware"
+)
+
+// Whoever settles more than the rule's maximum is answered how much the limits that
+// callers share were not charged. They keep what is left of them.
+func TestSettleAboveTheMaximum(t *testing.T) {
+	s := newService(t)
+	id := s.create("worker").ID
+	set, err := s.keys.Set(s.t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	perHour := func(requests int64) []limiter.Limit { return []limiter.Limit{{Requests: requests, Window: time.Hour}} }
+	set.Plans[0].Limits = perHour(500_000)
+	set.Routes = []policy.Route{{Name: "chat", Cost: 40, Shared: perHour(100_000)}}
+	if _, err := s.keys.SaveSet(t.Context(), *set, byTest); err != nil {
+		t.Fatal(err)
+	}
+	reserve := func(key string) reply {
+		t.Helper()
+		return s.post("/reservations", map[string]any{"keyId": key, "route": "chat", "cost": 40}).wants(http.StatusCreated)
+	}
+	settler := middleware.Settler{URL: s.server.URL, Token: "machine"}
+	got, err := settler.Settle(t.Context(), reserve(id).stringAt("reservation"), 1_000_000_000)
+	want := middleware.Settlement{
+		Reserved: 40, Actual: 1_000_000_000, Short: 1_000_000_000 - 500_000, SettleMax: 400, AboveMax: 1_000_000_000 - 400,
+	}
+	if err != nil || got != want {
+		t.Errorf("%+v, %v", got, err)
+	}
+	reserve(s.create("other").ID).wants(http.StatusCreated, `"scope":"route-all"`, `"remaining":99560`)
+	s.post("/reservations", map[string]any{"keyId": id, "cost": 1}).wants(http.StatusTooManyRequests)
+}
+
+// The maximum is edited and read as JSON, and a bad one is refused by name, also in a dry
+// run.
+func TestSettleMaxAsJSON(t *testing.T) {
+	s := newService(t)
+	plans := []any{map[string]any{"name": "free", "limits": []any{map[string]any{"requests": 10, "window": "10s"}}}}
+	put := func(query string, most any) reply {
+		t.Helper()
+		rule := map[string]any{"name": "chat", "pattern": map[string]any{}, "cost": 4, "settle": true, "settleMax": most}
+		return s.do(http.MethodPut, "/policy"+query, map[string]any{"plans": plans, "routes": []any{rule}}, header{"If-Match": `"1"`})
+	}
+	for _, query := range []string{"?reason=x", "?dry_run=true"} {
+		put(query, 3).wants(http.StatusUnprocessableEntity, "routes[0].settleMax", "must be 4, what a call costs, to 1000000000")
+		put(query, 0).wants(http.StatusUnprocessableEntity, "settleMax")
+		put(query, 1_000_000_001).wants(http.StatusUnprocessableEntity, "settleMax")
+		put(query, "many").wants(http.StatusUnprocessableEntity, "settleMax")
+	}
+	put("?dry_run=true", 50).wants(http.StatusOK, "at most 50 on shared limits", `"applied":false`)
+	put("?reason=x", 50).wants(http.StatusOK, "at most 50 on shared limits", `"applied":true`)
+	s.get("/policy").wants(http.StatusOK, `"settleMax":50`)
+	file := "plans: [{name: free, limits: [10 per 10 seconds]}]\nroutes: [{name: chat, pattern: '*', cost: 4, settle: true, settleMax: 3}]\n"
+	s.putFile("?reason=x", "version: 2\n"+file, nil).wants(http.StatusUnprocessableEntity, `"line":3`, "routes[0].settleMax", "must be 4")
+}

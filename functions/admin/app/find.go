@@ -1,0 +1,123 @@
+package app
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"tidegate/internal/policy"
+	"tidegate/internal/registry"
+)
+
+// PerScan is how many keys are looked at together for a state.
+const PerScan = 250
+
+const maxScanned = 2000 // keys that one answer looks at
+
+// KeyFilter says which keys are meant. The zero value means all.
+type KeyFilter struct {
+	Prefix string // of the name
+	Plan   int    // number; 0 for any
+	State  State  // empty for any
+	Tag    string // one that the key has; empty for any
+}
+
+// Listed is the part of the filter that a list answers; the rest is looked up key by key.
+func (f KeyFilter) Listed() registry.Query {
+	return registry.Query{Prefix: f.Prefix, Plan: f.Plan, Overridden: f.State == Overridden}
+}
+
+// Computed reports whether keys must be looked at one by one.
+func (f KeyFilter) Computed() bool {
+	return f.Tag != "" || f.State != "" && (f.State != Overridden || f.Plan > 0)
+}
+
+// means tells of a key whether the filter means it; plan is the name of the filter's.
+func (f KeyFilter) means(s Subject, plan string) bool {
+	return s.Is(f.State) && (f.Plan == 0 || s.Plan == plan) && (f.Tag == "" || slices.Contains(s.Tags, f.Tag)) &&
+		strings.HasPrefix(strings.ToLower(s.Name), strings.ToLower(f.Prefix))
+}
+
+// FoundKeys is a part of the keys that a filter means.
+type FoundKeys struct {
+	Subjects []Subject
+	Next     string // the cursor behind them; empty when there are no more
+	Scanned  int    // keys that were looked at
+}
+
+// FindKeys returns up to count keys that the filter means, behind a cursor. It looks at no
+// more than 2,000, so it may find fewer and still have a Next.
+func FindKeys(ctx context.Context, keys *registry.Store, set *policy.Set, f KeyFilter, after string, count int) (FoundKeys, error) {
+	q := f.Listed()
+	q.After, q.Count = after, count
+	if f.Computed() {
+		q.Count = PerScan
+	}
+	plan, _ := set.Numbered(f.Plan)
+	var out FoundKeys
+	for {
+		page, err := keys.List(ctx, set, q)
+		if err != nil {
+			return FoundKeys{}, err
+		}
+		subjects, err := Subjects(ctx, keys, set, page.Keys)
+		if err != nil {
+			return FoundKeys{}, err
+		}
+		for i, s := range subjects {
+			out.Scanned++
+			if !f.means(s, plan.Name) {
+				continue
+			}
+			out.Subjects = append(out.Subjects, s)
+			if len(out.Subjects) == count {
+				if i+1 < len(subjects) || page.Next != "" {
+					out.Next = registry.Cursor(s.Key)
+				}
+				return out, nil
+			}
+		}
+		if page.Next == "" || out.Scanned >= maxScanned {
+			out.Next = page.Next
+			return out, nil
+		}
+		q.After = page.Next
+	}
+}
+
+// PickKeys returns those of the keys with these ids that the filter means, in the ids' order.
+func PickKeys(ctx context.Context, keys *registry.Store, set *policy.Set, f KeyFilter, ids []string) (FoundKeys, error) {
+	list, err := keys.Many(ctx, set, ids)
+	if err != nil {
+		return FoundKeys{}, err
+	}
+	subjects, err := Subjects(ctx, keys, set, list)
+	if err != nil {
+		return FoundKeys{}, err
+	}
+	plan, _ := set.Numbered(f.Plan)
+	meant := slices.DeleteFunc(subjects, func(s Subject) bool { return !f.means(s, plan.Name) })
+	return FoundKeys{Subjects: meant, Scanned: len(list)}, nil
+}
+
+// Subjects looks up what each key would get now.
+func Subjects(ctx context.Context, keys *registry.Store, set *policy.Set, list []policy.Key) ([]Subject, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	decisions, err := keys.Usage(ctx, set, list)
+	if err != nil {
+		return nil, err
+	}
+	banned, err := keys.BannedUntil(ctx, set, list)
+	if err != nil {
+		return nil, err
+	}
+	at := time.Now()
+	all := make([]Subject, len(list))
+	for i, k := range list {
+		all[i] = NewSubject(set, k, decisions[i], banned[i], at)
+	}
+	return all, nil
+}

@@ -1,0 +1,133 @@
+// Package oidc logs people in at an OpenID provider: authorization code with PKCE, state
+// and nonce, and a role from a claim. Nothing is asked of the provider before somebody
+// logs in, so a function without a way to it starts and works all the same.
+package oidc
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+
+	"tidegate/functions/admin/auth"
+)
+
+// Config says which provider logs people in, and what they may do.
+type Config struct {
+	Issuer       string // address of the provider, https; http on this machine only
+	ClientID     string
+	ClientSecret string
+	RedirectURL  string // where the provider sends browsers back to, as it is registered there
+	Scopes       []string
+	// RoleClaim is the claim with somebody's groups, a text or a list of texts; a name
+	// with dots that is no claim itself leads into objects.
+	RoleClaim    string
+	EditorValues []string // who has one of these in the claim edits
+	ViewerValues []string // who has one of these may look
+}
+
+// CheckURL reports what is wrong with the address of a provider or of this dashboard: it
+// must be absolute, and https unless it is on this machine.
+func CheckURL(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Opaque != "":
+		return errors.New("is no address such as https://login.example.com")
+	case u.Scheme == "http" && onThisMachine(u.Hostname()):
+		return nil
+	case u.Scheme != "https":
+		return errors.New("must start with https://")
+	}
+	return nil
+}
+
+func onThisMachine(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func (c Config) validate() error {
+	for _, address := range []string{c.Issuer, c.RedirectURL} {
+		if err := CheckURL(address); err != nil {
+			return err
+		}
+	}
+	if c.ClientID == "" || c.RoleClaim == "" || len(c.EditorValues)+len(c.ViewerValues) == 0 {
+		return errors.New("client id, role claim or the values of roles are missing")
+	}
+	return nil
+}
+
+// fingerprint changes when the provider, the client or the meaning of the claim does.
+func (c Config) fingerprint() string {
+	text, err := json.Marshal([]any{c.Issuer, c.ClientID, c.RedirectURL, c.RoleClaim, c.EditorValues, c.ViewerValues})
+	if err != nil {
+		panic(err) // texts and lists of texts always marshal
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// role returns what the claims allow; present is false when they do not hold the claim at
+// all.
+func (c Config) role(claims map[string]any) (role auth.Role, present bool) {
+	value, present := lookUp(claims, c.RoleClaim)
+	if !present {
+		return auth.Nobody, false
+	}
+	for _, text := range texts(value) {
+		if contains(c.EditorValues, text) {
+			return auth.Editor, true
+		}
+		if contains(c.ViewerValues, text) {
+			role = auth.Viewer
+		}
+	}
+	return role, true
+}
+
+// contains compares whole texts; an empty one is no value.
+func contains(values []string, text string) bool {
+	for _, v := range values {
+		if v != "" && v == text {
+			return true
+		}
+	}
+	return false
+}
+
+// lookUp finds a claim by its name, or by the path that the name is if it has dots: some
+// providers put addresses into names, others nest.
+func lookUp(claims map[string]any, name string) (any, bool) {
+	if value, ok := claims[name]; ok {
+		return value, value != nil
+	}
+	first, others, found := strings.Cut(name, ".")
+	if !found {
+		return nil, false
+	}
+	inner, ok := claims[first].(map[string]any)
+	if !ok {
+		return nil, false
+	}
+	return lookUp(inner, others)
+}
+
+func texts(value any) []string {
+	switch value := value.(type) {
+	case string:
+		return []string{value}
+	case []any:
+		var all []string
+		for _, v := range value {
+			if text, ok := v.(string); ok {
+				all = append(all, text)
+			}
+		}
+		return all
+	}
+	return nil
+}

@@ -1,0 +1,136 @@
+package oidc
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/functions/admin/auth"
+)
+
+// A role comes from the whole text of a claim's value, wherever providers put it, and
+// from nothing else.
+func TestRoleFromClaim(t *testing.T) {
+	nested := map[string]any{"realm_access": map[string]any{"roles": []any{"staff", 7, "ops"}}}
+	rows := []struct {
+		claim   string
+		claims  map[string]any
+		want    auth.Role
+		present bool
+	}{
+		{"groups", map[string]any{"groups": []any{"ops"}}, auth.Editor, true},
+		{"groups", map[string]any{"groups": "staff"}, auth.Viewer, true},
+		{"groups", map[string]any{"groups": []any{"staff", "ops"}}, auth.Editor, true},
+		{"groups", map[string]any{"groups": []any{"OPS", "ops ", "opsx", "x,ops"}}, auth.Nobody, true},
+		{"groups", map[string]any{"groups": ""}, auth.Nobody, true},
+		{"groups", map[string]any{"groups": []any{}}, auth.Nobody, true},
+		{"groups", map[string]any{"groups": nil}, auth.Nobody, false},
+		{"groups", map[string]any{"groups": map[string]any{"ops": true}}, auth.Nobody, true},
+		{"groups", map[string]any{"Groups": "ops"}, auth.Nobody, false},
+		{"cognito:groups", map[string]any{"cognito:groups": []any{"ops"}}, auth.Editor, true},
+		{"https://example.com/roles", map[string]any{"https://example.com/roles": "ops"}, auth.Editor, true},
+		{"realm_access.roles", nested, auth.Editor, true},
+		{"realm_access.groups", nested, auth.Nobody, false},
+		{"realm_access.roles.x", nested, auth.Nobody, false},
+	}
+	for _, row := range rows {
+		c := Config{RoleClaim: row.claim, EditorValues: []string{"ops", ""}, ViewerValues: []string{"staff"}}
+		if role, present := c.role(row.claims); role != row.want || present != row.present {
+			t.Errorf("%s in %v: %v %v, want %v %v", row.claim, row.claims, role, present, row.want, row.present)
+		}
+	}
+}
+
+func TestCheckURL(t *testing.T) {
+	for _, good := range []string{
+		"https://login.example.com", "https://login.example.com/realms/x/", "http://127.0.0.1:80", "http://localhost:1", "http://[::1]:1",
+	} {
+		if err := CheckURL(good); err != nil {
+			t.Errorf("%s: %v", good, err)
+		}
+	}
+	for _, bad := range []string{
+		"", "login.example.com", "http://login.example.com", "ftp://x", "https://", "https://u:p@x", "https://x?y=1", "https://x#y", "javascript:alert(1)",
+		"http://127.0.0.1.example.com", "://",
+	} {
+		if err := CheckURL(bad); err == nil {
+			t.Errorf("%s is taken", bad)
+		}
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	good := Config{Issuer: "https://x", ClientID: "c", RedirectURL: "https://y/cb", RoleClaim: "groups", EditorValues: []string{"ops"}}
+	if _, err := New(good, secret); err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(*Config){
+		"issuer":   func(c *Config) { c.Issuer = "http://x" },
+		"redirect": func(c *Config) { c.RedirectURL = "/cb" },
+		"client":   func(c *Config) { c.ClientID = "" },
+		"claim":    func(c *Config) { c.RoleClaim = "" },
+		"values":   func(c *Config) { c.EditorValues = nil },
+	} {
+		bad := good
+		spoil(&bad)
+		if _, err := New(bad, secret); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	changed := good
+	changed.EditorValues = []string{"leads"}
+	if good.fingerprint() == changed.fingerprint() || good.fingerprint() != (Config{
+		Issuer: "https://x", ClientID: "c", ClientSecret: "rotated", RedirectURL: "https://y/cb", RoleClaim: "groups", EditorValues: []string{"ops"},
+	}).fingerprint() {
+		t.Error("the fingerprint does not follow what roles mean")
+	}
+}
+
+// Two people are never one: a subject that cannot be shown as it is names nobody.
+func TestSubjects(t *testing.T) {
+	p := newProvider(t, Config{Issuer: "https://x", ClientID: "c"})
+	claims := map[string]any{"groups": "ops"}
+	if got, err := p.identify("a b|ü", claims, "/"); err != nil || got.Actor.ID != "oidc:a b|ü" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, subject := range []string{"", "a\x00", "\xff", "a\u202eb", strings.Repeat("s", maxID+1)} {
+		if got, err := p.identify(subject, claims, "/"); !errors.Is(err, ErrToken) || got.Actor.Known() {
+			t.Errorf("%q: %+v, %v", subject, got, err)
+		}
+	}
+}
+
+// The cookie of a login under way fits into a browser, however long the address that it
+// leads back to.
+func TestFlowFitsACookie(t *testing.T) {
+	s, err := newSealer(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := newFlow("/keys?"+strings.Repeat("&", 1990), time.Now().UTC().Round(0))
+	text, err := s.seal(want)
+	if err != nil || len(text) > 3800 {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	if got, err := s.open(text); err != nil || got != want {
+		t.Errorf("opened: %+v, %v", got, err)
+	}
+	other, err := newSealer([]byte(strings.Repeat("o", 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.open(text); err == nil {
+		t.Error("another secret opens it")
+	}
+}
+
+// Names of people are bounded and hold nothing that turns a page around.
+func TestNames(t *testing.T) {
+	if got := nameIn(map[string]any{"preferred_username": "  ", "email": "a\u202eb\x00"}, "s"); got != "a�b�" {
+		t.Errorf("%q", got)
+	}
+	if got := nameIn(map[string]any{}, strings.Repeat("s", 1000)); len([]rune(got)) != maxName {
+		t.Errorf("%d characters", len([]rune(got)))
+	}
+}

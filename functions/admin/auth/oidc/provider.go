@@ -1,0 +1,346 @@
+package oidc
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	gooidc "github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"tidegate/functions/admin/auth"
+)
+
+const (
+	patience = 8 * time.Second // for all that one step asks of the provider
+	maxReply = 1 << 20         // bytes of one answer of the provider
+	maxName  = 64              // characters of somebody's name
+	maxID    = 255             // bytes of somebody's subject, as the standard has it
+)
+
+// ErrFlow means that an answer belongs to no log-in that this browser began here a short
+// while ago.
+var ErrFlow = errors.New("no such login is under way")
+
+// ErrToken means that what the provider sent cannot be trusted.
+var ErrToken = errors.New("the provider's answer cannot be trusted")
+
+// RefusedError is the provider's word that somebody is not logged in.
+type RefusedError struct{ Code string }
+
+func (e *RefusedError) Error() string { return "the provider refused: " + e.Code }
+
+// NoRoleError means that somebody is who they say, and may do nothing here.
+type NoRoleError struct {
+	Claim   string
+	Present bool // the claim is there, and holds nothing that means a role
+}
+
+func (e *NoRoleError) Error() string { return "no role in the claim " + e.Claim }
+
+// Identity is who logged in.
+type Identity struct {
+	Actor auth.Actor
+	Next  string // where to go, as Start was told
+}
+
+// Provider logs people in. It is safe for concurrent use.
+type Provider struct {
+	config Config
+	sealer sealer
+	client *http.Client
+	now    func() time.Time
+
+	mu    sync.Mutex
+	found *endpoints // nil until the provider has answered
+}
+
+// endpoints is what the provider says of itself.
+type endpoints struct {
+	provider   *gooidc.Provider
+	oauth      oauth2.Config
+	endSession string
+}
+
+// New returns a Provider that asks nothing of anybody yet. secret seals what browsers
+// hold.
+func New(c Config, secret []byte) (*Provider, error) {
+	if err := c.validate(); err != nil {
+		return nil, fmt.Errorf("oidc: %w", err)
+	}
+	sealer, err := newSealer(secret)
+	if err != nil {
+		return nil, fmt.Errorf("oidc: %w", err)
+	}
+	client := &http.Client{
+		Transport:     bounded{http.DefaultTransport},
+		Timeout:       patience,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return &Provider{config: c, sealer: sealer, client: client, now: time.Now}, nil
+}
+
+// Host names the provider to people.
+func (p *Provider) Host() string {
+	u, err := url.Parse(p.config.Issuer)
+	if err != nil {
+		return p.config.Issuer
+	}
+	return u.Host
+}
+
+// Fingerprint changes when sessions that this provider opened must end.
+func (p *Provider) Fingerprint() string { return p.config.fingerprint() }
+
+// Start returns the address at the provider to send a browser to, and what the browser
+// must bring back to Finish.
+func (p *Provider) Start(ctx context.Context, next string) (address, sealed string, err error) {
+	ctx, cancel := p.context(ctx)
+	defer cancel()
+	e, err := p.discover(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	f := newFlow(next, p.now())
+	if sealed, err = p.sealer.seal(f); err != nil {
+		return "", "", err
+	}
+	return e.oauth.AuthCodeURL(f.State, gooidc.Nonce(f.Nonce), oauth2.S256ChallengeOption(f.Verifier)), sealed, nil
+}
+
+// Finish reads the provider's answer, with what Start gave the browser. Its errors are
+// ErrFlow, ErrToken, *RefusedError and *NoRoleError; any other means that the provider
+// did not answer.
+func (p *Provider) Finish(ctx context.Context, sealed string, answer url.Values) (Identity, error) {
+	ctx, cancel := p.context(ctx)
+	defer cancel()
+	f, err := p.flowOf(sealed, answer)
+	if err != nil {
+		return Identity{}, err
+	}
+	if code := answer.Get("error"); code != "" {
+		return Identity{}, &RefusedError{Code: printable(code)}
+	}
+	e, err := p.discover(ctx)
+	if err != nil {
+		return Identity{}, err
+	}
+	tokens, err := e.oauth.Exchange(ctx, answer.Get("code"), oauth2.VerifierOption(f.Verifier))
+	if err != nil {
+		return Identity{}, exchangeError(err)
+	}
+	raw, _ := tokens.Extra("id_token").(string)
+	verified, err := p.verify(ctx, e, raw, f.Nonce)
+	if err != nil {
+		return Identity{}, err
+	}
+	claims, err := p.claims(ctx, e, verified, tokens)
+	if err != nil {
+		return Identity{}, err
+	}
+	return p.identify(verified.Subject, claims, f.Next)
+}
+
+// LogoutURL is where to log out at the provider too, and come back to the address after;
+// empty if the provider offers none or does not answer.
+func (p *Provider) LogoutURL(ctx context.Context, after string) string {
+	ctx, cancel := p.context(ctx)
+	defer cancel()
+	e, err := p.discover(ctx)
+	if err != nil || e.endSession == "" {
+		return ""
+	}
+	u, err := url.Parse(e.endSession)
+	if err != nil {
+		return ""
+	}
+	q := u.Query()
+	q.Set("client_id", p.config.ClientID)
+	q.Set("post_logout_redirect_uri", after)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// context gives the provider its own time, whatever is left of the request's.
+func (p *Provider) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	return gooidc.ClientContext(ctx, p.client), cancel
+}
+
+// discover asks the provider about itself until it has answered once.
+func (p *Provider) discover(ctx context.Context) (*endpoints, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.found != nil {
+		return p.found, nil
+	}
+	provider, err := gooidc.NewProvider(ctx, p.config.Issuer)
+	if err != nil {
+		return nil, fmt.Errorf("discover the provider: %w", err)
+	}
+	var more struct {
+		Methods    []string `json:"token_endpoint_auth_methods_supported"`
+		EndSession string   `json:"end_session_endpoint"`
+	}
+	if err := provider.Claims(&more); err != nil {
+		return nil, fmt.Errorf("discover the provider: %w", err)
+	}
+	endpoint := provider.Endpoint()
+	endpoint.AuthStyle = authStyle(more.Methods)
+	if CheckURL(more.EndSession) != nil {
+		more.EndSession = ""
+	}
+	p.found = &endpoints{
+		provider: provider,
+		oauth: oauth2.Config{
+			ClientID: p.config.ClientID, ClientSecret: p.config.ClientSecret, Endpoint: endpoint, RedirectURL: p.config.RedirectURL,
+			Scopes: p.scopes(),
+		},
+		endSession: more.EndSession,
+	}
+	return p.found, nil
+}
+
+func (p *Provider) scopes() []string {
+	if slices.Contains(p.config.Scopes, gooidc.ScopeOpenID) {
+		return p.config.Scopes
+	}
+	return append([]string{gooidc.ScopeOpenID}, p.config.Scopes...)
+}
+
+// authStyle is told and not tried out, since a second try would find the code used.
+// Without a word the standard says basic.
+func authStyle(methods []string) oauth2.AuthStyle {
+	if len(methods) == 0 || slices.Contains(methods, "client_secret_basic") {
+		return oauth2.AuthStyleInHeader
+	}
+	return oauth2.AuthStyleInParams
+}
+
+// flowOf opens the browser's cookie and makes sure that the answer belongs to it, in time
+// and from this provider.
+func (p *Provider) flowOf(sealed string, answer url.Values) (flow, error) {
+	f, err := p.sealer.open(sealed)
+	if err != nil || !p.now().Before(f.Ends) || !equal(f.State, answer.Get("state")) {
+		return flow{}, ErrFlow
+	}
+	if from := answer.Get("iss"); from != "" && from != p.config.Issuer {
+		return flow{}, ErrFlow
+	}
+	return f, nil
+}
+
+func equal(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+// verify checks the id token's signature, issuer, audience, expiry and nonce.
+func (p *Provider) verify(ctx context.Context, e *endpoints, raw, nonce string) (*gooidc.IDToken, error) {
+	t, err := e.provider.Verifier(&gooidc.Config{ClientID: p.config.ClientID, Now: p.now}).Verify(ctx, raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrToken, err)
+	}
+	if !equal(t.Nonce, nonce) {
+		return nil, fmt.Errorf("%w: its nonce is not ours", ErrToken)
+	}
+	var party struct {
+		Authorized string `json:"azp"`
+	}
+	if err := t.Claims(&party); err != nil || len(t.Audience) > 1 && party.Authorized != p.config.ClientID {
+		return nil, fmt.Errorf("%w: it was made for another", ErrToken)
+	}
+	return t, nil
+}
+
+// claims are those of the id token, and those that the provider tells only when asked, if
+// the role is not among the first.
+func (p *Provider) claims(ctx context.Context, e *endpoints, t *gooidc.IDToken, tokens *oauth2.Token) (map[string]any, error) {
+	var claims map[string]any
+	if err := t.Claims(&claims); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrToken, err)
+	}
+	if _, present := lookUp(claims, p.config.RoleClaim); present || e.provider.UserInfoEndpoint() == "" {
+		return claims, nil
+	}
+	info, err := e.provider.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
+	if err != nil {
+		return nil, fmt.Errorf("ask the provider for claims: %w", err)
+	}
+	if info.Subject != t.Subject {
+		return nil, fmt.Errorf("%w: the claims are those of another", ErrToken)
+	}
+	if err := info.Claims(&claims); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrToken, err)
+	}
+	return claims, nil
+}
+
+func (p *Provider) identify(subject string, claims map[string]any, next string) (Identity, error) {
+	if subject == "" || len(subject) > maxID || printable(subject) != subject {
+		return Identity{}, fmt.Errorf("%w: its subject is no name", ErrToken)
+	}
+	role, present := p.config.role(claims)
+	if role == auth.Nobody {
+		return Identity{}, &NoRoleError{Claim: p.config.RoleClaim, Present: present}
+	}
+	actor := auth.Actor{ID: "oidc:" + subject, Name: nameIn(claims, subject), Kind: auth.User, Role: role}
+	return Identity{Actor: actor, Next: next}, nil
+}
+
+// nameIn is a name for people only: they may have chosen it themselves.
+func nameIn(claims map[string]any, subject string) string {
+	for _, claim := range []string{"preferred_username", "email", "name"} {
+		if text, ok := claims[claim].(string); ok && strings.TrimSpace(text) != "" {
+			return clipped(printable(text))
+		}
+	}
+	return clipped(printable(subject))
+}
+
+func printable(text string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsPrint(c) {
+			return c
+		}
+		return '�'
+	}, text)
+}
+
+func clipped(text string) string {
+	if all := []rune(text); len(all) > maxName {
+		return string(all[:maxName-1]) + "…"
+	}
+	return text
+}
+
+// exchangeError keeps the provider's reply, which may repeat what we sent, out of the
+// error.
+func exchangeError(err error) error {
+	var refused *oauth2.RetrieveError
+	if errors.As(err, &refused) && refused.Response != nil && refused.Response.StatusCode < http.StatusInternalServerError {
+		return fmt.Errorf("%w: its token endpoint answers %d %s", ErrToken, refused.Response.StatusCode, printable(refused.ErrorCode))
+	}
+	return errors.New("the provider's token endpoint does not answer")
+}
+
+// bounded cuts answers that are longer than any sensible one.
+type bounded struct{ http.RoundTripper }
+
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := b.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	res.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(res.Body, maxReply), res.Body}
+	return res, nil
+}

@@ -1,0 +1,262 @@
+package oidc
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/oauth2"
+
+	"tidegate/functions/admin/auth"
+	"tidegate/internal/testing/oidctest"
+)
+
+const callback = "http://127.0.0.1:9/login/oidc/callback"
+
+var secret = []byte(strings.Repeat("s", 32))
+
+// fixture is our client of a real provider, and somebody who logs in there.
+type fixture struct {
+	*Provider
+	t      *testing.T
+	person *oidctest.Person
+	clock  time.Time
+}
+
+func newFixture(t *testing.T, inIDToken bool) *fixture {
+	t.Helper()
+	issuer := oidctest.Start(t, oidctest.Options{IDTokenClaims: inIDToken, Clients: []oidctest.Client{
+		{ID: "dashboard", Secret: "dashboard-secret", RedirectURIs: []string{callback}, PostLogoutRedirectURIs: []string{"http://127.0.0.1:9/login"}},
+		{ID: "other", Secret: "other-secret", RedirectURIs: []string{callback}},
+	}})
+	f := &fixture{t: t, person: oidctest.NewPerson(t, issuer), clock: time.Now()}
+	f.Provider = newProvider(t, Config{Issuer: issuer, ClientID: "dashboard", ClientSecret: "dashboard-secret"})
+	f.now = func() time.Time { return f.clock }
+	return f
+}
+
+func newProvider(t *testing.T, c Config) *Provider {
+	t.Helper()
+	c.RedirectURL, c.RoleClaim, c.Scopes = callback, "groups", []string{"profile", "groups"}
+	c.EditorValues, c.ViewerValues = []string{"ops", "leads"}, []string{"staff"}
+	p, err := New(c, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// login begins and goes to the provider; change may spoil the address on its way there.
+func (f *fixture) login(name string, change func(url.Values)) (sealed string, answer url.Values) {
+	f.t.Helper()
+	address, sealed, err := f.Start(f.t.Context(), "/keys?q=a")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	q := u.Query()
+	if change != nil {
+		change(q)
+	}
+	u.RawQuery = q.Encode()
+	back := f.person.Login(u.String(), name)
+	if !strings.HasPrefix(back.String(), callback+"?") {
+		f.t.Fatalf("sent to %s", back)
+	}
+	return sealed, back.Query()
+}
+
+// Groups decide on the role, whether they are in the id token or only told when asked;
+// the name is for people, the subject names the actor.
+func TestRoles(t *testing.T) {
+	for place, inIDToken := range map[string]bool{"id token": true, "userinfo": false} {
+		t.Run(place, func(t *testing.T) {
+			f := newFixture(t, inIDToken)
+			for name, want := range map[string]auth.Role{
+				"ada:ops": auth.Editor, "vic:staff": auth.Viewer, "eve:staff,leads": auth.Editor, "otto:others": auth.Nobody, "nora": auth.Nobody,
+			} {
+				f.person = oidctest.NewPerson(t, f.config.Issuer)
+				sealed, answer := f.login(name, nil)
+				got, err := f.Finish(t.Context(), sealed, answer)
+				if want == auth.Nobody {
+					var missing *NoRoleError
+					if !errors.As(err, &missing) || missing.Claim != "groups" || missing.Present != strings.Contains(name, ":") {
+						t.Errorf("%s: %+v, %v", name, got, err)
+					}
+					continue
+				}
+				short, _, _ := strings.Cut(name, ":")
+				actor := auth.Actor{ID: "oidc:" + name, Name: short, Kind: auth.User, Role: want}
+				if err != nil || got.Actor != actor || got.Next != "/keys?q=a" {
+					t.Errorf("%s: %+v, %v; want %+v", name, got, err, actor)
+				}
+			}
+		})
+	}
+}
+
+// An answer counts only for the browser that asked, with its own state, in time, once,
+// and as the provider gave it.
+func TestAttacks(t *testing.T) {
+	f := newFixture(t, true)
+	finish := func(name string, sealed string, answer url.Values, want error) {
+		t.Helper()
+		got, err := f.Finish(t.Context(), sealed, answer)
+		if !errors.Is(err, want) || got.Actor.Known() {
+			t.Errorf("%s: %+v, %v; want %v", name, got, err, want)
+		}
+	}
+	sealed, answer := f.login("ada:ops", nil)
+	f.person = oidctest.NewPerson(t, f.config.Issuer)
+	other, otherAnswer := f.login("ada:ops", nil)
+	finish("no cookie", "", answer, ErrFlow)
+	finish("cookie of another login", other, answer, ErrFlow)
+	finish("damaged cookie", sealed[:len(sealed)-4]+"AAAA", answer, ErrFlow)
+	finish("wrong state", sealed, with(answer, "state", "x"), ErrFlow)
+	finish("no state", sealed, with(answer, "state", ""), ErrFlow)
+	finish("another issuer", sealed, with(answer, "iss", "https://evil.example"), ErrFlow)
+	finish("code of another login", sealed, with(answer, "code", otherAnswer.Get("code")), ErrToken)
+	finish("made-up code", sealed, with(answer, "code", "x"), ErrToken)
+	f.clock = f.clock.Add(FlowLife)
+	finish("too late", sealed, answer, ErrFlow)
+	f.clock = f.clock.Add(-FlowLife)
+	if _, err := f.Finish(t.Context(), sealed, answer); err != nil {
+		t.Fatalf("the honest answer: %v", err)
+	}
+	finish("replayed code", sealed, answer, ErrToken)
+	sealed, answer = f.login("ada:ops", func(q url.Values) { q.Set("nonce", "x") })
+	finish("wrong nonce", sealed, answer, ErrToken)
+	sealed, answer = f.login("ada:ops", func(q url.Values) { q.Del("nonce") })
+	finish("no nonce", sealed, answer, ErrToken)
+	sealed, answer = f.login("ada:ops", func(q url.Values) { q.Set("code_challenge", strings.Repeat("x", 43)) })
+	finish("another's challenge", sealed, answer, ErrToken)
+	sealed, answer = f.login("ada:ops", func(q url.Values) { q.Set("client_id", "other") })
+	finish("code of another client", sealed, answer, ErrToken)
+}
+
+// An id token that the same provider made for another client, honestly, opens nothing
+// here, nor does one whose signature or algorithm was changed.
+func TestForeignIDToken(t *testing.T) {
+	f := newFixture(t, true)
+	ours := f.Provider
+	f.Provider = newProvider(t, Config{Issuer: ours.config.Issuer, ClientID: "other", ClientSecret: "other-secret"})
+	sealed, answer := f.login("ada:ops", nil)
+	theirs, err := f.flowOf(sealed, answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := f.context(t.Context())
+	defer cancel()
+	endpoints, err := f.discover(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := endpoints.oauth.Exchange(ctx, answer.Get("code"), oauth2.VerifierOption(theirs.Verifier))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, _ := tokens.Extra("id_token").(string)
+	if _, err := f.verify(ctx, endpoints, raw, theirs.Nonce); err != nil {
+		t.Fatalf("the other client refuses its own token: %v", err)
+	}
+	if _, err := ours.verify(ctx, endpoints, raw, theirs.Nonce); !errors.Is(err, ErrToken) {
+		t.Errorf("we take a token of another client: %v", err)
+	}
+	parts := strings.Split(raw, ".")
+	const none = "eyJhbGciOiJub25lIn0" // {"alg":"none"}
+	for name, token := range map[string]string{
+		"none": none + "." + parts[1] + ".", "no signature": parts[0] + "." + parts[1] + ".", "changed": parts[0] + "." + parts[1] + "x." + parts[2],
+		"empty": "", "text": "x", "access token": tokens.AccessToken,
+	} {
+		if _, err := f.verify(ctx, endpoints, token, theirs.Nonce); !errors.Is(err, ErrToken) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	f.now = func() time.Time { return time.Now().Add(24 * time.Hour) }
+	if _, err := f.verify(ctx, endpoints, raw, theirs.Nonce); !errors.Is(err, ErrToken) {
+		t.Errorf("expired: %v", err)
+	}
+}
+
+// What the provider says went wrong is told apart from what is wrong with us.
+func TestRefused(t *testing.T) {
+	f := newFixture(t, true)
+	sealed, answer := f.login("ada:ops", func(q url.Values) { q.Set("prompt", "none") })
+	var refused *RefusedError
+	if _, err := f.Finish(t.Context(), sealed, answer); !errors.As(err, &refused) || refused.Code != "login_required" {
+		t.Errorf("got %v", err)
+	}
+	if _, err := f.Finish(t.Context(), sealed, with(answer, "state", "x")); !errors.Is(err, ErrFlow) {
+		t.Errorf("a refusal without our state: %v", err)
+	}
+}
+
+func TestLogoutURL(t *testing.T) {
+	f := newFixture(t, true)
+	u, err := url.Parse(f.LogoutURL(t.Context(), "http://127.0.0.1:9/login"))
+	if err != nil || !strings.HasPrefix(u.String(), f.config.Issuer+"/") || u.Query().Get("client_id") != "dashboard" {
+		t.Fatalf("%s, %v", u, err)
+	}
+	res, err := http.Get(u.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		t.Errorf("the provider answers %d", res.StatusCode)
+	}
+}
+
+// Nothing is asked of the provider before a login, and one that was away is found when it
+// is back.
+func TestLazy(t *testing.T) {
+	asked, away := 0, true
+	var server *httptest.Server
+	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		if away {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		const document = `{"issuer":"%[1]s","authorization_endpoint":"%[1]s/auth","end_session_endpoint":"javascript:alert(1)"}`
+		_, _ = fmt.Fprintf(w, document, server.URL)
+	}))
+	t.Cleanup(server.Close)
+	p := newProvider(t, Config{Issuer: server.URL, ClientID: "dashboard", ClientSecret: "x"})
+	if asked != 0 {
+		t.Error("asked at the start")
+	}
+	if _, _, err := p.Start(t.Context(), "/"); err == nil {
+		t.Error("a provider that is away starts a login")
+	}
+	away = false
+	for range 3 {
+		if _, _, err := p.Start(t.Context(), "/"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if asked != 2 {
+		t.Errorf("asked %d times, want once more after the failure", asked)
+	}
+	if got := p.LogoutURL(t.Context(), callback); got != "" {
+		t.Errorf("sends people to %s to log out", got)
+	}
+}
+
+func with(values url.Values, name, value string) url.Values {
+	changed := url.Values{}
+	for n, v := range values {
+		changed[n] = v
+	}
+	changed.Set(name, value)
+	return changed
+}

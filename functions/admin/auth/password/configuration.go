@@ -1,0 +1,54 @@
+package password
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"tidegate/functions/admin/auth"
+)
+
+// ParseUsers reads entries of the form name:role:hash, apart by white space or
+// semicolons. Its error names every entry that is wrong, by its number and its name, and
+// never repeats a hash.
+func ParseUsers(text string) ([]User, error) {
+	var users []User
+	var errs []error
+	entries := strings.FieldsFunc(text, func(c rune) bool { return c == ';' || unicode.IsSpace(c) })
+	for i, entry := range entries {
+		user, err := parseUser(entry)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("entry %d%s", i+1, err.Error()))
+			continue
+		}
+		users = append(users, user)
+	}
+	return users, errors.Join(errs...)
+}
+
+// parseUser returns errors that go on after the entry's number.
+func parseUser(entry string) (User, error) {
+	name, rest, found := strings.Cut(entry, ":")
+	role, hash, found2 := strings.Cut(rest, ":")
+	if !found || !found2 {
+		return User{}, errors.New(" is not name:role:hash")
+	}
+	who := fmt.Sprintf(" (%.80q)", name)
+	parsedRole, err := auth.ParseRole(role)
+	if err != nil {
+		return User{}, errors.New(who + ": the role must be viewer or editor")
+	}
+	parsedHash, err := ParseHash(hash)
+	if err != nil {
+		return User{}, errors.New(who + ": the hash is no argon2id hash")
+	}
+	if parsedHash.Weak() {
+		return User{}, errors.New(who + ": the hash takes less than 19 MiB to compute")
+	}
+	user := User{Name: name, Role: parsedRole, Hash: parsedHash}
+	if err := user.validate(); err != nil {
+		return User{}, errors.New(who + " " + err.Error())
+	}
+	return user, nil
+}

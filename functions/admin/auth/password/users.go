@@ -1,0 +1,137 @@
+package password
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"tidegate/functions/admin/auth"
+)
+
+// MaxName is the most characters of a user's name.
+const MaxName = 64
+
+// maxHashing is how many passwords are hashed at once: each takes up to the whole memory
+// that its hash names.
+const maxHashing = 2
+
+// ErrWrong means that there is no such user, or that the password is another. Nobody
+// learns which.
+var ErrWrong = errors.New("user or password is wrong")
+
+// User is somebody who logs in with a password.
+type User struct {
+	Name string
+	Role auth.Role
+	Hash Hash
+}
+
+// Actor is the user as one who acts.
+func (u User) Actor() auth.Actor {
+	return auth.Actor{ID: "password:" + u.Name, Name: u.Name, Kind: auth.User, Role: u.Role}
+}
+
+// Fingerprint changes when the user's name, role or password does.
+func (u User) Fingerprint() string {
+	var text []byte
+	for _, part := range []string{u.Name, u.Role.String(), u.Hash.text} {
+		text = binary.AppendUvarint(text, uint64(len(part)))
+		text = append(text, part...)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// CheckName reports what is wrong with a user of this name.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("has no name")
+	case utf8.RuneCountInString(name) > MaxName:
+		return fmt.Errorf("has a name of more than %d characters", MaxName)
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) }):
+		return errors.New("has a name with characters that cannot be printed")
+	}
+	return nil
+}
+
+func (u User) validate() error {
+	if err := CheckName(u.Name); err != nil {
+		return err
+	}
+	switch {
+	case u.Role < auth.Viewer:
+		return errors.New("has no role")
+	case u.Hash == Hash{}:
+		return errors.New("has no password")
+	}
+	return nil
+}
+
+// Users are all who log in with a password. It is safe for concurrent use.
+type Users struct {
+	list  []User
+	turns chan struct{}
+}
+
+// NewUsers returns the users. An empty list lets nobody in.
+func NewUsers(list []User) (*Users, error) {
+	for i, u := range list {
+		if err := u.validate(); err != nil {
+			return nil, fmt.Errorf("user %d %w", i+1, err)
+		}
+		if slices.ContainsFunc(list[:i], func(other User) bool { return other.Name == u.Name }) {
+			return nil, fmt.Errorf("user %d has the name of another", i+1)
+		}
+	}
+	return &Users{list: slices.Clone(list), turns: make(chan struct{}, maxHashing)}, nil
+}
+
+// Empty reports whether nobody can log in with a password.
+func (u *Users) Empty() bool { return len(u.list) == 0 }
+
+// Find returns the user of this name.
+func (u *Users) Find(name string) (User, bool) {
+	i := slices.IndexFunc(u.list, func(user User) bool { return user.Name == name })
+	if i < 0 {
+		return User{}, false
+	}
+	return u.list[i], true
+}
+
+// Authenticate returns the user whose name and password these are, or ErrWrong. It hashes
+// a password for unknown names too, so that its time does not tell which users exist. Any
+// other error means that ctx ended while others were hashing.
+func (u *Users) Authenticate(ctx context.Context, name, password string) (User, error) {
+	if u.Empty() {
+		return User{}, ErrWrong
+	}
+	select {
+	case u.turns <- struct{}{}:
+		defer func() { <-u.turns }()
+	case <-ctx.Done():
+		return User{}, fmt.Errorf("wait for a turn to hash a password: %w", ctx.Err())
+	}
+	user, known := u.Find(name)
+	if !known {
+		user = u.standIn(name)
+	}
+	if !user.Hash.matches(password) || !known {
+		return User{}, ErrWrong
+	}
+	return user, nil
+}
+
+// standIn is the user whose hash is computed for an unknown name: always the same one for
+// a name, as it would be if the name were known.
+func (u *Users) standIn(name string) User {
+	sum := sha256.Sum256([]byte(name))
+	return u.list[binary.BigEndian.Uint64(sum[:])%uint64(len(u.list))]
+}

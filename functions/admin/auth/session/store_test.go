@@ -1,0 +1,230 @@
+package session
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alexedwards/scs/v2"
+	"github.com/alicebob/miniredis/v2"
+	"github.com/valkey-io/valkey-go"
+)
+
+var _ interface {
+	scs.Store
+	scs.CtxStore
+} = (*Store)(nil)
+
+const idle = 30 * time.Minute
+
+// fixture is a store on a server whose time a test moves.
+type fixture struct {
+	*Store
+	server *miniredis.Miniredis
+	clock  time.Time
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	server := miniredis.RunT(t)
+	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, ForceSingleClient: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	f := &fixture{Store: NewStore(client, idle), server: server, clock: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}
+	f.now = func() time.Time { return f.clock }
+	server.SetTime(f.clock)
+	return f
+}
+
+func (f *fixture) pass(d time.Duration) {
+	f.clock = f.clock.Add(d)
+	f.server.SetTime(f.clock)
+	f.server.FastForward(d)
+}
+
+func (f *fixture) commit(t *testing.T, token, data string, life time.Duration) {
+	t.Helper()
+	if err := f.Commit(token, []byte(data), f.clock.Add(life)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f *fixture) wants(t *testing.T, token, data string, found bool) {
+	t.Helper()
+	got, ok, err := f.Find(token)
+	if err != nil || ok != found || string(got) != data {
+		t.Fatalf("find: %q %v %v, want %q %v", got, ok, err, data, found)
+	}
+}
+
+func TestCommitFindDelete(t *testing.T) {
+	f := newFixture(t)
+	f.wants(t, "token", "", false)
+	f.commit(t, "token", "one", time.Hour)
+	f.wants(t, "token", "one", true)
+	f.commit(t, "token", "two\x00\xff", time.Hour)
+	f.wants(t, "token", "two\x00\xff", true)
+	f.wants(t, "Token", "", false)
+	if err := f.Delete("token"); err != nil {
+		t.Fatal(err)
+	}
+	f.wants(t, "token", "", false)
+	if err := f.Delete("never there"); err != nil {
+		t.Errorf("delete of nothing: %v", err)
+	}
+}
+
+// Whoever reads the store learns no token.
+func TestTokenIsHashed(t *testing.T) {
+	f := newFixture(t)
+	f.commit(t, "secret-token", "data", time.Hour)
+	keys := f.server.Keys()
+	if len(keys) != 1 || !strings.HasPrefix(keys[0], "tg:session:") || len(keys[0]) != len("tg:session:")+43 {
+		t.Fatalf("keys %q", keys)
+	}
+	if strings.Contains(f.server.Dump(), "secret-token") {
+		t.Errorf("the token is in the store: %s", f.server.Dump())
+	}
+}
+
+// Use keeps a session alive; nobody using it ends it.
+func TestIdle(t *testing.T) {
+	f := newFixture(t)
+	f.commit(t, "token", "data", 12*time.Hour)
+	for range 5 {
+		f.pass(idle - time.Second)
+		f.wants(t, "token", "data", true)
+	}
+	f.pass(idle + time.Second)
+	f.wants(t, "token", "", false)
+}
+
+// Use does not keep a session alive beyond the expiry that scs gave it.
+func TestLifetime(t *testing.T) {
+	f := newFixture(t)
+	f.commit(t, "token", "data", 12*time.Hour)
+	for range 47 {
+		f.pass(15 * time.Minute)
+		f.wants(t, "token", "data", true)
+	}
+	f.pass(15 * time.Minute)
+	f.wants(t, "token", "", false)
+}
+
+func TestShortLifetime(t *testing.T) {
+	f := newFixture(t)
+	f.commit(t, "token", "data", time.Minute)
+	f.pass(59 * time.Second)
+	f.wants(t, "token", "data", true)
+	f.pass(time.Second)
+	f.wants(t, "token", "", false)
+	f.commit(t, "other", "data", 0)
+	f.wants(t, "other", "", false)
+}
+
+// A request that was under way while another logged out saves nothing.
+func TestSaveAfterLogout(t *testing.T) {
+	f := newFixture(t)
+	f.commit(t, "token", "data", time.Hour)
+	if err := f.Delete("token"); err != nil {
+		t.Fatal(err)
+	}
+	f.commit(t, "token", "late", time.Hour)
+	f.wants(t, "token", "", false)
+}
+
+// Nothing is kept for ever.
+func TestEverythingExpires(t *testing.T) {
+	f := newFixture(t)
+	for i := range 10 {
+		f.commit(t, fmt.Sprint("token", i), "data", time.Hour)
+		if i%2 == 0 {
+			if err := f.Delete(fmt.Sprint("token", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	f.pass(time.Hour + time.Second)
+	if keys := f.server.Keys(); len(keys) != 0 {
+		t.Errorf("left: %q", keys)
+	}
+}
+
+func TestDamagedValue(t *testing.T) {
+	f := newFixture(t)
+	for _, value := range []string{"", "short", "1234567"} {
+		if err := f.server.Set(keyOf("token"), value); err != nil {
+			t.Fatal(err)
+		}
+		f.wants(t, "token", "", false)
+	}
+}
+
+// A store that is away is an error, not a missing session.
+func TestServerAway(t *testing.T) {
+	f := newFixture(t)
+	f.commit(t, "token", "data", time.Hour)
+	if err := f.Ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.server.SetError("ERR out of order")
+	if _, found, err := f.Find("token"); err == nil || found {
+		t.Errorf("find: %v, %v", found, err)
+	}
+	if err := f.Commit("token", nil, f.clock.Add(time.Hour)); err == nil {
+		t.Error("commit: no error")
+	}
+	if err := f.Delete("token"); err == nil {
+		t.Error("delete: no error")
+	}
+	if err := f.Ping(t.Context()); err == nil {
+		t.Error("ping: no error")
+	}
+}
+
+// A connection that died between two requests, as while the function was frozen, costs no
+// request.
+func TestAfterConnectionLost(t *testing.T) {
+	f := newFixture(t)
+	f.commit(t, "token", "one", time.Hour)
+	lose := func() {
+		f.server.Close()
+		if err := f.server.Restart(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lose()
+	f.wants(t, "token", "one", true)
+	lose()
+	f.commit(t, "token", "two", time.Hour)
+	lose()
+	if err := f.Delete("token"); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+	f.wants(t, "token", "", false)
+}
+
+// The session manager of the dashboard works on this store: a session that it made is
+// found again.
+func TestWithManager(t *testing.T) {
+	f := newFixture(t)
+	f.now = time.Now
+	m := scs.New()
+	m.Store = f.Store
+	ctx, err := m.Load(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Put(ctx, "user", "ada")
+	token, _, err := m.Commit(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := m.Load(t.Context(), token)
+	if err != nil || m.GetString(again, "user") != "ada" {
+		t.Errorf("loaded %q, %v", m.GetString(again, "user"), err)
+	}
+}

@@ -1,0 +1,155 @@
+// Package throttle slows down guessing of passwords, with the limiter that this project
+// is about. A wrong password counts against the address that it came from, and against
+// the pair of that address and the account. Nothing counts against an account alone, so
+// nobody can lock another out.
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/store"
+)
+
+// What may go wrong from one address before it must wait: with one account, and with all
+// of them together.
+var (
+	perAccount = []limiter.Limit{{Requests: 5, Window: time.Minute}, {Requests: 20, Window: time.Hour}}
+	perSource  = []limiter.Limit{{Requests: 20, Window: time.Minute}, {Requests: 100, Window: time.Hour}}
+	// perAudit is how many refused logins the audit tells of, since it forgets nothing
+	// and anybody can fail to log in.
+	perAudit = limiter.Limit{Requests: 100, Window: time.Hour}
+)
+
+// ipv6Bits is the part of an IPv6 address that a site is given; the rest it chooses
+// freely.
+const ipv6Bits = 64
+
+// Throttle counts attempts in Valkey, so that all instances of the function count
+// together. Addresses and names are stored only as hashes, for two hours at most. It is
+// safe for concurrent use.
+type Throttle struct {
+	pairs, sources, told *limiter.Limiter
+}
+
+// New returns a Throttle on the client.
+func New(client valkey.Client) (*Throttle, error) {
+	pairs, err := limiter.New(client, "tg:login:account:", perAccount...)
+	if err != nil {
+		return nil, fmt.Errorf("throttle accounts: %w", err)
+	}
+	sources, err := limiter.New(client, "tg:login:source:", perSource...)
+	if err != nil {
+		return nil, fmt.Errorf("throttle sources: %w", err)
+	}
+	told, err := limiter.New(client, "tg:login:told:", perAudit)
+	if err != nil {
+		return nil, fmt.Errorf("throttle the audit: %w", err)
+	}
+	return &Throttle{pairs: pairs, sources: sources, told: told}, nil
+}
+
+// Attempt is the answer to a Take. When it is not Allowed the password must not be looked
+// at; RetryAfter is then the earliest time at which the same attempt is allowed if nobody
+// else makes one.
+type Attempt struct {
+	Allowed      bool
+	RetryAfter   time.Duration
+	source, pair counted
+}
+
+// counted is one attempt in one of the limiters.
+type counted struct {
+	key   string
+	taken limiter.Decision
+}
+
+// Take counts an attempt to log in to the account from a remote address, with or without
+// a port. What cannot be read as an address counts as one source. An error means that
+// nobody knows whether the attempt is allowed: it is not.
+func (t *Throttle) Take(ctx context.Context, remote, account string) (Attempt, error) {
+	source := sourceOf(remote)
+	a := Attempt{source: counted{key: source}, pair: counted{key: source + "\x00" + account}}
+	var err error
+	if a.source.taken, err = take(ctx, t.sources, a.source.key); err != nil {
+		return Attempt{}, err
+	}
+	if !a.source.taken.Allowed {
+		return t.deny(ctx, a)
+	}
+	if a.pair.taken, err = take(ctx, t.pairs, a.pair.key); err != nil {
+		return Attempt{}, err
+	}
+	if a.pair.taken.Allowed {
+		a.Allowed = true
+		return a, nil
+	}
+	a.RetryAfter = a.pair.taken.RetryAfter()
+	return a, a.source.refund(ctx, t.sources)
+}
+
+// deny waits for both, though only the source was asked.
+func (t *Throttle) deny(ctx context.Context, a Attempt) (Attempt, error) {
+	pair, err := t.pairs.Peek(ctx, a.pair.key)
+	if err != nil {
+		return Attempt{}, fmt.Errorf("throttle: %w", err)
+	}
+	a.RetryAfter = max(a.source.taken.RetryAfter(), pair.RetryAfter())
+	return a, nil
+}
+
+// Tell reports whether the audit should tell of a login that was refused: of 100 an hour.
+func (t *Throttle) Tell(ctx context.Context) (bool, error) {
+	d, err := take(ctx, t.told, "refused")
+	return d.Allowed, err
+}
+
+// Forgive gives an attempt back that turned out to be right: only wrong ones count.
+func (t *Throttle) Forgive(ctx context.Context, a Attempt) error {
+	if err := a.source.refund(ctx, t.sources); err != nil {
+		return err
+	}
+	return a.pair.refund(ctx, t.pairs)
+}
+
+func take(ctx context.Context, l *limiter.Limiter, key string) (limiter.Decision, error) {
+	d, err := store.Retry(ctx, func(ctx context.Context) (limiter.Decision, error) { return l.Take(ctx, key, 1) })
+	if err != nil {
+		return limiter.Decision{}, fmt.Errorf("throttle: %w", err)
+	}
+	return d, nil
+}
+
+func (c counted) refund(ctx context.Context, l *limiter.Limiter) error {
+	if _, err := l.Refund(ctx, c.key, 1, c.taken); err != nil {
+		return fmt.Errorf("throttle: refund: %w", err)
+	}
+	return nil
+}
+
+// sourceOf is the address without its port; of IPv6 only the part that names the site. An
+// IPv4 address in IPv6 dress is the same source.
+func sourceOf(remote string) string {
+	address, err := netip.ParseAddr(remote)
+	if err != nil {
+		withPort, err := netip.ParseAddrPort(remote)
+		if err != nil {
+			return "unknown"
+		}
+		address = withPort.Addr()
+	}
+	address = address.Unmap().WithZone("")
+	if address.Is4() {
+		return address.String()
+	}
+	prefix, err := address.Prefix(ipv6Bits)
+	if err != nil {
+		return "unknown"
+	}
+	return prefix.String()
+}

@@ -1,0 +1,176 @@
+package throttle
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"tidegate/internal/store"
+)
+
+// fixture is a throttle on a server whose time a test moves.
+type fixture struct {
+	*Throttle
+	t      *testing.T
+	server *miniredis.Miniredis
+	now    time.Time
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	server := miniredis.RunT(t)
+	client, err := store.Open(t.Context(), "valkey://"+server.Addr(), store.Options{Dial: 5 * time.Second, Write: 5 * time.Second, Pooled: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	throttle, err := New(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{Throttle: throttle, t: t, server: server}
+	f.setTime(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC))
+	return f
+}
+
+func (f *fixture) setTime(now time.Time) {
+	f.now = now
+	f.server.SetTime(now)
+}
+
+func (f *fixture) pass(d time.Duration) { f.setTime(f.now.Add(d)) }
+
+func (f *fixture) take(remote, account string) Attempt {
+	f.t.Helper()
+	a, err := f.Take(f.t.Context(), remote, account)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return a
+}
+
+func (f *fixture) wants(remote, account string, allowed bool) {
+	f.t.Helper()
+	if a := f.take(remote, account); a.Allowed != allowed {
+		f.t.Fatalf("%s for %s: allowed %v, want %v", remote, account, a.Allowed, allowed)
+	}
+}
+
+// Five attempts a minute at one account, then the earliest instant of the next is told
+// exactly: not a millisecond before, and then at once.
+func TestRetryAfterIsExact(t *testing.T) {
+	f := newFixture(t)
+	for range 5 {
+		f.wants("192.0.2.1", "ada", true)
+		f.pass(7 * time.Second)
+	}
+	a := f.take("192.0.2.1", "ada")
+	if a.Allowed || a.RetryAfter != 25*time.Second {
+		t.Fatalf("%+v, want a wait of 25 s", a)
+	}
+	f.pass(a.RetryAfter - time.Millisecond)
+	f.wants("192.0.2.1", "ada", false)
+	f.pass(time.Millisecond)
+	f.wants("192.0.2.1", "ada", true)
+	f.wants("192.0.2.1", "ada", false)
+}
+
+// Nobody locks an account: whatever one address does, another one still tries it.
+func TestNobodyLocksAnAccount(t *testing.T) {
+	f := newFixture(t)
+	for range 200 {
+		f.take("192.0.2.1", "ada")
+	}
+	f.wants("192.0.2.1", "ada", false)
+	f.wants("192.0.2.2", "ada", true)
+	f.wants("2001:db8:1::1", "ada", true)
+}
+
+// One address that tries many accounts is stopped too, and is told the longer of the two
+// waits.
+func TestManyAccounts(t *testing.T) {
+	f := newFixture(t)
+	f.wants("192.0.2.1", "ada", true)
+	f.pass(30 * time.Second)
+	for i := range 19 {
+		f.wants("192.0.2.1:1234", strings.Repeat("n", i), true)
+	}
+	for range 4 {
+		f.take("192.0.2.1", "bob") // not counted: the source is over its limit
+	}
+	a := f.take("192.0.2.1", "bob")
+	if a.Allowed || a.RetryAfter != 30*time.Second {
+		t.Fatalf("%+v, want a wait of 30 s", a)
+	}
+	f.pass(a.RetryAfter)
+	f.wants("192.0.2.1", "bob", true)
+}
+
+// An attempt that is denied for its account does not count against the source.
+func TestDeniedCostsNothing(t *testing.T) {
+	f := newFixture(t)
+	for range 5 {
+		f.wants("192.0.2.1", "ada", true)
+	}
+	for range 50 {
+		f.wants("192.0.2.1", "ada", false)
+	}
+	for range 3 {
+		for _, account := range []string{"b", "c", "d", "e", "f"} {
+			f.wants("192.0.2.1", account, true)
+		}
+	}
+	f.wants("192.0.2.1", "g", false)
+}
+
+// Right attempts cost nothing, however many.
+func TestForgiven(t *testing.T) {
+	f := newFixture(t)
+	for range 50 {
+		a := f.take("192.0.2.1", "ada")
+		if !a.Allowed {
+			t.Fatal("right attempts add up")
+		}
+		if err := f.Forgive(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Addresses of one site are one source, and texts that run together are not one pair.
+func TestSources(t *testing.T) {
+	for remote, want := range map[string]string{
+		"192.0.2.1": "192.0.2.1", "192.0.2.1:80": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "[::ffff:192.0.2.1]:1": "192.0.2.1",
+		"2001:db8::1": "2001:db8::/64", "[2001:db8::ffff:2]:443": "2001:db8::/64", "2001:db8:0:1::1": "2001:db8:0:1::/64",
+		"fe80::1%eth0": "fe80::/64", "": "unknown", "IP": "unknown", "192.0.2.1, 198.51.100.1": "unknown",
+	} {
+		if got := sourceOf(remote); got != want {
+			t.Errorf("%q: %q, want %q", remote, got, want)
+		}
+	}
+}
+
+// What is stored tells no address and no name, and goes away.
+func TestNothingIsKept(t *testing.T) {
+	f := newFixture(t)
+	f.wants("192.0.2.1", "ada-canary", true)
+	if dump := f.server.Dump(); strings.Contains(dump, "192.0.2.1") || strings.Contains(dump, "canary") {
+		t.Errorf("stored: %s", dump)
+	}
+	for _, key := range f.server.Keys() {
+		if ttl := f.server.TTL(key); ttl <= 0 || ttl > 2*time.Hour+time.Second {
+			t.Errorf("%s lives for %v", key, ttl)
+		}
+	}
+}
+
+// Without the store no attempt is allowed.
+func TestStoreAway(t *testing.T) {
+	f := newFixture(t)
+	f.server.SetError("ERR out of order")
+	if a, err := f.Take(t.Context(), "192.0.2.1", "ada"); err == nil || a.Allowed {
+		t.Errorf("%+v, %v", a, err)
+	}
+}

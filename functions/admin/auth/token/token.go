@@ -1,0 +1,115 @@
+// Package token holds the bearer tokens with which machines call the API. A token reads
+// tga_<secret><checksum>; apikey says how it is made. Valkey keeps an HMAC-SHA-256 of it
+// under the pepper.
+package token
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"tidegate/functions/admin/auth"
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+)
+
+// Bounds of what Create takes.
+const (
+	MaxName  = 64                   // characters of a name
+	MaxLife  = 366 * 24 * time.Hour // until a token expires
+	MaxCount = 200                  // tokens that exist at once, expired ones included
+)
+
+const prefix = "tga_"
+
+// Errors of a Store. ErrUnknown stands for all that is wrong with a token: malformed,
+// made up, expired, revoked.
+var (
+	ErrUnknown  = errors.New("unknown token")
+	ErrNotFound = errors.New("no such token")
+	ErrTooMany  = fmt.Errorf("there are %d tokens, which is as many as there may be; revoke one first", MaxCount)
+)
+
+// InvalidError says what is wrong with one field of a New: name, scope or expires.
+type InvalidError struct {
+	Field   string
+	Message string
+}
+
+func (e *InvalidError) Error() string { return e.Field + " " + e.Message }
+
+// Scope is what a token may do. Write includes the others.
+type Scope string
+
+// The scopes.
+const (
+	Read   Scope = "read"
+	Write  Scope = "write"
+	Settle Scope = "settle"
+)
+
+// Role returns the role that a scope amounts to.
+func (s Scope) Role() auth.Role {
+	switch s {
+	case Read:
+		return auth.Viewer
+	case Write:
+		return auth.Editor
+	case Settle:
+		return auth.Settler
+	}
+	return auth.Nobody
+}
+
+// New is a token to be created.
+type New struct {
+	Name    string
+	Scope   Scope
+	Expires time.Time
+	By      audit.Actor // who creates it
+}
+
+func (n New) validate(now time.Time) error {
+	switch {
+	case strings.TrimSpace(n.Name) == "":
+		return &InvalidError{"name", "is missing"}
+	case utf8.RuneCountInString(n.Name) > MaxName:
+		return &InvalidError{"name", fmt.Sprintf("has more than %d characters", MaxName)}
+	case !utf8.ValidString(n.Name) || strings.ContainsFunc(n.Name, func(c rune) bool { return !unicode.IsPrint(c) }):
+		return &InvalidError{"name", "has characters that cannot be printed"}
+	case n.Scope.Role() == auth.Nobody:
+		return &InvalidError{"scope", "must be read, write or settle"}
+	case !n.Expires.After(now) || n.Expires.After(now.Add(MaxLife)):
+		return &InvalidError{"expires", "must be within the next 366 days"}
+	}
+	return nil
+}
+
+// Token is all that is known of a token but its secret.
+type Token struct {
+	ID      string
+	Name    string
+	Scope   Scope
+	By      string // who created it
+	Created time.Time
+	Expires time.Time
+	Used    time.Time // to the minute; zero if it never was
+}
+
+// Expired reports whether the token is past its time.
+func (t Token) Expired(now time.Time) bool { return !now.Before(t.Expires) }
+
+// Actor is the token as one who acts.
+func (t Token) Actor() auth.Actor {
+	return auth.Actor{ID: "token:" + t.ID, Name: t.Name, Kind: auth.Token, Role: t.Scope.Role()}
+}
+
+// WellFormed reports whether a text could be a token: its form and its checksum are
+// right.
+func WellFormed(text string) bool {
+	_, err := apikey.ParsePlain(prefix, text)
+	return err == nil
+}

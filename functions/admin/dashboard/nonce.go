@@ -1,0 +1,19 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+)
+
+type nonceKey struct{}
+
+// withNonce adds the nonce of the response's Content-Security-Policy to the request.
+func withNonce(r *http.Request, nonce string) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), nonceKey{}, nonce))
+}
+
+// nonceOf returns the nonce of the response's Content-Security-Policy.
+func nonceOf(r *http.Request) string {
+	nonce, _ := r.Context().Value(nonceKey{}).(string)
+	return nonce
+}

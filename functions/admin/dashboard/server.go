@@ -1,0 +1,178 @@
+// Package dashboard is the web application that shows who uses how much of which limit,
+// and changes limits. It is one http.Handler: routes.go lists what it serves and who may
+// ask for it, and every page is a file.
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"time"
+
+	"tidegate/functions/admin/auth/oidc"
+	"tidegate/functions/admin/auth/password"
+	"tidegate/functions/admin/auth/throttle"
+	"tidegate/functions/admin/auth/token"
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/enforce"
+	"tidegate/internal/registry"
+	"tidegate/internal/usage"
+	"tidegate/web/static"
+)
+
+// Config says how the dashboard is reached and who may use it.
+type Config struct {
+	// BasePath is the prefix of the path under which browsers see the dashboard, such as
+	// /prod behind a stage of API Gateway. Empty for none. Requests may arrive with or
+	// without it: some gateways cut it off.
+	BasePath string
+	// PublicURL is the address of the dashboard in browsers, base path included, without
+	// a slash at the end. Only a Provider needs it.
+	PublicURL string
+	// Users log in with a password.
+	Users []password.User
+	// Provider logs people in too; nil for none.
+	Provider *oidc.Provider
+	// SessionLifetime ends a session that long after its login, used or not. The session
+	// store ends idle ones.
+	SessionLifetime time.Duration
+	// Stage names the deployment on every page, such as prod; empty for none. Release
+	// names what is deployed.
+	Stage, Release string
+}
+
+// TokenStore is what the dashboard needs of the machine tokens. *token.Store is one.
+type TokenStore interface {
+	Authenticate(ctx context.Context, text string) (token.Token, error)
+	Create(ctx context.Context, n token.New) (token.Token, apikey.Secret, error)
+	List(ctx context.Context) ([]token.Token, error)
+	Revoke(ctx context.Context, id string, by audit.Actor) error
+}
+
+// Services are the parts of the system that the dashboard works with. Every field is
+// required.
+type Services struct {
+	Keys     *registry.Store
+	Checker  *enforce.Checker // for Explain, and for backends that reserve and settle costs
+	Usage    *usage.Reader
+	Sessions SessionStore
+	Tokens   TokenStore
+	Logins   *throttle.Throttle
+	Bundle   static.Bundle
+	// Pepper is what the key is derived from that jobs are sealed with.
+	Pepper apikey.Pepper
+	// Ready returns nil if the store answers.
+	Ready func(context.Context) error
+	// StoreVersion names the store's software and its version.
+	StoreVersion func(context.Context) (string, error)
+	Log          *slog.Logger
+}
+
+// PageServices are what the pages work with. Every field but ProviderHost is required.
+type PageServices struct {
+	Keys         *registry.Store
+	Checker      *enforce.Checker // explains calls
+	Usage        *usage.Reader
+	Sessions     SessionStore
+	Tokens       TokenStore
+	Pepper       apikey.Pepper // bulk jobs are sealed with a key derived from it
+	StoreVersion func(context.Context) (string, error)
+	Log          *slog.Logger
+	// Stage and Release are shown on the settings page. ProviderHost is where people log
+	// in when not with a password; empty when there is no such provider.
+	Stage, Release, ProviderHost string
+}
+
+// dashboard answers the pages.
+type dashboard struct {
+	*renderer
+	PageServices
+	seal jobSeal
+	told toldChanges
+}
+
+// newPages returns the pages; r renders them.
+func newPages(r *renderer, s PageServices) *dashboard {
+	return &dashboard{renderer: r, PageServices: s, seal: newJobSeal(s.Pepper)}
+}
+
+// server answers every request: it knows who asks, and passes the request to a page or
+// the API.
+type server struct {
+	*renderer
+	Config
+	Services
+	users *password.Users
+	pages *dashboard
+	known map[string]route // by the patterns registered with the mux
+	mux   *http.ServeMux
+	away  bool // there is no connection to Valkey, and no service but Bundle, Ready and Log
+}
+
+var basePattern = regexp.MustCompile(`^(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`)
+
+// New returns the dashboard. The handler is safe for concurrent use.
+func New(config Config, services Services) (http.Handler, error) {
+	return newServer(config, services, false).start()
+}
+
+// NewAway returns the dashboard that answers while there is no connection to Valkey: its
+// files, its health, and for every other address a page that says so.
+func NewAway(config Config, bundle static.Bundle, log *slog.Logger) (http.Handler, error) {
+	unready := func(context.Context) error { return errors.New("not connected to the store") }
+	return newServer(config, Services{Bundle: bundle, Ready: unready, Log: log}, true).start()
+}
+
+func newServer(config Config, services Services, away bool) *server {
+	s := &server{Config: config, Services: services, away: away}
+	s.renderer = &renderer{base: config.BasePath, stage: config.Stage, bundle: services.Bundle, log: services.Log, session: s.newSessions()}
+	page := PageServices{
+		Keys: services.Keys, Checker: services.Checker, Usage: services.Usage, Sessions: services.Sessions, Tokens: services.Tokens,
+		Pepper: services.Pepper, StoreVersion: services.StoreVersion, Log: services.Log,
+		Stage: config.Stage, Release: config.Release,
+	}
+	if config.Provider != nil {
+		page.ProviderHost = config.Provider.Host()
+	}
+	s.pages = newPages(s.renderer, page)
+	return s
+}
+
+func (s *server) start() (http.Handler, error) {
+	err := s.validate()
+	if err != nil {
+		return nil, err
+	}
+	if s.users, err = password.NewUsers(s.Users); err != nil {
+		return nil, err
+	}
+	if s.mux, s.known, err = s.newMux(s.routes()); err != nil {
+		return nil, err
+	}
+	return s.chain(), nil
+}
+
+func (c Config) validate() error {
+	if err := CheckBasePath(c.BasePath); err != nil {
+		return fmt.Errorf("base path %w", err)
+	}
+	if len(c.Users) == 0 && c.Provider == nil {
+		return errors.New("nobody could log in: there is no user and no provider")
+	}
+	if c.SessionLifetime <= 0 {
+		return errors.New("session lifetime must be positive")
+	}
+	return nil
+}
+
+// CheckBasePath reports what is wrong with a Config's BasePath.
+func CheckBasePath(p string) error {
+	if !basePattern.MatchString(p) {
+		return fmt.Errorf("is %q: it must look like /prod, with a slash before each part and none at the end, or be empty", p)
+	}
+	return nil
+}

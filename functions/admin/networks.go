@@ -1,0 +1,48 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/netip"
+	"slices"
+)
+
+// livePath answers everybody: it says that the function runs, and does nothing for it.
+const livePath = "/healthz/live"
+
+// onlyFrom answers 403 to requests from outside of the networks before anything is done
+// for them: nothing is read, connected or logged. Without networks every request passes.
+// The address is the one that API Gateway saw; headers such as X-Forwarded-For say what a
+// client wants them to.
+func onlyFrom(networks []netip.Prefix, basePath string, next http.Handler) http.Handler {
+	if len(networks) == 0 {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == livePath || r.URL.Path == basePath+livePath || within(networks, r.RemoteAddr) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		h := w.Header()
+		h.Set("Content-Type", "text/plain; charset=utf-8")
+		h.Set("Cache-Control", "no-store")
+		h.Set("X-Content-Type-Options", "nosniff")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, "Your network is not allowed here.\n") // fails only when the client is gone
+	})
+}
+
+// within reports whether an address, with or without a port, is in one of the networks.
+// What is no address is not.
+func within(networks []netip.Prefix, text string) bool {
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		withPort, err := netip.ParseAddrPort(text)
+		if err != nil {
+			return false
+		}
+		addr = withPort.Addr()
+	}
+	addr = addr.Unmap().WithZone("")
+	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(addr) })
+}

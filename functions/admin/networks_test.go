@@ -1,0 +1,92 @@
+package main
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/akrylysov/algnhsa"
+
+	"tidegate/internal/config"
+)
+
+// untouched fails a test that reads a body which nobody should.
+type untouched struct{ t *testing.T }
+
+func (u untouched) Read([]byte) (int, error) {
+	u.t.Error("the body was read")
+	return 0, errors.New("read")
+}
+
+// Requests from elsewhere are refused whatever they say of themselves, and nothing is
+// done for them.
+func TestOnlyFromNetworks(t *testing.T) {
+	networks, err := config.Networks("203.0.113.0/24, 198.51.100.7 2001:db8::/32")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reached := 0
+	h := onlyFrom(networks, "/prod", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ }))
+	for _, c := range []struct {
+		address, path string
+		passes        bool
+	}{
+		{"203.0.113.9", "/", true},
+		{"203.0.113.9:443", "/", true},
+		{"::ffff:203.0.113.9", "/", true},
+		{"198.51.100.7", "/prod/login", true},
+		{"2001:db8:1::1", "/", true},
+		{"[2001:db8:1::1]:443", "/", true},
+		{"2001:db8:1::1%eth0", "/", true},
+		{"198.51.100.8", "/", false},
+		{"203.0.114.1", "/login", false},
+		{"2001:db9::1", "/api/v1/reservations/settle", false},
+		{"::203.0.113.9", "/", false},
+		{"64:ff9b::203.0.113.9", "/", false},
+		{"127.0.0.1", "/healthz", false},
+		{"192.0.2.1", "/healthz/live", true},
+		{"192.0.2.1", "/prod/healthz/live", true},
+		{"192.0.2.1", "/healthz/live/", false},
+		{"192.0.2.1", "/healthz/live/../../keys", false},
+		{"192.0.2.1", "/x/healthz/live", false},
+		{"", "/", false},
+		{"203.0.113.9, 192.0.2.1", "/", false},
+		{"localhost", "/", false},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "https://"+host+"/", untouched{t})
+		r.URL.Path, r.RemoteAddr = c.path, c.address
+		for _, name := range []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Cf-Connecting-Ip", "True-Client-Ip", "X-Client-Ip"} {
+			r.Header.Set(name, "203.0.113.9")
+		}
+		w, before := httptest.NewRecorder(), reached
+		h.ServeHTTP(w, r)
+		if passed := reached > before; passed != c.passes || !passed && w.Code != http.StatusForbidden {
+			t.Errorf("%s from %q: passed %t, %d", c.path, c.address, passed, w.Code)
+		}
+		if !c.passes && (w.Header().Get("Cache-Control") != "no-store" || strings.Contains(w.Body.String(), "203.0.113")) {
+			t.Errorf("%s from %q: %v %s", c.path, c.address, w.Header(), w.Body)
+		}
+	}
+}
+
+// Behind API Gateway the address is that of the event, and without networks everybody
+// gets to the log-in.
+func TestNetworksBehindAPIGateway(t *testing.T) {
+	for variable, want := range map[string]int{
+		"ADMIN_NETWORKS=192.0.2.0/24": http.StatusOK, "ADMIN_NETWORKS=203.0.113.0/24": http.StatusForbidden, "ADMIN_NETWORKS=": http.StatusOK,
+	} {
+		f := newFixture(t)
+		c, err := readConfig(environment(variable, "VALKEY_URL=valkey://"+f.server.Addr()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := event("GET", "/login", "")
+		e.Headers["x-forwarded-for"] = "203.0.113.5"
+		r, body := invoke(t, algnhsa.New(onlyFrom(c.networks, c.BasePath, f), lambdaOptions()), e)
+		if r.StatusCode != want {
+			t.Errorf("%s: %d %s", variable, r.StatusCode, body)
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package policydoc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const (
+	// maxMarks bounds the values of a file before it is read: the largest Set has about
+	// 150,000, and each takes some 300 bytes of memory.
+	maxMarks    = 400_000
+	maxFields   = 32 // of one mapping: the largest of a policy has 11
+	maxDepth    = 8  // a limit's fields stand at 5
+	maxProblems = 20 // that are told
+)
+
+// Read reads a file. Its error is an *InvalidError. Bounds of limits, plans and rules are
+// left to the Set's Validate.
+func Read(text []byte) (file *File, err error) {
+	defer func() {
+		if cause := recover(); cause != nil { // the library is fuzzed, but not proven
+			file, err = nil, invalid(1, "this cannot be read as YAML")
+		}
+	}()
+	if err := checkSize(text); err != nil {
+		return nil, err
+	}
+	root, err := only(text)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{lines: map[string]int{}}
+	w := walk{lines: f.lines}
+	if w.visit(root, "", 0); len(w.problems) > 0 {
+		return nil, &InvalidError{w.problems, w.tooMany}
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(&f.document); err != nil {
+		return nil, readable(err)
+	}
+	f.Version = f.document.Version
+	if f.Version < 0 {
+		return nil, invalid(f.line("version"), "version is below 0")
+	}
+	return f, nil
+}
+
+func checkSize(text []byte) error {
+	switch {
+	case len(text) > MaxBytes:
+		return invalid(1, fmt.Sprintf("the file has %d bytes: must have at most %d", len(text), MaxBytes))
+	case !utf8.Valid(text):
+		return invalid(1, "the file is not UTF-8")
+	}
+	marks, fields, mappings := count(text)
+	switch {
+	case marks > maxMarks:
+		return tooMany(1, "the file has more values than the largest policy")
+	case fields > maxFields*(mappings+maxDepth):
+		return tooMany(1, fmt.Sprintf("the file has %d fields in about %d mappings: a mapping must have at most %d", fields, mappings, maxFields))
+	}
+	return nil
+}
+
+// count estimates what reading a text costs, in one pass: its values, its fields (a colon
+// before a space or a line's end) and its mappings (a brace, or a dash before a space).
+func count(text []byte) (marks, fields, mappings int) {
+	for i, c := range text {
+		ends := i+1 == len(text) || text[i+1] == ' ' || text[i+1] == '\n' || text[i+1] == '\r'
+		switch c {
+		case '\n', ',', '[':
+			marks++
+		case ':', '?':
+			marks++
+			if ends {
+				fields++
+			}
+		case '{':
+			marks++
+			mappings++
+		case '-':
+			marks++
+			if ends {
+				mappings++
+			}
+		}
+	}
+	return marks, fields, mappings
+}
+
+// only returns the content of the only document.
+func only(text []byte) (*yaml.Node, error) {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	var first, second yaml.Node
+	switch err := d.Decode(&first); {
+	case errors.Is(err, io.EOF):
+		return nil, invalid(1, "the file is empty")
+	case err != nil:
+		return nil, readable(err)
+	}
+	switch err := d.Decode(&second); {
+	case err == nil:
+		return nil, invalid(second.Line, "a second document begins here: a file has one")
+	case !errors.Is(err, io.EOF):
+		return nil, readable(err)
+	}
+	if len(first.Content) != 1 || first.Content[0].Kind != yaml.MappingNode {
+		return nil, invalid(first.Line, "this is not a policy: it begins with version and plans")
+	}
+	return first.Content[0], nil
+}
+
+// walk notes the line of each field, and what a file must not have.
+type walk struct {
+	lines    map[string]int
+	problems []Problem
+	tooMany  bool
+}
+
+func (w *walk) add(line int, field, message string) {
+	if len(w.problems) < maxProblems {
+		w.problems = append(w.problems, Problem{line, field, message})
+	}
+}
+
+func (w *walk) visit(node *yaml.Node, path string, depth int) {
+	w.lines[path] = node.Line
+	switch {
+	case node.Kind == yaml.AliasNode, node.Anchor != "":
+		w.add(node.Line, path, "is an anchor or an alias: write out what is meant")
+		return
+	case node.Style&yaml.TaggedStyle != 0:
+		w.add(node.Line, path, fmt.Sprintf("has the tag %.40q: a policy needs none", node.Tag))
+		return
+	case depth > maxDepth:
+		w.add(node.Line, path, "is nested deeper than any policy")
+		return
+	}
+	if node.Kind == yaml.MappingNode {
+		w.mapping(node, path, depth)
+	}
+	if node.Kind == yaml.SequenceNode {
+		for i, item := range node.Content {
+			w.visit(item, path+"["+strconv.Itoa(i)+"]", depth+1)
+		}
+	}
+}
+
+func (w *walk) mapping(node *yaml.Node, path string, depth int) {
+	if path != "" {
+		path += "."
+	}
+	// The library compares each field of a mapping with each other one.
+	if len(node.Content) > 2*maxFields {
+		w.tooMany = true
+		w.add(node.Line, strings.TrimSuffix(path, "."), fmt.Sprintf("has %d fields: must have at most %d", len(node.Content)/2, maxFields))
+		return
+	}
+	first := map[string]int{}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		name, value := node.Content[i], node.Content[i+1]
+		if name.Kind != yaml.ScalarNode || name.Anchor != "" || name.Tag == "!!merge" {
+			w.add(name.Line, path, "has a field that is no name")
+			continue
+		}
+		field := path + clip(name.Value)
+		if line, again := first[name.Value]; again {
+			w.add(name.Line, field, fmt.Sprintf("stands in line %d already", line))
+			continue
+		}
+		first[name.Value] = name.Line
+		w.visit(value, field, depth+1)
+		w.lines[field] = name.Line
+	}
+}
+
+func clip(text string) string {
+	if len(text) > 60 {
+		return strings.ToValidUTF8(text[:60], "") + "…"
+	}
+	return text
+}
+
+func invalid(line int, message string) *InvalidError {
+	return &InvalidError{Problems: []Problem{{Line: max(line, 1), Message: message}}}
+}
+
+func tooMany(line int, message string) *InvalidError {
+	e := invalid(line, message)
+	e.TooMany = true
+	return e
+}
+
+// atLine puts an error beside the line of its node, in the form that lets the library go
+// on and find more.
+func atLine(node *yaml.Node, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: %s", node.Line, strings.ReplaceAll(err.Error(), "\n", "; "))}}
+}
+
+// decodeStrictly is Decode for a part of a document, where the library knows no
+// KnownFields.
+func decodeStrictly(node *yaml.Node, into any) error {
+	text, err := yaml.Marshal(node)
+	if err != nil {
+		return atLine(node, err)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(into); err != nil {
+		return atLine(node, errors.New(readable(err).Problems[0].Message))
+	}
+	return nil
+}
+
+var (
+	linePattern = regexp.MustCompile(`^line ([0-9]+): `)
+	typePattern = regexp.MustCompile(` in type policydoc\.\w+$`)
+	intoPattern = regexp.MustCompile(` into (\[\])?(policydoc|policy|netip)\.(\w+)$`)
+)
+
+// readable takes the library's words apart, which name our types.
+func readable(err error) *InvalidError {
+	all := []string{strings.TrimPrefix(err.Error(), "yaml: ")}
+	var wrongTypes *yaml.TypeError
+	if errors.As(err, &wrongTypes) {
+		all = wrongTypes.Errors
+	}
+	e := &InvalidError{}
+	for _, text := range all {
+		if len(e.Problems) == maxProblems {
+			break
+		}
+		p := Problem{Line: 1}
+		if m := linePattern.FindStringSubmatch(text); m != nil {
+			p.Line, _ = strconv.Atoi(m[1])
+			text = text[len(m[0]):]
+		}
+		text = typePattern.ReplaceAllString(text, "")
+		p.Message = intoPattern.ReplaceAllString(text, " where another kind of value belongs")
+		if name, unknown := strings.CutPrefix(p.Message, "field "); unknown {
+			if name, unknown = strings.CutSuffix(name, " not found"); unknown {
+				p.Message = fmt.Sprintf("there is no field %q", clip(name))
+			}
+		}
+		e.Problems = append(e.Problems, p)
+	}
+	return e
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"errors"
+	"net/netip"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/enforce"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/testing/valkeytest"
+)
+
+// sharedState matches the names of the states of shared limits: of all calls, of a route,
+// of an address.
+var sharedState = regexp.MustCompile(`tg:\{[^}]*\}:(?:global|route-[^:" ]*|ip-[^:" ]*):s[^:" ]*`)
+
+// sharings share a limit of 1,000 an hour in each way.
+var sharings = map[string]func(*policy.Set, []limiter.Limit){
+	"global": func(s *policy.Set, limits []limiter.Limit) { s.Global.Limits = limits },
+	"leased global": func(s *policy.Set, limits []limiter.Limit) {
+		s.Global = policy.Scope{Limits: limits, Lease: policy.Duration(15 * time.Second)}
+	},
+	"route":              func(s *policy.Set, limits []limiter.Limit) { s.Routes[0].Shared = limits },
+	"address":            func(s *policy.Set, limits []limiter.Limit) { s.PerIP.Limits = limits },
+	"address on a route": func(s *policy.Set, limits []limiter.Limit) { s.Routes[0].PerIP = limits },
+}
+
+const (
+	callerAddress  = "192.0.2.1"
+	refusedAddress = "198.51.100.7"
+	deniedAddress  = "203.0.113.7"
+)
+
+// withoutRight are callers who may not call, and from where they do.
+var withoutRight = map[string]struct {
+	address string
+	secret  func(*testing.T, *function) apikey.Secret
+}{
+	"unknown": {callerAddress, func(*testing.T, *function) apikey.Secret {
+		secret, _ := apikey.Generate("test") // fails for a bad environment alone
+		return secret
+	}},
+	"revoked":        {callerAddress, edited(func(k *policy.Key) { k.Status = policy.Revoked })},
+	"expired":        {callerAddress, edited(func(k *policy.Key) { k.Expires = time.Now().Add(-time.Second) })},
+	"banned by hand": {callerAddress, edited(func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) })},
+	"banned by the policy": {callerAddress, func(t *testing.T, f *function) apikey.Secret {
+		f.edit(t, func(s *policy.Set) {
+			hour := policy.Duration(time.Hour)
+			s.Bans = &policy.Bans{Denials: 2, Window: hour, Base: hour, Cap: hour}
+		})
+		return f.after(t, 3)
+	}},
+	"over its limit": {callerAddress, func(t *testing.T, f *function) apikey.Secret { return f.after(t, 1) }},
+	"refused address": {refusedAddress, func(t *testing.T, f *function) apikey.Secret {
+		f.edit(t, func(s *policy.Set) { s.Allow = []netip.Prefix{netip.MustParsePrefix(callerAddress + "/32")} })
+		return f.key(t, "pro")
+	}},
+	"denied address": {deniedAddress, func(t *testing.T, f *function) apikey.Secret {
+		f.edit(t, func(s *policy.Set) { s.Deny = []netip.Prefix{netip.MustParsePrefix(deniedAddress + "/32")} })
+		return f.key(t, "pro")
+	}},
+}
+
+// edited makes a key that is changed before its first call.
+func edited(change func(*policy.Key)) func(*testing.T, *function) apikey.Secret {
+	return func(t *testing.T, f *function) apikey.Secret {
+		t.Helper()
+		secret := f.key(t, "free")
+		if _, err := f.set.Update(t.Context(), secret.ID(), 1, "key.edit", tester, change); err != nil {
+			t.Fatal(err)
+		}
+		return secret
+	}
+}
+
+// edit saves the Set with a change.
+func (f *function) edit(t *testing.T, change func(*policy.Set)) {
+	t.Helper()
+	set, err := f.set.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(set)
+	if _, err := f.set.SaveSet(t.Context(), *set, tester); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// after is a key of a plan that allows one call, after so many.
+func (f *function) after(t *testing.T, calls int) apikey.Secret {
+	t.Helper()
+	secret := f.key(t, "free")
+	for range calls {
+		if _, err := f.Check(t.Context(), callFrom(secret, callerAddress)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return secret
+}
+
+func callFrom(secret apikey.Secret, address string) enforce.Call {
+	from := netip.MustParseAddr(address)
+	return enforce.Call{
+		Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Address: from, Network: netip.PrefixFrom(from, 32),
+	}
+}
+
+// The function runs no command on what callers share for one who may not call, and leaves
+// its bytes as they were.
+func TestSharedLimitsOfTheFunction(t *testing.T) {
+	for limit, share := range sharings {
+		for name, caller := range withoutRight {
+			t.Run(limit+"/"+name, func(t *testing.T) {
+				hourly := func(n int64) []limiter.Limit { return []limiter.Limit{{Requests: n, Window: time.Hour}} }
+				f := newFunction(t, policy.Plan{Name: "free", Limits: hourly(1)}, policy.Plan{Name: "pro", Limits: hourly(1000)})
+				f.edit(t, func(s *policy.Set) {
+					s.Routes = []policy.Route{{Name: "all", Cost: 1}}
+					share(s, hourly(1000))
+				})
+				legitimate := f.key(t, "pro")
+				for range 5 {
+					if c, err := f.Check(t.Context(), callFrom(legitimate, callerAddress)); err != nil || !c.Allowed {
+						t.Fatalf("%+v, %v", c, err)
+					}
+				}
+				denied := callFrom(caller.secret(t, f), caller.address)
+				if c, err := f.Check(t.Context(), callFrom(legitimate, callerAddress)); err != nil || !c.Allowed {
+					t.Fatalf("%+v, %v", c, err)
+				}
+				before := f.sharedStates(t)
+				monitor := valkeytest.StartMonitor(t, f.checker.config.ValkeyURL)
+				for range 4 {
+					c, err := f.Check(t.Context(), denied)
+					if c.Allowed || err != nil && !errors.Is(err, policy.ErrUnknownKey) && !errors.Is(err, policy.ErrRefused) {
+						t.Fatalf("%+v, %v; want a refusal", c, err)
+					}
+				}
+				for _, command := range monitor.Commands() {
+					if sharedState.MatchString(command) {
+						t.Errorf("the server ran %s", command)
+					}
+				}
+				if after := f.sharedStates(t); after != before || before == "" {
+					t.Errorf("%q became %q", before, after)
+				}
+			})
+		}
+	}
+}
+
+// sharedStates are the bytes of all states of shared limits.
+func (f *function) sharedStates(t *testing.T) string {
+	t.Helper()
+	names, err := f.admin.Do(t.Context(), f.admin.B().Keys().Pattern("tg:*").Build()).AsStrSlice()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, name := range names {
+		if !sharedState.MatchString(name) {
+			continue
+		}
+		state, err := f.admin.Do(t.Context(), f.admin.B().Get().Key(name).Build()).ToString()
+		if err != nil && !valkey.IsValkeyNil(err) {
+			t.Fatal(err)
+		}
+		all.WriteString(name + state)
+	}
+	return all.String()
+}

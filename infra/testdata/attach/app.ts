@@ -1,0 +1,22 @@
+// A CDK app of somebody who attaches Tidegate to both kinds of API. The test reads the template that it synthesises into the folder of CDK_OUTDIR.
+import { App, Stack } from 'aws-cdk-lib';
+import * as apigateway from 'aws-cdk-lib/aws-apigateway';
+import * as apigatewayv2 from 'aws-cdk-lib/aws-apigatewayv2';
+import { HttpUrlIntegration } from 'aws-cdk-lib/aws-apigatewayv2-integrations';
+import { limitHttpApi, limitRestApi } from './cdk';
+
+const check = 'arn:aws:lambda:us-east-1:111122223333:function:tidegate-dev-check';
+const stack = new Stack(new App({ analyticsReporting: false }), 'Somebody');
+
+const rest = new apigateway.RestApi(stack, 'Rest', { cloudWatchRole: false });
+rest.root.addMethod('GET', new apigateway.MockIntegration(), { authorizer: limitRestApi(stack, 'RestLimits', rest, check) });
+
+const http = new apigatewayv2.HttpApi(stack, 'Http');
+const integration = new HttpUrlIntegration('Backend', 'https://backend.example.com');
+http.addRoutes({ path: '/', integration, authorizer: limitHttpApi(stack, 'HttpLimits', http, check) });
+
+// An API that this app does not deploy, in a stack of its own: synthesis must warn of it.
+const elsewhere = new Stack(stack.node.root as App, 'Elsewhere');
+limitRestApi(elsewhere, 'RestLimits', apigateway.RestApi.fromRestApiId(elsewhere, 'Imported', 'abc123'), check);
+
+(stack.node.root as App).synth();

@@ -1,0 +1,44 @@
+package config
+
+import (
+	"fmt"
+	"time"
+)
+
+// Duration is a setting that is a span of time.
+type Duration struct{ Least, Most time.Duration }
+
+// What the functions can be told. docs/configuration.md says what each means.
+var (
+	ValkeyTimeout        = Duration{time.Millisecond, 10 * time.Second}
+	ValkeyConnectTimeout = Duration{100 * time.Millisecond, 8 * time.Second}
+	CallerCache          = Duration{0, 24 * time.Hour}
+	DenyCache            = Duration{0, time.Minute}
+	ReservationLease     = Duration{time.Second, 24 * time.Hour}
+	SessionIdle          = Duration{time.Minute, 30 * 24 * time.Hour}
+	SessionLifetime      = Duration{time.Minute, 30 * 24 * time.Hour}
+)
+
+// Check says what is wrong with a value.
+func (d Duration) Check(value time.Duration) error {
+	if value < d.Least || value > d.Most {
+		return fmt.Errorf("is %s: must be %s", value, d)
+	}
+	return nil
+}
+
+// String is the range in words.
+func (d Duration) String() string { return brief(d.Least) + " to " + brief(d.Most) }
+
+// brief leaves out units that are zero: 24h, not 24h0m0s.
+func brief(d time.Duration) string {
+	switch {
+	case d == 0:
+		return "0s"
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d%time.Minute == 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return d.String()
+}

@@ -1,0 +1,168 @@
+package enforce
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/limiter"
+)
+
+// attempt is one attempt at a check, by one version of the Set.
+type attempt struct {
+	*Checker
+	set    *compiledSet
+	call   Call
+	rule   *compiledRoute
+	own    step
+	shared []step // on shared limits
+	claims claims // of shared
+	result Result
+}
+
+// step is one script run on one subject.
+type step struct {
+	script *script
+	keys   []string
+	args   []string
+	shared *sharedLimit // nil for the caller's own
+}
+
+// stepReply is what came of a step. Without bytes and error no such caller may call.
+type stepReply struct {
+	bytes []byte
+	err   error
+}
+
+// check makes one attempt. It gives back what was taken for a call that is not allowed.
+func (c *Checker) check(
+	ctx context.Context, set *compiledSet, call Call, plan int, rule *compiledRoute, with *Piggyback,
+) (Result, error) {
+	a := &attempt{Checker: c, set: set, call: call, rule: rule, own: c.ownStep(set, call, rule, plan)}
+	a.result = Result{
+		Allowed: true, WouldAllow: true, CandidateAllows: true,
+		ID: call.Subject, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost, SetVersion: set.Version, plan: plan,
+		free: rule.Cost == 0 || set.exempts(call.Address),
+	}
+	if !a.result.free {
+		a.shared = set.sharedSteps(call, rule, c.addresses)
+	}
+	who, asked := recentCallerOf(call, a.own), c.now()
+	err := a.take(ctx, with, len(a.shared) > 0 && c.recent.allow(who, rule, set, asked))
+	if err != nil {
+		a.result.Allowed = false
+	}
+	if set.shares {
+		c.recent.learn(who, rule, asked, &a.result)
+	}
+	if !a.result.Allowed {
+		a.giveBack(ctx, &a.result)
+	}
+	switch checked := &a.result; {
+	case err != nil:
+		return Result{}, err
+	case !checked.Allowed:
+		checked.Repeats = !checked.BannedUntil.IsZero() || set.Bans == nil && checked.inert()
+	case rule.Settle:
+		checked.Reservation = c.reservation(checked, call, rule)
+	}
+	return a.result, nil
+}
+
+// take makes the caller's own step, and those on shared limits when it allows the call.
+// With early all of them leave in one flush, and what shared limits gave is given back
+// when the caller's own step does not allow the call.
+func (a *attempt) take(ctx context.Context, with *Piggyback, early bool) error {
+	first := []step{a.own}
+	if early {
+		a.claims = a.claim(a.set, a.shared, a.rule.Cost)
+		first = append(first, a.claims.sent(a.shared)...)
+	}
+	replies := a.flush(ctx, first, with)
+	err := a.readOwn(ctx, replies[0])
+	allowed := err == nil && a.result.Allowed
+	switch {
+	case early && allowed:
+		return a.readShared(&a.result, replies[1:])
+	case early:
+		unused := Result{Allowed: true, Cost: a.result.Cost, SetVersion: a.set.Version}
+		_ = a.readShared(&unused, replies[1:]) // the caller's own step decides
+		a.giveBack(ctx, &unused)
+	case allowed && len(a.shared) > 0:
+		a.claims = a.claim(a.set, a.shared, a.rule.Cost)
+		return a.readShared(&a.result, a.flush(ctx, a.claims.sent(a.shared), nil))
+	}
+	return err
+}
+
+// readOwn reads the reply to the caller's own step into the result.
+func (a *attempt) readOwn(ctx context.Context, r stepReply) error {
+	// The short script does not say for whom the cost is too high: in shadow mode it
+	// denies nobody.
+	if r.err == nil && limiter.ReplyCostTooHigh(r.bytes) {
+		a.own = a.wideStep(a.set, a.call, a.rule, a.result.plan)
+		r = a.flush(ctx, []step{a.own}, nil)[0]
+	}
+	if r.err != nil {
+		return r.err
+	}
+	final, err := a.parseOwn(&a.result, r.bytes, a.set, a.own, a.rule)
+	switch {
+	case final || err != nil:
+		a.result.Allowed, a.result.WouldAllow = false, false
+	case a.result.free:
+		a.result.Allowed, a.result.WouldAllow, a.result.CandidateAllows = true, true, true
+	}
+	return err
+}
+
+// readShared reads the replies of shared limits into a result.
+func (a *attempt) readShared(result *Result, replies []stepReply) (failed error) {
+	for i, r := range a.claims.complete(replies) {
+		err := r.err
+		if err == nil {
+			err = result.addShared(a.shared[i], r.bytes, a.claims.of(i))
+		}
+		if failed == nil {
+			failed = err
+		}
+	}
+	return failed
+}
+
+// flush sends every step in one flush, with the commands of with, and returns the
+// replies.
+func (c *Checker) flush(ctx context.Context, steps []step, with *Piggyback) []stepReply {
+	if len(steps) == 0 {
+		return nil
+	}
+	commands := make([]valkey.Completed, 0, len(steps)+4)
+	for _, s := range steps {
+		commands = append(commands, s.script.command(c.client, s.keys, s.args))
+	}
+	extra := with.take()
+	var results []valkey.ValkeyResult
+	if len(steps) == 1 && len(extra) == 0 {
+		results = []valkey.ValkeyResult{c.client.Do(ctx, commands[0])}
+	} else {
+		results = c.client.DoMulti(ctx, append(commands, extra...)...)
+	}
+	if len(extra) > 0 {
+		with.done(results[len(steps):])
+	}
+	replies := make([]stepReply, len(steps))
+	for i, s := range steps {
+		bytes, err := results[i].AsBytes()
+		if missing(err) {
+			bytes, err = c.client.Do(ctx, s.script.whole(c.client, s.keys, s.args)).AsBytes()
+		}
+		if err != nil && !valkey.IsValkeyNil(err) {
+			err = fmt.Errorf("policy: check: %w", err)
+		} else {
+			err = nil
+		}
+		replies[i] = stepReply{bytes, err}
+	}
+	return replies
+}

@@ -1,0 +1,137 @@
+package enforce_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"tidegate/internal/enforce"
+	"tidegate/internal/store/keyspace"
+)
+
+// clock is set by hand.
+type clock struct{ time.Time }
+
+func (c *clock) now() time.Time { return c.Time }
+
+func (c *clock) pass(d time.Duration) { c.Time = c.Add(d) }
+
+func newClock() *clock { return &clock{time.Unix(1_800_000_000, 0)} }
+
+// idIn is a subject whose bucket is in the i-th of 16 sectors.
+func idIn(sector int) string {
+	for i := 0; ; i++ {
+		if id := strconv.Itoa(i); int(keyspace.BucketOf(id))*16/keyspace.Buckets == sector {
+			return id
+		}
+	}
+}
+
+// fail makes calls that fail as long as the breaker lets them ask, and returns how many
+// asked.
+func fail(b *enforce.Breaker, ids []string, rounds int) int {
+	asked := 0
+	for range rounds {
+		for _, id := range ids {
+			if b.Ask(id) {
+				asked++
+				b.Report(id, false)
+			}
+		}
+	}
+	return asked
+}
+
+// Two failures in a row open a circuit; while it is open one call in each pause asks, and
+// the first success closes it.
+func TestBreaker(t *testing.T) {
+	c := newClock()
+	b := enforce.NewBreaker(1, c.now)
+	for range 5 {
+		b.Ask("a")
+		b.Report("a", false)
+		b.Ask("a")
+		b.Report("a", true)
+	}
+	if asked := fail(b, []string{"a"}, 100); asked != 2 {
+		t.Errorf("%d calls waited for a store that is away, want 2", asked)
+	}
+	c.pass(enforce.Pause - 1)
+	if b.Ask("a") {
+		t.Error("a call asked within the pause")
+	}
+	c.pass(1)
+	if !b.Ask("a") || b.Ask("a") {
+		t.Error("after the pause one call should ask, and no second one while it does")
+	}
+	b.Report("a", false)
+	c.pass(enforce.Pause)
+	if !b.Ask("a") {
+		t.Error("after another pause no call asked")
+	}
+	if open, changed := b.Report("a", true); open != 0 || !changed || !b.Ask("a") || !b.Ask("a") {
+		t.Error("a success did not close the circuit")
+	}
+}
+
+// A call that asks and is never heard of again keeps the circuit open, but not for good.
+func TestBreakerOutlivesALostCall(t *testing.T) {
+	c := newClock()
+	b := enforce.NewBreaker(1, c.now)
+	fail(b, []string{"a"}, 2)
+	for range 3 {
+		c.pass(enforce.Pause)
+		if !b.Ask("a") {
+			t.Fatal("no call asks any more")
+		}
+	}
+}
+
+// The callers of one shard that is away do not keep those of another from asking.
+func TestBreakerKeepsShardsApart(t *testing.T) {
+	c := newClock()
+	b := enforce.NewBreaker(16, c.now)
+	away, well := []string{idIn(0), idIn(1), idIn(2), idIn(3), idIn(4)}, idIn(9)
+	asked := 0
+	for range 100 {
+		for _, id := range away {
+			asked += fail(b, []string{id}, 1)
+			if !b.Ask(well) {
+				t.Fatal("a caller of another shard may not ask")
+			}
+			b.Report(well, true)
+		}
+	}
+	if asked != 10 {
+		t.Errorf("%d calls waited, want 2 in each of 5 sectors", asked)
+	}
+}
+
+// When all shards are away, few calls wait, and one in each pause.
+func TestBreakerOpensEverywhere(t *testing.T) {
+	c := newClock()
+	b := enforce.NewBreaker(16, c.now)
+	var all []string
+	for i := range 16 {
+		all = append(all, idIn(i))
+	}
+	if asked := fail(b, all, 10); asked != 8 {
+		t.Errorf("%d calls waited, want 8", asked)
+	}
+	for range 5 {
+		c.pass(enforce.Pause)
+		if asked := fail(b, all, 10); asked != 1 {
+			t.Errorf("%d calls waited after a pause, want 1", asked)
+		}
+	}
+	c.pass(enforce.Pause)
+	for _, id := range all {
+		if !b.Ask(id) {
+			t.Errorf("sector of %s does not ask though the store is back", id)
+		}
+		b.Report(id, true)
+	}
+	if open, _ := b.Report(all[0], true); open != 0 {
+		t.Errorf("%d circuits are open", open)
+	}
+}

@@ -1,0 +1,254 @@
+package enforce_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/enforce"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+)
+
+const lifetime = 10 * time.Minute
+
+// program remembers callers by a clock that is set by hand.
+type program struct {
+	*enforce.Callers
+	*clock
+	set   *policy.Set
+	rules []enforce.RuleLimits
+}
+
+func newProgram(plans ...policy.Plan) *program {
+	c := newClock()
+	return &program{enforce.NewCallers(lifetime, c.now), c, &policy.Set{Version: 1, Plans: plans}, nil}
+}
+
+func perMinute(n int64) limiter.Limit { return limiter.Limit{Requests: n, Window: time.Minute} }
+
+var (
+	secret  = enforce.Proof{1}
+	another = enforce.Proof{2}
+	caller  = enforce.Call{Kind: policy.APIKey, Subject: "caller"}
+	once    = enforce.RouteMatch{SetVersion: 1, Cost: 1}
+)
+
+// vouched is what the store says about a caller with these limits on the named plan.
+func vouched(plan string, limits ...limiter.Limit) enforce.Result {
+	checked := enforce.Result{Allowed: true, WouldAllow: true, Name: "Ada", Plan: plan, Source: "plan", SetVersion: 1, KeyVersion: 1}
+	for _, l := range limits {
+		checked.Limits = append(checked.Limits, enforce.LimitState{Usage: limiter.Usage{Limit: l}, Scope: policy.ScopeKey, Mode: policy.Enforce})
+	}
+	return checked
+}
+
+func (p *program) decide(call enforce.Call, proof enforce.Proof, terms enforce.RouteMatch) enforce.Result {
+	return p.Decide(call, proof, p.set, terms, p.rules)
+}
+
+// expect makes calls and compares which were allowed: "yyn".
+func (p *program) expect(t *testing.T, call enforce.Call, proof enforce.Proof, terms enforce.RouteMatch, want string) enforce.Result {
+	t.Helper()
+	var got strings.Builder
+	var last enforce.Result
+	for range want {
+		last = p.decide(call, proof, terms)
+		if !last.Degraded {
+			t.Error("a decision without the store is not marked")
+		}
+		if last.Allowed == (last.RetryAfter() > 0) {
+			t.Errorf("allowed %t, retry after %s", last.Allowed, last.RetryAfter())
+		}
+		got.WriteString(map[bool]string{true: "y", false: "n"}[last.Allowed])
+	}
+	if got.String() != want {
+		t.Errorf("allowed: %s, want %s", got.String(), want)
+	}
+	return last
+}
+
+// A plan says what becomes of its callers; closed unless it says otherwise.
+func TestPlansDecide(t *testing.T) {
+	for mode, want := range map[policy.Degraded]string{"": "nnn", policy.Closed: "nnn", policy.Open: "yyy", policy.Local: "yyn"} {
+		p := newProgram(policy.Plan{Name: "free", Degraded: mode, Share: 50})
+		p.Remember(caller, secret, vouched("free", perMinute(4)))
+		last := p.expect(t, caller, secret, once, want)
+		if last.Name != "Ada" || last.Plan != "free" || last.ID != "caller" || last.KeyVersion != 1 || last.SetVersion != 1 {
+			t.Errorf("%q: the caller is not told who it is: %+v", mode, last)
+		}
+	}
+}
+
+// Who was not vouched for lately, with exactly this secret, is denied under every plan.
+func TestOnlyVerifiedCallersPass(t *testing.T) {
+	open := policy.Plan{Name: "free", Degraded: policy.Open}
+	for name, c := range map[string]struct {
+		prepare func(*program)
+		proof   enforce.Proof
+		want    string
+	}{
+		"never seen":    {func(*program) {}, secret, "n"},
+		"known":         {func(p *program) { p.Remember(caller, secret, vouched("free", perMinute(4))) }, secret, "y"},
+		"wrong secret":  {func(p *program) { p.Remember(caller, secret, vouched("free", perMinute(4))) }, another, "n"},
+		"no secret":     {func(p *program) { p.Remember(caller, secret, vouched("free", perMinute(4))) }, enforce.Proof{}, "n"},
+		"until the end": {func(p *program) { p.Remember(caller, secret, vouched("free", perMinute(4))); p.pass(lifetime - 1) }, secret, "y"},
+		"too long ago":  {func(p *program) { p.Remember(caller, secret, vouched("free", perMinute(4))); p.pass(lifetime) }, secret, "n"},
+		"again since": {func(p *program) {
+			p.Remember(caller, secret, vouched("free", perMinute(4)))
+			p.pass(lifetime / 2)
+			p.Remember(caller, secret, vouched("free", perMinute(4)))
+			p.pass(lifetime / 2)
+		}, secret, "y"},
+		"revoked": {func(p *program) {
+			p.Remember(caller, secret, vouched("free", perMinute(4)))
+			p.Forget(caller, secret)
+		}, secret, "n"},
+		"revoked, no secret": {func(p *program) {
+			p.Remember(caller, secret, vouched("free", perMinute(4)))
+			p.Forget(caller, secret)
+		}, enforce.Proof{}, "n"},
+		"somebody guessed": {func(p *program) {
+			p.Remember(caller, secret, vouched("free", perMinute(4)))
+			p.Forget(caller, another)
+		}, secret, "y"},
+		"banned": {func(p *program) {
+			p.Remember(caller, secret, vouched("free", perMinute(4)))
+			p.Remember(caller, secret, enforce.Result{Plan: "free", BannedUntil: p.Add(time.Hour)})
+		}, secret, "n"},
+		"plan is gone": {func(p *program) { p.Remember(caller, secret, vouched("gone", perMinute(4))) }, secret, "n"},
+		"rotated, in its grace": {func(p *program) {
+			p.Remember(caller, another, vouched("free", perMinute(4)))
+			p.Remember(caller, secret, vouched("free", perMinute(4)))
+		}, another, "y"},
+		"rotated thrice": {func(p *program) {
+			p.Remember(caller, secret, vouched("free", perMinute(4)))
+			for i := range byte(2) {
+				p.pass(1)
+				p.Remember(caller, enforce.Proof{3 + i}, vouched("free", perMinute(4)))
+			}
+		}, secret, "n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newProgram(open)
+			c.prepare(p)
+			p.expect(t, caller, c.proof, once, c.want)
+		})
+	}
+}
+
+// A token names its plan: under another one its bearer was not verified.
+func TestTokensOfAnotherPlan(t *testing.T) {
+	p := newProgram(policy.Plan{Name: "free", Degraded: policy.Open}, policy.Plan{Name: "pro", Degraded: policy.Open})
+	bearer := enforce.Call{Kind: policy.Token, Subject: "jwt", Plan: "free"}
+	p.Remember(bearer, enforce.Proof{}, vouched("free", perMinute(4)))
+	p.expect(t, bearer, enforce.Proof{}, once, "y")
+	bearer.Plan = "pro"
+	p.expect(t, bearer, enforce.Proof{}, once, "n")
+}
+
+func TestWithoutASet(t *testing.T) {
+	p := newProgram()
+	p.set = nil
+	p.Remember(caller, secret, vouched("free", perMinute(4)))
+	p.expect(t, caller, secret, once, "n")
+}
+
+// A share is rounded down, but at least 1; Retry-After is the model's; an override's
+// limits are shared too.
+func TestShares(t *testing.T) {
+	for _, c := range []struct {
+		requests int64
+		share    int
+		want     string
+	}{{10, 25, "yyn"}, {10, 1, "yn"}, {2, 100, "yyn"}, {1, 50, "yn"}} {
+		p := newProgram(policy.Plan{Name: "free", Degraded: policy.Local, Share: c.share, Limits: []limiter.Limit{perMinute(1000)}})
+		p.Remember(caller, secret, vouched("free", perMinute(c.requests)))
+		last := p.expect(t, caller, secret, once, c.want)
+		if last.RetryAfter() != time.Minute || last.Limits[0].Remaining != 0 {
+			t.Errorf("%d%% of %d: %+v", c.share, c.requests, last)
+		}
+		p.pass(time.Minute - time.Microsecond)
+		p.expect(t, caller, secret, once, "n")
+		p.pass(time.Microsecond)
+		p.expect(t, caller, secret, once, "y")
+	}
+}
+
+// What a program admitted in one outage counts in the next, whatever the store said in
+// between.
+func TestCountsOutliveAnOutage(t *testing.T) {
+	p := newProgram(policy.Plan{Name: "free", Degraded: policy.Local, Share: 50})
+	p.Remember(caller, secret, vouched("free", perMinute(4)))
+	p.expect(t, caller, secret, once, "yyn")
+	p.pass(time.Second)
+	p.Remember(caller, secret, vouched("free", perMinute(4)))
+	p.expect(t, caller, secret, once, "n")
+	p.Remember(caller, secret, func() enforce.Result { c := vouched("free", perMinute(6)); c.KeyVersion = 2; return c }())
+	p.expect(t, caller, secret, once, "yn")
+}
+
+// Limits on the route and on others hold as well, all or nothing; one in shadow mode only
+// tells.
+func TestLimitsBeside(t *testing.T) {
+	p := newProgram(policy.Plan{Name: "free", Degraded: policy.Local, Share: 100})
+	second := enforce.Call{Kind: policy.APIKey, Subject: "second"}
+	for _, call := range []enforce.Call{caller, second} {
+		p.Remember(call, secret, vouched("free", perMinute(3)))
+	}
+	p.rules = []enforce.RuleLimits{{State: "ip", Scope: policy.ScopeIP, Mode: policy.Enforce, Limits: []limiter.Limit{perMinute(2)}}}
+	last := p.expect(t, caller, secret, once, "yyn")
+	if own := last.Limits[0]; own.Remaining != 1 || last.Limits[1].Scope != policy.ScopeIP {
+		t.Errorf("a call that the address's limit denied took from the caller's: %+v", last)
+	}
+	p.expect(t, second, secret, once, "n")
+	p.rules[0].Mode = policy.Shadow
+	if last := p.expect(t, caller, secret, once, "y"); last.WouldAllow {
+		t.Error("a shadow limit did not tell that it would deny")
+	}
+	p.expect(t, caller, secret, once, "n")
+	p.rules = nil
+	p.expect(t, second, secret, once, "yyyn")
+}
+
+// A caller over its own share takes nothing of what callers share, not even in passing.
+func TestOwnLimitsGoFirst(t *testing.T) {
+	p := newProgram(policy.Plan{Name: "free", Degraded: policy.Local, Share: 100})
+	second := enforce.Call{Kind: policy.APIKey, Subject: "second"}
+	for _, call := range []enforce.Call{caller, second} {
+		p.Remember(call, secret, vouched("free", perMinute(2)))
+	}
+	attempts := []limiter.Limit{{Requests: 4, Window: time.Minute, CountDenied: true}} // it shows every touch
+	p.rules = []enforce.RuleLimits{{State: "all", Scope: policy.ScopeGlobal, Mode: policy.Enforce, Limits: attempts}}
+	if last := p.expect(t, caller, secret, once, "yynnnnnn"); len(last.Limits) != 1 {
+		t.Errorf("the shared limit was asked: %+v", last)
+	}
+	p.expect(t, second, secret, once, "yy")
+}
+
+// A cost of 0, and a mode that counts nothing, stay unlimited; a cost above the share has
+// to wait for the store.
+func TestCosts(t *testing.T) {
+	p := newProgram(policy.Plan{Name: "free", Degraded: policy.Local, Share: 50})
+	p.Remember(caller, secret, vouched("free", perMinute(4)))
+	free, dear := once, once
+	free.Cost, dear.Cost = 0, 3
+	p.expect(t, caller, secret, free, "yyyyy")
+	p.expect(t, caller, secret, dear, "nn")
+	p.expect(t, caller, secret, once, "yyn")
+	p.Remember(caller, secret, vouched("free")) // no limit is looked at
+	p.expect(t, caller, secret, once, "yyyyy")
+}
+
+// A flood of callers pushes out those who have not called for longest, and they are
+// denied, never let in uncounted.
+func TestBounded(t *testing.T) {
+	p := newProgram(policy.Plan{Name: "free", Degraded: policy.Local, Share: 100})
+	p.Remember(caller, secret, vouched("free", perMinute(2)))
+	for i := range 10_000 {
+		p.Remember(enforce.Call{Kind: policy.APIKey, Subject: fmt.Sprint(i)}, secret, vouched("free", perMinute(2)))
+	}
+	p.expect(t, caller, secret, once, "n")
+	p.expect(t, enforce.Call{Kind: policy.APIKey, Subject: "9999"}, secret, once, "yyn")
+}

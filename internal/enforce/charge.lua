@@ -1,0 +1,27 @@
+-- Whether a bucket's copy of the plans is newer than a version of the Set.
+local function newer(copy, version)
+  local head = call('GETRANGE', copy, 0, 4)
+  return #head == 5 and unpack('>I4', head, 2) > tonumber(version)
+end
+
+-- Gives back or takes a difference on one state. Returns how much was taken: all of it,
+-- or what fits; of a difference below 0 how much the state may still hold and did not
+-- give back.
+local function settle(key, prog, difference, at)
+  if difference == 0 then
+    return 0
+  end
+  if difference < 0 then
+    local reply = step(key, prog, difference, at)
+    return (unpack('>I4', reply, #reply - 3))
+  end
+  local look = step(key, prog, 0, 0)
+  local fits = difference
+  for i = 9, #look, 26 do -- 26 bytes each: a look is never answered in short
+    fits = math.min(fits, (unpack('>I4', look, i)))
+  end
+  if fits > 0 and string.byte(step(key, prog, fits, 0)) % 2 == 0 then
+    return 0
+  end
+  return fits
+end

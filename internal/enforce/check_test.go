@@ -1,0 +1,325 @@
+package enforce
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+	"tidegate/internal/route"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/valkeytest"
+)
+
+// from is a call from an address.
+func (c Call) from(address string) Call {
+	c.Address = netip.MustParseAddr(address)
+	c.Network = netip.PrefixFrom(c.Address, c.Address.BitLen())
+	return c
+}
+
+func (c Call) to(method, path string) Call {
+	c.Route.Method, c.Route.Path = method, path
+	return c
+}
+
+func scopes(c Result) string {
+	var words []string
+	for _, l := range c.Limits {
+		words = append(words, fmt.Sprintf("%s:%d", l.Scope, l.Remaining))
+	}
+	return strings.Join(words, " ")
+}
+
+// Shadow counts and tells, and denies nobody. Off does not even count.
+func TestModes(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(1)...)
+		_, secret := w.create(t, "modes", "free")
+		w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Shadow })
+		if c := w.expect(t, call(secret), "yyy"); c.WouldAllow || c.Limits[0].Mode != policy.Shadow || c.RetryAfter() != 0 {
+			t.Errorf("shadow: %s, want a call that would be denied", describe(c))
+		}
+		w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Off })
+		if c := w.expect(t, call(secret), "yyy"); !c.WouldAllow || len(c.Limits) != 0 {
+			t.Errorf("off: %s, want no limit at all", describe(c))
+		}
+		w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Enforce })
+		w.expect(t, call(secret), "n")
+	})
+}
+
+// A candidate is counted apart, on every call as if it were in force, and never denies.
+func TestCandidate(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(4)...)
+		_, secret := w.create(t, "on trial", "free")
+		w.expect(t, call(secret), "y")
+		w.save(t, func(s *policy.Set) { s.Plans[0].Candidate = perMinute(2) })
+		var trials []bool
+		for range 4 {
+			trials = append(trials, w.check(t, call(secret)).CandidateAllows)
+		}
+		if want := []bool{true, true, false, false}; !slices.Equal(trials, want) {
+			t.Errorf("candidate allowed %v, want %v", trials, want)
+		}
+		w.expect(t, call(secret), "n")
+	})
+}
+
+// The caller's limits, its limits on the route, its address's and everybody's are taken
+// all or nothing, and Retry-After heeds all that were asked.
+func TestAllScopesOrNothing(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(10)...)
+		_, secret := w.create(t, "one", "free")
+		_, second := w.create(t, "two", "free")
+		w.save(t, func(s *policy.Set) {
+			s.PerIP.Limits = perMinute(8)
+			s.Global.Limits = perMinute(9)
+			s.Routes = []policy.Route{
+				{Name: "orders", Cost: 1, Pattern: route.Pattern{Path: "/orders/{id}"}, PerKey: perMinute(2), Shared: perMinute(5)},
+				{Name: "reports", Cost: 3, Pattern: route.Pattern{Method: "POST", Path: "/reports"}, PerIP: perMinute(3)},
+			}
+		})
+		orders, reports := call(secret).from("192.0.2.1").to("GET", "/orders/7"), call(secret).from("192.0.2.1").to("POST", "/reports")
+		for i, step := range []struct {
+			call Call
+			want string
+		}{
+			{orders, "key:9 route:1 ip:7 global:8 route-all:4"},
+			{orders, "key:8 route:0 ip:6 global:7 route-all:3"},
+			{orders, "key:8 route:0 denied"},
+			{orders.to("GET", "/elsewhere"), "key:7 ip:5 global:6"},
+			{reports, "key:4 ip:2 route-ip:0 global:3"},
+			{reports, "key:4 ip:2 route-ip:0 global:3 denied"},
+			{call(second).from("192.0.2.1").to("GET", "/orders/9"), "key:9 route:1 ip:1 global:2 route-all:2"},
+			{call(second).from("192.0.2.2").to("GET", "/orders/9"), "key:8 route:0 ip:7 global:1 route-all:1"},
+			{call(second).from("192.0.2.2").to("POST", "/reports"), "key:8 ip:7 route-ip:3 global:1 denied"},
+			{orders.to("GET", "/elsewhere"), "key:3 ip:0 global:0"},
+			{orders.to("GET", "/elsewhere"), "key:3 ip:0 global:0 denied"},
+		} {
+			c := w.check(t, step.call)
+			got := scopes(c)
+			if !c.Allowed {
+				got += " denied"
+			}
+			if got != step.want {
+				t.Fatalf("call %d: %s, want %s", i, got, step.want)
+			}
+			if c.Allowed != (c.RetryAfter() == 0) {
+				t.Errorf("call %d: allowed %t, retry after %s", i, c.Allowed, c.RetryAfter())
+			}
+		}
+	})
+}
+
+// Callers that hammer are banned, each time for longer; being banned costs nothing more.
+func TestBansEscalate(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", limiter.Limit{Requests: 1, Window: time.Hour})
+		k, secret := w.create(t, "hammer", "free")
+		w.save(t, func(s *policy.Set) {
+			s.Bans = &policy.Bans{
+				Denials: 3,
+				Window:  policy.Duration(time.Minute),
+				Base:    policy.Duration(10 * time.Minute),
+				Cap:     policy.Duration(15 * time.Minute),
+			}
+		})
+		w.expect(t, call(secret), "ynn")
+		for _, want := range []time.Duration{10 * time.Minute, 15 * time.Minute} {
+			c := w.check(t, call(secret))
+			if left := time.Until(c.BannedUntil); c.Allowed || left > want || left < want-time.Minute {
+				t.Fatalf("%s: banned for %s more, want %s", describe(c), left, want)
+			}
+			if again := w.check(t, call(secret)); !again.BannedUntil.Equal(c.BannedUntil) {
+				t.Errorf("the ban moved from %s to %s", c.BannedUntil, again.BannedUntil)
+			}
+			w.lift(t, k.ID)
+			w.expect(t, call(secret), "nn")
+		}
+		if err := w.Reset(t.Context(), k.ID, byTest); err != nil {
+			t.Fatal(err)
+		}
+		w.expect(t, call(secret), "yn")
+	})
+}
+
+// lift lets a ban pass, as time would.
+func (w *world) lift(t *testing.T, id string) {
+	t.Helper()
+	key := keyspace.Of(id, "sb")
+	ban := must(w.client.Do(t.Context(), w.client.B().Get().Key(key).Build()).ToString())
+	if err := w.client.Do(t.Context(), w.client.B().Set().Key(key).Value(ban[:1]+string(policyset.AppendTime(nil, time.Unix(1, 0)))).Build()).
+		Error(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAddressLists(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(1)...)
+	_, secret := w.create(t, "anyone", "free")
+	w.save(t, func(s *policy.Set) {
+		s.Deny = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
+		s.Allow = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/23"), netip.MustParsePrefix("2001:db8::/32")}
+		s.Exempt = []netip.Prefix{netip.MustParsePrefix("2001:db8:1::/48")}
+	})
+	for address, refused := range map[string]bool{
+		"198.51.100.7": true, "::ffff:198.51.100.7": true, "203.0.113.1": true, "198.51.101.1": false, "2001:db8::1": false,
+	} {
+		if _, err := w.checker.Check(t.Context(), call(secret).from(address), nil); errors.Is(err, policy.ErrRefused) != refused {
+			t.Errorf("%s: %v, want refused %t", address, err, refused)
+		}
+	}
+	if _, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err, policy.ErrRefused) {
+		t.Errorf("no address at all: %v, want ErrRefused", err)
+	}
+	w.expect(t, call(secret).from("2001:db8:1::1"), "yyy")
+	w.expect(t, call(secret).from("2001:db8:2::1"), "n")
+}
+
+// Callers that others vouch for have the plan that comes with them, and a record only for
+// an override or a ban.
+func TestTokensAndAddresses(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(1)...)
+		w.plan(t, "pro", perMinute(2)...)
+		token := Call{Kind: policy.Token, Subject: "jwt-abc", Plan: "pro"}
+		if c := w.expect(t, token, "yyn"); c.Plan != "pro" || c.KeyVersion != 0 {
+			t.Errorf("%s, want plan pro without a record", describe(c))
+		}
+		for _, c := range []Call{
+			{Kind: policy.Token, Subject: "jwt-none"},
+			{Kind: policy.Token, Subject: "jwt-odd", Plan: "gold"},
+			{Kind: policy.Address, Subject: "ip-1"},
+		} {
+			if _, err := w.checker.Check(t.Context(), c, nil); !errors.Is(err, policy.ErrRefused) {
+				t.Errorf("%+v: %v, want ErrRefused", c, err)
+			}
+		}
+		w.save(t, func(s *policy.Set) { s.TokenPlan, s.AddressPlan = "free", "free" })
+		w.expect(t, Call{Kind: policy.Token, Subject: "jwt-none"}, "yn")
+		w.expect(t, Call{Kind: policy.Address, Subject: "ip-1"}, "yn")
+		k, err := w.Adopt(t.Context(), policy.Token, "jwt-none", "somebody", &policy.Override{Limits: perMinute(3), Reason: "more"}, byTest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := w.expect(t, Call{Kind: policy.Token, Subject: "jwt-none"}, "yyn"); c.Source != "override" || c.Name != "somebody" {
+			t.Errorf("%s, want the override", describe(c))
+		}
+		must(w.Update(t.Context(), k.ID, k.Version, "key.ban", byTest, func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) }))
+		if c := w.expect(t, Call{Kind: policy.Token, Subject: "jwt-none"}, "n"); c.BannedUntil.IsZero() {
+			t.Errorf("%s, want a ban", describe(c))
+		}
+	})
+}
+
+// A route of cost 0 is authenticated and takes nothing.
+func TestFreeRoute(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(1)...)
+	_, secret := w.create(t, "healthy", "free")
+	w.save(t, func(s *policy.Set) {
+		s.Routes = []policy.Route{{Name: "health", Pattern: route.Pattern{Path: "/health"}}}
+		s.Global.Limits = perMinute(1)
+	})
+	w.expect(t, call(secret).to("GET", "/health"), "yyy")
+	w.expect(t, call(secret), "yn")
+	w.expect(t, call(secret).to("GET", "/health"), "y")
+}
+
+// Saves act on every check that starts after they return, while many checkers are at
+// work.
+func TestSavesUnderLoad(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(1)...)
+	_, secret := w.create(t, "busy", "free")
+	var floor atomic.Int64 // version of the last save that returned
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	for range 4 {
+		checker := NewChecker(w.client, testPepper)
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				least := floor.Load()
+				c, err := checker.Check(t.Context(), call(secret), nil)
+				if err != nil || c.SetVersion < least || len(c.Limits) != 1 || c.Limits[0].Limit.Requests < least {
+					t.Errorf("%s, %v; want version %d or newer", describe(c), err, least)
+					return
+				}
+			}
+		})
+	}
+	for range 30 {
+		saved := w.save(t, func(s *policy.Set) { s.Plans[0].Limits = perMinute(s.Version + 1) })
+		floor.Store(saved.Version)
+	}
+	close(done)
+	wg.Wait()
+}
+
+// Commands that travel with a check leave once, in the same flush, and their results come
+// back.
+func TestPiggyback(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(1)...)
+	_, secret := w.create(t, "driver", "free")
+	var results int
+	ride := keyspace.Of("ride", "m1")
+	board := func() valkey.Completed { return w.client.B().Hincrby().Key(ride).Field("0").Increment(1).Build() }
+	commands := []valkey.Completed{board(), board()}
+	with := NewPiggyback(w.client, commands, func(r []valkey.ValkeyResult) { results += len(r) })
+	for range 2 { // the first one finds that its Set is older
+		if _, err := w.checker.Check(t.Context(), call(secret), with); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rides := must(w.client.Do(t.Context(), w.client.B().Hget().Key(ride).Field("0").Build()).AsInt64()); rides != 2 || results != 2 {
+		t.Errorf("%d rides, %d results; want 2 of each", rides, results)
+	}
+}
+
+// An interrupted save is finished by Sync, and a bucket never goes back to an older copy.
+func TestSyncFinishesASave(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(1)...)
+	old := must(w.Set(t.Context()))
+	_, secret := w.create(t, "halfway", "free")
+	w.expect(t, call(secret), "yn")
+	newest := *old
+	newest.Version++
+	newest.Plans = []policy.Plan{{Number: 1, Name: "free", Limits: perMinute(3)}}
+	record := policyset.Versioned(newest.Version, must(json.Marshal(newest)))
+	if err := w.client.Do(t.Context(), w.client.B().Set().Key(policyset.SetKey).Value(string(record)).Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	w.expect(t, call(secret), "n")
+	if err := w.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.expect(t, call(secret), "yyn")
+	if err := w.Distribute(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	if c := w.check(t, call(secret)); c.SetVersion != newest.Version {
+		t.Errorf("version %d, want %d kept", c.SetVersion, newest.Version)
+	}
+}

@@ -1,0 +1,334 @@
+package enforce
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/registry"
+	"tidegate/internal/route"
+	"tidegate/internal/testing/valkeytest"
+)
+
+// history plays random checks and edits on a Checker and on the oracle, and compares
+// every answer.
+type history struct {
+	*world
+	*oracle
+	t        *rapid.T
+	checkers []*Checker
+	secrets  []apikey.Secret
+	log      []string
+	checks   int
+}
+
+var (
+	historyPaths     = []string{"/a", "/b", "/elsewhere"}
+	historyAddresses = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::9")}
+	historyModes     = rapid.SampledFrom([]policy.Mode{"", policy.Enforce, policy.Enforce, policy.Enforce, policy.Shadow, policy.Off})
+	historyWindows   = rapid.SampledFrom([]time.Duration{time.Minute, 10 * time.Minute, time.Hour})
+)
+
+// most is the highest cost; no limit is below it, since such are refused.
+const most = 3
+
+func drawLimits(t *rapid.T) []limiter.Limit {
+	limits := make([]limiter.Limit, rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "limits"))
+	for i := range limits {
+		limits[i] = limiter.Limit{Requests: rapid.Int64Range(most, 9).Draw(t, "requests"), Window: historyWindows.Draw(t, "window")}
+		limits[i].Algorithm = rapid.SampledFrom(limiter.Algorithms()).Draw(t, "algorithm")
+		if limits[i].Algorithm == limiter.Log {
+			limits[i].CountDenied = rapid.IntRange(0, 4).Draw(t, "count denied") == 0
+		}
+	}
+	return limits
+}
+
+func drawOptional(t *rapid.T, odds int) []limiter.Limit {
+	if rapid.IntRange(1, 10).Draw(t, "any") > odds {
+		return nil
+	}
+	return drawLimits(t)
+}
+
+// drawLease makes limits of all callers such as can be leased, and leases them.
+func drawLease(t *rapid.T, limits []limiter.Limit) policy.Duration {
+	if len(limits) == 0 || rapid.IntRange(0, 2).Draw(t, "leased") == 0 {
+		return 0
+	}
+	for i := range limits {
+		limits[i].Algorithm, limits[i].CountDenied = limiter.Log, false
+		limits[i].Requests *= rapid.SampledFrom([]int64{1, 1, 4, 100}).Draw(t, "times")
+		limits[i].Slots = rapid.SampledFrom([]int{0, 0, limiter.MinSlots}).Draw(t, "slots")
+	}
+	return policy.Duration(rapid.SampledFrom([]time.Duration{policy.MinLease, time.Second, 15 * time.Second}).Draw(t, "lease"))
+}
+
+func drawRoute(t *rapid.T, path string) policy.Route {
+	shared := drawOptional(t, 4)
+	return policy.Route{
+		SharedLease: drawLease(t, shared), Shared: shared,
+		Name: "route " + path, Pattern: route.Pattern{Path: path}, Cost: rapid.SampledFrom([]int64{0, 1, 1, 2, 3}).Draw(t, "cost"),
+		Mode: historyModes.Draw(t, "route's mode"), PerKey: drawOptional(t, 6), PerIP: drawOptional(t, 3),
+	}
+}
+
+func drawBans(t *rapid.T) *policy.Bans {
+	if rapid.Bool().Draw(t, "no bans") {
+		return nil
+	}
+	base := policy.Duration(rapid.SampledFrom([]time.Duration{time.Minute, 5 * time.Minute}).Draw(t, "base"))
+	return &policy.Bans{
+		Denials: rapid.Int64Range(2, 5).Draw(t, "denials"),
+		Window:  policy.Duration(historyWindows.Draw(t, "denials'")),
+		Base:    base,
+		Cap:     3 * base,
+	}
+}
+
+// editSet changes one thing of the Set, or all.
+func (h *history) editSet(s *policy.Set) {
+	t := h.t
+	which := rapid.IntRange(0, 9).Draw(t, "which")
+	at := rapid.IntRange(0, 1).Draw(t, "at")
+	all := which == 9
+	if p := &s.Plans[at]; which <= 1 || all {
+		p.Limits = drawLimits(t)
+	}
+	if which == 2 || all {
+		s.Plans[at].Mode = historyModes.Draw(t, "mode")
+	}
+	if which == 3 || all {
+		s.Plans[at].Candidate = drawOptional(t, 5)
+	}
+	if which == 4 || all {
+		s.PerIP = policy.Scope{Limits: drawOptional(t, 7), Mode: historyModes.Draw(t, "mode")}
+	}
+	if which == 5 || all {
+		limits := drawOptional(t, 7)
+		s.Global = policy.Scope{Lease: drawLease(t, limits), Limits: limits, Mode: historyModes.Draw(t, "mode")}
+	}
+	if which == 6 || all {
+		s.Routes[at] = drawRoute(t, historyPaths[at])
+	}
+	if which == 7 || all {
+		s.Bans = drawBans(t)
+	}
+	if which == 8 || all {
+		s.Exempt = nil
+		if rapid.IntRange(0, 2).Draw(t, "exempt") == 0 {
+			s.Exempt = []netip.Prefix{netip.PrefixFrom(historyAddresses[2], 128)}
+		}
+	}
+}
+
+func (h *history) saveSet(change func(*policy.Set)) {
+	set := must(h.Set(h.t.Context()))
+	change(set)
+	saved, err := h.tryOld(h.t.Context(), set)
+	if err != nil {
+		h.fail("save: %v", err)
+	}
+	h.set = saved
+	h.note("saved %s", must(json.Marshal(saved)))
+}
+
+// editKey changes a key.
+func (h *history) editKey() {
+	t := h.t
+	id := h.secrets[rapid.IntRange(0, len(h.secrets)-1).Draw(t, "key")].ID()
+	later := h.now.Add(rapid.SampledFrom([]time.Duration{-time.Second, time.Microsecond, time.Minute, 5 * time.Minute}).Draw(t, "later")).UTC()
+	change := func(k *policy.Key) {
+		switch rapid.IntRange(0, 6).Draw(t, "edit") {
+		case 0:
+			k.Plan = rapid.SampledFrom([]string{"one", "two"}).Draw(t, "plan")
+		case 1:
+			k.Override = nil
+		case 2:
+			k.Banned = later
+		case 3:
+			k.Expires = later.Add(10 * time.Minute)
+		case 4:
+			k.Status = rapid.SampledFrom([]policy.Status{policy.Active, policy.Active, policy.Active, policy.Revoked}).Draw(t, "status")
+		default:
+			k.Override = &policy.Override{Mode: historyModes.Draw(t, "mode"), Limits: drawLimits(t), Until: later, Reason: "history"}
+			if rapid.Bool().Draw(t, "without end") {
+				k.Override.Until = time.Time{}
+			}
+		}
+	}
+	k, err := h.Update(t.Context(), id, h.keys[id].Version, "key.edit", byTest, change)
+	if err != nil {
+		h.fail("update: %v", err)
+	}
+	h.keys[id] = k
+	h.note("edited %s", must(json.Marshal(k)))
+}
+
+// advance lets time pass, now and then to the very instant, or the microsecond before, at
+// which something ends.
+func (h *history) advance() {
+	t := h.t
+	step := historyWindows.Draw(t, "time")
+	switch rapid.IntRange(0, 7).Draw(t, "pass") {
+	case 0:
+	case 1:
+		step -= time.Microsecond
+	case 2:
+		step = h.untilNextEnd(step)
+	case 3, 4: // within a lease
+		step = time.Duration(rapid.Int64Range(1, 20_000_000).Draw(t, "microseconds")) * time.Microsecond
+	case 5: // within the shortest
+		step = time.Duration(rapid.Int64Range(1, 10_000).Draw(t, "microseconds")) * time.Microsecond
+	default:
+		step = time.Duration(rapid.Int64Range(1, step.Microseconds()/3).Draw(t, "microseconds")) * time.Microsecond
+	}
+	h.now = h.now.Add(step)
+	h.setClock(t, h.now)
+}
+
+func (h *history) untilNextEnd(step time.Duration) time.Duration {
+	for id, k := range h.keys {
+		ends := []time.Time{k.Banned, k.Expires, h.bans[id].till}
+		if k.Override != nil {
+			ends = append(ends, k.Override.Until)
+		}
+		for _, end := range ends {
+			if left := end.Sub(h.now); left > time.Microsecond && left < step {
+				step = left - time.Duration(rapid.IntRange(0, 1).Draw(h.t, "early"))*time.Microsecond
+			}
+		}
+	}
+	return step
+}
+
+// checkOnce makes one check and compares.
+func (h *history) checkOnce() {
+	t := h.t
+	secret := h.secrets[rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "caller")]
+	address := historyAddresses[rapid.SampledFrom([]int{0, 0, 0, 0, 1, 2}).Draw(t, "address")]
+	path := historyPaths[rapid.SampledFrom([]int{0, 0, 0, 1, 1, 2}).Draw(t, "path")]
+	h.checks++
+	h.env = rapid.IntRange(0, len(h.checkers)-1).Draw(t, "checker") // each knows the Set that it last met
+	h.checker = h.checkers[h.env]
+	want := h.oracle.check(secret.ID(), address, path)
+	got, err := h.checker.Check(t.Context(), call(secret).from(address.String()).to("GET", path), nil)
+	h.note("%s %s from %s at %d: %s", secret.ID(), path, address, h.now.UnixMicro(), want)
+	if errors.Is(err, policy.ErrUnknownKey) != want.unknown || err != nil && !want.unknown {
+		h.fail("%s, %v", describe(got), err)
+	}
+	if want.unknown {
+		if got.Allowed {
+			h.fail("unknown, but allowed")
+		}
+		return
+	}
+	if got.Allowed != want.allowed || got.WouldAllow != want.would || got.CandidateAllows != want.trial || !got.BannedUntil.Equal(want.banned) ||
+		fmt.Sprint(got.Limits) != fmt.Sprint(want.limits) || got.SetVersion != h.set.Version || got.KeyVersion != h.keys[secret.ID()].Version {
+		h.fail("got %s", verdict{false, got.Allowed, got.WouldAllow, got.CandidateAllows, got.BannedUntil, got.Limits})
+	}
+}
+
+// checkStates compares every state to its model's.
+func (h *history) checkStates() {
+	for _, name := range h.names() {
+		state := h.states[name]
+		program, err := limiter.Compile(state.limits, h.now)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		reply, err := h.checker.run(h.t.Context(), stepScript, []string{name, "no copy"}, stepArgs(program, 0, time.Time{}, 0))
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		got, err := limiter.ParseReply(reply, state.limits)
+		if want := state.model().Peek(h.now, state.limits); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			h.fail("%s holds %+v, %v; want %+v", name, got, err, want)
+		}
+	}
+}
+
+func (h *history) note(format string, args ...any) {
+	h.log = append(h.log, fmt.Sprintf(format, args...))
+}
+
+func (h *history) fail(format string, args ...any) {
+	h.t.Helper()
+	h.t.Fatalf("%s\n%s", strings.Join(h.log, "\n"), fmt.Sprintf(format, args...))
+}
+
+// begin empties the server and makes two plans and two keys.
+func (h *history) begin() {
+	ctx, t := h.t.Context(), h.t
+	if err := h.client.Do(ctx, h.client.B().Flushall().Sync().Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	h.setClock(t, h.now)
+	h.saveSet(func(s *policy.Set) {
+		s.Plans = []policy.Plan{{Name: "one", Limits: drawLimits(t)}, {Name: "two", Limits: drawLimits(t)}}
+		s.Routes = []policy.Route{drawRoute(t, "/a"), drawRoute(t, "/b")}
+		s.Bans = drawBans(t)
+	})
+	for _, plan := range []string{"one", "two"} {
+		k, secret, err := h.Create(ctx, policy.NewKey{Name: "caller", Env: "test", Plan: plan}, byTest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.secrets, h.keys[k.ID] = append(h.secrets, secret), k
+	}
+}
+
+// Every check of any history of checks, edits of the policies and of keys, and time
+// passing is answered as plain Go over the models answers it: over all scopes together
+// all or nothing, in every mode, with bans, candidates and overrides that end; and what
+// each state holds in the end is what its model holds, so that what was given back is
+// exactly what was taken.
+func TestChecksEqualTheOracle(t *testing.T) {
+	onVirtualTime(t)
+	largerShares(t)
+	w := open(t, valkeytest.Start(t))
+	histories, checks, met := 0, 0, map[string]int{}
+	rapid.Check(t, func(rt *rapid.T) {
+		h := &history{world: &world{Store: registry.NewStore(w.client, testPepper), client: w.client}, t: rt}
+		for range 3 {
+			h.checkers = append(h.checkers, NewChecker(w.client, testPepper))
+		}
+		h.checker = h.checkers[0]
+		h.oracle = newOracle(h.world)
+		h.skew = make([]time.Duration, len(h.checkers))
+		h.Now = func() time.Time { return h.now }
+		for i, c := range h.checkers {
+			c.now = func() time.Time { return h.now.Add(h.skew[i]) }
+		}
+		h.begin()
+		for range rapid.SampledFrom([]int{5, 20, 60, 100}).Draw(rt, "events") {
+			switch rapid.IntRange(0, 19).Draw(rt, "event") {
+			case 0:
+				h.saveSet(h.editSet)
+			case 1, 2:
+				h.editKey()
+			case 3, 4, 5:
+				h.advance()
+			case 6:
+				h.skew[rapid.IntRange(0, len(h.skew)-1).Draw(rt, "frozen")] += time.Duration(rapid.Int64Range(0, 20_000).Draw(rt, "for")) * time.Millisecond
+			default:
+				h.checkOnce()
+			}
+		}
+		h.checkStates()
+		histories, checks = histories+1, checks+h.checks
+		for what, n := range h.met {
+			met[what] += n
+		}
+	})
+	t.Logf("%d histories, %d checks; of leased limits: %v", histories, checks, met)
+}

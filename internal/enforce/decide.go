@@ -1,0 +1,140 @@
+package enforce
+
+import (
+	"slices"
+	"time"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+)
+
+// Decide answers a call as the newest Set that is known says. set is nil when there is
+// none; terms and rules are those of the call. A caller who is not known gets a denial
+// without an ID.
+func (c *Callers) Decide(call Call, proof Proof, set *policy.Set, terms RouteMatch, rules []RuleLimits) Result {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	checked := Result{
+		Degraded: true, CandidateAllows: true, Now: now.UTC(),
+		Rule: terms.Rule, Settle: terms.Settle, Cost: terms.Cost, SetVersion: terms.SetVersion,
+	}
+	k := c.find(call, proof, now)
+	if k == nil || set == nil {
+		return checked
+	}
+	checked.ID, checked.Name, checked.KeyVersion = call.Subject, k.facts.name, k.facts.keyVersion
+	checked.Plan, checked.Source = k.facts.plan, k.facts.source
+	plan, _ := set.Plan(k.facts.plan) // one that is gone is closed
+	switch plan.Degraded {
+	case policy.Open:
+		checked.Allowed, checked.WouldAllow = true, true
+	case policy.Local:
+		c.take(&checked, now, c.held(k, plan.Share, terms.Cost, rules))
+	case policy.Closed:
+	}
+	return checked
+}
+
+// held is a list of limits that a call is held against, with what they count.
+type held struct {
+	model  *limiter.Model
+	limits []limiter.Limit
+	scope  string
+	mode   policy.Mode
+	first  int // index of its limits in Result.Limits
+}
+
+// shared reports whether other callers take from the limits too.
+func (h held) shared() bool { return h.scope != policy.ScopeKey && h.scope != policy.ScopeRoute }
+
+// held lists what a call is held against, the caller's own limits first.
+func (c *Callers) held(k *caller, share int, cost int64, rules []RuleLimits) []held {
+	if cost == 0 {
+		return nil
+	}
+	var all []held
+	if k.mode != policy.Off {
+		all = append(all, held{&k.model, shared(k.limits, share), policy.ScopeKey, k.mode, 0})
+	}
+	for _, b := range rules {
+		model, found := c.others.Get(b.State)
+		if !found {
+			model = &limiter.Model{}
+			c.others.Add(b.State, model)
+		}
+		all = append(all, held{model, shared(b.Limits, share), b.Scope, b.Mode, 0})
+	}
+	return all
+}
+
+// maxSlots bounds the memory of a log; one with more calls than slots admits up to a
+// thousandth too little.
+const maxSlots = 1_000
+
+// shared are the limits' shares of one program.
+func shared(limits []limiter.Limit, percent int) []limiter.Limit {
+	shares := make([]limiter.Limit, len(limits))
+	for i, l := range limits {
+		l.Requests = max(1, l.Requests*int64(percent)/100)
+		if l.Algorithm == limiter.Log && (l.Slots == 0 || l.Slots > maxSlots) {
+			l.Slots = maxSlots
+		}
+		shares[i] = l
+	}
+	return shares
+}
+
+// take takes from all or, when an enforced one denies, from none. Shared limits are asked
+// only when the caller's own allow the call.
+func (c *Callers) take(checked *Result, now time.Time, all []held) {
+	checked.Allowed, checked.WouldAllow = true, true
+	shared := slices.IndexFunc(all, held.shared)
+	if shared < 0 {
+		shared = len(all)
+	}
+	taken := ask(checked, now, all[:shared])
+	if checked.Allowed {
+		taken = append(taken, ask(checked, now, all[shared:])...)
+	}
+	if checked.Allowed {
+		return
+	}
+	for _, h := range taken {
+		for i, u := range h.model.Refund(now, h.limits, checked.Cost, now).Limits {
+			checked.Limits[h.first+i].Usage = u
+		}
+	}
+}
+
+// ask takes from each list of limits, and returns those that gave.
+func ask(checked *Result, now time.Time, all []held) (taken []held) {
+	for _, h := range all {
+		d, err := h.model.Take(now, h.limits, checked.Cost)
+		if err != nil {
+			d = tooCostly(h.model.Peek(now, h.limits), checked.Cost)
+		}
+		if h.first = len(checked.Limits); d.Allowed {
+			taken = append(taken, h)
+		}
+		checked.WouldAllow = checked.WouldAllow && d.Allowed
+		checked.Allowed = checked.Allowed && (d.Allowed || h.mode != policy.Enforce)
+		for _, u := range d.Limits {
+			checked.Limits = append(checked.Limits, LimitState{Usage: u, Scope: h.scope, Mode: h.mode})
+		}
+	}
+	return taken
+}
+
+// tooCostly is the denial of a call that the share can never admit, though the whole
+// limit could: it has to wait for the store.
+func tooCostly(d limiter.Decision, cost int64) limiter.Decision {
+	d.Allowed = false
+	for i := range d.Limits {
+		if u := &d.Limits[i]; cost > u.Limit.Requests {
+			u.RetryAfter = max(u.RetryAfter, time.Second)
+			u.Next = 0 // the share's says nothing about the whole limit
+		}
+	}
+	return d
+}

@@ -1,0 +1,210 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+	"tidegate/internal/route"
+	"tidegate/internal/store/keyspace"
+)
+
+// Explanation is what a Check of a call would answer, and why.
+type Explanation struct {
+	Matches   []route.Match // the routes that the call falls under; Index counts Set.Routes
+	Refused   string        // why the caller may not call, whatever the limits; empty when it may
+	Exempt    bool          // the address is not limited
+	Effective policy.Effective
+	Result    Result // as Check would return it, but Remaining is as before the call
+}
+
+// tryScript makes a step and takes it back, in one. KEYS[1] the state; ARGV[1] the
+// program, ARGV[2] the cost, 0 to 1e9. Returns what limiter.ParseReply reads.
+var tryScript = sync.OnceValue(func() *valkey.Lua { return valkey.NewLuaScript(limiter.StepFunction() + tryLua) })
+
+const tryLua = `
+local before, ttl = call('GET', KEYS[1]), call('PTTL', KEYS[1])
+local reply = step(KEYS[1], ARGV[1], tonumber(ARGV[2]), 0)
+if before then
+  call('SET', KEYS[1], before)
+  if ttl >= 0 then -- 0 when less than a millisecond is left
+    call('PEXPIRE', KEYS[1], math.max(ttl, 1))
+  end
+else
+  call('DEL', KEYS[1])
+end
+return reply
+`
+
+// Explain tells what a Check of the key's call would answer now, in an environment that
+// holds no share of leased limits. It takes nothing. Call's Kind, Subject and Secret do
+// not matter.
+func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key, call Call) (Explanation, error) {
+	compiled, err := compileSet(set)
+	if err != nil {
+		return Explanation{}, fmt.Errorf("policy: explain: %w", err)
+	}
+	now := c.now()
+	call.Kind, call.Subject = k.Kind, k.ID
+	e := Explanation{Matches: compiled.table.Explain(call.Route), Exempt: compiled.exempts(call.Address)}
+	e.Effective, _ = set.Effective(k, now)
+	_, rule, err := compiled.admit(call)
+	if e.Refused = refusal(compiled, k, call, now, err); rule == nil {
+		rule = compiled.fallback
+	}
+	e.Result = Result{
+		Allowed: e.Refused == "", WouldAllow: e.Refused == "", CandidateAllows: true, Cost: rule.Cost, Now: now, ID: k.ID, Name: k.Name, Plan: k.Plan,
+		Source: e.Effective.Source,
+		Rule:   rule.Name, Settle: rule.Settle, SetVersion: set.Version, KeyVersion: k.Version,
+	}
+	if err := c.explainBan(ctx, &e.Result, set, k); err != nil {
+		return Explanation{}, err
+	}
+	return e, c.explainLimits(ctx, &e, compiled, call, rule)
+}
+
+// refusal says why a caller may not call; empty if it may.
+func refusal(set *compiledSet, k policy.Key, call Call, now time.Time, err error) string {
+	switch {
+	case k.Status != policy.Active:
+		return "the key is " + string(k.Status)
+	case !k.Expires.IsZero() && !k.Expires.After(now):
+		return "the key expired"
+	case within(set.Deny, call.Address):
+		return "the address is in the list of those refused"
+	case len(set.Allow) > 0 && !within(set.Allow, call.Address):
+		return "the address is not in the list of those admitted"
+	case errors.Is(err, policy.ErrRefused) && k.Plan == "":
+		return "no plan is meant for callers of this kind"
+	case err != nil:
+		return "the path can be read in two ways that different routes match"
+	}
+	return ""
+}
+
+// explainBan looks for a ban by hand, and for one by the policy for those who hammer.
+func (c *Checker) explainBan(ctx context.Context, checked *Result, set *policy.Set, k policy.Key) error {
+	until, err := policyset.BannedUntil(ctx, c.client, set, []policy.Key{k})
+	if err != nil {
+		return err
+	}
+	if until[0].After(checked.Now) {
+		checked.BannedUntil, checked.Allowed, checked.WouldAllow = until[0], false, false
+	}
+	return nil
+}
+
+// explained is one step on one subject, not made.
+type stepNotMade struct {
+	scope  string
+	mode   policy.Mode
+	step   limiter.Exchange
+	shared *sharedLimit // nil for the caller's own
+}
+
+// explainLimits asks the caller's own limits and, as a check does, the shared ones only
+// when those allow the call. Of a caller who may not call it asks the own ones alone.
+func (c *Checker) explainLimits(ctx context.Context, e *Explanation, set *compiledSet, call Call, rule *compiledRoute) error {
+	own, err := e.ownSteps(call, rule)
+	if err != nil {
+		return err
+	}
+	if err := c.explainSteps(ctx, e, own); err != nil {
+		return err
+	}
+	free := e.Exempt || e.Result.Cost == 0
+	if e.Result.Allowed || free && e.mayCall() {
+		if err := c.explainSteps(ctx, e, e.sharedSteps(set, call, rule, c.addresses)); err != nil {
+			return err
+		}
+	}
+	if free {
+		e.Result.Allowed, e.Result.WouldAllow = e.mayCall(), true
+	}
+	return nil
+}
+
+// mayCall reports whether the caller may call, whatever the limits.
+func (e *Explanation) mayCall() bool { return e.Refused == "" && e.Result.BannedUntil.IsZero() }
+
+func (c *Checker) explainSteps(ctx context.Context, e *Explanation, steps []stepNotMade) error {
+	if len(steps) == 0 {
+		return nil
+	}
+	execs := make([]valkey.LuaExec, len(steps))
+	for i, x := range steps {
+		args := []string{valkey.BinaryString(x.step.Program), strconv.FormatInt(e.Result.Cost, 10)}
+		execs[i] = valkey.LuaExec{Keys: []string{x.step.Key}, Args: args}
+	}
+	for i, result := range tryScript().ExecMulti(ctx, c.client, execs...) {
+		reply, err := result.AsBytes()
+		if err != nil {
+			return fmt.Errorf("policy: explain: %w", err)
+		}
+		if err := e.Result.explain(steps[i], reply); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ownSteps lists the caller's own limits that a check of the call would ask.
+func (e *Explanation) ownSteps(call Call, rule *compiledRoute) ([]stepNotMade, error) {
+	var steps []stepNotMade
+	if e.Effective.Mode != policy.Off && len(e.Effective.Limits) > 0 {
+		program, err := limiter.Compile(e.Effective.Limits, e.Result.Now)
+		if err != nil {
+			return nil, fmt.Errorf("policy: explain: %w", err)
+		}
+		own := limiter.Exchange{Key: keyspace.State(call.Subject), Program: program, Limits: e.Effective.Limits}
+		steps = append(steps, stepNotMade{policy.ScopeKey, e.Effective.Mode, own, nil})
+	}
+	if len(rule.perKey) > 0 {
+		routed := limiter.Exchange{Key: keyspace.Of(call.Subject, "s"+rule.tag), Program: rule.perKeyProgram(), Limits: rule.PerKey}
+		steps = append(steps, stepNotMade{policy.ScopeRoute, policy.OrEnforce(rule.Mode), routed, nil})
+	}
+	return steps, nil
+}
+
+// sharedSteps lists the shared limits that a check of the call would ask.
+func (e *Explanation) sharedSteps(set *compiledSet, call Call, rule *compiledRoute, addresses policyset.AddressKey) (steps []stepNotMade) {
+	for _, s := range set.sharedSteps(call, rule, addresses) {
+		count := s.shared.at(e.Result.Now)
+		exchange := limiter.Exchange{Key: s.keys[0], Program: count.program, Limits: count.counted}
+		steps = append(steps, stepNotMade{s.shared.scope, s.shared.mode, exchange, s.shared})
+	}
+	return steps
+}
+
+// explain counts in what a step would answer.
+func (c *Result) explain(x stepNotMade, reply []byte) error {
+	if limiter.ReplyCostTooHigh(reply) {
+		c.Allowed, c.WouldAllow = c.Allowed && x.mode != policy.Enforce, false
+		return nil
+	}
+	d, err := limiter.ParseReply(reply, x.step.Limits)
+	if err != nil {
+		return fmt.Errorf("policy: explain: %w", err)
+	}
+	c.Now = d.Now
+	c.WouldAllow = c.WouldAllow && d.Allowed
+	c.Allowed = c.Allowed && (d.Allowed || x.mode != policy.Enforce)
+	if x.shared != nil {
+		x.shared.tell(d.Limits, d.Now)
+	}
+	for _, u := range d.Limits {
+		if d.Allowed && c.Cost > 0 {
+			addRemaining(&u, c.Cost) // as it is before the call
+		}
+		c.Limits = append(c.Limits, LimitState{u, x.scope, x.mode})
+	}
+	return nil
+}

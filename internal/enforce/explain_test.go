@@ -1,0 +1,135 @@
+package enforce
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/route"
+	"tidegate/internal/testing/valkeytest"
+)
+
+// Explain says what the very next Check answers, names the route that wins, and takes
+// nothing.
+func TestExplainAgreesWithCheck(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.save(t, func(s *policy.Set) {
+			s.Plans = []policy.Plan{{Name: "free", Limits: perMinute(7)}}
+			s.Routes = []policy.Route{
+				{Name: "orders", Pattern: route.Pattern{Method: "GET", Path: "/orders"}, Cost: 3, PerKey: perMinute(6), Shared: perMinute(100)},
+			}
+			s.PerIP = policy.Scope{Limits: perMinute(50)}
+		})
+		key, secret := w.create(t, "acme", "free")
+		c := call(secret)
+		c.Address = netip.MustParseAddr("192.0.2.7")
+		c.Network = netip.MustParsePrefix("192.0.2.7/32")
+		for i := range 4 {
+			set, err := w.Set(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var e Explanation
+			for range 3 { // however often one looks
+				if e, err = w.explainer.Explain(t.Context(), set, key, c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := w.check(t, c)
+			if e.Result.Allowed != got.Allowed || e.Result.Rule != "orders" || e.Result.Cost != 3 || len(e.Result.Limits) != len(got.Limits) {
+				t.Fatalf("call %d: explained %+v, checked %+v", i, e.Result, got)
+			}
+			for j, l := range e.Result.Limits {
+				if l.Scope != got.Limits[j].Scope {
+					t.Errorf("call %d: limit %d is on %s, checked on %s", i, j, l.Scope, got.Limits[j].Scope)
+				}
+			}
+			if d := e.Result.RetryAfter() - got.RetryAfter(); d < 0 || d > time.Minute || got.Allowed != (i < 2) {
+				t.Errorf("call %d: retry after %s, checked %s", i, e.Result.RetryAfter(), got.RetryAfter())
+			}
+			if len(e.Matches) != 1 || !e.Matches[0].Won {
+				t.Errorf("matches %+v", e.Matches)
+			}
+		}
+	})
+}
+
+// Whoever may not call is told so, whatever the limits.
+func TestExplainRefusals(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.save(t, func(s *policy.Set) {
+			s.Plans = []policy.Plan{{Name: "free", Limits: []limiter.Limit{{Requests: 5, Window: time.Minute}}}}
+			s.Deny = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
+			s.Exempt = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
+		})
+		set, err := w.Set(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, secret := w.create(t, "acme", "free")
+		explain := func(k policy.Key, address string) Explanation {
+			t.Helper()
+			c := call(secret)
+			c.Address = netip.MustParseAddr(address)
+			e, err := w.explainer.Explain(t.Context(), set, k, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		revoked, expired, banned := key, key, key
+		revoked.Status = policy.Revoked
+		expired.Expires = time.Now().Add(-time.Minute)
+		banned.Banned = time.Now().Add(time.Hour)
+		if e := explain(key, "192.0.2.1"); !e.Result.Allowed || e.Refused != "" || e.Exempt {
+			t.Errorf("plain: %+v", e)
+		}
+		if e := explain(key, "203.0.113.9"); !e.Result.Allowed || !e.Exempt {
+			t.Errorf("exempt: %+v", e)
+		}
+		for name, e := range map[string]Explanation{
+			"denied address": explain(key, "198.51.100.7"), "revoked": explain(revoked, "192.0.2.1"), "expired": explain(expired, "192.0.2.1"),
+		} {
+			if e.Result.Allowed || e.Refused == "" {
+				t.Errorf("%s: %+v", name, e)
+			}
+		}
+		if e := explain(banned, "192.0.2.1"); e.Result.Allowed || e.Result.BannedUntil.IsZero() {
+			t.Errorf("banned: %+v", e)
+		}
+	})
+}
+
+// A HEAD call takes what the rule for GET costs and is recorded under that rule. Explain
+// says so.
+func TestHeadTakesTheCostOfGet(t *testing.T) {
+	for _, first := range []string{"GET", "HEAD"} {
+		w := open(t, valkeytest.Start(t))
+		w.plan(t, "free", perMinute(50)...)
+		w.save(t, func(s *policy.Set) {
+			s.Routes = []policy.Route{
+				{Name: "all", Cost: 1, Pattern: route.Pattern{Path: "/{proxy+}"}},
+				{Name: "report", Cost: 50, Pattern: route.Pattern{Method: "GET", Path: "/report"}},
+			}
+		})
+		key, secret := w.create(t, "reader", "free")
+		w.expect(t, call(secret).to(first, "/report"), "yn")
+		for _, method := range []string{"HEAD", "GET"} {
+			c := w.expect(t, call(secret).to(method, "/report"), "n")
+			e, err := w.explainer.Explain(t.Context(), must(w.Set(t.Context())), key, call(secret).to(method, "/report"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := "won: it has the literal \"report\" as segment 1, unlike * /{proxy+}"
+			if method == "HEAD" {
+				want += "; HEAD follows the rule for GET"
+			}
+			if c.Rule != "report" || c.Cost != 50 || e.Result.Rule != "report" || e.Result.Cost != 50 || e.Result.Allowed ||
+				e.Matches[0].Reason != want {
+				t.Errorf("%s after %s: %s; explained %+v", method, first, describe(c), e)
+			}
+		}
+	}
+}

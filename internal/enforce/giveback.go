@@ -1,0 +1,111 @@
+package enforce
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/limiter"
+)
+
+// taken is what a limit's state gave, and would have to be given back.
+type taken struct {
+	keys    []string // the state's and the bucket's copy's
+	program limiter.Program
+	at      time.Time
+	lot     *lot  // of a share, if it came from one
+	first   int32 // index of its limits in Result.Limits
+	count   int32
+}
+
+// giveBackTime is the least time that giving back has, so that the end of a call's time
+// does not make it lose what it took.
+const giveBackTime = 100 * time.Millisecond
+
+// giveBack returns what was taken for a call that is not allowed. What cannot be given
+// back stays counted until its window passes, which denies too much and never admits too
+// much.
+func (a *attempt) giveBack(ctx context.Context, checked *Result) {
+	if len(checked.taken) == 0 {
+		return
+	}
+	if end, ends := ctx.Deadline(); ctx.Err() != nil || ends && time.Until(end) < giveBackTime {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), giveBackTime)
+		defer cancel()
+	}
+	there := checked.putBack()
+	commands := make([]valkey.Completed, len(there))
+	for i, t := range there {
+		commands[i] = stepScript.command(a.client, t.keys, t.back(checked))
+	}
+	var newer []taken
+	if len(commands) > 0 {
+		for i, result := range a.client.DoMulti(ctx, commands...) {
+			t := there[i]
+			reply, err := result.AsBytes()
+			if missing(err) {
+				reply, _ = a.client.Do(ctx, stepScript.whole(a.client, t.keys, t.back(checked))).AsBytes()
+			}
+			if string(reply) == "S" {
+				newer = append(newer, t)
+			}
+		}
+	}
+	if len(newer) > 0 {
+		a.giveBackByNewer(ctx, checked, newer)
+	}
+	checked.restore()
+}
+
+// giveBackByNewer gives back by the Set in force what was taken by an older one, as
+// settling a reservation with 0 does. A limit that is no longer in force is given back
+// nothing.
+func (a *attempt) giveBackByNewer(ctx context.Context, checked *Result, newer []taken) {
+	r := a.reserved(checked, newer, a.call, a.rule)
+	r.plan, r.expires = a.result.plan, a.now().Add(time.Minute)
+	s := Settlement{Reserved: r.cost}
+	var set *compiledSet
+	var err error
+	if r.has(tookKey) || r.has(tookRoute) {
+		set, err = a.settleOwn(ctx, &r, &s)
+	} else {
+		set, err = a.current(ctx, r.subject)
+	}
+	if err == nil {
+		a.settleSides(ctx, set, &r, &s)
+	}
+}
+
+// putBack returns to shares what came from them, as far as they still hold it, and lists
+// the rest, which the store has to be given back.
+func (c *Result) putBack() []taken {
+	if !slices.ContainsFunc(c.taken, func(t taken) bool { return t.lot != nil }) {
+		return c.taken
+	}
+	return slices.DeleteFunc(slices.Clone(c.taken), func(t taken) bool { return t.lot != nil && t.lot.putBack(c.Cost) })
+}
+
+// back are the arguments of stepScript that give back what the call took.
+func (t taken) back(c *Result) []string { return stepArgs(t.program, -c.Cost, t.at, c.SetVersion) }
+
+// restore counts what was taken as free again.
+func (c *Result) restore() {
+	for _, t := range c.taken {
+		for i := range t.count {
+			addRemaining(&c.Limits[t.first+i].Usage, c.Cost)
+		}
+	}
+	c.taken = nil
+}
+
+// addRemaining counts cost as free again. Next is 0, unknown, where it depends on the
+// cost: when nothing is used, and of a counter.
+func addRemaining(u *limiter.Usage, cost int64) {
+	u.Remaining = min(u.Remaining+cost, u.Limit.Requests)
+	if u.Remaining == u.Limit.Requests || u.Limit.Algorithm == limiter.Counter {
+		u.Next = 0
+	}
+}

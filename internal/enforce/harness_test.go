@@ -1,0 +1,214 @@
+package enforce
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+	"tidegate/internal/registry"
+	"tidegate/internal/route"
+	"tidegate/internal/store"
+	"tidegate/internal/store/acl"
+	"tidegate/internal/testing/valkeytest"
+)
+
+var (
+	testPepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
+	byTest     = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
+)
+
+// world is a store with plans, and a checker as a check function has one.
+type world struct {
+	*registry.Store
+	checker   *Checker
+	explainer *Checker // with the rights of the admin function
+	client    valkey.Client
+}
+
+// open returns a world in which the store has the rights of the admin function, the
+// checker those of the check function, and client all.
+func open(t testing.TB, url string) *world {
+	t.Helper()
+	admin := connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
+	check := connect(t, valkeytest.As(t, url, "check", acl.Rules(acl.Check())))
+	return &world{
+		Store: registry.NewStore(admin, testPepper), checker: NewChecker(check, testPepper),
+		explainer: NewChecker(admin, testPepper), client: connect(t, url),
+	}
+}
+
+func connect(t testing.TB, url string) valkey.Client {
+	t.Helper()
+	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// onSingleServers runs a test on a real Valkey and on the embedded server.
+func onSingleServers(t *testing.T, test func(*testing.T, *world)) {
+	t.Helper()
+	for name, start := range map[string]func(testing.TB) string{"valkey": valkeytest.Start, "embedded": valkeytest.Embedded} {
+		t.Run(name, func(t *testing.T) { test(t, open(t, start(t))) })
+	}
+}
+
+// onEveryServer runs a test on a cluster too.
+func onEveryServer(t *testing.T, test func(*testing.T, *world)) {
+	t.Helper()
+	onSingleServers(t, test)
+	t.Run("cluster", func(t *testing.T) { test(t, open(t, valkeytest.StartCluster(t, 3, 0)[0]+"?cluster=true")) })
+}
+
+func perMinute(requests int64) []limiter.Limit {
+	return []limiter.Limit{{Requests: requests, Window: time.Minute}}
+}
+
+// save changes the Set.
+func (w *world) save(t testing.TB, change func(*policy.Set)) *policy.Set {
+	t.Helper()
+	set, err := w.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(set)
+	saved, err := w.SaveSet(t.Context(), *set, byTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return saved
+}
+
+// saveOld changes the Set as an older release did, which refused less.
+func (w *world) saveOld(t testing.TB, change func(*policy.Set)) *policy.Set {
+	t.Helper()
+	set := must(w.Set(t.Context()))
+	change(set)
+	saved, err := w.tryOld(t.Context(), set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return saved
+}
+
+// tryOld saves a Set that may count denied calls on shared limits: it saves the Set
+// without them, and puts them into the stored text.
+func (w *world) tryOld(ctx context.Context, set *policy.Set) (*policy.Set, error) {
+	if err := set.Validate(); err != nil {
+		return nil, err
+	}
+	allowed := *set
+	allowed.Global.Limits = uncounted(set.Global.Limits)
+	allowed.PerIP.Limits = uncounted(set.PerIP.Limits)
+	allowed.Routes = slices.Clone(set.Routes)
+	for i, r := range set.Routes {
+		allowed.Routes[i].PerIP = uncounted(r.PerIP)
+		allowed.Routes[i].Shared = uncounted(r.Shared)
+	}
+	saved, err := w.SaveSet(ctx, allowed, byTest)
+	if err != nil || len(set.SharedCountDenied()) == 0 {
+		return saved, err
+	}
+	saved.Global = set.Global
+	saved.PerIP = set.PerIP
+	saved.Routes = set.Routes
+	text, err := json.Marshal(saved)
+	if err != nil {
+		return nil, err
+	}
+	record := valkey.BinaryString(policyset.Versioned(saved.Version, text))
+	return saved, w.client.Do(ctx, w.client.B().Set().Key(policyset.SetKey).Value(record).Build()).Error()
+}
+
+func uncounted(limits []limiter.Limit) []limiter.Limit {
+	limits = slices.Clone(limits)
+	for i := range limits {
+		limits[i].CountDenied = false
+	}
+	return limits
+}
+
+// plan saves a plan of this name with these limits.
+func (w *world) plan(t testing.TB, name string, limits ...limiter.Limit) {
+	t.Helper()
+	w.save(t, func(s *policy.Set) {
+		for i := range s.Plans {
+			if s.Plans[i].Name == name {
+				s.Plans[i].Limits = limits
+				return
+			}
+		}
+		s.Plans = append(s.Plans, policy.Plan{Name: name, Limits: limits})
+	})
+}
+
+func (w *world) create(t testing.TB, name, plan string) (policy.Key, apikey.Secret) {
+	t.Helper()
+	k, secret, err := w.Create(t.Context(), policy.NewKey{Name: name, Env: "test", Plan: plan}, byTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k, secret
+}
+
+func call(secret apikey.Secret) Call {
+	return Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Route: route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"}}
+}
+
+// check makes a check that must be decided.
+func (w *world) check(t testing.TB, c Call) Result {
+	t.Helper()
+	checked, err := w.checker.Check(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return checked
+}
+
+// expect makes checks and compares which were allowed: "yyn".
+func (w *world) expect(t testing.TB, c Call, want string) Result {
+	t.Helper()
+	var last Result
+	got := ""
+	for range want {
+		last = w.check(t, c)
+		got += map[bool]string{true: "y", false: "n"}[last.Allowed]
+	}
+	if got != want {
+		t.Fatalf("allowed: %s, want %s; last %s", got, want, describe(last))
+	}
+	return last
+}
+
+func describe(c Result) string {
+	return fmt.Sprintf("%+v", c)
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func wantInvalid(t *testing.T, err error, field string) {
+	t.Helper()
+	var invalid *policy.InvalidError
+	if !errors.As(err, &invalid) || len(invalid.Fields) != 1 || invalid.Fields[0].Field != field {
+		t.Errorf("%s: %v, want an InvalidError about it alone", field, err)
+	}
+}

@@ -1,0 +1,113 @@
+package enforce
+
+import (
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+)
+
+// force puts a Set in force that no save would, as another version of Tidegate may.
+func (w *world) force(t *testing.T, change func(*policy.Set), damage func(text string) string) *policy.Set {
+	t.Helper()
+	set, err := w.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(set)
+	set.Version++
+	text, err := json.Marshal(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := valkey.BinaryString(policyset.Versioned(set.Version, []byte(damage(string(text)))))
+	if err := w.client.Do(t.Context(), w.client.B().Set().Key(policyset.SetKey).Value(record).Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Distribute(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// A Set in force that cannot be used leaves the routes of the one before, and the plans
+// of its own; the next good one is used again. A checker that never had one decides
+// nothing.
+func TestOutlivesAnUnusableSet(t *testing.T) {
+	inZone := func(zone string) []limiter.Limit {
+		return []limiter.Limit{{Requests: 9, Algorithm: limiter.FixedWindow, Calendar: limiter.Day, Zone: zone}}
+	}
+	unknown := func(text string) string { return strings.Replace(text, "Europe/Berlin", "Europe/Atlantis", 1) }
+	for name, damage := range map[string]func(string) string{"unknown zone": unknown, "unreadable": func(text string) string { return text[1:] }} {
+		t.Run(name, func(t *testing.T) {
+			onEveryServer(t, func(t *testing.T, w *world) {
+				w.plan(t, "free", perMinute(10)...)
+				w.save(t, func(s *policy.Set) {
+					s.Routes = []policy.Route{{Name: "orders", Cost: 2, Shared: inZone("Europe/Berlin")}}
+				})
+				_, secret := w.create(t, "caller", "free")
+				if c := w.check(t, call(secret)); c.Rule != "orders" || w.checker.Problem() != nil {
+					t.Fatalf("%+v, %v", c, w.checker.Problem())
+				}
+				forced := w.force(t, func(s *policy.Set) { s.Plans[0].Limits[0].Requests, s.Routes[0].Name = 6, "renamed" }, damage)
+				for range 2 {
+					if c := w.check(t, call(secret)); !c.Allowed || c.Rule != "orders" || c.SetVersion != forced.Version || c.Limits[0].Limit.Requests != 6 {
+						t.Errorf("%+v", c)
+					}
+				}
+				if c := w.check(t, call(secret)); c.Allowed {
+					t.Errorf("over the limit of the newer plan: %+v", c)
+				}
+				if err := w.checker.Problem(); !errors.Is(err, ErrSet) {
+					t.Errorf("the problem is %v", err)
+				}
+				fresh := NewChecker(w.client, testPepper)
+				if c, err := fresh.Check(t.Context(), call(secret), nil); !errors.Is(err, ErrSet) || c.Allowed {
+					t.Errorf("without a set before: %+v, %v", c, err)
+				}
+				w.repair(t, forced)
+				if c := w.check(t, call(secret)); c.Rule != "renamed" || w.checker.Problem() != nil {
+					t.Errorf("%+v, %v", c, w.checker.Problem())
+				}
+			})
+		})
+	}
+}
+
+// repair puts a good Set in force of the version after the forced one.
+func (w *world) repair(t *testing.T, forced *policy.Set) {
+	t.Helper()
+	text, err := json.Marshal(forced)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := valkey.BinaryString(policyset.Versioned(forced.Version, text))
+	if err := w.client.Do(t.Context(), w.client.B().Set().Key(policyset.SetKey).Value(record).Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	w.save(t, func(*policy.Set) {})
+}
+
+// A refusal that cannot be held against the newest Set is no decision: what kept it from
+// that comes back, and not the refusal.
+func TestRefusalNeedsTheStore(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.save(t, func(s *policy.Set) { s.Deny = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} })
+		refused := Call{Kind: policy.Address, Subject: "AAAAAAAAAAAAAAAAAAAAAA", Address: netip.MustParseAddr("192.0.2.1")}
+		checker := NewChecker(w.client, testPepper)
+		if _, err := checker.Check(t.Context(), refused, nil); !errors.Is(err, policy.ErrRefused) {
+			t.Errorf("got %v", err)
+		}
+		checker.client.Close()
+		if _, err := checker.Check(t.Context(), refused, nil); err == nil || errors.Is(err, policy.ErrRefused) {
+			t.Errorf("without the store: %v", err)
+		}
+	})
+}

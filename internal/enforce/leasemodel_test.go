@@ -1,0 +1,134 @@
+package enforce
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+)
+
+// modelLot is what an environment holds of leased limits, as an oracle has it.
+type modelLot struct {
+	asked, at  time.Time
+	size, left int64
+	limits     []limiter.Usage // without the lot
+}
+
+// largerShares lets lots be half of what remains, so that small limits are leased too.
+func largerShares(t *testing.T) {
+	t.Helper()
+	before := sharePart
+	sharePart = 2
+	t.Cleanup(func() { sharePart = before })
+}
+
+// longer is by how much the windows of a state are longer than those of its limits.
+func (o *oracle) longer(id string, lease policy.Duration) time.Duration {
+	if l := o.set.Lapses[id]; l.Lease > lease && o.now.Before(l.Until) {
+		o.met["by a lapsed lease"]++
+		return time.Duration(l.Lease)
+	}
+	return time.Duration(lease)
+}
+
+// lapsing makes good that a window gets shorter at the end of a lapse.
+func (o *oracle) lapsing(limits []limiter.Usage, id string, lease policy.Duration) {
+	left, shorter := o.set.Lapses[id].Until.Sub(o.now), o.longer(id, lease)-time.Duration(lease)
+	if left <= 0 || shorter == 0 {
+		return
+	}
+	for i := range limits {
+		for _, d := range []*time.Duration{&limits[i].Reset, &limits[i].Next, &limits[i].RetryAfter} {
+			if *d > left && limits[i].Limit.Algorithm == limiter.Log {
+				*d = max(left, *d-shorter)
+			}
+		}
+	}
+}
+
+func lengthened(limits []limiter.Limit, by time.Duration) []limiter.Limit {
+	limits = slices.Clone(limits)
+	for i := range limits {
+		if limits[i].Algorithm == limiter.Log {
+			limits[i].Window += by
+		}
+	}
+	return limits
+}
+
+// lease takes a cost from what the environment holds, or with more from the state.
+func (o *oracle) lease(id, name string, limits []limiter.Limit, lease time.Duration, cost int64) (
+	limiter.Decision, *modelLot,
+) {
+	at := fmt.Sprintf("%d %d %s", o.env, o.set.Version, name)
+	clock, l := o.now.Add(o.skew[o.env]), o.lots[at]
+	if l != nil && clock.Sub(l.asked) < lease*999/1000 && l.left >= cost {
+		l.left -= cost
+		o.met["drawn"]++
+		return l.decision(o.now), l
+	}
+	size := cost
+	if l != nil {
+		size = max(cost, min(o.next(l, clock.Sub(l.asked), lease, cost), (leastRemaining(l.limits)+l.left)/sharePart))
+		if l.left > 0 {
+			o.refund(name, limits, l.left, l.at)
+			o.met["given back"]++
+		}
+	}
+	d := o.take(name, limits, size)
+	if size > cost && !d.Allowed {
+		size = cost
+		d = o.take(name, limits, size)
+		o.met["the cost alone"]++
+	}
+	o.lapsing(d.Limits, id, policy.Duration(lease))
+	o.lots[at] = nil
+	if !d.Allowed {
+		return d, nil
+	}
+	l = &modelLot{asked: clock, at: o.now, size: size, left: size - cost, limits: slices.Clone(d.Limits)}
+	o.lots[at] = l
+	return l.decision(o.now), l
+}
+
+func (o *oracle) next(l *modelLot, age, lease time.Duration, cost int64) int64 {
+	over := age >= lease
+	if over && 2*l.left > l.size {
+		return cost
+	}
+	if over && l.left > 0 {
+		return l.size / 2
+	}
+	if 2*age < lease {
+		return 2 * l.size
+	}
+	return l.size
+}
+
+func (l *modelLot) decision(now time.Time) limiter.Decision {
+	d := limiter.Decision{Allowed: true, Now: now, Limits: slices.Clone(l.limits)}
+	for i := range d.Limits {
+		u := &d.Limits[i]
+		u.Remaining = min(u.Remaining+l.left, u.Limit.Requests)
+		u.Reset = max(0, u.Reset-now.Sub(l.at))
+		u.Next = max(0, u.Next-now.Sub(l.at))
+		if u.Remaining == u.Limit.Requests {
+			u.Next = 0
+		}
+	}
+	return d
+}
+
+func (o *oracle) refund(name string, limits []limiter.Limit, cost int64, at time.Time) {
+	state, now := o.state(name, limits), o.now
+	step := func(m *limiter.Model) limiter.Decision { return m.Refund(now, limits, cost, at) }
+	state.steps = append(state.steps, step)
+	step(state.model())
+}
+
+func leastRemaining(limits []limiter.Usage) int64 {
+	return slices.MinFunc(limits, func(a, b limiter.Usage) int { return int(a.Remaining - b.Remaining) }).Remaining
+}

@@ -1,0 +1,196 @@
+package enforce
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"strings"
+	"time"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+)
+
+// DefaultLease is how long a reservation can be settled.
+const DefaultLease = 10 * time.Minute
+
+var (
+	// ErrReservation means that a text is no reservation of ours.
+	ErrReservation = errors.New("not a reservation")
+	// ErrExpired means that a reservation's lease is over: what it took stays taken until
+	// its window passes.
+	ErrExpired = errors.New("reservation has expired")
+	// ErrSettled means that a reservation was settled before. It is settled once.
+	ErrSettled = errors.New("reservation is settled already")
+)
+
+// reservation is what has to be known of a call to settle its cost. It travels with the
+// call and is kept nowhere. Which limits there are, it does not say: the newest ones are
+// settled.
+type reservation struct {
+	subject string
+	plan    int // of a subject without a plan of its own
+	cost    int64
+	// settleMax bounds what limits shared by several callers are charged in all. It was
+	// fixed when the cost was taken, so that no edit of the rule raises it.
+	settleMax int64
+	expires   time.Time
+	rule      string // tag of the route; empty without
+	network   string // subject of the client's network; empty unless one of its limits took
+	took      byte   // bit i: the state of settled[i] took
+	own       time.Time
+	at        [4]time.Time // of the limits on others, in the order of settled
+	nonce     [8]byte
+}
+
+// The states that can be settled: those of the caller, in one step, then those on others.
+const (
+	tookKey = iota
+	tookRoute
+	tookCandidate
+	tookIP
+	tookRouteIP
+	tookGlobal
+	tookRouteAll
+	firstSide = tookIP
+)
+
+var scopeOf = [...]string{
+	policy.ScopeKey,
+	policy.ScopeRoute,
+	"candidate",
+	policy.ScopeIP,
+	policy.ScopeRouteIP,
+	policy.ScopeGlobal,
+	policy.ScopeRouteAll,
+}
+
+func (r *reservation) has(state int) bool { return r.took&(1<<state) != 0 }
+
+// reservation returns what settles a call; empty when nothing was taken.
+func (c *Checker) reservation(checked *Result, call Call, rule *compiledRoute) string {
+	r := c.reserved(checked, checked.taken, call, rule)
+	if r.took == 0 {
+		return ""
+	}
+	if checked.candidateAsked && checked.CandidateAllows && r.has(tookKey) {
+		r.took |= 1 << tookCandidate
+	}
+	r.expires = checked.Now.Add(c.Lease)
+	return c.seal.write(&r)
+}
+
+// reserved lists what settles some of what a call took.
+func (c *Checker) reserved(checked *Result, all []taken, call Call, rule *compiledRoute) reservation {
+	r := reservation{subject: call.Subject, plan: checked.plan, cost: checked.Cost, rule: rule.tag}
+	r.settleMax = rule.SettleBound(r.cost)
+	for _, t := range all {
+		state := stateOf(checked.Limits[t.first].Scope)
+		r.took |= 1 << state
+		if state < firstSide {
+			r.own = t.at
+		} else {
+			r.at[state-firstSide] = t.at
+		}
+		if state == tookIP || state == tookRouteIP {
+			r.network = c.addresses.ID(call.Network)
+		}
+	}
+	_, _ = rand.Read(r.nonce[:]) // never fails
+	return r
+}
+
+func stateOf(scope string) int {
+	for i, s := range scopeOf {
+		if s == scope {
+			return i
+		}
+	}
+	panic("policy: no such scope: " + scope)
+}
+
+const (
+	reservationPrefix = "tgr_"
+	reservationFormat = 1
+	maxReservation    = 512
+)
+
+// seal is the key that reservations are signed with.
+type seal []byte
+
+func newSeal(pepper apikey.Pepper) seal { return pepper.Derive("reservations") }
+
+func (s seal) sum(data []byte) []byte {
+	mac := hmac.New(sha256.New, s)
+	mac.Write(data)
+	return mac.Sum(nil)
+}
+
+// write lays a reservation out: 1 byte format, 1 byte took, 2 bytes plan, 4 bytes cost, 7
+// bytes expiry, 7 bytes time of the caller's step, 7 bytes for each limit on others that
+// took, 8 bytes at random, then three texts with 1 byte length, 4 bytes settleMax, and 32
+// bytes HMAC-SHA-256 of all that; in base64. Releases before settleMax end with the
+// texts, write none, and pass over it.
+func (s seal) write(r *reservation) string {
+	b := make([]byte, 0, 256)
+	b = append(b, reservationFormat, r.took)
+	b = binary.BigEndian.AppendUint16(b, uint16(r.plan))
+	b = binary.BigEndian.AppendUint32(b, uint32(r.cost))
+	b = policyset.AppendTime(policyset.AppendTime(b, r.expires), r.own)
+	for i, at := range r.at {
+		if r.has(firstSide + i) {
+			b = policyset.AppendTime(b, at)
+		}
+	}
+	b = append(b, r.nonce[:]...)
+	for _, text := range []string{r.subject, r.rule, r.network} {
+		b = append(append(b, byte(len(text))), text...)
+	}
+	b = binary.BigEndian.AppendUint32(b, uint32(r.settleMax))
+	return reservationPrefix + base64.RawURLEncoding.EncodeToString(append(b, s.sum(b)...))
+}
+
+// read is the inverse of write. It fails with ErrReservation.
+func (s seal) read(text string) (*reservation, error) {
+	encoded, ok := strings.CutPrefix(text, reservationPrefix)
+	if !ok || len(text) > maxReservation {
+		return nil, ErrReservation
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
+	if err != nil || len(b) < sha256.Size {
+		return nil, ErrReservation
+	}
+	b, sum := b[:len(b)-sha256.Size], b[len(b)-sha256.Size:]
+	if !hmac.Equal(sum, s.sum(b)) || !bytes.HasPrefix(b, []byte{reservationFormat}) {
+		return nil, ErrReservation
+	}
+	return parseReservation(b), nil
+}
+
+// parseReservation reads what write laid out; the signature says that it did.
+func parseReservation(b []byte) *reservation {
+	r := &reservation{took: b[1], plan: int(binary.BigEndian.Uint16(b[2:])), cost: int64(binary.BigEndian.Uint32(b[4:]))}
+	r.expires, r.own, b = policyset.TimeAt(b[8:]), policyset.TimeAt(b[15:]), b[22:]
+	for i := range r.at {
+		if r.has(firstSide + i) {
+			r.at[i], b = policyset.TimeAt(b), b[7:]
+		}
+	}
+	b = b[copy(r.nonce[:], b):]
+	for _, text := range []*string{&r.subject, &r.rule, &r.network} {
+		end := 1 + int(b[0])
+		*text, b = string(b[1:end]), b[end:]
+	}
+	if r.settleMax = policy.SettleMaxOf(r.cost); len(b) == 4 {
+		r.settleMax = int64(binary.BigEndian.Uint32(b))
+	}
+	return r
+}
+
+// mark names the note that a reservation was settled. It counts as state: it expires.
+func (r *reservation) mark() string { return "sm" + base64.RawURLEncoding.EncodeToString(r.nonce[:]) }

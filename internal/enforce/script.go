@@ -1,0 +1,61 @@
+package enforce
+
+import (
+	"crypto/sha1" //nolint:gosec // names a script, as EVALSHA wants it; protects nothing
+	_ "embed"     // the scripts
+	"encoding/hex"
+	"strings"
+	"sync"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/limiter"
+)
+
+var (
+	//go:embed find.lua
+	findLua string
+	//go:embed wide.lua
+	wideLua string
+	//go:embed current.lua
+	currentLua string
+	//go:embed lease.lua
+	leaseLua string
+
+	checkScript = newScript(func() string { return limiter.Script(findLua, "return 'D' .. public .. reply") })
+	wideScript  = newScript(func() string { return limiter.StepFunction() + findLua + wideLua })
+	stepScript  = newScript(func() string { return limiter.Script(currentLua, "return reply") })
+	leaseScript = newScript(func() string { return limiter.StepFunction() + currentLua + leaseLua })
+)
+
+// script is a Lua script that can leave in one flush with other commands, unlike the
+// library's.
+type script struct {
+	text func() string
+	sha  func() string
+}
+
+// newScript puts a script together when it is first needed: at the start of a function
+// there is no time for all of them.
+func newScript(text func() string) *script {
+	text = sync.OnceValue(text)
+	return &script{text, sync.OnceValue(func() string {
+		sum := sha1.Sum([]byte(text())) //nolint:gosec // as above
+		return hex.EncodeToString(sum[:])
+	})}
+}
+
+func (s *script) command(client valkey.Client, keys, args []string) valkey.Completed {
+	return client.B().Evalsha().Sha1(s.sha()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+}
+
+// whole is the command for a server that does not have the script yet.
+func (s *script) whole(client valkey.Client, keys, args []string) valkey.Completed {
+	return client.B().Eval().Script(s.text()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+}
+
+// missing reports whether a server did not have the script, so that nothing was executed.
+func missing(err error) bool {
+	refusal, ok := valkey.IsValkeyErr(err)
+	return ok && strings.HasPrefix(refusal.Error(), "NOSCRIPT")
+}

@@ -1,0 +1,371 @@
+package enforce
+
+import (
+	"context"
+	_ "embed" // the scripts
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+	"tidegate/internal/store/keyspace"
+)
+
+var (
+	//go:embed charge.lua
+	chargeLua string
+	//go:embed settle.lua
+	settleLua string
+
+	settleScript = newScript(func() string { return limiter.StepFunction() + chargeLua + settleLua })
+	// chargeScript settles one state: KEYS[1], KEYS[2] its bucket's copy of the plans;
+	// ARGV[1] its program, ARGV[2] the difference, ARGV[3] when the cost was taken,
+	// ARGV[4] the version of the Set that the program goes by. It returns 4 bytes as the
+	// function settle does, or 'S' when the Set is newer.
+	chargeScript = newScript(func() string {
+		return limiter.StepFunction() + chargeLua + "if newer(KEYS[2], ARGV[4]) then return 'S' end\n" +
+			"return pack('>I4', settle(KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])))"
+	})
+)
+
+// Settlement is what became of a reservation.
+type Settlement struct {
+	Reserved int64 // what was taken at first
+	Actual   int64 // what was used
+	// SettleMax is the most that limits shared by several callers are charged for the
+	// call.
+	SettleMax int64
+	// AboveMax is how much of Actual is above SettleMax. Only the caller's own limits are
+	// charged for it. It is 0 when Actual is at most SettleMax.
+	AboveMax int64
+	// Short is how much more was used than could be charged: the most over all limits, on
+	// those that callers share without AboveMax. It is 0 when Actual is not above
+	// Reserved.
+	Short int64
+	// Partial means that a limit still counts some of what was to be given back, or that
+	// limits on others than the caller (its address, everybody) could not be reached and
+	// keep what was taken at first. What has left a limit's window by itself is not
+	// partial.
+	Partial bool
+	Now     time.Time // the server's
+}
+
+// Settle makes the cost of a reservation what was really used, once: on every limit that
+// took the difference is given back, or taken as far as it fits. Limits that callers
+// share are charged SettleMax at most. An actual cost of 0 gives all of it back. It fails
+// with ErrReservation, ErrExpired or ErrSettled, and with limiter.ErrCost for an actual
+// cost that no call can have. After any other error the reservation may be settled or
+// not; to try again is safe.
+func (c *Checker) Settle(ctx context.Context, text string, actual int64) (Settlement, error) {
+	r, err := c.seal.read(text)
+	if err != nil {
+		return Settlement{}, err
+	}
+	if actual < 0 || actual > limiter.MaxRequests {
+		return Settlement{}, fmt.Errorf("%w: %d is not 0 to %d", limiter.ErrCost, actual, int64(limiter.MaxRequests))
+	}
+	s := Settlement{Reserved: r.cost, Actual: actual, SettleMax: r.settleMax, AboveMax: max(0, actual-r.settleMax)}
+	set, err := c.settleOwn(ctx, r, &s)
+	if err != nil {
+		return Settlement{}, err
+	}
+	c.settleSides(ctx, set, r, &s)
+	return s, nil
+}
+
+// settleOwn settles on the caller, by the limits that hold for it in that step. It
+// returns the Set that they are of.
+func (c *Checker) settleOwn(ctx context.Context, r *reservation, s *Settlement) (*compiledSet, error) {
+	at := time.Now() // of the server as soon as that is known
+	for range maxReloads {
+		set, err := c.current(ctx, r.subject)
+		if err != nil {
+			return nil, err
+		}
+		by, err := c.basis(ctx, set, r, at)
+		if err != nil {
+			return nil, err
+		}
+		at, err = c.trySettle(ctx, set, by, r, s)
+		if !errors.Is(err, ErrStale) {
+			return set, err
+		}
+	}
+	return nil, ErrStale
+}
+
+// current returns the newest Set.
+func (c *Checker) current(ctx context.Context, id string) (*compiledSet, error) {
+	set := c.set.Load()
+	if set == nil {
+		err := c.Load(ctx)
+		return c.set.Load(), err
+	}
+	err := c.newest(ctx, set, id)
+	if !errors.Is(err, ErrStale) {
+		return set, err
+	}
+	err = c.renew(ctx, set)
+	return c.set.Load(), err
+}
+
+// counted is a state, and the limits that it counts for.
+type counted struct {
+	keys    []string // the state's; on others than the caller, the bucket's copy of the plans too
+	program limiter.Program
+	at      time.Time
+	trial   bool // the candidate's: it is in nobody's way
+}
+
+// basis is what a settlement on the caller goes by.
+type basis struct {
+	states []counted
+	record string // its version, 4 bytes; empty without a record
+	till   string // when the override ends, microseconds; empty when there is none or it does not
+	holds  bool   // the override does
+}
+
+// basis reads the limits that hold for the caller at an instant, and lists the states
+// that took.
+func (c *Checker) basis(ctx context.Context, set *compiledSet, r *reservation, at time.Time) (by basis, err error) {
+	k, err := policyset.Recorded(r.subject, c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(r.subject)).Build()))
+	if err != nil {
+		return basis{}, fmt.Errorf("policy: settle: %w", err)
+	}
+	if k.Version > 0 {
+		by.record = string(binary.BigEndian.AppendUint32(nil, uint32(k.Version)))
+	}
+	by.holds = k.Override.ActiveAt(at)
+	if k.Override != nil && !k.Override.Until.IsZero() {
+		by.till = strconv.FormatInt(k.Override.Until.UnixMicro(), 10)
+	}
+	number := r.plan
+	if k.PlanNumber > 0 {
+		number = k.PlanNumber
+	}
+	p, _ := set.Numbered(number)
+	limits := p.Limits
+	if by.holds && k.Override.Limits != nil {
+		limits = k.Override.Limits
+	}
+	if r.has(tookKey) {
+		err = by.add(r, "s", limits)
+	}
+	if rule := set.tagged(r.rule); rule != nil && r.has(tookRoute) {
+		err = errors.Join(err, by.add(r, "s"+rule.tag, rule.PerKey))
+	}
+	if r.has(tookCandidate) {
+		err = errors.Join(err, by.add(r, "sk", p.Candidate))
+	}
+	return by, err
+}
+
+func (by *basis) add(r *reservation, what string, limits []limiter.Limit) error {
+	if len(limits) == 0 {
+		return nil
+	}
+	program, err := limiter.Compile(limits, time.Now())
+	by.states = append(by.states, counted{keys: []string{keyspace.Of(r.subject, what)}, program: program, at: r.own, trial: what == "sk"})
+	return err
+}
+
+// tagged returns the route with this tag; nil when it is gone.
+func (c *compiledSet) tagged(tag string) *compiledRoute {
+	for _, r := range c.routes {
+		if r.tag == tag {
+			return r
+		}
+	}
+	return nil
+}
+
+// trySettle fails with errStale, and returns the server's time, when the basis no longer
+// holds.
+func (c *Checker) trySettle(ctx context.Context, set *compiledSet, by basis, r *reservation, s *Settlement) (time.Time, error) {
+	keys := []string{keyspace.Of(r.subject, r.mark()), keyspace.Record(r.subject), policyset.CopyKey(keyspace.BucketOf(r.subject))}
+	args := []string{
+		strconv.FormatInt(r.expires.UnixMicro(), 10), strconv.FormatInt(s.Actual-r.cost, 10), strconv.FormatInt(r.own.UnixMicro(), 10),
+		by.record, strconv.FormatInt(set.Version, 10), by.till, map[bool]string{true: "1"}[by.holds],
+	}
+	for _, state := range by.states {
+		keys, args = append(keys, state.keys[0]), append(args, valkey.BinaryString(state.program))
+	}
+	reply, err := c.run(ctx, settleScript, keys, args)
+	switch {
+	case err != nil:
+		return time.Time{}, fmt.Errorf("policy: settle: %w", err)
+	case string(reply) == "X":
+		return time.Time{}, ErrExpired
+	case string(reply) == "A":
+		return time.Time{}, ErrSettled
+	case len(reply) == 8 && reply[0] == 'R':
+		return policyset.TimeAt(reply[1:]), ErrStale
+	case len(reply) != 8+4*len(by.states) || reply[0] != 'D':
+		return time.Time{}, limiter.ErrReply
+	}
+	s.Now = policyset.TimeAt(reply[1:])
+	for i, state := range by.states {
+		if !state.trial {
+			s.charged(s.Actual-r.cost, reply[8+4*i:])
+		}
+	}
+	return s.Now, nil
+}
+
+// charged notes how much of a difference a state took, or, when it was to be given back,
+// how much of it the state still counts.
+func (s *Settlement) charged(difference int64, b []byte) {
+	n := int64(binary.BigEndian.Uint32(b))
+	if difference < 0 {
+		s.Partial = s.Partial || n > 0
+		return
+	}
+	s.Short = max(s.Short, difference-n)
+}
+
+// run runs a script, whether the server has it or not.
+func (c *Checker) run(ctx context.Context, s *script, keys, args []string) ([]byte, error) {
+	reply, err := c.client.Do(ctx, s.command(c.client, keys, args)).AsBytes()
+	if missing(err) {
+		return c.client.Do(ctx, s.whole(c.client, keys, args)).AsBytes()
+	}
+	return reply, err
+}
+
+// settleSides settles what limits on others than the caller took. Since the reservation
+// counts as settled by now, what cannot be reached keeps it.
+func (c *Checker) settleSides(ctx context.Context, set *compiledSet, r *reservation, s *Settlement) {
+	if s.sharedDifference() == 0 {
+		return
+	}
+	left := set.sideStates(r)
+	for range maxReloads {
+		if left = c.chargeAll(ctx, set, left, s); len(left) == 0 {
+			return
+		}
+		if c.Load(ctx) != nil {
+			break
+		}
+		set = c.set.Load()
+		left = slices.DeleteFunc(set.sideStates(r), func(now counted) bool {
+			return !slices.ContainsFunc(left, func(before counted) bool { return before.keys[0] == now.keys[0] })
+		})
+	}
+	s.Partial = s.Partial || len(left) > 0
+}
+
+// chargeAll settles states, and returns those that go by a newer Set.
+func (c *Checker) chargeAll(ctx context.Context, set *compiledSet, states []counted, s *Settlement) (stale []counted) {
+	difference := s.sharedDifference()
+	for _, state := range states {
+		args := []string{
+			valkey.BinaryString(state.program), strconv.FormatInt(difference, 10), strconv.FormatInt(state.at.UnixMicro(), 10),
+			strconv.FormatInt(set.Version, 10),
+		}
+		switch reply, err := c.run(ctx, chargeScript, state.keys, args); {
+		case err == nil && string(reply) == "S":
+			stale = append(stale, state)
+		case err != nil || len(reply) != 4:
+			s.Partial = true
+		default:
+			s.charged(difference, reply)
+		}
+	}
+	return stale
+}
+
+func (c *compiledSet) sideStates(r *reservation) []counted {
+	var states []counted
+	add := func(state int, s *sharedLimit, id, what string) {
+		if s != nil && r.has(state) {
+			keys := []string{keyspace.Of(id, what), policyset.CopyKey(keyspace.BucketOf(id))}
+			states = append(states, counted{keys: keys, program: s.longest().program, at: r.at[state-firstSide]})
+		}
+	}
+	add(tookIP, c.perIP, r.network, "sp")
+	add(tookGlobal, c.global, "global", "s")
+	if rule := c.tagged(r.rule); rule != nil {
+		add(tookRouteIP, rule.perIP, r.network, "s"+rule.tag)
+		add(tookRouteAll, rule.shared, policy.RouteID(rule.Name), "s")
+	}
+	return states
+}
+
+// Reserve takes a cost from the limits of a key by its id, for a backend that calls by
+// itself, and returns what a Check of that cost would with a reservation to settle. route
+// is the name of a rule whose limits on each key and on all keys apply too; empty for
+// none. It fails as Check does, with ErrNotFound for an unknown id or route, and with
+// limiter.ErrCost for a cost below 1 or above a limit. The rule's SettleMax bounds the
+// settlement, but never below cost; without one the bound is DefaultSettleMax times cost,
+// whatever the rule's own cost is.
+func (c *Checker) Reserve(ctx context.Context, id, route string, cost int64) (Result, error) {
+	if cost < 1 || cost > limiter.MaxRequests {
+		return Result{}, fmt.Errorf("%w: %d is not 1 to %d", limiter.ErrCost, cost, int64(limiter.MaxRequests))
+	}
+	call, err := c.byID(ctx, id)
+	if err != nil {
+		return Result{}, err
+	}
+	if c.set.Load() == nil {
+		if err := c.Load(ctx); err != nil {
+			return Result{}, err
+		}
+	}
+	return c.renewing(ctx, func(set *compiledSet) (Result, error) {
+		rule := set.fallback
+		if route != "" {
+			if rule = set.named(route); rule == nil {
+				return Result{}, errors.Join(policy.ErrNotFound, c.newest(ctx, set, id))
+			}
+		}
+		plan, err := set.planFor(call.Kind, "")
+		if err != nil {
+			return Result{}, errors.Join(err, c.newest(ctx, set, id))
+		}
+		priced := *rule
+		priced.Cost, priced.Settle = cost, true
+		return c.check(ctx, set, call, plan, &priced, nil)
+	})
+}
+
+// byID is a call by a subject that has a record.
+func (c *Checker) byID(ctx context.Context, id string) (Call, error) {
+	record, err := c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(id)).Build()).AsBytes()
+	switch {
+	case valkey.IsValkeyNil(err):
+		return Call{}, policy.ErrNotFound
+	case err != nil:
+		return Call{}, fmt.Errorf("policy: reserve: %w", err)
+	}
+	k, secrets, err := policyset.DecodeRecord(id, record)
+	if err != nil {
+		return Call{}, err
+	}
+	call := Call{Kind: k.Kind, Subject: id}
+	if k.Kind == policy.APIKey {
+		call.hash = string(secrets.Current[:])
+	}
+	return call, nil
+}
+
+func (c *compiledSet) named(name string) *compiledRoute {
+	for _, r := range c.routes {
+		if r.Name == name {
+			return r
+		}
+	}
+	return nil
+}
+
+// sharedDifference returns what a settlement gives back to, or takes from, limits that
+// callers share. It is negative to give back, and at most what SettleMax leaves.
+func (s *Settlement) sharedDifference() int64 {
+	return min(s.Actual, s.SettleMax) - s.Reserved
+}

@@ -1,0 +1,449 @@
+package enforce
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/route"
+	"tidegate/internal/testing/valkeytest"
+)
+
+// settle settles what must be possible to settle.
+func (w *world) settle(t *testing.T, reservation string, actual int64) Settlement {
+	t.Helper()
+	s, err := w.checker.Settle(t.Context(), reservation, actual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// priced saves a route whose calls cost so much and are settled, with no limits of its
+// own.
+func (w *world) priced(t *testing.T, cost int64) {
+	t.Helper()
+	w.save(t, func(s *policy.Set) {
+		s.Routes = []policy.Route{{Name: "chat", Cost: cost, Settle: true, Pattern: route.Pattern{Path: "/chat"}}}
+	})
+}
+
+// What was not used comes back, what was used on top is taken, and only once.
+func TestSettle(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(20)...)
+		w.priced(t, 8)
+		_, secret := w.create(t, "chatty", "free")
+		chat := call(secret).to("POST", "/chat")
+		for i, step := range []struct {
+			actual, short, remaining int64 // remaining after the next call, which costs 1
+		}{{3, 0, 16}, {0, 0, 15}, {8, 0, 6}} {
+			c := w.check(t, chat)
+			if s := w.settle(t, c.Reservation, step.actual); s.Short != step.short || s.Reserved != 8 || s.Actual != step.actual || s.Partial {
+				t.Errorf("step %d: %+v", i, s)
+			}
+			if _, err := w.checker.Settle(t.Context(), c.Reservation, 0); !errors.Is(err, ErrSettled) {
+				t.Errorf("step %d, once more: %v", i, err)
+			}
+			if got := w.check(t, call(secret)); got.Limits[0].Remaining != step.remaining || got.Reservation != "" {
+				t.Fatalf("step %d: %s, want %d to remain", i, describe(got), step.remaining)
+			}
+		}
+	})
+}
+
+// More than what was reserved is charged as far as it fits, and told of beyond.
+func TestSettleAbove(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", limiter.Limit{Requests: 10, Window: time.Hour}, limiter.Limit{Requests: 12, Window: 2 * time.Hour})
+		w.priced(t, 4)
+		_, secret := w.create(t, "chatty", "free")
+		chat := call(secret).to("POST", "/chat")
+		if s := w.settle(t, w.check(t, chat).Reservation, 5); s.Short != 0 {
+			t.Errorf("%+v, want all charged", s)
+		}
+		c := w.check(t, chat) // 1 remains
+		if s := w.settle(t, c.Reservation, 9); s.Short != 4 {
+			t.Errorf("%+v, want 4 too many", s)
+		}
+		if c := w.expect(t, call(secret), "n"); scopes(c) != "key:0 key:2" {
+			t.Errorf("%s", scopes(c))
+		}
+	})
+}
+
+// A reservation covers every limit that took: the route's, the candidate's, the address's
+// and everybody's.
+func TestSettleEveryScope(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(100)...)
+		_, secret := w.create(t, "one", "free")
+		w.save(t, func(s *policy.Set) {
+			s.PerIP.Limits, s.Global.Limits = perMinute(80), perMinute(90)
+			s.Plans[0].Candidate = perMinute(20)
+			s.Routes = []policy.Route{{
+				Name: "chat", Cost: 10, Settle: true, Pattern: route.Pattern{Path: "/chat"}, PerKey: perMinute(40), PerIP: perMinute(50), Shared: perMinute(60),
+			}}
+		})
+		chat := call(secret).from("192.0.2.1").to("POST", "/chat")
+		for _, step := range []struct {
+			actual int64
+			want   string
+			short  int64
+			trial  bool
+		}{
+			{0, "key:90 route:30 ip:70 route-ip:40 global:80 route-all:50", 0, true},
+			{4, "key:90 route:30 ip:70 route-ip:40 global:80 route-all:50", 0, true},
+			// too much for the candidate, which is in nobody's way
+			{26, "key:86 route:26 ip:66 route-ip:36 global:76 route-all:46", 0, true},
+			{50, "key:60 route:0 ip:40 route-ip:10 global:50 route-all:20", 40, false},
+		} {
+			c := w.check(t, chat)
+			if got := scopes(c); got != step.want || c.CandidateAllows != step.trial {
+				t.Fatalf("before %d: %s, trial %t; want %s, %t", step.actual, got, c.CandidateAllows, step.want, step.trial)
+			}
+			if s := w.settle(t, c.Reservation, step.actual); s.Short != step.short || s.Partial {
+				t.Fatalf("%d: %+v, want %d short", step.actual, s, step.short)
+			}
+		}
+	})
+}
+
+// What is no reservation of ours, or a changed one, or one made with another pepper,
+// settles nothing.
+func TestForgedReservations(t *testing.T) {
+	w := open(t, valkeytest.Embedded(t))
+	w.plan(t, "free", perMinute(20)...)
+	w.priced(t, 8)
+	_, secret := w.create(t, "forger", "free")
+	good := w.check(t, call(secret).to("POST", "/chat")).Reservation
+	raw, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(good, reservationPrefix))
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := []string{"", "tgr_", good[4:], good + "A", good[:len(good)-1], good + "=", strings.ToUpper(good), secret.Reveal(), strings.Repeat(good, 9)}
+	for i := range raw {
+		forged := append([]byte{}, raw...)
+		forged[i] ^= 1
+		for _, bytes := range [][]byte{forged, raw[:i]} {
+			texts = append(texts, reservationPrefix+base64.RawURLEncoding.EncodeToString(bytes))
+		}
+	}
+	for _, text := range texts {
+		if _, err := w.checker.Settle(t.Context(), text, 0); !errors.Is(err, ErrReservation) {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+	other := NewChecker(w.client, apikey.Pepper(strings.Repeat("q", 32)))
+	if _, err := other.Settle(t.Context(), good, 0); !errors.Is(err, ErrReservation) {
+		t.Errorf("another pepper: %v", err)
+	}
+	for _, actual := range []int64{-1, limiter.MaxRequests + 1} {
+		if _, err := w.checker.Settle(t.Context(), good, actual); !errors.Is(err, limiter.ErrCost) {
+			t.Errorf("%d: %v", actual, err)
+		}
+	}
+	w.settle(t, good, 0)
+}
+
+// A reservation that has expired stays charged, and one that nobody settles too.
+func TestReservationExpires(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(10)...)
+	w.priced(t, 6)
+	_, secret := w.create(t, "late", "free")
+	w.checker.Lease = -time.Microsecond
+	c := w.check(t, call(secret).to("POST", "/chat"))
+	if _, err := w.checker.Settle(t.Context(), c.Reservation, 0); !errors.Is(err, ErrExpired) {
+		t.Errorf("got %v", err)
+	}
+	if c := w.check(t, call(secret)); c.Limits[0].Remaining != 3 {
+		t.Errorf("%s, want 3 to remain", describe(c))
+	}
+}
+
+// The note that a reservation is settled leaves by itself when its lease ends, and counts
+// as state.
+func TestMarkExpires(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(10)...)
+	w.priced(t, 6)
+	k, secret := w.create(t, "marked", "free")
+	w.settle(t, w.check(t, call(secret).to("POST", "/chat")).Reservation, 6)
+	keys := must(w.client.Do(t.Context(), w.client.B().Keys().Pattern("*"+k.ID+":sm*").Build()).AsStrSlice())
+	if len(keys) != 1 {
+		t.Fatalf("marks %v, want one", keys)
+	}
+	ttl := must(w.client.Do(t.Context(), w.client.B().Pttl().Key(keys[0]).Build()).AsInt64())
+	if left := time.Duration(ttl) * time.Millisecond; left <= 0 || left > DefaultLease {
+		t.Errorf("it lives for %s, want at most %s", left, DefaultLease)
+	}
+}
+
+// The limits that hold now are settled: history is kept over edits, as checks keep it.
+func TestSettleAfterEdits(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*testing.T, *world, policy.Key)
+		want int64 // remaining after the call is given back whole, and one call of cost 1
+	}{
+		"raised":  {func(t *testing.T, w *world, _ policy.Key) { w.plan(t, "free", perMinute(30)...) }, 29},
+		"lowered": {func(t *testing.T, w *world, _ policy.Key) { w.plan(t, "free", perMinute(9)...) }, 8},
+		"window": {func(t *testing.T, w *world, _ policy.Key) {
+			w.plan(t, "free", limiter.Limit{Requests: 20, Window: time.Hour})
+		}, 19},
+		"override": {func(t *testing.T, w *world, k policy.Key) {
+			must(w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Limits: perMinute(50), Reason: "more"}, byTest))
+		}, 49},
+		"route gone": {func(t *testing.T, w *world, _ policy.Key) { w.save(t, func(s *policy.Set) { s.Routes = nil }) }, 19},
+		"mode off and back": {func(t *testing.T, w *world, _ policy.Key) {
+			w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Off })
+			w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Enforce })
+		}, 19},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := open(t, valkeytest.Embedded(t))
+			w.plan(t, "free", perMinute(20)...)
+			w.priced(t, 8)
+			k, secret := w.create(t, "edited", "free")
+			r := w.check(t, call(secret).to("POST", "/chat")).Reservation
+			c.edit(t, w, k)
+			w.settle(t, r, 0)
+			if got := w.check(t, call(secret)); got.Limits[0].Remaining != c.want {
+				t.Errorf("%s, want %d to remain", describe(got), c.want)
+			}
+		})
+	}
+}
+
+func TestSettleOfADeletedKey(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(20)...)
+	w.priced(t, 8)
+	k, secret := w.create(t, "gone", "free")
+	r := w.check(t, call(secret).to("POST", "/chat")).Reservation
+	if err := w.Delete(t.Context(), k.ID, byTest); err != nil {
+		t.Fatal(err)
+	}
+	w.settle(t, r, 0)
+}
+
+// Of many who settle one reservation at once, one does.
+func TestSettledOnce(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(20)...)
+	w.priced(t, 8)
+	_, secret := w.create(t, "raced", "free")
+	r := w.check(t, call(secret).to("POST", "/chat")).Reservation
+	var settled atomic.Int64
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			switch _, err := w.checker.Settle(t.Context(), r, 3); {
+			case err == nil:
+				settled.Add(1)
+			case !errors.Is(err, ErrSettled):
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if c := w.check(t, call(secret)); settled.Load() != 1 || c.Limits[0].Remaining != 16 {
+		t.Errorf("settled %d times, %s", settled.Load(), describe(c))
+	}
+}
+
+// Reserve takes what a Check would, without the secret.
+func TestReserve(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(10)...)
+		w.save(t, func(s *policy.Set) {
+			s.Global.Limits = perMinute(9)
+			s.Routes = []policy.Route{{Name: "chat", Cost: 1, Pattern: route.Pattern{Path: "/chat"}, PerKey: perMinute(7), Shared: perMinute(8)}}
+		})
+		k, _ := w.create(t, "worker", "free")
+		c := must(w.checker.Reserve(t.Context(), k.ID, "chat", 5))
+		if got := scopes(c); !c.Allowed || got != "key:5 route:2 global:4 route-all:3" {
+			t.Fatalf("%s", describe(c))
+		}
+		if denied := must(w.checker.Reserve(t.Context(), k.ID, "chat", 3)); denied.Allowed || denied.RetryAfter() <= 0 || denied.Reservation != "" {
+			t.Errorf("%s, want a denial", describe(denied))
+		}
+		w.settle(t, c.Reservation, 0)
+		if c := must(w.checker.Reserve(t.Context(), k.ID, "", 9)); scopes(c) != "key:1 global:0" {
+			t.Errorf("%s", describe(c))
+		}
+		for want, try := range map[error]func() (Result, error){
+			policy.ErrNotFound: func() (Result, error) { return w.checker.Reserve(t.Context(), "nobody", "", 1) },
+			limiter.ErrCost:    func() (Result, error) { return w.checker.Reserve(t.Context(), k.ID, "", 0) },
+		} {
+			if _, err := try(); !errors.Is(err, want) {
+				t.Errorf("got %v, want %v", err, want)
+			}
+		}
+		if _, err := w.checker.Reserve(t.Context(), k.ID, "no such route", 1); !errors.Is(err, policy.ErrNotFound) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := w.checker.Reserve(t.Context(), k.ID, "chat", 8); !errors.Is(err, limiter.ErrCost) {
+			t.Errorf("a cost above the route's limit: %v", err)
+		}
+		must(w.Revoke(t.Context(), k.ID, k.Version, byTest))
+		if _, err := w.checker.Reserve(t.Context(), k.ID, "", 1); !errors.Is(err, policy.ErrUnknownKey) {
+			t.Errorf("revoked: %v", err)
+		}
+	})
+}
+
+// A cost above a limit on others than the caller takes nothing from anybody, and does not
+// hide that the key is unknown.
+func TestCostAboveASideLimit(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(10)...)
+	k, _ := w.create(t, "dear", "free")
+	w.save(t, func(s *policy.Set) { s.Global.Limits = perMinute(4) })
+	if _, err := w.checker.Reserve(t.Context(), k.ID, "", 5); !errors.Is(err, limiter.ErrCost) {
+		t.Errorf("got %v", err)
+	}
+	if c := must(w.checker.Reserve(t.Context(), k.ID, "", 1)); scopes(c) != "key:9 global:3" {
+		t.Errorf("%s", scopes(c))
+	}
+	_, unknown := w.create(t, "unknown", "free")
+	if err := w.Delete(t.Context(), unknown.ID(), byTest); err != nil {
+		t.Fatal(err)
+	}
+	w.save(t, func(s *policy.Set) {
+		s.Routes = []policy.Route{{Name: "odd", Cost: 4, Pattern: route.Pattern{Path: "/odd"}}}
+	})
+	if _, err := w.checker.Check(t.Context(), call(unknown).to("GET", "/odd"), nil); !errors.Is(err, policy.ErrUnknownKey) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// twin is a caller in Valkey beside its pure models: of its plan's limits, and of a
+// route's.
+type twin struct {
+	*world
+	secret      apikey.Secret
+	plan, route limiter.Model
+	limits      [2][]limiter.Limit
+	open        []Result
+	log         []string
+}
+
+func (w *twin) fits(now time.Time, cost int64) bool {
+	for i, m := range []*limiter.Model{&w.plan, &w.route} {
+		for _, u := range m.Peek(now, w.limits[i]).Limits {
+			if u.Remaining < cost {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// call makes a call, and what the models say must be the answer.
+func (w *twin) call(t *rapid.T, cost int64) {
+	c, err := w.checker.Reserve(context.Background(), w.secret.ID(), "chat", cost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fits := w.fits(c.Now, cost)
+	w.log = append(w.log, fmt.Sprintf("%d cost %d: %t", c.Now.UnixMicro(), cost, c.Allowed))
+	if fits != c.Allowed {
+		t.Fatalf("%v\n%s\nthe models say %t", w.limits, strings.Join(w.log, "\n"), fits)
+	}
+	if !fits {
+		return
+	}
+	w.open = append(w.open, c)
+	i := 0
+	for n, m := range []*limiter.Model{&w.plan, &w.route} {
+		d, err := m.Reserve(c.Now, w.limits[n], cost)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, u := range d.Limits {
+			if c.Limits[i].Remaining != u.Remaining {
+				t.Fatalf("%v\n%s\nlimit %d: %d remain, the models say %d", w.limits, strings.Join(w.log, "\n"), i, c.Limits[i].Remaining, u.Remaining)
+			}
+			i++
+		}
+	}
+}
+
+// settleOne settles one of the open reservations.
+func (w *twin) settleOne(t *rapid.T) {
+	i := rapid.IntRange(0, len(w.open)-1).Draw(t, "which")
+	c := w.open[i]
+	w.open = append(w.open[:i:i], w.open[i+1:]...)
+	actual := rapid.Int64Range(0, 2*c.Cost).Draw(t, "actual")
+	s, err := w.checker.Settle(context.Background(), c.Reservation, actual)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.log = append(w.log, fmt.Sprintf("%d actual %d of %d, taken at %d: short %d", s.Now.UnixMicro(), actual, c.Cost, c.Now.UnixMicro(), s.Short))
+	var short int64
+	partial := false
+	for n, m := range []*limiter.Model{&w.plan, &w.route} {
+		if actual < c.Cost {
+			d := m.Refund(s.Now, w.limits[n], c.Cost-actual, c.Now)
+			partial = partial || d.Unreturned > 0
+			continue
+		}
+		extra := actual - c.Cost
+		fits := extra
+		for _, u := range m.Peek(s.Now, w.limits[n]).Limits {
+			fits = min(fits, u.Remaining)
+		}
+		short = max(short, extra-fits)
+		if fits > 0 {
+			if d, err := m.Take(s.Now, w.limits[n], fits); err != nil || !d.Allowed {
+				t.Fatalf("%+v, %v", d, err)
+			}
+		}
+	}
+	if s.Short != short || s.Partial != partial {
+		t.Fatalf("%v\n%s\npartial %t; the models say %d short, partial %t",
+			w.limits, strings.Join(w.log, "\n"), s.Partial, short, partial)
+	}
+}
+
+// Over random histories of calls and settlements, Valkey counts as the pure models do.
+func TestSettleAgainstTheModels(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	rapid.Check(t, func(r *rapid.T) {
+		tw := &twin{world: w}
+		for i := range tw.limits {
+			tw.limits[i] = rapid.SliceOfN(randomLimit, 1, 2).Draw(r, "limits")
+		}
+		w.plan(t, "random", tw.limits[0]...)
+		w.save(t, func(s *policy.Set) {
+			s.Routes = []policy.Route{{Name: "chat", Cost: 1, Settle: true, Pattern: route.Pattern{Path: "/chat"}, PerKey: tw.limits[1]}}
+		})
+		_, tw.secret = w.create(t, "random", "random")
+		for range rapid.IntRange(1, 40).Draw(r, "events") {
+			if len(tw.open) > 0 && rapid.Bool().Draw(r, "settle") {
+				tw.settleOne(r)
+			} else {
+				tw.call(r, rapid.Int64Range(1, 6).Draw(r, "cost"))
+			}
+		}
+	})
+}
+
+var randomLimit = rapid.Custom(func(t *rapid.T) limiter.Limit {
+	return limiter.Limit{
+		Requests: rapid.Int64Range(6, 40).Draw(t, "requests"), Algorithm: rapid.SampledFrom(limiter.Algorithms()).Draw(t, "algorithm"),
+		Window: time.Duration(rapid.SampledFrom([]int{2, 5, 20, 1000, 60_000}).Draw(t, "window")) * time.Millisecond,
+	}
+})

@@ -1,0 +1,62 @@
+package enforce
+
+import (
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+)
+
+// RouteMatch is what the Set says about a call, as far as it is known without asking Valkey.
+type RouteMatch struct {
+	SetVersion int64
+	Rule       string // as in Result
+	Settle     bool
+	Cost       int64 // 0 when nothing limits the call
+}
+
+// RuleLimits is a list of limits of the Set that a call is held against, of a route rule
+// or of all calls. Those of the caller's plan or override are not among them.
+type RuleLimits struct {
+	State  string // name of what they count; no two lists share it
+	Scope  string
+	Mode   policy.Mode
+	Limits []limiter.Limit
+}
+
+// RouteMatch returns what holds for a call by the Set that checks go by. It fails with
+// ErrRefused, as Check does, and when no Set was ever read.
+func (c *Checker) RouteMatch(call Call) (RouteMatch, error) {
+	set := c.set.Load()
+	if set == nil {
+		return RouteMatch{}, errNoSet
+	}
+	_, rule, err := set.admit(call)
+	if err != nil {
+		return RouteMatch{}, err
+	}
+	t := RouteMatch{SetVersion: set.Version, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost}
+	if set.exempts(call.Address) {
+		t.Cost = 0
+	}
+	return t, nil
+}
+
+// RuleLimits returns the limits that the Set has for a call, the caller's own first; none
+// when nothing limits it.
+func (c *Checker) RuleLimits(call Call) []RuleLimits {
+	set := c.set.Load()
+	if set == nil {
+		return nil
+	}
+	_, rule, err := set.admit(call)
+	if err != nil || rule.Cost == 0 || set.exempts(call.Address) {
+		return nil
+	}
+	var all []RuleLimits
+	if len(rule.perKey) > 0 {
+		all = append(all, RuleLimits{routeState(call.Subject, rule), policy.ScopeRoute, policy.OrEnforce(rule.Mode), rule.PerKey})
+	}
+	for _, s := range set.sharedSteps(call, rule, c.addresses) {
+		all = append(all, RuleLimits{s.keys[0], s.shared.scope, s.shared.mode, s.shared.limits})
+	}
+	return all
+}

@@ -1,0 +1,68 @@
+-- Tail of the check for a Set with bans, candidates, or limits of a route on each caller:
+-- several steps on one subject, all or nothing. KEYS[4] the subject's ban, KEYS[5] its
+-- denials, KEYS[6] its state under the route, KEYS[7] its state under the candidate
+-- ARGV[6] the program that counts denials, empty without bans; ARGV[7] and ARGV[8] first
+-- and longest ban, microseconds; ARGV[9] entry of the route's limits, empty without
+-- Returns as find.lua does, but 'W', `public`, and 2 bytes length and decision of the
+-- plan (empty when its mode is off), the same of the route (empty without), then the
+-- candidate's decision, which is held against every call as if it were in force; 'O' when
+-- all three are empty.
+local function passes(reply)
+  return byte(reply) % 2 == 1
+end
+local level, till = 0, 0
+local ban = ARGV[6] ~= '' and call('GET', KEYS[4])
+if ban then
+  level, till = unpack('>I1I7', ban)
+  if now < till then
+    return 'B' .. sub(ban, 2, 8) .. pack('>I7', now) .. public
+  end
+end
+local enforced, off, route = byte(entry) == 1, byte(entry) == 3, ARGV[9]
+-- A state as it is before a step that may be undone, and how long it lives: a step by
+-- other limits may have set another time.
+local function kept(name)
+  local value = call('GET', name)
+  return value, value and call('PTTL', name)
+end
+local before, left
+if route ~= '' then before, left = kept(key) end
+local own, routed, trial = off and '' or step(key, prog, cost, refund), '', ''
+local denied = enforced and not passes(own)
+if route ~= '' then
+  local under, under_left = kept(KEYS[6])
+  routed = step(KEYS[6], sub(route, 4), cost, refund)
+  local function undo(name, old, life)
+    if not old then
+      call('DEL', name)
+    elseif life >= 0 then -- 0 when less than a millisecond is left
+      call('SET', name, old, 'PX', math.max(life, 1))
+    else
+      call('SET', name, old)
+    end
+  end
+  if denied and passes(routed) then
+    undo(KEYS[6], under, under_left)
+  elseif byte(route) == 1 and not passes(routed) then
+    if not denied and not off and passes(own) then
+      undo(key, before, left)
+    end
+    denied = true
+  end
+end
+if source == '\0' and #entry > ends then
+  trial = step(KEYS[7], sub(entry, ends + 4), cost, refund)
+end
+if denied and ARGV[6] ~= '' and cost > 0 and not passes(step(KEYS[5], ARGV[6], 1, 0)) then
+  level = math.min(level + 1, 60)
+  local longest = tonumber(ARGV[8])
+  local length = math.min(tonumber(ARGV[7]) * 2 ^ (level - 1), longest)
+  ban = pack('>I1I7', level, now + length)
+  call('SET', KEYS[4], ban, 'PX', string.format('%.0f', math.ceil((length + longest) / 1000)))
+  call('DEL', KEYS[5])
+  return 'B' .. sub(ban, 2, 8) .. pack('>I7', now) .. public
+end
+if own == '' and routed == '' and trial == '' then
+  return 'O' .. pack('>I7', now) .. public
+end
+return 'W' .. public .. pack('>I2', #own) .. own .. pack('>I2', #routed) .. routed .. trial

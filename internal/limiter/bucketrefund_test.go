@@ -1,0 +1,79 @@
+package limiter
+
+import (
+	"math/big"
+	"slices"
+	"testing"
+	"time"
+)
+
+// debtWithout replays a bucket without what was given back: its debt now, in
+// microseconds.
+func (p *refundPlay) debtWithout() *big.Rat {
+	debt, at := new(big.Rat), p.at
+	drain := func(to time.Time) {
+		debt.Sub(debt, new(big.Rat).SetInt64(to.Sub(at).Microseconds()))
+		if debt.Sign() < 0 {
+			debt.SetInt64(0)
+		}
+		at = to
+	}
+	for i, c := range p.calls {
+		if i == 0 {
+			at = c.at
+		}
+		drain(c.at)
+		debt.Add(debt, big.NewRat(c.cost*p.limit.Window.Microseconds(), p.limit.Requests))
+	}
+	drain(p.at)
+	return debt
+}
+
+func isMerged(v valley) bool { return v.merged }
+
+// A bucket whose calls reserve stands after a refund as if the calls had never been made;
+// where it says that it gave back less it owes more, and never less.
+func TestRefundsOfBucketsAreExact(t *testing.T) {
+	refunds, short := 0, 0
+	playRefunds(t, func(p *refundPlay) {
+		p.limit = Limit{
+			Requests: 1 + p.random.Int64N(1000), Window: p.window(),
+			Algorithm: TokenBucket,
+		}
+		p.reserve = p.random.IntN(5) > 0
+		p.dense = p.random.IntN(2) == 0
+		exact := true
+		for range p.rounds() {
+			p.forward()
+			p.take(t, p.cost(), 0)
+			if p.random.IntN(2) == 0 {
+				merged := len(p.model.states) > 0 && slices.ContainsFunc(p.model.states[0].valleys.list, isMerged)
+				amount, _, _, after := p.refund(t)
+				if amount > 0 && p.reserve {
+					refunds++
+				}
+				if after.Unreturned > 0 && p.reserve {
+					short++
+				}
+				if after.Unreturned > 0 && p.reserve && !merged {
+					p.fail(t, "%d unreturned, though no valley was merged", after.Unreturned)
+				}
+				exact = exact && after.Unreturned == 0
+			}
+			p.measure(t)
+			want := p.debtWithout()
+			span := p.limit.Window.Microseconds()
+			free := new(big.Rat).Sub(new(big.Rat).SetInt64(span), want)
+			free.Mul(free, big.NewRat(p.limit.Requests, span))
+			left := new(big.Int).Div(free.Num(), free.Denom()).Int64()
+			got := p.do(t, 0, time.Unix(0, 0)).Limits[0].Remaining
+			if got > left || exact && got != left {
+				p.fail(t, "%d remain, want %d", got, left)
+			}
+			if most := 29 + 12 + 30 + 12 + 24*maxValleys; p.bytes > most {
+				p.fail(t, "the state has %d bytes, more than %d", p.bytes, most)
+			}
+		}
+	})
+	t.Logf("%d of %d refunds of reserved calls gave back less", short, refunds)
+}

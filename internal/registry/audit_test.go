@@ -1,0 +1,288 @@
+package registry
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/audit"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/valkeytest"
+)
+
+// told returns the entries about a subject, oldest first.
+func (w *world) told(t *testing.T, subject string) []audit.Entry {
+	t.Helper()
+	var entries []audit.Entry
+	for q := (audit.Query{Subject: subject, Count: 500}); ; {
+		page, err := w.Audit().List(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, page.Entries...)
+		if q.After = page.Next; q.After == "" {
+			slices.Reverse(entries)
+			return entries
+		}
+	}
+}
+
+// A change and its entry are one: however many edit the same few keys and the Set at
+// once, with versions that are often old, every change that was acknowledged is told
+// once, in order, each from where the one before ended; what was refused is not told at
+// all.
+func TestEveryChangeIsToldOnce(t *testing.T) {
+	for name, url := range map[string]func() string{
+		"valkey":   func() string { return valkeytest.Start(t) },
+		"embedded": func() string { return valkeytest.Embedded(t) },
+		"cluster":  func() string { return valkeytest.StartCluster(t, 3, 0)[0] + "?cluster=true" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := open(t, url())
+			w.plan(t, "free", perMinute(1)...)
+			editing := &editors{world: w, done: map[string]*atomic.Int64{policyset.SetID: {}}}
+			for i := range 3 {
+				k, _ := w.create(t, fmt.Sprintf("key %d", i), "free")
+				editing.ids = append(editing.ids, k.ID)
+				editing.done[k.ID] = &atomic.Int64{}
+			}
+			editing.run(t)
+			for id, done := range editing.done {
+				w.checkTold(t, id, 1+done.Load())
+			}
+			if v := must(w.Audit().Verify(t.Context())); !v.Good() {
+				t.Errorf("%+v", v)
+			}
+		})
+	}
+}
+
+// editors edit at once.
+type editors struct {
+	*world
+	ids  []string
+	done map[string]*atomic.Int64 // acknowledged edits, by subject
+}
+
+func (e *editors) run(t *testing.T) {
+	t.Helper()
+	var group sync.WaitGroup
+	for i := range 6 {
+		random := rand.New(rand.NewPCG(uint64(i), 3))
+		group.Go(func() {
+			for range 25 {
+				id := e.ids[random.IntN(len(e.ids))]
+				if random.IntN(5) == 0 {
+					id = policyset.SetID
+				}
+				switch err := e.edit(t, random, id); {
+				case err == nil:
+					e.done[id].Add(1)
+				case !errors.Is(err, policy.ErrConflict):
+					t.Errorf("%s: %v", id, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// edit makes one edit of a subject, based on a version that is the newest or the one
+// before it.
+func (e *editors) edit(t *testing.T, random *rand.Rand, id string) error {
+	late := int64(random.IntN(2))
+	if id == policyset.SetID {
+		set, err := e.Set(t.Context())
+		if err != nil {
+			return err
+		}
+		set.Version -= late
+		set.Plans[0].Limits = perMinute(1 + random.Int64N(1000))
+		_, err = e.SaveSet(t.Context(), *set, byTest)
+		return err
+	}
+	k, err := e.Get(t.Context(), id)
+	if err != nil {
+		return err
+	}
+	switch random.IntN(4) {
+	case 0:
+		_, _, err = e.Rotate(t.Context(), id, k.Version-late, time.Minute, byTest)
+	case 1:
+		err = e.Reset(t.Context(), id, byTest)
+	case 2:
+		_, err = e.SetOverride(t.Context(), id, k.Version-late, &policy.Override{Limits: perMinute(1 + random.Int64N(1000)), Reason: "more"}, byTest)
+	default:
+		_, err = e.Update(t.Context(), id, k.Version-late, "key.edit", byTest, func(k *policy.Key) { k.Name = fmt.Sprint("name ", random.IntN(1000)) })
+	}
+	return err
+}
+
+// checkTold compares what the audit tells about a subject to how many changes were made,
+// and to what there is now.
+func (w *world) checkTold(t *testing.T, id string, changes int64) {
+	t.Helper()
+	entries := w.told(t, id)
+	if int64(len(entries)) != changes {
+		t.Errorf("%s: %d entries, want %d", id, len(entries), changes)
+	}
+	var before json.RawMessage
+	for i, e := range entries {
+		if e.Version != int64(i+1) || (i > 0 || id != policyset.SetID) && string(e.Before) != string(before) {
+			t.Errorf("%s: entry %d tells of version %d, from %s; want from %s", id, i+1, e.Version, e.Before, before)
+		}
+		before = e.After
+	}
+	if now := w.stored(t, id); string(before) != now {
+		t.Errorf("%s: the last entry tells of %s, but there is %s", id, before, now)
+	}
+}
+
+// stored is a subject as the audit tells of it.
+func (w *world) stored(t *testing.T, id string) string {
+	t.Helper()
+	if id == policyset.SetID {
+		return string(must(json.Marshal(must(w.Set(t.Context())))))
+	}
+	return string(must(json.Marshal(must(w.Get(t.Context(), id)))))
+}
+
+// A change that is refused, whatever for, is not told, and nothing of it is written.
+func TestRefusedChangesLeaveNothing(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(5)...)
+		k, secret := w.create(t, "steady", "free")
+		w.expect(t, call(secret), "yy")
+		before, records := must(w.Audit().Verify(t.Context())).Entries, w.everything(t)
+		set := must(w.Set(t.Context()))
+		set.Version--
+		invalid := *set
+		invalid.Version++
+		invalid.Plans = nil
+		nobody := Edit{Reason: "nobody's"}
+		for name, change := range map[string]func() error{
+			"update of an old version": func() error { return second(w.Update(t.Context(), k.ID, 7, "key.edit", byTest, func(*policy.Key) {})) },
+			"update without an actor": func() error {
+				return second(w.Update(t.Context(), k.ID, k.Version, "key.edit", nobody, func(*policy.Key) {}))
+			},
+			"update without an action": func() error { return second(w.Update(t.Context(), k.ID, k.Version, "", byTest, func(*policy.Key) {})) },
+			"invalid update": func() error {
+				return second(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *policy.Key) { k.Name = "" }))
+			},
+			"update of nothing": func() error {
+				return second(w.Update(t.Context(), "nothing", 1, "key.edit", byTest, func(*policy.Key) {}))
+			},
+			"override without a reason": func() error {
+				return second(w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Mode: policy.Off}, byTest))
+			},
+			"revocation, old version":   func() error { return second(w.Revoke(t.Context(), k.ID, 7, byTest)) },
+			"reset without an actor":    func() error { return w.Reset(t.Context(), k.ID, nobody) },
+			"reset of nothing":          func() error { return w.Reset(t.Context(), "nothing", byTest) },
+			"deletion without an actor": func() error { return w.Delete(t.Context(), k.ID, nobody) },
+			"deletion of nothing":       func() error { return w.Delete(t.Context(), "nothing", byTest) },
+			"adoption of what there is": func() error { return second(w.Adopt(t.Context(), policy.Token, k.ID, "again", nil, byTest)) },
+			"an old version of the Set": func() error { return second(w.SaveSet(t.Context(), *set, byTest)) },
+			"a Set without its keys'":   func() error { return second(w.SaveSet(t.Context(), invalid, byTest)) },
+			"a reason of a million runes": func() error {
+				return w.Reset(t.Context(), k.ID, Edit{By: byTest.By, Reason: string(make([]rune, 1_000_000))})
+			},
+		} {
+			if err := change(); err == nil {
+				t.Errorf("%s is taken", name)
+			}
+			if v := must(w.Audit().Verify(t.Context())); !v.Good() || v.Entries != before {
+				t.Errorf("%s: %+v, want %d entries", name, v, before)
+			}
+		}
+		for name, value := range w.everything(t) {
+			if records[name] != value {
+				t.Errorf("%s changed from %q to %q", name, records[name], value)
+			}
+		}
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// everything is all strings in Valkey, by name.
+func (w *world) everything(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, name := range must(w.client.Do(t.Context(), w.client.B().Keys().Pattern("*").Build()).AsStrSlice()) {
+		if value, err := w.client.Do(t.Context(), w.client.B().Get().Key(name).Build()).ToString(); err == nil {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+// A reset forgets the counts in the step that tells of it, or not at all.
+func TestResetIsToldOrNotMade(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(2)...)
+		k, secret := w.create(t, "reset", "free")
+		w.expect(t, call(secret), "yyn")
+		stream := audit.Stream(keyspace.BucketOf(k.ID))
+		chain := must(w.client.Do(t.Context(), w.client.B().Xrange().Key(stream).Start("-").End("+").Build()).AsXRange())
+		w.client.Do(t.Context(), w.client.B().Set().Key(stream).Value("no stream").Build())
+		if err := w.Reset(t.Context(), k.ID, byTest); err == nil {
+			t.Error("a reset that cannot be told is made")
+		}
+		w.expect(t, call(secret), "n")
+		if now := must(w.Get(t.Context(), k.ID)); now.Version != k.Version {
+			t.Errorf("version %d, want %d", now.Version, k.Version)
+		}
+		w.client.Do(t.Context(), w.client.B().Del().Key(stream).Build())
+		for _, x := range chain {
+			w.client.Do(t.Context(), w.client.B().Xadd().Key(stream).Id(x.ID).FieldValue().FieldValueIter(fields(x)).Build())
+		}
+		if err := w.Reset(t.Context(), k.ID, byTest); err != nil {
+			t.Fatal(err)
+		}
+		w.expect(t, call(secret), "yyn")
+		if v := must(w.Audit().Verify(t.Context())); !v.Good() {
+			t.Errorf("%+v", v)
+		}
+	})
+}
+
+func fields(x valkey.XRangeEntry) func(func(string, string) bool) {
+	return func(yield func(string, string) bool) {
+		_ = yield("e", x.FieldValues["e"]) && yield("h", x.FieldValues["h"])
+	}
+}
+
+// The deletion of a key that cannot be read is told as any other.
+func TestDeletionOfAnUnreadableKeyIsTold(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(5)...)
+		k, secret := w.create(t, "odd", "free")
+		w.expect(t, call(secret), "y")
+		w.client.Do(t.Context(), w.client.B().Set().Key(keyspace.Record(k.ID)).Value("\x09 of another version").Build())
+		if err := w.Delete(t.Context(), k.ID, byTest); err != nil {
+			t.Fatal(err)
+		}
+		told := w.told(t, k.ID)
+		if len(told) != 2 || told[1].Action != "key.delete" || told[1].By != byTest.By || told[1].Reason != byTest.Reason {
+			t.Errorf("told %+v", told)
+		}
+		for _, name := range []string{keyspace.Record(k.ID), keyspace.State(k.ID)} {
+			if n := must(w.client.Do(t.Context(), w.client.B().Exists().Key(name).Build()).AsInt64()); n != 0 {
+				t.Errorf("%s is still there", name)
+			}
+		}
+		if v := must(w.Audit().Verify(t.Context())); !v.Good() {
+			t.Errorf("%+v", v)
+		}
+	})
+}

@@ -1,0 +1,166 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/enforce"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/route"
+	"tidegate/internal/store"
+	"tidegate/internal/store/acl"
+	"tidegate/internal/testing/valkeytest"
+)
+
+var (
+	testPepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
+	byTest     = Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
+)
+
+// world is a store with plans, and a checker as a check function has one.
+type world struct {
+	*Store
+	checker *enforce.Checker
+	checks  valkey.Client // with the rights of the check function
+	client  valkey.Client // with all rights
+}
+
+// open returns a world in which the store has the rights of the admin function, the
+// checker those of the check function, and client all.
+func open(t testing.TB, url string) *world {
+	t.Helper()
+	admin := connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
+	check := connect(t, valkeytest.As(t, url, "check", acl.Rules(acl.Check())))
+	return &world{
+		Store: NewStore(admin, testPepper), checker: enforce.NewChecker(check, testPepper),
+		checks: check, client: connect(t, url),
+	}
+}
+
+func connect(t testing.TB, url string) valkey.Client {
+	t.Helper()
+	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// onSingleServers runs a test on a real Valkey and on the embedded server.
+func onSingleServers(t *testing.T, test func(*testing.T, *world)) {
+	t.Helper()
+	for name, start := range map[string]func(testing.TB) string{"valkey": valkeytest.Start, "embedded": valkeytest.Embedded} {
+		t.Run(name, func(t *testing.T) { test(t, open(t, start(t))) })
+	}
+}
+
+// onEveryServer runs a test on a cluster too.
+func onEveryServer(t *testing.T, test func(*testing.T, *world)) {
+	t.Helper()
+	onSingleServers(t, test)
+	t.Run("cluster", func(t *testing.T) { test(t, open(t, valkeytest.StartCluster(t, 3, 0)[0]+"?cluster=true")) })
+}
+
+func perMinute(requests int64) []limiter.Limit {
+	return []limiter.Limit{{Requests: requests, Window: time.Minute}}
+}
+
+// save changes the Set.
+func (w *world) save(t testing.TB, change func(*policy.Set)) *policy.Set {
+	t.Helper()
+	set, err := w.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(set)
+	saved, err := w.SaveSet(t.Context(), *set, byTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return saved
+}
+
+// plan saves a plan of this name with these limits.
+func (w *world) plan(t testing.TB, name string, limits ...limiter.Limit) {
+	t.Helper()
+	w.save(t, func(s *policy.Set) {
+		for i := range s.Plans {
+			if s.Plans[i].Name == name {
+				s.Plans[i].Limits = limits
+				return
+			}
+		}
+		s.Plans = append(s.Plans, policy.Plan{Name: name, Limits: limits})
+	})
+}
+
+func (w *world) create(t testing.TB, name, plan string) (policy.Key, apikey.Secret) {
+	t.Helper()
+	k, secret, err := w.Create(t.Context(), policy.NewKey{Name: name, Env: "test", Plan: plan}, byTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k, secret
+}
+
+func call(secret apikey.Secret) enforce.Call {
+	return enforce.Call{
+		Kind:    policy.APIKey,
+		Subject: secret.ID(),
+		Secret:  secret,
+		Route:   route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"},
+	}
+}
+
+// check makes a check that must be decided.
+func (w *world) check(t testing.TB, c enforce.Call) enforce.Result {
+	t.Helper()
+	checked, err := w.checker.Check(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return checked
+}
+
+// expect makes checks and compares which were allowed: "yyn".
+func (w *world) expect(t testing.TB, c enforce.Call, want string) enforce.Result {
+	t.Helper()
+	var last enforce.Result
+	got := ""
+	for range want {
+		last = w.check(t, c)
+		got += map[bool]string{true: "y", false: "n"}[last.Allowed]
+	}
+	if got != want {
+		t.Fatalf("allowed: %s, want %s; last %s", got, want, describe(last))
+	}
+	return last
+}
+
+func describe(c enforce.Result) string {
+	return fmt.Sprintf("%+v", c)
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func wantInvalid(t *testing.T, err error, field string) {
+	t.Helper()
+	var invalid *policy.InvalidError
+	if !errors.As(err, &invalid) || len(invalid.Fields) != 1 || invalid.Fields[0].Field != field {
+		t.Errorf("%s: %v, want an InvalidError about it alone", field, err)
+	}
+}

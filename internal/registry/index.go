@@ -1,0 +1,297 @@
+package registry
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+	"tidegate/internal/store/keyspace"
+)
+
+// The lists of keys are sorted sets whose members are the lower-case name, a zero byte
+// and the id, in byte order: one of all keys, one for each plan, and one of those that
+// have an override.
+const (
+	indexKey    = "tg:keys"
+	overrideKey = "tg:keys:overridden"
+)
+
+func planIndexKey(number int) string { return indexKey + ":plan:" + strconv.Itoa(number) }
+
+func indexMember(k policy.Key) string { return strings.ToLower(k.Name) + "\x00" + k.ID }
+
+// lists names the lists that k belongs in.
+func lists(k policy.Key) []string {
+	if k.ID == "" {
+		return nil
+	}
+	in := []string{indexKey}
+	if k.PlanNumber > 0 {
+		in = append(in, planIndexKey(k.PlanNumber))
+	}
+	if k.Override != nil {
+		in = append(in, overrideKey)
+	}
+	return in
+}
+
+func (s *Store) addToIndex(ctx context.Context, k policy.Key) error {
+	for _, result := range s.client.DoMulti(ctx, s.indexCommands(k)...) {
+		if err := result.Error(); err != nil {
+			return fmt.Errorf("policy: list key: %w", err)
+		}
+	}
+	return nil
+}
+
+// listing are the commands that put k into its lists.
+func (s *Store) indexCommands(k policy.Key) valkey.Commands {
+	var commands valkey.Commands
+	for _, list := range lists(k) {
+		commands = append(commands, s.client.B().Zadd().Key(list).ScoreMember().ScoreMember(0, indexMember(k)).Build())
+	}
+	return commands
+}
+
+// updateIndex removes old from the lists that k, which replaced it, is not in under the same
+// member; k may be the zero Key. It adds k once more, because a reader of the lists may have
+// removed it as stale before the record was written. The next reader repairs what fails here.
+func (s *Store) updateIndex(ctx context.Context, old, k policy.Key) {
+	commands := s.indexCommands(k)
+	for _, list := range lists(old) {
+		if !listed(k, list, indexMember(old)) {
+			commands = append(commands, s.client.B().Zrem().Key(list).Member(indexMember(old)).Build())
+		}
+	}
+	if k.ID != "" {
+		commands = append(commands, s.client.B().Get().Key(keyspace.Record(k.ID)).Build())
+	}
+	results := s.client.DoMulti(ctx, commands...)
+	if k.ID == "" {
+		return
+	}
+	// the next edit was faster
+	if current, err := policyset.Recorded(k.ID, results[len(results)-1]); err == nil && current.Version != k.Version {
+		s.removeFromIndex(ctx, k)
+	}
+}
+
+// listed tells whether k belongs in a list under this member.
+func listed(k policy.Key, list, member string) bool {
+	return slices.Contains(lists(k), list) && member == indexMember(k)
+}
+
+// removeFromIndex removes k, which was not written, from the lists that its stored record
+// does not belong in.
+func (s *Store) removeFromIndex(ctx context.Context, k policy.Key) {
+	current, err := policyset.Recorded(k.ID, s.client.Do(ctx, s.client.B().Get().Key(keyspace.Record(k.ID)).Build()))
+	if err != nil {
+		return // List will see
+	}
+	var stale []staleEntry
+	for _, list := range lists(k) {
+		if !listed(current, list, indexMember(k)) {
+			stale = append(stale, staleEntry{list, indexMember(k)})
+		}
+	}
+	s.removeStale(ctx, stale)
+}
+
+// staleEntry is an entry of a list that no record bears out: an edit was interrupted, or is
+// under way.
+type staleEntry struct{ list, member string }
+
+// memberID is the id of the key that a member is for.
+func memberID(member string) string { return member[strings.LastIndexByte(member, 0)+1:] }
+
+// removeStale removes stale entries and then lists their keys as they are now, because a
+// record may have been written just before its entry was removed. updateIndex lists a record
+// that is written later. The next reader of the list repairs what fails here.
+func (s *Store) removeStale(ctx context.Context, stale []staleEntry) {
+	if len(stale) == 0 {
+		return
+	}
+	removals, members := make(valkey.Commands, len(stale)), make([]string, len(stale))
+	for i, g := range stale {
+		removals[i], members[i] = s.client.B().Zrem().Key(g.list).Member(g.member).Build(), g.member
+	}
+	s.client.DoMulti(ctx, removals...)
+	keys, err := s.getAll(ctx, &policy.Set{}, members)
+	if err != nil {
+		return
+	}
+	var listings valkey.Commands
+	for _, k := range keys {
+		if k.Status != policy.Unreadable {
+			listings = append(listings, s.indexCommands(k)...)
+		}
+	}
+	if len(listings) > 0 {
+		s.client.DoMulti(ctx, listings...)
+	}
+}
+
+// Bounds of Query.Count.
+const (
+	defaultCount = 50
+	maxCount     = 500
+)
+
+// Query asks for a page of keys in the order of their names.
+type Query struct {
+	Prefix     string // only names that start with it, whatever the case
+	Plan       int    // only keys of the plan with this number; 0 for all
+	Overridden bool   // only keys that have an override, in force or past; Plan is ignored then
+	After      string // the Next of the page before; empty for the first page
+	Count      int    // 1 to 500; 0 means 50
+}
+
+func (q Query) list() string {
+	switch {
+	case q.Overridden:
+		return overrideKey
+	case q.Plan > 0:
+		return planIndexKey(q.Plan)
+	}
+	return indexKey
+}
+
+// Page is an answer to a Query.
+type Page struct {
+	Keys []policy.Key
+	Next string // empty on the last page
+}
+
+// List returns a page of keys. It reads a list, never the key space. A page may hold
+// fewer keys than asked for, and another follow it all the same.
+func (s *Store) List(ctx context.Context, set *policy.Set, q Query) (Page, error) {
+	count := min(max(q.Count, 0), maxCount)
+	if count == 0 {
+		count = defaultCount
+	}
+	from, to := "-", "+"
+	if prefix := strings.ToLower(q.Prefix); prefix != "" {
+		from, to = "["+prefix, "["+prefix+"\xff"
+	}
+	if q.After != "" {
+		after, err := base64.RawURLEncoding.DecodeString(q.After)
+		if err != nil {
+			return Page{}, policy.Invalid([]policy.FieldError{{Field: "after", Message: "is not a position in this list; start from the first page"}})
+		}
+		from = "(" + string(after)
+	}
+	members, err := s.client.Do(ctx, s.client.B().Zrangebylex().Key(q.list()).Min(from).Max(to).Limit(0, int64(count)+1).Build()).AsStrSlice()
+	if err != nil {
+		return Page{}, fmt.Errorf("policy: list keys: %w", err)
+	}
+	var page Page
+	if len(members) > count {
+		members = members[:count]
+		page.Next = base64.RawURLEncoding.EncodeToString([]byte(members[count-1]))
+	}
+	page.Keys, err = s.listedKeys(ctx, set, q.list(), members)
+	return page, err
+}
+
+// listedKeys returns the keys that are in a list by right, and takes the other members
+// out of it.
+func (s *Store) listedKeys(ctx context.Context, set *policy.Set, list string, members []string) ([]policy.Key, error) {
+	found, err := s.getAll(ctx, set, members)
+	if err != nil {
+		return nil, err
+	}
+	var stale []staleEntry
+	keys := make([]policy.Key, 0, len(found))
+	for i, k := range found {
+		switch {
+		case k.Status == policy.Unreadable: // nobody can tell
+			k.Name = strings.TrimSuffix(members[i], "\x00"+k.ID)
+			keys = append(keys, k)
+		case listed(k, list, members[i]):
+			keys = append(keys, k)
+		default:
+			stale = append(stale, staleEntry{list, members[i]})
+		}
+	}
+	s.removeStale(ctx, stale)
+	return keys, nil
+}
+
+// maxLooks bounds how many pages of a list are looked at for a key that is in it by
+// right.
+const maxLooks = 20
+
+// inPlan tells whether any key has the plan. What else is in the plan's list is taken out
+// of it; if that is a lot, it takes several times.
+func (s *Store) inPlan(ctx context.Context, set *policy.Set, number int) (bool, error) {
+	q := Query{Plan: number, Count: maxCount}
+	for range maxLooks {
+		page, err := s.List(ctx, set, q)
+		if err != nil || len(page.Keys) > 0 || page.Next == "" {
+			return len(page.Keys) > 0, err
+		}
+		q.After = page.Next
+	}
+	return true, nil
+}
+
+// Cursor returns the After that goes on behind k.
+func Cursor(k policy.Key) string { return base64.RawURLEncoding.EncodeToString([]byte(indexMember(k))) }
+
+// Count returns how many keys a query has, wherever it starts.
+func (s *Store) Count(ctx context.Context, q Query) (int64, error) {
+	count := s.client.B().Zcard().Key(q.list()).Build()
+	if prefix := strings.ToLower(q.Prefix); prefix != "" {
+		count = s.client.B().Zlexcount().Key(q.list()).Min("[" + prefix).Max("[" + prefix + "\xff").Build()
+	}
+	n, err := s.client.Do(ctx, count).AsInt64()
+	if err != nil {
+		return 0, fmt.Errorf("policy: count keys: %w", err)
+	}
+	return n, nil
+}
+
+// Many returns the keys with these ids, in order, leaving out those that have no record.
+func (s *Store) Many(ctx context.Context, set *policy.Set, ids []string) ([]policy.Key, error) {
+	members := make([]string, 0, len(ids))
+	for _, id := range ids {
+		if validID(id) {
+			members = append(members, "\x00"+id)
+		}
+	}
+	keys, err := s.getAll(ctx, set, members)
+	return slices.DeleteFunc(keys, func(k policy.Key) bool { return k.ID == "" }), err
+}
+
+// getAll returns the key of each member; the zero Key where there is no record.
+func (s *Store) getAll(ctx context.Context, set *policy.Set, members []string) ([]policy.Key, error) {
+	if len(members) == 0 {
+		return nil, nil
+	}
+	keys := make([]policy.Key, len(members))
+	commands := make(valkey.Commands, len(members))
+	for i, m := range members {
+		keys[i].ID = memberID(m)
+		commands[i] = s.client.B().Get().Key(keyspace.Record(keys[i].ID)).Build()
+	}
+	for i, result := range s.client.DoMulti(ctx, commands...) {
+		k, err := policyset.Recorded(keys[i].ID, result)
+		switch {
+		case errors.Is(err, policy.ErrUnreadable): // one bad record must not hide the others
+			k = policy.Key{ID: keys[i].ID, Status: policy.Unreadable}
+		case err != nil:
+			return nil, fmt.Errorf("policy: list keys: %w", err)
+		}
+		k.Plan = set.PlanName(k.PlanNumber)
+		keys[i] = k
+	}
+	return keys, nil
+}

@@ -1,0 +1,238 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"tidegate/internal/policy"
+	"tidegate/internal/testing/valkeytest"
+)
+
+// rows lists all keys in pages of a few, and returns how often each is there.
+func (w *world) rows(t *testing.T, q Query) map[string]int {
+	t.Helper()
+	set, times := must(w.Set(t.Context())), map[string]int{}
+	for {
+		page := must(w.List(t.Context(), set, q))
+		for _, k := range page.Keys {
+			times[k.ID]++
+		}
+		if q.After = page.Next; q.After == "" {
+			return times
+		}
+	}
+}
+
+// wantCounts compares how many places each list has.
+func (w *world) wantCounts(t *testing.T, all int64, perPlan ...int64) {
+	t.Helper()
+	counts := must(w.PlanCounts(t.Context(), must(w.Set(t.Context()))))
+	if n := must(w.Count(t.Context(), Query{})); n != all {
+		t.Errorf("%d places in the list of all, want %d", n, all)
+	}
+	for i, want := range perPlan {
+		if counts[i+1] != want {
+			t.Errorf("%d keys of plan %d, want %d", counts[i+1], i+1, want)
+		}
+	}
+}
+
+// haunt puts members into lists as interrupted edits leave them.
+func (w *world) addStale(t *testing.T, entries ...staleEntry) {
+	t.Helper()
+	for _, g := range entries {
+		if err := w.client.Do(t.Context(), w.client.B().Zadd().Key(g.list).ScoreMember().ScoreMember(0, g.member).Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// An edit that loses against another leaves no trace in the lists.
+func TestLostEditsLeaveTheListsAlone(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	for _, plan := range []string{"a", "b", "c"} {
+		w.plan(t, plan, perMinute(10)...)
+	}
+	really := map[string]int64{}
+	for i := range 20 {
+		k, _ := w.create(t, fmt.Sprint("key", i), "a")
+		var both sync.WaitGroup
+		for _, plan := range []string{"b", "c"} {
+			both.Go(func() {
+				_, err := w.Update(t.Context(), k.ID, 1, "key.edit", byTest, func(k *policy.Key) { k.Plan, k.Name = plan, k.Name+plan })
+				if err != nil && !errors.Is(err, policy.ErrConflict) {
+					t.Error(err)
+				}
+			})
+		}
+		both.Wait()
+		really[must(w.Get(t.Context(), k.ID)).Plan]++
+	}
+	w.wantCounts(t, 20, 0, really["b"], really["c"])
+	for id := range w.rows(t, Query{Count: 3}) {
+		k := must(w.Get(t.Context(), id))
+		must(w.Update(t.Context(), id, k.Version, "key.plan", byTest, func(k *policy.Key) { k.Plan = "a" }))
+	}
+	w.save(t, func(s *policy.Set) { s.Plans = s.Plans[:1] })
+}
+
+// A caller who is adopted twice keeps the first name.
+func TestAdoptingTwiceLeavesOneRow(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(10)...)
+	id := w.TokenCaller("issuer", "somebody")
+	must(w.Adopt(t.Context(), policy.Token, id, "first", nil, byTest))
+	if _, err := w.Adopt(t.Context(), policy.Token, id, "second", nil, byTest); !errors.Is(err, policy.ErrConflict) {
+		t.Errorf("adopted again: %v", err)
+	}
+	w.wantCounts(t, 1)
+	if page := must(w.List(t.Context(), must(w.Set(t.Context())), Query{})); len(page.Keys) != 1 || page.Keys[0].Name != "first" {
+		t.Errorf("listed: %+v", page.Keys)
+	}
+}
+
+// What interrupted edits left in the lists is in no page, and gone after one look; the
+// pages' order and cursors stay.
+func TestListDropsGhosts(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, w *world) {
+		w.plan(t, "a", perMinute(10)...)
+		w.plan(t, "b", perMinute(10)...)
+		want := map[string]bool{}
+		for i := range 9 {
+			k, _ := w.create(t, fmt.Sprint("Key", i), "a")
+			want[k.ID] = true
+			w.addStale(t,
+				staleEntry{indexKey, fmt.Sprintf("%d\x00%s", i, k.ID)}, staleEntry{indexKey, "zz\x00" + k.ID}, staleEntry{planIndexKey(2), indexMember(k)},
+				staleEntry{overrideKey, indexMember(k)}, staleEntry{indexKey, fmt.Sprintf("key%d!\x00never-%d", i, i)})
+		}
+		for name, c := range map[string]struct {
+			q    Query
+			want int
+		}{"all": {Query{Count: 2}, 9}, "plan a": {Query{Count: 2, Plan: 1}, 9}, "plan b": {Query{Plan: 2}, 0}, "overridden": {Query{Overridden: true}, 0}} {
+			rows := w.rows(t, c.q)
+			for id, times := range rows {
+				if times != 1 || !want[id] {
+					t.Errorf("%s: %s is listed %d times", name, id, times)
+				}
+			}
+			if len(rows) != c.want {
+				t.Errorf("%s: %d keys, want %d", name, len(rows), c.want)
+			}
+		}
+		w.wantCounts(t, 9, 9, 0)
+	})
+}
+
+// A key that is not listed where it belongs is found again by any stale entry of it.
+func TestGhostsBringTheirKeysBack(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "a", perMinute(10)...)
+	k, _ := w.create(t, "key", "a")
+	w.client.Do(t.Context(), w.client.B().Zrem().Key(indexKey).Member(indexMember(k)).Build())
+	w.addStale(t, staleEntry{indexKey, "kez\x00" + k.ID})
+	for range 2 {
+		w.rows(t, Query{})
+	}
+	if rows := w.rows(t, Query{}); rows[k.ID] != 1 {
+		t.Errorf("listed %d times", rows[k.ID])
+	}
+}
+
+// A plan that nobody has can be dropped, whatever its list says; one that a single key
+// has cannot, however many stale entries come before it.
+func TestPlansOfGhostsCanBeDropped(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "a", perMinute(10)...)
+	w.plan(t, "b", perMinute(10)...)
+	_, _ = w.create(t, "zz", "b")
+	for i := range 2*maxCount + 1 {
+		w.addStale(t, staleEntry{planIndexKey(2), fmt.Sprintf("ghost\x00never-%d", i)})
+	}
+	without := *must(w.Set(t.Context()))
+	without.Plans = without.Plans[:1]
+	_, err := w.SaveSet(t.Context(), without, byTest)
+	wantInvalid(t, err, "plans")
+	if !strings.Contains(err.Error(), "has 1 keys") {
+		t.Error(err)
+	}
+	for id := range w.rows(t, Query{Plan: 2}) {
+		if err := w.Delete(t.Context(), id, byTest); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.addStale(t, staleEntry{planIndexKey(2), "again\x00never"})
+	if _, err := w.SaveSet(t.Context(), without, byTest); err != nil {
+		t.Error(err)
+	}
+}
+
+// However edits, creations and looks at the lists meet, no page has a key twice, and in
+// the end every key is listed where it belongs, once.
+func TestListsDuringEdits(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "a", perMinute(10)...)
+	w.plan(t, "b", perMinute(10)...)
+	var ids []string
+	for i := range 8 {
+		k, _ := w.create(t, fmt.Sprint("key", i), "a")
+		ids = append(ids, k.ID)
+	}
+	var working, looking sync.WaitGroup
+	for worker := range 3 {
+		working.Go(func() {
+			for i := range 40 {
+				k, err := w.Get(t.Context(), ids[(i*7+worker)%len(ids)])
+				if err == nil {
+					_, err = w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *policy.Key) {
+						k.Name, k.Plan = fmt.Sprint("key", worker, i), []string{"a", "b"}[i%2]
+					})
+				}
+				if err != nil && !errors.Is(err, policy.ErrConflict) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	working.Go(func() {
+		for i := range 40 {
+			w.create(t, fmt.Sprint("new", i), "a")
+		}
+	})
+	stop := make(chan struct{})
+	looking.Go(func() {
+		set := must(w.Set(t.Context()))
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			once := map[string]bool{}
+			for _, k := range must(w.List(t.Context(), set, Query{Count: maxCount})).Keys {
+				if once[k.ID] {
+					t.Errorf("%s is twice in a page", k.ID)
+				}
+				once[k.ID] = true
+			}
+		}
+	})
+	working.Wait()
+	close(stop)
+	looking.Wait()
+	w.rows(t, Query{Plan: 1})
+	w.rows(t, Query{Plan: 2})
+	plans := map[string]int64{}
+	for id, times := range w.rows(t, Query{Count: 7}) {
+		plans[must(w.Get(t.Context(), id)).Plan]++
+		if times != 1 {
+			t.Errorf("%s is listed %d times", id, times)
+		}
+	}
+	w.wantCounts(t, 48, plans["a"], plans["b"])
+	if plans["a"]+plans["b"] != 48 {
+		t.Errorf("%v are listed, want 48", plans)
+	}
+}

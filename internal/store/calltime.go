@@ -1,0 +1,140 @@
+package store
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// callTime is the context of a call that has one time for answers and another for
+// connecting. While the call waits for a connection, its time for answers stands still.
+type callTime struct {
+	context.Context //nolint:containedctx // the parent
+	done            chan struct{}
+
+	mu      sync.Mutex
+	err     error
+	waits   int           // parts of the call that wait for a connection
+	since   time.Time     // when waits became 1
+	answer  time.Duration // left for answers at since
+	connect time.Duration // left for connecting at since
+	ends    time.Time     // when the time for answers ends, unless the call waits
+	timer   *time.Timer
+}
+
+type callTimeKey struct{}
+
+// WithTimeouts returns a context that ends after answer. The time in which the call waits
+// for connections counts against connect instead, so the context ends after both at most.
+func WithTimeouts(parent context.Context, answer, connect time.Duration) (context.Context, context.CancelFunc) {
+	c := &callTime{
+		Context: parent, done: make(chan struct{}), answer: answer, connect: connect, ends: time.Now().Add(answer),
+	}
+	c.mu.Lock()
+	c.timer = time.AfterFunc(answer, c.expire)
+	c.mu.Unlock()
+	stop := context.AfterFunc(parent, func() { c.finish(parent.Err()) })
+	return c, func() {
+		stop()
+		c.finish(context.Canceled)
+	}
+}
+
+// AwaitConnection waits until connected is closed or ctx ends. With a context of
+// WithTimeouts the wait counts as connecting.
+func AwaitConnection(ctx context.Context, connected <-chan struct{}) error {
+	select {
+	case <-connected:
+		return nil
+	default:
+	}
+	if c, ok := ctx.Value(callTimeKey{}).(*callTime); ok {
+		c.pause()
+		defer c.resume()
+	}
+	return await(ctx, connected)
+}
+
+func await(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Deadline is when the context ends if the call waits no longer for connections.
+func (c *callTime) Deadline() (time.Time, bool) {
+	c.mu.Lock()
+	ends := c.ends
+	if c.waits > 0 {
+		ends = time.Now().Add(c.answer)
+	}
+	c.mu.Unlock()
+	if parent, ok := c.Context.Deadline(); ok && parent.Before(ends) {
+		return parent, true
+	}
+	return ends, true
+}
+
+func (c *callTime) Done() <-chan struct{} { return c.done }
+
+func (c *callTime) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+func (c *callTime) Value(key any) any {
+	if key == (callTimeKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+func (c *callTime) pause() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waits++
+	if c.waits == 1 && c.err == nil {
+		c.since = time.Now()
+		c.answer = c.ends.Sub(c.since)
+		c.timer.Reset(c.connect)
+	}
+}
+
+func (c *callTime) resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waits--
+	if c.waits == 0 && c.err == nil {
+		now := time.Now()
+		c.connect -= now.Sub(c.since)
+		c.ends = now.Add(c.answer)
+		c.timer.Reset(c.answer)
+	}
+}
+
+// expire ends the context, unless the timer was set anew while it fired.
+func (c *callTime) expire() {
+	c.mu.Lock()
+	ends := c.ends
+	if c.waits > 0 {
+		ends = c.since.Add(c.connect)
+	}
+	c.mu.Unlock()
+	if !time.Now().Before(ends) {
+		c.finish(context.DeadlineExceeded)
+	}
+}
+
+func (c *callTime) finish(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = err
+		c.timer.Stop()
+		close(c.done)
+	}
+}

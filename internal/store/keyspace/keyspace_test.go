@@ -1,0 +1,46 @@
+package keyspace
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/testing/valkeytest"
+)
+
+// The buckets lie evenly in the slots, as a real cluster numbers them.
+func TestBucketsSpreadOverSlots(t *testing.T) {
+	node := strings.TrimPrefix(valkeytest.StartCluster(t, 1, 0)[0], "valkey://")
+	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{node}, DisableCache: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	for i, b := range All() {
+		for _, name := range []string{b.Name("p"), b.Name("id:c")} {
+			slot, err := client.Do(t.Context(), client.B().ClusterKeyslot().Key(name).Build()).AsInt64()
+			if err != nil || slot != int64(64*i+32) {
+				t.Errorf("%s is in slot %d, %v; want %d", name, slot, err, 64*i+32)
+			}
+		}
+	}
+}
+
+// Subjects spread evenly over the buckets, and all names of one share its tag.
+func TestSubjectsSpreadOverBuckets(t *testing.T) {
+	var filled [Buckets]int
+	for i := range 256 * Buckets {
+		filled[BucketOf(fmt.Sprintf("subject%d", i))]++
+	}
+	for b, n := range filled {
+		if n < 128 || n > 384 {
+			t.Errorf("bucket %d has %d of %d subjects, want about 256", b, n, 256*Buckets)
+		}
+	}
+	tag := BucketOf("A1").Name("")
+	if Record("A1") != tag+"A1:c" || State("A1") != tag+"A1:s" || Record("A1") == State("A1") {
+		t.Errorf("record %s and state %s are not both in %s", Record("A1"), State("A1"), tag)
+	}
+}

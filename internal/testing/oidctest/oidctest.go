@@ -1,0 +1,175 @@
+// Package oidctest runs a real OpenID provider for tests: the npm package oidc-provider.
+package oidctest
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"tidegate/internal/testing/browsertest"
+)
+
+// Client is a client that the provider knows.
+type Client struct {
+	ID                     string   `json:"client_id"`
+	Secret                 string   `json:"client_secret"`
+	RedirectURIs           []string `json:"redirect_uris"`
+	PostLogoutRedirectURIs []string `json:"post_logout_redirect_uris,omitempty"`
+}
+
+// Options say how the provider behaves.
+type Options struct {
+	Clients       []Client `json:"clients"`
+	IDTokenClaims bool     `json:"idTokenClaims"` // in the id token, not only at the userinfo endpoint
+}
+
+// Start runs a provider until the test ends and returns its issuer. Without Node.js or
+// the package the test is skipped, but fails with CI=true.
+func Start(t testing.TB, o Options) (issuer string) {
+	t.Helper()
+	_, file, _, _ := runtime.Caller(0)
+	folder := filepath.Join(filepath.Dir(file), "testdata", "provider")
+	const install = "install it: npm ci --ignore-scripts --prefix internal/testing/oidctest/testdata/provider"
+	_, err := os.Stat(filepath.Join(folder, "node_modules", "oidc-provider"))
+	browsertest.Need(t, err, install)
+	node, err := exec.LookPath("node")
+	browsertest.Need(t, err, "install Node.js 20 or newer")
+	options, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(node, "provider.js", string(options))
+	command.Dir = folder
+	return run(t, command)
+}
+
+// run starts the program and returns the first line that it prints. The program ends with
+// its input, so a test that is killed leaves none behind.
+func run(t testing.TB, command *exec.Cmd) string {
+	t.Helper()
+	var log strings.Builder
+	command.Stderr = &log
+	input, err := command.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := command.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		t.Fatalf("start the provider: %v", err)
+	}
+	lines := bufio.NewScanner(output)
+	started := lines.Scan()
+	line := lines.Text()
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(io.Discard, output)
+	}()
+	t.Cleanup(func() {
+		_ = input.Close()
+		<-drained
+		_ = command.Wait()
+		if t.Failed() {
+			t.Logf("the provider wrote:\n%s", &log)
+		}
+	})
+	if !started || !strings.HasPrefix(line, "http://") {
+		t.Fatalf("the provider did not start: %s", line)
+	}
+	return line
+}
+
+// Person is somebody with a browser that follows only the provider's own redirects.
+type Person struct {
+	t      testing.TB
+	client *http.Client
+	issuer string
+}
+
+// NewPerson returns somebody who has not logged in yet.
+func NewPerson(t testing.TB, issuer string) *Person {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Person{t: t, issuer: issuer, client: &http.Client{
+		Jar:           jar,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// Login goes to the provider's address, logs in under the name if asked to, and returns
+// the address outside of the provider that it is sent to.
+func (p *Person) Login(address, name string) *url.URL {
+	p.t.Helper()
+	at := p.do(http.MethodGet, address, nil)
+	for range 10 {
+		switch {
+		case at.location == "":
+			at = p.submit(at, name)
+			continue
+		case at.status < http.StatusMultipleChoices:
+			p.t.Fatalf("%s: %d to %s", at.url, at.status, at.location)
+		}
+		next, err := at.url.Parse(at.location)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if !strings.HasPrefix(next.String(), p.issuer+"/") {
+			return next
+		}
+		at = p.do(http.MethodGet, next.String(), nil)
+	}
+	p.t.Fatal("the provider keeps asking")
+	return nil
+}
+
+// submit fills in the form of a page, which takes it at its own address.
+func (p *Person) submit(at page, name string) page {
+	p.t.Helper()
+	if at.status != http.StatusOK || !strings.Contains(at.body, `name="login"`) {
+		p.t.Fatalf("%s: %d without a form:\n%s", at.url, at.status, at.body)
+	}
+	return p.do(http.MethodPost, at.url.String(), url.Values{"login": {name}, "password": {"x"}})
+}
+
+// page is an answer of the provider.
+type page struct {
+	url            *url.URL
+	status         int
+	location, body string
+}
+
+func (p *Person) do(method, address string, form url.Values) page {
+	p.t.Helper()
+	req, err := http.NewRequestWithContext(p.t.Context(), method, address, strings.NewReader(form.Encode()))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if form != nil {
+		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	res, err := p.client.Do(req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	body, err := io.ReadAll(res.Body)
+	if err := errors.Join(err, res.Body.Close()); err != nil {
+		p.t.Fatal(err)
+	}
+	return page{url: res.Request.URL, status: res.StatusCode, location: res.Header.Get("Location"), body: string(body)}
+}

@@ -1,0 +1,136 @@
+// Package rolling finds the fullest rolling window in what was admitted, when nobody saw
+// the instants themselves: an admission lies between the moment its call was sent and the
+// moment its answer came. Whoever knows instants gives spans of no length.
+package rolling
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"time"
+)
+
+// Span is when something happened: at one instant, not before First and not after Last.
+type Span struct{ First, Last time.Duration }
+
+// At is the span of an instant that is known.
+func At(t time.Duration) Span { return Span{t, t} }
+
+// Fullest returns the most spans that lie in one window [from, from+window) beyond doubt,
+// wherever in them it happened, and where that window begins. More than a limit admits
+// proves that the limit was broken; as many prove nothing.
+func Fullest(spans []Span, window time.Duration) (from time.Duration, most int) {
+	latest := slices.Clone(spans)
+	slices.SortFunc(latest, func(a, b Span) int { return cmp.Compare(b.First, a.First) })
+	var within lasts // of the spans that begin in the window and end in it
+	for i, s := range latest {
+		heap.Push(&within, s.Last)
+		for len(within) > 0 && within[0] >= s.First+window {
+			heap.Pop(&within)
+		}
+		if next := i + 1; next < len(latest) && latest[next].First == s.First {
+			continue // all that begin together count
+		}
+		if len(within) >= most {
+			from, most = s.First, len(within)
+		}
+	}
+	return from, most
+}
+
+// Possible returns the most spans that can lie in one window: no window held more,
+// wherever in the spans it happened.
+func Possible(spans []Span, window time.Duration) int {
+	// A window [from, from+window) meets a span while First-window < from <= Last.
+	type edge struct {
+		at    time.Duration
+		enter bool
+	}
+	edges := make([]edge, 0, 2*len(spans))
+	for _, s := range spans {
+		edges = append(edges, edge{s.First - window, true}, edge{s.Last, false})
+	}
+	slices.SortFunc(edges, func(a, b edge) int {
+		// The windows that begin at an instant are left before others are entered just
+		// after it.
+		if a.at == b.at && a.enter != b.enter {
+			return map[bool]int{true: 1, false: -1}[a.enter]
+		}
+		return cmp.Compare(a.at, b.at)
+	})
+	now, most := 0, 0
+	for _, e := range edges {
+		if e.enter {
+			now++
+		} else {
+			now--
+		}
+		most = max(most, now)
+	}
+	return most
+}
+
+// History is spans by when they began.
+type History struct {
+	spans   []Span
+	longest time.Duration
+}
+
+// NewHistory sorts the spans.
+func NewHistory(spans []Span) *History {
+	h := &History{spans: slices.Clone(spans)}
+	slices.SortFunc(h.spans, func(a, b Span) int { return cmp.Compare(a.First, b.First) })
+	for _, s := range h.spans {
+		h.longest = max(h.longest, s.Last-s.First)
+	}
+	return h
+}
+
+// Before returns how many spans lie in the window that ends at s beyond doubt: over
+// before s began, and begun less than the window before s ended.
+func (h *History) Before(s Span, window time.Duration) int {
+	n := 0
+	for _, other := range h.from(s.Last - window + 1) {
+		if other.First > s.First {
+			break
+		}
+		if other.Last < s.First {
+			n++
+		}
+	}
+	return n
+}
+
+// Around returns how many spans may lie in the window that ends at s.
+func (h *History) Around(s Span, window time.Duration) int {
+	n := 0
+	for _, other := range h.from(s.First - window - h.longest) {
+		if other.First > s.Last {
+			break
+		}
+		if other.Last > s.First-window {
+			n++
+		}
+	}
+	return n
+}
+
+// from returns the spans that begin at t or later.
+func (h *History) from(t time.Duration) []Span {
+	i, _ := slices.BinarySearchFunc(h.spans, t, func(s Span, t time.Duration) int { return cmp.Compare(s.First, t) })
+	return h.spans[i:]
+}
+
+// lasts is a heap with the latest on top.
+type lasts []time.Duration
+
+func (l *lasts) Len() int           { return len(*l) }
+func (l *lasts) Less(i, j int) bool { return (*l)[i] > (*l)[j] }
+func (l *lasts) Swap(i, j int)      { (*l)[i], (*l)[j] = (*l)[j], (*l)[i] }
+func (l *lasts) Push(x any)         { *l = append(*l, x.(time.Duration)) }
+func (l *lasts) Pop() any {
+	last := len(*l) - 1
+	x := (*l)[last]
+	*l = (*l)[:last]
+	return x
+}

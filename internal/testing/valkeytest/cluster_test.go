@@ -1,0 +1,60 @@
+package valkeytest
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/valkey-io/valkey-go"
+)
+
+// Every slot is served, by the primaries alone, and what a primary is told reaches its
+// replica.
+func TestStartCluster(t *testing.T) {
+	const primaries, replicas = 3, 1
+	urls := StartCluster(t, primaries, replicas)
+	if len(urls) != primaries*(1+replicas) {
+		t.Fatalf("got %d nodes, want %d", len(urls), primaries*(1+replicas))
+	}
+	for i, url := range urls {
+		want := "role:master"
+		if i >= primaries {
+			want = "role:slave"
+		}
+		if replication := ask(t, connect(t, url), "INFO", "replication"); !strings.Contains(replication, want) {
+			t.Errorf("node %d: want %s in\n%s", i, want, replication)
+		}
+	}
+
+	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{strings.TrimPrefix(urls[0], "valkey://")}, DisableCache: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for i := range 100 {
+		ask(t, client, "SET", "key"+strconv.Itoa(i), "value")
+	}
+	keys := 0
+	for _, url := range urls[:primaries] {
+		node := connect(t, url)
+		size, err := node.Do(t.Context(), node.B().Dbsize().Build()).AsInt64()
+		if err != nil || size == 0 {
+			t.Errorf("%s holds %d keys, %v", url, size, err)
+		}
+		keys += int(size)
+		wait := node.B().Wait().Numreplicas(replicas).Timeout(5000).Build()
+		if acknowledged, err := node.Do(t.Context(), wait).AsInt64(); err != nil || acknowledged < replicas {
+			t.Errorf("%s: %d replicas, %v", url, acknowledged, err)
+		}
+	}
+	if keys != 100 {
+		t.Errorf("the primaries hold %d keys, want 100", keys)
+	}
+}
+
+func TestStartClusterOfOne(t *testing.T) {
+	client := connect(t, StartCluster(t, 1, 0)[0])
+	if info := ask(t, client, "CLUSTER", "INFO"); !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_size:1") {
+		t.Errorf("got\n%s", info)
+	}
+}

@@ -1,0 +1,221 @@
+package valkeytest
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Proxy stands between a client and a server, and breaks what goes through as it is told.
+type Proxy struct {
+	listener net.Listener
+	target   string
+	ended    chan struct{}
+
+	mu     sync.Mutex
+	closed bool
+	links  map[*link]bool
+	made   int           // connections so far
+	delay  time.Duration // of the first reply of each connection
+	word   []byte        // in the requests whose replies are dropped
+	drops  int
+}
+
+// link is one connection through the proxy.
+type link struct {
+	client, server net.Conn
+	replied        bool
+	silent, drop   bool
+}
+
+// StartProxy starts a proxy to the server at url, which speaks TLS to its clients when
+// secure is not nil.
+func StartProxy(t testing.TB, url string, secure *tls.Config) *Proxy {
+	t.Helper()
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("start proxy: %v", err)
+	}
+	if secure != nil {
+		listener = tls.NewListener(listener, secure)
+	}
+	p := &Proxy{listener: listener, target: strings.TrimPrefix(url, "valkey://"), ended: make(chan struct{}), links: map[*link]bool{}}
+	var running sync.WaitGroup
+	running.Go(func() { p.accept(&running) })
+	t.Cleanup(func() {
+		p.close()
+		running.Wait()
+	})
+	return p
+}
+
+// Address is HOST:PORT.
+func (p *Proxy) Address() string { return p.listener.Addr().String() }
+
+// URL is valkey://HOST:PORT.
+func (p *Proxy) URL() string { return "valkey://" + p.Address() }
+
+// Silence makes the connections that are open now pass nothing on in either direction,
+// and leaves them open. New ones work.
+func (p *Proxy) Silence() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.silent = true
+	}
+}
+
+// DropReplies passes on the next n requests that hold the word, and closes each one's
+// connection when its reply comes.
+func (p *Proxy) DropReplies(word string, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.word, p.drops = []byte(word), n
+}
+
+// DelayFirstReplies holds back the first reply of every connection from now on, as a slow
+// log-in does.
+func (p *Proxy) DelayFirstReplies(delay time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = delay
+}
+
+// Connections is how many clients have connected so far.
+func (p *Proxy) Connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.made
+}
+
+// Cut closes the connections that are open now. New ones work.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.close()
+	}
+}
+
+func (p *Proxy) accept(running *sync.WaitGroup) {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.target)
+		if err != nil {
+			_ = client.Close() // The client is to see that it ended.
+			continue
+		}
+		if l := (&link{client: client, server: server}); p.add(l) {
+			running.Go(func() { p.pass(l, client, server, p.request) })
+			running.Go(func() { p.pass(l, server, client, p.reply) })
+		}
+	}
+}
+
+// add fails when the proxy was closed meanwhile.
+func (p *Proxy) add(l *link) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		l.close()
+		return false
+	}
+	p.links[l] = true
+	p.made++
+	return true
+}
+
+var errDropped = errors.New("the reply is dropped")
+
+// pass copies from one side to the other what inspect lets through, and ends the link at
+// the first error.
+func (p *Proxy) pass(l *link, from io.Reader, to io.Writer, inspect func(*link, []byte) ([]byte, error)) {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		if err == nil {
+			var data []byte
+			if data, err = inspect(l, buffer[:n]); err == nil {
+				_, err = to.Write(data)
+			}
+		}
+		if err != nil {
+			p.mu.Lock()
+			delete(p.links, l)
+			p.mu.Unlock()
+			l.close()
+			return
+		}
+	}
+}
+
+func (p *Proxy) request(l *link, data []byte) ([]byte, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.silent {
+		return nil, nil
+	}
+	if p.drops > 0 && bytes.Contains(data, p.word) {
+		p.drops--
+		l.drop = true
+	}
+	return data, nil
+}
+
+func (p *Proxy) reply(l *link, data []byte) ([]byte, error) {
+	p.holdBack(l)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case l.silent:
+		return nil, nil
+	case l.drop:
+		return nil, errDropped
+	}
+	return data, nil
+}
+
+// holdBack returns when the reply may pass.
+func (p *Proxy) holdBack(l *link) {
+	p.mu.Lock()
+	delay := p.delay
+	if l.replied {
+		delay = 0
+	}
+	l.replied = true
+	p.mu.Unlock()
+	if delay == 0 {
+		return
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.ended:
+	}
+}
+
+func (p *Proxy) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	close(p.ended)
+	_ = p.listener.Close() // It is only listening.
+	for l := range p.links {
+		l.close()
+	}
+}
+
+func (l *link) close() {
+	_ = l.client.Close() // Either side may have closed it.
+	_ = l.server.Close()
+}

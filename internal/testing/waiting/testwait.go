@@ -1,0 +1,27 @@
+// Package waiting waits in tests for what must happen, however slow the machine: no test
+// depends on how long it takes.
+package waiting
+
+import (
+	"testing"
+	"time"
+)
+
+// Patience bounds every wait.
+const Patience = time.Minute
+
+// Until returns when holds does, and fails the test when it does not within Patience.
+func Until(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(Patience)
+	defer deadline.Stop()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatalf("never: %s", what)
+		}
+	}
+}

@@ -1,0 +1,213 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/registry"
+	"tidegate/internal/store"
+	"tidegate/local/bench/figures"
+	server "tidegate/local/valkey"
+)
+
+const pepper = "a pepper that only this benchmark uses"
+
+// bench is a Valkey with a key that may call, and the functions that are measured.
+type bench struct {
+	options
+	api    *runtimeAPI
+	client valkey.Client // as the function has one
+	policy *registry.Store
+	env    []string
+	events [][]byte // one for each key
+}
+
+func measure(ctx context.Context, o options) ([]figures.Figure, error) {
+	s, err := server.Installed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	b := &bench{options: o, env: []string{"VALKEY_URL=" + s.URL, "KEY_PEPPER=" + pepper}}
+	if b.api, err = newRuntimeAPI(); err != nil {
+		return nil, err
+	}
+	defer func() { _ = b.api.server.Close() }()
+	if b.client, err = store.Open(ctx, s.URL, store.Options{Pooled: true}); err != nil {
+		return nil, err
+	}
+	defer b.client.Close()
+	if err := b.prepare(ctx); err != nil {
+		return nil, err
+	}
+	measured, err := b.trips(ctx)
+	if err != nil {
+		return nil, err
+	}
+	starts, err := b.coldStarts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	shared, err := b.sharedLimit(ctx) // after the others: it changes the policies
+	if err != nil {
+		return nil, err
+	}
+	sizes, err := b.sizes()
+	return slices.Concat(measured, shared, starts, sizes), err
+}
+
+// edit is by whom the benchmark changes policies.
+var edit = registry.Edit{By: audit.Actor{Kind: "system", Name: "bench"}}
+
+// keys are so many that none comes near its limits.
+const keys = 400
+
+// prepare makes keys of a plan with two limits.
+func (b *bench) prepare(ctx context.Context) error {
+	registry := registry.NewStore(b.client, apikey.Pepper(pepper))
+	b.policy = registry
+	set, err := registry.Set(ctx)
+	if err != nil {
+		return err
+	}
+	limits := []limiter.Limit{{Requests: 100, Window: 10 * time.Second}, {Requests: 1000, Window: 10 * time.Minute}}
+	set.Plans = []policy.Plan{{Name: "pro", Limits: limits}}
+	if _, err := registry.SaveSet(ctx, *set, edit); err != nil {
+		return err
+	}
+	for range keys {
+		_, secret, err := registry.Create(ctx, policy.NewKey{Name: "bench", Env: "test", Plan: "pro"}, edit)
+		if err != nil {
+			return err
+		}
+		b.events = append(b.events, eventOf(secret))
+	}
+	return nil
+}
+
+func eventOf(secret apikey.Secret) []byte {
+	event, _ := json.Marshal(map[string]any{ // texts always encode
+		"type": "REQUEST", "methodArn": "arn:aws:execute-api:us-east-1:123456789012:abcdef123/prod/GET/orders", "path": "/orders",
+		"headers": map[string]string{"x-api-key": secret.Reveal(), "accept": "*/*"},
+		"requestContext": map[string]any{
+			"requestId": "c6af9ac6-7b61-11e6-9a41-93e8deadbeef", "identity": map[string]any{"sourceIp": "192.0.2.1"},
+		},
+	})
+	return event
+}
+
+// warmUp is how many calls are not counted.
+const warmUp = 200
+
+// trips makes calls one by one: a check, the same event echoed, and a PING, in turns.
+func (b *bench) trips(ctx context.Context) ([]figures.Figure, error) {
+	echoAPI, err := newRuntimeAPI()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = echoAPI.server.Close() }()
+	var processes []*exec.Cmd
+	defer func() {
+		for _, p := range processes {
+			stop(p)
+		}
+	}()
+	for api, binary := range map[*runtimeAPI]string{b.api: b.check, echoAPI: b.echo} {
+		p, err := api.start(ctx, binary, b.env)
+		if err != nil {
+			return nil, err
+		}
+		processes = append(processes, p)
+	}
+	var checks, echoes, pings []time.Duration
+	for i := range b.calls + warmUp {
+		event := b.events[i%keys]
+		check, err := b.allowed(event)
+		if err != nil {
+			return nil, err
+		}
+		echo, _, err := echoAPI.invoke(event)
+		if err != nil {
+			return nil, err
+		}
+		began := time.Now()
+		if err := b.client.Do(ctx, b.client.B().Ping().Build()).Error(); err != nil {
+			return nil, fmt.Errorf("ping: %w", err)
+		}
+		if ping := time.Since(began); i >= warmUp {
+			checks, echoes, pings = append(checks, check), append(echoes, echo), append(pings, ping)
+		}
+	}
+	check, echo, ping := figures.Quantile(checks, 0.5), figures.Quantile(echoes, 0.5), figures.Quantile(pings, 0.5)
+	return []figures.Figure{
+		figures.Of("check.p50_us", micros(check), "µs"),
+		figures.Of("check.p99_us", micros(figures.Quantile(checks, 0.99)), "µs"),
+		figures.Of("check.ping_p50_us", micros(ping), "µs"),
+		figures.Of("check.p50_vs_ping", float64(check)/float64(ping), "ratio"),
+		figures.Of("check.echo_p50_us", micros(echo), "µs"),
+		figures.Of("check.p50_over_echo_vs_ping", float64(check-echo)/float64(ping), "ratio"),
+	}, nil
+}
+
+// allowed makes a check, which must be allowed: what is measured is not the way of a
+// denial.
+func (b *bench) allowed(event []byte) (time.Duration, error) {
+	took, answer, err := b.api.invoke(event)
+	if err == nil && !bytes.Contains(answer, []byte(`"Allow"`)) {
+		err = fmt.Errorf("%w: %.300s", errAnswer, answer)
+	}
+	return took, err
+}
+
+// coldStarts starts both functions in turns.
+func (b *bench) coldStarts(ctx context.Context) ([]figures.Figure, error) {
+	var checks, echoes []time.Duration
+	for i := range b.starts {
+		event := b.events[i%keys]
+		check, err := coldStart(ctx, b.check, b.env, event)
+		if err != nil {
+			return nil, fmt.Errorf("cold start of check: %w", err)
+		}
+		echo, err := coldStart(ctx, b.echo, b.env, event)
+		if err != nil {
+			return nil, fmt.Errorf("cold start of echo: %w", err)
+		}
+		checks, echoes = append(checks, check), append(echoes, echo)
+	}
+	check, echo := figures.Quantile(checks, 0.5), figures.Quantile(echoes, 0.5)
+	return []figures.Figure{
+		figures.Of("check.coldstart_ms", millis(check), "ms"),
+		figures.Of("check.coldstart_echo_ms", millis(echo), "ms"),
+		figures.Of("check.coldstart_over_echo_ms", millis(check-echo), "ms"),
+	}, nil
+}
+
+func (b *bench) sizes() ([]figures.Figure, error) {
+	var measured []figures.Figure
+	for name, path := range map[string]string{"check.binary_mib": b.check, "check.zip_mib": b.zip} {
+		if path == "" {
+			continue
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", strings.TrimPrefix(name, "check."), err)
+		}
+		measured = append(measured, figures.Of(name, float64(info.Size())/(1<<20), "MiB"))
+	}
+	return measured, nil
+}

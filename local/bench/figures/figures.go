@@ -1,0 +1,79 @@
+// Package figures prints what benchmarks measured beside their goals, and keeps it in
+// bench.json, which they share.
+package figures
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// Figure is one row.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+}
+
+// Of is a figure.
+func Of(name string, value float64, unit string) Figure { return Figure{name, value, unit} }
+
+// Print writes a table. goal returns what a figure is to stay below.
+func Print(out io.Writer, title string, figures []Figure, goal func(name string) (float64, bool)) {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintf(t, "\n%s\tmeasured\t\tgoal\t\n", title)
+	for _, f := range figures {
+		bound, verdict := "", ""
+		if most, found := goal(f.Name); found {
+			bound, verdict = fmt.Sprintf("≤ %g", most), "met"
+			if f.Value > most {
+				verdict = "missed"
+			}
+		}
+		_, _ = fmt.Fprintf(t, "%s\t%.4g\t%s\t%s\t%s\n", f.Name, f.Value, f.Unit, bound, verdict)
+	}
+	_ = t.Flush()
+}
+
+// Quantile sorts the times.
+func Quantile(times []time.Duration, q float64) time.Duration {
+	slices.Sort(times)
+	return times[min(len(times)-1, int(q*float64(len(times))))]
+}
+
+// Millis is a time in milliseconds.
+func Millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// Put puts the figures into a file, in place of all whose names begin with the prefix.
+// The file need not exist.
+func Put(file, prefix string, figures []Figure) error {
+	var all []Figure
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read %s: %w", file, err)
+	}
+	all = slices.DeleteFunc(all, func(f Figure) bool { return strings.HasPrefix(f.Name, prefix) })
+	return Write(file, append(all, figures...))
+}
+
+// Write writes the figures alone.
+func Write(file string, figures []Figure) error {
+	text, err := json.MarshalIndent(figures, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the figures: %w", err)
+	}
+	if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write the figures: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// serverCommand skips the test when there is no server, or fails it in CI.
+func serverCommand(t *testing.T) []string {
+	t.Helper()
+	name := os.Getenv("VALKEY_SERVER")
+	if name == "" {
+		name = "valkey-server"
+	}
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return []string{path}
+	}
+	if ci, _ := strconv.ParseBool(os.Getenv("CI")); ci {
+		t.Fatalf("this test needs valkey-server: %v; scripts/install-test-tools installs it", err)
+	}
+	t.Skipf("this test needs valkey-server: %v; scripts/install-test-tools installs it", err)
+	return nil
+}
+
+// tiny is enough to send every kind of command.
+func tiny(t *testing.T) options {
+	return options{keys: 64, slice: 256, pairs: 5, repeats: 2, lead: 300 * time.Millisecond, server: serverCommand(t)}
+}
+
+func newStadium(t *testing.T) (*stadium, *server) {
+	t.Helper()
+	server, err := start(t.Context(), serverCommand(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.stop)
+	// Long enough not to turn during the test.
+	window, _ := turningAt(time.Now().Add(shortest / 2))
+	s := &stadium{address: server.address, window: window, keys: 64}
+	t.Cleanup(s.close)
+	return s, server
+}
+
+// Every limiter in the comparison limits: it admits as many calls as its limit says, and
+// no more.
+func TestContendersLimit(t *testing.T) {
+	s, _ := newStadium(t)
+	contenders, err := choose(s, options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range contenders {
+		if c.denied == nil {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			if c.denied.fill != nil {
+				expectAllowed(t, c.denied, subject(freshSubjects, 1), c.denied.to-5, 5)
+				return
+			}
+			expectAllowed(t, c.denied, subject(freshSubjects, 1), 0, denyLimit)
+			expectAllowed(t, c.allowed, subject(freshSubjects, 2), 0, limit)
+			if c.allowed.fill != nil {
+				expectAllowed(t, c.allowed, subject(freshSubjects, 3), bucketFill, limit-bucketFill)
+			}
+		})
+	}
+}
+
+// expectAllowed fills the subject and expects that so many more calls are allowed, and
+// none after.
+func expectAllowed(t *testing.T, c *check, subject string, filled, want int) {
+	t.Helper()
+	if filled > 0 {
+		if err := c.fill(t.Context(), subject, filled); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var verdicts []bool
+	for range want + 5 {
+		allowed, err := c.take(t.Context(), subject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		verdicts = append(verdicts, allowed)
+	}
+	got := slices.Index(verdicts, false)
+	if got != want || slices.Contains(verdicts[want:], true) {
+		t.Errorf("after %d calls: verdicts %v, want %d allowed and then none", filled, verdicts, want)
+	}
+}
+
+// A run measures every contender, with the verdicts that each slice was prepared for
+// (saturate and travel fail otherwise), and reports it.
+func TestRun(t *testing.T) {
+	o := tiny(t)
+	m, err := measure(t.Context(), o, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := summarize(m)
+	r.print(io.Discard)
+	name := filepath.Join(t.TempDir(), "bench.json")
+	if err := r.write(name); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var figures []figure
+	if err := json.Unmarshal(text, &figures); err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, f := range figures {
+		if _, twice := values[f.Name]; twice || f.Unit == "" {
+			t.Errorf("figure %+v: twice %v", f, twice)
+		}
+		values[f.Name] = f.Value
+	}
+	for _, c := range m.contenders {
+		want := []string{"rate", "rate_vs_evalsha", "p50_us", "p99_vs_ping"}
+		if c.dialogue {
+			want = want[2:]
+		}
+		if c.denied != nil {
+			want = append(want, "denied_rate_vs_evalsha", "hot_denied_rate", "denied_p50_vs_ping", "bytes")
+		}
+		for _, what := range want {
+			// The bytes of so few subjects drown in what else the server allocates.
+			if v, found := values["limiter."+c.name+"."+what]; !found || v <= 0 && what != "bytes" {
+				t.Errorf("limiter.%s.%s is %v", c.name, what, v)
+			}
+		}
+	}
+	for _, g := range goals {
+		if _, found := r.value(g.contender, g.what); !found {
+			t.Errorf("no figure for the goal %q", g.text)
+		}
+	}
+}
+
+// A slice whose verdicts are not those it was prepared for is an error, not a figure.
+func TestSaturateNoticesWrongVerdicts(t *testing.T) {
+	s, server := newStadium(t)
+	o := tiny(t)
+	contenders, err := ours(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipes, err := openPipes(server.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipes.close()
+	b := &bench{
+		measurement: &measurement{options: o, bytes: map[*contender]float64{}}, server: server, pipes: pipes, pings: pingLoad(),
+		subjects: []string{subject(librarySubjects, 0)}, progress: io.Discard,
+	}
+	c := contenders[0]
+	for _, step := range []func(context.Context, *contender) error{b.warm, b.populate, b.populateLibrary} {
+		if err := step(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.probe(); err != nil {
+		t.Fatal(err)
+	}
+	for _, wrong := range []scenario{
+		{check: spread.check, purpose: deniedSubjects, allowed: true},
+		{check: denied.check, purpose: allowedSubjects},
+	} {
+		if err := b.saturate(t.Context(), c, wrong, 0); !errors.Is(err, errVerdict) {
+			t.Errorf("allowed %v: got %v, want %v", wrong.allowed, err, errVerdict)
+		}
+	}
+	if len(b.slices) > 0 {
+		t.Errorf("wrong slices were kept: %v", b.slices)
+	}
+	if err := b.saturate(t.Context(), c, denied, 0); err != nil || len(b.slices) != 1 {
+		t.Errorf("a right slice: %v, %d kept", err, len(b.slices))
+	}
+}
+
+// An error of the server ends the run.
+func TestSendReportsErrors(t *testing.T) {
+	_, server := newStadium(t)
+	pipes, err := openPipes(server.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipes.close()
+	l := &load{}
+	for range 3 * depth {
+		l.add(template{bytes: []byte("*1\r\n$4\r\nNOPE\r\n"), commands: []string{"nope"}}, "")
+	}
+	if _, err := pipes.send(l, nil); !errors.Is(err, errReply) {
+		t.Errorf("got %v, want %v", err, errReply)
+	}
+}
+
+func TestStartReportsWhatTheServerWrote(t *testing.T) {
+	s, err := start(t.Context(), append(serverCommand(t), "--no-such-setting", "1"))
+	if err == nil {
+		s.stop()
+	}
+	if err == nil || !strings.Contains(err.Error(), "no-such-setting") {
+		t.Errorf("got %v, want what the server wrote", err)
+	}
+}
+
+// Preparing too slowly is noticed, not measured.
+func TestLateWindows(t *testing.T) {
+	o := tiny(t)
+	server, err := start(t.Context(), o.server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.stop()
+	if _, err := attempt(t.Context(), server, o, -time.Minute, io.Discard); !errors.Is(err, errLate) {
+		t.Errorf("got %v, want %v", err, errLate)
+	}
+}
+
+func TestTurningAt(t *testing.T) {
+	for i := range int64(50) {
+		at := time.UnixMilli(1_763_000_000_000 + i*86_399_999)
+		window, turn := turningAt(at)
+		if window < shortest || window > 2*shortest || window%time.Millisecond != 0 {
+			t.Errorf("at %v: window %v", at, window)
+		}
+		if wait := turn.Sub(at); wait <= 0 || wait > time.Second || turn.UnixMilli()%window.Milliseconds() != 0 {
+			t.Errorf("at %v: turns after %v", at, wait)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	o, err := parse([]string{"-short", "-only", "^log", "-o", "f", "-server", "taskset -c 0 valkey-server"}, io.Discard)
+	if err != nil || o.repeats != 3 || o.keys != 10_000 || o.output != "f" || !o.only.MatchString("log100") || o.only.MatchString("three_logs") ||
+		!slices.Equal(o.server, []string{"taskset", "-c", "0", "valkey-server"}) {
+		t.Errorf("got %+v, %v", o, err)
+	}
+	for _, wrong := range [][]string{{"-repeats", "36"}, {"-repeats", "-1"}, {"-only", "("}, {"-unknown"}, {"more"}} {
+		if _, err := parse(wrong, io.Discard); err == nil {
+			t.Errorf("%v: no error", wrong)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+// Command bench measures the limiter beside other limiters on one Valkey server in one
+// run: the rate of a saturated server, the time of one call in flight, the server's CPU
+// time, the bytes of a key and the client's allocations. scripts/bench builds and runs
+// it.
+//
+// Every limiter is driven through its own library, and what the library sends is
+// recorded: the saturated rate is that of the same bytes, with other keys in them, sent
+// over a few connections by a client that does nothing else. Contenders take turns in
+// short slices, so that a disturbance of the machine meets all of them; each figure is
+// the median over the rounds.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+)
+
+func main() {
+	if err := run(context.Background(), os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+// options is how much to measure.
+type options struct {
+	keys    int // subjects of a contender whose state is small
+	slice   int // checks in a row before the next contender's turn
+	pairs   int // calls in flight alone, each followed by a PING, in a row
+	repeats int // turns of each contender
+	// from the start to the turn of the windows, enough to count once in each window that
+	// needs a previous one
+	lead   time.Duration
+	only   *regexp.Regexp // names of contenders; what the ratios refer to is always measured
+	server []string       // the command that starts a server
+	output string
+}
+
+// At 35 turns the slowest of the logs that began half full are nearly full.
+const maxRepeats = 35
+
+func parse(arguments []string, errors io.Writer) (options, error) {
+	o := options{keys: 100_000, slice: 20_000, pairs: 200, lead: 10 * time.Second}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(errors)
+	short := flags.Bool("short", false, "one quick pass over fewer keys: a look, no figures to quote")
+	only := flags.String("only", "", "measure only contenders whose name matches this `regexp`, and what their ratios refer to")
+	flags.IntVar(&o.repeats, "repeats", 0, fmt.Sprintf("turns of each contender, 1 to %d (default 15, with -short 3)", maxRepeats))
+	flags.StringVar(&o.output, "o", "bench.json", "`file` for the figures")
+	server := flags.String("server", "valkey-server", "`command` that starts the server; its settings are added")
+	if err := flags.Parse(arguments); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("unknown argument %s", flags.Arg(0))
+	}
+	usual := 15
+	if *short {
+		o.keys, o.slice, o.pairs, o.lead, usual = 10_000, 5_000, 100, 3*time.Second, 3
+	}
+	if o.repeats == 0 {
+		o.repeats = usual
+	}
+	if o.repeats < 1 || o.repeats > maxRepeats {
+		return o, fmt.Errorf("-repeats is %d: must be 1 to %d", o.repeats, maxRepeats)
+	}
+	o.server = strings.Fields(*server)
+	var err error
+	if o.only, err = regexp.Compile(*only); err != nil {
+		return o, fmt.Errorf("-only: %w", err)
+	}
+	return o, nil
+}
+
+func run(ctx context.Context, arguments []string, out, progress io.Writer) error {
+	o, err := parse(arguments, progress)
+	if err != nil {
+		return err
+	}
+	m, err := measure(ctx, o, progress)
+	if err != nil {
+		return err
+	}
+	r := summarize(m)
+	r.print(out)
+	return r.write(o.output)
+}

@@ -1,0 +1,357 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+)
+
+const maxLibrarySubjects = 1_000
+
+// scenario is a way to check a contender with raw commands.
+type scenario struct {
+	name    string // before the names of its figures
+	check   func(*contender) *check
+	purpose byte
+	single  bool // one subject, not all in turn
+	allowed bool
+}
+
+var (
+	spread    = scenario{name: "", check: func(c *contender) *check { return c.allowed }, purpose: allowedSubjects, allowed: true}
+	denied    = scenario{name: "denied_", check: func(c *contender) *check { return c.denied }, purpose: deniedSubjects}
+	hot       = scenario{name: "hot_", check: func(c *contender) *check { return c.hot }, purpose: hotSubject, single: true, allowed: true}
+	hotDenied = scenario{name: "hot_denied_", check: func(c *contender) *check { return c.denied }, purpose: deniedSubjects, single: true}
+)
+
+// slice is one turn of a contender on a saturated server. Times are microseconds per
+// check.
+type slice struct {
+	contender *contender
+	scenario  string
+	rate      float64 // checks per second
+	command   float64 // what the server counts for the commands
+	processor float64 // of the server's process
+	probe     int     // the probe before; the next one came after
+}
+
+// trips is one turn of a contender with one call in flight.
+type trips struct {
+	contender    *contender
+	scenario     string
+	calls, pings []time.Duration
+	command      float64
+	probe        int
+}
+
+// measurement is all that was measured.
+type measurement struct {
+	options
+	version     string
+	window      time.Duration
+	contenders  []*contender
+	slices      []slice
+	trips       []trips
+	probes      []float64 // PINGs per second between turns
+	bytes       map[*contender]float64
+	allocations map[*contender]float64
+}
+
+// bench is a measurement under way.
+type bench struct {
+	*measurement
+	server   *server
+	pipes    *pipes
+	turn     time.Time // when a window of all contenders begins
+	pings    *load
+	load     load
+	fresh    int
+	subjects []string // of calls through libraries
+	progress io.Writer
+}
+
+func measure(ctx context.Context, o options, progress io.Writer) (*measurement, error) {
+	server, err := start(ctx, o.server)
+	if err != nil {
+		return nil, err
+	}
+	defer server.stop()
+	// What is measured is the server, so the garbage of encoding may lie longer.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	for lead := o.lead; ; lead *= 2 {
+		m, err := attempt(ctx, server, o, lead, progress)
+		if !errors.Is(err, errLate) {
+			return m, err
+		}
+		if err := server.empty(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+var errLate = errors.New("the windows turned before there was a call in each")
+
+// attempt measures with windows that turn after the lead, or fails with errLate.
+func attempt(ctx context.Context, server *server, o options, lead time.Duration, progress io.Writer) (*measurement, error) {
+	window, turn := turningAt(time.Now().Add(lead))
+	m := &measurement{options: o, version: server.version, window: window, bytes: map[*contender]float64{}, allocations: map[*contender]float64{}}
+	b := &bench{measurement: m, server: server, turn: turn, pings: pingLoad(), progress: progress}
+	s := &stadium{address: server.address, window: window, keys: o.keys}
+	defer s.close()
+	var err error
+	if m.contenders, err = choose(s, o); err != nil {
+		return nil, err
+	}
+	for i := range min(maxLibrarySubjects, o.keys) {
+		b.subjects = append(b.subjects, subject(librarySubjects, i))
+	}
+	if b.pipes, err = openPipes(server.address); err != nil {
+		return nil, err
+	}
+	defer b.pipes.close()
+	return m, b.run(ctx)
+}
+
+// shortest is the least length of the windows: none may turn again before the run ends.
+const shortest = 8 * time.Minute
+
+// turningAt returns a window that begins anew shortly after an instant, as windows do
+// that are aligned to the epoch, and when that is.
+func turningAt(at time.Time) (window time.Duration, turn time.Time) {
+	const tolerance = 500
+	for millis := shortest.Milliseconds(); ; millis++ {
+		if wait := millis - at.UnixMilli()%millis; wait < tolerance {
+			return time.Duration(millis) * time.Millisecond, at.Add(time.Duration(wait) * time.Millisecond)
+		}
+	}
+}
+
+// references are what ratios refer to.
+var references = []string{"ping", "evalsha", "upstash"}
+
+// choose lists the contenders that were asked for.
+func choose(s *stadium, o options) ([]*contender, error) {
+	var chosen []*contender
+	for _, group := range []func(*stadium) ([]*contender, error){floor, ours, renderings, peers} {
+		contenders, err := group(s)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range contenders {
+			if o.only == nil || o.only.MatchString(c.name) || slices.Contains(references, c.name) {
+				chosen = append(chosen, c)
+			}
+		}
+	}
+	return chosen, nil
+}
+
+func (b *bench) run(ctx context.Context) error {
+	switch inTime, err := b.prepare(ctx); {
+	case err != nil:
+		return err
+	case !inTime:
+		return errLate
+	}
+	if err := b.probe(); err != nil {
+		return err
+	}
+	for round := range b.repeats {
+		_, _ = fmt.Fprintf(b.progress, "round %d of %d\n", round+1, b.repeats)
+		if err := b.round(ctx, round); err != nil {
+			return err
+		}
+	}
+	for _, c := range b.contenders {
+		if err := b.countAllocations(ctx, c); err != nil {
+			return fmt.Errorf("%s, allocations: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+// round gives every contender a turn in every scenario.
+func (b *bench) round(ctx context.Context, round int) error {
+	for _, s := range []scenario{spread, denied, hot, hotDenied} {
+		for _, c := range b.contenders {
+			if err := b.saturate(ctx, c, s, round); err != nil {
+				return fmt.Errorf("%s, %schecks: %w", c.name, s.name, err)
+			}
+		}
+	}
+	for _, c := range b.contenders {
+		for _, s := range []scenario{spread, denied} {
+			if err := b.travel(ctx, c, s, round); err != nil {
+				return fmt.Errorf("%s, %scalls one by one: %w", c.name, s.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// probe measures how fast the machine is just now.
+func (b *bench) probe() error {
+	o, err := b.pipes.send(b.pings, nil)
+	b.probes = append(b.probes, float64(len(b.pings.ends))/o.elapsed.Seconds())
+	return err
+}
+
+func pingLoad() *load {
+	const pings = 8192
+	l := &load{}
+	for range pings {
+		l.add(template{bytes: []byte("*1\r\n$4\r\nPING\r\n"), commands: []string{"ping"}}, "")
+	}
+	return l
+}
+
+var errVerdict = errors.New("the verdict is not what it was prepared to be")
+
+// saturate sends a slice of checks as fast as the server takes them.
+func (b *bench) saturate(ctx context.Context, c *contender, s scenario, round int) error {
+	check := s.check(c)
+	if check == nil || c.dialogue && s.allowed {
+		return nil
+	}
+	commands, err := b.encode(ctx, c, s, round)
+	if err != nil {
+		return err
+	}
+	if err := b.pipes.choose(c.database); err != nil {
+		return err
+	}
+	var o outcome
+	account, err := b.server.account(ctx, func() (err error) {
+		o, err = b.pipes.send(&b.load, check.verdict)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if s.allowed && o.denied > 0 || !s.allowed && o.allowed > 0 {
+		return fmt.Errorf("%w: %d sampled checks were allowed and %d denied", errVerdict, o.allowed, o.denied)
+	}
+	n := float64(len(b.load.ends))
+	b.slices = append(b.slices, slice{
+		contender: c, scenario: s.name, probe: len(b.probes) - 1,
+		rate: n / o.elapsed.Seconds(), command: account.of(commands), processor: micros(account.processor) / n,
+	})
+	return b.probe()
+}
+
+// encode makes the load of a slice, from what the library sends now, and returns the
+// names of a check's commands.
+func (b *bench) encode(ctx context.Context, c *contender, s scenario, round int) ([]string, error) {
+	keys := c.keys
+	if s.single {
+		keys = 1
+	}
+	recordings := 1
+	if c.stamped && s.allowed {
+		recordings = (b.slice + keys - 1) / keys
+	}
+	templates := make([]template, recordings)
+	for i := range templates {
+		var err error
+		if templates[i], err = b.recordCheck(ctx, c, s, round*recordings+i); err != nil {
+			return nil, err
+		}
+	}
+	b.load.reset()
+	for i := range b.slice {
+		b.load.add(templates[min(i/keys, recordings-1)], subject(s.purpose, (round*b.slice+i)%keys))
+	}
+	return templates[0].commands, nil
+}
+
+// recordCheck records a check whose verdict is that of the scenario.
+func (b *bench) recordCheck(ctx context.Context, c *contender, s scenario, i int) (template, error) {
+	check, name := s.check(c), b.subjects[i%b.librarySubjects(c)]
+	switch {
+	case !s.allowed:
+		name = subject(libraryDenied, 0)
+	case s.single:
+		name = b.freshSubject()
+	}
+	return c.recorder.record(name, c.keyless, func() error {
+		_, err := check.take(ctx, name)
+		return err
+	})
+}
+
+func (b *bench) freshSubject() string {
+	b.fresh++
+	return subject(freshSubjects, b.fresh)
+}
+
+func (b *bench) librarySubjects(c *contender) int { return min(len(b.subjects), c.keys) }
+
+// travel makes calls one by one through the library, each followed by a PING.
+func (b *bench) travel(ctx context.Context, c *contender, s scenario, round int) error {
+	check := s.check(c)
+	if check == nil {
+		return nil
+	}
+	recorded, err := b.recordCheck(ctx, c, s, round)
+	if err != nil {
+		return err
+	}
+	t := trips{contender: c, scenario: s.name, probe: len(b.probes) - 1}
+	account, err := b.server.account(ctx, func() error {
+		for i := range b.pairs {
+			name := subject(libraryDenied, 0)
+			if s.allowed {
+				name = b.subjects[(round*b.pairs+i)%b.librarySubjects(c)]
+			}
+			if err := t.pair(ctx, check, name, s.allowed); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	t.command = account.of(recorded.commands)
+	b.trips = append(b.trips, t)
+	return b.probe()
+}
+
+func (t *trips) pair(ctx context.Context, check *check, subject string, want bool) error {
+	begin := time.Now()
+	allowed, err := check.take(ctx, subject)
+	t.calls = append(t.calls, time.Since(begin))
+	if err != nil {
+		return err
+	}
+	if allowed != want {
+		return fmt.Errorf("%w: allowed is %v", errVerdict, allowed)
+	}
+	begin = time.Now()
+	err = t.contender.ping(ctx)
+	t.pings = append(t.pings, time.Since(begin))
+	return err
+}
+
+// countAllocations counts the allocations of a call, with those of the client's own
+// goroutines.
+func (b *bench) countAllocations(ctx context.Context, c *contender) error {
+	var before, after runtime.MemStats
+	const calls = 1_000
+	runtime.ReadMemStats(&before)
+	for i := range calls {
+		if _, err := c.allowed.take(ctx, b.subjects[i%b.librarySubjects(c)]); err != nil {
+			return err
+		}
+	}
+	runtime.ReadMemStats(&after)
+	b.allocations[c] = float64(after.Mallocs-before.Mallocs) / calls
+	return nil
+}
+
+func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

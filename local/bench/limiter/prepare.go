@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+const (
+	fillLevels    = 16      // different numbers of calls that subjects are filled with
+	maxFillBuffer = 8 << 20 // bytes of fills encoded at once
+)
+
+// prepare makes every subject what its checks need: known, half full or full. It returns
+// false when the windows turned too early.
+func (b *bench) prepare(ctx context.Context) (inTime bool, err error) {
+	_, _ = fmt.Fprintf(b.progress, "preparing %d contenders with up to %d subjects each\n", len(b.contenders), b.keys)
+	for _, c := range b.contenders {
+		if err := b.warm(ctx, c); err != nil {
+			return false, fmt.Errorf("%s, first call: %w", c.name, err)
+		}
+		if !c.windows {
+			continue
+		}
+		if err := b.populate(ctx, c); err != nil {
+			return false, fmt.Errorf("%s, before the windows turn: %w", c.name, err)
+		}
+	}
+	if time.Now().After(b.turn) {
+		return false, nil
+	}
+	early := time.NewTimer(time.Until(b.turn))
+	defer early.Stop()
+	select {
+	case <-early.C:
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+	for _, c := range b.contenders {
+		if err := b.populate(ctx, c); err != nil {
+			return false, fmt.Errorf("%s: %w", c.name, err)
+		}
+		if err := b.populateLibrary(ctx, c); err != nil {
+			return false, fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	return true, nil
+}
+
+// warm loads the scripts, so that later calls consist of what they do.
+func (b *bench) warm(ctx context.Context, c *contender) error {
+	for _, check := range []*check{c.allowed, c.denied, c.hot} {
+		if check == nil {
+			continue
+		}
+		if _, err := check.take(ctx, b.freshSubject()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// populate fills all subjects and notes the bytes that the fuller ones take.
+func (b *bench) populate(ctx context.Context, c *contender) error {
+	if c.keyless {
+		return nil
+	}
+	most := 0.0
+	for _, s := range []scenario{spread, denied, hot} {
+		check, keys := s.check(c), c.keys
+		if check == nil {
+			continue
+		}
+		if s.single {
+			keys = 1
+		}
+		before, err := b.server.memory(ctx)
+		if err != nil {
+			return err
+		}
+		if err := b.fill(ctx, c, check, s.purpose, keys); err != nil {
+			return err
+		}
+		after, err := b.server.memory(ctx)
+		if err != nil {
+			return err
+		}
+		if !s.single {
+			most = max(most, float64(after-before)/float64(keys))
+		}
+	}
+	b.bytes[c] += most
+	return nil
+}
+
+// fill brings each subject to its level with raw commands.
+func (b *bench) fill(ctx context.Context, c *contender, check *check, purpose byte, keys int) error {
+	if err := b.pipes.choose(c.database); err != nil {
+		return err
+	}
+	levels, err := b.recordFills(ctx, c, check)
+	if err != nil {
+		return err
+	}
+	b.load.reset()
+	for i := range keys {
+		b.load.add(levels[i%len(levels)], subject(purpose, i))
+		if len(b.load.bytes) < maxFillBuffer && i < keys-1 {
+			continue
+		}
+		if _, err := b.pipes.send(&b.load, nil); err != nil {
+			return err
+		}
+		b.load.reset()
+	}
+	return nil
+}
+
+// recordFills records what fills a subject to each level.
+func (b *bench) recordFills(ctx context.Context, c *contender, check *check) ([]template, error) {
+	levels := fillLevels
+	if check.from == check.to {
+		levels = 1
+	}
+	templates := make([]template, levels)
+	for i := range templates {
+		name := b.freshSubject()
+		var err error
+		if templates[i], err = c.recorder.record(name, c.keyless, func() error { return check.fillOnce(ctx, name, i) }); err != nil {
+			return nil, err
+		}
+	}
+	return templates, nil
+}
+
+// fillOnce fills a subject to one of the levels.
+func (k *check) fillOnce(ctx context.Context, subject string, level int) error {
+	if k.fill == nil {
+		_, err := k.take(ctx, subject)
+		return err
+	}
+	return k.fill(ctx, subject, k.from+(k.to-k.from)*level/(fillLevels-1))
+}
+
+// populateLibrary fills the subjects of the calls through the library.
+func (b *bench) populateLibrary(ctx context.Context, c *contender) error {
+	for i := range b.librarySubjects(c) {
+		if err := c.allowed.fillOnce(ctx, b.subjects[i], i%fillLevels); err != nil {
+			return err
+		}
+	}
+	if c.denied == nil {
+		return nil
+	}
+	return c.denied.fillOnce(ctx, subject(libraryDenied, 0), 0)
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+)
+
+// recorder hears what a library sends.
+type recorder struct {
+	mu        sync.Mutex
+	listening bool
+	sent      []byte
+}
+
+// tap is a connection on which a recorder listens. It stays a TCP connection, whose
+// methods some libraries look for.
+type tap struct {
+	*net.TCPConn
+	recorder *recorder
+}
+
+func (t *tap) Write(b []byte) (int, error) {
+	t.recorder.hear(b)
+	return t.TCPConn.Write(b)
+}
+
+func (r *recorder) hear(b []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.listening {
+		r.sent = append(r.sent, b...)
+	}
+}
+
+func (r *recorder) listen(on bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.listening = on
+	if on {
+		r.sent = nil
+	}
+}
+
+func (r *recorder) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return nil, fmt.Errorf("%s is no TCP address", address)
+	}
+	return &tap{TCPConn: tcp, recorder: r}, nil
+}
+
+// Purposes of subjects, the first letter of what tells them apart.
+const (
+	allowedSubjects = 'a' // in the raw checks that are allowed
+	deniedSubjects  = 'd'
+	hotSubject      = 'h'
+	librarySubjects = 'l' // in the calls through the library that are allowed
+	libraryDenied   = 'm'
+	freshSubjects   = 'f' // used once
+)
+
+// subjectLen is the length of a subject's name: about that of a customer's id, and that
+// of 128 bits in base64, as which a library may hash it.
+const subjectLen = 22
+
+func subject(purpose byte, i int) string { return fmt.Sprintf("customer-00000%c%07d", purpose, i) }
+
+var errNoKey = errors.New("the key is not in what the library sent")
+
+// template is what a library sent for one subject, from which the same for another is
+// made.
+type template struct {
+	bytes    []byte
+	places   []int    // where the subject lies
+	commands []string // names, in lower case
+}
+
+// record returns what a library sends in a call for the subject. In place of a subject
+// that is hashed stands what is in braces.
+func (r *recorder) record(subject string, keyless bool, call func() error) (template, error) {
+	r.listen(true)
+	err := call()
+	r.listen(false)
+	if err != nil {
+		return template{}, err
+	}
+	t := template{bytes: r.sent}
+	if t.commands, err = commandNames(t.bytes); err != nil || keyless {
+		return t, err
+	}
+	for at := 0; ; at += subjectLen {
+		next := bytes.Index(t.bytes[at:], []byte(subject))
+		if next < 0 {
+			break
+		}
+		at += next
+		t.places = append(t.places, at)
+	}
+	if len(t.places) == 0 {
+		end := bytes.Index(t.bytes, []byte("}\r\n"))
+		begin := end - subjectLen
+		if begin < 1 || t.bytes[begin-1] != '{' {
+			return template{}, fmt.Errorf("%w: %.200q", errNoKey, t.bytes)
+		}
+		t.places = []int{begin}
+	}
+	return t, nil
+}
+
+// load is checks ready to send, all with the same number of replies.
+type load struct {
+	bytes   []byte
+	ends    []int // of each check
+	replies int   // of one check
+}
+
+func (l *load) add(t template, subject string) {
+	at := len(l.bytes)
+	l.bytes = append(l.bytes, t.bytes...)
+	for _, place := range t.places {
+		copy(l.bytes[at+place:], subject)
+	}
+	l.ends = append(l.ends, len(l.bytes))
+	l.replies = len(t.commands)
+}
+
+// checks returns what the checks from the first up to the last, exclusive, send.
+func (l *load) checks(first, last int) []byte {
+	from := 0
+	if first > 0 {
+		from = l.ends[first-1]
+	}
+	return l.bytes[from:l.ends[last-1]]
+}
+
+// reset empties the load and keeps its memory.
+func (l *load) reset() { l.bytes, l.ends = l.bytes[:0], l.ends[:0] }

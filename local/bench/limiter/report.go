@@ -1,0 +1,161 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// goal is a bound that Tidegate's limiter is held to.
+type goal struct {
+	text      string
+	contender string
+	what      string
+	atLeast   bool
+	bound     float64
+}
+
+var goals = []goal{
+	{"log 100: allowed rate to EVALSHA", "log100", "rate_vs_evalsha", true, 0.38},
+	{"counter: allowed rate to EVALSHA", "counter", "rate_vs_evalsha", true, 0.46},
+	{"log 100: denied rate to EVALSHA", "log100", "denied_rate_vs_evalsha", true, 0.45},
+	{"counter: denied rate to EVALSHA", "counter", "denied_rate_vs_evalsha", true, 0.45},
+	{"log 100: rate to Upstash's approximation", "log100", "rate_vs_upstash", true, 1.3},
+	{"three logs: rate to one", "three_logs", "rate_vs_one", true, 0.75},
+	{"three counters: rate to one", "three_counters", "rate_vs_one", true, 0.75},
+	{"log 100: median trip to PING", "log100", "p50_vs_ping", false, 1.05},
+	{"counter: median trip to PING", "counter", "p50_vs_ping", false, 1.05},
+	{"log 100: client allocations per check", "log100", "allocs", false, 5},
+	{"counter: client allocations per check", "counter", "allocs", false, 5},
+	{"log 100: bytes of a full key", "log100", "bytes", false, 600},
+	{"counter: bytes of a full key", "counter", "bytes", false, 96},
+	{"log 10,000: bytes of a full key", "log10000", "bytes", false, 60_000},
+}
+
+func (r *report) print(out io.Writer) {
+	_, _ = fmt.Fprintf(out, "\nValkey %s (%s), %d rounds, windows of %v\n",
+		r.version, strings.Join(r.server, " "), r.repeats, r.window.Round(time.Second))
+	_, _ = fmt.Fprintf(out, "PING %.0f/s; %d of %d turns were disturbed and are left out of the medians\n\n",
+		quantile(r.probes, 0.5), r.disturbed, len(r.slices)+len(r.trips))
+	r.printContenders(out)
+	r.printRates(out)
+	r.printCosts(out)
+	r.printGoals(out)
+}
+
+func (r *report) printContenders(out io.Writer) {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, c := range r.contenders {
+		_, _ = fmt.Fprintf(t, "%s\t%s\n", c.name, c.note)
+	}
+	_ = t.Flush()
+}
+
+func table(out io.Writer, title string, head ...string) *tabwriter.Writer {
+	_, _ = fmt.Fprintf(out, "\n%s\n", title)
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	row(t, head...)
+	return t
+}
+
+func row(t *tabwriter.Writer, cells ...string) {
+	_, _ = fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
+}
+
+// cell formats a figure, "-" when it was not measured.
+func (r *report) cell(contender, what, format string) string {
+	v, found := r.value(contender, what)
+	if !found {
+		return "-"
+	}
+	return fmt.Sprintf(format, v)
+}
+
+func (r *report) printRates(out io.Writer) {
+	title := "Saturated: checks per second over %d connections with %d in flight each; busy is the server, E is evalsha, hot is a single subject"
+	t := table(out, fmt.Sprintf(title, connections, depth),
+		"", "subjects", "allowed/s", "±", "busy", "×E", "×Upstash", "denied/s", "×E", "hot allowed/s", "×E", "hot denied/s", "×E")
+	for _, c := range r.contenders {
+		name := c.name
+		row(t, name, fmt.Sprint(c.keys), r.cell(name, "rate", "%.0f"), r.spread(name), r.busy(name), r.cell(name, "rate_vs_evalsha", "%.3f"),
+			r.cell(name, "rate_vs_upstash", "%.2f"), r.cell(name, "denied_rate", "%.0f"), r.cell(name, "denied_rate_vs_evalsha", "%.3f"),
+			r.cell(name, "hot_rate", "%.0f"), r.cell(name, "hot_rate_vs_evalsha", "%.3f"),
+			r.cell(name, "hot_denied_rate", "%.0f"), r.cell(name, "hot_denied_rate_vs_evalsha", "%.3f"))
+	}
+	_ = t.Flush()
+}
+
+func (r *report) spread(contender string) string {
+	spread, found := r.spreads[contender+".rate"]
+	if !found {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f%%", 100*spread)
+}
+
+// busy returns how much of the time the server's process worked. Far below 1 the rate is
+// that of the client.
+func (r *report) busy(contender string) string {
+	rate, _ := r.value(contender, "rate")
+	processor, found := r.value(contender, "process_us")
+	if !found {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", rate*processor/1e6)
+}
+
+func (r *report) printCosts(out io.Writer) {
+	t := table(out, "Server time per check (µs) of its commands and of its process; one call in flight (µs) and relative to PING by the same client",
+		"", "allowed", "process", "denied", "process", "p50", "÷PING", "p99", "÷PING", "denied p50", "÷PING", "allocations", "bytes per key")
+	for _, c := range r.contenders {
+		name := c.name
+		row(t, name, r.cell(name, "cpu_us", "%.2f"), r.cell(name, "process_us", "%.2f"),
+			r.cell(name, "denied_cpu_us", "%.2f"), r.cell(name, "denied_process_us", "%.2f"),
+			r.cell(name, "p50_us", "%.0f"), r.cell(name, "p50_vs_ping", "%.2f"), r.cell(name, "p99_us", "%.0f"), r.cell(name, "p99_vs_ping", "%.2f"),
+			r.cell(name, "denied_p50_us", "%.0f"), r.cell(name, "denied_p50_vs_ping", "%.2f"),
+			r.cell(name, "allocs", "%.0f"), r.cell(name, "bytes", "%.0f"))
+	}
+	_ = t.Flush()
+}
+
+func (r *report) printGoals(out io.Writer) {
+	t := table(out, "Goals", "", "goal", "measured", "")
+	for _, g := range goals {
+		value, found := r.value(g.contender, g.what)
+		if !found {
+			continue
+		}
+		verdict, sign := "missed", "≤"
+		if g.atLeast {
+			sign = "≥"
+		}
+		if g.met(value) {
+			verdict = "met"
+		}
+		row(t, g.text, fmt.Sprintf("%s %g", sign, g.bound), fmt.Sprintf("%.4g", value), verdict)
+	}
+	_ = t.Flush()
+}
+
+func (g goal) met(value float64) bool {
+	if g.atLeast {
+		return value >= g.bound
+	}
+	return value <= g.bound
+}
+
+// write writes the figures as JSON, all or nothing.
+func (r *report) write(name string) error {
+	text, err := json.MarshalIndent(r.figures, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the figures: %w", err)
+	}
+	if err := os.WriteFile(name, append(text, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write the figures: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// figure is one result, as bench.json lists it.
+type figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+}
+
+// report is what a measurement comes to.
+type report struct {
+	*measurement
+	figures   []figure
+	values    map[string]float64
+	spreads   map[string]float64 // of a rate: half the distance between its quartiles, relative to it
+	usual     float64            // rate of PINGs
+	disturbed int                // turns left out of the medians
+}
+
+const (
+	slow = 0.85 // of the usual rate of PINGs: a turn with slower ones before or after it was disturbed
+	// of the time: a turn in which the server's process worked less was disturbed, since
+	// it had enough to do
+	idle = 0.9
+)
+
+func summarize(m *measurement) *report {
+	r := &report{measurement: m, values: map[string]float64{}, spreads: map[string]float64{}, usual: quantile(m.probes, 0.5)}
+	for _, c := range m.contenders {
+		for _, s := range []scenario{spread, denied, hot, hotDenied} {
+			r.addRates(c, s.name)
+		}
+		for _, s := range []scenario{spread, denied} {
+			r.addTrips(c, s.name)
+		}
+		if bytes, found := m.bytes[c]; found {
+			r.add(c.name, "bytes", math.Round(bytes), "bytes")
+		}
+		r.add(c.name, "allocs", math.Round(m.allocations[c]), "allocations")
+	}
+	r.addRatios()
+	return r
+}
+
+func (r *report) add(contender, what string, value float64, unit string) {
+	name := "limiter." + contender + "." + what
+	value = math.Round(value*1e4) / 1e4
+	r.figures = append(r.figures, figure{name, value, unit})
+	r.values[name] = value
+}
+
+// value returns a figure of a contender.
+func (r *report) value(contender, what string) (float64, bool) {
+	v, found := r.values["limiter."+contender+"."+what]
+	return v, found
+}
+
+// slowAt tells whether the probe before a turn or the one after it was slow.
+func (r *report) slowAt(probe int) bool {
+	return min(r.probes[probe], r.probes[probe+1]) < slow*r.usual
+}
+
+// undisturbed returns the turns that were not disturbed, or all when there are no others,
+// and how many it left out.
+func undisturbed[T any](turns []T, disturbed func(T) bool) (kept []T, leftOut int) {
+	for _, turn := range turns {
+		if !disturbed(turn) {
+			kept = append(kept, turn)
+		}
+	}
+	leftOut = len(turns) - len(kept)
+	if len(kept) == 0 {
+		return turns, leftOut
+	}
+	return kept, leftOut
+}
+
+func (r *report) addRates(c *contender, scenario string) {
+	var turns []slice
+	for _, s := range r.slices {
+		if s.contender == c && s.scenario == scenario {
+			turns = append(turns, s)
+		}
+	}
+	if len(turns) == 0 {
+		return
+	}
+	turns, leftOut := undisturbed(turns, func(s slice) bool { return r.slowAt(s.probe) || s.rate*s.processor/1e6 < idle })
+	r.disturbed += leftOut
+	var rates, commands, processors []float64
+	for _, s := range turns {
+		rates, commands, processors = append(rates, s.rate), append(commands, s.command), append(processors, s.processor)
+	}
+	rate := quantile(rates, 0.5)
+	r.add(c.name, scenario+"rate", math.Round(rate), "1/s")
+	r.add(c.name, scenario+"cpu_us", quantile(commands, 0.5), "us")
+	r.add(c.name, scenario+"process_us", quantile(processors, 0.5), "us")
+	r.spreads[c.name+"."+scenario+"rate"] = (quantile(rates, 0.75) - quantile(rates, 0.25)) / 2 / rate
+}
+
+func (r *report) addTrips(c *contender, scenario string) {
+	var turns []trips
+	for _, t := range r.trips {
+		if t.contender == c && t.scenario == scenario {
+			turns = append(turns, t)
+		}
+	}
+	if len(turns) == 0 {
+		return
+	}
+	turns, leftOut := undisturbed(turns, func(t trips) bool { return r.slowAt(t.probe) })
+	r.disturbed += leftOut
+	var calls, pings, commands []float64
+	for _, t := range turns {
+		calls, pings, commands = appendMicros(calls, t.calls), appendMicros(pings, t.pings), append(commands, t.command)
+	}
+	r.add(c.name, scenario+"p50_us", quantile(calls, 0.5), "us")
+	r.add(c.name, scenario+"p50_vs_ping", quantile(calls, 0.5)/quantile(pings, 0.5), "ratio")
+	r.add(c.name, scenario+"p99_us", quantile(calls, 0.99), "us")
+	r.add(c.name, scenario+"p99_vs_ping", quantile(calls, 0.99)/quantile(pings, 0.99), "ratio")
+	if _, saturated := r.value(c.name, scenario+"cpu_us"); !saturated {
+		r.add(c.name, scenario+"cpu_us", quantile(commands, 0.5), "us")
+	}
+}
+
+func appendMicros(values []float64, durations []time.Duration) []float64 {
+	for _, d := range durations {
+		values = append(values, micros(d))
+	}
+	return values
+}
+
+// addRatios relates each rate to that of the trivial script, of Upstash's algorithm and,
+// of three limits, to that of one.
+func (r *report) addRatios() {
+	relate := func(c *contender, what, to, of, as string) {
+		rate, found := r.value(c.name, what)
+		reference, known := r.value(to, of)
+		if found && known {
+			r.add(c.name, as, rate/reference, "ratio")
+		}
+	}
+	single := map[string]string{"three_logs": "log100", "three_counters": "counter"}
+	for _, c := range r.contenders {
+		for _, s := range []scenario{spread, denied, hot, hotDenied} {
+			relate(c, s.name+"rate", "evalsha", "rate", s.name+"rate_vs_evalsha")
+			relate(c, s.name+"rate", "upstash", s.name+"rate", s.name+"rate_vs_upstash")
+			if one, found := single[c.name]; found {
+				relate(c, s.name+"rate", one, s.name+"rate", s.name+"rate_vs_one")
+			}
+		}
+	}
+}
+
+// quantile returns the value below which the share q of the values lies, 0 when there are
+// none.
+func quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	at := q * float64(len(sorted)-1)
+	low := int(at)
+	high := min(low+1, len(sorted)-1)
+	return sorted[low] + (at-float64(low))*(sorted[high]-sorted[low])
+}

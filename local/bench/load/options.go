@@ -1,0 +1,236 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidegate/internal/limiter"
+)
+
+// options are the flags.
+type options struct {
+	scenario     scenario
+	target       string
+	keys         texts
+	limits       []limiter.Limit
+	api          string
+	rate         rate
+	duration     time.Duration
+	workers      int
+	timeout      time.Duration
+	environments int
+	noFreeze     bool
+	seed         uint64
+	report, json string
+	bin          string
+}
+
+// rate is calls a second, or a part of what the machine can do.
+type rate struct{ perSecond, percent float64 }
+
+// texts is a flag that may be repeated.
+type texts []string
+
+func (t *texts) String() string { return "" } // of secrets
+
+func (t *texts) Set(text string) error {
+	*t = append(*t, text)
+	return nil
+}
+
+const (
+	maxRate         = 1_000_000
+	maxDuration     = 24 * time.Hour
+	maxWorkers      = 10_000
+	maxEnvironments = 1_000
+	maxTimeout      = time.Minute
+)
+
+// raw are the flags that are parsed after all are read.
+type raw struct{ scenario, rate, limit string }
+
+func (o *options) flags(r *raw) *flag.FlagSet {
+	f := flag.NewFlagSet("load", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // run prints errors and help itself
+	f.StringVar(&r.scenario, "scenario", "steady", "what is called, and how: see below")
+	f.StringVar(&r.rate, "rate", "80%", "calls a `second`, or a part of what a calibration of up to two minutes finds the target to keep up with")
+	f.DurationVar(&o.duration, "duration", 30*time.Second, "how long calls become due")
+	f.StringVar(&o.report, "report", "", "`file` for a report in HTML")
+	f.StringVar(&o.json, "json", "", "`file` for the figures in JSON")
+	f.StringVar(&o.target, "target", "", "`URL` to call, instead of a gateway of its own")
+	f.Var(&o.keys, "key", "an API `key` for -target; repeat it for more")
+	f.StringVar(&r.limit, "limit", "", "the `limits` of those keys, such as 100/10s,1000/10m, when the answers do not tell them")
+	f.StringVar(&o.api, "api", "rest", "the target is a `rest` or an http API, which says 403 where the other says 429")
+	f.IntVar(&o.workers, "in-flight", 256, "most calls under way at once; others that are due wait, and their latency shows it")
+	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long a call may take")
+	f.IntVar(&o.environments, "environments", 4, "most processes of the check function, without -target")
+	f.BoolVar(&o.noFreeze, "no-freeze", false, "let functions run between calls, where Lambda freezes them")
+	f.Uint64Var(&o.seed, "seed", 1, "draws who calls; the same seed draws the same")
+	f.StringVar(&o.bin, "bin", binFolder(), "`folder` with the built functions and gateway")
+	return f
+}
+
+func parseOptions(args []string) (options, error) {
+	var o options
+	var r raw
+	f := o.flags(&r)
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 {
+		return o, fmt.Errorf("argument %q is not a flag", f.Arg(0))
+	}
+	var err error
+	if o.scenario, err = findScenario(r.scenario); err != nil {
+		return o, err
+	}
+	if o.rate, err = parseRate(r.rate); err != nil {
+		return o, fmt.Errorf("-rate %s: %w", r.rate, err)
+	}
+	if o.limits, err = parseLimits(r.limit); err != nil {
+		return o, fmt.Errorf("-limit %s: %w", r.limit, err)
+	}
+	return o, errors.Join(o.validate(), o.validateTarget(), o.validateFiles())
+}
+
+func (o *options) validate() error {
+	switch {
+	case o.duration < time.Second || o.duration > maxDuration:
+		return fmt.Errorf("-duration %s: must be 1s to %s", o.duration, maxDuration)
+	case o.workers < 1 || o.workers > maxWorkers:
+		return fmt.Errorf("-in-flight %d: must be 1 to %d", o.workers, maxWorkers)
+	case o.timeout < 10*time.Millisecond || o.timeout > maxTimeout:
+		return fmt.Errorf("-timeout %s: must be 10ms to %s", o.timeout, maxTimeout)
+	case o.environments < 1 || o.environments > maxEnvironments:
+		return fmt.Errorf("-environments %d: must be 1 to %d", o.environments, maxEnvironments)
+	case o.api != "rest" && o.api != "http":
+		return fmt.Errorf("-api %s: must be rest or http", o.api)
+	}
+	return nil
+}
+
+func (o *options) validateTarget() error {
+	if o.target == "" {
+		switch {
+		case len(o.keys) > 0:
+			return errors.New("-key: goes with -target; a gateway of its own makes its own keys")
+		case len(o.limits) > 0:
+			return errors.New("-limit: goes with -target")
+		}
+		for _, name := range []string{"local", "check/bootstrap", "admin/bootstrap"} {
+			if _, err := os.Stat(filepath.Join(o.bin, name)); err != nil {
+				return fmt.Errorf("-bin %s: %s is missing: ./scripts/load builds it", o.bin, name)
+			}
+		}
+		return nil
+	}
+	u, err := url.Parse(o.target)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("-target: must be a URL such as https://api.example.com/prod/orders")
+	case len(o.keys) == 0:
+		return errors.New("-target: needs -key, an API key that it knows")
+	case o.scenario.own:
+		return fmt.Errorf("-scenario %s: edits limits, so leave -target out", o.scenario.name)
+	}
+	return nil
+}
+
+func (o *options) validateFiles() error {
+	for flag, name := range map[string]string{"report": o.report, "json": o.json} {
+		if name == "" {
+			continue
+		}
+		if info, err := os.Stat(filepath.Dir(name)); err != nil || !info.IsDir() {
+			return fmt.Errorf("-%s %s: its folder does not exist", flag, name)
+		}
+	}
+	return nil
+}
+
+func parseRate(text string) (rate, error) {
+	percent, relative := strings.CutSuffix(text, "%")
+	most, bound := float64(maxRate), errors.New("must be above 0 and at most 1000000 a second, or 1% to 200%")
+	if relative {
+		most = 200
+	}
+	n, err := strconv.ParseFloat(percent, 64)
+	if err != nil || !(n > 0 && n <= most) || relative && n < 1 {
+		return rate{}, bound
+	}
+	if relative {
+		return rate{percent: n}, nil
+	}
+	return rate{perSecond: n}, nil
+}
+
+// parseLimits reads limits such as 100/10s,1000/10m.
+func parseLimits(text string) ([]limiter.Limit, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var limits []limiter.Limit
+	for part := range strings.SplitSeq(text, ",") {
+		requests, window, _ := strings.Cut(strings.TrimSpace(part), "/")
+		n, err := strconv.ParseInt(requests, 10, 64)
+		if err != nil {
+			return nil, errors.New("must be limits such as 100/10s,1000/10m")
+		}
+		span, err := limiter.ParseWindow(window)
+		if err != nil {
+			return nil, err
+		}
+		limits = append(limits, per(n, span))
+	}
+	return limits, limiter.ValidateAll(limits)
+}
+
+// binFolder is where ./scripts/build puts what it builds: beside this program, unless go
+// run put that elsewhere.
+func binFolder() string {
+	built := filepath.Join("build", runtime.GOOS+"_"+runtime.GOARCH)
+	program, err := os.Executable()
+	if err != nil || filepath.Base(filepath.Dir(program)) != filepath.Base(built) {
+		return built
+	}
+	return filepath.Dir(program)
+}
+
+// usage is the text of -h.
+func usage() string {
+	var text strings.Builder
+	text.WriteString(`Calls a gateway at an even rate that does not depend on its answers, and checks that no rolling window held more than its limit.
+Without -target it starts a gateway of its own: the built Lambda functions behind the emulators, on a valkey-server found on PATH.
+Ctrl-C ends it with a report of what was done.
+
+Usage: ./scripts/load [flags]
+
+`)
+	f := new(options).flags(new(raw))
+	f.SetOutput(&text)
+	f.PrintDefaults()
+	text.WriteString("\nScenarios:\n")
+	for _, s := range scenarios {
+		fmt.Fprintf(&text, "  %-9s %s\n", s.name, s.about)
+	}
+	text.WriteString(`
+Exit status: 0 when all answers were as expected and no window was above its limit, 1 when not or when something failed, 2 for bad flags.
+
+Examples:
+  ./scripts/load -rate 80% -duration 5m -report load.html
+  ./scripts/load -scenario boundary -rate 500
+  ./scripts/load -target https://api.example.com/prod/orders -key tg_… -rate 50 -scenario denied
+`)
+	return text.String()
+}

@@ -1,0 +1,83 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// progress tells how far the load is: on a terminal in one line that changes, elsewhere
+// in a line every few seconds.
+type progress struct {
+	out   io.Writer
+	width int // of the terminal in columns; 0 when it is none
+}
+
+const (
+	terminalEvery = 200 * time.Millisecond
+	lineEvery     = 5 * time.Second
+)
+
+func (p *progress) say(format string, arguments ...any) {
+	_, _ = fmt.Fprintf(p.out, "load: "+format+"\n", arguments...)
+}
+
+// follow shows the tally until ctx ends.
+func (p *progress) follow(ctx context.Context, name string, lasts time.Duration, c clock, t *tally) {
+	every := lineEvery
+	if p.width > 0 {
+		every = terminalEvery
+		defer func() { _, _ = io.WriteString(p.out, "\r\x1b[K") }()
+	}
+	for next := t.began + every; c.Wait(ctx, next); next += every {
+		p.show(line(name, next-t.began, lasts, t.now()))
+	}
+}
+
+func (p *progress) show(text string) {
+	if p.width > 0 { // A line that wraps could not be written over.
+		_, _ = fmt.Fprintf(p.out, "\r\x1b[K%.*s", p.width-1, text)
+		return
+	}
+	_, _ = fmt.Fprintln(p.out, text)
+}
+
+// line is the state in one line.
+func line(name string, at, lasts time.Duration, s snapshot) string {
+	parts := []string{fmt.Sprintf("%s %s of %s", name, at.Round(time.Second), lasts), thousands(s.calls) + " calls"}
+	for k, n := range s.counts {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", kind(k), share(n, s.calls)))
+		}
+	}
+	parts = append(parts, fmt.Sprintf("unexpected %s", thousands(s.unexpected)), "p50 "+ms(s.p50), "p99 "+ms(s.p99))
+	return strings.Join(parts, " · ")
+}
+
+func share(part, whole int) string {
+	if whole == 0 {
+		return "0%"
+	}
+	return fmt.Sprintf("%.1f%%", 100*float64(part)/float64(whole))
+}
+
+func ms(d time.Duration) string {
+	switch {
+	case d < 10*time.Millisecond:
+		return fmt.Sprintf("%.2f ms", d.Seconds()*1e3)
+	case d < time.Second:
+		return fmt.Sprintf("%.0f ms", d.Seconds()*1e3)
+	}
+	return fmt.Sprintf("%.2f s", d.Seconds())
+}
+
+func thousands(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
+}

@@ -1,0 +1,54 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"time"
+)
+
+// stoppingClock ends the wait after so many waits.
+type stoppingClock struct {
+	fakeClock
+	left int
+}
+
+func (c *stoppingClock) Wait(ctx context.Context, until time.Duration) bool {
+	c.left--
+	return c.left >= 0 && c.fakeClock.Wait(ctx, until)
+}
+
+// A terminal gets one line that changes and disappears, anything else a line every five
+// seconds.
+func TestProgress(t *testing.T) {
+	tally := newTally(0, time.Minute, func(o outcome) bool { return o.kind == admitted })
+	for i := range 1500 {
+		tally.add(outcome{kind: kind(i % 2), received: 2 * time.Millisecond})
+	}
+	const state = " of 1m0s · 1,500 calls · admitted 50.0% · denied 50.0% · unexpected 750 · p50 2.00 ms · p99 2.00 ms"
+	for width, want := range map[int]string{
+		0:   "steady 5s" + state + "\nsteady 10s" + state + "\n",
+		200: "\r\x1b[Ksteady 0s" + state + "\r\x1b[Ksteady 0s" + state + "\r\x1b[K",
+		25:  "\r\x1b[Ksteady 0s of 1m0s · 1,50\r\x1b[Ksteady 0s of 1m0s · 1,50\r\x1b[K",
+	} {
+		var out bytes.Buffer
+		p := &progress{out: &out, width: width}
+		p.follow(t.Context(), "steady", time.Minute, &stoppingClock{left: 2}, tally)
+		if out.String() != want {
+			t.Errorf("width %d: %q, want %q", width, out.String(), want)
+		}
+	}
+}
+
+func TestMilliseconds(t *testing.T) {
+	var got []string
+	for _, d := range []time.Duration{1234 * time.Microsecond, 12_340 * time.Microsecond, 1234 * time.Millisecond} {
+		got = append(got, ms(d))
+	}
+	if text := strings.Join(got, ", "); text != "1.23 ms, 12 ms, 1.23 s" {
+		t.Error(text)
+	}
+}

@@ -1,0 +1,188 @@
+//go:build unix
+
+package main
+
+import (
+	"slices"
+	"time"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/testing/rolling"
+)
+
+// drift is how much faster or slower than the client's clock the server's may run: more
+// than an operating system ever slews a clock. Windows are taken that much shorter, or
+// longer, so that no alarm is false.
+const drift = 1000
+
+func shorter(window time.Duration) time.Duration { return window - window/drift }
+
+func longer(window time.Duration) time.Duration { return window + window/drift }
+
+// propagation is how long a caller who hammers may be denied by what held before an edit
+// (DENY_CACHE), twice over.
+const propagation = 200 * time.Millisecond
+
+// windowProof is how full the rolling windows of one limit were.
+type windowProof struct {
+	Plan     string `json:"plan"`
+	Limit    string `json:"limit"`
+	Requests int64  `json:"requests"`
+	Callers  int    `json:"callers"`
+	Admitted int    `json:"admitted"`
+	Most     int    `json:"most"`     // in one rolling window of one caller, beyond doubt
+	Possible int    `json:"possible"` // wherever between call and answer the limiter decided
+	Caller   string `json:"caller"`   // who had the fullest window
+	Over     int    `json:"over"`     // callers with a window above the limit, beyond doubt
+	Early    int    `json:"early"`    // admissions above the limit that an edit had set, beyond doubt
+	Fullest  []int  `json:"fullest"`  // of each caller, the fullest first
+}
+
+// proof is what all answers together say about the promise.
+type proof struct {
+	Windows []*windowProof `json:"windows"`
+	// Unknown is how many admissions were of callers whose limits nobody knows.
+	Unknown int `json:"unknown"`
+	// Unfounded is how many denials no limit accounts for, beyond doubt.
+	Unfounded int `json:"unfounded"`
+}
+
+// holds tells whether nothing contradicts the promise.
+func (p *proof) holds() bool {
+	return !slices.ContainsFunc(p.Windows, func(w *windowProof) bool { return w.Over > 0 || w.Early > 0 }) && p.Unfounded == 0
+}
+
+// prove holds every caller's answers against its limits. The outcomes are all calls that
+// were made with the callers' keys.
+func prove(callers []caller, outcomes []outcome) *proof {
+	p := &proof{}
+	calls := byCaller(outcomes)
+	for i, c := range callers {
+		if own := calls[int32(i)]; len(own) > 0 && !c.stranger {
+			p.add(c, newEvidence(own))
+		}
+	}
+	for _, w := range p.Windows {
+		slices.SortFunc(w.Fullest, func(a, b int) int { return b - a })
+	}
+	return p
+}
+
+func byCaller(outcomes []outcome) map[int32][]outcome {
+	all := map[int32][]outcome{}
+	for _, o := range outcomes {
+		all[o.caller] = append(all[o.caller], o)
+	}
+	return all
+}
+
+// evidence is what one caller's answers say.
+type evidence struct {
+	admitted []rolling.Span // surely
+	denied   []rolling.Span
+	possible []rolling.Span // admitted, surely or perhaps
+}
+
+func newEvidence(calls []outcome) evidence {
+	var e evidence
+	for _, o := range calls {
+		switch o.kind {
+		case admitted:
+			e.admitted, e.possible = append(e.admitted, o.span()), append(e.possible, o.span())
+		case denied:
+			e.denied = append(e.denied, o.span())
+		case broken, failed, undecided: // it may have counted, even after the client gave up
+			s := o.span()
+			s.Last += s.Last - s.First
+			e.possible = append(e.possible, s)
+		default:
+		}
+	}
+	return e
+}
+
+func (p *proof) add(c caller, e evidence) {
+	if len(c.limits) == 0 {
+		p.Unknown += len(e.admitted)
+		return
+	}
+	for _, l := range c.limits {
+		w := p.window(c.plan, l, c.edits != nil)
+		w.Callers++
+		w.Admitted += len(e.admitted)
+		w.hold(c, e, l)
+	}
+	p.Unfounded += unfounded(c, e)
+}
+
+// window returns the proof of a plan's limit.
+func (p *proof) window(plan string, l limiter.Limit, edited bool) *windowProof {
+	text := l.String()
+	if edited {
+		text += ", edited"
+	}
+	i := slices.IndexFunc(p.Windows, func(w *windowProof) bool { return w.Plan == plan && w.Limit == text })
+	if i >= 0 {
+		return p.Windows[i]
+	}
+	w := &windowProof{Plan: plan, Limit: text, Requests: l.Requests}
+	p.Windows = append(p.Windows, w)
+	return w
+}
+
+// hold holds what was admitted against the limit.
+func (w *windowProof) hold(c caller, e evidence, l limiter.Limit) {
+	requests := l.Requests
+	if c.edits != nil {
+		requests = c.edits.highest()
+		w.Requests = requests
+		w.Early += early(c.edits, e, l.Window)
+	}
+	_, most := rolling.Fullest(e.admitted, shorter(l.Window))
+	if int64(most) > requests {
+		w.Over++
+	}
+	if w.Caller == "" || most > w.Most {
+		w.Most, w.Caller = most, c.name
+	}
+	w.Possible = max(w.Possible, rolling.Possible(e.admitted, longer(l.Window)))
+	w.Fullest = append(w.Fullest, most)
+}
+
+// early counts admissions that came when the window held as much as the limit of that
+// moment, beyond doubt.
+func early(edits *timeline, e evidence, window time.Duration) int {
+	h, n := rolling.NewHistory(e.admitted), 0
+	for _, s := range e.admitted {
+		if _, most := edits.between(s.First, s.Last); int64(h.Before(s, shorter(window)))+1 > most {
+			n++
+		}
+	}
+	return n
+}
+
+// unfounded counts denials when every limit had room, beyond doubt. Limits of more calls
+// than a log has slots are left out: they deny a little too much on purpose.
+func unfounded(c caller, e evidence) int {
+	for _, l := range c.limits {
+		if l.Requests > limiter.DefaultSlots || l.Algorithm != limiter.Log || l.CountDenied {
+			return 0
+		}
+	}
+	h, n := rolling.NewHistory(e.possible), 0
+	for _, s := range e.denied {
+		if !slices.ContainsFunc(c.limits, func(l limiter.Limit) bool { return c.full(h, s, l) }) {
+			n++
+		}
+	}
+	return n
+}
+
+// full tells whether the limit may have been reached when a call was denied.
+func (c caller) full(h *rolling.History, s rolling.Span, l limiter.Limit) bool {
+	requests := l.Requests
+	if c.edits != nil {
+		requests, _ = c.edits.between(s.First-propagation, s.Last)
+	}
+	return int64(h.Around(s, longer(l.Window))) >= requests
+}

@@ -1,0 +1,214 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// result is what a load came to, as -json writes it.
+type result struct {
+	Scenario    string         `json:"scenario"`
+	About       string         `json:"about"`
+	At          time.Time      `json:"at"`
+	Machine     string         `json:"machine"`
+	Store       string         `json:"store,omitempty"`
+	API         string         `json:"api"`
+	Rate        float64        `json:"rate"`               // a second, due
+	Capacity    float64        `json:"capacity,omitempty"` // a second, as the calibration found it
+	Duration    float64        `json:"duration_s"`
+	Interrupted bool           `json:"interrupted"`
+	Calls       int            `json:"calls"`
+	Unsent      int64          `json:"unsent"` // were due, and waited until the load was over
+	Unexpected  int            `json:"unexpected"`
+	Statuses    map[int16]int  `json:"statuses"` // 0 is no answer
+	Kinds       map[string]int `json:"kinds"`
+	Latency     quantiles      `json:"latency"` // from when calls were due
+	Service     quantiles      `json:"service"` // from when they were sent
+	Edits       int            `json:"edits"`
+	Proof       *proof         `json:"proof"`
+	Step        float64        `json:"step_s"`
+	Series      []step         `json:"series"`
+	Shape       []percentile   `json:"shape"`
+}
+
+// quantiles are in milliseconds.
+type quantiles struct {
+	P50  float64 `json:"p50_ms"`
+	P90  float64 `json:"p90_ms"`
+	P99  float64 `json:"p99_ms"`
+	P999 float64 `json:"p999_ms"`
+	Max  float64 `json:"max_ms"`
+}
+
+// step is one point of the series, of the calls that were due then.
+type step struct {
+	Kinds map[string]int `json:"kinds"`
+	P50   float64        `json:"p50_ms"`
+	P99   float64        `json:"p99_ms"`
+	Max   float64        `json:"max_ms"`
+}
+
+// percentile is a point of the distribution of latencies.
+type percentile struct {
+	Percent float64 `json:"percent"`
+	Latency float64 `json:"latency_ms"`
+	Service float64 `json:"service_ms"`
+}
+
+func newResult(s *session, t *tally) *result {
+	r := &result{
+		Scenario: s.scenario.name, About: s.scenario.about, At: time.Now().UTC().Truncate(time.Second),
+		Machine: fmt.Sprintf("%s/%s, %d cores, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version()), API: s.api,
+		Duration: s.duration.Seconds(), Calls: len(t.outcomes), Unexpected: t.unexpected, Statuses: t.statuses, Kinds: named(t.counts),
+		Latency: quantilesOf(t.latency), Service: quantilesOf(t.service), Step: t.step.Seconds(),
+		Proof: prove(s.target.callers, slices.Concat(s.perhaps, t.outcomes)),
+	}
+	if s.world != nil {
+		r.Store = s.world.server.Name
+	}
+	for _, p := range t.series {
+		q := quantilesOf(p.latency)
+		r.Series = append(r.Series, step{named(p.counts), q.P50, q.P99, q.Max})
+	}
+	for _, percent := range shapePercents {
+		r.Shape = append(r.Shape, percentile{percent, millis(t.latency, percent), millis(t.service, percent)})
+	}
+	return r
+}
+
+// shapePercents are even on the scale of a latency's distribution, where each nine is as
+// wide as the one before.
+var shapePercents = []float64{0, 10, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.75, 99.9, 99.95, 99.975, 99.99, 99.999}
+
+func named(counts [kinds]int) map[string]int {
+	m := map[string]int{}
+	for k, n := range counts {
+		if n > 0 {
+			m[kind(k).String()] = n
+		}
+	}
+	return m
+}
+
+func millis(h *hdrhistogram.Histogram, percent float64) float64 {
+	return quantile(h, percent).Seconds() * 1e3
+}
+
+func quantilesOf(h *hdrhistogram.Histogram) quantiles {
+	return quantiles{millis(h, 50), millis(h, 90), millis(h, 99), millis(h, 99.9), millis(h, 100)}
+}
+
+// good tells whether every answer was one that its caller may get, and no window was
+// above its limit.
+func (r *result) good() bool { return r.Unexpected == 0 && r.Proof.holds() }
+
+// write prints the result, and writes the files that were asked for.
+func (r *result) write(o options, out io.Writer) error {
+	r.print(out)
+	if o.json != "" {
+		text, err := json.MarshalIndent(r, "", "  ")
+		if err == nil {
+			err = os.WriteFile(o.json, append(text, '\n'), 0o600)
+		}
+		if err != nil {
+			return fmt.Errorf("-json: %w", err)
+		}
+	}
+	if o.report == "" {
+		return nil
+	}
+	if err := r.writeReport(o.report); err != nil {
+		return fmt.Errorf("-report: %w", err)
+	}
+	return nil
+}
+
+func (r *result) print(out io.Writer) {
+	_, _ = fmt.Fprintf(out, "\n%s: %s\n", r.Scenario, r.summary())
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, _ = fmt.Fprintln(t, "\nlatency\tp50\tp90\tp99\tp99.9\tmax\t")
+	for _, row := range []struct {
+		name string
+		q    quantiles
+	}{{"from when calls were due", r.Latency}, {"from when they were sent", r.Service}} {
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t\n", row.name, msOf(row.q.P50), msOf(row.q.P90), msOf(row.q.P99), msOf(row.q.P999), msOf(row.q.Max))
+	}
+	_, _ = fmt.Fprintln(t, "\nrolling windows\tcallers\tadmitted\tfullest\tat most\tlimit\tabove it\t")
+	for _, w := range r.Proof.Windows {
+		_, _ = fmt.Fprintf(t, "%s, %s\t%d\t%s\t%d\t%d\t%d\t%d\t\n",
+			w.Plan, w.Limit, w.Callers, thousands(w.Admitted), w.Most, w.Possible, w.Requests, w.Over+w.Early)
+	}
+	_ = t.Flush()
+	_, _ = fmt.Fprintf(out, "\n%s\n", r.verdict())
+}
+
+// summary is what was done, in a sentence.
+func (r *result) summary() string {
+	of := ""
+	if r.Capacity > 0 {
+		of = fmt.Sprintf(" (%.0f%% of the %.0f that the calibration found)", 100*r.Rate/r.Capacity, r.Capacity)
+	}
+	stopped := ""
+	if r.Interrupted {
+		stopped = ", stopped before its time"
+	}
+	return fmt.Sprintf("%.0f calls a second for %s%s%s; %s calls: %s; unexpected %s, never sent %s",
+		r.Rate, time.Duration(r.Duration*float64(time.Second)), of, stopped, thousands(r.Calls), r.statuses(), thousands(r.Unexpected),
+		thousands(int(r.Unsent)))
+}
+
+func (r *result) statuses() string {
+	var parts []string
+	for _, status := range slices.Sorted(maps.Keys(r.Statuses)) {
+		name := fmt.Sprint(status)
+		if status == 0 {
+			name = "no answer"
+		}
+		parts = append(parts, fmt.Sprintf("%s %s", name, thousands(r.Statuses[status])))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// verdict is what the answers prove, in a sentence or two.
+func (r *result) verdict() string {
+	var over, early, held int
+	for _, w := range r.Proof.Windows {
+		over, early, held = over+w.Over, early+w.Early, held+w.Callers
+	}
+	sentences := []string{fmt.Sprintf("No rolling window held more than its limit: %s limits of callers, by %s admissions.",
+		thousands(held), thousands(r.Kinds[admitted.String()]))}
+	switch {
+	case over > 0:
+		sentences[0] = fmt.Sprintf("BROKEN: %d of %d limits of callers had a rolling window above the limit.", over, held)
+	case held == 0:
+		sentences[0] = "Nothing is known of the limits: -limit states them."
+	}
+	for _, s := range []struct {
+		n    int
+		text string
+	}{
+		{early, "BROKEN: %s calls were admitted above what an edit had set."},
+		{r.Proof.Unfounded, "BROKEN: %s calls were denied though every limit had room."},
+		{r.Unexpected, "%s answers were not expected."},
+		{r.Edits, "Limits were edited %s times meanwhile."},
+	} {
+		if s.n > 0 {
+			sentences = append(sentences, fmt.Sprintf(s.text, thousands(s.n)))
+		}
+	}
+	return strings.Join(sentences, " ")
+}
+
+func msOf(millis float64) string { return ms(time.Duration(millis * float64(time.Millisecond))) }

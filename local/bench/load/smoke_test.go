@@ -1,0 +1,106 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// bin holds what ./scripts/load builds; in admin's place stands the test function of
+// package lambda, which starts at once.
+var bin string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "load")
+	if err != nil {
+		panic(err)
+	}
+	bin = dir
+	for output, source := range map[string]string{
+		"local": "../../local", "check/bootstrap": "../../functions/check", "admin/bootstrap": "../lambda/testdata/function",
+	} {
+		build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", filepath.Join(bin, output), source)
+		if out, err := build.CombinedOutput(); err != nil {
+			panic(fmt.Sprintf("build %s: %v\n%s", output, err, out))
+		}
+	}
+	code := m.Run()
+	_ = os.RemoveAll(bin)
+	os.Exit(code)
+}
+
+// Every scenario runs through the built functions on a real Valkey, gets no answer that
+// it does not expect, and finds no window above its limit.
+func TestScenarios(t *testing.T) {
+	if _, err := exec.LookPath("valkey-server"); err != nil && os.Getenv("CI") == "" {
+		t.Skip("no valkey-server on PATH: scripts/install-test-tools installs it")
+	}
+	for _, c := range []struct {
+		scenario, api string
+		least         map[string]int // answers of a kind
+	}{
+		{"steady", "rest", map[string]int{"admitted": 10}},
+		{"hot", "http", map[string]int{"admitted": 50}},
+		{"cold", "rest", map[string]int{"admitted": 120}},
+		{"denied", "rest", map[string]int{"admitted": 100, "denied": 20}},
+		{"boundary", "rest", map[string]int{"admitted": 1}},
+		{"edits", "rest", map[string]int{"admitted": 20}},
+	} {
+		t.Run(c.scenario, func(t *testing.T) {
+			t.Parallel()
+			r := smoke(t, c.scenario, c.api)
+			for kind, least := range c.least {
+				if r.Kinds[kind] < least {
+					t.Errorf("%d %s, want at least %d", r.Kinds[kind], kind, least)
+				}
+			}
+			if c.scenario == "edits" && r.Edits == 0 {
+				t.Error("nothing was edited")
+			}
+		})
+	}
+}
+
+func smoke(t *testing.T, scenario, api string) result {
+	t.Helper()
+	figures := filepath.Join(t.TempDir(), "load.json")
+	var out bytes.Buffer
+	errOut := errorFile(t)
+	code := run(t.Context(), []string{
+		"-scenario", scenario, "-api", api, "-rate", "60", "-duration", "2s", "-bin", bin, "-environments", "2", "-no-freeze", "-json", figures,
+	}, &out, errOut, 0)
+	if code != 0 {
+		errors, err := os.ReadFile(errOut.Name())
+		t.Fatalf("exit status %d:\n%s%s%v", code, &out, errors, err)
+	}
+	text, err := os.ReadFile(figures)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r result
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Proof.Windows) == 0 {
+		t.Error("nothing was proven")
+	}
+	return r
+}
+
+// errorFile stands for standard error. It is a file since the gateway, a process of its
+// own, writes there too.
+func errorFile(t *testing.T) *os.File {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	return file
+}

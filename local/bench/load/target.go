@@ -1,0 +1,118 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"tidegate/internal/limiter"
+)
+
+// caller makes calls with one credential.
+type caller struct {
+	name       string // for people, never the credential
+	credential string
+	plan       string          // what the report puts together
+	limits     []limiter.Limit // nil when they are not known
+	edits      *timeline       // of a caller whose only limit is edited
+	stranger   bool            // has no key that exists
+}
+
+// target is the API that is called.
+type target struct {
+	url     string
+	http    bool // an HTTP API, which can only say 403
+	client  *http.Client
+	callers []caller
+}
+
+func newTarget(address string, isHTTP bool, connections int, timeout time.Duration) *target {
+	transport := &http.Transport{MaxIdleConns: connections, MaxIdleConnsPerHost: connections, IdleConnTimeout: time.Minute, DisableCompression: true}
+	client := &http.Client{
+		Transport: transport, Timeout: timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return &target{url: address, http: isHTTP, client: client}
+}
+
+func (t *target) close() { t.client.CloseIdleConnections() }
+
+const mostOfBody = 64 << 10
+
+// call makes one call; what it returns lacks the times.
+func (t *target) call(ctx context.Context, i int) outcome {
+	o := outcome{caller: int32(i), kind: broken}
+	if a, err := t.get(ctx, t.callers[i].credential); err == nil {
+		o.status, o.kind = int16(a.status), t.read(a)
+	}
+	return o
+}
+
+// answer is a response whose body was read.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (t *target) get(ctx context.Context, credential string) (answer, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url, http.NoBody)
+	if err != nil {
+		return answer{}, withoutURL(err)
+	}
+	request.Header.Set("x-api-key", credential)
+	response, err := t.client.Do(request)
+	if err != nil {
+		return answer{}, withoutURL(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, mostOfBody))
+	return answer{response.StatusCode, response.Header, body}, err
+}
+
+// withoutURL leaves out the address, which may hold a password.
+func withoutURL(err error) error {
+	var e *url.Error
+	if errors.As(err, &e) {
+		err = e.Err
+	}
+	return fmt.Errorf("call the target: %w", err)
+}
+
+var (
+	degradedMark = []byte(`"degraded"`)     // in what the local backend echoes
+	overLimit    = []byte("quota-exceeded") // the problem type of a denial by a limit
+)
+
+// read tells what an answer means. A denial of a REST API that is not for a limit is a
+// caller that could not be checked, or is banned.
+func (t *target) read(a answer) kind {
+	switch status := a.status; {
+	case status >= 200 && status < 300 && bytes.Contains(a.body, degradedMark):
+		return undecided
+	case status >= 200 && status < 300:
+		return admitted
+	case status == http.StatusTooManyRequests && !bytes.Contains(a.body, overLimit):
+		return undecided
+	case status == http.StatusTooManyRequests, status == http.StatusForbidden && t.http:
+		return denied
+	case status == http.StatusUnauthorized:
+		return unauthorized
+	}
+	return failed
+}
+
+// expects tells whether the caller may get such an answer.
+func (t *target) expects(o outcome) bool {
+	if !t.callers[o.caller].stranger {
+		return o.kind == admitted || o.kind == denied
+	}
+	return o.kind == unauthorized || o.kind == denied && t.http
+}

@@ -1,0 +1,175 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tidegate/internal/limiter"
+)
+
+const overBody = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded"}`
+
+// gate is a target that limits by a model, or does not limit at all.
+type gate struct {
+	mu    sync.Mutex
+	model limiter.Model
+	limit limiter.Limit
+	open  bool
+	calls atomic.Int64
+}
+
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.calls.Add(1)
+	if r.Header.Get("x-api-key") != "good" {
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	w.Header().Set("RateLimit-Policy", `"10 per 2 seconds";q=10;w=2`)
+	g.mu.Lock()
+	decision, _ := g.model.Take(time.Now(), []limiter.Limit{g.limit}, 1) // a cost of 1 is in range
+	g.mu.Unlock()
+	if !decision.Allowed && !g.open {
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = io.WriteString(w, overBody)
+	}
+}
+
+func startGate(t *testing.T, g *gate) []string {
+	t.Helper()
+	g.limit = per(10, 2*time.Second)
+	s := httptest.NewServer(g)
+	t.Cleanup(s.Close)
+	return []string{"-target", s.URL, "-key", "good", "-rate", "40", "-duration", "1s"}
+}
+
+// A target that keeps its limit passes; one that does not is convicted, in the text, in
+// the figures and in the report.
+func TestTargetIsJudged(t *testing.T) {
+	for name, c := range map[string]struct {
+		open bool
+		code int
+		want string
+	}{
+		"exact": {false, 0, "No rolling window held more than its limit"},
+		"open":  {true, 1, "BROKEN: 1 of 1 limits of callers had a rolling window above the limit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			html, figures := filepath.Join(dir, "load.html"), filepath.Join(dir, "load.json")
+			flags := append(startGate(t, &gate{open: c.open}), "-report", html, "-json", figures)
+			var out, errOut bytes.Buffer
+			if code := run(t.Context(), flags, &out, &errOut, 0); code != c.code || !strings.Contains(out.String(), c.want) {
+				t.Fatalf("exit status %d, want %d and %q:\n%s%s", code, c.code, c.want, &out, &errOut)
+			}
+			if page, err := os.ReadFile(html); err != nil || !strings.Contains(string(page), c.want) {
+				t.Errorf("the report does not say so: %v", err)
+			}
+			text, err := os.ReadFile(figures)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var r result
+			if err := json.Unmarshal(text, &r); err != nil || r.Proof.holds() == c.open || r.Rate != 40 || r.Calls != 40 {
+				t.Errorf("%v: %+v", err, r)
+			}
+		})
+	}
+}
+
+// A key that the target refuses ends it before any load.
+func TestTargetThatRefusesTheKey(t *testing.T) {
+	g := &gate{}
+	flags := startGate(t, g)
+	flags[3] = "tg_other"
+	var out, errOut bytes.Buffer
+	if code := run(t.Context(), flags, &out, &errOut, 0); code != 1 || !strings.Contains(errOut.String(), "answers 401 to key 1") {
+		t.Errorf("exit status %d: %s", code, &errOut)
+	}
+	if strings.Contains(errOut.String(), "tg_other") || g.calls.Load() != 1 {
+		t.Errorf("%d calls; %s", g.calls.Load(), &errOut)
+	}
+}
+
+// Ctrl-C ends a long load at once, with a report of what was done.
+func TestInterrupted(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	flags := append(startGate(t, &gate{}), "-duration", "1h")
+	var out bytes.Buffer
+	errOut := &watcher{text: "of 1h0m0s", seen: stop}
+	if code := run(ctx, flags, &out, errOut, 80); code != 0 || !strings.Contains(out.String(), "stopped before its time") {
+		t.Errorf("exit status %d:\n%s%s", code, &out, &errOut.Buffer)
+	}
+}
+
+// watcher tells when a text is written.
+type watcher struct {
+	bytes.Buffer
+	text string
+	seen func()
+}
+
+func (w *watcher) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(w.text)) {
+		w.seen()
+	}
+	return w.Buffer.Write(p)
+}
+
+// What answers mean, on either kind of API.
+func TestRead(t *testing.T) {
+	for _, c := range []struct {
+		status int
+		body   string
+		http   bool
+		want   kind
+	}{
+		{200, "", false, admitted},
+		{204, "", true, admitted},
+		{200, `{"authorizer":{"degraded":true}}`, false, undecided},
+		{429, overBody, false, denied},
+		{429, `{"type":"about:blank"}`, false, undecided},
+		{403, "", true, denied},
+		{403, "", false, failed},
+		{401, "", false, unauthorized},
+		{500, "", false, failed},
+		{302, "", false, failed},
+	} {
+		if got := (&target{http: c.http}).read(answer{status: c.status, body: []byte(c.body)}); got != c.want {
+			t.Errorf("%d %s: %v, want %v", c.status, c.body, got, c.want)
+		}
+	}
+}
+
+// A caller may be admitted or denied, a stranger only refused.
+func TestExpects(t *testing.T) {
+	target := &target{callers: []caller{{}, {stranger: true}}}
+	for _, c := range []struct {
+		caller int32
+		kind   kind
+		http   bool
+		want   bool
+	}{
+		{0, admitted, false, true}, {0, denied, false, true}, {0, unauthorized, false, false}, {0, undecided, false, false}, {0, broken, false, false},
+		{1, unauthorized, false, true}, {1, admitted, false, false}, {1, denied, false, false}, {1, denied, true, true},
+	} {
+		target.http = c.http
+		if got := target.expects(outcome{caller: c.caller, kind: c.kind}); got != c.want {
+			t.Errorf("%+v: %t", c, got)
+		}
+	}
+}

@@ -1,0 +1,209 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/registry"
+	"tidegate/internal/store"
+	"tidegate/local/process"
+	server "tidegate/local/valkey"
+)
+
+const (
+	startWait   = 30 * time.Second
+	stopWait    = 10 * time.Second
+	pollEvery   = 20 * time.Millisecond
+	storeWait   = 5 * time.Second
+	keyCreators = 16
+	keyEnv      = "load"
+)
+
+var byLoad = registry.Edit{By: audit.Actor{Kind: "system", Name: "load"}, Reason: "load"}
+
+// world is a gateway of our own, as ./scripts/run starts it, on a Valkey of its own, and
+// a store that makes and edits what the scenario needs.
+type world struct {
+	dir     string
+	server  *server.Server
+	client  valkey.Client
+	store   *registry.Store
+	gateway *process.Process
+	api     struct{ REST, HTTP string }
+}
+
+func startWorld(ctx context.Context, o options, errOut io.Writer) (*world, error) {
+	w := &world{}
+	if err := w.start(ctx, o, errOut); err != nil {
+		w.close()
+		return nil, fmt.Errorf("start the gateway: %w", err)
+	}
+	return w, nil
+}
+
+func (w *world) start(ctx context.Context, o options, errOut io.Writer) error {
+	var err error
+	if w.dir, err = os.MkdirTemp("", "tidegate-load-"); err != nil {
+		return err
+	}
+	if w.server, err = server.Installed(ctx); err != nil {
+		return err
+	}
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // never fails: crypto/rand ends the program instead
+	pepper := hex.EncodeToString(secret)
+	if w.client, err = store.Open(ctx, w.server.URL, store.Options{Dial: storeWait, Write: storeWait}); err != nil {
+		return err
+	}
+	w.store = registry.NewStore(w.client, apikey.Pepper(pepper))
+	return w.startGateway(ctx, o, pepper, errOut)
+}
+
+func (w *world) startGateway(ctx context.Context, o options, pepper string, errOut io.Writer) error {
+	ready := filepath.Join(w.dir, "ready.json")
+	cmd := exec.Command(filepath.Join(o.bin, "local"), "-bin", o.bin, "-valkey", w.server.URL, "-ready-file", ready,
+		"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0",
+		"-environments", strconv.Itoa(o.environments), "-no-freeze="+strconv.FormatBool(o.noFreeze))
+	cmd.Env = append(os.Environ(), "KEY_PEPPER="+pepper)
+	cmd.Stderr = errOut
+	var err error
+	if w.gateway, err = process.Start(cmd); err != nil {
+		return err
+	}
+	return w.await(ctx, ready)
+}
+
+// await returns when the gateway has said where it listens.
+func (w *world) await(ctx context.Context, ready string) error {
+	ctx, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		text, err := os.ReadFile(ready)
+		if err == nil {
+			return json.Unmarshal(text, &w.api)
+		}
+		select {
+		case <-w.gateway.Done():
+			return errors.Join(errors.New("it ended at once"), w.gateway.Err())
+		case <-ctx.Done():
+			return fmt.Errorf("it is not ready: %w", ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+func (w *world) close() {
+	if w.gateway != nil {
+		w.gateway.Terminate(stopWait)
+		w.gateway.Kill()
+	}
+	if w.client != nil {
+		w.client.Close()
+	}
+	if w.server != nil {
+		w.server.Close()
+	}
+	if w.dir != "" {
+		_ = os.RemoveAll(w.dir)
+	}
+}
+
+// populate makes the plans and keys, and returns who is to call.
+func (w *world) populate(ctx context.Context, p population) ([]caller, *editor, error) {
+	set, err := w.store.Set(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, g := range p.groups {
+		set.Plans = append(set.Plans, g.plan)
+	}
+	if _, err := w.store.SaveSet(ctx, *set, byLoad); err != nil {
+		return nil, nil, fmt.Errorf("save the plans: %w", err)
+	}
+	e := &editor{store: w.store}
+	var callers []caller
+	for _, g := range p.groups {
+		made, err := w.keys(ctx, g, e)
+		if err != nil {
+			return nil, nil, fmt.Errorf("make the keys: %w", err)
+		}
+		callers = append(callers, made...)
+	}
+	strangers, err := strangersOf(p.strangers)
+	return append(callers, strangers...), e, err
+}
+
+// keys makes the keys of a group.
+func (w *world) keys(ctx context.Context, g group, e *editor) ([]caller, error) {
+	callers, ids := make([]caller, g.keys), make([]string, g.keys)
+	errs := make([]error, keyCreators)
+	var workers sync.WaitGroup
+	for worker := range keyCreators {
+		workers.Go(func() {
+			for i := worker; i < g.keys && errs[worker] == nil && ctx.Err() == nil; i += keyCreators {
+				name := fmt.Sprintf("%s %d", g.plan.Name, i+1)
+				key, secret, err := w.store.Create(ctx, policy.NewKey{Name: name, Env: keyEnv, Plan: g.plan.Name}, byLoad)
+				ids[i], errs[worker] = key.ID, err
+				// Too short to be a key, so that no store is asked.
+				callers[i] = caller{name: name, credential: secret.Reveal(), plan: g.plan.Name, limits: g.plan.Limits}
+			}
+		})
+	}
+	workers.Wait()
+	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
+		return nil, err
+	}
+	if g.edited != notEdited {
+		e.adopt(g, ids, callers)
+	}
+	return callers, nil
+}
+
+// strangersOf returns callers without a key: each other one has a key that was never
+// made, which only Valkey can tell, and the rest mistyped ones.
+func strangersOf(n int) ([]caller, error) {
+	callers := make([]caller, n)
+	for i := range callers {
+		// Too short to be a key, so that no store is asked.
+		callers[i] = caller{name: fmt.Sprintf("stranger %d", i+1), stranger: true}
+		callers[i].credential = "tg_" + keyEnv
+		if i%2 == 0 {
+			secret, err := apikey.Generate(keyEnv)
+			if err != nil {
+				return nil, err
+			}
+			callers[i].credential = secret.Reveal()
+		}
+	}
+	return callers, nil
+}
+
+// limitsOf returns every limit that somebody has.
+func limitsOf(callers []caller) []limiter.Limit {
+	var all []limiter.Limit
+	for _, c := range callers {
+		all = append(all, c.limits...)
+	}
+	return all
+}

@@ -1,0 +1,131 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/enforce"
+	"tidegate/internal/usage"
+)
+
+// environment checks as one environment of the check function does: on connections of its
+// own, one call at a time.
+type environment struct {
+	client  valkey.Client
+	checker *enforce.Checker
+	usage   *usage.Recorder // nil to record nothing
+}
+
+func newEnvironment(ctx context.Context, url string, records bool) (*environment, error) {
+	client, err := open(ctx, url, true)
+	if err != nil {
+		return nil, err
+	}
+	e := &environment{client: client, checker: enforce.NewChecker(client, apikey.Pepper(pepper))}
+	if records {
+		e.usage = usage.NewRecorder(usage.Options{}, time.Now)
+	}
+	return e, nil
+}
+
+func (e *environment) check(ctx context.Context, call enforce.Call) (allowed bool, err error) {
+	with := e.piggyback()
+	checked, err := e.checker.Check(ctx, call, with)
+	with.Flush(ctx)
+	if err == nil && e.usage != nil {
+		verdict := usage.Allowed
+		if !checked.Allowed {
+			verdict = usage.Denied
+		}
+		e.usage.Record(usage.Outcome{Subject: call.Subject, Registered: true, Verdict: verdict, Cost: 1, Time: time.Now()})
+	}
+	return checked.Allowed, err
+}
+
+// piggyback returns the records of usage that are due, or nil.
+func (e *environment) piggyback() *enforce.Piggyback {
+	if e.usage == nil {
+		return nil
+	}
+	batch := e.usage.Batch(time.Now())
+	if batch == nil {
+		return nil
+	}
+	return enforce.NewPiggyback(e.client, batch.Commands(e.client), func(results []valkey.ValkeyResult) { batch.Settle(results) })
+}
+
+func (e *environment) close(ctx context.Context) {
+	if e.usage != nil {
+		e.usage.Flush(ctx, e.client)
+	}
+	e.client.Close()
+}
+
+// fleet is environments that check at once.
+type fleet []*environment
+
+func newFleet(ctx context.Context, url string, n int, records bool) (fleet, error) {
+	var f fleet
+	for range n {
+		e, err := newEnvironment(ctx, url, records)
+		if err != nil {
+			f.close(ctx)
+			return nil, err
+		}
+		f = append(f, e)
+	}
+	return f, nil
+}
+
+func (f fleet) close(ctx context.Context) {
+	for _, e := range f {
+		e.close(ctx)
+	}
+}
+
+// checked is what a fleet did.
+type checked struct {
+	calls, allowed int64
+	took           time.Duration
+}
+
+func (c checked) rate() float64 { return float64(c.calls) / c.took.Seconds() }
+
+// each checks every call once.
+func (f fleet) each(ctx context.Context, calls []enforce.Call) (checked, error) {
+	return f.run(ctx, calls, func(n int64) bool { return n < int64(len(calls)) })
+}
+
+// during checks the calls in turn, as fast as they are answered, for so long.
+func (f fleet) during(ctx context.Context, calls []enforce.Call, lasts time.Duration) (checked, error) {
+	end := time.Now().Add(lasts)
+	return f.run(ctx, calls, func(int64) bool { return time.Now().Before(end) })
+}
+
+func (f fleet) run(ctx context.Context, calls []enforce.Call, goesOn func(n int64) bool) (checked, error) {
+	var next, made, allowed atomic.Int64
+	errs := make([]error, len(f))
+	began := time.Now()
+	var group sync.WaitGroup
+	for i, e := range f {
+		group.Go(func() {
+			for n := next.Add(1) - 1; goesOn(n) && errs[i] == nil; n = next.Add(1) - 1 {
+				passed, err := e.check(ctx, calls[n%int64(len(calls))])
+				made.Add(1)
+				if errs[i] = err; passed {
+					allowed.Add(1)
+				}
+			}
+		})
+	}
+	group.Wait()
+	return checked{made.Load(), allowed.Load(), time.Since(began)}, errors.Join(errs...)
+}

@@ -1,0 +1,152 @@
+//go:build unix
+
+// Command scale measures what a deployment's size follows from: what a check costs a
+// Valkey server, how shards add up, what a key takes in memory, what an edit of a plan
+// costs however many keys have it, and what a limit that everybody shares can carry.
+// Servers and clients share this machine, so that rates are those of both together; the
+// server's own processor time for a check is what carries over to other machines.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"tidegate/local/bench/figures"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "scale:", err)
+		os.Exit(1)
+	}
+}
+
+// options are the flags and what follows from them.
+type options struct {
+	output, record string
+	only           *regexp.Regexp
+	slice          time.Duration // of each measurement of a rate
+	repeats        int
+	callers        int   // of the measurements of rates: so many that none comes near its limit
+	keys           []int // how many there are at each measurement of memory
+	still          int   // tenths of a second for which memory must stand still to be read
+}
+
+func parseOptions(args []string) (options, error) {
+	o := options{slice: 5 * time.Second, repeats: 5, callers: 10_000, keys: []int{10_000, 100_000, 1_000_000}, still: 25}
+	f := flag.NewFlagSet("scale", flag.ContinueOnError)
+	f.StringVar(&o.output, "o", "", "`file` to add the figures to")
+	f.StringVar(&o.record, "record", "", "`file` to write the figures to, with the machine and the day, for docs/scale.md")
+	only := f.String("only", "", "only the measurements whose name matches this `regexp`: simple, shards, memory, global")
+	short := f.Bool("short", false, "a quick look, over fewer keys")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if *short {
+		o.slice, o.repeats, o.callers, o.keys = time.Second/2, 1, 2_000, []int{1_000, 10_000}
+	}
+	var err error
+	if o.only, err = regexp.Compile(*only); err != nil {
+		return o, fmt.Errorf("-only: %w", err)
+	}
+	if o.record != "" && (*short || *only != "") {
+		return o, fmt.Errorf("-record: needs all measurements, without -short and -only")
+	}
+	return o, nil
+}
+
+// measurement is a group of figures.
+type measurement struct {
+	name    string
+	measure func(context.Context, options) ([]figures.Figure, error)
+}
+
+var measurements = []measurement{{"simple", simple}, {"shards", shards}, {"global", globalLimit}, {"memory", memory}}
+
+func run(ctx context.Context, args []string, out, progress io.Writer) error {
+	o, err := parseOptions(args)
+	if err != nil {
+		return err
+	}
+	var all []figures.Figure
+	where := machine()
+	for _, m := range measurements {
+		if !o.only.MatchString(m.name) {
+			continue
+		}
+		_, _ = fmt.Fprintf(progress, "scale: %s\n", m.name)
+		measured, err := m.measure(ctx, o)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+		all = append(all, measured...)
+	}
+	show(out, all)
+	if o.output != "" {
+		if err := figures.Put(o.output, "scale.", all); err != nil {
+			return err
+		}
+	}
+	return write(o.record, where, all)
+}
+
+// machine says what it runs on, and how busy that is already where the system tells.
+func machine() string {
+	text := fmt.Sprintf("%d cores, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		average, _, _ := strings.Cut(string(load), " ")
+		text += ", load average " + average + " at the start"
+	}
+	return text
+}
+
+func show(out io.Writer, all []figures.Figure) {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(t, "\nScale\tmeasured\t")
+	for _, f := range all {
+		_, _ = fmt.Fprintf(t, "%s\t%.4g\t%s\n", f.Name, f.Value, f.Unit)
+	}
+	_ = t.Flush()
+}
+
+// recorded is what docs/scale.md and the model are made of.
+type recorded struct {
+	Machine string           `json:"machine"`
+	Day     string           `json:"day"`
+	Figures []figures.Figure `json:"figures"`
+}
+
+func write(file, where string, all []figures.Figure) error {
+	if file == "" {
+		return nil
+	}
+	r := recorded{where, time.Now().UTC().Format(time.DateOnly), all}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("-record: %w", err)
+	}
+	if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("-record: %w", err)
+	}
+	return nil
+}
+
+// figure names one with the prefix of this command.
+func figure(name string, value float64, unit string) figures.Figure {
+	return figures.Figure{Name: "scale." + name, Value: value, Unit: unit}
+}

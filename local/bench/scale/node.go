@@ -1,0 +1,213 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/audit"
+	"tidegate/internal/store/keyspace"
+	server "tidegate/local/valkey"
+)
+
+// node asks a server about itself.
+type node struct{ client valkey.Client }
+
+func openNode(s *server.Server) (*node, error) {
+	client, err := valkey.NewClient(valkey.ClientOption{
+		InitAddress: []string{strings.TrimPrefix(s.URL, "valkey://")}, ForceSingleClient: true, DisableCache: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the server: %w", err)
+	}
+	return &node{client}, nil
+}
+
+// reading is what a server has used so far.
+type reading struct {
+	processor time.Duration // of its process
+	scripts   int64         // that were run
+	scripting time.Duration // in them
+	gets      int64         // that were answered
+	getting   time.Duration // in them
+	received  int64         // bytes
+}
+
+func (r reading) minus(before reading) reading {
+	return reading{
+		r.processor - before.processor, r.scripts - before.scripts, r.scripting - before.scripting,
+		r.gets - before.gets, r.getting - before.getting, r.received - before.received,
+	}
+}
+
+func (n *node) read(ctx context.Context) (reading, error) {
+	info, err := n.info(ctx)
+	if err != nil {
+		return reading{}, err
+	}
+	r := reading{received: info.integer("total_net_input_bytes")}
+	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
+		r.processor += time.Duration(info.float(name) * float64(time.Second))
+	}
+	r.gets, r.getting = info.commands("get")
+	for _, name := range []string{"evalsha", "eval"} {
+		calls, took := info.commands(name)
+		r.scripts, r.scripting = r.scripts+calls, r.scripting+took
+	}
+	return r, info.err
+}
+
+// commands is how many of a kind there were and how long they took together; none when
+// there was none yet.
+func (i *information) commands(name string) (calls int64, took time.Duration) {
+	var micros int64
+	if _, err := fmt.Sscanf(i.values["cmdstat_"+name], "calls=%d,usec=%d", &calls, &micros); err != nil {
+		return 0, 0
+	}
+	return calls, time.Duration(micros) * time.Microsecond
+}
+
+// The server shrinks the buffers of connections bit by bit, so its use of memory is read
+// until it stands still, or so often.
+const (
+	readEvery = 100 * time.Millisecond
+	readings  = 200
+)
+
+// memory returns the bytes in use, without the buffers of connections, once they were the
+// same so many times in a row.
+func (n *node) memory(ctx context.Context, still int) (int64, error) {
+	tick := time.NewTicker(readEvery)
+	defer tick.Stop()
+	last, same := int64(0), 0
+	for range readings {
+		now, err := n.bytes(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if same++; now != last {
+			last, same = now, 0
+		}
+		if same == still {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return last, nil
+}
+
+func (n *node) bytes(ctx context.Context) (int64, error) {
+	info, err := n.info(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return info.integer("used_memory") - info.integer("mem_clients_normal"), info.err
+}
+
+// audit returns the bytes of the audit's entries.
+func (n *node) audit(ctx context.Context) (int64, error) {
+	total := int64(0)
+	for _, b := range keyspace.All() {
+		size, err := n.client.Do(ctx, n.client.B().MemoryUsage().Key(audit.Stream(b)).Samples(0).Build()).AsInt64()
+		if err != nil && !valkey.IsValkeyNil(err) {
+			return 0, fmt.Errorf("ask for the size of the audit: %w", err)
+		}
+		total += size
+	}
+	return total, nil
+}
+
+// information is an answer to INFO; err is the first field that could not be read.
+type information struct {
+	values map[string]string
+	err    error
+}
+
+func (n *node) info(ctx context.Context) (*information, error) {
+	text, err := n.client.Do(ctx, n.client.B().Info().Section("everything").Build()).ToString()
+	if err != nil {
+		return nil, fmt.Errorf("ask the server about itself: %w", err)
+	}
+	i := &information{values: map[string]string{}}
+	for line := range strings.Lines(text) {
+		if name, value, found := strings.Cut(strings.TrimSpace(line), ":"); found {
+			i.values[name] = value
+		}
+	}
+	return i, nil
+}
+
+func (i *information) float(name string) float64 {
+	x, err := strconv.ParseFloat(i.values[name], 64)
+	if err != nil && i.err == nil {
+		i.err = fmt.Errorf("read %s: %w", name, err)
+	}
+	return x
+}
+
+func (i *information) integer(name string) int64 {
+	n, err := strconv.ParseInt(i.values[name], 10, 64)
+	if err != nil && i.err == nil {
+		i.err = fmt.Errorf("read %s: %w", name, err)
+	}
+	return n
+}
+
+// nodes are all of a cluster.
+type nodes []*node
+
+func openNodes(servers []*server.Server) (nodes, error) {
+	var all nodes
+	for _, s := range servers {
+		n, err := openNode(s)
+		if err != nil {
+			all.close()
+			return nil, err
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}
+
+func (all nodes) close() {
+	for _, n := range all {
+		n.client.Close()
+	}
+}
+
+// during returns what each node used while something was done.
+func (all nodes) during(ctx context.Context, do func() error) ([]reading, error) {
+	before, err := all.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := do(); err != nil {
+		return nil, err
+	}
+	after, err := all.read(ctx)
+	for i := range after {
+		after[i] = after[i].minus(before[i])
+	}
+	return after, err
+}
+
+func (all nodes) read(ctx context.Context) ([]reading, error) {
+	readings := make([]reading, len(all))
+	for i, n := range all {
+		var err error
+		if readings[i], err = n.read(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return readings, nil
+}

@@ -1,0 +1,100 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/local/bench/figures"
+)
+
+// tiny measures everything, too briefly to mean anything.
+var tiny = options{slice: 50 * time.Millisecond, repeats: 1, callers: 200, keys: []int{300, 600}, still: 2, only: regexp.MustCompile("")}
+
+func needServer(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("valkey-server"); err != nil && os.Getenv("CI") == "" {
+		t.Skip("no valkey-server on PATH: scripts/install-test-tools installs it")
+	}
+}
+
+// Every measurement gives the figures that docs/scale.md shows, and the ones that cannot
+// depend on the machine are right.
+func TestMeasurements(t *testing.T) {
+	needServer(t)
+	measured := map[string]float64{}
+	for _, m := range measurements {
+		got, err := m.measure(t.Context(), tiny)
+		if err != nil {
+			t.Fatalf("%s: %v", m.name, err)
+		}
+		for _, f := range got {
+			measured[f.Name] = f.Value
+		}
+	}
+	for _, name := range []string{
+		"simple.cpu_us", "simple.command_us",
+		"one_limit.shards1.rate", "one_limit.shards2.cpu_us", "one_limit.shards3.per_core", "two_limits.shards1.script_us", "with_usage.shards1.cpu_us",
+		"global.rate", "global.hot_shard_us", "global.leased_rate", "global.leased_hot_shard_us",
+		"memory.keys300.registered_bytes", "memory.keys600.audit_bytes", "memory.keys600.made",
+		"edit.keys300.ms", "edit.keys600.cpu_ms",
+	} {
+		if measured["scale."+name] <= 0 {
+			t.Errorf("%s is %g", name, measured["scale."+name])
+		}
+	}
+	if spread := measured["scale.one_limit.shards1.busiest_share"]; spread != 1 {
+		t.Errorf("the only shard has %g of its share", spread)
+	}
+	if admitted, limit := measured["scale.global.admitted"], measured["scale.global.limit"]; admitted != limit {
+		t.Errorf("%g calls were let through under a global limit of %g", admitted, limit)
+	}
+	if admitted, limit := measured["scale.global.leased_admitted"], measured["scale.global.limit"]; admitted > limit || admitted < limit/2 {
+		t.Errorf("%g calls were let through under a leased global limit of %g", admitted, limit)
+	}
+	// 256 copies of a set with one plan, each in a command of its own.
+	if bytes := measured["scale.edit.keys600.bytes"]; bytes < 256*80 || bytes > 256*1000 {
+		t.Errorf("an edit sends %g bytes", bytes)
+	}
+}
+
+// What was recorded is what the model of docs/scale.md reads.
+func TestRecord(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "measured.json")
+	if err := write(file, machine(), []figures.Figure{figure("a", 1, "ms")}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r recorded
+	if err := json.Unmarshal(text, &r); err != nil || r.Machine == "" || r.Day == "" || len(r.Figures) != 1 || r.Figures[0].Name != "scale.a" {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+func TestBadFlags(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-wrong"}, "-wrong"},
+		{[]string{"-only", "("}, "-only"},
+		{[]string{"-short", "-record", "x"}, "-record: needs all measurements, without -short and -only"},
+		{[]string{"-only", "shards", "-record", "x"}, "-record"},
+	} {
+		var out bytes.Buffer
+		if err := run(t.Context(), c.args, &out, &out); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %q", c.args, err, c.want)
+		}
+	}
+}

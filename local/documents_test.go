@@ -1,0 +1,257 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/registry"
+	"tidegate/internal/route"
+	"tidegate/internal/store"
+	"tidegate/internal/testing/browsertest"
+)
+
+// commandsOf returns the commands of one part of a page: the lines of code that begin
+// with "$ ", each with the lines that a backslash joins to it.
+func commandsOf(t *testing.T, page, heading string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, part, found := strings.Cut(string(text), "\n"+heading+"\n")
+	if !found {
+		t.Fatalf("%s has no %q", page, heading)
+	}
+	part, _, _ = strings.Cut(part, "\n## ")
+	part = strings.ReplaceAll(part, "\\\n", "")
+	var commands []string
+	for line := range strings.Lines(part) {
+		if command, ok := strings.CutPrefix(line, "    $ "); ok {
+			commands = append(commands, strings.TrimSpace(command))
+		}
+	}
+	return commands
+}
+
+// shell runs the commands of a page. Each sees the variables and functions that those
+// before it defined, and curl prints the status of its answer in a line of its own.
+type shell struct {
+	dir, definitions string
+	replace          map[string]string // what the page writes to what is here
+}
+
+const curlWithStatus = `curl() { command curl --max-time 20 -w '\n%{http_code}' "$@"; }` + "\n"
+
+var definition = regexp.MustCompile(`^(\w+=|\w+\(\) )`)
+
+// do runs a command. It returns the body and the status of the answer, "" when there is
+// none.
+func (s *shell) do(t *testing.T, command string) (body, status string) {
+	t.Helper()
+	for written, here := range s.replace {
+		command = strings.ReplaceAll(command, written, here)
+	}
+	if definition.MatchString(command) {
+		s.definitions += command + "\n"
+		return "", ""
+	}
+	run := exec.CommandContext(t.Context(), "bash", "-euc", curlWithStatus+s.definitions+command)
+	run.Dir = s.dir
+	out, err := run.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+	text := strings.TrimSpace(string(out))
+	cut := strings.LastIndexByte(text, '\n') + 1
+	return text[:cut], text[cut:]
+}
+
+func needCurl(t *testing.T) {
+	t.Helper()
+	_, err := exec.LookPath("curl")
+	browsertest.Need(t, err, "install curl")
+}
+
+// documented is a dashboard with a plan of 1,000 an hour and a rule that settles.
+func documented(t *testing.T) (administered, *shell) {
+	t.Helper()
+	needCurl(t)
+	a := startAdministered(t, buildAdmin(t), nil)
+	keys := registry.NewStore(a.client, apikey.Pepper(checkPepper))
+	_, err := keys.SaveSet(t.Context(), policy.Set{
+		Plans:  []policy.Plan{{Name: "free", Limits: []limiter.Limit{{Requests: 1000, Window: time.Hour}}}},
+		Routes: []policy.Route{{Name: "chat", Pattern: route.Pattern{Path: "/chat"}, Cost: 40, Settle: true}},
+	}, byTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, &shell{dir: t.TempDir(), replace: map[string]string{
+		"http://127.0.0.1:8082": a.url, "tga_…": strings.TrimPrefix(a.token(t), "Bearer "),
+	}}
+}
+
+// namesOf returns the names in Valkey that docs/architecture.md lists, as expressions.
+func namesOf(t *testing.T) []*regexp.Regexp {
+	t.Helper()
+	text, err := os.ReadFile("../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	variable := strings.NewReplacer(
+		`\{tag\}`, `\{[0-9a-z]{1,4}\}`, "HASH", `[\w-]+`, "ID", `[\w-]{12,22}`, "ROUTE", `[\w-]{12}`, "NONCE", `[\w-]+`,
+		"HOUR", `\d+`, "DAY", `\d+`, "RULE", ".+", "SESSION", `[\w-]+`, "USER", ".+", "plan:N", `plan:\d+`,
+	)
+	var names []*regexp.Regexp
+	for _, name := range regexp.MustCompile("`(tg:[^`]+)`").FindAllStringSubmatch(string(text), -1) {
+		names = append(names, regexp.MustCompile("^"+variable.Replace(regexp.QuoteMeta(name[1]))+"$"))
+	}
+	if len(names) < 28 {
+		t.Fatalf("docs/architecture.md has %d names", len(names))
+	}
+	return names
+}
+
+// checkNames fails for each name in Valkey that docs/architecture.md does not list.
+func checkNames(t *testing.T, client valkey.Client) {
+	t.Helper()
+	names := namesOf(t)
+	stored, err := client.Do(t.Context(), client.B().Keys().Pattern("*").Build()).AsStrSlice()
+	if err != nil || len(stored) < 10 {
+		t.Fatalf("%d names in Valkey, %v", len(stored), err)
+	}
+	for _, name := range stored {
+		if !slices.ContainsFunc(names, func(n *regexp.Regexp) bool { return n.MatchString(name) }) {
+			t.Errorf("%s is not in docs/architecture.md", name)
+		}
+	}
+}
+
+// The walk through the JSON API and its reservations work as docs/api.md prints them.
+func TestCommandsOfTheAPIPage(t *testing.T) {
+	a, s := documented(t)
+	commands := append(commandsOf(t, "docs/api.md", "## A walk"), commandsOf(t, "docs/api.md", "## Reservations")...)
+	if len(commands) < 10 {
+		t.Fatalf("%d commands", len(commands))
+	}
+	for _, command := range commands {
+		body, status := s.do(t, command)
+		if status != "" && !strings.HasPrefix(status, "20") {
+			t.Fatalf("%s: %s %s", command, status, body)
+		}
+		var made struct {
+			Key         struct{ ID string }
+			Reservation string
+		}
+		if json.Unmarshal([]byte(body), &made) != nil {
+			continue
+		}
+		if made.Key.ID != "" {
+			s.replace["8rF5qOfQUetu"] = made.Key.ID
+		}
+		if made.Reservation != "" {
+			s.replace["tgr_…"] = made.Reservation
+		}
+	}
+	if s.replace["8rF5qOfQUetu"] == "" || s.replace["tgr_…"] == "" {
+		t.Errorf("no key or no reservation was made: %v", s.replace)
+	}
+	a.login(t, "ada", firstPassword)
+	a.login(t, "ada", otherPassword)
+	checkNames(t, a.client)
+}
+
+// Export, dry run and import work as docs/policies.md prints them, and what it says of the
+// version, of the reason and of what a file leaves out holds.
+func TestCommandsOfThePoliciesPage(t *testing.T) {
+	a, s := documented(t)
+	s.definitions = fmt.Sprintf("DASHBOARD=%s TOKEN=%s\n", a.url, s.replace["tga_…"])
+	commands := commandsOf(t, "docs/policies.md", "## YAML: import and export")
+	if len(commands) != 3 {
+		t.Fatalf("%d commands", len(commands))
+	}
+	export, dryRun, load := commands[0], commands[1], commands[2]
+	file := filepath.Join(s.dir, "policy.yaml")
+	edit := func(old, text string) {
+		t.Helper()
+		content, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(content), old) {
+			t.Fatalf("%q is not in the file: %v\n%s", old, err, content)
+		}
+		if err := os.WriteFile(file, []byte(strings.Replace(string(content), old, text, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(command, status, text string) {
+		t.Helper()
+		if body, got := s.do(t, command); got != status || !strings.Contains(body, text) {
+			t.Fatalf("%s: %s %s, want %s with %s", command, got, body, status, text)
+		}
+	}
+	want(export, "200", "")
+	want(dryRun, "200", `"applied":false`)
+	want(load, "200", `"applied":false`) // the same file
+	edit("1,000 per hour", "2,000 per hour")
+	want(dryRun, "200", "1,000 per hour → 2,000 per hour")
+	want(strings.Replace(load, "?reason=more+room", "", 1), "422", "reason")
+	want(load, "200", `"applied":true`)
+	edit("2,000 per hour", "3,000 per hour")
+	want(load, "412", "") // the file says the version before
+	edit("version: 1", "# no version")
+	want(load, "428", "If-Match")
+	want(dryRun, "200", "2,000 per hour → 3,000 per hour")
+	overwrite := strings.Replace(load, "-T ", "-H 'If-Match: *' -T ", 1)
+	want(overwrite, "200", `"applied":true`)
+
+	want("curl -sS -H \"Authorization: Bearer $TOKEN\" \"$DASHBOARD/api/v1/keys\" --json '{\"name\":\"one\",\"plan\":\"free\"}'", "201", "")
+	if err := os.WriteFile(file, []byte("plans: [{name: other, limits: [1 per hour]}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want(dryRun, "200", "route chat") // which the file leaves out, and the plan
+	want(overwrite, "422", "give them another plan first")
+}
+
+// The calls of the README and of docs/start.md end in two denials.
+func TestTwelveCallsOfTheDocuments(t *testing.T) {
+	needCurl(t)
+	for page, heading := range map[string]string{"README.md": "## Quick start", "docs/start.md": "## Run it"} {
+		t.Run(page, func(t *testing.T) {
+			p := start(t)
+			calls := 0
+			for _, command := range commandsOf(t, page, heading) {
+				if !strings.HasPrefix(command, "for i in ") {
+					continue
+				}
+				calls++
+				command = strings.ReplaceAll(command, "http://127.0.0.1:8080", p.url("rest"))
+				out, err := exec.CommandContext(t.Context(), "bash", "-euc", "FREE="+p.key("free")+"\n"+command).CombinedOutput()
+				if want := strings.Repeat("200 ", 10) + "429 429 "; err != nil || string(out) != want {
+					t.Errorf("%s: %q, %v; want %q", command, out, err, want)
+				}
+			}
+			if calls != 1 {
+				t.Errorf("%d loops of calls", calls)
+			}
+			client, err := store.Open(t.Context(), p.url("valkey"), store.Options{Dial: 5 * time.Second, Write: 5 * time.Second})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(client.Close)
+			checkNames(t, client)
+		})
+	}
+}

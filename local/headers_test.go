@@ -1,0 +1,275 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"net/http"
+	"net/textproto"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/akrylysov/algnhsa"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/testing/valkeytest"
+	"tidegate/local/echo"
+	"tidegate/local/gateway"
+	"tidegate/web/middleware"
+)
+
+// headerName matches names with a hyphen whose parts begin with capitals, names that
+// begin with x- in back quotes, and the headers of one word.
+var headerName = regexp.MustCompile(
+	"(?:^|[^\\w.-])((?:[A-Z][A-Za-z]*-)+[A-Z][A-Za-z]*|`x-[a-z-]+|RateLimit|ETag|Authorization|Vary|`Origin)\\b")
+
+// notHeaders have the form of a header's name.
+var notHeaders = []string{"Ctrl-C", "Hmac-Sha", "Multi-Az", "X-Ray", "X-Amazon-Apigateway-Authorizer"}
+
+// otherTests are those of headers that need an installation or a stack of their own: a
+// file, and the test that changes the header.
+var otherTests = map[string][2]string{
+	"Origin":          {"attacks/api_test.go", "TestAttackCrossSite"},
+	"Sec-Fetch-Site":  {"attacks/api_test.go", "TestAttackCrossSite"},
+	"Vary":            {"../infra/api_test.go", "TestCORSOrigin"},
+	"X-Forwarded-For": {"attacks/address_test.go", "TestAttackForgedAddresses"},
+}
+
+// documentedHeaders are those of the README and of docs, in the form that Go gives them.
+// docs/verify.md is printed by ./scripts/verify, which asks for each of its rows.
+func documentedHeaders(t *testing.T) []string {
+	t.Helper()
+	pages, err := filepath.Glob("../docs/*.md")
+	if err != nil || len(pages) < 15 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	var names []string
+	for _, page := range append(pages, "../README.md") {
+		if page == "../docs/verify.md" {
+			continue
+		}
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range headerName.FindAllStringSubmatch(string(text), -1) {
+			name := textproto.CanonicalMIMEHeaderKey(strings.Trim(match[1], "`"))
+			if !slices.Contains(notHeaders, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// headerRow is a header: what is seen of it, by what is changed. Two changes at least are
+// seen differently.
+type headerRow struct {
+	seen map[string]string
+	look func(t *testing.T, s *site, change string) string
+}
+
+// site is both built functions behind the local gateways.
+type site struct {
+	check      *checkFunction
+	rest, http string
+	admin      administered
+}
+
+func startSite(t *testing.T) *site {
+	t.Helper()
+	valkey := valkeytest.Start(t)
+	check := startCheck(t, valkey, tokens("IDENTITY_SOURCES", "key,jwt", "HTTP_API_RESPONSE", "simple", "HTTP_API_DENY", "context"))
+	set, err := check.store.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.PerIP.Limits = nil
+	set.Plans = append(set.Plans, policy.Plan{Name: "day", Limits: []limiter.Limit{{Requests: 1, Window: 24 * time.Hour}}})
+	if _, err := check.store.SaveSet(t.Context(), *set, byTest); err != nil {
+		t.Fatal(err)
+	}
+	admin := startAdministered(t, buildAdmin(t), map[string]string{"VALKEY_URL": valkey})
+	admin.client = check.client
+	l, err := listen(options{rest: "127.0.0.1:0", http: "127.0.0.1:0", admin: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.close)
+	f := invokers{check: check, admin: admin.function, backend: echo.Backend{}, httpBackend: adaptedBackend()}
+	servers, err := startServers(l, f, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(servers.stop)
+	return &site{check, url(l.rest), url(l.http), admin}
+}
+
+// adaptedBackend passes the request context on in a header, as the AWS Lambda Web Adapter
+// does, to every path but /bare.
+func adaptedBackend() gateway.Invoker {
+	limits := middleware.Middleware{Source: middleware.RequestContext("X-Amzn-Request-Context"), Log: slog.New(slog.DiscardHandler)}
+	guarded := limits.Wrap(http.HandlerFunc(echoed))
+	adapter := func(w http.ResponseWriter, r *http.Request) {
+		event, _ := algnhsa.APIGatewayV2RequestFromContext(r.Context())
+		text, _ := json.Marshal(event.RequestContext) // it was decoded from JSON
+		if r.URL.Path != "/bare" {
+			r.Header.Set("X-Amzn-Request-Context", string(text))
+		}
+		guarded.ServeHTTP(w, r)
+	}
+	return algnhsa.New(http.HandlerFunc(adapter), &algnhsa.Options{RequestType: algnhsa.RequestTypeAPIGatewayV2})
+}
+
+func (s *site) key(t *testing.T, plan string) string {
+	t.Helper()
+	_, secret, err := s.check.store.Create(t.Context(), policy.NewKey{Name: "a key", Env: "test", Plan: plan}, byTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret.Reveal()
+}
+
+// answered returns a header of the REST API's answer to a malformed key, or to the last
+// of some calls with a new key: "PLAN CALLS". Seconds to wait are left out, or rounded up
+// to hours.
+func answered(name string) func(*testing.T, *site, string) string {
+	return func(t *testing.T, s *site, change string) string {
+		t.Helper()
+		plan, digits, _ := strings.Cut(change, " ")
+		calls, err := strconv.Atoi(digits)
+		key := "tg_test_malformed"
+		if err == nil {
+			key = s.key(t, plan)
+		}
+		var header http.Header
+		for range max(calls, 1) {
+			_, header, _ = request(t, s.rest+"/orders", "X-Api-Key", key)
+		}
+		if seconds, err := strconv.Atoi(header.Get(name)); err == nil {
+			return fmt.Sprintf("%.0f h", math.Ceil(float64(seconds)/3600))
+		}
+		return regexp.MustCompile(`;t=\d+`).ReplaceAllString(header.Get(name), "")
+	}
+}
+
+// edited makes a key, overrides its limits with If-Match, and reads the key.
+func (s *site) edited(t *testing.T, match string) (status int, etag string) {
+	t.Helper()
+	k, _ := s.check.newKey(t)
+	path := "/api/v1/keys/" + k.ID
+	token := s.admin.token(t)
+	edit := s.admin.send(t, http.MethodPut, path+"/override", `{"limits":[{"requests":50,"window":"10s"}],"reason":"a test"}`,
+		"Content-Type", "application/json", "Authorization", token, "If-Match", match)
+	return edit.status, s.admin.send(t, http.MethodGet, path, "", "Authorization", token).header.Get("ETag")
+}
+
+// readFrom is the status of a call with a credential in a header, to the function that
+// it is for.
+func readFrom(name, scheme string) func(*testing.T, *site, string) string {
+	return func(t *testing.T, s *site, credential string) string {
+		t.Helper()
+		switch credential {
+		case "a key":
+			credential = s.key(t, "two")
+		case "a JWT":
+			credential = signedToken(t, time.Hour)
+		case "a machine token":
+			credential = strings.TrimPrefix(s.admin.token(t), "Bearer ")
+		}
+		url := s.rest + "/orders"
+		if strings.HasPrefix(credential, "tga_") {
+			url = s.admin.url + "/api/v1/me"
+		}
+		status, _, _ := request(t, url, name, scheme+credential)
+		return strconv.Itoa(status)
+	}
+}
+
+var headerRows = map[string]headerRow{
+	"Retry-After": {map[string]string{"two 2": "", "two 3": "1 h", "day 2": "24 h"}, answered("Retry-After")},
+	"Ratelimit": {map[string]string{
+		"two 1": `"2 per 1 hour";r=1`, "two 2": `"2 per 1 hour";r=0`, "two 3": `"2 per 1 hour";r=0`, "malformed": "",
+	}, answered("RateLimit")},
+	"Ratelimit-Policy": {map[string]string{
+		"two 1": `"2 per 1 hour";q=2;w=3600`, "day 2": `"1 per 1 day";q=1;w=86400`,
+	}, answered("RateLimit-Policy")},
+	"Www-Authenticate": {map[string]string{"two 1": "", "malformed": `Bearer realm="tidegate"`, "two 3": ""}, answered("WWW-Authenticate")},
+	"Content-Type": {map[string]string{
+		"two 1": "application/json", "malformed": "application/problem+json", "two 3": "application/problem+json",
+	}, answered("Content-Type")},
+	"Access-Control-Allow-Origin": {map[string]string{"two 1": "", "malformed": "*", "two 3": "*"}, answered("Access-Control-Allow-Origin")},
+	"Access-Control-Expose-Headers": {map[string]string{
+		"two 1": "", "malformed": "Retry-After,RateLimit,RateLimit-Policy", "two 3": "Retry-After,RateLimit,RateLimit-Policy",
+	}, answered("Access-Control-Expose-Headers")},
+	"X-Api-Key": {map[string]string{"a key": "200", "tg_test_malformed": "401"}, readFrom("X-Api-Key", "")},
+	"Authorization": {map[string]string{
+		"a key": "200", "a JWT": "200", "malformed": "401", "a machine token": "200", "tga_malformed": "401",
+	}, readFrom("Authorization", "Bearer ")},
+	"X-Amzn-Request-Context": {map[string]string{"/orders": "200 200 429", "/bare": "500 500 500"},
+		func(t *testing.T, s *site, path string) string {
+			t.Helper()
+			key := s.key(t, "two")
+			statuses := make([]string, 3)
+			for i := range statuses {
+				status, _, _ := request(t, s.http+path, "X-Api-Key", key)
+				statuses[i] = strconv.Itoa(status)
+			}
+			return strings.Join(statuses, " ")
+		}},
+	"Etag": {map[string]string{`"9"`: `"1"`, `"1"`: `"2"`}, func(t *testing.T, s *site, match string) string {
+		t.Helper()
+		_, etag := s.edited(t, match)
+		return etag
+	}},
+	"If-Match": {map[string]string{"": "428", `"9"`: "412", `"1"`: "200", "*": "200"}, func(t *testing.T, s *site, match string) string {
+		t.Helper()
+		status, _ := s.edited(t, match)
+		return strconv.Itoa(status)
+	}},
+}
+
+// Every documented header is sent or read by the built functions behind the gateways, and
+// follows what the documents say that it depends on.
+func TestHeaders(t *testing.T) {
+	documented := documentedHeaders(t)
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(headerRows)), slices.Collect(maps.Keys(otherTests))) {
+		if !slices.Contains(documented, name) {
+			t.Errorf("%s is in no document", name)
+		}
+	}
+	s := startSite(t)
+	for _, name := range documented {
+		if other, found := otherTests[name]; found {
+			text, err := os.ReadFile(other[0])
+			if err != nil || !strings.Contains(string(text), name) || !strings.Contains(string(text), "func "+other[1]+"(") {
+				t.Errorf("%s has no %s with %s: %v", other[0], other[1], name, err)
+			}
+			continue
+		}
+		seen := map[string]bool{}
+		for change, want := range headerRows[name].seen {
+			t.Run(name+"/"+change, func(t *testing.T) {
+				if got := headerRows[name].look(t, s, change); got != want {
+					t.Errorf("%s with %q: %s, want %s", name, change, got, want)
+				}
+			})
+			seen[want] = true
+		}
+		if len(seen) < 2 {
+			t.Errorf("no test changes %s and sees the effect in the built functions", name)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+//go:build unix
+
+package main
+
+import (
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var variableName = regexp.MustCompile("`([A-Z][A-Z0-9_]+)`")
+
+// documentedVariables are those that docs/configuration.md has for a function.
+func documentedVariables(t *testing.T, function string) []string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 || strings.TrimSpace(cells[2]) != function && strings.TrimSpace(cells[2]) != "both" {
+			continue
+		}
+		for _, name := range variableName.FindAllStringSubmatch(cells[1], -1) {
+			names = append(names, name[1])
+		}
+	}
+	if len(names) < 15 {
+		t.Fatalf("docs/configuration.md has %d variables of %s", len(names), function)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// setting is a variable of a built function: what is seen of the function, by the
+// variable's value. Two values at least, seen differently, show that it is obeyed.
+type setting[F any] struct {
+	with map[string]string // other variables
+	seen map[string]string
+	look func(*testing.T, F) string
+}
+
+// obeyed runs the function with each value of each documented variable, and fails for a
+// variable that no row changes, and for a row of a variable that is not documented.
+func obeyed[F any](t *testing.T, documented []string, rows map[string]setting[F], start func(*testing.T, map[string]string) F) {
+	t.Helper()
+	for name := range rows {
+		if !slices.Contains(documented, name) {
+			t.Errorf("%s is not in docs/configuration.md", name)
+		}
+	}
+	for _, name := range documented {
+		row, ok := rows[name]
+		if !ok {
+			t.Errorf("no test changes %s and sees the effect in the built function", name)
+			continue
+		}
+		seen := map[string]bool{}
+		for value, want := range row.seen {
+			t.Run(name+"="+value, func(t *testing.T) {
+				variables := map[string]string{}
+				maps.Copy(variables, row.with)
+				variables[name] = value
+				if got := row.look(t, start(t, variables)); got != want {
+					t.Errorf("%s=%s: %s, want %s", name, value, got, want)
+				}
+			})
+			seen[want] = true
+		}
+		if len(seen) < 2 {
+			t.Errorf("%s: the same is seen with every value", name)
+		}
+	}
+}
