@@ -1,0 +1,231 @@
+//go:build unix
+
+package attacks
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alexedwards/argon2id"
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/registry"
+	"tidegate/internal/store"
+	"tidegate/internal/store/acl"
+	"tidegate/local/echo"
+	"tidegate/local/gateway"
+	"tidegate/local/lambda"
+	server "tidegate/local/valkey"
+)
+
+// installation is everything that a deployment has: a Valkey with its two users, both
+// built functions, and the gateways before them.
+type installation struct {
+	dir      string // of the built functions
+	valkey   *server.Server
+	root     valkey.Client // with every right
+	users    map[string]string
+	store    *registry.Store
+	accounts string // ADMIN_USERS
+	rest     door
+	http     door
+	site     door // the dashboard
+	secrets  map[string]string
+	log      *output
+	closings []func()
+}
+
+// editorName and viewerName log in to the dashboard.
+const (
+	editorName = "edith"
+	viewerName = "victor"
+)
+
+const environments = 16
+
+// install starts all of it, or nothing.
+func install(ctx context.Context) (*installation, error) {
+	i := &installation{users: map[string]string{}, secrets: map[string]string{}, log: &output{}}
+	for _, name := range []string{"pepper", "check", "admin", editorName, viewerName} {
+		i.secrets[name] = randomText()
+	}
+	for _, step := range []func(context.Context) error{i.build, i.startValkey, i.savePolicy, i.startDashboard, i.startAPIs} {
+		if err := step(ctx); err != nil {
+			i.close()
+			return nil, err
+		}
+	}
+	return i, nil
+}
+
+func (i *installation) close() {
+	for n := len(i.closings) - 1; n >= 0; n-- {
+		i.closings[n]()
+	}
+	i.closings = nil
+}
+
+func (i *installation) atEnd(do func()) { i.closings = append(i.closings, do) }
+
+// installed returns the installation. Without a valkey-server the test is skipped, in CI
+// it fails.
+func installed(t *testing.T) *installation {
+	t.Helper()
+	i, err := shared()
+	if errors.Is(err, server.ErrNotInstalled) && os.Getenv("CI") == "" {
+		t.Skip("no valkey-server on PATH: scripts/install-test-tools installs it")
+	}
+	if err != nil {
+		t.Fatalf("start the installation: %v", err)
+	}
+	return i
+}
+
+func randomText() string {
+	b := make([]byte, 24)
+	_, _ = rand.Read(b) // never fails: crypto/rand ends the program instead
+	return hex.EncodeToString(b)
+}
+
+func (i *installation) build(ctx context.Context) error {
+	dir, err := os.MkdirTemp("", "attacks")
+	if err != nil {
+		return err
+	}
+	i.dir = dir
+	i.atEnd(func() { _ = os.RemoveAll(dir) })
+	for _, function := range []string{"check", "admin"} {
+		cmd := exec.CommandContext(ctx, "go", "build", "-tags", "lambda.norpc", "-o", i.binary(function), "tidegate/functions/"+function)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", function, err, out)
+		}
+	}
+	return nil
+}
+
+func (i *installation) binary(function string) string {
+	return filepath.Join(i.dir, function, "bootstrap")
+}
+
+// startValkey makes the users of both functions, with the rights that a deployment gives
+// them.
+func (i *installation) startValkey(ctx context.Context) error {
+	var err error
+	if i.valkey, err = server.Installed(ctx); err != nil {
+		return err
+	}
+	i.atEnd(i.valkey.Close)
+	if i.root, err = store.Open(ctx, i.valkey.URL, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second}); err != nil {
+		return err
+	}
+	i.atEnd(i.root.Close)
+	for user, access := range map[string]string{"check": acl.Check(), "admin": acl.Admin()} {
+		words := append([]string{"ACL", "SETUSER", user, "reset", ">" + i.secrets[user]}, acl.Rules(access)...)
+		if err := i.root.Do(ctx, i.root.B().Arbitrary(words...).Build()).Error(); err != nil {
+			return fmt.Errorf("make user %s: %w", user, err)
+		}
+		i.users[user] = strings.Replace(i.valkey.URL, "://", "://"+user+":"+i.secrets[user]+"@", 1)
+	}
+	i.store = registry.NewStore(i.root, apikey.Pepper(i.secrets["pepper"]))
+	return nil
+}
+
+func (i *installation) startDashboard(context.Context) error {
+	users := make([]string, 0, 2)
+	for name, role := range map[string]string{editorName: "editor", viewerName: "viewer"} {
+		hash, err := argon2id.CreateHash(i.secrets[name], &argon2id.Params{
+			Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32,
+		})
+		if err != nil {
+			return err
+		}
+		users = append(users, name+":"+role+":"+hash)
+	}
+	i.accounts = strings.Join(users, " ")
+	var err error
+	i.site, err = i.dashboard(nil)
+	return err
+}
+
+// dashboard starts an admin function with more variables, and the gateway before it.
+func (i *installation) dashboard(more map[string]string) (door, error) {
+	env := map[string]string{"VALKEY_URL": i.users["admin"], "ADMIN_USERS": i.accounts}
+	maps.Copy(env, more)
+	admin, err := i.function("admin", 2, 25*time.Second, env)
+	if err != nil {
+		return door{}, err
+	}
+	return i.open(&gateway.HTTP{Integration: admin, APIID: "localadmin", Log: i.logger("admin")}), nil
+}
+
+func (i *installation) startAPIs(context.Context) error {
+	var err error
+	i.rest, i.http, err = i.apis(environments, nil)
+	return err
+}
+
+// apis starts a check function with more variables, and both kinds of API before it.
+func (i *installation) apis(concurrency int, env map[string]string) (rest, http door, err error) {
+	check, err := i.check(concurrency, env)
+	if err != nil {
+		return door{}, door{}, err
+	}
+	rules, err := gateway.Deployed()
+	if err != nil {
+		return door{}, door{}, err
+	}
+	rest = i.open(&gateway.REST{
+		Authorizer: check, Token: rules.REST.Token, IdentityHeaders: rules.REST.IdentityHeaders, Integration: echo.Backend{},
+		Responses: rules.REST.Responses, Log: i.logger("rest"),
+	})
+	http = i.open(&gateway.HTTP{
+		Authorizer: check, Format: rules.HTTP.Format, Simple: rules.HTTP.Simple, IdentityHeaders: rules.HTTP.IdentityHeaders,
+		Integration: echo.Backend{}, ResponseParameters: rules.HTTP.ResponseParameters, Log: i.logger("http"),
+	})
+	return rest, http, nil
+}
+
+// check starts a check function.
+func (i *installation) check(concurrency int, more map[string]string) (*lambda.Function, error) {
+	env := map[string]string{"VALKEY_URL": i.users["check"], "VALKEY_TIMEOUT": "5s", "DENY_CACHE": "0s"}
+	maps.Copy(env, more)
+	return i.function("check", concurrency, 10*time.Second, env)
+}
+
+// function starts a built function, which logs all that it can to the common log.
+func (i *installation) function(name string, concurrency int, limit time.Duration, env map[string]string) (*lambda.Function, error) {
+	all := map[string]string{"KEY_PEPPER": i.secrets["pepper"], "LOG_LEVEL": "debug"}
+	maps.Copy(all, env)
+	f, err := lambda.Start(lambda.Config{
+		Name: name, Binary: i.binary(name), Env: all, Concurrency: concurrency, Warm: 1, Timeout: limit,
+		InitTimeout: time.Minute, Memory: 512, NoFreeze: true, Log: i.log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%.4000s", err, i.log.tail())
+	}
+	i.atEnd(f.Close)
+	return f, nil
+}
+
+func (i *installation) logger(api string) *slog.Logger {
+	return slog.New(slog.NewTextHandler(i.log, nil)).With("api", api)
+}
+
+func (i *installation) open(h handler) door {
+	s := httptest.NewServer(h)
+	i.atEnd(s.Close)
+	return door{url: s.URL, handler: h}
+}

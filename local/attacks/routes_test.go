@@ -1,0 +1,158 @@
+//go:build unix
+
+package attacks
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"tidegate/internal/audit"
+)
+
+// dashboardSource lists the dashboard's pages, in tables of routes with a pattern each.
+// The operations of the JSON API are in its own document.
+const dashboardSource, apiSource = "../../functions/admin", "../../functions/admin/api"
+
+// endpoint is a method and a path with a value for each of its parts that vary.
+type endpoint struct{ method, path, pattern string }
+
+// pages are all routes in the source of the dashboard, so that a new one is attacked too.
+func pages(t *testing.T, keyID string) []endpoint {
+	t.Helper()
+	patterns := map[string]bool{}
+	err := filepath.WalkDir(dashboardSource, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path == apiSource:
+			return fs.SkipDir
+		case entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err == nil {
+			ast.Inspect(file, func(n ast.Node) bool { return addPattern(patterns, n) })
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(patterns) < 50 {
+		t.Fatalf("%d routes in %s: the suite does not read the tables", len(patterns), dashboardSource)
+	}
+	var all []endpoint
+	for _, pattern := range slices.Sorted(maps.Keys(patterns)) {
+		all = append(all, fit(pattern, keyID))
+	}
+	return all
+}
+
+var methodAndPath = regexp.MustCompile(`^(GET|POST|PUT|PATCH|DELETE) /`)
+
+// addPattern adds what a field of that name holds; it returns true for ast.Inspect.
+func addPattern(patterns map[string]bool, n ast.Node) bool {
+	pair, ok := n.(*ast.KeyValueExpr)
+	if !ok {
+		return true
+	}
+	name, _ := pair.Key.(*ast.Ident)
+	text, _ := pair.Value.(*ast.BasicLit)
+	if name == nil || text == nil || !strings.EqualFold(name.Name, "pattern") {
+		return true
+	}
+	if pattern, err := strconv.Unquote(text.Value); err == nil && methodAndPath.MatchString(pattern) {
+		patterns[pattern] = true
+	}
+	return true
+}
+
+// operations are those of the JSON API, in its own document.
+func (i *installation) operations(t *testing.T, keyID string) []endpoint {
+	t.Helper()
+	var document struct {
+		Paths map[string]map[string]json.RawMessage
+	}
+	got := i.site.get(t, "/api/v1/openapi.json", "Cookie", i.session(t, editorName))
+	if err := json.Unmarshal([]byte(got.body), &document); err != nil {
+		t.Fatalf("%d %.300s: %v", got.status, got.body, err)
+	}
+	var all []endpoint
+	for path, methods := range document.Paths {
+		for _, method := range []string{"get", "post", "put", "patch", "delete"} {
+			if _, found := methods[method]; found {
+				all = append(all, fit(strings.ToUpper(method)+" "+path, keyID))
+			}
+		}
+	}
+	if len(all) < 35 {
+		t.Fatalf("%d operations: the suite does not read the document", len(all))
+	}
+	slices.SortFunc(all, func(a, b endpoint) int { return strings.Compare(a.pattern, b.pattern) })
+	return all
+}
+
+// parameters are the names of an operation's parameters in the query.
+func (i *installation) parameters(t *testing.T, header []string, e endpoint) []string {
+	t.Helper()
+	var document struct {
+		Paths map[string]map[string]struct{ Parameters []struct{ Name, In string } }
+	}
+	got := i.site.get(t, "/api/v1/openapi.json", header...)
+	if err := json.Unmarshal([]byte(got.body), &document); err != nil {
+		t.Fatalf("%d %.300s: %v", got.status, got.body, err)
+	}
+	method, path, _ := strings.Cut(e.pattern, " ")
+	var names []string
+	for _, p := range document.Paths[path][strings.ToLower(method)].Parameters {
+		if p.In == "query" {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+func fit(pattern, keyID string) endpoint {
+	method, path, _ := strings.Cut(pattern, " ")
+	path = strings.NewReplacer(
+		"{$}", "", "{id}", keyID, "{file}", "app.js", "{action}", "revoke", "{number}", "1", "{entry}", "1-0-1",
+	).Replace(path)
+	return endpoint{method, path, pattern}
+}
+
+// changing leaves out what only reads.
+func changing(all []endpoint) []endpoint {
+	return slices.DeleteFunc(slices.Clone(all), func(e endpoint) bool { return e.method == http.MethodGet })
+}
+
+// newest is the last change that the audit knows of.
+func (i *installation) newest(t testing.TB) string {
+	t.Helper()
+	list, err := i.store.Audit().List(t.Context(), audit.Query{Count: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Entries) == 0 {
+		return ""
+	}
+	return list.Entries[0].ID
+}
+
+// unchanged fails the test if anything was changed since.
+func (i *installation) unchanged(t testing.TB, since string) {
+	t.Helper()
+	if now := i.newest(t); now != since {
+		t.Errorf("something was changed: audit entry %s", now)
+	}
+}

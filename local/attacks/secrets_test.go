@@ -1,0 +1,79 @@
+//go:build unix
+
+package attacks
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"tidegate/internal/testing/leaks"
+)
+
+// Nothing that authenticates anybody, and no address of a client, is in any line that the
+// functions and the gateways logged since the suite began.
+func TestAttackSecretsInLogs(t *testing.T) {
+	a, i := attack(t, "secrets in logs",
+		"keys, tokens, passwords, sessions, an address, the pepper and Valkey's passwords, in every "+
+			"usual place of a request; all log lines are searched for each, in every usual encoding")
+	k := issuerKeys()[2]
+	_, key := i.key(t, wide)
+	planted := map[string]string{
+		"key": key, "unknown key": unknown(t), "revoked key": i.revoked(t), "write token": i.machine(t, "write"),
+		"session": strings.TrimPrefix(i.session(t, editorName), "__Host-tidegate="),
+		"JWT":     k.token(map[string]any{"sub": "secret-subject@example.com"}), "address": "203.0.113.77", "IPv6 address": "2001:db8:77:4d::77",
+	}
+	rest, http2 := i.tokens(t, map[string]string{"IDENTITY_SOURCES": "key,jwt,ip", "JWT_JWKS": keySet(k)})
+	for _, secret := range planted {
+		for _, address := range []string{"203.0.113.77", "2001:db8:77:4d::77"} {
+			for _, door := range []door{rest, http2, i.site} {
+				i.spread(t, door, address, secret)
+			}
+		}
+	}
+	for name, secret := range planted {
+		i.secrets[name] = secret
+	}
+	if lines := strings.Count(i.log.String(), "\n"); lines < 50 {
+		t.Fatalf("%d log lines: nothing to search", lines)
+	}
+	for range i.secrets {
+		a.probe()
+	}
+	for _, leak := range i.leaks() {
+		t.Error(leak)
+	}
+}
+
+// leaks searches all that was logged for each secret. The suite asks again at its end.
+func (i *installation) leaks() []string {
+	text := i.log.String()
+	var found []string
+	for name, secret := range i.secrets {
+		for _, leak := range leaks.Leaks([]byte(text), secret) {
+			found = append(found, fmt.Sprintf("log, %s: %s", name, leak))
+		}
+	}
+	return found
+}
+
+// spread puts a secret where clients put them, rightly and wrongly.
+func (i *installation) spread(t *testing.T, door door, address, secret string) {
+	t.Helper()
+	in := url.QueryEscape(secret)
+	for _, header := range [][]string{
+		{"x-api-key", secret}, {"Authorization", "Bearer " + secret}, {"Authorization", secret}, {"Cookie", "__Host-tidegate=" + secret},
+		{"X-Forwarded-For", secret}, {"User-Agent", secret}, {"Referer", "https://x/?k=" + in}, {"If-Match", secret},
+	} {
+		door.from(t, address, http.MethodGet, "/api/v1/keys", "", header...)
+	}
+	for _, path := range []string{"/keys?key=" + in, "/api/v1/keys?prefix=" + in, "/login?next=/" + in} {
+		door.from(t, address, http.MethodGet, path, "")
+	}
+	form := url.Values{"user": {secret}, "password": {secret}}.Encode()
+	door.from(t, address, http.MethodPost, "/login", form, "Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin")
+	door.from(t, address, http.MethodPost, "/api/v1/reservations", fmt.Sprintf(`{"keyId":%q,"cost":%q}`, secret, secret),
+		"Content-Type", "application/json", "Authorization", "Bearer "+secret)
+}

@@ -1,0 +1,261 @@
+//go:build unix
+
+package attacks
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/route"
+)
+
+// floodTime is how long each flood lasts.
+func floodTime(t *testing.T) time.Duration {
+	t.Helper()
+	text := os.Getenv("ATTACKS_FLOOD")
+	if text == "" {
+		return 2 * time.Second
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 || d > 10*time.Second {
+		t.Fatalf("ATTACKS_FLOOD is %q: must be a duration up to 10s", text)
+	}
+	return d
+}
+
+// sharedRule limits all callers of a path together.
+func sharedRule(path string, cost int64, limits ...limiter.Limit) policy.Route {
+	return policy.Route{
+		Name: path, Pattern: route.Pattern{Path: path}, Cost: cost, Settle: cost > 1, Shared: limits,
+	}
+}
+
+// banned is a key that may not call for an hour.
+func (i *installation) banned(t testing.TB) string {
+	t.Helper()
+	k, secret := i.key(t, wide)
+	_, err := i.store.Update(t.Context(), k.ID, k.Version, "key.ban", bySuite, func(k *policy.Key) {
+		k.Banned = time.Now().Add(time.Hour)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+// expired is a key whose time is over: it was good for a moment.
+func (i *installation) expired(t testing.TB) string {
+	t.Helper()
+	k, secret := i.key(t, wide)
+	_, err := i.store.Update(t.Context(), k.ID, k.Version, "key.edit", bySuite, func(k *policy.Key) {
+		k.Expires = time.Now().Add(-time.Minute)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+// notCaller is somebody who may not call, and what a REST API answers.
+type notCaller struct {
+	kind, address, secret string
+	status                int
+}
+
+func (c notCaller) call(t testing.TB, i *installation, path string) int {
+	t.Helper()
+	return i.rest.from(t, c.address, http.MethodGet, path, "", "x-api-key", c.secret).status
+}
+
+// notCallers are all kinds of them. Some called until a moment ago, so that the function
+// knows them.
+func (i *installation) notCallers(t *testing.T) []notCaller {
+	t.Helper()
+	const usual = "192.0.2.1"
+	late, lateSecret := i.key(t, wide)
+	barred, barredSecret := i.key(t, wide)
+	for range environments {
+		for _, secret := range []string{lateSecret, barredSecret} {
+			if got := i.rest.get(t, "/", "x-api-key", secret); got.status != http.StatusOK {
+				t.Fatalf("a good key: %d %s", got.status, got.body)
+			}
+		}
+	}
+	if _, err := i.store.Revoke(t.Context(), late.ID, late.Version, bySuite); err != nil {
+		t.Fatal(err)
+	}
+	_, err := i.store.Update(t.Context(), barred.ID, barred.Version, "key.ban", bySuite, func(k *policy.Key) {
+		k.Banned = time.Now().Add(time.Hour)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, elsewhere := i.key(t, wide)
+	const unauthorized, tooMany = http.StatusUnauthorized, http.StatusTooManyRequests
+	return []notCaller{
+		{"unknown", usual, unknown(t), unauthorized},
+		{"revoked", usual, i.revoked(t), unauthorized},
+		{"expired", usual, i.expired(t), unauthorized},
+		{"banned", usual, i.banned(t), tooMany},
+		{"from a refused address", refusedAddress, elsewhere, unauthorized},
+		{"over its own limit", usual, i.spent(t), tooMany},
+		{"revoked a moment ago", usual, lateSecret, unauthorized},
+		{"banned a moment ago", usual, barredSecret, tooMany},
+	}
+}
+
+// spent is a good key that has used up its own limit, which no call of the suite exceeds.
+func (i *installation) spent(t *testing.T) string {
+	t.Helper()
+	k, secret := i.key(t, wide)
+	const cost = 4000
+	path := "/spent-" + k.ID
+	i.rules(t, policy.Route{Name: path, Pattern: route.Pattern{Path: path}, Cost: cost})
+	own := &policy.Override{Limits: []limiter.Limit{{Requests: cost, Window: time.Hour}}, Reason: "spent"}
+	if _, err := i.store.SetOverride(t.Context(), k.ID, k.Version, own, bySuite); err != nil {
+		t.Fatal(err)
+	}
+	if got := i.rest.get(t, path, "x-api-key", secret); got.status != http.StatusOK {
+		t.Fatalf("the first call: %d %s", got.status, got.body)
+	}
+	return secret
+}
+
+// Callers who may not call take nothing of a limit that others share, one after another.
+func TestAttackSharedLimitsInTurn(t *testing.T) {
+	a, i := attack(t, "shared limits, in turn",
+		"40 calls each of unknown, revoked, expired and banned keys, of a refused address, of a "+
+			"caller over its own limit, at six limits of all callers")
+	const calls = 40
+	for n, c := range []struct {
+		limit limiter.Limit
+		cost  int64
+	}{
+		{limiter.Limit{Requests: 1_000_000, Window: 5 * time.Minute}, 4000},
+		{limiter.Limit{Requests: 20_000, Window: 5 * time.Minute}, 1},
+		{limiter.Limit{Requests: 5_000, Window: 5 * time.Minute}, 1},
+		{limiter.Limit{Requests: 500_000, Window: 5 * time.Minute, Algorithm: limiter.Counter}, 100},
+		{limiter.Limit{Requests: 500_000, Window: 24 * time.Hour, Algorithm: limiter.TokenBucket}, 100},
+		{limiter.Limit{Requests: 500_000, Window: 24 * time.Hour, Algorithm: limiter.FixedWindow}, 100},
+	} {
+		t.Run(fmt.Sprintf("%s, cost %d of %s", c.limit.Algorithm, c.cost, c.limit), func(t *testing.T) {
+			path := fmt.Sprintf("/in-turn-%d", n)
+			i.rules(t, sharedRule(path, c.cost, c.limit))
+			callers := i.notCallers(t)
+			_, secret := i.key(t, wide)
+			rest := i.rest.get(t, path, "x-api-key", secret).left(t, "route-all")
+			for _, caller := range callers {
+				for range calls {
+					a.probe()
+					if got := caller.call(t, i, path); got != caller.status {
+						t.Fatalf("%s: %d, want %d", caller.kind, got, caller.status)
+					}
+				}
+				got := i.rest.get(t, path, "x-api-key", secret).left(t, "route-all")
+				if slack := tokensBack(c.limit); got < rest-c.cost || got > rest-c.cost+slack {
+					t.Errorf("%s: %d left after %d calls, want %d", caller.kind, got, calls, rest-c.cost)
+				}
+				rest = got
+			}
+		})
+	}
+}
+
+// tokensBack is what a limit that refills all the time may have regained within a minute.
+func tokensBack(l limiter.Limit) int64 {
+	if l.Algorithm == limiter.TokenBucket {
+		return l.Requests / (24 * 60)
+	}
+	return 0
+}
+
+// flood makes calls of those who may not call from many threads, until it is stopped.
+type flood struct {
+	calls, odd atomic.Int64
+	stop       chan struct{}
+	threads    sync.WaitGroup
+}
+
+const floodThreads = 16
+
+func (i *installation) flood(t *testing.T, path string, callers []notCaller) *flood {
+	t.Helper()
+	f := &flood{stop: make(chan struct{})}
+	for thread := range floodThreads {
+		f.threads.Go(func() {
+			for n := thread; ; n++ {
+				select {
+				case <-f.stop:
+					return
+				default:
+				}
+				caller := callers[n%len(callers)]
+				got := caller.call(t, i, path)
+				f.calls.Add(1)
+				if got != caller.status {
+					f.odd.Add(1)
+				}
+			}
+		})
+	}
+	return f
+}
+
+func (f *flood) end() { close(f.stop); f.threads.Wait() }
+
+// While 16 threads of callers who may not call flood a path, each legitimate call passes
+// and finds what the legitimate calls before it left.
+func TestAttackSharedLimitsFlooded(t *testing.T) {
+	a, i := attack(t, "shared limits, flooded",
+		"16 threads of the same callers at limits of 20,000, of 1,000,000 at cost 4,000, of 5 and of "+
+			"10 at cost 5 per 10 s, while a customer calls")
+	for n, c := range []struct {
+		limit limiter.Limit
+		cost  int64
+		calls int // legitimate ones
+	}{
+		{limiter.Limit{Requests: 20_000, Window: 5 * time.Minute}, 1, 10},
+		{limiter.Limit{Requests: 1_000_000, Window: 5 * time.Minute}, 4000, 10},
+		{limiter.Limit{Requests: 5, Window: 10 * time.Second}, 1, 4},
+		{limiter.Limit{Requests: 10, Window: 10 * time.Second}, 5, 2},
+	} {
+		t.Run(fmt.Sprintf("%s, cost %d of %s", c.limit.Algorithm, c.cost, c.limit), func(t *testing.T) {
+			path := fmt.Sprintf("/flooded-%d", n)
+			i.rules(t, sharedRule(path, c.cost, c.limit))
+			callers := i.notCallers(t)
+			_, secret := i.key(t, wide)
+			f := i.flood(t, path, callers)
+			tick := time.NewTicker(floodTime(t) / time.Duration(c.calls))
+			defer tick.Stop()
+			var seen []string
+			for call := range c.calls {
+				<-tick.C
+				a.probe()
+				got := i.rest.get(t, path, "x-api-key", secret)
+				want := c.limit.Requests - int64(call+1)*c.cost
+				if got.status != http.StatusOK {
+					t.Errorf("legitimate call %d: %d, Retry-After %s", call+1, got.status, got.header.Get("Retry-After"))
+					seen = append(seen, "denied")
+					continue
+				}
+				left, long := got.left(t, "route-all"), c.limit.Window > time.Minute
+				if seen = append(seen, fmt.Sprint(left)); left < want || long && left > want {
+					t.Errorf("legitimate call %d finds %d left, want %d", call+1, left, want)
+				}
+			}
+			f.end()
+			t.Logf("%d calls of the flood; left: %s", f.calls.Load(), strings.Join(seen, " "))
+			if f.calls.Load() == 0 || f.odd.Load() > 0 {
+				t.Errorf("%d calls of the flood, %d answered otherwise", f.calls.Load(), f.odd.Load())
+			}
+		})
+	}
+}

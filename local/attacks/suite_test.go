@@ -1,0 +1,174 @@
+//go:build unix
+
+package attacks
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// document is where the table stands.
+const document = "../../docs/security.md"
+
+// startLimit bounds the start of the installation, most of which is building the
+// functions.
+const startLimit = 5 * time.Minute
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	code := m.Run()
+	if err := writeTable(os.Getenv("ATTACKS_TABLE")); err != nil {
+		_, _ = fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	if !started.Load() {
+		return code
+	}
+	site, err := shared()
+	if err != nil {
+		return code
+	}
+	site.close()
+	for _, leak := range site.leaks() {
+		_, _ = fmt.Fprintln(os.Stderr, leak)
+		code = 1
+	}
+	return code
+}
+
+var started atomic.Bool
+
+// shared is the installation of all tests. It starts once, when the first test needs it.
+var shared = sync.OnceValues(func() (*installation, error) {
+	started.Store(true)
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	return install(ctx)
+})
+
+// attempt is one attack: a row of the table. It counts what is tried.
+type attempt struct {
+	t             *testing.T
+	attack, tried string
+	probes        atomic.Int64
+}
+
+// attack begins a row. At the end of the test its count is held against the document.
+func attack(t *testing.T, name, tried string) (*attempt, *installation) {
+	t.Helper()
+	a := &attempt{t: t, attack: name, tried: tried}
+	t.Cleanup(a.finish)
+	return a, installed(t)
+}
+
+// probe counts one attempt.
+func (a *attempt) probe() { a.probes.Add(1) }
+
+func (a *attempt) finish() {
+	if a.t.Failed() || a.t.Skipped() {
+		return
+	}
+	a.t.Logf("%d probes held", a.probes.Load())
+	line := a.line()
+	rows.Lock()
+	rows.lines = append(rows.lines, line)
+	rows.Unlock()
+	partly := strings.Contains(flag.Lookup("test.run").Value.String(), "/")
+	if os.Getenv("ATTACKS_TABLE") != "" || partly {
+		return
+	}
+	if !slices.Contains(documented(a.t), line) {
+		a.t.Errorf("docs/security.md does not have this row, which ATTACKS_TABLE=FILE writes:\n%s", line)
+	}
+}
+
+func (a *attempt) line() string {
+	return fmt.Sprintf("| %s | %s | %d | held | %#q |", a.attack, a.tried, a.probes.Load(), a.t.Name())
+}
+
+var rows struct {
+	sync.Mutex
+	lines []string
+}
+
+const tableHead = "| attack | what is tried | probes | result | test |\n|---|---|---|---|---|\n"
+
+func writeTable(name string) error {
+	if name == "" {
+		return nil
+	}
+	rows.Lock()
+	defer rows.Unlock()
+	slices.SortFunc(rows.lines, cmp.Compare[string])
+	text := tableHead + strings.Join(rows.lines, "\n") + "\n"
+	return os.WriteFile(name, []byte(text), 0o600)
+}
+
+// documented returns the rows of the document.
+func documented(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(text), tableHead)
+	if !found {
+		t.Fatalf("%s has no table of attacks", document)
+	}
+	table, _, _ = strings.Cut(table, "\n\n")
+	return strings.Split(strings.TrimSpace(table), "\n")
+}
+
+// The document lists every attack of the suite and nothing else.
+func TestDocumentListsTheAttacks(t *testing.T) {
+	var listed []string
+	for _, line := range documented(t) {
+		fields := strings.Split(strings.Trim(line, "| "), " | ")
+		if len(fields) != 5 {
+			t.Fatalf("a row has %d cells: %s", len(fields), line)
+		}
+		listed = append(listed, strings.Trim(fields[4], "`"))
+	}
+	declared := attacks(t)
+	slices.Sort(listed)
+	slices.Sort(declared)
+	if !slices.Equal(listed, declared) {
+		t.Errorf("the document lists\n%s\nthe suite has\n%s", strings.Join(listed, "\n"), strings.Join(declared, "\n"))
+	}
+}
+
+// attacks names the tests of this package that are rows.
+func attacks(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range parsed.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && strings.HasPrefix(f.Name.Name, "TestAttack") {
+				names = append(names, f.Name.Name)
+			}
+		}
+	}
+	return names
+}
