@@ -1,0 +1,207 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"tidegate/functions/admin/auth/token"
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/store"
+	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
+)
+
+const localPepper = "a pepper of at least thirty-two bytes, for tests"
+
+// built is the folder of the functions and of the gateways' program, built once.
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "verify")
+	if err != nil {
+		return "", err
+	}
+	for output, source := range map[string]string{
+		"check/bootstrap": "tidegate/functions/check", "admin/bootstrap": "tidegate/functions/admin", "local": "tidegate/local",
+	} {
+		build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", filepath.Join(dir, output), source)
+		if out, err := build.CombinedOutput(); err != nil {
+			return dir, fmt.Errorf("build %s: %w\n%s", source, err, out)
+		}
+	}
+	return dir, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if started {
+		dir, _ := built()
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+var started bool
+
+// site is what the program of ./scripts/run started.
+type site struct {
+	REST  string            `json:"rest"`
+	HTTP  string            `json:"http"`
+	Admin string            `json:"admin"`
+	Keys  map[string]string `json:"keys"`
+	token string
+}
+
+// startLocal runs the gateways on a Valkey of their own until the test ends.
+func startLocal(t *testing.T, flags ...string) site {
+	t.Helper()
+	started = true
+	dir, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	valkey := valkeytest.Start(t)
+	ready := filepath.Join(t.TempDir(), "ready.json")
+	cmd := exec.Command(filepath.Join(dir, "local"), append(flags, "-bin", dir, "-valkey", valkey, "-ready-file", ready,
+		"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0")...)
+	cmd.Env = append(os.Environ(), "KEY_PEPPER="+localPepper)
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		kill := time.AfterFunc(waiting.Patience, func() { _ = cmd.Process.Kill() })
+		defer kill.Stop()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the gateways ended with %v\n%s", err, log.Bytes())
+		}
+	})
+	var s site
+	waiting.Until(t, "the ready file", func() bool {
+		text, err := os.ReadFile(ready)
+		return err == nil && json.Unmarshal(text, &s) == nil
+	})
+	s.token = machineToken(t, valkey)
+	return s
+}
+
+func machineToken(t *testing.T, url string) string {
+	t.Helper()
+	client, err := store.Open(t.Context(), url, store.Options{Dial: waiting.Patience, Write: waiting.Patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	tokens := token.NewStore(client, apikey.Pepper(localPepper))
+	_, secret, err := tokens.Create(t.Context(), token.New{
+		Name: "verify", Scope: token.Write, Expires: time.Now().Add(time.Hour), By: audit.Actor{Kind: "system", Name: "test"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret.Reveal()
+}
+
+// run calls the command with its flags and environment.
+func (s site) run(t *testing.T, addresses [3]string) (out string, r *report, code int) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "report.json")
+	var table, progress bytes.Buffer
+	code = run(t.Context(), []string{"-rest", addresses[0], "-http", addresses[1], "-dashboard", addresses[2], "-json", file},
+		func(name string) string {
+			return map[string]string{keyVariable: s.Keys["free"], tokenVariable: s.token}[name]
+		}, &table, &progress)
+	if code == badUsage {
+		t.Fatal(progress.String())
+	}
+	t.Logf("%s%s", &progress, &table)
+	return table.String(), readReport(t, file), code
+}
+
+// notLocal are rows that API Gateway's own machinery or an account decides.
+func notLocal(id string) bool {
+	is := func(r row) bool { return r.id == id }
+	return slices.ContainsFunc(slices.Concat(throttleRows, accountRows, handRows), is)
+}
+
+// The gateways of ./scripts/run, with the built functions behind them, are as this
+// repository expects of AWS.
+func TestLocalGateways(t *testing.T) {
+	t.Parallel()
+	s := startLocal(t)
+	_, r, code := s.run(t, [3]string{s.REST, s.HTTP, s.Admin})
+	if code != allAsExpected {
+		t.Errorf("exit status %d, %q differ", code, r.with(differs))
+	}
+	for _, row := range r.Rows {
+		true429 := strings.HasPrefix(row.ID, "http-429-")
+		if skips := notLocal(row.ID) || true429; (row.Verdict == skipped) != skips {
+			t.Errorf("%s: %s %s", row.ID, row.Verdict, row.Reason)
+		}
+	}
+}
+
+// proxy stands before an address and changes answers.
+func proxy(t *testing.T, address string, change func(*http.Response)) string {
+	t.Helper()
+	target, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &httputil.ReverseProxy{
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ModifyResponse: func(r *http.Response) error { change(r); return nil },
+	}
+	server := httptest.NewServer(p)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// Three faults before the built functions: a header of the 429 is dropped, denials of the
+// HTTP API lose their type, and cookies are not Secure. The rows about them differ and
+// all others are as expected, with denials in the context.
+func TestLocalGatewaysWithFaults(t *testing.T) {
+	t.Parallel()
+	s := startLocal(t, "-http-deny", "context")
+	rest := proxy(t, s.REST, func(r *http.Response) {
+		if r.StatusCode == tooMany {
+			r.Header.Del("RateLimit")
+		}
+	})
+	api := proxy(t, s.HTTP, func(r *http.Response) {
+		if r.StatusCode == tooMany {
+			r.Header.Set("Content-Type", "text/plain")
+		}
+	})
+	dashboard := proxy(t, s.Admin, func(r *http.Response) {
+		for i, cookie := range r.Header["Set-Cookie"] {
+			r.Header["Set-Cookie"][i] = strings.Replace(cookie, "; Secure", "", 1)
+		}
+	})
+	out, r, code := s.run(t, [3]string{rest, api, dashboard})
+	if want := []string{"rest-429-ratelimit", "http-429-body", "dash-cookie"}; code != somethingDiffers || !slices.Equal(r.with(differs), want) {
+		t.Errorf("exit status %d, %q differ, want %q\n%s", code, r.with(differs), want, out)
+	}
+	for _, row := range r.Rows {
+		if (row.Verdict == skipped) != notLocal(row.ID) {
+			t.Errorf("%s: %s %s", row.ID, row.Verdict, row.Reason)
+		}
+	}
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Calls that verify makes at most for one purpose.
+const (
+	callsWithKey = 4
+	burstWorkers = 10
+	burstTries   = 3
+)
+
+var (
+	restKey = &probe{
+		what: "GET REST/verify with the key", needs: needREST, calls: callsWithKey + 1,
+		run: func(ctx context.Context, s *session) evidence { return s.callWithKey(ctx, s.rest) },
+	}
+	httpKey = &probe{
+		what: "GET HTTP/verify with the key", needs: needHTTP, calls: callsWithKey + 1,
+		run: func(ctx context.Context, s *session) evidence { return s.callWithKey(ctx, s.http) },
+	}
+	restOver = &probe{
+		what: "GET REST/verify with the key until it is over its limit", needs: needREST, calls: mostToDenial,
+		run: func(ctx context.Context, s *session) evidence { return s.useUp(ctx, s.rest) },
+	}
+	httpOver = &probe{
+		what: "GET HTTP/verify with the key until it is over its limit", needs: needHTTP, calls: mostToDenial,
+		run: func(ctx context.Context, s *session) evidence { return s.useUp(ctx, s.http) },
+	}
+	restAgain = &probe{
+		what: "GET REST/verify with the key after Retry-After", needs: needREST, calls: mostToDenial + 2,
+		run: afterRetryAfter,
+	}
+	restPath     = keyProbe("GET REST/verify/a%20b with the key", needREST, "/a%20b")
+	httpPath     = keyProbe("GET HTTP/verify/a%20b with the key", needHTTP, "/a%20b")
+	restLongPath = keyProbe("GET REST/verify and 1,000 characters with the key", needREST, long(1_000))
+	restLongARN  = keyProbe("GET REST/verify and 1,700 characters with the key", needREST, long(1_700))
+
+	restOpen    = openProbe("GET REST/verify without a credential", needREST, asBrowser)
+	httpOpen    = openProbe("GET HTTP/verify without a credential", needHTTP, asBrowser)
+	restBadKey  = openProbe("GET REST/verify with a wrong key", needREST, wrong)
+	httpBadKey  = openProbe("GET HTTP/verify with a wrong key", needHTTP, wrong)
+	restHeaders = openProbe("GET REST/verify with a header of 11,000 bytes", needREST, large)
+	httpHeaders = openProbe("GET HTTP/verify with a header of 11,000 bytes", needHTTP, large)
+
+	restPreflight = openProbe("OPTIONS REST/verify as a browser asks before it sends a key", needREST, call{
+		method: http.MethodOptions, header: map[string]string{
+			"Origin":                         someOrigin,
+			"Access-Control-Request-Method":  http.MethodGet,
+			"Access-Control-Request-Headers": "x-api-key",
+		},
+	})
+)
+
+// mostToDenial bounds the calls of useUp.
+const mostToDenial = burstTries * (maxRequests + 1)
+
+// someOrigin is another site's, as a browser names it.
+const someOrigin = "https://verify.example"
+
+// Calls without a good credential.
+var (
+	asBrowser = call{header: map[string]string{"Origin": someOrigin}}
+	wrong     = call{header: map[string]string{"X-Api-Key": "tg_verify_wrong"}}
+	large     = call{header: map[string]string{"A": strings.Repeat("a", 11_000)}}
+)
+
+func long(n int) string { return "/" + strings.Repeat("l", n) }
+
+// base is the API that a probe needs.
+func (s *session) base(n need) string {
+	if n == needHTTP {
+		return s.http
+	}
+	return s.rest
+}
+
+// openProbe makes one call without the key.
+func openProbe(what string, n need, c call) *probe {
+	return &probe{what: what, needs: n, calls: 1, run: func(ctx context.Context, s *session) evidence {
+		c := c
+		c.url = s.base(n) + "/verify"
+		return evidence{answers: []answer{s.do(ctx, c)}}
+	}}
+}
+
+// keyProbe makes one call with the key, to a path below the one that others call.
+func keyProbe(what string, n need, path string) *probe {
+	return &probe{what: what, needs: n, calls: 1, run: func(ctx context.Context, s *session) evidence {
+		s.makeRoom(ctx, 1)
+		return evidence{answers: []answer{s.withKey(ctx, s.base(n)+"/verify"+path)}}
+	}}
+}
+
+// callWithKey makes some calls in a row. A key that an earlier run used up gets its time
+// first.
+func (s *session) callWithKey(ctx context.Context, base string) evidence {
+	s.makeRoom(ctx, callsWithKey)
+	first := s.withKey(ctx, base+"/verify")
+	if wait, denied := first.wait(); denied && wait <= maxWindow {
+		s.sleep(ctx, wait)
+		first = s.withKey(ctx, base+"/verify")
+	}
+	answers := []answer{first}
+	if first.err != nil || first.status != http.StatusOK {
+		return evidence{answers: answers}
+	}
+	s.learn(first)
+	for range callsWithKey - 1 {
+		answers = append(answers, s.withKey(ctx, base+"/verify"))
+	}
+	fell, known, _ := falls(answers)
+	s.cached[base] = known && !fell
+	return evidence{answers: answers}
+}
+
+// wait is how long a denial says to wait. An HTTP API's 403 does not say, and may be one.
+func (a answer) wait() (time.Duration, bool) {
+	seconds, err := strconv.Atoi(a.header.Get("Retry-After"))
+	switch {
+	case a.status == http.StatusTooManyRequests && err == nil:
+		return time.Duration(seconds) * time.Second, true
+	case a.status == http.StatusTooManyRequests, a.status == http.StatusForbidden:
+		return defaultQuota.window + time.Second, true
+	}
+	return 0, false
+}
+
+// unusable says why an API cannot show the key's limits, or nothing.
+func (s *session) unusable(base string) string {
+	if s.cached[base] {
+		return "the API caches the authorizer's results, see the row on counting"
+	}
+	return s.quota.reason()
+}
+
+// useUp calls until one call is denied. That one is the only answer in the evidence, or
+// the last when none was.
+func (s *session) useUp(ctx context.Context, base string) evidence {
+	if reason := s.unusable(base); reason != "" {
+		return evidence{reason: reason}
+	}
+	var last answer
+	for range burstTries {
+		s.makeRoom(ctx, s.quota.requests)
+		began := s.now()
+		last = s.burst(ctx, s.quota.requests+1, func() answer { return s.withKey(ctx, base+"/verify") })
+		if last.err != nil || last.status != http.StatusOK || s.now().Sub(began) < s.quota.window {
+			break // otherwise the calls took longer than the window
+		}
+	}
+	return evidence{answers: []answer{last}}
+}
+
+// burst makes n calls, some of them at a time, and stops at the first that is not 200.
+func (s *session) burst(ctx context.Context, n int, do func() answer) answer {
+	var (
+		lock  sync.Mutex
+		group sync.WaitGroup
+		last  answer
+		left  = n
+		ended bool
+	)
+	next := func() bool {
+		lock.Lock()
+		defer lock.Unlock()
+		left--
+		return left >= 0 && !ended && ctx.Err() == nil
+	}
+	for range min(burstWorkers, n) {
+		group.Go(func() {
+			for next() {
+				a := do()
+				lock.Lock()
+				if !ended {
+					last, ended = a, a.err != nil || a.status != http.StatusOK
+				}
+				lock.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	return last
+}
+
+// afterRetryAfter asks once more, waits as long as that answer says, and calls again.
+func afterRetryAfter(ctx context.Context, s *session) evidence {
+	if reason := s.unusable(s.rest); reason != "" {
+		return evidence{reason: reason}
+	}
+	s.used = s.quota.requests // nobody waited since it was used up
+	denied := s.withKey(ctx, s.rest+"/verify")
+	if denied.status == http.StatusOK { // the window has passed meanwhile
+		denied = s.useUp(ctx, s.rest).last()
+	}
+	seconds, err := strconv.Atoi(denied.header.Get("Retry-After"))
+	wait := time.Duration(seconds) * time.Second
+	if denied.status != tooMany || err != nil || wait > maxWindow {
+		return evidence{reason: "no denial with a Retry-After of at most a minute came before"}
+	}
+	s.sleep(ctx, wait)
+	return evidence{answers: []answer{s.withKey(ctx, s.rest+"/verify")}}
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// quota is the smallest limit of the key.
+type quota struct {
+	requests int
+	window   time.Duration
+}
+
+// defaultQuota is assumed until an answer names the key's limits.
+var defaultQuota = quota{10, 10 * time.Second}
+
+// Bounds of a key that verify can use: its calls fit in between, and a pause is short.
+const (
+	minRequests = 5
+	maxRequests = 20
+	maxWindow   = time.Minute
+)
+
+// reason says why the key cannot be used up, or nothing.
+func (q quota) reason() string {
+	if q.requests < minRequests || q.requests > maxRequests || q.window > maxWindow {
+		return fmt.Sprintf("the key's limit is %d per %s: use one of %d to %d calls in at most %s",
+			q.requests, q.window, minRequests, maxRequests, maxWindow)
+	}
+	return ""
+}
+
+var policyItem = regexp.MustCompile(`;q=(\d{1,9});w=(\d{1,9})`)
+
+// quotaOf is the smallest limit that a RateLimit-Policy field names.
+func quotaOf(policy string) (quota, bool) {
+	smallest, found := quota{}, false
+	for _, item := range policyItem.FindAllStringSubmatch(policy, -1) {
+		requests, _ := strconv.Atoi(item[1]) // digits
+		seconds, _ := strconv.Atoi(item[2])
+		if !found || requests < smallest.requests {
+			smallest, found = quota{requests, time.Duration(seconds) * time.Second}, true
+		}
+	}
+	return smallest, found
+}
+
+// makeRoom waits until n calls with the key are within its limit. It relies on verify's
+// own calls alone.
+func (s *session) makeRoom(ctx context.Context, n int) {
+	if s.used+n > s.quota.requests {
+		s.sleep(ctx, s.quota.window+time.Second)
+		s.used = 0
+	}
+	s.used += n
+}
+
+// learn takes the key's limit and id from an allowed call.
+func (s *session) learn(a answer) {
+	told := a.context()
+	policy := a.header.Get("RateLimit-Policy")
+	if policy == "" {
+		policy = fmt.Sprint(told["rateLimitPolicy"])
+	}
+	if q, found := quotaOf(policy); found {
+		s.quota = q
+	}
+	if id, ok := told["keyId"].(string); ok {
+		s.keyID = id
+	}
+}
+
+// echoed is what the example APIs' backend answers.
+type echoed struct {
+	Path       string         `json:"path"`
+	Authorizer map[string]any `json:"authorizer"`
+}
+
+func (a answer) echo() (echoed, bool) {
+	var e echoed
+	err := json.Unmarshal([]byte(a.body), &e)
+	return e, err == nil && e.Authorizer != nil
+}
+
+// context is what the backend got from the authorizer; nil when it does not show it.
+func (a answer) context() map[string]any {
+	e, _ := a.echo()
+	return e.Authorizer
+}
+
+var remainingItem = regexp.MustCompile(`;r=(\d{1,18})`)
+
+// remaining is what is left of the limit that binds, by the context, else by the header.
+func (a answer) remaining() (int64, bool) {
+	text := fmt.Sprint(a.context()["remaining"])
+	if item := remainingItem.FindStringSubmatch(a.header.Get("RateLimit")); item != nil && a.context() == nil {
+		text = item[1]
+	}
+	n, err := strconv.ParseFloat(text, 64) // a number of JSON, or digits
+	return int64(n), err == nil
+}
+
+// falls reports whether remaining falls from one answer to a later one; seen says what
+// there was.
+func falls(answers []answer) (fell, known bool, seen string) {
+	last := int64(-1)
+	for _, a := range answers {
+		n, found := a.remaining()
+		if !found {
+			continue
+		}
+		if seen != "" {
+			seen += ", "
+		}
+		seen += strconv.FormatInt(n, 10)
+		fell = fell || known && n < last
+		known, last = true, n
+	}
+	return fell, known, "remaining " + seen
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// report is the result of one run, as its JSON has it.
+type report struct {
+	Began     time.Time `json:"began"`
+	REST      string    `json:"rest,omitempty"`
+	HTTP      string    `json:"http,omitempty"`
+	Dashboard string    `json:"dashboard,omitempty"`
+	Calls     int64     `json:"calls"`
+	OK        int       `json:"ok"`
+	Differs   int       `json:"differs"`
+	Skipped   int       `json:"skipped"`
+	Rows      []result  `json:"rows"`
+}
+
+// result is one row of a report.
+type result struct {
+	ID       string  `json:"id"`
+	What     string  `json:"what"`
+	Expected string  `json:"expected"`
+	Seen     string  `json:"seen,omitempty"`
+	Verdict  verdict `json:"verdict"`
+	Reason   string  `json:"reason,omitempty"` // of a skip
+	Do       string  `json:"do,omitempty"`     // when it differs
+}
+
+func (r *report) add(row row, o outcome) {
+	line := result{ID: row.id, What: row.what, Expected: row.expected, Verdict: o.verdict}
+	switch o.verdict {
+	case skipped:
+		line.Reason = o.seen
+		r.Skipped++
+	case differs:
+		line.Seen, line.Do = o.seen, row.advice
+		r.Differs++
+	default:
+		line.Seen = o.seen
+		r.OK++
+	}
+	r.Rows = append(r.Rows, line)
+}
+
+func (r *report) count(v verdict) int {
+	return map[verdict]int{ok: r.OK, differs: r.Differs, skipped: r.Skipped}[v]
+}
+
+func (r *report) summary() string {
+	return fmt.Sprintf("%d ok, %d differ, %d skipped; %d calls over HTTP.", r.OK, r.Differs, r.Skipped, r.Calls)
+}
+
+// Widths of the table on a terminal.
+const (
+	whatWidth     = 56
+	expectedWidth = 44
+	seenWidth     = 90
+)
+
+// print writes the table for a terminal. Rows that a person has to check share one line.
+func (r *report) print(w io.Writer) {
+	var b strings.Builder
+	hand := 0
+	for _, row := range r.Rows {
+		if row.Reason == byHand {
+			hand++
+			continue
+		}
+		seen := row.Seen
+		if row.Verdict == skipped {
+			seen = row.Reason
+		}
+		fmt.Fprintf(&b, "%-8s %-22s %s %s %s\n", row.Verdict, row.ID, fit(row.What, whatWidth),
+			fit(row.Expected, expectedWidth), strings.TrimSpace(fit(seen, seenWidth)))
+		if row.Do != "" {
+			fmt.Fprintf(&b, "         → %s\n", row.Do)
+		}
+	}
+	fmt.Fprintf(&b, "%-8s %d rows %s\n", skipped, hand, byHand)
+	_, _ = fmt.Fprintf(w, "\n%-8s %-22s %s %s %s\n%s\n%s\n", "VERDICT", "ROW", fit("WHAT", whatWidth),
+		fit("EXPECTED", expectedWidth), "SEEN, OR WHY SKIPPED", b.String(), r.summary())
+}
+
+// fit fills a text to a width, or cuts it there.
+func fit(text string, width int) string {
+	if n := utf8.RuneCountInString(text); n <= width {
+		return text + strings.Repeat(" ", width-n)
+	}
+	return string([]rune(text)[:width-1]) + "…"
+}
+
+// markdown is the table for a document.
+func (r *report) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Verification of %s\n\n%s\n\n", r.Began.Format("2006-01-02 15:04 MST"), r.summary())
+	for _, line := range []struct{ name, url string }{
+		{"REST API", r.REST}, {"HTTP API", r.HTTP}, {"dashboard", r.Dashboard},
+	} {
+		if line.url != "" {
+			fmt.Fprintf(&b, "- %s: %s\n", line.name, line.url)
+		}
+	}
+	b.WriteString("\n| row | what | expected | seen | verdict | what to do |\n|---|---|---|---|---|---|\n")
+	for _, row := range r.Rows {
+		last := row.Do
+		if row.Verdict == skipped {
+			last = row.Reason
+		}
+		tableLine(&b, row.ID, row.What, row.Expected, row.Seen, string(row.Verdict), last)
+	}
+	return b.String()
+}
+
+// tableLine writes a line of a Markdown table.
+func tableLine(b *strings.Builder, cells ...string) {
+	for _, cell := range cells {
+		cell = strings.Join(strings.Fields(strings.ReplaceAll(cell, "|", `\|`)), " ")
+		b.WriteString("| " + cell + " ")
+	}
+	b.WriteString("|\n")
+}
+
+// write puts the report into the files that were asked for, without secrets.
+func (r *report) write(o options, secrets []string) error {
+	if o.markdown != "" {
+		if err := os.WriteFile(o.markdown, redact([]byte(r.markdown()), secrets), 0o644); err != nil {
+			return fmt.Errorf("-markdown: %w", err)
+		}
+	}
+	if o.json == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err == nil {
+		err = os.WriteFile(o.json, redact(append(text, '\n'), secrets), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("-json: %w", err)
+	}
+	return nil
+}
