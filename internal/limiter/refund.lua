@@ -163,6 +163,8 @@ local function give_back_debt(bucket, calls)
     if part < 0 then whole, part = whole - 1, part + bucket.requests end
     bucket.start, bucket.prev, bucket.cur = now + whole, part, bucket.requests
     lower_valleys(bucket, given, given_part)
+    -- A full bucket owes nothing for any call.
+    if whole + part == 0 then bucket.since, bucket.full, bucket.valleys = nil, false, {} end
   end
   if exact then return 0 end
   most, most_part = most - given, most_part - given_part

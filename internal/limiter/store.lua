@@ -68,9 +68,8 @@ local function encode_log(log, number)
     table.concat(deficits)
 end
 
--- A bucket's notes; none when it is full, since nothing is owed for any call then.
 local function encode_valleys(bucket, number)
-  if not bucket.since or bucket.start + bucket.prev <= now then return '' end
+  if not bucket.since then return '' end
   local parts = {pack('>I1I7I4', number, bucket.since, bucket.full and 1 or 0)}
   for i = 1, #bucket.valleys do
     local v = bucket.valleys[i]

@@ -137,6 +137,9 @@ func (st *state) refundBucket(span int64, r refund) (unreturned int64) {
 		left := owed.minus(given, r.requests)
 		st.whole, st.part, st.requests = r.now+left.whole, left.part, r.requests
 		st.valleys.less(r.taken, given, r.requests)
+		if left == (debt{}) { // a full bucket owes nothing for any call
+			st.valleys = valleys{}
+		}
 	}
 	if exact {
 		return 0

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -49,14 +50,14 @@ var built = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if started {
+	if started.Load() {
 		dir, _ := built()
 		_ = os.RemoveAll(dir)
 	}
 	os.Exit(code)
 }
 
-var started bool
+var started atomic.Bool
 
 // site is what the program of ./scripts/run started.
 type site struct {
@@ -70,7 +71,7 @@ type site struct {
 // startLocal runs the gateways on a Valkey of their own until the test ends.
 func startLocal(t *testing.T, flags ...string) site {
 	t.Helper()
-	started = true
+	started.Store(true)
 	dir, err := built()
 	if err != nil {
 		t.Fatal(err)
