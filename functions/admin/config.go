@@ -66,7 +66,8 @@ func (c *settings) check(wrong *config.Problems) {
 	}
 	var err error
 	if c.pepper, err = apikey.NewPepper(c.KeyPepper); err != nil {
-		wrong.Add("KEY_PEPPER", "cannot be used: give the 32 or more random characters that functions/check has")
+		wrong.Add("KEY_PEPPER", "cannot be used: give the 32 or more random characters that "+
+			"functions/check has")
 	}
 	if err := dashboard.CheckBasePath(c.BasePath); err != nil {
 		wrong.Add("BASE_PATH", err.Error())
@@ -104,16 +105,19 @@ func (c *settings) checkDurations(wrong *config.Problems) {
 // checkUsers needs a first user, unless people log in elsewhere or the list has all of
 // them.
 func (c *settings) checkUsers(wrong *config.Problems) {
-	if c.AdminUser != "" || c.AdminPasswordHash != "" || c.AdminPassword != "" || c.AdminUsers == "" && c.OIDC.Issuer == "" {
+	if c.AdminUser != "" || c.AdminPasswordHash != "" || c.AdminPassword != "" || c.AdminUsers == "" &&
+		c.OIDC.Issuer == "" {
 		c.checkFirstUser(wrong)
 	}
 	more, err := password.ParseUsers(c.AdminUsers)
 	if err != nil {
-		wrong.Add("ADMIN_USERS", err.Error()+": write name:viewer:hash or name:editor:hash, apart by spaces; "+makeHash)
+		wrong.Add("ADMIN_USERS", err.Error()+
+			": write name:viewer:hash or name:editor:hash, apart by spaces; "+makeHash)
 		return
 	}
 	c.users = append(c.users, more...)
-	if _, err := password.NewUsers(c.users); err != nil && !wrong.Has("ADMIN_USER", "ADMIN_PASSWORD", "ADMIN_PASSWORD_HASH") {
+	if _, err := password.NewUsers(c.users); err != nil &&
+		!wrong.Has("ADMIN_USER", "ADMIN_PASSWORD", "ADMIN_PASSWORD_HASH") {
 		wrong.Add("ADMIN_USERS", "and ADMIN_USER cannot be used together: "+err.Error())
 	}
 }
@@ -139,7 +143,8 @@ func (c *settings) checkFirstUser(wrong *config.Problems) {
 // is not to be trusted.
 func (c *settings) checkAddress(wrong *config.Problems) {
 	if err := checkURL(c.AdminURL); err != nil {
-		wrong.Add("ADMIN_URL", err.Error()+": with OIDC_ISSUER give the dashboard's address in browsers, such as https://admin.example.com")
+		wrong.Add("ADMIN_URL", err.Error()+
+			": with OIDC_ISSUER give the dashboard's address in browsers, such as https://admin.example.com")
 		return
 	}
 	if u, err := url.Parse(c.AdminURL); err != nil || u.Path != c.BasePath {
@@ -149,7 +154,8 @@ func (c *settings) checkAddress(wrong *config.Problems) {
 
 func (c *settings) dashboard() (dashboard.Config, error) {
 	d := dashboard.Config{
-		BasePath: c.BasePath, PublicURL: c.AdminURL, Users: c.users, SessionLifetime: c.SessionLifetime, Stage: c.Stage, Release: c.Release,
+		BasePath: c.BasePath, PublicURL: c.AdminURL, Users: c.users, SessionLifetime: c.SessionLifetime,
+		Stage: c.Stage, Release: c.Release,
 	}
 	var err error
 	d.Provider, err = c.OIDC.provider(c.AdminURL, c.pepper)

@@ -27,15 +27,18 @@ func TestReadConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.SessionIdle != 30*time.Minute || c.SessionLifetime != 12*time.Hour || c.BasePath != "" || c.LogLevel != slog.LevelInfo {
+	if c.SessionIdle != 30*time.Minute || c.SessionLifetime != 12*time.Hour || c.BasePath != "" ||
+		c.LogLevel != slog.LevelInfo {
 		t.Errorf("defaults: %v %v %q %v", c.SessionIdle, c.SessionLifetime, c.BasePath, c.LogLevel)
 	}
-	c, err = readConfig(environment("BASE_PATH=/prod", "SESSION_IDLE=5m", "SESSION_LIFETIME=1h", "LOG_LEVEL=debug"))
+	c, err = readConfig(environment("BASE_PATH=/prod", "SESSION_IDLE=5m", "SESSION_LIFETIME=1h",
+		"LOG_LEVEL=debug"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	d, err := c.dashboard()
-	if err != nil || d.BasePath != "/prod" || d.SessionLifetime != time.Hour || c.SessionIdle != 5*time.Minute || d.Provider != nil ||
+	if err != nil || d.BasePath != "/prod" || d.SessionLifetime != time.Hour ||
+		c.SessionIdle != 5*time.Minute || d.Provider != nil ||
 		len(d.Users) != 1 || d.Users[0].Name != "ada" || d.Users[0].Role != auth.Editor {
 		t.Errorf("read: %+v", d)
 	}
@@ -73,7 +76,8 @@ func TestBadConfig(t *testing.T) {
 			t.Errorf("%s: %v, want %s and %q", change, err, name, advice)
 			continue
 		}
-		if secret := slices.Contains([]string{"KEY_PEPPER", "ADMIN_PASSWORD_HASH"}, name); secret && strings.Contains(err.Error(), value) {
+		if secret := slices.Contains([]string{"KEY_PEPPER", "ADMIN_PASSWORD_HASH"}, name); secret &&
+			strings.Contains(err.Error(), value) {
 			t.Errorf("%s: the error repeats the secret: %v", name, err)
 		}
 	}
@@ -82,10 +86,12 @@ func TestBadConfig(t *testing.T) {
 // More users come from a list.
 func TestUsers(t *testing.T) {
 	c, err := readConfig(environment("ADMIN_USERS=bob:viewer:" + testHash + "\neve:editor:" + testHash))
-	if err != nil || len(c.users) != 3 || c.users[1].Name != "bob" || c.users[1].Role != auth.Viewer || c.users[2].Role != auth.Editor {
+	if err != nil || len(c.users) != 3 || c.users[1].Name != "bob" || c.users[1].Role != auth.Viewer ||
+		c.users[2].Role != auth.Editor {
 		t.Errorf("%v, %v", c.users, err)
 	}
-	c, err = readConfig(environment("ADMIN_USER=", "ADMIN_PASSWORD_HASH=", "ADMIN_USERS=bob:viewer:"+testHash))
+	c, err = readConfig(environment("ADMIN_USER=", "ADMIN_PASSWORD_HASH=",
+		"ADMIN_USERS=bob:viewer:"+testHash))
 	if err != nil || len(c.users) != 1 {
 		t.Errorf("without a first user: %v, %v", c.users, err)
 	}
@@ -93,7 +99,8 @@ func TestUsers(t *testing.T) {
 
 func withOIDC(changes ...string) []string {
 	return environment(append([]string{
-		"OIDC_ISSUER=https://login.example.com", "OIDC_CLIENT_ID=tidegate", "OIDC_CLIENT_SECRET=s3cret", "OIDC_EDITOR_VALUES=ops,leads",
+		"OIDC_ISSUER=https://login.example.com", "OIDC_CLIENT_ID=tidegate", "OIDC_CLIENT_SECRET=s3cret",
+		"OIDC_EDITOR_VALUES=ops,leads",
 		"ADMIN_URL=https://admin.example.com/prod", "BASE_PATH=/prod",
 	}, changes...)...)
 }
@@ -101,7 +108,8 @@ func withOIDC(changes ...string) []string {
 // With a provider nobody needs a password, and nothing is asked of it at the start.
 func TestOIDC(t *testing.T) {
 	c, err := readConfig(withOIDC("ADMIN_USER=", "ADMIN_PASSWORD_HASH="))
-	if err != nil || len(c.users) != 0 || c.OIDC.RoleClaim != "groups" || len(c.OIDC.EditorValues) != 2 || len(c.OIDC.Scopes) != 3 {
+	if err != nil || len(c.users) != 0 || c.OIDC.RoleClaim != "groups" || len(c.OIDC.EditorValues) != 2 ||
+		len(c.OIDC.Scopes) != 3 {
 		t.Fatalf("%+v, %v", c.OIDC, err)
 	}
 	d, err := c.dashboard()
@@ -119,7 +127,8 @@ func TestOIDC(t *testing.T) {
 		"ADMIN_URL=https://x.example/prod/":    "must end in BASE_PATH",
 	} {
 		name, _, _ := strings.Cut(change, "=")
-		if _, err := readConfig(withOIDC(change)); err == nil || !strings.Contains(err.Error(), name+" ") || !strings.Contains(err.Error(), advice) {
+		if _, err := readConfig(withOIDC(change)); err == nil || !strings.Contains(err.Error(), name+" ") ||
+			!strings.Contains(err.Error(), advice) {
 			t.Errorf("%s: %v, want %q", change, err, advice)
 		} else if strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: the error repeats the secret: %v", change, err)
@@ -142,21 +151,26 @@ func TestEveryProblemIsNamed(t *testing.T) {
 // wrongVariables has a value that is refused for each variable that can be wrong.
 var wrongVariables = map[string]string{
 	"VALKEY_CONNECT_TIMEOUT": "9s",
-	"VALKEY_URL":             "localhost:6379", "KEY_PEPPER": "short-secret", "ADMIN_USER": "\x00", "ADMIN_PASSWORD": "short-secret",
-	"ADMIN_USERS": "bob", "ADMIN_NETWORKS": "x", "ADMIN_URL": "http://x", "BASE_PATH": "prod/", "SESSION_IDLE": "soon", "SESSION_LIFETIME": "721h",
-	"RESERVATION_LEASE": "25h", "LOG_LEVEL": "loud", "OIDC_ISSUER": "http://login.example.com", "OIDC_CLIENT_ID": "",
+	"VALKEY_URL":             "localhost:6379", "KEY_PEPPER": "short-secret", "ADMIN_USER": "\x00",
+	"ADMIN_PASSWORD": "short-secret",
+	"ADMIN_USERS":    "bob", "ADMIN_NETWORKS": "x", "ADMIN_URL": "http://x", "BASE_PATH": "prod/",
+	"SESSION_IDLE": "soon", "SESSION_LIFETIME": "721h",
+	"RESERVATION_LEASE": "25h", "LOG_LEVEL": "loud", "OIDC_ISSUER": "http://login.example.com",
+	"OIDC_CLIENT_ID":     "",
 	"OIDC_CLIENT_SECRET": "", "OIDC_EDITOR_VALUES": "", "OIDC_VIEWER_VALUES": "",
 }
 
 // neverWrong are variables that take any text, and one that another excludes.
 var neverWrong = map[string]string{
-	"ADMIN_PASSWORD_HASH": "TestBadConfig", "STAGE": "any text", "RELEASE": "any text", "OIDC_SCOPES": "any texts", "OIDC_ROLE_CLAIM": "any text",
+	"ADMIN_PASSWORD_HASH": "TestBadConfig", "STAGE": "any text", "RELEASE": "any text",
+	"OIDC_SCOPES": "any texts", "OIDC_ROLE_CLAIM": "any text",
 }
 
 // Everything that is wrong with the environment is in one error, and no secret is in it.
 func TestEveryWrongVariableIsNamed(t *testing.T) {
 	var variables []string
-	fields := append(reflect.VisibleFields(reflect.TypeFor[settings]()), reflect.VisibleFields(reflect.TypeFor[oidcConfig]())...)
+	fields := append(reflect.VisibleFields(reflect.TypeFor[settings]()),
+		reflect.VisibleFields(reflect.TypeFor[oidcConfig]())...)
 	for _, field := range fields {
 		name := field.Tag.Get("env")
 		value, wrong := wrongVariables[name]
@@ -172,7 +186,9 @@ func TestEveryWrongVariableIsNamed(t *testing.T) {
 	if err == nil {
 		t.Fatal("taken")
 	}
-	words := strings.FieldsFunc(err.Error(), func(c rune) bool { return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_", c) })
+	words := strings.FieldsFunc(err.Error(), func(c rune) bool {
+		return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_", c)
+	})
 	for name := range wrongVariables {
 		if !slices.Contains(words, name) {
 			t.Errorf("%s is not named in: %v", name, err)

@@ -55,7 +55,8 @@ func newConnector(c settings, bundle static.Bundle, log *slog.Logger) (*connecto
 		return nil, err
 	}
 	open := func(ctx context.Context) (http.Handler, error) {
-		client, err := store.Open(ctx, c.ValkeyURL, store.Options{Dial: c.ValkeyConnectTimeout, Write: storeTimeout, Pooled: true})
+		client, err := store.Open(ctx, c.ValkeyURL,
+			store.Options{Dial: c.ValkeyConnectTimeout, Write: storeTimeout, Pooled: true})
 		if err != nil {
 			return nil, err
 		}
@@ -65,7 +66,8 @@ func newConnector(c settings, bundle static.Bundle, log *slog.Logger) (*connecto
 }
 
 func newDashboard(
-	ctx context.Context, c settings, settings dashboard.Config, client valkey.Client, bundle static.Bundle, log *slog.Logger,
+	ctx context.Context, c settings, settings dashboard.Config, client valkey.Client, bundle static.Bundle,
+	log *slog.Logger,
 ) (http.Handler, error) {
 	logins, err := throttle.New(client)
 	if err != nil {

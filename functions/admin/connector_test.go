@@ -60,7 +60,8 @@ func TestStoreAwayAtTheStart(t *testing.T) {
 	f.away = true
 	for _, path := range []string{"/", "/keys", "/login", "/login/oidc", "/nothing", "/api/v1/me"} {
 		w := get(f, path)
-		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || w.Header().Get("Content-Security-Policy") == "" {
+		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" ||
+			w.Header().Get("Content-Security-Policy") == "" {
 			t.Errorf("%s: %d %v", path, w.Code, w.Header())
 		}
 		if strings.Contains(w.Body.String(), unreachable) {

@@ -103,7 +103,8 @@ func (f form) turn() int {
 	switch {
 	case strings.HasSuffix(f.action, "/logout"), strings.HasSuffix(f.action, "/sessions/end"):
 		return 2
-	case strings.Contains(f.action, "delete"), strings.Contains(f.action, "revoke"), f.fields.Get("do") == "revoke":
+	case strings.Contains(f.action, "delete"), strings.Contains(f.action, "revoke"),
+		f.fields.Get("do") == "revoke":
 		return 1
 	}
 	return 0
@@ -165,7 +166,8 @@ func (c *crawler) send(f form) {
 // look finds what is new on a page.
 func (c *crawler) look(page *html.Node, at *url.URL) {
 	for node := range page.Descendants() {
-		if address := c.local(at, attribute(node, "href")); node.Data == "a" && address != "" && c.isNew("GET "+kind(address)) {
+		if address := c.local(at, attribute(node, "href")); node.Data == "a" && address != "" &&
+			c.isNew("GET "+kind(address)) {
 			c.links = append(c.links, address)
 		}
 	}
@@ -208,7 +210,8 @@ func (c *crawler) formsOf(page *html.Node, at *url.URL) []form {
 			if name := attribute(button, "name"); name != "" {
 				f.fields[name] = append(slices.Clone(f.fields[name]), pressed)
 			}
-			f.kind = strings.Join([]string{kind(action), variable.ReplaceAllString(pressed, "N"), fields.Get("do")}, " ")
+			f.kind = strings.Join([]string{kind(action), variable.ReplaceAllString(pressed, "N"),
+				fields.Get("do")}, " ")
 			all = append(all, f)
 		}
 	}
@@ -225,7 +228,8 @@ func fieldsOf(form *html.Node) url.Values {
 			fields.Add(name, selected(field))
 		case field.Data == "textarea":
 			fields.Add(name, content(field))
-		case field.Data == "input" && (has(field, "checked") || !slices.Contains([]string{"radio", "checkbox"}, attribute(field, "type"))):
+		case field.Data == "input" && (has(field, "checked") ||
+			!slices.Contains([]string{"radio", "checkbox"}, attribute(field, "type"))):
 			fields.Add(name, value)
 		}
 	}

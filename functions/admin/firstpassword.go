@@ -34,7 +34,8 @@ func (c *settings) hashPassword(wrong *config.Problems) {
 		return
 	case len(c.AdminPassword) < minPassword:
 		wrong.Add("ADMIN_PASSWORD",
-			fmt.Sprintf("is too short: generate one of at least %d characters, or give ADMIN_PASSWORD_HASH", minPassword))
+			fmt.Sprintf("is too short: generate one of at least %d characters, or give ADMIN_PASSWORD_HASH",
+				minPassword))
 		return
 	}
 	mac := hmac.New(sha256.New, []byte(c.KeyPepper))
@@ -42,7 +43,8 @@ func (c *settings) hashPassword(wrong *config.Problems) {
 	salt := mac.Sum(nil)[:hashSaltSize]
 	key := argon2.IDKey([]byte(c.AdminPassword), salt, hashTime, hashMemory, hashThreads, hashSize)
 	encode := base64.RawStdEncoding.EncodeToString
-	c.AdminPasswordHash = fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, hashMemory, hashTime, hashThreads, encode(salt),
+	c.AdminPasswordHash = fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, hashMemory,
+		hashTime, hashThreads, encode(salt),
 		encode(key))
 	c.AdminPassword = ""
 }

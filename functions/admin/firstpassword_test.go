@@ -11,7 +11,9 @@ import (
 const generated = "V7q2mXw9Lr4TzK8sBn3D"
 
 func withPassword(changes ...string) []string {
-	without := slices.DeleteFunc(environment(), func(v string) bool { return strings.HasPrefix(v, "ADMIN_PASSWORD_HASH=") })
+	without := slices.DeleteFunc(environment(), func(v string) bool {
+		return strings.HasPrefix(v, "ADMIN_PASSWORD_HASH=")
+	})
 	return append(without, changes...)
 }
 
@@ -25,7 +27,8 @@ func TestPasswordFromTheEnvironment(t *testing.T) {
 	if match, err := argon2id.ComparePasswordAndHash(generated, c.AdminPasswordHash); err != nil || !match {
 		t.Errorf("hash %s: %t, %v", c.AdminPasswordHash, match, err)
 	}
-	if match, err := argon2id.ComparePasswordAndHash(generated+"x", c.AdminPasswordHash); err != nil || match {
+	if match, err := argon2id.ComparePasswordAndHash(generated+"x",
+		c.AdminPasswordHash); err != nil || match {
 		t.Errorf("another password: %t, %v", match, err)
 	}
 	if c.AdminPassword != "" {
@@ -51,7 +54,8 @@ func TestBadPasswordFromTheEnvironment(t *testing.T) {
 		"none":  {withPassword(), "ADMIN_PASSWORD_HASH is"},
 	} {
 		_, err := readConfig(c.variables)
-		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), generated) {
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "s3cret") ||
+			strings.Contains(err.Error(), generated) {
 			t.Errorf("%s: %v, want %q and no secret", name, err, c.want)
 		}
 	}

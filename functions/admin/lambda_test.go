@@ -33,12 +33,14 @@ const host = "abc123.execute-api.eu-central-1.amazonaws.com"
 // newFunction returns the function on a store of its own, with one key called acme.
 func newFunction(t *testing.T) lambda.Handler {
 	t.Helper()
-	client, err := store.Open(t.Context(), valkeytest.Embedded(t), store.Options{Dial: 5 * time.Second, Write: 5 * time.Second})
+	client, err := store.Open(t.Context(), valkeytest.Embedded(t),
+		store.Options{Dial: 5 * time.Second, Write: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	hash, err := argon2id.CreateHash("secret", &argon2id.Params{Memory: 19456, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
+	hash, err := argon2id.CreateHash("secret",
+		&argon2id.Params{Memory: 19456, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,14 +54,16 @@ func newFunction(t *testing.T) lambda.Handler {
 	if _, err := keys.SaveSet(t.Context(), policy.Set{Plans: []policy.Plan{plan}}, by); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := keys.Create(t.Context(), policy.NewKey{Name: "acme", Env: "test", Plan: "free"}, by); err != nil {
+	if _, _, err := keys.Create(t.Context(), policy.NewKey{Name: "acme", Env: "test", Plan: "free"},
+		by); err != nil {
 		t.Fatal(err)
 	}
 	settings, err := c.dashboard()
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler, err := newDashboard(t.Context(), c, settings, client, testBundle(), slog.New(slog.DiscardHandler))
+	handler, err := newDashboard(t.Context(), c, settings, client, testBundle(),
+		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +71,8 @@ func newFunction(t *testing.T) lambda.Handler {
 }
 
 func testBundle() static.Bundle {
-	return static.Bundle{Files: fstest.MapFS{"s.css": {Data: []byte("/**/")}}, Script: "s.js", Style: "s.css", Icon: "i.svg"}
+	return static.Bundle{Files: fstest.MapFS{"s.css": {Data: []byte("/**/")}}, Script: "s.js", Style: "s.css",
+		Icon: "i.svg"}
 }
 
 // event is what an HTTP API sends for a request of a browser, below a stage.
@@ -75,15 +80,18 @@ func event(method, path, query string, cookies ...string) events.APIGatewayV2HTT
 	e := events.APIGatewayV2HTTPRequest{
 		Version: "2.0", RouteKey: "$default", RawPath: path, RawQueryString: query, Cookies: cookies,
 		Headers: map[string]string{
-			"host": host, "origin": "https://" + host, "sec-fetch-site": "same-origin", "accept-encoding": "gzip",
-			"content-type": "application/x-www-form-urlencoded",
+			"host": host, "origin": "https://" + host, "sec-fetch-site": "same-origin",
+			"accept-encoding": "gzip",
+			"content-type":    "application/x-www-form-urlencoded",
 		},
 	}
-	e.RequestContext.HTTP.Method, e.RequestContext.HTTP.Path, e.RequestContext.HTTP.SourceIP = method, path, "192.0.2.1"
+	e.RequestContext.HTTP.Method, e.RequestContext.HTTP.Path, e.RequestContext.HTTP.SourceIP = method,
+		path, "192.0.2.1"
 	return e
 }
 
-func invoke(t *testing.T, h lambda.Handler, e events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, string) {
+func invoke(t *testing.T, h lambda.Handler,
+	e events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, string) {
 	t.Helper()
 	payload, err := json.Marshal(e)
 	if err != nil {
@@ -136,12 +144,14 @@ func TestBehindAPIGateway(t *testing.T) {
 	form := url.Values{"user": {"ada"}, "password": {"secret"}, "next": {"/prod/keys?q=a"}}
 	login.Body, login.IsBase64Encoded = base64.StdEncoding.EncodeToString([]byte(form.Encode())), true
 	r, _ = invoke(t, h, login)
-	if r.StatusCode != http.StatusSeeOther || r.Headers["Location"] != "/prod/keys?q=a" || len(r.Cookies) != 1 {
+	if r.StatusCode != http.StatusSeeOther || r.Headers["Location"] != "/prod/keys?q=a" ||
+		len(r.Cookies) != 1 {
 		t.Fatalf("login: %d to %q, cookies %q", r.StatusCode, r.Headers["Location"], r.Cookies)
 	}
 	cookie, _, _ := strings.Cut(r.Cookies[0], ";")
 	r, body := invoke(t, h, event("GET", "/prod/keys", "q=a", "other=1", cookie))
-	if r.Headers["Content-Encoding"] != "gzip" || !strings.Contains(body, "acme") || !strings.HasSuffix(body, "</html>") {
+	if r.Headers["Content-Encoding"] != "gzip" || !strings.Contains(body, "acme") ||
+		!strings.HasSuffix(body, "</html>") {
 		t.Errorf("keys: %d %v\n%s", r.StatusCode, r.Headers, body)
 	}
 }
@@ -168,7 +178,8 @@ func TestCrossSiteBehindAPIGateway(t *testing.T) {
 // What is no event of an HTTP API is an error, not a crash.
 func TestOtherEvents(t *testing.T) {
 	h := newFunction(t)
-	for _, payload := range []string{"{}", "null", "[]", "x", `{"version":"1.0","httpMethod":"GET"}`, `{"version":"2.0"}`} {
+	for _, payload := range []string{"{}", "null", "[]", "x", `{"version":"1.0","httpMethod":"GET"}`,
+		`{"version":"2.0"}`} {
 		out, err := h.Invoke(t.Context(), []byte(payload))
 		var r events.APIGatewayV2HTTPResponse
 		if err == nil && (json.Unmarshal(out, &r) != nil || r.StatusCode < http.StatusMultipleChoices) {

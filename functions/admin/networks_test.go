@@ -57,7 +57,8 @@ func TestOnlyFromNetworks(t *testing.T) {
 	} {
 		r := httptest.NewRequest(http.MethodPost, "https://"+host+"/", untouched{t})
 		r.URL.Path, r.RemoteAddr = c.path, c.address
-		for _, name := range []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Cf-Connecting-Ip", "True-Client-Ip", "X-Client-Ip"} {
+		for _, name := range []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Cf-Connecting-Ip",
+			"True-Client-Ip", "X-Client-Ip"} {
 			r.Header.Set(name, "203.0.113.9")
 		}
 		w, before := httptest.NewRecorder(), reached
@@ -65,7 +66,8 @@ func TestOnlyFromNetworks(t *testing.T) {
 		if passed := reached > before; passed != c.passes || !passed && w.Code != http.StatusForbidden {
 			t.Errorf("%s from %q: passed %t, %d", c.path, c.address, passed, w.Code)
 		}
-		if !c.passes && (w.Header().Get("Cache-Control") != "no-store" || strings.Contains(w.Body.String(), "203.0.113")) {
+		if !c.passes && (w.Header().Get("Cache-Control") != "no-store" ||
+			strings.Contains(w.Body.String(), "203.0.113")) {
 			t.Errorf("%s from %q: %v %s", c.path, c.address, w.Header(), w.Body)
 		}
 	}
@@ -75,7 +77,8 @@ func TestOnlyFromNetworks(t *testing.T) {
 // gets to the log-in.
 func TestNetworksBehindAPIGateway(t *testing.T) {
 	for variable, want := range map[string]int{
-		"ADMIN_NETWORKS=192.0.2.0/24": http.StatusOK, "ADMIN_NETWORKS=203.0.113.0/24": http.StatusForbidden, "ADMIN_NETWORKS=": http.StatusOK,
+		"ADMIN_NETWORKS=192.0.2.0/24": http.StatusOK, "ADMIN_NETWORKS=203.0.113.0/24": http.StatusForbidden,
+		"ADMIN_NETWORKS=": http.StatusOK,
 	} {
 		f := newFixture(t)
 		c, err := readConfig(environment(variable, "VALKEY_URL=valkey://"+f.server.Addr()))

@@ -23,7 +23,8 @@ func checkURL(text string) error { return oidc.CheckURL(text) }
 func (c *oidcConfig) check(wrong *config.Problems) {
 	if c.Issuer == "" {
 		if c.ClientID != "" || c.ClientSecret != "" || len(c.EditorValues)+len(c.ViewerValues) > 0 {
-			wrong.Add("OIDC_ISSUER", "is not set, but other OIDC variables are: give the provider's address, or none of them")
+			wrong.Add("OIDC_ISSUER", "is not set, but other OIDC variables are: give the provider's "+
+				"address, or none of them")
 		}
 		return
 	}
@@ -37,7 +38,9 @@ func (c *oidcConfig) check(wrong *config.Problems) {
 		wrong.Add("OIDC_CLIENT_SECRET", "is not set: give the secret that goes with OIDC_CLIENT_ID")
 	}
 	if len(c.EditorValues)+len(c.ViewerValues) == 0 {
-		wrong.Add("OIDC_EDITOR_VALUES", "and OIDC_VIEWER_VALUES are not set: name what in OIDC_ROLE_CLAIM makes an editor or a viewer, apart by commas")
+		wrong.Add("OIDC_EDITOR_VALUES",
+			"and OIDC_VIEWER_VALUES are not set: name what in OIDC_ROLE_CLAIM makes an editor or a viewer, "+
+				"apart by commas")
 	}
 }
 
@@ -47,7 +50,9 @@ func (c *oidcConfig) provider(publicURL string, pepper apikey.Pepper) (*oidc.Pro
 		return nil, nil //nolint:nilnil // no provider is a valid choice
 	}
 	return oidc.New(oidc.Config{
-		Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: c.ClientSecret, RedirectURL: publicURL + "/login/oidc/callback",
-		Scopes: c.Scopes, RoleClaim: c.RoleClaim, EditorValues: c.EditorValues, ViewerValues: c.ViewerValues,
+		Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: c.ClientSecret,
+		RedirectURL: publicURL + "/login/oidc/callback",
+		Scopes:      c.Scopes, RoleClaim: c.RoleClaim, EditorValues: c.EditorValues,
+		ViewerValues: c.ViewerValues,
 	}, pepper)
 }

@@ -26,7 +26,9 @@ import (
 // user in the store has.
 func TestRights(t *testing.T) {
 	t.Run("single node", func(t *testing.T) { checkRights(t, valkeytest.Start(t)) })
-	t.Run("cluster", func(t *testing.T) { checkRights(t, valkeytest.StartCluster(t, 3, 0)[0]+"?cluster=true") })
+	t.Run("cluster", func(t *testing.T) {
+		checkRights(t, valkeytest.StartCluster(t, 3, 0)[0]+"?cluster=true")
+	})
 }
 
 func checkRights(t *testing.T, root string) {
@@ -34,7 +36,8 @@ func checkRights(t *testing.T, root string) {
 	admin := valkeytest.As(t, root, "admin", acl.Rules(acl.Admin()))
 	keys := seed(t, admin, valkeytest.As(t, root, "check", acl.Rules(acl.Check())))
 	const password = "only for this test"
-	c, err := readConfig(environment("VALKEY_URL="+admin, "ADMIN_PASSWORD_HASH=", "ADMIN_PASSWORD="+strings.Repeat(password, 2)))
+	c, err := readConfig(environment("VALKEY_URL="+admin, "ADMIN_PASSWORD_HASH=",
+		"ADMIN_PASSWORD="+strings.Repeat(password, 2)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +46,8 @@ func checkRights(t *testing.T, root string) {
 		t.Fatal(err)
 	}
 	visitor := newCrawler(t, handler, map[string]string{
-		"user": "ada", "password": strings.Repeat(password, 2), "reason": "a test", "name": "made-#", "to": "pro", "limits.0.requests": "7",
+		"user": "ada", "password": strings.Repeat(password, 2), "reason": "a test", "name": "made-#",
+		"to": "pro", "limits.0.requests": "7",
 	})
 	visitor.login()
 	starts := []string{"/"}
@@ -62,7 +66,8 @@ func checkRights(t *testing.T, root string) {
 	for _, e := range page.Entries {
 		done[e.Action] = true
 	}
-	for _, action := range []string{"create", "edit", "override", "override.end", "ban", "unban", "rotate", "reset", "revoke", "delete"} {
+	for _, action := range []string{"create", "edit", "override", "override.end", "ban", "unban", "rotate",
+		"reset", "revoke", "delete"} {
 		if !done["key."+action] {
 			t.Errorf("nobody did key.%s, so nothing is known of its rights: %v", action, done)
 		}
@@ -84,19 +89,22 @@ func seed(t *testing.T, adminURL, checkURL string) *registry.Store {
 	client := connect(t, checkURL)
 	check, recorder := enforce.NewChecker(client, pepper), usage.NewRecorder(usage.Options{}, time.Now)
 	for _, name := range []string{"acme", "bolt", "core"} {
-		key, secret, err := keys.Create(t.Context(), policy.NewKey{Name: name, Env: "test", Plan: "free"}, edit)
+		key, secret, err := keys.Create(t.Context(),
+			policy.NewKey{Name: name, Env: "test", Plan: "free"}, edit)
 		if err != nil {
 			t.Fatal(err)
 		}
 		call := enforce.Call{
-			Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Address: netip.MustParseAddr("192.0.2.1"),
-			Route: route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"},
+			Kind: policy.APIKey, Subject: secret.ID(), Secret: secret,
+			Address: netip.MustParseAddr("192.0.2.1"),
+			Route:   route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"},
 		}
 		for range 4 {
 			if _, err := check.Check(t.Context(), call, nil); err != nil {
 				t.Fatal(err)
 			}
-			recorder.Record(usage.Outcome{Subject: key.ID, Registered: true, Cost: 1, Rules: []string{"orders"}, Time: time.Now()})
+			recorder.Record(usage.Outcome{Subject: key.ID, Registered: true, Cost: 1,
+				Rules: []string{"orders"}, Time: time.Now()})
 		}
 	}
 	if report := recorder.Flush(t.Context(), client); report.Err != nil {
@@ -120,13 +128,16 @@ func everything() policy.Set {
 	return policy.Set{
 		Plans: []policy.Plan{
 			{Name: "free", Limits: perHour(10), Candidate: perHour(1)},
-			{Name: "pro", Limits: append(perHour(100), limiter.Limit{Requests: 50, Window: time.Minute, Algorithm: limiter.Counter})},
+			{Name: "pro", Limits: append(perHour(100),
+				limiter.Limit{Requests: 50, Window: time.Minute, Algorithm: limiter.Counter})},
 		},
 		Routes: []policy.Route{{
-			Name: "orders", Pattern: route.Pattern{Path: "/orders"}, Cost: 1, PerKey: perHour(50), PerIP: perHour(60), Shared: perHour(70),
+			Name: "orders", Pattern: route.Pattern{Path: "/orders"}, Cost: 1, PerKey: perHour(50),
+			PerIP: perHour(60), Shared: perHour(70),
 		}},
 		PerIP:  policy.Scope{Limits: perHour(80)},
 		Global: policy.Scope{Limits: perHour(90)},
-		Bans:   &policy.Bans{Denials: 3, Window: policy.Duration(time.Hour), Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)},
+		Bans: &policy.Bans{Denials: 3, Window: policy.Duration(time.Hour),
+			Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)},
 	}
 }

@@ -45,7 +45,8 @@ func seeded(t *testing.T, server *miniredis.Miniredis) *registry.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := store.Open(t.Context(), c.ValkeyURL, store.Options{Dial: storeTimeout, Write: storeTimeout})
+	client, err := store.Open(t.Context(), c.ValkeyURL,
+		store.Options{Dial: storeTimeout, Write: storeTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,8 @@ func TestHealthRepairsOnceAMinute(t *testing.T) {
 		away  error
 		syncs int
 	}{
-		{0, nil, 1}, {0, nil, 1}, {syncPause - 1, nil, 1}, {1, nil, 2}, {syncPause, errors.New("away"), 2}, {0, nil, 3},
+		{0, nil, 1}, {0, nil, 1}, {syncPause - 1, nil, 1}, {1, nil, 2},
+		{syncPause, errors.New("away"), 2}, {0, nil, 3},
 	} {
 		clock, away = clock.Add(step.after), step.away
 		if err := w.ready(t.Context()); !errors.Is(err, step.away) || syncs != step.syncs {

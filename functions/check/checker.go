@@ -47,7 +47,8 @@ func newCheckerAt(c settings, log *slog.Logger, watch *monitor, now func() time.
 	conn.now = now
 	return &checker{
 		connector: conn, log: log, watch: watch,
-		breaker: enforce.NewBreaker(sectors, now), callers: enforce.NewCallers(c.CallerCache, now), denials: enforce.NewDenialCache(c.DenyCache, now),
+		breaker: enforce.NewBreaker(sectors, now), callers: enforce.NewCallers(c.CallerCache, now),
+		denials: enforce.NewDenialCache(c.DenyCache, now),
 	}
 }
 
@@ -66,7 +67,8 @@ func (c *checker) Check(ctx context.Context, call enforce.Call) (enforce.Result,
 func (c *checker) answer(ctx context.Context, call enforce.Call, asked *asked) (enforce.Result, error) {
 	terms, set, err := c.terms(call)
 	proof := c.proof(call)
-	blocked := enforce.DeniedCall{Subject: call.Subject, Proof: proof, Plan: call.Plan, Rule: terms.Rule, Cost: terms.Cost, SetVersion: terms.SetVersion}
+	blocked := enforce.DeniedCall{Subject: call.Subject, Proof: proof, Plan: call.Plan, Rule: terms.Rule,
+		Cost: terms.Cost, SetVersion: terms.SetVersion}
 	if err == nil && !c.usage.Due(c.now()) { // records that are due would need a round trip of their own
 		if checked, found := c.denials.Find(blocked); found {
 			return checked, nil
@@ -97,7 +99,8 @@ func (c *checker) answer(ctx context.Context, call enforce.Call, asked *asked) (
 
 // decide answers without Valkey. terms failed with err; a caller that the Set refuses
 // stays refused.
-func (c *checker) decide(call enforce.Call, proof enforce.Proof, set *policy.Set, terms enforce.RouteMatch, err error) (enforce.Result, error) {
+func (c *checker) decide(call enforce.Call, proof enforce.Proof, set *policy.Set, terms enforce.RouteMatch,
+	err error) (enforce.Result, error) {
 	if errors.Is(err, policy.ErrRefused) {
 		return enforce.Result{}, err
 	}
@@ -128,7 +131,8 @@ func (c *checker) terms(call enforce.Call) (enforce.RouteMatch, *policy.Set, err
 
 // isAway tells Valkey's absence from the answers that are errors.
 func isAway(err error) bool {
-	for _, answer := range []error{policy.ErrUnknownKey, policy.ErrRefused, enforce.ErrSet, limiter.ErrCost, limiter.ErrReply} {
+	for _, answer := range []error{policy.ErrUnknownKey, policy.ErrRefused, enforce.ErrSet, limiter.ErrCost,
+		limiter.ErrReply} {
 		if errors.Is(err, answer) {
 			return false
 		}
@@ -142,7 +146,8 @@ func (c *checker) report(ctx context.Context, call enforce.Call, away bool, err 
 	open, changed := c.breaker.Report(call.Subject, !away)
 	switch {
 	case away:
-		c.log.ErrorContext(ctx, "decided without the store", "subject", call.Subject, "open_circuits", open, "cause", err)
+		c.log.ErrorContext(ctx, "decided without the store", "subject", call.Subject, "open_circuits",
+			open, "cause", err)
 	case changed:
 		c.log.WarnContext(ctx, "the store answers again", "open_circuits", open)
 	}
@@ -160,7 +165,8 @@ func (c *checker) logUnusableSet(ctx context.Context, err error) {
 		going, err = "the last good one, and the newer plans", p.Problem()
 	}
 	now, last := c.now(), c.lastUnusableLog.Load()
-	if last != nil && store.ElapsedAtMost(*last, now) < unusableLogPause || !c.lastUnusableLog.CompareAndSwap(last, &now) {
+	if last != nil && store.ElapsedAtMost(*last, now) < unusableLogPause ||
+		!c.lastUnusableLog.CompareAndSwap(last, &now) {
 		return
 	}
 	c.log.ErrorContext(ctx, "the policy set cannot be used", "going_by", going, "cause", err)

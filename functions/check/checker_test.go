@@ -66,7 +66,8 @@ func newFunction(t *testing.T, plans ...policy.Plan) *function {
 
 func (f *function) key(t *testing.T, plan string) apikey.Secret {
 	t.Helper()
-	_, secret, err := f.set.Create(t.Context(), policy.NewKey{Name: "caller", Env: "test", Plan: plan}, tester)
+	_, secret, err := f.set.Create(t.Context(),
+		policy.NewKey{Name: "caller", Env: "test", Plan: plan}, tester)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,8 @@ func (f *function) key(t *testing.T, plan string) apikey.Secret {
 
 func (f *function) call(t *testing.T, secret apikey.Secret) enforce.Result {
 	t.Helper()
-	checked, err := f.Check(t.Context(), enforce.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret})
+	checked, err := f.Check(t.Context(),
+		enforce.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +145,8 @@ func TestDecidesWithoutValkey(t *testing.T) {
 	f.leave(t)
 	for range 3 {
 		for plan, want := range map[string]bool{"closed": false, "open": true, "local": true} {
-			if checked := f.call(t, secrets[plan]); checked.Allowed != want || !checked.Degraded || checked.ID == "" {
+			if checked := f.call(t, secrets[plan]); checked.Allowed != want || !checked.Degraded ||
+				checked.ID == "" {
 				t.Errorf("%s: %+v", plan, checked)
 			}
 		}
@@ -159,7 +162,8 @@ func TestDecidesWithoutValkey(t *testing.T) {
 
 	f.come(t)
 	for plan, secret := range secrets {
-		if checked := f.call(t, secret); !checked.Allowed || checked.Degraded || checked.Limits[0].Remaining != 8 {
+		if checked := f.call(t, secret); !checked.Allowed || checked.Degraded ||
+			checked.Limits[0].Remaining != 8 {
 			t.Errorf("%s, Valkey is back: %+v", plan, checked)
 		}
 	}
@@ -228,7 +232,8 @@ func (f *function) damage(t *testing.T, from, to string) {
 		t.Fatalf("no %s in %s", from, record)
 	}
 	version := binary.BigEndian.AppendUint32(nil, binary.BigEndian.Uint32([]byte(record))+1)
-	f.ask(t, "SET", keyspace.Record(policyset.SetID), string(version)+strings.ReplaceAll(record[4:], from, to))
+	f.ask(t, "SET", keyspace.Record(policyset.SetID),
+		string(version)+strings.ReplaceAll(record[4:], from, to))
 	for _, bucket := range keyspace.All() {
 		f.ask(t, "SETRANGE", bucket.Name("p"), "1", string(version))
 	}
@@ -241,7 +246,8 @@ func (f *function) zoned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	day := limiter.Limit{Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day, Zone: "Europe/Berlin"}
+	day := limiter.Limit{Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day,
+		Zone: "Europe/Berlin"}
 	set.Global.Limits = []limiter.Limit{day}
 	if _, err := f.set.SaveSet(t.Context(), *set, tester); err != nil {
 		t.Fatal(err)
@@ -256,7 +262,8 @@ func (f *function) complaints() int {
 // A Set that cannot be used is no outage: checks go on by the one before, and the log is
 // told once a minute until a good one is saved.
 func TestGoesByTheLastGoodSet(t *testing.T) {
-	for name, change := range map[string][2]string{"unknown zone": {"Europe/Berlin", "Mars/Utopia"}, "unreadable": {`{`, `<`}} {
+	for name, change := range map[string][2]string{"unknown zone": {"Europe/Berlin", "Mars/Utopia"},
+		"unreadable": {`{`, `<`}} {
 		t.Run(name, func(t *testing.T) {
 			f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
 			f.zoned(t)
@@ -265,7 +272,8 @@ func TestGoesByTheLastGoodSet(t *testing.T) {
 			f.damage(t, change[0], change[1])
 			for minute := 1; minute <= 3; minute++ {
 				for range 3 {
-					if checked := f.call(t, secret); checked.Degraded || !checked.Allowed || len(checked.Limits) != 2 {
+					if checked := f.call(t, secret); checked.Degraded || !checked.Allowed ||
+						len(checked.Limits) != 2 {
 						t.Fatalf("by the set before: %+v", checked)
 					}
 				}
@@ -295,7 +303,8 @@ func TestStartsWithoutAUsableSet(t *testing.T) {
 	secret := f.key(t, "free")
 	f.damage(t, "Europe/Berlin", "Mars/Utopia")
 	for range 20 {
-		if checked, err := f.Check(t.Context(), enforce.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret}); !errors.Is(err, enforce.ErrSet) {
+		if checked, err := f.Check(t.Context(), enforce.Call{Kind: policy.APIKey, Subject: secret.ID(),
+			Secret: secret}); !errors.Is(err, enforce.ErrSet) {
 			t.Fatalf("%+v, %v", checked, err)
 		}
 	}
@@ -382,10 +391,12 @@ func TestClientClock(t *testing.T) {
 	secret := f.key(t, "free")
 	start := time.Until(time.Unix(1_800_000_000, 0))
 	var longest time.Duration
-	for i, off := range []time.Duration{0, 10 * time.Minute, -10 * time.Minute, 0, 10 * time.Minute, -10 * time.Minute} {
+	for i, off := range []time.Duration{0, 10 * time.Minute, -10 * time.Minute, 0, 10 * time.Minute,
+		-10 * time.Minute} {
 		f.clock.Store(int64(off - start))
 		checked := f.call(t, secret)
-		if checked.Allowed != (i < 3) || checked.Degraded || checked.Limits[0].Remaining != int64(max(0, 2-i)) {
+		if checked.Allowed != (i < 3) || checked.Degraded ||
+			checked.Limits[0].Remaining != int64(max(0, 2-i)) {
 			t.Errorf("call %d, clock off by %s: %+v", i, off, checked)
 		}
 		if wait := checked.RetryAfter(); wait < 0 || wait > time.Hour || longest > 0 && wait > longest {
@@ -404,7 +415,8 @@ func TestHammeringIsBanned(t *testing.T) {
 		t.Fatal(err)
 	}
 	set.Bans = &policy.Bans{
-		Denials: 30, Window: policy.Duration(time.Hour), Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour),
+		Denials: 30, Window: policy.Duration(time.Hour), Base: policy.Duration(time.Minute),
+		Cap: policy.Duration(time.Hour),
 	}
 	if _, err := f.set.SaveSet(t.Context(), *set, tester); err != nil {
 		t.Fatal(err)
@@ -417,7 +429,8 @@ func TestHammeringIsBanned(t *testing.T) {
 	}
 	before := f.scripts(t)
 	for range 200 {
-		if checked := f.call(t, secret); checked.BannedUntil.IsZero() || checked.RetryAfter() <= 0 || checked.RetryAfter() > time.Minute {
+		if checked := f.call(t, secret); checked.BannedUntil.IsZero() || checked.RetryAfter() <= 0 ||
+			checked.RetryAfter() > time.Minute {
 			t.Fatalf("banned: %+v", checked)
 		}
 	}

@@ -38,7 +38,8 @@ func TestReadConfig(t *testing.T) {
 		{"LOG_LEVEL", "debug", nil},
 	} {
 		t.Run(c.name+"="+c.value, func(t *testing.T) {
-			variables := []string{"VALKEY_URL=valkey://localhost", "KEY_PEPPER=" + strings.Repeat("pepper!!", 4), c.name + "=" + c.value}
+			variables := []string{"VALKEY_URL=valkey://localhost",
+				"KEY_PEPPER=" + strings.Repeat("pepper!!", 4), c.name + "=" + c.value}
 			_, err := readConfig(variables)
 			if (err != nil) != (c.want != nil) {
 				t.Fatalf("got %v", err)

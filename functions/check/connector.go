@@ -56,7 +56,9 @@ func (c *connector) Check(ctx context.Context, call enforce.Call) (enforce.Resul
 		c.probe(ctx, a.checker, call)
 	}
 	with := c.piggyback(a)
-	checked, err := store.Retry(ctx, func(ctx context.Context) (enforce.Result, error) { return a.checker.Check(ctx, call, with) })
+	checked, err := store.Retry(ctx, func(ctx context.Context) (enforce.Result, error) {
+		return a.checker.Check(ctx, call, with)
+	})
 	with.Flush(ctx)
 	return checked, err
 }
@@ -67,7 +69,9 @@ func (c *connector) piggyback(a *attempt) *enforce.Piggyback {
 	if batch == nil {
 		return nil
 	}
-	return enforce.NewPiggyback(a.client, batch.Commands(a.client), func(results []valkey.ValkeyResult) { batch.Settle(results) })
+	return enforce.NewPiggyback(a.client, batch.Commands(a.client), func(results []valkey.ValkeyResult) {
+		batch.Settle(results)
+	})
 }
 
 // Close sends what was recorded. The function's environment is about to end.

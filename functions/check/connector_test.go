@@ -67,13 +67,15 @@ func (e *environment) open(t *testing.T, url string) valkey.Client {
 
 func (e *environment) newKey(t *testing.T) apikey.Secret {
 	t.Helper()
-	keys, edit := registry.NewStore(e.admin, e.config.pepper), registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
+	keys, edit := registry.NewStore(e.admin, e.config.pepper),
+		registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
 	set, err := keys.Set(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(set.Plans) == 0 {
-		set.Plans = []policy.Plan{{Name: "free", Limits: []limiter.Limit{{Requests: allowance, Window: 24 * time.Hour}}}}
+		set.Plans = []policy.Plan{{Name: "free",
+			Limits: []limiter.Limit{{Requests: allowance, Window: 24 * time.Hour}}}}
 		if _, err := keys.SaveSet(t.Context(), *set, edit); err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +93,8 @@ func (e *environment) freeze(d time.Duration) { e.clock.Add(int64(d)) }
 // take makes a call and returns how many have been counted.
 func (e *environment) take(t *testing.T) (int64, error) {
 	t.Helper()
-	checked, err := e.Check(t.Context(), enforce.Call{Kind: policy.APIKey, Subject: e.secret.ID(), Secret: e.secret})
+	checked, err := e.Check(t.Context(),
+		enforce.Call{Kind: policy.APIKey, Subject: e.secret.ID(), Secret: e.secret})
 	if err != nil {
 		return 0, err
 	}
@@ -159,7 +162,8 @@ func TestFirstCallsAfterAThawInACluster(t *testing.T) {
 			}
 		}
 		for _, door := range doors {
-			if err := door.Do(t.Context(), door.B().Arbitrary("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Build()).Error(); err != nil {
+			if err := door.Do(t.Context(), door.B().Arbitrary("CLIENT", "KILL", "TYPE", "normal", "SKIPME",
+				"yes").Build()).Error(); err != nil {
 				t.Fatal(err)
 			}
 		}

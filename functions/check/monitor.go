@@ -29,7 +29,8 @@ func newMonitor(out io.Writer, stage string, log *slog.Logger, now func() time.T
 		return m, nil
 	}
 	var err error
-	m.metrics, err = telemetry.NewMetrics(out, telemetry.Options{Service: telemetry.CheckService, Stage: stage, Interval: metricsInterval}, now)
+	m.metrics, err = telemetry.NewMetrics(out,
+		telemetry.Options{Service: telemetry.CheckService, Stage: stage, Interval: metricsInterval}, now)
 	if err != nil {
 		return nil, fmt.Errorf("STAGE: %w", err)
 	}
@@ -54,7 +55,8 @@ func (m *monitor) Checked(ctx context.Context, checked enforce.Result, asked ask
 	m.metrics.Record(telemetry.Check{
 		Denied: !checked.Allowed, ShadowDenied: checked.Allowed && !checked.WouldAllow,
 		CandidateDenied: !checked.CandidateAllows, Degraded: checked.Degraded,
-		StoreError: asked.failed, Store: asked.took, Remaining: binding.Remaining, Limit: binding.Limit.Requests,
+		StoreError: asked.failed, Store: asked.took, Remaining: binding.Remaining,
+		Limit: binding.Limit.Requests,
 	})
 	m.tick(ctx)
 }

@@ -51,7 +51,8 @@ func (f *function) counts(t *testing.T) map[string]float64 {
 func TestMonitorTellsWhatCallsCameTo(t *testing.T) {
 	f := newFunction(t,
 		policy.Plan{Name: "ten", Limits: tenADay()},
-		policy.Plan{Name: "shadow", Mode: policy.Shadow, Limits: []limiter.Limit{{Requests: 1, Window: time.Hour}}},
+		policy.Plan{Name: "shadow", Mode: policy.Shadow,
+			Limits: []limiter.Limit{{Requests: 1, Window: time.Hour}}},
 	)
 	ten, shadow := f.key(t, "ten"), f.key(t, "shadow")
 	for range 13 {
@@ -68,7 +69,8 @@ func TestMonitorTellsWhatCallsCameTo(t *testing.T) {
 
 	got := f.counts(t)
 	for name, want := range map[string]float64{
-		"Checks": 17, "Allowed": 13, "Denied": 4, "ShadowDenied": 2, "Degraded": 1, "StoreErrors": 1, "Refused": 2, "Unauthorized": 1,
+		"Checks": 17, "Allowed": 13, "Denied": 4, "ShadowDenied": 2, "Degraded": 1, "StoreErrors": 1,
+		"Refused": 2, "Unauthorized": 1,
 		"ColdStart": 1,
 		"NearLimit": 5, // the calls that left 1 and 0 of ten, and those that left nothing of one
 	} {
@@ -106,7 +108,8 @@ func TestMetricsAreFewLines(t *testing.T) {
 }
 
 func TestStageMustBeADimension(t *testing.T) {
-	if _, err := newMonitor(io.Discard, "pr\nod", nil, time.Now); !errors.Is(err, telemetry.ErrDimension) || !strings.Contains(err.Error(), "STAGE") {
+	if _, err := newMonitor(io.Discard, "pr\nod", nil, time.Now); !errors.Is(err, telemetry.ErrDimension) ||
+		!strings.Contains(err.Error(), "STAGE") {
 		t.Errorf("%v", err)
 	}
 	m, err := newMonitor(nil, "", slog.New(slog.DiscardHandler), time.Now)

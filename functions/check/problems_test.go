@@ -9,12 +9,17 @@ import (
 
 // wrongVariables has a value that is refused for each variable of the function.
 var wrongVariables = map[string]string{
-	"VALKEY_URL": "localhost:6379", "KEY_PEPPER": "short-secret", "VALKEY_TIMEOUT": "100", "CALLER_CACHE": "25h", "DENY_CACHE": "61s",
+	"VALKEY_URL": "localhost:6379", "KEY_PEPPER": "short-secret", "VALKEY_TIMEOUT": "100",
+	"CALLER_CACHE": "25h", "DENY_CACHE": "61s",
 	"VALKEY_CONNECT_TIMEOUT": "9s",
-	"HTTP_API_RESPONSE":      "xml", "HTTP_API_DENY": "429", "USAGE_IDENTIFIER": "maybe", "RESERVATION_LEASE": "0s", "STAGE": "pr\nod",
-	"LOG_LEVEL": "loud", "IDENTITY_SOURCES": "jwt,jwt", "JWT_ISSUER": strings.Repeat("i", 513), "JWT_AUDIENCE": ",",
-	"JWT_JWKS_URL": "https://issuer.example/keys", "JWT_JWKS": "short-secret", "JWT_IDENTITY_CLAIM": strings.Repeat("i", 513),
-	"JWT_PLAN_CLAIM": strings.Repeat("i", 513), "JWT_LEEWAY": "6m", "IPV4_PREFIX": "33", "IPV6_PREFIX": "x",
+	"HTTP_API_RESPONSE":      "xml", "HTTP_API_DENY": "429", "USAGE_IDENTIFIER": "maybe",
+	"RESERVATION_LEASE": "0s", "STAGE": "pr\nod",
+	"LOG_LEVEL": "loud", "IDENTITY_SOURCES": "jwt,jwt", "JWT_ISSUER": strings.Repeat("i", 513),
+	"JWT_AUDIENCE": ",",
+	"JWT_JWKS_URL": "https://issuer.example/keys", "JWT_JWKS": "short-secret",
+	"JWT_IDENTITY_CLAIM": strings.Repeat("i", 513),
+	"JWT_PLAN_CLAIM":     strings.Repeat("i", 513), "JWT_LEEWAY": "6m", "IPV4_PREFIX": "33",
+	"IPV6_PREFIX": "x",
 }
 
 // Everything that is wrong with the environment is in one error, so that an operator
@@ -36,7 +41,9 @@ func TestEveryWrongVariableIsNamed(t *testing.T) {
 	if err == nil {
 		t.Fatal("taken")
 	}
-	words := strings.FieldsFunc(err.Error(), func(c rune) bool { return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_", c) })
+	words := strings.FieldsFunc(err.Error(), func(c rune) bool {
+		return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_", c)
+	})
 	for name := range wrongVariables {
 		if !slices.Contains(words, name) {
 			t.Errorf("%s is not named in: %v", name, err)

@@ -18,7 +18,8 @@ import (
 func TestRetryAfterIsExact(t *testing.T) {
 	const window = 300 * time.Millisecond
 	limits := map[string][]limiter.Limit{
-		"several limits": {{Requests: 9, Window: window}, {Requests: 5, Window: window / 2}, {Requests: 7, Window: window, Algorithm: limiter.Counter}},
+		"several limits": {{Requests: 9, Window: window}, {Requests: 5, Window: window / 2},
+			{Requests: 7, Window: window, Algorithm: limiter.Counter}},
 	}
 	for _, algorithm := range limiter.Algorithms() {
 		limits[fmt.Sprint(algorithm)] = []limiter.Limit{{Requests: 7, Window: window, Algorithm: algorithm}}
@@ -64,10 +65,13 @@ func (f *function) callUntilItPasses(t *testing.T, secret apikey.Secret) {
 		checked = f.call(t, secret)
 		after := f.serverTime(t)
 		switch {
-		case checked.Allowed && after.Before(free), !checked.Allowed && !before.Before(free), checked.Degraded:
-			t.Fatalf("call %d, between %s and %s, is allowed: %t; want that from %s on", calls, before, after, checked.Allowed, free)
+		case checked.Allowed && after.Before(free), !checked.Allowed && !before.Before(free),
+			checked.Degraded:
+			t.Fatalf("call %d, between %s and %s, is allowed: %t; want that from %s on", calls, before, after,
+				checked.Allowed, free)
 		case !checked.Allowed && !checked.Now.Add(checked.RetryAfter()).Equal(free):
-			t.Fatalf("call %d is told %s, those before %s", calls, checked.Now.Add(checked.RetryAfter()), free)
+			t.Fatalf("call %d is told %s, those before %s", calls,
+				checked.Now.Add(checked.RetryAfter()), free)
 		case checked.Allowed:
 			return
 		}

@@ -47,8 +47,10 @@ var withoutRight = map[string]struct {
 		secret, _ := apikey.Generate("test") // fails for a bad environment alone
 		return secret
 	}},
-	"revoked":        {callerAddress, edited(func(k *policy.Key) { k.Status = policy.Revoked })},
-	"expired":        {callerAddress, edited(func(k *policy.Key) { k.Expires = time.Now().Add(-time.Second) })},
+	"revoked": {callerAddress, edited(func(k *policy.Key) { k.Status = policy.Revoked })},
+	"expired": {callerAddress, edited(func(k *policy.Key) {
+		k.Expires = time.Now().Add(-time.Second)
+	})},
 	"banned by hand": {callerAddress, edited(func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) })},
 	"banned by the policy": {callerAddress, func(t *testing.T, f *function) apikey.Secret {
 		f.edit(t, func(s *policy.Set) {
@@ -59,11 +61,15 @@ var withoutRight = map[string]struct {
 	}},
 	"over its limit": {callerAddress, func(t *testing.T, f *function) apikey.Secret { return f.after(t, 1) }},
 	"refused address": {refusedAddress, func(t *testing.T, f *function) apikey.Secret {
-		f.edit(t, func(s *policy.Set) { s.Allow = []netip.Prefix{netip.MustParsePrefix(callerAddress + "/32")} })
+		f.edit(t, func(s *policy.Set) {
+			s.Allow = []netip.Prefix{netip.MustParsePrefix(callerAddress + "/32")}
+		})
 		return f.key(t, "pro")
 	}},
 	"denied address": {deniedAddress, func(t *testing.T, f *function) apikey.Secret {
-		f.edit(t, func(s *policy.Set) { s.Deny = []netip.Prefix{netip.MustParsePrefix(deniedAddress + "/32")} })
+		f.edit(t, func(s *policy.Set) {
+			s.Deny = []netip.Prefix{netip.MustParsePrefix(deniedAddress + "/32")}
+		})
 		return f.key(t, "pro")
 	}},
 }
@@ -108,7 +114,8 @@ func (f *function) after(t *testing.T, calls int) apikey.Secret {
 func callFrom(secret apikey.Secret, address string) enforce.Call {
 	from := netip.MustParseAddr(address)
 	return enforce.Call{
-		Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Address: from, Network: netip.PrefixFrom(from, 32),
+		Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Address: from,
+		Network: netip.PrefixFrom(from, 32),
 	}
 }
 
@@ -118,27 +125,33 @@ func TestSharedLimitsOfTheFunction(t *testing.T) {
 	for limit, share := range sharings {
 		for name, caller := range withoutRight {
 			t.Run(limit+"/"+name, func(t *testing.T) {
-				hourly := func(n int64) []limiter.Limit { return []limiter.Limit{{Requests: n, Window: time.Hour}} }
-				f := newFunction(t, policy.Plan{Name: "free", Limits: hourly(1)}, policy.Plan{Name: "pro", Limits: hourly(1000)})
+				hourly := func(n int64) []limiter.Limit {
+					return []limiter.Limit{{Requests: n, Window: time.Hour}}
+				}
+				f := newFunction(t, policy.Plan{Name: "free", Limits: hourly(1)},
+					policy.Plan{Name: "pro", Limits: hourly(1000)})
 				f.edit(t, func(s *policy.Set) {
 					s.Routes = []policy.Route{{Name: "all", Cost: 1}}
 					share(s, hourly(1000))
 				})
 				legitimate := f.key(t, "pro")
 				for range 5 {
-					if c, err := f.Check(t.Context(), callFrom(legitimate, callerAddress)); err != nil || !c.Allowed {
+					if c, err := f.Check(t.Context(),
+						callFrom(legitimate, callerAddress)); err != nil || !c.Allowed {
 						t.Fatalf("%+v, %v", c, err)
 					}
 				}
 				denied := callFrom(caller.secret(t, f), caller.address)
-				if c, err := f.Check(t.Context(), callFrom(legitimate, callerAddress)); err != nil || !c.Allowed {
+				if c, err := f.Check(t.Context(),
+					callFrom(legitimate, callerAddress)); err != nil || !c.Allowed {
 					t.Fatalf("%+v, %v", c, err)
 				}
 				before := f.sharedStates(t)
 				monitor := valkeytest.StartMonitor(t, f.checker.config.ValkeyURL)
 				for range 4 {
 					c, err := f.Check(t.Context(), denied)
-					if c.Allowed || err != nil && !errors.Is(err, policy.ErrUnknownKey) && !errors.Is(err, policy.ErrRefused) {
+					if c.Allowed || err != nil && !errors.Is(err, policy.ErrUnknownKey) &&
+						!errors.Is(err, policy.ErrRefused) {
 						t.Fatalf("%+v, %v; want a refusal", c, err)
 					}
 				}

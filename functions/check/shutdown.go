@@ -53,9 +53,10 @@ func register(api string) error {
 		return fmt.Errorf("%w: %w", errExtension, err)
 	}
 	_ = conn.SetDeadline(time.Now().Add(registerTimeout)) // cannot fail on an open connection
-	_, _ = fmt.Fprintf(conn, "POST /2020-01-01/extension/register HTTP/1.1\r\nHost: %s\r\nLambda-Extension-Name: tidegate\r\n"+
-		// an error comes again when the answer is read
-		"Content-Type: application/json\r\nContent-Length: 13\r\n\r\n{\"events\":[]}", api)
+	_, _ = fmt.Fprintf(conn,
+		"POST /2020-01-01/extension/register HTTP/1.1\r\nHost: %s\r\nLambda-Extension-Name: tidegate\r\n"+
+			// an error comes again when the answer is read
+			"Content-Type: application/json\r\nContent-Length: 13\r\n\r\n{\"events\":[]}", api)
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		_ = conn.Close()
@@ -66,7 +67,8 @@ func register(api string) error {
 		_ = conn.Close()
 		return fmt.Errorf("%w: %s", errExtension, response.Status)
 	}
-	_, err = fmt.Fprintf(conn, "GET /2020-01-01/extension/event/next HTTP/1.1\r\nHost: %s\r\nLambda-Extension-Identifier: %s\r\n\r\n",
+	_, err = fmt.Fprintf(conn, "GET /2020-01-01/extension/event/next HTTP/1.1\r\nHost: "+
+		"%s\r\nLambda-Extension-Identifier: %s\r\n\r\n",
 		api, response.Header.Get("Lambda-Extension-Identifier"))
 	if err != nil {
 		return fmt.Errorf("%w: %w", errExtension, err)

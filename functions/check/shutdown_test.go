@@ -31,7 +31,8 @@ func TestRegister(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-started
-	for _, want := range []string{`POST /2020-01-01/extension/register tidegate {"events":[]}`, "GET /2020-01-01/extension/event/next an-id "} {
+	for _, want := range []string{`POST /2020-01-01/extension/register tidegate {"events":[]}`,
+		"GET /2020-01-01/extension/event/next an-id "} {
 		if got := <-asked; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -43,10 +44,13 @@ func TestRegister(t *testing.T) {
 func TestRegisterFails(t *testing.T) {
 	refusing := httptest.NewServer(http.NotFoundHandler())
 	defer refusing.Close()
-	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		panic(http.ErrAbortHandler)
+	}))
 	defer hanging.Close()
 	for api, want := range map[string]string{
-		refusing.Listener.Addr().String(): "404", hanging.Listener.Addr().String(): "EOF", "": "missing address", "127.0.0.1:1": "refused",
+		refusing.Listener.Addr().String(): "404", hanging.Listener.Addr().String(): "EOF",
+		"": "missing address", "127.0.0.1:1": "refused",
 	} {
 		if err := register(api); !errors.Is(err, errExtension) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", api, err, want)

@@ -25,7 +25,8 @@ const maxPrepared = 16 << 10
 func buildFunction(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "bootstrap")
-	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-ldflags=-s -w -buildid=", "-o", binary, ".")
+	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc",
+		"-ldflags=-s -w -buildid=", "-o", binary, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -51,7 +52,8 @@ func TestSizeOfTheFunction(t *testing.T) {
 	}
 	t.Logf("binary %.2f MiB, packed %.2f MiB", float64(len(content))/(1<<20), float64(packed.Len())/(1<<20))
 	if len(content) > maxBinary || packed.Len() > maxZip {
-		t.Errorf("binary of %d bytes, packed %d: must be at most %d and %d", len(content), packed.Len(), maxBinary, maxZip)
+		t.Errorf("binary of %d bytes, packed %d: must be at most %d and %d", len(content), packed.Len(),
+			maxBinary, maxZip)
 	}
 }
 

@@ -15,7 +15,8 @@ import (
 
 // deployed are the default time-outs.
 var deployed = settings{
-	ValkeyTimeout: 100 * time.Millisecond, ValkeyConnectTimeout: 5 * time.Second, ReservationLease: 10 * time.Minute,
+	ValkeyTimeout: 100 * time.Millisecond, ValkeyConnectTimeout: 5 * time.Second,
+	ReservationLease: 10 * time.Minute,
 }
 
 // network is Valkey behind proxies that tests slow down.
@@ -71,7 +72,8 @@ func (n *network) denied(t *testing.T, f *checker) int {
 	t.Helper()
 	denied := 0
 	for _, secret := range n.secrets {
-		checked, err := f.Check(t.Context(), enforce.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret})
+		checked, err := f.Check(t.Context(),
+			enforce.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret})
 		if err != nil || !checked.Allowed || checked.Degraded {
 			denied++
 		}
@@ -101,16 +103,17 @@ func TestSlowLogIns(t *testing.T) {
 		for _, delay := range []time.Duration{
 			60 * time.Millisecond, 120 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond,
 		} {
-			t.Run(map[bool]string{false: "node ", true: "cluster "}[clustered]+delay.String(), func(t *testing.T) {
-				n.each(func(p *valkeytest.Proxy) { p.DelayFirstReplies(delay) })
-				calm(t, func() (int, string) {
-					f, log := n.start(t, deployed)
-					defer f.Close()
-					denied := n.denied(t, f)
-					n.each((*valkeytest.Proxy).Cut)
-					return denied + n.denied(t, f), log.String()
+			t.Run(map[bool]string{false: "node ", true: "cluster "}[clustered]+delay.String(),
+				func(t *testing.T) {
+					n.each(func(p *valkeytest.Proxy) { p.DelayFirstReplies(delay) })
+					calm(t, func() (int, string) {
+						f, log := n.start(t, deployed)
+						defer f.Close()
+						denied := n.denied(t, f)
+						n.each((*valkeytest.Proxy).Cut)
+						return denied + n.denied(t, f), log.String()
+					})
 				})
-			})
 		}
 	}
 }

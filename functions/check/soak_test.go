@@ -62,12 +62,15 @@ func TestSoak(t *testing.T) {
 	if s.failed.Load() > 0 || s.over.Load() > 0 {
 		t.Errorf("%d calls failed, %d above their limit in a window", s.failed.Load(), s.over.Load())
 	}
-	if after.goroutines > before.goroutines+10 || after.heap > before.heap*5/4+4<<20 || after.connections > before.connections+soakEnvironments {
+	if after.goroutines > before.goroutines+10 || after.heap > before.heap*5/4+4<<20 ||
+		after.connections > before.connections+soakEnvironments {
 		t.Errorf("grew from %s to %s", before, after)
 	}
-	t.Logf("soak of %s: %d calls at %d/s, %d 5xx, %d degraded, %d over a limit; %d edits, rotations and resets, %d failovers; "+
+	t.Logf("soak of %s: %d calls at %d/s, %d 5xx, %d degraded, %d over a limit; %d edits, rotations and "+
+		"resets, %d failovers; "+
 		"%s at first, %s at the end",
-		length, s.calls.Load(), int(float64(s.calls.Load())/(length+warmUp).Seconds()), s.failed.Load(), s.degraded.Load(), s.over.Load(),
+		length, s.calls.Load(), int(float64(s.calls.Load())/(length+warmUp).Seconds()), s.failed.Load(),
+		s.degraded.Load(), s.over.Load(),
 		s.edits.Load(), s.failovers.Load(), before, after)
 }
 
@@ -100,13 +103,15 @@ type growth struct {
 }
 
 func (g growth) String() string {
-	return fmt.Sprintf("%d goroutines, %.1f MB heap, %d connections", g.goroutines, float64(g.heap)/1e6, g.connections)
+	return fmt.Sprintf("%d goroutines, %.1f MB heap, %d connections", g.goroutines, float64(g.heap)/1e6,
+		g.connections)
 }
 
 // open connects for as long as the soak lasts.
 func (s *soak) open(t *testing.T, url string) valkey.Client {
 	t.Helper()
-	client, err := store.Open(t.Context(), url, store.Options{Dial: 10 * time.Second, Write: 10 * time.Second})
+	client, err := store.Open(t.Context(), url,
+		store.Options{Dial: 10 * time.Second, Write: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +141,8 @@ func newSoak(t *testing.T, urls []string) *soak {
 		t.Fatal(err)
 	}
 	for i := range soakKeys {
-		k, secret, err := s.store.Create(t.Context(), policy.NewKey{Name: "soak", Env: "test", Plan: []string{"steady", "edited"}[i%2]}, tester)
+		k, secret, err := s.store.Create(t.Context(),
+			policy.NewKey{Name: "soak", Env: "test", Plan: []string{"steady", "edited"}[i%2]}, tester)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +161,8 @@ func (s *soak) start(t *testing.T) {
 			CallerCache: 10 * time.Minute, DenyCache: 100 * time.Millisecond, pepper: s.pepper,
 		}
 		made := newChecker(c, slog.New(slog.DiscardHandler), unwatched(t))
-		resolver, err := identity.New(identity.Config{Sources: []identity.Kind{identity.Key, identity.IP}, IPv4Bits: 32, IPv6Bits: 64, Pepper: s.pepper})
+		resolver, err := identity.New(identity.Config{Sources: []identity.Kind{identity.Key, identity.IP},
+			IPv4Bits: 32, IPv6Bits: 64, Pepper: s.pepper})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,14 +255,18 @@ func (s *soak) admit(k *soakKey, began time.Time) {
 	k.next = (k.next + 1) % soakLimit
 }
 
-func (s *soak) invoke(t *testing.T, a *authorizer.Authorizer, credential, address string) (allowed, degraded bool) {
+func (s *soak) invoke(t *testing.T, a *authorizer.Authorizer, credential, address string) (allowed,
+	degraded bool) {
 	headers := map[string]string{}
 	if credential != "" {
 		headers["x-api-key"] = credential
 	}
 	event, _ := json.Marshal(map[string]any{
-		"version": "2.0", "type": "REQUEST", "routeArn": "arn:aws:execute-api:eu-west-1:123456789012:abcdef1234/prod/GET/orders", "headers": headers,
-		"requestContext": map[string]any{"stage": "prod", "http": map[string]any{"method": "GET", "path": "/orders", "sourceIp": address}},
+		"version": "2.0", "type": "REQUEST",
+		"routeArn": "arn:aws:execute-api:eu-west-1:123456789012:abcdef1234/prod/GET/orders",
+		"headers":  headers,
+		"requestContext": map[string]any{"stage": "prod",
+			"http": map[string]any{"method": "GET", "path": "/orders", "sourceIp": address}},
 	})
 	response, err := a.Invoke(t.Context(), event)
 	var answer struct {
@@ -265,7 +276,8 @@ func (s *soak) invoke(t *testing.T, a *authorizer.Authorizer, credential, addres
 			KeyID    string
 		}
 	}
-	if err != nil || json.Unmarshal(response, &answer) != nil || answer.Context.KeyID == "" && !answer.Context.Degraded {
+	if err != nil || json.Unmarshal(response, &answer) != nil || answer.Context.KeyID == "" &&
+		!answer.Context.Degraded {
 		if s.failed.Add(1) == 1 {
 			t.Logf("first failure: %s, %v", response, err)
 		}
@@ -291,7 +303,8 @@ func (s *soak) edit(t *testing.T) {
 			k.secret.Store(&secret)
 		}
 	case 1:
-		o := &policy.Override{Limits: []limiter.Limit{{Requests: 1 + rand.Int64N(50), Window: soakWindow}}, Reason: "soak"}
+		o := &policy.Override{Limits: []limiter.Limit{{Requests: 1 + rand.Int64N(50), Window: soakWindow}},
+			Reason: "soak"}
 		_, err = s.store.SetOverride(t.Context(), k.id, key.Version, o, tester)
 	case 2:
 		err = s.store.Reset(t.Context(), k.id, tester)

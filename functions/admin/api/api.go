@@ -90,11 +90,13 @@ func configOf(base string) huma.Config {
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"token": {
 			Type: "http", Scheme: "bearer",
-			Description: "A machine token, tga_…, with scope read, write (which includes the others) or settle. An editor makes it in the settings.",
+			Description: "A machine token, tga_…, with scope read, write (which includes the others) or " +
+				"settle. An editor makes it in the settings.",
 		},
 		"session": {
 			Type: "apiKey", In: "cookie", Name: "__Host-tidegate",
-			Description: "A browser's session. Whatever is not a GET must come from the dashboard's own pages.",
+			Description: "A browser's session. Whatever is not a GET must come from the dashboard's own " +
+				"pages.",
 		},
 	}
 	return config
@@ -151,13 +153,15 @@ func register[In, Out any](a *api, o operation, do func(context.Context, *In) (*
 		o.maxBody = MaxBody
 	}
 	described := huma.Operation{
-		OperationID: o.id, Method: method, Path: Prefix + path, Summary: o.summary, Description: o.details, Tags: []string{o.group},
+		OperationID: o.id, Method: method, Path: Prefix + path, Summary: o.summary, Description: o.details,
+		Tags: []string{o.group},
 		// the dashboard and the gateway have limits of their own
 		DefaultStatus: o.status, MaxBodyBytes: o.maxBody, BodyReadTimeout: -1,
 		Security: []map[string][]string{{"token": {o.scope()}}, {"session": {}}},
 	}
 	if o.answer != "" {
-		described.Responses = map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{o.answer: {Schema: o.schema}}}}
+		described.Responses = map[string]*huma.Response{
+			"200": {Description: "OK", Content: map[string]*huma.MediaType{o.answer: {Schema: o.schema}}}}
 	}
 	huma.Register(a.huma, described, func(ctx context.Context, in *In) (*Out, error) {
 		out, err := do(ctx, in)

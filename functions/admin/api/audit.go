@@ -45,7 +45,8 @@ type Actor struct {
 
 func entryOf(e audit.Entry) Entry {
 	return Entry{
-		e.ID, e.Time, Actor(e.By), e.Action, e.Subject, e.Name, e.Reason, e.Version, rawOrNil(e.Before), rawOrNil(e.After), e.Previous, e.Hash,
+		e.ID, e.Time, Actor(e.By), e.Action, e.Subject, e.Name, e.Reason, e.Version, rawOrNil(e.Before),
+		rawOrNil(e.After), e.Previous, e.Hash,
 	}
 }
 
@@ -101,18 +102,23 @@ type (
 func (a *api) registerAudit() {
 	const group = "audit"
 	register(a, operation{
-		pattern: "GET /audit", id: "list-audit", summary: "Every change, newest first", role: auth.Viewer, group: group,
+		pattern: "GET /audit", id: "list-audit", summary: "Every change, newest first",
+		role: auth.Viewer, group: group,
 	}, a.listAudit)
 	register(a, operation{
-		pattern: "GET /audit/verify", id: "verify-audit", summary: "Check the hash of every entry and the end of every chain", role: auth.Viewer,
+		pattern: "GET /audit/verify", id: "verify-audit",
+		summary: "Check the hash of every entry and the end of every chain", role: auth.Viewer,
 		group: group,
 	}, a.verifyAudit)
 	register(a, operation{
-		pattern: "GET /audit/{entry}", id: "get-audit-entry", summary: "Get one entry", role: auth.Viewer, group: group,
+		pattern: "GET /audit/{entry}", id: "get-audit-entry", summary: "Get one entry",
+		role: auth.Viewer, group: group,
 	}, a.getEntry)
 	register(a, operation{
-		pattern: "POST /audit/{entry}/revert", id: "revert-change", summary: "Put back what was before an entry", role: auth.Editor, group: group,
-		details: "By a new change, which also puts back whatever changed since in the same key or in the policies. " +
+		pattern: "POST /audit/{entry}/revert", id: "revert-change",
+		summary: "Put back what was before an entry", role: auth.Editor, group: group,
+		details: "By a new change, which also puts back whatever changed since in the same key or in the " +
+			"policies. " +
 			"Needs If-Match with the subject's version.",
 	}, a.revert)
 }
@@ -143,7 +149,8 @@ func (a *api) verifyAudit(ctx context.Context, _ *none) (*verifyOutput, error) {
 		return nil, err
 	}
 	out := &verifyOutput{}
-	out.Body.Entries, out.Body.Good, out.Body.Broken, out.Body.Cuts = v.Entries, v.Good(), append([]string{}, v.Broken...), []Cut{}
+	out.Body.Entries, out.Body.Good, out.Body.Broken, out.Body.Cuts = v.Entries, v.Good(),
+		append([]string{}, v.Broken...), []Cut{}
 	for _, c := range v.Cut {
 		out.Body.Cuts = append(out.Body.Cuts, Cut{int(c.Bucket), c.Last, c.Missing})
 	}

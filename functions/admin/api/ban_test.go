@@ -16,7 +16,8 @@ func (s *service) hammer(k policy.Key, secret apikey.Secret) time.Time {
 	s.t.Helper()
 	checker := enforce.NewChecker(s.client, testPepper)
 	for range 10 {
-		c, err := checker.Check(s.t.Context(), enforce.Call{Kind: policy.APIKey, Subject: k.ID, Secret: secret, Route: route.Call{Path: "/"}}, nil)
+		c, err := checker.Check(s.t.Context(), enforce.Call{Kind: policy.APIKey, Subject: k.ID,
+			Secret: secret, Route: route.Call{Path: "/"}}, nil)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -36,11 +37,13 @@ func TestBanByPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	set.Plans[0].Limits = []limit{{Requests: 1, Window: time.Hour}}
-	set.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour), Base: policy.Duration(time.Hour), Cap: policy.Duration(24 * time.Hour)}
+	set.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour), Base: policy.Duration(time.Hour),
+		Cap: policy.Duration(24 * time.Hour)}
 	if _, err := s.keys.SaveSet(t.Context(), *set, byTest); err != nil {
 		t.Fatal(err)
 	}
-	k, secret, err := s.keys.Create(t.Context(), policy.NewKey{Name: "hammer", Env: "test", Plan: "free"}, byTest)
+	k, secret, err := s.keys.Create(t.Context(),
+		policy.NewKey{Name: "hammer", Env: "test", Plan: "free"}, byTest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,11 +54,13 @@ func TestBanByPolicy(t *testing.T) {
 			t.Fatalf("banned for %s more", left)
 		}
 		told := `"bannedUntil":"` + until.Format(time.RFC3339Nano) + `"`
-		if items, _ := s.get("/keys?state=banned").wants(http.StatusOK, k.ID, `"banned"`, told).at("items").([]any); len(items) != 1 {
+		if items, _ := s.get("/keys?state=banned").wants(http.StatusOK, k.ID, `"banned"`,
+			told).at("items").([]any); len(items) != 1 {
 			t.Errorf("%d are banned", len(items))
 		}
 		s.get("/keys/"+k.ID).wants(http.StatusOK, `"banned"`, told)
-		s.do(http.MethodPost, "/keys/"+k.ID+"/unban", nil, header{"If-Match": `"9"`}).wants(http.StatusPreconditionFailed)
+		s.do(http.MethodPost, "/keys/"+k.ID+"/unban", nil,
+			header{"If-Match": `"9"`}).wants(http.StatusPreconditionFailed)
 		s.post("/keys/"+k.ID+"/unban", map[string]any{"reason": "sorry"}).wants(http.StatusOK)
 		s.get("/audit?action=key.unban&subject="+k.ID).wants(http.StatusOK, told, `"reason":"sorry"`)
 		if body := s.get("/keys?state=banned").wants(http.StatusOK); len(body.text) > 50 {

@@ -43,8 +43,10 @@ type BulkFilter struct {
 
 func (a *api) registerBulk() {
 	register(a, operation{
-		pattern: "POST /bulk", id: "change-keys", summary: "Change many keys, some with each request", role: auth.Editor, group: "keys",
-		details: "A request changes up to 200 keys in about a second and says how to go on. Doing a part twice changes nothing twice.",
+		pattern: "POST /bulk", id: "change-keys", summary: "Change many keys, some with each request",
+		role: auth.Editor, group: "keys",
+		details: "A request changes up to 200 keys in about a second and says how to go on. Doing a part " +
+			"twice changes nothing twice.",
 	}, a.changeKeys)
 }
 

@@ -51,18 +51,22 @@ type Caller struct {
 func (a *api) registerCallers() {
 	const group = "keys"
 	register(a, operation{
-		pattern: "GET /callers", id: "list-callers", summary: "List who called within 24 hours, the last first", role: auth.Viewer, group: group,
+		pattern: "GET /callers", id: "list-callers",
+		summary: "List who called within 24 hours, the last first", role: auth.Viewer, group: group,
 	}, a.listCallers)
 	register(a, operation{
-		pattern: "POST /callers", id: "adopt-caller", summary: "Make a record of a caller without an API key", role: auth.Editor, group: group,
-		status: http.StatusCreated, details: "So that a token's holder or an address can have an override or a ban, by the operations on keys.",
+		pattern: "POST /callers", id: "adopt-caller", summary: "Make a record of a caller without an API key",
+		role: auth.Editor, group: group,
+		status: http.StatusCreated, details: "So that a token's holder or an address can have an override " +
+			"or a ban, by the operations on keys.",
 	}, a.adopt)
 }
 
 func (a *api) listCallers(ctx context.Context, in *Paging) (*callersOutput, error) {
 	page, err := a.Usage.Active(ctx, in.After, in.Count)
 	if errors.Is(err, usage.ErrCursor) {
-		return nil, unprocessable(Detail{Location: "query.after", Message: "is not a position in this list; start from the first page"})
+		return nil, unprocessable(Detail{Location: "query.after",
+			Message: "is not a position in this list; start from the first page"})
 	}
 	if err != nil {
 		return nil, err
@@ -110,9 +114,11 @@ func (a *api) adopt(ctx context.Context, in *adoptInput) (*adoptOutput, error) {
 	if err := wrong.err(); err != nil {
 		return nil, err
 	}
-	k, err := a.Keys.Adopt(ctx, policy.Kind(b.Kind), id, strings.TrimSpace(b.Name), o, edit(ctx, strings.TrimSpace(b.Reason)))
+	k, err := a.Keys.Adopt(ctx, policy.Kind(b.Kind), id, strings.TrimSpace(b.Name),
+		o, edit(ctx, strings.TrimSpace(b.Reason)))
 	if errors.Is(err, policy.ErrConflict) {
-		return nil, problem(http.StatusConflict, "There is a record of this caller already: "+Prefix+"/keys/"+id)
+		return nil, problem(http.StatusConflict,
+			"There is a record of this caller already: "+Prefix+"/keys/"+id)
 	}
 	if err != nil {
 		return nil, err
@@ -126,7 +132,8 @@ func (a *api) callerID(in *adoptInput, wrong *details) string {
 	switch {
 	case b.ID != "":
 		if !callerPattern.MatchString(b.ID) {
-			wrong.add("id", errors.New("must be 22 letters, digits, - and _: the id of a caller without an API key"))
+			wrong.add("id",
+				errors.New("must be 22 letters, digits, - and _: the id of a caller without an API key"))
 		}
 		return b.ID
 	case b.Kind == string(policy.Address):

@@ -30,7 +30,8 @@ func TestDocument(t *testing.T) {
 			Responses   map[string]struct{ Content map[string]any }
 		}
 	}
-	if err := json.Unmarshal([]byte(s.get("/openapi.json").wants(http.StatusOK).text), &document); err != nil {
+	if err := json.Unmarshal([]byte(s.get("/openapi.json").wants(http.StatusOK).text),
+		&document); err != nil {
 		t.Fatal(err)
 	}
 	if document.OpenAPI != "3.1.0" || len(document.Servers) != 1 || document.Servers[0].URL != "/" {
@@ -42,7 +43,8 @@ func TestDocument(t *testing.T) {
 		for method, o := range methods {
 			pattern := strings.ToUpper(method) + " " + path
 			documented, ids = append(documented, pattern), append(ids, o.OperationID)
-			if o.Summary == "" || len(o.Tags) != 1 || len(o.Security) != 2 || len(o.Security[0]["token"]) != 1 {
+			if o.Summary == "" || len(o.Tags) != 1 || len(o.Security) != 2 ||
+				len(o.Security[0]["token"]) != 1 {
 				t.Errorf("%s: %+v", pattern, o)
 				continue
 			}
@@ -54,11 +56,13 @@ func TestDocument(t *testing.T) {
 	}
 	for _, r := range Routes("", Services{}) {
 		served = append(served, r.Pattern)
-		want := map[auth.Role]string{auth.Viewer: "read", auth.Editor: "write", auth.Settler: "settle"}[r.Role]
+		want := map[auth.Role]string{auth.Viewer: "read", auth.Editor: "write",
+			auth.Settler: "settle"}[r.Role]
 		if want == "" || scopes[r.Pattern] != want || r.MaxBody < MaxBody {
 			t.Errorf("%s: role %v, scope %q, %d bytes", r.Pattern, r.Role, scopes[r.Pattern], r.MaxBody)
 		}
-		if changes := !strings.HasPrefix(r.Pattern, "GET "); changes && r.Role == auth.Viewer && !strings.HasPrefix(r.Pattern, "POST /api/v1/simulate") {
+		if changes := !strings.HasPrefix(r.Pattern, "GET "); changes && r.Role == auth.Viewer &&
+			!strings.HasPrefix(r.Pattern, "POST /api/v1/simulate") {
 			t.Errorf("%s is open to viewers", r.Pattern)
 		}
 		if settles := r.Pattern == "POST /api/v1/reservations/settle"; settles != (r.Role == auth.Settler) {

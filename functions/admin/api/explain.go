@@ -73,7 +73,8 @@ type Response struct {
 
 func (a *api) registerExplain() {
 	register(a, operation{
-		pattern: "GET /explain", id: "explain-call", summary: "What a call would get now, and why", role: auth.Viewer, group: "usage",
+		pattern: "GET /explain", id: "explain-call", summary: "What a call would get now, and why",
+		role: auth.Viewer, group: "usage",
 		details: "Nothing is taken.",
 	}, a.explain)
 }
@@ -82,13 +83,15 @@ func (a *api) registerExplain() {
 const v6Bits = 64
 
 func (in *explainInput) call() (enforce.Call, error) {
-	c := enforce.Call{Route: route.Call{API: in.API, Stage: in.Stage, Method: strings.ToUpper(in.Method), Path: in.Path}}
+	c := enforce.Call{Route: route.Call{API: in.API, Stage: in.Stage, Method: strings.ToUpper(in.Method),
+		Path: in.Path}}
 	if in.Address == "" {
 		return c, nil
 	}
 	address, err := netip.ParseAddr(in.Address)
 	if err != nil || address.Zone() != "" {
-		return c, unprocessable(Detail{Location: "query.address", Message: "must be an address such as 203.0.113.7 or 2001:db8::1"})
+		return c, unprocessable(Detail{Location: "query.address",
+			Message: "must be an address such as 203.0.113.7 or 2001:db8::1"})
 	}
 	c.Address = address.Unmap()
 	bits := 32
@@ -124,7 +127,8 @@ func explanationOf(set *policy.Set, e enforce.Explanation) Explanation {
 	out := Explanation{
 		Allowed: c.Allowed, Refused: e.Refused, Exempt: e.Exempt, Would: c.WouldAllow,
 		BannedUntil: given(c.BannedUntil), NextFree: after(c.Now, c.RetryAfter()),
-		Source: e.Effective.Source, Plan: c.Plan, Rule: c.Rule, Cost: c.Cost, Rules: []RuleMatch{}, Limits: []AppliedLimit{}, Response: responseOf(e),
+		Source: e.Effective.Source, Plan: c.Plan, Rule: c.Rule, Cost: c.Cost, Rules: []RuleMatch{},
+		Limits: []AppliedLimit{}, Response: responseOf(e),
 	}
 	for _, m := range e.Matches {
 		r := set.Routes[m.Index]
@@ -147,7 +151,8 @@ func responseOf(e enforce.Explanation) Response {
 	r := Response{RateLimit: told.RateLimit, Policy: told.RateLimitPolicy}
 	if !e.Result.Allowed {
 		d := told.Denial
-		r.Status, r.RetryAfter, r.Type, r.Detail, r.Violated = http.StatusTooManyRequests, d.RetryAfter, d.Type, d.Detail, d.Violated
+		r.Status, r.RetryAfter, r.Type, r.Detail, r.Violated = http.StatusTooManyRequests, d.RetryAfter,
+			d.Type, d.Detail, d.Violated
 	}
 	return r
 }

@@ -62,7 +62,8 @@ func newServiceOn(t testing.TB, url string) *service {
 	t.Helper()
 	client := connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
 	s := &service{
-		t: t, url: url, client: client, keys: registry.NewStore(client, testPepper), tokens: token.NewStore(client, testPepper), log: &bytes.Buffer{},
+		t: t, url: url, client: client, keys: registry.NewStore(client, testPepper),
+		tokens: token.NewStore(client, testPepper), log: &bytes.Buffer{},
 		actor: ada,
 	}
 	s.serve(s.keys)
@@ -75,8 +76,9 @@ func newServiceOn(t testing.TB, url string) *service {
 func (s *service) serve(keys *registry.Store) {
 	s.t.Helper()
 	routes := Routes("", Services{
-		Keys: keys, Checker: enforce.NewChecker(s.client, testPepper), Usage: usage.NewReader(s.client), Tokens: s.tokens,
-		Log: slog.New(slog.NewTextHandler(s.log, nil)),
+		Keys: keys, Checker: enforce.NewChecker(s.client, testPepper), Usage: usage.NewReader(s.client),
+		Tokens: s.tokens,
+		Log:    slog.New(slog.NewTextHandler(s.log, nil)),
 	})
 	mux := http.NewServeMux()
 	for _, r := range routes {
@@ -90,7 +92,8 @@ func (s *service) serve(keys *registry.Store) {
 
 func connect(t testing.TB, url string) valkey.Client {
 	t.Helper()
-	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second, Pooled: true})
+	client, err := store.Open(t.Context(), url,
+		store.Options{Dial: 5 * time.Second, Write: 10 * time.Second, Pooled: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,10 +156,13 @@ func (s *service) do(method, path string, body any, headers header) reply {
 	s.t.Helper()
 	r := s.send(method, path, body, headers)
 	request := s.request(method, path, body, headers)
-	response := &http.Response{StatusCode: r.status, Header: r.header, Body: io.NopCloser(strings.NewReader(r.text)), Request: request}
-	if valid, errs := s.document.ValidateHttpResponse(request, response); !valid && r.status != http.StatusNotFound && r.text != "" {
+	response := &http.Response{StatusCode: r.status, Header: r.header,
+		Body: io.NopCloser(strings.NewReader(r.text)), Request: request}
+	if valid, errs := s.document.ValidateHttpResponse(request, response); !valid &&
+		r.status != http.StatusNotFound && r.text != "" {
 		for _, e := range errs {
-			s.t.Errorf("%s: not as the document says: %s %s %v\n%s", r.what, e.Message, e.Reason, e.SchemaValidationErrors, r.text)
+			s.t.Errorf("%s: not as the document says: %s %s %v\n%s", r.what, e.Message, e.Reason,
+				e.SchemaValidationErrors, r.text)
 		}
 	}
 	return r
@@ -177,7 +183,8 @@ func (s *service) request(method, path string, body any, headers header) *http.R
 		}
 		content, contentType = bytes.NewReader(text), "application/json"
 	}
-	request, err := http.NewRequestWithContext(context.Background(), method, s.server.URL+Prefix+path, content)
+	request, err := http.NewRequestWithContext(context.Background(), method,
+		s.server.URL+Prefix+path, content)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -201,7 +208,8 @@ func (s *service) send(method, path string, body any, headers header) reply {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	r := reply{t: s.t, what: method + " " + path, status: response.StatusCode, header: response.Header, text: string(text)}
+	r := reply{t: s.t, what: method + " " + path, status: response.StatusCode, header: response.Header,
+		text: string(text)}
 	if strings.Contains(response.Header.Get("Content-Type"), "json") {
 		if err := json.Unmarshal(text, &r.body); err != nil {
 			s.t.Fatalf("%s: %v\n%s", r.what, err, text)

@@ -45,8 +45,10 @@ type Override struct {
 
 func keyOf(k policy.Key) Key {
 	return Key{
-		ID: k.ID, Kind: string(k.Kind), Name: k.Name, Env: k.Env, Tags: k.Tags, Plan: k.Plan, Status: string(k.Status), Override: overrideOf(k.Override),
-		Expires: given(k.Expires), Banned: given(k.Banned), Grace: given(k.Grace), Version: k.Version, Created: given(k.Created), Updated: given(k.Updated),
+		ID: k.ID, Kind: string(k.Kind), Name: k.Name, Env: k.Env, Tags: k.Tags, Plan: k.Plan,
+		Status: string(k.Status), Override: overrideOf(k.Override),
+		Expires: given(k.Expires), Banned: given(k.Banned), Grace: given(k.Grace), Version: k.Version,
+		Created: given(k.Created), Updated: given(k.Updated),
 	}
 }
 
@@ -54,14 +56,16 @@ func overrideOf(o *policy.Override) *Override {
 	if o == nil {
 		return nil
 	}
-	return &Override{Limits: limitsOf(o.Limits), Mode: string(o.Mode), Until: given(o.Until), Reason: o.Reason}
+	return &Override{Limits: limitsOf(o.Limits), Mode: string(o.Mode), Until: given(o.Until),
+		Reason: o.Reason}
 }
 
 func (d *details) override(at string, o *Override) *policy.Override {
 	if o == nil {
 		return nil
 	}
-	return &policy.Override{Limits: d.limits(at+"limits", o.Limits), Mode: policy.Mode(o.Mode), Until: timeOf(o.Until),
+	return &policy.Override{Limits: d.limits(at+"limits", o.Limits), Mode: policy.Mode(o.Mode),
+		Until:  timeOf(o.Until),
 		Reason: strings.TrimSpace(o.Reason)}
 }
 
@@ -176,22 +180,28 @@ func (nullable[T]) Schema(r huma.Registry) *huma.Schema {
 func (a *api) registerKeys() {
 	const group = "keys"
 	register(a, operation{
-		pattern: "GET /keys", id: "list-keys", summary: "List keys in the order of their names", role: auth.Viewer, group: group,
-		details: "A key that is there all the while is listed exactly once, whatever is created or deleted meanwhile.",
+		pattern: "GET /keys", id: "list-keys", summary: "List keys in the order of their names",
+		role: auth.Viewer, group: group,
+		details: "A key that is there all the while is listed exactly once, whatever is created or deleted " +
+			"meanwhile.",
 	}, a.listKeys)
 	register(a, operation{
-		pattern: "POST /keys", id: "create-key", summary: "Create a key", role: auth.Editor, group: group, status: http.StatusCreated,
+		pattern: "POST /keys", id: "create-key", summary: "Create a key", role: auth.Editor, group: group,
+		status:  http.StatusCreated,
 		details: "The secret stands in the answer and cannot be had again.",
 	}, a.createKey)
 	register(a, operation{
-		pattern: "GET /keys/{id}", id: "get-key", summary: "Get a key and how its limits stand", role: auth.Viewer, group: group,
+		pattern: "GET /keys/{id}", id: "get-key", summary: "Get a key and how its limits stand",
+		role: auth.Viewer, group: group,
 	}, a.getKey)
 	register(a, operation{
-		pattern: "PATCH /keys/{id}", id: "edit-key", summary: "Change name, plan, tags or expiry", role: auth.Editor, group: group,
+		pattern: "PATCH /keys/{id}", id: "edit-key", summary: "Change name, plan, tags or expiry",
+		role: auth.Editor, group: group,
 		details: "What is left out stays. Another plan acts on the next check and keeps the counts.",
 	}, a.patchKey)
 	register(a, operation{
-		pattern: "DELETE /keys/{id}", id: "delete-key", summary: "Delete a key and its counts for ever", role: auth.Editor, group: group,
+		pattern: "DELETE /keys/{id}", id: "delete-key", summary: "Delete a key and its counts for ever",
+		role: auth.Editor, group: group,
 		status: http.StatusNoContent,
 	}, a.deleteKey)
 }
@@ -202,7 +212,8 @@ func (a *api) key(ctx context.Context, id string) (policy.Key, error) {
 	if _, err := apikey.Parse(id); err == nil {
 		return policy.Key{}, unprocessable(Detail{
 			Location: "path.id",
-			Message:  "is a whole secret, which belongs in no address: the first 12 characters behind the last _ are its id. Consider rotating it",
+			Message: "is a whole secret, which belongs in no address: the first 12 characters behind the " +
+				"last _ are its id. Consider rotating it",
 		})
 	}
 	return a.Keys.Get(ctx, id)
@@ -256,7 +267,8 @@ func (a *api) createKey(ctx context.Context, in *newKeyInput) (*secretOutput, er
 	if b.Env == "" {
 		b.Env = "live"
 	}
-	n := policy.NewKey{Name: strings.TrimSpace(b.Name), Env: b.Env, Plan: b.Plan, Tags: b.Tags, Expires: timeOf(b.Expires)}
+	n := policy.NewKey{Name: strings.TrimSpace(b.Name), Env: b.Env, Plan: b.Plan, Tags: b.Tags,
+		Expires: timeOf(b.Expires)}
 	k, secret, err := a.Keys.Create(ctx, n, edit(ctx, b.Reason))
 	if err != nil {
 		return nil, err
@@ -320,5 +332,7 @@ func (a *api) deleteKey(ctx context.Context, in *deleteInput) (*none, error) {
 	if err != nil && !isUnreadable(err) {
 		return nil, err
 	}
-	return nil, a.overtaken(ctx, k, IfMatch{}, func() error { return a.Keys.Delete(ctx, in.ID, edit(ctx, in.Reason)) })
+	return nil, a.overtaken(ctx, k, IfMatch{}, func() error {
+		return a.Keys.Delete(ctx, in.ID, edit(ctx, in.Reason))
+	})
 }

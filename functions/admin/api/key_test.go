@@ -17,57 +17,70 @@ import (
 func TestKeyLife(t *testing.T) {
 	s := newService(t)
 	s.savePlans(policy.Plan{Name: "pro", Limits: []limit{{Requests: 100, Window: time.Minute}}})
-	made := s.post("/keys", map[string]any{"name": " worker ", "plan": "free", "tags": []string{"a"}, "reason": "first"}).wants(http.StatusCreated)
+	made := s.post("/keys", map[string]any{"name": " worker ", "plan": "free", "tags": []string{"a"},
+		"reason": "first"}).wants(http.StatusCreated)
 	id, secret := made.stringAt("key", "id"), made.stringAt("secret")
 	parsed, err := apikey.Parse(secret)
-	if err != nil || parsed.ID() != id || made.header.Get("Location") != Prefix+"/keys/"+id || made.stringAt("key", "name") != "worker" {
+	if err != nil || parsed.ID() != id || made.header.Get("Location") != Prefix+"/keys/"+id ||
+		made.stringAt("key", "name") != "worker" {
 		t.Fatalf("%v %s", err, made.text)
 	}
 	told := func(action, reason string) {
 		t.Helper()
-		if e, _ := s.newest(id); e.Action != action || e.Reason != reason || e.By.Name != "ada" || e.By.Kind != "user" {
-			t.Errorf("the audit tells %s by %v because %q, want %s because %q", e.Action, e.By, e.Reason, action, reason)
+		if e, _ := s.newest(id); e.Action != action || e.Reason != reason || e.By.Name != "ada" ||
+			e.By.Kind != "user" {
+			t.Errorf("the audit tells %s by %v because %q, want %s because %q", e.Action, e.By, e.Reason,
+				action, reason)
 		}
 	}
 	told("key.create", "first")
 	path := "/keys/" + id
 	got := s.get(path).wants(http.StatusOK, `"remaining":10`)
-	if got.header.Get("ETag") != `"1"` || strings.Contains(got.text, secret) || strings.Contains(got.text, secret[20:]) {
+	if got.header.Get("ETag") != `"1"` || strings.Contains(got.text, secret) ||
+		strings.Contains(got.text, secret[20:]) {
 		t.Errorf("%v %s", got.header, got.text)
 	}
 
 	patch := map[string]any{"plan": "pro", "expires": "2030-01-02T03:04:05Z", "reason": "grew"}
 	s.do(http.MethodPatch, path, patch, nil).wants(http.StatusPreconditionRequired)
-	s.do(http.MethodPatch, path, patch, header{"If-Match": `"1"`}).wants(http.StatusOK, `"plan":"pro"`, `"expires":"2030-01-02T03:04:05Z"`,
+	s.do(http.MethodPatch, path, patch, header{"If-Match": `"1"`}).wants(http.StatusOK, `"plan":"pro"`,
+		`"expires":"2030-01-02T03:04:05Z"`,
 		`"tags":["a"]`)
 	told("key.edit", "grew")
-	stale := s.do(http.MethodPatch, path, patch, header{"If-Match": `"1"`}).wants(http.StatusPreconditionFailed, `"currentVersion":2`,
+	stale := s.do(http.MethodPatch, path, patch,
+		header{"If-Match": `"1"`}).wants(http.StatusPreconditionFailed, `"currentVersion":2`,
 		`"givenVersion":1`)
 	if stale.header.Get("ETag") != `"2"` {
 		t.Errorf("ETag %s", stale.header.Get("ETag"))
 	}
-	cleared := s.do(http.MethodPatch, path, map[string]any{"expires": nil, "tags": []string{}}, header{"If-Match": "*"}).wants(http.StatusOK,
+	cleared := s.do(http.MethodPatch, path, map[string]any{"expires": nil, "tags": []string{}},
+		header{"If-Match": "*"}).wants(http.StatusOK,
 		`"version":3`)
 	if strings.Contains(cleared.text, "expires") || strings.Contains(cleared.text, "tags") {
 		t.Errorf("not cleared: %s", cleared.text)
 	}
 
-	override := map[string]any{"limits": []any{map[string]any{"requests": 5, "window": "1m"}}, "reason": "abuse", "until": time.Now().Add(time.Hour)}
+	override := map[string]any{"limits": []any{map[string]any{"requests": 5, "window": "1m"}},
+		"reason": "abuse", "until": time.Now().Add(time.Hour)}
 	s.do(http.MethodPut, path+"/override", override, nil).wants(http.StatusPreconditionRequired)
-	s.do(http.MethodPut, path+"/override", override, header{"If-Match": `"3"`}).wants(http.StatusOK, `"requests":5`)
+	s.do(http.MethodPut, path+"/override", override, header{"If-Match": `"3"`}).wants(http.StatusOK,
+		`"requests":5`)
 	told("key.override", "abuse")
 	s.get(path).wants(http.StatusOK, `"states":["overridden"]`, `"text":"5 per minute"`)
-	s.do(http.MethodDelete, path+"/override?reason=over", nil, header{"If-Match": `"3"`}).wants(http.StatusPreconditionFailed)
+	s.do(http.MethodDelete, path+"/override?reason=over", nil,
+		header{"If-Match": `"3"`}).wants(http.StatusPreconditionFailed)
 	s.do(http.MethodDelete, path+"/override?reason=over", nil, nil).wants(http.StatusOK)
 	told("key.override.end", "over")
 	s.do(http.MethodDelete, path+"/override", nil, nil).wants(http.StatusNotFound)
 
-	s.post(path+"/ban", map[string]any{"until": time.Now().Add(time.Hour), "reason": "flood"}).wants(http.StatusOK, "bannedUntil")
+	s.post(path+"/ban", map[string]any{"until": time.Now().Add(time.Hour), "reason": "flood"}).wants(
+		http.StatusOK, "bannedUntil")
 	told("key.ban", "flood")
 	s.get(path).wants(http.StatusOK, `"states":["banned"]`)
 	s.post(path+"/unban", map[string]any{"reason": "calm"}).wants(http.StatusOK)
 	told("key.unban", "calm")
-	s.post(path+"/ban", map[string]any{"until": time.Now().Add(-time.Hour), "reason": "late"}).wants(http.StatusUnprocessableEntity, "body.until")
+	s.post(path+"/ban", map[string]any{"until": time.Now().Add(-time.Hour), "reason": "late"}).wants(
+		http.StatusUnprocessableEntity, "body.until")
 
 	s.post(path+"/revoke", nil).wants(http.StatusOK, `"status":"revoked"`)
 	told("key.revoke", "")
@@ -81,19 +94,24 @@ func TestKeyLife(t *testing.T) {
 	version := s.get(path).header.Get("ETag")
 	rotate := map[string]any{"grace": "24h", "reason": "leak"}
 	s.post(path+"/rotate", rotate).wants(http.StatusPreconditionRequired)
-	rotated := s.do(http.MethodPost, path+"/rotate", rotate, header{"If-Match": version}).wants(http.StatusCreated, "graceUntil")
+	rotated := s.do(http.MethodPost, path+"/rotate", rotate,
+		header{"If-Match": version}).wants(http.StatusCreated, "graceUntil")
 	again, err := apikey.Parse(rotated.stringAt("secret"))
 	if err != nil || again.ID() != id || rotated.stringAt("secret") == secret {
 		t.Errorf("%v: the same secret, or another id", err)
 	}
 	told("key.rotate", "leak")
-	s.do(http.MethodPost, path+"/rotate", rotate, header{"If-Match": version}).wants(http.StatusPreconditionFailed)
-	s.do(http.MethodPost, path+"/rotate", map[string]any{"grace": "0s"}, header{"If-Match": rotated.header.Get("ETag")}).wants(http.StatusCreated)
-	s.do(http.MethodPost, path+"/rotate", map[string]any{"grace": "91d"}, header{"If-Match": "*"}).wants(http.StatusUnprocessableEntity, "body.grace")
+	s.do(http.MethodPost, path+"/rotate", rotate,
+		header{"If-Match": version}).wants(http.StatusPreconditionFailed)
+	s.do(http.MethodPost, path+"/rotate", map[string]any{"grace": "0s"},
+		header{"If-Match": rotated.header.Get("ETag")}).wants(http.StatusCreated)
+	s.do(http.MethodPost, path+"/rotate", map[string]any{"grace": "91d"},
+		header{"If-Match": "*"}).wants(http.StatusUnprocessableEntity, "body.grace")
 
 	s.post(path+"/reset", map[string]any{"reason": "new month"}).wants(http.StatusOK)
 	told("key.reset", "new month")
-	if gone := s.do(http.MethodDelete, path+"?reason=left", nil, nil).wants(http.StatusNoContent); gone.text != "" {
+	if gone := s.do(http.MethodDelete, path+"?reason=left", nil,
+		nil).wants(http.StatusNoContent); gone.text != "" {
 		t.Errorf("a body: %s", gone.text)
 	}
 	told("key.delete", "left")
@@ -110,7 +128,8 @@ func TestKeyRace(t *testing.T) {
 		statuses := make(chan string, 2)
 		for _, name := range []string{"left", "right"} {
 			go func() {
-				r := s.send(http.MethodPatch, "/keys/"+id, map[string]any{"name": fmt.Sprint(name, round)}, header{"If-Match": version})
+				r := s.send(http.MethodPatch, "/keys/"+id, map[string]any{"name": fmt.Sprint(name, round)},
+					header{"If-Match": version})
 				statuses <- fmt.Sprint(r.status, " ", name, round)
 			}()
 		}
@@ -119,7 +138,8 @@ func TestKeyRace(t *testing.T) {
 			first, second = second, first
 		}
 		if first[:3] != "200" || second[:3] != "412" || s.get("/keys/"+id).stringAt("name") != first[4:] {
-			t.Fatalf("round %d: %s and %s, name %s", round, first, second, s.get("/keys/"+id).stringAt("name"))
+			t.Fatalf("round %d: %s and %s, name %s", round, first, second,
+				s.get("/keys/"+id).stringAt("name"))
 		}
 	}
 }
@@ -131,7 +151,8 @@ func TestKeyAnyVersion(t *testing.T) {
 	done := make(chan int, 4)
 	for i := range cap(done) {
 		go func() {
-			done <- s.send(http.MethodPatch, "/keys/"+id, map[string]any{"name": fmt.Sprint("n", i)}, header{"If-Match": "*"}).status
+			done <- s.send(http.MethodPatch, "/keys/"+id, map[string]any{"name": fmt.Sprint("n", i)},
+				header{"If-Match": "*"}).status
 		}()
 	}
 	changed := 0
@@ -160,7 +181,8 @@ func TestKeyPages(t *testing.T) {
 	created, ready := make(chan error, 1), make(chan struct{})
 	go func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			if _, _, err := s.keys.Create(t.Context(), policy.NewKey{Name: fmt.Sprintf("k%04d", (i*37)%count), Env: "test", Plan: "free"},
+			if _, _, err := s.keys.Create(t.Context(),
+				policy.NewKey{Name: fmt.Sprintf("k%04d", (i*37)%count), Env: "test", Plan: "free"},
 				byTest); err != nil {
 				created <- err
 				return
@@ -201,14 +223,17 @@ func TestKeyFilters(t *testing.T) {
 	s := newService(t)
 	s.savePlans(policy.Plan{Name: "pro", Limits: []limit{{Requests: 100, Window: time.Minute}}})
 	a, b := s.create("alpha"), s.create("beta")
-	if _, err := s.keys.Update(t.Context(), b.ID, 1, "key.test", byTest, func(k *policy.Key) { k.Plan, k.Tags = "pro", []string{"eu"} }); err != nil {
+	if _, err := s.keys.Update(t.Context(), b.ID, 1, "key.test", byTest, func(k *policy.Key) {
+		k.Plan, k.Tags = "pro", []string{"eu"}
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.keys.Revoke(t.Context(), a.ID, 1, byTest); err != nil {
 		t.Fatal(err)
 	}
 	for query, want := range map[string]string{
-		"": "alpha beta", "prefix=AL": "alpha", "plan=pro": "beta", "plan=free": "alpha", "state=revoked": "alpha", "state=blocked": "",
+		"": "alpha beta", "prefix=AL": "alpha", "plan=pro": "beta", "plan=free": "alpha",
+		"state=revoked": "alpha", "state=blocked": "",
 		"state=revoked&plan=pro": "", "prefix=x": "", "tag=eu": "beta", "tag=us": "", "tag=eu&prefix=a": "",
 	} {
 		r := s.get("/keys?" + query).wants(http.StatusOK)
@@ -246,25 +271,31 @@ func TestBulk(t *testing.T) {
 		}
 	}
 	all := map[string]any{"prefix": "job-"}
-	if done, skipped := run(map[string]any{"do": "plan", "plan": "pro", "filter": all}); done != 230 || skipped != 0 {
+	if done, skipped := run(map[string]any{"do": "plan", "plan": "pro", "filter": all}); done != 230 ||
+		skipped != 0 {
 		t.Errorf("plan: %v done, %v skipped", done, skipped)
 	}
-	if done, skipped := run(map[string]any{"do": "plan", "plan": "pro", "filter": all}); done != 0 || skipped != 230 {
+	if done, skipped := run(map[string]any{"do": "plan", "plan": "pro", "filter": all}); done != 0 ||
+		skipped != 230 {
 		t.Errorf("plan again: %v done, %v skipped", done, skipped)
 	}
-	override := map[string]any{"limits": []any{map[string]any{"requests": 5, "window": "1m"}}, "reason": "test"}
+	override := map[string]any{"limits": []any{map[string]any{"requests": 5, "window": "1m"}},
+		"reason": "test"}
 	for want := range 2 { // the second time nothing is left to do
-		if done, _ := run(map[string]any{"do": "override", "override": override, "ids": ids[:3]}); done != float64(3*(1-want)) {
+		if done, _ := run(map[string]any{"do": "override", "override": override, "ids": ids[:3]}); done !=
+			float64(3*(1-want)) {
 			t.Errorf("override: %v done", done)
 		}
 	}
-	if done, _ := run(map[string]any{"do": "end", "filter": map[string]any{"state": "overridden"}}); done != 3 {
+	if done, _ := run(map[string]any{"do": "end",
+		"filter": map[string]any{"state": "overridden"}}); done != 3 {
 		t.Errorf("end: %v done", done)
 	}
 	if done, _ := run(map[string]any{"do": "reset", "ids": ids[:2]}); done != 2 {
 		t.Errorf("reset: %v done", done)
 	}
-	if done, skipped := run(map[string]any{"do": "revoke", "ids": append(ids[:2:2], "nobody")}); done != 2 || skipped != 0 {
+	if done, skipped := run(map[string]any{"do": "revoke", "ids": append(ids[:2:2], "nobody")}); done != 2 ||
+		skipped != 0 {
 		t.Errorf("revoke: %v done, %v skipped", done, skipped)
 	}
 	if k, err := s.keys.Get(t.Context(), other.ID); err != nil || k.Version != 1 {
@@ -279,7 +310,8 @@ func TestBulk(t *testing.T) {
 		"no reason":   `{"do":"reset","filter":{}}`,
 		"position":    `{"do":"reset","reason":"x","filter":{},"after":"!"}`,
 	} {
-		if r := s.post("/bulk", []byte(body)); r.status != http.StatusUnprocessableEntity || len(r.at("errors").([]any)) == 0 {
+		if r := s.post("/bulk", []byte(body)); r.status != http.StatusUnprocessableEntity ||
+			len(r.at("errors").([]any)) == 0 {
 			t.Errorf("%s: %d %s", name, r.status, r.text)
 		}
 	}

@@ -58,11 +58,13 @@ func (in *actionInput) reason() string {
 func (a *api) registerKeyActions() {
 	const group = "keys"
 	register(a, operation{
-		pattern: "PUT /keys/{id}/override", id: "override-key", summary: "Replace the limits of the key's plan", role: auth.Editor, group: group,
+		pattern: "PUT /keys/{id}/override", id: "override-key",
+		summary: "Replace the limits of the key's plan", role: auth.Editor, group: group,
 		details: "Acts on the next check and keeps what was counted.",
 	}, a.putOverride)
 	register(a, operation{
-		pattern: "DELETE /keys/{id}/override", id: "end-override", summary: "End the override: the plan is back in force", role: auth.Editor,
+		pattern: "DELETE /keys/{id}/override", id: "end-override",
+		summary: "End the override: the plan is back in force", role: auth.Editor,
 		group: group,
 	}, a.endOverride)
 	for _, action := range []struct {
@@ -75,15 +77,19 @@ func (a *api) registerKeyActions() {
 		{"reset", "Forget everything that was counted", a.reset},
 	} {
 		register(a, operation{
-			pattern: "POST /keys/{id}/" + action.name, id: action.name + "-key", summary: action.summary, role: auth.Editor, group: group,
+			pattern: "POST /keys/{id}/" + action.name, id: action.name + "-key", summary: action.summary,
+			role: auth.Editor, group: group,
 		}, action.do)
 	}
 	register(a, operation{
-		pattern: "POST /keys/{id}/ban", id: "ban-key", summary: "Deny every call until a time", role: auth.Editor, group: group,
+		pattern: "POST /keys/{id}/ban", id: "ban-key", summary: "Deny every call until a time",
+		role: auth.Editor, group: group,
 	}, a.ban)
 	register(a, operation{
-		pattern: "POST /keys/{id}/rotate", id: "rotate-key", summary: "Make a new secret", role: auth.Editor, group: group, status: http.StatusCreated,
-		details: "Plan, counts and history stay. The new secret stands in the answer and cannot be had again. " +
+		pattern: "POST /keys/{id}/rotate", id: "rotate-key", summary: "Make a new secret", role: auth.Editor,
+		group: group, status: http.StatusCreated,
+		details: "Plan, counts and history stay. The new secret stands in the answer and cannot be had " +
+			"again. " +
 			"If-Match keeps a repeated request from rotating twice.",
 	}, a.rotate)
 }
@@ -92,7 +98,8 @@ func (a *api) registerKeyActions() {
 func (a *api) active(ctx context.Context, id string) (policy.Key, error) {
 	k, err := a.key(ctx, id)
 	if err == nil && k.Status != policy.Active {
-		err = problem(http.StatusConflict, "The key is "+string(k.Status)+": nothing of the kind can be done with it as it is.")
+		err = problem(http.StatusConflict,
+			"The key is "+string(k.Status)+": nothing of the kind can be done with it as it is.")
 	}
 	return k, err
 }
@@ -113,7 +120,8 @@ func (a *api) putOverride(ctx context.Context, in *overrideInput) (*keyOutput, e
 	return keyAnswer(a.setOverride(ctx, k, in.IfMatch, o, o.Reason))
 }
 
-func (a *api) setOverride(ctx context.Context, k policy.Key, m IfMatch, o *policy.Override, reason string) (policy.Key, error) {
+func (a *api) setOverride(ctx context.Context, k policy.Key, m IfMatch, o *policy.Override,
+	reason string) (policy.Key, error) {
 	saved, err := a.onKey(k, m, func(version int64) (policy.Key, error) {
 		return a.Keys.SetOverride(ctx, k.ID, version, o, edit(ctx, reason))
 	})
@@ -154,13 +162,15 @@ func (a *api) unban(ctx context.Context, in *actionInput) (*keyOutput, error) {
 }
 
 // update changes a key that is in a state.
-func (a *api) update(ctx context.Context, in *actionInput, status policy.Status, action string, change func(*policy.Key)) (*keyOutput, error) {
+func (a *api) update(ctx context.Context, in *actionInput, status policy.Status, action string,
+	change func(*policy.Key)) (*keyOutput, error) {
 	k, err := a.key(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
 	if k.Status != status {
-		return nil, problem(http.StatusConflict, "The key is "+string(k.Status)+": nothing of the kind can be done with it as it is.")
+		return nil, problem(http.StatusConflict,
+			"The key is "+string(k.Status)+": nothing of the kind can be done with it as it is.")
 	}
 	return keyAnswer(a.onKey(k, in.IfMatch, func(version int64) (policy.Key, error) {
 		return a.Keys.Update(ctx, k.ID, version, action, edit(ctx, in.reason()), change)
@@ -175,7 +185,9 @@ func (a *api) reset(ctx context.Context, in *actionInput) (*keyOutput, error) {
 	if _, err := in.version(k.Version); err != nil {
 		return nil, err
 	}
-	err = a.overtaken(ctx, k, in.IfMatch, func() error { return a.Keys.Reset(ctx, k.ID, edit(ctx, in.reason())) })
+	err = a.overtaken(ctx, k, in.IfMatch, func() error {
+		return a.Keys.Reset(ctx, k.ID, edit(ctx, in.reason()))
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +196,8 @@ func (a *api) reset(ctx context.Context, in *actionInput) (*keyOutput, error) {
 
 func (a *api) ban(ctx context.Context, in *banInput) (*keyOutput, error) {
 	if !in.Body.Until.After(time.Now()) {
-		return nil, unprocessable(Detail{Location: "body.until", Message: "must be in the future; revoke a key to shut it out for good"})
+		return nil, unprocessable(Detail{Location: "body.until",
+			Message: "must be in the future; revoke a key to shut it out for good"})
 	}
 	k, err := a.active(ctx, in.ID)
 	if err != nil {
@@ -192,7 +205,9 @@ func (a *api) ban(ctx context.Context, in *banInput) (*keyOutput, error) {
 	}
 	return keyAnswer(a.onKey(k, in.IfMatch, func(version int64) (policy.Key, error) {
 		reason := strings.TrimSpace(in.Body.Reason)
-		return a.Keys.Update(ctx, k.ID, version, "key.ban", edit(ctx, reason), func(k *policy.Key) { k.Banned = in.Body.Until.UTC() })
+		return a.Keys.Update(ctx, k.ID, version, "key.ban", edit(ctx, reason), func(k *policy.Key) {
+			k.Banned = in.Body.Until.UTC()
+		})
 	}))
 }
 
@@ -204,7 +219,8 @@ func (a *api) rotate(ctx context.Context, in *rotateInput) (*secretOutput, error
 	if in.Body.Grace != "0s" && in.Body.Grace != "0" {
 		var err error
 		if grace, err = limiter.ParseWindow(in.Body.Grace); err != nil {
-			return nil, unprocessable(Detail{Location: "body.grace", Message: "must be 0s to 90d, such as 24h"})
+			return nil, unprocessable(Detail{Location: "body.grace",
+				Message: "must be 0s to 90d, such as 24h"})
 		}
 	}
 	k, err := a.active(ctx, in.ID)

@@ -60,7 +60,8 @@ func (a *api) lab(_ context.Context, in *labInput) (*labOutput, error) {
 	}
 	for i, name := range b.Algorithms {
 		if !isContender(name) {
-			wrong.add(fmt.Sprintf("algorithms[%d]", i), fmt.Errorf("must be one of %s", strings.Join(contenders(), ", ")))
+			wrong.add(fmt.Sprintf("algorithms[%d]", i),
+				fmt.Errorf("must be one of %s", strings.Join(contenders(), ", ")))
 		}
 	}
 	traffic := accuracy.Traffic{Shape: accuracy.Shape(b.Shape), Rate: b.Rate, Windows: b.Windows}
@@ -74,16 +75,19 @@ func (a *api) lab(_ context.Context, in *labInput) (*labOutput, error) {
 		return nil, err
 	}
 	return play(accuracy.Scenario{
-		Limit: b.Requests, Window: window, Traffic: traffic, Seed: b.Seed, Contenders: b.Algorithms, Points: b.Points,
+		Limit: b.Requests, Window: window, Traffic: traffic, Seed: b.Seed, Contenders: b.Algorithms,
+		Points: b.Points,
 	})
 }
 
 func play(s accuracy.Scenario) (*labOutput, error) {
 	if err := s.Validate(); err != nil {
-		return nil, unprocessable(Detail{Location: "body", Message: strings.ReplaceAll(err.Error(), "\n", "; ")})
+		return nil, unprocessable(Detail{Location: "body",
+			Message: strings.ReplaceAll(err.Error(), "\n", "; ")})
 	}
 	if n := s.Count(); n < 1 || n > maxPlayed {
-		return nil, unprocessable(Detail{Location: "body", Message: fmt.Sprintf("makes %d calls: must be 1 to %d", n, maxPlayed)})
+		return nil, unprocessable(Detail{Location: "body",
+			Message: fmt.Sprintf("makes %d calls: must be 1 to %d", n, maxPlayed)})
 	}
 	result, err := accuracy.Run(s)
 	if err != nil {
@@ -126,7 +130,8 @@ func (d *details) recorded(minutes []int64, seed uint64) accuracy.Traffic {
 			d.add(fmt.Sprintf("minutes[%d]", i), fmt.Errorf("must be 0 to %d", maxPlayed))
 			return accuracy.Traffic{}
 		}
-		recording[i] = accuracy.Minute{Begin: time.Unix(1_800_000_000, 0).Add(time.Duration(i) * time.Minute), Calls: calls}
+		recording[i] = accuracy.Minute{
+			Begin: time.Unix(1_800_000_000, 0).Add(time.Duration(i) * time.Minute), Calls: calls}
 		sum += calls
 	}
 	if sum < 1 || sum > maxPlayed {

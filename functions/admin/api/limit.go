@@ -20,7 +20,8 @@ type Limit struct {
 }
 
 func limitOf(l limiter.Limit) Limit {
-	out := Limit{Requests: l.Requests, CountDenied: l.CountDenied, Slots: l.Slots, Calendar: l.Calendar.String(), Zone: l.Zone}
+	out := Limit{Requests: l.Requests, CountDenied: l.CountDenied, Slots: l.Slots,
+		Calendar: l.Calendar.String(), Zone: l.Zone}
 	if l.Window != 0 {
 		out.Window = limiter.ShortWindow(l.Window)
 	}

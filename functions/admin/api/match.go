@@ -26,7 +26,8 @@ func (m IfMatch) missing() error {
 		return nil
 	}
 	return problem(http.StatusPreconditionRequired,
-		"Send If-Match with the ETag that you read, so that nobody's change is lost; * to change whatever is there.")
+		"Send If-Match with the ETag that you read, so that nobody's change is lost; * to change whatever "+
+			"is there.")
 }
 
 // any reports whether the change goes on top of whichever version there is.
@@ -56,7 +57,8 @@ func stale(current int64, given *int64) *Problem {
 		based = fmt.Sprintf("on version %d", *given)
 	}
 	p := problem(http.StatusPreconditionFailed,
-		fmt.Sprintf("There is version %d by now; the change was based %s. Nothing was written: read it again.", current, based))
+		fmt.Sprintf("There is version %d by now; the change was based %s. Nothing was written: read it "+
+			"again.", current, based))
 	p.Current, p.Given = &current, given
 	p.header.Set("ETag", etag(current))
 	return p
@@ -66,7 +68,8 @@ const tries = 5 // to change whatever is there while others change it too
 
 // onKey makes a change that is based on a version of a key, again when it may be any
 // version and another came first.
-func (a *api) onKey(k policy.Key, m IfMatch, change func(version int64) (policy.Key, error)) (policy.Key, error) {
+func (a *api) onKey(k policy.Key, m IfMatch,
+	change func(version int64) (policy.Key, error)) (policy.Key, error) {
 	version, err := m.version(k.Version)
 	if err != nil {
 		return policy.Key{}, err

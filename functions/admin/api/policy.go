@@ -81,16 +81,20 @@ type Bans struct {
 
 func policyOf(s *policy.Set) Policy {
 	out := Policy{
-		Version: s.Version, Plans: make([]Plan, len(s.Plans)), PerIP: scopeOf(s.PerIP), Global: scopeOf(s.Global),
-		Deny: texts(s.Deny), Allow: texts(s.Allow), Exempt: texts(s.Exempt), TokenPlan: s.TokenPlan, AddressPlan: s.AddressPlan,
+		Version: s.Version, Plans: make([]Plan, len(s.Plans)), PerIP: scopeOf(s.PerIP),
+		Global: scopeOf(s.Global),
+		Deny:   texts(s.Deny), Allow: texts(s.Allow), Exempt: texts(s.Exempt), TokenPlan: s.TokenPlan,
+		AddressPlan: s.AddressPlan,
 	}
 	for i, p := range s.Plans {
 		out.Plans[i] = planOf(p)
 	}
 	for _, r := range s.Routes {
 		out.Routes = append(out.Routes, Rule{
-			Name: r.Name, Pattern: Pattern(r.Pattern), Cost: &r.Cost, Settle: r.Settle, SettleMax: r.SettleMax, Mode: string(r.Mode),
-			PerKey: limitsOf(r.PerKey), PerIP: limitsOf(r.PerIP), Shared: limitsOf(r.Shared), SharedLease: short(r.SharedLease),
+			Name: r.Name, Pattern: Pattern(r.Pattern), Cost: &r.Cost, Settle: r.Settle,
+			SettleMax: r.SettleMax, Mode: string(r.Mode),
+			PerKey: limitsOf(r.PerKey), PerIP: limitsOf(r.PerIP), Shared: limitsOf(r.Shared),
+			SharedLease: short(r.SharedLease),
 		})
 	}
 	if b := s.Bans; b != nil {
@@ -101,7 +105,8 @@ func policyOf(s *policy.Set) Policy {
 
 func planOf(p policy.Plan) Plan {
 	return Plan{
-		Number: p.Number, Name: p.Name, Limits: limitsOf(p.Limits), Mode: string(p.Mode), Degraded: string(p.Degraded), Share: p.Share,
+		Number: p.Number, Name: p.Name, Limits: limitsOf(p.Limits), Mode: string(p.Mode),
+		Degraded: string(p.Degraded), Share: p.Share,
 		Candidate: limitsOf(p.Candidate),
 	}
 }
@@ -134,9 +139,12 @@ func texts(list []netip.Prefix) []string {
 func (p *Policy) set(current *policy.Set) (policy.Set, error) {
 	var wrong details
 	s := policy.Set{
-		Plans: make([]policy.Plan, len(p.Plans)), PerIP: wrong.scope("perIP", p.PerIP), Global: wrong.scope("global", p.Global),
-		Deny: wrong.networks("deny", p.Deny), Allow: wrong.networks("allow", p.Allow), Exempt: wrong.networks("exempt", p.Exempt),
-		TokenPlan: p.TokenPlan, AddressPlan: p.AddressPlan, Bans: wrong.bans(p.Bans), NextNumber: current.NextNumber,
+		Plans: make([]policy.Plan, len(p.Plans)), PerIP: wrong.scope("perIP", p.PerIP),
+		Global: wrong.scope("global", p.Global),
+		Deny:   wrong.networks("deny", p.Deny), Allow: wrong.networks("allow", p.Allow),
+		Exempt:    wrong.networks("exempt", p.Exempt),
+		TokenPlan: p.TokenPlan, AddressPlan: p.AddressPlan, Bans: wrong.bans(p.Bans),
+		NextNumber: current.NextNumber,
 	}
 	for i, plan := range p.Plans {
 		s.Plans[i] = wrong.plan(fmt.Sprintf("plans[%d].", i), plan)
@@ -152,8 +160,10 @@ func (p *Policy) set(current *policy.Set) (policy.Set, error) {
 
 func (d *details) plan(at string, p Plan) policy.Plan {
 	return policy.Plan{
-		Number: p.Number, Name: strings.TrimSpace(p.Name), Limits: d.limits(at+"limits", p.Limits), Mode: policy.Mode(p.Mode),
-		Degraded: policy.Degraded(p.Degraded), Share: p.Share, Candidate: d.limits(at+"candidate", p.Candidate),
+		Number: p.Number, Name: strings.TrimSpace(p.Name), Limits: d.limits(at+"limits", p.Limits),
+		Mode:     policy.Mode(p.Mode),
+		Degraded: policy.Degraded(p.Degraded), Share: p.Share,
+		Candidate: d.limits(at+"candidate", p.Candidate),
 	}
 }
 
@@ -163,9 +173,11 @@ func (d *details) rule(at string, r Rule) policy.Route {
 		cost = *r.Cost
 	}
 	return policy.Route{
-		Name: strings.TrimSpace(r.Name), Pattern: route.Pattern(r.Pattern), Cost: cost, Settle: r.Settle, SettleMax: r.SettleMax,
-		Mode:   policy.Mode(r.Mode),
-		PerKey: d.limits(at+"perKey", r.PerKey), PerIP: d.limits(at+"perIP", r.PerIP), Shared: d.limits(at+"shared", r.Shared),
+		Name: strings.TrimSpace(r.Name), Pattern: route.Pattern(r.Pattern), Cost: cost, Settle: r.Settle,
+		SettleMax: r.SettleMax,
+		Mode:      policy.Mode(r.Mode),
+		PerKey:    d.limits(at+"perKey", r.PerKey), PerIP: d.limits(at+"perIP", r.PerIP),
+		Shared:      d.limits(at+"shared", r.Shared),
 		SharedLease: d.duration(at+"sharedLease", r.SharedLease),
 	}
 }
@@ -174,7 +186,8 @@ func (d *details) scope(at string, s *Scope) policy.Scope {
 	if s == nil {
 		return policy.Scope{}
 	}
-	return policy.Scope{Limits: d.limits(at+".limits", s.Limits), Mode: policy.Mode(s.Mode), Lease: d.duration(at+".lease", s.Lease)}
+	return policy.Scope{Limits: d.limits(at+".limits", s.Limits), Mode: policy.Mode(s.Mode),
+		Lease: d.duration(at+".lease", s.Lease)}
 }
 
 // duration reads a time that may be left out.
@@ -209,7 +222,8 @@ func (d *details) bans(b *Bans) *policy.Bans {
 		d.add("bans."+field, err)
 		return policy.Duration(w)
 	}
-	return &policy.Bans{Denials: b.Denials, Window: read("window", b.Window), Base: read("base", b.Base), Cap: read("cap", b.Cap)}
+	return &policy.Bans{Denials: b.Denials, Window: read("window", b.Window), Base: read("base", b.Base),
+		Cap: read("cap", b.Cap)}
 }
 
 type (
@@ -255,18 +269,23 @@ type PlanKeys struct {
 func (a *api) registerPolicy() {
 	const group = "policy"
 	register(a, operation{
-		pattern: "GET /policy", id: "get-policy", summary: "Plans, route rules and what holds for all callers", role: auth.Viewer, group: group,
+		pattern: "GET /policy", id: "get-policy",
+		summary: "Plans, route rules and what holds for all callers", role: auth.Viewer, group: group,
 	}, a.getPolicy)
 	register(a, operation{
-		pattern: "PUT /policy", id: "put-policy", summary: "Replace them", role: auth.Editor, group: group, maxBody: MaxPolicyBody,
-		details: "Needs If-Match and a reason, unless it is a dry run. What is left out is removed. The next check obeys.",
+		pattern: "PUT /policy", id: "put-policy", summary: "Replace them", role: auth.Editor, group: group,
+		maxBody: MaxPolicyBody,
+		details: "Needs If-Match and a reason, unless it is a dry run. What is left out is removed. The " +
+			"next check obeys.",
 	}, a.putPolicy)
 	register(a, operation{
-		pattern: "POST /policy/sync", id: "sync-policy", summary: "Finish a save that was interrupted", role: auth.Editor, group: group,
+		pattern: "POST /policy/sync", id: "sync-policy", summary: "Finish a save that was interrupted",
+		role: auth.Editor, group: group,
 		status: http.StatusNoContent,
 	}, func(ctx context.Context, _ *none) (*none, error) { return nil, a.Keys.Sync(ctx) })
 	register(a, operation{
-		pattern: "GET /plans", id: "list-plans", summary: "Plans and how many keys have each", role: auth.Viewer, group: group,
+		pattern: "GET /plans", id: "list-plans", summary: "Plans and how many keys have each",
+		role: auth.Viewer, group: group,
 	}, a.listPlans)
 }
 
@@ -327,7 +346,8 @@ func (s saving) ready() error {
 		return err
 	}
 	if strings.TrimSpace(s.reason) == "" {
-		return unprocessable(Detail{Location: "query.reason", Message: "is missing: say why, for the audit, in 1 to 200 characters"})
+		return unprocessable(Detail{Location: "query.reason",
+			Message: "is missing: say why, for the audit, in 1 to 200 characters"})
 	}
 	return nil
 }
@@ -335,8 +355,10 @@ func (s saving) ready() error {
 // save makes next the policies, or tells what that would change. When nothing differs
 // there is nothing to lose, whatever version it was based on: so a save that is sent
 // again succeeds.
-func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set, s saving) (*changesOutput, error) {
-	out := &changesOutput{ETag: etag(current.Version), Body: Changes{Version: current.Version, Changes: policydoc.Diff(current, &next)}}
+func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set,
+	s saving) (*changesOutput, error) {
+	out := &changesOutput{ETag: etag(current.Version),
+		Body: Changes{Version: current.Version, Changes: policydoc.Diff(current, &next)}}
 	out.Body.Text = policydoc.Text(out.Body.Changes)
 	if len(out.Body.Changes) == 0 {
 		out.Body.Changes = []policydoc.Change{}

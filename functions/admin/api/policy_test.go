@@ -49,12 +49,14 @@ func (s *service) fill() {
 		{Name: "free", Pattern: route.Pattern{Method: "GET", Path: "/health"}, Cost: 0},
 	}
 	set.PerIP = policy.Scope{Limits: []limit{{Requests: 1000, Window: time.Minute}}, Mode: policy.Shadow}
-	set.Global = policy.Scope{Limits: []limit{{Requests: 1e6, Window: time.Second}}, Lease: policy.Duration(100 * time.Millisecond)}
+	set.Global = policy.Scope{Limits: []limit{{Requests: 1e6, Window: time.Second}},
+		Lease: policy.Duration(100 * time.Millisecond)}
 	set.Deny = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32")}
 	set.Exempt = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	set.TokenPlan, set.AddressPlan = "pro", "free"
 	set.Bans = &policy.Bans{
-		Denials: 20, Window: policy.Duration(time.Minute), Base: policy.Duration(10 * time.Minute), Cap: policy.Duration(24 * time.Hour),
+		Denials: 20, Window: policy.Duration(time.Minute), Base: policy.Duration(10 * time.Minute),
+		Cap: policy.Duration(24 * time.Hour),
 	}
 	if _, err := s.keys.SaveSet(s.t.Context(), *set, byTest); err != nil {
 		s.t.Fatal(err)
@@ -81,15 +83,18 @@ func TestPolicyRoundTrip(t *testing.T) {
 	s.fill()
 	before := s.set()
 	read := s.get("/policy").wants(http.StatusOK)
-	same := s.do(http.MethodPut, "/policy?reason=same", []byte(read.text), header{"If-Match": read.header.Get("ETag")}).wants(http.StatusOK,
+	same := s.do(http.MethodPut, "/policy?reason=same", []byte(read.text),
+		header{"If-Match": read.header.Get("ETag")}).wants(http.StatusOK,
 		`"applied":false`, `"changes":[]`)
 	if same.header.Get("ETag") != read.header.Get("ETag") {
 		t.Errorf("%v", same.header)
 	}
 	file := s.get("/policy.yaml").
-		wants(http.StatusOK, "1,000,000 per calendar month (Europe/Berlin), fixed window", "pattern: abc/prod POST /chat/{id}",
+		wants(http.StatusOK, "1,000,000 per calendar month (Europe/Berlin), fixed window",
+			"pattern: abc/prod POST /chat/{id}",
 			"sharedLease: 250ms", "lease: 100ms", "settleMax: 70")
-	if file.header.Get("Content-Type") != "application/yaml" || file.header.Get("ETag") != read.header.Get("ETag") {
+	if file.header.Get("Content-Type") != "application/yaml" ||
+		file.header.Get("ETag") != read.header.Get("ETag") {
 		t.Errorf("%v", file.header)
 	}
 	s.putFile("?reason=same", file.text, nil).wants(http.StatusOK, `"applied":false`, `"changes":[]`)
@@ -122,20 +127,25 @@ func TestPutPolicy(t *testing.T) {
 	}
 	put("?reason=x", nil).wants(http.StatusPreconditionRequired)
 	put("", header{"If-Match": `"1"`}).wants(http.StatusUnprocessableEntity, "query.reason")
-	put("?reason=x", header{"If-Match": `"7"`}).wants(http.StatusPreconditionFailed, `"currentVersion":1`, `"givenVersion":7`)
+	put("?reason=x", header{"If-Match": `"7"`}).wants(http.StatusPreconditionFailed, `"currentVersion":1`,
+		`"givenVersion":7`)
 	put("?reason=x", header{"If-Match": `W/"1"`}).wants(http.StatusPreconditionFailed, `"currentVersion":1`)
 	put("?reason=x", header{"If-Match": `1`}).wants(http.StatusPreconditionFailed)
-	put("?dryrun=true&reason=x", header{"If-Match": `"1"`}).wants(http.StatusUnprocessableEntity, "query.dryrun")
-	changes := `"changes":[{"of":"plan free","field":"limits","before":"10 per 10 minutes","after":"20 per 10 minutes"},` +
-		`{"of":"plan new","before":"","after":"1 per day; enforce; closed: calls are denied"}]`
+	put("?dryrun=true&reason=x", header{"If-Match": `"1"`}).wants(http.StatusUnprocessableEntity,
+		"query.dryrun")
+	changes :=
+		`"changes":[{"of":"plan free","field":"limits","before":"10 per 10 minutes","after":"20 per 10 minutes"},` +
+			`{"of":"plan new","before":"","after":"1 per day; enforce; closed: calls are denied"}]`
 	put("?dry_run=true", nil).wants(http.StatusOK, `"applied":false`, `"version":1`, changes,
 		`plan free: limits: 10 per 10 minutes → 20 per 10 minutes\n`)
 	put("?dry_run=true", header{"If-Match": `"7"`}).wants(http.StatusPreconditionFailed)
 	if s.set() != before {
 		t.Fatalf("something was written: %s", s.set())
 	}
-	saved := put("?reason=more+room", header{"If-Match": `"1"`}).wants(http.StatusOK, `"applied":true`, `"version":2`, changes)
-	if e, _ := s.newest(policyset.SetID); saved.header.Get("ETag") != `"2"` || e.Reason != "more room" || e.By.Name != "ada" {
+	saved := put("?reason=more+room", header{"If-Match": `"1"`}).wants(http.StatusOK, `"applied":true`,
+		`"version":2`, changes)
+	if e, _ := s.newest(policyset.SetID); saved.header.Get("ETag") != `"2"` || e.Reason != "more room" ||
+		e.By.Name != "ada" {
 		t.Errorf("%v, %+v", saved.header, e)
 	}
 	s.create("user of free")
@@ -153,8 +163,10 @@ func TestPolicyRace(t *testing.T) {
 		statuses := make(chan int, 2)
 		for i := range cap(statuses) {
 			go func() {
-				body := fmt.Sprintf(`{"plans":[{"name":"free","limits":[{"requests":%d,"window":"10m"}]}]}`, 100+2*round+i)
-				statuses <- s.send(http.MethodPut, "/policy?reason=race", []byte(body), header{"If-Match": version}).status
+				body := fmt.Sprintf(`{"plans":[{"name":"free","limits":[{"requests":%d,"window":"10m"}]}]}`,
+					100+2*round+i)
+				statuses <- s.send(http.MethodPut, "/policy?reason=race", []byte(body),
+					header{"If-Match": version}).status
 			}()
 		}
 		if a, b := <-statuses, <-statuses; a+b != http.StatusOK+http.StatusPreconditionFailed {
@@ -168,8 +180,10 @@ func TestRenamePlan(t *testing.T) {
 	s := newService(t)
 	k := s.create("member")
 	body := []byte(`{"plans":[{"number":1,"name":"basic","limits":[{"requests":10,"window":"10m"}]}]}`)
-	s.do(http.MethodPut, "/policy?reason=rename", body, header{"If-Match": "*"}).wants(http.StatusOK, `plan basic: name: free → basic`)
-	s.putFile("?reason=rename", "version: 2\nplans:\n  - name: starter\n    was: basic\n    limits: [10 per 10 minutes]\n", nil).
+	s.do(http.MethodPut, "/policy?reason=rename", body, header{"If-Match": "*"}).wants(http.StatusOK,
+		`plan basic: name: free → basic`)
+	s.putFile("?reason=rename", "version: 2\nplans:\n  - name: starter\n    was: basic\n    limits: [10 "+
+		"per 10 minutes]\n", nil).
 		wants(http.StatusOK, `plan starter: name: basic → starter`, `"version":3`)
 	if got, err := s.keys.Get(t.Context(), k.ID); err != nil || got.Plan != "starter" {
 		t.Errorf("%+v, %v", got, err)
@@ -184,15 +198,18 @@ func TestImport(t *testing.T) {
 	change := `plan free: limits: 10 per 10 minutes → 20 per 10 minutes`
 	s.putFile("?dry_run=true", file, nil).wants(http.StatusOK, change, `"applied":false`)
 	s.putFile("", file, nil).wants(http.StatusUnprocessableEntity, "query.reason")
-	s.putFile("?reason=x", strings.TrimPrefix(file, "version: 1\n"), nil).wants(http.StatusPreconditionRequired)
-	s.putFile("?reason=x", strings.Replace(file, "1", "3", 1), nil).wants(http.StatusPreconditionFailed, `"givenVersion":3`, `"currentVersion":1`)
+	s.putFile("?reason=x", strings.TrimPrefix(file, "version: 1\n"),
+		nil).wants(http.StatusPreconditionRequired)
+	s.putFile("?reason=x", strings.Replace(file, "1", "3", 1), nil).wants(http.StatusPreconditionFailed,
+		`"givenVersion":3`, `"currentVersion":1`)
 	s.putFile("?reason=x", file, header{"If-Match": `"2"`}).wants(http.StatusPreconditionFailed)
 	if set, err := s.keys.Set(t.Context()); err != nil || set.Version != 1 {
 		t.Fatalf("something was written: %+v, %v", set, err)
 	}
 	s.putFile("?reason=x", file, nil).wants(http.StatusOK, change, `"applied":true`, `"version":2`)
 	s.putFile("?reason=x", file, nil).wants(http.StatusOK, `"applied":false`, `"version":2`) // sent again
-	s.putFile("?reason=x", strings.Replace(file, "20", "30", 1), header{"If-Match": `"2"`}).wants(http.StatusOK, `"version":3`)
+	s.putFile("?reason=x", strings.Replace(file, "20", "30", 1),
+		header{"If-Match": `"2"`}).wants(http.StatusOK, `"version":3`)
 	for name, row := range map[string]struct {
 		text   string
 		status int
@@ -202,15 +219,18 @@ func TestImport(t *testing.T) {
 		"bomb":          {"a: &a [x]\nb: [*a, *a]\n", 422, "anchor"},
 		"duplicate":     {"version: 3\nversion: 4\n", 422, `"line":2`},
 		"documents":     {"version: 3\n---\nversion: 4\n", 422, "second document"},
-		"bound":         {"version: 3\nplans:\n  - name: free\n    limits:\n      - 0 per second\n", 422, `"line":5`},
-		"empty":         {"", 400, ""},
-		"large":         {"# " + strings.Repeat("x", MaxPolicyBody), 413, "too large"},
+		"bound": {"version: 3\nplans:\n  - name: free\n    limits:\n      - 0 per second\n",
+			422, `"line":5`},
+		"empty": {"", 400, ""},
+		"large": {"# " + strings.Repeat("x", MaxPolicyBody), 413, "too large"},
 	} {
 		for _, query := range []string{"?dry_run=true", "?reason=x"} {
-			if r := s.putFile(query, row.text, nil); r.status != row.status || !strings.Contains(r.text, row.want) {
+			if r := s.putFile(query, row.text, nil); r.status != row.status ||
+				!strings.Contains(r.text, row.want) {
 				t.Errorf("%s: %d %s, want %d %s", name, r.status, r.text, row.status, row.want)
 			}
 		}
 	}
-	s.do(http.MethodPut, "/policy.yaml?dry_run=true", []byte(file), nil).wants(http.StatusUnsupportedMediaType)
+	s.do(http.MethodPut, "/policy.yaml?dry_run=true", []byte(file),
+		nil).wants(http.StatusUnsupportedMediaType)
 }

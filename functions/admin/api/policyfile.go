@@ -31,12 +31,15 @@ type (
 func (a *api) registerPolicyFile() {
 	const group = "policy"
 	register(a, operation{
-		pattern: "GET /policy.yaml", id: "export-policy", summary: "The policies as a file in YAML", role: auth.Viewer, group: group,
+		pattern: "GET /policy.yaml", id: "export-policy", summary: "The policies as a file in YAML",
+		role: auth.Viewer, group: group,
 		answer: "application/yaml", schema: &huma.Schema{Type: huma.TypeString},
 	}, a.exportPolicy)
 	register(a, operation{
-		pattern: "PUT /policy.yaml", id: "import-policy", summary: "Make a file the policies", role: auth.Editor, group: group, maxBody: MaxPolicyBody,
-		details: "With dry_run it tells what would change. Otherwise it needs a reason, and the version that it is based on: " +
+		pattern: "PUT /policy.yaml", id: "import-policy", summary: "Make a file the policies",
+		role: auth.Editor, group: group, maxBody: MaxPolicyBody,
+		details: "With dry_run it tells what would change. Otherwise it needs a reason, and the version " +
+			"that it is based on: " +
 			"If-Match, or else the version " +
 			"that stands in the file. What is left out of the file is removed.",
 	}, a.importPolicy)
@@ -86,5 +89,6 @@ func isYAML(contentType string) error {
 	case "application/yaml", "application/x-yaml", "text/yaml":
 		return nil
 	}
-	return problem(http.StatusUnsupportedMediaType, "The body is of a type that is not understood here: send application/yaml.")
+	return problem(http.StatusUnsupportedMediaType,
+		"The body is of a type that is not understood here: send application/yaml.")
 }

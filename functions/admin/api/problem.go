@@ -44,7 +44,8 @@ const (
 )
 
 func problem(status int, detail string, errs ...Detail) *Problem {
-	return &Problem{Type: aboutBlank, Title: http.StatusText(status), Status: status, Detail: detail, Errors: errs, header: http.Header{}}
+	return &Problem{Type: aboutBlank, Title: http.StatusText(status), Status: status, Detail: detail,
+		Errors: errs, header: http.Header{}}
 }
 
 // Error is for the log.
@@ -82,8 +83,9 @@ var ownErrors = sync.OnceFunc(func() {
 var words = map[int]string{
 	http.StatusUnprocessableEntity:   "The request is not valid: see errors.",
 	http.StatusRequestEntityTooLarge: "The body is too large.",
-	http.StatusUnsupportedMediaType:  "The body is of a type that is not understood here: send application/json.",
-	http.StatusInternalServerError:   "Something broke on our side. It was logged.",
+	http.StatusUnsupportedMediaType: "The body is of a type that is not understood here: send " +
+		"application/json.",
+	http.StatusInternalServerError: "Something broke on our side. It was logged.",
 }
 
 // detailOf leaves out the value, which may be a secret or long.
@@ -126,7 +128,8 @@ func (a *api) problem(operation string, err error) error {
 	case errors.As(err, &invalid):
 		return unprocessable(inBody(invalid, "", "")...)
 	case errors.As(err, &file) && file.TooMany:
-		return problem(http.StatusBadRequest, "The file has more fields or values than any policy: see errors.", fileDetails(file)...)
+		return problem(http.StatusBadRequest,
+			"The file has more fields or values than any policy: see errors.", fileDetails(file)...)
 	case errors.As(err, &file):
 		return unprocessable(fileDetails(file)...)
 	case errors.As(err, &wrongToken):
@@ -140,9 +143,11 @@ func (a *api) problem(operation string, err error) error {
 		}
 	}
 	a.Log.Error("api: "+operation, "cause", err)
-	p = problem(http.StatusServiceUnavailable, "The store does not answer. Limits and usage live there. Try again in a moment.")
+	p = problem(http.StatusServiceUnavailable,
+		"The store does not answer. Limits and usage live there. Try again in a moment.")
 	if errors.Is(err, policy.ErrUnfinished) {
-		p.Detail = "Saved, but not everywhere yet: some checks may obey the version before. POST " + Prefix + "/policy/sync finishes it."
+		p.Detail = "Saved, but not everywhere yet: some checks may obey the version before. POST " + Prefix +
+			"/policy/sync finishes it."
 	}
 	p.header.Set("Retry-After", "5")
 	return p
@@ -154,17 +159,22 @@ var knownErrors = []struct {
 	detail string
 }{
 	{policy.ErrNotFound, http.StatusNotFound, "There is no such key."},
-	{policy.ErrConflict, http.StatusConflict, "Others changed the same all the while. Nothing was written: send it again."},
-	{policy.ErrUnreadable, http.StatusConflict, "Another version of Tidegate wrote this key: it cannot be read here, only deleted."},
-	{audit.ErrPosition, http.StatusUnprocessableEntity, "This is no position in the audit: start from the newest entry."},
+	{policy.ErrConflict, http.StatusConflict,
+		"Others changed the same all the while. Nothing was written: send it again."},
+	{policy.ErrUnreadable, http.StatusConflict,
+		"Another version of Tidegate wrote this key: it cannot be read here, only deleted."},
+	{audit.ErrPosition, http.StatusUnprocessableEntity,
+		"This is no position in the audit: start from the newest entry."},
 	{usage.ErrSpan, http.StatusUnprocessableEntity,
-		"Usage is kept by the minute for 24 hours and by the hour for 30 days, and comes in 1,500 steps at most: choose another from, to or step."},
+		"Usage is kept by the minute for 24 hours and by the hour for 30 days, and comes in 1,500 steps at " +
+			"most: choose another from, to or step."},
 	{token.ErrNotFound, http.StatusNotFound, "There is no such token. It may have been revoked already."},
 	{token.ErrTooMany, http.StatusConflict, "There are as many tokens as there may be: revoke one first."},
 }
 
 func unprocessable(errs ...Detail) *Problem {
-	return problem(http.StatusUnprocessableEntity, words[http.StatusUnprocessableEntity], errs[:min(len(errs), maxErrors)]...)
+	return problem(http.StatusUnprocessableEntity, words[http.StatusUnprocessableEntity],
+		errs[:min(len(errs), maxErrors)]...)
 }
 
 // inBody says where the fields stand in the body: without the prefix cut, and behind the

@@ -26,94 +26,140 @@ func TestProblems(t *testing.T) {
 		status             int
 		wants              []string
 	}{
-		"no such key":         {"GET", "/keys/ZZZZZZZZZZZZ", "", nil, 404, []string{"no such key"}},
-		"odd key":             {"GET", "/keys/%7Btag%7D", "", nil, 404, nil},
-		"the set as a key":    {"GET", "/keys/policy", "", nil, 404, nil},
-		"a secret as a key":   {"GET", "/keys/" + secret.Reveal(), "", nil, 422, []string{"path.id", "whole secret"}},
-		"count too small":     {"GET", "/keys?count=0", "", nil, 422, []string{"query.count", ">= 1"}},
-		"count too large":     {"GET", "/keys?count=501", "", nil, 422, []string{"query.count", "<= 500"}},
-		"count no number":     {"GET", "/keys?count=ten", "", nil, 422, []string{"query.count"}},
-		"unknown parameter":   {"GET", "/keys?prefx=a", "", nil, 422, []string{"query.prefx", "unknown"}},
-		"unknown state":       {"GET", "/keys?state=odd", "", nil, 422, []string{"query.state"}},
-		"unknown plan":        {"GET", "/keys?plan=gold", "", nil, 422, []string{"query.plan", "no plan"}},
-		"odd cursor":          {"GET", "/keys?after=!", "", nil, 422, []string{"query.after"}},
-		"no body":             {"POST", "/keys", "", nil, 400, []string{"body is required"}},
-		"no JSON":             {"POST", "/keys", `{"name":`, nil, 400, []string{`"location":"body"`}},
-		"two bodies":          {"POST", "/keys", `{} {}`, nil, 400, nil},
-		"not UTF-8":           {"POST", "/keys", "{\"name\":\"\xff\",\"plan\":\"free\"}", nil, 400, []string{"UTF-8"}},
-		"a name twice":        {"POST", "/keys", `{"name":"a","plan":"free","name":"b"}`, nil, 400, []string{"twice"}},
-		"a name twice inside": {"POST", "/simulate", `{"limit":{"requests":1,"window":"1s","requests":2},"calls":[0]}`, nil, 400, []string{"twice"}},
-		"names in two cases":  {"POST", "/keys", `{"name":"a","plan":"free","Name":"b"}`, nil, 422, []string{"body.Name"}},
-		"many fields":         {"PUT", "/policy?dry_run=true", "{" + manyFields(`"f%x":1,`) + `"a":1}`, nil, 400, []string{"more than 64 fields"}},
+		"no such key":      {"GET", "/keys/ZZZZZZZZZZZZ", "", nil, 404, []string{"no such key"}},
+		"odd key":          {"GET", "/keys/%7Btag%7D", "", nil, 404, nil},
+		"the set as a key": {"GET", "/keys/policy", "", nil, 404, nil},
+		"a secret as a key": {"GET", "/keys/" + secret.Reveal(), "", nil, 422,
+			[]string{"path.id", "whole secret"}},
+		"count too small":   {"GET", "/keys?count=0", "", nil, 422, []string{"query.count", ">= 1"}},
+		"count too large":   {"GET", "/keys?count=501", "", nil, 422, []string{"query.count", "<= 500"}},
+		"count no number":   {"GET", "/keys?count=ten", "", nil, 422, []string{"query.count"}},
+		"unknown parameter": {"GET", "/keys?prefx=a", "", nil, 422, []string{"query.prefx", "unknown"}},
+		"unknown state":     {"GET", "/keys?state=odd", "", nil, 422, []string{"query.state"}},
+		"unknown plan":      {"GET", "/keys?plan=gold", "", nil, 422, []string{"query.plan", "no plan"}},
+		"odd cursor":        {"GET", "/keys?after=!", "", nil, 422, []string{"query.after"}},
+		"no body":           {"POST", "/keys", "", nil, 400, []string{"body is required"}},
+		"no JSON":           {"POST", "/keys", `{"name":`, nil, 400, []string{`"location":"body"`}},
+		"two bodies":        {"POST", "/keys", `{} {}`, nil, 400, nil},
+		"not UTF-8": {"POST", "/keys", "{\"name\":\"\xff\",\"plan\":\"free\"}", nil, 400,
+			[]string{"UTF-8"}},
+		"a name twice": {"POST", "/keys", `{"name":"a","plan":"free","name":"b"}`, nil, 400,
+			[]string{"twice"}},
+		"a name twice inside": {"POST", "/simulate",
+			`{"limit":{"requests":1,"window":"1s","requests":2},"calls":[0]}`, nil, 400, []string{"twice"}},
+		"names in two cases": {"POST", "/keys", `{"name":"a","plan":"free","Name":"b"}`, nil, 422,
+			[]string{"body.Name"}},
+		"many fields": {"PUT", "/policy?dry_run=true", "{" + manyFields(`"f%x":1,`) + `"a":1}`, nil, 400,
+			[]string{"more than 64 fields"}},
 		"many fields inside": {
-			"PUT", "/policy?dry_run=true", `{"plans":[{` + manyFields(`"f%x":1,`) + `"a":1}]}`, nil, 400, []string{"more than 64 fields"},
+			"PUT", "/policy?dry_run=true", `{"plans":[{` + manyFields(`"f%x":1,`) + `"a":1}]}`, nil, 400,
+			[]string{"more than 64 fields"},
 		},
 		"many fields in YAML": {
-			"PUT", "/policy.yaml?dry_run=true", manyFields("f%x: 1\n"), header{"Content-Type": "application/yaml"}, 400, []string{"100000 fields"},
+			"PUT", "/policy.yaml?dry_run=true", manyFields("f%x: 1\n"),
+			header{"Content-Type": "application/yaml"}, 400, []string{"100000 fields"},
 		},
-		"too deep":           {"POST", "/keys", strings.Repeat("[", 5000), nil, 400, []string{"nested deeper"}},
-		"unknown field":      {"POST", "/keys", `{"name":"a","plan":"free","colour":"red"}`, nil, 422, []string{"body.colour", "unexpected property"}},
-		"missing field":      {"POST", "/keys", `{"name":"a"}`, nil, 422, []string{"required property plan"}},
-		"name too long":      {"POST", "/keys", `{"name":"` + strings.Repeat("x", 101) + `","plan":"free"}`, nil, 422, []string{"body.name", "<= 100"}},
-		"name of blanks":     {"POST", "/keys", `{"name":"  ","plan":"free"}`, nil, 422, []string{"body.name", "1 to 100"}},
-		"name with controls": {"POST", "/keys", `{"name":"a\u0000b","plan":"free"}`, nil, 422, []string{"body.name", "cannot be printed"}},
-		"name turned around": {"POST", "/keys", `{"name":"a\u202eb","plan":"free"}`, nil, 422, []string{"body.name", "cannot be printed"}},
-		"env":                {"POST", "/keys", `{"name":"a","plan":"free","env":"A B"}`, nil, 422, []string{"body.env"}},
-		"too many tags": {"POST", "/keys", `{"name":"a","plan":"free","tags":["1","2","3","4","5","6","7","8","9","10","11"]}`, nil, 422,
+		"too deep": {"POST", "/keys", strings.Repeat("[", 5000), nil, 400,
+			[]string{"nested deeper"}},
+		"unknown field": {"POST", "/keys", `{"name":"a","plan":"free","colour":"red"}`, nil, 422,
+			[]string{"body.colour", "unexpected property"}},
+		"missing field": {"POST", "/keys", `{"name":"a"}`, nil, 422, []string{"required property plan"}},
+		"name too long": {"POST", "/keys", `{"name":"` + strings.Repeat("x", 101) + `","plan":"free"}`,
+			nil, 422, []string{"body.name", "<= 100"}},
+		"name of blanks": {"POST", "/keys", `{"name":"  ","plan":"free"}`, nil, 422,
+			[]string{"body.name", "1 to 100"}},
+		"name with controls": {"POST", "/keys", `{"name":"a\u0000b","plan":"free"}`, nil, 422,
+			[]string{"body.name", "cannot be printed"}},
+		"name turned around": {"POST", "/keys", `{"name":"a\u202eb","plan":"free"}`, nil, 422,
+			[]string{"body.name", "cannot be printed"}},
+		"env": {"POST", "/keys", `{"name":"a","plan":"free","env":"A B"}`, nil, 422, []string{"body.env"}},
+		"too many tags": {"POST", "/keys",
+			`{"name":"a","plan":"free","tags":["1","2","3","4","5","6","7","8","9","10","11"]}`, nil, 422,
 			[]string{"body.tags", "<= 10"}},
-		"tag too long": {"POST", "/keys", `{"name":"a","plan":"free","tags":["` + strings.Repeat("x", 51) + `"]}`, nil, 422,
+		"tag too long": {"POST", "/keys", `{"name":"a","plan":"free","tags":["` + strings.Repeat("x", 51) +
+			`"]}`, nil, 422,
 			[]string{"body.tags[0]", "50"}},
-		"no such plan": {"POST", "/keys", `{"name":"a","plan":"gold"}`, nil, 422, []string{"body.plan", "no plan"}},
-		"odd time":     {"POST", "/keys", `{"name":"a","plan":"free","expires":"tomorrow"}`, nil, 422, []string{"body.expires", "RFC 3339"}},
-		"far time":     {"POST", "/keys", `{"name":"a","plan":"free","expires":"9999-01-01T00:00:00Z"}`, nil, 422, []string{"body.expires", "2200"}},
-		"form":         {"POST", "/keys", `name=a`, header{"Content-Type": "application/x-www-form-urlencoded"}, 415, []string{"application/json"}},
-		"CBOR":         {"POST", "/keys", "\xa0", header{"Content-Type": "application/cbor"}, 415, nil},
-		"large":        {"POST", "/keys", `{"name":"` + strings.Repeat("x", MaxBody), nil, 413, []string{"too large"}},
-		"requests": {"PUT", keyPath + "/override", `{"limits":[{"requests":0,"window":"1s"}],"reason":"x"}`, match, 422,
+		"no such plan": {"POST", "/keys", `{"name":"a","plan":"gold"}`, nil, 422,
+			[]string{"body.plan", "no plan"}},
+		"odd time": {"POST", "/keys", `{"name":"a","plan":"free","expires":"tomorrow"}`, nil, 422,
+			[]string{"body.expires", "RFC 3339"}},
+		"far time": {"POST", "/keys", `{"name":"a","plan":"free","expires":"9999-01-01T00:00:00Z"}`, nil, 422,
+			[]string{"body.expires", "2200"}},
+		"form": {"POST", "/keys", `name=a`, header{"Content-Type": "application/x-www-form-urlencoded"}, 415,
+			[]string{"application/json"}},
+		"CBOR": {"POST", "/keys", "\xa0", header{"Content-Type": "application/cbor"}, 415, nil},
+		"large": {"POST", "/keys", `{"name":"` + strings.Repeat("x", MaxBody), nil, 413,
+			[]string{"too large"}},
+		"requests": {"PUT", keyPath + "/override",
+			`{"limits":[{"requests":0,"window":"1s"}],"reason":"x"}`, match, 422,
 			[]string{"body.limits[0].requests", ">= 1"}},
-		"requests too many": {"PUT", keyPath + "/override", `{"limits":[{"requests":1e10,"window":"1s"}],"reason":"x"}`, match, 422,
+		"requests too many": {"PUT", keyPath + "/override",
+			`{"limits":[{"requests":1e10,"window":"1s"}],"reason":"x"}`, match, 422,
 			[]string{"body.limits[0].requests", "1e+09"}},
-		"requests in parts": {"PUT", keyPath + "/override", `{"limits":[{"requests":1.5,"window":"1s"}],"reason":"x"}`, match, 422,
+		"requests in parts": {"PUT", keyPath + "/override",
+			`{"limits":[{"requests":1.5,"window":"1s"}],"reason":"x"}`, match, 422,
 			[]string{"body.limits[0].requests", "integer"}},
-		"window": {"PUT", keyPath + "/override", `{"limits":[{"requests":1,"window":"soon"}],"reason":"x"}`, match, 422,
+		"window": {"PUT", keyPath + "/override",
+			`{"limits":[{"requests":1,"window":"soon"}],"reason":"x"}`, match, 422,
 			[]string{"body.limits[0].window", "such as 10s"}},
-		"window too long": {"PUT", keyPath + "/override", `{"limits":[{"requests":1,"window":"10000h"}],"reason":"x"}`, match, 422,
+		"window too long": {"PUT", keyPath + "/override",
+			`{"limits":[{"requests":1,"window":"10000h"}],"reason":"x"}`, match, 422,
 			[]string{"body.limits[0].window", "366 days"}},
-		"algorithm": {"PUT", keyPath + "/override", `{"limits":[{"requests":1,"window":"1s","algorithm":"magic"}],"reason":"x"}`, match, 422,
+		"algorithm": {"PUT", keyPath + "/override",
+			`{"limits":[{"requests":1,"window":"1s","algorithm":"magic"}],"reason":"x"}`, match, 422,
 			[]string{"body.limits[0].algorithm"}},
-		"calendar of a log": {"PUT", keyPath + "/override", `{"limits":[{"requests":1,"calendar":"day"}],"reason":"x"}`, match, 422,
+		"calendar of a log": {"PUT", keyPath + "/override",
+			`{"limits":[{"requests":1,"calendar":"day"}],"reason":"x"}`, match, 422,
 			[]string{"body.limits[0].calendar"}},
-		"no limits": {"PUT", keyPath + "/override", `{"reason":"x"}`, match, 422, []string{"body.limits", "1 to 8"}},
-		"nine limits": {"PUT", keyPath + "/override", `{"limits":[` + strings.Repeat(`{"requests":1,"window":"1s"},`, 8) +
-			`{"requests":1,"window":"1s"}],"reason":"x"}`, match, 422, []string{"body.limits", "<= 8"}},
-		"no reason":           {"PUT", keyPath + "/override", `{"limits":[{"requests":1,"window":"1s"}]}`, match, 422, []string{"reason"}},
-		"reason too long":     {"PATCH", keyPath, `{"reason":"` + strings.Repeat("x", 201) + `"}`, match, 422, []string{"body.reason", "200"}},
-		"reason too long too": {"DELETE", keyPath + "?reason=" + strings.Repeat("x", 201), "", nil, 422, []string{"reason", "200"}},
-		"plan of a policy":    {"PUT", "/policy?reason=x", `{"plans":[{"name":"a","limits":[]}]}`, match, 422, []string{"body.plans[0].limits", ">= 1"}},
-		"addresses": {"PUT", "/policy?reason=x", `{"plans":[],"deny":["10.0.0.0/8","home"]}`, match, 422, []string{"body.deny[1]",
-			"203.0.113.0/24"}},
-		"unmasked addresses": {"PUT", "/policy?reason=x", `{"plans":[],"deny":["10.0.0.1/8"]}`, match, 422, []string{"body.deny[0]"}},
-		"bans": {"PUT", "/policy?reason=x", `{"plans":[],"bans":{"denials":2,"window":"x","base":"1m","cap":"1s"}}`, match, 422,
+		"no limits": {"PUT", keyPath + "/override", `{"reason":"x"}`, match, 422,
+			[]string{"body.limits", "1 to 8"}},
+		"nine limits": {"PUT", keyPath + "/override",
+			`{"limits":[` + strings.Repeat(`{"requests":1,"window":"1s"},`, 8) +
+				`{"requests":1,"window":"1s"}],"reason":"x"}`, match, 422, []string{"body.limits", "<= 8"}},
+		"no reason": {"PUT", keyPath + "/override", `{"limits":[{"requests":1,"window":"1s"}]}`,
+			match, 422, []string{"reason"}},
+		"reason too long": {"PATCH", keyPath, `{"reason":"` + strings.Repeat("x", 201) + `"}`, match, 422,
+			[]string{"body.reason", "200"}},
+		"reason too long too": {"DELETE", keyPath + "?reason=" + strings.Repeat("x", 201), "", nil, 422,
+			[]string{"reason", "200"}},
+		"plan of a policy": {"PUT", "/policy?reason=x", `{"plans":[{"name":"a","limits":[]}]}`, match, 422,
+			[]string{"body.plans[0].limits", ">= 1"}},
+		"addresses": {"PUT", "/policy?reason=x", `{"plans":[],"deny":["10.0.0.0/8","home"]}`, match, 422,
+			[]string{"body.deny[1]",
+				"203.0.113.0/24"}},
+		"unmasked addresses": {"PUT", "/policy?reason=x", `{"plans":[],"deny":["10.0.0.1/8"]}`, match, 422,
+			[]string{"body.deny[0]"}},
+		"bans": {"PUT", "/policy?reason=x",
+			`{"plans":[],"bans":{"denials":2,"window":"x","base":"1m","cap":"1s"}}`, match, 422,
 			[]string{"body.bans.window"}},
-		"a route's path": {"PUT", "/policy?reason=x", `{"plans":[],"routes":[{"name":"a","pattern":{"path":"orders"}}]}`, match, 422,
+		"a route's path": {"PUT", "/policy?reason=x",
+			`{"plans":[],"routes":[{"name":"a","pattern":{"path":"orders"}}]}`, match, 422,
 			[]string{"body.routes[0].pattern.path"}},
 		"policy without body": {"PUT", "/policy?reason=x", ``, match, 400, nil},
-		"large policy":        {"PUT", "/policy?reason=x", strings.Repeat(" ", MaxPolicyBody), match, 413, nil},
-		"odd entry":           {"GET", "/audit/nothing", "", nil, 404, nil},
-		"no such entry":       {"GET", "/audit/1-0-1", "", nil, 404, nil},
-		"audit position":      {"GET", "/audit?after=x", "", nil, 422, []string{"position"}},
-		"explain nobody":      {"GET", "/explain", "", nil, 422, []string{"query.key", "required"}},
-		"explain an address":  {"GET", "/explain?key=" + k.ID + "&address=home", "", nil, 422, []string{"query.address"}},
-		"explain a path":      {"GET", "/explain?key=" + k.ID + "&path=orders", "", nil, 422, []string{"query.path"}},
-		"step":                {"GET", keyPath + "/usage?step=7s", "", nil, 422, []string{"by the minute"}},
-		"no step":             {"GET", keyPath + "/usage?step=often", "", nil, 422, []string{"query.step"}},
-		"backwards":           {"GET", "/overview?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "", nil, 422, nil},
-		"no such token":       {"DELETE", "/tokens/AAAAAAAAAAAA", "", nil, 404, []string{"no such token"}},
-		"token's scope":       {"POST", "/tokens", `{"name":"a","scope":"all","expires":"2026-12-31T00:00:00Z"}`, nil, 422, []string{"body.scope"}},
-		"token for ever": {"POST", "/tokens", `{"name":"a","scope":"read","expires":"2199-12-31T00:00:00Z"}`, nil, 422, []string{"body.expires",
-			"366 days"}},
-		"simulated limit": {"POST", "/simulate", `{"limit":{"requests":1},"calls":[0]}`, nil, 422, []string{"body.limit.window"}},
-		"simulated calls": {"POST", "/simulate", `{"limit":{"requests":1,"window":"1s"},"calls":[-1]}`, nil, 422, []string{"body.calls[0]"}},
+		"large policy": {"PUT", "/policy?reason=x", strings.Repeat(" ", MaxPolicyBody),
+			match, 413, nil},
+		"odd entry":      {"GET", "/audit/nothing", "", nil, 404, nil},
+		"no such entry":  {"GET", "/audit/1-0-1", "", nil, 404, nil},
+		"audit position": {"GET", "/audit?after=x", "", nil, 422, []string{"position"}},
+		"explain nobody": {"GET", "/explain", "", nil, 422, []string{"query.key", "required"}},
+		"explain an address": {"GET", "/explain?key=" + k.ID + "&address=home", "", nil, 422,
+			[]string{"query.address"}},
+		"explain a path": {"GET", "/explain?key=" + k.ID + "&path=orders", "", nil, 422,
+			[]string{"query.path"}},
+		"step":    {"GET", keyPath + "/usage?step=7s", "", nil, 422, []string{"by the minute"}},
+		"no step": {"GET", keyPath + "/usage?step=often", "", nil, 422, []string{"query.step"}},
+		"backwards": {"GET", "/overview?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "",
+			nil, 422, nil},
+		"no such token": {"DELETE", "/tokens/AAAAAAAAAAAA", "", nil, 404, []string{"no such token"}},
+		"token's scope": {"POST", "/tokens", `{"name":"a","scope":"all","expires":"2026-12-31T00:00:00Z"}`,
+			nil, 422, []string{"body.scope"}},
+		"token for ever": {"POST", "/tokens", `{"name":"a","scope":"read","expires":"2199-12-31T00:00:00Z"}`,
+			nil, 422, []string{"body.expires",
+				"366 days"}},
+		"simulated limit": {"POST", "/simulate", `{"limit":{"requests":1},"calls":[0]}`, nil, 422,
+			[]string{"body.limit.window"}},
+		"simulated calls": {"POST", "/simulate", `{"limit":{"requests":1,"window":"1s"},"calls":[-1]}`, nil,
+			422, []string{"body.calls[0]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.t = t
@@ -122,7 +168,8 @@ func TestProblems(t *testing.T) {
 				body = []byte(row.body)
 			}
 			r := s.do(row.method, row.path, body, row.headers).wants(row.status, row.wants...)
-			if r.header.Get("Content-Type") != "application/problem+json" || r.stringAt("type") != "about:blank" ||
+			if r.header.Get("Content-Type") != "application/problem+json" ||
+				r.stringAt("type") != "about:blank" ||
 				r.stringAt("title") != http.StatusText(row.status) ||
 				r.at("status") != float64(row.status) || r.stringAt("detail") == "" {
 				t.Errorf("%v %s", r.header, r.text)
@@ -133,7 +180,8 @@ func TestProblems(t *testing.T) {
 		})
 	}
 	s.t = t
-	if page, err := s.keys.Audit().List(t.Context(), audit.Query{By: "ada", Count: 5}); err != nil || len(page.Entries) > 0 {
+	if page, err := s.keys.Audit().List(t.Context(), audit.Query{By: "ada", Count: 5}); err != nil ||
+		len(page.Entries) > 0 {
 		t.Errorf("something was done: %+v, %v", page.Entries, err)
 	}
 	if s.log.Len() > 0 {
@@ -148,10 +196,13 @@ func TestStoreAway(t *testing.T) {
 	id := s.create("acme").ID
 	s.client.Close()
 	for _, r := range []reply{
-		s.get("/keys"), s.get("/policy"), s.get("/overview"), s.get("/audit"), s.get("/tokens"), s.get("/keys/" + id + "/usage"),
-		s.post("/keys", map[string]any{"name": "a", "plan": "free"}), s.post("/reservations", map[string]any{"keyId": id, "cost": 1}),
+		s.get("/keys"), s.get("/policy"), s.get("/overview"), s.get("/audit"), s.get("/tokens"),
+		s.get("/keys/" + id + "/usage"),
+		s.post("/keys", map[string]any{"name": "a", "plan": "free"}),
+		s.post("/reservations", map[string]any{"keyId": id, "cost": 1}),
 	} {
-		if r.status != http.StatusServiceUnavailable || r.header.Get("Retry-After") == "" || strings.Contains(r.text, "valkey") ||
+		if r.status != http.StatusServiceUnavailable || r.header.Get("Retry-After") == "" ||
+			strings.Contains(r.text, "valkey") ||
 			strings.Contains(r.text, "127.0.0.1") {
 			t.Errorf("%s: %d %v %s", r.what, r.status, r.header, r.text)
 		}
@@ -169,7 +220,8 @@ func TestManyErrors(t *testing.T) {
 		body += fmt.Sprintf(`,"y%d":1`, i)
 	}
 	r := s.post("/keys", []byte(body+"}"))
-	if errs, _ := r.body["errors"].([]any); r.status != http.StatusUnprocessableEntity || len(errs) != maxErrors {
+	if errs, _ := r.body["errors"].([]any); r.status != http.StatusUnprocessableEntity ||
+		len(errs) != maxErrors {
 		t.Errorf("%d with %d errors", r.status, len(errs))
 	}
 }

@@ -24,7 +24,8 @@ type racing struct {
 }
 
 func (r *racing) Do(ctx context.Context, cmd valkey.Completed) valkey.ValkeyResult {
-	if r.times > 0 && strings.HasPrefix(cmd.Commands()[0], "EVAL") && slices.Contains(cmd.Commands(), r.record) {
+	if r.times > 0 && strings.HasPrefix(cmd.Commands()[0], "EVAL") &&
+		slices.Contains(cmd.Commands(), r.record) {
 		r.times--
 		r.first()
 	}
@@ -54,7 +55,8 @@ func TestOvertakenByAnEdit(t *testing.T) {
 		slow.record, slow.times, slow.first = keyspace.Record(k.ID), c.times, func() {
 			old, err := s.keys.Get(t.Context(), k.ID)
 			if err == nil {
-				_, err = s.keys.Update(t.Context(), k.ID, old.Version, "key.edit", byTest, func(k *policy.Key) { k.Tags = append(k.Tags, "x") })
+				_, err = s.keys.Update(t.Context(), k.ID, old.Version, "key.edit", byTest,
+					func(k *policy.Key) { k.Tags = append(k.Tags, "x") })
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -53,24 +53,30 @@ type ReservedLimit struct {
 func (a *api) registerReservations() {
 	const group = "reservations"
 	register(a, operation{
-		pattern: "POST /reservations", id: "reserve-cost", summary: "Take a cost from a key's limits before it is known", role: auth.Editor, group: group,
+		pattern: "POST /reservations", id: "reserve-cost",
+		summary: "Take a cost from a key's limits before it is known", role: auth.Editor, group: group,
 		status: http.StatusCreated, details: "429 when a limit is reached, with Retry-After. " +
-			"A settlement charges limits that callers share the route's settleMax at most, or 10 times cost; never less than cost.",
+			"A settlement charges limits that callers share the route's settleMax at most, or 10 times " +
+			"cost; never less than cost.",
 	}, a.reserve)
 	register(a, operation{
-		pattern: "POST /reservations/settle", id: "settle-reservation", summary: "Make a reservation's cost what was really used", role: auth.Settler,
-		group: group, details: "Once: 409 means settled before, 410 expired. Scope settle is enough, and good for nothing else.",
+		pattern: "POST /reservations/settle", id: "settle-reservation",
+		summary: "Make a reservation's cost what was really used", role: auth.Settler,
+		group: group, details: "Once: 409 means settled before, 410 expired. Scope settle is enough, and " +
+			"good for nothing else.",
 	}, a.settle)
 }
 
 func (a *api) reserve(ctx context.Context, in *reserveInput) (*reserveOutput, error) {
-	r, err := app.Reserve(ctx, a.Checker, app.ReservationRequest{KeyID: in.Body.KeyID, Route: in.Body.Route, Cost: in.Body.Cost})
+	r, err := app.Reserve(ctx, a.Checker,
+		app.ReservationRequest{KeyID: in.Body.KeyID, Route: in.Body.Route, Cost: in.Body.Cost})
 	if err != nil {
 		return nil, err
 	}
 	out := &reserveOutput{}
 	b := &out.Body
-	b.Reservation, b.Cost, b.Expires, b.Limits = r.Reservation, r.Cost, r.Expires, make([]ReservedLimit, len(r.Limits))
+	b.Reservation, b.Cost, b.Expires, b.Limits = r.Reservation, r.Cost, r.Expires,
+		make([]ReservedLimit, len(r.Limits))
 	for i, l := range r.Limits {
 		b.Limits[i] = ReservedLimit{l.Scope, limitOf(l.Limit), l.Remaining}
 	}

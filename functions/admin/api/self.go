@@ -33,7 +33,8 @@ func (a *api) registerSelf() {
 		return &meOutput{Me{actor.ID, actor.Name, string(actor.Kind), actor.Role.String()}}, nil
 	})
 	register(a, operation{
-		pattern: "GET /openapi.json", id: "get-openapi", summary: "This document", role: auth.Viewer, group: "access",
+		pattern: "GET /openapi.json", id: "get-openapi", summary: "This document", role: auth.Viewer,
+		group:  "access",
 		answer: "application/json", schema: &huma.Schema{Type: huma.TypeObject},
 	}, func(context.Context, *none) (*document, error) {
 		text, err := a.document()

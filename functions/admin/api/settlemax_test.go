@@ -19,7 +19,9 @@ func TestSettleAboveTheMaximum(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	perHour := func(requests int64) []limiter.Limit { return []limiter.Limit{{Requests: requests, Window: time.Hour}} }
+	perHour := func(requests int64) []limiter.Limit {
+		return []limiter.Limit{{Requests: requests, Window: time.Hour}}
+	}
 	set.Plans[0].Limits = perHour(500_000)
 	set.Routes = []policy.Route{{Name: "chat", Cost: 40, Shared: perHour(100_000)}}
 	if _, err := s.keys.SaveSet(t.Context(), *set, byTest); err != nil {
@@ -27,12 +29,14 @@ func TestSettleAboveTheMaximum(t *testing.T) {
 	}
 	reserve := func(key string) reply {
 		t.Helper()
-		return s.post("/reservations", map[string]any{"keyId": key, "route": "chat", "cost": 40}).wants(http.StatusCreated)
+		return s.post("/reservations",
+			map[string]any{"keyId": key, "route": "chat", "cost": 40}).wants(http.StatusCreated)
 	}
 	settler := middleware.Settler{URL: s.server.URL, Token: "machine"}
 	got, err := settler.Settle(t.Context(), reserve(id).stringAt("reservation"), 1_000_000_000)
 	want := middleware.Settlement{
-		Reserved: 40, Actual: 1_000_000_000, Short: 1_000_000_000 - 500_000, SettleMax: 400, AboveMax: 1_000_000_000 - 400,
+		Reserved: 40, Actual: 1_000_000_000, Short: 1_000_000_000 - 500_000, SettleMax: 400,
+		AboveMax: 1_000_000_000 - 400,
 	}
 	if err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
@@ -45,14 +49,18 @@ func TestSettleAboveTheMaximum(t *testing.T) {
 // run.
 func TestSettleMaxAsJSON(t *testing.T) {
 	s := newService(t)
-	plans := []any{map[string]any{"name": "free", "limits": []any{map[string]any{"requests": 10, "window": "10s"}}}}
+	plans := []any{map[string]any{"name": "free",
+		"limits": []any{map[string]any{"requests": 10, "window": "10s"}}}}
 	put := func(query string, most any) reply {
 		t.Helper()
-		rule := map[string]any{"name": "chat", "pattern": map[string]any{}, "cost": 4, "settle": true, "settleMax": most}
-		return s.do(http.MethodPut, "/policy"+query, map[string]any{"plans": plans, "routes": []any{rule}}, header{"If-Match": `"1"`})
+		rule := map[string]any{"name": "chat", "pattern": map[string]any{}, "cost": 4, "settle": true,
+			"settleMax": most}
+		return s.do(http.MethodPut, "/policy"+query, map[string]any{"plans": plans, "routes": []any{rule}},
+			header{"If-Match": `"1"`})
 	}
 	for _, query := range []string{"?reason=x", "?dry_run=true"} {
-		put(query, 3).wants(http.StatusUnprocessableEntity, "routes[0].settleMax", "must be 4, what a call costs, to 1000000000")
+		put(query, 3).wants(http.StatusUnprocessableEntity, "routes[0].settleMax",
+			"must be 4, what a call costs, to 1000000000")
 		put(query, 0).wants(http.StatusUnprocessableEntity, "settleMax")
 		put(query, 1_000_000_001).wants(http.StatusUnprocessableEntity, "settleMax")
 		put(query, "many").wants(http.StatusUnprocessableEntity, "settleMax")
@@ -60,6 +68,8 @@ func TestSettleMaxAsJSON(t *testing.T) {
 	put("?dry_run=true", 50).wants(http.StatusOK, "at most 50 on shared limits", `"applied":false`)
 	put("?reason=x", 50).wants(http.StatusOK, "at most 50 on shared limits", `"applied":true`)
 	s.get("/policy").wants(http.StatusOK, `"settleMax":50`)
-	file := "plans: [{name: free, limits: [10 per 10 seconds]}]\nroutes: [{name: chat, pattern: '*', cost: 4, settle: true, settleMax: 3}]\n"
-	s.putFile("?reason=x", "version: 2\n"+file, nil).wants(http.StatusUnprocessableEntity, `"line":3`, "routes[0].settleMax", "must be 4")
+	file := "plans: [{name: free, limits: [10 per 10 seconds]}]\nroutes: [{name: chat, pattern: '*', cost: " +
+		"4, settle: true, settleMax: 3}]\n"
+	s.putFile("?reason=x", "version: 2\n"+file, nil).wants(http.StatusUnprocessableEntity, `"line":3`,
+		"routes[0].settleMax", "must be 4")
 }

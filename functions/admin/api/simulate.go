@@ -37,11 +37,13 @@ type Decision struct {
 
 func (a *api) registerSimulate() {
 	register(a, operation{
-		pattern: "POST /simulate", id: "simulate-calls", summary: "What a limit says to calls at given times", role: auth.Viewer, group: "usage",
+		pattern: "POST /simulate", id: "simulate-calls", summary: "What a limit says to calls at given times",
+		role: auth.Viewer, group: "usage",
 		details: "Plays the limiter's model; no key is touched.",
 	}, a.simulate)
 	register(a, operation{
-		pattern: "POST /simulate/lab", id: "simulate-lab", summary: "Algorithms beside the exact log, on the same calls", role: auth.Viewer,
+		pattern: "POST /simulate/lab", id: "simulate-lab",
+		summary: "Algorithms beside the exact log, on the same calls", role: auth.Viewer,
 		group:   "usage",
 		details: "The dashboard's Simulate. The same request has the same answer; no key is touched.",
 	}, a.lab)
@@ -56,7 +58,8 @@ func (a *api) simulate(_ context.Context, in *simulateInput) (*simulateOutput, e
 	at := make([]time.Duration, len(in.Body.Calls))
 	for i, seconds := range in.Body.Calls {
 		if seconds < 0 || seconds > limiter.MaxWindow.Seconds() {
-			wrong.add(fmt.Sprintf("calls[%d]", i), fmt.Errorf("must be 0 to %.0f", limiter.MaxWindow.Seconds()))
+			wrong.add(fmt.Sprintf("calls[%d]", i),
+				fmt.Errorf("must be 0 to %.0f", limiter.MaxWindow.Seconds()))
 			continue
 		}
 		at[i] = time.Duration(math.Round(seconds*1e6)) * time.Microsecond

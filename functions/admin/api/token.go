@@ -52,14 +52,17 @@ type (
 func (a *api) registerTokens() {
 	const group = "access"
 	register(a, operation{
-		pattern: "GET /tokens", id: "list-tokens", summary: "List machine tokens", role: auth.Editor, group: group,
+		pattern: "GET /tokens", id: "list-tokens", summary: "List machine tokens",
+		role: auth.Editor, group: group,
 	}, a.listTokens)
 	register(a, operation{
-		pattern: "POST /tokens", id: "create-token", summary: "Create a machine token", role: auth.Editor, group: group, status: http.StatusCreated,
+		pattern: "POST /tokens", id: "create-token", summary: "Create a machine token", role: auth.Editor,
+		group: group, status: http.StatusCreated,
 		details: "For people alone, with their session: a token that leaked must not beget another.",
 	}, a.createToken)
 	register(a, operation{
-		pattern: "DELETE /tokens/{id}", id: "revoke-token", summary: "Revoke a machine token, one's own too", role: auth.Editor, group: group,
+		pattern: "DELETE /tokens/{id}", id: "revoke-token", summary: "Revoke a machine token, one's own too",
+		role: auth.Editor, group: group,
 		status: http.StatusNoContent,
 	}, func(ctx context.Context, in *tokenInput) (*none, error) {
 		return nil, a.Tokens.Revoke(ctx, in.ID, actorOf(ctx))
@@ -81,9 +84,11 @@ func (a *api) listTokens(ctx context.Context, _ *none) (*tokensOutput, error) {
 
 func (a *api) createToken(ctx context.Context, in *newTokenInput) (*newTokenOutput, error) {
 	if auth.From(ctx).Kind != auth.User {
-		return nil, problem(http.StatusForbidden, "Only people make tokens: one that leaked must not beget another. Make it in the settings.")
+		return nil, problem(http.StatusForbidden,
+			"Only people make tokens: one that leaked must not beget another. Make it in the settings.")
 	}
-	n := token.New{Name: in.Body.Name, Scope: token.Scope(in.Body.Scope), Expires: in.Body.Expires, By: actorOf(ctx)}
+	n := token.New{Name: in.Body.Name, Scope: token.Scope(in.Body.Scope), Expires: in.Body.Expires,
+		By: actorOf(ctx)}
 	t, secret, err := a.Tokens.Create(ctx, n)
 	if err != nil {
 		return nil, err

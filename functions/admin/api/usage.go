@@ -86,11 +86,13 @@ type (
 func (a *api) registerUsage() {
 	const group = "usage"
 	register(a, operation{
-		pattern: "GET /keys/{id}/usage", id: "get-usage", summary: "How a key's limits stand now, and its calls over time", role: auth.Viewer,
+		pattern: "GET /keys/{id}/usage", id: "get-usage",
+		summary: "How a key's limits stand now, and its calls over time", role: auth.Viewer,
 		group: group,
 	}, a.keyUsage)
 	register(a, operation{
-		pattern: "GET /overview", id: "get-overview", summary: "All calls over time, who calls and who is denied most", role: auth.Viewer, group: group,
+		pattern: "GET /overview", id: "get-overview",
+		summary: "All calls over time, who calls and who is denied most", role: auth.Viewer, group: group,
 	}, a.overview)
 	a.registerExplain()
 }
@@ -117,7 +119,8 @@ func (in Span) span(now time.Time) (span, error) {
 }
 
 func (s span) series(points []usage.Point) Series {
-	out := Series{s.from.UTC(), s.to.UTC(), limiter.ShortWindow(s.step), countsOf(usage.Sum(points)), make([]Point, len(points))}
+	out := Series{s.from.UTC(), s.to.UTC(), limiter.ShortWindow(s.step), countsOf(usage.Sum(points)),
+		make([]Point, len(points))}
 	for i, p := range points {
 		out.Points[i] = Point{p.Start.UTC(), countsOf(p.Counts)}
 	}

@@ -34,20 +34,25 @@ func TestReservations(t *testing.T) {
 	}
 	settler := middleware.Settler{URL: s.server.URL, Token: "machine"}
 	text := granted.stringAt("reservation")
-	if got, err := settler.Settle(t.Context(), text, 2); err != nil || got != (middleware.Settlement{Reserved: 6, Actual: 2, SettleMax: 60}) {
+	if got, err := settler.Settle(t.Context(), text, 2); err != nil ||
+		got != (middleware.Settlement{Reserved: 6, Actual: 2, SettleMax: 60}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	var refused *middleware.SettleError
-	if _, err := settler.Settle(t.Context(), text, 2); !errors.As(err, &refused) || refused.Status != http.StatusConflict {
+	if _, err := settler.Settle(t.Context(), text, 2); !errors.As(err, &refused) ||
+		refused.Status != http.StatusConflict {
 		t.Errorf("once more: %v", err)
 	}
 	s.reserve(id, 8).wants(http.StatusCreated)
 	s.reserve("nobody", 1).wants(http.StatusNotFound)
 	s.reserve(id, 11).wants(http.StatusUnprocessableEntity, "no more than any limit")
 	s.reserve(id, 0).wants(http.StatusUnprocessableEntity, "body.cost")
-	s.post("/reservations", map[string]any{"keyId": id, "cost": 1, "route": "no such"}).wants(http.StatusNotFound)
-	s.post("/reservations/settle", map[string]any{"reservation": "tgr_AAAA", "cost": 1}).wants(http.StatusUnprocessableEntity, "no reservation")
-	s.post("/reservations/settle", map[string]any{"reservation": text, "cost": -1}).wants(http.StatusUnprocessableEntity, "body.cost")
+	s.post("/reservations", map[string]any{"keyId": id, "cost": 1, "route": "no such"}).wants(
+		http.StatusNotFound)
+	s.post("/reservations/settle", map[string]any{"reservation": "tgr_AAAA", "cost": 1}).wants(
+		http.StatusUnprocessableEntity, "no reservation")
+	s.post("/reservations/settle",
+		map[string]any{"reservation": text, "cost": -1}).wants(http.StatusUnprocessableEntity, "body.cost")
 	if _, err := s.keys.Revoke(t.Context(), id, 1, byTest); err != nil {
 		t.Fatal(err)
 	}
@@ -57,11 +62,14 @@ func TestReservations(t *testing.T) {
 func TestBannedWorker(t *testing.T) {
 	s := newService(t)
 	k := s.create("worker")
-	_, err := s.keys.Update(t.Context(), k.ID, 1, "key.ban", byTest, func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) })
+	_, err := s.keys.Update(t.Context(), k.ID, 1, "key.ban", byTest, func(k *policy.Key) {
+		k.Banned = time.Now().Add(time.Hour)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.reserve(k.ID, 1).wants(http.StatusTooManyRequests, "banned", `"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected"`)
+	s.reserve(k.ID, 1).wants(http.StatusTooManyRequests, "banned",
+		`"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected"`)
 }
 
 // What was taken and what was counted is told of one key and of all.
@@ -81,13 +89,16 @@ func TestUsage(t *testing.T) {
 	if report := recorder.Flush(t.Context(), connect(t, s.url)); report.Err != nil {
 		t.Fatal(report.Err)
 	}
-	s.get("/keys/"+busy.ID+"/usage").wants(http.StatusOK, `"used":10`, `"remaining":0`, `"nextFree":`, `"total":{"allowed":5,"denied":2,`, `"step":"1m"`)
-	s.get("/keys/"+quiet.ID+"/usage?step=1h").wants(http.StatusOK, `"used":0`, `"total":{"allowed":0,"denied":0,`, `"step":"1h"`)
+	s.get("/keys/"+busy.ID+"/usage").wants(http.StatusOK, `"used":10`, `"remaining":0`, `"nextFree":`,
+		`"total":{"allowed":5,"denied":2,`, `"step":"1m"`)
+	s.get("/keys/"+quiet.ID+"/usage?step=1h").wants(http.StatusOK, `"used":0`,
+		`"total":{"allowed":0,"denied":0,`, `"step":"1h"`)
 	s.get("/keys?state=blocked").wants(http.StatusOK, busy.ID)
 	s.get("/callers").wants(http.StatusOK, `"id":"`+busy.ID+`"`, `"name":"busy"`)
 	s.get("/callers?after=!").wants(http.StatusUnprocessableEntity, "query.after")
 	got := s.get("/overview?top=1").wants(http.StatusOK, `"keys":2`, `"activeCallers":1`, `"policyVersion":1`)
-	if got.stringAt("busiest", 0, "name") != "busy" || got.at("busiest", 0, "allowed") != 5.0 || got.stringAt("mostDenied", 0, "id") != busy.ID {
+	if got.stringAt("busiest", 0, "name") != "busy" || got.at("busiest", 0, "allowed") != 5.0 ||
+		got.stringAt("mostDenied", 0, "id") != busy.ID {
 		t.Errorf("%s", got.text)
 	}
 }
@@ -97,20 +108,26 @@ func TestExplain(t *testing.T) {
 	s := newService(t)
 	s.fill()
 	id := s.create("acme").ID
-	s.get("/explain?key="+id+"&path=/health").wants(http.StatusOK, `"rule":"free"`, `"cost":0`, `"allowed":true`, `"status":0`)
+	s.get("/explain?key="+id+"&path=/health").wants(http.StatusOK, `"rule":"free"`, `"cost":0`,
+		`"allowed":true`, `"status":0`)
 	s.get("/explain?key="+id+"&method=post&path=/chat/7&api=abc&stage=prod&address=192.0.2.7").
-		wants(http.StatusOK, `"rule":"chat"`, `"cost":5`, `"scope":"route-ip"`, `"won":true`, `"pattern":"abc/prod POST /chat/{id}"`)
-	s.get("/explain?key="+id+"&address=203.0.113.9").wants(http.StatusOK, `"allowed":false`, `"refused":"`, `"status":401`, answer.Unauthorized)
+		wants(http.StatusOK, `"rule":"chat"`, `"cost":5`, `"scope":"route-ip"`, `"won":true`,
+			`"pattern":"abc/prod POST /chat/{id}"`)
+	s.get("/explain?key="+id+"&address=203.0.113.9").wants(http.StatusOK, `"allowed":false`, `"refused":"`,
+		`"status":401`, answer.Unauthorized)
 	s.get("/explain?key="+id+"&address=10.1.2.3").wants(http.StatusOK, `"exempt":true`)
 	s.reserve(id, 10).wants(http.StatusCreated)
-	s.get("/explain?key="+id).wants(http.StatusOK, `"allowed":false`, `"status":429`, "quota-exceeded", `"violatedPolicies":["10 per 10 minutes"]`,
+	s.get("/explain?key="+id).wants(http.StatusOK, `"allowed":false`, `"status":429`, "quota-exceeded",
+		`"violatedPolicies":["10 per 10 minutes"]`,
 		`"retryAfter":`)
 }
 
 func TestSimulate(t *testing.T) {
 	s := newService(t)
-	got := s.post("/simulate", []byte(`{"limit":{"requests":2,"window":"10s"},"calls":[0,9.9,1,10.000001]}`)).wants(http.StatusOK, `"allowed":3`)
-	if got.at("decisions", 2, "at") != 9.9 || got.at("decisions", 2, "remaining") != 0.0 || got.at("decisions", 2, "retryAfter").(float64) > 0.11 {
+	got := s.post("/simulate", []byte(`{"limit":{"requests":2,"window":"10s"},"calls":[0,9.9,1,10.000001]}`)).
+		wants(http.StatusOK, `"allowed":3`)
+	if got.at("decisions", 2, "at") != 9.9 || got.at("decisions", 2, "remaining") != 0.0 ||
+		got.at("decisions", 2, "retryAfter").(float64) > 0.11 {
 		t.Errorf("%s", got.text)
 	}
 }
@@ -119,16 +136,19 @@ func TestSimulate(t *testing.T) {
 // that the log never does. The same question has the same answer.
 func TestSimulateLab(t *testing.T) {
 	s := newService(t)
-	attack := `{"requests":100,"window":"1m","shape":"boundary","rate":1000,"windows":4,"algorithms":["log","fixed-window"],"points":50}`
+	attack :=
+		`{"requests":100,"window":"1m","shape":"boundary","rate":1000,"windows":4,"algorithms":["log","fixed-window"],"points":50}`
 	got := s.post("/simulate/lab", []byte(attack)).wants(http.StatusOK)
-	if got.at("outcomes", 0, "worst") != 100.0 || got.at("outcomes", 1, "worst") != 200.0 || got.at("outcomes", 0, "falseAllows") != 0.0 ||
+	if got.at("outcomes", 0, "worst") != 100.0 || got.at("outcomes", 1, "worst") != 200.0 ||
+		got.at("outcomes", 0, "falseAllows") != 0.0 ||
 		got.at("exact", "worst") != 100.0 {
 		t.Errorf("%s", got.text)
 	}
 	if again := s.post("/simulate/lab", []byte(attack)).wants(http.StatusOK); again.text != got.text {
 		t.Errorf("%s\nand then\n%s", got.text, again.text)
 	}
-	s.post("/simulate/lab", []byte(`{"requests":10,"window":"1m","shape":"recorded","minutes":[4,30,0,7],"algorithms":["log"]}`)).
+	s.post("/simulate/lab", []byte(
+		`{"requests":10,"window":"1m","shape":"recorded","minutes":[4,30,0,7],"algorithms":["log"]}`)).
 		wants(http.StatusOK, `"calls":41`)
 	for body, want := range map[string]string{
 		`{"requests":10,"window":"soon","shape":"boundary","rate":100,"windows":1}`:                      `"location":"body.window"`,
@@ -149,7 +169,8 @@ func TestAudit(t *testing.T) {
 	s := newService(t)
 	id := s.create("acme").ID
 	for _, name := range []string{"one", "two", "three"} {
-		s.do(http.MethodPatch, "/keys/"+id, map[string]any{"name": name, "reason": "to " + name}, header{"If-Match": "*"}).wants(http.StatusOK)
+		s.do(http.MethodPatch, "/keys/"+id, map[string]any{"name": name, "reason": "to " + name},
+			header{"If-Match": "*"}).wants(http.StatusOK)
 	}
 	var actions []string
 	pages := 0
@@ -157,7 +178,8 @@ func TestAudit(t *testing.T) {
 		page := s.get("/audit?count=2&after=" + next).wants(http.StatusOK)
 		items, _ := page.at("items").([]any)
 		for i := range items {
-			actions = append(actions, page.stringAt("items", i, "action")+" "+page.stringAt("items", i, "reason"))
+			actions = append(actions, page.stringAt("items", i, "action")+" "+
+				page.stringAt("items", i, "reason"))
 		}
 		next = page.stringAt("next")
 	}
@@ -174,15 +196,20 @@ func TestAudit(t *testing.T) {
 
 	revert := map[string]any{"reason": "oops"}
 	s.post("/audit/"+entry+"/revert", revert).wants(http.StatusPreconditionRequired)
-	s.do(http.MethodPost, "/audit/"+entry+"/revert", revert, header{"If-Match": `"3"`}).wants(http.StatusPreconditionFailed, `"currentVersion":4`)
-	s.do(http.MethodPost, "/audit/"+entry+"/revert", revert, header{"If-Match": `"4"`}).wants(http.StatusOK, `"version":5`)
+	s.do(http.MethodPost, "/audit/"+entry+"/revert", revert,
+		header{"If-Match": `"3"`}).wants(http.StatusPreconditionFailed, `"currentVersion":4`)
+	s.do(http.MethodPost, "/audit/"+entry+"/revert", revert, header{"If-Match": `"4"`}).wants(http.StatusOK,
+		`"version":5`)
 	s.get("/keys/"+id).wants(http.StatusOK, `"name":"one"`)
 	created := s.get("/audit?action=key.create").stringAt("items", 0, "id")
-	s.do(http.MethodPost, "/audit/"+created+"/revert", revert, header{"If-Match": "*"}).wants(http.StatusConflict, "delete it instead")
+	s.do(http.MethodPost, "/audit/"+created+"/revert", revert,
+		header{"If-Match": "*"}).wants(http.StatusConflict, "delete it instead")
 	saved := s.get("/audit?subject=policy").stringAt("items", 0, "id")
-	s.do(http.MethodPost, "/audit/"+saved+"/revert", revert, header{"If-Match": "*"}).wants(http.StatusConflict, "has 1 keys")
+	s.do(http.MethodPost, "/audit/"+saved+"/revert", revert,
+		header{"If-Match": "*"}).wants(http.StatusConflict, "has 1 keys")
 	s.do(http.MethodDelete, "/keys/"+id, nil, nil).wants(http.StatusNoContent)
-	s.do(http.MethodPost, "/audit/"+entry+"/revert", revert, header{"If-Match": "*"}).wants(http.StatusConflict, "deleted since")
+	s.do(http.MethodPost, "/audit/"+entry+"/revert", revert,
+		header{"If-Match": "*"}).wants(http.StatusConflict, "deleted since")
 }
 
 // A chain whose newest entry was taken out is not good, and where it ends is told.
@@ -191,7 +218,8 @@ func TestAuditCut(t *testing.T) {
 	k := s.create("acme")
 	stream := audit.Stream(keyspace.BucketOf(k.ID))
 	root := connect(t, s.url)
-	if err := root.Do(t.Context(), root.B().Xtrim().Key(stream).Maxlen().Threshold("0").Build()).Error(); err != nil {
+	if err := root.Do(t.Context(),
+		root.B().Xtrim().Key(stream).Maxlen().Threshold("0").Build()).Error(); err != nil {
 		t.Fatal(err)
 	}
 	told := s.get("/audit/verify").wants(http.StatusOK, `"good":false`, `"broken":[]`, `"missing":1`)
@@ -211,7 +239,8 @@ func TestTokens(t *testing.T) {
 	s.actor = ada
 	made := s.post("/tokens", body).wants(http.StatusCreated)
 	id, secret := made.stringAt("token", "id"), made.stringAt("secret")
-	if known, err := s.tokens.Authenticate(t.Context(), secret); err != nil || known.Scope != token.Write || known.Actor().Role != auth.Editor {
+	if known, err := s.tokens.Authenticate(t.Context(), secret); err != nil || known.Scope != token.Write ||
+		known.Actor().Role != auth.Editor {
 		t.Fatalf("%+v, %v", known, err)
 	}
 	list := s.get("/tokens").wants(http.StatusOK, id, `"createdBy":"ada"`)
@@ -220,21 +249,26 @@ func TestTokens(t *testing.T) {
 	if _, err := s.tokens.Authenticate(t.Context(), secret); !errors.Is(err, token.ErrUnknown) {
 		t.Errorf("after its revocation: %v", err)
 	}
-	told := s.get("/audit?subject=tokens").wants(http.StatusOK, `"action":"token.create"`, `"action":"token.revoke"`, `"name":"ci"`, `"scope":"write"`)
+	told := s.get("/audit?subject=tokens").wants(http.StatusOK, `"action":"token.create"`,
+		`"action":"token.revoke"`, `"name":"ci"`, `"scope":"write"`)
 	for _, text := range []string{list.text, told.text} {
-		if len(secret) > 20 && (strings.Contains(text, secret) || strings.Contains(text, secret[len("tga_")+12:])) {
+		if len(secret) > 20 && (strings.Contains(text, secret) ||
+			strings.Contains(text, secret[len("tga_")+12:])) {
 			t.Errorf("the secret is told: %s", text)
 		}
 	}
-	if told.stringAt("items", 0, "by", "name") != machine.String() || told.stringAt("items", 1, "by", "name") != "ada" {
+	if told.stringAt("items", 0, "by", "name") != machine.String() ||
+		told.stringAt("items", 1, "by", "name") != "ada" {
 		t.Errorf("%s", told.text)
 	}
 	s.get("/audit/verify").wants(http.StatusOK, `"good":true`, `"entries":3`)
 	if irreversible := s.get("/audit?subject=tokens").stringAt("items", 0, "id"); irreversible != "" {
-		s.do(http.MethodPost, "/audit/"+irreversible+"/revert", map[string]any{"reason": "x"}, header{"If-Match": "*"}).wants(http.StatusConflict,
+		s.do(http.MethodPost, "/audit/"+irreversible+"/revert", map[string]any{"reason": "x"},
+			header{"If-Match": "*"}).wants(http.StatusConflict,
 			"Only changes of keys")
 	}
-	if page, err := s.keys.Audit().List(t.Context(), audit.Query{Action: "token."}); err != nil || len(page.Entries) != 2 {
+	if page, err := s.keys.Audit().List(t.Context(), audit.Query{Action: "token."}); err != nil ||
+		len(page.Entries) != 2 {
 		t.Errorf("%+v, %v", page, err)
 	}
 }
@@ -243,17 +277,22 @@ func TestTokens(t *testing.T) {
 // then an override like any key.
 func TestAdopt(t *testing.T) {
 	s := newService(t)
-	body := map[string]any{"kind": "token", "issuer": "https://issuer.example", "holder": "bob", "name": "bob", "reason": "abuse"}
+	body := map[string]any{"kind": "token", "issuer": "https://issuer.example", "holder": "bob",
+		"name": "bob", "reason": "abuse"}
 	made := s.post("/callers", body).wants(http.StatusCreated, `"kind":"token"`)
 	id := s.keys.TokenCaller("https://issuer.example", "bob")
-	if made.stringAt("id") != id || made.header.Get("Location") != Prefix+"/keys/"+id || made.header.Get("ETag") != `"1"` {
+	if made.stringAt("id") != id || made.header.Get("Location") != Prefix+"/keys/"+id ||
+		made.header.Get("ETag") != `"1"` {
 		t.Errorf("%v %s", made.header, made.text)
 	}
 	s.post("/callers", body).wants(http.StatusConflict, "already")
-	override := map[string]any{"limits": []any{map[string]any{"requests": 5, "window": "1m"}}, "reason": "abuse"}
+	override := map[string]any{"limits": []any{map[string]any{"requests": 5, "window": "1m"}},
+		"reason": "abuse"}
 	s.do(http.MethodPut, "/keys/"+id+"/override", override, header{"If-Match": `"1"`}).wants(http.StatusOK)
-	s.do(http.MethodPost, "/keys/"+id+"/rotate", map[string]any{"grace": "0s"}, header{"If-Match": "*"}).wants(http.StatusConflict)
-	s.post("/callers", map[string]any{"kind": "address", "network": "203.0.113.7/32", "name": "home", "reason": "x", "override": override}).
+	s.do(http.MethodPost, "/keys/"+id+"/rotate", map[string]any{"grace": "0s"},
+		header{"If-Match": "*"}).wants(http.StatusConflict)
+	s.post("/callers", map[string]any{"kind": "address", "network": "203.0.113.7/32", "name": "home",
+		"reason": "x", "override": override}).
 		wants(http.StatusCreated, `"requests":5`)
 	for field, body := range map[string]string{
 		"body.id":      `{"kind":"token","id":"short","name":"a","reason":"x"}`,

@@ -34,7 +34,8 @@ type KeyChange struct {
 
 // Apply changes a key, once more if somebody else just did, and reports whether there was
 // anything to change. Keys that are not active are left alone.
-func (c KeyChange) Apply(ctx context.Context, keys *registry.Store, k policy.Key, edit registry.Edit) (bool, error) {
+func (c KeyChange) Apply(ctx context.Context, keys *registry.Store, k policy.Key,
+	edit registry.Edit) (bool, error) {
 	if k.Status != policy.Active {
 		return false, nil
 	}
@@ -48,13 +49,16 @@ func (c KeyChange) Apply(ctx context.Context, keys *registry.Store, k policy.Key
 	return changed, err
 }
 
-func (c KeyChange) change(ctx context.Context, keys *registry.Store, k policy.Key, edit registry.Edit) (changed bool, current policy.Key, err error) {
+func (c KeyChange) change(ctx context.Context, keys *registry.Store, k policy.Key,
+	edit registry.Edit) (changed bool, current policy.Key, err error) {
 	switch c.Do {
 	case Plan:
 		if k.Plan == c.Plan {
 			return false, k, nil
 		}
-		current, err = keys.Update(ctx, k.ID, k.Version, "key.plan", edit, func(k *policy.Key) { k.Plan = c.Plan })
+		current, err = keys.Update(ctx, k.ID, k.Version, "key.plan", edit, func(k *policy.Key) {
+			k.Plan = c.Plan
+		})
 	case Override:
 		if same(k.Override, c.Override) {
 			return false, k, nil
@@ -87,5 +91,6 @@ func same(stored, wanted *policy.Override) bool {
 		return false
 	}
 	a.Until, b.Until = time.Time{}, time.Time{}
-	return reflect.DeepEqual(a, b) || len(a.Limits)+len(b.Limits) == 0 && a.Mode == b.Mode && a.Reason == b.Reason
+	return reflect.DeepEqual(a, b) || len(a.Limits)+len(b.Limits) == 0 && a.Mode == b.Mode &&
+		a.Reason == b.Reason
 }

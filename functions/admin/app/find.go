@@ -35,7 +35,8 @@ func (f KeyFilter) Computed() bool {
 
 // means tells of a key whether the filter means it; plan is the name of the filter's.
 func (f KeyFilter) means(s Subject, plan string) bool {
-	return s.Is(f.State) && (f.Plan == 0 || s.Plan == plan) && (f.Tag == "" || slices.Contains(s.Tags, f.Tag)) &&
+	return s.Is(f.State) && (f.Plan == 0 || s.Plan == plan) &&
+		(f.Tag == "" || slices.Contains(s.Tags, f.Tag)) &&
 		strings.HasPrefix(strings.ToLower(s.Name), strings.ToLower(f.Prefix))
 }
 
@@ -48,7 +49,8 @@ type FoundKeys struct {
 
 // FindKeys returns up to count keys that the filter means, behind a cursor. It looks at no
 // more than 2,000, so it may find fewer and still have a Next.
-func FindKeys(ctx context.Context, keys *registry.Store, set *policy.Set, f KeyFilter, after string, count int) (FoundKeys, error) {
+func FindKeys(ctx context.Context, keys *registry.Store, set *policy.Set, f KeyFilter, after string,
+	count int) (FoundKeys, error) {
 	q := f.Listed()
 	q.After, q.Count = after, count
 	if f.Computed() {
@@ -87,7 +89,8 @@ func FindKeys(ctx context.Context, keys *registry.Store, set *policy.Set, f KeyF
 }
 
 // PickKeys returns those of the keys with these ids that the filter means, in the ids' order.
-func PickKeys(ctx context.Context, keys *registry.Store, set *policy.Set, f KeyFilter, ids []string) (FoundKeys, error) {
+func PickKeys(ctx context.Context, keys *registry.Store, set *policy.Set, f KeyFilter,
+	ids []string) (FoundKeys, error) {
 	list, err := keys.Many(ctx, set, ids)
 	if err != nil {
 		return FoundKeys{}, err
@@ -102,7 +105,8 @@ func PickKeys(ctx context.Context, keys *registry.Store, set *policy.Set, f KeyF
 }
 
 // Subjects looks up what each key would get now.
-func Subjects(ctx context.Context, keys *registry.Store, set *policy.Set, list []policy.Key) ([]Subject, error) {
+func Subjects(ctx context.Context, keys *registry.Store, set *policy.Set,
+	list []policy.Key) ([]Subject, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}

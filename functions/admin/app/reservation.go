@@ -74,24 +74,30 @@ func (p *RefusedError) Unwrap() error { return p.cause }
 const aboutBlank = "about:blank"
 
 func newProblem(status int, detail string, cause error) *RefusedError {
-	return &RefusedError{Type: aboutBlank, Title: http.StatusText(status), Status: status, Detail: detail, cause: cause}
+	return &RefusedError{Type: aboutBlank, Title: http.StatusText(status), Status: status,
+		Detail: detail, cause: cause}
 }
 
 // Reserve takes a cost from a key's limits. Its error is a *RefusedError.
 func Reserve(ctx context.Context, checker *enforce.Checker, r ReservationRequest) (Reservation, error) {
 	checked, err := checker.Reserve(ctx, r.KeyID, r.Route, r.Cost)
 	switch {
-	case errors.Is(err, policy.ErrNotFound), errors.Is(err, policy.ErrUnknownKey), errors.Is(err, policy.ErrRefused),
+	case errors.Is(err, policy.ErrNotFound), errors.Is(err, policy.ErrUnknownKey),
+		errors.Is(err, policy.ErrRefused),
 		errors.Is(err, policy.ErrUnreadable):
-		return Reservation{}, newProblem(http.StatusNotFound, "There is no such key that may call, or no such route.", err)
+		return Reservation{}, newProblem(http.StatusNotFound,
+			"There is no such key that may call, or no such route.", err)
 	case errors.Is(err, limiter.ErrCost):
-		return Reservation{}, newProblem(http.StatusUnprocessableEntity, "The cost must be 1 at least, and no more than any limit of the key admits.", err)
+		return Reservation{}, newProblem(http.StatusUnprocessableEntity,
+			"The cost must be 1 at least, and no more than any limit of the key admits.", err)
 	case err != nil:
-		return Reservation{}, newProblem(http.StatusServiceUnavailable, "The limits cannot be read right now.", err)
+		return Reservation{}, newProblem(http.StatusServiceUnavailable,
+			"The limits cannot be read right now.", err)
 	case !checked.Allowed:
 		return Reservation{}, denied(&checked)
 	}
-	reserved := Reservation{Reservation: checked.Reservation, Cost: checked.Cost, Expires: checked.Now.Add(checker.Lease), Limits: []ReservedLimit{}}
+	reserved := Reservation{Reservation: checked.Reservation, Cost: checked.Cost,
+		Expires: checked.Now.Add(checker.Lease), Limits: []ReservedLimit{}}
 	for _, l := range checked.Limits {
 		reserved.Limits = append(reserved.Limits, ReservedLimit{l.Scope, l.Limit, l.Remaining})
 	}
@@ -119,9 +125,11 @@ func Settle(ctx context.Context, checker *enforce.Checker, s Settlement) (Settle
 	case errors.Is(err, enforce.ErrSettled):
 		return Settled{}, newProblem(http.StatusConflict, "This reservation is settled already.", err)
 	case errors.Is(err, enforce.ErrExpired):
-		return Settled{}, newProblem(http.StatusGone, "This reservation has expired. Its cost stays charged until the window passes.", err)
+		return Settled{}, newProblem(http.StatusGone,
+			"This reservation has expired. Its cost stays charged until the window passes.", err)
 	case err != nil:
-		return Settled{}, newProblem(http.StatusServiceUnavailable, "The reservation cannot be settled right now. Try again.", err)
+		return Settled{}, newProblem(http.StatusServiceUnavailable,
+			"The reservation cannot be settled right now. Try again.", err)
 	}
 	return Settled{
 		Reserved: settled.Reserved, Actual: settled.Actual, Short: settled.Short,

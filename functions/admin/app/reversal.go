@@ -110,6 +110,8 @@ func (r Reversal) Apply(ctx context.Context, version int64, edit registry.Edit) 
 		}
 		return saved.Version, err
 	}
-	saved, err := r.keys.Update(ctx, r.Entry.Subject, version, "key.revert", edit, func(k *policy.Key) { restore(k, r.KeyAfter) })
+	saved, err := r.keys.Update(ctx, r.Entry.Subject, version, "key.revert", edit, func(k *policy.Key) {
+		restore(k, r.KeyAfter)
+	})
 	return saved.Version, err
 }

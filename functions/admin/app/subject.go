@@ -84,7 +84,9 @@ func (s Subject) blocked() bool {
 }
 
 func (s Subject) near() bool {
-	return slices.ContainsFunc(s.Now.Limits, func(u limiter.Usage) bool { return Percent(u.Used(), u.Limit.Requests) >= NearShare })
+	return slices.ContainsFunc(s.Now.Limits, func(u limiter.Usage) bool {
+		return Percent(u.Used(), u.Limit.Requests) >= NearShare
+	})
 }
 
 // Is reports whether the key is in a state; every key is in none.

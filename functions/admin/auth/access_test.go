@@ -19,14 +19,16 @@ func TestStrangersMayNothing(t *testing.T) {
 	if !ada.CanEdit() || ada.String() != "ada" {
 		t.Errorf("%v cannot edit", ada)
 	}
-	if namesake := (Actor{ID: "oidc:7", Name: "ada", Kind: User, Role: Editor}); namesake.String() != "ada (oidc:7)" {
+	if namesake := (Actor{ID: "oidc:7", Name: "ada", Kind: User, Role: Editor}); namesake.String() !=
+		"ada (oidc:7)" {
 		t.Errorf("somebody else is called %v", namesake)
 	}
 }
 
 // What each role may do, and no more.
 func TestRoles(t *testing.T) {
-	for role, want := range map[Role][3]bool{Nobody: {}, Settler: {false, true, false}, Viewer: {true, false, false}, Editor: {true, true, true}} {
+	for role, want := range map[Role][3]bool{Nobody: {}, Settler: {false, true, false},
+		Viewer: {true, false, false}, Editor: {true, true, true}} {
 		a := Actor{ID: "token:x", Kind: Token, Role: role}
 		if got := [3]bool{a.CanView(), a.CanSettle(), a.CanEdit()}; got != want {
 			t.Errorf("%v: may view, settle, edit: %v, want %v", role, got, want)

@@ -236,6 +236,7 @@ func BansText(b *policy.Bans) string {
 		return ""
 	}
 	short := func(d policy.Duration) string { return limiter.ShortWindow(time.Duration(d)) }
-	return fmt.Sprintf("%s denied calls in %s ban for %s, then twice as long, up to %s", Number(b.Denials), short(b.Window), short(b.Base),
+	return fmt.Sprintf("%s denied calls in %s ban for %s, then twice as long, up to %s", Number(b.Denials),
+		short(b.Window), short(b.Base),
 		short(b.Cap))
 }

@@ -10,7 +10,8 @@ import (
 )
 
 var (
-	ratePattern   = regexp.MustCompile(`^([0-9][0-9,_]*) +per +(?:calendar +([a-z]+)(?: +\(([A-Za-z0-9_+/-]+)\))?|(?:([0-9][0-9,_]*) +)?([a-z]+))$`)
+	ratePattern = regexp.MustCompile(
+		`^([0-9][0-9,_]*) +per +(?:calendar +([a-z]+)(?: +\(([A-Za-z0-9_+/-]+)\))?|(?:([0-9][0-9,_]*) +)?([a-z]+))$`)
 	numberPattern = regexp.MustCompile(`^(?:[0-9]+|[0-9]{1,3}(?:[,_][0-9]{3})+)$`)
 )
 

@@ -134,7 +134,8 @@ func (l limit) MarshalYAML() (any, error) {
 		return words, nil
 	}
 	f := limitFields{
-		Requests: l.Requests, Window: duration(l.Window), CountDenied: l.CountDenied, Slots: l.Slots, Calendar: l.Calendar.String(), Zone: l.Zone,
+		Requests: l.Requests, Window: duration(l.Window), CountDenied: l.CountDenied, Slots: l.Slots,
+		Calendar: l.Calendar.String(), Zone: l.Zone,
 	}
 	if l.Algorithm != limiter.Log {
 		f.Algorithm = l.Algorithm.String()
@@ -159,7 +160,8 @@ func (l *limit) UnmarshalYAML(node *yaml.Node) (err error) {
 }
 
 func (f limitFields) limit() (l limiter.Limit, err error) {
-	l = limiter.Limit{Requests: f.Requests, Window: time.Duration(f.Window), CountDenied: f.CountDenied, Slots: f.Slots, Zone: f.Zone}
+	l = limiter.Limit{Requests: f.Requests, Window: time.Duration(f.Window), CountDenied: f.CountDenied,
+		Slots: f.Slots, Zone: f.Zone}
 	if f.Algorithm != "" {
 		if l.Algorithm, err = limiter.ParseAlgorithm(f.Algorithm); err != nil {
 			return l, err
@@ -207,13 +209,15 @@ func (p *pattern) UnmarshalYAML(node *yaml.Node) error {
 func (f *File) Set(current *policy.Set) policy.Set {
 	d := f.document
 	s := policy.Set{
-		Version: f.Version, Plans: make([]policy.Plan, len(d.Plans)), PerIP: d.PerIP.scope(), Global: d.Global.scope(),
-		Deny: prefixes(d.Deny), Allow: prefixes(d.Allow), Exempt: prefixes(d.Exempt),
+		Version: f.Version, Plans: make([]policy.Plan, len(d.Plans)), PerIP: d.PerIP.scope(),
+		Global: d.Global.scope(),
+		Deny:   prefixes(d.Deny), Allow: prefixes(d.Allow), Exempt: prefixes(d.Exempt),
 		TokenPlan: d.TokenPlan, AddressPlan: d.AddressPlan, NextNumber: current.NextNumber,
 	}
 	for i, p := range d.Plans {
 		s.Plans[i] = policy.Plan{
-			Number: p.number(current, d.Plans), Name: p.Name, Limits: plain(p.Limits), Mode: p.Mode, Degraded: p.Degraded, Share: p.Share,
+			Number: p.number(current, d.Plans), Name: p.Name, Limits: plain(p.Limits), Mode: p.Mode,
+			Degraded: p.Degraded, Share: p.Share,
 			Candidate: plain(p.Candidate),
 		}
 	}
@@ -223,12 +227,15 @@ func (f *File) Set(current *policy.Set) policy.Set {
 			cost = *r.Cost
 		}
 		s.Routes = append(s.Routes, policy.Route{
-			Name: r.Name, Pattern: route.Pattern(r.Pattern), Cost: cost, Settle: r.Settle, SettleMax: r.SettleMax, Mode: r.Mode,
-			PerKey: plain(r.PerKey), PerIP: plain(r.PerIP), Shared: plain(r.Shared), SharedLease: policy.Duration(r.SharedLease),
+			Name: r.Name, Pattern: route.Pattern(r.Pattern), Cost: cost, Settle: r.Settle,
+			SettleMax: r.SettleMax, Mode: r.Mode,
+			PerKey: plain(r.PerKey), PerIP: plain(r.PerIP), Shared: plain(r.Shared),
+			SharedLease: policy.Duration(r.SharedLease),
 		})
 	}
 	if b := d.Bans; b != nil {
-		s.Bans = &policy.Bans{Denials: b.Denials, Window: policy.Duration(b.Window), Base: policy.Duration(b.Base), Cap: policy.Duration(b.Cap)}
+		s.Bans = &policy.Bans{Denials: b.Denials, Window: policy.Duration(b.Window),
+			Base: policy.Duration(b.Base), Cap: policy.Duration(b.Cap)}
 	}
 	return s
 }
@@ -274,7 +281,8 @@ func each[From, To any](list []From, convert func(From) To) []To {
 func (f *File) Blame(fields []policy.FieldError) *InvalidError {
 	e := &InvalidError{}
 	for _, field := range fields {
-		e.Problems = append(e.Problems, Problem{Line: f.line(field.Field), Field: field.Field, Message: field.Message})
+		e.Problems = append(e.Problems,
+			Problem{Line: f.line(field.Field), Field: field.Field, Message: field.Message})
 	}
 	return e
 }

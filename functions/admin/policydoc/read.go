@@ -66,7 +66,8 @@ func checkSize(text []byte) error {
 	case marks > maxMarks:
 		return tooMany(1, "the file has more values than the largest policy")
 	case fields > maxFields*(mappings+maxDepth):
-		return tooMany(1, fmt.Sprintf("the file has %d fields in about %d mappings: a mapping must have at most %d", fields, mappings, maxFields))
+		return tooMany(1, fmt.Sprintf("the file has %d fields in about %d mappings: a mapping must have at "+
+			"most %d", fields, mappings, maxFields))
 	}
 	return nil
 }
@@ -162,7 +163,8 @@ func (w *walk) mapping(node *yaml.Node, path string, depth int) {
 	// The library compares each field of a mapping with each other one.
 	if len(node.Content) > 2*maxFields {
 		w.tooMany = true
-		w.add(node.Line, strings.TrimSuffix(path, "."), fmt.Sprintf("has %d fields: must have at most %d", len(node.Content)/2, maxFields))
+		w.add(node.Line, strings.TrimSuffix(path, "."),
+			fmt.Sprintf("has %d fields: must have at most %d", len(node.Content)/2, maxFields))
 		return
 	}
 	first := map[string]int{}
@@ -206,7 +208,8 @@ func atLine(node *yaml.Node, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: %s", node.Line, strings.ReplaceAll(err.Error(), "\n", "; "))}}
+	return &yaml.TypeError{Errors: []string{
+		fmt.Sprintf("line %d: %s", node.Line, strings.ReplaceAll(err.Error(), "\n", "; "))}}
 }
 
 // decodeStrictly is Decode for a part of a document, where the library knows no

@@ -11,17 +11,21 @@ import (
 // What people write is read as they mean it, and what Limit writes is read back.
 func TestParseLimit(t *testing.T) {
 	for text, want := range map[string]limiter.Limit{
-		"100 per 10 seconds":                       {Requests: 100, Window: 10 * time.Second},
-		"5 per second":                             {Requests: 5, Window: time.Second},
-		"5 per 1 second":                           {Requests: 5, Window: time.Second},
-		"1,000 per 90 days":                        {Requests: 1000, Window: 90 * 24 * time.Hour},
-		"1_000 per 250 milliseconds":               {Requests: 1000, Window: 250 * time.Millisecond},
-		"7 per hour, token bucket":                 {Requests: 7, Window: time.Hour, Algorithm: limiter.TokenBucket},
-		"7 per hour, token-bucket":                 {Requests: 7, Window: time.Hour, Algorithm: limiter.TokenBucket},
-		"7 per hour, estimate":                     {Requests: 7, Window: time.Hour, Algorithm: limiter.Counter},
-		"7 per hour, denied calls count":           {Requests: 7, Window: time.Hour, CountDenied: true},
-		"50,000 per day, 5,000 slots":              {Requests: 50_000, Window: 24 * time.Hour, Slots: 5000},
-		"9 per calendar month (UTC), fixed window": {Requests: 9, Calendar: limiter.Month, Algorithm: limiter.FixedWindow},
+		"100 per 10 seconds":         {Requests: 100, Window: 10 * time.Second},
+		"5 per second":               {Requests: 5, Window: time.Second},
+		"5 per 1 second":             {Requests: 5, Window: time.Second},
+		"1,000 per 90 days":          {Requests: 1000, Window: 90 * 24 * time.Hour},
+		"1_000 per 250 milliseconds": {Requests: 1000, Window: 250 * time.Millisecond},
+		"7 per hour, token bucket": {Requests: 7, Window: time.Hour,
+			Algorithm: limiter.TokenBucket},
+		"7 per hour, token-bucket": {Requests: 7, Window: time.Hour,
+			Algorithm: limiter.TokenBucket},
+		"7 per hour, estimate": {Requests: 7, Window: time.Hour,
+			Algorithm: limiter.Counter},
+		"7 per hour, denied calls count": {Requests: 7, Window: time.Hour, CountDenied: true},
+		"50,000 per day, 5,000 slots":    {Requests: 50_000, Window: 24 * time.Hour, Slots: 5000},
+		"9 per calendar month (UTC), fixed window": {Requests: 9, Calendar: limiter.Month,
+			Algorithm: limiter.FixedWindow},
 		"9 per calendar day (Europe/Berlin), fixed window": {
 			Requests: 9, Calendar: limiter.Day, Zone: "Europe/Berlin", Algorithm: limiter.FixedWindow,
 		},
@@ -38,9 +42,11 @@ func TestParseLimit(t *testing.T) {
 
 func TestParseLimitRefuses(t *testing.T) {
 	for _, text := range []string{
-		"", "100", "per second", "ten per second", "100 per", "100 per 10", "100 per fortnight", "100 per calendar week", "1,00 per second",
+		"", "100", "per second", "ten per second", "100 per", "100 per 10", "100 per fortnight",
+		"100 per calendar week", "1,00 per second",
 		"-1 per second",
-		"1e3 per second", "100 per 0 seconds", "100 per 999999999 days", "100 per second, fast", "100 per second,", "99999999999999999999 per second",
+		"1e3 per second", "100 per 0 seconds", "100 per 999999999 days", "100 per second, fast",
+		"100 per second,", "99999999999999999999 per second",
 		"100 per calendar day (../../etc/passwd), fixed window", strings.Repeat("1", 5000) + " per second",
 	} {
 		l, err := ParseLimit(text)

@@ -27,16 +27,20 @@ const header = `# The policies of Tidegate, version %d: plans, route rules and w
 func note(section string) string {
 	switch section {
 	case "plans":
-		return "Keys have a plan. degraded says what becomes of calls while Valkey is away: closed, open, or local with a share in percent."
+		return "Keys have a plan. degraded says what becomes of calls while Valkey is away: closed, open, " +
+			"or local with a share in percent."
 	case "routes":
-		return "Of the rules that match a call the most specific wins; GET covers HEAD unless a rule names HEAD. " +
+		return "Of the rules that match a call the most specific wins; GET covers HEAD unless a rule names " +
+			"HEAD. " +
 			"A call takes its cost, 1 if none is given; of cost 0 it is not limited.\n" +
-			"# sharedLease is for shared what lease is for global. settleMax is the most that settling a call charges to limits that callers share,\n" +
+			"# sharedLease is for shared what lease is for global. settleMax is the most that settling a " +
+			"call charges to limits that callers share,\n" +
 			"# 10 times the cost if none is given."
 	case "perIP":
 		return "Limits of each client address."
 	case "global":
-		return "Limits of all callers together. With a lease, such as 1s, environments take shares of them for so long and ask less often."
+		return "Limits of all callers together. With a lease, such as 1s, environments take shares of them " +
+			"for so long and ask less often."
 	case "deny":
 		return "Addresses that are refused."
 	case "allow":
@@ -44,7 +48,8 @@ func note(section string) string {
 	case "exempt":
 		return "Addresses that are not limited."
 	case "tokenPlan":
-		return "The plan of tokens that name none; addressPlan is that of callers known by address. Without one they are refused."
+		return "The plan of tokens that name none; addressPlan is that of callers known by address. " +
+			"Without one they are refused."
 	case "bans":
 		return "So many denied calls in a window ban for base, then for twice as long each time, up to cap."
 	}
@@ -86,19 +91,22 @@ func quoteMerge(n *yaml.Node) {
 
 func documentOf(s *policy.Set) document {
 	d := document{
-		Version: s.Version, PerIP: scopeOf(s.PerIP), Global: scopeOf(s.Global), Deny: networks(s.Deny), Allow: networks(s.Allow),
+		Version: s.Version, PerIP: scopeOf(s.PerIP), Global: scopeOf(s.Global), Deny: networks(s.Deny),
+		Allow:     networks(s.Allow),
 		Exempt:    networks(s.Exempt),
 		TokenPlan: s.TokenPlan, AddressPlan: s.AddressPlan,
 	}
 	for _, p := range s.Plans {
 		d.Plans = append(d.Plans, plan{
-			Name: p.Name, Limits: written(p.Limits), Mode: p.Mode, Degraded: p.Degraded, Share: p.Share, Candidate: written(p.Candidate),
+			Name: p.Name, Limits: written(p.Limits), Mode: p.Mode, Degraded: p.Degraded, Share: p.Share,
+			Candidate: written(p.Candidate),
 		})
 	}
 	for _, r := range s.Routes {
 		w := rule{
 			Name: r.Name, Pattern: pattern(r.Pattern), Settle: r.Settle, SettleMax: r.SettleMax, Mode: r.Mode,
-			PerKey: written(r.PerKey), PerIP: written(r.PerIP), Shared: written(r.Shared), SharedLease: duration(r.SharedLease),
+			PerKey: written(r.PerKey), PerIP: written(r.PerIP), Shared: written(r.Shared),
+			SharedLease: duration(r.SharedLease),
 		}
 		if r.Cost != 1 {
 			w.Cost = &r.Cost
@@ -106,7 +114,8 @@ func documentOf(s *policy.Set) document {
 		d.Routes = append(d.Routes, w)
 	}
 	if b := s.Bans; b != nil {
-		d.Bans = &bans{Denials: b.Denials, Window: duration(b.Window), Base: duration(b.Base), Cap: duration(b.Cap)}
+		d.Bans = &bans{Denials: b.Denials, Window: duration(b.Window), Base: duration(b.Base),
+			Cap: duration(b.Cap)}
 	}
 	return d
 }

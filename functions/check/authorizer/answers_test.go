@@ -50,7 +50,8 @@ func must[T any](v T, err error) T {
 
 // token is the issuer's for the subject, good for so long.
 func token(key ed25519.PrivateKey, subject string, good time.Duration) string {
-	claims := map[string]any{"iss": issuer, "aud": audience, "sub": subject, "exp": time.Now().Add(good).Unix()}
+	claims := map[string]any{"iss": issuer, "aud": audience, "sub": subject,
+		"exp": time.Now().Add(good).Unix()}
 	options := (&jose.SignerOptions{}).WithHeader("kid", "1")
 	s := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key}, options))
 	return must(must(s.Sign(must(json.Marshal(claims)))).CompactSerialize())
@@ -61,8 +62,9 @@ func allSources(pepper apikey.Pepper) *identity.Resolver {
 	key := jose.JSONWebKey{KeyID: "1", Algorithm: "EdDSA", Use: "sig", Key: signingKey.Public()}
 	keys := must(jwt.ParseKeys(must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key}}))))
 	return must(identity.New(identity.Config{
-		Sources: []identity.Kind{identity.Key, identity.JWT, identity.IP}, IPv4Bits: 32, IPv6Bits: 64, Pepper: pepper,
-		JWT: jwt.Config{Issuer: issuer, Audiences: []string{audience}, Keys: keys, IdentityClaim: "sub"},
+		Sources: []identity.Kind{identity.Key, identity.JWT, identity.IP}, IPv4Bits: 32, IPv6Bits: 64,
+		Pepper: pepper,
+		JWT:    jwt.Config{Issuer: issuer, Audiences: []string{audience}, Keys: keys, IdentityClaim: "sub"},
 	}))
 }
 
@@ -153,7 +155,8 @@ func newTable(t *testing.T) *table {
 	set.TokenPlan, set.AddressPlan = "hourly", "hourly"
 	must(f.store.SaveSet(t.Context(), *set, byTest))
 	pepper := apikey.Pepper(strings.Repeat("pepper!!", 4))
-	return &table{fixture: f, witness: &witness{checker: checks{f.checker}}, identities: allSources(pepper), pepper: pepper}
+	return &table{fixture: f, witness: &witness{checker: checks{f.checker}}, identities: allSources(pepper),
+		pepper: pepper}
 }
 
 // bring makes a caller of a source and brings it into a state.
@@ -183,7 +186,8 @@ func (tb *table) key(t *testing.T, state string) caller {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := caller{header: "x-api-key", value: secret.Reveal(), address: "192.0.2.1", name: "a key", keyVersion: 1}
+	c := caller{header: "x-api-key", value: secret.Reveal(), address: "192.0.2.1", name: "a key",
+		keyVersion: 1}
 	switch state {
 	case "unknown":
 		c.value = must(apikey.Generate("test")).Reveal()
@@ -232,7 +236,8 @@ func (tb *table) edit(t *testing.T, c caller, kind policy.Kind, state string) ca
 	if credential != "" {
 		headers["authorization"] = []string{"Bearer " + credential}
 	}
-	who, err := tb.identities.Identify(t.Context(), identity.Request{Headers: headers, Source: parseSource(c.address)})
+	who, err := tb.identities.Identify(t.Context(),
+		identity.Request{Headers: headers, Source: parseSource(c.address)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,19 +254,23 @@ func (tb *table) edit(t *testing.T, c caller, kind policy.Kind, state string) ca
 func (tb *table) ask(t *testing.T, kind string, checker Checker, c caller) (map[string]any, error) {
 	t.Helper()
 	k := eventKinds[kind]
-	return invoke(t, New(checker, tb.identities, k.answers, slog.New(slog.NewJSONHandler(&tb.log, nil))), k.event(c.header, c.value, c.address))
+	return invoke(t, New(checker, tb.identities, k.answers, slog.New(slog.NewJSONHandler(&tb.log, nil))),
+		k.event(c.header, c.value, c.address))
 }
 
 // want is the exact answer; nil stands for the error that is a 401.
 func (tb *table) want(kind, state string, c caller) map[string]any {
 	k, id := eventKinds[kind], tb.witness.call.Subject
 	context := map[string]any{
-		"denied": false, "keyId": id, "plan": "hourly", "policyVersion": float64(tb.witness.checked.SetVersion), "keyVersion": float64(c.keyVersion),
+		"denied": false, "keyId": id, "plan": "hourly",
+		"policyVersion": float64(tb.witness.checked.SetVersion), "keyVersion": float64(c.keyVersion),
 	}
 	if c.name != "" {
 		context["keyName"] = c.name
 	}
-	until := func(d time.Duration) string { return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10) }
+	until := func(d time.Duration) string {
+		return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
+	}
 	allowed := false
 	switch state {
 	case "allowed":
@@ -327,7 +336,8 @@ func TestAnswers(t *testing.T) {
 	tb := newTable(t)
 	for kind := range eventKinds {
 		for _, source := range []string{"key", "jwt", "ip"} {
-			for _, state := range []string{"allowed", "over", "unknown", "revoked", "expired", "banned", "store down"} {
+			for _, state := range []string{"allowed", "over", "unknown", "revoked", "expired", "banned",
+				"store down"} {
 				t.Run(kind+"/"+source+"/"+state, func(t *testing.T) { tb.cell(t, kind, source, state) })
 			}
 		}
@@ -373,17 +383,21 @@ func (noRoute) RoundTrip(*http.Request) (*http.Response, error) {
 func TestUndecided(t *testing.T) {
 	tb := newTable(t)
 	alone := must(identity.New(identity.Config{
-		Sources: []identity.Kind{identity.JWT, identity.IP}, IPv4Bits: 32, IPv6Bits: 64, Pepper: tb.pepper, JWT: jwt.Config{
-			Issuer: issuer, Audiences: []string{audience}, KeysURL: must(jwt.ParseURL("https://issuer.example/keys")),
-			Client: &http.Client{Transport: noRoute{}},
+		Sources: []identity.Kind{identity.JWT, identity.IP}, IPv4Bits: 32, IPv6Bits: 64, Pepper: tb.pepper,
+		JWT: jwt.Config{
+			Issuer: issuer, Audiences: []string{audience},
+			KeysURL: must(jwt.ParseURL("https://issuer.example/keys")),
+			Client:  &http.Client{Transport: noRoute{}},
 		},
 	}))
 	for kind := range eventKinds {
 		for _, denial := range []Denial{Deny, InContext} {
-			for cause, identities := range map[string]*identity.Resolver{"no keys": alone, "no set": tb.identities} {
+			for cause, identities := range map[string]*identity.Resolver{"no keys": alone,
+				"no set": tb.identities} {
 				c := tb.bring(t, "jwt", "allowed")
 				k := eventKinds[kind]
-				a := New(noSet{}, identities, Answers{Format: k.answers.Format, Denial: denial}, slog.New(slog.DiscardHandler))
+				a := New(noSet{}, identities, Answers{Format: k.answers.Format, Denial: denial},
+					slog.New(slog.DiscardHandler))
 				got, err := invoke(t, a, k.event(c.header, c.value, c.address))
 				if diff := cmp.Diff(tb.want(kind, "store down", c), got); err != nil || diff != "" {
 					t.Errorf("%s, %s, %s: %v %s", kind, denial, cause, err, diff)
@@ -404,15 +418,18 @@ func (noSet) Check(context.Context, enforce.Call) (enforce.Result, error) {
 // all denials of known callers are. Nobody else gets through.
 func TestDenialsInContext(t *testing.T) {
 	tb := newTable(t)
-	for _, kind := range []string{"HTTP 1.0", "HTTP 2.0 simple", "HTTP 2.0 IAM", "REST REQUEST", "WebSocket"} {
-		for state, passes := range map[string]bool{"allowed": true, "over": true, "banned": true, "unknown": false, "revoked": false, "store down": false} {
+	for _, kind := range []string{"HTTP 1.0", "HTTP 2.0 simple", "HTTP 2.0 IAM", "REST REQUEST",
+		"WebSocket"} {
+		for state, passes := range map[string]bool{"allowed": true, "over": true, "banned": true,
+			"unknown": false, "revoked": false, "store down": false} {
 			c := tb.bring(t, "key", state)
 			var checker Checker = tb.witness
 			if state == "store down" {
 				checker = storeDown{}
 			}
 			k := eventKinds[kind]
-			a := New(checker, tb.identities, Answers{Format: k.answers.Format, Denial: InContext}, slog.New(slog.DiscardHandler))
+			a := New(checker, tb.identities, Answers{Format: k.answers.Format, Denial: InContext},
+				slog.New(slog.DiscardHandler))
 			event := k.event(c.header, c.value, c.address)
 			for range c.calls {
 				must(invoke(t, a, event))
@@ -423,7 +440,8 @@ func TestDenialsInContext(t *testing.T) {
 			if passed := err == nil && !denied(raw); passed != want {
 				t.Errorf("%s %s: %s, %v; want it to pass: %t", kind, state, raw, err, want)
 			}
-			if context, ok := got["context"].(map[string]any); passes && (!ok || context["denied"] != (state != "allowed")) {
+			if context, ok := got["context"].(map[string]any); passes &&
+				(!ok || context["denied"] != (state != "allowed")) {
 				t.Errorf("%s %s: %s", kind, state, raw)
 			}
 		}
@@ -442,7 +460,8 @@ func TestUsageIdentifier(t *testing.T) {
 				if state == "store down" {
 					checker = storeDown{}
 				}
-				a := New(checker, tb.identities, Answers{Format: k.answers.Format, Denial: Deny, UsageIdentifier: wanted}, slog.New(slog.DiscardHandler))
+				a := New(checker, tb.identities, Answers{Format: k.answers.Format, Denial: Deny,
+					UsageIdentifier: wanted}, slog.New(slog.DiscardHandler))
 				got := must(invoke(t, a, k.event(c.header, c.value, c.address)))
 				want := any(nil)
 				if wanted && state != "store down" && !strings.HasPrefix(kind, "HTTP") {
@@ -460,7 +479,8 @@ func TestUsageIdentifier(t *testing.T) {
 func TestUsageIdentifierIsAlphanumeric(t *testing.T) {
 	documented := regexp.MustCompile(`^[A-Za-z0-9]{20,128}$`)
 	seen := map[string]string{}
-	for _, id := range []string{"0123456789ab", "DDUPliQd8udS", "-_-_-_-_-_-_-_-_-_-_-_", "AAAAAAAAAAAAAAAAAAAAA_", "AAAAAAAAAAAAAAAAAAAAA-"} {
+	for _, id := range []string{"0123456789ab", "DDUPliQd8udS", "-_-_-_-_-_-_-_-_-_-_-_",
+		"AAAAAAAAAAAAAAAAAAAAA_", "AAAAAAAAAAAAAAAAAAAAA-"} {
 		got := usageIdentifier(id)
 		if !documented.MatchString(got) || seen[got] != "" {
 			t.Errorf("%s: %s, as %s", id, got, seen[got])
@@ -508,7 +528,8 @@ func TestImpossibleCost(t *testing.T) {
 	context, _ := got["context"].(map[string]any)
 	id, _ := context["keyId"].(string)
 	want := iamPolicy(id, "Deny", methodARN, map[string]any{
-		"denied": true, "keyId": id, "message": "This call costs more than its limit ever admits. It can never pass.", "violatedPolicies": "[]",
+		"denied": true, "keyId": id, "message": "This call costs more than its limit ever admits. It can " +
+			"never pass.", "violatedPolicies": "[]",
 		"violatedPolicy": "cost", "wait": "never",
 		"problemType": "https://iana.org/assignments/http-problem-types#quota-exceeded",
 	})

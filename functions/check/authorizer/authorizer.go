@@ -54,7 +54,8 @@ func New(checker Checker, identities *identity.Resolver, answers Answers, log *s
 func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			a.log.ErrorContext(ctx, "authorizer panicked", "panic", fmt.Sprintf("%T", r), "stack", string(debug.Stack()))
+			a.log.ErrorContext(ctx, "authorizer panicked", "panic", fmt.Sprintf("%T", r), "stack",
+				string(debug.Stack()))
 			response, err = nil, ErrUnauthorized
 		}
 	}()
@@ -80,7 +81,8 @@ func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, e
 	return response, nil
 }
 
-var kinds = map[identity.Kind]policy.Kind{identity.Key: policy.APIKey, identity.JWT: policy.Token, identity.IP: policy.Address}
+var kinds = map[identity.Kind]policy.Kind{identity.Key: policy.APIKey, identity.JWT: policy.Token,
+	identity.IP: policy.Address}
 
 func callOf(caller identity.Identity, e event) enforce.Call {
 	return enforce.Call{
@@ -104,12 +106,14 @@ func (a *Authorizer) decide(ctx context.Context, e event) (verdict, error) {
 	case errors.Is(err, policy.ErrUnknownKey), errors.Is(err, policy.ErrRefused):
 		return verdict{}, errCredential
 	case errors.Is(err, limiter.ErrCost):
-		a.log.ErrorContext(ctx, "call costs more than its limit", "key_id", caller.Subject, "rule", checked.Rule, "request_id", e.requestID)
+		a.log.ErrorContext(ctx, "call costs more than its limit", "key_id", caller.Subject, "rule",
+			checked.Rule, "request_id", e.requestID)
 		return impossible(caller.Subject), nil
 	case errors.Is(err, enforce.ErrSet): // the Checker tells the log
 		return unavailable(), nil
 	case err != nil:
-		a.log.ErrorContext(ctx, "check failed", "key_id", caller.Subject, "request_id", e.requestID, "cause", err)
+		a.log.ErrorContext(ctx, "check failed", "key_id", caller.Subject, "request_id",
+			e.requestID, "cause", err)
 		return unavailable(), nil
 	}
 	return verdictOf(checked), nil

@@ -73,19 +73,22 @@ func newFixture(t *testing.T, url string) *fixture {
 	}
 	t.Cleanup(client.Close)
 	pepper := apikey.Pepper(strings.Repeat("pepper!!", 4))
-	f := &fixture{url: url, store: registry.NewStore(client, pepper), checker: enforce.NewChecker(client, pepper)}
+	f := &fixture{url: url, store: registry.NewStore(client, pepper),
+		checker: enforce.NewChecker(client, pepper)}
 	set, err := f.store.Set(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(set.Plans) == 0 {
-		set.Plans = []policy.Plan{{Name: "free", Limits: []limiter.Limit{{Requests: 1, Window: 10 * time.Second}}}}
+		set.Plans = []policy.Plan{{Name: "free",
+			Limits: []limiter.Limit{{Requests: 1, Window: 10 * time.Second}}}}
 		if _, err := f.store.SaveSet(t.Context(), *set, byTest); err != nil {
 			t.Fatal(err)
 		}
 	}
 	create := func(name string) (policy.Key, apikey.Secret) {
-		k, secret, err := f.store.Create(t.Context(), policy.NewKey{Name: name, Env: "test", Plan: "free"}, byTest)
+		k, secret, err := f.store.Create(t.Context(),
+			policy.NewKey{Name: name, Env: "test", Plan: "free"}, byTest)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,16 +110,23 @@ func (f *fixture) authorizer(answers Answers) *Authorizer {
 // withKey gives the events of every kind that carry the credential.
 func withKey(credential string) map[string]map[string]any {
 	return map[string]map[string]any{
-		"REST TOKEN":        {"type": "TOKEN", "methodArn": methodARN, "authorizationToken": "Bearer " + credential},
-		"REST TOKEN bare":   {"type": "TOKEN", "methodArn": methodARN, "authorizationToken": credential},
-		"REST REQUEST":      restEvent(map[string][]string{"X-Api-Key": {credential}}),
-		"REST bearer":       restEvent(map[string][]string{"authorization": {"bearer " + credential}}),
-		"REST both headers": restEvent(map[string][]string{"Authorization": {"Bearer " + credential}, "x-api-key": {credential}}),
-		"REST other bearer": restEvent(map[string][]string{"Authorization": {"Bearer eyJhbGciOiJub25lIn0.e30."}, "x-api-key": {credential}}),
-		"WebSocket":         {"type": "REQUEST", "methodArn": connectARN, "headers": map[string]string{"X-API-Key": credential}},
-		"WebSocket query":   {"type": "REQUEST", "methodArn": connectARN, "queryStringParameters": map[string]string{"access_token": credential}},
-		"HTTP 1.0":          {"version": "1.0", "type": "REQUEST", "methodArn": methodARN, "headers": map[string]string{"X-API-Key": credential}},
-		"HTTP 2.0":          {"version": "2.0", "type": "REQUEST", "routeArn": routeARN, "headers": map[string]string{"x-api-key": credential}},
+		"REST TOKEN": {"type": "TOKEN", "methodArn": methodARN,
+			"authorizationToken": "Bearer " + credential},
+		"REST TOKEN bare": {"type": "TOKEN", "methodArn": methodARN, "authorizationToken": credential},
+		"REST REQUEST":    restEvent(map[string][]string{"X-Api-Key": {credential}}),
+		"REST bearer":     restEvent(map[string][]string{"authorization": {"bearer " + credential}}),
+		"REST both headers": restEvent(map[string][]string{"Authorization": {"Bearer " + credential},
+			"x-api-key": {credential}}),
+		"REST other bearer": restEvent(map[string][]string{
+			"Authorization": {"Bearer eyJhbGciOiJub25lIn0.e30."}, "x-api-key": {credential}}),
+		"WebSocket": {"type": "REQUEST", "methodArn": connectARN,
+			"headers": map[string]string{"X-API-Key": credential}},
+		"WebSocket query": {"type": "REQUEST", "methodArn": connectARN,
+			"queryStringParameters": map[string]string{"access_token": credential}},
+		"HTTP 1.0": {"version": "1.0", "type": "REQUEST", "methodArn": methodARN,
+			"headers": map[string]string{"X-API-Key": credential}},
+		"HTTP 2.0": {"version": "2.0", "type": "REQUEST", "routeArn": routeARN,
+			"headers": map[string]string{"x-api-key": credential}},
 	}
 }
 
@@ -125,8 +135,9 @@ func restEvent(headers map[string][]string) map[string]any {
 	for name, values := range headers {
 		single[name] = values[len(values)-1]
 	}
-	return map[string]any{"type": "REQUEST", "methodArn": methodARN, "headers": single, "multiValueHeaders": headers,
-		"requestContext": map[string]any{"stage": "prod"}}
+	return map[string]any{"type": "REQUEST", "methodArn": methodARN, "headers": single,
+		"multiValueHeaders": headers,
+		"requestContext":    map[string]any{"stage": "prod"}}
 }
 
 func invoke(t *testing.T, a *Authorizer, event any) (map[string]any, error) {
@@ -150,8 +161,9 @@ func iamPolicy(principal, effect, resource string, context map[string]any) map[s
 	return map[string]any{
 		"principalId": principal,
 		"policyDocument": map[string]any{
-			"Version":   "2012-10-17",
-			"Statement": []any{map[string]any{"Action": []any{"execute-api:Invoke"}, "Effect": effect, "Resource": []any{resource}}},
+			"Version": "2012-10-17",
+			"Statement": []any{map[string]any{"Action": []any{"execute-api:Invoke"}, "Effect": effect,
+				"Resource": []any{resource}}},
 		},
 		"context": context,
 	}
@@ -168,19 +180,24 @@ func TestAnswerToEveryKind(t *testing.T) {
 			allowed := map[string]any{
 				"rateLimit": `"1 per 10 seconds";r=0;t=10`, "rateLimitPolicy": `"1 per 10 seconds";q=1;w=10`,
 				"denied": false, "limit": 1.0, "remaining": 0.0, "reset": 10.0,
-				"keyId": f.key.ID, "keyName": "orders team", "plan": "free", "policyVersion": 1.0, "keyVersion": 1.0,
+				"keyId": f.key.ID, "keyName": "orders team", "plan": "free", "policyVersion": 1.0,
+				"keyVersion": 1.0,
 			}
 			denied := map[string]any{
-				"retryAfter": "10", "message": "The limit of 1 per 10 seconds is reached. Retry after 10 seconds.",
-				"violatedPolicies": `["1 per 10 seconds"]`, "violatedPolicy": "1 per 10 seconds", "wait": "10", "problemType": answer.QuotaExceeded,
+				"retryAfter":       "10",
+				"message":          "The limit of 1 per 10 seconds is reached. Retry after 10 seconds.",
+				"violatedPolicies": `["1 per 10 seconds"]`, "violatedPolicy": "1 per 10 seconds",
+				"wait": "10", "problemType": answer.QuotaExceeded,
 			}
 			for k, v := range allowed {
 				denied[k] = v
 			}
 			denied["denied"] = true
-			wantAllow, wantDeny := iamPolicy(f.key.ID, "Allow", methodARN, allowed), iamPolicy(f.key.ID, "Deny", methodARN, denied)
+			wantAllow, wantDeny := iamPolicy(f.key.ID, "Allow", methodARN, allowed),
+				iamPolicy(f.key.ID, "Deny", methodARN, denied)
 			if strings.HasPrefix(name, "WebSocket") {
-				wantAllow, wantDeny = iamPolicy(f.key.ID, "Allow", connectARN, allowed), iamPolicy(f.key.ID, "Deny", connectARN, denied)
+				wantAllow, wantDeny = iamPolicy(f.key.ID, "Allow", connectARN, allowed),
+					iamPolicy(f.key.ID, "Deny", connectARN, denied)
 			}
 			if name == "HTTP 2.0" {
 				wantAllow = map[string]any{"isAuthorized": true, "context": allowed}
@@ -201,11 +218,13 @@ func TestAnswerToEveryKind(t *testing.T) {
 
 func TestHTTP2AnswersWithAPolicyWhenAsked(t *testing.T) {
 	f := newFixture(t, valkeytest.Embedded(t))
-	got, err := invoke(t, f.authorizer(Answers{Format: IAM, Denial: Deny}), withKey(f.active.Reveal())["HTTP 2.0"])
+	got, err := invoke(t, f.authorizer(Answers{Format: IAM, Denial: Deny}),
+		withKey(f.active.Reveal())["HTTP 2.0"])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(iamPolicy(f.key.ID, "Allow", routeARN, got["context"].(map[string]any)), got); diff != "" {
+	if diff := cmp.Diff(iamPolicy(f.key.ID, "Allow", routeARN, got["context"].(map[string]any)),
+		got); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -239,7 +258,8 @@ func TestBadCredentialsAreUnauthorized(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := f.active.Reveal()
-	for _, credential := range []string{unknown.Reveal(), f.revoked.Reveal(), "", "tg_", good + "x", good[:len(good)-1],
+	for _, credential := range []string{unknown.Reveal(), f.revoked.Reveal(), "", "tg_", good + "x",
+		good[:len(good)-1],
 		good + "," + good, "{" + good + "}", good + "\x00", strings.Repeat("tg_test_", 2000)} {
 		for name, event := range withKey(credential) {
 			got, err := invoke(t, f.authorizer(simple), event)
@@ -249,12 +269,15 @@ func TestBadCredentialsAreUnauthorized(t *testing.T) {
 		}
 	}
 	for name, event := range map[string]map[string]any{
-		"no header":     restEvent(map[string][]string{"Accept": {"*/*"}}),
-		"two values":    restEvent(map[string][]string{"x-api-key": {good, good}}),
-		"two spellings": {"version": "2.0", "type": "REQUEST", "routeArn": routeARN, "headers": map[string]string{"x-api-key": good, "X-Api-Key": good}},
-		"two keys":      restEvent(map[string][]string{"x-api-key": {good}, "authorization": {"Bearer " + unknown.Reveal()}}),
-		"key in a URL":  {"type": "REQUEST", "methodArn": methodARN, "queryStringParameters": map[string]string{"x-api-key": good, "access_token": good}},
-		"basic scheme":  restEvent(map[string][]string{"authorization": {"Basic " + good}}),
+		"no header":  restEvent(map[string][]string{"Accept": {"*/*"}}),
+		"two values": restEvent(map[string][]string{"x-api-key": {good, good}}),
+		"two spellings": {"version": "2.0", "type": "REQUEST", "routeArn": routeARN,
+			"headers": map[string]string{"x-api-key": good, "X-Api-Key": good}},
+		"two keys": restEvent(map[string][]string{"x-api-key": {good},
+			"authorization": {"Bearer " + unknown.Reveal()}}),
+		"key in a URL": {"type": "REQUEST", "methodArn": methodARN,
+			"queryStringParameters": map[string]string{"x-api-key": good, "access_token": good}},
+		"basic scheme": restEvent(map[string][]string{"authorization": {"Basic " + good}}),
 	} {
 		got, err := invoke(t, f.authorizer(simple), event)
 		if err := refused(got, err, event); err != nil {
@@ -311,7 +334,8 @@ func (broken) Check(context.Context, enforce.Call) (enforce.Result, error) { pan
 // The sample events of aws-lambda-go carry no API key, and most are of other kinds: none
 // is allowed, even by a checker that allows everyone.
 func TestSampleEventsNeverAllow(t *testing.T) {
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/aws/aws-lambda-go").Output()
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}",
+		"github.com/aws/aws-lambda-go").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,7 +348,8 @@ func TestSampleEventsNeverAllow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := New(allowAll{}, keysAlone(), simple, slog.New(slog.DiscardHandler)).Invoke(t.Context(), raw)
+		got, err := New(allowAll{}, keysAlone(), simple,
+			slog.New(slog.DiscardHandler)).Invoke(t.Context(), raw)
 		if !errors.Is(err, ErrUnauthorized) && !denied(got) {
 			t.Errorf("%s: %s, %v; want a refusal", filepath.Base(file), got, err)
 		}
@@ -333,7 +358,8 @@ func TestSampleEventsNeverAllow(t *testing.T) {
 
 // denied reports whether a response is a deny in either form.
 func denied(response []byte) bool {
-	return bytes.Contains(response, []byte(`"isAuthorized":false`)) || bytes.Contains(response, []byte(`"Effect":"Deny"`))
+	return bytes.Contains(response, []byte(`"isAuthorized":false`)) ||
+		bytes.Contains(response, []byte(`"Effect":"Deny"`))
 }
 
 func TestMalformedEventsNeverAllow(t *testing.T) {
@@ -343,15 +369,21 @@ func TestMalformedEventsNeverAllow(t *testing.T) {
 	}
 	key := secret.Reveal()
 	for _, raw := range []string{
-		``, `{}`, `null`, `[]`, `""`, `7`, `{"type":"REQUEST"}`, `{"type":"TOKEN","authorizationToken":"` + key + `"}`,
+		``, `{}`, `null`, `[]`, `""`, `7`, `{"type":"REQUEST"}`,
+		`{"type":"TOKEN","authorizationToken":"` + key + `"}`,
 		`{"type":"REQUEST","headers":{"x-api-key":"` + key + `"}}`,
-		`{"type":"REQUEST","version":"2.0","methodArn":"` + methodARN + `","headers":{"x-api-key":"` + key + `"}}`,
-		`{"type":"REQUEST","version":"3.0","methodArn":"` + methodARN + `","headers":{"x-api-key":"` + key + `"}}`,
-		`{"type":"REQUEST","methodArn":"` + methodARN + `","headers":{"x-api-key":"` + key + `"},"requestContext":{"eventType":"CONNECT"}}`,
-		`{"type":"REQUEST","methodArn":"` + connectARN + `","headers":{"x-api-key":"` + key + `"},"requestContext":{"eventType":"MESSAGE"}}`,
+		`{"type":"REQUEST","version":"2.0","methodArn":"` + methodARN +
+			`","headers":{"x-api-key":"` + key + `"}}`,
+		`{"type":"REQUEST","version":"3.0","methodArn":"` + methodARN +
+			`","headers":{"x-api-key":"` + key + `"}}`,
+		`{"type":"REQUEST","methodArn":"` + methodARN + `","headers":{"x-api-key":"` + key +
+			`"},"requestContext":{"eventType":"CONNECT"}}`,
+		`{"type":"REQUEST","methodArn":"` + connectARN + `","headers":{"x-api-key":"` + key +
+			`"},"requestContext":{"eventType":"MESSAGE"}}`,
 		`{"type":"REQUEST","methodArn":"arn:aws:execute-api:r:1:a/s","headers":{"x-api-key":"` + key + `"}}`,
 		`{"type":"REQUEST","methodArn":"arn:aws:s3:::a/s/GET/x","headers":{"x-api-key":"` + key + `"}}`,
-		`{"type":"TOKEN","methodArn":"arn:aws:execute-api:r:1:a/s/$connect","authorizationToken":"` + key + `"}`,
+		`{"type":"TOKEN","methodArn":"arn:aws:execute-api:r:1:a/s/$connect","authorizationToken":"` + key +
+			`"}`,
 		`{"type":"REQUEST","methodArn":"` + methodARN + `","headers":["x-api-key"]}`,
 		`{"type":"TOKEN","methodArn":"` + methodARN + `","authorizationToken":["` + key + `"]}`,
 	} {
@@ -364,7 +396,8 @@ func TestMalformedEventsNeverAllow(t *testing.T) {
 
 func TestPanicIsUnauthorized(t *testing.T) {
 	secret, _ := apikey.Generate("test")
-	got, err := invoke(t, New(broken{}, keysAlone(), simple, slog.New(slog.DiscardHandler)), withKey(secret.Reveal())["REST REQUEST"])
+	got, err := invoke(t, New(broken{}, keysAlone(), simple, slog.New(slog.DiscardHandler)),
+		withKey(secret.Reveal())["REST REQUEST"])
 	if !errors.Is(err, ErrUnauthorized) {
 		t.Errorf("%v, %v; want Unauthorized", got, err)
 	}
@@ -380,13 +413,15 @@ func TestStoreDownDenies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"isAuthorized":false,"context":{"degraded":true,"message":"The limits cannot be checked right now. Retry after 1 second.",` +
-		`"problemType":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
-		`"retryAfter":"1","violatedPolicies":"[]","violatedPolicy":"capacity","wait":"1"}}`
+	want :=
+		`{"isAuthorized":false,"context":{"degraded":true,"message":"The limits cannot be checked right now. Retry after 1 second.",` +
+			`"problemType":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",` +
+			`"retryAfter":"1","violatedPolicies":"[]","violatedPolicy":"capacity","wait":"1"}}`
 	if string(response) != want {
 		t.Errorf("got %s, want %s", response, want)
 	}
-	if log := f.log.String(); !strings.Contains(log, "check failed") || strings.Contains(log, f.active.Reveal()) {
+	if log := f.log.String(); !strings.Contains(log, "check failed") ||
+		strings.Contains(log, f.active.Reveal()) {
 		t.Errorf("log: %s", log)
 	}
 }
@@ -406,7 +441,8 @@ func TestDegradedDecisionsSaySo(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := enforce.LimitState{
-		Usage: limiter.Usage{Limit: limiter.Limit{Requests: 5, Window: time.Minute}, Reset: time.Minute, RetryAfter: 9 * time.Second},
+		Usage: limiter.Usage{Limit: limiter.Limit{Requests: 5, Window: time.Minute}, Reset: time.Minute,
+			RetryAfter: 9 * time.Second},
 		Scope: policy.ScopeKey, Mode: policy.Enforce,
 	}
 	for name, c := range map[string]struct {
@@ -416,9 +452,11 @@ func TestDegradedDecisionsSaySo(t *testing.T) {
 		problem   any
 		retry     any
 	}{
-		"open":     {enforce.Result{Degraded: true, ID: "id", Allowed: true, WouldAllow: true}, "id", "Allow", nil, nil},
-		"closed":   {enforce.Result{Degraded: true, ID: "id"}, "id", "Deny", answer.ReducedCapacity, "1"},
-		"over":     {enforce.Result{Degraded: true, ID: "id", Limits: []enforce.LimitState{full}}, "id", "Deny", answer.QuotaExceeded, "9"},
+		"open": {enforce.Result{Degraded: true, ID: "id", Allowed: true, WouldAllow: true}, "id",
+			"Allow", nil, nil},
+		"closed": {enforce.Result{Degraded: true, ID: "id"}, "id", "Deny", answer.ReducedCapacity, "1"},
+		"over": {enforce.Result{Degraded: true, ID: "id", Limits: []enforce.LimitState{full}}, "id",
+			"Deny", answer.QuotaExceeded, "9"},
 		"stranger": {enforce.Result{Degraded: true}, unverified, "Deny", answer.ReducedCapacity, "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -428,7 +466,8 @@ func TestDegradedDecisionsSaySo(t *testing.T) {
 				t.Fatal(err)
 			}
 			said := got["context"].(map[string]any)
-			effect := got["policyDocument"].(map[string]any)["Statement"].([]any)[0].(map[string]any)["Effect"]
+			effect :=
+				got["policyDocument"].(map[string]any)["Statement"].([]any)[0].(map[string]any)["Effect"]
 			if got["principalId"] != c.principal || effect != c.effect || !said["degraded"].(bool) ||
 				said["problemType"] != c.problem || said["retryAfter"] != c.retry {
 				t.Errorf("got %v", got)
@@ -440,7 +479,8 @@ func TestDegradedDecisionsSaySo(t *testing.T) {
 func TestLongARNsFitAPolicy(t *testing.T) {
 	long := methodARN + strings.Repeat("/é", 600)
 	got := resource(long)
-	if len(got) > maxResourceLen || !strings.HasSuffix(got, "*") || !strings.HasPrefix(long, strings.TrimSuffix(got, "*")) {
+	if len(got) > maxResourceLen || !strings.HasSuffix(got, "*") ||
+		!strings.HasPrefix(long, strings.TrimSuffix(got, "*")) {
 		t.Errorf("resource of a %d byte ARN: %d bytes, %s", len(long), len(got), got)
 	}
 	if resource(methodARN) != methodARN {
@@ -476,7 +516,8 @@ func FuzzInvoke(f *testing.F) {
 	}
 	a := New(allowOnly{secret}, keysAlone(), simple, slog.New(slog.DiscardHandler))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if response, err := a.Invoke(t.Context(), raw); !errors.Is(err, ErrUnauthorized) && !denied(response) {
+		if response, err := a.Invoke(t.Context(), raw); !errors.Is(err, ErrUnauthorized) &&
+			!denied(response) {
 			t.Fatalf("%q: %s, %v; want a refusal", raw, response, err)
 		}
 	})

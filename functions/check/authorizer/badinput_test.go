@@ -31,21 +31,26 @@ import (
 // of Valkey's nor, unbounded, the log.
 func TestIdentityOfOddBytes(t *testing.T) {
 	tb := newTable(t)
-	for _, subject := range []string{"{a}", "}{", "a:b", "nul\x00", "line\r\nfeed", "\u202eleft", strings.Repeat("long ", 2000), " ", "*", "tg:{x}:y"} {
-		c := caller{header: "authorization", value: "Bearer " + token(signingKey, subject, time.Hour), address: "192.0.2.1"}
+	for _, subject := range []string{"{a}", "}{", "a:b", "nul\x00", "line\r\nfeed", "\u202eleft",
+		strings.Repeat("long ", 2000), " ", "*", "tg:{x}:y"} {
+		c := caller{header: "authorization", value: "Bearer " + token(signingKey, subject, time.Hour),
+			address: "192.0.2.1"}
 		tb.log.Reset()
 		got, err := tb.ask(t, "REST REQUEST", tb.witness, c)
 		context, _ := got["context"].(map[string]any)
-		if id, _ := context["keyId"].(string); err == nil && !regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`).MatchString(id) {
+		if id, _ := context["keyId"].(string); err == nil &&
+			!regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`).MatchString(id) {
 			t.Errorf("%.20q is called %v", subject, got)
 		}
 		if tb.log.Len() > 2000 {
 			t.Errorf("%.20q logs %d bytes", subject, tb.log.Len())
 		}
 	}
-	for _, credential := range []string{"{tg_test_x}", "tg_test_\x00", strings.Repeat("tg_", 4000), "\xff\xfe", "tg_test_\r\nX-Api-Key: y"} {
+	for _, credential := range []string{"{tg_test_x}", "tg_test_\x00", strings.Repeat("tg_", 4000),
+		"\xff\xfe", "tg_test_\r\nX-Api-Key: y"} {
 		tb.log.Reset()
-		if _, err := tb.ask(t, "REST REQUEST", tb.witness, caller{header: "x-api-key", value: credential, address: "192.0.2.1"}); err == nil {
+		if _, err := tb.ask(t, "REST REQUEST", tb.witness,
+			caller{header: "x-api-key", value: credential, address: "192.0.2.1"}); err == nil {
 			t.Errorf("%.20q is somebody", credential)
 		}
 		if tb.log.Len() > 2000 || strings.Contains(tb.log.String(), credential) {
@@ -63,7 +68,8 @@ func TestIdentityOfOddBytes(t *testing.T) {
 // names lists every key in Valkey.
 func (tb *table) names(t *testing.T) []string {
 	t.Helper()
-	client, err := store.Open(t.Context(), tb.url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
+	client, err := store.Open(t.Context(), tb.url,
+		store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +92,8 @@ func TestIPv6RotationSharesALimit(t *testing.T) {
 			}
 		}
 	}
-	if got := must(tb.ask(t, "HTTP 2.0 simple", tb.witness, caller{address: "2001:db8:0:2::1"})); denied(must(json.Marshal(got))) {
+	if got := must(tb.ask(t, "HTTP 2.0 simple", tb.witness, caller{address: "2001:db8:0:2::1"})); denied(
+		must(json.Marshal(got))) {
 		t.Errorf("another network: %v", got)
 	}
 }
@@ -99,11 +106,13 @@ func TestOverrideBelowTheCost(t *testing.T) {
 		c := tb.bring(t, "key", "allowed")
 		must(tb.ask(t, "REST REQUEST", tb.witness, c))
 		id := tb.witness.call.Subject
-		override := &policy.Override{Limits: []limiter.Limit{{Requests: 2, Window: time.Hour}}, Mode: mode, Reason: "small"}
+		override := &policy.Override{Limits: []limiter.Limit{{Requests: 2, Window: time.Hour}}, Mode: mode,
+			Reason: "small"}
 		must(tb.store.SetOverride(t.Context(), id, 1, override, byTest))
 		tb.cost(t, 3)
 		got := must(tb.ask(t, "REST REQUEST", tb.witness, c))
-		if text := fmt.Sprint(got); !strings.Contains(text, "Effect:"+wanted) || strings.Contains(text, "retryAfter") {
+		if text := fmt.Sprint(got); !strings.Contains(text, "Effect:"+wanted) ||
+			strings.Contains(text, "retryAfter") {
 			t.Errorf("%s: %v", mode, got)
 		}
 	}

@@ -17,10 +17,13 @@ import (
 // from, and when the call is denied.
 func BenchmarkInvoke(b *testing.B) {
 	limits := []enforce.LimitState{
-		{Usage: limiter.Usage{Limit: limiter.Limit{Requests: 100, Window: 10 * time.Second}, Remaining: 7}, Scope: policy.ScopeKey, Mode: policy.Enforce},
-		{Usage: limiter.Usage{Limit: limiter.Limit{Requests: 1000, Window: 10 * time.Minute}, Remaining: 7}, Scope: policy.ScopeKey, Mode: policy.Enforce},
+		{Usage: limiter.Usage{Limit: limiter.Limit{Requests: 100, Window: 10 * time.Second}, Remaining: 7},
+			Scope: policy.ScopeKey, Mode: policy.Enforce},
+		{Usage: limiter.Usage{Limit: limiter.Limit{Requests: 1000, Window: 10 * time.Minute}, Remaining: 7},
+			Scope: policy.ScopeKey, Mode: policy.Enforce},
 	}
-	allowed := enforce.Result{Allowed: true, WouldAllow: true, ID: "abcdefghijkl", Name: "orders", Plan: "pro",
+	allowed := enforce.Result{Allowed: true, WouldAllow: true, ID: "abcdefghijkl",
+		Name: "orders", Plan: "pro",
 		Limits: limits, SetVersion: 3, KeyVersion: 2}
 	over := allowed
 	over.Allowed = false

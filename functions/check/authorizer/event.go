@@ -48,7 +48,8 @@ type event struct {
 
 // request is what the event says of its caller.
 func (e event) request() identity.Request {
-	return identity.Request{TokenOnly: e.kind == restToken, Token: e.token, Headers: e.headers, Query: e.query, Source: e.source}
+	return identity.Request{TokenOnly: e.kind == restToken, Token: e.token, Headers: e.headers,
+		Query: e.query, Source: e.source}
 }
 
 // payload is the union of the fields that the events have.
@@ -201,7 +202,8 @@ func parseSource(text string) netip.Addr {
 
 // mergeValues folds names. An event gives each header and parameter twice, once with its
 // last value and once with all of them.
-func mergeValues(single map[string]string, multi map[string][]string, fold func(string) string) map[string][]string {
+func mergeValues(single map[string]string, multi map[string][]string,
+	fold func(string) string) map[string][]string {
 	merged := make(map[string][]string, max(len(single), len(multi)))
 	for name, values := range multi {
 		name = fold(name)

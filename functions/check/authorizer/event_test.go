@@ -22,7 +22,8 @@ var compareEvents = cmp.Options{cmp.AllowUnexported(event{}), cmpopts.EquateComp
 // sampleEvent reads one of the events that ship with aws-lambda-go.
 func sampleEvent(t *testing.T, name string) []byte {
 	t.Helper()
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/aws/aws-lambda-go").Output()
+	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}",
+		"github.com/aws/aws-lambda-go").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,13 +37,18 @@ func sampleEvent(t *testing.T, name string) []byte {
 // The samples' addresses are placeholders, which are no addresses.
 func TestSampleEvents(t *testing.T) {
 	request := map[string][]string{
-		"x-amz-date": {"20170718T062915Z"}, "accept": {"*/*"}, "headerauth1": {"headerValue1"}, "cloudfront-viewer-country": {"US"},
-		"cloudfront-forwarded-proto": {"https"}, "cloudfront-is-tablet-viewer": {"false"}, "cloudfront-is-mobile-viewer": {"false"}, "user-agent": {"..."},
+		"x-amz-date": {"20170718T062915Z"}, "accept": {"*/*"}, "headerauth1": {"headerValue1"},
+		"cloudfront-viewer-country":  {"US"},
+		"cloudfront-forwarded-proto": {"https"}, "cloudfront-is-tablet-viewer": {"false"},
+		"cloudfront-is-mobile-viewer": {"false"}, "user-agent": {"..."},
 	}
 	all := map[string][]string{
-		"x-forwarded-proto": {"https"}, "cloudfront-is-smarttv-viewer": {"false"}, "host": {"....execute-api.us-east-1.amazonaws.com"},
-		"accept-encoding": {"gzip, deflate"}, "x-forwarded-port": {"443"}, "x-amzn-trace-id": {"..."}, "via": {"...cloudfront.net (CloudFront)"},
-		"x-amz-cf-id": {"..."}, "x-forwarded-for": {"..., ..."}, "postman-token": {"..."}, "cache-control": {"no-cache"},
+		"x-forwarded-proto": {"https"}, "cloudfront-is-smarttv-viewer": {"false"},
+		"host":            {"....execute-api.us-east-1.amazonaws.com"},
+		"accept-encoding": {"gzip, deflate"}, "x-forwarded-port": {"443"}, "x-amzn-trace-id": {"..."},
+		"via":         {"...cloudfront.net (CloudFront)"},
+		"x-amz-cf-id": {"..."}, "x-forwarded-for": {"..., ..."}, "postman-token": {"..."},
+		"cache-control":                {"no-cache"},
 		"cloudfront-is-desktop-viewer": {"true"}, "content-type": {"application/x-www-form-urlencoded"},
 	}
 	for name, value := range request {
@@ -50,21 +56,27 @@ func TestSampleEvents(t *testing.T) {
 	}
 	for name, want := range map[string]event{
 		"apigw-custom-auth-request": {
-			kind: restToken, arn: "arn:aws:execute-api:us-west-2:123456789012:ymy8tbxw7b/*/GET/", token: "allow",
-			call: route.Call{API: "ymy8tbxw7b", Stage: "*", Method: "GET", Path: "/"},
+			kind: restToken, arn: "arn:aws:execute-api:us-west-2:123456789012:ymy8tbxw7b/*/GET/",
+			token: "allow",
+			call:  route.Call{API: "ymy8tbxw7b", Stage: "*", Method: "GET", Path: "/"},
 		},
 		"apigw-custom-auth-request-type-request": {
-			kind: restRequest, arn: "arn:aws:execute-api:us-east-1:123456789012:s4x3opwd6i/test/GET/request", headers: all,
-			call: route.Call{API: "s4x3opwd6i", Stage: "test", Method: "GET", Path: "/request"}, resource: "/request", requestID: "...",
+			kind: restRequest, arn: "arn:aws:execute-api:us-east-1:123456789012:s4x3opwd6i/test/GET/request",
+			headers:  all,
+			call:     route.Call{API: "s4x3opwd6i", Stage: "test", Method: "GET", Path: "/request"},
+			resource: "/request", requestID: "...",
 		},
 		"apigw-v2-custom-authorizer-v1-request": {
-			kind: http1, arn: "arn:aws:execute-api:us-east-1:123456789012:abcdef123/test/GET/request", headers: request,
-			call: route.Call{API: "abcdef123", Stage: "test", Method: "GET", Path: "/request"}, resource: "/request", requestID: "...",
+			kind: http1, arn: "arn:aws:execute-api:us-east-1:123456789012:abcdef123/test/GET/request",
+			headers:  request,
+			call:     route.Call{API: "abcdef123", Stage: "test", Method: "GET", Path: "/request"},
+			resource: "/request", requestID: "...",
 		},
 		"apigw-v2-custom-authorizer-v2-request": {
 			kind: http2, arn: "arn:aws:execute-api:us-east-1:123456789012:abcdef123/test/GET/request",
-			headers: map[string][]string{"header1": {"value1"}, "header2": {"value2"}},
-			call:    route.Call{API: "abcdef123", Stage: "test", Method: "POST", Path: "/my/path"}, resource: "$default", requestID: "id",
+			headers:  map[string][]string{"header1": {"value1"}, "header2": {"value2"}},
+			call:     route.Call{API: "abcdef123", Stage: "test", Method: "POST", Path: "/my/path"},
+			resource: "$default", requestID: "id",
 		},
 	} {
 		got, err := parseEvent(sampleEvent(t, name))
@@ -97,21 +109,27 @@ func TestKindsAreToldByTheirFields(t *testing.T) {
 		"TOKEN":                {token, nil, restToken, false},
 		"TOKEN with a version": {token, map[string]any{"version": "1.0"}, restToken, false},
 		"TOKEN of serverless-offline": {token,
-			map[string]any{"version": "1.0", "identitySource": "allow", "enhancedAuthContext": map[string]any{}}, restToken, false},
-		"TOKEN of 2.0":               {token, map[string]any{"version": "2.0"}, 0, true},
-		"TOKEN with a route":         {token, map[string]any{"methodArn": nil, "routeArn": routeARN}, 0, true},
-		"REST":                       {request, nil, restRequest, false},
-		"REST with a version":        {request, map[string]any{"version": "1.0"}, restRequest, false},
-		"REST of serverless-offline": {request, map[string]any{"version": "1.0", "enhancedAuthContext": map[string]any{}}, restRequest, false},
-		"REST with a field of 1.0":   {request, map[string]any{"identitySource": ""}, restRequest, false},
-		"REST without multi-value":   {request, map[string]any{"multiValueHeaders": nil}, restRequest, false},
-		"REST of 2.0":                {request, map[string]any{"version": "2.0"}, 0, true},
-		"REST of 3.0":                {request, map[string]any{"version": "3.0"}, 0, true},
-		"HTTP 1.0":                   {v1, nil, http1, false},
-		"HTTP 1.0, multi-value":      {v1, map[string]any{"multiValueHeaders": map[string]any{"a": []string{"b"}}}, http1, false},
-		"HTTP 1.0, no source":        {v1, map[string]any{"identitySource": nil, "authorizationToken": nil}, http1, false},
+			map[string]any{"version": "1.0", "identitySource": "allow",
+				"enhancedAuthContext": map[string]any{}}, restToken, false},
+		"TOKEN of 2.0": {token, map[string]any{"version": "2.0"}, 0, true},
+		"TOKEN with a route": {token,
+			map[string]any{"methodArn": nil, "routeArn": routeARN}, 0, true},
+		"REST":                {request, nil, restRequest, false},
+		"REST with a version": {request, map[string]any{"version": "1.0"}, restRequest, false},
+		"REST of serverless-offline": {request,
+			map[string]any{"version": "1.0", "enhancedAuthContext": map[string]any{}}, restRequest, false},
+		"REST with a field of 1.0": {request, map[string]any{"identitySource": ""}, restRequest, false},
+		"REST without multi-value": {request, map[string]any{"multiValueHeaders": nil}, restRequest, false},
+		"REST of 2.0":              {request, map[string]any{"version": "2.0"}, 0, true},
+		"REST of 3.0":              {request, map[string]any{"version": "3.0"}, 0, true},
+		"HTTP 1.0":                 {v1, nil, http1, false},
+		"HTTP 1.0, multi-value": {v1,
+			map[string]any{"multiValueHeaders": map[string]any{"a": []string{"b"}}}, http1, false},
+		"HTTP 1.0, no source": {v1, map[string]any{"identitySource": nil, "authorizationToken": nil},
+			http1, false},
 		"HTTP 1.0, empty source": {v1,
-			map[string]any{"identitySource": "", "authorizationToken": nil, "multiValueHeaders": map[string]any{}}, http1, false},
+			map[string]any{"identitySource": "", "authorizationToken": nil,
+				"multiValueHeaders": map[string]any{}}, http1, false},
 		"HTTP 1.0, default stage": {v1,
 			map[string]any{
 				"methodArn": routeARN, "identitySource": nil, "authorizationToken": nil,
@@ -149,16 +167,20 @@ func TestWebSocketEvent(t *testing.T) {
 	for _, eventType := range []string{"", "CONNECT"} {
 		raw, _ := json.Marshal(map[string]any{
 			"type": "REQUEST", "methodArn": connectARN, "headers": map[string]string{"Host": "x", "A": "2"},
-			"multiValueHeaders": map[string][]string{"Host": {"x"}, "A": {"1", "2"}}, "queryStringParameters": map[string]string{"Token": "t"},
+			"multiValueHeaders":               map[string][]string{"Host": {"x"}, "A": {"1", "2"}},
+			"queryStringParameters":           map[string]string{"Token": "t"},
 			"multiValueQueryStringParameters": map[string][]string{"Token": {"s", "t"}},
 			"requestContext": map[string]any{
-				"routeKey": "$connect", "eventType": eventType, "connectionId": "c", "requestId": "r", "identity": map[string]any{"sourceIp": "192.0.2.1"},
+				"routeKey": "$connect", "eventType": eventType, "connectionId": "c", "requestId": "r",
+				"identity": map[string]any{"sourceIp": "192.0.2.1"},
 			},
 		})
 		want := event{
-			kind: webSocket, arn: connectARN, call: route.Call{API: "abcdef123", Stage: "prod", Method: "$connect", Path: "/"}, resource: "$connect",
-			source: netip.MustParseAddr("192.0.2.1"), headers: map[string][]string{"host": {"x"}, "a": {"1", "2"}},
-			query: map[string][]string{"Token": {"s", "t"}}, requestID: "r",
+			kind: webSocket, arn: connectARN, call: route.Call{API: "abcdef123", Stage: "prod",
+				Method: "$connect", Path: "/"}, resource: "$connect",
+			source:  netip.MustParseAddr("192.0.2.1"),
+			headers: map[string][]string{"host": {"x"}, "a": {"1", "2"}},
+			query:   map[string][]string{"Token": {"s", "t"}}, requestID: "r",
 		}
 		got, err := parseEvent(raw)
 		if err != nil {
@@ -173,7 +195,8 @@ func TestWebSocketEvent(t *testing.T) {
 // A caller who asks a REST API for a path that ends in $connect is no handshake.
 func TestPathOfAHandshakeIsNone(t *testing.T) {
 	raw, _ := json.Marshal(map[string]any{
-		"type": "REQUEST", "methodArn": methodARN + "/$connect", "path": "/orders/$connect", "queryStringParameters": map[string]string{"x-api-key": "k"},
+		"type": "REQUEST", "methodArn": methodARN + "/$connect", "path": "/orders/$connect",
+		"queryStringParameters": map[string]string{"x-api-key": "k"},
 	})
 	got, err := parseEvent(raw)
 	if err != nil || got.kind != restRequest || got.query != nil || got.call.Method != http.MethodGet {
@@ -184,17 +207,22 @@ func TestPathOfAHandshakeIsNone(t *testing.T) {
 // Only what API Gateway itself saw counts as the client's address. X-Forwarded-For is the
 // client's to choose.
 func TestSpoofedForwardedForIsIgnored(t *testing.T) {
-	forwarded := map[string]string{"X-Forwarded-For": "203.0.113.9", "X-Real-IP": "203.0.113.9", "Forwarded": "for=203.0.113.9"}
+	forwarded := map[string]string{"X-Forwarded-For": "203.0.113.9", "X-Real-IP": "203.0.113.9",
+		"Forwarded": "for=203.0.113.9"}
 	identity := map[string]any{"identity": map[string]any{"sourceIp": "192.0.2.7"}}
 	for name, c := range map[string]struct {
 		event map[string]any
 		want  string
 	}{
-		"REST":           {map[string]any{"type": "REQUEST", "methodArn": methodARN, "headers": forwarded, "requestContext": identity}, "192.0.2.7"},
-		"REST without":   {map[string]any{"type": "REQUEST", "methodArn": methodARN, "headers": forwarded}, "invalid IP"},
-		"TOKEN has none": {map[string]any{"type": "TOKEN", "methodArn": methodARN, "requestContext": identity}, "invalid IP"},
+		"REST": {map[string]any{"type": "REQUEST", "methodArn": methodARN, "headers": forwarded,
+			"requestContext": identity}, "192.0.2.7"},
+		"REST without": {map[string]any{"type": "REQUEST", "methodArn": methodARN, "headers": forwarded},
+			"invalid IP"},
+		"TOKEN has none": {map[string]any{"type": "TOKEN", "methodArn": methodARN,
+			"requestContext": identity}, "invalid IP"},
 		"HTTP 1.0": {map[string]any{
-			"type": "REQUEST", "version": "1.0", "methodArn": methodARN, "headers": forwarded, "requestContext": identity,
+			"type": "REQUEST", "version": "1.0", "methodArn": methodARN, "headers": forwarded,
+			"requestContext": identity,
 		}, "192.0.2.7"},
 		"HTTP 2.0":         {http2From("2001:db8::7", forwarded), "2001:db8::7"},
 		"HTTP 2.0 without": {http2From("", forwarded), "invalid IP"},
@@ -211,7 +239,8 @@ func TestSpoofedForwardedForIsIgnored(t *testing.T) {
 
 func http2From(source string, headers map[string]string) map[string]any {
 	return map[string]any{"type": "REQUEST", "version": "2.0", "routeArn": routeARN, "headers": headers,
-		"requestContext": map[string]any{"http": map[string]any{"sourceIp": source}, "identity": map[string]any{"sourceIp": "203.0.113.9"}}}
+		"requestContext": map[string]any{"http": map[string]any{"sourceIp": source},
+			"identity": map[string]any{"sourceIp": "203.0.113.9"}}}
 }
 
 // A call has one path, whichever domain and stage it came by.
@@ -236,7 +265,8 @@ func TestCallPath(t *testing.T) {
 		{"arn:aws:execute-api:eu-north-1:123456789012:a1/$default/$default", "/my/path/", "/my/path/"},
 		{"arn:aws-cn:execute-api:cn-north-1:123456789012:a1/dev/GET/a:b/c", "/a:b/c", "/a:b/c"},
 	} {
-		raw, _ := json.Marshal(map[string]any{"type": "REQUEST", "version": "2.0", "routeArn": c.arn, "rawPath": c.given})
+		raw, _ := json.Marshal(map[string]any{"type": "REQUEST", "version": "2.0", "routeArn": c.arn,
+			"rawPath": c.given})
 		if got, err := parseEvent(raw); err != nil || got.call.Path != c.want {
 			t.Errorf("%s of %s: %q, %v; want %q", c.given, c.arn, got.call.Path, err, c.want)
 		}
@@ -284,7 +314,8 @@ func TestPathOfARESTCall(t *testing.T) {
 		{"/orders", "/%761/orders", "/orders"},
 	} {
 		arn := "arn:aws:execute-api:eu-north-1:123456789012:a1/prod/GET" + c.named
-		raw, _ := json.Marshal(map[string]any{"type": "REQUEST", "methodArn": arn, "path": c.given, "resource": "/{proxy+}"})
+		raw, _ := json.Marshal(map[string]any{"type": "REQUEST", "methodArn": arn, "path": c.given,
+			"resource": "/{proxy+}"})
 		if got, err := parseEvent(raw); err != nil || got.call.Path != c.want {
 			t.Errorf("%s of %s: %q, %v; want %q", c.given, c.named, got.call.Path, err, c.want)
 		}
@@ -309,10 +340,12 @@ func FuzzParseEvent(f *testing.F) {
 			}
 			return
 		}
-		if !strings.HasPrefix(e.arn, "arn:") || e.call.API == "" || e.call.Stage == "" || e.call.Method == "" || e.call.Path == "" {
+		if !strings.HasPrefix(e.arn, "arn:") || e.call.API == "" || e.call.Stage == "" ||
+			e.call.Method == "" || e.call.Path == "" {
 			t.Fatalf("%q: %+v", raw, e)
 		}
-		if e.source.Is4In6() || e.source.Zone() != "" || e.query != nil && e.kind != webSocket || e.token != "" && e.kind != restToken {
+		if e.source.Is4In6() || e.source.Zone() != "" || e.query != nil && e.kind != webSocket ||
+			e.token != "" && e.kind != restToken {
 			t.Fatalf("%q: %+v", raw, e)
 		}
 		for name := range e.headers {

@@ -61,8 +61,9 @@ func (v verdict) response(e event, a Answers) any {
 	r := events.APIGatewayCustomAuthorizerResponse{
 		PrincipalID: v.principal,
 		PolicyDocument: events.APIGatewayCustomAuthorizerPolicy{
-			Version:   "2012-10-17",
-			Statement: []events.IAMPolicyStatement{{Action: []string{"execute-api:Invoke"}, Effect: effect, Resource: []string{resource(e.arn)}}},
+			Version: "2012-10-17",
+			Statement: []events.IAMPolicyStatement{{Action: []string{"execute-api:Invoke"}, Effect: effect,
+				Resource: []string{resource(e.arn)}}},
 		},
 		Context: v.context,
 	}

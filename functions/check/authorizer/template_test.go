@@ -60,7 +60,8 @@ func TestTemplateReadsWhatIsWritten(t *testing.T) {
 	responses, text := deployed(t)
 	banned := enforce.Result{ID: "aBY2A8bWP166"}
 	denials := map[string]verdict{
-		"over limits": verdictOf(crowded(t)), "no limit": verdictOf(banned), "impossible": impossible("aBY2A8bWP166"), "unavailable": unavailable(),
+		"over limits": verdictOf(crowded(t)), "no limit": verdictOf(banned),
+		"impossible": impossible("aBY2A8bWP166"), "unavailable": unavailable(),
 	}
 	written := []string{"error", "latency"} // which API Gateway itself writes, for access logs
 	for _, v := range denials {
@@ -79,7 +80,8 @@ func TestTemplateReadsWhatIsWritten(t *testing.T) {
 	}
 	body := responses["ACCESS_DENIED"].ResponseTemplates["application/json"]
 	for name, v := range denials {
-		rendered := authorizerKey.ReplaceAllStringFunc(strings.ReplaceAll(body, "$context.authorizer", "context.authorizer"), func(key string) string {
+		rendered := authorizerKey.ReplaceAllStringFunc(strings.ReplaceAll(body, "$context.authorizer",
+			"context.authorizer"), func(key string) string {
 			value, ok := v.context[strings.TrimPrefix(key, "context.authorizer.")]
 			if !ok {
 				t.Errorf("%s: no %s", name, key)
@@ -93,7 +95,8 @@ func TestTemplateReadsWhatIsWritten(t *testing.T) {
 			Detail   string
 			Violated []string `json:"violated-policies"`
 		}
-		if err := json.Unmarshal([]byte(rendered), &problem); err != nil || problem.Detail == "" || problem.Violated == nil {
+		if err := json.Unmarshal([]byte(rendered), &problem); err != nil || problem.Detail == "" ||
+			problem.Violated == nil {
 			t.Errorf("%s: %v in %s", name, err, rendered)
 		}
 	}

@@ -101,7 +101,8 @@ func unavailable() verdict {
 
 // impossible is the answer to a call that costs more than a limit ever admits.
 func impossible(id string) verdict {
-	v := verdict{verified: true, principal: id, context: map[string]any{contextDenied: true, contextKeyID: id}}
+	v := verdict{verified: true, principal: id,
+		context: map[string]any{contextDenied: true, contextKeyID: id}}
 	v.deny(answer.Impossible())
 	return v
 }

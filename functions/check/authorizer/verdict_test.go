@@ -19,12 +19,15 @@ func crowded(t *testing.T) enforce.Result {
 	t.Helper()
 	long := strings.Repeat("<", policy.MaxNameLen)
 	c := enforce.Result{
-		ID: strings.Repeat("a", 22), Name: long, Plan: long, Rule: long, Reservation: strings.Repeat("r", 512), SetVersion: 1 << 32, KeyVersion: 1 << 32,
+		ID: strings.Repeat("a", 22), Name: long, Plan: long, Rule: long,
+		Reservation: strings.Repeat("r", 512), SetVersion: 1 << 32, KeyVersion: 1 << 32,
 		Cost: limiter.MaxRequests,
 	}
-	for _, scope := range []string{policy.ScopeKey, policy.ScopeRoute, policy.ScopeIP, policy.ScopeRouteIP, policy.ScopeGlobal, policy.ScopeRouteAll} {
+	for _, scope := range []string{policy.ScopeKey, policy.ScopeRoute, policy.ScopeIP, policy.ScopeRouteIP,
+		policy.ScopeGlobal, policy.ScopeRouteAll} {
 		for i := range limiter.MaxLimits {
-			l := limiter.Limit{Requests: limiter.MaxRequests - int64(i), Window: limiter.MaxWindow - time.Millisecond}
+			l := limiter.Limit{Requests: limiter.MaxRequests - int64(i),
+				Window: limiter.MaxWindow - time.Millisecond}
 			if err := l.Validate(); err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +49,8 @@ func TestAnswersAreBounded(t *testing.T) {
 			t.Errorf("%d bytes, %v", len(raw), err)
 		}
 	}
-	if n := len(v.context[contextRateLimit].(string)) + len(v.context[contextRateLimitPolicy].(string)); n > 10240/5 {
+	if n := len(v.context[contextRateLimit].(string)) +
+		len(v.context[contextRateLimitPolicy].(string)); n > 10240/5 {
 		t.Errorf("the fields have %d bytes", n)
 	}
 }
@@ -62,7 +66,8 @@ func TestDenialNeedsNoEscapes(t *testing.T) {
 		}
 	}
 	var names []string
-	if err := json.Unmarshal([]byte(v.context[contextViolated].(string)), &names); err != nil || len(names) != 10 {
+	if err := json.Unmarshal([]byte(v.context[contextViolated].(string)), &names); err != nil ||
+		len(names) != 10 {
 		t.Errorf("%v, %v", names, err)
 	}
 	for _, name := range names {

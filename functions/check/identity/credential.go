@@ -46,7 +46,9 @@ func (r Request) apiKey() (string, error) {
 	if len(header) > 1 || len(parameter) > 1 {
 		return "", invalid("more than one API key")
 	}
-	return one(slices.Concat(header, parameter, slices.DeleteFunc(bearers, func(token string) bool { return !isKey(token) })))
+	return one(slices.Concat(header, parameter, slices.DeleteFunc(bearers, func(token string) bool {
+		return !isKey(token)
+	})))
 }
 
 // token returns the bearer token of the request. Where API keys are a source too, a token

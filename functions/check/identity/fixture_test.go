@@ -56,7 +56,8 @@ func resolver(t testing.TB, sources string) *Resolver {
 	t.Helper()
 	v := Variables{Sources: sources, IPv4Prefix: "32", IPv6Prefix: "64"}
 	if strings.Contains(sources, "jwt") {
-		v.Issuer, v.Audience, v.Keys, v.IdentityClaim, v.PlanClaim, v.Leeway = issuer, audience, string(keySet()), "sub", "plan", "30s"
+		v.Issuer, v.Audience, v.Keys, v.IdentityClaim, v.PlanClaim, v.Leeway = issuer, audience,
+			string(keySet()), "sub", "plan", "30s"
 	}
 	c, err := v.Config()
 	if err != nil {

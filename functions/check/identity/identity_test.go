@@ -19,16 +19,20 @@ import (
 	"tidegate/internal/jwt"
 )
 
-var compareIdentities = cmp.Options{cmp.AllowUnexported(apikey.Secret{}), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
+var compareIdentities = cmp.Options{cmp.AllowUnexported(apikey.Secret{}),
+	cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
 
 // The first source for which there is a credential decides, and each credential may stand
 // in its own places only.
 func TestSourcesInOrder(t *testing.T) {
 	key, ada := newKey(t), token("ada", "plan", "pro")
 	k, bearer := key.Reveal(), "Bearer "+ada
-	isKey := Identity{Kind: Key, Subject: key.ID(), Secret: key, Display: key.ID(), Addr: source, Address: netip.PrefixFrom(source, 32)}
-	isJWT := Identity{Kind: JWT, Subject: subjects.Token(issuer, "ada"), Plan: "pro", Display: "ada", Addr: source, Address: isKey.Address}
-	isIP := Identity{Kind: IP, Subject: subjects.Address(isKey.Address), Display: "192.0.2.7/32", Addr: source, Address: netip.PrefixFrom(source, 32)}
+	isKey := Identity{Kind: Key, Subject: key.ID(), Secret: key, Display: key.ID(), Addr: source,
+		Address: netip.PrefixFrom(source, 32)}
+	isJWT := Identity{Kind: JWT, Subject: subjects.Token(issuer, "ada"), Plan: "pro", Display: "ada",
+		Addr: source, Address: isKey.Address}
+	isIP := Identity{Kind: IP, Subject: subjects.Address(isKey.Address), Display: "192.0.2.7/32",
+		Addr: source, Address: netip.PrefixFrom(source, 32)}
 	for _, c := range []struct {
 		name, sources string
 		request       Request
@@ -52,7 +56,8 @@ func TestSourcesInOrder(t *testing.T) {
 		{"token first", "jwt,key,ip", with("x-api-key", k, "authorization", bearer), isJWT},
 		{"token beside a usage plan's key", "jwt", with("x-api-key", "aws", "authorization", bearer), isJWT},
 		{"address", "ip", with(), isIP},
-		{"address beside what is no source", "ip", with("x-api-key", "aws", "authorization", "Bearer x", "authorization", "y"), isIP},
+		{"address beside what is no source", "ip",
+			with("x-api-key", "aws", "authorization", "Bearer x", "authorization", "y"), isIP},
 		{"address last", "key,jwt,ip", with("authorization", "Basic YTpi"), isIP},
 		{"address beside the backend's bearer", "key,ip", with("authorization", bearer), isIP},
 		{"query of another kind of call is not there", "key,ip", with("access_token", k), isIP},
@@ -126,11 +131,13 @@ func TestBadCredentialNeverFallsThrough(t *testing.T) {
 		"no token":                   with("authorization", "Bearer"),
 		"empty token":                with("authorization", "Bearer "),
 		"token behind a tab":         with("authorization", "Bearer\t\t"+ada),
-		"bad signature":              with("authorization", "Bearer "+ada[:strings.LastIndexByte(ada, '.')]+eve[strings.LastIndexByte(eve, '.'):]),
-		"unsigned token":             with("authorization", "Bearer eyJhbGciOiJub25lIn0.e30."),
-		"token of 10 KB":             with("authorization", "Bearer "+strings.Repeat("eyJhbGciOi", 1024)),
+		"bad signature": with("authorization",
+			"Bearer "+ada[:strings.LastIndexByte(ada, '.')]+eve[strings.LastIndexByte(eve, '.'):]),
+		"unsigned token": with("authorization", "Bearer eyJhbGciOiJub25lIn0.e30."),
+		"token of 10 KB": with("authorization", "Bearer "+strings.Repeat("eyJhbGciOi", 1024)),
 		"token and another, query": {
-			Headers: map[string][]string{"authorization": {"Bearer " + ada}}, Query: map[string][]string{"access_token": {eve}}, Source: source,
+			Headers: map[string][]string{"authorization": {"Bearer " + ada}},
+			Query:   map[string][]string{"access_token": {eve}}, Source: source,
 		},
 		"two tokens in the query":  {Query: map[string][]string{"access_token": {ada, ada}}, Source: source},
 		"two keys in the query":    {Query: map[string][]string{"x-api-key": {key, key}}, Source: source},
@@ -139,7 +146,8 @@ func TestBadCredentialNeverFallsThrough(t *testing.T) {
 	} {
 		for _, sources := range []string{"key,jwt,ip", "jwt,key,ip"} {
 			got, err := resolver(t, sources).Identify(t.Context(), request)
-			if !errors.Is(err, ErrInvalid) || got.Kind != 0 || got.Subject != "" || got.Secret != (apikey.Secret{}) {
+			if !errors.Is(err, ErrInvalid) || got.Kind != 0 || got.Subject != "" ||
+				got.Secret != (apikey.Secret{}) {
 				t.Errorf("%s, %s: %v, %v; want ErrInvalid", name, sources, got, err)
 				continue
 			}
@@ -168,26 +176,31 @@ func TestBadCredentialBesideAGoodOne(t *testing.T) {
 		request Request
 		want    error
 	}{
-		"both good":                  {with("x-api-key", key, "authorization", good), nil},
-		"forged bearer":              {with("x-api-key", key, "authorization", forged), ErrInvalid},
-		"expired bearer":             {with("x-api-key", key, "authorization", expired), ErrInvalid},
-		"another issuer's bearer":    {with("x-api-key", key, "authorization", "Bearer "+token("ada", "iss", "x")), ErrInvalid},
-		"another audience's bearer":  {with("x-api-key", key, "authorization", "Bearer "+token("ada", "aud", "x")), ErrInvalid},
-		"unsigned bearer":            {with("x-api-key", key, "authorization", "Bearer eyJhbGciOiJub25lIn0.e30."), ErrInvalid},
+		"both good":      {with("x-api-key", key, "authorization", good), nil},
+		"forged bearer":  {with("x-api-key", key, "authorization", forged), ErrInvalid},
+		"expired bearer": {with("x-api-key", key, "authorization", expired), ErrInvalid},
+		"another issuer's bearer": {
+			with("x-api-key", key, "authorization", "Bearer "+token("ada", "iss", "x")), ErrInvalid},
+		"another audience's bearer": {
+			with("x-api-key", key, "authorization", "Bearer "+token("ada", "aud", "x")), ErrInvalid},
+		"unsigned bearer": {
+			with("x-api-key", key, "authorization", "Bearer eyJhbGciOiJub25lIn0.e30."), ErrInvalid},
 		"bearer that is no token":    {with("x-api-key", key, "authorization", "Bearer x"), ErrInvalid},
 		"bearer without a token":     {with("x-api-key", key, "authorization", "Bearer"), ErrInvalid},
 		"two bearers":                {with("x-api-key", key, "authorization", good+", "+good), ErrInvalid},
 		"forged bearer in the query": {handshake(key, forged[len("Bearer "):]), ErrInvalid},
-		"malformed key":              {with("x-api-key", key[:len(key)-1], "authorization", good), ErrInvalid},
-		"another system's key":       {with("x-api-key", "aws", "authorization", good), ErrInvalid},
-		"empty key":                  {with("x-api-key", "", "authorization", good), ErrInvalid},
-		"two keys":                   {with("x-api-key", key, "x-api-key", key, "authorization", good), ErrInvalid},
-		"both bad":                   {with("x-api-key", "x", "authorization", forged), ErrInvalid},
-		"Basic is no token":          {with("x-api-key", key, "authorization", "Basic YTpi"), nil},
+		"malformed key": {with("x-api-key", key[:len(key)-1], "authorization",
+			good), ErrInvalid},
+		"another system's key": {with("x-api-key", "aws", "authorization", good), ErrInvalid},
+		"empty key":            {with("x-api-key", "", "authorization", good), ErrInvalid},
+		"two keys":             {with("x-api-key", key, "x-api-key", key, "authorization", good), ErrInvalid},
+		"both bad":             {with("x-api-key", "x", "authorization", forged), ErrInvalid},
+		"Basic is no token":    {with("x-api-key", key, "authorization", "Basic YTpi"), nil},
 	} {
 		for _, sources := range []string{"key,jwt", "key,jwt,ip", "jwt,key", "jwt,key,ip"} {
 			got, err := resolver(t, sources).Identify(t.Context(), c.request)
-			if !errors.Is(err, c.want) || (err != nil) != (got.Kind == 0) || (err != nil) != (got.Subject == "") {
+			if !errors.Is(err, c.want) || (err != nil) != (got.Kind == 0) ||
+				(err != nil) != (got.Subject == "") {
 				t.Errorf("%s, %s: %v, %v; want %v", name, sources, got, err, c.want)
 			}
 		}
@@ -201,10 +214,13 @@ func TestBadKeyIsNoAddress(t *testing.T) {
 	for name, request := range map[string]Request{
 		"two spaces": with("authorization", "Bearer  "+key), "tab": with("authorization", "Bearer \t"+key),
 		"capitals":  with("authorization", "Bearer TG_"+key[3:]),
-		"no scheme": with("authorization", key), "no scheme, space": with("authorization", " "+key), "cut": with("authorization", "Bearer tg_"),
-		"in the query": withQuery("access_token", " "+key), "joined": with("authorization", "Bearer x, Bearer "+key),
+		"no scheme": with("authorization", key), "no scheme, space": with("authorization", " "+key),
+		"cut":          with("authorization", "Bearer tg_"),
+		"in the query": withQuery("access_token", " "+key),
+		"joined":       with("authorization", "Bearer x, Bearer "+key),
 	} {
-		if got, err := resolver(t, "key,ip").Identify(t.Context(), request); !errors.Is(err, ErrInvalid) || got.Kind != 0 {
+		if got, err := resolver(t, "key,ip").Identify(t.Context(), request); !errors.Is(err, ErrInvalid) ||
+			got.Kind != 0 {
 			t.Errorf("%s: %v, %v; want ErrInvalid", name, got, err)
 		}
 	}
@@ -213,7 +229,8 @@ func TestBadKeyIsNoAddress(t *testing.T) {
 // Without a credential a call has no identity, unless the operator listed its address as
 // one.
 func TestMissingIdentityIsNeverTheAddress(t *testing.T) {
-	requests := map[string]Request{"nothing": {Source: source}, "other headers": with("accept", "*/*"), "Basic": with("authorization", "Basic YTpi")}
+	requests := map[string]Request{"nothing": {Source: source}, "other headers": with("accept", "*/*"),
+		"Basic": with("authorization", "Basic YTpi")}
 	for _, sources := range []string{"key", "jwt", "key,jwt", "jwt,key"} {
 		for name, request := range requests {
 			got, err := resolver(t, sources).Identify(t.Context(), request)
@@ -236,8 +253,10 @@ func TestIPv6RotationAndMappedIPv4(t *testing.T) {
 	}
 	r := resolver(t, "ip")
 	first := identify(r, "2001:db8:1:2::1")
-	for _, same := range []string{"2001:db8:1:2::2", "2001:db8:1:2:ffff:ffff:ffff:ffff", "2001:db8:1:2::1%eth0"} {
-		if got := identify(r, same); got.Subject != first.Subject || got.Address != first.Address || got.Display != "2001:db8:1:2::/64" {
+	for _, same := range []string{"2001:db8:1:2::2", "2001:db8:1:2:ffff:ffff:ffff:ffff",
+		"2001:db8:1:2::1%eth0"} {
+		if got := identify(r, same); got.Subject != first.Subject || got.Address != first.Address ||
+			got.Display != "2001:db8:1:2::/64" {
 			t.Errorf("%s: %+v", same, got.Address)
 		}
 	}
@@ -287,7 +306,8 @@ func TestIdentityWithBadCharacters(t *testing.T) {
 	if got := display(strings.Repeat("é", 65)); got != strings.Repeat("é", 64)+"…" {
 		t.Errorf("got %s", got)
 	}
-	for _, request := range []Request{with("authorization", "Bearer "+token("")), with("authorization", "Bearer "+token("a", "plan", ""))} {
+	for _, request := range []Request{with("authorization", "Bearer "+token("")),
+		with("authorization", "Bearer "+token("a", "plan", ""))} {
 		if got, err := r.Identify(t.Context(), request); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%v, %v", got, err)
 		}
@@ -304,7 +324,8 @@ func TestSubjectStays(t *testing.T) {
 // While the issuer's keys are unknown, nobody with a token is let in, as anybody or as an
 // address.
 func TestTokenThatCannotBeChecked(t *testing.T) {
-	v := Variables{Sources: "jwt,ip", Issuer: issuer, Audience: audience, KeysURL: "https://issuer.example/keys", IdentityClaim: "sub", Leeway: "0s",
+	v := Variables{Sources: "jwt,ip", Issuer: issuer, Audience: audience,
+		KeysURL: "https://issuer.example/keys", IdentityClaim: "sub", Leeway: "0s",
 		IPv4Prefix: "32", IPv6Prefix: "64"}
 	c := must(v.Config())
 	c.Pepper = pepper
@@ -320,7 +341,8 @@ func TestTokenThatCannotBeChecked(t *testing.T) {
 	}
 	c.Sources = []Kind{Key, JWT}
 	request := with("x-api-key", newKey(t).Reveal(), "authorization", "Bearer "+token("ada"))
-	if got, err := must(New(c)).Identify(t.Context(), request); !errors.Is(err, ErrUnavailable) || got.Kind != 0 {
+	if got, err := must(New(c)).Identify(t.Context(), request); !errors.Is(err, ErrUnavailable) ||
+		got.Kind != 0 {
 		t.Errorf("beside a key: %v, %v", got, err)
 	}
 }
@@ -338,7 +360,8 @@ func TestIdentityIsLoggedWithoutSecrets(t *testing.T) {
 	logger := slog.New(slog.NewJSONHandler(&log, nil))
 	logger.Info("x", "identity", id, "other", address)
 	text := log.String() + fmt.Sprintf("%v %+v %#v %s %v", id, id, id, id, []Identity{id, address})
-	if strings.Contains(text, key.Reveal()[20:40]) || strings.Contains(text, "192.0.2") || !strings.Contains(text, key.ID()) {
+	if strings.Contains(text, key.Reveal()[20:40]) || strings.Contains(text, "192.0.2") ||
+		!strings.Contains(text, key.ID()) {
 		t.Error(text)
 	}
 }
@@ -352,7 +375,8 @@ func TestWarmWithoutTokens(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	for _, c := range []Config{
-		{}, {Sources: []Kind{IP}, IPv4Bits: 33}, {Sources: []Kind{IP}, IPv6Bits: -1}, {Sources: []Kind{JWT}, Pepper: pepper}, {Sources: []Kind{IP}},
+		{}, {Sources: []Kind{IP}, IPv4Bits: 33}, {Sources: []Kind{IP}, IPv6Bits: -1},
+		{Sources: []Kind{JWT}, Pepper: pepper}, {Sources: []Kind{IP}},
 	} {
 		if _, err := New(c); err == nil {
 			t.Errorf("%+v: taken", c)
@@ -367,13 +391,15 @@ func TestNewRefuses(t *testing.T) {
 // with a good one.
 func FuzzIdentify(f *testing.F) {
 	key, ada := newKey(f), token("ada")
-	for _, seed := range []string{"", "Bearer", "Bearer ", "bearer eyJ.e30.", "Basic x, Bearer y", "tg_test_0", "Bearer tg_", "x,y", "\xff"} {
+	for _, seed := range []string{"", "Bearer", "Bearer ", "bearer eyJ.e30.", "Basic x, Bearer y",
+		"tg_test_0", "Bearer tg_", "x,y", "\xff"} {
 		for _, sources := range []byte{0, 1, 2, 3} {
 			f.Add(sources, seed, seed, seed, "192.0.2.1")
 		}
 	}
 	f.Add(byte(3), key.Reveal(), "Bearer "+ada, ada, "::ffff:1.2.3.4")
-	resolvers := []*Resolver{resolver(f, "key"), resolver(f, "jwt"), resolver(f, "key,jwt,ip"), resolver(f, "jwt,key,ip")}
+	resolvers := []*Resolver{resolver(f, "key"), resolver(f, "jwt"), resolver(f, "key,jwt,ip"),
+		resolver(f, "jwt,key,ip")}
 	f.Fuzz(func(t *testing.T, sources byte, header, authorization, parameter, addr string) {
 		from, _ := netip.ParseAddr(addr)
 		request := Request{
@@ -385,10 +411,12 @@ func FuzzIdentify(f *testing.F) {
 			delete(request.Headers, "x-api-key")
 		}
 		r := resolvers[int(sources)%len(resolvers)]
-		for _, request := range []Request{request, {Headers: request.Headers, Source: from}, {TokenOnly: true, Token: authorization}} {
+		for _, request := range []Request{request, {Headers: request.Headers, Source: from},
+			{TokenOnly: true, Token: authorization}} {
 			got, err := r.Identify(t.Context(), request)
 			if err != nil {
-				if got.Kind != 0 || got.Subject != "" || !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrMissing) {
+				if got.Kind != 0 || got.Subject != "" || !errors.Is(err, ErrInvalid) &&
+					!errors.Is(err, ErrMissing) {
 					t.Fatalf("%+v: %v, %v", request, got, err)
 				}
 				continue
@@ -396,7 +424,8 @@ func FuzzIdentify(f *testing.F) {
 			told := strings.Join([]string{header, authorization, parameter}, " ")
 			switch got.Kind {
 			case Key:
-				if _, err := apikey.Parse(got.Secret.Reveal()); err != nil || !strings.Contains(told, got.Secret.Reveal()) || got.Subject != got.Secret.ID() {
+				if _, err := apikey.Parse(got.Secret.Reveal()); err != nil ||
+					!strings.Contains(told, got.Secret.Reveal()) || got.Subject != got.Secret.ID() {
 					t.Fatalf("%+v: %v, %v", request, got, err)
 				}
 			case JWT:

@@ -40,10 +40,12 @@ func New(c Config) (*Resolver, error) {
 		return nil, errors.New("identities need a source")
 	}
 	if c.IPv4Bits < 0 || c.IPv4Bits > 32 || c.IPv6Bits < 0 || c.IPv6Bits > 128 {
-		return nil, fmt.Errorf("prefix lengths are %d and %d: must be 0 to 32 and 0 to 128", c.IPv4Bits, c.IPv6Bits)
+		return nil, fmt.Errorf("prefix lengths are %d and %d: must be 0 to 32 and 0 to 128",
+			c.IPv4Bits, c.IPv6Bits)
 	}
 	if len(c.Pepper) < apikey.MinPepperLen && !slices.Equal(c.Sources, []Kind{Key}) {
-		return nil, fmt.Errorf("pepper has %d bytes: must have at least %d, since ids are made with it", len(c.Pepper), apikey.MinPepperLen)
+		return nil, fmt.Errorf("pepper has %d bytes: must have at least %d, since ids are made with it",
+			len(c.Pepper), apikey.MinPepperLen)
 	}
 	if slices.Contains(c.Sources, JWT) {
 		verifier, err := jwt.New(c.JWT)
@@ -128,7 +130,8 @@ func (r *Resolver) fromToken(ctx context.Context, request Request, id Identity) 
 	case err != nil:
 		return id, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	id.Kind, id.Subject, id.Display, id.Plan = JWT, r.key.Token(claims.Issuer, claims.Subject), display(claims.Subject), claims.Plan
+	id.Kind, id.Subject, id.Display, id.Plan = JWT, r.key.Token(claims.Issuer, claims.Subject),
+		display(claims.Subject), claims.Plan
 	return id, nil
 }
 

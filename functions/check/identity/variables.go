@@ -61,11 +61,13 @@ func parseSources(text string) ([]Kind, error) {
 		kind := Kind(max(0, slices.Index(kindNames[:], strings.TrimSpace(name))))
 		switch {
 		case kind == 0 || strings.TrimSpace(name) == "":
-			return nil, fmt.Errorf("IDENTITY_SOURCES is %.100q: must be one or more of key, jwt and ip, with commas between them", text)
+			return nil, fmt.Errorf("IDENTITY_SOURCES is %.100q: must be one or more of key, jwt and ip, "+
+				"with commas between them", text)
 		case slices.Contains(sources, kind):
 			return nil, fmt.Errorf("IDENTITY_SOURCES is %.100q: must have %s once only", text, kind)
 		case slices.Contains(sources, IP):
-			return nil, fmt.Errorf("IDENTITY_SOURCES is %.100q: ip must stand last, since every call has an address", text)
+			return nil, fmt.Errorf("IDENTITY_SOURCES is %.100q: ip must stand last, since every call has "+
+				"an address", text)
 		}
 		sources = append(sources, kind)
 	}
@@ -84,9 +86,12 @@ func parseBits(variable, text string, low, high int) (int, error) {
 // count.
 func (v Variables) noTokens() error {
 	var errs []error
-	for _, given := range [][2]string{{"JWT_ISSUER", v.Issuer}, {"JWT_AUDIENCE", v.Audience}, {"JWT_JWKS_URL", v.KeysURL}, {"JWT_JWKS", v.Keys}} {
+	for _, given := range [][2]string{{"JWT_ISSUER", v.Issuer}, {"JWT_AUDIENCE", v.Audience},
+		{"JWT_JWKS_URL", v.KeysURL}, {"JWT_JWKS", v.Keys}} {
 		if given[1] != "" {
-			errs = append(errs, fmt.Errorf("%s is set, but jwt is not among IDENTITY_SOURCES: must be added there, or this left out", given[0]))
+			errs = append(errs, fmt.Errorf(
+				"%s is set, but jwt is not among IDENTITY_SOURCES: must be added there, or this left out",
+				given[0]))
 		}
 	}
 	return errors.Join(errs...)
@@ -97,7 +102,8 @@ func (v Variables) tokens() (jwt.Config, error) {
 	var errs []error
 	check := func(variable, value string, minLen int) {
 		if len(value) < minLen || len(value) > maxTextLen {
-			errs = append(errs, fmt.Errorf("%s has %d bytes: must have %d to %d", variable, len(value), minLen, maxTextLen))
+			errs = append(errs, fmt.Errorf("%s has %d bytes: must have %d to %d", variable, len(value),
+				minLen, maxTextLen))
 		}
 	}
 	check("JWT_ISSUER", v.Issuer, 1)
@@ -108,7 +114,8 @@ func (v Variables) tokens() (jwt.Config, error) {
 		c.Audiences = append(c.Audiences, strings.TrimSpace(audience))
 	}
 	if len(c.Audiences) > maxAudiences {
-		errs = append(errs, fmt.Errorf("JWT_AUDIENCE has %d audiences: must have 1 to %d, with commas between them", len(c.Audiences), maxAudiences))
+		errs = append(errs, fmt.Errorf("JWT_AUDIENCE has %d audiences: must have 1 to %d, with commas "+
+			"between them", len(c.Audiences), maxAudiences))
 	}
 	var err error
 	if c.Leeway, err = time.ParseDuration(v.Leeway); err != nil || c.Leeway < 0 || c.Leeway > jwt.MaxLeeway {
@@ -122,7 +129,8 @@ func (v Variables) tokens() (jwt.Config, error) {
 func (v Variables) keys(c *jwt.Config) (err error) {
 	switch {
 	case (v.KeysURL == "") == (v.Keys == ""):
-		return errors.New("JWT_JWKS_URL and JWT_JWKS: exactly one of them must be set when jwt is among IDENTITY_SOURCES")
+		return errors.New("JWT_JWKS_URL and JWT_JWKS: exactly one of them must be set when jwt is among " +
+			"IDENTITY_SOURCES")
 	case v.Keys != "":
 		if c.Keys, err = jwt.ParseKeys([]byte(v.Keys)); err != nil {
 			return fmt.Errorf("JWT_JWKS: %w", err)

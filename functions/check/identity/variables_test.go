@@ -18,20 +18,25 @@ func read(variables ...string) (Config, error) {
 
 func TestDefaultsAreKeysAlone(t *testing.T) {
 	got, err := read()
-	if err != nil || len(got.Sources) != 1 || got.Sources[0] != Key || got.IPv4Bits != 32 || got.IPv6Bits != 64 {
+	if err != nil || len(got.Sources) != 1 || got.Sources[0] != Key || got.IPv4Bits != 32 ||
+		got.IPv6Bits != 64 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
 func TestVariables(t *testing.T) {
-	got, err := read("IDENTITY_SOURCES= jwt , key,ip", "JWT_ISSUER="+issuer, "JWT_AUDIENCE=a, b", "JWT_JWKS_URL=https://issuer.example/keys",
-		"JWT_IDENTITY_CLAIM=client_id", "JWT_PLAN_CLAIM=tier", "JWT_LEEWAY=1m", "IPV4_PREFIX=24", "IPV6_PREFIX=56")
+	got, err := read("IDENTITY_SOURCES= jwt , key,ip", "JWT_ISSUER="+issuer, "JWT_AUDIENCE=a, b",
+		"JWT_JWKS_URL=https://issuer.example/keys",
+		"JWT_IDENTITY_CLAIM=client_id", "JWT_PLAN_CLAIM=tier", "JWT_LEEWAY=1m", "IPV4_PREFIX=24",
+		"IPV6_PREFIX=56")
 	if err != nil {
 		t.Fatal(err)
 	}
 	j := got.JWT
-	if len(got.Sources) != 3 || got.Sources[0] != JWT || got.Sources[2] != IP || got.IPv4Bits != 24 || got.IPv6Bits != 56 || j.Issuer != issuer ||
-		strings.Join(j.Audiences, "|") != "a|b" || j.KeysURL.Host != "issuer.example" || j.IdentityClaim != "client_id" || j.PlanClaim != "tier" ||
+	if len(got.Sources) != 3 || got.Sources[0] != JWT || got.Sources[2] != IP || got.IPv4Bits != 24 ||
+		got.IPv6Bits != 56 || j.Issuer != issuer ||
+		strings.Join(j.Audiences, "|") != "a|b" || j.KeysURL.Host != "issuer.example" ||
+		j.IdentityClaim != "client_id" || j.PlanClaim != "tier" ||
 		j.Leeway != time.Minute {
 		t.Errorf("%+v", got)
 	}
@@ -43,7 +48,8 @@ func TestVariables(t *testing.T) {
 
 // Each bad variable is named, with what it must be.
 func TestBadVariables(t *testing.T) {
-	tokens := []string{"IDENTITY_SOURCES=jwt", "JWT_ISSUER=" + issuer, "JWT_AUDIENCE=a", "JWT_JWKS=" + string(keySet())}
+	tokens := []string{"IDENTITY_SOURCES=jwt", "JWT_ISSUER=" + issuer, "JWT_AUDIENCE=a",
+		"JWT_JWKS=" + string(keySet())}
 	for _, c := range []struct {
 		set  string
 		want []string
@@ -57,7 +63,8 @@ func TestBadVariables(t *testing.T) {
 		{"JWT_ISSUER=" + strings.Repeat("i", 513), []string{"JWT_ISSUER has 513 bytes", "1 to 512"}},
 		{"JWT_AUDIENCE=", []string{"JWT_AUDIENCE has 0 bytes"}},
 		{"JWT_AUDIENCE=a,,b", []string{"JWT_AUDIENCE has 0 bytes"}},
-		{"JWT_AUDIENCE=" + strings.Repeat("a,", 16) + "a", []string{"JWT_AUDIENCE has 17 audiences", "1 to 16"}},
+		{"JWT_AUDIENCE=" + strings.Repeat("a,", 16) + "a",
+			[]string{"JWT_AUDIENCE has 17 audiences", "1 to 16"}},
 		{"JWT_JWKS=", []string{"JWT_JWKS_URL and JWT_JWKS", "exactly one"}},
 		{"JWT_JWKS=secret", []string{"JWT_JWKS", "not JSON"}},
 		{"JWT_JWKS_URL=https://issuer.example/keys", []string{"JWT_JWKS_URL and JWT_JWKS", "exactly one"}},
@@ -81,12 +88,15 @@ func TestBadVariables(t *testing.T) {
 			}
 		}
 	}
-	_, err := read("IDENTITY_SOURCES=jwt", "JWT_ISSUER=i", "JWT_AUDIENCE=a", "JWT_JWKS_URL=http://issuer.example/keys")
-	if err == nil || !strings.Contains(err.Error(), "JWT_JWKS_URL is http://issuer.example/keys: must be https") {
+	_, err := read("IDENTITY_SOURCES=jwt", "JWT_ISSUER=i", "JWT_AUDIENCE=a",
+		"JWT_JWKS_URL=http://issuer.example/keys")
+	if err == nil || !strings.Contains(err.Error(),
+		"JWT_JWKS_URL is http://issuer.example/keys: must be https") {
 		t.Errorf("got %v", err)
 	}
 	_, err = read("IDENTITY_SOURCES=jwt", "IPV4_PREFIX=0", "IPV6_PREFIX=0")
-	for _, name := range []string{"JWT_ISSUER", "JWT_AUDIENCE", "JWT_JWKS_URL", "IPV4_PREFIX", "IPV6_PREFIX"} {
+	for _, name := range []string{"JWT_ISSUER", "JWT_AUDIENCE", "JWT_JWKS_URL", "IPV4_PREFIX",
+		"IPV6_PREFIX"} {
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("got %v, want it to name %s", err, name)
 		}

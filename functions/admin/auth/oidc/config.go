@@ -34,7 +34,8 @@ type Config struct {
 func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
-	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Opaque != "":
+	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
+		u.Opaque != "":
 		return errors.New("is no address such as https://login.example.com")
 	case u.Scheme == "http" && onThisMachine(u.Hostname()):
 		return nil
@@ -63,7 +64,8 @@ func (c Config) validate() error {
 
 // fingerprint changes when the provider, the client or the meaning of the claim does.
 func (c Config) fingerprint() string {
-	text, err := json.Marshal([]any{c.Issuer, c.ClientID, c.RedirectURL, c.RoleClaim, c.EditorValues, c.ViewerValues})
+	text, err := json.Marshal([]any{c.Issuer, c.ClientID, c.RedirectURL, c.RoleClaim, c.EditorValues,
+		c.ViewerValues})
 	if err != nil {
 		panic(err) // texts and lists of texts always marshal
 	}

@@ -37,21 +37,24 @@ func TestRoleFromClaim(t *testing.T) {
 	for _, row := range rows {
 		c := Config{RoleClaim: row.claim, EditorValues: []string{"ops", ""}, ViewerValues: []string{"staff"}}
 		if role, present := c.role(row.claims); role != row.want || present != row.present {
-			t.Errorf("%s in %v: %v %v, want %v %v", row.claim, row.claims, role, present, row.want, row.present)
+			t.Errorf("%s in %v: %v %v, want %v %v", row.claim, row.claims, role, present,
+				row.want, row.present)
 		}
 	}
 }
 
 func TestCheckURL(t *testing.T) {
 	for _, good := range []string{
-		"https://login.example.com", "https://login.example.com/realms/x/", "http://127.0.0.1:80", "http://localhost:1", "http://[::1]:1",
+		"https://login.example.com", "https://login.example.com/realms/x/", "http://127.0.0.1:80",
+		"http://localhost:1", "http://[::1]:1",
 	} {
 		if err := CheckURL(good); err != nil {
 			t.Errorf("%s: %v", good, err)
 		}
 	}
 	for _, bad := range []string{
-		"", "login.example.com", "http://login.example.com", "ftp://x", "https://", "https://u:p@x", "https://x?y=1", "https://x#y", "javascript:alert(1)",
+		"", "login.example.com", "http://login.example.com", "ftp://x", "https://", "https://u:p@x",
+		"https://x?y=1", "https://x#y", "javascript:alert(1)",
 		"http://127.0.0.1.example.com", "://",
 	} {
 		if err := CheckURL(bad); err == nil {
@@ -61,7 +64,8 @@ func TestCheckURL(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	good := Config{Issuer: "https://x", ClientID: "c", RedirectURL: "https://y/cb", RoleClaim: "groups", EditorValues: []string{"ops"}}
+	good := Config{Issuer: "https://x", ClientID: "c", RedirectURL: "https://y/cb", RoleClaim: "groups",
+		EditorValues: []string{"ops"}}
 	if _, err := New(good, secret); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +85,8 @@ func TestNewRefuses(t *testing.T) {
 	changed := good
 	changed.EditorValues = []string{"leads"}
 	if good.fingerprint() == changed.fingerprint() || good.fingerprint() != (Config{
-		Issuer: "https://x", ClientID: "c", ClientSecret: "rotated", RedirectURL: "https://y/cb", RoleClaim: "groups", EditorValues: []string{"ops"},
+		Issuer: "https://x", ClientID: "c", ClientSecret: "rotated", RedirectURL: "https://y/cb",
+		RoleClaim: "groups", EditorValues: []string{"ops"},
 	}).fingerprint() {
 		t.Error("the fingerprint does not follow what roles mean")
 	}
@@ -127,7 +132,8 @@ func TestFlowFitsACookie(t *testing.T) {
 
 // Names of people are bounded and hold nothing that turns a page around.
 func TestNames(t *testing.T) {
-	if got := nameIn(map[string]any{"preferred_username": "  ", "email": "a\u202eb\x00"}, "s"); got != "a�b�" {
+	if got := nameIn(map[string]any{"preferred_username": "  ", "email": "a\u202eb\x00"},
+		"s"); got != "a�b�" {
 		t.Errorf("%q", got)
 	}
 	if got := nameIn(map[string]any{}, strings.Repeat("s", 1000)); len([]rune(got)) != maxName {

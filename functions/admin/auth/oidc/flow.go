@@ -30,7 +30,8 @@ type flow struct {
 }
 
 func newFlow(next string, now time.Time) flow {
-	return flow{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), Next: next, Ends: now.Add(FlowLife)}
+	return flow{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier(), Next: next,
+		Ends: now.Add(FlowLife)}
 }
 
 // sealer makes texts that only it can read and make.

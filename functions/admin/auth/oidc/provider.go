@@ -114,7 +114,8 @@ func (p *Provider) Start(ctx context.Context, next string) (address, sealed stri
 	if sealed, err = p.sealer.seal(f); err != nil {
 		return "", "", err
 	}
-	return e.oauth.AuthCodeURL(f.State, gooidc.Nonce(f.Nonce), oauth2.S256ChallengeOption(f.Verifier)), sealed, nil
+	return e.oauth.AuthCodeURL(f.State, gooidc.Nonce(f.Nonce),
+		oauth2.S256ChallengeOption(f.Verifier)), sealed, nil
 }
 
 // Finish reads the provider's answer, with what Start gave the browser. Its errors are
@@ -202,8 +203,9 @@ func (p *Provider) discover(ctx context.Context) (*endpoints, error) {
 	p.found = &endpoints{
 		provider: provider,
 		oauth: oauth2.Config{
-			ClientID: p.config.ClientID, ClientSecret: p.config.ClientSecret, Endpoint: endpoint, RedirectURL: p.config.RedirectURL,
-			Scopes: p.scopes(),
+			ClientID: p.config.ClientID, ClientSecret: p.config.ClientSecret, Endpoint: endpoint,
+			RedirectURL: p.config.RedirectURL,
+			Scopes:      p.scopes(),
 		},
 		endSession: more.EndSession,
 	}
@@ -261,7 +263,8 @@ func (p *Provider) verify(ctx context.Context, e *endpoints, raw, nonce string) 
 
 // claims are those of the id token, and those that the provider tells only when asked, if
 // the role is not among the first.
-func (p *Provider) claims(ctx context.Context, e *endpoints, t *gooidc.IDToken, tokens *oauth2.Token) (map[string]any, error) {
+func (p *Provider) claims(ctx context.Context, e *endpoints, t *gooidc.IDToken,
+	tokens *oauth2.Token) (map[string]any, error) {
 	var claims map[string]any
 	if err := t.Claims(&claims); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrToken, err)
@@ -324,8 +327,10 @@ func clipped(text string) string {
 // error.
 func exchangeError(err error) error {
 	var refused *oauth2.RetrieveError
-	if errors.As(err, &refused) && refused.Response != nil && refused.Response.StatusCode < http.StatusInternalServerError {
-		return fmt.Errorf("%w: its token endpoint answers %d %s", ErrToken, refused.Response.StatusCode, printable(refused.ErrorCode))
+	if errors.As(err, &refused) && refused.Response != nil &&
+		refused.Response.StatusCode < http.StatusInternalServerError {
+		return fmt.Errorf("%w: its token endpoint answers %d %s", ErrToken, refused.Response.StatusCode,
+			printable(refused.ErrorCode))
 	}
 	return errors.New("the provider's token endpoint does not answer")
 }

@@ -31,11 +31,13 @@ type fixture struct {
 func newFixture(t *testing.T, inIDToken bool) *fixture {
 	t.Helper()
 	issuer := oidctest.Start(t, oidctest.Options{IDTokenClaims: inIDToken, Clients: []oidctest.Client{
-		{ID: "dashboard", Secret: "dashboard-secret", RedirectURIs: []string{callback}, PostLogoutRedirectURIs: []string{"http://127.0.0.1:9/login"}},
+		{ID: "dashboard", Secret: "dashboard-secret", RedirectURIs: []string{callback},
+			PostLogoutRedirectURIs: []string{"http://127.0.0.1:9/login"}},
 		{ID: "other", Secret: "other-secret", RedirectURIs: []string{callback}},
 	}})
 	f := &fixture{t: t, person: oidctest.NewPerson(t, issuer), clock: time.Now()}
-	f.Provider = newProvider(t, Config{Issuer: issuer, ClientID: "dashboard", ClientSecret: "dashboard-secret"})
+	f.Provider = newProvider(t, Config{Issuer: issuer, ClientID: "dashboard",
+		ClientSecret: "dashboard-secret"})
 	f.now = func() time.Time { return f.clock }
 	return f
 }
@@ -81,14 +83,16 @@ func TestRoles(t *testing.T) {
 		t.Run(place, func(t *testing.T) {
 			f := newFixture(t, inIDToken)
 			for name, want := range map[string]auth.Role{
-				"ada:ops": auth.Editor, "vic:staff": auth.Viewer, "eve:staff,leads": auth.Editor, "otto:others": auth.Nobody, "nora": auth.Nobody,
+				"ada:ops": auth.Editor, "vic:staff": auth.Viewer, "eve:staff,leads": auth.Editor,
+				"otto:others": auth.Nobody, "nora": auth.Nobody,
 			} {
 				f.person = oidctest.NewPerson(t, f.config.Issuer)
 				sealed, answer := f.login(name, nil)
 				got, err := f.Finish(t.Context(), sealed, answer)
 				if want == auth.Nobody {
 					var missing *NoRoleError
-					if !errors.As(err, &missing) || missing.Claim != "groups" || missing.Present != strings.Contains(name, ":") {
+					if !errors.As(err, &missing) || missing.Claim != "groups" ||
+						missing.Present != strings.Contains(name, ":") {
 						t.Errorf("%s: %+v, %v", name, got, err)
 					}
 					continue
@@ -136,7 +140,9 @@ func TestAttacks(t *testing.T) {
 	finish("wrong nonce", sealed, answer, ErrToken)
 	sealed, answer = f.login("ada:ops", func(q url.Values) { q.Del("nonce") })
 	finish("no nonce", sealed, answer, ErrToken)
-	sealed, answer = f.login("ada:ops", func(q url.Values) { q.Set("code_challenge", strings.Repeat("x", 43)) })
+	sealed, answer = f.login("ada:ops", func(q url.Values) {
+		q.Set("code_challenge", strings.Repeat("x", 43))
+	})
 	finish("another's challenge", sealed, answer, ErrToken)
 	sealed, answer = f.login("ada:ops", func(q url.Values) { q.Set("client_id", "other") })
 	finish("code of another client", sealed, answer, ErrToken)
@@ -147,7 +153,8 @@ func TestAttacks(t *testing.T) {
 func TestForeignIDToken(t *testing.T) {
 	f := newFixture(t, true)
 	ours := f.Provider
-	f.Provider = newProvider(t, Config{Issuer: ours.config.Issuer, ClientID: "other", ClientSecret: "other-secret"})
+	f.Provider = newProvider(t, Config{Issuer: ours.config.Issuer, ClientID: "other",
+		ClientSecret: "other-secret"})
 	sealed, answer := f.login("ada:ops", nil)
 	theirs, err := f.flowOf(sealed, answer)
 	if err != nil {
@@ -173,8 +180,9 @@ func TestForeignIDToken(t *testing.T) {
 	parts := strings.Split(raw, ".")
 	const none = "eyJhbGciOiJub25lIn0" // {"alg":"none"}
 	for name, token := range map[string]string{
-		"none": none + "." + parts[1] + ".", "no signature": parts[0] + "." + parts[1] + ".", "changed": parts[0] + "." + parts[1] + "x." + parts[2],
-		"empty": "", "text": "x", "access token": tokens.AccessToken,
+		"none": none + "." + parts[1] + ".", "no signature": parts[0] + "." + parts[1] + ".",
+		"changed": parts[0] + "." + parts[1] + "x." + parts[2],
+		"empty":   "", "text": "x", "access token": tokens.AccessToken,
 	} {
 		if _, err := f.verify(ctx, endpoints, token, theirs.Nonce); !errors.Is(err, ErrToken) {
 			t.Errorf("%s: %v", name, err)
@@ -191,7 +199,8 @@ func TestRefused(t *testing.T) {
 	f := newFixture(t, true)
 	sealed, answer := f.login("ada:ops", func(q url.Values) { q.Set("prompt", "none") })
 	var refused *RefusedError
-	if _, err := f.Finish(t.Context(), sealed, answer); !errors.As(err, &refused) || refused.Code != "login_required" {
+	if _, err := f.Finish(t.Context(), sealed, answer); !errors.As(err, &refused) ||
+		refused.Code != "login_required" {
 		t.Errorf("got %v", err)
 	}
 	if _, err := f.Finish(t.Context(), sealed, with(answer, "state", "x")); !errors.Is(err, ErrFlow) {
@@ -202,7 +211,8 @@ func TestRefused(t *testing.T) {
 func TestLogoutURL(t *testing.T) {
 	f := newFixture(t, true)
 	u, err := url.Parse(f.LogoutURL(t.Context(), "http://127.0.0.1:9/login"))
-	if err != nil || !strings.HasPrefix(u.String(), f.config.Issuer+"/") || u.Query().Get("client_id") != "dashboard" {
+	if err != nil || !strings.HasPrefix(u.String(), f.config.Issuer+"/") ||
+		u.Query().Get("client_id") != "dashboard" {
 		t.Fatalf("%s, %v", u, err)
 	}
 	res, err := http.Get(u.String())

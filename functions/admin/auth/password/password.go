@@ -28,7 +28,8 @@ func ParseHash(text string) (Hash, error) {
 	if err != nil {
 		return Hash{}, fmt.Errorf("read argon2id hash: %w", err)
 	}
-	if params.Iterations < 1 || params.Parallelism < 1 || params.Memory > maxHashMemory || len(salt) < 8 || len(key) < 16 {
+	if params.Iterations < 1 || params.Parallelism < 1 || params.Memory > maxHashMemory || len(salt) < 8 ||
+		len(key) < 16 {
 		return Hash{}, errors.New("argon2id hash has parameters that are out of bounds")
 	}
 	return Hash{text: text, memory: params.Memory}, nil

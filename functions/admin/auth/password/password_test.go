@@ -14,7 +14,8 @@ import (
 
 func hashOf(t *testing.T, password string, memory uint32) string {
 	t.Helper()
-	hash, err := argon2id.CreateHash(password, &argon2id.Params{Memory: memory, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
+	hash, err := argon2id.CreateHash(password,
+		&argon2id.Params{Memory: memory, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +33,8 @@ func user(t *testing.T, name string, role auth.Role, password string) User {
 
 // Only a name with its own password opens anything.
 func TestAuthenticate(t *testing.T) {
-	users, err := NewUsers([]User{user(t, "ada", auth.Editor, "a-secret"), user(t, "bob", auth.Viewer, "b-secret")})
+	users, err := NewUsers([]User{user(t, "ada", auth.Editor, "a-secret"),
+		user(t, "bob", auth.Viewer, "b-secret")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +59,8 @@ func TestAuthenticate(t *testing.T) {
 	// An unknown name whose stand-in has the typed password is refused all the same.
 	for i := range 20 {
 		name := fmt.Sprint("nobody", i)
-		if _, err := users.Authenticate(t.Context(), name, map[string]string{"ada": "a-secret", "bob": "b-secret"}[users.standIn(name).Name]); err == nil {
+		if _, err := users.Authenticate(t.Context(), name,
+			map[string]string{"ada": "a-secret", "bob": "b-secret"}[users.standIn(name).Name]); err == nil {
 			t.Errorf("%s is let in", name)
 		}
 	}
@@ -107,7 +110,8 @@ func TestFingerprint(t *testing.T) {
 		t.Error("it is not stable")
 	}
 	for _, other := range []User{
-		{"bob", ada.Role, ada.Hash}, {"ada", auth.Viewer, ada.Hash}, user(t, "ada", auth.Editor, "a-secret"), {"adaeditor", ada.Role, ada.Hash},
+		{"bob", ada.Role, ada.Hash}, {"ada", auth.Viewer, ada.Hash}, user(t, "ada", auth.Editor, "a-secret"),
+		{"adaeditor", ada.Role, ada.Hash},
 	} {
 		if seen[other.Fingerprint()] {
 			t.Errorf("%s %s has the fingerprint of another", other.Name, other.Role)
@@ -138,7 +142,8 @@ func TestNewUsersRefuses(t *testing.T) {
 func TestParseUsers(t *testing.T) {
 	good := hashOf(t, "secret", minHashMemory)
 	users, err := ParseUsers(" ada:editor:" + good + " ;bob:viewer:" + good + "\n")
-	if err != nil || len(users) != 2 || users[0].Role != auth.Editor || users[1].Name != "bob" || users[1].Role != auth.Viewer {
+	if err != nil || len(users) != 2 || users[0].Role != auth.Editor || users[1].Name != "bob" ||
+		users[1].Role != auth.Viewer {
 		t.Fatalf("%v, %v", users, err)
 	}
 	if users, err := ParseUsers(" \n"); err != nil || len(users) != 0 {

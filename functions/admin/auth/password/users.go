@@ -56,7 +56,9 @@ func CheckName(name string) error {
 		return errors.New("has no name")
 	case utf8.RuneCountInString(name) > MaxName:
 		return fmt.Errorf("has a name of more than %d characters", MaxName)
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) }):
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(c rune) bool {
+		return !unicode.IsPrint(c)
+	}):
 		return errors.New("has a name with characters that cannot be printed")
 	}
 	return nil

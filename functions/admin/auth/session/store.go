@@ -51,7 +51,8 @@ func NewStore(client valkey.Client, idle time.Duration) *Store {
 // FindCtx returns the data of a session and renews it; found is false if there is none,
 // or it has expired.
 func (s *Store) FindCtx(ctx context.Context, token string) (data []byte, found bool, err error) {
-	getex := s.client.B().Getex().Key(keyOf(token)).PxMilliseconds(s.idle.Milliseconds()).Build().ToRetryable()
+	getex := s.client.B().Getex().Key(keyOf(token)).PxMilliseconds(
+		s.idle.Milliseconds()).Build().ToRetryable()
 	value, err := s.client.Do(ctx, getex).AsBytes()
 	if valkey.IsValkeyNil(err) {
 		return nil, false, nil
@@ -91,7 +92,8 @@ func (s *Store) DeleteCtx(ctx context.Context, token string) error {
 }
 
 func (s *Store) end(key string) valkey.Completed {
-	return s.client.B().Set().Key(key).Value(ended).PxMilliseconds(endedKept.Milliseconds()).Build().ToRetryable()
+	return s.client.B().Set().Key(key).Value(ended).PxMilliseconds(endedKept.Milliseconds()).
+		Build().ToRetryable()
 }
 
 // Ping returns nil if Valkey answers.

@@ -28,12 +28,14 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	server := miniredis.RunT(t)
-	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, ForceSingleClient: true})
+	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{server.Addr()},
+		DisableCache: true, ForceSingleClient: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	f := &fixture{Store: NewStore(client, idle), server: server, clock: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}
+	f := &fixture{Store: NewStore(client, idle), server: server,
+		clock: time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)}
 	f.now = func() time.Time { return f.clock }
 	server.SetTime(f.clock)
 	return f

@@ -55,7 +55,8 @@ func (s *Store) Enroll(ctx context.Context, user, token string, expiry time.Time
 // List returns at most count of the user's sessions, the newest first. Looking at them
 // keeps none of them alive.
 func (s *Store) List(ctx context.Context, user string, count int) ([]Session, error) {
-	query := s.client.B().Zrevrangebyscore().Key(userKey(user)).Max("+inf").Min("("+milliseconds(s.now())).Limit(0, int64(count)).Build()
+	query := s.client.B().Zrevrangebyscore().Key(userKey(user)).Max("+inf").Min("("+
+		milliseconds(s.now())).Limit(0, int64(count)).Build()
 	ids, err := s.client.Do(ctx, query).AsStrSlice()
 	if err != nil {
 		return nil, fmt.Errorf("list sessions: %w", err)
@@ -82,7 +83,8 @@ func (s *Store) List(ctx context.Context, user string, count int) ([]Session, er
 
 // EndAll ends every session of the user that was enrolled before it began.
 func (s *Store) EndAll(ctx context.Context, user string) error {
-	ids, err := s.client.Do(ctx, s.client.B().Zrange().Key(userKey(user)).Min("0").Max("-1").Build()).AsStrSlice()
+	ids, err := s.client.Do(ctx, s.client.B().Zrange().Key(userKey(user)).Min("0").Max(
+		"-1").Build()).AsStrSlice()
 	if err != nil {
 		return fmt.Errorf("end sessions: %w", err)
 	}

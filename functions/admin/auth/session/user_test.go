@@ -57,7 +57,8 @@ func TestList(t *testing.T) {
 // On a cluster a user's sessions lie in many slots. The function has no more rights than
 // it needs.
 func TestUserOnACluster(t *testing.T) {
-	url := valkeytest.As(t, valkeytest.StartCluster(t, 1, 0)[0]+"?cluster=true", "admin", acl.Rules(acl.Admin()))
+	url := valkeytest.As(t, valkeytest.StartCluster(t, 1, 0)[0]+"?cluster=true", "admin",
+		acl.Rules(acl.Admin()))
 	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)

@@ -118,7 +118,9 @@ func (t *Throttle) Forgive(ctx context.Context, a Attempt) error {
 }
 
 func take(ctx context.Context, l *limiter.Limiter, key string) (limiter.Decision, error) {
-	d, err := store.Retry(ctx, func(ctx context.Context) (limiter.Decision, error) { return l.Take(ctx, key, 1) })
+	d, err := store.Retry(ctx, func(ctx context.Context) (limiter.Decision, error) {
+		return l.Take(ctx, key, 1)
+	})
 	if err != nil {
 		return limiter.Decision{}, fmt.Errorf("throttle: %w", err)
 	}

@@ -21,7 +21,8 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	server := miniredis.RunT(t)
-	client, err := store.Open(t.Context(), "valkey://"+server.Addr(), store.Options{Dial: 5 * time.Second, Write: 5 * time.Second, Pooled: true})
+	client, err := store.Open(t.Context(), "valkey://"+server.Addr(),
+		store.Options{Dial: 5 * time.Second, Write: 5 * time.Second, Pooled: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,9 +143,11 @@ func TestForgiven(t *testing.T) {
 // Addresses of one site are one source, and texts that run together are not one pair.
 func TestSources(t *testing.T) {
 	for remote, want := range map[string]string{
-		"192.0.2.1": "192.0.2.1", "192.0.2.1:80": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "[::ffff:192.0.2.1]:1": "192.0.2.1",
-		"2001:db8::1": "2001:db8::/64", "[2001:db8::ffff:2]:443": "2001:db8::/64", "2001:db8:0:1::1": "2001:db8:0:1::/64",
-		"fe80::1%eth0": "fe80::/64", "": "unknown", "IP": "unknown", "192.0.2.1, 198.51.100.1": "unknown",
+		"192.0.2.1": "192.0.2.1", "192.0.2.1:80": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1",
+		"[::ffff:192.0.2.1]:1": "192.0.2.1",
+		"2001:db8::1":          "2001:db8::/64", "[2001:db8::ffff:2]:443": "2001:db8::/64",
+		"2001:db8:0:1::1": "2001:db8:0:1::/64",
+		"fe80::1%eth0":    "fe80::/64", "": "unknown", "IP": "unknown", "192.0.2.1, 198.51.100.1": "unknown",
 	} {
 		if got := sourceOf(remote); got != want {
 			t.Errorf("%q: %q, want %q", remote, got, want)

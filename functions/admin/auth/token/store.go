@@ -56,7 +56,8 @@ type Store struct {
 
 // NewStore returns a Store on a connected client.
 func NewStore(client valkey.Client, pepper apikey.Pepper) *Store {
-	return &Store{client: client, pepper: pepper, audit: audit.NewLog(client, audit.NewKey(pepper)), now: time.Now}
+	return &Store{client: client, pepper: pepper, audit: audit.NewLog(client, audit.NewKey(pepper)),
+		now: time.Now}
 }
 
 // A record is the hash, the second of its expiry in ten digits (which find.lua compares
@@ -93,7 +94,8 @@ func (s *Store) Create(ctx context.Context, n New) (Token, apikey.Secret, error)
 	t := Token{ID: secret.ID(), Name: n.Name, Scope: n.Scope, By: n.By.Name, Created: now, Expires: n.Expires}
 	record := string(hash[:]) + seconds(t.Expires) + string(text)
 	entry := audit.Entry{By: n.By, Action: "token.create", Version: 1, After: told(t)}
-	created, err := s.write(ctx, createScript, t, entry, []string{recordsKey}, t.ID, record, strconv.Itoa(MaxCount))
+	created, err := s.write(ctx, createScript, t, entry, []string{recordsKey}, t.ID, record,
+		strconv.Itoa(MaxCount))
 	if err != nil {
 		return Token{}, apikey.Secret{}, fmt.Errorf("create token: %w", err)
 	}
@@ -120,7 +122,8 @@ func told(t Token) json.RawMessage {
 
 // write makes a change and its entry in the audit in one step, again when another entry
 // came first.
-func (s *Store) write(ctx context.Context, script *valkey.Lua, t Token, entry audit.Entry, keys []string, args ...string) (bool, error) {
+func (s *Store) write(ctx context.Context, script *valkey.Lua, t Token, entry audit.Entry, keys []string,
+	args ...string) (bool, error) {
 	entry.Subject, entry.Name, entry.Time = Subject, t.Name, s.now().UTC()
 	keys = append(keys, audit.Names(bucket)...)
 	for {
@@ -163,7 +166,8 @@ func (s *Store) Authenticate(ctx context.Context, text string) (Token, error) {
 
 // List returns all tokens, expired ones too, in the order of their creation.
 func (s *Store) List(ctx context.Context) ([]Token, error) {
-	replies := s.client.DoMulti(ctx, s.client.B().Hgetall().Key(recordsKey).Build(), s.client.B().Hgetall().Key(usedKey).Build())
+	replies := s.client.DoMulti(ctx, s.client.B().Hgetall().Key(recordsKey).Build(),
+		s.client.B().Hgetall().Key(usedKey).Build())
 	records, err := replies[0].AsStrMap()
 	if err != nil {
 		return nil, fmt.Errorf("list tokens: %w", err)

@@ -30,7 +30,8 @@ type fixture struct {
 
 func newFixture(t *testing.T, url string) *fixture {
 	t.Helper()
-	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 5 * time.Second, Pooled: true})
+	client, err := store.Open(t.Context(), url,
+		store.Options{Dial: 5 * time.Second, Write: 5 * time.Second, Pooled: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,14 +40,16 @@ func newFixture(t *testing.T, url string) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{Store: NewStore(client, pepper), client: client, clock: time.Date(2026, 11, 21, 10, 0, 42, 0, time.UTC)}
+	f := &fixture{Store: NewStore(client, pepper), client: client,
+		clock: time.Date(2026, 11, 21, 10, 0, 42, 0, time.UTC)}
 	f.now = func() time.Time { return f.clock }
 	return f
 }
 
 func (f *fixture) create(t *testing.T, name string, scope Scope, life time.Duration) (Token, string) {
 	t.Helper()
-	token, secret, err := f.Create(t.Context(), New{Name: name, Scope: scope, Expires: f.clock.Add(life), By: byAda})
+	token, secret, err := f.Create(t.Context(),
+		New{Name: name, Scope: scope, Expires: f.clock.Add(life), By: byAda})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +59,8 @@ func (f *fixture) create(t *testing.T, name string, scope Scope, life time.Durat
 // A token lives from its creation to its revocation, on miniredis and, with the rights of
 // the admin function, in one slot of a cluster.
 func TestLife(t *testing.T) {
-	for name, url := range map[string]string{"embedded": valkeytest.Embedded(t), "cluster": valkeytest.StartCluster(t, 1, 0)[0] + "?cluster=true"} {
+	for name, url := range map[string]string{"embedded": valkeytest.Embedded(t),
+		"cluster": valkeytest.StartCluster(t, 1, 0)[0] + "?cluster=true"} {
 		t.Run(name, func(t *testing.T) {
 			url := valkeytest.As(t, url, "admin", acl.Rules(acl.Admin()))
 			f := newFixture(t, url)
@@ -66,7 +70,8 @@ func TestLife(t *testing.T) {
 			if diff := cmp.Diff(created, got); err != nil || diff != "" {
 				t.Fatalf("%v (-created +found):\n%s", err, diff)
 			}
-			if got.Actor().Role != auth.Editor || got.Actor().Kind != auth.Token || got.Actor().ID != "token:"+created.ID {
+			if got.Actor().Role != auth.Editor || got.Actor().Kind != auth.Token ||
+				got.Actor().ID != "token:"+created.ID {
 				t.Errorf("acts as %+v", got.Actor())
 			}
 			all, err := f.List(t.Context())
@@ -82,7 +87,8 @@ func TestLife(t *testing.T) {
 			if err := f.Revoke(t.Context(), created.ID, byAda); !errors.Is(err, ErrNotFound) {
 				t.Errorf("a second revocation: %v", err)
 			}
-			if n, err := f.client.Do(t.Context(), f.client.B().Exists().Key(recordsKey, usedKey).Build()).AsInt64(); err != nil || n != 0 {
+			if n, err := f.client.Do(t.Context(),
+				f.client.B().Exists().Key(recordsKey, usedKey).Build()).AsInt64(); err != nil || n != 0 {
 				t.Errorf("%d keys are left, %v", n, err)
 			}
 		})
@@ -102,7 +108,8 @@ func TestExpiry(t *testing.T) {
 	if _, err := f.Authenticate(t.Context(), secret); !errors.Is(err, ErrUnknown) {
 		t.Errorf("at its expiry: %v", err)
 	}
-	if all, err := f.List(t.Context()); err != nil || len(all) != 1 || !all[0].Expired(f.clock) || created.Expired(f.clock.Add(-1)) {
+	if all, err := f.List(t.Context()); err != nil || len(all) != 1 || !all[0].Expired(f.clock) ||
+		created.Expired(f.clock.Add(-1)) {
 		t.Errorf("%v, %v", all, err)
 	}
 }
@@ -114,7 +121,8 @@ func TestLastUse(t *testing.T) {
 	minute := f.clock.Truncate(time.Minute)
 	for _, step := range []time.Duration{0, 17 * time.Second, time.Second, 10 * time.Minute} {
 		f.clock = f.clock.Add(step)
-		if got, err := f.Authenticate(t.Context(), secret); err != nil || !got.Used.Equal(f.clock.Truncate(time.Minute)) {
+		if got, err := f.Authenticate(t.Context(), secret); err != nil ||
+			!got.Used.Equal(f.clock.Truncate(time.Minute)) {
 			t.Fatalf("%v, %v", got.Used, err)
 		}
 	}
@@ -134,7 +142,8 @@ func TestMalformedAsksNobody(t *testing.T) {
 	}
 	flipped := []byte(secret)
 	flipped[20] ^= 1
-	for _, text := range []string{"", "tga_", secret[:len(secret)-1], secret + "x", string(flipped), "Bearer " + secret, strings.Repeat("x", 1<<20)} {
+	for _, text := range []string{"", "tga_", secret[:len(secret)-1], secret + "x", string(flipped),
+		"Bearer " + secret, strings.Repeat("x", 1<<20)} {
 		if _, err := f.Authenticate(t.Context(), text); !errors.Is(err, ErrUnknown) || WellFormed(text) {
 			t.Errorf("%.60q: %v", text, err)
 		}
@@ -159,8 +168,10 @@ func TestMadeUp(t *testing.T) {
 func TestSecretIsNotStored(t *testing.T) {
 	f := newFixture(t, valkeytest.Embedded(t))
 	created, secret := f.create(t, "real", Read, time.Hour)
-	record, err := f.client.Do(t.Context(), f.client.B().Hget().Key(recordsKey).Field(created.ID).Build()).ToString()
-	if err != nil || strings.Contains(record, secret[len(prefix)+apikey.IDLen:]) || strings.Contains(record, secret) {
+	record, err := f.client.Do(t.Context(),
+		f.client.B().Hget().Key(recordsKey).Field(created.ID).Build()).ToString()
+	if err != nil || strings.Contains(record, secret[len(prefix)+apikey.IDLen:]) ||
+		strings.Contains(record, secret) {
 		t.Errorf("stored: %q, %v", record, err)
 	}
 }
@@ -170,12 +181,16 @@ func TestInvalid(t *testing.T) {
 	good := New{Name: "n", Scope: Read, Expires: f.clock.Add(time.Hour)}
 	for field, spoil := range map[string][]func(*New){
 		"name": {
-			func(n *New) { n.Name = " " }, func(n *New) { n.Name = strings.Repeat("ü", MaxName+1) }, func(n *New) { n.Name = "a\nb" },
+			func(n *New) { n.Name = " " }, func(n *New) {
+				n.Name = strings.Repeat("ü", MaxName+1)
+			}, func(n *New) { n.Name = "a\nb" },
 			func(n *New) { n.Name = "\u202egnp" }, func(n *New) { n.Name = "\xff" },
 		},
 		"scope": {func(n *New) { n.Scope = "" }, func(n *New) { n.Scope = "admin" }},
 		"expires": {
-			func(n *New) { n.Expires = f.clock.Add(time.Second - 1) }, func(n *New) { n.Expires = f.clock.Add(MaxLife + time.Second) },
+			func(n *New) { n.Expires = f.clock.Add(time.Second - 1) }, func(n *New) {
+				n.Expires = f.clock.Add(MaxLife + time.Second)
+			},
 			func(n *New) { n.Expires = time.Time{} },
 		},
 	} {
@@ -202,11 +217,14 @@ func TestTooMany(t *testing.T) {
 		f.clock = f.clock.Add(time.Second)
 		f.create(t, fmt.Sprintf("%03d", i), Read, time.Hour)
 	}
-	if _, _, err := f.Create(t.Context(), New{Name: "n", Scope: Read, Expires: f.clock.Add(time.Hour)}); !errors.Is(err, ErrTooMany) {
+	if _, _, err := f.Create(t.Context(),
+		New{Name: "n", Scope: Read, Expires: f.clock.Add(time.Hour)}); !errors.Is(err, ErrTooMany) {
 		t.Errorf("one more: %v", err)
 	}
 	all, err := f.List(t.Context())
-	if err != nil || len(all) != MaxCount || !slices.IsSortedFunc(all, func(a, b Token) int { return strings.Compare(a.Name, b.Name) }) {
+	if err != nil || len(all) != MaxCount || !slices.IsSortedFunc(all, func(a, b Token) int {
+		return strings.Compare(a.Name, b.Name)
+	}) {
 		t.Errorf("%d tokens, %v", len(all), err)
 	}
 }

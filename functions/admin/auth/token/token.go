@@ -30,7 +30,8 @@ const prefix = "tga_"
 var (
 	ErrUnknown  = errors.New("unknown token")
 	ErrNotFound = errors.New("no such token")
-	ErrTooMany  = fmt.Errorf("there are %d tokens, which is as many as there may be; revoke one first", MaxCount)
+	ErrTooMany  = fmt.Errorf("there are %d tokens, which is as many as there may be; revoke one first",
+		MaxCount)
 )
 
 // InvalidError says what is wrong with one field of a New: name, scope or expires.
@@ -78,7 +79,9 @@ func (n New) validate(now time.Time) error {
 		return &InvalidError{"name", "is missing"}
 	case utf8.RuneCountInString(n.Name) > MaxName:
 		return &InvalidError{"name", fmt.Sprintf("has more than %d characters", MaxName)}
-	case !utf8.ValidString(n.Name) || strings.ContainsFunc(n.Name, func(c rune) bool { return !unicode.IsPrint(c) }):
+	case !utf8.ValidString(n.Name) || strings.ContainsFunc(n.Name, func(c rune) bool {
+		return !unicode.IsPrint(c)
+	}):
 		return &InvalidError{"name", "has characters that cannot be printed"}
 	case n.Scope.Role() == auth.Nobody:
 		return &InvalidError{"scope", "must be read, write or settle"}
