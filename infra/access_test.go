@@ -38,7 +38,8 @@ func TestActionsAreNamed(t *testing.T) {
 			for _, s := range statements {
 				for _, action := range list(s["Action"]) {
 					seen++
-					root := text(action) == "kms:*" && strings.HasSuffix(text(s.at("Principal", "AWS")), ":root")
+					root := text(action) == "kms:*" &&
+						strings.HasSuffix(text(s.at("Principal", "AWS")), ":root")
 					if strings.Contains(text(action), "*") && !root {
 						t.Errorf("%s allows %s", id, action)
 					}
@@ -53,7 +54,8 @@ func TestActionsAreNamed(t *testing.T) {
 
 // Resources that nobody could name are wildcards; all others are named.
 func TestResourcesAreNamed(t *testing.T) {
-	nameless := append([]string{"xray:PutTelemetryRecords", "xray:PutTraceSegments"}, deref(networkActions())...)
+	nameless := append([]string{"xray:PutTelemetryRecords", "xray:PutTraceSegments"},
+		deref(networkActions())...)
 	on(t, func(t *testing.T, made template) {
 		for id, statements := range made.statements() {
 			for _, s := range statements {
@@ -91,7 +93,8 @@ func TestRoles(t *testing.T) {
 		for id, name := range map[string]string{"CheckRole": "check", "AdminRole": "admin"} {
 			role := made.only(t, "AWS::IAM::Role", id)
 			equal(t, "managed policies", role.Properties["ManagedPolicyArns"], nil)
-			stage := strings.TrimPrefix(text(made.only(t, "AWS::ElastiCache::User", "CheckUser").Properties["UserName"]), "tidegate-")
+			stage := strings.TrimPrefix(text(made.only(t, "AWS::ElastiCache::User",
+				"CheckUser").Properties["UserName"]), "tidegate-")
 			stage = strings.TrimSuffix(stage, "-check")
 			arn := "arn:${AWS::Partition}:elasticache:${AWS::Region}:${AWS::AccountId}:"
 			var connect []string
@@ -105,11 +108,13 @@ func TestRoles(t *testing.T) {
 				if s["Effect"] == "Deny" {
 					denied++
 					equal(t, "denied to", text(s.at("Condition", "ArnEquals", "lambda:SourceFunctionArn")),
-						"arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}:function:tidegate-"+stage+"-"+name)
+						"arn:${AWS::Partition}:lambda:${AWS::Region}:${AWS::AccountId}:function:tidegate-"+
+							stage+"-"+name)
 				}
 			}
 			slices.Sort(connect)
-			equal(t, id, connect, []string{arn + kind + ":tidegate-" + stage, arn + "user:tidegate-" + stage + "-" + name})
+			equal(t, id, connect, []string{arn + kind + ":tidegate-" + stage,
+				arn + "user:tidegate-" + stage + "-" + name})
 			equal(t, id+" denials", denied, 1)
 		}
 	})
@@ -127,7 +132,8 @@ func TestPermissions(t *testing.T) {
 			if !strings.Contains(source, ":execute-api:") {
 				t.Errorf("%s: source %q is no API", p.id, source)
 			}
-			if text(p.Properties["FunctionName"]) == check && (strings.Contains(source, "*") || !strings.Contains(source, "/authorizers/")) {
+			if text(p.Properties["FunctionName"]) == check &&
+				(strings.Contains(source, "*") || !strings.Contains(source, "/authorizers/")) {
 				t.Errorf("%s: %q is more than one authorizer", p.id, source)
 			}
 		}
@@ -153,7 +159,8 @@ func TestAlarmsMayPublish(t *testing.T) {
 			allowed++
 			equal(t, "action", s["Action"], "sns:Publish")
 			equal(t, "who", s.at("Principal", "Service"), "cloudwatch.amazonaws.com")
-			equal(t, "account", text(s.at("Condition", "StringEquals", "aws:SourceAccount")), "${AWS::AccountId}")
+			equal(t, "account", text(s.at("Condition", "StringEquals", "aws:SourceAccount")),
+				"${AWS::AccountId}")
 			source := strings.TrimSuffix(text(s.at("Condition", "ArnLike", "aws:SourceArn")), "*")
 			_, prefix, _ := strings.Cut(source, ":alarm:")
 			for _, a := range made.all("AWS::CloudWatch::Alarm") {
@@ -207,7 +214,8 @@ func TestSecurityGroups(t *testing.T) {
 func egress(t *testing.T, group resource, rule properties) {
 	t.Helper()
 	nothing := rule["CidrIp"] == "255.255.255.255/32"
-	https := rule["CidrIp"] == "0.0.0.0/0" && rule["FromPort"] == float64(httpsPort) && rule["ToPort"] == float64(httpsPort)
+	https := rule["CidrIp"] == "0.0.0.0/0" && rule["FromPort"] == float64(httpsPort) &&
+		rule["ToPort"] == float64(httpsPort)
 	ofFunction := strings.HasPrefix(group.id, "CheckGroup") || strings.HasPrefix(group.id, "AdminGroup")
 	mayAsk := strings.HasPrefix(t.Name(), "TestSecurityGroups/prod") && ofFunction
 	if !nothing && (!https || !mayAsk) {
@@ -217,7 +225,8 @@ func egress(t *testing.T, group resource, rule properties) {
 
 // Without a need for the internet there is no way to it.
 func TestNoEgressByDefault(t *testing.T) {
-	ways := []string{"AWS::EC2::InternetGateway", "AWS::EC2::NatGateway", "AWS::EC2::EIP", "AWS::EC2::EgressOnlyInternetGateway", "AWS::EC2::Route"}
+	ways := []string{"AWS::EC2::InternetGateway", "AWS::EC2::NatGateway", "AWS::EC2::EIP",
+		"AWS::EC2::EgressOnlyInternetGateway", "AWS::EC2::Route"}
 	for name, build := range map[string]func() (template, error){"dev": dev, "minimal prod": minimal} {
 		for _, kind := range ways {
 			if n := len(of(t, build).all(kind)); n > 0 {

@@ -10,7 +10,8 @@ func (s *Stack) newAdmin() *function {
 	_, egress := s.props.egress()
 	login := s.props.Login
 	environment := map[string]string{
-		"ADMIN_URL": strings.TrimSuffix(s.panel.url, "/"), "ADMIN_USERS": secretNamed(login.Users), "RELEASE": s.props.Release, "STAGE": s.props.Stage,
+		"ADMIN_URL": strings.TrimSuffix(s.panel.url, "/"), "ADMIN_USERS": secretNamed(login.Users),
+		"RELEASE": s.props.Release, "STAGE": s.props.Stage,
 		"SESSION_IDLE": duration(login.SessionIdle), "SESSION_LIFETIME": duration(login.SessionLifetime),
 		"ADMIN_NETWORKS":    strings.Join(login.Networks, ","),
 		"RESERVATION_LEASE": duration(s.props.Decision.ReservationLease),

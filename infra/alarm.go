@@ -55,16 +55,19 @@ func (s *Stack) newTopic() awssns.Topic {
 // publishByAlarms lets this stack's alarms, and nothing else, publish to their topic.
 func (s *Stack) publishByAlarms(topic awssns.Topic) awsiam.PolicyStatement {
 	alarms := s.FormatArn(&awscdk.ArnComponents{
-		Service: jsii.String("cloudwatch"), Resource: jsii.String("alarm"), ResourceName: jsii.String(s.props.name() + "-*"),
-		ArnFormat: awscdk.ArnFormat_COLON_RESOURCE_NAME,
+		Service: jsii.String("cloudwatch"), Resource: jsii.String("alarm"),
+		ResourceName: jsii.String(s.props.name() + "-*"),
+		ArnFormat:    awscdk.ArnFormat_COLON_RESOURCE_NAME,
 	})
 	return awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
-		Sid:        jsii.String("Alarms"),
-		Principals: &[]awsiam.IPrincipal{awsiam.NewServicePrincipal(jsii.String("cloudwatch.amazonaws.com"), nil)},
-		Actions:    jsii.Strings("sns:Publish"),
-		Resources:  &[]*string{topic.TopicArn()},
+		Sid: jsii.String("Alarms"),
+		Principals: &[]awsiam.IPrincipal{
+			awsiam.NewServicePrincipal(jsii.String("cloudwatch.amazonaws.com"), nil)},
+		Actions:   jsii.Strings("sns:Publish"),
+		Resources: &[]*string{topic.TopicArn()},
 		Conditions: &map[string]any{
-			"ArnLike": map[string]any{"aws:SourceArn": alarms}, "StringEquals": map[string]any{"aws:SourceAccount": s.Account()},
+			"ArnLike":      map[string]any{"aws:SourceArn": alarms},
+			"StringEquals": map[string]any{"aws:SourceAccount": s.Account()},
 		},
 	})
 }
@@ -96,13 +99,15 @@ func (s *Stack) newAlarms() {
 func (s *Stack) checkAlarms() []alarm {
 	alarms := []alarm{
 		{
-			"CheckThrottles", "More calls at a time than the check function may take: the rest get 500.", "raise checkConcurrency.",
+			"CheckThrottles", "More calls at a time than the check function may take: the rest get 500.",
+			"raise checkConcurrency.",
 			ofFunction(s.check, "Throttles", "Sum"), 0, 1,
 		},
 		{
 			"CheckSlow",
 			"One check in a hundred takes longer than the check function waits for the cache.",
-			"look at the cache's processor or ECPUs, then read the log group " + *s.logGroupName("check") + ".",
+			"look at the cache's processor or ECPUs, then read the log group " +
+				*s.logGroupName("check") + ".",
 			ofFunction(s.check, "Duration", "p99"),
 			milliseconds(s.props.Decision.storeTimeout() * 3 / 2),
 			5,
@@ -110,7 +115,8 @@ func (s *Stack) checkAlarms() []alarm {
 	}
 	if reserved := s.check.props.Concurrency; reserved != Unreserved {
 		alarms = append(alarms, alarm{
-			"CheckConcurrency", "The check function soon uses all of its reserved concurrency, beyond which clients get 500.", "raise checkConcurrency.",
+			"CheckConcurrency", "The check function soon uses all of its reserved concurrency, beyond " +
+				"which clients get 500.", "raise checkConcurrency.",
 			ofFunction(s.check, "ConcurrentExecutions", "Maximum"), nearly * float64(reserved), 3,
 		})
 	}
@@ -127,19 +133,24 @@ func (s *Stack) metricsAlarms() []alarm {
 	log := "read the log group " + *s.logGroupName("check")
 	return []alarm{
 		{
-			"CheckErrors", "The check function fails: clients get 500. Calls without a good credential, which a REST API hears of as an error, do not count.",
+			"CheckErrors", "The check function fails: clients get 500. Calls without a good credential, " +
+				"which a REST API hears of as an error, do not count.",
 			log + "; after a deployment, roll back.", s.failures(), failing, 3,
 		},
 		{
-			"Degraded", "Limits cannot be checked, since the cache does not answer. Known callers are treated as their plan says, all others denied.",
-			"read ElastiCache's events: a failover ends by itself. Else " + log + ".", s.ours(telemetry.Degraded), 0, 2,
+			"Degraded", "Limits cannot be checked, since the cache does not answer. Known callers are " +
+				"treated as their plan says, all others denied.",
+			"read ElastiCache's events: a failover ends by itself. Else " + log + ".",
+			s.ours(telemetry.Degraded), 0, 2,
 		},
 		{
-			"StoreErrors", "Calls to the cache fail, and have for minutes.", log + ": cause tells a refused log-in from a time-out.",
+			"StoreErrors", "Calls to the cache fail, and have for minutes.",
+			log + ": cause tells a refused log-in from a time-out.",
 			s.ours(telemetry.StoreErrors), 0, 5,
 		},
 		{
-			"StoreSlow", "The cache answers slowly.", "look at the cache's processor or ECPUs, then at the network.",
+			"StoreSlow", "The cache answers slowly.",
+			"look at the cache's processor or ECPUs, then at the network.",
 			s.latency("p99"), milliseconds(s.props.Decision.storeTimeout() / 5), 5,
 		},
 	}
@@ -153,10 +164,12 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 // late.
 func (s *Stack) failures() awscloudwatch.IMetric {
 	using := map[string]awscloudwatch.IMetric{
-		"failed": ofFunction(s.check, "Errors", "Sum"), "unauthorized": s.ours(telemetry.Unauthorized), "calls": ofFunction(s.check, "Invocations", "Sum"),
+		"failed": ofFunction(s.check, "Errors", "Sum"), "unauthorized": s.ours(telemetry.Unauthorized),
+		"calls": ofFunction(s.check, "Invocations", "Sum"),
 	}
 	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
-		Expression: jsii.String("100 * (failed - FILL(unauthorized, 0)) / calls"), UsingMetrics: &using, Label: jsii.String("failed calls in %"),
+		Expression: jsii.String("100 * (failed - FILL(unauthorized, 0)) / calls"), UsingMetrics: &using,
+		Label:  jsii.String("failed calls in %"),
 		Period: awscdk.Duration_Minutes(jsii.Number(1)),
 	})
 }
@@ -166,15 +179,19 @@ func (s *Stack) adminAlarms() []alarm {
 	log := "read the log group " + *s.logGroupName("admin")
 	return []alarm{
 		{
-			"AdminErrors", "The admin function fails. Checks are not affected.", log + "; after a deployment, roll back.",
+			"AdminErrors", "The admin function fails. Checks are not affected.",
+			log + "; after a deployment, roll back.",
 			ofFunction(s.admin, "Errors", "Sum"), 0, 1,
 		},
 		{
-			"AdminThrottles", "More requests at a time than the admin function may take. Checks are not affected.", "raise adminConcurrency.",
+			"AdminThrottles", "More requests at a time than the admin function may take. Checks are not " +
+				"affected.", "raise adminConcurrency.",
 			ofFunction(s.admin, "Throttles", "Sum"), 0, 5,
 		},
-		{"AdminSlow", "The dashboard is slow. Checks are not affected.", log + ".", ofFunction(s.admin, "Duration", "p99"), slowAdmin, 5},
-		{"DashboardFailures", "The dashboard answers 5xx. Checks are not affected, unless Degraded is on too.", log + ".", failures, 0, 5},
+		{"AdminSlow", "The dashboard is slow. Checks are not affected.", log + ".",
+			ofFunction(s.admin, "Duration", "p99"), slowAdmin, 5},
+		{"DashboardFailures", "The dashboard answers 5xx. Checks are not affected, unless Degraded is " +
+			"on too.", log + ".", failures, 0, 5},
 	}
 }
 
@@ -186,19 +203,23 @@ func (s *Stack) cacheAlarms() []alarm {
 	const gigabyte = 1 << 30
 	return []alarm{
 		{
-			"CacheECPUs", "The cache soon reaches its limit of ECPUs a second, beyond which it throttles.", "raise maxECPUs.",
+			"CacheECPUs", "The cache soon reaches its limit of ECPUs a second, beyond which it throttles.",
+			"raise maxECPUs.",
 			s.ofCache("ElastiCacheProcessingUnits", "Sum"), nearly * 60 * float64(p.MaxECPUs), 3,
 		},
 		{
-			"CacheMemory", "The cache soon reaches its limit of storage, beyond which it evicts counts.", "raise maxStorageGB.",
+			"CacheMemory", "The cache soon reaches its limit of storage, beyond which it evicts counts.",
+			"raise maxStorageGB.",
 			s.ofCache("BytesUsedForCache", "Maximum"), nearly * gigabyte * float64(p.MaxStorageGB), 5,
 		},
 		{
-			"CacheThrottled", "The cache throttles commands: some checks are decided without it.", "raise maxECPUs.",
+			"CacheThrottled", "The cache throttles commands: some checks are decided without it.",
+			"raise maxECPUs.",
 			s.ofCache("ThrottledCmds", "Sum"), 0, 1,
 		},
 		{
-			"CacheEvictions", "The cache is full and evicts counts: limits admit too much. Configuration stays.", "raise maxStorageGB.",
+			"CacheEvictions", "The cache is full and evicts counts: limits admit too much. Configuration " +
+				"stays.", "raise maxStorageGB.",
 			s.ofCache("Evictions", "Sum"), 0, 1,
 		},
 	}
@@ -218,9 +239,12 @@ func (s *Stack) nodeAlarms() []alarm {
 			alarms = append(alarms, alarm{name, means, first, worst(nodes, metric), threshold, minutes})
 		}
 		add("CacheProcessor", "A node of the cache is busy.", grow, "EngineCPUUtilization", 100*nearly, 5)
-		add("CacheMemory", "A node of the cache is nearly full, and will evict counts.", grow, "DatabaseMemoryUsagePercentage", 100*nearly, 5)
-		add("CacheEvictions", "A node of the cache is full and evicts counts: limits admit too much. Configuration stays.", grow, "Evictions", 0, 1)
-		add("CacheLag", "A replica is behind: a failover now would lose counts.", "look at the load of its shard; "+grow, "ReplicationLag", 1, 5)
+		add("CacheMemory", "A node of the cache is nearly full, and will evict counts.", grow,
+			"DatabaseMemoryUsagePercentage", 100*nearly, 5)
+		add("CacheEvictions", "A node of the cache is full and evicts counts: limits admit too much. "+
+			"Configuration stays.", grow, "Evictions", 0, 1)
+		add("CacheLag", "A replica is behind: a failover now would lose counts.",
+			"look at the load of its shard; "+grow, "ReplicationLag", 1, 5)
 	}
 	return alarms
 }
@@ -240,6 +264,7 @@ func worst(nodes []string, name string) awscloudwatch.IMetric {
 		using[fmt.Sprintf("m%d", i)] = ofNode(node, name, "Maximum")
 	}
 	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
-		Expression: jsii.String("MAX(METRICS())"), UsingMetrics: &using, Label: &name, Period: awscdk.Duration_Minutes(jsii.Number(1)),
+		Expression: jsii.String("MAX(METRICS())"), UsingMetrics: &using, Label: &name,
+		Period: awscdk.Duration_Minutes(jsii.Number(1)),
 	})
 }

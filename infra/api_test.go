@@ -47,12 +47,14 @@ func TestExamplesAreGuarded(t *testing.T) {
 			}
 			guarded++
 			equal(t, m.id, m.Properties["AuthorizationType"], "CUSTOM")
-			equal(t, m.id, text(m.Properties["AuthorizerId"]), "${"+made.only(t, "AWS::ApiGateway::Authorizer", "").id+"}")
+			equal(t, m.id, text(m.Properties["AuthorizerId"]),
+				"${"+made.only(t, "AWS::ApiGateway::Authorizer", "").id+"}")
 		}
 		equal(t, name+" guarded methods", guarded, 2)
 		route := made.only(t, "AWS::ApiGatewayV2::Route", "ExampleHttp").Properties
 		equal(t, name+" route", route["AuthorizationType"], "CUSTOM")
-		equal(t, name+" route", text(route["AuthorizerId"]), "${"+made.only(t, "AWS::ApiGatewayV2::Authorizer", "").id+"}")
+		equal(t, name+" route", text(route["AuthorizerId"]),
+			"${"+made.only(t, "AWS::ApiGatewayV2::Authorizer", "").id+"}")
 	}
 }
 
@@ -67,7 +69,8 @@ func TestCORSOrigin(t *testing.T) {
 		made         func() (template, error)
 		origin, vary string
 		options      int
-	}{"default": {dev, "'*'", "", 2}, "one": {prod, "'https://app.example.com'", "'Origin'", 2}, "none": {none, "", "", 0}} {
+	}{"default": {dev, "'*'", "", 2}, "one": {prod, "'https://app.example.com'", "'Origin'", 2},
+		"none": {none, "", "", 0}} {
 		made := of(t, c.made)
 		for _, r := range made.all("AWS::ApiGateway::GatewayResponse") {
 			parameters := stringsOf(r.Properties["ResponseParameters"])
@@ -92,8 +95,10 @@ func TestGatewayResponses(t *testing.T) {
 		status  string
 		headers []string
 	}{
-		"ACCESS_DENIED": {"429", []string{cors[0], cors[1], "Cache-Control", "Content-Type", "RateLimit", "RateLimit-Policy", "Retry-After"}},
-		"UNAUTHORIZED":  {"401", []string{cors[0], cors[1], "Cache-Control", "Content-Type", "WWW-Authenticate"}},
+		"ACCESS_DENIED": {"429", []string{cors[0], cors[1], "Cache-Control", "Content-Type", "RateLimit",
+			"RateLimit-Policy", "Retry-After"}},
+		"UNAUTHORIZED": {"401", []string{cors[0], cors[1], "Cache-Control", "Content-Type",
+			"WWW-Authenticate"}},
 	} {
 		var found properties
 		for _, r := range made.all("AWS::ApiGateway::GatewayResponse") {
@@ -108,8 +113,10 @@ func TestGatewayResponses(t *testing.T) {
 			names = append(names, strings.TrimPrefix(name, "gatewayresponse.header."))
 		}
 		equal(t, kind+" headers", names, c.headers)
-		equal(t, kind+" type", parameters["gatewayresponse.header.Content-Type"], "'application/problem+json'")
-		if body := text(found.at("ResponseTemplates", "application/json")); !strings.Contains(body, `"status":`+c.status) {
+		equal(t, kind+" type", parameters["gatewayresponse.header.Content-Type"],
+			"'application/problem+json'")
+		if body := text(found.at("ResponseTemplates", "application/json")); !strings.Contains(body,
+			`"status":`+c.status) {
 			t.Errorf("%s: body %s", kind, body)
 		}
 	}
@@ -125,10 +132,12 @@ func TestResponseMappings(t *testing.T) {
 			got[text(pair["Destination"])] = text(pair["Source"])
 		}
 		equal(t, status, got, map[string]string{
-			"overwrite:header.RateLimit": "$context.authorizer.rateLimit", "overwrite:header.RateLimit-Policy": "$context.authorizer.rateLimitPolicy",
+			"overwrite:header.RateLimit":        "$context.authorizer.rateLimit",
+			"overwrite:header.RateLimit-Policy": "$context.authorizer.rateLimitPolicy",
 		})
 	}
-	equal(t, "the dashboard's mapping", made.only(t, "AWS::ApiGatewayV2::Integration", "DashboardRoute").Properties["ResponseParameters"], nil)
+	equal(t, "the dashboard's mapping", made.only(t, "AWS::ApiGatewayV2::Integration",
+		"DashboardRoute").Properties["ResponseParameters"], nil)
 }
 
 // Every stage is throttled, so that a flood does not use up the account's share. Where
@@ -138,7 +147,8 @@ func TestStages(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		for _, s := range made.all("AWS::ApiGatewayV2::Stage") {
 			settings := properties{"settings": s.Properties["DefaultRouteSettings"]}
-			if settings.at("settings", "ThrottlingRateLimit") == nil || settings.at("settings", "ThrottlingBurstLimit") == nil {
+			if settings.at("settings", "ThrottlingRateLimit") == nil ||
+				settings.at("settings", "ThrottlingBurstLimit") == nil {
 				t.Errorf("%s is not throttled", s.id)
 			}
 			if s.Properties["AccessLogSettings"] == nil {
@@ -150,7 +160,8 @@ func TestStages(t *testing.T) {
 			if err := json.Unmarshal([]byte(format), &fields); err != nil || len(fields) < 5 {
 				t.Errorf("%s: access log %q, %v", s.id, format, err)
 			}
-			for _, unwanted := range []string{"sourceIp", "userAgent", "authorizer.principalId", "path", "$context.identity", "authorizer.latency"} {
+			for _, unwanted := range []string{"sourceIp", "userAgent", "authorizer.principalId", "path",
+				"$context.identity", "authorizer.latency"} {
 				if strings.Contains(format, unwanted) {
 					t.Errorf("%s logs %s", s.id, unwanted)
 				}
@@ -185,7 +196,8 @@ func TestDashboardRoutes(t *testing.T) {
 			}
 		}
 		for key, rate := range map[string]int{
-			"$default": 50, "ANY /login": 5, "ANY /login/{proxy+}": 5, "ANY /api/{proxy+}": 50, "POST /api/v1/reservations/settle": 200,
+			"$default": 50, "ANY /login": 5, "ANY /login/{proxy+}": 5, "ANY /api/{proxy+}": 50,
+			"POST /api/v1/reservations/settle": 200,
 		} {
 			own, _ := settings[key].(map[string]any)
 			equal(t, key+" rate", own["ThrottlingRateLimit"], rate)
@@ -204,11 +216,13 @@ func TestOwnDomain(t *testing.T) {
 	made := of(t, prod)
 	domain := made.only(t, "AWS::ApiGatewayV2::DomainName", "").Properties
 	equal(t, "TLS", domain.at("DomainNameConfigurations", 0, "SecurityPolicy"), "TLS_1_2")
-	equal(t, "certificate", domain.at("DomainNameConfigurations", 0, "CertificateArn"), everything["certificate"])
+	equal(t, "certificate", domain.at("DomainNameConfigurations", 0, "CertificateArn"),
+		everything["certificate"])
 	dashboard := made.only(t, "AWS::ApiGatewayV2::Api", "Dashboard").Properties
 	equal(t, "the default name is off", dashboard["DisableExecuteApiEndpoint"], true)
 	equal(t, "record", made.only(t, "AWS::Route53::RecordSet", "").Properties["Name"], "limits.example.com.")
-	equal(t, "what the dashboard knows", environment(t, made, "Admin")["ADMIN_URL"], "https://limits.example.com")
+	equal(t, "what the dashboard knows", environment(t, made, "Admin")["ADMIN_URL"],
+		"https://limits.example.com")
 }
 
 func TestWebACL(t *testing.T) {
@@ -234,12 +248,14 @@ func TestAlarms(t *testing.T) {
 				equal(t, name+" "+property, text(a.Properties.at(property, 0)), topic)
 			}
 			means, first, _ := strings.Cut(text(a.Properties["AlarmDescription"]), ". First: ")
-			if len(means) < 20 || len(first) < 10 || !strings.HasSuffix(first, ".") || a.Properties["TreatMissingData"] != "notBreaching" {
+			if len(means) < 20 || len(first) < 10 || !strings.HasSuffix(first, ".") ||
+				a.Properties["TreatMissingData"] != "notBreaching" {
 				t.Errorf("%s: %v", name, a.Properties)
 			}
 		}
 		wanted := []string{
-			"CheckThrottles", "CheckSlow", "AdminErrors", "AdminThrottles", "AdminSlow", "DashboardFailures", "CacheMemory", "CacheEvictions",
+			"CheckThrottles", "CheckSlow", "AdminErrors", "AdminThrottles", "AdminSlow", "DashboardFailures",
+			"CacheMemory", "CacheEvictions",
 		}
 		if !strings.HasSuffix(t.Name(), "/dev") { // which has no metrics of its own, and reserves nothing
 			wanted = append(wanted, "CheckErrors", "CheckConcurrency", "Degraded", "StoreErrors", "StoreSlow")

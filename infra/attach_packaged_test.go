@@ -79,7 +79,8 @@ func TestPackagedByCDKInTypeScript(t *testing.T) {
 	if err := os.Symlink(modules, filepath.Join(folder, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
-	runNode(t, folder, nil, compiler, "--strict", "--skipLibCheck", "--module", "commonjs", "--target", "es2022",
+	runNode(t, folder, nil, compiler, "--strict", "--skipLibCheck", "--module", "commonjs",
+		"--target", "es2022",
 		"--types", "node", "app.ts")
 	runNode(t, folder, []string{"CDK_OUTDIR=" + folder}, "app.js")
 	resources := resourcesOf(t, filepath.Join(folder, "Somebody.template.json"))
@@ -89,7 +90,8 @@ func TestPackagedByCDKInTypeScript(t *testing.T) {
 		`"/(\w+)/RestLimits": \[\s*\{\s*"type": "aws:cdk:warning",\s*"data": "This app does not deploy`)
 	var warned []string
 	for _, file := range []string{"manifest.json", "Somebody.metadata.json", "Elsewhere.metadata.json"} {
-		for _, found := range warnings.FindAllStringSubmatch(string(read(t, filepath.Join(folder, file))), -1) {
+		for _, found := range warnings.FindAllStringSubmatch(string(read(t, filepath.Join(folder, file))),
+			-1) {
 			warned = append(warned, found[1])
 		}
 	}

@@ -67,13 +67,16 @@ func ofResources(t *testing.T, resources map[string]any) attachment {
 func (a *attachment) add(kind string, p properties) {
 	switch kind {
 	case "AWS::ApiGateway::Authorizer":
-		a.RESTType, a.RESTTTL, a.RESTIdentity = text(p["Type"]), given(p["AuthorizerResultTtlInSeconds"]), source(p["IdentitySource"])
+		a.RESTType, a.RESTTTL, a.RESTIdentity = text(p["Type"]), given(p["AuthorizerResultTtlInSeconds"]),
+			source(p["IdentitySource"])
 	case "AWS::ApiGatewayV2::Authorizer":
-		a.HTTPType, a.HTTPTTL, a.HTTPIdentity = text(p["AuthorizerType"]), given(p["AuthorizerResultTtlInSeconds"]), source(p["IdentitySource"])
+		a.HTTPType, a.HTTPTTL, a.HTTPIdentity = text(p["AuthorizerType"]),
+			given(p["AuthorizerResultTtlInSeconds"]), source(p["IdentitySource"])
 		a.Payload, a.Simple = text(p["AuthorizerPayloadFormatVersion"]), text(p["EnableSimpleResponses"])
 	case "AWS::ApiGateway::GatewayResponse":
 		a.Responses[text(p["ResponseType"])] = response{
-			text(p["StatusCode"]), stringsOf(p["ResponseParameters"]), strings.TrimSpace(text(p.at("ResponseTemplates", "application/json"))),
+			text(p["StatusCode"]), stringsOf(p["ResponseParameters"]),
+			strings.TrimSpace(text(p.at("ResponseTemplates", "application/json"))),
 		}
 	case "AWS::ApiGatewayV2::Integration":
 		for _, item := range list(p.at("ResponseParameters", "200", "ResponseParameters")) {
@@ -82,7 +85,8 @@ func (a *attachment) add(kind string, p properties) {
 		}
 	case "AWS::Lambda::Permission":
 		if arn := text(p["SourceArn"]); strings.Contains(arn, "/authorizers/") {
-			a.Permissions = append(a.Permissions, "/authorizers/"+pick(strings.HasSuffix(arn, "*"), "*", "ID"))
+			a.Permissions = append(a.Permissions,
+				"/authorizers/"+pick(strings.HasSuffix(arn, "*"), "*", "ID"))
 		}
 	}
 }
@@ -200,8 +204,10 @@ func TestTemplatesAreCloudFormation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		stack, id, path := awscdk.NewStack(app, jsii.String("Snippet"), nil), "Included", filepath.Join("attach", name)
-		included := cloudformationinclude.NewCfnInclude(stack, &id, &cloudformationinclude.CfnIncludeProps{TemplateFile: &path})
+		stack, id, path := awscdk.NewStack(app, jsii.String("Snippet"), nil), "Included",
+			filepath.Join("attach", name)
+		included := cloudformationinclude.NewCfnInclude(stack, &id,
+			&cloudformationinclude.CfnIncludeProps{TemplateFile: &path})
 		for _, resource := range sorted(at(t, readYAML(t, name), "Resources")) {
 			if included.GetResource(&resource) == nil {
 				t.Errorf("%s: %s was not read", name, resource)
@@ -216,9 +222,11 @@ func TestAttachBySAM(t *testing.T) {
 	http := at(t, document, "Resources", "HttpApi", "Properties")
 	a, b := at(t, rest, "Auth", "Authorizers", "Tidegate"), at(t, http, "Auth", "Authorizers", "Tidegate")
 	got := attachment{
-		RESTType: text(a["FunctionPayloadType"]), RESTTTL: given(properties(a).at("Identity", "ReauthorizeEvery")), RESTIdentity: identitySources(a),
-		HTTPType: "REQUEST", HTTPTTL: given(properties(b).at("Identity", "ReauthorizeEvery")), HTTPIdentity: identitySources(b),
-		Payload: text(b["AuthorizerPayloadFormatVersion"]), Simple: text(b["EnableSimpleResponses"]),
+		RESTType: text(a["FunctionPayloadType"]),
+		RESTTTL:  given(properties(a).at("Identity", "ReauthorizeEvery")), RESTIdentity: identitySources(a),
+		HTTPType: "REQUEST", HTTPTTL: given(properties(b).at("Identity", "ReauthorizeEvery")),
+		HTTPIdentity: identitySources(b),
+		Payload:      text(b["AuthorizerPayloadFormatVersion"]), Simple: text(b["EnableSimpleResponses"]),
 		Responses: map[string]response{},
 		// What SAM has no words for: its own permission is as wide as the API, and an
 		// HTTP API has no response mappings.
@@ -241,7 +249,9 @@ func TestAttachBySAM(t *testing.T) {
 // identitySources are those of a SAM authorizer.
 func identitySources(authorizer properties) string {
 	identity, _ := authorizer["Identity"].(map[string]any)
-	return strings.Join(slices.DeleteFunc(sorted(identity), func(name string) bool { return name == "ReauthorizeEvery" }), ",")
+	return strings.Join(slices.DeleteFunc(sorted(identity), func(name string) bool {
+		return name == "ReauthorizeEvery"
+	}), ",")
 }
 
 func TestAttachByServerlessFramework(t *testing.T) {
@@ -272,18 +282,21 @@ func TestAttachByTerraform(t *testing.T) {
 	blocks := readHCL(t, "terraform.tf")
 	rest, http := blocks["aws_api_gateway_authorizer.limits"], blocks["aws_apigatewayv2_authorizer.limits"]
 	got := attachment{
-		RESTType: text(rest["type"]), RESTTTL: given(rest["authorizer_result_ttl_in_seconds"]), RESTIdentity: source(rest["identity_source"]),
-		HTTPType: text(http["authorizer_type"]), HTTPTTL: given(http["authorizer_result_ttl_in_seconds"]),
+		RESTType: text(rest["type"]), RESTTTL: given(rest["authorizer_result_ttl_in_seconds"]),
+		RESTIdentity: source(rest["identity_source"]),
+		HTTPType:     text(http["authorizer_type"]), HTTPTTL: given(http["authorizer_result_ttl_in_seconds"]),
 		HTTPIdentity: source(http["identity_sources"]),
-		Payload:      text(http["authorizer_payload_format_version"]), Simple: text(http["enable_simple_responses"]),
-		Responses: map[string]response{}, Mapping: stringsOf(blocks["mapping"]["mappings"]),
+		Payload:      text(http["authorizer_payload_format_version"]),
+		Simple:       text(http["enable_simple_responses"]),
+		Responses:    map[string]response{}, Mapping: stringsOf(blocks["mapping"]["mappings"]),
 	}
 	for _, name := range sorted(blocks) {
 		p := properties(blocks[name])
 		switch {
 		case strings.HasPrefix(name, "aws_api_gateway_gateway_response."):
 			got.Responses[text(p["response_type"])] = response{
-				text(p["status_code"]), stringsOf(p["response_parameters"]), text(p.at("response_templates", "application/json")),
+				text(p["status_code"]), stringsOf(p["response_parameters"]),
+				text(p.at("response_templates", "application/json")),
 			}
 		case strings.HasPrefix(name, "aws_lambda_permission."):
 			got.add("AWS::Lambda::Permission", properties{"SourceArn": p["source_arn"]})
@@ -295,7 +308,8 @@ func TestAttachByTerraform(t *testing.T) {
 	equal(t, "identity source", got.RESTIdentity, `"context.accountId"`)
 	got.RESTIdentity = ""
 	same(t, got)
-	equal(t, "provider", blocks["terraform.aws"], map[string]any{"source": "hashicorp/aws", "version": ">= 6.0"})
+	equal(t, "provider", blocks["terraform.aws"],
+		map[string]any{"source": "hashicorp/aws", "version": ">= 6.0"})
 }
 
 // docs/attach.md shows every snippet by its path.
@@ -317,8 +331,10 @@ func TestAttachStepsAreCounted(t *testing.T) {
 	document := string(read(t, filepath.Join("..", "docs", "attach.md")))
 	step, forRESTAlone := regexp.MustCompile(`(?m)^\d+\. .*$`), regexp.MustCompile(`^\d+\. REST:`)
 	for tool, section := range map[string]string{
-		"CDK in Go": "CDK in Go", "CDK in TypeScript": "CDK in TypeScript or Python", "CDK in Python": "CDK in TypeScript or Python",
-		"CloudFormation": "CloudFormation", "SAM": "SAM", "Terraform": "Terraform", "Serverless Framework": "Serverless Framework",
+		"CDK in Go": "CDK in Go", "CDK in TypeScript": "CDK in TypeScript or Python",
+		"CDK in Python":  "CDK in TypeScript or Python",
+		"CloudFormation": "CloudFormation", "SAM": "SAM", "Terraform": "Terraform",
+		"Serverless Framework": "Serverless Framework",
 	} {
 		_, text, found := strings.Cut(document, "\n## "+section+"\n")
 		text, _, _ = strings.Cut(text, "\n## ")
@@ -339,7 +355,8 @@ func TestAttachStepsAreCounted(t *testing.T) {
 		}
 		row := regexp.MustCompile(`(?m)^\| ` + tool + ` \|.*\| ` + want + ` \|[^|]*\|$`)
 		if !found || len(steps) < 2 || !row.MatchString(document) {
-			t.Errorf("%s has %d steps, %d of them for an HTTP API too: no row of the table says %q", tool, len(steps), both, want)
+			t.Errorf("%s has %d steps, %d of them for an HTTP API too: no row of the table says %q", tool,
+				len(steps), both, want)
 		}
 	}
 }

@@ -66,7 +66,8 @@ func TestBackendCORS(t *testing.T) {
 	}{
 		{nil, []string{"*", exposed, ""}},
 		{[]string{"CORS_ORIGIN=*"}, []string{"*", exposed, ""}},
-		{[]string{"CORS_ORIGIN=https://app.example.com"}, []string{"https://app.example.com", exposed, "Origin"}},
+		{[]string{"CORS_ORIGIN=https://app.example.com"},
+			[]string{"https://app.example.com", exposed, "Origin"}},
 		{[]string{"CORS_ORIGIN=none"}, []string{"", "", ""}},
 	} {
 		for _, event := range []string{deniedEvent, allowedEvent} {
@@ -78,7 +79,8 @@ func TestBackendCORS(t *testing.T) {
 			equal(t, fmt.Sprint(c.environment, " ", answer.StatusCode), got, c.want)
 		}
 	}
-	for origin, build := range map[string]func() (template, error){"*": dev, "https://app.example.com": prod} {
+	for origin, build := range map[string]func() (template, error){"*": dev,
+		"https://app.example.com": prod} {
 		backend := of(t, build).only(t, "AWS::Lambda::Function", "Backend").Properties
 		equal(t, "the stack's "+origin, backend.at("Environment", "Variables", "CORS_ORIGIN"), any(origin))
 	}
@@ -99,7 +101,8 @@ func backendAnswer(t *testing.T, event string, environment ...string) (answer ba
 	if err != nil {
 		t.Fatal(err) // the CDK has needed it already
 	}
-	script := fmt.Sprintf("require('./backend.js').handler(%s).then((r) => console.log(JSON.stringify(r)))", event)
+	script := fmt.Sprintf("require('./backend.js').handler(%s).then((r) => console.log(JSON.stringify(r)))",
+		event)
 	command := exec.CommandContext(t.Context(), node, "-e", script)
 	command.Env = append([]string{"PATH=" + os.Getenv("PATH")}, environment...)
 	output, err := command.Output()

@@ -18,7 +18,8 @@ func (s *Stack) alarmMetrics() int {
 func (s *Stack) cost() cost.Deployment {
 	observe := s.props.Observe
 	d := cost.Deployment{
-		CheckMemory: s.props.Check.Memory, Secrets: s.secrets.count(), Alarms: s.alarmMetrics(), Tracing: observe.Tracing,
+		CheckMemory: s.props.Check.Memory, Secrets: s.secrets.count(), Alarms: s.alarmMetrics(),
+		Tracing:   observe.Tracing,
 		AccessLog: observe.AccessLogs && s.props.Example,
 	}
 	if observe.Metrics {
@@ -57,7 +58,9 @@ func (s *Stack) alternatives() []cost.Alternative {
 		with("accessLogs", now.AccessLogs, func(o *ObserveProps) { o.AccessLogs = !o.AccessLogs }),
 	}
 	if now.Metrics {
-		all = append(all, with("cloudWatchDashboard", now.Dashboard, func(o *ObserveProps) { o.Dashboard = !o.Dashboard }))
+		all = append(all, with("cloudWatchDashboard", now.Dashboard, func(o *ObserveProps) {
+			o.Dashboard = !o.Dashboard
+		}))
 	}
 	return all
 }

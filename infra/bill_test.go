@@ -62,8 +62,10 @@ func TestBill(t *testing.T) {
 			equal(t, "nodes", bill.Nodes, nodes)
 			metrics := environment(t, made, "Check")["STAGE"] != nil
 			equal(t, "metrics", bill.Metrics, pick(metrics, len(telemetry.Names()), 0))
-			equal(t, "tracing", bill.Tracing, ours(t, made, "Check").Properties.at("TracingConfig", "Mode") == "Active")
-			equal(t, "access log", bill.AccessLog, made.only(t, "AWS::ApiGatewayV2::Stage", "ExampleHttp").Properties["AccessLogSettings"] != nil)
+			equal(t, "tracing", bill.Tracing,
+				ours(t, made, "Check").Properties.at("TracingConfig", "Mode") == "Active")
+			equal(t, "access log", bill.AccessLog, made.only(t, "AWS::ApiGatewayV2::Stage",
+				"ExampleHttp").Properties["AccessLogSettings"] != nil)
 		})
 	}
 }
@@ -73,7 +75,8 @@ func TestBillOfDev(t *testing.T) {
 	stack := billed(t, nil)
 	idle, perMillion := cost.Totals(stack.cost().Lines())
 	if idle > 10 || perMillion > .30 {
-		t.Errorf("%.2f USD a month idle and %.2f a million checks, want at most 10 and 0.30", idle, perMillion)
+		t.Errorf("%.2f USD a month idle and %.2f a million checks, want at most 10 and 0.30",
+			idle, perMillion)
 	}
 	rows := []string{fmt.Sprintf("| stage dev, as it is | %.2f | %.2f |", idle, perMillion)}
 	for _, a := range stack.alternatives() {
@@ -81,7 +84,8 @@ func TestBillOfDev(t *testing.T) {
 		rows = append(rows, fmt.Sprintf(" | %+.2f | %+.2f |", otherIdle-idle, otherPerMillion-perMillion))
 	}
 	prodIdle, prodPerMillion := cost.Totals(billed(t, map[string]string{"stage": "prod"}).cost().Lines())
-	rows = append(rows, fmt.Sprintf("| stage prod, as it is | %.2f | %.2f |", prodIdle, prodPerMillion), cost.PricesNoted)
+	rows = append(rows, fmt.Sprintf("| stage prod, as it is | %.2f | %.2f |", prodIdle, prodPerMillion),
+		cost.PricesNoted)
 	document := string(read(t, "../docs/deploy.md"))
 	for _, row := range rows {
 		if !strings.Contains(document, row) {

@@ -36,7 +36,8 @@ func findRoot() (string, error) {
 		}
 		above := filepath.Dir(folder)
 		if above == folder {
-			return "", errors.New("run this inside of Tidegate's repository: scripts/build is in no folder above")
+			return "",
+				errors.New("run this inside of Tidegate's repository: scripts/build is in no folder above")
 		}
 		folder = above
 	}
@@ -44,14 +45,15 @@ func findRoot() (string, error) {
 
 // code is a function's zip as an asset that is named after its own hash.
 func (b *build) code(name string) awslambda.Code {
-	return awslambda.Code_FromAsset(jsii.String(filepath.Join(b.root, "functions", name)), &awss3assets.AssetOptions{
-		AssetHashType: awscdk.AssetHashType_OUTPUT,
-		Bundling: &awscdk.BundlingOptions{
-			Image:      awscdk.DockerImage_FromRegistry(jsii.String("unused")),
-			Local:      &bundler{build: b, name: name},
-			OutputType: awscdk.BundlingOutput_ARCHIVED,
-		},
-	})
+	return awslambda.Code_FromAsset(jsii.String(filepath.Join(b.root, "functions", name)),
+		&awss3assets.AssetOptions{
+			AssetHashType: awscdk.AssetHashType_OUTPUT,
+			Bundling: &awscdk.BundlingOptions{
+				Image:      awscdk.DockerImage_FromRegistry(jsii.String("unused")),
+				Local:      &bundler{build: b, name: name},
+				OutputType: awscdk.BundlingOutput_ARCHIVED,
+			},
+		})
 }
 
 func (b *build) run() error {

@@ -104,7 +104,8 @@ func TestBuildFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	failing := &build{root: root}
-	if _, err := synthesise(app, failing.code); err == nil || failing.err == nil || !strings.Contains(failing.err.Error(), "Go is missing") {
+	if _, err := synthesise(app, failing.code); err == nil || failing.err == nil ||
+		!strings.Contains(failing.err.Error(), "Go is missing") {
 		t.Errorf("%v, %v", err, failing.err)
 	}
 }

@@ -17,9 +17,11 @@ const checkTimeout = 9
 func (s *Stack) newCheck() *function {
 	egress, _ := s.props.egress()
 	return s.newFunction(functionSpec{
-		id: "Check", name: "check", description: "Tidegate's authorizer: one sliding-window step per API call",
-		props: s.props.Check, timeout: checkTimeout, group: s.network.check, egress: egress,
-		environment: joined(s.props.Identity.environment(), s.props.Decision.environment(), s.metricsEnvironment()),
+		id: "Check", name: "check",
+		description: "Tidegate's authorizer: one sliding-window step per API call",
+		props:       s.props.Check, timeout: checkTimeout, group: s.network.check, egress: egress,
+		environment: joined(s.props.Identity.environment(), s.props.Decision.environment(),
+			s.metricsEnvironment()),
 	})
 }
 

@@ -31,9 +31,11 @@ type dashboardRoute struct {
 var dashboardRoutes = []dashboardRoute{
 	{id: "DashboardRoute", rate: dashboardRate, burst: dashboardBurst},
 	{id: "DashboardLogin", method: awsapigatewayv2.HttpMethod_ANY, path: "/login", rate: 5, burst: 20},
-	{id: "DashboardProvider", method: awsapigatewayv2.HttpMethod_ANY, path: "/login/{proxy+}", rate: 5, burst: 20},
+	{id: "DashboardProvider", method: awsapigatewayv2.HttpMethod_ANY, path: "/login/{proxy+}",
+		rate: 5, burst: 20},
 	{id: "DashboardApi", method: awsapigatewayv2.HttpMethod_ANY, path: "/api/{proxy+}", rate: 50, burst: 100},
-	{id: "DashboardSettle", method: awsapigatewayv2.HttpMethod_POST, path: "/api/v1/reservations/settle", rate: 200, burst: 400},
+	{id: "DashboardSettle", method: awsapigatewayv2.HttpMethod_POST, path: "/api/v1/reservations/settle",
+		rate: 200, burst: 400},
 }
 
 func (r dashboardRoute) key() awsapigatewayv2.HttpRouteKey {
@@ -73,14 +75,16 @@ func (s *Stack) newDashboardAPI() *dashboardAPI {
 // routeDashboard sends every call to the admin function, which has to know its address
 // first. The stage depends on the routes, since it names them.
 func (s *Stack) routeDashboard() {
-	integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Admin"), s.admin.Function, nil)
+	integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Admin"),
+		s.admin.Function, nil)
 	settings := map[string]any{}
 	for _, r := range dashboardRoutes {
 		route := awsapigatewayv2.NewHttpRoute(s.Stack, &r.id, &awsapigatewayv2.HttpRouteProps{
 			HttpApi: s.panel.api, RouteKey: r.key(), Integration: integration,
 		})
 		s.panel.stage.Node().AddDependency(route)
-		settings[*r.key().Key()] = map[string]any{"ThrottlingRateLimit": r.rate, "ThrottlingBurstLimit": r.burst}
+		settings[*r.key().Key()] = map[string]any{"ThrottlingRateLimit": r.rate,
+			"ThrottlingBurstLimit": r.burst}
 	}
 	s.panel.stage.SetRouteSettings(settings)
 }
@@ -88,13 +92,15 @@ func (s *Stack) routeDashboard() {
 // newStage returns the $default stage of an HTTP API, throttled, and with an access log
 // where that is wanted.
 func (s *Stack) newStage(
-	id, log string, api awsapigatewayv2.HttpApi, rate, burst int, mapping *awsapigatewayv2.DomainMappingOptions,
+	id, log string, api awsapigatewayv2.HttpApi, rate, burst int,
+	mapping *awsapigatewayv2.DomainMappingOptions,
 ) awsapigatewayv2.CfnStage {
 	stage := awsapigatewayv2.NewHttpStage(s.Stack, jsii.String(id+"Stage"), &awsapigatewayv2.HttpStageProps{
-		HttpApi:       api,
-		StageName:     jsii.String("$default"),
-		AutoDeploy:    jsii.Bool(true),
-		Throttle:      &awsapigatewayv2.ThrottleSettings{RateLimit: jsii.Number(rate), BurstLimit: jsii.Number(burst)},
+		HttpApi:    api,
+		StageName:  jsii.String("$default"),
+		AutoDeploy: jsii.Bool(true),
+		Throttle: &awsapigatewayv2.ThrottleSettings{RateLimit: jsii.Number(rate),
+			BurstLimit: jsii.Number(burst)},
 		DomainMapping: mapping,
 	})
 	resource, ok := stage.Node().DefaultChild().(awsapigatewayv2.CfnStage)
@@ -114,7 +120,8 @@ func (s *Stack) newStage(
 // accessLogFormat is what is logged of a call: nothing that tells who made it.
 func accessLogFormat() string {
 	fields := map[string]string{}
-	for _, name := range []string{"requestId", "requestTime", "httpMethod", "routeKey", "protocol", "status", "responseLength", "responseLatency",
+	for _, name := range []string{"requestId", "requestTime", "httpMethod", "routeKey", "protocol", "status",
+		"responseLength", "responseLatency",
 		"integrationLatency", "integrationStatus", "integrationErrorMessage", "authorizer.error"} {
 		fields[name] = "$context." + name
 	}
@@ -129,17 +136,21 @@ func accessLogFormat() string {
 func (s *Stack) newDomain() *awsapigatewayv2.DomainMappingOptions {
 	d := s.props.Domain
 	domain := awsapigatewayv2.NewDomainName(s.Stack, jsii.String("Domain"), &awsapigatewayv2.DomainNameProps{
-		DomainName:     &d.Name,
-		Certificate:    awscertificatemanager.Certificate_FromCertificateArn(s.Stack, jsii.String("Certificate"), &d.Certificate),
+		DomainName: &d.Name,
+		Certificate: awscertificatemanager.Certificate_FromCertificateArn(s.Stack,
+			jsii.String("Certificate"), &d.Certificate),
 		SecurityPolicy: awsapigatewayv2.SecurityPolicy_TLS_1_2,
 	})
 	if d.Zone != "" {
-		zone := awsroute53.HostedZone_FromHostedZoneAttributes(s.Stack, jsii.String("Zone"), &awsroute53.HostedZoneAttributes{
-			HostedZoneId: &d.ZoneID, ZoneName: &d.Zone,
-		})
-		target := awsroute53targets.NewApiGatewayv2DomainProperties(domain.RegionalDomainName(), domain.RegionalHostedZoneId())
+		zone := awsroute53.HostedZone_FromHostedZoneAttributes(s.Stack, jsii.String("Zone"),
+			&awsroute53.HostedZoneAttributes{
+				HostedZoneId: &d.ZoneID, ZoneName: &d.Zone,
+			})
+		target := awsroute53targets.NewApiGatewayv2DomainProperties(domain.RegionalDomainName(),
+			domain.RegionalHostedZoneId())
 		awsroute53.NewARecord(s.Stack, jsii.String("Record"), &awsroute53.ARecordProps{
-			Zone: zone, RecordName: jsii.String(d.Name + "."), Target: awsroute53.RecordTarget_FromAlias(target),
+			Zone: zone, RecordName: jsii.String(d.Name + "."),
+			Target: awsroute53.RecordTarget_FromAlias(target),
 		})
 	}
 	return &awsapigatewayv2.DomainMappingOptions{DomainName: domain}

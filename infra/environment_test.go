@@ -19,26 +19,27 @@ type variable struct{ required bool }
 func variablesOf(t *testing.T, function string) map[string]variable {
 	t.Helper()
 	found := map[string]variable{}
-	err := filepath.WalkDir(filepath.Join("..", "functions", function), func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			return err
-		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			if field, ok := n.(*ast.Field); ok && field.Tag != nil {
-				tag, _ := strconv.Unquote(field.Tag.Value)
-				name, options, _ := strings.Cut(reflect.StructTag(tag).Get("env"), ",")
-				if name != "" {
-					found[name] = variable{strings.Contains(options, "required")}
-				}
+	err := filepath.WalkDir(filepath.Join("..", "functions", function),
+		func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
 			}
-			return true
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if field, ok := n.(*ast.Field); ok && field.Tag != nil {
+					tag, _ := strconv.Unquote(field.Tag.Value)
+					name, options, _ := strings.Cut(reflect.StructTag(tag).Get("env"), ",")
+					if name != "" {
+						found[name] = variable{strings.Contains(options, "required")}
+					}
+				}
+				return true
+			})
+			return nil
 		})
-		return nil
-	})
 	if err != nil || len(found) < 4 {
 		t.Fatalf("variables of %s: %v, %v", function, found, err)
 	}
@@ -75,7 +76,8 @@ func TestVariablesAreThoseOfTheFunctions(t *testing.T) {
 	for _, function := range []string{"check", "admin"} {
 		for name := range variablesOf(t, function) {
 			if ever[function+" "+name] == (unset[name] != "") {
-				t.Errorf("%s: %s is set: %t; why not: %q", function, name, ever[function+" "+name], unset[name])
+				t.Errorf("%s: %s is set: %t; why not: %q", function, name,
+					ever[function+" "+name], unset[name])
 			}
 		}
 	}
@@ -83,6 +85,7 @@ func TestVariablesAreThoseOfTheFunctions(t *testing.T) {
 
 // Keys of tokens' issuer in the environment are those that the operator gives.
 func TestJWKS(t *testing.T) {
-	p := propsOf(t, map[string]string{"identity": "jwt", "jwtIssuer": "https://a.example", "jwtAudience": "x", "jwtJwks": aJWKS})
+	p := propsOf(t, map[string]string{"identity": "jwt", "jwtIssuer": "https://a.example", "jwtAudience": "x",
+		"jwtJwks": aJWKS})
 	equal(t, "keys", p.Identity.environment()["JWT_JWKS"], aJWKS)
 }

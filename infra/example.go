@@ -33,22 +33,26 @@ type example struct {
 func (s *Stack) newExample() *example {
 	backend := s.newBackend()
 	e := &example{rest: s.newExampleREST(), http: s.newExampleHTTP()}
-	e.restAuthorizer = authorizer.NewRateLimitAuthorizer(s.Stack, jsii.String("ExampleRestLimits"), &authorizer.Props{
-		Function: s.check.Function, RestAPI: e.rest, Name: "tidegate", CORSOrigin: s.props.CORSOrigin,
-	})
-	e.httpAuthorizer = authorizer.NewRateLimitAuthorizer(s.Stack, jsii.String("ExampleHttpLimits"), &authorizer.Props{
-		Function: s.check.Function, HTTPAPI: e.http, Name: "tidegate",
-	})
+	e.restAuthorizer = authorizer.NewRateLimitAuthorizer(s.Stack, jsii.String("ExampleRestLimits"),
+		&authorizer.Props{
+			Function: s.check.Function, RestAPI: e.rest, Name: "tidegate", CORSOrigin: s.props.CORSOrigin,
+		})
+	e.httpAuthorizer = authorizer.NewRateLimitAuthorizer(s.Stack, jsii.String("ExampleHttpLimits"),
+		&authorizer.Props{
+			Function: s.check.Function, HTTPAPI: e.http, Name: "tidegate",
+		})
 	limited := &awsapigateway.MethodOptions{Authorizer: e.restAuthorizer.REST}
 	integration := awsapigateway.NewLambdaIntegration(backend, &awsapigateway.LambdaIntegrationOptions{
 		AllowTestInvoke: jsii.Bool(false), // which would pass the authorizer by
 	})
 	e.rest.Root().AddMethod(jsii.String("ANY"), integration, limited)
-	e.rest.Root().AddProxy(&awsapigateway.ProxyResourceOptions{DefaultIntegration: integration, DefaultMethodOptions: limited})
+	e.rest.Root().AddProxy(&awsapigateway.ProxyResourceOptions{DefaultIntegration: integration,
+		DefaultMethodOptions: limited})
 	e.http.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
-		Path:        jsii.String("/{proxy+}"),
-		Integration: awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Backend"), backend, nil),
-		Authorizer:  e.httpAuthorizer.HTTP,
+		Path: jsii.String("/{proxy+}"),
+		Integration: awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Backend"),
+			backend, nil),
+		Authorizer: e.httpAuthorizer.HTTP,
 	})
 	if s.props.WAF {
 		s.newWebACL(e.rest)
@@ -61,7 +65,8 @@ func (s *Stack) newExampleREST() awsapigateway.RestApi {
 	var preflight *awsapigateway.CorsOptions
 	if s.props.CORSOrigin != authorizer.NoOrigin {
 		preflight = &awsapigateway.CorsOptions{
-			AllowOrigins: jsii.Strings(s.props.CORSOrigin), AllowHeaders: jsii.Strings("Authorization", "X-Api-Key", "Content-Type"),
+			AllowOrigins: jsii.Strings(s.props.CORSOrigin),
+			AllowHeaders: jsii.Strings("Authorization", "X-Api-Key", "Content-Type"),
 		}
 	}
 	api := awsapigateway.NewRestApi(s.Stack, jsii.String("ExampleRest"), &awsapigateway.RestApiProps{
@@ -99,11 +104,13 @@ func (s *Stack) newBackend() awslambda.Function {
 	log := s.logGroup("BackendLog", "example-backend")
 	role := awsiam.NewRole(s.Stack, jsii.String("BackendRole"), &awsiam.RoleProps{
 		AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
-		InlinePolicies: &map[string]awsiam.PolicyDocument{"Work": awsiam.NewPolicyDocument(&awsiam.PolicyDocumentProps{
-			Statements: &[]awsiam.PolicyStatement{
-				statement("Log", jsii.Strings("logs:CreateLogStream", "logs:PutLogEvents"), &[]*string{log.LogGroupArn()}),
-			},
-		})},
+		InlinePolicies: &map[string]awsiam.PolicyDocument{
+			"Work": awsiam.NewPolicyDocument(&awsiam.PolicyDocumentProps{
+				Statements: &[]awsiam.PolicyStatement{
+					statement("Log", jsii.Strings("logs:CreateLogStream", "logs:PutLogEvents"),
+						&[]*string{log.LogGroupArn()}),
+				},
+			})},
 	})
 	return awslambda.NewFunction(s.Stack, jsii.String("Backend"), &awslambda.FunctionProps{
 		FunctionName: jsii.String(s.functionName("backend")),

@@ -107,7 +107,8 @@ func newFlags(values map[string]string) (flags, error) {
 	var errs []error
 	for _, name := range sorted(values) {
 		if !slices.Contains(flagNames, name) {
-			errs = append(errs, fmt.Errorf("-c %s=%s: there is no such flag; there are %s", name, values[name], strings.Join(flagNames, ", ")))
+			errs = append(errs, fmt.Errorf("-c %s=%s: there is no such flag; there are %s", name,
+				values[name], strings.Join(flagNames, ", ")))
 		}
 	}
 	r := reader{values: values, errs: errs}
@@ -126,12 +127,16 @@ func (f flags) props() (Props, error) {
 		CIDR:  r.text("cidr"),
 		Zones: r.list("zones"),
 		Store: StoreProps{
-			Kind: StoreKind(r.text("store")), MaxStorageGB: r.number("maxStorageGB"), MaxECPUs: r.number("maxECPUs"), NodeType: r.text("nodeType"),
-			Shards: r.number("shards"), Replicas: r.number("replicas"), SnapshotDays: r.number("snapshotDays"),
-			Version: r.text("valkeyVersion"), Durability: Durability(r.text("valkeyDurability")),
+			Kind: StoreKind(r.text("store")), MaxStorageGB: r.number("maxStorageGB"),
+			MaxECPUs: r.number("maxECPUs"), NodeType: r.text("nodeType"),
+			Shards: r.number("shards"), Replicas: r.number("replicas"),
+			SnapshotDays: r.number("snapshotDays"),
+			Version:      r.text("valkeyVersion"), Durability: Durability(r.text("valkeyDurability")),
 		},
-		Check:       FunctionProps{Memory: r.number("checkMemory"), Concurrency: r.numberOrNone("checkConcurrency"), LogLevel: r.text("logLevel")},
-		Admin:       FunctionProps{Memory: r.number("adminMemory"), Concurrency: r.numberOrNone("adminConcurrency"), LogLevel: r.text("logLevel")},
+		Check: FunctionProps{Memory: r.number("checkMemory"),
+			Concurrency: r.numberOrNone("checkConcurrency"), LogLevel: r.text("logLevel")},
+		Admin: FunctionProps{Memory: r.number("adminMemory"),
+			Concurrency: r.numberOrNone("adminConcurrency"), LogLevel: r.text("logLevel")},
 		Identity:    r.identity(),
 		Decision:    r.decision(),
 		Login:       r.login(),
@@ -140,12 +145,13 @@ func (f flags) props() (Props, error) {
 		CORSOrigin:  r.text("corsOrigin"),
 		WAF:         r.boolean("waf", false),
 		Callers:     r.list("callers"),
-		Domain:      DomainProps{Name: r.text("domain"), Certificate: r.text("certificate"), Zone: r.text("zone"), ZoneID: r.text("zoneId")},
-		Observe:     r.observe(prod),
-		Release:     r.text("release"),
-		AlarmEmail:  r.text("alarmEmail"),
-		LogDays:     r.number("logDays"),
-		Tags:        r.pairs("tags"),
+		Domain: DomainProps{Name: r.text("domain"), Certificate: r.text("certificate"),
+			Zone: r.text("zone"), ZoneID: r.text("zoneId")},
+		Observe:    r.observe(prod),
+		Release:    r.text("release"),
+		AlarmEmail: r.text("alarmEmail"),
+		LogDays:    r.number("logDays"),
+		Tags:       r.pairs("tags"),
 	}
 	p = Defaults(p)
 	return p, errors.Join(append(r.errs, p.check())...)
@@ -155,31 +161,38 @@ func (r *reader) identity() IdentityProps {
 	return IdentityProps{
 		Sources: r.list("identity"), IPv4Prefix: r.number("ipv4Prefix"), IPv6Prefix: r.number("ipv6Prefix"),
 		JWT: JWTProps{
-			Issuer: r.text("jwtIssuer"), Audiences: r.list("jwtAudience"), JWKSURL: r.text("jwtJwksUrl"), JWKS: r.text("jwtJwks"),
-			IdentityClaim: r.text("jwtIdentityClaim"), PlanClaim: r.text("jwtPlanClaim"), Leeway: r.duration("jwtLeeway"),
+			Issuer: r.text("jwtIssuer"), Audiences: r.list("jwtAudience"), JWKSURL: r.text("jwtJwksUrl"),
+			JWKS:          r.text("jwtJwks"),
+			IdentityClaim: r.text("jwtIdentityClaim"), PlanClaim: r.text("jwtPlanClaim"),
+			Leeway: r.duration("jwtLeeway"),
 		},
 	}
 }
 
 func (r *reader) decision() DecisionProps {
 	return DecisionProps{
-		StoreTimeout: r.duration("storeTimeout"), CallerCache: r.duration("callerCache"), DenyCache: r.duration("denyCache"),
-		ReservationLease: r.duration("reservationLease"), DenialInContext: r.choice("httpApiDeny", "deny", "context") == "context",
-		UsageIdentifier: r.boolean("usageIdentifier", false),
+		StoreTimeout: r.duration("storeTimeout"), CallerCache: r.duration("callerCache"),
+		DenyCache:        r.duration("denyCache"),
+		ReservationLease: r.duration("reservationLease"),
+		DenialInContext:  r.choice("httpApiDeny", "deny", "context") == "context",
+		UsageIdentifier:  r.boolean("usageIdentifier", false),
 	}
 }
 
 func (r *reader) login() LoginProps {
 	return LoginProps{
-		User: r.text("adminUser"), Users: r.text("adminUsersSecretName"), OIDC: r.oidc(), Networks: r.list("adminNetworks"),
+		User: r.text("adminUser"), Users: r.text("adminUsersSecretName"), OIDC: r.oidc(),
+		Networks:    r.list("adminNetworks"),
 		SessionIdle: r.duration("sessionIdle"), SessionLifetime: r.duration("sessionLifetime"),
 	}
 }
 
 func (r *reader) oidc() OIDCProps {
 	return OIDCProps{
-		Issuer: r.text("oidcIssuer"), ClientID: r.text("oidcClientId"), ClientSecret: r.text("oidcSecretName"),
-		RoleClaim: r.text("oidcRoleClaim"), Editors: r.list("oidcEditors"), Viewers: r.list("oidcViewers"), Scopes: r.list("oidcScopes"),
+		Issuer: r.text("oidcIssuer"), ClientID: r.text("oidcClientId"),
+		ClientSecret: r.text("oidcSecretName"),
+		RoleClaim:    r.text("oidcRoleClaim"), Editors: r.list("oidcEditors"), Viewers: r.list("oidcViewers"),
+		Scopes: r.list("oidcScopes"),
 	}
 }
 

@@ -59,8 +59,9 @@ func (s *Stack) newFunction(spec functionSpec) *function {
 		SecurityGroups:        &[]awsec2.ISecurityGroup{spec.group},
 		Environment:           texts(environment),
 		EnvironmentEncryption: s.key,
-		Tracing:               pick(s.props.Observe.Tracing, awslambda.Tracing_ACTIVE, awslambda.Tracing_DISABLED),
-		LogGroup:              log,
+		Tracing: pick(s.props.Observe.Tracing, awslambda.Tracing_ACTIVE,
+			awslambda.Tracing_DISABLED),
+		LogGroup: log,
 		// The platform's lines of every call would cost more than the check itself. The
 		// function's own level is LOG_LEVEL: a level here would take lines of metrics,
 		// which have none, for INFO.
@@ -71,7 +72,8 @@ func (s *Stack) newFunction(spec functionSpec) *function {
 	if spec.props.Concurrency != Unreserved {
 		props.ReservedConcurrentExecutions = jsii.Number(spec.props.Concurrency)
 	}
-	f := &function{Function: awslambda.NewFunction(s.Stack, &spec.id, props), name: spec.name, props: spec.props, log: log}
+	f := &function{Function: awslambda.NewFunction(s.Stack, &spec.id, props), name: spec.name,
+		props: spec.props, log: log}
 	f.Node().AddDependency(s.store.resource)
 	return f
 }
@@ -80,8 +82,9 @@ func (s *Stack) functionName(name string) string { return s.props.name() + "-" +
 
 func (s *Stack) functionARN(name string) *string {
 	return s.FormatArn(&awscdk.ArnComponents{
-		Service: jsii.String("lambda"), Resource: jsii.String("function"), ResourceName: jsii.String(s.functionName(name)),
-		ArnFormat: awscdk.ArnFormat_COLON_RESOURCE_NAME,
+		Service: jsii.String("lambda"), Resource: jsii.String("function"),
+		ResourceName: jsii.String(s.functionName(name)),
+		ArnFormat:    awscdk.ArnFormat_COLON_RESOURCE_NAME,
 	})
 }
 
@@ -91,14 +94,16 @@ func (s *Stack) role(id, name string, log awslogs.LogGroup) awsiam.Role {
 	return awsiam.NewRole(s.Stack, jsii.String(id+"Role"), &awsiam.RoleProps{
 		AssumedBy:   awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
 		Description: jsii.String("What Tidegate's " + name + " function may do"),
-		InlinePolicies: &map[string]awsiam.PolicyDocument{"Work": awsiam.NewPolicyDocument(&awsiam.PolicyDocumentProps{
-			Statements: &[]awsiam.PolicyStatement{
-				statement("Cache", jsii.Strings("elasticache:Connect"), s.elastiCacheOf(name)),
-				statement("Log", jsii.Strings("logs:CreateLogStream", "logs:PutLogEvents"), &[]*string{log.LogGroupArn()}),
-				statement("Network", networkActions(), jsii.Strings("*")),
-				s.notByTheFunction(name),
-			},
-		})},
+		InlinePolicies: &map[string]awsiam.PolicyDocument{
+			"Work": awsiam.NewPolicyDocument(&awsiam.PolicyDocumentProps{
+				Statements: &[]awsiam.PolicyStatement{
+					statement("Cache", jsii.Strings("elasticache:Connect"), s.elastiCacheOf(name)),
+					statement("Log", jsii.Strings("logs:CreateLogStream", "logs:PutLogEvents"),
+						&[]*string{log.LogGroupArn()}),
+					statement("Network", networkActions(), jsii.Strings("*")),
+					s.notByTheFunction(name),
+				},
+			})},
 	})
 }
 
@@ -107,12 +112,14 @@ func (s *Stack) elastiCacheOf(name string) *[]*string {
 }
 
 func statement(sid string, actions, resources *[]*string) awsiam.PolicyStatement {
-	return awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{Sid: &sid, Actions: actions, Resources: resources})
+	return awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{Sid: &sid, Actions: actions,
+		Resources: resources})
 }
 
 // networkActions have no resource that could be named before the interfaces exist.
 func networkActions() *[]*string {
-	return jsii.Strings("ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:DescribeNetworkInterfaces",
+	return jsii.Strings("ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface",
+		"ec2:DeleteNetworkInterface", "ec2:DescribeNetworkInterfaces",
 		"ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses")
 }
 
@@ -120,9 +127,11 @@ func networkActions() *[]*string {
 // cannot use it.
 func (s *Stack) notByTheFunction(name string) awsiam.PolicyStatement {
 	deny := awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
-		Sid: jsii.String("NotByTheFunction"), Effect: awsiam.Effect_DENY, Actions: networkActions(), Resources: jsii.Strings("*"),
+		Sid: jsii.String("NotByTheFunction"), Effect: awsiam.Effect_DENY, Actions: networkActions(),
+		Resources: jsii.Strings("*"),
 	})
-	deny.AddCondition(jsii.String("ArnEquals"), map[string]any{"lambda:SourceFunctionArn": s.functionARN(name)})
+	deny.AddCondition(jsii.String("ArnEquals"),
+		map[string]any{"lambda:SourceFunctionArn": s.functionARN(name)})
 	return deny
 }
 

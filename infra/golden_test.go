@@ -36,7 +36,8 @@ func TestGolden(t *testing.T) {
 				return
 			}
 			if diff := cmp.Diff(string(c.golden), string(got)); diff != "" {
-				t.Errorf("go test ./infra -run TestGolden -update accepts this (-golden +synthesised):\n%s", diff)
+				t.Errorf("go test ./infra -run TestGolden -update accepts this (-golden +synthesised):\n%s",
+					diff)
 			}
 		})
 	}

@@ -14,7 +14,8 @@ const pendingDays = 7
 // snapshot and the secrets cannot be read: it goes only with them.
 func (s *Stack) newKey() awskms.Key {
 	key := awskms.NewKey(s.Stack, jsii.String("Key"), &awskms.KeyProps{
-		Description:       jsii.String("Tidegate " + s.props.Stage + ": cache, secrets, environments of the functions, logs, alarms"),
+		Description: jsii.String("Tidegate " + s.props.Stage +
+			": cache, secrets, environments of the functions, logs, alarms"),
 		Alias:             jsii.String("alias/" + s.props.name()),
 		EnableKeyRotation: jsii.Bool(true),
 		PendingWindow:     awscdk.Duration_Days(jsii.Number(pendingDays)),
@@ -27,13 +28,16 @@ func (s *Stack) newKey() awskms.Key {
 
 func (s *Stack) useByLogs() awsiam.PolicyStatement {
 	groups := s.FormatArn(&awscdk.ArnComponents{
-		Service: jsii.String("logs"), Resource: jsii.String("log-group"), ArnFormat: awscdk.ArnFormat_COLON_RESOURCE_NAME,
+		Service: jsii.String("logs"), Resource: jsii.String("log-group"),
+		ArnFormat:    awscdk.ArnFormat_COLON_RESOURCE_NAME,
 		ResourceName: s.logGroupName("*"),
 	})
 	return awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
-		Sid:        jsii.String("Logs"),
-		Principals: &[]awsiam.IPrincipal{awsiam.NewServicePrincipal(jsii.String("logs."+*s.Region()+".amazonaws.com"), nil)},
-		Actions: jsii.Strings("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:GenerateDataKeyWithoutPlaintext",
+		Sid: jsii.String("Logs"),
+		Principals: &[]awsiam.IPrincipal{
+			awsiam.NewServicePrincipal(jsii.String("logs."+*s.Region()+".amazonaws.com"), nil)},
+		Actions: jsii.Strings("kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey",
+			"kms:GenerateDataKeyWithoutPlaintext",
 			"kms:ReEncryptFrom", "kms:ReEncryptTo"),
 		Resources:  jsii.Strings("*"), // this key
 		Conditions: &map[string]any{"ArnLike": map[string]any{"kms:EncryptionContext:aws:logs:arn": groups}},
@@ -42,8 +46,9 @@ func (s *Stack) useByLogs() awsiam.PolicyStatement {
 
 func (s *Stack) useByAlarms() awsiam.PolicyStatement {
 	return awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
-		Sid:        jsii.String("Alarms"),
-		Principals: &[]awsiam.IPrincipal{awsiam.NewServicePrincipal(jsii.String("cloudwatch.amazonaws.com"), nil)},
+		Sid: jsii.String("Alarms"),
+		Principals: &[]awsiam.IPrincipal{
+			awsiam.NewServicePrincipal(jsii.String("cloudwatch.amazonaws.com"), nil)},
 		Actions:    jsii.Strings("kms:Decrypt", "kms:GenerateDataKey"),
 		Resources:  jsii.Strings("*"), // this key
 		Conditions: &map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": s.Account()}},

@@ -28,7 +28,8 @@ func (s *Stack) ofCache(name, statistic string) awscloudwatch.IMetric {
 }
 
 func ofNode(node, name, statistic string) awscloudwatch.IMetric {
-	return metric("AWS/ElastiCache", name, statistic, map[string]string{"CacheClusterId": node, "CacheNodeId": "0001"})
+	return metric("AWS/ElastiCache", name, statistic,
+		map[string]string{"CacheClusterId": node, "CacheNodeId": "0001"})
 }
 
 func ofFunction(f *function, name, statistic string) awscloudwatch.IMetric {
@@ -38,7 +39,8 @@ func ofFunction(f *function, name, statistic string) awscloudwatch.IMetric {
 // metric is one by the minute.
 func metric(namespace, name, statistic string, dimensions map[string]string) awscloudwatch.IMetric {
 	return awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
-		Namespace: &namespace, MetricName: &name, Statistic: &statistic, Period: awscdk.Duration_Minutes(jsii.Number(1)),
+		Namespace: &namespace, MetricName: &name, Statistic: &statistic,
+		Period:        awscdk.Duration_Minutes(jsii.Number(1)),
 		DimensionsMap: texts(dimensions),
 	})
 }
@@ -46,19 +48,26 @@ func metric(namespace, name, statistic string, dimensions map[string]string) aws
 // newMetricsDashboard is the operator's page in CloudWatch.
 func (s *Stack) newMetricsDashboard() {
 	rows := []awscloudwatch.IWidget{
-		graph("Checks a minute; calls without a good credential", s.all(telemetry.Checks, telemetry.Allowed, telemetry.Denied),
+		graph("Checks a minute; calls without a good credential",
+			s.all(telemetry.Checks, telemetry.Allowed, telemetry.Denied),
 			s.all(telemetry.Refused, telemetry.Unauthorized)),
-		graph("What would be denied, and who is near", s.all(telemetry.ShadowDenied, telemetry.CandidateDenied, telemetry.NearLimit), nil),
-		graph("Degraded checks and errors of the cache", s.all(telemetry.Degraded, telemetry.StoreErrors), nil),
+		graph("What would be denied, and who is near",
+			s.all(telemetry.ShadowDenied, telemetry.CandidateDenied, telemetry.NearLimit), nil),
+		graph("Degraded checks and errors of the cache",
+			s.all(telemetry.Degraded, telemetry.StoreErrors), nil),
 		graph("Cache latency in ms", []awscloudwatch.IMetric{s.latency("p50"), s.latency("p99")}, nil),
-		graph("Check function: duration in ms", []awscloudwatch.IMetric{ofFunction(s.check, "Duration", "p50"), ofFunction(s.check, "Duration", "p99")},
+		graph("Check function: duration in ms",
+			[]awscloudwatch.IMetric{ofFunction(s.check, "Duration", "p50"),
+				ofFunction(s.check, "Duration", "p99")},
 			s.all(telemetry.ColdStart)),
 		graph("Functions: errors and throttles", []awscloudwatch.IMetric{
-			ofFunction(s.check, "Errors", "Sum"), ofFunction(s.check, "Throttles", "Sum"), ofFunction(s.admin, "Errors", "Sum"),
+			ofFunction(s.check, "Errors", "Sum"), ofFunction(s.check, "Throttles", "Sum"),
+			ofFunction(s.admin, "Errors", "Sum"),
 		}, []awscloudwatch.IMetric{ofFunction(s.check, "ConcurrentExecutions", "Maximum")}),
 	}
 	rows = append(rows, s.cacheWidgets()...)
-	board := awscloudwatch.NewDashboard(s.Stack, jsii.String("Metrics"), &awscloudwatch.DashboardProps{DashboardName: jsii.String(s.props.name())})
+	board := awscloudwatch.NewDashboard(s.Stack, jsii.String("Metrics"),
+		&awscloudwatch.DashboardProps{DashboardName: jsii.String(s.props.name())})
 	for i := 0; i < len(rows); i += 2 {
 		board.AddWidgets(rows[i : i+2]...)
 	}
@@ -76,9 +85,11 @@ func (s *Stack) all(counts ...telemetry.Metric) []awscloudwatch.IMetric {
 func (s *Stack) cacheWidgets() []awscloudwatch.IWidget {
 	if s.props.Store.Kind == Serverless {
 		return []awscloudwatch.IWidget{
-			graph("Cache: ECPUs a minute, throttled commands", []awscloudwatch.IMetric{s.ofCache("ElastiCacheProcessingUnits", "Sum")},
+			graph("Cache: ECPUs a minute, throttled commands",
+				[]awscloudwatch.IMetric{s.ofCache("ElastiCacheProcessingUnits", "Sum")},
 				[]awscloudwatch.IMetric{s.ofCache("ThrottledCmds", "Sum")}),
-			graph("Cache: bytes, evictions", []awscloudwatch.IMetric{s.ofCache("BytesUsedForCache", "Maximum")},
+			graph("Cache: bytes, evictions",
+				[]awscloudwatch.IMetric{s.ofCache("BytesUsedForCache", "Maximum")},
 				[]awscloudwatch.IMetric{s.ofCache("Evictions", "Sum")}),
 		}
 	}
@@ -87,7 +98,8 @@ func (s *Stack) cacheWidgets() []awscloudwatch.IWidget {
 		processor = append(processor, ofNode(node, "EngineCPUUtilization", "Maximum"))
 		memory = append(memory, ofNode(node, "DatabaseMemoryUsagePercentage", "Maximum"))
 	}
-	return []awscloudwatch.IWidget{graph("Cache: processor in %", processor, nil), graph("Cache: memory in %", memory, nil)}
+	return []awscloudwatch.IWidget{graph("Cache: processor in %", processor, nil),
+		graph("Cache: memory in %", memory, nil)}
 }
 
 func graph(title string, left, right []awscloudwatch.IMetric) awscloudwatch.IWidget {

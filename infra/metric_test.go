@@ -17,7 +17,8 @@ import (
 func written(t *testing.T, stage string) []string {
 	t.Helper()
 	var line bytes.Buffer
-	metrics, err := telemetry.NewMetrics(&line, telemetry.Options{Service: telemetry.CheckService, Stage: stage}, time.Now)
+	metrics, err := telemetry.NewMetrics(&line,
+		telemetry.Options{Service: telemetry.CheckService, Stage: stage}, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +101,8 @@ func graphed(t *testing.T, made template) []string {
 			Properties struct{ Metrics [][]any }
 		}
 	}
-	if err := json.Unmarshal([]byte(text(made.only(t, "AWS::CloudWatch::Dashboard", "").Properties["DashboardBody"])), &body); err != nil {
+	if err := json.Unmarshal([]byte(text(made.only(t, "AWS::CloudWatch::Dashboard",
+		"").Properties["DashboardBody"])), &body); err != nil {
 		t.Fatal(err)
 	}
 	var all []string
@@ -160,7 +162,8 @@ func TestRefusedCallsAreNoFailures(t *testing.T) {
 				expressions = append(expressions, e)
 			}
 		}
-		for _, want := range []string{"failed=Errors", "calls=Invocations", "unauthorized=" + telemetry.Unauthorized.String()} {
+		for _, want := range []string{"failed=Errors", "calls=Invocations",
+			"unauthorized=" + telemetry.Unauthorized.String()} {
 			if !slices.Contains(watched, want) {
 				t.Errorf("%q: no %s", watched, want)
 			}

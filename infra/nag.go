@@ -28,20 +28,25 @@ var exceptions = []exception{
 	},
 	{
 		rule: "AwsSolutions-SMG4", parts: []string{"Password"},
-		why: "The first login's password changes when its owner writes another into the secret and deploys. " +
+		why: "The first login's password changes when its owner writes another into the secret and " +
+			"deploys. " +
 			"Rotating it behind their back would lock them out.",
 	},
 	{
 		rule: "AwsSolutions-AEC6", parts: []string{"Cache"},
-		why: "The rule wants the one password of all clients; this cache has a user for each function instead, who logs in by IAM.",
+		why: "The rule wants the one password of all clients; this cache has a user for each function " +
+			"instead, who logs in by IAM.",
 	},
 	{
-		rule: "AwsSolutions-APIG4", parts: []string{"DashboardApi", "DashboardLogin", "DashboardProvider", "DashboardRoute", "DashboardSettle"},
-		why: "The dashboard authenticates by itself: sessions for people, tokens for machines, default deny on every route but the login's.",
+		rule: "AwsSolutions-APIG4", parts: []string{"DashboardApi", "DashboardLogin", "DashboardProvider",
+			"DashboardRoute", "DashboardSettle"},
+		why: "The dashboard authenticates by itself: sessions for people, tokens for machines, default " +
+			"deny on every route but the login's.",
 	},
 	{
 		rule: "AwsSolutions-APIG4", parts: []string{"ExampleRest"},
-		why: "Browsers send no credential with OPTIONS, so nothing may be asked for there. It reaches no backend.",
+		why: "Browsers send no credential with OPTIONS, so nothing may be asked for there. It reaches no " +
+			"backend.",
 	},
 	{
 		rule: "AwsSolutions-COG4", parts: []string{"ExampleRest"},
@@ -49,11 +54,13 @@ var exceptions = []exception{
 	},
 	{
 		rule: "AwsSolutions-APIG1", parts: []string{"ExampleRest"},
-		why: "A REST API's access log needs a role in the settings of the whole account, which an example must not change. The HTTP APIs have theirs.",
+		why: "A REST API's access log needs a role in the settings of the whole account, which an example " +
+			"must not change. The HTTP APIs have theirs.",
 	},
 	{
 		rule: "AwsSolutions-APIG1", parts: []string{"DashboardStage", "ExampleHttpStage"},
-		why: "A dev stage pays for no access logs, and the dashboard audits every change by itself. -c accessLogs=true adds them; prod has them.",
+		why: "A dev stage pays for no access logs, and the dashboard audits every change by itself. -c " +
+			"accessLogs=true adds them; prod has them.",
 	},
 	{
 		rule: "AwsSolutions-APIG6", parts: []string{"ExampleRest"},
@@ -75,7 +82,8 @@ func (s *Stack) inspect(app awscdk.App) {
 	for _, e := range exceptions {
 		s.except(e)
 	}
-	awscdk.Aspects_Of(app).Add(cdknag.NewAwsSolutionsChecks(&cdknag.NagPackProps{Verbose: jsii.Bool(true)}), nil)
+	awscdk.Aspects_Of(app).Add(cdknag.NewAwsSolutionsChecks(&cdknag.NagPackProps{Verbose: jsii.Bool(true)}),
+		nil)
 }
 
 func (s *Stack) except(e exception) {
@@ -85,7 +93,8 @@ func (s *Stack) except(e exception) {
 	}
 	for _, part := range e.parts {
 		if child := s.Node().TryFindChild(&part); child != nil {
-			cdknag.NagSuppressions_AddResourceSuppressions(child, &[]*cdknag.NagPackSuppression{suppression}, jsii.Bool(true))
+			cdknag.NagSuppressions_AddResourceSuppressions(child, &[]*cdknag.NagPackSuppression{suppression},
+				jsii.Bool(true))
 		}
 	}
 }

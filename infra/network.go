@@ -40,7 +40,8 @@ func (s *Stack) newNetwork() *network {
 	check, admin := s.props.egress()
 	for group, out := range map[awsec2.SecurityGroup]bool{n.check: check, n.admin: admin} {
 		if out {
-			group.AddEgressRule(awsec2.Peer_AnyIpv4(), awsec2.Port_Tcp(jsii.Number(httpsPort)), jsii.String("to the identity provider"), nil)
+			group.AddEgressRule(awsec2.Peer_AnyIpv4(), awsec2.Port_Tcp(jsii.Number(httpsPort)),
+				jsii.String("to the identity provider"), nil)
 		}
 	}
 	return n
@@ -67,8 +68,10 @@ func (s *Stack) newVPC() awsec2.Vpc {
 	if check, admin := s.props.egress(); check || admin {
 		props.NatGateways = jsii.Number(s.props.NATGateways)
 		*props.SubnetConfiguration = append(*props.SubnetConfiguration,
-			&awsec2.SubnetConfiguration{Name: jsii.String("public"), SubnetType: awsec2.SubnetType_PUBLIC, MapPublicIpOnLaunch: jsii.Bool(false)},
-			&awsec2.SubnetConfiguration{Name: jsii.String("egress"), SubnetType: awsec2.SubnetType_PRIVATE_WITH_EGRESS})
+			&awsec2.SubnetConfiguration{Name: jsii.String("public"), SubnetType: awsec2.SubnetType_PUBLIC,
+				MapPublicIpOnLaunch: jsii.Bool(false)},
+			&awsec2.SubnetConfiguration{Name: jsii.String("egress"),
+				SubnetType: awsec2.SubnetType_PRIVATE_WITH_EGRESS})
 	}
 	if len(s.props.Zones) > 0 {
 		props.AvailabilityZones = jsii.Strings(s.props.Zones...)
@@ -77,7 +80,8 @@ func (s *Stack) newVPC() awsec2.Vpc {
 	}
 	vpc := awsec2.NewVpc(s.Stack, jsii.String("Network"), props)
 	vpc.AddFlowLog(jsii.String("Rejected"), &awsec2.FlowLogOptions{
-		Destination: awsec2.FlowLogDestination_ToCloudWatchLogs(s.logGroup("NetworkLog", "network"), s.flowLogRole()),
+		Destination: awsec2.FlowLogDestination_ToCloudWatchLogs(s.logGroup("NetworkLog", "network"),
+			s.flowLogRole()),
 		TrafficType: awsec2.FlowLogTrafficType_REJECT,
 	})
 	return vpc
@@ -86,9 +90,10 @@ func (s *Stack) newVPC() awsec2.Vpc {
 // flowLogRole is for flow logs of this account alone; what they may write, the CDK adds.
 func (s *Stack) flowLogRole() awsiam.Role {
 	return awsiam.NewRole(s.Stack, jsii.String("NetworkLogRole"), &awsiam.RoleProps{
-		AssumedBy: awsiam.NewServicePrincipal(jsii.String("vpc-flow-logs.amazonaws.com"), &awsiam.ServicePrincipalOpts{
-			Conditions: &map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": s.Account()}},
-		}),
+		AssumedBy: awsiam.NewServicePrincipal(jsii.String("vpc-flow-logs.amazonaws.com"),
+			&awsiam.ServicePrincipalOpts{
+				Conditions: &map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": s.Account()}},
+			}),
 	})
 }
 

@@ -9,17 +9,22 @@ import (
 func (s *Stack) newOutputs() {
 	s.output("DashboardUrl", s.panel.url, "The dashboard")
 	if s.secrets.password != nil {
-		s.output("FirstLogin", "aws secretsmanager get-secret-value --query SecretString --output text --secret-id "+s.props.name()+"/password",
+		s.output("FirstLogin", "aws secretsmanager get-secret-value --query SecretString --output text "+
+			"--secret-id "+s.props.name()+"/password",
 			"Prints the first password; the user is "+s.props.Login.User)
 	}
-	s.output("CheckFunctionArn", *s.check.FunctionArn(), "The authorizer's function, for APIs of other stacks and accounts")
+	s.output("CheckFunctionArn", *s.check.FunctionArn(),
+		"The authorizer's function, for APIs of other stacks and accounts")
 	s.output("CacheHost", *s.store.host, "The cache; only the functions reach it")
 	s.output("AlarmTopicArn", *s.topic.TopicArn(), "Alarms are published here")
 	if s.example != nil {
 		s.output("ExampleRestUrl", *s.example.rest.Url(), "The example REST API: 429 over a limit")
-		s.output("ExampleHttpUrl", *s.example.http.ApiEndpoint(), "The example HTTP API: "+s.httpDenial()+" over a limit")
-		s.output("ExampleRestAuthorizerArn", *s.example.restAuthorizer.ARN, "Authorizer of the example REST API")
-		s.output("ExampleHttpAuthorizerArn", *s.example.httpAuthorizer.ARN, "Authorizer of the example HTTP API")
+		s.output("ExampleHttpUrl", *s.example.http.ApiEndpoint(),
+			"The example HTTP API: "+s.httpDenial()+" over a limit")
+		s.output("ExampleRestAuthorizerArn", *s.example.restAuthorizer.ARN,
+			"Authorizer of the example REST API")
+		s.output("ExampleHttpAuthorizerArn", *s.example.httpAuthorizer.ARN,
+			"Authorizer of the example HTTP API")
 	}
 }
 
@@ -32,5 +37,6 @@ func (s *Stack) httpDenial() string {
 }
 
 func (s *Stack) output(id, value, description string) {
-	awscdk.NewCfnOutput(s.Stack, &id, &awscdk.CfnOutputProps{Value: &value, Description: jsii.String(description)})
+	awscdk.NewCfnOutput(s.Stack, &id,
+		&awscdk.CfnOutputProps{Value: &value, Description: jsii.String(description)})
 }

@@ -258,8 +258,10 @@ func Defaults(p Props) Props {
 	}
 	// A new account may have 10 environments in all, of which none can be reserved. So
 	// only prod reserves any.
-	for f, concurrency := range map[*FunctionProps]int{&p.Check: pick(prod, 100, Unreserved), &p.Admin: pick(prod, 5, Unreserved)} {
-		f.Memory, f.Concurrency, f.LogLevel = first(f.Memory, 512), first(f.Concurrency, concurrency), first(f.LogLevel, "info")
+	for f, concurrency := range map[*FunctionProps]int{&p.Check: pick(prod, 100, Unreserved),
+		&p.Admin: pick(prod, 5, Unreserved)} {
+		f.Memory, f.Concurrency, f.LogLevel = first(f.Memory, 512), first(f.Concurrency, concurrency),
+			first(f.LogLevel, "info")
 	}
 	return p
 }
@@ -316,9 +318,12 @@ func (p *Props) check() error {
 			errs = append(errs, fmt.Errorf("-c %s=%v: %s", flag, value, problem))
 		}
 	}
-	want(stageName.MatchString(p.Stage), "stage", p.Stage, "must be 2 to 12 lower-case letters, digits and hyphens, a letter first, no hyphen last")
-	want(networkRange(p.CIDR), "cidr", p.CIDR, "must be a private IPv4 range of /16 to /24, such as 10.42.0.0/22")
-	want(len(p.Zones) == 0 || len(p.Zones) >= 2 && len(p.Zones) <= 3, "zones", strings.Join(p.Zones, ","), "must be 2 or 3 zones")
+	want(stageName.MatchString(p.Stage), "stage", p.Stage,
+		"must be 2 to 12 lower-case letters, digits and hyphens, a letter first, no hyphen last")
+	want(networkRange(p.CIDR), "cidr", p.CIDR,
+		"must be a private IPv4 range of /16 to /24, such as 10.42.0.0/22")
+	want(len(p.Zones) == 0 || len(p.Zones) >= 2 && len(p.Zones) <= 3, "zones", strings.Join(p.Zones, ","),
+		"must be 2 or 3 zones")
 	for _, zone := range p.Zones {
 		want(zoneName.MatchString(zone), "zones", zone, "must be names such as eu-west-1a")
 	}
@@ -326,8 +331,10 @@ func (p *Props) check() error {
 	p.Check.check("check", want)
 	p.Admin.check("admin", want)
 	level := p.Check.LogLevel
-	want(slices.Contains([]string{"debug", "info", "warn", "error"}, level), "logLevel", level, "must be debug, info, warn or error")
-	want(corsOrigin.MatchString(p.CORSOrigin), "corsOrigin", p.CORSOrigin, "must be an origin such as https://app.example.com, * or none")
+	want(slices.Contains([]string{"debug", "info", "warn", "error"}, level), "logLevel", level,
+		"must be debug, info, warn or error")
+	want(corsOrigin.MatchString(p.CORSOrigin), "corsOrigin", p.CORSOrigin,
+		"must be an origin such as https://app.example.com, * or none")
 	want(p.Example || !p.WAF, "waf", p.WAF, "guards the example's REST API: set example=true too")
 	for _, caller := range p.Callers {
 		if err := authorizer.CheckARN(caller); err != nil {
@@ -338,13 +345,16 @@ func (p *Props) check() error {
 	p.Decision.check(want)
 	p.Login.check(want)
 	p.Observe.check(want)
-	want(releaseName.MatchString(p.Release), "release", p.Release, "must be at most 64 letters, digits and ._+/-")
+	want(releaseName.MatchString(p.Release), "release", p.Release,
+		"must be at most 64 letters, digits and ._+/-")
 	want(p.NATGateways >= 1 && p.NATGateways <= 3, "natGateways", p.NATGateways, "must be 1 to 3")
 	p.Domain.check(want)
-	want(p.AlarmEmail == "" || email.MatchString(p.AlarmEmail), "alarmEmail", p.AlarmEmail, "must be an address")
+	want(p.AlarmEmail == "" || email.MatchString(p.AlarmEmail), "alarmEmail", p.AlarmEmail,
+		"must be an address")
 	want(slices.Contains(logDays, p.LogDays), "logDays", p.LogDays, "must be one of %v", logDays)
 	for name := range p.Tags {
-		want(name != "" && !strings.HasPrefix(strings.ToLower(name), "aws:"), "tags", name, "must be names that do not begin with aws:")
+		want(name != "" && !strings.HasPrefix(strings.ToLower(name), "aws:"), "tags", name,
+			"must be names that do not begin with aws:")
 	}
 	return errors.Join(errs...)
 }
@@ -355,17 +365,20 @@ type wants func(ok bool, flag string, value any, format string, arguments ...any
 func (s *StoreProps) check(want wants) {
 	want(s.Kind == Serverless || s.Kind == Nodes, "store", s.Kind, "must be %s or %s", Serverless, Nodes)
 	want(s.MaxStorageGB >= 1 && s.MaxStorageGB <= 5000, "maxStorageGB", s.MaxStorageGB, "must be 1 to 5000")
-	want(s.MaxECPUs >= 1000 && s.MaxECPUs <= 15_000_000, "maxECPUs", s.MaxECPUs, "must be 1000 to 15000000 a second")
+	want(s.MaxECPUs >= 1000 && s.MaxECPUs <= 15_000_000, "maxECPUs", s.MaxECPUs,
+		"must be 1000 to 15000000 a second")
 	want(nodeType.MatchString(s.NodeType), "nodeType", s.NodeType, "must be a type such as cache.r7g.large")
 	want(s.Shards >= 1 && s.Shards <= 500, "shards", s.Shards, "must be 1 to 500")
-	want(s.Replicas >= 1 && s.Replicas <= 5, "replicas", s.Replicas, "must be 1 to 5: without one a failed node loses its counts")
+	want(s.Replicas >= 1 && s.Replicas <= 5, "replicas", s.Replicas,
+		"must be 1 to 5: without one a failed node loses its counts")
 	s.checkEngine(want)
 	want(s.SnapshotDays >= 0 && s.SnapshotDays <= 35, "snapshotDays", s.SnapshotDays, "must be 0 to 35")
 }
 
 func (f *FunctionProps) check(name string, want wants) {
 	want(f.Memory >= 128 && f.Memory <= 10_240, name+"Memory", f.Memory, "must be 128 to 10240 MB")
-	want(f.Concurrency == Unreserved || f.Concurrency >= 1, name+"Concurrency", f.Concurrency, "must be at least 1, or none")
+	want(f.Concurrency == Unreserved || f.Concurrency >= 1, name+"Concurrency", f.Concurrency,
+		"must be at least 1, or none")
 }
 
 // maxJWKS leaves room for the other variables of a function, which have 4 KB together.
@@ -373,8 +386,10 @@ const maxJWKS = 2500
 
 // flagOf is the flag by the variable that the check function reads.
 var flagOf = strings.NewReplacer(
-	"IDENTITY_SOURCES", "-c identity", "IPV4_PREFIX", "-c ipv4Prefix", "IPV6_PREFIX", "-c ipv6Prefix", "JWT_ISSUER", "-c jwtIssuer",
-	"JWT_AUDIENCE", "-c jwtAudience", "JWT_JWKS_URL", "-c jwtJwksUrl", "JWT_JWKS", "-c jwtJwks", "JWT_IDENTITY_CLAIM", "-c jwtIdentityClaim",
+	"IDENTITY_SOURCES", "-c identity", "IPV4_PREFIX", "-c ipv4Prefix", "IPV6_PREFIX", "-c ipv6Prefix",
+	"JWT_ISSUER", "-c jwtIssuer",
+	"JWT_AUDIENCE", "-c jwtAudience", "JWT_JWKS_URL", "-c jwtJwksUrl", "JWT_JWKS", "-c jwtJwks",
+	"JWT_IDENTITY_CLAIM", "-c jwtIdentityClaim",
 	"JWT_PLAN_CLAIM", "-c jwtPlanClaim", "JWT_LEEWAY", "-c jwtLeeway",
 )
 
@@ -386,8 +401,10 @@ func (i *IdentityProps) check(want wants) {
 	if err := wrong.Err(); err != nil {
 		want(false, "", "", "%s", flagOf.Replace(err.Error()))
 	}
-	want(i.JWT.JWKSURL == "" || strings.HasPrefix(i.JWT.JWKSURL, "https:"), "jwtJwksUrl", i.JWT.JWKSURL, "must be an https URL")
-	want(len(i.JWT.JWKS) <= maxJWKS, "jwtJwks", "…", "must be at most %d bytes, since a function's environment has 4 KB: give jwtJwksUrl", maxJWKS)
+	want(i.JWT.JWKSURL == "" || strings.HasPrefix(i.JWT.JWKSURL, "https:"), "jwtJwksUrl", i.JWT.JWKSURL,
+		"must be an https URL")
+	want(len(i.JWT.JWKS) <= maxJWKS, "jwtJwks", "…",
+		"must be at most %d bytes, since a function's environment has 4 KB: give jwtJwksUrl", maxJWKS)
 }
 
 func (d *DecisionProps) check(want wants) {
@@ -395,8 +412,9 @@ func (d *DecisionProps) check(want wants) {
 	wantDuration(want, "callerCache", d.CallerCache, config.CallerCache)
 	wantDuration(want, "denyCache", d.DenyCache, config.DenyCache)
 	wantDuration(want, "reservationLease", d.ReservationLease, config.ReservationLease)
-	want(d.longestCheck() < checkTimeout*time.Second, "storeTimeout", duration(d.StoreTimeout), "must be shorter: a check may take 3/2 of it "+
-		"and %s to connect, and the function ends after %d s", connectTimeout, checkTimeout)
+	want(d.longestCheck() < checkTimeout*time.Second, "storeTimeout", duration(d.StoreTimeout),
+		"must be shorter: a check may take 3/2 of it "+
+			"and %s to connect, and the function ends after %d s", connectTimeout, checkTimeout)
 }
 
 // longestCheck is how long a check takes at most: to connect, to ask, and to ask again.
@@ -426,7 +444,8 @@ func (l *LoginProps) check(want wants) {
 	wantDuration(want, "sessionIdle", l.SessionIdle, config.SessionIdle)
 	wantDuration(want, "sessionLifetime", l.SessionLifetime, config.SessionLifetime)
 	if l.SessionIdle != nil && l.SessionLifetime != nil {
-		want(*l.SessionLifetime >= *l.SessionIdle, "sessionLifetime", *l.SessionLifetime, "must be no shorter than sessionIdle")
+		want(*l.SessionLifetime >= *l.SessionIdle, "sessionLifetime", *l.SessionLifetime,
+			"must be no shorter than sessionIdle")
 	}
 	l.OIDC.check(want)
 }
@@ -439,31 +458,39 @@ func (o *OIDCProps) check(want wants) {
 	want((o.Issuer == "") == (o.ClientSecret == ""), "oidcSecretName", "…", "goes with oidcIssuer: set both")
 	want(o.ClientSecret == "" || secretName.MatchString(o.ClientSecret), "oidcSecretName", "…", aSecretsName)
 	roles := len(o.Editors) + len(o.Viewers)
-	want(o.Issuer == "" || roles > 0, "oidcEditors", "", "and oidcViewers are not set: say which values of the role claim may edit or look")
-	want(o.Issuer != "" || o.RoleClaim == "" && roles+len(o.Scopes) == 0, "oidcIssuer", "", "is not set: the other oidc flags go with it")
-	want(len(o.Scopes) == 0 || slices.Contains(o.Scopes, "openid"), "oidcScopes", strings.Join(o.Scopes, ","), "must have openid among them")
+	want(o.Issuer == "" || roles > 0, "oidcEditors", "",
+		"and oidcViewers are not set: say which values of the role claim may edit or look")
+	want(o.Issuer != "" || o.RoleClaim == "" && roles+len(o.Scopes) == 0, "oidcIssuer", "",
+		"is not set: the other oidc flags go with it")
+	want(len(o.Scopes) == 0 || slices.Contains(o.Scopes, "openid"), "oidcScopes", strings.Join(o.Scopes, ","),
+		"must have openid among them")
 }
 
 func (d *DomainProps) check(want wants) {
 	want(d.Name == "" || hostName.MatchString(d.Name), "domain", d.Name, "must be a host name")
 	want((d.Name == "") == (d.Certificate == ""), "certificate", d.Certificate, "goes with domain: set both")
-	want(d.Certificate == "" || certificate.MatchString(d.Certificate), "certificate", d.Certificate, "must be the ARN of an ACM certificate")
+	want(d.Certificate == "" || certificate.MatchString(d.Certificate), "certificate", d.Certificate,
+		"must be the ARN of an ACM certificate")
 	want((d.Zone == "") == (d.ZoneID == ""), "zoneId", d.ZoneID, "goes with zone: set both")
-	want(d.ZoneID == "" || zoneID.MatchString(d.ZoneID), "zoneId", d.ZoneID, "must be the id of a Route 53 zone, such as Z0123456789ABC")
+	want(d.ZoneID == "" || zoneID.MatchString(d.ZoneID), "zoneId", d.ZoneID,
+		"must be the id of a Route 53 zone, such as Z0123456789ABC")
 	inZone := d.Name == d.Zone || strings.HasSuffix(d.Name, "."+d.Zone)
-	want(d.Zone == "" || hostName.MatchString(d.Zone) && inZone, "zone", d.Zone, "must be the zone that domain is in")
+	want(d.Zone == "" || hostName.MatchString(d.Zone) && inZone, "zone", d.Zone,
+		"must be the zone that domain is in")
 }
 
 func networkRange(cidr string) bool {
 	prefix, err := netip.ParsePrefix(cidr)
-	return err == nil && prefix.Addr().Is4() && prefix.Addr().IsPrivate() && prefix.Bits() >= 16 && prefix.Bits() <= 24 && prefix == prefix.Masked()
+	return err == nil && prefix.Addr().Is4() && prefix.Addr().IsPrivate() && prefix.Bits() >= 16 &&
+		prefix.Bits() <= 24 && prefix == prefix.Masked()
 }
 
 // httpsURL reports whether text is an https URL of a host, and nothing more than that and
 // a path.
 func httpsURL(text string) bool {
 	u, err := url.Parse(text)
-	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil && u.RawQuery == "" &&
+		u.Fragment == ""
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -24,9 +24,11 @@ const (
 )
 
 func (s *Stack) newSecrets() *secrets {
-	made := &secrets{pepper: s.secret("Pepper", "pepper", "Tidegate's pepper: hashes of API keys are made with it. Never change it.", pepperLength)}
+	made := &secrets{pepper: s.secret("Pepper", "pepper",
+		"Tidegate's pepper: hashes of API keys are made with it. Never change it.", pepperLength)}
 	if s.props.Login.User != NoUser {
-		made.password = s.secret("Password", "password", "The first password of Tidegate's dashboard.", passwordLength)
+		made.password = s.secret("Password", "password", "The first password of Tidegate's dashboard.",
+			passwordLength)
 	}
 	return made
 }
@@ -45,7 +47,8 @@ func (s *Stack) secret(id, name, description string, length int) awssecretsmanag
 		Description: &description,
 		KmsKeyId:    s.key.KeyArn(),
 		GenerateSecretString: &awssecretsmanager.CfnSecret_GenerateSecretStringProperty{
-			PasswordLength: jsii.Number(length), ExcludePunctuation: jsii.Bool(true), RequireEachIncludedType: jsii.Bool(true),
+			PasswordLength: jsii.Number(length), ExcludePunctuation: jsii.Bool(true),
+			RequireEachIncludedType: jsii.Bool(true),
 		},
 	})
 	secret.ApplyRemovalPolicy(s.removal(), nil)

@@ -16,7 +16,8 @@ import (
 // on runs a test on every golden template and on a plain prod stack.
 func on(t *testing.T, test func(t *testing.T, made template)) {
 	t.Helper()
-	for name, build := range map[string]func() (template, error){"dev": dev, "prod": prod, "minimal prod": minimal} {
+	for name, build := range map[string]func() (template, error){"dev": dev, "prod": prod,
+		"minimal prod": minimal} {
 		t.Run(name, func(t *testing.T) { test(t, of(t, build)) })
 	}
 }
@@ -62,7 +63,8 @@ func TestServerlessCache(t *testing.T) {
 			equal(t, "key", text(cache["KmsKeyId"]), made.key(t))
 			equal(t, "groups", text(cache.at("SecurityGroupIds", 0)), groupOf(t, made, "CacheGroup"))
 			equal(t, "subnets", len(list(cache["SubnetIds"])), 2)
-			if cache.at("CacheUsageLimits", "ECPUPerSecond", "Maximum") == nil || cache.at("CacheUsageLimits", "DataStorage", "Maximum") == nil {
+			if cache.at("CacheUsageLimits", "ECPUPerSecond", "Maximum") == nil ||
+				cache.at("CacheUsageLimits", "DataStorage", "Maximum") == nil {
 				t.Errorf("nothing bounds what the cache may cost: %v", cache["CacheUsageLimits"])
 			}
 		})
@@ -73,8 +75,10 @@ func TestNodes(t *testing.T) {
 	made := of(t, prod)
 	cache := made.only(t, "AWS::ElastiCache::ReplicationGroup", "").Properties
 	for name, want := range map[string]any{
-		"Engine": "valkey", "TransitEncryptionEnabled": true, "TransitEncryptionMode": "required", "AtRestEncryptionEnabled": true,
-		"AutomaticFailoverEnabled": true, "MultiAZEnabled": true, "NumNodeGroups": 2, "ReplicasPerNodeGroup": 2,
+		"Engine": "valkey", "TransitEncryptionEnabled": true, "TransitEncryptionMode": "required",
+		"AtRestEncryptionEnabled":  true,
+		"AutomaticFailoverEnabled": true, "MultiAZEnabled": true, "NumNodeGroups": 2,
+		"ReplicasPerNodeGroup": 2,
 	} {
 		equal(t, name, cache[name], want)
 	}
@@ -106,7 +110,8 @@ func TestFunctionsLogInByIAMOverTLS(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-west-1")
 	on(t, func(t *testing.T, made template) {
 		for id, user := range map[string]string{"Check": "CheckUser", "Admin": "AdminUser"} {
-			raw := strings.NewReplacer("${", "", "}", "", "Cache.", "cache.").Replace(text(environment(t, made, id)["VALKEY_URL"]))
+			raw := strings.NewReplacer("${", "", "}", "", "Cache.",
+				"cache.").Replace(text(environment(t, made, id)["VALKEY_URL"]))
 			if err := valkeyurl.CheckURL(raw); err != nil {
 				t.Fatalf("%s: %v", raw, err)
 			}
@@ -115,12 +120,15 @@ func TestFunctionsLogInByIAMOverTLS(t *testing.T) {
 				t.Fatal(err)
 			}
 			equal(t, "scheme", u.Scheme, "valkeys")
-			equal(t, "user", u.User.Username(), made.only(t, "AWS::ElastiCache::User", user).Properties["UserName"])
+			equal(t, "user", u.User.Username(),
+				made.only(t, "AWS::ElastiCache::User", user).Properties["UserName"])
 			equal(t, "cluster", u.Query().Get("cluster"), "true")
 			name := ""
-			for _, r := range append(made.all("AWS::ElastiCache::ServerlessCache"), made.all("AWS::ElastiCache::ReplicationGroup")...) {
+			for _, r := range append(made.all("AWS::ElastiCache::ServerlessCache"),
+				made.all("AWS::ElastiCache::ReplicationGroup")...) {
 				name = text(r.Properties["ServerlessCacheName"]) + text(r.Properties["ReplicationGroupId"])
-				equal(t, "serverless", u.Query().Get("serverless") == "true", r.Type == "AWS::ElastiCache::ServerlessCache")
+				equal(t, "serverless", u.Query().Get("serverless") == "true",
+					r.Type == "AWS::ElastiCache::ServerlessCache")
 			}
 			equal(t, "cache", u.Query().Get("iam"), name)
 		}
@@ -213,7 +221,8 @@ func TestSecretsAreReferences(t *testing.T) {
 		} {
 			equal(t, variable, text(environment(t, made, where[0])[variable]), where[1])
 		}
-		equal(t, "pepper", text(environment(t, made, "Check")["KEY_PEPPER"]), text(environment(t, made, "Admin")["KEY_PEPPER"]))
+		equal(t, "pepper", text(environment(t, made, "Check")["KEY_PEPPER"]),
+			text(environment(t, made, "Admin")["KEY_PEPPER"]))
 		for _, secret := range made.all("AWS::SecretsManager::Secret") {
 			if secret.Properties["SecretString"] != nil || secret.Properties["GenerateSecretString"] == nil {
 				t.Errorf("%s is written in the template", secret.id)
@@ -221,15 +230,18 @@ func TestSecretsAreReferences(t *testing.T) {
 			equal(t, "key", text(secret.Properties["KmsKeyId"]), made.key(t))
 		}
 	})
-	for variable, name := range map[string]string{"OIDC_CLIENT_SECRET": "login/tidegate", "ADMIN_USERS": "login/users"} {
-		equal(t, variable, text(environment(t, of(t, prod), "Admin")[variable]), "{{resolve:secretsmanager:"+name+":SecretString:::}}")
+	for variable, name := range map[string]string{"OIDC_CLIENT_SECRET": "login/tidegate",
+		"ADMIN_USERS": "login/users"} {
+		equal(t, variable, text(environment(t, of(t, prod), "Admin")[variable]),
+			"{{resolve:secretsmanager:"+name+":SecretString:::}}")
 	}
 }
 
 // Whatever is stored is encrypted with the stack's own key.
 func TestEncryption(t *testing.T) {
 	properties := map[string]string{
-		"AWS::Logs::LogGroup": "KmsKeyId", "AWS::SNS::Topic": "KmsMasterKeyId", "AWS::SecretsManager::Secret": "KmsKeyId",
+		"AWS::Logs::LogGroup": "KmsKeyId", "AWS::SNS::Topic": "KmsMasterKeyId",
+		"AWS::SecretsManager::Secret":       "KmsKeyId",
 		"AWS::ElastiCache::ServerlessCache": "KmsKeyId", "AWS::ElastiCache::ReplicationGroup": "KmsKeyId",
 	}
 	on(t, func(t *testing.T, made template) {
@@ -259,7 +271,8 @@ func TestLogRetention(t *testing.T) {
 func TestOutputs(t *testing.T) {
 	for build, outputs := range map[*func() (template, error)][]string{
 		&dev: {
-			"AlarmTopicArn", "CacheHost", "CheckFunctionArn", "DashboardUrl", "ExampleHttpAuthorizerArn", "ExampleHttpUrl", "ExampleRestAuthorizerArn",
+			"AlarmTopicArn", "CacheHost", "CheckFunctionArn", "DashboardUrl", "ExampleHttpAuthorizerArn",
+			"ExampleHttpUrl", "ExampleRestAuthorizerArn",
 			"ExampleRestUrl", "FirstLogin",
 		},
 		&minimal: {"AlarmTopicArn", "CacheHost", "CheckFunctionArn", "DashboardUrl", "FirstLogin"},
@@ -289,14 +302,18 @@ func TestRemoval(t *testing.T) {
 			return
 		}
 		for id, r := range made.Resources {
-			if slices.Contains(data, r.Type) && (r.DeletionPolicy != "RetainExceptOnCreate" || r.UpdateReplacePolicy != "Retain") {
+			if slices.Contains(data, r.Type) &&
+				(r.DeletionPolicy != "RetainExceptOnCreate" || r.UpdateReplacePolicy != "Retain") {
 				t.Errorf("%s is deleted", id)
 			}
 		}
 	})
-	equal(t, "last snapshot", of(t, minimal).only(t, "AWS::ElastiCache::ServerlessCache", "").Properties["FinalSnapshotName"], "tidegate-prod-final")
-	equal(t, "dev's last snapshot", of(t, dev).only(t, "AWS::ElastiCache::ServerlessCache", "").Properties["FinalSnapshotName"], nil)
-	equal(t, "nodes", of(t, prod).only(t, "AWS::ElastiCache::ReplicationGroup", "").DeletionPolicy, "Snapshot")
+	equal(t, "last snapshot", of(t, minimal).only(t, "AWS::ElastiCache::ServerlessCache",
+		"").Properties["FinalSnapshotName"], "tidegate-prod-final")
+	equal(t, "dev's last snapshot",
+		of(t, dev).only(t, "AWS::ElastiCache::ServerlessCache", "").Properties["FinalSnapshotName"], nil)
+	equal(t, "nodes", of(t, prod).only(t, "AWS::ElastiCache::ReplicationGroup",
+		"").DeletionPolicy, "Snapshot")
 }
 
 func TestTags(t *testing.T) {
@@ -307,7 +324,8 @@ func TestTags(t *testing.T) {
 			pair, _ := tag.(map[string]any)
 			tags[text(pair["Key"])] = text(pair["Value"])
 		}
-		for name, value := range map[string]string{"Application": "Tidegate", "Stage": "prod", "team": "api", "centre": "42"} {
+		for name, value := range map[string]string{"Application": "Tidegate", "Stage": "prod", "team": "api",
+			"centre": "42"} {
 			equal(t, r.id+" "+name, tags[name], value)
 		}
 	}

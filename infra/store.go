@@ -31,7 +31,8 @@ func (s *Stack) newStore() *store {
 
 // url is the VALKEY_URL of a function.
 func (s *Stack) url(function string) string {
-	return fmt.Sprintf("valkeys://%s@%s:%d?cluster=true&iam=%s%s", s.userName(function), *s.store.host, primaryPort, s.props.name(), s.store.options)
+	return fmt.Sprintf("valkeys://%s@%s:%d?cluster=true&iam=%s%s", s.userName(function), *s.store.host,
+		primaryPort, s.props.name(), s.store.options)
 }
 
 func (s *Stack) newServerless(u *users) *store {
@@ -46,8 +47,10 @@ func (s *Stack) newServerless(u *users) *store {
 		SecurityGroupIds:    &[]any{s.network.cache.SecurityGroupId()},
 		SubnetIds:           anys(s.network.vpc.SelectSubnets(s.network.isolated()).SubnetIds),
 		CacheUsageLimits: &awselasticache.CfnServerlessCache_CacheUsageLimitsProperty{
-			DataStorage:   &awselasticache.CfnServerlessCache_DataStorageProperty{Maximum: jsii.Number(p.MaxStorageGB), Unit: jsii.String("GB")},
-			EcpuPerSecond: &awselasticache.CfnServerlessCache_ECPUPerSecondProperty{Maximum: jsii.Number(p.MaxECPUs)},
+			DataStorage: &awselasticache.CfnServerlessCache_DataStorageProperty{
+				Maximum: jsii.Number(p.MaxStorageGB), Unit: jsii.String("GB")},
+			EcpuPerSecond: &awselasticache.CfnServerlessCache_ECPUPerSecondProperty{
+				Maximum: jsii.Number(p.MaxECPUs)},
 		},
 		SnapshotRetentionLimit: jsii.Number(p.SnapshotDays),
 	}
@@ -66,41 +69,46 @@ func (s *Stack) newServerless(u *users) *store {
 
 func (s *Stack) newNodes(u *users) *store {
 	p := s.props.Store
-	subnets := awselasticache.NewCfnSubnetGroup(s.Stack, jsii.String("CacheSubnets"), &awselasticache.CfnSubnetGroupProps{
-		Description: jsii.String("Tidegate's isolated subnets"),
-		SubnetIds:   anys(s.network.vpc.SelectSubnets(s.network.isolated()).SubnetIds),
-	})
+	subnets := awselasticache.NewCfnSubnetGroup(s.Stack, jsii.String("CacheSubnets"),
+		&awselasticache.CfnSubnetGroupProps{
+			Description: jsii.String("Tidegate's isolated subnets"),
+			SubnetIds:   anys(s.network.vpc.SelectSubnets(s.network.isolated()).SubnetIds),
+		})
 	// Under pressure only counts may go, never configuration, and those of callers who
 	// come seldom first: a flood of new ones evicts itself.
-	parameters := awselasticache.NewCfnParameterGroup(s.Stack, jsii.String("CacheParameters"), &awselasticache.CfnParameterGroupProps{
-		CacheParameterGroupFamily: jsii.String("valkey" + p.majorVersion()),
-		Description:               jsii.String("Tidegate: cluster mode; under pressure counts may go, never configuration"),
-		Properties:                map[string]any{"cluster-enabled": "yes", "maxmemory-policy": "volatile-lfu"},
-	})
-	group := awselasticache.NewCfnReplicationGroup(s.Stack, jsii.String("Cache"), &awselasticache.CfnReplicationGroupProps{
-		ReplicationGroupId:          jsii.String(s.props.name()),
-		ReplicationGroupDescription: jsii.String("Tidegate " + s.props.Stage + ": keys, limits and counts"),
-		Engine:                      jsii.String("valkey"),
-		EngineVersion:               jsii.String(p.Version),
-		CacheNodeType:               &p.NodeType,
-		NumNodeGroups:               jsii.Number(p.Shards),
-		ReplicasPerNodeGroup:        jsii.Number(p.Replicas),
-		AutomaticFailoverEnabled:    true,
-		MultiAzEnabled:              true,
-		AutoMinorVersionUpgrade:     true,
-		TransitEncryptionEnabled:    true,
-		TransitEncryptionMode:       jsii.String("required"),
-		AtRestEncryptionEnabled:     true,
-		KmsKeyId:                    s.key.KeyArn(),
-		UserGroupIds:                &[]*string{u.group.Ref()},
-		CacheSubnetGroupName:        subnets.Ref(),
-		CacheParameterGroupName:     parameters.Ref(),
-		SecurityGroupIds:            &[]*string{s.network.cache.SecurityGroupId()},
-		Port:                        jsii.Number(primaryPort),
-		SnapshotRetentionLimit:      jsii.Number(p.SnapshotDays),
-		SnapshotWindow:              jsii.String("03:00-04:00"),
-		PreferredMaintenanceWindow:  jsii.String("sun:04:30-sun:05:30"),
-	})
+	parameters := awselasticache.NewCfnParameterGroup(s.Stack, jsii.String("CacheParameters"),
+		&awselasticache.CfnParameterGroupProps{
+			CacheParameterGroupFamily: jsii.String("valkey" + p.majorVersion()),
+			Description: jsii.String(
+				"Tidegate: cluster mode; under pressure counts may go, never configuration"),
+			Properties: map[string]any{"cluster-enabled": "yes", "maxmemory-policy": "volatile-lfu"},
+		})
+	group := awselasticache.NewCfnReplicationGroup(s.Stack, jsii.String("Cache"),
+		&awselasticache.CfnReplicationGroupProps{
+			ReplicationGroupId: jsii.String(s.props.name()),
+			ReplicationGroupDescription: jsii.String("Tidegate " + s.props.Stage +
+				": keys, limits and counts"),
+			Engine:                     jsii.String("valkey"),
+			EngineVersion:              jsii.String(p.Version),
+			CacheNodeType:              &p.NodeType,
+			NumNodeGroups:              jsii.Number(p.Shards),
+			ReplicasPerNodeGroup:       jsii.Number(p.Replicas),
+			AutomaticFailoverEnabled:   true,
+			MultiAzEnabled:             true,
+			AutoMinorVersionUpgrade:    true,
+			TransitEncryptionEnabled:   true,
+			TransitEncryptionMode:      jsii.String("required"),
+			AtRestEncryptionEnabled:    true,
+			KmsKeyId:                   s.key.KeyArn(),
+			UserGroupIds:               &[]*string{u.group.Ref()},
+			CacheSubnetGroupName:       subnets.Ref(),
+			CacheParameterGroupName:    parameters.Ref(),
+			SecurityGroupIds:           &[]*string{s.network.cache.SecurityGroupId()},
+			Port:                       jsii.Number(primaryPort),
+			SnapshotRetentionLimit:     jsii.Number(p.SnapshotDays),
+			SnapshotWindow:             jsii.String("03:00-04:00"),
+			PreferredMaintenanceWindow: jsii.String("sun:04:30-sun:05:30"),
+		})
 	if p.Durability != "" {
 		group.SetDurability(jsii.String(string(p.Durability)))
 	}

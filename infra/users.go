@@ -16,7 +16,8 @@ type users struct {
 }
 
 func (s *Stack) newUsers() *users {
-	u := &users{check: s.user("CheckUser", "check", acl.Check()), admin: s.user("AdminUser", "admin", acl.Admin())}
+	u := &users{check: s.user("CheckUser", "check", acl.Check()),
+		admin: s.user("AdminUser", "admin", acl.Admin())}
 	u.group = awselasticache.NewCfnUserGroup(s.Stack, jsii.String("Users"), &awselasticache.CfnUserGroupProps{
 		Engine:      jsii.String("valkey"),
 		UserGroupId: jsii.String(s.props.name()),
@@ -45,6 +46,7 @@ func (s *Stack) userARN(function string) *string {
 
 func (s *Stack) elastiCacheARN(kind, name string) *string {
 	return s.FormatArn(&awscdk.ArnComponents{
-		Service: jsii.String("elasticache"), Resource: &kind, ResourceName: &name, ArnFormat: awscdk.ArnFormat_COLON_RESOURCE_NAME,
+		Service: jsii.String("elasticache"), Resource: &kind, ResourceName: &name,
+		ArnFormat: awscdk.ArnFormat_COLON_RESOURCE_NAME,
 	})
 }

@@ -17,34 +17,43 @@ const webACLRules = 2
 // newWebACL guards the stage of a REST API. HTTP APIs have no such thing.
 func (s *Stack) newWebACL(api awsapigateway.RestApi) {
 	acl := awswafv2.NewCfnWebACL(s.Stack, jsii.String("WebAcl"), &awswafv2.CfnWebACLProps{
-		Name:             jsii.String(s.props.name()),
-		Scope:            jsii.String("REGIONAL"),
-		DefaultAction:    &awswafv2.CfnWebACL_DefaultActionProperty{Allow: &awswafv2.CfnWebACL_AllowActionProperty{}},
+		Name:  jsii.String(s.props.name()),
+		Scope: jsii.String("REGIONAL"),
+		DefaultAction: &awswafv2.CfnWebACL_DefaultActionProperty{
+			Allow: &awswafv2.CfnWebACL_AllowActionProperty{}},
 		VisibilityConfig: visibility(s.props.name()),
 		Rules: &[]any{
 			&awswafv2.CfnWebACL_RuleProperty{
 				Name: jsii.String("flood"), Priority: jsii.Number(0), VisibilityConfig: visibility("flood"),
-				Action: &awswafv2.CfnWebACL_RuleActionProperty{Block: &awswafv2.CfnWebACL_BlockActionProperty{}},
-				Statement: &awswafv2.CfnWebACL_StatementProperty{RateBasedStatement: &awswafv2.CfnWebACL_RateBasedStatementProperty{
-					AggregateKeyType: jsii.String("IP"), Limit: jsii.Number(floodLimit), EvaluationWindowSec: jsii.Number(300),
-				}},
+				Action: &awswafv2.CfnWebACL_RuleActionProperty{
+					Block: &awswafv2.CfnWebACL_BlockActionProperty{}},
+				Statement: &awswafv2.CfnWebACL_StatementProperty{
+					RateBasedStatement: &awswafv2.CfnWebACL_RateBasedStatementProperty{
+						AggregateKeyType: jsii.String("IP"), Limit: jsii.Number(floodLimit),
+						EvaluationWindowSec: jsii.Number(300),
+					}},
 			},
 			&awswafv2.CfnWebACL_RuleProperty{
-				Name: jsii.String("known-bad-inputs"), Priority: jsii.Number(1), VisibilityConfig: visibility("known-bad-inputs"),
-				OverrideAction: &awswafv2.CfnWebACL_OverrideActionProperty{None: map[string]any{}},
-				Statement: &awswafv2.CfnWebACL_StatementProperty{ManagedRuleGroupStatement: &awswafv2.CfnWebACL_ManagedRuleGroupStatementProperty{
-					VendorName: jsii.String("AWS"), Name: jsii.String("AWSManagedRulesKnownBadInputsRuleSet"),
-				}},
+				Name: jsii.String("known-bad-inputs"), Priority: jsii.Number(1),
+				VisibilityConfig: visibility("known-bad-inputs"),
+				OverrideAction:   &awswafv2.CfnWebACL_OverrideActionProperty{None: map[string]any{}},
+				Statement: &awswafv2.CfnWebACL_StatementProperty{
+					ManagedRuleGroupStatement: &awswafv2.CfnWebACL_ManagedRuleGroupStatementProperty{
+						VendorName: jsii.String("AWS"),
+						Name:       jsii.String("AWSManagedRulesKnownBadInputsRuleSet"),
+					}},
 			},
 		},
 	})
-	awswafv2.NewCfnWebACLAssociation(s.Stack, jsii.String("WebAclAssociation"), &awswafv2.CfnWebACLAssociationProps{
-		WebAclArn: acl.AttrArn(), ResourceArn: api.DeploymentStage().StageArn(),
-	})
+	awswafv2.NewCfnWebACLAssociation(s.Stack, jsii.String("WebAclAssociation"),
+		&awswafv2.CfnWebACLAssociationProps{
+			WebAclArn: acl.AttrArn(), ResourceArn: api.DeploymentStage().StageArn(),
+		})
 }
 
 func visibility(metric string) *awswafv2.CfnWebACL_VisibilityConfigProperty {
 	return &awswafv2.CfnWebACL_VisibilityConfigProperty{
-		CloudWatchMetricsEnabled: jsii.Bool(true), SampledRequestsEnabled: jsii.Bool(true), MetricName: &metric,
+		CloudWatchMetricsEnabled: jsii.Bool(true), SampledRequestsEnabled: jsii.Bool(true),
+		MetricName: &metric,
 	}
 }

@@ -96,12 +96,13 @@ func NewRateLimitAuthorizer(scope constructs.Construct, id *string, props *Props
 }
 
 func (a *RateLimitAuthorizer) attachREST(scope constructs.Construct, p *Props) {
-	attached := awsapigateway.NewRequestAuthorizer(scope, jsii.String("Authorizer"), &awsapigateway.RequestAuthorizerProps{
-		Handler:         p.Function,
-		AuthorizerName:  &p.Name,
-		ResultsCacheTtl: awscdk.Duration_Seconds(jsii.Number(0)),
-		IdentitySources: &[]*string{},
-	})
+	attached := awsapigateway.NewRequestAuthorizer(scope, jsii.String("Authorizer"),
+		&awsapigateway.RequestAuthorizerProps{
+			Handler:         p.Function,
+			AuthorizerName:  &p.Name,
+			ResultsCacheTtl: awscdk.Duration_Seconds(jsii.Number(0)),
+			IdentitySources: &[]*string{},
+		})
 	if resource, ok := attached.Node().DefaultChild().(awscdk.CfnResource); ok {
 		resource.AddPropertyDeletionOverride(jsii.String("IdentitySource")) // else it is there, and empty
 	}
@@ -121,29 +122,34 @@ func warnOfDeployment(scope constructs.Construct, api awsapigateway.IRestApi) {
 	if api.LatestDeployment() != nil {
 		return
 	}
-	awscdk.Annotations_Of(scope).AddWarningV2(jsii.String("tidegate:DeployAnew"), jsii.String("This app does not deploy the REST API. "+
-		"After this stack, deploy the API anew: aws apigateway create-deployment --rest-api-id ID --stage-name STAGE. "+
-		"Until then its stages count no calls, or answer 403 without Retry-After."))
+	awscdk.Annotations_Of(scope).AddWarningV2(jsii.String("tidegate:DeployAnew"),
+		jsii.String("This app does not deploy the REST API. "+
+			"After this stack, deploy the API anew: aws apigateway create-deployment --rest-api-id ID "+
+			"--stage-name STAGE. "+
+			"Until then its stages count no calls, or answer 403 without Retry-After."))
 }
 
 func (a *RateLimitAuthorizer) attachHTTP(scope constructs.Construct, p *Props) {
-	attached := awsapigatewayv2.NewHttpAuthorizer(scope, jsii.String("Authorizer"), &awsapigatewayv2.HttpAuthorizerProps{
-		HttpApi:               p.HTTPAPI,
-		Type:                  awsapigatewayv2.HttpAuthorizerType_LAMBDA,
-		AuthorizerName:        &p.Name,
-		AuthorizerUri:         invokeURI(scope, p.Function),
-		EnableSimpleResponses: jsii.Bool(true),
-		PayloadFormatVersion:  awsapigatewayv2.AuthorizerPayloadVersion_VERSION_2_0,
-		ResultsCacheTtl:       awscdk.Duration_Seconds(jsii.Number(0)),
-		IdentitySource:        &[]*string{},
-	})
+	attached := awsapigatewayv2.NewHttpAuthorizer(scope, jsii.String("Authorizer"),
+		&awsapigatewayv2.HttpAuthorizerProps{
+			HttpApi:               p.HTTPAPI,
+			Type:                  awsapigatewayv2.HttpAuthorizerType_LAMBDA,
+			AuthorizerName:        &p.Name,
+			AuthorizerUri:         invokeURI(scope, p.Function),
+			EnableSimpleResponses: jsii.Bool(true),
+			PayloadFormatVersion:  awsapigatewayv2.AuthorizerPayloadVersion_VERSION_2_0,
+			ResultsCacheTtl:       awscdk.Duration_Seconds(jsii.Number(0)),
+			IdentitySource:        &[]*string{},
+		})
 	a.ID = attached.AuthorizerId()
 	a.ARN = awscdk.Stack_Of(scope).FormatArn(&awscdk.ArnComponents{
-		Service: jsii.String("execute-api"), Resource: p.HTTPAPI.ApiId(), ResourceName: jsii.String("authorizers/" + *a.ID),
+		Service: jsii.String("execute-api"), Resource: p.HTTPAPI.ApiId(),
+		ResourceName: jsii.String("authorizers/" + *a.ID),
 	})
-	a.HTTP = awsapigatewayv2.HttpAuthorizer_FromHttpAuthorizerAttributes(scope, jsii.String("Route"), &awsapigatewayv2.HttpAuthorizerAttributes{
-		AuthorizerId: a.ID, AuthorizerType: jsii.String("CUSTOM"),
-	})
+	a.HTTP = awsapigatewayv2.HttpAuthorizer_FromHttpAuthorizerAttributes(scope, jsii.String("Route"),
+		&awsapigatewayv2.HttpAuthorizerAttributes{
+			AuthorizerId: a.ID, AuthorizerType: jsii.String("CUSTOM"),
+		})
 	id := *awscdk.Names_NodeUniqueId(scope.Node()) + "Permission"
 	p.Function.AddPermission(&id, permission(a.ARN))
 	p.permit(scope, a.ARN, id)

@@ -33,7 +33,8 @@ const foreign = "arn:aws:lambda:eu-west-1:111122223333:function:tidegate-prod-ch
 func newSomebody(app awscdk.App, stack awscdk.Stack) *somebody {
 	s := &somebody{app: app, stack: stack}
 	s.check = s.function("Check")
-	s.rest = awsapigateway.NewRestApi(s.stack, jsii.String("Rest"), &awsapigateway.RestApiProps{CloudWatchRole: jsii.Bool(false)})
+	s.rest = awsapigateway.NewRestApi(s.stack, jsii.String("Rest"),
+		&awsapigateway.RestApiProps{CloudWatchRole: jsii.Bool(false)})
 	s.rest.Root().AddMethod(jsii.String("OPTIONS"), awsapigateway.NewMockIntegration(nil), nil)
 	s.http = awsapigatewayv2.NewHttpApi(s.stack, jsii.String("Http"), nil)
 	return s
@@ -47,18 +48,22 @@ func somebodyAnywhere() *somebody {
 
 func (s *somebody) function(id string) awslambda.Function {
 	return awslambda.NewFunction(s.stack, &id, &awslambda.FunctionProps{
-		Runtime: awslambda.Runtime_NODEJS_LATEST(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("//")),
+		Runtime: awslambda.Runtime_NODEJS_LATEST(), Handler: jsii.String("index.handler"),
+		Code: awslambda.Code_FromInline(jsii.String("//")),
 	})
 }
 
 // use gives each API a route that the authorizer guards.
 func (s *somebody) use(a *authorizer.RateLimitAuthorizer) {
 	if a.REST != nil {
-		s.rest.Root().AddMethod(jsii.String("GET"), awsapigateway.NewMockIntegration(nil), &awsapigateway.MethodOptions{Authorizer: a.REST})
+		s.rest.Root().AddMethod(jsii.String("GET"), awsapigateway.NewMockIntegration(nil),
+			&awsapigateway.MethodOptions{Authorizer: a.REST})
 	}
 	if a.HTTP != nil {
-		backend := awsapigatewayv2integrations.NewHttpUrlIntegration(jsii.String("Backend"), jsii.String("https://example.com"), nil)
-		s.http.AddRoutes(&awsapigatewayv2.AddRoutesOptions{Path: jsii.String("/"), Integration: backend, Authorizer: a.HTTP})
+		backend := awsapigatewayv2integrations.NewHttpUrlIntegration(jsii.String("Backend"),
+			jsii.String("https://example.com"), nil)
+		s.http.AddRoutes(&awsapigatewayv2.AddRoutesOptions{Path: jsii.String("/"), Integration: backend,
+			Authorizer: a.HTTP})
 	}
 }
 
@@ -92,7 +97,8 @@ func resources(t *testing.T, template assertions.Template, kind string) []map[st
 
 func TestAttachesToARESTAPI(t *testing.T) {
 	s := somebodyAnywhere()
-	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"), &authorizer.Props{Function: s.check, RestAPI: s.rest}))
+	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
+		&authorizer.Props{Function: s.check, RestAPI: s.rest}))
 	template, problem := s.synthesise()
 	if problem != "" {
 		t.Fatal(problem)
@@ -100,25 +106,30 @@ func TestAttachesToARESTAPI(t *testing.T) {
 	template.HasResourceProperties(jsii.String("AWS::ApiGateway::Authorizer"), map[string]any{
 		"Type": "REQUEST", "AuthorizerResultTtlInSeconds": 0, "IdentitySource": assertions.Match_Absent(),
 	})
-	template.HasResourceProperties(jsii.String("AWS::ApiGateway::Method"), map[string]any{"AuthorizationType": "CUSTOM", "HttpMethod": "GET"})
+	template.HasResourceProperties(jsii.String("AWS::ApiGateway::Method"),
+		map[string]any{"AuthorizationType": "CUSTOM", "HttpMethod": "GET"})
 	template.ResourceCountIs(jsii.String("AWS::ApiGateway::GatewayResponse"), jsii.Number(2))
 	onlyPermission(t, template, "AWS::ApiGateway::Authorizer")
 }
 
 func TestAttachesToAnHTTPAPI(t *testing.T) {
 	s := somebodyAnywhere()
-	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"), &authorizer.Props{Function: s.check, HTTPAPI: s.http}))
+	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
+		&authorizer.Props{Function: s.check, HTTPAPI: s.http}))
 	template, problem := s.synthesise()
 	if problem != "" {
 		t.Fatal(problem)
 	}
 	template.HasResourceProperties(jsii.String("AWS::ApiGatewayV2::Authorizer"), map[string]any{
-		"AuthorizerType": "REQUEST", "AuthorizerResultTtlInSeconds": 0, "AuthorizerPayloadFormatVersion": "2.0", "EnableSimpleResponses": true,
+		"AuthorizerType": "REQUEST", "AuthorizerResultTtlInSeconds": 0,
+		"AuthorizerPayloadFormatVersion": "2.0", "EnableSimpleResponses": true,
 		"IdentitySource": []any{},
 	})
-	template.HasResourceProperties(jsii.String("AWS::ApiGatewayV2::Route"), map[string]any{"AuthorizationType": "CUSTOM"})
+	template.HasResourceProperties(jsii.String("AWS::ApiGatewayV2::Route"),
+		map[string]any{"AuthorizationType": "CUSTOM"})
 	integrations := resources(t, template, "AWS::ApiGatewayV2::Integration")
-	if len(integrations) != 1 || !strings.Contains(fmt.Sprint(integrations[0]["ResponseParameters"]), "overwrite:header.RateLimit-Policy") {
+	if len(integrations) != 1 || !strings.Contains(fmt.Sprint(integrations[0]["ResponseParameters"]),
+		"overwrite:header.RateLimit-Policy") {
 		t.Errorf("integrations %v: want one with the response mappings", integrations)
 	}
 	onlyPermission(t, template, "AWS::ApiGatewayV2::Authorizer")
@@ -139,7 +150,8 @@ func onlyPermission(t *testing.T, template assertions.Template, authorizer strin
 	}
 	source := fmt.Sprint(permissions[0]["SourceArn"])
 	for id := range *ids {
-		if !strings.Contains(source, "/authorizers/") || !strings.Contains(source, id) || strings.Contains(source, "*") {
+		if !strings.Contains(source, "/authorizers/") || !strings.Contains(source, id) ||
+			strings.Contains(source, "*") {
 			t.Errorf("source ARN %s does not end in the authorizer %s", source, id)
 		}
 	}
@@ -147,8 +159,10 @@ func onlyPermission(t *testing.T, template assertions.Template, authorizer strin
 
 func TestOwnResponses(t *testing.T) {
 	s := somebodyAnywhere()
-	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("A"), &authorizer.Props{Function: s.check, RestAPI: s.rest, OwnResponses: true}))
-	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("B"), &authorizer.Props{Function: s.check, HTTPAPI: s.http, OwnResponses: true}))
+	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("A"),
+		&authorizer.Props{Function: s.check, RestAPI: s.rest, OwnResponses: true}))
+	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("B"),
+		&authorizer.Props{Function: s.check, HTTPAPI: s.http, OwnResponses: true}))
 	template, problem := s.synthesise()
 	if problem != "" {
 		t.Fatal(problem)
@@ -181,9 +195,11 @@ func TestForeignFunction(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			app := awscdk.NewApp(&awscdk.AppProps{AnalyticsReporting: jsii.Bool(false)})
-			s := newSomebody(app, awscdk.NewStack(app, jsii.String("Somebody"), &awscdk.StackProps{Env: c.env}))
+			s := newSomebody(app, awscdk.NewStack(app, jsii.String("Somebody"),
+				&awscdk.StackProps{Env: c.env}))
 			check := awslambda.Function_FromFunctionArn(s.stack, jsii.String("Foreign"), jsii.String(foreign))
-			for id, props := range map[string]*authorizer.Props{"A": {RestAPI: s.rest}, "B": {HTTPAPI: s.http}} {
+			for id, props := range map[string]*authorizer.Props{"A": {RestAPI: s.rest},
+				"B": {HTTPAPI: s.http}} {
 				props.Function, props.OtherAccount = check, c.otherAccount
 				s.use(authorizer.NewRateLimitAuthorizer(s.stack, &id, props))
 			}
@@ -192,12 +208,14 @@ func TestForeignFunction(t *testing.T) {
 				t.Fatal(problem)
 			}
 			for _, kind := range []string{"AWS::ApiGateway::Authorizer", "AWS::ApiGatewayV2::Authorizer"} {
-				if found := resources(t, template, kind); len(found) != 1 || !strings.Contains(fmt.Sprint(found[0]["AuthorizerUri"]), foreign) {
+				if found := resources(t, template, kind); len(found) != 1 ||
+					!strings.Contains(fmt.Sprint(found[0]["AuthorizerUri"]), foreign) {
 					t.Errorf("%s: %v, want one that invokes %s", kind, found, foreign)
 				}
 			}
 			if c.permissions > 0 {
-				assertions.Annotations_FromStack(s.stack).HasNoWarning(jsii.String("*"), assertions.Match_AnyValue())
+				assertions.Annotations_FromStack(s.stack).HasNoWarning(jsii.String("*"),
+					assertions.Match_AnyValue())
 			}
 			permissions := resources(t, template, "AWS::Lambda::Permission")
 			if len(permissions) != c.permissions {
@@ -205,7 +223,8 @@ func TestForeignFunction(t *testing.T) {
 			}
 			for _, p := range permissions {
 				source := fmt.Sprint(p["SourceArn"])
-				if p["FunctionName"] != foreign || !strings.Contains(source, "/authorizers/") || strings.Contains(source, "*") {
+				if p["FunctionName"] != foreign || !strings.Contains(source, "/authorizers/") ||
+					strings.Contains(source, "*") {
 					t.Errorf("permission %v is not one authorizer's for %s", p, foreign)
 				}
 			}
@@ -219,10 +238,14 @@ func TestWarnsOfAnAPIThatItDoesNotDeploy(t *testing.T) {
 	warning := func(api func(*somebody) awsapigateway.IRestApi) int {
 		s := somebodyAnywhere()
 		limited := api(s)
-		limits := authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"), &authorizer.Props{Function: s.check, RestAPI: limited})
-		limited.Root().AddMethod(jsii.String("PUT"), awsapigateway.NewMockIntegration(nil), &awsapigateway.MethodOptions{Authorizer: limits.REST})
+		limits := authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
+			&authorizer.Props{Function: s.check, RestAPI: limited})
+		limited.Root().AddMethod(jsii.String("PUT"), awsapigateway.NewMockIntegration(nil),
+			&awsapigateway.MethodOptions{Authorizer: limits.REST})
 		found := assertions.Annotations_FromStack(s.stack).FindWarning(jsii.String("/Somebody/Limits"),
-			assertions.Match_StringLikeRegexp(jsii.String("deploy the API anew: aws apigateway create-deployment.*403 without Retry-After")))
+			assertions.Match_StringLikeRegexp(
+				jsii.String("deploy the API anew: aws apigateway create-deployment.*403 without "+
+					"Retry-After")))
 		return len(*found)
 	}
 	for name, c := range map[string]struct {
@@ -231,12 +254,14 @@ func TestWarnsOfAnAPIThatItDoesNotDeploy(t *testing.T) {
 	}{
 		"an API of the app": {func(s *somebody) awsapigateway.IRestApi { return s.rest }, 0},
 		"an imported API": {func(s *somebody) awsapigateway.IRestApi {
-			return awsapigateway.RestApi_FromRestApiAttributes(s.stack, jsii.String("Imported"), &awsapigateway.RestApiAttributes{
-				RestApiId: jsii.String("abc123"), RootResourceId: jsii.String("def456"),
-			})
+			return awsapigateway.RestApi_FromRestApiAttributes(s.stack, jsii.String("Imported"),
+				&awsapigateway.RestApiAttributes{
+					RestApiId: jsii.String("abc123"), RootResourceId: jsii.String("def456"),
+				})
 		}, 1},
 		"an API that the app leaves undeployed": {func(s *somebody) awsapigateway.IRestApi {
-			return awsapigateway.NewRestApi(s.stack, jsii.String("Own"), &awsapigateway.RestApiProps{Deploy: jsii.Bool(false)})
+			return awsapigateway.NewRestApi(s.stack, jsii.String("Own"),
+				&awsapigateway.RestApiProps{Deploy: jsii.Bool(false)})
 		}, 1},
 	} {
 		if got := warning(c.api); got != c.want {
@@ -264,25 +289,41 @@ func TestRefusesWhatBreaksCounting(t *testing.T) {
 		build func(*somebody)
 		want  []string
 	}{
-		"cache":           {attach(func(_ *somebody, p *authorizer.Props) { p.ResultsCacheTTL = 5 * time.Minute }), []string{"ResultsCacheTTL is 5m0s"}},
-		"identity source": {attach(func(_ *somebody, p *authorizer.Props) { p.IdentitySources = []string{"x"} }), []string{"IdentitySources are"}},
-		"no function":     {attach(func(_ *somebody, p *authorizer.Props) { p.Function = nil }), []string{"Function is missing"}},
-		"no API":          {attach(func(_ *somebody, p *authorizer.Props) { p.RestAPI = nil }), []string{"either RestAPI or HTTPAPI"}},
-		"two APIs":        {attach(func(s *somebody, p *authorizer.Props) { p.HTTPAPI = s.http }), []string{"either RestAPI or HTTPAPI"}},
+		"cache": {attach(func(_ *somebody, p *authorizer.Props) {
+			p.ResultsCacheTTL = 5 * time.Minute
+		}), []string{"ResultsCacheTTL is 5m0s"}},
+		"identity source": {attach(func(_ *somebody, p *authorizer.Props) {
+			p.IdentitySources = []string{"x"}
+		}), []string{"IdentitySources are"}},
+		"no function": {attach(func(_ *somebody, p *authorizer.Props) {
+			p.Function = nil
+		}), []string{"Function is missing"}},
+		"no API": {attach(func(_ *somebody, p *authorizer.Props) {
+			p.RestAPI = nil
+		}), []string{"either RestAPI or HTTPAPI"}},
+		"two APIs": {attach(func(s *somebody, p *authorizer.Props) {
+			p.HTTPAPI = s.http
+		}), []string{"either RestAPI or HTTPAPI"}},
 		"all at once": {attach(func(_ *somebody, p *authorizer.Props) {
 			p.ResultsCacheTTL, p.IdentitySources = time.Second, []string{"x"}
 		}), []string{"ResultsCacheTTL", "IdentitySources"}},
 		"another authorizer that caches": {beside(func(s *somebody) {
-			other := awsapigateway.NewRequestAuthorizer(s.stack, jsii.String("Other"), &awsapigateway.RequestAuthorizerProps{
-				Handler: s.check, IdentitySources: jsii.Strings("method.request.header.x-api-key"),
-			})
-			s.rest.Root().AddMethod(jsii.String("PUT"), awsapigateway.NewMockIntegration(nil), &awsapigateway.MethodOptions{Authorizer: other})
-		}), []string{"Somebody/Other/Resource caches results", "Somebody/Other/Resource has an identity source"}},
+			other := awsapigateway.NewRequestAuthorizer(s.stack, jsii.String("Other"),
+				&awsapigateway.RequestAuthorizerProps{
+					Handler: s.check, IdentitySources: jsii.Strings("method.request.header.x-api-key"),
+				})
+			s.rest.Root().AddMethod(jsii.String("PUT"), awsapigateway.NewMockIntegration(nil),
+				&awsapigateway.MethodOptions{Authorizer: other})
+		}), []string{"Somebody/Other/Resource caches results",
+			"Somebody/Other/Resource has an identity source"}},
 		"another authorizer of an HTTP API": {beside(func(s *somebody) {
-			awsapigatewayv2.NewCfnAuthorizer(s.stack, jsii.String("Other"), &awsapigatewayv2.CfnAuthorizerProps{
-				ApiId: s.http.ApiId(), AuthorizerType: jsii.String("REQUEST"), Name: jsii.String("other"),
-				AuthorizerUri: jsii.String("arn:aws:apigateway:eu-west-1:lambda:path/2015-03-31/functions/" + *s.check.FunctionArn() + "/invocations"),
-			})
+			awsapigatewayv2.NewCfnAuthorizer(s.stack, jsii.String("Other"),
+				&awsapigatewayv2.CfnAuthorizerProps{
+					ApiId: s.http.ApiId(), AuthorizerType: jsii.String("REQUEST"), Name: jsii.String("other"),
+					AuthorizerUri: jsii.String(
+						"arn:aws:apigateway:eu-west-1:lambda:path/2015-03-31/functions/" +
+							*s.check.FunctionArn() + "/invocations"),
+				})
 		}), []string{"Somebody/Other caches results for the default 300 s"}},
 		"anybody may invoke": {beside(func(s *somebody) {
 			s.check.AddPermission(jsii.String("Wide"), &awslambda.Permission{
@@ -324,9 +365,12 @@ func TestAllow(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, wide := range []string{
-		"", "*", "arn:aws:execute-api:eu-west-1:111122223333:*", "arn:aws:execute-api:eu-west-1:111122223333:abc123/*",
-		"arn:aws:execute-api:eu-west-1:111122223333:abc123/authorizers/*", "arn:aws:execute-api:eu-west-1:*:abc123/authorizers/def456",
-		"arn:aws:execute-api:eu-west-1:111122223333:*/authorizers/def456", "arn:aws:execute-api:eu-west-1:111122223333:abc123/prod/GET/pets",
+		"", "*", "arn:aws:execute-api:eu-west-1:111122223333:*",
+		"arn:aws:execute-api:eu-west-1:111122223333:abc123/*",
+		"arn:aws:execute-api:eu-west-1:111122223333:abc123/authorizers/*",
+		"arn:aws:execute-api:eu-west-1:*:abc123/authorizers/def456",
+		"arn:aws:execute-api:eu-west-1:111122223333:*/authorizers/def456",
+		"arn:aws:execute-api:eu-west-1:111122223333:abc123/prod/GET/pets",
 	} {
 		if err := authorizer.Allow(s.check, jsii.String("Wide"), wide); err == nil {
 			t.Errorf("%q is allowed", wide)

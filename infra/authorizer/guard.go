@@ -41,15 +41,19 @@ func (g *guard) inProps() []string {
 	}
 	if g.props.ResultsCacheTTL != 0 {
 		problems = append(problems,
-			fmt.Sprintf("ResultsCacheTTL is %s: must be 0, or calls pass uncounted and revoked keys live on", g.props.ResultsCacheTTL))
+			fmt.Sprintf("ResultsCacheTTL is %s: must be 0, or calls pass uncounted and revoked keys live on",
+				g.props.ResultsCacheTTL))
 	}
 	if len(g.props.IdentitySources) > 0 {
-		problems = append(problems, fmt.Sprintf("IdentitySources are %q: must be empty, since the function itself answers calls without a credential",
+		problems = append(problems, fmt.Sprintf(
+			"IdentitySources are %q: must be empty, since the function itself answers calls without a "+
+				"credential",
 			g.props.IdentitySources))
 	}
 	if !origin.MatchString(g.props.CORSOrigin) {
 		problems = append(problems,
-			fmt.Sprintf("CORSOrigin is %q: must be an origin such as https://app.example.com, AnyOrigin or NoOrigin", g.props.CORSOrigin))
+			fmt.Sprintf("CORSOrigin is %q: must be an origin such as https://app.example.com, AnyOrigin or "+
+				"NoOrigin", g.props.CORSOrigin))
 	}
 	return problems
 }
@@ -60,7 +64,8 @@ var origin = regexp.MustCompile(`^(\*|none|https?://[a-z0-9.-]+(:\d{1,5})?)$`)
 func (g *guard) in(node constructs.IConstruct) []string {
 	switch resource := node.(type) {
 	case awsapigateway.CfnAuthorizer:
-		return g.authorizer(node, resource.AuthorizerUri(), resource.AuthorizerResultTtlInSeconds(), resource.IdentitySource())
+		return g.authorizer(node, resource.AuthorizerUri(), resource.AuthorizerResultTtlInSeconds(),
+			resource.IdentitySource())
 	case awsapigatewayv2.CfnAuthorizer:
 		sources := ""
 		if list := resource.IdentitySource(); list != nil {
@@ -80,7 +85,8 @@ func (g *guard) ours(text any) bool {
 	resolve := func(value any) string {
 		return fmt.Sprint(awscdk.Stack_Of(g.scope).Resolve(value))
 	}
-	return text != nil && strings.Contains(resolve(text), strings.Trim(resolve(g.props.Function.FunctionArn()), "[]"))
+	return text != nil && strings.Contains(resolve(text),
+		strings.Trim(resolve(g.props.Function.FunctionArn()), "[]"))
 }
 
 func (g *guard) authorizer(node constructs.IConstruct, uri *string, ttl *float64, sources *string) []string {
@@ -90,12 +96,15 @@ func (g *guard) authorizer(node constructs.IConstruct, uri *string, ttl *float64
 	var problems []string
 	switch {
 	case ttl == nil:
-		problems = append(problems, fmt.Sprintf("%s caches results for the default 300 s: set its TTL to 0", *node.Node().Path()))
+		problems = append(problems, fmt.Sprintf("%s caches results for the default 300 s: set its TTL to 0",
+			*node.Node().Path()))
 	case *ttl != 0:
-		problems = append(problems, fmt.Sprintf("%s caches results for %g s: set its TTL to 0", *node.Node().Path(), *ttl))
+		problems = append(problems, fmt.Sprintf("%s caches results for %g s: set its TTL to 0",
+			*node.Node().Path(), *ttl))
 	}
 	if sources != nil && *sources != "" {
-		problems = append(problems, fmt.Sprintf("%s has an identity source: leave it out", *node.Node().Path()))
+		problems = append(problems, fmt.Sprintf("%s has an identity source: leave it out",
+			*node.Node().Path()))
 	}
 	return problems
 }
@@ -108,7 +117,9 @@ func (g *guard) permission(node constructs.IConstruct, p awslambda.CfnPermission
 		return nil
 	}
 	if p.SourceArn() == nil || strings.Contains(*p.SourceArn(), "*") || !narrow.MatchString(*p.SourceArn()) {
-		return []string{*node.Node().Path() + " lets more than one authorizer invoke the check function: its SourceArn must end in /authorizers/ID"}
+		return []string{*node.Node().Path() +
+			" lets more than one authorizer invoke the check function: its SourceArn must end in " +
+			"/authorizers/ID"}
 	}
 	return nil
 }

@@ -12,14 +12,16 @@ import (
 )
 
 // authorizerARN is the ARN of one authorizer, of any partition.
-var authorizerARN = regexp.MustCompile(`^arn:aws[a-z-]*:execute-api:[a-z0-9-]+:\d{12}:[a-z0-9]+/authorizers/[a-z0-9]+$`)
+var authorizerARN = regexp.MustCompile(
+	`^arn:aws[a-z-]*:execute-api:[a-z0-9-]+:\d{12}:[a-z0-9]+/authorizers/[a-z0-9]+$`)
 
 // CheckARN says what is wrong with the ARN of an authorizer. API Gateway calls the
 // function in the authorizer's name, so any wildcard would let every API that it covers
 // invoke the function.
 func CheckARN(arn string) error {
 	if !authorizerARN.MatchString(arn) {
-		return fmt.Errorf("%q is not the ARN of one authorizer: want arn:aws:execute-api:REGION:ACCOUNT:API/authorizers/ID, without wildcards", arn)
+		return fmt.Errorf("%q is not the ARN of one authorizer: want "+
+			"arn:aws:execute-api:REGION:ACCOUNT:API/authorizers/ID, without wildcards", arn)
 	}
 	return nil
 }
@@ -42,7 +44,8 @@ func (p *Props) permit(scope constructs.Construct, authorizer *string, id string
 		return
 	}
 	const warning = "UnclearLambdaEnvironment"
-	awscdk.Annotations_Of(p.Function).AcknowledgeWarning(jsii.String(warning), jsii.String("the authorizer has given the permission"))
+	awscdk.Annotations_Of(p.Function).AcknowledgeWarning(jsii.String(warning),
+		jsii.String("the authorizer has given the permission"))
 	awslambda.NewCfnPermission(scope, jsii.String("Permission"), &awslambda.CfnPermissionProps{
 		Action: jsii.String("lambda:InvokeFunction"), FunctionName: p.Function.FunctionArn(),
 		Principal: jsii.String("apigateway.amazonaws.com"), SourceArn: authorizer,

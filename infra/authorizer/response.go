@@ -34,7 +34,8 @@ const (
 // addGatewayResponses makes a REST API answer like Tidegate: 429 when the authorizer
 // denies, which it does only over the limit, and 401 when it fails with "Unauthorized".
 func addGatewayResponses(scope constructs.Construct, api awsapigateway.IRestApi, origin string) {
-	add := func(id string, kind awsapigateway.ResponseType, status int, template string, headers map[string]*string) {
+	add := func(id string, kind awsapigateway.ResponseType, status int, template string,
+		headers map[string]*string) {
 		headers["Cache-Control"] = jsii.String("'no-store'")
 		headers["Content-Type"] = jsii.String(problemType)
 		maps.Copy(headers, corsHeaders(origin))
@@ -46,14 +47,16 @@ func addGatewayResponses(scope constructs.Construct, api awsapigateway.IRestApi,
 			Templates:       &map[string]*string{filedUnder: &template},
 		})
 	}
-	add("TooManyRequests", awsapigateway.ResponseType_ACCESS_DENIED(), http.StatusTooManyRequests, tooManyRequests, map[string]*string{
-		"RateLimit":        jsii.String("context.authorizer.rateLimit"),
-		"RateLimit-Policy": jsii.String("context.authorizer.rateLimitPolicy"),
-		"Retry-After":      jsii.String("context.authorizer.retryAfter"),
-	})
-	add("Unauthorized", awsapigateway.ResponseType_UNAUTHORIZED(), http.StatusUnauthorized, unauthorized, map[string]*string{
-		"WWW-Authenticate": jsii.String(`'Bearer realm="tidegate"'`),
-	})
+	add("TooManyRequests", awsapigateway.ResponseType_ACCESS_DENIED(), http.StatusTooManyRequests,
+		tooManyRequests, map[string]*string{
+			"RateLimit":        jsii.String("context.authorizer.rateLimit"),
+			"RateLimit-Policy": jsii.String("context.authorizer.rateLimitPolicy"),
+			"Retry-After":      jsii.String("context.authorizer.retryAfter"),
+		})
+	add("Unauthorized", awsapigateway.ResponseType_UNAUTHORIZED(), http.StatusUnauthorized, unauthorized,
+		map[string]*string{
+			"WWW-Authenticate": jsii.String(`'Bearer realm="tidegate"'`),
+		})
 }
 
 // exposed are the headers that scripts of other origins may read of a 401 and a 429.

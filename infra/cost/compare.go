@@ -11,14 +11,17 @@ const (
 // WebACL is what a web ACL with so many rules costs.
 func WebACL(rules int) []Line {
 	return []Line{
-		monthly("WAF web ACL", webACL, 1), monthly("WAF rules", webACLRule, rules), line("WAF requests", webACLRequests, 0, 1, "1 request a check"),
+		monthly("WAF web ACL", webACL, 1), monthly("WAF rules", webACLRule, rules),
+		line("WAF requests", webACLRequests, 0, 1, "1 request a check"),
 	}
 }
 
 // Fargate is what so many vCPUs and GB of memory cost all month.
 func Fargate(vcpus, gigabytes float64) []Line {
 	return []Line{
-		line("Fargate, vCPUs", fargateVCPU, vcpus*hoursPerMonth, 0, fmt.Sprintf("%s × %d hours", decimal(vcpus), hoursPerMonth)),
-		line("Fargate, memory", fargateMemory, gigabytes*hoursPerMonth, 0, fmt.Sprintf("%s × %d hours", decimal(gigabytes), hoursPerMonth)),
+		line("Fargate, vCPUs", fargateVCPU, vcpus*hoursPerMonth, 0,
+			fmt.Sprintf("%s × %d hours", decimal(vcpus), hoursPerMonth)),
+		line("Fargate, memory", fargateMemory, gigabytes*hoursPerMonth,
+			0, fmt.Sprintf("%s × %d hours", decimal(gigabytes), hoursPerMonth)),
 	}
 }

@@ -74,7 +74,8 @@ type Line struct {
 // is in Calls.
 func (d Deployment) Lines() []Line {
 	lines := []Line{
-		d.store(), requests(), d.duration(), logs("the function's log", LogBytes), monthly("KMS key", kmsKey, 1), monthly("secrets", secret, d.Secrets),
+		d.store(), requests(), d.duration(), logs("the function's log", LogBytes),
+		monthly("KMS key", kmsKey, 1), monthly("secrets", secret, d.Secrets),
 		monthly("metrics that alarms watch", alarm, d.Alarms),
 	}
 	lines = append(lines, d.observed()...)
@@ -82,7 +83,8 @@ func (d Deployment) Lines() []Line {
 		lines = append(lines, ecpus())
 	}
 	if d.SyncWrites {
-		lines = append(lines, unknown("ElastiCache, synchronous writes", "the price of data written is not known here"))
+		lines = append(lines, unknown("ElastiCache, synchronous writes",
+			"the price of data written is not known here"))
 	}
 	if d.NATGateways > 0 {
 		lines = append(lines, hourly("NAT gateways, for OIDC or a JWKS by URL", natGateway, d.NATGateways),
@@ -101,13 +103,15 @@ func (d Deployment) observed() []Line {
 		lines = append(lines, monthly("CloudWatch dashboard", dashboard, d.Dashboards))
 	}
 	if d.Metrics > 0 {
-		lines = append(lines, monthly("metrics of the functions", customMetric, d.Metrics), logs("the metrics' lines", MetricsLogBytes))
+		lines = append(lines, monthly("metrics of the functions", customMetric, d.Metrics),
+			logs("the metrics' lines", MetricsLogBytes))
 	}
 	if d.AccessLog {
 		lines = append(lines, logs("the HTTP API's access log", accessLogBytes))
 	}
 	if d.Tracing {
-		lines = append(lines, line("X-Ray traces", trace, 0, traced, fmt.Sprintf("%.0f%% of the calls", 100*traced)))
+		lines = append(lines, line("X-Ray traces", trace, 0, traced,
+			fmt.Sprintf("%.0f%% of the calls", 100*traced)))
 	}
 	return lines
 }
@@ -163,7 +167,8 @@ func unknown(what, why string) Line {
 }
 
 func ecpus() Line {
-	return line("ElastiCache serverless, ECPUs", serverlessECPU, 0, ECPUsPerCheck, fmt.Sprintf("%d ECPUs a check", ECPUsPerCheck))
+	return line("ElastiCache serverless, ECPUs", serverlessECPU, 0, ECPUsPerCheck,
+		fmt.Sprintf("%d ECPUs a check", ECPUsPerCheck))
 }
 
 func requests() Line {
@@ -177,7 +182,8 @@ func (d Deployment) duration() Line {
 }
 
 func logs(of string, bytes float64) Line {
-	return line("CloudWatch Logs: "+of, logIngestion, 0, bytes*1e6/1e9, fmt.Sprintf("10⁶ × %.0f bytes", bytes))
+	return line("CloudWatch Logs: "+of, logIngestion, 0, bytes*1e6/1e9,
+		fmt.Sprintf("10⁶ × %.0f bytes", bytes))
 }
 
 // decimal writes a number in as few digits as it has.
@@ -202,7 +208,8 @@ func (d Deployment) Print(w io.Writer, alternatives ...Alternative) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	lines := d.Lines()
 	// A tabwriter's errors come with Flush.
-	fmt.Fprintln(t, "USD, us-east-1 list prices noted "+PricesNoted+"\ta month idle\ta million checks\tarithmetic\tprice from")
+	fmt.Fprintln(t, "USD, us-east-1 list prices noted "+PricesNoted+
+		"\ta month idle\ta million checks\tarithmetic\tprice from")
 	for _, l := range lines {
 		fmt.Fprintln(t, l.row())
 	}
@@ -221,7 +228,8 @@ func (l Line) row() string {
 	if l.Unknown {
 		return fmt.Sprintf("%s\t?\t\t%s\t%s", l.What, l.Arithmetic, l.Source)
 	}
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", l.What, amount(l.Idle), amount(l.PerMillion), l.Arithmetic, l.Source)
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", l.What, amount(l.Idle), amount(l.PerMillion),
+		l.Arithmetic, l.Source)
 }
 
 func amount(usd float64) string {

@@ -19,22 +19,26 @@ func TestTotals(t *testing.T) {
 	}{
 		// .1 GB × 730 h × .084 + 1 key + 2 secrets × .40; .20 + 10⁶ × .003 s × .5 GB ×
 		// .0000133334 + .05 GB × .50 + 6 × .0023
-		"serverless": {cost.Deployment{CheckMemory: 512, Secrets: 2}, 6.132 + 1 + .8, .20 + .02 + .025 + .0138},
+		"serverless": {cost.Deployment{CheckMemory: 512, Secrets: 2}, 6.132 + 1 + .8,
+			.20 + .02 + .025 + .0138},
 		// 6 nodes × 730 h × .1752 + 1 key
-		"nodes": {cost.Deployment{Nodes: 6, NodeType: "cache.r7g.large", CheckMemory: 512}, 767.376 + 1, .20 + .02 + .025},
+		"nodes": {cost.Deployment{Nodes: 6, NodeType: "cache.r7g.large", CheckMemory: 512}, 767.376 + 1,
+			.20 + .02 + .025},
 		// a NAT gateway and its address, 730 h × (.045 + .005)
 		"egress": {cost.Deployment{NATGateways: 1, CheckMemory: 512}, 6.132 + 1 + 36.5, .2588},
 		// 10 alarms, 1 dashboard, 12 metrics and their .20 GB; a web ACL of 3 rules; an
 		// access log of .40 GB; 5 % traced
 		"all": {
-			cost.Deployment{CheckMemory: 1024, Alarms: 10, Dashboards: 1, Metrics: 12, WebACLRules: 3, AccessLog: true, Tracing: true},
+			cost.Deployment{CheckMemory: 1024, Alarms: 10, Dashboards: 1, Metrics: 12, WebACLRules: 3,
+				AccessLog: true, Tracing: true},
 			6.132 + 1 + 1 + 3 + 3.6 + 5 + 3, .20 + .04 + .025 + .10 + .0138 + .60 + .20 + .25,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			idle, perMillion := cost.Totals(c.deployment.Lines())
 			if !near(idle, c.idle) || !near(perMillion, c.perMillion) {
-				t.Errorf("idle %.3f, a million checks %.4f; want %.3f, %.4f", idle, perMillion, c.idle, c.perMillion)
+				t.Errorf("idle %.3f, a million checks %.4f; want %.3f, %.4f", idle, perMillion,
+					c.idle, c.perMillion)
 			}
 		})
 	}
@@ -42,10 +46,12 @@ func TestTotals(t *testing.T) {
 
 func TestPrint(t *testing.T) {
 	var out strings.Builder
-	if err := (cost.Deployment{Nodes: 2, NodeType: "cache.x9.huge", CheckMemory: 512, Secrets: 2}).Print(&out); err != nil {
+	if err := (cost.Deployment{Nodes: 2, NodeType: "cache.x9.huge", CheckMemory: 512, Secrets: 2}).Print(
+		&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"2 × cache.x9.huge", "not known here", "10⁶ × 3 ms × 0.5 GB", "0.80", "Tidegate", "an HTTP API's calls"} {
+	for _, want := range []string{"2 × cache.x9.huge", "not known here", "10⁶ × 3 ms × 0.5 GB", "0.80",
+		"Tidegate", "an HTTP API's calls"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("want %q in:\n%s", want, out.String())
 		}
@@ -59,7 +65,8 @@ func TestPrintAlternatives(t *testing.T) {
 	traced, plain := now, now
 	traced.Tracing, plain.Dashboards = true, 0
 	var out strings.Builder
-	alternatives := []cost.Alternative{{Flag: "tracing=true", Deployment: traced}, {Flag: "cloudWatchDashboard=false", Deployment: plain}}
+	alternatives := []cost.Alternative{{Flag: "tracing=true", Deployment: traced},
+		{Flag: "cloudWatchDashboard=false", Deployment: plain}}
 	if err := now.Print(&out, alternatives...); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +74,8 @@ func TestPrintAlternatives(t *testing.T) {
 	for row := range strings.Lines(out.String()) {
 		rows = append(rows, strings.Join(strings.Fields(row), " "))
 	}
-	for _, want := range []string{"Tidegate 10.13 0.26", "with -c tracing=true +0.00 +0.25", "with -c cloudWatchDashboard=false -3.00 +0.00"} {
+	for _, want := range []string{"Tidegate 10.13 0.26", "with -c tracing=true +0.00 +0.25",
+		"with -c cloudWatchDashboard=false -3.00 +0.00"} {
 		if !slices.Contains(rows, want) {
 			t.Errorf("want %q in:\n%s", want, out.String())
 		}
@@ -91,7 +99,8 @@ func TestLinesExplainThemselves(t *testing.T) {
 		Tracing:     true,
 	}
 	for _, l := range append(everything.Lines(), cost.Calls()...) {
-		if l.Arithmetic == "" || !strings.HasPrefix(l.Source, "aws.amazon.com/") || l.Idle == 0 && l.PerMillion == 0 {
+		if l.Arithmetic == "" || !strings.HasPrefix(l.Source, "aws.amazon.com/") || l.Idle == 0 &&
+			l.PerMillion == 0 {
 			t.Errorf("%+v", l)
 		}
 	}

@@ -39,7 +39,8 @@ func Environment(template []byte, function string) (map[string]string, error) {
 				Environment struct{ Variables map[string]any }
 			}
 		}
-		if !strings.HasPrefix(id, function) || json.Unmarshal(text, &r) != nil || r.Type != "AWS::Lambda::Function" {
+		if !strings.HasPrefix(id, function) || json.Unmarshal(text, &r) != nil ||
+			r.Type != "AWS::Lambda::Function" {
 			continue
 		}
 		values := map[string]string{}

@@ -27,18 +27,21 @@ func (a Assumptions) Alternatives() []Alternative {
 	return []Alternative{
 		{
 			Name: "API Gateway usage plans", PerMillion: func(float64) float64 { return 0 },
-			Promise: "best effort by AWS's own words; token bucket, no Retry-After; at most 10,000 keys a region (November 2026)",
-			Price:   "part of the API's price",
+			Promise: "best effort by AWS's own words; token bucket, no Retry-After; at most 10,000 keys a " +
+				"region (November 2026)",
+			Price: "part of the API's price",
 		},
 		{
 			Name: "WAF, one rate-based rule", PerMillion: a.wafPerMillion,
 			Promise: "an estimate; a user at a limit of 10 saw 159 calls pass in about a minute; " +
-				"per address, header, cookie, JA3 or JA4 fingerprint, ASN, or several of them, not per key's plan",
+				"per address, header, cookie, JA3 or JA4 fingerprint, ASN, or several of them, not per " +
+				"key's plan",
 			Price: cost.WebACLSource,
 		},
 		{
 			Name: "Envoy with its rate limit service on Fargate", PerMillion: a.envoyPerMillion,
-			Promise: "fixed windows, up to twice the limit at their boundary; limits in YAML; it is also the gateway, so API Gateway's own price " +
+			Promise: "fixed windows, up to twice the limit at their boundary; limits in YAML; it is also " +
+				"the gateway, so API Gateway's own price " +
 				"falls away; a load balancer before it is not counted",
 			Price: cost.FargateSource + ", and as many nodes of Valkey as Tidegate",
 		},

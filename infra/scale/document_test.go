@@ -39,7 +39,8 @@ func TestDocument(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("%s is stale; go generate ./infra/scale rewrites it. Computed:\n%s%s", document, measured, computed)
+		t.Fatalf("%s is stale; go generate ./infra/scale rewrites it. Computed:\n%s%s", document,
+			measured, computed)
 	}
 	if err := os.WriteFile(document, []byte(fresh), 0o644); err != nil {
 		t.Fatal(err)
@@ -61,7 +62,8 @@ func TestMeasured(t *testing.T) {
 	if admitted, limit := m.Value("global.admitted"), m.Value("global.limit"); admitted != limit {
 		t.Errorf("%g calls were let through under a global limit of %g", admitted, limit)
 	}
-	if admitted, limit := m.Value("global.leased_admitted"), m.Value("global.limit"); admitted > limit || admitted < 0.9*limit {
+	if admitted, limit := m.Value("global.leased_admitted"), m.Value("global.limit"); admitted > limit ||
+		admitted < 0.9*limit {
 		t.Errorf("%g calls were let through under a leased global limit of %g", admitted, limit)
 	}
 }

@@ -42,7 +42,8 @@ func Default(m *Measured) Assumptions {
 	largest := fmt.Sprintf("memory.keys%d.", counts[len(counts)-1])
 	return Assumptions{
 		CheckMicros: m.Value("with_usage.shards1.cpu_us"), SimpleMicros: m.Value("simple.cpu_us"), Busy: .5,
-		Keys: 1e6, KeyBytes: m.Value(largest+"registered_bytes") + m.Value(largest+"called_bytes") + m.Value("memory.full_log_100.bytes"),
+		Keys: 1e6, KeyBytes: m.Value(largest+"registered_bytes") + m.Value(largest+"called_bytes") +
+			m.Value("memory.full_log_100.bytes"),
 		Replicas: 1, NodeType: "cache.r7g.large", NodeBytes: 13.07 * (1 << 30), Full: .75, PerEnvironment: 10,
 	}
 }
@@ -68,13 +69,16 @@ const secondsPerMonth = 730 * 3600
 // Size computes a deployment for a rate of checks a second.
 func (a Assumptions) Size(rate float64) Size {
 	s := Size{Rate: rate, Gigabytes: a.Keys * a.KeyBytes / 1e9}
-	s.Shards = int(max(1, math.Ceil(rate*a.CheckMicros/1e6/a.Busy), math.Ceil(a.Keys*a.KeyBytes/(a.NodeBytes*a.Full))))
+	s.Shards = int(max(1, math.Ceil(rate*a.CheckMicros/1e6/a.Busy),
+		math.Ceil(a.Keys*a.KeyBytes/(a.NodeBytes*a.Full))))
 	s.Nodes = s.Shards * (1 + a.Replicas)
 	s.ECPUs = rate * cost.ECPUsPerCheck
 	s.Concurrency = rate * cost.BilledMilliseconds / 1e3
 	s.Quota = max(s.Concurrency, rate/a.PerEnvironment)
-	s.Serverless = perMillion(cost.Deployment{CheckMemory: checkMemory, Secrets: 2, Metrics: checkMetrics, StoredGB: s.Gigabytes}, rate)
-	nodes := cost.Deployment{CheckMemory: checkMemory, Secrets: 2, Metrics: checkMetrics, Nodes: s.Nodes, NodeType: a.NodeType}
+	s.Serverless = perMillion(cost.Deployment{CheckMemory: checkMemory, Secrets: 2, Metrics: checkMetrics,
+		StoredGB: s.Gigabytes}, rate)
+	nodes := cost.Deployment{CheckMemory: checkMemory, Secrets: 2, Metrics: checkMetrics, Nodes: s.Nodes,
+		NodeType: a.NodeType}
 	s.NodeBased = perMillion(nodes, rate)
 	s.NodesMonth = nodes.Lines()[0].Idle
 	return s

@@ -11,7 +11,8 @@ import (
 
 func assumptions() scale.Assumptions {
 	return scale.Assumptions{
-		CheckMicros: 10, Busy: .5, Keys: 1e6, KeyBytes: 2_000, Replicas: 1, NodeType: "cache.r7g.large", NodeBytes: 1e10, Full: .75, PerEnvironment: 10,
+		CheckMicros: 10, Busy: .5, Keys: 1e6, KeyBytes: 2_000, Replicas: 1, NodeType: "cache.r7g.large",
+		NodeBytes: 1e10, Full: .75, PerEnvironment: 10,
 	}
 }
 
@@ -30,7 +31,8 @@ func TestSize(t *testing.T) {
 		{1_000_000, 20, 40, 6_000_000, 3_000, 100_000},
 	} {
 		s := assumptions().Size(c.rate)
-		if s.Shards != c.shards || s.Nodes != c.nodes || !near(s.ECPUs, c.ecpus) || !near(s.Concurrency, c.busy) || !near(s.Quota, c.quota) {
+		if s.Shards != c.shards || s.Nodes != c.nodes || !near(s.ECPUs, c.ecpus) ||
+			!near(s.Concurrency, c.busy) || !near(s.Quota, c.quota) {
 			t.Errorf("%+v, want %+v", s, c)
 		}
 		millions := c.rate * months / 1e6
@@ -98,8 +100,10 @@ func TestECPUsPerCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := scale.Default(m)
-	if want := math.Ceil(max(a.CheckMicros/a.SimpleMicros, m.Value("with_usage.shards1.script_us")/3)); cost.ECPUsPerCheck != want {
-		t.Errorf("cost.ECPUsPerCheck is %d; the measurements of docs/scale.md make it %.0f", cost.ECPUsPerCheck, want)
+	if want := math.Ceil(max(a.CheckMicros/a.SimpleMicros,
+		m.Value("with_usage.shards1.script_us")/3)); cost.ECPUsPerCheck != want {
+		t.Errorf("cost.ECPUsPerCheck is %d; the measurements of docs/scale.md make it %.0f",
+			cost.ECPUsPerCheck, want)
 	}
 }
 

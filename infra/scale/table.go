@@ -28,13 +28,15 @@ func table(rows [][]string) string {
 // Sizes is the table of deployments for the rates.
 func (a Assumptions) Sizes(rates []float64) string {
 	rows := [][]string{{
-		"checks a second", "shards (nodes)", "ECPUs a second", "environments at work", "concurrency to ask for",
+		"checks a second", "shards (nodes)", "ECPUs a second", "environments at work",
+		"concurrency to ask for",
 		"serverless, USD a million", "nodes, USD a million", "nodes, USD a month",
 	}}
 	for _, rate := range rates {
 		s := a.Size(rate)
 		rows = append(rows, []string{
-			thousands(rate), fmt.Sprintf("%d (%d)", s.Shards, s.Nodes), thousands(s.ECPUs), thousands(math.Ceil(s.Concurrency)), thousands(math.Ceil(s.Quota)),
+			thousands(rate), fmt.Sprintf("%d (%d)", s.Shards, s.Nodes), thousands(s.ECPUs),
+			thousands(math.Ceil(s.Concurrency)), thousands(math.Ceil(s.Quota)),
 			fmt.Sprintf("%.2f", s.Serverless), fmt.Sprintf("%.2f", s.NodeBased), thousands(s.NodesMonth),
 		})
 	}
@@ -48,7 +50,8 @@ func (a Assumptions) Comparison(rates []float64) string {
 	for _, rate := range rates {
 		s := a.Size(rate)
 		head = append(head, thousands(rate)+"/s")
-		serverless, nodes = append(serverless, fmt.Sprintf("%.2f", s.Serverless)), append(nodes, fmt.Sprintf("%.2f", s.NodeBased))
+		serverless, nodes = append(serverless, fmt.Sprintf("%.2f", s.Serverless)),
+			append(nodes, fmt.Sprintf("%.2f", s.NodeBased))
 	}
 	rows := [][]string{head, serverless, nodes}
 	for _, other := range a.Alternatives() {
@@ -76,19 +79,25 @@ func (a Assumptions) Inputs() string {
 	return table([][]string{
 		{"input", "value", "from"},
 		{"server's time for a check, usage included", number(a.CheckMicros) + " µs", "measured, above"},
-		{"server's time for a GET of 100 bytes, one ECPU", number(a.SimpleMicros) + " µs", "measured in the same run"},
+		{"server's time for a GET of 100 bytes, one ECPU", number(a.SimpleMicros) + " µs",
+			"measured in the same run"},
 		{"bytes of a key that is at its limit of 100", thousands(a.KeyBytes), "measured, above"},
 		{"keys", thousands(a.Keys), "assumed"},
-		{"a shard's core is busy at most", percent(a.Busy), "assumed: the rest is for bursts, a failover, and TLS, which was not measured"},
+		{"a shard's core is busy at most", percent(a.Busy),
+			"assumed: the rest is for bursts, a failover, and TLS, which was not measured"},
 		{"a core of ElastiCache", "as fast as the one measured on", "assumed"},
 		{"replicas of a shard", strconv.Itoa(a.Replicas), "chosen"},
-		{"node", fmt.Sprintf("%s, %.2f GiB, of which %s hold data", a.NodeType, a.NodeBytes/(1<<30), percent(a.Full)),
+		{"node", fmt.Sprintf("%s, %.2f GiB, of which %s hold data", a.NodeType, a.NodeBytes/(1<<30),
+			percent(a.Full)),
 			"aws.amazon.com/elasticache/pricing; a quarter is reserved by default"},
-		{"ECPUs, milliseconds and log of a check", fmt.Sprintf("%d, %d ms, %d bytes", cost.ECPUsPerCheck, cost.BilledMilliseconds,
-			cost.LogBytes+cost.MetricsLogBytes),
+		{"ECPUs, milliseconds and log of a check",
+			fmt.Sprintf("%d, %d ms, %d bytes", cost.ECPUsPerCheck, cost.BilledMilliseconds,
+				cost.LogBytes+cost.MetricsLogBytes),
 			"assumed, as in `infra/cost`: verify.md lists what a real account has to confirm"},
-		{"calls a second of one environment, at most", number(a.PerEnvironment), "docs.aws.amazon.com/lambda/latest/dg/lambda-concurrency.html"},
-		{"Envoy and its rate limit service together", fmt.Sprintf("%s calls a second a vCPU, %d GB each", thousands(envoyPerVCPU), envoyGigabytes),
+		{"calls a second of one environment, at most", number(a.PerEnvironment),
+			"docs.aws.amazon.com/lambda/latest/dg/lambda-concurrency.html"},
+		{"Envoy and its rate limit service together",
+			fmt.Sprintf("%s calls a second a vCPU, %d GB each", thousands(envoyPerVCPU), envoyGigabytes),
 			"assumed, busy as above: their makers give no figure"},
 	})
 }
@@ -96,7 +105,8 @@ func (a Assumptions) Inputs() string {
 // Checks is the table of what checks cost the servers.
 func (m *Measured) Checks() string {
 	rows := [][]string{{
-		"", "checks a second here, servers and clients", "server's time for a check, µs", "of it in the script", "checks a second and core",
+		"", "checks a second here, servers and clients", "server's time for a check, µs",
+		"of it in the script", "checks a second and core",
 		"busiest shard, to an even share",
 	}}
 	for _, row := range []struct{ title, name string }{
@@ -106,7 +116,8 @@ func (m *Measured) Checks() string {
 	} {
 		v := func(name string) float64 { return m.Value(row.name + "." + name) }
 		rows = append(rows, []string{
-			row.title, thousands(v("rate")), number(v("cpu_us")), number(v("script_us")), thousands(v("per_core")), number(v("busiest_share")),
+			row.title, thousands(v("rate")), number(v("cpu_us")), number(v("script_us")),
+			thousands(v("per_core")), number(v("busiest_share")),
 		})
 	}
 	return table(rows)
@@ -116,14 +127,18 @@ func (m *Measured) Checks() string {
 // costs.
 func (m *Measured) Memory() string {
 	rows := [][]string{{
-		"keys", "bytes a key: record, lists, audit", "of it audit", "and when it has called once: count, usage", "an edit of their plan, ms",
+		"keys", "bytes a key: record, lists, audit", "of it audit",
+		"and when it has called once: count, usage", "an edit of their plan, ms",
 		"bytes sent to the server", "its time, ms", "made a second",
 	}}
 	for _, n := range m.keyCounts() {
-		memory := func(name string) string { return thousands(m.Value(fmt.Sprintf("memory.keys%d.%s", n, name))) }
+		memory := func(name string) string {
+			return thousands(m.Value(fmt.Sprintf("memory.keys%d.%s", n, name)))
+		}
 		edit := func(name string) float64 { return m.Value(fmt.Sprintf("edit.keys%d.%s", n, name)) }
 		rows = append(rows, []string{
-			thousands(float64(n)), memory("registered_bytes"), memory("audit_bytes"), memory("called_bytes"), number(edit("ms")), thousands(edit("bytes")),
+			thousands(float64(n)), memory("registered_bytes"), memory("audit_bytes"), memory("called_bytes"),
+			number(edit("ms")), thousands(edit("bytes")),
 			number(edit("cpu_ms")), memory("made"),
 		})
 	}
@@ -133,11 +148,15 @@ func (m *Measured) Memory() string {
 // Sharing says in sentences what a limit that all callers share can carry.
 func (m *Measured) Sharing() string {
 	v := func(name string) float64 { return m.Value("global." + name) }
-	return fmt.Sprintf("%s environments share a global limit of %s calls: of %s calls they let %s through. With a limit that is far away they make\n"+
-		"%s checks a second, %s without it; the shard that holds its counts works %s µs for each check of all callers, so that\n"+
+	return fmt.Sprintf("%s environments share a global limit of %s calls: of %s calls they let %s through. "+
+		"With a limit that is far away they make\n"+
+		"%s checks a second, %s without it; the shard that holds its counts works %s µs for each check of "+
+		"all callers, so that\n"+
 		"one global limit carries at most %s checks a second and core, however many shards there are.\n",
-		thousands(v("environments")), thousands(v("limit")), thousands(v("attempts")), thousands(v("admitted")),
-		thousands(v("rate")), thousands(v("rate_without")), number(v("hot_shard_us")), thousands(v("per_hot_core"))) + m.leasing()
+		thousands(v("environments")), thousands(v("limit")), thousands(v("attempts")),
+		thousands(v("admitted")),
+		thousands(v("rate")), thousands(v("rate_without")), number(v("hot_shard_us")),
+		thousands(v("per_hot_core"))) + m.leasing()
 }
 
 // leasing says what the same limit can carry when it is leased; nothing unless that was
@@ -147,18 +166,24 @@ func (m *Measured) leasing() string {
 	if v("lease_ms") == 0 {
 		return ""
 	}
-	return fmt.Sprintf("\nLeased for %s ms, the near limit lets %s through, and with the far one they make %s checks a second; the busiest shard\n"+
-		"works %s µs for each check of all callers, its own callers' included: %s checks a second and core.\n",
-		thousands(v("lease_ms")), thousands(v("leased_admitted")), thousands(v("leased_rate")), number(v("leased_hot_shard_us")),
+	return fmt.Sprintf("\nLeased for %s ms, the near limit lets %s through, and with the far one they make "+
+		"%s checks a second; the busiest shard\n"+
+		"works %s µs for each check of all callers, its own callers' included: %s checks a second and "+
+		"core.\n",
+		thousands(v("lease_ms")), thousands(v("leased_admitted")), thousands(v("leased_rate")),
+		number(v("leased_hot_shard_us")),
 		thousands(v("leased_per_hot_core")))
 }
 
 // Document returns the two generated parts of docs/scale.md.
 func Document(m *Measured) (measured, computed string) {
 	a := Default(m)
-	measured = fmt.Sprintf("\n%s, %s: `./scripts/bench scale`.\n\n%s\n%s\nA key whose log of 100 calls is full takes %s bytes more.\n\n%s\n",
-		m.Machine, m.Day, m.Checks(), m.Memory(), thousands(m.Value("memory.full_log_100.bytes")), m.Sharing())
-	computed = "\n" + strings.Join([]string{a.Inputs(), a.Sizes(Rates), a.Comparison(Rates), a.Promises()}, "\n") + "\n"
+	measured = fmt.Sprintf("\n%s, %s: `./scripts/bench scale`.\n\n%s\n%s\nA key whose log of 100 calls is "+
+		"full takes %s bytes more.\n\n%s\n",
+		m.Machine, m.Day, m.Checks(), m.Memory(),
+		thousands(m.Value("memory.full_log_100.bytes")), m.Sharing())
+	computed = "\n" + strings.Join([]string{a.Inputs(), a.Sizes(Rates), a.Comparison(Rates),
+		a.Promises()}, "\n") + "\n"
 	return measured, computed
 }
 

@@ -22,7 +22,8 @@ func TestModel(t *testing.T) {
 		{[]string{"-replicas", "6"}, 2, "-replicas 6: must be 0 to 5"},
 	} {
 		var out, errOut bytes.Buffer
-		if status := run(c.args, &out, &errOut); status != c.status || !strings.Contains(out.String()+errOut.String(), c.want) {
+		if status := run(c.args, &out, &errOut); status != c.status ||
+			!strings.Contains(out.String()+errOut.String(), c.want) {
 			t.Errorf("%v: status %d, want %d and %q:\n%s%s", c.args, status, c.status, c.want, &out, &errOut)
 		}
 	}
