@@ -54,7 +54,8 @@ var contenders = []Contender{
 	{Name: FixedWindow, Title: "fixed window", Ours: true, build: ourFixedWindow},
 	{
 		Name: TwoWindow, Title: "two-window estimate, Upstash", build: newTwoWindow,
-		Source: "Upstash Ratelimit's documented slidingWindow; the common script over two INCR keys decides alike",
+		Source: "Upstash Ratelimit's documented slidingWindow; the common script over two INCR keys " +
+			"decides alike",
 	},
 	{
 		Name: TwoWindowAll, Title: "two-window estimate, Cloudflare", build: newTwoWindowAll,
@@ -66,11 +67,13 @@ var contenders = []Contender{
 	},
 	{
 		Name: ZSETPipeline, Title: "ZSET log, pipeline", build: newZSETPipeline,
-		Source: "a pipeline often published: the time is the member, counted before it is added, denied calls stored",
+		Source: "a pipeline often published: the time is the member, counted before it is added, denied " +
+			"calls stored",
 	},
 	{
 		Name: ZSETAll, Title: "ZSET log, add first", build: newZSETAll,
-		Source: "a pipeline often published: the time is the member, added before it is counted, denied calls stored",
+		Source: "a pipeline often published: the time is the member, added before it is counted, denied " +
+			"calls stored",
 	},
 }
 

@@ -39,7 +39,8 @@ func TestAlgorithmsDocument(t *testing.T) {
 	if !*update {
 		t.Fatalf("%s is stale; go generate ./internal/accuracy rewrites it. Computed:\n%s", document, stale)
 	}
-	if err := os.WriteFile(document, []byte(before+tableBegin+strings.Join(computed, "")+tableEnd+after), 0o644); err != nil {
+	if err := os.WriteFile(document, []byte(before+tableBegin+strings.Join(computed, "")+tableEnd+after),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -68,17 +69,22 @@ func tables() []string {
 		sections = append(sections, b.String())
 	}
 	for i, limit := range gridLimits {
-		section("Limit "+thousands(limit)+" per minute**: false allow % / false denial % / admitted, % of the exact log's; "+
+		section("Limit "+thousands(limit)+
+			" per minute**: false allow % / false denial % / admitted, % of the exact log's; "+
 			"worst rolling window, over the limit", parallelTable(grid()[i]))
 	}
 	for i, limit := range gridLimits {
-		section("Limit "+thousands(limit)+" per minute, each against its own history**: overfull % / withheld %; "+
+		section("Limit "+thousands(limit)+
+			" per minute, each against its own history**: overfull % / withheld %; "+
 			"the most room in the window at such a denial", ownTable(grid()[i]))
 	}
 	section("Retry-after**, all runs at 100 per minute: how far it is off; "+
-		"how often a retry at that instant is denied again, or could have come earlier", retryTable(grid()[1]))
-	section("Coarse clocks**: boundary attack on 100 per minute; worst rolling window, over the limit", clockTable())
-	section("A flood**: greedy callers for two minutes at 100 per minute; most entries stored / admitted, % of the exact log's", floodTable())
+		"how often a retry at that instant is denied again, or could have come earlier",
+		retryTable(grid()[1]))
+	section("Coarse clocks**: boundary attack on 100 per minute; worst rolling window, over the limit",
+		clockTable())
+	section("A flood**: greedy callers for two minutes at 100 per minute; most entries stored / admitted, "+
+		"% of the exact log's", floodTable())
 	return sections
 }
 
@@ -94,10 +100,12 @@ func table(b *strings.Builder, rows [][]string) {
 
 // gridTable has a row for each contender and a column for each traffic, then a last one
 // for what all of a contender's outcomes give.
-func gridTable(results []Result, cell func(Result, Outcome) string, last string, sum func([]Outcome) string) [][]string {
+func gridTable(results []Result, cell func(Result, Outcome) string, last string,
+	sum func([]Outcome) string) [][]string {
 	head := []string{""}
 	for j, column := range gridTraffic {
-		head = append(head, fmt.Sprintf("%s, %s min", column.title, thousands(results[j].Scenario.Traffic.Windows)))
+		head = append(head, fmt.Sprintf("%s, %s min", column.title,
+			thousands(results[j].Scenario.Traffic.Windows)))
 	}
 	rows := [][]string{append(head, last)}
 	for c := range contenders {
@@ -115,7 +123,8 @@ func gridTable(results []Result, cell func(Result, Outcome) string, last string,
 func parallelTable(results []Result) [][]string {
 	limit := results[0].Scenario.Limit
 	return gridTable(results, func(r Result, o Outcome) string {
-		return percent(o.FalseAllows, r.Calls) + " / " + percent(o.FalseDenials, r.Calls) + " / " + share(o.Admitted, r.Exact.Admitted)
+		return percent(o.FalseAllows, r.Calls) + " / " + percent(o.FalseDenials, r.Calls) + " / " +
+			share(o.Admitted, r.Exact.Admitted)
 	}, "worst", func(outcomes []Outcome) string {
 		worst := slices.MaxFunc(outcomes, func(a, b Outcome) int { return cmp.Compare(a.Worst, b.Worst) })
 		return over(worst.Worst, limit)
@@ -127,7 +136,9 @@ func ownTable(results []Result) [][]string {
 	return gridTable(results, func(r Result, o Outcome) string {
 		return percent(o.Overfull, r.Calls) + " / " + percent(o.Withheld, r.Calls)
 	}, "most room", func(outcomes []Outcome) string {
-		most := slices.MaxFunc(outcomes, func(a, b Outcome) int { return cmp.Compare(a.MostWithheld, b.MostWithheld) })
+		most := slices.MaxFunc(outcomes, func(a, b Outcome) int {
+			return cmp.Compare(a.MostWithheld, b.MostWithheld)
+		})
 		return percent(most.MostWithheld, limit) + " %"
 	})
 }
@@ -144,7 +155,8 @@ func retryTable(results []Result) [][]string {
 		row := []string{contenders[c].Title, "none given", "", "", ""}
 		if sum.Samples > 0 {
 			early, late := percent(sum.Early, sum.Samples), percent(sum.Late, sum.Samples)
-			row = []string{contenders[c].Title, seconds(sum.Mean()), seconds(sum.Most), early + " %", late + " %"}
+			row = []string{contenders[c].Title, seconds(sum.Mean()), seconds(sum.Most),
+				early + " %", late + " %"}
 		}
 		rows = append(rows, row)
 	}

@@ -6,7 +6,8 @@ import (
 )
 
 func boundaryWithClock(clock time.Duration) Result {
-	return mustRun(Scenario{Limit: 100, Window: time.Minute, Traffic: Traffic{Shape: Boundary, Rate: 1000, Windows: 8}, Clock: clock})
+	return mustRun(Scenario{Limit: 100, Window: time.Minute,
+		Traffic: Traffic{Shape: Boundary, Rate: 1000, Windows: 8}, Clock: clock})
 }
 
 func flood(rate int64) Result {
@@ -26,8 +27,10 @@ func TestEqualTimes(t *testing.T) {
 	}
 	r := mustRun(Scenario{Limit: limit, Window: time.Minute, Traffic: tick})
 	for name, want := range map[string]int64{
-		Log: limit, LogGrouped: limit, LogCountDenied: limit, Counter: limit, TokenBucket: limit, FixedWindow: limit,
-		TwoWindow: limit, TwoWindowAll: limit, ZSETScript: limit, ZSETPipeline: 10 * limit, ZSETAll: 10 * limit,
+		Log: limit, LogGrouped: limit, LogCountDenied: limit, Counter: limit, TokenBucket: limit,
+		FixedWindow: limit,
+		TwoWindow:   limit, TwoWindowAll: limit, ZSETScript: limit, ZSETPipeline: 10 * limit,
+		ZSETAll: 10 * limit,
 	} {
 		if o := r.of(t, name); o.Admitted != want {
 			t.Errorf("%s admitted %d of %d calls in one tick, want %d", name, o.Admitted, 10*limit, want)
@@ -44,7 +47,8 @@ func TestCoarseClock(t *testing.T) {
 			t.Errorf("%s admitted %d in a rolling window by a clock of microseconds", name, worst)
 		}
 		if worst := coarse.of(t, name).Worst; worst <= 200 {
-			t.Errorf("%s admitted %d in a rolling window by a clock of milliseconds, want more than twice the limit", name, worst)
+			t.Errorf("%s admitted %d in a rolling window by a clock of milliseconds, want more than twice "+
+				"the limit", name, worst)
 		}
 	}
 	for _, clock := range coarseClocks {
@@ -68,7 +72,8 @@ func TestDeniedFlood(t *testing.T) {
 	}
 	for _, name := range []string{ZSETPipeline, ZSETAll} {
 		if o := r.of(t, name); o.Admitted != 100 || r.Exact.Admitted != 200 {
-			t.Errorf("%s admitted %d in two windows of flood, the exact log %d; want 100 and 200", name, o.Admitted, r.Exact.Admitted)
+			t.Errorf("%s admitted %d in two windows of flood, the exact log %d; want 100 and 200", name,
+				o.Admitted, r.Exact.Admitted)
 		}
 	}
 }

@@ -104,7 +104,8 @@ func TestLogsNeverExceedTheLimit(t *testing.T) {
 	eachGridResult(t, func(t *testing.T, r Result) {
 		for _, name := range []string{Log, LogGrouped, LogCountDenied} {
 			if o := r.of(t, name); o.Worst > r.Scenario.Limit || o.Overfull > 0 {
-				t.Errorf("%s admitted %d in a rolling window and %d overfull calls, limit %d", name, o.Worst, o.Overfull, r.Scenario.Limit)
+				t.Errorf("%s admitted %d in a rolling window and %d overfull calls, limit %d", name, o.Worst,
+					o.Overfull, r.Scenario.Limit)
 			}
 		}
 		if o := r.of(t, Log); o.FalseAllows+o.FalseDenials+o.Withheld > 0 || o.Admitted != r.Exact.Admitted {
@@ -151,10 +152,13 @@ func TestOurRetryAfterIsExact(t *testing.T) {
 // the calls' times, and nothing past the logs.
 func TestBoundaryAttack(t *testing.T) {
 	for i, limit := range gridLimits {
-		r := grid()[i][slices.IndexFunc(gridTraffic, func(c gridColumn) bool { return c.traffic.Shape == Boundary })]
+		r := grid()[i][slices.IndexFunc(gridTraffic, func(c gridColumn) bool {
+			return c.traffic.Shape == Boundary
+		})]
 		for _, name := range []string{Counter, TokenBucket, FixedWindow, TwoWindow} {
 			if worst := r.of(t, name).Worst; worst < 2*limit-limit/100-1 || worst > 2*limit {
-				t.Errorf("limit %d: %s admitted %d in a rolling window, want about twice the limit", limit, name, worst)
+				t.Errorf("limit %d: %s admitted %d in a rolling window, want about twice the limit",
+					limit, name, worst)
 			}
 		}
 		for _, name := range []string{Log, LogGrouped, ZSETScript} {

@@ -50,11 +50,14 @@ func (r Recording) validate() error {
 	room := int64(MaxCalls)
 	for i, m := range r {
 		if m.Calls < 0 || m.Calls > room {
-			return fmt.Errorf("minutes[%d] has %d calls: must be 0 or more, all together at most %d", i, m.Calls, MaxCalls)
+			return fmt.Errorf("minutes[%d] has %d calls: must be 0 or more, all together at most %d", i,
+				m.Calls, MaxCalls)
 		}
 		room -= m.Calls
-		if m.Begin.Unix() < 0 || !m.Begin.Equal(m.Begin.Truncate(time.Minute)) || i > 0 && !r[i-1].Begin.Before(m.Begin) {
-			return fmt.Errorf("minutes[%d] begins at %s: must be a whole minute after the one before it", i, m.Begin.UTC().Format(time.RFC3339))
+		if m.Begin.Unix() < 0 || !m.Begin.Equal(m.Begin.Truncate(time.Minute)) || i > 0 &&
+			!r[i-1].Begin.Before(m.Begin) {
+			return fmt.Errorf("minutes[%d] begins at %s: must be a whole minute after the one before it", i,
+				m.Begin.UTC().Format(time.RFC3339))
 		}
 	}
 	return nil

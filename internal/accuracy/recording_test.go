@@ -30,8 +30,10 @@ func TestRecordingKeepsItsMinutes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result.Calls != 320 || result.Exact.Admitted != result.Outcomes[0].Admitted || result.Exact.Admitted < 120 {
-		t.Errorf("played %d calls, exact log %d, log %d", result.Calls, result.Exact.Admitted, result.Outcomes[0].Admitted)
+	if result.Calls != 320 || result.Exact.Admitted != result.Outcomes[0].Admitted ||
+		result.Exact.Admitted < 120 {
+		t.Errorf("played %d calls, exact log %d, log %d", result.Calls, result.Exact.Admitted,
+			result.Outcomes[0].Admitted)
 	}
 	again, _ := r.Traffic(7)
 	other, _ := r.Traffic(8)

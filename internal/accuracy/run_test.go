@@ -25,7 +25,8 @@ func ExampleRun() {
 		return
 	}
 	for _, o := range result.Outcomes {
-		fmt.Printf("%s: %d of %d admitted, %d of them in one minute\n", o.Title, o.Admitted, result.Offered, o.Worst)
+		fmt.Printf("%s: %d of %d admitted, %d of them in one minute\n", o.Title, o.Admitted,
+			result.Offered, o.Worst)
 	}
 	// Output:
 	// log: 101 of 1400 admitted, 100 of them in one minute
@@ -38,7 +39,8 @@ func drawCalls(t *rapid.T, limit, window int64) []Call {
 	calls := make([]Call, rapid.IntRange(0, 80).Draw(t, "calls"))
 	at := int64(0)
 	for i := range calls {
-		at += rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, window/4), rapid.Just(window), rapid.Just(window-1)).Draw(t, "pause")
+		at += rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, window/4), rapid.Just(window),
+			rapid.Just(window-1)).Draw(t, "pause")
 		calls[i] = Call{at, rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(1, limit)).Draw(t, "cost")}
 	}
 	return calls
@@ -59,13 +61,16 @@ func costIn(calls []Call, window, ends int64) int64 {
 // history does, and no rolling window exceeds the limit.
 func TestLogEqualsBruteForce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limit, window := rapid.Int64Range(1, 80).Draw(t, "limit"), rapid.Int64Range(1, 40).Draw(t, "window")*1000
-		for name, d := range map[string]decider{"log": ourLog(limit, window), "exact log": newExactLog(limit, window)} {
+		limit, window := rapid.Int64Range(1, 80).Draw(t, "limit"),
+			rapid.Int64Range(1, 40).Draw(t, "window")*1000
+		for name, d := range map[string]decider{"log": ourLog(limit, window),
+			"exact log": newExactLog(limit, window)} {
 			var admitted []Call
 			for _, c := range drawCalls(t, limit, window) {
 				fits := costIn(admitted, window, c.At)+c.Cost <= limit
 				if d.Take(c.At, c.Cost) != fits {
-					t.Fatalf("%s decided otherwise on %+v after %+v, limit %d in %d", name, c, admitted, limit, window)
+					t.Fatalf("%s decided otherwise on %+v after %+v, limit %d in %d", name, c, admitted,
+						limit, window)
 				}
 				if fits {
 					admitted = append(admitted, c)
@@ -73,7 +78,8 @@ func TestLogEqualsBruteForce(t *testing.T) {
 			}
 			for _, c := range admitted {
 				if cost := costIn(admitted, window, c.At+window-1); cost > limit {
-					t.Fatalf("%s admitted %d in the window from %d on, limit %d in %d", name, cost, c.At, limit, window)
+					t.Fatalf("%s admitted %d in the window from %d on, limit %d in %d", name, cost, c.At,
+						limit, window)
 				}
 			}
 		}
@@ -94,12 +100,16 @@ func TestWorstAndSeriesEqualBruteForce(t *testing.T) {
 		if len(calls) > 0 {
 			to += calls[len(calls)-1].At
 		}
-		if worst := mostIn(calls, window, from, to); worst != o.Worst || worst > 0 && costIn(calls, window, o.WorstAt) != worst {
-			t.Fatalf("worst %d at %d, want %d: %+v in windows of %d", o.Worst, o.WorstAt, worst, calls, window)
+		if worst := mostIn(calls, window, from, to); worst != o.Worst || worst > 0 &&
+			costIn(calls, window, o.WorstAt) != worst {
+			t.Fatalf("worst %d at %d, want %d: %+v in windows of %d", o.Worst, o.WorstAt, worst,
+				calls, window)
 		}
 		for i, most := range series(calls, window, from, to, points) {
-			if want := mostIn(calls, window, part(from, to, i, points), part(from, to, i+1, points)); most != want {
-				t.Fatalf("point %d of %d is %d, want %d: %+v in windows of %d", i, points, most, want, calls, window)
+			if want := mostIn(calls, window, part(from, to, i, points),
+				part(from, to, i+1, points)); most != want {
+				t.Fatalf("point %d of %d is %d, want %d: %+v in windows of %d", i, points, most, want,
+					calls, window)
 			}
 		}
 	})
@@ -148,16 +158,19 @@ func TestOutcomeTimeline(t *testing.T) {
 		}},
 	})
 	want := Outcome{
-		AdmittedCalls: 5, Admitted: 6, FalseAllows: 3, FalseDenials: 1, Overfull: 2, Worst: 4, WorstAt: second(12),
-		Retry:  RetryError{Samples: 1},
-		Series: []int64{2, 4, 4, 4, 2},
+		AdmittedCalls: 5, Admitted: 6, FalseAllows: 3, FalseDenials: 1, Overfull: 2, Worst: 4,
+		WorstAt: second(12),
+		Retry:   RetryError{Samples: 1},
+		Series:  []int64{2, 4, 4, 4, 2},
 	}
 	got := r.of(t, FixedWindow)
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Outcome{}, "Contender")); diff != "" {
 		t.Error(diff)
 	}
-	if r.Calls != 7 || r.Offered != 10 || r.Exact.Admitted != 3 || !slices.Equal(r.Exact.Series, []int64{2, 2, 2, 2, 1}) {
-		t.Errorf("got %d calls of cost %d, exact log %+v; want 7, 10, and 3 admitted", r.Calls, r.Offered, r.Exact)
+	if r.Calls != 7 || r.Offered != 10 || r.Exact.Admitted != 3 ||
+		!slices.Equal(r.Exact.Series, []int64{2, 2, 2, 2, 1}) {
+		t.Errorf("got %d calls of cost %d, exact log %+v; want 7, 10, and 3 admitted", r.Calls,
+			r.Offered, r.Exact)
 	}
 }
 
@@ -231,7 +244,8 @@ func TestTwoWindowRoundsInDoubles(t *testing.T) {
 // The same seed gives the same calls and the same result, another seed others.
 func TestSeedDecides(t *testing.T) {
 	for _, shape := range []Shape{Poisson, OnOff} {
-		s := Scenario{Limit: 10, Window: time.Minute, Traffic: Traffic{Shape: shape, Rate: 200, Windows: 20}, Seed: 7, Points: 50}
+		s := Scenario{Limit: 10, Window: time.Minute, Traffic: Traffic{Shape: shape, Rate: 200, Windows: 20},
+			Seed: 7, Points: 50}
 		first, again := encoded(t, mustRun(s)), encoded(t, mustRun(s))
 		if first != again {
 			t.Errorf("%s: the same scenario gave two results", shape)
@@ -244,7 +258,8 @@ func TestSeedDecides(t *testing.T) {
 
 // A Result goes through JSON and comes back.
 func TestResultIsPlainData(t *testing.T) {
-	r := mustRun(Scenario{Limit: 10, Window: time.Minute, Traffic: Traffic{Shape: Boundary, Rate: 1000, Windows: 4}, Points: 10})
+	r := mustRun(Scenario{Limit: 10, Window: time.Minute,
+		Traffic: Traffic{Shape: Boundary, Rate: 1000, Windows: 4}, Points: 10})
 	var back Result
 	if err := json.Unmarshal([]byte(encoded(t, r)), &back); err != nil {
 		t.Fatal(err)

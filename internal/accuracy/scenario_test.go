@@ -48,7 +48,8 @@ func recorded(calls ...Call) Traffic { return Traffic{Shape: Recorded, Calls: ca
 func TestTraffic(t *testing.T) {
 	for _, shape := range []Shape{Poisson, OnOff, Boundary, Greedy} {
 		for _, window := range []time.Duration{time.Millisecond, time.Minute, 366 * 24 * time.Hour} {
-			s := Scenario{Limit: 7, Window: window, Traffic: Traffic{Shape: shape, Rate: 250, Windows: 8}, Seed: 1}
+			s := Scenario{Limit: 7, Window: window,
+				Traffic: Traffic{Shape: shape, Rate: 250, Windows: 8}, Seed: 1}
 			if err := s.Validate(); err != nil {
 				t.Fatal(err)
 			}
@@ -58,8 +59,10 @@ func TestTraffic(t *testing.T) {
 			}
 			from := begin(window.Microseconds())
 			for i, c := range calls {
-				if c.At < from || c.At >= from+8*window.Microseconds() || i > 0 && c.At < calls[i-1].At || c.Cost != 1 {
-					t.Fatalf("%s, window %s: call %d is %+v after %+v", shape, window, i, c, calls[max(0, i-1)])
+				if c.At < from || c.At >= from+8*window.Microseconds() || i > 0 &&
+					c.At < calls[i-1].At || c.Cost != 1 {
+					t.Fatalf("%s, window %s: call %d is %+v after %+v", shape, window, i, c,
+						calls[max(0, i-1)])
 				}
 			}
 			if from%window.Microseconds() != 0 {
@@ -73,7 +76,8 @@ func TestTraffic(t *testing.T) {
 // boundary, is greedy for a window, and silent for one more.
 func TestBoundaryShape(t *testing.T) {
 	const limit, second = 10, 1_000_000
-	s := Scenario{Limit: limit, Window: time.Minute, Traffic: Traffic{Shape: Boundary, Rate: 1000, Windows: 4}}
+	s := Scenario{Limit: limit, Window: time.Minute,
+		Traffic: Traffic{Shape: Boundary, Rate: 1000, Windows: 4}}
 	boundary := begin(s.Window.Microseconds()) + 120*second
 	counts := map[string]int{}
 	for _, c := range s.calls() {
@@ -88,14 +92,16 @@ func TestBoundaryShape(t *testing.T) {
 			counts["greed"]++
 		}
 	}
-	if counts["silence"] != 0 || counts["before"] != 2*limit || counts["after"] != 2*limit || counts["greed"] != 10*limit {
+	if counts["silence"] != 0 || counts["before"] != 2*limit || counts["after"] != 2*limit ||
+		counts["greed"] != 10*limit {
 		t.Errorf("got %v", counts)
 	}
 }
 
 // A coarse clock shows the last tick.
 func TestClock(t *testing.T) {
-	s := Scenario{Limit: 10, Window: time.Minute, Clock: 10 * time.Millisecond, Traffic: recorded(Call{19_999, 1}, Call{20_000, 2})}
+	s := Scenario{Limit: 10, Window: time.Minute, Clock: 10 * time.Millisecond,
+		Traffic: recorded(Call{19_999, 1}, Call{20_000, 2})}
 	if calls := s.calls(); calls[0] != (Call{10_000, 1}) || calls[1] != (Call{20_000, 2}) {
 		t.Errorf("got %v", calls)
 	}

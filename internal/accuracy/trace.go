@@ -15,7 +15,8 @@ func Trace(limit limiter.Limit, at []time.Duration) ([]limiter.Decision, error) 
 		return nil, fmt.Errorf("accuracy: %w", err)
 	}
 	if len(at) > MaxCalls || !slices.IsSorted(at) || len(at) > 0 && at[0] < 0 {
-		return nil, fmt.Errorf("accuracy: %d calls: must be at most %d, in time order from 0", len(at), MaxCalls)
+		return nil, fmt.Errorf("accuracy: %d calls: must be at most %d, in time order from 0",
+			len(at), MaxCalls)
 	}
 	origin := time.UnixMicro(begin(limit.Span().Microseconds()))
 	limits := []limiter.Limit{limit}

@@ -17,11 +17,15 @@ func TestTraceTimeline(t *testing.T) {
 		retry     time.Duration
 	}
 	for algorithm, want := range map[limiter.Algorithm][]row{
-		limiter.Log:         {{true, 1, 0}, {true, 0, 0}, {false, 0, time.Second}, {true, 0, 0}, {false, 0, 8 * time.Second}},
-		limiter.FixedWindow: {{true, 1, 0}, {true, 0, 0}, {false, 0, time.Second}, {true, 1, 0}, {true, 0, 0}},
-		limiter.TokenBucket: {{true, 1, 0}, {true, 1, 0}, {true, 0, 0}, {false, 0, 4 * time.Second}, {false, 0, 3 * time.Second}},
+		limiter.Log: {{true, 1, 0}, {true, 0, 0}, {false, 0, time.Second}, {true, 0, 0},
+			{false, 0, 8 * time.Second}},
+		limiter.FixedWindow: {{true, 1, 0}, {true, 0, 0}, {false, 0, time.Second}, {true, 1, 0},
+			{true, 0, 0}},
+		limiter.TokenBucket: {{true, 1, 0}, {true, 1, 0}, {true, 0, 0}, {false, 0, 4 * time.Second},
+			{false, 0, 3 * time.Second}},
 	} {
-		decisions, err := Trace(limiter.Limit{Requests: 2, Window: 10 * time.Second, Algorithm: algorithm}, at)
+		decisions, err := Trace(limiter.Limit{Requests: 2, Window: 10 * time.Second,
+			Algorithm: algorithm}, at)
 		if err != nil {
 			t.Fatal(err)
 		}

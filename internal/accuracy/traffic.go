@@ -72,7 +72,8 @@ func (t Traffic) validate(limit, window int64) error {
 		return fmt.Errorf("shape %.60q is not one of %v", t.Shape, Shapes())
 	}
 	if t.Rate < 1 || t.Rate > maxRate || t.Windows < 1 || t.Windows > maxWindows {
-		return fmt.Errorf("rate is %d and windows %d: must be 1 to %d and 1 to %d", t.Rate, t.Windows, maxRate, maxWindows)
+		return fmt.Errorf("rate is %d and windows %d: must be 1 to %d and 1 to %d", t.Rate, t.Windows,
+			maxRate, maxWindows)
 	}
 	if n := t.count(limit); n > MaxCalls {
 		return fmt.Errorf("rate, windows and limit make %d calls: must be at most %d", n, MaxCalls)

@@ -54,7 +54,8 @@ var twoKeysText = valkey.NewLuaScript(`
 
 func (s server) run(t *rapid.T, script *valkey.Lua, now int64, keys ...string) bool {
 	reply, err := script.Exec(context.Background(), s.client, keys,
-		[]string{strconv.FormatInt(now/millisecond, 10), strconv.FormatInt(s.limit, 10), strconv.FormatInt(s.window/millisecond, 10)}).AsInt64()
+		[]string{strconv.FormatInt(now/millisecond, 10), strconv.FormatInt(s.limit, 10),
+			strconv.FormatInt(s.window/millisecond, 10)}).AsInt64()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,8 @@ func (s server) twoKeys(t *rapid.T, now int64) bool {
 // do on a real server.
 func TestRenderingsEqualTheirCommands(t *testing.T) {
 	client, err := valkey.NewClient(valkey.ClientOption{
-		InitAddress: []string{strings.TrimPrefix(valkeytest.Start(t), "valkey://")}, DisableCache: true, ForceSingleClient: true,
+		InitAddress: []string{strings.TrimPrefix(valkeytest.Start(t), "valkey://")}, DisableCache: true,
+		ForceSingleClient: true,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -80,20 +82,24 @@ func TestRenderingsEqualTheirCommands(t *testing.T) {
 	for name, decides := range map[string]func(server, *rapid.T, int64) bool{
 		ZSETPipeline: func(s server, t *rapid.T, now int64) bool { return s.zset(t, now, false) < s.limit },
 		ZSETAll:      func(s server, t *rapid.T, now int64) bool { return s.zset(t, now, true) <= s.limit },
-		ZSETScript:   func(s server, t *rapid.T, now int64) bool { return s.run(t, zsetScriptText, now, s.key) },
-		TwoWindow:    server.twoKeys,
+		ZSETScript: func(s server, t *rapid.T, now int64) bool {
+			return s.run(t, zsetScriptText, now, s.key)
+		},
+		TwoWindow: server.twoKeys,
 	} {
 		t.Run(name, func(t *testing.T) {
 			histories := 0
 			rapid.Check(t, func(t *rapid.T) {
 				histories++
-				limit, window := rapid.Int64Range(1, 12).Draw(t, "limit"), rapid.Int64Range(1, 40).Draw(t, "window")*millisecond
+				limit, window := rapid.Int64Range(1, 12).Draw(t, "limit"),
+					rapid.Int64Range(1, 40).Draw(t, "window")*millisecond
 				s := server{client, limit, window, name + strconv.Itoa(histories)}
 				rendering := named(name).build(s.limit, s.window)
 				for _, c := range drawCalls(t, 1, s.window) {
 					at := begin(s.window) + c.At
 					if got, want := rendering.Take(at, 1), decides(s, t, at); got != want {
-						t.Fatalf("the call at +%d: our rendering says %t, the server %t; limit %d in %d", c.At, got, want, s.limit, s.window)
+						t.Fatalf("the call at +%d: our rendering says %t, the server %t; limit %d in %d",
+							c.At, got, want, s.limit, s.window)
 					}
 				}
 			})

@@ -38,7 +38,8 @@ func (a Answer) denial(c enforce.Result, limits []named) Denial {
 		return deny(AbnormalUsage, c.RetryAfter(), "This caller is banned.", banPolicy, nil)
 	case a.Limited:
 		name := NameOf(a.Binding)
-		return deny(QuotaExceeded, c.RetryAfter(), "The limit of "+name+" is reached.", name, violated(limits))
+		return deny(QuotaExceeded, c.RetryAfter(), "The limit of "+name+" is reached.", name,
+			violated(limits))
 	default:
 		return deny(ReducedCapacity, c.RetryAfter(), cannotCheck, capacityPolicy, nil)
 	}

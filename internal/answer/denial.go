@@ -41,7 +41,8 @@ func Unavailable() Denial {
 // allows a plan or a route like that; an override older than the route's cost can come to
 // it.
 func Impossible() Denial {
-	return Denial{Type: QuotaExceeded, Detail: "This call costs more than its limit ever admits. It can never pass.",
+	return Denial{Type: QuotaExceeded,
+		Detail:   "This call costs more than its limit ever admits. It can never pass.",
 		Violated: []string{}, Policy: costPolicy}
 }
 
@@ -70,7 +71,8 @@ func deny(problem string, retryAfter time.Duration, reason, policy string, viola
 		unit = "second"
 	}
 	return Denial{
-		Type: problem, RetryAfter: seconds, Detail: fmt.Sprintf("%s Retry after %d %s.", reason, seconds, unit),
+		Type: problem, RetryAfter: seconds,
+		Detail:   fmt.Sprintf("%s Retry after %d %s.", reason, seconds, unit),
 		Violated: violated, Policy: policy,
 	}
 }

@@ -49,7 +49,8 @@ func told(limits []enforce.LimitState) []named {
 // urgency puts limits that denied first, the longest wait before all, and then those with
 // the smallest share remaining.
 func urgency(a, b named) int {
-	return cmp.Or(cmp.Compare(b.RetryAfter, a.RetryAfter), cmp.Compare(a.Remaining*b.Limit.Requests, b.Remaining*a.Limit.Requests))
+	return cmp.Or(cmp.Compare(b.RetryAfter, a.RetryAfter),
+		cmp.Compare(a.Remaining*b.Limit.Requests, b.Remaining*a.Limit.Requests))
 }
 
 // NameOf is what clients know a limit by. It says on what the limit is unless that is the

@@ -38,8 +38,9 @@ func parseState(t *rapid.T, field string) []stateOf {
 
 func drawLimit(t *rapid.T) limiter.Limit {
 	l := limiter.Limit{
-		Requests:  rapid.Int64Range(1, 200).Draw(t, "requests"),
-		Window:    rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Second, 17 * time.Minute, 24 * time.Hour}).Draw(t, "window"),
+		Requests: rapid.Int64Range(1, 200).Draw(t, "requests"),
+		Window: rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Second, 17 * time.Minute,
+			24 * time.Hour}).Draw(t, "window"),
 		Algorithm: rapid.SampledFrom(limiter.Algorithms()).Draw(t, "algorithm"),
 	}
 	switch {
@@ -64,7 +65,8 @@ func TestRemainingRisesAtT(t *testing.T) {
 			least = min(least, l.Requests)
 		}
 		for range rapid.IntRange(1, 40).Draw(t, "calls") {
-			now = now.Add(time.Duration(rapid.Int64Range(0, limits[0].Span().Microseconds()/4).Draw(t, "pause")) * time.Microsecond)
+			now = now.Add(time.Duration(rapid.Int64Range(0, limits[0].Span().Microseconds()/4).Draw(t,
+				"pause")) * time.Microsecond)
 			cost := rapid.Int64Range(1, least).Draw(t, "cost")
 			d, err := model.Take(now, limits, cost)
 			if err != nil {
@@ -80,7 +82,8 @@ func checkState(t *rapid.T, model limiter.Model, d limiter.Decision) {
 	limits := make([]limiter.Limit, len(d.Limits))
 	for i, u := range d.Limits {
 		limits[i] = u.Limit
-		checked.Limits = append(checked.Limits, enforce.LimitState{Usage: u, Scope: policy.ScopeKey, Mode: policy.Enforce})
+		checked.Limits = append(checked.Limits,
+			enforce.LimitState{Usage: u, Scope: policy.ScopeKey, Mode: policy.Enforce})
 	}
 	a := To(checked)
 	items := parseState(t, a.RateLimit)

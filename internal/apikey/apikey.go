@@ -79,7 +79,8 @@ func Parse(text string) (Secret, error) {
 
 // ValidEnv reports whether env may stand in a key.
 func ValidEnv(env string) bool {
-	return len(env) >= 1 && len(env) <= maxEnvLen && strings.Trim(env, "0123456789abcdefghijklmnopqrstuvwxyz") == ""
+	return len(env) >= 1 && len(env) <= maxEnvLen &&
+		strings.Trim(env, "0123456789abcdefghijklmnopqrstuvwxyz") == ""
 }
 
 // ValidID reports whether id has the form of a key's id.

@@ -62,7 +62,8 @@ func TestSecretsDoNotPrintThemselves(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
-		if out := fmt.Sprintf(verb+verb, s, p); strings.Contains(out, s.Reveal()[20:]) || strings.Contains(out, "pepper!!") {
+		if out := fmt.Sprintf(verb+verb, s, p); strings.Contains(out, s.Reveal()[20:]) ||
+			strings.Contains(out, "pepper!!") {
 			t.Errorf("%s prints %s", verb, out)
 		}
 	}

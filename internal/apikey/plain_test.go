@@ -20,7 +20,8 @@ func TestPlain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bad := []string{"", prefix, text[1:], text + "0", text[:len(text)-1], "tgb_" + text[4:], key.Reveal(), strings.Repeat("a", 1<<20)}
+	bad := []string{"", prefix, text[1:], text + "0", text[:len(text)-1], "tgb_" + text[4:], key.Reveal(),
+		strings.Repeat("a", 1<<20)}
 	for i := range text {
 		other := byte('a')
 		if text[i] == other {

@@ -10,7 +10,8 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-var appendScript = valkey.NewLuaScript(AppendFunction + `return append(KEYS[1], KEYS[2], unpack(ARGV)) and 1 or 0`)
+var appendScript = valkey.NewLuaScript(AppendFunction +
+	`return append(KEYS[1], KEYS[2], unpack(ARGV)) and 1 or 0`)
 
 // Append tells of something that changes no record, such as a login; the rest is told by
 // the scripts that make the change. The entry is now's.

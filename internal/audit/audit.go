@@ -76,7 +76,8 @@ func (e Entry) Creates() bool { return len(e.Before) == 0 && (e.packed == nil ||
 
 // bare is all that is known of an entry that is none of ours.
 func (e Entry) bare() Entry {
-	return Entry{ID: e.ID, Time: time.UnixMilli(int64(positionOf(e.ID).ms)).UTC(), Previous: e.Previous, Hash: e.Hash}
+	return Entry{ID: e.ID, Time: time.UnixMilli(int64(positionOf(e.ID).ms)).UTC(),
+		Previous: e.Previous, Hash: e.Hash}
 }
 
 // body is the part of an Entry that is stored and hashed, as it is stored. Releases that

@@ -24,7 +24,8 @@ func open(t testing.TB, url string) *chains {
 	t.Helper()
 	address, query, _ := strings.Cut(strings.TrimPrefix(url, "valkey://"), "?")
 	client, err := valkey.NewClient(valkey.ClientOption{
-		InitAddress: []string{address}, DisableCache: true, ForceSingleClient: query == "", ConnWriteTimeout: time.Minute, BlockingPoolSize: 64,
+		InitAddress: []string{address}, DisableCache: true, ForceSingleClient: query == "",
+		ConnWriteTimeout: time.Minute, BlockingPoolSize: 64,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -44,11 +45,14 @@ func onSingleServers(t *testing.T, test func(*testing.T, *chains)) {
 func onEveryServer(t *testing.T, test func(*testing.T, *chains)) {
 	t.Helper()
 	onSingleServers(t, test)
-	t.Run("cluster", func(t *testing.T) { test(t, open(t, valkeytest.StartCluster(t, 3, 0)[0]+"?cluster=true")) })
+	t.Run("cluster", func(t *testing.T) {
+		test(t, open(t, valkeytest.StartCluster(t, 3, 0)[0]+"?cluster=true"))
+	})
 }
 
 // appendOnly is a script that changes nothing else.
-var appendOnly = valkey.NewLuaScript(AppendFunction + "return append(KEYS[1], KEYS[2], unpack(ARGV)) and 1 or 0")
+var appendOnly = valkey.NewLuaScript(AppendFunction +
+	"return append(KEYS[1], KEYS[2], unpack(ARGV)) and 1 or 0")
 
 // try appends what was sealed, unless another entry came first.
 func (c *chains) try(t tester, b keyspace.Bucket, s Sealed) bool {
@@ -82,15 +86,18 @@ func (c *chains) tell(t tester, e Entry) {
 // about is the nth entry about a subject.
 func about(subject string, n int) Entry {
 	return Entry{
-		Time: time.Unix(1_800_000_000+int64(n), 0).UTC(), By: Actor{"user", fmt.Sprintf("user %d", n%3)}, Subject: subject, Version: int64(n),
-		Action: []string{"key.create", "key.edit", "key.override", "key.override.end"}[n%4], Name: "name of " + subject,
+		Time: time.Unix(1_800_000_000+int64(n), 0).UTC(), By: Actor{"user", fmt.Sprintf("user %d", n%3)},
+		Subject: subject, Version: int64(n),
+		Action: []string{"key.create", "key.edit", "key.override", "key.override.end"}[n%4],
+		Name:   "name of " + subject,
 		Reason: "<reason> \x00 \u202e", Before: json.RawMessage(`{"n":1}`), After: json.RawMessage(`{"n":2}`),
 	}
 }
 
 func (c *chains) do(t tester, words ...string) valkey.ValkeyResult {
 	t.Helper()
-	result := c.client.Do(t.Context(), c.client.B().Arbitrary(words[0]).Keys(words[1]).Args(words[2:]...).Build())
+	result := c.client.Do(t.Context(),
+		c.client.B().Arbitrary(words[0]).Keys(words[1]).Args(words[2:]...).Build())
 	if err := result.Error(); err != nil && !valkey.IsValkeyNil(err) {
 		t.Fatalf("%s: %v", words[0], err)
 	}

@@ -39,11 +39,13 @@ func TestEntriesComeBackAsTold(t *testing.T) {
 			if previous = e.Hash; len(e.Hash) != hex.EncodedLen(32) || !reflect.DeepEqual(e, want) {
 				t.Errorf("told %+v, listed %+v", want, e)
 			}
-			if got, found, err := c.Get(t.Context(), e.ID); err != nil || !found || !reflect.DeepEqual(got, e) {
+			if got, found, err := c.Get(t.Context(), e.ID); err != nil || !found ||
+				!reflect.DeepEqual(got, e) {
 				t.Errorf("listed %+v, got %+v, %t, %v", e, got, found, err)
 			}
 		}
-		for _, id := range []string{"1-1-7", "99999999999999-0-7", strings.Replace(entries[0].ID, "-", "-9", 1)} {
+		for _, id := range []string{"1-1-7", "99999999999999-0-7",
+			strings.Replace(entries[0].ID, "-", "-9", 1)} {
 			if _, found, err := c.Get(t.Context(), id); found || err != nil {
 				t.Errorf("%s: found %t, %v", id, found, err)
 			}
@@ -134,7 +136,9 @@ func TestPagesStandStill(t *testing.T) {
 			t.Fatalf("%d entries on the other pages, want 25", len(rest))
 		}
 		for _, e := range rest {
-			if e.Version >= 100 || slices.ContainsFunc(first.Entries, func(f Entry) bool { return f.ID == e.ID }) {
+			if e.Version >= 100 || slices.ContainsFunc(first.Entries, func(f Entry) bool {
+				return f.ID == e.ID
+			}) {
 				t.Errorf("%s of version %d is on a later page", e.ID, e.Version)
 			}
 		}
@@ -167,7 +171,8 @@ func TestUnreadableEntryHidesNoOther(t *testing.T) {
 func TestPositionsThatAreNone(t *testing.T) {
 	c := open(t, valkeytest.Embedded(t))
 	for _, text := range []string{
-		"x", "1-1", "1-1-256", "-1-1-1", "1--1-1", "1-1-1-1", "1-1-", "+", "99999999999999999999-0-0", "1-1-0x1", " 1-1-1", "1-1-1\n",
+		"x", "1-1", "1-1-256", "-1-1-1", "1--1-1", "1-1-1-1", "1-1-", "+", "99999999999999999999-0-0",
+		"1-1-0x1", " 1-1-1", "1-1-1\n",
 	} {
 		if _, err := c.List(t.Context(), Query{After: text}); !errors.Is(err, ErrPosition) {
 			t.Errorf("list after %q: %v, want ErrPosition", text, err)

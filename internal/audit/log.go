@@ -163,7 +163,8 @@ func (q Query) needle() string {
 }
 
 func (q Query) matches(e Entry) bool {
-	return (q.Subject == "" || e.Subject == q.Subject) && strings.HasPrefix(e.Action, q.Action) && (q.By == "" || e.By.Name == q.By)
+	return (q.Subject == "" || e.Subject == q.Subject) && strings.HasPrefix(e.Action, q.Action) &&
+		(q.By == "" || e.By.Name == q.By)
 }
 
 // position is where an entry stands among those of all buckets: newest first, and within
@@ -210,7 +211,8 @@ func parsePosition(text string) (position, error) {
 
 // older orders positions newest first.
 func older(a, b position) int {
-	return cmp.Or(cmp.Compare(b.ms, a.ms), cmp.Compare(b.sequence, a.sequence), cmp.Compare(a.bucket, b.bucket))
+	return cmp.Or(cmp.Compare(b.ms, a.ms), cmp.Compare(b.sequence, a.sequence),
+		cmp.Compare(a.bucket, b.bucket))
 }
 
 // end is the stream id at which a bucket's entries after p begin, reading backwards.
@@ -228,11 +230,13 @@ func (p position) end(b keyspace.Bucket) string {
 // read returns entries after p, those without the needle by their ids alone, and whether
 // there are more: of each chain at most so many, and none that one not read may be newer
 // than.
-func (l *Log) read(ctx context.Context, q Query, buckets []keyspace.Bucket, p position, each int) (entries []Entry, more bool, err error) {
+func (l *Log) read(ctx context.Context, q Query, buckets []keyspace.Bucket, p position,
+	each int) (entries []Entry, more bool, err error) {
 	start, needle := q.start(), q.needle()
 	commands := make(valkey.Commands, len(buckets))
 	for i, b := range buckets {
-		commands[i] = l.client.B().Xrevrange().Key(Stream(b)).End(p.end(b)).Start(start).Count(int64(each) + 1).Build()
+		commands[i] = l.client.B().Xrevrange().Key(Stream(b)).End(p.end(b)).Start(start).Count(
+			int64(each) + 1).Build()
 	}
 	var known position // up to where every chain was read
 	for i, result := range l.client.DoMulti(ctx, commands...) {
@@ -269,7 +273,8 @@ func (l *Log) Get(ctx context.Context, id string) (Entry, bool, error) {
 		return Entry{}, false, ErrPosition
 	}
 	at := fmt.Sprintf("%d-%d", p.ms, p.sequence)
-	query := l.client.B().Xrevrange().Key(Stream(keyspace.Bucket(p.bucket))).End(at).Start("-").Count(2).Build()
+	query := l.client.B().Xrevrange().Key(Stream(keyspace.Bucket(p.bucket))).End(at).Start(
+		"-").Count(2).Build()
 	found, err := l.client.Do(ctx, query).AsXRange()
 	if err != nil {
 		return Entry{}, false, fmt.Errorf("audit: get: %w", err)

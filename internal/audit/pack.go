@@ -68,7 +68,8 @@ func packed(before, after json.RawMessage) (*pack, error) {
 
 // open returns what was packed; not ok if that was not done here.
 func (p *pack) open() (before, after json.RawMessage, ok bool) {
-	if p.Before < 0 || p.After < 0 || p.Before > maxPack || p.After > maxPack-p.Before || p.Before+p.After > maxRatio*len(p.Deflated) {
+	if p.Before < 0 || p.After < 0 || p.Before > maxPack || p.After > maxPack-p.Before ||
+		p.Before+p.After > maxRatio*len(p.Deflated) {
 		return nil, nil, false
 	}
 	before, after = state(p.Before), state(p.After)

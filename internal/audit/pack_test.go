@@ -21,7 +21,8 @@ func large(version, bytes int) json.RawMessage {
 	var routes []string
 	for i := range bytes/100 + 1 {
 		routes = append(routes, fmt.Sprintf(
-			`{"name":"route-%d","pattern":{"path":"/some/path-%d"},"perKey":[{"requests":%d,"window":"1m"}]}`, i, i, version))
+			`{"name":"route-%d","pattern":{"path":"/some/path-%d"},"perKey":[{"requests":%d,"window":"1m"}]}`,
+			i, i, version))
 	}
 	return json.RawMessage(fmt.Sprintf(`{"version":%d,"routes":[%s]}`, version, strings.Join(routes, ",")))
 }
@@ -71,7 +72,8 @@ func (c *chains) read(t tester, f func()) (bytes int64) {
 // and take a tenth of the room.
 func TestLargeEntriesComeBackAsTold(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, c *chains) {
-		all := []Entry{saved("set", 1, 40_000), saved("set", 2, 1_000), saved("set", 3, packFrom), saved("set", 4, 1<<20)}
+		all := []Entry{saved("set", 1, 40_000), saved("set", 2, 1_000), saved("set", 3, packFrom),
+			saved("set", 4, 1<<20)}
 		all[0].Before, all[3].After = nil, nil
 		for _, e := range all {
 			c.tell(t, e)
@@ -79,7 +81,8 @@ func TestLargeEntriesComeBackAsTold(t *testing.T) {
 		for i, e := range slices.Backward(c.all(t, Query{Subject: "set", Count: 3})) {
 			want := all[len(all)-1-i]
 			if !reflect.DeepEqual(told(e), want) {
-				t.Errorf("entry %d came back as another, with %d and %d bytes", want.Version, len(e.Before), len(e.After))
+				t.Errorf("entry %d came back as another, with %d and %d bytes", want.Version,
+					len(e.Before), len(e.After))
 			}
 			if got, _, err := c.Get(t.Context(), e.ID); err != nil || !reflect.DeepEqual(got, e) {
 				t.Errorf("entry %d alone is another, %v", want.Version, err)
@@ -110,7 +113,8 @@ func TestHeads(t *testing.T) {
 		if i > 0 && (head.Before != nil || head.After != nil) {
 			t.Errorf("head %d has states", i)
 		}
-		if head.Creates() != (i == 2) || full[i].Creates() != (i == 2) || head.Action != full[i].Action || !reflect.DeepEqual(head.Opened(), full[i]) {
+		if head.Creates() != (i == 2) || full[i].Creates() != (i == 2) || head.Action != full[i].Action ||
+			!reflect.DeepEqual(head.Opened(), full[i]) {
 			t.Errorf("head %d opens as another", i)
 		}
 	}
@@ -127,7 +131,8 @@ func TestEntriesOfOlderReleases(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := json.Marshal(map[string]any{
-		"t": plain.Time, "by": plain.By, "a": plain.Action, "s": plain.Subject, "n": plain.Name, "r": plain.Reason, "v": 1,
+		"t": plain.Time, "by": plain.By, "a": plain.Action, "s": plain.Subject, "n": plain.Name,
+		"r": plain.Reason, "v": 1,
 		"b": plain.Before, "c": plain.After,
 	})
 	if err != nil {
@@ -140,7 +145,8 @@ func TestEntriesOfOlderReleases(t *testing.T) {
 	c.tell(t, saved("set", 2, 40_000))
 	for _, heads := range []bool{false, true} {
 		got := c.all(t, Query{Subject: "set", Heads: heads})
-		if len(got) != 2 || !reflect.DeepEqual(told(got[1]), plain) || !reflect.DeepEqual(told(got[0].Opened()), saved("set", 2, 40_000)) {
+		if len(got) != 2 || !reflect.DeepEqual(told(got[1]), plain) ||
+			!reflect.DeepEqual(told(got[0].Opened()), saved("set", 2, 40_000)) {
 			t.Errorf("heads %t: %d entries, not as told", heads, len(got))
 		}
 	}
@@ -223,7 +229,8 @@ func TestStatesAlikeTakeTheRoomOfOne(t *testing.T) {
 	if err != nil || len(both.Deflated) > len(alone.Deflated)*11/10 {
 		t.Errorf("%d bytes for both, %d for one, %v", len(both.Deflated), len(alone.Deflated), err)
 	}
-	if before, after, ok := both.open(); !ok || string(before) != string(one) || string(after) != string(other) {
+	if before, after, ok := both.open(); !ok || string(before) != string(one) ||
+		string(after) != string(other) {
 		t.Error("they came back as others")
 	}
 }
@@ -250,7 +257,8 @@ func TestNewestOfMany(t *testing.T) {
 		c.tell(t, e)
 	}
 	entry := int64(len(c.stored(t, "set")[59].FieldValues["e"]))
-	for _, q := range []Query{{Count: 1}, {Count: 5}, {Count: 5, Heads: true}, {Count: 50, Since: time.Now().Add(time.Hour)}, {Count: 7, By: "user 1"}} {
+	for _, q := range []Query{{Count: 1}, {Count: 5}, {Count: 5, Heads: true},
+		{Count: 50, Since: time.Now().Add(time.Hour)}, {Count: 7, By: "user 1"}} {
 		q.Subject = "set"
 		most := (2*int64(q.Count) + 2) * (entry + 200)
 		if !q.Since.IsZero() {
@@ -279,14 +287,17 @@ func TestSinceAndBefore(t *testing.T) {
 		id := fmt.Sprint(at.Add(time.Duration(n) * time.Second).UnixMilli())
 		c.do(t, "XADD", Stream(b), id, "e", string(sealed.Body), "h", string(sealed.Hash))
 	}
-	for since, want := range map[time.Time]int{at: 40, at.Add(10 * time.Second): 30, at.Add(10*time.Second + time.Millisecond): 29, at.Add(time.Hour): 0,
+	for since, want := range map[time.Time]int{at: 40, at.Add(10 * time.Second): 30,
+		at.Add(10*time.Second + time.Millisecond): 29, at.Add(time.Hour): 0,
 		{}: 40, time.Unix(-5, 0): 40} {
-		for _, q := range []Query{{Since: since, Subject: "subject"}, {Since: since}, {Since: since, Subject: "subject", Count: 3}} {
+		for _, q := range []Query{{Since: since, Subject: "subject"}, {Since: since},
+			{Since: since, Subject: "subject", Count: 3}} {
 			if got := c.all(t, q); len(got) != want || want > 0 && got[want-1].Version != int64(40-want) {
 				t.Errorf("%+v: %d entries, want %d", q, len(got), want)
 			}
 			q.Since, q.After = time.Time{}, Before(since)
-			if got := c.all(t, q); len(got) != 40-want && since.Unix() > 0 || since.Unix() <= 0 && len(got) != 0 {
+			if got := c.all(t, q); len(got) != 40-want && since.Unix() > 0 || since.Unix() <= 0 &&
+				len(got) != 0 {
 				t.Errorf("%+v: %d entries, want %d", q, len(got), 40-want)
 			}
 		}

@@ -79,7 +79,8 @@ func (w *walk) on(ctx context.Context, hash []byte) (found bool, err error) {
 		if w.entries > 0 {
 			start = "(" + w.last
 		}
-		query := w.log.client.B().Xrange().Key(Stream(w.bucket)).Start(start).End("+").Count(verifyBatch).Build()
+		query := w.log.client.B().Xrange().Key(Stream(w.bucket)).Start(start).End("+").Count(
+			verifyBatch).Build()
 		entries, err := w.log.client.Do(ctx, query).AsXRange()
 		if err != nil {
 			return false, fmt.Errorf("audit: verify: %w", err)
@@ -97,7 +98,8 @@ func (w *walk) on(ctx context.Context, hash []byte) (found bool, err error) {
 // step checks an entry.
 func (w *walk) step(x valkey.XRangeEntry) {
 	hash := []byte(x.FieldValues["h"])
-	if !hmac.Equal(hash, w.log.key.hash(w.bucket, w.hash, []byte(x.FieldValues["e"]))) && len(w.v.Broken) < maxBroken {
+	if !hmac.Equal(hash, w.log.key.hash(w.bucket, w.hash, []byte(x.FieldValues["e"]))) &&
+		len(w.v.Broken) < maxBroken {
 		w.v.Broken = append(w.v.Broken, idOf(w.bucket, x))
 	}
 	w.last, w.hash = x.ID, hash

@@ -66,7 +66,8 @@ func (c *chains) forge(t *testing.T) *forgery {
 
 func (f *forgery) stored(stream string) []valkey.XRangeEntry {
 	f.t.Helper()
-	entries, err := f.client.Do(f.t.Context(), f.client.B().Xrange().Key(stream).Start("-").End("+").Build()).AsXRange()
+	entries, err := f.client.Do(f.t.Context(),
+		f.client.B().Xrange().Key(stream).Start("-").End("+").Build()).AsXRange()
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -78,7 +79,8 @@ func (f *forgery) rewrite(entries ...valkey.XRangeEntry) {
 	f.t.Helper()
 	f.do(f.t, "DEL", f.stream)
 	for i, x := range entries {
-		f.do(f.t, "XADD", f.stream, fmt.Sprintf("1000-%d", i+1), "e", x.FieldValues["e"], "h", x.FieldValues["h"])
+		f.do(f.t, "XADD", f.stream, fmt.Sprintf("1000-%d", i+1), "e", x.FieldValues["e"], "h",
+			x.FieldValues["h"])
 	}
 }
 
@@ -89,7 +91,8 @@ func (f *forgery) forged(i int) valkey.XRangeEntry {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return valkey.XRangeEntry{FieldValues: map[string]string{"e": string(sealed.Body), "h": string(sealed.Hash)}}
+	return valkey.XRangeEntry{FieldValues: map[string]string{"e": string(sealed.Body),
+		"h": string(sealed.Hash)}}
 }
 
 // Whatever is done to a chain without the key is found, and where it was done is named.
@@ -105,7 +108,8 @@ func TestTamperingIsFoundAndNamed(t *testing.T) {
 	}{
 		"an entry's words are changed": {
 			with: func(f *forgery, at int) {
-				f.entries[at] = words(f.entries[at], strings.Replace(f.entries[at].FieldValues["e"], "victim", "nobody", 1))
+				f.entries[at] = words(f.entries[at],
+					strings.Replace(f.entries[at].FieldValues["e"], "victim", "nobody", 1))
 				f.rewrite(f.entries...)
 			},
 			broken: func(at int) []int { return []int{at + 1} },
@@ -174,7 +178,9 @@ func TestTamperingIsFoundAndNamed(t *testing.T) {
 			cut:  func(at int) (int, int64) { return at, int64(forgedEntries - at) },
 		},
 		"the oldest entries are trimmed": {
-			with: func(f *forgery, at int) { f.do(f.t, "XTRIM", f.stream, "MAXLEN", fmt.Sprint(forgedEntries-at)) },
+			with: func(f *forgery, at int) {
+				f.do(f.t, "XTRIM", f.stream, "MAXLEN", fmt.Sprint(forgedEntries-at))
+			},
 			broken: func(at int) []int {
 				if at == 0 {
 					return nil
@@ -204,7 +210,8 @@ func TestTamperingIsFoundAndNamed(t *testing.T) {
 				if at > 0 {
 					newest = []byte(f.entries[at-1].FieldValues["h"])
 				}
-				forged := NewKey([]byte("a guess")).head(f.bucket, uint64(at), append(newest, make([]byte, 32-len(newest))...))
+				forged := NewKey([]byte("a guess")).head(f.bucket, uint64(at),
+					append(newest, make([]byte, 32-len(newest))...))
 				f.do(f.t, "SET", headKey(f.bucket), string(forged))
 			},
 			cut: func(at int) (int, int64) { return at, -1 },
@@ -267,7 +274,8 @@ func (f *forgery) wants(at int, broken func(int) []int, cut func(int) (int, int6
 			want.Cut = []Cut{{f.bucket, id(last), max(0, missing)}}
 		}
 	}
-	if got := f.verified(f.t); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) || got.Good() && (broken != nil && broken(at) != nil) {
+	if got := f.verified(f.t); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) || got.Good() &&
+		(broken != nil && broken(at) != nil) {
 		f.t.Errorf("at %d: %+v, want %+v", at, got, want)
 	}
 }

@@ -72,7 +72,8 @@ func open(user User, addresses []string) (cluster, error) {
 	var c cluster
 	for _, address := range addresses {
 		client, err := valkey.NewClient(valkey.ClientOption{
-			InitAddress: []string{address}, Username: user.Name, Password: user.Password, ForceSingleClient: true, DisableCache: true,
+			InitAddress: []string{address}, Username: user.Name, Password: user.Password,
+			ForceSingleClient: true, DisableCache: true,
 		})
 		if err != nil {
 			return c, fmt.Errorf("connect to %s: %w", address, err)
@@ -91,7 +92,8 @@ func (c cluster) close() {
 func (c cluster) assignSlots(ctx context.Context, primaries int) error {
 	for i, n := range c[:primaries] {
 		first, last := slots*i/primaries, slots*(i+1)/primaries-1
-		if _, err := n.ask(ctx, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first), strconv.Itoa(last)); err != nil {
+		if _, err := n.ask(ctx, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first),
+			strconv.Itoa(last)); err != nil {
 			return err
 		}
 		// Distinct from the start, so that the nodes need not settle whose slots are the
@@ -190,8 +192,10 @@ func settled(replicas int) func(context.Context, node) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_ok:"+strconv.Itoa(slots)) &&
-			!strings.Contains(nodes, "fail") && !strings.Contains(nodes, "disconnected") && replicasIn(nodes) == replicas &&
+		return strings.Contains(info, "cluster_state:ok") &&
+			strings.Contains(info, "cluster_slots_ok:"+strconv.Itoa(slots)) &&
+			!strings.Contains(nodes, "fail") && !strings.Contains(nodes, "disconnected") &&
+			replicasIn(nodes) == replicas &&
 			!strings.Contains(replication, "master_link_status:down"), nil
 	}
 }
@@ -209,7 +213,8 @@ func replicasIn(nodes string) int {
 }
 
 // await asks each node in turn until the condition holds there.
-func (c cluster) await(ctx context.Context, what string, holds func(context.Context, node) (bool, error)) error {
+func (c cluster) await(ctx context.Context, what string,
+	holds func(context.Context, node) (bool, error)) error {
 	poll := time.NewTicker(pollEvery)
 	defer poll.Stop()
 	for _, n := range c {

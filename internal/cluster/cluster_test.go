@@ -16,7 +16,8 @@ func TestJoin(t *testing.T) {
 	const nodes, primaries = 6, 3
 	var addresses []string
 	for range nodes {
-		url := valkeytest.StartWith(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--repl-diskless-sync-delay", "0")
+		url := valkeytest.StartWith(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000",
+			"--repl-diskless-sync-delay", "0")
 		addresses = append(addresses, strings.TrimPrefix(url, "valkey://"))
 	}
 	var before map[string]string
@@ -47,7 +48,8 @@ func TestJoin(t *testing.T) {
 // rolesOf are the roles of all nodes by their ids.
 func rolesOf(t *testing.T, address string) map[string]string {
 	t.Helper()
-	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{address}, ForceSingleClient: true, DisableCache: true})
+	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{address},
+		ForceSingleClient: true, DisableCache: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +67,8 @@ func rolesOf(t *testing.T, address string) map[string]string {
 }
 
 func TestJoinNobody(t *testing.T) {
-	if err := cluster.Join(t.Context(), cluster.User{}, 1, "127.0.0.1:1"); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1") {
+	if err := cluster.Join(t.Context(), cluster.User{}, 1, "127.0.0.1:1"); err == nil ||
+		!strings.Contains(err.Error(), "127.0.0.1:1") {
 		t.Errorf("a server that is not there: %v", err)
 	}
 }

@@ -26,13 +26,15 @@ func TestProblems(t *testing.T) {
 		variables []string
 		want      string
 	}{
-		"unset":  {[]string{"WAIT=1s"}, "NAME is not set"},
-		"empty":  {[]string{"NAME="}, "NAME is empty"},
-		"number": {[]string{"NAME=x", "COUNT=many"}, `COUNT cannot be read: strconv.ParseInt: parsing "many": invalid syntax`},
+		"unset": {[]string{"WAIT=1s"}, "NAME is not set"},
+		"empty": {[]string{"NAME="}, "NAME is empty"},
+		"number": {[]string{"NAME=x", "COUNT=many"},
+			`COUNT cannot be read: strconv.ParseInt: parsing "many": invalid syntax`},
 		"several": {
 			[]string{"WAIT=soon", "COUNT=many"},
 			`WAIT cannot be read: unable to parse duration: time: invalid duration "soon"` + "\n" +
-				`COUNT cannot be read: strconv.ParseInt: parsing "many": invalid syntax` + "\nNAME is not set",
+				`COUNT cannot be read: strconv.ParseInt: parsing "many": invalid syntax` +
+				"\nNAME is not set",
 		},
 	} {
 		_, wrong := Read[settings](c.variables)
@@ -47,7 +49,8 @@ func TestProblems(t *testing.T) {
 	if got.Count != 3 || got.Name != "x" || !wrong.Has("NAME", "COUNT") || wrong.Has("NAME") {
 		t.Errorf("%+v, %v", got, wrong.Err())
 	}
-	if text := wrong.Err().Error(); strings.Count(text, "WAIT") != 1 || !strings.HasSuffix(text, "\nCOUNT is too small") {
+	if text := wrong.Err().Error(); strings.Count(text, "WAIT") != 1 ||
+		!strings.HasSuffix(text, "\nCOUNT is too small") {
 		t.Error(text)
 	}
 }

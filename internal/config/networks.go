@@ -16,12 +16,15 @@ func Networks(text string) ([]netip.Prefix, error) {
 	}
 	var all []netip.Prefix
 	var errs []error
-	for item := range strings.FieldsFuncSeq(text, func(c rune) bool { return strings.ContainsRune(", \t\r\n", c) }) {
+	for item := range strings.FieldsFuncSeq(text, func(c rune) bool {
+		return strings.ContainsRune(", \t\r\n", c)
+	}) {
 		prefix, err := network(item)
 		all, errs = append(all, prefix), append(errs, err)
 	}
 	if len(all) == 0 {
-		return nil, errors.New("has no network: give some such as 203.0.113.0/24 or 2001:db8::/32, or leave it out")
+		return nil,
+			errors.New("has no network: give some such as 203.0.113.0/24 or 2001:db8::/32, or leave it out")
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -36,7 +39,8 @@ func network(text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil:
-		return p, fmt.Errorf("has %.60q, which is no network: write it such as 203.0.113.0/24 or 2001:db8::/32", text)
+		return p, fmt.Errorf("has %.60q, which is no network: write it such as 203.0.113.0/24 or "+
+			"2001:db8::/32", text)
 	case p.Addr().Is4In6():
 		return p, fmt.Errorf("has %.60q: write it as a network of IPv4", text)
 	case p != p.Masked():

@@ -44,7 +44,8 @@ func variablesDocumented(r repository) []string {
 		for _, v := range variables(s.ast) {
 			switch documented, found := defaults[v.name]; {
 			case !found:
-				broken = append(broken, fmt.Sprintf("%s: %s is in no table of %s", s.path, v.name, configurationPage))
+				broken = append(broken, fmt.Sprintf("%s: %s is in no table of %s", s.path, v.name,
+					configurationPage))
 			case v.fallback != "" && !strings.EqualFold(documented, v.fallback):
 				broken = append(broken, fmt.Sprintf("%s: the default of %s is %q, %s says %q",
 					s.path, v.name, v.fallback, configurationPage, documented))
@@ -129,8 +130,10 @@ func proseIsNarrow(r repository) []string {
 	var broken []string
 	for _, f := range pages(r) {
 		prose(f, func(number int, line string) {
-			if width := utf8.RuneCountInString(line); width > maxProse && strings.Contains(strings.TrimLeft(line, " -"), " ") {
-				broken = append(broken, fmt.Sprintf("%s: line %d has %d columns, at most %d", f.path, number, width, maxProse))
+			if width := utf8.RuneCountInString(line); width > maxProse &&
+				strings.Contains(strings.TrimLeft(line, " -"), " ") {
+				broken = append(broken, fmt.Sprintf("%s: line %d has %d columns, at most %d", f.path, number,
+					width, maxProse))
 			}
 		})
 	}
@@ -222,7 +225,9 @@ func commandsExist(r repository) []string {
 		}
 		for _, call := range goCall.FindAllStringSubmatch(f.text, -1) {
 			folder := path.Clean(strings.TrimSuffix(call[1], "..."))
-			if folder != "." && !slices.ContainsFunc(r.files, func(f file) bool { return strings.HasPrefix(f.path, folder+"/") }) {
+			if folder != "." && !slices.ContainsFunc(r.files, func(f file) bool {
+				return strings.HasPrefix(f.path, folder+"/")
+			}) {
 				broken = append(broken, fmt.Sprintf("%s: go has no %s", f.path, call[1]))
 			}
 		}
@@ -232,7 +237,8 @@ func commandsExist(r repository) []string {
 
 // hasWord reports whether a flag is in the text, and not as a part of a longer one.
 func hasWord(text, flag string) bool {
-	return regexp.MustCompile(`(?:^|[^a-zA-Z0-9-])` + regexp.QuoteMeta(flag) + `(?:[^a-zA-Z0-9-]|$)`).MatchString(text)
+	return regexp.MustCompile(`(?:^|[^a-zA-Z0-9-])` + regexp.QuoteMeta(flag) +
+		`(?:[^a-zA-Z0-9-]|$)`).MatchString(text)
 }
 
 // anchors are the names of a page's headings, as GitHub makes them.
@@ -268,57 +274,72 @@ func configReading(tags ...string) string {
 var documentCases = []ruleCase{
 	{
 		"variables are documented", "outside of the table, and with another default", tree{
-			configurationPage: "`SECRET` is not in a table.\n\n| name | default |\n|---|---|\n| `VALKEY_URL` | required |\n" +
+			configurationPage: "`SECRET` is not in a table.\n\n| name | default |\n|---|---|\n| " +
+				"`VALKEY_URL` | required |\n" +
 				"| `LOG_LEVEL` | `info` |\n| `STAGE` | `dev` |\n",
 			"functions/check/config.go": configReading(`env:"SECRET,required"`, `env:"VALKEY_URL"`,
 				`env:"LOG_LEVEL" envDefault:"INFO"`, `env:"STAGE" envDefault:"prod"`),
-		}, []string{"functions/check/config.go: SECRET", `functions/check/config.go: the default of STAGE is "prod"`},
+		}, []string{"functions/check/config.go: SECRET",
+			`functions/check/config.go: the default of STAGE is "prod"`},
 	},
 	{
 		"variables are documented", "before there is such a page",
 		tree{"functions/check/config.go": configReading(`env:"SECRET"`)}, nil,
 	},
-	{"README is short", "long", tree{"README.md": strings.Repeat("a\n", maxReadme/2+1)}, []string{"README.md: 10242 bytes"}},
-	{"README is short", "a page", tree{"docs/a.md": strings.Repeat("a\n", maxReadme), "README.md": "short\n"}, nil},
+	{"README is short", "long", tree{"README.md": strings.Repeat("a\n", maxReadme/2+1)},
+		[]string{"README.md: 10242 bytes"}},
+	{"README is short", "a page", tree{"docs/a.md": strings.Repeat("a\n", maxReadme),
+		"README.md": "short\n"}, nil},
 	{
 		"prose is narrow", "text", tree{"docs/a.md": "ok\n\n- " + strings.Repeat("word ", 20) + "\n"},
 		[]string{"docs/a.md: line 3 has 102 columns"},
 	},
 	{
-		"prose is narrow", "code, tables, generated text", tree{"docs/a.md": "| " + strings.Repeat("word ", 20) + "|\n\n" +
-			"    " + strings.Repeat("code ", 20) + "\n    " + strings.Repeat("code ", 20) + "\n\n```go\n" + strings.Repeat("code ", 20) +
-			"\n```\n<!-- a:begin -->\n" + strings.Repeat("made ", 20) + "\n<!-- a:end -->\n" + strings.Repeat("w", 100) + "\n"}, nil,
+		"prose is narrow", "code, tables, generated text",
+		tree{"docs/a.md": "| " + strings.Repeat("word ", 20) + "|\n\n" +
+			"    " + strings.Repeat("code ", 20) + "\n    " + strings.Repeat("code ", 20) + "\n\n```go\n" +
+			strings.Repeat("code ", 20) +
+			"\n```\n<!-- a:begin -->\n" + strings.Repeat("made ", 20) + "\n<!-- a:end -->\n" +
+			strings.Repeat("w", 100) + "\n"}, nil,
 	},
 	{
 		"links lead somewhere", "broken", tree{
-			"README.md": "[a](docs/a.md#one) [b](docs/b.md) [c](#two)\n", "docs/a.md": "# Two\n\n    # One\n\n[r](../README.md#two)\n",
+			"README.md": "[a](docs/a.md#one) [b](docs/b.md) [c](#two)\n",
+			"docs/a.md": "# Two\n\n    # One\n\n[r](../README.md#two)\n",
 		}, []string{
-			"README.md: docs/a.md#one leads to no heading", "README.md: docs/b.md leads to no file", "README.md: #two leads to no heading",
+			"README.md: docs/a.md#one leads to no heading", "README.md: docs/b.md leads to no file",
+			"README.md: #two leads to no heading",
 			"docs/a.md: ../README.md#two leads to no heading",
 		},
 	},
 	{
 		"links lead somewhere", "good", tree{
-			"README.md": "# One, two\n\n[a](docs/a.md#what-aces-see) [b](docs) [c](#one-two) [d](https://example.com/x#y)\n",
+			"README.md": "# One, two\n\n[a](docs/a.md#what-aces-see) [b](docs) [c](#one-two) " +
+				"[d](https://example.com/x#y)\n",
 			"docs/a.md": "## What `ACE`s see?\n",
 		}, nil,
 	},
 	{
 		"commands exist", "gone", tree{
-			"docs/a.md":   "`./scripts/none`, `./scripts/one -b 1 -bad -v`\n\n    $ go test ./gone -run X\n    $ go test ./here/... ./gone\n",
-			"scripts/one": "#!/bin/sh\n# Does one thing.\n#   -b N   -verbose\n\n# -v is below the header\n", "here/a.go": "package here\n",
+			"docs/a.md": "`./scripts/none`, `./scripts/one -b 1 -bad -v`\n\n    $ go test ./gone -run " +
+				"X\n    $ go test ./here/... ./gone\n",
+			"scripts/one": "#!/bin/sh\n# Does one thing.\n#   -b N   -verbose\n\n# -v is below the header\n",
+			"here/a.go":   "package here\n",
 		}, []string{
-			"docs/a.md: there is no ./scripts/none", "docs/a.md: the -h of ./scripts/one has no -bad", "docs/a.md: the -h of ./scripts/one has no -v",
+			"docs/a.md: there is no ./scripts/none", "docs/a.md: the -h of ./scripts/one has no -bad",
+			"docs/a.md: the -h of ./scripts/one has no -v",
 			"docs/a.md: go has no ./gone",
 		},
 	},
 	{
 		"commands exist", "good", tree{
-			"README.md": "    $ ./scripts/one -b 1   # -c\n    $ ./scripts/one | grep -d\n", "scripts/one": "#!/bin/sh\n#   -b N\n\ntrue\n",
+			"README.md":   "    $ ./scripts/one -b 1   # -c\n    $ ./scripts/one | grep -d\n",
+			"scripts/one": "#!/bin/sh\n#   -b N\n\ntrue\n",
 		}, nil,
 	},
 	{
-		"named paths exist", "gone", tree{"README.md": "`local/a` `local/b/` `web/c.go`\n", "local/b/b.go": "package b\n"},
+		"named paths exist", "gone", tree{"README.md": "`local/a` `local/b/` `web/c.go`\n",
+			"local/b/b.go": "package b\n"},
 		[]string{"README.md: there is no local/a", "README.md: there is no web/c.go"},
 	},
 }

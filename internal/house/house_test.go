@@ -51,7 +51,8 @@ type tree map[string]string
 // A rule that cannot fail protects nothing.
 func TestRulesFindWhatBreaksThem(t *testing.T) {
 	tested := map[string]bool{}
-	for _, c := range slices.Concat(packageCases, importCases, textCases, scriptCases, nameCases, documentCases) {
+	for _, c := range slices.Concat(packageCases, importCases, textCases, scriptCases, nameCases,
+		documentCases) {
 		t.Run(c.rule+"/"+c.name, func(t *testing.T) {
 			broken, ok := rules[c.rule]
 			if !ok {
@@ -91,7 +92,8 @@ func (t tree) fs() fs.FS {
 	files := fstest.MapFS{}
 	for name, text := range t {
 		mode := fs.FileMode(0o644)
-		if !strings.Contains(name[strings.LastIndexByte(name, '/')+1:], ".") && !strings.HasSuffix(name, "-") {
+		if !strings.Contains(name[strings.LastIndexByte(name, '/')+1:], ".") &&
+			!strings.HasSuffix(name, "-") {
 			mode = 0o755
 		}
 		files[strings.TrimSuffix(name, "-")] = &fstest.MapFile{Data: []byte(text), Mode: mode}

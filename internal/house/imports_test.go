@@ -26,7 +26,8 @@ var (
 		"tidegate/internal/testing/waiting",
 		"tidegate/internal/testing/valkeytest",
 	}
-	cdk = []string{"github.com/aws/aws-cdk-go/…", "github.com/aws/constructs-go/…", "github.com/aws/jsii-runtime-go/…",
+	cdk = []string{"github.com/aws/aws-cdk-go/…", "github.com/aws/constructs-go/…",
+		"github.com/aws/jsii-runtime-go/…",
 		"github.com/cdklabs/cdk-nag-go/…"}
 )
 
@@ -36,8 +37,9 @@ var directions = []direction{
 		why: "the limiter and its policies know no AWS, HTTP or template",
 	},
 	{
-		of:  []string{"tidegate/internal/limiter/…"},
-		not: []string{"tidegate/internal/policy/…", "tidegate/internal/store/…", "tidegate/internal/apikey/…"},
+		of: []string{"tidegate/internal/limiter/…"},
+		not: []string{"tidegate/internal/policy/…", "tidegate/internal/store/…",
+			"tidegate/internal/apikey/…"},
 		why: "policy imports limiter",
 	},
 	{
@@ -57,7 +59,8 @@ var directions = []direction{
 		why: "usage counts what it is told, and starts in no time",
 	},
 	{
-		of: []string{"tidegate/internal/usage/…"}, not: []string{"tidegate/internal/policy/…", "tidegate/internal/limiter/…", "tidegate/internal/store"},
+		of: []string{"tidegate/internal/usage/…"}, not: []string{"tidegate/internal/policy/…",
+			"tidegate/internal/limiter/…", "tidegate/internal/store"},
 		why: "usage counts what it is told",
 	},
 	{
@@ -65,8 +68,9 @@ var directions = []direction{
 		why: "what clients get is words, whoever sends them",
 	},
 	{
-		of: []string{"tidegate/internal/telemetry/…", "tidegate/internal/testing/leaks/…"}, only: []string{"std"},
-		why: "telemetry only writes what it is told",
+		of:   []string{"tidegate/internal/telemetry/…", "tidegate/internal/testing/leaks/…"},
+		only: []string{"std"},
+		why:  "telemetry only writes what it is told",
 	},
 	{
 		of: []string{"tidegate/internal/telemetry/…"}, not: append([]string{"regexp"}, web...),
@@ -104,7 +108,8 @@ var directions = []direction{
 		why: "checks and edits know no HTTP, template or AWS",
 	},
 	{
-		of: []string{"tidegate/internal/enforce/…"}, not: []string{"tidegate/internal/registry/…", "tidegate/internal/audit/…"},
+		of:  []string{"tidegate/internal/enforce/…"},
+		not: []string{"tidegate/internal/registry/…", "tidegate/internal/audit/…"},
 		why: "checks never write what operators configure",
 	},
 	{
@@ -112,7 +117,8 @@ var directions = []direction{
 		why: "edits do not depend on how calls are decided",
 	},
 	{
-		of: []string{"tidegate/functions/check/…"}, not: []string{"tidegate/internal/registry/…", "tidegate/internal/audit/…"},
+		of:  []string{"tidegate/functions/check/…"},
+		not: []string{"tidegate/internal/registry/…", "tidegate/internal/audit/…"},
 		why: "the check function edits nothing",
 	},
 	{
@@ -130,7 +136,8 @@ var directions = []direction{
 		why: "the authorizer reaches the store through policy",
 	},
 	{
-		of: []string{"tidegate/functions/check/…"}, not: append([]string{"tidegate/functions/admin/…"}, web[1:]...),
+		of:  []string{"tidegate/functions/check/…"},
+		not: append([]string{"tidegate/functions/admin/…"}, web[1:]...),
 		why: "the check function carries nothing of the dashboard",
 	},
 	{
@@ -144,17 +151,20 @@ var directions = []direction{
 		why:    "the dashboard puts together what these know of people, tokens and sessions",
 	},
 	{
-		of:  []string{"tidegate/functions/admin/…"},
-		not: []string{"github.com/danielgtaylor/huma/…", "github.com/go-json-experiment/…"}, except: []string{"tidegate/functions/admin/api"},
-		why: "the API alone knows how it is served",
+		of:     []string{"tidegate/functions/admin/…"},
+		not:    []string{"github.com/danielgtaylor/huma/…", "github.com/go-json-experiment/…"},
+		except: []string{"tidegate/functions/admin/api"},
+		why:    "the API alone knows how it is served",
 	},
 	{
-		of: []string{"tidegate/functions/admin/api"}, not: []string{"github.com/valkey-io/…", "github.com/danielgtaylor/huma/v2/formats/…"},
+		of:  []string{"tidegate/functions/admin/api"},
+		not: []string{"github.com/valkey-io/…", "github.com/danielgtaylor/huma/v2/formats/…"},
 		why: "the API reaches the store through policy, and speaks JSON",
 	},
 	{
 		of: []string{"tidegate/functions/admin/policydoc"}, only: []string{
-			"std", "go.yaml.in/yaml/v3", "tidegate/internal/limiter", "tidegate/internal/policy", "tidegate/internal/route",
+			"std", "go.yaml.in/yaml/v3", "tidegate/internal/limiter", "tidegate/internal/policy",
+			"tidegate/internal/route",
 		},
 		why: "words and files need no server and no store",
 	},
@@ -168,8 +178,9 @@ var directions = []direction{
 		why: "who may do what depends on nothing",
 	},
 	{
-		of:  []string{"tidegate/web/…"},
-		not: []string{"tidegate/functions/…", "tidegate/internal/policy/…", "tidegate/internal/store/…", "github.com/valkey-io/…"},
+		of: []string{"tidegate/web/…"},
+		not: []string{"tidegate/functions/…", "tidegate/internal/policy/…", "tidegate/internal/store/…",
+			"github.com/valkey-io/…"},
 		why: "view models are plain data that the dashboard builds",
 	},
 	{
@@ -177,42 +188,51 @@ var directions = []direction{
 		why: "backends that are not ours carry it",
 	},
 	{
-		of: []string{"tidegate/…"}, except: []string{"tidegate/local/…"}, not: []string{"tidegate/local/…"}, inTests: true,
-		why: "the emulators are a developer's tool",
+		of: []string{"tidegate/…"}, except: []string{"tidegate/local/…"}, not: []string{"tidegate/local/…"},
+		inTests: true,
+		why:     "the emulators are a developer's tool",
 	},
 	{
 		of:  []string{"tidegate/…"},
 		not: []string{"tidegate/infra/…"}, inTests: true,
-		except: []string{"tidegate/infra/…", "tidegate/local/gateway", "tidegate/functions/check", "tidegate/functions/admin"},
-		why:    "infrastructure is only deployed",
+		except: []string{"tidegate/infra/…", "tidegate/local/gateway", "tidegate/functions/check",
+			"tidegate/functions/admin"},
+		why: "infrastructure is only deployed",
 	},
 	{
 		of:  []string{"tidegate/functions/…"},
 		not: []string{"tidegate/infra/…"},
-		why: "infrastructure is only deployed, and tests of the functions see whether they start as it sets them",
+		why: "infrastructure is only deployed, and tests of the functions see whether they start as it " +
+			"sets them",
 	},
 	{
-		of: []string{"tidegate/functions/…"}, not: []string{"tidegate/infra", "tidegate/infra/authorizer", "tidegate/infra/cost"}, inTests: true,
+		of: []string{"tidegate/functions/…"}, not: []string{"tidegate/infra", "tidegate/infra/authorizer",
+			"tidegate/infra/cost"}, inTests: true,
 		why: "tests of the functions read the golden templates alone",
 	},
 	{
-		of: []string{"tidegate/local/gateway"}, not: []string{"tidegate/infra", "tidegate/infra/authorizer", "tidegate/infra/cost"}, inTests: true,
+		of: []string{"tidegate/local/gateway"}, not: []string{"tidegate/infra", "tidegate/infra/authorizer",
+			"tidegate/infra/cost"}, inTests: true,
 		why: "the emulators read the golden templates alone",
 	},
 	{
 		of: []string{"tidegate/infra/…"}, only: append([]string{
-			"std", "tidegate/infra/…", "tidegate/functions/check/identity", "tidegate/internal/config", "tidegate/internal/config",
+			"std", "tidegate/infra/…", "tidegate/functions/check/identity", "tidegate/internal/config",
+			"tidegate/internal/config",
 			"tidegate/internal/store/acl", "tidegate/internal/telemetry",
 		}, cdk...),
-		why: "infrastructure is CDK, and what the functions say of their settings, metrics and rights in Valkey",
+		why: "infrastructure is CDK, and what the functions say of their settings, metrics and rights in " +
+			"Valkey",
 	},
 	{
-		of: []string{"tidegate/infra/cost", "tidegate/infra/golden", "tidegate/internal/store/acl"}, only: []string{"std"},
-		why: "prices, templates and access strings need nothing",
+		of:   []string{"tidegate/infra/cost", "tidegate/infra/golden", "tidegate/internal/store/acl"},
+		only: []string{"std"},
+		why:  "prices, templates and access strings need nothing",
 	},
 	{
-		of: []string{"tidegate/infra/scale/…"}, only: []string{"std", "tidegate/infra/cost", "tidegate/infra/scale"},
-		why: "the model computes with prices and what was measured",
+		of:   []string{"tidegate/infra/scale/…"},
+		only: []string{"std", "tidegate/infra/cost", "tidegate/infra/scale"},
+		why:  "the model computes with prices and what was measured",
 	},
 	{
 		of: []string{"tidegate/…"}, except: forTests, not: append([]string{"testing"}, forTests...),
@@ -289,7 +309,8 @@ var importCases = []ruleCase{
 	importCase("the model and CDK", "infra/scale/a.go", "github.com/aws/constructs-go/constructs/v10", true),
 	importCase("the model and prices", "infra/scale/a.go", "tidegate/infra/cost", false),
 	importCase("telemetry and slog", "internal/telemetry/a.go", "log/slog", false),
-	importCase("telemetry and AWS", "internal/telemetry/a.go", "github.com/aws/aws-lambda-go/lambdacontext", true),
+	importCase("telemetry and AWS", "internal/telemetry/a.go",
+		"github.com/aws/aws-lambda-go/lambdacontext", true),
 	importCase("telemetry and the store", "internal/telemetry/a.go", "github.com/valkey-io/valkey-go", true),
 	importCase("a program and canaries", "functions/check/main.go", "tidegate/internal/testing/leaks", true),
 	importCase("route and limiter", "internal/route/a.go", "tidegate/internal/limiter", true),
@@ -302,24 +323,34 @@ var importCases = []ruleCase{
 	importCase("enforce and registry", "internal/enforce/a.go", "tidegate/internal/registry", true),
 	importCase("check and registry", "functions/check/a.go", "tidegate/internal/registry", true),
 	importCase("enforce and policy", "internal/enforce/a.go", "tidegate/internal/policy", false),
-	importCase("authorizer and Valkey", "functions/check/authorizer/a.go", "github.com/valkey-io/valkey-go", true),
+	importCase("authorizer and Valkey", "functions/check/authorizer/a.go",
+		"github.com/valkey-io/valkey-go", true),
 	importCase("check's main and Valkey", "functions/check/main.go", "github.com/valkey-io/valkey-go", false),
-	importCase("check and admin", "functions/check/authorizer/a.go", "tidegate/functions/admin/dashboard", true),
+	importCase("check and admin", "functions/check/authorizer/a.go",
+		"tidegate/functions/admin/dashboard", true),
 	importCase("check and templates", "functions/check/main.go", "tidegate/web/templates", true),
 	importCase("admin and check", "functions/admin/main.go", "tidegate/functions/check/authorizer", true),
 	importCase("admin and templates", "functions/admin/dashboard/a.go", "tidegate/web/templates", false),
-	importCase("tokens and the dashboard", "functions/admin/auth/token/a.go", "tidegate/functions/admin/dashboard", true),
-	importCase("the API and the dashboard", "functions/admin/api/a.go", "tidegate/functions/admin/dashboard", true),
+	importCase("tokens and the dashboard", "functions/admin/auth/token/a.go",
+		"tidegate/functions/admin/dashboard", true),
+	importCase("the API and the dashboard", "functions/admin/api/a.go",
+		"tidegate/functions/admin/dashboard", true),
 	importCase("the API and Valkey", "functions/admin/api/a.go", "github.com/valkey-io/valkey-go", true),
-	importCase("the API and its library", "functions/admin/api/a.go", "github.com/danielgtaylor/huma/v2", false),
-	importCase("the API and CBOR", "functions/admin/api/a.go", "github.com/danielgtaylor/huma/v2/formats/cbor", true),
-	importCase("the dashboard and the API's library", "functions/admin/dashboard/a.go", "github.com/danielgtaylor/huma/v2", true),
-	importCase("the dashboard and the API", "functions/admin/dashboard/a.go", "tidegate/functions/admin/api", false),
-	importCase("files of policies and the store", "functions/admin/policydoc/a.go", "github.com/valkey-io/valkey-go", true),
+	importCase("the API and its library", "functions/admin/api/a.go",
+		"github.com/danielgtaylor/huma/v2", false),
+	importCase("the API and CBOR", "functions/admin/api/a.go",
+		"github.com/danielgtaylor/huma/v2/formats/cbor", true),
+	importCase("the dashboard and the API's library", "functions/admin/dashboard/a.go",
+		"github.com/danielgtaylor/huma/v2", true),
+	importCase("the dashboard and the API", "functions/admin/dashboard/a.go",
+		"tidegate/functions/admin/api", false),
+	importCase("files of policies and the store", "functions/admin/policydoc/a.go",
+		"github.com/valkey-io/valkey-go", true),
 	importCase("lists of keys and the API", "functions/admin/app/a.go", "tidegate/functions/admin/api", true),
 	importCase("tokens and roles", "functions/admin/auth/token/a.go", "tidegate/functions/admin/auth", false),
 	importCase("roles and the store", "functions/admin/auth/a.go", "github.com/valkey-io/valkey-go", true),
-	importCase("admin's main and the dashboard", "functions/admin/main.go", "tidegate/functions/admin/dashboard", false),
+	importCase("admin's main and the dashboard", "functions/admin/main.go",
+		"tidegate/functions/admin/dashboard", false),
 	importCase("templates and the store", "web/templates/a.go", "tidegate/internal/store", true),
 	importCase("middleware and a library", "web/middleware/a.go", "github.com/akrylysov/algnhsa", true),
 	importCase("middleware and HTTP", "web/middleware/a.go", "net/http", false),
@@ -334,7 +365,9 @@ var importCases = []ruleCase{
 	importCase("infra and access strings", "infra/users.go", "tidegate/internal/store/acl", false),
 	importCase("prices and CDK", "infra/cost/a.go", "github.com/aws/constructs-go/constructs/v10", true),
 	importCase("infra and us", "infra/stack.go", "tidegate/internal/limiter", true),
-	importCase("a program and a test's server", "functions/check/main.go", "tidegate/internal/testing/valkeytest", true),
-	importCase("a test and a test's server", "functions/check/main_test.go", "tidegate/internal/testing/valkeytest", false),
+	importCase("a program and a test's server", "functions/check/main.go",
+		"tidegate/internal/testing/valkeytest", true),
+	importCase("a test and a test's server", "functions/check/main_test.go",
+		"tidegate/internal/testing/valkeytest", false),
 	importCase("a similar name", "internal/a/a.go", "tidegate/locality", false),
 }

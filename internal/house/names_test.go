@@ -50,6 +50,7 @@ var nameCases = []ruleCase{
 	},
 	{
 		"named tests exist", "other words",
-		tree{"a.md": "Testing, Tests, a Test of Fuzzing, test.TestX\n", "a_test.go": "package a\n\nfunc TestX() {}\n"}, nil,
+		tree{"a.md": "Testing, Tests, a Test of Fuzzing, test.TestX\n",
+			"a_test.go": "package a\n\nfunc TestX() {}\n"}, nil,
 	},
 }

@@ -25,7 +25,8 @@ func pathOf(t *testing.T, programs map[string]string) string {
 		}
 	}
 	for name, text := range programs {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\necho '"+text+"'\n"), 0o700); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\necho '"+text+"'\n"),
+			0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -47,14 +48,19 @@ func TestPrerequisites(t *testing.T) {
 		programs map[string]string
 		want     []string // empty when nothing is missing
 	}{
-		"no Go":            {"need_go", nil, []string{"Go 1.", "found none", "brew install go", "https://go.dev/dl"}},
-		"old Go":           {"need_go", map[string]string{"go": "go version go1.19.8 linux/amd64"}, []string{"found 1.19.8", "https://go.dev/dl"}},
-		"this Go":          {"need_go", map[string]string{"go": "go version go1.26.0 linux/amd64"}, nil},
-		"later Go":         {"need_go", map[string]string{"go": "go version go1.100rc1 darwin/arm64"}, nil},
-		"no Node":          {"need_node", nil, []string{"Node.js 20", "found none", "brew install node", "apt-get install nodejs npm"}},
-		"old Node":         {"need_node", map[string]string{"node": "v18.20.4", "npm": "9.2.0"}, []string{"found 18.20.4"}},
-		"Node without npm": {"need_node", map[string]string{"node": "v22.1.0"}, []string{"found 22.1.0 without npm"}},
-		"Node":             {"need_node", map[string]string{"node": "v20.0.0", "npm": "9.2.0"}, nil},
+		"no Go": {"need_go", nil,
+			[]string{"Go 1.", "found none", "brew install go", "https://go.dev/dl"}},
+		"old Go": {"need_go", map[string]string{"go": "go version go1.19.8 linux/amd64"},
+			[]string{"found 1.19.8", "https://go.dev/dl"}},
+		"this Go":  {"need_go", map[string]string{"go": "go version go1.26.0 linux/amd64"}, nil},
+		"later Go": {"need_go", map[string]string{"go": "go version go1.100rc1 darwin/arm64"}, nil},
+		"no Node": {"need_node", nil,
+			[]string{"Node.js 20", "found none", "brew install node", "apt-get install nodejs npm"}},
+		"old Node": {"need_node", map[string]string{"node": "v18.20.4", "npm": "9.2.0"},
+			[]string{"found 18.20.4"}},
+		"Node without npm": {"need_node", map[string]string{"node": "v22.1.0"},
+			[]string{"found 22.1.0 without npm"}},
+		"Node": {"need_node", map[string]string{"node": "v20.0.0", "npm": "9.2.0"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			call := ". " + scripts + "/prerequisites.sh && " + c.need
@@ -79,13 +85,15 @@ func TestMissingTestTools(t *testing.T) {
 	if ok {
 		t.Errorf("an old server is enough: %s", output)
 	}
-	for _, want := range []string{"missing: valkey-server (valkey-server is 7.2.4)", "brew install valkey", "apt-get install valkey-server"} {
+	for _, want := range []string{"missing: valkey-server (valkey-server is 7.2.4)", "brew install valkey",
+		"apt-get install valkey-server"} {
 		if !strings.Contains(output, want) {
 			t.Errorf("want %q in:\n%s", want, output)
 		}
 	}
 	programs["valkey-server"] = "Valkey server v=8.0.1 sha=0"
-	if output, ok := shell(t, pathOf(t, programs), filepath.Join(scripts, "install-test-tools"), "-check"); !ok {
+	if output, ok := shell(t, pathOf(t, programs), filepath.Join(scripts, "install-test-tools"),
+		"-check"); !ok {
 		t.Errorf("with all there: %s", output)
 	}
 }
@@ -93,14 +101,16 @@ func TestMissingTestTools(t *testing.T) {
 // Help is the comment at the script's top. The help of run also has the gateway's own, so
 // it needs a build.
 func TestScriptsHelp(t *testing.T) {
-	for _, script := range []string{"scripts/run", "scripts/build", "scripts/test", "scripts/bench", "scripts/install-test-tools", ".ci/run"} {
+	for _, script := range []string{"scripts/run", "scripts/build", "scripts/test", "scripts/bench",
+		"scripts/install-test-tools", ".ci/run"} {
 		output, ok := shell(t, pathOf(t, nil), "../../"+script, "-h")
 		source, err := os.ReadFile("../../" + script)
 		if err != nil {
 			t.Fatal(err)
 		}
 		purpose := strings.TrimPrefix(strings.Split(string(source), "\n")[1], "# ")
-		if !ok || !strings.HasPrefix(output, purpose+"\n") || !strings.Contains(output, script+" -h") && !strings.Contains(output, ".ci/run") {
+		if !ok || !strings.HasPrefix(output, purpose+"\n") || !strings.Contains(output, script+" -h") &&
+			!strings.Contains(output, ".ci/run") {
 			t.Errorf("%s -h: succeeded %v, printed:\n%s", script, ok, output)
 		}
 	}

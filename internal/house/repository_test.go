@@ -60,7 +60,8 @@ func (r repository) find(path string) (file, bool) {
 }
 
 // Folders that git ignores, or that hold programs which tests build.
-var skipped = map[string]bool{".git": true, "build": true, "node_modules": true, "dist": true, "testdata": true, "cdk.out": true}
+var skipped = map[string]bool{".git": true, "build": true, "node_modules": true, "dist": true,
+	"testdata": true, "cdk.out": true}
 
 func load(t *testing.T, root fs.FS) repository {
 	t.Helper()

@@ -29,7 +29,8 @@ func linesMatching(r repository, pattern *regexp.Regexp, what string) []string {
 		for line := range strings.Lines(f.text) {
 			number++
 			if pattern.MatchString(line) {
-				broken = append(broken, fmt.Sprintf("%s: line %d %s: %.100q", f.path, number, what, strings.TrimSpace(line)))
+				broken = append(broken, fmt.Sprintf("%s: line %d %s: %.100q", f.path, number, what,
+					strings.TrimSpace(line)))
 			}
 		}
 	}
@@ -76,21 +77,26 @@ var textCases = []ruleCase{
 			"scripts/d.yaml": "path=" + slash + "home/ada/x\n",
 		}, []string{"a.md: line 2", "b.go: line 3", "c.md: line 1", "scripts/d.yaml: line 1"},
 	},
-	{"no path of one machine", "parts of other paths", tree{"a.md": "https://example.com/work/ ./root/x frame/work/ /usr/bin/env\n"}, nil},
+	{"no path of one machine", "parts of other paths",
+		tree{"a.md": "https://example.com/work/ ./root/x frame/work/ /usr/bin/env\n"}, nil},
 	{
 		"no registry in lockfiles", "host and lockfile", tree{
 			"a.json": `{"from": "https://` + npm + `/x"}`,
 			"b.json": `{` + resolved + `example.com/x.tgz"}`,
 		}, []string{"a.json: line 1", "b.json: line 1"},
 	},
-	{"no registry in lockfiles", "integrity alone", tree{"a.json": `{"version": "1.0.0", "integrity": "sha512-x"}`}, nil},
+	{"no registry in lockfiles", "integrity alone",
+		tree{"a.json": `{"version": "1.0.0", "integrity": "sha512-x"}`}, nil},
 }
 
 var scriptCases = []ruleCase{
-	{"scripts explain", "good", tree{"scripts/one": goodScript, ".ci/run": goodScript, "scripts/sourced.sh": "true\n"}, nil},
-	{"scripts explain", "not executable", tree{"scripts/one-": goodScript}, []string{"scripts/one: is not executable"}},
+	{"scripts explain", "good", tree{"scripts/one": goodScript, ".ci/run": goodScript,
+		"scripts/sourced.sh": "true\n"}, nil},
+	{"scripts explain", "not executable", tree{"scripts/one-": goodScript},
+		[]string{"scripts/one: is not executable"}},
 	{
-		"scripts explain", "no purpose", tree{"scripts/one": strings.Replace(goodScript, "# Does", "", 1), ".ci/run": "true"},
+		"scripts explain", "no purpose",
+		tree{"scripts/one": strings.Replace(goodScript, "# Does", "", 1), ".ci/run": "true"},
 		[]string{".ci/run: does not begin", "scripts/one: does not begin"},
 	},
 	{

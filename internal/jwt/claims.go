@@ -19,7 +19,8 @@ func (v *Verifier) validate(c josejwt.Claims, all map[string]any) error {
 		client, _ := all["client_id"].(string)
 		c.Audience = josejwt.Audience{client}
 	}
-	err := c.ValidateWithLeeway(josejwt.Expected{Issuer: v.config.Issuer, AnyAudience: v.config.Audiences, Time: v.config.Now()}, v.config.Leeway)
+	err := c.ValidateWithLeeway(josejwt.Expected{Issuer: v.config.Issuer, AnyAudience: v.config.Audiences,
+		Time: v.config.Now()}, v.config.Leeway)
 	switch {
 	case err == nil:
 		return nil

@@ -38,7 +38,9 @@ var (
 		d := big.NewInt(0).SetBytes([]byte(strings.Repeat("k", 32))).FillBytes(make([]byte, 32))
 		return must(ecdsa.ParseRawPrivateKey(elliptic.P256(), d))
 	})
-	edKey = sync.OnceValue(func() ed25519.PrivateKey { return ed25519.NewKeyFromSeed([]byte(strings.Repeat("s", 32))) })
+	edKey = sync.OnceValue(func() ed25519.PrivateKey {
+		return ed25519.NewKeyFromSeed([]byte(strings.Repeat("s", 32)))
+	})
 )
 
 func must[T any](v T, err error) T {
@@ -68,14 +70,16 @@ func (s signer) sign(payload []byte) string {
 	if s.id != "" {
 		options = options.WithHeader("kid", s.id)
 	}
-	signed := must(must(jose.NewSigner(jose.SigningKey{Algorithm: s.algorithm, Key: s.key}, options)).Sign(payload))
+	signed := must(must(jose.NewSigner(jose.SigningKey{Algorithm: s.algorithm, Key: s.key},
+		options)).Sign(payload))
 	return must(signed.CompactSerialize())
 }
 
 // token signs good claims, changed as given; a nil takes a claim away.
 func (s signer) token(changes map[string]any) string {
 	claims := map[string]any{
-		"iss": issuer, "aud": audience, "sub": "ada", "exp": start.Add(time.Hour).Unix(), "nbf": start.Add(-time.Minute).Unix(), "iat": start.Unix(),
+		"iss": issuer, "aud": audience, "sub": "ada", "exp": start.Add(time.Hour).Unix(),
+		"nbf": start.Add(-time.Minute).Unix(), "iat": start.Unix(),
 	}
 	maps.Copy(claims, changes)
 	maps.DeleteFunc(claims, func(_ string, value any) bool { return value == nil })

@@ -23,10 +23,12 @@ import (
 // once.
 func TestGoodTokens(t *testing.T) {
 	remote := newProvider(t, signers()...)
-	for name, v := range map[string]*Verifier{"inline": newVerifier(t, Config{}), "remote": remote.verifier(t, newClock())} {
+	for name, v := range map[string]*Verifier{"inline": newVerifier(t, Config{}),
+		"remote": remote.verifier(t, newClock())} {
 		for _, s := range signers() {
 			for _, changes := range []map[string]any{
-				{}, {"aud": []string{"unknown", audience}}, {"nbf": nil, "iat": nil}, {"aud": nil, "client_id": audience},
+				{}, {"aud": []string{"unknown", audience}}, {"nbf": nil, "iat": nil},
+				{"aud": nil, "client_id": audience},
 			} {
 				got, err := v.Verify(t.Context(), s.token(changes))
 				if err != nil {
@@ -80,7 +82,8 @@ func TestJWTSymmetricSwap(t *testing.T) {
 	jwk := must(json.Marshal(signers()[0].jwk()))
 	tokens := map[string]string{}
 	for name, secret := range map[string][]byte{
-		"DER": der, "PEM": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), "modulus": rsaKey().N.Bytes(), "JWK": jwk, "empty": nil,
+		"DER": der, "PEM": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}),
+		"modulus": rsaKey().N.Bytes(), "JWK": jwk, "empty": nil,
 		"PKCS1": x509.MarshalPKCS1PublicKey(&rsaKey().PublicKey),
 	} {
 		for _, alg := range []string{"HS256", "RS256", "ES256", "EdDSA"} {
@@ -137,28 +140,30 @@ func TestJWTWrongClaims(t *testing.T) {
 			"no audience fits":       s.token(map[string]any{"aud": []string{"else", "Orders"}}),
 			"empty audience":         s.token(map[string]any{"aud": []string{}, "client_id": audience}),
 			"client beside audience": s.token(map[string]any{"aud": "else", "client_id": audience}),
-			"audience null":          s.sign([]byte(strings.Replace(goodPayload, `"`+audience+`"`, "null", 1))),
-			"wrong issuer":           s.token(map[string]any{"iss": "https://evil.example/"}),
-			"issuer without slash":   s.token(map[string]any{"iss": strings.TrimSuffix(issuer, "/")}),
-			"no issuer":              s.token(map[string]any{"iss": nil}),
-			"issuer is a list":       s.token(map[string]any{"iss": []string{issuer}}),
-			"expired":                s.token(map[string]any{"exp": start.Add(-time.Second).Unix()}),
-			"no expiry":              s.token(map[string]any{"exp": nil}),
-			"expiry is text":         s.token(map[string]any{"exp": "4000000000"}),
-			"expiry is huge":         s.sign([]byte(strings.Replace(goodPayload, "4000000000", "1e300", 1))),
-			"not yet valid":          s.token(map[string]any{"nbf": start.Add(time.Minute).Unix()}),
-			"issued in the future":   s.token(map[string]any{"iat": start.Add(time.Minute).Unix()}),
-			"no subject":             s.token(map[string]any{"sub": nil}),
-			"empty subject":          s.token(map[string]any{"sub": ""}),
-			"subject is a number":    s.token(map[string]any{"sub": 7}),
-			"plan is a list":         s.token(map[string]any{"plan": []string{"pro"}}),
-			"plan is empty":          s.token(map[string]any{"plan": ""}),
-			"plan is long":           s.token(map[string]any{"plan": strings.Repeat("p", 401)}),
-			"subject twice":          s.sign([]byte(strings.Replace(goodPayload, `"sub"`, `"sub":"eve","sub"`, 1))),
-			"no object":              s.sign([]byte(`"text"`)),
-			"null":                   s.sign([]byte(`null`)),
-			"not JSON":               s.sign([]byte(`{`)),
-			"not UTF-8":              s.sign([]byte("{\"sub\":\"\xff\"}")),
+			"audience null": s.sign(
+				[]byte(strings.Replace(goodPayload, `"`+audience+`"`, "null", 1))),
+			"wrong issuer":         s.token(map[string]any{"iss": "https://evil.example/"}),
+			"issuer without slash": s.token(map[string]any{"iss": strings.TrimSuffix(issuer, "/")}),
+			"no issuer":            s.token(map[string]any{"iss": nil}),
+			"issuer is a list":     s.token(map[string]any{"iss": []string{issuer}}),
+			"expired":              s.token(map[string]any{"exp": start.Add(-time.Second).Unix()}),
+			"no expiry":            s.token(map[string]any{"exp": nil}),
+			"expiry is text":       s.token(map[string]any{"exp": "4000000000"}),
+			"expiry is huge":       s.sign([]byte(strings.Replace(goodPayload, "4000000000", "1e300", 1))),
+			"not yet valid":        s.token(map[string]any{"nbf": start.Add(time.Minute).Unix()}),
+			"issued in the future": s.token(map[string]any{"iat": start.Add(time.Minute).Unix()}),
+			"no subject":           s.token(map[string]any{"sub": nil}),
+			"empty subject":        s.token(map[string]any{"sub": ""}),
+			"subject is a number":  s.token(map[string]any{"sub": 7}),
+			"plan is a list":       s.token(map[string]any{"plan": []string{"pro"}}),
+			"plan is empty":        s.token(map[string]any{"plan": ""}),
+			"plan is long":         s.token(map[string]any{"plan": strings.Repeat("p", 401)}),
+			"subject twice": s.sign(
+				[]byte(strings.Replace(goodPayload, `"sub"`, `"sub":"eve","sub"`, 1))),
+			"no object": s.sign([]byte(`"text"`)),
+			"null":      s.sign([]byte(`null`)),
+			"not JSON":  s.sign([]byte(`{`)),
+			"not UTF-8": s.sign([]byte("{\"sub\":\"\xff\"}")),
 		})
 	}
 }
@@ -167,11 +172,15 @@ func TestJWTMalformed(t *testing.T) {
 	good := signers()[2].token(nil)
 	parts := strings.Split(good, ".")
 	refusedEach(t, newVerifier(t, Config{}), map[string]string{
-		"empty": "", "dots": "..", "one part": parts[0], "two parts": parts[0] + "." + parts[1], "four parts": good + ".x", "five parts": good + ".x.x",
-		"no signature": parts[0] + "." + parts[1] + ".", "no payload": parts[0] + ".." + parts[2], "space": " " + good, "comma": good + "," + good,
-		"bearer": "Bearer " + good, "NUL": good + "\x00", "padding": good + "==", "JSON": `{"payload":"` + parts[1] + `"}`,
-		"another payload": parts[0] + "." + strings.Split(signers()[2].token(map[string]any{"sub": "eve"}), ".")[1] + "." + parts[2],
-		"10 KB":           strings.Repeat("a", 10<<10), "10 KB of dots": strings.Repeat(".", 10<<10),
+		"empty": "", "dots": "..", "one part": parts[0], "two parts": parts[0] + "." + parts[1],
+		"four parts": good + ".x", "five parts": good + ".x.x",
+		"no signature": parts[0] + "." + parts[1] + ".", "no payload": parts[0] + ".." + parts[2],
+		"space": " " + good, "comma": good + "," + good,
+		"bearer": "Bearer " + good, "NUL": good + "\x00", "padding": good + "==",
+		"JSON": `{"payload":"` + parts[1] + `"}`,
+		"another payload": parts[0] + "." + strings.Split(signers()[2].token(map[string]any{"sub": "eve"}),
+			".")[1] + "." + parts[2],
+		"10 KB": strings.Repeat("a", 10<<10), "10 KB of dots": strings.Repeat(".", 10<<10),
 		"dots within bounds": strings.Repeat(".", MaxTokenLen),
 		"long and signed":    signers()[2].token(map[string]any{"x": strings.Repeat("x", MaxTokenLen)}),
 		"bit flipped":        good[:len(good)-4] + string(good[len(good)-4]^1) + good[len(good)-3:],
@@ -186,7 +195,8 @@ func TestLeeway(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration
 		good  bool
-	}{{-31 * time.Second, false}, {-30 * time.Second, true}, {0, true}, {time.Minute, true}, {90 * time.Second, true}, {91 * time.Second, false}} {
+	}{{-31 * time.Second, false}, {-30 * time.Second, true}, {0, true}, {time.Minute, true},
+		{90 * time.Second, true}, {91 * time.Second, false}} {
 		at.set(start.Add(c.after))
 		if _, err := v.Verify(t.Context(), token); (err == nil) != c.good {
 			t.Errorf("after %s: %v", c.after, err)
@@ -197,8 +207,10 @@ func TestLeeway(t *testing.T) {
 func TestClaimsOfChoice(t *testing.T) {
 	s := signers()[2]
 	v := newVerifier(t, Config{IdentityClaim: "https://example.com/tenant", PlanClaim: "plan"})
-	got, err := v.Verify(t.Context(), s.token(map[string]any{"https://example.com/tenant": "t{1}:", "plan": "pro"}))
-	if diff := cmp.Diff(Claims{Issuer: issuer, Subject: "t{1}:", Plan: "pro"}, got); err != nil || diff != "" {
+	got, err := v.Verify(t.Context(),
+		s.token(map[string]any{"https://example.com/tenant": "t{1}:", "plan": "pro"}))
+	if diff := cmp.Diff(Claims{Issuer: issuer, Subject: "t{1}:", Plan: "pro"},
+		got); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
 	got, err = v.Verify(t.Context(), s.token(map[string]any{"https://example.com/tenant": "t1"}))
@@ -216,7 +228,8 @@ func TestTokenWithoutKeyID(t *testing.T) {
 		t.Error(err)
 	}
 	second := signer{"ed2", ed.algorithm, ed.key}
-	refusedEach(t, newVerifier(t, Config{Keys: must(ParseKeys(keySetOf(ed, second)))}), map[string]string{"two keys": token})
+	refusedEach(t, newVerifier(t, Config{Keys: must(ParseKeys(keySetOf(ed, second)))}),
+		map[string]string{"two keys": token})
 }
 
 func TestNewRefuses(t *testing.T) {

@@ -70,7 +70,8 @@ func (s KeySet) Len() int { return len(s.byName) }
 // add takes a key that is of use. Of two with the same id and algorithm the first counts.
 func (s KeySet) add(key *jose.JSONWebKey) {
 	algorithm := algorithmOf(key.Key)
-	if algorithm == "" || key.Use != "" && key.Use != "sig" || key.Algorithm != "" && key.Algorithm != string(algorithm) {
+	if algorithm == "" || key.Use != "" && key.Use != "sig" || key.Algorithm != "" &&
+		key.Algorithm != string(algorithm) {
 		return
 	}
 	n := name{key.KeyID, algorithm}

@@ -82,7 +82,8 @@ func TestStaleKeysStay(t *testing.T) {
 	s := signers()[2]
 	p, at := newProvider(t, s), newClock()
 	var log bytes.Buffer
-	v := newVerifier(t, Config{KeysURL: p.url, Client: p.client, Now: at.now, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	v := newVerifier(t, Config{KeysURL: p.url, Client: p.client, Now: at.now,
+		Log: slog.New(slog.NewTextHandler(&log, nil))})
 	token := s.token(map[string]any{"exp": start.Add(100 * freshFor).Unix()})
 	p.want(t, v, token, nil, 1)
 	for i, answer := range []http.HandlerFunc{
@@ -229,10 +230,14 @@ func TestFetchIsBounded(t *testing.T) {
 
 func TestParseURL(t *testing.T) {
 	for text, good := range map[string]bool{
-		"https://issuer.example/.well-known/jwks.json": true, "http://127.0.0.1:8080/keys": true, "http://[::1]/keys": true, "http://localhost/keys": true,
-		"http://issuer.example/keys": false, "http://127.0.0.1.evil.example/keys": false, "http://10.0.0.1/keys": false, "file:///etc/keys": false,
-		"https://user:secret@issuer.example/": false, "https://": false, "": false, "issuer.example/keys": false, "https:issuer.example": false,
-		"ftp://issuer.example/": false, "https://issuer.example/#x": false, "https://issuer.example:port/": false,
+		"https://issuer.example/.well-known/jwks.json": true, "http://127.0.0.1:8080/keys": true,
+		"http://[::1]/keys": true, "http://localhost/keys": true,
+		"http://issuer.example/keys": false, "http://127.0.0.1.evil.example/keys": false,
+		"http://10.0.0.1/keys": false, "file:///etc/keys": false,
+		"https://user:secret@issuer.example/": false, "https://": false, "": false,
+		"issuer.example/keys": false, "https:issuer.example": false,
+		"ftp://issuer.example/": false, "https://issuer.example/#x": false,
+		"https://issuer.example:port/": false,
 	} {
 		u, err := ParseURL(text)
 		if (err == nil) != good || err != nil && (u != nil || strings.Contains(err.Error(), "secret")) {
@@ -268,7 +273,8 @@ func TestParseKeysLeavesOut(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"empty": "", "no JSON": "{", "list": "[]", "no keys": "{}", "keys is text": `{"keys":"secret"}`,
-		"many": `{"keys":[` + strings.Repeat("0,", MaxKeys) + `0]}`, "long": strings.Repeat(" ", MaxKeySetLen+1),
+		"many": `{"keys":[` + strings.Repeat("0,", MaxKeys) + `0]}`,
+		"long": strings.Repeat(" ", MaxKeySetLen+1),
 	} {
 		if _, err := ParseKeys([]byte(text)); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", name, err)

@@ -52,8 +52,10 @@ func (s *Set) ValidateAfter(current *Set) error {
 			known = slices.Delete(known, i, i+1)
 			continue
 		}
-		fields = append(fields, FieldError{l.Field + ".countDenied", "is set, but several callers share this limit, and one " +
-			"that keeps calling would keep out the others: leave it out, or set it on limits of each caller"})
+		fields = append(fields, FieldError{l.Field + ".countDenied",
+			"is set, but several callers share this limit, and one " +
+				"that keeps calling would keep out the others: leave it out, or set it on limits of each " +
+				"caller"})
 	}
 	return Invalid(fields)
 }

@@ -31,7 +31,8 @@ func leaseErrors(field string, lease Duration, limits []limiter.Limit) []FieldEr
 			return nil // they are told of
 		}
 		if l.Algorithm != limiter.Log || l.CountDenied {
-			return refuse("only logs that do not count denied calls can be leased, and %s is none: must be left out, or that limit be changed", l)
+			return refuse("only logs that do not count denied calls can be leased, and %s is none: must be "+
+				"left out, or that limit be changed", l)
 		}
 	}
 	shortest := ShortestWindow(limits)
@@ -40,7 +41,8 @@ func leaseErrors(field string, lease Duration, limits []limiter.Limit) []FieldEr
 			limiter.FormatWindow(MinLease), limiter.FormatWindow((shortest / 4).Truncate(time.Millisecond)))
 	}
 	if longest := LongestWindow(limits); longest+d > limiter.MaxWindow {
-		return refuse("lease and window together must be 366 days at most, so with this window no lease above %s",
+		return refuse(
+			"lease and window together must be 366 days at most, so with this window no lease above %s",
 			limiter.FormatWindow(limiter.MaxWindow-longest))
 	}
 	return nil

@@ -28,7 +28,8 @@ func (s *Set) errors() []FieldError {
 	fields := slices.Concat(
 		s.planErrors(), s.routeErrors(), s.scopeErrors("perIP", s.PerIP), s.scopeErrors("global", s.Global),
 		s.PerIP.unleasedErrors("perIP"), leaseErrors("global.lease", s.Global.Lease, s.Global.Limits),
-		prefixErrors("deny", s.Deny), prefixErrors("allow", s.Allow), prefixErrors("exempt", s.Exempt), s.Bans.errors(),
+		prefixErrors("deny", s.Deny), prefixErrors("allow", s.Allow), prefixErrors("exempt", s.Exempt),
+		s.Bans.errors(),
 	)
 	for field, name := range map[string]string{"tokenPlan": s.TokenPlan, "addressPlan": s.AddressPlan} {
 		if _, found := s.Plan(name); name != "" && !found {
@@ -98,7 +99,8 @@ func (s *Set) routeErrors() []FieldError {
 		a, b := s.Routes[tie[0]], s.Routes[tie[1]]
 		fields = append(fields, FieldError{
 			fmt.Sprintf("routes[%d].pattern", tie[1]),
-			fmt.Sprintf("ties with route %q: a call could match both %s and %s, and neither is more specific", a.Name, a.Pattern, b.Pattern),
+			fmt.Sprintf("ties with route %q: a call could match both %s and %s, and neither is more specific",
+				a.Name, a.Pattern, b.Pattern),
 		})
 	}
 	return fields
@@ -113,10 +115,12 @@ func (r Route) errors(at string, seen map[string]bool) []FieldError {
 		fields = append(fields, FieldError{at + "pattern." + e.Field, e.Message})
 	}
 	if r.Cost < 0 || r.Cost > limiter.MaxRequests {
-		fields = append(fields, FieldError{at + "cost", fmt.Sprintf("is %d: must be 0 to %d", r.Cost, limiter.MaxRequests)})
+		fields = append(fields, FieldError{at + "cost",
+			fmt.Sprintf("is %d: must be 0 to %d", r.Cost, limiter.MaxRequests)})
 	}
 	if r.Settle && r.Cost == 0 {
-		fields = append(fields, FieldError{at + "settle", "is set, but a call of cost 0 has nothing to settle: must have a cost of 1 at least"})
+		fields = append(fields, FieldError{at + "settle",
+			"is set, but a call of cost 0 has nothing to settle: must have a cost of 1 at least"})
 	}
 	if problem := r.settleMaxProblem(); problem != "" {
 		fields = append(fields, FieldError{at + "settleMax", problem})
@@ -124,7 +128,8 @@ func (r Route) errors(at string, seen map[string]bool) []FieldError {
 	if problem := modeProblem(r.Mode); problem != "" {
 		fields = append(fields, FieldError{at + "mode", problem})
 	}
-	for field, limits := range map[string][]limiter.Limit{"perKey": r.PerKey, "perIP": r.PerIP, "shared": r.Shared} {
+	for field, limits := range map[string][]limiter.Limit{"perKey": r.PerKey, "perIP": r.PerIP,
+		"shared": r.Shared} {
 		fields = append(fields, limitErrors(at+field, limits, false)...)
 		fields = append(fields, costErrors(at+field, limits, []Route{r})...)
 	}
@@ -132,7 +137,8 @@ func (r Route) errors(at string, seen map[string]bool) []FieldError {
 }
 
 func (s *Set) scopeErrors(field string, scope Scope) []FieldError {
-	fields := append(limitErrors(field+".limits", scope.Limits, false), costErrors(field+".limits", scope.Limits, s.Routes)...)
+	fields := append(limitErrors(field+".limits", scope.Limits, false),
+		costErrors(field+".limits", scope.Limits, s.Routes)...)
 	if problem := modeProblem(scope.Mode); problem != "" {
 		fields = append(fields, FieldError{field + ".mode", problem})
 	}
@@ -146,7 +152,8 @@ func prefixErrors(field string, list []netip.Prefix) []FieldError {
 	var fields []FieldError
 	for i, p := range list {
 		if !p.IsValid() || p.Addr().Is4In6() || p.Masked() != p {
-			fields = append(fields, FieldError{fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("is %s: must be a network such as 203.0.113.0/24", p)})
+			fields = append(fields, FieldError{fmt.Sprintf("%s[%d]", field, i),
+				fmt.Sprintf("is %s: must be a network such as 203.0.113.0/24", p)})
 		}
 	}
 	return fields
@@ -158,15 +165,18 @@ func (b *Bans) errors() []FieldError {
 	}
 	var fields []FieldError
 	if b.Denials < 2 || b.Denials > 100_000 {
-		fields = append(fields, FieldError{"bans.denials", fmt.Sprintf("is %d: must be 2 to 100000", b.Denials)})
+		fields = append(fields, FieldError{"bans.denials",
+			fmt.Sprintf("is %d: must be 2 to 100000", b.Denials)})
 	}
 	for _, d := range []struct {
 		field string
 		value Duration
 		least time.Duration
-	}{{"window", b.Window, limiter.MinWindow}, {"base", b.Base, time.Second}, {"cap", b.Cap, time.Duration(b.Base)}} {
+	}{{"window", b.Window, limiter.MinWindow}, {"base", b.Base, time.Second},
+		{"cap", b.Cap, time.Duration(b.Base)}} {
 		if v := time.Duration(d.value); v < d.least || v > maxBan || v%time.Millisecond != 0 {
-			fields = append(fields, FieldError{"bans." + d.field, fmt.Sprintf("is %s: must be %s to 366 days, in whole milliseconds", v, d.least)})
+			fields = append(fields, FieldError{"bans." + d.field,
+				fmt.Sprintf("is %s: must be %s to 366 days, in whole milliseconds", v, d.least)})
 		}
 	}
 	return fields
@@ -185,12 +195,14 @@ func Numbered(next Set, current *Set) (*Set, error) {
 			p.Number = next.NextNumber
 			next.NextNumber++
 		} else if _, known := current.Numbered(p.Number); !known || seen[p.Number] {
-			fields = append(fields, FieldError{fmt.Sprintf("plans[%d].number", i), fmt.Sprintf("is %d: a new plan has none", p.Number)})
+			fields = append(fields, FieldError{fmt.Sprintf("plans[%d].number", i),
+				fmt.Sprintf("is %d: a new plan has none", p.Number)})
 		}
 		seen[p.Number] = true
 	}
 	if next.NextNumber > MaxNumber+1 {
-		fields = append(fields, FieldError{"plans", fmt.Sprintf("%d plans were made already: change one instead", MaxNumber)})
+		fields = append(fields, FieldError{"plans",
+			fmt.Sprintf("%d plans were made already: change one instead", MaxNumber)})
 	}
 	if len(fields) > 0 {
 		return nil, Invalid(fields)

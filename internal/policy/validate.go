@@ -86,7 +86,9 @@ func TextProblem(text string, longest int) string {
 		return fmt.Sprintf("is longer than %d characters", longest)
 	case strings.TrimSpace(text) == "":
 		return fmt.Sprintf("is empty: must be 1 to %d characters", longest)
-	case !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }):
+	case !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool {
+		return !unicode.IsPrint(r)
+	}):
 		return "has characters that cannot be printed"
 	}
 	return ""
@@ -122,7 +124,8 @@ func costErrors(field string, limits []limiter.Limit, routes []Route) []FieldErr
 			if r.Cost > l.Requests {
 				fields = append(fields, FieldError{
 					fmt.Sprintf("%s[%d].requests", field, i),
-					fmt.Sprintf("is %d: a call of route %q costs %d and could never pass", l.Requests, r.Name, r.Cost),
+					fmt.Sprintf("is %d: a call of route %q costs %d and could never pass", l.Requests,
+						r.Name, r.Cost),
 				})
 				break
 			}

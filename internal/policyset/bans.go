@@ -13,7 +13,8 @@ import (
 
 // BannedUntil answers, for each key in order, until when it is banned, by hand or by the
 // Set's policy for those who hammer; zero when it never was. It may be past.
-func BannedUntil(ctx context.Context, client valkey.Client, set *policy.Set, keys []policy.Key) ([]time.Time, error) {
+func BannedUntil(ctx context.Context, client valkey.Client, set *policy.Set,
+	keys []policy.Key) ([]time.Time, error) {
 	until := make([]time.Time, len(keys))
 	commands := make(valkey.Commands, len(keys))
 	for i, k := range keys {

@@ -77,8 +77,10 @@ func EncodeRecord(k policy.Key, s Secrets) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy: encode key: %w", err)
 	}
-	if max(len(about), len(entry), len(k.Name)) > math.MaxUint16 || k.Version < 1 || k.Version > math.MaxUint32 {
-		return nil, fmt.Errorf("policy: encode key: description of %d bytes or version %d out of range", len(about), k.Version)
+	if max(len(about), len(entry), len(k.Name)) > math.MaxUint16 || k.Version < 1 ||
+		k.Version > math.MaxUint32 {
+		return nil, fmt.Errorf("policy: encode key: description of %d bytes or version %d out of range",
+			len(about), k.Version)
 	}
 	r := append(make([]byte, 0, nameAt+len(k.Name)+len(entry)+len(about)), recordFormat, statusByte(k))
 	r = append(append(r, s.Current[:]...), s.Previous[:]...)
@@ -116,8 +118,10 @@ func DecodeRecord(id string, r []byte) (policy.Key, Secrets, error) {
 	copy(s.Current[:], r[hashAt:])
 	copy(s.Previous[:], r[previousAt:])
 	k := policy.Key{
-		ID: id, Status: policy.Active, Grace: TimeAt(r[timesAt:]), Expires: TimeAt(r[timesAt+7:]), Banned: TimeAt(r[timesAt+14:]),
-		Version: int64(binary.BigEndian.Uint32(r[PublicAt:])), PlanNumber: int(binary.BigEndian.Uint16(r[PublicAt+4:])),
+		ID: id, Status: policy.Active, Grace: TimeAt(r[timesAt:]), Expires: TimeAt(r[timesAt+7:]),
+		Banned:     TimeAt(r[timesAt+14:]),
+		Version:    int64(binary.BigEndian.Uint32(r[PublicAt:])),
+		PlanNumber: int(binary.BigEndian.Uint16(r[PublicAt+4:])),
 	}
 	if r[1] == 0 {
 		k.Status = policy.Revoked
@@ -139,7 +143,8 @@ func DecodeRecord(id string, r []byte) (policy.Key, Secrets, error) {
 		if err != nil || len(rest) != 0 {
 			return policy.Key{}, s, errors.Join(policy.ErrUnreadable, err)
 		}
-		k.Override = &policy.Override{Limits: limits, Mode: mode, Until: TimeAt(r[PublicAt+6:]), Reason: text.Reason}
+		k.Override = &policy.Override{Limits: limits, Mode: mode, Until: TimeAt(r[PublicAt+6:]),
+			Reason: text.Reason}
 	}
 	return k, s, nil
 }
@@ -189,7 +194,8 @@ func AppendTime(b []byte, t time.Time) []byte {
 	if !t.IsZero() {
 		us = uint64(t.UnixMicro())
 	}
-	return append(b, byte(us>>48), byte(us>>40), byte(us>>32), byte(us>>24), byte(us>>16), byte(us>>8), byte(us))
+	return append(b, byte(us>>48), byte(us>>40), byte(us>>32), byte(us>>24), byte(us>>16),
+		byte(us>>8), byte(us))
 }
 
 // TimeAt reads what AppendTime wrote.

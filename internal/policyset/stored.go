@@ -97,7 +97,8 @@ func NewestSet(ctx context.Context, client valkey.Client) (newest, stored *polic
 	}
 	mirror, err := client.Do(ctx, client.B().Get().Key(at).Build()).AsBytes()
 	if err != nil || HeadVersion(mirror) == 0 {
-		return nil, nil, fmt.Errorf("policy: read mirror of the set: %w", errors.Join(err, policy.ErrUnreadable))
+		return nil, nil, fmt.Errorf("policy: read mirror of the set: %w",
+			errors.Join(err, policy.ErrUnreadable))
 	}
 	newest, err = DecodeSet(mirror[1:])
 	return newest, stored, err

@@ -121,9 +121,12 @@ func (e *editors) edit(t *testing.T, random *rand.Rand, id string) error {
 	case 1:
 		err = e.Reset(t.Context(), id, byTest)
 	case 2:
-		_, err = e.SetOverride(t.Context(), id, k.Version-late, &policy.Override{Limits: perMinute(1 + random.Int64N(1000)), Reason: "more"}, byTest)
+		_, err = e.SetOverride(t.Context(), id, k.Version-late,
+			&policy.Override{Limits: perMinute(1 + random.Int64N(1000)), Reason: "more"}, byTest)
 	default:
-		_, err = e.Update(t.Context(), id, k.Version-late, "key.edit", byTest, func(k *policy.Key) { k.Name = fmt.Sprint("name ", random.IntN(1000)) })
+		_, err = e.Update(t.Context(), id, k.Version-late, "key.edit", byTest, func(k *policy.Key) {
+			k.Name = fmt.Sprint("name ", random.IntN(1000))
+		})
 	}
 	return err
 }
@@ -139,7 +142,8 @@ func (w *world) checkTold(t *testing.T, id string, changes int64) {
 	var before json.RawMessage
 	for i, e := range entries {
 		if e.Version != int64(i+1) || (i > 0 || id != policyset.SetID) && string(e.Before) != string(before) {
-			t.Errorf("%s: entry %d tells of version %d, from %s; want from %s", id, i+1, e.Version, e.Before, before)
+			t.Errorf("%s: entry %d tells of version %d, from %s; want from %s", id, i+1, e.Version,
+				e.Before, before)
 		}
 		before = e.After
 	}
@@ -171,30 +175,45 @@ func TestRefusedChangesLeaveNothing(t *testing.T) {
 		invalid.Plans = nil
 		nobody := Edit{Reason: "nobody's"}
 		for name, change := range map[string]func() error{
-			"update of an old version": func() error { return second(w.Update(t.Context(), k.ID, 7, "key.edit", byTest, func(*policy.Key) {})) },
-			"update without an actor": func() error {
-				return second(w.Update(t.Context(), k.ID, k.Version, "key.edit", nobody, func(*policy.Key) {}))
+			"update of an old version": func() error {
+				return second(w.Update(t.Context(), k.ID, 7, "key.edit", byTest, func(*policy.Key) {}))
 			},
-			"update without an action": func() error { return second(w.Update(t.Context(), k.ID, k.Version, "", byTest, func(*policy.Key) {})) },
+			"update without an actor": func() error {
+				return second(w.Update(t.Context(), k.ID, k.Version, "key.edit", nobody,
+					func(*policy.Key) {}))
+			},
+			"update without an action": func() error {
+				return second(w.Update(t.Context(), k.ID, k.Version, "", byTest, func(*policy.Key) {}))
+			},
 			"invalid update": func() error {
-				return second(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *policy.Key) { k.Name = "" }))
+				return second(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *policy.Key) {
+					k.Name = ""
+				}))
 			},
 			"update of nothing": func() error {
 				return second(w.Update(t.Context(), "nothing", 1, "key.edit", byTest, func(*policy.Key) {}))
 			},
 			"override without a reason": func() error {
-				return second(w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Mode: policy.Off}, byTest))
+				return second(w.SetOverride(t.Context(), k.ID, k.Version,
+					&policy.Override{Mode: policy.Off}, byTest))
 			},
-			"revocation, old version":   func() error { return second(w.Revoke(t.Context(), k.ID, 7, byTest)) },
+			"revocation, old version": func() error {
+				return second(w.Revoke(t.Context(), k.ID, 7, byTest))
+			},
 			"reset without an actor":    func() error { return w.Reset(t.Context(), k.ID, nobody) },
 			"reset of nothing":          func() error { return w.Reset(t.Context(), "nothing", byTest) },
 			"deletion without an actor": func() error { return w.Delete(t.Context(), k.ID, nobody) },
 			"deletion of nothing":       func() error { return w.Delete(t.Context(), "nothing", byTest) },
-			"adoption of what there is": func() error { return second(w.Adopt(t.Context(), policy.Token, k.ID, "again", nil, byTest)) },
+			"adoption of what there is": func() error {
+				return second(w.Adopt(t.Context(), policy.Token, k.ID, "again", nil, byTest))
+			},
 			"an old version of the Set": func() error { return second(w.SaveSet(t.Context(), *set, byTest)) },
-			"a Set without its keys'":   func() error { return second(w.SaveSet(t.Context(), invalid, byTest)) },
+			"a Set without its keys'": func() error {
+				return second(w.SaveSet(t.Context(), invalid, byTest))
+			},
 			"a reason of a million runes": func() error {
-				return w.Reset(t.Context(), k.ID, Edit{By: byTest.By, Reason: string(make([]rune, 1_000_000))})
+				return w.Reset(t.Context(), k.ID,
+					Edit{By: byTest.By, Reason: string(make([]rune, 1_000_000))})
 			},
 		} {
 			if err := change(); err == nil {
@@ -218,8 +237,10 @@ func second[T any](_ T, err error) error { return err }
 func (w *world) everything(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, name := range must(w.client.Do(t.Context(), w.client.B().Keys().Pattern("*").Build()).AsStrSlice()) {
-		if value, err := w.client.Do(t.Context(), w.client.B().Get().Key(name).Build()).ToString(); err == nil {
+	for _, name := range must(w.client.Do(t.Context(),
+		w.client.B().Keys().Pattern("*").Build()).AsStrSlice()) {
+		if value, err := w.client.Do(t.Context(),
+			w.client.B().Get().Key(name).Build()).ToString(); err == nil {
 			all[name] = value
 		}
 	}
@@ -233,7 +254,8 @@ func TestResetIsToldOrNotMade(t *testing.T) {
 		k, secret := w.create(t, "reset", "free")
 		w.expect(t, call(secret), "yyn")
 		stream := audit.Stream(keyspace.BucketOf(k.ID))
-		chain := must(w.client.Do(t.Context(), w.client.B().Xrange().Key(stream).Start("-").End("+").Build()).AsXRange())
+		chain := must(w.client.Do(t.Context(),
+			w.client.B().Xrange().Key(stream).Start("-").End("+").Build()).AsXRange())
 		w.client.Do(t.Context(), w.client.B().Set().Key(stream).Value("no stream").Build())
 		if err := w.Reset(t.Context(), k.ID, byTest); err == nil {
 			t.Error("a reset that cannot be told is made")
@@ -244,7 +266,8 @@ func TestResetIsToldOrNotMade(t *testing.T) {
 		}
 		w.client.Do(t.Context(), w.client.B().Del().Key(stream).Build())
 		for _, x := range chain {
-			w.client.Do(t.Context(), w.client.B().Xadd().Key(stream).Id(x.ID).FieldValue().FieldValueIter(fields(x)).Build())
+			w.client.Do(t.Context(), w.client.B().Xadd().Key(stream).Id(x.ID).FieldValue().FieldValueIter(
+				fields(x)).Build())
 		}
 		if err := w.Reset(t.Context(), k.ID, byTest); err != nil {
 			t.Fatal(err)
@@ -268,16 +291,19 @@ func TestDeletionOfAnUnreadableKeyIsTold(t *testing.T) {
 		w.plan(t, "free", perMinute(5)...)
 		k, secret := w.create(t, "odd", "free")
 		w.expect(t, call(secret), "y")
-		w.client.Do(t.Context(), w.client.B().Set().Key(keyspace.Record(k.ID)).Value("\x09 of another version").Build())
+		w.client.Do(t.Context(), w.client.B().Set().Key(keyspace.Record(k.ID)).Value(
+			"\x09 of another version").Build())
 		if err := w.Delete(t.Context(), k.ID, byTest); err != nil {
 			t.Fatal(err)
 		}
 		told := w.told(t, k.ID)
-		if len(told) != 2 || told[1].Action != "key.delete" || told[1].By != byTest.By || told[1].Reason != byTest.Reason {
+		if len(told) != 2 || told[1].Action != "key.delete" || told[1].By != byTest.By ||
+			told[1].Reason != byTest.Reason {
 			t.Errorf("told %+v", told)
 		}
 		for _, name := range []string{keyspace.Record(k.ID), keyspace.State(k.ID)} {
-			if n := must(w.client.Do(t.Context(), w.client.B().Exists().Key(name).Build()).AsInt64()); n != 0 {
+			if n := must(w.client.Do(t.Context(),
+				w.client.B().Exists().Key(name).Build()).AsInt64()); n != 0 {
 				t.Errorf("%s is still there", name)
 			}
 		}

@@ -18,7 +18,8 @@ import (
 
 func encodeCopy(s *policy.Set) ([]byte, error) {
 	if s.Version < 1 || s.Version > math.MaxUint32 || s.NextNumber < 1 || s.NextNumber > policy.MaxNumber+1 {
-		return nil, fmt.Errorf("policy: encode plans: version %d or next number %d out of range", s.Version, s.NextNumber)
+		return nil, fmt.Errorf("policy: encode plans: version %d or next number %d out of range",
+			s.Version, s.NextNumber)
 	}
 	numbers := s.NextNumber - 1
 	out := binary.BigEndian.AppendUint32([]byte{policyset.CopyFormat}, uint32(s.Version))

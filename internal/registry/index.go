@@ -56,7 +56,8 @@ func (s *Store) addToIndex(ctx context.Context, k policy.Key) error {
 func (s *Store) indexCommands(k policy.Key) valkey.Commands {
 	var commands valkey.Commands
 	for _, list := range lists(k) {
-		commands = append(commands, s.client.B().Zadd().Key(list).ScoreMember().ScoreMember(0, indexMember(k)).Build())
+		commands = append(commands, s.client.B().Zadd().Key(list).ScoreMember().ScoreMember(0,
+			indexMember(k)).Build())
 	}
 	return commands
 }
@@ -79,7 +80,8 @@ func (s *Store) updateIndex(ctx context.Context, old, k policy.Key) {
 		return
 	}
 	// the next edit was faster
-	if current, err := policyset.Recorded(k.ID, results[len(results)-1]); err == nil && current.Version != k.Version {
+	if current, err := policyset.Recorded(k.ID, results[len(results)-1]); err == nil &&
+		current.Version != k.Version {
 		s.removeFromIndex(ctx, k)
 	}
 }
@@ -92,7 +94,8 @@ func listed(k policy.Key, list, member string) bool {
 // removeFromIndex removes k, which was not written, from the lists that its stored record
 // does not belong in.
 func (s *Store) removeFromIndex(ctx context.Context, k policy.Key) {
-	current, err := policyset.Recorded(k.ID, s.client.Do(ctx, s.client.B().Get().Key(keyspace.Record(k.ID)).Build()))
+	current, err := policyset.Recorded(k.ID,
+		s.client.Do(ctx, s.client.B().Get().Key(keyspace.Record(k.ID)).Build()))
 	if err != nil {
 		return // List will see
 	}
@@ -184,11 +187,13 @@ func (s *Store) List(ctx context.Context, set *policy.Set, q Query) (Page, error
 	if q.After != "" {
 		after, err := base64.RawURLEncoding.DecodeString(q.After)
 		if err != nil {
-			return Page{}, policy.Invalid([]policy.FieldError{{Field: "after", Message: "is not a position in this list; start from the first page"}})
+			return Page{}, policy.Invalid([]policy.FieldError{
+				{Field: "after", Message: "is not a position in this list; start from the first page"}})
 		}
 		from = "(" + string(after)
 	}
-	members, err := s.client.Do(ctx, s.client.B().Zrangebylex().Key(q.list()).Min(from).Max(to).Limit(0, int64(count)+1).Build()).AsStrSlice()
+	members, err := s.client.Do(ctx, s.client.B().Zrangebylex().Key(q.list()).Min(from).Max(to).Limit(0,
+		int64(count)+1).Build()).AsStrSlice()
 	if err != nil {
 		return Page{}, fmt.Errorf("policy: list keys: %w", err)
 	}
@@ -203,7 +208,8 @@ func (s *Store) List(ctx context.Context, set *policy.Set, q Query) (Page, error
 
 // listedKeys returns the keys that are in a list by right, and takes the other members
 // out of it.
-func (s *Store) listedKeys(ctx context.Context, set *policy.Set, list string, members []string) ([]policy.Key, error) {
+func (s *Store) listedKeys(ctx context.Context, set *policy.Set, list string,
+	members []string) ([]policy.Key, error) {
 	found, err := s.getAll(ctx, set, members)
 	if err != nil {
 		return nil, err

@@ -53,7 +53,8 @@ func (s *Store) SaveSet(ctx context.Context, next policy.Set, edit Edit) (*polic
 		return nil, err
 	}
 	saved.Version, saved.Lapses = basis.Version, current.LapsesAfter(saved, s.Now())
-	newer, err := s.writeSet(ctx, saved, current, stored.Version, audit.Entry{By: edit.By, Action: "policy.save", Reason: edit.Reason})
+	newer, err := s.writeSet(ctx, saved, current, stored.Version,
+		audit.Entry{By: edit.By, Action: "policy.save", Reason: edit.Reason})
 	if err != nil {
 		return newer, err
 	}
@@ -62,14 +63,17 @@ func (s *Store) SaveSet(ctx context.Context, next policy.Set, edit Edit) (*polic
 
 // writeSet puts next into the Set's record, which must have the version stored. before is
 // what the audit is told that it replaces.
-func (s *Store) writeSet(ctx context.Context, next, before *policy.Set, stored int64, entry audit.Entry) (newer *policy.Set, err error) {
+func (s *Store) writeSet(ctx context.Context, next, before *policy.Set, stored int64,
+	entry audit.Entry) (newer *policy.Set, err error) {
 	entry.Version = next.Version
 	if entry.After, err = json.Marshal(next); err != nil {
 		return nil, fmt.Errorf("policy: save set: %w", err)
 	}
 	if n := len(entry.After); n > policy.MaxSetBytes {
 		return nil, policy.Invalid(
-			[]policy.FieldError{{Field: "routes", Message: fmt.Sprintf("the whole set takes %d bytes: must be at most %d", n, policy.MaxSetBytes)}},
+			[]policy.FieldError{{Field: "routes",
+				Message: fmt.Sprintf("the whole set takes %d bytes: must be at most %d", n,
+					policy.MaxSetBytes)}},
 		)
 	}
 	if entry.Before, err = json.Marshal(before); err != nil {
@@ -108,7 +112,8 @@ func (s *Store) checkDropped(ctx context.Context, next, current *policy.Set) err
 		if err != nil {
 			return fmt.Errorf("policy: save set: %w", err)
 		}
-		return policy.Invalid([]policy.FieldError{{Field: "plans", Message: fmt.Sprintf("plan %q has %d keys: give them another plan first", p.Name, n)}})
+		return policy.Invalid([]policy.FieldError{{Field: "plans",
+			Message: fmt.Sprintf("plan %q has %d keys: give them another plan first", p.Name, n)}})
 	}
 	return nil
 }
@@ -167,7 +172,8 @@ func (s *Store) write(ctx context.Context, w write) (newer []byte, err error) {
 		if err != nil {
 			return nil, err
 		}
-		args := append([]string{expected, strconv.Itoa(w.versionAt), valkey.BinaryString(w.record)}, sealed.Args()...)
+		args := append([]string{expected, strconv.Itoa(w.versionAt), valkey.BinaryString(w.record)},
+			sealed.Args()...)
 		reply, err := editScript().Exec(ctx, s.client, keys, args).ToMessage()
 		switch {
 		case valkey.IsValkeyNil(err):

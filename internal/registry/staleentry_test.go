@@ -44,7 +44,8 @@ func (w *world) wantCounts(t *testing.T, all int64, perPlan ...int64) {
 func (w *world) addStale(t *testing.T, entries ...staleEntry) {
 	t.Helper()
 	for _, g := range entries {
-		if err := w.client.Do(t.Context(), w.client.B().Zadd().Key(g.list).ScoreMember().ScoreMember(0, g.member).Build()).Error(); err != nil {
+		if err := w.client.Do(t.Context(), w.client.B().Zadd().Key(g.list).ScoreMember().ScoreMember(0,
+			g.member).Build()).Error(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,7 +63,9 @@ func TestLostEditsLeaveTheListsAlone(t *testing.T) {
 		var both sync.WaitGroup
 		for _, plan := range []string{"b", "c"} {
 			both.Go(func() {
-				_, err := w.Update(t.Context(), k.ID, 1, "key.edit", byTest, func(k *policy.Key) { k.Plan, k.Name = plan, k.Name+plan })
+				_, err := w.Update(t.Context(), k.ID, 1, "key.edit", byTest, func(k *policy.Key) {
+					k.Plan, k.Name = plan, k.Name+plan
+				})
 				if err != nil && !errors.Is(err, policy.ErrConflict) {
 					t.Error(err)
 				}
@@ -85,11 +88,13 @@ func TestAdoptingTwiceLeavesOneRow(t *testing.T) {
 	w.plan(t, "free", perMinute(10)...)
 	id := w.TokenCaller("issuer", "somebody")
 	must(w.Adopt(t.Context(), policy.Token, id, "first", nil, byTest))
-	if _, err := w.Adopt(t.Context(), policy.Token, id, "second", nil, byTest); !errors.Is(err, policy.ErrConflict) {
+	if _, err := w.Adopt(t.Context(), policy.Token, id, "second", nil, byTest); !errors.Is(err,
+		policy.ErrConflict) {
 		t.Errorf("adopted again: %v", err)
 	}
 	w.wantCounts(t, 1)
-	if page := must(w.List(t.Context(), must(w.Set(t.Context())), Query{})); len(page.Keys) != 1 || page.Keys[0].Name != "first" {
+	if page := must(w.List(t.Context(), must(w.Set(t.Context())), Query{})); len(page.Keys) != 1 ||
+		page.Keys[0].Name != "first" {
 		t.Errorf("listed: %+v", page.Keys)
 	}
 }
@@ -105,13 +110,16 @@ func TestListDropsGhosts(t *testing.T) {
 			k, _ := w.create(t, fmt.Sprint("Key", i), "a")
 			want[k.ID] = true
 			w.addStale(t,
-				staleEntry{indexKey, fmt.Sprintf("%d\x00%s", i, k.ID)}, staleEntry{indexKey, "zz\x00" + k.ID}, staleEntry{planIndexKey(2), indexMember(k)},
-				staleEntry{overrideKey, indexMember(k)}, staleEntry{indexKey, fmt.Sprintf("key%d!\x00never-%d", i, i)})
+				staleEntry{indexKey, fmt.Sprintf("%d\x00%s", i, k.ID)}, staleEntry{indexKey, "zz\x00" + k.ID},
+				staleEntry{planIndexKey(2), indexMember(k)},
+				staleEntry{overrideKey, indexMember(k)},
+				staleEntry{indexKey, fmt.Sprintf("key%d!\x00never-%d", i, i)})
 		}
 		for name, c := range map[string]struct {
 			q    Query
 			want int
-		}{"all": {Query{Count: 2}, 9}, "plan a": {Query{Count: 2, Plan: 1}, 9}, "plan b": {Query{Plan: 2}, 0}, "overridden": {Query{Overridden: true}, 0}} {
+		}{"all": {Query{Count: 2}, 9}, "plan a": {Query{Count: 2, Plan: 1}, 9}, "plan b": {Query{Plan: 2}, 0},
+			"overridden": {Query{Overridden: true}, 0}} {
 			rows := w.rows(t, c.q)
 			for id, times := range rows {
 				if times != 1 || !want[id] {

@@ -30,7 +30,9 @@ import (
 //go:embed edit.lua
 var editLua string
 
-var editScript = sync.OnceValue(func() *valkey.Lua { return valkey.NewLuaScript(audit.AppendFunction + editLua) })
+var editScript = sync.OnceValue(func() *valkey.Lua {
+	return valkey.NewLuaScript(audit.AppendFunction + editLua)
+})
 
 // Store is the administration's side: it reads and writes the Set and the keys. It is
 // safe for concurrent use.
@@ -45,8 +47,9 @@ type Store struct {
 
 // NewStore returns a Store on a connected client.
 func NewStore(client valkey.Client, pepper apikey.Pepper) *Store {
-	return &Store{client: client, pepper: pepper, addresses: policyset.NewAddressKey(pepper), subjects: apikey.NewKey(pepper),
-		audit: audit.NewLog(client, audit.NewKey(pepper)), Now: time.Now}
+	return &Store{client: client, pepper: pepper, addresses: policyset.NewAddressKey(pepper),
+		subjects: apikey.NewKey(pepper),
+		audit:    audit.NewLog(client, audit.NewKey(pepper)), Now: time.Now}
 }
 
 // TokenCaller returns the id under which checks know the caller whom an issuer of tokens
@@ -88,16 +91,19 @@ func (s *Store) Create(ctx context.Context, n policy.NewKey, edit Edit) (policy.
 		return policy.Key{}, apikey.Secret{}, fmt.Errorf("policy: create key: %w", err)
 	}
 	k.ID = secret.ID()
-	return k, secret, s.put(ctx, policy.Key{}, k, policyset.Secrets{Current: s.pepper.Hash(secret)}, "key.create", edit)
+	return k, secret, s.put(ctx, policy.Key{}, k, policyset.Secrets{Current: s.pepper.Hash(secret)},
+		"key.create", edit)
 }
 
 // Adopt stores a record for a caller that others vouch for, whom checks know by this id,
 // so that it can have an override or a ban. The name is for people. It fails with
 // ErrConflict when there is one.
-func (s *Store) Adopt(ctx context.Context, kind policy.Kind, id, name string, o *policy.Override, edit Edit) (policy.Key, error) {
+func (s *Store) Adopt(ctx context.Context, kind policy.Kind, id, name string, o *policy.Override,
+	edit Edit) (policy.Key, error) {
 	if kind == policy.APIKey || !validID(id) {
 		return policy.Key{}, policy.Invalid(
-			[]policy.FieldError{{Field: "id", Message: "must be the id of a token's or address's caller, as checks report it"}},
+			[]policy.FieldError{{Field: "id",
+				Message: "must be the id of a token's or address's caller, as checks report it"}},
 		)
 	}
 	set, err := s.Set(ctx)
@@ -105,7 +111,8 @@ func (s *Store) Adopt(ctx context.Context, kind policy.Kind, id, name string, o 
 		return policy.Key{}, err
 	}
 	now := s.Now().UTC().Truncate(time.Second)
-	k := policy.Key{ID: id, Kind: kind, Name: name, Status: policy.Active, Override: o, Version: 1, Created: now, Updated: now}
+	k := policy.Key{ID: id, Kind: kind, Name: name, Status: policy.Active, Override: o, Version: 1,
+		Created: now, Updated: now}
 	if err := k.Validate(set); err != nil {
 		return policy.Key{}, err
 	}
@@ -114,7 +121,8 @@ func (s *Store) Adopt(ctx context.Context, kind policy.Kind, id, name string, o 
 
 // put writes k in place of old, and forgets some keys of the same subject with that; an
 // old without an ID stands for none.
-func (s *Store) put(ctx context.Context, old, k policy.Key, hashes policyset.Secrets, action string, edit Edit, forget ...string) error {
+func (s *Store) put(ctx context.Context, old, k policy.Key, hashes policyset.Secrets, action string,
+	edit Edit, forget ...string) error {
 	record, err := policyset.EncodeRecord(k, hashes)
 	if err != nil {
 		return err
@@ -179,7 +187,8 @@ func (s *Store) get(ctx context.Context, set *policy.Set, id string) (policy.Key
 
 // edited reads what an edit that was based on a version starts from. When another version
 // is current, that Key comes back with ErrConflict.
-func (s *Store) edited(ctx context.Context, id string, version int64) (*policy.Set, policy.Key, policyset.Secrets, error) {
+func (s *Store) edited(ctx context.Context, id string, version int64) (*policy.Set, policy.Key,
+	policyset.Secrets, error) {
 	set, err := s.Set(ctx)
 	if err != nil {
 		return nil, policy.Key{}, policyset.Secrets{}, err
@@ -200,7 +209,8 @@ func (s *Store) edited(ctx context.Context, id string, version int64) (*policy.S
 // when it is no longer current nothing is written, and the current Key comes back with
 // ErrConflict. Bad input is an *InvalidError. action names the change in the audit
 // ("key.override").
-func (s *Store) Update(ctx context.Context, id string, version int64, action string, edit Edit, change func(*policy.Key)) (policy.Key, error) {
+func (s *Store) Update(ctx context.Context, id string, version int64, action string, edit Edit,
+	change func(*policy.Key)) (policy.Key, error) {
 	set, old, hashes, err := s.edited(ctx, id, version)
 	if err != nil {
 		return old, err
@@ -235,7 +245,8 @@ func (s *Store) replace(
 
 // SetOverride replaces the limits of the key's plan, until they are ended by nil or end
 // by themselves. It works as Update does.
-func (s *Store) SetOverride(ctx context.Context, id string, version int64, o *policy.Override, edit Edit) (policy.Key, error) {
+func (s *Store) SetOverride(ctx context.Context, id string, version int64, o *policy.Override,
+	edit Edit) (policy.Key, error) {
 	action := "key.override"
 	if o == nil {
 		action = "key.override.end"
@@ -255,7 +266,8 @@ const MaxGrace = 90 * 24 * time.Hour
 // Rotate gives an API key a new secret under the same id, so that its counts, plan and
 // history stay. The old secret is good for grace more, 0 to MaxGrace; a secret from
 // before that one no longer is. It works as Update does.
-func (s *Store) Rotate(ctx context.Context, id string, version int64, grace time.Duration, edit Edit) (policy.Key, apikey.Secret, error) {
+func (s *Store) Rotate(ctx context.Context, id string, version int64, grace time.Duration,
+	edit Edit) (policy.Key, apikey.Secret, error) {
 	if grace < 0 || grace > MaxGrace {
 		return policy.Key{}, apikey.Secret{}, policy.Invalid(
 			[]policy.FieldError{{Field: "grace", Message: fmt.Sprintf("is %s: must be 0 to 90 days", grace)}},
@@ -303,8 +315,10 @@ func (s *Store) Delete(ctx context.Context, id string, edit Edit) error {
 		return fmt.Errorf("policy: delete key: %w", err)
 	}
 	w := write{
-		id: id, key: keyspace.Record(id), versionAt: policyset.PublicAt + 1, expected: k.Version, forget: s.states(set, id),
-		entry: audit.Entry{By: edit.By, Action: "key.delete", Name: k.Name, Reason: edit.Reason, Version: k.Version + 1, Before: before},
+		id: id, key: keyspace.Record(id), versionAt: policyset.PublicAt + 1, expected: k.Version,
+		forget: s.states(set, id),
+		entry: audit.Entry{By: edit.By, Action: "key.delete", Name: k.Name, Reason: edit.Reason,
+			Version: k.Version + 1, Before: before},
 	}
 	if _, err := s.write(ctx, w); err != nil {
 		return err
@@ -367,7 +381,8 @@ func (s *Store) Usage(ctx context.Context, set *policy.Set, keys []policy.Key) (
 		if err != nil {
 			return nil, fmt.Errorf("policy: usage: %w", err)
 		}
-		subjects, at = append(subjects, limiter.Exchange{Key: keyspace.State(k.ID), Program: program, Limits: e.Limits}), append(at, i)
+		subjects, at = append(subjects,
+			limiter.Exchange{Key: keyspace.State(k.ID), Program: program, Limits: e.Limits}), append(at, i)
 	}
 	peeked, err := limiter.PeekMany(ctx, s.client, subjects)
 	if err != nil {

@@ -20,10 +20,12 @@ import (
 
 func TestCheckFindsKeyAndTakes(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
-		w.plan(t, "pro", limiter.Limit{Requests: 2, Window: time.Minute}, limiter.Limit{Requests: 5, Window: time.Hour, Algorithm: limiter.Counter})
+		w.plan(t, "pro", limiter.Limit{Requests: 2, Window: time.Minute},
+			limiter.Limit{Requests: 5, Window: time.Hour, Algorithm: limiter.Counter})
 		k, secret := w.create(t, "Zoë <script>", "pro")
 		last := w.expect(t, call(secret), "yyn")
-		if last.ID != k.ID || last.Name != k.Name || last.Plan != "pro" || last.Source != "plan" || last.KeyVersion != 1 || last.SetVersion != 1 {
+		if last.ID != k.ID || last.Name != k.Name || last.Plan != "pro" || last.Source != "plan" ||
+			last.KeyVersion != 1 || last.SetVersion != 1 {
 			t.Errorf("%s, want key %+v of plan pro", describe(last), k)
 		}
 		d, err := w.Usage(t.Context(), must(w.Set(t.Context())), []policy.Key{k})
@@ -34,8 +36,10 @@ func TestCheckFindsKeyAndTakes(t *testing.T) {
 		if left, err := ttl.AsInt64(); err != nil || left <= 0 || left > 2*time.Hour.Milliseconds()+1 {
 			t.Errorf("counts live for %d ms, %v; want at most two windows", left, err)
 		}
-		for _, name := range []string{keyspace.Record(k.ID), policyset.SetKey, policyset.CopyKey(keyspace.BucketOf(k.ID))} {
-			if ttl, _ := w.client.Do(t.Context(), w.client.B().Pttl().Key(name).Build()).AsInt64(); ttl != -1 {
+		for _, name := range []string{keyspace.Record(k.ID), policyset.SetKey,
+			policyset.CopyKey(keyspace.BucketOf(k.ID))} {
+			if ttl, _ := w.client.Do(t.Context(),
+				w.client.B().Pttl().Key(name).Build()).AsInt64(); ttl != -1 {
 				t.Errorf("%s expires in %d ms: configuration mustR not", name, ttl)
 			}
 		}
@@ -48,7 +52,9 @@ func TestUnknownKeysLookAlike(t *testing.T) {
 		k, revoked := w.create(t, "revoked", "free")
 		must(w.Revoke(t.Context(), k.ID, k.Version, byTest))
 		k, expired := w.create(t, "expired", "free")
-		must(w.Update(t.Context(), k.ID, k.Version, "key.expire", byTest, func(k *policy.Key) { k.Expires = time.Now().Add(-time.Second) }))
+		must(w.Update(t.Context(), k.ID, k.Version, "key.expire", byTest, func(k *policy.Key) {
+			k.Expires = time.Now().Add(-time.Second)
+		}))
 		never := must(apikey.Generate("test"))
 		_, known := w.create(t, "known", "free")
 		foreign := enforce.NewChecker(w.client, apikey.Pepper(strings.Repeat("q", 32)))
@@ -56,15 +62,18 @@ func TestUnknownKeysLookAlike(t *testing.T) {
 			checker *enforce.Checker
 			call    enforce.Call
 		}{
-			"revoked":            {w.checker, call(revoked)},
-			"expired":            {w.checker, call(expired)},
-			"never seen":         {w.checker, call(never)},
-			"wrong secret":       {foreign, call(known)},
-			"no secret at all":   {w.checker, enforce.Call{Kind: policy.Token, Subject: known.ID(), Plan: "free"}},
-			"address like a key": {w.checker, enforce.Call{Kind: policy.Token, Subject: revoked.ID(), Plan: "free"}},
+			"revoked":      {w.checker, call(revoked)},
+			"expired":      {w.checker, call(expired)},
+			"never seen":   {w.checker, call(never)},
+			"wrong secret": {foreign, call(known)},
+			"no secret at all": {w.checker,
+				enforce.Call{Kind: policy.Token, Subject: known.ID(), Plan: "free"}},
+			"address like a key": {w.checker,
+				enforce.Call{Kind: policy.Token, Subject: revoked.ID(), Plan: "free"}},
 		} {
 			c, err := try.checker.Check(t.Context(), try.call, nil)
-			if !errors.Is(err, policy.ErrUnknownKey) || err.Error() != policy.ErrUnknownKey.Error() || c.Allowed {
+			if !errors.Is(err, policy.ErrUnknownKey) ||
+				err.Error() != policy.ErrUnknownKey.Error() || c.Allowed {
 				t.Errorf("%s: %+v, %v; want ErrUnknownKey", name, c, err)
 			}
 		}
@@ -94,11 +103,14 @@ func TestEditsActOnTheNextCheck(t *testing.T) {
 				k = must(w.SetOverride(t.Context(), k.ID, k.Version, nil, byTest))
 				w.plan(t, "free", step.limits...)
 			} else {
-				k = must(w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Limits: step.limits, Reason: "a test"}, byTest))
+				k = must(w.SetOverride(t.Context(), k.ID, k.Version,
+					&policy.Override{Limits: step.limits, Reason: "a test"}, byTest))
 			}
 			c := w.check(t, call(secret))
-			if c.Allowed != step.allowed || c.Limits[0].Remaining != step.remaining || c.KeyVersion != k.Version {
-				t.Errorf("after the edit to %v: %s, want %+v at version %d", step.limits, describe(c), step, k.Version)
+			if c.Allowed != step.allowed || c.Limits[0].Remaining != step.remaining ||
+				c.KeyVersion != k.Version {
+				t.Errorf("after the edit to %v: %s, want %+v at version %d", step.limits, describe(c),
+					step, k.Version)
 			}
 		}
 	})
@@ -108,8 +120,10 @@ func TestStaleEditWritesNothing(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(2)...)
 		k, _ := w.create(t, "edited", "free")
-		first := must(w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Limits: perMinute(3), Reason: "first"}, byTest))
-		current, err := w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Limits: perMinute(4), Reason: "second"}, byTest)
+		first := must(w.SetOverride(t.Context(), k.ID, k.Version,
+			&policy.Override{Limits: perMinute(3), Reason: "first"}, byTest))
+		current, err := w.SetOverride(t.Context(), k.ID, k.Version,
+			&policy.Override{Limits: perMinute(4), Reason: "second"}, byTest)
 		if !errors.Is(err, policy.ErrConflict) || text(current) != text(first) {
 			t.Errorf("stale edit: %+v, %v; want %+v and ErrConflict", current, err, first)
 		}
@@ -118,7 +132,8 @@ func TestStaleEditWritesNothing(t *testing.T) {
 		}
 		set := must(w.Set(t.Context()))
 		w.plan(t, "free", perMinute(7)...)
-		if newer, err := w.SaveSet(t.Context(), *set, byTest); !errors.Is(err, policy.ErrConflict) || newer.Plans[0].Limits[0].Requests != 7 {
+		if newer, err := w.SaveSet(t.Context(), *set, byTest); !errors.Is(err, policy.ErrConflict) ||
+			newer.Plans[0].Limits[0].Requests != 7 {
 			t.Errorf("stale save: %+v, %v; want the newer set and ErrConflict", newer, err)
 		}
 	})
@@ -134,7 +149,8 @@ func TestConcurrentEditsConflict(t *testing.T) {
 	results := make(chan error, editors)
 	for i := range editors {
 		go func() {
-			_, err := w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Limits: perMinute(int64(10 + i)), Reason: "race"}, byTest)
+			_, err := w.SetOverride(t.Context(), k.ID, k.Version,
+				&policy.Override{Limits: perMinute(int64(10 + i)), Reason: "race"}, byTest)
 			results <- err
 		}()
 	}
@@ -178,14 +194,19 @@ func TestListPagesByName(t *testing.T) {
 		if got := strings.Join(names, " "); got != "Alp/free Alpha/free alpine/free beta/free delta/free" {
 			t.Errorf("pages hold %s", got)
 		}
-		if page := must(w.List(t.Context(), set, Query{Prefix: "ALP"})); len(page.Keys) != 3 || page.Next != "" {
+		if page := must(w.List(t.Context(), set, Query{Prefix: "ALP"})); len(page.Keys) != 3 ||
+			page.Next != "" {
 			t.Errorf("prefix ALP: %+v; want 3 keys", page)
 		}
-		k = must(w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Mode: policy.Off, Reason: "trusted"}, byTest))
-		if page := must(w.List(t.Context(), set, Query{Overridden: true})); len(page.Keys) != 1 || page.Keys[0].ID != k.ID {
+		k = must(w.SetOverride(t.Context(), k.ID, k.Version,
+			&policy.Override{Mode: policy.Off, Reason: "trusted"}, byTest))
+		if page := must(w.List(t.Context(), set, Query{Overridden: true})); len(page.Keys) != 1 ||
+			page.Keys[0].ID != k.ID {
 			t.Errorf("overridden: %+v; want zeta", page)
 		}
-		must(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *policy.Key) { k.Plan, k.Name, k.Override = "free", "omega", nil }))
+		must(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *policy.Key) {
+			k.Plan, k.Name, k.Override = "free", "omega", nil
+		}))
 		counts := must(w.PlanCounts(t.Context(), set))
 		if counts[1] != 6 || counts[2] != 0 {
 			t.Errorf("counts %v, want 6 of plan 1 and none of plan 2", counts)
@@ -237,8 +258,10 @@ func TestRotateKeepsCountsAndGrace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, secret := range map[string]apikey.Secret{"the first": first, "the second, without grace": second} {
-			if _, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err, policy.ErrUnknownKey) {
+		for name, secret := range map[string]apikey.Secret{"the first": first,
+			"the second, without grace": second} {
+			if _, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err,
+				policy.ErrUnknownKey) {
 				t.Errorf("%s: %v, want ErrUnknownKey", name, err)
 			}
 		}
@@ -251,12 +274,17 @@ func TestBanEndsByItself(t *testing.T) {
 		w.plan(t, "free", perMinute(9)...)
 		k, secret := w.create(t, "banned", "free")
 		until := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
-		k = must(w.Update(t.Context(), k.ID, k.Version, "key.ban", byTest, func(k *policy.Key) { k.Banned = until }))
+		k = must(w.Update(t.Context(), k.ID, k.Version, "key.ban", byTest, func(k *policy.Key) {
+			k.Banned = until
+		}))
 		c := w.check(t, call(secret))
-		if c.Allowed || !c.BannedUntil.Equal(until) || c.Name != "banned" || c.Plan != "free" || len(c.Limits) != 0 {
+		if c.Allowed || !c.BannedUntil.Equal(until) || c.Name != "banned" || c.Plan != "free" ||
+			len(c.Limits) != 0 {
 			t.Errorf("%s, want a ban until %s", describe(c), until)
 		}
-		must(w.Update(t.Context(), k.ID, k.Version, "key.unban", byTest, func(k *policy.Key) { k.Banned = time.Now().Add(-time.Second) }))
+		must(w.Update(t.Context(), k.ID, k.Version, "key.unban", byTest, func(k *policy.Key) {
+			k.Banned = time.Now().Add(-time.Second)
+		}))
 		w.expect(t, call(secret), "y")
 	})
 }
@@ -266,13 +294,15 @@ func TestOverrideEndsByItself(t *testing.T) {
 		w.plan(t, "free", perMinute(1)...)
 		k, secret := w.create(t, "overridden", "free")
 		k = must(
-			w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Mode: policy.Off, Until: time.Now().Add(time.Hour), Reason: "launch day"}, byTest),
+			w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Mode: policy.Off,
+				Until: time.Now().Add(time.Hour), Reason: "launch day"}, byTest),
 		)
 		if c := w.expect(t, call(secret), "yyy"); c.Source != "override" || len(c.Limits) != 0 {
 			t.Errorf("%s, want an override without limits", describe(c))
 		}
 		must(
-			w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Mode: policy.Off, Until: time.Now().Add(-time.Millisecond), Reason: "past"}, byTest),
+			w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Mode: policy.Off,
+				Until: time.Now().Add(-time.Millisecond), Reason: "past"}, byTest),
 		)
 		if c := w.expect(t, call(secret), "yn"); c.Source != "plan" {
 			t.Errorf("%s, want the plan back", describe(c))
@@ -323,14 +353,20 @@ func TestCostsAndLimitsOutOfRange(t *testing.T) {
 	w := open(t, valkeytest.Embedded(t))
 	w.plan(t, "free", perMinute(10)...)
 	for field, change := range map[string]func(*policy.Set){
-		"routes[0].cost":               func(s *policy.Set) { s.Routes[0].Cost = -1 },
-		"plans[0].limits[0].requests":  func(s *policy.Set) { s.Routes[0].Cost = 11 },
-		"plans[0].limits":              func(s *policy.Set) { s.Plans[0].Limits = nil },
-		"global.limits[0].requests":    func(s *policy.Set) { s.Routes, s.Global.Limits = nil, perMinute(0) },
-		"perIP.limits[0].requests":     func(s *policy.Set) { s.PerIP.Limits = perMinute(limiter.MaxRequests + 1) },
-		"routes[0].perKey[0].requests": func(s *policy.Set) { s.Routes[0].Cost, s.Routes[0].PerKey = 0, perMinute(0) },
-		"routes[0].shared[0].requests": func(s *policy.Set) { s.Routes[0].Shared, s.Routes[0].Cost = perMinute(3), 4 },
-		"routes[0].settle":             func(s *policy.Set) { s.Routes[0].Settle, s.Routes[0].Cost = true, 0 },
+		"routes[0].cost":              func(s *policy.Set) { s.Routes[0].Cost = -1 },
+		"plans[0].limits[0].requests": func(s *policy.Set) { s.Routes[0].Cost = 11 },
+		"plans[0].limits":             func(s *policy.Set) { s.Plans[0].Limits = nil },
+		"global.limits[0].requests":   func(s *policy.Set) { s.Routes, s.Global.Limits = nil, perMinute(0) },
+		"perIP.limits[0].requests": func(s *policy.Set) {
+			s.PerIP.Limits = perMinute(limiter.MaxRequests + 1)
+		},
+		"routes[0].perKey[0].requests": func(s *policy.Set) {
+			s.Routes[0].Cost, s.Routes[0].PerKey = 0, perMinute(0)
+		},
+		"routes[0].shared[0].requests": func(s *policy.Set) {
+			s.Routes[0].Shared, s.Routes[0].Cost = perMinute(3), 4
+		},
+		"routes[0].settle": func(s *policy.Set) { s.Routes[0].Settle, s.Routes[0].Cost = true, 0 },
 	} {
 		set := must(w.Set(t.Context()))
 		set.Routes = []policy.Route{{Name: "orders", Cost: 1, Pattern: route.Pattern{Path: "/orders"}}}
@@ -348,12 +384,14 @@ func TestCostsAndLimitsOutOfRange(t *testing.T) {
 
 // A record that is not ours is an error, never an allowed call.
 func TestForeignBytesNeverAllow(t *testing.T) {
-	for name, start := range map[string]func(testing.TB) string{"valkey": valkeytest.Start, "embedded": valkeytest.Embedded} {
+	for name, start := range map[string]func(testing.TB) string{"valkey": valkeytest.Start,
+		"embedded": valkeytest.Embedded} {
 		t.Run(name, func(t *testing.T) {
 			w := open(t, start(t))
 			w.plan(t, "free", perMinute(5)...)
 			k, secret := w.create(t, "broken", "free")
-			k = must(w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Limits: perMinute(1), Reason: "one"}, byTest))
+			k = must(w.SetOverride(t.Context(), k.ID, k.Version,
+				&policy.Override{Limits: perMinute(1), Reason: "one"}, byTest))
 			w.expect(t, call(secret), "yn")
 			for _, key := range []string{keyspace.Record(k.ID), policyset.CopyKey(keyspace.BucketOf(k.ID))} {
 				whole := must(w.client.Do(t.Context(), w.client.B().Get().Key(key).Build()).AsBytes())
@@ -376,21 +414,27 @@ func TestUnreadableKeyHidesNoOther(t *testing.T) {
 		w.plan(t, "free", perMinute(5)...)
 		odd, secret := w.create(t, "Odd", "free")
 		good, _ := w.create(t, "good", "free")
-		record := must(w.client.Do(t.Context(), w.client.B().Get().Key(keyspace.Record(odd.ID)).Build()).AsBytes())
+		record := must(w.client.Do(t.Context(),
+			w.client.B().Get().Key(keyspace.Record(odd.ID)).Build()).AsBytes())
 		record[0]++
-		w.client.Do(t.Context(), w.client.B().Set().Key(keyspace.Record(odd.ID)).Value(string(record)).Build())
-		if c, err := w.checker.Check(t.Context(), call(secret), nil); err == nil || errors.Is(err, policy.ErrUnknownKey) {
+		w.client.Do(t.Context(), w.client.B().Set().Key(keyspace.Record(odd.ID)).Value(
+			string(record)).Build())
+		if c, err := w.checker.Check(t.Context(), call(secret), nil); err == nil ||
+			errors.Is(err, policy.ErrUnknownKey) {
 			t.Errorf("check: %+v, %v; want an error that says why", c, err)
 		}
-		if n, _ := w.client.Do(t.Context(), w.client.B().Exists().Key(keyspace.State(odd.ID)).Build()).AsInt64(); n != 0 {
+		if n, _ := w.client.Do(t.Context(),
+			w.client.B().Exists().Key(keyspace.State(odd.ID)).Build()).AsInt64(); n != 0 {
 			t.Error("the check wrote counts")
 		}
 		set := must(w.Set(t.Context()))
 		page := must(w.List(t.Context(), set, Query{}))
-		if len(page.Keys) != 2 || page.Keys[0].ID != good.ID || page.Keys[1].Status != policy.Unreadable || page.Keys[1].Name != "odd" {
+		if len(page.Keys) != 2 || page.Keys[0].ID != good.ID || page.Keys[1].Status != policy.Unreadable ||
+			page.Keys[1].Name != "odd" {
 			t.Fatalf("list: %+v", page)
 		}
-		if d := must(w.Usage(t.Context(), set, page.Keys)); len(d) != 2 || d[0].Limits[0].Remaining != 5 || len(d[1].Limits) != 0 {
+		if d := must(w.Usage(t.Context(), set, page.Keys)); len(d) != 2 || d[0].Limits[0].Remaining != 5 ||
+			len(d[1].Limits) != 0 {
 			t.Errorf("usage: %+v", d)
 		}
 		if _, err := w.Get(t.Context(), odd.ID); !errors.Is(err, policy.ErrUnreadable) {

@@ -116,7 +116,8 @@ func (s *Store) Sync(ctx context.Context) error {
 func (s *Store) repair(ctx context.Context, newest, stored *policy.Set, found spread) error {
 	repaired := *newest
 	found.raise(&repaired, newest)
-	reason := fmt.Sprintf("the save of version %d was lost in the store: version %d is in force again", found.newest, newest.Version)
+	reason := fmt.Sprintf("the save of version %d was lost in the store: version %d is in force again",
+		found.newest, newest.Version)
 	if newest.Version >= found.newest {
 		reason = fmt.Sprintf("version %d was lost in the store and came back from a mirror", newest.Version)
 	}

@@ -48,7 +48,8 @@ func (w *world) takeBack(t *testing.T, held lying) {
 
 // cold makes the world's checker one that knows nothing yet.
 func (w *world) cold() *world {
-	return &world{Store: w.Store, checker: enforce.NewChecker(w.checks, testPepper), checks: w.checks, client: w.client}
+	return &world{Store: w.Store, checker: enforce.NewChecker(w.checks, testPepper), checks: w.checks,
+		client: w.client}
 }
 
 func (w *world) synced(t *testing.T) bool {
@@ -69,7 +70,8 @@ func (w *world) wantRepaired(t *testing.T, version, limit int64) {
 		}
 		set := must(w.Set(t.Context()))
 		if set.Version != version || set.Plans[0].Limits[0].Requests != limit || !w.synced(t) {
-			t.Fatalf("after the repair: %+v, synced %t; want version %d with limit %d", set, w.synced(t), version, limit)
+			t.Fatalf("after the repair: %+v, synced %t; want version %d with limit %d", set, w.synced(t),
+				version, limit)
 		}
 	}
 	found := must(w.spread(t.Context()))
@@ -100,7 +102,8 @@ func TestLostSetComesBackFromAMirror(t *testing.T) {
 			}
 		}
 		told := w.told(t, policyset.SetID)
-		if last := told[len(told)-1]; last.Action != "policy.repair" || last.By != byRepair || !strings.Contains(string(last.Before), `"requests":10`) {
+		if last := told[len(told)-1]; last.Action != "policy.repair" || last.By != byRepair ||
+			!strings.Contains(string(last.Before), `"requests":10`) {
 			t.Errorf("the audit ends with %+v", last)
 		}
 		w.plan(t, "free", perMinute(5)...)
@@ -132,7 +135,8 @@ func lostSet(t *testing.T, w *world) (warm *world, c enforce.Call) {
 func TestLostSetAndMirrors(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		warm, c := lostSet(t, w)
-		if checked, err := w.cold().checker.Check(t.Context(), c, nil); checked.Allowed || !errors.Is(err, enforce.ErrStale) || !store.Away(err) {
+		if checked, err := w.cold().checker.Check(t.Context(), c, nil); checked.Allowed ||
+			!errors.Is(err, enforce.ErrStale) || !store.Away(err) {
 			t.Errorf("without the newest set: %+v, %v; want no decision", checked, err)
 		}
 		warm.expect(t, c, "yn")
@@ -209,7 +213,8 @@ func TestNothingIsLeftButCopies(t *testing.T) {
 	w.plan(t, "free", perMinute(2)...)
 	_, secret := w.create(t, "a", "free")
 	w.expect(t, call(secret), "y")
-	w.takeBack(t, lying{policyset.SetKey: "", policyset.MirrorKeys[0]: "", policyset.MirrorKeys[1]: "", policyset.MirrorKeys[2]: ""})
+	w.takeBack(t, lying{policyset.SetKey: "", policyset.MirrorKeys[0]: "", policyset.MirrorKeys[1]: "",
+		policyset.MirrorKeys[2]: ""})
 	if err := w.Sync(t.Context()); !errors.Is(err, errSetLost) || w.synced(t) {
 		t.Errorf("sync: %v, want errSetLost", err)
 	}

@@ -20,15 +20,18 @@ func (t *Table) Explain(c Call) []Match {
 		lenient = t.all(c, asLenient(c.Path, nil))
 	}
 	if !plain(c.Path) && winner(written) != winner(lenient) {
-		return append(t.ambiguous(written, "as it is written"), t.ambiguous(lenient, "once all its encodings and dot-segments are resolved")...)
+		return append(t.ambiguous(written, "as it is written"),
+			t.ambiguous(lenient, "once all its encodings and dot-segments are resolved")...)
 	}
 	var matches []Match
 	for i, rank := range written {
 		m := Match{Index: t.patterns[rank].index, Won: i == 0, Reason: "won: no other pattern matches"}
 		if i > 0 {
-			m.Reason = fmt.Sprintf("lost to %s, which %s", t.patterns[written[0]].Pattern, difference(t.patterns[written[0]], t.patterns[rank]))
+			m.Reason = fmt.Sprintf("lost to %s, which %s", t.patterns[written[0]].Pattern,
+				difference(t.patterns[written[0]], t.patterns[rank]))
 		} else if len(written) > 1 {
-			m.Reason = "won: it " + difference(t.patterns[rank], t.patterns[written[1]]) + fmt.Sprintf(", unlike %s", t.patterns[written[1]].Pattern)
+			m.Reason = "won: it " + difference(t.patterns[rank], t.patterns[written[1]]) +
+				fmt.Sprintf(", unlike %s", t.patterns[written[1]].Pattern)
 		}
 		if m.Won && t.patterns[rank].asGet(c.Method) {
 			m.Reason += "; HEAD follows the rule for GET"
@@ -59,8 +62,9 @@ func (t *Table) ambiguous(ranks []int, how string) []Match {
 	var matches []Match
 	for _, rank := range ranks {
 		matches = append(matches, Match{
-			Index:  t.patterns[rank].index,
-			Reason: fmt.Sprintf("matches the path %s, but another reading of the path finds another pattern: the call is refused", how),
+			Index: t.patterns[rank].index,
+			Reason: fmt.Sprintf("matches the path %s, but another reading of the path finds another "+
+				"pattern: the call is refused", how),
 		})
 	}
 	return matches

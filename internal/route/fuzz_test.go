@@ -30,14 +30,16 @@ func FuzzFind(f *testing.F) {
 		index, ok, err := table.Find(call)
 		wantIndex, wantOK, wantErr := naive(patterns, call)
 		if index != wantIndex || ok != wantOK || !errors.Is(err, wantErr) {
-			t.Fatalf("%q of %q: got %d, %t, %v, want %d, %t, %v", call, rules, index, ok, err, wantIndex, wantOK, wantErr)
+			t.Fatalf("%q of %q: got %d, %t, %v, want %d, %t, %v", call, rules, index, ok, err, wantIndex,
+				wantOK, wantErr)
 		}
 		explained(t, table, call, index, ok)
 		for _, spelling := range respell(path) {
 			other := call
 			other.Path = spelling
 			if i, o, e := table.Find(other); i != index || o != ok || !errors.Is(e, err) {
-				t.Fatalf("%q finds %d, %t, %v and %q finds %d, %t, %v of %q", path, index, ok, err, spelling, i, o, e, rules)
+				t.Fatalf("%q finds %d, %t, %v and %q finds %d, %t, %v of %q", path, index, ok, err, spelling,
+					i, o, e, rules)
 			}
 		}
 	})
@@ -135,7 +137,9 @@ func naive(patterns []Pattern, c Call) (index int, ok bool, err error) {
 func naiveBest(patterns []Pattern, c Call, segments []string) int {
 	var matching []int
 	for i, p := range patterns {
-		method := slices.ContainsFunc(naiveMethods(c.Method), func(m string) bool { return strings.EqualFold(m, p.Method) })
+		method := slices.ContainsFunc(naiveMethods(c.Method), func(m string) bool {
+			return strings.EqualFold(m, p.Method)
+		})
 		if method && wild(p.API, c.API) && wild(p.Stage, c.Stage) && naiveMatch(p.Path, segments) {
 			matching = append(matching, i)
 		}
@@ -143,7 +147,9 @@ func naiveBest(patterns []Pattern, c Call, segments []string) int {
 	if len(matching) == 0 {
 		return -1
 	}
-	return slices.MaxFunc(matching, func(a, b int) int { return cmp.Compare(score(patterns[a]), score(patterns[b])) })
+	return slices.MaxFunc(matching, func(a, b int) int {
+		return cmp.Compare(score(patterns[a]), score(patterns[b]))
+	})
 }
 
 // naiveMethods lists the methods of the patterns that a call falls under.

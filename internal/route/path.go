@@ -25,7 +25,9 @@ func asWritten(path string, into reading) reading {
 // can.
 func asLenient(path string, into reading) reading {
 	from := len(into)
-	for text := range strings.FieldsFuncSeq(DecodeAll(path), func(r rune) bool { return r == '/' || r == '\\' }) {
+	for text := range strings.FieldsFuncSeq(DecodeAll(path), func(r rune) bool {
+		return r == '/' || r == '\\'
+	}) {
 		text, _, _ = strings.Cut(text, ";")
 		switch text {
 		case "", ".":
@@ -66,7 +68,8 @@ func DecodeAll(text string) string {
 	decoded := make([]byte, 0, len(text))
 	for i := range len(text) {
 		decoded = append(decoded, text[i])
-		for n := len(decoded); n >= 3 && decoded[n-3] == '%' && isHex(decoded[n-2]) && isHex(decoded[n-1]); n = len(decoded) {
+		for n := len(decoded); n >= 3 && decoded[n-3] == '%' && isHex(decoded[n-2]) &&
+			isHex(decoded[n-1]); n = len(decoded) {
 			decoded = append(decoded[:n-3], unhex(decoded[n-2])<<4|unhex(decoded[n-1]))
 		}
 	}

@@ -139,7 +139,8 @@ func (p Pattern) Errors() []FieldError {
 		}
 	}
 	add("api", wordProblem(p.API, MaxAPILen, isWord, "letters and digits, or * for every API"))
-	add("stage", wordProblem(p.Stage, MaxStageLen, isStage, "letters, digits, - and _, $default, or * for every stage"))
+	add("stage", wordProblem(p.Stage, MaxStageLen, isStage,
+		"letters, digits, - and _, $default, or * for every stage"))
 	add("method", wordProblem(p.Method, MaxMethodLen, isMethod, "letters such as GET, or * for every method"))
 	_, problem := parsePath(p.Path)
 	add("path", problem)

@@ -54,8 +54,10 @@ func found(t *testing.T, table *Table, c Call) string {
 // The most specific pattern wins, whatever the order in which patterns are given.
 func TestMostSpecificWins(t *testing.T) {
 	texts := []string{
-		"*", "POST *", "/*", "/orders/{rest+}", "/orders/{id}", "GET /orders/{id}", "/orders/mine", "/{kind}/mine", "/{kind}/{id}/items", "/",
-		"a1/* GET /orders/{id}", "*/dev GET /orders/{id}", "*/prod /orders/mine", "a1/* *", "/orders/{id}/items", "/orders/{id}/{part+}",
+		"*", "POST *", "/*", "/orders/{rest+}", "/orders/{id}", "GET /orders/{id}", "/orders/mine",
+		"/{kind}/mine", "/{kind}/{id}/items", "/",
+		"a1/* GET /orders/{id}", "*/dev GET /orders/{id}", "*/prod /orders/mine", "a1/* *",
+		"/orders/{id}/items", "/orders/{id}/{part+}",
 	}
 	for _, c := range []struct {
 		call Call
@@ -172,7 +174,8 @@ func TestSpellings(t *testing.T) {
 }
 
 func TestTies(t *testing.T) {
-	patterns := parse(t, "/a/{x}", "GET /a/{x}", "/A/{y}/", "/b/{x}", "get /%61/{z}", "a/* /a/{x}", "*", "* *", "/{p+}", "/*", "/%2A%2A")
+	patterns := parse(t, "/a/{x}", "GET /a/{x}", "/A/{y}/", "/b/{x}", "get /%61/{z}", "a/* /a/{x}", "*",
+		"* *", "/{p+}", "/*", "/%2A%2A")
 	if diff := cmp.Diff([][2]int{{0, 2}, {1, 4}, {6, 7}, {8, 9}}, Ties(patterns)); diff != "" {
 		t.Error(diff)
 	}
@@ -183,7 +186,8 @@ func TestTies(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
-	rules := table(t, "*", "GET /orders/{id}", "/orders/mine", "a1/* *", "*/prod GET /orders/{id}", "/orders/{x+}", "/orders/{id}", "/")
+	rules := table(t, "*", "GET /orders/{id}", "/orders/mine", "a1/* *", "*/prod GET /orders/{id}",
+		"/orders/{x+}", "/orders/{id}", "/")
 	for _, c := range []struct {
 		call Call
 		want []Match
@@ -213,12 +217,16 @@ func TestExplain(t *testing.T) {
 			{0, false, "lost to * /, which names the whole path"},
 		}},
 		{Call{Path: "/x/../orders/7"}, []Match{
-			{0, false, "matches the path as it is written, but another reading of the path finds another pattern: the call is refused"},
-			{6, false, "matches the path once all its encodings and dot-segments are resolved, but another reading of the path finds another pattern: " +
+			{0, false, "matches the path as it is written, but another reading of the path finds another " +
+				"pattern: the call is refused"},
+			{6, false, "matches the path once all its encodings and dot-segments are resolved, but another " +
+				"reading of the path finds another pattern: " +
 				"the call is refused"},
-			{5, false, "matches the path once all its encodings and dot-segments are resolved, but another reading of the path finds another pattern: " +
+			{5, false, "matches the path once all its encodings and dot-segments are resolved, but another " +
+				"reading of the path finds another pattern: " +
 				"the call is refused"},
-			{0, false, "matches the path once all its encodings and dot-segments are resolved, but another reading of the path finds another pattern: " +
+			{0, false, "matches the path once all its encodings and dot-segments are resolved, but another " +
+				"reading of the path finds another pattern: " +
 				"the call is refused"},
 		}},
 	} {
@@ -280,7 +288,8 @@ func TestErrors(t *testing.T) {
 
 func TestParseReadsWhatStringWrites(t *testing.T) {
 	for _, p := range []Pattern{
-		{}, {Path: "/a b"}, {Method: "GET", Path: "/a b"}, {API: "a1", Path: "/x"}, {Stage: "$default", Method: "$connect", Path: "/"}, {Path: "/{x}/*"},
+		{}, {Path: "/a b"}, {Method: "GET", Path: "/a b"}, {API: "a1", Path: "/x"},
+		{Stage: "$default", Method: "$connect", Path: "/"}, {Path: "/{x}/*"},
 	} {
 		got, err := Parse(p.String())
 		if err != nil || got.String() != p.String() || got.canonical() != p.canonical() {

@@ -40,7 +40,8 @@ func parsePath(path string) (segments []segment, problem string) {
 	}
 	texts := strings.Split(path, "/")
 	if len(texts) > MaxSegments {
-		return nil, fmt.Sprintf("has %d segments: must have at most %d; end it in * for what is deeper", len(texts), MaxSegments)
+		return nil, fmt.Sprintf("has %d segments: must have at most %d; end it in * for what is deeper",
+			len(texts), MaxSegments)
 	}
 	names := map[string]bool{}
 	for i, text := range texts {
@@ -79,8 +80,11 @@ func parseSegment(text string) (s segment, problem string) {
 	case decoded == "." || decoded == "..":
 		return s, "calls that have it are refused; write the path that is meant"
 	case strings.ContainsAny(decoded, `/\;`) || DecodeAll(decoded) != decoded:
-		return s, `calls that have a /, \ or ; or an encoded % in a segment are matched by {name} or {name+} only`
-	case !utf8.ValidString(decoded) || strings.ContainsFunc(decoded, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return s,
+			`calls that have a /, \ or ; or an encoded % in a segment are matched by {name} or {name+} only`
+	case !utf8.ValidString(decoded) || strings.ContainsFunc(decoded, func(r rune) bool {
+		return !unicode.IsPrint(r)
+	}):
 		return s, "it has characters that cannot be printed"
 	}
 	return segment{kind: literal, text: lower(decoded)}, ""

@@ -41,7 +41,8 @@ func NewTable(patterns []Pattern) (*Table, error) {
 	}
 	if ties := Ties(patterns); len(ties) > 0 {
 		a, b := ties[0][0], ties[0][1]
-		return nil, fmt.Errorf("patterns %d and %d tie: %s and %s match the same calls; remove or change one", a+1, b+1, patterns[a], patterns[b])
+		return nil, fmt.Errorf("patterns %d and %d tie: %s and %s match the same calls; remove or change one",
+			a+1, b+1, patterns[a], patterns[b])
 	}
 	slices.SortStableFunc(t.patterns, compare)
 	for rank, p := range t.patterns {

@@ -14,10 +14,12 @@ func TestAway(t *testing.T) {
 	client := open(t, valkeytest.Start(t), patient)
 	for text, away := range map[string]bool{
 		"ERR plan 3 does not exist": false, "WRONGTYPE of value": false, "NOSCRIPT at all": false,
-		"OOM command not allowed": true, "CLUSTERDOWN for now": true, "LOADING data": true, "READONLY replica": true, "NOAUTH yet": true,
+		"OOM command not allowed": true, "CLUSTERDOWN for now": true, "LOADING data": true,
+		"READONLY replica": true, "NOAUTH yet": true,
 		"NOPERM for this": true, "BUSY with a script": true, "TRYAGAIN later": true, "MASTERDOWN link": true,
 	} {
-		err := client.Do(t.Context(), client.B().Eval().Script("return redis.error_reply(ARGV[1])").Numkeys(0).Arg(text).Build()).Error()
+		err := client.Do(t.Context(), client.B().Eval().Script("return redis.error_reply(ARGV[1])").Numkeys(
+			0).Arg(text).Build()).Error()
 		if got := Away(fmt.Errorf("check: %w", err)); got != away {
 			t.Errorf("%v: away is %t, want %t", err, got, away)
 		}
@@ -30,7 +32,8 @@ func TestAway(t *testing.T) {
 
 func TestClustered(t *testing.T) {
 	for url, want := range map[string]bool{
-		"valkey://a": false, "nothing": false, "valkey://a,b?cluster=true": true, "valkeys://u@a?cluster=true&iam=c&region=r": true,
+		"valkey://a": false, "nothing": false, "valkey://a,b?cluster=true": true,
+		"valkeys://u@a?cluster=true&iam=c&region=r": true,
 	} {
 		if Clustered(url) != want {
 			t.Errorf("%s: %t", url, !want)

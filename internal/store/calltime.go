@@ -26,9 +26,11 @@ type callTimeKey struct{}
 
 // WithTimeouts returns a context that ends after answer. The time in which the call waits
 // for connections counts against connect instead, so the context ends after both at most.
-func WithTimeouts(parent context.Context, answer, connect time.Duration) (context.Context, context.CancelFunc) {
+func WithTimeouts(parent context.Context, answer, connect time.Duration) (context.Context,
+	context.CancelFunc) {
 	c := &callTime{
-		Context: parent, done: make(chan struct{}), answer: answer, connect: connect, ends: time.Now().Add(answer),
+		Context: parent, done: make(chan struct{}), answer: answer, connect: connect,
+		ends: time.Now().Add(answer),
 	}
 	c.mu.Lock()
 	c.timer = time.AfterFunc(answer, c.expire)

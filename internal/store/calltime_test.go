@@ -84,7 +84,8 @@ func TestPartsWaitTogether(t *testing.T) {
 		return call.waits == 0
 	})
 	after, _ := ctx.Deadline()
-	if used := waiting.Patience - call.connect; !after.After(before) || used < 20*time.Millisecond || used > waiting.Patience/2 {
+	if used := waiting.Patience - call.connect; !after.After(before) || used < 20*time.Millisecond ||
+		used > waiting.Patience/2 {
 		t.Errorf("ends %s and then %s; %s used for connecting", before, after, used)
 	}
 }

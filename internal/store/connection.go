@@ -31,7 +31,8 @@ type connection struct {
 func (d *dialer) hello(conn net.Conn) ([]byte, error) {
 	user, password := d.option.Username, d.option.Password
 	if d.option.AuthCredentialsFn != nil {
-		credentials, err := d.option.AuthCredentialsFn(valkey.AuthCredentialsContext{Address: conn.RemoteAddr()})
+		credentials, err := d.option.AuthCredentialsFn(valkey.AuthCredentialsContext{
+			Address: conn.RemoteAddr()})
 		if err != nil {
 			return nil, err
 		}
@@ -92,7 +93,8 @@ func (c *connection) Write(p []byte) (int, error) {
 	}
 	// The library signs an IAM token of its own, so only what stands before it is the
 	// same.
-	if command := len("*5\r\n$5\r\nHELLO\r\n$1\r\n3\r\n"); len(p) < command || !bytes.Equal(p[:command], c.hello[:command]) {
+	if command := len("*5\r\n$5\r\nHELLO\r\n$1\r\n3\r\n"); len(p) < command ||
+		!bytes.Equal(p[:command], c.hello[:command]) {
 		return 0, errHello
 	}
 	c.hello = nil

@@ -43,7 +43,8 @@ type attempt struct {
 
 func newDialer(option valkey.ClientOption) *dialer {
 	d := &dialer{
-		option: option, connect: option.Dialer.Timeout, answer: option.ConnWriteTimeout, nodes: map[string]*node{},
+		option: option, connect: option.Dialer.Timeout, answer: option.ConnWriteTimeout,
+		nodes: map[string]*node{},
 	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	return d
@@ -198,7 +199,8 @@ func (d *dialer) open(ctx context.Context, address string) (*connection, error) 
 	if d.option.TLSConfig == nil {
 		conn, err = d.option.Dialer.DialContext(ctx, "tcp", address)
 	} else {
-		conn, err = (&tls.Dialer{NetDialer: &d.option.Dialer, Config: d.option.TLSConfig}).DialContext(ctx, "tcp", address)
+		conn, err = (&tls.Dialer{NetDialer: &d.option.Dialer, Config: d.option.TLSConfig}).DialContext(ctx,
+			"tcp", address)
 	}
 	if err != nil {
 		return nil, err

@@ -53,7 +53,8 @@ func (id iamIdentity) credentials(valkey.AuthCredentialsContext) (valkey.AuthCre
 	if err != nil {
 		return valkey.AuthCredentials{}, err
 	}
-	return valkey.AuthCredentials{Username: id.user, Password: token, RefreshAfter: id.now().Add(loginAgain)}, nil
+	return valkey.AuthCredentials{Username: id.user, Password: token,
+		RefreshAfter: id.now().Add(loginAgain)}, nil
 }
 
 var errNoCredentials = errors.New("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not both set")
@@ -73,7 +74,8 @@ func (id iamIdentity) token(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("sign IAM token: %w", err)
 	}
 	empty := sha256.Sum256(nil)
-	signed, _, err := v4.NewSigner().PresignHTTP(ctx, signer, request, hex.EncodeToString(empty[:]), "elasticache", id.region, id.now())
+	signed, _, err := v4.NewSigner().PresignHTTP(ctx, signer, request, hex.EncodeToString(empty[:]),
+		"elasticache", id.region, id.now())
 	if err != nil {
 		return "", fmt.Errorf("sign IAM token: %w", err)
 	}

@@ -35,7 +35,8 @@ func presigned(secret, host, path, payload string, query url.Values) string {
 	for part := range strings.SplitSeq(scope, "/") {
 		key = sign(key, part)
 	}
-	return hex.EncodeToString(sign(key, "AWS4-HMAC-SHA256\n"+query.Get("X-Amz-Date")+"\n"+scope+"\n"+hash(canonical)))
+	return hex.EncodeToString(sign(key, "AWS4-HMAC-SHA256\n"+query.Get("X-Amz-Date")+"\n"+scope+"\n"+
+		hash(canonical)))
 }
 
 const (
@@ -47,13 +48,14 @@ const (
 // The example of a presigned URL in AWS's description of Signature Version 4 holds our
 // reference to it.
 func TestReferenceSignsAsPublished(t *testing.T) {
-	got := presigned(exampleSecret, "examplebucket.s3.amazonaws.com", "/test.txt", "UNSIGNED-PAYLOAD", url.Values{
-		"X-Amz-Algorithm":     {"AWS4-HMAC-SHA256"},
-		"X-Amz-Credential":    {exampleKey + "/20130524/us-east-1/s3/aws4_request"},
-		"X-Amz-Date":          {"20130524T000000Z"},
-		"X-Amz-Expires":       {"86400"},
-		"X-Amz-SignedHeaders": {"host"},
-	})
+	got := presigned(exampleSecret, "examplebucket.s3.amazonaws.com", "/test.txt",
+		"UNSIGNED-PAYLOAD", url.Values{
+			"X-Amz-Algorithm":     {"AWS4-HMAC-SHA256"},
+			"X-Amz-Credential":    {exampleKey + "/20130524/us-east-1/s3/aws4_request"},
+			"X-Amz-Date":          {"20130524T000000Z"},
+			"X-Amz-Expires":       {"86400"},
+			"X-Amz-SignedHeaders": {"host"},
+		})
 	if got != "aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404" {
 		t.Errorf("got %s", got)
 	}
@@ -74,7 +76,8 @@ func TestToken(t *testing.T) {
 			t.Setenv("AWS_ACCESS_KEY_ID", exampleKey)
 			t.Setenv("AWS_SECRET_ACCESS_KEY", exampleSecret)
 			t.Setenv("AWS_SESSION_TOKEN", c.session)
-			id := iamIdentity{cache: "tidegate", user: c.user, region: "eu-west-1", serverless: c.serverless, now: func() time.Time { return now }}
+			id := iamIdentity{cache: "tidegate", user: c.user, region: "eu-west-1", serverless: c.serverless,
+				now: func() time.Time { return now }}
 			token, err := id.token(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -89,7 +92,8 @@ func TestToken(t *testing.T) {
 				t.Errorf("signature %s, want %s", signature, want)
 			}
 			want := url.Values{
-				"Action": {"connect"}, "User": {c.user}, "X-Amz-Expires": {"900"}, "X-Amz-Date": {"20260304T040607Z"},
+				"Action": {"connect"}, "User": {c.user}, "X-Amz-Expires": {"900"},
+				"X-Amz-Date":      {"20260304T040607Z"},
 				"X-Amz-Algorithm": {"AWS4-HMAC-SHA256"}, "X-Amz-SignedHeaders": {"host"},
 				"X-Amz-Credential": {exampleKey + "/20260304/eu-west-1/elasticache/aws4_request"},
 			}
@@ -110,7 +114,8 @@ func TestTokenNeedsCredentials(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", exampleKey)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
 	id := iamIdentity{cache: "tidegate", user: "check", region: "eu-west-1", now: time.Now}
-	if _, err := id.token(t.Context()); !errors.Is(err, errNoCredentials) || strings.Contains(err.Error(), exampleKey) {
+	if _, err := id.token(t.Context()); !errors.Is(err, errNoCredentials) ||
+		strings.Contains(err.Error(), exampleKey) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -130,7 +135,9 @@ func TestIAMLogin(t *testing.T) {
 	}
 	option.TLSConfig.RootCAs = roots
 	clock := time.Now()
-	id := iamIdentity{cache: "tidegate", user: "check", region: "eu-west-1", now: func() time.Time { return clock }}
+	id := iamIdentity{cache: "tidegate", user: "check", region: "eu-west-1", now: func() time.Time {
+		return clock
+	}}
 	option.AuthCredentialsFn = id.credentials
 	permit := func() {
 		token, err := id.token(t.Context())
@@ -153,7 +160,8 @@ func TestIAMLogin(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIANEWEXAMPLE")
 	permit()
 	run(t, admin, "CLIENT", "KILL", "USER", "check")
-	if err := client.Do(t.Context(), client.B().Get().Key("k").Build()).Error(); err != nil && !strings.Contains(err.Error(), "nil") {
+	if err := client.Do(t.Context(), client.B().Get().Key("k").Build()).Error(); err != nil &&
+		!strings.Contains(err.Error(), "nil") {
 		t.Errorf("after the first token: %v", err)
 	}
 }
@@ -173,7 +181,8 @@ func TestIAMConnectionsLogInAgain(t *testing.T) {
 	}
 	option.TLSConfig.RootCAs = roots
 	soon := func() time.Time { return time.Now().Add(20*time.Millisecond - loginAgain) }
-	option.AuthCredentialsFn = iamIdentity{cache: "tidegate", user: "check", region: "eu-west-1", now: soon}.credentials
+	option.AuthCredentialsFn = iamIdentity{cache: "tidegate", user: "check", region: "eu-west-1",
+		now: soon}.credentials
 	client, err := patient.connect(t.Context(), patient.applied(option))
 	if err != nil {
 		t.Fatal(err)

@@ -58,16 +58,19 @@ func notNow(err error) bool {
 	if !errors.As(err, &refusal) {
 		return false
 	}
-	return refusal.IsTryAgain() || refusal.IsClusterDown() || refusal.IsLoading() || strings.HasPrefix(refusal.Error(), "MASTERDOWN")
+	return refusal.IsTryAgain() || refusal.IsClusterDown() || refusal.IsLoading() ||
+		strings.HasPrefix(refusal.Error(), "MASTERDOWN")
 }
 
 // disconnected: there was no connection, or it ended.
 func disconnected(err error) bool {
 	var network net.Error
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.As(err, &network) && network.Timeout() {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+		errors.As(err, &network) && network.Timeout() {
 		return false
 	}
-	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE} {
+	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNREFUSED, syscall.ECONNRESET,
+		syscall.ECONNABORTED, syscall.EPIPE} {
 		if errors.Is(err, end) {
 			return true
 		}

@@ -31,7 +31,8 @@ func (c *counter) take(ctx context.Context) (int64, error) {
 // What Valkey refused for now is tried again once; what it refused for good is not.
 func TestRetryAfterARefusal(t *testing.T) {
 	client := open(t, valkeytest.Start(t), patient)
-	refuseFirst := valkey.NewLuaScript("if redis.call('INCR', KEYS[1]) == 1 then return redis.error_reply(ARGV[1]) end return 'done'")
+	refuseFirst := valkey.NewLuaScript(
+		"if redis.call('INCR', KEYS[1]) == 1 then return redis.error_reply(ARGV[1]) end return 'done'")
 	for code, again := range map[string]bool{
 		"TRYAGAIN": true, "CLUSTERDOWN": true, "LOADING": true, "MASTERDOWN": true,
 		"ERR": false, "READONLY": false, "NOPERM": false, "OOM": false, "BUSY": false, "NOAUTH": false,
@@ -41,7 +42,8 @@ func TestRetryAfterARefusal(t *testing.T) {
 			calls++
 			return refuseFirst.Exec(ctx, client, []string{code}, []string{code + " for this test"}).ToString()
 		})
-		if again != (err == nil) || again != (calls == 2) || !again && !strings.HasSuffix(err.Error(), "for this test") {
+		if again != (err == nil) || again != (calls == 2) || !again &&
+			!strings.HasSuffix(err.Error(), "for this test") {
 			t.Errorf("%s: %d calls, %v", code, calls, err)
 		}
 	}
@@ -51,7 +53,9 @@ func TestRetryAfterARefusal(t *testing.T) {
 // allows, and no longer.
 func TestRetryWhileASlotMoves(t *testing.T) {
 	client := open(t, valkeytest.Start(t), patient)
-	refuse := valkey.NewLuaScript("if redis.call('INCR', KEYS[1]) < 5 then return redis.error_reply('TRYAGAIN later') end return 'done'")
+	refuse := valkey.NewLuaScript(
+		"if redis.call('INCR', KEYS[1]) < 5 then return redis.error_reply('TRYAGAIN later') end return " +
+			"'done'")
 	if _, err := Retry(t.Context(), func(ctx context.Context) (string, error) {
 		return refuse.Exec(ctx, client, []string{"k"}, nil).ToString()
 	}); err != nil {
@@ -60,7 +64,8 @@ func TestRetryWhileASlotMoves(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := Retry(ctx, func(context.Context) (string, error) {
-		return client.Do(t.Context(), client.B().Eval().Script("return redis.error_reply('TRYAGAIN later')").Numkeys(0).Build()).ToString()
+		return client.Do(t.Context(), client.B().Eval().Script("return redis.error_reply('TRYAGAIN later')").
+			Numkeys(0).Build()).ToString()
 	})
 	if !moving(err) {
 		t.Errorf("got %v, want the refusal", err)
@@ -80,7 +85,8 @@ func TestRetryOnAReplicaWithoutPrimary(t *testing.T) {
 	}
 	t.Cleanup(client.Close)
 	c := counter{client: client}
-	if _, err := Retry(t.Context(), c.take); err == nil || !strings.HasPrefix(err.Error(), "MASTERDOWN") || c.calls != 2 {
+	if _, err := Retry(t.Context(), c.take); err == nil || !strings.HasPrefix(err.Error(), "MASTERDOWN") ||
+		c.calls != 2 {
 		t.Errorf("%d calls, %v", c.calls, err)
 	}
 }
@@ -129,7 +135,8 @@ func TestLostRepliesCountTwiceAtMost(t *testing.T) {
 		proxy.DropReplies("EVALSHA", lost)
 		_, err := Retry(t.Context(), c.take)
 		if counts := run(t, admin, "GET", "k"); want.answered != (err == nil) || counts != want.counts {
-			t.Errorf("%d lost: %s counts, %v; want %s, answered %t", lost, counts, err, want.counts, want.answered)
+			t.Errorf("%d lost: %s counts, %v; want %s, answered %t", lost, counts, err, want.counts,
+				want.answered)
 		}
 	}
 }
@@ -156,7 +163,8 @@ func TestNoRetryAfterATimeOut(t *testing.T) {
 	} {
 		url := valkeytest.Start(t)
 		proxy := valkeytest.StartProxy(t, url, nil)
-		c := counter{client: openSoon(t, proxy.URL(), Options{Dial: patient.Dial, Write: limit.write, Pooled: true})}
+		c := counter{client: openSoon(t, proxy.URL(),
+			Options{Dial: patient.Dial, Write: limit.write, Pooled: true})}
 		proxy.Silence()
 		ctx, cancel := context.WithTimeout(t.Context(), limit.deadline)
 		_, err := Retry(ctx, c.take)
@@ -173,7 +181,8 @@ func TestNoRetryAfterATimeOut(t *testing.T) {
 func TestRetryOverARestart(t *testing.T) {
 	url := valkeytest.Start(t)
 	c := counter{client: open(t, url, patient)}
-	if err := c.client.Do(t.Context(), c.client.B().Arbitrary("SHUTDOWN", "NOSAVE", "NOW").Build()).Error(); err == nil {
+	if err := c.client.Do(t.Context(),
+		c.client.B().Arbitrary("SHUTDOWN", "NOSAVE", "NOW").Build()).Error(); err == nil {
 		t.Fatal("the server did not end")
 	}
 	for range 2 { // over the old connection, and with none

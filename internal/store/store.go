@@ -115,7 +115,8 @@ func newClient(option valkey.ClientOption) (*client, error) {
 	lazy := option.DisableAutoPipelining && option.ForceSingleClient
 	var started atomic.Bool
 	started.Store(!lazy)
-	option.DialCtxFn = func(ctx context.Context, address string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	option.DialCtxFn = func(ctx context.Context, address string, _ *net.Dialer,
+		_ *tls.Config) (net.Conn, error) {
 		if !started.Load() {
 			return nil, errNotYet
 		}

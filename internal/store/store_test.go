@@ -53,7 +53,8 @@ func TestOpenNamesAnUnreachableAddress(t *testing.T) {
 	for _, option := range []string{"", "?cluster=true"} {
 		for _, pooled := range []bool{false, true} {
 			_, err = Open(t.Context(), "valkey://user:hunter2@"+address+option, Options{Pooled: pooled})
-			if err == nil || !strings.Contains(err.Error(), address) || strings.Contains(err.Error(), "hunter2") {
+			if err == nil || !strings.Contains(err.Error(), address) ||
+				strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("pooled=%t%s: got %v, want an error that names %s", pooled, option, err, address)
 			}
 		}
@@ -69,7 +70,8 @@ func TestOpenGivesUpOnASilentServer(t *testing.T) {
 	}
 	defer listener.Close()
 	for _, pooled := range []bool{false, true} {
-		_, err := Open(context.WithoutCancel(t.Context()), "valkey://"+listener.Addr().String(), Options{Pooled: pooled})
+		_, err := Open(context.WithoutCancel(t.Context()), "valkey://"+listener.Addr().String(),
+			Options{Pooled: pooled})
 		if err == nil {
 			t.Errorf("pooled=%t: connected to nobody", pooled)
 		}
@@ -85,7 +87,8 @@ func TestOpenConnects(t *testing.T) {
 		for _, pooled := range []bool{false, true} {
 			client := open(t, url, Options{Dial: patient.Dial, Write: patient.Write, Pooled: pooled})
 			for _, key := range []string{"a", "b", "c"} { // one for each shard
-				if err := client.Do(t.Context(), client.B().Set().Key(key).Value("1").Build()).Error(); err != nil {
+				if err := client.Do(t.Context(),
+					client.B().Set().Key(key).Value("1").Build()).Error(); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
@@ -93,7 +96,8 @@ func TestOpenConnects(t *testing.T) {
 	}
 	for _, pooled := range []bool{false, true} {
 		o := Options{Dial: patient.Dial, Write: patient.Write, Pooled: pooled}
-		if _, err := Open(t.Context(), strings.Replace(single, "://", "://default:wrong@", 1), o); err == nil {
+		if _, err := Open(t.Context(), strings.Replace(single, "://", "://default:wrong@", 1),
+			o); err == nil {
 			t.Errorf("pooled=%t: a wrong password was accepted", pooled)
 		}
 	}
@@ -103,7 +107,8 @@ func TestOpenConnects(t *testing.T) {
 // them must not be several thousand.
 func TestOneConnection(t *testing.T) {
 	for _, pooled := range []bool{false, true} {
-		client := open(t, valkeytest.Start(t), Options{Dial: patient.Dial, Write: patient.Write, Pooled: pooled})
+		client := open(t, valkeytest.Start(t),
+			Options{Dial: patient.Dial, Write: patient.Write, Pooled: pooled})
 		for range 10 {
 			run(t, client, "INCR", "k")
 		}
@@ -119,7 +124,8 @@ func TestReadsGiveUpSoon(t *testing.T) {
 	client := open(t, valkeytest.Start(t), patient)
 	// The connection ends with the server.
 	_ = client.Do(t.Context(), client.B().Arbitrary("SHUTDOWN", "NOSAVE", "NOW").Build())
-	if err := client.Do(t.Context(), client.B().Get().Key("k").Build()).Error(); !errors.Is(err, syscall.ECONNREFUSED) {
+	if err := client.Do(t.Context(), client.B().Get().Key("k").Build()).Error(); !errors.Is(err,
+		syscall.ECONNREFUSED) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -148,7 +154,8 @@ func secured(t *testing.T, url string) (string, *x509.CertPool) {
 	defer certified.Close()
 	roots := x509.NewCertPool()
 	roots.AddCert(certified.Certificate())
-	return valkeytest.StartProxy(t, url, &tls.Config{Certificates: certified.TLS.Certificates}).Address(), roots
+	return valkeytest.StartProxy(t, url, &tls.Config{Certificates: certified.TLS.Certificates}).Address(),
+		roots
 }
 
 // Only a server whose certificate is vouched for, for the name that was asked for, gets a

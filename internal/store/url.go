@@ -43,7 +43,8 @@ func parse(rawURL string) (valkey.ClientOption, error) {
 	}
 	u, err := url.Parse(scheme + "://" + userinfo + "host" + tail)
 	if err != nil {
-		return valkey.ClientOption{}, fmt.Errorf("%w: user, password or options cannot be read; percent-encode special characters", ErrURL)
+		return valkey.ClientOption{}, fmt.Errorf(
+			"%w: user, password or options cannot be read; percent-encode special characters", ErrURL)
 	}
 	addresses, err := splitHosts(hosts)
 	if err != nil {
@@ -70,13 +71,15 @@ func splitHosts(hosts string) ([]string, error) {
 func clientOption(u *url.URL, addresses []string) (valkey.ClientOption, error) {
 	if u.Path != "" && u.Path != "/" {
 		return valkey.ClientOption{}, fmt.Errorf(
-			"%w: only ?options may follow the hosts: databases are not supported; percent-encode a / in a password", ErrURL)
+			"%w: only ?options may follow the hosts: databases are not supported; percent-encode a / in a "+
+				"password", ErrURL)
 	}
 	query, err := parseQuery(u.RawQuery)
 	if err != nil {
 		return valkey.ClientOption{}, err
 	}
-	option := valkey.ClientOption{InitAddress: addresses, Username: u.User.Username(), ForceSingleClient: !query.cluster}
+	option := valkey.ClientOption{InitAddress: addresses, Username: u.User.Username(),
+		ForceSingleClient: !query.cluster}
 	option.Password, _ = u.User.Password()
 	if u.Scheme == "valkeys" || u.Scheme == "rediss" {
 		option.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -84,7 +87,8 @@ func clientOption(u *url.URL, addresses []string) (valkey.ClientOption, error) {
 	if query.cache == "" {
 		return option, nil
 	}
-	id := iamIdentity{cache: query.cache, user: option.Username, region: query.region, serverless: query.serverless, now: time.Now}
+	id := iamIdentity{cache: query.cache, user: option.Username, region: query.region,
+		serverless: query.serverless, now: time.Now}
 	if err := checkIAM(option, id); err != nil {
 		return valkey.ClientOption{}, err
 	}
@@ -113,7 +117,8 @@ func parseQuery(raw string) (query, error) {
 		}
 	}
 	if q.cache == "" && (q.region != "" || q.serverless) {
-		return query{}, fmt.Errorf("%w: options region and serverless go with iam=CACHE, which is missing", ErrURL)
+		return query{}, fmt.Errorf("%w: options region and serverless go with iam=CACHE, which is missing",
+			ErrURL)
 	}
 	q.region = cmp.Or(q.region, os.Getenv("AWS_REGION"))
 	return q, nil
@@ -147,8 +152,10 @@ const maxName = 50
 // setName takes what AWS allows in the name of a cache or region. ElastiCache keeps names
 // in lower case, and a token for another spelling fails.
 func setName(to *string, name, value string) error {
-	if value == "" || len(value) > maxName || strings.Trim(value, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-		return fmt.Errorf("%w: option %s must be a name of lower-case letters, digits and hyphens", ErrURL, name)
+	if value == "" || len(value) > maxName ||
+		strings.Trim(value, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		return fmt.Errorf("%w: option %s must be a name of lower-case letters, digits and hyphens", ErrURL,
+			name)
 	}
 	*to = value
 	return nil

@@ -18,18 +18,23 @@ func TestParse(t *testing.T) {
 	}{
 		{"valkey://localhost", []string{"localhost:6379"}, "", "", false, false},
 		{"redis://:p%40ss@10.0.0.1:7000", []string{"10.0.0.1:7000"}, "", "p@ss", false, false},
-		{"valkeys://check:secret@a:1,b:2,c/?cluster=true", []string{"a:1", "b:2", "c:6379"}, "check", "secret", true, true},
+		{"valkeys://check:secret@a:1,b:2,c/?cluster=true", []string{"a:1", "b:2", "c:6379"}, "check",
+			"secret", true, true},
 		{"rediss://[::1]:6380?cluster=false", []string{"[::1]:6380"}, "", "", true, false},
-		{"valkeys://check@a?cluster=true&iam=tidegate&region=eu-west-1&serverless=true", []string{"a:6379"}, "check", "", true, true},
+		{"valkeys://check@a?cluster=true&iam=tidegate&region=eu-west-1&serverless=true", []string{"a:6379"},
+			"check", "", true, true},
 	} {
 		o, err := parse(c.url)
 		if err != nil {
 			t.Errorf("%s: %v", c.url, err)
 			continue
 		}
-		if !slices.Equal(o.InitAddress, c.addresses) || o.Username != c.user || o.Password != c.password || (o.TLSConfig != nil) != c.tls ||
-			o.ForceSingleClient == c.cluster || (o.AuthCredentialsFn != nil) != strings.Contains(c.url, "iam=") {
-			t.Errorf("%s: %v %q %q tls=%t single=%t", c.url, o.InitAddress, o.Username, o.Password, o.TLSConfig != nil, o.ForceSingleClient)
+		if !slices.Equal(o.InitAddress, c.addresses) || o.Username != c.user || o.Password != c.password ||
+			(o.TLSConfig != nil) != c.tls ||
+			o.ForceSingleClient == c.cluster ||
+			(o.AuthCredentialsFn != nil) != strings.Contains(c.url, "iam=") {
+			t.Errorf("%s: %v %q %q tls=%t single=%t", c.url, o.InitAddress, o.Username, o.Password,
+				o.TLSConfig != nil, o.ForceSingleClient)
 		}
 		if o.TLSConfig != nil && o.TLSConfig.InsecureSkipVerify {
 			t.Errorf("%s: TLS is not verified", c.url)
@@ -65,7 +70,8 @@ func TestBadURLsAreExplainedWithoutThePassword(t *testing.T) {
 		"valkeys://user@host?iam=c&serverless=1":  "true or false",
 	} {
 		_, err := parse(url)
-		if !errors.Is(err, ErrURL) || !strings.Contains(err.Error(), hint) || strings.Contains(err.Error(), "hunter2") {
+		if !errors.Is(err, ErrURL) || !strings.Contains(err.Error(), hint) ||
+			strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v, want a hint at %q and no password", url, err, hint)
 		}
 	}

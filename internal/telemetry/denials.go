@@ -44,7 +44,8 @@ type caller struct {
 
 // NewDenials returns Denials that write to log. The interval is a minute unless given.
 func NewDenials(log *slog.Logger, interval time.Duration, now func() time.Time) *Denials {
-	return &Denials{log: log, interval: int64(cmp.Or(interval, defaultDenialInterval)), now: now, callers: map[string]*caller{}}
+	return &Denials{log: log, interval: int64(cmp.Or(interval, defaultDenialInterval)), now: now,
+		callers: map[string]*caller{}}
 }
 
 // Log writes at most one line. Its omitted is how many denials of the caller were left
@@ -56,8 +57,10 @@ func (d *Denials) Log(ctx context.Context, denial Denial) {
 		return
 	}
 	attrs := []slog.Attr{
-		slog.String("key_id", denial.KeyID), slog.String("rule", denial.Rule), slog.String("limit", denial.Limit),
-		slog.Int64("retry_after_ms", denial.RetryAfter.Milliseconds()), slog.Int64("omitted", omitted), slog.Int64("others_omitted", others),
+		slog.String("key_id", denial.KeyID), slog.String("rule", denial.Rule),
+		slog.String("limit", denial.Limit),
+		slog.Int64("retry_after_ms", denial.RetryAfter.Milliseconds()), slog.Int64("omitted", omitted),
+		slog.Int64("others_omitted", others),
 	}
 	d.log.LogAttrs(ctx, slog.LevelInfo, "denied", attrs...)
 }

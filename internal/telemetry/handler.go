@@ -43,7 +43,8 @@ const Redacted = "[redacted]"
 // secretNames are names, or ends of names after an underscore or hyphen, of what is never
 // logged.
 var secretNames = []string{
-	"secret", "password", "token", "authorization", "cookie", "pepper", "credential", "credentials", "api_key", "apikey", "address", "ip", "source_ip",
+	"secret", "password", "token", "authorization", "cookie", "pepper", "credential", "credentials",
+	"api_key", "apikey", "address", "ip", "source_ip",
 }
 
 func redact(_ []string, a slog.Attr) slog.Attr {

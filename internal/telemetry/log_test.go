@@ -75,7 +75,8 @@ func TestDenials(t *testing.T) {
 	d := NewDenials(slog.New(NewHandler(&out, slog.LevelInfo)), time.Minute, func() time.Time { return now })
 	deny := func(id string, n int) {
 		for range n {
-			d.Log(traced(t, header), Denial{KeyID: id, Rule: "plan free", Limit: "10 per 10 seconds", RetryAfter: 1500 * time.Millisecond})
+			d.Log(traced(t, header), Denial{KeyID: id, Rule: "plan free", Limit: "10 per 10 seconds",
+				RetryAfter: 1500 * time.Millisecond})
 		}
 	}
 	deny("a", 5)
@@ -93,7 +94,8 @@ func TestDenials(t *testing.T) {
 		if i < len(want) && fmt.Sprint(l["key_id"], " ", l["omitted"]) != want[i] {
 			t.Errorf("line %d: %v, want %s", i, l, want[i])
 		}
-		if l["msg"] != "denied" || l["rule"] != "plan free" || l["limit"] != "10 per 10 seconds" || l["retry_after_ms"] != 1500. || l["trace_id"] != root {
+		if l["msg"] != "denied" || l["rule"] != "plan free" || l["limit"] != "10 per 10 seconds" ||
+			l["retry_after_ms"] != 1500. || l["trace_id"] != root {
 			t.Errorf("line %d: %v", i, l)
 		}
 	}
@@ -115,7 +117,8 @@ func TestDenialsOfAFlood(t *testing.T) {
 				d.Log(t.Context(), Denial{KeyID: fmt.Sprint("caller", interval, i)})
 			}
 		}
-		if n := bytes.Count(out.Bytes(), []byte("\n")); n > (interval+1)*maxDenied || len(d.callers) > maxDenied {
+		if n := bytes.Count(out.Bytes(), []byte("\n")); n > (interval+1)*maxDenied ||
+			len(d.callers) > maxDenied {
 			t.Errorf("%d lines in %d intervals, %d callers", n, interval+1, len(d.callers))
 		}
 		now = now.Add(time.Minute)
@@ -157,11 +160,16 @@ func TestCredentialsAreNotLogged(t *testing.T) {
 	log := slog.New(NewHandler(&out, slog.LevelDebug))
 	cause := fmt.Errorf("verify: %w", errors.New("bad token "+token))
 	log.Info("key " + key)
-	log.Info("x", "cause", cause, "header", "bearer "+token, "other", "Authorization: Bearer opaque-0123456789abcdef")
-	log.Info("x", "any", secretive{key}, "map", map[string]string{"k": key}, "list", []string{token}, "stringer", stringer{key}, "valuer", valuer{key})
-	log.Info("x", "Client-Secret", "hunter2hunter2", "source_ip", "203.0.113.77", slog.Group("g", "session_token", 1234567890123, "deep", key))
-	log.With("api_key", "hunter2hunter2").WithGroup("g").Info("x", "url", "https://x.example/?key="+key+"&next=1", "bytes", []byte("hunter2"))
-	if leaks := leaks.Leaks(out.Bytes(), key, token, "hunter2hunter2", "203.0.113.77", "1234567890123", "opaque-0123456789abcdef"); len(leaks) > 0 {
+	log.Info("x", "cause", cause, "header", "bearer "+token, "other",
+		"Authorization: Bearer opaque-0123456789abcdef")
+	log.Info("x", "any", secretive{key}, "map", map[string]string{"k": key}, "list", []string{token},
+		"stringer", stringer{key}, "valuer", valuer{key})
+	log.Info("x", "Client-Secret", "hunter2hunter2", "source_ip", "203.0.113.77",
+		slog.Group("g", "session_token", 1234567890123, "deep", key))
+	log.With("api_key", "hunter2hunter2").WithGroup("g").Info("x", "url",
+		"https://x.example/?key="+key+"&next=1", "bytes", []byte("hunter2"))
+	if leaks := leaks.Leaks(out.Bytes(), key, token, "hunter2hunter2", "203.0.113.77", "1234567890123",
+		"opaque-0123456789abcdef"); len(leaks) > 0 {
 		t.Errorf("%v in\n%s", leaks, out.String())
 	}
 	if n := len(readLog(t, out.Bytes())); n != 5 {
@@ -172,7 +180,8 @@ func TestCredentialsAreNotLogged(t *testing.T) {
 // What is no credential stays as it is.
 func TestOtherThingsAreLogged(t *testing.T) {
 	for _, text := range []string{
-		"", "tg_", "tg_live_", "tg_live_aBY2A8bWP166", "the bearer of this", "Bearer x", "eyJ", "eyJust a word", "tg_ tg_live eyJ bearer ",
+		"", "tg_", "tg_live_", "tg_live_aBY2A8bWP166", "the bearer of this", "Bearer x", "eyJ",
+		"eyJust a word", "tg_ tg_live eyJ bearer ",
 		"connect to Valkey at 10.0.0.1:6379: i/o timeout", "1-5759e988-bd862e3fe1be46a994272793",
 	} {
 		if got := Redact(text); got != text {
@@ -181,9 +190,11 @@ func TestOtherThingsAreLogged(t *testing.T) {
 	}
 	var out bytes.Buffer
 	log := slog.New(NewHandler(&out, slog.LevelInfo))
-	log.InfoContext(traced(t, header), "ok", "n", 1, "d", time.Second, "list", []int{1}, "key_id", "aBY2A8bWP166", "nil", nil)
+	log.InfoContext(traced(t, header), "ok", "n", 1, "d", time.Second, "list", []int{1}, "key_id",
+		"aBY2A8bWP166", "nil", nil)
 	l := readLog(t, out.Bytes())[0]
-	if l["n"] != 1. || fmt.Sprint(l["list"]) != "[1]" || l["key_id"] != "aBY2A8bWP166" || l["trace_id"] != root || l["level"] != "INFO" ||
+	if l["n"] != 1. || fmt.Sprint(l["list"]) != "[1]" || l["key_id"] != "aBY2A8bWP166" ||
+		l["trace_id"] != root || l["level"] != "INFO" ||
 		l["nil"] != nil {
 		t.Errorf("%v", l)
 	}

@@ -64,7 +64,8 @@ func Names() []string { return append(names[:len(names):len(names)], StoreLatenc
 func (m Metric) String() string { return names[m] }
 
 var names = [metrics]string{
-	"Checks", "Allowed", "Denied", "ShadowDenied", "CandidateDenied", "Degraded", "NearLimit", "StoreErrors", "Refused", "Unauthorized",
+	"Checks", "Allowed", "Denied", "ShadowDenied", "CandidateDenied", "Degraded", "NearLimit", "StoreErrors",
+	"Refused", "Unauthorized",
 	"ColdStart",
 }
 
@@ -133,7 +134,8 @@ func CheckDimension(value string) error {
 
 // appendHead writes what follows the timestamp in each line.
 func appendHead(b []byte) []byte {
-	b = append(b, `,"CloudWatchMetrics":[{"Namespace":"`+Namespace+`","Dimensions":[["`+DimensionService+`","`+DimensionStage+`"]],"Metrics":[`...)
+	b = append(b, `,"CloudWatchMetrics":[{"Namespace":"`+Namespace+`","Dimensions":[["`+DimensionService+
+		`","`+DimensionStage+`"]],"Metrics":[`...)
 	for _, name := range names {
 		b = append(b, `{"Name":"`+name+`","Unit":"Count"},`...)
 	}

@@ -92,16 +92,20 @@ func TestLine(t *testing.T) {
 	}
 	l := lines[0]
 	declared := l.AWS.CloudWatchMetrics[0]
-	if l.AWS.Timestamp != noon.UnixMilli() || declared.Namespace != Namespace || fmt.Sprint(declared.Dimensions) != "[[Service Stage]]" ||
-		l.Service != "check" || l.Stage != "prod" || len(l.values) != 3+len(declared.Metrics) || len(declared.Metrics) > maxLatencies {
+	if l.AWS.Timestamp != noon.UnixMilli() || declared.Namespace != Namespace ||
+		fmt.Sprint(declared.Dimensions) != "[[Service Stage]]" ||
+		l.Service != "check" || l.Stage != "prod" || len(l.values) != 3+len(declared.Metrics) ||
+		len(declared.Metrics) > maxLatencies {
 		t.Errorf("%s", out.String())
 	}
 	want := map[string]int64{
-		"Checks": 4, "Allowed": 3, "Denied": 1, "ShadowDenied": 1, "CandidateDenied": 1, "Degraded": 1, "NearLimit": 1, "StoreErrors": 1, "ColdStart": 1,
+		"Checks": 4, "Allowed": 3, "Denied": 1, "ShadowDenied": 1, "CandidateDenied": 1, "Degraded": 1,
+		"NearLimit": 1, "StoreErrors": 1, "ColdStart": 1,
 	}
 	for _, metric := range declared.Metrics {
 		if metric.Name == "StoreLatency" {
-			if got := l.latencies(t); metric.Unit != "Milliseconds" || !slices.Equal(got, []float64{1.5, .25, 1}) {
+			if got := l.latencies(t); metric.Unit != "Milliseconds" ||
+				!slices.Equal(got, []float64{1.5, .25, 1}) {
 				t.Errorf("%+v: %v", metric, got)
 			}
 			continue
@@ -201,7 +205,8 @@ func TestConcurrentChecksAddUp(t *testing.T) {
 
 func TestDimensions(t *testing.T) {
 	for _, bad := range []string{"", "a\n", "é", strings.Repeat("a", 256)} {
-		if _, err := NewMetrics(io.Discard, Options{Service: "check", Stage: bad}, time.Now); !errors.Is(err, ErrDimension) {
+		if _, err := NewMetrics(io.Discard, Options{Service: "check", Stage: bad}, time.Now); !errors.Is(err,
+			ErrDimension) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

@@ -66,13 +66,15 @@ func pack(entries []entry, totals keyspace.Bucket) []parcel {
 		return totals
 	}
 	slices.SortFunc(entries, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(bucketOf(&a), bucketOf(&b)), cmp.Compare(a.minute, b.minute), cmp.Compare(a.scope, b.scope))
+		return cmp.Or(cmp.Compare(bucketOf(&a), bucketOf(&b)), cmp.Compare(a.minute, b.minute),
+			cmp.Compare(a.scope, b.scope))
 	})
 	var parcels []parcel
 	for from := 0; from < len(entries); {
 		first, to := &entries[from], from+1
 		p := parcel{bucket: bucketOf(first), hour: first.minute / minutesPerHour}
-		for to < len(entries) && to-from < maxParcel && bucketOf(&entries[to]) == p.bucket && entries[to].minute/minutesPerHour == p.hour {
+		for to < len(entries) && to-from < maxParcel && bucketOf(&entries[to]) == p.bucket &&
+			entries[to].minute/minutesPerHour == p.hour {
 			to++
 		}
 		p.entries = entries[from:to]
@@ -92,10 +94,12 @@ func (b *Batch) Commands(client valkey.Client) []valkey.Completed {
 		keys := p.keys()
 		args := p.args(strconv.Itoa(b.newcomers), recent)
 		if p.text {
-			commands[i] = client.B().Eval().Script(script).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+			commands[i] = client.B().Eval().Script(script).Numkeys(int64(len(keys))).Key(keys...).Arg(
+				args...).Build()
 			continue
 		}
-		commands[i] = client.B().Evalsha().Sha1(scriptSum).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+		commands[i] = client.B().Evalsha().Sha1(scriptSum).Numkeys(int64(len(keys))).Key(keys...).Arg(
+			args...).Build()
 	}
 	return commands
 }
@@ -103,8 +107,10 @@ func (b *Batch) Commands(client valkey.Client) []valkey.Completed {
 func (p *parcel) keys() []string {
 	day := p.hour / hoursPerDay
 	keys := make([]string, 0, 6+3*len(p.entries))
-	keys = append(keys, seenName(p.bucket), rankingName(p.bucket, admittedInHour, p.hour), rankingName(p.bucket, deniedInHour, p.hour),
-		rankingName(p.bucket, admittedInDay, day), rankingName(p.bucket, deniedInDay, day), newcomersName(p.bucket, day))
+	keys = append(keys, seenName(p.bucket), rankingName(p.bucket, admittedInHour, p.hour),
+		rankingName(p.bucket, deniedInHour, p.hour),
+		rankingName(p.bucket, admittedInDay, day), rankingName(p.bucket, deniedInDay, day),
+		newcomersName(p.bucket, day))
 	for i := range p.entries {
 		e := &p.entries[i]
 		name := e.storedName()
@@ -154,7 +160,8 @@ func (e *entry) appendArgs(args []string, hour int64) []string {
 	hourField := hour % hoursPerDay * kindsPerSlot
 	for k, n := range e.tally {
 		if n != 0 {
-			args = append(args, strconv.FormatInt(minuteField+int64(k), 10), strconv.FormatInt(hourField+int64(k), 10), strconv.FormatInt(n, 10))
+			args = append(args, strconv.FormatInt(minuteField+int64(k), 10),
+				strconv.FormatInt(hourField+int64(k), 10), strconv.FormatInt(n, 10))
 		}
 	}
 	return args
@@ -287,7 +294,8 @@ func isUnknownScript(err error) bool {
 
 // Refusals that come before anything is executed.
 var refusals = []string{
-	"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "BUSY", "OOM", "NOAUTH", "MISCONF", "NOREPLICAS",
+	"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "BUSY", "OOM", "NOAUTH",
+	"MISCONF", "NOREPLICAS",
 }
 
 // notExecuted: the server surely did nothing.
@@ -315,7 +323,8 @@ func (r *Recorder) Flush(ctx context.Context, client valkey.Client) Report {
 			break
 		}
 		turn := b.Settle(client.DoMulti(ctx, b.Commands(client)...))
-		sum = Report{Stored: sum.Stored + turn.Stored, Lost: sum.Lost + turn.Lost, Returned: turn.Returned, Err: cmp.Or(sum.Err, turn.Err)}
+		sum = Report{Stored: sum.Stored + turn.Stored, Lost: sum.Lost + turn.Lost, Returned: turn.Returned,
+			Err: cmp.Or(sum.Err, turn.Err)}
 		if turn.Err != nil {
 			break
 		}

@@ -36,7 +36,9 @@ const (
 // Within one hour so is the choice; over more hours it is made of those that were among
 // the highest 64 of their bucket in one of the hours (up to 6 of them) or days.
 func (r *Reader) Busiest(ctx context.Context, from, to time.Time, n int) ([]Talker, error) {
-	return r.talkers(ctx, from, to, n, admittedInHour, admittedInDay, func(c Counts) int64 { return c.Allowed })
+	return r.talkers(ctx, from, to, n, admittedInHour, admittedInDay, func(c Counts) int64 {
+		return c.Allowed
+	})
 }
 
 // MostDenied returns the n subjects with the most denied calls, as Busiest does.
@@ -44,7 +46,8 @@ func (r *Reader) MostDenied(ctx context.Context, from, to time.Time, n int) ([]T
 	return r.talkers(ctx, from, to, n, deniedInHour, deniedInDay, func(c Counts) int64 { return c.Denied })
 }
 
-func (r *Reader) talkers(ctx context.Context, from, to time.Time, n int, inHour, inDay ranking, by func(Counts) int64) ([]Talker, error) {
+func (r *Reader) talkers(ctx context.Context, from, to time.Time, n int, inHour, inDay ranking,
+	by func(Counts) int64) ([]Talker, error) {
 	s, err := newSpan(from, to, time.Hour)
 	if err != nil {
 		return nil, err
@@ -65,7 +68,9 @@ func (r *Reader) talkers(ctx context.Context, from, to time.Time, n int, inHour,
 			talkers = append(talkers, t)
 		}
 	}
-	slices.SortFunc(talkers, func(a, b Talker) int { return cmp.Or(cmp.Compare(by(b.Counts), by(a.Counts)), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(talkers, func(a, b Talker) int {
+		return cmp.Or(cmp.Compare(by(b.Counts), by(a.Counts)), cmp.Compare(a.ID, b.ID))
+	})
 	return talkers[:min(n, len(talkers))], nil
 }
 
@@ -118,15 +123,19 @@ func (r *Reader) scores(ctx context.Context, periods []period, n int) (map[strin
 			more = append(more, names[list])
 		}
 	}
-	return scores, r.addRanked(ctx, more, few, n, func(_ int, member string, score float64, _ bool) { scores[member] += score })
+	return scores, r.addRanked(ctx, more, few, n, func(_ int, member string, score float64, _ bool) {
+		scores[member] += score
+	})
 }
 
 // addRanked goes through the members of rankings from one place to the one before
 // another. last says that the ranking may have more.
-func (r *Reader) addRanked(ctx context.Context, names []string, from, to int, add func(list int, member string, score float64, last bool)) error {
+func (r *Reader) addRanked(ctx context.Context, names []string, from, to int,
+	add func(list int, member string, score float64, last bool)) error {
 	commands := make(valkey.Commands, len(names))
 	for i, name := range names {
-		commands[i] = r.client.B().Zrevrange().Key(name).Start(int64(from)).Stop(int64(to) - 1).Withscores().Build()
+		commands[i] = r.client.B().Zrevrange().Key(name).Start(int64(from)).Stop(
+			int64(to) - 1).Withscores().Build()
 	}
 	if len(commands) == 0 {
 		return nil
@@ -153,6 +162,8 @@ func nth(scores map[string]float64, n int) float64 {
 
 // highest returns the n ids with the highest scores.
 func highest(scores map[string]float64, n int) []string {
-	ids := slices.SortedFunc(maps.Keys(scores), func(a, b string) int { return cmp.Or(cmp.Compare(scores[b], scores[a]), cmp.Compare(a, b)) })
+	ids := slices.SortedFunc(maps.Keys(scores), func(a, b string) int {
+		return cmp.Or(cmp.Compare(scores[b], scores[a]), cmp.Compare(a, b))
+	})
 	return ids[:min(n, len(ids))]
 }

@@ -33,13 +33,15 @@ func (r *Reader) Calls(ctx context.Context, id string, from, to time.Time) ([]Ca
 		return nil, err
 	}
 	if to.Sub(from) > maxReplay {
-		return nil, fmt.Errorf("%w: %s is more than the %s of calls that are replayed", ErrSpan, to.Sub(from), maxReplay)
+		return nil, fmt.Errorf("%w: %s is more than the %s of calls that are replayed", ErrSpan,
+			to.Sub(from), maxReplay)
 	}
 	b := keyspace.BucketOf(id)
 	first, last := s.keys()
 	var commands valkey.Commands
 	for hour := first; hour <= last; hour++ {
-		commands = append(commands, r.client.B().Get().Key(callsName(b, id, hour)).Build(), r.client.B().Hgetall().Key(minutesName(b, id, hour)).Build())
+		commands = append(commands, r.client.B().Get().Key(callsName(b, id, hour)).Build(),
+			r.client.B().Hgetall().Key(minutesName(b, id, hour)).Build())
 	}
 	results := r.client.DoMulti(ctx, commands...)
 	var calls []Call
@@ -92,7 +94,8 @@ func (h *hourOfCalls) appendCalls(calls []Call, start time.Time) []Call {
 			left[extraCost] -= n.extra
 			noted[minute] = append(noted[minute], len(calls))
 		}
-		calls = append(calls, Call{start.Add(time.Duration(n.second) * time.Second), n.denied, n.calls, n.calls + n.extra, true})
+		calls = append(calls, Call{start.Add(time.Duration(n.second) * time.Second), n.denied, n.calls,
+			n.calls + n.extra, true})
 	}
 	for minute := range h.minutes {
 		left := &h.minutes[minute]
@@ -126,7 +129,8 @@ func spread(calls []Call, minute time.Time, n, extra int64, denied bool) []Call 
 	steps := int(min(n, secondsPerMinute))
 	for i := range steps {
 		at := minute.Add(time.Duration(i*int(secondsPerMinute)/steps) * time.Second)
-		calls = append(calls, Call{at, denied, part(n, i, steps), part(n, i, steps) + part(extra, i, steps), false})
+		calls = append(calls, Call{at, denied, part(n, i, steps),
+			part(n, i, steps) + part(extra, i, steps), false})
 	}
 	return calls
 }

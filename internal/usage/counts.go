@@ -17,7 +17,8 @@ func (c Counts) Calls() int64 { return c.Allowed + c.Denied }
 // Plus returns the sum.
 func (c Counts) Plus(d Counts) Counts {
 	return Counts{
-		c.Allowed + d.Allowed, c.Denied + d.Denied, c.ShadowDenied + d.ShadowDenied, c.CandidateDenied + d.CandidateDenied,
+		c.Allowed + d.Allowed, c.Denied + d.Denied, c.ShadowDenied + d.ShadowDenied,
+		c.CandidateDenied + d.CandidateDenied,
 		c.Degraded + d.Degraded, c.Cost + d.Cost, c.Unlisted + d.Unlisted,
 	}
 }
@@ -71,7 +72,8 @@ func (t *tally) calls() int64 { return t[allowed] + t[denied] }
 
 func (t *tally) counts() Counts {
 	return Counts{
-		Allowed: t[allowed], Denied: t[denied], ShadowDenied: t[shadowDenied], CandidateDenied: t[candidateDenied],
-		Degraded: t[degraded], Cost: t[allowed] + t[extraCost], Unlisted: t[unlisted],
+		Allowed: t[allowed], Denied: t[denied], ShadowDenied: t[shadowDenied],
+		CandidateDenied: t[candidateDenied],
+		Degraded:        t[degraded], Cost: t[allowed] + t[extraCost], Unlisted: t[unlisted],
 	}
 }

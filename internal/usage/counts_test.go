@@ -44,7 +44,8 @@ func (s *tallied) add(o Outcome) {
 
 func randomOutcome(random *rand.Rand, at time.Time) Outcome {
 	o := Outcome{
-		Subject: id(random.IntN(150)), Registered: random.IntN(2) == 0, Verdict: Verdict(random.IntN(16)), Cost: random.Int64N(4), Time: at,
+		Subject: id(random.IntN(150)), Registered: random.IntN(2) == 0, Verdict: Verdict(random.IntN(16)),
+		Cost: random.Int64N(4), Time: at,
 	}
 	if random.IntN(3) == 0 {
 		o.Rules = []string{fmt.Sprint("rule", random.IntN(4)), "global"}
@@ -56,7 +57,8 @@ func randomOutcome(random *rand.Rand, at time.Time) Outcome {
 // minute by minute and hour by hour.
 func TestConcurrentRecordersAddUp(t *testing.T) {
 	each(t, func(t *testing.T, client valkey.Client) {
-		want := tallied{total: map[time.Time]Counts{}, subjects: map[string]map[time.Time]Counts{}, rules: map[string]Counts{}}
+		want := tallied{total: map[time.Time]Counts{}, subjects: map[string]map[time.Time]Counts{},
+			rules: map[string]Counts{}}
 		start, calls := noon.Add(-90*time.Second), 600
 		if strings.HasSuffix(t.Name(), "embedded") {
 			calls = 60 // it compiles the script each time
@@ -73,7 +75,8 @@ func TestConcurrentRecordersAddUp(t *testing.T) {
 					r.Record(o)
 					clock.set(clock.Now().Add(time.Duration(random.IntN(600)) * time.Millisecond))
 					if b := r.Batch(clock.Now()); b != nil {
-						if report := b.Settle(client.DoMulti(t.Context(), b.Commands(client)...)); report.Lost > 0 || report.Err != nil {
+						if report := b.Settle(client.DoMulti(t.Context(),
+							b.Commands(client)...)); report.Lost > 0 || report.Err != nil {
 							t.Errorf("settle: %+v", report)
 						}
 					}
@@ -148,15 +151,19 @@ func TestRollOver(t *testing.T) {
 			want map[time.Time]Counts
 		}{
 			{time.Minute, map[time.Time]Counts{
-				midnight.Add(-time.Minute): one, midnight: no, midnight.Add(59 * time.Minute): one, midnight.Add(time.Hour): {Allowed: 1, Cost: 7},
+				midnight.Add(-time.Minute): one, midnight: no, midnight.Add(59 * time.Minute): one,
+				midnight.Add(time.Hour): {Allowed: 1, Cost: 7},
 			}},
 			{time.Hour, map[time.Time]Counts{
-				midnight.Add(-time.Hour): one, midnight: one.Plus(no), midnight.Add(time.Hour): {Allowed: 1, Cost: 7},
+				midnight.Add(-time.Hour): one, midnight: one.Plus(no),
+				midnight.Add(time.Hour): {Allowed: 1, Cost: 7},
 			}},
 		} {
-			points, err := read.Series(t.Context(), "a", midnight.Add(-2*time.Hour), midnight.Add(3*time.Hour), c.step)
+			points, err := read.Series(t.Context(), "a", midnight.Add(-2*time.Hour),
+				midnight.Add(3*time.Hour), c.step)
 			checkPoints(t, c.step.String(), points, c.want, err)
-			points, err = read.Overview(t.Context(), midnight.Add(-2*time.Hour), midnight.Add(3*time.Hour), c.step)
+			points, err = read.Overview(t.Context(), midnight.Add(-2*time.Hour),
+				midnight.Add(3*time.Hour), c.step)
 			checkPoints(t, "total "+c.step.String(), points, c.want, err)
 		}
 	})
@@ -189,7 +196,8 @@ func TestSteps(t *testing.T) {
 			continue
 		}
 		for i, want := range c.counts {
-			if points[i].Allowed != want || !points[i].Start.Equal(points[0].Start.Add(time.Duration(i)*c.step)) {
+			if points[i].Allowed != want ||
+				!points[i].Start.Equal(points[0].Start.Add(time.Duration(i)*c.step)) {
 				t.Errorf("%+v: point %d is %+v", c, i, points[i])
 			}
 		}

@@ -68,7 +68,8 @@ func each(t *testing.T, test func(t *testing.T, client valkey.Client)) {
 // flush sends everything and fails the test unless all is stored.
 func flush(t testing.TB, r *Recorder, client valkey.Client) {
 	t.Helper()
-	if report := r.Flush(context.WithoutCancel(t.Context()), client); report.Lost != 0 || report.Returned != 0 || report.Err != nil {
+	if report := r.Flush(context.WithoutCancel(t.Context()), client); report.Lost != 0 ||
+		report.Returned != 0 || report.Err != nil {
 		t.Fatalf("flush: %+v", report)
 	}
 	if n := len(r.pending.entries); n > 0 {

@@ -37,7 +37,8 @@ func parseNotes(b []byte) []note {
 	notes := make([]note, 0, len(b)/noteLen)
 	for ; len(b) >= noteLen; b = b[noteLen:] {
 		word := int(b[0])<<16 | int(b[1])<<8 | int(b[2])
-		notes = append(notes, note{second: word >> 12, denied: word>>11&1 == 1, calls: int64(word >> 5 & maxNoteCalls), extra: int64(word & maxNoteExtra)})
+		notes = append(notes, note{second: word >> 12, denied: word>>11&1 == 1,
+			calls: int64(word >> 5 & maxNoteCalls), extra: int64(word & maxNoteExtra)})
 	}
 	return notes
 }

@@ -40,7 +40,8 @@ const maxIDLen = 64
 
 // validID: an id becomes part of a key's name.
 func validID(id string) bool {
-	return id != "" && len(id) <= maxIDLen && utf8.ValidString(id) && !strings.ContainsFunc(id, func(r rune) bool {
-		return r <= ' ' || r == ':' || r == '~' || r == '{' || r == '}' || r == 0x7f
-	})
+	return id != "" && len(id) <= maxIDLen && utf8.ValidString(id) &&
+		!strings.ContainsFunc(id, func(r rune) bool {
+			return r <= ' ' || r == ':' || r == '~' || r == '{' || r == '}' || r == 0x7f
+		})
 }

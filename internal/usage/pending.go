@@ -126,7 +126,8 @@ func (p *pending) record(o Outcome) {
 		return
 	}
 	e.tally.add(o.Verdict, cost)
-	e.note(note{second: int(seconds % secondsPerHour), denied: o.Verdict&Denied != 0, calls: 1, extra: cost - 1})
+	e.note(note{second: int(seconds % secondsPerHour), denied: o.Verdict&Denied != 0, calls: 1,
+		extra: cost - 1})
 }
 
 // note keeps the calls of a second. Beyond maxNotes they go to the last note of the same

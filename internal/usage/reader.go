@@ -51,12 +51,14 @@ func (r *Reader) Overview(ctx context.Context, from, to time.Time, step time.Dur
 }
 
 // Rule returns the counts of the calls that a rule applied to, as Overview does.
-func (r *Reader) Rule(ctx context.Context, id string, from, to time.Time, step time.Duration) ([]Point, error) {
+func (r *Reader) Rule(ctx context.Context, id string, from, to time.Time,
+	step time.Duration) ([]Point, error) {
 	return r.summed(ctx, "rule", rulePrefix+id, from, to, step)
 }
 
 // summed adds up the buckets that totals and rules go to.
-func (r *Reader) summed(ctx context.Context, what, name string, from, to time.Time, step time.Duration) ([]Point, error) {
+func (r *Reader) summed(ctx context.Context, what, name string, from, to time.Time,
+	step time.Duration) ([]Point, error) {
 	s, err := newSpan(from, to, step)
 	if err != nil {
 		return nil, err
@@ -73,7 +75,8 @@ func (r *Reader) summed(ctx context.Context, what, name string, from, to time.Ti
 }
 
 // Series returns the counts of one subject, as Overview does.
-func (r *Reader) Series(ctx context.Context, id string, from, to time.Time, step time.Duration) ([]Point, error) {
+func (r *Reader) Series(ctx context.Context, id string, from, to time.Time,
+	step time.Duration) ([]Point, error) {
 	series, err := r.Sparklines(ctx, []string{id}, from, to, step)
 	if err != nil {
 		return nil, err
@@ -82,7 +85,8 @@ func (r *Reader) Series(ctx context.Context, id string, from, to time.Time, step
 }
 
 // Sparklines returns the Series of each subject, in order.
-func (r *Reader) Sparklines(ctx context.Context, ids []string, from, to time.Time, step time.Duration) ([][]Point, error) {
+func (r *Reader) Sparklines(ctx context.Context, ids []string, from, to time.Time,
+	step time.Duration) ([][]Point, error) {
 	s, err := newSpan(from, to, step)
 	if err != nil {
 		return nil, err

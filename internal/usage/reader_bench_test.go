@@ -39,20 +39,36 @@ func BenchmarkReader(b *testing.B) {
 		name string
 		call func() error
 	}{
-		{"Overview/1h-by-minute", func() error { return second(read.Overview(ctx, to.Add(-time.Hour), to, time.Minute)) }},
-		{"Overview/24h-by-minute", func() error { return second(read.Overview(ctx, to.Add(-24*time.Hour), to, time.Minute)) }},
-		{"Overview/30d-by-hour", func() error { return second(read.Overview(ctx, to.Add(-30*24*time.Hour), to, time.Hour)) }},
-		{"Series/24h-by-minute", func() error { return second(read.Series(ctx, ids[0], to.Add(-24*time.Hour), to, time.Minute)) }},
-		{"Sparklines/50-of-1h", func() error { return second(read.Sparklines(ctx, ids, to.Add(-time.Hour), to, time.Minute)) }},
-		{"Sparklines/50-of-24h-by-hour", func() error { return second(read.Sparklines(ctx, ids, to.Add(-24*time.Hour), to, time.Hour)) }},
+		{"Overview/1h-by-minute", func() error {
+			return second(read.Overview(ctx, to.Add(-time.Hour), to, time.Minute))
+		}},
+		{"Overview/24h-by-minute", func() error {
+			return second(read.Overview(ctx, to.Add(-24*time.Hour), to, time.Minute))
+		}},
+		{"Overview/30d-by-hour", func() error {
+			return second(read.Overview(ctx, to.Add(-30*24*time.Hour), to, time.Hour))
+		}},
+		{"Series/24h-by-minute", func() error {
+			return second(read.Series(ctx, ids[0], to.Add(-24*time.Hour), to, time.Minute))
+		}},
+		{"Sparklines/50-of-1h", func() error {
+			return second(read.Sparklines(ctx, ids, to.Add(-time.Hour), to, time.Minute))
+		}},
+		{"Sparklines/50-of-24h-by-hour", func() error {
+			return second(read.Sparklines(ctx, ids, to.Add(-24*time.Hour), to, time.Hour))
+		}},
 		{"Active/first-50", func() error { return second(read.Active(ctx, "", 50)) }},
 		{"Active/next-50", func() error { return second(read.Active(ctx, page.Next, 50)) }},
 		{"Active/first-500", func() error { return second(read.Active(ctx, "", 500)) }},
 		{"ActiveCount", func() error { return second(read.ActiveCount(ctx, to.Add(-time.Hour))) }},
 		{"Busiest/10-of-1h", func() error { return second(read.Busiest(ctx, to.Add(-time.Hour), to, 10)) }},
 		{"Busiest/10-of-6h", func() error { return second(read.Busiest(ctx, to.Add(-6*time.Hour), to, 10)) }},
-		{"Busiest/10-of-24h", func() error { return second(read.Busiest(ctx, to.Add(-24*time.Hour), to, 10)) }},
-		{"MostDenied/10-of-7d", func() error { return second(read.MostDenied(ctx, to.Add(-7*24*time.Hour), to, 10)) }},
+		{"Busiest/10-of-24h", func() error {
+			return second(read.Busiest(ctx, to.Add(-24*time.Hour), to, 10))
+		}},
+		{"MostDenied/10-of-7d", func() error {
+			return second(read.MostDenied(ctx, to.Add(-7*24*time.Hour), to, 10))
+		}},
 		{"Calls/1h", func() error { return second(read.Calls(ctx, ids[0], to.Add(-time.Hour), to)) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
@@ -65,7 +81,9 @@ func BenchmarkReader(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 	}
-	b.Run("flush/1000-of-100000,first-in-their-minute", func(b *testing.B) { benchmarkFull(b, client, activeSubjects) })
+	b.Run("flush/1000-of-100000,first-in-their-minute", func(b *testing.B) {
+		benchmarkFull(b, client, activeSubjects)
+	})
 	b.Run("flush/1000-again-and-again", func(b *testing.B) { benchmarkFull(b, client, 1000) })
 }
 
@@ -95,7 +113,8 @@ func seed(b *testing.B, client valkey.Client) {
 	for from := 0; from < knownSubjects; from += 10_000 {
 		commands := make(valkey.Commands, 10_000)
 		for i := range commands {
-			commands[i] = client.B().Set().Key(keyspace.Record(fmt.Sprint("known", from+i))).Value("a record of a key").Build()
+			commands[i] = client.B().Set().Key(keyspace.Record(fmt.Sprint("known", from+i))).Value(
+				"a record of a key").Build()
 		}
 		for _, result := range client.DoMulti(b.Context(), commands...) {
 			if err := result.Error(); err != nil {
@@ -105,7 +124,8 @@ func seed(b *testing.B, client valkey.Client) {
 	}
 	r := recorderAt(noon)
 	send := func() {
-		if report := r.Flush(context.WithoutCancel(b.Context()), client); report.Err != nil || report.Lost+report.Returned > 0 {
+		if report := r.Flush(context.WithoutCancel(b.Context()), client); report.Err != nil ||
+			report.Lost+report.Returned > 0 {
 			b.Fatalf("%+v", report)
 		}
 	}
@@ -114,7 +134,8 @@ func seed(b *testing.B, client valkey.Client) {
 		for i := range activeSubjects {
 			at := noon.Add(time.Duration(hour)*time.Hour + time.Duration(random.IntN(60))*time.Minute)
 			for range 1 + i%3 {
-				r.Record(Outcome{Subject: id(i), Registered: true, Verdict: Verdict(random.IntN(2)), Time: at})
+				r.Record(Outcome{Subject: id(i), Registered: true,
+					Verdict: Verdict(random.IntN(2)), Time: at})
 			}
 			if i%maxMinutes == 0 { // else the totals would run out of minutes
 				send()
@@ -128,7 +149,8 @@ func seedTotals(send func(), r *Recorder) {
 	for minute := range minutesPerDay {
 		for range totalBuckets {
 			for verdict := range Verdict(16) {
-				r.Record(Outcome{Verdict: verdict, Time: noon.Add(time.Hour - time.Duration(minute+1)*time.Minute)})
+				r.Record(Outcome{Verdict: verdict,
+					Time: noon.Add(time.Hour - time.Duration(minute+1)*time.Minute)})
 			}
 			send()
 		}

@@ -37,7 +37,8 @@ func TestActiveListsEverySubjectOnce(t *testing.T) {
 		for _, size := range []int{13, 50, 199, 200, 500} {
 			checkPages(t, read, size, want)
 		}
-		for since, n := range map[time.Duration]int{0: 200, time.Minute: seenSince(want, time.Minute), 3 * time.Minute: 0} {
+		for since, n := range map[time.Duration]int{0: 200, time.Minute: seenSince(want, time.Minute),
+			3 * time.Minute: 0} {
 			if got, err := read.ActiveCount(t.Context(), noon.Add(since)); err != nil || got != int64(n) {
 				t.Errorf("%d seen since %s, %v; want %d", got, since, err, n)
 			}
@@ -116,7 +117,8 @@ func TestBusiest(t *testing.T) {
 			subject := inBucket(keyspace.Bucket(i%2), i)
 			for h := range 2 {
 				for range random.IntN(40) {
-					o := Outcome{Subject: subject, Registered: true, Time: noon.Add(time.Duration(-8*h) * time.Hour)}
+					o := Outcome{Subject: subject, Registered: true,
+						Time: noon.Add(time.Duration(-8*h) * time.Hour)}
 					if random.IntN(4) == 0 {
 						o.Verdict = Denied
 						denied[subject]++
@@ -147,7 +149,8 @@ func TestBusiest(t *testing.T) {
 	})
 }
 
-func checkTalkers(t *testing.T, what string, got []Talker, err error, want map[string]int64, by func(Counts) int64) {
+func checkTalkers(t *testing.T, what string, got []Talker, err error, want map[string]int64,
+	by func(Counts) int64) {
 	t.Helper()
 	var most []int64
 	for _, n := range want {
@@ -160,7 +163,8 @@ func checkTalkers(t *testing.T, what string, got []Talker, err error, want map[s
 	}
 	for i, talker := range got {
 		if n := by(talker.Counts); n != want[talker.ID] || n != most[i] {
-			t.Errorf("%s: number %d is %s with %d calls; it had %d, number %d had %d", what, i+1, talker.ID, n, want[talker.ID], i+1, most[i])
+			t.Errorf("%s: number %d is %s with %d calls; it had %d, number %d had %d", what, i+1, talker.ID,
+				n, want[talker.ID], i+1, most[i])
 		}
 	}
 }
@@ -229,7 +233,9 @@ func TestNotesAreBounded(t *testing.T) {
 		r.Record(Outcome{Subject: "a", Time: noon.Add(time.Duration(i) * time.Second)})
 		flush(t, r, client)
 	}
-	length, err := client.Do(t.Context(), client.B().Strlen().Key(callsName(keyspace.BucketOf("a"), "a", noon.Unix()/secondsPerHour)).Build()).AsInt64()
+	length, err := client.Do(t.Context(),
+		client.B().Strlen().Key(callsName(keyspace.BucketOf("a"), "a",
+			noon.Unix()/secondsPerHour)).Build()).AsInt64()
 	if err != nil || length > 2400 || length < 512*noteLen {
 		t.Errorf("%d bytes, %v", length, err)
 	}
@@ -257,7 +263,8 @@ func TestNotesAreReadAsWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := note{
 			second: rapid.IntRange(0, 3599).Draw(t, "second"), denied: rapid.Bool().Draw(t, "denied"),
-			calls: rapid.Int64Range(1, 1000).Draw(t, "calls"), extra: rapid.Int64Range(0, 1000).Draw(t, "extra"),
+			calls: rapid.Int64Range(1, 1000).Draw(t, "calls"),
+			extra: rapid.Int64Range(0, 1000).Draw(t, "extra"),
 		}
 		got := note{second: want.second, denied: want.denied}
 		stored := appendNotes(nil, want)
@@ -268,7 +275,8 @@ func TestNotesAreReadAsWritten(t *testing.T) {
 			got.calls += n.calls
 			got.extra += n.extra
 		}
-		if room := int64(len(stored) / noteLen * maxNoteExtra); got.calls != want.calls || got.extra != min(want.extra, room) {
+		if room := int64(len(stored) / noteLen * maxNoteExtra); got.calls != want.calls ||
+			got.extra != min(want.extra, room) {
 			t.Fatalf("%+v is read as %+v", want, got)
 		}
 	})

@@ -77,7 +77,8 @@ func TestFloodIsBoundedInTheRecorder(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	const flood = 100_000
 	for i := range flood {
-		r.Record(Outcome{Subject: id(i), Rules: []string{id(i)}, Time: noon.Add(time.Duration(5*i) * time.Millisecond)})
+		r.Record(Outcome{Subject: id(i), Rules: []string{id(i)},
+			Time: noon.Add(time.Duration(5*i) * time.Millisecond)})
 	}
 	for i := range maxStrangers {
 		r.Record(Outcome{Subject: fmt.Sprint("key", i), Registered: true, Time: noon})
@@ -88,7 +89,8 @@ func TestFloodIsBoundedInTheRecorder(t *testing.T) {
 		t.Errorf("%d bytes are held", grown)
 	}
 	p := r.pending
-	if p.strangers != maxStrangers || p.subjects != MaxSubjects || p.rules != maxMinutes*MaxRules || p.totals != maxMinutes ||
+	if p.strangers != maxStrangers || p.subjects != MaxSubjects || p.rules != maxMinutes*MaxRules ||
+		p.totals != maxMinutes ||
 		len(p.entries) != p.subjects+p.rules+p.totals {
 		t.Errorf("%d strangers, %d subjects, %d rules, %d totals", p.strangers, p.subjects, p.rules, p.totals)
 	}
@@ -107,7 +109,8 @@ func TestFloodIsBoundedInTheRecorder(t *testing.T) {
 func TestIDsThatAreNone(t *testing.T) {
 	client := connect(t, valkeytest.Embedded(t))
 	r := recorderAt(noon)
-	bad := []string{"", "a:b", "a{b}", "a}", "a b", "a\n", "a\x00", "\xff", totalID, rulePrefix + "a", string(make([]byte, maxIDLen+1))}
+	bad := []string{"", "a:b", "a{b}", "a}", "a b", "a\n", "a\x00", "\xff", totalID, rulePrefix + "a",
+		string(make([]byte, maxIDLen+1))}
 	for _, subject := range bad {
 		r.Record(Outcome{Subject: subject, Rules: []string{subject}, Time: noon})
 	}
@@ -127,7 +130,8 @@ func TestIDsThatAreNone(t *testing.T) {
 func TestBackOff(t *testing.T) {
 	r := recorderAt(noon)
 	now := noon
-	for _, want := range []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, maxBackOff, maxBackOff} {
+	for _, want := range []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second,
+		maxBackOff, maxBackOff} {
 		r.Record(Outcome{Time: now})
 		b := r.Batch(now)
 		if b == nil {

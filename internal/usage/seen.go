@@ -100,7 +100,8 @@ func (r *Reader) Active(ctx context.Context, cursor string, count int) (Page, er
 func share(count int) int { return min(count+1, count/32+8) }
 
 // follow reads up to count subjects of each bucket that follow the position.
-func (r *Reader) follow(ctx context.Context, after position, buckets []keyspace.Bucket, count int) ([]position, error) {
+func (r *Reader) follow(ctx context.Context, after position, buckets []keyspace.Bucket,
+	count int) ([]position, error) {
 	commands := make(valkey.Commands, len(buckets))
 	for i, b := range buckets {
 		list := r.client.B().Zrevrangebyscore().Key(seenName(b)).Max(after.highest(b)).Min("-inf")

@@ -39,7 +39,8 @@ func newSpan(from, to time.Time, step time.Duration) (span, error) {
 	case from.Unix() < 0 || !from.Before(to):
 		return span{}, fmt.Errorf("%w: it must begin after 1970 and before it ends", ErrSpan)
 	case to.Sub(from) > keep+step:
-		return span{}, fmt.Errorf("%w: %s is more than the %s that steps of %s are kept for", ErrSpan, to.Sub(from), keep, step)
+		return span{}, fmt.Errorf("%w: %s is more than the %s that steps of %s are kept for", ErrSpan,
+			to.Sub(from), keep, step)
 	}
 	seconds := int64(step / time.Second)
 	lastInstant := to.Add(-time.Nanosecond)

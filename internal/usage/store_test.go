@@ -17,7 +17,8 @@ import (
 // statOf returns the value of a line "name:value", or of a command's statistics.
 func statOf(info, name string) string {
 	for line := range strings.Lines(info) {
-		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok && (key == name || key == "cmdstat_"+name) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok &&
+			(key == name || key == "cmdstat_"+name) {
 			return value
 		}
 	}
@@ -62,15 +63,19 @@ func everyKey(t *testing.T, client valkey.Client, do func(node valkey.Client, ke
 // for what is kept, and no longer.
 func TestEverythingExpires(t *testing.T) {
 	lives := map[byte][2]time.Duration{
-		'm': {24 * time.Hour, 25 * time.Hour}, 'h': {30 * 24 * time.Hour, 31 * 24 * time.Hour}, 't': {time.Hour, 2 * time.Hour},
-		's': {24 * time.Hour, 25 * time.Hour}, 'a': {24 * time.Hour, 25 * time.Hour}, 'd': {24 * time.Hour, 25 * time.Hour},
-		'A': {30 * 24 * time.Hour, 31 * 24 * time.Hour}, 'D': {30 * 24 * time.Hour, 31 * 24 * time.Hour}, 'n': {24 * time.Hour, 48 * time.Hour},
+		'm': {24 * time.Hour, 25 * time.Hour}, 'h': {30 * 24 * time.Hour, 31 * 24 * time.Hour},
+		't': {time.Hour, 2 * time.Hour},
+		's': {24 * time.Hour, 25 * time.Hour}, 'a': {24 * time.Hour, 25 * time.Hour},
+		'd': {24 * time.Hour, 25 * time.Hour},
+		'A': {30 * 24 * time.Hour, 31 * 24 * time.Hour}, 'D': {30 * 24 * time.Hour, 31 * 24 * time.Hour},
+		'n': {24 * time.Hour, 48 * time.Hour},
 	}
 	each(t, func(t *testing.T, client valkey.Client) {
 		r := recorderAt(noon)
 		for i := range 40 {
 			for range 12 {
-				r.Record(Outcome{Subject: id(i), Verdict: Verdict(i % 2), Rules: []string{"rule"}, Time: noon})
+				r.Record(Outcome{Subject: id(i), Verdict: Verdict(i % 2),
+					Rules: []string{"rule"}, Time: noon})
 			}
 		}
 		flush(t, r, client)
@@ -81,7 +86,8 @@ func TestEverythingExpires(t *testing.T) {
 			found[kind]++
 			left, err := node.Do(t.Context(), node.B().Pttl().Key(key).Build()).AsInt64()
 			life := time.Duration(left) * time.Millisecond
-			if want := lives[kind]; err != nil || want == [2]time.Duration{} || life <= want[0] || life > want[1] {
+			if want := lives[kind]; err != nil || want == [2]time.Duration{} || life <= want[0] ||
+				life > want[1] {
 				t.Errorf("%s lives %s, %v; want %v", key, life, err, want)
 			}
 		})
@@ -118,7 +124,8 @@ func TestServersWithoutScriptsGetThem(t *testing.T) {
 			if b == nil {
 				t.Fatal("no batch: an unknown script is no reason to back off")
 			}
-			if report := b.Settle(client.DoMulti(t.Context(), b.Commands(client)...)); report.Lost > 0 || report.Err != nil {
+			if report := b.Settle(client.DoMulti(t.Context(), b.Commands(client)...)); report.Lost > 0 ||
+				report.Err != nil {
 				t.Fatalf("turn %d: %+v", turn, report)
 			}
 			now = now.Add(time.Second)
@@ -132,7 +139,8 @@ func TestServersWithoutScriptsGetThem(t *testing.T) {
 			t.Errorf("%+v, %v; want %d", overview[0], err, want)
 		}
 		for i := range subjects {
-			points, err := NewReader(client).Series(t.Context(), id(i), noon, noon.Add(time.Minute), time.Minute)
+			points, err := NewReader(client).Series(t.Context(), id(i), noon,
+				noon.Add(time.Minute), time.Minute)
 			if err != nil || points[0].Allowed != 2 {
 				t.Fatalf("%s: %+v, %v; want 2", id(i), points[0], err)
 			}
@@ -163,7 +171,8 @@ func TestLostReplyCountsAtMostOnce(t *testing.T) {
 		t.Errorf("%+v", report)
 	}
 	flush(t, r, broken)
-	points, err := NewReader(connect(t, url)).Series(t.Context(), "a", noon, noon.Add(time.Minute), time.Minute)
+	points, err := NewReader(connect(t, url)).Series(t.Context(), "a", noon,
+		noon.Add(time.Minute), time.Minute)
 	if err != nil || points[0].Allowed > 3 {
 		t.Errorf("%+v, %v; want at most 3", points, err)
 	}
@@ -173,7 +182,8 @@ func TestLostReplyCountsAtMostOnce(t *testing.T) {
 func TestRefusedCountsAreSentAgain(t *testing.T) {
 	client := connect(t, valkeytest.Start(t))
 	set := func(name, value string) {
-		if err := client.Do(t.Context(), client.B().ConfigSet().ParameterValue().ParameterValue(name, value).Build()).Error(); err != nil {
+		if err := client.Do(t.Context(),
+			client.B().ConfigSet().ParameterValue().ParameterValue(name, value).Build()).Error(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -184,7 +194,8 @@ func TestRefusedCountsAreSentAgain(t *testing.T) {
 	for range 3 {
 		r.Record(Outcome{Subject: "a", Registered: true, Time: noon, Cost: 5, Rules: []string{"rule"}})
 	}
-	if report := r.Flush(t.Context(), client); report.Returned != 3 || report.Err == nil || report.Lost+report.Stored != 0 {
+	if report := r.Flush(t.Context(), client); report.Returned != 3 || report.Err == nil ||
+		report.Lost+report.Stored != 0 {
 		t.Errorf("out of memory: %+v", report)
 	}
 	set("maxmemory", "0")
@@ -208,7 +219,8 @@ func TestRefusedCountsAreSentAgain(t *testing.T) {
 // stored, returned or lost.
 func TestDeadShard(t *testing.T) {
 	urls := valkeytest.StartCluster(t, 3, 0)
-	client := connectWith(t, urls[0]+"?cluster=true", store.Options{Dial: time.Second, Write: time.Second, Pooled: true})
+	client := connectWith(t, urls[0]+"?cluster=true",
+		store.Options{Dial: time.Second, Write: time.Second, Pooled: true})
 	const subjects = 500
 	r := recorderAt(noon)
 	record := func() {
@@ -223,7 +235,8 @@ func TestDeadShard(t *testing.T) {
 	record()
 	b := r.Drain(noon)
 	report := b.Settle(client.DoMulti(t.Context(), b.Commands(client)...))
-	if report.Stored+report.Returned+report.Lost != subjects || report.Stored < subjects/2 || report.Stored == subjects || report.Err == nil {
+	if report.Stored+report.Returned+report.Lost != subjects || report.Stored < subjects/2 ||
+		report.Stored == subjects || report.Err == nil {
 		t.Errorf("%+v", report)
 	}
 	var waiting int64
@@ -254,7 +267,8 @@ func TestBatchLeavesWithACheck(t *testing.T) {
 		for range 3 {
 			r.Record(Outcome{Subject: "a", Time: noon})
 			b := r.Drain(noon)
-			commands := append(valkey.Commands{client.B().Incr().Key(keyspace.State("a")).Build()}, b.Commands(client)...)
+			commands := append(valkey.Commands{client.B().Incr().Key(keyspace.State("a")).Build()},
+				b.Commands(client)...)
 			results := client.DoMulti(t.Context(), commands...)
 			if n, err := results[0].AsInt64(); err != nil || n == 0 {
 				t.Errorf("check: %d, %v", n, err)
@@ -305,7 +319,8 @@ func TestFloodIsBoundedInTheStore(t *testing.T) {
 		t.Errorf("%d subjects, %v; want %d", count, err, taken)
 	}
 	overview, err := read.Overview(t.Context(), noon, noon.Add(time.Minute), time.Minute)
-	if want := int64(all - taken + 1); err != nil || overview[0].Allowed != all+3 || overview[0].Unlisted < want-1 || overview[0].Unlisted > want {
+	if want := int64(all - taken + 1); err != nil || overview[0].Allowed != all+3 ||
+		overview[0].Unlisted < want-1 || overview[0].Unlisted > want {
 		t.Errorf("%+v, %v; want %d unlisted", overview[0], err, want)
 	}
 	for subject, want := range map[string]int64{"early": 2, "late": 1} {
@@ -345,7 +360,8 @@ func TestListsAreBounded(t *testing.T) {
 		rankingName(one, admittedInDay, day):                         MaxTalkers,
 		rankingName(one, deniedInDay, day):                           MaxTalkers,
 	} {
-		if n, err := client.Do(t.Context(), client.B().Zcard().Key(name).Build()).AsInt64(); err != nil || n != want {
+		if n, err := client.Do(t.Context(), client.B().Zcard().Key(name).Build()).AsInt64(); err !=
+			nil || n != want {
 			t.Errorf("%s has %d members, %v; want %d", name, n, err, want)
 		}
 	}
@@ -379,7 +395,8 @@ func TestMemoryOfASubject(t *testing.T) {
 		before := usedMemory(t, client)
 		for call := range c.minutes * c.calls {
 			for _, id := range ids {
-				o := Outcome{Subject: id, Registered: true, Time: noon.Add(time.Duration(call*60/c.calls) * time.Second)}
+				o := Outcome{Subject: id, Registered: true,
+					Time: noon.Add(time.Duration(call*60/c.calls) * time.Second)}
 				if c.denied {
 					o.Verdict = Verdict(call % 2)
 				}

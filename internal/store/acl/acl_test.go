@@ -57,11 +57,13 @@ func wide() policy.Set {
 			},
 		}},
 		Routes: []policy.Route{{
-			Name: "orders", Pattern: route.Pattern{Path: "/orders"}, Cost: 1, PerKey: perHour(50), PerIP: perHour(60), Shared: perHour(70),
+			Name: "orders", Pattern: route.Pattern{Path: "/orders"}, Cost: 1, PerKey: perHour(50),
+			PerIP: perHour(60), Shared: perHour(70),
 		}},
 		PerIP:  policy.Scope{Limits: perHour(80)},
 		Global: policy.Scope{Limits: perHour(90)},
-		Bans:   &policy.Bans{Denials: 3, Window: policy.Duration(time.Hour), Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)},
+		Bans: &policy.Bans{Denials: 3, Window: policy.Duration(time.Hour),
+			Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)},
 	}
 }
 
@@ -69,14 +71,16 @@ func wide() policy.Set {
 func TestUsersCanDoTheirWork(t *testing.T) {
 	s := start(t)
 	client, now := s.as(t, "admin"), time.Now()
-	admin, edit := registry.NewStore(client, pepper), registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
+	admin, edit := registry.NewStore(client, pepper),
+		registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
 	set := must(admin.SaveSet(t.Context(), wide(), edit))(t)
 	key, secret, err := admin.Create(t.Context(), policy.NewKey{Name: "one", Env: "test", Plan: "free"}, edit)
 	if err != nil {
 		t.Fatal(err)
 	}
 	checkUser := s.as(t, "check")
-	check, recorder := enforce.NewChecker(checkUser, pepper), usage.NewRecorder(usage.Options{}, func() time.Time { return now })
+	check, recorder := enforce.NewChecker(checkUser, pepper),
+		usage.NewRecorder(usage.Options{}, func() time.Time { return now })
 	call := enforce.Call{
 		Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Address: netip.MustParseAddr("192.0.2.1"),
 		Route: route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"},
@@ -92,10 +96,12 @@ func TestUsersCanDoTheirWork(t *testing.T) {
 		}
 		verdicts += map[bool]string{true: "y", false: "n"}[c.Allowed]
 		for range 12 { // as many as it takes for call times to be kept
-			recorder.Record(usage.Outcome{Subject: key.ID, Registered: true, Cost: 1, Rules: []string{"orders"}, Time: now})
+			recorder.Record(usage.Outcome{Subject: key.ID, Registered: true, Cost: 1,
+				Rules: []string{"orders"}, Time: now})
 			recorder.Record(usage.Outcome{Subject: "192.0.2.1", Verdict: usage.Denied, Cost: 1, Time: now})
 		}
-		if report := recorder.Flush(t.Context(), checkUser); report.Lost+report.Returned > 0 || report.Err != nil {
+		if report := recorder.Flush(t.Context(), checkUser); report.Lost+report.Returned > 0 ||
+			report.Err != nil {
 			t.Errorf("usage: %+v", report)
 		}
 	}
@@ -122,9 +128,15 @@ func reads(t *testing.T, admin *registry.Store, client valkey.Client, set *polic
 			_, err := reader.Series(t.Context(), key.ID, now.Add(-time.Hour), now, time.Minute)
 			return err
 		},
-		"active":  func() error { _, err := reader.Active(t.Context(), "", 10); return err },
-		"busiest": func() error { _, err := reader.Busiest(t.Context(), now.Add(-time.Hour), now, 10); return err },
-		"calls":   func() error { _, err := reader.Calls(t.Context(), key.ID, now.Add(-time.Hour), now); return err },
+		"active": func() error { _, err := reader.Active(t.Context(), "", 10); return err },
+		"busiest": func() error {
+			_, err := reader.Busiest(t.Context(), now.Add(-time.Hour), now, 10)
+			return err
+		},
+		"calls": func() error {
+			_, err := reader.Calls(t.Context(), key.ID, now.Add(-time.Hour), now)
+			return err
+		},
 	} {
 		if err := read(); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -261,7 +273,8 @@ func TestUsersCanDoNoMore(t *testing.T) {
 	} {
 		client := clients[c.user]
 		err := client.Do(t.Context(), client.B().Arbitrary(c.words...).Build()).Error()
-		refused := err != nil && (strings.HasPrefix(err.Error(), "NOPERM") || strings.Contains(err.Error(), "ACL failure"))
+		refused := err != nil && (strings.HasPrefix(err.Error(), "NOPERM") ||
+			strings.Contains(err.Error(), "ACL failure"))
 		if refused == c.allowed || err != nil && !refused && !valkey.IsValkeyNil(err) {
 			t.Errorf("%s, %q: %v; allowed is to be %t", c.user, c.words, err, c.allowed)
 		}

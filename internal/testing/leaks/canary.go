@@ -55,7 +55,8 @@ func Leaks(output []byte, canaries ...string) []Leak {
 				in = folded
 			}
 			if at := f.find(in); at >= 0 {
-				leaks = append(leaks, Leak{i, f.name, 1 + bytes.Count(output[:min(at, len(output))], []byte("\n"))})
+				leaks = append(leaks, Leak{i, f.name,
+					1 + bytes.Count(output[:min(at, len(output))], []byte("\n"))})
 			}
 		}
 	}
@@ -89,7 +90,8 @@ func (f form) find(in []byte) int {
 
 // continues tells whether the byte at i would make a number or an address another one.
 func continues(in []byte, i int) bool {
-	return i >= 0 && i < len(in) && (in[i] >= '0' && in[i] <= '9' || in[i] >= 'a' && in[i] <= 'z' || in[i] >= 'A' && in[i] <= 'Z')
+	return i >= 0 && i < len(in) &&
+		(in[i] >= '0' && in[i] <= '9' || in[i] >= 'a' && in[i] <= 'z' || in[i] >= 'A' && in[i] <= 'Z')
 }
 
 func forms(canary string) []form {

@@ -30,14 +30,16 @@ func TestLeaksAreFound(t *testing.T) {
 		"first part":     secret[:24],
 		"last part":      secret[len(secret)-24:],
 	} {
-		if leaks := Leaks([]byte("first\n"+output), "something else", secret); len(leaks) == 0 || leaks[0].Canary != 1 || leaks[0].Line != 2 {
+		if leaks := Leaks([]byte("first\n"+output), "something else", secret); len(leaks) == 0 ||
+			leaks[0].Canary != 1 || leaks[0].Line != 2 {
 			t.Errorf("%s: %v in %s", name, leaks, output)
 		}
 	}
 	for before := range 4 {
 		for after := range 4 {
 			whole := []byte(strings.Repeat("x", before) + secret + strings.Repeat("y", after))
-			for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding} {
+			for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding,
+				base64.URLEncoding, base64.RawURLEncoding} {
 				if output := encoding.EncodeToString(whole); len(Leaks([]byte(output), secret)) == 0 {
 					t.Errorf("not found in %s", output)
 				}
@@ -81,7 +83,8 @@ func TestNoLeaks(t *testing.T) {
 			t.Errorf("%q: %v", output, leaks)
 		}
 	}
-	if text := (Leak{0, "text", 3}).String(); strings.Contains(text, secret) || text != "canary 0 leaks as text in line 3" {
+	if text := (Leak{0, "text", 3}).String(); strings.Contains(text, secret) ||
+		text != "canary 0 leaks as text in line 3" {
 		t.Error(text)
 	}
 }

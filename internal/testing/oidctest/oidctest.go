@@ -171,5 +171,6 @@ func (p *Person) do(method, address string, form url.Values) page {
 	if err := errors.Join(err, res.Body.Close()); err != nil {
 		p.t.Fatal(err)
 	}
-	return page{url: res.Request.URL, status: res.StatusCode, location: res.Header.Get("Location"), body: string(body)}
+	return page{url: res.Request.URL, status: res.StatusCode, location: res.Header.Get("Location"),
+		body: string(body)}
 }

@@ -117,7 +117,9 @@ func (h *History) Around(s Span, window time.Duration) int {
 
 // from returns the spans that begin at t or later.
 func (h *History) from(t time.Duration) []Span {
-	i, _ := slices.BinarySearchFunc(h.spans, t, func(s Span, t time.Duration) int { return cmp.Compare(s.First, t) })
+	i, _ := slices.BinarySearchFunc(h.spans, t, func(s Span, t time.Duration) int {
+		return cmp.Compare(s.First, t)
+	})
 	return h.spans[i:]
 }
 

@@ -20,7 +20,8 @@ func TestFullestOfInstants(t *testing.T) {
 		spans = append(spans, rolling.At(time.Duration(ms)*time.Millisecond))
 	}
 	for window, want := range map[time.Duration]int{
-		time.Microsecond: 2, time.Second: 3, 1001 * time.Millisecond: 3, 2 * time.Second: 5, 2750 * time.Millisecond: 6, time.Hour: 7,
+		time.Microsecond: 2, time.Second: 3, 1001 * time.Millisecond: 3, 2 * time.Second: 5,
+		2750 * time.Millisecond: 6, time.Hour: 7,
 	} {
 		if _, most := rolling.Fullest(spans, window); most != want {
 			t.Errorf("window %s: %d, want %d", window, most, want)
@@ -34,7 +35,8 @@ func TestFullestOfInstants(t *testing.T) {
 // Only what lies in a window beyond doubt counts.
 func TestFullestOfSpans(t *testing.T) {
 	spans := []rolling.Span{span(0, 2), span(1, 3), span(11, 12)}
-	for _, c := range []struct{ window, most, possible int }{{10, 2, 3}, {12, 2, 3}, {13, 3, 3}, {8, 2, 2}, {2, 1, 2}} {
+	for _, c := range []struct{ window, most, possible int }{{10, 2, 3}, {12, 2, 3}, {13, 3, 3},
+		{8, 2, 2}, {2, 1, 2}} {
 		if _, most := rolling.Fullest(spans, time.Duration(c.window)); most != c.most {
 			t.Errorf("window %d: %d, want %d", c.window, most, c.most)
 		}

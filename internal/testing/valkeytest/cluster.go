@@ -75,7 +75,8 @@ func StartProxiedCluster(t testing.TB, primaries int) []*Proxy {
 func askNode(t testing.TB, url string, words ...string) string {
 	t.Helper()
 	client, err := valkey.NewClient(valkey.ClientOption{
-		InitAddress: []string{strings.TrimPrefix(url, "valkey://")}, ForceSingleClient: true, DisableCache: true,
+		InitAddress: []string{strings.TrimPrefix(url, "valkey://")}, ForceSingleClient: true,
+		DisableCache: true,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -21,12 +21,14 @@ func TestStartCluster(t *testing.T) {
 		if i >= primaries {
 			want = "role:slave"
 		}
-		if replication := ask(t, connect(t, url), "INFO", "replication"); !strings.Contains(replication, want) {
+		if replication := ask(t, connect(t, url), "INFO",
+			"replication"); !strings.Contains(replication, want) {
 			t.Errorf("node %d: want %s in\n%s", i, want, replication)
 		}
 	}
 
-	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{strings.TrimPrefix(urls[0], "valkey://")}, DisableCache: true})
+	client, err := valkey.NewClient(valkey.ClientOption{
+		InitAddress: []string{strings.TrimPrefix(urls[0], "valkey://")}, DisableCache: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +56,8 @@ func TestStartCluster(t *testing.T) {
 
 func TestStartClusterOfOne(t *testing.T) {
 	client := connect(t, StartCluster(t, 1, 0)[0])
-	if info := ask(t, client, "CLUSTER", "INFO"); !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_size:1") {
+	if info := ask(t, client, "CLUSTER", "INFO"); !strings.Contains(info, "cluster_state:ok") ||
+		!strings.Contains(info, "cluster_size:1") {
 		t.Errorf("got\n%s", info)
 	}
 }

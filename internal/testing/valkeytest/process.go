@@ -19,7 +19,8 @@ type process struct {
 // run starts the command and returns when its output holds the words, or with an error
 // when it ends first or takes too long.
 func run(command *exec.Cmd, ready string, timeout time.Duration) (*process, error) {
-	p := &process{command: command, output: &log{words: []byte(ready), seen: make(chan struct{})}, exited: make(chan struct{})}
+	p := &process{command: command, output: &log{words: []byte(ready), seen: make(chan struct{})},
+		exited: make(chan struct{})}
 	command.Stdout, command.Stderr = p.output, p.output
 	command.SysProcAttr = dieWithParent()
 	if err := p.start(); err != nil {
@@ -31,7 +32,8 @@ func run(command *exec.Cmd, ready string, timeout time.Duration) (*process, erro
 	case <-p.output.seen:
 		return p, nil
 	case <-p.exited:
-		return nil, fmt.Errorf("it ended (%v) before it was ready and wrote:\n%s", command.ProcessState, p.output)
+		return nil, fmt.Errorf("it ended (%v) before it was ready and wrote:\n%s",
+			command.ProcessState, p.output)
 	case <-patience.C:
 		p.stop()
 		return nil, fmt.Errorf("it was not ready within %v and wrote:\n%s", timeout, p.output)

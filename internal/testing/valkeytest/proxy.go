@@ -45,7 +45,8 @@ func StartProxy(t testing.TB, url string, secure *tls.Config) *Proxy {
 	if secure != nil {
 		listener = tls.NewListener(listener, secure)
 	}
-	p := &Proxy{listener: listener, target: strings.TrimPrefix(url, "valkey://"), ended: make(chan struct{}), links: map[*link]bool{}}
+	p := &Proxy{listener: listener, target: strings.TrimPrefix(url, "valkey://"), ended: make(chan struct{}),
+		links: map[*link]bool{}}
 	var running sync.WaitGroup
 	running.Go(func() { p.accept(&running) })
 	t.Cleanup(func() {

@@ -69,7 +69,8 @@ func TestProxyDelaysFirstReplies(t *testing.T) {
 	p.DelayFirstReplies(200 * time.Millisecond)
 	c, r := dialTo(t, p)
 	began := time.Now()
-	if reply, err := exchange(c, r, "PING"); err != nil || reply != "+PONG\r\n" || time.Since(began) < 200*time.Millisecond {
+	if reply, err := exchange(c, r, "PING"); err != nil || reply != "+PONG\r\n" ||
+		time.Since(began) < 200*time.Millisecond {
 		t.Errorf("%q, %v after %s", reply, err, time.Since(began))
 	}
 	p.DelayFirstReplies(time.Hour) // A connection that has had its first reply is not held back.

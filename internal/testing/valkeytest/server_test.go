@@ -47,7 +47,8 @@ func TestStoresAreEmptyAndSeparate(t *testing.T) {
 			if got := ask(t, first, "GET", "greeting"); got != "hello" {
 				t.Errorf("got %q, want hello", got)
 			}
-			if got, err := second.Do(t.Context(), second.B().Get().Key("greeting").Build()).ToString(); !valkey.IsValkeyNil(err) {
+			if got, err := second.Do(t.Context(),
+				second.B().Get().Key("greeting").Build()).ToString(); !valkey.IsValkeyNil(err) {
 				t.Errorf("the other store knows the key too: %q, %v", got, err)
 			}
 		})
@@ -56,7 +57,8 @@ func TestStoresAreEmptyAndSeparate(t *testing.T) {
 
 func TestStartWithPassesSettings(t *testing.T) {
 	client := connect(t, StartWith(t, "--maxmemory", "3mb"))
-	got, err := client.Do(t.Context(), client.B().ConfigGet().Parameter("maxmemory", "save", "appendonly").Build()).AsStrMap()
+	got, err := client.Do(t.Context(),
+		client.B().ConfigGet().Parameter("maxmemory", "save", "appendonly").Build()).AsStrMap()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +90,8 @@ func TestTryStartReportsATakenPort(t *testing.T) {
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	// Of two settings of one name the last counts.
-	if _, err := tryStart(t, binary, []string{"--port", port}); err == nil || !strings.Contains(err.Error(), "Address already in use") {
+	if _, err := tryStart(t, binary, []string{"--port", port}); err == nil ||
+		!strings.Contains(err.Error(), "Address already in use") {
 		t.Errorf("got %v, want an error with what the server wrote", err)
 	}
 }

@@ -44,7 +44,8 @@ func Refused(t testing.TB, rawURL string) []string {
 			if err != nil {
 				t.Fatalf("read ACL LOG: %v", err)
 			}
-			refused = append(refused, strings.Join([]string{e["username"], e["reason"], e["context"], e["object"]}, " "))
+			refused = append(refused, strings.Join([]string{e["username"], e["reason"], e["context"],
+				e["object"]}, " "))
 		}
 	}
 	return refused
@@ -58,7 +59,8 @@ func root(t testing.TB, rawURL string) valkey.Client {
 		t.Fatal(err)
 	}
 	client, err := valkey.NewClient(valkey.ClientOption{
-		InitAddress: []string{u.Host}, ForceSingleClient: u.Query().Get("cluster") != "true", DisableCache: true,
+		InitAddress: []string{u.Host}, ForceSingleClient: u.Query().Get("cluster") != "true",
+		DisableCache: true,
 	})
 	if err != nil {
 		t.Fatal(err)
