@@ -43,9 +43,11 @@ func arm64Functions(t *testing.T) string {
 	dir := t.TempDir()
 	for _, name := range []string{"check", "admin"} {
 		binary := filepath.Join(dir, name, "arm64")
-		build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-buildvcs=false", "-ldflags=-s -w -buildid=", "-trimpath",
+		build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-buildvcs=false",
+			"-ldflags=-s -w -buildid=", "-trimpath",
 			"-o", binary, "../functions/"+name)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64", "GOARM64=v8.0",
+			"GOFLAGS=", "GOEXPERIMENT=")
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("build %s: %v\n%s", name, err, out)
 		}

@@ -40,20 +40,24 @@ func newCanaries(t *testing.T) *canaries {
 	}
 	c := &canaries{jwks: string(jwks), keys: map[string]string{}}
 	c.tokens = map[string]string{
-		"good": signed(t, key, "canary-subject-good@example.com", time.Hour), "expired": signed(t, key, "canary-subject-late@example.com", -time.Hour),
-		"foreign": signed(t, ed25519.NewKeyFromSeed([]byte(strings.Repeat("x", 32))), "canary-subject-foreign@example.com", time.Hour),
-		"broken":  signed(t, key, "canary-subject-broken@example.com", time.Hour) + "A",
+		"good":    signed(t, key, "canary-subject-good@example.com", time.Hour),
+		"expired": signed(t, key, "canary-subject-late@example.com", -time.Hour),
+		"foreign": signed(t, ed25519.NewKeyFromSeed([]byte(strings.Repeat("x", 32))),
+			"canary-subject-foreign@example.com", time.Hour),
+		"broken": signed(t, key, "canary-subject-broken@example.com", time.Hour) + "A",
 	}
 	return c
 }
 
 func signed(t *testing.T, key ed25519.PrivateKey, subject string, good time.Duration) string {
 	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", "1"))
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key},
+		(&jose.SignerOptions{}).WithHeader("kid", "1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	claims, err := json.Marshal(map[string]any{"iss": canaryIssuer, "aud": "orders", "sub": subject, "exp": time.Now().Add(good).Unix()})
+	claims, err := json.Marshal(map[string]any{"iss": canaryIssuer, "aud": "orders", "sub": subject,
+		"exp": time.Now().Add(good).Unix()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +92,8 @@ func (c *canaries) events() []string {
 	var events []string
 	for i, address := range []string{canaryAddress, canaryNetwork} {
 		for _, key := range c.keys {
-			events = append(events, canaryEvent("x-api-key", key, address), canaryEvent("Authorization", key, address), tokenEvent(key))
+			events = append(events, canaryEvent("x-api-key", key, address),
+				canaryEvent("Authorization", key, address), tokenEvent(key))
 		}
 		for _, token := range c.tokens {
 			events = append(events, canaryEvent("authorization", "Bearer "+token, address), tokenEvent(token))
@@ -96,23 +101,29 @@ func (c *canaries) events() []string {
 		events = append(events, canaryEvent("x-other", fmt.Sprint(i), address))
 	}
 	for _, text := range c.all() {
-		events = append(events, fmt.Sprintf("%q", text), fmt.Sprintf(`{"type":%q,"methodArn":%q,"headers":[%q]}`, text, text, text),
-			fmt.Sprintf(`{"type":"REQUEST","methodArn":"arn:aws:execute-api:r:1:a/s/GET/%s","requestContext":{"eventType":%q}}`, "orders", text))
+		events = append(events, fmt.Sprintf("%q", text),
+			fmt.Sprintf(`{"type":%q,"methodArn":%q,"headers":[%q]}`, text, text, text),
+			fmt.Sprintf(
+				`{"type":"REQUEST","methodArn":"arn:aws:execute-api:r:1:a/s/GET/%s","requestContext":{"eventType":%q}}`, "orders", text))
 	}
 	return events
 }
 
 func canaryEvent(header, value, address string) string {
 	text, _ := json.Marshal(map[string]any{ // texts always encode
-		"type": "REQUEST", "methodArn": "arn:aws:execute-api:us-east-1:123456789012:abcdef123/prod/GET/orders", "headers": map[string]string{header: value},
-		"path": "/orders", "requestContext": map[string]any{"requestId": "r", "identity": map[string]any{"sourceIp": address}},
+		"type":      "REQUEST",
+		"methodArn": "arn:aws:execute-api:us-east-1:123456789012:abcdef123/prod/GET/orders",
+		"headers":   map[string]string{header: value},
+		"path":      "/orders", "requestContext": map[string]any{"requestId": "r",
+			"identity": map[string]any{"sourceIp": address}},
 	})
 	return string(text)
 }
 
 func tokenEvent(value string) string {
 	text, _ := json.Marshal(map[string]any{
-		"type": "TOKEN", "methodArn": "arn:aws:execute-api:us-east-1:123456789012:abcdef123/prod/GET/orders", "authorizationToken": value,
+		"type": "TOKEN", "methodArn": "arn:aws:execute-api:us-east-1:123456789012:abcdef123/prod/GET/orders",
+		"authorizationToken": value,
 	})
 	return string(text)
 }
@@ -124,7 +135,8 @@ func TestNothingSecretLeaks(t *testing.T) {
 	c := newCanaries(t)
 	proxy := valkeytest.StartProxy(t, valkeytest.Start(t), nil)
 	f := startCheck(t, proxy.URL(), map[string]string{
-		"IDENTITY_SOURCES": "key,jwt,ip", "JWT_ISSUER": canaryIssuer, "JWT_AUDIENCE": "orders", "JWT_JWKS": c.jwks, "VALKEY_TIMEOUT": "300ms",
+		"IDENTITY_SOURCES": "key,jwt,ip", "JWT_ISSUER": canaryIssuer, "JWT_AUDIENCE": "orders",
+		"JWT_JWKS": c.jwks, "VALKEY_TIMEOUT": "300ms",
 	})
 	c.addKeys(t, f)
 	answers, allowed := f.ask(t, c.events())
@@ -134,7 +146,8 @@ func TestNothingSecretLeaks(t *testing.T) {
 	kept := f.everything(t)
 	proxy.Silence()
 	more, _ := f.ask(t, c.events()[:20])
-	for place, text := range map[string]string{"answers": answers + more, "output": f.log.String(), "Valkey": kept} {
+	for place, text := range map[string]string{"answers": answers + more, "output": f.log.String(),
+		"Valkey": kept} {
 		for _, leak := range leaks.Leaks([]byte(text), c.all()...) {
 			t.Errorf("%s: %s", place, leak)
 		}
@@ -158,7 +171,8 @@ func (c *canaries) addKeys(t *testing.T, f *checkFunction) {
 	}
 	g := good.Reveal()
 	c.keys = map[string]string{
-		"good": g, "revoked": revoked.Reveal(), "unknown": unknown.Reveal(), "mistyped": g[:20] + "x" + g[21:], "cut": g[:len(g)-2],
+		"good": g, "revoked": revoked.Reveal(), "unknown": unknown.Reveal(),
+		"mistyped": g[:20] + "x" + g[21:], "cut": g[:len(g)-2],
 	}
 }
 

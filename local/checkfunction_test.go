@@ -43,13 +43,15 @@ func startCheckFrom(t *testing.T, binary, url string, more map[string]string) *c
 	t.Helper()
 	f := &checkFunction{}
 	var err error
-	if f.client, err = store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second}); err != nil {
+	if f.client, err = store.Open(t.Context(), url,
+		store.Options{Dial: 5 * time.Second, Write: 10 * time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.client.Close)
 	f.store = registry.NewStore(f.client, apikey.Pepper(checkPepper))
 	f.savePlan(t)
-	env := map[string]string{"VALKEY_URL": url, "KEY_PEPPER": checkPepper, "VALKEY_TIMEOUT": "5s", "LOG_LEVEL": "debug"}
+	env := map[string]string{"VALKEY_URL": url, "KEY_PEPPER": checkPepper, "VALKEY_TIMEOUT": "5s",
+		"LOG_LEVEL": "debug"}
 	maps.Copy(env, more)
 	f.Function, err = lambda.Start(lambda.Config{
 		Name: "check", Binary: binary, Env: env, Warm: 1, Timeout: 30 * time.Second, Log: &f.log,
@@ -63,7 +65,8 @@ func startCheckFrom(t *testing.T, binary, url string, more map[string]string) *c
 
 func (f *checkFunction) newKey(t *testing.T) (policy.Key, apikey.Secret) {
 	t.Helper()
-	k, secret, err := f.store.Create(t.Context(), policy.NewKey{Name: "a key", Env: "test", Plan: "two"}, byTest)
+	k, secret, err := f.store.Create(t.Context(),
+		policy.NewKey{Name: "a key", Env: "test", Plan: "two"}, byTest)
 	if err != nil {
 		t.Fatal(err)
 	}

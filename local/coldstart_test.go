@@ -52,7 +52,8 @@ func (f *checkFunction) firstCall(t *testing.T, url string, warm int) (answer st
 	}
 	defer function.Close()
 	began := time.Now()
-	reply, err := function.Invoke(t.Context(), []byte(canaryEvent("x-api-key", secret.Reveal(), canaryAddress)))
+	reply, err := function.Invoke(t.Context(),
+		[]byte(canaryEvent("x-api-key", secret.Reveal(), canaryAddress)))
 	if err != nil {
 		return err.Error(), time.Since(began)
 	}

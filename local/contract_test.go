@@ -79,7 +79,8 @@ func twelveCalls(t *testing.T, flags []string) (p *program, c caller, statuses [
 
 // twelveCallsTo makes 12 calls to an API within one window: on a machine that stalled for
 // most of one it starts over.
-func twelveCallsTo(t *testing.T, api string, flags []string) (p *program, c caller, statuses []int, last answer) {
+func twelveCallsTo(t *testing.T, api string, flags []string) (p *program, c caller, statuses []int,
+	last answer) {
 	t.Helper()
 	waiting.Until(t, "12 calls within one window", func() bool {
 		p, c, statuses = start(t, flags...), newCaller(t, 1), nil
@@ -96,10 +97,12 @@ func twelveCallsTo(t *testing.T, api string, flags []string) (p *program, c call
 // Of 12 calls with the free key in a row ten are allowed and two denied, with the way
 // back in the answer; waiting exactly that long is enough.
 func TestTwelveCalls(t *testing.T) {
-	for name, flags := range map[string][]string{"embedded": nil, "valkey": {"-valkey", valkeytest.Start(t)}} {
+	for name, flags := range map[string][]string{"embedded": nil,
+		"valkey": {"-valkey", valkeytest.Start(t)}} {
 		t.Run(name, func(t *testing.T) {
 			p, c, statuses, last := twelveCalls(t, flags)
-			if want := slices.Concat(slices.Repeat([]int{200}, 10), []int{429, 429}); !slices.Equal(statuses, want) {
+			if want := slices.Concat(slices.Repeat([]int{200}, 10),
+				[]int{429, 429}); !slices.Equal(statuses, want) {
 				t.Fatalf("statuses %v, want %v", statuses, want)
 			}
 			seconds := checkDenied(t, last, "10 per 10 seconds", 10, 10)
@@ -120,9 +123,10 @@ func checkDenied(t *testing.T, a answer, name string, requests, window int) int 
 		t.Fatalf("Retry-After %q, want 1 to %d", a.header.Get("Retry-After"), window)
 	}
 	for header, want := range map[string]string{
-		"RateLimit":        strconv.Quote(name) + ";r=0;t=" + strconv.Itoa(seconds),
-		"RateLimit-Policy": strconv.Quote(name) + ";q=" + strconv.Itoa(requests) + ";w=" + strconv.Itoa(window),
-		"Content-Type":     "application/problem+json",
+		"RateLimit": strconv.Quote(name) + ";r=0;t=" + strconv.Itoa(seconds),
+		"RateLimit-Policy": strconv.Quote(name) + ";q=" + strconv.Itoa(requests) + ";w=" +
+			strconv.Itoa(window),
+		"Content-Type": "application/problem+json",
 	} {
 		if got := a.header.Get(header); got != want {
 			t.Errorf("%s is %q, want %q", header, got, want)
@@ -136,8 +140,10 @@ func checkDenied(t *testing.T, a answer, name string, requests, window int) int 
 	if err := json.Unmarshal([]byte(a.body), &problem); err != nil {
 		t.Fatalf("%v in %s", err, a.body)
 	}
-	if problem.Type != "https://iana.org/assignments/http-problem-types#quota-exceeded" || problem.Status != http.StatusTooManyRequests ||
-		!slices.Equal(problem.Violated, []string{name}) || !strings.Contains(problem.Detail, a.header.Get("Retry-After")+" second") {
+	if problem.Type != "https://iana.org/assignments/http-problem-types#quota-exceeded" ||
+		problem.Status != http.StatusTooManyRequests ||
+		!slices.Equal(problem.Violated, []string{name}) ||
+		!strings.Contains(problem.Detail, a.header.Get("Retry-After")+" second") {
 		t.Errorf("problem %+v", problem)
 	}
 	return seconds
@@ -154,10 +160,12 @@ func TestAllowedCallCarriesTheDecision(t *testing.T) {
 	if err := json.Unmarshal([]byte(a.body), &echo); err != nil {
 		t.Fatalf("%v in %s", err, a.body)
 	}
-	if got := echo.Authorizer; got["plan"] != "pro" || got["remaining"] == "" || got["keyId"] != got["principalId"] || got["policyVersion"] != "1" {
+	if got := echo.Authorizer; got["plan"] != "pro" || got["remaining"] == "" ||
+		got["keyId"] != got["principalId"] || got["policyVersion"] != "1" {
 		t.Errorf("authorizer context %v", got)
 	}
-	if want := `"100 per 10 seconds";r=99;t=10, "1000 per 10 minutes";r=999;t=600`; a.header.Get("RateLimit") != want {
+	if want := `"100 per 10 seconds";r=99;t=10, "1000 per 10 minutes";r=999;t=600`; a.header.Get(
+		"RateLimit") != want {
 		t.Errorf("RateLimit %s, want %s", a.header.Get("RateLimit"), want)
 	}
 }
@@ -170,9 +178,11 @@ func TestBadCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, key := range map[string]string{"none": "", "malformed": "tg_demo_nonsense", "unknown": unknown.Reveal()} {
+	for name, key := range map[string]string{"none": "", "malformed": "tg_demo_nonsense",
+		"unknown": unknown.Reveal()} {
 		a := c.get(p.url("rest")+"/orders", key)
-		if a.status != http.StatusUnauthorized || a.header.Get("Content-Type") != "application/problem+json" ||
+		if a.status != http.StatusUnauthorized ||
+			a.header.Get("Content-Type") != "application/problem+json" ||
 			a.header.Get("WWW-Authenticate") == "" || !json.Valid([]byte(a.body)) {
 			t.Errorf("REST API, %s: %+v", name, a)
 		}

@@ -22,7 +22,8 @@ const demoPrefix = "demo "
 // plans are the demo plans; each gets one key.
 var plans = []policy.Plan{
 	{Name: "free", Limits: []limiter.Limit{{Requests: 10, Window: 10 * time.Second}}},
-	{Name: "pro", Limits: []limiter.Limit{{Requests: 100, Window: 10 * time.Second}, {Requests: 1000, Window: 10 * time.Minute}}},
+	{Name: "pro", Limits: []limiter.Limit{{Requests: 100, Window: 10 * time.Second},
+		{Requests: 1000, Window: 10 * time.Minute}}},
 }
 
 // bySeed is what the audit is told about what this program does.
@@ -51,7 +52,8 @@ func seed(ctx context.Context, keys *registry.Store) (map[string]string, error) 
 	}
 	secrets := map[string]string{}
 	for _, plan := range plans {
-		_, secret, err := keys.Create(ctx, policy.NewKey{Name: demoPrefix + plan.Name, Env: demoEnv, Plan: plan.Name}, bySeed)
+		_, secret, err := keys.Create(ctx,
+			policy.NewKey{Name: demoPrefix + plan.Name, Env: demoEnv, Plan: plan.Name}, bySeed)
 		if err != nil {
 			return nil, fmt.Errorf("create the demo key of plan %s: %w", plan.Name, err)
 		}

@@ -41,14 +41,17 @@ func TestDenialsInTheContextOfAnHTTPAPI(t *testing.T) {
 		if status != want || header.Get("RateLimit-Policy") != policies {
 			t.Errorf("call %d: %d %s %s", i+1, status, header, body)
 		}
-		if denied := want == 429; (header.Get("Retry-After") != "") != denied || (header.Get("Content-Type") == "application/problem+json") != denied {
+		if denied := want == 429; (header.Get("Retry-After") != "") != denied ||
+			(header.Get("Content-Type") == "application/problem+json") != denied {
 			t.Errorf("call %d: %s %s", i+1, header, body)
 		}
 	}
-	if status, _, body := request(t, api.URL+"/orders", "X-Api-Key", secret.Reveal()+"x"); status != http.StatusForbidden {
+	if status, _, body := request(t, api.URL+"/orders", "X-Api-Key",
+		secret.Reveal()+"x"); status != http.StatusForbidden {
 		t.Errorf("a bad key: %d %s", status, body)
 	}
-	if status, _, body := request(t, open.URL+"/orders", "X-Api-Key", secret.Reveal()); status != http.StatusInternalServerError {
+	if status, _, body := request(t, open.URL+"/orders", "X-Api-Key",
+		secret.Reveal()); status != http.StatusInternalServerError {
 		t.Errorf("without an authorizer: %d %s", status, body)
 	}
 }

@@ -113,7 +113,8 @@ func namesOf(t *testing.T) []*regexp.Regexp {
 		t.Fatal(err)
 	}
 	variable := strings.NewReplacer(
-		`\{tag\}`, `\{[0-9a-z]{1,4}\}`, "HASH", `[\w-]+`, "ID", `[\w-]{12,22}`, "ROUTE", `[\w-]{12}`, "NONCE", `[\w-]+`,
+		`\{tag\}`, `\{[0-9a-z]{1,4}\}`, "HASH", `[\w-]+`, "ID", `[\w-]{12,22}`, "ROUTE", `[\w-]{12}`,
+		"NONCE", `[\w-]+`,
 		"HOUR", `\d+`, "DAY", `\d+`, "RULE", ".+", "SESSION", `[\w-]+`, "USER", ".+", "plan:N", `plan:\d+`,
 	)
 	var names []*regexp.Regexp
@@ -144,7 +145,8 @@ func checkNames(t *testing.T, client valkey.Client) {
 // The walk through the JSON API and its reservations work as docs/api.md prints them.
 func TestCommandsOfTheAPIPage(t *testing.T) {
 	a, s := documented(t)
-	commands := append(commandsOf(t, "docs/api.md", "## A walk"), commandsOf(t, "docs/api.md", "## Reservations")...)
+	commands := append(commandsOf(t, "docs/api.md", "## A walk"),
+		commandsOf(t, "docs/api.md", "## Reservations")...)
 	if len(commands) < 10 {
 		t.Fatalf("%d commands", len(commands))
 	}
@@ -192,7 +194,8 @@ func TestCommandsOfThePoliciesPage(t *testing.T) {
 		if err != nil || !strings.Contains(string(content), old) {
 			t.Fatalf("%q is not in the file: %v\n%s", old, err, content)
 		}
-		if err := os.WriteFile(file, []byte(strings.Replace(string(content), old, text, 1)), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte(strings.Replace(string(content), old, text, 1)),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -217,8 +220,10 @@ func TestCommandsOfThePoliciesPage(t *testing.T) {
 	overwrite := strings.Replace(load, "-T ", "-H 'If-Match: *' -T ", 1)
 	want(overwrite, "200", `"applied":true`)
 
-	want("curl -sS -H \"Authorization: Bearer $TOKEN\" \"$DASHBOARD/api/v1/keys\" --json '{\"name\":\"one\",\"plan\":\"free\"}'", "201", "")
-	if err := os.WriteFile(file, []byte("plans: [{name: other, limits: [1 per hour]}]\n"), 0o600); err != nil {
+	want("curl -sS -H \"Authorization: Bearer $TOKEN\" \"$DASHBOARD/api/v1/keys\" --json "+
+		"'{\"name\":\"one\",\"plan\":\"free\"}'", "201", "")
+	if err := os.WriteFile(file, []byte("plans: [{name: other, limits: [1 per hour]}]\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	want(dryRun, "200", "route chat") // which the file leaves out, and the plan
@@ -228,7 +233,8 @@ func TestCommandsOfThePoliciesPage(t *testing.T) {
 // The calls of the README and of docs/start.md end in two denials.
 func TestTwelveCallsOfTheDocuments(t *testing.T) {
 	needCurl(t)
-	for page, heading := range map[string]string{"README.md": "## Quick start", "docs/start.md": "## Run it"} {
+	for page, heading := range map[string]string{"README.md": "## Quick start",
+		"docs/start.md": "## Run it"} {
 		t.Run(page, func(t *testing.T) {
 			p := start(t)
 			calls := 0
@@ -238,7 +244,8 @@ func TestTwelveCallsOfTheDocuments(t *testing.T) {
 				}
 				calls++
 				command = strings.ReplaceAll(command, "http://127.0.0.1:8080", p.url("rest"))
-				out, err := exec.CommandContext(t.Context(), "bash", "-euc", "FREE="+p.key("free")+"\n"+command).CombinedOutput()
+				out, err := exec.CommandContext(t.Context(), "bash", "-euc",
+					"FREE="+p.key("free")+"\n"+command).CombinedOutput()
 				if want := strings.Repeat("200 ", 10) + "429 429 "; err != nil || string(out) != want {
 					t.Errorf("%s: %q, %v; want %q", command, out, err, want)
 				}
@@ -246,7 +253,8 @@ func TestTwelveCallsOfTheDocuments(t *testing.T) {
 			if calls != 1 {
 				t.Errorf("%d loops of calls", calls)
 			}
-			client, err := store.Open(t.Context(), p.url("valkey"), store.Options{Dial: 5 * time.Second, Write: 5 * time.Second})
+			client, err := store.Open(t.Context(), p.url("valkey"),
+				store.Options{Dial: 5 * time.Second, Write: 5 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -25,7 +25,8 @@ func withDashboard(t *testing.T) []string {
 	dir := t.TempDir()
 	for _, function := range []string{"check", "admin"} {
 		binary := filepath.Join(dir, function, "bootstrap")
-		build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o", binary, "../functions/"+function)
+		build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o", binary,
+			"../functions/"+function)
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -92,7 +93,8 @@ func TestEditInTheBrowserActsOnTheNextCall(t *testing.T) {
 		e.save(edit.requests)
 		for i, want := range edit.statuses {
 			if last = c.get(p.url("rest")+"/orders", p.key("free")); last.status != want {
-				t.Errorf("call %d after the edit to %s per hour: %d, want %d: %s", i+1, edit.requests, last.status, want, last.body)
+				t.Errorf("call %d after the edit to %s per hour: %d, want %d: %s", i+1, edit.requests,
+					last.status, want, last.body)
 			}
 		}
 		if last.status == http.StatusTooManyRequests {
@@ -109,15 +111,18 @@ var moments = regexp.MustCompile(`t=\d+|Retry-After: \d+|Retry after \d+ seconds
 func (e editor) comparePromise(page string, got answer) {
 	e.t.Helper()
 	e.act(chromedp.Navigate(page))
-	promised, err := chromedp.Run(e.tab, chromedp.Evaluate[string](`document.querySelector("pre").textContent`))
+	promised, err := chromedp.Run(e.tab,
+		chromedp.Evaluate[string](`document.querySelector("pre").textContent`))
 	if err != nil {
 		e.t.Fatal(err)
 	}
 	text := "HTTP/1.1 429 Too Many Requests\n"
-	for _, name := range []string{"Cache-Control", "Content-Type", "RateLimit", "RateLimit-Policy", "Retry-After"} {
+	for _, name := range []string{"Cache-Control", "Content-Type", "RateLimit", "RateLimit-Policy",
+		"Retry-After"} {
 		text += name + ": " + got.header.Get(name) + "\n"
 	}
-	if want := text + "\n" + got.body; moments.ReplaceAllString(promised, "…") != moments.ReplaceAllString(want, "…") {
+	if want := text + "\n" + got.body; moments.ReplaceAllString(promised,
+		"…") != moments.ReplaceAllString(want, "…") {
 		e.t.Errorf("the page says\n%s\nthe client got\n%s", promised, want)
 	}
 }

@@ -59,7 +59,8 @@ func startFunctions(o options, r *registrar, l *login, errOut io.Writer) (*funct
 		return nil, log.explain(err)
 	}
 	admin, err := lambda.Start(o.function("admin", adminTimeout, log, map[string]string{
-		"VALKEY_URL": r.url, "KEY_PEPPER": r.pepper, "ADMIN_USER": l.user, "ADMIN_PASSWORD_HASH": l.hash, "LOG_LEVEL": level,
+		"VALKEY_URL": r.url, "KEY_PEPPER": r.pepper, "ADMIN_USER": l.user, "ADMIN_PASSWORD_HASH": l.hash,
+		"LOG_LEVEL": level,
 	}))
 	if err != nil {
 		check.Close()
@@ -75,7 +76,8 @@ func startFunctions(o options, r *registrar, l *login, errOut io.Writer) (*funct
 
 // function keeps one environment warm, so that a function that cannot start fails the
 // start of this program.
-func (o *options) function(name string, timeout time.Duration, log io.Writer, env map[string]string) lambda.Config {
+func (o *options) function(name string, timeout time.Duration, log io.Writer,
+	env map[string]string) lambda.Config {
 	return lambda.Config{
 		Name:        name,
 		Binary:      o.bootstrap(name),
@@ -109,7 +111,8 @@ func (l *startLog) Write(p []byte) (int, error) {
 	switch {
 	case l.out != nil:
 		return l.out.Write(p)
-	case l.dropped && !bytes.Contains(p, []byte(`"level":"WARN"`)) && !bytes.Contains(p, []byte(`"level":"ERROR"`)):
+	case l.dropped && !bytes.Contains(p, []byte(`"level":"WARN"`)) &&
+		!bytes.Contains(p, []byte(`"level":"ERROR"`)):
 		return len(p), nil
 	case l.dropped:
 		return l.errOut.Write(p)

@@ -18,7 +18,8 @@ import (
 // a limit. The others get the same answer as from the echo backend.
 func guardedBackend() gateway.Invoker {
 	limits := middleware.Middleware{Source: authorizerContext}
-	return algnhsa.New(limits.Wrap(http.HandlerFunc(echoed)), &algnhsa.Options{RequestType: algnhsa.RequestTypeAPIGatewayV2})
+	return algnhsa.New(limits.Wrap(http.HandlerFunc(echoed)),
+		&algnhsa.Options{RequestType: algnhsa.RequestTypeAPIGatewayV2})
 }
 
 // authorizerContext is a middleware.Source for algnhsa.

@@ -37,10 +37,12 @@ func TestHeadPaysWhatGetCosts(t *testing.T) {
 		handler http.Handler
 		header  string
 	}{
-		"REST":          {&gateway.REST{Authorizer: f, Integration: echo.Backend{}}, "X-Api-Key"},
-		"REST, a token": {&gateway.REST{Authorizer: f, Integration: echo.Backend{}, Token: true}, "Authorization"},
-		"HTTP 1.0":      {&gateway.HTTP{Authorizer: f, Integration: echo.Backend{}, Format: gateway.Format1}, "X-Api-Key"},
-		"HTTP 2.0":      {&gateway.HTTP{Authorizer: f, Integration: echo.Backend{}, Simple: true}, "X-Api-Key"},
+		"REST": {&gateway.REST{Authorizer: f, Integration: echo.Backend{}}, "X-Api-Key"},
+		"REST, a token": {&gateway.REST{Authorizer: f, Integration: echo.Backend{}, Token: true},
+			"Authorization"},
+		"HTTP 1.0": {&gateway.HTTP{Authorizer: f, Integration: echo.Backend{},
+			Format: gateway.Format1}, "X-Api-Key"},
+		"HTTP 2.0": {&gateway.HTTP{Authorizer: f, Integration: echo.Backend{}, Simple: true}, "X-Api-Key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(api.handler)
@@ -52,7 +54,8 @@ func TestHeadPaysWhatGetCosts(t *testing.T) {
 					if i == 0 {
 						want = http.StatusOK
 					}
-					if got := statusOf(t, method, server.URL+"/report", api.header, secret.Reveal()); got != want {
+					if got := statusOf(t, method, server.URL+"/report", api.header,
+						secret.Reveal()); got != want {
 						t.Errorf("after %s, call %d, %s: %d, want %d", first, i+1, method, got, want)
 					}
 				}

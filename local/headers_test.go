@@ -91,13 +91,15 @@ type site struct {
 func startSite(t *testing.T) *site {
 	t.Helper()
 	valkey := valkeytest.Start(t)
-	check := startCheck(t, valkey, tokens("IDENTITY_SOURCES", "key,jwt", "HTTP_API_RESPONSE", "simple", "HTTP_API_DENY", "context"))
+	check := startCheck(t, valkey,
+		tokens("IDENTITY_SOURCES", "key,jwt", "HTTP_API_RESPONSE", "simple", "HTTP_API_DENY", "context"))
 	set, err := check.store.Set(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	set.PerIP.Limits = nil
-	set.Plans = append(set.Plans, policy.Plan{Name: "day", Limits: []limiter.Limit{{Requests: 1, Window: 24 * time.Hour}}})
+	set.Plans = append(set.Plans, policy.Plan{Name: "day",
+		Limits: []limiter.Limit{{Requests: 1, Window: 24 * time.Hour}}})
 	if _, err := check.store.SaveSet(t.Context(), *set, byTest); err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +122,8 @@ func startSite(t *testing.T) *site {
 // adaptedBackend passes the request context on in a header, as the AWS Lambda Web Adapter
 // does, to every path but /bare.
 func adaptedBackend() gateway.Invoker {
-	limits := middleware.Middleware{Source: middleware.RequestContext("X-Amzn-Request-Context"), Log: slog.New(slog.DiscardHandler)}
+	limits := middleware.Middleware{Source: middleware.RequestContext("X-Amzn-Request-Context"),
+		Log: slog.New(slog.DiscardHandler)}
 	guarded := limits.Wrap(http.HandlerFunc(echoed))
 	adapter := func(w http.ResponseWriter, r *http.Request) {
 		event, _ := algnhsa.APIGatewayV2RequestFromContext(r.Context())
@@ -130,12 +133,14 @@ func adaptedBackend() gateway.Invoker {
 		}
 		guarded.ServeHTTP(w, r)
 	}
-	return algnhsa.New(http.HandlerFunc(adapter), &algnhsa.Options{RequestType: algnhsa.RequestTypeAPIGatewayV2})
+	return algnhsa.New(http.HandlerFunc(adapter),
+		&algnhsa.Options{RequestType: algnhsa.RequestTypeAPIGatewayV2})
 }
 
 func (s *site) key(t *testing.T, plan string) string {
 	t.Helper()
-	_, secret, err := s.check.store.Create(t.Context(), policy.NewKey{Name: "a key", Env: "test", Plan: plan}, byTest)
+	_, secret, err := s.check.store.Create(t.Context(),
+		policy.NewKey{Name: "a key", Env: "test", Plan: plan}, byTest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +176,8 @@ func (s *site) edited(t *testing.T, match string) (status int, etag string) {
 	k, _ := s.check.newKey(t)
 	path := "/api/v1/keys/" + k.ID
 	token := s.admin.token(t)
-	edit := s.admin.send(t, http.MethodPut, path+"/override", `{"limits":[{"requests":50,"window":"10s"}],"reason":"a test"}`,
+	edit := s.admin.send(t, http.MethodPut, path+"/override",
+		`{"limits":[{"requests":50,"window":"10s"}],"reason":"a test"}`,
 		"Content-Type", "application/json", "Authorization", token, "If-Match", match)
 	return edit.status, s.admin.send(t, http.MethodGet, path, "", "Authorization", token).header.Get("ETag")
 }
@@ -201,18 +207,23 @@ func readFrom(name, scheme string) func(*testing.T, *site, string) string {
 var headerRows = map[string]headerRow{
 	"Retry-After": {map[string]string{"two 2": "", "two 3": "1 h", "day 2": "24 h"}, answered("Retry-After")},
 	"Ratelimit": {map[string]string{
-		"two 1": `"2 per 1 hour";r=1`, "two 2": `"2 per 1 hour";r=0`, "two 3": `"2 per 1 hour";r=0`, "malformed": "",
+		"two 1": `"2 per 1 hour";r=1`, "two 2": `"2 per 1 hour";r=0`, "two 3": `"2 per 1 hour";r=0`,
+		"malformed": "",
 	}, answered("RateLimit")},
 	"Ratelimit-Policy": {map[string]string{
 		"two 1": `"2 per 1 hour";q=2;w=3600`, "day 2": `"1 per 1 day";q=1;w=86400`,
 	}, answered("RateLimit-Policy")},
-	"Www-Authenticate": {map[string]string{"two 1": "", "malformed": `Bearer realm="tidegate"`, "two 3": ""}, answered("WWW-Authenticate")},
+	"Www-Authenticate": {map[string]string{"two 1": "", "malformed": `Bearer realm="tidegate"`, "two 3": ""},
+		answered("WWW-Authenticate")},
 	"Content-Type": {map[string]string{
-		"two 1": "application/json", "malformed": "application/problem+json", "two 3": "application/problem+json",
+		"two 1": "application/json", "malformed": "application/problem+json",
+		"two 3": "application/problem+json",
 	}, answered("Content-Type")},
-	"Access-Control-Allow-Origin": {map[string]string{"two 1": "", "malformed": "*", "two 3": "*"}, answered("Access-Control-Allow-Origin")},
+	"Access-Control-Allow-Origin": {map[string]string{"two 1": "", "malformed": "*", "two 3": "*"},
+		answered("Access-Control-Allow-Origin")},
 	"Access-Control-Expose-Headers": {map[string]string{
-		"two 1": "", "malformed": "Retry-After,RateLimit,RateLimit-Policy", "two 3": "Retry-After,RateLimit,RateLimit-Policy",
+		"two 1": "", "malformed": "Retry-After,RateLimit,RateLimit-Policy",
+		"two 3": "Retry-After,RateLimit,RateLimit-Policy",
 	}, answered("Access-Control-Expose-Headers")},
 	"X-Api-Key": {map[string]string{"a key": "200", "tg_test_malformed": "401"}, readFrom("X-Api-Key", "")},
 	"Authorization": {map[string]string{
@@ -234,18 +245,20 @@ var headerRows = map[string]headerRow{
 		_, etag := s.edited(t, match)
 		return etag
 	}},
-	"If-Match": {map[string]string{"": "428", `"9"`: "412", `"1"`: "200", "*": "200"}, func(t *testing.T, s *site, match string) string {
-		t.Helper()
-		status, _ := s.edited(t, match)
-		return strconv.Itoa(status)
-	}},
+	"If-Match": {map[string]string{"": "428", `"9"`: "412", `"1"`: "200", "*": "200"},
+		func(t *testing.T, s *site, match string) string {
+			t.Helper()
+			status, _ := s.edited(t, match)
+			return strconv.Itoa(status)
+		}},
 }
 
 // Every documented header is sent or read by the built functions behind the gateways, and
 // follows what the documents say that it depends on.
 func TestHeaders(t *testing.T) {
 	documented := documentedHeaders(t)
-	for _, name := range slices.Concat(slices.Collect(maps.Keys(headerRows)), slices.Collect(maps.Keys(otherTests))) {
+	for _, name := range slices.Concat(slices.Collect(maps.Keys(headerRows)),
+		slices.Collect(maps.Keys(otherTests))) {
 		if !slices.Contains(documented, name) {
 			t.Errorf("%s is in no document", name)
 		}
@@ -254,7 +267,8 @@ func TestHeaders(t *testing.T) {
 	for _, name := range documented {
 		if other, found := otherTests[name]; found {
 			text, err := os.ReadFile(other[0])
-			if err != nil || !strings.Contains(string(text), name) || !strings.Contains(string(text), "func "+other[1]+"(") {
+			if err != nil || !strings.Contains(string(text), name) ||
+				!strings.Contains(string(text), "func "+other[1]+"(") {
 				t.Errorf("%s has no %s with %s: %v", other[0], other[1], name, err)
 			}
 			continue

@@ -37,7 +37,9 @@ func listedFlags(help string) []string {
 
 func checkListedOnce(t *testing.T, help string, names []string, name string) {
 	t.Helper()
-	if n := len(slices.DeleteFunc(slices.Clone(names), func(other string) bool { return other != name })); n != 1 {
+	if n := len(slices.DeleteFunc(slices.Clone(names), func(other string) bool {
+		return other != name
+	})); n != 1 {
 		t.Errorf("%s has %d lines of -%s, want 1", help, n, name)
 	}
 }

@@ -16,7 +16,8 @@ import (
 func TestIdleFunctionsSendTheirUsage(t *testing.T) {
 	url := valkeytest.Start(t)
 	p, c := start(t, "-valkey", url), newCaller(t, 1)
-	client, err := store.Open(t.Context(), url, store.Options{Dial: waiting.Patience, Write: waiting.Patience})
+	client, err := store.Open(t.Context(), url,
+		store.Options{Dial: waiting.Patience, Write: waiting.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,8 @@ func TestIdleFunctionsSendTheirUsage(t *testing.T) {
 	}
 	waiting.Until(t, "12 calls are counted", func() bool {
 		now := time.Now()
-		points, err := recorded.NewReader(client).Overview(t.Context(), now.Add(-10*time.Minute), now.Add(time.Minute), time.Minute)
+		points, err := recorded.NewReader(client).Overview(t.Context(), now.Add(-10*time.Minute),
+			now.Add(time.Minute), time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,8 @@ func listen(o options) (*listeners, error) {
 
 func listenError(a flagAddress, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("-%s %s: address already in use (another ./scripts/run? choose another with -%s 127.0.0.1:0)", a.flag, a.address, a.flag)
+		return fmt.Errorf("-%s %s: address already in use (another ./scripts/run? choose another with -%s "+
+			"127.0.0.1:0)", a.flag, a.address, a.flag)
 	}
 	return fmt.Errorf("-%s %s: %w", a.flag, a.address, err)
 }

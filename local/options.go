@@ -37,11 +37,16 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.http, "http", "127.0.0.1:8081", "`address` of the HTTP API")
 	f.StringVar(&o.admin, "admin", "127.0.0.1:8082", "`address` of the dashboard")
 	f.StringVar(&o.httpDeny, "http-deny", "deny",
-		"what the HTTP API answers over a limit: deny (403), or context: its backend runs the middleware, which answers 429")
-	f.StringVar(&o.valkey, "valkey", "", "`URL` of a Valkey, or auto to start the valkey-server found on PATH; empty runs one in process (miniredis)")
-	f.StringVar(&o.readyFile, "ready-file", "", "`path` of a JSON file with addresses and credentials, written when all is up, removed at the end")
+		"what the HTTP API answers over a limit: deny (403), or context: its backend runs the middleware, "+
+			"which answers 429")
+	f.StringVar(&o.valkey, "valkey", "",
+		"`URL` of a Valkey, or auto to start the valkey-server found on PATH; empty runs one in process "+
+			"(miniredis)")
+	f.StringVar(&o.readyFile, "ready-file", "",
+		"`path` of a JSON file with addresses and credentials, written when all is up, removed at the end")
 	f.StringVar(&o.bin, "bin", binFolder(), "`folder` with the built check/bootstrap and admin/bootstrap")
-	f.IntVar(&o.environments, "environments", 4, "most processes of each function, which each take one call at a time")
+	f.IntVar(&o.environments, "environments", 4,
+		"most processes of each function, which each take one call at a time")
 	f.BoolVar(&o.noFreeze, "no-freeze", false, "let functions run between calls, where Lambda freezes them")
 	f.BoolVar(&o.verbose, "v", false, "show all that the functions log; without it warnings and errors")
 	return f
@@ -134,7 +139,8 @@ func usage() string {
 	var o options
 	f := o.flags()
 	f.SetOutput(&text)
-	text.WriteString(`Runs Tidegate on this machine: the built Lambda functions behind emulators of API Gateway (a REST API and an HTTP API, each with an
+	text.WriteString(
+		`Runs Tidegate on this machine: the built Lambda functions behind emulators of API Gateway (a REST API and an HTTP API, each with an
 echo backend), the dashboard, a store, and two demo keys. Ctrl-C stops everything.
 
 Usage: ./scripts/run [flags]

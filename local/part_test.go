@@ -54,24 +54,28 @@ func TestSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, mode := range map[string]fs.FileMode{usersFile: 0o644, configFile: 0o644, checkFile: 0o600, adminFile: 0o600, setupFile: 0o600} {
+	for file, mode := range map[string]fs.FileMode{usersFile: 0o644, configFile: 0o644, checkFile: 0o600,
+		adminFile: 0o600, setupFile: 0o600} {
 		info, err := os.Stat(filepath.Join(folder, file))
 		if err != nil || info.Mode().Perm() != mode {
 			t.Errorf("%s: %v, %v, want %v", file, info, err, mode)
 		}
 	}
 	succeed(t, "secrets", "-dir", folder, "-nodes", "cluster:6401,cluster:6402")
-	if again, err := readEnv(filepath.Join(folder, checkFile)); err != nil || again["KEY_PEPPER"] != check["KEY_PEPPER"] {
+	if again, err := readEnv(filepath.Join(folder, checkFile)); err != nil ||
+		again["KEY_PEPPER"] != check["KEY_PEPPER"] {
 		t.Errorf("made again: %v, %v", again, err)
 	}
 	user, err := userOf(check["VALKEY_URL"])
-	if err != nil || user.Name != "check" || !strings.HasSuffix(check["VALKEY_URL"], "@cluster:6401,cluster:6402?cluster=true") {
+	if err != nil || user.Name != "check" ||
+		!strings.HasSuffix(check["VALKEY_URL"], "@cluster:6401,cluster:6402?cluster=true") {
 		t.Errorf("VALKEY_URL of %q: %v", user.Name, err)
 	}
 	url := valkeytest.StartWith(t, "--aclfile", filepath.Join(folder, usersFile))
 	for password, welcome := range map[string]bool{user.Password: true, "another": false} {
 		client, err := valkey.NewClient(valkey.ClientOption{
-			InitAddress: []string{strings.TrimPrefix(url, "valkey://")}, Username: user.Name, Password: password, ForceSingleClient: true, DisableCache: true,
+			InitAddress: []string{strings.TrimPrefix(url, "valkey://")}, Username: user.Name,
+			Password: password, ForceSingleClient: true, DisableCache: true,
 		})
 		if (err == nil) != welcome {
 			t.Errorf("user check, welcome %t: %v", welcome, err)
@@ -130,23 +134,28 @@ func TestPartsWorkTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	env["VALKEY_URL"] = valkeytest.Start(t)
-	variables := "VALKEY_URL=" + env["VALKEY_URL"] + "\nKEY_PEPPER=" + env["KEY_PEPPER"] + "\nVALKEY_TIMEOUT=5s\n"
+	variables := "VALKEY_URL=" + env["VALKEY_URL"] + "\nKEY_PEPPER=" + env["KEY_PEPPER"] +
+		"\nVALKEY_TIMEOUT=5s\n"
 	if err := os.WriteFile(filepath.Join(folder, checkFile), []byte(variables), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := seedComposition(t.Context(), filepath.Join(folder, readyFile), env); err != nil {
 		t.Fatal(err)
 	}
-	check := keepRunning(t, "function", "-listen", "127.0.0.1:0", "-binary", filepath.Join(bin, "check", "bootstrap"),
+	check := keepRunning(t, "function", "-listen", "127.0.0.1:0", "-binary",
+		filepath.Join(bin, "check", "bootstrap"),
 		"-env-file", filepath.Join(folder, checkFile))(invocationsAt)
-	admin := keepRunning(t, "function", "-listen", "127.0.0.1:0", "-name", "admin", "-binary", filepath.Join(bin, "admin", "bootstrap"))(invocationsAt)
-	gateway := keepRunning(t, "gateway", "-check", check, "-admin", admin, "-backend", admin, "-secrets", folder,
+	admin := keepRunning(t, "function", "-listen", "127.0.0.1:0", "-name", "admin", "-binary",
+		filepath.Join(bin, "admin", "bootstrap"))(invocationsAt)
+	gateway := keepRunning(t, "gateway", "-check", check, "-admin", admin, "-backend", admin,
+		"-secrets", folder,
 		"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-dashboard", "127.0.0.1:0", "-health", "127.0.0.1:0")
 	healthy(t, "http://"+check+"/healthz")
 	healthy(t, "http://"+gateway(healthAt))
 	rest := gateway(restAt)
 	var offered ready
-	if err := json.Unmarshal([]byte(succeed(t, "ready", "-secrets", folder)), &offered); err != nil || offered.AdminPassword != env["ADMIN_PASSWORD"] {
+	if err := json.Unmarshal([]byte(succeed(t, "ready", "-secrets", folder)), &offered); err != nil ||
+		offered.AdminPassword != env["ADMIN_PASSWORD"] {
 		t.Fatalf("ready: %v, %+v", err, offered.AdminUser)
 	}
 	c := newCaller(t, 1)
@@ -157,7 +166,8 @@ func TestPartsWorkTogether(t *testing.T) {
 	// says that the call was let pass
 	for i := range 11 {
 		a := c.get(rest+"/orders", offered.Keys["free"])
-		if want := map[bool]int{true: http.StatusBadGateway, false: http.StatusTooManyRequests}[i < 10]; a.status != want {
+		if want := map[bool]int{true: http.StatusBadGateway,
+			false: http.StatusTooManyRequests}[i < 10]; a.status != want {
 			t.Errorf("call %d: want %d, got %+v", i+1, want, a)
 		}
 	}
@@ -206,7 +216,8 @@ func TestProxiesOfEveryNode(t *testing.T) {
 	}
 	for _, p := range proxies {
 		_, port, _ := net.SplitHostPort(p.Listen)
-		if !p.Enabled || p.Upstream != p.Name+":"+port || !strings.Contains(string(composed), "cluster:"+port) ||
+		if !p.Enabled || p.Upstream != p.Name+":"+port ||
+			!strings.Contains(string(composed), "cluster:"+port) ||
 			!strings.Contains(string(composed), p.Upstream) {
 			t.Errorf("%+v does not fit compose.yaml", p)
 		}

@@ -55,7 +55,8 @@ func startRegistry(ctx context.Context, start func() (*valkey.Server, error)) (*
 	if err != nil {
 		return nil, fmt.Errorf("-valkey: %w", err)
 	}
-	r := &registrar{url: server.URL, name: server.Name + " at " + withoutPassword(server.URL), pepper: randomHex(32), close: server.Close}
+	r := &registrar{url: server.URL, name: server.Name + " at " + withoutPassword(server.URL),
+		pepper: randomHex(32), close: server.Close}
 	if err := r.connect(ctx); err != nil {
 		server.Close()
 		return nil, err
@@ -71,7 +72,8 @@ func (r *registrar) connect(ctx context.Context) error {
 	}
 	client, err := store.Open(ctx, r.url, store.Options{Dial: connectTimeout, Write: connectTimeout})
 	if err != nil {
-		return fmt.Errorf("-valkey: %w (is it running? -valkey auto starts an installed one, and without -valkey one runs in process)", err)
+		return fmt.Errorf("-valkey: %w (is it running? -valkey auto starts an installed one, and without "+
+			"-valkey one runs in process)", err)
 	}
 	r.keys = registry.NewStore(client, pepper)
 	stop := r.close

@@ -36,8 +36,10 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	bin = dir
-	for function, source := range map[string]string{"check": "../functions/check", "admin": "./lambda/testdata/function"} {
-		build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", filepath.Join(bin, function, "bootstrap"), source)
+	for function, source := range map[string]string{"check": "../functions/check",
+		"admin": "./lambda/testdata/function"} {
+		build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o",
+			filepath.Join(bin, function, "bootstrap"), source)
 		if out, err := build.CombinedOutput(); err != nil {
 			panic(fmt.Sprintf("build %s: %v\n%s", function, err, out))
 		}
@@ -57,7 +59,8 @@ type program struct {
 }
 
 func onFreePorts(flags ...string) []string {
-	return append([]string{"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-bin", bin}, flags...)
+	return append([]string{"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-bin",
+		bin}, flags...)
 }
 
 // start runs the command until it is ready.
@@ -145,10 +148,12 @@ func checkServing(t *testing.T, p *program) int {
 	if status, _, body := request(t, p.url("rest")+"/hello", "x-api-key", p.key("free")); status != 200 {
 		t.Errorf("REST API: %d %s", status, body)
 	}
-	if status, header, body := request(t, p.url("http")+"/hello", "x-api-key", p.key("pro")); status != 200 || header.Get("RateLimit") == "" {
+	if status, header, body := request(t, p.url("http")+"/hello", "x-api-key", p.key("pro")); status != 200 ||
+		header.Get("RateLimit") == "" {
 		t.Errorf("HTTP API: %d %v %s", status, header, body)
 	}
-	if status, header, body := request(t, p.url("rest")+"/hello"); status != 401 || header.Get("Content-Type") != "application/problem+json" {
+	if status, header, body := request(t, p.url("rest")+"/hello"); status != 401 ||
+		header.Get("Content-Type") != "application/problem+json" {
 		t.Errorf("REST API without a key: %d %v %s", status, header, body)
 	}
 	status, _, body := request(t, p.url("admin")+"/")
@@ -156,7 +161,8 @@ func checkServing(t *testing.T, p *program) int {
 	if err := json.Unmarshal([]byte(body), &admin); err != nil || status != 200 || admin.PID == 0 {
 		t.Fatalf("dashboard: %d %s", status, body)
 	}
-	for _, shown := range []string{p.url("rest"), p.url("http"), p.url("admin"), p.key("free"), p.key("pro"), p.url("admin_password"), "curl"} {
+	for _, shown := range []string{p.url("rest"), p.url("http"), p.url("admin"), p.key("free"), p.key("pro"),
+		p.url("admin_password"), "curl"} {
 		if !strings.Contains(p.out.String(), shown) {
 			t.Errorf("the banner lacks %q", shown)
 		}
@@ -205,7 +211,8 @@ func TestRunFails(t *testing.T) {
 	address := taken.Addr().String()
 	broken := t.TempDir()
 	for _, function := range []string{"check", "admin"} {
-		writeScript(t, filepath.Join(broken, function, "bootstrap"), "#!/bin/sh\necho configuration is broken\nexit 1\n")
+		writeScript(t, filepath.Join(broken, function, "bootstrap"),
+			"#!/bin/sh\necho configuration is broken\nexit 1\n")
 	}
 	for _, c := range []struct {
 		name  string
@@ -221,12 +228,15 @@ func TestRunFails(t *testing.T) {
 		{"no such answer", []string{"-http-deny", "429"}, 2, "-http-deny 429: must be deny or context"},
 		{"no environments", []string{"-environments", "0"}, 2, "-environments 0"},
 		{"no functions", []string{"-bin", t.TempDir()}, 2, "./scripts/run builds it"},
-		{"ready file in no folder", []string{"-ready-file", filepath.Join(broken, "no", "ready.json")}, 2, "-ready-file"},
+		{"ready file in no folder", []string{"-ready-file", filepath.Join(broken, "no", "ready.json")},
+			2, "-ready-file"},
 		{"ready file is a folder", []string{"-ready-file", broken}, 2, "-ready-file"},
 		{"port taken", []string{"-admin", address}, 1,
-			"-admin " + address + ": address already in use (another ./scripts/run? choose another with -admin 127.0.0.1:0)"},
+			"-admin " + address + ": address already in use (another ./scripts/run? choose another with " +
+				"-admin 127.0.0.1:0)"},
 		{"valkey away", []string{"-valkey", "valkey://user:sesame@127.0.0.1:1"}, 1, "127.0.0.1:1"},
-		{"valkey URL with an option nobody knows", []string{"-valkey", "valkey://user:sesame@127.0.0.1:1?x=y"}, 1, "-valkey"},
+		{"valkey URL with an option nobody knows",
+			[]string{"-valkey", "valkey://user:sesame@127.0.0.1:1?x=y"}, 1, "-valkey"},
 		{"function cannot start", []string{"-bin", broken}, 1, "[check] configuration is broken"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -246,7 +256,8 @@ func TestRunFails(t *testing.T) {
 func TestLogin(t *testing.T) {
 	env := map[string]string{"ADMIN_USER": "ann", "ADMIN_PASSWORD": "correct horse"}
 	l, err := newLogin(func(name string) string { return env[name] })
-	if err != nil || l.user != "ann" || l.password != "correct horse" || !strings.HasPrefix(l.hash, "$argon2id$") {
+	if err != nil || l.user != "ann" || l.password != "correct horse" ||
+		!strings.HasPrefix(l.hash, "$argon2id$") {
 		t.Errorf("got %+v, %v", l, err)
 	}
 	a, err := newLogin(noEnv)
@@ -268,7 +279,8 @@ func TestSeedTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, other := range []policy.NewKey{{Name: "demo free", Env: "live", Plan: "free"}, {Name: "demo of ours", Env: "demo", Plan: "free"}} {
+	for _, other := range []policy.NewKey{{Name: "demo free", Env: "live", Plan: "free"},
+		{Name: "demo of ours", Env: "demo", Plan: "free"}} {
 		if _, _, err := r.keys.Create(ctx, other, bySeed); err != nil {
 			t.Fatal(err)
 		}
@@ -293,7 +305,8 @@ func TestSeedTwice(t *testing.T) {
 		names = append(names, key.Env+" "+key.Name)
 	}
 	slices.Sort(names)
-	if want := []string{"demo demo free", "demo demo of ours", "demo demo pro", "live demo free"}; !slices.Equal(names, want) {
+	if want := []string{"demo demo free", "demo demo of ours", "demo demo pro",
+		"live demo free"}; !slices.Equal(names, want) {
 		t.Errorf("keys %q, want %q", names, want)
 	}
 }

@@ -49,7 +49,8 @@ func writeSecrets(_ context.Context, args []string, io stdio) error {
 	}
 	f := partFlags("secrets", io)
 	f.StringVar(&folder, "dir", "/secrets", "`folder` to write to")
-	f.StringVar(&nodes, "nodes", "", "`host:port,…` by which functions reach Valkey; the host is what the nodes announce")
+	f.StringVar(&nodes, "nodes", "",
+		"`host:port,…` by which functions reach Valkey; the host is what the nodes announce")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -74,8 +75,10 @@ func (s *secrets) write(folder string) error {
 		{usersFile, s.users(), 0o644},
 		{configFile, s.config(), 0o644},
 		{checkFile, s.functionEnv("check", s.check), 0o600},
-		{setupFile, s.functionEnv("setup", s.setup) + "ADMIN_USER=" + s.login.user + "\nADMIN_PASSWORD=" + s.login.password + "\n", 0o600},
-		{adminFile, s.functionEnv("admin", s.admin) + "ADMIN_USER=" + s.login.user + "\nADMIN_PASSWORD_HASH=" + s.login.hash + "\n", 0o600},
+		{setupFile, s.functionEnv("setup", s.setup) + "ADMIN_USER=" + s.login.user + "\nADMIN_PASSWORD=" +
+			s.login.password + "\n", 0o600},
+		{adminFile, s.functionEnv("admin", s.admin) + "ADMIN_USER=" + s.login.user +
+			"\nADMIN_PASSWORD_HASH=" + s.login.hash + "\n", 0o600},
 	} {
 		if err := os.WriteFile(filepath.Join(folder, file.name), []byte(file.text), file.mode); err != nil {
 			return fmt.Errorf("write secrets: %w", err)
@@ -121,7 +124,8 @@ masterauth ` + s.replica + "\n"
 }
 
 func (s *secrets) functionEnv(user, password string) string {
-	return "VALKEY_URL=valkey://" + user + ":" + password + "@" + strings.Join(s.nodes, ",") + "?cluster=true\nKEY_PEPPER=" + s.pepper + "\n"
+	return "VALKEY_URL=valkey://" + user + ":" + password + "@" + strings.Join(s.nodes, ",") +
+		"?cluster=true\nKEY_PEPPER=" + s.pepper + "\n"
 }
 
 // readEnv reads a file of variables, NAME=value on each line.

@@ -29,7 +29,8 @@ func (g *composedGateway) parse(args []string, io stdio) error {
 	f.StringVar(&g.rest, "rest", ":8080", "`address` of the REST API")
 	f.StringVar(&g.http, "http", ":8081", "`address` of the HTTP API")
 	f.StringVar(&g.options.admin, "dashboard", ":8082", "`address` of the dashboard")
-	f.StringVar(&g.health, "health", ":9000", "`address` that tells whether every function has an environment")
+	f.StringVar(&g.health, "health", ":9000",
+		"`address` that tells whether every function has an environment")
 	f.StringVar(&g.secrets, "secrets", "/secrets", "`folder` of the secrets")
 	return f.Parse(args)
 }

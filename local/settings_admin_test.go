@@ -54,7 +54,8 @@ func buildAdmin(t *testing.T) string {
 	_, err := static.Load()
 	browsertest.Need(t, err, "make it: ./scripts/build -host")
 	binary := filepath.Join(t.TempDir(), "bootstrap")
-	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o", binary, "../functions/admin")
+	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o", binary,
+		"../functions/admin")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -69,16 +70,19 @@ func startAdministered(t *testing.T, binary string, variables map[string]string)
 	if variables["VALKEY_CONNECT_TIMEOUT"] != "" {
 		proxy.DelayFirstReplies(time.Second)
 	}
-	client, err := store.Open(t.Context(), server, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
+	client, err := store.Open(t.Context(), server,
+		store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	env := map[string]string{"VALKEY_URL": proxy.URL(), "KEY_PEPPER": checkPepper, "ADMIN_USER": "ada", "ADMIN_PASSWORD": firstPassword}
+	env := map[string]string{"VALKEY_URL": proxy.URL(), "KEY_PEPPER": checkPepper, "ADMIN_USER": "ada",
+		"ADMIN_PASSWORD": firstPassword}
 	maps.Copy(env, variables)
 	maps.DeleteFunc(env, func(_, value string) bool { return value == "" })
 	a := administered{client: client, log: &buffer{}}
-	a.function, err = lambda.Start(lambda.Config{Name: "admin", Binary: binary, Env: env, Warm: 1, Timeout: 30 * time.Second, Log: a.log})
+	a.function, err = lambda.Start(lambda.Config{Name: "admin", Binary: binary, Env: env, Warm: 1,
+		Timeout: 30 * time.Second, Log: a.log})
 	if err != nil {
 		t.Fatalf("%v: %s", err, a.log.String())
 	}
@@ -122,7 +126,8 @@ func (a administered) send(t *testing.T, method, path, body string, header ...st
 	if err != nil {
 		t.Fatal(err)
 	}
-	return reply{response.StatusCode, response.Header, response.Header.Get("Location"), response.Cookies(), string(text)}
+	return reply{response.StatusCode, response.Header, response.Header.Get("Location"),
+		response.Cookies(), string(text)}
 }
 
 func (a administered) login(t *testing.T, user, password string) reply {
@@ -159,7 +164,8 @@ func entering(user, password string) func(*testing.T, administered) string {
 func (a administered) token(t *testing.T) string {
 	t.Helper()
 	_, secret, err := token.NewStore(a.client, apikey.Pepper(checkPepper)).Create(t.Context(), token.New{
-		Name: "a test", Scope: token.Write, Expires: time.Now().Add(time.Hour), By: audit.Actor{Kind: "user", Name: "tester"},
+		Name: "a test", Scope: token.Write, Expires: time.Now().Add(time.Hour),
+		By: audit.Actor{Kind: "user", Name: "tester"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -193,7 +199,8 @@ func loggedIn(path, text string) func(*testing.T, administered) string {
 	return func(t *testing.T, a administered) string {
 		t.Helper()
 		page := a.send(t, http.MethodGet, path, "", "Cookie", cookieOf(a.login(t, "ada", firstPassword)))
-		return map[bool]string{true: "there", false: "not there"}[page.status == http.StatusOK && strings.Contains(page.body, text)]
+		return map[bool]string{true: "there", false: "not there"}[page.status == http.StatusOK &&
+			strings.Contains(page.body, text)]
 	}
 }
 
@@ -237,12 +244,14 @@ func lifetime(t *testing.T, a administered) string {
 func requests(t *testing.T, a administered) string {
 	t.Helper()
 	a.send(t, http.MethodGet, "/login", "")
-	return map[bool]string{true: "logged", false: "not logged"}[strings.Contains(a.log.String(), `"msg":"request"`)]
+	return map[bool]string{true: "logged",
+		false: "not logged"}[strings.Contains(a.log.String(), `"msg":"request"`)]
 }
 
 func hashOf(t *testing.T, password string) string {
 	t.Helper()
-	hash, err := argon2id.CreateHash(password, &argon2id.Params{Memory: 19456, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
+	hash, err := argon2id.CreateHash(password,
+		&argon2id.Params{Memory: 19456, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,27 +262,38 @@ func hashOf(t *testing.T, password string) string {
 func TestAdminVariables(t *testing.T) {
 	first, other := hashOf(t, firstPassword), hashOf(t, otherPassword)
 	obeyedByAdmin(t, false, map[string]setting[administered]{
-		"VALKEY_URL":             {nil, map[string]string{valkeytest.Start(t): "200", noServer: "503"}, status("/healthz")},
+		"VALKEY_URL": {nil, map[string]string{valkeytest.Start(t): "200", noServer: "503"},
+			status("/healthz")},
 		"VALKEY_CONNECT_TIMEOUT": {nil, map[string]string{"100ms": "503", "8s": "200"}, status("/login")},
-		"KEY_PEPPER": {nil, map[string]string{checkPepper: "200", checkPepper + " not": "401"}, func(t *testing.T, a administered) string {
-			t.Helper()
-			return fmt.Sprint(a.send(t, http.MethodGet, "/api/v1/me", "", "Authorization", a.token(t)).status)
-		}},
-		"RESERVATION_LEASE":   {nil, map[string]string{"10m": "soon", "24h": "tomorrow"}, reserving},
-		"ADMIN_USER":          {nil, map[string]string{"ada": "303", "bob": "401"}, entering("ada", firstPassword)},
-		"ADMIN_PASSWORD":      {nil, map[string]string{firstPassword: "303", otherPassword: "401"}, entering("ada", firstPassword)},
-		"ADMIN_PASSWORD_HASH": {map[string]string{"ADMIN_PASSWORD": ""}, map[string]string{first: "303", other: "401"}, entering("ada", firstPassword)},
-		"ADMIN_USERS":         {nil, map[string]string{"": "401", "vic:viewer:" + other: "303"}, entering("vic", otherPassword)},
-		"ADMIN_NETWORKS":      {nil, map[string]string{"127.0.0.0/8": "200", "203.0.113.0/24": "403"}, status("/login")},
-		"BASE_PATH": {nil, map[string]string{"": "/login?next=%2F", "/prod": "/prod/login?next=%2Fprod%2F"}, func(t *testing.T, a administered) string {
-			t.Helper()
-			return a.send(t, http.MethodGet, "/", "").location
-		}},
+		"KEY_PEPPER": {nil, map[string]string{checkPepper: "200", checkPepper + " not": "401"},
+			func(t *testing.T, a administered) string {
+				t.Helper()
+				return fmt.Sprint(a.send(t, http.MethodGet, "/api/v1/me", "", "Authorization",
+					a.token(t)).status)
+			}},
+		"RESERVATION_LEASE": {nil, map[string]string{"10m": "soon", "24h": "tomorrow"}, reserving},
+		"ADMIN_USER": {nil, map[string]string{"ada": "303", "bob": "401"},
+			entering("ada", firstPassword)},
+		"ADMIN_PASSWORD": {nil, map[string]string{firstPassword: "303", otherPassword: "401"},
+			entering("ada", firstPassword)},
+		"ADMIN_PASSWORD_HASH": {map[string]string{"ADMIN_PASSWORD": ""},
+			map[string]string{first: "303", other: "401"}, entering("ada", firstPassword)},
+		"ADMIN_USERS": {nil, map[string]string{"": "401", "vic:viewer:" + other: "303"},
+			entering("vic", otherPassword)},
+		"ADMIN_NETWORKS": {nil, map[string]string{"127.0.0.0/8": "200", "203.0.113.0/24": "403"},
+			status("/login")},
+		"BASE_PATH": {nil, map[string]string{"": "/login?next=%2F", "/prod": "/prod/login?next=%2Fprod%2F"},
+			func(t *testing.T, a administered) string {
+				t.Helper()
+				return a.send(t, http.MethodGet, "/", "").location
+			}},
 		"SESSION_IDLE":     {nil, map[string]string{"1m": "short", "30m": "long"}, longSession},
 		"SESSION_LIFETIME": {nil, map[string]string{"1h": "within a day", "720h": "later"}, lifetime},
-		"STAGE":            {nil, map[string]string{"": "not there", "blue-stage": "there"}, loggedIn("/settings", "blue-stage")},
-		"RELEASE":          {nil, map[string]string{"": "not there", "v1.2.3-4": "there"}, loggedIn("/settings", "v1.2.3-4")},
-		"LOG_LEVEL":        {nil, map[string]string{"info": "logged", "error": "not logged"}, requests},
+		"STAGE": {nil, map[string]string{"": "not there", "blue-stage": "there"},
+			loggedIn("/settings", "blue-stage")},
+		"RELEASE": {nil, map[string]string{"": "not there", "v1.2.3-4": "there"},
+			loggedIn("/settings", "v1.2.3-4")},
+		"LOG_LEVEL": {nil, map[string]string{"info": "logged", "error": "not logged"}, requests},
 	})
 }
 

@@ -51,7 +51,8 @@ func startChecked(t *testing.T, variables map[string]string) checked {
 		t.Fatal(err)
 	}
 	set.Plans[0].Degraded = policy.Open
-	set.Plans = append(set.Plans, policy.Plan{Name: "five", Limits: []limiter.Limit{{Requests: 5, Window: time.Hour}}})
+	set.Plans = append(set.Plans, policy.Plan{Name: "five",
+		Limits: []limiter.Limit{{Requests: 5, Window: time.Hour}}})
 	set.Routes = []policy.Route{{Name: "all", Cost: 1, Settle: true, Pattern: route.Pattern{}}}
 	if _, err := f.store.SaveSet(t.Context(), *set, byTest); err != nil {
 		t.Fatal(err)
@@ -107,7 +108,8 @@ func (c checked) context(t *testing.T, event, name string) string {
 // httpEvent is the call of an HTTP API with payload 2.0.
 func httpEvent(key string) string {
 	text, _ := json.Marshal(map[string]any{ // texts always encode
-		"version": "2.0", "type": "REQUEST", "routeArn": "arn:aws:execute-api:us-east-1:123456789012:abcdef123/$default/GET/orders",
+		"version": "2.0", "type": "REQUEST",
+		"routeArn": "arn:aws:execute-api:us-east-1:123456789012:abcdef123/$default/GET/orders",
 		"routeKey": "$default", "rawPath": "/orders", "headers": map[string]string{"x-api-key": key},
 		"requestContext": map[string]any{"stage": "$default", "requestId": "r", "http": map[string]any{
 			"method": "GET", "path": "/orders", "sourceIp": canaryAddress,
@@ -132,12 +134,14 @@ func bearer(t *testing.T, good time.Duration) string {
 
 func signedToken(t *testing.T, good time.Duration) string {
 	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: settingsKey}, (&jose.SignerOptions{}).WithHeader("kid", "1"))
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: settingsKey},
+		(&jose.SignerOptions{}).WithHeader("kid", "1"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	claims, _ := json.Marshal(map[string]any{ // texts and numbers always encode
-		"iss": canaryIssuer, "aud": "orders", "sub": "ada", "client_id": "app", "tier": "five", "exp": time.Now().Add(good).Unix(),
+		"iss": canaryIssuer, "aud": "orders", "sub": "ada", "client_id": "app", "tier": "five",
+		"exp": time.Now().Add(good).Unix(),
 	})
 	object, err := signer.Sign(claims)
 	if err != nil {
@@ -155,7 +159,8 @@ func withToken(t *testing.T, c checked) string { t.Helper(); return c.verdict(t,
 // tokens are variables with which tokens of the test are good, and changes to them.
 func tokens(changes ...string) map[string]string {
 	all := map[string]string{
-		"IDENTITY_SOURCES": "jwt", "JWT_ISSUER": canaryIssuer, "JWT_AUDIENCE": "orders", "JWT_JWKS": keySetOf(settingsKey),
+		"IDENTITY_SOURCES": "jwt", "JWT_ISSUER": canaryIssuer, "JWT_AUDIENCE": "orders",
+		"JWT_JWKS": keySetOf(settingsKey),
 	}
 	for i := 0; i+1 < len(changes); i += 2 {
 		all[changes[i]] = changes[i+1]
@@ -167,7 +172,8 @@ func tokens(changes ...string) map[string]string {
 func sharing(one, other string) func(*testing.T, checked) string {
 	return func(t *testing.T, c checked) string {
 		t.Helper()
-		first, second := c.context(t, canaryEvent("x", "y", one), "keyId"), c.context(t, canaryEvent("x", "y", other), "keyId")
+		first, second := c.context(t, canaryEvent("x", "y", one), "keyId"),
+			c.context(t, canaryEvent("x", "y", other), "keyId")
 		return map[bool]string{true: "one caller", false: "two callers"}[first == second]
 	}
 }
@@ -197,7 +203,8 @@ func inAnOutage(t *testing.T, c checked) string {
 	if first := c.verdict(t, call); first != "allow" {
 		t.Fatalf("first call: %s", first)
 	}
-	for _, command := range [][]string{{"CONFIG", "SET", "replica-serve-stale-data", "no"}, {"REPLICAOF", "127.0.0.1", "1"}} {
+	for _, command := range [][]string{{"CONFIG", "SET", "replica-serve-stale-data", "no"},
+		{"REPLICAOF", "127.0.0.1", "1"}} {
 		if err := c.client.Do(t.Context(), c.client.B().Arbitrary(command...).Build()).Error(); err != nil {
 			t.Fatal(err)
 		}
@@ -297,48 +304,67 @@ func restEvent(key string) string { return canaryEvent("x-api-key", key, canaryA
 
 // Every documented variable of the check function changes what the built function does.
 func TestCheckVariables(t *testing.T) {
-	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, keySetOf(settingsKey)) }))
+	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, keySetOf(settingsKey))
+	}))
 	t.Cleanup(keys.Close)
 	byURL := tokens()
 	delete(byURL, "JWT_JWKS")
 	rows := map[string]setting[checked]{
-		"VALKEY_URL":             {nil, map[string]string{"": "allow", noServer: "deny"}, oneCall},
-		"KEY_PEPPER":             {nil, map[string]string{checkPepper: "allow", checkPepper + " not": "refuse"}, oneCall},
+		"VALKEY_URL": {nil, map[string]string{"": "allow", noServer: "deny"}, oneCall},
+		"KEY_PEPPER": {nil,
+			map[string]string{checkPepper: "allow", checkPepper + " not": "refuse"}, oneCall},
 		"VALKEY_TIMEOUT":         {nil, map[string]string{"50ms": "allow", "3s": "allow late"}, whileSilent},
 		"VALKEY_CONNECT_TIMEOUT": {nil, map[string]string{"100ms": "deny", "8s": "allow"}, oneCall},
 		"CALLER_CACHE":           {nil, map[string]string{"10m": "allow", "0s": "deny"}, inAnOutage},
-		"DENY_CACHE":             {nil, map[string]string{"0s": "each call asks", "1m": "some are answered here"}, hammering},
-		"HTTP_API_RESPONSE":      {nil, map[string]string{"simple": "there", "iam": "not there"}, holds("isAuthorized", httpEvent)},
-		"HTTP_API_DENY":          {nil, map[string]string{"deny": "not there", "context": "there"}, holds(`"isAuthorized":true`, httpEvent)},
-		"USAGE_IDENTIFIER":       {nil, map[string]string{"false": "not there", "true": "there"}, holds("usageIdentifierKey", restEvent)},
-		"RESERVATION_LEASE":      {nil, map[string]string{"1s": "expired", "24h": "<nil>"}, settled},
-		"STAGE":                  {nil, map[string]string{"": "not written", "blue": "written"}, written(`"Stage":"blue"`)},
-		"LOG_LEVEL":              {nil, map[string]string{"info": "written", "error": "not written"}, written(`"msg":"denied"`)},
-		"IDENTITY_SOURCES": {nil, map[string]string{"key": "refuse", "key,ip": "allow"}, func(t *testing.T, c checked) string {
-			t.Helper()
-			return c.verdict(t, canaryEvent("x", "y", canaryAddress))
-		}},
-		"JWT_ISSUER":   {tokens(), map[string]string{canaryIssuer: "allow", "https://other.example/": "refuse"}, withToken},
-		"JWT_AUDIENCE": {tokens(), map[string]string{"orders": "allow", "others": "refuse", "others,orders": "allow"}, withToken},
+		"DENY_CACHE": {nil,
+			map[string]string{"0s": "each call asks", "1m": "some are answered here"}, hammering},
+		"HTTP_API_RESPONSE": {nil, map[string]string{"simple": "there", "iam": "not there"},
+			holds("isAuthorized", httpEvent)},
+		"HTTP_API_DENY": {nil, map[string]string{"deny": "not there", "context": "there"},
+			holds(`"isAuthorized":true`, httpEvent)},
+		"USAGE_IDENTIFIER": {nil, map[string]string{"false": "not there", "true": "there"},
+			holds("usageIdentifierKey", restEvent)},
+		"RESERVATION_LEASE": {nil, map[string]string{"1s": "expired", "24h": "<nil>"}, settled},
+		"STAGE": {nil, map[string]string{"": "not written", "blue": "written"},
+			written(`"Stage":"blue"`)},
+		"LOG_LEVEL": {nil, map[string]string{"info": "written", "error": "not written"},
+			written(`"msg":"denied"`)},
+		"IDENTITY_SOURCES": {nil, map[string]string{"key": "refuse", "key,ip": "allow"},
+			func(t *testing.T, c checked) string {
+				t.Helper()
+				return c.verdict(t, canaryEvent("x", "y", canaryAddress))
+			}},
+		"JWT_ISSUER": {tokens(), map[string]string{canaryIssuer: "allow",
+			"https://other.example/": "refuse"}, withToken},
+		"JWT_AUDIENCE": {tokens(), map[string]string{"orders": "allow", "others": "refuse",
+			"others,orders": "allow"}, withToken},
 		"JWT_JWKS": {tokens(), map[string]string{
-			keySetOf(settingsKey): "allow", keySetOf(ed25519.NewKeyFromSeed([]byte(strings.Repeat("w", 32)))): "refuse",
+			keySetOf(settingsKey): "allow",
+			keySetOf(ed25519.NewKeyFromSeed([]byte(strings.Repeat("w", 32)))): "refuse",
 		}, withToken},
-		"JWT_JWKS_URL": {byURL, map[string]string{keys.URL: "allow", "http://127.0.0.1:1/": "deny"}, withToken},
-		"JWT_LEEWAY": {tokens(), map[string]string{"0s": "refuse", "5m": "allow"}, func(t *testing.T, c checked) string {
-			t.Helper()
-			return c.verdict(t, bearer(t, -time.Minute))
-		}},
-		"JWT_IDENTITY_CLAIM": {tokens(), map[string]string{"sub": subjectID("ada"), "client_id": subjectID("app")}, func(t *testing.T, c checked) string {
+		"JWT_JWKS_URL": {byURL, map[string]string{keys.URL: "allow",
+			"http://127.0.0.1:1/": "deny"}, withToken},
+		"JWT_LEEWAY": {tokens(), map[string]string{"0s": "refuse", "5m": "allow"},
+			func(t *testing.T, c checked) string {
+				t.Helper()
+				return c.verdict(t, bearer(t, -time.Minute))
+			}},
+		"JWT_IDENTITY_CLAIM": {tokens(), map[string]string{"sub": subjectID("ada"),
+			"client_id": subjectID("app")}, func(t *testing.T, c checked) string {
 			t.Helper()
 			return c.context(t, bearer(t, time.Hour), "keyId")
 		}},
-		"JWT_PLAN_CLAIM": {tokens(), map[string]string{"": "two", "tier": "five"}, func(t *testing.T, c checked) string {
-			t.Helper()
-			return c.context(t, bearer(t, time.Hour), "plan")
-		}},
-		"IPV4_PREFIX": {map[string]string{"IDENTITY_SOURCES": "ip"}, map[string]string{"32": "two callers", "24": "one caller"},
+		"JWT_PLAN_CLAIM": {tokens(), map[string]string{"": "two", "tier": "five"},
+			func(t *testing.T, c checked) string {
+				t.Helper()
+				return c.context(t, bearer(t, time.Hour), "plan")
+			}},
+		"IPV4_PREFIX": {map[string]string{"IDENTITY_SOURCES": "ip"},
+			map[string]string{"32": "two callers", "24": "one caller"},
 			sharing("203.0.113.7", "203.0.113.9")},
-		"IPV6_PREFIX": {map[string]string{"IDENTITY_SOURCES": "ip"}, map[string]string{"64": "two callers", "32": "one caller"},
+		"IPV6_PREFIX": {map[string]string{"IDENTITY_SOURCES": "ip"},
+			map[string]string{"64": "two callers", "32": "one caller"},
 			sharing("2001:db8:1::1", "2001:db8:2::1")},
 	}
 	obeyed(t, documentedVariables(t, "check"), rows, startChecked)

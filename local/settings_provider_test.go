@@ -20,11 +20,13 @@ const publicURL = "https://admin.example.com"
 func provider(t *testing.T) (issuer string, with func(changes ...string) map[string]string) {
 	t.Helper()
 	issuer = oidctest.Start(t, oidctest.Options{Clients: []oidctest.Client{
-		{ID: "dashboard", Secret: "dashboard-secret", RedirectURIs: []string{publicURL + "/login/oidc/callback"}},
+		{ID: "dashboard", Secret: "dashboard-secret",
+			RedirectURIs: []string{publicURL + "/login/oidc/callback"}},
 	}})
 	return issuer, func(changes ...string) map[string]string {
 		all := map[string]string{
-			"OIDC_ISSUER": issuer, "OIDC_CLIENT_ID": "dashboard", "OIDC_CLIENT_SECRET": "dashboard-secret", "OIDC_SCOPES": "openid profile groups",
+			"OIDC_ISSUER": issuer, "OIDC_CLIENT_ID": "dashboard", "OIDC_CLIENT_SECRET": "dashboard-secret",
+			"OIDC_SCOPES":        "openid profile groups",
 			"OIDC_EDITOR_VALUES": "ops", "ADMIN_URL": publicURL,
 		}
 		for i := 0; i+1 < len(changes); i += 2 {
@@ -70,14 +72,20 @@ func TestAdminProviderVariables(t *testing.T) {
 	issuer, oidc := provider(t)
 	obeyedByAdmin(t, true, map[string]setting[administered]{
 		"ADMIN_URL": {oidc(), map[string]string{
-			publicURL: publicURL + "/login/oidc/callback", "https://x.example": "https://x.example/login/oidc/callback",
+			publicURL:           publicURL + "/login/oidc/callback",
+			"https://x.example": "https://x.example/login/oidc/callback",
 		}, atTheProvider("redirect_uri")},
-		"OIDC_ISSUER":        {oidc(), map[string]string{issuer: "303", "http://127.0.0.1:1": "502"}, status("/login/oidc")},
-		"OIDC_CLIENT_ID":     {oidc(), map[string]string{"dashboard": "dashboard", "other": "other"}, atTheProvider("client_id")},
-		"OIDC_CLIENT_SECRET": {oidc(), map[string]string{"dashboard-secret": "editor", "another-secret": "not in"}, role},
-		"OIDC_SCOPES":        {oidc(), map[string]string{"openid profile": "openid profile", "openid": "openid"}, atTheProvider("scope")},
+		"OIDC_ISSUER": {oidc(), map[string]string{issuer: "303", "http://127.0.0.1:1": "502"},
+			status("/login/oidc")},
+		"OIDC_CLIENT_ID": {oidc(), map[string]string{"dashboard": "dashboard", "other": "other"},
+			atTheProvider("client_id")},
+		"OIDC_CLIENT_SECRET": {oidc(),
+			map[string]string{"dashboard-secret": "editor", "another-secret": "not in"}, role},
+		"OIDC_SCOPES": {oidc(), map[string]string{"openid profile": "openid profile",
+			"openid": "openid"}, atTheProvider("scope")},
 		"OIDC_ROLE_CLAIM":    {oidc(), map[string]string{"groups": "editor", "teams": "not in"}, role},
 		"OIDC_EDITOR_VALUES": {oidc(), map[string]string{"ops": "editor", "leads": "not in"}, role},
-		"OIDC_VIEWER_VALUES": {oidc("OIDC_EDITOR_VALUES", "leads"), map[string]string{"ops": "viewer", "staff": "not in"}, role},
+		"OIDC_VIEWER_VALUES": {oidc("OIDC_EDITOR_VALUES", "leads"),
+			map[string]string{"ops": "viewer", "staff": "not in"}, role},
 	})
 }

@@ -23,7 +23,8 @@ func documentedVariables(t *testing.T, function string) []string {
 	var names []string
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(line, "|")
-		if len(cells) < 4 || strings.TrimSpace(cells[2]) != function && strings.TrimSpace(cells[2]) != "both" {
+		if len(cells) < 4 || strings.TrimSpace(cells[2]) != function &&
+			strings.TrimSpace(cells[2]) != "both" {
 			continue
 		}
 		for _, name := range variableName.FindAllStringSubmatch(cells[1], -1) {
@@ -47,7 +48,8 @@ type setting[F any] struct {
 
 // obeyed runs the function with each value of each documented variable, and fails for a
 // variable that no row changes, and for a row of a variable that is not documented.
-func obeyed[F any](t *testing.T, documented []string, rows map[string]setting[F], start func(*testing.T, map[string]string) F) {
+func obeyed[F any](t *testing.T, documented []string, rows map[string]setting[F],
+	start func(*testing.T, map[string]string) F) {
 	t.Helper()
 	for name := range rows {
 		if !slices.Contains(documented, name) {

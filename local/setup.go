@@ -73,6 +73,7 @@ func seedComposition(ctx context.Context, path string, env map[string]string) er
 	if err != nil {
 		return err
 	}
-	all := &ready{Valkey: env["VALKEY_URL"], AdminUser: env["ADMIN_USER"], AdminPassword: env["ADMIN_PASSWORD"], Keys: keys}
+	all := &ready{Valkey: env["VALKEY_URL"], AdminUser: env["ADMIN_USER"],
+		AdminPassword: env["ADMIN_PASSWORD"], Keys: keys}
 	return all.write(path)
 }

@@ -13,11 +13,13 @@ import (
 func TestRecordsAreSentAtTheEnd(t *testing.T) {
 	f := startCheck(t, valkeytest.Start(t), nil)
 	k, secret := f.newKey(t)
-	if _, allowed := f.ask(t, []string{canaryEvent("x-api-key", secret.Reveal(), canaryAddress)}); allowed != 1 {
+	if _, allowed := f.ask(t, []string{
+		canaryEvent("x-api-key", secret.Reveal(), canaryAddress)}); allowed != 1 {
 		t.Fatal("the call was not allowed")
 	}
 	recorded := func() int {
-		names, err := f.client.Do(t.Context(), f.client.B().Keys().Pattern("tg:{*}:"+k.ID+":[mh][0-9]*").Build()).AsStrSlice()
+		names, err := f.client.Do(t.Context(),
+			f.client.B().Keys().Pattern("tg:{*}:"+k.ID+":[mh][0-9]*").Build()).AsStrSlice()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,8 @@ func inAnEmptyRoot(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	root := filepath.Join(dir, "root")
-	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o", filepath.Join(root, "bootstrap"), "../functions/check")
+	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o",
+		filepath.Join(root, "bootstrap"), "../functions/check")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -28,10 +29,12 @@ func inAnEmptyRoot(t *testing.T) string {
 		enter = "unshare --map-root-user chroot"
 	}
 	program := filepath.Join(dir, "bootstrap")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\nPATH=$PATH:/usr/sbin:/sbin\nexec "+enter+" '"+root+"' /bootstrap\n"), 0o700); err != nil {
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nPATH=$PATH:/usr/sbin:/sbin\nexec "+enter+" '"+root+
+		"' /bootstrap\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if out, _ := exec.CommandContext(t.Context(), program).CombinedOutput(); !strings.Contains(string(out), "check cannot start") {
+	if out, _ := exec.CommandContext(t.Context(), program).CombinedOutput(); !strings.Contains(string(out),
+		"check cannot start") {
 		t.Skipf("no program may run in a root of its own here: %s", out)
 	}
 	return program
@@ -47,7 +50,8 @@ func TestZonedLimitsWithoutZoneData(t *testing.T) {
 		t.Helper()
 		_, secret := f.newKey(t)
 		event := canaryEvent("x-api-key", secret.Reveal(), canaryAddress)
-		if answers, allowed := f.ask(t, []string{event, event, event}); allowed != 2 || strings.Contains(answers, "degraded") {
+		if answers, allowed := f.ask(t, []string{event, event, event}); allowed != 2 ||
+			strings.Contains(answers, "degraded") {
 			t.Errorf("%d calls allowed, want 2: %s%s", allowed, answers, f.log.String())
 		}
 	}
@@ -56,7 +60,8 @@ func TestZonedLimitsWithoutZoneData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	day := []limiter.Limit{{Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day, Zone: "Europe/Berlin"}}
+	day := []limiter.Limit{{Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day,
+		Zone: "Europe/Berlin"}}
 	set.Routes = []policy.Route{{Name: "all", Cost: 1, PerKey: day, PerIP: day, Shared: day}}
 	set.Global.Limits = day
 	if _, err := f.store.SaveSet(t.Context(), *set, byTest); err != nil {

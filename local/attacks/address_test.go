@@ -15,7 +15,8 @@ import (
 
 // claims are headers in which a client may state another address.
 var claims = []string{
-	"X-Forwarded-For", "Forwarded", "CF-Connecting-IP", "X-Real-IP", "True-Client-IP", "X-Client-IP", "X-Amzn-Source-Ip",
+	"X-Forwarded-For", "Forwarded", "CF-Connecting-IP", "X-Real-IP", "True-Client-IP", "X-Client-IP",
+	"X-Amzn-Source-Ip",
 }
 
 // A client's address is the one of its connection, whatever it claims.
@@ -64,9 +65,12 @@ func TestAttackForgedAddresses(t *testing.T) {
 // spellings are other ways to write the path /orders/17 that backends may take for the
 // same.
 var spellings = []string{
-	"/orders/17/", "//orders/17", "/orders//17", "/./orders/17", "/orders/./17", "/x/../orders/17", "/orders/x/../17", "/orders/%31%37",
-	"/%6frders/17", "/orders%2f17", "/orders%2F17", "/orders/17%2f", "/%2forders/17", "/orders/17?x=1", "/orders/17?", "/orders/17//",
-	"/orders/17/.", "/orders/17/x/..", "/%2e/orders/17", "/x/%2e%2e/orders/17", "///orders///17", "/orders/17%20", "/orders/17;v=1",
+	"/orders/17/", "//orders/17", "/orders//17", "/./orders/17", "/orders/./17", "/x/../orders/17",
+	"/orders/x/../17", "/orders/%31%37",
+	"/%6frders/17", "/orders%2f17", "/orders%2F17", "/orders/17%2f", "/%2forders/17", "/orders/17?x=1",
+	"/orders/17?", "/orders/17//",
+	"/orders/17/.", "/orders/17/x/..", "/%2e/orders/17", "/x/%2e%2e/orders/17", "///orders///17",
+	"/orders/17%20", "/orders/17;v=1",
 	"/orders/17%00", "/Orders/17", "/orders\\17", "/orders/17%23x",
 }
 
@@ -86,7 +90,8 @@ func TestAttackSpellings(t *testing.T) {
 		}
 		for _, path := range spellings {
 			a.probe()
-			got := door.raw(t, "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\nx-api-key: "+secret+"\r\n\r\n")
+			got := door.raw(t, "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\nx-api-key: "+
+				secret+"\r\n\r\n")
 			if got.status < 400 || got.status >= 500 {
 				t.Errorf("%s, %s: %d", api, path, got.status)
 			}
@@ -100,11 +105,13 @@ func TestAttackRefusedAddress(t *testing.T) {
 		"a good key from a refused IPv4 address, plain and mapped into IPv6, under headers that claim "+
 			"another, on both APIs")
 	_, secret := i.key(t, wide)
-	for _, address := range []string{refusedAddress, "::ffff:" + refusedAddress, "::ffff:c000:242", "0:0:0:0:0:ffff:192.0.2.66"} {
+	for _, address := range []string{refusedAddress, "::ffff:" + refusedAddress, "::ffff:c000:242",
+		"0:0:0:0:0:ffff:192.0.2.66"} {
 		for _, claim := range claims {
 			for api, door := range map[string]door{"REST API": i.rest, "HTTP API": i.http} {
 				a.probe()
-				got := door.from(t, address, http.MethodGet, "/", "", "x-api-key", secret, claim, "198.51.100.1")
+				got := door.from(t, address, http.MethodGet, "/", "", "x-api-key", secret, claim,
+					"198.51.100.1")
 				if got.status != http.StatusUnauthorized && got.status != http.StatusForbidden {
 					t.Errorf("%s from %s, %s: %d", api, address, claim, got.status)
 				}
@@ -123,16 +130,19 @@ func TestAttackDashboardFromElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	bearer := "Bearer " + i.machine(t, "write")
-	if got := site.from(t, "203.0.113.9", http.MethodGet, "/api/v1/me", "", "Authorization", bearer); got.status != http.StatusOK {
+	if got := site.from(t, "203.0.113.9", http.MethodGet, "/api/v1/me", "", "Authorization",
+		bearer); got.status != http.StatusOK {
 		t.Fatalf("from inside: %d %s", got.status, got.body)
 	}
 	for _, address := range []string{"198.51.100.1", "2001:db8::1", "::ffff:198.51.100.1"} {
 		for _, claim := range claims {
 			for method, path := range map[string]string{
-				http.MethodGet: "/login", http.MethodPost: "/api/v1/reservations/settle", http.MethodHead: "/", http.MethodPut: "/api/v1/policy",
+				http.MethodGet: "/login", http.MethodPost: "/api/v1/reservations/settle",
+				http.MethodHead: "/", http.MethodPut: "/api/v1/policy",
 			} {
 				a.probe()
-				got := site.from(t, address, method, path, "{}", "Authorization", bearer, claim, "203.0.113.9",
+				got := site.from(t, address, method, path, "{}", "Authorization", bearer, claim,
+					"203.0.113.9",
 					"Content-Type", "application/json", "Sec-Fetch-Site", "same-origin")
 				if got.status != http.StatusForbidden {
 					t.Errorf("%s %s from %s, %s: %d", method, path, address, claim, got.status)

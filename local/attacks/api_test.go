@@ -33,11 +33,13 @@ func TestAttackAPICredentials(t *testing.T) {
 	k, secret := i.key(t, wide)
 	revoked := i.machine(t, "write")
 	id := revoked[len("tga_"):][:12]
-	if got := i.site.send(t, http.MethodDelete, "/api/v1/tokens/"+id, "", i.page(t)...); got.status != http.StatusNoContent {
+	if got := i.site.send(t, http.MethodDelete, "/api/v1/tokens/"+id, "",
+		i.page(t)...); got.status != http.StatusNoContent {
 		t.Fatalf("revoke a token: %d %s", got.status, got.body)
 	}
 	credentials := map[string]string{
-		"none": "", "garbage": "Bearer tga_" + strings.Repeat("A", 49), "API key": "Bearer " + secret, "revoked": "Bearer " + revoked,
+		"none": "", "garbage": "Bearer tga_" + strings.Repeat("A", 49), "API key": "Bearer " + secret,
+		"revoked": "Bearer " + revoked,
 	}
 	for _, scope := range []string{"read", "write", "settle"} {
 		credentials[scope] = "Bearer " + i.machine(t, scope)
@@ -56,7 +58,8 @@ func TestAttackAPICredentials(t *testing.T) {
 			known := name == "read" || name == "write" || name == "settle"
 			refused := got.status == http.StatusUnauthorized || got.status == http.StatusForbidden
 			switch {
-			case name == "none" && !refused, !known && name != "none" && got.status != http.StatusUnauthorized:
+			case name == "none" && !refused, !known && name != "none" &&
+				got.status != http.StatusUnauthorized:
 				t.Errorf("%s, %s: %d", e.pattern, name, got.status)
 			case known && enough(name, e) == refused:
 				t.Errorf("%s, %s: %d", e.pattern, name, got.status)
@@ -116,7 +119,8 @@ func TestAttackSimpleRequests(t *testing.T) {
 	before := i.newest(t)
 	body := `{"name":"made by another site","plan":"wide"}`
 	for _, kind := range []string{
-		"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "", "text/plain; application/json",
+		"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "",
+		"text/plain; application/json",
 	} {
 		a.probe()
 		got := i.site.send(t, http.MethodPost, "/api/v1/keys", body, "Cookie", cookie, "Content-Type", kind)
@@ -126,7 +130,8 @@ func TestAttackSimpleRequests(t *testing.T) {
 	}
 	for _, junk := range []string{"", "x", "Bearer", "Bearer x", "Basic YTpi", "Bearer " + unknown(t)} {
 		a.probe()
-		got := i.site.send(t, http.MethodPost, "/api/v1/keys", body, "Cookie", cookie, "Content-Type", "application/json", "Authorization", junk)
+		got := i.site.send(t, http.MethodPost, "/api/v1/keys", body, "Cookie", cookie, "Content-Type",
+			"application/json", "Authorization", junk)
 		if got.status != http.StatusUnauthorized && got.status != http.StatusForbidden {
 			t.Errorf("Authorization %q beside a cookie: %d", junk, got.status)
 		}
@@ -143,7 +148,8 @@ func TestAttackSimpleRequests(t *testing.T) {
 	}
 	for _, method := range []string{"TRACE", "PROPFIND", "CONNECTED", "get"} {
 		a.probe()
-		got := i.site.raw(t, method+" /api/v1/keys HTTP/1.1\r\nHost: x\r\nConnection: close\r\nCookie: "+cookie+"\r\n\r\n")
+		got := i.site.raw(t, method+" /api/v1/keys HTTP/1.1\r\nHost: x\r\nConnection: close\r\nCookie: "+
+			cookie+"\r\n\r\n")
 		if got.status < 400 || got.status >= 500 {
 			t.Errorf("%s: %d", method, got.status)
 		}

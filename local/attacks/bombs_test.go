@@ -70,9 +70,11 @@ func TestAttackBombs(t *testing.T) {
 	for name, bomb := range bombs() {
 		t.Run(name, func(t *testing.T) {
 			a.probe()
-			path := map[string]string{"application/yaml": "/api/v1/policy.yaml", "application/json": "/api/v1/policy"}[bomb[0]]
+			path := map[string]string{"application/yaml": "/api/v1/policy.yaml",
+				"application/json": "/api/v1/policy"}[bomb[0]]
 			start := time.Now()
-			got := i.site.send(t, http.MethodPut, path+"?dry_run=true", bomb[1], "Authorization", "Bearer "+header, "Content-Type", bomb[0])
+			got := i.site.send(t, http.MethodPut, path+"?dry_run=true", bomb[1], "Authorization",
+				"Bearer "+header, "Content-Type", bomb[0])
 			t.Logf("%d after %s", got.status, time.Since(start).Round(time.Millisecond))
 			if got.status < 400 || got.status >= 500 || len(got.body) > 100_000 {
 				t.Errorf("%d, %d bytes: %.300s", got.status, len(got.body), got.body)

@@ -112,7 +112,8 @@ func (i *installation) session(t testing.TB, name string) string {
 func (i *installation) machine(t testing.TB, scope string) string {
 	t.Helper()
 	var made struct{ Secret string }
-	body := fmt.Sprintf(`{"name":"suite","scope":%q,"expires":%q}`, scope, time.Now().Add(time.Hour).Format(time.RFC3339))
+	body := fmt.Sprintf(`{"name":"suite","scope":%q,"expires":%q}`, scope,
+		time.Now().Add(time.Hour).Format(time.RFC3339))
 	got := i.site.send(t, http.MethodPost, "/api/v1/tokens", body, i.page(t)...)
 	if err := json.Unmarshal([]byte(got.body), &made); err != nil || made.Secret == "" {
 		t.Fatalf("make a token: %d %.300s", got.status, got.body)
@@ -123,7 +124,8 @@ func (i *installation) machine(t testing.TB, scope string) string {
 // page returns the headers of a JSON request that the editor's own page sends.
 func (i *installation) page(t testing.TB) []string {
 	t.Helper()
-	return []string{"Cookie", i.session(t, editorName), "Sec-Fetch-Site", "same-origin", "Content-Type", "application/json"}
+	return []string{"Cookie", i.session(t, editorName), "Sec-Fetch-Site", "same-origin", "Content-Type",
+		"application/json"}
 }
 
 // machineHeaders are those of a JSON request with a token.

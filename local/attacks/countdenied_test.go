@@ -24,7 +24,8 @@ func TestAttackCountDenied(t *testing.T) {
 		"routes[0].perIP[0]":  `"routes":[{"name":"counting","pattern":{"path":"/counting"},"perIP":%s}]`,
 	} {
 		a.probe()
-		body := fmt.Sprintf(`{"plans":[{"name":"wide","limits":[{"requests":10000000,"window":"1h"}]}],`+part+`}`, counting)
+		body := fmt.Sprintf(`{"plans":[{"name":"wide","limits":[{"requests":10000000,"window":"1h"}]}],`+part+
+			`}`, counting)
 		got := i.site.send(t, http.MethodPut, "/api/v1/policy?dry_run=true", body, header...)
 		if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.body, place+".countDenied") {
 			t.Errorf("%s: %d %.500s", place, got.status, got.body)

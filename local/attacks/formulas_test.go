@@ -15,7 +15,8 @@ import (
 // formulas are texts that a spreadsheet takes for a formula, at its start or behind what
 // it takes for the end of a cell.
 var formulas = []string{
-	"=1+1", "+1+1", "-1+1", "@SUM(1)", "\t=1+1", "\r=1+1", "=cmd|' /C calc'!A0", "x;=1+1", "x\t=1+1", "x,=1+1", "＝1+1", "＋1+1", "－1+1",
+	"=1+1", "+1+1", "-1+1", "@SUM(1)", "\t=1+1", "\r=1+1", "=cmd|' /C calc'!A0", "x;=1+1", "x\t=1+1",
+	"x,=1+1", "＝1+1", "＋1+1", "－1+1",
 	"＠SUM(1)", " =1+1", "x\n=1+1", "x\";=1+1",
 }
 
@@ -44,8 +45,10 @@ func TestAttackFormulas(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		body := fmt.Sprintf(`{"name":%s,"plan":"wide","env":"formula","tags":[%s],"reason":%s}`, name, name, name)
-		if got := i.site.send(t, http.MethodPost, "/api/v1/keys", body, header...); got.status == http.StatusCreated {
+		body := fmt.Sprintf(`{"name":%s,"plan":"wide","env":"formula","tags":[%s],"reason":%s}`,
+			name, name, name)
+		if got := i.site.send(t, http.MethodPost, "/api/v1/keys", body,
+			header...); got.status == http.StatusCreated {
 			stored++
 		}
 	}
@@ -59,7 +62,8 @@ func TestAttackFormulas(t *testing.T) {
 		}
 		for _, separator := range ",;\t" {
 			for _, cell := range cells(t, got.body, separator) {
-				if start := strings.TrimLeft(cell, `"`); start != "" && strings.ContainsAny(firstRune(start), "=+-@\t\r＝＋－＠") {
+				if start := strings.TrimLeft(cell, `"`); start != "" &&
+					strings.ContainsAny(firstRune(start), "=+-@\t\r＝＋－＠") {
 					t.Errorf("%s, separated by %q: a cell begins %.40q", file, separator, cell)
 				}
 			}

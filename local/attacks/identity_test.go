@@ -18,15 +18,23 @@ func badCredentials(key, other, token, second, machine string) map[string]pairs 
 	b := func(v string) [2]string { return [2]string{"Authorization", v} }
 	return map[string]pairs{
 		"nothing": {}, "wrong checksum": {x(wrong)}, "wrong checksum, bearer": {b("Bearer " + wrong)},
-		"unknown prefix": {x("sk_" + key[3:])}, "prefix in capitals": {b("Bearer TG_" + key[3:])}, "whole key in capitals": {x(strings.ToUpper(key))},
-		"empty key": {x("")}, "key in braces": {x("{" + key + "}")}, "key in quotes": {x(`"` + key + `"`)}, "cut key": {x(key[:len(key)-2])},
-		"key of 9 kB": {x("tg_test_" + strings.Repeat("0", 9000))}, "two key headers": {x(key), x(key)}, "two keys in one": {x(key + "," + key)},
+		"unknown prefix": {x("sk_" + key[3:])}, "prefix in capitals": {b("Bearer TG_" + key[3:])},
+		"whole key in capitals": {x(strings.ToUpper(key))},
+		"empty key":             {x("")}, "key in braces": {x("{" + key + "}")},
+		"key in quotes": {x(`"` + key + `"`)}, "cut key": {x(key[:len(key)-2])},
+		"key of 9 kB": {x("tg_test_" + strings.Repeat("0", 9000))}, "two key headers": {x(key), x(key)},
+		"two keys in one":        {x(key + "," + key)},
 		"good key, then another": {x(key), x(other)}, "two different keys": {x(key), b("Bearer " + other)},
-		"comma before": {x("," + key)}, "comma after": {x(key + ",")}, "no scheme": {b(key)}, "two spaces": {b("Bearer  " + key)},
-		"behind a token": {b("Bearer " + token + ",Bearer " + key)}, "behind Basic": {b("Basic YTpi, bearer " + key)},
-		"two authorizations": {b("Bearer " + token), b("Bearer " + token)}, "Basic and a token": {b("Basic YTpi"), b("Bearer " + token)},
-		"two tokens in one": {b("Bearer " + token + "," + second)}, "no token": {b("Bearer")}, "token behind a tab": {b("Bearer\t\t" + token)},
-		"unsigned": {b("Bearer eyJhbGciOiJub25lIn0.e30.")}, "token of 9 kB": {b("Bearer " + strings.Repeat("eyJhbGciOi", 900))},
+		"comma before": {x("," + key)}, "comma after": {x(key + ",")}, "no scheme": {b(key)},
+		"two spaces":         {b("Bearer  " + key)},
+		"behind a token":     {b("Bearer " + token + ",Bearer " + key)},
+		"behind Basic":       {b("Basic YTpi, bearer " + key)},
+		"two authorizations": {b("Bearer " + token), b("Bearer " + token)},
+		"Basic and a token":  {b("Basic YTpi"), b("Bearer " + token)},
+		"two tokens in one":  {b("Bearer " + token + "," + second)}, "no token": {b("Bearer")},
+		"token behind a tab": {b("Bearer\t\t" + token)},
+		"unsigned":           {b("Bearer eyJhbGciOiJub25lIn0.e30.")},
+		"token of 9 kB":      {b("Bearer " + strings.Repeat("eyJhbGciOi", 900))},
 		"admin token as key": {x(machine)}, "admin token as bearer": {b("Bearer " + machine)},
 	}
 }
@@ -39,7 +47,8 @@ func TestAttackIdentity(t *testing.T) {
 	k := issuerKeys()[2]
 	_, key := i.key(t, wide)
 	_, other := i.key(t, wide)
-	bad := badCredentials(key, other, k.token(nil), k.token(map[string]any{"sub": "eve"}), i.machine(t, "write"))
+	bad := badCredentials(key, other, k.token(nil), k.token(map[string]any{"sub": "eve"}),
+		i.machine(t, "write"))
 	for _, sources := range []string{"key,jwt", "jwt,key"} {
 		rest, http2 := i.tokens(t, map[string]string{"IDENTITY_SOURCES": sources, "JWT_JWKS": keySet(k)})
 		for api, door := range map[string]door{"REST API": rest, "HTTP API": http2} {

@@ -62,7 +62,8 @@ func install(ctx context.Context) (*installation, error) {
 	for _, name := range []string{"pepper", "check", "admin", editorName, viewerName} {
 		i.secrets[name] = randomText()
 	}
-	for _, step := range []func(context.Context) error{i.build, i.startValkey, i.savePolicy, i.startDashboard, i.startAPIs} {
+	for _, step := range []func(context.Context) error{i.build, i.startValkey, i.savePolicy, i.startDashboard,
+		i.startAPIs} {
 		if err := step(ctx); err != nil {
 			i.close()
 			return nil, err
@@ -108,7 +109,8 @@ func (i *installation) build(ctx context.Context) error {
 	i.dir = dir
 	i.atEnd(func() { _ = os.RemoveAll(dir) })
 	for _, function := range []string{"check", "admin"} {
-		cmd := exec.CommandContext(ctx, "go", "build", "-tags", "lambda.norpc", "-o", i.binary(function), "tidegate/functions/"+function)
+		cmd := exec.CommandContext(ctx, "go", "build", "-tags", "lambda.norpc", "-o", i.binary(function),
+			"tidegate/functions/"+function)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", function, err, out)
 		}
@@ -128,12 +130,14 @@ func (i *installation) startValkey(ctx context.Context) error {
 		return err
 	}
 	i.atEnd(i.valkey.Close)
-	if i.root, err = store.Open(ctx, i.valkey.URL, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second}); err != nil {
+	if i.root, err = store.Open(ctx, i.valkey.URL,
+		store.Options{Dial: 5 * time.Second, Write: 10 * time.Second}); err != nil {
 		return err
 	}
 	i.atEnd(i.root.Close)
 	for user, access := range map[string]string{"check": acl.Check(), "admin": acl.Admin()} {
-		words := append([]string{"ACL", "SETUSER", user, "reset", ">" + i.secrets[user]}, acl.Rules(access)...)
+		words := append([]string{"ACL", "SETUSER", user, "reset", ">" + i.secrets[user]},
+			acl.Rules(access)...)
 		if err := i.root.Do(ctx, i.root.B().Arbitrary(words...).Build()).Error(); err != nil {
 			return fmt.Errorf("make user %s: %w", user, err)
 		}
@@ -188,12 +192,15 @@ func (i *installation) apis(concurrency int, env map[string]string) (rest, http 
 		return door{}, door{}, err
 	}
 	rest = i.open(&gateway.REST{
-		Authorizer: check, Token: rules.REST.Token, IdentityHeaders: rules.REST.IdentityHeaders, Integration: echo.Backend{},
-		Responses: rules.REST.Responses, Log: i.logger("rest"),
+		Authorizer: check, Token: rules.REST.Token, IdentityHeaders: rules.REST.IdentityHeaders,
+		Integration: echo.Backend{},
+		Responses:   rules.REST.Responses, Log: i.logger("rest"),
 	})
 	http = i.open(&gateway.HTTP{
-		Authorizer: check, Format: rules.HTTP.Format, Simple: rules.HTTP.Simple, IdentityHeaders: rules.HTTP.IdentityHeaders,
-		Integration: echo.Backend{}, ResponseParameters: rules.HTTP.ResponseParameters, Log: i.logger("http"),
+		Authorizer: check, Format: rules.HTTP.Format, Simple: rules.HTTP.Simple,
+		IdentityHeaders: rules.HTTP.IdentityHeaders,
+		Integration:     echo.Backend{}, ResponseParameters: rules.HTTP.ResponseParameters,
+		Log: i.logger("http"),
 	})
 	return rest, http, nil
 }
@@ -206,7 +213,8 @@ func (i *installation) check(concurrency int, more map[string]string) (*lambda.F
 }
 
 // function starts a built function, which logs all that it can to the common log.
-func (i *installation) function(name string, concurrency int, limit time.Duration, env map[string]string) (*lambda.Function, error) {
+func (i *installation) function(name string, concurrency int, limit time.Duration,
+	env map[string]string) (*lambda.Function, error) {
 	all := map[string]string{"KEY_PEPPER": i.secrets["pepper"], "LOG_LEVEL": "debug"}
 	maps.Copy(all, env)
 	f, err := lambda.Start(lambda.Config{

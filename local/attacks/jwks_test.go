@@ -21,7 +21,9 @@ func TestAttackKeySets(t *testing.T) {
 	gone := make(chan struct{})
 	t.Cleanup(func() { close(gone) })
 	for name, answer := range map[string]http.HandlerFunc{
-		"redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
+		"redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusFound)
+		},
 		"oversized": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = fmt.Fprint(w, keySet(good), strings.Repeat(" ", 1<<20))
 		},
@@ -37,7 +39,9 @@ func TestAttackKeySets(t *testing.T) {
 			a.probe()
 			mux := http.NewServeMux()
 			mux.HandleFunc("/keys", answer)
-			mux.HandleFunc("/elsewhere", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, keySet(good)) })
+			mux.HandleFunc("/elsewhere", func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = fmt.Fprint(w, keySet(good))
+			})
 			server := httptest.NewServer(mux)
 			t.Cleanup(server.CloseClientConnections)
 			rest, _ := i.tokens(t, map[string]string{"JWT_JWKS_URL": server.URL + "/keys"})
@@ -65,7 +69,8 @@ func TestAttackKeySets(t *testing.T) {
 				for n := range 500 {
 					a.probe()
 					bad := issuerKey{fmt.Sprintf("%d-%d", thread, n), good.algorithm, good.key}
-					if got := rest.get(t, "/", "Authorization", "Bearer "+bad.token(nil)); got.status != http.StatusUnauthorized {
+					if got := rest.get(t, "/", "Authorization",
+						"Bearer "+bad.token(nil)); got.status != http.StatusUnauthorized {
 						t.Errorf("%d, want 401", got.status)
 					}
 				}

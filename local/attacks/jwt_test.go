@@ -72,14 +72,16 @@ func keySet(keys ...issuerKey) string {
 
 func (k issuerKey) sign(payload string) string {
 	options := (&jose.SignerOptions{}).WithType("JWT").WithHeader("kid", k.id)
-	signed := must(must(jose.NewSigner(jose.SigningKey{Algorithm: k.algorithm, Key: k.key}, options)).Sign([]byte(payload)))
+	signed := must(must(jose.NewSigner(jose.SigningKey{Algorithm: k.algorithm, Key: k.key},
+		options)).Sign([]byte(payload)))
 	return must(signed.CompactSerialize())
 }
 
 // token signs good claims, changed as given; a nil takes a claim away.
 func (k issuerKey) token(changes map[string]any) string {
 	now := time.Now()
-	claims := map[string]any{"iss": issuer, "aud": audience, "sub": "ada", "exp": now.Add(time.Hour).Unix(), "iat": now.Unix()}
+	claims := map[string]any{"iss": issuer, "aud": audience, "sub": "ada", "exp": now.Add(time.Hour).Unix(),
+		"iat": now.Unix()}
 	maps.Copy(claims, changes)
 	maps.DeleteFunc(claims, func(_ string, value any) bool { return value == nil })
 	return k.sign(string(must(json.Marshal(claims))))
@@ -102,21 +104,25 @@ func forgeries() map[string]string {
 		for _, id := range []string{"", "rsa"} {
 			header := fmt.Sprintf(`{"alg":%q,"typ":"JWT","kid":%q}`, alg, id)
 			all["unsigned "+header] = forge(header, unsigned)
-			all["none, with a signature, "+header] = forge(header, func(string) []byte { return []byte("signature") })
+			all["none, with a signature, "+header] = forge(header, func(string) []byte {
+				return []byte("signature")
+			})
 		}
 	}
 	public := issuerKeys()[0].key.Public().(*rsa.PublicKey)
 	der := must(x509.MarshalPKIXPublicKey(public))
 	for name, secret := range map[string][]byte{
-		"DER": der, "PEM": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), "modulus": public.N.Bytes(),
-		"JWK": must(json.Marshal(issuerKeys()[0].jwk())), "nothing": nil,
+		"DER": der, "PEM": pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}),
+		"modulus": public.N.Bytes(),
+		"JWK":     must(json.Marshal(issuerKeys()[0].jwk())), "nothing": nil,
 	} {
 		for _, alg := range []string{"HS256", "RS256"} {
-			all[alg+" with the public key as "+name] = forge(fmt.Sprintf(`{"alg":%q,"kid":"rsa"}`, alg), func(signed string) []byte {
-				mac := hmac.New(sha256.New, secret)
-				mac.Write([]byte(signed))
-				return mac.Sum(nil)
-			})
+			all[alg+" with the public key as "+name] = forge(fmt.Sprintf(`{"alg":%q,"kid":"rsa"}`, alg),
+				func(signed string) []byte {
+					mac := hmac.New(sha256.New, secret)
+					mac.Write([]byte(signed))
+					return mac.Sum(nil)
+				})
 		}
 	}
 	for _, k := range issuerKeys() {
@@ -165,8 +171,10 @@ func wrongClaims(k issuerKey) map[string]string {
 		"longer than any": k.token(map[string]any{"x": strings.Repeat("x", 6<<10)}),
 	}
 	for claim, values := range map[string][]any{
-		"aud": {"else", nil, []string{"else", "Orders"}, []string{}, 7}, "iss": {"https://evil.example/", nil, "https://issuer.example"},
-		"exp": {1, nil, "4000000000"}, "nbf": {time.Now().Add(time.Hour).Unix()}, "iat": {time.Now().Add(time.Hour).Unix()},
+		"aud": {"else", nil, []string{"else", "Orders"}, []string{}, 7},
+		"iss": {"https://evil.example/", nil, "https://issuer.example"},
+		"exp": {1, nil, "4000000000"}, "nbf": {time.Now().Add(time.Hour).Unix()},
+		"iat": {time.Now().Add(time.Hour).Unix()},
 		"sub": {nil, "", 7},
 	} {
 		for _, value := range values {

@@ -21,7 +21,8 @@ func TestAttackSettleToken(t *testing.T) {
 		"reservations of 40 settled with up to 1,000,000,000, at a limit of 100,000 of all callers")
 	all := limiter.Limit{Requests: 100_000, Window: time.Hour}
 	i.rules(t, policy.Route{
-		Name: "settling", Pattern: route.Pattern{Path: "/settling"}, Cost: 40, Settle: true, Shared: []limiter.Limit{all},
+		Name: "settling", Pattern: route.Pattern{Path: "/settling"}, Cost: 40, Settle: true,
+		Shared: []limiter.Limit{all},
 	})
 	token := i.machine(t, "settle")
 	_, victim := i.key(t, wide)
@@ -41,7 +42,8 @@ func TestAttackSettleToken(t *testing.T) {
 		}
 		const most = bound + 40 // and the victim's own call
 		if left := after.left(t, "route-all"); left < before-most {
-			t.Errorf("settled with %d (%d %+v): others had %d left and have %d", actual, got.status, s, before, left)
+			t.Errorf("settled with %d (%d %+v): others had %d left and have %d", actual, got.status,
+				s, before, left)
 		}
 	}
 }
@@ -57,16 +59,19 @@ func TestAttackWriteToken(t *testing.T) {
 	for _, scope := range []string{"read", "write", "settle"} {
 		a.probe()
 		body := fmt.Sprintf(`{"name":"another","scope":%q,"expires":%q}`, scope, expires)
-		if got := i.site.send(t, http.MethodPost, "/api/v1/tokens", body, header...); got.status != http.StatusForbidden {
+		if got := i.site.send(t, http.MethodPost, "/api/v1/tokens", body,
+			header...); got.status != http.StatusForbidden {
 			t.Errorf("a token of scope %s: %d %.300s", scope, got.status, got.body)
 		}
 	}
 	for _, field := range []string{
-		`"id":"AAAAAAAAAAAA"`, `"secret":"x"`, `"status":"active"`, `"version":7`, `"kind":"token"`, `"graceUntil":"2999-01-01T00:00:00Z"`,
+		`"id":"AAAAAAAAAAAA"`, `"secret":"x"`, `"status":"active"`, `"version":7`, `"kind":"token"`,
+		`"graceUntil":"2999-01-01T00:00:00Z"`,
 	} {
 		a.probe()
 		body := `{"name":"customer","plan":"wide",` + field + `}`
-		if got := i.site.send(t, http.MethodPost, "/api/v1/keys", body, header...); got.status != http.StatusUnprocessableEntity {
+		if got := i.site.send(t, http.MethodPost, "/api/v1/keys", body,
+			header...); got.status != http.StatusUnprocessableEntity {
 			t.Errorf("%s: %d %.300s", field, got.status, got.body)
 		}
 	}
@@ -76,7 +81,8 @@ func TestAttackWriteToken(t *testing.T) {
 // own are changes that every viewer may make: of its own session and colours, and of
 // nothing.
 var own = []string{
-	"POST /login", "POST /logout", "POST /theme", "POST /settings/sessions/end", "POST /api/v1/simulate", "POST /api/v1/simulate/lab",
+	"POST /login", "POST /logout", "POST /theme", "POST /settings/sessions/end", "POST /api/v1/simulate",
+	"POST /api/v1/simulate/lab",
 }
 
 // Whoever may look changes nothing.
@@ -93,8 +99,10 @@ func TestAttackViewer(t *testing.T) {
 			continue
 		}
 		a.probe()
-		got := i.site.send(t, e.method, e.path, "version=1&reason=x&action=save&name=x&plan=wide&env=x&confirm=1",
-			"Cookie", cookie, "Sec-Fetch-Site", "same-origin", "Content-Type", "application/x-www-form-urlencoded")
+		got := i.site.send(t, e.method, e.path,
+			"version=1&reason=x&action=save&name=x&plan=wide&env=x&confirm=1",
+			"Cookie", cookie, "Sec-Fetch-Site", "same-origin", "Content-Type",
+			"application/x-www-form-urlencoded")
 		if got.status != http.StatusForbidden {
 			t.Errorf("%s: %d, want 403", e.pattern, got.status)
 		}
@@ -109,10 +117,13 @@ func TestAttackKnownID(t *testing.T) {
 		"keys with the public id of a customer and a good checksum, before and after the customer is "+
 			"over its limit, while denials lead to a ban")
 	i.rules(t, policy.Route{
-		Name: "known id", Pattern: route.Pattern{Path: "/known-id"}, Cost: 1, PerKey: []limiter.Limit{{Requests: 3, Window: time.Hour}},
+		Name: "known id", Pattern: route.Pattern{Path: "/known-id"}, Cost: 1,
+		PerKey: []limiter.Limit{{Requests: 3, Window: time.Hour}},
 	})
 	hour := policy.Duration(time.Hour)
-	i.edit(t, func(s *policy.Set) { s.Bans = &policy.Bans{Denials: 100, Window: hour, Base: hour, Cap: hour} })
+	i.edit(t, func(s *policy.Set) {
+		s.Bans = &policy.Bans{Denials: 100, Window: hour, Base: hour, Cap: hour}
+	})
 	t.Cleanup(func() { i.edit(t, func(s *policy.Set) { s.Bans = nil }) })
 	rest, _, err := i.apis(1, map[string]string{"DENY_CACHE": "1m"})
 	if err != nil {
@@ -126,7 +137,8 @@ func TestAttackKnownID(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := rest.get(t, "/known-id", "x-api-key", secret.Reveal()); got.status != http.StatusUnauthorized {
+			if got := rest.get(t, "/known-id", "x-api-key",
+				secret.Reveal()); got.status != http.StatusUnauthorized {
 				t.Errorf("a forged key: %d", got.status)
 			}
 		}

@@ -13,7 +13,8 @@ import (
 func (i *installation) tryLogin(t *testing.T, address, user, password string, header ...string) int {
 	t.Helper()
 	form := url.Values{"user": {user}, "password": {password}}
-	header = append(header, "Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin")
+	header = append(header, "Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site",
+		"same-origin")
 	return i.site.from(t, address, http.MethodPost, "/login", form.Encode(), header...).status
 }
 
@@ -33,12 +34,14 @@ func TestAttackPasswordGuessing(t *testing.T) {
 		if n >= 5 {
 			want = http.StatusTooManyRequests
 		}
-		if got := guess(n, editorName, "X-Forwarded-For", claim, "Forwarded", "for="+claim, "X-Real-IP", claim); got != want {
+		if got := guess(n, editorName, "X-Forwarded-For", claim, "Forwarded", "for="+claim, "X-Real-IP",
+			claim); got != want {
 			t.Errorf("guess %d at one account: %d, want %d", n+1, got, want)
 		}
 	}
 	a.probe()
-	if got := i.tryLogin(t, "2001:db8:77:1::aaaa", editorName, i.secrets[editorName]); got != http.StatusTooManyRequests {
+	if got := i.tryLogin(t, "2001:db8:77:1::aaaa", editorName,
+		i.secrets[editorName]); got != http.StatusTooManyRequests {
 		t.Errorf("the right password from there: %d", got)
 	}
 	for n := range 20 {

@@ -15,10 +15,14 @@ func TestAttackPathConfusion(t *testing.T) {
 		"pages, the API and files of the dashboard behind dots, double slashes, escapes and other cases")
 	before := i.newest(t)
 	for _, path := range []string{
-		"/static/../keys", "/static/..%2fkeys", "/static/%2e%2e/keys", "/static//../keys", "/healthz/../keys", "/healthz/%2e%2e/keys",
-		"/login/../keys", "//keys", "/./keys", "/KEYS", "/keys/", "/keys%00", "/keys;x=1", "/api/v1/../../keys", "/api//v1/keys",
-		"/API/v1/keys", "/api/v1/keys/../me", "/static/manifest.json", "/static/.placeholder", "/static/..%2fstatic.go",
-		"/static/%2fetc%2fpasswd", "/static/....//x", "/.git/config", "/bootstrap", "/static/", "/healthz/live/keys",
+		"/static/../keys", "/static/..%2fkeys", "/static/%2e%2e/keys", "/static//../keys", "/healthz/../keys",
+		"/healthz/%2e%2e/keys",
+		"/login/../keys", "//keys", "/./keys", "/KEYS", "/keys/", "/keys%00", "/keys;x=1",
+		"/api/v1/../../keys", "/api//v1/keys",
+		"/API/v1/keys", "/api/v1/keys/../me", "/static/manifest.json", "/static/.placeholder",
+		"/static/..%2fstatic.go",
+		"/static/%2fetc%2fpasswd", "/static/....//x", "/.git/config", "/bootstrap", "/static/",
+		"/healthz/live/keys",
 	} {
 		a.probe()
 		got := i.site.raw(t, "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -26,7 +30,9 @@ func TestAttackPathConfusion(t *testing.T) {
 			t.Errorf("%s: %d %.200s", path, got.status, got.body)
 		}
 		a.probe()
-		got = i.site.raw(t, "POST "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\nSec-Fetch-Site: same-origin\r\n\r\n")
+		got = i.site.raw(t, "POST "+path+
+			" HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\nSec-Fetch-Site: "+
+			"same-origin\r\n\r\n")
 		if got.status < 300 {
 			t.Errorf("POST %s: %d %.200s", path, got.status, got.body)
 		}
@@ -36,9 +42,12 @@ func TestAttackPathConfusion(t *testing.T) {
 
 // elsewhere are addresses that browsers may take for another site's.
 var elsewhere = []string{
-	"https://evil.example", "//evil.example", "///evil.example", "/\\evil.example", "\\\\evil.example", "/\t/evil.example", "/\n/evil.example",
-	"/%09/evil.example", "https:evil.example", "javascript:alert(1)", "data:text/html,x", " //evil.example", "/ /evil.example",
-	"//evil.example/%2f..", "/\x00//evil.example", "http://evil.example/keys", "/.//evil.example", "@evil.example", "/\u2028/evil.example",
+	"https://evil.example", "//evil.example", "///evil.example", "/\\evil.example", "\\\\evil.example",
+	"/\t/evil.example", "/\n/evil.example",
+	"/%09/evil.example", "https:evil.example", "javascript:alert(1)", "data:text/html,x", " //evil.example",
+	"/ /evil.example",
+	"//evil.example/%2f..", "/\x00//evil.example", "http://evil.example/keys", "/.//evil.example",
+	"@evil.example", "/\u2028/evil.example",
 	"///\\evil.example",
 }
 
@@ -48,7 +57,8 @@ func TestAttackOpenRedirects(t *testing.T) {
 		"20 spellings of another site's address in `next`, after the log-in and after the choice of "+
 			"colours")
 	for _, next := range elsewhere {
-		form := url.Values{"user": {editorName}, "password": {i.secrets[editorName]}, "theme": {"dark"}, "next": {next}}
+		form := url.Values{"user": {editorName}, "password": {i.secrets[editorName]}, "theme": {"dark"},
+			"next": {next}}
 		for _, path := range []string{"/login", "/theme"} {
 			a.probe()
 			got := i.site.send(t, http.MethodPost, path, form.Encode(),
@@ -65,7 +75,8 @@ func TestAttackOpenRedirects(t *testing.T) {
 func ours(location string) bool {
 	read := strings.NewReplacer("\t", "", "\r", "", "\n", "", "\\", "/").Replace(location)
 	u, err := url.Parse(read)
-	return err == nil && strings.HasPrefix(read, "/") && !strings.HasPrefix(read, "//") && u.Scheme == "" && u.Host == ""
+	return err == nil && strings.HasPrefix(read, "/") && !strings.HasPrefix(read, "//") &&
+		u.Scheme == "" && u.Host == ""
 }
 
 // Neither the name that a request gives the host nor a session of somebody's choice
@@ -74,10 +85,13 @@ func TestAttackHostsAndSessions(t *testing.T) {
 	a, i := attack(t, "host headers, planted and old sessions",
 		"links and redirects under a false host name; a session id of the attacker's choice; a "+
 			"session after log-out")
-	for _, header := range []string{"X-Forwarded-Host: evil.example", "Forwarded: host=evil.example", "X-Original-URL: /keys"} {
+	for _, header := range []string{"X-Forwarded-Host: evil.example", "Forwarded: host=evil.example",
+		"X-Original-URL: /keys"} {
 		a.probe()
-		got := i.site.raw(t, "GET /keys HTTP/1.1\r\nHost: evil.example\r\n"+header+"\r\nConnection: close\r\n\r\n")
-		if got.status != http.StatusSeeOther || strings.Contains(got.header.Get("Location")+got.body, "evil.example") {
+		got := i.site.raw(t, "GET /keys HTTP/1.1\r\nHost: evil.example\r\n"+header+
+			"\r\nConnection: close\r\n\r\n")
+		if got.status != http.StatusSeeOther ||
+			strings.Contains(got.header.Get("Location")+got.body, "evil.example") {
 			t.Errorf("%s: %d to %q", header, got.status, got.header.Get("Location"))
 		}
 	}
@@ -86,7 +100,8 @@ func TestAttackHostsAndSessions(t *testing.T) {
 	a.probe()
 	got := i.site.send(t, http.MethodPost, "/login", form.Encode(), "Cookie", planted,
 		"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin")
-	if got.status != http.StatusSeeOther || strings.Contains(strings.Join(got.header.Values("Set-Cookie"), " "), planted) {
+	if got.status != http.StatusSeeOther ||
+		strings.Contains(strings.Join(got.header.Values("Set-Cookie"), " "), planted) {
 		t.Errorf("a planted session is taken over: %d %q", got.status, got.header.Values("Set-Cookie"))
 	}
 	a.probe()
@@ -97,7 +112,8 @@ func TestAttackHostsAndSessions(t *testing.T) {
 	a.probe()
 	got = i.site.send(t, http.MethodPost, "/login", form.Encode(), "Cookie", before,
 		"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin")
-	if again := i.site.get(t, "/keys", "Cookie", before); got.status != http.StatusSeeOther || again.status != http.StatusSeeOther {
+	if again := i.site.get(t, "/keys", "Cookie", before); got.status != http.StatusSeeOther ||
+		again.status != http.StatusSeeOther {
 		t.Errorf("the session before a second log-in: %d", again.status)
 	}
 	last := i.session(t, editorName)
@@ -124,10 +140,13 @@ func TestAttackHeaders(t *testing.T) {
 			got := i.site.get(t, e.path, "Cookie", who)
 			policy := got.header.Get("Content-Security-Policy")
 			for name, ok := range map[string]bool{
-				"nosniff":         got.header.Get("X-Content-Type-Options") == "nosniff",
-				"frames":          strings.Contains(policy, "frame-ancestors 'none'") && got.header.Get("X-Frame-Options") == "DENY",
-				"scripts":         strings.Contains(policy, "default-src 'none'") && !strings.Contains(policy, "unsafe"),
-				"HSTS":            strings.HasPrefix(got.header.Get("Strict-Transport-Security"), "max-age=31536000"),
+				"nosniff": got.header.Get("X-Content-Type-Options") == "nosniff",
+				"frames": strings.Contains(policy, "frame-ancestors 'none'") &&
+					got.header.Get("X-Frame-Options") == "DENY",
+				"scripts": strings.Contains(policy, "default-src 'none'") &&
+					!strings.Contains(policy, "unsafe"),
+				"HSTS": strings.HasPrefix(got.header.Get("Strict-Transport-Security"),
+					"max-age=31536000"),
 				"cache":           strings.HasPrefix(got.header.Get("Cache-Control"), "no-store"),
 				"referrer":        got.header.Get("Referrer-Policy") == "same-origin",
 				"opener":          got.header.Get("Cross-Origin-Opener-Policy") == "same-origin",
@@ -144,7 +163,8 @@ func TestAttackHeaders(t *testing.T) {
 
 // oddTexts are texts that no id, name, number or cursor is.
 var oddTexts = []string{
-	"%00", "%0a", "%7B%7D", "%ff", "-1", "9e99", "..%2f..", "tg%3A%7Ba%7D%3Ab", "%F0%9F%98%80", "%2500", strings.Repeat("A", 3000),
+	"%00", "%0a", "%7B%7D", "%ff", "-1", "9e99", "..%2f..", "tg%3A%7Ba%7D%3Ab", "%F0%9F%98%80", "%2500",
+	strings.Repeat("A", 3000),
 }
 
 // No text in a path or a query makes the dashboard fail.

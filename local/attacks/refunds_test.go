@@ -64,7 +64,8 @@ func TestAttackDeniedCallsCost(t *testing.T) {
 	for range 10 {
 		a.probe()
 		got := i.rest.get(t, "/denied", "x-api-key", secret)
-		if left := got.left(t, "route "); got.status != http.StatusTooManyRequests || left != own.Requests-4000 {
+		if left := got.left(t, "route "); got.status != http.StatusTooManyRequests ||
+			left != own.Requests-4000 {
 			t.Errorf("%d, %d left, want 429 and %d", got.status, left, own.Requests-4000)
 		}
 	}

@@ -83,7 +83,8 @@ func TestAttackForgedReservations(t *testing.T) {
 		forged = append(forged, "tgr_"+base64.RawURLEncoding.EncodeToString(flipped))
 	}
 	forged = append(forged,
-		encoded, "tgr_", "tgr_"+encoded[:len(encoded)-4], good+"AAAA", good+"=", "TGR_"+encoded, good+good, " "+good, "tgr_"+strings.Repeat("A", 4000),
+		encoded, "tgr_", "tgr_"+encoded[:len(encoded)-4], good+"AAAA", good+"=", "TGR_"+encoded, good+good,
+		" "+good, "tgr_"+strings.Repeat("A", 4000),
 		"tgr_"+base64.StdEncoding.EncodeToString(raw)+"=", "tgr_é",
 	)
 	for _, text := range forged {
@@ -138,7 +139,8 @@ func TestAttackOddNumbers(t *testing.T) {
 	k, secret := i.key(t, wide)
 	taken := i.rest.get(t, "/odd", "x-api-key", secret).reservation(t)
 	for _, cost := range []string{
-		"NaN", "-1", "1.5", "1e400", "0x10", `"5"`, "null", "9223372036854775808", "1000000001", "-9223372036854775809", "[]", "{}", "true",
+		"NaN", "-1", "1.5", "1e400", "0x10", `"5"`, "null", "9223372036854775808", "1000000001",
+		"-9223372036854775809", "[]", "{}", "true",
 		"1e3", "-0.1", "Infinity", "01",
 	} {
 		for path, body := range map[string]string{
@@ -146,7 +148,8 @@ func TestAttackOddNumbers(t *testing.T) {
 			"reservations/settle": fmt.Sprintf(`{"reservation":%q,"cost":%s}`, taken, cost),
 		} {
 			a.probe()
-			if got := i.site.send(t, http.MethodPost, "/api/v1/"+path, body, header...); got.status < 400 || got.status >= 500 {
+			if got := i.site.send(t, http.MethodPost, "/api/v1/"+path, body, header...); got.status < 400 ||
+				got.status >= 500 {
 				t.Errorf("%s of cost %s: %d %.200s", path, cost, got.status, got.body)
 			}
 		}
@@ -157,7 +160,8 @@ func TestAttackOddNumbers(t *testing.T) {
 	} {
 		a.probe()
 		body := `{"keyId":"` + id + `","route":"/odd","cost":1}`
-		if got := i.site.send(t, http.MethodPost, "/api/v1/reservations", body, header...); got.status < 400 || got.status >= 500 {
+		if got := i.site.send(t, http.MethodPost, "/api/v1/reservations", body,
+			header...); got.status < 400 || got.status >= 500 {
 			t.Errorf("id %q: %d %.200s", id, got.status, got.body)
 		}
 	}

@@ -126,7 +126,8 @@ func (i *installation) parameters(t *testing.T, header []string, e endpoint) []s
 func fit(pattern, keyID string) endpoint {
 	method, path, _ := strings.Cut(pattern, " ")
 	path = strings.NewReplacer(
-		"{$}", "", "{id}", keyID, "{file}", "app.js", "{action}", "revoke", "{number}", "1", "{entry}", "1-0-1",
+		"{$}", "", "{id}", keyID, "{file}", "app.js", "{action}", "revoke", "{number}", "1",
+		"{entry}", "1-0-1",
 	).Replace(path)
 	return endpoint{method, path, pattern}
 }

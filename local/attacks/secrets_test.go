@@ -21,9 +21,11 @@ func TestAttackSecretsInLogs(t *testing.T) {
 	k := issuerKeys()[2]
 	_, key := i.key(t, wide)
 	planted := map[string]string{
-		"key": key, "unknown key": unknown(t), "revoked key": i.revoked(t), "write token": i.machine(t, "write"),
-		"session": strings.TrimPrefix(i.session(t, editorName), "__Host-tidegate="),
-		"JWT":     k.token(map[string]any{"sub": "secret-subject@example.com"}), "address": "203.0.113.77", "IPv6 address": "2001:db8:77:4d::77",
+		"key": key, "unknown key": unknown(t), "revoked key": i.revoked(t),
+		"write token": i.machine(t, "write"),
+		"session":     strings.TrimPrefix(i.session(t, editorName), "__Host-tidegate="),
+		"JWT":         k.token(map[string]any{"sub": "secret-subject@example.com"}),
+		"address":     "203.0.113.77", "IPv6 address": "2001:db8:77:4d::77",
 	}
 	rest, http2 := i.tokens(t, map[string]string{"IDENTITY_SOURCES": "key,jwt,ip", "JWT_JWKS": keySet(k)})
 	for _, secret := range planted {
@@ -64,8 +66,10 @@ func (i *installation) spread(t *testing.T, door door, address, secret string) {
 	t.Helper()
 	in := url.QueryEscape(secret)
 	for _, header := range [][]string{
-		{"x-api-key", secret}, {"Authorization", "Bearer " + secret}, {"Authorization", secret}, {"Cookie", "__Host-tidegate=" + secret},
-		{"X-Forwarded-For", secret}, {"User-Agent", secret}, {"Referer", "https://x/?k=" + in}, {"If-Match", secret},
+		{"x-api-key", secret}, {"Authorization", "Bearer " + secret}, {"Authorization", secret},
+		{"Cookie", "__Host-tidegate=" + secret},
+		{"X-Forwarded-For", secret}, {"User-Agent", secret}, {"Referer", "https://x/?k=" + in},
+		{"If-Match", secret},
 	} {
 		door.from(t, address, http.MethodGet, "/api/v1/keys", "", header...)
 	}
@@ -73,7 +77,9 @@ func (i *installation) spread(t *testing.T, door door, address, secret string) {
 		door.from(t, address, http.MethodGet, path, "")
 	}
 	form := url.Values{"user": {secret}, "password": {secret}}.Encode()
-	door.from(t, address, http.MethodPost, "/login", form, "Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin")
-	door.from(t, address, http.MethodPost, "/api/v1/reservations", fmt.Sprintf(`{"keyId":%q,"cost":%q}`, secret, secret),
+	door.from(t, address, http.MethodPost, "/login", form, "Content-Type",
+		"application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin")
+	door.from(t, address, http.MethodPost, "/api/v1/reservations",
+		fmt.Sprintf(`{"keyId":%q,"cost":%q}`, secret, secret),
 		"Content-Type", "application/json", "Authorization", "Bearer "+secret)
 }

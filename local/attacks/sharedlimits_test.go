@@ -242,7 +242,8 @@ func TestAttackSharedLimitsFlooded(t *testing.T) {
 				got := i.rest.get(t, path, "x-api-key", secret)
 				want := c.limit.Requests - int64(call+1)*c.cost
 				if got.status != http.StatusOK {
-					t.Errorf("legitimate call %d: %d, Retry-After %s", call+1, got.status, got.header.Get("Retry-After"))
+					t.Errorf("legitimate call %d: %d, Retry-After %s", call+1, got.status,
+						got.header.Get("Retry-After"))
 					seen = append(seen, "denied")
 					continue
 				}

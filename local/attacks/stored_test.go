@@ -35,18 +35,21 @@ func (i *installation) plant(t *testing.T, header []string, text string) string 
 		return got
 	}
 	var made struct{ Key struct{ ID string } }
-	got := post(http.MethodPost, "/api/v1/keys", fmt.Sprintf(`{"name":%s,"plan":"wide","env":"test","tags":[%s]}`, quoted, tag), http.StatusCreated)
+	got := post(http.MethodPost, "/api/v1/keys",
+		fmt.Sprintf(`{"name":%s,"plan":"wide","env":"test","tags":[%s]}`, quoted, tag), http.StatusCreated)
 	if err := json.Unmarshal([]byte(got.body), &made); err != nil || made.Key.ID == "" {
 		t.Fatalf("%v %s", err, got.body)
 	}
 	key := i.site.get(t, "/api/v1/keys/"+made.Key.ID, header...)
 	override := fmt.Sprintf(`{"limits":[{"requests":20000000,"window":"1h"}],"reason":%s}`, quoted)
 	withMatch := append([]string{"If-Match", key.header.Get("ETag")}, header...)
-	if got := i.site.send(t, http.MethodPut, "/api/v1/keys/"+made.Key.ID+"/override", override, withMatch...); got.status != http.StatusOK {
+	if got := i.site.send(t, http.MethodPut, "/api/v1/keys/"+made.Key.ID+"/override", override,
+		withMatch...); got.status != http.StatusOK {
 		t.Fatalf("override: %d %.500s", got.status, got.body)
 	}
 	expires := time.Now().Add(time.Hour).Format(time.RFC3339)
-	post(http.MethodPost, "/api/v1/tokens", fmt.Sprintf(`{"name":%s,"scope":"read","expires":%q}`, tag, expires), http.StatusCreated)
+	post(http.MethodPost, "/api/v1/tokens",
+		fmt.Sprintf(`{"name":%s,"scope":"read","expires":%q}`, tag, expires), http.StatusCreated)
 	return made.Key.ID
 }
 
@@ -65,15 +68,18 @@ func TestAttackStoredScripts(t *testing.T) {
 	}
 	delete(set, "version")
 	plans, _ := set["plans"].([]any)
-	set["plans"] = append(plans, map[string]any{"name": script, "limits": []any{map[string]any{"requests": 10_000_000, "window": "1h"}}})
+	set["plans"] = append(plans, map[string]any{"name": script,
+		"limits": []any{map[string]any{"requests": 10_000_000, "window": "1h"}}})
 	rules, _ := set["routes"].([]any)
-	set["routes"] = append(rules, map[string]any{"name": script, "pattern": map[string]any{"path": "/scripts"}})
+	set["routes"] = append(rules, map[string]any{"name": script,
+		"pattern": map[string]any{"path": "/scripts"}})
 	body, err := json.Marshal(set)
 	if err != nil {
 		t.Fatal(err)
 	}
 	withMatch := append([]string{"If-Match", policy.header.Get("ETag")}, header...)
-	got := i.site.send(t, http.MethodPut, "/api/v1/policy?reason=%3Cscript%3Ealert(2)", string(body), withMatch...)
+	got := i.site.send(t, http.MethodPut, "/api/v1/policy?reason=%3Cscript%3Ealert(2)",
+		string(body), withMatch...)
 	if got.status != http.StatusOK {
 		t.Fatalf("save the policy with %s: %d %.500s", quoted, got.status, got.body)
 	}
@@ -82,7 +88,9 @@ func TestAttackStoredScripts(t *testing.T) {
 		if e.method != http.MethodGet || strings.HasPrefix(e.path, "/static") {
 			continue
 		}
-		for _, query := range []string{"", "?q=%22%3E%3Cimg+src%3Dx+onerror%3Dalert(1)%3E&name=%3Cscript%3Ealert(2)&next=%22%3E%3Cimg&key=" + id} {
+		for _, query := range []string{"",
+			"?q=%22%3E%3Cimg+src%3Dx+onerror%3Dalert(1)%3E&name=%3Cscript%3Ealert(2)&next=%22%3E%3Cimg&key=" +
+				id} {
 			a.probe()
 			page := i.site.get(t, e.path+query, header...)
 			if !strings.HasPrefix(page.header.Get("Content-Type"), "text/html") {

@@ -147,7 +147,8 @@ func TestDocumentListsTheAttacks(t *testing.T) {
 	slices.Sort(listed)
 	slices.Sort(declared)
 	if !slices.Equal(listed, declared) {
-		t.Errorf("the document lists\n%s\nthe suite has\n%s", strings.Join(listed, "\n"), strings.Join(declared, "\n"))
+		t.Errorf("the document lists\n%s\nthe suite has\n%s", strings.Join(listed, "\n"),
+			strings.Join(declared, "\n"))
 	}
 }
 

@@ -15,15 +15,19 @@ import (
 
 // configuration is what the check function's user must never change, and secrets that it
 // must not read.
-var configuration = []string{"tg:{slot}:id:c", "tg:{slot}:p", "tg:{slot}:policy:c", "tg:{slot}:a", "tg:{slot}:ah", "tg:keys"}
+var configuration = []string{"tg:{slot}:id:c", "tg:{slot}:p", "tg:{slot}:policy:c", "tg:{slot}:a",
+	"tg:{slot}:ah", "tg:keys"}
 
 var secretNames = []string{"tg:session:e3b0c44298fc", "tg:{tokens}:records", "tg:login:account:1", "another"}
 
 // writes are commands that change KEY.
 var writes = []string{
-	"SET KEY 1", "SETNX KEY 1", "GETSET KEY 1", "GETDEL KEY", "APPEND KEY 1", "SETRANGE KEY 0 1", "SETBIT KEY 0 1", "INCR KEY", "INCRBY KEY 1",
-	"DEL KEY", "UNLINK KEY", "EXPIRE KEY 1", "PEXPIREAT KEY 1", "PERSIST KEY", "RENAME KEY KEY2", "COPY KEY2 KEY REPLACE", "RESTORE KEY 0 x",
-	"HSET KEY a 1", "HDEL KEY a", "ZADD KEY 0 1", "ZREM KEY 1", "SADD KEY 1", "LPUSH KEY 1", "XADD KEY * a 1", "XTRIM KEY MAXLEN 0", "XDEL KEY 0-1",
+	"SET KEY 1", "SETNX KEY 1", "GETSET KEY 1", "GETDEL KEY", "APPEND KEY 1", "SETRANGE KEY 0 1",
+	"SETBIT KEY 0 1", "INCR KEY", "INCRBY KEY 1",
+	"DEL KEY", "UNLINK KEY", "EXPIRE KEY 1", "PEXPIREAT KEY 1", "PERSIST KEY", "RENAME KEY KEY2",
+	"COPY KEY2 KEY REPLACE", "RESTORE KEY 0 x",
+	"HSET KEY a 1", "HDEL KEY a", "ZADD KEY 0 1", "ZREM KEY 1", "SADD KEY 1", "LPUSH KEY 1", "XADD KEY * a 1",
+	"XTRIM KEY MAXLEN 0", "XDEL KEY 0-1",
 	"PFADD KEY 1", "GEOADD KEY 0 0 a", "SORT KEY STORE KEY", "BITOP NOT KEY KEY2",
 }
 
@@ -33,11 +37,16 @@ var reads = []string{"GET KEY", "HGETALL KEY", "ZRANGE KEY 0 -1", "SMEMBERS KEY"
 
 // administration is for neither user.
 var administration = []string{
-	"FLUSHALL", "FLUSHDB", "SWAPDB 0 1", "KEYS *", "SCAN 0", "RANDOMKEY", "DBSIZE", "CONFIG GET *", "CONFIG SET maxmemory 1mb", "CONFIG REWRITE",
-	"DEBUG SLEEP 0", "SCRIPT FLUSH", "SCRIPT KILL", "FUNCTION LOAD x", "FUNCTION FLUSH", "FUNCTION LIST", "FCALL x 0", "ACL LIST", "ACL GETUSER check",
-	"ACL SETUSER check ~* +@all", "ACL SAVE", "CLIENT LIST", "CLIENT KILL TYPE normal", "CLIENT PAUSE 1", "MONITOR", "INFO", "REPLICAOF 127.0.0.1 1",
-	"CLUSTER RESET", "CLUSTER FAILOVER", "MODULE LIST", "MODULE LOAD x", "SHUTDOWN NOSAVE", "MIGRATE 127.0.0.1 1 a 0 1", "SAVE", "BGSAVE",
-	"BGREWRITEAOF", "LATENCY RESET", "SLOWLOG GET", "MEMORY DOCTOR", "PUBLISH a b", "BLPOP tg:a 1", "WAIT 0 1",
+	"FLUSHALL", "FLUSHDB", "SWAPDB 0 1", "KEYS *", "SCAN 0", "RANDOMKEY", "DBSIZE", "CONFIG GET *",
+	"CONFIG SET maxmemory 1mb", "CONFIG REWRITE",
+	"DEBUG SLEEP 0", "SCRIPT FLUSH", "SCRIPT KILL", "FUNCTION LOAD x", "FUNCTION FLUSH", "FUNCTION LIST",
+	"FCALL x 0", "ACL LIST", "ACL GETUSER check",
+	"ACL SETUSER check ~* +@all", "ACL SAVE", "CLIENT LIST", "CLIENT KILL TYPE normal", "CLIENT PAUSE 1",
+	"MONITOR", "INFO", "REPLICAOF 127.0.0.1 1",
+	"CLUSTER RESET", "CLUSTER FAILOVER", "MODULE LIST", "MODULE LOAD x", "SHUTDOWN NOSAVE",
+	"MIGRATE 127.0.0.1 1 a 0 1", "SAVE", "BGSAVE",
+	"BGREWRITEAOF", "LATENCY RESET", "SLOWLOG GET", "MEMORY DOCTOR", "PUBLISH a b",
+	"BLPOP tg:a 1", "WAIT 0 1",
 	"PSYNC ? -1", "FAILOVER",
 }
 
@@ -89,7 +98,8 @@ func TestAttackValkeyUsers(t *testing.T) {
 	for user := range users {
 		for _, command := range administration {
 			refused(user, strings.Fields(command))
-			refused(user, []string{"EVAL", fmt.Sprintf("return redis.call('%s')", strings.Join(strings.Fields(command), "','")), "0"})
+			refused(user, []string{"EVAL",
+				fmt.Sprintf("return redis.call('%s')", strings.Join(strings.Fields(command), "','")), "0"})
 		}
 	}
 }

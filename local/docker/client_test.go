@@ -90,7 +90,8 @@ func (a answer) degraded() bool {
 	case http.StatusOK:
 		return a.context()["degraded"] == "true"
 	case http.StatusTooManyRequests:
-		return strings.HasSuffix(a.problem().Type, "#temporary-reduced-capacity") && a.header.Get("Retry-After") == "1"
+		return strings.HasSuffix(a.problem().Type, "#temporary-reduced-capacity") &&
+			a.header.Get("Retry-After") == "1"
 	}
 	return false
 }

@@ -14,7 +14,8 @@ const nodes = 6
 // ask is a command to one node that needs no password.
 func (c *composition) ask(t *testing.T, node int, words ...string) string {
 	t.Helper()
-	return c.exec(t, service(node), append([]string{"valkey-cli", "-p", strconv.Itoa(6400 + node)}, words...)...)
+	return c.exec(t, service(node),
+		append([]string{"valkey-cli", "-p", strconv.Itoa(6400 + node)}, words...)...)
 }
 
 func service(node int) string { return "valkey-" + strconv.Itoa(node) }
@@ -62,7 +63,8 @@ func (c *composition) whole(t *testing.T) {
 	for node := range nodes {
 		waiting.Until(t, "the cluster is whole", func() bool {
 			text := c.ask(t, node+1, "cluster", "nodes")
-			return strings.Count(text, "\n") == nodes-1 && !strings.Contains(text, "fail") && !strings.Contains(text, "disconnected")
+			return strings.Count(text, "\n") == nodes-1 && !strings.Contains(text, "fail") &&
+				!strings.Contains(text, "disconnected")
 		})
 	}
 }

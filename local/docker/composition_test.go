@@ -75,7 +75,8 @@ func (c *composition) down(t *testing.T) {
 // compose runs docker compose on this composition, and returns all that it prints if it
 // fails.
 func (c *composition) compose(ctx context.Context, words ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "docker", append([]string{"compose", "--project-name", c.project, "--file", file}, words...)...)
+	cmd := exec.CommandContext(ctx, "docker",
+		append([]string{"compose", "--project-name", c.project, "--file", file}, words...)...)
 	cmd.Env = append(os.Environ(), "REST_PORT=", "HTTP_PORT=", "ADMIN_PORT=")
 	return output(cmd)
 }

@@ -38,7 +38,8 @@ func TestContainers(t *testing.T) {
 // What the composition prints at its start works.
 func demoKey(t *testing.T, c *composition) {
 	t.Helper()
-	if a := get(t, c.url(t, "8080")+"/hello", c.keys["pro"]); a.status != http.StatusOK || a.context()["plan"] != "pro" {
+	if a := get(t, c.url(t, "8080")+"/hello", c.keys["pro"]); a.status != http.StatusOK ||
+		a.context()["plan"] != "pro" {
 		t.Errorf("the demo key of plan pro: %s", a)
 	}
 }
@@ -47,13 +48,16 @@ func demoKey(t *testing.T, c *composition) {
 // gateway can be reached, from this machine alone.
 func hardened(t *testing.T, c *composition) {
 	t.Helper()
-	const format = "{{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CapDrop}} {{.HostConfig.SecurityOpt}} {{.HostConfig.Memory}} user={{.Config.User}} " +
+	const format = "{{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CapDrop}} {{.HostConfig.SecurityOpt}} " +
+		"{{.HostConfig.Memory}} user={{.Config.User}} " +
 		"{{range .HostConfig.PortBindings}}{{range .}}{{.HostIp}} {{end}}{{end}}"
 	for service := range c.ids {
 		got := c.docker(t, "inspect", "--format", format, c.ids[service])
 		published := strings.Count(got, "127.0.0.1")
-		if !strings.HasPrefix(got, "true [ALL] [no-new-privileges:true] ") || strings.Contains(got, "] 0 user=") || strings.Contains(got, "user= ") ||
-			strings.Contains(got, "user=0") || strings.Contains(got, "0.0.0.0") || published != map[bool]int{true: 3}[service == "gateway"] {
+		if !strings.HasPrefix(got, "true [ALL] [no-new-privileges:true] ") ||
+			strings.Contains(got, "] 0 user=") || strings.Contains(got, "user= ") ||
+			strings.Contains(got, "user=0") || strings.Contains(got, "0.0.0.0") ||
+			published != map[bool]int{true: 3}[service == "gateway"] {
 			t.Errorf("%s: %s", service, got)
 		}
 	}
@@ -80,13 +84,18 @@ func (c *composition) callers(t *testing.T, d *dashboard) *world {
 	open, known := d.key("open"), []int{http.StatusOK, http.StatusTooManyRequests}
 	w.victim = c.primaryOf(t, idOf(t, open), 1)
 	w.open = target{"open", open, &w.rest, known}
-	w.closed = target{"closed", w.keyWhere(t, d, "closed", func(node int) bool { return node == w.victim }), &w.rest, known}
-	w.elsewhere = target{"elsewhere", w.keyWhere(t, d, "open", func(node int) bool { return node != w.victim }), &w.rest, known}
+	w.closed = target{"closed", w.keyWhere(t, d, "closed", func(node int) bool {
+		return node == w.victim
+	}), &w.rest, known}
+	w.elsewhere = target{"elsewhere", w.keyWhere(t, d, "open", func(node int) bool {
+		return node != w.victim
+	}), &w.rest, known}
 	unknown, err := apikey.Generate("live")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.bad = target{"unknown", unknown.Reveal(), &w.rest, []int{http.StatusUnauthorized, http.StatusTooManyRequests}}
+	w.bad = target{"unknown", unknown.Reveal(), &w.rest,
+		[]int{http.StatusUnauthorized, http.StatusTooManyRequests}}
 	w.page = target{"dashboard", "", &w.admin, []int{http.StatusOK}}
 	return w
 }
@@ -124,7 +133,8 @@ func outage(t *testing.T, l *load, harm func()) {
 	before := [2]tally{l.now("open"), l.now("closed")}
 	harm()
 	waiting.Until(t, "answers of an outage", func() bool {
-		return l.now("open").degradedAllow > before[0].degradedAllow && l.now("closed").degradedDeny > before[1].degradedDeny
+		return l.now("open").degradedAllow > before[0].degradedAllow &&
+			l.now("closed").degradedDeny > before[1].degradedDeny
 	})
 }
 
@@ -142,7 +152,8 @@ func (w *world) finish(t *testing.T, l *load) {
 	}
 	for _, each := range []target{w.open, w.closed, w.elsewhere, w.bad, w.page} {
 		one := l.now(each.name)
-		t.Logf("%-9s %4d calls, %4d allowed; without Valkey %d allowed, %d denied", each.name, one.calls, one.allowed, one.degradedAllow, one.degradedDeny)
+		t.Logf("%-9s %4d calls, %4d allowed; without Valkey %d allowed, %d denied", each.name, one.calls,
+			one.allowed, one.degradedAllow, one.degradedDeny)
 	}
 	if n := l.now("closed").degradedAllow; n > 0 {
 		t.Errorf("%d calls of a closed plan were let pass without Valkey", n)
@@ -169,7 +180,9 @@ func primaryLost(t *testing.T, w *world) {
 	died := time.Now()
 	outage(t, l, func() { w.docker(t, "kill", w.ids[service(w.victim)]) })
 	other := w.victim%3 + 1
-	waiting.Until(t, "a replica serves the slots", func() bool { return w.primaryOf(t, idOf(t, w.open.key), other) > 3 })
+	waiting.Until(t, "a replica serves the slots", func() bool {
+		return w.primaryOf(t, idOf(t, w.open.key), other) > 3
+	})
 	waiting.Until(t, "no answer is degraded any more", l.sound)
 	t.Logf("recovered %s after the death of %s", time.Since(died).Round(time.Second/10), service(w.victim))
 	w.docker(t, "start", w.ids[service(w.victim)])
@@ -214,7 +227,9 @@ func (w *world) proxies(t *testing.T, proxy, change string) {
 func othersDecide(t *testing.T, l *load) {
 	t.Helper()
 	before := l.now("closed").allowed
-	waiting.Until(t, "answers of the other functions", func() bool { return l.now("closed").allowed > before+soundCalls })
+	waiting.Until(t, "answers of the other functions", func() bool {
+		return l.now("closed").allowed > before+soundCalls
+	})
 }
 
 // Every service is restarted, one after the other, while clients call. All of them get

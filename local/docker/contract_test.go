@@ -22,9 +22,11 @@ func badCredentials(t *testing.T, c *composition) {
 		t.Fatal(err)
 	}
 	rest, http2 := c.url(t, "8080"), c.url(t, "8081")
-	for name, key := range map[string]string{"none": "", "malformed": "tg_demo_nonsense", "unknown": unknown.Reveal()} {
+	for name, key := range map[string]string{"none": "", "malformed": "tg_demo_nonsense",
+		"unknown": unknown.Reveal()} {
 		a := get(t, rest+"/orders", key)
-		if a.status != http.StatusUnauthorized || a.header.Get("Content-Type") != "application/problem+json" ||
+		if a.status != http.StatusUnauthorized ||
+			a.header.Get("Content-Type") != "application/problem+json" ||
 			a.header.Get("WWW-Authenticate") == "" || !json.Valid([]byte(a.body)) {
 			t.Errorf("REST API, %s: %s", name, a)
 		}
@@ -45,13 +47,15 @@ func contextAtTheBackend(t *testing.T, c *composition, d *dashboard) {
 		return !rest.degraded() && rest.context()["remaining"] == "9"
 	})
 	told := rest.context()
-	if told["plan"] != "free" || told["keyId"] == "" || told["keyId"] != told["principalId"] || told["denied"] != "false" {
+	if told["plan"] != "free" || told["keyId"] == "" || told["keyId"] != told["principalId"] ||
+		told["denied"] != "false" {
 		t.Errorf("the backend of the REST API was told %v", told)
 	}
 	if want := `"10 per 10 seconds";r=9;t=10`; rest.header.Get("RateLimit") != want {
 		t.Errorf("RateLimit %q, want %q", rest.header.Get("RateLimit"), want)
 	}
-	if told := http2.context(); told["plan"] != "free" || told["keyId"] != rest.context()["keyId"] || told["remaining"] != "8" {
+	if told := http2.context(); told["plan"] != "free" || told["keyId"] != rest.context()["keyId"] ||
+		told["remaining"] != "8" {
 		t.Errorf("the backend of the HTTP API was told %v", told)
 	}
 	if http2.header.Get("RateLimit") == "" {
@@ -81,7 +85,8 @@ func elevenCalls(t *testing.T, c *composition, d *dashboard) (key string, status
 func firstDenial(t *testing.T, c *composition, d *dashboard) {
 	t.Helper()
 	key, statuses, last := elevenCalls(t, c, d)
-	if want := append(slices.Repeat([]int{http.StatusOK}, 10), http.StatusTooManyRequests); !slices.Equal(statuses, want) {
+	if want := append(slices.Repeat([]int{http.StatusOK}, 10),
+		http.StatusTooManyRequests); !slices.Equal(statuses, want) {
 		t.Fatalf("statuses %v, want %v; the last is %s", statuses, want, last)
 	}
 	seconds, err := strconv.Atoi(last.header.Get("Retry-After"))
@@ -100,8 +105,10 @@ func firstDenial(t *testing.T, c *composition, d *dashboard) {
 		}
 	}
 	p := last.problem()
-	if p.Type != "https://iana.org/assignments/http-problem-types#quota-exceeded" || p.Status != http.StatusTooManyRequests ||
-		!slices.Equal(p.Violated, []string{"10 per 10 seconds"}) || !strings.Contains(p.Detail, strconv.Itoa(seconds)+" second") {
+	if p.Type != "https://iana.org/assignments/http-problem-types#quota-exceeded" ||
+		p.Status != http.StatusTooManyRequests ||
+		!slices.Equal(p.Violated, []string{"10 per 10 seconds"}) ||
+		!strings.Contains(p.Detail, strconv.Itoa(seconds)+" second") {
 		t.Errorf("problem %+v", p)
 	}
 	<-due.C

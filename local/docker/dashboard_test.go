@@ -74,7 +74,8 @@ func (d *dashboard) found(pattern *regexp.Regexp, a answer) string {
 
 func limit(requests int, unit string) []string {
 	return []string{
-		"limits[0].requests", fmt.Sprint(requests), "limits[0].window", "1", "limits[0].unit", unit, "limits[0].algorithm", "log",
+		"limits[0].requests", fmt.Sprint(requests), "limits[0].window", "1", "limits[0].unit", unit,
+		"limits[0].algorithm", "log",
 		"mode", "enforce", "reason", "a test", "action", "save",
 	}
 }
@@ -84,7 +85,8 @@ func (d *dashboard) plan(name, degraded string, requests int) {
 	d.t.Helper()
 	const path = "/policies/plans/new"
 	version := d.found(versionInPage, d.send(http.MethodGet, path, nil))
-	if a := d.post(path, append(limit(requests, "day"), "version", version, "name", name, "degraded", degraded)...); a.status != http.StatusSeeOther {
+	if a := d.post(path, append(limit(requests, "day"), "version", version, "name", name, "degraded",
+		degraded)...); a.status != http.StatusSeeOther {
 		d.t.Fatalf("make plan %s: %s", name, a)
 	}
 }
@@ -100,7 +102,8 @@ func (d *dashboard) override(id string, requests int) {
 	d.t.Helper()
 	path := "/keys/" + id + "/limits"
 	version := d.found(versionInPage, d.send(http.MethodGet, path, nil))
-	if a := d.post(path, append(limit(requests, "hour"), "version", version, "lasts", "never")...); a.status != http.StatusSeeOther {
+	if a := d.post(path, append(limit(requests, "hour"), "version", version, "lasts",
+		"never")...); a.status != http.StatusSeeOther {
 		d.t.Fatalf("save limits: %s", a)
 	}
 }

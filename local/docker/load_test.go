@@ -105,7 +105,9 @@ func (l *load) now(name string) tally {
 func (l *load) sound() bool {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	return !slices.ContainsFunc(l.targets, func(to target) bool { return l.seen[to.name].soundInARow < soundCalls })
+	return !slices.ContainsFunc(l.targets, func(to target) bool {
+		return l.seen[to.name].soundInARow < soundCalls
+	})
 }
 
 // soundCalls are enough for each of three environments to be asked several times, whoever

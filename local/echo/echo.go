@@ -50,13 +50,15 @@ func (Backend) Invoke(_ context.Context, payload []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("echo: encode the answer: %w", err)
 	}
-	return json.Marshal(map[string]any{"statusCode": http.StatusOK, "headers": headers, "body": string(body) + "\n"})
+	return json.Marshal(map[string]any{"statusCode": http.StatusOK, "headers": headers,
+		"body": string(body) + "\n"})
 }
 
 // addRateLimit does what every backend of a REST API has to do itself: a proxy
 // integration has no response mapping.
 func addRateLimit(headers map[string]string, authorizer map[string]any) {
-	for header, key := range map[string]string{"RateLimit": "rateLimit", "RateLimit-Policy": "rateLimitPolicy"} {
+	for header, key := range map[string]string{"RateLimit": "rateLimit",
+		"RateLimit-Policy": "rateLimitPolicy"} {
 		if value, ok := authorizer[key].(string); ok && value != "" {
 			headers[header] = value
 		}

@@ -21,16 +21,19 @@ type answer struct {
 // RateLimit fields itself.
 func TestBackend(t *testing.T) {
 	authorizer := map[string]any{"rateLimit": "r", "rateLimitPolicy": "p", "plan": "free"}
-	rest := events.APIGatewayProxyRequest{HTTPMethod: "PUT", Path: "/a", RequestContext: events.APIGatewayProxyRequestContext{Authorizer: authorizer}}
-	httpAPI := events.APIGatewayV2HTTPRequest{Version: "2.0", RawPath: "/a", RequestContext: events.APIGatewayV2HTTPRequestContext{
-		HTTP:       events.APIGatewayV2HTTPRequestContextHTTPDescription{Method: "PUT"},
-		Authorizer: &events.APIGatewayV2HTTPRequestContextAuthorizerDescription{Lambda: authorizer},
-	}}
+	rest := events.APIGatewayProxyRequest{HTTPMethod: "PUT", Path: "/a",
+		RequestContext: events.APIGatewayProxyRequestContext{Authorizer: authorizer}}
+	httpAPI := events.APIGatewayV2HTTPRequest{Version: "2.0", RawPath: "/a",
+		RequestContext: events.APIGatewayV2HTTPRequestContext{
+			HTTP:       events.APIGatewayV2HTTPRequestContextHTTPDescription{Method: "PUT"},
+			Authorizer: &events.APIGatewayV2HTTPRequestContextAuthorizerDescription{Lambda: authorizer},
+		}}
 	for name, c := range map[string]struct {
 		event   any
 		headers map[string]string
 	}{
-		"REST": {rest, map[string]string{"Content-Type": "application/json", "Cache-Control": "no-store", "RateLimit": "r", "RateLimit-Policy": "p"}},
+		"REST": {rest, map[string]string{"Content-Type": "application/json", "Cache-Control": "no-store",
+			"RateLimit": "r", "RateLimit-Policy": "p"}},
 		"HTTP": {httpAPI, map[string]string{"Content-Type": "application/json", "Cache-Control": "no-store"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,11 +23,13 @@ const (
 
 // failover runs the load, breaks the first primary, and lets the load go on until nothing
 // has been degraded for two seconds.
-func failover(t *testing.T, w *world, o fleetOptions, harm func(*load)) (outcomes []outcome, at time.Duration, f *fleet) {
+func failover(t *testing.T, w *world, o fleetOptions, harm func(*load)) (outcomes []outcome,
+	at time.Duration, f *fleet) {
 	t.Helper()
 	w.plans(t, limiter.Limit{Requests: perSecond, Window: time.Second})
 	f = startFleet(t, w.url, o)
-	l := &load{fleet: f, callers: w.callers(t, callerCount, "closed", "open", "local"), rate: callRate, workers: o.environments}
+	l := &load{fleet: f, callers: w.callers(t, callerCount, "closed", "open", "local"), rate: callRate,
+		workers: o.environments}
 	l.begin(t)
 	during(t, 2*time.Second)
 	at = l.now()
@@ -108,9 +110,11 @@ func TestPrimaryKilled(t *testing.T) {
 	}
 	most := bounded(t, outcomes, callerCount, 2*perSecond, time.Second)
 	report(t, "primary killed (kill -9)", "0 client 5xx; degraded ≤ 6 s; p99 ≤ 150 ms", fmt.Sprintf(
-		"%d of %s calls 5xx at %d/s; degraded for %s, Valkey whole after %s (%d calls, %d waited in vain); p99 %s meanwhile; "+
+		"%d of %s calls 5xx at %d/s; degraded for %s, Valkey whole after %s (%d calls, %d waited in vain); "+
+			"p99 %s meanwhile; "+
 			"at most %d of %d a second admitted",
-		all.failed, thousands(all.calls), rateOf(outcomes), seconds(degraded), seconds(whole-at), all.degraded, f.failures(""),
+		all.failed, thousands(all.calls), rateOf(outcomes), seconds(degraded), seconds(whole-at),
+		all.degraded, f.failures(""),
 		ms(meanwhile.p99), most, perSecond))
 }
 
@@ -133,9 +137,12 @@ func TestPrimaryHung(t *testing.T) {
 		t.Errorf("%d calls waited in each environment, want at most %d", timeouts, most)
 	}
 	bounded(t, outcomes, callerCount, 2*perSecond, time.Second)
-	report(t, "primary hung (kill -STOP)", "0 client 5xx; degraded ≤ 6 s; few time-outs an environment", fmt.Sprintf(
-		"%d of %s calls 5xx at %d/s; degraded for %s, Valkey whole after %s (%d calls); %d time-outs an environment; p99 %s meanwhile",
-		all.failed, thousands(all.calls), rateOf(outcomes), seconds(degraded), seconds(whole-at), all.degraded, timeouts, ms(meanwhile.p99)))
+	report(t, "primary hung (kill -STOP)",
+		"0 client 5xx; degraded ≤ 6 s; few time-outs an environment", fmt.Sprintf(
+			"%d of %s calls 5xx at %d/s; degraded for %s, Valkey whole after %s (%d calls); %d time-outs "+
+				"an environment; p99 %s meanwhile",
+			all.failed, thousands(all.calls), rateOf(outcomes), seconds(degraded), seconds(whole-at),
+			all.degraded, timeouts, ms(meanwhile.p99)))
 }
 
 func TestPlannedFailover(t *testing.T) {
@@ -152,7 +159,8 @@ func TestPlannedFailover(t *testing.T) {
 	all := tallyOf(outcomes)
 	all.undisturbed(t)
 	most := bounded(t, outcomes, callerCount, perSecond, time.Second)
-	report(t, "planned failover", "0 errors", fmt.Sprintf("3 failovers: %s; at most %d of %d a second admitted", all, most, perSecond))
+	report(t, "planned failover", "0 errors",
+		fmt.Sprintf("3 failovers: %s; at most %d of %d a second admitted", all, most, perSecond))
 }
 
 // The replica stops, its link is cut, and a second later the primary dies: what the
@@ -189,7 +197,8 @@ func TestLaggingReplica(t *testing.T) {
 		t.Errorf("%d counts are lost, at most %d of one key, whose limit is %d", lost, worstKey, limit)
 	}
 	report(t, "lagging replica, then death", "lost ≤ rate × 1 s, and ≤ the limit a key", fmt.Sprintf(
-		"%d lost of %d that were acknowledged to the same keys in the %s; at most %d of one key, limit %d; %d of %s calls 5xx",
+		"%d lost of %d that were acknowledged to the same keys in the %s; at most %d of one key, limit %d; "+
+			"%d of %s calls 5xx",
 		lost, acknowledged, seconds(killed-cut), worstKey, limit, all.failed, thousands(all.calls)))
 }
 
@@ -227,7 +236,8 @@ func lostCounts(
 		})
 		missing := admitted - (limit - int(now.remaining) - 1)
 		if missing > within {
-			t.Errorf("caller %d lost %d counts, %d were acknowledged while the replica lagged", i, missing, within)
+			t.Errorf("caller %d lost %d counts, %d were acknowledged while the replica lagged",
+				i, missing, within)
 		}
 		if missing > 0 {
 			lost, acknowledged, worstKey = lost+missing, acknowledged+within, max(worstKey, missing)
@@ -270,8 +280,10 @@ func TestEverythingDown(t *testing.T) {
 			admitted[o.caller]++
 		}
 	}
-	if all.degraded != all.calls || admitted[0] != 0 || admitted[1] == 0 || admitted[2] != 10 || admitted[3] != 0 || admitted[4] != 0 {
-		t.Errorf("admitted %v of %d calls, %d degraded: want none, all, 10, none, none", admitted, all.calls, all.degraded)
+	if all.degraded != all.calls || admitted[0] != 0 || admitted[1] == 0 || admitted[2] != 10 ||
+		admitted[3] != 0 || admitted[4] != 0 {
+		t.Errorf("admitted %v of %d calls, %d degraded: want none, all, 10, none, none", admitted,
+			all.calls, all.degraded)
 	}
 	for _, bad := range []string{"", "nothing", stranger.secret.Reveal() + "x"} {
 		if o := f.call(t.Context(), bad); o.status != 401 {
@@ -279,6 +291,7 @@ func TestEverythingDown(t *testing.T) {
 		}
 	}
 	report(t, "everything down", "0 5xx; bad credentials still refused", fmt.Sprintf(
-		"%s; %d of them waited in vain; admitted: open %d, local %d of its share of 10, closed, unknown and revoked 0; malformed 401",
+		"%s; %d of them waited in vain; admitted: open %d, local %d of its share of 10, closed, unknown "+
+			"and revoked 0; malformed 401",
 		all, f.failures(""), admitted[1], admitted[2]))
 }

@@ -50,14 +50,16 @@ func calmOr(usual time.Duration) time.Duration {
 func startFleet(t *testing.T, url string, o fleetOptions) *fleet {
 	t.Helper()
 	f := &fleet{log: &output{}}
-	env := map[string]string{"VALKEY_URL": url, "KEY_PEPPER": pepper, "LOG_LEVEL": "warn", "VALKEY_TIMEOUT": o.timeout.String()}
+	env := map[string]string{"VALKEY_URL": url, "KEY_PEPPER": pepper, "LOG_LEVEL": "warn",
+		"VALKEY_TIMEOUT": o.timeout.String()}
 	for name, value := range o.env {
 		env[name] = value
 	}
 	var err error
 	f.fn, err = lambda.Start(lambda.Config{
-		Name: "check", Binary: binary, Env: env, Concurrency: o.environments, Warm: o.environments, NoFreeze: !o.freeze,
-		Timeout: 9 * time.Second, Log: f.log,
+		Name: "check", Binary: binary, Env: env, Concurrency: o.environments, Warm: o.environments,
+		NoFreeze: !o.freeze,
+		Timeout:  9 * time.Second, Log: f.log,
 	})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, f.log)
@@ -118,7 +120,8 @@ func (f *fleet) call(ctx context.Context, credential string) outcome {
 	event, _ := json.Marshal(map[string]any{ // strings and maps of them always encode
 		"type": "REQUEST", "methodArn": methodARN, "headers": map[string]string{"x-api-key": credential},
 		"multiValueHeaders": map[string][]string{"x-api-key": {credential}},
-		"requestContext":    map[string]any{"stage": "prod", "requestId": "r", "identity": map[string]any{"sourceIp": "192.0.2.1"}},
+		"requestContext": map[string]any{"stage": "prod", "requestId": "r",
+			"identity": map[string]any{"sourceIp": "192.0.2.1"}},
 	})
 	payload, err := f.fn.Invoke(ctx, event)
 	var reported *lambda.FunctionError
@@ -252,14 +255,16 @@ func tallyOf(outcomes []outcome) tally {
 }
 
 func (t tally) String() string {
-	return fmt.Sprintf("%d of %s calls 5xx, %d degraded, p99 %s", t.failed, thousands(t.calls), t.degraded, ms(t.p99))
+	return fmt.Sprintf("%d of %s calls 5xx, %d degraded, p99 %s", t.failed, thousands(t.calls),
+		t.degraded, ms(t.p99))
 }
 
 // never fails the test if a client saw what it must never see.
 func (t tally) never(test *testing.T) {
 	test.Helper()
 	if t.failed > 0 || t.unauthorized > 0 {
-		test.Errorf("%d calls failed and %d were unauthorized of %d: %s", t.failed, t.unauthorized, t.calls, t.first)
+		test.Errorf("%d calls failed and %d were unauthorized of %d: %s", t.failed, t.unauthorized,
+			t.calls, t.first)
 	}
 }
 

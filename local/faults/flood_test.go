@@ -65,13 +65,15 @@ func (f flood) run(t *testing.T) *flooded {
 }
 
 func (r *flooded) one(t *testing.T, checker *enforce.Checker, n int64, victim caller) {
-	if _, err := checker.Check(t.Context(), enforce.Call{Kind: policy.Address, Subject: fmt.Sprintf("address-%d", n)}, nil); err != nil {
+	if _, err := checker.Check(t.Context(),
+		enforce.Call{Kind: policy.Address, Subject: fmt.Sprintf("address-%d", n)}, nil); err != nil {
 		r.failed.Add(1)
 	}
 	if n%100 != 0 {
 		return
 	}
-	checked, err := checker.Check(t.Context(), enforce.Call{Kind: policy.APIKey, Subject: victim.key.ID, Secret: victim.secret}, nil)
+	checked, err := checker.Check(t.Context(),
+		enforce.Call{Kind: policy.APIKey, Subject: victim.key.ID, Secret: victim.secret}, nil)
 	r.calls.Add(1)
 	switch {
 	case err != nil:
@@ -117,7 +119,8 @@ func (f flood) hopeless() bool { return f.policy == "volatile-lru" && f.rate == 
 func (r *flooded) String() string {
 	return fmt.Sprintf("%s ids/s: %s of 500,000 evicted; victim admitted %d of %d in %s calls (%.1f×); "+
 		"all keys, the set and 256 copies survive; %d errors",
-		thousands(int(floodAddresses/r.took.Seconds())), thousands(r.evicted), r.admitted.Load(), floodLimit, thousands(int(r.calls.Load())),
+		thousands(int(floodAddresses/r.took.Seconds())), thousands(r.evicted), r.admitted.Load(), floodLimit,
+		thousands(int(r.calls.Load())),
 		float64(r.admitted.Load())/floodLimit, r.failed.Load())
 }
 
@@ -168,8 +171,10 @@ func TestDeniedFlood(t *testing.T) {
 	if most := 2 * 4 * (10 + 10*int(lasts.Seconds()) + 5); asked > most || all.calls < 10*asked {
 		t.Errorf("%d calls cost %d scripts, want at most %d", all.calls, asked, most)
 	}
-	const promise = "an environment asks 10 times at first and after a pause, then 10 times a second, and sends its records of usage"
+	const promise = "an environment asks 10 times at first and after a pause, then 10 times a second, and " +
+		"sends its records of usage"
 	report(t, "denied flood of one key", promise, fmt.Sprintf(
-		"%s calls at %d/s: %d scripts, %.1f a second and environment, %.1f%% of the calls", thousands(all.calls), rateOf(outcomes),
+		"%s calls at %d/s: %d scripts, %.1f a second and environment, %.1f%% of the calls",
+		thousands(all.calls), rateOf(outcomes),
 		asked, float64(asked)/lasts.Seconds()/4, 100*float64(asked)/float64(all.calls)))
 }

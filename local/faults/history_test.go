@@ -62,11 +62,14 @@ func linearizable(t *testing.T, outcomes []outcome, callers int, limit int64) {
 		var history []porcupine.Operation
 		for n, o := range outcomes {
 			if o.caller == i {
-				history = append(history, porcupine.Operation{ClientId: n, Call: int64(o.start), Output: o, Return: int64(o.end)})
+				history = append(history, porcupine.Operation{ClientId: n, Call: int64(o.start), Output: o,
+					Return: int64(o.end)})
 			}
 		}
-		if result := porcupine.CheckOperationsTimeout(counting(limit), history, time.Minute); result != porcupine.Ok {
-			t.Errorf("%d calls of caller %d have no order in which a counter answers so: %s", len(history), i, result)
+		if result := porcupine.CheckOperationsTimeout(counting(limit), history,
+			time.Minute); result != porcupine.Ok {
+			t.Errorf("%d calls of caller %d have no order in which a counter answers so: %s",
+				len(history), i, result)
 		}
 	}
 }
@@ -74,7 +77,8 @@ func linearizable(t *testing.T, outcomes []outcome, callers int, limit int64) {
 // The checkers themselves find what they look for.
 func TestCheckers(t *testing.T) {
 	at := func(start, end int, status int, remaining int64) outcome {
-		return outcome{start: time.Duration(start), end: time.Duration(end), status: status, remaining: remaining}
+		return outcome{start: time.Duration(start), end: time.Duration(end), status: status,
+			remaining: remaining}
 	}
 	calls := []outcome{at(0, 2, 200, 1), at(1, 3, 200, 0), at(4, 5, 429, 0), at(11, 12, 200, 0)}
 	if most := worst(calls, 0, 10); most != 2 {
@@ -89,13 +93,15 @@ func TestCheckers(t *testing.T) {
 	check := func(calls []outcome) porcupine.CheckResult {
 		var history []porcupine.Operation
 		for n, o := range calls {
-			history = append(history, porcupine.Operation{ClientId: n, Call: int64(o.start), Output: o, Return: int64(o.end)})
+			history = append(history, porcupine.Operation{ClientId: n, Call: int64(o.start), Output: o,
+				Return: int64(o.end)})
 		}
 		return porcupine.CheckOperationsTimeout(counting(2), history, time.Minute)
 	}
 	swapped := slices.Clone(calls[:3])
 	swapped[0].remaining, swapped[1].remaining = 0, 1 // they overlap
-	if check(calls[:3]) != porcupine.Ok || check(swapped) != porcupine.Ok || check(calls) != porcupine.Illegal {
+	if check(calls[:3]) != porcupine.Ok || check(swapped) != porcupine.Ok ||
+		check(calls) != porcupine.Illegal {
 		t.Error("the model of a counter is wrong")
 	}
 }

@@ -78,7 +78,8 @@ func TestBlackHoledFlows(t *testing.T) {
 		t.Errorf("%d calls failed in %s, %d after a pause", worstFailed, slowest, failedIdle)
 	}
 	report(t, "old flows black-holed", "≤ 1 call decided without Valkey, ≤ 0.3 s", fmt.Sprintf(
-		"%d rounds: at most %d, %s; after a pause of 1 s %d", rounds, worstFailed, seconds(slowest), failedIdle))
+		"%d rounds: at most %d, %s; after a pause of 1 s %d", rounds, worstFailed,
+		seconds(slowest), failedIdle))
 }
 
 // The connection ends between the script's execution and its reply.
@@ -101,7 +102,8 @@ func TestLostReply(t *testing.T) {
 	if most > 2 {
 		t.Errorf("a lost reply counted %d times", most)
 	}
-	report(t, "reply lost after execution", "counts ≤ 2", fmt.Sprintf("%d lost replies: each counts %d at most, 0 calls fail", rounds, most))
+	report(t, "reply lost after execution", "counts ≤ 2",
+		fmt.Sprintf("%d lost replies: each counts %d at most, 0 calls fail", rounds, most))
 }
 
 // toxic starts a proxy to the server that breaks what goes through it as the toxics say.
@@ -168,7 +170,9 @@ func TestLatencyAndResets(t *testing.T) {
 		if m.p99 > deadline+10*time.Millisecond {
 			t.Errorf("%s: p99 %s, want at most %s", c.name, m.p99, deadline+10*time.Millisecond)
 		}
-		figures = append(figures, fmt.Sprintf("%s: p99 %s, %d of %d degraded", c.name, ms(m.p99), m.degraded, m.calls))
+		figures = append(figures, fmt.Sprintf("%s: p99 %s, %d of %d degraded", c.name, ms(m.p99),
+			m.degraded, m.calls))
 	}
-	report(t, "latency, RST (toxiproxy)", "p99 ≤ deadline + 10 ms = 160 ms; 0 5xx", strings.Join(figures, "; ")+"; 0 5xx")
+	report(t, "latency, RST (toxiproxy)", "p99 ≤ deadline + 10 ms = 160 ms; 0 5xx",
+		strings.Join(figures, "; ")+"; 0 5xx")
 }

@@ -44,7 +44,8 @@ func TestResharding(t *testing.T) {
 	all := tallyOf(outcomes)
 	all.undisturbed(t)
 	linearizable(t, outcomes, len(callers), limit)
-	report(t, "resharding", "0 errors", fmt.Sprintf("%d slots moved under load: %s; linearizable", moved, all))
+	report(t, "resharding", "0 errors",
+		fmt.Sprintf("%d slots moved under load: %s; linearizable", moved, all))
 }
 
 // moveSlot moves the slot of a key from the primary that has it to the next one.
@@ -60,7 +61,8 @@ func moveSlot(t *testing.T, w *world, key string) {
 	to.ask(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID)
 	from.ask(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
 	for {
-		names, err := from.client.Do(t.Context(), from.client.B().Arbitrary("CLUSTER", "GETKEYSINSLOT", slot, "10").Build()).AsStrSlice()
+		names, err := from.client.Do(t.Context(),
+			from.client.B().Arbitrary("CLUSTER", "GETKEYSINSLOT", slot, "10").Build()).AsStrSlice()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +154,8 @@ func TestCredentialRotation(t *testing.T) {
 		t.Errorf("with a password that is gone: %+v", late)
 	}
 	report(t, "credential expiry", "0 errors", fmt.Sprintf(
-		"password rotated and connections killed: %d of %d calls failed; with the old one still in use: degraded, no 5xx", total.failed, total.calls))
+		"password rotated and connections killed: %d of %d calls failed; with the old one still in use: "+
+			"degraded, no 5xx", total.failed, total.calls))
 }
 
 // The server's clock cannot be set without setting everybody's, so the step back is the
@@ -168,7 +171,8 @@ func TestEditMidWindow(t *testing.T) {
 	limits := func(n int64) []limiter.Limit { return []limiter.Limit{{Requests: n, Window: window}} }
 	w := cluster(t)
 	w.plans(t, limits(low)...)
-	f := startFleet(t, w.url, fleetOptions{environments: 4, timeout: calm, env: map[string]string{"DENY_CACHE": "0s"}})
+	f := startFleet(t, w.url, fleetOptions{environments: 4, timeout: calm,
+		env: map[string]string{"DENY_CACHE": "0s"}})
 	callers := w.callers(t, 4, "closed")
 	l := &load{fleet: f, callers: callers, rate: 400, workers: 4}
 	l.begin(t)
@@ -206,7 +210,8 @@ func TestEditMidWindow(t *testing.T) {
 		}
 	}
 	report(t, "limit edited mid-window", "the next check obeys; never above max(old, new)", fmt.Sprintf(
-		"%d edits between %d and %d per 2 s: %s; all %d checks between edits obey; at most %d admitted", edits, low, high, all, checks, most))
+		"%d edits between %d and %d per 2 s: %s; all %d checks between edits obey; at most %d admitted",
+		edits, low, high, all, checks, most))
 }
 
 // integer reads a figure of INFO.

@@ -209,7 +209,8 @@ func (w *world) settled(t *testing.T, except ...*server) {
 				continue
 			}
 			info, err := s.try(t.Context(), "CLUSTER", "INFO")
-			if err != nil || !strings.Contains(info, "cluster_state:ok") || !strings.Contains(info, "cluster_slots_ok:16384") {
+			if err != nil || !strings.Contains(info, "cluster_state:ok") ||
+				!strings.Contains(info, "cluster_slots_ok:16384") {
 				return false
 			}
 		}

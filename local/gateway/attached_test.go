@@ -60,7 +60,8 @@ func testDenialOfREST(t *testing.T, rules gateway.RESTRules) {
 	}
 	var problem struct{ Status int }
 	err := json.Unmarshal([]byte(got.body), &problem)
-	if kind := header("Content-Type"); err != nil || problem.Status != 429 || kind != "application/problem+json" {
+	if kind := header("Content-Type"); err != nil || problem.Status != 429 ||
+		kind != "application/problem+json" {
 		t.Errorf("body %s of type %s: %v", got.body, kind, err)
 	}
 	authorizer.answer, authorizer.err = "", reported("Unauthorized")
@@ -76,7 +77,8 @@ func testHTTP(t *testing.T, rules gateway.HTTPRules) {
 	t.Helper()
 	authorizer := &fake{answer: permit}
 	api := &gateway.HTTP{
-		Authorizer: authorizer, Format: rules.Format, Simple: rules.Simple, IdentityHeaders: rules.IdentityHeaders,
+		Authorizer: authorizer, Format: rules.Format, Simple: rules.Simple,
+		IdentityHeaders:    rules.IdentityHeaders,
 		ResponseParameters: rules.ResponseParameters, Integration: &fake{answer: okAnswer}, Now: noon,
 	}
 	if got := do(api, get("/orders")); got.status != 200 || got.header.Get("RateLimit") != `"free";r=9;t=1` {

@@ -100,7 +100,8 @@ func (v verdict) requireScalars() error {
 			return fmt.Errorf("%w: claims is no key that a context may have", errConfiguration)
 		}
 		if _, ok := scalarText(value); !ok {
-			return fmt.Errorf("%w: context value %s is not a string, number or boolean", errConfiguration, key)
+			return fmt.Errorf("%w: context value %s is not a string, number or boolean",
+				errConfiguration, key)
 		}
 	}
 	return nil

@@ -40,8 +40,9 @@ func TestBrowsersReadDenials(t *testing.T) {
 		api  http.Handler
 		want read
 	}{
-		"429":                     {openREST(t, denies, "*"), over},
-		"401":                     {openREST(t, &fake{err: reported("Unauthorized")}, "*"), read{Status: 401}},
+		"429": {openREST(t, denies, "*"), over},
+		"401": {openREST(t, &fake{err: reported("Unauthorized")}, "*"),
+			read{Status: 401}},
 		"429 for the page":        {openREST(t, denies, page.URL), over},
 		"429 for another":         {openREST(t, denies, "https://other.example"), read{Failed: true}},
 		"429, off":                {openREST(t, denies, ""), read{Failed: true}},
@@ -85,7 +86,9 @@ func refusing(origins []string) http.Handler {
 	if err := json.Unmarshal([]byte(deniedContext), &context); err != nil {
 		panic(err) // it is a constant
 	}
-	m := middleware.Middleware{AllowOrigins: origins, Source: func(*http.Request) map[string]any { return context }}
+	m := middleware.Middleware{AllowOrigins: origins, Source: func(*http.Request) map[string]any {
+		return context
+	}}
 	backend := m.Wrap(http.NotFoundHandler())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodOptions {
@@ -102,12 +105,14 @@ func TestPreflightNeedsNoAuthorizer(t *testing.T) {
 	authorizer, backend := &fake{}, &fake{}
 	api := newREST(authorizer, backend)
 	api.Preflight = deployed(t).REST.Preflight
-	got := do(api, newRequest("OPTIONS", "/orders", "", "Origin", "https://app.example", "Access-Control-Request-Headers", "x-api-key"))
+	got := do(api, newRequest("OPTIONS", "/orders", "", "Origin", "https://app.example",
+		"Access-Control-Request-Headers", "x-api-key"))
 	if got.status != http.StatusNoContent || authorizer.invocations()+backend.invocations() != 0 {
 		t.Errorf("%d, %d invocations", got.status, authorizer.invocations()+backend.invocations())
 	}
 	wantHeaders(t, got.header, map[string]string{
-		"Access-Control-Allow-Origin": "*", "Access-Control-Allow-Headers": "Authorization,X-Api-Key,Content-Type",
+		"Access-Control-Allow-Origin":  "*",
+		"Access-Control-Allow-Headers": "Authorization,X-Api-Key,Content-Type",
 	})
 	api.Preflight = nil
 	api.Authorizer = &fake{err: reported("Unauthorized")}

@@ -47,15 +47,18 @@ var standard = map[ResponseType]struct {
 	message string
 	name    string // in x-amzn-ErrorType
 }{
-	AccessDenied:                 {http.StatusForbidden, "User is not authorized to access this resource", "AccessDeniedException"},
+	AccessDenied: {http.StatusForbidden, "User is not authorized to access this resource",
+		"AccessDeniedException"},
 	AuthorizerConfigurationError: {http.StatusInternalServerError, "", "AuthorizerConfigurationException"},
 	AuthorizerFailure:            {http.StatusInternalServerError, "", "AuthorizerFailureException"},
-	IntegrationTimeout:           {http.StatusGatewayTimeout, "Endpoint request timed out", "InternalServerErrorException"},
-	RequestTooLarge:              {http.StatusRequestEntityTooLarge, "Request Too Long", "RequestTooLargeException"},
-	uriTooLong:                   {http.StatusRequestURITooLong, "Request-URI Too Long", "RequestUriTooLongException"},
-	Unauthorized:                 {http.StatusUnauthorized, "Unauthorized", "UnauthorizedException"},
-	Default4XX:                   {http.StatusRequestHeaderFieldsTooLarge, "Request Header Fields Too Large", "BadRequestException"},
-	Default5XX:                   {http.StatusBadGateway, "Internal server error", "InternalServerErrorException"},
+	IntegrationTimeout: {http.StatusGatewayTimeout, "Endpoint request timed out",
+		"InternalServerErrorException"},
+	RequestTooLarge: {http.StatusRequestEntityTooLarge, "Request Too Long", "RequestTooLargeException"},
+	uriTooLong:      {http.StatusRequestURITooLong, "Request-URI Too Long", "RequestUriTooLongException"},
+	Unauthorized:    {http.StatusUnauthorized, "Unauthorized", "UnauthorizedException"},
+	Default4XX: {http.StatusRequestHeaderFieldsTooLarge, "Request Header Fields Too Large",
+		"BadRequestException"},
+	Default5XX: {http.StatusBadGateway, "Internal server error", "InternalServerErrorException"},
 }
 
 // expressions resolves the variables of one request.

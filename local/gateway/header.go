@@ -13,7 +13,8 @@ func dropHopByHop(h http.Header) {
 			h.Del(textproto.TrimString(name))
 		}
 	}
-	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
+	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+		"Proxy-Connection", "Te", "Trailer",
 		"Transfer-Encoding", "Upgrade"} {
 		h.Del(name)
 	}

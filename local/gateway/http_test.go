@@ -29,7 +29,8 @@ func authorizing(context string) *fake {
 // The authorizer's event 2.0 has the form of Amazon's guide.
 func TestHTTPAuthorizerEvent(t *testing.T) {
 	authorizer := authorizing(`{}`)
-	r := get("/a%20b?x=1&x=2&y=%26", "X-Api-Key", "one", "X-Api-Key", "two", "Cookie", "a=1; b=2", "Cookie", "c=3", "User-Agent", "test")
+	r := get("/a%20b?x=1&x=2&y=%26", "X-Api-Key", "one", "X-Api-Key", "two", "Cookie", "a=1; b=2", "Cookie",
+		"c=3", "User-Agent", "test")
 	if got := do(newHTTP(authorizer, &fake{answer: okAnswer}), r); got.status != 200 {
 		t.Fatalf("status %d: %s", got.status, got.body)
 	}
@@ -47,7 +48,8 @@ func TestHTTPAuthorizerEvent(t *testing.T) {
 		RawPath:        "/a%20b",
 		RawQueryString: "x=1&x=2&y=%26",
 		Cookies:        []string{"a=1", "b=2", "c=3"},
-		Headers: map[string]string{"host": "127.0.0.1:8080", "user-agent": "test", "x-api-key": "one,two", "x-forwarded-for": "192.0.2.7",
+		Headers: map[string]string{"host": "127.0.0.1:8080", "user-agent": "test", "x-api-key": "one,two",
+			"x-forwarded-for":  "192.0.2.7",
 			"x-forwarded-port": "8080", "x-forwarded-proto": "http"},
 		QueryStringParameters: map[string]string{"x": "1,2", "y": "&"},
 		RequestContext: events.APIGatewayV2HTTPRequestContext{
@@ -77,9 +79,11 @@ func TestHTTPEventsHaveTheSamplesFields(t *testing.T) {
 		do(api, get("/my/path?parameter1=v", "Cookie", "a=b"))
 		var got map[string]any
 		authorizer.event(t, &got)
-		for _, path := range missingFields(sampleEvent(t, sample), got, "headers", "queryStringParameters", "stageVariables", "pathParameters") {
+		for _, path := range missingFields(sampleEvent(t, sample), got, "headers", "queryStringParameters",
+			"stageVariables", "pathParameters") {
 			switch path {
-			case "requestContext.authentication", "requestContext.identity.clientCert", "requestContext.identity.apiKey", "pathParameters":
+			case "requestContext.authentication", "requestContext.identity.clientCert",
+				"requestContext.identity.apiKey", "pathParameters":
 			default:
 				t.Errorf("%s: event lacks %s", sample, path)
 			}
@@ -98,8 +102,10 @@ func TestHTTPAuthorizerEventV1(t *testing.T) {
 	}
 	var e events.APIGatewayV2CustomAuthorizerV1Request
 	authorizer.event(t, &e)
-	if e.Version != "1.0" || e.Type != "REQUEST" || e.MethodArn != httpARN+"GET/hello" || e.IdentitySource != "k" || e.Path != "/hello" ||
-		e.Headers["X-Api-Key"] != "k" || e.QueryStringParameters["a"] != "2" || e.RequestContext.Identity.SourceIP != "192.0.2.7" {
+	if e.Version != "1.0" || e.Type != "REQUEST" || e.MethodArn != httpARN+"GET/hello" ||
+		e.IdentitySource != "k" || e.Path != "/hello" ||
+		e.Headers["X-Api-Key"] != "k" || e.QueryStringParameters["a"] != "2" ||
+		e.RequestContext.Identity.SourceIP != "192.0.2.7" {
 		t.Errorf("got %+v", e)
 	}
 	var proxy events.APIGatewayV2HTTPRequest
@@ -111,7 +117,8 @@ func TestHTTPAuthorizerEventV1(t *testing.T) {
 
 // What a client sees for each answer of an authorizer.
 func TestHTTPRefusals(t *testing.T) {
-	const forbidden, unauthorized, failed = `{"message":"Forbidden"}`, `{"message":"Unauthorized"}`, `{"message":"Internal Server Error"}`
+	const forbidden, unauthorized, failed = `{"message":"Forbidden"}`, `{"message":"Unauthorized"}`,
+		`{"message":"Internal Server Error"}`
 	for _, c := range []struct {
 		name       string
 		authorizer *fake
@@ -119,19 +126,29 @@ func TestHTTPRefusals(t *testing.T) {
 		status     int
 		body       string
 	}{
-		{"not authorized", &fake{answer: `{"isAuthorized":false,"context":{"retryAfter":"7"}}`}, nil, 403, forbidden},
+		{"not authorized", &fake{answer: `{"isAuthorized":false,"context":{"retryAfter":"7"}}`}, nil,
+			403, forbidden},
 		{"deny", &fake{answer: policyAnswer("Deny", "*", `{}`)}, iam, 403, forbidden},
-		{"no statement matches", &fake{answer: policyAnswer("Allow", httpARN+"POST/*", `{}`)}, iam, 403, forbidden},
+		{"no statement matches", &fake{answer: policyAnswer("Allow", httpARN+"POST/*", `{}`)}, iam,
+			403, forbidden},
 		{"simple answer where a policy is due", authorizing(`{}`), iam, 500, failed},
-		{"policy where a simple answer is due", &fake{answer: policyAnswer("Allow", "*", `{}`)}, nil, 500, failed},
+		{"policy where a simple answer is due", &fake{answer: policyAnswer("Allow", "*", `{}`)},
+			nil, 500, failed},
 		{"simple answer in format 1.0", authorizing(`{}`), format1, 500, failed},
-		{"list in the context in format 1.0", &fake{answer: policyAnswer("Allow", "*", `{"a":[]}`)}, format1, 500, failed},
+		{"list in the context in format 1.0", &fake{answer: policyAnswer("Allow", "*", `{"a":[]}`)},
+			format1, 500, failed},
 		{"isAuthorized is text", &fake{answer: `{"isAuthorized":"true"}`}, nil, 500, failed},
 		{"isAuthorized is null", &fake{answer: `{"isAuthorized":null}`}, nil, 500, failed},
 		{"error Unauthorized", &fake{err: reported("Unauthorized")}, nil, 500, failed},
-		{"error Unauthorized, as 401", &fake{err: reported("Unauthorized")}, func(a *gateway.HTTP) { a.UnauthorizedStatus = 401 }, 401, unauthorized},
-		{"another error", &fake{err: reported("boom")}, func(a *gateway.HTTP) { a.UnauthorizedStatus = 401 }, 500, failed},
-		{"time-out", &fake{hang: true}, func(a *gateway.HTTP) { a.AuthorizerTimeout = time.Millisecond }, 500, failed},
+		{"error Unauthorized, as 401", &fake{err: reported("Unauthorized")}, func(a *gateway.HTTP) {
+			a.UnauthorizedStatus = 401
+		}, 401, unauthorized},
+		{"another error", &fake{err: reported("boom")}, func(a *gateway.HTTP) {
+			a.UnauthorizedStatus = 401
+		}, 500, failed},
+		{"time-out", &fake{hang: true}, func(a *gateway.HTTP) {
+			a.AuthorizerTimeout = time.Millisecond
+		}, 500, failed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			integration := &fake{answer: okAnswer}
@@ -141,8 +158,10 @@ func TestHTTPRefusals(t *testing.T) {
 				c.change(api)
 			}
 			got := do(api, get("/hello"))
-			if got.status != c.status || got.body != c.body || got.header.Get("Apigw-Requestid") == "" || integration.invocations() != 0 {
-				t.Errorf("got %d %s %v, %d invocations", got.status, got.body, got.header, integration.invocations())
+			if got.status != c.status || got.body != c.body || got.header.Get("Apigw-Requestid") == "" ||
+				integration.invocations() != 0 {
+				t.Errorf("got %d %s %v, %d invocations", got.status, got.body, got.header,
+					integration.invocations())
 			}
 			if got.header.Get("Retry-After") != "" {
 				t.Error("an HTTP API has no way to send Retry-After")
@@ -159,7 +178,8 @@ func TestHTTPIdentitySource(t *testing.T) {
 	authorizer := authorizing(`{}`)
 	api := newHTTP(authorizer, &fake{answer: okAnswer})
 	api.IdentityHeaders = []string{"authorization"}
-	if got := do(api, get("/")); got.status != 401 || got.body != `{"message":"Unauthorized"}` || authorizer.invocations() != 0 {
+	if got := do(api, get("/")); got.status != 401 || got.body != `{"message":"Unauthorized"}` ||
+		authorizer.invocations() != 0 {
 		t.Errorf("got %d %s, %d invocations", got.status, got.body, authorizer.invocations())
 	}
 	do(api, get("/", "Authorization", "x"))
@@ -185,11 +205,13 @@ func TestHTTPProxyEvent(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			integration := &fake{answer: okAnswer}
-			r := newRequest("POST", "/form", c.body, "Content-Type", c.contentType, "Content-Encoding", c.encoding)
+			r := newRequest("POST", "/form", c.body, "Content-Type", c.contentType,
+				"Content-Encoding", c.encoding)
 			do(newHTTP(authorizing(`{"plan":"free","n":1.5,"list":["a"]}`), integration), r)
 			var e events.APIGatewayV2HTTPRequest
 			integration.event(t, &e)
-			if e.Body != c.sent || e.IsBase64Encoded != c.base64 || e.RawPath != "/form" || e.RequestContext.HTTP.Method != http.MethodPost ||
+			if e.Body != c.sent || e.IsBase64Encoded != c.base64 || e.RawPath != "/form" ||
+				e.RequestContext.HTTP.Method != http.MethodPost ||
 				e.Version != "2.0" {
 				t.Errorf("got %+v", e)
 			}
@@ -224,21 +246,31 @@ func TestHTTPResponses(t *testing.T) {
 		header map[string]string
 	}{
 		{"full", &fake{answer: `{"statusCode":201,"headers":{"X-One":"1"},"body":"hi"}`}, 201, "hi",
-			map[string]string{"X-One": "1", "Content-Type": "text/plain;charset=utf-8", "Content-Length": "2"}},
-		{"base64", &fake{answer: `{"statusCode":200,"headers":{"Content-Type":"image/png"},"body":"/w==","isBase64Encoded":true}`}, 200, "\xff",
+			map[string]string{"X-One": "1", "Content-Type": "text/plain;charset=utf-8",
+				"Content-Length": "2"}},
+		{"base64",
+			&fake{
+				answer: `{"statusCode":200,"headers":{"Content-Type":"image/png"},"body":"/w==","isBase64Encoded":true}`}, 200, "\xff",
 			map[string]string{"Content-Type": "image/png"}},
-		{"an object without a status", &fake{answer: `{"hello":"world"}`}, 200, `{"hello":"world"}`, map[string]string{"Content-Type": "application/json"}},
-		{"a string", &fake{answer: `"hello"`}, 200, `"hello"`, map[string]string{"Content-Type": "application/json"}},
+		{"an object without a status", &fake{answer: `{"hello":"world"}`}, 200, `{"hello":"world"}`,
+			map[string]string{"Content-Type": "application/json"}},
+		{"a string", &fake{answer: `"hello"`}, 200, `"hello"`,
+			map[string]string{"Content-Type": "application/json"}},
 		{"a list", &fake{answer: `[1]`}, 200, `[1]`, map[string]string{"Content-Type": "application/json"}},
-		{"hop-by-hop headers", &fake{answer: `{"statusCode":200,"headers":{"Connection":"close, X-A","X-A":"1","Content-Length":"9"}}`}, 200, "",
+		{"hop-by-hop headers",
+			&fake{
+				answer: `{"statusCode":200,"headers":{"Connection":"close, X-A","X-A":"1","Content-Length":"9"}}`}, 200, "",
 			map[string]string{"Connection": "", "X-A": "", "Content-Length": "0"}},
-		{"no body on 304", &fake{answer: `{"statusCode":304}`}, 304, "", map[string]string{"Content-Length": ""}},
-		{"bad base64", &fake{answer: `{"statusCode":200,"body":"?","isBase64Encoded":true}`}, 500, failed, nil},
+		{"no body on 304", &fake{answer: `{"statusCode":304}`}, 304, "",
+			map[string]string{"Content-Length": ""}},
+		{"bad base64", &fake{answer: `{"statusCode":200,"body":"?","isBase64Encoded":true}`},
+			500, failed, nil},
 		{"bad status", &fake{answer: `{"statusCode":"ok"}`}, 500, failed, nil},
 		{"header splits", &fake{answer: `{"statusCode":200,"headers":{"A":"b\nc"}}`}, 500, failed, nil},
 		{"cookie splits", &fake{answer: `{"statusCode":200,"cookies":["a=b\r\nX: y"]}`}, 500, failed, nil},
 		{"function error", &fake{err: reported("boom")}, 500, failed, nil},
-		{"event over Lambda's limit", &fake{err: &lambda.PayloadError{}}, 413, `{"message":"Request Entity Too Large"}`, nil},
+		{"event over Lambda's limit", &fake{err: &lambda.PayloadError{}}, 413,
+			`{"message":"Request Entity Too Large"}`, nil},
 		{"gateway time-out", &fake{hang: true}, 504, `{"message":"Gateway Timeout"}`, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -257,9 +289,11 @@ func TestHTTPResponses(t *testing.T) {
 
 // Format 2.0 has cookies and no multiValueHeaders.
 func TestHTTPCookies(t *testing.T) {
-	answer := `{"statusCode":200,"headers":{"Set-Cookie":"a=1"},"multiValueHeaders":{"X-Multi":["1"]},"cookies":["b=2; Secure","c=3"]}`
+	answer :=
+		`{"statusCode":200,"headers":{"Set-Cookie":"a=1"},"multiValueHeaders":{"X-Multi":["1"]},"cookies":["b=2; Secure","c=3"]}`
 	got := do(newHTTP(authorizing(`{}`), &fake{answer: answer}), get("/"))
-	if cookies := got.header.Values("Set-Cookie"); !reflect.DeepEqual(cookies, []string{"a=1", "b=2; Secure", "c=3"}) {
+	if cookies := got.header.Values("Set-Cookie"); !reflect.DeepEqual(cookies,
+		[]string{"a=1", "b=2; Secure", "c=3"}) {
 		t.Errorf("cookies %q", cookies)
 	}
 	if got.header.Get("X-Multi") != "" {
@@ -270,11 +304,14 @@ func TestHTTPCookies(t *testing.T) {
 // The deployed mapping adds the RateLimit fields to whatever the backend answers.
 func TestRateLimitMapping(t *testing.T) {
 	for _, status := range []string{"200", "302", "404", "503"} {
-		integration := &fake{answer: `{"statusCode":` + status + `,"headers":{"RateLimit":"the backend's own"}}`}
-		api := newHTTP(authorizing(`{"rateLimit":"\"default\";r=9;t=1","rateLimitPolicy":"\"default\";q=10;w=10"}`), integration)
+		integration := &fake{answer: `{"statusCode":` + status +
+			`,"headers":{"RateLimit":"the backend's own"}}`}
+		api := newHTTP(authorizing(
+			`{"rateLimit":"\"default\";r=9;t=1","rateLimitPolicy":"\"default\";q=10;w=10"}`), integration)
 		api.ResponseParameters = deployed(t).HTTP.ResponseParameters
 		got := do(api, get("/"))
-		wantHeaders(t, got.header, map[string]string{"RateLimit": `"default";r=9;t=1`, "RateLimit-Policy": `"default";q=10;w=10`})
+		wantHeaders(t, got.header, map[string]string{"RateLimit": `"default";r=9;t=1`,
+			"RateLimit-Policy": `"default";q=10;w=10`})
 		if n := len(got.header.Values("RateLimit")); n != 1 {
 			t.Errorf("%d RateLimit fields", n)
 		}
@@ -300,7 +337,8 @@ func TestMapping(t *testing.T) {
 	if got.status != 202 {
 		t.Errorf("status %d", got.status)
 	}
-	wantHeaders(t, got.header, map[string]string{"X-B": "a", "X-Static": "plain", "X-Stage": "blue", "Content-Length": "1", "X-Wrong": "",
+	wantHeaders(t, got.header, map[string]string{"X-B": "a", "X-Static": "plain", "X-Stage": "blue",
+		"Content-Length": "1", "X-Wrong": "",
 		"Content-Type": ""})
 	if a := got.header.Values("X-A"); !reflect.DeepEqual(a, []string{"a", "7"}) {
 		t.Errorf("X-A %q", a)
@@ -334,8 +372,12 @@ func TestHTTPRequestLimits(t *testing.T) {
 // run, with a context that lives.
 func TestClientLeaves(t *testing.T) {
 	for name, api := range map[string]func(authorizer, integration gateway.Invoker) http.Handler{
-		"REST": func(a, i gateway.Invoker) http.Handler { return &gateway.REST{Authorizer: a, Integration: i} },
-		"HTTP": func(a, i gateway.Invoker) http.Handler { return &gateway.HTTP{Authorizer: a, Integration: i} },
+		"REST": func(a, i gateway.Invoker) http.Handler {
+			return &gateway.REST{Authorizer: a, Integration: i}
+		},
+		"HTTP": func(a, i gateway.Invoker) http.Handler {
+			return &gateway.HTTP{Authorizer: a, Integration: i}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			authorizer := &alive{t: t, answer: policyAnswer("Allow", "*", `{}`)}

@@ -69,7 +69,9 @@ func (p *policy) evaluate(arn string) effect {
 
 func (s *statement) covers(arn string) bool {
 	const action = "execute-api:invoke" // action names know no case
-	return slices.ContainsFunc(s.Action, func(a string) bool { return matches(strings.ToLower(a), action) }) &&
+	return slices.ContainsFunc(s.Action, func(a string) bool {
+		return matches(strings.ToLower(a), action)
+	}) &&
 		slices.ContainsFunc(s.Resource, func(r string) bool { return matches(r, arn) })
 }
 
@@ -86,7 +88,8 @@ func (p *policy) validate() error {
 }
 
 func (s *statement) validate() error {
-	for _, element := range []json.RawMessage{s.NotAction, s.NotResource, s.Principal, s.NotPrincipal, s.Condition} {
+	for _, element := range []json.RawMessage{s.NotAction, s.NotResource, s.Principal, s.NotPrincipal,
+		s.Condition} {
 		if element != nil {
 			return errors.New("only Effect, Action and Resource are supported")
 		}

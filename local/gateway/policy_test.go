@@ -14,22 +14,38 @@ func TestPolicyVerdict(t *testing.T) {
 		statements string
 		want       effect
 	}{
-		{"the exact ARN", `[{"Effect":"Allow","Action":"execute-api:Invoke","Resource":"` + testARN + `"}]`, allow},
-		{"one statement without brackets", `{"Effect":"Allow","Action":"execute-api:Invoke","Resource":"` + testARN + `"}`, allow},
-		{"lists", `[{"Effect":"Allow","Action":["s3:GetObject","execute-api:Invoke"],"Resource":["arn:x","` + testARN + `"]}]`, allow},
+		{"the exact ARN", `[{"Effect":"Allow","Action":"execute-api:Invoke","Resource":"` + testARN +
+			`"}]`, allow},
+		{"one statement without brackets", `{"Effect":"Allow","Action":"execute-api:Invoke","Resource":"` +
+			testARN + `"}`, allow},
+		{"lists", `[{"Effect":"Allow","Action":["s3:GetObject","execute-api:Invoke"],"Resource":["arn:x","` +
+			testARN + `"]}]`, allow},
 		{"any action on any resource", `[{"Effect":"Allow","Action":"*","Resource":"*"}]`, allow},
-		{"action in another case", `[{"Effect":"Allow","Action":"Execute-API:invoke","Resource":"*"}]`, allow},
-		{"a wildcard tail", `[{"Effect":"Allow","Action":"execute-api:*","Resource":"arn:aws:execute-api:us-east-1:123456789012:api/prod/GET/*"}]`, allow},
-		{"another method", `[{"Effect":"Allow","Action":"*","Resource":"arn:aws:execute-api:us-east-1:123456789012:api/prod/POST/hello"}]`, implicitDeny},
-		{"a prefix is no match", `[{"Effect":"Allow","Action":"*","Resource":"arn:aws:execute-api:us-east-1:123456789012:api/prod/GET/"}]`, implicitDeny},
-		{"another action", `[{"Effect":"Allow","Action":"execute-api:ManageConnections","Resource":"*"}]`, implicitDeny},
-		{"deny", `[{"Effect":"Deny","Action":"execute-api:Invoke","Resource":"` + testARN + `"}]`, explicitDeny},
-		{"deny before allow", `[{"Effect":"Deny","Action":"*","Resource":"*"},{"Effect":"Allow","Action":"*","Resource":"*"}]`, explicitDeny},
-		{"deny after allow", `[{"Effect":"Allow","Action":"*","Resource":"*"},{"Effect":"Deny","Action":"*","Resource":"*/hello"}]`, explicitDeny},
-		{"deny of something else", `[{"Effect":"Deny","Action":"*","Resource":"*/other"},{"Effect":"Allow","Action":"*","Resource":"*"}]`, allow},
+		{"action in another case", `[{"Effect":"Allow","Action":"Execute-API:invoke","Resource":"*"}]`,
+			allow},
+		{"a wildcard tail",
+			`[{"Effect":"Allow","Action":"execute-api:*","Resource":"arn:aws:execute-api:us-east-1:123456789012:api/prod/GET/*"}]`, allow},
+		{"another method",
+			`[{"Effect":"Allow","Action":"*","Resource":"arn:aws:execute-api:us-east-1:123456789012:api/prod/POST/hello"}]`, implicitDeny},
+		{"a prefix is no match",
+			`[{"Effect":"Allow","Action":"*","Resource":"arn:aws:execute-api:us-east-1:123456789012:api/prod/GET/"}]`, implicitDeny},
+		{"another action", `[{"Effect":"Allow","Action":"execute-api:ManageConnections","Resource":"*"}]`,
+			implicitDeny},
+		{"deny", `[{"Effect":"Deny","Action":"execute-api:Invoke","Resource":"` + testARN + `"}]`,
+			explicitDeny},
+		{"deny before allow",
+			`[{"Effect":"Deny","Action":"*","Resource":"*"},{"Effect":"Allow","Action":"*","Resource":"*"}]`,
+			explicitDeny},
+		{"deny after allow",
+			`[{"Effect":"Allow","Action":"*","Resource":"*"},{"Effect":"Deny","Action":"*","Resource":"*/hello"}]`, explicitDeny},
+		{"deny of something else",
+			`[{"Effect":"Deny","Action":"*","Resource":"*/other"},{"Effect":"Allow","Action":"*","Resource":"*"}]`, allow},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v, err := policyVerdict([]byte(`{"principalId":"k","policyDocument":{"Version":"2012-10-17","Statement":`+c.statements+`}}`), testARN)
+			v,
+				err := policyVerdict(
+				[]byte(`{"principalId":"k","policyDocument":{"Version":"2012-10-17","Statement":`+
+					c.statements+`}}`), testARN)
 			if err != nil || v.effect != c.want || v.principal != "k" {
 				t.Errorf("got %+v, %v; want effect %d", v, err, c.want)
 			}
@@ -72,11 +88,13 @@ func TestPolicyVerdictRefuses(t *testing.T) {
 // FuzzPolicyVerdict: no answer makes the gateway panic, and none without an Allow is
 // allowed.
 func FuzzPolicyVerdict(f *testing.F) {
-	f.Add(`{"principalId":"k","policyDocument":{"Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]},"context":{"a":1}}`)
+	f.Add(
+		`{"principalId":"k","policyDocument":{"Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]},"context":{"a":1}}`)
 	f.Add(`{"principalId":"k","policyDocument":{"Statement":{"Effect":"Deny","Action":[],"Resource":null}}}`)
 	f.Fuzz(func(t *testing.T, answer string) {
 		v, err := policyVerdict([]byte(answer), testARN)
-		if err == nil && v.effect == allow && !strings.Contains(answer, `llow`) && !strings.Contains(answer, `\u`) {
+		if err == nil && v.effect == allow && !strings.Contains(answer, `llow`) &&
+			!strings.Contains(answer, `\u`) {
 			t.Errorf("allowed by %s", answer)
 		}
 	})

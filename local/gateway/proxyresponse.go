@@ -40,7 +40,8 @@ func parseProxyV1(answer []byte) (*proxyResponse, error) {
 func parseProxyV2(answer []byte) (*proxyResponse, error) {
 	if !hasStatusCode(answer) {
 		body := string(answer)
-		return &proxyResponse{status: http.StatusOK, Body: &body, header: http.Header{"Content-Type": {"application/json"}}}, nil
+		return &proxyResponse{status: http.StatusOK, Body: &body,
+			header: http.Header{"Content-Type": {"application/json"}}}, nil
 	}
 	out, err := parseProxy(answer)
 	if err != nil {
@@ -123,7 +124,8 @@ func (p *proxyResponse) decodedBody(isBase64 bool) ([]byte, error) {
 
 // remapped lists the headers that a REST API does not let an integration set: it renames
 // them.
-var remapped = []string{"Authorization", "Content-Length", "Content-Md5", "Date", "Host", "Server", "User-Agent", "Www-Authenticate"}
+var remapped = []string{"Authorization", "Content-Length", "Content-Md5", "Date", "Host", "Server",
+	"User-Agent", "Www-Authenticate"}
 
 func remap(h http.Header) {
 	for _, name := range remapped {

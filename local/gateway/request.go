@@ -195,7 +195,8 @@ func domain(api string) string { return api + ".execute-api." + region + ".amazo
 
 // arn names the method or route that the request calls, as policies do.
 func (r *request) arn(api, stage string) string {
-	return fmt.Sprintf("arn:aws:execute-api:%s:%s:%s/%s/%s/%s", region, account, api, stage, r.method, strings.TrimPrefix(r.path, "/"))
+	return fmt.Sprintf("arn:aws:execute-api:%s:%s:%s/%s/%s/%s", region, account, api, stage, r.method,
+		strings.TrimPrefix(r.path, "/"))
 }
 
 // missing reports whether one of the headers has no value.

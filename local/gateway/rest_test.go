@@ -29,7 +29,8 @@ func TestRESTAuthorizerEvent(t *testing.T) {
 	authorizer := allowing(`{}`)
 	api := newREST(authorizer, &fake{answer: okAnswer})
 	api.StageVariables = map[string]string{"colour": "blue"}
-	r := get("/a%20b/c?x=1&x=2&y=%26", "X-Api-Key", "one", "X-Api-Key", "two", "X-Forwarded-For", "203.0.113.9", "User-Agent", "test",
+	r := get("/a%20b/c?x=1&x=2&y=%26", "X-Api-Key", "one", "X-Api-Key", "two", "X-Forwarded-For",
+		"203.0.113.9", "User-Agent", "test",
 		"Connection", "keep-alive, X-Hop", "X-Hop", "1", "Te", "trailers")
 	if got := do(api, r); got.status != 200 {
 		t.Fatalf("status %d: %s", got.status, got.body)
@@ -47,16 +48,21 @@ func TestRESTAuthorizerEvent(t *testing.T) {
 		Path:       "/a%20b/c",
 		HTTPMethod: "GET",
 		Headers: map[string]string{"Host": "127.0.0.1:8080", "User-Agent": "test", "X-Api-Key": "two",
-			"X-Forwarded-For": "203.0.113.9, 192.0.2.7", "X-Forwarded-Port": "8080", "X-Forwarded-Proto": "http"},
-		MultiValueHeaders: map[string][]string{"Host": {"127.0.0.1:8080"}, "User-Agent": {"test"}, "X-Api-Key": {"one", "two"},
-			"X-Forwarded-For": {"203.0.113.9, 192.0.2.7"}, "X-Forwarded-Port": {"8080"}, "X-Forwarded-Proto": {"http"}},
+			"X-Forwarded-For": "203.0.113.9, 192.0.2.7", "X-Forwarded-Port": "8080",
+			"X-Forwarded-Proto": "http"},
+		MultiValueHeaders: map[string][]string{"Host": {"127.0.0.1:8080"}, "User-Agent": {"test"},
+			"X-Api-Key":       {"one", "two"},
+			"X-Forwarded-For": {"203.0.113.9, 192.0.2.7"}, "X-Forwarded-Port": {"8080"},
+			"X-Forwarded-Proto": {"http"}},
 		QueryStringParameters:           map[string]string{"x": "2", "y": "&"},
 		MultiValueQueryStringParameters: map[string][]string{"x": {"1", "2"}, "y": {"&"}},
 		PathParameters:                  map[string]string{"proxy": "a%20b/c"},
 		StageVariables:                  map[string]string{"colour": "blue"},
 		RequestContext: events.APIGatewayCustomAuthorizerRequestTypeRequestContext{
-			Path: "/prod/a%20b/c", AccountID: "123456789012", ResourceID: "local", Stage: "prod", ResourcePath: "/{proxy+}", HTTPMethod: "GET",
-			APIID: "localrest0", Identity: events.APIGatewayCustomAuthorizerRequestTypeRequestIdentity{SourceIP: "192.0.2.7"},
+			Path: "/prod/a%20b/c", AccountID: "123456789012", ResourceID: "local", Stage: "prod",
+			ResourcePath: "/{proxy+}", HTTPMethod: "GET",
+			APIID: "localrest0", Identity: events.APIGatewayCustomAuthorizerRequestTypeRequestIdentity{
+				SourceIP: "192.0.2.7"},
 		},
 	}
 	if diff := cmp.Diff(want, e); diff != "" {
@@ -75,7 +81,8 @@ func TestRESTAuthorizerEventHasTheSamplesFields(t *testing.T) {
 	delete(sample["requestContext"].(map[string]any)["identity"].(map[string]any), "clientCert") // mutual TLS
 	// usage plans
 	delete(sample["requestContext"].(map[string]any)["identity"].(map[string]any), "apiKey")
-	for _, path := range missingFields(sample, got, "headers", "multiValueHeaders", "stageVariables", "pathParameters") {
+	for _, path := range missingFields(sample, got, "headers", "multiValueHeaders", "stageVariables",
+		"pathParameters") {
 		t.Errorf("event lacks %s", path)
 	}
 }
@@ -92,7 +99,8 @@ func TestRESTTokenAuthorizer(t *testing.T) {
 	}
 	var e events.APIGatewayCustomAuthorizerRequest
 	authorizer.event(t, &e)
-	want := events.APIGatewayCustomAuthorizerRequest{Type: "TOKEN", AuthorizationToken: "Bearer x", MethodArn: restARN + "POST/"}
+	want := events.APIGatewayCustomAuthorizerRequest{Type: "TOKEN", AuthorizationToken: "Bearer x",
+		MethodArn: restARN + "POST/"}
 	if e != want {
 		t.Errorf("got %+v", e)
 	}
@@ -120,18 +128,24 @@ func TestRESTRefusals(t *testing.T) {
 		status     int
 		body       string
 	}{
-		{"explicit deny", &fake{answer: policyAnswer("Deny", "*", `{}`)}, 403, refused + ` with an explicit deny"}`},
-		{"no statement matches", &fake{answer: policyAnswer("Allow", restARN+"GET/other", `{}`)}, 403, refused + `"}`},
+		{"explicit deny", &fake{answer: policyAnswer("Deny", "*", `{}`)}, 403,
+			refused + ` with an explicit deny"}`},
+		{"no statement matches", &fake{answer: policyAnswer("Allow", restARN+"GET/other", `{}`)}, 403,
+			refused + `"}`},
 		{"Unauthorized", &fake{err: reported("Unauthorized")}, 401, `{"message":"Unauthorized"}`},
 		{"almost Unauthorized", &fake{err: reported("unauthorized")}, 500, `{"message":null}`},
 		{"another error", &fake{err: reported("Valkey is down")}, 500, `{"message":null}`},
-		{"a function that says Unauthorized by crashing", &fake{err: errors.New("Unauthorized")}, 500, `{"message":null}`},
+		{"a function that says Unauthorized by crashing", &fake{err: errors.New("Unauthorized")}, 500,
+			`{"message":null}`},
 		{"time-out of the function", &fake{err: &lambda.TimeoutError{}}, 500, `{"message":null}`},
 		{"time-out of the gateway", &fake{hang: true}, 500, `{"message":null}`},
 		{"malformed answer", &fake{answer: `{}`}, 500, `{"message":null}`},
-		{"context with a list", &fake{answer: policyAnswer("Allow", "*", `{"a":[1]}`)}, 500, `{"message":null}`},
-		{"context with null", &fake{answer: policyAnswer("Deny", "*", `{"a":null}`)}, 500, `{"message":null}`},
-		{"answer over 8 KB", &fake{answer: policyAnswer("Allow", "*", `{"a":"`+strings.Repeat("x", 8<<10)+`"}`)}, 500, `{"message":null}`},
+		{"context with a list", &fake{answer: policyAnswer("Allow", "*", `{"a":[1]}`)}, 500,
+			`{"message":null}`},
+		{"context with null", &fake{answer: policyAnswer("Deny", "*", `{"a":null}`)}, 500,
+			`{"message":null}`},
+		{"answer over 8 KB", &fake{answer: policyAnswer("Allow", "*",
+			`{"a":"`+strings.Repeat("x", 8<<10)+`"}`)}, 500, `{"message":null}`},
 		{"simple response", &fake{answer: `{"isAuthorized":true}`}, 500, `{"message":null}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -141,7 +155,8 @@ func TestRESTRefusals(t *testing.T) {
 				api.AuthorizerTimeout = time.Millisecond
 			}
 			got := do(api, get("/hello"))
-			if got.status != c.status || got.body != c.body || got.header.Get("Content-Type") != "application/json" {
+			if got.status != c.status || got.body != c.body ||
+				got.header.Get("Content-Type") != "application/json" {
 				t.Errorf("got %d %s %v", got.status, got.body, got.header)
 			}
 			if got.header.Get("X-Amzn-Requestid") == "" || got.header.Get("X-Amzn-Errortype") == "" {
@@ -156,16 +171,18 @@ func TestRESTRefusals(t *testing.T) {
 
 // Tidegate's gateway responses turn a deny into a 429 and Unauthorized into a challenge.
 func TestRateLimitResponses(t *testing.T) {
-	context := `{"retryAfter":"7","rateLimit":"\"default\";r=0;t=7","rateLimitPolicy":"\"default\";q=10;w=10",` +
-		`"message":"Over the limit of 10 per 10 seconds.","violatedPolicies":"[\"default\"]","violatedPolicy":"default","problemType":"about:blank"}`
+	context :=
+		`{"retryAfter":"7","rateLimit":"\"default\";r=0;t=7","rateLimitPolicy":"\"default\";q=10;w=10",` +
+			`"message":"Over the limit of 10 per 10 seconds.","violatedPolicies":"[\"default\"]","violatedPolicy":"default","problemType":"about:blank"}`
 	api := newREST(&fake{answer: policyAnswer("Deny", "*", context)}, &fake{})
 	api.Responses = deployed(t).REST.Responses
 	got := do(api, get("/hello"))
 	if got.status != 429 {
 		t.Fatalf("status %d: %s", got.status, got.body)
 	}
-	wantHeaders(t, got.header, map[string]string{"Retry-After": "7", "RateLimit": `"default";r=0;t=7`, "RateLimit-Policy": `"default";q=10;w=10`,
-		"Content-Type": "application/problem+json", "Cache-Control": "no-store"})
+	wantHeaders(t, got.header, map[string]string{"Retry-After": "7", "RateLimit": `"default";r=0;t=7`,
+		"RateLimit-Policy": `"default";q=10;w=10`,
+		"Content-Type":     "application/problem+json", "Cache-Control": "no-store"})
 	var problem struct {
 		Title    string
 		Status   int
@@ -176,14 +193,16 @@ func TestRateLimitResponses(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.body), &problem); err != nil {
 		t.Fatalf("%v: %s", err, got.body)
 	}
-	if problem.Status != 429 || problem.Detail != "Over the limit of 10 per 10 seconds." || !reflect.DeepEqual(problem.Violated, []string{"default"}) ||
+	if problem.Status != 429 || problem.Detail != "Over the limit of 10 per 10 seconds." ||
+		!reflect.DeepEqual(problem.Violated, []string{"default"}) ||
 		problem.Instance != "urn:uuid:"+got.header.Get("X-Amzn-Requestid") {
 		t.Errorf("got %+v", problem)
 	}
 
 	api.Authorizer = &fake{err: reported("Unauthorized")}
 	got = do(api, get("/hello"))
-	wantHeaders(t, got.header, map[string]string{"WWW-Authenticate": `Bearer realm="tidegate"`, "Content-Type": "application/problem+json"})
+	wantHeaders(t, got.header, map[string]string{"WWW-Authenticate": `Bearer realm="tidegate"`,
+		"Content-Type": "application/problem+json"})
 	if got.status != 401 || !json.Valid([]byte(got.body)) {
 		t.Errorf("got %d %s", got.status, got.body)
 	}
@@ -197,11 +216,14 @@ const arnOfRoot = "arn:aws:execute-api:us-east-1:123456789012:localrest0/prod/GE
 func TestDeniedBodyIsJSONEitherWay(t *testing.T) {
 	const types = "https://iana.org/assignments/http-problem-types#"
 	for name, c := range map[string]struct{ context, problem, policy, retry string }{
-		"limit": {`{"problemType":"` + types + `quota-exceeded","message":"The limit of 10 per 10 seconds is reached. Retry after 7 seconds.",
+		"limit": {`{"problemType":"` + types +
+			`quota-exceeded","message":"The limit of 10 per 10 seconds is reached. Retry after 7 seconds.",
 			"violatedPolicies":"[\"10 per 10 seconds\"]","violatedPolicy":"10 per 10 seconds","retryAfter":"7","wait":"7"}`,
 			"quota-exceeded", "10 per 10 seconds", "7"},
-		"ban": {`{"problemType":"` + types + `abnormal-usage-detected","message":"This caller is banned. Retry after 9 seconds.",
-			"violatedPolicies":"[]","violatedPolicy":"ban","retryAfter":"9","wait":"9"}`, "abnormal-usage-detected", "ban", "9"},
+		"ban": {`{"problemType":"` + types +
+			`abnormal-usage-detected","message":"This caller is banned. Retry after 9 seconds.",
+			"violatedPolicies":"[]","violatedPolicy":"ban","retryAfter":"9","wait":"9"}`,
+			"abnormal-usage-detected", "ban", "9"},
 		"never passes": {`{"problemType":"` + types + `quota-exceeded",` +
 			`"message":"It can never pass.","violatedPolicies":"[]","violatedPolicy":"cost","wait":"never"}`,
 			"quota-exceeded", "cost", "never"},
@@ -219,7 +241,8 @@ func TestDeniedBodyIsJSONEitherWay(t *testing.T) {
 			if err := json.Unmarshal([]byte(got.body), &problem); err != nil {
 				t.Fatalf("%s, escaped %t: %v: %s", name, escape, err, got.body)
 			}
-			if problem.Type != types+c.problem || !reflect.DeepEqual(problem.Violated, []string{c.policy}) || problem.Retry != c.retry {
+			if problem.Type != types+c.problem || !reflect.DeepEqual(problem.Violated, []string{c.policy}) ||
+				problem.Retry != c.retry {
 				t.Errorf("%s, escaped %t: %+v", name, escape, problem)
 			}
 			bodies[strings.Replace(got.body, got.header.Get("X-Amzn-Requestid"), "", 1)] = true
@@ -236,7 +259,8 @@ func TestEscapeTemplates(t *testing.T) {
 		api := newREST(&fake{answer: policyAnswer("Deny", "*", `{"s":"a\"\\b"}`)}, &fake{})
 		api.EscapeTemplates = escape
 		api.Responses = map[gateway.ResponseType]gateway.Response{gateway.AccessDenied: {
-			ResponseTemplates: map[string]string{"application/json": `[$context.authorizer.s$context.authorizer.none]`},
+			ResponseTemplates: map[string]string{
+				"application/json": `[$context.authorizer.s$context.authorizer.none]`},
 		}}
 		if got := do(api, get("/hello")); got.body != want {
 			t.Errorf("%t: %s, want %s", escape, got.body, want)
@@ -246,7 +270,8 @@ func TestEscapeTemplates(t *testing.T) {
 
 // Expressions and templates know the variables of Amazon's guide and no others.
 func TestGatewayResponseMapping(t *testing.T) {
-	api := newREST(&fake{answer: policyAnswer("Deny", "*", `{"n":1.50,"b":true,"s":"a\r\nb","quote":"\""}`)}, &fake{})
+	api := newREST(&fake{answer: policyAnswer("Deny", "*", `{"n":1.50,"b":true,"s":"a\r\nb","quote":"\""}`)},
+		&fake{})
 	api.StageVariables = map[string]string{"colour": "blue"}
 	api.Responses = map[gateway.ResponseType]gateway.Response{gateway.Default4XX: {
 		StatusCode: 418,
@@ -268,13 +293,17 @@ func TestGatewayResponseMapping(t *testing.T) {
 			"gatewayresponse.header.X-Dollar":    "$context.requestId",
 			"gatewayresponse.body.X-Body":        "'x'",
 		},
-		ResponseTemplates: map[string]string{"text/plain": `$context.error.message|$context.error.messageString|$context.authorizer.quote|` +
-			`$context.nothing|$stageVariables.colour|$context.httpMethod.|$input.body|$context`},
+		ResponseTemplates: map[string]string{
+			"text/plain": `$context.error.message|$context.error.messageString|$context.authorizer.quote|` +
+				`$context.nothing|$stageVariables.colour|$context.httpMethod.|$input.body|$context`},
 	}}
 	got := do(api, get("/a/b?q=1&q=2", "X-In", "first", "X-In", "last"))
-	wantHeaders(t, got.header, map[string]string{"X-Literal": "it''s", "X-Number": "1.50", "X-Bool": "true", "X-Principal": "key1",
-		"X-Type": "ACCESS_DENIED", "X-Ip": "192.0.2.7", "X-Path": "/prod/a/b", "X-Header": "last", "X-Query": "2", "X-Proxy": "a/b",
-		"X-Stage": "blue", "X-Split": "", "X-Unknown": "", "X-Other": "", "X-Dollar": "", "X-Body": "", "Content-Type": "text/plain"})
+	wantHeaders(t, got.header, map[string]string{"X-Literal": "it''s", "X-Number": "1.50", "X-Bool": "true",
+		"X-Principal": "key1",
+		"X-Type":      "ACCESS_DENIED", "X-Ip": "192.0.2.7", "X-Path": "/prod/a/b", "X-Header": "last",
+		"X-Query": "2", "X-Proxy": "a/b",
+		"X-Stage": "blue", "X-Split": "", "X-Unknown": "", "X-Other": "", "X-Dollar": "", "X-Body": "",
+		"Content-Type": "text/plain"})
 	const message = "User is not authorized to access this resource with an explicit deny"
 	want := message + `|"` + message + `"|"||blue|GET.|$input.body|$context`
 	if got.status != 418 || got.body != want {
@@ -289,7 +318,8 @@ func TestRESTProxyEvent(t *testing.T) {
 	do(api, newRequest("POST", "/", `{"a":"é"}`, "Content-Type", "application/json"))
 	var e events.APIGatewayProxyRequest
 	integration.event(t, &e)
-	if e.Resource != "/" || e.Path != "/" || e.HTTPMethod != "POST" || e.Body != `{"a":"é"}` || e.IsBase64Encoded {
+	if e.Resource != "/" || e.Path != "/" || e.HTTPMethod != "POST" || e.Body != `{"a":"é"}` ||
+		e.IsBase64Encoded {
 		t.Errorf("got %+v", e)
 	}
 	if e.QueryStringParameters != nil || e.PathParameters != nil || e.StageVariables != nil {
@@ -299,7 +329,8 @@ func TestRESTProxyEvent(t *testing.T) {
 	if diff := cmp.Diff(want, e.RequestContext.Authorizer); diff != "" {
 		t.Error(diff)
 	}
-	if rc := e.RequestContext; rc.RequestTime != "04/May/2026:10:00:00 +0000" || rc.RequestTimeEpoch != noon().UnixMilli() || rc.Path != "/prod/" ||
+	if rc := e.RequestContext; rc.RequestTime != "04/May/2026:10:00:00 +0000" ||
+		rc.RequestTimeEpoch != noon().UnixMilli() || rc.Path != "/prod/" ||
 		rc.Identity.SourceIP != "192.0.2.7" {
 		t.Errorf("request context %+v", rc)
 	}
@@ -315,8 +346,10 @@ func TestRESTBinaryBodies(t *testing.T) {
 		out                       string
 	}{
 		{"no binary types", "image/png", "image/png", nil, "\xff\x00", "\ufffd\x00", false, "/w=="},
-		{"matching types", "image/png", "image/png, */*", []string{"image/png"}, "\xff\x00", "/wA=", true, "\xff"},
-		{"wildcard subtype", "image/png; x=1", "image/webp;q=1", []string{"image/*"}, "\xff", "/w==", true, "\xff"},
+		{"matching types", "image/png", "image/png, */*", []string{"image/png"}, "\xff\x00", "/wA=",
+			true, "\xff"},
+		{"wildcard subtype", "image/png; x=1", "image/webp;q=1", []string{"image/*"}, "\xff", "/w==",
+			true, "\xff"},
 		{"everything", "", "", []string{"*/*"}, "a", "YQ==", true, "\xff"},
 		{"other type", "text/plain", "text/plain", []string{"image/*"}, "a", "a", false, "/w=="},
 	} {
@@ -347,11 +380,15 @@ func TestRESTResponses(t *testing.T) {
 		header map[string]string
 	}{
 		{"full", &fake{answer: `{"statusCode":201,"headers":{"X-One":"1","X-N":5},"body":"hi"}`}, 201, "hi",
-			map[string]string{"X-One": "1", "X-N": "5", "Content-Type": "application/json", "Content-Length": "2"}},
+			map[string]string{"X-One": "1", "X-N": "5", "Content-Type": "application/json",
+				"Content-Length": "2"}},
 		{"status as text", &fake{answer: `{"statusCode":"404"}`}, 404, "", nil},
-		{"hop-by-hop and reserved headers", &fake{answer: `{"statusCode":200,"headers":{"Connection":"close","WWW-Authenticate":"x","Server":"s",` +
-			`"Content-Length":"99"}}`}, 200, "", map[string]string{"Connection": "", "Www-Authenticate": "", "X-Amzn-Remapped-Www-Authenticate": "x",
-			"X-Amzn-Remapped-Server": "s", "Content-Length": "0"}},
+		{"hop-by-hop and reserved headers",
+			&fake{
+				answer: `{"statusCode":200,"headers":{"Connection":"close","WWW-Authenticate":"x","Server":"s",` +
+					`"Content-Length":"99"}}`}, 200, "", map[string]string{"Connection": "",
+				"Www-Authenticate": "", "X-Amzn-Remapped-Www-Authenticate": "x",
+				"X-Amzn-Remapped-Server": "s", "Content-Length": "0"}},
 		{"null", &fake{answer: `null`}, 502, malformed, nil},
 		{"a string", &fake{answer: `"hello"`}, 502, malformed, nil},
 		{"no status", &fake{answer: `{"body":"hi"}`}, 502, malformed, nil},
@@ -360,11 +397,14 @@ func TestRESTResponses(t *testing.T) {
 		{"fractional status", &fake{answer: `{"statusCode":200.5}`}, 502, malformed, nil},
 		{"body is an object", &fake{answer: `{"statusCode":200,"body":{}}`}, 502, malformed, nil},
 		{"header is a list", &fake{answer: `{"statusCode":200,"headers":{"A":["b"]}}`}, 502, malformed, nil},
-		{"header splits", &fake{answer: `{"statusCode":200,"headers":{"A":"b\r\nSet-Cookie: c"}}`}, 502, malformed, nil},
-		{"header name splits", &fake{answer: `{"statusCode":200,"headers":{"A: b\r\nC":"d"}}`}, 502, malformed, nil},
+		{"header splits", &fake{answer: `{"statusCode":200,"headers":{"A":"b\r\nSet-Cookie: c"}}`}, 502,
+			malformed, nil},
+		{"header name splits", &fake{answer: `{"statusCode":200,"headers":{"A: b\r\nC":"d"}}`}, 502,
+			malformed, nil},
 		{"function error", &fake{err: reported("boom")}, 502, malformed, nil},
 		{"function time-out", &fake{err: &lambda.TimeoutError{}}, 502, malformed, nil},
-		{"event over Lambda's limit", &fake{err: &lambda.PayloadError{}}, 413, `{"message":"Request Too Long"}`, nil},
+		{"event over Lambda's limit", &fake{err: &lambda.PayloadError{}}, 413,
+			`{"message":"Request Too Long"}`, nil},
 		{"gateway time-out", &fake{hang: true}, 504, `{"message":"Endpoint request timed out"}`, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -383,7 +423,8 @@ func TestRESTResponses(t *testing.T) {
 
 // A pair in both maps of headers is sent once; the other values are all sent.
 func TestRESTMergesHeaders(t *testing.T) {
-	answer := `{"statusCode":200,"headers":{"X-A":"1","X-B":"3"},"multiValueHeaders":{"X-A":["1","2"],"X-B":["4"]}}`
+	answer :=
+		`{"statusCode":200,"headers":{"X-A":"1","X-B":"3"},"multiValueHeaders":{"X-A":["1","2"],"X-B":["4"]}}`
 	got := do(newREST(allowing(`{}`), &fake{answer: answer}), get("/"))
 	if a := got.header.Values("X-A"); !reflect.DeepEqual(a, []string{"1", "2"}) {
 		t.Errorf("X-A %v", a)
@@ -399,12 +440,13 @@ func TestRESTRequestLimits(t *testing.T) {
 		request *http.Request
 		status  int
 	}{
-		"body over 10 MB":               {newRequest("POST", "/", strings.Repeat("x", 10<<20+1)), 413},
-		"headers over 10,240 bytes":     {get("/", "X-Big", strings.Repeat("x", 10_240)), 431},
-		"names of headers do not count": {get("/", strings.Repeat("x", 9_000), strings.Repeat("y", 9_000)), 200},
-		"the request line does not":     {get("/?" + strings.Repeat("x", 10_240)), 200},
-		"ARN of 1,600 bytes":            {get("/" + strings.Repeat("x", 1600-len(arnOfRoot))), 200},
-		"ARN over 1,600 bytes":          {get("/" + strings.Repeat("x", 1601-len(arnOfRoot))), 414},
+		"body over 10 MB":           {newRequest("POST", "/", strings.Repeat("x", 10<<20+1)), 413},
+		"headers over 10,240 bytes": {get("/", "X-Big", strings.Repeat("x", 10_240)), 431},
+		"names of headers do not count": {
+			get("/", strings.Repeat("x", 9_000), strings.Repeat("y", 9_000)), 200},
+		"the request line does not": {get("/?" + strings.Repeat("x", 10_240)), 200},
+		"ARN of 1,600 bytes":        {get("/" + strings.Repeat("x", 1600-len(arnOfRoot))), 200},
+		"ARN over 1,600 bytes":      {get("/" + strings.Repeat("x", 1601-len(arnOfRoot))), 414},
 	} {
 		t.Run(name, func(t *testing.T) {
 			authorizer := allowing(`{}`)

@@ -78,8 +78,10 @@ func (a *REST) requestContext(req *request) map[string]any {
 		"extendedRequestId": req.id,
 		"httpMethod":        req.method,
 		"identity": map[string]any{
-			"accessKey": nil, "accountId": nil, "caller": nil, "cognitoAuthenticationProvider": nil, "cognitoAuthenticationType": nil,
-			"cognitoIdentityId": nil, "cognitoIdentityPoolId": nil, "principalOrgId": nil, "user": nil, "userArn": nil,
+			"accessKey": nil, "accountId": nil, "caller": nil, "cognitoAuthenticationProvider": nil,
+			"cognitoAuthenticationType": nil,
+			"cognitoIdentityId":         nil, "cognitoIdentityPoolId": nil, "principalOrgId": nil,
+			"user": nil, "userArn": nil,
 			"sourceIp":  req.sourceIP,
 			"userAgent": req.userAgent,
 		},

@@ -122,7 +122,8 @@ func (t template) rest() (RESTRules, error) {
 	if err != nil {
 		return RESTRules{}, err
 	}
-	rules := RESTRules{Token: a.Type == "TOKEN", IdentityHeaders: identityHeaders(a.IdentitySource), Responses: map[ResponseType]Response{}}
+	rules := RESTRules{Token: a.Type == "TOKEN", IdentityHeaders: identityHeaders(a.IdentitySource),
+		Responses: map[ResponseType]Response{}}
 	if rules.Preflight, err = t.preflight(); err != nil {
 		return RESTRules{}, err
 	}
@@ -137,7 +138,8 @@ func (t template) rest() (RESTRules, error) {
 		if err != nil {
 			return RESTRules{}, fmt.Errorf("status code of %s: %w", r.ResponseType, err)
 		}
-		rules.Responses[r.ResponseType] = Response{StatusCode: status, ResponseParameters: r.ResponseParameters, ResponseTemplates: r.ResponseTemplates}
+		rules.Responses[r.ResponseType] = Response{StatusCode: status,
+			ResponseParameters: r.ResponseParameters, ResponseTemplates: r.ResponseTemplates}
 	}
 	return rules, nil
 }
@@ -201,7 +203,8 @@ func (t template) http() (HTTPRules, error) {
 	case a.AuthorizerPayloadFormatVersion == "1.0":
 		rules.Format = Format1
 	case a.AuthorizerPayloadFormatVersion != "2.0":
-		return HTTPRules{}, fmt.Errorf("%s: payload format %q is not emulated", httpAuthorizer, a.AuthorizerPayloadFormatVersion)
+		return HTTPRules{}, fmt.Errorf("%s: payload format %q is not emulated", httpAuthorizer,
+			a.AuthorizerPayloadFormatVersion)
 	}
 	rules.ResponseParameters, err = t.responseParameters()
 	return rules, err
@@ -222,7 +225,8 @@ func (t template) responseParameters() (map[int]Mapping, error) {
 		for code, list := range integration.ResponseParameters {
 			status, err := strconv.Atoi(code)
 			if err != nil || mappings[status] != nil {
-				return nil, fmt.Errorf("%s: response parameters of status %q: not a number, or of two integrations", httpIntegration, code)
+				return nil, fmt.Errorf("%s: response parameters of status %q: not a number, or of two "+
+					"integrations", httpIntegration, code)
 			}
 			mappings[status] = Mapping{}
 			for _, parameter := range list.ResponseParameters {

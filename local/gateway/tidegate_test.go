@@ -21,14 +21,17 @@ func deployed(t *testing.T) gateway.Rules {
 func TestDeployed(t *testing.T) {
 	rules := deployed(t)
 	if rules.REST.Token || len(rules.REST.IdentityHeaders) > 0 || len(rules.REST.Responses) != 2 {
-		t.Errorf("REST: %+v, want a REQUEST authorizer without identity source, and two gateway responses", rules.REST)
+		t.Errorf("REST: %+v, want a REQUEST authorizer without identity source, and two gateway responses",
+			rules.REST)
 	}
-	denied, unauthorized := rules.REST.Responses[gateway.AccessDenied], rules.REST.Responses[gateway.Unauthorized]
+	denied, unauthorized := rules.REST.Responses[gateway.AccessDenied],
+		rules.REST.Responses[gateway.Unauthorized]
 	if denied.StatusCode != http.StatusTooManyRequests || unauthorized.StatusCode != http.StatusUnauthorized {
 		t.Errorf("gateway responses %+v", rules.REST.Responses)
 	}
 	if rules.HTTP.Format != gateway.Format2 || !rules.HTTP.Simple || len(rules.HTTP.IdentityHeaders) > 0 {
-		t.Errorf("HTTP: format %d, simple %t, identity %q", rules.HTTP.Format, rules.HTTP.Simple, rules.HTTP.IdentityHeaders)
+		t.Errorf("HTTP: format %d, simple %t, identity %q", rules.HTTP.Format, rules.HTTP.Simple,
+			rules.HTTP.IdentityHeaders)
 	}
 	for _, status := range []int{200, 201, 304, 404, 500, 504} {
 		if len(rules.HTTP.ResponseParameters[status]) != 2 {
@@ -44,7 +47,8 @@ func TestReadTemplateTakesOtherRules(t *testing.T) {
 	}{
 		"TOKEN": {`"Type": "REQUEST"`, `"Type": "TOKEN"`, func(r gateway.Rules) bool { return r.REST.Token }},
 		"identity source of a REST API": {
-			`"Type": "REQUEST"`, `"Type": "REQUEST", "IdentitySource": "method.request.header.X-A, method.request.header.X-B"`,
+			`"Type": "REQUEST"`,
+			`"Type": "REQUEST", "IdentitySource": "method.request.header.X-A, method.request.header.X-B"`,
 			func(r gateway.Rules) bool { return strings.Join(r.REST.IdentityHeaders, " ") == "X-A X-B" },
 		},
 		"identity source of an HTTP API": {
@@ -80,16 +84,19 @@ func changed(t *testing.T, from, to string) []byte {
 
 func TestReadTemplateRefusesWhatItDoesNotEmulate(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, want string }{
-		"cached results":   {`"AuthorizerResultTtlInSeconds": 0`, `"AuthorizerResultTtlInSeconds": 300`, "caches results"},
-		"default TTL":      {`"AuthorizerResultTtlInSeconds": 0,`, ``, "caches results"},
-		"another type":     {`"Type": "REQUEST"`, `"Type": "COGNITO_USER_POOLS"`, "not emulated"},
-		"another format":   {`"AuthorizerPayloadFormatVersion": "2.0"`, `"AuthorizerPayloadFormatVersion": "3.0"`, "not emulated"},
+		"cached results": {`"AuthorizerResultTtlInSeconds": 0`, `"AuthorizerResultTtlInSeconds": 300`,
+			"caches results"},
+		"default TTL":  {`"AuthorizerResultTtlInSeconds": 0,`, ``, "caches results"},
+		"another type": {`"Type": "REQUEST"`, `"Type": "COGNITO_USER_POOLS"`, "not emulated"},
+		"another format": {`"AuthorizerPayloadFormatVersion": "2.0"`,
+			`"AuthorizerPayloadFormatVersion": "3.0"`, "not emulated"},
 		"no authorizer":    {"AWS::ApiGateway::Authorizer", "AWS::Other", "0 resources"},
 		"status no number": {`"StatusCode": "429"`, `"StatusCode": "many"`, "status code"},
 		"no JSON":          {"{", "", "read template"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := gateway.ReadTemplate(changed(t, c.from, c.to)); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := gateway.ReadTemplate(changed(t, c.from, c.to)); err == nil ||
+				!strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 		})

@@ -27,8 +27,10 @@ func TestMatches(t *testing.T) {
 		{"*abc", "ababc", true},
 		{"A", "a", false},
 		{"a.c", "abc", false},
-		{"arn:aws:execute-api:*:*:api/prod/GET/*", "arn:aws:execute-api:us-east-1:123456789012:api/prod/GET/a/b", true},
-		{"arn:aws:execute-api:*:*:api/prod/GET/*", "arn:aws:execute-api:us-east-1:123456789012:api/prod/POST/a", false},
+		{"arn:aws:execute-api:*:*:api/prod/GET/*",
+			"arn:aws:execute-api:us-east-1:123456789012:api/prod/GET/a/b", true},
+		{"arn:aws:execute-api:*:*:api/prod/GET/*",
+			"arn:aws:execute-api:us-east-1:123456789012:api/prod/POST/a", false},
 	} {
 		if got := matches(c.pattern, c.text); got != c.want {
 			t.Errorf("matches(%q, %q) = %t", c.pattern, c.text, got)
@@ -47,8 +49,10 @@ func FuzzMatches(f *testing.F) {
 		}
 		// (?s) lets a dot match newlines; Latin-1 makes each byte one character, as
 		// matches sees it.
-		expression := "(?s)^" + strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(latin1(pattern))) + "$"
-		if want, got := regexp.MustCompile(expression).MatchString(latin1(text)), matches(pattern, text); got != want {
+		expression := "(?s)^" + strings.NewReplacer(`\*`, ".*", `\?`,
+			".").Replace(regexp.QuoteMeta(latin1(pattern))) + "$"
+		if want, got := regexp.MustCompile(expression).MatchString(latin1(text)),
+			matches(pattern, text); got != want {
 			t.Errorf("matches(%q, %q) = %t, want %t", pattern, text, got, want)
 		}
 	})

@@ -77,8 +77,9 @@ func (c Config) validate() error {
 
 // reserved reports whether Lambda would refuse a function's own variable of this name.
 func reserved(name string) bool {
-	return strings.HasPrefix(name, "AWS_LAMBDA_") || slices.Contains([]string{"_HANDLER", "_X_AMZN_TRACE_ID", "AWS_REGION", "AWS_DEFAULT_REGION",
-		"AWS_EXECUTION_ENV", "LAMBDA_TASK_ROOT", "LAMBDA_RUNTIME_DIR"}, name)
+	return strings.HasPrefix(name, "AWS_LAMBDA_") ||
+		slices.Contains([]string{"_HANDLER", "_X_AMZN_TRACE_ID", "AWS_REGION", "AWS_DEFAULT_REGION",
+			"AWS_EXECUTION_ENV", "LAMBDA_TASK_ROOT", "LAMBDA_RUNTIME_DIR"}, name)
 }
 
 func (c Config) arn() string {

@@ -38,7 +38,8 @@ func parseFunctionError(payload []byte) *FunctionError {
 		Stack   json.RawMessage `json:"stackTrace"`
 	}
 	if err := json.Unmarshal(payload, &reported); err != nil {
-		return &FunctionError{Type: "Runtime.MalformedError", Message: "the function reported an error that is not JSON"}
+		return &FunctionError{Type: "Runtime.MalformedError",
+			Message: "the function reported an error that is not JSON"}
 	}
 	e := &FunctionError{Type: reported.Type, Message: reported.Message}
 	if json.Unmarshal(reported.Stack, &e.Stack) != nil {

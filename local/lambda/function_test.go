@@ -103,8 +103,10 @@ func TestFunctionSeesOnlyItsEnvironment(t *testing.T) {
 	t.Setenv("OUTSIDE", "1")
 	f := start(t, lambda.Config{Env: map[string]string{"OWN": "yes"}, Memory: 256})
 	a := mustInvoke(t, f, event{Do: "env"})
-	for _, want := range []string{"OWN=yes", "AWS_LAMBDA_FUNCTION_NAME=check", "AWS_LAMBDA_FUNCTION_VERSION=$LATEST",
-		"AWS_LAMBDA_FUNCTION_MEMORY_SIZE=256", "AWS_REGION=us-east-1", "TZ=:UTC", "LAMBDA_TASK_ROOT=" + filepath.Dir(binary)} {
+	for _, want := range []string{"OWN=yes", "AWS_LAMBDA_FUNCTION_NAME=check",
+		"AWS_LAMBDA_FUNCTION_VERSION=$LATEST",
+		"AWS_LAMBDA_FUNCTION_MEMORY_SIZE=256", "AWS_REGION=us-east-1", "TZ=:UTC",
+		"LAMBDA_TASK_ROOT=" + filepath.Dir(binary)} {
 		if !slices.Contains(a.Env, want) {
 			t.Errorf("environment lacks %s: %q", want, a.Env)
 		}
@@ -112,10 +114,13 @@ func TestFunctionSeesOnlyItsEnvironment(t *testing.T) {
 	if slices.Contains(a.Env, "OUTSIDE=1") {
 		t.Error("environment leaks variables of this program")
 	}
-	if a.Dir != filepath.Dir(binary) || a.ARN != "arn:aws:lambda:us-east-1:123456789012:function:check" || !a.Deadline {
+	if a.Dir != filepath.Dir(binary) ||
+		a.ARN != "arn:aws:lambda:us-east-1:123456789012:function:check" || !a.Deadline {
 		t.Errorf("dir %s, ARN %s, deadline %t", a.Dir, a.ARN, a.Deadline)
 	}
-	if !strings.HasPrefix(a.Trace, "Root=1-") || slices.ContainsFunc(a.Env, func(v string) bool { return v == "_X_AMZN_TRACE_ID=" }) {
+	if !strings.HasPrefix(a.Trace, "Root=1-") || slices.ContainsFunc(a.Env, func(v string) bool {
+		return v == "_X_AMZN_TRACE_ID="
+	}) {
 		t.Errorf("trace id %q", a.Trace)
 	}
 }
@@ -175,7 +180,8 @@ func TestFunctionErrors(t *testing.T) {
 	}{
 		{"error of the handler", event{Do: "fail", Text: "Unauthorized"}, func(err error) bool {
 			var e *lambda.FunctionError
-			return errors.As(err, &e) && e.Message == "Unauthorized" && e.Type == "errorString" && e.Stack == nil
+			return errors.As(err, &e) && e.Message == "Unauthorized" && e.Type == "errorString" &&
+				e.Stack == nil
 		}, false},
 		{"panic", event{Do: "panic", Text: "boom"}, func(err error) bool {
 			var e *lambda.FunctionError
@@ -225,7 +231,10 @@ func TestFunctionTimesOut(t *testing.T) {
 	if _, err := invoke(f, event{Do: "hang"}); !errors.As(err, &e) || e.After != 300*time.Millisecond {
 		t.Fatalf("got %v", err)
 	}
-	waiting.Until(t, "a new environment answers", func() bool { _, err := invoke(f, event{}); return err == nil })
+	waiting.Until(t, "a new environment answers", func() bool {
+		_, err := invoke(f, event{})
+		return err == nil
+	})
 }
 
 // The end of the caller's context does not cut the invocation short.
@@ -284,7 +293,8 @@ func TestFunctionThatCannotStart(t *testing.T) {
 		{"hang", new(*lambda.TimeoutError)},
 	} {
 		t.Run(c.init, func(t *testing.T) {
-			config := lambda.Config{Name: "check", Binary: binary, Env: map[string]string{"INIT": c.init}, InitTimeout: 2 * time.Second, Concurrency: 2}
+			config := lambda.Config{Name: "check", Binary: binary, Env: map[string]string{"INIT": c.init},
+				InitTimeout: 2 * time.Second, Concurrency: 2}
 			f, err := lambda.Start(config)
 			if err != nil {
 				t.Fatal(err)
@@ -313,7 +323,9 @@ func TestStartRefusesBadConfig(t *testing.T) {
 		{"no binary", func(c *lambda.Config) { c.Binary += "-missing" }, "no such file"},
 		{"a folder", func(c *lambda.Config) { c.Binary = filepath.Dir(c.Binary) }, "not an executable file"},
 		{"warm over concurrency", func(c *lambda.Config) { c.Warm = 2 }, "warm is 2"},
-		{"reserved variable", func(c *lambda.Config) { c.Env = map[string]string{"AWS_LAMBDA_X": ""} }, "AWS_LAMBDA_X"},
+		{"reserved variable", func(c *lambda.Config) {
+			c.Env = map[string]string{"AWS_LAMBDA_X": ""}
+		}, "AWS_LAMBDA_X"},
 		{"negative time-out", func(c *lambda.Config) { c.Timeout = -1 }, "negative"},
 		{"negative idle time", func(c *lambda.Config) { c.Idle = -1 }, "negative"},
 	} {
@@ -363,7 +375,8 @@ func TestFunctionLog(t *testing.T) {
 	f := start(t, lambda.Config{Log: &log})
 	mustInvoke(t, f, event{Do: "log"})
 	f.Close()
-	for _, want := range []string{"[check] line on stdout\n", "[check] line on stderr\n", "[check] no end\n"} {
+	for _, want := range []string{"[check] line on stdout\n", "[check] line on stderr\n",
+		"[check] no end\n"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("log lacks %q: %q", want, log.String())
 		}

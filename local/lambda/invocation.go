@@ -23,7 +23,8 @@ type outcome struct {
 }
 
 func newInvocation(payload []byte) *invocation {
-	return &invocation{id: newUUID(), trace: newTraceID(time.Now()), payload: payload, result: make(chan outcome, 1)}
+	return &invocation{id: newUUID(), trace: newTraceID(time.Now()), payload: payload,
+		result: make(chan outcome, 1)}
 }
 
 func (i *invocation) setHeaders(h http.Header, arn string, deadline time.Time) {
@@ -42,7 +43,8 @@ func newUUID() string {
 
 func newTraceID(now time.Time) string {
 	b := randomBytes(20)
-	return fmt.Sprintf("Root=1-%08x-%s;Parent=%s;Sampled=0", now.Unix(), hex.EncodeToString(b[:12]), hex.EncodeToString(b[12:]))
+	return fmt.Sprintf("Root=1-%08x-%s;Parent=%s;Sampled=0", now.Unix(), hex.EncodeToString(b[:12]),
+		hex.EncodeToString(b[12:]))
 }
 
 func randomBytes(n int) []byte {

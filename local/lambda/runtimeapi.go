@@ -146,8 +146,10 @@ func (a *runtimeAPI) register(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Events []string `json:"events"`
 	}
-	if err := json.NewDecoder(io.LimitReader(r.Body, MaxPayload)).Decode(&body); err != nil || len(body.Events) > 0 {
-		refuse(w, http.StatusBadRequest, "Extension.InvalidEventType", "only extensions without events are known here")
+	if err := json.NewDecoder(io.LimitReader(r.Body, MaxPayload)).Decode(&body); err != nil ||
+		len(body.Events) > 0 {
+		refuse(w, http.StatusBadRequest, "Extension.InvalidEventType",
+			"only extensions without events are known here")
 		return
 	}
 	a.extended.Store(true)

@@ -53,8 +53,10 @@ func (c *runtimeClient) begin() *invocation {
 		c.api.deliver(delivery{invocation: inv, deadline: time.UnixMilli(1234)})
 	}()
 	status, header := c.call("GET", "invocation/next", "")
-	if status != http.StatusOK || header.Get("Lambda-Runtime-Aws-Request-Id") != inv.id || header.Get("Lambda-Runtime-Deadline-Ms") != "1234" ||
-		header.Get("Lambda-Runtime-Invoked-Function-Arn") != "arn:test" || header.Get("Lambda-Runtime-Trace-Id") == "" {
+	if status != http.StatusOK || header.Get("Lambda-Runtime-Aws-Request-Id") != inv.id ||
+		header.Get("Lambda-Runtime-Deadline-Ms") != "1234" ||
+		header.Get("Lambda-Runtime-Invoked-Function-Arn") != "arn:test" ||
+		header.Get("Lambda-Runtime-Trace-Id") == "" {
 		c.t.Fatalf("next: %d %v", status, header)
 	}
 	return inv
@@ -83,9 +85,11 @@ func TestRuntimeAPIStates(t *testing.T) {
 		t.Errorf("got %s, %v", out.payload, out.err)
 	}
 	second := c.begin()
-	c.want(202, "POST", "invocation/"+second.id+"/error", `{"errorMessage":"m","errorType":"T","stackTrace":["not our form"]}`)
+	c.want(202, "POST", "invocation/"+second.id+"/error",
+		`{"errorMessage":"m","errorType":"T","stackTrace":["not our form"]}`)
 	var reported *FunctionError
-	if out := <-second.result; !errors.As(out.err, &reported) || reported.Message != "m" || reported.Type != "T" || reported.Stack != nil {
+	if out := <-second.result; !errors.As(out.err, &reported) || reported.Message != "m" ||
+		reported.Type != "T" || reported.Stack != nil {
 		t.Errorf("got %v", out.err)
 	}
 	c.want(404, "GET", "invocation/nonsense", "")

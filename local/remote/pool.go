@@ -113,10 +113,14 @@ func reported(payload []byte) error {
 }
 
 // send returns errNotBegun when nothing but the header of the request was sent.
-func (p *Pool) send(ctx context.Context, environment string, payload []byte) (status int, header http.Header, answer []byte, err error) {
+func (p *Pool) send(ctx context.Context, environment string, payload []byte) (status int, header http.Header,
+	answer []byte, err error) {
 	var begun atomic.Bool
-	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got100Continue: func() { begun.Store(true) }})
-	r, err := http.NewRequestWithContext(traced, http.MethodPost, environment+invocationPath, bytes.NewReader(payload))
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got100Continue: func() {
+		begun.Store(true)
+	}})
+	r, err := http.NewRequestWithContext(traced, http.MethodPost, environment+invocationPath,
+		bytes.NewReader(payload))
 	if err != nil {
 		return 0, nil, nil, fmt.Errorf("environment %s: %w", environment, err)
 	}

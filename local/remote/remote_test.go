@@ -91,11 +91,13 @@ func TestInvoke(t *testing.T) {
 	}
 	f.err = &lambda.FunctionError{Type: "errorString", Message: "Unauthorized"}
 	var reported *lambda.FunctionError
-	if _, err := p.Invoke(t.Context(), []byte(`1`)); !errors.As(err, &reported) || reported.Type != "errorString" || reported.Message != "Unauthorized" {
+	if _, err := p.Invoke(t.Context(), []byte(`1`)); !errors.As(err, &reported) ||
+		reported.Type != "errorString" || reported.Message != "Unauthorized" {
 		t.Errorf("an error of the function came as %v", err)
 	}
 	f.err = errors.New("function timed out")
-	if _, err := p.Invoke(t.Context(), []byte(`1`)); err == nil || !strings.Contains(err.Error(), "timed out") {
+	if _, err := p.Invoke(t.Context(), []byte(`1`)); err == nil ||
+		!strings.Contains(err.Error(), "timed out") {
 		t.Errorf("another error came as %v", err)
 	}
 	if p.Ready() != 1 {
@@ -248,7 +250,8 @@ func TestRollingRestart(t *testing.T) {
 func TestServerKnowsItsPaths(t *testing.T) {
 	c := newContainer(t, &function{})
 	for path, healthy := range map[string]bool{healthPath: true, "/other": false, invocationPath: false} {
-		if err := Healthy(t.Context(), http.DefaultClient, "http://"+c.address+path); (err == nil) != healthy {
+		if err := Healthy(t.Context(), http.DefaultClient,
+			"http://"+c.address+path); (err == nil) != healthy {
 			t.Errorf("GET %s: %v", path, err)
 		}
 	}

@@ -43,7 +43,8 @@ func run(ctx context.Context, output string, width int64) error {
 		return err
 	}
 	defer server.Close()
-	client, err := store.Open(ctx, server.URL, store.Options{Dial: 10 * time.Second, Write: 10 * time.Second, Pooled: true})
+	client, err := store.Open(ctx, server.URL,
+		store.Options{Dial: 10 * time.Second, Write: 10 * time.Second, Pooled: true})
 	if err != nil {
 		return err
 	}
@@ -87,14 +88,16 @@ func shots(s *sample) []shot {
 type shot struct{ name, path, ready string }
 
 func takeAll(ctx context.Context, base string, s *sample, output string, width int64) error {
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.Flag("hide-scrollbars", true))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox,
+		chromedp.Flag("hide-scrollbars", true))
 	ctx, cancel := chromedp.NewExecAllocator(ctx, options...)
 	defer cancel()
 	ctx, cancel = chromedp.NewContext(ctx)
 	defer cancel()
 	if err := chromedp.Do(ctx,
 		chromedp.EmulateViewport(width, height), chromedp.Navigate(base+"/login"),
-		chromedp.SendKeys(chromedp.CSS("[name=user]"), site.User), chromedp.SendKeys(chromedp.CSS("[name=password]"), site.Password),
+		chromedp.SendKeys(chromedp.CSS("[name=user]"), site.User),
+		chromedp.SendKeys(chromedp.CSS("[name=password]"), site.Password),
 		chromedp.Click(chromedp.CSS("main form button")), chromedp.WaitReady(chromedp.CSS("#live")),
 	); err != nil {
 		return fmt.Errorf("log in: %w", err)
@@ -104,11 +107,13 @@ func takeAll(ctx context.Context, base string, s *sample, output string, width i
 	}
 	for _, scheme := range []string{"light", "dark"} {
 		features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
-		if _, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features}); err != nil {
+		if _, err := chromedp.Call(ctx, emulation.SetEmulatedMedia,
+			emulation.SetEmulatedMediaParams{Features: features}); err != nil {
 			return err
 		}
 		for _, p := range shots(s) {
-			if err := take(ctx, base+p.path, p.ready, filepath.Join(output, p.name+"-"+scheme+".png")); err != nil {
+			if err := take(ctx, base+p.path, p.ready,
+				filepath.Join(output, p.name+"-"+scheme+".png")); err != nil {
 				return fmt.Errorf("%s: %w", p.name, err)
 			}
 		}
@@ -117,7 +122,8 @@ func takeAll(ctx context.Context, base string, s *sample, output string, width i
 }
 
 func take(ctx context.Context, address, ready, file string) error {
-	if err := chromedp.Do(ctx, chromedp.Navigate(address), chromedp.WaitVisible(chromedp.CSS(ready))); err != nil {
+	if err := chromedp.Do(ctx, chromedp.Navigate(address),
+		chromedp.WaitVisible(chromedp.CSS(ready))); err != nil {
 		return err
 	}
 	picture, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
@@ -145,7 +151,9 @@ func quantised(picture []byte) ([]byte, error) {
 			counts[color.RGBAModel.Convert(from.At(x, y)).(color.RGBA)]++ //nolint:forcetypeassert // the model's own type
 		}
 	}
-	colours := slices.SortedFunc(maps.Keys(counts), func(a, b color.RGBA) int { return cmp.Compare(counts[b], counts[a]) })
+	colours := slices.SortedFunc(maps.Keys(counts), func(a, b color.RGBA) int {
+		return cmp.Compare(counts[b], counts[a])
+	})
 	var palette color.Palette
 	for _, c := range colours[:min(256, len(colours))] {
 		palette = append(palette, c)

@@ -47,15 +47,19 @@ var customers = []struct {
 	tags       []string
 	rate       float64
 }{
-	{"Alder Freight", "pro", []string{"emea"}, 42}, {"Birch Analytics", "enterprise", []string{"apac"}, 130}, {"Cedar Maps", "pro", nil, 31},
-	{"Dune Weather", "free", []string{"beta"}, 9}, {"Elm Payments", "enterprise", []string{"emea", "pci"}, 88}, {"Fjord Travel", "pro", nil, 55},
-	{"Grove Health", "pro", []string{"emea"}, 17}, {"Harbor Scraper", "free", nil, 64}, {"Iris Research", "free", []string{"beta"}, 3},
+	{"Alder Freight", "pro", []string{"emea"}, 42}, {"Birch Analytics", "enterprise", []string{"apac"}, 130},
+	{"Cedar Maps", "pro", nil, 31},
+	{"Dune Weather", "free", []string{"beta"}, 9},
+	{"Elm Payments", "enterprise", []string{"emea", "pci"}, 88}, {"Fjord Travel", "pro", nil, 55},
+	{"Grove Health", "pro", []string{"emea"}, 17}, {"Harbor Scraper", "free", nil, 64},
+	{"Iris Research", "free", []string{"beta"}, 3},
 	{"Juniper Games", "pro", nil, 24},
 }
 
 func newSample(ctx context.Context, client valkey.Client) (*sample, error) {
 	s := &sample{
-		client: client, keys: registry.NewStore(client, apikey.Pepper(pepper)), ids: map[string]string{}, secret: map[string]apikey.Secret{},
+		client: client, keys: registry.NewStore(client, apikey.Pepper(pepper)), ids: map[string]string{},
+		secret: map[string]apikey.Secret{},
 		random: rand.New(rand.NewPCG(7, 7)), //nolint:gosec // the same data each time
 	}
 	for _, step := range []func(context.Context) error{s.policies, s.customers, s.edits, s.calls, s.checks} {
@@ -73,12 +77,15 @@ func (s *sample) policies(ctx context.Context) error {
 	}
 	set.Plans = []policy.Plan{
 		{Name: "free", Limits: []limiter.Limit{per(10, 10*time.Second), per(500, time.Hour)}},
-		{Name: "pro", Limits: []limiter.Limit{per(100, 10*time.Second), per(5000, time.Hour)}, Candidate: []limiter.Limit{per(40, 10*time.Second)}},
-		{Name: "enterprise", Limits: []limiter.Limit{per(1000, 10*time.Second)}, Degraded: policy.Local, Share: 20},
+		{Name: "pro", Limits: []limiter.Limit{per(100, 10*time.Second), per(5000, time.Hour)},
+			Candidate: []limiter.Limit{per(40, 10*time.Second)}},
+		{Name: "enterprise", Limits: []limiter.Limit{per(1000, 10*time.Second)},
+			Degraded: policy.Local, Share: 20},
 	}
 	set.Routes = []policy.Route{
 		{Name: "search", Pattern: route.Pattern{Method: "GET", Path: "/search"}, Cost: 5},
-		{Name: "orders", Pattern: route.Pattern{Path: "/orders/{proxy+}"}, Cost: 1, PerKey: []limiter.Limit{per(200, time.Minute)}},
+		{Name: "orders", Pattern: route.Pattern{Path: "/orders/{proxy+}"}, Cost: 1,
+			PerKey: []limiter.Limit{per(200, time.Minute)}},
 	}
 	set.TokenPlan, set.PerIP = "free", policy.Scope{Limits: []limiter.Limit{per(600, time.Minute)}}
 	set.Deny = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
@@ -88,7 +95,8 @@ func (s *sample) policies(ctx context.Context) error {
 
 func (s *sample) customers(ctx context.Context) error {
 	for _, c := range customers {
-		k, secret, err := s.keys.Create(ctx, policy.NewKey{Name: c.name, Env: "live", Plan: c.plan, Tags: c.tags}, by("ada", "signed up"))
+		k, secret, err := s.keys.Create(ctx,
+			policy.NewKey{Name: c.name, Env: "live", Plan: c.plan, Tags: c.tags}, by("ada", "signed up"))
 		if err != nil {
 			return err
 		}
@@ -104,19 +112,26 @@ func (s *sample) edits(ctx context.Context) error {
 		change                    func(*policy.Key)
 	}{
 		{"Fjord Travel", "key.override", "grace", "summer sale until the weekend", func(k *policy.Key) {
-			k.Override = &policy.Override{Limits: []limiter.Limit{per(250, 10*time.Second)}, Until: until, Reason: "summer sale until the weekend"}
+			k.Override = &policy.Override{Limits: []limiter.Limit{per(250, 10*time.Second)}, Until: until,
+				Reason: "summer sale until the weekend"}
 		}},
 		{"Grove Health", "key.override", "ada", "measuring before we enforce", func(k *policy.Key) {
-			k.Override = &policy.Override{Limits: []limiter.Limit{per(20, 10*time.Second)}, Mode: policy.Shadow, Reason: "measuring before we enforce"}
+			k.Override = &policy.Override{Limits: []limiter.Limit{per(20, 10*time.Second)},
+				Mode: policy.Shadow, Reason: "measuring before we enforce"}
 		}},
-		{"Iris Research", "key.edit", "ada", "trial", func(k *policy.Key) { k.Expires = time.Now().Add(9 * 24 * time.Hour) }},
-		{"Juniper Games", "key.ban", "grace", "asked for by their security team", func(k *policy.Key) { k.Banned = time.Now().Add(4 * time.Hour) }},
+		{"Iris Research", "key.edit", "ada", "trial", func(k *policy.Key) {
+			k.Expires = time.Now().Add(9 * 24 * time.Hour)
+		}},
+		{"Juniper Games", "key.ban", "grace", "asked for by their security team", func(k *policy.Key) {
+			k.Banned = time.Now().Add(4 * time.Hour)
+		}},
 	} {
 		k, err := s.keys.Get(ctx, s.ids[e.name])
 		if err != nil {
 			return err
 		}
-		if _, err := s.keys.Update(ctx, k.ID, k.Version, e.action, by(e.who, e.reason), e.change); err != nil {
+		if _, err := s.keys.Update(ctx, k.ID, k.Version, e.action, by(e.who, e.reason),
+			e.change); err != nil {
 			return err
 		}
 	}
@@ -159,7 +174,8 @@ func (s *sample) checks(ctx context.Context) error {
 	for _, c := range customers {
 		n := int(c.rate * 0.9)
 		for range min(n, 95) {
-			call := enforce.Call{Kind: policy.APIKey, Subject: s.ids[c.name], Secret: s.secret[c.name], Route: route.Call{Method: "GET", Path: "/"}}
+			call := enforce.Call{Kind: policy.APIKey, Subject: s.ids[c.name], Secret: s.secret[c.name],
+				Route: route.Call{Method: "GET", Path: "/"}}
 			if _, err := checker.Check(ctx, call, nil); err != nil {
 				return err
 			}

@@ -45,17 +45,22 @@ func New(client valkey.Client, pepper apikey.Pepper, bundle static.Bundle) (http
 	}
 	sessions := session.NewStore(client, time.Hour)
 	return dashboard.New(
-		dashboard.Config{Users: []password.User{{Name: User, Role: auth.Editor, Hash: hash}}, SessionLifetime: time.Hour, Stage: "dev"},
+		dashboard.Config{Users: []password.User{{Name: User, Role: auth.Editor, Hash: hash}},
+			SessionLifetime: time.Hour, Stage: "dev"},
 		dashboard.Services{
-			Keys: registry.NewStore(client, pepper), Checker: enforce.NewChecker(client, pepper), Usage: usage.NewReader(client), Sessions: sessions,
-			Tokens: token.NewStore(client, pepper), Logins: logins, Bundle: bundle, Pepper: pepper, Ready: sessions.Ping,
+			Keys: registry.NewStore(client, pepper), Checker: enforce.NewChecker(client, pepper),
+			Usage: usage.NewReader(client), Sessions: sessions,
+			Tokens: token.NewStore(client, pepper), Logins: logins, Bundle: bundle, Pepper: pepper,
+			Ready:        sessions.Ping,
 			StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },
-			Log:          slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+			Log: slog.New(slog.NewTextHandler(os.Stderr,
+				&slog.HandlerOptions{Level: slog.LevelError})),
 		})
 }
 
 func cheapHash() (password.Hash, error) {
-	text, err := argon2id.CreateHash(Password, &argon2id.Params{Memory: 64, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
+	text, err := argon2id.CreateHash(Password,
+		&argon2id.Params{Memory: 64, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
 	if err != nil {
 		return password.Hash{}, err
 	}

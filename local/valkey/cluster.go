@@ -55,7 +55,8 @@ func clusterNode(ctx context.Context) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return installed(ctx, "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-announce-ip", "127.0.0.1")
+	return installed(ctx, "--cluster-enabled", "yes", "--cluster-port", bus,
+		"--cluster-announce-ip", "127.0.0.1")
 }
 
 func (s *Server) address() string { return strings.TrimPrefix(s.URL, "valkey://") }

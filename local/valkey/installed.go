@@ -47,10 +47,11 @@ func installed(ctx context.Context, settings ...string) (*Server, error) {
 		var address string
 		var p *process.Process
 		if address, p, err = launch(ctx, path, dir, settings); err == nil {
-			return &Server{URL: "valkey://" + address, Name: filepath.Base(path) + " " + version, stop: func() {
-				p.Kill()
-				_ = os.RemoveAll(dir)
-			}}, nil
+			return &Server{URL: "valkey://" + address, Name: filepath.Base(path) + " " + version,
+				stop: func() {
+					p.Kill()
+					_ = os.RemoveAll(dir)
+				}}, nil
 		}
 	}
 	_ = os.RemoveAll(dir)
@@ -87,7 +88,8 @@ func launch(ctx context.Context, path, dir string, settings []string) (string, *
 		return "", nil, err
 	}
 	var log bytes.Buffer
-	cmd := exec.Command(path, append([]string{"--bind", host, "--port", port, "--dir", dir, "--save", "", "--appendonly", "no"}, settings...)...)
+	cmd := exec.Command(path, append([]string{"--bind", host, "--port", port, "--dir", dir, "--save", "",
+		"--appendonly", "no"}, settings...)...)
 	cmd.Dir = dir
 	cmd.Stdout, cmd.Stderr = &log, &log
 	p, err := process.Start(cmd)

@@ -59,7 +59,8 @@ func checkTime(t *testing.T, c client.Client) {
 	t.Helper()
 	ctx := t.Context()
 	before := time.Now().Add(-time.Second)
-	reply, err := c.Do(ctx, c.B().Eval().Script(`local t = redis.call('TIME'); return t[1] * 1000000 + t[2]`).Numkeys(0).Build()).AsInt64()
+	reply, err := c.Do(ctx, c.B().Eval().Script(`local t = redis.call('TIME'); return t[1] * 1000000 + t[2]`).
+		Numkeys(0).Build()).AsInt64()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +100,8 @@ func TestInstalledLeavesNothing(t *testing.T) {
 }
 
 func TestInstalledNeedsAServer(t *testing.T) {
-	for name, script := range map[string]string{"": "", "redis-server": "#!/bin/sh\necho Redis server v=6.2.1\n"} {
+	for name, script := range map[string]string{"": "",
+		"redis-server": "#!/bin/sh\necho Redis server v=6.2.1\n"} {
 		t.Run(strconv.Quote(name), func(t *testing.T) {
 			dir := t.TempDir()
 			if name != "" {

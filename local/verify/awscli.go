@@ -103,12 +103,14 @@ var (
 			"--query", "Environment.Variables.KEY_PEPPER"}
 	})
 	awsLogKey = awsProbe(0, func(s *session) []string {
-		return []string{"logs", "describe-log-groups", "--log-group-name-prefix", "/tidegate/" + s.stage() + "/",
+		return []string{"logs", "describe-log-groups", "--log-group-name-prefix",
+			"/tidegate/" + s.stage() + "/",
 			"--query", "logGroups[].[logGroupName, kmsKeyId]"}
 	})
 	awsLogLines = awsProbe(0, func(s *session) []string {
 		return []string{"logs", "filter-log-events", "--log-group-name", "/tidegate/" + s.stage() + "/check",
-			"--start-time", fmt.Sprint(s.began.UnixMilli()), "--max-items", "100", "--query", "events[].message"}
+			"--start-time", fmt.Sprint(s.began.UnixMilli()), "--max-items", "100", "--query",
+			"events[].message"}
 	})
 	awsRESTAuthorizer = awsProbe(needRESTID, func(s *session) []string {
 		return []string{"apigateway", "get-authorizers", "--rest-api-id", apiID(s.rest), "--query",

@@ -16,7 +16,8 @@ func document() string {
 	b.WriteString(introduction)
 	for _, part := range sections {
 		b.WriteString("\n## " + part.title + "\n\n")
-		b.WriteString("| row | what is checked | AWS's word | how | expected | when it differs |\n|---|---|---|---|---|---|\n")
+		b.WriteString("| row | what is checked | AWS's word | how | expected | when it differs " +
+			"|\n|---|---|---|---|---|---|\n")
 		for _, r := range part.rows {
 			tableLine(&b, "`"+r.id+"`", r.what, r.source, r.how, r.expected, r.advice)
 		}

@@ -203,7 +203,8 @@ func (*fake) pass(path string, remaining int, policy string, a *fakeAnswer, type
 	field := fmt.Sprintf("%s;r=%d;t=10", name, remaining)
 	a.set("RateLimit", field, "RateLimit-Policy", policy, "Content-Type", "application/json")
 	body, _ := json.Marshal(map[string]any{"path": path, "authorizer": map[string]any{
-		"keyId": "key-id", "plan": "free", "rateLimit": field, "rateLimitPolicy": policy, "remaining": typed(remaining), "denied": typed(false),
+		"keyId": "key-id", "plan": "free", "rateLimit": field, "rateLimitPolicy": policy,
+		"remaining": typed(remaining), "denied": typed(false),
 	}})
 	a.body = string(body)
 }
@@ -211,13 +212,17 @@ func (*fake) pass(path string, remaining int, policy string, a *fakeAnswer, type
 func (*fake) refuse(wait int, policy string, a *fakeAnswer) {
 	name, _, _ := strings.Cut(policy, ";")
 	a.status = tooMany
-	a.set("Content-Type", "application/problem+json", "Retry-After", fmt.Sprint(wait), "RateLimit", fmt.Sprintf("%s;r=0;t=%d", name, wait),
+	a.set("Content-Type", "application/problem+json", "Retry-After", fmt.Sprint(wait), "RateLimit",
+		fmt.Sprintf("%s;r=0;t=%d", name, wait),
 		"RateLimit-Policy", policy)
-	a.body = fmt.Sprintf(`{"type":"urn:quota","status":429,"violated-policies":["10 per 10 seconds"],"retry-after":"%d"}`, wait)
+	a.body = fmt.Sprintf(
+		`{"type":"urn:quota","status":429,"violated-policies":["10 per 10 seconds"],"retry-after":"%d"}`,
+		wait)
 }
 
 func (f *fake) dashboard(r *http.Request, path string, a *fakeAnswer) {
-	a.set("Content-Security-Policy", "default-src 'none'", "Strict-Transport-Security", "max-age=31536000", "X-Content-Type-Options", "nosniff",
+	a.set("Content-Security-Policy", "default-src 'none'", "Strict-Transport-Security", "max-age=31536000",
+		"X-Content-Type-Options", "nosniff",
 		"Cache-Control", "no-store")
 	known := r.Header.Get("Authorization") == "Bearer "+fakeToken
 	switch {
@@ -225,7 +230,8 @@ func (f *fake) dashboard(r *http.Request, path string, a *fakeAnswer) {
 		a.status = http.StatusSeeOther
 		a.set("Location", "/limits/login?next=%2F")
 	case path == "/login" && !f.throttled("login", 20, a):
-		a.set("Content-Type", "text/html; charset=utf-8", "Set-Cookie", "__Secure-x=1; Path=/limits/; Secure; HttpOnly; SameSite=Lax")
+		a.set("Content-Type", "text/html; charset=utf-8", "Set-Cookie",
+			"__Secure-x=1; Path=/limits/; Secure; HttpOnly; SameSite=Lax")
 		a.body = `<link rel="stylesheet" href="/limits/static/a.css">`
 	case path == "/healthz":
 		a.body = "alive\nstore ready\n"
@@ -263,7 +269,8 @@ func (f *fake) aws(_ context.Context, args ...string) ([]byte, error) {
 }
 
 func fakeOptions() options {
-	return options{rest: fakeREST, http: fakeHTTP, dashboard: fakeDash, key: fakeKey, token: fakeToken, stack: "tidegate-dev", throttle: true}
+	return options{rest: fakeREST, http: fakeHTTP, dashboard: fakeDash, key: fakeKey, token: fakeToken,
+		stack: "tidegate-dev", throttle: true}
 }
 
 // of verifies the fake, and returns what was printed, the progress, the report and the

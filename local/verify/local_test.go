@@ -38,9 +38,11 @@ var built = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	for output, source := range map[string]string{
-		"check/bootstrap": "tidegate/functions/check", "admin/bootstrap": "tidegate/functions/admin", "local": "tidegate/local",
+		"check/bootstrap": "tidegate/functions/check", "admin/bootstrap": "tidegate/functions/admin",
+		"local": "tidegate/local",
 	} {
-		build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", filepath.Join(dir, output), source)
+		build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o",
+			filepath.Join(dir, output), source)
 		if out, err := build.CombinedOutput(); err != nil {
 			return dir, fmt.Errorf("build %s: %w\n%s", source, err, out)
 		}
@@ -78,8 +80,9 @@ func startLocal(t *testing.T, flags ...string) site {
 	}
 	valkey := valkeytest.Start(t)
 	ready := filepath.Join(t.TempDir(), "ready.json")
-	cmd := exec.Command(filepath.Join(dir, "local"), append(flags, "-bin", dir, "-valkey", valkey, "-ready-file", ready,
-		"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0")...)
+	cmd := exec.Command(filepath.Join(dir, "local"),
+		append(flags, "-bin", dir, "-valkey", valkey, "-ready-file", ready,
+			"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0")...)
 	cmd.Env = append(os.Environ(), "KEY_PEPPER="+localPepper)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
@@ -105,14 +108,16 @@ func startLocal(t *testing.T, flags ...string) site {
 
 func machineToken(t *testing.T, url string) string {
 	t.Helper()
-	client, err := store.Open(t.Context(), url, store.Options{Dial: waiting.Patience, Write: waiting.Patience})
+	client, err := store.Open(t.Context(), url,
+		store.Options{Dial: waiting.Patience, Write: waiting.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
 	tokens := token.NewStore(client, apikey.Pepper(localPepper))
 	_, secret, err := tokens.Create(t.Context(), token.New{
-		Name: "verify", Scope: token.Write, Expires: time.Now().Add(time.Hour), By: audit.Actor{Kind: "system", Name: "test"},
+		Name: "verify", Scope: token.Write, Expires: time.Now().Add(time.Hour),
+		By: audit.Actor{Kind: "system", Name: "test"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -125,7 +130,8 @@ func (s site) run(t *testing.T, addresses [3]string) (out string, r *report, cod
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "report.json")
 	var table, progress bytes.Buffer
-	code = run(t.Context(), []string{"-rest", addresses[0], "-http", addresses[1], "-dashboard", addresses[2], "-json", file},
+	code = run(t.Context(), []string{"-rest", addresses[0], "-http", addresses[1], "-dashboard", addresses[2],
+		"-json", file},
 		func(name string) string {
 			return map[string]string{keyVariable: s.Keys["free"], tokenVariable: s.token}[name]
 		}, &table, &progress)
@@ -197,7 +203,8 @@ func TestLocalGatewaysWithFaults(t *testing.T) {
 		}
 	})
 	out, r, code := s.run(t, [3]string{rest, api, dashboard})
-	if want := []string{"rest-429-ratelimit", "http-429-body", "dash-cookie"}; code != somethingDiffers || !slices.Equal(r.with(differs), want) {
+	if want := []string{"rest-429-ratelimit", "http-429-body", "dash-cookie"}; code != somethingDiffers ||
+		!slices.Equal(r.with(differs), want) {
 		t.Errorf("exit status %d, %q differ, want %q\n%s", code, r.with(differs), want, out)
 	}
 	for _, row := range r.Rows {

@@ -38,9 +38,11 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.key, "key", "", "an API `key`; "+keyVariable+" in the environment is used without it")
 	f.StringVar(&o.token, "token", "",
 		"a machine `token` with scope write, to set and end an override of the key; or "+tokenVariable)
-	f.StringVar(&o.outputs, "outputs", "", "`file` that cdk deploy --outputs-file wrote, for URLs that are not given")
+	f.StringVar(&o.outputs, "outputs", "",
+		"`file` that cdk deploy --outputs-file wrote, for URLs that are not given")
 	f.StringVar(&o.stack, "stack", "", "`name` of the stack, for the rows that the AWS command line checks")
-	f.BoolVar(&o.throttle, "throttle", false, "also makes bursts of calls, to see the throttles of API Gateway")
+	f.BoolVar(&o.throttle, "throttle", false,
+		"also makes bursts of calls, to see the throttles of API Gateway")
 	f.StringVar(&o.markdown, "markdown", "", "`file` for the table as Markdown")
 	f.StringVar(&o.json, "json", "", "`file` for the table as JSON")
 	return f
@@ -173,7 +175,8 @@ func (o *options) outputsOfFile() (stackOutputs, error) {
 	}
 	found, known := stacks[o.stack]
 	if !known {
-		return found, fmt.Errorf("-outputs %s has %d stacks: name one of them with -stack", o.outputs, len(stacks))
+		return found, fmt.Errorf("-outputs %s has %d stacks: name one of them with -stack",
+			o.outputs, len(stacks))
 	}
 	return found, o.validate()
 }

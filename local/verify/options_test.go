@@ -45,9 +45,11 @@ func TestBadUsage(t *testing.T) {
 		{"no scheme", "-rest: write a URL", []string{"-rest", "api.example", "-key", "k"}},
 		{"a query", "-http: write a URL", []string{"-http", "https://api.example?x", "-key", "k"}},
 		{"a user", "-dashboard: write a URL", []string{"-dashboard", "https://a:b@c.example"}},
-		{"a key with a line break", "-key: must be", []string{"-rest", "https://api.example", "-key", "a\nb"}},
+		{"a key with a line break", "-key: must be",
+			[]string{"-rest", "https://api.example", "-key", "a\nb"}},
 		{"a long token", "-token: must be", []string{"-token", strings.Repeat("a", maxSecret+1)}},
-		{"a token alone", "-token needs", []string{"-rest", "https://api.example", "-key", "k", "-token", "t"}},
+		{"a token alone", "-token needs",
+			[]string{"-rest", "https://api.example", "-key", "k", "-token", "t"}},
 		{"a stack that is a flag", "-stack: write", []string{"-stack", "--profile"}},
 		{"no folder", "-markdown", []string{"-markdown", "/no/folder/x.md"}},
 		{"no outputs", "-outputs", []string{"-outputs", "/no/file"}},
@@ -65,7 +67,8 @@ func TestBadUsage(t *testing.T) {
 
 // The URLs come from the file of cdk deploy, or from the stack, unless they are given.
 func TestOutputs(t *testing.T) {
-	file := write(t, "outputs.json", `{"tidegate-dev": {"ExampleRestUrl": "https://r.example/prod/", "ExampleHttpUrl": "https://h.example",
+	file := write(t, "outputs.json",
+		`{"tidegate-dev": {"ExampleRestUrl": "https://r.example/prod/", "ExampleHttpUrl": "https://h.example",
 		"DashboardUrl": "https://d.example/", "CacheHost": "x"}}`, 0o600)
 	listed := `[{"OutputKey": "ExampleRestUrl", "OutputValue": "https://r.example/prod/"},
 		{"OutputKey": "ExampleHttpUrl", "OutputValue": "https://h.example"}, {"OutputKey": "DashboardUrl", "OutputValue": "https://d.example/"}]`
@@ -84,14 +87,16 @@ func TestOutputs(t *testing.T) {
 			if err == nil {
 				err = o.complete(t.Context(), aws)
 			}
-			if err != nil || o.rest != "https://r.example/prod" || o.http != "https://h.example" || o.dashboard != "https://d.example" ||
+			if err != nil || o.rest != "https://r.example/prod" || o.http != "https://h.example" ||
+				o.dashboard != "https://d.example" ||
 				o.stack != "tidegate-dev" {
 				t.Errorf("%+v, %v", o, err)
 			}
 		})
 	}
 	o := options{stack: "tidegate-dev", key: "k"}
-	if err := o.complete(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "aws is not on PATH") {
+	if err := o.complete(t.Context(), nil); err == nil ||
+		!strings.Contains(err.Error(), "aws is not on PATH") {
 		t.Errorf("a stack alone, without aws: %v", err)
 	}
 }
@@ -108,7 +113,8 @@ func TestSecretsOfTheEnvironment(t *testing.T) {
 // -h of the script and of the program name every flag, and both variables.
 func TestHelp(t *testing.T) {
 	var out, errOut bytes.Buffer
-	if code := run(t.Context(), []string{"-h"}, environment(), &out, &errOut); code != allAsExpected || errOut.Len() > 0 {
+	if code := run(t.Context(), []string{"-h"}, environment(), &out, &errOut); code != allAsExpected ||
+		errOut.Len() > 0 {
 		t.Fatalf("exit status %d: %s", code, &errOut)
 	}
 	script, err := os.ReadFile("../../scripts/verify")
@@ -132,17 +138,20 @@ func TestHelp(t *testing.T) {
 
 // The AWS command line is found on PATH, asked for JSON, and its error is shown.
 func TestAWSCommandLine(t *testing.T) {
-	file := write(t, "aws", "#!/bin/sh\n[ \"$1\" = sts ] && { echo 'no such profile' >&2; exit 255; }\necho \"\\\"$*\\\"\"\n", 0o700)
+	file := write(t, "aws", "#!/bin/sh\n[ \"$1\" = sts ] && { echo 'no such profile' >&2; exit 255; "+
+		"}\necho \"\\\"$*\\\"\"\n", 0o700)
 	t.Setenv("PATH", filepath.Dir(file)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	aws := findAWS()
 	if aws == nil {
 		t.Fatal("aws is not found")
 	}
 	out, err := aws(t.Context(), "logs", "describe-log-groups")
-	if want := `"logs describe-log-groups --output json --no-cli-pager"`; err != nil || strings.TrimSpace(string(out)) != want {
+	if want := `"logs describe-log-groups --output json --no-cli-pager"`; err != nil ||
+		strings.TrimSpace(string(out)) != want {
 		t.Errorf("%s, %v", out, err)
 	}
-	if _, err := aws(t.Context(), "sts", "get-caller-identity"); err == nil || !strings.Contains(err.Error(), "no such profile") {
+	if _, err := aws(t.Context(), "sts", "get-caller-identity"); err == nil ||
+		!strings.Contains(err.Error(), "no such profile") {
 		t.Errorf("error %v", err)
 	}
 	t.Setenv("PATH", t.TempDir())

@@ -53,7 +53,8 @@ func (s *session) missing(n need) string {
 		{needREST, s.rest == "", "-rest is not given"},
 		{needHTTP, s.http == "", "-http is not given"},
 		{needDashboard, s.dashboard == "", "-dashboard is not given"},
-		{needToken, s.token == "", "-token is not given: one of scope write lets verify edit the key's limits"},
+		{needToken, s.token == "",
+			"-token is not given: one of scope write lets verify edit the key's limits"},
 		{needThrottle, !s.throttle, "-throttle is not given: it makes bursts of calls"},
 		{needThrottle, s.local, "the local gateways have no throttle"},
 		{needAWS, s.stack == "", "the stack is not named: -stack or -outputs"},
@@ -87,7 +88,8 @@ func (s *session) announce(w io.Writer) {
 	_, _ = fmt.Fprintf(w, "verify makes at most %d calls over HTTP and %d commands of aws that read:\n%s",
 		calls, commands, plan.String())
 	if s.token != "" {
-		_, _ = fmt.Fprintln(w, "It sets an override of the key and ends it again; the audit keeps both edits.")
+		_, _ = fmt.Fprintln(w,
+			"It sets an override of the key and ends it again; the audit keeps both edits.")
 	}
 	_, _ = fmt.Fprint(w, "It uses up the key's limit and waits for it some times.\n\n")
 }

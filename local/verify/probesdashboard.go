@@ -59,9 +59,10 @@ const (
 )
 
 func dashProbe(what string, c call) *probe {
-	return &probe{what: what, needs: needDashboard, calls: 1, run: func(ctx context.Context, s *session) evidence {
-		return evidence{answers: []answer{s.get(ctx, s.dashboard+c.url)}}
-	}}
+	return &probe{what: what, needs: needDashboard, calls: 1,
+		run: func(ctx context.Context, s *session) evidence {
+			return evidence{answers: []answer{s.get(ctx, s.dashboard+c.url)}}
+		}}
 }
 
 var styleLink = regexp.MustCompile(`<link[^>]*href="([^"]+\.css)"`)
@@ -136,7 +137,8 @@ func (s *session) override(ctx context.Context, etag string) error {
 	if err != nil {
 		return err
 	}
-	saved := s.api(ctx, call{method: http.MethodPut, url: "/keys/" + s.keyID + "/override", body: string(body),
+	saved := s.api(ctx, call{method: http.MethodPut, url: "/keys/" + s.keyID + "/override",
+		body:   string(body),
 		header: map[string]string{"If-Match": etag, "Content-Type": "application/json"}})
 	return saved.refused("set the override")
 }

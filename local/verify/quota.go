@@ -97,7 +97,8 @@ var remainingItem = regexp.MustCompile(`;r=(\d{1,18})`)
 // remaining is what is left of the limit that binds, by the context, else by the header.
 func (a answer) remaining() (int64, bool) {
 	text := fmt.Sprint(a.context()["remaining"])
-	if item := remainingItem.FindStringSubmatch(a.header.Get("RateLimit")); item != nil && a.context() == nil {
+	if item := remainingItem.FindStringSubmatch(a.header.Get("RateLimit")); item != nil &&
+		a.context() == nil {
 		text = item[1]
 	}
 	n, err := strconv.ParseFloat(text, 64) // a number of JSON, or digits

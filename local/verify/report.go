@@ -55,7 +55,8 @@ func (r *report) count(v verdict) int {
 }
 
 func (r *report) summary() string {
-	return fmt.Sprintf("%d ok, %d differ, %d skipped; %d calls over HTTP.", r.OK, r.Differs, r.Skipped, r.Calls)
+	return fmt.Sprintf("%d ok, %d differ, %d skipped; %d calls over HTTP.", r.OK, r.Differs,
+		r.Skipped, r.Calls)
 }
 
 // Widths of the table on a terminal.

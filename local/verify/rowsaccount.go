@@ -190,7 +190,8 @@ func authorizers(e evidence) outcome {
 		if a.TTL == nil || *a.TTL != 0 {
 			return differ("a TTL that is not 0")
 		}
-		if sources, isList := a.Source.([]any); a.Source != nil && a.Source != "" && (!isList || len(sources) > 0) {
+		if sources, isList := a.Source.([]any); a.Source != nil && a.Source != "" &&
+			(!isList || len(sources) > 0) {
 			return differ(fmt.Sprintf("identity source %v", a.Source))
 		}
 	}

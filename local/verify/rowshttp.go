@@ -134,7 +134,8 @@ var httpRows = []row{
 		how:      "the same call",
 		expected: "`RateLimit` and `RateLimit-Policy`, once each",
 		probe:    httpOver,
-		check:    whereTrue(all(header("RateLimit", `.*;r=0.*`), header("RateLimit-Policy", rateLimitPolicy))),
+		check: whereTrue(all(header("RateLimit", `.*;r=0.*`),
+			header("RateLimit-Policy", rateLimitPolicy))),
 		advice: "Missing: map them for 429. Twice: `overwrite` did not replace what the backend set: " +
 			"take out the mappings or the middleware's fields.",
 	},

@@ -224,7 +224,8 @@ func timely(e evidence) outcome {
 	if len(later) > 0 {
 		slices.Sort(later)
 		worst = max(first, later[len(later)-1])
-		seen += fmt.Sprintf(", later %s to %s", later[0].Round(time.Millisecond), later[len(later)-1].Round(time.Millisecond))
+		seen += fmt.Sprintf(", later %s to %s", later[0].Round(time.Millisecond),
+			later[len(later)-1].Round(time.Millisecond))
 	}
 	return judged(worst <= slowest, seen)
 }

@@ -123,7 +123,8 @@ func (s *session) do(ctx context.Context, c call) answer {
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	return answer{status: response.StatusCode, header: response.Header, body: string(body), took: s.now().Sub(began), err: err}
+	return answer{status: response.StatusCode, header: response.Header, body: string(body),
+		took: s.now().Sub(began), err: err}
 }
 
 // secrets are the texts that no output may show.

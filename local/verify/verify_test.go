@@ -52,7 +52,8 @@ func TestAsExpected(t *testing.T) {
 	if got := r.with(skipped); !slices.Equal(got, hand) {
 		t.Errorf("skipped: %q, want %q", got, hand)
 	}
-	if r.Calls == 0 || !strings.Contains(out, r.summary()) || !strings.Contains(progress, "verify makes at most") {
+	if r.Calls == 0 || !strings.Contains(out, r.summary()) ||
+		!strings.Contains(progress, "verify makes at most") {
 		t.Errorf("%s\n%s", progress, out)
 	}
 	if f.overridden {
@@ -78,7 +79,8 @@ func TestOnlyReads(t *testing.T) {
 	f, o := newFake(), fakeOptions()
 	f.verify(t, o)
 	override := "/limits/api/v1/keys/key-id/override"
-	if want := []string{"OPTIONS /prod/verify", "PUT " + override, "DELETE " + override}; !slices.Equal(f.methods, want) {
+	if want := []string{"OPTIONS /prod/verify", "PUT " + override,
+		"DELETE " + override}; !slices.Equal(f.methods, want) {
 		t.Errorf("%q, want %q", f.methods, want)
 	}
 	for _, command := range f.ran {
@@ -119,7 +121,9 @@ func TestOverrideIsEnded(t *testing.T) {
 				}
 			}
 			editLimits(ctx, s)
-			if f.overridden || !slices.ContainsFunc(f.methods, func(m string) bool { return strings.HasPrefix(m, "PUT") }) {
+			if f.overridden || !slices.ContainsFunc(f.methods, func(m string) bool {
+				return strings.HasPrefix(m, "PUT")
+			}) {
 				t.Errorf("override in force: %t after %q", f.overridden, f.methods)
 			}
 		})
@@ -142,7 +146,8 @@ func TestSecretsAreNotShown(t *testing.T) {
 		t.Fatalf("exit status %d, %v", code, err)
 	}
 	text, _ := json.Marshal(r)
-	for name, shown := range map[string]string{"table": out, "progress": progress, "Markdown": string(written), "JSON": string(text)} {
+	for name, shown := range map[string]string{"table": out, "progress": progress,
+		"Markdown": string(written), "JSON": string(text)} {
 		for _, secret := range []string{fakeKey, fakeToken, fakePep} {
 			if strings.Contains(shown, secret) {
 				t.Errorf("%s shows %s", name, secret)
@@ -186,7 +191,8 @@ func TestInterrupt(t *testing.T) {
 	s := newSession(fakeOptions(), f.aws)
 	s.client.Transport = f
 	var out, progress bytes.Buffer
-	if code := verify(ctx, s, &out, &progress); code != somethingDiffers || !strings.Contains(progress.String(), "interrupted") || out.Len() > 0 {
+	if code := verify(ctx, s, &out, &progress); code != somethingDiffers ||
+		!strings.Contains(progress.String(), "interrupted") || out.Len() > 0 {
 		t.Errorf("exit status %d: %s%s", code, &progress, &out)
 	}
 }
@@ -199,12 +205,19 @@ func TestSkips(t *testing.T) {
 	}{
 		{"no REST API", "rest-allowed", "-rest is not given", func(o *options, _ *fake) { o.rest = "" }},
 		{"no HTTP API", "http-allowed", "-http is not given", func(o *options, _ *fake) { o.http = "" }},
-		{"no dashboard", "dash-login", "-dashboard is not given", func(o *options, _ *fake) { o.dashboard, o.token = "", "" }},
+		{"no dashboard", "dash-login", "-dashboard is not given", func(o *options, _ *fake) {
+			o.dashboard, o.token = "", ""
+		}},
 		{"no token", "edit-acts", "-token is not given", func(o *options, _ *fake) { o.token = "" }},
-		{"no throttle", "throttle-rest", "-throttle is not given", func(o *options, _ *fake) { o.throttle = false }},
+		{"no throttle", "throttle-rest", "-throttle is not given", func(o *options, _ *fake) {
+			o.throttle = false
+		}},
 		{"no stack", "stack", "the stack is not named", func(o *options, _ *fake) { o.stack = "" }},
-		{"denials of an HTTP API are 403", "http-429-body", "-c httpApiDeny=context", func(_ *options, f *fake) { f.true429 = false }},
-		{"a large limit", "rest-429", "the key's limit is 1000 per 10s", func(_ *options, f *fake) { f.limit = 1000 }},
+		{"denials of an HTTP API are 403", "http-429-body", "-c httpApiDeny=context",
+			func(_ *options, f *fake) { f.true429 = false }},
+		{"a large limit", "rest-429", "the key's limit is 1000 per 10s", func(_ *options, f *fake) {
+			f.limit = 1000
+		}},
 		{"an override", "edit-ends", "the key has an override", func(_ *options, f *fake) {
 			f.tamper = func(_ *fake, r *http.Request, a *fakeAnswer) {
 				if strings.HasSuffix(r.URL.Path, "/keys/key-id") {

@@ -46,7 +46,8 @@ func newBrowser(ctx context.Context, client valkey.Client) (*browser, error) {
 }
 
 func (b *browser) login(ctx context.Context) error {
-	p := page{method: http.MethodPost, path: "/login", form: url.Values{"user": {site.User}, "password": {site.Password}}}
+	p := page{method: http.MethodPost, path: "/login",
+		form: url.Values{"user": {site.User}, "password": {site.Password}}}
 	got, _, err := b.ask(ctx, p)
 	if err != nil {
 		return err
@@ -73,7 +74,8 @@ func (b *browser) ask(ctx context.Context, p page) (*httptest.ResponseRecorder, 
 	if method == "" {
 		method = http.MethodGet
 	}
-	r, err := http.NewRequestWithContext(ctx, method, "https://dashboard.example"+p.path, strings.NewReader(p.form.Encode()))
+	r, err := http.NewRequestWithContext(ctx, method, "https://dashboard.example"+p.path,
+		strings.NewReader(p.form.Encode()))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -125,7 +127,8 @@ func (b *browser) visit(ctx context.Context, p page, rounds int) (visited, error
 	n := float64(rounds)
 	return visited{
 		p50: figures.Quantile(times, 0.5), p95: figures.Quantile(times, 0.95), weight: float64(weight),
-		commands: float64(after.commands-before.commands-1) / n, reads: float64(after.reads-before.reads-1) / n,
+		commands: float64(after.commands-before.commands-1) / n,
+		reads:    float64(after.reads-before.reads-1) / n,
 	}, err
 }
 
@@ -172,7 +175,8 @@ func measure(ctx context.Context, client valkey.Client, s *seed, o options) ([]f
 		}
 		all = append(all, figures.Of("admin."+p.name+".server_ms", figures.Millis(v.p50), "ms"),
 			figures.Of("admin."+p.name+".p95_ms", figures.Millis(v.p95), "ms"),
-			figures.Of("admin."+p.name+".commands", v.commands, "commands"), figures.Of("admin."+p.name+".reads", v.reads, "reads"),
+			figures.Of("admin."+p.name+".commands", v.commands, "commands"),
+			figures.Of("admin."+p.name+".reads", v.reads, "reads"),
 			figures.Of("admin."+p.name+".gzip_bytes", v.weight, "bytes"))
 		if p.live {
 			live = max(live, v.weight)
@@ -189,16 +193,19 @@ func measure(ctx context.Context, client valkey.Client, s *seed, o options) ([]f
 func (b *browser) weights(ctx context.Context, heaviest, live float64) ([]figures.Figure, error) {
 	sum := heaviest
 	all := []figures.Figure{figures.Of("admin.heaviest_html_gzip_bytes", heaviest, "bytes")}
-	for name, file := range map[string]string{"css": b.bundle.Style, "js": b.bundle.Script, "chart_js": b.bundle.Chart, "icon": b.bundle.Icon} {
+	for name, file := range map[string]string{"css": b.bundle.Style, "js": b.bundle.Script,
+		"chart_js": b.bundle.Chart, "icon": b.bundle.Icon} {
 		got, _, err := b.ask(ctx, page{path: "/static/" + file})
 		if err != nil {
 			return nil, err
 		}
-		if got.Header().Get("Content-Encoding") != "gzip" || !bytes.HasPrefix(got.Body.Bytes(), []byte{0x1f, 0x8b}) {
+		if got.Header().Get("Content-Encoding") != "gzip" ||
+			!bytes.HasPrefix(got.Body.Bytes(), []byte{0x1f, 0x8b}) {
 			return nil, errors.New(file + " is not compressed")
 		}
 		sum += float64(got.Body.Len())
 		all = append(all, figures.Of("admin."+name+"_gzip_bytes", float64(got.Body.Len()), "bytes"))
 	}
-	return append(all, figures.Of("admin.first_load_gzip_bytes", sum, "bytes"), figures.Of("admin.live_refresh_bytes", live, "bytes")), nil
+	return append(all, figures.Of("admin.first_load_gzip_bytes", sum, "bytes"),
+		figures.Of("admin.live_refresh_bytes", live, "bytes")), nil
 }

@@ -46,7 +46,8 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer server.Close()
-	client, err := store.Open(ctx, server.URL, store.Options{Dial: time.Minute, Write: time.Minute, Pooled: true})
+	client, err := store.Open(ctx, server.URL,
+		store.Options{Dial: time.Minute, Write: time.Minute, Pooled: true})
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,8 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	figures.Print(os.Stdout, fmt.Sprintf("The dashboard, %d keys, %d active", o.keys, o.active), measured, goal)
+	figures.Print(os.Stdout, fmt.Sprintf("The dashboard, %d keys, %d active", o.keys, o.active),
+		measured, goal)
 	if o.output == "" {
 		return nil
 	}

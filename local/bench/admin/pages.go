@@ -27,8 +27,9 @@ func (b *browser) pages(ctx context.Context, s *seed) ([]page, error) {
 		return nil, err
 	}
 	limits := url.Values{
-		"limits[0].requests": {"5"}, "limits[0].window": {"10"}, "limits[0].unit": {"second"}, "limits[0].algorithm": {"log"}, "mode": {"enforce"},
-		"lasts": {"never"}, "reason": {"bench"}, "action": {"preview"},
+		"limits[0].requests": {"5"}, "limits[0].window": {"10"}, "limits[0].unit": {"second"},
+		"limits[0].algorithm": {"log"}, "mode": {"enforce"}, "lasts": {"never"},
+		"reason": {"bench"}, "action": {"preview"},
 	}
 	plan := url.Values{"name": {set.Plans[1].Name}, "degraded": {"open"}}
 	for name, v := range limits {
@@ -69,7 +70,12 @@ func (b *browser) pages(ctx context.Context, s *seed) ([]page, error) {
 		{name: "simulate", path: "/simulate"},
 		{name: "settings", path: "/settings"},
 	}
-	for _, name := range []string{"keys", "audit"} {
+	return b.withNext(ctx, pages, "keys", "audit")
+}
+
+// withNext adds the second page of each list.
+func (b *browser) withNext(ctx context.Context, pages []page, lists ...string) ([]page, error) {
+	for _, name := range lists {
 		next, err := b.nextOf(ctx, "/"+name)
 		if err != nil {
 			return nil, err

@@ -55,7 +55,8 @@ const (
 
 func newSeed(ctx context.Context, client valkey.Client, o options) (*seed, error) {
 	s := &seed{
-		options: o, client: client, keys: registry.NewStore(client, apikey.Pepper(pepper)), heads: map[keyspace.Bucket][]byte{},
+		options: o, client: client, keys: registry.NewStore(client, apikey.Pepper(pepper)),
+		heads:  map[keyspace.Bucket][]byte{},
 		random: rand.New(rand.NewPCG(1, 2)), //nolint:gosec // the same data each time
 	}
 	return s, s.savePlans(ctx)
@@ -71,7 +72,8 @@ func (s *seed) savePlans(ctx context.Context) error {
 		for range i {
 			n *= 10
 		}
-		p := policy.Plan{Name: name, Limits: []limiter.Limit{{Requests: n, Window: 10 * time.Second}, {Requests: 100 * n, Window: time.Hour}}}
+		p := policy.Plan{Name: name, Limits: []limiter.Limit{{Requests: n, Window: 10 * time.Second},
+			{Requests: 100 * n, Window: time.Hour}}}
 		if name == "pro" {
 			p.Candidate = []limiter.Limit{{Requests: 50, Window: 10 * time.Second}}
 		}
@@ -132,7 +134,8 @@ func (s *seed) makeModels(ctx context.Context) error {
 func (s *seed) readModel(ctx context.Context, m *model) error {
 	var err error
 	b := s.client.B()
-	if m.record, err = s.client.Do(ctx, b.Get().Key(keyspace.Record(m.key.ID)).Build()).AsBytes(); err != nil {
+	if m.record, err = s.client.Do(ctx,
+		b.Get().Key(keyspace.Record(m.key.ID)).Build()).AsBytes(); err != nil {
 		return err
 	}
 	lists, err := s.client.Do(ctx, b.Keys().Pattern("tg:keys*").Build()).AsStrSlice()
@@ -140,7 +143,8 @@ func (s *seed) readModel(ctx context.Context, m *model) error {
 		return err
 	}
 	for _, list := range lists {
-		if err := s.client.Do(ctx, b.Zscore().Key(list).Member(memberOf(m.key.Name, m.key.ID)).Build()).Error(); err == nil {
+		if err := s.client.Do(ctx, b.Zscore().Key(list).Member(memberOf(m.key.Name, m.key.ID)).Build()).
+			Error(); err == nil {
 			m.lists = append(m.lists, list)
 		} else if !valkey.IsValkeyNil(err) {
 			return err
@@ -165,8 +169,10 @@ func (s *seed) copyKeys(ctx context.Context) error {
 		members := map[string][]string{}
 		for i := from; i < min(from+batch, s.options.keys); i++ {
 			m := s.models[i%len(s.models)]
-			record := bytes.ReplaceAll(bytes.Replace(m.record, []byte(modelName), []byte(nameOf(i)), 1), []byte(modelTag), []byte(tagOf(i)))
-			commands = append(commands, s.client.B().Set().Key(keyspace.Record(id(i))).Value(valkey.BinaryString(record)).Build())
+			record := bytes.ReplaceAll(bytes.Replace(m.record, []byte(modelName), []byte(nameOf(i)), 1),
+				[]byte(modelTag), []byte(tagOf(i)))
+			commands = append(commands, s.client.B().Set().Key(keyspace.Record(id(i))).Value(
+				valkey.BinaryString(record)).Build())
 			for _, list := range m.lists {
 				list = strings.Replace(list, modelTag, tagOf(i), 1)
 				members[list] = append(members[list], memberOf(nameOf(i), id(i)))
@@ -208,10 +214,12 @@ func (s *seed) entry(ctx context.Context, k policy.Key, i int) (valkey.Completed
 	}
 	by := audit.Actor{Kind: "user", Name: fmt.Sprintf("editor-%d", i%7)}
 	sealed, err := s.keys.Audit().Key().Seal(b, head, audit.Entry{
-		Time: k.Created, By: by, Action: "key.create", Subject: k.ID, Name: k.Name, Reason: "seed", Version: 1, After: after,
+		Time: k.Created, By: by, Action: "key.create", Subject: k.ID, Name: k.Name, Reason: "seed",
+		Version: 1, After: after,
 	})
 	s.heads[b] = sealed.Next
-	return s.client.B().Xadd().Key(audit.Stream(b)).Id("*").FieldValue().FieldValue("e", valkey.BinaryString(sealed.Body)).
+	return s.client.B().Xadd().Key(audit.Stream(b)).Id("*").FieldValue().FieldValue("e",
+		valkey.BinaryString(sealed.Body)).
 		FieldValue("h", valkey.BinaryString(sealed.Hash)).Build(), err
 }
 
@@ -239,7 +247,8 @@ func (s *seed) calls(ctx context.Context) error {
 		for i := range s.active {
 			at := now.Add(time.Duration(hour)*time.Hour - time.Duration(s.random.IntN(50))*time.Minute)
 			for range 1 + s.random.IntN(3) {
-				r.Record(usage.Outcome{Subject: id(s.activeKey(i)), Registered: true, Verdict: usage.Verdict(s.random.IntN(2)), Time: at})
+				r.Record(usage.Outcome{Subject: id(s.activeKey(i)), Registered: true,
+					Verdict: usage.Verdict(s.random.IntN(2)), Time: at})
 			}
 			if i%6 == 5 { // else the totals would run out of minutes
 				if err := flush(ctx, r, s.client); err != nil {
@@ -258,8 +267,9 @@ func (s *seed) steadyCalls(ctx context.Context, r *usage.Recorder, now time.Time
 	for minute := range 60 {
 		for i := range min(steady, s.active) {
 			for range 1 + i%20 {
-				r.Record(usage.Outcome{Subject: id(s.activeKey(i)), Registered: true, Verdict: usage.Verdict(i % 2),
-					Time: now.Add(-time.Duration(minute) * time.Minute)})
+				r.Record(usage.Outcome{Subject: id(s.activeKey(i)), Registered: true,
+					Verdict: usage.Verdict(i % 2),
+					Time:    now.Add(-time.Duration(minute) * time.Minute)})
 			}
 		}
 		if err := flush(ctx, r, s.client); err != nil {
@@ -293,7 +303,8 @@ func (s *seed) counts(ctx context.Context) error {
 				return err
 			}
 			cost := fmt.Sprint(1 + s.random.Int64N(m.limits[0].Requests))
-			commands = append(commands, s.client.B().Evalsha().Sha1(sha).Numkeys(1).Key(keyspace.State(id(n))).
+			commands = append(commands, s.client.B().Evalsha().Sha1(sha).Numkeys(1).Key(
+				keyspace.State(id(n))).
 				Arg(valkey.BinaryString(program), cost, "0").Build())
 		}
 		if err := s.send(ctx, commands); err != nil {

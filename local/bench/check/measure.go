@@ -85,7 +85,8 @@ func (b *bench) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	limits := []limiter.Limit{{Requests: 100, Window: 10 * time.Second}, {Requests: 1000, Window: 10 * time.Minute}}
+	limits := []limiter.Limit{{Requests: 100, Window: 10 * time.Second},
+		{Requests: 1000, Window: 10 * time.Minute}}
 	set.Plans = []policy.Plan{{Name: "pro", Limits: limits}}
 	if _, err := registry.SaveSet(ctx, *set, edit); err != nil {
 		return err
@@ -102,10 +103,13 @@ func (b *bench) prepare(ctx context.Context) error {
 
 func eventOf(secret apikey.Secret) []byte {
 	event, _ := json.Marshal(map[string]any{ // texts always encode
-		"type": "REQUEST", "methodArn": "arn:aws:execute-api:us-east-1:123456789012:abcdef123/prod/GET/orders", "path": "/orders",
-		"headers": map[string]string{"x-api-key": secret.Reveal(), "accept": "*/*"},
+		"type":      "REQUEST",
+		"methodArn": "arn:aws:execute-api:us-east-1:123456789012:abcdef123/prod/GET/orders",
+		"path":      "/orders",
+		"headers":   map[string]string{"x-api-key": secret.Reveal(), "accept": "*/*"},
 		"requestContext": map[string]any{
-			"requestId": "c6af9ac6-7b61-11e6-9a41-93e8deadbeef", "identity": map[string]any{"sourceIp": "192.0.2.1"},
+			"requestId": "c6af9ac6-7b61-11e6-9a41-93e8deadbeef",
+			"identity":  map[string]any{"sourceIp": "192.0.2.1"},
 		},
 	})
 	return event
@@ -153,7 +157,8 @@ func (b *bench) trips(ctx context.Context) ([]figures.Figure, error) {
 			checks, echoes, pings = append(checks, check), append(echoes, echo), append(pings, ping)
 		}
 	}
-	check, echo, ping := figures.Quantile(checks, 0.5), figures.Quantile(echoes, 0.5), figures.Quantile(pings, 0.5)
+	check, echo, ping := figures.Quantile(checks, 0.5), figures.Quantile(echoes, 0.5),
+		figures.Quantile(pings, 0.5)
 	return []figures.Figure{
 		figures.Of("check.p50_us", micros(check), "µs"),
 		figures.Of("check.p99_us", micros(figures.Quantile(checks, 0.99)), "µs"),

@@ -37,16 +37,21 @@ func newRuntimeAPI() (*runtimeAPI, error) {
 	if err != nil {
 		return nil, fmt.Errorf("runtime API: %w", err)
 	}
-	r := &runtimeAPI{addr: listener.Addr().String(), events: make(chan []byte, 1), given: make(chan time.Time, 1), done: make(chan answered, 1)}
+	r := &runtimeAPI{addr: listener.Addr().String(), events: make(chan []byte, 1),
+		given: make(chan time.Time, 1), done: make(chan answered, 1)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", r.next)
-	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response", func(w http.ResponseWriter, q *http.Request) { r.answer(w, q, false) })
-	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/error", func(w http.ResponseWriter, q *http.Request) { r.answer(w, q, true) })
+	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response",
+		func(w http.ResponseWriter, q *http.Request) { r.answer(w, q, false) })
+	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/error",
+		func(w http.ResponseWriter, q *http.Request) { r.answer(w, q, true) })
 	mux.HandleFunc("POST /2020-01-01/extension/register", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Lambda-Extension-Identifier", "1")
 		_, _ = io.WriteString(w, "{}")
 	})
-	mux.HandleFunc("GET /2020-01-01/extension/event/next", func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })
+	mux.HandleFunc("GET /2020-01-01/extension/event/next", func(_ http.ResponseWriter, q *http.Request) {
+		<-q.Context().Done()
+	})
 	r.server = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
 	go func() { _ = r.server.Serve(listener) }()
 	return r, nil
@@ -101,7 +106,8 @@ func (r *runtimeAPI) wait(since time.Time) (time.Duration, []byte, error) {
 // start runs a function, whose variables are env.
 func (r *runtimeAPI) start(ctx context.Context, binary string, env []string) (*exec.Cmd, error) {
 	process := exec.CommandContext(ctx, binary)
-	lambda := []string{"AWS_LAMBDA_RUNTIME_API=" + r.addr, "AWS_LAMBDA_FUNCTION_NAME=check", "AWS_REGION=us-east-1", "_HANDLER=bootstrap"}
+	lambda := []string{"AWS_LAMBDA_RUNTIME_API=" + r.addr, "AWS_LAMBDA_FUNCTION_NAME=check",
+		"AWS_REGION=us-east-1", "_HANDLER=bootstrap"}
 	process.Env = slices.Concat(lambda, env)
 	process.Stderr = os.Stderr
 	if err := process.Start(); err != nil {

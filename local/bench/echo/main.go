@@ -10,5 +10,7 @@ import (
 )
 
 func main() {
-	lambda.Start(func(_ context.Context, event json.RawMessage) (json.RawMessage, error) { return event, nil })
+	lambda.Start(func(_ context.Context, event json.RawMessage) (json.RawMessage, error) {
+		return event, nil
+	})
 }

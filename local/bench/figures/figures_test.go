@@ -19,7 +19,8 @@ func TestPut(t *testing.T) {
 		figures []figures.Figure
 	}{
 		{"check.", []figures.Figure{{Name: "check.a", Value: 1, Unit: "ms"}}},
-		{"scale.", []figures.Figure{{Name: "scale.a", Value: 2, Unit: "bytes"}, {Name: "scale.b", Value: 3, Unit: "bytes"}}},
+		{"scale.", []figures.Figure{{Name: "scale.a", Value: 2, Unit: "bytes"},
+			{Name: "scale.b", Value: 3, Unit: "bytes"}}},
 		{"scale.", []figures.Figure{{Name: "scale.b", Value: 4, Unit: "bytes"}}},
 	} {
 		if err := figures.Put(file, put.prefix, put.figures); err != nil {

@@ -35,7 +35,8 @@ func serverCommand(t *testing.T) []string {
 
 // tiny is enough to send every kind of command.
 func tiny(t *testing.T) options {
-	return options{keys: 64, slice: 256, pairs: 5, repeats: 2, lead: 300 * time.Millisecond, server: serverCommand(t)}
+	return options{keys: 64, slice: 256, pairs: 5, repeats: 2, lead: 300 * time.Millisecond,
+		server: serverCommand(t)}
 }
 
 func newStadium(t *testing.T) (*stadium, *server) {
@@ -166,7 +167,8 @@ func TestSaturateNoticesWrongVerdicts(t *testing.T) {
 	}
 	defer pipes.close()
 	b := &bench{
-		measurement: &measurement{options: o, bytes: map[*contender]float64{}}, server: server, pipes: pipes, pings: pingLoad(),
+		measurement: &measurement{options: o, bytes: map[*contender]float64{}}, server: server, pipes: pipes,
+		pings:    pingLoad(),
 		subjects: []string{subject(librarySubjects, 0)}, progress: io.Discard,
 	}
 	c := contenders[0]
@@ -241,19 +243,23 @@ func TestTurningAt(t *testing.T) {
 		if window < shortest || window > 2*shortest || window%time.Millisecond != 0 {
 			t.Errorf("at %v: window %v", at, window)
 		}
-		if wait := turn.Sub(at); wait <= 0 || wait > time.Second || turn.UnixMilli()%window.Milliseconds() != 0 {
+		if wait := turn.Sub(at); wait <= 0 || wait > time.Second ||
+			turn.UnixMilli()%window.Milliseconds() != 0 {
 			t.Errorf("at %v: turns after %v", at, wait)
 		}
 	}
 }
 
 func TestParse(t *testing.T) {
-	o, err := parse([]string{"-short", "-only", "^log", "-o", "f", "-server", "taskset -c 0 valkey-server"}, io.Discard)
-	if err != nil || o.repeats != 3 || o.keys != 10_000 || o.output != "f" || !o.only.MatchString("log100") || o.only.MatchString("three_logs") ||
+	o, err := parse([]string{"-short", "-only", "^log", "-o", "f", "-server",
+		"taskset -c 0 valkey-server"}, io.Discard)
+	if err != nil || o.repeats != 3 || o.keys != 10_000 || o.output != "f" || !o.only.MatchString("log100") ||
+		o.only.MatchString("three_logs") ||
 		!slices.Equal(o.server, []string{"taskset", "-c", "0", "valkey-server"}) {
 		t.Errorf("got %+v, %v", o, err)
 	}
-	for _, wrong := range [][]string{{"-repeats", "36"}, {"-repeats", "-1"}, {"-only", "("}, {"-unknown"}, {"more"}} {
+	for _, wrong := range [][]string{{"-repeats", "36"}, {"-repeats", "-1"}, {"-only", "("},
+		{"-unknown"}, {"more"}} {
 		if _, err := parse(wrong, io.Discard); err == nil {
 			t.Errorf("%v: no error", wrong)
 		}

@@ -75,7 +75,8 @@ func (s *stadium) enter(c *contender) {
 func (s *stadium) valkeyGo(c *contender) (valkey.Client, error) {
 	s.enter(c)
 	client, err := valkey.NewClient(valkey.ClientOption{
-		InitAddress: []string{s.address}, SelectDB: c.database, ForceSingleClient: true, DisableCache: true, ClientSetInfo: valkey.DisableClientSetInfo,
+		InitAddress: []string{s.address}, SelectDB: c.database, ForceSingleClient: true, DisableCache: true,
+		ClientSetInfo: valkey.DisableClientSetInfo,
 		// One connection, whose first words are not in what is recorded.
 		PipelineMultiplex: -1,
 		Dialer:            net.Dialer{KeepAlive: -1}, // It would PING idle connections.
@@ -102,7 +103,8 @@ func (s *stadium) goRedis(c *contender) *goredis.Client {
 func (s *stadium) redigo(c *contender) *redis.Pool {
 	s.enter(c)
 	pool := &redis.Pool{MaxIdle: 1, DialContext: func(ctx context.Context) (redis.Conn, error) {
-		return redis.DialContext(ctx, "tcp", s.address, redis.DialDatabase(c.database), redis.DialContextFunc(c.recorder.dial))
+		return redis.DialContext(ctx, "tcp", s.address, redis.DialDatabase(c.database),
+			redis.DialContextFunc(c.recorder.dial))
 	}}
 	s.closers = append(s.closers, func() { _ = pool.Close() })
 	c.ping = func(context.Context) (err error) {

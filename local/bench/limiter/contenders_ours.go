@@ -71,33 +71,41 @@ func logs(s *stadium) []entry {
 			hot: one(limiter.MaxRequests, limiter.MaxRequests/3, limiter.MaxRequests/3),
 		},
 		{
-			contender: contender{name: "three_logs", note: "logs of 100 per 15 minutes, 1,000 per hour and 50,000 per day on one subject"},
-			allowed:   limits{three(s.window, limiter.Log, 100), 10, 60}, denied: limits{three(s.window, limiter.Log, 100), 100, 100},
+			contender: contender{name: "three_logs",
+				note: "logs of 100 per 15 minutes, 1,000 per hour and 50,000 per day on one subject"},
+			allowed: limits{three(s.window, limiter.Log, 100), 10, 60},
+			denied:  limits{three(s.window, limiter.Log, 100), 100, 100},
 		},
 	}
 }
 
 // counts lists the algorithms that keep no times. A limit of 1 is full after one call.
 func counts(s *stadium) []entry {
-	one := func(a limiter.Algorithm, requests int64) limits { return limits{limits: single(s.window, a, requests)} }
+	one := func(a limiter.Algorithm, requests int64) limits {
+		return limits{limits: single(s.window, a, requests)}
+	}
 	each := func(requests int64) limits { return limits{limits: three(s.window, limiter.Counter, requests)} }
 	return []entry{
 		{
 			contender: contender{name: "counter", note: "two-window counter", windows: true},
-			allowed:   one(limiter.Counter, limit), denied: one(limiter.Counter, denyLimit), hot: one(limiter.Counter, hotLimit),
+			allowed:   one(limiter.Counter, limit), denied: one(limiter.Counter, denyLimit),
+			hot: one(limiter.Counter, hotLimit),
 		},
 		{
 			contender: contender{name: "token_bucket", note: "GCRA"},
-			allowed:   limits{single(s.window, limiter.TokenBucket, limit), bucketFill, bucketFill}, denied: one(limiter.TokenBucket, denyLimit),
-			hot: one(limiter.TokenBucket, hotLimit),
+			allowed:   limits{single(s.window, limiter.TokenBucket, limit), bucketFill, bucketFill},
+			denied:    one(limiter.TokenBucket, denyLimit),
+			hot:       one(limiter.TokenBucket, hotLimit),
 		},
 		{
 			contender: contender{name: "fixed_window", note: "fixed window"},
-			allowed:   one(limiter.FixedWindow, limit), denied: one(limiter.FixedWindow, denyLimit), hot: one(limiter.FixedWindow, hotLimit),
+			allowed:   one(limiter.FixedWindow, limit), denied: one(limiter.FixedWindow, denyLimit),
+			hot: one(limiter.FixedWindow, hotLimit),
 		},
 		{
-			contender: contender{name: "three_counters", note: "the same three limits as counters", windows: true},
-			allowed:   each(limit), denied: each(denyLimit), hot: each(hotLimit),
+			contender: contender{name: "three_counters", note: "the same three limits as counters",
+				windows: true},
+			allowed: each(limit), denied: each(denyLimit), hot: each(hotLimit),
 		},
 	}
 }

@@ -38,7 +38,8 @@ func floor(s *stadium) ([]*contender, error) {
 			case incr:
 				return true, client.Do(ctx, client.B().Incr().Key(subject).Build()).Error()
 			default:
-				return true, script.Exec(ctx, client, []string{subject}, []string{"100", "900000", "1"}).Error()
+				return true, script.Exec(ctx, client, []string{subject},
+					[]string{"100", "900000", "1"}).Error()
 			}
 		}}
 	}
@@ -65,7 +66,8 @@ func renderings(s *stadium) ([]*contender, error) {
 }
 
 // scripted is a check by one script that answers with integers.
-func scripted(client valkey.Client, lua string, allowed func([]int64) bool, arguments func(subject string) (keys, arguments []string)) *check {
+func scripted(client valkey.Client, lua string, allowed func([]int64) bool,
+	arguments func(subject string) (keys, arguments []string)) *check {
 	script := valkey.NewLuaScript(lua)
 	return &check{
 		take: func(ctx context.Context, subject string) (bool, error) {
@@ -105,38 +107,46 @@ func decimals(values ...int64) []string {
 }
 
 func upstash(s *stadium) (*contender, error) {
-	c := &contender{name: "upstash", note: "Upstash's sliding window of two counters, approximate, client's clock", windows: true}
+	c := &contender{name: "upstash",
+		note: "Upstash's sliding window of two counters, approximate, client's clock", windows: true}
 	client, err := s.valkeyGo(c)
 	if err != nil {
 		return nil, err
 	}
 	window := s.window.Milliseconds()
 	return c.limited(func(limit int) (*check, error) {
-		return scripted(client, upstashLua, func(reply []int64) bool { return reply[0] >= 0 }, func(subject string) ([]string, []string) {
+		return scripted(client, upstashLua, func(reply []int64) bool {
+			return reply[0] >= 0
+		}, func(subject string) ([]string, []string) {
 			now := millis()
 			prefix := "@upstash/ratelimit:" + subject + ":"
-			return []string{prefix + strconv.FormatInt(now/window, 10), prefix + strconv.FormatInt(now/window-1, 10)},
+			return []string{prefix + strconv.FormatInt(now/window, 10),
+					prefix + strconv.FormatInt(now/window-1, 10)},
 				decimals(int64(limit), now, window, 1)
 		}), nil
 	})
 }
 
 func twoKeyCounter(s *stadium) (*contender, error) {
-	c := &contender{name: "two_key", note: "a counter in two keys that the script names, approximate, client's clock", windows: true}
+	c := &contender{name: "two_key",
+		note: "a counter in two keys that the script names, approximate, client's clock", windows: true}
 	client, err := s.valkeyGo(c)
 	if err != nil {
 		return nil, err
 	}
 	window := s.window.Milliseconds()
 	return c.limited(func(limit int) (*check, error) {
-		return scripted(client, twoKeyLua, func(reply []int64) bool { return reply[0] == 1 }, func(subject string) ([]string, []string) {
+		return scripted(client, twoKeyLua, func(reply []int64) bool {
+			return reply[0] == 1
+		}, func(subject string) ([]string, []string) {
 			return []string{"ratelimit:" + subject}, decimals(window, int64(limit), millis())
 		}), nil
 	})
 }
 
 func envoy(s *stadium) (*contender, error) {
-	c := &contender{name: "envoy", note: "Envoy's INCRBY and EXPIRE in one flush, fixed window, not atomic, client's clock"}
+	c := &contender{name: "envoy",
+		note: "Envoy's INCRBY and EXPIRE in one flush, fixed window, not atomic, client's clock"}
 	client, err := s.valkeyGo(c)
 	if err != nil {
 		return nil, err
@@ -148,7 +158,8 @@ func envoy(s *stadium) (*contender, error) {
 			take: func(ctx context.Context, subject string) (bool, error) {
 				now := millis()
 				key := "domain_customer_" + subject + "_" + strconv.FormatInt(now-now%window, 10)
-				results := client.DoMulti(ctx, client.B().Incrby().Key(key).Increment(1).Build(), client.B().Expire().Key(key).Seconds(seconds).Build())
+				results := client.DoMulti(ctx, client.B().Incrby().Key(key).Increment(1).Build(),
+					client.B().Expire().Key(key).Seconds(seconds).Build())
 				count, err := results[0].AsInt64()
 				if err == nil {
 					err = results[1].Error()
@@ -163,14 +174,17 @@ func envoy(s *stadium) (*contender, error) {
 // zsetLog keeps a member for each call. Calls within a millisecond would have one member,
 // so their clock advances with each.
 func zsetLog(s *stadium, name string, limit, keys int) (*contender, error) {
-	c := &contender{name: name, note: fmt.Sprintf("a log in a sorted set, limit %d, client's clock", limit), keys: keys, stamped: true}
+	c := &contender{name: name, note: fmt.Sprintf("a log in a sorted set, limit %d, client's clock", limit),
+		keys: keys, stamped: true}
 	client, err := s.valkeyGo(c)
 	if err != nil {
 		return nil, err
 	}
 	seconds, last := int64(s.window/time.Second), int64(0)
 	side := func(from, to int) *check {
-		check := scripted(client, zsetLua, func(reply []int64) bool { return reply[0] == 1 }, func(subject string) ([]string, []string) {
+		check := scripted(client, zsetLua, func(reply []int64) bool {
+			return reply[0] == 1
+		}, func(subject string) ([]string, []string) {
 			last = max(last+1, millis())
 			return []string{"ratelimit:sliding:" + subject}, decimals(int64(limit), seconds, last)
 		})

@@ -25,7 +25,8 @@ const (
 // peers lists published limiters for Go, each with the client that it is made for.
 func peers(s *stadium) ([]*contender, error) {
 	var contenders []*contender
-	for _, enter := range []func(*stadium) (*contender, error){valkeyLimiter, redisRate, ulule, throttle, redisStore} {
+	for _, enter := range []func(*stadium) (*contender, error){valkeyLimiter, redisRate, ulule,
+		throttle, redisStore} {
 		c, err := enter(s)
 		if err != nil {
 			return nil, err
@@ -48,14 +49,17 @@ func (c *contender) limited(with func(limit int) (*check, error)) (*contender, e
 }
 
 func valkeyLimiter(s *stadium) (*contender, error) {
-	c := &contender{name: "valkeylimiter", note: "valkey-go's fixed window from the first call, client's clock"}
+	c := &contender{name: "valkeylimiter",
+		note: "valkey-go's fixed window from the first call, client's clock"}
 	client, err := s.valkeyGo(c)
 	if err != nil {
 		return nil, err
 	}
 	return c.limited(func(limit int) (*check, error) {
 		l, err := valkeylimiter.NewRateLimiter(valkeylimiter.RateLimiterOption{
-			ClientBuilder: func(valkey.ClientOption) (valkey.Client, error) { return client, nil }, Limit: limit, Window: s.window,
+			ClientBuilder: func(valkey.ClientOption) (valkey.Client, error) {
+				return client, nil
+			}, Limit: limit, Window: s.window,
 		})
 		if err != nil {
 			return nil, err
@@ -119,14 +123,17 @@ func ulule(s *stadium) (*contender, error) {
 }
 
 func throttle(s *stadium) (*contender, error) {
-	c := &contender{name: "throttled", note: "throttled/throttled, GCRA in the client by compare-and-swap, two round trips when allowed", dialogue: true}
+	c := &contender{name: "throttled",
+		note:     "throttled/throttled, GCRA in the client by compare-and-swap, two round trips when allowed",
+		dialogue: true}
 	store, err := throttledstore.NewCtx(s.goRedis(c), "throttled:")
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.name, err)
 	}
 	return c.limited(func(most int) (*check, error) {
 		interval := s.window / time.Duration(most)
-		l, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{MaxRate: throttled.PerDuration(most, s.window), MaxBurst: most - 1})
+		l, err := throttled.NewGCRARateLimiterCtx(store,
+			throttled.RateQuota{MaxRate: throttled.PerDuration(most, s.window), MaxBurst: most - 1})
 		if err != nil {
 			return nil, err
 		}
@@ -158,10 +165,13 @@ var errTake = errors.New("the store refused a token without an error")
 
 func redisStore(s *stadium) (*contender, error) {
 	// Its own pool opens a connection for each call.
-	c := &contender{name: "go_redisstore", note: "sethvargo/go-redisstore, fixed window from the first call, client's clock, given a lasting connection"}
+	c := &contender{name: "go_redisstore",
+		note: "sethvargo/go-redisstore, fixed window from the first call, client's clock, given a lasting " +
+			"connection"}
 	pool := s.redigo(c)
 	return c.limited(func(limit int) (*check, error) {
-		store, err := redisstore.NewWithPool(&redisstore.Config{Tokens: uint64(limit), Interval: s.window}, pool)
+		store, err := redisstore.NewWithPool(&redisstore.Config{Tokens: uint64(limit),
+			Interval: s.window}, pool)
 		if err != nil {
 			return nil, err
 		}

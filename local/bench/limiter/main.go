@@ -23,7 +23,8 @@ import (
 )
 
 func main() {
-	if err := run(context.Background(), os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
+	if err := run(context.Background(), os.Args[1:], os.Stdout, os.Stderr); err != nil &&
+		!errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
@@ -51,10 +52,13 @@ func parse(arguments []string, errors io.Writer) (options, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(errors)
 	short := flags.Bool("short", false, "one quick pass over fewer keys: a look, no figures to quote")
-	only := flags.String("only", "", "measure only contenders whose name matches this `regexp`, and what their ratios refer to")
-	flags.IntVar(&o.repeats, "repeats", 0, fmt.Sprintf("turns of each contender, 1 to %d (default 15, with -short 3)", maxRepeats))
+	only := flags.String("only", "",
+		"measure only contenders whose name matches this `regexp`, and what their ratios refer to")
+	flags.IntVar(&o.repeats, "repeats",
+		0, fmt.Sprintf("turns of each contender, 1 to %d (default 15, with -short 3)", maxRepeats))
 	flags.StringVar(&o.output, "o", "bench.json", "`file` for the figures")
-	server := flags.String("server", "valkey-server", "`command` that starts the server; its settings are added")
+	server := flags.String("server", "valkey-server",
+		"`command` that starts the server; its settings are added")
 	if err := flags.Parse(arguments); err != nil {
 		return o, err
 	}

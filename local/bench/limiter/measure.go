@@ -23,10 +23,18 @@ type scenario struct {
 }
 
 var (
-	spread    = scenario{name: "", check: func(c *contender) *check { return c.allowed }, purpose: allowedSubjects, allowed: true}
-	denied    = scenario{name: "denied_", check: func(c *contender) *check { return c.denied }, purpose: deniedSubjects}
-	hot       = scenario{name: "hot_", check: func(c *contender) *check { return c.hot }, purpose: hotSubject, single: true, allowed: true}
-	hotDenied = scenario{name: "hot_denied_", check: func(c *contender) *check { return c.denied }, purpose: deniedSubjects, single: true}
+	spread = scenario{name: "", check: func(c *contender) *check {
+		return c.allowed
+	}, purpose: allowedSubjects, allowed: true}
+	denied = scenario{name: "denied_", check: func(c *contender) *check {
+		return c.denied
+	}, purpose: deniedSubjects}
+	hot = scenario{name: "hot_", check: func(c *contender) *check {
+		return c.hot
+	}, purpose: hotSubject, single: true, allowed: true}
+	hotDenied = scenario{name: "hot_denied_", check: func(c *contender) *check {
+		return c.denied
+	}, purpose: deniedSubjects, single: true}
 )
 
 // slice is one turn of a contender on a saturated server. Times are microseconds per
@@ -97,9 +105,11 @@ func measure(ctx context.Context, o options, progress io.Writer) (*measurement, 
 var errLate = errors.New("the windows turned before there was a call in each")
 
 // attempt measures with windows that turn after the lead, or fails with errLate.
-func attempt(ctx context.Context, server *server, o options, lead time.Duration, progress io.Writer) (*measurement, error) {
+func attempt(ctx context.Context, server *server, o options, lead time.Duration,
+	progress io.Writer) (*measurement, error) {
 	window, turn := turningAt(time.Now().Add(lead))
-	m := &measurement{options: o, version: server.version, window: window, bytes: map[*contender]float64{}, allocations: map[*contender]float64{}}
+	m := &measurement{options: o, version: server.version, window: window, bytes: map[*contender]float64{},
+		allocations: map[*contender]float64{}}
 	b := &bench{measurement: m, server: server, turn: turn, pings: pingLoad(), progress: progress}
 	s := &stadium{address: server.address, window: window, keys: o.keys}
 	defer s.close()
@@ -239,7 +249,8 @@ func (b *bench) saturate(ctx context.Context, c *contender, s scenario, round in
 	n := float64(len(b.load.ends))
 	b.slices = append(b.slices, slice{
 		contender: c, scenario: s.name, probe: len(b.probes) - 1,
-		rate: n / o.elapsed.Seconds(), command: account.of(commands), processor: micros(account.processor) / n,
+		rate: n / o.elapsed.Seconds(), command: account.of(commands),
+		processor: micros(account.processor) / n,
 	})
 	return b.probe()
 }

@@ -14,7 +14,8 @@ const (
 // prepare makes every subject what its checks need: known, half full or full. It returns
 // false when the windows turned too early.
 func (b *bench) prepare(ctx context.Context) (inTime bool, err error) {
-	_, _ = fmt.Fprintf(b.progress, "preparing %d contenders with up to %d subjects each\n", len(b.contenders), b.keys)
+	_, _ = fmt.Fprintf(b.progress, "preparing %d contenders with up to %d subjects each\n",
+		len(b.contenders), b.keys)
 	for _, c := range b.contenders {
 		if err := b.warm(ctx, c); err != nil {
 			return false, fmt.Errorf("%s, first call: %w", c.name, err)
@@ -126,7 +127,9 @@ func (b *bench) recordFills(ctx context.Context, c *contender, check *check) ([]
 	for i := range templates {
 		name := b.freshSubject()
 		var err error
-		if templates[i], err = c.recorder.record(name, c.keyless, func() error { return check.fillOnce(ctx, name, i) }); err != nil {
+		if templates[i], err = c.recorder.record(name, c.keyless, func() error {
+			return check.fillOnce(ctx, name, i)
+		}); err != nil {
 			return nil, err
 		}
 	}

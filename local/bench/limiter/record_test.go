@@ -18,9 +18,10 @@ func TestTemplates(t *testing.T) {
 		sent, want string
 		keyless    bool
 	}{
-		"named twice": {get("a:"+first+":1") + get("b:"+first), get("a:"+second+":1") + get("b:"+second), false},
-		"hashed":      {get("p{" + hash + "}"), get("p{" + second + "}"), false},
-		"no key":      {"*1\r\n$4\r\nPING\r\n", "*1\r\n$4\r\nPING\r\n", true},
+		"named twice": {get("a:"+first+":1") + get("b:"+first),
+			get("a:"+second+":1") + get("b:"+second), false},
+		"hashed": {get("p{" + hash + "}"), get("p{" + second + "}"), false},
+		"no key": {"*1\r\n$4\r\nPING\r\n", "*1\r\n$4\r\nPING\r\n", true},
 	} {
 		r := &recorder{}
 		r.hear([]byte("before"))
@@ -48,10 +49,13 @@ func TestTemplates(t *testing.T) {
 
 func TestRecordFails(t *testing.T) {
 	failure := errors.New("failure")
-	if _, err := (&recorder{}).record(subject(librarySubjects, 1), false, func() error { return failure }); !errors.Is(err, failure) {
+	if _, err := (&recorder{}).record(subject(librarySubjects, 1), false, func() error {
+		return failure
+	}); !errors.Is(err, failure) {
 		t.Errorf("got %v", err)
 	}
-	for _, sent := range []string{get("other"), get("{short}"), get("{" + strings.Repeat("h", subjectLen+1) + "}")} {
+	for _, sent := range []string{get("other"), get("{short}"),
+		get("{" + strings.Repeat("h", subjectLen+1) + "}")} {
 		r := &recorder{}
 		_, err := r.record(subject(librarySubjects, 1), false, func() error {
 			r.hear([]byte(sent))
@@ -64,7 +68,8 @@ func TestRecordFails(t *testing.T) {
 }
 
 func TestSubjects(t *testing.T) {
-	names := map[string]bool{subject(allowedSubjects, 0): true, subject(allowedSubjects, 9_999_999): true, subject(deniedSubjects, 0): true}
+	names := map[string]bool{subject(allowedSubjects, 0): true, subject(allowedSubjects, 9_999_999): true,
+		subject(deniedSubjects, 0): true}
 	if len(names) != 3 {
 		t.Errorf("two subjects have one name: %v", names)
 	}

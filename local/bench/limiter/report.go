@@ -76,13 +76,17 @@ func (r *report) cell(contender, what, format string) string {
 }
 
 func (r *report) printRates(out io.Writer) {
-	title := "Saturated: checks per second over %d connections with %d in flight each; busy is the server, E is evalsha, hot is a single subject"
+	title := "Saturated: checks per second over %d connections with %d in flight each; busy is the server, " +
+		"E is evalsha, hot is a single subject"
 	t := table(out, fmt.Sprintf(title, connections, depth),
-		"", "subjects", "allowed/s", "±", "busy", "×E", "×Upstash", "denied/s", "×E", "hot allowed/s", "×E", "hot denied/s", "×E")
+		"", "subjects", "allowed/s", "±", "busy", "×E", "×Upstash", "denied/s", "×E", "hot allowed/s", "×E",
+		"hot denied/s", "×E")
 	for _, c := range r.contenders {
 		name := c.name
-		row(t, name, fmt.Sprint(c.keys), r.cell(name, "rate", "%.0f"), r.spread(name), r.busy(name), r.cell(name, "rate_vs_evalsha", "%.3f"),
-			r.cell(name, "rate_vs_upstash", "%.2f"), r.cell(name, "denied_rate", "%.0f"), r.cell(name, "denied_rate_vs_evalsha", "%.3f"),
+		row(t, name, fmt.Sprint(c.keys), r.cell(name, "rate", "%.0f"), r.spread(name), r.busy(name),
+			r.cell(name, "rate_vs_evalsha", "%.3f"),
+			r.cell(name, "rate_vs_upstash", "%.2f"), r.cell(name, "denied_rate", "%.0f"),
+			r.cell(name, "denied_rate_vs_evalsha", "%.3f"),
 			r.cell(name, "hot_rate", "%.0f"), r.cell(name, "hot_rate_vs_evalsha", "%.3f"),
 			r.cell(name, "hot_denied_rate", "%.0f"), r.cell(name, "hot_denied_rate_vs_evalsha", "%.3f"))
 	}
@@ -109,13 +113,16 @@ func (r *report) busy(contender string) string {
 }
 
 func (r *report) printCosts(out io.Writer) {
-	t := table(out, "Server time per check (µs) of its commands and of its process; one call in flight (µs) and relative to PING by the same client",
-		"", "allowed", "process", "denied", "process", "p50", "÷PING", "p99", "÷PING", "denied p50", "÷PING", "allocations", "bytes per key")
+	t := table(out, "Server time per check (µs) of its commands and of its process; one call in flight "+
+		"(µs) and relative to PING by the same client",
+		"", "allowed", "process", "denied", "process", "p50", "÷PING", "p99", "÷PING", "denied p50", "÷PING",
+		"allocations", "bytes per key")
 	for _, c := range r.contenders {
 		name := c.name
 		row(t, name, r.cell(name, "cpu_us", "%.2f"), r.cell(name, "process_us", "%.2f"),
 			r.cell(name, "denied_cpu_us", "%.2f"), r.cell(name, "denied_process_us", "%.2f"),
-			r.cell(name, "p50_us", "%.0f"), r.cell(name, "p50_vs_ping", "%.2f"), r.cell(name, "p99_us", "%.0f"), r.cell(name, "p99_vs_ping", "%.2f"),
+			r.cell(name, "p50_us", "%.0f"), r.cell(name, "p50_vs_ping", "%.2f"),
+			r.cell(name, "p99_us", "%.0f"), r.cell(name, "p99_vs_ping", "%.2f"),
 			r.cell(name, "denied_p50_us", "%.0f"), r.cell(name, "denied_p50_vs_ping", "%.2f"),
 			r.cell(name, "allocs", "%.0f"), r.cell(name, "bytes", "%.0f"))
 	}

@@ -28,7 +28,8 @@ func TestReplies(t *testing.T) {
 				t.Errorf("%q: %d bytes have size %d, %v", c.reply, i, size, err)
 			}
 		}
-		if size, err := replySize(append(slices.Clone(whole), "+more\r\n"...)); err != nil || size != len(whole) {
+		if size, err := replySize(append(slices.Clone(whole), "+more\r\n"...)); err != nil ||
+			size != len(whole) {
 			t.Errorf("%q: size %d, %v", c.reply, size, err)
 		}
 		if got := leaves(whole); !slices.Equal(got, c.want) {

@@ -52,7 +52,8 @@ func launch(words []string) (*server, error) {
 		return nil, err
 	}
 	_, port, _ := net.SplitHostPort(address) // It came from a listener.
-	words = append(append([]string{"-c", lifeline, "sh"}, words...), "--port", port, "--bind", "127.0.0.1", "--dir", os.TempDir(),
+	words = append(append([]string{"-c", lifeline, "sh"}, words...), "--port", port, "--bind", "127.0.0.1",
+		"--dir", os.TempDir(),
 		"--save", "", "--appendonly", "no", "--databases", strconv.Itoa(databases))
 	s := &server{address: address, command: exec.Command("sh", words...)} //nolint:gosec // The operator names the server.
 	if s.input, err = s.command.StdinPipe(); err != nil {
@@ -97,7 +98,8 @@ func awaitReady(output io.Reader) error {
 
 func (s *server) connect(ctx context.Context) error {
 	var err error
-	s.admin, err = valkey.NewClient(valkey.ClientOption{InitAddress: []string{s.address}, ForceSingleClient: true, DisableCache: true})
+	s.admin, err = valkey.NewClient(valkey.ClientOption{InitAddress: []string{s.address},
+		ForceSingleClient: true, DisableCache: true})
 	if err != nil {
 		s.stop()
 		return fmt.Errorf("connect to the server: %w", err)

@@ -31,7 +31,8 @@ const (
 )
 
 func summarize(m *measurement) *report {
-	r := &report{measurement: m, values: map[string]float64{}, spreads: map[string]float64{}, usual: quantile(m.probes, 0.5)}
+	r := &report{measurement: m, values: map[string]float64{}, spreads: map[string]float64{},
+		usual: quantile(m.probes, 0.5)}
 	for _, c := range m.contenders {
 		for _, s := range []scenario{spread, denied, hot, hotDenied} {
 			r.addRates(c, s.name)
@@ -91,11 +92,14 @@ func (r *report) addRates(c *contender, scenario string) {
 	if len(turns) == 0 {
 		return
 	}
-	turns, leftOut := undisturbed(turns, func(s slice) bool { return r.slowAt(s.probe) || s.rate*s.processor/1e6 < idle })
+	turns, leftOut := undisturbed(turns, func(s slice) bool {
+		return r.slowAt(s.probe) || s.rate*s.processor/1e6 < idle
+	})
 	r.disturbed += leftOut
 	var rates, commands, processors []float64
 	for _, s := range turns {
-		rates, commands, processors = append(rates, s.rate), append(commands, s.command), append(processors, s.processor)
+		rates, commands, processors = append(rates, s.rate), append(commands, s.command),
+			append(processors, s.processor)
 	}
 	rate := quantile(rates, 0.5)
 	r.add(c.name, scenario+"rate", math.Round(rate), "1/s")
@@ -118,7 +122,8 @@ func (r *report) addTrips(c *contender, scenario string) {
 	r.disturbed += leftOut
 	var calls, pings, commands []float64
 	for _, t := range turns {
-		calls, pings, commands = appendMicros(calls, t.calls), appendMicros(pings, t.pings), append(commands, t.command)
+		calls, pings, commands = appendMicros(calls, t.calls), appendMicros(pings, t.pings),
+			append(commands, t.command)
 	}
 	r.add(c.name, scenario+"p50_us", quantile(calls, 0.5), "us")
 	r.add(c.name, scenario+"p50_vs_ping", quantile(calls, 0.5)/quantile(pings, 0.5), "ratio")

@@ -42,7 +42,8 @@ func measured(all bool) *measurement {
 		{contender: c, rate: 3, processor: 1000, probe: 3}, // The server waited for something else.
 	}
 	if !all {
-		m.slices = append(m.slices, slice{contender: c, rate: 300, processor: 3200, probe: 0}, slice{contender: c, rate: 500, processor: 2000, probe: 4})
+		m.slices = append(m.slices, slice{contender: c, rate: 300, processor: 3200, probe: 0},
+			slice{contender: c, rate: 500, processor: 2000, probe: 4})
 	}
 	m.trips = []trips{
 		{contender: c, calls: []time.Duration{30, 10, 20}, pings: []time.Duration{10, 10, 10}, probe: 6},
@@ -56,14 +57,16 @@ func TestDisturbedTurnsAreLeftOut(t *testing.T) {
 	r := summarize(measured(false))
 	for name, want := range map[string]float64{
 		"limiter.log100.rate": 400, "limiter.log100.process_us": 2600, "limiter.log100.rate_vs_evalsha": 0.4,
-		"limiter.log100.p50_vs_ping": 2, "limiter.log100.p99_vs_ping": 2.98, "limiter.log100.bytes": 600, "limiter.log100.allocs": 5,
+		"limiter.log100.p50_vs_ping": 2, "limiter.log100.p99_vs_ping": 2.98, "limiter.log100.bytes": 600,
+		"limiter.log100.allocs": 5,
 	} {
 		if got := r.values[name]; got != want {
 			t.Errorf("%s = %v, want %v", name, got, want)
 		}
 	}
 	if r.disturbed != 3 {
-		t.Errorf("%d turns were disturbed, want 3: before the slow probe, after it, and with an idle server", r.disturbed)
+		t.Errorf("%d turns were disturbed, want 3: before the slow probe, after it, and with an idle server",
+			r.disturbed)
 	}
 }
 
@@ -84,7 +87,8 @@ func TestGoalsArePrinted(t *testing.T) {
 	} {
 		found := false
 		for line := range strings.Lines(out.String()) {
-			found = found || strings.Contains(line, want.goal) && strings.HasSuffix(strings.TrimSpace(line), want.verdict)
+			found = found || strings.Contains(line, want.goal) &&
+				strings.HasSuffix(strings.TrimSpace(line), want.verdict)
 		}
 		if !found {
 			t.Errorf("%q is not %s in:\n%s", want.goal, want.verdict, out.String())

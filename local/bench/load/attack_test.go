@@ -44,7 +44,8 @@ func TestStallShowsInAllCallsThatItDelays(t *testing.T) {
 	c := &fakeClock{now: time.Hour}
 	all := newTally(c.Now(), 10*time.Second, expectAll)
 	a := &attack{
-		clock: c, schedule: constant(100), duration: 10 * time.Second, patience: time.Second, workers: 1, done: all.add,
+		clock: c, schedule: constant(100), duration: 10 * time.Second, patience: time.Second, workers: 1,
+		done: all.add,
 		call: func(_ context.Context, n int64) outcome {
 			c.pass(time.Millisecond)
 			if n == 200 {
@@ -56,7 +57,8 @@ func TestStallShowsInAllCallsThatItDelays(t *testing.T) {
 	if unsent := a.run(t.Context()); unsent != 0 || len(all.outcomes) != 1000 {
 		t.Fatalf("%d calls, %d never sent; want 1000, 0", len(all.outcomes), unsent)
 	}
-	if p90, p99 := quantile(all.latency, 90), quantile(all.latency, 99); p90 < 50*time.Millisecond || p99 < 800*time.Millisecond {
+	if p90, p99 := quantile(all.latency, 90), quantile(all.latency, 99); p90 < 50*time.Millisecond ||
+		p99 < 800*time.Millisecond {
 		t.Errorf("p90 %s, p99 %s: the stall is hidden", p90, p99)
 	}
 	if p99 := quantile(all.service, 99); p99 > 2*time.Millisecond {
@@ -64,7 +66,8 @@ func TestStallShowsInAllCallsThatItDelays(t *testing.T) {
 	}
 	// The n-th call after the stall was due n/100 s later and is answered n ms later.
 	for n, want := range map[int]time.Duration{
-		200: 1001 * time.Millisecond, 201: 992 * time.Millisecond, 250: 551 * time.Millisecond, 500: time.Millisecond,
+		200: 1001 * time.Millisecond, 201: 992 * time.Millisecond, 250: 551 * time.Millisecond,
+		500: time.Millisecond,
 	} {
 		if got := all.outcomes[n].took(); got != want {
 			t.Errorf("call %d took %s, want %s", n, got, want)
@@ -77,7 +80,8 @@ func TestUnsentCallsAreCounted(t *testing.T) {
 	c := &fakeClock{}
 	calls := 0
 	a := &attack{
-		clock: c, schedule: constant(10), duration: 10 * time.Second, patience: 5 * time.Second, workers: 1, done: func(outcome) { calls++ },
+		clock: c, schedule: constant(10), duration: 10 * time.Second, patience: 5 * time.Second, workers: 1,
+		done: func(outcome) { calls++ },
 		call: func(context.Context, int64) outcome {
 			c.pass(time.Second)
 			return outcome{}
@@ -94,7 +98,9 @@ func TestStop(t *testing.T) {
 	c := &fakeClock{}
 	var done []outcome
 	a := &attack{
-		clock: c, schedule: constant(10), duration: time.Hour, workers: 1, done: func(o outcome) { done = append(done, o) },
+		clock: c, schedule: constant(10), duration: time.Hour, workers: 1, done: func(o outcome) {
+			done = append(done, o)
+		},
 		call: func(ctx context.Context, n int64) outcome {
 			if n == 7 {
 				stop()
@@ -116,7 +122,8 @@ func TestWorkersShareTheSchedule(t *testing.T) {
 	var mu sync.Mutex
 	var made []int64
 	a := &attack{
-		clock: wallClock{time.Now()}, schedule: constant(100_000), duration: 20 * time.Millisecond, patience: time.Hour, workers: 50,
+		clock: wallClock{time.Now()}, schedule: constant(100_000), duration: 20 * time.Millisecond,
+		patience: time.Hour, workers: 50,
 		done: func(outcome) {},
 		call: func(_ context.Context, n int64) outcome {
 			mu.Lock()
@@ -137,7 +144,8 @@ func TestAroundBoundaries(t *testing.T) {
 	const rate, window, reach, first = 100, 2 * time.Second, 200 * time.Millisecond, 700 * time.Millisecond
 	s := around(rate, window, reach, first)
 	for n, want := range map[int64]time.Duration{
-		0: 500 * time.Millisecond, 20: 700 * time.Millisecond, 39: 890 * time.Millisecond, 40: 2500 * time.Millisecond, 60: 2700 * time.Millisecond,
+		0: 500 * time.Millisecond, 20: 700 * time.Millisecond, 39: 890 * time.Millisecond,
+		40: 2500 * time.Millisecond, 60: 2700 * time.Millisecond,
 		400: 20500 * time.Millisecond,
 	} {
 		if got := s(n); got != want {
@@ -146,7 +154,8 @@ func TestAroundBoundaries(t *testing.T) {
 	}
 	epoch := time.Unix(1_000_000_000, 0) // a boundary of every window that divides 10 s
 	for offset, want := range map[time.Duration]time.Duration{
-		0: 2 * time.Second, 100 * time.Millisecond: 1900 * time.Millisecond, 1800 * time.Millisecond: 200 * time.Millisecond,
+		0: 2 * time.Second, 100 * time.Millisecond: 1900 * time.Millisecond,
+		1800 * time.Millisecond: 200 * time.Millisecond,
 		1900 * time.Millisecond: 2100 * time.Millisecond,
 	} {
 		if got := firstBoundary(epoch.Add(offset), window, reach); got != want {

@@ -60,7 +60,8 @@ func sustained(first float64, keepsUp func(perSecond float64) (bool, error)) (fl
 		}
 		perSecond *= slower
 	}
-	return 0, fmt.Errorf("calls queue at %.0f a second, and at every higher rate that was tried: give -rate as a number", perSecond/slower)
+	return 0, fmt.Errorf("calls queue at %.0f a second, and at every higher rate that was tried: give "+
+		"-rate as a number", perSecond/slower)
 }
 
 // closed calls as fast as the callers come back, and returns the rate.

@@ -41,7 +41,9 @@ func TestSustained(t *testing.T) {
 	if want := 1000 * slower * slower; err != nil || math.Abs(rate-want) > 1e-6 {
 		t.Errorf("%f, %v; want %f", rate, err, want)
 	}
-	if _, err := sustained(1000, func(float64) (bool, error) { return false, nil }); err == nil || !strings.Contains(err.Error(), "-rate") {
+	if _, err := sustained(1000, func(float64) (bool, error) {
+		return false, nil
+	}); err == nil || !strings.Contains(err.Error(), "-rate") {
 		t.Errorf("a target that never keeps up: %v", err)
 	}
 }

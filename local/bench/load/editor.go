@@ -77,12 +77,16 @@ func (e *editor) run(ctx context.Context, c clock) (made int, err error) {
 
 func (e *editor) edit(ctx context.Context, c clock, requests int64) error {
 	for _, p := range e.plans {
-		if err := timed(c, p.edits, requests, func() error { return e.savePlan(ctx, p, requests) }); err != nil {
+		if err := timed(c, p.edits, requests, func() error {
+			return e.savePlan(ctx, p, requests)
+		}); err != nil {
 			return err
 		}
 	}
 	for _, k := range e.keys {
-		if err := timed(c, k.edits, requests, func() error { return e.override(ctx, k, requests) }); err != nil {
+		if err := timed(c, k.edits, requests, func() error {
+			return e.override(ctx, k, requests)
+		}); err != nil {
 			return err
 		}
 	}
@@ -120,6 +124,7 @@ func (e *editor) override(ctx context.Context, k editedKey, requests int64) erro
 		return err
 	}
 	k.limit.Requests = requests
-	_, err = e.store.SetOverride(ctx, k.id, key.Version, &policy.Override{Limits: []limiter.Limit{k.limit}, Reason: byLoad.Reason}, byLoad)
+	_, err = e.store.SetOverride(ctx, k.id, key.Version,
+		&policy.Override{Limits: []limiter.Limit{k.limit}, Reason: byLoad.Reason}, byLoad)
 	return err
 }

@@ -64,15 +64,20 @@ func (o *options) flags(r *raw) *flag.FlagSet {
 	f := flag.NewFlagSet("load", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // run prints errors and help itself
 	f.StringVar(&r.scenario, "scenario", "steady", "what is called, and how: see below")
-	f.StringVar(&r.rate, "rate", "80%", "calls a `second`, or a part of what a calibration of up to two minutes finds the target to keep up with")
+	f.StringVar(&r.rate, "rate", "80%",
+		"calls a `second`, or a part of what a calibration of up to two minutes finds the target to keep "+
+			"up with")
 	f.DurationVar(&o.duration, "duration", 30*time.Second, "how long calls become due")
 	f.StringVar(&o.report, "report", "", "`file` for a report in HTML")
 	f.StringVar(&o.json, "json", "", "`file` for the figures in JSON")
 	f.StringVar(&o.target, "target", "", "`URL` to call, instead of a gateway of its own")
 	f.Var(&o.keys, "key", "an API `key` for -target; repeat it for more")
-	f.StringVar(&r.limit, "limit", "", "the `limits` of those keys, such as 100/10s,1000/10m, when the answers do not tell them")
-	f.StringVar(&o.api, "api", "rest", "the target is a `rest` or an http API, which says 403 where the other says 429")
-	f.IntVar(&o.workers, "in-flight", 256, "most calls under way at once; others that are due wait, and their latency shows it")
+	f.StringVar(&r.limit, "limit", "",
+		"the `limits` of those keys, such as 100/10s,1000/10m, when the answers do not tell them")
+	f.StringVar(&o.api, "api", "rest",
+		"the target is a `rest` or an http API, which says 403 where the other says 429")
+	f.IntVar(&o.workers, "in-flight", 256,
+		"most calls under way at once; others that are due wait, and their latency shows it")
 	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long a call may take")
 	f.IntVar(&o.environments, "environments", 4, "most processes of the check function, without -target")
 	f.BoolVar(&o.noFreeze, "no-freeze", false, "let functions run between calls, where Lambda freezes them")
@@ -210,7 +215,8 @@ func binFolder() string {
 // usage is the text of -h.
 func usage() string {
 	var text strings.Builder
-	text.WriteString(`Calls a gateway at an even rate that does not depend on its answers, and checks that no rolling window held more than its limit.
+	text.WriteString(
+		`Calls a gateway at an even rate that does not depend on its answers, and checks that no rolling window held more than its limit.
 Without -target it starts a gateway of its own: the built Lambda functions behind the emulators, on a valkey-server found on PATH.
 Ctrl-C ends it with a report of what was done.
 

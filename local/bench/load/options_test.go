@@ -27,8 +27,10 @@ func TestBadFlags(t *testing.T) {
 	}{
 		{"unknown", []string{"-wrong"}, "-wrong"},
 		{"an argument", []string{"steady"}, `"steady"`},
-		{"scenario", []string{"-scenario", "storm"}, "-scenario storm: must be one of steady, hot, cold, denied, boundary, edits"},
-		{"no rate", []string{"-rate", "0"}, "-rate 0: must be above 0 and at most 1000000 a second, or 1% to 200%"},
+		{"scenario", []string{"-scenario", "storm"},
+			"-scenario storm: must be one of steady, hot, cold, denied, boundary, edits"},
+		{"no rate", []string{"-rate", "0"},
+			"-rate 0: must be above 0 and at most 1000000 a second, or 1% to 200%"},
 		{"rate too high", []string{"-rate", "1000001"}, "-rate 1000001: must be"},
 		{"rate is no number", []string{"-rate", "NaN"}, "-rate NaN: must be"},
 		{"percent too high", []string{"-rate", "201%"}, "-rate 201%: must be"},
@@ -40,16 +42,21 @@ func TestBadFlags(t *testing.T) {
 		{"limit", append(call, "-limit", "100"), "-limit 100: "},
 		{"limit of nothing", append(call, "-limit", "0/10s"), "-limit 0/10s: "},
 		{"target without key", []string{"-target", "http://127.0.0.1:1/"}, "-target: needs -key"},
-		{"target is no URL", []string{"-target", "127.0.0.1:1", "-key", "tg_secret"}, "-target: must be a URL"},
+		{"target is no URL", []string{"-target", "127.0.0.1:1", "-key", "tg_secret"},
+			"-target: must be a URL"},
 		{"key without target", []string{"-key", "tg_secret"}, "-key: goes with -target"},
-		{"edits of a target", append(call, "-scenario", "edits"), "-scenario edits: edits limits, so leave -target out"},
+		{"edits of a target", append(call, "-scenario", "edits"),
+			"-scenario edits: edits limits, so leave -target out"},
 		{"no functions", []string{"-bin", t.TempDir()}, "./scripts/load builds it"},
-		{"report in no folder", append(call, "-report", "/no/such/folder/x.html"), "-report /no/such/folder/x.html: its folder does not exist"},
-		{"figures in no folder", append(call, "-json", "/no/such/folder/x.json"), "-json /no/such/folder/x.json: its folder does not exist"},
+		{"report in no folder", append(call, "-report", "/no/such/folder/x.html"),
+			"-report /no/such/folder/x.html: its folder does not exist"},
+		{"figures in no folder", append(call, "-json", "/no/such/folder/x.json"),
+			"-json /no/such/folder/x.json: its folder does not exist"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, errOut bytes.Buffer
-			if code := run(t.Context(), c.flags, &out, &errOut, 0); code != 2 || !strings.Contains(errOut.String(), c.want) {
+			if code := run(t.Context(), c.flags, &out, &errOut, 0); code != 2 ||
+				!strings.Contains(errOut.String(), c.want) {
 				t.Errorf("exit status %d, %q; want 2 and %q", code, errOut.String(), c.want)
 			}
 			if strings.Contains(out.String()+errOut.String(), "tg_secret") {
@@ -85,7 +92,8 @@ func TestHelp(t *testing.T) {
 
 func TestParseLimits(t *testing.T) {
 	got, err := parseLimits("100/10s, 1000/10m")
-	want := []limiter.Limit{{Requests: 100, Window: 10 * time.Second}, {Requests: 1000, Window: 10 * time.Minute}}
+	want := []limiter.Limit{{Requests: 100, Window: 10 * time.Second},
+		{Requests: 1000, Window: 10 * time.Minute}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}

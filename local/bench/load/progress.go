@@ -48,13 +48,15 @@ func (p *progress) show(text string) {
 
 // line is the state in one line.
 func line(name string, at, lasts time.Duration, s snapshot) string {
-	parts := []string{fmt.Sprintf("%s %s of %s", name, at.Round(time.Second), lasts), thousands(s.calls) + " calls"}
+	parts := []string{fmt.Sprintf("%s %s of %s", name, at.Round(time.Second), lasts),
+		thousands(s.calls) + " calls"}
 	for k, n := range s.counts {
 		if n > 0 {
 			parts = append(parts, fmt.Sprintf("%s %s", kind(k), share(n, s.calls)))
 		}
 	}
-	parts = append(parts, fmt.Sprintf("unexpected %s", thousands(s.unexpected)), "p50 "+ms(s.p50), "p99 "+ms(s.p99))
+	parts = append(parts, fmt.Sprintf("unexpected %s", thousands(s.unexpected)), "p50 "+ms(s.p50),
+		"p99 "+ms(s.p99))
 	return strings.Join(parts, " · ")
 }
 

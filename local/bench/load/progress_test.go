@@ -28,7 +28,8 @@ func TestProgress(t *testing.T) {
 	for i := range 1500 {
 		tally.add(outcome{kind: kind(i % 2), received: 2 * time.Millisecond})
 	}
-	const state = " of 1m0s · 1,500 calls · admitted 50.0% · denied 50.0% · unexpected 750 · p50 2.00 ms · p99 2.00 ms"
+	const state = " of 1m0s · 1,500 calls · admitted 50.0% · denied 50.0% · unexpected 750 · p50 2.00 ms · " +
+		"p99 2.00 ms"
 	for width, want := range map[int]string{
 		0:   "steady 5s" + state + "\nsteady 10s" + state + "\n",
 		200: "\r\x1b[Ksteady 0s" + state + "\r\x1b[Ksteady 0s" + state + "\r\x1b[K",
@@ -45,7 +46,8 @@ func TestProgress(t *testing.T) {
 
 func TestMilliseconds(t *testing.T) {
 	var got []string
-	for _, d := range []time.Duration{1234 * time.Microsecond, 12_340 * time.Microsecond, 1234 * time.Millisecond} {
+	for _, d := range []time.Duration{1234 * time.Microsecond, 12_340 * time.Microsecond,
+		1234 * time.Millisecond} {
 		got = append(got, ms(d))
 	}
 	if text := strings.Join(got, ", "); text != "1.23 ms, 12 ms, 1.23 s" {

@@ -49,7 +49,9 @@ type proof struct {
 
 // holds tells whether nothing contradicts the promise.
 func (p *proof) holds() bool {
-	return !slices.ContainsFunc(p.Windows, func(w *windowProof) bool { return w.Over > 0 || w.Early > 0 }) && p.Unfounded == 0
+	return !slices.ContainsFunc(p.Windows, func(w *windowProof) bool {
+		return w.Over > 0 || w.Early > 0
+	}) && p.Unfounded == 0
 }
 
 // prove holds every caller's answers against its limits. The outcomes are all calls that

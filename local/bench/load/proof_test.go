@@ -24,7 +24,8 @@ func threePerTen() []caller {
 
 // A violation that is planted is found; what doubt can explain is none.
 func TestProofFindsAViolation(t *testing.T) {
-	full := []outcome{at(0, admitted, 0, second), at(0, admitted, second, 2*second), at(0, admitted, 2*second, 3*second)}
+	full := []outcome{at(0, admitted, 0, second), at(0, admitted, second, 2*second),
+		at(0, admitted, 2*second, 3*second)}
 	for name, c := range map[string]struct {
 		more  outcome
 		holds bool
@@ -32,7 +33,8 @@ func TestProofFindsAViolation(t *testing.T) {
 		"a fourth within the window":             {at(0, admitted, 8*second, 9*second), false},
 		"a fourth that may be after the window":  {at(0, admitted, 8*second, 10*second), true},
 		"a fourth while the first may be denied": {at(0, denied, 8*second, 9*second), true},
-		"a fourth by a clock that runs faster":   {at(0, admitted, 8*second, 9*second+995*time.Millisecond), true},
+		"a fourth by a clock that runs faster": {
+			at(0, admitted, 8*second, 9*second+995*time.Millisecond), true},
 		"a fourth that nobody knows of":          {at(0, broken, 8*second, 9*second), true},
 		"a denial while the window is full":      {at(0, denied, 3*second, 4*second), true},
 		"a denial although the window is empty":  {at(0, denied, 14*second, 15*second), false},

@@ -30,8 +30,10 @@ func (r *result) writeReport(name string) error {
 func (r *result) page() report.Page {
 	return report.Page{
 		Title: "Load: " + r.Scenario, Summary: r.about(), Verdict: r.verdict(), Good: r.good(),
-		Facts: r.facts(), Latencies: []report.Latency{latencyRow("from when calls were due", r.Latency), latencyRow("from when they were sent", r.Service)},
-		Windows: r.windows(), Plots: []report.Plot{r.callsPlot(), r.latencyPlot(), r.shapePlot(), r.windowsPlot()},
+		Facts: r.facts(), Latencies: []report.Latency{latencyRow("from when calls were due", r.Latency),
+			latencyRow("from when they were sent", r.Service)},
+		Windows: r.windows(), Plots: []report.Plot{r.callsPlot(), r.latencyPlot(), r.shapePlot(),
+			r.windowsPlot()},
 	}
 }
 
@@ -40,15 +42,18 @@ func (r *result) about() string {
 }
 
 func latencyRow(name string, q quantiles) report.Latency {
-	return report.Latency{Name: name, P50: msOf(q.P50), P90: msOf(q.P90), P99: msOf(q.P99), P999: msOf(q.P999), Max: msOf(q.Max)}
+	return report.Latency{Name: name, P50: msOf(q.P50), P90: msOf(q.P90), P99: msOf(q.P99),
+		P999: msOf(q.P999), Max: msOf(q.Max)}
 }
 
 func (r *result) windows() []report.Window {
 	var rows []report.Window
 	for _, w := range r.Proof.Windows {
 		rows = append(rows, report.Window{
-			Limit: w.Plan + ", " + w.Limit, Callers: thousands(w.Callers), Admitted: thousands(w.Admitted), Fullest: thousands(w.Most),
-			Possible: thousands(w.Possible), Most: thousands(int(w.Requests)), Above: thousands(w.Over + w.Early), Broken: w.Over+w.Early > 0,
+			Limit: w.Plan + ", " + w.Limit, Callers: thousands(w.Callers), Admitted: thousands(w.Admitted),
+			Fullest:  thousands(w.Most),
+			Possible: thousands(w.Possible), Most: thousands(int(w.Requests)),
+			Above: thousands(w.Over + w.Early), Broken: w.Over+w.Early > 0,
 		})
 	}
 	return rows
@@ -73,7 +78,9 @@ func (r *result) facts() []report.Fact {
 
 // over is the time axis.
 func (r *result) over() report.Axis {
-	return report.Until(float64(len(r.Series))*r.Step, func(x float64) string { return fmt.Sprintf("%g s", x) })
+	return report.Until(float64(len(r.Series))*r.Step, func(x float64) string {
+		return fmt.Sprintf("%g s", x)
+	})
 }
 
 // line is a series over time.
@@ -101,7 +108,8 @@ func (r *result) callsPlot() report.Plot {
 		class, title string
 		kinds        []kind
 	}{
-		{"admitted", "admitted", []kind{admitted}}, {"denied", "denied", []kind{denied}}, {"unauthorized", "no caller", []kind{unauthorized}},
+		{"admitted", "admitted", []kind{admitted}}, {"denied", "denied", []kind{denied}},
+		{"unauthorized", "no caller", []kind{unauthorized}},
 		{"unexpected", "undecided, failed or broken", []kind{undecided, failed, broken}},
 	} {
 		lines = append(lines, r.line(k.class, k.title, func(s step) float64 {
@@ -113,19 +121,27 @@ func (r *result) callsPlot() report.Plot {
 		}))
 	}
 	return report.Plot{
-		ID: "calls", Title: "Calls a second", Caption: fmt.Sprintf("By what was answered, at the time when calls were due; %s in all.", thousands(r.Calls)),
-		X: r.over(), Y: report.Linear(highest(lines), func(y float64) string { return thousands(int(y)) }), Lines: lines,
+		ID: "calls", Title: "Calls a second",
+		Caption: fmt.Sprintf("By what was answered, at the time when calls were due; %s in all.",
+			thousands(r.Calls)),
+		X: r.over(), Y: report.Linear(highest(lines), func(y float64) string {
+			return thousands(int(y))
+		}), Lines: lines,
 	}
 }
 
 func (r *result) latencyPlot() report.Plot {
 	lines := []report.Line{
-		r.line("p50", "p50", func(s step) float64 { return s.P50 }), r.line("p99", "p99", func(s step) float64 { return s.P99 }),
+		r.line("p50", "p50", func(s step) float64 {
+			return s.P50
+		}), r.line("p99", "p99", func(s step) float64 { return s.P99 }),
 		r.line("max", "max", func(s step) float64 { return s.Max }),
 	}
 	return report.Plot{
-		ID: "latency-time", Title: "Latency over time", Caption: "From when calls were due, so that a stall shows in every call that it delayed.",
-		X: r.over(), Y: report.Decades(max(r.Shape[0].Service, .1), highest(lines), decade), Lines: lines,
+		ID: "latency-time", Title: "Latency over time",
+		Caption: "From when calls were due, so that a stall shows in every call that it delayed.",
+		X:       r.over(), Y: report.Decades(max(r.Shape[0].Service, .1), highest(lines),
+			decade), Lines: lines,
 	}
 }
 
@@ -140,7 +156,8 @@ func decade(millis float64) string {
 func nines(percent float64) float64 { return -math.Log10(1 - percent/100) }
 
 func (r *result) shapePlot() report.Plot {
-	due, sent := report.Line{Class: "due", Title: "from when calls were due"}, report.Line{Class: "sent", Title: "from when they were sent"}
+	due, sent := report.Line{Class: "due", Title: "from when calls were due"},
+		report.Line{Class: "sent", Title: "from when they were sent"}
 	axis := report.Axis{}
 	for _, p := range r.Shape {
 		if (1-p.Percent/100)*float64(r.Calls) < 1 {
@@ -152,13 +169,16 @@ func (r *result) shapePlot() report.Plot {
 	}
 	for _, percent := range []float64{0, 90, 99, 99.9, 99.99, 99.999} {
 		if nines(percent) <= axis.Most {
-			axis.Marks = append(axis.Marks, report.Mark{At: nines(percent), Text: strconv.FormatFloat(percent, 'f', -1, 64) + "%"})
+			axis.Marks = append(axis.Marks,
+				report.Mark{At: nines(percent), Text: strconv.FormatFloat(percent, 'f', -1, 64) + "%"})
 		}
 	}
 	lines := []report.Line{due, sent}
 	return report.Plot{
-		ID: "shape", Title: "Latency by percentile", X: axis, Y: report.Decades(max(r.Shape[0].Service, .1), highest(lines), decade), Lines: lines,
-		Caption: "Where the lines part, calls waited to be sent; a load that waits for answers would not have noticed.",
+		ID: "shape", Title: "Latency by percentile", X: axis,
+		Y: report.Decades(max(r.Shape[0].Service, .1), highest(lines), decade), Lines: lines,
+		Caption: "Where the lines part, calls waited to be sent; a load that waits for answers would not " +
+			"have noticed.",
 	}
 }
 
@@ -172,7 +192,8 @@ func (r *result) windowsPlot() report.Plot {
 		}
 		lines = append(lines, l)
 	}
-	lines = append(lines, report.Line{Class: "bound", Title: "the limit", Points: []report.Point{{X: 0, Y: 100}, {X: 100, Y: 100}}})
+	lines = append(lines, report.Line{Class: "bound", Title: "the limit",
+		Points: []report.Point{{X: 0, Y: 100}, {X: 100, Y: 100}}})
 	percent := func(x float64) string { return fmt.Sprintf("%g%%", x) }
 	return report.Plot{
 		ID: "fullest", Title: "Fullest rolling window of each caller", Lines: lines,

@@ -70,8 +70,10 @@ type percentile struct {
 func newResult(s *session, t *tally) *result {
 	r := &result{
 		Scenario: s.scenario.name, About: s.scenario.about, At: time.Now().UTC().Truncate(time.Second),
-		Machine: fmt.Sprintf("%s/%s, %d cores, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version()), API: s.api,
-		Duration: s.duration.Seconds(), Calls: len(t.outcomes), Unexpected: t.unexpected, Statuses: t.statuses, Kinds: named(t.counts),
+		Machine: fmt.Sprintf("%s/%s, %d cores, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(),
+			runtime.Version()), API: s.api,
+		Duration: s.duration.Seconds(), Calls: len(t.outcomes), Unexpected: t.unexpected,
+		Statuses: t.statuses, Kinds: named(t.counts),
 		Latency: quantilesOf(t.latency), Service: quantilesOf(t.service), Step: t.step.Seconds(),
 		Proof: prove(s.target.callers, slices.Concat(s.perhaps, t.outcomes)),
 	}
@@ -90,7 +92,8 @@ func newResult(s *session, t *tally) *result {
 
 // shapePercents are even on the scale of a latency's distribution, where each nine is as
 // wide as the one before.
-var shapePercents = []float64{0, 10, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.75, 99.9, 99.95, 99.975, 99.99, 99.999}
+var shapePercents = []float64{0, 10, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.75, 99.9, 99.95, 99.975,
+	99.99, 99.999}
 
 func named(counts [kinds]int) map[string]int {
 	m := map[string]int{}
@@ -143,7 +146,8 @@ func (r *result) print(out io.Writer) {
 		name string
 		q    quantiles
 	}{{"from when calls were due", r.Latency}, {"from when they were sent", r.Service}} {
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t\n", row.name, msOf(row.q.P50), msOf(row.q.P90), msOf(row.q.P99), msOf(row.q.P999), msOf(row.q.Max))
+		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t\n", row.name, msOf(row.q.P50), msOf(row.q.P90),
+			msOf(row.q.P99), msOf(row.q.P999), msOf(row.q.Max))
 	}
 	_, _ = fmt.Fprintln(t, "\nrolling windows\tcallers\tadmitted\tfullest\tat most\tlimit\tabove it\t")
 	for _, w := range r.Proof.Windows {
@@ -158,14 +162,16 @@ func (r *result) print(out io.Writer) {
 func (r *result) summary() string {
 	of := ""
 	if r.Capacity > 0 {
-		of = fmt.Sprintf(" (%.0f%% of the %.0f that the calibration found)", 100*r.Rate/r.Capacity, r.Capacity)
+		of = fmt.Sprintf(" (%.0f%% of the %.0f that the calibration found)",
+			100*r.Rate/r.Capacity, r.Capacity)
 	}
 	stopped := ""
 	if r.Interrupted {
 		stopped = ", stopped before its time"
 	}
 	return fmt.Sprintf("%.0f calls a second for %s%s%s; %s calls: %s; unexpected %s, never sent %s",
-		r.Rate, time.Duration(r.Duration*float64(time.Second)), of, stopped, thousands(r.Calls), r.statuses(), thousands(r.Unexpected),
+		r.Rate, time.Duration(r.Duration*float64(time.Second)), of, stopped, thousands(r.Calls), r.statuses(),
+		thousands(r.Unexpected),
 		thousands(int(r.Unsent)))
 }
 
@@ -187,11 +193,13 @@ func (r *result) verdict() string {
 	for _, w := range r.Proof.Windows {
 		over, early, held = over+w.Over, early+w.Early, held+w.Callers
 	}
-	sentences := []string{fmt.Sprintf("No rolling window held more than its limit: %s limits of callers, by %s admissions.",
+	sentences := []string{fmt.Sprintf(
+		"No rolling window held more than its limit: %s limits of callers, by %s admissions.",
 		thousands(held), thousands(r.Kinds[admitted.String()]))}
 	switch {
 	case over > 0:
-		sentences[0] = fmt.Sprintf("BROKEN: %d of %d limits of callers had a rolling window above the limit.", over, held)
+		sentences[0] = fmt.Sprintf("BROKEN: %d of %d limits of callers had a rolling window above the limit.",
+			over, held)
 	case held == 0:
 		sentences[0] = "Nothing is known of the limits: -limit states them."
 	}

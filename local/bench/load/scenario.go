@@ -51,12 +51,16 @@ const perKey = 4
 const mostKeys = 20_000
 
 var scenarios = []scenario{
-	{name: "steady", about: "many keys of two plans, some far more eager than others, and a few callers without a key", population: steady},
-	{name: "hot", about: "one key with nine tenths of the rate a second: every call takes from the same counts", population: hot},
+	{name: "steady", about: "many keys of two plans, some far more eager than others, and a few callers " +
+		"without a key", population: steady},
+	{name: "hot", about: "one key with nine tenths of the rate a second: every call takes from the same " +
+		"counts", population: hot},
 	{name: "cold", about: "each call comes from the key that has not called for longest", population: cold},
 	{name: "denied", about: "ten keys that are over their limits all the time", population: flood},
-	{name: "boundary", about: "every key tries to pass its limit twice, just before and just after each boundary of its window", population: boundary},
-	{name: "edits", about: "limits are edited twice a second while their keys call", population: edits, own: true},
+	{name: "boundary", about: "every key tries to pass its limit twice, just before and just after each " +
+		"boundary of its window", population: boundary},
+	{name: "edits", about: "limits are edited twice a second while their keys call",
+		population: edits, own: true},
 }
 
 func findScenario(name string) (scenario, error) {
@@ -112,16 +116,19 @@ func eagerly(callers int, random *rand.Rand) func(int64) int {
 
 func hot(rate float64, _ time.Duration) population {
 	limit := per(int64(max(1, rate*.9)), time.Second)
-	return population{groups: []group{{plan: plan("hot", limit), keys: 1}}, pick: evenly, schedule: constantly}
+	return population{groups: []group{{plan: plan("hot", limit), keys: 1}}, pick: evenly,
+		schedule: constantly}
 }
 
 func cold(rate float64, duration time.Duration) population {
 	keys := clamp(rate*duration.Seconds(), 1, mostKeys)
-	return population{groups: []group{{plan: plan("cold", per(10, 10*time.Second)), keys: keys}}, pick: evenly, schedule: constantly}
+	return population{groups: []group{{plan: plan("cold", per(10, 10*time.Second)), keys: keys}},
+		pick: evenly, schedule: constantly}
 }
 
 func flood(float64, time.Duration) population {
-	return population{groups: []group{{plan: plan("flood", per(10, time.Hour)), keys: 10}}, pick: evenly, schedule: constantly}
+	return population{groups: []group{{plan: plan("flood", per(10, time.Hour)), keys: 10}}, pick: evenly,
+		schedule: constantly}
 }
 
 // In the boundary attack each key makes half as many calls again as its limit before a

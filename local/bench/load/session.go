@@ -140,7 +140,8 @@ func (s *session) load(ctx context.Context, perSecond, capacity float64) (*resul
 	a := s.attack(when, s.duration, t, s.picker())
 	unsent, edits, err := s.run(ctx, a, t)
 	r := newResult(s, t)
-	r.Rate, r.Capacity, r.Unsent, r.Edits, r.Interrupted = perSecond, capacity, unsent, edits, ctx.Err() != nil
+	r.Rate, r.Capacity, r.Unsent, r.Edits, r.Interrupted = perSecond, capacity, unsent, edits,
+		ctx.Err() != nil
 	return r, err
 }
 

@@ -23,9 +23,11 @@ func TestMain(m *testing.M) {
 	}
 	bin = dir
 	for output, source := range map[string]string{
-		"local": "../../local", "check/bootstrap": "../../functions/check", "admin/bootstrap": "../lambda/testdata/function",
+		"local": "../../local", "check/bootstrap": "../../functions/check",
+		"admin/bootstrap": "../lambda/testdata/function",
 	} {
-		build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", filepath.Join(bin, output), source)
+		build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o",
+			filepath.Join(bin, output), source)
 		if out, err := build.CombinedOutput(); err != nil {
 			panic(fmt.Sprintf("build %s: %v\n%s", output, err, out))
 		}
@@ -73,7 +75,8 @@ func smoke(t *testing.T, scenario, api string) result {
 	var out bytes.Buffer
 	errOut := errorFile(t)
 	code := run(t.Context(), []string{
-		"-scenario", scenario, "-api", api, "-rate", "60", "-duration", "2s", "-bin", bin, "-environments", "2", "-no-freeze", "-json", figures,
+		"-scenario", scenario, "-api", api, "-rate", "60", "-duration", "2s", "-bin", bin, "-environments",
+		"2", "-no-freeze", "-json", figures,
 	}, &out, errOut, 0)
 	if code != 0 {
 		errors, err := os.ReadFile(errOut.Name())

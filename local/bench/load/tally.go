@@ -54,7 +54,8 @@ const points = 120
 func newTally(began, duration time.Duration, expects func(outcome) bool) *tally {
 	step := max(250*time.Millisecond, (duration / points).Round(250*time.Millisecond))
 	return &tally{
-		began: began, step: step, latency: newHistogram(3), service: newHistogram(3), statuses: map[int16]int{}, expects: expects,
+		began: began, step: step, latency: newHistogram(3), service: newHistogram(3),
+		statuses: map[int16]int{}, expects: expects,
 	}
 }
 
@@ -93,6 +94,7 @@ func (t *tally) now() snapshot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return snapshot{
-		calls: len(t.outcomes), unexpected: t.unexpected, counts: t.counts, p50: quantile(t.latency, 50), p99: quantile(t.latency, 99),
+		calls: len(t.outcomes), unexpected: t.unexpected, counts: t.counts, p50: quantile(t.latency, 50),
+		p99: quantile(t.latency, 99),
 	}
 }

@@ -34,7 +34,8 @@ type target struct {
 }
 
 func newTarget(address string, isHTTP bool, connections int, timeout time.Duration) *target {
-	transport := &http.Transport{MaxIdleConns: connections, MaxIdleConnsPerHost: connections, IdleConnTimeout: time.Minute, DisableCompression: true}
+	transport := &http.Transport{MaxIdleConns: connections, MaxIdleConnsPerHost: connections,
+		IdleConnTimeout: time.Minute, DisableCompression: true}
 	client := &http.Client{
 		Transport: transport, Timeout: timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -72,7 +72,8 @@ func TestTargetIsJudged(t *testing.T) {
 			html, figures := filepath.Join(dir, "load.html"), filepath.Join(dir, "load.json")
 			flags := append(startGate(t, &gate{open: c.open}), "-report", html, "-json", figures)
 			var out, errOut bytes.Buffer
-			if code := run(t.Context(), flags, &out, &errOut, 0); code != c.code || !strings.Contains(out.String(), c.want) {
+			if code := run(t.Context(), flags, &out, &errOut, 0); code != c.code ||
+				!strings.Contains(out.String(), c.want) {
 				t.Fatalf("exit status %d, want %d and %q:\n%s%s", code, c.code, c.want, &out, &errOut)
 			}
 			if page, err := os.ReadFile(html); err != nil || !strings.Contains(string(page), c.want) {
@@ -83,7 +84,8 @@ func TestTargetIsJudged(t *testing.T) {
 				t.Fatal(err)
 			}
 			var r result
-			if err := json.Unmarshal(text, &r); err != nil || r.Proof.holds() == c.open || r.Rate != 40 || r.Calls != 40 {
+			if err := json.Unmarshal(text, &r); err != nil || r.Proof.holds() == c.open || r.Rate != 40 ||
+				r.Calls != 40 {
 				t.Errorf("%v: %+v", err, r)
 			}
 		})
@@ -96,7 +98,8 @@ func TestTargetThatRefusesTheKey(t *testing.T) {
 	flags := startGate(t, g)
 	flags[3] = "tg_other"
 	var out, errOut bytes.Buffer
-	if code := run(t.Context(), flags, &out, &errOut, 0); code != 1 || !strings.Contains(errOut.String(), "answers 401 to key 1") {
+	if code := run(t.Context(), flags, &out, &errOut, 0); code != 1 ||
+		!strings.Contains(errOut.String(), "answers 401 to key 1") {
 		t.Errorf("exit status %d: %s", code, &errOut)
 	}
 	if strings.Contains(errOut.String(), "tg_other") || g.calls.Load() != 1 {
@@ -111,7 +114,8 @@ func TestInterrupted(t *testing.T) {
 	flags := append(startGate(t, &gate{}), "-duration", "1h")
 	var out bytes.Buffer
 	errOut := &watcher{text: "of 1h0m0s", seen: stop}
-	if code := run(ctx, flags, &out, errOut, 80); code != 0 || !strings.Contains(out.String(), "stopped before its time") {
+	if code := run(ctx, flags, &out, errOut, 80); code != 0 ||
+		!strings.Contains(out.String(), "stopped before its time") {
 		t.Errorf("exit status %d:\n%s%s", code, &out, &errOut.Buffer)
 	}
 }
@@ -149,7 +153,8 @@ func TestRead(t *testing.T) {
 		{500, "", false, failed},
 		{302, "", false, failed},
 	} {
-		if got := (&target{http: c.http}).read(answer{status: c.status, body: []byte(c.body)}); got != c.want {
+		if got := (&target{http: c.http}).read(answer{status: c.status,
+			body: []byte(c.body)}); got != c.want {
 			t.Errorf("%d %s: %v, want %v", c.status, c.body, got, c.want)
 		}
 	}
@@ -164,8 +169,10 @@ func TestExpects(t *testing.T) {
 		http   bool
 		want   bool
 	}{
-		{0, admitted, false, true}, {0, denied, false, true}, {0, unauthorized, false, false}, {0, undecided, false, false}, {0, broken, false, false},
-		{1, unauthorized, false, true}, {1, admitted, false, false}, {1, denied, false, false}, {1, denied, true, true},
+		{0, admitted, false, true}, {0, denied, false, true}, {0, unauthorized, false, false},
+		{0, undecided, false, false}, {0, broken, false, false},
+		{1, unauthorized, false, true}, {1, admitted, false, false}, {1, denied, false, false},
+		{1, denied, true, true},
 	} {
 		target.http = c.http
 		if got := target.expects(outcome{caller: c.caller, kind: c.kind}); got != c.want {

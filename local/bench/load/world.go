@@ -71,7 +71,8 @@ func (w *world) start(ctx context.Context, o options, errOut io.Writer) error {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails: crypto/rand ends the program instead
 	pepper := hex.EncodeToString(secret)
-	if w.client, err = store.Open(ctx, w.server.URL, store.Options{Dial: storeWait, Write: storeWait}); err != nil {
+	if w.client, err = store.Open(ctx, w.server.URL,
+		store.Options{Dial: storeWait, Write: storeWait}); err != nil {
 		return err
 	}
 	w.store = registry.NewStore(w.client, apikey.Pepper(pepper))
@@ -80,7 +81,8 @@ func (w *world) start(ctx context.Context, o options, errOut io.Writer) error {
 
 func (w *world) startGateway(ctx context.Context, o options, pepper string, errOut io.Writer) error {
 	ready := filepath.Join(w.dir, "ready.json")
-	cmd := exec.Command(filepath.Join(o.bin, "local"), "-bin", o.bin, "-valkey", w.server.URL, "-ready-file", ready,
+	cmd := exec.Command(filepath.Join(o.bin, "local"), "-bin", o.bin, "-valkey", w.server.URL,
+		"-ready-file", ready,
 		"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0",
 		"-environments", strconv.Itoa(o.environments), "-no-freeze="+strconv.FormatBool(o.noFreeze))
 	cmd.Env = append(os.Environ(), "KEY_PEPPER="+pepper)
@@ -163,10 +165,12 @@ func (w *world) keys(ctx context.Context, g group, e *editor) ([]caller, error) 
 		workers.Go(func() {
 			for i := worker; i < g.keys && errs[worker] == nil && ctx.Err() == nil; i += keyCreators {
 				name := fmt.Sprintf("%s %d", g.plan.Name, i+1)
-				key, secret, err := w.store.Create(ctx, policy.NewKey{Name: name, Env: keyEnv, Plan: g.plan.Name}, byLoad)
+				key, secret, err := w.store.Create(ctx,
+					policy.NewKey{Name: name, Env: keyEnv, Plan: g.plan.Name}, byLoad)
 				ids[i], errs[worker] = key.ID, err
 				// Too short to be a key, so that no store is asked.
-				callers[i] = caller{name: name, credential: secret.Reveal(), plan: g.plan.Name, limits: g.plan.Limits}
+				callers[i] = caller{name: name, credential: secret.Reveal(), plan: g.plan.Name,
+					limits: g.plan.Limits}
 			}
 		})
 	}

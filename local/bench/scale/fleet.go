@@ -45,7 +45,8 @@ func (e *environment) check(ctx context.Context, call enforce.Call) (allowed boo
 		if !checked.Allowed {
 			verdict = usage.Denied
 		}
-		e.usage.Record(usage.Outcome{Subject: call.Subject, Registered: true, Verdict: verdict, Cost: 1, Time: time.Now()})
+		e.usage.Record(usage.Outcome{Subject: call.Subject, Registered: true, Verdict: verdict, Cost: 1,
+			Time: time.Now()})
 	}
 	return checked.Allowed, err
 }
@@ -59,7 +60,9 @@ func (e *environment) piggyback() *enforce.Piggyback {
 	if batch == nil {
 		return nil
 	}
-	return enforce.NewPiggyback(e.client, batch.Commands(e.client), func(results []valkey.ValkeyResult) { batch.Settle(results) })
+	return enforce.NewPiggyback(e.client, batch.Commands(e.client), func(results []valkey.ValkeyResult) {
+		batch.Settle(results)
+	})
 }
 
 func (e *environment) close(ctx context.Context) {

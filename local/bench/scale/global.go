@@ -39,7 +39,8 @@ func globalLimit(ctx context.Context, o options) ([]figures.Figure, error) {
 		return nil, err
 	}
 	defer registry.client.Close()
-	if err := registry.plan(ctx, "global", limiter.Limit{Requests: 1_000_000, Window: time.Hour}); err != nil {
+	if err := registry.plan(ctx, "global",
+		limiter.Limit{Requests: 1_000_000, Window: time.Hour}); err != nil {
 		return nil, err
 	}
 	calls, err := registry.make(ctx, "global", o.callers/10)
@@ -57,7 +58,8 @@ func globalLimit(ctx context.Context, o options) ([]figures.Figure, error) {
 // shared measures without the limit, with one that is reached, and with one that is far
 // away, of which every call asks or of which environments lease shares. In this order,
 // since what was counted stays counted when a limit is edited.
-func shared(ctx context.Context, o options, r *keyRegistry, f fleet, all nodes, calls []enforce.Call) ([]figures.Figure, error) {
+func shared(ctx context.Context, o options, r *keyRegistry, f fleet, all nodes,
+	calls []enforce.Call) ([]figures.Figure, error) {
 	if _, err := f.during(ctx, calls, o.slice/5); err != nil {
 		return nil, err
 	}
@@ -65,18 +67,23 @@ func shared(ctx context.Context, o options, r *keyRegistry, f fleet, all nodes, 
 	if err != nil {
 		return nil, err
 	}
-	reached, err := exhaust(ctx, r, f, calls, func(s *policy.Set) { s.Global.Limits = []limiter.Limit{nearLimit} })
+	reached, err := exhaust(ctx, r, f, calls, func(s *policy.Set) {
+		s.Global.Limits = []limiter.Limit{nearLimit}
+	})
 	if err != nil {
 		return nil, err
 	}
 	leased, err := exhaust(ctx, r, f, calls, func(s *policy.Set) {
 		s.Global = policy.Scope{} // the same limit on all calls of a route counts anew
-		s.Routes = []policy.Route{{Name: "all", Cost: 1, Shared: []limiter.Limit{nearLimit}, SharedLease: lease}}
+		s.Routes = []policy.Route{{Name: "all", Cost: 1, Shared: []limiter.Limit{nearLimit},
+			SharedLease: lease}}
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := r.save(ctx, func(s *policy.Set) { s.Routes, s.Global.Limits = nil, []limiter.Limit{farLimit} }); err != nil {
+	if err := r.save(ctx, func(s *policy.Set) {
+		s.Routes, s.Global.Limits = nil, []limiter.Limit{farLimit}
+	}); err != nil {
 		return nil, err
 	}
 	with, hot, err := busiest(ctx, o, f, all, calls)
@@ -108,19 +115,22 @@ func shared(ctx context.Context, o options, r *keyRegistry, f fleet, all nodes, 
 }
 
 // exhaust makes three times as many calls as a limit admits that an edit puts in force.
-func exhaust(ctx context.Context, r *keyRegistry, f fleet, calls []enforce.Call, edit func(*policy.Set)) (checked, error) {
+func exhaust(ctx context.Context, r *keyRegistry, f fleet, calls []enforce.Call,
+	edit func(*policy.Set)) (checked, error) {
 	if err := r.save(ctx, edit); err != nil {
 		return checked{}, err
 	}
 	reached, err := f.each(ctx, repeated(calls, 3*nearLimit.Requests))
 	if err == nil && reached.allowed > nearLimit.Requests {
-		err = fmt.Errorf("%d environments were let through %d times, the limit is %d", sharers, reached.allowed, nearLimit.Requests)
+		err = fmt.Errorf("%d environments were let through %d times, the limit is %d", sharers,
+			reached.allowed, nearLimit.Requests)
 	}
 	return reached, err
 }
 
 // busiest returns the rate of checks, and what the busiest node works for each: medians.
-func busiest(ctx context.Context, o options, f fleet, all nodes, calls []enforce.Call) (rate, hot float64, err error) {
+func busiest(ctx context.Context, o options, f fleet, all nodes, calls []enforce.Call) (rate,
+	hot float64, err error) {
 	type slice struct{ rate, hot float64 }
 	var slices []slice
 	for range o.repeats {
@@ -141,7 +151,9 @@ func busiest(ctx context.Context, o options, f fleet, all nodes, calls []enforce
 		}
 		slices = append(slices, slice{done.rate(), micros(most) / float64(done.calls)})
 	}
-	return median(slices, func(s slice) float64 { return s.rate }), median(slices, func(s slice) float64 { return s.hot }), nil
+	return median(slices, func(s slice) float64 { return s.rate }), median(slices, func(s slice) float64 {
+		return s.hot
+	}), nil
 }
 
 func repeated(calls []enforce.Call, n int64) []enforce.Call {

@@ -48,11 +48,14 @@ type options struct {
 }
 
 func parseOptions(args []string) (options, error) {
-	o := options{slice: 5 * time.Second, repeats: 5, callers: 10_000, keys: []int{10_000, 100_000, 1_000_000}, still: 25}
+	o := options{slice: 5 * time.Second, repeats: 5, callers: 10_000,
+		keys: []int{10_000, 100_000, 1_000_000}, still: 25}
 	f := flag.NewFlagSet("scale", flag.ContinueOnError)
 	f.StringVar(&o.output, "o", "", "`file` to add the figures to")
-	f.StringVar(&o.record, "record", "", "`file` to write the figures to, with the machine and the day, for docs/scale.md")
-	only := f.String("only", "", "only the measurements whose name matches this `regexp`: simple, shards, memory, global")
+	f.StringVar(&o.record, "record", "",
+		"`file` to write the figures to, with the machine and the day, for docs/scale.md")
+	only := f.String("only", "", "only the measurements whose name matches this `regexp`: simple, shards, "+
+		"memory, global")
 	short := f.Bool("short", false, "a quick look, over fewer keys")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -76,7 +79,8 @@ type measurement struct {
 	measure func(context.Context, options) ([]figures.Figure, error)
 }
 
-var measurements = []measurement{{"simple", simple}, {"shards", shards}, {"global", globalLimit}, {"memory", memory}}
+var measurements = []measurement{{"simple", simple}, {"shards", shards}, {"global", globalLimit},
+	{"memory", memory}}
 
 func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	o, err := parseOptions(args)

@@ -41,7 +41,8 @@ func memory(ctx context.Context, o options) ([]figures.Figure, error) {
 	defer r.client.Close()
 	// A long window, so that no count expires before the last is measured. What one call
 	// leaves does not depend on it.
-	if err := r.plan(ctx, memoryPlan, limiter.Limit{Requests: fullLimit, Window: 24 * time.Hour}); err != nil {
+	if err := r.plan(ctx, memoryPlan,
+		limiter.Limit{Requests: fullLimit, Window: 24 * time.Hour}); err != nil {
 		return nil, err
 	}
 	f, err := newFleet(ctx, s.URL, environments, true)
@@ -146,7 +147,9 @@ func (g *growth) edit(ctx context.Context) ([]figures.Figure, error) {
 	used, err := nodes{g.node}.during(ctx, func() error {
 		for i := range edits {
 			began := time.Now()
-			if err := g.registry.save(ctx, func(s *policy.Set) { s.Plans[0].Limits[0].Requests = fullLimit + int64(i+1)%2 }); err != nil {
+			if err := g.registry.save(ctx, func(s *policy.Set) {
+				s.Plans[0].Limits[0].Requests = fullLimit + int64(i+1)%2
+			}); err != nil {
 				return err
 			}
 			took = append(took, time.Since(began))

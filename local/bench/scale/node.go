@@ -21,7 +21,8 @@ type node struct{ client valkey.Client }
 
 func openNode(s *server.Server) (*node, error) {
 	client, err := valkey.NewClient(valkey.ClientOption{
-		InitAddress: []string{strings.TrimPrefix(s.URL, "valkey://")}, ForceSingleClient: true, DisableCache: true,
+		InitAddress: []string{strings.TrimPrefix(s.URL, "valkey://")}, ForceSingleClient: true,
+		DisableCache: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connect to the server: %w", err)
@@ -118,7 +119,8 @@ func (n *node) bytes(ctx context.Context) (int64, error) {
 func (n *node) audit(ctx context.Context) (int64, error) {
 	total := int64(0)
 	for _, b := range keyspace.All() {
-		size, err := n.client.Do(ctx, n.client.B().MemoryUsage().Key(audit.Stream(b)).Samples(0).Build()).AsInt64()
+		size, err := n.client.Do(ctx, n.client.B().MemoryUsage().Key(audit.Stream(b)).Samples(
+			0).Build()).AsInt64()
 		if err != nil && !valkey.IsValkeyNil(err) {
 			return 0, fmt.Errorf("ask for the size of the audit: %w", err)
 		}

@@ -58,7 +58,9 @@ func (r *keyRegistry) save(ctx context.Context, change func(*policy.Set)) error 
 }
 
 func (r *keyRegistry) plan(ctx context.Context, name string, limits ...limiter.Limit) error {
-	return r.save(ctx, func(s *policy.Set) { s.Plans = append(s.Plans, policy.Plan{Name: name, Limits: limits}) })
+	return r.save(ctx, func(s *policy.Set) {
+		s.Plans = append(s.Plans, policy.Plan{Name: name, Limits: limits})
+	})
 }
 
 // make makes keys and returns the calls that they make.
@@ -68,7 +70,8 @@ func (r *keyRegistry) make(ctx context.Context, plan string, n int) ([]enforce.C
 	for c := range creators {
 		group.Go(func() {
 			for i := c; i < n && errs[c] == nil; i += creators {
-				key, secret, err := r.keys.Create(ctx, policy.NewKey{Name: fmt.Sprintf("key %d", i), Env: "test", Plan: plan}, byScale)
+				key, secret, err := r.keys.Create(ctx,
+					policy.NewKey{Name: fmt.Sprintf("key %d", i), Env: "test", Plan: plan}, byScale)
 				calls[i], errs[c] = enforce.Call{Kind: policy.APIKey, Subject: key.ID, Secret: secret}, err
 			}
 		})

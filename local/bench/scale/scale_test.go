@@ -17,7 +17,8 @@ import (
 )
 
 // tiny measures everything, too briefly to mean anything.
-var tiny = options{slice: 50 * time.Millisecond, repeats: 1, callers: 200, keys: []int{300, 600}, still: 2, only: regexp.MustCompile("")}
+var tiny = options{slice: 50 * time.Millisecond, repeats: 1, callers: 200, keys: []int{300, 600}, still: 2,
+	only: regexp.MustCompile("")}
 
 func needServer(t *testing.T) {
 	t.Helper()
@@ -42,7 +43,8 @@ func TestMeasurements(t *testing.T) {
 	}
 	for _, name := range []string{
 		"simple.cpu_us", "simple.command_us",
-		"one_limit.shards1.rate", "one_limit.shards2.cpu_us", "one_limit.shards3.per_core", "two_limits.shards1.script_us", "with_usage.shards1.cpu_us",
+		"one_limit.shards1.rate", "one_limit.shards2.cpu_us", "one_limit.shards3.per_core",
+		"two_limits.shards1.script_us", "with_usage.shards1.cpu_us",
 		"global.rate", "global.hot_shard_us", "global.leased_rate", "global.leased_hot_shard_us",
 		"memory.keys300.registered_bytes", "memory.keys600.audit_bytes", "memory.keys600.made",
 		"edit.keys300.ms", "edit.keys600.cpu_ms",
@@ -54,10 +56,12 @@ func TestMeasurements(t *testing.T) {
 	if spread := measured["scale.one_limit.shards1.busiest_share"]; spread != 1 {
 		t.Errorf("the only shard has %g of its share", spread)
 	}
-	if admitted, limit := measured["scale.global.admitted"], measured["scale.global.limit"]; admitted != limit {
+	if admitted, limit := measured["scale.global.admitted"],
+		measured["scale.global.limit"]; admitted != limit {
 		t.Errorf("%g calls were let through under a global limit of %g", admitted, limit)
 	}
-	if admitted, limit := measured["scale.global.leased_admitted"], measured["scale.global.limit"]; admitted > limit || admitted < limit/2 {
+	if admitted, limit := measured["scale.global.leased_admitted"],
+		measured["scale.global.limit"]; admitted > limit || admitted < limit/2 {
 		t.Errorf("%g calls were let through under a leased global limit of %g", admitted, limit)
 	}
 	// 256 copies of a set with one plan, each in a command of its own.
@@ -77,7 +81,8 @@ func TestRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	var r recorded
-	if err := json.Unmarshal(text, &r); err != nil || r.Machine == "" || r.Day == "" || len(r.Figures) != 1 || r.Figures[0].Name != "scale.a" {
+	if err := json.Unmarshal(text, &r); err != nil || r.Machine == "" || r.Day == "" || len(r.Figures) != 1 ||
+		r.Figures[0].Name != "scale.a" {
 		t.Errorf("%v: %s", err, text)
 	}
 }

@@ -30,7 +30,8 @@ var (
 	oneLimit    = []limiter.Limit{{Requests: 1000, Window: 10 * time.Second}}
 	kindsOfOnes = []kindOfCheck{
 		{"one_limit", oneLimit, false},
-		{"two_limits", []limiter.Limit{{Requests: 1000, Window: 10 * time.Second}, {Requests: 100_000, Window: 10 * time.Minute}}, false},
+		{"two_limits", []limiter.Limit{{Requests: 1000, Window: 10 * time.Second},
+			{Requests: 100_000, Window: 10 * time.Minute}}, false},
 		{"with_usage", oneLimit, true},
 	}
 )
@@ -100,7 +101,8 @@ func (c costs) figures(name string) []figures.Figure {
 }
 
 // saturate checks as fast as the environments can.
-func saturate(ctx context.Context, o options, url string, all nodes, calls []enforce.Call, records bool) (costs, error) {
+func saturate(ctx context.Context, o options, url string, all nodes, calls []enforce.Call,
+	records bool) (costs, error) {
 	fleet, err := newFleet(ctx, url, environments, records)
 	if err != nil {
 		return costs{}, err
@@ -118,8 +120,12 @@ func saturate(ctx context.Context, o options, url string, all nodes, calls []enf
 		turns = append(turns, c)
 	}
 	return costs{
-		median(turns, func(c costs) float64 { return c.rate }), median(turns, func(c costs) float64 { return c.processor }),
-		median(turns, func(c costs) float64 { return c.script }), median(turns, func(c costs) float64 { return c.spread }),
+		median(turns, func(c costs) float64 { return c.rate }), median(turns, func(c costs) float64 {
+			return c.processor
+		}),
+		median(turns, func(c costs) float64 { return c.script }), median(turns, func(c costs) float64 {
+			return c.spread
+		}),
 	}, nil
 }
 
@@ -133,7 +139,8 @@ func turn(ctx context.Context, f fleet, all nodes, calls []enforce.Call, lasts t
 		return costs{}, err
 	}
 	if done.allowed < done.calls {
-		return costs{}, fmt.Errorf("%d of %d checks were denied: what is measured is not the way of a denial", done.calls-done.allowed, done.calls)
+		return costs{}, fmt.Errorf("%d of %d checks were denied: what is measured is not the way of a denial",
+			done.calls-done.allowed, done.calls)
 	}
 	c := costs{rate: done.rate()}
 	var scripts, busiest int64

@@ -46,7 +46,8 @@ func simple(ctx context.Context, o options) ([]figures.Figure, error) {
 	}
 	self := func(x float64) float64 { return x }
 	return []figures.Figure{
-		figure("simple.cpu_us", median(processor, self), "µs"), figure("simple.command_us", median(inCommand, self), "µs"),
+		figure("simple.cpu_us", median(processor, self), "µs"),
+		figure("simple.command_us", median(inCommand, self), "µs"),
 	}, nil
 }
 

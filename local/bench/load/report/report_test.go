@@ -19,13 +19,18 @@ func seconds(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) + " 
 func page() report.Page {
 	points := []report.Point{{X: 0, Y: 0}, {X: 5, Y: 80}, {X: 10, Y: 100}}
 	return report.Page{
-		Title: "Load: <steady>", Summary: "120 calls & more", Verdict: "No window was above its limit.", Good: true,
-		Facts:     []report.Fact{{Name: "Machine", Value: "2 cores"}},
-		Latencies: []report.Latency{{Name: "from when calls were due", P50: "1 ms", P90: "2 ms", P99: "3 ms", P999: "4 ms", Max: "5 ms"}},
-		Windows:   []report.Window{{Limit: "10 per 10 seconds", Callers: "3", Fullest: "10", Possible: "11", Most: "10", Above: "0"}},
+		Title: "Load: <steady>", Summary: "120 calls & more",
+		Verdict: "No window was above its limit.", Good: true,
+		Facts: []report.Fact{{Name: "Machine", Value: "2 cores"}},
+		Latencies: []report.Latency{{Name: "from when calls were due", P50: "1 ms", P90: "2 ms", P99: "3 ms",
+			P999: "4 ms", Max: "5 ms"}},
+		Windows: []report.Window{{Limit: "10 per 10 seconds", Callers: "3", Fullest: "10", Possible: "11",
+			Most: "10", Above: "0"}},
 		Plots: []report.Plot{{
-			ID: "calls", Title: "Calls a second", Caption: "By answer.", X: report.Until(12, seconds), Y: report.Linear(100, seconds),
-			Lines: []report.Line{{Class: "admitted", Title: "admitted", Points: points}, {Class: "denied", Title: "denied", Points: points[:1]}},
+			ID: "calls", Title: "Calls a second", Caption: "By answer.", X: report.Until(12, seconds),
+			Y: report.Linear(100, seconds),
+			Lines: []report.Line{{Class: "admitted", Title: "admitted", Points: points},
+				{Class: "denied", Title: "denied", Points: points[:1]}},
 		}},
 	}
 }
@@ -44,20 +49,24 @@ func written(t *testing.T, p report.Page) string {
 func TestPage(t *testing.T) {
 	text := written(t, page())
 	for _, want := range []string{
-		"Load: &lt;steady&gt;", "120 calls &amp; more", `class="verdict good"`, "4 ms", "10 per 10 seconds", "2 cores", "Calls a second", "light-dark(",
-		`name="viewport"`, `<path class="line admitted" d="M0.0 300.0L416.7 60.0L833.3 0.0"`, `<path class="line denied" d="M0.0 300.0H1000"`,
+		"Load: &lt;steady&gt;", "120 calls &amp; more", `class="verdict good"`, "4 ms", "10 per 10 seconds",
+		"2 cores", "Calls a second", "light-dark(",
+		`name="viewport"`, `<path class="line admitted" d="M0.0 300.0L416.7 60.0L833.3 0.0"`,
+		`<path class="line denied" d="M0.0 300.0H1000"`,
 		"left:83.33%",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %s", want)
 		}
 	}
-	if found := regexp.MustCompile(`(?i)<script|https?:|url\(|@import|<link|<img| on\w+=`).FindString(text); found != "" {
+	if found := regexp.MustCompile(`(?i)<script|https?:|url\(|@import|<link|<img| on\w+=`).FindString(
+		text); found != "" {
 		t.Errorf("the page has %q", found)
 	}
 	p := page()
 	p.Good, p.Windows[0].Broken = false, true
-	if text := written(t, p); !strings.Contains(text, `class="verdict bad"`) || !strings.Contains(text, `<tr class="broken"`) {
+	if text := written(t, p); !strings.Contains(text, `class="verdict bad"`) ||
+		!strings.Contains(text, `<tr class="broken"`) {
 		t.Error("a broken limit does not show")
 	}
 }
