@@ -48,7 +48,8 @@ func write(to io.Writer, content []byte) error {
 		return flate.NewWriter(w, flate.BestCompression)
 	})
 	// The earliest time that the format can hold.
-	header := &zip.FileHeader{Name: "bootstrap", Method: zip.Deflate, Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)}
+	header := &zip.FileHeader{Name: "bootstrap", Method: zip.Deflate,
+		Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)}
 	header.SetMode(0o755)
 	file, err := archive.CreateHeader(header)
 	if err != nil {

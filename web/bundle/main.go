@@ -28,7 +28,8 @@ func main() {
 func bundle() error {
 	for _, name := range []string{"htmx.org", "uplot"} {
 		if _, err := os.Stat("web/node_modules/" + name); err != nil {
-			return fmt.Errorf("web/node_modules lacks %s: run npm ci --ignore-scripts --prefix web at the top of the repository", name)
+			return fmt.Errorf("web/node_modules lacks %s: run npm ci --ignore-scripts --prefix web at the "+
+				"top of the repository", name)
 		}
 	}
 	if err := removeOld(); err != nil {
@@ -65,7 +66,8 @@ func compress(file api.OutputFile) error {
 
 func options() api.BuildOptions {
 	return api.BuildOptions{
-		EntryPoints:       []string{"web/static/app.js", "web/static/chart.js", "web/static/app.css", "web/static/icon.svg"},
+		EntryPoints: []string{"web/static/app.js", "web/static/chart.js", "web/static/app.css",
+			"web/static/icon.svg"},
 		Outdir:            dist,
 		EntryNames:        "[name]-[hash]",
 		Bundle:            true,

@@ -85,7 +85,8 @@ type Decision struct {
 
 // keys are those of the context.
 var keys = []string{
-	"denied", "keyId", "keyName", "plan", "rule", "policyVersion", "keyVersion", "limit", "remaining", "reset", "rateLimit", "rateLimitPolicy",
+	"denied", "keyId", "keyName", "plan", "rule", "policyVersion", "keyVersion", "limit", "remaining",
+	"reset", "rateLimit", "rateLimitPolicy",
 	"retryAfter", "message", "problemType", "violatedPolicies", "reservation", "shadowDenied", "degraded",
 }
 
@@ -100,11 +101,13 @@ func parseDecision(context map[string]any) (Decision, error) {
 		return Decision{}, errNoDecision
 	}
 	d := Decision{
-		Denied: denied, KeyID: v.text("keyId"), KeyName: v.text("keyName"), Plan: v.text("plan"), Rule: v.text("rule"),
+		Denied: denied, KeyID: v.text("keyId"), KeyName: v.text("keyName"), Plan: v.text("plan"),
+		Rule:          v.text("rule"),
 		PolicyVersion: v.number("policyVersion"), KeyVersion: v.number("keyVersion"),
 		Limit: v.number("limit"), Remaining: v.number("remaining"), Reset: v.number("reset"),
-		RateLimit: v.text("rateLimit"), RateLimitPolicy: v.text("rateLimitPolicy"), RetryAfter: v.number("retryAfter"),
-		Message: v.text("message"), ProblemType: v.text("problemType"), Reservation: v.text("reservation"),
+		RateLimit: v.text("rateLimit"), RateLimitPolicy: v.text("rateLimitPolicy"),
+		RetryAfter: v.number("retryAfter"),
+		Message:    v.text("message"), ProblemType: v.text("problemType"), Reservation: v.text("reservation"),
 		ShadowDenied: v.text("shadowDenied") == "true", Degraded: v.text("degraded") == "true",
 	}
 	if list := v.text("violatedPolicies"); list != "" {

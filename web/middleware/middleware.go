@@ -36,8 +36,10 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d, err := parseDecision(m.Source(r))
 		if err != nil {
-			m.log().ErrorContext(r.Context(), "no decision of the authorizer: the request is refused", "cause", err)
-			answer(w, problem{Type: aboutBlank, Status: http.StatusInternalServerError, Detail: "The authorizer's decision is missing."})
+			m.log().ErrorContext(r.Context(),
+				"no decision of the authorizer: the request is refused", "cause", err)
+			answer(w, problem{Type: aboutBlank, Status: http.StatusInternalServerError,
+				Detail: "The authorizer's decision is missing."})
 			return
 		}
 		d.addTo(w.Header())
@@ -75,7 +77,8 @@ func FromContext(ctx context.Context) (Decision, bool) {
 
 // addTo adds the RateLimit fields, as far as there are any.
 func (d Decision) addTo(h http.Header) {
-	for name, value := range map[string]string{"RateLimit": d.RateLimit, "RateLimit-Policy": d.RateLimitPolicy} {
+	for name, value := range map[string]string{"RateLimit": d.RateLimit,
+		"RateLimit-Policy": d.RateLimitPolicy} {
 		if value != "" {
 			h.Set(name, value)
 		}
@@ -105,7 +108,8 @@ func (d Decision) refuse(w http.ResponseWriter) {
 	if d.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(d.RetryAfter, 10))
 	}
-	p := problem{Type: d.ProblemType, Status: http.StatusTooManyRequests, Detail: d.Message, Violated: d.Violated}
+	p := problem{Type: d.ProblemType, Status: http.StatusTooManyRequests, Detail: d.Message,
+		Violated: d.Violated}
 	if p.Type == "" {
 		p.Type = aboutBlank
 	}

@@ -16,13 +16,17 @@ import (
 
 var (
 	allowed = map[string]any{
-		"denied": false, "keyId": "abc", "keyName": "orders", "plan": "free", "policyVersion": 3.0, "keyVersion": 2.0, "limit": 10.0, "remaining": 9.0,
-		"reset": 10.0, "rateLimit": `"10 per 10 seconds";r=9;t=10`, "rateLimitPolicy": `"10 per 10 seconds";q=10;w=10`,
+		"denied": false, "keyId": "abc", "keyName": "orders", "plan": "free", "policyVersion": 3.0,
+		"keyVersion": 2.0, "limit": 10.0, "remaining": 9.0,
+		"reset": 10.0, "rateLimit": `"10 per 10 seconds";r=9;t=10`,
+		"rateLimitPolicy": `"10 per 10 seconds";q=10;w=10`,
 	}
 	denied = map[string]any{
-		"denied": true, "rateLimit": `"10 per 10 seconds";r=0;t=7`, "rateLimitPolicy": `"10 per 10 seconds";q=10;w=10`, "retryAfter": "7",
-		"message": "The limit of 10 per 10 seconds is reached. Retry after 7 seconds.", "violatedPolicies": `["10 per 10 seconds"]`,
-		"problemType": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+		"denied": true, "rateLimit": `"10 per 10 seconds";r=0;t=7`,
+		"rateLimitPolicy": `"10 per 10 seconds";q=10;w=10`, "retryAfter": "7",
+		"message":          "The limit of 10 per 10 seconds is reached. Retry after 7 seconds.",
+		"violatedPolicies": `["10 per 10 seconds"]`,
+		"problemType":      "https://iana.org/assignments/http-problem-types#quota-exceeded",
 	}
 )
 
@@ -48,7 +52,8 @@ func TestAllowed(t *testing.T) {
 	if w.Code != http.StatusOK || w.Body.String() != "served abc" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	want := http.Header{"Ratelimit": {`"10 per 10 seconds";r=9;t=10`}, "Ratelimit-Policy": {`"10 per 10 seconds";q=10;w=10`}}
+	want := http.Header{"Ratelimit": {`"10 per 10 seconds";r=9;t=10`},
+		"Ratelimit-Policy": {`"10 per 10 seconds";q=10;w=10`}}
 	w.Header().Del("Content-Type")
 	if diff := cmp.Diff(want, w.Header()); diff != "" {
 		t.Error(diff)
@@ -59,7 +64,8 @@ func TestAllowed(t *testing.T) {
 func TestDenied(t *testing.T) {
 	w := serve(as(denied))
 	want := http.Header{
-		"Ratelimit": {`"10 per 10 seconds";r=0;t=7`}, "Ratelimit-Policy": {`"10 per 10 seconds";q=10;w=10`}, "Retry-After": {"7"},
+		"Ratelimit": {`"10 per 10 seconds";r=0;t=7`}, "Ratelimit-Policy": {`"10 per 10 seconds";q=10;w=10`},
+		"Retry-After":  {"7"},
 		"Content-Type": {"application/problem+json"}, "Cache-Control": {"no-store"},
 		"Access-Control-Allow-Origin":   {"*"},
 		"Access-Control-Expose-Headers": {"Retry-After, RateLimit, RateLimit-Policy"},
@@ -67,8 +73,9 @@ func TestDenied(t *testing.T) {
 	if diff := cmp.Diff(want, w.Header()); diff != "" || w.Code != http.StatusTooManyRequests {
 		t.Errorf("%d %s", w.Code, diff)
 	}
-	body := `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,` +
-		`"detail":"The limit of 10 per 10 seconds is reached. Retry after 7 seconds.","violated-policies":["10 per 10 seconds"]}` + "\n"
+	body :=
+		`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,` +
+			`"detail":"The limit of 10 per 10 seconds is reached. Retry after 7 seconds.","violated-policies":["10 per 10 seconds"]}` + "\n"
 	if diff := cmp.Diff(body, w.Body.String()); diff != "" {
 		t.Error(diff)
 	}
@@ -83,9 +90,10 @@ func TestAllowOrigins(t *testing.T) {
 		allow, vary string
 		exposes     bool
 	}{
-		"any":     {nil, "https://a.example", "", "*", "", true},
-		"none":    {[]string{}, "https://a.example", "", "", "", false},
-		"listed":  {[]string{"https://b.example", "https://a.example"}, "https://a.example", "", "https://a.example", "Origin", true},
+		"any":  {nil, "https://a.example", "", "*", "", true},
+		"none": {[]string{}, "https://a.example", "", "", "", false},
+		"listed": {[]string{"https://b.example", "https://a.example"}, "https://a.example", "",
+			"https://a.example", "Origin", true},
 		"another": {[]string{"https://b.example"}, "https://a.example", "", "", "Origin", false},
 		"set":     {nil, "https://a.example", "https://c.example", "https://c.example", "", false},
 	} {
@@ -98,7 +106,8 @@ func TestAllowOrigins(t *testing.T) {
 		}
 		m.Wrap(http.NotFoundHandler()).ServeHTTP(w, r)
 		h := w.Header()
-		if h.Get("Access-Control-Allow-Origin") != c.allow || h.Get("Vary") != c.vary || (h.Get("Access-Control-Expose-Headers") != "") != c.exposes {
+		if h.Get("Access-Control-Allow-Origin") != c.allow || h.Get("Vary") != c.vary ||
+			(h.Get("Access-Control-Expose-Headers") != "") != c.exposes {
 			t.Errorf("%s: %v", name, h)
 		}
 	}
@@ -107,7 +116,8 @@ func TestAllowOrigins(t *testing.T) {
 // A call that can never pass has nothing to wait for.
 func TestDeniedForEver(t *testing.T) {
 	w := serve(as(map[string]any{"denied": "true", "message": "Never.", "violatedPolicies": "[]"}))
-	if w.Code != http.StatusTooManyRequests || w.Header()["Retry-After"] != nil || !strings.Contains(w.Body.String(), `"type":"about:blank"`) {
+	if w.Code != http.StatusTooManyRequests || w.Header()["Retry-After"] != nil ||
+		!strings.Contains(w.Body.String(), `"type":"about:blank"`) {
 		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
 }
@@ -129,7 +139,8 @@ func TestNoDecisionIsRefused(t *testing.T) {
 		"no authorizer":   RequestContext("X-Empty"),
 		"other's context": RequestContext("X-Other"),
 	} {
-		w := serve(source, "X-Malformed", "{", "X-Twice-denied", "false", "X-Twice-Denied", "false", "X-Empty", "{}", "X-Other",
+		w := serve(source, "X-Malformed", "{", "X-Twice-denied", "false", "X-Twice-Denied", "false",
+			"X-Empty", "{}", "X-Other",
 			`{"authorizer":{"jwt":{"claims":{"denied":"false"}}}}`)
 		if w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "served") {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
@@ -158,7 +169,8 @@ func TestSources(t *testing.T) {
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	for name, source := range map[string]Source{
-		"strings": as(text), "REST": RequestContext("x-rest"), "HTTP": RequestContext("x-amzn-request-context"), "headers": Headers("x-tidegate-"),
+		"strings": as(text), "REST": RequestContext("x-rest"),
+		"HTTP": RequestContext("x-amzn-request-context"), "headers": Headers("x-tidegate-"),
 	} {
 		got, err := parseDecision(source(r))
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -176,13 +188,16 @@ func settling(t *testing.T, reservation string, api http.HandlerFunc) (Settlemen
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
 	values := map[string]any{"denied": false, "reservation": reservation}
-	m := Middleware{Source: as(values), Settler: &Settler{URL: server.URL + "/prod/", Token: "machine", Client: server.Client()}}
+	m := Middleware{Source: as(values),
+		Settler: &Settler{URL: server.URL + "/prod/", Token: "machine", Client: server.Client()}}
 	var settled Settlement
 	var err error
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody).WithContext(gone)
-	m.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { settled, err = Settle(r.Context(), 7) })).ServeHTTP(httptest.NewRecorder(), r)
+	m.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		settled, err = Settle(r.Context(), 7)
+	})).ServeHTTP(httptest.NewRecorder(), r)
 	return settled, err
 }
 
@@ -190,13 +205,16 @@ func settling(t *testing.T, reservation string, api http.HandlerFunc) (Settlemen
 func TestSettle(t *testing.T) {
 	got, err := settling(t, "tgr_x", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		if r.URL.Path != "/prod/api/v1/reservations/settle" || r.Header.Get("Authorization") != "Bearer machine" ||
+		if r.URL.Path != "/prod/api/v1/reservations/settle" ||
+			r.Header.Get("Authorization") != "Bearer machine" ||
 			string(body) != `{"cost":7,"reservation":"tgr_x"}` {
 			t.Errorf("%s %s %s", r.URL, r.Header, body)
 		}
-		_, _ = io.WriteString(w, `{"reserved":9,"actual":7,"short":1,"settleMax":90,"aboveMax":3,"partial":true}`)
+		_, _ = io.WriteString(w,
+			`{"reserved":9,"actual":7,"short":1,"settleMax":90,"aboveMax":3,"partial":true}`)
 	})
-	if err != nil || got != (Settlement{Reserved: 9, Actual: 7, Short: 1, SettleMax: 90, AboveMax: 3, Partial: true}) {
+	if err != nil || got != (Settlement{Reserved: 9, Actual: 7, Short: 1, SettleMax: 90, AboveMax: 3,
+		Partial: true}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -60,7 +60,8 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	w.WriteHeader(a.status)
 	if a.body == "" {
-		a.body = map[bool]string{true: `{"reserved":9,"actual":7}`, false: `{"detail":"why"}`}[a.status == http.StatusOK]
+		a.body = map[bool]string{true: `{"reserved":9,"actual":7}`,
+			false: `{"detail":"why"}`}[a.status == http.StatusOK]
 	}
 	_, _ = w.WriteString(a.body)
 	return w.Result(), nil
@@ -86,7 +87,8 @@ func statuses(list ...int) []answered {
 func settleBy(t *testing.T, answers []answered, check func(s *script, got Settlement, err error)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{t: t, answers: answers}
-		settler := &Settler{URL: "https://dashboard.example", Token: "machine", Client: &http.Client{Transport: s}}
+		settler := &Settler{URL: "https://dashboard.example", Token: "machine",
+			Client: &http.Client{Transport: s}}
 		got, err := settler.Settle(t.Context(), "tgr_x", 7)
 		check(s, got, err)
 	})
@@ -103,16 +105,17 @@ func TestSettleRetries(t *testing.T) {
 		status  int   // of the error; 0 for none
 		err     error // other than a status
 	}{
-		"at once":                                {statuses(200), whole, 0, nil},
-		"throttled once":                         {statuses(429, 200), whole, 0, nil},
-		"throttled four times":                   {statuses(429, 429, 429, 429, 200), whole, 0, nil},
-		"throttled always":                       {statuses(429, 429, 429, 429, 429), Settlement{}, 429, nil},
-		"away":                                   {statuses(503, 502, 500, 504, 200), whole, 0, nil},
-		"away always":                            {statuses(503, 503, 503, 503, 502), Settlement{}, 502, nil},
-		"broken connections":                     {statuses(0, 0, 0, 0, 200), whole, 0, nil},
-		"broken always":                          {statuses(0, 0, 0, 0, 0), Settlement{}, 0, errBroken},
-		"hangs once":                             {statuses(-1, 200), whole, 0, nil},
-		"cut short":                              {[]answered{{status: 200, body: `{"reserved":`}, {status: 409}}, unknown, 0, nil},
+		"at once":              {statuses(200), whole, 0, nil},
+		"throttled once":       {statuses(429, 200), whole, 0, nil},
+		"throttled four times": {statuses(429, 429, 429, 429, 200), whole, 0, nil},
+		"throttled always":     {statuses(429, 429, 429, 429, 429), Settlement{}, 429, nil},
+		"away":                 {statuses(503, 502, 500, 504, 200), whole, 0, nil},
+		"away always":          {statuses(503, 503, 503, 503, 502), Settlement{}, 502, nil},
+		"broken connections":   {statuses(0, 0, 0, 0, 200), whole, 0, nil},
+		"broken always":        {statuses(0, 0, 0, 0, 0), Settlement{}, 0, errBroken},
+		"hangs once":           {statuses(-1, 200), whole, 0, nil},
+		"cut short": {
+			[]answered{{status: 200, body: `{"reserved":`}, {status: 409}}, unknown, 0, nil},
 		"settled by a lost attempt":              {statuses(0, 409), unknown, 0, nil},
 		"settled by a failed attempt":            {statuses(503, 409), unknown, 0, nil},
 		"settled by an attempt that hung":        {statuses(-1, 409), unknown, 0, nil},
@@ -132,7 +135,8 @@ func TestSettleRetries(t *testing.T) {
 				switch {
 				case len(s.asked) != len(c.answers) || got != c.want:
 					t.Errorf("%d attempts, %+v", len(s.asked), got)
-				case c.status != 0 && (!errors.As(err, &refused) || refused.Status != c.status || refused.Detail != "why"):
+				case c.status != 0 && (!errors.As(err, &refused) || refused.Status != c.status ||
+					refused.Detail != "why"):
 					t.Errorf("%v, want %d", err, c.status)
 				case c.status == 0 && !errors.Is(err, c.err):
 					t.Errorf("%v, want %v", err, c.err)
@@ -163,11 +167,12 @@ func TestSettlePauses(t *testing.T) {
 		"2": 2 * time.Second, "0": 0, "-5": 0, "soon": 0, "3600": maxRetryAfter, "99999999999999": 0,
 		"Sat, 01 Jan 2000 00:00:03 GMT": 3 * time.Second, // the clock of the test begins at midnight
 	} {
-		settleBy(t, []answered{{status: 429, retryAfter: after}, {status: 200}}, func(s *script, _ Settlement, err error) {
-			if pause := s.asked[1]; err != nil || pause < least || pause > least+settlePause {
-				t.Errorf("Retry-After %s: %s, %v", after, pause, err)
-			}
-		})
+		settleBy(t, []answered{{status: 429, retryAfter: after}, {status: 200}},
+			func(s *script, _ Settlement, err error) {
+				if pause := s.asked[1]; err != nil || pause < least || pause > least+settlePause {
+					t.Errorf("Retry-After %s: %s, %v", after, pause, err)
+				}
+			})
 	}
 }
 
@@ -181,7 +186,8 @@ func TestSettleEnds(t *testing.T) {
 		"hangs":      {answered{status: -1}, 3},
 	} {
 		settleBy(t, times(settleAttempts, c.answer), func(s *script, _ Settlement, err error) {
-			if took := time.Since(s.began); err == nil || took > settlePatience || len(s.asked) != c.attempts {
+			if took := time.Since(s.began); err == nil || took > settlePatience ||
+				len(s.asked) != c.attempts {
 				t.Errorf("%s: %d attempts in %s, %v", name, len(s.asked), took, err)
 			}
 		})
@@ -207,7 +213,8 @@ func TestSettleThroughAServer(t *testing.T) {
 		t.Errorf("%+v, %v after %d attempts", got, err, asked)
 	}
 	unreachable := &Settler{URL: "http://127.0.0.1:1", Token: "machine"}
-	if _, err := unreachable.Settle(t.Context(), "tgr_x", 1); err == nil || !strings.Contains(err.Error(), "connect") {
+	if _, err := unreachable.Settle(t.Context(), "tgr_x", 1); err == nil ||
+		!strings.Contains(err.Error(), "connect") {
 		t.Error(fmt.Sprint(err))
 	}
 }

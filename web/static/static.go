@@ -35,7 +35,8 @@ func Load() (Bundle, error) {
 func read(dist fs.FS) (Bundle, error) {
 	text, err := fs.ReadFile(dist, "manifest.json")
 	if errors.Is(err, fs.ErrNotExist) {
-		return Bundle{}, errors.New("this program was built without its stylesheet and script: run ./scripts/build, which makes them first")
+		return Bundle{}, errors.New("this program was built without its stylesheet and script: run " +
+			"./scripts/build, which makes them first")
 	}
 	if err != nil {
 		return Bundle{}, fmt.Errorf("read the bundle's manifest: %w", err)
@@ -44,7 +45,8 @@ func read(dist fs.FS) (Bundle, error) {
 	if err := json.Unmarshal(text, &names); err != nil {
 		return Bundle{}, fmt.Errorf("read the bundle's manifest: %w", err)
 	}
-	b := Bundle{Files: dist, Script: names["app.js"], Chart: names["chart.js"], Style: names["app.css"], Icon: names["icon.svg"]}
+	b := Bundle{Files: dist, Script: names["app.js"], Chart: names["chart.js"], Style: names["app.css"],
+		Icon: names["icon.svg"]}
 	for _, name := range []string{b.Script, b.Chart, b.Style, b.Icon} {
 		if _, err := fs.Stat(dist, name); name == "" || err != nil {
 			return Bundle{}, errors.New("the bundle is not whole: run ./scripts/build, which makes it anew")

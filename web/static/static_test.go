@@ -8,7 +8,8 @@ import (
 
 // A program without its bundle says at once how to get it, and does not serve bare pages.
 func TestRead(t *testing.T) {
-	manifest := &fstest.MapFile{Data: []byte(`{"app.js": "a.js", "chart.js": "c.js", "app.css": "a.css", "icon.svg": "i.svg"}`)}
+	manifest := &fstest.MapFile{Data: []byte(
+		`{"app.js": "a.js", "chart.js": "c.js", "app.css": "a.css", "icon.svg": "i.svg"}`)}
 	whole := fstest.MapFS{"manifest.json": manifest, "a.js": {}, "c.js": {}, "a.css": {}, "i.svg": {}}
 	b, err := read(whole)
 	if err != nil || b.Script != "a.js" || b.Chart != "c.js" || b.Style != "a.css" || b.Icon != "i.svg" {
