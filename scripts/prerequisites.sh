@@ -1,5 +1,6 @@
-# Sourced by the scripts beside it: progress lines, and checks of what a machine needs, each failing with the lines that install it.
-# POSIX sh, so that it runs under dash, busybox and the bash 3.2 of macOS alike.
+# Sourced by the scripts beside it: progress lines, and checks of what a machine needs,
+# each failing with the lines that install it. POSIX sh, so that it runs under dash,
+# busybox and the bash 3.2 of macOS alike.
 
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -42,7 +43,8 @@ at_least() {
 need_go() {
   want=$(awk '$1 == "go" { print $2 }' "$root/go.mod")
   have=none
-  # In the module's folder, since there an older Go may switch to the version that go.mod asks for.
+  # In the module's folder, since there an older Go may switch to the version that go.mod
+  # asks for.
   if command -v go >/dev/null 2>&1; then
     have=$(cd "$root" && go version 2>/dev/null | awk '{ sub(/^go/, "", $3); print $3 }')
   fi

@@ -1,4 +1,5 @@
-# Puts Tidegate before a REST API and an HTTP API of a CDK app in Python: the same as cdk.ts, but not run by any test.
+# Puts Tidegate before a REST API and an HTTP API of a CDK app in Python: the same as
+# cdk.ts, but not run by any test.
 import jsii
 from aws_cdk import Annotations, Aspects, CfnResource, IAspect, Stack
 from aws_cdk import aws_apigateway as apigateway
@@ -28,7 +29,8 @@ def limit_rest_api(scope: Construct, id: str, api: apigateway.IRestApi, check_fu
         authorizer_result_ttl_in_seconds=0,  # results are never cached, so that every call counts
     )
     _allow(limits, check_function_arn, api.rest_api_id, authorizer.ref)
-    # The stage's Deployment waits for a gateway response of a RestApi: without them it would answer 403 without Retry-After.
+    # The stage's Deployment waits for a gateway response of a RestApi: without them it
+    # would answer 403 without Retry-After.
     apigateway.GatewayResponse(
         limits,
         "TooManyRequests",

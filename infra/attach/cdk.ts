@@ -1,5 +1,7 @@
-// Puts Tidegate before a REST API and an HTTP API of a CDK app in TypeScript. checkFunctionArn is the output CheckFunctionArn of the Tidegate stack.
-// The authorizers are plain CloudFormation resources, since an L2 RequestAuthorizer without identity sources sends "", which API Gateway refuses.
+// Puts Tidegate before a REST API and an HTTP API of a CDK app in TypeScript.
+// checkFunctionArn is the output CheckFunctionArn of the Tidegate stack. The authorizers
+// are plain CloudFormation resources, since an L2 RequestAuthorizer without identity
+// sources sends "", which API Gateway refuses.
 import { Annotations, Aspects, CfnResource, Stack } from 'aws-cdk-lib';
 import * as apigateway from 'aws-cdk-lib/aws-apigateway';
 import * as apigatewayv2 from 'aws-cdk-lib/aws-apigatewayv2';
@@ -25,7 +27,8 @@ export function limitRestApi(scope: Construct, id: string, api: apigateway.IRest
     authorizerResultTtlInSeconds: 0, // results are never cached, so that every call counts
   });
   allow(limits, checkFunctionArn, api.restApiId, authorizer.ref);
-  // The stage's Deployment waits for a gateway response of a RestApi: without them it would answer 403 without Retry-After.
+  // The stage's Deployment waits for a gateway response of a RestApi: without them it
+  // would answer 403 without Retry-After.
   new apigateway.GatewayResponse(limits, 'TooManyRequests', {
     restApi: api,
     type: apigateway.ResponseType.ACCESS_DENIED,

@@ -1,6 +1,7 @@
-// Charts: draws what the server drew as SVG anew with uPlot, with axes and a cursor. Loaded only by pages that hold a .plot. Its data-chart says
-// what to draw (chartData in the dashboard), the legend beside it in which colours and dashes. A live refresh changes data-chart and leaves the
-// rest alone.
+// Charts: draws what the server drew as SVG anew with uPlot, with axes and a cursor.
+// Loaded only by pages that hold a .plot. Its data-chart says what to draw (chartData in
+// the dashboard), the legend beside it in which colours and dashes. A live refresh
+// changes data-chart and leaves the rest alone.
 
 import uPlot from 'uplot';
 
@@ -25,8 +26,8 @@ function after(seconds) {
   return parts.join(' ');
 }
 
-// stamps writes the axis of time in 24 hours, the date where it changes: distance of ticks, tick, and after a line break what a new year, month, day,
-// hour and minute add.
+// stamps writes the axis of time in 24 hours, the date where it changes: distance of
+// ticks, tick, and after a line break what a new year, month, day, hour and minute add.
 const date = '\n{YYYY}-{MM}-{DD}';
 const stamps = [
   [31536000, '{YYYY}', null, null, null, null, null, null, 1],

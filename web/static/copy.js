@@ -1,4 +1,5 @@
-// A button with data-copy copies the field of that id. Without scripts it stays hidden: the field can be selected.
+// A button with data-copy copies the field of that id. Without scripts it stays hidden:
+// the field can be selected.
 
 for (const button of document.querySelectorAll('[data-copy]')) {
   const field = document.getElementById(button.dataset.copy);

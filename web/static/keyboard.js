@@ -1,4 +1,5 @@
-// Single keys: / searches, r refreshes, ? lists them. They can be turned off in that list, for those who speak to their computer.
+// Single keys: / searches, r refreshes, ? lists them. They can be turned off in that
+// list, for those who speak to their computer.
 
 const dialog = document.getElementById('keyboard');
 const opener = document.getElementById('keyboard-open');

@@ -1,5 +1,6 @@
-// Live refresh: asks for the section #live again every data-live seconds. Nothing is asked for while the tab is hidden, and when the server does not
-// answer the wait grows to half a minute while the last figures stay on screen.
+// Live refresh: asks for the section #live again every data-live seconds. Nothing is
+// asked for while the tab is hidden, and when the server does not answer the wait grows
+// to half a minute while the last figures stay on screen.
 
 const longestWait = 30_000;
 const leastBetweenSummaries = 10_000; // so that a screen reader is not talked over every two seconds
@@ -51,7 +52,8 @@ function showAge() {
   age.textContent = `updated ${Math.floor((performance.now() - updated) / 1000)} s ago`;
 }
 
-// showSummary tells a screen reader what changed, by a text outside of the section that comes anew.
+// showSummary tells a screen reader what changed, by a text outside of the section that
+// comes anew.
 function showSummary() {
   const text = section()?.dataset.summary ?? '';
   const status = document.getElementById('live-summary');
@@ -60,8 +62,9 @@ function showSummary() {
   status.textContent = text;
 }
 
-// holdOrder keeps the rows of a list in their places while somebody points at one or has the focus in one: the figures change under the pointer,
-// not the rows. New rows take the places of those that went.
+// holdOrder keeps the rows of a list in their places while somebody points at one or has
+// the focus in one: the figures change under the pointer, not the rows. New rows take the
+// places of those that went.
 function holdOrder(fragment) {
   for (const list of fragment.querySelectorAll('[data-rows]')) {
     const shown = document.getElementById(list.id);

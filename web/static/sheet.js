@@ -1,5 +1,6 @@
-// A link with data-sheet leads to a form: here it opens in a dialog over the page, and what the server says to it appears there too. Without scripts,
-// and where anything fails, the form is a page of its own.
+// A link with data-sheet leads to a form: here it opens in a dialog over the page, and
+// what the server says to it appears there too. Without scripts, and where anything
+// fails, the form is a page of its own.
 
 import htmx from 'htmx.org';
 

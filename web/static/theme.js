@@ -1,4 +1,5 @@
-// The theme is saved by the server in a cookie. Here it changes without a reload, so that nothing typed is lost.
+// The theme is saved by the server in a cookie. Here it changes without a reload, so that
+// nothing typed is lost.
 
 const form = document.getElementById('theme');
 

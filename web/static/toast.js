@@ -1,5 +1,6 @@
 // Toasts: short notices over the page's corner. Any script shows one with
-// document.dispatchEvent(new CustomEvent('toast', { detail: { text: 'Copied.' } })), any page with its Toast. One with a button in it stays.
+// document.dispatchEvent(new CustomEvent('toast', { detail: { text: 'Copied.' } })), any
+// page with its Toast. One with a button in it stays.
 
 const shown = 8000;
 

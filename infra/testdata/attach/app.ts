@@ -1,4 +1,5 @@
-// A CDK app of somebody who attaches Tidegate to both kinds of API. The test reads the template that it synthesises into the folder of CDK_OUTDIR.
+// A CDK app of somebody who attaches Tidegate to both kinds of API. The test reads the
+// template that it synthesises into the folder of CDK_OUTDIR.
 import { App, Stack } from 'aws-cdk-lib';
 import * as apigateway from 'aws-cdk-lib/aws-apigateway';
 import * as apigatewayv2 from 'aws-cdk-lib/aws-apigatewayv2';

@@ -1,9 +1,11 @@
-// A real OpenID provider for tests. It takes any name with any password, prints its address when it is ready, and ends with its standard input.
+// A real OpenID provider for tests. It takes any name with any password, prints its
+// address when it is ready, and ends with its standard input.
 //
 //   node provider.js '{"clients": […], "idTokenClaims": true}'
 //
-// clients are metadata as in OpenID Connect registration. Claims are in the id token, or only at the userinfo endpoint. The name decides on them:
-// "name:group,group" has those groups, "name" alone has no such claim.
+// clients are metadata as in OpenID Connect registration. Claims are in the id token, or
+// only at the userinfo endpoint. The name decides on them: "name:group,group" has those
+// groups, "name" alone has no such claim.
 
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import { createServer } from 'node:http';
