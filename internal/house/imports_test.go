@@ -147,8 +147,16 @@ var directions = []direction{
 	{
 		of:     []string{"tidegate/functions/admin/…"},
 		not:    []string{"tidegate/functions/admin/dashboard", "tidegate/web/…"},
-		except: []string{"tidegate/functions/admin", "tidegate/functions/admin/dashboard"},
+		except: []string{"tidegate/functions/admin", "tidegate/functions/admin/dashboard/…"},
 		why:    "the dashboard puts together what these know of people, tokens and sessions",
+	},
+	{
+		of: []string{
+			"tidegate/functions/admin/dashboard/page", "tidegate/functions/admin/dashboard/form",
+			"tidegate/functions/admin/dashboard/chart",
+		},
+		not: []string{"tidegate/internal/registry", "tidegate/functions/admin/app", "github.com/valkey-io/…"},
+		why: "what pages share reads nothing from the store",
 	},
 	{
 		of:     []string{"tidegate/functions/admin/…"},

@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/dashboard/page"
 )
 
 // dispatch looks up a request's route and what it needs. Without a route it needs a
@@ -22,7 +23,7 @@ func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if s.away {
-		s.fail(w, r, problem{status: http.StatusServiceUnavailable})
+		s.Fail(w, r, page.Problem{Status: http.StatusServiceUnavailable})
 		return
 	}
 	s.identified(w, r, func(w http.ResponseWriter, r *http.Request) {
@@ -34,21 +35,22 @@ func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
 		case !actor.Known():
 			s.askLogin(w, r)
 		default:
-			s.fail(w, r, forbidden(actor))
+			s.Fail(w, r, forbidden(actor))
 		}
 	})
 }
 
-func forbidden(a auth.Actor) problem {
+func forbidden(a auth.Actor) page.Problem {
 	if !a.CanView() {
-		return problem{
-			status: http.StatusForbidden, heading: "This token may settle reservations, and nothing else", advice: "Use one of scope read or write.",
+		return page.Problem{
+			Status: http.StatusForbidden, Heading: "This token may settle reservations, and nothing else",
+			Advice: "Use one of scope read or write.",
 		}
 	}
-	return problem{
-		status:  http.StatusForbidden,
-		heading: "You may look, but not change",
-		advice:  "This needs the editor role. Ask whoever runs this dashboard.",
+	return page.Problem{
+		Status:  http.StatusForbidden,
+		Heading: "You may look, but not change",
+		Advice:  "This needs the editor role. Ask whoever runs this dashboard.",
 	}
 }
 
@@ -68,17 +70,17 @@ func (s *server) identified(w http.ResponseWriter, r *http.Request, handle http.
 // A live refresh gets the order to take the whole page there, a machine the word that it
 // needs a token.
 func (s *server) askLogin(w http.ResponseWriter, r *http.Request) {
-	if s.isAPI(r) {
+	if s.IsAPI(r) {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="tidegate"`)
-		s.fail(w, r, problem{status: http.StatusUnauthorized})
+		s.Fail(w, r, page.Problem{Status: http.StatusUnauthorized})
 		return
 	}
-	back := s.path("/")
+	back := s.Path("/")
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		back = r.URL.RequestURI()
 	}
-	login := s.path("/login") + "?next=" + url.QueryEscape(back)
-	if isRefresh(r) {
+	login := s.Path("/login") + "?next=" + url.QueryEscape(back)
+	if page.IsRefresh(r) {
 		w.Header().Set("HX-Redirect", login)
 		w.WriteHeader(http.StatusUnauthorized)
 		return
@@ -91,9 +93,9 @@ func (s *server) unrouted(w http.ResponseWriter, r *http.Request, handler http.H
 	probe := &answer{header: http.Header{}}
 	handler.ServeHTTP(probe, r)
 	if probe.status != http.StatusMethodNotAllowed {
-		s.fail(w, r, problem{status: http.StatusNotFound})
+		s.Fail(w, r, page.Problem{Status: http.StatusNotFound})
 		return
 	}
 	w.Header().Set("Allow", probe.header.Get("Allow"))
-	s.fail(w, r, problem{status: http.StatusMethodNotAllowed})
+	s.Fail(w, r, page.Problem{Status: http.StatusMethodNotAllowed})
 }

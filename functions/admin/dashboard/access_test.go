@@ -11,6 +11,7 @@ import (
 
 	"tidegate/functions/admin/auth/session"
 	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/dashboard/page"
 )
 
 // fit makes a path that fits a route's pattern.
@@ -278,7 +279,7 @@ func (s *site) try(c caller, method, path string, want [3]int) {
 
 // A route that does not say who may ask for it stops the start.
 func TestRouteWithoutNeed(t *testing.T) {
-	d := &server{renderer: &renderer{}}
+	d := &server{Renderer: &page.Renderer{}}
 	for _, n := range []need{undecided, -1, settler + 1} {
 		if _, _, err := d.newMux([]route{{pattern: "GET /x", need: n, handle: d.health}}); err == nil || !strings.Contains(err.Error(), "GET /x") {
 			t.Errorf("%d: %v", n, err)

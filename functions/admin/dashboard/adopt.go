@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/web/templates"
@@ -14,8 +16,8 @@ import (
 
 // adoptForm is a caller that others vouch for, as somebody names it.
 type adoptForm struct {
-	kind, id, issuer, holder, address input
-	name, next, reason                input
+	kind, id, issuer, holder, address form.Input
+	name, next, reason                form.Input
 	wrong                             string
 }
 
@@ -39,49 +41,51 @@ var (
 
 func readAdoptForm(v url.Values) adoptForm {
 	return adoptForm{
-		kind: typed(v, "kind", maxInput), id: typed(v, "id", maxInput), issuer: typed(v, "issuer", maxIssuer), holder: typed(v, "holder", maxHolder),
-		address: typed(v, "address", maxInput), name: typed(v, "name", policy.MaxNameLen+50), next: typed(v, "next", maxInput),
-		reason: typed(v, "reason", maxReasonInput),
+		kind: form.Typed(v, "kind", form.MaxInput), id: form.Typed(v, "id", form.MaxInput),
+		issuer: form.Typed(v, "issuer", maxIssuer), holder: form.Typed(v, "holder", maxHolder),
+		address: form.Typed(v, "address", form.MaxInput), name: form.Typed(v, "name", policy.MaxNameLen+50),
+		next:   form.Typed(v, "next", form.MaxInput),
+		reason: form.Typed(v, "reason", form.MaxReasonInput),
 	}
 }
 
 func (f *adoptForm) errors() int {
-	return wrongs(f.kind, f.id, f.issuer, f.holder, f.address, f.name, f.next, f.reason)
+	return form.CountErrors(f.kind, f.id, f.issuer, f.holder, f.address, f.name, f.next, f.reason)
 }
 
 // caller returns the id under which checks know the caller, and notes what is wrong with
 // what was typed.
 func (f *adoptForm) caller(keys *registry.Store) string {
-	f.kind.oneOf(callerKinds)
-	f.next.oneOf(adoptNext)
-	f.reason.reason()
-	id := strings.TrimSpace(f.id.text)
+	f.kind.CheckOption(callerKinds)
+	f.next.CheckOption(adoptNext)
+	f.reason.CheckReason()
+	id := strings.TrimSpace(f.id.Text)
 	switch {
 	case id != "":
 		if len(id) != callerIDLen || !idPattern.MatchString(id) {
-			f.id.wrong = "An id of a caller without an API key has 22 letters, digits, - and _."
+			f.id.Error = "An id of a caller without an API key has 22 letters, digits, - and _."
 		}
 		return id
-	case f.kind.text == string(policy.Address):
+	case f.kind.Text == string(policy.Address):
 		return f.byAddress(keys)
 	}
 	return f.byToken(keys)
 }
 
 func (f *adoptForm) byToken(keys *registry.Store) string {
-	if f.issuer.text == "" {
-		f.issuer.wrong = "Type the token's iss claim as it is, or the id above."
+	if f.issuer.Text == "" {
+		f.issuer.Error = "Type the token's iss claim as it is, or the id above."
 	}
-	if f.holder.text == "" {
-		f.holder.wrong = "Type the claim that tells callers apart, mostly sub."
+	if f.holder.Text == "" {
+		f.holder.Error = "Type the claim that tells callers apart, mostly sub."
 	}
-	return keys.TokenCaller(f.issuer.text, f.holder.text)
+	return keys.TokenCaller(f.issuer.Text, f.holder.Text)
 }
 
 func (f *adoptForm) byAddress(keys *registry.Store) string {
-	prefix, ok := parseNetwork(strings.TrimSpace(f.address.text))
+	prefix, ok := parseNetwork(strings.TrimSpace(f.address.Text))
 	if !ok {
-		f.address.wrong = "Type an address such as 203.0.113.7 or 2001:db8::1, or a network such as 2001:db8:1:2::/64."
+		f.address.Error = "Type an address such as 203.0.113.7 or 2001:db8::1, or a network such as 2001:db8:1:2::/64."
 	}
 	return keys.AddressCaller(prefix)
 }
@@ -104,12 +108,12 @@ func parseNetwork(text string) (netip.Prefix, bool) {
 }
 
 func (f *adoptForm) setError(invalid *policy.InvalidError) {
-	fields := map[string]*input{"name": &f.name, "id": &f.id, "reason": &f.reason}
+	fields := map[string]*form.Input{"name": &f.name, "id": &f.id, "reason": &f.reason}
 	for _, e := range invalid.Fields {
 		if in := fields[e.Field]; in != nil {
-			in.wrong = sentence(e.Message)
+			in.Error = form.Sentence(e.Message)
 		} else {
-			f.wrong = e.Field + ": " + sentence(e.Message)
+			f.wrong = e.Field + ": " + form.Sentence(e.Message)
 		}
 	}
 }
@@ -120,7 +124,7 @@ func (d *dashboard) showAdopt(w http.ResponseWriter, r *http.Request) {
 
 // adopt makes a record of a caller and goes on to what it was made for.
 func (d *dashboard) adopt(w http.ResponseWriter, r *http.Request) {
-	if !d.parseForm(w, r) {
+	if !d.ParseForm(w, r) {
 		return
 	}
 	f := readAdoptForm(r.PostForm)
@@ -129,53 +133,61 @@ func (d *dashboard) adopt(w http.ResponseWriter, r *http.Request) {
 		d.renderAdopt(w, r, http.StatusUnprocessableEntity, f)
 		return
 	}
-	next := d.path("/keys/" + id + "/" + f.next.text)
+	next := d.Path("/keys/" + id + "/" + f.next.Text)
 	k, err := d.Keys.Get(r.Context(), id)
 	switch {
 	case err == nil:
-		d.flash(r, "There is a record of this caller already: “"+clip(k.Name, maxName)+"”.", "")
+		d.Flash(r, "There is a record of this caller already: “"+page.Clip(k.Name, page.MaxName)+"”.", "")
 		http.Redirect(w, r, next, http.StatusSeeOther)
 		return
 	case !errors.Is(err, policy.ErrNotFound):
-		d.failStore(w, r, "get key", err)
+		d.FailStore(w, r, "get key", err)
 		return
 	}
-	k, err = d.Keys.Adopt(r.Context(), policy.Kind(f.kind.text), id, strings.TrimSpace(f.name.text), nil, d.edit(r, strings.TrimSpace(f.reason.text)))
+	k, err = d.Keys.Adopt(
+		r.Context(), policy.Kind(f.kind.Text), id, strings.TrimSpace(f.name.Text), nil,
+		d.edit(r, strings.TrimSpace(f.reason.Text)),
+	)
 	var invalid *policy.InvalidError
 	switch {
 	case errors.As(err, &invalid):
 		f.setError(invalid)
 		d.renderAdopt(w, r, http.StatusUnprocessableEntity, f)
 	case err != nil && !errors.Is(err, policy.ErrConflict):
-		d.failStore(w, r, "adopt caller", err)
+		d.FailStore(w, r, "adopt caller", err)
 	default:
-		d.flash(r, "There is a record of “"+clip(k.Name, maxName)+"” now. Nothing else changed yet.", "")
+		d.Flash(r, "There is a record of “"+page.Clip(k.Name, page.MaxName)+"” now. Nothing else changed yet.", "")
 		http.Redirect(w, r, next, http.StatusSeeOther)
 	}
 }
 
 func (d *dashboard) renderAdopt(w http.ResponseWriter, r *http.Request, status int, f adoptForm) {
-	d.render(w, r, status, templates.FormOf(templates.FormPage{
-		Page:    d.page(r, "Override or ban a caller"),
-		Trail:   []templates.Choice{{Text: "Keys", Address: d.path("/keys")}, {Text: "Callers", Address: d.path("/callers")}},
+	d.Render(w, r, status, templates.FormOf(templates.FormPage{
+		Page: d.Page(r, "Override or ban a caller"),
+		Trail: []templates.Choice{
+			{Text: "Keys", Address: d.Path("/keys")}, {Text: "Callers", Address: d.Path("/callers")},
+		},
 		Heading: "Override or ban a caller",
 		Lead: []string{"Callers known by a token or by their address have no record until one is needed. The record holds the name that you give it, " +
 			"and what you decide on the next page; of tokens and addresses it holds a hash."},
 		Form: &templates.Form{
-			Action: d.path("/callers/new"), Fields: f.fields(), After: []templates.FormField{reasonField(f.reason)},
-			Error: f.wrong, Errors: f.errors(), Submit: "Go on", Cancel: templates.Choice{Text: "Cancel", Address: d.path("/callers")},
+			Action: d.Path("/callers/new"), Fields: f.fields(),
+			After: []templates.FormField{form.ReasonField(f.reason)},
+			Error: f.wrong, Errors: f.errors(), Submit: "Go on",
+			Cancel: templates.Choice{Text: "Cancel", Address: d.Path("/callers")},
 		},
 	}))
 }
 
 func (f *adoptForm) fields() []templates.FormField {
-	id := text("id", "Id, as lists and logs show it", "", maxInput, f.id)
+	id := form.TextField("id", "Id, as lists and logs show it", "", form.MaxInput, f.id)
 	id.Hint = "Leave it empty to find the caller by what is below."
-	issuer := text("issuer", "Of a token: issuer", "https://issuer.example/", maxIssuer, f.issuer)
-	holder := text("holder", "Of a token: subject", "ada", maxHolder, f.holder)
-	at := text("address", "Address or network", "203.0.113.7", maxInput, f.address)
+	issuer := form.TextField("issuer", "Of a token: issuer", "https://issuer.example/", maxIssuer, f.issuer)
+	holder := form.TextField("holder", "Of a token: subject", "ada", maxHolder, f.holder)
+	at := form.TextField("address", "Address or network", "203.0.113.7", form.MaxInput, f.address)
 	return []templates.FormField{
-		choice("kind", "The caller is", callerKinds, f.kind), id, issuer, holder, at,
-		text("name", "Name, for people", "who this is", policy.MaxNameLen, f.name), choice("next", "In order to", adoptNext, f.next),
+		form.ChoiceField("kind", "The caller is", callerKinds, f.kind), id, issuer, holder, at,
+		form.TextField("name", "Name, for people", "who this is", policy.MaxNameLen, f.name),
+		form.ChoiceField("next", "In order to", adoptNext, f.next),
 	}
 }

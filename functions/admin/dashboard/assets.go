@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"path"
 	"strings"
+
+	"tidegate/functions/admin/dashboard/page"
 )
 
 // static serves the bundle. A file's name changes with its content, so browsers may keep
@@ -13,11 +15,11 @@ import (
 func (s *server) static(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	if name == "manifest.json" || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".gz") || strings.ContainsRune(name, '/') {
-		s.fail(w, r, problem{status: http.StatusNotFound})
+		s.Fail(w, r, page.Problem{Status: http.StatusNotFound})
 		return
 	}
 	if _, err := fs.Stat(s.Bundle.Files, name); err != nil {
-		s.fail(w, r, problem{status: http.StatusNotFound})
+		s.Fail(w, r, page.Problem{Status: http.StatusNotFound})
 		return
 	}
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")

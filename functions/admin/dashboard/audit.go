@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/audit"
 	"tidegate/internal/policyset"
 	"tidegate/web/templates"
@@ -55,7 +57,7 @@ func (d *dashboard) showAudit(w http.ResponseWriter, r *http.Request) { d.render
 func (d *dashboard) renderAudit(w http.ResponseWriter, r *http.Request, verified *templates.Verified) {
 	query, ok := readAuditQuery(r)
 	if !ok {
-		d.fail(w, r, problem{status: http.StatusBadRequest})
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
 	list, err := d.Keys.Audit().List(r.Context(), query)
@@ -63,47 +65,51 @@ func (d *dashboard) renderAudit(w http.ResponseWriter, r *http.Request, verified
 		d.failAudit(w, r, err)
 		return
 	}
-	path, values := d.path("/audit"), auditValues(query)
+	path, values := d.Path("/audit"), auditValues(query)
 	p := templates.AuditPage{
-		Page:    d.page(r, "Audit"),
-		Filter:  templates.AuditFilter{Action: path, Subject: clip(query.Subject, 64), What: query.Action, Whats: auditActions, By: clip(query.By, 200)},
+		Page: d.Page(r, "Audit"),
+		Filter: templates.AuditFilter{
+			Action: path, Subject: page.Clip(query.Subject, 64), What: query.Action, Whats: auditActions,
+			By: page.Clip(query.By, 200),
+		},
 		Entries: d.entryRows(r, list.Entries),
 		Empty: templates.Empty{Heading: "Nothing here",
 			Advice: "Every change of a key or of the policies is told here, in the same step in which it is made."},
-		Export: address(d.path("/audit.csv"), values),
-		Verify: address(d.path("/audit/verify"), values), Verified: verified,
+		Export: page.Address(d.Path("/audit.csv"), values),
+		Verify: page.Address(d.Path("/audit/verify"), values), Verified: verified,
 	}
 	if list.Next != "" {
 		p.Empty = templates.Empty{Heading: "Nothing yet", Advice: "Nothing among the latest entries fits. The next page looks at those before."}
 	}
-	if address("", values) != "" {
+	if page.Address("", values) != "" {
 		p.Filter.Clear = path
 	}
 	if query.After != "" {
-		p.First = address(path, values)
+		p.First = page.Address(path, values)
 	}
 	if list.Next != "" {
 		values.Set("after", list.Next)
-		p.Next = address(path, values)
+		p.Next = page.Address(path, values)
 	}
-	d.render(w, r, http.StatusOK, templates.Audit(p))
+	d.Render(w, r, http.StatusOK, templates.Audit(p))
 }
 
 func (d *dashboard) entryRows(r *http.Request, entries []audit.Entry) []templates.Entry {
 	rows := make([]templates.Entry, len(entries))
 	for i, e := range entries {
 		rows[i] = templates.Entry{
-			ID: e.ID, At: instant(e.Time), By: clip(e.By.Name, maxName), What: clip(e.Action, maxInput), Subject: subjectWords(e), Address: d.subjectPath(e),
-			Reason: clip(e.Reason, 300), Changes: d.told.of(e),
+			ID: e.ID, At: page.Instant(e.Time), By: page.Clip(e.By.Name, page.MaxName),
+			What: page.Clip(e.Action, form.MaxInput), Subject: subjectWords(e), Address: d.subjectPath(e),
+			Reason: page.Clip(e.Reason, 300), Changes: d.told.of(e),
 		}
 		if e.Version > 0 {
-			rows[i].Version = number(e.Version)
+			rows[i].Version = page.Number(e.Version)
 		}
 		if e.Subject != policyset.SetID && (len(e.Before) == 0 || len(e.After) == 0) {
 			rows[i].Changes = slices.DeleteFunc(rows[i].Changes, func(c templates.Change) bool { return c.What == "name" || c.What == "status" })
 		}
-		if canEdit(r) && app.Irreversible(e) == "" {
-			rows[i].Revert = d.path("/audit/" + e.ID + "/revert")
+		if page.CanEdit(r) && app.Irreversible(e) == "" {
+			rows[i].Revert = d.Path("/audit/" + e.ID + "/revert")
 		}
 	}
 	return rows
@@ -118,7 +124,7 @@ func (d *dashboard) verifyAudit(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	v, err := d.Keys.Audit().Verify(ctx)
 	if err != nil {
-		d.failStore(w, r, "verify audit", err)
+		d.FailStore(w, r, "verify audit", err)
 		return
 	}
 	d.renderAudit(w, r, verifiedWords(v))
@@ -126,14 +132,20 @@ func (d *dashboard) verifyAudit(w http.ResponseWriter, r *http.Request) {
 
 func verifiedWords(v audit.Verified) *templates.Verified {
 	if v.Good() {
-		return &templates.Verified{Good: true, Text: "All " + number(v.Entries) + " entries are as they were written, in their order."}
+		return &templates.Verified{
+			Good: true, Text: "All " + page.Number(v.Entries) + " entries are as they were written, in their order.",
+		}
 	}
 	var wrong []string
 	if n := int64(len(v.Broken)); n > 0 {
-		wrong = append(wrong, number(n)+" of "+number(v.Entries)+" entries were altered, or stand behind one that was altered or taken out")
+		wrong = append(
+			wrong,
+			page.Number(n)+" of "+page.Number(v.Entries)+" entries were altered,"+
+				" or stand behind one that was altered or taken out",
+		)
 	}
 	if n := int64(len(v.Cut)); n > 0 {
-		wrong = append(wrong, number(n)+" of the chains lack their newest entries or their head")
+		wrong = append(wrong, page.Number(n)+" of the chains lack their newest entries or their head")
 	}
 	words := &templates.Verified{Text: strings.Join(wrong, "; ") + ":", Broken: slices.Clone(v.Broken)}
 	for _, c := range v.Cut {
@@ -146,18 +158,18 @@ func verifiedWords(v audit.Verified) *templates.Verified {
 func cutWords(c audit.Cut) string {
 	after := "after " + c.Last
 	if c.Last == "" {
-		after = "chain " + number(int64(c.Bucket))
+		after = "chain " + page.Number(int64(c.Bucket))
 	}
 	if c.Missing == 0 {
 		return after + ": no head that fits"
 	}
-	return after + ": " + number(c.Missing) + " missing"
+	return after + ": " + page.Number(c.Missing) + " missing"
 }
 
 func (d *dashboard) failAudit(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, audit.ErrPosition) {
-		d.fail(w, r, problem{status: http.StatusBadRequest})
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
-	d.failStore(w, r, "read audit", err)
+	d.FailStore(w, r, "read audit", err)
 }

@@ -2,10 +2,10 @@ package dashboard
 
 import (
 	"slices"
-
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -43,14 +43,20 @@ func badges(s app.Subject) []templates.Badge {
 func lifeBadges(s app.Subject) []templates.Badge {
 	var all []templates.Badge
 	if s.Is(app.Banned) {
-		all = append(all, templates.Badge{Text: "banned", Level: "full", Detail: "until " + instant(s.BannedUntil).Text, State: "banned"})
+		all = append(all, templates.Badge{
+			Text: "banned", Level: "full", Detail: "until " + page.Instant(s.BannedUntil).Text, State: "banned",
+		})
 	}
 	switch {
 	case s.Expires.IsZero():
 	case !s.Expires.After(s.At):
-		all = append(all, templates.Badge{Text: "expired", Level: "off", Detail: instant(s.Expires).Text, State: "expiring"})
+		all = append(all, templates.Badge{
+			Text: "expired", Level: "off", Detail: page.Instant(s.Expires).Text, State: "expiring",
+		})
 	case s.Expires.Sub(s.At) < app.ExpiresSoon:
-		all = append(all, templates.Badge{Text: "expires", Level: "near", Detail: "in " + span(s.Expires.Sub(s.At)), State: "expiring"})
+		all = append(all, templates.Badge{
+			Text: "expires", Level: "near", Detail: "in " + page.Span(s.Expires.Sub(s.At)), State: "expiring",
+		})
 	}
 	return all
 }
@@ -58,7 +64,10 @@ func lifeBadges(s app.Subject) []templates.Badge {
 func limitBadges(s app.Subject) []templates.Badge {
 	var all []templates.Badge
 	if s.Is(app.Blocked) {
-		all = append(all, templates.Badge{Text: "blocked now", Level: "full", Detail: "next call free in " + span(s.Now.RetryAfter()), State: "blocked"})
+		all = append(all, templates.Badge{
+			Text: "blocked now", Level: "full", Detail: "next call free in " + page.Span(s.Now.RetryAfter()),
+			State: "blocked",
+		})
 	} else if s.Is(app.Near) {
 		all = append(all, templates.Badge{Text: "near a limit", Level: "near", State: "near"})
 	}
@@ -75,9 +84,9 @@ func overrideBadge(o *policy.Override, at time.Time) templates.Badge {
 	b := templates.Badge{Text: "override", Level: "tag", State: "overridden"}
 	switch {
 	case !o.ActiveAt(at):
-		b.Text, b.Detail = "override ended", instant(o.Until).Text
+		b.Text, b.Detail = "override ended", page.Instant(o.Until).Text
 	case !o.Until.IsZero():
-		b.Detail = "for " + span(o.Until.Sub(at)) + " more"
+		b.Detail = "for " + page.Span(o.Until.Sub(at)) + " more"
 	}
 	return b
 }

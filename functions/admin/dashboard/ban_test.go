@@ -9,6 +9,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
 )
@@ -32,19 +33,21 @@ func TestBanByPolicyOnPages(t *testing.T) {
 	})
 	until := time.Now().Add(time.Hour)
 	s.keys.hammered("acme", until)
-	list := s.get("/keys?state=banned").wants(t, http.StatusOK, "{acme}", "banned", instant(until).Text)
+	list := s.get("/keys?state=banned").wants(t, http.StatusOK, "{acme}", "banned", page.Instant(until).Text)
 	if strings.Contains(list.body, "{bolt}") {
 		t.Error("another key is listed")
 	}
-	s.get("/keys/{acme}").wants(t, http.StatusOK, "This caller is banned.", "/keys/{acme}/unban", instant(until).Text)
-	s.get("/keys.csv?state=banned").wants(t, http.StatusOK, stamp(until))
+	s.get("/keys/{acme}").wants(
+		t, http.StatusOK, "This caller is banned.", "/keys/{acme}/unban", page.Instant(until).Text,
+	)
+	s.get("/keys.csv?state=banned").wants(t, http.StatusOK, page.Stamp(until))
 	s.post("/keys/{acme}/unban", fields("version", "1", "reason", "sorry")).wants(t, http.StatusSeeOther)
 	for _, what := range []string{"sb", "sd"} {
 		if s.keys.server.Exists(keyspace.Of(s.keys.ids["acme"], what)) {
 			t.Errorf("%s is left", what)
 		}
 	}
-	s.get("/audit?subject={acme}").wants(t, http.StatusOK, "key.unban", "banned until", instant(until).Text)
+	s.get("/audit?subject={acme}").wants(t, http.StatusOK, "key.unban", "banned until", page.Instant(until).Text)
 	if body := s.get("/keys/{acme}").wants(t, http.StatusOK, "/keys/{acme}/ban").body; strings.Contains(body, "This caller is banned.") {
 		t.Error("still banned")
 	}

@@ -14,7 +14,7 @@ import (
 // such a request needs no proof of where it comes from; and its cookies count for
 // nothing.
 func (s *server) bearer(r *http.Request) bool {
-	return s.isAPI(r) && len(r.Header.Values("Authorization")) > 0
+	return s.IsAPI(r) && len(r.Header.Values("Authorization")) > 0
 }
 
 // withToken answers a request in the name of its token, or of a stranger if the token is
@@ -26,7 +26,7 @@ func (s *server) withToken(w http.ResponseWriter, r *http.Request, handle http.H
 	case errors.Is(err, token.ErrUnknown):
 		handle(w, r)
 	case err != nil:
-		s.failStore(w, r, "authenticate token", err)
+		s.FailStore(w, r, "authenticate token", err)
 	default:
 		handle(w, r.WithContext(auth.With(r.Context(), found.Actor())))
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/web/templates"
@@ -35,9 +37,9 @@ type job struct {
 	do       string
 	ids      []string // the selected keys; empty for all that the filter means
 	filter   app.KeyFilter
-	plan     input // name
+	plan     form.Input // name
 	override overrideForm
-	reason   input
+	reason   form.Input
 	after    string // cursor
 	done     int64
 	skipped  int64 // were as they should be already
@@ -51,17 +53,18 @@ type job struct {
 // readJob fails for an address that is not ours.
 func readJob(values url.Values) (job, error) {
 	j := job{
-		do: values.Get("do"), ids: values["id"], plan: typed(values, "to", maxName+10), reason: typed(values, "reason", maxReasonInput),
-		after: values.Get("after-key"), failed: values["failed"], finished: values.Get("finished") != "", values: values,
+		do: values.Get("do"), ids: values["id"], plan: form.Typed(values, "to", page.MaxName+10),
+		reason: form.Typed(values, "reason", form.MaxReasonInput),
+		after:  values.Get("after-key"), failed: values["failed"], finished: values.Get("finished") != "", values: values,
 	}
 	var ok bool
 	if j.filter, ok = readKeyFilter(values); !ok || len(j.ids) > maxSelected || len(j.after) > maxCursor || len(j.failed) > maxFailed+1 {
-		return job{}, errForeignForm
+		return job{}, form.ErrForeign
 	}
 	if values.Get("of") == "all" {
 		j.ids = nil
 	} else if len(j.ids) == 0 && values.Get("of") != "selected" {
-		return job{}, errForeignForm
+		return job{}, form.ErrForeign
 	}
 	for _, n := range []struct {
 		name string
@@ -70,7 +73,7 @@ func readJob(values url.Values) (job, error) {
 		if text := values.Get(n.name); text != "" {
 			count, err := strconv.ParseInt(text, 10, 64)
 			if err != nil || count < 0 {
-				return job{}, errForeignForm
+				return job{}, form.ErrForeign
 			}
 			*n.to = count
 		}
@@ -93,23 +96,23 @@ func (j *job) all() bool { return j.values.Get("of") == "all" }
 func (j *job) check(set *policy.Set) int {
 	switch j.do {
 	case app.Plan:
-		if _, known := set.Plan(j.plan.text); !known {
-			j.plan.wrong = chooseFromList
+		if _, known := set.Plan(j.plan.Text); !known {
+			j.plan.Error = form.ChooseFromList
 		}
 	case app.Override:
 		j.override.override(time.Now())
 		return j.override.errors()
 	}
-	j.reason.reason()
-	return wrongs(j.plan, j.reason)
+	j.reason.CheckReason()
+	return form.CountErrors(j.plan, j.reason)
 }
 
 // bulkBar is the form below the list.
 func (d *dashboard) bulkBar(r *http.Request, f app.KeyFilter, p templates.KeysPage) (*templates.Bulk, error) {
-	if !canEdit(r) || len(p.Rows) == 0 {
+	if !page.CanEdit(r) || len(p.Rows) == 0 {
 		return nil, nil
 	}
-	b := &templates.Bulk{Action: d.path("/keys/bulk"), Actions: bulkActions, All: "All that match"}
+	b := &templates.Bulk{Action: d.Path("/keys/bulk"), Actions: bulkActions, All: "All that match"}
 	for name, v := range filterValues(f) {
 		if v[0] != "" {
 			b.Hidden = append(b.Hidden, templates.Hidden{Name: name, Value: v[0]})
@@ -120,7 +123,7 @@ func (d *dashboard) bulkBar(r *http.Request, f app.KeyFilter, p templates.KeysPa
 		return b, nil
 	}
 	n, err := d.Keys.Count(r.Context(), f.Listed())
-	b.All = "All " + number(n) + " that match"
+	b.All = "All " + page.Number(n) + " that match"
 	return b, err
 }
 
@@ -135,49 +138,44 @@ func (d *dashboard) showBulk(w http.ResponseWriter, r *http.Request) {
 }
 
 func newBulkOverride() overrideForm {
-	return overrideForm{limits: newLimitList("limits", nil), mode: input{text: string(policy.Enforce)}, until: newUntil(time.Time{})}
+	return overrideForm{
+		limits: form.NewLimitList("limits", nil), mode: form.Input{Text: string(policy.Enforce)},
+		until: form.NewUntil(time.Time{}),
+	}
 }
 
 // job reads a job and the Set, or answers the request.
 func (d *dashboard) job(w http.ResponseWriter, r *http.Request, values url.Values) (job, *policy.Set, bool) {
 	j, err := readJob(values)
-	if err != nil || !isOption(bulkActions, j.do) {
-		d.fail(w, r, problem{status: http.StatusBadRequest})
+	if err != nil || !form.IsOption(bulkActions, j.do) {
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return job{}, nil, false
 	}
 	if !j.all() && len(j.ids) == 0 {
-		d.fail(w, r, problem{
-			status: http.StatusUnprocessableEntity, heading: "No key is selected", advice: "Tick the keys in the list that are meant, or take all that match.",
+		d.Fail(w, r, page.Problem{
+			Status: http.StatusUnprocessableEntity, Heading: "No key is selected",
+			Advice: "Tick the keys in the list that are meant, or take all that match.",
 		})
 		return job{}, nil, false
 	}
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
-		d.failStore(w, r, "read policy", err)
+		d.FailStore(w, r, "read policy", err)
 		return job{}, nil, false
 	}
 	return j, set, true
 }
 
-func isOption(options []templates.Option, value string) bool {
-	for _, o := range options {
-		if o.Value == value {
-			return true
-		}
-	}
-	return false
-}
-
 // startBulk begins the job, or shows what is wrong with it.
 func (d *dashboard) startBulk(w http.ResponseWriter, r *http.Request) {
-	if !d.parseForm(w, r) {
+	if !d.ParseForm(w, r) {
 		return
 	}
 	j, set, ok := d.job(w, r, r.PostForm)
 	if !ok {
 		return
 	}
-	if j.override.limits.change(r.PostForm.Get("action")) {
+	if j.override.limits.Change(r.PostForm.Get("action")) {
 		d.renderBulk(w, r, http.StatusOK, set, j)
 		return
 	}
@@ -187,7 +185,7 @@ func (d *dashboard) startBulk(w http.ResponseWriter, r *http.Request) {
 	}
 	var err error
 	if j.total, err = d.countJob(r.Context(), j); err != nil {
-		d.failStore(w, r, "count keys", err)
+		d.FailStore(w, r, "count keys", err)
 		return
 	}
 	if !j.all() {
@@ -225,8 +223,8 @@ func (d *dashboard) jobAddress(ctx context.Context, j job) string {
 	if j.finished {
 		v.Set("finished", "yes")
 	}
-	v.Set(sealField, d.seal.of(d.session.Token(ctx), v))
-	return d.path("/keys/job") + "?" + v.Encode()
+	v.Set(sealField, d.seal.of(d.Session.Token(ctx), v))
+	return d.Path("/keys/job") + "?" + v.Encode()
 }
 
 // showJob shows how far the job is, and the button that goes on with it.
@@ -235,25 +233,26 @@ func (d *dashboard) showJob(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if !d.seal.holds(d.session.Token(r.Context()), j.values) {
+	if !d.seal.holds(d.Session.Token(r.Context()), j.values) {
 		d.askToStart(w, r, http.StatusOK, set, j)
 		return
 	}
 	p := templates.JobPage{
-		Page: d.page(r, "Job"), Heading: jobWords(j), Done: number(j.done), Skipped: number(j.skipped), Of: d.ofWords(j),
+		Page: d.Page(r, "Job"), Heading: jobWords(j), Done: page.Number(j.done), Skipped: page.Number(j.skipped),
+		Of:    d.ofWords(j),
 		Total: strconv.FormatInt(max(j.total, 1), 10), Progress: strconv.FormatInt(j.done+j.skipped+int64(len(j.failed)), 10), Known: j.total > 0,
-		Failed: j.failed, Finished: j.finished, Back: address(d.path("/keys"), filterValues(j.filter)),
+		Failed: j.failed, Finished: j.finished, Back: page.Address(d.Path("/keys"), filterValues(j.filter)),
 	}
 	if !j.finished {
-		p.Form = &templates.Form{Action: d.path("/keys/job"), Hidden: hiddenOf(j.values), Submit: "Go on", Auto: true,
+		p.Form = &templates.Form{Action: d.Path("/keys/job"), Hidden: hiddenOf(j.values), Submit: "Go on", Auto: true,
 			Cancel: templates.Choice{Text: "Stop here", Address: p.Back}}
 	}
-	d.render(w, r, http.StatusOK, templates.Job(p))
+	d.Render(w, r, http.StatusOK, templates.Job(p))
 }
 
 // askToStart shows what a job would do that this session did not start, and does nothing.
 func (d *dashboard) askToStart(w http.ResponseWriter, r *http.Request, status int, set *policy.Set, j job) {
-	if j.foreign = true; len(j.override.limits.rows) == 0 {
+	if j.foreign = true; len(j.override.limits.Rows) == 0 {
 		j.override = newBulkOverride()
 	}
 	d.renderBulk(w, r, status, set, j)
@@ -275,19 +274,19 @@ func hiddenOf(values url.Values) []templates.Hidden {
 
 // doJob does the next part of the job.
 func (d *dashboard) doJob(w http.ResponseWriter, r *http.Request) {
-	if !d.parseForm(w, r) {
+	if !d.ParseForm(w, r) {
 		return
 	}
 	j, set, ok := d.job(w, r, r.PostForm)
 	if !ok {
 		return
 	}
-	if !d.seal.holds(d.session.Token(r.Context()), j.values) {
+	if !d.seal.holds(d.Session.Token(r.Context()), j.values) {
 		d.askToStart(w, r, http.StatusForbidden, set, j)
 		return
 	}
 	if j.check(set) > 0 || j.finished {
-		d.fail(w, r, problem{status: http.StatusBadRequest})
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
 	d.step(w, r, set, j)
@@ -300,17 +299,17 @@ const maxFailed = 10
 func (d *dashboard) step(w http.ResponseWriter, r *http.Request, set *policy.Set, j job) {
 	keys, next, err := d.jobKeys(r.Context(), set, j)
 	if err != nil {
-		d.failStore(w, r, "list keys", err)
+		d.FailStore(w, r, "list keys", err)
 		return
 	}
 	j.after, j.finished = next, next == ""
 	deadline, change := time.Now().Add(app.Patience), j.change()
-	edit := d.edit(r, strings.TrimSpace(j.reason.text))
+	edit := d.edit(r, strings.TrimSpace(j.reason.Text))
 	for i, k := range keys {
 		changed, err := change.Apply(r.Context(), d.Keys, k, edit)
 		switch {
 		case r.Context().Err() != nil:
-			d.failStore(w, r, "change keys", err)
+			d.FailStore(w, r, "change keys", err)
 			return
 		case err != nil:
 			d.Log.Warn("bulk change", "key_id", k.ID, "cause", err)
@@ -346,7 +345,7 @@ func (d *dashboard) jobKeys(ctx context.Context, set *policy.Set, j job) ([]poli
 
 // change is what the job does to a key.
 func (j *job) change() app.KeyChange {
-	c := app.KeyChange{Do: j.do, Plan: j.plan.text}
+	c := app.KeyChange{Do: j.do, Plan: j.plan.Text}
 	if j.do == app.Override {
 		c.Override = j.override.override(time.Now())
 	}
@@ -356,7 +355,7 @@ func (j *job) change() app.KeyChange {
 func jobWords(j job) string {
 	switch j.do {
 	case app.Plan:
-		return "Give the plan " + clip(j.plan.text, maxName)
+		return "Give the plan " + page.Clip(j.plan.Text, page.MaxName)
 	case app.Override:
 		return "Override the limits"
 	case app.End:
@@ -373,17 +372,17 @@ func (d *dashboard) ofWords(j job) string {
 		if len(j.ids) == 1 {
 			return "1 selected key"
 		}
-		return number(int64(len(j.ids))) + " selected keys"
+		return page.Number(int64(len(j.ids))) + " selected keys"
 	}
 	words := "all keys"
 	if j.filter.Prefix != "" {
-		words += " whose name starts with “" + clip(j.filter.Prefix, maxSearch) + "”"
+		words += " whose name starts with “" + page.Clip(j.filter.Prefix, maxSearch) + "”"
 	}
 	if j.filter.Plan > 0 {
 		words += " of the chosen plan"
 	}
 	if j.filter.Tag != "" {
-		words += " tagged “" + clip(j.filter.Tag, policy.MaxTagLen) + "”"
+		words += " tagged “" + page.Clip(j.filter.Tag, policy.MaxTagLen) + "”"
 	}
 	for _, o := range keyStates {
 		if o.Value == string(j.filter.State) && o.Value != "" {
@@ -391,7 +390,7 @@ func (d *dashboard) ofWords(j job) string {
 		}
 	}
 	if j.total > 0 {
-		words += " (" + number(j.total) + ")"
+		words += " (" + page.Number(j.total) + ")"
 	}
 	return words
 }
@@ -399,27 +398,30 @@ func (d *dashboard) ofWords(j job) string {
 func (d *dashboard) renderBulk(w http.ResponseWriter, r *http.Request, status int, set *policy.Set, j job) {
 	var err error
 	if j.total, err = d.countJob(r.Context(), j); err != nil { // not what the address says
-		d.failStore(w, r, "count keys", err)
+		d.FailStore(w, r, "count keys", err)
 		return
 	}
-	page := templates.FormPage{
-		Page: d.page(r, jobWords(j)), Trail: []templates.Choice{{Text: "Keys", Address: address(d.path("/keys"), filterValues(j.filter))}},
+	view := templates.FormPage{
+		Page:    d.Page(r, jobWords(j)),
+		Trail:   []templates.Choice{{Text: "Keys", Address: page.Address(d.Path("/keys"), filterValues(j.filter))}},
 		Heading: jobWords(j),
 		Lead: []string{"Of " + d.ofWords(j) +
 			". Keys that are revoked, or as they should be already, are left alone. Every change is told in the audit."},
 	}
 	if names := d.selectedNames(r, set, j); names != "" {
-		page.Lead = append(page.Lead, names)
+		view.Lead = append(view.Lead, names)
 	}
 	f := j.override.view()
 	if j.do != app.Override {
-		f = templates.Form{After: []templates.FormField{reasonField(j.reason)}, Errors: wrongs(j.plan, j.reason)}
+		f = templates.Form{
+			After: []templates.FormField{form.ReasonField(j.reason)}, Errors: form.CountErrors(j.plan, j.reason),
+		}
 		if j.do == app.Plan {
-			f.Fields = []templates.FormField{choice("to", "Plan", planOptions(set), j.plan)}
+			f.Fields = []templates.FormField{form.ChoiceField("to", "Plan", planOptions(set), j.plan)}
 		}
 	}
-	f.Preview, f.Submit, f.Action, f.Danger = false, "Change "+d.ofWords(j), d.path("/keys/bulk"), j.do == app.Revoke || j.do == app.Reset
-	f.Cancel = templates.Choice{Text: "Cancel", Address: address(d.path("/keys"), filterValues(j.filter))}
+	f.Preview, f.Submit, f.Action, f.Danger = false, "Change "+d.ofWords(j), d.Path("/keys/bulk"), j.do == app.Revoke || j.do == app.Reset
+	f.Cancel = templates.Choice{Text: "Cancel", Address: page.Address(d.Path("/keys"), filterValues(j.filter))}
 	if j.foreign {
 		f.Error = foreignJob
 	}
@@ -428,8 +430,8 @@ func (d *dashboard) renderBulk(w http.ResponseWriter, r *http.Request, status in
 		carried[name] = v
 	}
 	f.Hidden = hiddenOf(carried)
-	page.Form = &f
-	d.render(w, r, status, templates.FormOf(page))
+	view.Form = &f
+	d.Render(w, r, status, templates.FormOf(view))
 }
 
 const foreignJob = "Nothing was changed: you came here by a link, or logged in anew since. Go on only if this is what you want."
@@ -445,7 +447,7 @@ func (d *dashboard) selectedNames(r *http.Request, set *policy.Set, j job) strin
 	}
 	names := make([]string, len(keys))
 	for i, k := range keys {
-		names[i] = clip(k.Name, maxName)
+		names[i] = page.Clip(k.Name, page.MaxName)
 	}
-	return clip(strings.Join(names, ", "), 1000)
+	return page.Clip(strings.Join(names, ", "), 1000)
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"tidegate/functions/admin/dashboard/chart"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 	"tidegate/web/templates"
@@ -80,38 +82,38 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {
 	after := r.URL.Query().Get("after")
 	found, err := d.unregistered(r.Context(), after)
 	if errors.Is(err, usage.ErrCursor) {
-		d.fail(w, r, problem{status: http.StatusBadRequest})
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
 	if err != nil {
-		d.failStore(w, r, "list callers", err)
+		d.FailStore(w, r, "list callers", err)
 		return
 	}
-	path, query := d.path("/callers"), url.Values{"after": {after}}
+	path, query := d.Path("/callers"), url.Values{"after": {after}}
 	p := templates.CallersPage{
-		Page: d.page(r, "Callers"), Trail: []templates.Choice{{Text: "Keys", Address: d.path("/keys")}},
-		Live: d.live(r, path, query, time.Now()), Empty: emptyCallers(found),
+		Page: d.Page(r, "Callers"), Trail: []templates.Choice{{Text: "Keys", Address: d.Path("/keys")}},
+		Live: d.Live(r, path, query, time.Now()), Empty: emptyCallers(found),
 	}
-	if canEdit(r) {
-		p.Adopt = d.path("/callers/new")
+	if page.CanEdit(r) {
+		p.Adopt = d.Path("/callers/new")
 	}
 	if p.Rows, err = d.callerRows(r.Context(), found.seen); err != nil {
-		d.failStore(w, r, "read calls", err)
+		d.FailStore(w, r, "read calls", err)
 		return
 	}
-	seconds := liveSeconds(r.URL.Query())
+	seconds := page.LiveSeconds(r.URL.Query())
 	if after != "" {
-		p.First = address(path, withLive(nil, seconds))
+		p.First = page.Address(path, page.WithLive(nil, seconds))
 	}
 	if found.next != "" {
-		p.Next = address(path, withLive(url.Values{"after": {found.next}}, seconds))
+		p.Next = page.Address(path, page.WithLive(url.Values{"after": {found.next}}, seconds))
 	}
-	p.Live.Summary = number(int64(len(p.Rows))) + " callers shown"
-	if isRefresh(r) {
-		d.render(w, r, http.StatusOK, templates.CallersLive(p))
+	p.Live.Summary = page.Number(int64(len(p.Rows))) + " callers shown"
+	if page.IsRefresh(r) {
+		d.Render(w, r, http.StatusOK, templates.CallersLive(p))
 		return
 	}
-	d.render(w, r, http.StatusOK, templates.Callers(p))
+	d.Render(w, r, http.StatusOK, templates.Callers(p))
 }
 
 func emptyCallers(found unregistered) templates.Empty {
@@ -143,8 +145,9 @@ func (d *dashboard) callerRows(ctx context.Context, seen []usage.Seen) ([]templa
 	for i, s := range seen {
 		sum := usage.Sum(series[i])
 		rows[i] = templates.CallerRow{
-			ID: s.ID, Address: d.path("/callers/" + s.ID), Last: instant(s.Last), Calls: number(sum.Calls()), Blocked: number(sum.Denied),
-			Spark: sparkline(columns(series[i])),
+			ID: s.ID, Address: d.Path("/callers/" + s.ID), Last: page.Instant(s.Last), Calls: page.Number(sum.Calls()),
+			Blocked: page.Number(sum.Denied),
+			Spark:   chart.Sparkline(columns(series[i])),
 		}
 	}
 	return rows, nil
@@ -158,27 +161,29 @@ func (d *dashboard) showCaller(w http.ResponseWriter, r *http.Request) {
 		d.toKey(w, r, k)
 		return
 	case !errors.Is(err, policy.ErrNotFound) || !idPattern.MatchString(r.PathValue("id")):
-		d.failStore(w, r, "get key", err)
+		d.FailStore(w, r, "get key", err)
 		return
 	}
 	k = policy.Key{ID: r.PathValue("id")}
-	at := d.path("/callers/" + k.ID)
+	at := d.Path("/callers/" + k.ID)
 	p := templates.CallerPage{
-		Page: d.page(r, "Caller "+k.ID), ID: k.ID, Live: d.live(r, at, nil, time.Now()),
-		Trail: []templates.Choice{{Text: "Keys", Address: d.path("/keys")}, {Text: "Callers", Address: d.path("/callers")}},
+		Page: d.Page(r, "Caller "+k.ID), ID: k.ID, Live: d.Live(r, at, nil, time.Now()),
+		Trail: []templates.Choice{
+			{Text: "Keys", Address: d.Path("/keys")}, {Text: "Callers", Address: d.Path("/callers")},
+		},
 	}
-	p.Page.Chart = d.chartScript()
+	p.Page.Chart = d.ChartScript()
 	if p.Chart, _, err = d.keyChart(r.Context(), k.ID, nil, nil); err != nil {
-		d.failStore(w, r, "read calls", err)
+		d.FailStore(w, r, "read calls", err)
 		return
 	}
-	if canEdit(r) {
-		p.Adopt = d.path("/callers/new?id=" + k.ID)
+	if page.CanEdit(r) {
+		p.Adopt = d.Path("/callers/new?id=" + k.ID)
 	}
 	p.Live.Summary = p.Chart.Summary
-	if isRefresh(r) {
-		d.render(w, r, http.StatusOK, templates.CallerLive(p))
+	if page.IsRefresh(r) {
+		d.Render(w, r, http.StatusOK, templates.CallerLive(p))
 		return
 	}
-	d.render(w, r, http.StatusOK, templates.Caller(p))
+	d.Render(w, r, http.StatusOK, templates.Caller(p))
 }

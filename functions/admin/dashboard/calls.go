@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"time"
 
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/accuracy"
 	"tidegate/internal/limiter"
 	"tidegate/web/templates"
@@ -12,15 +14,16 @@ import (
 
 // showCalls plays the calls of the address to the limit of the address.
 func (d *dashboard) showCalls(w http.ResponseWriter, r *http.Request) {
-	form := readSandbox(r.URL.Query())
-	at, decisions := form.play()
+	entered := readSandbox(r.URL.Query())
+	at, decisions := entered.play()
 	p := templates.CallsPage{
-		Page:   d.page(r, "Try calls"),
+		Page:   d.Page(r, "Try calls"),
 		Tabs:   d.simulateTabs(true),
-		Action: d.path("/simulate/calls"),
-		Limit:  field(form.requests), Window: field(form.window), Unit: field(form.unit), Algorithm: field(form.algorithm), Times: field(form.times),
-		Units: windowUnits(), Algorithms: ruleOptions(), Sample: timesSample, Errors: form.errors(),
-		Bounds: "At most " + number(maxCalls) + " calls. 0 s is the beginning of an aligned window. x3 repeats a time.",
+		Action: d.Path("/simulate/calls"),
+		Limit:  form.Field(entered.Requests), Window: form.Field(entered.Window), Unit: form.Field(entered.Unit),
+		Algorithm: form.Field(entered.Algorithm), Times: form.Field(entered.times),
+		Units: windowUnits(), Algorithms: ruleOptions(), Sample: timesSample, Errors: entered.errors(),
+		Bounds: "At most " + page.Number(maxCalls) + " calls. 0 s is the beginning of an aligned window. x3 repeats a time.",
 	}
 	status := http.StatusOK
 	if p.Errors > 0 {
@@ -34,15 +37,16 @@ func (d *dashboard) showCalls(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	p.Summary = strconv.Itoa(allowed) + " of " + strconv.Itoa(len(decisions)) + " allowed"
-	d.render(w, r, status, templates.Calls(p))
+	d.Render(w, r, status, templates.Calls(p))
 }
 
 func callRow(i int, at time.Duration, d limiter.Decision) templates.CallRow {
 	row := templates.CallRow{
-		Number: strconv.Itoa(i + 1), At: offset(at), Allowed: d.Allowed, Remaining: number(d.Limits[0].Remaining),
+		Number: strconv.Itoa(i + 1), At: page.Offset(at), Allowed: d.Allowed,
+		Remaining: page.Number(d.Limits[0].Remaining),
 	}
 	if !d.Allowed {
-		row.RetryAfter, row.Again = offset(d.RetryAfter()), offset(at+d.RetryAfter())
+		row.RetryAfter, row.Again = page.Offset(d.RetryAfter()), page.Offset(at+d.RetryAfter())
 	}
 	return row
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/accuracy"
 	"tidegate/internal/limiter"
 )
@@ -48,9 +50,9 @@ func TestCallsFollowTheModel(t *testing.T) {
 			row := callRow(i, at[i], d)
 			want := row.Number + " " + inWords(row.At) + " "
 			if d.Allowed {
-				want += "allowed " + number(d.Limits[0].Remaining)
+				want += "allowed " + page.Number(d.Limits[0].Remaining)
 			} else {
-				want += "denied " + number(d.Limits[0].Remaining) + " " + inWords(offset(d.RetryAfter()))
+				want += "denied " + page.Number(d.Limits[0].Remaining) + " " + inWords(page.Offset(d.RetryAfter()))
 			}
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: no %q in\n%s", r.name, want, text)
@@ -70,8 +72,8 @@ func TestCallsBadInput(t *testing.T) {
 		{"times=0x501", "times", "This is a list of 501. It may hold at most 500."},
 		{"limit=0", "limit", "Must be 1 to 1,000,000,000."},
 		{"window=", "window", "Type how long the window is."},
-		{"unit=calendar+day", "unit", chooseFromList},
-		{"algorithm=guess", "algorithm", chooseFromList},
+		{"unit=calendar+day", "unit", form.ChooseFromList},
+		{"algorithm=guess", "algorithm", form.ChooseFromList},
 	} {
 		page := s.get("/simulate/calls?"+row.query).wants(t, http.StatusUnprocessableEntity,
 			`id="`+row.field+`-error">`+row.want, "Nothing was played: 1 field needs another look.")
@@ -81,32 +83,6 @@ func TestCallsBadInput(t *testing.T) {
 	}
 	s.get("/simulate/calls?times=0x500").wants(t, http.StatusOK, "3 of 500 allowed")
 	s.get("/simulate/calls?times=8784h&window=366&unit=day").wants(t, http.StatusOK, "1 of 1 allowed")
-}
-
-func TestSplitList(t *testing.T) {
-	for text, want := range map[string][]listItem{
-		"":                 nil,
-		" , ;\n":           nil,
-		"1, 2x3,4 x 5;6×2": {{"1", 1}, {"2", 3}, {"4", 5}, {"6", 2}},
-		"1.5s x3\n2h":      {{"1.5s", 3}, {"2h", 1}},
-		"7 x0":             {{"7", 0}},
-	} {
-		got, odd := splitList(text)
-		if odd != "" || len(got) != len(want) {
-			t.Errorf("%q: %v, %q", text, got, odd)
-			continue
-		}
-		for i := range want {
-			if got[i] != want[i] {
-				t.Errorf("%q: %v, want %v", text, got, want)
-			}
-		}
-	}
-	for _, text := range []string{"1 2", "1x12345 y", "x 3 x"} {
-		if got, odd := splitList(text); odd == "" {
-			t.Errorf("%q is read as %v", text, got)
-		}
-	}
 }
 
 // The longest window and the most calls of a rule are the limiter's own.

@@ -10,6 +10,7 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 
 	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/apikey"
 )
 
@@ -64,7 +65,7 @@ func (s *server) recovered(next http.Handler) http.Handler {
 		defer func() {
 			if cause := recover(); cause != nil {
 				s.Log.Error("panic", "cause", cause, "stack", string(debug.Stack()))
-				s.fail(w, r, problem{status: http.StatusInternalServerError})
+				s.Fail(w, r, page.Problem{Status: http.StatusInternalServerError})
 			}
 		}()
 		next.ServeHTTP(w, r)
@@ -89,7 +90,10 @@ func (s *server) logged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rec, start, path := &statusRecorder{ResponseWriter: w, status: http.StatusOK}, time.Now(), r.URL.Path
 		next.ServeHTTP(rec, r)
-		s.Log.Info("request", "method", r.Method, "path", clip(withoutSecrets(path), 200), "status", rec.status, "ms", time.Since(start).Milliseconds())
+		s.Log.Info(
+			"request", "method", r.Method, "path", page.Clip(withoutSecrets(path), 200), "status", rec.status, "ms",
+			time.Since(start).Milliseconds(),
+		)
 	})
 }
 

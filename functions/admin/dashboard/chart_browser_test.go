@@ -17,6 +17,8 @@ import (
 	device "github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 
+	"tidegate/functions/admin/dashboard/chart"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/web/templates"
 )
 
@@ -82,11 +84,11 @@ func TestBrowserLabWithoutScript(t *testing.T) {
 type gallery struct {
 	dashboard http.Handler
 	mu        sync.Mutex
-	series    timeSeries
+	series    chart.TimeSeries
 	selected  chan url.Values // the queries of the addresses that a selection went to
 }
 
-func (g *gallery) set(s timeSeries) {
+func (g *gallery) set(s chart.TimeSeries) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.series = s
@@ -105,7 +107,7 @@ func (g *gallery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.dashboard.ServeHTTP(inner, r)
 	maps.Copy(w.Header(), inner.Header())
 	live := g.live(nonceIn(inner.Header().Get("Content-Security-Policy")))
-	if isRefresh(r) {
+	if page.IsRefresh(r) {
 		_, _ = w.Write([]byte(live))
 		return
 	}
@@ -121,7 +123,8 @@ func (g *gallery) live(nonce string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<section id="live" data-live="2" hx-get="/simulate" hx-trigger="refresh" hx-swap="outerMorph" hx-nonce="%s">`, nonce)
 	for _, c := range []templ.Component{
-		templates.TimeSeriesChart(g.series.view()), templates.SparklineChart(sparkline(g.series.allowed, g.series.blocked)),
+		templates.TimeSeriesChart(g.series.View()),
+		templates.SparklineChart(chart.Sparkline(g.series.Allowed, g.series.Blocked)),
 	} {
 		if err := c.Render(context.Background(), &b); err != nil {
 			return err.Error()
@@ -133,8 +136,8 @@ func (g *gallery) live(nonce string) string {
 func newGallery(t *testing.T) (*visit, *gallery) {
 	t.Helper()
 	v := newVisit(t, withKeys(sampleKeys(t)))
-	g := &gallery{dashboard: v.server.Config.Handler, series: hour(), selected: make(chan url.Values, 1)}
-	g.series.selectIn = "/simulate?live=2"
+	g := &gallery{dashboard: v.server.Config.Handler, series: galleryHour(), selected: make(chan url.Values, 1)}
+	g.series.SelectIn = "/simulate?live=2"
 	plain := httptest.NewServer(g)
 	t.Cleanup(plain.Close)
 	v.base = plain.URL
@@ -155,7 +158,7 @@ func TestBrowserTimeSeriesIsLive(t *testing.T) {
 	v.wait(`document.querySelector("#requests .moment").textContent.startsWith("2026-11-21 10:")`)
 	before := eval[string](v, `canvas.toDataURL()`)
 	later := g.series
-	later.allowed = []int64{100, 900, 1300, 40}
+	later.Allowed = []int64{100, 900, 1300, 40}
 	g.set(later)
 	v.fire()
 	v.wait(`canvas.toDataURL() !== ` + fmt.Sprintf("%q", before))
@@ -199,7 +202,7 @@ func TestBrowserTimeSeriesSelects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin := hour().begin
+	begin := galleryHour().Begin
 	if from.Before(begin) || !from.Before(to) || to.After(begin.Add(time.Hour)) || to.Sub(from) < 15*time.Minute || q.Get("live") != "2" {
 		t.Errorf("a drag over the middle half of an hour goes to %v", q)
 	}
@@ -232,4 +235,17 @@ func TestBrowserTimeSeriesLook(t *testing.T) {
 		}
 	}
 	v.noComplaints("")
+}
+
+// galleryHour is four quarters with a change in the third and one that is not shown.
+func galleryHour() chart.TimeSeries {
+	begin := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	return chart.TimeSeries{
+		ID: "requests", Title: "Requests", Begin: begin, Step: 15 * time.Minute,
+		Allowed: []int64{100, 0, 1200, 40}, Blocked: []int64{0, 0, 800, 3},
+		Marks: []chart.TimeMark{
+			{At: begin.Add(35 * time.Minute), Text: "100 → 200 per minute"}, {At: begin.Add(time.Hour), Text: "later"},
+		},
+		SelectIn: "/keys?live=2",
+	}
 }

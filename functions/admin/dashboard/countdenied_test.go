@@ -10,6 +10,8 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
@@ -45,7 +47,10 @@ func (r *testRegistry) countDenied(requests string) {
 // sharedRow is a limit as the forms of shared limits send it.
 func sharedRow(list, requests string) []string {
 	at := list + "[0]."
-	return []string{at + "requests", requests, at + "window", "1", at + "unit", "minute", at + "algorithm", "log", at + "countDenied", checked}
+	return []string{
+		at + "requests", requests, at + "window", "1", at + "unit", "minute", at + "algorithm", "log",
+		at + "countDenied", form.Checked,
+	}
 }
 
 // The forms of limits that several callers share refuse to count denied calls, when they
@@ -103,7 +108,9 @@ func TestStoredSharedLimitsThatCountDenied(t *testing.T) {
 	form := fields("perIPMode", "enforce", "globalMode", "enforce", "reason", "test", "action", "save")
 	save := func(more ...string) {
 		t.Helper()
-		s.post("/policies/shared", with(with(form, "version", number(version)), more...)).wants(t, http.StatusSeeOther)
+		s.post(
+			"/policies/shared", with(with(form, "version", page.Number(version)), more...),
+		).wants(t, http.StatusSeeOther)
 		version++
 	}
 	save(append(sharedRow("global", "778"), "deny", "203.0.113.0/24")...)

@@ -1,6 +1,10 @@
 package dashboard
 
-import "net/http"
+import (
+	"net/http"
+
+	"tidegate/functions/admin/dashboard/page"
+)
 
 // refuseCrossSite answers 403 to a change that another site's page asked for.
 // http.CrossOriginProtection lets pass what carries neither Origin nor Sec-Fetch-Site, on
@@ -10,10 +14,10 @@ func (s *server) refuseCrossSite(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.bearer(r) && (protection.Check(r) != nil || unsafeWithoutOrigin(r)) {
-			s.fail(w, r, problem{
-				status:  http.StatusForbidden,
-				heading: "This request came from another site",
-				advice:  "Nothing was changed. Open the dashboard itself and try again there.",
+			s.Fail(w, r, page.Problem{
+				Status:  http.StatusForbidden,
+				Heading: "This request came from another site",
+				Advice:  "Nothing was changed. Open the dashboard itself and try again there.",
 			})
 			return
 		}

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
+
+	"tidegate/functions/admin/dashboard/page"
 )
 
 // A change is made only for a page of this site.
@@ -35,7 +37,7 @@ func TestCrossSite(t *testing.T) {
 			}
 			before := s.keys.written()
 			key := s.keys.key("acme")
-			form := limitsOf(int(key.Version), [4]string{number(int64(20 + i)), "10", "second", "log"})
+			form := limitsOf(int(key.Version), [4]string{page.Number(int64(20 + i)), "10", "second", "log"})
 			got := s.do(http.MethodPost, "/keys/{acme}/limits", form, header)
 			if row.allowed {
 				got.wants(t, http.StatusSeeOther)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
@@ -18,7 +19,9 @@ type differ []templates.Change
 
 func (d *differ) note(what, before, after string) {
 	if before != after {
-		*d = append(*d, templates.Change{What: what, Before: clip(orDash(before), maxChange), After: clip(orDash(after), maxChange)})
+		*d = append(*d, templates.Change{
+			What: what, Before: page.Clip(orDash(before), maxChange), After: page.Clip(orDash(after), maxChange),
+		})
 	}
 }
 
@@ -57,10 +60,10 @@ func effectiveText(e policy.Effective) string {
 	case policy.Off:
 		return "no limits"
 	case policy.Shadow:
-		return limitsWords(e.Limits) + ", in shadow"
+		return policydoc.Limits(e.Limits) + ", in shadow"
 	case policy.Enforce:
 	}
-	return limitsWords(e.Limits)
+	return policydoc.Limits(e.Limits)
 }
 
 func overrideText(o *policy.Override) string {
@@ -74,7 +77,7 @@ func timeText(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return instant(t).Text
+	return page.Instant(t).Text
 }
 
 // setChanges tells what differs between two Sets.

@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/apikey"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
@@ -17,20 +20,22 @@ import (
 
 // explainForm is a call to explain as it was typed.
 type explainForm struct {
-	key, api, stage, method, path, address input
+	key, api, stage, method, path, address form.Input
 }
 
 func readExplainForm(r *http.Request) explainForm {
 	v := r.URL.Query()
 	f := explainForm{
-		key: typed(v, "key", 100), api: typed(v, "api", routing.MaxAPILen), stage: typed(v, "stage", routing.MaxStageLen),
-		method: typed(v, "method", routing.MaxMethodLen), path: typed(v, "path", 2000), address: typed(v, "address", maxInput),
+		key: form.Typed(v, "key", 100), api: form.Typed(v, "api", routing.MaxAPILen),
+		stage:  form.Typed(v, "stage", routing.MaxStageLen),
+		method: form.Typed(v, "method", routing.MaxMethodLen), path: form.Typed(v, "path", 2000),
+		address: form.Typed(v, "address", form.MaxInput),
 	}
-	if f.method.text == "" {
-		f.method.text = http.MethodGet
+	if f.method.Text == "" {
+		f.method.Text = http.MethodGet
 	}
-	if f.path.text == "" {
-		f.path.text = "/"
+	if f.path.Text == "" {
+		f.path.Text = "/"
 	}
 	return f
 }
@@ -38,15 +43,15 @@ func readExplainForm(r *http.Request) explainForm {
 // call returns the call that was typed, and notes what is wrong with it.
 func (f *explainForm) call(v6Bits int) enforce.Call {
 	trim := strings.TrimSpace
-	c := enforce.Call{Route: routing.Call{API: trim(f.api.text), Stage: trim(f.stage.text), Method: strings.ToUpper(trim(f.method.text)),
-		Path: trim(f.path.text)}}
+	c := enforce.Call{Route: routing.Call{API: trim(f.api.Text), Stage: trim(f.stage.Text), Method: strings.ToUpper(trim(f.method.Text)),
+		Path: trim(f.path.Text)}}
 	if !strings.HasPrefix(c.Route.Path, "/") {
-		f.path.wrong = "A path begins with a slash, such as /orders/7."
+		f.path.Error = "A path begins with a slash, such as /orders/7."
 	}
-	if text := trim(f.address.text); text != "" {
+	if text := trim(f.address.Text); text != "" {
 		a, err := netip.ParseAddr(text)
 		if err != nil || a.Zone() != "" {
-			f.address.wrong = "Type an address such as 203.0.113.7 or 2001:db8::1."
+			f.address.Error = "Type an address such as 203.0.113.7 or 2001:db8::1."
 			return c
 		}
 		c.Address = a.Unmap()
@@ -64,17 +69,17 @@ const v6Bits = 64
 
 func (d *dashboard) showExplain(w http.ResponseWriter, r *http.Request) {
 	f := readExplainForm(r)
-	p := templates.ExplainPage{Page: d.page(r, "Explain")}
+	p := templates.ExplainPage{Page: d.Page(r, "Explain")}
 	status := http.StatusOK
-	if strings.TrimSpace(f.key.text) != "" {
+	if strings.TrimSpace(f.key.Text) != "" {
 		var err error
 		if status, err = d.explain(r, &f, &p); err != nil {
-			d.failStore(w, r, "explain", err)
+			d.FailStore(w, r, "explain", err)
 			return
 		}
 	}
-	p.Form = f.view(d.path("/explain"))
-	d.render(w, r, status, templates.Explain(p))
+	p.Form = f.view(d.Path("/explain"))
+	d.Render(w, r, status, templates.Explain(p))
 }
 
 // explain answers what was asked, or notes what is wrong with the question.
@@ -84,7 +89,7 @@ func (d *dashboard) explain(r *http.Request, f *explainForm, p *templates.Explai
 	if err != nil {
 		return 0, err
 	}
-	if wrongs(f.key, f.path, f.address) > 0 {
+	if form.CountErrors(f.key, f.path, f.address) > 0 {
 		return http.StatusUnprocessableEntity, nil
 	}
 	set, err := d.Keys.Set(r.Context())
@@ -102,19 +107,19 @@ func (d *dashboard) explain(r *http.Request, f *explainForm, p *templates.Explai
 // explained finds the key by its id. A whole secret is refused: it would stand in the
 // address.
 func (d *dashboard) explained(r *http.Request, f *explainForm) (policy.Key, error) {
-	id := strings.TrimSpace(f.key.text)
+	id := strings.TrimSpace(f.key.Text)
 	if secret, err := apikey.Parse(id); err == nil {
-		f.key.text, f.key.wrong = secret.ID(),
+		f.key.Text, f.key.Error = secret.ID(),
 			"That was the whole secret, which belongs in no address: its id, which stands here now, is enough. Consider rotating it."
 		return policy.Key{}, nil
 	}
 	if !idPattern.MatchString(id) {
-		f.key.wrong = "Type the id of a key, as it stands below its name."
+		f.key.Error = "Type the id of a key, as it stands below its name."
 		return policy.Key{}, nil
 	}
 	k, err := d.Keys.Get(r.Context(), id)
 	if isMissing(err) {
-		f.key.wrong = "No key has this id."
+		f.key.Error = "No key has this id."
 		return policy.Key{}, nil
 	}
 	return k, err
@@ -122,11 +127,14 @@ func (d *dashboard) explained(r *http.Request, f *explainForm) (policy.Key, erro
 
 func (f *explainForm) view(action string) templates.ExplainForm {
 	return templates.ExplainForm{
-		Action: action, Errors: wrongs(f.key, f.path, f.address),
+		Action: action, Errors: form.CountErrors(f.key, f.path, f.address),
 		Fields: []templates.FormField{
-			text("key", "Key id", "", 100, f.key), text("method", "Method", "GET", routing.MaxMethodLen, f.method), text("path", "Path", "/", 2000, f.path),
-			text("api", "API id", "any", routing.MaxAPILen, f.api), text("stage", "Stage", "any", routing.MaxStageLen, f.stage),
-			text("address", "Client address", "unknown", maxInput, f.address),
+			form.TextField("key", "Key id", "", 100, f.key),
+			form.TextField("method", "Method", "GET", routing.MaxMethodLen, f.method),
+			form.TextField("path", "Path", "/", 2000, f.path),
+			form.TextField("api", "API id", "any", routing.MaxAPILen, f.api),
+			form.TextField("stage", "Stage", "any", routing.MaxStageLen, f.stage),
+			form.TextField("address", "Client address", "unknown", form.MaxInput, f.address),
 		},
 	}
 }
@@ -134,12 +142,15 @@ func (f *explainForm) view(action string) templates.ExplainForm {
 func (d *dashboard) explanation(set *policy.Set, k policy.Key, e enforce.Explanation) *templates.Explanation {
 	c := e.Result
 	x := &templates.Explanation{
-		Name: clip(k.Name, maxName), Address: d.keyPath(k), Verdict: verdictWords(e), Allowed: c.Allowed, Response: responseTo(e),
-		Why: whyWords(app.NewSubject(set, k, decisionNone, c.BannedUntil, c.Now)),
+		Name: page.Clip(k.Name, page.MaxName), Address: d.keyPath(k), Verdict: verdictWords(e), Allowed: c.Allowed,
+		Response: responseTo(e),
+		Why:      whyWords(app.NewSubject(set, k, decisionNone, c.BannedUntil, c.Now)),
 	}
 	for _, m := range e.Matches {
 		rule := set.Routes[m.Index]
-		x.Rules = append(x.Rules, templates.RuleMatch{Name: clip(rule.Name, maxName), Pattern: rule.Pattern.String(), Won: m.Won, Reason: m.Reason})
+		x.Rules = append(x.Rules, templates.RuleMatch{
+			Name: page.Clip(rule.Name, page.MaxName), Pattern: rule.Pattern.String(), Won: m.Won, Reason: m.Reason,
+		})
 	}
 	switch {
 	case len(e.Matches) == 0:
@@ -151,7 +162,7 @@ func (d *dashboard) explanation(set *policy.Set, k policy.Key, e enforce.Explana
 		x.Limits = append(x.Limits, templates.AppliedRow{Scope: limitedWords(l.Scope), Mode: string(l.Mode), Window: window(l.Usage)})
 	}
 	if candidate := e.Effective.Plan.Candidate; len(candidate) > 0 && c.Source == "plan" {
-		x.Candidate = "On trial beside them, denying nothing: " + limitsWords(candidate) + "."
+		x.Candidate = "On trial beside them, denying nothing: " + policydoc.Limits(candidate) + "."
 	}
 	return x
 }
@@ -162,7 +173,7 @@ func verdictWords(e enforce.Explanation) string {
 	case e.Refused != "":
 		return "refused: " + e.Refused
 	case !c.BannedUntil.IsZero():
-		return "denied: banned until " + instant(c.BannedUntil).Text
+		return "denied: banned until " + page.Instant(c.BannedUntil).Text
 	case e.Exempt:
 		return "allowed: the address is exempt, nothing is counted"
 	case c.Allowed && c.Cost == 0:
@@ -173,7 +184,7 @@ func verdictWords(e enforce.Explanation) string {
 		return "allowed"
 	}
 	if wait := c.RetryAfter(); wait > 0 {
-		return "denied: the next call is free in " + span(wait) + ", at " + instant(c.Now.Add(wait)).Text
+		return "denied: the next call is free in " + page.Span(wait) + ", at " + page.Instant(c.Now.Add(wait)).Text
 	}
 	return "denied: the call costs " + strconv.FormatInt(c.Cost, 10) + ", more than a limit ever has"
 }

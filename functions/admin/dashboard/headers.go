@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"net/http"
 	"strings"
+
+	"tidegate/functions/admin/dashboard/page"
 )
 
 // secured sets the headers that every response carries, whatever becomes of it.
@@ -21,7 +23,7 @@ func secured(next http.Handler) http.Handler {
 		// Not no-referrer, under which browsers send "Origin: null" with our own forms.
 		h.Set("Referrer-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
-		next.ServeHTTP(w, withNonce(r, nonce))
+		next.ServeHTTP(w, page.WithNonce(r, nonce))
 	})
 }
 

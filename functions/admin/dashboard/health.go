@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"tidegate/functions/admin/dashboard/page"
 )
 
 const healthDeadline = 500 * time.Millisecond
@@ -18,7 +20,7 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 	if err := s.Ready(ctx); err != nil {
 		s.Log.Warn("health", "cause", err)
 		status, word = http.StatusServiceUnavailable, "away"
-		w.Header().Set("Retry-After", storeRetryAfter)
+		w.Header().Set("Retry-After", page.StoreRetryAfter)
 	}
 	tell(w, status, "alive\nstore "+word+"\n")
 }

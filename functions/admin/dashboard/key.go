@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/chart"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -37,12 +39,12 @@ func (d *dashboard) keyAndSet(w http.ResponseWriter, r *http.Request) (*policy.S
 		key, err = policy.Key{ID: r.PathValue("id"), Name: r.PathValue("id"), Status: policy.Unreadable}, nil
 	}
 	if err != nil {
-		d.failStore(w, r, "get key", err)
+		d.FailStore(w, r, "get key", err)
 		return nil, policy.Key{}, false
 	}
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
-		d.failStore(w, r, "read policy", err)
+		d.FailStore(w, r, "read policy", err)
 		return nil, policy.Key{}, false
 	}
 	return set, key, true
@@ -53,16 +55,16 @@ func (d *dashboard) showKey(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	page, err := d.keyPage(r, set, key)
+	view, err := d.keyPage(r, set, key)
 	if err != nil {
-		d.failStore(w, r, "read key", err)
+		d.FailStore(w, r, "read key", err)
 		return
 	}
-	if isRefresh(r) {
-		d.render(w, r, http.StatusOK, templates.KeyLive(page))
+	if page.IsRefresh(r) {
+		d.Render(w, r, http.StatusOK, templates.KeyLive(view))
 		return
 	}
-	d.render(w, r, http.StatusOK, templates.Key(page))
+	d.Render(w, r, http.StatusOK, templates.Key(view))
 }
 
 const (
@@ -83,17 +85,17 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	}
 	row := d.keyRow(s, "")
 	p := templates.KeyPage{
-		Page:    d.page(r, row.Name),
-		Live:    d.live(r, d.keyPath(k), nil, asOf([]app.Subject{s})),
+		Page:    d.Page(r, row.Name),
+		Live:    d.Live(r, d.keyPath(k), nil, asOf([]app.Subject{s})),
 		Key:     row,
 		Facts:   keyFacts(k),
 		Why:     whyWords(s),
 		Notes:   d.keyNotes(s),
 		Recent:  d.entryRows(r, entries.Entries),
-		Audit:   d.path("/audit?subject=" + url.QueryEscape(k.ID)),
-		Explain: d.path("/explain?key=" + url.QueryEscape(k.ID)),
+		Audit:   d.Path("/audit?subject=" + url.QueryEscape(k.ID)),
+		Explain: d.Path("/explain?key=" + url.QueryEscape(k.ID)),
 	}
-	p.Page.Chart = d.chartScript()
+	p.Page.Chart = d.ChartScript()
 	if p.Response, err = d.responseNow(ctx, set, k); err != nil {
 		return templates.KeyPage{}, err
 	}
@@ -104,7 +106,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		return templates.KeyPage{}, err
 	}
 	p.Live.Summary = keySummary(row)
-	if canEdit(r) {
+	if page.CanEdit(r) {
 		p.Actions = d.keyLinks(s)
 	}
 	return p, nil
@@ -127,13 +129,13 @@ func keySummary(row templates.KeyRow) string {
 func keyFacts(k policy.Key) []templates.Fact {
 	facts := []templates.Fact{
 		{Name: "Id", Value: k.ID},
-		{Name: "Plan", Value: orDash(clip(k.Plan, maxName))},
-		{Name: "Environment", Value: orDash(clip(k.Env, maxName))},
-		{Name: "Tags", Value: orDash(clip(strings.Join(k.Tags, ", "), 600))},
+		{Name: "Plan", Value: orDash(page.Clip(k.Plan, page.MaxName))},
+		{Name: "Environment", Value: orDash(page.Clip(k.Env, page.MaxName))},
+		{Name: "Tags", Value: orDash(page.Clip(strings.Join(k.Tags, ", "), 600))},
 		{Name: "Expires", Value: orNever(k.Expires)},
-		{Name: "Version", Value: number(k.Version)},
-		{Name: "Created", Value: instant(k.Created).Text},
-		{Name: "Updated", Value: instant(k.Updated).Text},
+		{Name: "Version", Value: page.Number(k.Version)},
+		{Name: "Created", Value: page.Instant(k.Created).Text},
+		{Name: "Updated", Value: page.Instant(k.Updated).Text},
 	}
 	if k.Kind != policy.APIKey && k.Kind != "" {
 		facts = append(facts, templates.Fact{Name: "Kind", Value: "a caller that others vouch for: " + string(k.Kind)})
@@ -145,23 +147,27 @@ func orNever(t time.Time) string {
 	if t.IsZero() {
 		return "never"
 	}
-	return instant(t).Text
+	return page.Instant(t).Text
 }
 
 // whyWords says which limits hold, and why.
 func whyWords(s app.Subject) []string {
 	if s.Effective.Source == "override" {
-		words := "From an override of the plan " + orDash(clip(s.Effective.Plan.Name, maxName)) + ", because: " +
-			clip(s.Override.Reason, policy.MaxReasonLen) + "."
+		words := "From an override of the plan " + orDash(
+			page.Clip(s.Effective.Plan.Name, page.MaxName),
+		) + ", because: " +
+			page.Clip(s.Override.Reason, policy.MaxReasonLen) + "."
 		if s.Override.Until.IsZero() {
 			return []string{words + " It holds until somebody ends it.", modeWords(s.Effective.Mode)}
 		}
-		return []string{words + " It ends on " + instant(s.Override.Until).Text + ", in " + span(s.Override.Until.Sub(s.At)) + ".",
+		return []string{words + " It ends on " + page.Instant(s.Override.Until).Text + ", in " + page.Span(s.Override.Until.Sub(s.At)) + ".",
 			modeWords(s.Effective.Mode)}
 	}
 	words := []string{fromPlan(s), modeWords(s.Effective.Mode)}
 	if s.Override != nil {
-		words = append(words, "An override ended on "+instant(s.Override.Until).Text+": "+overrideWords(s.Override)+".")
+		words = append(
+			words, "An override ended on "+page.Instant(s.Override.Until).Text+": "+overrideWords(s.Override)+".",
+		)
 	}
 	return words
 }
@@ -169,10 +175,10 @@ func whyWords(s app.Subject) []string {
 // fromPlan says which plan holds. Callers that others vouch for may have none of their
 // own.
 func fromPlan(s app.Subject) string {
-	meant := orDash(clip(s.Effective.Plan.Name, maxName))
+	meant := orDash(page.Clip(s.Effective.Plan.Name, page.MaxName))
 	switch {
 	case s.Plan != "" || s.Kind == policy.APIKey:
-		return "From the plan " + orDash(clip(s.Plan, maxName)) + "."
+		return "From the plan " + orDash(page.Clip(s.Plan, page.MaxName)) + "."
 	case s.Kind == policy.Token:
 		return "From the plan that the token names, else from the one for tokens that name none: " + meant + "."
 	}
@@ -196,7 +202,7 @@ func (d *dashboard) keyNotes(s app.Subject) []string {
 		notes = append(notes, "Another version of Tidegate wrote this key: it cannot be read, its calls are denied. It can only be deleted.")
 	}
 	if s.Grace.After(s.At) {
-		notes = append(notes, "The secret before the last rotation is good until "+instant(s.Grace).Text+".")
+		notes = append(notes, "The secret before the last rotation is good until "+page.Instant(s.Grace).Text+".")
 	}
 	return notes
 }
@@ -204,28 +210,28 @@ func (d *dashboard) keyNotes(s app.Subject) []string {
 // keyChart shows the calls of a caller's last hour and what changed in it. play is the
 // address that plays them to its limits, empty without one.
 func (d *dashboard) keyChart(ctx context.Context, id string, limits []limiter.Limit, entries []audit.Entry) (
-	chart templates.TimeSeries, play string, err error,
+	drawn templates.TimeSeries, play string, err error,
 ) {
 	now := time.Now()
 	points, err := d.Usage.Series(ctx, id, now.Add(-time.Hour), now, keyChartStep)
 	if err != nil {
 		return templates.TimeSeries{}, "", err
 	}
-	s := timeSeries{id: "calls", title: "Calls of the last hour", step: keyChartStep, begin: now.Add(-time.Hour).Truncate(keyChartStep),
-		marks: d.marks(entries)}
+	s := chart.TimeSeries{ID: "calls", Title: "Calls of the last hour", Step: keyChartStep, Begin: now.Add(-time.Hour).Truncate(keyChartStep),
+		Marks: d.marks(entries)}
 	if len(points) > 0 {
-		s.begin = points[0].Start
+		s.Begin = points[0].Start
 	}
-	s.allowed, s.blocked = columns(points)
-	return s.view(), d.playAddress(limits, s), nil
+	s.Allowed, s.Blocked = columns(points)
+	return s.View(), d.playAddress(limits, s), nil
 }
 
 // playAddress is where the lab plays recorded minutes to the first limit that it knows.
-func (d *dashboard) playAddress(limits []limiter.Limit, s timeSeries) string {
-	minutes := make([]int64, len(s.allowed))
+func (d *dashboard) playAddress(limits []limiter.Limit, s chart.TimeSeries) string {
+	minutes := make([]int64, len(s.Allowed))
 	total := int64(0)
 	for i := range minutes {
-		minutes[i] = s.allowed[i] + s.blocked[i]
+		minutes[i] = s.Allowed[i] + s.Blocked[i]
 		total += minutes[i]
 	}
 	if total == 0 || total > maxPlayed {
@@ -233,7 +239,7 @@ func (d *dashboard) playAddress(limits []limiter.Limit, s timeSeries) string {
 	}
 	for _, l := range limits {
 		if simulation, ok := recordedSimulation(l, minutes); ok {
-			return d.path("/simulate?" + simulation.values().Encode())
+			return d.Path("/simulate?" + simulation.values().Encode())
 		}
 	}
 	return ""
@@ -254,7 +260,9 @@ func (d *dashboard) recentDenials(ctx context.Context, id string) ([]templates.D
 		if !c.Denied {
 			continue
 		}
-		row := templates.DenialRow{At: instant(c.Time), Calls: number(c.Calls), Ago: span(now.Sub(c.Time)) + " ago"}
+		row := templates.DenialRow{
+			At: page.Instant(c.Time), Calls: page.Number(c.Calls), Ago: page.Span(now.Sub(c.Time)) + " ago",
+		}
 		if !c.Noted {
 			row.Note = "in this minute"
 		}
@@ -266,11 +274,11 @@ func (d *dashboard) recentDenials(ctx context.Context, id string) ([]templates.D
 }
 
 // marks are the changes of limits among entries, oldest first.
-func (d *dashboard) marks(entries []audit.Entry) []timeMark {
-	var all []timeMark
+func (d *dashboard) marks(entries []audit.Entry) []chart.TimeMark {
+	var all []chart.TimeMark
 	for i := len(entries) - 1; i >= 0; i-- {
 		e := entries[i]
-		all = append(all, timeMark{at: e.Time, text: markWords(e, d.told.of(e))})
+		all = append(all, chart.TimeMark{At: e.Time, Text: markWords(e, d.told.of(e))})
 	}
 	return all
 }
@@ -288,11 +296,13 @@ func markWords(e audit.Entry, changes []templates.Change) string {
 }
 
 // keyPath is the address of a key's page. Ids are letters, digits, - and _.
-func (d *dashboard) keyPath(k policy.Key) string { return d.path("/keys/" + k.ID) }
+func (d *dashboard) keyPath(k policy.Key) string { return d.Path("/keys/" + k.ID) }
 
 // keyTrail leads back to a key's page.
 func (d *dashboard) keyTrail(k policy.Key) []templates.Choice {
-	return []templates.Choice{{Text: "Keys", Address: d.path("/keys")}, {Text: clip(k.Name, maxName), Address: d.keyPath(k)}}
+	return []templates.Choice{
+		{Text: "Keys", Address: d.Path("/keys")}, {Text: page.Clip(k.Name, page.MaxName), Address: d.keyPath(k)},
+	}
 }
 
 // keyLinks are the changes that make sense for a key as it is.

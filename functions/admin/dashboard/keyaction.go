@@ -8,6 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/web/templates"
@@ -33,12 +36,12 @@ type actionForm struct {
 	set     *policy.Set
 	key     policy.Key
 	version int64
-	reason  input
-	until   untilInput
-	grace   input
-	name    input
-	tags    input
-	plan    input
+	reason  form.Input
+	until   form.Until
+	grace   form.Input
+	name    form.Input
+	tags    form.Input
+	plan    form.Input
 	secret  string // that a rotation made
 	wrong   string
 }
@@ -108,18 +111,18 @@ var keyActions = map[string]keyAction{
 }
 
 func banFields(_ *dashboard, f *actionForm) []templates.FormField {
-	if f.until.choice.text == "" {
-		f.until.choice.text = "1h"
+	if f.until.Choice.Text == "" {
+		f.until.Choice.Text = "1h"
 	}
-	return untilFields(f.until, "choose how long")
+	return form.UntilFields(f.until, "choose how long")
 }
 
 func ban(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
-	until := f.until.time(time.Now())
-	if until.IsZero() && f.until.errors() == 0 {
-		f.until.choice.wrong = "Choose how long the ban lasts; revoke a key to shut it out for good."
+	until := f.until.Time(time.Now())
+	if until.IsZero() && f.until.ErrorCount() == 0 {
+		f.until.Choice.Error = "Choose how long the ban lasts; revoke a key to shut it out for good."
 	}
-	if f.until.errors() > 0 {
+	if f.until.ErrorCount() > 0 {
 		return f.key, errTyped
 	}
 	return f.update(ctx, d, "key.ban", edit, func(k *policy.Key) { k.Banned = until })
@@ -138,17 +141,17 @@ var graces = []templates.Option{
 }
 
 func graceFields(_ *dashboard, f *actionForm) []templates.FormField {
-	if f.grace.text == "" {
-		f.grace.text = "24h"
+	if f.grace.Text == "" {
+		f.grace.Text = "24h"
 	}
-	return []templates.FormField{choice("grace", "The old secret is good for", graces, f.grace)}
+	return []templates.FormField{form.ChoiceField("grace", "The old secret is good for", graces, f.grace)}
 }
 
 func rotate(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
-	f.grace.oneOf(graces)
-	grace, err := time.ParseDuration(f.grace.text)
-	if err != nil || f.grace.wrong != "" {
-		f.grace.wrong = chooseFromList
+	f.grace.CheckOption(graces)
+	grace, err := time.ParseDuration(f.grace.Text)
+	if err != nil || f.grace.Error != "" {
+		f.grace.Error = form.ChooseFromList
 		return f.key, errTyped
 	}
 	key, secret, err := d.Keys.Rotate(ctx, f.key.ID, f.version, grace, edit)
@@ -160,11 +163,11 @@ func rotate(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit
 
 func editFields(_ *dashboard, f *actionForm) []templates.FormField {
 	fields := []templates.FormField{
-		text("name", "Name", "", policy.MaxNameLen, f.name),
-		text("tags", "Tags, with commas between", "team-a, beta", 600, f.tags),
-		choice("plan", "Plan", f.planOptions(), f.plan),
+		form.TextField("name", "Name", "", policy.MaxNameLen, f.name),
+		form.TextField("tags", "Tags, with commas between", "team-a, beta", 600, f.tags),
+		form.ChoiceField("plan", "Plan", f.planOptions(), f.plan),
 	}
-	return append(fields, untilFields(f.until, "never expires")...)
+	return append(fields, form.UntilFields(f.until, "never expires")...)
 }
 
 // planOptions offers every plan, and to callers that others vouch for the one that comes
@@ -180,7 +183,9 @@ func (f *actionForm) planOptions() []templates.Option {
 func planOptions(set *policy.Set) []templates.Option {
 	var options []templates.Option
 	for _, p := range set.Plans {
-		options = append(options, templates.Option{Value: p.Name, Text: clip(p.Name, maxName) + ": " + limitsWords(p.Limits)})
+		options = append(options, templates.Option{
+			Value: p.Name, Text: page.Clip(p.Name, page.MaxName) + ": " + policydoc.Limits(p.Limits),
+		})
 	}
 	return options
 }
@@ -197,35 +202,37 @@ func splitTags(text string) []string {
 }
 
 func saveKey(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
-	expires := f.until.time(time.Now())
-	if f.key.Expires.Format(untilForm) == f.until.at.text && f.until.choice.text == untilAt {
-		f.until.at.wrong, expires = "", f.key.Expires // it may be past, and its seconds are not shown
+	expires := f.until.Time(time.Now())
+	if f.key.Expires.Format(form.UntilForm) == f.until.At.Text && f.until.Choice.Text == form.UntilAt {
+		f.until.At.Error, expires = "", f.key.Expires // it may be past, and its seconds are not shown
 	}
-	if f.until.errors() > 0 {
+	if f.until.ErrorCount() > 0 {
 		return f.key, errTyped
 	}
 	return f.update(ctx, d, "key.edit", edit, func(k *policy.Key) {
-		k.Name, k.Tags, k.Plan, k.Expires = strings.TrimSpace(f.name.text), splitTags(f.tags.text), f.plan.text, expires
+		k.Name, k.Tags, k.Plan, k.Expires = strings.TrimSpace(f.name.Text), splitTags(f.tags.Text), f.plan.Text, expires
 	})
 }
 
 // setError notes what the store found wrong.
 func (f *actionForm) setError(invalid *policy.InvalidError) {
-	fields := map[string]*input{"name": &f.name, "plan": &f.plan, "expires": &f.until.at, "bannedUntil": &f.until.at, "grace": &f.grace}
+	fields := map[string]*form.Input{
+		"name": &f.name, "plan": &f.plan, "expires": &f.until.At, "bannedUntil": &f.until.At, "grace": &f.grace,
+	}
 	for _, e := range invalid.Fields {
 		field, _, _ := strings.Cut(e.Field, "[")
 		if in := fields[e.Field]; in != nil {
-			in.wrong = sentence(e.Message)
+			in.Error = form.Sentence(e.Message)
 		} else if field == "tags" {
-			f.tags.wrong = sentence(e.Message)
+			f.tags.Error = form.Sentence(e.Message)
 		} else {
-			f.wrong = e.Field + ": " + sentence(e.Message)
+			f.wrong = e.Field + ": " + form.Sentence(e.Message)
 		}
 	}
 }
 
 func (f *actionForm) errors() int {
-	return f.until.errors() + wrongs(f.reason, f.grace, f.name, f.tags, f.plan)
+	return f.until.ErrorCount() + form.CountErrors(f.reason, f.grace, f.name, f.tags, f.plan)
 }
 
 // action returns the action that the path names and what it is on, or answers the
@@ -233,7 +240,7 @@ func (f *actionForm) errors() int {
 func (d *dashboard) action(w http.ResponseWriter, r *http.Request) (keyAction, *actionForm, bool) {
 	a, known := keyActions[r.PathValue("action")]
 	if !known {
-		d.fail(w, r, problem{status: http.StatusNotFound})
+		d.Fail(w, r, page.Problem{Status: http.StatusNotFound})
 		return a, nil, false
 	}
 	set, key, ok := d.keyAndSet(w, r)
@@ -241,8 +248,8 @@ func (d *dashboard) action(w http.ResponseWriter, r *http.Request) (keyAction, *
 		return a, nil, false
 	}
 	if key.Status == policy.Revoked && !a.revoked || key.Status == policy.Unreadable && !a.any {
-		d.fail(w, r, problem{status: http.StatusConflict, heading: "This key is " + string(key.Status),
-			advice: "Nothing of the kind can be done with it as it is."})
+		d.Fail(w, r, page.Problem{Status: http.StatusConflict, Heading: "This key is " + string(key.Status),
+			Advice: "Nothing of the kind can be done with it as it is."})
 		return a, nil, false
 	}
 	return a, &actionForm{set: set, key: key, version: key.Version}, true
@@ -253,15 +260,15 @@ func (d *dashboard) showKeyAction(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	f.name.text, f.tags.text, f.plan.text, f.until = f.key.Name, strings.Join(f.key.Tags, ", "), f.key.Plan, newUntil(f.key.Expires)
+	f.name.Text, f.tags.Text, f.plan.Text, f.until = f.key.Name, strings.Join(f.key.Tags, ", "), f.key.Plan, form.NewUntil(f.key.Expires)
 	if r.PathValue("action") == "ban" {
-		f.until = untilInput{}
+		f.until = form.Until{}
 	}
 	d.renderKeyAction(w, r, http.StatusOK, a, f, nil)
 }
 
 func (d *dashboard) doKeyAction(w http.ResponseWriter, r *http.Request) {
-	if !d.parseForm(w, r) {
+	if !d.ParseForm(w, r) {
 		return
 	}
 	a, f, ok := d.action(w, r)
@@ -269,15 +276,19 @@ func (d *dashboard) doKeyAction(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var err error
-	if f.version, err = readVersion(r.PostForm); err != nil {
-		d.fail(w, r, problem{status: http.StatusBadRequest})
+	if f.version, err = form.ReadVersion(r.PostForm); err != nil {
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
 	v := r.PostForm
-	f.reason, f.until, f.grace = typed(v, "reason", maxReasonInput), readUntil(v), typed(v, "grace", maxInput)
-	f.name, f.tags, f.plan = typed(v, "name", policy.MaxNameLen+50), typed(v, "tags", 1000), typed(v, "plan", maxName+10)
-	if f.reason.text != "" || a.reason {
-		f.reason.reason()
+	f.reason, f.until, f.grace = form.Typed(
+		v, "reason", form.MaxReasonInput,
+	), form.ReadUntil(v), form.Typed(v, "grace", form.MaxInput)
+	f.name, f.tags, f.plan = form.Typed(
+		v, "name", policy.MaxNameLen+50,
+	), form.Typed(v, "tags", 1000), form.Typed(v, "plan", page.MaxName+10)
+	if f.reason.Text != "" || a.reason {
+		f.reason.CheckReason()
 	}
 	if f.errors() > 0 {
 		d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
@@ -292,14 +303,14 @@ func (d *dashboard) makeKeyAction(w http.ResponseWriter, r *http.Request, a keyA
 		d.keyConflict(w, r, a, f, before)
 		return
 	}
-	saved, err := a.do(r.Context(), d, f, d.edit(r, strings.TrimSpace(f.reason.text)))
+	saved, err := a.do(r.Context(), d, f, d.edit(r, strings.TrimSpace(f.reason.Text)))
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
 		// what takes no version does not return the newer one
 		if saved.Version == before.Version || saved.ID == "" {
 			if saved, err = d.key(r); err != nil {
-				d.failStore(w, r, "get key", err)
+				d.FailStore(w, r, "get key", err)
 				return
 			}
 		}
@@ -310,14 +321,14 @@ func (d *dashboard) makeKeyAction(w http.ResponseWriter, r *http.Request, a keyA
 		f.setError(invalid)
 		d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
 	case err != nil:
-		d.failStore(w, r, "change key", err)
+		d.FailStore(w, r, "change key", err)
 	case f.secret != "":
-		d.renderSecret(w, r, saved, "The new secret of “"+clip(saved.Name, maxName)+"”", f.secret)
+		d.renderSecret(w, r, saved, "The new secret of “"+page.Clip(saved.Name, page.MaxName)+"”", f.secret)
 	case saved.ID == "":
-		d.flash(r, "Deleted “"+clip(before.Name, maxName)+"”.", "")
-		http.Redirect(w, r, d.path("/keys"), http.StatusSeeOther)
+		d.Flash(r, "Deleted “"+page.Clip(before.Name, page.MaxName)+"”.", "")
+		http.Redirect(w, r, d.Path("/keys"), http.StatusSeeOther)
 	default:
-		d.flash(r, a.done, d.undoOf(r, saved.ID, saved.Version))
+		d.Flash(r, a.done, d.undoOf(r, saved.ID, saved.Version))
 		d.toKey(w, r, saved)
 	}
 }
@@ -332,23 +343,24 @@ func (d *dashboard) keyConflict(w http.ResponseWriter, r *http.Request, a keyAct
 	}
 	d.renderKeyAction(w, r, http.StatusConflict, a, f, &templates.Conflict{
 		Theirs: theirs, Yours: []string{strings.ToLower(a.submit)}, By: d.lastActor(r,
-			current.ID), Saved: instant(current.Updated), Keep: d.keyPath(current),
+			current.ID), Saved: page.Instant(current.Updated), Keep: d.keyPath(current),
 	})
 }
 
 func (d *dashboard) renderKeyAction(w http.ResponseWriter, r *http.Request, status int, a keyAction, f *actionForm, conflict *templates.Conflict) {
-	name := clip(f.key.Name, maxName)
+	name := page.Clip(f.key.Name, page.MaxName)
 	var fields []templates.FormField
 	if a.fields != nil {
 		fields = a.fields(d, f)
 	}
-	d.render(w, r, status, templates.FormOf(templates.FormPage{
-		Page: d.page(r, a.heading+" "+name), Trail: d.keyTrail(f.key), Heading: a.heading, Name: name, Lead: []string{a.advice}, Conflict: conflict,
+	d.Render(w, r, status, templates.FormOf(templates.FormPage{
+		Page: d.Page(r, a.heading+" "+name), Trail: d.keyTrail(f.key), Heading: a.heading, Name: name,
+		Lead: []string{a.advice}, Conflict: conflict,
 		Form: &templates.Form{
 			Action: d.keyPath(f.key) + "/" + r.PathValue("action"),
 			Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.version, 10)}},
 			Error:  f.wrong, Errors: f.errors(),
-			After:  append(fields, reasonField(f.reason)),
+			After:  append(fields, form.ReasonField(f.reason)),
 			Submit: a.submit, Danger: a.danger, Cancel: templates.Choice{Text: "Cancel", Address: d.keyPath(f.key)},
 		},
 	}))
@@ -359,10 +371,10 @@ func (d *dashboard) renderKeyAction(w http.ResponseWriter, r *http.Request, stat
 func (d *dashboard) renderSecret(w http.ResponseWriter, r *http.Request, k policy.Key, heading, secret string) {
 	advice := []string{"Send it as x-api-key, or as Authorization: Bearer."}
 	if k.Grace.After(time.Now()) {
-		advice = append(advice, "The old secret is good until "+instant(k.Grace).Text+".")
+		advice = append(advice, "The old secret is good until "+page.Instant(k.Grace).Text+".")
 	}
-	d.render(w, r, http.StatusCreated, templates.FormOf(templates.FormPage{
-		Page: d.page(r, heading), Trail: d.keyTrail(k), Heading: "Secret of", Name: clip(k.Name, maxName),
+	d.Render(w, r, http.StatusCreated, templates.FormOf(templates.FormPage{
+		Page: d.Page(r, heading), Trail: d.keyTrail(k), Heading: "Secret of", Name: page.Clip(k.Name, page.MaxName),
 		Secret: &templates.Secret{Heading: heading, Text: secret, Advice: advice},
 	}))
 }

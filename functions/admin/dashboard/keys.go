@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/chart"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 	"tidegate/web/templates"
@@ -15,64 +17,64 @@ import (
 func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 	query, ok := readKeysQuery(r)
 	if !ok {
-		d.fail(w, r, problem{status: http.StatusBadRequest, heading: "This search makes no sense",
-			advice: "Names have at most 100 characters; it may be too long."})
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest, Heading: "This search makes no sense",
+			Advice: "Names have at most 100 characters; it may be too long."})
 		return
 	}
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
-		d.failStore(w, r, "read policy", err)
+		d.FailStore(w, r, "read policy", err)
 		return
 	}
 	list, err := d.findKeys(r.Context(), set, query)
 	if err != nil {
-		d.failStore(w, r, "list keys", err)
+		d.FailStore(w, r, "list keys", err)
 		return
 	}
-	page := d.keysPage(r, set, query, list)
-	if err := d.addSparklines(r.Context(), page.Rows); err != nil {
-		d.failStore(w, r, "read calls", err)
+	view := d.keysPage(r, set, query, list)
+	if err := d.addSparklines(r.Context(), view.Rows); err != nil {
+		d.FailStore(w, r, "read calls", err)
 		return
 	}
-	if isRefresh(r) {
-		d.render(w, r, http.StatusOK, templates.KeysLive(page))
+	if page.IsRefresh(r) {
+		d.Render(w, r, http.StatusOK, templates.KeysLive(view))
 		return
 	}
-	if page.Bulk, err = d.bulkBar(r, query.KeyFilter, page); err != nil {
-		d.failStore(w, r, "count keys", err)
+	if view.Bulk, err = d.bulkBar(r, query.KeyFilter, view); err != nil {
+		d.FailStore(w, r, "count keys", err)
 		return
 	}
-	d.render(w, r, http.StatusOK, templates.Keys(page))
+	d.Render(w, r, http.StatusOK, templates.Keys(view))
 }
 
 func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery, list app.FoundKeys) templates.KeysPage {
-	path := d.path("/keys")
+	path := d.Path("/keys")
 	p := templates.KeysPage{
-		Page:    d.page(r, "Keys"),
-		Live:    d.live(r, path, q.values(), asOf(list.Subjects)),
+		Page:    d.Page(r, "Keys"),
+		Live:    d.Live(r, path, q.values(), asOf(list.Subjects)),
 		Search:  d.keySearch(set, q),
 		Empty:   emptyKeys(q, list),
-		Export:  address(d.path("/keys.csv"), filterValues(q.KeyFilter)),
-		Callers: d.path("/callers"),
+		Export:  page.Address(d.Path("/keys.csv"), filterValues(q.KeyFilter)),
+		Callers: d.Path("/callers"),
 	}
-	if canEdit(r) {
-		p.Create = d.path("/keys/new")
+	if page.CanEdit(r) {
+		p.Create = d.Path("/keys/new")
 	}
 	if q.after != "" {
-		p.First = address(path, withLive(filterValues(q.KeyFilter), q.live))
+		p.First = page.Address(path, page.WithLive(filterValues(q.KeyFilter), q.live))
 	}
 	if list.Next != "" {
 		onward := filterValues(q.KeyFilter)
 		onward.Set("after", list.Next)
-		p.Next = address(path, withLive(onward, q.live))
+		p.Next = page.Address(path, page.WithLive(onward, q.live))
 		if q.Computed() && len(list.Subjects) < keysPerPage {
-			p.Scanned = "Looked at " + number(int64(list.Scanned)) + " keys so far; there are more behind them."
+			p.Scanned = "Looked at " + page.Number(int64(list.Scanned)) + " keys so far; there are more behind them."
 		}
 	}
-	onward := address("", withLive(nil, q.live))
+	onward := page.Address("", page.WithLive(nil, q.live))
 	for _, s := range list.Subjects {
 		row := d.keyRow(s, onward)
-		if canEdit(r) && s.Status == policy.Active {
+		if page.CanEdit(r) && s.Status == policy.Active {
 			row.Edit = d.keyPath(s.Key) + "/limits"
 		}
 		p.Rows = append(p.Rows, row)
@@ -83,11 +85,14 @@ func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery, list
 
 func (d *dashboard) keySearch(set *policy.Set, q keysQuery) templates.Search {
 	s := templates.Search{
-		Action: d.path("/keys"), Text: q.Prefix, Tag: q.Tag, State: string(q.State), States: keyStates, Order: q.order, Orders: keyOrders,
+		Action: d.Path("/keys"), Text: q.Prefix, Tag: q.Tag, State: string(q.State), States: keyStates,
+		Order: q.order, Orders: keyOrders,
 	}
 	s.Plans = append(s.Plans, templates.Option{Text: "any plan"})
 	for _, p := range set.Plans {
-		s.Plans = append(s.Plans, templates.Option{Value: strconv.Itoa(p.Number), Text: clip(p.Name, maxName)})
+		s.Plans = append(s.Plans, templates.Option{
+			Value: strconv.Itoa(p.Number), Text: page.Clip(p.Name, page.MaxName),
+		})
 	}
 	if q.Plan > 0 {
 		s.Plan = strconv.Itoa(q.Plan)
@@ -96,7 +101,7 @@ func (d *dashboard) keySearch(set *policy.Set, q keysQuery) templates.Search {
 		s.Live = strconv.Itoa(q.live)
 	}
 	if !q.none() {
-		s.Clear = address(s.Action, withLive(nil, q.live))
+		s.Clear = page.Address(s.Action, page.WithLive(nil, q.live))
 	}
 	return s
 }
@@ -122,7 +127,7 @@ func (d *dashboard) addSparklines(ctx context.Context, rows []templates.KeyRow) 
 	}
 	for i, points := range series {
 		allowed, blocked := columns(points)
-		rows[i].Spark = sparkline(allowed, blocked)
+		rows[i].Spark = chart.Sparkline(allowed, blocked)
 	}
 	return nil
 }
@@ -146,7 +151,7 @@ func keysSummary(rows []templates.KeyRow) string {
 			}
 		}
 	}
-	return number(int64(len(rows))) + " keys shown, " + number(int64(blocked)) + " blocked now"
+	return page.Number(int64(len(rows))) + " keys shown, " + page.Number(int64(blocked)) + " blocked now"
 }
 
 func emptyKeys(q keysQuery, list app.FoundKeys) templates.Empty {
@@ -154,7 +159,7 @@ func emptyKeys(q keysQuery, list app.FoundKeys) templates.Empty {
 	case list.Next != "":
 		return templates.Empty{
 			Heading: "None yet",
-			Advice:  "None of the " + number(int64(list.Scanned)) + " keys that were looked at is in this state. The next page looks at more.",
+			Advice:  "None of the " + page.Number(int64(list.Scanned)) + " keys that were looked at is in this state. The next page looks at more.",
 		}
 	case q.after != "":
 		return templates.Empty{Heading: "No keys after this", Advice: "The list became shorter. Go back to its start."}
@@ -163,7 +168,7 @@ func emptyKeys(q keysQuery, list app.FoundKeys) templates.Empty {
 	case q.Prefix != "" && q.State == "" && q.Plan == 0 && q.Tag == "":
 		return templates.Empty{
 			Heading: "No key found",
-			Advice:  "No name starts with “" + clip(q.Prefix, maxSearch) + "”. The search looks at the start of names, in upper or lower case.",
+			Advice:  "No name starts with “" + page.Clip(q.Prefix, maxSearch) + "”. The search looks at the start of names, in upper or lower case.",
 		}
 	case !q.none():
 		return templates.Empty{Heading: "No key found", Advice: "No key is in this state, has this plan, this tag and a name that starts so."}

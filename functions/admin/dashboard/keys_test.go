@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
@@ -161,7 +162,7 @@ func TestHostileNames(t *testing.T) {
 		k := keys.create(row.name, row.name)
 		keys.ids["odd"], keys.names[k.ID] = k.ID, "odd"
 		keys.update("odd", func(k *policy.Key) {
-			k.Tags = []string{clip(row.name, policy.MaxTagLen)}
+			k.Tags = []string{page.Clip(row.name, policy.MaxTagLen)}
 			k.Override = &policy.Override{Limits: []limiter.Limit{per(1, time.Hour)}, Reason: row.name}
 		})
 		s := newSite(t, withKeys(keys)).login()
@@ -175,7 +176,7 @@ func TestHostileNames(t *testing.T) {
 				t.Errorf("%s: the name became markup", path)
 			}
 		}
-		s.get("/keys?q="+url.QueryEscape(clip(row.name, 50))).wants(t, http.StatusOK)
+		s.get("/keys?q="+url.QueryEscape(page.Clip(row.name, 50))).wants(t, http.StatusOK)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 	"tidegate/web/templates"
@@ -41,7 +42,7 @@ type keysQuery struct {
 func readKeysQuery(r *http.Request) (keysQuery, bool) {
 	q := r.URL.Query()
 	f, ok := readKeyFilter(q)
-	k := keysQuery{KeyFilter: f, order: q.Get("order"), after: q.Get("after"), live: liveSeconds(q)}
+	k := keysQuery{KeyFilter: f, order: q.Get("order"), after: q.Get("after"), live: page.LiveSeconds(q)}
 	return k, ok && len(k.after) <= maxCursor && (k.order == "" || k.order == busiestFirst || k.order == blockedFirst)
 }
 

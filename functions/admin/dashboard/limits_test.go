@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"tidegate/functions/admin/dashboard/form"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
@@ -220,7 +221,7 @@ func TestInvalid(t *testing.T) {
 				`aria-describedby="`+id+`-error"`, `<p class="wrong" id="`+id+`-error">`, row.message, "Nothing was saved: 1 field needs",
 				`name="limits[0].requests" value="77"`, `name="limits[0].window" value="7"`,
 			)
-			if typed := row.requests; len(typed) < maxInput && !strings.ContainsAny(typed, "<") && !strings.Contains(got.body, `value="`+typed+`"`) {
+			if typed := row.requests; len(typed) < form.MaxInput && !strings.ContainsAny(typed, "<") && !strings.Contains(got.body, `value="`+typed+`"`) {
 				t.Errorf("%q was not kept", typed)
 			}
 			if strings.Count(got.body, `class="wrong"`) != 1 || strings.Count(got.body, `aria-invalid="true"`) != 1 {
@@ -257,31 +258,6 @@ func TestStoreRefuses(t *testing.T) {
 	s.post(limitsPath, limitsOf(1, [4]string{"", "", "second", "log"}, [4]string{"501", "1", "hour", "log"})).
 		wants(t, http.StatusUnprocessableEntity,
 			`<p class="wrong" id="limits-1-requests-error">It is 501: a call of route &#34;export&#34; costs 600 and could never pass.</p>`)
-}
-
-// Each field that the store can find wrong has its place on the form.
-func TestBlame(t *testing.T) {
-	for field, id := range map[string]string{
-		"requests": "requests", "window": "window", "algorithm": "algorithm", "calendar": "unit",
-		"zone": "zone", "slots": "slots", "countDenied": "countDenied",
-	} {
-		list, err := readLimitList(limitsOf(1, [4]string{"", "", "second", "log"}, [4]string{"50", "1", "hour", "log"}), "limits")
-		if err != nil || len(list.limits()) != 1 {
-			t.Fatal(err)
-		}
-		e := policy.FieldError{Field: "override.limits[0]." + field, Message: "is not for you"}
-		if !list.setError(e, "override.limits") || list.setError(policy.FieldError{Field: "override.limits[1].requests"}, "override.limits") {
-			t.Errorf("%s has no place, or a limit that is not there has one", field)
-		}
-		row := list.view("", "").Rows[1]
-		wrong := map[string]string{
-			"requests": row.Requests.Error, "window": row.Window.Error, "unit": row.Unit.Error, "algorithm": row.Algorithm.Error,
-			"zone": row.Zone.Error, "slots": row.Slots.Error, "countDenied": row.Denied.Error,
-		}
-		if wrong[id] != "It is not for you." || row.More != (id == "zone" || id == "slots" || id == "countDenied") {
-			t.Errorf("%s: %+v", field, row)
-		}
-	}
 }
 
 // An edit of a key that somebody changed meanwhile writes nothing and shows both; saving

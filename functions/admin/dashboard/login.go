@@ -8,6 +8,7 @@ import (
 
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/password"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/limiter"
 	"tidegate/web/templates"
 )
@@ -17,7 +18,7 @@ import (
 const probeField = "probe"
 
 func (s *server) showLogin(w http.ResponseWriter, r *http.Request) {
-	next := s.localPath(r.URL.Query().Get("next"))
+	next := s.LocalPath(r.URL.Query().Get("next"))
 	if auth.From(r.Context()).Known() {
 		http.Redirect(w, r, next, http.StatusSeeOther)
 		return
@@ -27,14 +28,15 @@ func (s *server) showLogin(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("ended") == "oidc" && s.Provider != nil {
 		page.Ended = s.endedWords(r)
 	}
-	s.render(w, r, http.StatusOK, templates.Login(page))
+	s.Render(w, r, http.StatusOK, templates.Login(page))
 }
 
 // probeCookie has the attributes of the session's cookie, so that a browser which drops
 // one drops the other.
 func (s *server) probeCookie() *http.Cookie {
 	return &http.Cookie{
-		Name: s.cookieName("-probe"), Value: "1", Path: s.path("/"), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Name: s.cookieName("-probe"), Value: "1", Path: s.Path("/"), Secure: true, HttpOnly: true,
+		SameSite: http.SameSiteLaxMode,
 	}
 }
 
@@ -46,11 +48,13 @@ func (s *server) cookiesRefused(r *http.Request) bool {
 }
 
 func (s *server) loginPage(r *http.Request, next string) templates.LoginPage {
-	p := templates.LoginPage{Page: s.barePage(r, "Log in"), Submit: s.path("/login"), Next: next, Password: !s.users.Empty()}
+	p := templates.LoginPage{
+		Page: s.Bare(r, "Log in"), Submit: s.Path("/login"), Next: next, Password: !s.users.Empty(),
+	}
 	if s.Provider != nil {
 		p.Provider = templates.Choice{
 			Text:    "Log in with " + s.Provider.Host(),
-			Address: address(s.path("/login/oidc"), map[string][]string{"next": {next}}),
+			Address: page.Address(s.Path("/login/oidc"), map[string][]string{"next": {next}}),
 		}
 	}
 	return p
@@ -59,7 +63,7 @@ func (s *server) loginPage(r *http.Request, next string) templates.LoginPage {
 // login counts the attempt before it looks at the password, and gives it back when the
 // password is right. Without the store nobody gets in.
 func (s *server) login(w http.ResponseWriter, r *http.Request) {
-	if !s.parseForm(w, r) {
+	if !s.ParseForm(w, r) {
 		return
 	}
 	if s.cookiesRefused(r) {
@@ -71,7 +75,7 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 	name := r.PostForm.Get("user")
 	attempt, err := s.Logins.Take(r.Context(), r.RemoteAddr, name)
 	if err != nil {
-		s.failStore(w, r, "count login", err)
+		s.FailStore(w, r, "count login", err)
 		return
 	}
 	if !attempt.Allowed {
@@ -87,9 +91,9 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 		s.tellRefused(r, name)
 		s.refuseLogin(w, r, http.StatusUnauthorized, "User or password is wrong.")
 	case err != nil:
-		s.failStore(w, r, "login", err)
+		s.FailStore(w, r, "login", err)
 	default:
-		s.enter(w, r, user.Actor(), user.Fingerprint(), s.localPath(r.PostForm.Get("next")))
+		s.enter(w, r, user.Actor(), user.Fingerprint(), s.LocalPath(r.PostForm.Get("next")))
 	}
 }
 
@@ -104,14 +108,14 @@ func (s *server) refuseSoon(w http.ResponseWriter, r *http.Request, wait time.Du
 
 // refuseLogin shows the form again, with what was typed but the password.
 func (s *server) refuseLogin(w http.ResponseWriter, r *http.Request, status int, why string) {
-	page := s.loginPage(r, s.localPath(r.PostForm.Get("next")))
-	page.User, page.Error = clip(r.PostForm.Get("user"), 200), why
-	s.render(w, r, status, templates.Login(page))
+	view := s.loginPage(r, s.LocalPath(r.PostForm.Get("next")))
+	view.User, view.Error = page.Clip(r.PostForm.Get("user"), 200), why
+	s.Render(w, r, status, templates.Login(view))
 }
 
 func (s *server) logout(w http.ResponseWriter, r *http.Request) {
-	if err := s.session.Destroy(r.Context()); err != nil {
-		s.failStore(w, r, "logout", err)
+	if err := s.Session.Destroy(r.Context()); err != nil {
+		s.FailStore(w, r, "logout", err)
 		return
 	}
 	http.Redirect(w, r, s.loggedOut(r), http.StatusSeeOther)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -13,12 +15,12 @@ import (
 func (d *dashboard) showNewKey(w http.ResponseWriter, r *http.Request) {
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
-		d.failStore(w, r, "read policy", err)
+		d.FailStore(w, r, "read policy", err)
 		return
 	}
-	f := &newKeyForm{actionForm: actionForm{set: set}, env: input{text: "live"}}
+	f := &newKeyForm{actionForm: actionForm{set: set}, env: form.Input{Text: "live"}}
 	if plan, known := set.Plan(r.URL.Query().Get("plan")); known {
-		f.plan.text = plan.Name
+		f.plan.Text = plan.Name
 	}
 	d.renderNewKey(w, r, http.StatusOK, f)
 }
@@ -26,13 +28,13 @@ func (d *dashboard) showNewKey(w http.ResponseWriter, r *http.Request) {
 // newKeyForm is a key to create as it was typed.
 type newKeyForm struct {
 	actionForm
-	env input
+	env form.Input
 }
 
 func (f *newKeyForm) setError(invalid *policy.InvalidError) {
 	for i, e := range invalid.Fields {
 		if e.Field == "env" {
-			f.env.wrong = sentence(e.Message)
+			f.env.Error = form.Sentence(e.Message)
 			invalid.Fields = append(invalid.Fields[:i], invalid.Fields[i+1:]...)
 			break
 		}
@@ -40,62 +42,69 @@ func (f *newKeyForm) setError(invalid *policy.InvalidError) {
 	f.actionForm.setError(invalid)
 }
 
-func (f *newKeyForm) errors() int { return f.actionForm.errors() + wrongs(f.env) }
+func (f *newKeyForm) errors() int { return f.actionForm.errors() + form.CountErrors(f.env) }
 
 func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) {
-	if !d.parseForm(w, r) {
+	if !d.ParseForm(w, r) {
 		return
 	}
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
-		d.failStore(w, r, "read policy", err)
+		d.FailStore(w, r, "read policy", err)
 		return
 	}
 	v := r.PostForm
-	f := &newKeyForm{actionForm: actionForm{set: set, until: readUntil(v)}, env: typed(v, "env", maxInput)}
-	f.name, f.tags, f.plan = typed(v, "name", policy.MaxNameLen+50), typed(v, "tags", 1000), typed(v, "plan", maxName+10)
-	f.reason = typed(v, "reason", maxReasonInput)
-	n := policy.NewKey{
-		Name: strings.TrimSpace(f.name.text), Env: strings.TrimSpace(f.env.text), Plan: f.plan.text, Tags: splitTags(f.tags.text),
-		Expires: f.until.time(time.Now()),
+	f := &newKeyForm{
+		actionForm: actionForm{set: set, until: form.ReadUntil(v)}, env: form.Typed(v, "env", form.MaxInput),
 	}
-	if f.reason.text != "" {
-		f.reason.reason()
+	f.name, f.tags, f.plan = form.Typed(
+		v, "name", policy.MaxNameLen+50,
+	), form.Typed(v, "tags", 1000), form.Typed(v, "plan", page.MaxName+10)
+	f.reason = form.Typed(v, "reason", form.MaxReasonInput)
+	n := policy.NewKey{
+		Name: strings.TrimSpace(f.name.Text), Env: strings.TrimSpace(f.env.Text), Plan: f.plan.Text,
+		Tags:    splitTags(f.tags.Text),
+		Expires: f.until.Time(time.Now()),
+	}
+	if f.reason.Text != "" {
+		f.reason.CheckReason()
 	}
 	if f.errors() > 0 {
 		d.renderNewKey(w, r, http.StatusUnprocessableEntity, f)
 		return
 	}
-	key, secret, err := d.Keys.Create(r.Context(), n, d.edit(r, strings.TrimSpace(f.reason.text)))
+	key, secret, err := d.Keys.Create(r.Context(), n, d.edit(r, strings.TrimSpace(f.reason.Text)))
 	var invalid *policy.InvalidError
 	switch {
 	case errors.As(err, &invalid):
 		f.setError(invalid)
 		d.renderNewKey(w, r, http.StatusUnprocessableEntity, f)
 	case err != nil:
-		d.failStore(w, r, "create key", err)
+		d.FailStore(w, r, "create key", err)
 	default:
-		d.renderSecret(w, r, key, "The key “"+clip(key.Name, maxName)+"” is made", secret.Reveal())
+		d.renderSecret(w, r, key, "The key “"+page.Clip(key.Name, page.MaxName)+"” is made", secret.Reveal())
 	}
 }
 
 func (d *dashboard) renderNewKey(w http.ResponseWriter, r *http.Request, status int, f *newKeyForm) {
-	page := templates.FormPage{Page: d.page(r, "Create a key"), Trail: []templates.Choice{{Text: "Keys", Address: d.path("/keys")}},
+	page := templates.FormPage{Page: d.Page(r, "Create a key"), Trail: []templates.Choice{{Text: "Keys", Address: d.Path("/keys")}},
 		Heading: "Create a key"}
 	if len(f.set.Plans) == 0 {
 		page.Lead = []string{"A key needs a plan, and there is none yet: create one under Policies first."}
-		d.render(w, r, status, templates.FormOf(page))
+		d.Render(w, r, status, templates.FormOf(page))
 		return
 	}
 	fields := []templates.FormField{
-		text("name", "Name", "who will use it", policy.MaxNameLen, f.name),
-		choice("plan", "Plan", planOptions(f.set), f.plan),
-		text("env", "Environment, in the key's text", "live", 16, f.env),
-		text("tags", "Tags, with commas between", "team-a, beta", 600, f.tags),
+		form.TextField("name", "Name", "who will use it", policy.MaxNameLen, f.name),
+		form.ChoiceField("plan", "Plan", planOptions(f.set), f.plan),
+		form.TextField("env", "Environment, in the key's text", "live", 16, f.env),
+		form.TextField("tags", "Tags, with commas between", "team-a, beta", 600, f.tags),
 	}
 	page.Form = &templates.Form{
-		Action: d.path("/keys"), Fields: append(fields, untilFields(f.until, "never expires")...), After: []templates.FormField{reasonField(f.reason)},
-		Error: f.wrong, Errors: f.errors(), Submit: "Create the key", Cancel: templates.Choice{Text: "Cancel", Address: d.path("/keys")},
+		Action: d.Path("/keys"), Fields: append(fields, form.UntilFields(f.until, "never expires")...),
+		After: []templates.FormField{form.ReasonField(f.reason)},
+		Error: f.wrong, Errors: f.errors(), Submit: "Create the key",
+		Cancel: templates.Choice{Text: "Cancel", Address: d.Path("/keys")},
 	}
-	d.render(w, r, status, templates.FormOf(page))
+	d.Render(w, r, status, templates.FormOf(page))
 }

@@ -7,6 +7,7 @@ import (
 
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/oidc"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/web/templates"
 )
 
@@ -14,10 +15,10 @@ import (
 // page's policy would keep a form from going there.
 func (s *server) startProviderLogin(w http.ResponseWriter, r *http.Request) {
 	if s.Provider == nil {
-		s.fail(w, r, problem{status: http.StatusNotFound})
+		s.Fail(w, r, page.Problem{Status: http.StatusNotFound})
 		return
 	}
-	address, sealed, err := s.Provider.Start(r.Context(), s.localPath(r.URL.Query().Get("next")))
+	address, sealed, err := s.Provider.Start(r.Context(), s.LocalPath(r.URL.Query().Get("next")))
 	if err != nil {
 		s.failProvider(w, r, err)
 		return
@@ -29,7 +30,8 @@ func (s *server) startProviderLogin(w http.ResponseWriter, r *http.Request) {
 // flowCookie must come back when the provider's page leads here, so it is Lax.
 func (s *server) flowCookie(sealed string, seconds int) *http.Cookie {
 	return &http.Cookie{
-		Name: s.cookieName("-login"), Value: sealed, Path: s.path("/"), MaxAge: seconds, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Name: s.cookieName("-login"), Value: sealed, Path: s.Path("/"), MaxAge: seconds, Secure: true,
+		HttpOnly: true, SameSite: http.SameSiteLaxMode,
 	}
 }
 
@@ -37,7 +39,7 @@ func (s *server) flowCookie(sealed string, seconds int) *http.Cookie {
 // forgets the login that it began.
 func (s *server) finishProviderLogin(w http.ResponseWriter, r *http.Request) {
 	if s.Provider == nil {
-		s.fail(w, r, problem{status: http.StatusNotFound})
+		s.Fail(w, r, page.Problem{Status: http.StatusNotFound})
 		return
 	}
 	sealed := ""
@@ -50,42 +52,42 @@ func (s *server) finishProviderLogin(w http.ResponseWriter, r *http.Request) {
 		s.failProvider(w, r, err)
 		return
 	}
-	s.enter(w, r, identity.Actor, s.Provider.Fingerprint(), s.localPath(identity.Next))
+	s.enter(w, r, identity.Actor, s.Provider.Fingerprint(), s.LocalPath(identity.Next))
 }
 
 // failProvider tells people what they can do about it; the cause goes to the log.
 func (s *server) failProvider(w http.ResponseWriter, r *http.Request, err error) {
 	s.Log.Warn("login at the provider failed", "cause", err)
-	again := templates.Choice{Text: "Back to the login", Address: s.path("/login")}
-	p := problem{action: again}
+	again := templates.Choice{Text: "Back to the login", Address: s.Path("/login")}
+	p := page.Problem{Action: again}
 	var refused *oidc.RefusedError
 	var roleless *oidc.NoRoleError
 	switch {
 	case errors.Is(err, oidc.ErrFlow):
-		p.status, p.heading = http.StatusBadRequest, "This login was not begun here"
-		p.advice = "It began in another browser or tab, took longer than ten minutes, or was finished already. Begin again."
+		p.Status, p.Heading = http.StatusBadRequest, "This login was not begun here"
+		p.Advice = "It began in another browser or tab, took longer than ten minutes, or was finished already. Begin again."
 	case errors.As(err, &refused):
 		s.tellRefused(r, "")
-		p.status, p.heading = http.StatusForbidden, s.Provider.Host()+" did not log you in"
-		p.advice = "It says: " + clip(refused.Code, 100) + "."
+		p.Status, p.Heading = http.StatusForbidden, s.Provider.Host()+" did not log you in"
+		p.Advice = "It says: " + page.Clip(refused.Code, 100) + "."
 	case errors.As(err, &roleless):
 		s.tellRefused(r, "")
-		p.status, p.heading, p.advice = http.StatusForbidden, "You have no role here", s.rolelessWords(roleless)
+		p.Status, p.Heading, p.Advice = http.StatusForbidden, "You have no role here", s.rolelessWords(roleless)
 	case errors.Is(err, oidc.ErrToken):
 		s.tellRefused(r, "")
-		p.status, p.heading = http.StatusForbidden, "The answer of "+s.Provider.Host()+" does not hold"
-		p.advice = "Nobody was logged in. Begin again; if it stays so, tell whoever runs this dashboard."
+		p.Status, p.Heading = http.StatusForbidden, "The answer of "+s.Provider.Host()+" does not hold"
+		p.Advice = "Nobody was logged in. Begin again; if it stays so, tell whoever runs this dashboard."
 	default:
-		p.status, p.heading = http.StatusBadGateway, s.Provider.Host()+" does not answer"
-		p.advice = "Logins there do not work at the moment. Try again soon."
+		p.Status, p.Heading = http.StatusBadGateway, s.Provider.Host()+" does not answer"
+		p.Advice = "Logins there do not work at the moment. Try again soon."
 	}
-	s.fail(w, r, p)
+	s.Fail(w, r, p)
 }
 
 func (s *server) rolelessWords(e *oidc.NoRoleError) string {
-	what := "sent no claim “" + clip(e.Claim, 100) + "” for you."
+	what := "sent no claim “" + page.Clip(e.Claim, 100) + "” for you."
 	if e.Present {
-		what = "sent a claim “" + clip(e.Claim, 100) + "” for you, but nothing in it means viewer or editor."
+		what = "sent a claim “" + page.Clip(e.Claim, 100) + "” for you, but nothing in it means viewer or editor."
 	}
 	return s.Provider.Host() + " knows you, and " + what + " Ask whoever runs this dashboard."
 }
@@ -94,9 +96,9 @@ func (s *server) rolelessWords(e *oidc.NoRoleError) string {
 // they are still logged in there.
 func (s *server) loggedOut(r *http.Request) string {
 	if strings.HasPrefix(auth.From(r.Context()).ID, "oidc:") {
-		return s.path("/login?ended=oidc")
+		return s.Path("/login?ended=oidc")
 	}
-	return s.path("/login")
+	return s.Path("/login")
 }
 
 // endedWords offers to log out at the provider too.

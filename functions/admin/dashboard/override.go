@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
@@ -31,10 +32,10 @@ func (d *dashboard) editable(w http.ResponseWriter, r *http.Request) (*policy.Se
 		return nil, policy.Key{}, false
 	}
 	if key.Status != policy.Active {
-		d.fail(w, r, problem{
-			status:  http.StatusConflict,
-			heading: "This key is " + string(key.Status),
-			advice:  "No call with it is allowed, whatever its limits. They stay as they were.",
+		d.Fail(w, r, page.Problem{
+			Status:  http.StatusConflict,
+			Heading: "This key is " + string(key.Status),
+			Advice:  "No call with it is allowed, whatever its limits. They stay as they were.",
 		})
 		return nil, policy.Key{}, false
 	}
@@ -44,7 +45,7 @@ func (d *dashboard) editable(w http.ResponseWriter, r *http.Request) (*policy.Se
 // saveOverride saves the form, or with one of its other buttons shows it again: with
 // other rows, or with a preview.
 func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) {
-	if !d.parseForm(w, r) {
+	if !d.ParseForm(w, r) {
 		return
 	}
 	set, key, ok := d.editable(w, r)
@@ -53,25 +54,25 @@ func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) {
 	}
 	form, err := readOverrideForm(r.PostForm)
 	if err != nil {
-		d.fail(w, r, problem{status: http.StatusBadRequest})
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
 	button := r.PostForm.Get("action")
 	page := overridePage{set: set, key: key, form: form}
-	if page.form.limits.change(button) {
+	if page.form.limits.Change(button) {
 		d.renderOverride(w, r, http.StatusOK, page)
 		return
 	}
 	override := page.form.override(time.Now())
 	if button == previewButton {
-		page.form.reason.allowEmpty()
+		page.form.reason.AllowEmpty()
 	}
 	switch {
 	case page.form.errors() > 0:
 		d.renderOverride(w, r, http.StatusUnprocessableEntity, page)
 	case button == previewButton:
 		if page.preview, err = d.previewOverride(r, set, key, override); err != nil {
-			d.failStore(w, r, "preview", err)
+			d.FailStore(w, r, "preview", err)
 			return
 		}
 		d.renderOverride(w, r, http.StatusOK, page)
@@ -82,31 +83,36 @@ func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) {
 
 // putOverride saves: 422 if the store finds it wrong, 409 if the key is no longer what
 // the edit was based on.
-func (d *dashboard) putOverride(w http.ResponseWriter, r *http.Request, page overridePage, o *policy.Override) {
-	key := page.key
-	if page.form.version == key.Version && reflect.DeepEqual(o, key.Override) {
-		d.flash(r, "Nothing was changed: the limits are still "+overrideWords(o)+".", "")
+func (d *dashboard) putOverride(
+	w http.ResponseWriter, r *http.Request, view overridePage, o *policy.Override,
+) {
+	key := view.key
+	if view.form.version == key.Version && reflect.DeepEqual(o, key.Override) {
+		d.Flash(r, "Nothing was changed: the limits are still "+overrideWords(o)+".", "")
 		d.toKey(w, r, key)
 		return
 	}
-	saved, err := d.Keys.SetOverride(r.Context(), key.ID, page.form.version, o, d.edit(r, o.Reason))
+	saved, err := d.Keys.SetOverride(r.Context(), key.ID, view.form.version, o, d.edit(r, o.Reason))
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
-		page.key, page.form.version = saved, saved.Version
-		page.conflict = &templates.Conflict{
-			Theirs: d.effectiveWords(page.set, saved), Yours: []string{overrideWords(o)},
-			Saved: instant(saved.Updated), By: d.lastActor(r, key.ID), Keep: d.keyPath(key),
+		view.key, view.form.version = saved, saved.Version
+		view.conflict = &templates.Conflict{
+			Theirs: d.effectiveWords(view.set, saved), Yours: []string{overrideWords(o)},
+			Saved: page.Instant(saved.Updated), By: d.lastActor(r, key.ID), Keep: d.keyPath(key),
 		}
-		d.renderOverride(w, r, http.StatusConflict, page)
+		d.renderOverride(w, r, http.StatusConflict, view)
 	case errors.As(err, &invalid):
-		page.form.setError(invalid)
-		d.renderOverride(w, r, http.StatusUnprocessableEntity, page)
+		view.form.setError(invalid)
+		d.renderOverride(w, r, http.StatusUnprocessableEntity, view)
 	case err != nil:
-		d.failStore(w, r, "save override", err)
+		d.FailStore(w, r, "save override", err)
 	default:
-		before, _ := page.set.Effective(key, time.Now())
-		d.flash(r, "Saved: "+limitsWords(before.Limits)+" → "+overrideWords(o)+". The next check obeys.", d.undoOf(r, saved.ID, saved.Version))
+		before, _ := view.set.Effective(key, time.Now())
+		d.Flash(
+			r, "Saved: "+policydoc.Limits(before.Limits)+" → "+overrideWords(o)+". The next check obeys.",
+			d.undoOf(r, saved.ID, saved.Version),
+		)
 		d.toKey(w, r, saved)
 	}
 }
@@ -119,7 +125,7 @@ func (d *dashboard) edit(r *http.Request, reason string) registry.Edit {
 
 // toKey shows the key's page.
 func (d *dashboard) toKey(w http.ResponseWriter, r *http.Request, key policy.Key) {
-	if isRefresh(r) { // from a dialog, whose page is to go there
+	if page.IsRefresh(r) { // from a dialog, whose page is to go there
 		w.Header().Set("HX-Redirect", d.keyPath(key))
 		w.WriteHeader(http.StatusOK)
 		return
@@ -137,11 +143,11 @@ type overridePage struct {
 }
 
 func (d *dashboard) renderOverride(w http.ResponseWriter, r *http.Request, status int, o overridePage) {
-	name := clip(o.key.Name, maxName)
+	name := page.Clip(o.key.Name, page.MaxName)
 	f := o.form.view()
 	f.Action, f.Cancel = d.keyPath(o.key)+"/limits", templates.Choice{Text: "Cancel", Address: d.keyPath(o.key)}
 	page := templates.FormPage{
-		Page:     d.page(r, "Limits of "+name),
+		Page:     d.Page(r, "Limits of "+name),
 		Trail:    d.keyTrail(o.key),
 		Heading:  "Limits of",
 		Name:     name,
@@ -150,14 +156,14 @@ func (d *dashboard) renderOverride(w http.ResponseWriter, r *http.Request, statu
 		Preview:  o.preview,
 		Form:     &f,
 	}
-	d.render(w, r, status, templates.FormOf(page))
+	d.Render(w, r, status, templates.FormOf(page))
 }
 
 func overriddenWords(k policy.Key) string {
 	if k.Plan == "" {
 		return "An override of what is meant for all callers of its kind, for this one"
 	}
-	return "An override of the plan " + clip(k.Plan, maxName) + " for this key"
+	return "An override of the plan " + page.Clip(k.Plan, page.MaxName) + " for this key"
 }
 
 // effectiveWords says what holds for a key, and why.
@@ -167,7 +173,7 @@ func (d *dashboard) effectiveWords(set *policy.Set, k policy.Key) []string {
 	}
 	e, _ := set.Effective(k, time.Now())
 	if e.Source == "override" {
-		return []string{overrideWords(k.Override), "because: " + clip(k.Override.Reason, policy.MaxReasonLen)}
+		return []string{overrideWords(k.Override), "because: " + page.Clip(k.Override.Reason, policy.MaxReasonLen)}
 	}
-	return append([]string{"the plan " + clip(k.Plan, maxName)}, policydoc.Each(e.Limits)...)
+	return append([]string{"the plan " + page.Clip(k.Plan, page.MaxName)}, policydoc.Each(e.Limits)...)
 }

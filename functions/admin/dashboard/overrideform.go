@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -13,130 +16,71 @@ import (
 // overrideForm is an override as it was typed.
 type overrideForm struct {
 	version int64 // of the key that the edit is based on
-	limits  limitList
-	mode    input
-	until   untilInput
-	reason  input
+	limits  form.LimitList
+	mode    form.Input
+	until   form.Until
+	reason  form.Input
 	wrong   string
 }
 
 // newOverrideForm begins with what holds now.
 func newOverrideForm(k policy.Key, e policy.Effective) overrideForm {
-	f := overrideForm{version: k.Version, limits: newLimitList("limits", e.Limits), mode: input{text: string(e.Mode)}, until: newUntil(time.Time{})}
+	f := overrideForm{
+		version: k.Version, limits: form.NewLimitList("limits", e.Limits), mode: form.Input{Text: string(e.Mode)},
+		until: form.NewUntil(time.Time{}),
+	}
 	if e.Source == "override" {
-		f.until, f.reason.text = newUntil(k.Override.Until), k.Override.Reason
+		f.until, f.reason.Text = form.NewUntil(k.Override.Until), k.Override.Reason
 	}
 	return f
 }
 
-// readVersion reads the version that a form is based on. It fails for a form that is not
-// ours.
-func readVersion(values url.Values) (int64, error) {
-	version, err := strconv.ParseInt(values.Get("version"), 10, 64)
-	if err != nil || version < 0 {
-		return 0, errForeignForm
-	}
-	return version, nil
-}
-
 // readOverrideForm reads what a browser sent. It fails for a form that is not ours.
 func readOverrideForm(values url.Values) (overrideForm, error) {
-	version, err := readVersion(values)
+	version, err := form.ReadVersion(values)
 	if err != nil {
 		return overrideForm{}, err
 	}
-	f := overrideForm{version: version, mode: typed(values, "mode", maxInput), reason: typed(values, "reason", maxReasonInput), until: readUntil(values)}
-	f.limits, err = readLimitList(values, "limits")
-	return f, err
-}
-
-// maxReasonInput is above what a reason may have, so that one that is too long is refused
-// and not cut.
-const maxReasonInput = policy.MaxReasonLen + 50
-
-// typed is a field as it was typed, bounded.
-func typed(values url.Values, name string, most int) input {
-	text := strings.ToValidUTF8(values.Get(name), "\u202e") // which every field refuses
-	if runes := []rune(text); len(runes) > most {
-		text = string(runes[:most])
+	f := overrideForm{
+		version: version, mode: form.Typed(values, "mode", form.MaxInput),
+		reason: form.Typed(values, "reason", form.MaxReasonInput), until: form.ReadUntil(values),
 	}
-	return input{text: text}
-}
-
-func readUntil(values url.Values) untilInput {
-	return untilInput{choice: typed(values, "lasts", maxInput), at: typed(values, "until", maxInput)}
+	f.limits, err = form.ReadLimitList(values, "limits")
+	return f, err
 }
 
 // override returns what was typed. The form keeps what is wrong with it.
 func (f *overrideForm) override(now time.Time) *policy.Override {
-	o := &policy.Override{Mode: policy.Mode(f.mode.text), Reason: strings.TrimSpace(f.reason.text)}
-	f.mode.oneOf(modeOptions())
+	o := &policy.Override{Mode: policy.Mode(f.mode.Text), Reason: strings.TrimSpace(f.reason.Text)}
+	f.mode.CheckOption(modeOptions())
 	if o.Mode != policy.Off {
-		o.Limits = f.limits.limits()
+		o.Limits = f.limits.Limits()
 		if len(o.Limits) == 0 {
-			f.limits.wrong = "A key needs at least one limit, unless nothing is counted."
+			f.limits.Error = "A key needs at least one limit, unless nothing is counted."
 		}
 	}
-	o.Until = f.until.time(now)
-	f.reason.reason()
+	o.Until = f.until.Time(now)
+	f.reason.CheckReason()
 	return o
 }
 
-// oneOf notes a choice that was not offered.
-func (in *input) oneOf(options []templates.Option) {
-	for _, o := range options {
-		if o.Value == in.text {
-			return
-		}
-	}
-	in.wrong = chooseFromList
-}
-
-// reason notes a reason that is missing or too long.
-func (in *input) reason() {
-	switch n := len([]rune(strings.TrimSpace(in.text))); {
-	case n == 0:
-		in.wrong = "Say why, for those who find this later."
-	case n > policy.MaxReasonLen:
-		in.wrong = "Use at most " + strconv.Itoa(policy.MaxReasonLen) + " characters."
-	}
-}
-
-// allowEmpty forgives a reason that is missing in a preview, which writes nothing.
-func (in *input) allowEmpty() {
-	if strings.TrimSpace(in.text) == "" {
-		in.wrong = ""
-	}
-}
-
 func (f *overrideForm) errors() int {
-	return f.limits.errors() + f.until.errors() + wrongs(f.mode, f.reason)
-}
-
-// wrongs counts the fields that are wrong.
-func wrongs(fields ...input) int {
-	n := 0
-	for _, in := range fields {
-		if in.wrong != "" {
-			n++
-		}
-	}
-	return n
+	return f.limits.ErrorCount() + f.until.ErrorCount() + form.CountErrors(f.mode, f.reason)
 }
 
 // setError notes what the store found wrong.
 func (f *overrideForm) setError(invalid *policy.InvalidError) {
 	for _, e := range invalid.Fields {
 		switch {
-		case f.limits.setError(e, "override.limits"):
+		case f.limits.SetError(e, "override.limits"):
 		case e.Field == "override.reason":
-			f.reason.wrong = sentence(e.Message)
+			f.reason.Error = form.Sentence(e.Message)
 		case e.Field == "override.mode":
-			f.mode.wrong = sentence(e.Message)
+			f.mode.Error = form.Sentence(e.Message)
 		case e.Field == "override.until":
-			f.until.at.wrong = sentence(e.Message)
+			f.until.At.Error = form.Sentence(e.Message)
 		default:
-			f.wrong = sentence(e.Message)
+			f.wrong = form.Sentence(e.Message)
 		}
 	}
 }
@@ -153,34 +97,13 @@ func (f *overrideForm) view() templates.Form {
 	return templates.Form{
 		Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.version, 10)}},
 		Error:  f.wrong, Errors: f.errors(),
-		Lists:   []templates.LimitList{f.limits.view("Limits", "A call is allowed when every limit admits it.")},
-		Choices: limitChoices(),
-		After: append([]templates.FormField{choice("mode", "Mode", modeOptions(), f.mode)}, append(untilFields(f.until, "until somebody ends it"),
-			reasonField(f.reason))...),
+		Lists:   []templates.LimitList{f.limits.View("Limits", "A call is allowed when every limit admits it.")},
+		Choices: form.LimitChoices(),
+		After: append([]templates.FormField{form.ChoiceField("mode", "Mode", modeOptions(), f.mode)},
+			append(form.UntilFields(f.until, "until somebody ends it"),
+				form.ReasonField(f.reason))...),
 		Preview: true, Submit: "Save",
 	}
-}
-
-func choice(name, label string, options []templates.Option, in input) templates.FormField {
-	return templates.FormField{ID: name, Label: label, Kind: templates.ChoiceField, Options: options, Field: field(in)}
-}
-
-func text(name, label, sample string, most int, in input) templates.FormField {
-	return templates.FormField{ID: name, Label: label, Kind: templates.TextField, Sample: sample, Max: strconv.Itoa(most), Field: clipped(in)}
-}
-
-// clipped is a field whose text may hold what must not be shown as it is.
-func clipped(in input) templates.Field {
-	return templates.Field{Value: clip(in.text, maxChange*10), Error: in.wrong}
-}
-
-func untilFields(u untilInput, never string) []templates.FormField {
-	at := text("until", "Time, UTC", "2026-12-31 18:00", maxInput, u.at)
-	return []templates.FormField{choice("lasts", "Lasts", untilOptions(never), u.choice), at}
-}
-
-func reasonField(in input) templates.FormField {
-	return text("reason", "Reason", "why, and where to read more", policy.MaxReasonLen, in)
 }
 
 // overrideWords says all of an override but its reason.
@@ -188,7 +111,7 @@ func overrideWords(o *policy.Override) string {
 	if o == nil {
 		return "the plan's"
 	}
-	words := limitsWords(o.Limits)
+	words := policydoc.Limits(o.Limits)
 	switch o.Mode {
 	case policy.Shadow:
 		words += ", in shadow"
@@ -197,7 +120,7 @@ func overrideWords(o *policy.Override) string {
 	case policy.Enforce:
 	}
 	if !o.Until.IsZero() {
-		words += ", until " + instant(o.Until).Text
+		words += ", until " + page.Instant(o.Until).Text
 	}
 	return words
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/web/templates"
@@ -16,29 +18,29 @@ const overridesPerPage = 200
 func (d *dashboard) showOverrides(w http.ResponseWriter, r *http.Request) {
 	after := r.URL.Query().Get("after")
 	if len(after) > maxCursor {
-		d.fail(w, r, problem{status: http.StatusBadRequest})
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
-		d.failStore(w, r, "read policy", err)
+		d.FailStore(w, r, "read policy", err)
 		return
 	}
 	list, err := d.Keys.List(r.Context(), set, registry.Query{Overridden: true, After: after, Count: overridesPerPage})
 	if err != nil {
-		d.failStore(w, r, "list overrides", err)
+		d.FailStore(w, r, "list overrides", err)
 		return
 	}
-	p := templates.OverridesPage{Page: d.page(r, "Overrides"), Rows: d.overrideRows(r, set, list.Keys)}
+	p := templates.OverridesPage{Page: d.Page(r, "Overrides"), Rows: d.overrideRows(r, set, list.Keys)}
 	p.Empty = templates.Empty{Heading: "No overrides", Advice: "Every key has the limits of its plan. Override those of one on its page."}
 	if after != "" {
-		p.First = d.path("/overrides")
+		p.First = d.Path("/overrides")
 	}
 	if list.Next != "" {
-		p.Next = d.path("/overrides?after=" + list.Next)
+		p.Next = d.Path("/overrides?after=" + list.Next)
 		p.Note = "There are more than fit here; each page by itself has those first that end soon."
 	}
-	d.render(w, r, http.StatusOK, templates.Overrides(p))
+	d.Render(w, r, http.StatusOK, templates.Overrides(p))
 }
 
 // overrideRows has those first that end soon, then those without end, then those that
@@ -67,17 +69,18 @@ func (d *dashboard) overrideRows(r *http.Request, set *policy.Set, keys []policy
 		words.Until = time.Time{}
 		plan, _ := set.Plan(k.Plan)
 		rows[i] = templates.OverrideRow{
-			Name: clip(k.Name, maxName), Address: d.keyPath(k), Plan: clip(k.Plan, maxName), Before: limitsWords(plan.Limits), After: overrideWords(&words),
-			Reason: clip(o.Reason, policy.MaxReasonLen), Ends: "when somebody ends it",
+			Name: page.Clip(k.Name, page.MaxName), Address: d.keyPath(k), Plan: page.Clip(k.Plan, page.MaxName),
+			Before: policydoc.Limits(plan.Limits), After: overrideWords(&words),
+			Reason: page.Clip(o.Reason, policy.MaxReasonLen), Ends: "when somebody ends it",
 		}
 		switch {
 		case !o.ActiveAt(now):
-			rows[i].Ended, rows[i].Ends = true, "ended "+instant(o.Until).Text
+			rows[i].Ended, rows[i].Ends = true, "ended "+page.Instant(o.Until).Text
 		case !o.Until.IsZero():
-			rows[i].Ends, rows[i].Soon = "in "+span(o.Until.Sub(now)), o.Until.Sub(now) < 24*time.Hour
-			rows[i].At = instant(o.Until)
+			rows[i].Ends, rows[i].Soon = "in "+page.Span(o.Until.Sub(now)), o.Until.Sub(now) < 24*time.Hour
+			rows[i].At = page.Instant(o.Until)
 		}
-		if canEdit(r) && k.Status == policy.Active {
+		if page.CanEdit(r) && k.Status == policy.Active {
 			rows[i].End, rows[i].Edit = d.keyPath(k)+"/end", d.keyPath(k)+"/limits"
 		}
 	}

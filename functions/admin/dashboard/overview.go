@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/chart"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
@@ -81,27 +83,29 @@ func (p period) values() url.Values {
 }
 
 func (d *dashboard) showOverview(w http.ResponseWriter, r *http.Request) {
-	page, err := d.overviewPage(r)
+	view, err := d.overviewPage(r)
 	if err != nil {
-		d.failStore(w, r, "read calls", err)
+		d.FailStore(w, r, "read calls", err)
 		return
 	}
-	if isRefresh(r) {
-		d.render(w, r, http.StatusOK, templates.OverviewLive(page))
+	if page.IsRefresh(r) {
+		d.Render(w, r, http.StatusOK, templates.OverviewLive(view))
 		return
 	}
-	d.render(w, r, http.StatusOK, templates.Overview(page))
+	d.Render(w, r, http.StatusOK, templates.Overview(view))
 }
 
 func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error) {
-	ctx, now, home := r.Context(), time.Now(), d.path("/")
+	ctx, now, home := r.Context(), time.Now(), d.Path("/")
 	at := readPeriod(r.URL.Query(), now)
-	p := templates.OverviewPage{Page: d.page(r, "Overview"), Live: d.live(r, home, at.values(), now)}
-	p.Page.Chart = d.chartScript()
+	p := templates.OverviewPage{Page: d.Page(r, "Overview"), Live: d.Live(r, home, at.values(), now)}
+	p.Page.Chart = d.ChartScript()
 	for _, choice := range ranges {
 		chosen := period{name: choice.name}
 		p.Ranges = append(p.Ranges, templates.Choice{
-			Text: choice.name, Address: address(home, withLive(chosen.values(), liveSeconds(r.URL.Query()))), Current: choice.name == at.name,
+			Text:    choice.name,
+			Address: page.Address(home, page.WithLive(chosen.values(), page.LiveSeconds(r.URL.Query()))),
+			Current: choice.name == at.name,
 		})
 	}
 	began := time.Now()
@@ -116,7 +120,7 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 		return p, err
 	}
 	p.Figures = figures(sum, active, latency)
-	p.Live.Summary = number(sum.Calls()) + " calls, " + number(sum.Denied) + " blocked"
+	p.Live.Summary = page.Number(sum.Calls()) + " calls, " + page.Number(sum.Denied) + " blocked"
 	if p.Chart, err = d.overviewChart(ctx, at, points, home); err != nil {
 		return p, err
 	}
@@ -139,7 +143,7 @@ func planOrKind(k policy.Key) string {
 	if k.Plan == "" {
 		return string(k.Kind)
 	}
-	return clip(k.Plan, maxName)
+	return page.Clip(k.Plan, page.MaxName)
 }
 
 func maxTime(a, b time.Time) time.Time {
@@ -152,28 +156,33 @@ func maxTime(a, b time.Time) time.Time {
 func figures(sum usage.Counts, active int64, latency time.Duration) []templates.Figure {
 	share := "0 %"
 	if sum.Denied > 0 {
-		share = number(app.Percent(sum.Denied, sum.Calls())) + " %"
+		share = page.Number(app.Percent(sum.Denied, sum.Calls())) + " %"
 	}
 	all := []templates.Figure{
-		{Name: "Requests", Value: number(sum.Calls())},
-		{Name: "Blocked", Value: number(sum.Denied), Note: share},
-		{Name: "Active callers", Value: number(active), Note: "within a day at most"},
-		{Name: "Would block", Value: number(sum.ShadowDenied + sum.CandidateDenied), Note: number(sum.ShadowDenied) + " in shadow, " +
-			number(sum.CandidateDenied) + " by candidates"},
-		{Name: "Store", Value: "answers", Note: "in " + offset(latency.Round(100*time.Microsecond))},
+		{Name: "Requests", Value: page.Number(sum.Calls())},
+		{Name: "Blocked", Value: page.Number(sum.Denied), Note: share},
+		{Name: "Active callers", Value: page.Number(active), Note: "within a day at most"},
+		{Name: "Would block", Value: page.Number(sum.ShadowDenied + sum.CandidateDenied), Note: page.Number(sum.ShadowDenied) + " in shadow, " +
+			page.Number(sum.CandidateDenied) + " by candidates"},
+		{Name: "Store", Value: "answers", Note: "in " + page.Offset(latency.Round(100*time.Microsecond))},
 	}
 	if sum.Degraded > 0 {
-		all[4] = templates.Figure{Name: "Store", Value: "was away", Note: number(sum.Degraded) + " calls were decided without it", Bad: true}
+		all[4] = templates.Figure{
+			Name: "Store", Value: "was away", Note: page.Number(sum.Degraded) + " calls were decided without it",
+			Bad: true,
+		}
 	}
 	return all
 }
 
 func (d *dashboard) overviewChart(ctx context.Context, at period, points []usage.Point, home string) (templates.TimeSeries, error) {
-	s := timeSeries{id: "calls", title: "Calls", step: at.step, begin: at.from.Truncate(at.step), selectIn: home}
-	if len(points) > 0 {
-		s.begin = points[0].Start
+	s := chart.TimeSeries{
+		ID: "calls", Title: "Calls", Step: at.step, Begin: at.from.Truncate(at.step), SelectIn: home,
 	}
-	query := audit.Query{Subject: policyset.SetID, Since: s.begin, Count: maxMarks, Heads: true}
+	if len(points) > 0 {
+		s.Begin = points[0].Start
+	}
+	query := audit.Query{Subject: policyset.SetID, Since: s.Begin, Count: maxMarks, Heads: true}
 	if at.name == "" {
 		query.After = audit.Before(at.to.Add(at.step))
 	}
@@ -181,9 +190,9 @@ func (d *dashboard) overviewChart(ctx context.Context, at period, points []usage
 	if err != nil {
 		return templates.TimeSeries{}, err
 	}
-	s.marks = d.marks(entries.Entries)
-	s.allowed, s.blocked = columns(points)
-	return s.view(), nil
+	s.Marks = d.marks(entries.Entries)
+	s.Allowed, s.Blocked = columns(points)
+	return s.View(), nil
 }
 
 // top ranks callers; those without a record go by their id.
@@ -211,13 +220,13 @@ func (d *dashboard) top(ctx context.Context, at period, rank func(context.Contex
 	}
 	rows := make([]templates.TalkerRow, len(talkers))
 	for i, t := range talkers {
-		rows[i] = templates.TalkerRow{Name: t.ID, Calls: number(t.Calls()), Blocked: number(t.Denied), Share: number(app.Percent(t.Denied,
+		rows[i] = templates.TalkerRow{Name: t.ID, Calls: page.Number(t.Calls()), Blocked: page.Number(t.Denied), Share: page.Number(app.Percent(t.Denied,
 			t.Calls())) + " %"}
 		if idPattern.MatchString(t.ID) {
-			rows[i].Address = d.path("/callers/" + t.ID)
+			rows[i].Address = d.Path("/callers/" + t.ID)
 		}
 		if k, known := byID[t.ID]; known {
-			rows[i].Name, rows[i].Plan, rows[i].Address = clip(k.Name, maxName), planOrKind(k), d.keyPath(k)
+			rows[i].Name, rows[i].Plan, rows[i].Address = page.Clip(k.Name, page.MaxName), planOrKind(k), d.keyPath(k)
 		}
 	}
 	return rows, nil

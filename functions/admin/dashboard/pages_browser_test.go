@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
@@ -446,7 +447,7 @@ func TestBrowserPreview(t *testing.T) {
 		v.act(chromedp.Evaluate[chromedp.Void](`
 			document.querySelectorAll("output").forEach((o) => o.textContent = "");
 			document.querySelectorAll("[name$='.requests']").forEach((i) => i.dispatchEvent(new Event("input", { bubbles: true })))`))
-		if script := eval[string](v, previews); server != limitsWords(limits) || script != server {
+		if script := eval[string](v, previews); server != policydoc.Limits(limits) || script != server {
 			t.Errorf("%v: the server says %q, the script %q", limits, server, script)
 		}
 	}

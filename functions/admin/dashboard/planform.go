@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -18,18 +20,19 @@ import (
 type planForm struct {
 	number    int // 0 for a new plan
 	title     string
-	name      input
-	mode      input
-	degraded  input
-	share     input
-	limits    limitList
-	candidate limitList
+	name      form.Input
+	mode      form.Input
+	degraded  form.Input
+	share     form.Input
+	limits    form.LimitList
+	candidate form.LimitList
 }
 
 func newPlanForm(number int) *planForm {
 	return &planForm{
-		number: number, mode: input{text: string(policy.Enforce)}, degraded: input{text: string(policy.Closed)},
-		limits: newLimitList("limits", nil), candidate: newLimitList("candidate", nil),
+		number: number, mode: form.Input{Text: string(policy.Enforce)},
+		degraded: form.Input{Text: string(policy.Closed)},
+		limits:   form.NewLimitList("limits", nil), candidate: form.NewLimitList("candidate", nil),
 	}
 }
 
@@ -38,42 +41,44 @@ func (f *planForm) fill(set *policy.Set) bool {
 		return true
 	}
 	p, known := set.Numbered(f.number)
-	f.title, f.name.text, f.mode.text, f.degraded.text = p.Name, p.Name, policydoc.ModeText(p.Mode), string(p.Degraded)
-	if f.degraded.text == "" {
-		f.degraded.text = string(policy.Closed)
+	f.title, f.name.Text, f.mode.Text, f.degraded.Text = p.Name, p.Name, policydoc.ModeText(p.Mode), string(p.Degraded)
+	if f.degraded.Text == "" {
+		f.degraded.Text = string(policy.Closed)
 	}
 	if p.Share > 0 {
-		f.share.text = strconv.Itoa(p.Share)
+		f.share.Text = strconv.Itoa(p.Share)
 	}
-	f.limits, f.candidate = newLimitList("limits", p.Limits), newLimitList("candidate", p.Candidate)
+	f.limits, f.candidate = form.NewLimitList("limits", p.Limits), form.NewLimitList("candidate", p.Candidate)
 	return known
 }
 
 func (f *planForm) read(v url.Values) (err error) {
-	f.name, f.mode, f.degraded, f.share = typed(v, "name", policy.MaxNameLen+50), typed(v, "mode", maxInput), typed(v, "degraded",
-		maxInput), typed(v, "share", maxInput)
-	f.title = f.name.text
-	if f.limits, err = readLimitList(v, "limits"); err != nil {
+	f.name, f.mode, f.degraded, f.share = form.Typed(v, "name", policy.MaxNameLen+50),
+		form.Typed(v, "mode", form.MaxInput), form.Typed(v, "degraded",
+			form.MaxInput), form.Typed(v, "share", form.MaxInput)
+	f.title = f.name.Text
+	if f.limits, err = form.ReadLimitList(v, "limits"); err != nil {
 		return err
 	}
-	f.candidate, err = readLimitList(v, "candidate")
+	f.candidate, err = form.ReadLimitList(v, "candidate")
 	return err
 }
 
-func (f *planForm) lists() []*limitList { return []*limitList{&f.limits, &f.candidate} }
+func (f *planForm) lists() []*form.LimitList { return []*form.LimitList{&f.limits, &f.candidate} }
 
 func (f *planForm) apply(next *policy.Set) bool {
-	f.mode.oneOf(modeOptions())
-	f.degraded.oneOf(degradedOptions())
+	f.mode.CheckOption(modeOptions())
+	f.degraded.CheckOption(degradedOptions())
 	p := policy.Plan{
-		Number: f.number, Name: strings.TrimSpace(f.name.text), Mode: policy.Mode(f.mode.text), Degraded: policy.Degraded(f.degraded.text),
-		Limits: f.limits.limits(), Candidate: f.candidate.limits(),
+		Number: f.number, Name: strings.TrimSpace(f.name.Text), Mode: policy.Mode(f.mode.Text),
+		Degraded: policy.Degraded(f.degraded.Text),
+		Limits:   f.limits.Limits(), Candidate: f.candidate.Limits(),
 	}
 	if p.Degraded == policy.Local {
-		p.Share = int(f.share.whole("Type how many percent of the limits one environment may admit.", 1, 100))
+		p.Share = int(f.share.Whole("Type how many percent of the limits one environment may admit.", 1, 100))
 	}
-	if len(p.Limits) == 0 && f.limits.errors() == 0 {
-		f.limits.wrong = "A plan needs at least one limit."
+	if len(p.Limits) == 0 && f.limits.ErrorCount() == 0 {
+		f.limits.Error = "A plan needs at least one limit."
 	}
 	if f.number == 0 {
 		next.Plans = append(next.Plans, p)
@@ -95,7 +100,9 @@ func (f *planForm) apply(next *policy.Set) bool {
 }
 
 func (f *planForm) errors() int {
-	return f.limits.errors() + f.candidate.errors() + wrongs(f.name, f.mode, f.degraded, f.share)
+	return f.limits.ErrorCount() + f.candidate.ErrorCount() + form.CountErrors(
+		f.name, f.mode, f.degraded, f.share,
+	)
 }
 
 func (f *planForm) setError(e policy.FieldError, next *policy.Set) bool {
@@ -104,12 +111,14 @@ func (f *planForm) setError(e policy.FieldError, next *policy.Set) bool {
 		i = slices.IndexFunc(next.Plans, func(p policy.Plan) bool { return p.Number == f.number })
 	}
 	at := fmt.Sprintf("plans[%d].", i)
-	fields := map[string]*input{at + "name": &f.name, at + "mode": &f.mode, at + "degraded": &f.degraded, at + "share": &f.share}
+	fields := map[string]*form.Input{
+		at + "name": &f.name, at + "mode": &f.mode, at + "degraded": &f.degraded, at + "share": &f.share,
+	}
 	if in := fields[e.Field]; in != nil {
-		in.wrong = sentence(e.Message)
+		in.Error = form.Sentence(e.Message)
 		return true
 	}
-	return f.limits.setError(e, at+"limits") || f.candidate.setError(e, at+"candidate")
+	return f.limits.SetError(e, at+"limits") || f.candidate.SetError(e, at+"candidate")
 }
 
 func (f *planForm) heading() (text, name string) {
@@ -130,19 +139,24 @@ func degradedOptions() []templates.Option {
 func (f *planForm) view(*policy.Set) templates.Form {
 	return templates.Form{
 		Fields: []templates.FormField{
-			text("name", "Name", "free", policy.MaxNameLen, f.name),
-			choice("mode", "Mode", modeOptions(), f.mode),
-			choice("degraded", "While the store is away", degradedOptions(), f.degraded),
-			text("share", "With local: percent of the limits", "10", 3, f.share),
+			form.TextField("name", "Name", "free", policy.MaxNameLen, f.name),
+			form.ChoiceField("mode", "Mode", modeOptions(), f.mode),
+			form.ChoiceField("degraded", "While the store is away", degradedOptions(), f.degraded),
+			form.TextField("share", "With local: percent of the limits", "10", 3, f.share),
 		},
 		Lists: []templates.LimitList{
-			f.limits.view("Limits", "A call is allowed when every limit admits it."),
-			f.candidate.view("Candidate", "Limits on trial: every call is held against them and counted, none is denied by them. Empty for none."),
+			f.limits.View("Limits", "A call is allowed when every limit admits it."),
+			f.candidate.View(
+				"Candidate",
+				"Limits on trial: every call is held against them and counted, none is denied by them. Empty for none.",
+			),
 		},
 	}
 }
 
-func (f *planForm) done() string { return "Saved the plan " + clip(f.name.text, maxName) + "." }
+func (f *planForm) done() string {
+	return "Saved the plan " + page.Clip(f.name.Text, page.MaxName) + "."
+}
 
 func (d *dashboard) planEdit(f *planForm) setEdit {
 	e := setEdit{form: f, path: "/policies/plans/new"}
@@ -196,7 +210,7 @@ func (a *setAction) fill(set *policy.Set) (exists bool) {
 	return exists
 }
 func (a *setAction) read(url.Values) error                        { return nil }
-func (a *setAction) lists() []*limitList                          { return nil }
+func (a *setAction) lists() []*form.LimitList                     { return nil }
 func (a *setAction) errors() int                                  { return 0 }
 func (a *setAction) setError(policy.FieldError, *policy.Set) bool { return false }
 func (a *setAction) heading() (text, name string)                 { return a.text, a.name }
@@ -217,9 +231,11 @@ func (d *dashboard) planAction(r *http.Request) (setEdit, bool) {
 		p, known := set.Numbered(number)
 		switch what {
 		case "promote", "drop":
-			return p.Name, []string{"In force: " + limitsWords(p.Limits) + ".", "Candidate: " + limitsWords(p.Candidate) + "."}, known && len(p.Candidate) > 0
+			return p.Name, []string{
+				"In force: " + policydoc.Limits(p.Limits) + ".", "Candidate: " + policydoc.Limits(p.Candidate) + ".",
+			}, known && len(p.Candidate) > 0
 		}
-		return p.Name, []string{limitsWords(p.Limits) + "."}, known
+		return p.Name, []string{policydoc.Limits(p.Limits) + "."}, known
 	}
 	edit := func(change func(*policy.Plan)) func(*policy.Set) bool {
 		return func(next *policy.Set) bool {
@@ -253,7 +269,7 @@ func (d *dashboard) showPlanAction(w http.ResponseWriter, r *http.Request) {
 		d.showSetForm(w, r, e)
 		return
 	}
-	d.fail(w, r, problem{status: http.StatusNotFound})
+	d.Fail(w, r, page.Problem{Status: http.StatusNotFound})
 }
 
 func (d *dashboard) doPlanAction(w http.ResponseWriter, r *http.Request) {
@@ -261,5 +277,5 @@ func (d *dashboard) doPlanAction(w http.ResponseWriter, r *http.Request) {
 		d.saveSetForm(w, r, e)
 		return
 	}
-	d.fail(w, r, problem{status: http.StatusNotFound})
+	d.Fail(w, r, page.Problem{Status: http.StatusNotFound})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -20,44 +21,44 @@ import (
 func (d *dashboard) showPolicies(w http.ResponseWriter, r *http.Request) {
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
-		d.failStore(w, r, "read policy", err)
+		d.FailStore(w, r, "read policy", err)
 		return
 	}
 	counts, err := d.Keys.PlanCounts(r.Context(), set)
 	if err != nil {
-		d.failStore(w, r, "count keys", err)
+		d.FailStore(w, r, "count keys", err)
 		return
 	}
 	trials, err := d.trials(r.Context(), set)
 	if err != nil {
-		d.failStore(w, r, "read calls", err)
+		d.FailStore(w, r, "read calls", err)
 		return
 	}
 	p := templates.PoliciesPage{
-		Page: d.page(r, "Policies"), Version: number(set.Version), Shared: sharedFacts(set),
+		Page: d.Page(r, "Policies"), Version: page.Number(set.Version), Shared: sharedFacts(set),
 		Denied: d.countDeniedLimits(r, set),
-		Audit:  d.path("/audit?subject=" + policyset.SetID), Export: d.path("/policies.yaml"),
+		Audit:  d.Path("/audit?subject=" + policyset.SetID), Export: d.Path("/policies.yaml"),
 	}
 	for _, plan := range set.Plans {
 		p.Plans = append(p.Plans, d.planRow(r, plan, counts[plan.Number], trials[plan.Number]))
 	}
 	if p.Rules, err = d.ruleRows(r, set); err != nil {
-		d.failStore(w, r, "read calls", err)
+		d.FailStore(w, r, "read calls", err)
 		return
 	}
-	if canEdit(r) {
-		p.NewPlan, p.NewRule, p.EditShared = d.path("/policies/plans/new"), d.path("/policies/rules/new"), d.path("/policies/shared")
-		p.Import = d.path("/policies/import")
+	if page.CanEdit(r) {
+		p.NewPlan, p.NewRule, p.EditShared = d.Path("/policies/plans/new"), d.Path("/policies/rules/new"), d.Path("/policies/shared")
+		p.Import = d.Path("/policies/import")
 	}
 	synced, err := d.Keys.Synced(r.Context(), set)
 	if err != nil {
-		d.failStore(w, r, "read policy", err)
+		d.FailStore(w, r, "read policy", err)
 		return
 	}
-	if p.Unfinished = !synced; p.Unfinished && canEdit(r) {
-		p.Sync = d.path("/policies/sync")
+	if p.Unfinished = !synced; p.Unfinished && page.CanEdit(r) {
+		p.Sync = d.Path("/policies/sync")
 	}
-	d.render(w, r, http.StatusOK, templates.Policies(p))
+	d.Render(w, r, http.StatusOK, templates.Policies(p))
 }
 
 // countDeniedLimits lists the limits that callers share and that count denied calls, each
@@ -70,12 +71,12 @@ func (d *dashboard) countDeniedLimits(r *http.Request, set *policy.Set) []templa
 			of = "All callers together"
 		}
 		if l.Route.Name != "" {
-			of = "Route rule " + clip(l.Route.Name, maxName) + ", " + strings.ToLower(limitedWords(l.Scope))
+			of = "Route rule " + page.Clip(l.Route.Name, page.MaxName) + ", " + strings.ToLower(limitedWords(l.Scope))
 			at = "/policies/rules/edit?rule=" + url.QueryEscape(l.Route.Name)
 		}
 		choice := templates.Choice{Text: of + ": " + policydoc.Limit(l.Limit)}
-		if canEdit(r) {
-			choice.Address = d.path(at)
+		if page.CanEdit(r) {
+			choice.Address = d.Path(at)
 		}
 		all = append(all, choice)
 	}
@@ -120,18 +121,20 @@ func (d *dashboard) trials(ctx context.Context, set *policy.Set) (map[int]tried,
 }
 
 func (d *dashboard) planRow(r *http.Request, p policy.Plan, keys int64, t tried) templates.PlanRow {
-	at := d.path("/policies/plans/" + strconv.Itoa(p.Number))
+	at := d.Path("/policies/plans/" + strconv.Itoa(p.Number))
 	row := templates.PlanRow{
-		Name: clip(p.Name, maxName), Limits: policydoc.Each(p.Limits), Mode: policydoc.ModeText(p.Mode), Degraded: policydoc.DegradedText(p),
-		Keys: number(keys), KeysLink: d.path("/keys?plan=" + strconv.Itoa(p.Number)), Candidate: policydoc.Each(p.Candidate),
+		Name: page.Clip(p.Name, page.MaxName), Limits: policydoc.Each(p.Limits), Mode: policydoc.ModeText(p.Mode),
+		Degraded: policydoc.DegradedText(p),
+		Keys:     page.Number(keys), KeysLink: d.Path("/keys?plan=" + strconv.Itoa(p.Number)),
+		Candidate: policydoc.Each(p.Candidate),
 	}
 	if len(p.Candidate) > 0 {
-		row.Trial = "would have denied " + number(t.would) + " of " + number(t.calls) + " calls of its busiest keys in the last hour"
+		row.Trial = "would have denied " + page.Number(t.would) + " of " + page.Number(t.calls) + " calls of its busiest keys in the last hour"
 	}
-	if !canEdit(r) {
+	if !page.CanEdit(r) {
 		return row
 	}
-	row.Edit, row.Create = at, d.path("/keys/new?plan="+url.QueryEscape(p.Name))
+	row.Edit, row.Create = at, d.Path("/keys/new?plan="+url.QueryEscape(p.Name))
 	if keys == 0 {
 		row.Delete = at + "/delete"
 	}
@@ -152,9 +155,9 @@ func (d *dashboard) ruleRows(r *http.Request, set *policy.Set) ([]templates.Rule
 	for _, i := range routing.Order(patterns) {
 		rule := set.Routes[i]
 		row := templates.RuleRow{
-			Name: clip(
+			Name: page.Clip(
 				rule.Name,
-				maxName,
+				page.MaxName,
 			),
 			Pattern: rule.Pattern.String(),
 			Cost:    costWords(rule.Cost) + policydoc.SettleText(rule),
@@ -167,11 +170,11 @@ func (d *dashboard) ruleRows(r *http.Request, set *policy.Set) ([]templates.Rule
 				return nil, err
 			}
 			sum := usage.Sum(points)
-			row.Calls = number(sum.Calls()) + ", " + number(sum.Denied) + " blocked"
+			row.Calls = page.Number(sum.Calls()) + ", " + page.Number(sum.Denied) + " blocked"
 		}
-		if canEdit(r) {
-			row.Edit = d.path("/policies/rules/edit?rule=" + url.QueryEscape(rule.Name))
-			row.Delete = d.path("/policies/rules/delete?rule=" + url.QueryEscape(rule.Name))
+		if page.CanEdit(r) {
+			row.Edit = d.Path("/policies/rules/edit?rule=" + url.QueryEscape(rule.Name))
+			row.Delete = d.Path("/policies/rules/delete?rule=" + url.QueryEscape(rule.Name))
 		}
 		rows = append(rows, row)
 	}
@@ -199,9 +202,9 @@ func sharedFacts(s *policy.Set) []templates.Fact {
 	return []templates.Fact{
 		{Name: "Each client address", Value: orDash(policydoc.ScopeText(s.PerIP))},
 		{Name: "All callers together", Value: orDash(policydoc.ScopeText(s.Global))},
-		{Name: "Refused addresses", Value: orDash(clip(policydoc.PrefixText(s.Deny), maxChange))},
-		{Name: "Admitted addresses", Value: orAll(clip(policydoc.PrefixText(s.Allow), maxChange))},
-		{Name: "Exempt addresses", Value: orDash(clip(policydoc.PrefixText(s.Exempt), maxChange))},
+		{Name: "Refused addresses", Value: orDash(page.Clip(policydoc.PrefixText(s.Deny), maxChange))},
+		{Name: "Admitted addresses", Value: orAll(page.Clip(policydoc.PrefixText(s.Allow), maxChange))},
+		{Name: "Exempt addresses", Value: orDash(page.Clip(policydoc.PrefixText(s.Exempt), maxChange))},
 		{Name: "Plan of tokens that name none", Value: orRefused(s.TokenPlan)},
 		{Name: "Plan of callers known by address", Value: orRefused(s.AddressPlan)},
 		{Name: "Bans of those who hammer", Value: orDash(policydoc.BansText(s.Bans))},
@@ -219,15 +222,15 @@ func orRefused(plan string) string {
 	if plan == "" {
 		return "none: they are refused"
 	}
-	return clip(plan, maxName)
+	return page.Clip(plan, page.MaxName)
 }
 
 // syncPolicies finishes a save that was interrupted.
 func (d *dashboard) syncPolicies(w http.ResponseWriter, r *http.Request) {
 	if err := d.Keys.Sync(r.Context()); err != nil {
-		d.failStore(w, r, "sync policy", err)
+		d.FailStore(w, r, "sync policy", err)
 		return
 	}
-	d.flash(r, "Every check obeys the newest policies.", "")
-	http.Redirect(w, r, d.path("/policies"), http.StatusSeeOther)
+	d.Flash(r, "Every check obeys the newest policies.", "")
+	http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
 }

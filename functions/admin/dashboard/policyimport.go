@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
@@ -22,13 +24,13 @@ const maxImport = 4 << 20
 func (d *dashboard) exportPolicies(w http.ResponseWriter, r *http.Request) {
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
-		d.failStore(w, r, "read policy", err)
+		d.FailStore(w, r, "read policy", err)
 		return
 	}
 	text, err := policydoc.Write(set)
 	if err != nil {
 		d.Log.Error("export policy", "cause", err)
-		d.fail(w, r, problem{status: http.StatusInternalServerError})
+		d.Fail(w, r, page.Problem{Status: http.StatusInternalServerError})
 		return
 	}
 	w.Header().Set("Content-Type", "application/yaml")
@@ -40,7 +42,7 @@ func (d *dashboard) exportPolicies(w http.ResponseWriter, r *http.Request) {
 // the hash of what they were shown of.
 type policyImport struct {
 	text    string
-	reason  input
+	reason  form.Input
 	version int64 // of the Set that the changes were shown against
 	seen    string
 	wrong   string
@@ -53,21 +55,24 @@ func (d *dashboard) showImport(w http.ResponseWriter, r *http.Request) {
 
 // importPolicies shows what the file changes, and when that was seen, saves it.
 func (d *dashboard) importPolicies(w http.ResponseWriter, r *http.Request) {
-	if !d.parseForm(w, r) {
+	if !d.ParseForm(w, r) {
 		return
 	}
 	v := r.PostForm
-	version, err := readVersion(v)
+	version, err := form.ReadVersion(v)
 	if err != nil {
-		d.fail(w, r, problem{status: http.StatusBadRequest})
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
-		d.failStore(w, r, "read policy", err)
+		d.FailStore(w, r, "read policy", err)
 		return
 	}
-	f := policyImport{text: v.Get("yaml"), reason: typed(v, "reason", maxReasonInput), version: set.Version, seen: v.Get("seen")}
+	f := policyImport{
+		text: v.Get("yaml"), reason: form.Typed(v, "reason", form.MaxReasonInput), version: set.Version,
+		seen: v.Get("seen"),
+	}
 	next, status := f.read(set)
 	again := f.seen != f.hash() || v.Get("action") == previewButton
 	switch {
@@ -75,7 +80,7 @@ func (d *dashboard) importPolicies(w http.ResponseWriter, r *http.Request) {
 	case version != set.Version:
 		status, f.wrong = http.StatusConflict, "Somebody saved meanwhile; nothing of yours was written. Look at the changes again."
 	case len(f.preview.Changes) > 0:
-		if f.reason.reason(); f.reason.wrong == "" {
+		if f.reason.CheckReason(); f.reason.Error == "" {
 			d.putImport(w, r, set, next, f)
 			return
 		}
@@ -97,13 +102,13 @@ func (f *policyImport) hash() string {
 func (f *policyImport) read(set *policy.Set) (*policy.Set, int) {
 	file, err := policydoc.Read([]byte(f.text))
 	if err != nil {
-		f.wrong = clip(sentence(err.Error()), 1000)
+		f.wrong = page.Clip(form.Sentence(err.Error()), 1000)
 		return nil, http.StatusUnprocessableEntity
 	}
 	next := file.Set(set)
 	var invalid *policy.InvalidError
 	if errors.As(next.ValidateAfter(set), &invalid) {
-		f.wrong = clip(sentence(file.Blame(invalid.Fields).Error()), 1000)
+		f.wrong = page.Clip(form.Sentence(file.Blame(invalid.Fields).Error()), 1000)
 		return nil, http.StatusUnprocessableEntity
 	}
 	f.preview = &templates.Preview{Changes: setChanges(set, &next)}
@@ -117,7 +122,7 @@ func (f *policyImport) read(set *policy.Set) (*policy.Set, int) {
 }
 
 func (d *dashboard) putImport(w http.ResponseWriter, r *http.Request, set, next *policy.Set, f policyImport) {
-	saved, err := d.Keys.SaveSet(r.Context(), *next, d.edit(r, strings.TrimSpace(f.reason.text)))
+	saved, err := d.Keys.SaveSet(r.Context(), *next, d.edit(r, strings.TrimSpace(f.reason.Text)))
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
@@ -130,10 +135,13 @@ func (d *dashboard) putImport(w http.ResponseWriter, r *http.Request, set, next 
 	case errors.Is(err, policy.ErrUnfinished):
 		d.failUnfinished(w, r, err)
 	case err != nil:
-		d.failStore(w, r, "save policy", err)
+		d.FailStore(w, r, "save policy", err)
 	default:
-		d.flash(r, "Imported: "+number(int64(len(setChanges(set, next))))+" changes. The next check obeys.", d.undoOf(r, policyset.SetID, saved.Version))
-		http.Redirect(w, r, d.path("/policies"), http.StatusSeeOther)
+		d.Flash(
+			r, "Imported: "+page.Number(int64(len(setChanges(set, next))))+" changes. The next check obeys.",
+			d.undoOf(r, policyset.SetID, saved.Version),
+		)
+		http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
 	}
 }
 
@@ -142,20 +150,21 @@ func (d *dashboard) renderImport(w http.ResponseWriter, r *http.Request, status 
 	if f.seen != "" && f.seen == f.hash() && f.wrong == "" && len(f.preview.Changes) > 0 {
 		submit = "Import"
 	}
-	d.render(w, r, status, templates.FormOf(templates.FormPage{
-		Page: d.page(r, "Import policies"), Trail: []templates.Choice{{Text: "Policies", Address: d.path("/policies")}}, Heading: "Import policies",
+	d.Render(w, r, status, templates.FormOf(templates.FormPage{
+		Page:  d.Page(r, "Import policies"),
+		Trail: []templates.Choice{{Text: "Policies", Address: d.Path("/policies")}}, Heading: "Import policies",
 		Lead: []string{"Plans, route rules and what holds for all callers become what the file says; what it leaves out is removed. " +
 			"Begin with an export. Nothing is saved before you saw what changes."},
 		Preview: f.preview,
 		Form: &templates.Form{
-			Action: d.path("/policies/import"), Error: f.wrong, Errors: wrongs(f.reason),
+			Action: d.Path("/policies/import"), Error: f.wrong, Errors: form.CountErrors(f.reason),
 			Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.version, 10)}, {Name: "seen", Value: f.seen}},
 			Fields: []templates.FormField{{
 				ID: "yaml", Label: "File, YAML", Kind: templates.AreaField, Rows: "20", Max: strconv.Itoa(policydoc.MaxBytes),
 				Field: templates.Field{Value: f.text},
 			}},
-			After: []templates.FormField{reasonField(f.reason)}, Submit: submit,
-			Cancel: templates.Choice{Text: "Cancel", Address: d.path("/policies")},
+			After: []templates.FormField{form.ReasonField(f.reason)}, Submit: submit,
+			Cancel: templates.Choice{Text: "Cancel", Address: d.Path("/policies")},
 		},
 	}))
 }

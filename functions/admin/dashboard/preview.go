@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
@@ -81,10 +82,10 @@ func (r replayed) words(i int) string {
 	if r.calls == 0 {
 		return "There were no calls in the last hour to try this on."
 	}
-	words := "On the last hour this would have denied " + number(r.would[i]) + " of " + number(r.calls) + " calls; " + number(r.denied) +
+	words := "On the last hour this would have denied " + page.Number(r.would[i]) + " of " + page.Number(r.calls) + " calls; " + page.Number(r.denied) +
 		" were denied in fact."
 	if r.cut {
-		words += " Only the latest " + number(r.calls) + " were tried."
+		words += " Only the latest " + page.Number(r.calls) + " were tried."
 	}
 	return words
 }
@@ -128,7 +129,7 @@ func (d *dashboard) previewPlan(r *http.Request, set *policy.Set, p policy.Plan)
 	}
 	tried := "busiest key"
 	if len(keys) > 1 {
-		tried = number(int64(len(keys))) + " busiest keys"
+		tried = page.Number(int64(len(keys))) + " busiest keys"
 	}
 	return sum.words(0) + " Tried on the " + tried + " of the plan, without overrides.", nil
 }

@@ -8,6 +8,8 @@ import (
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
@@ -37,86 +39,95 @@ func (d *dashboard) reversible(w http.ResponseWriter, r *http.Request) (toRevert
 	e, found, err := d.Keys.Audit().Get(r.Context(), r.PathValue("entry"))
 	switch {
 	case err != nil && !errors.Is(err, audit.ErrPosition):
-		d.failStore(w, r, "read audit", err)
+		d.FailStore(w, r, "read audit", err)
 		return toRevert{}, false
 	case err != nil || !found:
-		d.fail(w, r, problem{status: http.StatusNotFound, heading: "No such entry", advice: "The address may be mistyped."})
+		d.Fail(w, r, page.Problem{
+			Status: http.StatusNotFound, Heading: "No such entry", Advice: "The address may be mistyped.",
+		})
 		return toRevert{}, false
 	}
 	if why := app.Irreversible(e); why != "" {
-		d.fail(w, r, problem{status: http.StatusConflict, heading: "This change cannot be reverted", advice: why, action: d.toAudit()})
+		d.Fail(w, r, page.Problem{
+			Status: http.StatusConflict, Heading: "This change cannot be reverted", Advice: why, Action: d.toAudit(),
+		})
 		return toRevert{}, false
 	}
 	rev, err := d.reversalOf(r.Context(), e)
 	if errors.Is(err, app.ErrGone) {
-		d.fail(w, r, problem{status: http.StatusConflict, heading: "This change cannot be reverted", advice: "The key was deleted since.",
-			action: d.toAudit()})
+		d.Fail(w, r, page.Problem{Status: http.StatusConflict, Heading: "This change cannot be reverted", Advice: "The key was deleted since.",
+			Action: d.toAudit()})
 		return toRevert{}, false
 	}
 	if err != nil {
-		d.failStore(w, r, "prepare revert", err)
+		d.FailStore(w, r, "prepare revert", err)
 		return toRevert{}, false
 	}
 	return rev, true
 }
 
 func (d *dashboard) toAudit() templates.Choice {
-	return templates.Choice{Text: "Go to the audit", Address: d.path("/audit")}
+	return templates.Choice{Text: "Go to the audit", Address: d.Path("/audit")}
 }
 
 func (d *dashboard) showRevert(w http.ResponseWriter, r *http.Request) {
 	if rev, ok := d.reversible(w, r); ok {
-		d.renderRevert(w, r, http.StatusOK, rev, rev.Version, input{}, "")
+		d.renderRevert(w, r, http.StatusOK, rev, rev.Version, form.Input{}, "")
 	}
 }
 
-func (d *dashboard) renderRevert(w http.ResponseWriter, r *http.Request, status int, rev toRevert, version int64, reason input, wrong string) {
+func (d *dashboard) renderRevert(
+	w http.ResponseWriter, r *http.Request, status int, rev toRevert, version int64, reason form.Input,
+	wrong string,
+) {
 	e := rev.Entry
 	page := templates.FormPage{
-		Page: d.page(r, "Revert"), Trail: []templates.Choice{{Text: "Audit", Address: d.path("/audit")}},
+		Page: d.Page(r, "Revert"), Trail: []templates.Choice{{Text: "Audit", Address: d.Path("/audit")}},
 		Heading: "Revert “" + e.Action + "” of", Name: subjectWords(e),
 		Lead: []string{
-			"What was before " + instant(e.Time).Text + " is put back by a new change. Whatever changed since then is put back too: see below.",
+			"What was before " + page.Instant(e.Time).Text + " is put back by a new change. Whatever changed since then is put back too: see below.",
 		},
 		Preview: &templates.Preview{Changes: rev.changes},
 	}
 	if len(rev.changes) > 0 {
 		page.Form = &templates.Form{
-			Action: d.path("/audit/" + e.ID + "/revert"),
+			Action: d.Path("/audit/" + e.ID + "/revert"),
 			Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(version, 10)}},
-			After:  []templates.FormField{reasonField(reason)}, Errors: wrongs(reason), Error: wrong,
-			Submit: "Revert", Cancel: templates.Choice{Text: "Cancel", Address: d.path("/audit")},
+			After:  []templates.FormField{form.ReasonField(reason)}, Errors: form.CountErrors(reason), Error: wrong,
+			Submit: "Revert", Cancel: templates.Choice{Text: "Cancel", Address: d.Path("/audit")},
 		}
 	} else {
 		page.Lead = []string{"There is nothing to revert: it is as it was before."}
 	}
-	d.render(w, r, status, templates.FormOf(page))
+	d.Render(w, r, status, templates.FormOf(page))
 }
 
 func (d *dashboard) revert(w http.ResponseWriter, r *http.Request) {
-	if !d.parseForm(w, r) {
+	if !d.ParseForm(w, r) {
 		return
 	}
-	version, err := readVersion(r.PostForm)
+	version, err := form.ReadVersion(r.PostForm)
 	if err != nil {
-		d.fail(w, r, problem{status: http.StatusBadRequest})
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
 	rev, ok := d.reversible(w, r)
 	if !ok {
 		return
 	}
-	reason := typed(r.PostForm, "reason", maxReasonInput)
-	reason.reason()
-	if wrongs(reason) > 0 {
+	reason := form.Typed(r.PostForm, "reason", form.MaxReasonInput)
+	reason.CheckReason()
+	if form.CountErrors(reason) > 0 {
 		d.renderRevert(w, r, http.StatusUnprocessableEntity, rev, version, reason, "")
 		return
 	}
 	d.applyReversal(w, r, rev, version, reason)
 }
 
-func (d *dashboard) applyReversal(w http.ResponseWriter, r *http.Request, rev toRevert, version int64, reason input) {
-	saved, err := rev.Apply(r.Context(), version, d.edit(r, reason.text))
+func (d *dashboard) applyReversal(
+	w http.ResponseWriter, r *http.Request, rev toRevert, version int64, reason form.Input,
+) {
+	saved, err := rev.Apply(r.Context(), version, d.edit(r, reason.Text))
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
@@ -127,9 +138,11 @@ func (d *dashboard) applyReversal(w http.ResponseWriter, r *http.Request, rev to
 	case errors.As(err, &invalid):
 		d.renderRevert(w, r, http.StatusUnprocessableEntity, rev, version, reason, "It cannot be put back: "+invalidWords(invalid))
 	case err != nil:
-		d.failStore(w, r, "revert", err)
+		d.FailStore(w, r, "revert", err)
 	default:
-		d.flash(r, "Reverted: "+rev.Entry.Action+" of "+subjectWords(rev.Entry)+".", d.undoOf(r, rev.Entry.Subject, saved))
+		d.Flash(
+			r, "Reverted: "+rev.Entry.Action+" of "+subjectWords(rev.Entry)+".", d.undoOf(r, rev.Entry.Subject, saved),
+		)
 		http.Redirect(w, r, d.subjectPath(rev.Entry), http.StatusSeeOther)
 	}
 }
@@ -142,7 +155,7 @@ func invalidWords(invalid *policy.InvalidError) string {
 		}
 		words += f.Field + " " + f.Message + ". "
 	}
-	return clip(words, maxChange)
+	return page.Clip(words, maxChange)
 }
 
 // undo takes back the change that the entry tells of, unless something changed since. It
@@ -153,11 +166,11 @@ func (d *dashboard) undo(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if rev.Version != rev.Entry.Version {
-		d.renderRevert(w, r, http.StatusConflict, rev, rev.Version, input{},
+		d.renderRevert(w, r, http.StatusConflict, rev, rev.Version, form.Input{},
 			"Something changed since; nothing was undone. Look at the changes, and revert if you like.")
 		return
 	}
-	d.applyReversal(w, r, rev, rev.Version, input{text: "undo of " + rev.Entry.Action})
+	d.applyReversal(w, r, rev, rev.Version, form.Input{Text: "undo of " + rev.Entry.Action})
 }
 
 // undoOf is the address that undoes the change that made this version of a subject; empty
@@ -169,7 +182,7 @@ func (d *dashboard) undoOf(r *http.Request, subject string, version int64) strin
 	}
 	for _, e := range page.Entries {
 		if e.Version == version && app.Irreversible(e.Opened()) == "" {
-			return d.path("/audit/" + e.ID + "/undo")
+			return d.Path("/audit/" + e.ID + "/undo")
 		}
 	}
 	return ""
@@ -177,11 +190,11 @@ func (d *dashboard) undoOf(r *http.Request, subject string, version int64) strin
 
 // lastActor names who made the newest change of a subject; empty if nobody knows.
 func (d *dashboard) lastActor(r *http.Request, subject string) string {
-	page, err := d.Keys.Audit().List(r.Context(), audit.Query{Subject: subject, Count: 1, Heads: true})
-	if err != nil || len(page.Entries) == 0 {
+	view, err := d.Keys.Audit().List(r.Context(), audit.Query{Subject: subject, Count: 1, Heads: true})
+	if err != nil || len(view.Entries) == 0 {
 		return ""
 	}
-	return clip(page.Entries[0].By.Name, maxName)
+	return page.Clip(view.Entries[0].By.Name, page.MaxName)
 }
 
 func subjectWords(e audit.Entry) string {
@@ -189,7 +202,7 @@ func subjectWords(e audit.Entry) string {
 		return "the policies"
 	}
 	if e.Name != "" {
-		return clip(e.Name, maxName)
+		return page.Clip(e.Name, page.MaxName)
 	}
 	return e.Subject
 }
@@ -197,9 +210,9 @@ func subjectWords(e audit.Entry) string {
 func (d *dashboard) subjectPath(e audit.Entry) string {
 	switch e.Subject {
 	case policyset.SetID:
-		return d.path("/policies")
+		return d.Path("/policies")
 	case token.Subject, loginSubject:
-		return d.path("/settings")
+		return d.Path("/settings")
 	}
-	return d.path("/keys/" + e.Subject)
+	return d.Path("/keys/" + e.Subject)
 }

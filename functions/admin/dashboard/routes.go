@@ -32,7 +32,7 @@ func (s *server) newMux(routes []route) (*http.ServeMux, map[string]route, error
 			return nil, nil, fmt.Errorf("route %s does not say who may ask for it", r.pattern)
 		}
 		method, path, _ := strings.Cut(r.pattern, " ")
-		pattern := method + " " + s.path(path)
+		pattern := method + " " + s.Path(path)
 		mux.HandleFunc(pattern, r.handle)
 		known[pattern] = r
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -18,25 +20,26 @@ import (
 // ruleForm creates or edits a route rule.
 type ruleForm struct {
 	old    string // name of the rule before; empty for a new one
-	name   input
-	api    input
-	stage  input
-	method input
-	path   input
-	cost   input
-	settle input
-	most   input // the rule's SettleMax
-	mode   input
-	perKey limitList
-	perIP  limitList
-	shared limitList
-	lease  input // of shared
+	name   form.Input
+	api    form.Input
+	stage  form.Input
+	method form.Input
+	path   form.Input
+	cost   form.Input
+	settle form.Input
+	most   form.Input // the rule's SettleMax
+	mode   form.Input
+	perKey form.LimitList
+	perIP  form.LimitList
+	shared form.LimitList
+	lease  form.Input // of shared
 }
 
 func newRuleForm(old string) *ruleForm {
 	return &ruleForm{
-		old: old, cost: input{text: "1"}, mode: input{text: string(policy.Enforce)},
-		perKey: newLimitList("perKey", nil), perIP: newLimitList("perIP", nil), shared: newLimitList("shared", nil),
+		old: old, cost: form.Input{Text: "1"}, mode: form.Input{Text: string(policy.Enforce)},
+		perKey: form.NewLimitList("perKey", nil), perIP: form.NewLimitList("perIP", nil),
+		shared: form.NewLimitList("shared", nil),
 	}
 }
 
@@ -53,47 +56,53 @@ func (f *ruleForm) fill(set *policy.Set) bool {
 		return false
 	}
 	r := set.Routes[i]
-	f.name.text, f.api.text, f.stage.text, f.method.text, f.path.text = r.Name, r.Pattern.API, r.Pattern.Stage, r.Pattern.Method, r.Pattern.Path
-	f.cost.text, f.mode.text = number(r.Cost), policydoc.ModeText(r.Mode)
+	f.name.Text, f.api.Text, f.stage.Text, f.method.Text, f.path.Text = r.Name, r.Pattern.API, r.Pattern.Stage, r.Pattern.Method, r.Pattern.Path
+	f.cost.Text, f.mode.Text = page.Number(r.Cost), policydoc.ModeText(r.Mode)
 	if r.Settle {
-		f.settle.text = checked
+		f.settle.Text = form.Checked
 	}
 	if r.SettleMax != 0 {
-		f.most.text = number(r.SettleMax)
+		f.most.Text = page.Number(r.SettleMax)
 	}
-	f.perKey, f.perIP, f.shared = newLimitList("perKey", r.PerKey), newLimitList("perIP", r.PerIP), newLimitList("shared", r.Shared)
-	f.lease.text = leaseText(r.SharedLease)
+	f.perKey, f.perIP, f.shared = form.NewLimitList("perKey", r.PerKey), form.NewLimitList("perIP", r.PerIP), form.NewLimitList("shared", r.Shared)
+	f.lease.Text = form.LeaseText(r.SharedLease)
 	return true
 }
 
 func (f *ruleForm) read(v url.Values) (err error) {
-	for name, in := range map[string]*input{
+	for name, in := range map[string]*form.Input{
 		"name": &f.name, "api": &f.api, "stage": &f.stage, "method": &f.method, "cost": &f.cost, "settle": &f.settle,
 		"settleMax": &f.most, "mode": &f.mode, "lease": &f.lease,
 	} {
-		*in = typed(v, name, policy.MaxNameLen+50)
+		*in = form.Typed(v, name, policy.MaxNameLen+50)
 	}
-	f.path = typed(v, "path", routing.MaxPathLen+50)
+	f.path = form.Typed(v, "path", routing.MaxPathLen+50)
 	for _, l := range f.lists() {
-		if *l, err = readLimitList(v, l.name); err != nil {
+		if *l, err = form.ReadLimitList(v, l.Name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *ruleForm) lists() []*limitList { return []*limitList{&f.perKey, &f.perIP, &f.shared} }
+func (f *ruleForm) lists() []*form.LimitList {
+	return []*form.LimitList{&f.perKey, &f.perIP, &f.shared}
+}
 
 func (f *ruleForm) apply(next *policy.Set) bool {
-	f.mode.oneOf(modeOptions())
+	f.mode.CheckOption(modeOptions())
 	trim := strings.TrimSpace
 	r := policy.Route{
-		Name:    trim(f.name.text),
-		Pattern: routing.Pattern{API: trim(f.api.text), Stage: trim(f.stage.text), Method: strings.ToUpper(trim(f.method.text)), Path: trim(f.path.text)},
-		Cost:    f.cost.whole("Type what a call takes; 0 for nothing.", 0, limiter.MaxRequests),
-		Settle:  f.settle.text != "", Mode: policy.Mode(f.mode.text),
+		Name: trim(f.name.Text),
+		Pattern: routing.Pattern{
+			API: trim(f.api.Text), Stage: trim(f.stage.Text), Method: strings.ToUpper(trim(f.method.Text)),
+			Path: trim(f.path.Text),
+		},
+		Cost:   f.cost.Whole("Type what a call takes; 0 for nothing.", 0, limiter.MaxRequests),
+		Settle: f.settle.Text != "", Mode: policy.Mode(f.mode.Text),
 		SettleMax: f.settleMax(),
-		PerKey:    f.perKey.limits(), PerIP: f.perIP.limits(), Shared: f.shared.limits(), SharedLease: f.lease.lease(),
+		PerKey:    f.perKey.Limits(), PerIP: f.perIP.Limits(), Shared: f.shared.Limits(),
+		SharedLease: f.lease.Lease(),
 	}
 	if f.old == "" {
 		next.Routes = append(next.Routes, r)
@@ -108,24 +117,24 @@ func (f *ruleForm) apply(next *policy.Set) bool {
 
 // settleMax returns what was typed; 0, for the default, when nothing was.
 func (f *ruleForm) settleMax() int64 {
-	if strings.TrimSpace(f.most.text) == "" {
+	if strings.TrimSpace(f.most.Text) == "" {
 		return 0
 	}
-	return f.most.whole("", 1, limiter.MaxRequests)
+	return f.most.Whole("", 1, limiter.MaxRequests)
 }
 
 func (f *ruleForm) errors() int {
-	n := wrongs(f.name, f.api, f.stage, f.method, f.path, f.cost, f.settle, f.most, f.mode, f.lease)
+	n := form.CountErrors(f.name, f.api, f.stage, f.method, f.path, f.cost, f.settle, f.most, f.mode, f.lease)
 	for _, l := range f.lists() {
-		n += l.errors()
+		n += l.ErrorCount()
 	}
 	return n
 }
 
 func (f *ruleForm) setError(e policy.FieldError, next *policy.Set) bool {
-	i := ruleIndex(next, strings.TrimSpace(f.name.text))
+	i := ruleIndex(next, strings.TrimSpace(f.name.Text))
 	for j, r := range next.Routes { // of two with one name, the one that was typed
-		if r.Name == strings.TrimSpace(f.name.text) && (f.old == "" || j == ruleIndex(next, f.name.text)) {
+		if r.Name == strings.TrimSpace(f.name.Text) && (f.old == "" || j == ruleIndex(next, f.name.Text)) {
 			i = j
 		}
 	}
@@ -133,20 +142,20 @@ func (f *ruleForm) setError(e policy.FieldError, next *policy.Set) bool {
 		i = len(next.Routes) - 1
 	}
 	at := fmt.Sprintf("routes[%d].", i)
-	fields := map[string]*input{
+	fields := map[string]*form.Input{
 		at + "name": &f.name, at + "pattern.api": &f.api, at + "pattern.stage": &f.stage, at + "pattern.method": &f.method,
 		at + "pattern.path": &f.path, at + "pattern": &f.path, at + "cost": &f.cost, at + "mode": &f.mode,
 		at + "sharedLease": &f.lease, at + "settle": &f.settle, at + "settleMax": &f.most,
 	}
 	if in := fields[e.Field]; in != nil {
-		in.wrong = sentence(e.Message)
+		in.Error = form.Sentence(e.Message)
 		return true
 	}
 	if strings.HasSuffix(e.Field, ".pattern") { // this rule is the earlier one of a tie
-		f.path.wrong = sentence(e.Message)
+		f.path.Error = form.Sentence(e.Message)
 		return true
 	}
-	return f.perKey.setError(e, at+"perKey") || f.perIP.setError(e, at+"perIP") || f.shared.setError(e, at+"shared")
+	return f.perKey.SetError(e, at+"perKey") || f.perIP.SetError(e, at+"perIP") || f.shared.SetError(e, at+"shared")
 }
 
 func (f *ruleForm) heading() (text, name string) {
@@ -157,37 +166,42 @@ func (f *ruleForm) heading() (text, name string) {
 }
 
 func (f *ruleForm) view(*policy.Set) templates.Form {
-	path := text("path", "Path", "/orders/{id}", routing.MaxPathLen, f.path)
+	path := form.TextField("path", "Path", "/orders/{id}", routing.MaxPathLen, f.path)
 	path.Hint = "As in API Gateway: {name} is one segment, {name+} or * at the end one or more. Empty for any."
-	method := text("method", "Method", "any", routing.MaxMethodLen, f.method)
+	method := form.TextField("method", "Method", "any", routing.MaxMethodLen, f.method)
 	method.Hint = "GET covers HEAD unless a rule names HEAD. Empty or ANY for every method."
 	settle := templates.FormField{ID: "settle", Label: "The backend settles the true cost afterwards", Kind: templates.CheckField,
-		Field: field(f.settle)}
-	most := text("settleMax", "Settlement maximum", "10 times the cost", 15, f.most)
+		Field: form.Field(f.settle)}
+	most := form.TextField("settleMax", "Settlement maximum", "10 times the cost", 15, f.most)
 	most.Hint = "The most that limits shared by several callers are charged. The caller's own limits take the rest."
 	return templates.Form{
 		Hidden: []templates.Hidden{{Name: "rule", Value: f.old}},
 		Fields: []templates.FormField{
-			text("name", "Name", "search", policy.MaxNameLen, f.name),
+			form.TextField("name", "Name", "search", policy.MaxNameLen, f.name),
 			method,
 			path,
-			text("api", "API id", "any", routing.MaxAPILen, f.api),
-			text("stage", "Stage", "any", routing.MaxStageLen, f.stage),
-			text("cost", "Cost of a call", "1", 15, f.cost),
-			choice("mode", "Mode of the limits below", modeOptions(), f.mode),
+			form.TextField("api", "API id", "any", routing.MaxAPILen, f.api),
+			form.TextField("stage", "Stage", "any", routing.MaxStageLen, f.stage),
+			form.TextField("cost", "Cost of a call", "1", 15, f.cost),
+			form.ChoiceField("mode", "Mode of the limits below", modeOptions(), f.mode),
 			settle,
 			most,
 		},
 		Lists: []templates.LimitList{
-			f.perKey.view("Limits of each caller", "On the calls of this rule alone, beside the limits of the caller's plan. Empty for none."),
-			f.perIP.view("Limits of each client address", "On the calls of this rule alone. Empty for none."),
-			f.shared.view("Limits of all callers together", "On the calls of this rule alone. Empty for none."),
+			f.perKey.View(
+				"Limits of each caller",
+				"On the calls of this rule alone, beside the limits of the caller's plan. Empty for none.",
+			),
+			f.perIP.View("Limits of each client address", "On the calls of this rule alone. Empty for none."),
+			f.shared.View("Limits of all callers together", "On the calls of this rule alone. Empty for none."),
 		},
 		After: []templates.FormField{leaseField("lease", "Lease of the limits of all callers together", f.lease)},
 	}
 }
 
-func (f *ruleForm) done() string { return "Saved the route rule " + clip(f.name.text, maxName) + "." }
+func (f *ruleForm) done() string {
+	return "Saved the route rule " + page.Clip(f.name.Text, page.MaxName) + "."
+}
 
 func ruleEdit(f *ruleForm) setEdit { return setEdit{form: f, path: "/policies/rules"} }
 
@@ -198,14 +212,14 @@ func (d *dashboard) showNewRule(w http.ResponseWriter, r *http.Request) {
 func (d *dashboard) showRule(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("rule")
 	if name == "" {
-		d.fail(w, r, problem{status: http.StatusBadRequest})
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
 	d.showSetForm(w, r, ruleEdit(newRuleForm(name)))
 }
 
 func (d *dashboard) saveRule(w http.ResponseWriter, r *http.Request) {
-	if d.parseForm(w, r) {
+	if d.ParseForm(w, r) {
 		d.saveSetForm(w, r, ruleEdit(newRuleForm(r.PostForm.Get("rule"))))
 	}
 }

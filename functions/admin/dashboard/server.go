@@ -16,6 +16,7 @@ import (
 	"tidegate/functions/admin/auth/password"
 	"tidegate/functions/admin/auth/throttle"
 	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
@@ -89,21 +90,21 @@ type PageServices struct {
 
 // dashboard answers the pages.
 type dashboard struct {
-	*renderer
+	*page.Renderer
 	PageServices
 	seal jobSeal
 	told toldChanges
 }
 
 // newPages returns the pages; r renders them.
-func newPages(r *renderer, s PageServices) *dashboard {
-	return &dashboard{renderer: r, PageServices: s, seal: newJobSeal(s.Pepper)}
+func newPages(r *page.Renderer, s PageServices) *dashboard {
+	return &dashboard{Renderer: r, PageServices: s, seal: newJobSeal(s.Pepper)}
 }
 
 // server answers every request: it knows who asks, and passes the request to a page or
 // the API.
 type server struct {
-	*renderer
+	*page.Renderer
 	Config
 	Services
 	users *password.Users
@@ -129,7 +130,7 @@ func NewAway(config Config, bundle static.Bundle, log *slog.Logger) (http.Handle
 
 func newServer(config Config, services Services, away bool) *server {
 	s := &server{Config: config, Services: services, away: away}
-	s.renderer = &renderer{base: config.BasePath, stage: config.Stage, bundle: services.Bundle, log: services.Log, session: s.newSessions()}
+	s.Renderer = page.New(config.BasePath, config.Stage, services.Bundle, services.Log, s.newSessions())
 	page := PageServices{
 		Keys: services.Keys, Checker: services.Checker, Usage: services.Usage, Sessions: services.Sessions, Tokens: services.Tokens,
 		Pepper: services.Pepper, StoreVersion: services.StoreVersion, Log: services.Log,
@@ -138,7 +139,7 @@ func newServer(config Config, services Services, away bool) *server {
 	if config.Provider != nil {
 		page.ProviderHost = config.Provider.Host()
 	}
-	s.pages = newPages(s.renderer, page)
+	s.pages = newPages(s.Renderer, page)
 	return s
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/session"
+	"tidegate/functions/admin/dashboard/page"
 )
 
 // SessionStore is what the server needs to keep sessions. *session.Store is one.
@@ -53,33 +54,33 @@ func (s *server) cookieName(suffix string) string {
 // back until the session is saved, so that it never claims what did not happen.
 func (s *server) withSession(w http.ResponseWriter, r *http.Request, handle http.HandlerFunc) {
 	token := ""
-	if c, err := r.Cookie(s.session.Cookie.Name); err == nil {
+	if c, err := r.Cookie(s.Session.Cookie.Name); err == nil {
 		token = c.Value
 	}
-	ctx, err := s.session.Load(r.Context(), token)
+	ctx, err := s.Session.Load(r.Context(), token)
 	if err != nil {
-		s.failStore(w, r, "load session", err)
+		s.FailStore(w, r, "load session", err)
 		return
 	}
 	held := &answer{header: w.Header()}
 	handle(held, r.WithContext(ctx))
 	if err := s.saveSession(ctx, w); err != nil {
-		s.failStore(w, r, "save session", err)
+		s.FailStore(w, r, "save session", err)
 		return
 	}
 	held.send(w)
 }
 
 func (s *server) saveSession(ctx context.Context, w http.ResponseWriter) error {
-	switch s.session.Status(ctx) {
+	switch s.Session.Status(ctx) {
 	case scs.Modified:
-		token, expiry, err := s.session.Commit(ctx)
+		token, expiry, err := s.Session.Commit(ctx)
 		if err != nil {
 			return err
 		}
-		s.session.WriteSessionCookie(ctx, w, token, expiry)
+		s.Session.WriteSessionCookie(ctx, w, token, expiry)
 	case scs.Destroyed:
-		s.session.WriteSessionCookie(ctx, w, "", time.Time{})
+		s.Session.WriteSessionCookie(ctx, w, "", time.Time{})
 	case scs.Unmodified:
 	}
 	return nil
@@ -89,7 +90,7 @@ func (s *server) saveSession(ctx context.Context, w http.ResponseWriter) error {
 // user's name, role and password, or the provider and what its claim means. When the
 // configuration no longer says the same, the session is nobody's.
 func (s *server) sessionActor(ctx context.Context) auth.Actor {
-	id, binding := s.session.GetString(ctx, sessionActorID), s.session.GetString(ctx, sessionBinding)
+	id, binding := s.Session.GetString(ctx, sessionActorID), s.Session.GetString(ctx, sessionBinding)
 	if name, ok := strings.CutPrefix(id, "password:"); ok {
 		if user, found := s.users.Find(name); found && user.Fingerprint() == binding {
 			return user.Actor()
@@ -99,39 +100,39 @@ func (s *server) sessionActor(ctx context.Context) auth.Actor {
 	if s.Provider == nil || !strings.HasPrefix(id, "oidc:") || s.Provider.Fingerprint() != binding {
 		return auth.Actor{}
 	}
-	role, err := auth.ParseRole(s.session.GetString(ctx, sessionRole))
+	role, err := auth.ParseRole(s.Session.GetString(ctx, sessionRole))
 	if err != nil {
 		return auth.Actor{}
 	}
-	return auth.Actor{ID: id, Name: s.session.GetString(ctx, sessionName), Kind: auth.User, Role: role}
+	return auth.Actor{ID: id, Name: s.Session.GetString(ctx, sessionName), Kind: auth.User, Role: role}
 }
 
 // enter opens a session for somebody who proved who they are, and sends them on.
 func (s *server) enter(w http.ResponseWriter, r *http.Request, actor auth.Actor, binding, next string) {
 	ctx := r.Context()
 	if err := s.tellLogin(ctx, actor); err != nil {
-		s.failStore(w, r, "tell of login", err)
+		s.FailStore(w, r, "tell of login", err)
 		return
 	}
 	// A new session id, and nothing of the old session: one that somebody planted before
 	// the login is worth nothing after it.
-	err := s.session.Clear(ctx)
+	err := s.Session.Clear(ctx)
 	if err == nil {
-		err = s.session.RenewToken(ctx)
+		err = s.Session.RenewToken(ctx)
 	}
 	if err == nil {
-		err = s.Sessions.Enroll(ctx, actor.ID, s.session.Token(ctx), s.session.Deadline(ctx))
+		err = s.Sessions.Enroll(ctx, actor.ID, s.Session.Token(ctx), s.Session.Deadline(ctx))
 	}
 	if err != nil {
-		s.failStore(w, r, "open session", err)
+		s.FailStore(w, r, "open session", err)
 		return
 	}
-	s.session.Put(ctx, sessionActorID, actor.ID)
-	s.session.Put(ctx, sessionName, actor.Name)
-	s.session.Put(ctx, sessionRole, actor.Role.String())
-	s.session.Put(ctx, sessionBinding, binding)
-	s.session.Put(ctx, sessionStarted, time.Now().Unix())
-	s.session.Put(ctx, sessionAgent, agentWords(r.UserAgent()))
+	s.Session.Put(ctx, sessionActorID, actor.ID)
+	s.Session.Put(ctx, sessionName, actor.Name)
+	s.Session.Put(ctx, sessionRole, actor.Role.String())
+	s.Session.Put(ctx, sessionBinding, binding)
+	s.Session.Put(ctx, page.SessionStarted, time.Now().Unix())
+	s.Session.Put(ctx, page.SessionAgent, agentWords(r.UserAgent()))
 	http.Redirect(w, r, next, http.StatusSeeOther)
 }
 
@@ -160,7 +161,7 @@ func firstIn(text, otherwise string, marks [][2]string) string {
 // endSessions ends every session of the user, this one too.
 func (s *server) endSessions(w http.ResponseWriter, r *http.Request) {
 	if err := s.Sessions.EndAll(r.Context(), auth.From(r.Context()).ID); err != nil {
-		s.failStore(w, r, "end sessions", err)
+		s.FailStore(w, r, "end sessions", err)
 		return
 	}
 	s.logout(w, r)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
@@ -22,7 +24,7 @@ type setForm interface {
 	fill(set *policy.Set) bool
 	// read takes what a browser sent. It fails for a form that is not ours.
 	read(values url.Values) error
-	lists() []*limitList
+	lists() []*form.LimitList
 	// apply makes the edit; next shares nothing with the Set in force. It reports whether
 	// what is edited exists.
 	apply(next *policy.Set) bool
@@ -40,7 +42,7 @@ type setEdit struct {
 	form     setForm
 	path     string // of the form
 	version  int64  // of the Set that the edit is based on
-	reason   input
+	reason   form.Input
 	wrong    string
 	conflict *templates.Conflict
 	preview  *templates.Preview
@@ -51,12 +53,12 @@ type setEdit struct {
 func (d *dashboard) showSetForm(w http.ResponseWriter, r *http.Request, e setEdit) {
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
-		d.failStore(w, r, "read policy", err)
+		d.FailStore(w, r, "read policy", err)
 		return
 	}
 	if !e.form.fill(set) {
-		d.fail(w, r, problem{status: http.StatusNotFound, heading: "There is no such rule or plan", advice: "It may have been deleted or renamed.",
-			action: d.toPolicies()})
+		d.Fail(w, r, page.Problem{Status: http.StatusNotFound, Heading: "There is no such rule or plan", Advice: "It may have been deleted or renamed.",
+			Action: d.toPolicies()})
 		return
 	}
 	e.version = set.Version
@@ -64,46 +66,48 @@ func (d *dashboard) showSetForm(w http.ResponseWriter, r *http.Request, e setEdi
 }
 
 func (d *dashboard) toPolicies() templates.Choice {
-	return templates.Choice{Text: "Go to the policies", Address: d.path("/policies")}
+	return templates.Choice{Text: "Go to the policies", Address: d.Path("/policies")}
 }
 
 // saveSetForm saves the form, or with one of its other buttons shows it again: with other
 // rows, or with a preview.
 func (d *dashboard) saveSetForm(w http.ResponseWriter, r *http.Request, e setEdit) {
-	if !d.parseForm(w, r) {
+	if !d.ParseForm(w, r) {
 		return
 	}
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
-		d.failStore(w, r, "read policy", err)
+		d.FailStore(w, r, "read policy", err)
 		return
 	}
-	e.version, err = readVersion(r.PostForm)
+	e.version, err = form.ReadVersion(r.PostForm)
 	if err != nil || e.form.read(r.PostForm) != nil {
-		d.fail(w, r, problem{status: http.StatusBadRequest})
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
-	e.reason = typed(r.PostForm, "reason", maxReasonInput)
+	e.reason = form.Typed(r.PostForm, "reason", form.MaxReasonInput)
 	button := r.PostForm.Get("action")
 	for _, l := range e.form.lists() {
-		if l.change(button) {
+		if l.Change(button) {
 			d.renderSetForm(w, r, http.StatusOK, set, e)
 			return
 		}
 	}
 	next := cloneSet(set)
 	exists := e.form.apply(next)
-	e.reason.reason()
+	e.reason.CheckReason()
 	if button == previewButton {
-		e.reason.allowEmpty()
+		e.reason.AllowEmpty()
 	}
 	switch {
 	case !exists && e.version == set.Version:
-		d.fail(w, r, problem{status: http.StatusNotFound, heading: "There is no such rule or plan", action: d.toPolicies()})
+		d.Fail(w, r, page.Problem{
+			Status: http.StatusNotFound, Heading: "There is no such rule or plan", Action: d.toPolicies(),
+		})
 	case !exists:
 		e.wrong = "Somebody deleted it meanwhile. Nothing was saved."
 		d.setConflict(w, r, set, next, e)
-	case e.form.errors()+wrongs(e.reason) > 0:
+	case e.form.errors()+form.CountErrors(e.reason) > 0:
 		d.renderSetForm(w, r, http.StatusUnprocessableEntity, set, e)
 	case button == previewButton:
 		d.previewSet(w, r, set, next, e)
@@ -130,7 +134,7 @@ func (d *dashboard) previewSet(w http.ResponseWriter, r *http.Request, set, next
 	if e.effect != nil {
 		effect, err := e.effect(r, next)
 		if err != nil {
-			d.failStore(w, r, "preview", err)
+			d.FailStore(w, r, "preview", err)
 			return
 		}
 		e.preview.Effects = []string{effect}
@@ -143,12 +147,12 @@ func (d *dashboard) previewSet(w http.ResponseWriter, r *http.Request, set, next
 func (d *dashboard) putSet(w http.ResponseWriter, r *http.Request, set, next *policy.Set, e setEdit) {
 	changes := setChanges(set, next)
 	if len(changes) == 0 && e.version == set.Version {
-		d.flash(r, "Nothing was changed.", "")
-		http.Redirect(w, r, d.path("/policies"), http.StatusSeeOther)
+		d.Flash(r, "Nothing was changed.", "")
+		http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
 		return
 	}
 	next.Version = e.version
-	saved, err := d.Keys.SaveSet(r.Context(), *next, d.edit(r, strings.TrimSpace(e.reason.text)))
+	saved, err := d.Keys.SaveSet(r.Context(), *next, d.edit(r, strings.TrimSpace(e.reason.Text)))
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
@@ -159,51 +163,52 @@ func (d *dashboard) putSet(w http.ResponseWriter, r *http.Request, set, next *po
 	case errors.Is(err, policy.ErrUnfinished):
 		d.failUnfinished(w, r, err)
 	case err != nil:
-		d.failStore(w, r, "save policy", err)
+		d.FailStore(w, r, "save policy", err)
 	default:
-		d.flash(r, e.form.done()+" The next check obeys.", d.undoOf(r, policyset.SetID, saved.Version))
-		http.Redirect(w, r, d.path("/policies"), http.StatusSeeOther)
+		d.Flash(r, e.form.done()+" The next check obeys.", d.undoOf(r, policyset.SetID, saved.Version))
+		http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
 	}
 }
 
 // failUnfinished says that a save is not in force everywhere.
 func (d *dashboard) failUnfinished(w http.ResponseWriter, r *http.Request, err error) {
 	d.Log.Error("save policy", "cause", err)
-	d.fail(w, r, problem{
-		status: http.StatusServiceUnavailable, heading: "Saved, but not everywhere yet",
-		advice: "Some checks may still obey the old limits. Finish it on the policies' page.", action: d.toPolicies(),
+	d.Fail(w, r, page.Problem{
+		Status: http.StatusServiceUnavailable, Heading: "Saved, but not everywhere yet",
+		Advice: "Some checks may still obey the old limits. Finish it on the policies' page.",
+		Action: d.toPolicies(),
 	})
 }
 
 func (e *setEdit) setError(invalid *policy.InvalidError, next *policy.Set) {
 	for _, f := range invalid.Fields {
 		if !e.form.setError(f, next) {
-			e.wrong = clip(f.Field+": "+sentence(f.Message), maxChange)
+			e.wrong = page.Clip(f.Field+": "+form.Sentence(f.Message), maxChange)
 		}
 	}
 }
 
 // setConflict shows what others changed since the edit began beside the edit.
 func (d *dashboard) setConflict(w http.ResponseWriter, r *http.Request, current, next *policy.Set, e setEdit) {
-	c := &templates.Conflict{Keep: d.path("/policies")}
-	page, err := d.Keys.Audit().List(r.Context(), audit.Query{Subject: policyset.SetID, Count: 20, Heads: true})
+	c := &templates.Conflict{Keep: d.Path("/policies")}
+	view, err := d.Keys.Audit().List(r.Context(), audit.Query{Subject: policyset.SetID, Count: 20, Heads: true})
 	if err != nil {
-		d.failStore(w, r, "read audit", err)
+		d.FailStore(w, r, "read audit", err)
 		return
 	}
-	for i, entry := range page.Entries {
+	for i, entry := range view.Entries {
 		if entry.Version <= e.version {
 			break
 		}
 		if i == 0 {
-			c.By, c.Saved = clip(entry.By.Name, maxName), instant(entry.Time)
+			c.By, c.Saved = page.Clip(entry.By.Name, page.MaxName), page.Instant(entry.Time)
 		}
 		for _, change := range d.told.of(entry) {
 			c.Theirs = append(c.Theirs, change.What+": "+change.Before+" → "+change.After)
 		}
 	}
 	if c.Saved.Text == "" {
-		c.Saved = instant(time.Now())
+		c.Saved = page.Instant(time.Now())
 	}
 	for _, change := range setChanges(current, next) {
 		c.Yours = append(c.Yours, change.What+": "+change.Before+" → "+change.After)
@@ -215,16 +220,19 @@ func (d *dashboard) setConflict(w http.ResponseWriter, r *http.Request, current,
 func (d *dashboard) renderSetForm(w http.ResponseWriter, r *http.Request, status int, set *policy.Set, e setEdit) {
 	heading, name := e.form.heading()
 	f := e.form.view(set)
-	f.Action, f.Error, f.Errors = d.path(e.path), e.wrong, e.form.errors()+wrongs(e.reason)
+	f.Action, f.Error, f.Errors = d.Path(e.path), e.wrong, e.form.errors()+form.CountErrors(e.reason)
 	f.Hidden = append(f.Hidden, templates.Hidden{Name: "version", Value: strconv.FormatInt(e.version, 10)})
-	f.After = append(f.After, reasonField(e.reason))
-	f.Choices, f.Preview, f.Cancel = limitChoices(), !f.Danger, templates.Choice{Text: "Cancel", Address: d.path("/policies")}
+	f.After = append(f.After, form.ReasonField(e.reason))
+	f.Choices, f.Preview, f.Cancel = form.LimitChoices(), !f.Danger, templates.Choice{
+		Text: "Cancel", Address: d.Path("/policies"),
+	}
 	if f.Submit == "" {
 		f.Submit = "Save"
 	}
-	title := strings.TrimSpace(heading + " " + clip(name, maxName))
-	d.render(w, r, status, templates.FormOf(templates.FormPage{
-		Page: d.page(r, title), Trail: []templates.Choice{{Text: "Policies", Address: d.path("/policies")}}, Heading: heading, Name: clip(name, maxName),
+	title := strings.TrimSpace(heading + " " + page.Clip(name, page.MaxName))
+	d.Render(w, r, status, templates.FormOf(templates.FormPage{
+		Page: d.Page(r, title), Trail: []templates.Choice{{Text: "Policies", Address: d.Path("/policies")}},
+		Heading: heading, Name: page.Clip(name, page.MaxName),
 		Conflict: e.conflict, Preview: e.preview, Form: &f,
 	}))
 }

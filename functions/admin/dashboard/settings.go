@@ -8,13 +8,8 @@ import (
 
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/session"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/web/templates"
-)
-
-// What a session records of its log-in, for the list of sessions.
-const (
-	sessionStarted = "started" // second of the Unix epoch
-	sessionAgent   = "agent"   // the browser and its system
 )
 
 // maxSessions is how many of somebody's sessions are shown.
@@ -30,24 +25,24 @@ func (d *dashboard) renderSettings(w http.ResponseWriter, r *http.Request, statu
 	actor := auth.From(r.Context())
 	sessions, err := d.Sessions.List(r.Context(), actor.ID, maxSessions)
 	if err != nil {
-		d.failStore(w, r, "list sessions", err)
+		d.FailStore(w, r, "list sessions", err)
 		return
 	}
 	page := templates.SettingsPage{
-		Page:        d.page(r, "Settings"),
+		Page:        d.Page(r, "Settings"),
 		Account:     d.accountFacts(actor),
 		Sessions:    d.sessionRows(r, sessions),
-		EndSessions: d.path("/settings/sessions/end"),
+		EndSessions: d.Path("/settings/sessions/end"),
 		Deployment:  d.deploymentFacts(r),
 		Made:        made,
 	}
 	if actor.CanEdit() {
 		if page.Tokens, err = d.tokensPanel(r, form); err != nil {
-			d.failStore(w, r, "list tokens", err)
+			d.FailStore(w, r, "list tokens", err)
 			return
 		}
 	}
-	d.render(w, r, status, templates.Settings(page))
+	d.Render(w, r, status, templates.Settings(page))
 }
 
 func (d *dashboard) accountFacts(a auth.Actor) []templates.Fact {
@@ -59,25 +54,26 @@ func (d *dashboard) accountFacts(a auth.Actor) []templates.Fact {
 		may = "look at and change everything"
 	}
 	return []templates.Fact{
-		{Name: "Name", Value: clip(a.Name, maxName)},
+		{Name: "Name", Value: page.Clip(a.Name, page.MaxName)},
 		{Name: "Role", Value: a.Role.String() + ": may " + may},
 		{Name: "Logged in with", Value: way},
-		{Name: "In the audit", Value: clip(a.String(), 2*maxName)},
+		{Name: "In the audit", Value: page.Clip(a.String(), 2*page.MaxName)},
 	}
 }
 
 func (d *dashboard) sessionRows(r *http.Request, sessions []session.Session) []templates.SessionRow {
-	own := session.ID(d.session.Token(r.Context()))
+	own := session.ID(d.Session.Token(r.Context()))
 	var rows []templates.SessionRow
 	for _, s := range sessions {
-		deadline, values, err := d.session.Codec.Decode(s.Data)
+		deadline, values, err := d.Session.Codec.Decode(s.Data)
 		if err != nil {
 			continue
 		}
-		agent, _ := values[sessionAgent].(string)
-		started, _ := values[sessionStarted].(int64)
+		agent, _ := values[page.SessionAgent].(string)
+		started, _ := values[page.SessionStarted].(int64)
 		rows = append(rows, templates.SessionRow{
-			Agent: agent, Started: instant(time.Unix(started, 0)), Ends: instant(deadline), Current: s.ID == own,
+			Agent: agent, Started: page.Instant(time.Unix(started, 0)), Ends: page.Instant(deadline),
+			Current: s.ID == own,
 		})
 	}
 	return rows
@@ -90,9 +86,9 @@ func (d *dashboard) deploymentFacts(r *http.Request) []templates.Fact {
 		version = "unknown"
 	}
 	return []templates.Fact{
-		{Name: "Stage", Value: orNone(clip(d.Stage, maxName))},
-		{Name: "Release", Value: orNone(clip(d.Release, maxName))},
-		{Name: "Store", Value: clip(version, maxName)},
+		{Name: "Stage", Value: orNone(page.Clip(d.Stage, page.MaxName))},
+		{Name: "Release", Value: orNone(page.Clip(d.Release, page.MaxName))},
+		{Name: "Store", Value: page.Clip(version, page.MaxName)},
 		{Name: "Built with", Value: runtime.Version()},
 	}
 }

@@ -3,6 +3,8 @@ package dashboard
 import (
 	"net/http"
 	"testing"
+
+	"tidegate/functions/admin/dashboard/form"
 )
 
 // A rule's form reads and shows the most that a settlement charges to shared limits; the
@@ -10,7 +12,9 @@ import (
 func TestSettleMaxInTheForm(t *testing.T) {
 	s := newSite(t).login()
 	rule := func(version int64, most string) map[string][]string {
-		return with(with(ruleOf(version, "", "chat", "POST", "/chat"), "cost", "4"), "settle", checked, "settleMax", most)
+		return with(
+			with(ruleOf(version, "", "chat", "POST", "/chat"), "cost", "4"), "settle", form.Checked, "settleMax", most,
+		)
 	}
 	for most, want := range map[string]string{
 		"3": "It is 3: must be 4, what a call costs, to 1000000000", "0": "Must be 1 to 1,000,000,000", "many": "Type a whole number",

@@ -1,13 +1,14 @@
 package dashboard
 
 import (
-	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -17,191 +18,147 @@ import (
 // sharedForm edits what is configured for all callers: limits of addresses and of all
 // together, lists of addresses, plans of callers without a key.
 type sharedForm struct {
-	perIP, global                limitList
-	perIPMode, globalMode        input
-	globalLease                  input
-	deny, allow, exempt          input
-	tokenPlan, addressPlan       input
-	denials, window, first, most input // of bans
+	perIP, global                form.LimitList
+	perIPMode, globalMode        form.Input
+	globalLease                  form.Input
+	deny, allow, exempt          form.Input
+	tokenPlan, addressPlan       form.Input
+	denials, window, first, most form.Input // of bans
 }
-
-// maxPrefixText bounds a typed list of networks; all fit.
-const maxPrefixText = 30_000
 
 func newSharedForm() *sharedForm {
 	return &sharedForm{
-		perIP: newLimitList("perIP", nil), global: newLimitList("global", nil),
-		perIPMode: input{text: string(policy.Enforce)}, globalMode: input{text: string(policy.Enforce)},
+		perIP: form.NewLimitList("perIP", nil), global: form.NewLimitList("global", nil),
+		perIPMode: form.Input{Text: string(policy.Enforce)}, globalMode: form.Input{Text: string(policy.Enforce)},
 	}
 }
 
 func (f *sharedForm) fill(s *policy.Set) bool {
-	f.perIP, f.global = newLimitList("perIP", s.PerIP.Limits), newLimitList("global", s.Global.Limits)
-	f.perIPMode.text, f.globalMode.text = policydoc.ModeText(s.PerIP.Mode), policydoc.ModeText(s.Global.Mode)
-	f.globalLease.text = leaseText(s.Global.Lease)
-	for in, list := range map[*input][]netip.Prefix{&f.deny: s.Deny, &f.allow: s.Allow, &f.exempt: s.Exempt} {
-		in.text = strings.ReplaceAll(policydoc.PrefixText(list), ", ", "\n")
+	f.perIP, f.global = form.NewLimitList("perIP", s.PerIP.Limits), form.NewLimitList("global", s.Global.Limits)
+	f.perIPMode.Text, f.globalMode.Text = policydoc.ModeText(s.PerIP.Mode), policydoc.ModeText(s.Global.Mode)
+	f.globalLease.Text = form.LeaseText(s.Global.Lease)
+	for in, list := range map[*form.Input][]netip.Prefix{
+		&f.deny: s.Deny, &f.allow: s.Allow, &f.exempt: s.Exempt,
+	} {
+		in.Text = strings.ReplaceAll(policydoc.PrefixText(list), ", ", "\n")
 	}
-	f.tokenPlan.text, f.addressPlan.text = s.TokenPlan, s.AddressPlan
+	f.tokenPlan.Text, f.addressPlan.Text = s.TokenPlan, s.AddressPlan
 	if b := s.Bans; b != nil {
-		f.denials.text = number(b.Denials)
-		for in, d := range map[*input]policy.Duration{&f.window: b.Window, &f.first: b.Base, &f.most: b.Cap} {
-			in.text = limiter.ShortWindow(time.Duration(d))
+		f.denials.Text = page.Number(b.Denials)
+		for in, d := range map[*form.Input]policy.Duration{&f.window: b.Window, &f.first: b.Base, &f.most: b.Cap} {
+			in.Text = limiter.ShortWindow(time.Duration(d))
 		}
 	}
 	return true
 }
 
 func (f *sharedForm) read(v url.Values) (err error) {
-	for name, in := range map[string]*input{
+	for name, in := range map[string]*form.Input{
 		"perIPMode": &f.perIPMode, "globalMode": &f.globalMode, "globalLease": &f.globalLease, "tokenPlan": &f.tokenPlan, "addressPlan": &f.addressPlan,
 		"denials": &f.denials, "window": &f.window, "first": &f.first, "most": &f.most,
 	} {
-		*in = typed(v, name, maxName+10)
+		*in = form.Typed(v, name, page.MaxName+10)
 	}
-	for name, in := range map[string]*input{"deny": &f.deny, "allow": &f.allow, "exempt": &f.exempt} {
-		in.text = v.Get(name)
-		if len(in.text) > maxPrefixText {
-			in.text, in.wrong = in.text[:maxPrefixText], "This list is too long."
+	for name, in := range map[string]*form.Input{"deny": &f.deny, "allow": &f.allow, "exempt": &f.exempt} {
+		in.Text = v.Get(name)
+		if len(in.Text) > form.MaxPrefixText {
+			in.Text, in.Error = in.Text[:form.MaxPrefixText], "This list is too long."
 		}
 	}
 	for _, l := range f.lists() {
-		if *l, err = readLimitList(v, l.name); err != nil {
+		if *l, err = form.ReadLimitList(v, l.Name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *sharedForm) lists() []*limitList { return []*limitList{&f.perIP, &f.global} }
+func (f *sharedForm) lists() []*form.LimitList { return []*form.LimitList{&f.perIP, &f.global} }
 
 func (f *sharedForm) apply(next *policy.Set) bool {
-	f.perIPMode.oneOf(modeOptions())
-	f.globalMode.oneOf(modeOptions())
-	next.PerIP = policy.Scope{Limits: f.perIP.limits(), Mode: policy.Mode(f.perIPMode.text)}
-	next.Global = policy.Scope{Limits: f.global.limits(), Mode: policy.Mode(f.globalMode.text), Lease: f.globalLease.lease()}
-	next.Deny, next.Allow, next.Exempt = f.deny.prefixes(), f.allow.prefixes(), f.exempt.prefixes()
-	next.TokenPlan, next.AddressPlan = f.tokenPlan.text, f.addressPlan.text
+	f.perIPMode.CheckOption(modeOptions())
+	f.globalMode.CheckOption(modeOptions())
+	next.PerIP = policy.Scope{Limits: f.perIP.Limits(), Mode: policy.Mode(f.perIPMode.Text)}
+	next.Global = policy.Scope{
+		Limits: f.global.Limits(), Mode: policy.Mode(f.globalMode.Text), Lease: f.globalLease.Lease(),
+	}
+	next.Deny, next.Allow, next.Exempt = f.deny.Prefixes(), f.allow.Prefixes(), f.exempt.Prefixes()
+	next.TokenPlan, next.AddressPlan = f.tokenPlan.Text, f.addressPlan.Text
 	next.Bans = f.bans()
 	return true
 }
 
-// prefixes reads networks that line breaks, commas or spaces part; a single address is a
-// network too.
-func (in *input) prefixes() []netip.Prefix {
-	var list []netip.Prefix
-	for _, word := range strings.FieldsFunc(in.text, func(c rune) bool { return c == ',' || c == ';' || c <= ' ' }) {
-		p, err := netip.ParsePrefix(word)
-		if a, single := netip.ParseAddr(word); err != nil && single == nil && a.Zone() == "" {
-			p, err = a.Unmap().Prefix(a.Unmap().BitLen())
-		}
-		if err != nil {
-			in.wrong = "“" + clip(word, 50) + "” is no network. Type such as 203.0.113.0/24 or 2001:db8::/32."
-			return nil
-		}
-		list = append(list, p)
-	}
-	return list
-}
-
 // bans returns nil when nothing is filled in.
 func (f *sharedForm) bans() *policy.Bans {
-	if strings.TrimSpace(f.denials.text+f.window.text+f.first.text+f.most.text) == "" {
+	if strings.TrimSpace(f.denials.Text+f.window.Text+f.first.Text+f.most.Text) == "" {
 		return nil
 	}
 	return &policy.Bans{
-		Denials: f.denials.whole("Type how many denied calls lead to a ban.", 2, 100_000),
-		Window:  f.window.span(), Base: f.first.span(), Cap: f.most.span(),
+		Denials: f.denials.Whole("Type how many denied calls lead to a ban.", 2, 100_000),
+		Window:  f.window.Span(), Base: f.first.Span(), Cap: f.most.Span(),
 	}
-}
-
-// span reads a time such as 10s, 5m, 1h30m or 2d.
-func (in *input) span() policy.Duration {
-	d, err := limiter.ParseWindow(strings.TrimSpace(in.text))
-	if err != nil {
-		in.wrong = "Type a time such as 30s, 5m, 1h or 2d."
-	}
-	return policy.Duration(d)
-}
-
-// lease reads a time that may be left out.
-func (in *input) lease() policy.Duration {
-	if strings.TrimSpace(in.text) == "" {
-		return 0
-	}
-	d := in.span()
-	if in.wrong != "" {
-		in.wrong = "Type a time such as 500ms, 1s or 10s, or nothing."
-	}
-	return d
-}
-
-// leaseText is what lease reads.
-func leaseText(d policy.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	return limiter.ShortWindow(time.Duration(d))
 }
 
 // leaseField asks for the lease of limits of all callers.
-func leaseField(name, label string, in input) templates.FormField {
-	f := text(name, label, "none: every call asks", 15, in)
+func leaseField(name, label string, in form.Input) templates.FormField {
+	f := form.TextField(name, label, "none: every call asks", 15, in)
 	f.Hint = "With 1s, environments hold shares for a second and ask less often. Up to a quarter of the shortest window; exact logs only."
 	return f
 }
 
 func (f *sharedForm) errors() int {
-	return f.perIP.errors() + f.global.errors() + wrongs(f.perIPMode, f.globalMode, f.globalLease, f.deny, f.allow, f.exempt, f.tokenPlan, f.addressPlan,
+	return f.perIP.ErrorCount() + f.global.ErrorCount() + form.CountErrors(
+		f.perIPMode, f.globalMode, f.globalLease, f.deny, f.allow, f.exempt, f.tokenPlan, f.addressPlan,
 		f.denials, f.window, f.first, f.most)
 }
 
 func (f *sharedForm) setError(e policy.FieldError, _ *policy.Set) bool {
-	fields := map[string]*input{
+	fields := map[string]*form.Input{
 		"perIP.mode": &f.perIPMode, "global.mode": &f.globalMode, "global.lease": &f.globalLease, "tokenPlan": &f.tokenPlan, "addressPlan": &f.addressPlan,
 		"bans.denials": &f.denials, "bans.window": &f.window, "bans.base": &f.first, "bans.cap": &f.most,
 	}
 	list, _, _ := strings.Cut(e.Field, "[")
-	for name, in := range map[string]*input{"deny": &f.deny, "allow": &f.allow, "exempt": &f.exempt} {
+	for name, in := range map[string]*form.Input{"deny": &f.deny, "allow": &f.allow, "exempt": &f.exempt} {
 		if list == name {
-			in.wrong = sentence(e.Message)
+			in.Error = form.Sentence(e.Message)
 			return true
 		}
 	}
 	if in := fields[e.Field]; in != nil {
-		in.wrong = sentence(e.Message)
+		in.Error = form.Sentence(e.Message)
 		return true
 	}
-	return f.perIP.setError(e, "perIP.limits") || f.global.setError(e, "global.limits")
+	return f.perIP.SetError(e, "perIP.limits") || f.global.SetError(e, "global.limits")
 }
 
 func (f *sharedForm) heading() (text, name string) { return "For all callers", "" }
-
-func area(name, label, hint string, in input) templates.FormField {
-	return templates.FormField{ID: name, Label: label, Kind: templates.AreaField, Hint: hint, Sample: "203.0.113.0/24",
-		Max: fmt.Sprint(maxPrefixText), Field: field(in)}
-}
 
 func (f *sharedForm) view(set *policy.Set) templates.Form {
 	plans := append([]templates.Option{{Text: "none: they are refused"}}, planOptions(set)...)
 	return templates.Form{
 		Lists: []templates.LimitList{
-			f.perIP.view("Limits of each client address", "On every call but those of exempt addresses. Empty for none."),
-			f.global.view("Limits of all callers together", "On every call but those of exempt addresses. Empty for none."),
+			f.perIP.View(
+				"Limits of each client address", "On every call but those of exempt addresses. Empty for none.",
+			),
+			f.global.View(
+				"Limits of all callers together", "On every call but those of exempt addresses. Empty for none.",
+			),
 		},
 		After: []templates.FormField{
-			choice("perIPMode", "Mode of the limits of each address", modeOptions(), f.perIPMode),
-			choice("globalMode", "Mode of the limits of all together", modeOptions(), f.globalMode),
+			form.ChoiceField("perIPMode", "Mode of the limits of each address", modeOptions(), f.perIPMode),
+			form.ChoiceField("globalMode", "Mode of the limits of all together", modeOptions(), f.globalMode),
 			leaseField("globalLease", "Lease of the limits of all together", f.globalLease),
-			area("deny", "Refused addresses", "Callers from here are refused.", f.deny),
-			area("allow", "Admitted addresses", "When there are any, callers from elsewhere are refused.", f.allow),
-			area("exempt", "Exempt addresses", "Callers from here are not limited.", f.exempt),
-			choice("tokenPlan", "Plan of tokens that name none", plans, f.tokenPlan),
-			choice("addressPlan", "Plan of callers known by address alone", plans, f.addressPlan),
-			text("denials", "Ban after so many denied calls", "100", 15, f.denials),
-			text("window", "within", "1m", 15, f.window),
-			text("first", "The first ban lasts", "5m", 15, f.first),
-			text("most", "and the longest", "1d", 15, f.most),
+			form.AreaField("deny", "Refused addresses", "Callers from here are refused.", f.deny),
+			form.AreaField(
+				"allow", "Admitted addresses", "When there are any, callers from elsewhere are refused.", f.allow,
+			),
+			form.AreaField("exempt", "Exempt addresses", "Callers from here are not limited.", f.exempt),
+			form.ChoiceField("tokenPlan", "Plan of tokens that name none", plans, f.tokenPlan),
+			form.ChoiceField("addressPlan", "Plan of callers known by address alone", plans, f.addressPlan),
+			form.TextField("denials", "Ban after so many denied calls", "100", 15, f.denials),
+			form.TextField("window", "within", "1m", 15, f.window),
+			form.TextField("first", "The first ban lasts", "5m", 15, f.first),
+			form.TextField("most", "and the longest", "1d", 15, f.most),
 		},
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/accuracy"
 	"tidegate/web/templates"
 )
@@ -16,49 +18,51 @@ func (d *dashboard) showSimulation(w http.ResponseWriter, r *http.Request) {
 	form := readSimulation(r.URL.Query())
 	scenario := form.scenario()
 	if n := form.errors(); n > 0 {
-		d.render(w, r, http.StatusUnprocessableEntity, templates.Simulate(d.simulatePage(r, form)))
+		d.Render(w, r, http.StatusUnprocessableEntity, templates.Simulate(d.simulatePage(r, form)))
 		return
 	}
 	result, err := accuracy.Run(scenario)
 	if err != nil {
 		d.Log.Error("simulate", "cause", err)
-		d.fail(w, r, problem{status: http.StatusInternalServerError})
+		d.Fail(w, r, page.Problem{Status: http.StatusInternalServerError})
 		return
 	}
 	page := d.simulatePage(r, form)
 	page.Result = simulated(result)
-	d.render(w, r, http.StatusOK, templates.Simulate(page))
+	d.Render(w, r, http.StatusOK, templates.Simulate(page))
 }
 
 func (d *dashboard) simulatePage(r *http.Request, s simulation) templates.SimulatePage {
 	p := templates.SimulatePage{
-		Page:    d.page(r, "Simulate"),
+		Page:    d.Page(r, "Simulate"),
 		Tabs:    d.simulateTabs(false),
 		Presets: d.presetLinks(s),
 		Form:    simulationForm(s),
 		Errors:  s.errors(),
 	}
-	p.Form.Action = d.path("/simulate")
-	p.Page.Chart = d.chartScript()
+	p.Form.Action = d.Path("/simulate")
+	p.Page.Chart = d.ChartScript()
 	return p
 }
 
 // simulateTabs link the two parts of the lab.
 func (d *dashboard) simulateTabs(calls bool) []templates.Choice {
 	return []templates.Choice{
-		{Text: "Compare algorithms", Address: d.path("/simulate"), Current: !calls},
-		{Text: "Try calls", Address: d.path("/simulate/calls"), Current: calls},
+		{Text: "Compare algorithms", Address: d.Path("/simulate"), Current: !calls},
+		{Text: "Try calls", Address: d.Path("/simulate/calls"), Current: calls},
 	}
 }
 
 func simulationForm(s simulation) templates.SimulationForm {
 	f := templates.SimulationForm{
-		Limit: field(s.requests), Window: field(s.window), Unit: field(s.unit),
-		Shape: field(s.shape), Rate: field(s.rate), Windows: field(s.windows), Seed: field(s.seed), Minutes: field(s.minutes),
+		Limit: form.Field(s.Requests), Window: form.Field(s.Window), Unit: form.Field(s.Unit),
+		Shape: form.Field(s.shape), Rate: form.Field(s.rate), Windows: form.Field(s.windows),
+		Seed: form.Field(s.seed), Minutes: form.Field(s.minutes),
 		Units: windowUnits(), Shapes: shapes(),
-		Recorded:   s.shape.text == string(accuracy.Recorded) || s.minutes.wrong != "",
+		Recorded:   s.shape.Text == string(accuracy.Recorded) || s.minutes.Error != "",
 		Algorithms: s.choices(), AlgorithmsError: s.algorithmsWrong,
-		Bounds: "At most " + number(maxPlayed) + " calls are played, and limits up to " + number(accuracy.MaxLimit) + ". Nothing here touches a key.",
+		Bounds: "At most " + page.Number(maxPlayed) + " calls are played, and limits up to " + page.Number(accuracy.MaxLimit) +
+			". Nothing here touches a key.",
 	}
 	return f
 }
@@ -91,23 +95,23 @@ func (s *simulation) choices() []templates.Check {
 func simulated(r accuracy.Result) *templates.Simulation {
 	limit := r.Scenario.Limit
 	s := &templates.Simulation{
-		Calls: number(r.Calls), Exact: number(r.Exact.Admitted), Limit: number(limit),
+		Calls: page.Number(r.Calls), Exact: page.Number(r.Exact.Admitted), Limit: page.Number(limit),
 		Traffic: shapeNotes[r.Scenario.Traffic.Shape], Chart: simulationChart(r),
 	}
 	for _, o := range r.Outcomes {
 		row := templates.SimulationRow{
 			Series:       seriesOf(o.Name),
 			Algorithm:    o.Title,
-			Admitted:     number(o.Admitted),
-			FalseAllows:  number(o.FalseAllows),
-			FalseDenials: number(o.FalseDenials),
-			Worst:        number(o.Worst),
+			Admitted:     page.Number(o.Admitted),
+			FalseAllows:  page.Number(o.FalseAllows),
+			FalseDenials: page.Number(o.FalseDenials),
+			Worst:        page.Number(o.Worst),
 			Over:         overLimit(o.Worst, limit),
 			At:           "nothing admitted",
 			Level:        "kept",
 		}
 		if o.Worst > 0 {
-			row.At = offset(time.Duration(o.WorstAt-r.From) * time.Microsecond)
+			row.At = page.Offset(time.Duration(o.WorstAt-r.From) * time.Microsecond)
 		}
 		if o.Worst > limit {
 			row.Level = "broken"
@@ -126,9 +130,9 @@ func overLimit(worst, limit int64) string {
 	}
 	tenths := (1000*(worst-limit) + limit - 1) / limit
 	if tenths%10 == 0 {
-		return "+" + number(tenths/10) + " %"
+		return "+" + page.Number(tenths/10) + " %"
 	}
-	return "+" + number(tenths/10) + "." + strconv.FormatInt(tenths%10, 10) + " %"
+	return "+" + page.Number(tenths/10) + "." + strconv.FormatInt(tenths%10, 10) + " %"
 }
 
 // preset is an experiment worth a look.
@@ -157,7 +161,9 @@ func (d *dashboard) presetLinks(shown simulation) []templates.Choice {
 	for _, p := range presets {
 		s := p.simulation()
 		query := s.values().Encode()
-		links = append(links, templates.Choice{Text: p.text, Address: d.path("/simulate") + "?" + query, Current: query == shown.values().Encode()})
+		links = append(links, templates.Choice{
+			Text: p.text, Address: d.Path("/simulate") + "?" + query, Current: query == shown.values().Encode(),
+		})
 	}
 	return links
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"tidegate/functions/admin/dashboard/chart"
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/accuracy"
 	"tidegate/internal/limiter"
 )
@@ -35,14 +38,15 @@ func TestSimulationFigures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := number(result.Calls) + " calls. The exact log admits " + number(result.Exact.Admitted) + "."
+		want := page.Number(result.Calls) + " calls. The exact log admits " + page.Number(result.Exact.Admitted) + "."
 		if !strings.Contains(text, want) {
 			t.Errorf("%s: no %q", p.text, want)
 		}
 		for _, o := range result.Outcomes {
 			row := strings.Join([]string{
-				o.Title, number(o.Admitted), number(o.FalseAllows), number(o.FalseDenials), number(o.Worst), overLimit(o.Worst, result.Scenario.Limit),
-				inWords(offset(time.Duration(o.WorstAt-result.From) * time.Microsecond)),
+				o.Title, page.Number(o.Admitted), page.Number(o.FalseAllows), page.Number(o.FalseDenials),
+				page.Number(o.Worst), overLimit(o.Worst, result.Scenario.Limit),
+				inWords(page.Offset(time.Duration(o.WorstAt-result.From) * time.Microsecond)),
 			}, " ")
 			if !strings.Contains(text, row) {
 				t.Errorf("%s: no %q in\n%s", p.text, row, text)
@@ -127,9 +131,9 @@ func TestSimulateBadInput(t *testing.T) {
 		{"limit=100001", "limit", "Must be 1 to 100,000."},
 		{"window=0", "window", "Must be 1 to"},
 		{"window=367&unit=day", "window", "The window must be 1 millisecond to 366 days."},
-		{"unit=fortnight", "unit", chooseFromList},
-		{"unit=calendar+month", "unit", chooseFromList},
-		{"shape=square", "shape", chooseFromList},
+		{"unit=fortnight", "unit", form.ChooseFromList},
+		{"unit=calendar+month", "unit", form.ChooseFromList},
+		{"shape=square", "shape", form.ChooseFromList},
 		{"rate=fast", "rate", "Type a number such as 2 or 0.5."},
 		{"rate=-1", "rate", "Type a number such as 2 or 0.5."},
 		{"rate=0", "rate", "Must be 0.01 to 10,000."},
@@ -224,20 +228,6 @@ func TestOverLimit(t *testing.T) {
 	}
 }
 
-func TestOffset(t *testing.T) {
-	for want, d := range map[string]time.Duration{
-		"0 s":                   0,
-		"1.5 s":                 1500 * time.Millisecond,
-		"1 min 1.569927 s":      61569927 * time.Microsecond,
-		"2 min":                 2 * time.Minute,
-		"3 d 4 h 5 min 0.001 s": 76*time.Hour + 5*time.Minute + time.Millisecond,
-	} {
-		if got := strings.ReplaceAll(offset(d), "\u00a0", " "); got != want {
-			t.Errorf("%d: %q, want %q", d, got, want)
-		}
-	}
-}
-
 // A key's recorded minutes can be played to its limit, by an address that the page reads
 // as it was meant.
 func TestRecordedSimulation(t *testing.T) {
@@ -246,12 +236,12 @@ func TestRecordedSimulation(t *testing.T) {
 		s, ok := recordedSimulation(per(50, 90*time.Second), minutes)
 		again := readSimulation(s.values())
 		sc := again.scenario()
-		if !ok || sc.Limit != 50 || sc.Window != 90*time.Second || total(minutes) != int64(len(sc.Traffic.Calls)) {
+		if !ok || sc.Limit != 50 || sc.Window != 90*time.Second || chart.Total(minutes) != int64(len(sc.Traffic.Calls)) {
 			t.Fatalf("%v: %+v, %d calls", minutes, again, len(sc.Traffic.Calls))
 		}
 		for i, m := range again.recording(time.Unix(0, 0)) {
 			if m.Calls != minutes[i] {
-				t.Fatalf("%v came back as %v", minutes, again.minutes.text)
+				t.Fatalf("%v came back as %v", minutes, again.minutes.Text)
 			}
 		}
 	})

@@ -2,12 +2,13 @@ package dashboard
 
 import (
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/accuracy"
 	"tidegate/internal/limiter"
 )
@@ -22,9 +23,9 @@ const (
 // simulation is an experiment of the accuracy lab as it was typed. All of it is in the
 // address.
 type simulation struct {
-	limitInput                 // of which requests, window and unit are asked for
-	shape, rate, windows, seed input
-	minutes                    input // calls of each minute, of the recorded shape
+	form.LimitInput            // of which requests, window and unit are asked for
+	shape, rate, windows, seed form.Input
+	minutes                    form.Input // calls of each minute, of the recorded shape
 	algorithms                 []string
 	algorithmsWrong            string
 }
@@ -37,7 +38,7 @@ var compared = []string{accuracy.Log, accuracy.LogGrouped, accuracy.Counter, acc
 func boundaryAttack() simulation {
 	s := simulation{algorithms: compared}
 	for name, in := range s.fields() {
-		in.text = map[string]string{
+		in.Text = map[string]string{
 			"limit": "100", "window": "1", "unit": "minute", "shape": string(accuracy.Boundary), "rate": "10", "windows": "4", "seed": "1",
 		}[name]
 	}
@@ -52,16 +53,16 @@ func recordedSimulation(l limiter.Limit, minutes []int64) (s simulation, ok bool
 		return simulation{}, false
 	}
 	s = boundaryAttack()
-	s.requests.text, s.shape.text, s.minutes.text = number(l.Requests), string(accuracy.Recorded), joinCounts(minutes)
+	s.Requests.Text, s.shape.Text, s.minutes.Text = page.Number(l.Requests), string(accuracy.Recorded), form.JoinCounts(minutes)
 	count, unit := limiter.SplitWindow(l.Window)
-	s.window.text, s.unit.text = number(count), unit
+	s.Window.Text, s.Unit.Text = page.Number(count), unit
 	return s, true
 }
 
 // fields are the parameters of the address that hold one text each.
-func (s *simulation) fields() map[string]*input {
-	return map[string]*input{
-		"limit": &s.requests, "window": &s.window, "unit": &s.unit,
+func (s *simulation) fields() map[string]*form.Input {
+	return map[string]*form.Input{
+		"limit": &s.Requests, "window": &s.Window, "unit": &s.Unit,
 		"shape": &s.shape, "rate": &s.rate, "windows": &s.windows, "seed": &s.seed, "minutes": &s.minutes,
 	}
 }
@@ -74,9 +75,9 @@ func readSimulation(q url.Values) simulation {
 		if !q.Has(name) {
 			continue
 		}
-		in.text = clip(q.Get(name), maxInput)
+		in.Text = page.Clip(q.Get(name), form.MaxInput)
 		if name == "minutes" {
-			in.text = clipList(q.Get(name))
+			in.Text = form.ClipList(q.Get(name))
 		}
 	}
 	if q.Has("algorithm") || q.Has("limit") {
@@ -101,8 +102,8 @@ func inOrder(names []string) []string {
 func (s *simulation) values() url.Values {
 	q := url.Values{"algorithm": s.algorithms}
 	for name, in := range s.fields() {
-		if name != "minutes" || in.text != "" {
-			q.Set(name, in.text)
+		if name != "minutes" || in.Text != "" {
+			q.Set(name, in.Text)
 		}
 	}
 	return q
@@ -111,9 +112,9 @@ func (s *simulation) values() url.Values {
 // scenario reads what was typed and notes what is wrong with it.
 func (s *simulation) scenario() accuracy.Scenario {
 	sc := accuracy.Scenario{
-		Limit:      s.requests.whole("Type how many calls are allowed.", 1, accuracy.MaxLimit),
+		Limit:      s.Requests.Whole("Type how many calls are allowed.", 1, accuracy.MaxLimit),
 		Window:     s.period(),
-		Seed:       uint64(s.seed.whole("Type a number; each gives other random calls.", 0, maxSeed)),
+		Seed:       uint64(s.seed.Whole("Type a number; each gives other random calls.", 0, maxSeed)),
 		Contenders: s.algorithms,
 		Points:     plotPoints,
 	}
@@ -129,54 +130,57 @@ func (s *simulation) scenario() accuracy.Scenario {
 
 // period reads the window, which has no calendar here.
 func (s *simulation) period() time.Duration {
-	if strings.HasPrefix(s.unit.text, calendarPrefix) {
-		s.unit.wrong = chooseFromList
+	if strings.HasPrefix(s.Unit.Text, form.CalendarPrefix) {
+		s.Unit.Error = form.ChooseFromList
 		return 0
 	}
-	window, _ := s.limitInput.period()
+	window, _ := s.Period()
 	return window
 }
 
 func (s *simulation) traffic(seed uint64) accuracy.Traffic {
-	shape := accuracy.Shape(s.shape.text)
+	shape := accuracy.Shape(s.shape.Text)
 	if shape == accuracy.Recorded {
 		return s.recorded(seed)
 	}
 	if !slices.Contains(accuracy.Shapes(), shape) {
-		s.shape.wrong = chooseFromList
+		s.shape.Error = form.ChooseFromList
 	}
 	return accuracy.Traffic{
 		Shape:   shape,
-		Rate:    s.rate.hundredths(1, 1_000_000),
-		Windows: s.windows.whole("Type how many windows to play.", 1, maxPlayed),
+		Rate:    s.rate.Hundredths(1, 1_000_000),
+		Windows: s.windows.Whole("Type how many windows to play.", 1, maxPlayed),
 	}
 }
 
 // recorded plays the minutes that were typed from the first on.
 func (s *simulation) recorded(seed uint64) accuracy.Traffic {
 	r := s.recording(time.Unix(1_800_000_000, 0))
-	if s.minutes.wrong != "" {
+	if s.minutes.Error != "" {
 		return accuracy.Traffic{}
 	}
 	t, err := r.Traffic(seed)
 	if err != nil || len(t.Calls) > maxPlayed {
-		s.minutes.wrong = "These are more than " + number(maxPlayed) + " calls. At most " + number(maxPlayed) + " are played: leave out some minutes."
+		s.minutes.Error = "These are more than " + page.Number(maxPlayed) + " calls. At most " +
+			page.Number(maxPlayed) + " are played: leave out some minutes."
 	}
 	return t
 }
 
 func (s *simulation) recording(begin time.Time) accuracy.Recording {
 	var r accuracy.Recording
-	items := s.minutes.list("Type how many calls each minute had, such as 40, 55, 300 x3, 12.", "40, 55, 300 x3, 12", maxPlayedHours*60)
+	items := s.minutes.List(
+		"Type how many calls each minute had, such as 40, 55, 300 x3, 12.", "40, 55, 300 x3, 12", maxPlayedHours*60,
+	)
 	for _, item := range items {
-		calls, err := strconv.ParseInt(item.text, 10, 32)
-		if s.minutes.wrong == "" && (err != nil || calls < 0) {
-			s.minutes.wrong = "“" + clip(item.text, 20) + "” is no number of calls. Type whole numbers, such as 40, 55, 300 x3, 12."
+		calls, err := strconv.ParseInt(item.Text, 10, 32)
+		if s.minutes.Error == "" && (err != nil || calls < 0) {
+			s.minutes.Error = "“" + page.Clip(item.Text, 20) + "” is no number of calls. Type whole numbers, such as 40, 55, 300 x3, 12."
 		}
-		if s.minutes.wrong != "" {
+		if s.minutes.Error != "" {
 			return nil
 		}
-		for range item.times {
+		for range item.Times {
 			r = append(r, accuracy.Minute{Begin: begin, Calls: calls})
 			begin = begin.Add(time.Minute)
 		}
@@ -193,41 +197,24 @@ func (s *simulation) bound(sc accuracy.Scenario) {
 	}
 	switch n := sc.Count(); {
 	case n > maxPlayed:
-		wrong.wrong = "This makes " + number(n) + " calls. At most " + number(maxPlayed) + " are played: lower the windows, the rate or the limit."
+		wrong.Error = "This makes " + page.Number(n) + " calls. At most " +
+			page.Number(maxPlayed) + " are played: lower the windows, the rate or the limit."
 	case n == 0:
-		wrong.wrong = "This makes no calls."
+		wrong.Error = "This makes no calls."
 	case sc.Validate() != nil:
-		wrong.wrong = "The lab cannot play so many windows of this length."
+		wrong.Error = "The lab cannot play so many windows of this length."
 	}
 }
 
 func (s *simulation) errors() int {
 	n := 0
 	for _, in := range s.fields() {
-		if in.wrong != "" {
+		if in.Error != "" {
 			n++
 		}
 	}
 	if s.algorithmsWrong != "" {
 		n++
-	}
-	return n
-}
-
-var decimal = regexp.MustCompile(`^[0-9]{1,6}([.,][0-9]{1,2})?$`)
-
-// hundredths returns a number with up to two decimals in hundredths, least to most, and
-// notes if it is none.
-func (in *input) hundredths(least, most int64) int64 {
-	text := strings.TrimSpace(in.text)
-	if !decimal.MatchString(text) {
-		in.wrong = "Type a number such as 2 or 0.5."
-		return 0
-	}
-	whole, part, _ := strings.Cut(strings.ReplaceAll(text, ",", "."), ".")
-	n, _ := strconv.ParseInt(whole+(part + "00")[:2], 10, 64) // digits, by the pattern
-	if n < least || n > most {
-		in.wrong = "Must be 0.01 to " + number(most/100) + "."
 	}
 	return n
 }

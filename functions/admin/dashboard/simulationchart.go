@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"tidegate/functions/admin/dashboard/chart"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/accuracy"
 	"tidegate/internal/limiter"
 	"tidegate/web/templates"
@@ -18,19 +20,20 @@ func simulationChart(r accuracy.Result) templates.Lines {
 	for _, o := range r.Outcomes {
 		most = max(most, o.Worst)
 	}
-	top, idle := headroom(most), idlePoints(r.Demand)
+	top, idle := chart.Headroom(most), idlePoints(r.Demand)
 	begin := length * time.Duration(idle) / plotPoints
 	c := templates.Lines{
 		ID:      "admissions",
 		Title:   "Calls admitted in the rolling window of " + limiter.FormatWindow(r.Scenario.Window),
 		Caption: "Each line is the number of calls admitted in the rolling window that ends at that moment. Above the limit the promise is broken.",
-		Box:     fmt.Sprintf("0 0 %d %d", plotPoints-idle, top), Top: number(top), Begin: offset(begin.Round(time.Millisecond)),
-		End: offset(length.Round(time.Millisecond)),
+		Box:     fmt.Sprintf("0 0 %d %d", plotPoints-idle, top), Top: page.Number(top),
+		Begin: page.Offset(begin.Round(time.Millisecond)),
+		End:   page.Offset(length.Round(time.Millisecond)),
 	}
-	data := chartData{Kind: "lines", From: begin.Seconds(), Step: length.Seconds() / plotPoints}
+	data := chart.Data{Kind: "lines", From: begin.Seconds(), Step: length.Seconds() / plotPoints}
 	add := func(class, title string, values []int64) {
 		values = values[idle:]
-		c.Lines = append(c.Lines, templates.Line{Class: class, Title: title, Path: stairs(values, top)})
+		c.Lines = append(c.Lines, templates.Line{Class: class, Title: title, Path: chart.Stairs(values, top)})
 		data.Series = append(data.Series, values)
 	}
 	add("exact", r.Exact.Title, r.Exact.Series)
@@ -41,8 +44,8 @@ func simulationChart(r accuracy.Result) templates.Lines {
 	for i := range level {
 		level[i] = limit
 	}
-	add("limit", "the limit, "+number(limit), level)
-	c.Data = data.encode()
+	add("limit", "the limit, "+page.Number(limit), level)
+	c.Data = data.Encode()
 	return c
 }
 

@@ -88,7 +88,7 @@ func TestStoreTooSlow(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	w := httptest.NewRecorder()
-	d.failStore(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/audit", nil), "read audit", ctx.Err())
+	d.FailStore(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/audit", nil), "read audit", ctx.Err())
 	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "The store does not answer") {
 		t.Errorf("status %d: %s", w.Code, w.Body)
 	}

@@ -8,18 +8,20 @@ import (
 	"time"
 
 	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/audit"
 	"tidegate/web/templates"
 )
 
 // tokenForm is a new machine token as it was typed.
 type tokenForm struct {
-	name, scope, days input
+	name, scope, days form.Input
 	wrong             string // what is wrong with the token as a whole
 }
 
 func newTokenForm() tokenForm {
-	return tokenForm{scope: input{text: string(token.Read)}, days: input{text: tokenDays[1]}}
+	return tokenForm{scope: form.Input{Text: string(token.Read)}, days: form.Input{Text: tokenDays[1]}}
 }
 
 // tokenDays are the lives that are offered, in days.
@@ -27,14 +29,15 @@ var tokenDays = []string{"7", "90", "366"}
 
 func readTokenForm(values url.Values) tokenForm {
 	return tokenForm{
-		name: input{text: values.Get("name")}, scope: input{text: values.Get("scope")}, days: input{text: values.Get("days")},
+		name: form.Input{Text: values.Get("name")}, scope: form.Input{Text: values.Get("scope")},
+		days: form.Input{Text: values.Get("days")},
 	}
 }
 
 // token returns what was typed. What makes no sense is left for the store to refuse.
 func (f *tokenForm) token(by audit.Actor) token.New {
-	n := token.New{Name: f.name.text, Scope: token.Scope(f.scope.text), By: by}
-	if days, err := strconv.ParseUint(f.days.text, 10, 16); err == nil {
+	n := token.New{Name: f.name.Text, Scope: token.Scope(f.scope.Text), By: by}
+	if days, err := strconv.ParseUint(f.days.Text, 10, 16); err == nil {
 		n.Expires = time.Now().UTC().AddDate(0, 0, int(days))
 	}
 	return n
@@ -45,10 +48,10 @@ func (f *tokenForm) setError(err error) bool {
 	var invalid *token.InvalidError
 	switch {
 	case errors.Is(err, token.ErrTooMany):
-		f.wrong = sentence(err.Error())
+		f.wrong = form.Sentence(err.Error())
 	case errors.As(err, &invalid):
-		fields := map[string]*input{"name": &f.name, "scope": &f.scope, "expires": &f.days}
-		fields[invalid.Field].wrong = sentence(invalid.Message)
+		fields := map[string]*form.Input{"name": &f.name, "scope": &f.scope, "expires": &f.days}
+		fields[invalid.Field].Error = form.Sentence(invalid.Message)
 	default:
 		return false
 	}
@@ -58,7 +61,7 @@ func (f *tokenForm) setError(err error) bool {
 // createToken answers with the page itself, not with a way to it: the secret is in this
 // answer and nowhere else.
 func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) {
-	if !d.parseForm(w, r) {
+	if !d.ParseForm(w, r) {
 		return
 	}
 	form := readTokenForm(r.PostForm)
@@ -67,10 +70,10 @@ func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) {
 	case err != nil && form.setError(err):
 		d.renderSettings(w, r, http.StatusUnprocessableEntity, form, nil)
 	case err != nil:
-		d.failStore(w, r, "create token", err)
+		d.FailStore(w, r, "create token", err)
 	default:
 		d.renderSettings(w, r, http.StatusCreated, newTokenForm(), &templates.MadeToken{
-			Name: clip(made.Name, maxName), Secret: secret.Reveal(), Expires: instant(made.Expires),
+			Name: page.Clip(made.Name, page.MaxName), Secret: secret.Reveal(), Expires: page.Instant(made.Expires),
 		})
 	}
 }
@@ -82,25 +85,25 @@ func (d *dashboard) revokeToken(w http.ResponseWriter, r *http.Request) {
 		flash, err = "That token is gone already.", nil
 	}
 	if err != nil {
-		d.failStore(w, r, "revoke token", err)
+		d.FailStore(w, r, "revoke token", err)
 		return
 	}
-	d.flash(r, flash, "")
-	http.Redirect(w, r, d.path("/settings"), http.StatusSeeOther)
+	d.Flash(r, flash, "")
+	http.Redirect(w, r, d.Path("/settings"), http.StatusSeeOther)
 }
 
-func (d *dashboard) tokensPanel(r *http.Request, form tokenForm) (*templates.TokensPanel, error) {
+func (d *dashboard) tokensPanel(r *http.Request, entered tokenForm) (*templates.TokensPanel, error) {
 	tokens, err := d.Tokens.List(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	p := &templates.TokensPanel{
-		Create: d.path("/settings/tokens"),
-		Name:   field(form.name),
-		Scope:  field(form.scope),
+		Create: d.Path("/settings/tokens"),
+		Name:   form.Field(entered.name),
+		Scope:  form.Field(entered.scope),
 		Scopes: scopeOptions(),
-		Days:   field(form.days),
-		Error:  form.wrong,
+		Days:   form.Field(entered.days),
+		Error:  entered.wrong,
 	}
 	for _, days := range tokenDays {
 		p.Lives = append(p.Lives, templates.Option{Value: days, Text: days + " days"})
@@ -113,8 +116,10 @@ func (d *dashboard) tokensPanel(r *http.Request, form tokenForm) (*templates.Tok
 
 func (d *dashboard) tokenRow(t token.Token) templates.TokenRow {
 	row := templates.TokenRow{
-		ID: t.ID, Name: clip(t.Name, maxName), Scope: scopeWords(t.Scope), By: clip(t.By, maxName),
-		Expires: instant(t.Expires), Expired: t.Expired(time.Now()), Revoke: d.path("/settings/tokens/" + t.ID + "/revoke"),
+		ID: t.ID, Name: page.Clip(t.Name, page.MaxName), Scope: scopeWords(t.Scope),
+		By:      page.Clip(t.By, page.MaxName),
+		Expires: page.Instant(t.Expires), Expired: t.Expired(time.Now()),
+		Revoke: d.Path("/settings/tokens/" + t.ID + "/revoke"),
 	}
 	if !t.Used.IsZero() {
 		row.Used = t.Used.UTC().Format("2006-01-02 15:04") + " UTC"

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
@@ -73,7 +74,7 @@ func TestPagesReadLittleOfTheAudit(t *testing.T) {
 	for path, most := range map[string]int64{
 		"/": 10 * state, // 50 marks, which are 100 states
 		// none
-		"/?from=" + stamp(time.Now().Add(-3*time.Hour)) + "&to=" + stamp(time.Now().Add(-2*time.Hour)): state,
+		"/?from=" + page.Stamp(time.Now().Add(-3*time.Hour)) + "&to=" + page.Stamp(time.Now().Add(-2*time.Hour)): state,
 		"/audit?subject=policy": 10 * state,
 	} {
 		before := keys.sent()
@@ -82,7 +83,7 @@ func TestPagesReadLittleOfTheAudit(t *testing.T) {
 			t.Errorf("%s: %d bytes, want %d at most, the policy having %d", path, got, most, state)
 		}
 	}
-	now := "/?from=" + stamp(time.Now().Add(-time.Hour)) + "&to=" + stamp(time.Now().Add(time.Hour))
+	now := "/?from=" + page.Stamp(time.Now().Add(-time.Hour)) + "&to=" + page.Stamp(time.Now().Add(time.Hour))
 	if marks := strings.Count(s.get(now).body, "plan free: limits"); marks < maxMarks {
 		t.Errorf("%d marks of the plan's limits, want %d", marks, maxMarks)
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/accuracy"
 	"tidegate/internal/limiter"
 )
@@ -18,8 +20,8 @@ const (
 // trial is a limit and the times of calls against it, as they were typed. All of it is in
 // the address.
 type sandbox struct {
-	limitInput // of which requests, window, unit and algorithm are asked for
-	times      input
+	form.LimitInput // of which requests, window, unit and algorithm are asked for
+	times           form.Input
 }
 
 // rules are the algorithms that a trial offers. Their names are those of the lab.
@@ -35,8 +37,10 @@ var rules = []struct {
 	{accuracy.FixedWindow, limiter.Limit{Algorithm: limiter.FixedWindow}},
 }
 
-func (t *sandbox) fields() map[string]*input {
-	return map[string]*input{"limit": &t.requests, "window": &t.window, "unit": &t.unit, "algorithm": &t.algorithm, "times": &t.times}
+func (t *sandbox) fields() map[string]*form.Input {
+	return map[string]*form.Input{
+		"limit": &t.Requests, "window": &t.Window, "unit": &t.Unit, "algorithm": &t.Algorithm, "times": &t.times,
+	}
 }
 
 // readTrial takes what the address leaves out from a small example.
@@ -44,13 +48,13 @@ func readSandbox(q url.Values) sandbox {
 	var t sandbox
 	sample := map[string]string{"limit": "3", "window": "10", "unit": "second", "algorithm": accuracy.Log, "times": "0s, 1s, 1.5s x3, 9.9s, 10s x2, 11s"}
 	for name, in := range t.fields() {
-		in.text = sample[name]
+		in.Text = sample[name]
 		switch {
 		case !q.Has(name):
 		case name == "times":
-			in.text = clipList(q.Get(name))
+			in.Text = form.ClipList(q.Get(name))
 		default:
-			in.text = clip(q.Get(name), maxInput)
+			in.Text = page.Clip(q.Get(name), form.MaxInput)
 		}
 	}
 	return t
@@ -60,11 +64,11 @@ func readSandbox(q url.Values) sandbox {
 // became of them.
 func (t *sandbox) play() (at []time.Duration, decisions []limiter.Decision) {
 	limit := t.rule()
-	limit.Requests = t.requests.whole("Type how many calls are allowed.", 1, limiter.MaxRequests)
-	if strings.HasPrefix(t.unit.text, calendarPrefix) {
-		t.unit.wrong = chooseFromList
+	limit.Requests = t.Requests.Whole("Type how many calls are allowed.", 1, limiter.MaxRequests)
+	if strings.HasPrefix(t.Unit.Text, form.CalendarPrefix) {
+		t.Unit.Error = form.ChooseFromList
 	} else {
-		limit.Window, _ = t.period()
+		limit.Window, _ = t.Period()
 	}
 	at = t.instants()
 	if t.errors() > 0 {
@@ -72,33 +76,33 @@ func (t *sandbox) play() (at []time.Duration, decisions []limiter.Decision) {
 	}
 	decisions, err := accuracy.Trace(limit, at)
 	if err != nil {
-		t.times.wrong = "These calls cannot be played."
+		t.times.Error = "These calls cannot be played."
 	}
 	return at, decisions
 }
 
 func (t *sandbox) rule() limiter.Limit {
 	for _, r := range rules {
-		if r.name == t.algorithm.text {
+		if r.name == t.Algorithm.Text {
 			return r.limit
 		}
 	}
-	t.algorithm.wrong = chooseFromList
+	t.Algorithm.Error = form.ChooseFromList
 	return limiter.Limit{}
 }
 
 // instants returns the times that were typed, in order.
 func (t *sandbox) instants() []time.Duration {
 	var all []time.Duration
-	for _, item := range t.times.list("Type when calls come, such as "+timesSample+".", timesSample, maxCalls) {
-		at, ok := parseOffset(item.text)
-		if t.times.wrong == "" && !ok {
-			t.times.wrong = "“" + clip(item.text, 20) + "” is no time up to 366 days. Type times such as " + timesSample + "."
+	for _, item := range t.times.List("Type when calls come, such as "+timesSample+".", timesSample, maxCalls) {
+		at, ok := parseOffset(item.Text)
+		if t.times.Error == "" && !ok {
+			t.times.Error = "“" + page.Clip(item.Text, 20) + "” is no time up to 366 days. Type times such as " + timesSample + "."
 		}
-		if t.times.wrong != "" {
+		if t.times.Error != "" {
 			return nil
 		}
-		for range item.times {
+		for range item.Times {
 			all = append(all, at)
 		}
 	}
@@ -118,7 +122,7 @@ func parseOffset(text string) (time.Duration, bool) {
 func (t *sandbox) errors() int {
 	n := 0
 	for _, in := range t.fields() {
-		if in.wrong != "" {
+		if in.Error != "" {
 			n++
 		}
 	}

@@ -5,27 +5,25 @@ import (
 	"strings"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
 
-// maxName bounds a name on a page.
-const maxName = 100
-
 // keyRow is a key and what a call of it would get now.
 func (d *dashboard) keyRow(s app.Subject, query string) templates.KeyRow {
 	row := templates.KeyRow{
 		ID:       s.ID,
-		Name:     clip(s.Name, maxName),
-		Address:  d.path("/keys/"+s.ID) + query,
-		Plan:     clip(s.Plan, maxName),
+		Name:     page.Clip(s.Name, page.MaxName),
+		Address:  d.Path("/keys/"+s.ID) + query,
+		Plan:     page.Clip(s.Plan, page.MaxName),
 		Badges:   badges(s),
 		Readable: s.Status != policy.Unreadable,
 	}
 	for _, tag := range s.Tags {
-		row.Tags = append(row.Tags, clip(tag, policy.MaxTagLen))
+		row.Tags = append(row.Tags, page.Clip(tag, policy.MaxTagLen))
 	}
 	for _, u := range s.Now.Limits {
 		row.Windows = append(row.Windows, window(u))
@@ -39,9 +37,9 @@ func window(u limiter.Usage) templates.Window {
 		Limit:      policydoc.Rate(u.Limit),
 		Marks:      policydoc.Marks(u.Limit),
 		Counted:    countedWords(u.Limit),
-		Used:       number(u.Used()),
-		Of:         number(u.Limit.Requests),
-		Remaining:  number(u.Remaining),
+		Used:       page.Number(u.Used()),
+		Of:         page.Number(u.Limit.Requests),
+		Remaining:  page.Number(u.Remaining),
 		Share:      strconv.Itoa(int(share)),
 		Level:      "free",
 		Resets:     "empty",
@@ -54,10 +52,10 @@ func window(u limiter.Usage) templates.Window {
 		w.Level, w.Note = "near", strconv.Itoa(int(share))+" %"
 	}
 	if u.Reset > 0 {
-		w.Resets = span(u.Reset)
+		w.Resets = page.Span(u.Reset)
 	}
 	if u.RetryAfter > 0 {
-		w.RetryAfter = span(u.RetryAfter)
+		w.RetryAfter = page.Span(u.RetryAfter)
 	}
 	return w
 }

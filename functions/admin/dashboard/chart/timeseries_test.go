@@ -1,4 +1,4 @@
-package dashboard
+package chart
 
 import (
 	"encoding/json"
@@ -12,20 +12,22 @@ import (
 )
 
 // hour is four quarters with a change in the third and one that is not shown.
-func hour() timeSeries {
+func hour() TimeSeries {
 	begin := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
-	return timeSeries{
-		id: "requests", title: "Requests", begin: begin, step: 15 * time.Minute,
-		allowed: []int64{100, 0, 1200, 40}, blocked: []int64{0, 0, 800, 3},
-		marks:    []timeMark{{begin.Add(35 * time.Minute), "100 → 200 per minute"}, {begin.Add(time.Hour), "later"}},
-		selectIn: "/keys?live=2",
+	return TimeSeries{
+		ID: "requests", Title: "Requests", Begin: begin, Step: 15 * time.Minute,
+		Allowed: []int64{100, 0, 1200, 40}, Blocked: []int64{0, 0, 800, 3},
+		Marks: []TimeMark{
+			{begin.Add(35 * time.Minute), "100 → 200 per minute"}, {begin.Add(time.Hour), "later"},
+		},
+		SelectIn: "/keys?live=2",
 	}
 }
 
 // The SVG, the table and the script's figures say the same: allowed calls stand below,
 // blocked ones on them.
 func TestTimeSeries(t *testing.T) {
-	v := hour().view()
+	v := hour().View()
 	want := templates.TimeSeries{
 		Title: "Requests", Summary: "1,340 allowed and 803 blocked, at most 2,000 calls in 15\u00a0min.", Box: "0 0 4 2100", Top: "2,100",
 		Allowed: "M0 2100v-100h.9v100zM2 2100v-1200h.9v1200zM3 2100v-40h.9v40z", Blocked: "M2 900v-800h.9v800zM3 2060v-3h.9v3z",
@@ -42,13 +44,13 @@ func TestTimeSeries(t *testing.T) {
 	if len(v.Marks) != 1 || v.Marks[0].Path != "M2.33 0V2100" || v.Marks[0].Text != "100 → 200 per minute" {
 		t.Errorf("marks %+v", v.Marks)
 	}
-	var data chartData
+	var data Data
 	if err := json.Unmarshal([]byte(v.Data), &data); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(chartData{
+	if diff := cmp.Diff(Data{
 		Kind: "bars", Begin: 1795255200, Step: 900, Series: [][]int64{{100, 0, 1200, 40}, {0, 0, 800, 3}},
-		Marks: []chartMark{{1795257300, "100 → 200 per minute"}}, Select: "/keys?live=2",
+		Marks: []Mark{{1795257300, "100 → 200 per minute"}}, Select: "/keys?live=2",
 	}, data); diff != "" {
 		t.Error(diff)
 	}
@@ -56,15 +58,17 @@ func TestTimeSeries(t *testing.T) {
 
 // A chart of nothing is a chart.
 func TestTimeSeriesWithoutCalls(t *testing.T) {
-	for _, s := range []timeSeries{{step: time.Minute}, {step: time.Minute, allowed: make([]int64, 3), blocked: make([]int64, 3)}} {
-		if v := s.view(); v.Summary != "No calls." || v.Allowed+v.Blocked != "" || v.Top != "1" || strings.Contains(v.Box, " 0 0") {
+	for _, s := range []TimeSeries{
+		{Step: time.Minute}, {Step: time.Minute, Allowed: make([]int64, 3), Blocked: make([]int64, 3)},
+	} {
+		if v := s.View(); v.Summary != "No calls." || v.Allowed+v.Blocked != "" || v.Top != "1" || strings.Contains(v.Box, " 0 0") {
 			t.Errorf("%+v", v)
 		}
 	}
 }
 
 func TestSparkline(t *testing.T) {
-	got := sparkline([]int64{5, 5, 0, 20}, []int64{0, 0, 0, 20})
+	got := Sparkline([]int64{5, 5, 0, 20}, []int64{0, 0, 0, 20})
 	want := templates.Sparkline{Text: "30 allowed, 20 blocked", Box: "0 0 4 42", Path: "M0 37H2V42H3V2H4", Blocked: "M3 42v-20h.9v20z"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

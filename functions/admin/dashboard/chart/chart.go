@@ -1,4 +1,4 @@
-package dashboard
+package chart
 
 import (
 	"encoding/json"
@@ -6,30 +6,28 @@ import (
 	"strings"
 )
 
-// chartScript is the address of the script that a page with a chart needs: its
-// Page.Chart.
-func (rd *renderer) chartScript() string { return rd.path("/static/" + rd.bundle.Chart) }
-
-// chartData is what the script draws a chart from; the SVG beside it is drawn from the
+// Data is what the script draws a chart from; the SVG beside it is drawn from the
 // same.
-type chartData struct {
+type Data struct {
 	Kind string `json:"kind"` // lines, or bars that are stacked
 	// seconds since 1970; 0 for a time that is counted from the start of an experiment
-	Begin  int64       `json:"begin,omitempty"`
-	From   float64     `json:"from,omitempty"`  // seconds since that start
-	Step   float64     `json:"step"`            // seconds between two points
-	Series [][]int64   `json:"series"`          // as many points each
-	Marks  []chartMark `json:"marks,omitempty"` // in time order
+	Begin  int64     `json:"begin,omitempty"`
+	From   float64   `json:"from,omitempty"`  // seconds since that start
+	Step   float64   `json:"step"`            // seconds between two points
+	Series [][]int64 `json:"series"`          // as many points each
+	Marks  []Mark    `json:"marks,omitempty"` // in time order
 	// the address whose from and to a selection sets; empty if nothing can be selected
 	Select string `json:"select,omitempty"`
 }
 
-type chartMark struct {
+// Mark is a text at an instant.
+type Mark struct {
 	At   int64  `json:"at"` // seconds since 1970
 	Text string `json:"text"`
 }
 
-func (c chartData) encode() string {
+// Encode writes the data for the page.
+func (c Data) Encode() string {
 	text, err := json.Marshal(c)
 	if err != nil { // only a step that is no number, and steps are not made by dividing by 0
 		return ""
@@ -37,12 +35,12 @@ func (c chartData) encode() string {
 	return string(text)
 }
 
-// headroom is the top of a chart whose highest value is this.
-func headroom(most int64) int64 { return max(1, most+(most+19)/20) }
+// Headroom is the top of a chart whose highest value is this.
+func Headroom(most int64) int64 { return max(1, most+(most+19)/20) }
 
-// stairs is the SVG path of values that each hold for one unit, in a box of that height.
+// Stairs is the SVG path of values that each hold for one unit, in a box of that height.
 // What stays level is one stroke.
-func stairs(values []int64, top int64) string {
+func Stairs(values []int64, top int64) string {
 	var b strings.Builder
 	for i, v := range values {
 		switch {

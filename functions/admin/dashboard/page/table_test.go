@@ -1,4 +1,4 @@
-package dashboard
+package page
 
 import (
 	"encoding/csv"
@@ -31,8 +31,8 @@ func TestCellsAreNoFormulas(t *testing.T) {
 			"a;b;\"\" ", "x;\"\";", `x"";`,
 		} {
 			text := before + start + `cmd|' /C calc'!A0`
-			file := newTable("id", "name", "reason")
-			file.row("id", text, "the end")
+			file := NewTable("id", "name", "reason")
+			file.Row("id", text, "the end")
 			for _, separator := range separators {
 				// A comma within quotes separates nothing, so a reader of commas is the
 				// one of the library.

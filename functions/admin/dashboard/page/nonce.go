@@ -1,4 +1,4 @@
-package dashboard
+package page
 
 import (
 	"context"
@@ -7,8 +7,8 @@ import (
 
 type nonceKey struct{}
 
-// withNonce adds the nonce of the response's Content-Security-Policy to the request.
-func withNonce(r *http.Request, nonce string) *http.Request {
+// WithNonce adds the nonce of the response's Content-Security-Policy to the request.
+func WithNonce(r *http.Request, nonce string) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), nonceKey{}, nonce))
 }
 

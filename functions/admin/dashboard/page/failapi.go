@@ -1,4 +1,4 @@
-package dashboard
+package page
 
 import (
 	"encoding/json"
@@ -7,17 +7,17 @@ import (
 )
 
 // failAPI answers with an error as RFC 9457 has it.
-func (rd *renderer) failAPI(w http.ResponseWriter, p problem) {
+func (rd *Renderer) failAPI(w http.ResponseWriter, p Problem) {
 	w.Header().Set("Content-Type", "application/problem+json")
-	rd.writeJSON(w, p.status, struct {
+	rd.writeJSON(w, p.Status, struct {
 		Type   string `json:"type"`
 		Title  string `json:"title"`
 		Status int    `json:"status"`
 		Detail string `json:"detail"`
-	}{"about:blank", http.StatusText(p.status), p.status, p.heading + ". " + p.advice})
+	}{"about:blank", http.StatusText(p.Status), p.Status, p.Heading + ". " + p.Advice})
 }
 
-func (rd *renderer) writeJSON(w http.ResponseWriter, status int, value any) {
+func (rd *Renderer) writeJSON(w http.ResponseWriter, status int, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {
 		rd.log.Error("encode answer", "cause", err)
@@ -30,7 +30,7 @@ func (rd *renderer) writeJSON(w http.ResponseWriter, status int, value any) {
 	_, _ = w.Write(append(text, '\n')) // fails only when nobody listens any more
 }
 
-// isAPI tells requests that get JSON, whatever becomes of them.
-func (rd *renderer) isAPI(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, rd.path("/api/"))
+// IsAPI tells requests that get JSON, whatever becomes of them.
+func (rd *Renderer) IsAPI(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path, rd.Path("/api/"))
 }

@@ -1,4 +1,4 @@
-package dashboard
+package page
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// offset writes an instant counted from a start, to the microsecond: "0 s", "1.5 s", "2
+// Offset writes an instant counted from a start, to the microsecond: "0 s", "1.5 s", "2
 // min 0.06 s", "3 d 4 h". No line breaks between a number and its unit.
-func offset(d time.Duration) string {
+func Offset(d time.Duration) string {
 	var parts []string
 	for _, unit := range []struct {
 		size time.Duration

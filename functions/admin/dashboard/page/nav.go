@@ -1,4 +1,4 @@
-package dashboard
+package page
 
 import (
 	"net/http"
@@ -20,12 +20,12 @@ var mainPages = []struct{ path, text string }{
 }
 
 // nav marks the main page that the request asks for, or that is above it.
-func (rd *renderer) nav(r *http.Request) []templates.Choice {
+func (rd *Renderer) nav(r *http.Request) []templates.Choice {
 	var links []templates.Choice
 	for _, m := range mainPages {
-		at := rd.path(m.path)
+		at := rd.Path(m.path)
 		current := r.URL.Path == at || m.path != "/" && strings.HasPrefix(r.URL.Path, at+"/") ||
-			m.path == "/keys" && strings.HasPrefix(r.URL.Path, rd.path("/callers"))
+			m.path == "/keys" && strings.HasPrefix(r.URL.Path, rd.Path("/callers"))
 		links = append(links, templates.Choice{Text: m.text, Address: at, Current: current})
 	}
 	return links

@@ -1,15 +1,15 @@
-package dashboard
+package page
 
 import (
 	"net/url"
 	"strings"
 )
 
-// localPath returns where to go after the login: next if it is a path of this dashboard,
+// LocalPath returns where to go after the login: next if it is a path of this dashboard,
 // else the start page. Browsers read a backslash as a slash and drop tabs and line
 // breaks, so those are refused and not interpreted.
-func (rd *renderer) localPath(next string) string {
-	home := rd.path("/")
+func (rd *Renderer) LocalPath(next string) string {
+	home := rd.Path("/")
 	if len(next) > 2000 || !strings.HasPrefix(next, home) || strings.HasPrefix(next, "//") || strings.ContainsRune(next, '\\') {
 		return home
 	}
@@ -17,7 +17,7 @@ func (rd *renderer) localPath(next string) string {
 		return home
 	}
 	u, err := url.Parse(next)
-	if err != nil || u.IsAbs() || u.Host != "" || u.Path == rd.path("/login") {
+	if err != nil || u.IsAbs() || u.Host != "" || u.Path == rd.Path("/login") {
 		return home
 	}
 	return next

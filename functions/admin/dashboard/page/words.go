@@ -1,4 +1,4 @@
-package dashboard
+package page
 
 import (
 	"fmt"
@@ -8,17 +8,15 @@ import (
 	"unicode/utf8"
 
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/limiter"
 	"tidegate/web/templates"
 )
 
-func number(n int64) string { return policydoc.Number(n) }
+// Number writes a count with separators: 12,345.
+func Number(n int64) string { return policydoc.Number(n) }
 
-func limitsWords(limits []limiter.Limit) string { return policydoc.Limits(limits) }
-
-// span writes how long to wait, rounded up so that nobody comes too early: "3.2 s", "2
+// Span writes how long to wait, rounded up so that nobody comes too early: "3.2 s", "2
 // min 5 s", "1 h 20 min", "3 d 4 h".
-func span(d time.Duration) string {
+func Span(d time.Duration) string {
 	switch {
 	case d <= 0:
 		return "0 s"
@@ -44,15 +42,16 @@ func pair(d, big time.Duration, bigName string, small time.Duration, smallName s
 	return text
 }
 
-func instant(t time.Time) templates.Instant {
+// Instant writes a time in UTC, for people and for programs.
+func Instant(t time.Time) templates.Instant {
 	t = t.UTC()
 	return templates.Instant{Text: t.Format("2006-01-02 15:04:05") + " UTC", Machine: t.Format(time.RFC3339)}
 }
 
-// clip returns at most n characters of text that anybody may have typed, fit to be shown:
+// Clip returns at most n characters of text that anybody may have typed, fit to be shown:
 // controls and marks that turn the direction of writing are replaced, so that a name can
 // neither hide nor move what stands beside it.
-func clip(text string, n int) string {
+func Clip(text string, n int) string {
 	var b strings.Builder
 	for _, c := range text {
 		if n == 0 {
@@ -67,3 +66,6 @@ func clip(text string, n int) string {
 	}
 	return b.String()
 }
+
+// MaxName bounds a name on a page.
+const MaxName = 100

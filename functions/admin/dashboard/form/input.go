@@ -1,0 +1,127 @@
+package form
+
+import (
+	"errors"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
+)
+
+// Input is a field's text and what is wrong with it.
+type Input struct{ Text, Error string }
+
+var (
+	ungrouped = regexp.MustCompile(`^[0-9]+$`)
+	grouped   = regexp.MustCompile(`^[0-9]{1,3}([,_ \x{a0}\x{2009}\x{202f}][0-9]{3})+$`)
+)
+
+// ChooseFromList is what is wrong with a choice that was not offered.
+const ChooseFromList = "Choose one from the list."
+
+// Whole returns the number that was typed, least to most, and notes if it is none.
+func (in *Input) Whole(missing string, least, most int64) int64 {
+	text := strings.TrimSpace(in.Text)
+	if text == "" {
+		in.Error = missing
+		return 0
+	}
+	if !ungrouped.MatchString(text) && !grouped.MatchString(text) {
+		in.Error = "Type a whole number, such as 100 or 1,000."
+		return 0
+	}
+	n, err := strconv.ParseInt(strings.Map(onlyDigit, text), 10, 64)
+	if err != nil || n < least || n > most {
+		in.Error = "Must be " + page.Number(least) + " to " + page.Number(most) + "."
+	}
+	return n
+}
+
+func onlyDigit(c rune) rune {
+	if c < '0' || c > '9' {
+		return -1
+	}
+	return c
+}
+
+// Sentence makes a message of another package fit for a page.
+func Sentence(message string) string {
+	if message == "" {
+		return "This is not valid."
+	}
+	if strings.HasPrefix(message, "is ") {
+		message = "it " + message
+	}
+	return strings.ToUpper(message[:1]) + strings.TrimSuffix(message[1:], ".") + "."
+}
+
+// ErrForeign says that a request holds no form of this dashboard.
+var ErrForeign = errors.New("not a form of this dashboard")
+
+// ReadVersion reads the version that a form is based on. It fails for a form that is not
+// ours.
+func ReadVersion(values url.Values) (int64, error) {
+	version, err := strconv.ParseInt(values.Get("version"), 10, 64)
+	if err != nil || version < 0 {
+		return 0, ErrForeign
+	}
+	return version, nil
+}
+
+// MaxReasonInput is above what a reason may have, so that one that is too long is refused
+// and not cut.
+const MaxReasonInput = policy.MaxReasonLen + 50
+
+// Typed is a field as it was typed, bounded.
+func Typed(values url.Values, name string, most int) Input {
+	text := strings.ToValidUTF8(values.Get(name), "\u202e") // which every field refuses
+	if runes := []rune(text); len(runes) > most {
+		text = string(runes[:most])
+	}
+	return Input{Text: text}
+}
+
+// CheckOption notes a choice that was not offered.
+func (in *Input) CheckOption(options []templates.Option) {
+	if !IsOption(options, in.Text) {
+		in.Error = ChooseFromList
+	}
+}
+
+// CheckReason notes a reason that is missing or too long.
+func (in *Input) CheckReason() {
+	switch n := len([]rune(strings.TrimSpace(in.Text))); {
+	case n == 0:
+		in.Error = "Say why, for those who find this later."
+	case n > policy.MaxReasonLen:
+		in.Error = "Use at most " + strconv.Itoa(policy.MaxReasonLen) + " characters."
+	}
+}
+
+// AllowEmpty forgives a reason that is missing in a preview, which writes nothing.
+func (in *Input) AllowEmpty() {
+	if strings.TrimSpace(in.Text) == "" {
+		in.Error = ""
+	}
+}
+
+// CountErrors counts the fields that are wrong.
+func CountErrors(fields ...Input) int {
+	n := 0
+	for _, in := range fields {
+		if in.Error != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// IsOption reports whether a choice was offered.
+func IsOption(options []templates.Option, value string) bool {
+	return slices.ContainsFunc(options, func(o templates.Option) bool { return o.Value == value })
+}

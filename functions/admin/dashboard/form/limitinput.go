@@ -1,0 +1,195 @@
+package form
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/limiter"
+)
+
+// LimitInput is one row of the form. A row with nothing filled in is blank and means
+// nothing.
+type LimitInput struct {
+	Requests, Window, Unit, Algorithm Input
+	zone, slots                       Input
+	countDenied                       Input // any text is yes
+}
+
+// What inputs hold: at most MaxInput characters, more than any number or time zone needs;
+// Checked when a box is ticked; CalendarPrefix before a unit of the calendar.
+const (
+	MaxInput       = 80
+	Checked        = "yes"
+	CalendarPrefix = "calendar "
+)
+
+// calendars lists the calendar periods that a form offers.
+func calendars() []limiter.Calendar {
+	return []limiter.Calendar{limiter.Minute, limiter.Hour, limiter.Day, limiter.Month}
+}
+
+func newLimitInput(l limiter.Limit) LimitInput {
+	in := LimitInput{
+		Requests:  Input{Text: page.Number(l.Requests)},
+		Window:    Input{Text: "1"},
+		Unit:      Input{Text: CalendarPrefix + l.Calendar.String()},
+		Algorithm: Input{Text: l.Algorithm.String()},
+		zone:      Input{Text: l.Zone},
+	}
+	if l.Calendar == limiter.NoCalendar {
+		count, unit := limiter.SplitWindow(l.Window)
+		in.Window.Text, in.Unit.Text = page.Number(count), unit
+	}
+	if l.Slots != 0 {
+		in.slots.Text = page.Number(int64(l.Slots))
+	}
+	if l.CountDenied {
+		in.countDenied.Text = Checked
+	}
+	return in
+}
+
+func readLimitInput(values url.Values, prefix string) LimitInput {
+	read := func(name string) Input { return Input{Text: page.Clip(values.Get(prefix+name), MaxInput)} }
+	return LimitInput{
+		Requests: read("requests"), Window: read("window"), Unit: read("unit"), Algorithm: read("algorithm"),
+		zone: read("zone"), slots: read("slots"), countDenied: read("countDenied"),
+	}
+}
+
+// errors counts the fields that are wrong.
+func (l *LimitInput) errors() int {
+	n := 0
+	for _, in := range []Input{l.Requests, l.Window, l.Unit, l.Algorithm, l.zone, l.slots, l.countDenied} {
+		if in.Error != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// find returns the field with a name that limiter.FieldError uses.
+func (l *LimitInput) find(name string) *Input {
+	switch name {
+	case "requests":
+		return &l.Requests
+	case "window":
+		return &l.Window
+	case "calendar":
+		return &l.Unit
+	case "algorithm":
+		return &l.Algorithm
+	case "zone":
+		return &l.zone
+	case "slots":
+		return &l.slots
+	case "countDenied":
+		return &l.countDenied
+	}
+	return nil
+}
+
+// blank ignores the unit and the algorithm, which always have a value; but a calendar
+// unit is a window on its own.
+func (l *LimitInput) blank() bool {
+	typed := l.Requests.Text + l.Window.Text + l.zone.Text + l.slots.Text + l.countDenied.Text
+	return strings.TrimSpace(typed) == "" && !strings.HasPrefix(l.Unit.Text, CalendarPrefix)
+}
+
+// more tells whether one of the rarer fields says something, or has something wrong.
+func (l *LimitInput) more() bool {
+	for _, in := range []Input{l.zone, l.slots, l.countDenied} {
+		if strings.TrimSpace(in.Text) != "" || in.Error != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// limit reads the row and notes what is wrong with it.
+func (l *LimitInput) limit() limiter.Limit {
+	limit := limiter.Limit{
+		Requests:    l.Requests.Whole("Type how many calls are allowed.", 1, limiter.MaxRequests),
+		CountDenied: l.countDenied.Text != "",
+		Zone:        strings.TrimSpace(l.zone.Text),
+	}
+	limit.Window, limit.Calendar = l.Period()
+	if strings.TrimSpace(l.slots.Text) != "" {
+		limit.Slots = int(l.slots.Whole("", limiter.MinSlots, limiter.MaxSlots))
+	}
+	algorithm, err := limiter.ParseAlgorithm(l.Algorithm.Text)
+	if err != nil {
+		l.Algorithm.Error = ChooseFromList
+	}
+	limit.Algorithm = algorithm
+	if l.Unit.Error == "" && l.Algorithm.Error == "" {
+		l.bound(limit)
+	}
+	return limit
+}
+
+// bound notes which bounds a limit breaks in fields that could be read.
+func (l *LimitInput) bound(limit limiter.Limit) {
+	for _, e := range limit.Errors() {
+		if in := l.find(e.Field); in != nil && in.Error == "" {
+			in.Error = advice(e, limit)
+		}
+	}
+}
+
+// advice says how to mend what is wrong with a field, in the words of the form.
+func advice(e limiter.FieldError, l limiter.Limit) string {
+	switch e.Field {
+	case "calendar":
+		return "Only a fixed window follows the calendar: choose that algorithm, or another unit."
+	case "countDenied":
+		return "Only the log can count denied calls: choose that algorithm, or clear this."
+	case "slots":
+		return "Only the log has slots: choose that algorithm, or leave this blank."
+	case "zone":
+		if l.Calendar == limiter.NoCalendar {
+			return "Only a calendar has a time zone: choose a calendar unit, or leave this blank."
+		}
+		return "Type the name of a time zone, such as Europe/Berlin, or leave this blank for UTC."
+	}
+	return Sentence(e.Message)
+}
+
+// Period reads the window and its unit, of which a calendar's is one period at a time.
+func (l *LimitInput) Period() (time.Duration, limiter.Calendar) {
+	name, ok := strings.CutPrefix(l.Unit.Text, CalendarPrefix)
+	if !ok {
+		return l.duration(), limiter.NoCalendar
+	}
+	calendar, err := limiter.ParseCalendar(name)
+	if err != nil || calendar == limiter.NoCalendar {
+		l.Unit.Error = ChooseFromList
+	}
+	if count := strings.TrimSpace(l.Window.Text); count != "" && count != "1" {
+		l.Window.Error = "Type 1 with a calendar unit, or nothing."
+	}
+	return 0, calendar
+}
+
+func (l *LimitInput) duration() time.Duration {
+	count := l.Window.Whole("Type how long the window is.", 1, int64(limiter.MaxWindow/limiter.MinWindow))
+	if l.Window.Error != "" {
+		return 0
+	}
+	window, err := limiter.JoinWindow(count, l.Unit.Text)
+	switch {
+	case err == nil:
+	case unknownUnit(l.Unit.Text):
+		l.Unit.Error = ChooseFromList
+	default:
+		l.Window.Error = "The window must be 1 millisecond to 366 days."
+	}
+	return window
+}
+
+func unknownUnit(unit string) bool {
+	_, err := limiter.JoinWindow(1, unit)
+	return err != nil
+}

@@ -1,0 +1,148 @@
+package form
+
+import (
+	"net/url"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+)
+
+// drawLimit draws a valid limit, of every kind.
+func drawLimit(t *rapid.T) limiter.Limit {
+	l := limiter.Limit{
+		Requests:  rapid.Int64Range(1, limiter.MaxRequests).Draw(t, "requests"),
+		Window:    time.Duration(rapid.Int64Range(1, int64(limiter.MaxWindow/time.Millisecond)).Draw(t, "window")) * time.Millisecond,
+		Algorithm: rapid.SampledFrom(limiter.Algorithms()).Draw(t, "algorithm"),
+	}
+	switch l.Algorithm {
+	case limiter.Log:
+		l.CountDenied = rapid.Bool().Draw(t, "count denied")
+		l.Slots = rapid.OneOf(rapid.Just(0), rapid.IntRange(limiter.MinSlots, limiter.MaxSlots)).Draw(t, "slots")
+	case limiter.FixedWindow:
+		l.Calendar = rapid.SampledFrom(append(calendars(), limiter.NoCalendar)).Draw(t, "calendar")
+		if l.Calendar != limiter.NoCalendar {
+			l.Window, l.Zone = 0, rapid.SampledFrom([]string{"", "UTC", "Europe/Berlin", "Asia/Kolkata"}).Draw(t, "zone")
+		}
+	case limiter.Counter, limiter.TokenBucket:
+	}
+	return l
+}
+
+// A limit that the page shows is read back as the same limit, by way of a browser.
+func TestFormRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := drawLimit(t)
+		if err := limit.Validate(); err != nil {
+			t.Fatalf("the test drew %+v: %v", limit, err)
+		}
+		list, err := ReadLimitList(sent(NewLimitList("limits", []limiter.Limit{limit})), "limits")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := list.Limits()
+		if list.ErrorCount() > 0 || len(got) != 1 || got[0] != limit {
+			t.Fatalf("%v became %v, %+v", limit, got, list)
+		}
+	})
+}
+
+// sent is what a browser sends of a page that shows the list: a box only if it is
+// checked, of a choice only what it offers.
+func sent(list LimitList) url.Values {
+	values := url.Values{}
+	for _, row := range list.View("", "").Rows {
+		set := func(name, text string) { values.Set(row.Field+"."+name, text) }
+		set("requests", row.Requests.Value)
+		set("window", row.Window.Value)
+		set("zone", row.Zone.Value)
+		set("slots", row.Slots.Value)
+		if row.Denied.Value != "" {
+			set("countDenied", "yes")
+		}
+		for _, o := range units() {
+			if o.Value == row.Unit.Value {
+				set("unit", o.Value)
+			}
+		}
+		for _, o := range methods() {
+			if o.Value == row.Algorithm.Value {
+				set("algorithm", o.Value)
+			}
+		}
+	}
+	return values
+}
+
+// Text that anybody typed never makes the form panic, nor pass as a limit out of bounds.
+func TestFormNeverPassesNonsense(t *testing.T) {
+	unitNames := []string{"calendar ", "calendar year"}
+	for _, u := range units() {
+		unitNames = append(unitNames, u.Value)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[0-9., _+\-ex]{0,25}`), rapid.StringMatching(`[1-9][0-9]{0,4}`), rapid.Just(""))
+		form := LimitList{Rows: []LimitInput{{
+			Requests: Input{Text: text.Draw(t, "requests")},
+			Window:   Input{Text: text.Draw(t, "window")},
+			Unit:     Input{Text: rapid.OneOf(text, rapid.SampledFrom(unitNames)).Draw(t, "unit")},
+			Algorithm: Input{
+				Text: rapid.SampledFrom([]string{"log", "counter", "fixed-window", "", "x"}).Draw(t, "algorithm"),
+			},
+			zone: Input{
+				Text: rapid.OneOf(text, rapid.SampledFrom([]string{"", "UTC", "Local", "Europe/Berlin"})).Draw(t, "zone"),
+			},
+			slots:       Input{Text: text.Draw(t, "slots")},
+			countDenied: Input{Text: rapid.SampledFrom([]string{"", "yes"}).Draw(t, "count denied")},
+		}}}
+		limits := form.Limits()
+		if form.ErrorCount() > 0 {
+			return
+		}
+		for _, l := range limits {
+			if err := l.Validate(); err != nil {
+				t.Fatalf("%+v passed: %v", form, err)
+			}
+		}
+	})
+}
+
+// twoRows is a form whose first limit is blank.
+func twoRows() url.Values {
+	return url.Values{
+		"limits[0].requests": {""}, "limits[0].unit": {"second"}, "limits[0].algorithm": {"log"},
+		"limits[1].requests": {"50"}, "limits[1].window": {"1"}, "limits[1].unit": {"hour"},
+		"limits[1].algorithm": {"log"},
+	}
+}
+
+// Each field that the store can find wrong has its place on the form.
+func TestSetError(t *testing.T) {
+	for field, id := range map[string]string{
+		"requests": "requests", "window": "window", "algorithm": "algorithm", "calendar": "unit",
+		"zone": "zone", "slots": "slots", "countDenied": "countDenied",
+	} {
+		list, err := ReadLimitList(twoRows(), "limits")
+		if err != nil || len(list.Limits()) != 1 {
+			t.Fatal(err)
+		}
+		e := policy.FieldError{Field: "override.limits[0]." + field, Message: "is not for you"}
+		if !list.SetError(e, "override.limits") || list.SetError(
+			policy.FieldError{Field: "override.limits[1].requests"}, "override.limits",
+		) {
+			t.Errorf("%s has no place, or a limit that is not there has one", field)
+		}
+		row := list.View("", "").Rows[1]
+		wrong := map[string]string{
+			"requests": row.Requests.Error, "window": row.Window.Error, "unit": row.Unit.Error,
+			"algorithm": row.Algorithm.Error,
+			"zone":      row.Zone.Error, "slots": row.Slots.Error, "countDenied": row.Denied.Error,
+		}
+		if wrong[id] != "It is not for you." || row.More != (id == "zone" || id == "slots" || id == "countDenied") {
+			t.Errorf("%s: %+v", field, row)
+		}
+	}
+}

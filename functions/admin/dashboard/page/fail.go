@@ -1,0 +1,89 @@
+package page
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
+)
+
+// Problem is an error as people see it; the cause goes to the log only. Empty fields get
+// the status's own words.
+type Problem struct {
+	Status  int
+	Heading string
+	Advice  string
+	Action  templates.Choice // the way on, unless it is the usual one
+}
+
+var problems = map[int]Problem{
+	http.StatusUnauthorized: {
+		Heading: "This needs a token",
+		Advice:  "Send a machine token, which an editor makes in the settings: Authorization: Bearer tga_…",
+	},
+	http.StatusBadRequest:       {Heading: "This request makes no sense here", Advice: "The address or the form was changed on the way."},
+	http.StatusNotFound:         {Heading: "There is nothing here", Advice: "The key may be gone, or the address mistyped."},
+	http.StatusMethodNotAllowed: {Heading: "This page cannot do that", Advice: "It was asked for with a method that it does not know."},
+	http.StatusRequestEntityTooLarge: {
+		Heading: "That was too long", Advice: "The form is larger than any that this dashboard shows.",
+	},
+	http.StatusInternalServerError: {Heading: "Something broke on our side", Advice: "It was logged. Trying again may help."},
+	http.StatusServiceUnavailable:  {Heading: "The store does not answer", Advice: "Limits and usage live there. Try again in a moment."},
+}
+
+// StoreRetryAfter is when to ask again for what the store did not answer, in seconds.
+// Nobody knows when it is back.
+const StoreRetryAfter = "5"
+
+// Fail answers with an error page, or to the API's callers with JSON.
+func (rd *Renderer) Fail(w http.ResponseWriter, r *http.Request, p Problem) {
+	words := problems[p.Status]
+	if p.Heading == "" {
+		p.Heading = words.Heading
+	}
+	if p.Advice == "" {
+		p.Advice = words.Advice
+	}
+	if p.Status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", StoreRetryAfter)
+	}
+	if rd.IsAPI(r) {
+		rd.failAPI(w, p)
+		return
+	}
+	if p.Action.Text == "" {
+		p.Action = rd.wayOn(r, p.Status)
+	}
+	page := templates.ErrorPage{
+		Page:    rd.Bare(r, p.Heading),
+		Status:  strconv.Itoa(p.Status),
+		Heading: p.Heading,
+		Advice:  p.Advice,
+		Action:  p.Action,
+	}
+	rd.Render(w, r, p.Status, templates.Error(page))
+}
+
+func (rd *Renderer) wayOn(r *http.Request, status int) templates.Choice {
+	if status == http.StatusServiceUnavailable && r.Method == http.MethodGet {
+		return templates.Choice{Text: "Try again", Address: rd.LocalPath(r.URL.RequestURI())}
+	}
+	return templates.Choice{Text: "Go to the keys", Address: rd.Path("/keys")}
+}
+
+// FailStore answers an error of the store: 404 for what does not exist, 400 for a
+// question it does not understand, 503 for the rest.
+func (rd *Renderer) FailStore(w http.ResponseWriter, r *http.Request, operation string, err error) {
+	var invalid *policy.InvalidError
+	switch {
+	case errors.Is(err, policy.ErrNotFound):
+		rd.Fail(w, r, Problem{Status: http.StatusNotFound, Heading: "No such key"})
+	case errors.As(err, &invalid):
+		rd.Fail(w, r, Problem{Status: http.StatusBadRequest})
+	default:
+		rd.log.Error(operation, "cause", err)
+		rd.Fail(w, r, Problem{Status: http.StatusServiceUnavailable})
+	}
+}

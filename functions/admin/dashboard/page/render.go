@@ -1,0 +1,90 @@
+package page
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net/http"
+
+	"github.com/a-h/templ"
+	"github.com/alexedwards/scs/v2"
+
+	"tidegate/functions/admin/auth"
+	"tidegate/web/static"
+	"tidegate/web/templates"
+)
+
+// Renderer writes pages: their frame, errors, and messages for the next page.
+type Renderer struct {
+	base   string // prefix of every address
+	stage  string // name of the deployment; may be empty
+	bundle static.Bundle
+	log    *slog.Logger
+	// Session is who is logged in, and what the next page tells them.
+	Session *scs.SessionManager
+}
+
+// New returns a renderer of pages whose addresses begin with base. stage names the
+// deployment on every page; empty for none.
+func New(
+	base, stage string, bundle static.Bundle, log *slog.Logger, session *scs.SessionManager,
+) *Renderer {
+	return &Renderer{base: base, stage: stage, bundle: bundle, log: log, Session: session}
+}
+
+// Path returns the address that browsers use for a path of the dashboard.
+func (rd *Renderer) Path(p string) string { return rd.base + p }
+
+const maxStage = 20 // characters of the stage that a page shows
+
+// Render writes a whole component or, if it cannot be rendered, nothing of it.
+func (rd *Renderer) Render(w http.ResponseWriter, r *http.Request, status int, c templ.Component) {
+	var body bytes.Buffer
+	// An answer that says that the time is over is still an answer.
+	if err := c.Render(context.WithoutCancel(r.Context()), &body); err != nil {
+		rd.log.Error("render", "cause", err)
+		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(body.Bytes()) // fails only when nobody listens any more
+}
+
+// Bare is the frame of a page that does not know who asks.
+func (rd *Renderer) Bare(r *http.Request, title string) templates.Page {
+	return templates.Page{
+		Title:  title,
+		Nonce:  nonceOf(r),
+		Style:  rd.Path("/static/" + rd.bundle.Style),
+		Script: rd.Path("/static/" + rd.bundle.Script),
+		Icon:   rd.Path("/static/" + rd.bundle.Icon),
+		Home:   rd.Path("/"),
+		Keys:   rd.Path("/keys"),
+		Logout: rd.Path("/logout"),
+		Theme:  rd.theme(r),
+		Stage:  Clip(rd.stage, maxStage),
+	}
+}
+
+// Page is the frame of a page for whoever is logged in.
+func (rd *Renderer) Page(r *http.Request, title string) templates.Page {
+	p := rd.Bare(r, title)
+	actor := auth.From(r.Context())
+	p.User, p.Role, p.CanEdit = Clip(actor.Name, 60), actor.Role.String(), actor.CanEdit()
+	p.Nav = rd.nav(r)
+	if !IsRefresh(r) {
+		p.Toast = rd.toast(r)
+	}
+	return p
+}
+
+// IsRefresh tells a live refresh, which wants the live section alone, from a visit.
+func IsRefresh(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }
+
+// CanEdit reports whether a page should offer changes.
+func CanEdit(r *http.Request) bool { return auth.From(r.Context()).CanEdit() }
+
+// ChartScript is the address of the script that a page with a chart needs: its
+// Page.Chart.
+func (rd *Renderer) ChartScript() string { return rd.Path("/static/" + rd.bundle.Chart) }
