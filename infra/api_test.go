@@ -51,26 +51,39 @@ func TestExamplesAreGuarded(t *testing.T) {
 				"${"+made.only(t, "AWS::ApiGateway::Authorizer", "").id+"}")
 		}
 		equal(t, name+" guarded methods", guarded, 2)
-		route := made.only(t, "AWS::ApiGatewayV2::Route", "ExampleHttp").Properties
-		equal(t, name+" route", route["AuthorizationType"], "CUSTOM")
-		equal(t, name+" route", text(route["AuthorizerId"]),
-			"${"+made.only(t, "AWS::ApiGatewayV2::Authorizer", "").id+"}")
+		routes := 0
+		for _, r := range made.all("AWS::ApiGatewayV2::Route") {
+			if !strings.HasPrefix(r.id, "ExampleHttp") {
+				continue
+			}
+			routes++
+			method, _, _ := strings.Cut(text(r.Properties["RouteKey"]), " ")
+			equal(t, r.id+" takes OPTIONS", method == "OPTIONS" || method == "ANY" || method == "$default", false)
+			equal(t, r.id, r.Properties["AuthorizationType"], "CUSTOM")
+			authorizer := made.only(t, "AWS::ApiGatewayV2::Authorizer", "").id
+			equal(t, r.id, text(r.Properties["AuthorizerId"]), "${"+authorizer+"}")
+		}
+		equal(t, name+" routes", routes, 6)
 	}
 }
 
 // cors are the headers that let a browser's scripts read a response.
 var cors = []string{"Access-Control-Allow-Origin", "Access-Control-Expose-Headers"}
 
-// Whose scripts may read the 401 and the 429 is one origin, any or none. OPTIONS, with
-// which a browser asks first, has no authorizer.
+// Whose scripts may read the answers of both example APIs is one origin, any or none.
+// OPTIONS, with which a browser asks first, has no authorizer.
 func TestCORSOrigin(t *testing.T) {
 	none := once(map[string]string{"corsOrigin": "none"})
 	for name, c := range map[string]struct {
 		made         func() (template, error)
 		origin, vary string
 		options      int
-	}{"default": {dev, "'*'", "", 2}, "one": {prod, "'https://app.example.com'", "'Origin'", 2},
-		"none": {none, "", "", 0}} {
+		http         string
+	}{
+		"default": {dev, "'*'", "", 2, corsConfiguration("*")},
+		"one":     {prod, "'https://app.example.com'", "'Origin'", 2, corsConfiguration("https://app.example.com")},
+		"none":    {none, "", "", 0, "null"},
+	} {
 		made := of(t, c.made)
 		for _, r := range made.all("AWS::ApiGateway::GatewayResponse") {
 			parameters := stringsOf(r.Properties["ResponseParameters"])
@@ -86,7 +99,15 @@ func TestCORSOrigin(t *testing.T) {
 			}
 		}
 		equal(t, name+" OPTIONS", options, c.options)
+		api := made.only(t, "AWS::ApiGatewayV2::Api", "ExampleHttp").Properties
+		equal(t, name+" HTTP API", string(mustJSON(t, api["CorsConfiguration"])), c.http)
 	}
+}
+
+func corsConfiguration(origin string) string {
+	return `{"AllowHeaders":["Authorization","X-Api-Key","Content-Type"],` +
+		`"AllowMethods":["GET","HEAD","POST","PUT","PATCH","DELETE"],` +
+		`"AllowOrigins":["` + origin + `"],"ExposeHeaders":["Retry-After","RateLimit","RateLimit-Policy"]}`
 }
 
 func TestGatewayResponses(t *testing.T) {

@@ -49,7 +49,8 @@ func (s *Stack) newExample() *example {
 	e.rest.Root().AddProxy(&awsapigateway.ProxyResourceOptions{DefaultIntegration: integration,
 		DefaultMethodOptions: limited})
 	e.http.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
-		Path: jsii.String("/{proxy+}"),
+		Path:    jsii.String("/{proxy+}"),
+		Methods: &exampleMethods,
 		Integration: awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Backend"),
 			backend, nil),
 		Authorizer: e.httpAuthorizer.HTTP,
@@ -60,13 +61,15 @@ func (s *Stack) newExample() *example {
 	return e
 }
 
+// requestHeaders are those that scripts of other origins may send to the examples.
+var requestHeaders = []string{"Authorization", "X-Api-Key", "Content-Type"}
+
 func (s *Stack) newExampleREST() awsapigateway.RestApi {
 	// OPTIONS, which no authorizer may stand before: browsers send no key with it
 	var preflight *awsapigateway.CorsOptions
 	if s.props.CORSOrigin != authorizer.NoOrigin {
 		preflight = &awsapigateway.CorsOptions{
-			AllowOrigins: jsii.Strings(s.props.CORSOrigin),
-			AllowHeaders: jsii.Strings("Authorization", "X-Api-Key", "Content-Type"),
+			AllowOrigins: jsii.Strings(s.props.CORSOrigin), AllowHeaders: jsii.Strings(requestHeaders...),
 		}
 	}
 	api := awsapigateway.NewRestApi(s.Stack, jsii.String("ExampleRest"), &awsapigateway.RestApiProps{
@@ -87,14 +90,41 @@ func (s *Stack) newExampleREST() awsapigateway.RestApi {
 	return api
 }
 
+// exampleMethods are those of the HTTP API's routes. ANY would take OPTIONS too: API
+// Gateway answers it by the CORS configuration where no route takes it, and nobody
+// reaches the backend without the authorizer.
+var exampleMethods = []awsapigatewayv2.HttpMethod{
+	awsapigatewayv2.HttpMethod_GET, awsapigatewayv2.HttpMethod_HEAD, awsapigatewayv2.HttpMethod_POST,
+	awsapigatewayv2.HttpMethod_PUT, awsapigatewayv2.HttpMethod_PATCH, awsapigatewayv2.HttpMethod_DELETE,
+}
+
 func (s *Stack) newExampleHTTP() awsapigatewayv2.HttpApi {
 	api := awsapigatewayv2.NewHttpApi(s.Stack, jsii.String("ExampleHttp"), &awsapigatewayv2.HttpApiProps{
 		ApiName:            jsii.String(s.props.name() + "-example"),
 		Description:        jsii.String("Example of an HTTP API behind Tidegate"),
 		CreateDefaultStage: jsii.Bool(false),
+		CorsPreflight:      s.exampleCORS(),
 	})
 	s.newStage("ExampleHttp", "example-http", api, exampleRate, exampleBurst, nil)
 	return api
+}
+
+// exampleCORS is the HTTP API's CORS configuration; nil when no origin's scripts may read
+// its answers.
+func (s *Stack) exampleCORS() *awsapigatewayv2.CorsPreflightOptions {
+	if s.props.CORSOrigin == authorizer.NoOrigin {
+		return nil
+	}
+	var methods []awsapigatewayv2.CorsHttpMethod
+	for _, method := range exampleMethods {
+		methods = append(methods, awsapigatewayv2.CorsHttpMethod(method))
+	}
+	return &awsapigatewayv2.CorsPreflightOptions{
+		AllowOrigins:  &[]*string{&s.props.CORSOrigin},
+		AllowHeaders:  jsii.Strings(requestHeaders...),
+		AllowMethods:  &methods,
+		ExposeHeaders: jsii.Strings("Retry-After", "RateLimit", "RateLimit-Policy"),
+	}
 }
 
 //go:embed backend.js

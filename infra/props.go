@@ -55,9 +55,8 @@ type Props struct {
 	// Example adds a REST API and an HTTP API with a sample backend, both behind the
 	// authorizer. Flag example, default true, but false in stage prod.
 	Example bool
-	// CORSOrigin is whose scripts may read the example REST API's 401 and 429, and the
-	// example backend's answers, in a browser. Flag corsOrigin: an origin, * or none.
-	// Default *.
+	// CORSOrigin is whose scripts may read the example APIs' answers in a browser. Flag
+	// corsOrigin: an origin, * or none. Default *.
 	CORSOrigin string
 	// WAF puts a web ACL with a rate-based rule before the example's REST API. Flag waf.
 	// HTTP APIs cannot have one.

@@ -31,15 +31,15 @@ const valkeyTimeout = 2 * time.Second
 // functions are the built Lambda functions. Both APIs share one authorizer, as they can
 // on AWS.
 type functions struct {
-	check, admin *lambda.Function
-	httpBackend  gateway.Invoker
+	check, admin         *lambda.Function
+	backend, httpBackend gateway.Invoker
 }
 
 // invokers are what the gateways call.
 type invokers struct{ check, admin, backend, httpBackend gateway.Invoker }
 
 func (f *functions) invokers() invokers {
-	return invokers{check: f.check, admin: f.admin, backend: echo.Backend{}, httpBackend: f.httpBackend}
+	return invokers{check: f.check, admin: f.admin, backend: f.backend, httpBackend: f.httpBackend}
 }
 
 func startFunctions(o options, r *registrar, l *login, errOut io.Writer) (*functions, error) {
@@ -67,7 +67,8 @@ func startFunctions(o options, r *registrar, l *login, errOut io.Writer) (*funct
 		return nil, log.explain(err)
 	}
 	log.drop()
-	f := &functions{check: check, admin: admin, httpBackend: echo.Backend{}}
+	backend := echo.Backend{Origin: o.corsOrigin}
+	f := &functions{check: check, admin: admin, backend: backend, httpBackend: backend}
 	if o.httpDeny == denyInContext {
 		f.httpBackend = guardedBackend()
 	}

@@ -15,9 +15,10 @@ import (
 
 // guardedBackend is an HTTP API's backend that does what one has to with
 // HTTP_API_DENY=context: it runs the middleware, which answers 429 to calls that are over
-// a limit. The others get the same answer as from the echo backend.
+// a limit. The others get the same answer as from the echo backend. CORS headers are the
+// HTTP API's, whose configuration has them in place of a backend's.
 func guardedBackend() gateway.Invoker {
-	limits := middleware.Middleware{Source: authorizerContext}
+	limits := middleware.Middleware{Source: authorizerContext, AllowOrigins: []string{}}
 	return algnhsa.New(limits.Wrap(http.HandlerFunc(echoed)),
 		&algnhsa.Options{RequestType: algnhsa.RequestTypeAPIGatewayV2})
 }

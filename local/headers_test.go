@@ -111,7 +111,7 @@ func startSite(t *testing.T) *site {
 	}
 	t.Cleanup(l.close)
 	f := invokers{check: check, admin: admin.function, backend: echo.Backend{}, httpBackend: adaptedBackend()}
-	servers, err := startServers(l, f, slog.New(slog.DiscardHandler))
+	servers, err := startServers(l, f, gateway.AnyOrigin, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,6 +204,36 @@ func readFrom(name, scheme string) func(*testing.T, *site, string) string {
 	}
 }
 
+// readableWith is what scripts of another origin may read, by the API and the status.
+func readableWith(value string) map[string]string {
+	return map[string]string{
+		"REST 200": value, "REST 401": value, "REST 429": value,
+		"HTTP 200": value, "HTTP 429": value, "HTTP 403": "",
+	}
+}
+
+// crossOrigin returns a header of an API's answer of a status to a script of another
+// origin: "API STATUS".
+func crossOrigin(name string) func(*testing.T, *site, string) string {
+	return func(t *testing.T, s *site, change string) string {
+		t.Helper()
+		api, status, _ := strings.Cut(change, " ")
+		key := s.key(t, "two")
+		if status == "401" || status == "403" {
+			key = "tg_test_malformed"
+		}
+		url := map[string]string{"REST": s.rest, "HTTP": s.http}[api] + "/orders"
+		for range 3 {
+			got, header, _ := request(t, url, "X-Api-Key", key, "Origin", "https://app.example")
+			if strconv.Itoa(got) == status {
+				return header.Get(name)
+			}
+		}
+		t.Fatalf("no answer is %s", change)
+		return ""
+	}
+}
+
 var headerRows = map[string]headerRow{
 	"Retry-After": {map[string]string{"two 2": "", "two 3": "1 h", "day 2": "24 h"}, answered("Retry-After")},
 	"Ratelimit": {map[string]string{
@@ -219,12 +249,10 @@ var headerRows = map[string]headerRow{
 		"two 1": "application/json", "malformed": "application/problem+json",
 		"two 3": "application/problem+json",
 	}, answered("Content-Type")},
-	"Access-Control-Allow-Origin": {map[string]string{"two 1": "", "malformed": "*", "two 3": "*"},
-		answered("Access-Control-Allow-Origin")},
-	"Access-Control-Expose-Headers": {map[string]string{
-		"two 1": "", "malformed": "Retry-After,RateLimit,RateLimit-Policy",
-		"two 3": "Retry-After,RateLimit,RateLimit-Policy",
-	}, answered("Access-Control-Expose-Headers")},
+	"Access-Control-Allow-Origin": {readableWith("*"), crossOrigin("Access-Control-Allow-Origin")},
+	"Access-Control-Expose-Headers": {
+		readableWith("Retry-After,RateLimit,RateLimit-Policy"), crossOrigin("Access-Control-Expose-Headers"),
+	},
 	"X-Api-Key": {map[string]string{"a key": "200", "tg_test_malformed": "401"}, readFrom("X-Api-Key", "")},
 	"Authorization": {map[string]string{
 		"a key": "200", "a JWT": "200", "malformed": "401", "a machine token": "200", "tga_malformed": "401",

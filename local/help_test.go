@@ -55,8 +55,8 @@ func TestScriptHelpListsTheFlags(t *testing.T) {
 	var o options
 	o.flags().VisitAll(func(f *flag.Flag) {
 		checkListedOnce(t, "scripts/run -h", names, f.Name)
-		stated := regexp.MustCompile(`(?m)^ +-` + f.Name + `\b(.*\n {20,})*.*\b` +
-			regexp.QuoteMeta(f.DefValue) + `\b`)
+		stated := regexp.MustCompile(`(?m)^ +-` + f.Name + `\b(.*\n {20,})*.* ` +
+			regexp.QuoteMeta(f.DefValue) + `(?:[;,. ]|$)`)
 		if f.Name != "bin" && f.DefValue != "" && f.DefValue != "false" && !stated.Match(out) {
 			t.Errorf("scripts/run -h does not have the default of -%s, %s", f.Name, f.DefValue)
 		}

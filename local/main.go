@@ -73,7 +73,8 @@ func serve(ctx context.Context, o options, getenv func(string) string, out, errO
 		return err
 	}
 	defer functions.close()
-	servers, err := startServers(listeners, functions.invokers(), slog.New(slog.NewTextHandler(errOut, nil)))
+	log := slog.New(slog.NewTextHandler(errOut, nil))
+	servers, err := startServers(listeners, functions.invokers(), o.corsOrigin, log)
 	if err != nil {
 		return err
 	}

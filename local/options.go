@@ -9,9 +9,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
+
+	"tidegate/local/gateway"
 )
 
 // options are the flags.
@@ -21,6 +24,7 @@ type options struct {
 	readyFile         string
 	bin               string
 	httpDeny          string // HTTP_API_DENY
+	corsOrigin        string // an origin, gateway.AnyOrigin or gateway.NoOrigin
 	environments      int
 	noFreeze          bool
 	verbose           bool
@@ -39,6 +43,8 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.httpDeny, "http-deny", "deny",
 		"what the HTTP API answers over a limit: deny (403), or context: its backend runs the middleware, "+
 			"which answers 429")
+	f.StringVar(&o.corsOrigin, "cors-origin", gateway.AnyOrigin,
+		"`origin` whose scripts may read answers in a browser: one, * or none")
 	f.StringVar(&o.valkey, "valkey", "",
 		"`URL` of a Valkey, or auto to start the valkey-server found on PATH; empty runs one in process "+
 			"(miniredis)")
@@ -76,6 +82,10 @@ func (o *options) validate() error {
 	if o.httpDeny != "deny" && o.httpDeny != denyInContext {
 		return fmt.Errorf("-http-deny %s: must be deny or context", o.httpDeny)
 	}
+	if !validOrigin.MatchString(o.corsOrigin) {
+		return fmt.Errorf("-cors-origin %s: must be an origin such as http://127.0.0.1:3000, * or none",
+			o.corsOrigin)
+	}
 	if o.environments < 1 || o.environments > maxEnvironments {
 		return fmt.Errorf("-environments %d: must be 1 to %d", o.environments, maxEnvironments)
 	}
@@ -110,6 +120,9 @@ func binFolder() string {
 	}
 	return filepath.Dir(program)
 }
+
+// validOrigin matches what the stack's flag corsOrigin takes.
+var validOrigin = regexp.MustCompile(`^(\*|none|https?://[a-z0-9.-]+(:\d{1,5})?)$`)
 
 type flagAddress struct{ flag, address string }
 

@@ -226,6 +226,7 @@ func TestRunFails(t *testing.T) {
 		{"port out of range", []string{"-http", "127.0.0.1:70000"}, 2, "-http 127.0.0.1:70000: port"},
 		{"valkey is no URL", []string{"-valkey", "localhost:6379"}, 2, "-valkey"},
 		{"no such answer", []string{"-http-deny", "429"}, 2, "-http-deny 429: must be deny or context"},
+		{"no origin", []string{"-cors-origin", "app.example"}, 2, "-cors-origin app.example: must be an origin"},
 		{"no environments", []string{"-environments", "0"}, 2, "-environments 0"},
 		{"no functions", []string{"-bin", t.TempDir()}, 2, "./scripts/run builds it"},
 		{"ready file in no folder", []string{"-ready-file", filepath.Join(broken, "no", "ready.json")},

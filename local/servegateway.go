@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 
+	"tidegate/local/gateway"
 	"tidegate/local/remote"
 )
 
@@ -52,7 +53,8 @@ func serveGateway(ctx context.Context, args []string, io stdio) error {
 	defer listeners.close()
 	pools := newPools(g.check, g.admin, g.backend)
 	defer pools.close()
-	servers, err := startServers(listeners, pools.invokers(), slog.New(slog.NewTextHandler(io.errOut, nil)))
+	log := slog.New(slog.NewTextHandler(io.errOut, nil))
+	servers, err := startServers(listeners, pools.invokers(), gateway.AnyOrigin, log)
 	if err != nil {
 		return err
 	}

@@ -25,12 +25,14 @@ type servers struct {
 	failed chan error
 }
 
-// startServers puts the gateways in front of the functions, set up as the deployed ones.
-func startServers(l *listeners, f invokers, log *slog.Logger) (*servers, error) {
+// startServers puts the gateways in front of the functions, set up as the deployed ones
+// with this corsOrigin.
+func startServers(l *listeners, f invokers, corsOrigin string, log *slog.Logger) (*servers, error) {
 	rules, err := gateway.Deployed()
 	if err != nil {
 		return nil, fmt.Errorf("set up the gateways: %w", err)
 	}
+	rules.OpenTo(corsOrigin)
 	s := &servers{failed: make(chan error, 3)}
 	s.start(l.rest, &gateway.REST{
 		Authorizer:      f.check,
@@ -48,6 +50,7 @@ func startServers(l *listeners, f invokers, log *slog.Logger) (*servers, error) 
 		IdentityHeaders:    rules.HTTP.IdentityHeaders,
 		Integration:        f.httpBackend,
 		ResponseParameters: rules.HTTP.ResponseParameters,
+		CORS:               rules.HTTP.CORS,
 		Log:                log.With("api", "http"),
 	})
 	s.start(l.admin, &gateway.HTTP{Integration: f.admin, APIID: "localadmin", Log: log.With("api", "admin")})

@@ -3,6 +3,7 @@
 package echo
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,7 +12,11 @@ import (
 
 // Backend answers every request with 200 and a JSON object of method, path and authorizer
 // context. It reads both payload formats.
-type Backend struct{}
+type Backend struct {
+	// Origin is whose scripts may read the answers in a browser: an origin, "*" or
+	// "none". Empty means "*".
+	Origin string
+}
 
 // event is what the backend reads of payload formats 1.0 and 2.0.
 type event struct {
@@ -33,13 +38,14 @@ type Answer struct {
 }
 
 // Invoke handles one proxy event.
-func (Backend) Invoke(_ context.Context, payload []byte) ([]byte, error) {
+func (b Backend) Invoke(_ context.Context, payload []byte) ([]byte, error) {
 	var e event
 	if err := json.Unmarshal(payload, &e); err != nil {
 		return nil, fmt.Errorf("echo: decode the event: %w", err)
 	}
 	a := Answer{Method: e.HTTPMethod, Path: e.Path, Authorizer: e.RequestContext.Authorizer}
 	headers := map[string]string{"Content-Type": "application/json", "Cache-Control": "no-store"}
+	b.addCORS(headers)
 	if e.Version == "2.0" {
 		a = Answer{Method: e.RequestContext.HTTP.Method, Path: e.RawPath}
 		a.Authorizer, _ = e.RequestContext.Authorizer["lambda"].(map[string]any)
@@ -52,6 +58,20 @@ func (Backend) Invoke(_ context.Context, payload []byte) ([]byte, error) {
 	}
 	return json.Marshal(map[string]any{"statusCode": http.StatusOK, "headers": headers,
 		"body": string(body) + "\n"})
+}
+
+// addCORS does what the backend of a REST API has to do itself. An HTTP API with a CORS
+// configuration puts its own headers in place of these.
+func (b Backend) addCORS(headers map[string]string) {
+	origin := cmp.Or(b.Origin, "*")
+	if origin == "none" {
+		return
+	}
+	headers["Access-Control-Allow-Origin"] = origin
+	headers["Access-Control-Expose-Headers"] = "Retry-After,RateLimit,RateLimit-Policy"
+	if origin != "*" {
+		headers["Vary"] = "Origin"
+	}
 }
 
 // addRateLimit does what every backend of a REST API has to do itself: a proxy

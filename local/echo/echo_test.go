@@ -32,15 +32,15 @@ func TestBackend(t *testing.T) {
 		event   any
 		headers map[string]string
 	}{
-		"REST": {rest, map[string]string{"Content-Type": "application/json", "Cache-Control": "no-store",
-			"RateLimit": "r", "RateLimit-Policy": "p"}},
-		"HTTP": {httpAPI, map[string]string{"Content-Type": "application/json", "Cache-Control": "no-store"}},
+		"REST": {rest, map[string]string{"RateLimit": "r", "RateLimit-Policy": "p"}},
+		"HTTP": {httpAPI, map[string]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response := invoke(t, c.event)
+			response := invoke(t, echo.Backend{Origin: "none"}, c.event)
 			if response.StatusCode != http.StatusOK {
 				t.Errorf("status %d", response.StatusCode)
 			}
+			c.headers["Content-Type"], c.headers["Cache-Control"] = "application/json", "no-store"
 			if diff := cmp.Diff(c.headers, response.Headers); diff != "" {
 				t.Error(diff)
 			}
@@ -57,9 +57,27 @@ func TestBackend(t *testing.T) {
 
 // Without an authorizer there is no context and no RateLimit field.
 func TestBackendWithoutAuthorizer(t *testing.T) {
-	response := invoke(t, events.APIGatewayProxyRequest{HTTPMethod: "GET", Path: "/"})
+	response := invoke(t, echo.Backend{}, events.APIGatewayProxyRequest{HTTPMethod: "GET", Path: "/"})
 	if _, there := response.Headers["RateLimit"]; there || response.StatusCode != http.StatusOK {
 		t.Errorf("got %+v", response)
+	}
+}
+
+// Scripts of the configured origin may read the answers: of any when none is given.
+func TestBackendCORS(t *testing.T) {
+	const exposed = "Retry-After,RateLimit,RateLimit-Policy"
+	for origin, want := range map[string][3]string{
+		"":                    {"*", exposed, ""},
+		"*":                   {"*", exposed, ""},
+		"https://app.example": {"https://app.example", exposed, "Origin"},
+		"none":                {},
+	} {
+		event := events.APIGatewayProxyRequest{HTTPMethod: "GET", Path: "/"}
+		h := invoke(t, echo.Backend{Origin: origin}, event).Headers
+		got := [3]string{h["Access-Control-Allow-Origin"], h["Access-Control-Expose-Headers"], h["Vary"]}
+		if got != want {
+			t.Errorf("%q: %q, want %q", origin, got, want)
+		}
 	}
 }
 
@@ -69,13 +87,13 @@ func TestBackendRefusesWhatIsNoEvent(t *testing.T) {
 	}
 }
 
-func invoke(t *testing.T, event any) events.APIGatewayProxyResponse {
+func invoke(t *testing.T, backend echo.Backend, event any) events.APIGatewayProxyResponse {
 	t.Helper()
 	payload, err := json.Marshal(event)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := echo.Backend{}.Invoke(t.Context(), payload)
+	out, err := backend.Invoke(t.Context(), payload)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,14 +6,20 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/akrylysov/algnhsa"
 	"github.com/chromedp/chromedp"
 
 	"tidegate/internal/testing/browsertest"
+	"tidegate/local/echo"
+	"tidegate/local/gateway"
 	"tidegate/web/middleware"
 )
 
 const deniedContext = `{"denied":true,"rateLimit":"\"default\";r=0;t=7","rateLimitPolicy":"\"default\";q=10;w=10","retryAfter":"7",
 	"message":"Wait.","violatedPolicies":"[]","violatedPolicy":"default","problemType":"about:blank"}`
+
+const allowedContext = `{"denied":false,"rateLimit":"\"default\";r=9;t=1",
+	"rateLimitPolicy":"\"default\";q=10;w=10"}`
 
 // read is what a script of a page sees of an answer of another origin.
 type read struct {
@@ -23,8 +29,9 @@ type read struct {
 }
 
 // A script of another origin reads the status, Retry-After and RateLimit of a 401 and a
-// 429 of a REST API and of the middleware. It reads nothing where CORS is off, or open to
-// another origin alone.
+// 429 of a REST API, of the middleware, and of an HTTP API before it, and of a 200 of
+// both APIs. It reads nothing where CORS is off, or open to another origin alone, nor
+// the 403 of an HTTP API.
 func TestBrowsersReadDenials(t *testing.T) {
 	tab := browsertest.Start(t)
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -35,20 +42,31 @@ func TestBrowsersReadDenials(t *testing.T) {
 		t.Fatal(err)
 	}
 	denies := &fake{answer: policyAnswer("Deny", "*", deniedContext)}
+	allows := &fake{answer: policyAnswer("Allow", "*", allowedContext)}
 	over := read{Status: 429, Retry: "7", RateLimit: `"default";r=0;t=7`}
+	allowed := read{Status: 200, RateLimit: `"default";r=9;t=1`}
+	const another = "https://other.example"
 	for name, c := range map[string]struct {
 		api  http.Handler
 		want read
 	}{
-		"429": {openREST(t, denies, "*"), over},
-		"401": {openREST(t, &fake{err: reported("Unauthorized")}, "*"),
-			read{Status: 401}},
+		"200":                     {openREST(t, allows, "*"), allowed},
+		"200, off":                {openREST(t, allows, "none"), read{Failed: true}},
+		"429":                     {openREST(t, denies, "*"), over},
+		"401":                     {openREST(t, &fake{err: reported("Unauthorized")}, "*"), read{Status: 401}},
 		"429 for the page":        {openREST(t, denies, page.URL), over},
-		"429 for another":         {openREST(t, denies, "https://other.example"), read{Failed: true}},
-		"429, off":                {openREST(t, denies, ""), read{Failed: true}},
+		"429 for another":         {openREST(t, denies, another), read{Failed: true}},
+		"429, off":                {openREST(t, denies, "none"), read{Failed: true}},
+		"HTTP 200":                {openHTTP(t, authorizing(allowedContext), "*"), allowed},
+		"HTTP 200 for the page":   {openHTTP(t, authorizing(allowedContext), page.URL), allowed},
+		"HTTP 200 for another":    {openHTTP(t, authorizing(allowedContext), another), read{Failed: true}},
+		"HTTP 200, off":           {openHTTP(t, authorizing(allowedContext), "none"), read{Failed: true}},
+		"HTTP 429":                {openHTTP(t, authorizing(deniedContext), "*"), over},
+		"HTTP 429 for another":    {openHTTP(t, authorizing(deniedContext), another), read{Failed: true}},
+		"HTTP 403":                {openHTTP(t, &fake{answer: `{"isAuthorized":false}`}, "*"), read{Failed: true}},
 		"middleware":              {refusing(nil), over},
 		"middleware for the page": {refusing([]string{"https://other.example", page.URL}), over},
-		"middleware for another":  {refusing([]string{"https://other.example"}), read{Failed: true}},
+		"middleware for another":  {refusing([]string{another}), read{Failed: true}},
 		"middleware, off":         {refusing([]string{}), read{Failed: true}},
 	} {
 		server := httptest.NewServer(c.api)
@@ -63,20 +81,34 @@ func TestBrowsersReadDenials(t *testing.T) {
 	}
 }
 
-// openREST is the deployed REST API, its answers open to an origin; to none when that is
-// empty.
+// openREST is the deployed REST API before the echo backend, with answers that are open
+// to an origin.
 func openREST(t *testing.T, authorizer *fake, origin string) http.Handler {
 	t.Helper()
-	rules := deployed(t).REST
-	api := newREST(authorizer, &fake{answer: okAnswer})
-	api.Responses, api.Preflight = rules.Responses, rules.Preflight
-	for _, r := range api.Responses {
-		const name = "gatewayresponse.header.Access-Control-Allow-Origin"
-		if r.ResponseParameters[name] = "'" + origin + "'"; origin == "" {
-			delete(r.ResponseParameters, name)
-		}
+	rules := deployed(t)
+	rules.OpenTo(origin)
+	return &gateway.REST{
+		Authorizer: authorizer, Integration: echo.Backend{Origin: origin},
+		Responses: rules.REST.Responses, Preflight: rules.REST.Preflight,
 	}
-	return api
+}
+
+// openHTTP is the deployed HTTP API before a backend that runs the middleware, with
+// answers that are open to an origin.
+func openHTTP(t *testing.T, authorizer *fake, origin string) http.Handler {
+	t.Helper()
+	rules := deployed(t)
+	rules.OpenTo(origin)
+	limits := middleware.Middleware{AllowOrigins: []string{}, Source: func(r *http.Request) map[string]any {
+		event, _ := algnhsa.APIGatewayV2RequestFromContext(r.Context())
+		return event.RequestContext.Authorizer.Lambda
+	}}
+	backend := limits.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	return &gateway.HTTP{
+		Authorizer: authorizer, Simple: true,
+		ResponseParameters: rules.HTTP.ResponseParameters, CORS: rules.HTTP.CORS,
+		Integration: algnhsa.New(backend, &algnhsa.Options{RequestType: algnhsa.RequestTypeAPIGatewayV2}),
+	}
 }
 
 // refusing is a backend whose middleware refuses every call, behind an API that answers

@@ -8,9 +8,9 @@
 // canonical form whatever the client wrote, and X-Forwarded-Proto says http when no TLS
 // is in use.
 //
-// Less than AWS does: one resource or route for all paths; of IAM only Effect, Action and
-// Resource, so a policy with Condition, NotAction or NotResource is answered 500 instead
-// of being evaluated; no usage plans, throttles or caches.
+// Less than AWS does: one resource or route for all paths and methods; of IAM only
+// Effect, Action and Resource, so a policy with Condition, NotAction or NotResource is
+// answered 500 instead of being evaluated; no usage plans, throttles or caches.
 package gateway
 
 import (

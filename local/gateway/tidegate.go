@@ -33,6 +33,7 @@ type HTTPRules struct {
 	Simple             bool
 	IdentityHeaders    []string
 	ResponseParameters map[int]Mapping
+	CORS               *CORS
 }
 
 // Deployed are the rules that the stack in infra deploys with its example APIs: what is
@@ -70,6 +71,7 @@ const (
 	restMethod      = "AWS::ApiGateway::Method"
 	httpAuthorizer  = "AWS::ApiGatewayV2::Authorizer"
 	httpIntegration = "AWS::ApiGatewayV2::Integration"
+	httpRoute       = "AWS::ApiGatewayV2::Route"
 )
 
 // properties decodes those of every resource of a type, in order of their ids.
@@ -188,6 +190,7 @@ func identityHeaders(sources ...string) []string {
 
 func (t template) http() (HTTPRules, error) {
 	a, err := one[struct {
+		APIID                          reference `json:"ApiId"`
 		AuthorizerPayloadFormatVersion string
 		EnableSimpleResponses          bool
 		IdentitySource                 []string
@@ -206,8 +209,10 @@ func (t template) http() (HTTPRules, error) {
 		return HTTPRules{}, fmt.Errorf("%s: payload format %q is not emulated", httpAuthorizer,
 			a.AuthorizerPayloadFormatVersion)
 	}
-	rules.ResponseParameters, err = t.responseParameters()
-	return rules, err
+	responses, responsesErr := t.responseParameters()
+	cors, corsErr := t.cors(a.APIID)
+	rules.ResponseParameters, rules.CORS = responses, cors
+	return rules, errors.Join(responsesErr, corsErr)
 }
 
 // responseParameters are those of the one integration that has any.

@@ -90,6 +90,7 @@ func TestReadTemplateRefusesWhatItDoesNotEmulate(t *testing.T) {
 		"another type": {`"Type": "REQUEST"`, `"Type": "COGNITO_USER_POOLS"`, "not emulated"},
 		"another format": {`"AuthorizerPayloadFormatVersion": "2.0"`,
 			`"AuthorizerPayloadFormatVersion": "3.0"`, "not emulated"},
+		"no preflight":     {`"RouteKey": "GET /{proxy+}"`, `"RouteKey": "ANY /{proxy+}"`, "refuses preflights"},
 		"no authorizer":    {"AWS::ApiGateway::Authorizer", "AWS::Other", "0 resources"},
 		"status no number": {`"StatusCode": "429"`, `"StatusCode": "many"`, "status code"},
 		"no JSON":          {"{", "", "read template"},
