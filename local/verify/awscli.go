@@ -87,6 +87,27 @@ func awsProbe(needs need, args func(*session) []string) *probe {
 	return p
 }
 
+// whereFound skips rows, with a reason, where what a command asks for is not there.
+func whereFound(p *probe, reason string) *probe {
+	run := p.run
+	p.run = func(ctx context.Context, s *session) evidence {
+		e := run(ctx, s)
+		if err := e.last().err; err != nil && strings.Contains(err.Error(), "ResourceNotFoundException") {
+			return evidence{reason: reason}
+		}
+		return e
+	}
+	return p
+}
+
+// executionLog names the log group in which API Gateway tells the steps of a REST API's
+// requests.
+func executionLog(rest string) string {
+	_, path, _ := strings.Cut(strings.TrimPrefix(rest, "https://"), "/")
+	stage, _, _ := strings.Cut(path, "/")
+	return "API-Gateway-Execution-Logs_" + apiID(rest) + "/" + stage
+}
+
 const shownAPI = "https://id.execute-api.region.amazonaws.com"
 
 var (
@@ -124,6 +145,11 @@ var (
 		return []string{"apigatewayv2", "get-authorizers", "--api-id", apiID(s.http), "--query",
 			"Items[].{ttl: AuthorizerResultTtlInSeconds, source: IdentitySource, type: AuthorizerType}"}
 	})
+	awsUsagePlan = whereFound(awsProbe(needRESTID, func(s *session) []string {
+		return []string{"logs", "filter-log-events", "--log-group-name", executionLog(s.rest),
+			"--start-time", fmt.Sprint(s.began.UnixMilli()), "--max-items", "100",
+			"--filter-pattern", `?"Starting authorizer" ?"Verifying Usage Plan"`, "--query", "events[].message"}
+	}), "the REST API's stage writes no execution log: turn it on for the stage, level INFO")
 	awsMetric = awsProbe(0, func(*session) []string {
 		return []string{"cloudwatch", "list-metrics", "--namespace", "AWS/ElastiCache",
 			"--metric-name", "ElastiCacheProcessingUnits", "--query", "Metrics[].Dimensions[].[Name, Value]"}

@@ -68,6 +68,7 @@ func newFake() *fake {
 			"lambda get-function-configuration": `"` + fakePep + `"`,
 			"logs describe-log-groups":          `[["/tidegate/dev/check", "arn:aws:kms:key"], ["/tidegate/dev/admin", "arn:aws:kms:key"]]`,
 			"logs filter-log-events":            `["{\"level\":\"INFO\",\"msg\":\"REPORT of nothing\"}"]`,
+			"execution log":                     fakeSteps,
 			"apigateway get-authorizers":        `[{"ttl": 0, "source": "", "type": "REQUEST"}]`,
 			"apigatewayv2 get-authorizers":      `[{"ttl": 0, "source": [], "type": "REQUEST"}]`,
 			"apigateway get-gateway-response":   fakeParameters,
@@ -76,6 +77,13 @@ func newFake() *fake {
 		},
 	}
 }
+
+// notFound is the output of a command that asks for what is not there.
+const notFound = "not found"
+
+const fakeSteps = `["Starting authorizer: a1 for request: 0-a", "Starting authorizer: a1 for request: 0-b",
+	"Verifying Usage Plan for request: 0-b. API Key:  API Stage: rest123/prod",
+	"Verifying Usage Plan for request: 0-a. API Key:  API Stage: rest123/prod"]`
 
 const fakeParameters = `{"gatewayresponse.header.Retry-After": "context.authorizer.retryAfter", "gatewayresponse.header.RateLimit":
 	"context.authorizer.rateLimit", "gatewayresponse.header.RateLimit-Policy": "context.authorizer.rateLimitPolicy"}`
@@ -183,9 +191,14 @@ func (f *fake) http(r *http.Request, path string, a *fakeAnswer) {
 	switch key := r.Header.Get("X-Api-Key"); {
 	case len(r.Header.Get("A")) > 10_240:
 		a.status = http.StatusRequestHeaderFieldsTooLarge
+	case r.Method == http.MethodOptions:
+		a.status = http.StatusNoContent
+		a.set("Access-Control-Allow-Origin", "*", "Access-Control-Allow-Headers", "Authorization,X-Api-Key")
 	case key != fakeKey:
 		a.status, a.body = http.StatusForbidden, `{"message":"Forbidden"}`
 	default:
+		a.set("Access-Control-Allow-Origin", "*",
+			"Access-Control-Expose-Headers", "Retry-After,RateLimit,RateLimit-Policy")
 		remaining, wait, policy := f.take()
 		switch {
 		case wait == 0:
@@ -261,7 +274,14 @@ func (f *fake) aws(_ context.Context, args ...string) ([]byte, error) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	f.ran = append(f.ran, args)
-	out, known := f.commands[args[0]+" "+args[1]]
+	command := args[0] + " " + args[1]
+	if strings.HasPrefix(args[3], "API-Gateway-Execution-Logs_rest123/prod") {
+		command = "execution log"
+	}
+	out, known := f.commands[command]
+	if out == notFound {
+		return nil, fmt.Errorf("aws %s: An error occurred (ResourceNotFoundException)", command)
+	}
 	if !known {
 		return nil, fmt.Errorf("no command %q", args)
 	}

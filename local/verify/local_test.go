@@ -73,37 +73,84 @@ type site struct {
 // startLocal runs the gateways on a Valkey of their own until the test ends.
 func startLocal(t *testing.T, flags ...string) site {
 	t.Helper()
-	started.Store(true)
-	dir, err := built()
+	valkey := valkeytest.Start(t)
+	g := &gateways{}
+	s, err := g.start(t, append(flags, "-valkey", valkey)...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	valkey := valkeytest.Start(t)
-	ready := filepath.Join(t.TempDir(), "ready.json")
-	cmd := exec.Command(filepath.Join(dir, "local"),
-		append(flags, "-bin", dir, "-valkey", valkey, "-ready-file", ready,
-			"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0")...)
-	cmd.Env = append(os.Environ(), "KEY_PEPPER="+localPepper)
-	var log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &log, &log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	t.Cleanup(func() { g.stop(t) })
+	s.token = machineToken(t, valkey)
+	return s
+}
+
+// gateways is the program of ./scripts/run at work.
+type gateways struct {
+	process *os.Process
+	log     bytes.Buffer  // whole once it has ended
+	ended   chan struct{} // closed at its end
+	err     error         // of its end
+}
+
+// start returns when the program is ready, or has ended before.
+func (g *gateways) start(t *testing.T, flags ...string) (site, error) {
+	t.Helper()
+	started.Store(true)
+	dir, err := built()
+	if err != nil {
+		return site{}, err
 	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		kill := time.AfterFunc(waiting.Patience, func() { _ = cmd.Process.Kill() })
-		defer kill.Stop()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the gateways ended with %v\n%s", err, log.Bytes())
-		}
-	})
+	ready := filepath.Join(t.TempDir(), "ready.json")
+	cmd := exec.Command(filepath.Join(dir, "local"), append(flags, "-bin", dir, "-ready-file", ready,
+		"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0")...)
+	cmd.Env = append(os.Environ(), "KEY_PEPPER="+localPepper)
+	cmd.Stdout, cmd.Stderr = &g.log, &g.log
+	if err := cmd.Start(); err != nil {
+		return site{}, err
+	}
+	g.process, g.ended = cmd.Process, make(chan struct{})
+	go func() {
+		g.err = cmd.Wait()
+		close(g.ended)
+	}()
 	var s site
 	waiting.Until(t, "the ready file", func() bool {
 		text, err := os.ReadFile(ready)
-		return err == nil && json.Unmarshal(text, &s) == nil
+		return g.hasEnded() || err == nil && json.Unmarshal(text, &s) == nil
 	})
-	s.token = machineToken(t, valkey)
-	return s
+	if g.hasEnded() {
+		return site{}, fmt.Errorf("the gateways ended before they were ready: %w\n%s", g.err, g.log.Bytes())
+	}
+	return s, nil
+}
+
+func (g *gateways) hasEnded() bool {
+	select {
+	case <-g.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+func (g *gateways) stop(t *testing.T) {
+	_ = g.process.Signal(syscall.SIGTERM)
+	kill := time.AfterFunc(waiting.Patience, func() { _ = g.process.Kill() })
+	defer kill.Stop()
+	<-g.ended
+	if g.err != nil {
+		t.Errorf("the gateways ended with %v\n%s", g.err, g.log.Bytes())
+	}
+}
+
+// Gateways that cannot start are not waited for: what they said is reported.
+func TestGatewaysThatEnd(t *testing.T) {
+	t.Parallel()
+	g := &gateways{}
+	const why = "exit status 2\nrun: -http-deny 429: must be"
+	if _, err := g.start(t, "-http-deny", "429"); err == nil || !strings.Contains(err.Error(), why) {
+		t.Error(err)
+	}
 }
 
 func machineToken(t *testing.T, url string) string {
@@ -162,6 +209,19 @@ func TestLocalGateways(t *testing.T) {
 		if skips := notLocal(row.ID) || true429; (row.Verdict == skipped) != skips {
 			t.Errorf("%s: %s %s", row.ID, row.Verdict, row.Reason)
 		}
+	}
+}
+
+// With CORS off, the rows about browsers differ, and no others.
+func TestLocalGatewaysWithoutCORS(t *testing.T) {
+	t.Parallel()
+	s := startLocal(t, "-cors-origin", "none", "-http-deny", "context")
+	out, r, _ := s.run(t, [3]string{s.REST, s.HTTP, s.Admin})
+	want := []string{
+		"rest-401-cors", "rest-preflight", "rest-429-cors", "http-preflight", "http-cors", "http-429-cors",
+	}
+	if got := r.with(differs); !slices.Equal(got, want) {
+		t.Errorf("%q differ, want %q\n%s", got, want, out)
 	}
 }
 

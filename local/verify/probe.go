@@ -124,10 +124,10 @@ func (s *session) collect(ctx context.Context, progress io.Writer) *report {
 var probes = []*probe{
 	restKey, restOpen, restBadKey, restPreflight, restPath, restLongPath, restLongARN, restHeaders,
 	restOver, restAgain,
-	httpKey, httpOpen, httpBadKey, httpPath, httpHeaders, httpOver,
+	httpKey, httpOpen, httpBadKey, httpPreflight, httpPath, httpHeaders, httpOver,
 	edits,
 	dashRoot, dashLogin, dashStatic, dashHealth, dashAPI, dashToken,
 	restFlood, dashFlood,
 	awsStack, awsUser, awsPepper, awsLogKey, awsLogLines,
-	awsRESTAuthorizer, awsDenied, awsHTTPAuthorizer, awsMetric, awsAlarm,
+	awsRESTAuthorizer, awsDenied, awsHTTPAuthorizer, awsUsagePlan, awsMetric, awsAlarm,
 }

@@ -49,13 +49,8 @@ var (
 	restHeaders = openProbe("GET REST/verify with a header of 11,000 bytes", needREST, large)
 	httpHeaders = openProbe("GET HTTP/verify with a header of 11,000 bytes", needHTTP, large)
 
-	restPreflight = openProbe("OPTIONS REST/verify as a browser asks before it sends a key", needREST, call{
-		method: http.MethodOptions, header: map[string]string{
-			"Origin":                         someOrigin,
-			"Access-Control-Request-Method":  http.MethodGet,
-			"Access-Control-Request-Headers": "x-api-key",
-		},
-	})
+	restPreflight = openProbe("OPTIONS REST/verify as a browser asks before it sends a key", needREST, preflight)
+	httpPreflight = openProbe("OPTIONS HTTP/verify as a browser asks before it sends a key", needHTTP, preflight)
 )
 
 // mostToDenial bounds the calls of useUp.
@@ -69,6 +64,11 @@ var (
 	asBrowser = call{header: map[string]string{"Origin": someOrigin}}
 	wrong     = call{header: map[string]string{"X-Api-Key": "tg_verify_wrong"}}
 	large     = call{header: map[string]string{"A": strings.Repeat("a", 11_000)}}
+	preflight = call{method: http.MethodOptions, header: map[string]string{
+		"Origin":                         someOrigin,
+		"Access-Control-Request-Method":  http.MethodGet,
+		"Access-Control-Request-Headers": "x-api-key",
+	}}
 )
 
 func long(n int) string { return "/" + strings.Repeat("l", n) }

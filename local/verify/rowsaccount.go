@@ -95,6 +95,18 @@ var accountRows = []row{
 		advice:   "Set the TTL to 0 and take the source out.",
 	},
 	{
+		id:     "usage-plan",
+		what:   "A usage plan is verified after the authorizer",
+		source: "AWS knowledge centre, API Gateway logs",
+		how: "`aws logs filter-log-events` of the REST API's execution log since verify began, where " +
+			"the stage writes one",
+		expected: "for each request `Starting authorizer`, then `Verifying Usage Plan`",
+		probe:    awsUsagePlan,
+		check:    planAfterAuthorizer,
+		advice: "A call that a plan refuses is not counted here, and costs no check: report it, and " +
+			"go by that where you have both.",
+	},
+	{
 		id:   "cache-metric",
 		what: "CloudWatch's dimension for serverless caches",
 		source: "ElastiCache user guide, Metrics for serverless; the dimension's spelling has no " +
@@ -211,6 +223,40 @@ func mapsHeaders(e evidence) outcome {
 		}
 	}
 	return pass("all three")
+}
+
+// stepOfRequest matches a line of an execution log.
+var stepOfRequest = regexp.MustCompile(
+	`(Starting authorizer|Verifying Usage Plan).* for request: ([0-9a-f-]+)`)
+
+// planAfterAuthorizer reads the two steps of each request in the order of the log.
+func planAfterAuthorizer(e evidence) outcome {
+	var lines []string
+	if err := json.Unmarshal([]byte(e.output), &lines); err != nil {
+		return differ("not a list: " + err.Error())
+	}
+	steps := map[string][]string{}
+	both := 0
+	for _, line := range lines {
+		found := stepOfRequest.FindStringSubmatch(line)
+		if found == nil {
+			continue
+		}
+		steps[found[2]] = append(steps[found[2]], found[1])
+	}
+	for request, order := range steps {
+		if len(order) < 2 {
+			continue
+		}
+		both++
+		if order[0] != "Starting authorizer" {
+			return differ(strings.Join(order, ", then ") + ", for request " + request)
+		}
+	}
+	if both == 0 {
+		return skip("the execution log has no request with both steps yet")
+	}
+	return pass(fmt.Sprintf("in %d requests", both))
 }
 
 func cacheDimension(e evidence) outcome {

@@ -53,6 +53,29 @@ var httpRows = []row{
 		advice: "Add them in the backend, as the middleware does, and take the mappings out.",
 	},
 	{
+		id:   "http-preflight",
+		what: "A browser's preflight needs no key",
+		source: guide + "Configure CORS for HTTP APIs: API Gateway answers OPTIONS itself where no " +
+			"route takes it",
+		how:      "`OPTIONS $HTTP/verify` with the headers of a preflight",
+		expected: "200 or 204, `x-api-key` allowed",
+		probe:    httpPreflight,
+		check:    all(status(http.StatusOK, http.StatusNoContent), allowsKey),
+		advice: "Wanted with `-c corsOrigin=none`. Otherwise take OPTIONS out of the routes with the " +
+			"authorizer, see *Browsers* in docs/attach.md.",
+	},
+	{
+		id:       "http-cors",
+		what:     "CORS headers of an allowed answer, by the API's configuration",
+		source:   guide + "Configure CORS for HTTP APIs: they are added to an integration's response",
+		how:      "`GET $HTTP/verify` with the key and `Origin`",
+		expected: "Access-Control-Allow-Origin; Retry-After and both fields exposed",
+		probe:    httpKey,
+		check:    on(http.StatusOK, readable()),
+		advice: "Wanted with `-c corsOrigin=none`. Otherwise give the API a CORS configuration, see " +
+			"*Browsers* in docs/attach.md.",
+	},
+	{
 		id:       "http-path",
 		what:     "`rawPath`, percent-encoded or not",
 		source:   unproven,
@@ -73,6 +96,18 @@ var httpRows = []row{
 		check:    status(http.StatusForbidden),
 		advice: "401: the authorizer has an identity source: take it out. 200: the route has no " +
 			"authorizer. 500: API Gateway may not invoke the function.",
+	},
+	{
+		id:   "http-403-cors",
+		what: "CORS headers of the authorizer's 403, which browsers need to read it",
+		source: guide + "Configure CORS for HTTP APIs names an integration's response alone; other " +
+			"emulators differ on a refusal",
+		how:      "the same call, with `Origin`",
+		expected: "no Access-Control-Allow-Origin",
+		probe:    httpOpen,
+		check:    on(http.StatusForbidden, unreadable),
+		advice: "Good news: scripts in browsers can read the refusals of this account. Report it, so " +
+			"that *Browsers* in docs/attach.md can say so.",
 	},
 	{
 		id:       "http-403-wrong",
@@ -139,6 +174,26 @@ var httpRows = []row{
 		advice: "Missing: map them for 429. Twice: `overwrite` did not replace what the backend set: " +
 			"take out the mappings or the middleware's fields.",
 	},
+	{
+		id:       "http-429-cors",
+		what:     "CORS headers of the true 429, by the API's configuration",
+		source:   guide + "Configure CORS for HTTP APIs: a backend's own are ignored",
+		how:      "the same call, with `Origin`",
+		expected: "Access-Control-Allow-Origin; Retry-After and both fields exposed",
+		probe:    httpOver,
+		check:    whereTrue(readable()),
+		advice: "Wanted with `-c corsOrigin=none`. Otherwise expose the three fields by the API's CORS " +
+			"configuration, see *Browsers* in docs/attach.md.",
+	},
+}
+
+// unreadable expects that a browser keeps an answer from another site's script.
+func unreadable(e evidence) outcome {
+	origin := e.last().header.Get("Access-Control-Allow-Origin")
+	if origin == "" {
+		return pass("no Access-Control-Allow-Origin")
+	}
+	return differ("Access-Control-Allow-Origin: " + origin)
 }
 
 // whereTrue makes a check of a true 429. A 403 is as good, and has none of it.

@@ -73,14 +73,14 @@ func TestPlanBoundsTheCalls(t *testing.T) {
 	}
 }
 
-// Without a token nothing is sent but GET and the preflight. With one, nothing but the
+// Without a token nothing is sent but GET and the preflights. With one, nothing but the
 // override is changed.
 func TestOnlyReads(t *testing.T) {
 	f, o := newFake(), fakeOptions()
 	f.verify(t, o)
 	override := "/limits/api/v1/keys/key-id/override"
-	if want := []string{"OPTIONS /prod/verify", "PUT " + override,
-		"DELETE " + override}; !slices.Equal(f.methods, want) {
+	want := []string{"OPTIONS /prod/verify", "OPTIONS /verify", "PUT " + override, "DELETE " + override}
+	if !slices.Equal(f.methods, want) {
 		t.Errorf("%q, want %q", f.methods, want)
 	}
 	for _, command := range f.ran {
@@ -97,7 +97,7 @@ func TestOnlyReads(t *testing.T) {
 	}
 	f, o.token = newFake(), ""
 	f.verify(t, o)
-	if want := []string{"OPTIONS /prod/verify"}; !slices.Equal(f.methods, want) {
+	if want := []string{"OPTIONS /prod/verify", "OPTIONS /verify"}; !slices.Equal(f.methods, want) {
 		t.Errorf("without a token: %q", f.methods)
 	}
 }
@@ -217,6 +217,12 @@ func TestSkips(t *testing.T) {
 			func(_ *options, f *fake) { f.true429 = false }},
 		{"a large limit", "rest-429", "the key's limit is 1000 per 10s", func(_ *options, f *fake) {
 			f.limit = 1000
+		}},
+		{"no execution log", "usage-plan", "writes no execution log", func(_ *options, f *fake) {
+			f.commands["execution log"] = notFound
+		}},
+		{"no step in the log", "usage-plan", "no request with both steps", func(_ *options, f *fake) {
+			f.commands["execution log"] = `[]`
 		}},
 		{"an override", "edit-ends", "the key has an override", func(_ *options, f *fake) {
 			f.tamper = func(_ *fake, r *http.Request, a *fakeAnswer) {
