@@ -37,10 +37,11 @@ type Props struct {
 	HTTPAPI awsapigatewayv2.IHttpApi
 	// Name is the authorizer's name. The default is that of the construct's id.
 	Name string
-	// CORSOrigin is whose scripts may read the 401 and the 429 in a browser: one origin,
-	// such as https://app.example, AnyOrigin or NoOrigin. The default is AnyOrigin: a key
-	// travels in a header that the script itself sets, never in a cookie, so that another
-	// site's script learns nothing without the key.
+	// CORSOrigin is whose scripts may read a REST API's 401 and 429 in a browser: one
+	// origin, such as https://app.example, AnyOrigin or NoOrigin. The default is
+	// AnyOrigin: a key travels in a header that the script itself sets, never in a cookie,
+	// so that another site's script learns nothing without the key. An HTTP API has its
+	// own CORS configuration, CorsPreflight, which this leaves alone.
 	CORSOrigin string
 	// OwnResponses leaves out the gateway responses of a REST API, or the response
 	// mappings of an HTTP API, for an API that has its own.
