@@ -2,6 +2,7 @@ package enforce
 
 import (
 	"context"
+	_ "embed" // the script
 	"errors"
 	"fmt"
 	"strconv"
@@ -26,23 +27,11 @@ type Explanation struct {
 	Result    Result // as Check would return it, but Remaining is as before the call
 }
 
-// tryScript makes a step and takes it back, in one. KEYS[1] the state; ARGV[1] the
-// program, ARGV[2] the cost, 0 to 1e9. Returns what limiter.ParseReply reads.
-var tryScript = sync.OnceValue(func() *valkey.Lua { return valkey.NewLuaScript(limiter.StepFunction() + tryLua) })
+//go:embed lua/try.lua
+var tryLua string
 
-const tryLua = `
-local before, ttl = call('GET', KEYS[1]), call('PTTL', KEYS[1])
-local reply = step(KEYS[1], ARGV[1], tonumber(ARGV[2]), 0)
-if before then
-  call('SET', KEYS[1], before)
-  if ttl >= 0 then -- 0 when less than a millisecond is left
-    call('PEXPIRE', KEYS[1], math.max(ttl, 1))
-  end
-else
-  call('DEL', KEYS[1])
-end
-return reply
-`
+// tryScript makes a step and undoes it.
+var tryScript = sync.OnceValue(func() *valkey.Lua { return valkey.NewLuaScript(limiter.StepFunction() + tryLua) })
 
 // Explain tells what a Check of the key's call would answer now, in an environment that
 // holds no share of leased limits. It takes nothing. Call's Kind, Subject and Secret do

@@ -89,7 +89,7 @@ func TestPartialSaysWhatIsStillCounted(t *testing.T) {
 	_, secret = w.create(t, "short", "short")
 	c := w.expect(t, call(secret).to("POST", "/chat"), "y")
 	for passed := time.Duration(0); passed < time.Millisecond; { // on the server's clock
-		passed = w.expect(t, call(secret), "y").Now.Sub(c.Now)
+		passed = w.check(t, call(secret)).Now.Sub(c.Now) // a denial is as good
 	}
 	if s := w.settle(t, c.Reservation, 3); s.Partial {
 		t.Errorf("%+v, want nothing partial", s)

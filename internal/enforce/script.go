@@ -13,13 +13,13 @@ import (
 )
 
 var (
-	//go:embed find.lua
+	//go:embed lua/find.lua
 	findLua string
-	//go:embed wide.lua
+	//go:embed lua/wide.lua
 	wideLua string
-	//go:embed current.lua
+	//go:embed lua/current.lua
 	currentLua string
-	//go:embed lease.lua
+	//go:embed lua/lease.lua
 	leaseLua string
 
 	checkScript = newScript(func() string { return limiter.Script(findLua, "return 'D' .. public .. reply") })

@@ -19,9 +19,9 @@ import (
 )
 
 var (
-	//go:embed charge.lua
+	//go:embed lua/charge.lua
 	chargeLua string
-	//go:embed settle.lua
+	//go:embed lua/settle.lua
 	settleLua string
 
 	settleScript = newScript(func() string { return limiter.StepFunction() + chargeLua + settleLua })

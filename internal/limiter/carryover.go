@@ -13,7 +13,7 @@ func (m *Model) rebuild(s *step, sections []section) {
 		st := &old.states[i]
 		// the zone of a calendar that goes is no longer known: its count stands
 		if old.sections[i].calendar == NoCalendar {
-			st.settle(old.sections[i], s.now, st.requests, nil)
+			st.advance(old.sections[i], s.now, st.requests, nil)
 		}
 		old.count = max(old.count, old.calls(i))
 	}

@@ -3,15 +3,12 @@ package limiter
 import (
 	"context"
 	"crypto/sha256"
-	_ "embed" // the scripts
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
@@ -20,75 +17,6 @@ import (
 // ErrCost means that a cost can never be taken: it is below 1 or above one of the limits.
 // Nothing was taken.
 var ErrCost = errors.New("limiter: cost out of range")
-
-var (
-	//go:embed struct.lua
-	structLua string
-	//go:embed begin.lua
-	beginLua string
-	//go:embed clock.lua
-	clockLua string
-	//go:embed state.lua
-	stateLua string
-	//go:embed common.lua
-	commonLua string
-	//go:embed single.lua
-	singleLua string
-	//go:embed logs.lua
-	logsLua string
-	//go:embed several.lua
-	severalLua string
-	//go:embed step.lua
-	sectionsLua string
-	//go:embed refund.lua
-	refundLua string
-	//go:embed store.lua
-	storeLua string
-)
-
-// Script returns the text of a Lua script that makes one step. head runs first, with the
-// server's time in the local now (microseconds), and must set the locals key, prog, cost
-// and refund, as step.lua's header says; tail runs last and finds the encoded Decision in
-// the local reply, for ParseReply.
-func Script(head, tail string) string {
-	return structLua + beginLua + clockLua + head + "\n" + ways() + tail
-}
-
-// StepFunction returns the text of Lua code that defines `local function step(key, prog,
-// cost, refund)`, for a script that makes several steps, each on a key of its own. The
-// function returns the encoded Decision, for ParseReply; its arguments are what
-// step.lua's header says, cost and refund as numbers. All steps of a script happen at one
-// instant, the local now.
-func StepFunction() string {
-	return structLua + beginLua + clockLua + "local function step(key, prog, cost, refund)\n" + ways() + "return reply\nend\n"
-}
-
-// stepLua returns the general step, for every case.
-func stepLua() string { return sectionsLua + refundLua + storeLua }
-
-// ways reads the state and makes the step in the first of the ways that knows the case;
-// every one leaves all as it was if it does not.
-func ways() string {
-	const unless = "if not reply then\n"
-	// a hint: one section
-	parts := []string{stateLua, "if #prog % 14 == 2 then\ndo\n", commonLua, "end\n", unless, singleLua, "end\nelse\n"}
-	for count := 2; count <= mostCounters; count++ {
-		parts = append(parts, counters(count))
-	}
-	return strings.Join(append(parts, unless, logsLua, "end\nend\n", unless, severalLua, "end\n", unless, stepLua(), "end\n"), "")
-}
-
-// takeHead reads the key, the program, the cost and what ARGV[3] says of it.
-const takeHead = "local key, prog, cost, refund = KEYS[1], ARGV[1], 1, 0\n" +
-	"if ARGV[2] ~= '1' or ARGV[3] == '-1' then cost, refund = tonumber(ARGV[2]), tonumber(ARGV[3]) end"
-
-var takeScript = sync.OnceValue(func() *valkey.Lua { return valkey.NewLuaScript(TakeScript()) })
-
-// TakeScript returns the text of the script behind Limiter. KEYS[1] is the state; ARGV[1]
-// the Program, ARGV[2] the cost, below 0 to give back, and ARGV[3] the time at which that
-// was taken, microseconds since 1970, or with a cost above 0 that of Reserving. It
-// returns what ParseReply reads.
-func TakeScript() string { return Script(takeHead, "return reply") }
 
 // Limiter holds callers to a fixed list of limits, all of them or none. Its state lives
 // in Valkey, so every Limiter with the same prefix and limits counts together, on

@@ -104,7 +104,7 @@ func (m *Model) open(now int64, limits []Limit) *step {
 	m.sections = sections
 	m.states = slices.Clone(m.states)
 	for i := range m.states {
-		s.changed = m.states[i].settle(sections[i], now, s.requests(i), s.shifts[i]) || s.changed
+		s.changed = m.states[i].advance(sections[i], now, s.requests(i), s.shifts[i]) || s.changed
 	}
 	return s
 }
@@ -205,14 +205,14 @@ func (s *step) usageOf(st *state, i int, cost int64) (left, reset, retry int64) 
 	}
 }
 
-// settle brings a section's state to the time now. It reports whether that did more than
+// advance brings a section's state to the time now. It reports whether that did more than
 // let time pass.
-func (st *state) settle(sec section, now, requests int64, shifts []shift) (moved bool) {
+func (st *state) advance(sec section, now, requests int64, shifts []shift) (moved bool) {
 	switch sec.kind {
 	case counterKind:
 		return st.roll(sec.span, now)
 	case bucketKind:
-		return st.settleBucket(sec.span, now, requests)
+		return st.advanceBucket(sec.span, now, requests)
 	case fixedKind:
 		start, _ := sec.period(now, shifts)
 		moved = start < st.start
@@ -371,10 +371,10 @@ func (st *state) debt(now int64) (whole, part int64) {
 	return st.whole - now, st.part
 }
 
-// settleBucket caps a debt that a stepped-back clock made longer than the window, and
+// advanceBucket caps a debt that a stepped-back clock made longer than the window, and
 // turns one in parts of another limit into parts of this one: as many calls are owed as
 // before, rounded up, at most all.
-func (st *state) settleBucket(span, now, requests int64) (moved bool) {
+func (st *state) advanceBucket(span, now, requests int64) (moved bool) {
 	whole, part := st.debt(now)
 	if whole == 0 && part == 0 {
 		return false // what is stored stands: the clock may step back

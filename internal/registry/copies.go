@@ -45,7 +45,7 @@ func encodeCopy(s *policy.Set) ([]byte, error) {
 	return out, nil
 }
 
-//go:embed copy.lua
+//go:embed lua/copy.lua
 var copyLua string
 
 var copyScript = sync.OnceValue(func() *valkey.Lua { return valkey.NewLuaScript(copyLua) })

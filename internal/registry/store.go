@@ -27,7 +27,7 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-//go:embed edit.lua
+//go:embed lua/edit.lua
 var editLua string
 
 var editScript = sync.OnceValue(func() *valkey.Lua {

@@ -1,7 +1,10 @@
--- Writes a bucket's copy of the plans, or a mirror of the Set, unless there is one as
--- new: no version is ever saved with two contents. KEYS[1] the copy; ARGV[1] the new one,
--- whose first 5 bytes are as copies.go tells. Returns 1 when it was written, 0 when it
--- was not.
+-- Writes a bucket's copy of the plans, or a mirror of the policy set, unless the stored
+-- one is as new. No version is ever saved with two contents.
+--
+-- KEYS[1]  the copy
+-- ARGV[1]  the new copy; its first 5 bytes are 1 byte format, 4 bytes version
+--
+-- Returns 1 when it was written, else 0.
 local old = redis.call('GETRANGE', KEYS[1], 0, 4)
 local function version(copy)
   local a, b, c, d = string.byte(copy, 2, 5)

@@ -1,12 +1,15 @@
--- Whether a bucket's copy of the plans is newer than a version of the Set.
+-- Functions of the scripts that settle. limiter.StepFunction stands before this text.
+
+-- Returns whether a bucket's copy of the plans is newer than a version of the policy set.
 local function newer(copy, version)
   local head = call('GETRANGE', copy, 0, 4)
   return #head == 5 and unpack('>I4', head, 2) > tonumber(version)
 end
 
--- Gives back or takes a difference on one state. Returns how much was taken: all of it,
--- or what fits; of a difference below 0 how much the state may still hold and did not
--- give back.
+-- Takes a difference from one state; below 0 it gives back what was taken at a time, in
+-- microseconds since 1970. Returns the calls taken: all, or as many as fit. Of a
+-- difference below 0 it returns the calls that the state may still hold and did not give
+-- back.
 local function settle(key, prog, difference, at)
   if difference == 0 then
     return 0

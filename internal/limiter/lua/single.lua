@@ -1,9 +1,12 @@
--- The same step as step.lua, for the shapes that nearly every subject has: one section,
--- state and program in step, nothing out of the ordinary. It leaves `reply` nil, and
--- everything as it was, for what it does not handle: several sections, refunds,
--- reservations on a bucket, another signature, a clock that stepped back, products above
--- 2^53 (but a bucket's window times its limit), bytes that are no state of ours. Straight
--- code, without functions or tables: each would cost a tenth of the whole step.
+-- A shorter way to make the step of sections.lua: one log, token bucket or fixed window,
+-- with any number of limits on the log. It saves 11 % of a whole check of a log with two
+-- limits; 5 % of a log with one, 7 % of a fixed window, 4 % of a token bucket.
+--
+-- In and out are those of sections.lua. It leaves reply nil and writes nothing for: other
+-- shapes; a denial by one of several limits; refunds; reservations on a token bucket; a
+-- state with another signature; a clock that stepped back; products of 2^53 and more,
+-- except a bucket's window times its limit; damaged states. Functions and tables would
+-- each cost a tenth of the step, so it has none.
 --
 -- Offsets: a program's limits start at byte 17; a state's section at byte 15, the slots
 -- of a log at byte 45.
@@ -189,12 +192,6 @@ if shape == 1 then
       call('SETRANGE', key, 44 + from * width, slots)
     end
   end
-
-elseif shape == 3 and s == '' and cost > 0 and limits == 1 then
-  -- A counter's first call.
-  local elapsed = now % window
-  call('SET', key, string.sub(prog, 3, 16) .. pack('>I7I4I4', now - elapsed, 0, cost), 'PX', math.ceil((2 * window - elapsed) / 1000) + 1)
-  reply = pack('>I1I7I4I7I7I4I4', 1, now, n - cost, 2 * window - elapsed, 0, 0, cost)
 
 elseif shape == 4 and limits == 1 and refund ~= -1 and (#s == 29 or s == '') then
   -- One token bucket, its debt in parts of its limit.

@@ -1,17 +1,29 @@
--- Head of the scripts of a check: finds the subject, its newest limits, and whether the
--- caller knows the newest Set. Sets the locals that a step needs, and `public`, with
--- which the reply begins. KEYS[1] the subject's record, KEYS[2] its state, KEYS[3] the
--- bucket's copy of the plans; all in one slot ARGV[1] the 32-byte hash of the secret;
--- empty for a caller that others vouch for (a JWT, an address), who may have no record
--- ARGV[2] the cost, 1 to 1e9; ARGV[3] the version of the Set that the caller knows;
--- ARGV[4] the plan's number for a caller without one of its own ARGV[5] -1 when some of
--- the cost may be given back, else 0 Returns nil when no such caller may call; 'S' and 4
--- bytes version when the Set is newer, or none was ever saved (0); 'B', 7 bytes time, 7
--- bytes now and `public` when the caller is banned until then; 'O', 7 bytes now and
--- `public` when its mode is off, unless wide.lua follows; else 'D', `public`, and the
--- encoded decision. `public` is 4 bytes version of the copy, then of the record
--- (record.go) its three times, version, plan, end of the override, three lengths and
--- name; then 1 byte, 1 when the limits are an override's; then their entry.
+-- Head of the scripts of a check: finds the caller, and its newest limits. It sets the
+-- locals that a step needs (limiter's sections.lua), and public, which begins the reply.
+-- All keys are in one slot. Integers are big-endian, times microseconds since 1970.
+--
+-- KEYS[1]  the caller's record
+-- KEYS[2]  the caller's state
+-- KEYS[3]  the bucket's copy of the plans
+-- ARGV[1]  hash of the secret, 32 bytes; empty for a caller whom a JWT or an address
+--          identifies, who may have no record
+-- ARGV[2]  cost, 0 to 1e9
+-- ARGV[3]  version of the policy set that the environment knows
+-- ARGV[4]  number of the plan for a caller whose record names none
+-- ARGV[5]  -1 when some of the cost may be given back, else 0
+--
+-- Returns nil when the caller may not call, or a string:
+--   'S'  4 bytes version          a newer policy set is in force; 0: none was ever saved
+--   'B'  7 bytes until, 7 bytes now, public     the caller is banned
+--   'O'  7 bytes now, public      the limits' mode is off; with wide.lua it goes on
+--   'D'  public, the decision     else
+--
+-- public is
+--   4 bytes   version of the copy
+--   of the record (policyset/record.go), zeros without one:
+--     three times, version, plan, end of the override, three lengths, name
+--   1 byte    1 when the limits are an override's, 0 when the plan's
+--   entry     of the limits: mode, length, program
 local sub, byte = string.sub, string.byte
 local copy = call('GETRANGE', KEYS[3], 0, 1023)
 if byte(copy, 1) ~= 1 then

@@ -1,5 +1,5 @@
--- The part of Lua's struct library that the scripts use, for servers whose Lua has none
--- (the embedded one). A real Valkey never runs this body.
+-- Begins every script. The embedded server's Lua has no struct library: for it alone, this
+-- is the part of struct that the scripts use, pack and unpack of big-endian integers.
 local struct = rawget(_G, 'struct') or {
   pack = function(format, ...)
     local values, out, n = {...}, {}, 0
@@ -28,3 +28,4 @@ local struct = rawget(_G, 'struct') or {
     return unpack(values)
   end,
 }
+local call, unpack, pack = redis.call, struct.unpack, struct.pack

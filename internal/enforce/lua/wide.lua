@@ -1,12 +1,21 @@
--- Tail of the check for a Set with bans, candidates, or limits of a route on each caller:
--- several steps on one subject, all or nothing. KEYS[4] the subject's ban, KEYS[5] its
--- denials, KEYS[6] its state under the route, KEYS[7] its state under the candidate
--- ARGV[6] the program that counts denials, empty without bans; ARGV[7] and ARGV[8] first
--- and longest ban, microseconds; ARGV[9] entry of the route's limits, empty without
--- Returns as find.lua does, but 'W', `public`, and 2 bytes length and decision of the
--- plan (empty when its mode is off), the same of the route (empty without), then the
--- candidate's decision, which is held against every call as if it were in force; 'O' when
--- all three are empty.
+-- Tail of the check for a policy set with bans, candidates, or limits of a route on each
+-- caller: several steps on one caller, all or none. find.lua stands before this text and
+-- describes KEYS and ARGV 1 to 5. All keys are in one slot.
+--
+-- KEYS[4]  the caller's ban: 1 byte level, 7 bytes until
+-- KEYS[5]  the caller's denials that count towards the next ban
+-- KEYS[6]  the caller's state under the route
+-- KEYS[7]  the caller's state under the candidate
+-- ARGV[6]  program that counts denials; empty without bans
+-- ARGV[7]  first ban, microseconds
+-- ARGV[8]  longest ban, microseconds
+-- ARGV[9]  entry of the route's limits; empty without
+--
+-- Returns what find.lua returns, but in place of 'D':
+--   'W'  public; 2 bytes length and decision of the plan, empty when its mode is off;
+--        2 bytes length and decision of the route, empty without; decision of the
+--        candidate, empty without. A candidate takes every call as if it were enforced
+--   'O'  7 bytes now, public      all three are empty
 local function passes(reply)
   return byte(reply) % 2 == 1
 end

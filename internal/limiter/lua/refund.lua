@@ -1,4 +1,5 @@
--- Gives back -cost that was taken at the time `refund`. refund.go says why it is done so.
+-- Part of the general step: with a cost below 0, gives back -cost that was taken at the
+-- time refund. refund.go gives the reasons.
 
 -- Takes slots out of a log: `count` of them, from slot `from` on.
 local function cut(log, from, count)
@@ -179,7 +180,7 @@ local function give_back(section, calls)
   elseif section.kind == BUCKET then
     return give_back_debt(section, calls)
   elseif refund >= section.ends then
-    return math.min(calls, section.cur + section.prev) -- the clock stepped back: nobody knows which window counts the call
+    return math.min(calls, section.cur + section.prev) -- the clock stepped back: the call's window is unknown
   elseif refund >= section.start then
     section.cur = section.cur - math.min(section.cur, calls)
   elseif section.kind == COUNTER and refund >= section.start - section.span then

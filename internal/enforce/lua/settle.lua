@@ -1,0 +1,40 @@
+-- Settles a reservation on its caller: marks it as settled, and gives back or takes the
+-- difference on every state that took. charge.lua stands before this text. All keys are in
+-- one slot. Times are microseconds since 1970.
+--
+-- KEYS[1]   the mark that the reservation is settled
+-- KEYS[2]   the caller's record
+-- KEYS[3]   the bucket's copy of the plans
+-- KEYS[4…]  the states
+-- ARGV[1]   when the reservation expires
+-- ARGV[2]   the difference, calls; below 0 to give back
+-- ARGV[3]   when the cost was taken
+-- What the programs follow:
+-- ARGV[4]   version of the record, 4 bytes; empty without a record
+-- ARGV[5]   version of the policy set
+-- ARGV[6]   when the caller's override ends; empty when it does not
+-- ARGV[7]   '1' when the override holds
+-- ARGV[8…]  program of each state
+--
+-- Returns
+--   'X'                  the reservation has expired
+--   'A'                  it was settled before
+--   'R'  7 bytes now     the programs follow what no longer holds
+--   'D'  7 bytes now, 4 bytes for each state: calls taken; with a difference below 0 how
+--        many calls the state may still hold and did not give back
+local expires, difference, at = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+if now >= expires then
+  return 'X'
+end
+if call('GETRANGE', KEYS[2], 87, 90) ~= ARGV[4] or newer(KEYS[3], ARGV[5])
+  or (ARGV[6] ~= '' and (now < tonumber(ARGV[6])) ~= (ARGV[7] == '1')) then
+  return 'R' .. pack('>I7', now)
+end
+if not call('SET', KEYS[1], '1', 'NX', 'PX', string.format('%.0f', math.ceil((expires - now) / 1000))) then
+  return 'A'
+end
+local reply = 'D' .. pack('>I7', now)
+for i = 4, #KEYS do
+  reply = reply .. pack('>I4', settle(KEYS[i], ARGV[i + 4], difference, at))
+end
+return reply

@@ -1,0 +1,63 @@
+-- First part of the general step: the windows of counters and fixed windows, and of
+-- calendars. All times are microseconds. sections.lua says what the step takes and
+-- returns.
+
+local floor = math.floor
+
+-- Shift i of a calendar section's zone: from when on, and how far its clocks are ahead of
+-- UTC.
+local function shift(section, i)
+  local from, seconds = unpack('>I7I3', prog, section.shifts_at + 10 * (i - 1))
+  return from, (seconds - 8388608) * 1000000
+end
+
+-- The first instant, from shift `i` on, at which the clocks of a section's zone show at
+-- least a local time.
+local function reached(section, i, moment)
+  while true do
+    local from, offset = shift(section, i)
+    local instant = moment - offset
+    if i > 1 and instant < from then instant = from end
+    if i == section.shifts or instant < (shift(section, i + 1)) then return instant end
+    i = i + 1
+  end
+end
+
+-- The window of a counter or fixed window that holds now.
+local function period(section)
+  local span = section.span
+  if section.calendar == 0 then
+    local start = now - now % span
+    return start, start + span
+  end
+  local current = section.shifts
+  while current > 1 and now < (shift(section, current)) do current = current - 1 end
+  local _, offset = shift(section, current)
+  local day = 86400000000
+  local moment = now + offset
+  local from, to
+  if section.calendar <= 2 then
+    local unit = section.calendar == 1 and 60000000 or 3600000000
+    from = moment - moment % unit - offset
+    return from, from + unit
+  elseif section.calendar == 3 then
+    from = moment - moment % day
+    to = from + day
+  else
+    -- Howard Hinnant's civil_from_days: years begin in March.
+    local days = floor(moment / day)
+    local doe = (days + 719468) % 146097
+    local yoe = floor((doe - floor(doe / 1460) + floor(doe / 36524) - floor(doe / 146096)) / 365)
+    local doy = doe - (365 * yoe + floor(yoe / 4) - floor(yoe / 100))
+    local month = floor((5 * doy + 2) / 153)
+    local begins = floor((153 * month + 2) / 5)
+    local length = floor((153 * (month + 1) + 2) / 5) - begins
+    if month == 11 then
+      local year = yoe + 1
+      length = (year % 4 == 0 and (year % 100 ~= 0 or year % 400 == 0)) and 29 or 28
+    end
+    from = (days - doy + begins) * day
+    to = from + length * day
+  end
+  return reached(section, 1, from), reached(section, current, to)
+end

@@ -1,0 +1,110 @@
+-- Part of the general step: carries the counts of a state with another signature over,
+-- after an edit of the limits. carryover.go gives the rules.
+
+-- Adds a cost to a log whose slots are listed in `times`.
+local function push(log, time, count)
+  local times = log.times
+  if log.used > 0 and log.fill < log.group then
+    local added = math.min(count, log.group - log.fill)
+    times[log.used] = time
+    log.fill = log.fill + added
+    count = count - added
+  end
+  while count > 0 do
+    log.used = log.used + 1
+    times[log.used] = time
+    log.fill = math.min(count, log.group)
+    count = count - log.fill
+  end
+end
+
+-- Fills sections from a state with another signature. Returns false for bytes that are
+-- not a state.
+local function rebuild(sections)
+  local count = stored
+  if byte(s, 1) ~= byte(sig, 1) or count < 1 or count > 8 or #s < 2 + 12 * count then return false end
+  local old = sections_of(s, count)
+  for i = 1, count do
+    local o = old[i]
+    if o.kind < LOG or o.kind > FIXED or (o.kind <= ATTEMPTS and (o.width < 4 or o.width > 6)) or (o.calendar == 0 and o.span < 1) then return false end
+  end
+  if not decode(old) then return false end
+  local largest = 0
+  local logs = {}
+  for i = 1, count do
+    local o = old[i]
+    local calls = 0
+    if o.calendar == 0 then advance(o, o.cur) end
+    if o.kind == COUNTER then
+      calls = estimate(o)
+    elseif o.kind == FIXED then
+      calls = o.cur
+    elseif o.kind == BUCKET then
+      local whole, part = debt(o)
+      calls = owed_calls(whole, part, math.max(1, o.cur), o.span)
+    elseif not logs[o.kind] or o.span > logs[o.kind].span then
+      logs[o.kind] = o
+    end
+    if calls > largest then largest = calls end
+  end
+  for i = 1, #sections do
+    local section = sections[i]
+    local entry = sub(sig, 3 + 12 * (i - 1), 14 + 12 * (i - 1))
+    local same
+    for j = count, 1, -1 do
+      if sub(s, 3 + 12 * (j - 1), 14 + 12 * (j - 1)) == entry then same = old[j] end
+    end
+    local source = logs[LOG] or logs[ATTEMPTS]
+    if section.kind == ATTEMPTS then source = logs[ATTEMPTS] or logs[LOG] end
+    blank(section)
+    if section.kind <= ATTEMPTS then
+      section.times, section.keep = {}, same and same.keep or 0
+      local from = same or source
+      if from then
+        section.offset = from.offset
+        local after = now + from.offset - math.min(section.span, from.span)
+        if same then
+          for k = from.base, from.used - 1 do push(section, slot(from, k), k == from.used - 1 and from.fill or from.group) end
+          section.deficits = from.deficits
+        else
+          -- A slot may have stood for many calls, and each may need one of its own now:
+          -- that is bounded, the oldest go.
+          local most = math.max(section.requests, 10000 * section.group)
+          local oldest, first, total = first_after(from, after), from.used, 0
+          while first > oldest and total < most do
+            first = first - 1
+            total = total + calls_in(from, first)
+          end
+          for k = first, from.used - 1 do
+            local calls = calls_in(from, k)
+            if k == first and total > most then calls = calls - (total - most) end
+            push(section, slot(from, k), calls)
+          end
+        end
+      else
+        push(section, now, math.min(largest, section.requests))
+      end
+      section.fresh = section.used
+    elseif same then
+      section.start, section.prev, section.cur = same.start, same.prev, same.cur
+      section.since, section.full, section.valleys = same.since, same.full, same.valleys
+    else
+      local calls = largest
+      if source then
+        local reach = section.span - 1
+        if section.kind == FIXED then reach = now - section.start end
+        calls = calls_after(source, now + source.offset - math.min(reach + 1, source.span))
+      end
+      if section.kind == BUCKET and calls == 0 then
+        section.cur = section.requests
+      elseif section.kind == BUCKET then
+        local whole, part = muldiv(math.min(calls, section.requests), section.span, section.requests)
+        section.start, section.prev, section.cur = now + whole, part, section.requests
+      else
+        section.cur = calls
+      end
+    end
+  end
+  return true
+end
+

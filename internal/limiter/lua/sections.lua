@@ -1,0 +1,330 @@
+-- Part of the general step, which knows every case: reads the state. The parts are one
+-- chunk: calendar, sections, carryover, step, refund, store. single.lua and several.lua
+-- are shorter ways. The model (model.go) is the same step in Go.
+--
+-- In: a head sets the locals
+--   key     key of the subject's state, one of KEYS
+--   prog    compiled limits, laid out as Program (program.go)
+--   cost    calls to take, 0 to 1e9; 0 takes nothing and looks at a cost of 1; below 0
+--           gives -cost back
+--   refund  cost below 0: time at which the cost was taken (us since 1970); cost above 0:
+--           -1 when some of it may be given back, for which a token bucket keeps notes,
+--           else 0
+-- Out: the local reply, a string:
+--   1 byte    0 denied; 1 allowed; 2 the cost is above a limit, only the time follows;
+--             3 allowed, without reset and retry-after, which the time and limit give
+--   7 bytes   server's time (us since 1970)
+--   for each limit:
+--     4 bytes remaining calls
+--     7 bytes reset (us from now)
+--     7 bytes retry-after (us from now)
+--     8 bytes from which the reader computes when remaining rises: of a log us from now;
+--             of a counter 4 bytes previous count, 4 bytes count; of a token bucket
+--             4 bytes parts of a microsecond, 4 bytes 0; of a fixed window 0
+--   4 bytes   cost below 0 only: the most calls that a limit may still hold and did not
+--             give back
+--
+-- The state is one string. Integers are big-endian:
+--   signature of the program. Sections follow in its order. carryover.lua takes over a
+--   state with another signature
+--   for each log:
+--     7 bytes time of the newest slot at the last rewrite (us)
+--     7 bytes clock offset (us)
+--     4 bytes capacity (slots)
+--     4 bytes a log of attempts: slots to keep; another log: how much older than the
+--             newest slot the oldest was at the last rewrite (us; slots of more than
+--             4 bytes: 65536 us)
+--     4 bytes used slots
+--     4 bytes calls of the newest slot
+--   for each other section:
+--     7 bytes start of the window; a token bucket: when it is full (us)
+--     4 bytes previous count; a token bucket: parts of a microsecond more
+--     4 bytes count; a token bucket: parts in a microsecond
+--   slots of each log
+--   notes for refunds, if any
+--
+-- A slot is the low bits of the time of its latest call. Its top bit is set, so a zero
+-- slot is free. Slots are in the order of time. A state longer than window_bytes keeps
+-- its numbers of used slots up to date and is read in pieces. A shorter state is read
+-- whole: zero bytes mark a log's first free slot, and a call writes only its slot.
+--
+-- With notes the signature has one more entry, NOTES, whose numbers are 14 bytes 0,
+-- 4 bytes twice the number of notes, 4 bytes 0, the same 4 bytes again, 4 bytes 0. A note
+-- has 12 bytes: 1 byte number of the section (from 1), 7 bytes, 4 bytes. Notes are in the
+-- order of sections. Of a log they are deficits (refund.go): time, calls. Of a token
+-- bucket (valleys.go) the first note is the time since when valleys are kept, and 1 when
+-- the bucket was full then. Each valley is two notes: time, parts; microseconds, 1 when
+-- it is merged. single.lua and several.lua leave states with notes to this step.
+--
+-- Numbers are doubles. Every integer stays below 2^53; muldiv makes larger products.
+local byte, sub, rep, ceil = string.byte, string.sub, string.rep, math.ceil
+local window_bytes = 2048
+local LOG, ATTEMPTS, COUNTER, BUCKET, FIXED = 1, 2, 3, 4, 5
+
+local limits, _, _, siglen = byte(prog, 1, 4)
+siglen = 2 + 12 * siglen
+local sig = sub(prog, 3, 2 + siglen)
+local big = #s == window_bytes
+-- The last entry of a state's signature when notes for refunds follow the slots. It names
+-- a log that no program has, so that older releases carry over the other logs only.
+local NOTES = '\1\0\0\0\1\6\0\0\0\0\0\1'
+local stored = byte(s, 2) or 0 -- sections of the state
+local has_notes = stored > 1 and sub(s, 12 * stored - 9, 12 * stored + 2) == NOTES
+if has_notes then stored = stored - 1 end
+local same_sections = byte(s, 1) == byte(sig, 1) and sub(s, 3, 12 * stored + 2) == sub(sig, 3)
+local take = cost
+if cost <= 0 then take = 1 end
+
+-- floor(a * b / d) and the remainder, for a < 2^30, b and d < 2^45.
+local function muldiv(a, b, d)
+  local p = a * b
+  if p < 9007199254740992 then
+    local q = floor(p / d)
+    local r = p - q * d
+    if r < 0 then return q - 1, r + d end
+    if r >= d then return q + 1, r - d end
+    return q, r
+  end
+  -- Long division, seven bits of `a` at a time: the remainder stays below d < 2^45, so
+  -- remainder * 2^7 + 127 * b stays below 2^53.
+  local quotient, remainder = 0, 0
+  for shift = 28, 0, -7 do
+    local x = remainder * 128 + floor(a / 2 ^ shift) % 128 * b
+    local q = floor(x / d)
+    remainder = x - q * d
+    if remainder < 0 then
+      q, remainder = q - 1, remainder + d
+    elseif remainder >= d then
+      q, remainder = q + 1, remainder - d
+    end
+    quotient = quotient * 128 + q
+  end
+  return quotient, remainder
+end
+
+-- The sections that a signature lists.
+local function sections_of(signature, count)
+  local sections = {}
+  for i = 1, count do
+    local kind, group, width, span = unpack('>I1I4I1I6', signature, 3 + 12 * (i - 1))
+    sections[i] = {kind = kind, group = group, width = width, span = span, calendar = 0, requests = 0, deficits = {}, valleys = {}}
+    if kind == FIXED then sections[i].calendar = group end
+    if kind <= ATTEMPTS then
+      sections[i].modulus = 2 ^ (8 * width - 1)
+      sections[i].format = '>I' .. width
+    end
+  end
+  return sections
+end
+
+-- Slot i of a log, 0 the oldest, as a time on the log's clock.
+local function slot(log, i)
+  if log.times then return log.times[i + 1] end
+  if i >= log.fresh then return log.fresh_time end
+  local p = log.slots_at + i * log.width
+  local low
+  if log.bytes then
+    low = unpack(log.format, log.bytes, i * log.width + 1)
+  elseif big then
+    low = unpack(log.format, call('GETRANGE', key, p, p + log.width - 1))
+  else
+    low = unpack(log.format, s, p + 1)
+  end
+  local delta = (low - log.rewritten) % log.modulus
+  if delta >= log.modulus / 2 then delta = delta - log.modulus end
+  local time = log.rewritten + delta
+  if log.newest and time > log.newest then return log.newest end -- a damaged slot denies for a window at most
+  return time
+end
+
+-- The first slot of a log that is later than a time; the number of its slots if there is
+-- none.
+local function first_after(log, time)
+  local lo, hi = log.base, log.used
+  while lo < hi do
+    local mid = floor((lo + hi) / 2)
+    if slot(log, mid) > time then hi = mid else lo = mid + 1 end
+  end
+  return lo
+end
+
+-- The calls that deficits later than a time are short of.
+local function missing_after(log, time)
+  local calls = 0
+  for i = 1, #log.deficits do
+    if log.deficits[i].at > time then calls = calls + log.deficits[i].calls end
+  end
+  return calls
+end
+
+-- The calls in a log's slots later than a time.
+local function calls_after(log, time)
+  local live = log.used - first_after(log, time)
+  if live == 0 then return 0 end
+  return log.fill + (live - 1) * log.group - missing_after(log, time)
+end
+
+-- The calls that slot i of a log stands for. The first slot with a stamp bears its
+-- deficit.
+local function calls_in(log, i)
+  if i == log.used - 1 then return log.fill end
+  local at = slot(log, i)
+  if #log.deficits == 0 or (i > log.base and slot(log, i - 1) == at) then return log.group end
+  return log.group - (missing_after(log, at - 1) - missing_after(log, at))
+end
+
+-- The bytes of a slot.
+local function encode_slot(log, time) return pack(log.format, time % log.modulus + log.modulus) end
+
+-- Reads deficits and valleys. It leaves out impossible deficits: without them too many
+-- calls count, never too few.
+local function decode_notes(sections, bytes)
+  for i = 1, #bytes - 11, 12 do
+    local number, time, calls = unpack('>I1I7I4', bytes, i)
+    local section = sections[number]
+    if section and section.kind == LOG and section.used > 0 then
+      local before = section.deficits[#section.deficits]
+      if calls > 0 and calls < section.group and time < slot(section, section.used - 1)
+        and time == slot(section, first_after(section, time - 1)) and (not before or time > before.at) then
+        section.deficits[#section.deficits + 1] = {at = time, calls = calls}
+      end
+    elseif section and section.kind == BUCKET and not section.since then
+      section.since, section.full = time, calls == 1
+    elseif section and section.kind == BUCKET and not section.half then
+      section.half = {at = time, part = calls}
+    elseif section and section.kind == BUCKET then
+      section.half.whole, section.half.merged = time, calls == 1
+      section.valleys[#section.valleys + 1], section.half = section.half, nil
+    end
+  end
+end
+
+-- Reads the state's sections. Returns nil for bytes that are not a state.
+local function decode(sections)
+  local at = 2 + 12 * #sections
+  if has_notes then at = at + 12 end
+  for i = 1, #sections do
+    local section = sections[i]
+    section.at = at
+    if section.kind <= ATTEMPTS then
+      if #s < at + 30 then return nil end
+      section.rewritten, section.offset, section.capacity, section.keep, section.used, section.fill = unpack('>I7I7I4I4I4I4', s, at + 1)
+      at = at + 30
+    else
+      if #s < at + 15 then return nil end
+      section.start, section.prev, section.cur = unpack('>I7I4I4', s, at + 1)
+      at = at + 15
+    end
+  end
+  local notes_at, notes_length = 0, 0
+  if has_notes then
+    if #s < at + 30 then return nil end
+    notes_length = 6 * unpack('>I4', s, at + 15)
+    at = at + 30
+  end
+  for i = 1, #sections do
+    local log = sections[i]
+    if log.kind <= ATTEMPTS then
+      log.slots_at = at
+      at = at + log.capacity * log.width
+      if not big then
+        local free = string.find(s, rep('\0', log.width), log.slots_at + 1, true)
+        log.used = free and floor((free - 2 - log.slots_at + log.width) / log.width) or log.capacity
+        if log.used > log.capacity then log.used = log.capacity end
+      end
+      if log.used > log.capacity or log.group < 1 or log.fill > log.group or log.offset > 2 ^ 47 or log.rewritten - now > 2 ^ 47 then return nil end
+      log.fresh, log.base = log.used, 0
+      if log.kind == ATTEMPTS and log.keep > 0 and log.used > log.keep then log.base = log.used - log.keep end
+      if log.group == 1 then log.fill = 1 end -- not kept up to date
+    end
+  end
+  notes_at, at = at, at + notes_length
+  if (not big and #s ~= at) or (big and call('STRLEN', key) ~= at) then return nil end
+  if notes_length > 0 and big then
+    decode_notes(sections, call('GETRANGE', key, notes_at, at - 1))
+  elseif notes_length > 0 then
+    decode_notes(sections, sub(s, notes_at + 1, at))
+  end
+  return sections
+end
+
+-- A section that never counted.
+local function blank(section)
+  if section.kind <= ATTEMPTS then
+    section.rewritten, section.offset, section.capacity, section.used, section.fill, section.keep = now, 0, 0, 0, 0, 0
+    section.fresh, section.base = 0, 0 -- the first slot that is not stored yet, the first slot that counts
+  else
+    section.start, section.prev, section.cur = 0, 0, 0
+    if section.kind ~= BUCKET then section.start = period(section) end
+  end
+end
+
+-- A bucket's debt: how long until it is full, in whole microseconds and parts.
+local function debt(bucket)
+  if bucket.start < now then return 0, 0 end
+  return bucket.start - now, bucket.prev
+end
+
+-- A debt with a cost added.
+local function debt_after(bucket, added_cost)
+  local whole, part = debt(bucket)
+  local added, rest = muldiv(added_cost, bucket.span, bucket.requests)
+  whole, part = whole + added, part + rest
+  if part >= bucket.requests then return whole + 1, part - bucket.requests end
+  return whole, part
+end
+
+-- How many calls a debt stands for, rounded up.
+local function owed_calls(whole, part, requests, span)
+  local calls, rest = muldiv(requests, whole, span)
+  return calls + ceil((rest + part) / span)
+end
+
+-- A counter's weighted estimate, rounded up.
+local function estimate(counter)
+  local weighted, rest = muldiv(counter.prev, counter.span - (now - counter.start), counter.span)
+  if rest > 0 then weighted = weighted + 1 end
+  return counter.cur + weighted
+end
+
+-- Advances a section to the time now. Returns whether that did more than let time pass,
+-- and whether a window began.
+local function advance(section, requests)
+  if section.kind <= ATTEMPTS then
+    if section.used == 0 then return false, false end
+    local newest = slot(section, section.used - 1)
+    section.newest = newest
+    if newest <= now + section.offset then return false, false end
+    section.offset = newest - now
+    return true, false
+  elseif section.kind == BUCKET then
+    local whole, part = debt(section)
+    if whole == 0 and part == 0 then return false, false end -- what is stored stands: the clock may step back
+    local moved = false
+    if whole > section.span or (whole == section.span and part > 0) then
+      whole, part, moved = section.span, 0, true
+    end
+    if section.cur ~= requests then
+      local owed = owed_calls(whole, part, math.max(1, section.cur), section.span)
+      if owed > requests then owed = requests end
+      whole, part = muldiv(owed, section.span, requests)
+      moved = true
+    end
+    section.start, section.prev, section.cur = now + whole, part, requests
+    if moved then section.since, section.full, section.valleys = nil, false, {} end
+    return moved, false
+  end
+  local current, ends = period(section)
+  section.ends = ends
+  local before = section.start
+  section.start = current
+  if current == before then return false, false end
+  if current < before then return true, true end
+  if section.kind == COUNTER and current == before + section.span then
+    section.prev, section.cur = section.cur, 0
+  else
+    section.prev, section.cur = 0, 0
+  end
+  return false, true
+end
+

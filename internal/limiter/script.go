@@ -1,0 +1,81 @@
+package limiter
+
+import (
+	_ "embed" // the scripts
+	"strings"
+	"sync"
+
+	"github.com/valkey-io/valkey-go"
+)
+
+var (
+	//go:embed lua/prelude.lua
+	preludeLua string
+	//go:embed lua/single.lua
+	singleLua string
+	//go:embed lua/several.lua
+	severalLua string
+	//go:embed lua/calendar.lua
+	calendarLua string
+	//go:embed lua/sections.lua
+	sectionsLua string
+	//go:embed lua/carryover.lua
+	carryoverLua string
+	//go:embed lua/step.lua
+	generalLua string
+	//go:embed lua/refund.lua
+	refundLua string
+	//go:embed lua/store.lua
+	storeLua string
+)
+
+// clockLua reads the server's time, in microseconds since 1970. All of a script goes by it.
+const clockLua = "local t = call('TIME')\nlocal now = t[1] * 1000000 + t[2]\n"
+
+// stateLua reads the state, or its first 2,048 bytes. reply is nil until one of the ways
+// to make the step has made it.
+const stateLua = "local s = call('GETRANGE', key, '0', '2047')\nlocal reply\n"
+
+// Script returns the text of a Lua script that makes one step. head runs first, with the
+// server's time in the local now (microseconds), and must set the locals key, prog, cost
+// and refund, as sections.lua's header says. tail runs last and finds the encoded Decision
+// in the local reply, for ParseReply.
+func Script(head, tail string) string {
+	return preludeLua + clockLua + head + "\n" + ways() + tail
+}
+
+// StepFunction returns the text of Lua code that defines `local function step(key, prog,
+// cost, refund)`, for a script that makes several steps, each on a key of its own. The
+// function returns the encoded Decision, for ParseReply; its arguments are what
+// sections.lua's header says, cost and refund as numbers. All steps of a script happen at
+// one instant, the local now.
+func StepFunction() string {
+	return preludeLua + clockLua + "local function step(key, prog, cost, refund)\n" + ways() + "return reply\nend\n"
+}
+
+// stepLua returns the general step, for every case.
+func stepLua() string {
+	return calendarLua + sectionsLua + carryoverLua + generalLua + refundLua + storeLua
+}
+
+// ways reads the state and makes the step in the first of three ways that knows the case:
+// single.lua, several.lua, the general step. A way that does not know it changes nothing.
+// The length of a program tells whether it has one section, which single.lua is for.
+func ways() string {
+	const otherwise = "end\nif not reply then\n"
+	return strings.Join([]string{
+		stateLua, "if #prog % 14 == 2 then\n", singleLua, otherwise, severalLua, otherwise, stepLua(), "end\n",
+	}, "")
+}
+
+// takeHead reads the key, the program, the cost and what ARGV[3] says of it.
+const takeHead = "local key, prog, cost, refund = KEYS[1], ARGV[1], 1, 0\n" +
+	"if ARGV[2] ~= '1' or ARGV[3] == '-1' then cost, refund = tonumber(ARGV[2]), tonumber(ARGV[3]) end"
+
+var takeScript = sync.OnceValue(func() *valkey.Lua { return valkey.NewLuaScript(TakeScript()) })
+
+// TakeScript returns the text of the script behind Limiter. KEYS[1] is the state. ARGV[1]
+// is the Program; ARGV[2] the cost, below 0 to give back; ARGV[3] the time at which that
+// was taken, in microseconds since 1970, or Reserving, or 0. It returns what ParseReply
+// reads.
+func TakeScript() string { return Script(takeHead, "return reply") }
