@@ -8,7 +8,7 @@ import (
 
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/password"
-	"tidegate/functions/admin/dashboard"
+	"tidegate/functions/admin/server"
 	"tidegate/internal/apikey"
 	"tidegate/internal/config"
 	"tidegate/internal/store"
@@ -69,7 +69,7 @@ func (c *settings) check(wrong *config.Problems) {
 		wrong.Add("KEY_PEPPER", "cannot be used: give the 32 or more random characters that "+
 			"functions/check has")
 	}
-	if err := dashboard.CheckBasePath(c.BasePath); err != nil {
+	if err := server.CheckBasePath(c.BasePath); err != nil {
 		wrong.Add("BASE_PATH", err.Error())
 	}
 	if c.networks, err = config.Networks(c.AdminNetworks); err != nil {
@@ -152,8 +152,8 @@ func (c *settings) checkAddress(wrong *config.Problems) {
 	}
 }
 
-func (c *settings) dashboard() (dashboard.Config, error) {
-	d := dashboard.Config{
+func (c *settings) dashboard() (server.Config, error) {
+	d := server.Config{
 		BasePath: c.BasePath, PublicURL: c.AdminURL, Users: c.users, SessionLifetime: c.SessionLifetime,
 		Stage: c.Stage, Release: c.Release,
 	}

@@ -12,7 +12,7 @@ import (
 	"tidegate/functions/admin/auth/session"
 	"tidegate/functions/admin/auth/throttle"
 	"tidegate/functions/admin/auth/token"
-	"tidegate/functions/admin/dashboard"
+	"tidegate/functions/admin/server"
 	"tidegate/internal/enforce"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
@@ -50,7 +50,7 @@ func newConnector(c settings, bundle static.Bundle, log *slog.Logger) (*connecto
 	if err != nil {
 		return nil, err
 	}
-	away, err := dashboard.NewAway(settings, bundle, log)
+	away, err := server.NewAway(settings, bundle, log)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func newConnector(c settings, bundle static.Bundle, log *slog.Logger) (*connecto
 }
 
 func newDashboard(
-	ctx context.Context, c settings, settings dashboard.Config, client valkey.Client, bundle static.Bundle,
+	ctx context.Context, c settings, settings server.Config, client valkey.Client, bundle static.Bundle,
 	log *slog.Logger,
 ) (http.Handler, error) {
 	logins, err := throttle.New(client)
@@ -80,7 +80,7 @@ func newDashboard(
 	ctx, cancel := store.WithTimeouts(ctx, storeTimeout, c.ValkeyConnectTimeout)
 	defer cancel()
 	watch.repair(ctx)
-	return dashboard.New(settings, dashboard.Services{
+	return server.New(settings, server.Services{
 		Keys: keys, Checker: checker, Usage: usage.NewReader(client),
 		Sessions: sessions, Tokens: token.NewStore(client, c.pepper), Logins: logins,
 		Bundle: bundle, Pepper: c.pepper, Ready: watch.ready, Log: log,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 )
@@ -28,6 +29,6 @@ func (s *Store) Unban(ctx context.Context, id string, version int64, edit Edit) 
 	}
 	k := old
 	old.Banned, k.Banned = until[0], time.Time{}
-	return s.replace(ctx, set, old, k, hashes, "key.unban", edit, policyset.BanKey(id),
+	return s.replace(ctx, set, old, k, hashes, audit.KeyUnban, edit, policyset.BanKey(id),
 		policyset.DenialsKey(id))
 }

@@ -54,7 +54,7 @@ func (s *Store) SaveSet(ctx context.Context, next policy.Set, edit Edit) (*polic
 	}
 	saved.Version, saved.Lapses = basis.Version, current.LapsesAfter(saved, s.Now())
 	newer, err := s.writeSet(ctx, saved, current, stored.Version,
-		audit.Entry{By: edit.By, Action: "policy.save", Reason: edit.Reason})
+		audit.Entry{By: edit.By, Action: audit.PolicySave, Reason: edit.Reason})
 	if err != nil {
 		return newer, err
 	}

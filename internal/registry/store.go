@@ -92,7 +92,7 @@ func (s *Store) Create(ctx context.Context, n policy.NewKey, edit Edit) (policy.
 	}
 	k.ID = secret.ID()
 	return k, secret, s.put(ctx, policy.Key{}, k, policyset.Secrets{Current: s.pepper.Hash(secret)},
-		"key.create", edit)
+		audit.KeyCreate, edit)
 }
 
 // Adopt stores a record for a caller that others vouch for, whom checks know by this id,
@@ -116,7 +116,7 @@ func (s *Store) Adopt(ctx context.Context, kind policy.Kind, id, name string, o 
 	if err := k.Validate(set); err != nil {
 		return policy.Key{}, err
 	}
-	return k, s.put(ctx, policy.Key{}, k, policyset.Secrets{}, "key.adopt", edit)
+	return k, s.put(ctx, policy.Key{}, k, policyset.Secrets{}, audit.KeyAdopt, edit)
 }
 
 // put writes k in place of old, and forgets some keys of the same subject with that; an
@@ -247,9 +247,9 @@ func (s *Store) replace(
 // by themselves. It works as Update does.
 func (s *Store) SetOverride(ctx context.Context, id string, version int64, o *policy.Override,
 	edit Edit) (policy.Key, error) {
-	action := "key.override"
+	action := audit.KeyOverride
 	if o == nil {
-		action = "key.override.end"
+		action = audit.KeyOverrideEnd
 	}
 	return s.Update(ctx, id, version, action, edit, func(k *policy.Key) { k.Override = o })
 }
@@ -257,7 +257,7 @@ func (s *Store) SetOverride(ctx context.Context, id string, version int64, o *po
 // Revoke makes the key unknown to every check that starts after it returns. It works as
 // Update does.
 func (s *Store) Revoke(ctx context.Context, id string, version int64, edit Edit) (policy.Key, error) {
-	return s.Update(ctx, id, version, "key.revoke", edit, func(k *policy.Key) { k.Status = policy.Revoked })
+	return s.Update(ctx, id, version, audit.KeyRevoke, edit, func(k *policy.Key) { k.Status = policy.Revoked })
 }
 
 // MaxGrace is the longest time for which a rotated key's old secret is good.
@@ -290,7 +290,7 @@ func (s *Store) Rotate(ctx context.Context, id string, version int64, grace time
 	if grace > 0 {
 		k.Grace = s.Now().UTC().Add(grace).Truncate(time.Second)
 	}
-	k, err = s.replace(ctx, set, old, k, hashes, "key.rotate", edit)
+	k, err = s.replace(ctx, set, old, k, hashes, audit.KeyRotate, edit)
 	if err != nil {
 		return k, apikey.Secret{}, err
 	}
@@ -317,7 +317,7 @@ func (s *Store) Delete(ctx context.Context, id string, edit Edit) error {
 	w := write{
 		id: id, key: keyspace.Record(id), versionAt: policyset.PublicAt + 1, expected: k.Version,
 		forget: s.states(set, id),
-		entry: audit.Entry{By: edit.By, Action: "key.delete", Name: k.Name, Reason: edit.Reason,
+		entry: audit.Entry{By: edit.By, Action: audit.KeyDelete, Name: k.Name, Reason: edit.Reason,
 			Version: k.Version + 1, Before: before},
 	}
 	if _, err := s.write(ctx, w); err != nil {
@@ -336,7 +336,7 @@ func (s *Store) remove(ctx context.Context, set *policy.Set, id string, edit Edi
 	}
 	w := write{
 		id: id, key: keyspace.Record(id), versionAt: 1, found: record, forget: s.states(set, id),
-		entry: audit.Entry{By: edit.By, Action: "key.delete", Reason: edit.Reason},
+		entry: audit.Entry{By: edit.By, Action: audit.KeyDelete, Reason: edit.Reason},
 	}
 	_, err = s.write(ctx, w)
 	return err
@@ -363,7 +363,7 @@ func (s *Store) Reset(ctx context.Context, id string, edit Edit) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.replace(ctx, set, k, k, hashes, "key.reset", edit, s.states(set, id)...)
+	_, err = s.replace(ctx, set, k, k, hashes, audit.KeyReset, edit, s.states(set, id)...)
 	return err
 }
 

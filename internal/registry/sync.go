@@ -121,7 +121,7 @@ func (s *Store) repair(ctx context.Context, newest, stored *policy.Set, found sp
 	if newest.Version >= found.newest {
 		reason = fmt.Sprintf("version %d was lost in the store and came back from a mirror", newest.Version)
 	}
-	entry := audit.Entry{By: byRepair, Action: "policy.repair", Reason: reason}
+	entry := audit.Entry{By: byRepair, Action: audit.PolicyRepair, Reason: reason}
 	if _, err := s.writeSet(ctx, &repaired, stored, stored.Version, entry); err != nil {
 		return err
 	}

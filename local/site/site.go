@@ -18,7 +18,7 @@ import (
 	"tidegate/functions/admin/auth/session"
 	"tidegate/functions/admin/auth/throttle"
 	"tidegate/functions/admin/auth/token"
-	"tidegate/functions/admin/dashboard"
+	"tidegate/functions/admin/server"
 	"tidegate/internal/apikey"
 	"tidegate/internal/enforce"
 	"tidegate/internal/registry"
@@ -44,10 +44,10 @@ func New(client valkey.Client, pepper apikey.Pepper, bundle static.Bundle) (http
 		return nil, err
 	}
 	sessions := session.NewStore(client, time.Hour)
-	return dashboard.New(
-		dashboard.Config{Users: []password.User{{Name: User, Role: auth.Editor, Hash: hash}},
+	return server.New(
+		server.Config{Users: []password.User{{Name: User, Role: auth.Editor, Hash: hash}},
 			SessionLifetime: time.Hour, Stage: "dev"},
-		dashboard.Services{
+		server.Services{
 			Keys: registry.NewStore(client, pepper), Checker: enforce.NewChecker(client, pepper),
 			Usage: usage.NewReader(client), Sessions: sessions,
 			Tokens: token.NewStore(client, pepper), Logins: logins, Bundle: bundle, Pepper: pepper,

@@ -4,7 +4,7 @@
 // routes are made of that.
 //
 // A caller is known when a request gets here, and may do what its route needs: the
-// dashboard sees to both, as for its pages. What changes something that others may change
+// server sees to both, as for the pages. What changes something that others may change
 // too is based on a version, If-Match, and fails with 412 when another change came first.
 package api
 
@@ -22,7 +22,6 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
 	"tidegate/internal/registry"
@@ -38,40 +37,25 @@ const (
 	MaxPolicyBody = policydoc.MaxBytes // of the policies as a whole
 )
 
-// TokenStore is what the API needs of the machine tokens. *token.Store is one.
-type TokenStore interface {
-	Create(ctx context.Context, n token.New) (token.Token, apikey.Secret, error)
-	List(ctx context.Context) ([]token.Token, error)
-	Revoke(ctx context.Context, id string, by audit.Actor) error
-}
-
 // Services are the parts of the system that the API works with. Every field is required.
 type Services struct {
 	Keys    *registry.Store
 	Checker *enforce.Checker
 	Usage   *usage.Reader
-	Tokens  TokenStore
+	Tokens  *token.Store
 	Log     *slog.Logger
-}
-
-// Route answers one method of one path.
-type Route struct {
-	Pattern string // method and path, as in http.ServeMux
-	Role    auth.Role
-	MaxBody int64
-	Handle  http.HandlerFunc
 }
 
 type api struct {
 	Services
 	huma     huma.API
-	routes   []Route
+	routes   []auth.Route
 	document func() ([]byte, error)
 }
 
 // Routes returns everything that the API answers. base is what browsers and machines have
 // in front of its paths; it stands in the document alone.
-func Routes(base string, services Services) []Route {
+func Routes(base string, services Services) []auth.Route {
 	a := &api{Services: services}
 	a.huma = huma.NewAPI(configOf(base), humago.NewAdapter(a, ""))
 	a.document = sync.OnceValues(func() ([]byte, error) { return json.Marshal(a.huma.OpenAPI()) })
@@ -124,10 +108,10 @@ func (a *api) register() {
 
 // HandleFunc takes a handler from huma, in place of a mux.
 func (a *api) HandleFunc(pattern string, handle func(http.ResponseWriter, *http.Request)) {
-	a.routes = append(a.routes, Route{Pattern: pattern, Handle: handle})
+	a.routes = append(a.routes, auth.Route{Pattern: pattern, Handle: handle})
 }
 
-// ServeHTTP is never called: the dashboard's mux serves the routes.
+// ServeHTTP is never called: the server's mux serves the routes.
 func (a *api) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	http.Error(w, "not served", http.StatusNotFound)
 }
@@ -155,7 +139,7 @@ func register[In, Out any](a *api, o operation, do func(context.Context, *In) (*
 	described := huma.Operation{
 		OperationID: o.id, Method: method, Path: Prefix + path, Summary: o.summary, Description: o.details,
 		Tags: []string{o.group},
-		// the dashboard and the gateway have limits of their own
+		// the server and the gateway have limits of their own
 		DefaultStatus: o.status, MaxBodyBytes: o.maxBody, BodyReadTimeout: -1,
 		Security: []map[string][]string{{"token": {o.scope()}}, {"session": {}}},
 	}

@@ -13,6 +13,7 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 )
 
@@ -307,7 +308,7 @@ func (a *api) patchKey(ctx context.Context, in *patchKeyInput) (*keyOutput, erro
 		return nil, err
 	}
 	return keyAnswer(a.onKey(k, in.IfMatch, func(version int64) (policy.Key, error) {
-		return a.Keys.Update(ctx, k.ID, version, "key.edit", edit(ctx, in.Body.Reason), in.apply)
+		return a.Keys.Update(ctx, k.ID, version, audit.KeyEdit, edit(ctx, in.Body.Reason), in.apply)
 	}))
 }
 

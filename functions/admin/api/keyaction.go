@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/auth"
+	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
@@ -144,11 +145,11 @@ func (a *api) endOverride(ctx context.Context, in *endInput) (*keyOutput, error)
 }
 
 func (a *api) revoke(ctx context.Context, in *actionInput) (*keyOutput, error) {
-	return a.update(ctx, in, policy.Active, "key.revoke", func(k *policy.Key) { k.Status = policy.Revoked })
+	return a.update(ctx, in, policy.Active, audit.KeyRevoke, func(k *policy.Key) { k.Status = policy.Revoked })
 }
 
 func (a *api) unrevoke(ctx context.Context, in *actionInput) (*keyOutput, error) {
-	return a.update(ctx, in, policy.Revoked, "key.unrevoke", func(k *policy.Key) { k.Status = policy.Active })
+	return a.update(ctx, in, policy.Revoked, audit.KeyUnrevoke, func(k *policy.Key) { k.Status = policy.Active })
 }
 
 func (a *api) unban(ctx context.Context, in *actionInput) (*keyOutput, error) {
@@ -205,7 +206,7 @@ func (a *api) ban(ctx context.Context, in *banInput) (*keyOutput, error) {
 	}
 	return keyAnswer(a.onKey(k, in.IfMatch, func(version int64) (policy.Key, error) {
 		reason := strings.TrimSpace(in.Body.Reason)
-		return a.Keys.Update(ctx, k.ID, version, "key.ban", edit(ctx, reason), func(k *policy.Key) {
+		return a.Keys.Update(ctx, k.ID, version, audit.KeyBan, edit(ctx, reason), func(k *policy.Key) {
 			k.Banned = in.Body.Until.UTC()
 		})
 	}))

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"time"
 
+	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 )
@@ -56,7 +57,7 @@ func (c KeyChange) change(ctx context.Context, keys *registry.Store, k policy.Ke
 		if k.Plan == c.Plan {
 			return false, k, nil
 		}
-		current, err = keys.Update(ctx, k.ID, k.Version, "key.plan", edit, func(k *policy.Key) {
+		current, err = keys.Update(ctx, k.ID, k.Version, audit.KeyPlan, edit, func(k *policy.Key) {
 			k.Plan = c.Plan
 		})
 	case Override:

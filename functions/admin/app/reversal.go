@@ -19,15 +19,15 @@ var ErrGone = errors.New("what the entry changed does not exist any more")
 // Irreversible says why an entry cannot be reverted; empty if it can.
 func Irreversible(e audit.Entry) string {
 	switch {
-	case !strings.HasPrefix(e.Action, "key.") && !strings.HasPrefix(e.Action, "policy."):
+	case !strings.HasPrefix(e.Action, audit.OfKeys) && !strings.HasPrefix(e.Action, audit.OfPolicy):
 		return "Only changes of keys and of the policies can be taken back."
 	case len(e.Before) == 0:
 		return "It created this; delete it instead."
 	case len(e.After) == 0:
 		return "A deleted key's secret and counts are gone."
-	case e.Action == "key.rotate":
+	case e.Action == audit.KeyRotate:
 		return "The old secret cannot come back."
-	case e.Action == "key.reset":
+	case e.Action == audit.KeyReset:
 		return "The counts are gone."
 	}
 	return ""
@@ -110,7 +110,7 @@ func (r Reversal) Apply(ctx context.Context, version int64, edit registry.Edit) 
 		}
 		return saved.Version, err
 	}
-	saved, err := r.keys.Update(ctx, r.Entry.Subject, version, "key.revert", edit, func(k *policy.Key) {
+	saved, err := r.keys.Update(ctx, r.Entry.Subject, version, audit.KeyRevert, edit, func(k *policy.Key) {
 		restore(k, r.KeyAfter)
 	})
 	return saved.Version, err

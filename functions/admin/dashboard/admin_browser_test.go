@@ -1,4 +1,4 @@
-package dashboard
+package dashboard_test
 
 import (
 	"fmt"
@@ -9,49 +9,55 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	routing "tidegate/internal/route"
 )
 
 // busyKeys is a registry with policies of every kind, and keys in every state.
-func busyKeys(t testing.TB) *testRegistry {
-	keys := newRegistry(t, "acme", "bolt")
-	keys.save(func(s *policy.Set) {
+func busyKeys(t testing.TB) *sitetest.Registry {
+	keys := sitetest.NewRegistry(t, "acme", "bolt")
+	keys.Save(func(s *policy.Set) {
 		s.Plans = append(s.Plans, policy.Plan{
-			Name: "pro", Limits: []limiter.Limit{per(100, 10*time.Second), per(1000, 10*time.Minute)}, Candidate: []limiter.Limit{per(50, 10*time.Second)},
-			Mode: policy.Shadow, Degraded: policy.Local, Share: 20,
+			Name:      "pro",
+			Limits:    []limiter.Limit{sitetest.Per(100, 10*time.Second), sitetest.Per(1000, 10*time.Minute)},
+			Candidate: []limiter.Limit{sitetest.Per(50, 10*time.Second)},
+			Mode:      policy.Shadow, Degraded: policy.Local, Share: 20,
 		})
 		s.Routes = []policy.Route{
 			{Name: "search", Pattern: routing.Pattern{API: "abcdef1234", Stage: "prod", Method: "GET", Path: "/search"}, Cost: 5,
-				PerKey: []limiter.Limit{per(20, time.Minute)}},
-			{Name: "all orders", Pattern: routing.Pattern{Path: "/orders/{proxy+}"}, Cost: 1, Shared: []limiter.Limit{per(10_000, time.Minute)}},
+				PerKey: []limiter.Limit{sitetest.Per(20, time.Minute)}},
+			{
+				Name: "all orders", Pattern: routing.Pattern{Path: "/orders/{proxy+}"}, Cost: 1,
+				Shared: []limiter.Limit{sitetest.Per(10_000, time.Minute)},
+			},
 			{Name: strings.Repeat("long-", 19), Pattern: routing.Pattern{Path: "/" + strings.Repeat("segment", 30)}, Cost: 2, Settle: true},
 		}
-		s.PerIP = policy.Scope{Limits: []limiter.Limit{per(600, time.Minute)}}
+		s.PerIP = policy.Scope{Limits: []limiter.Limit{sitetest.Per(600, time.Minute)}}
 		s.Deny = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8:1234:5678::/64")}
 		s.Bans = &policy.Bans{Denials: 100, Window: policy.Duration(time.Minute), Base: policy.Duration(5 * time.Minute),
 			Cap: policy.Duration(24 * time.Hour)}
 	})
-	keys.countDenied("10000")
-	keys.countDenied("600")
+	keys.CountDenied("10000")
+	keys.CountDenied("600")
 	for i := range 5 {
 		name := fmt.Sprintf("customer-%d", i)
-		keys.create(name, "pro")
-		keys.called(name, time.Now().Add(-time.Duration(i)*time.Minute), 30+i, 3*i)
+		keys.CreateKey(name, "pro")
+		keys.Called(name, time.Now().Add(-time.Duration(i)*time.Minute), 30+i, 3*i)
 	}
-	limits := []limiter.Limit{per(500, time.Minute)}
-	keys.update("customer-0", func(k *policy.Key) {
+	limits := []limiter.Limit{sitetest.Per(500, time.Minute)}
+	keys.UpdateKey("customer-0", func(k *policy.Key) {
 		k.Override = &policy.Override{Limits: limits, Until: time.Now().Add(3 * time.Hour), Reason: "launch day"}
 	})
-	keys.update("customer-1", func(k *policy.Key) {
+	keys.UpdateKey("customer-1", func(k *policy.Key) {
 		k.Override = &policy.Override{Limits: limits, Until: time.Now().Add(-time.Hour), Reason: strings.Repeat("reason", 30)}
 	})
-	keys.update("customer-2", func(k *policy.Key) {
+	keys.UpdateKey("customer-2", func(k *policy.Key) {
 		k.Banned, k.Tags = time.Now().Add(time.Hour), []string{"beta", strings.Repeat("tag", 16)}
 	})
-	keys.update("customer-3", func(k *policy.Key) { k.Expires = time.Now().Add(50 * time.Hour) })
-	keys.use("acme", 10)
+	keys.UpdateKey("customer-3", func(k *policy.Key) { k.Expires = time.Now().Add(50 * time.Hour) })
+	keys.Use("acme", 10)
 	return keys
 }
 
@@ -72,61 +78,72 @@ func adminPages() []shown {
 		{"key in shadow", "/keys/{customer-4}", "", nil},
 		{"banned key", "/keys/{customer-2}", "", nil},
 		{"new key", "/keys/new", "", nil},
-		{"new key refused", "/keys/new", "422", func(v *visit) { v.act(send("save"), chromedp.WaitVisible(chromedp.CSS("#name-error"))) }},
-		{"new key made", "/keys/new", "", func(v *visit) {
-			v.act(typeIn("name", "made in a browser"), send("save"), chromedp.WaitVisible(chromedp.CSS("#secret")))
+		{"new key refused", "/keys/new", "422", func(v *sitetest.Visit) { v.Act(send("save"), chromedp.WaitVisible(chromedp.CSS("#name-error"))) }},
+		{"new key made", "/keys/new", "", func(v *sitetest.Visit) {
+			v.Act(typeIn("name", "made in a browser"), send("save"), chromedp.WaitVisible(chromedp.CSS("#secret")))
 		}},
 		{"edit key", "/keys/{acme}/edit", "", nil},
 		{"ban", "/keys/{acme}/ban", "", nil},
 		{"revoke", "/keys/{acme}/revoke", "", nil},
-		{"rotated", "/keys/{acme}/rotate", "", func(v *visit) { v.act(send("save"), chromedp.WaitVisible(chromedp.CSS("#secret"))) }},
-		{"preview", "/keys/{customer-4}/limits", "", func(v *visit) {
-			v.act(typeIn("limits-0-requests", "3"), typeIn("reason", "r"), send("preview"), chromedp.WaitVisible(chromedp.CSS("#preview-title")))
+		{"rotated", "/keys/{acme}/rotate", "", func(v *sitetest.Visit) { v.Act(send("save"), chromedp.WaitVisible(chromedp.CSS("#secret"))) }},
+		{"preview", "/keys/{customer-4}/limits", "", func(v *sitetest.Visit) {
+			v.Act(
+				typeIn("limits-0-requests", "3"), typeIn("reason", "r"), send("preview"),
+				chromedp.WaitVisible(chromedp.CSS("#preview-title")),
+			)
 		}},
 		{"bulk", "/keys/bulk?do=override&of=all&plan=2", "", nil},
-		{"job", "/keys/bulk?do=end&of=all&state=overridden", "", func(v *visit) {
-			v.act(typeIn("reason", "r"), send("save"))
-			v.waitAcross(`document.body.textContent.includes("Finished.")`)
+		{"job", "/keys/bulk?do=end&of=all&state=overridden", "", func(v *sitetest.Visit) {
+			v.Act(typeIn("reason", "r"), send("save"))
+			v.WaitAcross(`document.body.textContent.includes("Finished.")`)
 		}},
 		{"job by a link", "/keys/job?do=revoke&of=all&reason=x", "", nil},
-		{"limits in a dialog", "/keys", "", func(v *visit) { v.openSheet("acme") }},
-		{"invalid limits in a dialog", "/keys", "422", func(v *visit) {
-			v.openSheet("acme")
-			v.act(typeIn("limits-0-requests", "ten"), send("save"), chromedp.WaitVisible(chromedp.CSS("#sheet .wrong")))
+		{"limits in a dialog", "/keys", "", func(v *sitetest.Visit) { openSheet(v, "acme") }},
+		{"invalid limits in a dialog", "/keys", "422", func(v *sitetest.Visit) {
+			openSheet(v, "acme")
+			v.Act(
+				typeIn("limits-0-requests", "ten"), send("save"), chromedp.WaitVisible(chromedp.CSS("#sheet .wrong")),
+			)
 		}},
 		{"no callers", "/callers", "", nil},
-		{"callers", "/callers?live=30", "", func(v *visit) {
-			v.keys.strangerCalls(v.keys.TokenCaller("i", "s"), time.Now(), 20, 4)
-			v.open("/callers?live=30")
+		{"callers", "/callers?live=30", "", func(v *sitetest.Visit) {
+			v.Keys.StrangerCalls(v.Keys.TokenCaller("i", "s"), time.Now(), 20, 4)
+			v.Open("/callers?live=30")
 		}},
 		{"caller", "/callers/aaaaaaaaaaaaaaaaaaaaaa", "", nil},
 		{"adopt", "/callers/new", "", nil},
-		{"adopt refused", "/callers/new", "422", func(v *visit) { v.act(send("save"), chromedp.WaitVisible(chromedp.CSS("#issuer-error"))) }},
+		{"adopt refused", "/callers/new", "422", func(v *sitetest.Visit) { v.Act(send("save"), chromedp.WaitVisible(chromedp.CSS("#issuer-error"))) }},
 		{"policies", "/policies", "", nil},
 		{"new plan", "/policies/plans/new", "", nil},
 		{"plan", "/policies/plans/2", "", nil},
-		{"plan preview", "/policies/plans/2", "", func(v *visit) {
-			v.act(typeIn("limits-0-requests", "7"), typeIn("reason", "r"), send("preview"), chromedp.WaitVisible(chromedp.CSS("#preview-title")))
+		{"plan preview", "/policies/plans/2", "", func(v *sitetest.Visit) {
+			v.Act(
+				typeIn("limits-0-requests", "7"), typeIn("reason", "r"), send("preview"),
+				chromedp.WaitVisible(chromedp.CSS("#preview-title")),
+			)
 		}},
-		{"plan conflict", "/policies/plans/2", "409", func(v *visit) {
-			v.keys.plan("meanwhile", per(1000, time.Hour))
-			v.act(typeIn("limits-0-requests", "7"), typeIn("reason", "r"), send("save"), chromedp.WaitVisible(chromedp.CSS(".conflict")))
+		{"plan conflict", "/policies/plans/2", "409", func(v *sitetest.Visit) {
+			v.Keys.Plan("meanwhile", sitetest.Per(1000, time.Hour))
+			v.Act(
+				typeIn("limits-0-requests", "7"), typeIn("reason", "r"), send("save"),
+				chromedp.WaitVisible(chromedp.CSS(".conflict")),
+			)
 		}},
 		{"promote", "/policies/plans/2/promote", "", nil},
 		{"rule", "/policies/rules/edit?rule=search", "", nil},
-		{"rule tie", "/policies/rules/new", "422", func(v *visit) {
-			v.act(typeIn("name", "tie"), typeIn("path", "/orders/{more+}"), typeIn("reason", "r"), send("save"),
+		{"rule tie", "/policies/rules/new", "422", func(v *sitetest.Visit) {
+			v.Act(typeIn("name", "tie"), typeIn("path", "/orders/{more+}"), typeIn("reason", "r"), send("save"),
 				chromedp.WaitVisible(chromedp.CSS("#path-error")))
 		}},
-		{"rule whose settlements are bounded below its cost", "/policies/rules/edit?rule=all orders", "422", func(v *visit) {
-			v.act(typeIn("cost", "9"), typeIn("settleMax", "3"), typeIn("reason", "r"), send("save"),
+		{"rule whose settlements are bounded below its cost", "/policies/rules/edit?rule=all orders", "422", func(v *sitetest.Visit) {
+			v.Act(typeIn("cost", "9"), typeIn("settleMax", "3"), typeIn("reason", "r"), send("save"),
 				chromedp.WaitVisible(chromedp.CSS("#settleMax-error")))
 		}},
 		{"delete rule", "/policies/rules/delete?rule=search", "", nil},
 		{"shared", "/policies/shared", "", nil},
 		{"import", "/policies/import", "", nil},
-		{"import preview", "/policies/import", "", func(v *visit) {
-			v.act(typeIn("yaml", "plans: []"), send("save"), chromedp.WaitVisible(chromedp.CSS("#preview-title")))
+		{"import preview", "/policies/import", "", func(v *sitetest.Visit) {
+			v.Act(typeIn("yaml", "plans: []"), send("save"), chromedp.WaitVisible(chromedp.CSS("#preview-title")))
 		}},
 		{"overrides", "/overrides", "", nil},
 		{"audit", "/audit", "", nil},
@@ -138,48 +155,34 @@ func adminPages() []shown {
 	}
 }
 
-// waitAcross waits until an expression is true, whatever pages come in between.
-func (v *visit) waitAcross(expression string) {
-	v.t.Helper()
-	for {
-		done, err := chromedp.Run(v.ctx, chromedp.Evaluate[bool](expression))
-		if v.ctx.Err() != nil {
-			v.t.Fatalf("waiting for %s: %v", expression, err)
-		}
-		if done && err == nil {
-			return
-		}
-	}
-}
-
 // Every page of the keys and the policies: no console or policy error, no sideways
 // scroll, no finding of axe in light and dark.
 func TestBrowserAdminPages(t *testing.T) {
-	axe := axeScript(t)
-	v := newVisit(t, withKeys(busyKeys(t)))
-	v.enter()
+	axe := sitetest.AxeScript(t)
+	v := sitetest.NewVisit(t, sitetest.WithKeys(busyKeys(t)))
+	v.Enter()
 	for _, p := range adminPages() {
 		t.Run(p.name, func(t *testing.T) {
-			v.t = t
-			v.open(p.path)
+			v.T = t
+			v.Open(p.path)
 			if p.prepare != nil {
 				p.prepare(v)
 			}
-			v.look(t, axe, p.status)
+			v.Look(t, axe, p.status)
 		})
 	}
 }
 
 // An override is made, seen and ended with the keyboard alone.
 func TestBrowserOverrideByKeyboard(t *testing.T) {
-	v := newVisit(t, withKeys(busyKeys(t)))
-	v.enter()
-	v.open("/keys/{bolt}")
+	v := sitetest.NewVisit(t, sitetest.WithKeys(busyKeys(t)))
+	v.Enter()
+	v.Open("/keys/{bolt}")
 	to := func(what string) {
 		t.Helper()
 		for range 80 {
-			v.act(chromedp.KeyEvent("\t"))
-			if eval[bool](v, what) {
+			v.Act(chromedp.KeyEvent("\t"))
+			if sitetest.Eval[bool](v, what) {
 				return
 			}
 		}
@@ -188,32 +191,32 @@ func TestBrowserOverrideByKeyboard(t *testing.T) {
 	focused := func(text string) string { return `document.activeElement.textContent.trim() === "` + text + `"` }
 	named := func(id string) string { return `document.activeElement.id === "` + id + `"` }
 	to(focused("Override limits"))
-	v.act(chromedp.KeyEvent("\r"), chromedp.WaitReady(chromedp.CSS("#form")))
+	v.Act(chromedp.KeyEvent("\r"), chromedp.WaitReady(chromedp.CSS("#form")))
 	to(named("limits-0-requests"))
-	v.act(chromedp.Evaluate[chromedp.Void](`document.activeElement.select()`), chromedp.KeyEvent("25"))
+	v.Act(chromedp.Evaluate[chromedp.Void](`document.activeElement.select()`), chromedp.KeyEvent("25"))
 	to(named("reason"))
-	v.act(chromedp.KeyEvent("by keyboard\r"), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
-	if o := v.keys.key("bolt").Override; o == nil || o.Limits[0] != per(25, 10*time.Second) || o.Reason != "by keyboard" {
+	v.Act(chromedp.KeyEvent("by keyboard\r"), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
+	if o := v.Keys.Key("bolt").Override; o == nil || o.Limits[0] != sitetest.Per(25, 10*time.Second) || o.Reason != "by keyboard" {
 		t.Fatalf("saved %+v", o)
 	}
 	to(focused("End override"))
-	v.act(chromedp.KeyEvent("\r"), chromedp.WaitReady(chromedp.CSS("#form")))
+	v.Act(chromedp.KeyEvent("\r"), chromedp.WaitReady(chromedp.CSS("#form")))
 	to(named("reason"))
-	v.act(chromedp.KeyEvent("\r"), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
-	if o := v.keys.key("bolt").Override; o != nil {
+	v.Act(chromedp.KeyEvent("\r"), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
+	if o := v.Keys.Key("bolt").Override; o != nil {
 		t.Errorf("after its end: %+v", o)
 	}
-	v.noComplaints("")
+	v.NoComplaints("")
 }
 
 // Ticked keys are changed together, and what was saved is undone, without JavaScript.
 func TestBrowserBulkWithoutScript(t *testing.T) {
-	v := newVisit(t, withKeys(busyKeys(t)))
-	v.withoutScript()
-	v.enter()
-	v.act(
-		chromedp.Click(chromedp.CSS(v.keys.named("#key-{customer-3} input"))),
-		chromedp.Click(chromedp.CSS(v.keys.named("#key-{customer-4} input"))),
+	v := sitetest.NewVisit(t, sitetest.WithKeys(busyKeys(t)))
+	v.WithoutScript()
+	v.Enter()
+	v.Act(
+		chromedp.Click(chromedp.CSS(v.Keys.Named("#key-{customer-3} input"))),
+		chromedp.Click(chromedp.CSS(v.Keys.Named("#key-{customer-4} input"))),
 		chromedp.SetValue(chromedp.CSS("#do"), "plan"),
 		chromedp.Click(chromedp.CSS("#bulk button[value=selected]")),
 		chromedp.WaitReady(chromedp.CSS("#to")),
@@ -221,56 +224,70 @@ func TestBrowserBulkWithoutScript(t *testing.T) {
 		chromedp.WaitVisible(chromedp.CSS("main .button.primary")),
 	)
 	for name, plan := range map[string]string{"customer-3": "free", "customer-4": "free", "customer-2": "pro"} {
-		if got := v.keys.key(name).Plan; got != plan {
+		if got := v.Keys.Key(name).Plan; got != plan {
 			t.Errorf("%s has the plan %s, want %s", name, got, plan)
 		}
 	}
-	v.open("/policies/plans/1")
-	v.act(typeIn("limits-0-requests", "11"), typeIn("reason", "more"), send("save"), chromedp.WaitVisible(chromedp.CSS("#toasts form button")))
-	v.act(chromedp.Click(chromedp.CSS("#toasts form button")))
-	v.waitAcross(`document.body.textContent.includes("Reverted")`)
-	if p, _ := v.set().Numbered(1); p.Limits[0] != per(10, 10*time.Second) {
+	v.Open("/policies/plans/1")
+	v.Act(
+		typeIn("limits-0-requests", "11"), typeIn("reason", "more"), send("save"),
+		chromedp.WaitVisible(chromedp.CSS("#toasts form button")),
+	)
+	v.Act(chromedp.Click(chromedp.CSS("#toasts form button")))
+	v.WaitAcross(`document.body.textContent.includes("Reverted")`)
+	if p, _ := v.Set().Numbered(1); p.Limits[0] != sitetest.Per(10, 10*time.Second) {
 		t.Errorf("after the undo: %+v", p)
 	}
-	v.noComplaints("")
+	v.NoComplaints("")
 }
 
 // openSheet opens the form of a key's limits over the list.
-func (v *visit) openSheet(name string) {
-	v.t.Helper()
-	v.act(chromedp.Click(chromedp.CSS(v.keys.named("#key-{"+name+"} [data-sheet]"))), chromedp.WaitVisible(chromedp.CSS("#sheet[open] #form")))
+func openSheet(v *sitetest.Visit, name string) {
+	v.T.Helper()
+	v.Act(
+		chromedp.Click(chromedp.CSS(v.Keys.Named("#key-{"+name+"} [data-sheet]"))),
+		chromedp.WaitVisible(chromedp.CSS("#sheet[open] #form")),
+	)
 }
 
 // Limits are edited in a dialog over the list: it says what is wrong, previews, and leads
 // to the key once they are saved. Escape and Cancel leave the list as it was, with the
 // focus where it was.
 func TestBrowserLimitsDialog(t *testing.T) {
-	v := newVisit(t, withKeys(busyKeys(t)))
-	v.enter()
-	v.act(chromedp.Evaluate[chromedp.Void](`window.sameDocument = true`))
+	v := sitetest.NewVisit(t, sitetest.WithKeys(busyKeys(t)))
+	v.Enter()
+	v.Act(chromedp.Evaluate[chromedp.Void](`window.sameDocument = true`))
 	for _, leave := range []chromedp.Action[chromedp.Void]{chromedp.KeyEvent("\x1b"), chromedp.Click(chromedp.CSS("#sheet .actions .plain"))} {
-		v.openSheet("bolt")
-		if got := eval[string](v, `document.activeElement.id`); got != "limits-0-requests" {
+		openSheet(v, "bolt")
+		if got := sitetest.Eval[string](v, `document.activeElement.id`); got != "limits-0-requests" {
 			t.Errorf("the focus is on %q", got)
 		}
-		v.act(leave)
-		v.wait(`!document.getElementById("sheet").open && sameDocument`)
-		if got := eval[string](v, `document.activeElement.getAttribute("aria-label")`); got != "Limits of bolt" {
+		v.Act(leave)
+		v.Wait(`!document.getElementById("sheet").open && sameDocument`)
+		if got := sitetest.Eval[string](
+			v, `document.activeElement.getAttribute("aria-label")`,
+		); got != "Limits of bolt" {
 			t.Errorf("after the dialog the focus is on %q", got)
 		}
 	}
-	v.openSheet("bolt")
-	v.act(typeIn("limits-0-requests", "many"), send("save"), chromedp.WaitVisible(chromedp.CSS("#limits-0-requests-error")))
-	v.retype("#limits-0-requests", "33")
-	v.wait(`document.querySelector("#sheet output").textContent === "33 per 10 seconds"`)
-	v.act(typeIn("reason", "in a dialog"), send("preview"), chromedp.WaitVisible(chromedp.CSS("#sheet #preview-title")))
-	if !eval[bool](v, `sameDocument`) || v.keys.key("bolt").Override != nil {
+	openSheet(v, "bolt")
+	v.Act(
+		typeIn("limits-0-requests", "many"), send("save"),
+		chromedp.WaitVisible(chromedp.CSS("#limits-0-requests-error")),
+	)
+	v.Retype("#limits-0-requests", "33")
+	v.Wait(`document.querySelector("#sheet output").textContent === "33 per 10 seconds"`)
+	v.Act(
+		typeIn("reason", "in a dialog"), send("preview"),
+		chromedp.WaitVisible(chromedp.CSS("#sheet #preview-title")),
+	)
+	if !sitetest.Eval[bool](v, `sameDocument`) || v.Keys.Key("bolt").Override != nil {
 		t.Fatal("a preview left the list, or saved")
 	}
-	v.act(send("save"), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
-	at, o := eval[string](v, `location.pathname`), v.keys.key("bolt").Override
-	if at != "/keys/"+v.keys.ids["bolt"] || o == nil || o.Limits[0] != per(33, 10*time.Second) {
+	v.Act(send("save"), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
+	at, o := sitetest.Eval[string](v, `location.pathname`), v.Keys.Key("bolt").Override
+	if at != "/keys/"+v.Keys.IDs["bolt"] || o == nil || o.Limits[0] != sitetest.Per(33, 10*time.Second) {
 		t.Errorf("at %s: %+v", at, o)
 	}
-	v.noComplaints("422")
+	v.NoComplaints("422")
 }

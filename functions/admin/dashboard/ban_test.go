@@ -1,4 +1,4 @@
-package dashboard
+package dashboard_test
 
 import (
 	"context"
@@ -10,45 +10,48 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
 )
 
-// hammered makes a key banned by the policy, as checks write it.
-func (r *testRegistry) hammered(name string, until time.Time) {
-	r.t.Helper()
+// banByPolicy makes a key banned by the policy, as checks write it.
+func banByPolicy(r *sitetest.Registry, name string, until time.Time) {
+	r.T.Helper()
 	us := uint64(until.UnixMicro())
 	ban := []byte{3, byte(us >> 48), byte(us >> 40), byte(us >> 32), byte(us >> 24), byte(us >> 16), byte(us >> 8), byte(us)}
 	for _, what := range []string{"sb", "sd"} {
-		set := r.client.B().Set().Key(keyspace.Of(r.ids[name], what)).Value(valkey.BinaryString(ban)).Build()
-		r.must(r.client.Do(context.Background(), set).Error())
+		set := r.Client.B().Set().Key(keyspace.Of(r.IDs[name], what)).Value(valkey.BinaryString(ban)).Build()
+		r.Must(r.Client.Do(context.Background(), set).Error())
 	}
 }
 
 // A ban by the policy is on every page where one by hand is, and lifted as it.
 func TestBanByPolicyOnPages(t *testing.T) {
-	s := newSite(t).login()
-	s.keys.save(func(set *policy.Set) {
+	s := sitetest.New(t).Login()
+	s.Keys.Save(func(set *policy.Set) {
 		set.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour), Base: policy.Duration(time.Hour), Cap: policy.Duration(time.Hour)}
 	})
 	until := time.Now().Add(time.Hour)
-	s.keys.hammered("acme", until)
-	list := s.get("/keys?state=banned").wants(t, http.StatusOK, "{acme}", "banned", page.Instant(until).Text)
-	if strings.Contains(list.body, "{bolt}") {
+	banByPolicy(s.Keys, "acme", until)
+	list := s.Get("/keys?state=banned").Wants(t, http.StatusOK, "{acme}", "banned", page.Instant(until).Text)
+	if strings.Contains(list.Body, "{bolt}") {
 		t.Error("another key is listed")
 	}
-	s.get("/keys/{acme}").wants(
+	s.Get("/keys/{acme}").Wants(
 		t, http.StatusOK, "This caller is banned.", "/keys/{acme}/unban", page.Instant(until).Text,
 	)
-	s.get("/keys.csv?state=banned").wants(t, http.StatusOK, page.Stamp(until))
-	s.post("/keys/{acme}/unban", fields("version", "1", "reason", "sorry")).wants(t, http.StatusSeeOther)
+	s.Get("/keys.csv?state=banned").Wants(t, http.StatusOK, page.Stamp(until))
+	s.Post("/keys/{acme}/unban", fields("version", "1", "reason", "sorry")).Wants(t, http.StatusSeeOther)
 	for _, what := range []string{"sb", "sd"} {
-		if s.keys.server.Exists(keyspace.Of(s.keys.ids["acme"], what)) {
+		if s.Keys.Server.Exists(keyspace.Of(s.Keys.IDs["acme"], what)) {
 			t.Errorf("%s is left", what)
 		}
 	}
-	s.get("/audit?subject={acme}").wants(t, http.StatusOK, "key.unban", "banned until", page.Instant(until).Text)
-	if body := s.get("/keys/{acme}").wants(t, http.StatusOK, "/keys/{acme}/ban").body; strings.Contains(body, "This caller is banned.") {
+	s.Get("/audit?subject={acme}").Wants(t, http.StatusOK, "key.unban", "banned until", page.Instant(until).Text)
+	if body := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "/keys/{acme}/ban").Body; strings.Contains(
+		body, "This caller is banned.",
+	) {
 		t.Error("still banned")
 	}
 }

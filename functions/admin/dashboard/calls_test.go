@@ -1,28 +1,34 @@
-package dashboard
+package dashboard_test
 
 import (
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"tidegate/functions/admin/dashboard"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/accuracy"
-	"tidegate/internal/limiter"
 )
 
 // Three calls per ten seconds: the answers that the model gives, in the order of the
 // times, whatever order they were typed in.
 func TestCallsTimeline(t *testing.T) {
-	s := newSite(t).login()
+	s := sitetest.New(t).Login()
 	rows := []string{
 		"1 0 s allowed 2 – none", "2 1 s allowed 1 – none", "3 1.5 s allowed 0 – none", "4 1.5 s denied 0 8.5 s at 10 s", "5 1.5 s denied 0 8.5 s at 10 s",
 		"6 10 s allowed 0 – none", "7 1 min allowed 2 – none",
 	}
 	for _, times := range []string{"0s, 1s, 1.5s x3, 10s, 1m", "1m; 10\n1.5x3\n1,0", "1m,1.5s ×3,,10s,1s,0ms"} {
-		text := inWords(s.get("/simulate/calls?"+url.Values{"times": {times}}.Encode()).wants(t, http.StatusOK, "5 of 7 allowed").body)
+		text := inWords(
+			s.Get("/simulate/calls?"+url.Values{"times": {times}}.Encode()).Wants(
+				t, http.StatusOK, "5 of 7 allowed",
+			).Body,
+		)
 		for _, row := range rows {
 			if !strings.Contains(text, row) {
 				t.Errorf("%q: no %q in\n%s", times, row, text)
@@ -33,36 +39,33 @@ func TestCallsTimeline(t *testing.T) {
 
 // Every rule that is offered decides as the model of its limit does.
 func TestCallsFollowTheModel(t *testing.T) {
-	s := newSite(t).login()
+	s := sitetest.New(t).Login()
 	at := []time.Duration{0, 0, 4 * time.Second, 9 * time.Second, 11 * time.Second, 11 * time.Second, 12 * time.Second, 40 * time.Second}
-	if len(ruleOptions()) != len(rules) {
-		t.Fatalf("%d rules are offered, %d are known", len(ruleOptions()), len(rules))
-	}
-	for _, r := range rules {
-		limit := r.limit
+	for name, limit := range dashboard.Rules() {
 		limit.Requests, limit.Window = 3, 10*time.Second
 		decisions, err := accuracy.Trace(limit, at)
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := inWords(s.get("/simulate/calls?times=0x2,4,9,11x2,12,40&algorithm="+r.name).wants(t, http.StatusOK).body)
+		text := inWords(
+			s.Get("/simulate/calls?times=0x2,4,9,11x2,12,40&algorithm="+name).Wants(t, http.StatusOK).Body,
+		)
 		for i, d := range decisions {
-			row := callRow(i, at[i], d)
-			want := row.Number + " " + inWords(row.At) + " "
+			want := strconv.Itoa(i+1) + " " + inWords(page.Offset(at[i])) + " "
 			if d.Allowed {
 				want += "allowed " + page.Number(d.Limits[0].Remaining)
 			} else {
 				want += "denied " + page.Number(d.Limits[0].Remaining) + " " + inWords(page.Offset(d.RetryAfter()))
 			}
 			if !strings.Contains(text, want) {
-				t.Errorf("%s: no %q in\n%s", r.name, want, text)
+				t.Errorf("%s: no %q in\n%s", name, want, text)
 			}
 		}
 	}
 }
 
 func TestCallsBadInput(t *testing.T) {
-	s := newSite(t).login()
+	s := sitetest.New(t).Login()
 	for _, row := range []struct{ query, field, want string }{
 		{"times=", "times", "Type when calls come, such as"},
 		{"times=0s,soon", "times", "“soon” is no time up to 366 days."},
@@ -75,19 +78,12 @@ func TestCallsBadInput(t *testing.T) {
 		{"unit=calendar+day", "unit", form.ChooseFromList},
 		{"algorithm=guess", "algorithm", form.ChooseFromList},
 	} {
-		page := s.get("/simulate/calls?"+row.query).wants(t, http.StatusUnprocessableEntity,
+		page := s.Get("/simulate/calls?"+row.query).Wants(t, http.StatusUnprocessableEntity,
 			`id="`+row.field+`-error">`+row.want, "Nothing was played: 1 field needs another look.")
-		if strings.Contains(page.body, "allowed</") {
+		if strings.Contains(page.Body, "allowed</") {
 			t.Errorf("%s: answers beside an error", row.query)
 		}
 	}
-	s.get("/simulate/calls?times=0x500").wants(t, http.StatusOK, "3 of 500 allowed")
-	s.get("/simulate/calls?times=8784h&window=366&unit=day").wants(t, http.StatusOK, "1 of 1 allowed")
-}
-
-// The longest window and the most calls of a rule are the limiter's own.
-func TestCallsBounds(t *testing.T) {
-	if d, ok := parseOffset("8784h"); !ok || d != limiter.MaxWindow {
-		t.Errorf("%v, %v", d, ok)
-	}
+	s.Get("/simulate/calls?times=0x500").Wants(t, http.StatusOK, "3 of 500 allowed")
+	s.Get("/simulate/calls?times=8784h&window=366&unit=day").Wants(t, http.StatusOK, "1 of 1 allowed")
 }

@@ -1,4 +1,4 @@
-package dashboard
+package dashboard_test
 
 import (
 	"context"
@@ -19,44 +19,52 @@ import (
 
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/server/sitetest"
 	"tidegate/web/templates"
 )
 
 // The script draws the experiment on a canvas, with the figures under the cursor in the
 // legend, and in other colours once the theme changes.
 func TestBrowserLinesChart(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys(t)))
-	v.scheme("light")
-	v.enter()
-	v.open("/simulate")
-	v.act(chromedp.WaitVisible(chromedp.CSS("#admissions canvas")))
-	v.point("#admissions .u-over")
-	v.wait(`document.querySelector("#admissions .moment").textContent.startsWith("at 2 min 2")`)
-	figures := eval[string](v, `[...document.querySelectorAll("#admissions .legend .at")].map((e) => e.textContent).join()`)
+	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
+	v.Scheme("light")
+	v.Enter()
+	v.Open("/simulate")
+	v.Act(chromedp.WaitVisible(chromedp.CSS("#admissions canvas")))
+	v.Point("#admissions .u-over")
+	v.Wait(`document.querySelector("#admissions .moment").textContent.startsWith("at 2 min 2")`)
+	figures := sitetest.Eval[string](
+		v, `[...document.querySelectorAll("#admissions .legend .at")].map((e) => e.textContent).join()`,
+	)
 	column := fmt.Sprintf(`JSON.parse(document.querySelector("#admissions .plot").dataset.chart).series[0].some(
 		(_, i) => JSON.parse(document.querySelector("#admissions .plot").dataset.chart).series.map((s) => s[i]).join() === %q)`, figures)
-	if !strings.HasPrefix(figures, "100,100,100,1") || !strings.HasSuffix(figures, ",200,100") || !eval[bool](v, column) {
+	if !strings.HasPrefix(figures, "100,100,100,1") || !strings.HasSuffix(figures, ",200,100") || !sitetest.Eval[bool](v, column) {
 		t.Errorf("half a minute after the boundary: %s", figures)
 	}
 	const picture = `document.querySelector("#admissions canvas").toDataURL()`
-	light := eval[string](v, picture)
-	v.act(chromedp.Click(chromedp.CSS("#theme [value=dark]")))
-	v.wait(picture + ` !== ` + fmt.Sprintf("%q", light))
+	light := sitetest.Eval[string](v, picture)
+	v.Act(chromedp.Click(chromedp.CSS("#theme [value=dark]")))
+	v.Wait(picture + ` !== ` + fmt.Sprintf("%q", light))
 	for _, width := range []int64{360, 1440} {
-		v.act(chromedp.EmulateViewport(width, 900))
-		v.wait(`(({ width }, inner) => width > 200 && width < inner)(document.querySelector("#admissions canvas").getBoundingClientRect(), innerWidth)`)
+		v.Act(chromedp.EmulateViewport(width, 900))
+		v.Wait(
+			`(({ width }, inner) => width > 200 && width < inner)(document.querySelector("#admissions canvas").getBoundingClientRect(), innerWidth)`,
+		)
 	}
-	v.noComplaints("")
+	v.NoComplaints("")
 }
 
 // Without a script the lab works whole: figures, the drawn chart, errors beside their
 // fields, presets.
 func TestBrowserLabWithoutScript(t *testing.T) {
-	v := newVisit(t, withKeys(sampleKeys(t)))
-	v.withoutScript()
-	v.enter()
-	v.act(chromedp.Click(chromedp.CSS("nav [href='/simulate']")), chromedp.WaitVisible(chromedp.CSS("#admissions .plot > svg path.s6")))
-	v.act(
+	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
+	v.WithoutScript()
+	v.Enter()
+	v.Act(
+		chromedp.Click(chromedp.CSS("nav [href='/simulate']")),
+		chromedp.WaitVisible(chromedp.CSS("#admissions .plot > svg path.s6")),
+	)
+	v.Act(
 		chromedp.SetValue(chromedp.CSS("#limit"), "ten"),
 		chromedp.Click(chromedp.CSS("#simulation .primary")),
 		chromedp.WaitVisible(chromedp.CSS("#limit-error")),
@@ -66,17 +74,17 @@ func TestBrowserLabWithoutScript(t *testing.T) {
 		chromedp.Click(chromedp.CSS("#simulation .primary")),
 		chromedp.WaitVisible(chromedp.CSS("#admissions")),
 	)
-	q, err := url.ParseQuery(eval[string](v, `location.search.slice(1)`))
+	q, err := url.ParseQuery(sitetest.Eval[string](v, `location.search.slice(1)`))
 	if err != nil || q.Get("limit") != "10" || q.Get("shape") != "poisson" || slices.Contains(q["algorithm"], "counter") || len(q["algorithm"]) != 4 {
 		t.Errorf("the address is %v, %v", q, err)
 	}
-	v.act(
+	v.Act(
 		chromedp.Click(chromedp.CSS("nav [href='/simulate/calls']")),
 		chromedp.SetValue(chromedp.CSS("#times"), "0s x4"),
 		chromedp.Click(chromedp.CSS("#trial .primary")),
 		chromedp.WaitVisible(chromedp.CSS(".badge.full")),
 	)
-	v.noComplaints("422")
+	v.NoComplaints("422")
 }
 
 // gallery stands in front of a dashboard and shows charts such as the overview's in the
@@ -106,7 +114,7 @@ func (g *gallery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	inner := httptest.NewRecorder()
 	g.dashboard.ServeHTTP(inner, r)
 	maps.Copy(w.Header(), inner.Header())
-	live := g.live(nonceIn(inner.Header().Get("Content-Security-Policy")))
+	live := g.live(sitetest.NonceIn(inner.Header().Get("Content-Security-Policy")))
 	if page.IsRefresh(r) {
 		_, _ = w.Write([]byte(live))
 		return
@@ -133,16 +141,16 @@ func (g *gallery) live(nonce string) string {
 	return b.String() + "</section>"
 }
 
-func newGallery(t *testing.T) (*visit, *gallery) {
+func newGallery(t *testing.T) (*sitetest.Visit, *gallery) {
 	t.Helper()
-	v := newVisit(t, withKeys(sampleKeys(t)))
-	g := &gallery{dashboard: v.server.Config.Handler, series: galleryHour(), selected: make(chan url.Values, 1)}
+	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
+	g := &gallery{dashboard: v.Server.Config.Handler, series: galleryHour(), selected: make(chan url.Values, 1)}
 	g.series.SelectIn = "/simulate?live=2"
 	plain := httptest.NewServer(g)
 	t.Cleanup(plain.Close)
-	v.base = plain.URL
-	v.enter()
-	v.handTimers()
+	v.Base = plain.URL
+	v.Enter()
+	v.HandTimers()
 	return v, g
 }
 
@@ -150,37 +158,45 @@ func newGallery(t *testing.T) (*visit, *gallery) {
 // opened table open.
 func TestBrowserTimeSeriesIsLive(t *testing.T) {
 	v, g := newGallery(t)
-	v.open("/simulate")
-	v.act(chromedp.WaitVisible(chromedp.CSS("#requests canvas")), chromedp.Click(chromedp.CSS("#requests summary")))
-	v.wait(`waits() === "2000"`)
-	v.act(chromedp.Evaluate[chromedp.Void](`window.canvas = document.querySelector("#requests canvas")`))
-	v.point("#requests .u-over")
-	v.wait(`document.querySelector("#requests .moment").textContent.startsWith("2026-11-21 10:")`)
-	before := eval[string](v, `canvas.toDataURL()`)
+	v.Open("/simulate")
+	v.Act(
+		chromedp.WaitVisible(chromedp.CSS("#requests canvas")), chromedp.Click(chromedp.CSS("#requests summary")),
+	)
+	v.Wait(`waits() === "2000"`)
+	v.Act(chromedp.Evaluate[chromedp.Void](`window.canvas = document.querySelector("#requests canvas")`))
+	v.Point("#requests .u-over")
+	v.Wait(`document.querySelector("#requests .moment").textContent.startsWith("2026-11-21 10:")`)
+	before := sitetest.Eval[string](v, `canvas.toDataURL()`)
 	later := g.series
 	later.Allowed = []int64{100, 900, 1300, 40}
 	g.set(later)
-	v.fire()
-	v.wait(`canvas.toDataURL() !== ` + fmt.Sprintf("%q", before))
-	state := eval[string](v, `[canvas.isConnected, document.querySelector("#requests details").open,
+	v.Fire()
+	v.Wait(`canvas.toDataURL() !== ` + fmt.Sprintf("%q", before))
+	state := sitetest.Eval[string](v, `[canvas.isConnected, document.querySelector("#requests details").open,
 		document.querySelector("#requests tbody").rows[1].cells[1].textContent, document.querySelectorAll("#requests canvas").length].join()`)
 	if state != "true,true,900,1" {
 		t.Errorf("after a refresh: %s", state)
 	}
-	v.noComplaints("")
+	v.NoComplaints("")
 }
 
 // Dragging over a chart goes to the address of that part of it, in UTC; a click goes
 // nowhere.
 func TestBrowserTimeSeriesSelects(t *testing.T) {
 	v, g := newGallery(t)
-	v.open("/simulate")
-	v.act(chromedp.WaitVisible(chromedp.CSS("#requests canvas")))
-	v.act(chromedp.Evaluate[chromedp.Void](`document.querySelector("#requests .u-over").scrollIntoView({ block: "center" })`))
-	at := eval[[]float64](v, `(({ x, y, width, height }) => [x + width / 4, x + width * 3 / 4, y + height / 2])(
+	v.Open("/simulate")
+	v.Act(chromedp.WaitVisible(chromedp.CSS("#requests canvas")))
+	v.Act(
+		chromedp.Evaluate[chromedp.Void](
+			`document.querySelector("#requests .u-over").scrollIntoView({ block: "center" })`,
+		),
+	)
+	at := sitetest.Eval[[]float64](v, `(({ x, y, width, height }) => [x + width / 4, x + width * 3 / 4, y + height / 2])(
 		document.querySelector("#requests .u-over").getBoundingClientRect())`)
 	press := func(kind device.DispatchMouseEventType, x float64) {
-		v.act(chromedp.MouseEvent(kind, x, at[2], chromedp.ButtonType(device.MouseButtonLeft), chromedp.ClickCount(1)))
+		v.Act(
+			chromedp.MouseEvent(kind, x, at[2], chromedp.ButtonType(device.MouseButtonLeft), chromedp.ClickCount(1)),
+		)
 	}
 	press(device.DispatchMouseEventTypeMousePressed, at[0])
 	press(device.DispatchMouseEventTypeMouseReleased, at[0])
@@ -191,7 +207,7 @@ func TestBrowserTimeSeriesSelects(t *testing.T) {
 	var q url.Values
 	select {
 	case q = <-g.selected:
-	case <-v.ctx.Done():
+	case <-v.Ctx.Done():
 		t.Fatal("the drag goes nowhere")
 	}
 	from, err := time.Parse(time.RFC3339, q.Get("from"))
@@ -206,35 +222,37 @@ func TestBrowserTimeSeriesSelects(t *testing.T) {
 	if from.Before(begin) || !from.Before(to) || to.After(begin.Add(time.Hour)) || to.Sub(from) < 15*time.Minute || q.Get("live") != "2" {
 		t.Errorf("a drag over the middle half of an hour goes to %v", q)
 	}
-	v.noComplaints("")
+	v.NoComplaints("")
 }
 
 // The charts of other pages: no finding of axe in light and dark, no sideways scroll, the
 // table and the changes in words.
 func TestBrowserTimeSeriesLook(t *testing.T) {
-	axe := axeScript(t)
+	axe := sitetest.AxeScript(t)
 	v, _ := newGallery(t)
-	v.open("/simulate")
-	v.act(chromedp.WaitVisible(chromedp.CSS("#requests canvas")), chromedp.Click(chromedp.CSS("#requests summary")))
+	v.Open("/simulate")
+	v.Act(
+		chromedp.WaitVisible(chromedp.CSS("#requests canvas")), chromedp.Click(chromedp.CSS("#requests summary")),
+	)
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int64{320, 1440} {
-			v.scheme(scheme)
-			v.act(chromedp.EmulateViewport(width, 900))
-			for _, finding := range v.axe(axe) {
+			v.Scheme(scheme)
+			v.Act(chromedp.EmulateViewport(width, 900))
+			for _, finding := range v.Axe(axe) {
 				t.Errorf("%s, %d px: %s", scheme, width, finding)
 			}
-			if over := eval[int](v, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+			if over := sitetest.Eval[int](v, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
 				t.Errorf("%d px wide: scrolls sideways by %d px", width, over)
 			}
 		}
 	}
-	text := eval[string](v, `document.querySelector("#requests").innerText`)
+	text := sitetest.Eval[string](v, `document.querySelector("#requests").innerText`)
 	for _, want := range []string{"1,340 allowed and 803 blocked", "100 → 200 per minute", "2026-11-21 10:30:00 UTC"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %q", want, text)
 		}
 	}
-	v.noComplaints("")
+	v.NoComplaints("")
 }
 
 // galleryHour is four quarters with a change in the third and one that is not shown.

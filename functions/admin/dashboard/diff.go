@@ -98,7 +98,7 @@ func entryChanges(e audit.Entry) []templates.Change {
 		}
 		return nil
 	}
-	if e.Subject == token.Subject || e.Subject == loginSubject {
+	if e.Subject == token.Subject || e.Subject == audit.LoginSubject {
 		return nil
 	}
 	var before, after policy.Key

@@ -11,6 +11,7 @@ import (
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/web/templates"
@@ -79,7 +80,7 @@ var keyActions = map[string]keyAction{
 		heading: "Unrevoke", advice: "Calls with this key's secret are let in again, within its limits.", submit: "Unrevoke", revoked: true,
 		done: "The key is active again.",
 		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
-			return f.update(ctx, d, "key.unrevoke", edit, func(k *policy.Key) { k.Status = policy.Active })
+			return f.update(ctx, d, audit.KeyUnrevoke, edit, func(k *policy.Key) { k.Status = policy.Active })
 		},
 	},
 	"ban": {
@@ -125,7 +126,7 @@ func ban(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (
 	if f.until.ErrorCount() > 0 {
 		return f.key, errTyped
 	}
-	return f.update(ctx, d, "key.ban", edit, func(k *policy.Key) { k.Banned = until })
+	return f.update(ctx, d, audit.KeyBan, edit, func(k *policy.Key) { k.Banned = until })
 }
 
 // errTyped means that the form holds what is wrong.
@@ -209,7 +210,7 @@ func saveKey(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edi
 	if f.until.ErrorCount() > 0 {
 		return f.key, errTyped
 	}
-	return f.update(ctx, d, "key.edit", edit, func(k *policy.Key) {
+	return f.update(ctx, d, audit.KeyEdit, edit, func(k *policy.Key) {
 		k.Name, k.Tags, k.Plan, k.Expires = strings.TrimSpace(f.name.Text), splitTags(f.tags.Text), f.plan.Text, expires
 	})
 }

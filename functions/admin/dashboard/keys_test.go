@@ -1,4 +1,4 @@
-package dashboard
+package dashboard_test
 
 import (
 	"fmt"
@@ -10,23 +10,27 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/functions/admin/dashboard"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
 
 func TestKeysPage(t *testing.T) {
-	keys := newRegistry(t, "acme", "dinghy")
-	keys.plan("pro", per(1, time.Hour))
-	keys.create("chandlery", "pro")
-	keys.override("chandlery", per(100, 10*time.Second), limiter.Limit{Requests: 44, Window: 10 * time.Minute, Algorithm: limiter.Counter})
-	keys.update("dinghy", func(k *policy.Key) { k.Status = policy.Revoked })
-	keys.add("eel", monthly, hammered, coarse)
-	keys.use("acme", 10)
-	keys.use("chandlery", 37, 37)
-	s := newSite(t, withKeys(keys)).login()
-	page := s.get("/keys").wants(t, http.StatusOK)
-	text := inWords(page.body)
+	keys := sitetest.NewRegistry(t, "acme", "dinghy")
+	keys.Plan("pro", sitetest.Per(1, time.Hour))
+	keys.CreateKey("chandlery", "pro")
+	keys.OverrideKey("chandlery", sitetest.Per(100, 10*time.Second), limiter.Limit{
+		Requests: 44, Window: 10 * time.Minute, Algorithm: limiter.Counter,
+	})
+	keys.UpdateKey("dinghy", func(k *policy.Key) { k.Status = policy.Revoked })
+	keys.Add("eel", sitetest.Monthly, sitetest.Hammered, sitetest.Coarse)
+	keys.Use("acme", 10)
+	keys.Use("chandlery", 37, 37)
+	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
+	page := s.Get("/keys").Wants(t, http.StatusOK)
+	text := inWords(page.Body)
 	for _, want := range []string{
 		"acme {acme} Limits free blocked now next call free in 10.0 s 0 allowed, 0 blocked 10 per 10 seconds 10 of 10 full 10.0 s",
 		"chandlery {chandlery} Limits pro near a limit override 0 allowed, 0 blocked 100 per 10 seconds 37 of 100 10.0 s " +
@@ -40,7 +44,9 @@ func TestKeysPage(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	page.wants(t, http.StatusOK, `<time datetime="2026-11-21T10:30:00Z">`, `<rect class="fill" width="37" height="8">`)
+	page.Wants(
+		t, http.StatusOK, `<time datetime="2026-11-21T10:30:00Z">`, `<rect class="fill" width="37" height="8">`,
+	)
 }
 
 var markup = regexp.MustCompile(`<[^>]*>`)
@@ -51,42 +57,44 @@ func inWords(page string) string {
 }
 
 func TestSearch(t *testing.T) {
-	s := newSite(t).login()
-	got := s.get("/keys?q=AC&live=5").wants(t, http.StatusOK, "acme", `value="AC"`, `<input type="hidden" name="live" value="5">`)
-	if strings.Contains(got.body, "bolt") {
+	s := sitetest.New(t).Login()
+	got := s.Get("/keys?q=AC&live=5").Wants(
+		t, http.StatusOK, "acme", `value="AC"`, `<input type="hidden" name="live" value="5">`,
+	)
+	if strings.Contains(got.Body, "bolt") {
 		t.Error("the search found another key")
 	}
-	s.get("/keys?q=zz").wants(t, http.StatusOK, "No key found", "“zz”", `href="/keys"`)
-	s.get("/keys?q="+strings.Repeat("a", 101)).wants(t, http.StatusBadRequest, "makes no sense")
-	s.get("/keys?q="+strings.Repeat("ä", 100)).wants(t, http.StatusOK)
-	s.get("/keys?after="+strings.Repeat("a", 5000)).wants(t, http.StatusBadRequest)
+	s.Get("/keys?q=zz").Wants(t, http.StatusOK, "No key found", "“zz”", `href="/keys"`)
+	s.Get("/keys?q="+strings.Repeat("a", 101)).Wants(t, http.StatusBadRequest, "makes no sense")
+	s.Get("/keys?q="+strings.Repeat("ä", 100)).Wants(t, http.StatusOK)
+	s.Get("/keys?after="+strings.Repeat("a", 5000)).Wants(t, http.StatusBadRequest)
 }
 
 func TestNoKeys(t *testing.T) {
-	s := newSite(t, withKeys(newRegistry(t))).login()
-	s.get("/keys").wants(t, http.StatusOK, "No keys yet", "curl -i -H &#34;x-api-key: $KEY&#34;")
+	s := sitetest.New(t, sitetest.WithKeys(sitetest.NewRegistry(t))).Login()
+	s.Get("/keys").Wants(t, http.StatusOK, "No keys yet", "curl -i -H &#34;x-api-key: $KEY&#34;")
 }
 
 // Following the links from page to page shows every key once, and keeps search and
 // refresh.
 func TestPages(t *testing.T) {
-	keys := newRegistry(t, "other")
-	const count = 2*keysPerPage + 7
+	keys := sitetest.NewRegistry(t, "other")
+	const count = 2*dashboard.KeysPerPage + 7
 	for i := range count {
-		keys.create(fmt.Sprintf("key %03d", i), "free")
+		keys.CreateKey(fmt.Sprintf("key %03d", i), "free")
 	}
-	s := newSite(t, withKeys(keys)).login()
+	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	seen, pages := map[string]int{}, 0
 	for path := "/keys?live=10&q=key"; path != ""; pages++ {
-		page := s.get(path).wants(t, http.StatusOK, `data-live="10"`, `value="key"`)
-		for _, id := range regexp.MustCompile(`id="key-([^"]+)"`).FindAllStringSubmatch(page.body, -1) {
+		page := s.Get(path).Wants(t, http.StatusOK, `data-live="10"`, `value="key"`)
+		for _, id := range regexp.MustCompile(`id="key-([^"]+)"`).FindAllStringSubmatch(page.Body, -1) {
 			seen[id[1]]++
 		}
-		if first := strings.Contains(page.body, "First page"); first != (pages > 0) {
+		if first := strings.Contains(page.Body, "First page"); first != (pages > 0) {
 			t.Errorf("page %d links to the first: %v", pages, first)
 		}
 		path = ""
-		if next := regexp.MustCompile(`href="([^"]*)" rel="next"`).FindStringSubmatch(page.body); next != nil {
+		if next := regexp.MustCompile(`href="([^"]*)" rel="next"`).FindStringSubmatch(page.Body); next != nil {
 			path = strings.ReplaceAll(next[1], "&amp;", "&")
 		}
 	}
@@ -102,17 +110,17 @@ func TestPages(t *testing.T) {
 
 // The refresh is chosen in the address; what is not offered is off.
 func TestLiveChoices(t *testing.T) {
-	s := newSite(t).login()
+	s := sitetest.New(t).Login()
 	for query, want := range map[string]string{
 		"": "0", "?live=2": "2", "?live=30": "30", "?live=0": "0", "?live=1": "0", "?live=-5": "0", "?live=5x": "0",
 	} {
 		for _, path := range []string{"/keys", "/keys/{acme}"} {
-			s.get(path+query).wants(t, http.StatusOK, `data-live="`+want+`"`)
+			s.Get(path+query).Wants(t, http.StatusOK, `data-live="`+want+`"`)
 		}
 	}
-	page := s.get("/keys?q=a&live=5").wants(t, http.StatusOK)
+	page := s.Get("/keys?q=a&live=5").Wants(t, http.StatusOK)
 	for _, link := range []string{"/keys?q=a", "/keys?live=2&amp;q=a", "/keys?live=5&amp;q=a", "/keys?live=10&amp;q=a", "/keys?live=30&amp;q=a"} {
-		if !strings.Contains(page.body, `href="`+link+`"`) {
+		if !strings.Contains(page.Body, `href="`+link+`"`) {
 			t.Errorf("no link to %s", link)
 		}
 	}
@@ -120,14 +128,14 @@ func TestLiveChoices(t *testing.T) {
 
 // A live refresh gets the live section alone, and it asks for the same address again.
 func TestRefresh(t *testing.T) {
-	s := newSite(t).login()
+	s := sitetest.New(t).Login()
 	for _, path := range []string{"/keys?live=5&q=a", "/keys/{acme}?live=5"} {
-		got := s.refresh(path).wants(t, http.StatusOK, `<section id="live"`, "10 per 10 seconds")
-		if !strings.HasPrefix(got.body, "<section") || strings.Contains(got.body, "<html") || strings.Contains(got.body, "<form") {
-			t.Errorf("%s: more than the section: %s", path, got.body)
+		got := s.Refresh(path).Wants(t, http.StatusOK, `<section id="live"`, "10 per 10 seconds")
+		if !strings.HasPrefix(got.Body, "<section") || strings.Contains(got.Body, "<html") || strings.Contains(got.Body, "<form") {
+			t.Errorf("%s: more than the section: %s", path, got.Body)
 		}
-		if !strings.Contains(got.body, `hx-get="`+strings.ReplaceAll(path, "&", "&amp;")+`"`) {
-			t.Errorf("%s: refreshes another address: %s", path, got.body)
+		if !strings.Contains(got.Body, `hx-get="`+strings.ReplaceAll(path, "&", "&amp;")+`"`) {
+			t.Errorf("%s: refreshes another address: %s", path, got.Body)
 		}
 	}
 }
@@ -135,12 +143,12 @@ func TestRefresh(t *testing.T) {
 // A store that is away answers 503, to pages and to refreshes, and tells people nothing
 // of where it is.
 func TestStoreDown(t *testing.T) {
-	s := newSite(t).login()
-	s.keys.fail("LOADING dial tcp 10.1.2.3:6379: refused")
+	s := sitetest.New(t).Login()
+	s.Keys.Fail("LOADING dial tcp 10.1.2.3:6379: refused")
 	for _, path := range []string{"/keys?q=a", "/keys/{acme}", "/keys/{acme}/limits"} {
-		for _, got := range []reply{s.get(path), s.refresh(path)} {
-			got.wants(t, http.StatusServiceUnavailable, "The store does not answer", "Try again")
-			if strings.Contains(got.body, "10.1.2.3") {
+		for _, got := range []sitetest.Reply{s.Get(path), s.Refresh(path)} {
+			got.Wants(t, http.StatusServiceUnavailable, "The store does not answer", "Try again")
+			if strings.Contains(got.Body, "10.1.2.3") {
 				t.Errorf("%s: names the address", path)
 			}
 		}
@@ -157,64 +165,66 @@ func TestHostileNames(t *testing.T) {
 		{"العربية", "العربية"},
 	}
 	for _, row := range rows {
-		keys := newRegistry(t)
-		keys.plan(row.name, per(10, 10*time.Second))
-		k := keys.create(row.name, row.name)
-		keys.ids["odd"], keys.names[k.ID] = k.ID, "odd"
-		keys.update("odd", func(k *policy.Key) {
+		keys := sitetest.NewRegistry(t)
+		keys.Plan(row.name, sitetest.Per(10, 10*time.Second))
+		k := keys.CreateKey(row.name, row.name)
+		keys.IDs["odd"], keys.Names[k.ID] = k.ID, "odd"
+		keys.UpdateKey("odd", func(k *policy.Key) {
 			k.Tags = []string{page.Clip(row.name, policy.MaxTagLen)}
-			k.Override = &policy.Override{Limits: []limiter.Limit{per(1, time.Hour)}, Reason: row.name}
+			k.Override = &policy.Override{Limits: []limiter.Limit{sitetest.Per(1, time.Hour)}, Reason: row.name}
 		})
-		s := newSite(t, withKeys(keys)).login()
+		s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 		for _, path := range []string{
 			"/keys", "/keys/{odd}", "/keys/{odd}/limits", "/keys/{odd}/edit", "/keys/{odd}/revoke", "/keys/new", "/policies", "/policies/plans/2",
 			"/overrides", "/audit",
 			"/explain?key={odd}", "/keys/bulk?do=plan&of=selected&id={odd}",
 		} {
-			got := s.get(path).wants(t, http.StatusOK, row.shown)
-			if strings.Contains(got.body, "<script>") || strings.Contains(got.body, "<img src=x") || strings.Contains(got.body, `href="javascript:`) {
+			got := s.Get(path).Wants(t, http.StatusOK, row.shown)
+			if strings.Contains(got.Body, "<script>") || strings.Contains(got.Body, "<img src=x") || strings.Contains(got.Body, `href="javascript:`) {
 				t.Errorf("%s: the name became markup", path)
 			}
 		}
-		s.get("/keys?q="+url.QueryEscape(page.Clip(row.name, 50))).wants(t, http.StatusOK)
+		s.Get("/keys?q="+url.QueryEscape(page.Clip(row.name, 50))).Wants(t, http.StatusOK)
 	}
 }
 
 // What the store would refuse is refused with a word at its field, and shown escaped and
 // bounded.
 func TestHostileInput(t *testing.T) {
-	s := newSite(t).login()
+	s := sitetest.New(t).Login()
 	for _, name := range []string{"abc\u202edcba", "\u2066x\u2069\u200f", "a\x00b\nc\x1b[31m", "\xff\xfe", "", "  ", strings.Repeat("x", 40_000)} {
 		form := url.Values{"name": {name}, "plan": {"free"}, "env": {"live"}}
-		got := s.post("/keys", form)
+		got := s.Post("/keys", form)
 		if got.StatusCode != http.StatusUnprocessableEntity {
 			t.Fatalf("%.20q: %d", name, got.StatusCode)
 		}
-		got.wants(t, http.StatusUnprocessableEntity, "Nothing was saved: 1 field needs", `id="name-error"`)
-		if len(got.body) > 20_000 || strings.ContainsAny(got.body, "\u202e\u2066\x00\x1b") {
-			t.Errorf("%.20q: %d bytes, or controls", name, len(got.body))
+		got.Wants(t, http.StatusUnprocessableEntity, "Nothing was saved: 1 field needs", `id="name-error"`)
+		if len(got.Body) > 20_000 || strings.ContainsAny(got.Body, "\u202e\u2066\x00\x1b") {
+			t.Errorf("%.20q: %d bytes, or controls", name, len(got.Body))
 		}
 	}
-	s.post("/keys", url.Values{"name": {strings.Repeat("x", 1<<20)}, "plan": {"free"}, "env": {"live"}}).wants(t, http.StatusRequestEntityTooLarge)
-	if s.keys.written() != 0 {
+	s.Post("/keys", url.Values{"name": {strings.Repeat("x", 1<<20)}, "plan": {"free"}, "env": {"live"}}).Wants(
+		t, http.StatusRequestEntityTooLarge,
+	)
+	if s.Keys.Written() != 0 {
 		t.Error("something was written")
 	}
 }
 
 // The calls of the last hour lead to the lab, which plays exactly them.
 func TestKeyPageLeadsToTheLab(t *testing.T) {
-	keys := newRegistry(t)
-	keys.add("acme", monthly, per(10, time.Minute))
-	s := newSite(t, withKeys(keys)).login()
+	keys := sitetest.NewRegistry(t)
+	keys.Add("acme", sitetest.Monthly, sitetest.Per(10, time.Minute))
+	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	const link = "Play these calls to other algorithms"
-	if got := s.get("/keys/{acme}").wants(t, http.StatusOK); strings.Contains(got.body, link) {
+	if got := s.Get("/keys/{acme}").Wants(t, http.StatusOK); strings.Contains(got.Body, link) {
 		t.Error("no calls can be played")
 	}
-	keys.called("acme", time.Now(), 12, 3)
-	page := s.get("/keys/{acme}").wants(t, http.StatusOK, link)
-	for _, address := range addressesIn(page.body) {
+	keys.Called("acme", time.Now(), 12, 3)
+	page := s.Get("/keys/{acme}").Wants(t, http.StatusOK, link)
+	for _, address := range sitetest.AddressesIn(page.Body) {
 		if address = html.UnescapeString(address); strings.HasPrefix(address, "/simulate?") {
-			s.get(address).wants(t, http.StatusOK, "15 calls. The exact log admits 10.")
+			s.Get(address).Wants(t, http.StatusOK, "15 calls. The exact log admits 10.")
 			return
 		}
 	}
@@ -222,11 +232,11 @@ func TestKeyPageLeadsToTheLab(t *testing.T) {
 }
 
 func TestKeyPage(t *testing.T) {
-	keys := newRegistry(t)
-	keys.add("acme", per(10, 10*time.Second), per(1000, time.Hour))
-	keys.use("acme", 10, 10)
-	s := newSite(t, withKeys(keys)).login()
-	text := inWords(s.get("/keys/{acme}").wants(t, http.StatusOK).body)
+	keys := sitetest.NewRegistry(t)
+	keys.Add("acme", sitetest.Per(10, 10*time.Second), sitetest.Per(1000, time.Hour))
+	keys.Use("acme", 10, 10)
+	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
+	text := inWords(s.Get("/keys/{acme}").Wants(t, http.StatusOK).Body)
 	for _, want := range []string{
 		"blocked now next call free in 10.0 s",
 		"From the plan acme.",
@@ -240,8 +250,8 @@ func TestKeyPage(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	keys.add("eel", monthly, hammered, coarse)
-	text = inWords(s.get("/keys/{eel}").wants(t, http.StatusOK).body)
+	keys.Add("eel", sitetest.Monthly, sitetest.Hammered, sitetest.Coarse)
+	text = inWords(s.Get("/keys/{eel}").Wants(t, http.StatusOK).Body)
 	for _, want := range []string{
 		"1,000 per calendar month (Europe/Berlin) 0 of 1,000 1,000 empty now fixed window",
 		"100 per 10 seconds 0 of 100 100 empty now exact, denied calls count", "5,000 per hour 0 of 5,000 5,000 empty now exact, 2,500 slots",
@@ -250,11 +260,13 @@ func TestKeyPage(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	keys.override("acme", per(3, time.Minute))
-	s.get("/keys/{acme}").wants(t, http.StatusOK, "From an override of the plan acme, because: test.", "End override")
-	keys.update("acme", func(k *policy.Key) { k.Status = policy.Revoked })
-	got := s.get("/keys/{acme}").wants(t, http.StatusOK, "revoked", "Unrevoke", "401")
-	if strings.Contains(got.body, "Override limits") {
+	keys.OverrideKey("acme", sitetest.Per(3, time.Minute))
+	s.Get("/keys/{acme}").Wants(
+		t, http.StatusOK, "From an override of the plan acme, because: test.", "End override",
+	)
+	keys.UpdateKey("acme", func(k *policy.Key) { k.Status = policy.Revoked })
+	got := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "revoked", "Unrevoke", "401")
+	if strings.Contains(got.Body, "Override limits") {
 		t.Error("the limits of a revoked key can be edited")
 	}
 }

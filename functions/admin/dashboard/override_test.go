@@ -1,12 +1,12 @@
-package dashboard
+package dashboard_test
 
 import (
 	"net/http"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
@@ -20,81 +20,97 @@ func fields(pairs ...string) map[string][]string {
 	return form
 }
 
-var undoInPage = regexp.MustCompile(`action="(/audit/[^"]+/undo)"`)
-
-// undoOn follows the undo that a page offers.
-func (s *site) undoOn(path string) reply {
-	s.t.Helper()
-	page := s.get(path).wants(s.t, http.StatusOK)
-	m := undoInPage.FindStringSubmatch(page.body)
-	if m == nil {
-		s.t.Fatalf("%s offers no undo:\n%s", path, page.body)
-	}
-	return s.post(m[1], nil)
-}
-
 // An override has a mode, an end and a reason; it is refused without a reason, and an end
 // that is past.
 func TestOverride(t *testing.T) {
-	s := newSite(t).login()
-	form := limitsOf(1, [4]string{"50", "1", "minute", "log"})
-	s.post(limitsPath, with(form, "reason", " ")).wants(t, http.StatusUnprocessableEntity, `id="reason-error"`, "Say why")
-	s.post(limitsPath, with(form, "reason", strings.Repeat("x", 201))).wants(t, http.StatusUnprocessableEntity, "at most 200 characters")
-	s.post(limitsPath, with(form, "reason", "launch", "lasts", "at", "until", "2020-01-01 00:00")).wants(t, http.StatusUnprocessableEntity,
+	s := sitetest.New(t).Login()
+	form := sitetest.LimitsForm(1, [4]string{"50", "1", "minute", "log"})
+	s.Post(limitsPath, sitetest.With(form, "reason", " ")).Wants(
+		t, http.StatusUnprocessableEntity, `id="reason-error"`, "Say why",
+	)
+	s.Post(limitsPath, sitetest.With(form, "reason", strings.Repeat("x", 201))).Wants(
+		t, http.StatusUnprocessableEntity, "at most 200 characters",
+	)
+	s.Post(
+		limitsPath, sitetest.With(form, "reason", "launch", "lasts", "at", "until", "2020-01-01 00:00"),
+	).Wants(t, http.StatusUnprocessableEntity,
 		"This is past.")
-	s.post(limitsPath, with(form, "until", "soon")).wants(t, http.StatusUnprocessableEntity, "Type a time in UTC")
-	s.post(limitsPath, with(form, "lasts", "1 eon")).wants(t, http.StatusUnprocessableEntity, "Choose one")
-	s.post(limitsPath, with(form, "lasts", "4h", "mode", "loud")).wants(t, http.StatusUnprocessableEntity, `id="mode-error"`)
-	if s.keys.written() != 0 {
+	s.Post(limitsPath, sitetest.With(form, "until", "soon")).Wants(
+		t, http.StatusUnprocessableEntity, "Type a time in UTC",
+	)
+	s.Post(limitsPath, sitetest.With(form, "lasts", "1 eon")).Wants(
+		t, http.StatusUnprocessableEntity, "Choose one",
+	)
+	s.Post(limitsPath, sitetest.With(form, "lasts", "4h", "mode", "loud")).Wants(
+		t, http.StatusUnprocessableEntity, `id="mode-error"`,
+	)
+	if s.Keys.Written() != 0 {
 		t.Fatal("it was written")
 	}
-	s.post(limitsPath, with(form, "mode", "shadow")).wants(t, http.StatusSeeOther)
-	o := s.keys.key("acme").Override
+	s.Post(limitsPath, sitetest.With(form, "mode", "shadow")).Wants(t, http.StatusSeeOther)
+	o := s.Keys.Key("acme").Override
 	if left := time.Until(o.Until); o.Mode != policy.Shadow || o.Reason != "launch" || left < 3*time.Hour || left > 4*time.Hour {
 		t.Errorf("saved %+v", o)
 	}
-	s.get("/keys/{acme}").wants(t, http.StatusOK, "because: launch.", "In shadow:", "shadow</span>", "override</span>")
-	s.get("/overrides").wants(t, http.StatusOK, "10 per 10 seconds</del>", "50 per minute, in shadow</ins>", "launch", "in 4 h")
-	s.post(limitsPath, with(limitsOf(2), "mode", "off", "lasts", "at", "until", "2099-12-31 18:00")).wants(t, http.StatusSeeOther)
-	if o := s.keys.key("acme").Override; o.Mode != policy.Off || len(o.Limits) != 0 || !o.Until.Equal(time.Date(2099, 12, 31, 18, 0, 0, 0, time.UTC)) {
+	s.Get("/keys/{acme}").Wants(
+		t, http.StatusOK, "because: launch.", "In shadow:", "shadow</span>", "override</span>",
+	)
+	s.Get("/overrides").Wants(
+		t, http.StatusOK, "10 per 10 seconds</del>", "50 per minute, in shadow</ins>", "launch", "in 4 h",
+	)
+	s.Post(
+		limitsPath,
+		sitetest.With(sitetest.LimitsForm(2), "mode", "off", "lasts", "at", "until", "2099-12-31 18:00"),
+	).Wants(t, http.StatusSeeOther)
+	if o := s.Keys.Key("acme").Override; o.Mode != policy.Off || len(o.Limits) != 0 || !o.Until.Equal(
+		time.Date(2099, 12, 31, 18, 0, 0, 0, time.UTC),
+	) {
 		t.Errorf("saved %+v", o)
 	}
-	s.get(limitsPath).wants(t, http.StatusOK, `value="2099-12-31 18:00"`)
+	s.Get(limitsPath).Wants(t, http.StatusOK, `value="2099-12-31 18:00"`)
 }
 
 // A preview writes nothing: it shows what would change, and what the edit would have done
 // to the calls of the last hour.
 func TestOverridePreview(t *testing.T) {
-	s := newSite(t).login()
-	s.keys.called("acme", time.Now().Add(-10*time.Minute), 12, 0)
-	form := with(limitsOf(1, [4]string{"5", "1", "hour", "log"}), "action", "preview")
-	s.post(limitsPath, form).wants(t, http.StatusOK, "10 per 10 seconds</bdi></del>", "5 per hour</bdi></ins>",
+	s := sitetest.New(t).Login()
+	s.Keys.Called("acme", time.Now().Add(-10*time.Minute), 12, 0)
+	form := sitetest.With(sitetest.LimitsForm(1, [4]string{"5", "1", "hour", "log"}), "action", "preview")
+	s.Post(limitsPath, form).Wants(t, http.StatusOK, "10 per 10 seconds</bdi></del>", "5 per hour</bdi></ins>",
 		"On the last hour this would have denied 7 of 12 calls; 0 were denied in fact.", `name="limits[0].requests" value="5"`)
-	if s.keys.written() != 0 {
+	if s.Keys.Written() != 0 {
 		t.Error("a preview wrote")
 	}
-	form = with(limitsOf(1, [4]string{"5", "1", "hour", "log"}), "action", "preview")
-	s.post(limitsPath, with(form, "reason", "")).wants(t, http.StatusOK, "would have denied 7 of 12 calls")
-	form = with(limitsOf(1, [4]string{"5", "1", "hour", "log"}), "action", "preview")
-	s.post("/keys/{bolt}/limits", form).wants(t, http.StatusOK, "There were no calls in the last hour to try this on.")
+	form = sitetest.With(sitetest.LimitsForm(1, [4]string{"5", "1", "hour", "log"}), "action", "preview")
+	s.Post(limitsPath, sitetest.With(form, "reason", "")).Wants(
+		t, http.StatusOK, "would have denied 7 of 12 calls",
+	)
+	form = sitetest.With(sitetest.LimitsForm(1, [4]string{"5", "1", "hour", "log"}), "action", "preview")
+	s.Post("/keys/{bolt}/limits", form).Wants(
+		t, http.StatusOK, "There were no calls in the last hour to try this on.",
+	)
 }
 
 // What was saved can be undone from the next page, unless somebody changed it since.
 func TestUndo(t *testing.T) {
-	s := newSite(t).login()
-	s.post(limitsPath, limitsOf(1, [4]string{"50", "1", "minute", "log"})).wants(t, http.StatusSeeOther)
-	s.undoOn("/keys/{acme}").wants(t, http.StatusSeeOther)
-	if k := s.keys.key("acme"); k.Override != nil || k.Version != 3 {
+	s := sitetest.New(t).Login()
+	s.Post(
+		limitsPath, sitetest.LimitsForm(1, [4]string{"50", "1", "minute", "log"}),
+	).Wants(t, http.StatusSeeOther)
+	s.UndoOn("/keys/{acme}").Wants(t, http.StatusSeeOther)
+	if k := s.Keys.Key("acme"); k.Override != nil || k.Version != 3 {
 		t.Errorf("after the undo: %+v", k)
 	}
-	s.undoOn("/keys/{acme}").wants(t, http.StatusSeeOther) // and the undo of the undo
-	if k := s.keys.key("acme"); k.Override == nil || k.Override.Limits[0] != per(50, time.Minute) {
+	s.UndoOn("/keys/{acme}").Wants(t, http.StatusSeeOther) // and the undo of the undo
+	if k := s.Keys.Key("acme"); k.Override == nil || k.Override.Limits[0] != sitetest.Per(50, time.Minute) {
 		t.Errorf("after the undo of the undo: %+v", k)
 	}
-	page := s.get("/keys/{acme}").wants(t, http.StatusOK)
-	s.keys.override("acme", per(1, time.Hour))
-	s.post(undoInPage.FindStringSubmatch(page.body)[1], nil).wants(t, http.StatusConflict, "Something changed since; nothing was undone.")
-	if k := s.keys.key("acme"); k.Override.Limits[0] != per(1, time.Hour) {
+	page := s.Get("/keys/{acme}").Wants(t, http.StatusOK)
+	s.Keys.OverrideKey("acme", sitetest.Per(1, time.Hour))
+	s.Post(sitetest.UndoInPage.FindStringSubmatch(page.Body)[1], nil).Wants(
+		t, http.StatusConflict, "Something changed since; nothing was undone.",
+	)
+	if k := s.Keys.Key("acme"); k.Override.Limits[0] != sitetest.Per(1, time.Hour) {
 		t.Error("the undo went over somebody else's change")
 	}
 }
@@ -102,16 +118,20 @@ func TestUndo(t *testing.T) {
 // Overrides that end soon come first, those that ended last; a viewer sees them all and
 // can end none.
 func TestOverrides(t *testing.T) {
-	keys := newRegistry(t, "a-ended", "b-endless", "c-late", "d-soon", "e-plain")
+	keys := sitetest.NewRegistry(t, "a-ended", "b-endless", "c-late", "d-soon", "e-plain")
 	for name, until := range map[string]time.Time{
 		"a-ended": time.Now().Add(-time.Hour), "b-endless": {}, "c-late": time.Now().Add(100 * time.Hour), "d-soon": time.Now().Add(time.Hour),
 	} {
-		keys.update(name, func(k *policy.Key) {
-			k.Override = &policy.Override{Limits: []limiter.Limit{per(9, time.Minute)}, Until: until, Reason: "of " + name}
+		keys.UpdateKey(name, func(k *policy.Key) {
+			k.Override = &policy.Override{
+				Limits: []limiter.Limit{sitetest.Per(9, time.Minute)}, Until: until, Reason: "of " + name,
+			}
 		})
 	}
-	s := newSite(t, withKeys(keys)).login()
-	body := s.get("/overrides").wants(t, http.StatusOK, "ends soon", "ended", "when somebody ends it", `/keys/{d-soon}/end`).body
+	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
+	body := s.Get("/overrides").Wants(
+		t, http.StatusOK, "ends soon", "ended", "when somebody ends it", `/keys/{d-soon}/end`,
+	).Body
 	last := -1
 	for _, name := range []string{"d-soon", "c-late", "b-endless", "a-ended"} {
 		at := strings.Index(body, "of "+name)
@@ -123,9 +143,9 @@ func TestOverrides(t *testing.T) {
 	if strings.Contains(body, "e-plain") {
 		t.Error("a key without an override is listed")
 	}
-	s.post("/keys/{d-soon}/end", fields("version", "2")).wants(t, http.StatusSeeOther)
-	if keys.key("d-soon").Override != nil {
+	s.Post("/keys/{d-soon}/end", fields("version", "2")).Wants(t, http.StatusSeeOther)
+	if keys.Key("d-soon").Override != nil {
 		t.Error("the override is still there")
 	}
-	s.get("/keys?state=overridden").wants(t, http.StatusOK, "c-late", "override ended")
+	s.Get("/keys?state=overridden").Wants(t, http.StatusOK, "c-late", "override ended")
 }

@@ -1,4 +1,4 @@
-package dashboard
+package dashboard_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 )
@@ -30,19 +31,23 @@ func (o *overtaking) Do(ctx context.Context, cmd valkey.Completed) valkey.Valkey
 // how to go on.
 func TestKeyActionOvertaken(t *testing.T) {
 	for _, action := range []string{"reset", "delete"} {
-		keys := newRegistry(t, "acme")
+		keys := sitetest.NewRegistry(t, "acme")
 		plain := keys.Store
-		client := &overtaking{Client: keys.client}
-		keys.Store = registry.NewStore(client, testPepper)
-		s := newSite(t, withKeys(keys)).login()
+		client := &overtaking{Client: keys.Client}
+		keys.Store = registry.NewStore(client, sitetest.Pepper)
+		s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 		client.first = func() {
-			k, err := plain.Get(t.Context(), keys.ids["acme"])
-			keys.must(err)
-			_, err = plain.Update(t.Context(), k.ID, k.Version, "key.test", byTest, func(k *policy.Key) { k.Tags = []string{"x"} })
-			keys.must(err)
+			k, err := plain.Get(t.Context(), keys.IDs["acme"])
+			keys.Must(err)
+			_, err = plain.Update(t.Context(), k.ID, k.Version, "key.test", sitetest.ByTest, func(k *policy.Key) { k.Tags = []string{"x"} })
+			keys.Must(err)
 		}
-		page := s.post("/keys/{acme}/"+action, fields("version", "1")).wants(t, http.StatusConflict, "saved meanwhile", `name="version" value="2"`,
+		page := s.Post(
+			"/keys/{acme}/"+action, fields("version", "1"),
+		).Wants(t, http.StatusConflict, "saved meanwhile", `name="version" value="2"`,
 			`action="/keys/{acme}/`+action+`"`)
-		s.post("/keys/{acme}/"+action, with(hiddenIn(page.body), "reason", "still")).wants(t, http.StatusSeeOther)
+		s.Post(
+			"/keys/{acme}/"+action, sitetest.With(sitetest.HiddenIn(page.Body), "reason", "still"),
+		).Wants(t, http.StatusSeeOther)
 	}
 }

@@ -1,72 +1,76 @@
 package dashboard
 
-import "slices"
+import (
+	"slices"
+
+	"tidegate/functions/admin/auth"
+)
 
 // routes are the pages.
-func (d *dashboard) routes() []route {
-	return slices.Concat(d.keyRoutes(), d.policyRoutes(), []route{
-		{pattern: "GET /{$}", need: viewer, handle: d.showOverview},
-		{pattern: "GET /simulate", need: viewer, handle: d.showSimulation},
-		{pattern: "GET /simulate/calls", need: viewer, handle: d.showCalls},
-		{pattern: "GET /explain", need: viewer, handle: d.showExplain},
+func (d *dashboard) routes() []auth.Route {
+	return slices.Concat(d.keyRoutes(), d.policyRoutes(), []auth.Route{
+		{Pattern: "GET /{$}", Role: auth.Viewer, Handle: d.showOverview},
+		{Pattern: "GET /simulate", Role: auth.Viewer, Handle: d.showSimulation},
+		{Pattern: "GET /simulate/calls", Role: auth.Viewer, Handle: d.showCalls},
+		{Pattern: "GET /explain", Role: auth.Viewer, Handle: d.showExplain},
 
-		{pattern: "GET /overrides", need: viewer, handle: d.showOverrides},
+		{Pattern: "GET /overrides", Role: auth.Viewer, Handle: d.showOverrides},
 
-		{pattern: "GET /audit", need: viewer, handle: d.showAudit},
-		{pattern: "GET /audit.csv", need: viewer, handle: d.exportAudit},
-		{pattern: "GET /audit/verify", need: viewer, handle: d.verifyAudit},
-		{pattern: "GET /audit/{entry}/revert", need: editor, handle: d.showRevert},
-		{pattern: "POST /audit/{entry}/revert", need: editor, handle: d.revert},
-		{pattern: "POST /audit/{entry}/undo", need: editor, handle: d.undo},
+		{Pattern: "GET /audit", Role: auth.Viewer, Handle: d.showAudit},
+		{Pattern: "GET /audit.csv", Role: auth.Viewer, Handle: d.exportAudit},
+		{Pattern: "GET /audit/verify", Role: auth.Viewer, Handle: d.verifyAudit},
+		{Pattern: "GET /audit/{entry}/revert", Role: auth.Editor, Handle: d.showRevert},
+		{Pattern: "POST /audit/{entry}/revert", Role: auth.Editor, Handle: d.revert},
+		{Pattern: "POST /audit/{entry}/undo", Role: auth.Editor, Handle: d.undo},
 
-		{pattern: "GET /settings", need: viewer, handle: d.showSettings},
-		{pattern: "POST /settings/tokens", need: editor, handle: d.createToken},
-		{pattern: "POST /settings/tokens/{id}/revoke", need: editor, handle: d.revokeToken},
+		{Pattern: "GET /settings", Role: auth.Viewer, Handle: d.showSettings},
+		{Pattern: "POST /settings/tokens", Role: auth.Editor, Handle: d.createToken},
+		{Pattern: "POST /settings/tokens/{id}/revoke", Role: auth.Editor, Handle: d.revokeToken},
 	})
 }
 
-func (d *dashboard) keyRoutes() []route {
-	return []route{
-		{pattern: "GET /keys", need: viewer, handle: d.showKeys},
-		{pattern: "GET /keys.csv", need: viewer, handle: d.exportKeys},
-		{pattern: "GET /keys/new", need: editor, handle: d.showNewKey},
-		{pattern: "POST /keys", need: editor, handle: d.createKey},
-		{pattern: "GET /keys/bulk", need: editor, handle: d.showBulk},
-		{pattern: "POST /keys/bulk", need: editor, handle: d.startBulk},
-		{pattern: "GET /keys/job", need: editor, handle: d.showJob},
-		{pattern: "POST /keys/job", need: editor, handle: d.doJob},
-		{pattern: "GET /keys/{id}", need: viewer, handle: d.showKey},
-		{pattern: "GET /keys/{id}/limits", need: editor, handle: d.showOverride},
-		{pattern: "POST /keys/{id}/limits", need: editor, handle: d.saveOverride},
-		{pattern: "GET /keys/{id}/{action}", need: editor, handle: d.showKeyAction},
-		{pattern: "POST /keys/{id}/{action}", need: editor, handle: d.doKeyAction},
+func (d *dashboard) keyRoutes() []auth.Route {
+	return []auth.Route{
+		{Pattern: "GET /keys", Role: auth.Viewer, Handle: d.showKeys},
+		{Pattern: "GET /keys.csv", Role: auth.Viewer, Handle: d.exportKeys},
+		{Pattern: "GET /keys/new", Role: auth.Editor, Handle: d.showNewKey},
+		{Pattern: "POST /keys", Role: auth.Editor, Handle: d.createKey},
+		{Pattern: "GET /keys/bulk", Role: auth.Editor, Handle: d.showBulk},
+		{Pattern: "POST /keys/bulk", Role: auth.Editor, Handle: d.startBulk},
+		{Pattern: "GET /keys/job", Role: auth.Editor, Handle: d.showJob},
+		{Pattern: "POST /keys/job", Role: auth.Editor, Handle: d.doJob},
+		{Pattern: "GET /keys/{id}", Role: auth.Viewer, Handle: d.showKey},
+		{Pattern: "GET /keys/{id}/limits", Role: auth.Editor, Handle: d.showOverride},
+		{Pattern: "POST /keys/{id}/limits", Role: auth.Editor, Handle: d.saveOverride},
+		{Pattern: "GET /keys/{id}/{action}", Role: auth.Editor, Handle: d.showKeyAction},
+		{Pattern: "POST /keys/{id}/{action}", Role: auth.Editor, Handle: d.doKeyAction},
 
-		{pattern: "GET /callers", need: viewer, handle: d.showCallers},
-		{pattern: "GET /callers/{id}", need: viewer, handle: d.showCaller},
-		{pattern: "GET /callers/new", need: editor, handle: d.showAdopt},
-		{pattern: "POST /callers/new", need: editor, handle: d.adopt},
+		{Pattern: "GET /callers", Role: auth.Viewer, Handle: d.showCallers},
+		{Pattern: "GET /callers/{id}", Role: auth.Viewer, Handle: d.showCaller},
+		{Pattern: "GET /callers/new", Role: auth.Editor, Handle: d.showAdopt},
+		{Pattern: "POST /callers/new", Role: auth.Editor, Handle: d.adopt},
 	}
 }
 
-func (d *dashboard) policyRoutes() []route {
-	return []route{
-		{pattern: "GET /policies", need: viewer, handle: d.showPolicies},
-		{pattern: "GET /policies.yaml", need: viewer, handle: d.exportPolicies},
-		{pattern: "GET /policies/import", need: editor, handle: d.showImport},
-		{pattern: "POST /policies/import", need: editor, handle: d.importPolicies, maxBody: maxImport},
-		{pattern: "POST /policies/sync", need: editor, handle: d.syncPolicies},
-		{pattern: "GET /policies/plans/new", need: editor, handle: d.showNewPlan},
-		{pattern: "POST /policies/plans/new", need: editor, handle: d.createPlan},
-		{pattern: "GET /policies/plans/{number}", need: editor, handle: d.showPlan},
-		{pattern: "POST /policies/plans/{number}", need: editor, handle: d.savePlan},
-		{pattern: "GET /policies/plans/{number}/{action}", need: editor, handle: d.showPlanAction},
-		{pattern: "POST /policies/plans/{number}/{action}", need: editor, handle: d.doPlanAction},
-		{pattern: "GET /policies/rules/new", need: editor, handle: d.showNewRule},
-		{pattern: "GET /policies/rules/edit", need: editor, handle: d.showRule},
-		{pattern: "POST /policies/rules", need: editor, handle: d.saveRule},
-		{pattern: "GET /policies/rules/delete", need: editor, handle: d.showDeleteRule},
-		{pattern: "POST /policies/rules/delete", need: editor, handle: d.deleteRule},
-		{pattern: "GET /policies/shared", need: editor, handle: d.showShared},
-		{pattern: "POST /policies/shared", need: editor, handle: d.saveShared},
+func (d *dashboard) policyRoutes() []auth.Route {
+	return []auth.Route{
+		{Pattern: "GET /policies", Role: auth.Viewer, Handle: d.showPolicies},
+		{Pattern: "GET /policies.yaml", Role: auth.Viewer, Handle: d.exportPolicies},
+		{Pattern: "GET /policies/import", Role: auth.Editor, Handle: d.showImport},
+		{Pattern: "POST /policies/import", Role: auth.Editor, Handle: d.importPolicies, MaxBody: maxImport},
+		{Pattern: "POST /policies/sync", Role: auth.Editor, Handle: d.syncPolicies},
+		{Pattern: "GET /policies/plans/new", Role: auth.Editor, Handle: d.showNewPlan},
+		{Pattern: "POST /policies/plans/new", Role: auth.Editor, Handle: d.createPlan},
+		{Pattern: "GET /policies/plans/{number}", Role: auth.Editor, Handle: d.showPlan},
+		{Pattern: "POST /policies/plans/{number}", Role: auth.Editor, Handle: d.savePlan},
+		{Pattern: "GET /policies/plans/{number}/{action}", Role: auth.Editor, Handle: d.showPlanAction},
+		{Pattern: "POST /policies/plans/{number}/{action}", Role: auth.Editor, Handle: d.doPlanAction},
+		{Pattern: "GET /policies/rules/new", Role: auth.Editor, Handle: d.showNewRule},
+		{Pattern: "GET /policies/rules/edit", Role: auth.Editor, Handle: d.showRule},
+		{Pattern: "POST /policies/rules", Role: auth.Editor, Handle: d.saveRule},
+		{Pattern: "GET /policies/rules/delete", Role: auth.Editor, Handle: d.showDeleteRule},
+		{Pattern: "POST /policies/rules/delete", Role: auth.Editor, Handle: d.deleteRule},
+		{Pattern: "GET /policies/shared", Role: auth.Editor, Handle: d.showShared},
+		{Pattern: "POST /policies/shared", Role: auth.Editor, Handle: d.saveShared},
 	}
 }

@@ -1,4 +1,4 @@
-package dashboard
+package dashboard_test
 
 import (
 	"net/http"
@@ -6,19 +6,22 @@ import (
 	"strings"
 	"testing"
 
+	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/policy"
 )
 
 // An allow list says nothing of a key: with room in its limits, a client gets the
 // backend's answer.
 func TestResponseBesideAnAllowList(t *testing.T) {
-	s := newSite(t).login()
-	s.keys.save(func(set *policy.Set) { set.Allow = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
-	_, text, _ := strings.Cut(inWords(s.get("/keys/{acme}").wants(t, http.StatusOK).body), "What a client gets now")
+	s := sitetest.New(t).Login()
+	s.Keys.Save(func(set *policy.Set) { set.Allow = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} })
+	_, text, _ := strings.Cut(
+		inWords(s.Get("/keys/{acme}").Wants(t, http.StatusOK).Body), "What a client gets now",
+	)
 	text = text[:min(len(text), 400)]
 	if !strings.Contains(text, "answer, to which these fields are added") || strings.Contains(text, "429") || strings.Contains(text, "401:") {
 		t.Errorf("the page says %s", text)
 	}
-	s.keys.use("acme", 10)
-	s.get("/keys/{acme}").wants(t, http.StatusOK, "429 Too Many Requests")
+	s.Keys.Use("acme", 10)
+	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "429 Too Many Requests")
 }

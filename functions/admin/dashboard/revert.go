@@ -211,7 +211,7 @@ func (d *dashboard) subjectPath(e audit.Entry) string {
 	switch e.Subject {
 	case policyset.SetID:
 		return d.Path("/policies")
-	case token.Subject, loginSubject:
+	case token.Subject, audit.LoginSubject:
 		return d.Path("/settings")
 	}
 	return d.Path("/keys/" + e.Subject)

@@ -93,7 +93,7 @@ func (s *Store) Create(ctx context.Context, n New) (Token, apikey.Secret, error)
 	}
 	t := Token{ID: secret.ID(), Name: n.Name, Scope: n.Scope, By: n.By.Name, Created: now, Expires: n.Expires}
 	record := string(hash[:]) + seconds(t.Expires) + string(text)
-	entry := audit.Entry{By: n.By, Action: "token.create", Version: 1, After: told(t)}
+	entry := audit.Entry{By: n.By, Action: audit.TokenCreate, Version: 1, After: told(t)}
 	created, err := s.write(ctx, createScript, t, entry, []string{recordsKey}, t.ID, record,
 		strconv.Itoa(MaxCount))
 	if err != nil {
@@ -213,7 +213,7 @@ func (s *Store) Revoke(ctx context.Context, id string, by audit.Actor) error {
 	if err != nil {
 		t = Token{ID: id, Name: unreadable}
 	}
-	entry := audit.Entry{By: by, Action: "token.revoke", Version: 2, Before: told(t)}
+	entry := audit.Entry{By: by, Action: audit.TokenRevoke, Version: 2, Before: told(t)}
 	removed, err := s.write(ctx, revokeScript, t, entry, []string{recordsKey, usedKey}, id)
 	if err != nil {
 		return fmt.Errorf("revoke token: %w", err)

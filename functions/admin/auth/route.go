@@ -1,0 +1,11 @@
+package auth
+
+import "net/http"
+
+// Route answers one method of one path for whoever has a role.
+type Route struct {
+	Pattern string // method and path without the base path, as in http.ServeMux
+	Role    Role
+	Handle  http.HandlerFunc
+	MaxBody int64 // bytes of a request's body; 0 for as many as any form has
+}

@@ -1,0 +1,53 @@
+// Package dashboard is the pages that show who uses how much of which limit, and that
+// change limits: a request in, a view model of package templates out. Every page is a
+// file. The server mounts the pages and has seen to who asks; the pages know neither it
+// nor the API.
+package dashboard
+
+import (
+	"context"
+	"log/slog"
+
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/auth/session"
+	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/apikey"
+	"tidegate/internal/enforce"
+	"tidegate/internal/registry"
+	"tidegate/internal/usage"
+)
+
+// SessionLister lists somebody's sessions. *session.Store is one.
+type SessionLister interface {
+	List(ctx context.Context, user string, count int) ([]session.Session, error)
+}
+
+// Services are what the pages work with. Every field but ProviderHost is required.
+type Services struct {
+	Keys         *registry.Store
+	Checker      *enforce.Checker // explains calls
+	Usage        *usage.Reader
+	Sessions     SessionLister
+	Tokens       *token.Store
+	Pepper       apikey.Pepper // bulk jobs are sealed with a key derived from it
+	StoreVersion func(context.Context) (string, error)
+	Log          *slog.Logger
+	// Stage and Release are shown on the settings page. ProviderHost is where people log
+	// in when not with a password; empty when there is no such provider.
+	Stage, Release, ProviderHost string
+}
+
+// dashboard answers the pages.
+type dashboard struct {
+	*page.Renderer
+	Services
+	seal jobSeal
+	told toldChanges
+}
+
+// Routes returns the pages; r renders them.
+func Routes(r *page.Renderer, pages Services) []auth.Route {
+	d := &dashboard{Renderer: r, Services: pages, seal: newJobSeal(pages.Pepper)}
+	return d.routes()
+}

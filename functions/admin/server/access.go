@@ -1,0 +1,101 @@
+package server
+
+import (
+	"net/http"
+	"net/url"
+
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/dashboard/page"
+)
+
+// dispatch looks up a request's route and what it needs. Without a route it needs a
+// viewer: strangers learn nothing of what exists.
+func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
+	handler, pattern := s.mux.Handler(r)
+	found, known := s.known[pattern]
+	need := found.need
+	if !known {
+		need = viewer
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, max(found.maxBody, maxBody))
+	if need == open {
+		s.mux.ServeHTTP(w, r)
+		return
+	}
+	if s.away {
+		s.Fail(w, r, page.Problem{Status: http.StatusServiceUnavailable})
+		return
+	}
+	s.identified(w, r, func(w http.ResponseWriter, r *http.Request) {
+		switch actor := auth.From(r.Context()); {
+		case need.metBy(actor) && known:
+			s.mux.ServeHTTP(w, r)
+		case need.metBy(actor):
+			s.unrouted(w, r, handler)
+		case !actor.Known():
+			s.askLogin(w, r)
+		default:
+			s.Fail(w, r, forbidden(actor))
+		}
+	})
+}
+
+func forbidden(a auth.Actor) page.Problem {
+	if !a.CanView() {
+		return page.Problem{
+			Status: http.StatusForbidden, Heading: "This token may settle reservations, and nothing else",
+			Advice: "Use one of scope read or write.",
+		}
+	}
+	return page.Problem{
+		Status:  http.StatusForbidden,
+		Heading: "You may look, but not change",
+		Advice:  "This needs the editor role. Ask whoever runs this dashboard.",
+	}
+}
+
+// identified answers a request with its actor in the context: the bearer of a token on
+// the API, else whoever the session belongs to.
+func (s *server) identified(w http.ResponseWriter, r *http.Request, handle http.HandlerFunc) {
+	if s.bearer(r) {
+		s.withToken(w, r, handle)
+		return
+	}
+	s.withSession(w, r, func(w http.ResponseWriter, r *http.Request) {
+		handle(w, r.WithContext(auth.With(r.Context(), s.sessionActor(r.Context()))))
+	})
+}
+
+// askLogin sends the browser to the login, and afterwards back to where it wanted to go.
+// A live refresh gets the order to take the whole page there, a machine the word that it
+// needs a token.
+func (s *server) askLogin(w http.ResponseWriter, r *http.Request) {
+	if s.IsAPI(r) {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="tidegate"`)
+		s.Fail(w, r, page.Problem{Status: http.StatusUnauthorized})
+		return
+	}
+	back := s.Path("/")
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		back = r.URL.RequestURI()
+	}
+	login := s.Path("/login") + "?next=" + url.QueryEscape(back)
+	if page.IsRefresh(r) {
+		w.Header().Set("HX-Redirect", login)
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	http.Redirect(w, r, login, http.StatusSeeOther)
+}
+
+// unrouted answers what the mux would, 404 or 405, as one of our pages.
+func (s *server) unrouted(w http.ResponseWriter, r *http.Request, handler http.Handler) {
+	probe := &answer{header: http.Header{}}
+	handler.ServeHTTP(probe, r)
+	if probe.status != http.StatusMethodNotAllowed {
+		s.Fail(w, r, page.Problem{Status: http.StatusNotFound})
+		return
+	}
+	w.Header().Set("Allow", probe.header.Get("Allow"))
+	s.Fail(w, r, page.Problem{Status: http.StatusMethodNotAllowed})
+}

@@ -1,0 +1,407 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/functions/admin/auth/session"
+	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/server"
+	"tidegate/functions/admin/server/sitetest"
+)
+
+// requests is what each route answers to nobody, a viewer and an editor. It stands here
+// once more, so that a change of the routes is a change of this test. Login means the way
+// to the login.
+const login = 303_000
+
+var requests = map[string][3]int{
+	"GET /healthz":                           {200, 200, 200},
+	"GET /healthz/live":                      {200, 200, 200},
+	"GET /static/{file}":                     {200, 200, 200},
+	"GET /login":                             {200, 303, 303},
+	"POST /login":                            {401, 401, 401},
+	"GET /login/oidc":                        {404, 404, 404},
+	"GET /login/oidc/callback":               {404, 404, 404},
+	"POST /logout":                           {login, 303, 303},
+	"POST /theme":                            {400, 400, 400},
+	"GET /{$}":                               {login, 200, 200},
+	"GET /simulate":                          {login, 200, 200},
+	"GET /simulate/calls":                    {login, 200, 200},
+	"GET /explain":                           {login, 200, 200},
+	"GET /keys":                              {login, 200, 200},
+	"GET /keys.csv":                          {login, 200, 200},
+	"GET /keys/new":                          {login, 403, 200},
+	"POST /keys":                             {login, 403, 422},
+	"GET /keys/bulk":                         {login, 403, 400},
+	"POST /keys/bulk":                        {login, 403, 400},
+	"GET /keys/job":                          {login, 403, 400},
+	"POST /keys/job":                         {login, 403, 400},
+	"GET /keys/{id}":                         {login, 200, 200},
+	"GET /keys/{id}/limits":                  {login, 403, 200},
+	"POST /keys/{id}/limits":                 {login, 403, 400},
+	"GET /keys/{id}/{action}":                {login, 403, 200},
+	"POST /keys/{id}/{action}":               {login, 403, 400},
+	"GET /callers":                           {login, 200, 200},
+	"GET /callers/{id}":                      {login, 303, 303},
+	"GET /callers/new":                       {login, 403, 200},
+	"POST /callers/new":                      {login, 403, 422},
+	"GET /policies":                          {login, 200, 200},
+	"GET /policies.yaml":                     {login, 200, 200},
+	"GET /policies/import":                   {login, 403, 200},
+	"POST /policies/import":                  {login, 403, 400},
+	"POST /policies/sync":                    {login, 403, 303},
+	"GET /policies/plans/new":                {login, 403, 200},
+	"POST /policies/plans/new":               {login, 403, 400},
+	"GET /policies/plans/{number}":           {login, 403, 200},
+	"POST /policies/plans/{number}":          {login, 403, 400},
+	"GET /policies/plans/{number}/{action}":  {login, 403, 404},
+	"POST /policies/plans/{number}/{action}": {login, 403, 404},
+	"GET /policies/rules/new":                {login, 403, 200},
+	"GET /policies/rules/edit":               {login, 403, 400},
+	"POST /policies/rules":                   {login, 403, 400},
+	"GET /policies/rules/delete":             {login, 403, 404},
+	"POST /policies/rules/delete":            {login, 403, 400},
+	"GET /policies/shared":                   {login, 403, 200},
+	"POST /policies/shared":                  {login, 403, 400},
+	"GET /overrides":                         {login, 200, 200},
+	"GET /audit":                             {login, 200, 200},
+	"GET /audit.csv":                         {login, 200, 200},
+	"GET /audit/verify":                      {login, 200, 200},
+	"GET /audit/{entry}/revert":              {login, 403, 404},
+	"POST /audit/{entry}/revert":             {login, 403, 400},
+	"POST /audit/{entry}/undo":               {login, 403, 404},
+	"GET /settings":                          {login, 200, 200},
+	"POST /settings/sessions/end":            {login, 303, 303},
+	"POST /settings/tokens":                  {login, 403, 422},
+	"POST /settings/tokens/{id}/revoke":      {login, 403, 303},
+	"GET /api/v1/me":                         {401, 200, 200},
+	"GET /api/v1/openapi.json":               {401, 200, 200},
+	"GET /api/v1/keys":                       {401, 200, 200},
+	"POST /api/v1/keys":                      {401, 403, 422},
+	"GET /api/v1/callers":                    {401, 200, 200},
+	"POST /api/v1/callers":                   {401, 403, 422},
+	"POST /api/v1/bulk":                      {401, 403, 422},
+	"GET /api/v1/keys/{id}":                  {401, 200, 200},
+	"PATCH /api/v1/keys/{id}":                {401, 403, 422},
+	"DELETE /api/v1/keys/{id}":               {401, 403, 422},
+	"GET /api/v1/keys/{id}/usage":            {401, 200, 200},
+	"PUT /api/v1/keys/{id}/override":         {401, 403, 422},
+	"DELETE /api/v1/keys/{id}/override":      {401, 403, 422},
+	"POST /api/v1/keys/{id}/revoke":          {401, 403, 422},
+	"POST /api/v1/keys/{id}/unrevoke":        {401, 403, 422},
+	"POST /api/v1/keys/{id}/ban":             {401, 403, 422},
+	"POST /api/v1/keys/{id}/unban":           {401, 403, 422},
+	"POST /api/v1/keys/{id}/reset":           {401, 403, 422},
+	"POST /api/v1/keys/{id}/rotate":          {401, 403, 422},
+	"GET /api/v1/policy":                     {401, 200, 200},
+	"PUT /api/v1/policy":                     {401, 403, 422},
+	"GET /api/v1/policy.yaml":                {401, 200, 200},
+	"PUT /api/v1/policy.yaml":                {401, 403, 422},
+	"POST /api/v1/policy/sync":               {401, 403, 422},
+	"GET /api/v1/plans":                      {401, 200, 200},
+	"GET /api/v1/audit":                      {401, 200, 200},
+	"GET /api/v1/audit/verify":               {401, 200, 200},
+	"GET /api/v1/audit/{entry}":              {401, 404, 404},
+	"POST /api/v1/audit/{entry}/revert":      {401, 403, 422},
+	"GET /api/v1/explain":                    {401, 422, 422},
+	"GET /api/v1/overview":                   {401, 200, 200},
+	"POST /api/v1/simulate":                  {401, 422, 422},
+	"POST /api/v1/simulate/lab":              {401, 422, 422},
+	"GET /api/v1/tokens":                     {401, 403, 200},
+	"POST /api/v1/tokens":                    {401, 403, 422},
+	"DELETE /api/v1/tokens/{id}":             {401, 403, 422},
+	"POST /api/v1/reservations":              {401, 403, 422},
+	"POST /api/v1/reservations/settle":       {401, 403, 422},
+}
+
+const (
+	asNobody = iota
+	asViewer
+	asEditor
+	asSettler // on the API alone: what a viewer may not, and one thing that an editor may
+)
+
+// caller is somebody who asks. Machines have a rank on the API only.
+type caller struct {
+	name      string
+	rank      int
+	machine   bool
+	authorize func(s *sitetest.Site, header http.Header) // before each request
+}
+
+func withSessionOf(user string) func(*sitetest.Site, http.Header) {
+	return func(s *sitetest.Site, _ http.Header) {
+		if s.Cookie() == nil {
+			s.LoginAs(user)
+		}
+	}
+}
+
+func withTokenOf(scope token.Scope) func(*sitetest.Site, http.Header) {
+	text := ""
+	return func(s *sitetest.Site, h http.Header) {
+		if text == "" {
+			text = s.NewToken(scope)
+		}
+		h.Set("Authorization", "Bearer "+text)
+	}
+}
+
+func callers() []caller {
+	return []caller{
+		{"nobody", asNobody, false, func(*sitetest.Site, http.Header) {}},
+		{"viewer", asViewer, false, withSessionOf(sitetest.Viewer)},
+		{"editor", asEditor, false, withSessionOf(sitetest.User)},
+		{"expired session", asNobody, false, func(s *sitetest.Site, _ http.Header) {
+			s.Login()
+			s.Store.FastForward(sitetest.Idle + time.Second)
+		}},
+		{"read token", asViewer, true, withTokenOf(token.Read)},
+		{"write token", asEditor, true, withTokenOf(token.Write)},
+		{"settle token", asSettler, true, withTokenOf(token.Settle)},
+		{"revoked token", asNobody, true, func(s *sitetest.Site, h http.Header) {
+			text := s.NewToken(token.Write)
+			if err := s.Tokens.Revoke(s.T.Context(), text[len("tga_"):][:12], sitetest.ByTest.By); err != nil {
+				s.T.Fatal(err)
+			}
+			h.Set("Authorization", "Bearer "+text)
+		}},
+		{"made-up token", asNobody, true, func(_ *sitetest.Site, h http.Header) { h.Set("Authorization", "Bearer tga_"+strings.Repeat("a", 49)) }},
+	}
+}
+
+// Every route and method answers every caller as the table says, and what is not in the
+// table answers nobody anything.
+func TestRoutesAndRoles(t *testing.T) {
+	routes := server.Patterns()
+	if len(routes) != len(requests) {
+		t.Errorf("%d routes, but %d in this test", len(routes), len(requests))
+	}
+	for _, c := range callers() {
+		t.Run(c.name, func(t *testing.T) {
+			s := sitetest.New(t)
+			for _, r := range routes {
+				want, listed := requests[r]
+				if !listed {
+					t.Fatalf("%s is not in this test", r)
+				}
+				method, path := sitetest.Fit(r)
+				for _, m := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
+					_, elsewhere := requests[strings.Replace(m, "HEAD", "GET", 1)+strings.TrimPrefix(r, method)]
+					switch {
+					case m == method || m == "HEAD" && method == "GET":
+						tryAs(s, c, m, path, want)
+					case !elsewhere:
+						tryAs(s, c, m, path, unlisted(path))
+					}
+				}
+			}
+			if s.Keys.Written() != 0 {
+				t.Error("something was written")
+			}
+		})
+	}
+}
+
+// unlisted is what a path answers to a method that it does not know.
+func unlisted(path string) [3]int {
+	if strings.HasPrefix(path, "/api/") {
+		return [3]int{401, 405, 405}
+	}
+	return [3]int{login, 405, 405}
+}
+
+func tryAs(s *sitetest.Site, c caller, method, path string, want [3]int) {
+	s.T.Helper()
+	header := http.Header{}
+	c.authorize(s, header)
+	status := want[asNobody]
+	switch machines := strings.HasPrefix(path, "/api/"); {
+	case c.rank == asSettler && machines && method == http.MethodPost && path == "/api/v1/reservations/settle":
+		status = want[asEditor]
+	case c.rank == asSettler && machines:
+		status = http.StatusForbidden
+	case !c.machine || machines:
+		status = want[c.rank]
+	}
+	got := sitetest.SendAs(s, method, path, header)
+	toLogin := strings.HasPrefix(got.Header.Get("Location"), "/login?next=")
+	if toLogin != (status == login) || got.StatusCode != status && (status != login || got.StatusCode != http.StatusSeeOther) {
+		s.T.Errorf("%s %s: %d to %q, want %d", method, path, got.StatusCode, got.Header.Get("Location"), status)
+	}
+	if status == login && strings.Contains(got.Body, ">acme<") {
+		s.T.Errorf("%s %s: shows a key to nobody", method, path)
+	}
+}
+
+// What is not in the list of routes is denied too, so that strangers cannot tell what
+// exists.
+func TestStrangersLearnNothing(t *testing.T) {
+	s := sitetest.New(t)
+	for _, path := range []string{"/nothing", "/keys/", "/keys/{acme}/x", "/static/", "/static/a/b", "/.git/config", "//evil.example/keys"} {
+		got := s.Get(path)
+		if got.StatusCode != http.StatusSeeOther || !strings.HasPrefix(got.Header.Get("Location"), "/login?next=") {
+			t.Errorf("%s: %d to %q, want the login", path, got.StatusCode, got.Header.Get("Location"))
+		}
+	}
+	if got := s.Post("/keys", nil); got.StatusCode != http.StatusSeeOther {
+		t.Errorf("POST /keys: %d, want the login", got.StatusCode)
+	}
+	s.Get("/api/v1/nothing").Wants(t, http.StatusUnauthorized)
+}
+
+// A viewer is offered no change on any page.
+func TestViewerSeesNoEdit(t *testing.T) {
+	s := sitetest.New(t).LoginAs(sitetest.Viewer)
+	for _, path := range []string{"/", "/keys", "/keys/{acme}", "/policies", "/overrides", "/audit", "/explain?key={acme}", "/settings"} {
+		body := s.Get(path).Wants(t, http.StatusOK, "viewer").Body
+		for _, control := range []string{
+			"Override limits", "/limits", "/settings/tokens", "Make the token", "/revert", "Create a", "checkbox\" name=\"id", "/policies/plans",
+			"/policies/rules", "/edit",
+		} {
+			if strings.Contains(body, control) {
+				t.Errorf("%s offers %q", path, control)
+			}
+		}
+	}
+	s.Post(
+		"/keys/{acme}/limits", sitetest.LimitsForm(1, [4]string{"99", "1", "hour", "log"}),
+	).Wants(t, http.StatusForbidden)
+	if s.Keys.Written() != 0 {
+		t.Error("a viewer wrote")
+	}
+	s.Login().Get("/keys/{acme}").Wants(t, http.StatusOK, "Override limits", "editor")
+}
+
+func TestUnknownPagesAndMethods(t *testing.T) {
+	s := sitetest.New(t).Login()
+	s.Get("/nothing").Wants(t, http.StatusNotFound, "There is nothing here")
+	s.Get("/keys/ZZZZZZZZZZZZ").Wants(t, http.StatusNotFound, "No such key")
+	s.Get("/keys/%7Btag%7D").Wants(t, http.StatusNotFound, "No such key")
+	s.Get("/keys/"+strings.Repeat("A", 5000)).Wants(t, http.StatusNotFound, "No such key")
+	got := s.Post("/overrides", nil).Wants(t, http.StatusMethodNotAllowed)
+	if allow := got.Header.Get("Allow"); allow != "GET, HEAD" {
+		t.Errorf("Allow: %q", allow)
+	}
+}
+
+// An expired session on a live refresh takes the whole page to the login, and after it
+// back to the same address.
+func TestExpiredSessionOnRefresh(t *testing.T) {
+	s := sitetest.New(t)
+	got := s.Refresh("/keys?q=ac&live=5").Wants(t, http.StatusUnauthorized)
+	want := "/login?next=" + url.QueryEscape("/keys?q=ac&live=5")
+	if to := got.Header.Get("HX-Redirect"); to != want {
+		t.Fatalf("HX-Redirect %q, want %q", to, want)
+	}
+	got = s.Post("/login", url.Values{
+		"user": {sitetest.User}, "password": {sitetest.Password}, "next": {"/keys?q=ac&live=5"},
+	}).Wants(t, http.StatusSeeOther)
+	if to := got.Header.Get("Location"); to != "/keys?q=ac&live=5" {
+		t.Errorf("after the login: %q", to)
+	}
+}
+
+// failingStore is a session store that is away for some of its methods.
+type failingStore struct {
+	*session.Store
+	find, commit error
+}
+
+func (f *failingStore) FindCtx(ctx context.Context, token string) ([]byte, bool, error) {
+	if f.find != nil {
+		return nil, false, f.find
+	}
+	return f.Store.FindCtx(ctx, token)
+}
+
+func (f *failingStore) CommitCtx(ctx context.Context, token string, b []byte, expiry time.Time) error {
+	if f.commit != nil {
+		return f.commit
+	}
+	return f.Store.CommitCtx(ctx, token, b, expiry)
+}
+
+// withFailing puts the store in front of the real one.
+func withFailing(f *failingStore) sitetest.Option {
+	return sitetest.WithServices(func(services *server.Services) {
+		f.Store, _ = services.Sessions.(*session.Store)
+		services.Sessions = f
+	})
+}
+
+// A session store that does not answer lets nobody in.
+func TestSessionStoreDown(t *testing.T) {
+	store := &failingStore{}
+	s := sitetest.New(t, withFailing(store)).Login()
+	store.find = errors.New("connection refused by 10.1.2.3")
+	for _, path := range []string{"/keys", "/login", "/nothing", "//evil.example/"} {
+		got := s.Get(path).Wants(t, http.StatusServiceUnavailable, "The store does not answer")
+		if strings.Contains(got.Body, "10.1.2.3") || strings.Contains(got.Body, ">acme<") {
+			t.Errorf("%s: gives away too much: %s", path, got.Body)
+		}
+		for _, address := range sitetest.AddressesIn(got.Body) {
+			if strings.HasPrefix(address, "//") {
+				t.Errorf("%s: links to %s", path, address)
+			}
+		}
+	}
+}
+
+// A login whose session could not be saved says so, and no more.
+func TestSessionNotSaved(t *testing.T) {
+	s := sitetest.New(t, withFailing(&failingStore{commit: errors.New("read only")}))
+	got := s.Post("/login", url.Values{"user": {sitetest.User}, "password": {sitetest.Password}}).Wants(
+		t, http.StatusServiceUnavailable,
+	)
+	if got.Header.Get("Location") != "" && got.StatusCode < 400 || strings.Count(got.Body, "<!doctype html>") != 1 {
+		t.Errorf("not one error page: %s", got.Body)
+	}
+	if s.Cookie() != nil {
+		t.Error("a cookie for a session that does not exist")
+	}
+}
+
+func TestHealth(t *testing.T) {
+	var answer error
+	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) { services.Ready = func(context.Context) error { return answer } }))
+	if got := s.Get("/healthz").Wants(t, http.StatusOK); got.Body != "alive\nstore ready\n" {
+		t.Errorf("body %q", got.Body)
+	}
+	answer = errors.New("dial tcp 10.1.2.3:6379: refused")
+	if got := s.Get("/healthz").Wants(t, http.StatusServiceUnavailable); got.Body != "alive\nstore away\n" {
+		t.Errorf("body %q says too much", got.Body)
+	}
+}
+
+// While the store is away this function is alive all the same.
+func TestAlive(t *testing.T) {
+	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) {
+		services.Ready = func(context.Context) error { return errors.New("away") }
+	}))
+	if got := s.Get("/healthz/live").Wants(t, http.StatusOK); got.Body != "alive\n" {
+		t.Errorf("body %q", got.Body)
+	}
+	if got := s.Get("/healthz").Wants(t, http.StatusServiceUnavailable); got.Header.Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+}
+
+// A store that hangs is as bad as one that refuses: the check gives it a deadline.
+func TestHealthDeadline(t *testing.T) {
+	hang := func(ctx context.Context) error {
+		if _, ok := ctx.Deadline(); !ok {
+			return nil
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) { services.Ready = hang }))
+	s.Get("/healthz").Wants(t, http.StatusServiceUnavailable)
+}

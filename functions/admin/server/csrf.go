@@ -1,0 +1,34 @@
+package server
+
+import (
+	"net/http"
+
+	"tidegate/functions/admin/dashboard/page"
+)
+
+// refuseCrossSite answers 403 to a change that another site's page asked for.
+// http.CrossOriginProtection lets pass what carries neither Origin nor Sec-Fetch-Site, on
+// the ground that no browser sent it; only browsers have business here, so that is
+// refused too. Machines bring a token, which no other site has; see bearer.
+func (s *server) refuseCrossSite(next http.Handler) http.Handler {
+	protection := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.bearer(r) && (protection.Check(r) != nil || unsafeWithoutOrigin(r)) {
+			s.Fail(w, r, page.Problem{
+				Status:  http.StatusForbidden,
+				Heading: "This request came from another site",
+				Advice:  "Nothing was changed. Open the dashboard itself and try again there.",
+			})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func unsafeWithoutOrigin(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return false
+	}
+	return r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == ""
+}

@@ -1,0 +1,137 @@
+package server_test
+
+import (
+	"compress/gzip"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"tidegate/functions/admin/server"
+	"tidegate/functions/admin/server/sitetest"
+)
+
+func checkHeaders(t *testing.T, got sitetest.Reply) {
+	t.Helper()
+	name := got.Request.Method + " " + got.Request.URL.Path
+	for header, want := range map[string]string{
+		"X-Content-Type-Options":     "nosniff",
+		"Referrer-Policy":            "same-origin",
+		"Cross-Origin-Opener-Policy": "same-origin",
+		"X-Frame-Options":            "DENY",
+	} {
+		if value := got.Header.Get(header); value != want {
+			t.Errorf("%s: %s is %q, want %q", name, header, value, want)
+		}
+	}
+	if !strings.HasPrefix(got.Header.Get("Strict-Transport-Security"), "max-age=31536000") {
+		t.Errorf("%s: no HSTS", name)
+	}
+	if got.Header.Get("Permissions-Policy") == "" {
+		t.Errorf("%s: no Permissions-Policy", name)
+	}
+	sitetest.CheckPolicy(t, name, got)
+}
+
+// Every response carries the security headers: each route, for strangers and for editors,
+// and each kind of error.
+func TestHeadersEverywhere(t *testing.T) {
+	for _, loggedIn := range []bool{false, true} {
+		s := sitetest.New(t)
+		if loggedIn {
+			s.Login()
+		}
+		for _, r := range server.Patterns() {
+			if r != "POST /logout" {
+				checkHeaders(t, s.Ask(r))
+			}
+		}
+		checkHeaders(t, s.Get("/nothing"))
+		checkHeaders(t, s.Get("/static/nothing"))
+		checkHeaders(t, s.Post("/keys", nil))
+		checkHeaders(t, s.Do(http.MethodPost, "/login", nil, nil))
+		checkHeaders(t, s.Post("/login", url.Values{"user": {strings.Repeat("x", server.MaxBody)}}))
+		checkHeaders(t, s.Refresh("/keys"))
+		s.Keys.Fail("ERR gone")
+		checkHeaders(t, s.Get("/keys"))
+		checkHeaders(t, s.Ask("POST /logout"))
+	}
+}
+
+func TestNonceIsFresh(t *testing.T) {
+	s := sitetest.New(t)
+	seen := map[string]bool{}
+	for range 20 {
+		nonce := sitetest.NonceIn(s.Get("/login").Header.Get("Content-Security-Policy"))
+		if len(nonce) < 22 || seen[nonce] {
+			t.Fatalf("nonce %q is missing, short or used before", nonce)
+		}
+		seen[nonce] = true
+	}
+}
+
+// Pages are never stored; files of the bundle, whose names change with their content, are
+// kept for a year.
+func TestCaching(t *testing.T) {
+	s := sitetest.New(t).Login()
+	for _, path := range []string{"/keys", "/keys/{acme}", "/login", "/healthz", "/static/nothing"} {
+		if got := s.Get(path).Header.Get("Cache-Control"); !strings.HasPrefix(got, "no-store") {
+			t.Errorf("%s: Cache-Control %q", path, got)
+		}
+	}
+	got := s.Get("/static/app-1.css").Wants(t, http.StatusOK)
+	if cache := got.Header.Get("Cache-Control"); cache != "public, max-age=31536000, immutable" {
+		t.Errorf("static: Cache-Control %q", cache)
+	}
+	if kind := got.Header.Get("Content-Type"); kind != "text/css; charset=utf-8" {
+		t.Errorf("static: Content-Type %q", kind)
+	}
+	if got.Header.Get("Set-Cookie") != "" {
+		t.Error("static: sets a cookie")
+	}
+}
+
+func TestStaticServesTheBundleOnly(t *testing.T) {
+	s := sitetest.New(t)
+	for _, path := range []string{"/static/manifest.json", "/static/.placeholder", "/static/..%2fstatic.go", "/static/%2e%2e", "/static/x"} {
+		if got := s.Get(path); got.StatusCode == http.StatusOK {
+			t.Errorf("%s is served: %q", path, got.Body)
+		}
+	}
+}
+
+func TestCompressed(t *testing.T) {
+	s := sitetest.New(t).Login()
+	got := s.Do(http.MethodGet, "/keys", nil, http.Header{"Accept-Encoding": {"gzip"}})
+	if got.Header.Get("Content-Encoding") != "gzip" || !strings.Contains(got.Header.Get("Vary"), "Accept-Encoding") {
+		t.Fatalf("not compressed: %v", got.Header)
+	}
+	plain, err := gzip.NewReader(strings.NewReader(got.Body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(plain)
+	if err != nil || !strings.Contains(string(body), "acme") {
+		t.Errorf("decompressed: %v %q", err, body)
+	}
+}
+
+// A file of the bundle comes as it was compressed with the bundle, to whoever takes that,
+// and else as it is.
+func TestStaticCompressed(t *testing.T) {
+	bundle := sitetest.Bundle()
+	bundle.Files.(fstest.MapFS)["app-1.js.gz"] = &fstest.MapFile{Data: []byte("compressed")}
+	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) { services.Bundle = bundle }))
+	for accepted, want := range map[string]string{"gzip, br": "compressed", "br": "//", "gzip;q=0": "//", "": "//"} {
+		got := s.Do(http.MethodGet, "/static/app-1.js", nil, http.Header{"Accept-Encoding": {accepted}})
+		if got.Body != want || (got.Header.Get("Content-Encoding") == "gzip") != (want == "compressed") {
+			t.Errorf("%q: %q, %v", accepted, got.Body, got.Header)
+		}
+		if kind := got.Header.Get("Content-Type"); kind != "text/javascript; charset=utf-8" {
+			t.Errorf("%q: Content-Type %q", accepted, kind)
+		}
+	}
+	s.Login().Get("/static/app-1.js.gz").Wants(t, http.StatusNotFound)
+}

@@ -1,0 +1,35 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"tidegate/functions/admin/dashboard/page"
+)
+
+const healthDeadline = 500 * time.Millisecond
+
+// health answers whether the store does, in time. It says no more than that: anybody may
+// ask.
+func (s *server) health(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), healthDeadline)
+	defer cancel()
+	status, word := http.StatusOK, "ready"
+	if err := s.Ready(ctx); err != nil {
+		s.Log.Warn("health", "cause", err)
+		status, word = http.StatusServiceUnavailable, "away"
+		w.Header().Set("Retry-After", page.StoreRetryAfter)
+	}
+	tell(w, status, "alive\nstore "+word+"\n")
+}
+
+// alive answers that this function runs, whatever the store does.
+func (s *server) alive(w http.ResponseWriter, _ *http.Request) { tell(w, http.StatusOK, "alive\n") }
+
+func tell(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text) // fails only when nobody listens any more
+}

@@ -1,0 +1,24 @@
+package server
+
+import (
+	"strings"
+	"testing"
+
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/dashboard/page"
+)
+
+// A route that does not say who may ask for it stops the start.
+func TestRouteWithoutNeed(t *testing.T) {
+	d := &server{Renderer: &page.Renderer{}}
+	for _, n := range []need{undecided, -1, settler + 1} {
+		if _, _, err := d.newMux(
+			[]route{{pattern: "GET /x", need: n, handle: d.health}},
+		); err == nil || !strings.Contains(err.Error(), "GET /x") {
+			t.Errorf("%d: %v", n, err)
+		}
+		if n.metBy(auth.Actor{ID: "password:x", Kind: auth.User, Role: auth.Editor}) {
+			t.Errorf("%d is met", n)
+		}
+	}
+}

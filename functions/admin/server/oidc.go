@@ -1,0 +1,110 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/auth/oidc"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/web/templates"
+)
+
+// startProviderLogin sends the browser to the provider. It is a link, not a form: a
+// page's policy would keep a form from going there.
+func (s *server) startProviderLogin(w http.ResponseWriter, r *http.Request) {
+	if s.Provider == nil {
+		s.Fail(w, r, page.Problem{Status: http.StatusNotFound})
+		return
+	}
+	address, sealed, err := s.Provider.Start(r.Context(), s.LocalPath(r.URL.Query().Get("next")))
+	if err != nil {
+		s.failProvider(w, r, err)
+		return
+	}
+	http.SetCookie(w, s.flowCookie(sealed, int(oidc.FlowLife.Seconds())))
+	http.Redirect(w, r, address, http.StatusSeeOther)
+}
+
+// flowCookie must come back when the provider's page leads here, so it is Lax.
+func (s *server) flowCookie(sealed string, seconds int) *http.Cookie {
+	return &http.Cookie{
+		Name: s.cookieName("-login"), Value: sealed, Path: s.Path("/"), MaxAge: seconds, Secure: true,
+		HttpOnly: true, SameSite: http.SameSiteLaxMode,
+	}
+}
+
+// finishProviderLogin reads the provider's answer, once: whatever it is, the browser
+// forgets the login that it began.
+func (s *server) finishProviderLogin(w http.ResponseWriter, r *http.Request) {
+	if s.Provider == nil {
+		s.Fail(w, r, page.Problem{Status: http.StatusNotFound})
+		return
+	}
+	sealed := ""
+	if c, err := r.Cookie(s.flowCookie("", 0).Name); err == nil {
+		sealed = c.Value
+	}
+	http.SetCookie(w, s.flowCookie("", -1))
+	identity, err := s.Provider.Finish(r.Context(), sealed, r.URL.Query())
+	if err != nil {
+		s.failProvider(w, r, err)
+		return
+	}
+	s.enter(w, r, identity.Actor, s.Provider.Fingerprint(), s.LocalPath(identity.Next))
+}
+
+// failProvider tells people what they can do about it; the cause goes to the log.
+func (s *server) failProvider(w http.ResponseWriter, r *http.Request, err error) {
+	s.Log.Warn("login at the provider failed", "cause", err)
+	again := templates.Choice{Text: "Back to the login", Address: s.Path("/login")}
+	p := page.Problem{Action: again}
+	var refused *oidc.RefusedError
+	var roleless *oidc.NoRoleError
+	switch {
+	case errors.Is(err, oidc.ErrFlow):
+		p.Status, p.Heading = http.StatusBadRequest, "This login was not begun here"
+		p.Advice = "It began in another browser or tab, took longer than ten minutes, or was finished already. Begin again."
+	case errors.As(err, &refused):
+		s.tellRefused(r, "")
+		p.Status, p.Heading = http.StatusForbidden, s.Provider.Host()+" did not log you in"
+		p.Advice = "It says: " + page.Clip(refused.Code, 100) + "."
+	case errors.As(err, &roleless):
+		s.tellRefused(r, "")
+		p.Status, p.Heading, p.Advice = http.StatusForbidden, "You have no role here", s.rolelessWords(roleless)
+	case errors.Is(err, oidc.ErrToken):
+		s.tellRefused(r, "")
+		p.Status, p.Heading = http.StatusForbidden, "The answer of "+s.Provider.Host()+" does not hold"
+		p.Advice = "Nobody was logged in. Begin again; if it stays so, tell whoever runs this dashboard."
+	default:
+		p.Status, p.Heading = http.StatusBadGateway, s.Provider.Host()+" does not answer"
+		p.Advice = "Logins there do not work at the moment. Try again soon."
+	}
+	s.Fail(w, r, p)
+}
+
+func (s *server) rolelessWords(e *oidc.NoRoleError) string {
+	what := "sent no claim “" + page.Clip(e.Claim, 100) + "” for you."
+	if e.Present {
+		what = "sent a claim “" + page.Clip(e.Claim, 100) + "” for you, but nothing in it means viewer or editor."
+	}
+	return s.Provider.Host() + " knows you, and " + what + " Ask whoever runs this dashboard."
+}
+
+// loggedOut is where to go after the logout; whoever came from the provider is told that
+// they are still logged in there.
+func (s *server) loggedOut(r *http.Request) string {
+	if strings.HasPrefix(auth.From(r.Context()).ID, "oidc:") {
+		return s.Path("/login?ended=oidc")
+	}
+	return s.Path("/login")
+}
+
+// endedWords offers to log out at the provider too.
+func (s *server) endedWords(r *http.Request) *templates.Ended {
+	return &templates.Ended{
+		Host:    s.Provider.Host(),
+		Address: s.Provider.LogoutURL(r.Context(), s.PublicURL+"/login"),
+	}
+}

@@ -1,0 +1,260 @@
+package server_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"tidegate/functions/admin/auth/oidc"
+	"tidegate/functions/admin/server"
+	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/testing/oidctest"
+)
+
+// withProvider lets people log in at a real provider, where "NAME:GROUP" has the group:
+// ops edit, staff look.
+func withProvider(s *sitetest.Site) {
+	s.T.Helper()
+	s.Config.PublicURL = s.Address + s.Config.BasePath
+	callback := s.Config.PublicURL + "/login/oidc/callback"
+	issuer := oidctest.Start(s.T, oidctest.Options{Clients: []oidctest.Client{{
+		ID: "dashboard", Secret: "dashboard-secret", RedirectURIs: []string{callback},
+		PostLogoutRedirectURIs: []string{s.Config.PublicURL + "/login"},
+	}}})
+	provider, err := oidc.New(oidc.Config{
+		Issuer: issuer, ClientID: "dashboard", ClientSecret: "dashboard-secret", RedirectURL: callback, Scopes: []string{"profile", "groups"},
+		RoleClaim: "groups", EditorValues: []string{"ops"}, ViewerValues: []string{"staff"},
+	}, []byte(strings.Repeat("p", 32)))
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	s.Config.Provider = provider
+}
+
+// begin starts a login at the provider and returns the provider's address.
+func beginLogin(s *sitetest.Site, next string) string {
+	s.T.Helper()
+	got := s.Get("/login/oidc?next="+url.QueryEscape(next)).Wants(s.T, http.StatusSeeOther)
+	return got.Header.Get("Location")
+}
+
+// goes lets somebody log in there, and returns the path and query of the way back.
+func goes(s *sitetest.Site, address, name string) string {
+	s.T.Helper()
+	issuer, _, _ := strings.Cut(address, "/auth?")
+	back := oidctest.NewPerson(s.T, issuer).Login(address, name)
+	if !strings.HasPrefix(back.String(), s.Config.PublicURL+"/login/oidc/callback?") {
+		s.T.Fatalf("the provider sends people to %s", back)
+	}
+	return strings.TrimPrefix(back.RequestURI(), s.Config.BasePath)
+}
+
+// Somebody whom the provider knows gets the role of their group, a new session id, and to
+// where they wanted to go; below a base path too.
+func TestProviderLogin(t *testing.T) {
+	for _, base := range []string{"", "/prod"} {
+		s := sitetest.New(t, sitetest.WithBase(base), withProvider)
+		s.Get("/login").Wants(t, http.StatusOK, "Log in with localhost:", `name="password"`)
+		s.LoginAs(sitetest.Viewer)
+		before := s.Cookie().Value
+		got := s.Get(goes(s, beginLogin(s, base+"/keys?q=a"), "olga:ops")).Wants(t, http.StatusSeeOther)
+		if to := got.Header.Get("Location"); to != base+"/keys?q=a" {
+			t.Errorf("%q: to %q", base, to)
+		}
+		if s.Cookie().Value == before {
+			t.Errorf("%q: the session id is that of before", base)
+		}
+		s.Get("/api/v1/me").Wants(
+			t, http.StatusOK, `{"id":"oidc:olga:ops","name":"olga","kind":"user","role":"editor"}`,
+		)
+		s.Get("/settings").Wants(t, http.StatusOK, "Logged in with", "localhost:", "Make the token")
+		got = s.Post("/logout", nil).Wants(t, http.StatusSeeOther)
+		out := s.Get(strings.TrimPrefix(got.Header.Get("Location"), base)).Wants(
+			t, http.StatusOK, "You are logged out here", "Log out there too",
+		)
+		if !strings.Contains(out.Body, "/session/end?client_id=dashboard&amp;post_logout_redirect_uri=") {
+			t.Errorf("%q: no way to log out at the provider:\n%s", base, out.Body)
+		}
+		s.WantsLogin("/keys")
+	}
+}
+
+// Who has no role is told which claim is missing, and is not logged in.
+func TestProviderWithoutRole(t *testing.T) {
+	s := sitetest.New(t, withProvider)
+	s.Get(goes(s, beginLogin(s, "/"), "nora")).Wants(
+		t, http.StatusForbidden, "You have no role here", "sent no claim “groups”",
+	)
+	s.Get(goes(s, beginLogin(s, "/"), "otto:guests")).Wants(
+		t, http.StatusForbidden, "nothing in it means viewer or editor",
+	)
+	s.WantsLogin("/keys")
+	s.Get(goes(s, beginLogin(s, "/"), "vera:staff")).Wants(t, http.StatusSeeOther)
+	s.Get("/keys/{acme}/limits").Wants(t, http.StatusForbidden)
+}
+
+// The cookie of a login under way goes to this host alone, to no script, and comes back
+// with the provider's link.
+func TestProviderFlowCookie(t *testing.T) {
+	s := sitetest.New(t, withProvider)
+	got := s.Get("/login/oidc").Wants(t, http.StatusSeeOther)
+	set := got.Header.Values("Set-Cookie")
+	if len(set) != 1 || !strings.HasPrefix(set[0], "__Host-tidegate-login=") ||
+		!strings.HasSuffix(set[0], "; Path=/; Max-Age=600; HttpOnly; Secure; SameSite=Lax") {
+		t.Errorf("cookies %q", set)
+	}
+	q, _ := url.Parse(got.Header.Get("Location"))
+	for name, want := range map[string]string{
+		"response_type": "code", "code_challenge_method": "S256", "client_id": "dashboard",
+		"redirect_uri": s.Config.PublicURL + "/login/oidc/callback",
+	} {
+		if value := q.Query().Get(name); value != want {
+			t.Errorf("%s is %q, want %q", name, value, want)
+		}
+	}
+	for _, name := range []string{"state", "nonce", "code_challenge"} {
+		if len(q.Query().Get(name)) < 22 || strings.Contains(set[0], q.Query().Get(name)) {
+			t.Errorf("%s is short, or readable in the cookie", name)
+		}
+	}
+}
+
+// Nobody is logged in by a link: not as the attacker whose answer it is, not twice, not
+// with another state; and next leads nowhere else.
+func TestProviderAttacks(t *testing.T) {
+	s := sitetest.New(t, withProvider)
+	attacker := goes(s, beginLogin(s, "/"), "eve:ops")
+	s.Client = s.NewClient()
+	s.Get(attacker).Wants(t, http.StatusBadRequest, "not begun here")
+	beginLogin(s, "/")
+	s.Get(attacker).Wants(t, http.StatusBadRequest, "not begun here")
+	own := goes(s, beginLogin(s, "/"), "ada:ops")
+	s.Get(strings.Replace(own, "state=", "state=x", 1)).Wants(t, http.StatusBadRequest, "not begun here")
+	s.Get(own).Wants(t, http.StatusBadRequest, "not begun here") // the attempt before has ended the login
+	s.WantsLogin("/keys")
+	address := beginLogin(s, "//evil.example")
+	own = goes(s, address, "ada:ops")
+	flow := s.CookieNamed("__Host-tidegate-login")
+	if got := s.Get(own).Wants(t, http.StatusSeeOther); got.Header.Get("Location") != "/" {
+		t.Errorf("to %q", got.Header.Get("Location"))
+	}
+	s.Client = s.NewClient()
+	s.SetCookie(flow.Name, flow.Value)
+	// with cookie and code stolen: the code was used
+	s.Get(own).Wants(t, http.StatusForbidden, "does not hold")
+	s.WantsLogin("/keys")
+	refused := goes(s, beginLogin(s, "/")+"&prompt=none", "ada:ops")
+	s.Get(refused).Wants(t, http.StatusForbidden, "did not log you in", "login_required")
+	s.Get("/login/oidc/callback?error=<script>&state=x").Wants(t, http.StatusBadRequest, "not begun here")
+}
+
+// A session from the provider ends when the provider or the meaning of its groups
+// changes.
+func TestProviderSessionEnds(t *testing.T) {
+	s := sitetest.New(t, withProvider)
+	s.Get(goes(s, beginLogin(s, "/"), "olga:ops")).Wants(t, http.StatusSeeOther)
+	s.Get("/keys").Wants(t, http.StatusOK)
+	s.Reconfigure(func(c *server.Config) { c.Provider = nil })
+	s.WantsLogin("/keys")
+	other, err := oidc.New(oidc.Config{
+		Issuer: "https://other.example", ClientID: "dashboard", RedirectURL: "https://x.example/cb", RoleClaim: "groups", EditorValues: []string{"ops"},
+	}, []byte(strings.Repeat("p", 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Reconfigure(func(c *server.Config) { c.Provider = other })
+	s.WantsLogin("/keys")
+}
+
+// Without passwords the login offers the provider alone.
+func TestProviderAlone(t *testing.T) {
+	s := sitetest.New(t, withProvider, func(s *sitetest.Site) { s.Config.Users = nil })
+	if got := s.Get("/login").Wants(
+		t, http.StatusOK, "Log in with localhost:",
+	); strings.Contains(got.Body, `name="password"`) {
+		t.Error("the login asks for a password that nobody has")
+	}
+	s.Post("/login", loginForm("", "")).Wants(t, http.StatusUnauthorized)
+}
+
+// A provider that does not answer is named as what fails; the rest works.
+func TestProviderAway(t *testing.T) {
+	s := sitetest.New(t, withProvider)
+	gone, err := oidc.New(oidc.Config{
+		Issuer: "http://127.0.0.1:1", ClientID: "dashboard", RedirectURL: "https://x.example/cb", RoleClaim: "groups", EditorValues: []string{"ops"},
+	}, []byte(strings.Repeat("p", 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Reconfigure(func(c *server.Config) { c.Provider = gone })
+	s.Get("/login/oidc").Wants(t, http.StatusBadGateway, "127.0.0.1:1 does not answer")
+	s.Get("/login?ended=oidc").Wants(t, http.StatusOK, "You are logged out here")
+	s.Login().Get("/keys").Wants(t, http.StatusOK)
+}
+
+// The pages around a login at a provider, as every other page.
+func TestBrowserProviderPages(t *testing.T) {
+	axe := sitetest.AxeScript(t)
+	v := sitetest.NewVisit(t, withProvider)
+	for _, p := range []struct {
+		name, path, status string
+		prepare            func(*sitetest.Visit)
+	}{
+		{"login", "/login", "", nil},
+		{"logged out", "/login?ended=oidc", "", nil},
+		{"not begun here", "/login/oidc/callback?state=x", "400", nil},
+		{"no role", "/login/oidc", "403", func(v *sitetest.Visit) {
+			v.Act(
+				chromedp.SendKeys(chromedp.CSS("[name=login]"), "nora"),
+				chromedp.SendKeys(chromedp.CSS("[name=password]"), "x\n"),
+				chromedp.WaitVisible(chromedp.CSS(".panel h1")),
+			)
+		}},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			v.T = t
+			v.Open(p.path)
+			if p.prepare != nil {
+				p.prepare(v)
+			}
+			v.Look(t, axe, p.status)
+		})
+	}
+}
+
+// In a browser: to the provider and back to the page that was asked for, then out at
+// both.
+func TestBrowserProviderLogin(t *testing.T) {
+	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)), withProvider)
+	v.Open("/keys?q=ac")
+	v.Act(
+		chromedp.Click(chromedp.CSS("main a.button")),
+		chromedp.WaitVisible(chromedp.CSS("[name=login]")),
+		chromedp.SendKeys(chromedp.CSS("[name=login]"), "vera:staff"),
+		chromedp.SendKeys(chromedp.CSS("[name=password]"), "x\n"),
+		chromedp.WaitReady(chromedp.CSS("#live")),
+	)
+	if at := sitetest.Eval[string](v, `location.pathname + location.search`); at != "/keys?q=ac" {
+		t.Errorf("after the login: %s", at)
+	}
+	if who := sitetest.Eval[string](
+		v, `document.querySelector(".who").innerText`,
+	); !strings.Contains(who, "vera") || !strings.Contains(who, "viewer") {
+		t.Errorf("logged in as %q", who)
+	}
+	v.Act(
+		chromedp.Click(chromedp.CSS(".who button")),
+		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
+		chromedp.Click(chromedp.CSS("main p a")),
+		chromedp.WaitVisible(chromedp.CSS("button[value=yes]")),
+		chromedp.Click(chromedp.CSS("button[value=yes]")),
+		chromedp.WaitVisible(chromedp.CSS("main a.button")),
+	)
+	if at := sitetest.Eval[string](v, `location.pathname`); at != "/login" {
+		t.Errorf("after both logouts: %s", at)
+	}
+	v.NoComplaints("")
+}

@@ -1,0 +1,133 @@
+// Package server is the admin function's web server, one http.Handler: it finds out who
+// asks, refuses what they may not have, and passes the rest to the pages and to the JSON
+// API, which it mounts as equals. It logs people in and answers for the health of the
+// function. routes.go and api.go list what it serves.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"time"
+
+	"tidegate/functions/admin/auth/oidc"
+	"tidegate/functions/admin/auth/password"
+	"tidegate/functions/admin/auth/throttle"
+	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/apikey"
+	"tidegate/internal/enforce"
+	"tidegate/internal/registry"
+	"tidegate/internal/usage"
+	"tidegate/web/static"
+)
+
+// Config says how the dashboard is reached and who may use it.
+type Config struct {
+	// BasePath is the prefix of the path under which browsers see the dashboard, such as
+	// /prod behind a stage of API Gateway. Empty for none. Requests may arrive with or
+	// without it: some gateways cut it off.
+	BasePath string
+	// PublicURL is the address of the dashboard in browsers, base path included, without
+	// a slash at the end. Only a Provider needs it.
+	PublicURL string
+	// Users log in with a password.
+	Users []password.User
+	// Provider logs people in too; nil for none.
+	Provider *oidc.Provider
+	// SessionLifetime ends a session that long after its login, used or not. The session
+	// store ends idle ones.
+	SessionLifetime time.Duration
+	// Stage names the deployment on every page, such as prod; empty for none. Release
+	// names what is deployed.
+	Stage, Release string
+}
+
+// Services are the parts of the system that the server, the pages and the API work with. Every field is
+// required.
+type Services struct {
+	Keys     *registry.Store
+	Checker  *enforce.Checker // for Explain, and for backends that reserve and settle costs
+	Usage    *usage.Reader
+	Sessions SessionStore
+	Tokens   *token.Store
+	Logins   *throttle.Throttle
+	Bundle   static.Bundle
+	// Pepper is what the key is derived from that jobs are sealed with.
+	Pepper apikey.Pepper
+	// Ready returns nil if the store answers.
+	Ready func(context.Context) error
+	// StoreVersion names the store's software and its version.
+	StoreVersion func(context.Context) (string, error)
+	Log          *slog.Logger
+}
+
+// server answers every request: it knows who asks, and passes the request to a page or
+// the API.
+type server struct {
+	*page.Renderer
+	Config
+	Services
+	users *password.Users
+	known map[string]route // by the patterns registered with the mux
+	mux   *http.ServeMux
+	away  bool // there is no connection to Valkey, and no service but Bundle, Ready and Log
+}
+
+var basePattern = regexp.MustCompile(`^(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`)
+
+// New returns the server. The handler is safe for concurrent use.
+func New(config Config, services Services) (http.Handler, error) {
+	return newServer(config, services, false).start()
+}
+
+// NewAway returns the server that answers while there is no connection to Valkey: its
+// files, its health, and for every other address a page that says so.
+func NewAway(config Config, bundle static.Bundle, log *slog.Logger) (http.Handler, error) {
+	unready := func(context.Context) error { return errors.New("not connected to the store") }
+	return newServer(config, Services{Bundle: bundle, Ready: unready, Log: log}, true).start()
+}
+
+func newServer(config Config, services Services, away bool) *server {
+	s := &server{Config: config, Services: services, away: away}
+	s.Renderer = page.New(config.BasePath, config.Stage, services.Bundle, services.Log, s.newSessions())
+	return s
+}
+
+func (s *server) start() (http.Handler, error) {
+	err := s.validate()
+	if err != nil {
+		return nil, err
+	}
+	if s.users, err = password.NewUsers(s.Users); err != nil {
+		return nil, err
+	}
+	if s.mux, s.known, err = s.newMux(s.routes()); err != nil {
+		return nil, err
+	}
+	return s.chain(), nil
+}
+
+func (c Config) validate() error {
+	if err := CheckBasePath(c.BasePath); err != nil {
+		return fmt.Errorf("base path %w", err)
+	}
+	if len(c.Users) == 0 && c.Provider == nil {
+		return errors.New("nobody could log in: there is no user and no provider")
+	}
+	if c.SessionLifetime <= 0 {
+		return errors.New("session lifetime must be positive")
+	}
+	return nil
+}
+
+// CheckBasePath reports what is wrong with a Config's BasePath.
+func CheckBasePath(p string) error {
+	if !basePattern.MatchString(p) {
+		return fmt.Errorf("is %q: it must look like /prod, with a slash before each part and none at the end, or be empty", p)
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package server_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alexedwards/argon2id"
+
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/auth/password"
+	"tidegate/functions/admin/server"
+	"tidegate/functions/admin/server/sitetest"
+)
+
+func otherHash(t *testing.T) password.Hash {
+	t.Helper()
+	text, err := argon2id.CreateHash(sitetest.Password, &argon2id.Params{
+		Memory: 64, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash, err := password.ParseHash(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hash
+}
+
+// A session ends with the user, the role and the password that opened it, though the
+// store still holds it; and only then.
+func TestSessionEndsWithItsUser(t *testing.T) {
+	vic := func(c *server.Config) *password.User { return &c.Users[1] }
+	for name, row := range map[string]struct {
+		change func(*server.Config)
+		ends   bool
+	}{
+		"removed":          {func(c *server.Config) { c.Users = c.Users[:1] }, true},
+		"renamed":          {func(c *server.Config) { vic(c).Name = "victoria" }, true},
+		"promoted":         {func(c *server.Config) { vic(c).Role = auth.Editor }, true},
+		"password changed": {func(c *server.Config) { vic(c).Hash = otherHash(t) }, true},
+		"another removed":  {func(c *server.Config) { c.Users = c.Users[1:] }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := sitetest.New(t).LoginAs(sitetest.Viewer)
+			s.Get("/keys").Wants(t, http.StatusOK)
+			before := s.Cookie().Value
+			s.Config.Users = sitetest.Users()
+			s.Reconfigure(row.change)
+			if !row.ends {
+				s.Get("/keys").Wants(t, http.StatusOK)
+				return
+			}
+			s.WantsLogin("/keys")
+			if name == "promoted" {
+				s.LoginAs(sitetest.Viewer)
+				if s.Cookie().Value == before {
+					t.Error("the session id outlives the change of the role")
+				}
+				s.Get("/keys/{acme}/limits").Wants(t, http.StatusOK)
+			}
+		})
+	}
+}
+
+// A session that nobody uses ends, one that is used goes on.
+func TestIdle(t *testing.T) {
+	s := sitetest.New(t, func(s *sitetest.Site) { s.Config.SessionLifetime = 12 * time.Hour }).Login()
+	for range 3 {
+		s.Store.FastForward(sitetest.Idle - time.Second)
+		s.Get("/keys").Wants(t, http.StatusOK)
+	}
+	s.Store.FastForward(sitetest.Idle + time.Second)
+	s.WantsLogin("/keys")
+}
+
+// Log out everywhere ends the sessions of every browser of the same user, and of nobody
+// else.
+func TestLogOutEverywhere(t *testing.T) {
+	s := sitetest.New(t).Login()
+	here := s.Client
+	s.Client = s.NewClient()
+	s.Login()
+	there := s.Client
+	s.Client = s.NewClient()
+	s.LoginAs(sitetest.Viewer)
+	viewer := s.Client
+
+	s.Client = here
+	s.Get("/settings").Wants(t, http.StatusOK, "this one", "Log out everywhere")
+	if got := s.Post("/settings/sessions/end", nil).Wants(t, http.StatusSeeOther); got.Header.Get("Location") != "/login" {
+		t.Errorf("to %q", got.Header.Get("Location"))
+	}
+	s.WantsLogin("/keys")
+	s.Client = there
+	s.WantsLogin("/keys")
+	s.Client = viewer
+	s.Get("/keys").Wants(t, http.StatusOK)
+}
+
+// The settings list somebody's own sessions, and mark the one that asks.
+func TestSessionList(t *testing.T) {
+	s := sitetest.New(t).Login()
+	s.Client = s.NewClient()
+	s.LoginAs(sitetest.Viewer)
+	s.Client = s.NewClient()
+	req := http.Header{"Sec-Fetch-Site": {"same-origin"}}
+	req["User-Agent"] = []string{"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0 <script>"}
+	s.Do(
+		http.MethodPost, "/login", loginForm(sitetest.User, sitetest.Password), req,
+	).Wants(t, http.StatusSeeOther)
+	body := s.Get("/settings").Wants(t, http.StatusOK, "Firefox on Linux", "another program").Body
+	if strings.Count(body, "this one") != 1 || strings.Contains(body, "&lt;script") {
+		t.Errorf("sessions:\n%s", body)
+	}
+	if n := strings.Count(body, `data-label="Since"`); n != 2 {
+		t.Errorf("%d sessions, want the two of this user", n)
+	}
+}

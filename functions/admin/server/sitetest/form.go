@@ -1,0 +1,94 @@
+package sitetest
+
+import (
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// LimitsForm builds what a browser sends from the limits page; each row is requests,
+// window, unit, algorithm.
+func LimitsForm(version int, rows ...[4]string) url.Values {
+	v := url.Values{
+		"version": {fmt.Sprint(version)}, "action": {"save"}, "mode": {"enforce"}, "lasts": {"never"},
+		"reason": {"test"},
+	}
+	for i, row := range rows {
+		for j, name := range []string{"requests", "window", "unit", "algorithm"} {
+			v.Set(fmt.Sprintf("limits[%d].%s", i, name), row[j])
+		}
+	}
+	return v
+}
+
+// With sets fields of a form, given as name and text in turn.
+func With(form url.Values, fields ...string) url.Values {
+	for i := 0; i < len(fields); i += 2 {
+		form.Set(fields[i], fields[i+1])
+	}
+	return form
+}
+
+// AddressesIn lists everything that a page links to, loads or sends to.
+func AddressesIn(page string) []string {
+	var all []string
+	for _, m := range addressInPage.FindAllStringSubmatch(page, -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+// RunJob follows a job to its end as a browser without scripts does, and returns its last
+// page.
+func (s *Site) RunJob(first Reply) (last Reply, steps int) {
+	s.T.Helper()
+	at := first.Wants(s.T, http.StatusSeeOther).Header.Get("Location")
+	for {
+		page := s.Get(at).Wants(s.T, http.StatusOK)
+		if strings.Contains(page.Body, "Finished.") {
+			return page, steps
+		}
+		at = s.Post("/keys/job", HiddenIn(page.Body)).Wants(s.T, http.StatusSeeOther).Header.Get("Location")
+		if steps++; steps > 50 {
+			s.T.Fatal("the job does not end")
+		}
+	}
+}
+
+// UndoOn follows the undo that a page offers.
+func (s *Site) UndoOn(path string) Reply {
+	s.T.Helper()
+	page := s.Get(path).Wants(s.T, http.StatusOK)
+	m := UndoInPage.FindStringSubmatch(page.Body)
+	if m == nil {
+		s.T.Fatalf("%s offers no undo:\n%s", path, page.Body)
+	}
+	return s.Post(m[1], nil)
+}
+
+// HiddenIn reads the hidden fields of a page's form.
+func HiddenIn(page string) url.Values {
+	form := url.Values{}
+	for _, m := range hiddenField.FindAllStringSubmatch(page, -1) {
+		if m[1] != "next" { // the theme's form has it
+			form.Add(m[1], html.UnescapeString(m[2]))
+		}
+	}
+	return form
+}
+
+// UndoInPage finds the address that takes a change back.
+var UndoInPage = regexp.MustCompile(`action="(/audit/[^"]+/undo)"`)
+
+// TokenFields is the form of a new machine token.
+func TokenFields(name, scope, days string) url.Values {
+	return url.Values{"name": {name}, "scope": {scope}, "days": {days}}
+}
+
+// TokenInPage finds a machine token's text.
+var TokenInPage = regexp.MustCompile(`tga_[0-9A-Za-z]{49}`)
+
+var hiddenField = regexp.MustCompile(`<input type="hidden" name="([^"]+)" value="([^"]*)"`)

@@ -1,0 +1,311 @@
+package sitetest
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+	"tidegate/internal/registry"
+	"tidegate/internal/store"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/waiting"
+	"tidegate/internal/usage"
+)
+
+// What every registry of a test has.
+var (
+	Pepper = apikey.Pepper(strings.Repeat("p", apikey.MinPepperLen))
+	ByTest = registry.Edit{By: audit.Actor{Kind: "system", Name: "test"}}
+	// Now is what the registry's server has for the time of day.
+	Now = time.Date(2026, 11, 21, 10, 30, 0, 0, time.UTC)
+)
+
+// Registry is the real registry of keys on a server of its own, whose clock stands at
+// testNow.
+type Registry struct {
+	*registry.Store
+	T       testing.TB
+	Server  *miniredis.Miniredis
+	Client  valkey.Client
+	IDs     map[string]string // by name
+	Names   map[string]string // by id
+	Secrets map[string]apikey.Secret
+}
+
+// NewRegistry has one key of the plan free for each name.
+func NewRegistry(t testing.TB, names ...string) *Registry {
+	t.Helper()
+	r := &Registry{
+		T: t, Server: miniredis.RunT(t), IDs: map[string]string{}, Names: map[string]string{},
+		Secrets: map[string]apikey.Secret{},
+	}
+	r.Server.SetTime(Now)
+	var err error
+	r.Client, err = store.Open(t.Context(), "valkey://"+r.Server.Addr(), store.Options{
+		Dial: waiting.Patience, Write: waiting.Patience, Pooled: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.Client.Close)
+	r.Store = registry.NewStore(r.Client, Pepper)
+	r.Plan("free", Per(10, 10*time.Second))
+	for _, name := range names {
+		r.CreateKey(name, "free")
+	}
+	return r
+}
+
+// Must ends the test for an error.
+func (r *Registry) Must(err error) {
+	r.T.Helper()
+	if err != nil {
+		r.T.Fatal(err)
+	}
+}
+
+// Save changes the Set.
+func (r *Registry) Save(change func(*policy.Set)) *policy.Set {
+	r.T.Helper()
+	set, err := r.Set(context.Background())
+	r.Must(err)
+	change(set)
+	saved, err := r.SaveSet(context.Background(), *set, ByTest)
+	r.Must(err)
+	return saved
+}
+
+// Plan saves a plan with these limits.
+func (r *Registry) Plan(name string, limits ...limiter.Limit) {
+	r.T.Helper()
+	r.Save(func(s *policy.Set) {
+		for i := range s.Plans {
+			if s.Plans[i].Name == name {
+				s.Plans[i].Limits = limits
+				return
+			}
+		}
+		s.Plans = append(s.Plans, policy.Plan{Name: name, Limits: limits})
+	})
+}
+
+// CreateKey makes a key of a plan.
+func (r *Registry) CreateKey(name, plan string) policy.Key {
+	r.T.Helper()
+	k, secret, err := r.Create(context.Background(), policy.NewKey{Name: name, Env: "demo", Plan: plan}, ByTest)
+	r.Must(err)
+	r.IDs[name], r.Names[k.ID], r.Secrets[name] = k.ID, name, secret
+	return k
+}
+
+// Add creates a key with limits of its own: those of a plan that has its name.
+func (r *Registry) Add(name string, limits ...limiter.Limit) policy.Key {
+	r.T.Helper()
+	r.Plan(name, limits...)
+	return r.CreateKey(name, name)
+}
+
+// Key returns the key with this name.
+func (r *Registry) Key(name string) policy.Key {
+	r.T.Helper()
+	k, err := r.Get(context.Background(), r.IDs[name])
+	r.Must(err)
+	return k
+}
+
+// UpdateKey changes the key with this name as somebody else would.
+func (r *Registry) UpdateKey(name string, change func(*policy.Key)) policy.Key {
+	r.T.Helper()
+	old := r.Key(name)
+	k, err := r.Update(context.Background(), old.ID, old.Version, "key.test", ByTest, change)
+	r.Must(err)
+	return k
+}
+
+// OverrideKey gives the key with this name limits of its own as somebody else would.
+func (r *Registry) OverrideKey(name string, limits ...limiter.Limit) policy.Key {
+	r.T.Helper()
+	return r.UpdateKey(name, func(k *policy.Key) { k.Override = &policy.Override{Limits: limits, Reason: "test"} })
+}
+
+// Use makes calls, all of them within the shortest of the key's windows that has as many.
+func (r *Registry) Use(name string, used ...int64) {
+	r.T.Helper()
+	set, err := r.Set(context.Background())
+	r.Must(err)
+	e, _ := set.Effective(r.Key(name), time.Now())
+	order := make([]int, len(e.Limits))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(e.Limits[b].Span(), e.Limits[a].Span()) })
+	r.Must(
+		r.Client.Do(context.Background(), r.Client.B().Del().Key(keyspace.State(r.IDs[name])).Build()).Error(),
+	)
+	for at, i := range order {
+		n, when := used[i], Now
+		if at+1 < len(order) {
+			n, when = n-used[order[at+1]], Now.Add(-e.Limits[i].Span()/2)
+		}
+		var limits []limiter.Limit // a shorter one does not admit what was called before its window
+		for _, l := range e.Limits {
+			if l.Span() >= e.Limits[i].Span() {
+				limits = append(limits, l)
+			}
+		}
+		r.take(name, limits, n, when)
+	}
+	r.Server.SetTime(Now)
+}
+
+func (r *Registry) take(name string, limits []limiter.Limit, cost int64, when time.Time) {
+	r.T.Helper()
+	if cost == 0 {
+		return
+	}
+	program, err := limiter.Compile(limits, when)
+	r.Must(err)
+	r.Server.SetTime(when)
+	r.Must(r.Client.Do(context.Background(), r.Client.B().Eval().Script(limiter.TakeScript()).Numkeys(1).Key(keyspace.State(r.IDs[name])).
+		Arg(string(program), strconv.FormatInt(cost, 10), "0").Build()).Error())
+}
+
+// Called records calls of the last hour.
+func (r *Registry) Called(name string, at time.Time, allowed, denied int) {
+	r.T.Helper()
+	recorder := usage.NewRecorder(usage.Options{}, func() time.Time { return at })
+	for i := range allowed + denied {
+		o := usage.Outcome{Subject: r.IDs[name], Registered: true, Cost: 1, Time: at}
+		if i >= allowed {
+			o.Verdict = usage.Denied
+		}
+		recorder.Record(o)
+	}
+	if report := recorder.Flush(context.Background(), r.Client); report.Err != nil {
+		r.T.Fatal(report.Err)
+	}
+}
+
+// Fail makes every command answer with an error; an empty one ends that.
+func (r *Registry) Fail(text string) { r.Server.SetError(text) }
+
+// Written counts the changes that were made.
+func (r *Registry) Written() int {
+	r.T.Helper()
+	page, err := r.Audit().List(context.Background(), audit.Query{Count: 500})
+	r.Must(err)
+	n := 0
+	for _, e := range page.Entries {
+		if e.By != ByTest.By && e.Subject != audit.LoginSubject {
+			n++
+		}
+	}
+	return n
+}
+
+var nameInPath = regexp.MustCompile(`\{([a-z0-9-]+)\}`)
+
+// Named puts ids in the place of names: /keys/{acme}.
+func (r *Registry) Named(text string) string {
+	return nameInPath.ReplaceAllStringFunc(text, func(m string) string {
+		if id := r.IDs[strings.Trim(m, "{}")]; id != "" {
+			return id
+		}
+		return m
+	})
+}
+
+// naming is the inverse of named.
+func (r *Registry) naming(text string) string {
+	for id, name := range r.Names {
+		text = strings.ReplaceAll(text, id, "{"+name+"}")
+	}
+	return text
+}
+
+// Per is an exact limit.
+func Per(requests int64, window time.Duration) limiter.Limit {
+	return limiter.Limit{Requests: requests, Window: window}
+}
+
+// StrangerCalls records calls by a caller without a record.
+func (r *Registry) StrangerCalls(id string, at time.Time, allowed, denied int) {
+	r.T.Helper()
+	recorder := usage.NewRecorder(usage.Options{}, func() time.Time { return at })
+	for i := range allowed + denied {
+		o := usage.Outcome{Subject: id, Cost: 1, Time: at}
+		if i >= allowed {
+			o.Verdict = usage.Denied
+		}
+		recorder.Record(o)
+	}
+	if report := recorder.Flush(context.Background(), r.Client); report.Err != nil {
+		r.T.Fatal(report.Err)
+	}
+}
+
+// CountDenied makes the stored limits of so many requests count denied calls, as a
+// release could that did not refuse it.
+func (r *Registry) CountDenied(requests string) {
+	r.T.Helper()
+	do := func(c valkey.Completed) string {
+		text, err := r.Client.Do(r.T.Context(), c).ToString()
+		if err != nil {
+			r.T.Fatal(err)
+		}
+		return text
+	}
+	key := keyspace.Record(policyset.SetID)
+	record := do(r.Client.B().Get().Key(key).Build())
+	from := `"requests":` + requests + `,`
+	if !strings.Contains(record, from) {
+		r.T.Fatalf("no %s in %s", from, record)
+	}
+	version := binary.BigEndian.AppendUint32(nil, binary.BigEndian.Uint32([]byte(record))+1)
+	text := string(version) + strings.ReplaceAll(record[4:], from, from+`"countDenied":true,`)
+	do(r.Client.B().Set().Key(key).Value(text).Build())
+	if err := r.Sync(r.T.Context()); err != nil {
+		r.T.Fatal(err)
+	}
+}
+
+// SampleKeys is a registry with a key of each kind.
+func SampleKeys(t testing.TB) *Registry {
+	estimate := limiter.Limit{Requests: 44, Window: 366 * 24 * time.Hour, Algorithm: limiter.Counter}
+	abroad := Monthly
+	abroad.Zone = "America/Argentina/ComodRivadavia"
+	keys := NewRegistry(t, "acme", "bolt", "chandlery", "dinghy")
+	keys.OverrideKey("chandlery", Per(100, 10*time.Second), estimate)
+	keys.UpdateKey("dinghy", func(k *policy.Key) { k.Status = policy.Revoked })
+	keys.IDs["endless"] = keys.CreateKey(strings.Repeat("endless-", 12), "free").ID
+	keys.Add("ferry", abroad, Hammered, Coarse, limiter.Limit{
+		Requests: 9, Window: time.Minute, CountDenied: true, Slots: 64,
+	})
+	keys.Use("acme", 10)
+	keys.Use("chandlery", 37, 37)
+	keys.Called("acme", time.Now().Add(-5*time.Minute), 30, 4)
+	return keys
+}
+
+// Monthly, Hammered and Coarse are limits of which the form's rarer fields say something.
+var (
+	Monthly = limiter.Limit{
+		Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Month, Zone: "Europe/Berlin",
+	}
+	Hammered = limiter.Limit{Requests: 100, Window: 10 * time.Second, CountDenied: true}
+	Coarse   = limiter.Limit{Requests: 5000, Window: time.Hour, Slots: 2500}
+)

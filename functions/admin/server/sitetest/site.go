@@ -1,0 +1,255 @@
+package sitetest
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/alexedwards/argon2id"
+	"github.com/alicebob/miniredis/v2"
+
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/auth/password"
+	"tidegate/functions/admin/auth/session"
+	"tidegate/functions/admin/auth/throttle"
+	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/server"
+	"tidegate/internal/enforce"
+	"tidegate/internal/policy"
+	"tidegate/internal/store"
+	"tidegate/internal/testing/waiting"
+	"tidegate/internal/usage"
+	"tidegate/web/static"
+)
+
+// User is an editor and Viewer a viewer, both with the same password. Their sessions end
+// when they are Idle.
+const (
+	User     = "ada"
+	Viewer   = "vic"
+	Password = "correct horse battery staple"
+	Idle     = 30 * time.Minute
+)
+
+// testHash is hashed as cheaply as argon2id allows, once.
+var testHash = sync.OnceValue(func() password.Hash {
+	hash, err := argon2id.CreateHash(Password, &argon2id.Params{
+		Memory: 64, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32,
+	})
+	if err != nil {
+		panic(err)
+	}
+	p, err := password.ParseHash(hash)
+	if err != nil {
+		panic(err)
+	}
+	return p
+})
+
+// Site is a dashboard that runs for one test, and a browser's worth of client.
+type Site struct {
+	T        *testing.T
+	Server   *httptest.Server
+	Client   *http.Client
+	Keys     *Registry
+	Base     string
+	Address  string // of the server that browsers use, without the base path
+	Config   server.Config
+	Services server.Services
+	// store holds sessions, tokens and what throttles logins. Its time stands until a
+	// test moves it.
+	Store  *miniredis.Miniredis
+	Tokens *token.Store
+}
+
+// Option changes a site before it starts.
+type Option func(*Site)
+
+// WithBase puts the site below a path.
+func WithBase(base string) Option { return func(s *Site) { s.Config.BasePath = base } }
+
+// WithKeys gives the site a registry.
+func WithKeys(k *Registry) Option { return func(s *Site) { s.Keys = k } }
+
+// WithServices changes what the site works with.
+func WithServices(f func(*server.Services)) Option {
+	return func(s *Site) { f(&s.Services) }
+}
+
+// Bundle is files with the names that pages load.
+func Bundle() static.Bundle {
+	return static.Bundle{
+		Files: fstest.MapFS{
+			"app-1.js": {Data: []byte("//")}, "chart-1.js": {Data: []byte("//")}, "app-1.css": {Data: []byte("/**/")},
+			"icon-1.svg":    {Data: []byte("<svg/>")},
+			"manifest.json": {Data: []byte("{}")}, ".placeholder": {Data: []byte("x")},
+		},
+		Script: "app-1.js", Chart: "chart-1.js", Style: "app-1.css", Icon: "icon-1.svg",
+	}
+}
+
+// New starts a site with the keys acme and bolt, unless the options say otherwise.
+func New(t *testing.T, options ...Option) *Site {
+	t.Helper()
+	s := &Site{T: t}
+	s.Config = server.Config{Users: Users(), SessionLifetime: time.Hour}
+	s.Services = server.Services{
+		Bundle:       Bundle(),
+		Pepper:       Pepper,
+		Ready:        func(context.Context) error { return nil },
+		StoreVersion: func(context.Context) (string, error) { return "teststore 1.2.3", nil },
+		Log:          slog.New(slog.DiscardHandler),
+	}
+	s.openStore()
+	// TLS, because the session cookie is Secure.
+	s.Server = httptest.NewTLSServer(nil)
+	t.Cleanup(s.Server.Close)
+	s.Address = s.Server.URL
+	for _, o := range options {
+		o(s)
+	}
+	if s.Keys == nil {
+		s.Keys = NewRegistry(t, "acme", "bolt")
+	}
+	s.Services.Keys, s.Services.Usage = s.Keys.Store, usage.NewReader(s.Keys.Client)
+	s.Services.Checker = enforce.NewChecker(s.Keys.Client, Pepper)
+	handler, err := server.New(s.Config, s.Services)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Server.Config.Handler = handler
+	s.Base = s.Server.URL + s.Config.BasePath
+	s.Client = s.NewClient()
+	return s
+}
+
+// Users are an editor, ada, and a viewer, vic, with the same password.
+func Users() []password.User {
+	return []password.User{
+		{Name: User, Role: auth.Editor, Hash: testHash()}, {Name: Viewer, Role: auth.Viewer, Hash: testHash()},
+	}
+}
+
+// openStore gives the services a store of their own.
+func (s *Site) openStore() {
+	s.T.Helper()
+	s.Store = miniredis.RunT(s.T)
+	client, err := store.Open(s.T.Context(), "valkey://"+s.Store.Addr(), store.Options{
+		Dial: waiting.Patience, Write: waiting.Patience, Pooled: true,
+	})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	s.T.Cleanup(client.Close)
+	s.Tokens = token.NewStore(client, Pepper)
+	s.Services.Tokens, s.Services.Sessions = s.Tokens, session.NewStore(client, Idle)
+	if s.Services.Logins, err = throttle.New(client); err != nil {
+		s.T.Fatal(err)
+	}
+}
+
+// NewClient returns a client with cookies of its own that follows no redirect.
+func (s *Site) NewClient() *http.Client {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return &http.Client{
+		Jar:           jar,
+		Transport:     s.Server.Client().Transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// Login makes the client an editor's.
+func (s *Site) Login() *Site { s.T.Helper(); return s.LoginAs(User) }
+
+// LoginAs makes the client a user's.
+func (s *Site) LoginAs(user string) *Site {
+	s.T.Helper()
+	s.Post("/login", url.Values{"user": {user}, "password": {Password}}).Wants(s.T, http.StatusSeeOther)
+	return s
+}
+
+// Cookie returns the session cookie that the client holds; nil if none.
+func (s *Site) Cookie() *http.Cookie {
+	s.T.Helper()
+	name := "__Host-tidegate"
+	if s.Config.BasePath != "" {
+		name = "__Secure-tidegate"
+	}
+	return s.CookieNamed(name)
+}
+
+// CookieNamed returns a cookie that the client holds; nil if none.
+func (s *Site) CookieNamed(name string) *http.Cookie {
+	s.T.Helper()
+	u, err := url.Parse(s.Base + "/")
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	for _, c := range s.Client.Jar.Cookies(u) {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// SetCookie makes the client hold a cookie.
+func (s *Site) SetCookie(name, value string) {
+	s.T.Helper()
+	u, err := url.Parse(s.Base + "/")
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	s.Client.Jar.SetCookies(u, []*http.Cookie{{Name: name, Value: value, Path: "/", Secure: true}})
+}
+
+// NonceInPage finds nonces.
+var (
+	NonceInPage   = regexp.MustCompile(`nonce="[^"]*"`)
+	addressInPage = regexp.MustCompile(`(?:href|src|action|hx-get)="([^"]*)"`)
+)
+
+// NewToken makes a machine token and returns its text.
+func (s *Site) NewToken(scope token.Scope) string {
+	s.T.Helper()
+	_, secret, err := s.Tokens.Create(s.T.Context(), token.New{
+		Name: "t", Scope: scope, Expires: time.Now().Add(time.Hour), By: ByTest.By,
+	})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return secret.Reveal()
+}
+
+// Set is the stored policy.
+func (s *Site) Set() *policy.Set {
+	s.T.Helper()
+	set, err := s.Keys.Set(s.T.Context())
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return set
+}
+
+// Reconfigure lets the site go on with another configuration, on the same store.
+func (s *Site) Reconfigure(change func(*server.Config)) {
+	s.T.Helper()
+	changed := s.Config
+	change(&changed)
+	after, err := server.New(changed, s.Services)
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	s.Server.Config.Handler = after
+}

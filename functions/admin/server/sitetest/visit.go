@@ -1,0 +1,290 @@
+package sitetest
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	device "github.com/chromedp/cdproto/input"
+	cdplog "github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"tidegate/functions/admin/server"
+	"tidegate/internal/testing/browsertest"
+	"tidegate/web/static"
+)
+
+// Visit is a tab on a dashboard with the real bundle.
+type Visit struct {
+	*Site
+	Ctx     context.Context
+	mu      sync.Mutex
+	console []string // errors and warnings that the browser wrote
+}
+
+// NewVisit starts a site and a tab on it.
+func NewVisit(t *testing.T, options ...Option) *Visit {
+	t.Helper()
+	bundle, err := static.Load()
+	browsertest.Need(t, err, "make it: npm ci --ignore-scripts --prefix web && go run ./web/bundle")
+	ctx := browsertest.Start(t)
+	// The loop-back address counts as secure, so plain HTTP serves the Secure cookie.
+	plain := httptest.NewServer(nil)
+	t.Cleanup(plain.Close)
+	options = append([]Option{func(s *Site) { s.Address = plain.URL }, WithServices(func(s *server.Services) { s.Bundle = bundle })}, options...)
+	v := &Visit{Site: New(t, options...), Ctx: ctx}
+	plain.Config.Handler = v.Server.Config.Handler
+	v.Base = plain.URL + v.Config.BasePath
+	v.listen()
+	return v
+}
+
+// listen collects what the browser complains about.
+func (v *Visit) listen() {
+	note := func(format string, args ...any) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.console = append(v.console, fmt.Sprintf(format, args...))
+	}
+	err := chromedp.Listen(v.Ctx, func(ev any) {
+		switch ev := ev.(type) {
+		case *cdplog.EventEntryAdded:
+			if ev.Entry.Level == cdplog.EntryLevelError || ev.Entry.Level == cdplog.EntryLevelWarning {
+				note("%s: %s %s", ev.Entry.Level, ev.Entry.Text, ev.Entry.URL)
+			}
+		case *runtime.EventConsoleAPICalled:
+			if ev.Type != runtime.ConsoleAPICalledTypeLog && ev.Type != runtime.ConsoleAPICalledTypeInfo {
+				note("console.%s: %v", ev.Type, ev.Args)
+			}
+		case *runtime.EventExceptionThrown:
+			note("exception: %s", ev.ExceptionDetails.Text)
+		}
+	})
+	if err != nil {
+		v.T.Fatal(err)
+	}
+}
+
+// Complaints are the errors and warnings that the browser wrote.
+func (v *Visit) Complaints() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return append([]string(nil), v.console...)
+}
+
+// Act makes the browser do something, or ends the test.
+func (v *Visit) Act(actions ...chromedp.Action[chromedp.Void]) {
+	v.T.Helper()
+	if err := chromedp.Do(v.Ctx, actions...); err != nil {
+		v.T.Fatalf("%v\nconsole: %s", err, strings.Join(v.Complaints(), "\n"))
+	}
+}
+
+// Open goes to a page of the dashboard.
+func (v *Visit) Open(path string) {
+	v.T.Helper()
+	v.Act(chromedp.Navigate(v.Base + v.Keys.Named(path)))
+}
+
+// Wait waits until a JavaScript expression is true.
+func (v *Visit) Wait(expression string) {
+	v.T.Helper()
+	poll := chromedp.Poll[bool](
+		v.Keys.Named(expression), chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(0),
+	)
+	if _, err := chromedp.Run(v.Ctx, poll); err != nil {
+		v.T.Fatalf("waiting for %s: %v\nconsole: %s", expression, err, strings.Join(v.Complaints(), "\n"))
+	}
+}
+
+// Retype replaces what is in a field, as a person would.
+func (v *Visit) Retype(selector, text string) {
+	v.T.Helper()
+	v.Act(
+		chromedp.Evaluate[chromedp.Void](fmt.Sprintf("document.querySelector(%q).select()", selector)),
+		chromedp.SendKeys(chromedp.CSS(selector), text),
+	)
+}
+
+// Eval returns a JavaScript expression's value.
+func Eval[T any](v *Visit, expression string) T {
+	v.T.Helper()
+	value, err := chromedp.Run(v.Ctx, chromedp.Evaluate[T](v.Keys.Named(expression)))
+	if err != nil {
+		v.T.Fatalf("%s: %v", expression, err)
+	}
+	return value
+}
+
+// Enter logs an editor in.
+func (v *Visit) Enter() {
+	v.T.Helper()
+	v.Open("/login?next=" + url.QueryEscape(v.Config.BasePath+"/keys"))
+	v.Act(
+		chromedp.SendKeys(chromedp.CSS("[name=user]"), User),
+		chromedp.SendKeys(chromedp.CSS("[name=password]"), Password),
+		chromedp.Click(chromedp.CSS("main form button")),
+		chromedp.WaitReady(chromedp.CSS("#live")),
+	)
+}
+
+// Scheme makes the browser prefer light or dark.
+func (v *Visit) Scheme(name string) {
+	v.T.Helper()
+	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}
+	if _, err := chromedp.Call(
+		v.Ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features},
+	); err != nil {
+		v.T.Fatal(err)
+	}
+}
+
+// AxeScript is the accessibility checker, from the repository's npm packages.
+func AxeScript(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "web", "node_modules", "axe-core", "axe.min.js"))
+	browsertest.Need(t, err, "install it: npm ci --ignore-scripts --prefix web")
+	return string(text)
+}
+
+// WaitAcross waits until an expression is true, whatever pages come in between.
+func (v *Visit) WaitAcross(expression string) {
+	v.T.Helper()
+	for {
+		done, err := chromedp.Run(v.Ctx, chromedp.Evaluate[bool](expression))
+		if v.Ctx.Err() != nil {
+			v.T.Fatalf("waiting for %s: %v", expression, err)
+		}
+		if done && err == nil {
+			return
+		}
+	}
+}
+
+// WithoutScript turns JavaScript off.
+func (v *Visit) WithoutScript() {
+	v.T.Helper()
+	if _, err := chromedp.Call(
+		v.Ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true},
+	); err != nil {
+		v.T.Fatal(err)
+	}
+}
+
+// Press presses a key as a keyboard does: what the page prevents types nothing.
+func (v *Visit) Press(key string) {
+	v.T.Helper()
+	for _, kind := range []device.DispatchKeyEventType{
+		device.DispatchKeyEventTypeKeyDown, device.DispatchKeyEventTypeKeyUp,
+	} {
+		stroke := device.DispatchKeyEventParams{Type: kind, Key: key}
+		if kind == device.DispatchKeyEventTypeKeyDown {
+			stroke.Text = key
+		}
+		if _, err := chromedp.Call(v.Ctx, device.DispatchKeyEvent, stroke); err != nil {
+			v.T.Fatal(err)
+		}
+	}
+}
+
+// Point moves the mouse over an element.
+func (v *Visit) Point(selector string) {
+	v.T.Helper()
+	element := `document.querySelector("` + v.Keys.Named(selector) + `")`
+	v.Act(chromedp.Evaluate[chromedp.Void](element + `.scrollIntoView({ block: "center" })`))
+	at := Eval[[]float64](
+		v, `(({ x, y, width, height }) => [x + width / 2, y + height / 2])(`+element+`.getBoundingClientRect())`,
+	)
+	v.Act(chromedp.MouseEvent(device.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
+}
+
+// HandTimers keeps a page's refresh timers until Fire.
+func (v *Visit) HandTimers() {
+	v.T.Helper()
+	script := page.AddScriptToEvaluateOnNewDocumentParams{Source: handTimers}
+	if _, err := chromedp.Call(v.Ctx, page.AddScriptToEvaluateOnNewDocument, script); err != nil {
+		v.T.Fatal(err)
+	}
+}
+
+// Fire runs the timers that HandTimers keeps.
+func (v *Visit) Fire() { v.T.Helper(); v.Act(chromedp.Evaluate[chromedp.Void]("fire()")) }
+
+// NoComplaints checks that the browser wrote no error, but for loads that failed with a
+// status that the test caused.
+func (v *Visit) NoComplaints(status string) {
+	v.T.Helper()
+	for _, c := range v.Complaints() {
+		if status == "" || !strings.Contains(c, "the server responded with a status of "+status) {
+			v.T.Errorf("the browser complains: %s", c)
+		}
+	}
+}
+
+// Look checks the page that is shown. status is that of a load which the test made fail.
+func (v *Visit) Look(t *testing.T, axe, status string) {
+	t.Helper()
+	for _, width := range []int64{360, 768, 1089, 1280, 1440, 2560} {
+		v.Act(chromedp.EmulateViewport(width, 900))
+		if over := Eval[int](v, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+			t.Errorf("%d px wide: scrolls sideways by %d px", width, over)
+		}
+	}
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int64{360, 1440} {
+			v.Scheme(scheme)
+			v.Act(chromedp.EmulateViewport(width, 900))
+			for _, finding := range v.Axe(axe) {
+				t.Errorf("%s, %d px: %s", scheme, width, finding)
+			}
+		}
+	}
+	v.T = t
+	v.NoComplaints(status)
+	v.mu.Lock()
+	v.console = nil
+	v.mu.Unlock()
+}
+
+// Axe returns what the accessibility checker finds on the page. The protocol runs it
+// outside the page's policy.
+func (v *Visit) Axe(script string) []string {
+	v.T.Helper()
+	if !Eval[bool](v, "typeof axe === 'object'") {
+		v.Act(chromedp.Evaluate[chromedp.Void](script))
+	}
+	const run = `axe.run().then(({ violations }) => violations.map(({ id, help, nodes }) =>
+		id + ": " + help + " " + nodes.map(({ html, failureSummary }) => html + " " + failureSummary).join(" | ")))`
+	findings, err := chromedp.Run(v.Ctx, chromedp.Evaluate[[]string](run, chromedp.EvalAwaitPromise))
+	if err != nil {
+		v.T.Fatal(err)
+	}
+	return findings
+}
+
+// handTimers makes a page's refresh timers wait until the test fires them; the list of
+// due ones is window.due.
+const handTimers = `
+	window.due = new Map();
+	{
+		const delays = [2000, 4000, 8000, 16000, 30000], set = window.setTimeout, clear = window.clearTimeout;
+		let last = 0;
+		window.setTimeout = (f, ms, ...args) => {
+			if (!delays.includes(ms)) return set(f, ms, ...args);
+			due.set(--last, { f, ms });
+			return last;
+		};
+		window.clearTimeout = (id) => { due.delete(id) || clear(id); };
+		window.fire = () => { const [[id, { f }]] = due; due.delete(id); f(); };
+		window.waits = () => [...due.values()].map(({ ms }) => ms).join();
+	}`

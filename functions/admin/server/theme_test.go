@@ -1,0 +1,64 @@
+package server_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"tidegate/functions/admin/server/sitetest"
+)
+
+// The chosen colours are on every page from then on, the login's too, until the system's
+// are chosen again.
+func TestTheme(t *testing.T) {
+	s := sitetest.New(t)
+	for _, row := range []struct{ theme, want string }{
+		{"dark", `<html lang="en" data-theme="dark">`}, {"light", `<html lang="en" data-theme="light">`}, {"", `<html lang="en">`},
+	} {
+		got := s.Post("/theme", url.Values{"theme": {row.theme}, "next": {"/login"}}).Wants(t, http.StatusSeeOther)
+		if to := got.Header.Get("Location"); to != "/login" {
+			t.Errorf("after the choice: %q", to)
+		}
+		c := got.Cookies()[0]
+		if !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" {
+			t.Errorf("cookie %+v", c)
+		}
+		s.Get("/login").Wants(t, http.StatusOK, row.want, `value="`+row.theme+`" aria-pressed="true"`)
+	}
+}
+
+// A choice comes back to the page it was made on, and to no other site.
+func TestThemeComesBack(t *testing.T) {
+	s := sitetest.New(t).Login()
+	s.Get("/simulate?shape=poisson&seed=2").Wants(
+		t, http.StatusOK, `name="next" value="/simulate?shape=poisson&amp;seed=2"`,
+	)
+	for next, want := range map[string]string{
+		"/simulate?seed=2": "/simulate?seed=2", "https://evil.example/": "/", "//evil.example": "/", "": "/",
+	} {
+		if to := s.Post("/theme", url.Values{
+			"theme": {"dark"}, "next": {next},
+		}).Header.Get("Location"); to != want {
+			t.Errorf("%q: %q, want %q", next, to, want)
+		}
+	}
+}
+
+func TestThemeRefused(t *testing.T) {
+	s := sitetest.New(t)
+	s.Post("/theme", url.Values{"theme": {"sepia"}}).Wants(t, http.StatusBadRequest)
+	s.Post("/theme", url.Values{}).Wants(t, http.StatusBadRequest)
+	s.Do(http.MethodPost, "/theme", url.Values{"theme": {"dark"}}, nil).Wants(t, http.StatusForbidden)
+}
+
+// A cookie that somebody else wrote is no class, no attribute and no script.
+func TestThemeCookieIsChecked(t *testing.T) {
+	s := sitetest.New(t)
+	got := s.Do(http.MethodGet, "/login", nil, http.Header{"Cookie": {`tidegate-theme="><script>`}}).Wants(
+		t, http.StatusOK, `<html lang="en">`,
+	)
+	if strings.Contains(got.Body, "<script>") {
+		t.Error("the cookie is on the page")
+	}
+}
