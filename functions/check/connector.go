@@ -70,7 +70,7 @@ func (c *connector) piggyback(a *attempt) *enforce.Piggyback {
 		return nil
 	}
 	return enforce.NewPiggyback(a.client, batch.Commands(a.client), func(results []valkey.ValkeyResult) {
-		batch.Settle(results)
+		batch.Acknowledge(results)
 	})
 }
 
@@ -90,7 +90,7 @@ func (c *connector) limit() time.Duration { return 3 * c.config.ValkeyTimeout / 
 func (c *connector) touch() { c.used.Store(c.now().UnixNano()) }
 
 // idle goes by the time of day, since the monotonic clock may stand still in a frozen
-// function. When it was set back, nobody knows.
+// function. A clock that was set back counts as idle.
 func (c *connector) idle() bool {
 	pause := c.now().UnixNano() - c.used.Load()
 	return pause > int64(idleLimit) || pause < 0
@@ -176,9 +176,12 @@ func backoff(failures int) <-chan struct{} {
 	return done
 }
 
-// loaded is the checker of the connection, or nil when there is none, or none that could
-// read a Set.
-func (c *connector) loaded() *enforce.Checker {
+// MustAsk reports whether records of usage are due. They leave with a check, and without
+// one would take a round trip of their own.
+func (c *connector) MustAsk() bool { return c.usage.Due(c.now()) }
+
+// Loaded returns the Checker of the connection; nil without a connection or policy set.
+func (c *connector) Loaded() *enforce.Checker {
 	c.mu.Lock()
 	a := c.attempt
 	c.mu.Unlock()
@@ -231,7 +234,7 @@ func (c *connector) load(a *attempt) error {
 	}
 	checker := enforce.NewChecker(client, c.config.pepper)
 	checker.Lease = c.config.ReservationLease
-	if err := checker.Load(context.Background()); isAway(err) {
+	if err := checker.Load(context.Background()); enforce.Away(err) {
 		client.Close()
 		return fmt.Errorf("connect to Valkey: %w", err)
 	}

@@ -16,7 +16,7 @@ import (
 // did, and CloudWatch's minutes lose nothing by it.
 const metricsInterval = 10 * time.Second
 
-// monitor tells operators how calls go. Without a stage there are no metrics.
+// monitor writes metrics of calls and lines of denials. Without a stage there are no metrics.
 type monitor struct {
 	log     *slog.Logger
 	metrics *telemetry.Metrics // or nil
@@ -37,14 +37,8 @@ func newMonitor(out io.Writer, stage string, log *slog.Logger, now func() time.T
 	return m, nil
 }
 
-// asked is what asking the store came to.
-type asked struct {
-	took   time.Duration // 0 when it was not asked
-	failed bool
-}
-
-// Checked tells of a call that was decided.
-func (m *monitor) Checked(ctx context.Context, checked enforce.Result, asked asked) {
+// Checked records a call that was decided.
+func (m *monitor) Checked(ctx context.Context, checked enforce.Result, asked enforce.Asked) {
 	binding, _ := checked.Binding()
 	if !checked.Allowed {
 		m.denials.Log(ctx, denialOf(checked, binding))
@@ -55,13 +49,13 @@ func (m *monitor) Checked(ctx context.Context, checked enforce.Result, asked ask
 	m.metrics.Record(telemetry.Check{
 		Denied: !checked.Allowed, ShadowDenied: checked.Allowed && !checked.WouldAllow,
 		CandidateDenied: !checked.CandidateAllows, Degraded: checked.Degraded,
-		StoreError: asked.failed, Store: asked.took, Remaining: binding.Remaining,
+		StoreError: asked.Away, Store: asked.Took, Remaining: binding.Remaining,
 		Limit: binding.Limit.Requests,
 	})
 	m.tick(ctx)
 }
 
-// Refused tells of a call without a good credential, and whether an error was the answer.
+// Refused records a call without a good credential, and whether an error was the answer.
 func (m *monitor) Refused(ctx context.Context, byError bool) {
 	if m.metrics == nil {
 		return

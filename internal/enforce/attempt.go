@@ -16,8 +16,8 @@ type attempt struct {
 	call   Call
 	rule   *compiledRoute
 	own    step
-	shared []step // on shared limits
-	claims claims // of shared
+	shared []step        // on shared limits
+	leases leaseRequests // of shared
 	result Result
 }
 
@@ -76,8 +76,8 @@ func (c *Checker) check(
 func (a *attempt) take(ctx context.Context, with *Piggyback, early bool) error {
 	first := []step{a.own}
 	if early {
-		a.claims = a.claim(a.set, a.shared, a.rule.Cost)
-		first = append(first, a.claims.sent(a.shared)...)
+		a.leases = a.requestLeases(a.set, a.shared, a.rule.Cost)
+		first = append(first, a.leases.sent(a.shared)...)
 	}
 	replies := a.flush(ctx, first, with)
 	err := a.readOwn(ctx, replies[0])
@@ -90,16 +90,16 @@ func (a *attempt) take(ctx context.Context, with *Piggyback, early bool) error {
 		_ = a.readShared(&unused, replies[1:]) // the caller's own step decides
 		a.giveBack(ctx, &unused)
 	case allowed && len(a.shared) > 0:
-		a.claims = a.claim(a.set, a.shared, a.rule.Cost)
-		return a.readShared(&a.result, a.flush(ctx, a.claims.sent(a.shared), nil))
+		a.leases = a.requestLeases(a.set, a.shared, a.rule.Cost)
+		return a.readShared(&a.result, a.flush(ctx, a.leases.sent(a.shared), nil))
 	}
 	return err
 }
 
 // readOwn reads the reply to the caller's own step into the result.
 func (a *attempt) readOwn(ctx context.Context, r stepReply) error {
-	// The short script does not say for whom the cost is too high: in shadow mode it
-	// denies nobody.
+	// The short script does not say which limit the cost exceeds. In shadow mode it
+	// denies no call.
 	if r.err == nil && limiter.ReplyCostTooHigh(r.bytes) {
 		a.own = a.wideStep(a.set, a.call, a.rule, a.result.plan)
 		r = a.flush(ctx, []step{a.own}, nil)[0]
@@ -119,10 +119,10 @@ func (a *attempt) readOwn(ctx context.Context, r stepReply) error {
 
 // readShared reads the replies of shared limits into a result.
 func (a *attempt) readShared(result *Result, replies []stepReply) (failed error) {
-	for i, r := range a.claims.complete(replies) {
+	for i, r := range a.leases.complete(replies) {
 		err := r.err
 		if err == nil {
-			err = result.addShared(a.shared[i], r.bytes, a.claims.of(i))
+			err = result.addShared(a.shared[i], r.bytes, a.leases.of(i))
 		}
 		if failed == nil {
 			failed = err

@@ -42,7 +42,7 @@ func NewBreaker(sectors int, now func() time.Time) *Breaker {
 	return &Breaker{now: now, circuits: make([]circuit, sectors)}
 }
 
-// Ask tells whether a call about the subject with this id should ask the store. Every
+// Ask reports whether a call about the subject with this id should ask the store. Every
 // call that does has to Report.
 func (b *Breaker) Ask(id string) bool {
 	b.mu.Lock()

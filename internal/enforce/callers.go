@@ -45,7 +45,7 @@ type caller struct {
 	model  limiter.Model
 }
 
-// facts tell whether a check said anything new.
+// facts are compared to find out whether a check says anything new.
 type facts struct {
 	name, plan, asked, source string // asked is the plan that the call named
 	setVersion, keyVersion    int64
@@ -59,7 +59,7 @@ type verified struct {
 }
 
 // NewCallers returns an empty Callers in which a caller is known for the lifetime after
-// its last check; 0 means that nobody ever is.
+// its last check; with 0 no caller ever is.
 func NewCallers(lifetime time.Duration, now func() time.Time) *Callers {
 	known, _ := simplelru.NewLRU[string, *caller](maxCallers, nil)        // fails for a size below 1 alone
 	others, _ := simplelru.NewLRU[string, *limiter.Model](maxOthers, nil) // as above

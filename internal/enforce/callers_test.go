@@ -44,17 +44,17 @@ func vouched(plan string, limits ...limiter.Limit) enforce.Result {
 	return checked
 }
 
-func (p *program) decide(call enforce.Call, proof enforce.Proof, terms enforce.RouteMatch) enforce.Result {
-	return p.Decide(call, proof, p.set, terms, p.rules)
+func (p *program) decide(call enforce.Call, proof enforce.Proof, match enforce.RouteMatch) enforce.Result {
+	return p.Decide(call, proof, p.set, match, p.rules)
 }
 
 // expect makes calls and compares which were allowed: "yyn".
-func (p *program) expect(t *testing.T, call enforce.Call, proof enforce.Proof, terms enforce.RouteMatch, want string) enforce.Result {
+func (p *program) expect(t *testing.T, call enforce.Call, proof enforce.Proof, match enforce.RouteMatch, want string) enforce.Result {
 	t.Helper()
 	var got strings.Builder
 	var last enforce.Result
 	for range want {
-		last = p.decide(call, proof, terms)
+		last = p.decide(call, proof, match)
 		if !last.Degraded {
 			t.Error("a decision without the store is not marked")
 		}

@@ -1,10 +1,10 @@
-// Package enforce decides one call. A Checker finds the caller and its newest limits, and
-// takes the call's cost from all of them or from none, in Valkey. A DenialCache answers
-// callers that are known to be blocked without a round trip. A Breaker and Callers decide
-// while Valkey does not answer. It reads the policy set and never writes it: that is
-// package registry's part.
+// Package enforce decides one call. Its Decider answers known denials from a DenialCache,
+// asks Valkey through a Checker about other calls, and decides by Callers while a Breaker
+// finds Valkey away. The Checker finds the caller and its newest limits, and takes the
+// call's cost from all of them or from none. The package reads the policy set and never
+// writes it: that is package registry's part.
 //
-// A check tells the script which version of the set it knows. When the caller's bucket
+// A check passes the script the version of the set that it knows. When the caller's bucket
 // has a newer one, nothing is taken, the set is read again, and the check repeats. So a
 // save acts on every check that starts after it was acknowledged.
 package enforce
@@ -42,97 +42,6 @@ type Call struct {
 	Route   route.Call
 
 	hash string // in place of Secret: what the record has
-}
-
-// Result is the answer to a Check.
-type Result struct {
-	Allowed         bool // what to answer, modes considered
-	WouldAllow      bool // what would have been the answer if every limit were enforced
-	CandidateAllows bool // false when the plan's candidate would have denied the call
-	Cost            int64
-	Now             time.Time    // the server's
-	Limits          []LimitState // the caller's own; the shared ones too when those allowed the call
-	ID              string       // the caller's
-	Name            string       // empty for a caller without a record
-	Plan            string
-	Source          string // "override" or "plan"
-	Rule            string // name of the Route that won; empty when none matches
-	Settle          bool   // the Route's
-	SetVersion      int64
-	KeyVersion      int64     // 0 without a record
-	BannedUntil     time.Time // zero when the caller is not banned; no limit was looked at then
-	// Repeats says of a denial that every call like this one is denied too until
-	// RetryAfter has passed, and leaves no trace: it counts for no ban, no candidate and
-	// no limit, and none of the limits that denied it is shared, where what others took
-	// may come back.
-	Repeats bool
-	// Degraded marks a decision made without the store. Now is then the clock of the one
-	// who decided.
-	Degraded bool
-
-	Reservation string // for Settle, when the Route wants that and something was taken
-
-	free           bool // nothing is taken for the call
-	taken          []taken
-	candidateAsked bool // a candidate looked at the call
-	changes        []time.Time
-	plan           int // number of the plan; 0 for an API key, whose record tells
-}
-
-// HoldsUntil is when what was read about the caller changes without an edit: it expires,
-// its override ends, or the grace of a rotated secret does. It is zero when nothing of
-// the kind is to come.
-func (c *Result) HoldsUntil() time.Time {
-	var next time.Time
-	for _, t := range c.changes {
-		if t.After(c.Now) && (next.IsZero() || t.Before(next)) {
-			next = t
-		}
-	}
-	return next
-}
-
-// LimitState is a limit that a call was held against. Of one that is leased, Remaining is
-// what the server knew to remain when the environment's lot was taken, and what is left
-// of that; Reset is when the state is empty, which is a lease later than the window.
-type LimitState struct {
-	limiter.Usage
-	Scope string      // "key", "route", "ip", "route-ip", "global" or "route-all"
-	Mode  policy.Mode // Enforce or Shadow
-}
-
-// RetryAfter returns the time until the same call would be allowed if nobody else calls;
-// 0 when it was allowed. A call that was denied because the store is away is worth trying
-// again after a second.
-func (c *Result) RetryAfter() time.Duration {
-	longest := max(0, c.BannedUntil.Sub(c.Now))
-	if c.Allowed {
-		return 0
-	}
-	if c.Degraded && len(c.Limits) == 0 {
-		return time.Second
-	}
-	for _, l := range c.Limits {
-		if l.Mode == policy.Enforce {
-			longest = max(longest, l.RetryAfter)
-		}
-	}
-	return longest
-}
-
-// Binding returns the limit that the client should heed, and false when there is none: on
-// a denial the enforced one with the longest RetryAfter, otherwise the one with the
-// smallest share remaining.
-func (c *Result) Binding() (binding LimitState, found bool) {
-	for _, l := range c.Limits {
-		if !c.Allowed && l.Mode != policy.Enforce {
-			continue
-		}
-		if !found || limiter.Binds(c.Allowed, l.Usage, binding.Usage) {
-			binding, found = l, true
-		}
-	}
-	return binding, found
 }
 
 // Checker makes checks with a Set that it keeps. It is safe for concurrent use.
@@ -255,7 +164,7 @@ func (c *Checker) renew(ctx context.Context, stale *compiledSet) error {
 	return ErrStale
 }
 
-// newest fails with errStale when a newer Set than this one is in force, so that nobody
+// newest fails with errStale when a newer Set than this one is in force, so that no caller
 // is refused by an old one.
 func (c *Checker) newest(ctx context.Context, set *compiledSet, id string) error {
 	b := keyspace.BucketOf(id)
@@ -295,7 +204,7 @@ func (c *Checker) ownStep(set *compiledSet, call Call, rule *compiledRoute, plan
 	return s
 }
 
-// wideStep is ownStep in the script that tells the limits apart.
+// wideStep is ownStep in the script that reports each limit.
 func (c *Checker) wideStep(set *compiledSet, call Call, rule *compiledRoute, plan int) step {
 	s := c.ownStep(set, call, rule, plan)
 	if s.script == wideScript {
@@ -313,205 +222,4 @@ func (s step) widened(set *compiledSet, id string, rule *compiledRoute, cost int
 	s.keys = append(s.keys, keyspace.Of(id, "sb"), keyspace.Of(id, "sd"), routeState(id, rule), keyspace.Of(id, "sk"))
 	s.args = append(s.args, set.banArgs[0], set.banArgs[1], set.banArgs[2], perKey)
 	return s
-}
-
-// parseOwn reads the reply about the caller itself. It is final when no limit can change
-// it.
-func (c *Checker) parseOwn(checked *Result, reply []byte, set *compiledSet, own step, rule *compiledRoute) (final bool, err error) {
-	if len(reply) == 0 {
-		return true, policy.ErrUnknownKey
-	}
-	kind, rest := reply[0], reply[1:]
-	switch {
-	case kind == 'S':
-		return true, ErrStale
-	case kind == 'B' && len(rest) >= 14:
-		checked.BannedUntil, checked.Now, rest = policyset.TimeAt(rest), policyset.TimeAt(rest[7:]), rest[14:]
-	case kind == 'O' && len(rest) >= 7:
-		checked.Now, rest = policyset.TimeAt(rest), rest[7:]
-	}
-	of, rest, err := c.parsePublic(checked, set, rest)
-	if err != nil {
-		return true, err
-	}
-	switch kind {
-	case 'B':
-		return true, nil
-	case 'O':
-		checked.Allowed, checked.WouldAllow = true, true
-		return false, nil
-	case 'D':
-		return false, checked.add(policy.ScopeKey, of.mode, of.limits, rest, own.keys[1:3], of.program)
-	case 'W':
-		return false, parseWide(checked, own, rule, of, rest)
-	}
-	return true, limiter.ErrReply
-}
-
-// public is what a reply says about the limits that hold for a caller.
-type public struct {
-	mode    policy.Mode
-	limits  []limiter.Limit
-	program limiter.Program
-}
-
-// parsePublic reads what find.lua calls public, and returns what follows it.
-func (c *Checker) parsePublic(checked *Result, set *compiledSet, b []byte) (of public, rest []byte, err error) {
-	if len(b) < 4+policyset.TimesLen+policyset.PublicLen {
-		return public{}, nil, limiter.ErrReply
-	}
-	about := b[4+policyset.TimesLen:]
-	name := int(binary.BigEndian.Uint16(about[13:]))
-	if len(about) < policyset.PublicLen+name+4 {
-		return public{}, nil, limiter.ErrReply
-	}
-	checked.changes = []time.Time{policyset.TimeAt(b[4:]), policyset.TimeAt(b[4+7:])}
-	checked.KeyVersion, checked.Name = int64(binary.BigEndian.Uint32(about)), string(about[policyset.PublicLen:policyset.PublicLen+name])
-	number := int(binary.BigEndian.Uint16(about[4:]))
-	if number == 0 { // it came with the call
-		number = checked.plan
-	}
-	if p, ok := set.Numbered(number); ok {
-		checked.Plan = p.Name
-	}
-	source := about[policyset.PublicLen+name]
-	checked.Source = [...]string{"plan", "override"}[source&1]
-	if source&1 == 1 {
-		checked.changes = append(checked.changes, policyset.TimeAt(about[6:]))
-	}
-	entry := about[policyset.PublicLen+name+1:]
-	of.mode, of.limits, rest, err = c.parseEntry(entry)
-	if err != nil {
-		return public{}, nil, err
-	}
-	of.program = limiter.Program(entry[3 : len(entry)-len(rest)])
-	return of, rest, nil
-}
-
-const maxPrograms = 4096
-
-// parseEntry is decodeEntry with a memory.
-func (c *Checker) parseEntry(b []byte) (policy.Mode, []limiter.Limit, []byte, error) {
-	if len(b) < 3 || b[0] < 1 || int(b[0]) > len(policyset.Modes) {
-		return "", nil, nil, limiter.ErrReply
-	}
-	end := 3 + int(binary.BigEndian.Uint16(b[1:]))
-	if len(b) < end {
-		return "", nil, nil, limiter.ErrReply
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if limits, known := c.programs[string(b[:end])]; known {
-		return policyset.Modes[b[0]-1], limits, b[end:], nil
-	}
-	mode, limits, rest, err := policyset.DecodeEntry(b)
-	if err != nil {
-		return "", nil, nil, fmt.Errorf("%w: %w", limiter.ErrReply, err)
-	}
-	if len(c.programs) >= maxPrograms {
-		clear(c.programs)
-	}
-	c.programs[string(b[:end])] = limits
-	return mode, limits, rest, nil
-}
-
-func parseWide(checked *Result, own step, rule *compiledRoute, of public, b []byte) error {
-	plan, b, ok := cut(b)
-	if !ok {
-		return limiter.ErrReply
-	}
-	routed, trial, ok := cut(b)
-	if !ok {
-		return limiter.ErrReply
-	}
-	if len(plan) > 0 {
-		if err := checked.add(policy.ScopeKey, of.mode, of.limits, plan, own.keys[1:3], of.program); err != nil {
-			return err
-		}
-	}
-	if len(routed) > 0 {
-		keys := []string{own.keys[5], own.keys[2]}
-		if err := checked.add(policy.ScopeRoute, policy.OrEnforce(rule.Mode), rule.PerKey, routed, keys, rule.perKeyProgram()); err != nil {
-			return err
-		}
-	}
-	if !checked.Allowed { // the script took from both or from none
-		checked.restore()
-	}
-	// no other limit is the caller's
-	if checked.candidateAsked = len(trial) > 0; len(trial) >= 8 && checked.Now.IsZero() {
-		checked.Now = policyset.TimeAt(trial[1:])
-	}
-	// a cost above the candidate is as denied as any other
-	checked.CandidateAllows = !checked.candidateAsked || trial[0]&1 == 1
-	return nil
-}
-
-func cut(b []byte) (part, rest []byte, ok bool) {
-	if len(b) < 2 {
-		return nil, nil, false
-	}
-	end := 2 + int(binary.BigEndian.Uint16(b))
-	if len(b) < end {
-		return nil, nil, false
-	}
-	return b[2:end], b[end:], true
-}
-
-// add counts a decision in. Its limits are of one scope and mode; keys and program are
-// what a give-back needs.
-func (c *Result) add(scope string, mode policy.Mode, limits []limiter.Limit, reply []byte, keys []string, program limiter.Program) error {
-	d, err := limiter.ParseReply(reply, limits)
-	return c.count(scope, mode, d, err, taken{keys: keys, program: program, at: d.Now})
-}
-
-// addShared counts in what a shared limit says; claim is nil when it is not leased.
-func (c *Result) addShared(s step, reply []byte, claim *claim) error {
-	switch {
-	case string(reply) == "S":
-		return ErrStale
-	case claim == nil:
-		return c.add(s.shared.scope, s.shared.mode, s.shared.limits, reply, s.keys, s.shared.program)
-	case claim.drawn:
-		claim.draw(c.Now)
-	}
-	t := taken{keys: s.keys, program: s.shared.longest().program, at: claim.decision.Now, lot: claim.lot}
-	if t.lot != nil {
-		t.at = t.lot.at
-	}
-	return c.count(s.shared.scope, s.shared.mode, claim.decision, claim.err, t)
-}
-
-// count counts a decision in, or why there is none.
-func (c *Result) count(scope string, mode policy.Mode, d limiter.Decision, err error, t taken) error {
-	switch {
-	case errors.Is(err, limiter.ErrCost) && mode != policy.Enforce: // denies nobody
-		c.WouldAllow = false
-		return nil
-	case err != nil:
-		return fmt.Errorf("policy: check: %w", err)
-	}
-	if d.Allowed && !c.free {
-		t.first, t.count = int32(len(c.Limits)), int32(len(d.Limits))
-		c.taken = append(c.taken, t)
-	}
-	c.Now = d.Now
-	c.WouldAllow = c.WouldAllow && d.Allowed
-	c.Allowed = c.Allowed && (d.Allowed || mode != policy.Enforce)
-	for _, u := range d.Limits {
-		c.Limits = append(c.Limits, LimitState{u, scope, mode})
-	}
-	return nil
-}
-
-// inert tells whether a denial that bans nobody leaves no trace, and came from the
-// caller's own limits.
-func (c *Result) inert() bool {
-	for _, l := range c.Limits {
-		own := l.Scope == policy.ScopeKey || l.Scope == policy.ScopeRoute
-		if l.Limit.CountDenied || !own && l.RetryAfter > 0 && l.Mode == policy.Enforce {
-			return false
-		}
-	}
-	return !c.candidateAsked
 }

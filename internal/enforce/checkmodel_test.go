@@ -294,7 +294,7 @@ func (h *history) begin() {
 // exactly what was taken.
 func TestChecksEqualTheOracle(t *testing.T) {
 	onVirtualTime(t)
-	largerShares(t)
+	largerLeases(t)
 	w := open(t, valkeytest.Start(t))
 	histories, checks, met := 0, 0, map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {

@@ -50,8 +50,8 @@ type sharedLimit struct {
 	mode   policy.Mode
 	limits []limiter.Limit
 	counting
-	share *share // nil unless the limits are leased
-	lapse *lapse // nil unless a longer lease ended lately
+	pool      *leasePool      // nil unless the limits are leased
+	shrinking *shrinkingLease // nil unless a longer lease ended lately
 }
 
 func compileSet(s *policy.Set) (*compiledSet, error) {
@@ -82,7 +82,7 @@ func compileSet(s *policy.Set) (*compiledSet, error) {
 	return c, c.compileBans()
 }
 
-// compileLeases makes the shares that the Set's leases are held in.
+// compileLeases makes the pools that hold the Set's leases.
 func (c *compiledSet) compileLeases() error {
 	err := c.lease(c.global, policy.GlobalID, c.Global.Lease)
 	for _, r := range c.routes {
@@ -95,7 +95,7 @@ func (c *compiledSet) lease(s *sharedLimit, id string, lease policy.Duration) er
 	if s == nil {
 		return nil
 	}
-	if err := s.leased(time.Duration(lease), c.Lapses[id]); err != nil {
+	if err := s.setLease(time.Duration(lease), c.ShrinkingLeases[id]); err != nil {
 		return err
 	}
 	c.leases = c.leases || s.leases()

@@ -8,16 +8,31 @@ import (
 	"tidegate/internal/policy"
 )
 
+// While Valkey is away, a Breaker keeps calls from waiting for it, and Callers decides
+// about them.
+//
+// Authentication never fails open. A caller is known for a stated time after Valkey last
+// accepted exactly this credential, and no longer than its record holds: it expires, or
+// its override ends. All other callers are denied, and a caller whom Valkey refuses is
+// forgotten. The plan says what becomes of a known caller: see policy.Degraded. Every
+// decision is marked Degraded.
+//
+// With policy.Local each process holds its callers to its share of the limits by the
+// models of package limiter: all processes together admit at most share × processes of a
+// limit, in addition to what Valkey admitted before. The models live as long as the caller is
+// remembered, so that a second outage finds what the first one counted. A share is
+// rounded down, but is at least 1; a log has at most 1,000 slots.
+
 // Decide answers a call as the newest Set that is known says. set is nil when there is
-// none; terms and rules are those of the call. A caller who is not known gets a denial
+// none; match and rules are those of the call. A caller who is not known gets a denial
 // without an ID.
-func (c *Callers) Decide(call Call, proof Proof, set *policy.Set, terms RouteMatch, rules []RuleLimits) Result {
+func (c *Callers) Decide(call Call, proof Proof, set *policy.Set, match RouteMatch, rules []RuleLimits) Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
 	checked := Result{
 		Degraded: true, CandidateAllows: true, Now: now.UTC(),
-		Rule: terms.Rule, Settle: terms.Settle, Cost: terms.Cost, SetVersion: terms.SetVersion,
+		Rule: match.Rule, Settle: match.Settle, Cost: match.Cost, SetVersion: match.SetVersion,
 	}
 	k := c.find(call, proof, now)
 	if k == nil || set == nil {
@@ -30,7 +45,7 @@ func (c *Callers) Decide(call Call, proof Proof, set *policy.Set, terms RouteMat
 	case policy.Open:
 		checked.Allowed, checked.WouldAllow = true, true
 	case policy.Local:
-		c.take(&checked, now, c.held(k, plan.Share, terms.Cost, rules))
+		c.take(&checked, now, c.held(k, plan.Share, match.Cost, rules))
 	case policy.Closed:
 	}
 	return checked

@@ -21,11 +21,11 @@ import (
 
 const (
 	maxEntries = 4_096
-	// hammering is after how many denials in a row an answer is given again.
-	hammering = 10
+	// repeatAfter is the number of denials in a row after which an answer is repeated.
+	repeatAfter = 10
 )
 
-// DeniedCall tells calls apart that are not denied alike.
+// DeniedCall distinguishes calls that are not denied alike.
 type DeniedCall struct {
 	Subject    string
 	Proof      [sha256.Size]byte // hash of the caller's secret
@@ -74,7 +74,7 @@ func (c *DenialCache) Find(call DeniedCall) (Result, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, found := c.entries.Get(call.alike())
-	if !found || e.denials < hammering || e.setVersion != call.SetVersion {
+	if !found || e.denials < repeatAfter || e.setVersion != call.SetVersion {
 		return Result{}, false
 	}
 	now := c.now()
@@ -106,7 +106,7 @@ func (c *DenialCache) Learn(call DeniedCall, asked time.Time, checked Result) {
 	if store.ElapsedAtMost(e.last, asked) >= c.lifetime {
 		e.denials = 0
 	}
-	e.denials = min(e.denials+1, hammering)
+	e.denials = min(e.denials+1, repeatAfter)
 	e.checked, e.asked, e.replied, e.last, e.setVersion = checked, asked, now, now, call.SetVersion
 }
 

@@ -33,7 +33,7 @@ var tryLua string
 // tryScript makes a step and undoes it.
 var tryScript = sync.OnceValue(func() *valkey.Lua { return valkey.NewLuaScript(limiter.StepFunction() + tryLua) })
 
-// Explain tells what a Check of the key's call would answer now, in an environment that
+// Explain returns what a Check of the key's call would answer now, in an environment that
 // holds no share of leased limits. It takes nothing. Call's Kind, Subject and Secret do
 // not matter.
 func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key, call Call) (Explanation, error) {
@@ -79,7 +79,7 @@ func refusal(set *compiledSet, k policy.Key, call Call, now time.Time, err error
 	return ""
 }
 
-// explainBan looks for a ban by hand, and for one by the policy for those who hammer.
+// explainBan looks for a ban by hand, and for an automatic one.
 func (c *Checker) explainBan(ctx context.Context, checked *Result, set *policy.Set, k policy.Key) error {
 	until, err := policyset.BannedUntil(ctx, c.client, set, []policy.Key{k})
 	if err != nil {
@@ -187,7 +187,7 @@ func (c *Result) explain(x stepNotMade, reply []byte) error {
 	c.WouldAllow = c.WouldAllow && d.Allowed
 	c.Allowed = c.Allowed && (d.Allowed || x.mode != policy.Enforce)
 	if x.shared != nil {
-		x.shared.tell(d.Limits, d.Now)
+		x.shared.asConfigured(d.Limits, d.Now)
 	}
 	for _, u := range d.Limits {
 		if d.Allowed && c.Cost > 0 {

@@ -15,8 +15,8 @@ type taken struct {
 	keys    []string // the state's and the bucket's copy's
 	program limiter.Program
 	at      time.Time
-	lot     *lot  // of a share, if it came from one
-	first   int32 // index of its limits in Result.Limits
+	lease   *lease // that the call drew from; nil when the state gave it
+	first   int32  // index of its limits in Result.Limits
 	count   int32
 }
 
@@ -75,17 +75,17 @@ func (a *attempt) giveBackByNewer(ctx context.Context, checked *Result, newer []
 		set, err = a.current(ctx, r.subject)
 	}
 	if err == nil {
-		a.settleSides(ctx, set, &r, &s)
+		a.settleShared(ctx, set, &r, &s)
 	}
 }
 
-// putBack returns to shares what came from them, as far as they still hold it, and lists
-// the rest, which the store has to be given back.
+// putBack returns what was drawn to the leases that are still held. It lists the rest,
+// which has to be given back in Valkey.
 func (c *Result) putBack() []taken {
-	if !slices.ContainsFunc(c.taken, func(t taken) bool { return t.lot != nil }) {
+	if !slices.ContainsFunc(c.taken, func(t taken) bool { return t.lease != nil }) {
 		return c.taken
 	}
-	return slices.DeleteFunc(slices.Clone(c.taken), func(t taken) bool { return t.lot != nil && t.lot.putBack(c.Cost) })
+	return slices.DeleteFunc(slices.Clone(c.taken), func(t taken) bool { return t.lease != nil && t.lease.putBack(c.Cost) })
 }
 
 // back are the arguments of stepScript that give back what the call took.

@@ -15,9 +15,9 @@ type counting struct {
 	program limiter.Program
 }
 
-// newCounting makes the windows of logs longer. A call that was leased at t is made
-// before t + longer; so the calls of any window come from leases of one that is so much
-// longer, which hold no more than the limit.
+// newCounting makes the windows of logs longer. A call leased at t is made before t +
+// longer. So the calls of any window come from leases of a window that is longer by that,
+// and such a window holds no more than the limit.
 func newCounting(limits []limiter.Limit, longer time.Duration) (counting, error) {
 	if longer > 0 {
 		limits = slices.Clone(limits)
@@ -31,28 +31,46 @@ func newCounting(limits []limiter.Limit, longer time.Duration) (counting, error)
 	return counting{limits, program}, err
 }
 
-// leased makes a limit one that environments hold shares of, for so long.
-func (s *sharedLimit) leased(lease time.Duration, before policy.Lapse) (err error) {
+// shrinkingLease is a lease that a save shortened or ended. Until then the limit counts in
+// the longer windows of before.
+type shrinkingLease struct {
+	until time.Time
+	counting
+}
+
+// shorten returns how long something lasts when the window gets shorter at the end of the
+// shrinking lease. lasts is the time that it takes in the longer window.
+func (l *shrinkingLease) shorten(lasts, shorter time.Duration, now time.Time) time.Duration {
+	left := l.until.Sub(now)
+	if left <= 0 {
+		return lasts
+	}
+	return min(lasts, max(left, lasts-shorter))
+}
+
+// setLease makes a limit one that environments lease for a duration. before is a longer
+// lease that a save shortened or ended.
+func (s *sharedLimit) setLease(lease time.Duration, before policy.ShrinkingLease) (err error) {
 	if lease > 0 {
-		s.share = &share{lease: lease}
+		s.pool = &leasePool{duration: lease}
 		if s.counting, err = newCounting(s.limits, lease); err != nil {
 			return err
 		}
 	}
 	if longer := time.Duration(before.Lease); longer > lease {
-		s.lapse = &lapse{until: before.Until}
-		s.lapse.counting, err = newCounting(s.limits, longer)
+		s.shrinking = &shrinkingLease{until: before.Until}
+		s.shrinking.counting, err = newCounting(s.limits, longer)
 	}
 	return err
 }
 
 // leases reports whether checks take from the limit by lease.lua.
-func (s *sharedLimit) leases() bool { return s.share != nil || s.lapse != nil }
+func (s *sharedLimit) leases() bool { return s.pool != nil || s.shrinking != nil }
 
 // at is how the limit counts at a time of the server.
 func (s *sharedLimit) at(now time.Time) counting {
-	if s.lapse != nil && now.Before(s.lapse.until) {
-		return s.lapse.counting
+	if s.shrinking != nil && now.Before(s.shrinking.until) {
+		return s.shrinking.counting
 	}
 	return s.counting
 }
@@ -60,22 +78,21 @@ func (s *sharedLimit) at(now time.Time) counting {
 // longest is the counting that forgets nothing, whenever it is used: to give back, or to
 // settle.
 func (s *sharedLimit) longest() counting {
-	if s.lapse != nil {
-		return s.lapse.counting
+	if s.shrinking != nil {
+		return s.shrinking.counting
 	}
 	return s.counting
 }
 
-// tell makes what a state says of the counted limits what is to be said of those that are
-// configured.
-func (s *sharedLimit) tell(usage []limiter.Usage, now time.Time) {
+// asConfigured turns the usage of the counted limits into that of the configured ones.
+func (s *sharedLimit) asConfigured(usage []limiter.Usage, now time.Time) {
 	for i := range usage {
 		u := &usage[i]
-		if s.lapse != nil {
-			shorter := s.lapse.counted[i].Window - s.counted[i].Window
-			u.Reset = s.lapse.sooner(u.Reset, shorter, now)
-			u.Next = s.lapse.sooner(u.Next, shorter, now)
-			u.RetryAfter = s.lapse.sooner(u.RetryAfter, shorter, now)
+		if s.shrinking != nil {
+			shorter := s.shrinking.counted[i].Window - s.counted[i].Window
+			u.Reset = s.shrinking.shorten(u.Reset, shorter, now)
+			u.Next = s.shrinking.shorten(u.Next, shorter, now)
+			u.RetryAfter = s.shrinking.shorten(u.RetryAfter, shorter, now)
 		}
 		u.Limit = s.limits[i]
 	}

@@ -33,7 +33,7 @@ var leaseStart = time.Unix(1_800_000_000, 0)
 func rent(t *testing.T, environments int, global policy.Scope) *tenants {
 	t.Helper()
 	onVirtualTime(t)
-	largerShares(t)
+	largerLeases(t)
 	w := open(t, valkeytest.Start(t))
 	l := &tenants{world: w, t: t}
 	clock := func() time.Time { return l.now }
@@ -86,7 +86,7 @@ func (l *tenants) calls(env int, path, want string) (last Result) {
 
 // left is what an environment holds.
 func (l *tenants) left(env int) int64 {
-	if held := l.envs[env].set.Load().global.share.lot; held != nil {
+	if held := l.envs[env].set.Load().global.pool.lease; held != nil {
 		return held.left
 	}
 	return 0
@@ -125,11 +125,11 @@ func leasedMinute(requests int64, lease time.Duration) policy.Scope {
 	return policy.Scope{Limits: perMinute(requests), Lease: policy.Duration(lease)}
 }
 
-// A call that the share covers makes the caller's own step and no other; one that it does
+// A call that the lease covers makes the caller's own step and no other; one that it does
 // not makes two, in one flush.
 func TestSharesAnswerWithoutAsking(t *testing.T) {
 	l := rent(t, 1, leasedMinute(1000, 5*time.Second))
-	l.calls(0, "/", "yyyyyyy") // lots of 1, 2 and 4
+	l.calls(0, "/", "yyyyyyy") // leases of 1, 2 and 4
 	before := l.steps()
 	l.calls(0, "/", "yyyyyyyy")
 	if got := l.steps() - before; got != 9 || l.left(0) != 0 || l.used() != 15 {
@@ -137,11 +137,11 @@ func TestSharesAnswerWithoutAsking(t *testing.T) {
 	}
 }
 
-// Remaining is what the server knew to remain when the lot was taken and what is left in
-// the lot; the limit is told as it is configured.
+// Remaining is what the server knew to remain when the lease was taken and what is left in
+// the lease; the limit is told as it is configured.
 func TestLeasedLimitsAreTold(t *testing.T) {
 	l := rent(t, 2, leasedMinute(100, 10*time.Second))
-	l.calls(0, "/", "yy") // the second from a lot of 2
+	l.calls(0, "/", "yy") // the second from a lease of 2
 	l.at(l.now.Add(time.Second))
 	got := l.calls(0, "/", "y").Limits[1]
 	want := LimitState{
@@ -157,11 +157,11 @@ func TestLeasedLimitsAreTold(t *testing.T) {
 	}
 }
 
-// When less than a lot remains, a call takes its cost alone; a denial says when exactly
+// When less than a lease remains, a call takes its cost alone; a denial says when exactly
 // that passes.
 func TestLotsNearTheEnd(t *testing.T) {
 	l := rent(t, 2, leasedMinute(12, 10*time.Second))
-	l.calls(0, "/", "yyy") // 3 taken, in lots of 1 and 2
+	l.calls(0, "/", "yyy") // 3 taken, in leases of 1 and 2
 	l.at(l.now.Add(time.Second))
 	l.calls(1, "/chat", "yy") // 4 each
 	l.calls(0, "/", "y")      // of the one that remains; it knows of 9
@@ -193,7 +193,7 @@ func TestLeasesCountFromBeforeTheRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l.left(0) != 1 {
-		t.Fatalf("%d left, want 1 of a lot of 2", l.left(0))
+		t.Fatalf("%d left, want 1 of a lease of 2", l.left(0))
 	}
 	before := l.steps()
 	if l.calls(0, "/", "y"); l.steps()-before != 2 {
@@ -201,7 +201,7 @@ func TestLeasesCountFromBeforeTheRequest(t *testing.T) {
 	}
 }
 
-// What was not used of a lot is given back with the next request.
+// What was not used of a lease is given back with the next request.
 func TestUnusedIsGivenBack(t *testing.T) {
 	l := rent(t, 1, leasedMinute(1000, 5*time.Second))
 	l.calls(0, "/", "yyyyyyyy") // 8 of 15
@@ -216,7 +216,7 @@ func TestUnusedIsGivenBack(t *testing.T) {
 	}
 }
 
-// A call that the caller's own limit denies draws nothing from the share and asks for
+// A call that the caller's own limit denies draws nothing from the lease and asks for
 // none.
 func TestDeniedCallsLeaveTheShare(t *testing.T) {
 	l := rent(t, 1, leasedMinute(1000, 5*time.Second))
@@ -225,7 +225,7 @@ func TestDeniedCallsLeaveTheShare(t *testing.T) {
 	if l.used() != 1 || l.left(0) != 0 {
 		t.Errorf("%d used, %d left; want 1 and 0", l.used(), l.left(0))
 	}
-	l.calls(0, "/", "yy") // the second from a lot of 2
+	l.calls(0, "/", "yy") // the second from a lease of 2
 	before, left := l.steps(), l.left(0)
 	if c := l.calls(0, "/tight", "n"); l.steps()-before != 1 || len(c.Limits) != 2 || l.left(0) != left {
 		t.Errorf("%s in %d steps, %d left of %d", describe(c), l.steps()-before, l.left(0), left)
@@ -236,7 +236,7 @@ func TestDeniedCallsLeaveTheShare(t *testing.T) {
 // counted.
 func TestSharesOutliveFailures(t *testing.T) {
 	onVirtualTime(t)
-	largerShares(t)
+	largerLeases(t)
 	server := valkeytest.Start(t)
 	proxy := valkeytest.StartProxy(t, server, nil)
 	w := open(t, server)
@@ -247,7 +247,7 @@ func TestSharesOutliveFailures(t *testing.T) {
 	_, secret := w.create(t, "caller", "free")
 	w.save(t, func(s *policy.Set) { s.Global = leasedMinute(1000, 5*time.Second) })
 	w.expect(t, call(secret), "yyyy") // 4 of 7
-	held := w.checker.set.Load().global.share.lot
+	held := w.checker.set.Load().global.pool.lease
 	proxy.DropReplies("EVALSHA", 1)
 	if c, err := w.checker.Check(t.Context(), call(secret), nil); err == nil || c.Allowed || held.left != 3 {
 		t.Errorf("%s, %v; %d left, want 3", describe(c), err, held.left)
@@ -262,12 +262,12 @@ func TestSharesOutliveFailures(t *testing.T) {
 	}
 }
 
-// A settlement gives back at the server what a share gave, and takes there what was used
+// A settlement gives back at the server what a lease gave, and takes there what was used
 // on top.
 func TestLeasedCallsAreSettled(t *testing.T) {
 	l := rent(t, 1, leasedMinute(1000, 10*time.Second))
 	l.calls(0, "/chat", "y")
-	c := l.calls(0, "/chat", "y") // of a lot of 8
+	c := l.calls(0, "/chat", "y") // of a lease of 8
 	l.at(l.now.Add(time.Second))
 	d := l.calls(0, "/chat", "y") // of the same
 	if l.used() != 12 || l.left(0) != 0 {
@@ -309,18 +309,18 @@ func TestLoweringALeasedLimit(t *testing.T) {
 // used; then the window is as configured, and RetryAfter knows.
 func TestEndingALease(t *testing.T) {
 	l := rent(t, 1, leasedMinute(4, 15*time.Second))
-	l.calls(0, "/", "yyy") // in lots of 1
+	l.calls(0, "/", "yyy") // in leases of 1
 	l.at(leaseStart.Add(10 * time.Second))
 	set := l.save(t, func(s *policy.Set) { s.Global.Lease = 0 })
-	if got := set.Lapses[policy.GlobalID]; got.Lease != policy.Duration(15*time.Second) ||
-		!got.Until.Equal(l.now.Add(75*time.Second+policy.LapseMargin)) {
+	if got := set.ShrinkingLeases[policy.GlobalID]; got.Lease != policy.Duration(15*time.Second) ||
+		!got.Until.Equal(l.now.Add(75*time.Second+policy.ShrinkingMargin)) {
 		t.Fatalf("%+v", got)
 	}
 	l.calls(0, "/", "y")
 	if c := l.calls(0, "/", "n"); c.RetryAfter() != 65*time.Second {
 		t.Errorf("%s, want 75 s from the start", describe(c))
 	}
-	l.at(set.Lapses[policy.GlobalID].Until.Add(-time.Second))
+	l.at(set.ShrinkingLeases[policy.GlobalID].Until.Add(-time.Second))
 	l.calls(0, "/", "yyyy")
 	if c := l.calls(0, "/", "n"); c.RetryAfter() != time.Minute {
 		t.Errorf("%s, want a minute", describe(c))
@@ -329,12 +329,12 @@ func TestEndingALease(t *testing.T) {
 	l.calls(0, "/", "n")
 	l.at(l.now.Add(time.Microsecond))
 	l.calls(0, "/", "yyyyn")
-	if set := l.save(t, func(s *policy.Set) { s.Global.Lease = policy.Duration(time.Second) }); set.Lapses != nil {
-		t.Errorf("%+v", set.Lapses)
+	if set := l.save(t, func(s *policy.Set) { s.Global.Lease = policy.Duration(time.Second) }); set.ShrinkingLeases != nil {
+		t.Errorf("%+v", set.ShrinkingLeases)
 	}
 }
 
-// Explaining a call asks as an environment without a share would, and takes nothing.
+// Explaining a call asks as an environment without a lease would, and takes nothing.
 func TestExplainLeased(t *testing.T) {
 	l := rent(t, 1, leasedMinute(1000, 15*time.Second))
 	l.calls(0, "/", "yy")
@@ -375,8 +375,8 @@ func TestLeasesUnderLoad(t *testing.T) {
 	wg.Wait()
 	held := int64(0)
 	for _, env := range envs {
-		if lot := env.set.Load().global.share.lot; lot != nil {
-			held += lot.left
+		if lease := env.set.Load().global.pool.lease; lease != nil {
+			held += lease.left
 		}
 	}
 	if got := allowed.Load() + held; got != 1500 {
@@ -423,7 +423,7 @@ func TestLeasesOutOfRange(t *testing.T) {
 	}
 }
 
-// The server's time is known even of a call that takes of nothing but a share.
+// The server's time is known even of a call that takes of nothing but a lease.
 func TestTimeWithoutLimitsOfTheCaller(t *testing.T) {
 	for name, change := range map[string]func(*policy.Set){
 		"off": func(*policy.Set) {}, "bans": func(s *policy.Set) {

@@ -10,33 +10,33 @@ import (
 	"tidegate/internal/policy"
 )
 
-// modelLot is what an environment holds of leased limits, as an oracle has it.
-type modelLot struct {
+// modelLease is what an environment holds of leased limits, as an oracle has it.
+type modelLease struct {
 	asked, at  time.Time
 	size, left int64
-	limits     []limiter.Usage // without the lot
+	limits     []limiter.Usage // without the lease
 }
 
-// largerShares lets lots be half of what remains, so that small limits are leased too.
-func largerShares(t *testing.T) {
+// largerLeases lets leases be half of what remains, so that small limits are leased too.
+func largerLeases(t *testing.T) {
 	t.Helper()
-	before := sharePart
-	sharePart = 2
-	t.Cleanup(func() { sharePart = before })
+	before := maxLeasePart
+	maxLeasePart = 2
+	t.Cleanup(func() { maxLeasePart = before })
 }
 
 // longer is by how much the windows of a state are longer than those of its limits.
 func (o *oracle) longer(id string, lease policy.Duration) time.Duration {
-	if l := o.set.Lapses[id]; l.Lease > lease && o.now.Before(l.Until) {
-		o.met["by a lapsed lease"]++
+	if l := o.set.ShrinkingLeases[id]; l.Lease > lease && o.now.Before(l.Until) {
+		o.met["by a shrinking lease"]++
 		return time.Duration(l.Lease)
 	}
 	return time.Duration(lease)
 }
 
-// lapsing makes good that a window gets shorter at the end of a lapse.
-func (o *oracle) lapsing(limits []limiter.Usage, id string, lease policy.Duration) {
-	left, shorter := o.set.Lapses[id].Until.Sub(o.now), o.longer(id, lease)-time.Duration(lease)
+// shortened makes good that a window gets shorter at the end of a shrinking lease.
+func (o *oracle) shortened(limits []limiter.Usage, id string, lease policy.Duration) {
+	left, shorter := o.set.ShrinkingLeases[id].Until.Sub(o.now), o.longer(id, lease)-time.Duration(lease)
 	if left <= 0 || shorter == 0 {
 		return
 	}
@@ -61,10 +61,10 @@ func lengthened(limits []limiter.Limit, by time.Duration) []limiter.Limit {
 
 // lease takes a cost from what the environment holds, or with more from the state.
 func (o *oracle) lease(id, name string, limits []limiter.Limit, lease time.Duration, cost int64) (
-	limiter.Decision, *modelLot,
+	limiter.Decision, *modelLease,
 ) {
 	at := fmt.Sprintf("%d %d %s", o.env, o.set.Version, name)
-	clock, l := o.now.Add(o.skew[o.env]), o.lots[at]
+	clock, l := o.now.Add(o.skew[o.env]), o.leases[at]
 	if l != nil && clock.Sub(l.asked) < lease*999/1000 && l.left >= cost {
 		l.left -= cost
 		o.met["drawn"]++
@@ -72,7 +72,7 @@ func (o *oracle) lease(id, name string, limits []limiter.Limit, lease time.Durat
 	}
 	size := cost
 	if l != nil {
-		size = max(cost, min(o.next(l, clock.Sub(l.asked), lease, cost), (leastRemaining(l.limits)+l.left)/sharePart))
+		size = max(cost, min(o.next(l, clock.Sub(l.asked), lease, cost), (leastRemaining(l.limits)+l.left)/maxLeasePart))
 		if l.left > 0 {
 			o.refund(name, limits, l.left, l.at)
 			o.met["given back"]++
@@ -84,17 +84,17 @@ func (o *oracle) lease(id, name string, limits []limiter.Limit, lease time.Durat
 		d = o.take(name, limits, size)
 		o.met["the cost alone"]++
 	}
-	o.lapsing(d.Limits, id, policy.Duration(lease))
-	o.lots[at] = nil
+	o.shortened(d.Limits, id, policy.Duration(lease))
+	o.leases[at] = nil
 	if !d.Allowed {
 		return d, nil
 	}
-	l = &modelLot{asked: clock, at: o.now, size: size, left: size - cost, limits: slices.Clone(d.Limits)}
-	o.lots[at] = l
+	l = &modelLease{asked: clock, at: o.now, size: size, left: size - cost, limits: slices.Clone(d.Limits)}
+	o.leases[at] = l
 	return l.decision(o.now), l
 }
 
-func (o *oracle) next(l *modelLot, age, lease time.Duration, cost int64) int64 {
+func (o *oracle) next(l *modelLease, age, lease time.Duration, cost int64) int64 {
 	over := age >= lease
 	if over && 2*l.left > l.size {
 		return cost
@@ -108,7 +108,7 @@ func (o *oracle) next(l *modelLot, age, lease time.Duration, cost int64) int64 {
 	return l.size
 }
 
-func (l *modelLot) decision(now time.Time) limiter.Decision {
+func (l *modelLease) decision(now time.Time) limiter.Decision {
 	d := limiter.Decision{Allowed: true, Now: now, Limits: slices.Clone(l.limits)}
 	for i := range d.Limits {
 		u := &d.Limits[i]

@@ -89,7 +89,7 @@ func (l *leased) save(change func(*policy.Set)) {
 		l.fail("save: %v", err)
 	}
 	l.set = saved
-	l.note("saved %+v, lapses %+v", saved.Global, saved.Lapses)
+	l.note("saved %+v, shrinking leases %+v", saved.Global, saved.ShrinkingLeases)
 }
 
 // pass lets time pass, and freezes environments, whose clocks are ahead then.
@@ -149,13 +149,13 @@ func (l *leased) check(env int, path string) Result {
 	return got
 }
 
-// held is the lot that an environment holds of the limits of all callers.
-func (l *leased) held(c *Checker) (*lot, int64) {
+// held is the lease that an environment holds of the limits of all callers.
+func (l *leased) held(c *Checker) (*lease, int64) {
 	set := c.set.Load()
-	if set == nil || set.Version != l.set.Version || set.global == nil || set.global.share == nil || set.global.share.lot == nil {
+	if set == nil || set.Version != l.set.Version || set.global == nil || set.global.pool == nil || set.global.pool.lease == nil {
 		return nil, 0
 	}
-	return set.global.share.lot, set.global.share.lot.left
+	return set.global.pool.lease, set.global.pool.lease.left
 }
 
 // admit counts what was admitted and holds all limits to it.
@@ -254,7 +254,7 @@ func (l *leased) begin() {
 // lease, and RetryAfter is exact.
 func TestLeasedRollingWindows(t *testing.T) {
 	onVirtualTime(t)
-	largerShares(t)
+	largerLeases(t)
 	w := open(t, valkeytest.Start(t))
 	histories, checks, drawn := 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -278,5 +278,5 @@ func TestLeasedRollingWindows(t *testing.T) {
 		}
 		histories, checks, drawn = histories+1, checks+l.checks, drawn+l.drawn
 	})
-	t.Logf("%d histories, %d checks, %d of them from a share", histories, checks, drawn)
+	t.Logf("%d histories, %d checks, %d of them from a lease", histories, checks, drawn)
 }

@@ -28,7 +28,7 @@ type oracle struct {
 	now       time.Time
 	env       int // the environment whose check it is
 	skew      []time.Duration
-	lots      map[string]*modelLot
+	leases    map[string]*modelLease
 	recent    map[string]allowedCall // by environment, caller and route
 	met       map[string]int         // how often rare cases were met
 }
@@ -47,7 +47,7 @@ type lockout struct {
 func newOracle(w *world) *oracle {
 	return &oracle{
 		keys: map[string]policy.Key{}, states: map[string]*replay{}, bans: map[string]lockout{}, addresses: w.checker.addresses,
-		now: time.Unix(1_800_000_000, 0), lots: map[string]*modelLot{}, recent: map[string]allowedCall{}, met: map[string]int{},
+		now: time.Unix(1_800_000_000, 0), leases: map[string]*modelLease{}, recent: map[string]allowedCall{}, met: map[string]int{},
 	}
 }
 
@@ -98,7 +98,7 @@ type heldLimits struct {
 	mode  policy.Mode
 	cost  int64
 	limiter.Decision
-	lot *modelLot // that it came from
+	lease *modelLease // that it came from
 }
 
 // denies tells whether the decision denies the call.
@@ -111,8 +111,8 @@ func (o *oracle) hold(name, scope string, mode policy.Mode, limits []limiter.Lim
 // giveBack returns to the states what they gave for a call that is denied.
 func (o *oracle) giveBack(all []heldLimits) {
 	for _, h := range all {
-		if h.lot != nil {
-			h.lot.left += h.cost
+		if h.lease != nil {
+			h.lease.left += h.cost
 		} else if h.Allowed && h.cost > 0 {
 			o.take(h.name, o.states[h.name].limits, -h.cost)
 		}
@@ -335,10 +335,10 @@ func (o *oracle) shared(s *policy.Set, rule policy.Route, address netip.Addr) (o
 		limits := lengthened(side.limits, o.longer(side.id, side.lease))
 		h := heldLimits{name: name, scope: side.scope, mode: policy.OrEnforce(side.mode), cost: rule.Cost}
 		if side.lease > 0 {
-			h.Decision, h.lot = o.lease(side.id, name, limits, time.Duration(side.lease), rule.Cost)
+			h.Decision, h.lease = o.lease(side.id, name, limits, time.Duration(side.lease), rule.Cost)
 		} else {
 			h = o.hold(name, side.scope, side.mode, limits, rule.Cost)
-			o.lapsing(h.Limits, side.id, side.lease)
+			o.shortened(h.Limits, side.id, side.lease)
 		}
 		for i := range h.Limits {
 			h.Limits[i].Limit = side.limits[i]

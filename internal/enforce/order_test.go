@@ -176,8 +176,8 @@ func (w *world) dump(t *testing.T, key string) string {
 
 // held is what the checker holds of the limit of all calls.
 func (w *world) held() int64 {
-	if g := w.checker.set.Load().global; g != nil && g.share != nil && g.share.lot != nil {
-		return g.share.lot.left
+	if g := w.checker.set.Load().global; g != nil && g.pool != nil && g.pool.lease != nil {
+		return g.pool.lease.left
 	}
 	return 0
 }

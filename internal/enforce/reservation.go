@@ -2,25 +2,31 @@ package enforce
 
 import (
 	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
+	"github.com/valkey-io/valkey-go"
+
 	"tidegate/internal/apikey"
+	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
+	"tidegate/internal/store/keyspace"
 )
 
 // DefaultLease is how long a reservation can be settled.
 const DefaultLease = 10 * time.Minute
 
 var (
-	// ErrReservation means that a text is no reservation of ours.
+	// ErrReservation means that a text is not a reservation.
 	ErrReservation = errors.New("not a reservation")
 	// ErrExpired means that a reservation's lease is over: what it took stays taken until
 	// its window passes.
@@ -194,3 +200,69 @@ func parseReservation(b []byte) *reservation {
 
 // mark names the note that a reservation was settled. It counts as state: it expires.
 func (r *reservation) mark() string { return "sm" + base64.RawURLEncoding.EncodeToString(r.nonce[:]) }
+
+// Reserve takes a cost from the limits of a key by its id, for a backend that calls by
+// itself, and returns what a Check of that cost would with a reservation to settle. route
+// is the name of a rule whose limits on each key and on all keys apply too; empty for
+// none. It fails as Check does, with ErrNotFound for an unknown id or route, and with
+// limiter.ErrCost for a cost below 1 or above a limit. The rule's SettleMax bounds the
+// settlement, but never below cost; without one the bound is DefaultSettleMax times cost,
+// whatever the rule's own cost is.
+func (c *Checker) Reserve(ctx context.Context, id, route string, cost int64) (Result, error) {
+	if cost < 1 || cost > limiter.MaxRequests {
+		return Result{}, fmt.Errorf("%w: %d is not 1 to %d", limiter.ErrCost, cost, int64(limiter.MaxRequests))
+	}
+	call, err := c.byID(ctx, id)
+	if err != nil {
+		return Result{}, err
+	}
+	if c.set.Load() == nil {
+		if err := c.Load(ctx); err != nil {
+			return Result{}, err
+		}
+	}
+	return c.renewing(ctx, func(set *compiledSet) (Result, error) {
+		rule := set.fallback
+		if route != "" {
+			if rule = set.named(route); rule == nil {
+				return Result{}, errors.Join(policy.ErrNotFound, c.newest(ctx, set, id))
+			}
+		}
+		plan, err := set.planFor(call.Kind, "")
+		if err != nil {
+			return Result{}, errors.Join(err, c.newest(ctx, set, id))
+		}
+		priced := *rule
+		priced.Cost, priced.Settle = cost, true
+		return c.check(ctx, set, call, plan, &priced, nil)
+	})
+}
+
+// byID is a call by a subject that has a record.
+func (c *Checker) byID(ctx context.Context, id string) (Call, error) {
+	record, err := c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(id)).Build()).AsBytes()
+	switch {
+	case valkey.IsValkeyNil(err):
+		return Call{}, policy.ErrNotFound
+	case err != nil:
+		return Call{}, fmt.Errorf("policy: reserve: %w", err)
+	}
+	k, secrets, err := policyset.DecodeRecord(id, record)
+	if err != nil {
+		return Call{}, err
+	}
+	call := Call{Kind: k.Kind, Subject: id}
+	if k.Kind == policy.APIKey {
+		call.hash = string(secrets.Current[:])
+	}
+	return call, nil
+}
+
+func (c *compiledSet) named(name string) *compiledRoute {
+	for _, r := range c.routes {
+		if r.Name == name {
+			return r
+		}
+	}
+	return nil
+}

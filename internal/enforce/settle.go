@@ -76,7 +76,7 @@ func (c *Checker) Settle(ctx context.Context, text string, actual int64) (Settle
 	if err != nil {
 		return Settlement{}, err
 	}
-	c.settleSides(ctx, set, r, &s)
+	c.settleShared(ctx, set, r, &s)
 	return s, nil
 }
 
@@ -118,10 +118,10 @@ func (c *Checker) current(ctx context.Context, id string) (*compiledSet, error) 
 
 // counted is a state, and the limits that it counts for.
 type counted struct {
-	keys    []string // the state's; on others than the caller, the bucket's copy of the plans too
-	program limiter.Program
-	at      time.Time
-	trial   bool // the candidate's: it is in nobody's way
+	keys      []string // the state's; on others than the caller, the bucket's copy of the plans too
+	program   limiter.Program
+	at        time.Time
+	candidate bool // its limits deny no call
 }
 
 // basis is what a settlement on the caller goes by.
@@ -172,7 +172,7 @@ func (by *basis) add(r *reservation, what string, limits []limiter.Limit) error 
 		return nil
 	}
 	program, err := limiter.Compile(limits, time.Now())
-	by.states = append(by.states, counted{keys: []string{keyspace.Of(r.subject, what)}, program: program, at: r.own, trial: what == "sk"})
+	by.states = append(by.states, counted{keys: []string{keyspace.Of(r.subject, what)}, program: program, at: r.own, candidate: what == "sk"})
 	return err
 }
 
@@ -212,7 +212,7 @@ func (c *Checker) trySettle(ctx context.Context, set *compiledSet, by basis, r *
 	}
 	s.Now = policyset.TimeAt(reply[1:])
 	for i, state := range by.states {
-		if !state.trial {
+		if !state.candidate {
 			s.charged(s.Actual-r.cost, reply[8+4*i:])
 		}
 	}
@@ -239,13 +239,13 @@ func (c *Checker) run(ctx context.Context, s *script, keys, args []string) ([]by
 	return reply, err
 }
 
-// settleSides settles what limits on others than the caller took. Since the reservation
+// settleShared settles what shared limits took. Since the reservation
 // counts as settled by now, what cannot be reached keeps it.
-func (c *Checker) settleSides(ctx context.Context, set *compiledSet, r *reservation, s *Settlement) {
+func (c *Checker) settleShared(ctx context.Context, set *compiledSet, r *reservation, s *Settlement) {
 	if s.sharedDifference() == 0 {
 		return
 	}
-	left := set.sideStates(r)
+	left := set.sharedStates(r)
 	for range maxReloads {
 		if left = c.chargeAll(ctx, set, left, s); len(left) == 0 {
 			return
@@ -254,7 +254,7 @@ func (c *Checker) settleSides(ctx context.Context, set *compiledSet, r *reservat
 			break
 		}
 		set = c.set.Load()
-		left = slices.DeleteFunc(set.sideStates(r), func(now counted) bool {
+		left = slices.DeleteFunc(set.sharedStates(r), func(now counted) bool {
 			return !slices.ContainsFunc(left, func(before counted) bool { return before.keys[0] == now.keys[0] })
 		})
 	}
@@ -281,7 +281,7 @@ func (c *Checker) chargeAll(ctx context.Context, set *compiledSet, states []coun
 	return stale
 }
 
-func (c *compiledSet) sideStates(r *reservation) []counted {
+func (c *compiledSet) sharedStates(r *reservation) []counted {
 	var states []counted
 	add := func(state int, s *sharedLimit, id, what string) {
 		if s != nil && r.has(state) {
@@ -296,72 +296,6 @@ func (c *compiledSet) sideStates(r *reservation) []counted {
 		add(tookRouteAll, rule.shared, policy.RouteID(rule.Name), "s")
 	}
 	return states
-}
-
-// Reserve takes a cost from the limits of a key by its id, for a backend that calls by
-// itself, and returns what a Check of that cost would with a reservation to settle. route
-// is the name of a rule whose limits on each key and on all keys apply too; empty for
-// none. It fails as Check does, with ErrNotFound for an unknown id or route, and with
-// limiter.ErrCost for a cost below 1 or above a limit. The rule's SettleMax bounds the
-// settlement, but never below cost; without one the bound is DefaultSettleMax times cost,
-// whatever the rule's own cost is.
-func (c *Checker) Reserve(ctx context.Context, id, route string, cost int64) (Result, error) {
-	if cost < 1 || cost > limiter.MaxRequests {
-		return Result{}, fmt.Errorf("%w: %d is not 1 to %d", limiter.ErrCost, cost, int64(limiter.MaxRequests))
-	}
-	call, err := c.byID(ctx, id)
-	if err != nil {
-		return Result{}, err
-	}
-	if c.set.Load() == nil {
-		if err := c.Load(ctx); err != nil {
-			return Result{}, err
-		}
-	}
-	return c.renewing(ctx, func(set *compiledSet) (Result, error) {
-		rule := set.fallback
-		if route != "" {
-			if rule = set.named(route); rule == nil {
-				return Result{}, errors.Join(policy.ErrNotFound, c.newest(ctx, set, id))
-			}
-		}
-		plan, err := set.planFor(call.Kind, "")
-		if err != nil {
-			return Result{}, errors.Join(err, c.newest(ctx, set, id))
-		}
-		priced := *rule
-		priced.Cost, priced.Settle = cost, true
-		return c.check(ctx, set, call, plan, &priced, nil)
-	})
-}
-
-// byID is a call by a subject that has a record.
-func (c *Checker) byID(ctx context.Context, id string) (Call, error) {
-	record, err := c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(id)).Build()).AsBytes()
-	switch {
-	case valkey.IsValkeyNil(err):
-		return Call{}, policy.ErrNotFound
-	case err != nil:
-		return Call{}, fmt.Errorf("policy: reserve: %w", err)
-	}
-	k, secrets, err := policyset.DecodeRecord(id, record)
-	if err != nil {
-		return Call{}, err
-	}
-	call := Call{Kind: k.Kind, Subject: id}
-	if k.Kind == policy.APIKey {
-		call.hash = string(secrets.Current[:])
-	}
-	return call, nil
-}
-
-func (c *compiledSet) named(name string) *compiledRoute {
-	for _, r := range c.routes {
-		if r.Name == name {
-			return r
-		}
-	}
-	return nil
 }
 
 // sharedDifference returns what a settlement gives back to, or takes from, limits that

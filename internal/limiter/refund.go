@@ -21,7 +21,7 @@ func (st *state) refund(sec section, r refund) (unreturned int64) {
 	switch sec.kind {
 	case counterKind:
 		switch {
-		// the clock stepped back: nobody knows which window counts the call
+		// the clock stepped back: the call's window is unknown
 		case r.taken >= st.start+sec.span:
 			return min(r.cost, st.cur+st.prev)
 		case r.taken >= st.start:

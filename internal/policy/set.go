@@ -56,9 +56,9 @@ type Set struct {
 
 	Bans *Bans `json:"bans,omitempty"`
 
-	// Lapses are leases that saves shortened or ended, by the subject of the limits.
+	// ShrinkingLeases are leases that saves shortened or ended, by the subject of the limits.
 	// Saves keep them.
-	Lapses map[string]Lapse `json:"lapses,omitempty"`
+	ShrinkingLeases map[string]ShrinkingLease `json:"lapses,omitempty"`
 
 	// NextNumber is the number that the next new plan gets.
 	NextNumber int `json:"nextNumber"`

@@ -52,7 +52,7 @@ func (s *Store) SaveSet(ctx context.Context, next policy.Set, edit Edit) (*polic
 	if err := s.checkDropped(ctx, saved, current); err != nil {
 		return nil, err
 	}
-	saved.Version, saved.Lapses = basis.Version, current.LapsesAfter(saved, s.Now())
+	saved.Version, saved.ShrinkingLeases = basis.Version, current.ShrinkingLeasesAfter(saved, s.Now())
 	newer, err := s.writeSet(ctx, saved, current, stored.Version,
 		audit.Entry{By: edit.By, Action: audit.PolicySave, Reason: edit.Reason})
 	if err != nil {

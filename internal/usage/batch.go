@@ -41,7 +41,7 @@ type parcel struct {
 }
 
 // Batch is what a Recorder gathered. Send its Commands once, with others or alone, and
-// Settle it with their results.
+// Acknowledge it with their results.
 type Batch struct {
 	recorder  *Recorder
 	parcels   []parcel
@@ -186,9 +186,9 @@ func (e *entry) head() string {
 	return string(head)
 }
 
-// Settle takes the results of the Commands, in their order. What was surely not stored
+// Acknowledge takes the results of the Commands, in their order. What was surely not stored
 // waits for the next Batch then.
-func (b *Batch) Settle(results []valkey.ValkeyResult) Report {
+func (b *Batch) Acknowledge(results []valkey.ValkeyResult) Report {
 	r := b.recorder
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -199,7 +199,7 @@ func (b *Batch) Settle(results []valkey.ValkeyResult) Report {
 			report.lose(p, errNoResult)
 			continue
 		}
-		r.settle(p, results[i], &report)
+		r.acknowledge(p, results[i], &report)
 	}
 	r.adapt(report.Err != nil)
 	return report
@@ -210,7 +210,7 @@ var (
 	errReply    = errors.New("the script's reply makes no sense")
 )
 
-func (r *Recorder) settle(p *parcel, result valkey.ValkeyResult, report *Report) {
+func (r *Recorder) acknowledge(p *parcel, result valkey.ValkeyResult, report *Report) {
 	refused, learnt, err := parseReply(result)
 	unknown := isUnknownScript(err)
 	r.withoutScript[p.bucket] = unknown
@@ -322,7 +322,7 @@ func (r *Recorder) Flush(ctx context.Context, client valkey.Client) Report {
 		if b == nil {
 			break
 		}
-		turn := b.Settle(client.DoMulti(ctx, b.Commands(client)...))
+		turn := b.Acknowledge(client.DoMulti(ctx, b.Commands(client)...))
 		sum = Report{Stored: sum.Stored + turn.Stored, Lost: sum.Lost + turn.Lost, Returned: turn.Returned,
 			Err: cmp.Or(sum.Err, turn.Err)}
 		if turn.Err != nil {

@@ -75,7 +75,7 @@ func TestConcurrentRecordersAddUp(t *testing.T) {
 					r.Record(o)
 					clock.set(clock.Now().Add(time.Duration(random.IntN(600)) * time.Millisecond))
 					if b := r.Batch(clock.Now()); b != nil {
-						if report := b.Settle(client.DoMulti(t.Context(),
+						if report := b.Acknowledge(client.DoMulti(t.Context(),
 							b.Commands(client)...)); report.Lost > 0 || report.Err != nil {
 							t.Errorf("settle: %+v", report)
 						}

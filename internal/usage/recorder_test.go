@@ -137,7 +137,7 @@ func TestBackOff(t *testing.T) {
 		if b == nil {
 			t.Fatalf("no batch before %s", want)
 		}
-		b.Settle(nil) // as after a time-out: no result
+		b.Acknowledge(nil) // as after a time-out: no result
 		r.Record(Outcome{Time: now})
 		if r.Due(now.Add(want-1)) || !r.Due(now.Add(want)) {
 			t.Errorf("not due after %s", want)
@@ -147,7 +147,7 @@ func TestBackOff(t *testing.T) {
 	client := connect(t, valkeytest.Embedded(t))
 	for range 2 { // the first one finds no script
 		b := r.Batch(now)
-		b.Settle(client.DoMulti(t.Context(), b.Commands(client)...))
+		b.Acknowledge(client.DoMulti(t.Context(), b.Commands(client)...))
 		now = now.Add(time.Second)
 		r.Record(Outcome{Time: now})
 	}
@@ -208,7 +208,7 @@ func BenchmarkFlush(b *testing.B) {
 				batch := r.Drain(now)
 				commands := batch.Commands(client)
 				building += time.Since(start)
-				if report := batch.Settle(client.DoMulti(b.Context(), commands...)); report.Stored != 1000 {
+				if report := batch.Acknowledge(client.DoMulti(b.Context(), commands...)); report.Stored != 1000 {
 					b.Fatalf("%+v", report)
 				}
 			}

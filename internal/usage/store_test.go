@@ -124,7 +124,7 @@ func TestServersWithoutScriptsGetThem(t *testing.T) {
 			if b == nil {
 				t.Fatal("no batch: an unknown script is no reason to back off")
 			}
-			if report := b.Settle(client.DoMulti(t.Context(), b.Commands(client)...)); report.Lost > 0 ||
+			if report := b.Acknowledge(client.DoMulti(t.Context(), b.Commands(client)...)); report.Lost > 0 ||
 				report.Err != nil {
 				t.Fatalf("turn %d: %+v", turn, report)
 			}
@@ -166,7 +166,7 @@ func TestLostReplyCountsAtMostOnce(t *testing.T) {
 	}
 	proxy.DropReplies(scriptSum, 1)
 	b := r.Drain(noon)
-	report := b.Settle(broken.DoMulti(t.Context(), b.Commands(broken)...))
+	report := b.Acknowledge(broken.DoMulti(t.Context(), b.Commands(broken)...))
 	if report.Lost != 3 || report.Err == nil || report.Returned+report.Stored != 0 {
 		t.Errorf("%+v", report)
 	}
@@ -234,7 +234,7 @@ func TestDeadShard(t *testing.T) {
 	_ = dead.Do(t.Context(), dead.B().Arbitrary("SHUTDOWN", "NOSAVE").Build()).Error() // it answers by going
 	record()
 	b := r.Drain(noon)
-	report := b.Settle(client.DoMulti(t.Context(), b.Commands(client)...))
+	report := b.Acknowledge(client.DoMulti(t.Context(), b.Commands(client)...))
 	if report.Stored+report.Returned+report.Lost != subjects || report.Stored < subjects/2 ||
 		report.Stored == subjects || report.Err == nil {
 		t.Errorf("%+v", report)
@@ -273,7 +273,7 @@ func TestBatchLeavesWithACheck(t *testing.T) {
 			if n, err := results[0].AsInt64(); err != nil || n == 0 {
 				t.Errorf("check: %d, %v", n, err)
 			}
-			b.Settle(results[1:])
+			b.Acknowledge(results[1:])
 		}
 		flush(t, r, client)
 		points, err := NewReader(client).Series(t.Context(), "a", noon, noon.Add(time.Minute), time.Minute)

@@ -36,7 +36,7 @@ local function kept(name)
 end
 local before, left
 if route ~= '' then before, left = kept(key) end
-local own, routed, trial = off and '' or step(key, prog, cost, refund), '', ''
+local own, routed, candidate = off and '' or step(key, prog, cost, refund), '', ''
 local denied = enforced and not passes(own)
 if route ~= '' then
   local under, under_left = kept(KEYS[6])
@@ -60,7 +60,7 @@ if route ~= '' then
   end
 end
 if source == '\0' and #entry > ends then
-  trial = step(KEYS[7], sub(entry, ends + 4), cost, refund)
+  candidate = step(KEYS[7], sub(entry, ends + 4), cost, refund)
 end
 if denied and ARGV[6] ~= '' and cost > 0 and not passes(step(KEYS[5], ARGV[6], 1, 0)) then
   level = math.min(level + 1, 60)
@@ -71,7 +71,7 @@ if denied and ARGV[6] ~= '' and cost > 0 and not passes(step(KEYS[5], ARGV[6], 1
   call('DEL', KEYS[5])
   return 'B' .. sub(ban, 2, 8) .. pack('>I7', now) .. public
 end
-if own == '' and routed == '' and trial == '' then
+if own == '' and routed == '' and candidate == '' then
   return 'O' .. pack('>I7', now) .. public
 end
-return 'W' .. public .. pack('>I2', #own) .. own .. pack('>I2', #routed) .. routed .. trial
+return 'W' .. public .. pack('>I2', #own) .. own .. pack('>I2', #routed) .. routed .. candidate

@@ -61,7 +61,7 @@ func (e *environment) piggyback() *enforce.Piggyback {
 		return nil
 	}
 	return enforce.NewPiggyback(e.client, batch.Commands(e.client), func(results []valkey.ValkeyResult) {
-		batch.Settle(results)
+		batch.Acknowledge(results)
 	})
 }
 

@@ -106,7 +106,7 @@ func TestTerms(t *testing.T) {
 		_, secret := w.create(t, "caller", "free")
 		c := call(secret).from("192.0.2.1")
 		if _, err := w.checker.RouteMatch(c); err == nil {
-			t.Error("terms of no Set")
+			t.Error("match of no Set")
 		}
 		w.save(t, func(s *policy.Set) {
 			s.PerIP.Limits, s.Global = perMinute(8), policy.Scope{Limits: perMinute(7), Mode: policy.Shadow}
@@ -118,23 +118,23 @@ func TestTerms(t *testing.T) {
 			s.Exempt = append(s.Exempt, c.from("192.0.2.8").Network)
 		})
 		w.check(t, c)
-		terms, err := w.checker.RouteMatch(c)
-		if err != nil || terms.Rule != "all" || terms.Cost != 2 || terms.SetVersion != w.checker.Set().Version {
-			t.Fatalf("%+v, %v", terms, err)
+		match, err := w.checker.RouteMatch(c)
+		if err != nil || match.Rule != "all" || match.Cost != 2 || match.SetVersion != w.checker.Set().Version {
+			t.Fatalf("%+v, %v", match, err)
 		}
 		checked := w.check(t, c)
 		beside := w.checker.RuleLimits(c)
 		for i, b := range beside {
 			if got := checked.Limits[i+1]; got.Scope != b.Scope || got.Mode != b.Mode || got.Limit != b.Limits[0] {
-				t.Errorf("terms have %+v where the check has %+v", b, got)
+				t.Errorf("match have %+v where the check has %+v", b, got)
 			}
 		}
 		if len(beside) != 4 || len(checked.Limits) != 5 {
 			t.Errorf("%d beside, %d limits", len(beside), len(checked.Limits))
 		}
 		for name, unlimited := range map[string]Call{"free": c.to("GET", "/health"), "exempt": c.from("192.0.2.8")} {
-			if terms, err := w.checker.RouteMatch(unlimited); err != nil || terms.Cost != 0 || len(w.checker.RuleLimits(unlimited)) != 0 {
-				t.Errorf("%s: %+v, %v", name, terms, err)
+			if match, err := w.checker.RouteMatch(unlimited); err != nil || match.Cost != 0 || len(w.checker.RuleLimits(unlimited)) != 0 {
+				t.Errorf("%s: %+v, %v", name, match, err)
 			}
 		}
 		if _, err := w.checker.RouteMatch(c.from("192.0.2.9")); !errors.Is(err, policy.ErrRefused) {

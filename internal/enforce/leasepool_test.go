@@ -8,25 +8,25 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// holding is a share of a limit of which so much remains, without a store.
-func holding(remains int64) (*share, func(now time.Time, cost int64) int64) {
-	s := &share{lease: time.Second}
+// holding is a pool of a limit of which so much remains, without a store.
+func holding(remains int64) (*leasePool, func(now time.Time, cost int64) int64) {
+	s := &leasePool{duration: time.Second}
 	ask := func(now time.Time, cost int64) int64 {
-		r := s.request(now, cost)
-		s.land(r, &lot{share: s, asked: now, at: now, size: r.size, left: r.size - cost, limits: []limiter.Usage{{Remaining: remains}}})
+		r := s.want(now, cost)
+		s.complete(r, &lease{pool: s, asked: now, at: now, size: r.size, left: r.size - cost, limits: []limiter.Usage{{Remaining: remains}}})
 		return r.size
 	}
 	return s, ask
 }
 
-// Lots begin with what a call costs. One used up in the first half of its lease is
+// Leases begin with what a call costs. One used up in the first half of its lease is
 // followed by twice as much, one used up later by as much, one of which less than half is
 // left at the end by half of it, and one of which more is left by what the call costs;
 // never by more than a part of what remains, and never by less than the cost.
 func TestLotsFollowTheCalls(t *testing.T) {
 	start := time.Now()
 	for name, c := range map[string]struct {
-		remains, size, left int64 // of the last lot
+		remains, size, left int64 // of the last lease
 		after               time.Duration
 		cost, want          int64
 	}{
@@ -40,22 +40,22 @@ func TestLotsFollowTheCalls(t *testing.T) {
 		"nothing remains":      {0, 64, 0, 10 * time.Millisecond, 2, 2},
 	} {
 		s, ask := holding(c.remains)
-		s.lot = &lot{share: s, asked: start, at: start, size: c.size, left: c.left, limits: []limiter.Usage{{Remaining: c.remains}}}
+		s.lease = &lease{pool: s, asked: start, at: start, size: c.size, left: c.left, limits: []limiter.Usage{{Remaining: c.remains}}}
 		if got := ask(start.Add(c.after), c.cost); got != c.want {
-			t.Errorf("%s: a lot of %d, want %d", name, got, c.want)
+			t.Errorf("%s: a lease of %d, want %d", name, got, c.want)
 		}
 	}
 }
 
-// While calls keep coming at an even pace, lots grow until one lasts half a lease, and
+// While calls keep coming at an even pace, leases grow until one lasts half a lease, and
 // hardly anything is left at the end of any.
 func TestLotsSettle(t *testing.T) {
 	s, ask := holding(1_000_000)
 	asked, unused, now := 0, int64(0), time.Now()
 	for range 1000 {
 		if from, _ := s.draw(now, 1); from == nil {
-			if s.lot != nil {
-				unused += s.lot.left
+			if s.lease != nil {
+				unused += s.lease.left
 			}
 			ask(now, 1)
 			asked++
@@ -67,7 +67,7 @@ func TestLotsSettle(t *testing.T) {
 	}
 }
 
-// A lot is used before its lease is over, and not after, whichever clock says so: the
+// A lease is used before its lease is over, and not after, whichever clock says so: the
 // time of day goes on while an environment is frozen, the monotonic clock when the time
 // of day is set back.
 func TestLotsEndByEitherClock(t *testing.T) {
@@ -85,7 +85,7 @@ func TestLotsEndByEitherClock(t *testing.T) {
 	} {
 		s, ask := holding(10_000)
 		ask(start, 1)
-		s.lot.left = 1
+		s.lease.left = 1
 		if from, _ := s.draw(c.now, 1); (from != nil) != c.want {
 			t.Errorf("%s: drawn %t, want %t", name, from != nil, c.want)
 		}
@@ -104,12 +104,12 @@ func onMonotonic(t time.Time, by time.Duration) time.Time {
 	return t
 }
 
-// What was drawn comes back to the lot that it came from, and to no other.
+// What was drawn comes back to the lease that it came from, and to no other.
 func TestLotsTakeBack(t *testing.T) {
 	s, ask := holding(10_000)
 	now := time.Now()
 	ask(now, 1)
-	first := s.lot
+	first := s.lease
 	if !first.putBack(1) || first.left != 1 {
 		t.Errorf("%d left, want 1", first.left)
 	}
@@ -117,27 +117,27 @@ func TestLotsTakeBack(t *testing.T) {
 		t.Errorf("drawn from %p, %d left; want %p and 0", from, left, first)
 	}
 	ask(now, 1)
-	if first.putBack(1) || s.lot.left != 1 {
-		t.Errorf("the next lot has %d left, want 1", s.lot.left)
+	if first.putBack(1) || s.lease.left != 1 {
+		t.Errorf("the next lease has %d left, want 1", s.lease.left)
 	}
 }
 
-// While somebody asks for the next lot, others ask for what they need, and keep nothing.
+// While somebody asks for the next lease, others ask for what they need, and keep nothing.
 func TestOneAsksForTheNextLot(t *testing.T) {
-	s := &share{lease: time.Second}
+	s := &leasePool{duration: time.Second}
 	now := time.Now()
-	s.lot = &lot{share: s, asked: now, at: now, size: 8, left: 1, limits: []limiter.Usage{{Remaining: 10_000}}}
-	first, second := s.request(now, 2), s.request(now, 2)
+	s.lease = &lease{pool: s, asked: now, at: now, size: 8, left: 1, limits: []limiter.Usage{{Remaining: 10_000}}}
+	first, second := s.want(now, 2), s.want(now, 2)
 	if first.size != 16 || first.unused != 1 || first.alone || second.size != 2 || second.unused != 0 || !second.alone {
 		t.Errorf("%+v, then %+v", first, second)
 	}
-	other := &lot{share: s}
-	s.land(second, other)
-	if s.lot != nil || other.putBack(2) {
+	other := &lease{pool: s}
+	s.complete(second, other)
+	if s.lease != nil || other.putBack(2) {
 		t.Error("what was asked for alone is kept")
 	}
-	s.land(first, nil)
-	if r := s.request(now, 2); r.size != 2 || r.alone {
+	s.complete(first, nil)
+	if r := s.want(now, 2); r.size != 2 || r.alone {
 		t.Errorf("after a denial: %+v", r)
 	}
 }

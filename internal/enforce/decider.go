@@ -1,0 +1,167 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/store"
+)
+
+// Source asks Valkey. It connects by itself and may wait for that.
+type Source interface {
+	// Check is Checker.Check. An error for which Away reports true means that Valkey made
+	// no decision.
+	Check(ctx context.Context, call Call) (Result, error)
+	// Loaded returns the Checker of the connection, nil until it has read a policy set.
+	Loaded() *Checker
+	// MustAsk reports whether the next call has to ask Valkey, since other commands wait
+	// to leave with it.
+	MustAsk() bool
+}
+
+// Settings of a Decider.
+type Settings struct {
+	Pepper      apikey.Pepper
+	CallerCache time.Duration // how long a verified caller is known without Valkey
+	DenyCache   time.Duration // how long a denial is answered again
+	Sectors     int           // circuits of the breaker: 1 for a single server
+}
+
+// Decider decides calls. It answers known denials by itself, asks Valkey about other
+// calls, and decides without it while it is away. It is safe for concurrent use.
+type Decider struct {
+	source  Source
+	pepper  apikey.Pepper
+	now     func() time.Time
+	breaker *Breaker
+	callers *Callers
+	denials *DenialCache
+}
+
+// NewDecider returns a Decider on a Source.
+func NewDecider(source Source, s Settings, now func() time.Time) *Decider {
+	return &Decider{
+		source: source, pepper: s.Pepper, now: now,
+		breaker: NewBreaker(s.Sectors, now), callers: NewCallers(s.CallerCache, now),
+		denials: NewDenialCache(s.DenyCache, now),
+	}
+}
+
+// Asked is what asking Valkey about one call came to.
+type Asked struct {
+	Took         time.Duration // 0 when Valkey was not asked
+	Away         bool          // it made no decision
+	Recovered    bool          // it decides again
+	OpenCircuits int           // of the breaker
+	Err          error         // of the Source
+}
+
+// inquiry is one call with what is known of it before anybody is asked.
+type inquiry struct {
+	call  Call
+	proof Proof
+	set   *policy.Set // nil before the first was read
+	match RouteMatch
+	err   error // why the set has no match for the call
+}
+
+// Decide answers a call. Its error means that the caller is refused, that there is no
+// policy set, or that Valkey's answer makes no sense.
+func (d *Decider) Decide(ctx context.Context, call Call) (Result, Asked, error) {
+	q := d.inquire(call)
+	if result, found := d.knownDenial(q); found {
+		return result, Asked{}, nil
+	}
+	if !d.breaker.Ask(call.Subject) {
+		result, err := d.decideWithout(q)
+		return result, Asked{}, err
+	}
+	began := d.now()
+	result, asked := d.ask(ctx, call, began)
+	if asked.Away {
+		result, err := d.decideWithout(q)
+		return result, asked, err
+	}
+	d.remember(q, began, result, asked.Err)
+	return result, asked, asked.Err
+}
+
+func (d *Decider) inquire(call Call) inquiry {
+	q := inquiry{call: call, match: RouteMatch{Cost: 1}}
+	if call.Kind == policy.APIKey {
+		q.proof = d.pepper.Hash(call.Secret)
+	}
+	if c := d.source.Loaded(); c != nil {
+		q.set = c.Set()
+		q.match, q.err = c.RouteMatch(call)
+	}
+	return q
+}
+
+// denied is the call as the denial cache distinguishes calls.
+func (q inquiry) denied() DeniedCall {
+	return DeniedCall{
+		Subject: q.call.Subject, Proof: q.proof, Plan: q.call.Plan,
+		Rule: q.match.Rule, Cost: q.match.Cost, SetVersion: q.match.SetVersion,
+	}
+}
+
+// knownDenial answers a call that is known to be denied still.
+func (d *Decider) knownDenial(q inquiry) (Result, bool) {
+	if q.err != nil || d.source.MustAsk() {
+		return Result{}, false
+	}
+	return d.denials.Find(q.denied())
+}
+
+// ask asks Valkey and reports to the breaker.
+func (d *Decider) ask(ctx context.Context, call Call, began time.Time) (Result, Asked) {
+	result, err := d.source.Check(ctx, call)
+	asked := Asked{Took: d.now().Sub(began), Away: Away(err), Err: err}
+	open, changed := d.breaker.Report(call.Subject, !asked.Away)
+	asked.OpenCircuits, asked.Recovered = open, changed && !asked.Away
+	return result, asked
+}
+
+// remember keeps what Valkey said for later calls of the caller.
+func (d *Decider) remember(q inquiry, began time.Time, result Result, err error) {
+	switch {
+	case err == nil:
+		d.callers.Remember(q.call, q.proof, result)
+		if q.err == nil {
+			denied := q.denied()
+			denied.SetVersion = result.SetVersion
+			d.denials.Learn(denied, began, result)
+		}
+	case errors.Is(err, policy.ErrUnknownKey):
+		d.callers.Forget(q.call, q.proof)
+	}
+}
+
+// decideWithout answers without Valkey. A caller that the policy set refuses stays
+// refused.
+func (d *Decider) decideWithout(q inquiry) (Result, error) {
+	if errors.Is(q.err, policy.ErrRefused) {
+		return Result{}, q.err
+	}
+	var rules []RuleLimits
+	if c := d.source.Loaded(); c != nil {
+		rules = c.RuleLimits(q.call)
+	}
+	return d.callers.Decide(q.call, q.proof, q.set, q.match, rules), nil
+}
+
+// Away reports whether an error of a check means that Valkey made no decision. Other
+// errors are its answer.
+func Away(err error) bool {
+	for _, answer := range []error{policy.ErrUnknownKey, policy.ErrRefused, ErrSet, limiter.ErrCost, limiter.ErrReply} {
+		if errors.Is(err, answer) {
+			return false
+		}
+	}
+	return store.Away(err)
+}

@@ -1,0 +1,154 @@
+package enforce
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+)
+
+// parseOwn reads the reply about the caller itself. It is final when no limit can change
+// it.
+func (c *Checker) parseOwn(checked *Result, reply []byte, set *compiledSet, own step, rule *compiledRoute) (final bool, err error) {
+	if len(reply) == 0 {
+		return true, policy.ErrUnknownKey
+	}
+	kind, rest := reply[0], reply[1:]
+	switch {
+	case kind == 'S':
+		return true, ErrStale
+	case kind == 'B' && len(rest) >= 14:
+		checked.BannedUntil, checked.Now, rest = policyset.TimeAt(rest), policyset.TimeAt(rest[7:]), rest[14:]
+	case kind == 'O' && len(rest) >= 7:
+		checked.Now, rest = policyset.TimeAt(rest), rest[7:]
+	}
+	of, rest, err := c.parsePublic(checked, set, rest)
+	if err != nil {
+		return true, err
+	}
+	switch kind {
+	case 'B':
+		return true, nil
+	case 'O':
+		checked.Allowed, checked.WouldAllow = true, true
+		return false, nil
+	case 'D':
+		return false, checked.add(policy.ScopeKey, of.mode, of.limits, rest, own.keys[1:3], of.program)
+	case 'W':
+		return false, parseWide(checked, own, rule, of, rest)
+	}
+	return true, limiter.ErrReply
+}
+
+// public is what a reply says about the limits that hold for a caller.
+type public struct {
+	mode    policy.Mode
+	limits  []limiter.Limit
+	program limiter.Program
+}
+
+// parsePublic reads what find.lua calls public, and returns what follows it.
+func (c *Checker) parsePublic(checked *Result, set *compiledSet, b []byte) (of public, rest []byte, err error) {
+	if len(b) < 4+policyset.TimesLen+policyset.PublicLen {
+		return public{}, nil, limiter.ErrReply
+	}
+	about := b[4+policyset.TimesLen:]
+	name := int(binary.BigEndian.Uint16(about[13:]))
+	if len(about) < policyset.PublicLen+name+4 {
+		return public{}, nil, limiter.ErrReply
+	}
+	checked.changes = []time.Time{policyset.TimeAt(b[4:]), policyset.TimeAt(b[4+7:])}
+	checked.KeyVersion, checked.Name = int64(binary.BigEndian.Uint32(about)), string(about[policyset.PublicLen:policyset.PublicLen+name])
+	number := int(binary.BigEndian.Uint16(about[4:]))
+	if number == 0 { // it came with the call
+		number = checked.plan
+	}
+	if p, ok := set.Numbered(number); ok {
+		checked.Plan = p.Name
+	}
+	source := about[policyset.PublicLen+name]
+	checked.Source = [...]string{"plan", "override"}[source&1]
+	if source&1 == 1 {
+		checked.changes = append(checked.changes, policyset.TimeAt(about[6:]))
+	}
+	entry := about[policyset.PublicLen+name+1:]
+	of.mode, of.limits, rest, err = c.parseEntry(entry)
+	if err != nil {
+		return public{}, nil, err
+	}
+	of.program = limiter.Program(entry[3 : len(entry)-len(rest)])
+	return of, rest, nil
+}
+
+const maxPrograms = 4096
+
+// parseEntry is decodeEntry with a memory.
+func (c *Checker) parseEntry(b []byte) (policy.Mode, []limiter.Limit, []byte, error) {
+	if len(b) < 3 || b[0] < 1 || int(b[0]) > len(policyset.Modes) {
+		return "", nil, nil, limiter.ErrReply
+	}
+	end := 3 + int(binary.BigEndian.Uint16(b[1:]))
+	if len(b) < end {
+		return "", nil, nil, limiter.ErrReply
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if limits, known := c.programs[string(b[:end])]; known {
+		return policyset.Modes[b[0]-1], limits, b[end:], nil
+	}
+	mode, limits, rest, err := policyset.DecodeEntry(b)
+	if err != nil {
+		return "", nil, nil, fmt.Errorf("%w: %w", limiter.ErrReply, err)
+	}
+	if len(c.programs) >= maxPrograms {
+		clear(c.programs)
+	}
+	c.programs[string(b[:end])] = limits
+	return mode, limits, rest, nil
+}
+
+func parseWide(checked *Result, own step, rule *compiledRoute, of public, b []byte) error {
+	plan, b, ok := cut(b)
+	if !ok {
+		return limiter.ErrReply
+	}
+	routed, candidate, ok := cut(b)
+	if !ok {
+		return limiter.ErrReply
+	}
+	if len(plan) > 0 {
+		if err := checked.add(policy.ScopeKey, of.mode, of.limits, plan, own.keys[1:3], of.program); err != nil {
+			return err
+		}
+	}
+	if len(routed) > 0 {
+		keys := []string{own.keys[5], own.keys[2]}
+		if err := checked.add(policy.ScopeRoute, policy.OrEnforce(rule.Mode), rule.PerKey, routed, keys, rule.perKeyProgram()); err != nil {
+			return err
+		}
+	}
+	if !checked.Allowed { // the script took from both or from none
+		checked.restore()
+	}
+	// no other limit is the caller's
+	if checked.candidateAsked = len(candidate) > 0; len(candidate) >= 8 && checked.Now.IsZero() {
+		checked.Now = policyset.TimeAt(candidate[1:])
+	}
+	// a cost above the candidate is as denied as any other
+	checked.CandidateAllows = !checked.candidateAsked || candidate[0]&1 == 1
+	return nil
+}
+
+func cut(b []byte) (part, rest []byte, ok bool) {
+	if len(b) < 2 {
+		return nil, nil, false
+	}
+	end := 2 + int(binary.BigEndian.Uint16(b))
+	if len(b) < end {
+		return nil, nil, false
+	}
+	return b[2:end], b[end:], true
+}

@@ -1,0 +1,159 @@
+package enforce
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+)
+
+// Result is the answer to a Check.
+type Result struct {
+	Allowed         bool // what to answer, modes considered
+	WouldAllow      bool // what would have been the answer if every limit were enforced
+	CandidateAllows bool // false when the plan's candidate would have denied the call
+	Cost            int64
+	Now             time.Time    // the server's
+	Limits          []LimitState // the caller's own; the shared ones too when those allowed the call
+	ID              string       // the caller's
+	Name            string       // empty for a caller without a record
+	Plan            string
+	Source          string // "override" or "plan"
+	Rule            string // name of the Route that won; empty when none matches
+	Settle          bool   // the Route's
+	SetVersion      int64
+	KeyVersion      int64     // 0 without a record
+	BannedUntil     time.Time // zero when the caller is not banned; no limit was looked at then
+	// Repeats says of a denial that every call like this one is denied too until
+	// RetryAfter has passed, and leaves no trace: it counts for no ban, no candidate and
+	// no limit, and none of the limits that denied it is shared, where what others took
+	// may come back.
+	Repeats bool
+	// Degraded marks a decision made without the store. Now is then the clock of the one
+	// who decided.
+	Degraded bool
+
+	Reservation string // for Settle, when the Route wants that and something was taken
+
+	free           bool // nothing is taken for the call
+	taken          []taken
+	candidateAsked bool // a candidate looked at the call
+	changes        []time.Time
+	plan           int // number of the plan; 0 for an API key, whose record has it
+}
+
+// HoldsUntil is when what was read about the caller changes without an edit: it expires,
+// its override ends, or the grace of a rotated secret does. It is zero when nothing of
+// the kind is to come.
+func (c *Result) HoldsUntil() time.Time {
+	var next time.Time
+	for _, t := range c.changes {
+		if t.After(c.Now) && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	return next
+}
+
+// LimitState is a limit that a call was held against. Of one that is leased, Remaining is
+// what the server knew to remain when the environment's lease was taken, and what is left
+// of that; Reset is when the state is empty, which is a lease later than the window.
+type LimitState struct {
+	limiter.Usage
+	Scope string      // "key", "route", "ip", "route-ip", "global" or "route-all"
+	Mode  policy.Mode // Enforce or Shadow
+}
+
+// RetryAfter returns the time until the same call would be allowed if nobody else calls;
+// 0 when it was allowed. A call that was denied because the store is away is worth trying
+// again after a second.
+func (c *Result) RetryAfter() time.Duration {
+	longest := max(0, c.BannedUntil.Sub(c.Now))
+	if c.Allowed {
+		return 0
+	}
+	if c.Degraded && len(c.Limits) == 0 {
+		return time.Second
+	}
+	for _, l := range c.Limits {
+		if l.Mode == policy.Enforce {
+			longest = max(longest, l.RetryAfter)
+		}
+	}
+	return longest
+}
+
+// Binding returns the limit that the client should heed, and false when there is none: on
+// a denial the enforced one with the longest RetryAfter, otherwise the one with the
+// smallest share remaining.
+func (c *Result) Binding() (binding LimitState, found bool) {
+	for _, l := range c.Limits {
+		if !c.Allowed && l.Mode != policy.Enforce {
+			continue
+		}
+		if !found || limiter.Binds(c.Allowed, l.Usage, binding.Usage) {
+			binding, found = l, true
+		}
+	}
+	return binding, found
+}
+
+// add counts a decision in. Its limits are of one scope and mode; keys and program are
+// what a give-back needs.
+func (c *Result) add(scope string, mode policy.Mode, limits []limiter.Limit, reply []byte, keys []string, program limiter.Program) error {
+	d, err := limiter.ParseReply(reply, limits)
+	return c.count(scope, mode, d, err, taken{keys: keys, program: program, at: d.Now})
+}
+
+// addShared adds the decision of a shared limit. request is nil when it is not leased.
+func (c *Result) addShared(s step, reply []byte, request *leaseRequest) error {
+	switch {
+	case string(reply) == "S":
+		return ErrStale
+	case request == nil:
+		return c.add(s.shared.scope, s.shared.mode, s.shared.limits, reply, s.keys, s.shared.program)
+	case request.drawn:
+		request.decideDrawn(c.Now)
+	}
+	t := taken{keys: s.keys, program: s.shared.longest().program, at: request.decision.Now, lease: request.lease}
+	if t.lease != nil {
+		t.at = t.lease.at
+	}
+	return c.count(s.shared.scope, s.shared.mode, request.decision, request.err, t)
+}
+
+// count counts a decision in, or why there is none.
+func (c *Result) count(scope string, mode policy.Mode, d limiter.Decision, err error, t taken) error {
+	switch {
+	case errors.Is(err, limiter.ErrCost) && mode != policy.Enforce: // denies no call
+		c.WouldAllow = false
+		return nil
+	case err != nil:
+		return fmt.Errorf("policy: check: %w", err)
+	}
+	if d.Allowed && !c.free {
+		t.first, t.count = int32(len(c.Limits)), int32(len(d.Limits))
+		c.taken = append(c.taken, t)
+	}
+	c.Now = d.Now
+	c.WouldAllow = c.WouldAllow && d.Allowed
+	c.Allowed = c.Allowed && (d.Allowed || mode != policy.Enforce)
+	for _, u := range d.Limits {
+		c.Limits = append(c.Limits, LimitState{u, scope, mode})
+	}
+	return nil
+}
+
+// inert reports whether a denial without a ban leaves no trace, and came from the
+// caller's own limits.
+func (c *Result) inert() bool {
+	for _, l := range c.Limits {
+		own := l.Scope == policy.ScopeKey || l.Scope == policy.ScopeRoute
+		if l.Limit.CountDenied || !own && l.RetryAfter > 0 && l.Mode == policy.Enforce {
+			return false
+		}
+	}
+	return !c.candidateAsked
+}
