@@ -1,7 +1,9 @@
 package audit
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,35 +12,139 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-var appendScript = valkey.NewLuaScript(AppendFunction +
-	`return append(KEYS[1], KEYS[2], unpack(ARGV)) and 1 or 0`)
+// Journal is a durable store of entries. Package journal has one.
+type Journal interface {
+	// Ready reports whether the entry behind this head can be shipped: ErrBehind when the
+	// journal has an entry there already, ErrJournalAway when the journal does not answer.
+	Ready(ctx context.Context, b keyspace.Bucket, head []byte) error
+	// Ship stores all items of the bucket that the journal does not have yet. It fails with
+	// ErrUnsafe.
+	Ship(ctx context.Context, b keyspace.Bucket) error
+	// Queues reports whether changes are made while the journal is away.
+	Queues() bool
+}
 
-// Append tells of something that changes no record, such as a login; the rest is told by
-// the scripts that make the change. The entry is now's.
-func (l *Log) Append(ctx context.Context, e Entry) error {
-	bucket := keyspace.BucketOf(e.Subject)
-	e.Time = time.Now().UTC()
+var (
+	// ErrJournalAway means that nothing was changed, because the journal does not answer.
+	ErrJournalAway = errors.New("the journal does not answer: nothing was changed")
+	// ErrUnsafe means that a change is made in Valkey and not in the journal yet.
+	ErrUnsafe = errors.New("the change is made, but the journal does not have it yet")
+	// ErrBehind means that Valkey lost changes which the journal has. Nothing was changed.
+	ErrBehind = errors.New("changes were lost in Valkey and are in the journal: restore them")
+)
+
+// UseJournal has every later change stored in a journal before it is acknowledged.
+func (l *Log) UseJournal(j Journal) { l.journal = j }
+
+// Journalled reports whether changes are stored in a journal.
+func (l *Log) Journalled() bool { return l.journal != nil }
+
+// Whole returns nil when Valkey lost no entry of a bucket that the journal has.
+func (l *Log) Whole(ctx context.Context, b keyspace.Bucket) error {
+	if l.journal == nil {
+		return nil
+	}
+	head, err := l.Head(ctx, b)
+	if err != nil {
+		return err
+	}
+	return l.journal.Ready(ctx, b, head)
+}
+
+// Step is a change of a record and the entry that goes with it.
+type Step struct {
+	Bucket keyspace.Bucket
+	Entry  Entry
+	Change *Change // nil when no record changes
+	// Urgent steps are made while the journal is away, and shipped later: revocations,
+	// bans and log-ins.
+	Urgent bool
+	// Run runs the script that makes the change, with the last arguments of append, and
+	// reports whether another entry came first.
+	Run func(args []string) (stale bool, err error)
+}
+
+// Commit makes a change, behind the newest entry of its bucket, and ships its entry. With
+// ErrJournalAway and ErrBehind nothing is changed; with ErrUnsafe the change is made.
+func (l *Log) Commit(ctx context.Context, s Step) error {
 	for {
-		sealed, err := l.SealNext(ctx, bucket, e)
+		head, err := l.Head(ctx, s.Bucket)
 		if err != nil {
 			return err
 		}
-		done, err := appendScript.Exec(ctx, l.client, Names(bucket), sealed.Args()).AsInt64()
+		moved, err := l.ready(ctx, s, head)
 		if err != nil {
-			return fmt.Errorf("audit: append: %w", err)
+			return err
 		}
-		if done == 1 {
-			return nil
+		if moved {
+			continue
+		}
+		sealed, err := l.key.Seal(s.Bucket, head, s.Entry)
+		if err != nil {
+			return err
+		}
+		if l.journal != nil {
+			if sealed.Item, err = l.key.item(s.Bucket, sealed, s.Change); err != nil {
+				return err
+			}
+		}
+		switch stale, err := s.Run(sealed.Args()); {
+		case err != nil:
+			return err
+		case !stale:
+			return l.ship(ctx, s)
 		}
 	}
 }
 
-// SealNext makes e the entry behind the newest one of a bucket. It is stale when another
-// comes first: then the script that appends it says so.
-func (l *Log) SealNext(ctx context.Context, b keyspace.Bucket, e Entry) (Sealed, error) {
-	head, err := l.Head(ctx, b)
-	if err != nil {
-		return Sealed{}, err
+// ready asks the journal whether it takes the entry behind the head. The head may have
+// moved since it was read.
+func (l *Log) ready(ctx context.Context, s Step, head []byte) (moved bool, err error) {
+	if l.journal == nil {
+		return false, nil
 	}
-	return l.key.Seal(b, head, e)
+	err = l.journal.Ready(ctx, s.Bucket, head)
+	switch {
+	case errors.Is(err, ErrJournalAway) && (s.Urgent || l.journal.Queues()):
+		return false, nil
+	case errors.Is(err, ErrBehind):
+		current, headErr := l.Head(ctx, s.Bucket)
+		if headErr != nil {
+			return false, headErr
+		}
+		if !bytes.Equal(current, head) {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// ship has the journal store the entry. One that waits for the journal is no error where
+// the step is urgent or changes may wait: every page says how many do.
+func (l *Log) ship(ctx context.Context, s Step) error {
+	if l.journal == nil {
+		return nil
+	}
+	err := l.journal.Ship(ctx, s.Bucket)
+	if errors.Is(err, ErrUnsafe) && (s.Urgent || l.journal.Queues()) {
+		return nil
+	}
+	return err
+}
+
+var appendScript = valkey.NewLuaScript(AppendFunction +
+	`return append(KEYS[1], KEYS[2], KEYS[3], unpack(ARGV)) and 1 or 0`)
+
+// Append records something that changes no record, such as a log-in; the rest is recorded
+// by the scripts that make the change. The entry is now's.
+func (l *Log) Append(ctx context.Context, e Entry) error {
+	bucket := keyspace.BucketOf(e.Subject)
+	e.Time = time.Now().UTC()
+	return l.Commit(ctx, Step{Bucket: bucket, Entry: e, Urgent: true, Run: func(args []string) (stale bool, err error) {
+		done, err := appendScript.Exec(ctx, l.client, Names(bucket), args).AsInt64()
+		if err != nil {
+			return false, fmt.Errorf("audit: append: %w", err)
+		}
+		return done == 0, nil
+	}})
 }

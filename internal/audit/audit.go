@@ -101,11 +101,12 @@ type Sealed struct {
 	Body []byte
 	Hash []byte // 32 bytes
 	Next []byte // the chain's head after
+	Item []byte // what the journal stores of the entry; empty without a journal
 }
 
-// Args are the arguments of the Lua function append from its third on.
+// Args are the arguments of the Lua function append from its fourth on.
 func (s Sealed) Args() []string {
-	return []string{string(s.Head), string(s.Body), string(s.Hash), string(s.Next)}
+	return []string{string(s.Head), string(s.Body), string(s.Hash), string(s.Next), string(s.Item)}
 }
 
 // Key makes and checks the hashes.
@@ -160,8 +161,13 @@ func decode(b keyspace.Bucket, found []valkey.XRangeEntry) Entry {
 	if len(found) > 1 {
 		e.Previous = hex.EncodeToString([]byte(found[1].FieldValues["h"]))
 	}
+	return e.decoded([]byte(found[0].FieldValues["e"]))
+}
+
+// decoded returns the entry with what its body says.
+func (e Entry) decoded(text []byte) Entry {
 	var t body
-	if err := json.Unmarshal([]byte(found[0].FieldValues["e"]), &t); err != nil {
+	if err := json.Unmarshal(text, &t); err != nil {
 		return e.bare()
 	}
 	e.Time, e.By, e.Action, e.Subject, e.Name, e.Reason = t.Time, t.By, t.Action, t.Subject, t.Name, t.Reason

@@ -52,7 +52,7 @@ func onEveryServer(t *testing.T, test func(*testing.T, *chains)) {
 
 // appendOnly is a script that changes nothing else.
 var appendOnly = valkey.NewLuaScript(AppendFunction +
-	"return append(KEYS[1], KEYS[2], unpack(ARGV)) and 1 or 0")
+	"return append(KEYS[1], KEYS[2], KEYS[3], unpack(ARGV)) and 1 or 0")
 
 // try appends what was sealed, unless another entry came first.
 func (c *chains) try(t tester, b keyspace.Bucket, s Sealed) bool {

@@ -12,7 +12,8 @@ import (
 // over both and the bucket.
 const headLen = 8 + 2*sha256.Size
 
-func headKey(b keyspace.Bucket) string { return b.Name("ah") }
+// HeadKey names the head of a chain.
+func HeadKey(b keyspace.Bucket) string { return b.Name("ah") }
 
 // head makes the head of a chain.
 func (k Key) head(b keyspace.Bucket, entries uint64, newest []byte) []byte {
@@ -36,4 +37,14 @@ func openHead(head []byte) (entries uint64, newest []byte) {
 func (k Key) vouches(b keyspace.Bucket, head []byte) bool {
 	entries, newest := openHead(head)
 	return newest != nil && hmac.Equal(head, k.head(b, entries, newest))
+}
+
+// Position reads a head: how many entries the chain has, and the hash of the newest. A
+// head that was not made with the key stands for no position.
+func (k Key) Position(b keyspace.Bucket, head []byte) (entries uint64, newest []byte, ok bool) {
+	if len(head) == 0 {
+		return 0, nil, true
+	}
+	entries, newest = openHead(head)
+	return entries, newest, k.vouches(b, head)
 }

@@ -19,34 +19,40 @@ import (
 )
 
 // AppendFunction is the text of Lua code that defines `local function append(stream,
-// head, expected, body, hash, next)`. A script that changes something calls it first,
-// with the Names of a chain and the Args of an entry, and changes nothing when it returns
-// false.
+// head, unshipped, expected, body, hash, next, item)`. A script that changes something
+// calls it first, with the Names of a chain and the Args of an entry, and changes nothing
+// when it returns false.
 //
 //go:embed append.lua
 var AppendFunction string
 
-// Names are the keys of a bucket's chain: its stream and its head.
-func Names(b keyspace.Bucket) []string { return []string{Stream(b), headKey(b)} }
+// Names are the keys of a bucket's chain: its stream, its head, and its list of items
+// that the journal does not have yet.
+func Names(b keyspace.Bucket) []string { return []string{Stream(b), HeadKey(b), UnshippedKey(b)} }
+
+// UnshippedKey names the list of items of a bucket that the journal does not have yet,
+// oldest first.
+func UnshippedKey(b keyspace.Bucket) string { return b.Name("aj") }
 
 // Stream names the chain of a bucket.
 func Stream(b keyspace.Bucket) string { return b.Name("a") }
 
 // Log reads the chains. It is safe for concurrent use.
 type Log struct {
-	client valkey.Client
-	key    Key
+	client  valkey.Client
+	key     Key
+	journal Journal // nil for none
 }
 
 // NewLog returns a Log on a connected client.
-func NewLog(client valkey.Client, key Key) *Log { return &Log{client, key} }
+func NewLog(client valkey.Client, key Key) *Log { return &Log{client: client, key: key} }
 
 // Key returns what entries are sealed with.
 func (l *Log) Key() Key { return l.key }
 
 // Head returns what the next entry of a bucket is to be sealed for.
 func (l *Log) Head(ctx context.Context, b keyspace.Bucket) ([]byte, error) {
-	head, err := l.client.Do(ctx, l.client.B().Get().Key(headKey(b)).Build()).AsBytes()
+	head, err := l.client.Do(ctx, l.client.B().Get().Key(HeadKey(b)).Build()).AsBytes()
 	if err != nil && !valkey.IsValkeyNil(err) {
 		return nil, fmt.Errorf("audit: head: %w", err)
 	}

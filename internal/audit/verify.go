@@ -48,7 +48,7 @@ func (l *Log) Verify(ctx context.Context) (Verified, error) {
 		if _, err := walks[i].on(ctx, nil); err != nil {
 			return v, err
 		}
-		heads[i] = l.client.B().Get().Key(headKey(b)).Build()
+		heads[i] = l.client.B().Get().Key(HeadKey(b)).Build()
 	}
 	for i, result := range l.client.DoMulti(ctx, heads...) {
 		head, err := result.AsBytes()

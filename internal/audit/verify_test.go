@@ -191,7 +191,7 @@ func TestTamperingIsFoundAndNamed(t *testing.T) {
 		"the newest entries are removed and the head is an older one's": {
 			with: func(f *forgery, at int) {
 				f.rewrite(f.entries[:at]...)
-				f.do(f.t, "SET", headKey(f.bucket), f.heads[max(0, at-2)])
+				f.do(f.t, "SET", HeadKey(f.bucket), f.heads[max(0, at-2)])
 			},
 			cut: func(at int) (int, int64) {
 				if at == 1 {
@@ -212,12 +212,12 @@ func TestTamperingIsFoundAndNamed(t *testing.T) {
 				}
 				forged := NewKey([]byte("a guess")).head(f.bucket, uint64(at),
 					append(newest, make([]byte, 32-len(newest))...))
-				f.do(f.t, "SET", headKey(f.bucket), string(forged))
+				f.do(f.t, "SET", HeadKey(f.bucket), string(forged))
 			},
 			cut: func(at int) (int, int64) { return at, -1 },
 		},
 		"the head is removed": {
-			with: func(f *forgery, _ int) { f.do(f.t, "DEL", headKey(f.bucket)) },
+			with: func(f *forgery, _ int) { f.do(f.t, "DEL", HeadKey(f.bucket)) },
 			cut:  func(int) (int, int64) { return forgedEntries, -1 },
 		},
 		"the head is another chain's": {
@@ -226,7 +226,7 @@ func TestTamperingIsFoundAndNamed(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				f.do(f.t, "SET", headKey(f.bucket), string(head))
+				f.do(f.t, "SET", HeadKey(f.bucket), string(head))
 			},
 			cut: func(int) (int, int64) { return forgedEntries, -1 },
 		},
@@ -286,9 +286,9 @@ func TestLaterEntriesHideNothing(t *testing.T) {
 	for name, tamper := range map[string]func(*forgery){
 		"the newest are gone":     func(f *forgery) { f.rewrite(f.entries[:2]...) },
 		"all are gone":            func(f *forgery) { f.do(t, "DEL", f.stream) },
-		"the head is gone":        func(f *forgery) { f.do(t, "DEL", headKey(f.bucket)) },
-		"the head is no head":     func(f *forgery) { f.do(t, "SET", headKey(f.bucket), "x") },
-		"the head is an old one":  func(f *forgery) { f.do(t, "SET", headKey(f.bucket), f.heads[1]) },
+		"the head is gone":        func(f *forgery) { f.do(t, "DEL", HeadKey(f.bucket)) },
+		"the head is no head":     func(f *forgery) { f.do(t, "SET", HeadKey(f.bucket), "x") },
+		"the head is an old one":  func(f *forgery) { f.do(t, "SET", HeadKey(f.bucket), f.heads[1]) },
 		"the newest is something": func(f *forgery) { f.do(t, "XADD", f.stream, "*", "x", "y") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -311,7 +311,7 @@ func TestLaterEntriesHideNothing(t *testing.T) {
 func TestSettingBackBothIsNotSeen(t *testing.T) {
 	f := open(t, valkeytest.Start(t)).forge(t)
 	f.rewrite(f.entries[:2]...)
-	f.do(t, "SET", headKey(f.bucket), f.heads[1])
+	f.do(t, "SET", HeadKey(f.bucket), f.heads[1])
 	if v := f.verified(t); !v.Good() {
 		t.Errorf("%+v: say so in the package's comment", v)
 	}

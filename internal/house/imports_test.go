@@ -24,6 +24,7 @@ var (
 		"tidegate/internal/testing/browsertest",
 		"tidegate/internal/testing/leaks",
 		"tidegate/internal/testing/oidctest",
+		"tidegate/internal/testing/s3test",
 		"tidegate/internal/testing/waiting",
 		"tidegate/internal/testing/valkeytest",
 	}
@@ -118,8 +119,9 @@ var directions = []direction{
 		why: "edits do not depend on how calls are decided",
 	},
 	{
-		of:  []string{"tidegate/functions/check/…"},
-		not: []string{"tidegate/internal/registry/…", "tidegate/internal/audit/…"},
+		of: []string{"tidegate/functions/check/…"}, not: []string{
+			"tidegate/internal/registry/…", "tidegate/internal/audit/…", "tidegate/internal/journal/…",
+		},
 		why: "the check function edits nothing",
 	},
 	{
@@ -336,6 +338,7 @@ var importCases = []ruleCase{
 	importCase("policy and Valkey", "internal/policy/a.go", "github.com/valkey-io/valkey-go", true),
 	importCase("enforce and registry", "internal/enforce/a.go", "tidegate/internal/registry", true),
 	importCase("check and registry", "functions/check/a.go", "tidegate/internal/registry", true),
+	importCase("check and journal", "functions/check/a.go", "tidegate/internal/journal", true),
 	importCase("enforce and policy", "internal/enforce/a.go", "tidegate/internal/policy", false),
 	importCase("authorizer and Valkey", "functions/check/authorizer/a.go",
 		"github.com/valkey-io/valkey-go", true),

@@ -14,6 +14,7 @@ import (
 
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
+	"tidegate/internal/store/keyspace"
 )
 
 func encodeCopy(s *policy.Set) ([]byte, error) {
@@ -62,20 +63,53 @@ func (s *Store) Distribute(ctx context.Context, set *policy.Set) error {
 		return fmt.Errorf("policy: save set: %w", err)
 	}
 	mirror := append([]byte{policyset.CopyFormat}, policyset.Versioned(set.Version, text)...)
+	create := "1"
+	if s.audit.Journalled() {
+		create = "" // not before the bucket is known to be whole
+	}
 	var execs []valkey.LuaExec
 	for i, key := range repeats() {
-		value := blob
+		args := []string{valkey.BinaryString(blob), create}
 		if i < policyset.Mirrors {
-			value = mirror
+			args = []string{valkey.BinaryString(mirror), "1"}
 		}
-		execs = append(execs, valkey.LuaExec{Keys: []string{key}, Args: []string{valkey.BinaryString(value)}})
+		execs = append(execs, valkey.LuaExec{Keys: []string{key}, Args: args})
 	}
 	var errs []error
-	for _, result := range copyScript().ExecMulti(ctx, s.client, execs...) {
-		errs = append(errs, result.Error())
+	var missing []keyspace.Bucket
+	for i, result := range copyScript().ExecMulti(ctx, s.client, execs...) {
+		done, err := result.AsInt64()
+		errs = append(errs, err)
+		if err == nil && done < 0 {
+			missing = append(missing, keyspace.Bucket(i-policyset.Mirrors))
+		}
 	}
+	errs = append(errs, s.createCopies(ctx, blob, missing))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w: %w", policy.ErrUnfinished, err)
 	}
 	return nil
+}
+
+// maxProbes is how many buckets are looked up in the journal at a time.
+const maxProbes = 32
+
+// createCopies writes the first copy of some buckets. A bucket that lost changes gets none
+// before it is restored: with a copy, checks would call its lost keys unknown.
+func (s *Store) createCopies(ctx context.Context, blob []byte, buckets []keyspace.Bucket) error {
+	errs := make([]error, len(buckets))
+	var wait sync.WaitGroup
+	slots := make(chan struct{}, maxProbes)
+	for i, b := range buckets {
+		slots <- struct{}{}
+		wait.Go(func() {
+			if errs[i] = s.audit.Whole(ctx, b); errs[i] == nil {
+				args := []string{valkey.BinaryString(blob), "1"}
+				errs[i] = copyScript().Exec(ctx, s.client, []string{policyset.CopyKey(b)}, args).Error()
+			}
+			<-slots
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs...)
 }

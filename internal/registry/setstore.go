@@ -166,31 +166,32 @@ func (s *Store) write(ctx context.Context, w write) (newer []byte, err error) {
 	if w.expected > 0 {
 		expected = valkey.BinaryString(binary.BigEndian.AppendUint32(nil, uint32(w.expected)))
 	}
+	step := audit.Step{
+		Bucket: bucket, Entry: w.entry, Urgent: urgent(w.entry.Action),
+		Change: &audit.Change{Key: w.key, Record: w.record},
+	}
 	keys := slices.Concat([]string{w.key}, audit.Names(bucket), w.forget)
-	for {
-		sealed, err := s.audit.SealNext(ctx, bucket, w.entry)
-		if err != nil {
-			return nil, err
-		}
-		args := append([]string{expected, strconv.Itoa(w.versionAt), valkey.BinaryString(w.record)},
-			sealed.Args()...)
+	step.Run = func(sealed []string) (stale bool, err error) {
+		args := append([]string{expected, strconv.Itoa(w.versionAt), valkey.BinaryString(w.record)}, sealed...)
 		reply, err := editScript().Exec(ctx, s.client, keys, args).ToMessage()
 		switch {
 		case valkey.IsValkeyNil(err):
-			return nil, policy.ErrNotFound
+			return false, policy.ErrNotFound
 		case err != nil:
-			return nil, fmt.Errorf("policy: write: %w", err)
+			return false, fmt.Errorf("policy: write: %w", err)
 		}
-		done, notNumber := reply.AsInt64()
-		if reply.IsInt64() && notNumber == nil {
-			if done == 1 {
-				return nil, nil
-			}
-			continue // another entry of the bucket came first
+		if done, notNumber := reply.AsInt64(); reply.IsInt64() && notNumber == nil {
+			return done == 0, nil // 0: another entry of the bucket came first
 		}
 		if newer, err = reply.AsBytes(); err != nil {
-			return nil, fmt.Errorf("policy: write: %w", err)
+			return false, fmt.Errorf("policy: write: %w", err)
 		}
-		return newer, policy.ErrConflict
+		return false, policy.ErrConflict
 	}
+	err = s.audit.Commit(ctx, step)
+	return newer, err
 }
+
+// urgent tells the actions that take something from a caller at once: they are made
+// while the journal is away.
+func urgent(action string) bool { return action == audit.KeyRevoke || action == audit.KeyBan }

@@ -3,8 +3,9 @@
 --
 -- KEYS[1]  the copy
 -- ARGV[1]  the new copy; its first 5 bytes are 1 byte format, 4 bytes version
+-- ARGV[2]  '1' to write it where there is none
 --
--- Returns 1 when it was written, else 0.
+-- Returns 1 when it was written, 0 when there is one as new, -1 when there is none.
 local old = redis.call('GETRANGE', KEYS[1], 0, 4)
 local function version(copy)
   local a, b, c, d = string.byte(copy, 2, 5)
@@ -12,6 +13,9 @@ local function version(copy)
 end
 if #old == 5 and string.byte(old) == string.byte(ARGV[1]) and version(old) >= version(ARGV[1]) then
   return 0
+end
+if #old == 0 and ARGV[2] ~= '1' then
+  return -1
 end
 redis.call('SET', KEYS[1], ARGV[1])
 return 1

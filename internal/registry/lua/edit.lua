@@ -4,11 +4,12 @@
 -- KEYS[1]   the record
 -- KEYS[2]   the audit's entries
 -- KEYS[3]   the audit's head
--- KEYS[4…]  keys to delete with the edit
+-- KEYS[4]   the audit's unshipped items
+-- KEYS[5…]  keys to delete with the edit
 -- ARGV[1]   expected version of the record, as its bytes; empty when there must be none
 -- ARGV[2]   position of these bytes in the record, from 1
 -- ARGV[3]   the new record; empty to delete it
--- ARGV[4…]  what append takes from its third argument on
+-- ARGV[4…]  what append takes from its fourth argument on
 --
 -- Returns 1 when done; 0 when the audit has a newer entry; nil when there is no record;
 -- the stored record when it has another version.
@@ -22,11 +23,11 @@ elseif not record then
 elseif string.sub(record, tonumber(ARGV[2]), tonumber(ARGV[2]) + #ARGV[1] - 1) ~= ARGV[1] then
   return record
 end
-if not append(KEYS[2], KEYS[3], unpack(ARGV, 4)) then
+if not append(KEYS[2], KEYS[3], KEYS[4], unpack(ARGV, 4)) then
   return 0
 end
-if #KEYS > 3 then
-  redis.call('DEL', unpack(KEYS, 4))
+if #KEYS > 4 then
+  redis.call('DEL', unpack(KEYS, 5))
 end
 if ARGV[3] == '' then
   redis.call('DEL', KEYS[1])

@@ -46,3 +46,9 @@ func Record(id string) string { return Of(id, "c") }
 
 // State is what a subject's limits count.
 func State(id string) string { return Of(id, "s") }
+
+// TokensID is the subject that all machine tokens go by.
+const TokensID = "tokens"
+
+// Tokens is a hash of the records of machine tokens, by their id.
+var Tokens = Of(TokensID, "records")

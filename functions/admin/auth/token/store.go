@@ -20,12 +20,12 @@ import (
 )
 
 // Subject is what the tokens go by in the audit and in the key space.
-const Subject = "tokens"
+const Subject = keyspace.TokensID
 
 // All tokens are fields of one hash, by their id, and the minutes of their last use of
 // another, beside the chain of the audit that tells of them. They are few.
 var (
-	recordsKey = keyspace.Of(Subject, "records")
+	recordsKey = keyspace.Tokens
 	usedKey    = keyspace.Of(Subject, "used")
 	bucket     = keyspace.BucketOf(Subject)
 )
@@ -59,6 +59,9 @@ func NewStore(client valkey.Client, pepper apikey.Pepper) *Store {
 	return &Store{client: client, pepper: pepper, audit: audit.NewLog(client, audit.NewKey(pepper)),
 		now: time.Now}
 }
+
+// Audit returns the log that every change is recorded in.
+func (s *Store) Audit() *audit.Log { return s.audit }
 
 // A record is the hash, the second of its expiry in ten digits (which find.lua compares
 // as text), and the rest as JSON.
@@ -94,7 +97,7 @@ func (s *Store) Create(ctx context.Context, n New) (Token, apikey.Secret, error)
 	t := Token{ID: secret.ID(), Name: n.Name, Scope: n.Scope, By: n.By.Name, Created: now, Expires: n.Expires}
 	record := string(hash[:]) + seconds(t.Expires) + string(text)
 	entry := audit.Entry{By: n.By, Action: audit.TokenCreate, Version: 1, After: told(t)}
-	created, err := s.write(ctx, createScript, t, entry, []string{recordsKey}, t.ID, record,
+	created, err := s.write(ctx, createScript, t, []byte(record), entry, []string{recordsKey}, t.ID, record,
 		strconv.Itoa(MaxCount))
 	if err != nil {
 		return Token{}, apikey.Secret{}, fmt.Errorf("create token: %w", err)
@@ -120,22 +123,30 @@ func told(t Token) json.RawMessage {
 	return text
 }
 
-// write makes a change and its entry in the audit in one step, again when another entry
-// came first.
-func (s *Store) write(ctx context.Context, script *valkey.Lua, t Token, entry audit.Entry, keys []string,
-	args ...string) (bool, error) {
+// write makes a change and its entry in the audit in one step. record is the token's
+// after the change; nil when it is removed.
+func (s *Store) write(
+	ctx context.Context,
+	script *valkey.Lua,
+	t Token,
+	record []byte,
+	entry audit.Entry,
+	keys []string,
+	args ...string,
+) (changed bool, err error) {
 	entry.Subject, entry.Name, entry.Time = Subject, t.Name, s.now().UTC()
 	keys = append(keys, audit.Names(bucket)...)
-	for {
-		sealed, err := s.audit.SealNext(ctx, bucket, entry)
-		if err != nil {
-			return false, err
-		}
-		done, err := script.Exec(ctx, s.client, keys, append(slices.Clone(args), sealed.Args()...)).AsInt64()
-		if err != nil || done >= 0 {
-			return done > 0, err
-		}
+	step := audit.Step{
+		Bucket: bucket, Entry: entry, Urgent: record == nil,
+		Change: &audit.Change{Key: recordsKey, Field: t.ID, Record: record},
 	}
+	step.Run = func(sealed []string) (stale bool, err error) {
+		done, err := script.Exec(ctx, s.client, keys, append(slices.Clone(args), sealed...)).AsInt64()
+		changed = done > 0
+		return done < 0, err
+	}
+	err = s.audit.Commit(ctx, step)
+	return changed, err
 }
 
 // Authenticate returns the token that a text is, and notes the minute of its use. It
@@ -214,7 +225,7 @@ func (s *Store) Revoke(ctx context.Context, id string, by audit.Actor) error {
 		t = Token{ID: id, Name: unreadable}
 	}
 	entry := audit.Entry{By: by, Action: audit.TokenRevoke, Version: 2, Before: told(t)}
-	removed, err := s.write(ctx, revokeScript, t, entry, []string{recordsKey, usedKey}, id)
+	removed, err := s.write(ctx, revokeScript, t, nil, entry, []string{recordsKey, usedKey}, id)
 	if err != nil {
 		return fmt.Errorf("revoke token: %w", err)
 	}

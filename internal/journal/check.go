@@ -1,0 +1,254 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/audit"
+	"tidegate/internal/policyset"
+	"tidegate/internal/store/keyspace"
+)
+
+// Status is what people are told of the journal.
+type Status struct {
+	Unsafe int  // changes that are made and not in the journal yet
+	Behind int  // buckets in which Valkey lost changes
+	Away   bool // the store did not answer
+}
+
+// Bounds of looking.
+const (
+	// statusAge is how old a status may be that pages show.
+	statusAge = 10 * time.Second
+	// probeEvery is how long buckets are left alone after the store was asked about each.
+	probeEvery = 10 * time.Minute
+	workers    = 32 // requests of the store at a time
+)
+
+// A mark is what one look finds of a bucket in Valkey.
+type mark struct {
+	head       []byte
+	unshipped  int64
+	checkpoint uint64 // number of the newest entry in its checkpoint, as far as Valkey knows
+}
+
+func checkpointMarkKey(b keyspace.Bucket) string { return b.Name("ac") }
+
+// marks reads all buckets in one flush.
+func (j *Journal) marks(ctx context.Context) ([]mark, error) {
+	const each = 3
+	var commands valkey.Commands
+	for _, b := range keyspace.All() {
+		commands = append(commands,
+			j.client.B().Get().Key(audit.HeadKey(b)).Build(),
+			j.client.B().Llen().Key(audit.UnshippedKey(b)).Build(),
+			j.client.B().Get().Key(checkpointMarkKey(b)).Build())
+	}
+	found := make([]mark, keyspace.Buckets)
+	for i, result := range j.client.DoMulti(ctx, commands...) {
+		m, err := &found[i/each], error(nil)
+		switch i % each {
+		case 0:
+			m.head, err = result.AsBytes()
+		case 1:
+			m.unshipped, err = result.AsInt64()
+		case 2:
+			m.checkpoint, err = result.AsUint64()
+		}
+		if err != nil && !valkey.IsValkeyNil(err) {
+			return nil, fmt.Errorf("journal: read heads: %w", err)
+		}
+	}
+	return found, nil
+}
+
+// Status returns what Check found last, and looks again at Valkey when that is old.
+func (j *Journal) Status(ctx context.Context) Status {
+	j.mu.Lock()
+	status, age := j.status, time.Since(j.looked)
+	j.mu.Unlock()
+	if age < statusAge {
+		return status
+	}
+	if err := j.look(ctx, false); err != nil {
+		j.log.Warn("journal: look", "cause", err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.status
+}
+
+// unsafe has the next Status look again.
+func (j *Journal) unsafe() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.looked = time.Time{}
+}
+
+// Check ships what a crash left behind and finds out whether Valkey lost changes. It asks
+// the store about every bucket when that was not done lately.
+func (j *Journal) Check(ctx context.Context) error {
+	j.mu.Lock()
+	probe := time.Since(j.probed) >= probeEvery || j.status.Behind > 0
+	j.mu.Unlock()
+	return j.look(ctx, probe)
+}
+
+// look counts what is unshipped, after it tried to ship it, and the buckets that lost
+// changes: those whose chain is shorter than it was and, with probe, those whose next
+// position the store has.
+func (j *Journal) look(ctx context.Context, probe bool) error {
+	found, err := j.marks(ctx)
+	if err != nil {
+		return err
+	}
+	now := Status{}
+	var mu sync.Mutex
+	var failed error
+	each(func(b keyspace.Bucket) {
+		m := found[b]
+		behind, away, err := j.lookAt(ctx, b, &m, probe)
+		mu.Lock()
+		defer mu.Unlock()
+		found[b] = m
+		now.Unsafe += int(m.unshipped)
+		if behind {
+			now.Behind++
+		}
+		now.Away = now.Away || away
+		failed = errors.Join(failed, err)
+	})
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.looked = time.Now(); probe && failed == nil && !now.Away {
+		j.probed = j.looked
+	}
+	if !probe && !now.Away {
+		now.Behind = max(now.Behind, j.status.Behind)
+	}
+	if j.status != now && now != (Status{}) {
+		j.log.Error("journal", "unsafe", now.Unsafe, "behind", now.Behind, "away", now.Away)
+	}
+	j.status = now
+	return failed
+}
+
+// each calls look for every bucket, for several at a time.
+func each(look func(keyspace.Bucket)) {
+	var wait sync.WaitGroup
+	slots := make(chan struct{}, workers)
+	for _, b := range keyspace.All() {
+		slots <- struct{}{}
+		wait.Go(func() {
+			look(b)
+			<-slots
+		})
+	}
+	wait.Wait()
+}
+
+// lookAt looks at one bucket. One that lost changes loses its copy of the plans too, so
+// that checks are answered as without Valkey, and no lost key is called unknown.
+func (j *Journal) lookAt(ctx context.Context, b keyspace.Bucket, m *mark, probe bool) (behind, away bool, err error) {
+	if m.unshipped > 0 {
+		shipped, err := j.ship(ctx, b)
+		switch {
+		case errors.Is(err, audit.ErrBehind):
+			behind = true
+		case err != nil:
+			j.log.Error("journal: ship", "cause", err)
+			away = true
+		default:
+			m.unshipped -= min(m.unshipped, int64(shipped))
+		}
+	}
+	number, _, ok := j.key.Position(b, m.head)
+	behind = behind || !ok || number < j.known(b).number
+	if !behind && probe && !away {
+		switch err := j.Ready(ctx, b, m.head); {
+		case errors.Is(err, audit.ErrBehind):
+			behind, err = j.stillBehind(ctx, b, m.head)
+			if err != nil {
+				return false, false, err
+			}
+		case err != nil:
+			away = true
+		}
+	}
+	if !behind {
+		return false, away, nil
+	}
+	return true, away, j.send(ctx, j.client.B().Del().Key(policyset.CopyKey(b)).Build())
+}
+
+// stillBehind tells a bucket that lost changes from one that got a new entry since its
+// head was read.
+func (j *Journal) stillBehind(ctx context.Context, b keyspace.Bucket, head []byte) (bool, error) {
+	current, err := j.client.Do(ctx, j.client.B().Get().Key(audit.HeadKey(b)).Build()).AsBytes()
+	if err != nil && !valkey.IsValkeyNil(err) {
+		return false, fmt.Errorf("journal: read head: %w", err)
+	}
+	return bytes.Equal(current, head), nil
+}
+
+// Upkeep takes the checkpoints that are due, and removes entries from Valkey that are
+// older than the retention, if there is one, and in the journal. What it does not do
+// before the context ends, the next Upkeep does.
+func (j *Journal) Upkeep(ctx context.Context, retention time.Duration) error {
+	found, err := j.marks(ctx)
+	if err != nil {
+		return err
+	}
+	for _, b := range keyspace.All() {
+		m := found[b]
+		number, _, ok := j.key.Position(b, m.head)
+		if !ok || m.unshipped > 0 || number == 0 {
+			continue
+		}
+		if number >= m.checkpoint+checkpointEvery {
+			if err := j.Checkpoint(ctx, b); err != nil {
+				return err
+			}
+		}
+		if retention > 0 {
+			if err := j.trim(ctx, b, time.Now().Add(-retention)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Checkpoint takes a bucket's checkpoint.
+func (j *Journal) Checkpoint(ctx context.Context, b keyspace.Bucket) error {
+	s, entries, err := j.replay(ctx, b)
+	if err == nil && entries > 0 {
+		err = j.save(ctx, s)
+	}
+	if err != nil {
+		return fmt.Errorf("journal: checkpoint: %w", err)
+	}
+	mark := strconv.FormatUint(s.number, 10)
+	return j.send(ctx, j.client.B().Set().Key(checkpointMarkKey(b)).Value(mark).Build())
+}
+
+// trim removes entries from a stream that Valkey took before a time, but for the newest.
+func (j *Journal) trim(ctx context.Context, b keyspace.Bucket, before time.Time) error {
+	stream := audit.Stream(b)
+	newest, err := j.client.Do(ctx, j.client.B().Xrevrange().Key(stream).End("+").Start("-").Count(1).Build()).AsXRange()
+	if err != nil || len(newest) == 0 {
+		return err
+	}
+	least := strconv.FormatInt(before.UnixMilli(), 10)
+	if takenAt(newest[0].ID).Before(before) {
+		least = newest[0].ID
+	}
+	return j.send(ctx, j.client.B().Xtrim().Key(stream).Minid().Threshold(least).Build())
+}

@@ -1,0 +1,217 @@
+package journal
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidegate/internal/audit"
+	"tidegate/internal/store/keyspace"
+)
+
+// state is what the changes of a bucket, up to a position, leave in Valkey. A record that
+// was deleted stays as nil, so that an older Valkey loses it too.
+type state struct {
+	bucket keyspace.Bucket
+	position
+	taken   time.Time
+	records map[name][]byte
+}
+
+// name is where a record lies in Valkey.
+type name struct{ key, field string }
+
+func emptyState(b keyspace.Bucket) *state { return &state{bucket: b, records: map[name][]byte{}} }
+
+// apply makes the change of the entry behind the state's.
+func (s *state) apply(i audit.Item) error {
+	if i.Number != s.number+1 || !bytes.Equal(i.Previous, s.hash) {
+		return fmt.Errorf("%w: entry %d of bucket %d has another before it", audit.ErrItem, i.Number, s.bucket)
+	}
+	s.position, s.taken = position{i.Number, i.Hash}, takenAt(i.ID)
+	if c := i.Change; c != nil {
+		s.records[name{c.Key, c.Field}] = c.Record
+	}
+	return nil
+}
+
+// head is the head of the chain at the state's position.
+func (s *state) head(k audit.Key) []byte {
+	return audit.Item{Bucket: s.bucket, Number: s.number, Hash: s.hash}.Head(k)
+}
+
+// takenAt is when Valkey took an entry.
+func takenAt(id string) time.Time {
+	ms, _, _ := strings.Cut(id, "-")
+	n, _ := strconv.ParseInt(ms, 10, 64) // OpenItem checked it
+	return time.UnixMilli(n).UTC()
+}
+
+// checkpoint is a state in JSON. In the store it is packed behind its HMAC.
+type checkpoint struct {
+	Bucket  keyspace.Bucket `json:"bucket"`
+	Number  uint64          `json:"number"`
+	Hash    []byte          `json:"hash"`
+	Taken   time.Time       `json:"taken"`
+	Records []record        `json:"records"`
+}
+
+type record struct {
+	Key     string `json:"key"`
+	Field   string `json:"field,omitempty"`
+	Record  []byte `json:"record,omitempty"`
+	Deleted bool   `json:"deleted,omitempty"`
+}
+
+// seal encodes a state.
+func (s *state) seal(k audit.Key) ([]byte, error) {
+	c := checkpoint{Bucket: s.bucket, Number: s.number, Hash: s.hash, Taken: s.taken}
+	order := func(a, b name) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.field, b.field)) }
+	for _, n := range slices.SortedFunc(maps.Keys(s.records), order) {
+		content := s.records[n]
+		c.Records = append(c.Records, record{n.key, n.field, content, content == nil})
+	}
+	var packed bytes.Buffer
+	packed.Write(make([]byte, sha256.Size))
+	w := gzip.NewWriter(&packed)
+	if err := json.NewEncoder(w).Encode(c); err != nil {
+		return nil, fmt.Errorf("encode checkpoint: %w", err)
+	}
+	if err := w.Close(); err != nil {
+		return nil, fmt.Errorf("encode checkpoint: %w", err)
+	}
+	sealed := packed.Bytes()
+	copy(sealed, checkpointMAC(k, sealed[sha256.Size:]))
+	return sealed, nil
+}
+
+func checkpointMAC(k audit.Key, packed []byte) []byte {
+	mac := hmac.New(sha256.New, k[:])
+	mac.Write([]byte("checkpoint")) // no hash and no item begins so
+	mac.Write(packed)
+	return mac.Sum(nil)
+}
+
+// openState reads a checkpoint and checks that it is of the bucket and was sealed with the
+// key.
+func openState(k audit.Key, b keyspace.Bucket, sealed []byte) (*state, error) {
+	if len(sealed) < sha256.Size || !hmac.Equal(sealed[:sha256.Size], checkpointMAC(k, sealed[sha256.Size:])) {
+		return nil, audit.ErrItem
+	}
+	r, err := gzip.NewReader(bytes.NewReader(sealed[sha256.Size:]))
+	if err != nil {
+		return nil, audit.ErrItem
+	}
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, audit.ErrItem
+	}
+	var c checkpoint
+	if err := json.Unmarshal(text, &c); err != nil || c.Bucket != b {
+		return nil, audit.ErrItem
+	}
+	s := &state{bucket: b, position: position{c.Number, c.Hash}, taken: c.Taken, records: map[name][]byte{}}
+	for _, r := range c.Records {
+		s.records[name{r.Key, r.Field}] = r.Record
+		if !r.Deleted && r.Record == nil {
+			s.records[name{r.Key, r.Field}] = []byte{}
+		}
+	}
+	return s, nil
+}
+
+// checkpointed returns a bucket's state at its checkpoint; an empty one without.
+func (j *Journal) checkpointed(ctx context.Context, b keyspace.Bucket) (*state, error) {
+	sealed, err := j.store.Read(ctx, checkpointName(b))
+	if errors.Is(err, ErrNotFound) {
+		return emptyState(b), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s, err := openState(j.key, b, sealed)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", checkpointName(b), err)
+	}
+	return s, nil
+}
+
+// save stores a checkpoint and reads it back.
+func (j *Journal) save(ctx context.Context, s *state) error {
+	sealed, err := s.seal(j.key)
+	if err != nil {
+		return err
+	}
+	if err := j.store.Replace(ctx, checkpointName(s.bucket), sealed); err != nil {
+		return err
+	}
+	stored, err := j.checkpointed(ctx, s.bucket)
+	if err != nil {
+		return err
+	}
+	if stored.number < s.number {
+		return fmt.Errorf("checkpoint of bucket %d: entry %d was stored and %d is read", s.bucket, s.number, stored.number)
+	}
+	return nil
+}
+
+// replay returns a bucket's newest state, from its checkpoint and the entries behind it,
+// and how many those were. It checks the chain on the way.
+func (j *Journal) replay(ctx context.Context, b keyspace.Bucket) (s *state, entries uint64, err error) {
+	if s, err = j.checkpointed(ctx, b); err != nil {
+		return nil, 0, err
+	}
+	from := s.number
+	for item, err := range j.entriesAfter(ctx, b, from) {
+		if err == nil {
+			err = s.apply(item)
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+	return s, s.number - from, nil
+}
+
+// replayUntil returns a bucket's state at a time.
+func (j *Journal) replayUntil(ctx context.Context, b keyspace.Bucket, until time.Time) (*state, error) {
+	s, err := j.checkpointed(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	fresh := s.number == 0
+	if s.taken.After(until) {
+		s = emptyState(b)
+	}
+	for item, err := range j.entriesAfter(ctx, b, s.number) {
+		if err == nil && takenAt(item.ID).After(until) {
+			return s, nil
+		}
+		if err == nil {
+			err = s.apply(item)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if s.number == 0 && !fresh {
+		return nil, fmt.Errorf("the journal of bucket %d begins after %s", b, until.Format(time.RFC3339))
+	}
+	return s, nil
+}
+
+// Every so many entries of a bucket a checkpoint is taken, so that a restore reads fewer
+// than that.
+const checkpointEvery = 200

@@ -1,0 +1,157 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/registry"
+	"tidegate/internal/store"
+	"tidegate/internal/store/acl"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/valkeytest"
+)
+
+var (
+	testPepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
+	byTest     = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
+	errAway    = errors.New("the store is away")
+)
+
+// failing is a store that can be away, before or after it does what it is asked.
+type failing struct {
+	Store
+	before, after atomic.Bool
+}
+
+func (f *failing) Create(ctx context.Context, name string, content []byte) error {
+	if f.before.Load() {
+		return errAway
+	}
+	err := f.Store.Create(ctx, name, content)
+	if f.after.Load() {
+		return errAway
+	}
+	return err
+}
+
+func (f *failing) Read(ctx context.Context, name string) ([]byte, error) {
+	if f.before.Load() {
+		return nil, errAway
+	}
+	return f.Store.Read(ctx, name)
+}
+
+// world is an admin environment: a registry with a journal. root has all rights.
+type world struct {
+	*Journal
+	keys  *registry.Store
+	store *failing
+	root  valkey.Client
+}
+
+// open returns an environment with the rights of the admin function.
+func open(t testing.TB, url string, s Store, queue bool) *world {
+	t.Helper()
+	client := connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
+	w := &world{keys: registry.NewStore(client, testPepper), store: &failing{Store: s}, root: connect(t, url)}
+	w.Journal = New(w.store, client, audit.NewKey(testPepper), queue, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	w.keys.Audit().UseJournal(w.Journal)
+	return w
+}
+
+func connect(t testing.TB, url string) valkey.Client {
+	t.Helper()
+	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// start returns an environment with a plan, on a Valkey and a folder of its own.
+func start(t *testing.T, queue bool) (w *world, url string) {
+	t.Helper()
+	url = valkeytest.Start(t)
+	w = open(t, url, must(OpenStore(t.TempDir()))(t), queue)
+	w.plan(t, 10)
+	return w, url
+}
+
+// plan saves a set with one plan.
+func (w *world) plan(t testing.TB, requests int64) {
+	t.Helper()
+	set := must(w.keys.Set(t.Context()))(t)
+	next := *set
+	next.Plans = []policy.Plan{{Name: "free", Limits: []limiter.Limit{{Requests: requests, Window: time.Minute}}}}
+	if len(set.Plans) > 0 {
+		next.Plans[0].Number = set.Plans[0].Number
+	}
+	must(w.keys.SaveSet(t.Context(), next, byTest))(t)
+}
+
+func (w *world) create(t testing.TB, name string) policy.Key {
+	t.Helper()
+	k, _, err := w.keys.Create(t.Context(), policy.NewKey{Name: name, Env: "test", Plan: "free"}, byTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// flush empties Valkey.
+func (w *world) flush(t testing.TB) {
+	t.Helper()
+	if err := w.root.Do(t.Context(), w.root.B().Flushall().Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// restore restores every bucket.
+func (w *world) restore(t testing.TB, o Options) (written int) {
+	t.Helper()
+	for _, b := range keyspace.All() {
+		found, err := w.Restore(t.Context(), w.keys, b, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found.Written {
+			written++
+		}
+	}
+	if err := w.keys.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return written
+}
+
+// records is all configuration that Valkey has, by key, and the lists of keys.
+func (w *world) records(t testing.TB) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, key := range must(w.root.Do(t.Context(), w.root.B().Keys().Pattern("*").Build()).AsStrSlice())(t) {
+		switch {
+		case strings.HasSuffix(key, ":c") || strings.HasSuffix(key, ":ah"):
+			found[key] = must(w.root.Do(t.Context(), w.root.B().Get().Key(key).Build()).ToString())(t)
+		case key == keyspace.Tokens:
+			for id, record := range must(w.root.Do(t.Context(), w.root.B().Hgetall().Key(key).Build()).AsStrMap())(t) {
+				found[key+" "+id] = record
+			}
+		case strings.HasPrefix(key, "tg:keys"):
+			list := w.root.B().Zrange().Key(key).Min("0").Max("-1").Build()
+			found[key] = strings.Join(must(w.root.Do(t.Context(), list).AsStrSlice())(t), ",")
+		}
+	}
+	return found
+}

@@ -1,0 +1,296 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	_ "embed" // the script
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/audit"
+	"tidegate/internal/policyset"
+	"tidegate/internal/store/keyspace"
+)
+
+// Finding is what a bucket of Valkey is, beside the journal.
+type Finding string
+
+// The findings. Records of a bucket that is Same are not looked at.
+const (
+	Same    Finding = "same"    // it has what the journal has
+	Behind  Finding = "behind"  // it lost the newest changes, or all
+	Newer   Finding = "newer"   // it has changes that the journal lacks
+	Differs Finding = "differs" // it has other changes than the journal
+)
+
+// Bucket is what a restore finds, and does, in one bucket.
+type Bucket struct {
+	Number  keyspace.Bucket
+	Found   Finding
+	Lost    uint64 // entries that Valkey lacks; 0 when it differs
+	Records int    // that are written
+	Deleted int    // that are removed, if they are there
+	Written bool
+}
+
+// ErrNewer means that Valkey has changes that the journal lacks, so that a restore would
+// take them back.
+var ErrNewer = errors.New("there are changes in Valkey that the journal lacks: -force takes them back")
+
+// Options of a restore.
+type Options struct {
+	DryRun bool
+	Force  bool      // take back what the journal lacks
+	Until  time.Time // the state to restore; zero for the newest
+}
+
+// A bucket whose head is fence is being restored: nothing is appended to its chain.
+const fence = "restoring"
+
+//go:embed lua/restore.lua
+var restoreLua string
+
+var moveHead = valkey.NewLuaScript(restoreLua)
+
+// Lists adds keys to the lists of keys. *registry.Store has it.
+type Lists interface {
+	AddToLists(ctx context.Context, records map[string][]byte) error
+}
+
+// Restore makes a bucket of Valkey what the journal says. It checks the chain on the way.
+// When it is interrupted nothing can be changed in the bucket until it is restored again.
+// With ErrNewer nothing is done.
+func (j *Journal) Restore(ctx context.Context, lists Lists, b keyspace.Bucket, o Options) (Bucket, error) {
+	if !o.DryRun {
+		if _, err := j.ship(ctx, b); err != nil && !errors.Is(err, audit.ErrBehind) {
+			return Bucket{Number: b}, err
+		}
+	}
+	target, _, err := j.replay(ctx, b)
+	if err != nil {
+		return Bucket{Number: b}, err
+	}
+	head, err := j.client.Do(ctx, j.client.B().Get().Key(audit.HeadKey(b)).Build()).AsBytes()
+	if err != nil && !valkey.IsValkeyNil(err) {
+		return Bucket{Number: b}, fmt.Errorf("read head: %w", err)
+	}
+	result := Bucket{Number: b}
+	if result.Found, err = j.compare(ctx, target, head); err != nil {
+		return result, err
+	}
+	if !o.Until.IsZero() {
+		if err := j.setBack(ctx, target, o.Until); err != nil {
+			return result, err
+		}
+	} else if result.Found == Same {
+		return result, nil
+	}
+	if result.Found == Behind {
+		found, _, _ := j.key.Position(b, head) // of a fence: 0
+		result.Lost = target.number - found
+	}
+	for _, content := range target.records {
+		if content == nil {
+			result.Deleted++
+		} else {
+			result.Records++
+		}
+	}
+	if (result.Found == Newer || result.Found == Differs) && !o.Force {
+		return result, fmt.Errorf("bucket %d: %w", b, ErrNewer)
+	}
+	if o.DryRun {
+		return result, nil
+	}
+	result.Written = true
+	return result, j.write(ctx, lists, target, head, o)
+}
+
+// compare finds what a head of Valkey is to the journal's newest state.
+func (j *Journal) compare(ctx context.Context, target *state, head []byte) (Finding, error) {
+	number, hash, ok := j.key.Position(target.bucket, head)
+	switch {
+	case bytes.Equal(head, []byte(fence)):
+		return Behind, nil
+	case !ok:
+		return Differs, nil
+	case number == target.number && bytes.Equal(hash, target.hash):
+		return Same, nil
+	case number == 0:
+		return Behind, nil
+	case number > target.number:
+		return Newer, nil
+	case number == target.number:
+		return Differs, nil
+	}
+	item, err := j.entry(ctx, target.bucket, number)
+	switch {
+	case errors.Is(err, ErrNotFound): // from before the journal began
+		return Behind, nil
+	case err != nil:
+		return "", err
+	case !bytes.Equal(item.Hash, hash):
+		return Differs, nil
+	}
+	return Behind, nil
+}
+
+// setBack gives a state the records that it had at a time, and keeps its position: what
+// came later is taken back, not forgotten.
+func (j *Journal) setBack(ctx context.Context, s *state, until time.Time) error {
+	then, err := j.replayUntil(ctx, s.bucket, until)
+	if err != nil {
+		return err
+	}
+	for n := range s.records {
+		if _, known := then.records[n]; !known {
+			then.records[n] = nil
+		}
+	}
+	s.records, s.taken = then.records, time.Now().UTC()
+	return nil
+}
+
+// batch is how many records are written at once.
+const batch = 1_000
+
+// write makes a bucket of Valkey the state. Checks are answered as without Valkey from the
+// beginning, when the bucket's copy of the plans goes, until the policies are repaired.
+func (j *Journal) write(ctx context.Context, lists Lists, s *state, head []byte, o Options) error {
+	b := s.bucket
+	if moved, err := j.move(ctx, b, string(head), fence); err != nil || !moved {
+		return errors.Join(err, changedMeanwhile(b, moved))
+	}
+	touched, err := j.touched(ctx, s)
+	if err != nil {
+		return err
+	}
+	if err := j.send(ctx, j.client.B().Del().Key(policyset.CopyKey(b), audit.UnshippedKey(b)).Build()); err != nil {
+		return err
+	}
+	listed := map[string][]byte{}
+	var commands valkey.Commands
+	flush := func() error {
+		if err := lists.AddToLists(ctx, listed); err != nil {
+			return err
+		}
+		err := j.send(ctx, commands...)
+		commands = nil
+		clear(listed)
+		return err
+	}
+	for _, n := range touched {
+		if _, known := s.records[n]; !known {
+			commands = append(commands, j.set(n, nil))
+		}
+	}
+	for n, content := range s.records {
+		commands = append(commands, j.set(n, content))
+		if id := n.idOf(); id != "" && content != nil {
+			listed[id] = content
+		}
+		if len(commands) >= batch {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := flush(); err != nil {
+		return err
+	}
+	if err := j.writeNewest(ctx, s); err != nil {
+		return err
+	}
+	if !o.Until.IsZero() {
+		if err := j.save(ctx, s); err != nil {
+			return err
+		}
+	}
+	next := ""
+	if s.number > 0 {
+		next = string(s.head(j.key))
+	}
+	moved, err := j.move(ctx, b, fence, next)
+	if err != nil || !moved {
+		return errors.Join(err, changedMeanwhile(b, moved))
+	}
+	j.know(b, s.position)
+	return nil
+}
+
+// touched are the records that entries of Valkey changed which wait to be shipped: those
+// that the journal does not take are undone.
+func (j *Journal) touched(ctx context.Context, s *state) ([]name, error) {
+	list := audit.UnshippedKey(s.bucket)
+	items, err := j.client.Do(ctx, j.client.B().Lrange().Key(list).Start(0).Stop(-1).Build()).AsStrSlice()
+	if err != nil {
+		return nil, fmt.Errorf("read unshipped items: %w", err)
+	}
+	var names []name
+	for _, text := range items {
+		if item, err := j.key.OpenItem([]byte(text)); err == nil && item.Change != nil {
+			names = append(names, name{item.Change.Key, item.Change.Field})
+		}
+	}
+	return names, nil
+}
+
+// writeNewest makes the stream of the audit hold the newest entry, behind which the next is
+// appended. Older ones are read from the journal.
+func (j *Journal) writeNewest(ctx context.Context, s *state) error {
+	stream := audit.Stream(s.bucket)
+	commands := valkey.Commands{j.client.B().Del().Key(stream).Build()}
+	item, err := j.entry(ctx, s.bucket, max(1, s.number))
+	switch {
+	case err == nil && s.number > 0:
+		commands = append(commands, j.client.B().Xadd().Key(stream).Id(item.ID).FieldValue().
+			FieldValue("e", string(item.Body)).FieldValue("h", string(item.Hash)).Build())
+	case err != nil && !errors.Is(err, ErrNotFound):
+		return err
+	}
+	return j.send(ctx, commands...)
+}
+
+// set writes a record, or removes it.
+func (j *Journal) set(n name, content []byte) valkey.Completed {
+	switch text := string(content); {
+	case n.field != "" && content == nil:
+		return j.client.B().Hdel().Key(n.key).Field(n.field).Build()
+	case n.field != "":
+		return j.client.B().Hset().Key(n.key).FieldValue().FieldValue(n.field, text).Build()
+	case content == nil:
+		return j.client.B().Del().Key(n.key).Build()
+	default:
+		return j.client.B().Set().Key(n.key).Value(text).Build()
+	}
+}
+
+func (j *Journal) send(ctx context.Context, commands ...valkey.Completed) error {
+	if len(commands) == 0 {
+		return nil
+	}
+	for _, result := range j.client.DoMulti(ctx, commands...) {
+		if err := result.Error(); err != nil {
+			return fmt.Errorf("restore: %w", err)
+		}
+	}
+	return nil
+}
+
+func (j *Journal) move(ctx context.Context, b keyspace.Bucket, from, to string) (bool, error) {
+	moved, err := moveHead.Exec(ctx, j.client, []string{audit.HeadKey(b)}, []string{from, to}).AsInt64()
+	if err != nil {
+		return false, fmt.Errorf("restore: move head: %w", err)
+	}
+	return moved == 1, nil
+}
+
+func changedMeanwhile(b keyspace.Bucket, moved bool) error {
+	if moved {
+		return nil
+	}
+	return fmt.Errorf("bucket %d was changed or restored by another meanwhile: restore again", b)
+}

@@ -1,0 +1,95 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"tidegate/internal/testing/s3test"
+)
+
+// onEveryStore runs a test on a folder and on an S3 server.
+func onEveryStore(t *testing.T, test func(*testing.T, Store)) {
+	t.Helper()
+	t.Run("folder", func(t *testing.T) { test(t, must(OpenStore(t.TempDir()))(t)) })
+	t.Run("s3", func(t *testing.T) { test(t, must(OpenStore(s3test.Start(t).Address()))(t)) })
+}
+
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+}
+
+// An object is created once, replaced by Replace alone, and read as it was written.
+func TestStores(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, s Store) {
+		name := entryName(7, 1)
+		if _, err := s.Read(t.Context(), name); !errors.Is(err, ErrNotFound) {
+			t.Errorf("read what was never written: %v", err)
+		}
+		if err := s.Create(t.Context(), name, []byte("one")); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Create(t.Context(), name, []byte("two")); !errors.Is(err, ErrExists) {
+			t.Errorf("create twice: %v", err)
+		}
+		if got := must(s.Read(t.Context(), name))(t); string(got) != "one" {
+			t.Errorf("read %q", got)
+		}
+		large := bytes.Repeat([]byte("x"), 3<<20)
+		for _, content := range [][]byte{[]byte("a"), large, {}} {
+			if err := s.Replace(t.Context(), checkpointName(7), content); err != nil {
+				t.Fatal(err)
+			}
+			if got := must(s.Read(t.Context(), checkpointName(7)))(t); !bytes.Equal(got, content) {
+				t.Errorf("read %d bytes, want %d", len(got), len(content))
+			}
+		}
+	})
+}
+
+// Of many that create an object at once, one does.
+func TestOneCreates(t *testing.T) {
+	onEveryStore(t, func(t *testing.T, s Store) {
+		var created atomic.Int32
+		var wait sync.WaitGroup
+		for i := range 16 {
+			wait.Go(func() {
+				switch err := s.Create(t.Context(), entryName(1, 1), []byte{byte(i)}); {
+				case err == nil:
+					created.Add(1)
+				case !errors.Is(err, ErrExists):
+					t.Error(err)
+				}
+			})
+		}
+		wait.Wait()
+		if created.Load() != 1 {
+			t.Errorf("%d created the object", created.Load())
+		}
+	})
+}
+
+func TestAddresses(t *testing.T) {
+	t.Setenv("AWS_REGION", "")
+	for address, good := range map[string]bool{
+		"/var/lib/tidegate": true, "journal": true, "s3://bucket?region=eu-west-1": true,
+		"s3://bucket/a/b?region=eu-west-1&endpoint=http://127.0.0.1:9": true,
+		"s3://bucket": false, "s3://?region=x": false, "s3://user:password@bucket?region=x": false,
+		"s3://bucket?region=x&acl=public": false, "gs://bucket": false, "https://bucket": false,
+	} {
+		if err := CheckAddress(address); (err == nil) != good {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	if _, err := OpenStore("gs://bucket"); err == nil {
+		t.Error("opened gs://bucket")
+	}
+}
