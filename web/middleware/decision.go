@@ -96,12 +96,12 @@ var errNoDecision = errors.New("the context has no denied, true or false")
 // denied: every one of Tidegate's does.
 func parseDecision(context map[string]any) (Decision, error) {
 	v := values(context)
-	denied, err := strconv.ParseBool(v.text("denied"))
-	if err != nil {
+	denied := v.text("denied")
+	if denied != "true" && denied != "false" {
 		return Decision{}, errNoDecision
 	}
 	d := Decision{
-		Denied: denied, KeyID: v.text("keyId"), KeyName: v.text("keyName"), Plan: v.text("plan"),
+		Denied: denied == "true", KeyID: v.text("keyId"), KeyName: v.text("keyName"), Plan: v.text("plan"),
 		Rule:          v.text("rule"),
 		PolicyVersion: v.number("policyVersion"), KeyVersion: v.number("keyVersion"),
 		Limit: v.number("limit"), Remaining: v.number("remaining"), Reset: v.number("reset"),

@@ -2,8 +2,13 @@ package middleware_test
 
 import (
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
 
 	"tidegate/web/middleware"
 )
@@ -31,4 +36,78 @@ func Example() {
 	// Output:
 	// 200 "10 per 10 seconds";r=0;t=4  hello orders
 	// 429 "10 per 10 seconds";r=0;t=4 4 {"type":"about:blank","title":"Too Many Requests","status":429,"detail":"Wait 4 seconds."}
+}
+
+// A backend behind the AWS Lambda Web Adapter, which settles what a call cost.
+func ExampleSettle() {
+	dashboard := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Printf("%s %s %s\n", r.Method, r.URL.Path, body)
+		_, _ = io.WriteString(w, `{"reserved":4000,"actual":500}`)
+	}))
+	defer dashboard.Close()
+
+	limits := middleware.Middleware{
+		Source:  middleware.RequestContext("X-Amzn-Request-Context"),
+		Settler: &middleware.Settler{URL: "https://tidegate.example/prod", Token: os.Getenv("SETTLE_TOKEN")},
+	}
+	handler := limits.Wrap(http.HandlerFunc(chat)) // adds the fields, answers 429
+
+	limits.Settler.URL = dashboard.URL
+	r := httptest.NewRequest(http.MethodPost, "/chat", http.NoBody)
+	r.Header.Set("X-Amzn-Request-Context",
+		`{"authorizer":{"lambda":{"denied":false,"keyName":"orders","reservation":"tgr_x"}}}`)
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, r)
+	fmt.Println(w.Code, w.Body)
+	// Output:
+	// POST /api/v1/reservations/settle {"cost":500,"reservation":"tgr_x"}
+	// 200 hello orders
+}
+
+func chat(w http.ResponseWriter, r *http.Request) {
+	caller, _ := middleware.FromContext(r.Context())
+	tokensUsed := complete(w, caller.KeyName)
+	if _, err := middleware.Settle(r.Context(), tokensUsed); err != nil { // 0 gives all of it back
+		slog.WarnContext(r.Context(), "the estimate stays charged", "cause", err)
+	}
+}
+
+func complete(w io.Writer, name string) (tokensUsed int64) {
+	_, _ = fmt.Fprintf(w, "hello %s", name)
+	return 500
+}
+
+// The code of docs/backends.md that is Go is the code of the examples here.
+func TestDocumentedCode(t *testing.T) {
+	page, err := os.ReadFile("../../docs/backends.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var run string
+	for _, file := range []string{"example_test.go"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run += dedented(string(text))
+	}
+	blocks := strings.Split(string(page), "```go\n")[1:]
+	if len(blocks) != 2 {
+		t.Fatalf("%d blocks", len(blocks))
+	}
+	for _, block := range blocks {
+		block, _, _ = strings.Cut(block, "```")
+		if !strings.Contains(run, dedented(block)) {
+			t.Errorf("no test runs\n%s", block)
+		}
+	}
+}
+
+func dedented(code string) string {
+	var b strings.Builder
+	for line := range strings.Lines(code) {
+		b.WriteString(strings.TrimLeft(line, "\t"))
+	}
+	return b.String()
 }

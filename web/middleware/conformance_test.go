@@ -1,0 +1,250 @@
+package middleware
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// conformance is the table that the middleware of every language passes.
+type conformance struct {
+	Answers     map[string]answerCase `json:"answers"`
+	Requests    []requestCase         `json:"requests"`
+	Settlements []settlementCase      `json:"settlements"`
+}
+
+// requestCase has one of Authorizer, RequestContext and Headers. Want is an answer or the
+// name of one.
+type requestCase struct {
+	Name           string
+	Authorizer     json.RawMessage // requestContext.authorizer of the event
+	RequestContext []string        // values of the header X-Amzn-Request-Context
+	Headers        [][2]string     // names and values, for the prefix X-Tidegate-
+	AllowOrigins   []string
+	Origin         string
+	Want           json.RawMessage
+}
+
+type answerCase struct {
+	Status  int
+	Headers map[string]string // of comparedHeaders, all that there are
+	Body    map[string]any    // of a served request: what the decision has beside zeros
+}
+
+// settlementCase is what the API answers to attempts, one after the other, and what
+// becomes of the settlement. No attempt follows the last answer.
+type settlementCase struct {
+	Name    string
+	Answers []struct {
+		Fault            string // broken, hangs or unreachable: there is no answer
+		Status           int
+		RetryAfter, Body string
+	}
+	Pauses [][2]int // least and most milliseconds between the starts of two attempts
+	Want   struct {
+		Settled *Settlement
+		Status  int // of the error; 0 for one without an answer
+	}
+}
+
+var comparedHeaders = []string{
+	"RateLimit", "RateLimit-Policy", "Retry-After", "Content-Type", "Cache-Control",
+	"Access-Control-Allow-Origin", "Access-Control-Expose-Headers", "Vary",
+}
+
+func readConformance(t *testing.T) conformance {
+	t.Helper()
+	text, err := os.ReadFile("testdata/conformance.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c conformance
+	if err := json.Unmarshal(text, &c); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Requests) < 50 || len(c.Settlements) < 35 {
+		t.Fatalf("%d requests, %d settlements", len(c.Requests), len(c.Settlements))
+	}
+	return c
+}
+
+func TestRequests(t *testing.T) {
+	table := readConformance(t)
+	for _, c := range table.Requests {
+		t.Run(c.Name, func(t *testing.T) {
+			var named string
+			var want answerCase
+			if json.Unmarshal(c.Want, &named) == nil {
+				want = table.Answers[named]
+			} else if err := json.Unmarshal(c.Want, &want); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, c.answer(t)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// answer serves the request. The handler answers with the decision.
+func (c requestCase) answer(t *testing.T) answerCase {
+	t.Helper()
+	m := Middleware{Source: RequestContext("X-Amzn-Request-Context"), AllowOrigins: c.AllowOrigins,
+		Log: slog.New(slog.DiscardHandler)}
+	r := httptest.NewRequest(http.MethodGet, "/orders", http.NoBody)
+	if c.Authorizer != nil {
+		r.Header.Set("X-Amzn-Request-Context", `{"stage":"prod","authorizer":`+string(c.Authorizer)+`}`)
+	}
+	for _, value := range c.RequestContext {
+		r.Header.Add("X-Amzn-Request-Context", value)
+	}
+	if c.Headers != nil {
+		m.Source = Headers("X-Tidegate-")
+	}
+	for _, h := range c.Headers {
+		r.Header.Add(h[0], h[1])
+	}
+	if c.Origin != "" {
+		r.Header.Set("Origin", c.Origin)
+	}
+	w := httptest.NewRecorder()
+	m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d, _ := FromContext(r.Context())
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(d.nonzero())
+	})).ServeHTTP(w, r)
+	got := answerCase{Status: w.Code, Headers: map[string]string{}}
+	for _, name := range comparedHeaders {
+		if value := w.Header().Get(name); value != "" {
+			got.Headers[name] = value
+		}
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &got.Body); err != nil {
+		t.Fatalf("%v: %s", err, w.Body)
+	}
+	return got
+}
+
+// nonzero has the decision under the keys of the context.
+func (d Decision) nonzero() map[string]any {
+	all := map[string]any{
+		"denied": d.Denied, "keyId": d.KeyID, "keyName": d.KeyName, "plan": d.Plan, "rule": d.Rule,
+		"policyVersion": d.PolicyVersion, "keyVersion": d.KeyVersion, "limit": d.Limit,
+		"remaining": d.Remaining, "reset": d.Reset, "rateLimit": d.RateLimit,
+		"rateLimitPolicy": d.RateLimitPolicy, "retryAfter": d.RetryAfter, "message": d.Message,
+		"problemType": d.ProblemType, "reservation": d.Reservation,
+		"shadowDenied": d.ShadowDenied, "degraded": d.Degraded,
+	}
+	if len(d.Violated) > 0 {
+		all["violatedPolicies"] = d.Violated
+	}
+	maps.DeleteFunc(all, func(_ string, value any) bool {
+		return reflect.ValueOf(value).IsZero()
+	})
+	return all
+}
+
+// What another attempt can mend is tried again, a bounded number of times, after pauses;
+// what is refused is not.
+func TestSettlements(t *testing.T) {
+	for _, c := range readConformance(t).Settlements {
+		t.Run(c.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				got, attempts, err := c.settle(t)
+				var refused *SettleError
+				switch {
+				case len(attempts) != len(c.Answers):
+					t.Errorf("%d attempts, want %d", len(attempts), len(c.Answers))
+				case c.Want.Settled != nil && (err != nil || got != *c.Want.Settled):
+					t.Errorf("%+v, %v", got, err)
+				case c.Want.Settled == nil && err == nil,
+					errors.As(err, &refused) != (c.Want.Status != 0),
+					refused != nil && (refused.Status != c.Want.Status || refused.Detail != "why"):
+					t.Errorf("%v, want %d", err, c.Want.Status)
+				}
+				for i, pause := range c.Pauses {
+					took := attempts[i+1].Sub(attempts[i])
+					if took < time.Duration(pause[0])*time.Millisecond ||
+						took > time.Duration(pause[1])*time.Millisecond {
+						t.Errorf("pause %d is %s, want %d ms", i+1, took, pause)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Pauses differ, so that backends which failed together do not return together.
+func TestPausesDiffer(t *testing.T) {
+	for _, c := range readConformance(t).Settlements {
+		if c.Name != "throttled once" {
+			continue
+		}
+		pauses := map[time.Duration]bool{}
+		for range 20 {
+			synctest.Test(t, func(t *testing.T) {
+				_, attempts, _ := c.settle(t)
+				pauses[attempts[1].Sub(attempts[0])] = true
+			})
+		}
+		if len(pauses) < 10 {
+			t.Errorf("%d different pauses of 20", len(pauses))
+		}
+		return
+	}
+	t.Error("no such case")
+}
+
+// settle returns when each attempt began.
+func (c settlementCase) settle(t *testing.T) (Settlement, []time.Time, error) {
+	t.Helper()
+	var attempts []time.Time
+	api := transport(func(r *http.Request) (*http.Response, error) {
+		var asked map[string]any
+		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+			t.Error(err)
+		}
+		if diff := cmp.Diff(map[string]any{"reservation": "tgr_x", "cost": 7.0}, asked); diff != "" {
+			t.Error(diff)
+		}
+		attempts = append(attempts, time.Now())
+		if len(attempts) > len(c.Answers) {
+			t.Fatalf("attempt %d", len(attempts))
+		}
+		switch a := c.Answers[len(attempts)-1]; a.Fault {
+		case "":
+			return &http.Response{StatusCode: a.Status, Header: http.Header{"Retry-After": {a.RetryAfter}},
+				Body: io.NopCloser(strings.NewReader(a.Body)), Request: r}, nil
+		case "unreachable":
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errBroken}
+		case "hangs":
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		default:
+			return nil, errBroken
+		}
+	})
+	s := &Settler{URL: "https://tidegate.example/prod", Token: "machine", Client: &http.Client{Transport: api}}
+	got, err := s.Settle(t.Context(), "tgr_x", 7)
+	return got, attempts, err
+}
+
+var errBroken = errors.New("connection reset")
+
+type transport func(*http.Request) (*http.Response, error)
+
+// RoundTrip answers an attempt as a server would.
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -1,0 +1,369 @@
+"use strict";
+
+// Brings Tidegate's decision to backends in Node.js: Express, Fastify and Lambda handlers.
+// Copy this file; it needs Node.js 20 and no package. docs/backends.md says how to use it.
+// It does what the Go package web/middleware does, and both pass the same table of cases.
+//
+// The backend must be reachable through API Gateway alone, since who could call it
+// directly could claim any decision. A request without a decision is answered 500 and
+// never reaches a handler.
+
+const titles = { 429: "Too Many Requests", 500: "Internal Server Error" };
+const texts = [
+  "keyId", "keyName", "plan", "rule", "rateLimit", "rateLimitPolicy", "message", "problemType",
+  "reservation",
+];
+const numbers = ["policyVersion", "keyVersion", "limit", "remaining", "reset", "retryAfter"];
+const flags = ["shadowDenied", "degraded"];
+const keys = ["denied", "violatedPolicies", ...texts, ...numbers, ...flags];
+
+// requestContext returns a source that reads API Gateway's request context as JSON from a
+// header. The adapter must overwrite what a client sends under that name, as the AWS
+// Lambda Web Adapter does with X-Amzn-Request-Context.
+function requestContext(header) {
+  return (request) => {
+    const values = valuesOf(request, header);
+    if (values.length !== 1) return undefined;
+    return authorizer(JSON.parse(values[0]).authorizer);
+  };
+}
+
+// headers returns a source that reads each key of the context from a header of its name
+// behind the prefix. API Gateway's parameter mapping must overwrite each of them.
+function headers(prefix) {
+  return (request) => {
+    const context = {};
+    for (const key of keys) {
+      const values = valuesOf(request, prefix + key);
+      if (values.length > 1) return undefined;
+      if (values.length === 1 && values[0] !== "") context[key] = values[0];
+    }
+    return context;
+  };
+}
+
+// authorizer returns the context within requestContext.authorizer of an event. HTTP APIs
+// with payload format 2.0 have it under lambda, all others right there.
+function authorizer(value) {
+  const inner = value?.lambda;
+  return typeof inner === "object" && inner !== null ? inner : value;
+}
+
+// valuesOf returns every value of a header of a request of Express or Fastify.
+function valuesOf(request, name) {
+  name = name.toLowerCase();
+  const { headers = {}, rawHeaders = [] } = request.raw ?? request;
+  const raw = rawHeaders.filter((_, i) => i % 2 === 1 && rawHeaders[i - 1].toLowerCase() === name);
+  const values = raw.length > 0 ? raw : [headers[name] ?? []].flat();
+  return values.map(utf8);
+}
+
+// utf8 decodes a header's bytes, which Node.js gives as Latin-1.
+function utf8(text) {
+  if (/[^\0-\xff]/.test(text)) return text;
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.from(text, "latin1"));
+  } catch {
+    return text;
+  }
+}
+
+// Call is the decision on a request, under the keys of the context that docs/backends.md
+// lists: an absent text is "", an absent number 0. violatedPolicies is an array.
+class Call {
+  #settler;
+
+  constructor(context, settler) {
+    this.denied = flag(context, "denied");
+    for (const key of texts) this[key] = text(context, key);
+    for (const key of numbers) this[key] = number(context, key);
+    for (const key of flags) this[key] = text(context, key) === "true";
+    this.violatedPolicies = list(text(context, "violatedPolicies"));
+    this.#settler = settler;
+    Object.freeze(this);
+  }
+
+  // settle makes the cost of the request what was really used. It gives back what was
+  // reserved above that, and charges what was used on top. Without a reservation it does
+  // nothing.
+  async settle(cost) {
+    if (this.reservation === "") return { ...nothing };
+    if (!this.#settler) throw new Error("tidegate: no settler");
+    return this.#settler.settle(this.reservation, cost);
+  }
+}
+
+// text is a value as a REST API passes it on: every one as a string.
+function text(context, key) {
+  const value = Object.hasOwn(context, key) ? context[key] : undefined;
+  return ["string", "number", "boolean"].includes(typeof value) ? String(value) : "";
+}
+
+// number is 0 for what is no integer.
+function number(context, key) {
+  const value = text(context, key).trim();
+  return /^[+-]?\d+$/.test(value) ? Number(value) : 0;
+}
+
+function flag(context, key) {
+  const value = text(context, key);
+  if (value !== "true" && value !== "false") {
+    throw new Error(`the context has no ${key}, true or false`);
+  }
+  return value === "true";
+}
+
+function list(json) {
+  const value = json === "" ? [] : JSON.parse(json);
+  if (!Array.isArray(value) || value.some((item) => typeof item !== "string")) {
+    throw new Error("violatedPolicies is no array of texts");
+  }
+  return value;
+}
+
+// Limits passes on to handlers what the authorizer allows. Options:
+//
+//   source        finds the context of a request; Lambda handlers need none
+//   settler       { url, token } of Settler, for settle; may be left out
+//   allowOrigins  origins whose scripts may read a 429; left out: any, []: none
+//   log           gets a line and the cause for each request without a decision
+class Limits {
+  #source;
+  #settler;
+  #origins;
+  #log;
+
+  constructor({ source, settler, allowOrigins, log = console.error } = {}) {
+    this.#source = source ?? (() => undefined);
+    this.#settler = settler && !(settler instanceof Settler) ? new Settler(settler) : settler;
+    this.#origins = allowOrigins;
+    this.#log = log;
+  }
+
+  // express is a middleware: handlers find the decision in request.tidegate.
+  express = (request, response, next) => {
+    const { call, fields, refusal } = this.#judge(() => this.#source(request));
+    for (const [name, value] of fields) response.setHeader(name, value);
+    if (!refusal) {
+      request.tidegate = call;
+      next();
+      return;
+    }
+    this.#write(refusal, request.headers.origin, (name) => response.getHeader(name),
+      (name, value) => response.setHeader(name, value));
+    response.statusCode = refusal.status;
+    response.end(refusal.body);
+  };
+
+  // fastify is an onRequest hook: handlers find the decision in request.tidegate.
+  fastify = (request, reply, done) => {
+    const { call, fields, refusal } = this.#judge(() => this.#source(request));
+    for (const [name, value] of fields) reply.header(name, value);
+    if (!refusal) {
+      request.tidegate = call;
+      done();
+      return;
+    }
+    this.#write(refusal, request.headers.origin, (name) => reply.getHeader(name),
+      (name, value) => reply.header(name, value));
+    reply.code(refusal.status).send(refusal.body);
+  };
+
+  // lambda wraps an async handler of API Gateway's events, which gets the decision as its
+  // third argument.
+  lambda(handler) {
+    return async (event, context) => {
+      const { call, fields, refusal } = this.#judge(() => authorizer(event?.requestContext?.authorizer));
+      if (!refusal) return withFields(await handler(event, context, call), fields, event);
+      const headers = new Map(fields);
+      const sent = Object.entries(event?.headers ?? {});
+      const origin = sent.find(([name]) => name.toLowerCase() === "origin")?.[1];
+      this.#write(refusal, origin, (name) => headers.get(name), (name, value) => headers.set(name, value));
+      return { statusCode: refusal.status, headers: Object.fromEntries(headers), body: refusal.body };
+    };
+  }
+
+  // judge returns the call that may pass, or the answer that refuses it.
+  #judge(source) {
+    let call;
+    try {
+      call = new Call(source() ?? {}, this.#settler);
+    } catch (cause) {
+      this.#log("tidegate: no decision of the authorizer: the request is refused", cause);
+      const detail = "The authorizer's decision is missing.";
+      return { fields: [], refusal: problem({ status: 500, detail }) };
+    }
+    const fields = [["RateLimit", call.rateLimit], ["RateLimit-Policy", call.rateLimitPolicy]]
+      .filter(([, value]) => value !== "");
+    return call.denied ? { fields, refusal: refusalOf(call) } : { fields, call };
+  }
+
+  #write({ headers, readable }, origin, get, set) {
+    for (const [name, value] of headers) set(name, value);
+    if (readable) this.#expose(origin, get, set);
+  }
+
+  // expose lets scripts of an origin read an answer. CORS headers that are set already
+  // stay.
+  #expose(origin, get, set) {
+    const allow = "Access-Control-Allow-Origin";
+    if (get(allow) || this.#origins?.length === 0) return;
+    if (this.#origins) {
+      set("Vary", [get("Vary") ?? [], "Origin"].flat().join(", "));
+      if (!this.#origins.includes(origin)) return;
+    }
+    set(allow, this.#origins ? origin : "*");
+    set("Access-Control-Expose-Headers", "Retry-After, RateLimit, RateLimit-Policy");
+  }
+}
+
+// refusalOf answers a call that is over a limit. One that can never pass has no
+// Retry-After.
+function refusalOf(call) {
+  const refusal = problem({
+    type: call.problemType, status: 429, detail: call.message, violated: call.violatedPolicies,
+  });
+  if (call.retryAfter > 0) refusal.headers.push(["Retry-After", String(call.retryAfter)]);
+  return { ...refusal, readable: true };
+}
+
+// problem is an answer in the form of RFC 9457.
+function problem({ type = "", status, detail, violated = [] }) {
+  const body = { type: type || "about:blank", title: titles[status], status, detail };
+  if (violated.length > 0) body["violated-policies"] = violated;
+  return {
+    status,
+    headers: [["Content-Type", "application/problem+json"], ["Cache-Control", "no-store"]],
+    body: JSON.stringify(body) + "\n",
+  };
+}
+
+// withFields adds the fields that a handler's answer does not set itself. Payload format
+// 2.0 takes an answer without statusCode for the body of a 200.
+function withFields(answer, fields, event) {
+  if (answer === undefined || answer === null) return answer;
+  if (event.version === "2.0" && answer.statusCode === undefined) {
+    const body = typeof answer === "string" ? answer : JSON.stringify(answer);
+    answer = { statusCode: 200, headers: { "Content-Type": "application/json" }, body };
+  }
+  const own = Object.keys({ ...answer.headers, ...answer.multiValueHeaders });
+  const set = new Set(own.map((name) => name.toLowerCase()));
+  const added = fields.filter(([name]) => !set.has(name.toLowerCase()));
+  return { ...answer, headers: { ...answer.headers, ...Object.fromEntries(added) } };
+}
+
+const nothing = { reserved: 0, actual: 0, short: 0, settleMax: 0, aboveMax: 0, partial: false };
+
+// Bounds of one settlement with its retries, in milliseconds.
+const settleTimeout = 5_000; // of one attempt
+const settlePatience = 15_000; // of all attempts and the pauses between them
+const settleAttempts = 5;
+const settlePause = 200; // before the second attempt; doubled before each one after it
+const maxRetryAfter = 5_000; // the longest Retry-After that is waited for
+
+// SettleError is a settlement that was refused, with the status and detail of the answer.
+class SettleError extends Error {
+  constructor(status, detail, retryAfter) {
+    super(`tidegate: settle: ${status}: ${detail}`);
+    this.name = "SettleError";
+    this.status = status;
+    this.detail = detail;
+    this.retryAfter = retryAfter; // milliseconds that the answer asked for
+  }
+
+  // temporary reports whether another attempt may have another answer.
+  get temporary() {
+    return this.status === 429 || this.status >= 500;
+  }
+}
+
+// Settler settles reservations over Tidegate's JSON API. url is the dashboard's address,
+// token a machine token of scope settle. fetch stands in for the global one.
+class Settler {
+  #url;
+  #token;
+  #fetch;
+
+  constructor({ url, token, fetch = (...request) => globalThis.fetch(...request) }) {
+    this.#url = `${url.replace(/\/$/, "")}/api/v1/reservations/settle`;
+    this.#token = token;
+    this.#fetch = fetch;
+  }
+
+  // settle tries again after a broken connection, a 429 or a 5xx, with random pauses. That
+  // is safe, since a reservation settles once. A 409 is success when an earlier attempt of
+  // this call may have settled; what that settlement came to is not known then.
+  async settle(reservation, cost) {
+    const end = Date.now() + settlePatience;
+    let mayBeSettled = false;
+    for (let attempt = 1; ; attempt++) {
+      let failure;
+      try {
+        return await this.#try(reservation, cost, Math.min(settleTimeout, end - Date.now()));
+      } catch (cause) {
+        failure = cause;
+      }
+      const answered = failure instanceof SettleError;
+      if (answered && failure.status === 409 && mayBeSettled) return { ...nothing, actual: cost };
+      if ((answered && !failure.temporary) || attempt === settleAttempts) throw failure;
+      mayBeSettled ||= arrived(failure);
+      const pause = pauseBefore(attempt + 1, failure);
+      if (Date.now() + pause > end) throw failure;
+      await new Promise((done) => setTimeout(done, pause));
+    }
+  }
+
+  async #try(reservation, cost, timeout) {
+    const controller = new AbortController();
+    const late = new Error(`tidegate: settle: no answer within ${timeout} ms`);
+    const timer = setTimeout(() => controller.abort(late), timeout);
+    try {
+      const response = await this.#fetch(this.#url, {
+        method: "POST", redirect: "manual", signal: controller.signal,
+        headers: { "Content-Type": "application/json", Authorization: `Bearer ${this.#token}` },
+        body: JSON.stringify({ reservation, cost }),
+      });
+      const body = await response.text();
+      if (response.status === 200) return { ...nothing, ...JSON.parse(body) };
+      throw new SettleError(response.status, detailOf(body), retryAfter(response.headers));
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
+
+const neverConnected = [
+  "ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT",
+];
+
+// arrived reports whether an attempt that failed may have settled: it was neither
+// throttled nor without a connection.
+function arrived(failure) {
+  if (failure instanceof SettleError) return failure.status !== 429;
+  return !neverConnected.includes(failure.cause?.code);
+}
+
+// pauseBefore is how long to wait before an attempt, from 2: half to all of a pause that
+// doubles, and what the answer asked for.
+function pauseBefore(attempt, failure) {
+  const pause = settlePause * 2 ** (attempt - 2);
+  return pause - Math.random() * (pause / 2) + Math.min(failure.retryAfter ?? 0, maxRetryAfter);
+}
+
+// detailOf is "" for an answer in another form.
+function detailOf(body) {
+  try {
+    return JSON.parse(body).detail ?? "";
+  } catch {
+    return "";
+  }
+}
+
+// retryAfter reads Retry-After in either of its forms; 0 for none.
+function retryAfter(headers) {
+  const value = headers.get("Retry-After") ?? "";
+  if (/^\d{1,9}$/.test(value)) return Number(value) * 1000;
+  return value.endsWith(" GMT") ? Math.max(Date.parse(value) - Date.now(), 0) || 0 : 0;
+}
+
+module.exports = { Limits, Call, Settler, SettleError, requestContext, headers, authorizer };

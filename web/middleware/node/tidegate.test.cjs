@@ -1,0 +1,324 @@
+"use strict";
+
+// Runs the table of cases that the middleware of every language passes: node --test.
+
+const assert = require("node:assert/strict");
+const fs = require("node:fs");
+const http = require("node:http");
+const path = require("node:path");
+const { mock, test } = require("node:test");
+const express = require("express");
+const fastify = require("fastify");
+const { Limits, Settler, SettleError, requestContext, headers } = require("./tidegate.cjs");
+
+const table = JSON.parse(fs.readFileSync(path.join(__dirname, "../testdata/conformance.json"), "utf8"));
+const compared = [
+  "RateLimit", "RateLimit-Policy", "Retry-After", "Content-Type", "Cache-Control",
+  "Access-Control-Allow-Origin", "Access-Control-Expose-Headers", "Vary",
+];
+const json = { "Content-Type": "application/json" };
+
+// nonzero is the decision without what is "", 0, false or empty.
+function nonzero(call) {
+  const set = Object.entries(call).filter(([, value]) => value.length !== 0 && value);
+  return Object.fromEntries(set);
+}
+
+function optionsOf(c) {
+  const source = c.headers ? headers("X-Tidegate-") : requestContext("X-Amzn-Request-Context");
+  return { source, allowOrigins: c.allowOrigins, log: () => {} };
+}
+
+// sent are the headers of a case, one pair for each value.
+function sent(c) {
+  const pairs = [...(c.headers ?? [])];
+  for (const value of c.requestContext ?? []) pairs.push(["X-Amzn-Request-Context", value]);
+  if (c.authorizer !== undefined) {
+    pairs.push(["X-Amzn-Request-Context", JSON.stringify({ stage: "prod", authorizer: c.authorizer })]);
+  }
+  if (c.origin) pairs.push(["Origin", c.origin]);
+  return pairs;
+}
+
+// over asks a server over HTTP, with headers as bytes of UTF-8.
+async function over(server, c) {
+  await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
+  try {
+    const raw = [["Host", "backend.example"], ...sent(c)]
+      .flatMap(([name, value]) => [name, Buffer.from(value).toString("latin1")]);
+    const { port } = server.address();
+    return await new Promise((done, failed) => {
+      const { method = "GET", path = "/" } = c;
+      const to = { host: "127.0.0.1", port, method, path, headers: raw, timeout: 10_000 };
+      const request = http.request(to, (response) => {
+        const chunks = [];
+        response.on("data", (chunk) => chunks.push(chunk));
+        response.on("end", () => {
+          done(answered(response.statusCode, response.headers, Buffer.concat(chunks)));
+        });
+      });
+      request.on("error", failed).on("timeout", () => request.destroy(new Error("no answer"))).end();
+    });
+  } finally {
+    server.close();
+    server.closeAllConnections();
+  }
+}
+
+function answered(status, all, body) {
+  const lower = Object.fromEntries(Object.entries(all).map(([name, value]) => [name.toLowerCase(), value]));
+  const kept = compared.filter((name) => lower[name.toLowerCase()] !== undefined);
+  const plain = (value) => value.replace("json; charset=utf-8", "json"); // frameworks add it
+  const headers = Object.fromEntries(kept.map((name) => [name, plain(lower[name.toLowerCase()])]));
+  return { status, headers, text: String(body) };
+}
+
+// comparable is an answer as the table has it.
+function comparable({ status, headers, text }) {
+  return { status, headers, body: JSON.parse(text) };
+}
+
+const backends = {
+  express(c) {
+    const app = express();
+    app.use(new Limits(optionsOf(c)).express);
+    app.get("/", (request, response) => response.json(nonzero(request.tidegate)));
+    return over(http.createServer(app), c);
+  },
+
+  async fastify(c) {
+    const app = fastify();
+    app.addHook("onRequest", new Limits(optionsOf(c)).fastify);
+    app.get("/", (request, reply) => reply.send(nonzero(request.tidegate)));
+    await app.ready();
+    return over(app.server, c);
+  },
+
+  async lambda(c) {
+    if (c.authorizer === undefined) return undefined;
+    const handler = new Limits(optionsOf(c)).lambda(async (_event, _context, call) => (
+      { statusCode: 200, headers: json, body: JSON.stringify(nonzero(call)) }));
+    const event = { requestContext: { authorizer: c.authorizer }, headers: { origin: c.origin } };
+    const { statusCode, headers, body } = await handler(event, {});
+    return answered(statusCode, headers, body);
+  },
+};
+
+for (const [name, backend] of Object.entries(backends)) {
+  for (const c of table.requests) {
+    test(`${name}: ${c.name}`, { timeout: 20_000 }, async () => {
+      const got = await backend(c);
+      const want = typeof c.want === "string" ? table.answers[c.want] : c.want;
+      if (got) assert.deepEqual(comparable(got), want);
+      else assert.equal(name, "lambda");
+    });
+  }
+}
+
+const nothing = { reserved: 0, actual: 0, short: 0, settleMax: 0, aboveMax: 0, partial: false };
+
+// scripted answers one attempt after the other, and notes when each began.
+function scripted(c) {
+  const attempts = [];
+  const fetch = async (url, { body, signal, headers }) => {
+    assert.equal(url, "https://tidegate.example/prod/api/v1/reservations/settle");
+    assert.equal(headers.Authorization, "Bearer machine");
+    assert.deepEqual(JSON.parse(body), { reservation: "tgr_x", cost: 7 });
+    attempts.push(Date.now());
+    assert.ok(attempts.length <= c.answers.length, `attempt ${attempts.length}`);
+    const { fault, status, retryAfter, body: text } = c.answers[attempts.length - 1];
+    if (fault === "hangs") {
+      return new Promise((_, fail) => signal.addEventListener("abort", () => fail(signal.reason)));
+    }
+    if (fault) {
+      const cause = Object.assign(new Error(fault), fault === "unreachable" ? { code: "ECONNREFUSED" } : {});
+      throw new TypeError("fetch failed", { cause });
+    }
+    return new Response(text, { status, headers: retryAfter ? { "Retry-After": retryAfter } : {} });
+  };
+  const settler = new Settler({ url: "https://tidegate.example/prod/", token: "machine", fetch });
+  return { settler, attempts };
+}
+
+// settled settles on a clock of its own, which begins with the year 2000.
+async function settled(c) {
+  const { settler, attempts } = scripted(c);
+  mock.timers.enable({ apis: ["setTimeout", "Date"], now: Date.UTC(2000, 0, 1) });
+  try {
+    let result;
+    settler.settle("tgr_x", 7).then((value) => (result = { value }), (error) => (result = { error }));
+    for (let turns = 0; !result && turns < 100_000; turns++) {
+      await new Promise((turn) => setImmediate(turn));
+      if (turns % 5 === 4 && !result) mock.timers.tick(10);
+    }
+    assert.ok(result, "it does not end");
+    return { ...result, attempts };
+  } finally {
+    mock.timers.reset();
+  }
+}
+
+for (const c of table.settlements) {
+  test(`settle: ${c.name}`, { timeout: 20_000 }, async () => {
+    const { value, error, attempts } = await settled(c);
+    assert.equal(attempts.length, c.answers.length, "attempts");
+    if (c.want.settled) assert.deepEqual([value, error], [c.want.settled, undefined]);
+    else {
+      assert.ok(error);
+      assert.equal(error instanceof SettleError ? error.status : undefined, c.want.status);
+      if (c.want.status) assert.equal(error.detail, "why");
+    }
+    for (const [i, [least, most]] of (c.pauses ?? []).entries()) {
+      const took = attempts[i + 1] - attempts[i];
+      assert.ok(took >= least && took <= most + 20, `pause ${i + 1} is ${took} ms, want ${least} to ${most}`);
+    }
+  });
+}
+
+test("pauses differ", { timeout: 20_000 }, async () => {
+  const c = table.settlements.find(({ name }) => name === "throttled once");
+  const pauses = new Set();
+  for (let i = 0; i < 20; i++) {
+    const { attempts } = await settled(c);
+    pauses.add(attempts[1] - attempts[0]);
+  }
+  assert.ok(pauses.size >= 4, `${pauses.size} different pauses of 20, in steps of 10 ms`);
+});
+
+// A server that really fails, by answers and by a broken connection, settles once at last.
+test("settle through a server", { timeout: 20_000 }, async () => {
+  let asked = 0;
+  const server = http.createServer((request, response) => {
+    asked++;
+    if (asked === 2) request.socket.destroy();
+    else response.writeHead(asked === 1 ? 429 : 409).end("{}");
+  });
+  await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
+  const url = `http://127.0.0.1:${server.address().port}`;
+  try {
+    const handler = new Limits({ settler: { url, token: "machine" } }).lambda((_event, _context, call) => (
+      call.settle(7)));
+    const authorizer = { denied: false, reservation: "tgr_x" };
+    const answer = await handler({ requestContext: { authorizer } });
+    assert.deepEqual(answer, { ...nothing, actual: 7, headers: {} });
+    assert.equal(asked, 3);
+  } finally {
+    server.close();
+    server.closeAllConnections();
+  }
+});
+
+// A closed port was never connected to, which a 409 after it must not hide.
+test("an unreachable server", { timeout: 20_000 }, async () => {
+  const server = http.createServer();
+  await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
+  const { port } = server.address();
+  await new Promise((closed) => server.close(closed));
+  const answers = [() => fetch(`http://127.0.0.1:${port}`), () => new Response("{}", { status: 409 })];
+  const settler = new Settler({ url: "http://127.0.0.1", token: "machine", fetch: () => answers.shift()() });
+  await assert.rejects(settler.settle("tgr_x", 7), { name: "SettleError", status: 409 });
+});
+
+test("settle without a reservation or a settler", async () => {
+  const run = (authorizer, settler) => new Limits({ settler })
+    .lambda((_event, _context, call) => call.settle(7))({ requestContext: { authorizer } });
+  const nobody = { settle: () => assert.fail("asked") };
+  assert.deepEqual(await run({ denied: false }, Object.setPrototypeOf(nobody, Settler.prototype)),
+    { ...nothing, headers: {} });
+  await assert.rejects(run({ denied: false, reservation: "tgr_x" }), /no settler/);
+});
+
+// What a handler answers decides over the fields; payload 2.0 has short answers.
+test("answers of Lambda handlers", async () => {
+  const authorizer = { denied: false, rateLimit: "r", rateLimitPolicy: "p" };
+  const run = (answer, event) => new Limits().lambda(async () => answer)(
+    { requestContext: { authorizer }, ...event });
+  const fields = { RateLimit: "r", "RateLimit-Policy": "p" };
+  const two = { version: "2.0" };
+  const short = { statusCode: 200, headers: { "Content-Type": "application/json", ...fields } };
+  assert.deepEqual(await run("hello", two), { ...short, body: "hello" });
+  assert.deepEqual(await run({ a: 1 }, two), { ...short, body: '{"a":1}' });
+  assert.equal(await run(undefined, two), undefined);
+  assert.deepEqual(await run({ statusCode: 204, headers: { ratelimit: "own" } }, two),
+    { statusCode: 204, headers: { ratelimit: "own", "RateLimit-Policy": "p" } });
+  assert.deepEqual(await run({ statusCode: 204, multiValueHeaders: { RateLimit: ["own"] } }, {}),
+    { statusCode: 204, multiValueHeaders: { RateLimit: ["own"] }, headers: { "RateLimit-Policy": "p" } });
+});
+
+// A source that fails lets nobody pass, and says why.
+test("a source that throws", async () => {
+  const lines = [];
+  const source = () => { throw new Error("away"); };
+  const app = express();
+  app.use(new Limits({ source, log: (...line) => lines.push(line) }).express);
+  app.get("/", (_request, response) => response.end("served"));
+  assert.deepEqual(comparable(await over(http.createServer(app), {})), table.answers.missing);
+  assert.equal(lines[0][1].message, "away");
+});
+
+// A handler before may have set CORS headers; they stay.
+test("CORS headers stay", async () => {
+  const app = express();
+  app.use((_request, response, next) => {
+    response.set("Access-Control-Allow-Origin", "https://c.example");
+    next();
+  });
+  app.use(new Limits(optionsOf({})).express);
+  const { headers } = await over(http.createServer(app), { authorizer: { denied: true } });
+  assert.equal(headers["Access-Control-Allow-Origin"], "https://c.example");
+  assert.equal(headers["Access-Control-Expose-Headers"], undefined);
+});
+
+// documented runs a block of docs/backends.md and returns what it defines.
+function documented(number, result) {
+  const page = fs.readFileSync(path.join(__dirname, "../../../docs/backends.md"), "utf8");
+  const blocks = page.split("```js\n").slice(1).map((block) => block.split("```")[0]);
+  assert.equal(blocks.length, 3);
+  const complete = async (name) => ({ text: `hello ${name}`, tokensUsed: 500 });
+  const run = new Function("require", "exports", "complete", `${blocks[number]}; return ${result};`);
+  return run(require, {}, complete);
+}
+
+// settledBy counts settlements of 500 by fetch while a backend answers.
+async function settledBy(backend) {
+  const asked = [];
+  mock.method(globalThis, "fetch", async (url, { body }) => {
+    asked.push([url, JSON.parse(body)]);
+    return new Response("{}");
+  });
+  try {
+    const answer = await backend();
+    const url = "https://tidegate.example/prod/api/v1/reservations/settle";
+    assert.deepEqual(asked, [[url, { reservation: "tgr_x", cost: 500 }]]);
+    return answer;
+  } finally {
+    mock.restoreAll();
+  }
+}
+
+const reserved = { denied: false, keyName: "orders", reservation: "tgr_x" };
+
+test("the documented backend in Express", { timeout: 20_000 }, async () => {
+  const server = http.createServer(documented(0, "app"));
+  const answer = await settledBy(() => over(server, { authorizer: reserved, method: "POST", path: "/chat" }));
+  assert.deepEqual([answer.status, answer.text], [200, "hello orders"]);
+});
+
+test("the documented backend in Fastify", { timeout: 20_000 }, async () => {
+  const app = documented(1, "app");
+  await app.ready();
+  const sent = [["X-Tidegate-denied", "false"], ["X-Tidegate-keyName", "orders"]];
+  const answer = await over(app.server, { headers: sent, path: "/hello" });
+  assert.deepEqual([answer.status, answer.text], [200, "hello orders"]);
+});
+
+test("the documented Lambda handler", async () => {
+  const handler = documented(2, "exports.handler");
+  const answer = await settledBy(() => handler({ requestContext: { authorizer: { lambda: reserved } } }, {}));
+  assert.equal(answer.body, "hello orders");
+});
+
+test("it can be imported", async () => {
+  const { Limits: imported } = await import("./tidegate.cjs");
+  assert.equal(imported, Limits);
+});

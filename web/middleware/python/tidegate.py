@@ -1,0 +1,462 @@
+"""Brings Tidegate's decision to backends in Python: WSGI, ASGI and Lambda handlers.
+
+Copy this file; it needs Python 3.10 and no package. docs/backends.md says how to use it.
+It does what the Go package web/middleware does, and both pass the same table of cases.
+
+The backend must be reachable through API Gateway alone, since who could call it directly
+could claim any decision. A request without a decision is answered 500 and never reaches
+an application.
+"""
+
+import contextlib
+import dataclasses
+import email.utils
+import functools
+import http.client
+import json
+import logging
+import random
+import re
+import socket
+import threading
+import time
+import urllib.parse
+from http import HTTPStatus
+
+# KEYS are those of the context, with the names that Call has for them.
+KEYS = {
+    "denied": "denied", "keyId": "key_id", "keyName": "key_name", "plan": "plan", "rule": "rule",
+    "policyVersion": "policy_version", "keyVersion": "key_version", "limit": "limit",
+    "remaining": "remaining", "reset": "reset", "rateLimit": "rate_limit",
+    "rateLimitPolicy": "rate_limit_policy", "retryAfter": "retry_after", "message": "message",
+    "problemType": "problem_type", "violatedPolicies": "violated_policies",
+    "reservation": "reservation", "shadowDenied": "shadow_denied", "degraded": "degraded",
+}
+
+
+def request_context(header):
+    """Returns a source that reads API Gateway's request context as JSON from a header.
+
+    The adapter must overwrite what a client sends under that name, as the AWS Lambda Web
+    Adapter does with X-Amzn-Request-Context.
+    """
+    def source(request):
+        values = _values(request, header)
+        return authorizer(json.loads(values[0])["authorizer"]) if len(values) == 1 else None
+    return source
+
+
+def headers(prefix):
+    """Returns a source that reads each key of the context from a header of its name.
+
+    The prefix stands before each name. API Gateway's parameter mapping must overwrite
+    each of them.
+    """
+    def source(request):
+        context = {}
+        for key in KEYS:
+            values = _values(request, prefix + key)
+            if len(values) > 1:
+                return None
+            if values and values[0]:
+                context[key] = values[0]
+        return context
+    return source
+
+
+def authorizer(value):
+    """Returns the context within requestContext.authorizer of an event.
+
+    HTTP APIs with payload format 2.0 have it under lambda, all others right there.
+    """
+    if isinstance(value, dict) and isinstance(value.get("lambda"), dict):
+        return value["lambda"]
+    return value
+
+
+def _values(request, name):
+    """Returns every value of a header of a WSGI environment or an ASGI scope."""
+    if "wsgi.version" in request:
+        value = request.get("HTTP_" + name.upper().replace("-", "_"))
+        return [] if value is None else [_utf8(value.encode("latin-1"))]
+    name = name.lower().encode("latin-1")
+    return [_utf8(value) for key, value in request["headers"] if key.lower() == name]
+
+
+def _utf8(value):
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+class NoDecision(ValueError):
+    """The context does not say plainly whether the call is denied."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """The decision on a request; docs/backends.md says what each field means."""
+
+    denied: bool
+    key_id: str
+    key_name: str
+    plan: str
+    rule: str
+    policy_version: int
+    key_version: int
+    limit: int  # of the limit that binds
+    remaining: int
+    reset: int  # seconds
+    rate_limit: str
+    rate_limit_policy: str
+    retry_after: int  # seconds
+    message: str
+    problem_type: str
+    violated_policies: tuple
+    reservation: str = dataclasses.field(repr=False)
+    shadow_denied: bool
+    degraded: bool
+    _settler: "Settler | None" = dataclasses.field(default=None, repr=False, compare=False)
+
+    def settle(self, cost):
+        """Makes the cost of the request what was really used, and returns the Settlement.
+
+        It gives back what was reserved above that, and charges what was used on top.
+        Without a reservation it does nothing. It blocks: async code calls it by
+        asyncio.to_thread.
+        """
+        if not self.reservation:
+            return Settlement()
+        if self._settler is None:
+            raise NoSettler("tidegate: no settler")
+        return self._settler.settle(self.reservation, cost)
+
+
+def _parse(context, settler):
+    if not isinstance(context, dict):
+        raise NoDecision("there is no context")
+    fields = {}
+    for key, name in KEYS.items():
+        text, kind = _text(context.get(key)), Call.__annotations__[name]
+        if name == "denied" and text not in ("true", "false"):
+            raise NoDecision("the context has no denied, true or false")
+        if kind is bool:
+            fields[name] = text == "true"
+        elif kind is int:
+            fields[name] = int(text) if re.fullmatch(r"\s*[+-]?[0-9]+\s*", text) else 0
+        elif kind is tuple:
+            fields[name] = _list(text)
+        else:
+            fields[name] = text
+    return Call(**fields, _settler=settler)
+
+
+def _text(value):
+    """Returns a value as a REST API passes it on: every one as a text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value) if isinstance(value, (str, int, float)) else ""
+
+
+def _list(text):
+    items = json.loads(text) if text else []
+    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+        raise NoDecision("violatedPolicies is no array of texts")
+    return tuple(items)
+
+
+class Limits:
+    """Passes on to applications what the authorizer allows.
+
+    source        finds the context of a request; Lambda handlers need none
+    settler       a Settler, for settle; may be left out
+    allow_origins origins whose scripts may read a 429; None: any, an empty list: none
+    log           a logging.Logger, which gets a line for each request without a decision
+    """
+
+    def __init__(self, source=None, settler=None, allow_origins=None, log=None):
+        self._source = source or (lambda request: None)
+        self._settler = settler
+        self._origins = allow_origins
+        self._log = log or logging.getLogger("tidegate")
+
+    def wsgi(self, app):
+        """Wraps a WSGI application, which finds the decision in environ["tidegate"]."""
+        def wrapped(environ, start_response):
+            call, fields, refusal = self._judge(self._source, environ, environ.get("HTTP_ORIGIN"))
+            if refusal:
+                status, fields, body = refusal
+                start_response(f"{status} {HTTPStatus(status).phrase}", fields)
+                return [body.encode()]
+            environ["tidegate"] = call
+
+            def start(status, headers, exc_info=None):
+                return start_response(status, headers + _missing(fields, dict(headers)), exc_info)
+            return app(environ, start)
+        return wrapped
+
+    def asgi(self, app):
+        """Wraps an ASGI application, which finds the decision in scope["tidegate"].
+
+        It refuses WebSocket connections, which API Gateway never opens to a backend.
+        """
+        async def wrapped(scope, receive, send):
+            if scope["type"] == "lifespan":
+                return await app(scope, receive, send)
+            if scope["type"] != "http":
+                return await send({"type": "websocket.close", "code": 1008})
+            origin = next(iter(_values(scope, "origin")), None)
+            call, fields, refusal = self._judge(self._source, scope, origin)
+            if refusal:
+                status, fields, body = refusal
+                await send({"type": "http.response.start", "status": status, "headers": _encoded(fields)})
+                return await send({"type": "http.response.body", "body": body.encode()})
+
+            async def sending(message):
+                if message["type"] == "http.response.start":
+                    sent = list(message.get("headers", []))
+                    names = [name.decode("latin-1") for name, _ in sent]
+                    message = {**message, "headers": sent + _encoded(_missing(fields, names))}
+                await send(message)
+            return await app({**scope, "tidegate": call}, receive, sending)
+        return wrapped
+
+    def lambda_handler(self, handler):
+        """Wraps a handler of API Gateway's events: handler(event, context, call)."""
+        @functools.wraps(handler)
+        def wrapped(event, context):
+            sent = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
+            call, fields, refusal = self._judge(_of_event, event, sent.get("origin"))
+            if refusal:
+                status, fields, body = refusal
+                return {"statusCode": status, "headers": dict(fields), "body": body}
+            return _with_fields(handler(event, context, call), fields, event)
+        return wrapped
+
+    def _judge(self, source, request, origin):
+        """Returns the call that may pass and its fields, or the answer that refuses it."""
+        try:
+            call = _parse(source(request), self._settler)
+        except Exception:  # whatever is wrong, nobody may pass
+            self._log.exception("no decision of the authorizer: the request is refused")
+            return None, [], _problem(500, detail="The authorizer's decision is missing.")
+        fields = [("RateLimit", call.rate_limit), ("RateLimit-Policy", call.rate_limit_policy)]
+        fields = [(name, value) for name, value in fields if value]
+        if not call.denied:
+            return call, fields, None
+        if call.retry_after > 0:  # a call that can never pass has none
+            fields.append(("Retry-After", str(call.retry_after)))
+        fields += self._exposed(origin)
+        return None, [], _problem(429, call.problem_type, call.message, call.violated_policies, fields)
+
+    def _exposed(self, origin):
+        """Returns the fields that let scripts of an origin read an answer."""
+        if self._origins is None:
+            fields, allowed = [], "*"
+        else:
+            fields, allowed = [("Vary", "Origin")] if self._origins else [], origin
+            if origin not in self._origins:
+                return fields
+        return fields + [
+            ("Access-Control-Allow-Origin", allowed),
+            ("Access-Control-Expose-Headers", "Retry-After, RateLimit, RateLimit-Policy"),
+        ]
+
+
+def _of_event(event):
+    return authorizer(event["requestContext"]["authorizer"])
+
+
+def _missing(fields, names):
+    """Returns the fields that an answer with these names does not set itself."""
+    names = {name.lower() for name in names}
+    return [(name, value) for name, value in fields if name.lower() not in names]
+
+
+def _encoded(fields):
+    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in fields]
+
+
+def _problem(status, kind="", detail="", violated=(), fields=()):
+    """Returns status, fields and body of an answer in the form of RFC 9457."""
+    title = HTTPStatus(status).phrase
+    body = {"type": kind or "about:blank", "title": title, "status": status, "detail": detail}
+    if violated:
+        body["violated-policies"] = violated
+    own = [("Content-Type", "application/problem+json"), ("Cache-Control", "no-store")]
+    return status, own + list(fields), json.dumps(body) + "\n"
+
+
+def _with_fields(answer, fields, event):
+    """Adds the fields that a handler's answer does not set itself.
+
+    Payload format 2.0 takes an answer without statusCode for the body of a 200.
+    """
+    if answer is None:
+        return None
+    if event.get("version") == "2.0" and not (isinstance(answer, dict) and "statusCode" in answer):
+        body = answer if isinstance(answer, str) else json.dumps(answer)
+        answer = {"statusCode": 200, "headers": {"Content-Type": "application/json"}, "body": body}
+    own = {**(answer.get("headers") or {}), **(answer.get("multiValueHeaders") or {})}
+    added = dict(_missing(fields, own))
+    return {**answer, "headers": {**(answer.get("headers") or {}), **added}}
+
+
+@dataclasses.dataclass(frozen=True)
+class Settlement:
+    """What became of a reservation."""
+
+    reserved: int = 0  # what was taken before the call
+    actual: int = 0  # what was used
+    short: int = 0  # how much of that could not be charged, since a limit was reached
+    settle_max: int = 0  # the most that limits shared by several callers are charged
+    above_max: int = 0  # how much of actual is above that
+    partial: bool = False  # some of what was to be given back is still counted
+
+
+class NoSettler(RuntimeError):
+    """There is nobody to settle with: Limits has no Settler."""
+
+
+class SettleError(Exception):
+    """A settlement that was refused, with the status and detail of the answer."""
+
+    def __init__(self, status, detail, retry_after=0):
+        super().__init__(f"tidegate: settle: {status}: {detail}")
+        self.status, self.detail = status, detail
+        self.retry_after = retry_after  # seconds that the answer asked for
+
+    @property
+    def temporary(self):
+        """Whether another attempt may have another answer."""
+        return self.status == 429 or self.status >= 500
+
+
+class NoConnection(OSError):
+    """An attempt that never reached a server."""
+
+
+# Bounds of one settlement with its retries, in seconds.
+SETTLE_TIMEOUT = 5  # of one attempt
+SETTLE_PATIENCE = 15  # of all attempts and the pauses between them
+SETTLE_ATTEMPTS = 5
+SETTLE_PAUSE = 0.2  # before the second attempt; doubled before each one after it
+MAX_RETRY_AFTER = 5  # the longest Retry-After that is waited for
+MAX_ANSWER = 1 << 16  # bytes
+
+
+class Settler:
+    """Settles reservations over Tidegate's JSON API. It is safe for concurrent use.
+
+    url is the dashboard's address, token a machine token of scope settle.
+    """
+
+    def __init__(self, url, token):
+        self._url = url.removesuffix("/") + "/api/v1/reservations/settle"
+        self._token = token
+
+    def settle(self, reservation, cost):
+        """Settles a reservation by its text.
+
+        It tries again after a broken connection, a 429 or a 5xx, with random pauses. That
+        is safe, since a reservation settles once. A 409 is success when an earlier attempt
+        of this call may have settled; what that settlement came to is not known then.
+        """
+        end = time.monotonic() + SETTLE_PATIENCE
+        may_be_settled = False
+        for attempt in range(1, SETTLE_ATTEMPTS + 1):
+            try:
+                return self._try(reservation, cost, min(SETTLE_TIMEOUT, end - time.monotonic()))
+            except SettleError as refused:
+                if refused.status == 409 and may_be_settled:
+                    return Settlement(actual=cost)
+                if not refused.temporary or attempt == SETTLE_ATTEMPTS:
+                    raise
+                failure = refused
+            except (OSError, http.client.HTTPException, ValueError) as broken:
+                if attempt == SETTLE_ATTEMPTS:
+                    raise
+                failure = broken
+            may_be_settled = may_be_settled or _arrived(failure)
+            pause = _pause_before(attempt + 1, failure)
+            if time.monotonic() + pause > end:
+                raise failure
+            time.sleep(pause)
+
+    def _try(self, reservation, cost, timeout):
+        body = json.dumps({"reservation": reservation, "cost": cost}).encode()
+        fields = {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"}
+        status, answered, text = _post(self._url, fields, body, timeout)
+        if status != 200:
+            raise SettleError(status, _detail(text), _retry_after(answered.get("Retry-After")))
+        told = json.loads(text)
+        return Settlement(
+            told.get("reserved", 0), told.get("actual", 0), told.get("short", 0),
+            told.get("settleMax", 0), told.get("aboveMax", 0), told.get("partial", False))
+
+
+def _post(url, fields, body, timeout):
+    """Returns status, fields and body of an answer, which takes timeout seconds at most."""
+    to = urllib.parse.urlsplit(url)
+    kind = http.client.HTTPSConnection if to.scheme == "https" else http.client.HTTPConnection
+    connection = kind(to.netloc, timeout=timeout)
+    end = time.monotonic() + timeout
+    with contextlib.closing(connection):
+        try:
+            connection.connect()
+        except OSError as cause:
+            raise NoConnection(f"tidegate: settle: connect: {cause}") from cause
+        # A time limit of the socket is one of each read, so a timer ends the answer.
+        timer = threading.Timer(max(end - time.monotonic(), 0), _shut, [connection.sock])
+        timer.daemon = True
+        timer.start()
+        try:
+            connection.request("POST", to.path, body, fields)
+            response = connection.getresponse()
+            return response.status, response.headers, response.read(MAX_ANSWER)
+        finally:
+            timer.cancel()
+
+
+def _shut(sock):
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
+
+
+def _arrived(failure):
+    """Whether an attempt that failed may have settled: neither throttled nor unconnected."""
+    if isinstance(failure, SettleError):
+        return failure.status != 429
+    return not isinstance(failure, NoConnection)
+
+
+def _pause_before(attempt, failure):
+    """How long to wait before an attempt, from 2.
+
+    It is half to all of a pause that doubles, and what the answer asked for.
+    """
+    pause = SETTLE_PAUSE * 2 ** (attempt - 2)
+    return random.uniform(pause / 2, pause) + min(getattr(failure, "retry_after", 0), MAX_RETRY_AFTER)
+
+
+def _detail(text):
+    """Returns "" for an answer in another form."""
+    try:
+        return json.loads(text).get("detail", "")
+    except (ValueError, AttributeError):
+        return ""
+
+
+def _retry_after(value):
+    """Reads Retry-After in either of its forms; 0 for none."""
+    if value is None:
+        return 0
+    if re.fullmatch(r"[0-9]{1,9}", value):
+        return int(value)
+    try:
+        return max(email.utils.parsedate_to_datetime(value).timestamp() - time.time(), 0)
+    except ValueError:
+        return 0
