@@ -78,14 +78,15 @@ func complete(w io.Writer, name string) (tokensUsed int64) {
 	return 500
 }
 
-// The code of docs/backends.md that is Go is the code of the examples here.
+// The code of docs/backends.md that is Go is the code of the examples here, and of the
+// test that the second file has.
 func TestDocumentedCode(t *testing.T) {
 	page, err := os.ReadFile("../../docs/backends.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var run string
-	for _, file := range []string{"example_test.go"} {
+	for _, file := range []string{"example_test.go", "../../local/inflight_test.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -93,7 +94,7 @@ func TestDocumentedCode(t *testing.T) {
 		run += dedented(string(text))
 	}
 	blocks := strings.Split(string(page), "```go\n")[1:]
-	if len(blocks) != 2 {
+	if len(blocks) != 3 {
 		t.Fatalf("%d blocks", len(blocks))
 	}
 	for _, block := range blocks {

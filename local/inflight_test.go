@@ -1,0 +1,152 @@
+//go:build unix
+
+package main
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/akrylysov/algnhsa"
+
+	"tidegate/functions/admin/auth/token"
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/policy"
+	"tidegate/internal/testing/valkeytest"
+	"tidegate/local/gateway"
+	"tidegate/web/middleware"
+)
+
+// reports is a backend whose calls end when the test says with which status.
+type reports struct {
+	began chan struct{}
+	end   chan int
+}
+
+// ServeHTTP writes a report for a caller who has a place.
+func (b reports) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer func() { // at the beginning of the handler
+		if _, err := middleware.Settle(r.Context(), 0); err != nil {
+			slog.WarnContext(r.Context(), "the place stays taken for 10 minutes", "cause", err)
+		}
+	}()
+	b.began <- struct{}{}
+	w.WriteHeader(<-b.end)
+}
+
+// within receives from a channel that the test waits for.
+func within[T any](t *testing.T, what string, c <-chan T) (received T) {
+	t.Helper()
+	select {
+	case received = <-c:
+	case <-time.After(time.Minute):
+		t.Fatalf("waited a minute for %s", what)
+	}
+	return received
+}
+
+// settleToken is one of a machine that may settle and nothing else.
+func (a administered) settleToken(t *testing.T) string {
+	t.Helper()
+	_, secret, err := token.NewStore(a.client, apikey.Pepper(checkPepper)).Create(t.Context(), token.New{
+		Name: "reports", Scope: token.Settle, Expires: time.Now().Add(time.Hour),
+		By: audit.Actor{Kind: "user", Name: "tester"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret.Reveal()
+}
+
+// The policy of docs/backends.md admits two calls in flight. A call that ends, also one
+// that fails, gives its place and all else back.
+func TestCallsInFlight(t *testing.T) {
+	url := valkeytest.Start(t)
+	f := startCheck(t, url, map[string]string{"HTTP_API_DENY": "context"})
+	admin := startAdministered(t, buildAdmin(t), map[string]string{"VALKEY_URL": url})
+	admin.client = f.client
+	imported := admin.send(t, http.MethodPut, "/api/v1/policy.yaml?reason=reports", documentedPolicy(t),
+		"Content-Type", "application/yaml", "If-Match", "*", "Authorization", admin.token(t))
+	if imported.status != http.StatusOK {
+		t.Fatalf("%d %s", imported.status, imported.body)
+	}
+	_, secret, err := f.store.Create(t.Context(),
+		policy.NewKey{Name: "a key", Env: "test", Plan: "reports"}, byTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	backend := reports{make(chan struct{}), make(chan int)}
+	limits := middleware.Middleware{Source: authorizerContext,
+		Settler: &middleware.Settler{URL: admin.url, Token: admin.settleToken(t)}}
+	api := httptest.NewServer(&gateway.HTTP{Authorizer: f, Simple: true, Integration: algnhsa.New(
+		limits.Wrap(backend), &algnhsa.Options{RequestType: algnhsa.RequestTypeAPIGatewayV2})})
+	t.Cleanup(api.Close)
+
+	answers := make(chan reply)
+	call := func() {
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, api.URL+"/report", http.NoBody)
+		r.Header.Set("X-Api-Key", secret.Reveal())
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Error(err)
+			answers <- reply{}
+			return
+		}
+		_ = response.Body.Close()
+		answers <- reply{status: response.StatusCode, header: response.Header}
+	}
+	begins := func() { go call(); within(t, "a call to begin", backend.began) }
+	denied := func() {
+		go call()
+		got := within(t, "a denial", answers)
+		wait, _ := strconv.Atoi(got.header.Get("Retry-After"))
+		if got.status != http.StatusTooManyRequests || wait < 1 || wait > 600 {
+			t.Errorf("a third call: %d %v", got.status, got.header)
+		}
+	}
+	ends := func(status int) reply {
+		backend.end <- status
+		got := within(t, "a call to end", answers)
+		if got.status != status {
+			t.Errorf("%d %v, want %d", got.status, got.header, status)
+		}
+		return got
+	}
+	begins()
+	begins()
+	denied()
+	ends(http.StatusNoContent)
+	begins()
+	denied()
+	ends(http.StatusInternalServerError)
+	ends(http.StatusNoContent)
+	begins()
+	field := ends(http.StatusNoContent).header.Get("RateLimit")
+	for _, left := range []string{";r=1;", ";r=999;"} {
+		if !strings.Contains(field, left) {
+			t.Errorf("alone in flight: %s, want %s", field, left)
+		}
+	}
+}
+
+// documentedPolicy is that of docs/backends.md.
+func documentedPolicy(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile("../docs/backends.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, found := strings.Cut(string(page), "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	if !found {
+		t.Fatal("no policy")
+	}
+	return example
+}
