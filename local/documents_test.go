@@ -227,7 +227,7 @@ func TestCommandsOfThePoliciesPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(dryRun, "200", "route chat") // which the file leaves out, and the plan
-	want(overwrite, "422", "give them another plan first")
+	want(overwrite, "422", "Change their plan first")
 }
 
 // The calls of the README and of docs/start.md end in two denials.

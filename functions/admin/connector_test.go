@@ -53,7 +53,7 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// A function that starts while the store is away says so, with its own look, and works as
+// A function that starts while Valkey is unavailable says so, with its own look, and works as
 // soon as the store is back.
 func TestStoreAwayAtTheStart(t *testing.T) {
 	f := newFixture(t)

@@ -63,7 +63,7 @@ func seeded(t *testing.T, server *miniredis.Miniredis) *registry.Store {
 	return keys
 }
 
-// Health repairs at most once a minute, not while the store is away, and is good when a
+// Health repairs at most once a minute, not while Valkey is unavailable, and is good when a
 // repair fails.
 func TestHealthRepairsOnceAMinute(t *testing.T) {
 	var away error

@@ -58,7 +58,7 @@ type Key struct {
 type Override struct {
 	Limits []limiter.Limit `json:"limits,omitempty"` // 1 to limiter.MaxLimits; none with mode Off
 	Mode   Mode            `json:"mode,omitempty"`
-	// when the plan is back in force; zero: until somebody ends it
+	// when the plan is back in force; zero: no end
 	Until  time.Time `json:"until,omitzero"`
 	Reason string    `json:"reason"` // 1 to 200 characters, for people
 }

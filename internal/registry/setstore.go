@@ -113,7 +113,7 @@ func (s *Store) checkDropped(ctx context.Context, next, current *policy.Set) err
 			return fmt.Errorf("policy: save set: %w", err)
 		}
 		return policy.Invalid([]policy.FieldError{{Field: "plans",
-			Message: fmt.Sprintf("plan %q has %d keys: give them another plan first", p.Name, n)}})
+			Message: fmt.Sprintf("must keep plan %q: keys use it (%d). Change their plan first", p.Name, n)}})
 	}
 	return nil
 }

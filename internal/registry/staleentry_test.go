@@ -163,7 +163,7 @@ func TestPlansOfGhostsCanBeDropped(t *testing.T) {
 	without.Plans = without.Plans[:1]
 	_, err := w.SaveSet(t.Context(), without, byTest)
 	wantInvalid(t, err, "plans")
-	if !strings.Contains(err.Error(), "has 1 keys") {
+	if !strings.Contains(err.Error(), "keys use it (1)") {
 		t.Error(err)
 	}
 	for id := range w.rows(t, Query{Plan: 2}) {

@@ -16,7 +16,7 @@ form.addEventListener('submit', async (event) => {
   show(body.get('theme'));
   const saved = await fetch(form.action, { method: 'POST', body, redirect: 'manual' }).catch(() => undefined);
   if (saved?.type !== 'opaqueredirect') {
-    const detail = { text: 'The server does not answer: these colours last until the next page.', bad: true };
+    const detail = { text: 'The server is not responding. This theme is not saved.', bad: true };
     document.dispatchEvent(new CustomEvent('toast', { detail }));
   }
 });

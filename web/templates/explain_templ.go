@@ -41,7 +41,7 @@ func Explain(p ExplainPage) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<h1>Explain</h1><p class=\"quiet\">What a call would get now: which rules match and which wins, every limit that it is held against, and the answer. Nothing is taken.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<h1>Explain</h1><p class=\"quiet\">See what a call would get now: matching rules, limits and the answer. Nothing is counted.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -275,7 +275,7 @@ func explanation(x Explanation) templ.Component {
 			}
 		}
 		if len(x.Limits) > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, "<table class=\"results windows cards\"><caption class=\"hidden\">Every limit that the call is held against</caption> <thead><tr><th scope=\"col\">Limit</th><th scope=\"col\">On</th><th scope=\"col\">Used</th><th scope=\"col\" class=\"number\">Remaining</th><th scope=\"col\" class=\"number\">Resets in</th><th scope=\"col\" class=\"number\">Next free</th><th scope=\"col\">Mode</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, "<table class=\"results windows cards\"><caption class=\"hidden\">Limits that apply</caption> <thead><tr><th scope=\"col\">Limit</th><th scope=\"col\">On</th><th scope=\"col\">Used</th><th scope=\"col\" class=\"number\">Remaining</th><th scope=\"col\" class=\"number\">Resets in</th><th scope=\"col\" class=\"number\">Next free</th><th scope=\"col\">Mode</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

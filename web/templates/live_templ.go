@@ -226,7 +226,7 @@ func staleNotice() templ.Component {
 			templ_7745c5c3_Var11 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<p id=\"stale\" class=\"notice bad\" role=\"status\" data-text=\"The server does not answer. These are the last known figures; it will be asked again.\"></p><p id=\"live-summary\" class=\"hidden\" role=\"status\"></p>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<p id=\"stale\" class=\"notice bad\" role=\"status\" data-text=\"The server is not responding. Showing the last known figures.\"></p><p id=\"live-summary\" class=\"hidden\" role=\"status\"></p>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -182,11 +182,11 @@ func (a *api) revert(ctx context.Context, in *revertInput) (*revertOutput, error
 		return nil, err
 	}
 	if why := app.Irreversible(e); why != "" {
-		return nil, problem(http.StatusConflict, "This change cannot be reverted. "+why)
+		return nil, problem(http.StatusConflict, "Cannot revert this change. "+why)
 	}
 	r, err := app.ReversalOf(ctx, a.Keys, e)
 	if errors.Is(err, app.ErrGone) {
-		return nil, problem(http.StatusConflict, "This change cannot be reverted. The key was deleted since.")
+		return nil, problem(http.StatusConflict, "Cannot revert this change. The key was deleted since.")
 	}
 	if err != nil {
 		return nil, err

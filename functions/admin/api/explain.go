@@ -40,7 +40,7 @@ type Explanation struct {
 	Rule        string         `json:"rule,omitempty" doc:"The route rule that won"`
 	Cost        int64          `json:"cost"`
 	Rules       []RuleMatch    `json:"rules" doc:"Route rules that the call falls under"`
-	Limits      []AppliedLimit `json:"limits" doc:"Every limit that the call is held against"`
+	Limits      []AppliedLimit `json:"limits" doc:"Limits that apply"`
 	Candidate   []string       `json:"candidate,omitempty" doc:"Limits on trial beside the plan's"`
 	Response    Response       `json:"response" doc:"What a client of a REST API gets"`
 }

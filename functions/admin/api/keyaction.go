@@ -74,7 +74,7 @@ func (a *api) registerKeyActions() {
 	}{
 		{"revoke", "Refuse the key from the next check on; it can be taken back", a.revoke},
 		{"unrevoke", "Let a revoked key call again", a.unrevoke},
-		{"unban", "Lift a ban, by hand or by the policy for those who hammer", a.unban},
+		{"unban", "Lift a ban, manual or automatic", a.unban},
 		{"reset", "Forget everything that was counted", a.reset},
 	} {
 		register(a, operation{
@@ -87,7 +87,7 @@ func (a *api) registerKeyActions() {
 		role: auth.Editor, group: group,
 	}, a.ban)
 	register(a, operation{
-		pattern: "POST /keys/{id}/rotate", id: "rotate-key", summary: "Make a new secret", role: auth.Editor,
+		pattern: "POST /keys/{id}/rotate", id: "rotate-key", summary: "Rotate secret", role: auth.Editor,
 		group: group, status: http.StatusCreated,
 		details: "Plan, counts and history stay. The new secret stands in the answer and cannot be had " +
 			"again. " +

@@ -20,13 +20,13 @@ type Policy struct {
 	Version     int64    `json:"version,omitempty" readOnly:"true" doc:"As in the ETag; If-Match counts, not this"`
 	Plans       []Plan   `json:"plans" maxItems:"500"`
 	Routes      []Rule   `json:"routes,omitempty" maxItems:"500"`
-	PerIP       *Scope   `json:"perIP,omitempty" doc:"Limits of each client address"`
-	Global      *Scope   `json:"global,omitempty" doc:"Limits of all callers together"`
+	PerIP       *Scope   `json:"perIP,omitempty" doc:"Limits per client address"`
+	Global      *Scope   `json:"global,omitempty" doc:"Global limits"`
 	Deny        []string `json:"deny,omitempty" maxItems:"500" doc:"Networks whose callers are refused" example:"[\"203.0.113.0/24\"]"`
 	Allow       []string `json:"allow,omitempty" maxItems:"500" doc:"When there are any, callers from elsewhere are refused"`
 	Exempt      []string `json:"exempt,omitempty" maxItems:"500" doc:"Networks whose callers are not limited"`
-	TokenPlan   string   `json:"tokenPlan,omitempty" maxLength:"100" doc:"Plan of tokens that name none"`
-	AddressPlan string   `json:"addressPlan,omitempty" maxLength:"100" doc:"Plan of callers known by address"`
+	TokenPlan   string   `json:"tokenPlan,omitempty" maxLength:"100" doc:"Default plan for JWTs"`
+	AddressPlan string   `json:"addressPlan,omitempty" maxLength:"100" doc:"Default plan for addresses"`
 	Bans        *Bans    `json:"bans,omitempty"`
 }
 
@@ -37,7 +37,7 @@ type Plan struct {
 	Limits    []Limit `json:"limits" minItems:"1" maxItems:"8"`
 	Mode      string  `json:"mode,omitempty" enum:"enforce,shadow,off"`
 	Degraded  string  `json:"degraded,omitempty" enum:"closed,open,local" doc:"What becomes of calls while Valkey is away"`
-	Share     int     `json:"share,omitempty" minimum:"0" maximum:"100" doc:"With local: percent of the limits that one environment admits"`
+	Share     int     `json:"share,omitempty" minimum:"0" maximum:"100" doc:"Percent of limits (local only) that one environment admits"`
 	Candidate []Limit `json:"candidate,omitempty" maxItems:"8" doc:"Limits on trial, which deny nothing"`
 }
 
@@ -71,7 +71,7 @@ type Scope struct {
 	Lease  string  `json:"lease,omitempty" maxLength:"40" example:"1s" doc:"Of global alone: how long environments use a share without asking; 10ms to a quarter of the shortest window, logs only. Left out, every call asks"` //nolint:lll // a tag
 }
 
-// Bans is the policy for callers who hammer.
+// Bans is the policy of automatic bans.
 type Bans struct {
 	Denials int64  `json:"denials" minimum:"2" maximum:"100000"`
 	Window  string `json:"window" maxLength:"40" example:"1m"`

@@ -150,7 +150,7 @@ func TestPutPolicy(t *testing.T) {
 	}
 	s.create("user of free")
 	body["plans"] = body["plans"].([]any)[1:]
-	put("?reason=x", header{"If-Match": `"2"`}).wants(http.StatusUnprocessableEntity, `has 1 keys`)
+	put("?reason=x", header{"If-Match": `"2"`}).wants(http.StatusUnprocessableEntity, `keys use it (1)`)
 	s.get("/plans").wants(http.StatusOK, `"name":"free"`, `"keys":1`)
 	s.post("/policy/sync", nil).wants(http.StatusNoContent)
 }

@@ -85,7 +85,7 @@ var words = map[int]string{
 	http.StatusRequestEntityTooLarge: "The body is too large.",
 	http.StatusUnsupportedMediaType: "The body is of a type that is not understood here: send " +
 		"application/json.",
-	http.StatusInternalServerError: "Something broke on our side. It was logged.",
+	http.StatusInternalServerError: "Internal error. It was logged.",
 }
 
 // detailOf leaves out the value, which may be a secret or long.
@@ -144,9 +144,9 @@ func (a *api) problem(operation string, err error) error {
 	}
 	a.Log.Error("api: "+operation, "cause", err)
 	p = problem(http.StatusServiceUnavailable,
-		"The store does not answer. Limits and usage live there. Try again in a moment.")
+		"Valkey is not responding. Try again in a moment. Limits stay in force.")
 	if errors.Is(err, policy.ErrUnfinished) {
-		p.Detail = "Saved, but not everywhere yet: some checks may obey the version before. POST " + Prefix +
+		p.Detail = "Saved, not on every shard yet: some checks may obey the version before. POST " + Prefix +
 			"/policy/sync finishes it."
 	}
 	p.header.Set("Retry-After", "5")

@@ -74,7 +74,7 @@ type (
 	overviewOutput struct {
 		Body struct {
 			Keys          int64    `json:"keys" doc:"In the registry"`
-			ActiveCallers int64    `json:"activeCallers" doc:"Seen since from, within a day at most"`
+			ActiveCallers int64    `json:"activeCallers" doc:"Seen since from, last 24 hours at most"`
 			PolicyVersion int64    `json:"policyVersion"`
 			History       Series   `json:"history"`
 			Busiest       []Talker `json:"busiest" doc:"By admitted calls, in whole hours"`

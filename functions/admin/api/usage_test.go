@@ -206,7 +206,7 @@ func TestAudit(t *testing.T) {
 		header{"If-Match": "*"}).wants(http.StatusConflict, "delete it instead")
 	saved := s.get("/audit?subject=policy").stringAt("items", 0, "id")
 	s.do(http.MethodPost, "/audit/"+saved+"/revert", revert,
-		header{"If-Match": "*"}).wants(http.StatusConflict, "has 1 keys")
+		header{"If-Match": "*"}).wants(http.StatusConflict, "keys use it (1)")
 	s.do(http.MethodDelete, "/keys/"+id, nil, nil).wants(http.StatusNoContent)
 	s.do(http.MethodPost, "/audit/"+entry+"/revert", revert,
 		header{"If-Match": "*"}).wants(http.StatusConflict, "deleted since")

@@ -74,10 +74,10 @@ func (f *adoptForm) caller(keys *registry.Store) string {
 
 func (f *adoptForm) byToken(keys *registry.Store) string {
 	if f.issuer.Text == "" {
-		f.issuer.Error = "Type the token's iss claim as it is, or the id above."
+		f.issuer.Error = "Enter the token's iss claim, or the id above."
 	}
 	if f.holder.Text == "" {
-		f.holder.Error = "Type the claim that tells callers apart, mostly sub."
+		f.holder.Error = "Enter the claim that identifies callers, usually sub."
 	}
 	return keys.TokenCaller(f.issuer.Text, f.holder.Text)
 }
@@ -85,7 +85,7 @@ func (f *adoptForm) byToken(keys *registry.Store) string {
 func (f *adoptForm) byAddress(keys *registry.Store) string {
 	prefix, ok := parseNetwork(strings.TrimSpace(f.address.Text))
 	if !ok {
-		f.address.Error = "Type an address such as 203.0.113.7 or 2001:db8::1, or a network such as 2001:db8:1:2::/64."
+		f.address.Error = "Enter an address such as 203.0.113.7 or 2001:db8::1, or a network such as 2001:db8:1:2::/64."
 	}
 	return keys.AddressCaller(prefix)
 }
@@ -137,7 +137,7 @@ func (d *dashboard) adopt(w http.ResponseWriter, r *http.Request) {
 	k, err := d.Keys.Get(r.Context(), id)
 	switch {
 	case err == nil:
-		d.Flash(r, "There is a record of this caller already: “"+page.Clip(k.Name, page.MaxName)+"”.", "")
+		d.Flash(r, "This caller has a record: “"+page.Clip(k.Name, page.MaxName)+"”.", "")
 		http.Redirect(w, r, next, http.StatusSeeOther)
 		return
 	case !errors.Is(err, policy.ErrNotFound):
@@ -168,8 +168,8 @@ func (d *dashboard) renderAdopt(w http.ResponseWriter, r *http.Request, status i
 			{Text: "Keys", Address: d.Path("/keys")}, {Text: "Callers", Address: d.Path("/callers")},
 		},
 		Heading: "Override or ban a caller",
-		Lead: []string{"Callers known by a token or by their address have no record until one is needed. The record holds the name that you give it, " +
-			"and what you decide on the next page; of tokens and addresses it holds a hash."},
+		Lead: []string{"A record is needed for an override or a ban. It holds the name, " +
+			"your settings and a hash of the token's subject or the address."},
 		Form: &templates.Form{
 			Action: d.Path("/callers/new"), Fields: f.fields(),
 			After: []templates.FormField{form.ReasonField(f.reason)},
@@ -180,14 +180,14 @@ func (d *dashboard) renderAdopt(w http.ResponseWriter, r *http.Request, status i
 }
 
 func (f *adoptForm) fields() []templates.FormField {
-	id := form.TextField("id", "Id, as lists and logs show it", "", form.MaxInput, f.id)
-	id.Hint = "Leave it empty to find the caller by what is below."
-	issuer := form.TextField("issuer", "Of a token: issuer", "https://issuer.example/", maxIssuer, f.issuer)
-	holder := form.TextField("holder", "Of a token: subject", "ada", maxHolder, f.holder)
+	id := form.TextField("id", "Caller id", "", form.MaxInput, f.id)
+	id.Hint = "Leave it blank to use the fields below."
+	issuer := form.TextField("issuer", "Token issuer (iss)", "https://issuer.example/", maxIssuer, f.issuer)
+	holder := form.TextField("holder", "Token subject", "ada", maxHolder, f.holder)
 	at := form.TextField("address", "Address or network", "203.0.113.7", form.MaxInput, f.address)
 	return []templates.FormField{
-		form.ChoiceField("kind", "The caller is", callerKinds, f.kind), id, issuer, holder, at,
-		form.TextField("name", "Name, for people", "who this is", policy.MaxNameLen, f.name),
-		form.ChoiceField("next", "In order to", adoptNext, f.next),
+		form.ChoiceField("kind", "Caller type", callerKinds, f.kind), id, issuer, holder, at,
+		form.TextField("name", "Name", "customer or program", policy.MaxNameLen, f.name),
+		form.ChoiceField("next", "Action", adoptNext, f.next),
 	}
 }

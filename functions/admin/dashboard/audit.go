@@ -74,12 +74,12 @@ func (d *dashboard) renderAudit(w http.ResponseWriter, r *http.Request, verified
 		},
 		Entries: d.entryRows(r, list.Entries),
 		Empty: templates.Empty{Heading: "Nothing here",
-			Advice: "Every change of a key or of the policies is told here, in the same step in which it is made."},
+			Advice: "Changes of keys and policies appear here."},
 		Export: page.Address(d.Path("/audit.csv"), values),
 		Verify: page.Address(d.Path("/audit/verify"), values), Verified: verified,
 	}
 	if list.Next != "" {
-		p.Empty = templates.Empty{Heading: "Nothing yet", Advice: "Nothing among the latest entries fits. The next page looks at those before."}
+		p.Empty = templates.Empty{Heading: "Nothing yet", Advice: "No match among the latest entries. The next page searches older ones."}
 	}
 	if page.Address("", values) != "" {
 		p.Filter.Clear = path

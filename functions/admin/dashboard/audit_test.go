@@ -71,16 +71,16 @@ func TestRevert(t *testing.T) {
 	s.Get(override).Wants(
 		t, http.StatusOK, "50 per minute (test)</bdi></del>", "later</bdi></del>", `name="version" value="3"`,
 	)
-	s.Post(override, fields("version", "3", "reason", "")).Wants(t, http.StatusUnprocessableEntity, "Say why")
+	s.Post(override, fields("version", "3", "reason", "")).Wants(t, http.StatusUnprocessableEntity, "Reason is required.")
 	s.Post(override, fields("version", "2", "reason", "mistake")).Wants(
-		t, http.StatusConflict, "nothing was written",
+		t, http.StatusConflict, "Nothing was saved",
 	)
 	s.Post(override, fields("version", "3", "reason", "mistake")).Wants(t, http.StatusSeeOther)
 	if k := s.Keys.Key("acme"); k.Override != nil || len(k.Tags) != 0 || k.Version != 4 {
 		t.Errorf("reverted to %+v", k)
 	}
 	s.Get("/audit?subject={acme}").Wants(t, http.StatusOK, "key.revert", "because: <bdi>mistake</bdi>")
-	s.Get(override).Wants(t, http.StatusOK, "There is nothing to revert")
+	s.Get(override).Wants(t, http.StatusOK, "Nothing to revert.")
 
 	s.Get("/keys/{acme}")
 	s.Post("/keys/{acme}/reset", fields("version", "4")).Wants(t, http.StatusSeeOther)
@@ -90,7 +90,7 @@ func TestRevert(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Get("/audit/"+page.Entries[0].ID+"/revert").Wants(
-			t, http.StatusConflict, "This change cannot be reverted",
+			t, http.StatusConflict, "Cannot revert this change",
 		)
 		s.Post("/audit/"+page.Entries[0].ID+"/undo", nil).Wants(t, http.StatusConflict)
 	}

@@ -65,7 +65,7 @@ func limitBadges(s app.Subject) []templates.Badge {
 	var all []templates.Badge
 	if s.Is(app.Blocked) {
 		all = append(all, templates.Badge{
-			Text: "blocked now", Level: "full", Detail: "next call free in " + page.Span(s.Now.RetryAfter()),
+			Text: "blocked now", Level: "full", Detail: "unblocks in " + page.Span(s.Now.RetryAfter()),
 			State: "blocked",
 		})
 	} else if s.Is(app.Near) {

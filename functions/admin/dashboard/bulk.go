@@ -25,10 +25,10 @@ import (
 const maxSelected = 100
 
 var bulkActions = []templates.Option{
-	{Value: app.Plan, Text: "give another plan"},
-	{Value: app.Override, Text: "override the limits"},
+	{Value: app.Plan, Text: "change plan"},
+	{Value: app.Override, Text: "override limits"},
 	{Value: app.End, Text: "end overrides"},
-	{Value: app.Reset, Text: "reset the counts"},
+	{Value: app.Reset, Text: "reset counts"},
 	{Value: app.Revoke, Text: "revoke"},
 }
 
@@ -153,8 +153,8 @@ func (d *dashboard) job(w http.ResponseWriter, r *http.Request, values url.Value
 	}
 	if !j.all() && len(j.ids) == 0 {
 		d.Fail(w, r, page.Problem{
-			Status: http.StatusUnprocessableEntity, Heading: "No key is selected",
-			Advice: "Tick the keys in the list that are meant, or take all that match.",
+			Status: http.StatusUnprocessableEntity, Heading: "No keys selected",
+			Advice: "Select keys in the list, or choose all that match.",
 		})
 		return job{}, nil, false
 	}
@@ -355,7 +355,7 @@ func (j *job) change() app.KeyChange {
 func jobWords(j job) string {
 	switch j.do {
 	case app.Plan:
-		return "Give the plan " + page.Clip(j.plan.Text, page.MaxName)
+		return "Change plan to " + page.Clip(j.plan.Text, page.MaxName)
 	case app.Override:
 		return "Override the limits"
 	case app.End:
@@ -406,7 +406,7 @@ func (d *dashboard) renderBulk(w http.ResponseWriter, r *http.Request, status in
 		Trail:   []templates.Choice{{Text: "Keys", Address: page.Address(d.Path("/keys"), filterValues(j.filter))}},
 		Heading: jobWords(j),
 		Lead: []string{"Of " + d.ofWords(j) +
-			". Keys that are revoked, or as they should be already, are left alone. Every change is told in the audit."},
+			". Revoked and unchanged keys are skipped. Every change is in the audit."},
 	}
 	if names := d.selectedNames(r, set, j); names != "" {
 		view.Lead = append(view.Lead, names)
@@ -434,7 +434,7 @@ func (d *dashboard) renderBulk(w http.ResponseWriter, r *http.Request, status in
 	d.Render(w, r, status, templates.FormOf(view))
 }
 
-const foreignJob = "Nothing was changed: you came here by a link, or logged in anew since. Go on only if this is what you want."
+const foreignJob = "Nothing changed: this page was opened by a link or in another session. Confirm to continue."
 
 // selectedNames lists the keys that were ticked.
 func (d *dashboard) selectedNames(r *http.Request, set *policy.Set, j job) string {

@@ -118,12 +118,12 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {
 
 func emptyCallers(found unregistered) templates.Empty {
 	if found.next != "" {
-		return templates.Empty{Heading: "None yet", Advice: "All callers that were looked at have a record. The next page looks at more."}
+		return templates.Empty{Heading: "None yet", Advice: "All callers on this page have a record. The next page has more."}
 	}
 	return templates.Empty{
 		Heading: "No callers without a record",
-		Advice: "Callers known by a token or by their address appear here once they call, for a day. A call without an API key makes the first, where " +
-			"the check function's IDENTITY_SOURCES has jwt or ip:",
+		Advice: "Callers with a token or an address appear here for 24 hours after a call. Send a call without an API key, where " +
+			"IDENTITY_SOURCES of the check function has jwt or ip:",
 		Command: `curl -i -H "authorization: Bearer $TOKEN" "$API_URL"`,
 	}
 }

@@ -105,7 +105,7 @@ func TestAdoptToken(t *testing.T) {
 	s.Get("/keys/"+id+"/limits").Wants(
 		t, http.StatusOK, "Ada at the bank", "for all callers of its kind", `value="10"`,
 	)
-	s.Get("/keys/"+id).Wants(t, http.StatusOK, "From the plan that the token names, else from the one for tokens that name none: free.",
+	s.Get("/keys/"+id).Wants(t, http.StatusOK, "Plan named by the token, otherwise: free.",
 		"vouch for: token")
 	s.Post(
 		"/keys/"+id+"/limits", sitetest.LimitsForm(1, [4]string{"1", "1", "hour", "log"}),

@@ -67,14 +67,14 @@ func TestCallsFollowTheModel(t *testing.T) {
 func TestCallsBadInput(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for _, row := range []struct{ query, field, want string }{
-		{"times=", "times", "Type when calls come, such as"},
+		{"times=", "times", "Enter call times, such as"},
 		{"times=0s,soon", "times", "“soon” is no time up to 366 days."},
 		{"times=-1s", "times", "“-1s” is no time up to 366 days."},
 		{"times=9000h", "times", "“9000h” is no time up to 366 days."},
 		{"times=1s+2s", "times", "“1s 2s” cannot be read."},
 		{"times=0x501", "times", "This is a list of 501. It may hold at most 500."},
 		{"limit=0", "limit", "Must be 1 to 1,000,000,000."},
-		{"window=", "window", "Type how long the window is."},
+		{"window=", "window", "Enter the window length."},
 		{"unit=calendar+day", "unit", form.ChooseFromList},
 		{"algorithm=guess", "algorithm", form.ChooseFromList},
 	} {

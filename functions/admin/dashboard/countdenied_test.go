@@ -75,7 +75,7 @@ func TestStoredSharedLimitsThatCountDenied(t *testing.T) {
 	s.Get("/policies").Wants(t, http.StatusOK, warning, "All callers together: 777 per minute, denied calls count", `href="/policies/shared"`,
 		"Route rule chat, all callers, on this rule: 777 per minute, denied calls count", `href="/policies/rules/edit?rule=chat"`)
 	s.Get("/policies/shared").Wants(
-		t, http.StatusOK, `name="global[0].countDenied" value="yes" checked`, "keep out the others",
+		t, http.StatusOK, `name="global[0].countDenied" value="yes" checked`, "block the others",
 	)
 	version := s.Set().Version
 	form := fields("perIPMode", "enforce", "globalMode", "enforce", "reason", "test", "action", "save")

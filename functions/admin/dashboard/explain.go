@@ -51,7 +51,7 @@ func (f *explainForm) call(v6Bits int) enforce.Call {
 	if text := trim(f.address.Text); text != "" {
 		a, err := netip.ParseAddr(text)
 		if err != nil || a.Zone() != "" {
-			f.address.Error = "Type an address such as 203.0.113.7 or 2001:db8::1."
+			f.address.Error = "Enter an address such as 203.0.113.7 or 2001:db8::1."
 			return c
 		}
 		c.Address = a.Unmap()
@@ -110,11 +110,11 @@ func (d *dashboard) explained(r *http.Request, f *explainForm) (policy.Key, erro
 	id := strings.TrimSpace(f.key.Text)
 	if secret, err := apikey.Parse(id); err == nil {
 		f.key.Text, f.key.Error = secret.ID(),
-			"That was the whole secret, which belongs in no address: its id, which stands here now, is enough. Consider rotating it."
+			"You pasted a whole secret. Its id is enough. Consider rotating the key."
 		return policy.Key{}, nil
 	}
 	if !idPattern.MatchString(id) {
-		f.key.Error = "Type the id of a key, as it stands below its name."
+		f.key.Error = "Enter a key id."
 		return policy.Key{}, nil
 	}
 	k, err := d.Keys.Get(r.Context(), id)
@@ -154,7 +154,7 @@ func (d *dashboard) explanation(set *policy.Set, k policy.Key, e enforce.Explana
 	}
 	switch {
 	case len(e.Matches) == 0:
-		x.Cost = "No route rule matches: the call costs 1, and only the limits of the key, of the address and of all count."
+		x.Cost = "No route rule matches. The call costs 1; key, address and global limits apply."
 	default:
 		x.Cost = "The call costs " + costWords(c.Cost) + "."
 	}
@@ -162,7 +162,7 @@ func (d *dashboard) explanation(set *policy.Set, k policy.Key, e enforce.Explana
 		x.Limits = append(x.Limits, templates.AppliedRow{Scope: limitedWords(l.Scope), Mode: string(l.Mode), Window: window(l.Usage)})
 	}
 	if candidate := e.Effective.Plan.Candidate; len(candidate) > 0 && c.Source == "plan" {
-		x.Candidate = "On trial beside them, denying nothing: " + policydoc.Limits(candidate) + "."
+		x.Candidate = "Candidate limits, not enforced: " + policydoc.Limits(candidate) + "."
 	}
 	return x
 }
@@ -175,11 +175,11 @@ func verdictWords(e enforce.Explanation) string {
 	case !c.BannedUntil.IsZero():
 		return "denied: banned until " + page.Instant(c.BannedUntil).Text
 	case e.Exempt:
-		return "allowed: the address is exempt, nothing is counted"
+		return "allowed: exempt address, nothing counted"
 	case c.Allowed && c.Cost == 0:
 		return "allowed: the call costs nothing"
 	case c.Allowed && !c.WouldAllow:
-		return "allowed, in shadow: enforced, it would be denied"
+		return "allowed in shadow mode; enforced, it would be denied"
 	case c.Allowed:
 		return "allowed"
 	}

@@ -35,7 +35,7 @@ func TestLinkStartsNoJob(t *testing.T) {
 		"/keys/job?do=plan&to=free&of=all&reason=x&done=1&after-key=AA", "/keys/job?do=revoke&of=selected&id={acme}&reason=x",
 		"/keys/job?do=override&of=all&reason=x", "/keys/job?do=revoke&of=all&reason=x&finished=yes&done=9",
 	} {
-		page := s.Get(link).Wants(t, http.StatusOK, "Nothing was changed", `action="/keys/bulk"`)
+		page := s.Get(link).Wants(t, http.StatusOK, "Nothing changed", `action="/keys/bulk"`)
 		for _, wrong := range []string{"data-auto", `action="/keys/job"`, "Finished", `name="seal"`, "all keys (1)", `name="after-key"`} {
 			if strings.Contains(page.Body, wrong) {
 				t.Errorf("%s: the page has %s", link, wrong)
@@ -63,13 +63,13 @@ func TestJobStepNeedsSeal(t *testing.T) {
 		t.Helper()
 		form := fields(append([]string{"do", "revoke", "of", "all", "q", "a", "reason", "mine"}, more...)...)
 		at := s.Post("/keys/bulk", form).Wants(t, http.StatusSeeOther).Header.Get("Location")
-		s.Get(at).Wants(t, http.StatusOK, "data-auto", "Under way.")
+		s.Get(at).Wants(t, http.StatusOK, "data-auto", "In progress.")
 		return sitetest.HiddenIn(s.Get(at).Wants(t, http.StatusOK, "data-auto", `action="/keys/job"`).Body)
 	}
 	refused := func(what string, form url.Values) {
 		t.Helper()
 		answer := s.Post("/keys/job", form).Wants(
-			t, http.StatusForbidden, "Nothing was changed", `action="/keys/bulk"`,
+			t, http.StatusForbidden, "Nothing changed", `action="/keys/bulk"`,
 		)
 		if strings.Contains(answer.Body, "data-auto") {
 			t.Errorf("%s: goes on by itself", what)

@@ -153,12 +153,12 @@ func orNever(t time.Time) string {
 // whyWords says which limits hold, and why.
 func whyWords(s app.Subject) []string {
 	if s.Effective.Source == "override" {
-		words := "From an override of the plan " + orDash(
+		words := "Override of plan: " + orDash(
 			page.Clip(s.Effective.Plan.Name, page.MaxName),
 		) + ", because: " +
 			page.Clip(s.Override.Reason, policy.MaxReasonLen) + "."
 		if s.Override.Until.IsZero() {
-			return []string{words + " It holds until somebody ends it.", modeWords(s.Effective.Mode)}
+			return []string{words + " It has no end.", modeWords(s.Effective.Mode)}
 		}
 		return []string{words + " It ends on " + page.Instant(s.Override.Until).Text + ", in " + page.Span(s.Override.Until.Sub(s.At)) + ".",
 			modeWords(s.Effective.Mode)}
@@ -178,31 +178,31 @@ func fromPlan(s app.Subject) string {
 	meant := orDash(page.Clip(s.Effective.Plan.Name, page.MaxName))
 	switch {
 	case s.Plan != "" || s.Kind == policy.APIKey:
-		return "From the plan " + orDash(page.Clip(s.Plan, page.MaxName)) + "."
+		return "Plan: " + orDash(page.Clip(s.Plan, page.MaxName))
 	case s.Kind == policy.Token:
-		return "From the plan that the token names, else from the one for tokens that name none: " + meant + "."
+		return "Plan named by the token, otherwise: " + meant + "."
 	}
-	return "From the plan for callers known by their address: " + meant + "."
+	return "Plan for addresses: " + meant + "."
 }
 
 func modeWords(m policy.Mode) string {
 	switch m {
 	case policy.Shadow:
-		return "In shadow: calls are counted and denials recorded, but every call passes."
+		return "Shadow: denials are recorded, every call passes."
 	case policy.Off:
 		return "Off: nothing is counted and every call passes."
 	case policy.Enforce:
 	}
-	return "A call needs room in every one."
+	return "Every limit must allow a call."
 }
 
 func (d *dashboard) keyNotes(s app.Subject) []string {
 	var notes []string
 	if s.Status == policy.Unreadable {
-		notes = append(notes, "Another version of Tidegate wrote this key: it cannot be read, its calls are denied. It can only be deleted.")
+		notes = append(notes, "Written by another Tidegate version. Its calls are denied. It can only be deleted.")
 	}
 	if s.Grace.After(s.At) {
-		notes = append(notes, "The secret before the last rotation is good until "+page.Instant(s.Grace).Text+".")
+		notes = append(notes, "The previous secret works until "+page.Instant(s.Grace).Text+".")
 	}
 	return notes
 }
@@ -289,10 +289,13 @@ func markWords(e audit.Entry, changes []templates.Change) string {
 		return e.Action + " of " + subjectWords(e)
 	}
 	words := changes[0].What
-	if n := len(changes) - 1; n > 0 {
-		words += " and " + strconv.Itoa(n) + " more"
+	switch n := len(changes) - 1; {
+	case n == 1:
+		words += " and " + changes[1].What
+	case n > 1:
+		words += ", " + changes[1].What + " and " + strconv.Itoa(n-1) + " others"
 	}
-	return words
+	return words + " changed"
 }
 
 // keyPath is the address of a key's page. Ids are letters, digits, - and _.
@@ -314,7 +317,7 @@ func (d *dashboard) keyLinks(s app.Subject) []templates.Choice {
 		return []templates.Choice{link("Delete", "delete")}
 	}
 	if s.Status == policy.Revoked {
-		return []templates.Choice{link("Edit", "edit"), link("Unrevoke", "unrevoke"), link("Delete", "delete")}
+		return []templates.Choice{link("Edit", "edit"), link("Restore", "unrevoke"), link("Delete", "delete")}
 	}
 	limits := link("Override limits", "limits")
 	limits.Current = true

@@ -54,58 +54,58 @@ func (f *actionForm) update(ctx context.Context, d *dashboard, action string, ed
 
 var keyActions = map[string]keyAction{
 	"end": {
-		heading: "End the override of", advice: "The limits of the plan are back in force with the next check. Counts stay.", submit: "End the override",
-		done: "The override is ended; the plan is back in force.",
+		heading: "End the override of", advice: "The plan's limits apply from the next check. Counts are kept.", submit: "End the override",
+		done: "Override ended. The plan applies.",
 		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 			return d.Keys.SetOverride(ctx, f.key.ID, f.version, nil, edit)
 		},
 	},
 	"reset": {
-		heading: "Reset the counts of", advice: "Everything that was counted is forgotten: every limit is free at once. This cannot be undone.",
+		heading: "Reset the counts of", advice: "All counts go to zero. This cannot be undone.",
 		submit: "Reset", danger: true,
-		done: "The counts are reset; every limit is free.",
+		done: "Counts reset.",
 		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 			return f.key, d.Keys.Reset(ctx, f.key.ID, edit)
 		},
 	},
 	"revoke": {
-		heading: "Revoke", advice: "From the next check on, calls with this key get 401, as if it never was. It can be taken back.", submit: "Revoke",
+		heading: "Revoke", advice: "Calls with this key get 401 from the next check. You can restore the key.", submit: "Revoke",
 		danger: true,
-		done:   "Revoked: no call with this key is allowed any more.",
+		done:   "Key revoked.",
 		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 			return d.Keys.Revoke(ctx, f.key.ID, f.version, edit)
 		},
 	},
 	"unrevoke": {
-		heading: "Unrevoke", advice: "Calls with this key's secret are let in again, within its limits.", submit: "Unrevoke", revoked: true,
-		done: "The key is active again.",
+		heading: "Restore", advice: "Calls with this key are allowed again, within its limits.", submit: "Restore", revoked: true,
+		done: "Key restored.",
 		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 			return f.update(ctx, d, audit.KeyUnrevoke, edit, func(k *policy.Key) { k.Status = policy.Active })
 		},
 	},
 	"ban": {
-		heading: "Ban", advice: "Calls with this key get 429 until then, whatever its limits.", submit: "Ban", danger: true, reason: true,
+		heading: "Ban", advice: "Calls with this key get 429 until then.", submit: "Ban", danger: true, reason: true,
 		done: "Banned.", fields: banFields, do: ban,
 	},
 	"unban": {
-		heading: "Unban", advice: "Calls with this key are let in again, within its limits.", submit: "Unban", done: "The ban is lifted.",
+		heading: "Unban", advice: "Calls with this key are allowed again, within its limits.", submit: "Unban", done: "Ban lifted.",
 		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 			return d.Keys.Unban(ctx, f.key.ID, f.version, edit)
 		},
 	},
 	"rotate": {
-		heading: "Rotate the secret of", submit: "Make a new secret", danger: true, fields: graceFields, do: rotate,
-		advice: "The key gets a new secret; plan, counts and history stay. The old secret is good for the time of grace, then no longer.",
+		heading: "Rotate the secret of", submit: "Rotate secret", danger: true, fields: graceFields, do: rotate,
+		advice: "The key gets a new secret. Plan, counts and history stay. The old secret works until its grace period ends.",
 	},
 	"delete": {
-		heading: "Delete", advice: "The key, its counts and its place in every list go. Its audit stays. This cannot be undone.", submit: "Delete for ever",
+		heading: "Delete", advice: "Deletes the key and its counts. Its audit is kept. This cannot be undone.", submit: "Delete permanently",
 		danger: true, revoked: true, any: true, done: "Deleted.",
 		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 			return policy.Key{}, d.Keys.Delete(ctx, f.key.ID, edit)
 		},
 	},
 	"edit": {
-		heading: "Edit", advice: "A change of the plan acts on the next check and keeps what was counted, unless an override is in force.",
+		heading: "Edit", advice: "A new plan acts on the next check and keeps counts. An override stays in force.",
 		submit: "Save", done: "Saved.", revoked: true,
 		fields: editFields, do: saveKey,
 	},
@@ -115,13 +115,13 @@ func banFields(_ *dashboard, f *actionForm) []templates.FormField {
 	if f.until.Choice.Text == "" {
 		f.until.Choice.Text = "1h"
 	}
-	return form.UntilFields(f.until, "choose how long")
+	return form.UntilFields(f.until, "Choose a duration")
 }
 
 func ban(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 	until := f.until.Time(time.Now())
 	if until.IsZero() && f.until.ErrorCount() == 0 {
-		f.until.Choice.Error = "Choose how long the ban lasts; revoke a key to shut it out for good."
+		f.until.Choice.Error = "Choose how long the ban lasts. To block permanently, revoke the key."
 	}
 	if f.until.ErrorCount() > 0 {
 		return f.key, errTyped
@@ -133,7 +133,7 @@ func ban(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (
 var errTyped = errors.New("wrong input")
 
 var graces = []templates.Option{
-	{Value: "0s", Text: "no grace: the old secret stops now"},
+	{Value: "0s", Text: "none: the old secret stops now"},
 	{Value: "1h", Text: "1 hour"},
 	{Value: "24h", Text: "1 day"},
 	{Value: "168h", Text: "7 days"},
@@ -145,7 +145,7 @@ func graceFields(_ *dashboard, f *actionForm) []templates.FormField {
 	if f.grace.Text == "" {
 		f.grace.Text = "24h"
 	}
-	return []templates.FormField{form.ChoiceField("grace", "The old secret is good for", graces, f.grace)}
+	return []templates.FormField{form.ChoiceField("grace", "Old secret works for", graces, f.grace)}
 }
 
 func rotate(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
@@ -165,7 +165,7 @@ func rotate(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit
 func editFields(_ *dashboard, f *actionForm) []templates.FormField {
 	fields := []templates.FormField{
 		form.TextField("name", "Name", "", policy.MaxNameLen, f.name),
-		form.TextField("tags", "Tags, with commas between", "team-a, beta", 600, f.tags),
+		form.TextField("tags", "Tags, separated by commas", "team-a, beta", 600, f.tags),
 		form.ChoiceField("plan", "Plan", f.planOptions(), f.plan),
 	}
 	return append(fields, form.UntilFields(f.until, "never expires")...)
@@ -250,7 +250,7 @@ func (d *dashboard) action(w http.ResponseWriter, r *http.Request) (keyAction, *
 	}
 	if key.Status == policy.Revoked && !a.revoked || key.Status == policy.Unreadable && !a.any {
 		d.Fail(w, r, page.Problem{Status: http.StatusConflict, Heading: "This key is " + string(key.Status),
-			Advice: "Nothing of the kind can be done with it as it is."})
+			Advice: "This action does not apply to it."})
 		return a, nil, false
 	}
 	return a, &actionForm{set: set, key: key, version: key.Version}, true
@@ -372,7 +372,7 @@ func (d *dashboard) renderKeyAction(w http.ResponseWriter, r *http.Request, stat
 func (d *dashboard) renderSecret(w http.ResponseWriter, r *http.Request, k policy.Key, heading, secret string) {
 	advice := []string{"Send it as x-api-key, or as Authorization: Bearer."}
 	if k.Grace.After(time.Now()) {
-		advice = append(advice, "The old secret is good until "+page.Instant(k.Grace).Text+".")
+		advice = append(advice, "The old secret works until "+page.Instant(k.Grace).Text+".")
 	}
 	d.Render(w, r, http.StatusCreated, templates.FormOf(templates.FormPage{
 		Page: d.Page(r, heading), Trail: d.keyTrail(k), Heading: "Secret of", Name: page.Clip(k.Name, page.MaxName),

@@ -25,7 +25,7 @@ func TestSecretIsShownOnce(t *testing.T) {
 	var log strings.Builder
 	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) { services.Log = slog.New(slog.NewTextHandler(&log, nil)) })).Login()
 	form := fields("name", "new", "plan", "free", "env", "live", "tags", "beta, team-a", "lasts", "7d")
-	made := s.Post("/keys", form).Wants(t, http.StatusCreated, "This is the only time", `data-copy="secret"`)
+	made := s.Post("/keys", form).Wants(t, http.StatusCreated, "It is not shown again.", `data-copy="secret"`)
 	m := secretInPage.FindStringSubmatch(made.Body)
 	if m == nil {
 		t.Fatalf("no secret in\n%s", made.Body)
@@ -40,7 +40,7 @@ func TestSecretIsShownOnce(t *testing.T) {
 		t.Errorf("made %+v", k)
 	}
 	rotated := s.Post("/keys/{new}/rotate", fields("version", "1", "grace", "24h")).Wants(
-		t, http.StatusCreated, "The old secret is good until",
+		t, http.StatusCreated, "The old secret works until",
 	)
 	next := secretInPage.FindStringSubmatch(rotated.Body)
 	if next == nil || next[1] == m[1] {
@@ -102,7 +102,7 @@ func TestKeyActions(t *testing.T) {
 		t.Errorf("edited to %+v", k)
 	}
 	s.Post("/keys/{acme}/ban", fields("version", fmt.Sprint(version), "lasts", "1h")).Wants(
-		t, http.StatusUnprocessableEntity, "Say why",
+		t, http.StatusUnprocessableEntity, "Reason is required.",
 	)
 	s.Post("/keys/{acme}/edit", fields("version", fmt.Sprint(version), "name", " ", "plan", "none such")).
 		Wants(t, http.StatusUnprocessableEntity, `id="name-error"`, `id="plan-error"`)
@@ -245,7 +245,7 @@ func TestBulkOnAll(t *testing.T) {
 		t, http.StatusOK, "all keys whose name starts with “k”", `name="to"`,
 	)
 	form := fields("do", "plan", "of", "all", "q", "k", "to", "pro", "reason", "upgrade")
-	s.Post("/keys/bulk", sitetest.With(form, "reason", "")).Wants(t, http.StatusUnprocessableEntity, "Say why")
+	s.Post("/keys/bulk", sitetest.With(form, "reason", "")).Wants(t, http.StatusUnprocessableEntity, "Reason is required.")
 	s.Post("/keys/bulk", sitetest.With(form, "reason", "upgrade", "to", "none")).Wants(
 		t, http.StatusUnprocessableEntity, `id="to-error"`,
 	)
@@ -275,7 +275,7 @@ func TestBulkOnAll(t *testing.T) {
 func TestBulkOnSelection(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.CreateKey("calm", "free")
-	s.Get("/keys/bulk?do=revoke&of=selected").Wants(t, http.StatusUnprocessableEntity, "No key is selected")
+	s.Get("/keys/bulk?do=revoke&of=selected").Wants(t, http.StatusUnprocessableEntity, "No keys selected")
 	s.Get("/keys/bulk?do=override&of=selected&id={acme}&id={bolt}").Wants(
 		t, http.StatusOK, "acme, bolt", `name="limits[0].requests"`,
 	)

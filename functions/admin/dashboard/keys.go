@@ -17,8 +17,8 @@ import (
 func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 	query, ok := readKeysQuery(r)
 	if !ok {
-		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest, Heading: "This search makes no sense",
-			Advice: "Names have at most 100 characters; it may be too long."})
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest, Heading: "Invalid filter",
+			Advice: "Names have at most 100 characters."})
 		return
 	}
 	set, err := d.Keys.Set(r.Context())
@@ -68,7 +68,7 @@ func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery, list
 		onward.Set("after", list.Next)
 		p.Next = page.Address(path, page.WithLive(onward, q.live))
 		if q.Computed() && len(list.Subjects) < keysPerPage {
-			p.Scanned = "Looked at " + page.Number(int64(list.Scanned)) + " keys so far; there are more behind them."
+			p.Scanned = "Looked at " + page.Number(int64(list.Scanned)) + " keys so far. The next page has more."
 		}
 	}
 	onward := page.Address("", page.WithLive(nil, q.live))
@@ -159,23 +159,23 @@ func emptyKeys(q keysQuery, list app.FoundKeys) templates.Empty {
 	case list.Next != "":
 		return templates.Empty{
 			Heading: "None yet",
-			Advice:  "None of the " + page.Number(int64(list.Scanned)) + " keys that were looked at is in this state. The next page looks at more.",
+			Advice:  "None of the " + page.Number(int64(list.Scanned)) + " keys searched is in this state. The next page has more.",
 		}
 	case q.after != "":
-		return templates.Empty{Heading: "No keys after this", Advice: "The list became shorter. Go back to its start."}
+		return templates.Empty{Heading: "No keys after this", Advice: "The list is shorter now. Go to its first page."}
 	case q.order != "":
-		return templates.Empty{Heading: "No calls this hour", Advice: "None of the busiest keys of this hour is like this. By name all are listed."}
+		return templates.Empty{Heading: "No calls this hour", Advice: "None of the busiest keys matches. Sort by name to see all."}
 	case q.Prefix != "" && q.State == "" && q.Plan == 0 && q.Tag == "":
 		return templates.Empty{
 			Heading: "No key found",
-			Advice:  "No name starts with “" + page.Clip(q.Prefix, maxSearch) + "”. The search looks at the start of names, in upper or lower case.",
+			Advice:  "No name starts with “" + page.Clip(q.Prefix, maxSearch) + "”. The search matches the start of names, in any case.",
 		}
 	case !q.none():
-		return templates.Empty{Heading: "No key found", Advice: "No key is in this state, has this plan, this tag and a name that starts so."}
+		return templates.Empty{Heading: "No key found", Advice: "No key matches all filters."}
 	}
 	return templates.Empty{
 		Heading: "No keys yet",
-		Advice:  "A key appears here as soon as it is created. A call with it then moves its bars:",
+		Advice:  "Create a key, then call with it:",
 		Command: `curl -i -H "x-api-key: $KEY" "$API_URL"`,
 	}
 }

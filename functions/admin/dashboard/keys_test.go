@@ -32,7 +32,7 @@ func TestKeysPage(t *testing.T) {
 	page := s.Get("/keys").Wants(t, http.StatusOK)
 	text := inWords(page.Body)
 	for _, want := range []string{
-		"acme {acme} Limits free blocked now next call free in 10.0 s 0 allowed, 0 blocked 10 per 10 seconds 10 of 10 full 10.0 s",
+		"acme {acme} Limits free blocked now unblocks in 10.0 s 0 allowed, 0 blocked 10 per 10 seconds 10 of 10 full 10.0 s",
 		"chandlery {chandlery} Limits pro near a limit override 0 allowed, 0 blocked 100 per 10 seconds 37 of 100 10.0 s " +
 			"44 per 10 minutes estimate 37 of 44 84 %",
 		"dinghy {dinghy} free revoked 0 allowed, 0 blocked 10 per 10 seconds 0 of 10 empty",
@@ -65,7 +65,7 @@ func TestSearch(t *testing.T) {
 		t.Error("the search found another key")
 	}
 	s.Get("/keys?q=zz").Wants(t, http.StatusOK, "No key found", "“zz”", `href="/keys"`)
-	s.Get("/keys?q="+strings.Repeat("a", 101)).Wants(t, http.StatusBadRequest, "makes no sense")
+	s.Get("/keys?q="+strings.Repeat("a", 101)).Wants(t, http.StatusBadRequest, "Invalid filter")
 	s.Get("/keys?q="+strings.Repeat("ä", 100)).Wants(t, http.StatusOK)
 	s.Get("/keys?after="+strings.Repeat("a", 5000)).Wants(t, http.StatusBadRequest)
 }
@@ -147,7 +147,7 @@ func TestStoreDown(t *testing.T) {
 	s.Keys.Fail("LOADING dial tcp 10.1.2.3:6379: refused")
 	for _, path := range []string{"/keys?q=a", "/keys/{acme}", "/keys/{acme}/limits"} {
 		for _, got := range []sitetest.Reply{s.Get(path), s.Refresh(path)} {
-			got.Wants(t, http.StatusServiceUnavailable, "The store does not answer", "Try again")
+			got.Wants(t, http.StatusServiceUnavailable, "Valkey is not responding", "Try again")
 			if strings.Contains(got.Body, "10.1.2.3") {
 				t.Errorf("%s: names the address", path)
 			}
@@ -216,7 +216,7 @@ func TestKeyPageLeadsToTheLab(t *testing.T) {
 	keys := sitetest.NewRegistry(t)
 	keys.Add("acme", sitetest.Monthly, sitetest.Per(10, time.Minute))
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
-	const link = "Play these calls to other algorithms"
+	const link = "Compare algorithms on these calls"
 	if got := s.Get("/keys/{acme}").Wants(t, http.StatusOK); strings.Contains(got.Body, link) {
 		t.Error("no calls can be played")
 	}
@@ -238,8 +238,8 @@ func TestKeyPage(t *testing.T) {
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	text := inWords(s.Get("/keys/{acme}").Wants(t, http.StatusOK).Body)
 	for _, want := range []string{
-		"blocked now next call free in 10.0 s",
-		"From the plan acme.",
+		"blocked now unblocks in 10.0 s",
+		"Plan: acme",
 		"10 per 10 seconds 10 of 10 full 0 10.0 s 10.0 s exact",
 		"1,000 per hour 10 of 1,000 990 1 h now exact",
 		"Version 1", "Environment demo", "Override limits",
@@ -262,10 +262,10 @@ func TestKeyPage(t *testing.T) {
 	}
 	keys.OverrideKey("acme", sitetest.Per(3, time.Minute))
 	s.Get("/keys/{acme}").Wants(
-		t, http.StatusOK, "From an override of the plan acme, because: test.", "End override",
+		t, http.StatusOK, "Override of plan: acme, because: test.", "End override",
 	)
 	keys.UpdateKey("acme", func(k *policy.Key) { k.Status = policy.Revoked })
-	got := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "revoked", "Unrevoke", "401")
+	got := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "revoked", "Restore", "401")
 	if strings.Contains(got.Body, "Override limits") {
 		t.Error("the limits of a revoked key can be edited")
 	}

@@ -34,8 +34,10 @@ func TestEditForm(t *testing.T) {
 	).Login()
 	s.Get(limitsPath).Wants(t, http.StatusOK,
 		`name="version" value="1"`,
-		`name="limits[0].requests" value="100"`, `name="limits[0].window" value="10"`, `<option value="second" selected>`, "100 per 10 seconds",
-		`name="limits[1].requests" value="1,500"`, `name="limits[1].window" value="90"`, `<option value="minute" selected>`,
+		`name="limits[0].requests" value="100"`, `name="limits[0].window" value="10"`,
+		`<option value="second" selected>`, "100 per 10 seconds",
+		`name="limits[1].requests" value="1,500"`, `name="limits[1].window" value="90"`,
+		`<option value="minute" selected>`,
 		`<option value="counter" selected data-mark="estimate">`, "1,500 per 90 minutes",
 	)
 }
@@ -47,7 +49,8 @@ func TestEditKeepsEveryField(t *testing.T) {
 		t, withLimits(t, sitetest.Monthly, sitetest.Hammered, sitetest.Coarse, sitetest.Per(7, time.Minute)),
 	).Login()
 	page := s.Get(limitsPath).Wants(t, http.StatusOK,
-		`<option value="calendar month" selected>`, `name="limits[0].window" value="1"`, `name="limits[0].zone" value="Europe/Berlin"`,
+		`<option value="calendar month" selected>`, `name="limits[0].window" value="1"`,
+		`name="limits[0].zone" value="Europe/Berlin"`,
 		"1,000 per calendar month (Europe/Berlin), fixed window",
 		`name="limits[1].countDenied" value="yes" checked`, "100 per 10 seconds, denied calls count",
 		`name="limits[2].slots" value="2,500"`, "5,000 per hour, 2,500 slots",
@@ -58,17 +61,20 @@ func TestEditKeepsEveryField(t *testing.T) {
 	); open != 3 || strings.Count(page.Body, " checked") != 1 {
 		t.Errorf("%d rows are open, want those 3 that say something, and one box checked", open)
 	}
-	form := sitetest.With(sitetest.LimitsForm(1, [4]string{"1,000", "1", "calendar month", "fixed-window"}, [4]string{"101", "10", "second", "log"},
+	form := sitetest.With(sitetest.LimitsForm(1, [4]string{"1,000", "1", "calendar month", "fixed-window"},
+		[4]string{"101", "10", "second", "log"},
 		[4]string{"5,000", "1", "hour", "log"}, [4]string{"7", "1", "minute", "log"}),
 		"limits[0].zone", "Europe/Berlin", "limits[1].countDenied", "yes", "limits[2].slots", "2,500")
 	s.Post(limitsPath, form).Wants(t, http.StatusSeeOther)
-	want := []limiter.Limit{sitetest.Monthly, sitetest.Hammered, sitetest.Coarse, sitetest.Per(7, time.Minute)}
+	want := []limiter.Limit{sitetest.Monthly, sitetest.Hammered, sitetest.Coarse,
+		sitetest.Per(7, time.Minute)}
 	want[1].Requests = 101
 	if diff := cmp.Diff(want, s.Keys.Key("acme").Override.Limits); diff != "" {
 		t.Errorf("saved (-want +got):\n%s", diff)
 	}
-	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Saved: 1,000 per calendar month (Europe/Berlin), fixed window; "+
-		"100 per 10 seconds, denied calls count; 5,000 per hour, 2,500 slots; 7 per minute → ")
+	s.Get("/keys/{acme}").Wants(t, http.StatusOK,
+		"Saved: 1,000 per calendar month (Europe/Berlin), fixed window; "+
+			"100 per 10 seconds, denied calls count; 5,000 per hour, 2,500 slots; 7 per minute → ")
 }
 
 func TestSaveCalendar(t *testing.T) {
@@ -79,13 +85,15 @@ func TestSaveCalendar(t *testing.T) {
 		{"1", "calendar minute", "", limiter.Limit{Calendar: limiter.Minute}},
 		{"", "calendar hour", " Asia/Kolkata ", limiter.Limit{Calendar: limiter.Hour, Zone: "Asia/Kolkata"}},
 		{" ", "calendar day", "UTC", limiter.Limit{Calendar: limiter.Day, Zone: "UTC"}},
-		{" 1 ", "calendar month", "America/Argentina/ComodRivadavia", limiter.Limit{Calendar: limiter.Month, Zone: "America/Argentina/ComodRivadavia"}},
+		{" 1 ", "calendar month", "America/Argentina/ComodRivadavia",
+			limiter.Limit{Calendar: limiter.Month, Zone: "America/Argentina/ComodRivadavia"}},
 	} {
 		s := sitetest.New(t).Login()
 		s.Post(
 			limitsPath,
 			sitetest.With(
-				sitetest.LimitsForm(1, [4]string{"50", row.window, row.unit, "fixed-window"}), "limits[0].zone", row.zone,
+				sitetest.LimitsForm(1, [4]string{"50", row.window, row.unit, "fixed-window"}),
+				"limits[0].zone", row.zone,
 			),
 		).
 			Wants(t, http.StatusSeeOther)
@@ -108,37 +116,51 @@ func TestInvalidTogether(t *testing.T) {
 		typed, text    string
 		field, message string
 	}{
-		{"calendar with the log", [4]string{"10", "1", "calendar month", "log"}, "zone", "UTC", "unit", "Only a fixed window follows"},
-		{"calendar with a bucket", [4]string{"10", "", "calendar day", "token-bucket"}, "zone", "", "unit", "choose that algorithm, or another unit"},
-		{"two months", [4]string{"10", "2", "calendar month", "fixed-window"}, "zone", "UTC", "window", "Type 1 with a calendar unit, or nothing."},
-		{"word of months", [4]string{"10", "one", "calendar month", "fixed-window"}, "zone", "UTC", "window", "Type 1 with a calendar unit, or nothing."},
-		{"no requests in a calendar", [4]string{"", "", "calendar month", "fixed-window"}, "zone", "", "requests", "Type how many calls"},
-		{"unknown calendar", [4]string{"10", "1", "calendar year", "fixed-window"}, "zone", "UTC", "unit", "Choose one"},
-		{"no calendar", [4]string{"10", "1", "calendar ", "fixed-window"}, "zone", "UTC", "unit", "Choose one"},
+		{"calendar with the log", [4]string{"10", "1", "calendar month", "log"}, "zone", "UTC", "unit",
+			"Only a fixed window follows"},
+		{"calendar with a bucket", [4]string{"10", "", "calendar day", "token-bucket"}, "zone", "", "unit",
+			"choose that algorithm, or another unit"},
+		{"two months", [4]string{"10", "2", "calendar month", "fixed-window"}, "zone", "UTC", "window",
+			"Enter 1 with a calendar unit, or leave it blank."},
+		{"word of months", [4]string{"10", "one", "calendar month", "fixed-window"}, "zone", "UTC", "window",
+			"Enter 1 with a calendar unit, or leave it blank."},
+		{"no requests in a calendar", [4]string{"", "", "calendar month", "fixed-window"}, "zone", "",
+			"requests", "Enter the number of calls"},
+		{"unknown calendar", [4]string{"10", "1", "calendar year", "fixed-window"}, "zone", "UTC", "unit",
+			"Choose one"},
+		{"no calendar", [4]string{"10", "1", "calendar ", "fixed-window"}, "zone", "UTC", "unit",
+			"Choose one"},
 		{"zone without calendar", second, "zone", "Europe/Berlin", "zone", "Only a calendar has a time zone"},
 		{"unknown zone", month, "zone", "Mars/Olympus", "zone", "such as Europe/Berlin"},
 		{"zone of the machine", month, "zone", "Local", "zone", "such as Europe/Berlin"},
 		{"zone as a path", month, "zone", "../../etc/passwd", "zone", "such as Europe/Berlin"},
 		{"long zone", month, "zone", strings.Repeat("x", 70), "zone", "such as Europe/Berlin"},
-		{"denied calls of an estimate", counter, "countDenied", "yes", "countDenied", "Only the log can count denied calls"},
-		{"denied calls of a calendar", month, "countDenied", "yes", "countDenied", "Only the log can count denied calls"},
+		{"denied calls of an estimate", counter, "countDenied", "yes", "countDenied",
+			"Only the log can count denied calls"},
+		{"denied calls of a calendar", month, "countDenied", "yes", "countDenied",
+			"Only the log can count denied calls"},
 		{"slots of an estimate", counter, "slots", "64", "slots", "Only the log has slots"},
 		{"few slots", second, "slots", "63", "slots", "Must be 64 to 100,000."},
 		{"many slots", second, "slots", "100001", "slots", "Must be 64 to 100,000."},
 		{"no slots", second, "slots", "0", "slots", "Must be 64 to 100,000."},
-		{"word of slots", second, "slots", "many", "slots", "Type a whole number"},
-		{"slots alone", [4]string{"", "1", "second", "log"}, "slots", "64", "requests", "Type how many calls"},
+		{"word of slots", second, "slots", "many", "slots", "Enter a whole number"},
+		{"slots alone", [4]string{"", "1", "second", "log"}, "slots", "64", "requests",
+			"Enter the number of calls"},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			s := sitetest.New(t).Login()
 			got := s.Post(
-				limitsPath, sitetest.With(sitetest.LimitsForm(1, row.limit), "limits[0]."+row.typed, row.text),
+				limitsPath, sitetest.With(sitetest.LimitsForm(1, row.limit),
+					"limits[0]."+row.typed, row.text),
 			)
 			id := "limits-0-" + row.field
-			got.Wants(t, http.StatusUnprocessableEntity, `aria-describedby="`+id+`-error"`, `<p class="wrong" id="`+id+`-error">`, row.message,
-				"Nothing was saved: 1 field needs", `name="limits[0].`+row.typed+`" value="`+row.text+`"`, `name="limits[0].window" value="`+row.limit[1]+`"`)
-			if strings.Count(got.Body, `class="wrong"`) != 1 || strings.Count(got.Body, `aria-invalid="true"`) != 1 {
+			got.Wants(t, http.StatusUnprocessableEntity, `aria-describedby="`+id+`-error"`,
+				`<p class="wrong" id="`+id+`-error">`, row.message,
+				"Nothing was saved: 1 field needs", `name="limits[0].`+row.typed+`" value="`+row.text+`"`,
+				`name="limits[0].window" value="`+row.limit[1]+`"`)
+			if strings.Count(got.Body, `class="wrong"`) != 1 ||
+				strings.Count(got.Body, `aria-invalid="true"`) != 1 {
 				t.Error("other fields are marked too")
 			}
 			if open := strings.Contains(got.Body, `<details class="more" open>`); open != (row.text != "") {
@@ -184,7 +206,8 @@ func TestSave(t *testing.T) {
 	if diff := cmp.Diff(want, s.Keys.Key("acme").Override.Limits); diff != "" {
 		t.Errorf("saved (-want +got):\n%s", diff)
 	}
-	const flash = "Saved: 10 per 10 seconds → 1,000 per 10 seconds; 2,000,000 per day, estimate. The next check obeys."
+	const flash = "Saved: 10 per 10 seconds → 1,000 per 10 seconds; 2,000,000 per day, estimate. Effective " +
+		"immediately."
 	if refresh := s.Refresh("/keys/{acme}"); strings.Contains(refresh.Body, flash) {
 		t.Error("a live refresh took the message")
 	}
@@ -199,12 +222,13 @@ func TestSaveWithoutChange(t *testing.T) {
 	s.Keys.OverrideKey("acme", sitetest.Per(10, 10*time.Second))
 	s.Post(
 		limitsPath,
-		sitetest.LimitsForm(2, [4]string{"10", "10000", "millisecond", "log"}, [4]string{"", " ", "second", "log"}),
+		sitetest.LimitsForm(2, [4]string{"10", "10000", "millisecond", "log"},
+			[4]string{"", " ", "second", "log"}),
 	).Wants(t, http.StatusSeeOther)
 	if s.Keys.Written() != 0 {
 		t.Error("an edit that changes nothing was written")
 	}
-	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Nothing was changed")
+	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Nothing changed")
 }
 
 // What is wrong is said at its field, and everything typed is kept.
@@ -215,25 +239,26 @@ func TestInvalid(t *testing.T) {
 		unit, algorithm  string
 		field, message   string
 	}{
-		{"word", "ten", "10", "second", "log", "requests", "Type a whole number"},
-		{"fraction", "1.5", "10", "second", "log", "requests", "Type a whole number"},
-		{"comma in the wrong place", "1,5", "10", "second", "log", "requests", "Type a whole number"},
-		{"hexadecimal", "0x10", "10", "second", "log", "requests", "Type a whole number"},
-		{"exponent", "1e3", "10", "second", "log", "requests", "Type a whole number"},
-		{"negative", "-5", "10", "second", "log", "requests", "Type a whole number"},
-		{"other digits", "١٢٣", "10", "second", "log", "requests", "Type a whole number"},
+		{"word", "ten", "10", "second", "log", "requests", "Enter a whole number"},
+		{"fraction", "1.5", "10", "second", "log", "requests", "Enter a whole number"},
+		{"comma in the wrong place", "1,5", "10", "second", "log", "requests", "Enter a whole number"},
+		{"hexadecimal", "0x10", "10", "second", "log", "requests", "Enter a whole number"},
+		{"exponent", "1e3", "10", "second", "log", "requests", "Enter a whole number"},
+		{"negative", "-5", "10", "second", "log", "requests", "Enter a whole number"},
+		{"other digits", "١٢٣", "10", "second", "log", "requests", "Enter a whole number"},
 		{"zero", "0", "10", "second", "log", "requests", "Must be 1 to 1,000,000,000."},
 		{"too many", "1000000001", "10", "second", "log", "requests", "Must be 1 to 1,000,000,000."},
-		{"overflow", "99999999999999999999999", "10", "second", "log", "requests", "Must be 1 to 1,000,000,000."},
-		{"no requests", "", "10", "second", "log", "requests", "Type how many calls"},
-		{"no window", "10", "", "second", "log", "window", "Type how long"},
+		{"overflow", "99999999999999999999999", "10", "second", "log", "requests",
+			"Must be 1 to 1,000,000,000."},
+		{"no requests", "", "10", "second", "log", "requests", "Enter the number of calls"},
+		{"no window", "10", "", "second", "log", "window", "Enter the window length"},
 		{"zero window", "10", "0", "second", "log", "window", "Must be 1 to"},
 		{"too long", "10", "367", "day", "log", "window", "1 millisecond to 366 days"},
 		{"window overflow", "10", "31622400000", "day", "log", "window", "1 millisecond to 366 days"},
 		{"unknown unit", "10", "10", "fortnight", "log", "unit", "Choose one"},
 		{"unknown algorithm", "10", "10", "second", "magic", "algorithm", "Choose one"},
-		{"markup", "<script>", "10", "second", "log", "requests", "Type a whole number"},
-		{"long", strings.Repeat("9", 5000), "10", "second", "log", "requests", "Type a whole number"},
+		{"markup", "<script>", "10", "second", "log", "requests", "Enter a whole number"},
+		{"long", strings.Repeat("9", 5000), "10", "second", "log", "requests", "Enter a whole number"},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -246,13 +271,16 @@ func TestInvalid(t *testing.T) {
 			)
 			id := "limits-1-" + row.field
 			got.Wants(t, http.StatusUnprocessableEntity,
-				`aria-describedby="`+id+`-error"`, `<p class="wrong" id="`+id+`-error">`, row.message, "Nothing was saved: 1 field needs",
+				`aria-describedby="`+id+`-error"`, `<p class="wrong" id="`+id+`-error">`, row.message,
+				"Nothing was saved: 1 field needs",
 				`name="limits[0].requests" value="77"`, `name="limits[0].window" value="7"`,
 			)
-			if typed := row.requests; len(typed) < form.MaxInput && !strings.ContainsAny(typed, "<") && !strings.Contains(got.Body, `value="`+typed+`"`) {
+			if typed := row.requests; len(typed) < form.MaxInput && !strings.ContainsAny(typed, "<") &&
+				!strings.Contains(got.Body, `value="`+typed+`"`) {
 				t.Errorf("%q was not kept", typed)
 			}
-			if strings.Count(got.Body, `class="wrong"`) != 1 || strings.Count(got.Body, `aria-invalid="true"`) != 1 {
+			if strings.Count(got.Body, `class="wrong"`) != 1 ||
+				strings.Count(got.Body, `aria-invalid="true"`) != 1 {
 				t.Error("other fields are marked too")
 			}
 			if strings.Contains(got.Body, "<script>") || len(got.Body) > 30_000 {
@@ -270,7 +298,7 @@ func TestNoLimits(t *testing.T) {
 	for _, form := range []url.Values{
 		sitetest.LimitsForm(1), sitetest.LimitsForm(1, [4]string{"", "", "second", "log"}),
 	} {
-		s.Post(limitsPath, form).Wants(t, http.StatusUnprocessableEntity, "A key needs at least one limit, unless")
+		s.Post(limitsPath, form).Wants(t, http.StatusUnprocessableEntity, "Add at least one limit")
 	}
 	if s.Keys.Written() != 0 {
 		t.Error("it was written")
@@ -300,8 +328,10 @@ func TestConflict(t *testing.T) {
 	s.Keys.OverrideKey("acme", sitetest.Per(77, time.Hour))
 	mine := [4]string{"20", "10", "second", "log"}
 	got := s.Post(limitsPath, sitetest.LimitsForm(1, mine)).Wants(t, http.StatusConflict,
-		"<bdi>test</bdi> saved meanwhile", "<li><bdi>77 per hour</bdi></li>", "<li><bdi>20 per 10 seconds</bdi></li>",
-		`name="version" value="2"`, `name="limits[0].requests" value="20"`, "Save mine over theirs", "Keep theirs and drop mine")
+		"<bdi>test</bdi> saved meanwhile", "<li><bdi>77 per hour</bdi></li>",
+		"<li><bdi>20 per 10 seconds</bdi></li>",
+		`name="version" value="2"`, `name="limits[0].requests" value="20"`, "Overwrite with my changes",
+		"Discard my changes")
 	if !strings.Contains(got.Body, `href="/keys/{acme}"`) {
 		t.Error("no way to drop the edit")
 	}
@@ -323,8 +353,10 @@ func TestConflictInFull(t *testing.T) {
 			"limits[0].slots", "99",
 		),
 	).
-		Wants(t, http.StatusConflict, "<li><bdi>1,000 per calendar month (Europe/Berlin), fixed window; 5,000 per hour, 2,500 slots</bdi></li>",
-			"<li><bdi>20 per 10 seconds, denied calls count, 99 slots</bdi></li>", `name="limits[0].countDenied" value="yes" checked`)
+		Wants(t, http.StatusConflict, "<li><bdi>1,000 per calendar month (Europe/Berlin), fixed window; "+
+			"5,000 per hour, 2,500 slots</bdi></li>",
+			"<li><bdi>20 per 10 seconds, denied calls count, 99 slots</bdi></li>",
+			`name="limits[0].countDenied" value="yes" checked`)
 }
 
 // Rows are added and removed without JavaScript and without saving, up to the most that a
@@ -342,7 +374,8 @@ func TestRowsWithoutScript(t *testing.T) {
 		t.Error("adding a row complains about the others")
 	}
 	form.Set("action", "remove:limits:0")
-	got = s.Post(limitsPath, form).Wants(t, http.StatusOK, `name="limits[0].requests" value="5"`, "5 per hour")
+	got = s.Post(limitsPath, form).Wants(t, http.StatusOK,
+		`name="limits[0].requests" value="5"`, "5 per hour")
 	if strings.Contains(got.Body, `value="ten"`) || strings.Contains(got.Body, `value="remove:limits:0"`) {
 		t.Error("the row is still there, or the last one can be removed")
 	}

@@ -82,7 +82,7 @@ func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		d.FailStore(w, r, "create key", err)
 	default:
-		d.renderSecret(w, r, key, "The key “"+page.Clip(key.Name, page.MaxName)+"” is made", secret.Reveal())
+		d.renderSecret(w, r, key, "Key created: “"+page.Clip(key.Name, page.MaxName)+"”", secret.Reveal())
 	}
 }
 
@@ -90,15 +90,15 @@ func (d *dashboard) renderNewKey(w http.ResponseWriter, r *http.Request, status 
 	page := templates.FormPage{Page: d.Page(r, "Create a key"), Trail: []templates.Choice{{Text: "Keys", Address: d.Path("/keys")}},
 		Heading: "Create a key"}
 	if len(f.set.Plans) == 0 {
-		page.Lead = []string{"A key needs a plan, and there is none yet: create one under Policies first."}
+		page.Lead = []string{"Create a plan under Policies first."}
 		d.Render(w, r, status, templates.FormOf(page))
 		return
 	}
 	fields := []templates.FormField{
-		form.TextField("name", "Name", "who will use it", policy.MaxNameLen, f.name),
+		form.TextField("name", "Name", "customer or program", policy.MaxNameLen, f.name),
 		form.ChoiceField("plan", "Plan", planOptions(f.set), f.plan),
-		form.TextField("env", "Environment, in the key's text", "live", 16, f.env),
-		form.TextField("tags", "Tags, with commas between", "team-a, beta", 600, f.tags),
+		form.TextField("env", "Environment (key prefix)", "live", 16, f.env),
+		form.TextField("tags", "Tags, separated by commas", "team-a, beta", 600, f.tags),
 	}
 	page.Form = &templates.Form{
 		Action: d.Path("/keys"), Fields: append(fields, form.UntilFields(f.until, "never expires")...),

@@ -88,7 +88,7 @@ func (d *dashboard) putOverride(
 ) {
 	key := view.key
 	if view.form.version == key.Version && reflect.DeepEqual(o, key.Override) {
-		d.Flash(r, "Nothing was changed: the limits are still "+overrideWords(o)+".", "")
+		d.Flash(r, "Nothing changed. Limits are still "+overrideWords(o)+".", "")
 		d.toKey(w, r, key)
 		return
 	}
@@ -110,7 +110,7 @@ func (d *dashboard) putOverride(
 	default:
 		before, _ := view.set.Effective(key, time.Now())
 		d.Flash(
-			r, "Saved: "+policydoc.Limits(before.Limits)+" → "+overrideWords(o)+". The next check obeys.",
+			r, "Saved: "+policydoc.Limits(before.Limits)+" → "+overrideWords(o)+". Effective immediately.",
 			d.undoOf(r, saved.ID, saved.Version),
 		)
 		d.toKey(w, r, saved)
@@ -151,7 +151,7 @@ func (d *dashboard) renderOverride(w http.ResponseWriter, r *http.Request, statu
 		Trail:    d.keyTrail(o.key),
 		Heading:  "Limits of",
 		Name:     name,
-		Lead:     []string{overriddenWords(o.key) + " alone. It acts on the next check and keeps what was already counted."},
+		Lead:     []string{overriddenWords(o.key) + " only. Acts on the next check. Counts are kept."},
 		Conflict: o.conflict,
 		Preview:  o.preview,
 		Form:     &f,

@@ -26,7 +26,7 @@ func TestOverride(t *testing.T) {
 	s := sitetest.New(t).Login()
 	form := sitetest.LimitsForm(1, [4]string{"50", "1", "minute", "log"})
 	s.Post(limitsPath, sitetest.With(form, "reason", " ")).Wants(
-		t, http.StatusUnprocessableEntity, `id="reason-error"`, "Say why",
+		t, http.StatusUnprocessableEntity, `id="reason-error"`, "Reason is required.",
 	)
 	s.Post(limitsPath, sitetest.With(form, "reason", strings.Repeat("x", 201))).Wants(
 		t, http.StatusUnprocessableEntity, "at most 200 characters",
@@ -34,9 +34,9 @@ func TestOverride(t *testing.T) {
 	s.Post(
 		limitsPath, sitetest.With(form, "reason", "launch", "lasts", "at", "until", "2020-01-01 00:00"),
 	).Wants(t, http.StatusUnprocessableEntity,
-		"This is past.")
+		"This time is past.")
 	s.Post(limitsPath, sitetest.With(form, "until", "soon")).Wants(
-		t, http.StatusUnprocessableEntity, "Type a time in UTC",
+		t, http.StatusUnprocessableEntity, "Enter a UTC time",
 	)
 	s.Post(limitsPath, sitetest.With(form, "lasts", "1 eon")).Wants(
 		t, http.StatusUnprocessableEntity, "Choose one",
@@ -53,7 +53,7 @@ func TestOverride(t *testing.T) {
 		t.Errorf("saved %+v", o)
 	}
 	s.Get("/keys/{acme}").Wants(
-		t, http.StatusOK, "because: launch.", "In shadow:", "shadow</span>", "override</span>",
+		t, http.StatusOK, "because: launch.", "Shadow:", "shadow</span>", "override</span>",
 	)
 	s.Get("/overrides").Wants(
 		t, http.StatusOK, "10 per 10 seconds</del>", "50 per minute, in shadow</ins>", "launch", "in 4 h",
@@ -77,7 +77,7 @@ func TestOverridePreview(t *testing.T) {
 	s.Keys.Called("acme", time.Now().Add(-10*time.Minute), 12, 0)
 	form := sitetest.With(sitetest.LimitsForm(1, [4]string{"5", "1", "hour", "log"}), "action", "preview")
 	s.Post(limitsPath, form).Wants(t, http.StatusOK, "10 per 10 seconds</bdi></del>", "5 per hour</bdi></ins>",
-		"On the last hour this would have denied 7 of 12 calls; 0 were denied in fact.", `name="limits[0].requests" value="5"`)
+		"In the last hour this would have denied 7 of 12 calls; 0 were denied.", `name="limits[0].requests" value="5"`)
 	if s.Keys.Written() != 0 {
 		t.Error("a preview wrote")
 	}
@@ -87,7 +87,7 @@ func TestOverridePreview(t *testing.T) {
 	)
 	form = sitetest.With(sitetest.LimitsForm(1, [4]string{"5", "1", "hour", "log"}), "action", "preview")
 	s.Post("/keys/{bolt}/limits", form).Wants(
-		t, http.StatusOK, "There were no calls in the last hour to try this on.",
+		t, http.StatusOK, "No calls in the last hour to compare.",
 	)
 }
 
@@ -108,7 +108,7 @@ func TestUndo(t *testing.T) {
 	page := s.Get("/keys/{acme}").Wants(t, http.StatusOK)
 	s.Keys.OverrideKey("acme", sitetest.Per(1, time.Hour))
 	s.Post(sitetest.UndoInPage.FindStringSubmatch(page.Body)[1], nil).Wants(
-		t, http.StatusConflict, "Something changed since; nothing was undone.",
+		t, http.StatusConflict, "Something changed since. Nothing was undone.",
 	)
 	if k := s.Keys.Key("acme"); k.Override.Limits[0] != sitetest.Per(1, time.Hour) {
 		t.Error("the undo went over somebody else's change")
@@ -130,7 +130,7 @@ func TestOverrides(t *testing.T) {
 	}
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	body := s.Get("/overrides").Wants(
-		t, http.StatusOK, "ends soon", "ended", "when somebody ends it", `/keys/{d-soon}/end`,
+		t, http.StatusOK, "ends soon", "ended", "no end", `/keys/{d-soon}/end`,
 	).Body
 	last := -1
 	for _, name := range []string{"d-soon", "c-late", "b-endless", "a-ended"} {

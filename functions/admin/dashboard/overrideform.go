@@ -56,7 +56,7 @@ func (f *overrideForm) override(now time.Time) *policy.Override {
 	if o.Mode != policy.Off {
 		o.Limits = f.limits.Limits()
 		if len(o.Limits) == 0 {
-			f.limits.Error = "A key needs at least one limit, unless nothing is counted."
+			f.limits.Error = "Add at least one limit, or turn limits off."
 		}
 	}
 	o.Until = f.until.Time(now)
@@ -100,7 +100,7 @@ func (f *overrideForm) view() templates.Form {
 		Lists:   []templates.LimitList{f.limits.View("Limits", "A call is allowed when every limit admits it.")},
 		Choices: form.LimitChoices(),
 		After: append([]templates.FormField{form.ChoiceField("mode", "Mode", modeOptions(), f.mode)},
-			append(form.UntilFields(f.until, "until somebody ends it"),
+			append(form.UntilFields(f.until, "no end"),
 				form.ReasonField(f.reason))...),
 		Preview: true, Submit: "Save",
 	}

@@ -32,13 +32,13 @@ func (d *dashboard) showOverrides(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p := templates.OverridesPage{Page: d.Page(r, "Overrides"), Rows: d.overrideRows(r, set, list.Keys)}
-	p.Empty = templates.Empty{Heading: "No overrides", Advice: "Every key has the limits of its plan. Override those of one on its page."}
+	p.Empty = templates.Empty{Heading: "No overrides", Advice: "Every key has its plan's limits. Override them on a key's page."}
 	if after != "" {
 		p.First = d.Path("/overrides")
 	}
 	if list.Next != "" {
 		p.Next = d.Path("/overrides?after=" + list.Next)
-		p.Note = "There are more than fit here; each page by itself has those first that end soon."
+		p.Note = "Each page lists those ending soon first."
 	}
 	d.Render(w, r, http.StatusOK, templates.Overrides(p))
 }
@@ -71,7 +71,7 @@ func (d *dashboard) overrideRows(r *http.Request, set *policy.Set, keys []policy
 		rows[i] = templates.OverrideRow{
 			Name: page.Clip(k.Name, page.MaxName), Address: d.keyPath(k), Plan: page.Clip(k.Plan, page.MaxName),
 			Before: policydoc.Limits(plan.Limits), After: overrideWords(&words),
-			Reason: page.Clip(o.Reason, policy.MaxReasonLen), Ends: "when somebody ends it",
+			Reason: page.Clip(o.Reason, policy.MaxReasonLen), Ends: "no end",
 		}
 		switch {
 		case !o.ActiveAt(now):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"tidegate/functions/admin/app"
@@ -126,7 +127,7 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 	}
 	if sum.Calls() == 0 {
 		p.Empty = &templates.Empty{
-			Heading: "No calls counted yet", Advice: "No call of this time has been counted. Make one, and another a second later:",
+			Heading: "No requests in this period", Advice: "Send two calls, a second apart:",
 			Command: `curl -i -H "x-api-key: $KEY" "$API_URL"`,
 		}
 	}
@@ -153,6 +154,11 @@ func maxTime(a, b time.Time) time.Time {
 	return b
 }
 
+// milliseconds writes a duration to a tenth of a millisecond.
+func milliseconds(d time.Duration) string {
+	return strconv.FormatFloat(float64(d.Microseconds())/1000, 'f', 1, 64) + " ms"
+}
+
 func figures(sum usage.Counts, active int64, latency time.Duration) []templates.Figure {
 	share := "0 %"
 	if sum.Denied > 0 {
@@ -161,15 +167,16 @@ func figures(sum usage.Counts, active int64, latency time.Duration) []templates.
 	all := []templates.Figure{
 		{Name: "Requests", Value: page.Number(sum.Calls())},
 		{Name: "Blocked", Value: page.Number(sum.Denied), Note: share},
-		{Name: "Active callers", Value: page.Number(active), Note: "within a day at most"},
+		{Name: "Active callers", Value: page.Number(active), Note: "last 24 h"},
 		{Name: "Would block", Value: page.Number(sum.ShadowDenied + sum.CandidateDenied), Note: page.Number(sum.ShadowDenied) + " in shadow, " +
 			page.Number(sum.CandidateDenied) + " by candidates"},
-		{Name: "Store", Value: "answers", Note: "in " + page.Offset(latency.Round(100*time.Microsecond))},
+		{Name: "Valkey", Value: "healthy", Note: milliseconds(latency)},
 	}
 	if sum.Degraded > 0 {
 		all[4] = templates.Figure{
-			Name: "Store", Value: "was away", Note: page.Number(sum.Degraded) + " calls were decided without it",
-			Bad: true,
+			Name: "Valkey", Value: "was unavailable",
+			Note: page.Number(sum.Degraded) + " calls decided without it",
+			Bad:  true,
 		}
 	}
 	return all

@@ -75,7 +75,7 @@ func (f *planForm) apply(next *policy.Set) bool {
 		Limits:   f.limits.Limits(), Candidate: f.candidate.Limits(),
 	}
 	if p.Degraded == policy.Local {
-		p.Share = int(f.share.Whole("Type how many percent of the limits one environment may admit.", 1, 100))
+		p.Share = int(f.share.Whole("Enter the percent of the limits that one environment may admit.", 1, 100))
 	}
 	if len(p.Limits) == 0 && f.limits.ErrorCount() == 0 {
 		f.limits.Error = "A plan needs at least one limit."
@@ -131,7 +131,7 @@ func (f *planForm) heading() (text, name string) {
 func degradedOptions() []templates.Option {
 	return []templates.Option{
 		{Value: string(policy.Closed), Text: "closed: calls are denied"},
-		{Value: string(policy.Open), Text: "open: calls of known callers pass, uncounted"},
+		{Value: string(policy.Open), Text: "open: known callers pass, uncounted"},
 		{Value: string(policy.Local), Text: "local: each environment counts by itself"},
 	}
 }
@@ -141,14 +141,14 @@ func (f *planForm) view(*policy.Set) templates.Form {
 		Fields: []templates.FormField{
 			form.TextField("name", "Name", "free", policy.MaxNameLen, f.name),
 			form.ChoiceField("mode", "Mode", modeOptions(), f.mode),
-			form.ChoiceField("degraded", "While the store is away", degradedOptions(), f.degraded),
-			form.TextField("share", "With local: percent of the limits", "10", 3, f.share),
+			form.ChoiceField("degraded", "If Valkey is unavailable", degradedOptions(), f.degraded),
+			form.TextField("share", "Percent of limits (local only)", "10", 3, f.share),
 		},
 		Lists: []templates.LimitList{
 			f.limits.View("Limits", "A call is allowed when every limit admits it."),
 			f.candidate.View(
 				"Candidate",
-				"Limits on trial: every call is held against them and counted, none is denied by them. Empty for none.",
+				"Counted on every call, never enforced. Leave empty for none.",
 			),
 		},
 	}

@@ -203,11 +203,11 @@ func sharedFacts(s *policy.Set) []templates.Fact {
 		{Name: "Each client address", Value: orDash(policydoc.ScopeText(s.PerIP))},
 		{Name: "All callers together", Value: orDash(policydoc.ScopeText(s.Global))},
 		{Name: "Refused addresses", Value: orDash(page.Clip(policydoc.PrefixText(s.Deny), maxChange))},
-		{Name: "Admitted addresses", Value: orAll(page.Clip(policydoc.PrefixText(s.Allow), maxChange))},
+		{Name: "Allowed addresses", Value: orAll(page.Clip(policydoc.PrefixText(s.Allow), maxChange))},
 		{Name: "Exempt addresses", Value: orDash(page.Clip(policydoc.PrefixText(s.Exempt), maxChange))},
-		{Name: "Plan of tokens that name none", Value: orRefused(s.TokenPlan)},
-		{Name: "Plan of callers known by address", Value: orRefused(s.AddressPlan)},
-		{Name: "Bans of those who hammer", Value: orDash(policydoc.BansText(s.Bans))},
+		{Name: "Default plan for JWTs", Value: orRefused(s.TokenPlan)},
+		{Name: "Default plan for addresses", Value: orRefused(s.AddressPlan)},
+		{Name: "Automatic bans", Value: orDash(policydoc.BansText(s.Bans))},
 	}
 }
 
@@ -220,7 +220,7 @@ func orAll(text string) string {
 
 func orRefused(plan string) string {
 	if plan == "" {
-		return "none: they are refused"
+		return "none: refused"
 	}
 	return page.Clip(plan, page.MaxName)
 }
@@ -231,6 +231,6 @@ func (d *dashboard) syncPolicies(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "sync policy", err)
 		return
 	}
-	d.Flash(r, "Every check obeys the newest policies.", "")
+	d.Flash(r, "All shards have the newest version.", "")
 	http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
 }

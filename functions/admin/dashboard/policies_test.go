@@ -20,8 +20,10 @@ import (
 // planForm is what a browser sends for a plan with one limit per minute.
 func planOf(version int64, name, requests string, more ...string) url.Values {
 	return fields(append([]string{
-		"version", fmt.Sprint(version), "name", name, "mode", "enforce", "degraded", "closed", "reason", "test", "action", "save",
-		"limits[0].requests", requests, "limits[0].window", "1", "limits[0].unit", "minute", "limits[0].algorithm", "log",
+		"version", fmt.Sprint(version), "name", name, "mode", "enforce", "degraded", "closed", "reason",
+		"test", "action", "save",
+		"limits[0].requests", requests, "limits[0].window", "1", "limits[0].unit", "minute",
+		"limits[0].algorithm", "log",
 	}, more...)...)
 }
 
@@ -29,7 +31,8 @@ func TestPlans(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Get("/policies").Wants(t, http.StatusOK, "free", "10 per 10 seconds", `aria-label="2 keys of free"`)
 	s.Get("/policies/plans/new").Wants(t, http.StatusOK, `name="version" value="1"`)
-	s.Post("/policies/plans/new", planOf(1, "", "5")).Wants(t, http.StatusUnprocessableEntity, `id="name-error"`)
+	s.Post("/policies/plans/new", planOf(1, "", "5")).Wants(t, http.StatusUnprocessableEntity,
+		`id="name-error"`)
 	s.Post("/policies/plans/new", planOf(1, "free", "5")).Wants(
 		t, http.StatusUnprocessableEntity, `id="name-error"`, "is taken",
 	)
@@ -37,7 +40,7 @@ func TestPlans(t *testing.T) {
 		t, http.StatusUnprocessableEntity, `id="limits-0-requests-error"`,
 	)
 	s.Post("/policies/plans/new", sitetest.With(planOf(1, "pro", "5"), "reason", "")).Wants(
-		t, http.StatusUnprocessableEntity, "Say why",
+		t, http.StatusUnprocessableEntity, "Reason is required.",
 	)
 	s.Post("/policies/plans/new", sitetest.With(planOf(1, "pro", "5"), "degraded", "local")).Wants(
 		t, http.StatusUnprocessableEntity, `id="share-error"`,
@@ -51,7 +54,8 @@ func TestPlans(t *testing.T) {
 	s.Post(
 		"/policies/plans/new", sitetest.With(planOf(1, "pro", "5"), "degraded", "local", "share", "20"),
 	).Wants(t, http.StatusSeeOther)
-	if p, _ := s.Set().Plan("pro"); p.Number != 2 || p.Degraded != policy.Local || p.Share != 20 || p.Limits[0] != sitetest.Per(5, time.Minute) {
+	if p, _ := s.Set().Plan("pro"); p.Number != 2 || p.Degraded != policy.Local || p.Share != 20 ||
+		p.Limits[0] != sitetest.Per(5, time.Minute) {
 		t.Errorf("saved %+v", p)
 	}
 	s.Get("/policies/plans/2").Wants(
@@ -64,7 +68,7 @@ func TestPlans(t *testing.T) {
 	}
 	s.Get("/policies/plans/1/delete").Wants(t, http.StatusOK, "Delete the plan")
 	s.Post("/policies/plans/1/delete", fields("version", "4", "reason", "x")).Wants(
-		t, http.StatusUnprocessableEntity, "has 2 keys",
+		t, http.StatusUnprocessableEntity, "keys use it (2)",
 	)
 	s.Post("/policies/plans/2/delete", fields("version", "4", "reason", "x")).Wants(t, http.StatusSeeOther)
 	s.Get("/policies/plans/2").Wants(t, http.StatusNotFound)
@@ -95,7 +99,8 @@ func TestPolicyConflict(t *testing.T) {
 	s.Post(
 		"/policies/plans/1", planOf(1, "free", "20"),
 	).Wants(t, http.StatusConflict, "<bdi>test</bdi> saved meanwhile", "plan theirs", "77 per hour",
-		"plan free: limits: 10 per 10 seconds → 20 per minute", `name="version" value="2"`, `name="limits[0].requests" value="20"`, "Save mine over theirs")
+		"plan free: limits: 10 per 10 seconds → 20 per minute", `name="version" value="2"`,
+		`name="limits[0].requests" value="20"`, "Overwrite with my changes")
 	if s.Keys.Written() != 0 {
 		t.Fatal("it was written")
 	}
@@ -113,7 +118,8 @@ func TestPolicyConflict(t *testing.T) {
 // promoted or dropped.
 func TestCandidate(t *testing.T) {
 	s := sitetest.New(t).Login()
-	form := planOf(1, "free", "10", "candidate[0].requests", "3", "candidate[0].window", "1", "candidate[0].unit", "minute",
+	form := planOf(1, "free", "10", "candidate[0].requests", "3", "candidate[0].window", "1",
+		"candidate[0].unit", "minute",
 		"candidate[0].algorithm", "log")
 	s.Post("/policies/plans/1", form).Wants(t, http.StatusSeeOther)
 	recorder := usage.NewRecorder(usage.Options{}, time.Now)
@@ -130,7 +136,8 @@ func TestCandidate(t *testing.T) {
 	)
 	s.Get("/").Wants(t, http.StatusOK, "0 in shadow, 5 by candidates")
 	s.Get("/policies/plans/1/promote").Wants(t, http.StatusOK, "Candidate: 3 per minute.")
-	s.Post("/policies/plans/1/promote", fields("version", "2", "reason", "good")).Wants(t, http.StatusSeeOther)
+	s.Post("/policies/plans/1/promote", fields("version", "2", "reason", "good")).Wants(t,
+		http.StatusSeeOther)
 	if p, _ := s.Set().Numbered(1); len(p.Candidate) != 0 || p.Limits[0] != sitetest.Per(3, time.Minute) {
 		t.Errorf("promoted to %+v", p)
 	}
@@ -142,7 +149,8 @@ func TestPlanPreview(t *testing.T) {
 	s := sitetest.New(t).Login()
 	now := time.Now()
 	s.Keys.Called("acme", now.Add(-time.Minute), 9, 0)
-	s.Post("/policies/plans/1", sitetest.With(planOf(1, "free", "5"), "action", "preview", "reason", "")).Wants(
+	s.Post("/policies/plans/1", sitetest.With(planOf(1, "free", "5"), "action", "preview",
+		"reason", "")).Wants(
 		t, http.StatusOK, "on the busiest key of",
 	)
 	s.Keys.Called("bolt", now.Add(-time.Minute), 2, 0)
@@ -157,7 +165,8 @@ func TestPlanPreview(t *testing.T) {
 
 func ruleOf(version int64, old, name, method, path string, more ...string) url.Values {
 	return fields(append([]string{
-		"version", fmt.Sprint(version), "rule", old, "name", name, "method", method, "path", path, "cost", "1", "mode", "enforce", "reason", "test",
+		"version", fmt.Sprint(version), "rule", old, "name", name, "method", method, "path", path, "cost",
+		"1", "mode", "enforce", "reason", "test",
 		"action", "save",
 	}, more...)...)
 }
@@ -166,12 +175,14 @@ func ruleOf(version int64, old, name, method, path string, more ...string) url.V
 func TestRules(t *testing.T) {
 	s := sitetest.New(t).Login()
 	version := int64(1)
-	for _, r := range [][3]string{{"everything", "", ""}, {"orders", "get", "/orders/{proxy+}"}, {"one order", "GET", "/orders/{id}"}} {
+	for _, r := range [][3]string{{"everything", "", ""}, {"orders", "get", "/orders/{proxy+}"},
+		{"one order", "GET", "/orders/{id}"}} {
 		s.Post("/policies/rules", ruleOf(version, "", r[0], r[1], r[2])).Wants(t, http.StatusSeeOther)
 		version++
 	}
 	body := s.Get("/policies").Wants(t, http.StatusOK, "GET /orders/{id}").Body
-	if a, b, c := strings.Index(body, "one order"), strings.Index(body, ">orders<"), strings.Index(body, "everything"); a > b || b > c {
+	if a, b, c := strings.Index(body, "one order"), strings.Index(body, ">orders<"),
+		strings.Index(body, "everything"); a > b || b > c {
 		t.Errorf("the rules stand at %d, %d, %d", a, b, c)
 	}
 	s.Post(
@@ -200,12 +211,14 @@ func TestRules(t *testing.T) {
 		t, http.StatusOK, `name="cost" value="2"`, `name="shared[0].requests" value="7"`,
 	)
 	leased := sitetest.With(ruleOf(version, "orders", "orders", "GET", "/orders/{proxy+}",
-		"shared[0].requests", "7", "shared[0].window", "1", "shared[0].unit", "hour", "shared[0].algorithm", "log"), "lease", "16m")
+		"shared[0].requests", "7", "shared[0].window", "1", "shared[0].unit", "hour", "shared[0].algorithm",
+		"log"), "lease", "16m")
 	s.Post("/policies/rules", leased).Wants(
-		t, http.StatusUnprocessableEntity, `id="lease-error"`, "to a quarter of the shortest window, 15 minutes",
+		t, http.StatusUnprocessableEntity, `id="lease-error"`,
+		"to a quarter of the shortest window, 15 minutes",
 	)
 	s.Post("/policies/rules", sitetest.With(leased, "lease", "soon")).Wants(
-		t, http.StatusUnprocessableEntity, `id="lease-error"`, "Type a time such as 500ms",
+		t, http.StatusUnprocessableEntity, `id="lease-error"`, "Enter a time such as 500ms",
 	)
 	s.Post("/policies/rules", sitetest.With(leased, "lease", "90s")).Wants(t, http.StatusSeeOther)
 	version++
@@ -221,7 +234,8 @@ func TestRules(t *testing.T) {
 }
 
 func sharedOf(version string, more ...string) url.Values {
-	form := fields("version", version, "perIPMode", "enforce", "globalMode", "shadow", "reason", "test", "action", "save", "deny", "", "allow", "",
+	form := fields("version", version, "perIPMode", "enforce", "globalMode", "shadow", "reason", "test",
+		"action", "save", "deny", "", "allow", "",
 		"exempt", "")
 	return sitetest.With(form, more...)
 }
@@ -229,23 +243,29 @@ func sharedOf(version string, more ...string) url.Values {
 func TestShared(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Get("/policies/shared").Wants(t, http.StatusOK)
-	for field, value := range map[string]string{"deny": "nonsense", "allow": "10.0.0.1/8", "exempt": "1.2.3.4/99", "denials": "1",
+	for field, value := range map[string]string{"deny": "nonsense", "allow": "10.0.0.1/8",
+		"exempt": "1.2.3.4/99", "denials": "1",
 		"tokenPlan": "none", "globalMode": "x", "globalLease": "1s"} {
 		s.Post("/policies/shared", sharedOf("1", field, value)).Wants(
 			t, http.StatusUnprocessableEntity, `id="`+field+`-error"`,
 		)
 	}
-	form := sharedOf("1", "deny", "198.51.100.0/24\r\n2001:db8::/32, 192.0.2.7", "tokenPlan", "free", "denials", "100", "window", "1m", "first",
+	form := sharedOf("1", "deny", "198.51.100.0/24\r\n2001:db8::/32, 192.0.2.7", "tokenPlan", "free",
+		"denials", "100", "window", "1m", "first",
 		"5m", "most", "1d",
-		"perIP[0].requests", "50", "perIP[0].window", "1", "perIP[0].unit", "minute", "perIP[0].algorithm", "log",
-		"global[0].requests", "5000", "global[0].window", "1", "global[0].unit", "minute", "global[0].algorithm", "log", "globalLease", "500ms")
+		"perIP[0].requests", "50", "perIP[0].window", "1", "perIP[0].unit", "minute",
+		"perIP[0].algorithm", "log",
+		"global[0].requests", "5000", "global[0].window", "1", "global[0].unit", "minute",
+		"global[0].algorithm", "log", "globalLease", "500ms")
 	s.Post("/policies/shared", form).Wants(t, http.StatusSeeOther)
 	set := s.Set()
-	if len(set.Deny) != 3 || set.Deny[2] != netip.MustParsePrefix("192.0.2.7/32") || set.TokenPlan != "free" || set.Bans == nil ||
+	if len(set.Deny) != 3 || set.Deny[2] != netip.MustParsePrefix("192.0.2.7/32") ||
+		set.TokenPlan != "free" || set.Bans == nil ||
 		set.Bans.Denials != 100 {
 		t.Errorf("saved %+v", set)
 	}
-	page := s.Get("/policies").Wants(t, http.StatusOK, "198.51.100.0/24, 2001:db8::/32", "100 denied calls in 1m ban for 5m", "50 per minute",
+	page := s.Get("/policies").Wants(t, http.StatusOK, "198.51.100.0/24, 2001:db8::/32",
+		"100 denied calls in 1m ban for 5m", "50 per minute",
 		"5,000 per minute, leased for 500 milliseconds; shadow")
 	s.Get("/policies/shared").Wants(
 		t, http.StatusOK, "2001:db8::/32", `name="denials" value="100"`, `name="globalLease" value="500ms"`,
@@ -289,7 +309,7 @@ func TestExplain(t *testing.T) {
 	s.Get("/explain?key=nobody").Wants(t, http.StatusUnprocessableEntity, "No key has this id.")
 	secret := s.Keys.Secrets["acme"].Reveal()
 	if got := s.Get("/explain?key="+secret).Wants(
-		t, http.StatusUnprocessableEntity, "That was the whole secret",
+		t, http.StatusUnprocessableEntity, "You pasted a whole secret",
 	); strings.Contains(got.Body, secret) {
 		t.Error("the page shows the secret")
 	}
@@ -300,12 +320,13 @@ func TestExplain(t *testing.T) {
 
 func TestOverview(t *testing.T) {
 	s := sitetest.New(t).Login()
-	s.Get("/").Wants(t, http.StatusOK, "No calls counted yet", "curl -i")
+	s.Get("/").Wants(t, http.StatusOK, "No requests in this period", "curl -i")
 	s.Keys.Called("acme", time.Now(), 90, 10)
 	s.Keys.Called("bolt", time.Now(), 5, 20)
 	for _, path := range []string{"/", "/?range=5m", "/?range=24h", "/?range=7d", "/?range=odd"} {
 		s.Get(path).Wants(
-			t, http.StatusOK, "<b class=\"big\">125</b>", "95 allowed and 30 blocked", ">acme<", ">bolt<", "24 %",
+			t, http.StatusOK, "<b class=\"big\">125</b>", "95 allowed and 30 blocked", ">acme<",
+			">bolt<", "24 %",
 		)
 	}
 	body := s.Get("/").Body
@@ -316,8 +337,10 @@ func TestOverview(t *testing.T) {
 	if first := strings.Index(body[blocked:], "bolt"); first > strings.Index(body[blocked:], "acme") {
 		t.Error("bolt is not the most blocked")
 	}
-	from, to := time.Now().Add(-2*time.Hour).UTC().Format(time.RFC3339), time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
-	s.Get("/?"+url.Values{"from": {from}, "to": {to}}.Encode()).Wants(t, http.StatusOK, "No calls counted yet")
+	from, to := time.Now().Add(-2*time.Hour).UTC().Format(time.RFC3339),
+		time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
+	s.Get("/?"+url.Values{"from": {from}, "to": {to}}.Encode()).Wants(t, http.StatusOK,
+		"No requests in this period")
 	s.Keys.Server.SetTime(time.Now()) // the audit's entries are of the hour that the page shows
 	s.Post("/policies/plans/1", planOf(1, "free", "7")).Wants(t, http.StatusSeeOther)
 	s.Get("/").Wants(t, http.StatusOK, "plan free: limits")

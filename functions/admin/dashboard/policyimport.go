@@ -78,7 +78,7 @@ func (d *dashboard) importPolicies(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case status != http.StatusOK || again:
 	case version != set.Version:
-		status, f.wrong = http.StatusConflict, "Somebody saved meanwhile; nothing of yours was written. Look at the changes again."
+		status, f.wrong = http.StatusConflict, "Someone else saved first. Nothing was saved. Review the changes again."
 	case len(f.preview.Changes) > 0:
 		if f.reason.CheckReason(); f.reason.Error == "" {
 			d.putImport(w, r, set, next, f)
@@ -113,12 +113,20 @@ func (f *policyImport) read(set *policy.Set) (*policy.Set, int) {
 	}
 	f.preview = &templates.Preview{Changes: setChanges(set, &next)}
 	if file.Version != 0 && file.Version != set.Version {
-		f.wrong = fmt.Sprintf("The file was made of version %d; version %d is in force by now. Nothing was saved. To go on all the same, "+
-			"look at what it changes and take the line with the version out.", file.Version, set.Version)
+		f.wrong = fmt.Sprintf("The file has version %d, the current version is %d. Nothing was saved. "+
+			"Review the changes, then remove the version line to import anyway.", file.Version, set.Version)
 		return nil, http.StatusConflict
 	}
 	next.Version = set.Version
 	return &next, http.StatusOK
+}
+
+// imported says how many changes an import made.
+func imported(changes int) string {
+	if changes == 1 {
+		return "Imported 1 change."
+	}
+	return "Imported " + page.Number(int64(changes)) + " changes."
 }
 
 func (d *dashboard) putImport(w http.ResponseWriter, r *http.Request, set, next *policy.Set, f policyImport) {
@@ -126,7 +134,7 @@ func (d *dashboard) putImport(w http.ResponseWriter, r *http.Request, set, next 
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
-		f.version, f.seen, f.wrong = saved.Version, "", "Somebody saved meanwhile; nothing of yours was written. Look at the changes again."
+		f.version, f.seen, f.wrong = saved.Version, "", "Someone else saved first. Nothing was saved. Review the changes again."
 		f.preview = &templates.Preview{Changes: setChanges(saved, next)}
 		d.renderImport(w, r, http.StatusConflict, f)
 	case errors.As(err, &invalid):
@@ -138,7 +146,7 @@ func (d *dashboard) putImport(w http.ResponseWriter, r *http.Request, set, next 
 		d.FailStore(w, r, "save policy", err)
 	default:
 		d.Flash(
-			r, "Imported: "+page.Number(int64(len(setChanges(set, next))))+" changes. The next check obeys.",
+			r, imported(len(setChanges(set, next)))+" Effective immediately.",
 			d.undoOf(r, policyset.SetID, saved.Version),
 		)
 		http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
@@ -146,15 +154,15 @@ func (d *dashboard) putImport(w http.ResponseWriter, r *http.Request, set, next 
 }
 
 func (d *dashboard) renderImport(w http.ResponseWriter, r *http.Request, status int, f policyImport) {
-	submit := "Show what it changes"
+	submit := "Preview changes"
 	if f.seen != "" && f.seen == f.hash() && f.wrong == "" && len(f.preview.Changes) > 0 {
 		submit = "Import"
 	}
 	d.Render(w, r, status, templates.FormOf(templates.FormPage{
 		Page:  d.Page(r, "Import policies"),
 		Trail: []templates.Choice{{Text: "Policies", Address: d.Path("/policies")}}, Heading: "Import policies",
-		Lead: []string{"Plans, route rules and what holds for all callers become what the file says; what it leaves out is removed. " +
-			"Begin with an export. Nothing is saved before you saw what changes."},
+		Lead: []string{"The file replaces plans, route rules and limits for all callers. What it leaves out is removed. " +
+			"Start from an export. You see the changes before saving."},
 		Preview: f.preview,
 		Form: &templates.Form{
 			Action: d.Path("/policies/import"), Error: f.wrong, Errors: form.CountErrors(f.reason),

@@ -35,8 +35,8 @@ func TestImportPolicies(t *testing.T) {
 	if !strings.Contains(exported.Header.Get("Content-Disposition"), "tidegate-policies.yaml") {
 		t.Errorf("%v", exported.Header)
 	}
-	form := s.Get("/policies/import").Wants(t, http.StatusOK, "Show what it changes")
-	importAgain(s, form, exported.Body, "").Wants(t, http.StatusOK, "Nothing changes", "Show what it changes")
+	form := s.Get("/policies/import").Wants(t, http.StatusOK, "Preview changes")
+	importAgain(s, form, exported.Body, "").Wants(t, http.StatusOK, "Nothing changes", "Preview changes")
 	text := strings.Replace(exported.Body, "10 per 10 seconds", "25 per 10 seconds", 1)
 	shown := importAgain(s, form, text, "").Wants(
 		t, http.StatusOK, "plan free: limits", "25 per 10 seconds</bdi></ins>", ">Import</button>",
@@ -44,7 +44,7 @@ func TestImportPolicies(t *testing.T) {
 	if s.Keys.Written() != 0 {
 		t.Fatal("something was written before it was seen")
 	}
-	importAgain(s, shown, text, " ").Wants(t, http.StatusUnprocessableEntity, "Say why")
+	importAgain(s, shown, text, " ").Wants(t, http.StatusUnprocessableEntity, "Reason is required.")
 	other := importAgain(s, shown, strings.Replace(text, "25", "26", 1), "more").Wants(
 		t, http.StatusOK, "26 per 10 seconds</bdi></ins>",
 	)
@@ -52,7 +52,7 @@ func TestImportPolicies(t *testing.T) {
 		t.Fatal("something was written that was not seen")
 	}
 	importAgain(s, other, strings.Replace(text, "25", "26", 1), "more").Wants(t, http.StatusSeeOther)
-	s.Get("/policies").Wants(t, http.StatusOK, "26 per 10 seconds", "Imported: 1 changes", "/undo")
+	s.Get("/policies").Wants(t, http.StatusOK, "26 per 10 seconds", "Imported 1 change.", "/undo")
 	if e, _ := s.Keys.Set(t.Context()); e.Plans[0].Number != 1 || e.Version != 2 {
 		t.Errorf("%+v", e)
 	}
@@ -67,10 +67,10 @@ func TestImportConflict(t *testing.T) {
 	s.Keys.Plan("pro", sitetest.Per(100, time.Minute))
 	before := s.Keys.Written()
 	again := importAgain(s, shown, text, "mine").Wants(
-		t, http.StatusConflict, "Somebody saved meanwhile", "plan pro",
+		t, http.StatusConflict, "Someone else saved first", "plan pro",
 	)
 	s.Post("/policies/import", url.Values{"yaml": {"version: 1\n" + text}, "version": {"2"}, "reason": {"x"}}).
-		Wants(t, http.StatusConflict, "was made of version 1; version 2 is in force")
+		Wants(t, http.StatusConflict, "The file has version 1, the current version is 2")
 	if s.Keys.Written() != before {
 		t.Fatal("something was written")
 	}
@@ -105,7 +105,7 @@ func TestImportRefuses(t *testing.T) {
 	}).Wants(t, http.StatusRequestEntityTooLarge)
 	drop := "plans:\n  - name: other\n    limits: [1 per second]\n"
 	shown := importAgain(s, s.Get("/policies/import"), drop, "").Wants(t, http.StatusOK)
-	importAgain(s, shown, drop, "tidy").Wants(t, http.StatusUnprocessableEntity, "has 2 keys")
+	importAgain(s, shown, drop, "tidy").Wants(t, http.StatusUnprocessableEntity, "keys use it (2)")
 	if s.Keys.Written() != 0 {
 		t.Error("something was written")
 	}

@@ -80,10 +80,10 @@ func denials(calls []usage.Call, limits []limiter.Limit) int64 {
 // words says what came out, for the limits with this index.
 func (r replayed) words(i int) string {
 	if r.calls == 0 {
-		return "There were no calls in the last hour to try this on."
+		return "No calls in the last hour to compare."
 	}
-	words := "On the last hour this would have denied " + page.Number(r.would[i]) + " of " + page.Number(r.calls) + " calls; " + page.Number(r.denied) +
-		" were denied in fact."
+	words := "In the last hour this would have denied " + page.Number(r.would[i]) + " of " + page.Number(r.calls) + " calls; " + page.Number(r.denied) +
+		" were denied."
 	if r.cut {
 		words += " Only the latest " + page.Number(r.calls) + " were tried."
 	}
@@ -100,7 +100,7 @@ func (d *dashboard) previewOverride(r *http.Request, set *policy.Set, k policy.K
 	}
 	p.Effects = []string{played.words(0)}
 	if o.Mode == policy.Shadow && played.would[0] > 0 {
-		p.Effects = append(p.Effects, "In shadow none of them is denied; they are counted.")
+		p.Effects = append(p.Effects, "In shadow mode none of them is denied.")
 	}
 	return p, nil
 }
@@ -125,7 +125,7 @@ func (d *dashboard) previewPlan(r *http.Request, set *policy.Set, p policy.Plan)
 		sum.cut = sum.cut || played.cut
 	}
 	if len(keys) == 0 {
-		return "None of this plan's keys was called in the last hour: there is nothing to try this on.", nil
+		return "No calls with this plan in the last hour to compare.", nil
 	}
 	tried := "busiest key"
 	if len(keys) > 1 {

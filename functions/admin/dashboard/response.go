@@ -36,11 +36,11 @@ func responseTo(e enforce.Explanation) templates.Response {
 		r.Text = httpText(http.StatusUnauthorized, [][2]string{{"WWW-Authenticate", `Bearer realm="tidegate"`}},
 			fmt.Sprintf(`{"type":"about:blank","title":"Unauthorized","status":401,"detail":%q,"instance":"urn:uuid:…"}`, answers.Unauthorized))
 	case e.Result.Allowed:
-		r.Advice = "The backend's answer, to which these fields are added where the API is set up so."
+		r.Advice = "Response headers a client receives"
 		told := answers.To(e.Result)
 		r.Text = fieldLines([][2]string{{"RateLimit", told.RateLimit}, {"RateLimit-Policy", told.RateLimitPolicy}})
 	default:
-		r.Advice = "This, from a REST API. An HTTP API answers 403, as AWS has it."
+		r.Advice = "From a REST API. An HTTP API answers 403."
 		r.Text = denialText(e.Result)
 	}
 	return r

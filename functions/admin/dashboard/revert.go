@@ -49,13 +49,13 @@ func (d *dashboard) reversible(w http.ResponseWriter, r *http.Request) (toRevert
 	}
 	if why := app.Irreversible(e); why != "" {
 		d.Fail(w, r, page.Problem{
-			Status: http.StatusConflict, Heading: "This change cannot be reverted", Advice: why, Action: d.toAudit(),
+			Status: http.StatusConflict, Heading: "Cannot revert this change", Advice: why, Action: d.toAudit(),
 		})
 		return toRevert{}, false
 	}
 	rev, err := d.reversalOf(r.Context(), e)
 	if errors.Is(err, app.ErrGone) {
-		d.Fail(w, r, page.Problem{Status: http.StatusConflict, Heading: "This change cannot be reverted", Advice: "The key was deleted since.",
+		d.Fail(w, r, page.Problem{Status: http.StatusConflict, Heading: "Cannot revert this change", Advice: "The key was deleted since.",
 			Action: d.toAudit()})
 		return toRevert{}, false
 	}
@@ -67,7 +67,7 @@ func (d *dashboard) reversible(w http.ResponseWriter, r *http.Request) (toRevert
 }
 
 func (d *dashboard) toAudit() templates.Choice {
-	return templates.Choice{Text: "Go to the audit", Address: d.Path("/audit")}
+	return templates.Choice{Text: "Go to audit", Address: d.Path("/audit")}
 }
 
 func (d *dashboard) showRevert(w http.ResponseWriter, r *http.Request) {
@@ -97,7 +97,7 @@ func (d *dashboard) renderRevert(
 			Submit: "Revert", Cancel: templates.Choice{Text: "Cancel", Address: d.Path("/audit")},
 		}
 	} else {
-		page.Lead = []string{"There is nothing to revert: it is as it was before."}
+		page.Lead = []string{"Nothing to revert."}
 	}
 	d.Render(w, r, status, templates.FormOf(page))
 }
@@ -134,9 +134,9 @@ func (d *dashboard) applyReversal(
 		if again, prepareErr := d.reversalOf(r.Context(), rev.Entry); prepareErr == nil {
 			rev = again
 		}
-		d.renderRevert(w, r, http.StatusConflict, rev, rev.Version, reason, "Something changed meanwhile; nothing was written. Look at the changes again.")
+		d.renderRevert(w, r, http.StatusConflict, rev, rev.Version, reason, "Something changed. Nothing was saved. Review the changes again.")
 	case errors.As(err, &invalid):
-		d.renderRevert(w, r, http.StatusUnprocessableEntity, rev, version, reason, "It cannot be put back: "+invalidWords(invalid))
+		d.renderRevert(w, r, http.StatusUnprocessableEntity, rev, version, reason, "Cannot revert: "+invalidWords(invalid))
 	case err != nil:
 		d.FailStore(w, r, "revert", err)
 	default:
@@ -167,7 +167,7 @@ func (d *dashboard) undo(w http.ResponseWriter, r *http.Request) {
 	}
 	if rev.Version != rev.Entry.Version {
 		d.renderRevert(w, r, http.StatusConflict, rev, rev.Version, form.Input{},
-			"Something changed since; nothing was undone. Look at the changes, and revert if you like.")
+			"Something changed since. Nothing was undone. Review the changes below.")
 		return
 	}
 	d.applyReversal(w, r, rev, rev.Version, form.Input{Text: "undo of " + rev.Entry.Action})

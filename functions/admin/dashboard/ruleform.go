@@ -98,7 +98,7 @@ func (f *ruleForm) apply(next *policy.Set) bool {
 			API: trim(f.api.Text), Stage: trim(f.stage.Text), Method: strings.ToUpper(trim(f.method.Text)),
 			Path: trim(f.path.Text),
 		},
-		Cost:   f.cost.Whole("Type what a call takes; 0 for nothing.", 0, limiter.MaxRequests),
+		Cost:   f.cost.Whole("Enter the cost of a call, 0 for free.", 0, limiter.MaxRequests),
 		Settle: f.settle.Text != "", Mode: policy.Mode(f.mode.Text),
 		SettleMax: f.settleMax(),
 		PerKey:    f.perKey.Limits(), PerIP: f.perIP.Limits(), Shared: f.shared.Limits(),
@@ -170,10 +170,10 @@ func (f *ruleForm) view(*policy.Set) templates.Form {
 	path.Hint = "As in API Gateway: {name} is one segment, {name+} or * at the end one or more. Empty for any."
 	method := form.TextField("method", "Method", "any", routing.MaxMethodLen, f.method)
 	method.Hint = "GET covers HEAD unless a rule names HEAD. Empty or ANY for every method."
-	settle := templates.FormField{ID: "settle", Label: "The backend settles the true cost afterwards", Kind: templates.CheckField,
+	settle := templates.FormField{ID: "settle", Label: "Backend settles the actual cost", Kind: templates.CheckField,
 		Field: form.Field(f.settle)}
 	most := form.TextField("settleMax", "Settlement maximum", "10 times the cost", 15, f.most)
-	most.Hint = "The most that limits shared by several callers are charged. The caller's own limits take the rest."
+	most.Hint = "Most that a settlement charges to shared limits. The caller's own limits take the rest."
 	return templates.Form{
 		Hidden: []templates.Hidden{{Name: "rule", Value: f.old}},
 		Fields: []templates.FormField{
@@ -183,19 +183,19 @@ func (f *ruleForm) view(*policy.Set) templates.Form {
 			form.TextField("api", "API id", "any", routing.MaxAPILen, f.api),
 			form.TextField("stage", "Stage", "any", routing.MaxStageLen, f.stage),
 			form.TextField("cost", "Cost of a call", "1", 15, f.cost),
-			form.ChoiceField("mode", "Mode of the limits below", modeOptions(), f.mode),
+			form.ChoiceField("mode", "Mode of these limits", modeOptions(), f.mode),
 			settle,
 			most,
 		},
 		Lists: []templates.LimitList{
 			f.perKey.View(
-				"Limits of each caller",
-				"On the calls of this rule alone, beside the limits of the caller's plan. Empty for none.",
+				"Limits per caller",
+				"For calls of this rule, in addition to the plan's limits.",
 			),
-			f.perIP.View("Limits of each client address", "On the calls of this rule alone. Empty for none."),
-			f.shared.View("Limits of all callers together", "On the calls of this rule alone. Empty for none."),
+			f.perIP.View("Limits per client address", "For calls of this rule."),
+			f.shared.View("Global limits", "For calls of this rule."),
 		},
-		After: []templates.FormField{leaseField("lease", "Lease of the limits of all callers together", f.lease)},
+		After: []templates.FormField{leaseField("lease", "Lease of the global limits", f.lease)},
 	}
 }
 

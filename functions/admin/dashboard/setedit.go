@@ -57,7 +57,7 @@ func (d *dashboard) showSetForm(w http.ResponseWriter, r *http.Request, e setEdi
 		return
 	}
 	if !e.form.fill(set) {
-		d.Fail(w, r, page.Problem{Status: http.StatusNotFound, Heading: "There is no such rule or plan", Advice: "It may have been deleted or renamed.",
+		d.Fail(w, r, page.Problem{Status: http.StatusNotFound, Heading: "Rule or plan not found", Advice: "It may have been deleted or renamed.",
 			Action: d.toPolicies()})
 		return
 	}
@@ -66,7 +66,7 @@ func (d *dashboard) showSetForm(w http.ResponseWriter, r *http.Request, e setEdi
 }
 
 func (d *dashboard) toPolicies() templates.Choice {
-	return templates.Choice{Text: "Go to the policies", Address: d.Path("/policies")}
+	return templates.Choice{Text: "Go to policies", Address: d.Path("/policies")}
 }
 
 // saveSetForm saves the form, or with one of its other buttons shows it again: with other
@@ -102,10 +102,10 @@ func (d *dashboard) saveSetForm(w http.ResponseWriter, r *http.Request, e setEdi
 	switch {
 	case !exists && e.version == set.Version:
 		d.Fail(w, r, page.Problem{
-			Status: http.StatusNotFound, Heading: "There is no such rule or plan", Action: d.toPolicies(),
+			Status: http.StatusNotFound, Heading: "Rule or plan not found", Action: d.toPolicies(),
 		})
 	case !exists:
-		e.wrong = "Somebody deleted it meanwhile. Nothing was saved."
+		e.wrong = "Someone deleted it. Nothing was saved."
 		d.setConflict(w, r, set, next, e)
 	case e.form.errors()+form.CountErrors(e.reason) > 0:
 		d.renderSetForm(w, r, http.StatusUnprocessableEntity, set, e)
@@ -147,7 +147,7 @@ func (d *dashboard) previewSet(w http.ResponseWriter, r *http.Request, set, next
 func (d *dashboard) putSet(w http.ResponseWriter, r *http.Request, set, next *policy.Set, e setEdit) {
 	changes := setChanges(set, next)
 	if len(changes) == 0 && e.version == set.Version {
-		d.Flash(r, "Nothing was changed.", "")
+		d.Flash(r, "Nothing changed.", "")
 		http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
 		return
 	}
@@ -165,7 +165,7 @@ func (d *dashboard) putSet(w http.ResponseWriter, r *http.Request, set, next *po
 	case err != nil:
 		d.FailStore(w, r, "save policy", err)
 	default:
-		d.Flash(r, e.form.done()+" The next check obeys.", d.undoOf(r, policyset.SetID, saved.Version))
+		d.Flash(r, e.form.done()+" Effective immediately.", d.undoOf(r, policyset.SetID, saved.Version))
 		http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
 	}
 }
@@ -174,8 +174,8 @@ func (d *dashboard) putSet(w http.ResponseWriter, r *http.Request, set, next *po
 func (d *dashboard) failUnfinished(w http.ResponseWriter, r *http.Request, err error) {
 	d.Log.Error("save policy", "cause", err)
 	d.Fail(w, r, page.Problem{
-		Status: http.StatusServiceUnavailable, Heading: "Saved, but not everywhere yet",
-		Advice: "Some checks may still obey the old limits. Finish it on the policies' page.",
+		Status: http.StatusServiceUnavailable, Heading: "Saved, not on every shard yet",
+		Advice: "Some checks still use the old limits. Finish the save under Policies.",
 		Action: d.toPolicies(),
 	})
 }

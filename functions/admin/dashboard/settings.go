@@ -46,12 +46,12 @@ func (d *dashboard) renderSettings(w http.ResponseWriter, r *http.Request, statu
 }
 
 func (d *dashboard) accountFacts(a auth.Actor) []templates.Fact {
-	way, may := "password, from this function's configuration", "look at everything"
+	way, may := "password, from this function's configuration", "read everything"
 	if strings.HasPrefix(a.ID, "oidc:") && d.ProviderHost != "" {
 		way = d.ProviderHost
 	}
 	if a.CanEdit() {
-		may = "look at and change everything"
+		may = "read and edit everything"
 	}
 	return []templates.Fact{
 		{Name: "Name", Value: page.Clip(a.Name, page.MaxName)},
@@ -88,7 +88,7 @@ func (d *dashboard) deploymentFacts(r *http.Request) []templates.Fact {
 	return []templates.Fact{
 		{Name: "Stage", Value: orNone(page.Clip(d.Stage, page.MaxName))},
 		{Name: "Release", Value: orNone(page.Clip(d.Release, page.MaxName))},
-		{Name: "Store", Value: page.Clip(version, page.MaxName)},
+		{Name: "Valkey", Value: page.Clip(version, page.MaxName)},
 		{Name: "Built with", Value: runtime.Version()},
 	}
 }

@@ -14,9 +14,9 @@ import (
 // is revoked.
 func TestTokenOnThePage(t *testing.T) {
 	s := sitetest.New(t).Login()
-	s.Get("/settings").Wants(t, http.StatusOK, "Make the token")
+	s.Get("/settings").Wants(t, http.StatusOK, "Create token")
 	made := s.Post("/settings/tokens", sitetest.TokenFields("deploy <b>", "write", "7")).Wants(
-		t, http.StatusCreated, "only time", "deploy &lt;b&gt;",
+		t, http.StatusCreated, "It is not shown again.", "deploy &lt;b&gt;",
 	)
 	secret := sitetest.TokenInPage.FindString(made.Body)
 	s.Do(http.MethodGet, "/api/v1/me", nil, sitetest.Bearer(secret)).Wants(t, http.StatusOK, `"role":"editor"`)
@@ -26,10 +26,10 @@ func TestTokenOnThePage(t *testing.T) {
 	}
 	id := secret[len("tga_"):][:12]
 	s.Post("/settings/tokens/"+id+"/revoke", nil).Wants(t, http.StatusSeeOther)
-	s.Get("/settings").Wants(t, http.StatusOK, "Revoked: no call")
+	s.Get("/settings").Wants(t, http.StatusOK, "Token revoked")
 	s.Do(http.MethodGet, "/api/v1/me", nil, sitetest.Bearer(secret)).Wants(t, http.StatusUnauthorized)
 	s.Post("/settings/tokens/"+id+"/revoke", nil).Wants(t, http.StatusSeeOther)
-	s.Get("/settings").Wants(t, http.StatusOK, "gone already")
+	s.Get("/settings").Wants(t, http.StatusOK, "Token already revoked")
 	s.Post("/settings/tokens/%7Bx%7D/revoke", nil).Wants(t, http.StatusSeeOther)
 }
 
@@ -84,7 +84,7 @@ func TestSettingsTellWhatRuns(t *testing.T) {
 	s := sitetest.New(t, func(s *sitetest.Site) { s.Config.Stage, s.Config.Release = "prod<", "v1.2-abc" }).LoginAs(sitetest.Viewer)
 	s.Get("/settings").Wants(
 		t, http.StatusOK, "prod&lt;", "v1.2-abc", "teststore 1.2.3", "go1.", "<bdi>vic</bdi></dd>",
-		"viewer: may look",
+		"viewer: may read",
 	)
 	s.Get("/keys").Wants(t, http.StatusOK, "prod&lt;")
 }

@@ -94,15 +94,15 @@ func (f *sharedForm) bans() *policy.Bans {
 		return nil
 	}
 	return &policy.Bans{
-		Denials: f.denials.Whole("Type how many denied calls lead to a ban.", 2, 100_000),
+		Denials: f.denials.Whole("Enter the number of denied calls.", 2, 100_000),
 		Window:  f.window.Span(), Base: f.first.Span(), Cap: f.most.Span(),
 	}
 }
 
 // leaseField asks for the lease of limits of all callers.
 func leaseField(name, label string, in form.Input) templates.FormField {
-	f := form.TextField(name, label, "none: every call asks", 15, in)
-	f.Hint = "With 1s, environments hold shares for a second and ask less often. Up to a quarter of the shortest window; exact logs only."
+	f := form.TextField(name, label, "no lease", 15, in)
+	f.Hint = "Environments take permits for this long and ask less often. At most a quarter of the shortest window; logs only."
 	return f
 }
 
@@ -134,36 +134,36 @@ func (f *sharedForm) setError(e policy.FieldError, _ *policy.Set) bool {
 func (f *sharedForm) heading() (text, name string) { return "For all callers", "" }
 
 func (f *sharedForm) view(set *policy.Set) templates.Form {
-	plans := append([]templates.Option{{Text: "none: they are refused"}}, planOptions(set)...)
+	plans := append([]templates.Option{{Text: "none: refused"}}, planOptions(set)...)
 	return templates.Form{
 		Lists: []templates.LimitList{
 			f.perIP.View(
-				"Limits of each client address", "On every call but those of exempt addresses. Empty for none.",
+				"Limits per client address", "For every call, except from exempt addresses.",
 			),
 			f.global.View(
-				"Limits of all callers together", "On every call but those of exempt addresses. Empty for none.",
+				"Global limits", "For every call, except from exempt addresses.",
 			),
 		},
 		After: []templates.FormField{
-			form.ChoiceField("perIPMode", "Mode of the limits of each address", modeOptions(), f.perIPMode),
-			form.ChoiceField("globalMode", "Mode of the limits of all together", modeOptions(), f.globalMode),
-			leaseField("globalLease", "Lease of the limits of all together", f.globalLease),
-			form.AreaField("deny", "Refused addresses", "Callers from here are refused.", f.deny),
+			form.ChoiceField("perIPMode", "Mode of limits per address", modeOptions(), f.perIPMode),
+			form.ChoiceField("globalMode", "Mode of global limits", modeOptions(), f.globalMode),
+			leaseField("globalLease", "Lease of global limits", f.globalLease),
+			form.AreaField("deny", "Refused addresses", "Calls from here are refused.", f.deny),
 			form.AreaField(
-				"allow", "Admitted addresses", "When there are any, callers from elsewhere are refused.", f.allow,
+				"allow", "Allowed addresses", "If set, calls from elsewhere are refused.", f.allow,
 			),
-			form.AreaField("exempt", "Exempt addresses", "Callers from here are not limited.", f.exempt),
-			form.ChoiceField("tokenPlan", "Plan of tokens that name none", plans, f.tokenPlan),
-			form.ChoiceField("addressPlan", "Plan of callers known by address alone", plans, f.addressPlan),
-			form.TextField("denials", "Ban after so many denied calls", "100", 15, f.denials),
+			form.AreaField("exempt", "Exempt addresses", "Calls from here are not limited.", f.exempt),
+			form.ChoiceField("tokenPlan", "Default plan for JWTs", plans, f.tokenPlan),
+			form.ChoiceField("addressPlan", "Default plan for addresses", plans, f.addressPlan),
+			form.TextField("denials", "Denied calls before a ban", "100", 15, f.denials),
 			form.TextField("window", "within", "1m", 15, f.window),
-			form.TextField("first", "The first ban lasts", "5m", 15, f.first),
-			form.TextField("most", "and the longest", "1d", 15, f.most),
+			form.TextField("first", "First ban", "5m", 15, f.first),
+			form.TextField("most", "Longest ban", "1d", 15, f.most),
 		},
 	}
 }
 
-func (f *sharedForm) done() string { return "Saved what holds for all callers." }
+func (f *sharedForm) done() string { return "Saved limits for all callers." }
 
 func (d *dashboard) showShared(w http.ResponseWriter, r *http.Request) {
 	d.showSetForm(w, r, setEdit{form: newSharedForm(), path: "/policies/shared"})

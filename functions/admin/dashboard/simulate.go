@@ -61,8 +61,8 @@ func simulationForm(s simulation) templates.SimulationForm {
 		Units: windowUnits(), Shapes: shapes(),
 		Recorded:   s.shape.Text == string(accuracy.Recorded) || s.minutes.Error != "",
 		Algorithms: s.choices(), AlgorithmsError: s.algorithmsWrong,
-		Bounds: "At most " + page.Number(maxPlayed) + " calls are played, and limits up to " + page.Number(accuracy.MaxLimit) +
-			". Nothing here touches a key.",
+		Bounds: "At most " + page.Number(maxPlayed) + " calls are simulated, with limits up to " + page.Number(accuracy.MaxLimit) +
+			". No key is affected.",
 	}
 	return f
 }

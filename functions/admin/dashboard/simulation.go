@@ -112,9 +112,9 @@ func (s *simulation) values() url.Values {
 // scenario reads what was typed and notes what is wrong with it.
 func (s *simulation) scenario() accuracy.Scenario {
 	sc := accuracy.Scenario{
-		Limit:      s.Requests.Whole("Type how many calls are allowed.", 1, accuracy.MaxLimit),
+		Limit:      s.Requests.Whole("Enter the number of calls.", 1, accuracy.MaxLimit),
 		Window:     s.period(),
-		Seed:       uint64(s.seed.Whole("Type a number; each gives other random calls.", 0, maxSeed)),
+		Seed:       uint64(s.seed.Whole("Enter a number. It seeds the random calls.", 0, maxSeed)),
 		Contenders: s.algorithms,
 		Points:     plotPoints,
 	}
@@ -149,7 +149,7 @@ func (s *simulation) traffic(seed uint64) accuracy.Traffic {
 	return accuracy.Traffic{
 		Shape:   shape,
 		Rate:    s.rate.Hundredths(1, 1_000_000),
-		Windows: s.windows.Whole("Type how many windows to play.", 1, maxPlayed),
+		Windows: s.windows.Whole("Enter how many windows to simulate.", 1, maxPlayed),
 	}
 }
 
@@ -162,7 +162,7 @@ func (s *simulation) recorded(seed uint64) accuracy.Traffic {
 	t, err := r.Traffic(seed)
 	if err != nil || len(t.Calls) > maxPlayed {
 		s.minutes.Error = "These are more than " + page.Number(maxPlayed) + " calls. At most " +
-			page.Number(maxPlayed) + " are played: leave out some minutes."
+			page.Number(maxPlayed) + " are simulated. Leave out some minutes."
 	}
 	return t
 }
@@ -170,7 +170,7 @@ func (s *simulation) recorded(seed uint64) accuracy.Traffic {
 func (s *simulation) recording(begin time.Time) accuracy.Recording {
 	var r accuracy.Recording
 	items := s.minutes.List(
-		"Type how many calls each minute had, such as 40, 55, 300 x3, 12.", "40, 55, 300 x3, 12", maxPlayedHours*60,
+		"Enter the calls of each minute, such as 40, 55, 300 x3, 12.", "40, 55, 300 x3, 12", maxPlayedHours*60,
 	)
 	for _, item := range items {
 		calls, err := strconv.ParseInt(item.Text, 10, 32)
@@ -198,11 +198,11 @@ func (s *simulation) bound(sc accuracy.Scenario) {
 	switch n := sc.Count(); {
 	case n > maxPlayed:
 		wrong.Error = "This makes " + page.Number(n) + " calls. At most " +
-			page.Number(maxPlayed) + " are played: lower the windows, the rate or the limit."
+			page.Number(maxPlayed) + " are simulated. Lower windows, rate or limit."
 	case n == 0:
 		wrong.Error = "This makes no calls."
 	case sc.Validate() != nil:
-		wrong.Error = "The lab cannot play so many windows of this length."
+		wrong.Error = "Too many windows of this length."
 	}
 }
 

@@ -25,7 +25,7 @@ func simulationChart(r accuracy.Result) templates.Lines {
 	c := templates.Lines{
 		ID:      "admissions",
 		Title:   "Calls admitted in the rolling window of " + limiter.FormatWindow(r.Scenario.Window),
-		Caption: "Each line is the number of calls admitted in the rolling window that ends at that moment. Above the limit the promise is broken.",
+		Caption: "Calls admitted in the rolling window that ends at each moment.",
 		Box:     fmt.Sprintf("0 0 %d %d", plotPoints-idle, top), Top: page.Number(top),
 		Begin: page.Offset(begin.Round(time.Millisecond)),
 		End:   page.Offset(length.Round(time.Millisecond)),

@@ -39,7 +39,7 @@ func TestEditActsOnTheNextCheck(t *testing.T) {
 	check(true)
 	check(false)
 	s.Get("/keys/{acme}").Wants(
-		t, http.StatusOK, "2 per hour → 3 per hour", "<b>3</b> of 3", "From an override of the plan acme",
+		t, http.StatusOK, "2 per hour → 3 per hour", "<b>3</b> of 3", "Override of plan: acme",
 	)
 	s.Post("/keys/{acme}/limits", form).Wants(t, http.StatusConflict, "ada</bdi> saved meanwhile")
 	check(false)
@@ -60,6 +60,6 @@ func TestEveryFieldIsStored(t *testing.T) {
 	s.Post("/keys/{acme}/limits", sitetest.With(form, "version", "2")).Wants(t, http.StatusSeeOther)
 	s.Get("/keys/{acme}").Wants(
 		t, http.StatusOK,
-		"Nothing was changed: the limits are still 1,000 per calendar month (Europe/Berlin), fixed window;",
+		"Nothing changed. Limits are still 1,000 per calendar month (Europe/Berlin), fixed window;",
 	)
 }

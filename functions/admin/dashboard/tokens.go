@@ -80,9 +80,9 @@ func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) {
 
 func (d *dashboard) revokeToken(w http.ResponseWriter, r *http.Request) {
 	err := d.Tokens.Revoke(r.Context(), r.PathValue("id"), d.edit(r, "").By)
-	flash := "Revoked: no call with that token is answered any more."
+	flash := "Token revoked."
 	if errors.Is(err, token.ErrNotFound) {
-		flash, err = "That token is gone already.", nil
+		flash, err = "Token already revoked.", nil
 	}
 	if err != nil {
 		d.FailStore(w, r, "revoke token", err)

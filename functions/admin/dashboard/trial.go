@@ -64,7 +64,7 @@ func readSandbox(q url.Values) sandbox {
 // became of them.
 func (t *sandbox) play() (at []time.Duration, decisions []limiter.Decision) {
 	limit := t.rule()
-	limit.Requests = t.Requests.Whole("Type how many calls are allowed.", 1, limiter.MaxRequests)
+	limit.Requests = t.Requests.Whole("Enter the number of calls.", 1, limiter.MaxRequests)
 	if strings.HasPrefix(t.Unit.Text, form.CalendarPrefix) {
 		t.Unit.Error = form.ChooseFromList
 	} else {
@@ -76,7 +76,7 @@ func (t *sandbox) play() (at []time.Duration, decisions []limiter.Decision) {
 	}
 	decisions, err := accuracy.Trace(limit, at)
 	if err != nil {
-		t.times.Error = "These calls cannot be played."
+		t.times.Error = "These calls cannot be simulated."
 	}
 	return at, decisions
 }
@@ -94,7 +94,7 @@ func (t *sandbox) rule() limiter.Limit {
 // instants returns the times that were typed, in order.
 func (t *sandbox) instants() []time.Duration {
 	var all []time.Duration
-	for _, item := range t.times.List("Type when calls come, such as "+timesSample+".", timesSample, maxCalls) {
+	for _, item := range t.times.List("Enter call times, such as "+timesSample+".", timesSample, maxCalls) {
 		at, ok := parseOffset(item.Text)
 		if t.times.Error == "" && !ok {
 			t.times.Error = "“" + page.Clip(item.Text, 20) + "” is no time up to 366 days. Type times such as " + timesSample + "."

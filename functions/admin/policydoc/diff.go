@@ -103,7 +103,7 @@ func (d *differ) plan(p, q policy.Plan) {
 	d.note("name", p.Name, q.Name)
 	d.note("limits", Limits(p.Limits), Limits(q.Limits))
 	d.note("mode", ModeText(p.Mode), ModeText(q.Mode))
-	d.note("when the store is away", DegradedText(p), DegradedText(q))
+	d.note("if Valkey is unavailable", DegradedText(p), DegradedText(q))
 	d.note("candidate", Limits(p.Candidate), Limits(q.Candidate))
 }
 
@@ -155,7 +155,7 @@ func ModeText(m policy.Mode) string {
 	return string(m)
 }
 
-// DegradedText says what becomes of a plan's calls while the store is away.
+// DegradedText says what becomes of a plan's calls while Valkey is unavailable.
 func DegradedText(p policy.Plan) string {
 	switch p.Degraded {
 	case policy.Open:
@@ -230,7 +230,7 @@ func PrefixText(list []netip.Prefix) string {
 	return strings.Join(words, ", ")
 }
 
-// BansText writes the policy for those who hammer; empty without one.
+// BansText writes the policy of automatic bans; empty without one.
 func BansText(b *policy.Bans) string {
 	if b == nil {
 		return ""

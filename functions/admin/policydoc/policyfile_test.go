@@ -111,7 +111,7 @@ func TestDiff(t *testing.T) {
 		`["60 per minute, token bucket"]`, 1))
 	got := Text(Diff(current(), &after))
 	want := `plan free: limits: 10 per 10 seconds → 10 per 10 seconds; 1,000 per hour, estimate
-plan free: when the store is away: closed: calls are denied → local: each environment admits 20 %
+plan free: if Valkey is unavailable: closed: calls are denied → local: each environment admits 20 %
 plan pro: name: premium → pro
 plan pro: limits: 1 per second → 1,000 per calendar month (Europe/Berlin), fixed window
 plan pro: candidate: none → 500 per hour

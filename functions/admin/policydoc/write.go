@@ -37,9 +37,9 @@ func note(section string) string {
 			"call charges to limits that callers share,\n" +
 			"# 10 times the cost if none is given."
 	case "perIP":
-		return "Limits of each client address."
+		return "Limits per client address."
 	case "global":
-		return "Limits of all callers together. With a lease, such as 1s, environments take shares of them " +
+		return "Global limits. With a lease, such as 1s, environments take shares of them " +
 			"for so long and ask less often."
 	case "deny":
 		return "Addresses that are refused."

@@ -43,14 +43,14 @@ func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
 func forbidden(a auth.Actor) page.Problem {
 	if !a.CanView() {
 		return page.Problem{
-			Status: http.StatusForbidden, Heading: "This token may settle reservations, and nothing else",
+			Status: http.StatusForbidden, Heading: "This token may only settle reservations",
 			Advice: "Use one of scope read or write.",
 		}
 	}
 	return page.Problem{
 		Status:  http.StatusForbidden,
-		Heading: "You may look, but not change",
-		Advice:  "This needs the editor role. Ask whoever runs this dashboard.",
+		Heading: "Editor role required",
+		Advice:  "Ask an administrator for the editor role.",
 	}
 }
 

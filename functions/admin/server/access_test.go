@@ -262,7 +262,7 @@ func TestViewerSeesNoEdit(t *testing.T) {
 	for _, path := range []string{"/", "/keys", "/keys/{acme}", "/policies", "/overrides", "/audit", "/explain?key={acme}", "/settings"} {
 		body := s.Get(path).Wants(t, http.StatusOK, "viewer").Body
 		for _, control := range []string{
-			"Override limits", "/limits", "/settings/tokens", "Make the token", "/revert", "Create a", "checkbox\" name=\"id", "/policies/plans",
+			"Override limits", "/limits", "/settings/tokens", "Create token", "/revert", "Create a", "checkbox\" name=\"id", "/policies/plans",
 			"/policies/rules", "/edit",
 		} {
 			if strings.Contains(body, control) {
@@ -281,7 +281,7 @@ func TestViewerSeesNoEdit(t *testing.T) {
 
 func TestUnknownPagesAndMethods(t *testing.T) {
 	s := sitetest.New(t).Login()
-	s.Get("/nothing").Wants(t, http.StatusNotFound, "There is nothing here")
+	s.Get("/nothing").Wants(t, http.StatusNotFound, "Not found")
 	s.Get("/keys/ZZZZZZZZZZZZ").Wants(t, http.StatusNotFound, "No such key")
 	s.Get("/keys/%7Btag%7D").Wants(t, http.StatusNotFound, "No such key")
 	s.Get("/keys/"+strings.Repeat("A", 5000)).Wants(t, http.StatusNotFound, "No such key")
@@ -342,7 +342,7 @@ func TestSessionStoreDown(t *testing.T) {
 	s := sitetest.New(t, withFailing(store)).Login()
 	store.find = errors.New("connection refused by 10.1.2.3")
 	for _, path := range []string{"/keys", "/login", "/nothing", "//evil.example/"} {
-		got := s.Get(path).Wants(t, http.StatusServiceUnavailable, "The store does not answer")
+		got := s.Get(path).Wants(t, http.StatusServiceUnavailable, "Valkey is not responding")
 		if strings.Contains(got.Body, "10.1.2.3") || strings.Contains(got.Body, ">acme<") {
 			t.Errorf("%s: gives away too much: %s", path, got.Body)
 		}
@@ -380,7 +380,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// While the store is away this function is alive all the same.
+// If Valkey is unavailable this function is alive all the same.
 func TestAlive(t *testing.T) {
 	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) {
 		services.Ready = func(context.Context) error { return errors.New("away") }

@@ -64,12 +64,12 @@ func TestSettleToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	settle := `{"reservation":"` + reserved.Reservation + `","cost":0}`
-	send(token.Read, "reservations/settle", settle).Wants(t, http.StatusForbidden, "may look, but not change")
+	send(token.Read, "reservations/settle", settle).Wants(t, http.StatusForbidden, "Editor role required")
 	send(token.Settle, "reservations", reserve).Wants(
-		t, http.StatusForbidden, "may settle reservations, and nothing else",
+		t, http.StatusForbidden, "may only settle reservations",
 	)
 	send(token.Settle, "keys/{acme}/revoke", `{"reason":"x"}`).Wants(
-		t, http.StatusForbidden, "may settle reservations, and nothing else",
+		t, http.StatusForbidden, "may only settle reservations",
 	)
 	send(token.Settle, "nothing", "").Wants(t, http.StatusForbidden)
 	send(token.Settle, "reservations/settle", settle).Wants(t, http.StatusOK, `"reserved":5`, `"actual":0`)

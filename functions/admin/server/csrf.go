@@ -16,8 +16,8 @@ func (s *server) refuseCrossSite(next http.Handler) http.Handler {
 		if !s.bearer(r) && (protection.Check(r) != nil || unsafeWithoutOrigin(r)) {
 			s.Fail(w, r, page.Problem{
 				Status:  http.StatusForbidden,
-				Heading: "This request came from another site",
-				Advice:  "Nothing was changed. Open the dashboard itself and try again there.",
+				Heading: "Request from another site refused",
+				Advice:  "Nothing changed. Open the dashboard and try again.",
 			})
 			return
 		}

@@ -68,8 +68,8 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 	}
 	if s.cookiesRefused(r) {
 		http.SetCookie(w, s.probeCookie())
-		s.refuseLogin(w, r, http.StatusBadRequest, "This browser did not keep our cookie, so a login would not last. The cookie travels over https alone: "+
-			"at http addresses on this machine use Chrome or Firefox, since Safari drops it there; elsewhere use https, and allow cookies.")
+		s.refuseLogin(w, r, http.StatusBadRequest, "This browser did not keep the session cookie. It is sent over https only: "+
+			"at http://localhost use Chrome or Firefox; elsewhere use https. Allow cookies.")
 		return
 	}
 	name := r.PostForm.Get("user")

@@ -58,14 +58,14 @@ func (s *server) finishProviderLogin(w http.ResponseWriter, r *http.Request) {
 // failProvider tells people what they can do about it; the cause goes to the log.
 func (s *server) failProvider(w http.ResponseWriter, r *http.Request, err error) {
 	s.Log.Warn("login at the provider failed", "cause", err)
-	again := templates.Choice{Text: "Back to the login", Address: s.Path("/login")}
+	again := templates.Choice{Text: "Back to login", Address: s.Path("/login")}
 	p := page.Problem{Action: again}
 	var refused *oidc.RefusedError
 	var roleless *oidc.NoRoleError
 	switch {
 	case errors.Is(err, oidc.ErrFlow):
-		p.Status, p.Heading = http.StatusBadRequest, "This login was not begun here"
-		p.Advice = "It began in another browser or tab, took longer than ten minutes, or was finished already. Begin again."
+		p.Status, p.Heading = http.StatusBadRequest, "Login expired"
+		p.Advice = "It was started in another browser, took over ten minutes or is already complete. Start again."
 	case errors.As(err, &refused):
 		s.tellRefused(r, "")
 		p.Status, p.Heading = http.StatusForbidden, s.Provider.Host()+" did not log you in"
@@ -75,11 +75,11 @@ func (s *server) failProvider(w http.ResponseWriter, r *http.Request, err error)
 		p.Status, p.Heading, p.Advice = http.StatusForbidden, "You have no role here", s.rolelessWords(roleless)
 	case errors.Is(err, oidc.ErrToken):
 		s.tellRefused(r, "")
-		p.Status, p.Heading = http.StatusForbidden, "The answer of "+s.Provider.Host()+" does not hold"
-		p.Advice = "Nobody was logged in. Begin again; if it stays so, tell whoever runs this dashboard."
+		p.Status, p.Heading = http.StatusForbidden, "Invalid answer from "+s.Provider.Host()
+		p.Advice = "You are not logged in. Try again, or ask an administrator."
 	default:
-		p.Status, p.Heading = http.StatusBadGateway, s.Provider.Host()+" does not answer"
-		p.Advice = "Logins there do not work at the moment. Try again soon."
+		p.Status, p.Heading = http.StatusBadGateway, s.Provider.Host()+" is not responding"
+		p.Advice = "Log-in is not available right now. Try again soon."
 	}
 	s.Fail(w, r, p)
 }
@@ -89,7 +89,7 @@ func (s *server) rolelessWords(e *oidc.NoRoleError) string {
 	if e.Present {
 		what = "sent a claim “" + page.Clip(e.Claim, 100) + "” for you, but nothing in it means viewer or editor."
 	}
-	return s.Provider.Host() + " knows you, and " + what + " Ask whoever runs this dashboard."
+	return s.Provider.Host() + " logged you in, but " + what + " Ask an administrator."
 }
 
 // loggedOut is where to go after the logout; whoever came from the provider is told that

@@ -70,10 +70,10 @@ func TestProviderLogin(t *testing.T) {
 		s.Get("/api/v1/me").Wants(
 			t, http.StatusOK, `{"id":"oidc:olga:ops","name":"olga","kind":"user","role":"editor"}`,
 		)
-		s.Get("/settings").Wants(t, http.StatusOK, "Logged in with", "localhost:", "Make the token")
+		s.Get("/settings").Wants(t, http.StatusOK, "Logged in with", "localhost:", "Create token")
 		got = s.Post("/logout", nil).Wants(t, http.StatusSeeOther)
 		out := s.Get(strings.TrimPrefix(got.Header.Get("Location"), base)).Wants(
-			t, http.StatusOK, "You are logged out here", "Log out there too",
+			t, http.StatusOK, "You are logged out here", "Log out of the provider too",
 		)
 		if !strings.Contains(out.Body, "/session/end?client_id=dashboard&amp;post_logout_redirect_uri=") {
 			t.Errorf("%q: no way to log out at the provider:\n%s", base, out.Body)
@@ -144,7 +144,7 @@ func TestProviderAttacks(t *testing.T) {
 	s.Client = s.NewClient()
 	s.SetCookie(flow.Name, flow.Value)
 	// with cookie and code stolen: the code was used
-	s.Get(own).Wants(t, http.StatusForbidden, "does not hold")
+	s.Get(own).Wants(t, http.StatusForbidden, "Invalid answer")
 	s.WantsLogin("/keys")
 	refused := goes(s, beginLogin(s, "/")+"&prompt=none", "ada:ops")
 	s.Get(refused).Wants(t, http.StatusForbidden, "did not log you in", "login_required")
@@ -190,7 +190,7 @@ func TestProviderAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Reconfigure(func(c *server.Config) { c.Provider = gone })
-	s.Get("/login/oidc").Wants(t, http.StatusBadGateway, "127.0.0.1:1 does not answer")
+	s.Get("/login/oidc").Wants(t, http.StatusBadGateway, "127.0.0.1:1 is not responding")
 	s.Get("/login?ended=oidc").Wants(t, http.StatusOK, "You are logged out here")
 	s.Login().Get("/keys").Wants(t, http.StatusOK)
 }

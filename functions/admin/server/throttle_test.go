@@ -62,7 +62,7 @@ func TestLoginWithoutStore(t *testing.T) {
 	var pages []string
 	for _, secret := range []string{sitetest.Password, "wrong"} {
 		got := s.Post("/login", loginForm(sitetest.User, secret)).Wants(
-			t, http.StatusServiceUnavailable, "The store does not answer",
+			t, http.StatusServiceUnavailable, "Valkey is not responding",
 		)
 		if got.Header.Get("Retry-After") == "" || s.Cookie() != nil {
 			t.Errorf("%v", got.Header)
@@ -80,7 +80,7 @@ func TestCookiesRefused(t *testing.T) {
 	s := sitetest.New(t)
 	form := loginForm(sitetest.User, sitetest.Password)
 	form.Set(server.ProbeField, "1")
-	s.Post("/login", form).Wants(t, http.StatusBadRequest, "did not keep our cookie", "Safari")
+	s.Post("/login", form).Wants(t, http.StatusBadRequest, "did not keep the session cookie", "localhost")
 	if s.Cookie() != nil {
 		t.Error("logged in all the same")
 	}

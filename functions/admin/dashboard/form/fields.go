@@ -37,7 +37,7 @@ func clipped(in Input) templates.Field {
 
 // ReasonField asks for the reason of a change.
 func ReasonField(in Input) templates.FormField {
-	return TextField("reason", "Reason", "why, and where to read more", policy.MaxReasonLen, in)
+	return TextField("reason", "Reason", "why, with a link", policy.MaxReasonLen, in)
 }
 
 // MaxPrefixText bounds a typed list of networks; all fit.

@@ -32,7 +32,7 @@ func (in *Input) Whole(missing string, least, most int64) int64 {
 		return 0
 	}
 	if !ungrouped.MatchString(text) && !grouped.MatchString(text) {
-		in.Error = "Type a whole number, such as 100 or 1,000."
+		in.Error = "Enter a whole number, such as 100 or 1,000."
 		return 0
 	}
 	n, err := strconv.ParseInt(strings.Map(onlyDigit, text), 10, 64)
@@ -61,7 +61,7 @@ func Sentence(message string) string {
 }
 
 // ErrForeign says that a request holds no form of this dashboard.
-var ErrForeign = errors.New("not a form of this dashboard")
+var ErrForeign = errors.New("unknown form field")
 
 // ReadVersion reads the version that a form is based on. It fails for a form that is not
 // ours.
@@ -97,7 +97,7 @@ func (in *Input) CheckOption(options []templates.Option) {
 func (in *Input) CheckReason() {
 	switch n := len([]rune(strings.TrimSpace(in.Text))); {
 	case n == 0:
-		in.Error = "Say why, for those who find this later."
+		in.Error = "Reason is required."
 	case n > policy.MaxReasonLen:
 		in.Error = "Use at most " + strconv.Itoa(policy.MaxReasonLen) + " characters."
 	}

@@ -111,7 +111,7 @@ func (l *LimitInput) more() bool {
 // limit reads the row and notes what is wrong with it.
 func (l *LimitInput) limit() limiter.Limit {
 	limit := limiter.Limit{
-		Requests:    l.Requests.Whole("Type how many calls are allowed.", 1, limiter.MaxRequests),
+		Requests:    l.Requests.Whole("Enter the number of calls.", 1, limiter.MaxRequests),
 		CountDenied: l.countDenied.Text != "",
 		Zone:        strings.TrimSpace(l.zone.Text),
 	}
@@ -152,7 +152,7 @@ func advice(e limiter.FieldError, l limiter.Limit) string {
 		if l.Calendar == limiter.NoCalendar {
 			return "Only a calendar has a time zone: choose a calendar unit, or leave this blank."
 		}
-		return "Type the name of a time zone, such as Europe/Berlin, or leave this blank for UTC."
+		return "Enter a time zone, such as Europe/Berlin, or leave it blank for UTC."
 	}
 	return Sentence(e.Message)
 }
@@ -168,13 +168,13 @@ func (l *LimitInput) Period() (time.Duration, limiter.Calendar) {
 		l.Unit.Error = ChooseFromList
 	}
 	if count := strings.TrimSpace(l.Window.Text); count != "" && count != "1" {
-		l.Window.Error = "Type 1 with a calendar unit, or nothing."
+		l.Window.Error = "Enter 1 with a calendar unit, or leave it blank."
 	}
 	return 0, calendar
 }
 
 func (l *LimitInput) duration() time.Duration {
-	count := l.Window.Whole("Type how long the window is.", 1, int64(limiter.MaxWindow/limiter.MinWindow))
+	count := l.Window.Whole("Enter the window length.", 1, int64(limiter.MaxWindow/limiter.MinWindow))
 	if l.Window.Error != "" {
 		return 0
 	}

@@ -22,7 +22,7 @@ func (in *Input) Prefixes() []netip.Prefix {
 			p, err = a.Unmap().Prefix(a.Unmap().BitLen())
 		}
 		if err != nil {
-			in.Error = "“" + page.Clip(word, 50) + "” is no network. Type such as 203.0.113.0/24 or 2001:db8::/32."
+			in.Error = "“" + page.Clip(word, 50) + "” is no network. Enter a network such as 203.0.113.0/24 or 2001:db8::/32."
 			return nil
 		}
 		list = append(list, p)
@@ -34,7 +34,7 @@ func (in *Input) Prefixes() []netip.Prefix {
 func (in *Input) Span() policy.Duration {
 	d, err := limiter.ParseWindow(strings.TrimSpace(in.Text))
 	if err != nil {
-		in.Error = "Type a time such as 30s, 5m, 1h or 2d."
+		in.Error = "Enter a time such as 30s, 5m, 1h or 2d."
 	}
 	return policy.Duration(d)
 }
@@ -46,7 +46,7 @@ func (in *Input) Lease() policy.Duration {
 	}
 	d := in.Span()
 	if in.Error != "" {
-		in.Error = "Type a time such as 500ms, 1s or 10s, or nothing."
+		in.Error = "Enter a time such as 500ms, 1s or 10s, or leave it blank."
 	}
 	return d
 }
@@ -66,7 +66,7 @@ var decimal = regexp.MustCompile(`^[0-9]{1,6}([.,][0-9]{1,2})?$`)
 func (in *Input) Hundredths(least, most int64) int64 {
 	text := strings.TrimSpace(in.Text)
 	if !decimal.MatchString(text) {
-		in.Error = "Type a number such as 2 or 0.5."
+		in.Error = "Enter a number such as 2 or 0.5."
 		return 0
 	}
 	whole, part, _ := strings.Cut(strings.ReplaceAll(text, ",", "."), ".")

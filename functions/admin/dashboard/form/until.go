@@ -48,7 +48,7 @@ func untilOptions(never string) []templates.Option {
 	for _, s := range untilSpans {
 		options = append(options, templates.Option{Value: s.value, Text: s.text})
 	}
-	return append(options, templates.Option{Value: UntilAt, Text: "until the time beside this"})
+	return append(options, templates.Option{Value: UntilAt, Text: "Custom date…"})
 }
 
 // Time returns the end, zero for none, and notes if it makes no sense. Ends lie after
@@ -79,13 +79,13 @@ func (u *Until) instant(now time.Time) time.Time {
 		case err != nil:
 			continue
 		case !t.After(now):
-			u.At.Error = "This is past. Type a time that is to come."
+			u.At.Error = "This time is past. Enter a future time."
 		case t.Year() > 2200:
 			u.At.Error = "This is too far away."
 		}
 		return t
 	}
-	u.At.Error = "Type a time in UTC such as " + now.UTC().Add(48*time.Hour).Format(UntilForm) + "."
+	u.At.Error = "Enter a UTC time such as " + now.UTC().Add(48*time.Hour).Format(UntilForm) + "."
 	return time.Time{}
 }
 
@@ -108,5 +108,5 @@ func ReadUntil(values url.Values) Until {
 // UntilFields ask for an end; never is the words for none.
 func UntilFields(u Until, never string) []templates.FormField {
 	at := TextField("until", "Time, UTC", "2026-12-31 18:00", MaxInput, u.At)
-	return []templates.FormField{ChoiceField("lasts", "Lasts", untilOptions(never), u.Choice), at}
+	return []templates.FormField{ChoiceField("lasts", "Expires", untilOptions(never), u.Choice), at}
 }

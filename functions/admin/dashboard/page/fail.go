@@ -20,17 +20,17 @@ type Problem struct {
 
 var problems = map[int]Problem{
 	http.StatusUnauthorized: {
-		Heading: "This needs a token",
-		Advice:  "Send a machine token, which an editor makes in the settings: Authorization: Bearer tga_…",
+		Heading: "Token required",
+		Advice:  "Send a machine token from Settings: Authorization: Bearer tga_…",
 	},
-	http.StatusBadRequest:       {Heading: "This request makes no sense here", Advice: "The address or the form was changed on the way."},
-	http.StatusNotFound:         {Heading: "There is nothing here", Advice: "The key may be gone, or the address mistyped."},
-	http.StatusMethodNotAllowed: {Heading: "This page cannot do that", Advice: "It was asked for with a method that it does not know."},
+	http.StatusBadRequest:       {Heading: "Invalid request", Advice: "The address or the form is not valid."},
+	http.StatusNotFound:         {Heading: "Not found", Advice: "The key may be deleted, or the address mistyped."},
+	http.StatusMethodNotAllowed: {Heading: "Method not allowed", Advice: "This page does not accept the method."},
 	http.StatusRequestEntityTooLarge: {
-		Heading: "That was too long", Advice: "The form is larger than any that this dashboard shows.",
+		Heading: "Form too large", Advice: "Shorten the form and try again.",
 	},
-	http.StatusInternalServerError: {Heading: "Something broke on our side", Advice: "It was logged. Trying again may help."},
-	http.StatusServiceUnavailable:  {Heading: "The store does not answer", Advice: "Limits and usage live there. Try again in a moment."},
+	http.StatusInternalServerError: {Heading: "Internal error", Advice: "The error is logged. Try again."},
+	http.StatusServiceUnavailable:  {Heading: "Valkey is not responding", Advice: "Try again in a moment. Limits stay in force."},
 }
 
 // StoreRetryAfter is when to ask again for what the store did not answer, in seconds.
@@ -70,7 +70,7 @@ func (rd *Renderer) wayOn(r *http.Request, status int) templates.Choice {
 	if status == http.StatusServiceUnavailable && r.Method == http.MethodGet {
 		return templates.Choice{Text: "Try again", Address: rd.LocalPath(r.URL.RequestURI())}
 	}
-	return templates.Choice{Text: "Go to the keys", Address: rd.Path("/keys")}
+	return templates.Choice{Text: "Go to keys", Address: rd.Path("/keys")}
 }
 
 // FailStore answers an error of the store: 404 for what does not exist, 400 for a

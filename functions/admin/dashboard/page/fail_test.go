@@ -22,7 +22,7 @@ func TestStoreTooSlow(t *testing.T) {
 	w := httptest.NewRecorder()
 	d.FailStore(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/audit", nil), "read audit", ctx.Err())
 	if w.Code != http.StatusServiceUnavailable || !strings.Contains(
-		w.Body.String(), "The store does not answer",
+		w.Body.String(), "Valkey is not responding",
 	) {
 		t.Errorf("status %d: %s", w.Code, w.Body)
 	}
