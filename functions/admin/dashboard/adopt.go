@@ -146,7 +146,7 @@ func (d *dashboard) adopt(w http.ResponseWriter, r *http.Request) {
 	}
 	k, err = d.Keys.Adopt(
 		r.Context(), policy.Kind(f.kind.Text), id, strings.TrimSpace(f.name.Text), nil,
-		d.edit(r, strings.TrimSpace(f.reason.Text)),
+		d.Edit(r, strings.TrimSpace(f.reason.Text)),
 	)
 	var invalid *policy.InvalidError
 	switch {

@@ -100,7 +100,7 @@ func (d *dashboard) entryRows(r *http.Request, entries []audit.Entry) []template
 		rows[i] = templates.Entry{
 			ID: e.ID, At: page.Instant(e.Time), By: page.Clip(e.By.Name, page.MaxName),
 			What: page.Clip(e.Action, form.MaxInput), Subject: subjectWords(e), Address: d.subjectPath(e),
-			Reason: page.Clip(e.Reason, 300), Changes: d.told.of(e),
+			Reason: page.Clip(e.Reason, 300), Changes: d.ChangesOf(e),
 		}
 		if e.Version > 0 {
 			rows[i].Version = page.Number(e.Version)

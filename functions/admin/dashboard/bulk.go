@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
@@ -304,7 +305,7 @@ func (d *dashboard) step(w http.ResponseWriter, r *http.Request, set *policy.Set
 	}
 	j.after, j.finished = next, next == ""
 	deadline, change := time.Now().Add(app.Patience), j.change()
-	edit := d.edit(r, strings.TrimSpace(j.reason.Text))
+	edit := d.Edit(r, strings.TrimSpace(j.reason.Text))
 	for i, k := range keys {
 		changed, err := change.Apply(r.Context(), d.Keys, k, edit)
 		switch {
@@ -417,7 +418,7 @@ func (d *dashboard) renderBulk(w http.ResponseWriter, r *http.Request, status in
 			After: []templates.FormField{form.ReasonField(j.reason)}, Errors: form.CountErrors(j.plan, j.reason),
 		}
 		if j.do == app.Plan {
-			f.Fields = []templates.FormField{form.ChoiceField("to", "Plan", planOptions(set), j.plan)}
+			f.Fields = []templates.FormField{form.ChoiceField("to", "Plan", changes.PlanOptions(set), j.plan)}
 		}
 	}
 	f.Preview, f.Submit, f.Action, f.Danger = false, "Change "+d.ofWords(j), d.Path("/keys/bulk"), j.do == app.Revoke || j.do == app.Reset

@@ -7,11 +7,15 @@ package dashboard
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/session"
 	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/policies"
+	"tidegate/functions/admin/dashboard/simulate"
 	"tidegate/internal/apikey"
 	"tidegate/internal/enforce"
 	"tidegate/internal/registry"
@@ -42,12 +46,16 @@ type Services struct {
 type dashboard struct {
 	*page.Renderer
 	Services
+	*changes.Changes
 	seal jobSeal
-	told toldChanges
 }
 
 // Routes returns the pages; r renders them.
 func Routes(r *page.Renderer, pages Services) []auth.Route {
-	d := &dashboard{Renderer: r, Services: pages, seal: newJobSeal(pages.Pepper)}
-	return d.routes()
+	shared := changes.New(r, pages.Keys, pages.Usage)
+	d := &dashboard{Renderer: r, Services: pages, Changes: shared, seal: newJobSeal(pages.Pepper)}
+	return slices.Concat(
+		d.routes(), d.keyRoutes(), policies.Routes(r, shared, pages.Keys, pages.Usage, pages.Log),
+		simulate.Routes(r, pages.Log),
+	)
 }

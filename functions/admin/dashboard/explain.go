@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
@@ -156,10 +157,12 @@ func (d *dashboard) explanation(set *policy.Set, k policy.Key, e enforce.Explana
 	case len(e.Matches) == 0:
 		x.Cost = "No route rule matches. The call costs 1; key, address and global limits apply."
 	default:
-		x.Cost = "The call costs " + costWords(c.Cost) + "."
+		x.Cost = "The call costs " + changes.Cost(c.Cost) + "."
 	}
 	for _, l := range c.Limits {
-		x.Limits = append(x.Limits, templates.AppliedRow{Scope: limitedWords(l.Scope), Mode: string(l.Mode), Window: window(l.Usage)})
+		x.Limits = append(x.Limits, templates.AppliedRow{
+			Scope: changes.Scope(l.Scope), Mode: string(l.Mode), Window: window(l.Usage),
+		})
 	}
 	if candidate := e.Effective.Plan.Candidate; len(candidate) > 0 && c.Source == "plan" {
 		x.Candidate = "Candidate limits, not enforced: " + policydoc.Limits(candidate) + "."
@@ -187,25 +190,6 @@ func verdictWords(e enforce.Explanation) string {
 		return "denied: the next call is free in " + page.Span(wait) + ", at " + page.Instant(c.Now.Add(wait)).Text
 	}
 	return "denied: the call costs " + strconv.FormatInt(c.Cost, 10) + ", more than a limit ever has"
-}
-
-// limitedWords says on what a limit is.
-func limitedWords(scope string) string {
-	switch scope {
-	case policy.ScopeKey:
-		return "the key"
-	case policy.ScopeRoute:
-		return "the key, on this rule"
-	case policy.ScopeIP:
-		return "the address"
-	case policy.ScopeRouteIP:
-		return "the address, on this rule"
-	case policy.ScopeGlobal:
-		return "all callers"
-	case policy.ScopeRouteAll:
-		return "all callers, on this rule"
-	}
-	return scope
 }
 
 var decisionNone limiter.Decision // for a key whose figures do not matter

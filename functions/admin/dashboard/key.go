@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/simulate"
 	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -129,9 +131,9 @@ func keySummary(row templates.KeyRow) string {
 func keyFacts(k policy.Key) []templates.Fact {
 	facts := []templates.Fact{
 		{Name: "Id", Value: k.ID},
-		{Name: "Plan", Value: orDash(page.Clip(k.Plan, page.MaxName))},
-		{Name: "Environment", Value: orDash(page.Clip(k.Env, page.MaxName))},
-		{Name: "Tags", Value: orDash(page.Clip(strings.Join(k.Tags, ", "), 600))},
+		{Name: "Plan", Value: changes.OrDash(page.Clip(k.Plan, page.MaxName))},
+		{Name: "Environment", Value: changes.OrDash(page.Clip(k.Env, page.MaxName))},
+		{Name: "Tags", Value: changes.OrDash(page.Clip(strings.Join(k.Tags, ", "), 600))},
 		{Name: "Expires", Value: orNever(k.Expires)},
 		{Name: "Version", Value: page.Number(k.Version)},
 		{Name: "Created", Value: page.Instant(k.Created).Text},
@@ -153,7 +155,7 @@ func orNever(t time.Time) string {
 // whyWords says which limits hold, and why.
 func whyWords(s app.Subject) []string {
 	if s.Effective.Source == "override" {
-		words := "Override of plan: " + orDash(
+		words := "Override of plan: " + changes.OrDash(
 			page.Clip(s.Effective.Plan.Name, page.MaxName),
 		) + ", because: " +
 			page.Clip(s.Override.Reason, policy.MaxReasonLen) + "."
@@ -166,7 +168,7 @@ func whyWords(s app.Subject) []string {
 	words := []string{fromPlan(s), modeWords(s.Effective.Mode)}
 	if s.Override != nil {
 		words = append(
-			words, "An override ended on "+page.Instant(s.Override.Until).Text+": "+overrideWords(s.Override)+".",
+			words, "An override ended on "+page.Instant(s.Override.Until).Text+": "+changes.Override(s.Override)+".",
 		)
 	}
 	return words
@@ -175,10 +177,10 @@ func whyWords(s app.Subject) []string {
 // fromPlan says which plan holds. Callers that others vouch for may have none of their
 // own.
 func fromPlan(s app.Subject) string {
-	meant := orDash(page.Clip(s.Effective.Plan.Name, page.MaxName))
+	meant := changes.OrDash(page.Clip(s.Effective.Plan.Name, page.MaxName))
 	switch {
 	case s.Plan != "" || s.Kind == policy.APIKey:
-		return "Plan: " + orDash(page.Clip(s.Plan, page.MaxName))
+		return "Plan: " + changes.OrDash(page.Clip(s.Plan, page.MaxName))
 	case s.Kind == policy.Token:
 		return "Plan named by the token, otherwise: " + meant + "."
 	}
@@ -229,17 +231,12 @@ func (d *dashboard) keyChart(ctx context.Context, id string, limits []limiter.Li
 // playAddress is where the lab plays recorded minutes to the first limit that it knows.
 func (d *dashboard) playAddress(limits []limiter.Limit, s chart.TimeSeries) string {
 	minutes := make([]int64, len(s.Allowed))
-	total := int64(0)
 	for i := range minutes {
 		minutes[i] = s.Allowed[i] + s.Blocked[i]
-		total += minutes[i]
-	}
-	if total == 0 || total > maxPlayed {
-		return ""
 	}
 	for _, l := range limits {
-		if simulation, ok := recordedSimulation(l, minutes); ok {
-			return d.Path("/simulate?" + simulation.values().Encode())
+		if query := simulate.Recorded(l, minutes); query != "" {
+			return d.Path("/simulate?" + query)
 		}
 	}
 	return ""
@@ -278,7 +275,7 @@ func (d *dashboard) marks(entries []audit.Entry) []chart.TimeMark {
 	var all []chart.TimeMark
 	for i := len(entries) - 1; i >= 0; i-- {
 		e := entries[i]
-		all = append(all, chart.TimeMark{At: e.Time, Text: markWords(e, d.told.of(e))})
+		all = append(all, chart.TimeMark{At: e.Time, Text: markWords(e, d.ChangesOf(e))})
 	}
 	return all
 }

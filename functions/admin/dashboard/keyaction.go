@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
@@ -175,20 +175,9 @@ func editFields(_ *dashboard, f *actionForm) []templates.FormField {
 // with the call.
 func (f *actionForm) planOptions() []templates.Option {
 	if f.key.Kind == policy.APIKey {
-		return planOptions(f.set)
+		return changes.PlanOptions(f.set)
 	}
-	return append([]templates.Option{{Text: "the one that comes with the call"}}, planOptions(f.set)...)
-}
-
-// planOptions offers every plan by its name.
-func planOptions(set *policy.Set) []templates.Option {
-	var options []templates.Option
-	for _, p := range set.Plans {
-		options = append(options, templates.Option{
-			Value: p.Name, Text: page.Clip(p.Name, page.MaxName) + ": " + policydoc.Limits(p.Limits),
-		})
-	}
-	return options
+	return append([]templates.Option{{Text: "the one that comes with the call"}}, changes.PlanOptions(f.set)...)
 }
 
 // splitTags reads tags with commas between.
@@ -304,7 +293,7 @@ func (d *dashboard) makeKeyAction(w http.ResponseWriter, r *http.Request, a keyA
 		d.keyConflict(w, r, a, f, before)
 		return
 	}
-	saved, err := a.do(r.Context(), d, f, d.edit(r, strings.TrimSpace(f.reason.Text)))
+	saved, err := a.do(r.Context(), d, f, d.Edit(r, strings.TrimSpace(f.reason.Text)))
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
@@ -329,7 +318,7 @@ func (d *dashboard) makeKeyAction(w http.ResponseWriter, r *http.Request, a keyA
 		d.Flash(r, "Deleted “"+page.Clip(before.Name, page.MaxName)+"”.", "")
 		http.Redirect(w, r, d.Path("/keys"), http.StatusSeeOther)
 	default:
-		d.Flash(r, a.done, d.undoOf(r, saved.ID, saved.Version))
+		d.Flash(r, a.done, d.UndoOf(r, saved.ID, saved.Version))
 		d.toKey(w, r, saved)
 	}
 }
@@ -338,12 +327,12 @@ func (d *dashboard) keyConflict(w http.ResponseWriter, r *http.Request, a keyAct
 	f.key, f.version = current, current.Version
 	var theirs []string
 	if page, err := d.Keys.Audit().List(r.Context(), newest(current.ID)); err == nil && len(page.Entries) > 0 {
-		for _, c := range entryChanges(page.Entries[0]) {
+		for _, c := range changes.OfEntry(page.Entries[0]) {
 			theirs = append(theirs, c.What+": "+c.Before+" → "+c.After)
 		}
 	}
 	d.renderKeyAction(w, r, http.StatusConflict, a, f, &templates.Conflict{
-		Theirs: theirs, Yours: []string{strings.ToLower(a.submit)}, By: d.lastActor(r,
+		Theirs: theirs, Yours: []string{strings.ToLower(a.submit)}, By: d.LastActor(r,
 			current.ID), Saved: page.Instant(current.Updated), Keep: d.keyPath(current),
 	})
 }

@@ -30,7 +30,7 @@ func TestKeysPage(t *testing.T) {
 	keys.Use("chandlery", 37, 37)
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	page := s.Get("/keys").Wants(t, http.StatusOK)
-	text := inWords(page.Body)
+	text := sitetest.InWords(page.Body)
 	for _, want := range []string{
 		"acme {acme} Limits free blocked now unblocks in 10.0 s 0 allowed, 0 blocked 10 per 10 seconds 10 of 10 full 10.0 s",
 		"chandlery {chandlery} Limits pro near a limit override 0 allowed, 0 blocked 100 per 10 seconds 37 of 100 10.0 s " +
@@ -47,13 +47,6 @@ func TestKeysPage(t *testing.T) {
 	page.Wants(
 		t, http.StatusOK, `<time datetime="2026-11-21T10:30:00Z">`, `<rect class="fill" width="37" height="8">`,
 	)
-}
-
-var markup = regexp.MustCompile(`<[^>]*>`)
-
-// inWords returns a page's text with single spaces.
-func inWords(page string) string {
-	return strings.Join(strings.Fields(markup.ReplaceAllString(page, " ")), " ")
 }
 
 func TestSearch(t *testing.T) {
@@ -236,7 +229,7 @@ func TestKeyPage(t *testing.T) {
 	keys.Add("acme", sitetest.Per(10, 10*time.Second), sitetest.Per(1000, time.Hour))
 	keys.Use("acme", 10, 10)
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
-	text := inWords(s.Get("/keys/{acme}").Wants(t, http.StatusOK).Body)
+	text := sitetest.InWords(s.Get("/keys/{acme}").Wants(t, http.StatusOK).Body)
 	for _, want := range []string{
 		"blocked now unblocks in 10.0 s",
 		"Plan: acme",
@@ -251,7 +244,7 @@ func TestKeyPage(t *testing.T) {
 		}
 	}
 	keys.Add("eel", sitetest.Monthly, sitetest.Hammered, sitetest.Coarse)
-	text = inWords(s.Get("/keys/{eel}").Wants(t, http.StatusOK).Body)
+	text = sitetest.InWords(s.Get("/keys/{eel}").Wants(t, http.StatusOK).Body)
 	for _, want := range []string{
 		"1,000 per calendar month (Europe/Berlin) 0 of 1,000 1,000 empty now fixed window",
 		"100 per 10 seconds 0 of 100 100 empty now exact, denied calls count", "5,000 per hour 0 of 5,000 5,000 empty now exact, 2,500 slots",

@@ -254,7 +254,7 @@ func TestBrowserFirstLoad(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
 	const most = 60_000
-	for _, path := range []string{"/keys", "/simulate", everyAlgorithm} {
+	for _, path := range []string{"/keys", "/simulate", everyAlgorithm()} {
 		v.Open(path)
 		const sum = `[...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
 			.reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0)`

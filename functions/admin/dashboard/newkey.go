@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
@@ -73,7 +74,7 @@ func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) {
 		d.renderNewKey(w, r, http.StatusUnprocessableEntity, f)
 		return
 	}
-	key, secret, err := d.Keys.Create(r.Context(), n, d.edit(r, strings.TrimSpace(f.reason.Text)))
+	key, secret, err := d.Keys.Create(r.Context(), n, d.Edit(r, strings.TrimSpace(f.reason.Text)))
 	var invalid *policy.InvalidError
 	switch {
 	case errors.As(err, &invalid):
@@ -96,7 +97,7 @@ func (d *dashboard) renderNewKey(w http.ResponseWriter, r *http.Request, status 
 	}
 	fields := []templates.FormField{
 		form.TextField("name", "Name", "customer or program", policy.MaxNameLen, f.name),
-		form.ChoiceField("plan", "Plan", planOptions(f.set), f.plan),
+		form.ChoiceField("plan", "Plan", changes.PlanOptions(f.set), f.plan),
 		form.TextField("env", "Environment (key prefix)", "live", 16, f.env),
 		form.TextField("tags", "Tags, separated by commas", "team-a, beta", 600, f.tags),
 	}

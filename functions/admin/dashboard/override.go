@@ -6,12 +6,10 @@ import (
 	"reflect"
 	"time"
 
-	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/audit"
 	"tidegate/internal/policy"
-	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
 
@@ -64,14 +62,14 @@ func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	override := page.form.override(time.Now())
-	if button == previewButton {
+	if button == changes.PreviewButton {
 		page.form.reason.AllowEmpty()
 	}
 	switch {
 	case page.form.errors() > 0:
 		d.renderOverride(w, r, http.StatusUnprocessableEntity, page)
-	case button == previewButton:
-		if page.preview, err = d.previewOverride(r, set, key, override); err != nil {
+	case button == changes.PreviewButton:
+		if page.preview, err = d.PreviewOverride(r, set, key, override); err != nil {
 			d.FailStore(w, r, "preview", err)
 			return
 		}
@@ -88,18 +86,18 @@ func (d *dashboard) putOverride(
 ) {
 	key := view.key
 	if view.form.version == key.Version && reflect.DeepEqual(o, key.Override) {
-		d.Flash(r, "Nothing changed. Limits are still "+overrideWords(o)+".", "")
+		d.Flash(r, "Nothing changed. Limits are still "+changes.Override(o)+".", "")
 		d.toKey(w, r, key)
 		return
 	}
-	saved, err := d.Keys.SetOverride(r.Context(), key.ID, view.form.version, o, d.edit(r, o.Reason))
+	saved, err := d.Keys.SetOverride(r.Context(), key.ID, view.form.version, o, d.Edit(r, o.Reason))
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
 		view.key, view.form.version = saved, saved.Version
 		view.conflict = &templates.Conflict{
-			Theirs: d.effectiveWords(view.set, saved), Yours: []string{overrideWords(o)},
-			Saved: page.Instant(saved.Updated), By: d.lastActor(r, key.ID), Keep: d.keyPath(key),
+			Theirs: d.effectiveWords(view.set, saved), Yours: []string{changes.Override(o)},
+			Saved: page.Instant(saved.Updated), By: d.LastActor(r, key.ID), Keep: d.keyPath(key),
 		}
 		d.renderOverride(w, r, http.StatusConflict, view)
 	case errors.As(err, &invalid):
@@ -110,17 +108,11 @@ func (d *dashboard) putOverride(
 	default:
 		before, _ := view.set.Effective(key, time.Now())
 		d.Flash(
-			r, "Saved: "+policydoc.Limits(before.Limits)+" → "+overrideWords(o)+". Effective immediately.",
-			d.undoOf(r, saved.ID, saved.Version),
+			r, "Saved: "+policydoc.Limits(before.Limits)+" → "+changes.Override(o)+". Effective immediately.",
+			d.UndoOf(r, saved.ID, saved.Version),
 		)
 		d.toKey(w, r, saved)
 	}
-}
-
-// edit is what the audit is told about a change that this request makes.
-func (d *dashboard) edit(r *http.Request, reason string) registry.Edit {
-	actor := auth.From(r.Context())
-	return registry.Edit{By: audit.Actor{Kind: string(actor.Kind), Name: actor.String()}, Reason: reason}
 }
 
 // toKey shows the key's page.
@@ -173,7 +165,9 @@ func (d *dashboard) effectiveWords(set *policy.Set, k policy.Key) []string {
 	}
 	e, _ := set.Effective(k, time.Now())
 	if e.Source == "override" {
-		return []string{overrideWords(k.Override), "because: " + page.Clip(k.Override.Reason, policy.MaxReasonLen)}
+		return []string{
+			changes.Override(k.Override), "because: " + page.Clip(k.Override.Reason, policy.MaxReasonLen),
+		}
 	}
 	return append([]string{"the plan " + page.Clip(k.Plan, page.MaxName)}, policydoc.Each(e.Limits)...)
 }

@@ -6,9 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
-	"tidegate/functions/admin/dashboard/page"
-	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -52,7 +51,7 @@ func readOverrideForm(values url.Values) (overrideForm, error) {
 // override returns what was typed. The form keeps what is wrong with it.
 func (f *overrideForm) override(now time.Time) *policy.Override {
 	o := &policy.Override{Mode: policy.Mode(f.mode.Text), Reason: strings.TrimSpace(f.reason.Text)}
-	f.mode.CheckOption(modeOptions())
+	f.mode.CheckOption(changes.ModeOptions())
 	if o.Mode != policy.Off {
 		o.Limits = f.limits.Limits()
 		if len(o.Limits) == 0 {
@@ -85,42 +84,15 @@ func (f *overrideForm) setError(invalid *policy.InvalidError) {
 	}
 }
 
-func modeOptions() []templates.Option {
-	return []templates.Option{
-		{Value: string(policy.Enforce), Text: "enforce: calls over a limit are denied"},
-		{Value: string(policy.Shadow), Text: "shadow: count and record, deny nothing"},
-		{Value: string(policy.Off), Text: "off: count nothing, let every call pass"},
-	}
-}
-
 func (f *overrideForm) view() templates.Form {
 	return templates.Form{
 		Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.version, 10)}},
 		Error:  f.wrong, Errors: f.errors(),
 		Lists:   []templates.LimitList{f.limits.View("Limits", "A call is allowed when every limit admits it.")},
 		Choices: form.LimitChoices(),
-		After: append([]templates.FormField{form.ChoiceField("mode", "Mode", modeOptions(), f.mode)},
+		After: append([]templates.FormField{form.ChoiceField("mode", "Mode", changes.ModeOptions(), f.mode)},
 			append(form.UntilFields(f.until, "no end"),
 				form.ReasonField(f.reason))...),
 		Preview: true, Submit: "Save",
 	}
-}
-
-// overrideWords says all of an override but its reason.
-func overrideWords(o *policy.Override) string {
-	if o == nil {
-		return "the plan's"
-	}
-	words := policydoc.Limits(o.Limits)
-	switch o.Mode {
-	case policy.Shadow:
-		words += ", in shadow"
-	case policy.Off:
-		words = "no limits"
-	case policy.Enforce:
-	}
-	if !o.Until.IsZero() {
-		words += ", until " + page.Instant(o.Until).Text
-	}
-	return words
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
@@ -70,7 +71,7 @@ func (d *dashboard) overrideRows(r *http.Request, set *policy.Set, keys []policy
 		plan, _ := set.Plan(k.Plan)
 		rows[i] = templates.OverrideRow{
 			Name: page.Clip(k.Name, page.MaxName), Address: d.keyPath(k), Plan: page.Clip(k.Plan, page.MaxName),
-			Before: policydoc.Limits(plan.Limits), After: overrideWords(&words),
+			Before: policydoc.Limits(plan.Limits), After: changes.Override(&words),
 			Reason: page.Clip(o.Reason, policy.MaxReasonLen), Ends: "no end",
 		}
 		switch {

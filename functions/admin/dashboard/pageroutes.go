@@ -1,17 +1,11 @@
 package dashboard
 
-import (
-	"slices"
-
-	"tidegate/functions/admin/auth"
-)
+import "tidegate/functions/admin/auth"
 
 // routes are the pages.
 func (d *dashboard) routes() []auth.Route {
-	return slices.Concat(d.keyRoutes(), d.policyRoutes(), []auth.Route{
+	return []auth.Route{
 		{Pattern: "GET /{$}", Role: auth.Viewer, Handle: d.showOverview},
-		{Pattern: "GET /simulate", Role: auth.Viewer, Handle: d.showSimulation},
-		{Pattern: "GET /simulate/calls", Role: auth.Viewer, Handle: d.showCalls},
 		{Pattern: "GET /explain", Role: auth.Viewer, Handle: d.showExplain},
 
 		{Pattern: "GET /overrides", Role: auth.Viewer, Handle: d.showOverrides},
@@ -26,7 +20,7 @@ func (d *dashboard) routes() []auth.Route {
 		{Pattern: "GET /settings", Role: auth.Viewer, Handle: d.showSettings},
 		{Pattern: "POST /settings/tokens", Role: auth.Editor, Handle: d.createToken},
 		{Pattern: "POST /settings/tokens/{id}/revoke", Role: auth.Editor, Handle: d.revokeToken},
-	})
+	}
 }
 
 func (d *dashboard) keyRoutes() []auth.Route {
@@ -49,28 +43,5 @@ func (d *dashboard) keyRoutes() []auth.Route {
 		{Pattern: "GET /callers/{id}", Role: auth.Viewer, Handle: d.showCaller},
 		{Pattern: "GET /callers/new", Role: auth.Editor, Handle: d.showAdopt},
 		{Pattern: "POST /callers/new", Role: auth.Editor, Handle: d.adopt},
-	}
-}
-
-func (d *dashboard) policyRoutes() []auth.Route {
-	return []auth.Route{
-		{Pattern: "GET /policies", Role: auth.Viewer, Handle: d.showPolicies},
-		{Pattern: "GET /policies.yaml", Role: auth.Viewer, Handle: d.exportPolicies},
-		{Pattern: "GET /policies/import", Role: auth.Editor, Handle: d.showImport},
-		{Pattern: "POST /policies/import", Role: auth.Editor, Handle: d.importPolicies, MaxBody: maxImport},
-		{Pattern: "POST /policies/sync", Role: auth.Editor, Handle: d.syncPolicies},
-		{Pattern: "GET /policies/plans/new", Role: auth.Editor, Handle: d.showNewPlan},
-		{Pattern: "POST /policies/plans/new", Role: auth.Editor, Handle: d.createPlan},
-		{Pattern: "GET /policies/plans/{number}", Role: auth.Editor, Handle: d.showPlan},
-		{Pattern: "POST /policies/plans/{number}", Role: auth.Editor, Handle: d.savePlan},
-		{Pattern: "GET /policies/plans/{number}/{action}", Role: auth.Editor, Handle: d.showPlanAction},
-		{Pattern: "POST /policies/plans/{number}/{action}", Role: auth.Editor, Handle: d.doPlanAction},
-		{Pattern: "GET /policies/rules/new", Role: auth.Editor, Handle: d.showNewRule},
-		{Pattern: "GET /policies/rules/edit", Role: auth.Editor, Handle: d.showRule},
-		{Pattern: "POST /policies/rules", Role: auth.Editor, Handle: d.saveRule},
-		{Pattern: "GET /policies/rules/delete", Role: auth.Editor, Handle: d.showDeleteRule},
-		{Pattern: "POST /policies/rules/delete", Role: auth.Editor, Handle: d.deleteRule},
-		{Pattern: "GET /policies/shared", Role: auth.Editor, Handle: d.showShared},
-		{Pattern: "POST /policies/shared", Role: auth.Editor, Handle: d.saveShared},
 	}
 }

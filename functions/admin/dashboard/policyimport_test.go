@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/dashboard"
+	"tidegate/functions/admin/dashboard/policies"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/functions/admin/server/sitetest"
 )
@@ -101,7 +101,7 @@ func TestImportRefuses(t *testing.T) {
 		}
 	}
 	s.Post("/policies/import", url.Values{
-		"yaml": {strings.Repeat("x", dashboard.MaxImport)}, "version": {"1"},
+		"yaml": {strings.Repeat("x", policies.MaxImport)}, "version": {"1"},
 	}).Wants(t, http.StatusRequestEntityTooLarge)
 	drop := "plans:\n  - name: other\n    limits: [1 per second]\n"
 	shown := importAgain(s, s.Get("/policies/import"), drop, "").Wants(t, http.StatusOK)

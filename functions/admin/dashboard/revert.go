@@ -8,6 +8,7 @@ import (
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/audit"
@@ -28,9 +29,9 @@ func (d *dashboard) reversalOf(ctx context.Context, e audit.Entry) (toRevert, er
 	case err != nil:
 		return toRevert{}, err
 	case r.After != nil:
-		return toRevert{r, setChanges(r.Before, r.After)}, nil
+		return toRevert{r, changes.OfPolicy(r.Before, r.After)}, nil
 	}
-	return toRevert{r, keyChanges(r.Set, r.KeyBefore, r.KeyAfter)}, nil
+	return toRevert{r, changes.OfKey(r.Set, r.KeyBefore, r.KeyAfter)}, nil
 }
 
 // reversible finds the entry that the request's path names and its reversal, or answers
@@ -127,7 +128,7 @@ func (d *dashboard) revert(w http.ResponseWriter, r *http.Request) {
 func (d *dashboard) applyReversal(
 	w http.ResponseWriter, r *http.Request, rev toRevert, version int64, reason form.Input,
 ) {
-	saved, err := rev.Apply(r.Context(), version, d.edit(r, reason.Text))
+	saved, err := rev.Apply(r.Context(), version, d.Edit(r, reason.Text))
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
@@ -136,26 +137,18 @@ func (d *dashboard) applyReversal(
 		}
 		d.renderRevert(w, r, http.StatusConflict, rev, rev.Version, reason, "Something changed. Nothing was saved. Review the changes again.")
 	case errors.As(err, &invalid):
-		d.renderRevert(w, r, http.StatusUnprocessableEntity, rev, version, reason, "Cannot revert: "+invalidWords(invalid))
+		d.renderRevert(
+			w, r, http.StatusUnprocessableEntity, rev, version, reason,
+			"Cannot revert: "+changes.Invalid(invalid),
+		)
 	case err != nil:
 		d.FailStore(w, r, "revert", err)
 	default:
 		d.Flash(
-			r, "Reverted: "+rev.Entry.Action+" of "+subjectWords(rev.Entry)+".", d.undoOf(r, rev.Entry.Subject, saved),
+			r, "Reverted: "+rev.Entry.Action+" of "+subjectWords(rev.Entry)+".", d.UndoOf(r, rev.Entry.Subject, saved),
 		)
 		http.Redirect(w, r, d.subjectPath(rev.Entry), http.StatusSeeOther)
 	}
-}
-
-func invalidWords(invalid *policy.InvalidError) string {
-	words := ""
-	for i, f := range invalid.Fields {
-		if i == 3 {
-			return words + "…"
-		}
-		words += f.Field + " " + f.Message + ". "
-	}
-	return page.Clip(words, maxChange)
 }
 
 // undo takes back the change that the entry tells of, unless something changed since. It
@@ -171,30 +164,6 @@ func (d *dashboard) undo(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d.applyReversal(w, r, rev, rev.Version, form.Input{Text: "undo of " + rev.Entry.Action})
-}
-
-// undoOf is the address that undoes the change that made this version of a subject; empty
-// if there is none.
-func (d *dashboard) undoOf(r *http.Request, subject string, version int64) string {
-	page, err := d.Keys.Audit().List(r.Context(), audit.Query{Subject: subject, Count: 5, Heads: true})
-	if err != nil {
-		return ""
-	}
-	for _, e := range page.Entries {
-		if e.Version == version && app.Irreversible(e.Opened()) == "" {
-			return d.Path("/audit/" + e.ID + "/undo")
-		}
-	}
-	return ""
-}
-
-// lastActor names who made the newest change of a subject; empty if nobody knows.
-func (d *dashboard) lastActor(r *http.Request, subject string) string {
-	view, err := d.Keys.Audit().List(r.Context(), audit.Query{Subject: subject, Count: 1, Heads: true})
-	if err != nil || len(view.Entries) == 0 {
-		return ""
-	}
-	return page.Clip(view.Entries[0].By.Name, page.MaxName)
 }
 
 func subjectWords(e audit.Entry) string {

@@ -65,7 +65,7 @@ func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	form := readTokenForm(r.PostForm)
-	made, secret, err := d.Tokens.Create(r.Context(), form.token(d.edit(r, "").By))
+	made, secret, err := d.Tokens.Create(r.Context(), form.token(d.Edit(r, "").By))
 	switch {
 	case err != nil && form.setError(err):
 		d.renderSettings(w, r, http.StatusUnprocessableEntity, form, nil)
@@ -79,7 +79,7 @@ func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *dashboard) revokeToken(w http.ResponseWriter, r *http.Request) {
-	err := d.Tokens.Revoke(r.Context(), r.PathValue("id"), d.edit(r, "").By)
+	err := d.Tokens.Revoke(r.Context(), r.PathValue("id"), d.Edit(r, "").By)
 	flash := "Token revoked."
 	if errors.Is(err, token.ErrNotFound) {
 		flash, err = "Token already revoked.", nil

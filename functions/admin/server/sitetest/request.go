@@ -162,3 +162,10 @@ func CheckPolicy(t *testing.T, name string, got Reply) {
 func Bearer(text string) http.Header { return http.Header{"Authorization": {"Bearer " + text}} }
 
 var nonceInPolicy = regexp.MustCompile(`'nonce-([^']+)'`)
+
+var markup = regexp.MustCompile(`<[^>]*>`)
+
+// InWords returns a page's text with single spaces.
+func InWords(page string) string {
+	return strings.Join(strings.Fields(markup.ReplaceAllString(page, " ")), " ")
+}

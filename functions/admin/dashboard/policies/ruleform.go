@@ -1,13 +1,13 @@
-package dashboard
+package policies
 
 import (
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
@@ -90,7 +90,7 @@ func (f *ruleForm) lists() []*form.LimitList {
 }
 
 func (f *ruleForm) apply(next *policy.Set) bool {
-	f.mode.CheckOption(modeOptions())
+	f.mode.CheckOption(changes.ModeOptions())
 	trim := strings.TrimSpace
 	r := policy.Route{
 		Name: trim(f.name.Text),
@@ -183,7 +183,7 @@ func (f *ruleForm) view(*policy.Set) templates.Form {
 			form.TextField("api", "API id", "any", routing.MaxAPILen, f.api),
 			form.TextField("stage", "Stage", "any", routing.MaxStageLen, f.stage),
 			form.TextField("cost", "Cost of a call", "1", 15, f.cost),
-			form.ChoiceField("mode", "Mode of these limits", modeOptions(), f.mode),
+			form.ChoiceField("mode", "Mode of these limits", changes.ModeOptions(), f.mode),
 			settle,
 			most,
 		},
@@ -205,11 +205,11 @@ func (f *ruleForm) done() string {
 
 func ruleEdit(f *ruleForm) setEdit { return setEdit{form: f, path: "/policies/rules"} }
 
-func (d *dashboard) showNewRule(w http.ResponseWriter, r *http.Request) {
+func (d *pages) showNewRule(w http.ResponseWriter, r *http.Request) {
 	d.showSetForm(w, r, ruleEdit(newRuleForm("")))
 }
 
-func (d *dashboard) showRule(w http.ResponseWriter, r *http.Request) {
+func (d *pages) showRule(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("rule")
 	if name == "" {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
@@ -218,7 +218,7 @@ func (d *dashboard) showRule(w http.ResponseWriter, r *http.Request) {
 	d.showSetForm(w, r, ruleEdit(newRuleForm(name)))
 }
 
-func (d *dashboard) saveRule(w http.ResponseWriter, r *http.Request) {
+func (d *pages) saveRule(w http.ResponseWriter, r *http.Request) {
 	if d.ParseForm(w, r) {
 		d.saveSetForm(w, r, ruleEdit(newRuleForm(r.PostForm.Get("rule"))))
 	}
@@ -240,17 +240,10 @@ func deleteRuleEdit(name string) setEdit {
 	return setEdit{form: a, path: "/policies/rules/delete?rule=" + url.QueryEscape(name)}
 }
 
-func (d *dashboard) showDeleteRule(w http.ResponseWriter, r *http.Request) {
+func (d *pages) showDeleteRule(w http.ResponseWriter, r *http.Request) {
 	d.showSetForm(w, r, deleteRuleEdit(r.URL.Query().Get("rule")))
 }
 
-func (d *dashboard) deleteRule(w http.ResponseWriter, r *http.Request) {
+func (d *pages) deleteRule(w http.ResponseWriter, r *http.Request) {
 	d.saveSetForm(w, r, deleteRuleEdit(r.URL.Query().Get("rule")))
-}
-
-func costWords(cost int64) string {
-	if cost == 0 {
-		return "free"
-	}
-	return strconv.FormatInt(cost, 10)
 }

@@ -1,4 +1,4 @@
-package dashboard
+package simulate
 
 import (
 	"net/url"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/accuracy"
@@ -57,6 +58,19 @@ func recordedSimulation(l limiter.Limit, minutes []int64) (s simulation, ok bool
 	count, unit := limiter.SplitWindow(l.Window)
 	s.Window.Text, s.Unit.Text = page.Number(count), unit
 	return s, true
+}
+
+// Recorded is the query of the page that plays the calls somebody made minute by minute
+// to a limit. It is empty if there are none, too many, or the limit cannot be played.
+func Recorded(l limiter.Limit, minutes []int64) string {
+	if total := chart.Total(minutes); total == 0 || total > maxPlayed {
+		return ""
+	}
+	s, ok := recordedSimulation(l, minutes)
+	if !ok {
+		return ""
+	}
+	return s.values().Encode()
 }
 
 // fields are the parameters of the address that hold one text each.

@@ -1,4 +1,4 @@
-package dashboard
+package simulate
 
 import (
 	"net/http"
@@ -13,7 +13,7 @@ import (
 )
 
 // showCalls plays the calls of the address to the limit of the address.
-func (d *dashboard) showCalls(w http.ResponseWriter, r *http.Request) {
+func (d *pages) showCalls(w http.ResponseWriter, r *http.Request) {
 	entered := readSandbox(r.URL.Query())
 	at, decisions := entered.play()
 	p := templates.CallsPage{

@@ -1,4 +1,4 @@
-package dashboard
+package policies
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
@@ -67,7 +68,7 @@ func (f *planForm) read(v url.Values) (err error) {
 func (f *planForm) lists() []*form.LimitList { return []*form.LimitList{&f.limits, &f.candidate} }
 
 func (f *planForm) apply(next *policy.Set) bool {
-	f.mode.CheckOption(modeOptions())
+	f.mode.CheckOption(changes.ModeOptions())
 	f.degraded.CheckOption(degradedOptions())
 	p := policy.Plan{
 		Number: f.number, Name: strings.TrimSpace(f.name.Text), Mode: policy.Mode(f.mode.Text),
@@ -140,7 +141,7 @@ func (f *planForm) view(*policy.Set) templates.Form {
 	return templates.Form{
 		Fields: []templates.FormField{
 			form.TextField("name", "Name", "free", policy.MaxNameLen, f.name),
-			form.ChoiceField("mode", "Mode", modeOptions(), f.mode),
+			form.ChoiceField("mode", "Mode", changes.ModeOptions(), f.mode),
 			form.ChoiceField("degraded", "If Valkey is unavailable", degradedOptions(), f.degraded),
 			form.TextField("share", "Percent of limits (local only)", "10", 3, f.share),
 		},
@@ -158,13 +159,13 @@ func (f *planForm) done() string {
 	return "Saved the plan " + page.Clip(f.name.Text, page.MaxName) + "."
 }
 
-func (d *dashboard) planEdit(f *planForm) setEdit {
+func (d *pages) planEdit(f *planForm) setEdit {
 	e := setEdit{form: f, path: "/policies/plans/new"}
 	if f.number > 0 {
 		e.path = "/policies/plans/" + strconv.Itoa(f.number)
 		e.effect = func(r *http.Request, next *policy.Set) (string, error) {
 			p, _ := next.Numbered(f.number)
-			return d.previewPlan(r, next, p)
+			return d.PreviewPlan(r, next, p)
 		}
 	}
 	return e
@@ -179,19 +180,19 @@ func numberIn(r *http.Request) int {
 	return n
 }
 
-func (d *dashboard) showNewPlan(w http.ResponseWriter, r *http.Request) {
+func (d *pages) showNewPlan(w http.ResponseWriter, r *http.Request) {
 	d.showSetForm(w, r, d.planEdit(newPlanForm(0)))
 }
 
-func (d *dashboard) createPlan(w http.ResponseWriter, r *http.Request) {
+func (d *pages) createPlan(w http.ResponseWriter, r *http.Request) {
 	d.saveSetForm(w, r, d.planEdit(newPlanForm(0)))
 }
 
-func (d *dashboard) showPlan(w http.ResponseWriter, r *http.Request) {
+func (d *pages) showPlan(w http.ResponseWriter, r *http.Request) {
 	d.showSetForm(w, r, d.planEdit(newPlanForm(numberIn(r))))
 }
 
-func (d *dashboard) savePlan(w http.ResponseWriter, r *http.Request) {
+func (d *pages) savePlan(w http.ResponseWriter, r *http.Request) {
 	d.saveSetForm(w, r, d.planEdit(newPlanForm(numberIn(r))))
 }
 
@@ -225,7 +226,7 @@ func (a *setAction) view(*policy.Set) templates.Form {
 }
 
 // planAction finds what to do with a plan in the path.
-func (d *dashboard) planAction(r *http.Request) (setEdit, bool) {
+func (d *pages) planAction(r *http.Request) (setEdit, bool) {
 	number, what := numberIn(r), r.PathValue("action")
 	find := func(set *policy.Set) (string, []string, bool) {
 		p, known := set.Numbered(number)
@@ -264,7 +265,7 @@ func (d *dashboard) planAction(r *http.Request) (setEdit, bool) {
 	return setEdit{form: a, path: fmt.Sprintf("/policies/plans/%d/%s", number, what)}, true
 }
 
-func (d *dashboard) showPlanAction(w http.ResponseWriter, r *http.Request) {
+func (d *pages) showPlanAction(w http.ResponseWriter, r *http.Request) {
 	if e, known := d.planAction(r); known {
 		d.showSetForm(w, r, e)
 		return
@@ -272,7 +273,7 @@ func (d *dashboard) showPlanAction(w http.ResponseWriter, r *http.Request) {
 	d.Fail(w, r, page.Problem{Status: http.StatusNotFound})
 }
 
-func (d *dashboard) doPlanAction(w http.ResponseWriter, r *http.Request) {
+func (d *pages) doPlanAction(w http.ResponseWriter, r *http.Request) {
 	if e, known := d.planAction(r); known {
 		d.saveSetForm(w, r, e)
 		return

@@ -1,4 +1,4 @@
-package dashboard
+package policies
 
 import (
 	"net/http"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
@@ -76,8 +77,8 @@ func (f *sharedForm) read(v url.Values) (err error) {
 func (f *sharedForm) lists() []*form.LimitList { return []*form.LimitList{&f.perIP, &f.global} }
 
 func (f *sharedForm) apply(next *policy.Set) bool {
-	f.perIPMode.CheckOption(modeOptions())
-	f.globalMode.CheckOption(modeOptions())
+	f.perIPMode.CheckOption(changes.ModeOptions())
+	f.globalMode.CheckOption(changes.ModeOptions())
 	next.PerIP = policy.Scope{Limits: f.perIP.Limits(), Mode: policy.Mode(f.perIPMode.Text)}
 	next.Global = policy.Scope{
 		Limits: f.global.Limits(), Mode: policy.Mode(f.globalMode.Text), Lease: f.globalLease.Lease(),
@@ -134,7 +135,7 @@ func (f *sharedForm) setError(e policy.FieldError, _ *policy.Set) bool {
 func (f *sharedForm) heading() (text, name string) { return "For all callers", "" }
 
 func (f *sharedForm) view(set *policy.Set) templates.Form {
-	plans := append([]templates.Option{{Text: "none: refused"}}, planOptions(set)...)
+	plans := append([]templates.Option{{Text: "none: refused"}}, changes.PlanOptions(set)...)
 	return templates.Form{
 		Lists: []templates.LimitList{
 			f.perIP.View(
@@ -145,8 +146,8 @@ func (f *sharedForm) view(set *policy.Set) templates.Form {
 			),
 		},
 		After: []templates.FormField{
-			form.ChoiceField("perIPMode", "Mode of limits per address", modeOptions(), f.perIPMode),
-			form.ChoiceField("globalMode", "Mode of global limits", modeOptions(), f.globalMode),
+			form.ChoiceField("perIPMode", "Mode of limits per address", changes.ModeOptions(), f.perIPMode),
+			form.ChoiceField("globalMode", "Mode of global limits", changes.ModeOptions(), f.globalMode),
 			leaseField("globalLease", "Lease of global limits", f.globalLease),
 			form.AreaField("deny", "Refused addresses", "Calls from here are refused.", f.deny),
 			form.AreaField(
@@ -165,10 +166,10 @@ func (f *sharedForm) view(set *policy.Set) templates.Form {
 
 func (f *sharedForm) done() string { return "Saved limits for all callers." }
 
-func (d *dashboard) showShared(w http.ResponseWriter, r *http.Request) {
+func (d *pages) showShared(w http.ResponseWriter, r *http.Request) {
 	d.showSetForm(w, r, setEdit{form: newSharedForm(), path: "/policies/shared"})
 }
 
-func (d *dashboard) saveShared(w http.ResponseWriter, r *http.Request) {
+func (d *pages) saveShared(w http.ResponseWriter, r *http.Request) {
 	d.saveSetForm(w, r, setEdit{form: newSharedForm(), path: "/policies/shared"})
 }

@@ -1,4 +1,4 @@
-package dashboard_test
+package simulate_test
 
 import (
 	"net/http"
@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/dashboard"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/simulate"
 	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/accuracy"
 )
@@ -18,8 +18,8 @@ import (
 // scenario.
 func TestSimulationFigures(t *testing.T) {
 	s := sitetest.New(t).Login()
-	for _, p := range dashboard.Experiments() {
-		text := inWords(s.Get(p.Address).Wants(t, http.StatusOK).Body)
+	for _, p := range simulate.Experiments() {
+		text := sitetest.InWords(s.Get(p.Address).Wants(t, http.StatusOK).Body)
 		result, err := accuracy.Run(p.Scenario)
 		if err != nil {
 			t.Fatal(err)
@@ -31,8 +31,8 @@ func TestSimulationFigures(t *testing.T) {
 		for _, o := range result.Outcomes {
 			row := strings.Join([]string{
 				o.Title, page.Number(o.Admitted), page.Number(o.FalseAllows), page.Number(o.FalseDenials),
-				page.Number(o.Worst), dashboard.OverLimit(o.Worst, result.Scenario.Limit),
-				inWords(page.Offset(time.Duration(o.WorstAt-result.From) * time.Microsecond)),
+				page.Number(o.Worst), simulate.OverLimit(o.Worst, result.Scenario.Limit),
+				sitetest.InWords(page.Offset(time.Duration(o.WorstAt-result.From) * time.Microsecond)),
 			}, " ")
 			if !strings.Contains(text, row) {
 				t.Errorf("%s: no %q in\n%s", p.Text, row, text)
@@ -46,7 +46,7 @@ func TestSimulationFigures(t *testing.T) {
 func TestSimulateBoundaryFirst(t *testing.T) {
 	s := sitetest.New(t).Login()
 	page := s.Get("/simulate").Wants(t, http.StatusOK, `<path class="line s6" d="M0 `, `<svg viewBox="0 0 `)
-	text := inWords(page.Body)
+	text := sitetest.InWords(page.Body)
 	for _, want := range []string{
 		"1,400 calls. The exact log admits 101.", "log 101 0 0 100 0 % 1 min 59.9697 s", "fixed window 200 100 1 200 +100 % 2 min 0.0297 s",
 	} {
@@ -54,7 +54,9 @@ func TestSimulateBoundaryFirst(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	if explicit := s.Get("/simulate?" + dashboard.Experiments()[0].Query); inWords(explicit.Body) != text {
+	if explicit := s.Get(
+		"/simulate?" + simulate.Experiments()[0].Query,
+	); sitetest.InWords(explicit.Body) != text {
 		t.Error("the first preset's link shows something else than the page without a query")
 	}
 	if got := strings.Count(page.Body, `aria-current="true"`); got != 1 || !strings.Contains(
@@ -69,7 +71,9 @@ func TestSimulateSeed(t *testing.T) {
 	s := sitetest.New(t).Login()
 	const path = "/simulate?shape=poisson&rate=2&windows=5&seed="
 	main := func(seed string) string {
-		_, text, _ := strings.Cut(inWords(s.Get(path+seed).Wants(t, http.StatusOK).Body), "The exact log admits")
+		_, text, _ := strings.Cut(
+			sitetest.InWords(s.Get(path+seed).Wants(t, http.StatusOK).Body), "The exact log admits",
+		)
 		return text
 	}
 	first := main("7")
@@ -146,7 +150,7 @@ func TestSimulateHostileInput(t *testing.T) {
 // then two.
 func TestSimulateRecorded(t *testing.T) {
 	s := sitetest.New(t).Login()
-	text := inWords(
+	text := sitetest.InWords(
 		s.Get("/simulate?limit=2&shape=recorded&minutes=3,0x2,2&algorithm=log").Wants(t, http.StatusOK).Body,
 	)
 	if !strings.Contains(text, "5 calls. The exact log admits 4.") {

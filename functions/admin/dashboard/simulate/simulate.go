@@ -1,4 +1,4 @@
-package dashboard
+package simulate
 
 import (
 	"net/http"
@@ -14,7 +14,7 @@ import (
 
 // showSimulation plays what the address describes to the algorithms that it names. It
 // reads no key and no usage.
-func (d *dashboard) showSimulation(w http.ResponseWriter, r *http.Request) {
+func (d *pages) showSimulation(w http.ResponseWriter, r *http.Request) {
 	form := readSimulation(r.URL.Query())
 	scenario := form.scenario()
 	if n := form.errors(); n > 0 {
@@ -23,7 +23,7 @@ func (d *dashboard) showSimulation(w http.ResponseWriter, r *http.Request) {
 	}
 	result, err := accuracy.Run(scenario)
 	if err != nil {
-		d.Log.Error("simulate", "cause", err)
+		d.log.Error("simulate", "cause", err)
 		d.Fail(w, r, page.Problem{Status: http.StatusInternalServerError})
 		return
 	}
@@ -32,7 +32,7 @@ func (d *dashboard) showSimulation(w http.ResponseWriter, r *http.Request) {
 	d.Render(w, r, http.StatusOK, templates.Simulate(page))
 }
 
-func (d *dashboard) simulatePage(r *http.Request, s simulation) templates.SimulatePage {
+func (d *pages) simulatePage(r *http.Request, s simulation) templates.SimulatePage {
 	p := templates.SimulatePage{
 		Page:    d.Page(r, "Simulate"),
 		Tabs:    d.simulateTabs(false),
@@ -46,7 +46,7 @@ func (d *dashboard) simulatePage(r *http.Request, s simulation) templates.Simula
 }
 
 // simulateTabs link the two parts of the lab.
-func (d *dashboard) simulateTabs(calls bool) []templates.Choice {
+func (d *pages) simulateTabs(calls bool) []templates.Choice {
 	return []templates.Choice{
 		{Text: "Compare algorithms", Address: d.Path("/simulate"), Current: !calls},
 		{Text: "Try calls", Address: d.Path("/simulate/calls"), Current: calls},
@@ -156,7 +156,7 @@ func (p preset) simulation() simulation {
 	return readSimulation(q)
 }
 
-func (d *dashboard) presetLinks(shown simulation) []templates.Choice {
+func (d *pages) presetLinks(shown simulation) []templates.Choice {
 	var links []templates.Choice
 	for _, p := range presets {
 		s := p.simulation()

@@ -1,4 +1,4 @@
-package dashboard_test
+package simulate_test
 
 import (
 	"net/http"
@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/dashboard"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/simulate"
 	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/accuracy"
 )
@@ -24,7 +24,7 @@ func TestCallsTimeline(t *testing.T) {
 		"6 10 s allowed 0 – none", "7 1 min allowed 2 – none",
 	}
 	for _, times := range []string{"0s, 1s, 1.5s x3, 10s, 1m", "1m; 10\n1.5x3\n1,0", "1m,1.5s ×3,,10s,1s,0ms"} {
-		text := inWords(
+		text := sitetest.InWords(
 			s.Get("/simulate/calls?"+url.Values{"times": {times}}.Encode()).Wants(
 				t, http.StatusOK, "5 of 7 allowed",
 			).Body,
@@ -41,21 +41,21 @@ func TestCallsTimeline(t *testing.T) {
 func TestCallsFollowTheModel(t *testing.T) {
 	s := sitetest.New(t).Login()
 	at := []time.Duration{0, 0, 4 * time.Second, 9 * time.Second, 11 * time.Second, 11 * time.Second, 12 * time.Second, 40 * time.Second}
-	for name, limit := range dashboard.Rules() {
+	for name, limit := range simulate.Rules() {
 		limit.Requests, limit.Window = 3, 10*time.Second
 		decisions, err := accuracy.Trace(limit, at)
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := inWords(
+		text := sitetest.InWords(
 			s.Get("/simulate/calls?times=0x2,4,9,11x2,12,40&algorithm="+name).Wants(t, http.StatusOK).Body,
 		)
 		for i, d := range decisions {
-			want := strconv.Itoa(i+1) + " " + inWords(page.Offset(at[i])) + " "
+			want := strconv.Itoa(i+1) + " " + sitetest.InWords(page.Offset(at[i])) + " "
 			if d.Allowed {
 				want += "allowed " + page.Number(d.Limits[0].Remaining)
 			} else {
-				want += "denied " + page.Number(d.Limits[0].Remaining) + " " + inWords(page.Offset(d.RetryAfter()))
+				want += "denied " + page.Number(d.Limits[0].Remaining) + " " + sitetest.InWords(page.Offset(d.RetryAfter()))
 			}
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: no %q in\n%s", name, want, text)

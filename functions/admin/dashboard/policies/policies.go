@@ -1,4 +1,4 @@
-package dashboard
+package policies
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
@@ -18,7 +19,7 @@ import (
 	"tidegate/web/templates"
 )
 
-func (d *dashboard) showPolicies(w http.ResponseWriter, r *http.Request) {
+func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) {
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
 		d.FailStore(w, r, "read policy", err)
@@ -63,7 +64,7 @@ func (d *dashboard) showPolicies(w http.ResponseWriter, r *http.Request) {
 
 // countDeniedLimits lists the limits that callers share and that count denied calls, each
 // with where to edit it.
-func (d *dashboard) countDeniedLimits(r *http.Request, set *policy.Set) []templates.Choice {
+func (d *pages) countDeniedLimits(r *http.Request, set *policy.Set) []templates.Choice {
 	var all []templates.Choice
 	for _, l := range set.SharedCountDenied() {
 		of, at := "Each client address", "/policies/shared"
@@ -71,7 +72,7 @@ func (d *dashboard) countDeniedLimits(r *http.Request, set *policy.Set) []templa
 			of = "All callers together"
 		}
 		if l.Route.Name != "" {
-			of = "Route rule " + page.Clip(l.Route.Name, page.MaxName) + ", " + strings.ToLower(limitedWords(l.Scope))
+			of = "Route rule " + page.Clip(l.Route.Name, page.MaxName) + ", " + strings.ToLower(changes.Scope(l.Scope))
 			at = "/policies/rules/edit?rule=" + url.QueryEscape(l.Route.Name)
 		}
 		choice := templates.Choice{Text: of + ": " + policydoc.Limit(l.Limit)}
@@ -88,7 +89,7 @@ type tried struct{ calls, would int64 }
 
 // trials counts, for each plan with a candidate, what it would have denied of the calls
 // of the plan's keys among the busiest.
-func (d *dashboard) trials(ctx context.Context, set *policy.Set) (map[int]tried, error) {
+func (d *pages) trials(ctx context.Context, set *policy.Set) (map[int]tried, error) {
 	found := map[int]tried{}
 	for _, p := range set.Plans {
 		if len(p.Candidate) > 0 {
@@ -99,7 +100,7 @@ func (d *dashboard) trials(ctx context.Context, set *policy.Set) (map[int]tried,
 		return found, nil
 	}
 	now := time.Now()
-	talkers, err := d.Usage.Busiest(ctx, now.Add(-previewSpan), now, usage.MaxTalkers)
+	talkers, err := d.Usage.Busiest(ctx, now.Add(-changes.PreviewSpan), now, usage.MaxTalkers)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +121,7 @@ func (d *dashboard) trials(ctx context.Context, set *policy.Set) (map[int]tried,
 	return found, nil
 }
 
-func (d *dashboard) planRow(r *http.Request, p policy.Plan, keys int64, t tried) templates.PlanRow {
+func (d *pages) planRow(r *http.Request, p policy.Plan, keys int64, t tried) templates.PlanRow {
 	at := d.Path("/policies/plans/" + strconv.Itoa(p.Number))
 	row := templates.PlanRow{
 		Name: page.Clip(p.Name, page.MaxName), Limits: policydoc.Each(p.Limits), Mode: policydoc.ModeText(p.Mode),
@@ -145,7 +146,7 @@ func (d *dashboard) planRow(r *http.Request, p policy.Plan, keys int64, t tried)
 }
 
 // ruleRows lists the rules, most specific first.
-func (d *dashboard) ruleRows(r *http.Request, set *policy.Set) ([]templates.RuleRow, error) {
+func (d *pages) ruleRows(r *http.Request, set *policy.Set) ([]templates.RuleRow, error) {
 	patterns := make([]routing.Pattern, len(set.Routes))
 	for i, rule := range set.Routes {
 		patterns[i] = rule.Pattern
@@ -160,7 +161,7 @@ func (d *dashboard) ruleRows(r *http.Request, set *policy.Set) ([]templates.Rule
 				page.MaxName,
 			),
 			Pattern: rule.Pattern.String(),
-			Cost:    costWords(rule.Cost) + policydoc.SettleText(rule),
+			Cost:    changes.Cost(rule.Cost) + policydoc.SettleText(rule),
 			Mode:    policydoc.ModeText(rule.Mode),
 			Limits:  ruleLimits(rule),
 		}
@@ -200,14 +201,19 @@ func ruleLimits(r policy.Route) []string {
 
 func sharedFacts(s *policy.Set) []templates.Fact {
 	return []templates.Fact{
-		{Name: "Each client address", Value: orDash(policydoc.ScopeText(s.PerIP))},
-		{Name: "All callers together", Value: orDash(policydoc.ScopeText(s.Global))},
-		{Name: "Refused addresses", Value: orDash(page.Clip(policydoc.PrefixText(s.Deny), maxChange))},
-		{Name: "Allowed addresses", Value: orAll(page.Clip(policydoc.PrefixText(s.Allow), maxChange))},
-		{Name: "Exempt addresses", Value: orDash(page.Clip(policydoc.PrefixText(s.Exempt), maxChange))},
+		{Name: "Each client address", Value: changes.OrDash(policydoc.ScopeText(s.PerIP))},
+		{Name: "All callers together", Value: changes.OrDash(policydoc.ScopeText(s.Global))},
+		{
+			Name: "Refused addresses", Value: changes.OrDash(page.Clip(policydoc.PrefixText(s.Deny), changes.MaxText)),
+		},
+		{Name: "Allowed addresses", Value: orAll(page.Clip(policydoc.PrefixText(s.Allow), changes.MaxText))},
+		{
+			Name:  "Exempt addresses",
+			Value: changes.OrDash(page.Clip(policydoc.PrefixText(s.Exempt), changes.MaxText)),
+		},
 		{Name: "Default plan for JWTs", Value: orRefused(s.TokenPlan)},
 		{Name: "Default plan for addresses", Value: orRefused(s.AddressPlan)},
-		{Name: "Automatic bans", Value: orDash(policydoc.BansText(s.Bans))},
+		{Name: "Automatic bans", Value: changes.OrDash(policydoc.BansText(s.Bans))},
 	}
 }
 
@@ -226,7 +232,7 @@ func orRefused(plan string) string {
 }
 
 // syncPolicies finishes a save that was interrupted.
-func (d *dashboard) syncPolicies(w http.ResponseWriter, r *http.Request) {
+func (d *pages) syncPolicies(w http.ResponseWriter, r *http.Request) {
 	if err := d.Keys.Sync(r.Context()); err != nil {
 		d.FailStore(w, r, "sync policy", err)
 		return

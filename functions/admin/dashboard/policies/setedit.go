@@ -1,4 +1,4 @@
-package dashboard
+package policies
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/audit"
@@ -50,7 +51,7 @@ type setEdit struct {
 	effect func(r *http.Request, next *policy.Set) (string, error)
 }
 
-func (d *dashboard) showSetForm(w http.ResponseWriter, r *http.Request, e setEdit) {
+func (d *pages) showSetForm(w http.ResponseWriter, r *http.Request, e setEdit) {
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
 		d.FailStore(w, r, "read policy", err)
@@ -65,13 +66,13 @@ func (d *dashboard) showSetForm(w http.ResponseWriter, r *http.Request, e setEdi
 	d.renderSetForm(w, r, http.StatusOK, set, e)
 }
 
-func (d *dashboard) toPolicies() templates.Choice {
+func (d *pages) toPolicies() templates.Choice {
 	return templates.Choice{Text: "Go to policies", Address: d.Path("/policies")}
 }
 
 // saveSetForm saves the form, or with one of its other buttons shows it again: with other
 // rows, or with a preview.
-func (d *dashboard) saveSetForm(w http.ResponseWriter, r *http.Request, e setEdit) {
+func (d *pages) saveSetForm(w http.ResponseWriter, r *http.Request, e setEdit) {
 	if !d.ParseForm(w, r) {
 		return
 	}
@@ -96,7 +97,7 @@ func (d *dashboard) saveSetForm(w http.ResponseWriter, r *http.Request, e setEdi
 	next := cloneSet(set)
 	exists := e.form.apply(next)
 	e.reason.CheckReason()
-	if button == previewButton {
+	if button == changes.PreviewButton {
 		e.reason.AllowEmpty()
 	}
 	switch {
@@ -109,7 +110,7 @@ func (d *dashboard) saveSetForm(w http.ResponseWriter, r *http.Request, e setEdi
 		d.setConflict(w, r, set, next, e)
 	case e.form.errors()+form.CountErrors(e.reason) > 0:
 		d.renderSetForm(w, r, http.StatusUnprocessableEntity, set, e)
-	case button == previewButton:
+	case button == changes.PreviewButton:
 		d.previewSet(w, r, set, next, e)
 	default:
 		d.putSet(w, r, set, next, e)
@@ -122,8 +123,8 @@ func cloneSet(s *policy.Set) *policy.Set {
 	return &next
 }
 
-func (d *dashboard) previewSet(w http.ResponseWriter, r *http.Request, set, next *policy.Set, e setEdit) {
-	e.preview = &templates.Preview{Changes: setChanges(set, next)}
+func (d *pages) previewSet(w http.ResponseWriter, r *http.Request, set, next *policy.Set, e setEdit) {
+	e.preview = &templates.Preview{Changes: changes.OfPolicy(set, next)}
 	var invalid *policy.InvalidError
 	if err := next.ValidateAfter(set); errors.As(err, &invalid) {
 		e.setError(invalid, next)
@@ -144,15 +145,15 @@ func (d *dashboard) previewSet(w http.ResponseWriter, r *http.Request, set, next
 
 // putSet saves: 422 if the store finds it wrong, 409 if the Set is no longer what the
 // edit was based on.
-func (d *dashboard) putSet(w http.ResponseWriter, r *http.Request, set, next *policy.Set, e setEdit) {
-	changes := setChanges(set, next)
+func (d *pages) putSet(w http.ResponseWriter, r *http.Request, set, next *policy.Set, e setEdit) {
+	changes := changes.OfPolicy(set, next)
 	if len(changes) == 0 && e.version == set.Version {
 		d.Flash(r, "Nothing changed.", "")
 		http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
 		return
 	}
 	next.Version = e.version
-	saved, err := d.Keys.SaveSet(r.Context(), *next, d.edit(r, strings.TrimSpace(e.reason.Text)))
+	saved, err := d.Keys.SaveSet(r.Context(), *next, d.Edit(r, strings.TrimSpace(e.reason.Text)))
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
@@ -165,13 +166,13 @@ func (d *dashboard) putSet(w http.ResponseWriter, r *http.Request, set, next *po
 	case err != nil:
 		d.FailStore(w, r, "save policy", err)
 	default:
-		d.Flash(r, e.form.done()+" Effective immediately.", d.undoOf(r, policyset.SetID, saved.Version))
+		d.Flash(r, e.form.done()+" Effective immediately.", d.UndoOf(r, policyset.SetID, saved.Version))
 		http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
 	}
 }
 
 // failUnfinished says that a save is not in force everywhere.
-func (d *dashboard) failUnfinished(w http.ResponseWriter, r *http.Request, err error) {
+func (d *pages) failUnfinished(w http.ResponseWriter, r *http.Request, err error) {
 	d.Log.Error("save policy", "cause", err)
 	d.Fail(w, r, page.Problem{
 		Status: http.StatusServiceUnavailable, Heading: "Saved, not on every shard yet",
@@ -183,13 +184,13 @@ func (d *dashboard) failUnfinished(w http.ResponseWriter, r *http.Request, err e
 func (e *setEdit) setError(invalid *policy.InvalidError, next *policy.Set) {
 	for _, f := range invalid.Fields {
 		if !e.form.setError(f, next) {
-			e.wrong = page.Clip(f.Field+": "+form.Sentence(f.Message), maxChange)
+			e.wrong = page.Clip(f.Field+": "+form.Sentence(f.Message), changes.MaxText)
 		}
 	}
 }
 
 // setConflict shows what others changed since the edit began beside the edit.
-func (d *dashboard) setConflict(w http.ResponseWriter, r *http.Request, current, next *policy.Set, e setEdit) {
+func (d *pages) setConflict(w http.ResponseWriter, r *http.Request, current, next *policy.Set, e setEdit) {
 	c := &templates.Conflict{Keep: d.Path("/policies")}
 	view, err := d.Keys.Audit().List(r.Context(), audit.Query{Subject: policyset.SetID, Count: 20, Heads: true})
 	if err != nil {
@@ -203,21 +204,23 @@ func (d *dashboard) setConflict(w http.ResponseWriter, r *http.Request, current,
 		if i == 0 {
 			c.By, c.Saved = page.Clip(entry.By.Name, page.MaxName), page.Instant(entry.Time)
 		}
-		for _, change := range d.told.of(entry) {
+		for _, change := range d.ChangesOf(entry) {
 			c.Theirs = append(c.Theirs, change.What+": "+change.Before+" → "+change.After)
 		}
 	}
 	if c.Saved.Text == "" {
 		c.Saved = page.Instant(time.Now())
 	}
-	for _, change := range setChanges(current, next) {
+	for _, change := range changes.OfPolicy(current, next) {
 		c.Yours = append(c.Yours, change.What+": "+change.Before+" → "+change.After)
 	}
 	e.conflict, e.version = c, current.Version
 	d.renderSetForm(w, r, http.StatusConflict, current, e)
 }
 
-func (d *dashboard) renderSetForm(w http.ResponseWriter, r *http.Request, status int, set *policy.Set, e setEdit) {
+func (d *pages) renderSetForm(
+	w http.ResponseWriter, r *http.Request, status int, set *policy.Set, e setEdit,
+) {
 	heading, name := e.form.heading()
 	f := e.form.view(set)
 	f.Action, f.Error, f.Errors = d.Path(e.path), e.wrong, e.form.errors()+form.CountErrors(e.reason)

@@ -1,4 +1,4 @@
-package dashboard
+package changes
 
 import (
 	"encoding/json"
@@ -20,23 +20,14 @@ type differ []templates.Change
 func (d *differ) note(what, before, after string) {
 	if before != after {
 		*d = append(*d, templates.Change{
-			What: what, Before: page.Clip(orDash(before), maxChange), After: page.Clip(orDash(after), maxChange),
+			What: what, Before: page.Clip(OrDash(before), MaxText), After: page.Clip(OrDash(after), MaxText),
 		})
 	}
 }
 
-const maxChange = 400 // characters of one side of a change
-
-func orDash(text string) string {
-	if text == "" {
-		return "none"
-	}
-	return text
-}
-
-// keyChanges tells what differs between two states of a key. Where the Set is known the
+// OfKey tells what differs between two states of a key. Where the Set is known the
 // limits that come of it are told too.
-func keyChanges(set *policy.Set, before, after policy.Key) []templates.Change {
+func OfKey(set *policy.Set, before, after policy.Key) []templates.Change {
 	var d differ
 	d.note("name", before.Name, after.Name)
 	d.note("tags", strings.Join(before.Tags, ", "), strings.Join(after.Tags, ", "))
@@ -70,7 +61,7 @@ func overrideText(o *policy.Override) string {
 	if o == nil {
 		return ""
 	}
-	return overrideWords(o) + " (" + o.Reason + ")"
+	return Override(o) + " (" + o.Reason + ")"
 }
 
 func timeText(t time.Time) string {
@@ -80,8 +71,8 @@ func timeText(t time.Time) string {
 	return page.Instant(t).Text
 }
 
-// setChanges tells what differs between two Sets.
-func setChanges(before, after *policy.Set) []templates.Change {
+// OfPolicy tells what differs between two Sets.
+func OfPolicy(before, after *policy.Set) []templates.Change {
 	var d differ
 	for _, c := range policydoc.Diff(before, after) {
 		d.note(c.What(), c.Before, c.After)
@@ -89,12 +80,12 @@ func setChanges(before, after *policy.Set) []templates.Change {
 	return d
 }
 
-// entryChanges tells what an entry of the audit changed.
-func entryChanges(e audit.Entry) []templates.Change {
+// OfEntry tells what an entry of the audit changed.
+func OfEntry(e audit.Entry) []templates.Change {
 	if e.Subject == policyset.SetID {
 		before, after := &policy.Set{}, &policy.Set{}
 		if unmarshal(e.Before, before) && unmarshal(e.After, after) {
-			return setChanges(before, after)
+			return OfPolicy(before, after)
 		}
 		return nil
 	}
@@ -105,7 +96,7 @@ func entryChanges(e audit.Entry) []templates.Change {
 	if !unmarshal(e.Before, &before) || !unmarshal(e.After, &after) {
 		return nil
 	}
-	return keyChanges(nil, before, after)
+	return OfKey(nil, before, after)
 }
 
 // unmarshal leaves the value alone if there is nothing to read.

@@ -1,4 +1,4 @@
-package dashboard
+package policies
 
 import (
 	"crypto/sha256"
@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
@@ -17,11 +18,11 @@ import (
 	"tidegate/web/templates"
 )
 
-// maxImport bounds the form of a file: every character that means something in a form
+// MaxImport bounds the form of a file: every character that means something in a form
 // takes three.
-const maxImport = 4 << 20
+const MaxImport = 4 << 20
 
-func (d *dashboard) exportPolicies(w http.ResponseWriter, r *http.Request) {
+func (d *pages) exportPolicies(w http.ResponseWriter, r *http.Request) {
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
 		d.FailStore(w, r, "read policy", err)
@@ -49,12 +50,12 @@ type policyImport struct {
 	preview *templates.Preview
 }
 
-func (d *dashboard) showImport(w http.ResponseWriter, r *http.Request) {
+func (d *pages) showImport(w http.ResponseWriter, r *http.Request) {
 	d.renderImport(w, r, http.StatusOK, policyImport{})
 }
 
 // importPolicies shows what the file changes, and when that was seen, saves it.
-func (d *dashboard) importPolicies(w http.ResponseWriter, r *http.Request) {
+func (d *pages) importPolicies(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return
 	}
@@ -74,7 +75,7 @@ func (d *dashboard) importPolicies(w http.ResponseWriter, r *http.Request) {
 		seen: v.Get("seen"),
 	}
 	next, status := f.read(set)
-	again := f.seen != f.hash() || v.Get("action") == previewButton
+	again := f.seen != f.hash() || v.Get("action") == changes.PreviewButton
 	switch {
 	case status != http.StatusOK || again:
 	case version != set.Version:
@@ -111,7 +112,7 @@ func (f *policyImport) read(set *policy.Set) (*policy.Set, int) {
 		f.wrong = page.Clip(form.Sentence(file.Blame(invalid.Fields).Error()), 1000)
 		return nil, http.StatusUnprocessableEntity
 	}
-	f.preview = &templates.Preview{Changes: setChanges(set, &next)}
+	f.preview = &templates.Preview{Changes: changes.OfPolicy(set, &next)}
 	if file.Version != 0 && file.Version != set.Version {
 		f.wrong = fmt.Sprintf("The file has version %d, the current version is %d. Nothing was saved. "+
 			"Review the changes, then remove the version line to import anyway.", file.Version, set.Version)
@@ -129,16 +130,16 @@ func imported(changes int) string {
 	return "Imported " + page.Number(int64(changes)) + " changes."
 }
 
-func (d *dashboard) putImport(w http.ResponseWriter, r *http.Request, set, next *policy.Set, f policyImport) {
-	saved, err := d.Keys.SaveSet(r.Context(), *next, d.edit(r, strings.TrimSpace(f.reason.Text)))
+func (d *pages) putImport(w http.ResponseWriter, r *http.Request, set, next *policy.Set, f policyImport) {
+	saved, err := d.Keys.SaveSet(r.Context(), *next, d.Edit(r, strings.TrimSpace(f.reason.Text)))
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
 		f.version, f.seen, f.wrong = saved.Version, "", "Someone else saved first. Nothing was saved. Review the changes again."
-		f.preview = &templates.Preview{Changes: setChanges(saved, next)}
+		f.preview = &templates.Preview{Changes: changes.OfPolicy(saved, next)}
 		d.renderImport(w, r, http.StatusConflict, f)
 	case errors.As(err, &invalid):
-		f.wrong = invalidWords(invalid)
+		f.wrong = changes.Invalid(invalid)
 		d.renderImport(w, r, http.StatusUnprocessableEntity, f)
 	case errors.Is(err, policy.ErrUnfinished):
 		d.failUnfinished(w, r, err)
@@ -146,14 +147,14 @@ func (d *dashboard) putImport(w http.ResponseWriter, r *http.Request, set, next 
 		d.FailStore(w, r, "save policy", err)
 	default:
 		d.Flash(
-			r, imported(len(setChanges(set, next)))+" Effective immediately.",
-			d.undoOf(r, policyset.SetID, saved.Version),
+			r, imported(len(changes.OfPolicy(set, next)))+" Effective immediately.",
+			d.UndoOf(r, policyset.SetID, saved.Version),
 		)
 		http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
 	}
 }
 
-func (d *dashboard) renderImport(w http.ResponseWriter, r *http.Request, status int, f policyImport) {
+func (d *pages) renderImport(w http.ResponseWriter, r *http.Request, status int, f policyImport) {
 	submit := "Preview changes"
 	if f.seen != "" && f.seen == f.hash() && f.wrong == "" && len(f.preview.Changes) > 0 {
 		submit = "Import"

@@ -1,4 +1,4 @@
-package dashboard_test
+package changes_test
 
 import (
 	"encoding/csv"
@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/dashboard"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/apikey"
@@ -86,8 +86,8 @@ func TestPagesReadLittleOfTheAudit(t *testing.T) {
 		}
 	}
 	now := "/?from=" + page.Stamp(time.Now().Add(-time.Hour)) + "&to=" + page.Stamp(time.Now().Add(time.Hour))
-	if marks := strings.Count(s.Get(now).Body, "plan free: limits"); marks < dashboard.MaxMarks {
-		t.Errorf("%d marks of the plan's limits, want %d", marks, dashboard.MaxMarks)
+	if marks := strings.Count(s.Get(now).Body, "plan free: limits"); marks < 50 {
+		t.Errorf("%d marks of the plan's limits, want %d", marks, 50)
 	}
 }
 
@@ -108,27 +108,27 @@ func TestToldChanges(t *testing.T) {
 		full, heads := slices.Clone(full), slices.Clone(heads)
 		order(full)
 		order(heads)
-		told := &dashboard.Told{}
+		told := &changes.Told{}
 		for i, e := range heads {
-			if got, want := told.Of(e), dashboard.EntryChanges(full[i]); !reflect.DeepEqual(got, want) || len(want) == 0 {
+			if got, want := told.Of(e), changes.OfEntry(full[i]); !reflect.DeepEqual(got, want) || len(want) == 0 {
 				t.Errorf("%s, entry %d: %v, want %v", name, i, got, want)
 			}
 		}
 		again := full[3]
 		again.Before = nil
-		if !reflect.DeepEqual(told.Of(again), dashboard.EntryChanges(full[3])) {
+		if !reflect.DeepEqual(told.Of(again), changes.OfEntry(full[3])) {
 			t.Errorf("%s: found out once more", name)
 		}
 		again.Hash = "another"
-		if reflect.DeepEqual(told.Of(again), dashboard.EntryChanges(full[3])) {
+		if reflect.DeepEqual(told.Of(again), changes.OfEntry(full[3])) {
 			t.Errorf("%s: an entry passes for another", name)
 		}
 	}
-	told := &dashboard.Told{}
-	for i := range 3 * dashboard.MaxTold {
+	told := &changes.Told{}
+	for i := range 3 * changes.MaxTold {
 		told.Of(audit.Entry{ID: fmt.Sprint(i), Subject: policyset.SetID, After: json.RawMessage(`{`)})
 	}
-	if told.Len() > dashboard.MaxTold {
+	if told.Len() > changes.MaxTold {
 		t.Errorf("%d entries are remembered", told.Len())
 	}
 }

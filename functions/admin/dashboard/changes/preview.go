@@ -1,4 +1,4 @@
-package dashboard
+package changes
 
 import (
 	"context"
@@ -13,11 +13,15 @@ import (
 )
 
 const (
-	previewButton = "preview" // the value of a form's button
-	previewSpan   = time.Hour
-	maxReplayed   = 200_000 // calls; the latest count
-	previewKeys   = 10      // of a plan, the busiest ones
+	maxReplayed = 200_000 // calls; the latest count
+	previewKeys = 10      // of a plan, the busiest ones
 )
+
+// PreviewButton is the value of a form's button.
+const PreviewButton = "preview"
+
+// PreviewSpan is how much of the recorded calls a preview looks at.
+const PreviewSpan = time.Hour
 
 // replayed is what limits would have made of calls.
 type replayed struct {
@@ -29,8 +33,10 @@ type replayed struct {
 
 // replay holds the recorded calls of the last hour against lists of limits, each
 // beginning with nothing used.
-func (d *dashboard) replay(ctx context.Context, id string, now time.Time, lists ...[]limiter.Limit) (replayed, error) {
-	calls, err := d.Usage.Calls(ctx, id, now.Add(-previewSpan), now)
+func (c *Changes) replay(
+	ctx context.Context, id string, now time.Time, lists ...[]limiter.Limit,
+) (replayed, error) {
+	calls, err := c.usage.Calls(ctx, id, now.Add(-PreviewSpan), now)
 	if err != nil {
 		return replayed{}, err
 	}
@@ -90,11 +96,14 @@ func (r replayed) words(i int) string {
 	return words
 }
 
-func (d *dashboard) previewOverride(r *http.Request, set *policy.Set, k policy.Key, o *policy.Override) (*templates.Preview, error) {
+// PreviewOverride replays the calls of a key against an override.
+func (c *Changes) PreviewOverride(
+	r *http.Request, set *policy.Set, k policy.Key, o *policy.Override,
+) (*templates.Preview, error) {
 	after := k
 	after.Override = o
-	p := &templates.Preview{Changes: keyChanges(set, k, after)}
-	played, err := d.replay(r.Context(), k.ID, time.Now(), o.Limits)
+	p := &templates.Preview{Changes: OfKey(set, k, after)}
+	played, err := c.replay(r.Context(), k.ID, time.Now(), o.Limits)
 	if err != nil {
 		return nil, err
 	}
@@ -105,17 +114,17 @@ func (d *dashboard) previewOverride(r *http.Request, set *policy.Set, k policy.K
 	return p, nil
 }
 
-// previewPlan replays the calls of the plan's busiest keys, each against the limits by
+// PreviewPlan replays the calls of the plan's busiest keys, each against the limits by
 // itself.
-func (d *dashboard) previewPlan(r *http.Request, set *policy.Set, p policy.Plan) (string, error) {
+func (c *Changes) PreviewPlan(r *http.Request, set *policy.Set, p policy.Plan) (string, error) {
 	now := time.Now()
-	keys, err := d.busiestOf(r.Context(), set, p.Name, now)
+	keys, err := c.busiestOf(r.Context(), set, p.Name, now)
 	if err != nil {
 		return "", err
 	}
 	sum := replayed{would: make([]int64, 1)}
 	for _, k := range keys {
-		played, err := d.replay(r.Context(), k.ID, now, p.Limits)
+		played, err := c.replay(r.Context(), k.ID, now, p.Limits)
 		if err != nil {
 			return "", err
 		}
@@ -136,8 +145,10 @@ func (d *dashboard) previewPlan(r *http.Request, set *policy.Set, p policy.Plan)
 
 // busiestOf returns the keys of a plan, without those that have an override, among the
 // busiest of the last hour.
-func (d *dashboard) busiestOf(ctx context.Context, set *policy.Set, plan string, now time.Time) ([]policy.Key, error) {
-	talkers, err := d.Usage.Busiest(ctx, now.Add(-previewSpan), now, usage.MaxTalkers)
+func (c *Changes) busiestOf(
+	ctx context.Context, set *policy.Set, plan string, now time.Time,
+) ([]policy.Key, error) {
+	talkers, err := c.usage.Busiest(ctx, now.Add(-PreviewSpan), now, usage.MaxTalkers)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +156,7 @@ func (d *dashboard) busiestOf(ctx context.Context, set *policy.Set, plan string,
 	for i, t := range talkers {
 		ids[i] = t.ID
 	}
-	all, err := d.Keys.Many(ctx, set, ids)
+	all, err := c.keys.Many(ctx, set, ids)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package dashboard
+package changes
 
 import (
 	"bytes"
@@ -11,10 +11,10 @@ import (
 	"tidegate/web/templates"
 )
 
-// toldChanges remembers what entries of the audit changed in the policies. To find out is
+// memory remembers what entries of the audit changed in the policies. To find out is
 // to read two Sets of up to a megabyte, for each of 50 entries, every two seconds; an
 // entry never changes.
-type toldChanges struct {
+type memory struct {
 	mu    sync.Mutex
 	known map[string][]templates.Change // by id and hash
 	read  [2]readSet                    // what was read last
@@ -33,9 +33,9 @@ const (
 )
 
 // of returns what entryChanges does of the entry, which may be unopened.
-func (t *toldChanges) of(e audit.Entry) []templates.Change {
+func (t *memory) of(e audit.Entry) []templates.Change {
 	if e.Subject != policyset.SetID {
-		return entryChanges(e.Opened())
+		return OfEntry(e.Opened())
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -53,18 +53,18 @@ func (t *toldChanges) of(e audit.Entry) []templates.Change {
 	return changes
 }
 
-func (t *toldChanges) find(e audit.Entry) []templates.Change {
+func (t *memory) find(e audit.Entry) []templates.Change {
 	before, after := t.readSet(e.Before), t.readSet(e.After)
 	if before.set == nil || after.set == nil {
 		return nil
 	}
 	t.read = [2]readSet{before, after}
-	return setChanges(before.set, after.set)
+	return OfPolicy(before.set, after.set)
 }
 
 // readSet reads a Set, unless it is one of the entry before: where that ended this one
 // began. Its set is nil when it cannot be read.
-func (t *toldChanges) readSet(text json.RawMessage) readSet {
+func (t *memory) readSet(text json.RawMessage) readSet {
 	for _, r := range t.read {
 		if r.set != nil && bytes.Equal(r.text, text) {
 			return r

@@ -1,0 +1,25 @@
+package changes
+
+import (
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/audit"
+	"tidegate/internal/registry"
+	"tidegate/internal/usage"
+	"tidegate/web/templates"
+)
+
+// Changes is what the pages that change something share. It is safe for concurrent use.
+type Changes struct {
+	renderer *page.Renderer
+	keys     *registry.Store
+	usage    *usage.Reader
+	told     memory
+}
+
+// New reads the history and the recorded calls from the store.
+func New(renderer *page.Renderer, keys *registry.Store, calls *usage.Reader) *Changes {
+	return &Changes{renderer: renderer, keys: keys, usage: calls}
+}
+
+// ChangesOf is what an entry of the audit changed.
+func (c *Changes) ChangesOf(e audit.Entry) []templates.Change { return c.told.of(e) }
