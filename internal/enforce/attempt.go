@@ -27,6 +27,7 @@ type step struct {
 	keys   []string
 	args   []string
 	shared *sharedLimit // nil for the caller's own
+	known  *knownCaller // that args have; nil for none
 }
 
 // stepReply is what came of a step. Without bytes and error no such caller may call.

@@ -52,6 +52,7 @@ type Checker struct {
 	seal      seal
 	set       atomic.Pointer[compiledSet]
 	recent    *recentCallers
+	known     *knownCallers
 	now       func() time.Time // clock of leases and of recent
 
 	// Lease is how long a reservation can be settled, within setting.ReservationLease. It
@@ -66,7 +67,7 @@ type Checker struct {
 func NewChecker(client valkey.Client, pepper apikey.Pepper) *Checker {
 	return &Checker{
 		client: client, pepper: pepper, addresses: policyset.NewAddressKey(pepper), seal: newSeal(pepper), Lease: DefaultLease,
-		recent: newRecentCallers(), now: time.Now, programs: map[string][]limiter.Limit{},
+		recent: newRecentCallers(), known: newKnownCallers(), now: time.Now, programs: map[string][]limiter.Limit{},
 	}
 }
 
@@ -201,8 +202,14 @@ func (c *Checker) ownStep(set *compiledSet, call Call, rule *compiledRoute, plan
 	if set.wide || len(rule.perKey) > 0 && cost > 0 {
 		return s.widened(set, id, rule, cost)
 	}
+	if s.known = c.known.find(id, hash, set.Version); s.known != nil {
+		s.args = append(s.args, s.known.args...)
+	}
 	return s
 }
+
+// ownArgs is how many arguments the scripts of a check share.
+const ownArgs = 5
 
 // wideStep is ownStep in the script that reports each limit.
 func (c *Checker) wideStep(set *compiledSet, call Call, rule *compiledRoute, plan int) step {
@@ -210,6 +217,7 @@ func (c *Checker) wideStep(set *compiledSet, call Call, rule *compiledRoute, pla
 	if s.script == wideScript {
 		return s
 	}
+	s.args, s.known = s.args[:ownArgs], nil
 	return s.widened(set, call.Subject, rule, rule.Cost)
 }
 

@@ -195,7 +195,7 @@ func (c *compiledSet) sharedSteps(call Call, rule *compiledRoute, addresses poli
 			keys := []string{keyspace.Of(id, what), policyset.CopyKey(keyspace.BucketOf(id))}
 			args := stepArgs(s.program, rule.Cost, time.Time{}, c.Version)
 			args[2] = c.reserving(rule)
-			steps = append(steps, step{stepScript, keys, args, s})
+			steps = append(steps, step{script: stepScript, keys: keys, args: args, shared: s})
 		}
 	}
 	if call.Network.IsValid() {

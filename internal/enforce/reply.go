@@ -25,9 +25,16 @@ func (c *Checker) parseOwn(checked *Result, reply []byte, set *compiledSet, own 
 	case kind == 'O' && len(rest) >= 7:
 		checked.Now, rest = policyset.TimeAt(rest), rest[7:]
 	}
-	of, rest, err := c.parsePublic(checked, set, rest)
+	public := rest
+	if kind == 'K' && own.known != nil {
+		public = own.known.public
+	}
+	of, after, err := c.parsePublic(checked, set, public)
 	if err != nil {
 		return true, err
+	}
+	if kind != 'K' {
+		rest = after
 	}
 	switch kind {
 	case 'B':
@@ -36,6 +43,9 @@ func (c *Checker) parseOwn(checked *Result, reply []byte, set *compiledSet, own 
 		checked.Allowed, checked.WouldAllow = true, true
 		return false, nil
 	case 'D':
+		c.known.learn(checked.ID, own.args[0], set.Version, public[:len(public)-len(rest)])
+		return false, checked.add(policy.ScopeKey, of.mode, of.limits, rest, own.keys[1:3], of.program)
+	case 'K':
 		return false, checked.add(policy.ScopeKey, of.mode, of.limits, rest, own.keys[1:3], of.program)
 	case 'W':
 		return false, parseWide(checked, own, rule, of, rest)

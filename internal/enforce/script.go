@@ -22,11 +22,13 @@ var (
 	//go:embed lua/lease.lua
 	leaseLua string
 
-	checkScript = newScript(func() string { return limiter.Script(findLua, "return 'D' .. public .. reply") })
+	checkScript = newScript(func() string { return limiter.Script(findLua, checkTail) })
 	wideScript  = newScript(func() string { return limiter.StepFunction() + findLua + wideLua })
 	stepScript  = newScript(func() string { return limiter.Script(currentLua, "return reply") })
 	leaseScript = newScript(func() string { return limiter.StepFunction() + currentLua + leaseLua })
 )
+
+const checkTail = "if public then return 'D' .. public .. reply end\nreturn 'K' .. reply"
 
 // script is a Lua script that can leave in one flush with other commands, unlike the
 // library's.

@@ -12,10 +12,17 @@
 -- ARGV[4]  number of the plan for a caller whose record names none
 -- ARGV[5]  -1 when some of the cost may be given back, else 0
 --
+-- What the environment knows of the caller, absent when nothing or with wide.lua:
+-- ARGV[6]  the record's times to name
+-- ARGV[7]  program of the plan
+-- ARGV[8]  first 5 bytes of the copy: format and version
+-- ARGV[9]  when the key expires; 2^53 - 1 for never
+--
 -- Returns nil when the caller may not call, or a string:
 --   'S'  4 bytes version          a newer policy set is in force; 0: none was ever saved
 --   'B'  7 bytes until, 7 bytes now, public     the caller is banned
 --   'O'  7 bytes now, public      the limits' mode is off; with wide.lua it goes on
+--   'K'  the decision             all that the environment knows still holds
 --   'D'  public, the decision     else
 --
 -- public is
@@ -25,67 +32,77 @@
 --   1 byte    1 when the limits are an override's, 0 when the plan's
 --   entry     of the limits: mode, length, program
 local sub, byte = string.sub, string.byte
-local copy = call('GETRANGE', KEYS[3], 0, 1023)
-if byte(copy, 1) ~= 1 then
-  return 'S\0\0\0\0'
-end
-if unpack('>I4', copy, 2) > tonumber(ARGV[3]) then
-  return 'S' .. sub(copy, 2, 5)
-end
-local record = call('GET', KEYS[1])
-local plan, about, entry, source
-if record then
-  if byte(record, 1) ~= 2 then
-    return redis.error_reply('ERR the record was written by another version of Tidegate: delete the key or save it again')
+local key, cost, refund = KEYS[2], tonumber(ARGV[2]), tonumber(ARGV[5])
+local prog, public, entry, source, ends
+local known = not KEYS[4] and ARGV[6]
+if known and call('GETRANGE', KEYS[3], 0, 4) == ARGV[8] and now < tonumber(ARGV[9]) then
+  local record = call('GETRANGE', KEYS[1], 0, 65 + #known)
+  if sub(record, 67) == known and sub(record, 3, 34) == ARGV[1] and byte(record) == 2 and byte(record, 2) == 1 then
+    prog = ARGV[7]
   end
-  local hash = ARGV[1]
-  if hash == '' then
-    if byte(record, 2) ~= 2 then
+end
+if not prog then
+  local copy = call('GETRANGE', KEYS[3], 0, 1023)
+  if byte(copy, 1) ~= 1 then
+    return 'S\0\0\0\0'
+  end
+  if unpack('>I4', copy, 2) > tonumber(ARGV[3]) then
+    return 'S' .. sub(copy, 2, 5)
+  end
+  local record = call('GET', KEYS[1])
+  local plan, about
+  if record then
+    if byte(record, 1) ~= 2 then
+      return redis.error_reply('ERR the record was written by another version of Tidegate: delete the key or save it again')
+    end
+    local hash = ARGV[1]
+    if hash == '' then
+      if byte(record, 2) ~= 2 then
+        return false
+      end
+    elseif byte(record, 2) ~= 1 or (sub(record, 3, 34) ~= hash and (sub(record, 35, 66) ~= hash or now >= unpack('>I7', record, 67))) then
       return false
     end
-  elseif byte(record, 2) ~= 1 or (sub(record, 3, 34) ~= hash and (sub(record, 35, 66) ~= hash or now >= unpack('>I7', record, 67))) then
+    local expires, banned, _, number, till, name, over = unpack('>I7I7I4I2I7I2I2', record, 74)
+    if expires ~= 0 and now >= expires then
+      return false
+    end
+    about = sub(record, 67, 106 + name)
+    if over > 0 and (till == 0 or now < till) then
+      entry, source = sub(record, 107 + name, 106 + name + over), '\1'
+    end
+    if banned > now then
+      return 'B' .. sub(record, 81, 87) .. pack('>I7', now) .. sub(copy, 2, 5) .. about .. '\0\1\0\0'
+    end
+    plan = number
+  elseif ARGV[1] ~= '' then
     return false
-  end
-  local expires, banned, _, number, till, name, over = unpack('>I7I7I4I2I7I2I2', record, 74)
-  if expires ~= 0 and now >= expires then
-    return false
-  end
-  about = sub(record, 67, 106 + name)
-  if over > 0 and (till == 0 or now < till) then
-    entry, source = sub(record, 107 + name, 106 + name + over), '\1'
-  end
-  if banned > now then
-    return 'B' .. sub(record, 81, 87) .. pack('>I7', now) .. sub(copy, 2, 5) .. about .. '\0\1\0\0'
-  end
-  plan = number
-elseif ARGV[1] ~= '' then
-  return false
-else
-  about = string.rep('\0', 25) .. pack('>I2', tonumber(ARGV[4])) .. string.rep('\0', 13)
-end
-if not entry then
-  if not plan or plan == 0 then
-    plan = tonumber(ARGV[4])
-  end
-  if plan < 1 or plan > unpack('>I2', copy, 6) then
-    return redis.error_reply('ERR plan ' .. plan .. ' does not exist')
-  end
-  local at, length
-  if 7 + 6 * plan <= #copy then
-    at, length = unpack('>I4I2', copy, 2 + 6 * plan)
   else
-    at, length = unpack('>I4I2', call('GETRANGE', KEYS[3], 1 + 6 * plan, 6 + 6 * plan))
+    about = string.rep('\0', 25) .. pack('>I2', tonumber(ARGV[4])) .. string.rep('\0', 13)
   end
-  if length == 0 then
-    return redis.error_reply('ERR plan ' .. plan .. ' does not exist')
+  if not entry then
+    if not plan or plan == 0 then
+      plan = tonumber(ARGV[4])
+    end
+    if plan < 1 or plan > unpack('>I2', copy, 6) then
+      return redis.error_reply('ERR plan ' .. plan .. ' does not exist')
+    end
+    local at, length
+    if 7 + 6 * plan <= #copy then
+      at, length = unpack('>I4I2', copy, 2 + 6 * plan)
+    else
+      at, length = unpack('>I4I2', call('GETRANGE', KEYS[3], 1 + 6 * plan, 6 + 6 * plan))
+    end
+    if length == 0 then
+      return redis.error_reply('ERR plan ' .. plan .. ' does not exist')
+    end
+    entry = at + length <= #copy and sub(copy, at + 1, at + length) or call('GETRANGE', KEYS[3], at, at + length - 1)
+    source = '\0'
   end
-  entry = at + length <= #copy and sub(copy, at + 1, at + length) or call('GETRANGE', KEYS[3], at, at + length - 1)
-  source = '\0'
+  ends = 3 + unpack('>I2', entry, 2)
+  public = sub(copy, 2, 5) .. about .. source .. sub(entry, 1, ends)
+  if byte(entry, 1) == 3 and not KEYS[4] then
+    return 'O' .. pack('>I7', now) .. public
+  end
+  prog = sub(entry, 4, ends)
 end
-local ends = 3 + unpack('>I2', entry, 2)
-local public = sub(copy, 2, 5) .. about .. source .. sub(entry, 1, ends)
-if byte(entry, 1) == 3 and not KEYS[4] then
-  return 'O' .. pack('>I7', now) .. public
-end
-local key, cost, refund = KEYS[2], tonumber(ARGV[2]), tonumber(ARGV[5])
-local prog = sub(entry, 4, ends)

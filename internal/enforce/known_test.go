@@ -1,0 +1,124 @@
+package enforce
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/valkeytest"
+)
+
+// What an environment knows of a caller never delays an edit: the check that follows it
+// obeys, and later checks are answered alike with and without that knowledge.
+func TestKnownCallersObeyEdits(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(100)...)
+		w.plan(t, "pro", perMinute(1000)...)
+		limit := func(n int64) func(*testing.T, *Result, error) {
+			return func(t *testing.T, c *Result, err error) {
+				t.Helper()
+				if err != nil || len(c.Limits) != 1 || c.Limits[0].Limit.Requests != n {
+					t.Errorf("%s, %v; want a limit of %d", describe(*c), err, n)
+				}
+			}
+		}
+		unknown := func(t *testing.T, _ *Result, err error) {
+			t.Helper()
+			if !errors.Is(err, policy.ErrUnknownKey) {
+				t.Errorf("%v, want an unknown key", err)
+			}
+		}
+		banned := func(t *testing.T, c *Result, err error) {
+			t.Helper()
+			if err != nil || c.Allowed || c.BannedUntil.IsZero() {
+				t.Errorf("%s, %v; want a ban", describe(*c), err)
+			}
+		}
+		update := func(change func(*policy.Key)) func(policy.Key) {
+			return func(k policy.Key) { must(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, change)) }
+		}
+		for name, c := range map[string]struct {
+			edit func(policy.Key)
+			want func(*testing.T, *Result, error)
+		}{
+			"plan of the key":  {update(func(k *policy.Key) { k.Plan = "pro" }), limit(1000)},
+			"limit of a plan":  {func(policy.Key) { w.plan(t, "free", perMinute(77)...) }, limit(77)},
+			"another plan":     {func(policy.Key) { w.plan(t, "other", perMinute(5)...) }, limit(77)},
+			"ban":              {update(func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) }), banned},
+			"expiry":           {update(func(k *policy.Key) { k.Expires = time.Now().Add(-time.Second) }), unknown},
+			"revocation":       {func(k policy.Key) { must(w.Revoke(t.Context(), k.ID, k.Version, byTest)) }, unknown},
+			"deletion":         {func(k policy.Key) { check(t, w.Delete(t.Context(), k.ID, byTest)) }, unknown},
+			"rotation at once": {func(k policy.Key) { _, _, err := w.Rotate(t.Context(), k.ID, k.Version, 0, byTest); check(t, err) }, unknown},
+			"override": {func(k policy.Key) {
+				o := &policy.Override{Limits: perMinute(9), Reason: "a test", Until: time.Now().Add(time.Hour)}
+				must(w.SetOverride(t.Context(), k.ID, k.Version, o, byTest))
+			}, limit(9)},
+		} {
+			w.plan(t, "free", perMinute(77)...)
+			k, secret := w.create(t, name, "free")
+			w.expect(t, call(secret), "yy")
+			if w.knows(k, secret) == nil {
+				t.Fatalf("%s: nothing is known of the caller", name)
+			}
+			c.edit(k)
+			for range 2 {
+				checked, err := w.checker.Check(t.Context(), call(secret), nil)
+				c.want(t, &checked, err)
+			}
+		}
+	})
+}
+
+// A known caller whose key expires is refused from that instant on.
+func TestKnownCallersExpire(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(1000)...)
+	k, secret := w.create(t, "soon", "free")
+	expires := time.Now().Add(2 * time.Second)
+	must(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *policy.Key) { k.Expires = expires }))
+	w.expect(t, call(secret), "y")
+	for known := w.knows(k, secret) != nil; ; {
+		checked, err := w.checker.Check(t.Context(), call(secret), nil)
+		if errors.Is(err, policy.ErrUnknownKey) && known {
+			return
+		}
+		if err != nil || !known || !checked.Now.Before(expires) {
+			t.Fatalf("%v, known %v, at %s; the key expires at %s", err, known, checked.Now, expires)
+		}
+	}
+}
+
+// A check of a known caller does not read the plans or the whole record.
+func TestKnownCallersAreReadInPart(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(100)...)
+	k, secret := w.create(t, "reader", "free")
+	w.expect(t, call(secret), "y")
+	before := w.expect(t, call(secret), "y")
+	copyKey := policyset.CopyKey(keyspace.BucketOf(k.ID))
+	text, err := w.client.Do(t.Context(), w.client.B().Get().Key(copyKey).Build()).ToString()
+	check(t, err)
+	// Only the format and version of the copy are left.
+	check(t, w.client.Do(t.Context(), w.client.B().Set().Key(copyKey).Value(text[:5]).Build()).Error())
+	after := w.expect(t, call(secret), "y")
+	if after.Limits[0].Remaining != before.Limits[0].Remaining-1 || after.Name != "reader" || after.Plan != "free" ||
+		after.KeyVersion != before.KeyVersion || after.Source != "plan" {
+		t.Errorf("%s after %s", describe(after), describe(before))
+	}
+}
+
+func (w *world) knows(k policy.Key, secret apikey.Secret) *knownCaller {
+	hash := testPepper.Hash(secret)
+	return w.checker.known.find(k.ID, string(hash[:]), w.checker.Set().Version)
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
