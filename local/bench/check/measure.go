@@ -63,12 +63,16 @@ func measure(ctx context.Context, o options) ([]figures.Figure, error) {
 	if err != nil {
 		return nil, err
 	}
+	server, err := b.serverTime(ctx)
+	if err != nil {
+		return nil, err
+	}
 	shared, err := b.sharedLimit(ctx) // after the others: it changes the policies
 	if err != nil {
 		return nil, err
 	}
 	sizes, err := b.sizes()
-	return slices.Concat(measured, shared, starts, sizes), err
+	return slices.Concat(measured, server, shared, starts, sizes), err
 }
 
 // edit is by whom the benchmark changes policies.
