@@ -15,7 +15,6 @@ type rule func(repository) []string
 var rules = map[string]rule{
 	"one package comment":      onePackageComment,
 	"package names are nouns":  packageNames,
-	"imports run one way":      imports,
 	"nothing sleeps":           noSleep,
 	"files are small":          fileLength,
 	"main only wires":          mainLength,
@@ -51,7 +50,7 @@ type tree map[string]string
 // A rule that cannot fail protects nothing.
 func TestRulesFindWhatBreaksThem(t *testing.T) {
 	tested := map[string]bool{}
-	for _, c := range slices.Concat(packageCases, importCases, textCases, scriptCases, nameCases,
+	for _, c := range slices.Concat(packageCases, textCases, scriptCases, nameCases,
 		documentCases) {
 		t.Run(c.rule+"/"+c.name, func(t *testing.T) {
 			broken, ok := rules[c.rule]

@@ -7,13 +7,10 @@ import (
 	"go/token"
 	"io/fs"
 	"path"
-	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
 )
-
-const module = "tidegate"
 
 // file is one of the repository's text files.
 type file struct {
@@ -31,18 +28,6 @@ type source struct {
 }
 
 func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
-
-// importPath is that of the package which the file belongs to.
-func (s source) importPath() string { return path.Join(module, path.Dir(s.path)) }
-
-func (s source) imports() []string {
-	var paths []string
-	for _, spec := range s.ast.Imports {
-		imported, _ := strconv.Unquote(spec.Path.Value) // The parser accepts only quoted paths.
-		paths = append(paths, imported)
-	}
-	return paths
-}
 
 // repository is what the rules read.
 type repository struct {
