@@ -6,9 +6,12 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
+	"tidegate/internal/config"
 	"tidegate/local/echo"
 	"tidegate/local/gateway"
 	"tidegate/local/lambda"
@@ -42,26 +45,47 @@ func (f *functions) invokers() invokers {
 	return invokers{check: f.check, admin: f.admin, backend: f.backend, httpBackend: f.httpBackend}
 }
 
-func startFunctions(o options, r *registrar, l *login, errOut io.Writer) (*functions, error) {
+// ownVariables are those that this program or one of its flags sets.
+var ownVariables = []string{
+	"VALKEY_URL", "KEY_PEPPER", "HTTP_API_RESPONSE", "HTTP_API_DENY",
+	"ADMIN_USER", "ADMIN_PASSWORD", "ADMIN_PASSWORD_HASH", "BASE_PATH",
+}
+
+// environment is what a function gets: the defaults, then the variables of names that
+// this program was started with, then what this program sets.
+func environment(names []string, getenv func(string) string, defaults, own map[string]string,
+) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, defaults)
+	for _, name := range names {
+		if value := getenv(name); value != "" && !slices.Contains(ownVariables, name) {
+			all[name] = value
+		}
+	}
+	maps.Copy(all, own)
+	return all
+}
+
+func startFunctions(o options, r *registrar, l *login, getenv func(string) string, errOut io.Writer,
+) (*functions, error) {
 	log := &startLog{errOut: errOut}
 	level := "info"
 	if o.verbose {
 		level = "debug"
 		log.show(errOut)
 	}
-	config := o.function("check", checkTimeout, log, map[string]string{
-		"VALKEY_URL": r.url, "KEY_PEPPER": r.pepper, "HTTP_API_RESPONSE": "simple", "LOG_LEVEL": level,
-		"VALKEY_TIMEOUT": valkeyTimeout.String(), "HTTP_API_DENY": o.httpDeny,
-	})
-	config.Idle = idleTime
-	check, err := lambda.Start(config)
+	checkFunction := o.function("check", checkTimeout, log, environment(config.CheckVariables, getenv,
+		map[string]string{"LOG_LEVEL": level, "VALKEY_TIMEOUT": valkeyTimeout.String()},
+		map[string]string{"VALKEY_URL": r.url, "KEY_PEPPER": r.pepper, "HTTP_API_DENY": o.httpDeny}))
+	checkFunction.Idle = idleTime
+	check, err := lambda.Start(checkFunction)
 	if err != nil {
 		return nil, log.explain(err)
 	}
-	admin, err := lambda.Start(o.function("admin", adminTimeout, log, map[string]string{
-		"VALKEY_URL": r.url, "KEY_PEPPER": r.pepper, "ADMIN_USER": l.user, "ADMIN_PASSWORD_HASH": l.hash,
-		"LOG_LEVEL": level,
-	}))
+	admin, err := lambda.Start(o.function("admin", adminTimeout, log, environment(config.AdminVariables,
+		getenv, map[string]string{"LOG_LEVEL": level}, map[string]string{
+			"VALKEY_URL": r.url, "KEY_PEPPER": r.pepper, "ADMIN_USER": l.user, "ADMIN_PASSWORD_HASH": l.hash,
+		})))
 	if err != nil {
 		check.Close()
 		return nil, log.explain(err)

@@ -161,8 +161,9 @@ Usage: ./scripts/run [flags]
 `)
 	f.PrintDefaults()
 	text.WriteString(`
-Environment: ADMIN_USER and ADMIN_PASSWORD set the dashboard's login (default: admin and a new password each time), KEY_PEPPER the pepper of the
-keys in the Valkey of -valkey URL.
+Environment: ADMIN_USER and ADMIN_PASSWORD set the dashboard's login (default: admin and
+a new password each time), KEY_PEPPER the pepper of the keys in the Valkey of -valkey URL.
+Other variables of docs/configuration.md go to the functions as they are.
 
 Example: ./scripts/run -valkey auto -rest 127.0.0.1:0 -ready-file ready.json
 `)

@@ -21,6 +21,7 @@ import (
 	"syscall"
 	"testing"
 
+	"tidegate/internal/config"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/waiting"
@@ -351,4 +352,25 @@ func (b *buffer) String() string {
 	b.lock.Lock()
 	defer b.lock.Unlock()
 	return b.text.String()
+}
+
+// A function gets the variables that it reads and this program was started with, except
+// those that this program sets.
+func TestEnvironment(t *testing.T) {
+	given := map[string]string{
+		"DENY_CACHE": "0s", "VALKEY_TIMEOUT": "1s", "KEY_PEPPER": "theirs", "VALKEY_URL": "valkey://theirs",
+		"BASE_PATH": "/prod", "HOME": "/root",
+	}
+	getenv := func(name string) string { return given[name] }
+	own := map[string]string{"KEY_PEPPER": "ours", "VALKEY_URL": "valkey://ours"}
+	got := environment(config.CheckVariables, getenv, map[string]string{"VALKEY_TIMEOUT": "2s"}, own)
+	want := map[string]string{
+		"DENY_CACHE": "0s", "VALKEY_TIMEOUT": "1s", "KEY_PEPPER": "ours", "VALKEY_URL": "valkey://ours",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := environment(config.AdminVariables, getenv, nil, own); !maps.Equal(got, own) {
+		t.Errorf("admin gets %v, want %v", got, own)
+	}
 }

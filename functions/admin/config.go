@@ -19,25 +19,41 @@ var logLevel slog.LevelVar
 
 // config is the function's environment.
 type settings struct {
-	ValkeyURL string `env:"VALKEY_URL"`
+	ValkeyURL string `env:"VALKEY_URL" unset:"required"`
 
 	ValkeyConnectTimeout time.Duration `env:"VALKEY_CONNECT_TIMEOUT" envDefault:"5s"`
 
-	KeyPepper         string        `env:"KEY_PEPPER"`
-	AdminUser         string        `env:"ADMIN_USER"`
-	AdminPassword     string        `env:"ADMIN_PASSWORD"`
-	AdminPasswordHash string        `env:"ADMIN_PASSWORD_HASH"`
-	AdminUsers        string        `env:"ADMIN_USERS"`
-	AdminURL          string        `env:"ADMIN_URL"`
-	AdminNetworks     string        `env:"ADMIN_NETWORKS"`
-	BasePath          string        `env:"BASE_PATH"`
-	SessionIdle       time.Duration `env:"SESSION_IDLE" envDefault:"30m"`
-	SessionLifetime   time.Duration `env:"SESSION_LIFETIME" envDefault:"12h"`
-	ReservationLease  time.Duration `env:"RESERVATION_LEASE" envDefault:"10m"`
-	Stage             string        `env:"STAGE"`
-	Release           string        `env:"RELEASE"`
-	LogLevel          slog.Level    `env:"LOG_LEVEL" envDefault:"INFO"`
-	OIDC              oidcConfig
+	KeyPepper string `env:"KEY_PEPPER" unset:"required"`
+	// Name of the first user, an editor.
+	AdminUser string `env:"ADMIN_USER" unset:"required, unless ADMIN_USERS or OIDC_ISSUER is set"`
+	// The first user's password, of 20 characters at least, where a secret store gives
+	// it; it is hashed at the start.
+	AdminPassword string `env:"ADMIN_PASSWORD" unset:"this or the next, with ADMIN_USER"`
+	// Argon2id hash of the password, in PHC form, of at least 19 MiB, see below.
+	AdminPasswordHash string `env:"ADMIN_PASSWORD_HASH"`
+	// More users: `name:viewer:HASH` or `name:editor:HASH`, with spaces, line ends or
+	// semicolons between them; hashes as above.
+	AdminUsers string `env:"ADMIN_USERS" unset:"none"`
+	// Address of the dashboard in browsers, `BASE_PATH` included, such as
+	// `https://admin.example.com`; ignored without `OIDC_ISSUER`.
+	AdminURL string `env:"ADMIN_URL" unset:"required with OIDC_ISSUER"`
+	// Networks that may use the dashboard and its API, such as
+	// `203.0.113.0/24,2001:db8::/32`; others get 403 for all but `/healthz/live`, see
+	// [operations](operations.md).
+	AdminNetworks string `env:"ADMIN_NETWORKS" unset:"all"`
+	// Path before every page, such as `/prod`.
+	BasePath string `env:"BASE_PATH" unset:"none"`
+	// A session ends after so long without use, 1m to 720h.
+	SessionIdle time.Duration `env:"SESSION_IDLE" envDefault:"30m"`
+	// A session ends after so long at the latest, 1m to 720h and no less than
+	// `SESSION_IDLE`.
+	SessionLifetime  time.Duration `env:"SESSION_LIFETIME" envDefault:"12h"`
+	ReservationLease time.Duration `env:"RESERVATION_LEASE" envDefault:"10m"`
+	Stage            string        `env:"STAGE" unset:"none"`
+	// What is deployed, such as a commit; shown in the settings.
+	Release  string     `env:"RELEASE" unset:"none"`
+	LogLevel slog.Level `env:"LOG_LEVEL" envDefault:"info"`
+	OIDC     oidcConfig
 
 	pepper   apikey.Pepper
 	users    []password.User

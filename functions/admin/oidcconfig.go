@@ -9,12 +9,24 @@ import (
 // oidcConfig is the part of the environment that is about a provider of logins. Without
 // an issuer there is none.
 type oidcConfig struct {
-	Issuer       string   `env:"OIDC_ISSUER"`
-	ClientID     string   `env:"OIDC_CLIENT_ID"`
-	ClientSecret string   `env:"OIDC_CLIENT_SECRET"`
-	Scopes       []string `env:"OIDC_SCOPES" envSeparator:" " envDefault:"openid profile email"`
-	RoleClaim    string   `env:"OIDC_ROLE_CLAIM" envDefault:"groups"`
-	EditorValues []string `env:"OIDC_EDITOR_VALUES"`
+	// OpenID provider that people may log in at too; register
+	// `ADMIN_URL/login/oidc/callback` there, and `ADMIN_URL/login` as the way back from a
+	// logout.
+	Issuer string `env:"OIDC_ISSUER" unset:"none"`
+	// Id that the provider knows the dashboard by; refused without `OIDC_ISSUER`.
+	ClientID string `env:"OIDC_CLIENT_ID" unset:"required with OIDC_ISSUER"`
+	// Secret that goes with it; refused without `OIDC_ISSUER`.
+	ClientSecret string `env:"OIDC_CLIENT_SECRET" unset:"required with OIDC_ISSUER"`
+	// Scopes to ask for, with spaces between them; ignored without `OIDC_ISSUER`.
+	Scopes []string `env:"OIDC_SCOPES" envSeparator:" " envDefault:"openid profile email"`
+	// Claim with somebody's groups, in the id token or at the userinfo endpoint; `a.b`
+	// leads into objects; ignored without `OIDC_ISSUER`.
+	RoleClaim string `env:"OIDC_ROLE_CLAIM" envDefault:"groups"`
+	// What in the claim makes an editor, with commas between them; refused without
+	// `OIDC_ISSUER`.
+	EditorValues []string `env:"OIDC_EDITOR_VALUES" unset:"this or the next, with OIDC_ISSUER"`
+	// What in the claim makes a viewer; whoever has neither gets 403; refused without
+	// `OIDC_ISSUER`.
 	ViewerValues []string `env:"OIDC_VIEWER_VALUES"`
 }
 

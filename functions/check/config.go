@@ -15,19 +15,45 @@ import (
 
 // config is the function's environment, read once.
 type settings struct {
-	ValkeyURL            string        `env:"VALKEY_URL,required,notEmpty"`
-	ValkeyTimeout        time.Duration `env:"VALKEY_TIMEOUT" envDefault:"100ms"`
+	// `valkey://[user[:password]@]host[:port][,host…][?cluster=true]`; `valkeys://` for
+	// TLS; `redis(s)://` is taken too. ElastiCache by IAM:
+	// `valkeys://user@host?cluster=true&iam=CACHE`, `&serverless=true` for a serverless
+	// cache, `&region=REGION` unless `AWS_REGION` is set.
+	ValkeyURL string `env:"VALKEY_URL,required,notEmpty"`
+	// How long Valkey may take to answer, 1ms to 10s; a check takes at most 3/2 of it,
+	// retry included, once it is connected.
+	ValkeyTimeout time.Duration `env:"VALKEY_TIMEOUT" envDefault:"100ms"`
+	// How long a connection to Valkey may take, TLS and log-in included, and how long a
+	// call waits for one at most, 100ms to 8s; see
+	// [reliability](reliability.md#connecting).
 	ValkeyConnectTimeout time.Duration `env:"VALKEY_CONNECT_TIMEOUT" envDefault:"5s"`
-	CallerCache          time.Duration `env:"CALLER_CACHE" envDefault:"10m"`
-	DenyCache            time.Duration `env:"DENY_CACHE" envDefault:"100ms"`
-	KeyPepper            string        `env:"KEY_PEPPER,required,notEmpty"`
-	LogLevel             slog.Level    `env:"LOG_LEVEL" envDefault:"info"`
-	Stage                string        `env:"STAGE"`
+	// How long an environment counts a caller as verified after its last check while
+	// Valkey is away, 0s to 24h; with `0s` nobody passes then; see
+	// [reliability](reliability.md#while-valkey-is-away).
+	CallerCache time.Duration `env:"CALLER_CACHE" envDefault:"10m"`
+	// How long at most a caller that keeps calling at a limit is denied without asking
+	// Valkey, 0s to 1m; `0s` asks on every call; see
+	// [reliability](reliability.md#while-a-caller-keeps-calling).
+	DenyCache time.Duration `env:"DENY_CACHE" envDefault:"100ms"`
+	// Secret of at least 32 characters that key hashes are made with; the same in both.
+	KeyPepper string `env:"KEY_PEPPER,required,notEmpty"`
+	// `debug`, `info`, `warn` or `error`.
+	LogLevel slog.Level `env:"LOG_LEVEL" envDefault:"info"`
+	// Name of the deployment: on every page of the dashboard, and a dimension of the
+	// metrics, which check does not write without it.
+	Stage string `env:"STAGE" unset:"none"`
 
-	Format           authorizer.Format `env:"HTTP_API_RESPONSE" envDefault:"simple"`
-	Denial           authorizer.Denial `env:"HTTP_API_DENY" envDefault:"deny"`
-	UsageIdentifier  bool              `env:"USAGE_IDENTIFIER" envDefault:"false"`
-	ReservationLease time.Duration     `env:"RESERVATION_LEASE" envDefault:"10m"`
+	// Answer to HTTP APIs with payload 2.0: `simple` or `iam`, as the authorizer is set.
+	Format authorizer.Format `env:"HTTP_API_RESPONSE" envDefault:"simple"`
+	// How HTTP APIs hear that a known caller is denied: `deny` (403), or `context` when
+	// the backend [answers 429](backends.md#a-true-429-on-an-http-api).
+	Denial authorizer.Denial `env:"HTTP_API_DENY" envDefault:"deny"`
+	// `true` adds a [`usageIdentifierKey`](backends.md#usage-plans-that-count-by-name) to
+	// answers to REST and WebSocket APIs.
+	UsageIdentifier bool `env:"USAGE_IDENTIFIER" envDefault:"false"`
+	// How long a reservation can be settled, 1s to 24h; admin makes those of `POST
+	// /api/v1/reservations`.
+	ReservationLease time.Duration `env:"RESERVATION_LEASE" envDefault:"10m"`
 
 	identity.Variables
 

@@ -2,79 +2,18 @@ package house
 
 import (
 	"fmt"
-	"go/ast"
 	"path"
-	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
 const (
-	configurationPage = "docs/configuration.md"
-	maxReadme         = 10 << 10 // bytes
-	maxProse          = 90       // columns
+	maxReadme = 10 << 10 // bytes
+	maxProse  = 90       // columns
 )
-
-// variablesDocumented: every environment variable that a function reads is in a table of
-// docs/configuration.md, in backquotes, with the default that its tag gives.
-func variablesDocumented(r repository) []string {
-	page, ok := r.find(configurationPage)
-	if !ok {
-		return nil
-	}
-	defaults := map[string]string{}
-	for line := range strings.Lines(page.text) {
-		cells := strings.Split(strings.TrimSpace(line), "|")
-		if len(cells) < 3 || cells[0] != "" {
-			continue
-		}
-		for _, name := range backquoted.FindAllStringSubmatch(cells[1], -1) {
-			defaults[name[1]] = strings.Trim(cells[len(cells)-2], " `")
-		}
-	}
-	var broken []string
-	for _, s := range r.sources {
-		if !strings.HasPrefix(s.path, "functions/") || s.test() {
-			continue
-		}
-		for _, v := range variables(s.ast) {
-			switch documented, found := defaults[v.name]; {
-			case !found:
-				broken = append(broken, fmt.Sprintf("%s: %s is in no table of %s", s.path, v.name,
-					configurationPage))
-			case v.fallback != "" && !strings.EqualFold(documented, v.fallback):
-				broken = append(broken, fmt.Sprintf("%s: the default of %s is %q, %s says %q",
-					s.path, v.name, v.fallback, configurationPage, documented))
-			}
-		}
-	}
-	return broken
-}
-
-var backquoted = regexp.MustCompile("`([A-Z][A-Z0-9_]*)`")
-
-// variable is an environment variable that a struct's field is read from.
-type variable struct{ name, fallback string }
-
-// variables are those in the env tags of a file's structs.
-func variables(f *ast.File) []variable {
-	var all []variable
-	ast.Inspect(f, func(n ast.Node) bool {
-		if field, ok := n.(*ast.Field); ok && field.Tag != nil {
-			text, _ := strconv.Unquote(field.Tag.Value) // The parser accepts only quoted tags.
-			tag := reflect.StructTag(text)
-			if name, _, _ := strings.Cut(tag.Get("env"), ","); name != "" {
-				all = append(all, variable{name, tag.Get("envDefault")})
-			}
-		}
-		return true
-	})
-	return all
-}
 
 // readmeIsShort: what needs more room is a page in docs.
 func readmeIsShort(r repository) []string {
@@ -262,30 +201,7 @@ func anchors(f file) map[string]bool {
 	return names
 }
 
-// configReading is a Go file with a field for each pair of tags.
-func configReading(tags ...string) string {
-	text := "package main\n\ntype config struct {\n"
-	for i, tag := range tags {
-		text += fmt.Sprintf("\tField%d string %#q\n", i, tag)
-	}
-	return text + "}\n"
-}
-
 var documentCases = []ruleCase{
-	{
-		"variables are documented", "outside of the table, and with another default", tree{
-			configurationPage: "`SECRET` is not in a table.\n\n| name | default |\n|---|---|\n| " +
-				"`VALKEY_URL` | required |\n" +
-				"| `LOG_LEVEL` | `info` |\n| `STAGE` | `dev` |\n",
-			"functions/check/config.go": configReading(`env:"SECRET,required"`, `env:"VALKEY_URL"`,
-				`env:"LOG_LEVEL" envDefault:"INFO"`, `env:"STAGE" envDefault:"prod"`),
-		}, []string{"functions/check/config.go: SECRET",
-			`functions/check/config.go: the default of STAGE is "prod"`},
-	},
-	{
-		"variables are documented", "before there is such a page",
-		tree{"functions/check/config.go": configReading(`env:"SECRET"`)}, nil,
-	},
 	{"README is short", "long", tree{"README.md": strings.Repeat("a\n", maxReadme/2+1)},
 		[]string{"README.md: 10242 bytes"}},
 	{"README is short", "a page", tree{"docs/a.md": strings.Repeat("a\n", maxReadme),

@@ -21,7 +21,6 @@ var rules = map[string]rule{
 	"no path of one machine":   noMachinePaths,
 	"no registry in lockfiles": noRegistryHosts,
 	"scripts explain":          scriptsExplain,
-	"variables are documented": variablesDocumented,
 	"named tests exist":        namedTestsExist,
 	"README is short":          readmeIsShort,
 	"prose is narrow":          proseIsNarrow,

@@ -27,8 +27,6 @@ type source struct {
 	ast *ast.File
 }
 
-func (s source) test() bool { return strings.HasSuffix(s.path, "_test.go") }
-
 // repository is what the rules read.
 type repository struct {
 	files   []file

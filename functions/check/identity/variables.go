@@ -22,16 +22,30 @@ const (
 // Variables is the part of a program's environment that says where identities come from,
 // as text. docs/configuration.md says what each means.
 type Variables struct {
-	Sources       string `env:"IDENTITY_SOURCES" envDefault:"key"`
-	Issuer        string `env:"JWT_ISSUER"`
-	Audience      string `env:"JWT_AUDIENCE"`
-	KeysURL       string `env:"JWT_JWKS_URL"`
-	Keys          string `env:"JWT_JWKS"`
+	// Where [identities](identities.md) come from, in order: one or more of `key`, `jwt`
+	// and `ip`, with commas between them, `ip` last.
+	Sources string `env:"IDENTITY_SOURCES" envDefault:"key"`
+	// Issuer of tokens, exactly as in `iss`; refused without `jwt`.
+	Issuer string `env:"JWT_ISSUER" unset:"required with jwt"`
+	// 1 to 16 audiences, with commas between them: one must be in `aud`, or be the
+	// `client_id` of a token without `aud`; refused without `jwt`.
+	Audience string `env:"JWT_AUDIENCE" unset:"required with jwt"`
+	// Where the issuer's [keys](identities.md#jwt) are: https, or http on a loopback
+	// address; refused without `jwt`.
+	KeysURL string `env:"JWT_JWKS_URL" unset:"this or the next, with jwt"`
+	// The issuer's keys as a JSON Web Key Set, for functions that cannot reach it;
+	// refused without `jwt`.
+	Keys string `env:"JWT_JWKS"`
+	// Claim that says who calls; ignored without `jwt`.
 	IdentityClaim string `env:"JWT_IDENTITY_CLAIM" envDefault:"sub"`
-	PlanClaim     string `env:"JWT_PLAN_CLAIM"`
-	Leeway        string `env:"JWT_LEEWAY" envDefault:"30s"`
-	IPv4Prefix    string `env:"IPV4_PREFIX" envDefault:"32"`
-	IPv6Prefix    string `env:"IPV6_PREFIX" envDefault:"64"`
+	// Claim that names the caller's plan; ignored without `jwt`.
+	PlanClaim string `env:"JWT_PLAN_CLAIM" unset:"none"`
+	// How far the issuer's clock may be off, 0s to 5m; ignored without `jwt`.
+	Leeway string `env:"JWT_LEEWAY" envDefault:"30s"`
+	// Bits of an IPv4 address that share an identity, 8 to 32.
+	IPv4Prefix string `env:"IPV4_PREFIX" envDefault:"32"`
+	// Bits of an IPv6 address that share an identity, 16 to 128.
+	IPv6Prefix string `env:"IPV6_PREFIX" envDefault:"64"`
 }
 
 // Config reads the variables. Its error names each that is wrong, with its value unless
