@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/policy"
-	"tidegate/internal/registry"
 )
 
 type (
@@ -59,35 +57,25 @@ func (a *api) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutput, error
 	if err != nil {
 		return nil, err
 	}
-	keys, next, err := a.bulkKeys(ctx, set, in)
+	of, err := in.selection(set)
 	if err != nil {
 		return nil, err
 	}
-	out := &bulkOutput{}
-	out.Body.Failed = []string{}
-	deadline, by := time.Now().Add(app.Patience), edit(ctx, strings.TrimSpace(in.Body.Reason))
-	for i, k := range keys {
-		changed, err := change.Apply(ctx, a.Keys, k, by)
-		var invalid *policy.InvalidError
-		switch {
-		case errors.As(err, &invalid): // of one key, so of every one
-			return nil, err
-		case ctx.Err() != nil:
-			return nil, err
-		case err != nil:
-			a.Log.Warn("bulk change", "key_id", k.ID, "cause", err)
-			out.Body.Failed = append(out.Body.Failed, k.ID)
-		case changed:
-			out.Body.Done++
-		default:
-			out.Body.Skipped++
-		}
-		if i+1 < len(keys) && in.Body.Filter != nil && time.Now().After(deadline) {
-			next = registry.Cursor(k)
-			break
-		}
+	step, err := change.Step(ctx, a.Keys, set, of, edit(ctx, strings.TrimSpace(in.Body.Reason)))
+	if err != nil {
+		return nil, cursorProblem(err)
 	}
-	out.Body.Next = next
+	out := &bulkOutput{}
+	out.Body.Done, out.Body.Skipped, out.Body.Next = step.Done, step.Skipped, step.Next
+	out.Body.Failed = []string{}
+	for _, f := range step.Failed {
+		var invalid *policy.InvalidError
+		if errors.As(f.Cause, &invalid) { // of one key, so of every one
+			return nil, f.Cause
+		}
+		a.Log.Warn("bulk change", "key_id", f.ID, "cause", f.Cause)
+		out.Body.Failed = append(out.Body.Failed, f.ID)
+	}
 	return out, nil
 }
 
@@ -115,24 +103,12 @@ func (in *bulkInput) change(set *policy.Set) (app.KeyChange, error) {
 	return c, wrong.err()
 }
 
-// bulkKeys are the next keys that are meant.
-func (a *api) bulkKeys(ctx context.Context, set *policy.Set, in *bulkInput) ([]policy.Key, string, error) {
-	if in.Body.Filter == nil {
-		keys, err := a.Keys.Many(ctx, set, in.Body.IDs)
-		return keys, "", err
-	}
+// selection says which keys are meant.
+func (in *bulkInput) selection(set *policy.Set) (app.Selection, error) {
 	f := in.Body.Filter
+	if f == nil {
+		return app.Selection{IDs: in.Body.IDs}, nil
+	}
 	meant, err := filter(set, f.Prefix, f.Plan, f.State, "body.filter.plan")
-	if err != nil {
-		return nil, "", err
-	}
-	found, err := app.FindKeys(ctx, a.Keys, set, meant, in.Body.After, app.Chunk)
-	if err != nil {
-		return nil, "", cursorProblem(err)
-	}
-	keys := make([]policy.Key, len(found.Subjects))
-	for i, s := range found.Subjects {
-		keys[i] = s.Key
-	}
-	return keys, found.Next, nil
+	return app.Selection{Filter: &meant, After: in.Body.After}, err
 }

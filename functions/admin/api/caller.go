@@ -5,10 +5,10 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
-	"regexp"
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
@@ -104,8 +104,6 @@ func (a *api) named(ctx context.Context, set *policy.Set, ids []string) (map[str
 	return named, nil
 }
 
-var callerPattern = regexp.MustCompile(`^[0-9A-Za-z_-]{22}$`)
-
 func (a *api) adopt(ctx context.Context, in *adoptInput) (*adoptOutput, error) {
 	b := in.Body
 	var wrong details
@@ -131,7 +129,7 @@ func (a *api) callerID(in *adoptInput, wrong *details) string {
 	b := in.Body
 	switch {
 	case b.ID != "":
-		if !callerPattern.MatchString(b.ID) {
+		if !app.IsCaller(b.ID) {
 			wrong.add("id",
 				errors.New("must be 22 letters, digits, - and _: the id of a caller without an API key"))
 		}

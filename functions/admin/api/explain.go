@@ -3,10 +3,10 @@ package api
 import (
 	"context"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/answer"
@@ -79,27 +79,18 @@ func (a *api) registerExplain() {
 	}, a.explain)
 }
 
-// v6Bits is how the check function masks IPv6 addresses unless it is told otherwise.
-const v6Bits = 64
-
 func (in *explainInput) call() (enforce.Call, error) {
 	c := enforce.Call{Route: route.Call{API: in.API, Stage: in.Stage, Method: strings.ToUpper(in.Method),
 		Path: in.Path}}
 	if in.Address == "" {
 		return c, nil
 	}
-	address, err := netip.ParseAddr(in.Address)
-	if err != nil || address.Zone() != "" {
+	var ok bool
+	if c.Address, c.Network, ok = app.ParseAddress(in.Address); !ok {
 		return c, unprocessable(Detail{Location: "query.address",
 			Message: "must be an address such as 203.0.113.7 or 2001:db8::1"})
 	}
-	c.Address = address.Unmap()
-	bits := 32
-	if c.Address.Is6() {
-		bits = v6Bits
-	}
-	c.Network, err = c.Address.Prefix(bits)
-	return c, err
+	return c, nil
 }
 
 func (a *api) explain(ctx context.Context, in *explainInput) (*explainOutput, error) {

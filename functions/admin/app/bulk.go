@@ -20,12 +20,6 @@ const (
 	Revoke   = "revoke"
 )
 
-// Bounds of one step of a job.
-const (
-	Chunk    = 200                     // keys
-	Patience = 1200 * time.Millisecond // and for how long
-)
-
 // KeyChange is what is done to each key.
 type KeyChange struct {
 	Do       string
@@ -33,9 +27,9 @@ type KeyChange struct {
 	Override *policy.Override // with Override
 }
 
-// Apply changes a key, once more if somebody else just did, and reports whether there was
+// apply changes a key, once more if somebody else just did, and reports whether there was
 // anything to change. Keys that are not active are left alone.
-func (c KeyChange) Apply(ctx context.Context, keys *registry.Store, k policy.Key,
+func (c KeyChange) apply(ctx context.Context, keys *registry.Store, k policy.Key,
 	edit registry.Edit) (bool, error) {
 	if k.Status != policy.Active {
 		return false, nil

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
@@ -22,9 +23,8 @@ type adoptForm struct {
 }
 
 const (
-	callerIDLen = 22
-	maxIssuer   = 500
-	maxHolder   = 500
+	maxIssuer = 500
+	maxHolder = 500
 )
 
 var (
@@ -62,7 +62,7 @@ func (f *adoptForm) caller(keys *registry.Store) string {
 	id := strings.TrimSpace(f.id.Text)
 	switch {
 	case id != "":
-		if len(id) != callerIDLen || !idPattern.MatchString(id) {
+		if !app.IsCaller(id) {
 			f.id.Error = "An id of a caller without an API key has 22 letters, digits, - and _."
 		}
 		return id
@@ -96,15 +96,8 @@ func parseNetwork(text string) (netip.Prefix, bool) {
 	if prefix, err := netip.ParsePrefix(text); err == nil {
 		return prefix.Masked(), !prefix.Addr().Is4In6()
 	}
-	a, err := netip.ParseAddr(text)
-	if err != nil || a.Zone() != "" {
-		return netip.Prefix{}, false
-	}
-	if a = a.Unmap(); a.Is4() {
-		return netip.PrefixFrom(a, a.BitLen()), true
-	}
-	prefix, err := a.Prefix(v6Bits)
-	return prefix, err == nil
+	_, network, ok := app.ParseAddress(text)
+	return network, ok
 }
 
 func (f *adoptForm) setError(invalid *policy.InvalidError) {

@@ -14,7 +14,6 @@ import (
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
-	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
 
@@ -298,50 +297,29 @@ const maxFailed = 10
 
 // step changes keys until its time is up and says where the job stands.
 func (d *dashboard) step(w http.ResponseWriter, r *http.Request, set *policy.Set, j job) {
-	keys, next, err := d.jobKeys(r.Context(), set, j)
+	edit := d.Edit(r, strings.TrimSpace(j.reason.Text))
+	step, err := j.change().Step(r.Context(), d.Keys, set, j.selection(), edit)
 	if err != nil {
-		d.FailStore(w, r, "list keys", err)
+		d.FailStore(w, r, "change keys", err)
 		return
 	}
-	j.after, j.finished = next, next == ""
-	deadline, change := time.Now().Add(app.Patience), j.change()
-	edit := d.Edit(r, strings.TrimSpace(j.reason.Text))
-	for i, k := range keys {
-		changed, err := change.Apply(r.Context(), d.Keys, k, edit)
-		switch {
-		case r.Context().Err() != nil:
-			d.FailStore(w, r, "change keys", err)
-			return
-		case err != nil:
-			d.Log.Warn("bulk change", "key_id", k.ID, "cause", err)
-			if len(j.failed) <= maxFailed {
-				j.failed = append(j.failed, k.ID)
-			}
-		case changed:
-			j.done++
-		default:
-			j.skipped++
-		}
-		if i+1 < len(keys) && j.all() && time.Now().After(deadline) {
-			j.after, j.finished = registry.Cursor(k), false
-			break
+	j.after, j.finished = step.Next, step.Next == ""
+	j.done, j.skipped = j.done+step.Done, j.skipped+step.Skipped
+	for _, f := range step.Failed {
+		d.Log.Warn("bulk change", "key_id", f.ID, "cause", f.Cause)
+		if len(j.failed) <= maxFailed {
+			j.failed = append(j.failed, f.ID)
 		}
 	}
 	http.Redirect(w, r, d.jobAddress(r.Context(), j), http.StatusSeeOther)
 }
 
-// jobKeys are the next keys of the job.
-func (d *dashboard) jobKeys(ctx context.Context, set *policy.Set, j job) ([]policy.Key, string, error) {
+// selection says which keys the job means.
+func (j *job) selection() app.Selection {
 	if !j.all() {
-		keys, err := d.Keys.Many(ctx, set, j.ids)
-		return keys, "", err
+		return app.Selection{IDs: j.ids}
 	}
-	found, err := app.FindKeys(ctx, d.Keys, set, j.filter, j.after, app.Chunk)
-	keys := make([]policy.Key, len(found.Subjects))
-	for i, s := range found.Subjects {
-		keys[i] = s.Key
-	}
-	return keys, found.Next, err
+	return app.Selection{Filter: &j.filter, After: j.after}
 }
 
 // change is what the job does to a key.

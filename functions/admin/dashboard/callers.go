@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
@@ -56,7 +57,7 @@ func (d *dashboard) unregistered(ctx context.Context, after string) (unregistere
 
 func (d *dashboard) withoutRecord(ctx context.Context, set *policy.Set, seen []usage.Seen) ([]usage.Seen, error) {
 	// Those with ids of another length are API keys.
-	seen = slices.DeleteFunc(slices.Clone(seen), func(s usage.Seen) bool { return len(s.ID) != callerIDLen || !idPattern.MatchString(s.ID) })
+	seen = slices.DeleteFunc(slices.Clone(seen), func(s usage.Seen) bool { return !app.IsCaller(s.ID) })
 	ids := make([]string, len(seen))
 	for i, s := range seen {
 		ids[i] = s.ID

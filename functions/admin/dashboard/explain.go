@@ -2,7 +2,6 @@ package dashboard
 
 import (
 	"net/http"
-	"net/netip"
 	"strconv"
 	"strings"
 
@@ -42,7 +41,7 @@ func readExplainForm(r *http.Request) explainForm {
 }
 
 // call returns the call that was typed, and notes what is wrong with it.
-func (f *explainForm) call(v6Bits int) enforce.Call {
+func (f *explainForm) call() enforce.Call {
 	trim := strings.TrimSpace
 	c := enforce.Call{Route: routing.Call{API: trim(f.api.Text), Stage: trim(f.stage.Text), Method: strings.ToUpper(trim(f.method.Text)),
 		Path: trim(f.path.Text)}}
@@ -50,23 +49,13 @@ func (f *explainForm) call(v6Bits int) enforce.Call {
 		f.path.Error = "A path begins with a slash, such as /orders/7."
 	}
 	if text := trim(f.address.Text); text != "" {
-		a, err := netip.ParseAddr(text)
-		if err != nil || a.Zone() != "" {
+		var ok bool
+		if c.Address, c.Network, ok = app.ParseAddress(text); !ok {
 			f.address.Error = "Enter an address such as 203.0.113.7 or 2001:db8::1."
-			return c
 		}
-		c.Address = a.Unmap()
-		bits := 32
-		if c.Address.Is6() {
-			bits = v6Bits
-		}
-		c.Network, _ = c.Address.Prefix(bits) // both fit
 	}
 	return c
 }
-
-// v6Bits is how the check function masks IPv6 addresses unless it is told otherwise.
-const v6Bits = 64
 
 func (d *dashboard) showExplain(w http.ResponseWriter, r *http.Request) {
 	f := readExplainForm(r)
@@ -85,7 +74,7 @@ func (d *dashboard) showExplain(w http.ResponseWriter, r *http.Request) {
 
 // explain answers what was asked, or notes what is wrong with the question.
 func (d *dashboard) explain(r *http.Request, f *explainForm, p *templates.ExplainPage) (int, error) {
-	call := f.call(v6Bits)
+	call := f.call()
 	k, err := d.explained(r, f)
 	if err != nil {
 		return 0, err

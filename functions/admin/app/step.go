@@ -1,0 +1,81 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"tidegate/internal/policy"
+	"tidegate/internal/registry"
+)
+
+// Bounds of one step of a job.
+const (
+	Chunk    = 200                     // keys
+	patience = 1200 * time.Millisecond // and for how long
+)
+
+// Selection says which keys a job means: those with the ids, or all that Filter means.
+type Selection struct {
+	IDs    []string
+	Filter *KeyFilter // nil for the ids
+	After  string     // cursor where the step before ended
+}
+
+// Step is what one step of a job did.
+type Step struct {
+	Done, Skipped int64
+	Failed        []Failure
+	Next          string // cursor where the job goes on; empty when all is done
+}
+
+// Failure is a key that could not be changed.
+type Failure struct {
+	ID    string
+	Cause error
+}
+
+// Step changes the next keys that are meant, up to Chunk of them for about a second. It
+// fails when they cannot be listed, or with the context.
+func (c KeyChange) Step(
+	ctx context.Context, keys *registry.Store, set *policy.Set, of Selection, edit registry.Edit,
+) (Step, error) {
+	list, next, err := of.keys(ctx, keys, set)
+	if err != nil {
+		return Step{}, err
+	}
+	step, deadline := Step{Next: next}, time.Now().Add(patience)
+	for i, k := range list {
+		changed, err := c.apply(ctx, keys, k, edit)
+		switch {
+		case ctx.Err() != nil:
+			return step, ctx.Err()
+		case err != nil:
+			step.Failed = append(step.Failed, Failure{k.ID, err})
+		case changed:
+			step.Done++
+		default:
+			step.Skipped++
+		}
+		if i+1 < len(list) && of.Filter != nil && time.Now().After(deadline) {
+			step.Next = registry.Cursor(k)
+			break
+		}
+	}
+	return step, nil
+}
+
+// keys are the next keys that are meant, and the cursor behind them.
+func (s Selection) keys(
+	ctx context.Context, keys *registry.Store, set *policy.Set,
+) ([]policy.Key, string, error) {
+	if s.Filter == nil {
+		list, err := keys.Many(ctx, set, s.IDs)
+		return list, "", err
+	}
+	found, err := FindKeys(ctx, keys, set, *s.Filter, s.After, Chunk)
+	list := make([]policy.Key, len(found.Subjects))
+	for i, subject := range found.Subjects {
+		list[i] = subject.Key
+	}
+	return list, found.Next, err
+}
