@@ -25,16 +25,37 @@ type Figure struct {
 // Of is a figure.
 func Of(name string, value float64, unit string) Figure { return Figure{name, value, unit} }
 
-// Print writes a table. goal returns what a figure is to stay below.
-func Print(out io.Writer, title string, figures []Figure, goal func(name string) (float64, bool)) {
+// Goal is what a figure should reach: at most the bound, or at least.
+type Goal struct {
+	Bound float64
+	Least bool
+}
+
+// met reports whether a value reaches the goal.
+func (g Goal) met(value float64) bool {
+	if g.Least {
+		return value >= g.Bound
+	}
+	return value <= g.Bound
+}
+
+func (g Goal) String() string {
+	if g.Least {
+		return fmt.Sprintf("≥ %g", g.Bound)
+	}
+	return fmt.Sprintf("≤ %g", g.Bound)
+}
+
+// Print writes a table. goal returns the goal of a figure; false for a figure without.
+func Print(out io.Writer, title string, figures []Figure, goal func(name string) (Goal, bool)) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(t, "\n%s\tmeasured\t\tgoal\t\n", title)
 	for _, f := range figures {
 		bound, verdict := "", ""
-		if most, found := goal(f.Name); found {
-			bound, verdict = fmt.Sprintf("≤ %g", most), "met"
-			if f.Value > most {
-				verdict = "missed"
+		if g, found := goal(f.Name); found {
+			bound, verdict = g.String(), "missed"
+			if g.met(f.Value) {
+				verdict = "met"
 			}
 		}
 		_, _ = fmt.Fprintf(t, "%s\t%.4g\t%s\t%s\t%s\n", f.Name, f.Value, f.Unit, bound, verdict)

@@ -3,6 +3,7 @@ package figures_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -52,5 +53,23 @@ func TestPut(t *testing.T) {
 	}
 	if err := figures.Put(file, "scale.", nil); err == nil {
 		t.Error("what is no list of figures was overwritten")
+	}
+}
+
+// A goal is a bound from above or from below.
+func TestPrint(t *testing.T) {
+	goals := map[string]figures.Goal{"most": {Bound: 2}, "least": {Bound: 2, Least: true}}
+	var out strings.Builder
+	figures.Print(&out, "A table", []figures.Figure{figures.Of("most", 1, "ms"), figures.Of("most", 3, "ms"),
+		figures.Of("least", 1, "ratio"), figures.Of("least", 3, "ratio"), figures.Of("other", 9, "µs")},
+		func(name string) (figures.Goal, bool) { g, found := goals[name]; return g, found })
+	var got []string
+	for line := range strings.Lines(out.String()) {
+		got = append(got, strings.Join(strings.Fields(line), " "))
+	}
+	want := []string{"", "A table measured goal", "most 1 ms ≤ 2 met", "most 3 ms ≤ 2 missed",
+		"least 1 ratio ≥ 2 missed", "least 3 ratio ≥ 2 met", "other 9 µs"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
