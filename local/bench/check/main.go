@@ -32,7 +32,9 @@ func main() {
 // options are the flags.
 type options struct {
 	check, echo, zip, output string
-	calls, starts            int
+	node, peer               string // the bundled and the built authorizer of local/bench/peers
+	record                   string // the repository, whose page gets the comparison
+	calls, starts, peerCalls int
 }
 
 func run(ctx context.Context, args []string) error {
@@ -41,13 +43,17 @@ func run(ctx context.Context, args []string) error {
 	f.StringVar(&o.check, "check", "", "the built check `function`")
 	f.StringVar(&o.echo, "echo", "", "the built echo `function`")
 	f.StringVar(&o.zip, "zip", "", "the packed check `function`")
+	f.StringVar(&o.node, "node", "", "the bundled `file` of the authorizer in Node.js")
+	f.StringVar(&o.peer, "go", "", "the built authorizer in Go: a `function`")
+	f.StringVar(&o.record, "record", "", "`folder` of the repository, to write the comparison to its docs")
 	f.StringVar(&o.output, "o", "", "`file` to add the figures to")
 	short := f.Bool("short", false, "a quick look")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	if o.calls, o.starts = 20_000, 300; *short {
-		o.calls, o.starts = 2_000, 40
+	o.calls, o.starts, o.peerCalls = 20_000, 300, 10_000
+	if *short {
+		o.calls, o.starts, o.peerCalls = 2_000, 40, 1_000
 	}
 	measured, err := measure(ctx, o)
 	if err != nil {

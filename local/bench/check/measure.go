@@ -30,29 +30,47 @@ const pepper = "a pepper that only this benchmark uses"
 // bench is a Valkey with a key that may call, and the functions that are measured.
 type bench struct {
 	options
-	api    *runtimeAPI
-	client valkey.Client // as the function has one
-	policy *registry.Store
-	env    []string
-	events [][]byte // one for each key
+	api     *runtimeAPI
+	url     string
+	client  valkey.Client // as the function has one
+	policy  *registry.Store
+	env     []string
+	secrets []string
+	events  [][]byte // one for each key
+	closers []func()
+}
+
+// open starts a Valkey and makes the keys in it. The bench is closed even after an error.
+func open(ctx context.Context, o options) (*bench, error) {
+	b := &bench{options: o}
+	s, err := server.Installed(ctx)
+	if err != nil {
+		return b, err
+	}
+	b.closers = append(b.closers, s.Close)
+	b.url, b.env = s.URL, []string{"VALKEY_URL=" + s.URL, "KEY_PEPPER=" + pepper}
+	if b.api, err = newRuntimeAPI(); err != nil {
+		return b, err
+	}
+	b.closers = append(b.closers, b.api.close)
+	if b.client, err = store.Open(ctx, s.URL, store.Options{Pooled: true}); err != nil {
+		return b, err
+	}
+	b.closers = append(b.closers, b.client.Close)
+	return b, b.prepare(ctx)
+}
+
+// close ends what open started, the last first.
+func (b *bench) close() {
+	for _, end := range slices.Backward(b.closers) {
+		end()
+	}
 }
 
 func measure(ctx context.Context, o options) ([]figures.Figure, error) {
-	s, err := server.Installed(ctx)
+	b, err := open(ctx, o)
+	defer b.close()
 	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	b := &bench{options: o, env: []string{"VALKEY_URL=" + s.URL, "KEY_PEPPER=" + pepper}}
-	if b.api, err = newRuntimeAPI(); err != nil {
-		return nil, err
-	}
-	defer func() { _ = b.api.server.Close() }()
-	if b.client, err = store.Open(ctx, s.URL, store.Options{Pooled: true}); err != nil {
-		return nil, err
-	}
-	defer b.client.Close()
-	if err := b.prepare(ctx); err != nil {
 		return nil, err
 	}
 	measured, err := b.trips(ctx)
@@ -60,6 +78,10 @@ func measure(ctx context.Context, o options) ([]figures.Figure, error) {
 		return nil, err
 	}
 	starts, err := b.coldStarts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	compared, err := b.compared(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +94,7 @@ func measure(ctx context.Context, o options) ([]figures.Figure, error) {
 		return nil, err
 	}
 	sizes, err := b.sizes()
-	return slices.Concat(measured, server, shared, starts, sizes), err
+	return slices.Concat(measured, compared, server, shared, starts, sizes), err
 }
 
 // edit is by whom the benchmark changes policies.
@@ -91,7 +113,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	}
 	limits := []limiter.Limit{{Requests: 100, Window: 10 * time.Second},
 		{Requests: 1000, Window: 10 * time.Minute}}
-	set.Plans = []policy.Plan{{Name: "pro", Limits: limits}}
+	set.Plans, set.TokenPlan = []policy.Plan{{Name: "pro", Limits: limits}}, "pro"
 	if _, err := registry.SaveSet(ctx, *set, edit); err != nil {
 		return err
 	}
@@ -100,17 +122,19 @@ func (b *bench) prepare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.events = append(b.events, eventOf(secret))
+		b.secrets = append(b.secrets, secret.Reveal())
+		b.events = append(b.events, eventOf("x-api-key", secret.Reveal()))
 	}
 	return nil
 }
 
-func eventOf(secret apikey.Secret) []byte {
+// eventOf is a call with a credential in a header.
+func eventOf(header, credential string) []byte {
 	event, _ := json.Marshal(map[string]any{ // texts always encode
 		"type":      "REQUEST",
 		"methodArn": "arn:aws:execute-api:us-east-1:123456789012:abcdef123/prod/GET/orders",
 		"path":      "/orders",
-		"headers":   map[string]string{"x-api-key": secret.Reveal(), "accept": "*/*"},
+		"headers":   map[string]string{header: credential, "accept": "*/*"},
 		"requestContext": map[string]any{
 			"requestId": "c6af9ac6-7b61-11e6-9a41-93e8deadbeef",
 			"identity":  map[string]any{"sourceIp": "192.0.2.1"},
@@ -128,15 +152,15 @@ func (b *bench) trips(ctx context.Context) ([]figures.Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = echoAPI.server.Close() }()
+	defer echoAPI.close()
 	var processes []*exec.Cmd
 	defer func() {
 		for _, p := range processes {
 			stop(p)
 		}
 	}()
-	for api, binary := range map[*runtimeAPI]string{b.api: b.check, echoAPI: b.echo} {
-		p, err := api.start(ctx, binary, b.env)
+	for api, f := range map[*runtimeAPI]function{b.api: b.ours(), echoAPI: b.bare()} {
+		p, err := api.start(ctx, f)
 		if err != nil {
 			return nil, err
 		}
@@ -177,10 +201,19 @@ func (b *bench) trips(ctx context.Context) ([]figures.Figure, error) {
 // denial.
 func (b *bench) allowed(event []byte) (time.Duration, error) {
 	took, answer, err := b.api.invoke(event)
+	return took, mustAllow(answer, err)
+}
+
+func (b *bench) ours() function { return function{"check", []string{b.check}, b.env} }
+
+// bare is the function that does nothing.
+func (b *bench) bare() function { return function{"echo", []string{b.echo}, nil} }
+
+func mustAllow(answer []byte, err error) error {
 	if err == nil && !bytes.Contains(answer, []byte(`"Allow"`)) {
 		err = fmt.Errorf("%w: %.300s", errAnswer, answer)
 	}
-	return took, err
+	return err
 }
 
 // coldStarts starts both functions in turns.
@@ -188,11 +221,11 @@ func (b *bench) coldStarts(ctx context.Context) ([]figures.Figure, error) {
 	var checks, echoes []time.Duration
 	for i := range b.starts {
 		event := b.events[i%keys]
-		check, err := coldStart(ctx, b.check, b.env, event)
-		if err != nil {
+		check, answer, err := coldStart(ctx, b.ours(), event)
+		if err := mustAllow(answer, err); err != nil {
 			return nil, fmt.Errorf("cold start of check: %w", err)
 		}
-		echo, err := coldStart(ctx, b.echo, b.env, event)
+		echo, _, err := coldStart(ctx, b.bare(), event)
 		if err != nil {
 			return nil, fmt.Errorf("cold start of echo: %w", err)
 		}

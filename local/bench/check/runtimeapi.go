@@ -57,6 +57,8 @@ func newRuntimeAPI() (*runtimeAPI, error) {
 	return r, nil
 }
 
+func (r *runtimeAPI) close() { _ = r.server.Close() }
+
 func (r *runtimeAPI) next(w http.ResponseWriter, q *http.Request) {
 	select {
 	case event := <-r.events:
@@ -103,15 +105,21 @@ func (r *runtimeAPI) wait(since time.Time) (time.Duration, []byte, error) {
 	}
 }
 
-// start runs a function, whose variables are env.
-func (r *runtimeAPI) start(ctx context.Context, binary string, env []string) (*exec.Cmd, error) {
-	process := exec.CommandContext(ctx, binary)
+// function is a program that asks the Runtime API for events.
+type function struct {
+	name    string
+	command []string
+	env     []string
+}
+
+func (r *runtimeAPI) start(ctx context.Context, f function) (*exec.Cmd, error) {
+	process := exec.CommandContext(ctx, f.command[0], f.command[1:]...)
 	lambda := []string{"AWS_LAMBDA_RUNTIME_API=" + r.addr, "AWS_LAMBDA_FUNCTION_NAME=check",
 		"AWS_REGION=us-east-1", "_HANDLER=bootstrap"}
-	process.Env = slices.Concat(lambda, env)
+	process.Env = slices.Concat(lambda, f.env)
 	process.Stderr = os.Stderr
 	if err := process.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", binary, err)
+		return nil, fmt.Errorf("start %s: %w", f.name, err)
 	}
 	return process, nil
 }
@@ -122,20 +130,20 @@ func stop(process *exec.Cmd) {
 	_ = process.Wait()
 }
 
-// coldStart is the time from the start of the process to its first answer.
-func coldStart(ctx context.Context, binary string, env []string, event []byte) (time.Duration, error) {
+// coldStart is the time from the start of the process to its first answer, which it
+// returns too.
+func coldStart(ctx context.Context, f function, event []byte) (time.Duration, []byte, error) {
 	r, err := newRuntimeAPI() // a process that is gone may still ask the one before
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
-	defer func() { _ = r.server.Close() }()
+	defer r.close()
 	r.events <- event
 	began := time.Now()
-	process, err := r.start(ctx, binary, env)
+	process, err := r.start(ctx, f)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	defer stop(process)
-	took, _, err := r.wait(began)
-	return took, err
+	return r.wait(began)
 }

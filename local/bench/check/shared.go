@@ -20,9 +20,9 @@ func (b *bench) sharedLimit(ctx context.Context) ([]figures.Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = api.server.Close() }()
+	defer api.close()
 	b.api = api
-	process, err := api.start(ctx, b.check, b.env)
+	process, err := api.start(ctx, b.ours())
 	if err != nil {
 		return nil, err
 	}

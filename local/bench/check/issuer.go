@@ -1,0 +1,81 @@
+//go:build unix
+
+package main
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+const (
+	issuerName = "https://issuer.example"
+	audience   = "https://api.example"
+)
+
+// issuer signs tokens, and serves the key that verifies them.
+type issuer struct {
+	server *http.Server
+	url    string
+	signer jose.Signer
+}
+
+func newIssuer() (*issuer, error) {
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return nil, fmt.Errorf("issuer: %w", err)
+	}
+	key := jose.JSONWebKey{Key: private, KeyID: "1", Algorithm: string(jose.RS256), Use: "sig"}
+	i := &issuer{}
+	if i.signer, err = jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: key}, nil); err != nil {
+		return nil, fmt.Errorf("issuer: %w", err)
+	}
+	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key.Public()}})
+	if err != nil {
+		return nil, fmt.Errorf("issuer: %w", err)
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("issuer: %w", err)
+	}
+	i.url = "http://" + listener.Addr().String() + "/jwks.json"
+	i.server = &http.Server{ReadHeaderTimeout: time.Minute,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(set)
+		})}
+	go func() { _ = i.server.Serve(listener) }()
+	return i, nil
+}
+
+func (i *issuer) close() { _ = i.server.Close() }
+
+// env has the variables of an authorizer that goes by tokens.
+func (i *issuer) env() []string {
+	return []string{"IDENTITY_SOURCES=jwt", "JWT_ISSUER=" + issuerName, "JWT_AUDIENCE=" + audience,
+		"JWT_JWKS_URL=" + i.url}
+}
+
+// events are calls with tokens of so many callers.
+func (i *issuer) events(callers int) ([][]byte, error) {
+	var all [][]byte
+	for n := range callers {
+		now := time.Now()
+		token, err := jwt.Signed(i.signer).Claims(jwt.Claims{
+			Issuer: issuerName, Audience: jwt.Audience{audience}, Subject: fmt.Sprint("caller-", n),
+			IssuedAt: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(time.Hour)),
+		}).Serialize()
+		if err != nil {
+			return nil, fmt.Errorf("issuer: %w", err)
+		}
+		all = append(all, eventOf("authorization", "Bearer "+token))
+	}
+	return all, nil
+}

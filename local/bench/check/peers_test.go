@@ -1,0 +1,199 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/store"
+	"tidegate/internal/testing/browsertest"
+	"tidegate/internal/testing/valkeytest"
+)
+
+const peers = "../peers"
+
+// made runs a program that makes something.
+func made(t *testing.T, folder, program string, arguments ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, program, arguments...)
+	command.Dir = folder
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", program, strings.Join(arguments, " "), err, output)
+	}
+}
+
+// built are the peers and our functions, as scripts/bench builds them.
+func built(t *testing.T) options {
+	t.Helper()
+	_, err := exec.LookPath("node")
+	browsertest.Need(t, err, "install Node.js 20 or newer")
+	_, err = exec.LookPath("valkey-server")
+	browsertest.Need(t, err, "run scripts/install-test-tools")
+	_, err = os.Stat(filepath.Join(peers, "node_modules", "ioredis"))
+	browsertest.Need(t, err, "install it: npm ci --ignore-scripts --prefix local/bench/peers")
+	folder := t.TempDir()
+	o := options{check: filepath.Join(folder, "check"),
+		node: filepath.Join(folder, "node.cjs"), peer: filepath.Join(folder, "go")}
+	made(t, "../../..", "go", "build", "-tags", "lambda.norpc", "-o", o.check, "./functions/check")
+	made(t, peers, "go", "build", "-tags", "lambda.norpc", "-o", o.peer, ".")
+	made(t, peers, "npm", "run", "--silent", "bundle", "--", "--outfile="+o.node)
+	return o
+}
+
+// A few calls and starts of all authorizers, with both credentials, end in figures, a
+// table and a picture.
+func TestComparison(t *testing.T) {
+	o := built(t)
+	o.starts, o.peerCalls, o.record = 3, 10, t.TempDir()
+	if err := os.MkdirAll(filepath.Join(o.record, filepath.Dir(picture)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(o.record, page)
+	if err := os.WriteFile(file, []byte("before\n"+begin+"old\n"+end+"\nafter\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b, err := open(t.Context(), o)
+	t.Cleanup(b.close)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.compared(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, f := range got {
+		values[f.Name] = f.Value
+	}
+	for _, name := range []string{"coldstart_vs_node", "p50_vs_node", "rss_vs_node", "p50_vs_go",
+		"jwt_coldstart_vs_node", "jwt_p99_vs_go", "node_package_mib"} {
+		if values["check."+name] <= 0 {
+			t.Errorf("%s: %g", name, values["check."+name])
+		}
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"before\n" + begin, end + "\nafter\n", "| API key | Tidegate |",
+		"| JWT | Node.js |", "Valkey "} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	drawn, err := os.ReadFile(filepath.Join(o.record, picture))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wellFormed(t, drawn)
+}
+
+func wellFormed(t *testing.T, document []byte) {
+	t.Helper()
+	decoder := xml.NewDecoder(bytes.NewReader(document))
+	for {
+		_, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, document)
+		}
+	}
+}
+
+// The peers do the same work as the check function: they know their callers, and deny
+// over a limit.
+func TestPeersAuthorize(t *testing.T) {
+	o := built(t)
+	url := valkeytest.Start(t)
+	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	b := &bench{options: o, url: url, client: client, secrets: []string{"a secret"}}
+	if err := b.registerWithPeers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	issuer, err := newIssuer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(issuer.close)
+	tokens, err := issuer.events(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	forger, err := newIssuer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(forger.close)
+	forged, err := forger.events(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		credential
+		bad []byte
+	}{
+		{credential{"", "API key", nil, [][]byte{eventOf("x-api-key", "a secret")}},
+			eventOf("x-api-key", "another")},
+		{credential{"jwt_", "JWT", issuer.env(), tokens[:1]}, forged[0]},
+	} {
+		authorizers, err := b.authorizers(c.credential)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range authorizers[1:] { // the first is ours
+			t.Run(f.name+" "+c.title, func(t *testing.T) { authorizes(t, f, c.events[0], c.bad) })
+		}
+	}
+}
+
+// authorizes fails when the authorizer lets a bad credential pass, or one caller beyond
+// its limits.
+func authorizes(t *testing.T, f function, good, bad []byte) {
+	t.Helper()
+	api, err := newRuntimeAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(api.close)
+	process, err := api.start(t.Context(), f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(process) })
+	for _, event := range [][]byte{bad, eventOf("accept", "*/*")} {
+		if _, answer, err := api.invoke(event); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
+			t.Fatalf("a bad credential: %s, %v", answer, err)
+		}
+	}
+	denials := 0
+	for range 1_200 { // more than either limit
+		_, answer, err := api.invoke(good)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(answer, []byte(`"Deny"`)) {
+			denials++
+		}
+	}
+	if denials < 90 { // of 200 beyond 1,000 in 10 minutes; a bucket refills meanwhile
+		t.Errorf("%d of 1,200 calls denied", denials)
+	}
+}
