@@ -111,13 +111,6 @@ var keyActions = map[string]keyAction{
 	},
 }
 
-func banFields(_ *dashboard, f *actionForm) []templates.FormField {
-	if f.until.Choice.Text == "" {
-		f.until.Choice.Text = "1h"
-	}
-	return form.UntilFields(f.until, "Choose a duration")
-}
-
 func ban(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 	until := f.until.Time(time.Now())
 	if until.IsZero() && f.until.ErrorCount() == 0 {
@@ -132,22 +125,6 @@ func ban(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (
 // errTyped means that the form holds what is wrong.
 var errTyped = errors.New("wrong input")
 
-var graces = []templates.Option{
-	{Value: "0s", Text: "none: the old secret stops now"},
-	{Value: "1h", Text: "1 hour"},
-	{Value: "24h", Text: "1 day"},
-	{Value: "168h", Text: "7 days"},
-	{Value: "720h", Text: "30 days"},
-	{Value: "2160h", Text: "90 days"},
-}
-
-func graceFields(_ *dashboard, f *actionForm) []templates.FormField {
-	if f.grace.Text == "" {
-		f.grace.Text = "24h"
-	}
-	return []templates.FormField{form.ChoiceField("grace", "Old secret works for", graces, f.grace)}
-}
-
 func rotate(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 	f.grace.CheckOption(graces)
 	grace, err := time.ParseDuration(f.grace.Text)
@@ -160,35 +137,6 @@ func rotate(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit
 		f.secret = secret.Reveal()
 	}
 	return key, err
-}
-
-func editFields(_ *dashboard, f *actionForm) []templates.FormField {
-	fields := []templates.FormField{
-		form.TextField("name", "Name", "", policy.MaxNameLen, f.name),
-		form.TextField("tags", "Tags, separated by commas", "team-a, beta", 600, f.tags),
-		form.ChoiceField("plan", "Plan", f.planOptions(), f.plan),
-	}
-	return append(fields, form.UntilFields(f.until, "never expires")...)
-}
-
-// planOptions offers every plan, and to callers that others vouch for the one that comes
-// with the call.
-func (f *actionForm) planOptions() []templates.Option {
-	if f.key.Kind == policy.APIKey {
-		return changes.PlanOptions(f.set)
-	}
-	return append([]templates.Option{{Text: "the one that comes with the call"}}, changes.PlanOptions(f.set)...)
-}
-
-// splitTags reads tags with commas between.
-func splitTags(text string) []string {
-	var tags []string
-	for _, tag := range strings.Split(text, ",") {
-		if tag = strings.TrimSpace(tag); tag != "" {
-			tags = append(tags, tag)
-		}
-	}
-	return tags
 }
 
 func saveKey(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
