@@ -48,7 +48,7 @@ func (f *functions) invokers() invokers {
 // ownVariables are those that this program or one of its flags sets.
 var ownVariables = []string{
 	"VALKEY_URL", "KEY_PEPPER", "HTTP_API_RESPONSE", "HTTP_API_DENY",
-	"ADMIN_USER", "ADMIN_PASSWORD", "ADMIN_PASSWORD_HASH", "BASE_PATH",
+	"ADMIN_USER", "ADMIN_PASSWORD", "ADMIN_PASSWORD_HASH", "BASE_PATH", "JOURNAL",
 }
 
 // environment is what a function gets: the defaults, then the variables of names that
@@ -85,6 +85,7 @@ func startFunctions(o options, r *registrar, l *login, getenv func(string) strin
 	admin, err := lambda.Start(o.function("admin", adminTimeout, log, environment(config.AdminVariables,
 		getenv, map[string]string{"LOG_LEVEL": level}, map[string]string{
 			"VALKEY_URL": r.url, "KEY_PEPPER": r.pepper, "ADMIN_USER": l.user, "ADMIN_PASSWORD_HASH": l.hash,
+			"JOURNAL": r.journal,
 		})))
 	if err != nil {
 		check.Close()

@@ -55,11 +55,15 @@ func serve(ctx context.Context, o options, getenv func(string) string, out, errO
 	}
 	defer listeners.close()
 	removeReady(o.readyFile) // of a run that was killed: whoever waits for the file must not read it
-	registry, err := openRegistry(ctx, o.valkey, getenv)
+	registry, err := openRegistry(ctx, o.valkey, o.journal != "", getenv)
 	if err != nil {
 		return err
 	}
 	defer registry.close()
+	log := slog.New(slog.NewTextHandler(errOut, nil))
+	if err := registry.openJournal(ctx, o.journal, log); err != nil {
+		return err
+	}
 	login, err := newLogin(getenv)
 	if err != nil {
 		return err
@@ -73,7 +77,6 @@ func serve(ctx context.Context, o options, getenv func(string) string, out, errO
 		return err
 	}
 	defer functions.close()
-	log := slog.New(slog.NewTextHandler(errOut, nil))
 	servers, err := startServers(listeners, functions.invokers(), o.corsOrigin, log)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"tidegate/internal/journal"
 	"tidegate/local/gateway"
 )
 
@@ -21,6 +22,7 @@ import (
 type options struct {
 	rest, http, admin string
 	valkey            string // "" is embedded, "auto" an installed server, else a URL
+	journal           string // an address as journal.OpenStore takes it; empty for none
 	readyFile         string
 	bin               string
 	httpDeny          string // HTTP_API_DENY
@@ -48,6 +50,9 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.valkey, "valkey", "",
 		"`URL` of a Valkey, or auto to start the valkey-server found on PATH; empty runs one in process "+
 			"(miniredis)")
+	f.StringVar(&o.journal, "journal", "",
+		"`folder` in which every change is kept before it is acknowledged; what Valkey lost since is restored "+
+			"at the start")
 	f.StringVar(&o.readyFile, "ready-file", "",
 		"`path` of a JSON file with addresses and credentials, written when all is up, removed at the end")
 	f.StringVar(&o.bin, "bin", binFolder(), "`folder` with the built check/bootstrap and admin/bootstrap")
@@ -93,6 +98,9 @@ func (o *options) validate() error {
 		if _, err := os.Stat(o.bootstrap(function)); err != nil {
 			return fmt.Errorf("-bin %s: %s is missing: ./scripts/run builds it", o.bin, o.bootstrap(function))
 		}
+	}
+	if err := journal.CheckAddress(o.journal); err != nil {
+		return fmt.Errorf("-journal %s: %w", o.journal, err)
 	}
 	return o.validateReadyFile()
 }
@@ -162,8 +170,8 @@ Usage: ./scripts/run [flags]
 	f.PrintDefaults()
 	text.WriteString(`
 Environment: ADMIN_USER and ADMIN_PASSWORD set the dashboard's login (default: admin and
-a new password each time), KEY_PEPPER the pepper of the keys in the Valkey of -valkey URL.
-Other variables of docs/configuration.md go to the functions as they are.
+a new password each time), KEY_PEPPER the pepper of the keys in the Valkey of -valkey URL
+and in the journal. Other variables of docs/configuration.md go to the functions as they are.
 
 Example: ./scripts/run -valkey auto -rest 127.0.0.1:0 -ready-file ready.json
 `)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	valkeygo "github.com/valkey-io/valkey-go"
+
 	"tidegate/internal/apikey"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
@@ -30,33 +32,46 @@ type registrar struct {
 	url    string // may hold a password
 	name   string // for people; holds none
 	pepper string
-	keys   *registry.Store
-	close  func()
+	// journal is the address of the journal, for functions in any folder; empty for none
+	journal string
+	client  valkeygo.Client
+	keys    *registry.Store
+	close   func()
 }
 
 // openRegistry starts or connects to the Valkey that the flag names.
-func openRegistry(ctx context.Context, name string, getenv func(string) string) (*registrar, error) {
+//
+// A server that is started here gets a pepper of its own, unless its keys are kept in a
+// journal.
+func openRegistry(
+	ctx context.Context, name string, kept bool, getenv func(string) string,
+) (*registrar, error) {
+	pepper, note := getenv("KEY_PEPPER"), ""
+	if pepper == "" {
+		pepper, note = developmentPepper, ", with the development pepper (KEY_PEPPER is not set)"
+	}
+	if !kept && (name == "" || name == "auto") {
+		pepper, note = randomHex(32), ""
+	}
 	switch name {
 	case "":
-		return startRegistry(ctx, valkey.Embedded)
+		return startRegistry(ctx, pepper, note, valkey.Embedded)
 	case "auto":
-		return startRegistry(ctx, func() (*valkey.Server, error) { return valkey.Installed(ctx) })
+		return startRegistry(ctx, pepper, note, func() (*valkey.Server, error) { return valkey.Installed(ctx) })
 	}
-	r := &registrar{url: name, name: withoutPassword(name), pepper: getenv("KEY_PEPPER"), close: func() {}}
-	if r.pepper == "" {
-		r.pepper = developmentPepper
-		r.name += ", with the development pepper (KEY_PEPPER is not set)"
-	}
+	r := &registrar{url: name, name: withoutPassword(name) + note, pepper: pepper, close: func() {}}
 	return r, r.connect(ctx)
 }
 
-func startRegistry(ctx context.Context, start func() (*valkey.Server, error)) (*registrar, error) {
+func startRegistry(
+	ctx context.Context, pepper, note string, start func() (*valkey.Server, error),
+) (*registrar, error) {
 	server, err := start()
 	if err != nil {
 		return nil, fmt.Errorf("-valkey: %w", err)
 	}
-	r := &registrar{url: server.URL, name: server.Name + " at " + withoutPassword(server.URL),
-		pepper: randomHex(32), close: server.Close}
+	r := &registrar{url: server.URL, name: server.Name + " at " + withoutPassword(server.URL) + note,
+		pepper: pepper, close: server.Close}
 	if err := r.connect(ctx); err != nil {
 		server.Close()
 		return nil, err
@@ -75,7 +90,7 @@ func (r *registrar) connect(ctx context.Context) error {
 		return fmt.Errorf("-valkey: %w (is it running? -valkey auto starts an installed one, and without "+
 			"-valkey one runs in process)", err)
 	}
-	r.keys = registry.NewStore(client, pepper)
+	r.client, r.keys = client, registry.NewStore(client, pepper)
 	stop := r.close
 	r.close = func() {
 		client.Close()

@@ -272,7 +272,7 @@ func TestLogin(t *testing.T) {
 // alone.
 func TestSeedTwice(t *testing.T) {
 	ctx := t.Context()
-	r, err := openRegistry(ctx, "", noEnv)
+	r, err := openRegistry(ctx, "", false, noEnv)
 	if err != nil {
 		t.Fatal(err)
 	}

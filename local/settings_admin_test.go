@@ -177,10 +177,7 @@ func (a administered) token(t *testing.T) string {
 func reserving(t *testing.T, a administered) string {
 	t.Helper()
 	keys := registry.NewStore(a.client, apikey.Pepper(checkPepper))
-	plan := policy.Plan{Name: "two", Limits: []limiter.Limit{{Requests: 2, Window: time.Hour}}}
-	if _, err := keys.SaveSet(t.Context(), policy.Set{Plans: []policy.Plan{plan}}, byTest); err != nil {
-		t.Fatal(err)
-	}
+	savePlan(t, keys)
 	k, _, err := keys.Create(t.Context(), policy.NewKey{Name: "a key", Env: "test", Plan: "two"}, byTest)
 	if err != nil {
 		t.Fatal(err)
@@ -192,6 +189,14 @@ func reserving(t *testing.T, a administered) string {
 		t.Fatalf("%d %s, %v", r.status, r.body, err)
 	}
 	return map[bool]string{true: "tomorrow", false: "soon"}[time.Until(made.Expires) > 12*time.Hour]
+}
+
+func savePlan(t *testing.T, keys *registry.Store) {
+	t.Helper()
+	plan := policy.Plan{Name: "two", Limits: []limiter.Limit{{Requests: 2, Window: time.Hour}}}
+	if _, err := keys.SaveSet(t.Context(), policy.Set{Plans: []policy.Plan{plan}}, byTest); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // loggedIn is what of a page is there for somebody who has logged in.
@@ -261,7 +266,7 @@ func hashOf(t *testing.T, password string) string {
 // Every documented variable of the admin function changes what the built function does.
 func TestAdminVariables(t *testing.T) {
 	first, other := hashOf(t, firstPassword), hashOf(t, otherPassword)
-	obeyedByAdmin(t, false, map[string]setting[administered]{
+	rows := map[string]setting[administered]{
 		"VALKEY_URL": {nil, map[string]string{valkeytest.Start(t): "200", noServer: "503"},
 			status("/healthz")},
 		"VALKEY_CONNECT_TIMEOUT": {nil, map[string]string{"100ms": "503", "8s": "200"}, status("/login")},
@@ -294,7 +299,9 @@ func TestAdminVariables(t *testing.T) {
 		"RELEASE": {nil, map[string]string{"": "not there", "v1.2.3-4": "there"},
 			loggedIn("/settings", "v1.2.3-4")},
 		"LOG_LEVEL": {nil, map[string]string{"info": "logged", "error": "not logged"}, requests},
-	})
+	}
+	maps.Copy(rows, journalRows(t))
+	obeyedByAdmin(t, false, rows)
 }
 
 // obeyedByAdmin is obeyed, for the variables that are about a provider or for all others.

@@ -11,6 +11,7 @@ import (
 	"tidegate/functions/admin/server"
 	"tidegate/internal/apikey"
 	"tidegate/internal/config"
+	"tidegate/internal/journal"
 	"tidegate/internal/store"
 )
 
@@ -49,7 +50,16 @@ type settings struct {
 	// `SESSION_IDLE`.
 	SessionLifetime  time.Duration `env:"SESSION_LIFETIME" envDefault:"12h"`
 	ReservationLease time.Duration `env:"RESERVATION_LEASE" envDefault:"10m"`
-	Stage            string        `env:"STAGE" unset:"none"`
+	// Where changes are kept before they are acknowledged: `s3://BUCKET[/PREFIX]`, with
+	// `?region=` and `&endpoint=` where needed, or a folder.
+	Journal string `env:"JOURNAL" unset:"none"`
+	// While the journal does not answer: `refuse` edits, or `queue` them in Valkey;
+	// revocations and bans always act.
+	JournalAway string `env:"JOURNAL_AWAY" envDefault:"refuse"`
+	// When Valkey lost changes: `ask` on every page, or restore `always`, without being
+	// asked.
+	JournalRestore string `env:"JOURNAL_RESTORE" envDefault:"ask"`
+	Stage          string `env:"STAGE" unset:"none"`
 	// What is deployed, such as a commit; shown in the settings.
 	Release  string     `env:"RELEASE" unset:"none"`
 	LogLevel slog.Level `env:"LOG_LEVEL" envDefault:"info"`
@@ -91,12 +101,33 @@ func (c *settings) check(wrong *config.Problems) {
 	if c.networks, err = config.Networks(c.AdminNetworks); err != nil {
 		wrong.Add("ADMIN_NETWORKS", err.Error())
 	}
+	c.checkJournal(wrong)
 	c.checkDurations(wrong)
 	c.hashPassword(wrong)
 	c.checkUsers(wrong)
 	c.OIDC.check(wrong)
 	if c.OIDC.Issuer != "" {
 		c.checkAddress(wrong)
+	}
+}
+
+// What JOURNAL_AWAY and JOURNAL_RESTORE may be.
+const (
+	queueChanges  = "queue"
+	refuseChanges = "refuse"
+	restoreAlways = "always"
+	restoreAsk    = "ask"
+)
+
+func (c *settings) checkJournal(wrong *config.Problems) {
+	if err := journal.CheckAddress(c.Journal); err != nil {
+		wrong.Add("JOURNAL", err.Error())
+	}
+	if c.JournalAway != refuseChanges && c.JournalAway != queueChanges {
+		wrong.Add("JOURNAL_AWAY", "must be refuse or queue")
+	}
+	if c.JournalRestore != restoreAsk && c.JournalRestore != restoreAlways {
+		wrong.Add("JOURNAL_RESTORE", "must be ask or always")
 	}
 }
 

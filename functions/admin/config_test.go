@@ -155,6 +155,7 @@ var wrongVariables = map[string]string{
 	"ADMIN_PASSWORD": "short-secret",
 	"ADMIN_USERS":    "bob", "ADMIN_NETWORKS": "x", "ADMIN_URL": "http://x", "BASE_PATH": "prod/",
 	"SESSION_IDLE": "soon", "SESSION_LIFETIME": "721h",
+	"JOURNAL": "ftp://x", "JOURNAL_AWAY": "wait", "JOURNAL_RESTORE": "never",
 	"RESERVATION_LEASE": "25h", "LOG_LEVEL": "loud", "OIDC_ISSUER": "http://login.example.com",
 	"OIDC_CLIENT_ID":     "",
 	"OIDC_CLIENT_SECRET": "", "OIDC_EDITOR_VALUES": "", "OIDC_VIEWER_VALUES": "",

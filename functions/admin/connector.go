@@ -13,7 +13,9 @@ import (
 	"tidegate/functions/admin/auth/throttle"
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/server"
+	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
+	"tidegate/internal/journal"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/internal/usage"
@@ -76,16 +78,42 @@ func newDashboard(
 	keys, sessions := registry.NewStore(client, c.pepper), session.NewStore(client, c.SessionIdle)
 	checker := enforce.NewChecker(client, c.pepper)
 	checker.Lease = c.ReservationLease
+	tokens := token.NewStore(client, c.pepper)
+	kept, err := openJournal(c, client, keys, tokens, log)
+	if err != nil {
+		return nil, err
+	}
 	watch := &watch{ping: sessions.Ping, sync: keys.Sync, log: log, now: time.Now}
+	if kept != nil {
+		watch.journal = &journalWatch{Journal: kept, keys: keys, restores: c.JournalRestore == restoreAlways, log: log}
+	}
 	ctx, cancel := store.WithTimeouts(ctx, storeTimeout, c.ValkeyConnectTimeout)
 	defer cancel()
 	watch.repair(ctx)
 	return server.New(settings, server.Services{
 		Keys: keys, Checker: checker, Usage: usage.NewReader(client),
-		Sessions: sessions, Tokens: token.NewStore(client, c.pepper), Logins: logins,
+		Sessions: sessions, Tokens: tokens, Logins: logins, Journal: kept,
 		Bundle: bundle, Pepper: c.pepper, Ready: watch.ready, Log: log,
 		StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },
 	})
+}
+
+// openJournal has every change of keys, policies and tokens stored in the journal, if
+// there is one.
+func openJournal(
+	c settings, client valkey.Client, keys *registry.Store, tokens *token.Store, log *slog.Logger,
+) (*journal.Journal, error) {
+	if c.Journal == "" {
+		return nil, nil //nolint:nilnil // there is no journal, and nothing is wrong
+	}
+	kept, err := journal.OpenStore(c.Journal)
+	if err != nil {
+		return nil, err
+	}
+	j := journal.New(kept, client, audit.NewKey(c.pepper), c.JournalAway == queueChanges, log)
+	keys.Audit().UseJournal(j)
+	tokens.Audit().UseJournal(j)
+	return j, nil
 }
 
 // ServeHTTP connects if need be.

@@ -15,6 +15,7 @@ const syncPause = time.Minute
 // policies repaired that a failover left apart.
 type watch struct {
 	ping, sync func(context.Context) error
+	journal    *journalWatch // nil without a journal
 	log        *slog.Logger
 	now        func() time.Time
 
@@ -32,10 +33,14 @@ func (w *watch) ready(ctx context.Context) error {
 	return nil
 }
 
-// repair syncs, unless that was tried in the last minute.
+// repair syncs, unless that was tried in the last minute. What Valkey lost is looked for
+// first: the policies' copies must not be repaired where keys are missing.
 func (w *watch) repair(ctx context.Context) {
 	if !w.due() {
 		return
+	}
+	if w.journal != nil {
+		w.journal.check(ctx)
 	}
 	if err := w.sync(ctx); err != nil {
 		w.log.Warn("sync the policies", "cause", err)

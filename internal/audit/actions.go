@@ -22,6 +22,7 @@ const (
 	TokenRevoke    = "token.revoke"
 	Login          = "login"
 	LoginRefused   = "login.refused"
+	JournalRestore = "journal.restore"
 )
 
 // Beginnings of actions.
@@ -33,3 +34,6 @@ const (
 
 // LoginSubject is what the entries of log-ins go by.
 const LoginSubject = "login"
+
+// JournalSubject is what the entries of restores go by.
+const JournalSubject = "journal"

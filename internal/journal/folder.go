@@ -31,6 +31,9 @@ func (f folder) Replace(_ context.Context, name string, content []byte) error {
 }
 
 func (f folder) put(name string, content []byte, place func(from, to string) error) error {
+	if _, err := os.Stat(f.root); err != nil { // the disk is away: its folder is not to be made here
+		return fmt.Errorf("journal: %w", err)
+	}
 	path := filepath.Join(f.root, filepath.FromSlash(name))
 	dir := filepath.Dir(path)
 	if err := f.makeDir(dir); err != nil {

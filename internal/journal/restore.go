@@ -88,6 +88,9 @@ func (j *Journal) Restore(ctx context.Context, lists Lists, b keyspace.Bucket, o
 	} else if result.Found == Same {
 		return result, nil
 	}
+	if target.number == 0 { // the journal begins with the next change here
+		return result, nil
+	}
 	if result.Found == Behind {
 		found, _, _ := j.key.Position(b, head) // of a fence: 0
 		result.Lost = target.number - found

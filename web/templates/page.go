@@ -21,6 +21,14 @@ type Page struct {
 	Stage   string   // names the deployment; empty if it has no name
 	Theme   Theme
 	Toast   Toast // what the request before this one achieved
+	// what is wrong with the whole installation
+	Warnings []Warning
+}
+
+// Warning stands on every page until it no longer holds.
+type Warning struct {
+	Text    string
+	Restore string // address that restores what was lost; empty when that does not help
 }
 
 // Theme is the choice of light or dark.

@@ -24,6 +24,7 @@ import (
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
+	"tidegate/internal/journal"
 	"tidegate/internal/registry"
 	"tidegate/internal/usage"
 )
@@ -43,6 +44,7 @@ type Services struct {
 	Checker *enforce.Checker
 	Usage   *usage.Reader
 	Tokens  *token.Store
+	Journal *journal.Journal // nil for none; the one optional field
 	Log     *slog.Logger
 }
 
@@ -100,6 +102,7 @@ func (a *api) register() {
 	a.registerPolicy()
 	a.registerPolicyFile()
 	a.registerAudit()
+	a.registerJournal()
 	a.registerUsage()
 	a.registerTokens()
 	a.registerReservations()

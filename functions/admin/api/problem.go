@@ -138,8 +138,12 @@ func (a *api) problem(operation string, err error) error {
 		return refusal(refused)
 	}
 	for _, known := range knownErrors {
-		if errors.Is(err, known.err) {
-			return problem(known.status, known.detail)
+		if errors.Is(err, known.err) && !errors.Is(err, policy.ErrUnfinished) {
+			p = problem(known.status, known.detail)
+			if known.status == http.StatusServiceUnavailable {
+				p.header.Set("Retry-After", "5")
+			}
+			return p
 		}
 	}
 	a.Log.Error("api: "+operation, "cause", err)
@@ -163,6 +167,12 @@ var knownErrors = []struct {
 		"Others changed the same all the while. Nothing was written: send it again."},
 	{policy.ErrUnreadable, http.StatusConflict,
 		"Another version of Tidegate wrote this key: it cannot be read here, only deleted."},
+	{audit.ErrJournalAway, http.StatusServiceUnavailable,
+		"The journal does not answer. Nothing was changed: send it again."},
+	{audit.ErrBehind, http.StatusServiceUnavailable,
+		"Valkey lost changes. Nothing was changed: POST " + Prefix + "/journal/restore, then send it again."},
+	{audit.ErrUnsafe, http.StatusServiceUnavailable,
+		"The change is made, but not safe yet: the journal gets it when it answers again."},
 	{audit.ErrPosition, http.StatusUnprocessableEntity,
 		"This is no position in the audit: start from the newest entry."},
 	{usage.ErrSpan, http.StatusUnprocessableEntity,

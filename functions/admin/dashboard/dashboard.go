@@ -18,6 +18,7 @@ import (
 	"tidegate/functions/admin/dashboard/simulate"
 	"tidegate/internal/apikey"
 	"tidegate/internal/enforce"
+	"tidegate/internal/journal"
 	"tidegate/internal/registry"
 	"tidegate/internal/usage"
 )
@@ -34,7 +35,8 @@ type Services struct {
 	Usage        *usage.Reader
 	Sessions     SessionLister
 	Tokens       *token.Store
-	Pepper       apikey.Pepper // bulk jobs are sealed with a key derived from it
+	Journal      *journal.Journal // nil for none
+	Pepper       apikey.Pepper    // bulk jobs are sealed with a key derived from it
 	StoreVersion func(context.Context) (string, error)
 	Log          *slog.Logger
 	// Stage and Release are shown on the settings page. ProviderHost is where people log

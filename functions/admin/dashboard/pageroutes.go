@@ -17,6 +17,8 @@ func (d *dashboard) routes() []auth.Route {
 		{Pattern: "POST /audit/{entry}/revert", Role: auth.Editor, Handle: d.revert},
 		{Pattern: "POST /audit/{entry}/undo", Role: auth.Editor, Handle: d.undo},
 
+		{Pattern: "POST /journal/restore", Role: auth.Editor, Handle: d.restoreLost},
+
 		{Pattern: "GET /settings", Role: auth.Viewer, Handle: d.showSettings},
 		{Pattern: "POST /settings/tokens", Role: auth.Editor, Handle: d.createToken},
 		{Pattern: "POST /settings/tokens/{id}/revoke", Role: auth.Editor, Handle: d.revokeToken},

@@ -12,6 +12,7 @@ func (s *server) mounted() []route {
 	if !s.away { // else the API is not there, and every request is told so
 		all = append(all, api.Routes(s.BasePath, api.Services{
 			Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Tokens: s.Tokens, Log: s.Log,
+			Journal: s.Journal,
 		})...)
 	}
 	var routes []route
@@ -25,6 +26,7 @@ func (s *server) pageRoutes() []auth.Route {
 	services := dashboard.Services{
 		Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Sessions: s.Sessions, Tokens: s.Tokens,
 		Pepper: s.Pepper, StoreVersion: s.StoreVersion, Log: s.Log, Stage: s.Stage, Release: s.Release,
+		Journal: s.Journal,
 	}
 	if s.Provider != nil {
 		services.ProviderHost = s.Provider.Host()

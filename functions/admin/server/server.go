@@ -20,6 +20,7 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/apikey"
 	"tidegate/internal/enforce"
+	"tidegate/internal/journal"
 	"tidegate/internal/registry"
 	"tidegate/internal/usage"
 	"tidegate/web/static"
@@ -55,6 +56,7 @@ type Services struct {
 	Sessions SessionStore
 	Tokens   *token.Store
 	Logins   *throttle.Throttle
+	Journal  *journal.Journal // nil for none; the one optional field
 	Bundle   static.Bundle
 	// Pepper is what the key is derived from that jobs are sealed with.
 	Pepper apikey.Pepper
@@ -94,6 +96,9 @@ func NewAway(config Config, bundle static.Bundle, log *slog.Logger) (http.Handle
 func newServer(config Config, services Services, away bool) *server {
 	s := &server{Config: config, Services: services, away: away}
 	s.Renderer = page.New(config.BasePath, config.Stage, services.Bundle, services.Log, s.newSessions())
+	if services.Journal != nil {
+		s.JournalStatus = services.Journal.Status
+	}
 	return s
 }
 

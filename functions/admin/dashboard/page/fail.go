@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -82,6 +83,22 @@ func (rd *Renderer) FailStore(w http.ResponseWriter, r *http.Request, operation 
 		rd.Fail(w, r, Problem{Status: http.StatusNotFound, Heading: "No such key"})
 	case errors.As(err, &invalid):
 		rd.Fail(w, r, Problem{Status: http.StatusBadRequest})
+	case errors.Is(err, audit.ErrBehind):
+		rd.Fail(w, r, Problem{
+			Status: http.StatusServiceUnavailable, Heading: "Valkey lost changes",
+			Advice: "Nothing was changed. Restore the lost changes, then save again.",
+		})
+	case errors.Is(err, audit.ErrJournalAway):
+		rd.Fail(w, r, Problem{
+			Status: http.StatusServiceUnavailable, Heading: "The journal does not answer",
+			Advice: "Nothing was changed. Try again in a moment.",
+		})
+	case errors.Is(err, audit.ErrUnsafe):
+		rd.log.Error(operation, "cause", err)
+		rd.Fail(w, r, Problem{
+			Status: http.StatusServiceUnavailable, Heading: "Changed, but not safe yet",
+			Advice: "The change acts. The journal gets it when it answers again.",
+		})
 	default:
 		rd.log.Error(operation, "cause", err)
 		rd.Fail(w, r, Problem{Status: http.StatusServiceUnavailable})

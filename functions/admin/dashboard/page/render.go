@@ -10,6 +10,7 @@ import (
 	"github.com/alexedwards/scs/v2"
 
 	"tidegate/functions/admin/auth"
+	"tidegate/internal/journal"
 	"tidegate/web/static"
 	"tidegate/web/templates"
 )
@@ -22,6 +23,9 @@ type Renderer struct {
 	log    *slog.Logger
 	// Session is who is logged in, and what the next page tells them.
 	Session *scs.SessionManager
+	// JournalStatus says which changes are not safe yet and what Valkey lost; nil without a
+	// journal.
+	JournalStatus func(context.Context) journal.Status
 }
 
 // New returns a renderer of pages whose addresses begin with base. stage names the
@@ -73,10 +77,34 @@ func (rd *Renderer) Page(r *http.Request, title string) templates.Page {
 	actor := auth.From(r.Context())
 	p.User, p.Role, p.CanEdit = Clip(actor.Name, 60), actor.Role.String(), actor.CanEdit()
 	p.Nav = rd.nav(r)
+	if rd.JournalStatus != nil {
+		p.Warnings = rd.warnings(rd.JournalStatus(r.Context()))
+	}
 	if !IsRefresh(r) {
 		p.Toast = rd.toast(r)
 	}
 	return p
+}
+
+// warnings are what every page says of the journal, in words.
+func (rd *Renderer) warnings(s journal.Status) []templates.Warning {
+	var all []templates.Warning
+	if s.Unsafe == 1 {
+		all = append(all, templates.Warning{Text: "1 change is not safe yet: the journal does not have it."})
+	}
+	if s.Unsafe > 1 {
+		all = append(all, templates.Warning{Text: Number(int64(s.Unsafe)) + " changes are not safe yet: the journal does not have them."})
+	}
+	if s.Behind > 0 {
+		all = append(all, templates.Warning{
+			Text:    "Valkey lost changes, in " + Number(int64(s.Behind)) + " of 256 parts. Edits there are refused.",
+			Restore: rd.Path("/journal/restore"),
+		})
+	}
+	if s.Away && s.Unsafe == 0 {
+		all = append(all, templates.Warning{Text: "The journal does not answer."})
+	}
+	return all
 }
 
 // IsRefresh tells a live refresh, which wants the live section alone, from a visit.

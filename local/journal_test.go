@@ -1,0 +1,35 @@
+//go:build unix
+
+package main
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// With a journal, a run starts with what the run before was told, on a Valkey of its own.
+func TestRunWithAJournal(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "journal")
+	first := start(t, "-journal", folder)
+	if status, _, _ := request(t, first.url("admin")+"/healthz"); status != http.StatusOK {
+		t.Errorf("the dashboard's health: %d", status)
+	}
+	first.stop()
+	if code := <-first.exit; code != 0 {
+		t.Fatalf("exit status %d: %s", code, first.err.String())
+	}
+	if text := first.out.String(); !strings.Contains(text, "0 records restored") {
+		t.Errorf("the first run says %s", text)
+	}
+	second := start(t, "-journal", folder)
+	// The policies and both demo keys, which this run then replaced.
+	if text := second.out.String(); !strings.Contains(text, "3 records restored") {
+		t.Errorf("the second run says %s", text)
+	}
+	status, _, body := request(t, second.url("rest")+"/orders", "x-api-key", second.key("free"))
+	if status != http.StatusOK {
+		t.Errorf("a call: %d %s", status, body)
+	}
+}
