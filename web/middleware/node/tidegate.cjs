@@ -24,8 +24,17 @@ function requestContext(header) {
   return (request) => {
     const values = valuesOf(request, header);
     if (values.length !== 1) return undefined;
-    return authorizer(JSON.parse(values[0]).authorizer);
+    return authorizer(parsed(values[0]).authorizer);
   };
+}
+
+// parsed throws an error without the text, parts of which JSON.parse would quote in logs.
+function parsed(json) {
+  try {
+    return JSON.parse(json);
+  } catch {
+    throw new Error("the context is no JSON");
+  }
 }
 
 // headers returns a source that reads each key of the context from a header of its name
@@ -114,7 +123,7 @@ function flag(context, key) {
 }
 
 function list(json) {
-  const value = json === "" ? [] : JSON.parse(json);
+  const value = json === "" ? [] : parsed(json);
   if (!Array.isArray(value) || value.some((item) => typeof item !== "string")) {
     throw new Error("violatedPolicies is no array of texts");
   }

@@ -256,6 +256,16 @@ test("a source that throws", async () => {
   assert.equal(lines[0][1].message, "away");
 });
 
+// What a request brings does not reach the log.
+test("a log without the context", async () => {
+  const lines = [];
+  const source = requestContext("X-Amzn-Request-Context");
+  const app = express();
+  app.use(new Limits({ source, log: (...line) => lines.push(line) }).express);
+  await over(http.createServer(app), { requestContext: ["secret"] });
+  assert.equal(lines[0][1].message, "the context is no JSON");
+});
+
 // A handler before may have set CORS headers; they stay.
 test("CORS headers stay", async () => {
   const app = express();
