@@ -40,12 +40,15 @@ func TestRestoreAfterLossOfAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.plan(t, 20)
-		want := w.records(t)
+		want, chains := w.records(t), must(w.keys.Audit().Verify(t.Context()))(t)
 		w.flush(t)
 		fresh := open(t, url, s, false)
 		fresh.restore(t, Options{})
 		if diff := cmp.Diff(want, fresh.records(t)); diff != "" {
 			t.Errorf("restored (-want +got):\n%s", diff)
+		}
+		if v := must(fresh.keys.Audit().Verify(t.Context()))(t); !v.Good() || v.Entries != chains.Entries {
+			t.Errorf("the audit: %+v", v)
 		}
 		if written := fresh.restore(t, Options{}); written > 0 {
 			t.Errorf("restored again: %d buckets were written", written)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	_ "embed" // the script
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -109,7 +110,7 @@ func (j *Journal) Restore(ctx context.Context, lists Lists, b keyspace.Bucket, o
 		return result, nil
 	}
 	result.Written = true
-	return result, j.write(ctx, lists, target, head, o)
+	return result, j.write(ctx, lists, target, head, result.Found, o)
 }
 
 // compare finds what a head of Valkey is to the journal's newest state.
@@ -142,7 +143,7 @@ func (j *Journal) compare(ctx context.Context, target *state, head []byte) (Find
 }
 
 // setBack gives a state the records that it had at a time, and keeps its position: what
-// came later is taken back, not forgotten.
+// came later is taken back, not forgotten. The policies get a version that no check knows.
 func (j *Journal) setBack(ctx context.Context, s *state, until time.Time) error {
 	then, err := j.replayUntil(ctx, s.bucket, until)
 	if err != nil {
@@ -153,6 +154,10 @@ func (j *Journal) setBack(ctx context.Context, s *state, until time.Time) error 
 			then.records[n] = nil
 		}
 	}
+	set := name{key: policyset.SetKey}
+	if newest, older := s.records[set], then.records[set]; len(newest) > 4 && len(older) > 4 {
+		then.records[set] = policyset.Versioned(1+int64(binary.BigEndian.Uint32(newest)), older[4:])
+	}
 	s.records, s.taken = then.records, time.Now().UTC()
 	return nil
 }
@@ -162,8 +167,14 @@ const batch = 1_000
 
 // write makes a bucket of Valkey the state. Checks are answered as without Valkey from the
 // beginning, when the bucket's copy of the plans goes, until the policies are repaired.
-func (j *Journal) write(ctx context.Context, lists Lists, s *state, head []byte, o Options) error {
+func (j *Journal) write(
+	ctx context.Context, lists Lists, s *state, head []byte, found Finding, o Options,
+) error {
 	b := s.bucket
+	from := uint64(0)
+	if found == Behind || found == Same {
+		from, _, _ = j.key.Position(b, head) // 0 of a fence
+	}
 	if moved, err := j.move(ctx, b, string(head), fence); err != nil || !moved {
 		return errors.Join(err, changedMeanwhile(b, moved))
 	}
@@ -174,6 +185,32 @@ func (j *Journal) write(ctx context.Context, lists Lists, s *state, head []byte,
 	if err := j.send(ctx, j.client.B().Del().Key(policyset.CopyKey(b), audit.UnshippedKey(b)).Build()); err != nil {
 		return err
 	}
+	if err := j.writeRecords(ctx, lists, s, touched); err != nil {
+		return err
+	}
+	if err := j.writeEntries(ctx, s, from); err != nil {
+		return err
+	}
+	if !o.Until.IsZero() {
+		if err := j.save(ctx, s); err != nil {
+			return err
+		}
+	}
+	next := ""
+	if s.number > 0 {
+		next = string(s.head(j.key))
+	}
+	moved, err := j.move(ctx, b, fence, next)
+	if err != nil || !moved {
+		return errors.Join(err, changedMeanwhile(b, moved))
+	}
+	j.know(b, s.position)
+	return nil
+}
+
+// writeRecords writes a state's records, lists their keys, and removes those that were
+// touched and are not in the state.
+func (j *Journal) writeRecords(ctx context.Context, lists Lists, s *state, touched []name) error {
 	listed := map[string][]byte{}
 	var commands valkey.Commands
 	flush := func() error {
@@ -201,27 +238,7 @@ func (j *Journal) write(ctx context.Context, lists Lists, s *state, head []byte,
 			}
 		}
 	}
-	if err := flush(); err != nil {
-		return err
-	}
-	if err := j.writeNewest(ctx, s); err != nil {
-		return err
-	}
-	if !o.Until.IsZero() {
-		if err := j.save(ctx, s); err != nil {
-			return err
-		}
-	}
-	next := ""
-	if s.number > 0 {
-		next = string(s.head(j.key))
-	}
-	moved, err := j.move(ctx, b, fence, next)
-	if err != nil || !moved {
-		return errors.Join(err, changedMeanwhile(b, moved))
-	}
-	j.know(b, s.position)
-	return nil
+	return flush()
 }
 
 // touched are the records that entries of Valkey changed which wait to be shipped: those
@@ -239,22 +256,6 @@ func (j *Journal) touched(ctx context.Context, s *state) ([]name, error) {
 		}
 	}
 	return names, nil
-}
-
-// writeNewest makes the stream of the audit hold the newest entry, behind which the next is
-// appended. Older ones are read from the journal.
-func (j *Journal) writeNewest(ctx context.Context, s *state) error {
-	stream := audit.Stream(s.bucket)
-	commands := valkey.Commands{j.client.B().Del().Key(stream).Build()}
-	item, err := j.entry(ctx, s.bucket, max(1, s.number))
-	switch {
-	case err == nil && s.number > 0:
-		commands = append(commands, j.client.B().Xadd().Key(stream).Id(item.ID).FieldValue().
-			FieldValue("e", string(item.Body)).FieldValue("h", string(item.Hash)).Build())
-	case err != nil && !errors.Is(err, ErrNotFound):
-		return err
-	}
-	return j.send(ctx, commands...)
 }
 
 // set writes a record, or removes it.

@@ -8,8 +8,11 @@ import (
 	"tidegate/internal/registry"
 )
 
-// restoreTime is how long a request begins to restore further buckets.
-const restoreTime = 1500 * time.Millisecond
+// How long a request restores: it begins no further bucket, and it ends.
+const (
+	restoreTime = 8 * time.Second
+	restoreEnds = 20 * time.Second
+)
 
 // RestoreLost restores what Valkey lost, for as long as a request may take. Some buckets
 // are left when that is not enough: then it is to be called again. With journal.ErrNewer
@@ -18,6 +21,8 @@ const restoreTime = 1500 * time.Millisecond
 func RestoreLost(
 	ctx context.Context, j *journal.Journal, keys *registry.Store, edit registry.Edit,
 ) (journal.Summary, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreEnds)
+	defer cancel()
 	ends := time.Now().Add(restoreTime)
 	due := func() bool { return time.Now().After(ends) }
 	s, err := j.RestoreAll(ctx, keys, journal.Options{}, due, nil)

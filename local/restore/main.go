@@ -1,0 +1,176 @@
+// Command restore makes a Valkey what its journal says: keys, policies, machine tokens and
+// the newest entries of the audit. ./scripts/restore builds it and passes its flags on.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/journal"
+	"tidegate/internal/registry"
+	"tidegate/internal/store"
+)
+
+// Exit statuses.
+const (
+	done = iota
+	failed
+	badUsage
+)
+
+const (
+	dialTimeout  = 10 * time.Second
+	writeTimeout = time.Minute
+)
+
+type options struct {
+	journal, valkey string
+	pepper          apikey.Pepper
+	journal.Options
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+}
+
+// run returns the exit status. The counts go to out, the progress to errOut.
+func run(ctx context.Context, args []string, getenv func(string) string, out, errOut io.Writer) int {
+	o, err := parse(args, getenv, out)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return done
+	case err != nil:
+		_, _ = fmt.Fprintf(errOut, "restore: %v (-h shows all flags)\n", err)
+		return badUsage
+	}
+	if err := restore(ctx, o, out, errOut); err != nil {
+		_, _ = fmt.Fprintf(errOut, "restore: %v\n", err)
+		return failed
+	}
+	return done
+}
+
+func parse(args []string, getenv func(string) string, out io.Writer) (options, error) {
+	var o options
+	var until string
+	f := flag.NewFlagSet("restore", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.StringVar(&o.journal, "journal", "", "`address` of the journal: s3://BUCKET[/PREFIX] or a folder")
+	f.StringVar(&o.valkey, "valkey", "", "`URL` of the Valkey to restore")
+	f.BoolVar(&o.DryRun, "dry-run", false, "only say what would be done")
+	f.StringVar(&until, "until", "",
+		"`time`, RFC 3339, whose state to restore; what came later is taken back and stays in the journal")
+	f.BoolVar(&o.Force, "force", false, "take back changes that the journal lacks")
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			_, _ = io.WriteString(out, "Usage: ./scripts/restore -journal ADDRESS -valkey URL [flags]\n\n")
+			f.SetOutput(out)
+			f.PrintDefaults()
+		}
+		return o, err
+	}
+	var err error
+	switch {
+	case f.NArg() > 0:
+		return o, fmt.Errorf("argument %q is not a flag", f.Arg(0))
+	case o.journal == "" || o.valkey == "":
+		return o, errors.New("give -journal and -valkey")
+	}
+	if err = journal.CheckAddress(o.journal); err != nil {
+		return o, fmt.Errorf("-journal %w", err)
+	}
+	if err = store.CheckURL(o.valkey); err != nil {
+		return o, fmt.Errorf("-valkey: %w", err)
+	}
+	if until != "" {
+		if o.Until, err = time.Parse(time.RFC3339, until); err != nil {
+			return o, fmt.Errorf("-until %s: write a time as 2026-11-22T14:03:00Z", until)
+		}
+	}
+	if o.pepper, err = apikey.NewPepper(getenv("KEY_PEPPER")); err != nil {
+		return o, errors.New("KEY_PEPPER: set it to that of the functions")
+	}
+	return o, nil
+}
+
+func restore(ctx context.Context, o options, out, errOut io.Writer) error {
+	if info, err := os.Stat(o.journal); err != nil && !isS3(o.journal) || err == nil && !info.IsDir() {
+		return fmt.Errorf("-journal %s: there is no such folder", o.journal)
+	}
+	kept, err := journal.OpenStore(o.journal)
+	if err != nil {
+		return err
+	}
+	client, err := store.Open(ctx, o.valkey, store.Options{Dial: dialTimeout, Write: writeTimeout})
+	if err != nil {
+		return fmt.Errorf("-valkey: %w", err)
+	}
+	defer client.Close()
+	keys := registry.NewStore(client, o.pepper)
+	j := journal.New(kept, client, audit.NewKey(o.pepper), false, slog.New(slog.NewTextHandler(errOut, nil)))
+	keys.Audit().UseJournal(j)
+	began := time.Now()
+	s, err := restoreTwice(ctx, j, keys, o, out, errOut)
+	if err != nil {
+		return err
+	}
+	if o.DryRun {
+		_, _ = fmt.Fprintln(out, "Nothing was written: -dry-run.")
+		return nil
+	}
+	if s.Written > 0 {
+		by := registry.Edit{By: audit.Actor{Kind: "system", Name: "restore"}}
+		if err := journal.Log(ctx, keys, by); err != nil {
+			return err
+		}
+	}
+	_, _ = fmt.Fprintf(out, "Restored %d of 256 parts in %s. Counts start empty.\n",
+		s.Written, time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// restoreTwice looks first, writes nothing then, and restores when nothing is in the way.
+func restoreTwice(
+	ctx context.Context, j *journal.Journal, keys *registry.Store, o options, out, errOut io.Writer,
+) (journal.Summary, error) {
+	dry := o.Options
+	dry.DryRun = true
+	s, err := j.RestoreAll(ctx, keys, dry, nil, progress(errOut, "read"))
+	_, _ = fmt.Fprintln(errOut)
+	if errors.Is(err, audit.ErrItem) {
+		return s, fmt.Errorf("%w", err)
+	}
+	_, _ = fmt.Fprintf(out, "parts the same: %d, behind: %d, with changes that the journal lacks: %d, with others: %d\n",
+		s.Found[journal.Same], s.Found[journal.Behind], s.Found[journal.Newer], s.Found[journal.Differs])
+	_, _ = fmt.Fprintf(out, "changes lost: %d; records to write: %d, to remove: %d\n", s.Lost, s.Records, s.Deleted)
+	if err != nil || o.DryRun {
+		return s, err
+	}
+	s, err = j.RestoreAll(ctx, keys, o.Options, nil, progress(errOut, "restored"))
+	_, _ = fmt.Fprintln(errOut)
+	return s, err
+}
+
+// progress writes how many of the parts are done, on one line.
+func progress(errOut io.Writer, word string) func(journal.Summary) {
+	parts := 0
+	return func(journal.Summary) {
+		parts++
+		_, _ = fmt.Fprintf(errOut, "\r%s %d of 256 parts", word, parts)
+	}
+}
+
+func isS3(address string) bool { return strings.HasPrefix(address, "s3://") }

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/journal"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/registry"
+	"tidegate/internal/store"
+	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
+)
+
+var (
+	pepper = strings.Repeat("pepper!!", 4)
+	byTest = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
+)
+
+// installation is a registry with a journal and a key, free.
+func installation(t *testing.T, url, folder string) *registry.Store {
+	t.Helper()
+	client, err := store.Open(t.Context(), url, store.Options{Dial: waiting.Patience, Write: waiting.Patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	kept, err := journal.OpenStore(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := registry.NewStore(client, apikey.Pepper(pepper))
+	log := slog.New(slog.DiscardHandler)
+	keys.Audit().UseJournal(journal.New(kept, client, audit.NewKey([]byte(pepper)), false, log))
+	return keys
+}
+
+func create(t *testing.T, keys *registry.Store, name string) policy.Key {
+	t.Helper()
+	k, _, err := keys.Create(t.Context(), policy.NewKey{Name: name, Env: "test", Plan: "free"}, byTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func command(t *testing.T, want int, args ...string) string {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	environment := func(name string) string { return map[string]string{"KEY_PEPPER": pepper}[name] }
+	if got := run(context.WithoutCancel(t.Context()), args, environment, &out, &errOut); got != want {
+		t.Errorf("%q: exit status %d, want %d\n%s\n%s", args, got, want, &out, &errOut)
+	}
+	return out.String() + errOut.String()
+}
+
+// The command says what it would do, restores an empty Valkey, does nothing when there is
+// nothing to do, and takes back what came after a time.
+func TestRestore(t *testing.T) {
+	folder, url := t.TempDir(), valkeytest.Start(t)
+	keys := installation(t, url, folder)
+	plan := policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 2, Window: time.Hour}}}
+	if _, err := keys.SaveSet(t.Context(), policy.Set{Plans: []policy.Plan{plan}}, byTest); err != nil {
+		t.Fatal(err)
+	}
+	kept := create(t, keys, "kept")
+	// Times are told in seconds: the next change is in another one.
+	until := time.Now().Add(time.Second).Truncate(time.Second)
+	waiting.Until(t, "the next second", func() bool { return time.Now().After(until.Add(time.Millisecond)) })
+	later := create(t, keys, "later")
+	set, err := keys.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.Plans[0].Limits[0].Requests = 3
+	if _, err := keys.SaveSet(t.Context(), *set, byTest); err != nil {
+		t.Fatal(err)
+	}
+
+	empty := valkeytest.Start(t)
+	flags := []string{"-journal", folder, "-valkey", empty}
+	if text := command(t, done, append(flags, "-dry-run")...); !strings.Contains(text, "records to write: 3, to remove: 0") ||
+		!strings.Contains(text, "Nothing was written") {
+		t.Errorf("dry run: %s", text)
+	}
+	restored := installation(t, empty, folder)
+	if set, err := restored.Set(t.Context()); err != nil || set.Version != 0 {
+		t.Errorf("the dry run wrote version %d, %v", set.Version, err)
+	}
+	if text := command(t, done, flags...); !strings.Contains(text, "Restored") {
+		t.Errorf("restore: %s", text)
+	}
+	for _, k := range []policy.Key{kept, later} {
+		if got, err := restored.Get(t.Context(), k.ID); err != nil || got.Name != k.Name {
+			t.Errorf("%s: %+v %v", k.Name, got, err)
+		}
+	}
+	if text := command(t, done, flags...); !strings.Contains(text, "changes lost: 0") {
+		t.Errorf("restore again: %s", text)
+	}
+	command(t, done, append(flags, "-until", until.UTC().Format(time.RFC3339))...)
+	if _, err := restored.Get(t.Context(), kept.ID); err != nil {
+		t.Errorf("kept: %v", err)
+	}
+	if _, err := restored.Get(t.Context(), later.ID); err == nil {
+		t.Error("what came later is still there")
+	}
+	if set, err := restored.Set(t.Context()); err != nil || set.Plans[0].Limits[0].Requests != 2 || set.Version != 3 {
+		t.Errorf("policies after -until: %+v %v", set, err)
+	}
+	create(t, restored, "after")
+	if got, err := restored.Get(t.Context(), kept.ID); err != nil || got.Plan != "free" {
+		t.Errorf("the plan of kept: %+v %v", got, err)
+	}
+}
+
+func TestBadUsage(t *testing.T) {
+	folder := t.TempDir()
+	for _, args := range [][]string{
+		{}, {"-journal", folder}, {"-journal", "gs://x", "-valkey", "valkey://127.0.0.1:1"},
+		{"-journal", folder, "-valkey", "http://x"}, {"-journal", folder, "-valkey", "valkey://127.0.0.1:1", "x"},
+		{"-journal", folder, "-valkey", "valkey://127.0.0.1:1", "-until", "yesterday"},
+	} {
+		command(t, badUsage, args...)
+	}
+	command(t, failed, "-journal", folder+"/none", "-valkey", "valkey://127.0.0.1:1")
+}
