@@ -81,7 +81,8 @@ func (c *checker) logUnusableSet(ctx context.Context, err error) {
 		going, err = "the last good one, and the newer plans", p.Problem()
 	}
 	now, last := c.now(), c.lastUnusableLog.Load()
-	if last != nil && store.ElapsedAtMost(*last, now) < unusableLogPause || !c.lastUnusableLog.CompareAndSwap(last, &now) {
+	if last != nil && store.ElapsedAtMost(*last, now) < unusableLogPause ||
+		!c.lastUnusableLog.CompareAndSwap(last, &now) {
 		return
 	}
 	c.log.ErrorContext(ctx, "the policy set cannot be used", "going_by", going, "cause", err)

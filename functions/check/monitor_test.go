@@ -116,7 +116,8 @@ func TestStageMustBeADimension(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Checked(t.Context(), enforce.Result{Allowed: true, WouldAllow: true, CandidateAllows: true}, enforce.Asked{})
+	m.Checked(t.Context(), enforce.Result{Allowed: true, WouldAllow: true, CandidateAllows: true},
+		enforce.Asked{})
 	m.Refused(t.Context(), true)
 	m.Flush()
 }

@@ -43,7 +43,8 @@ func (c *Checker) check(
 	a := &attempt{Checker: c, set: set, call: call, rule: rule, own: c.ownStep(set, call, rule, plan)}
 	a.result = Result{
 		Allowed: true, WouldAllow: true, CandidateAllows: true,
-		ID: call.Subject, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost, SetVersion: set.Version, plan: plan,
+		ID: call.Subject, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost,
+		SetVersion: set.Version, plan: plan,
 		free: rule.Cost == 0 || set.exempts(call.Address),
 	}
 	if !a.result.free {

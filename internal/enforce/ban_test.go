@@ -34,18 +34,22 @@ func TestUnban(t *testing.T) {
 			if err != nil || !until[0].IsZero() || !until[1].Equal(c.BannedUntil) {
 				t.Fatalf("told %s, %v; want %s", until, err, c.BannedUntil)
 			}
-			if current, err := w.Unban(t.Context(), k.ID, k.Version+1, byTest); !errors.Is(err, policy.ErrConflict) || current.Version != k.Version {
+			if current, err := w.Unban(t.Context(), k.ID, k.Version+1, byTest); !errors.Is(err,
+				policy.ErrConflict) || current.Version != k.Version {
 				t.Fatalf("of another version: %+v, %v", current, err)
 			}
 			if k, err = w.Unban(t.Context(), k.ID, k.Version, byTest); err != nil {
 				t.Fatal(err)
 			}
 		}
-		k, err := w.Update(t.Context(), k.ID, k.Version, "key.ban", byTest, func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) })
+		k, err := w.Update(t.Context(), k.ID, k.Version, "key.ban", byTest, func(k *policy.Key) {
+			k.Banned = time.Now().Add(time.Hour)
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if until, err := w.BannedUntil(t.Context(), set, []policy.Key{k}); err != nil || !until[0].Equal(k.Banned) {
+		if until, err := w.BannedUntil(t.Context(), set, []policy.Key{k}); err != nil ||
+			!until[0].Equal(k.Banned) {
 			t.Errorf("by hand: %s, %v", until, err)
 		}
 		if k, err = w.Unban(t.Context(), k.ID, k.Version, byTest); err != nil || !k.Banned.IsZero() {
@@ -62,7 +66,8 @@ func TestBansThatAreOver(t *testing.T) {
 		w.plan(t, "free", limiter.Limit{Requests: 1, Window: time.Hour})
 		k, secret := w.create(t, "hammer", "free")
 		w.save(t, func(s *policy.Set) {
-			s.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour), Base: policy.Duration(10 * time.Minute), Cap: policy.Duration(time.Hour)}
+			s.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour),
+				Base: policy.Duration(10 * time.Minute), Cap: policy.Duration(time.Hour)}
 		})
 		w.expect(t, call(secret), "ynnn")
 		set := w.save(t, func(s *policy.Set) { s.Bans = nil })

@@ -37,9 +37,11 @@ var (
 
 // vouched is what the store says about a caller with these limits on the named plan.
 func vouched(plan string, limits ...limiter.Limit) enforce.Result {
-	checked := enforce.Result{Allowed: true, WouldAllow: true, Name: "Ada", Plan: plan, Source: "plan", SetVersion: 1, KeyVersion: 1}
+	checked := enforce.Result{Allowed: true, WouldAllow: true, Name: "Ada", Plan: plan, Source: "plan",
+		SetVersion: 1, KeyVersion: 1}
 	for _, l := range limits {
-		checked.Limits = append(checked.Limits, enforce.LimitState{Usage: limiter.Usage{Limit: l}, Scope: policy.ScopeKey, Mode: policy.Enforce})
+		checked.Limits = append(checked.Limits,
+			enforce.LimitState{Usage: limiter.Usage{Limit: l}, Scope: policy.ScopeKey, Mode: policy.Enforce})
 	}
 	return checked
 }
@@ -49,7 +51,8 @@ func (p *program) decide(call enforce.Call, proof enforce.Proof, match enforce.R
 }
 
 // expect makes calls and compares which were allowed: "yyn".
-func (p *program) expect(t *testing.T, call enforce.Call, proof enforce.Proof, match enforce.RouteMatch, want string) enforce.Result {
+func (p *program) expect(t *testing.T, call enforce.Call, proof enforce.Proof, match enforce.RouteMatch,
+	want string) enforce.Result {
 	t.Helper()
 	var got strings.Builder
 	var last enforce.Result
@@ -71,11 +74,13 @@ func (p *program) expect(t *testing.T, call enforce.Call, proof enforce.Proof, m
 
 // A plan says what becomes of its callers; closed unless it says otherwise.
 func TestPlansDecide(t *testing.T) {
-	for mode, want := range map[policy.Degraded]string{"": "nnn", policy.Closed: "nnn", policy.Open: "yyy", policy.Local: "yyn"} {
+	for mode, want := range map[policy.Degraded]string{"": "nnn", policy.Closed: "nnn", policy.Open: "yyy",
+		policy.Local: "yyn"} {
 		p := newProgram(policy.Plan{Name: "free", Degraded: mode, Share: 50})
 		p.Remember(caller, secret, vouched("free", perMinute(4)))
 		last := p.expect(t, caller, secret, once, want)
-		if last.Name != "Ada" || last.Plan != "free" || last.ID != "caller" || last.KeyVersion != 1 || last.SetVersion != 1 {
+		if last.Name != "Ada" || last.Plan != "free" || last.ID != "caller" || last.KeyVersion != 1 ||
+			last.SetVersion != 1 {
 			t.Errorf("%q: the caller is not told who it is: %+v", mode, last)
 		}
 	}
@@ -89,12 +94,24 @@ func TestOnlyVerifiedCallersPass(t *testing.T) {
 		proof   enforce.Proof
 		want    string
 	}{
-		"never seen":    {func(*program) {}, secret, "n"},
-		"known":         {func(p *program) { p.Remember(caller, secret, vouched("free", perMinute(4))) }, secret, "y"},
-		"wrong secret":  {func(p *program) { p.Remember(caller, secret, vouched("free", perMinute(4))) }, another, "n"},
-		"no secret":     {func(p *program) { p.Remember(caller, secret, vouched("free", perMinute(4))) }, enforce.Proof{}, "n"},
-		"until the end": {func(p *program) { p.Remember(caller, secret, vouched("free", perMinute(4))); p.pass(lifetime - 1) }, secret, "y"},
-		"too long ago":  {func(p *program) { p.Remember(caller, secret, vouched("free", perMinute(4))); p.pass(lifetime) }, secret, "n"},
+		"never seen": {func(*program) {}, secret, "n"},
+		"known": {func(p *program) {
+			p.Remember(caller, secret, vouched("free", perMinute(4)))
+		}, secret, "y"},
+		"wrong secret": {func(p *program) {
+			p.Remember(caller, secret, vouched("free", perMinute(4)))
+		}, another, "n"},
+		"no secret": {func(p *program) {
+			p.Remember(caller, secret, vouched("free", perMinute(4)))
+		}, enforce.Proof{}, "n"},
+		"until the end": {func(p *program) {
+			p.Remember(caller, secret, vouched("free", perMinute(4)))
+			p.pass(lifetime - 1)
+		}, secret, "y"},
+		"too long ago": {func(p *program) {
+			p.Remember(caller, secret, vouched("free", perMinute(4)))
+			p.pass(lifetime)
+		}, secret, "n"},
 		"again since": {func(p *program) {
 			p.Remember(caller, secret, vouched("free", perMinute(4)))
 			p.pass(lifetime / 2)
@@ -117,7 +134,9 @@ func TestOnlyVerifiedCallersPass(t *testing.T) {
 			p.Remember(caller, secret, vouched("free", perMinute(4)))
 			p.Remember(caller, secret, enforce.Result{Plan: "free", BannedUntil: p.Add(time.Hour)})
 		}, secret, "n"},
-		"plan is gone": {func(p *program) { p.Remember(caller, secret, vouched("gone", perMinute(4))) }, secret, "n"},
+		"plan is gone": {func(p *program) {
+			p.Remember(caller, secret, vouched("gone", perMinute(4)))
+		}, secret, "n"},
 		"rotated, in its grace": {func(p *program) {
 			p.Remember(caller, another, vouched("free", perMinute(4)))
 			p.Remember(caller, secret, vouched("free", perMinute(4)))
@@ -140,7 +159,8 @@ func TestOnlyVerifiedCallersPass(t *testing.T) {
 
 // A token names its plan: under another one its bearer was not verified.
 func TestTokensOfAnotherPlan(t *testing.T) {
-	p := newProgram(policy.Plan{Name: "free", Degraded: policy.Open}, policy.Plan{Name: "pro", Degraded: policy.Open})
+	p := newProgram(policy.Plan{Name: "free", Degraded: policy.Open},
+		policy.Plan{Name: "pro", Degraded: policy.Open})
 	bearer := enforce.Call{Kind: policy.Token, Subject: "jwt", Plan: "free"}
 	p.Remember(bearer, enforce.Proof{}, vouched("free", perMinute(4)))
 	p.expect(t, bearer, enforce.Proof{}, once, "y")
@@ -163,7 +183,8 @@ func TestShares(t *testing.T) {
 		share    int
 		want     string
 	}{{10, 25, "yyn"}, {10, 1, "yn"}, {2, 100, "yyn"}, {1, 50, "yn"}} {
-		p := newProgram(policy.Plan{Name: "free", Degraded: policy.Local, Share: c.share, Limits: []limiter.Limit{perMinute(1000)}})
+		p := newProgram(policy.Plan{Name: "free", Degraded: policy.Local, Share: c.share,
+			Limits: []limiter.Limit{perMinute(1000)}})
 		p.Remember(caller, secret, vouched("free", perMinute(c.requests)))
 		last := p.expect(t, caller, secret, once, c.want)
 		if last.RetryAfter() != time.Minute || last.Limits[0].Remaining != 0 {
@@ -185,7 +206,11 @@ func TestCountsOutliveAnOutage(t *testing.T) {
 	p.pass(time.Second)
 	p.Remember(caller, secret, vouched("free", perMinute(4)))
 	p.expect(t, caller, secret, once, "n")
-	p.Remember(caller, secret, func() enforce.Result { c := vouched("free", perMinute(6)); c.KeyVersion = 2; return c }())
+	p.Remember(caller, secret, func() enforce.Result {
+		c := vouched("free", perMinute(6))
+		c.KeyVersion = 2
+		return c
+	}())
 	p.expect(t, caller, secret, once, "yn")
 }
 
@@ -197,7 +222,8 @@ func TestLimitsBeside(t *testing.T) {
 	for _, call := range []enforce.Call{caller, second} {
 		p.Remember(call, secret, vouched("free", perMinute(3)))
 	}
-	p.rules = []enforce.RuleLimits{{State: "ip", Scope: policy.ScopeIP, Mode: policy.Enforce, Limits: []limiter.Limit{perMinute(2)}}}
+	p.rules = []enforce.RuleLimits{{State: "ip", Scope: policy.ScopeIP, Mode: policy.Enforce,
+		Limits: []limiter.Limit{perMinute(2)}}}
 	last := p.expect(t, caller, secret, once, "yyn")
 	if own := last.Limits[0]; own.Remaining != 1 || last.Limits[1].Scope != policy.ScopeIP {
 		t.Errorf("a call that the address's limit denied took from the caller's: %+v", last)
@@ -220,7 +246,8 @@ func TestOwnLimitsGoFirst(t *testing.T) {
 		p.Remember(call, secret, vouched("free", perMinute(2)))
 	}
 	attempts := []limiter.Limit{{Requests: 4, Window: time.Minute, CountDenied: true}} // it shows every touch
-	p.rules = []enforce.RuleLimits{{State: "all", Scope: policy.ScopeGlobal, Mode: policy.Enforce, Limits: attempts}}
+	p.rules = []enforce.RuleLimits{{State: "all", Scope: policy.ScopeGlobal, Mode: policy.Enforce,
+		Limits: attempts}}
 	if last := p.expect(t, caller, secret, once, "yynnnnnn"); len(last.Limits) != 1 {
 		t.Errorf("the shared limit was asked: %+v", last)
 	}
@@ -247,7 +274,8 @@ func TestBounded(t *testing.T) {
 	p := newProgram(policy.Plan{Name: "free", Degraded: policy.Local, Share: 100})
 	p.Remember(caller, secret, vouched("free", perMinute(2)))
 	for i := range 10_000 {
-		p.Remember(enforce.Call{Kind: policy.APIKey, Subject: fmt.Sprint(i)}, secret, vouched("free", perMinute(2)))
+		p.Remember(enforce.Call{Kind: policy.APIKey, Subject: fmt.Sprint(i)}, secret,
+			vouched("free", perMinute(2)))
 	}
 	p.expect(t, caller, secret, once, "n")
 	p.expect(t, enforce.Call{Kind: policy.APIKey, Subject: "9999"}, secret, once, "yyn")

@@ -66,8 +66,10 @@ type Checker struct {
 // NewChecker returns a Checker on a connected client.
 func NewChecker(client valkey.Client, pepper apikey.Pepper) *Checker {
 	return &Checker{
-		client: client, pepper: pepper, addresses: policyset.NewAddressKey(pepper), seal: newSeal(pepper), Lease: DefaultLease,
-		recent: newRecentCallers(), known: newKnownCallers(), now: time.Now, programs: map[string][]limiter.Limit{},
+		client: client, pepper: pepper, addresses: policyset.NewAddressKey(pepper), seal: newSeal(pepper),
+		Lease:  DefaultLease,
+		recent: newRecentCallers(), known: newKnownCallers(), now: time.Now,
+		programs: map[string][]limiter.Limit{},
 	}
 }
 
@@ -169,7 +171,8 @@ func (c *Checker) renew(ctx context.Context, stale *compiledSet) error {
 // is refused by an old one.
 func (c *Checker) newest(ctx context.Context, set *compiledSet, id string) error {
 	b := keyspace.BucketOf(id)
-	head, err := c.client.Do(ctx, c.client.B().Getrange().Key(policyset.CopyKey(b)).Start(0).End(4).Build()).AsBytes()
+	head, err := c.client.Do(ctx, c.client.B().Getrange().Key(policyset.CopyKey(b)).Start(0).End(
+		4).Build()).AsBytes()
 	switch {
 	case err != nil:
 		return fmt.Errorf("policy: check: %w", err)
@@ -197,7 +200,8 @@ func (c *Checker) ownStep(set *compiledSet, call Call, rule *compiledRoute, plan
 	s := step{
 		script: checkScript,
 		keys:   []string{keyspace.Record(id), keyspace.State(id), policyset.CopyKey(bucket)},
-		args:   []string{hash, strconv.FormatInt(cost, 10), strconv.FormatInt(set.Version, 10), strconv.Itoa(plan), set.reserving(rule)},
+		args: []string{hash, strconv.FormatInt(cost, 10), strconv.FormatInt(set.Version, 10),
+			strconv.Itoa(plan), set.reserving(rule)},
 	}
 	if set.wide || len(rule.perKey) > 0 && cost > 0 {
 		return s.widened(set, id, rule, cost)
@@ -227,7 +231,8 @@ func (s step) widened(set *compiledSet, id string, rule *compiledRoute, cost int
 		perKey = ""
 	}
 	s.script = wideScript
-	s.keys = append(s.keys, keyspace.Of(id, "sb"), keyspace.Of(id, "sd"), routeState(id, rule), keyspace.Of(id, "sk"))
+	s.keys = append(s.keys, keyspace.Of(id, "sb"), keyspace.Of(id, "sd"), routeState(id, rule),
+		keyspace.Of(id, "sk"))
 	s.args = append(s.args, set.banArgs[0], set.banArgs[1], set.banArgs[2], perKey)
 	return s
 }

@@ -48,7 +48,8 @@ func TestModes(t *testing.T) {
 		w.plan(t, "free", perMinute(1)...)
 		_, secret := w.create(t, "modes", "free")
 		w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Shadow })
-		if c := w.expect(t, call(secret), "yyy"); c.WouldAllow || c.Limits[0].Mode != policy.Shadow || c.RetryAfter() != 0 {
+		if c := w.expect(t, call(secret), "yyy"); c.WouldAllow || c.Limits[0].Mode != policy.Shadow ||
+			c.RetryAfter() != 0 {
 			t.Errorf("shadow: %s, want a call that would be denied", describe(c))
 		}
 		w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Off })
@@ -89,11 +90,14 @@ func TestAllScopesOrNothing(t *testing.T) {
 			s.PerIP.Limits = perMinute(8)
 			s.Global.Limits = perMinute(9)
 			s.Routes = []policy.Route{
-				{Name: "orders", Cost: 1, Pattern: route.Pattern{Path: "/orders/{id}"}, PerKey: perMinute(2), Shared: perMinute(5)},
-				{Name: "reports", Cost: 3, Pattern: route.Pattern{Method: "POST", Path: "/reports"}, PerIP: perMinute(3)},
+				{Name: "orders", Cost: 1, Pattern: route.Pattern{Path: "/orders/{id}"}, PerKey: perMinute(2),
+					Shared: perMinute(5)},
+				{Name: "reports", Cost: 3, Pattern: route.Pattern{Method: "POST", Path: "/reports"},
+					PerIP: perMinute(3)},
 			}
 		})
-		orders, reports := call(secret).from("192.0.2.1").to("GET", "/orders/7"), call(secret).from("192.0.2.1").to("POST", "/reports")
+		orders, reports := call(secret).from("192.0.2.1").to("GET", "/orders/7"),
+			call(secret).from("192.0.2.1").to("POST", "/reports")
 		for i, step := range []struct {
 			call Call
 			want string
@@ -104,8 +108,10 @@ func TestAllScopesOrNothing(t *testing.T) {
 			{orders.to("GET", "/elsewhere"), "key:7 ip:5 global:6"},
 			{reports, "key:4 ip:2 route-ip:0 global:3"},
 			{reports, "key:4 ip:2 route-ip:0 global:3 denied"},
-			{call(second).from("192.0.2.1").to("GET", "/orders/9"), "key:9 route:1 ip:1 global:2 route-all:2"},
-			{call(second).from("192.0.2.2").to("GET", "/orders/9"), "key:8 route:0 ip:7 global:1 route-all:1"},
+			{call(second).from("192.0.2.1").to("GET", "/orders/9"),
+				"key:9 route:1 ip:1 global:2 route-all:2"},
+			{call(second).from("192.0.2.2").to("GET", "/orders/9"),
+				"key:8 route:0 ip:7 global:1 route-all:1"},
 			{call(second).from("192.0.2.2").to("POST", "/reports"), "key:8 ip:7 route-ip:3 global:1 denied"},
 			{orders.to("GET", "/elsewhere"), "key:3 ip:0 global:0"},
 			{orders.to("GET", "/elsewhere"), "key:3 ip:0 global:0 denied"},
@@ -162,7 +168,9 @@ func (w *world) lift(t *testing.T, id string) {
 	t.Helper()
 	key := keyspace.Of(id, "sb")
 	ban := must(w.client.Do(t.Context(), w.client.B().Get().Key(key).Build()).ToString())
-	if err := w.client.Do(t.Context(), w.client.B().Set().Key(key).Value(ban[:1]+string(policyset.AppendTime(nil, time.Unix(1, 0)))).Build()).
+	if err := w.client.Do(t.Context(),
+		w.client.B().Set().Key(key).Value(ban[:1]+
+			string(policyset.AppendTime(nil, time.Unix(1, 0)))).Build()).
 		Error(); err != nil {
 		t.Fatal(err)
 	}
@@ -174,13 +182,16 @@ func TestAddressLists(t *testing.T) {
 	_, secret := w.create(t, "anyone", "free")
 	w.save(t, func(s *policy.Set) {
 		s.Deny = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
-		s.Allow = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/23"), netip.MustParsePrefix("2001:db8::/32")}
+		s.Allow = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/23"),
+			netip.MustParsePrefix("2001:db8::/32")}
 		s.Exempt = []netip.Prefix{netip.MustParsePrefix("2001:db8:1::/48")}
 	})
 	for address, refused := range map[string]bool{
-		"198.51.100.7": true, "::ffff:198.51.100.7": true, "203.0.113.1": true, "198.51.101.1": false, "2001:db8::1": false,
+		"198.51.100.7": true, "::ffff:198.51.100.7": true, "203.0.113.1": true, "198.51.101.1": false,
+		"2001:db8::1": false,
 	} {
-		if _, err := w.checker.Check(t.Context(), call(secret).from(address), nil); errors.Is(err, policy.ErrRefused) != refused {
+		if _, err := w.checker.Check(t.Context(), call(secret).from(address), nil); errors.Is(err,
+			policy.ErrRefused) != refused {
 			t.Errorf("%s: %v, want refused %t", address, err, refused)
 		}
 	}
@@ -213,14 +224,18 @@ func TestTokensAndAddresses(t *testing.T) {
 		w.save(t, func(s *policy.Set) { s.TokenPlan, s.AddressPlan = "free", "free" })
 		w.expect(t, Call{Kind: policy.Token, Subject: "jwt-none"}, "yn")
 		w.expect(t, Call{Kind: policy.Address, Subject: "ip-1"}, "yn")
-		k, err := w.Adopt(t.Context(), policy.Token, "jwt-none", "somebody", &policy.Override{Limits: perMinute(3), Reason: "more"}, byTest)
+		k, err := w.Adopt(t.Context(), policy.Token, "jwt-none", "somebody",
+			&policy.Override{Limits: perMinute(3), Reason: "more"}, byTest)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c := w.expect(t, Call{Kind: policy.Token, Subject: "jwt-none"}, "yyn"); c.Source != "override" || c.Name != "somebody" {
+		if c := w.expect(t, Call{Kind: policy.Token, Subject: "jwt-none"}, "yyn"); c.Source != "override" ||
+			c.Name != "somebody" {
 			t.Errorf("%s, want the override", describe(c))
 		}
-		must(w.Update(t.Context(), k.ID, k.Version, "key.ban", byTest, func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) }))
+		must(w.Update(t.Context(), k.ID, k.Version, "key.ban", byTest, func(k *policy.Key) {
+			k.Banned = time.Now().Add(time.Hour)
+		}))
 		if c := w.expect(t, Call{Kind: policy.Token, Subject: "jwt-none"}, "n"); c.BannedUntil.IsZero() {
 			t.Errorf("%s, want a ban", describe(c))
 		}
@@ -261,7 +276,8 @@ func TestSavesUnderLoad(t *testing.T) {
 				}
 				least := floor.Load()
 				c, err := checker.Check(t.Context(), call(secret), nil)
-				if err != nil || c.SetVersion < least || len(c.Limits) != 1 || c.Limits[0].Limit.Requests < least {
+				if err != nil || c.SetVersion < least || len(c.Limits) != 1 ||
+					c.Limits[0].Limit.Requests < least {
 					t.Errorf("%s, %v; want version %d or newer", describe(c), err, least)
 					return
 				}
@@ -284,7 +300,9 @@ func TestPiggyback(t *testing.T) {
 	_, secret := w.create(t, "driver", "free")
 	var results int
 	ride := keyspace.Of("ride", "m1")
-	board := func() valkey.Completed { return w.client.B().Hincrby().Key(ride).Field("0").Increment(1).Build() }
+	board := func() valkey.Completed {
+		return w.client.B().Hincrby().Key(ride).Field("0").Increment(1).Build()
+	}
 	commands := []valkey.Completed{board(), board()}
 	with := NewPiggyback(w.client, commands, func(r []valkey.ValkeyResult) { results += len(r) })
 	for range 2 { // the first one finds that its Set is older
@@ -292,7 +310,8 @@ func TestPiggyback(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if rides := must(w.client.Do(t.Context(), w.client.B().Hget().Key(ride).Field("0").Build()).AsInt64()); rides != 2 || results != 2 {
+	if rides := must(w.client.Do(t.Context(),
+		w.client.B().Hget().Key(ride).Field("0").Build()).AsInt64()); rides != 2 || results != 2 {
 		t.Errorf("%d rides, %d results; want 2 of each", rides, results)
 	}
 }
@@ -308,7 +327,8 @@ func TestSyncFinishesASave(t *testing.T) {
 	newest.Version++
 	newest.Plans = []policy.Plan{{Number: 1, Name: "free", Limits: perMinute(3)}}
 	record := policyset.Versioned(newest.Version, must(json.Marshal(newest)))
-	if err := w.client.Do(t.Context(), w.client.B().Set().Key(policyset.SetKey).Value(string(record)).Build()).Error(); err != nil {
+	if err := w.client.Do(t.Context(),
+		w.client.B().Set().Key(policyset.SetKey).Value(string(record)).Build()).Error(); err != nil {
 		t.Fatal(err)
 	}
 	w.expect(t, call(secret), "n")

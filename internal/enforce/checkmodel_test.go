@@ -33,9 +33,11 @@ type history struct {
 
 var (
 	historyPaths     = []string{"/a", "/b", "/elsewhere"}
-	historyAddresses = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("2001:db8::9")}
-	historyModes     = rapid.SampledFrom([]policy.Mode{"", policy.Enforce, policy.Enforce, policy.Enforce, policy.Shadow, policy.Off})
-	historyWindows   = rapid.SampledFrom([]time.Duration{time.Minute, 10 * time.Minute, time.Hour})
+	historyAddresses = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2"),
+		netip.MustParseAddr("2001:db8::9")}
+	historyModes = rapid.SampledFrom([]policy.Mode{"", policy.Enforce, policy.Enforce, policy.Enforce,
+		policy.Shadow, policy.Off})
+	historyWindows = rapid.SampledFrom([]time.Duration{time.Minute, 10 * time.Minute, time.Hour})
 )
 
 // most is the highest cost; no limit is below it, since such are refused.
@@ -44,7 +46,8 @@ const most = 3
 func drawLimits(t *rapid.T) []limiter.Limit {
 	limits := make([]limiter.Limit, rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "limits"))
 	for i := range limits {
-		limits[i] = limiter.Limit{Requests: rapid.Int64Range(most, 9).Draw(t, "requests"), Window: historyWindows.Draw(t, "window")}
+		limits[i] = limiter.Limit{Requests: rapid.Int64Range(most, 9).Draw(t, "requests"),
+			Window: historyWindows.Draw(t, "window")}
 		limits[i].Algorithm = rapid.SampledFrom(limiter.Algorithms()).Draw(t, "algorithm")
 		if limits[i].Algorithm == limiter.Log {
 			limits[i].CountDenied = rapid.IntRange(0, 4).Draw(t, "count denied") == 0
@@ -70,14 +73,16 @@ func drawLease(t *rapid.T, limits []limiter.Limit) policy.Duration {
 		limits[i].Requests *= rapid.SampledFrom([]int64{1, 1, 4, 100}).Draw(t, "times")
 		limits[i].Slots = rapid.SampledFrom([]int{0, 0, limiter.MinSlots}).Draw(t, "slots")
 	}
-	return policy.Duration(rapid.SampledFrom([]time.Duration{policy.MinLease, time.Second, 15 * time.Second}).Draw(t, "lease"))
+	return policy.Duration(rapid.SampledFrom([]time.Duration{policy.MinLease, time.Second,
+		15 * time.Second}).Draw(t, "lease"))
 }
 
 func drawRoute(t *rapid.T, path string) policy.Route {
 	shared := drawOptional(t, 4)
 	return policy.Route{
 		SharedLease: drawLease(t, shared), Shared: shared,
-		Name: "route " + path, Pattern: route.Pattern{Path: path}, Cost: rapid.SampledFrom([]int64{0, 1, 1, 2, 3}).Draw(t, "cost"),
+		Name: "route " + path, Pattern: route.Pattern{Path: path},
+		Cost: rapid.SampledFrom([]int64{0, 1, 1, 2, 3}).Draw(t, "cost"),
 		Mode: historyModes.Draw(t, "route's mode"), PerKey: drawOptional(t, 6), PerIP: drawOptional(t, 3),
 	}
 }
@@ -115,7 +120,8 @@ func (h *history) editSet(s *policy.Set) {
 	}
 	if which == 5 || all {
 		limits := drawOptional(t, 7)
-		s.Global = policy.Scope{Lease: drawLease(t, limits), Limits: limits, Mode: historyModes.Draw(t, "mode")}
+		s.Global = policy.Scope{Lease: drawLease(t, limits), Limits: limits,
+			Mode: historyModes.Draw(t, "mode")}
 	}
 	if which == 6 || all {
 		s.Routes[at] = drawRoute(t, historyPaths[at])
@@ -146,7 +152,8 @@ func (h *history) saveSet(change func(*policy.Set)) {
 func (h *history) editKey() {
 	t := h.t
 	id := h.secrets[rapid.IntRange(0, len(h.secrets)-1).Draw(t, "key")].ID()
-	later := h.now.Add(rapid.SampledFrom([]time.Duration{-time.Second, time.Microsecond, time.Minute, 5 * time.Minute}).Draw(t, "later")).UTC()
+	later := h.now.Add(rapid.SampledFrom([]time.Duration{-time.Second, time.Microsecond, time.Minute,
+		5 * time.Minute}).Draw(t, "later")).UTC()
 	change := func(k *policy.Key) {
 		switch rapid.IntRange(0, 6).Draw(t, "edit") {
 		case 0:
@@ -158,9 +165,11 @@ func (h *history) editKey() {
 		case 3:
 			k.Expires = later.Add(10 * time.Minute)
 		case 4:
-			k.Status = rapid.SampledFrom([]policy.Status{policy.Active, policy.Active, policy.Active, policy.Revoked}).Draw(t, "status")
+			k.Status = rapid.SampledFrom([]policy.Status{policy.Active, policy.Active, policy.Active,
+				policy.Revoked}).Draw(t, "status")
 		default:
-			k.Override = &policy.Override{Mode: historyModes.Draw(t, "mode"), Limits: drawLimits(t), Until: later, Reason: "history"}
+			k.Override = &policy.Override{Mode: historyModes.Draw(t, "mode"), Limits: drawLimits(t),
+				Until: later, Reason: "history"}
 			if rapid.Bool().Draw(t, "without end") {
 				k.Override.Until = time.Time{}
 			}
@@ -190,7 +199,8 @@ func (h *history) advance() {
 	case 5: // within the shortest
 		step = time.Duration(rapid.Int64Range(1, 10_000).Draw(t, "microseconds")) * time.Microsecond
 	default:
-		step = time.Duration(rapid.Int64Range(1, step.Microseconds()/3).Draw(t, "microseconds")) * time.Microsecond
+		step = time.Duration(rapid.Int64Range(1, step.Microseconds()/3).Draw(t,
+			"microseconds")) * time.Microsecond
 	}
 	h.now = h.now.Add(step)
 	h.setClock(t, h.now)
@@ -232,9 +242,12 @@ func (h *history) checkOnce() {
 		}
 		return
 	}
-	if got.Allowed != want.allowed || got.WouldAllow != want.would || got.CandidateAllows != want.trial || !got.BannedUntil.Equal(want.banned) ||
-		fmt.Sprint(got.Limits) != fmt.Sprint(want.limits) || got.SetVersion != h.set.Version || got.KeyVersion != h.keys[secret.ID()].Version {
-		h.fail("got %s", verdict{false, got.Allowed, got.WouldAllow, got.CandidateAllows, got.BannedUntil, got.Limits})
+	if got.Allowed != want.allowed || got.WouldAllow != want.would || got.CandidateAllows != want.trial ||
+		!got.BannedUntil.Equal(want.banned) ||
+		fmt.Sprint(got.Limits) != fmt.Sprint(want.limits) || got.SetVersion != h.set.Version ||
+		got.KeyVersion != h.keys[secret.ID()].Version {
+		h.fail("got %s", verdict{false, got.Allowed, got.WouldAllow, got.CandidateAllows,
+			got.BannedUntil, got.Limits})
 	}
 }
 
@@ -246,12 +259,14 @@ func (h *history) checkStates() {
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		reply, err := h.checker.run(h.t.Context(), stepScript, []string{name, "no copy"}, stepArgs(program, 0, time.Time{}, 0))
+		reply, err := h.checker.run(h.t.Context(), stepScript, []string{name, "no copy"},
+			stepArgs(program, 0, time.Time{}, 0))
 		if err != nil {
 			h.t.Fatal(err)
 		}
 		got, err := limiter.ParseReply(reply, state.limits)
-		if want := state.model().Peek(h.now, state.limits); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+		if want := state.model().Peek(h.now, state.limits); err != nil ||
+			fmt.Sprint(got) != fmt.Sprint(want) {
 			h.fail("%s holds %+v, %v; want %+v", name, got, err, want)
 		}
 	}
@@ -319,7 +334,8 @@ func TestChecksEqualTheOracle(t *testing.T) {
 			case 3, 4, 5:
 				h.advance()
 			case 6:
-				h.skew[rapid.IntRange(0, len(h.skew)-1).Draw(rt, "frozen")] += time.Duration(rapid.Int64Range(0, 20_000).Draw(rt, "for")) * time.Millisecond
+				h.skew[rapid.IntRange(0, len(h.skew)-1).Draw(rt, "frozen")] += time.Duration(
+					rapid.Int64Range(0, 20_000).Draw(rt, "for")) * time.Millisecond
 			default:
 				h.checkOnce()
 			}

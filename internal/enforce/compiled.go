@@ -55,7 +55,8 @@ type sharedLimit struct {
 }
 
 func compileSet(s *policy.Set) (*compiledSet, error) {
-	c := &compiledSet{Set: *s, wide: s.Bans != nil || s.HasCandidate(), fallback: &compiledRoute{Route: policy.Route{Cost: 1}}}
+	c := &compiledSet{Set: *s, wide: s.Bans != nil || s.HasCandidate(),
+		fallback: &compiledRoute{Route: policy.Route{Cost: 1}}}
 	patterns := make([]route.Pattern, len(s.Routes))
 	for i, r := range s.Routes {
 		patterns[i] = r.Pattern
@@ -106,7 +107,8 @@ func (c *compiledSet) compileBans() error {
 	if c.Bans == nil {
 		return nil
 	}
-	program, err := limiter.Compile([]limiter.Limit{{Requests: c.Bans.Denials - 1, Window: time.Duration(c.Bans.Window)}}, time.Now())
+	program, err := limiter.Compile([]limiter.Limit{
+		{Requests: c.Bans.Denials - 1, Window: time.Duration(c.Bans.Window)}}, time.Now())
 	if err != nil {
 		return err
 	}
@@ -223,5 +225,6 @@ func stepArgs(program limiter.Program, cost int64, taken time.Time, version int6
 	if cost < 0 {
 		at = strconv.FormatInt(taken.UnixMicro(), 10)
 	}
-	return []string{valkey.BinaryString(program), strconv.FormatInt(cost, 10), at, strconv.FormatInt(version, 10)}
+	return []string{valkey.BinaryString(program), strconv.FormatInt(cost, 10), at,
+		strconv.FormatInt(version, 10)}
 }

@@ -31,8 +31,10 @@ func TestCountDeniedOfSharedLimits(t *testing.T) {
 		t.Run(field, func(t *testing.T) {
 			w := open(t, valkeytest.Start(t))
 			w.save(t, func(s *policy.Set) {
-				s.Plans = []policy.Plan{{Name: "free", Limits: countingDenied(9, time.Minute), Candidate: countingDenied(8, time.Minute)}}
-				s.Routes = []policy.Route{{Name: "chat", Cost: 1, PerKey: countingDenied(7, time.Minute), Pattern: route.Pattern{Path: "/chat"}}}
+				s.Plans = []policy.Plan{{Name: "free", Limits: countingDenied(9, time.Minute),
+					Candidate: countingDenied(8, time.Minute)}}
+				s.Routes = []policy.Route{{Name: "chat", Cost: 1, PerKey: countingDenied(7, time.Minute),
+					Pattern: route.Pattern{Path: "/chat"}}}
 			})
 			refused := func(change func(*policy.Set)) {
 				t.Helper()
@@ -51,10 +53,12 @@ func TestCountDeniedOfSharedLimits(t *testing.T) {
 			w.save(t, func(s *policy.Set) { s.Routes[0].Name = "talk" })
 			w.save(t, func(s *policy.Set) { s.Routes[0].Pattern.Path = "/talk" })
 			w.save(t, func(s *policy.Set) {
-				s.Routes = append([]policy.Route{{Name: "first", Cost: 1, Pattern: route.Pattern{Path: "/first"}}}, s.Routes...)
+				s.Routes = append([]policy.Route{
+					{Name: "first", Cost: 1, Pattern: route.Pattern{Path: "/first"}}}, s.Routes...)
 			})
 			w.save(t, func(s *policy.Set) { s.Routes = s.Routes[1:] })
-			if found := must(w.Set(t.Context())).SharedCountDenied(); len(found) != 1 || found[0].Field != field || found[0].Limit.Requests != 200 {
+			if found := must(w.Set(t.Context())).SharedCountDenied(); len(found) != 1 ||
+				found[0].Field != field || found[0].Limit.Requests != 200 {
 				t.Errorf("found %+v", found)
 			}
 			refused(func(s *policy.Set) { put(s, countingDenied(100, time.Hour)) })
@@ -68,14 +72,16 @@ func TestCountDeniedOfSharedLimits(t *testing.T) {
 func TestCountDeniedIsNotCopied(t *testing.T) {
 	stored := &policy.Set{
 		Global: policy.Scope{Limits: countingDenied(5, time.Minute)},
-		Routes: []policy.Route{{Name: "a", Cost: 1}, {Name: "b", Cost: 1, Pattern: route.Pattern{Path: "/b"}}},
+		Routes: []policy.Route{{Name: "a", Cost: 1},
+			{Name: "b", Cost: 1, Pattern: route.Pattern{Path: "/b"}}},
 	}
 	twice := append(countingDenied(5, time.Minute), countingDenied(6, time.Minute)...)
 	for field, next := range map[string]*policy.Set{
-		"":                                {Global: stored.Global},
-		"global.limits[1].countDenied":    {Global: policy.Scope{Limits: twice}},
-		"perIP.limits[0].countDenied":     {PerIP: stored.Global},
-		"routes[0].shared[0].countDenied": {Global: stored.Global, Routes: []policy.Route{{Name: "b", Cost: 1, Shared: stored.Global.Limits}}},
+		"":                             {Global: stored.Global},
+		"global.limits[1].countDenied": {Global: policy.Scope{Limits: twice}},
+		"perIP.limits[0].countDenied":  {PerIP: stored.Global},
+		"routes[0].shared[0].countDenied": {Global: stored.Global,
+			Routes: []policy.Route{{Name: "b", Cost: 1, Shared: stored.Global.Limits}}},
 	} {
 		if err := next.ValidateAfter(stored); field != "" {
 			wantInvalid(t, err, field)

@@ -26,7 +26,8 @@ func TestDamagedRecordsLetNobodyIn(t *testing.T) {
 	w.save(t, func(s *policy.Set) { s.Plans[0].Candidate = perMinute(5) })
 	k, secret := w.create(t, "damaged", "free")
 	k = must(
-		w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Limits: []limiter.Limit{hourly(1_000_000), hourly(9)}, Reason: "long"}, byTest),
+		w.SetOverride(t.Context(), k.ID, k.Version,
+			&policy.Override{Limits: []limiter.Limit{hourly(1_000_000), hourly(9)}, Reason: "long"}, byTest),
 	)
 	stranger := call(must(apikey.Renew("test", k.ID)))
 	names := []string{keyspace.Record(k.ID), policyset.CopyKey(keyspace.BucketOf(k.ID))}
@@ -61,7 +62,8 @@ func TestDamagedRecordsLetNobodyIn(t *testing.T) {
 	for range 200 {
 		bytes := damaged(rand.New(rand.NewPCG(rand.Uint64(), 0)), string(revoked[2:]))
 		w.client.Do(t.Context(), w.client.B().Set().Key(names[0]).Value(string(revoked[:2])+bytes).Build())
-		if c, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err, policy.ErrUnknownKey) || c.Allowed {
+		if c, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err,
+			policy.ErrUnknownKey) || c.Allowed {
 			t.Fatalf("revoked: %v, allowed %t", err, c.Allowed)
 		}
 	}
@@ -70,7 +72,8 @@ func TestDamagedRecordsLetNobodyIn(t *testing.T) {
 // checkReadable reads what may be no record.
 func (w *world) checkReadable(t *rapid.T, id, bytes string) {
 	t.Helper()
-	if _, _, err := policyset.DecodeRecord(id, []byte(bytes)); err != nil && !errors.Is(err, policy.ErrUnreadable) {
+	if _, _, err := policyset.DecodeRecord(id, []byte(bytes)); err != nil &&
+		!errors.Is(err, policy.ErrUnreadable) {
 		t.Fatalf("%q: %v", bytes, err)
 	}
 }
@@ -117,7 +120,8 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add(record)
 	f.Add(
-		policyset.Versioned(7, []byte(`{"plans":[{"number":1,"name":"free","limits":[{"requests":1,"window":"1m"}]}],"routes":[{"name":"r","cost":2}]}`)),
+		policyset.Versioned(7, []byte(
+			`{"plans":[{"number":1,"name":"free","limits":[{"requests":1,"window":"1m"}]}],"routes":[{"name":"r","cost":2}]}`)),
 	)
 	f.Add([]byte(fmt.Sprint(valkey.BinaryString(record[:40]))))
 	f.Fuzz(func(t *testing.T, bytes []byte) {

@@ -26,7 +26,8 @@ import (
 // Decide answers a call as the newest Set that is known says. set is nil when there is
 // none; match and rules are those of the call. A caller who is not known gets a denial
 // without an ID.
-func (c *Callers) Decide(call Call, proof Proof, set *policy.Set, match RouteMatch, rules []RuleLimits) Result {
+func (c *Callers) Decide(call Call, proof Proof, set *policy.Set, match RouteMatch,
+	rules []RuleLimits) Result {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()

@@ -158,7 +158,8 @@ func (d *Decider) decideWithout(q inquiry) (Result, error) {
 // Away reports whether an error of a check means that Valkey made no decision. Other
 // errors are its answer.
 func Away(err error) bool {
-	for _, answer := range []error{policy.ErrUnknownKey, policy.ErrRefused, ErrSet, limiter.ErrCost, limiter.ErrReply} {
+	for _, answer := range []error{policy.ErrUnknownKey, policy.ErrRefused, ErrSet, limiter.ErrCost,
+		limiter.ErrReply} {
 		if errors.Is(err, answer) {
 			return false
 		}

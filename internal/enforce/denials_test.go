@@ -40,7 +40,8 @@ func (p *denialProgram) denied() enforce.Result {
 	}
 	limit := limiter.Limit{Requests: 1, Window: time.Minute}
 	return enforce.Result{Now: now, Repeats: true, Limits: []enforce.LimitState{
-		{Usage: limiter.Usage{Limit: limit, Reset: wait, RetryAfter: wait}, Scope: policy.ScopeKey, Mode: policy.Enforce},
+		{Usage: limiter.Usage{Limit: limit, Reset: wait, RetryAfter: wait}, Scope: policy.ScopeKey,
+			Mode: policy.Enforce},
 		{Usage: limiter.Usage{Limit: limit, Remaining: 1}, Scope: policy.ScopeIP, Mode: policy.Enforce},
 	}}
 }
@@ -101,7 +102,8 @@ func TestEndsWithTheInstant(t *testing.T) {
 	p.hammer(deniedCaller, 10, 0)
 	for left := 10 * time.Second; left > 0; left -= time.Second {
 		checked, found := p.Find(deniedCaller)
-		if !found || checked.Allowed || checked.RetryAfter() != left || !checked.Now.Equal(p.clock.Add(ahead)) {
+		if !found || checked.Allowed || checked.RetryAfter() != left ||
+			!checked.Now.Equal(p.clock.Add(ahead)) {
 			t.Errorf("%s before: found %t, %+v", left, found, checked)
 		}
 		if len(checked.Limits) != 1 {

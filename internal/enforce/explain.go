@@ -31,12 +31,15 @@ type Explanation struct {
 var tryLua string
 
 // tryScript makes a step and undoes it.
-var tryScript = sync.OnceValue(func() *valkey.Lua { return valkey.NewLuaScript(limiter.StepFunction() + tryLua) })
+var tryScript = sync.OnceValue(func() *valkey.Lua {
+	return valkey.NewLuaScript(limiter.StepFunction() + tryLua)
+})
 
 // Explain returns what a Check of the key's call would answer now, in an environment that
 // holds no share of leased limits. It takes nothing. Call's Kind, Subject and Secret do
 // not matter.
-func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key, call Call) (Explanation, error) {
+func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key,
+	call Call) (Explanation, error) {
 	compiled, err := compileSet(set)
 	if err != nil {
 		return Explanation{}, fmt.Errorf("policy: explain: %w", err)
@@ -50,7 +53,8 @@ func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key, ca
 		rule = compiled.fallback
 	}
 	e.Result = Result{
-		Allowed: e.Refused == "", WouldAllow: e.Refused == "", CandidateAllows: true, Cost: rule.Cost, Now: now, ID: k.ID, Name: k.Name, Plan: k.Plan,
+		Allowed: e.Refused == "", WouldAllow: e.Refused == "", CandidateAllows: true, Cost: rule.Cost,
+		Now: now, ID: k.ID, Name: k.Name, Plan: k.Plan,
 		Source: e.Effective.Source,
 		Rule:   rule.Name, Settle: rule.Settle, SetVersion: set.Version, KeyVersion: k.Version,
 	}
@@ -101,7 +105,8 @@ type stepNotMade struct {
 
 // explainLimits asks the caller's own limits and, as a check does, the shared ones only
 // when those allow the call. Of a caller who may not call it asks the own ones alone.
-func (c *Checker) explainLimits(ctx context.Context, e *Explanation, set *compiledSet, call Call, rule *compiledRoute) error {
+func (c *Checker) explainLimits(ctx context.Context, e *Explanation, set *compiledSet, call Call,
+	rule *compiledRoute) error {
 	own, err := e.ownSteps(call, rule)
 	if err != nil {
 		return err
@@ -153,18 +158,21 @@ func (e *Explanation) ownSteps(call Call, rule *compiledRoute) ([]stepNotMade, e
 		if err != nil {
 			return nil, fmt.Errorf("policy: explain: %w", err)
 		}
-		own := limiter.Exchange{Key: keyspace.State(call.Subject), Program: program, Limits: e.Effective.Limits}
+		own := limiter.Exchange{Key: keyspace.State(call.Subject), Program: program,
+			Limits: e.Effective.Limits}
 		steps = append(steps, stepNotMade{policy.ScopeKey, e.Effective.Mode, own, nil})
 	}
 	if len(rule.perKey) > 0 {
-		routed := limiter.Exchange{Key: keyspace.Of(call.Subject, "s"+rule.tag), Program: rule.perKeyProgram(), Limits: rule.PerKey}
+		routed := limiter.Exchange{Key: keyspace.Of(call.Subject, "s"+rule.tag),
+			Program: rule.perKeyProgram(), Limits: rule.PerKey}
 		steps = append(steps, stepNotMade{policy.ScopeRoute, policy.OrEnforce(rule.Mode), routed, nil})
 	}
 	return steps, nil
 }
 
 // sharedSteps lists the shared limits that a check of the call would ask.
-func (e *Explanation) sharedSteps(set *compiledSet, call Call, rule *compiledRoute, addresses policyset.AddressKey) (steps []stepNotMade) {
+func (e *Explanation) sharedSteps(set *compiledSet, call Call, rule *compiledRoute,
+	addresses policyset.AddressKey) (steps []stepNotMade) {
 	for _, s := range set.sharedSteps(call, rule, addresses) {
 		count := s.shared.at(e.Result.Now)
 		exchange := limiter.Exchange{Key: s.keys[0], Program: count.program, Limits: count.counted}

@@ -18,7 +18,8 @@ func TestExplainAgreesWithCheck(t *testing.T) {
 		w.save(t, func(s *policy.Set) {
 			s.Plans = []policy.Plan{{Name: "free", Limits: perMinute(7)}}
 			s.Routes = []policy.Route{
-				{Name: "orders", Pattern: route.Pattern{Method: "GET", Path: "/orders"}, Cost: 3, PerKey: perMinute(6), Shared: perMinute(100)},
+				{Name: "orders", Pattern: route.Pattern{Method: "GET", Path: "/orders"}, Cost: 3,
+					PerKey: perMinute(6), Shared: perMinute(100)},
 			}
 			s.PerIP = policy.Scope{Limits: perMinute(50)}
 		})
@@ -38,7 +39,8 @@ func TestExplainAgreesWithCheck(t *testing.T) {
 				}
 			}
 			got := w.check(t, c)
-			if e.Result.Allowed != got.Allowed || e.Result.Rule != "orders" || e.Result.Cost != 3 || len(e.Result.Limits) != len(got.Limits) {
+			if e.Result.Allowed != got.Allowed || e.Result.Rule != "orders" || e.Result.Cost != 3 ||
+				len(e.Result.Limits) != len(got.Limits) {
 				t.Fatalf("call %d: explained %+v, checked %+v", i, e.Result, got)
 			}
 			for j, l := range e.Result.Limits {
@@ -46,7 +48,8 @@ func TestExplainAgreesWithCheck(t *testing.T) {
 					t.Errorf("call %d: limit %d is on %s, checked on %s", i, j, l.Scope, got.Limits[j].Scope)
 				}
 			}
-			if d := e.Result.RetryAfter() - got.RetryAfter(); d < 0 || d > time.Minute || got.Allowed != (i < 2) {
+			if d := e.Result.RetryAfter() - got.RetryAfter(); d < 0 || d > time.Minute ||
+				got.Allowed != (i < 2) {
 				t.Errorf("call %d: retry after %s, checked %s", i, e.Result.RetryAfter(), got.RetryAfter())
 			}
 			if len(e.Matches) != 1 || !e.Matches[0].Won {
@@ -60,7 +63,8 @@ func TestExplainAgreesWithCheck(t *testing.T) {
 func TestExplainRefusals(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.save(t, func(s *policy.Set) {
-			s.Plans = []policy.Plan{{Name: "free", Limits: []limiter.Limit{{Requests: 5, Window: time.Minute}}}}
+			s.Plans = []policy.Plan{{Name: "free",
+				Limits: []limiter.Limit{{Requests: 5, Window: time.Minute}}}}
 			s.Deny = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
 			s.Exempt = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
 		})
@@ -90,7 +94,8 @@ func TestExplainRefusals(t *testing.T) {
 			t.Errorf("exempt: %+v", e)
 		}
 		for name, e := range map[string]Explanation{
-			"denied address": explain(key, "198.51.100.7"), "revoked": explain(revoked, "192.0.2.1"), "expired": explain(expired, "192.0.2.1"),
+			"denied address": explain(key, "198.51.100.7"), "revoked": explain(revoked, "192.0.2.1"),
+			"expired": explain(expired, "192.0.2.1"),
 		} {
 			if e.Result.Allowed || e.Refused == "" {
 				t.Errorf("%s: %+v", name, e)
@@ -118,7 +123,8 @@ func TestHeadTakesTheCostOfGet(t *testing.T) {
 		w.expect(t, call(secret).to(first, "/report"), "yn")
 		for _, method := range []string{"HEAD", "GET"} {
 			c := w.expect(t, call(secret).to(method, "/report"), "n")
-			e, err := w.explainer.Explain(t.Context(), must(w.Set(t.Context())), key, call(secret).to(method, "/report"))
+			e, err := w.explainer.Explain(t.Context(), must(w.Set(t.Context())), key,
+				call(secret).to(method, "/report"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -126,7 +132,8 @@ func TestHeadTakesTheCostOfGet(t *testing.T) {
 			if method == "HEAD" {
 				want += "; HEAD follows the rule for GET"
 			}
-			if c.Rule != "report" || c.Cost != 50 || e.Result.Rule != "report" || e.Result.Cost != 50 || e.Result.Allowed ||
+			if c.Rule != "report" || c.Cost != 50 || e.Result.Rule != "report" || e.Result.Cost != 50 ||
+				e.Result.Allowed ||
 				e.Matches[0].Reason != want {
 				t.Errorf("%s after %s: %s; explained %+v", method, first, describe(c), e)
 			}

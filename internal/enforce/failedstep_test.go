@@ -22,7 +22,8 @@ func TestFailedStepsLeaveNothingTaken(t *testing.T) {
 				})
 				_, secret := w.create(t, name, "free")
 				state := keyspace.Of("global", "s")
-				del, unreadable := w.client.B().Del().Key(state).Build(), w.client.B().Lpush().Key(state).Element("no state of a limit").Build()
+				del, unreadable := w.client.B().Del().Key(state).Build(),
+					w.client.B().Lpush().Key(state).Element("no state of a limit").Build()
 				for _, result := range w.client.DoMulti(t.Context(), del, unreadable) {
 					if err := result.Error(); err != nil {
 						t.Fatal(err)
@@ -33,7 +34,8 @@ func TestFailedStepsLeaveNothingTaken(t *testing.T) {
 						t.Fatalf("%s, %v: want an error", describe(c), err)
 					}
 				}
-				if err := w.client.Do(t.Context(), w.client.B().Del().Key(state).Build()).Error(); err != nil {
+				if err := w.client.Do(t.Context(),
+					w.client.B().Del().Key(state).Build()).Error(); err != nil {
 					t.Fatal(err)
 				}
 				c := w.expect(t, call(secret), "yyyyyn")

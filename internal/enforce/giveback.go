@@ -85,7 +85,9 @@ func (c *Result) putBack() []taken {
 	if !slices.ContainsFunc(c.taken, func(t taken) bool { return t.lease != nil }) {
 		return c.taken
 	}
-	return slices.DeleteFunc(slices.Clone(c.taken), func(t taken) bool { return t.lease != nil && t.lease.putBack(c.Cost) })
+	return slices.DeleteFunc(slices.Clone(c.taken), func(t taken) bool {
+		return t.lease != nil && t.lease.putBack(c.Cost)
+	})
 }
 
 // back are the arguments of stepScript that give back what the call took.

@@ -62,7 +62,8 @@ func connect(t testing.TB, url string) valkey.Client {
 // onSingleServers runs a test on a real Valkey and on the embedded server.
 func onSingleServers(t *testing.T, test func(*testing.T, *world)) {
 	t.Helper()
-	for name, start := range map[string]func(testing.TB) string{"valkey": valkeytest.Start, "embedded": valkeytest.Embedded} {
+	for name, start := range map[string]func(testing.TB) string{"valkey": valkeytest.Start,
+		"embedded": valkeytest.Embedded} {
 		t.Run(name, func(t *testing.T) { test(t, open(t, start(t))) })
 	}
 }
@@ -71,7 +72,9 @@ func onSingleServers(t *testing.T, test func(*testing.T, *world)) {
 func onEveryServer(t *testing.T, test func(*testing.T, *world)) {
 	t.Helper()
 	onSingleServers(t, test)
-	t.Run("cluster", func(t *testing.T) { test(t, open(t, valkeytest.StartCluster(t, 3, 0)[0]+"?cluster=true")) })
+	t.Run("cluster", func(t *testing.T) {
+		test(t, open(t, valkeytest.StartCluster(t, 3, 0)[0]+"?cluster=true"))
+	})
 }
 
 func perMinute(requests int64) []limiter.Limit {
@@ -166,7 +169,8 @@ func (w *world) create(t testing.TB, name, plan string) (policy.Key, apikey.Secr
 }
 
 func call(secret apikey.Secret) Call {
-	return Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret, Route: route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"}}
+	return Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret,
+		Route: route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"}}
 }
 
 // check makes a check that must be decided.

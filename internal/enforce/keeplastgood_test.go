@@ -28,7 +28,8 @@ func (w *world) force(t *testing.T, change func(*policy.Set), damage func(text s
 		t.Fatal(err)
 	}
 	record := valkey.BinaryString(policyset.Versioned(set.Version, []byte(damage(string(text)))))
-	if err := w.client.Do(t.Context(), w.client.B().Set().Key(policyset.SetKey).Value(record).Build()).Error(); err != nil {
+	if err := w.client.Do(t.Context(),
+		w.client.B().Set().Key(policyset.SetKey).Value(record).Build()).Error(); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Distribute(t.Context(), set); err != nil {
@@ -42,10 +43,14 @@ func (w *world) force(t *testing.T, change func(*policy.Set), damage func(text s
 // nothing.
 func TestOutlivesAnUnusableSet(t *testing.T) {
 	inZone := func(zone string) []limiter.Limit {
-		return []limiter.Limit{{Requests: 9, Algorithm: limiter.FixedWindow, Calendar: limiter.Day, Zone: zone}}
+		return []limiter.Limit{{Requests: 9, Algorithm: limiter.FixedWindow,
+			Calendar: limiter.Day, Zone: zone}}
 	}
-	unknown := func(text string) string { return strings.Replace(text, "Europe/Berlin", "Europe/Atlantis", 1) }
-	for name, damage := range map[string]func(string) string{"unknown zone": unknown, "unreadable": func(text string) string { return text[1:] }} {
+	unknown := func(text string) string {
+		return strings.Replace(text, "Europe/Berlin", "Europe/Atlantis", 1)
+	}
+	for name, damage := range map[string]func(string) string{"unknown zone": unknown,
+		"unreadable": func(text string) string { return text[1:] }} {
 		t.Run(name, func(t *testing.T) {
 			onEveryServer(t, func(t *testing.T, w *world) {
 				w.plan(t, "free", perMinute(10)...)
@@ -56,9 +61,12 @@ func TestOutlivesAnUnusableSet(t *testing.T) {
 				if c := w.check(t, call(secret)); c.Rule != "orders" || w.checker.Problem() != nil {
 					t.Fatalf("%+v, %v", c, w.checker.Problem())
 				}
-				forced := w.force(t, func(s *policy.Set) { s.Plans[0].Limits[0].Requests, s.Routes[0].Name = 6, "renamed" }, damage)
+				forced := w.force(t, func(s *policy.Set) {
+					s.Plans[0].Limits[0].Requests, s.Routes[0].Name = 6, "renamed"
+				}, damage)
 				for range 2 {
-					if c := w.check(t, call(secret)); !c.Allowed || c.Rule != "orders" || c.SetVersion != forced.Version || c.Limits[0].Limit.Requests != 6 {
+					if c := w.check(t, call(secret)); !c.Allowed || c.Rule != "orders" ||
+						c.SetVersion != forced.Version || c.Limits[0].Limit.Requests != 6 {
 						t.Errorf("%+v", c)
 					}
 				}
@@ -69,7 +77,8 @@ func TestOutlivesAnUnusableSet(t *testing.T) {
 					t.Errorf("the problem is %v", err)
 				}
 				fresh := NewChecker(w.client, testPepper)
-				if c, err := fresh.Check(t.Context(), call(secret), nil); !errors.Is(err, ErrSet) || c.Allowed {
+				if c, err := fresh.Check(t.Context(), call(secret), nil); !errors.Is(err,
+					ErrSet) || c.Allowed {
 					t.Errorf("without a set before: %+v, %v", c, err)
 				}
 				w.repair(t, forced)
@@ -89,7 +98,8 @@ func (w *world) repair(t *testing.T, forced *policy.Set) {
 		t.Fatal(err)
 	}
 	record := valkey.BinaryString(policyset.Versioned(forced.Version, text))
-	if err := w.client.Do(t.Context(), w.client.B().Set().Key(policyset.SetKey).Value(record).Build()).Error(); err != nil {
+	if err := w.client.Do(t.Context(),
+		w.client.B().Set().Key(policyset.SetKey).Value(record).Build()).Error(); err != nil {
 		t.Fatal(err)
 	}
 	w.save(t, func(*policy.Set) {})
@@ -100,13 +110,15 @@ func (w *world) repair(t *testing.T, forced *policy.Set) {
 func TestRefusalNeedsTheStore(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.save(t, func(s *policy.Set) { s.Deny = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} })
-		refused := Call{Kind: policy.Address, Subject: "AAAAAAAAAAAAAAAAAAAAAA", Address: netip.MustParseAddr("192.0.2.1")}
+		refused := Call{Kind: policy.Address, Subject: "AAAAAAAAAAAAAAAAAAAAAA",
+			Address: netip.MustParseAddr("192.0.2.1")}
 		checker := NewChecker(w.client, testPepper)
 		if _, err := checker.Check(t.Context(), refused, nil); !errors.Is(err, policy.ErrRefused) {
 			t.Errorf("got %v", err)
 		}
 		checker.client.Close()
-		if _, err := checker.Check(t.Context(), refused, nil); err == nil || errors.Is(err, policy.ErrRefused) {
+		if _, err := checker.Check(t.Context(), refused, nil); err == nil ||
+			errors.Is(err, policy.ErrRefused) {
 			t.Errorf("without the store: %v", err)
 		}
 	})

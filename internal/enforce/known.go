@@ -61,7 +61,8 @@ func (k *knownCallers) learn(subject, hash string, version int64, public []byte)
 	override, entry := binary.BigEndian.Uint16(record[overrideAt:]), record[end+1:]
 	expires, banned := policyset.TimeAt(public[times+7:]), policyset.TimeAt(public[times+14:])
 	off := policyset.Modes[entry[0]-1] == policy.Off
-	if hash == "" || override > 0 || !banned.IsZero() || off || int64(binary.BigEndian.Uint32(public)) != version {
+	if hash == "" || override > 0 || !banned.IsZero() || off ||
+		int64(binary.BigEndian.Uint32(public)) != version {
 		return
 	}
 	until := int64(maxInstant)

@@ -39,22 +39,36 @@ func TestKnownCallersObeyEdits(t *testing.T) {
 			}
 		}
 		update := func(change func(*policy.Key)) func(policy.Key) {
-			return func(k policy.Key) { must(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, change)) }
+			return func(k policy.Key) {
+				must(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, change))
+			}
 		}
 		for name, c := range map[string]struct {
 			edit func(policy.Key)
 			want func(*testing.T, *Result, error)
 		}{
-			"plan of the key":  {update(func(k *policy.Key) { k.Plan = "pro" }), limit(1000)},
-			"limit of a plan":  {func(policy.Key) { w.plan(t, "free", perMinute(77)...) }, limit(77)},
-			"another plan":     {func(policy.Key) { w.plan(t, "other", perMinute(5)...) }, limit(77)},
-			"ban":              {update(func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) }), banned},
-			"expiry":           {update(func(k *policy.Key) { k.Expires = time.Now().Add(-time.Second) }), unknown},
-			"revocation":       {func(k policy.Key) { must(w.Revoke(t.Context(), k.ID, k.Version, byTest)) }, unknown},
-			"deletion":         {func(k policy.Key) { check(t, w.Delete(t.Context(), k.ID, byTest)) }, unknown},
-			"rotation at once": {func(k policy.Key) { _, _, err := w.Rotate(t.Context(), k.ID, k.Version, 0, byTest); check(t, err) }, unknown},
+			"plan of the key": {update(func(k *policy.Key) { k.Plan = "pro" }), limit(1000)},
+			"limit of a plan": {func(policy.Key) { w.plan(t, "free", perMinute(77)...) }, limit(77)},
+			"another plan":    {func(policy.Key) { w.plan(t, "other", perMinute(5)...) }, limit(77)},
+			"ban": {update(func(k *policy.Key) {
+				k.Banned = time.Now().Add(time.Hour)
+			}), banned},
+			"expiry": {update(func(k *policy.Key) {
+				k.Expires = time.Now().Add(-time.Second)
+			}), unknown},
+			"revocation": {func(k policy.Key) {
+				must(w.Revoke(t.Context(), k.ID, k.Version, byTest))
+			}, unknown},
+			"deletion": {func(k policy.Key) {
+				check(t, w.Delete(t.Context(), k.ID, byTest))
+			}, unknown},
+			"rotation at once": {func(k policy.Key) {
+				_, _, err := w.Rotate(t.Context(), k.ID, k.Version, 0, byTest)
+				check(t, err)
+			}, unknown},
 			"override": {func(k policy.Key) {
-				o := &policy.Override{Limits: perMinute(9), Reason: "a test", Until: time.Now().Add(time.Hour)}
+				o := &policy.Override{Limits: perMinute(9), Reason: "a test",
+					Until: time.Now().Add(time.Hour)}
 				must(w.SetOverride(t.Context(), k.ID, k.Version, o, byTest))
 			}, limit(9)},
 		} {
@@ -79,7 +93,9 @@ func TestKnownCallersExpire(t *testing.T) {
 	w.plan(t, "free", perMinute(1000)...)
 	k, secret := w.create(t, "soon", "free")
 	expires := time.Now().Add(2 * time.Second)
-	must(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *policy.Key) { k.Expires = expires }))
+	must(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *policy.Key) {
+		k.Expires = expires
+	}))
 	w.expect(t, call(secret), "y")
 	for known := w.knows(k, secret) != nil; ; {
 		checked, err := w.checker.Check(t.Context(), call(secret), nil)
@@ -105,7 +121,8 @@ func TestKnownCallersAreReadInPart(t *testing.T) {
 	// Only the format and version of the copy are left.
 	check(t, w.client.Do(t.Context(), w.client.B().Set().Key(copyKey).Value(text[:5]).Build()).Error())
 	after := w.expect(t, call(secret), "y")
-	if after.Limits[0].Remaining != before.Limits[0].Remaining-1 || after.Name != "reader" || after.Plan != "free" ||
+	if after.Limits[0].Remaining != before.Limits[0].Remaining-1 || after.Name != "reader" ||
+		after.Plan != "free" ||
 		after.KeyVersion != before.KeyVersion || after.Source != "plan" {
 		t.Errorf("%s after %s", describe(after), describe(before))
 	}

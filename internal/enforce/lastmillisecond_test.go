@@ -27,7 +27,8 @@ func TestPutBackInTheLastMillisecond(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.save(t, func(s *policy.Set) {
 		s.Plans = []policy.Plan{{Name: "free", Limits: perMinute(7)}}
-		s.Routes = []policy.Route{{Name: "orders", Pattern: route.Pattern{Path: "/orders"}, Cost: 1, PerKey: perMinute(1)}}
+		s.Routes = []policy.Route{{Name: "orders", Pattern: route.Pattern{Path: "/orders"}, Cost: 1,
+			PerKey: perMinute(1)}}
 	})
 	for name, command := range map[string]func(apikey.Secret) valkey.Completed{
 		"denied by the route": func(secret apikey.Secret) valkey.Completed {
@@ -37,7 +38,8 @@ func TestPutBackInTheLastMillisecond(t *testing.T) {
 				t.Fatal(err)
 			}
 			step := w.checker.ownStep(set, call(secret), rule, plan)
-			eval := w.client.B().Eval().Script(lastMillisecond + step.script.text()).Numkeys(int64(len(step.keys)))
+			eval := w.client.B().Eval().Script(lastMillisecond +
+				step.script.text()).Numkeys(int64(len(step.keys)))
 			return eval.Key(step.keys...).Arg(step.args...).Build()
 		},
 		"explained": func(secret apikey.Secret) valkey.Completed {
@@ -52,7 +54,8 @@ func TestPutBackInTheLastMillisecond(t *testing.T) {
 			if err := w.client.Do(t.Context(), command(secret)).Error(); err != nil {
 				t.Fatal(err)
 			}
-			left := must(w.client.Do(t.Context(), w.client.B().Pttl().Key(keyspace.State(k.ID)).Build()).AsInt64())
+			left := must(w.client.Do(t.Context(),
+				w.client.B().Pttl().Key(keyspace.State(k.ID)).Build()).AsInt64())
 			if left == -1 || left > 1 {
 				t.Errorf("the state lives for %d ms, want at most 1; -1 is for ever", left)
 			}

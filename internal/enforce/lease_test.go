@@ -50,7 +50,8 @@ func rent(t *testing.T, environments int, global policy.Scope) *tenants {
 		s.Global = global
 		s.Routes = []policy.Route{
 			{Name: "chat", Cost: 4, Settle: true, Pattern: route.Pattern{Path: "/chat"}},
-			{Name: "tight", Cost: 1, Pattern: route.Pattern{Path: "/tight"}, PerKey: []limiter.Limit{hourly(1)}},
+			{Name: "tight", Cost: 1, Pattern: route.Pattern{Path: "/tight"},
+				PerKey: []limiter.Limit{hourly(1)}},
 		}
 	})
 	return l
@@ -145,7 +146,8 @@ func TestLeasedLimitsAreTold(t *testing.T) {
 	l.at(l.now.Add(time.Second))
 	got := l.calls(0, "/", "y").Limits[1]
 	want := LimitState{
-		limiter.Usage{Limit: perMinute(100)[0], Remaining: 97, Reset: 69 * time.Second, Next: 69 * time.Second},
+		limiter.Usage{Limit: perMinute(100)[0], Remaining: 97, Reset: 69 * time.Second,
+			Next: 69 * time.Second},
 		policy.ScopeGlobal,
 		policy.Enforce,
 	}
@@ -187,7 +189,8 @@ func TestLotsNearTheEnd(t *testing.T) {
 // counts from before it asked.
 func TestLeasesCountFromBeforeTheRequest(t *testing.T) {
 	l := rent(t, 1, leasedMinute(1000, 5*time.Second))
-	late := NewPiggyback(l.client, []valkey.Completed{l.client.B().Ping().Build()}, func([]valkey.ValkeyResult) { l.at(l.now.Add(5 * time.Second)) })
+	late := NewPiggyback(l.client, []valkey.Completed{l.client.B().Ping().Build()},
+		func([]valkey.ValkeyResult) { l.at(l.now.Add(5 * time.Second)) })
 	l.calls(0, "/", "y")
 	if _, err := l.envs[0].Check(t.Context(), call(l.secret).to("GET", "/"), late); err != nil {
 		t.Fatal(err)
@@ -283,7 +286,8 @@ func TestLeasedCallsAreSettled(t *testing.T) {
 	}
 	l.at(leaseStart.Add(70 * time.Second))
 	if l.used() != 2 {
-		t.Errorf("%d used when the leases are out of the window, want the 2 that were charged later", l.used())
+		t.Errorf("%d used when the leases are out of the window, want the 2 that were charged later",
+			l.used())
 	}
 }
 
@@ -329,7 +333,9 @@ func TestEndingALease(t *testing.T) {
 	l.calls(0, "/", "n")
 	l.at(l.now.Add(time.Microsecond))
 	l.calls(0, "/", "yyyyn")
-	if set := l.save(t, func(s *policy.Set) { s.Global.Lease = policy.Duration(time.Second) }); set.ShrinkingLeases != nil {
+	if set := l.save(t, func(s *policy.Set) {
+		s.Global.Lease = policy.Duration(time.Second)
+	}); set.ShrinkingLeases != nil {
 		t.Errorf("%+v", set.ShrinkingLeases)
 	}
 }
@@ -353,11 +359,13 @@ func TestLeasesUnderLoad(t *testing.T) {
 	w.plan(t, "free", hourly(1_000_000))
 	_, secret := w.create(t, "caller", "free")
 	w.save(t, func(s *policy.Set) {
-		s.Global = policy.Scope{Limits: []limiter.Limit{hourly(1500)}, Lease: policy.Duration(10 * time.Minute)}
+		s.Global = policy.Scope{Limits: []limiter.Limit{hourly(1500)},
+			Lease: policy.Duration(10 * time.Minute)}
 	})
 	var allowed atomic.Int64
 	var wg sync.WaitGroup
-	envs := []*Checker{NewChecker(w.client, testPepper), NewChecker(w.client, testPepper), NewChecker(w.client, testPepper)}
+	envs := []*Checker{NewChecker(w.client, testPepper), NewChecker(w.client, testPepper),
+		NewChecker(w.client, testPepper)}
 	for worker := range 9 {
 		wg.Go(func() {
 			for range 300 {
@@ -393,25 +401,38 @@ func TestLeasesOutOfRange(t *testing.T) {
 		field, want string
 		change      func(*policy.Set)
 	}{
-		"too short":    {"global.lease", "10 milliseconds", func(s *policy.Set) { s.Global = leasedMinute(9, 9*time.Millisecond) }},
-		"below zero":   {"global.lease", "10 milliseconds", func(s *policy.Set) { s.Global = leasedMinute(9, -time.Second) }},
-		"too long":     {"global.lease", "15 seconds", func(s *policy.Set) { s.Global = leasedMinute(9, 15*time.Second+time.Millisecond) }},
-		"part of a ms": {"global.lease", "whole milliseconds", func(s *policy.Set) { s.Global = leasedMinute(9, time.Second+time.Microsecond) }},
+		"too short": {"global.lease", "10 milliseconds", func(s *policy.Set) {
+			s.Global = leasedMinute(9, 9*time.Millisecond)
+		}},
+		"below zero": {"global.lease", "10 milliseconds", func(s *policy.Set) {
+			s.Global = leasedMinute(9, -time.Second)
+		}},
+		"too long": {"global.lease", "15 seconds", func(s *policy.Set) {
+			s.Global = leasedMinute(9, 15*time.Second+time.Millisecond)
+		}},
+		"part of a ms": {"global.lease", "whole milliseconds", func(s *policy.Set) {
+			s.Global = leasedMinute(9, time.Second+time.Microsecond)
+		}},
 		"of the shortest": {"global.lease", "250 milliseconds", func(s *policy.Set) {
-			s.Global = policy.Scope{Limits: append(perMinute(9), limiter.Limit{Requests: 3, Window: time.Second}), Lease: second}
+			s.Global = policy.Scope{Limits: append(perMinute(9),
+				limiter.Limit{Requests: 3, Window: time.Second}), Lease: second}
 		}},
 		"nothing to lease": {"global.lease", "no limit", func(s *policy.Set) { s.Global.Lease = second }},
 		"a year": {"global.lease", "12 hours", func(s *policy.Set) {
-			s.Global = policy.Scope{Limits: []limiter.Limit{{Requests: 9, Window: limiter.MaxWindow - 12*time.Hour}}, Lease: policy.Duration(24 * time.Hour)}
+			s.Global = policy.Scope{Limits: []limiter.Limit{{Requests: 9,
+				Window: limiter.MaxWindow - 12*time.Hour}}, Lease: policy.Duration(24 * time.Hour)}
 		}},
 		"a bucket": {"global.lease", "only logs", func(s *policy.Set) {
-			s.Global = policy.Scope{Limits: []limiter.Limit{{Requests: 9, Window: time.Minute, Algorithm: limiter.TokenBucket}}, Lease: second}
+			s.Global = policy.Scope{Limits: []limiter.Limit{
+				{Requests: 9, Window: time.Minute, Algorithm: limiter.TokenBucket}}, Lease: second}
 		}},
 		"denied calls": {"routes[0].sharedLease", "only logs", func(s *policy.Set) {
 			s.Routes[0].Shared = []limiter.Limit{{Requests: 9, Window: time.Minute, CountDenied: true}}
 			s.Routes[0].SharedLease = second
 		}},
-		"addresses": {"perIP.lease", "all callers together", func(s *policy.Set) { s.PerIP = leasedMinute(9, time.Second) }},
+		"addresses": {"perIP.lease", "all callers together", func(s *policy.Set) {
+			s.PerIP = leasedMinute(9, time.Second)
+		}},
 	} {
 		set := must(w.Set(t.Context()))
 		set.Routes = orders(1)
@@ -427,7 +448,8 @@ func TestLeasesOutOfRange(t *testing.T) {
 func TestTimeWithoutLimitsOfTheCaller(t *testing.T) {
 	for name, change := range map[string]func(*policy.Set){
 		"off": func(*policy.Set) {}, "bans": func(s *policy.Set) {
-			s.Bans = &policy.Bans{Denials: 9, Window: policy.Duration(time.Minute), Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)}
+			s.Bans = &policy.Bans{Denials: 9, Window: policy.Duration(time.Minute),
+				Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)}
 		},
 		"candidate": func(s *policy.Set) { s.Plans[0].Candidate = perMinute(9) },
 	} {
@@ -452,8 +474,10 @@ func TestLeasesOnEveryServer(t *testing.T) {
 		w.plan(t, "free", hourly(1_000_000))
 		_, secret := w.create(t, "caller", "free")
 		w.save(t, func(s *policy.Set) {
-			s.Global = policy.Scope{Limits: []limiter.Limit{hourly(1000)}, Lease: policy.Duration(10 * time.Minute)}
-			s.Routes = []policy.Route{{Name: "orders", Cost: 3, Pattern: route.Pattern{Path: "/orders"}, Shared: []limiter.Limit{hourly(600)}}}
+			s.Global = policy.Scope{Limits: []limiter.Limit{hourly(1000)},
+				Lease: policy.Duration(10 * time.Minute)}
+			s.Routes = []policy.Route{{Name: "orders", Cost: 3, Pattern: route.Pattern{Path: "/orders"},
+				Shared: []limiter.Limit{hourly(600)}}}
 			s.Routes[0].SharedLease = s.Global.Lease
 		})
 		c := w.expect(t, call(secret), strings.Repeat("y", 40))

@@ -72,7 +72,8 @@ func (o *oracle) lease(id, name string, limits []limiter.Limit, lease time.Durat
 	}
 	size := cost
 	if l != nil {
-		size = max(cost, min(o.next(l, clock.Sub(l.asked), lease, cost), (leastRemaining(l.limits)+l.left)/maxLeasePart))
+		size = max(cost, min(o.next(l, clock.Sub(l.asked), lease, cost),
+			(leastRemaining(l.limits)+l.left)/maxLeasePart))
 		if l.left > 0 {
 			o.refund(name, limits, l.left, l.at)
 			o.met["given back"]++
@@ -130,5 +131,7 @@ func (o *oracle) refund(name string, limits []limiter.Limit, cost int64, at time
 }
 
 func leastRemaining(limits []limiter.Usage) int64 {
-	return slices.MinFunc(limits, func(a, b limiter.Usage) int { return int(a.Remaining - b.Remaining) }).Remaining
+	return slices.MinFunc(limits, func(a, b limiter.Usage) int {
+		return int(a.Remaining - b.Remaining)
+	}).Remaining
 }

@@ -13,7 +13,8 @@ func holding(remains int64) (*leasePool, func(now time.Time, cost int64) int64) 
 	s := &leasePool{duration: time.Second}
 	ask := func(now time.Time, cost int64) int64 {
 		r := s.want(now, cost)
-		s.complete(r, &lease{pool: s, asked: now, at: now, size: r.size, left: r.size - cost, limits: []limiter.Usage{{Remaining: remains}}})
+		s.complete(r, &lease{pool: s, asked: now, at: now, size: r.size, left: r.size - cost,
+			limits: []limiter.Usage{{Remaining: remains}}})
 		return r.size
 	}
 	return s, ask
@@ -40,7 +41,8 @@ func TestLotsFollowTheCalls(t *testing.T) {
 		"nothing remains":      {0, 64, 0, 10 * time.Millisecond, 2, 2},
 	} {
 		s, ask := holding(c.remains)
-		s.lease = &lease{pool: s, asked: start, at: start, size: c.size, left: c.left, limits: []limiter.Usage{{Remaining: c.remains}}}
+		s.lease = &lease{pool: s, asked: start, at: start, size: c.size, left: c.left,
+			limits: []limiter.Usage{{Remaining: c.remains}}}
 		if got := ask(start.Add(c.after), c.cost); got != c.want {
 			t.Errorf("%s: a lease of %d, want %d", name, got, c.want)
 		}
@@ -63,7 +65,8 @@ func TestLotsSettle(t *testing.T) {
 		now = now.Add(10 * time.Millisecond)
 	}
 	if asked > 30 || unused > 50 {
-		t.Errorf("1,000 calls in 10 leases asked %d times and left %d unused, want 30 and 50 at most", asked, unused)
+		t.Errorf("1,000 calls in 10 leases asked %d times and left %d unused, want 30 and 50 at most",
+			asked, unused)
 	}
 }
 
@@ -78,10 +81,13 @@ func TestLotsEndByEitherClock(t *testing.T) {
 		now  time.Time
 		want bool
 	}{
-		"at once": {start, true}, "in time": {start.Add(990 * time.Millisecond), true}, "late": {start.Add(time.Second), false},
+		"at once": {start, true}, "in time": {start.Add(990 * time.Millisecond), true},
+		"late":                  {start.Add(time.Second), false},
 		"clocks that run apart": {start.Add(999 * time.Millisecond), false},
-		"frozen for a moment":   {frozen(500 * time.Millisecond), true}, "frozen for longer": {frozen(time.Second), false},
-		"set back in time": {setBack(500 * time.Millisecond), true}, "set back and late": {setBack(time.Second), false},
+		"frozen for a moment":   {frozen(500 * time.Millisecond), true},
+		"frozen for longer":     {frozen(time.Second), false},
+		"set back in time":      {setBack(500 * time.Millisecond), true},
+		"set back and late":     {setBack(time.Second), false},
 	} {
 		s, ask := holding(10_000)
 		ask(start, 1)
@@ -126,9 +132,11 @@ func TestLotsTakeBack(t *testing.T) {
 func TestOneAsksForTheNextLot(t *testing.T) {
 	s := &leasePool{duration: time.Second}
 	now := time.Now()
-	s.lease = &lease{pool: s, asked: now, at: now, size: 8, left: 1, limits: []limiter.Usage{{Remaining: 10_000}}}
+	s.lease = &lease{pool: s, asked: now, at: now, size: 8, left: 1,
+		limits: []limiter.Usage{{Remaining: 10_000}}}
 	first, second := s.want(now, 2), s.want(now, 2)
-	if first.size != 16 || first.unused != 1 || first.alone || second.size != 2 || second.unused != 0 || !second.alone {
+	if first.size != 16 || first.unused != 1 || first.alone || second.size != 2 || second.unused != 0 ||
+		!second.alone {
 		t.Errorf("%+v, then %+v", first, second)
 	}
 	other := &lease{pool: s}

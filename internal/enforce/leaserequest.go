@@ -40,7 +40,8 @@ func (c *Checker) requestLeases(set *compiledSet, steps []step, cost int64) leas
 	all, now := make(leaseRequests, len(steps)), c.now()
 	for i := range steps {
 		if s := &steps[i]; s.shared.leases() {
-			all[i] = leaseRequest{shared: s.shared, cost: cost, asked: now, wanted: wantedLease{size: cost, alone: true}}
+			all[i] = leaseRequest{shared: s.shared, cost: cost, asked: now,
+				wanted: wantedLease{size: cost, alone: true}}
 			all[i].begin(s, set.Version)
 		}
 	}

@@ -55,7 +55,8 @@ func (l *leased) drawScope() policy.Scope {
 	s := policy.Scope{Limits: make([]limiter.Limit, rapid.IntRange(1, 2).Draw(t, "limits"))}
 	window := rapid.SampledFrom([]time.Duration{10 * time.Second, time.Minute}).Draw(t, "window")
 	for i := range s.Limits {
-		s.Limits[i] = limiter.Limit{Requests: rapid.Int64Range(6, 80).Draw(t, "requests"), Window: window * time.Duration(i+1)}
+		s.Limits[i] = limiter.Limit{Requests: rapid.Int64Range(6, 80).Draw(t, "requests"),
+			Window: window * time.Duration(i+1)}
 	}
 	leases := []time.Duration{0, policy.MinLease, time.Second, window / 4, window / 4, window / 4}
 	s.Lease = policy.Duration(rapid.SampledFrom(leases).Draw(t, "lease"))
@@ -94,10 +95,12 @@ func (l *leased) save(change func(*policy.Set)) {
 
 // pass lets time pass, and freezes environments, whose clocks are ahead then.
 func (l *leased) pass() {
-	most := rapid.SampledFrom([]int64{1, 10_000, 1_000_000, 1_000_000, 1_000_000, 20_000_000}).Draw(l.t, "at most")
+	most := rapid.SampledFrom([]int64{1, 10_000, 1_000_000, 1_000_000, 1_000_000, 20_000_000}).Draw(
+		l.t, "at most")
 	l.at(l.now.Add(time.Duration(rapid.Int64Range(1, most).Draw(l.t, "microseconds")) * time.Microsecond))
 	if rapid.IntRange(0, 9).Draw(l.t, "freeze") == 0 {
-		l.skew[rapid.IntRange(0, 2).Draw(l.t, "frozen")] += time.Duration(rapid.Int64Range(0, 20_000).Draw(l.t, "for")) * time.Millisecond
+		l.skew[rapid.IntRange(0, 2).Draw(l.t, "frozen")] += time.Duration(rapid.Int64Range(0,
+			20_000).Draw(l.t, "for")) * time.Millisecond
 	}
 }
 
@@ -135,7 +138,8 @@ func (l *leased) check(env int, path string) Result {
 		l.fail("%v", err)
 	}
 	l.checks++
-	l.note("%d checks %s at %s: allowed %t, %v", env, path, l.now.Format("04:05.000000"), got.Allowed, got.Limits)
+	l.note("%d checks %s at %s: allowed %t, %v", env, path, l.now.Format("04:05.000000"),
+		got.Allowed, got.Limits)
 	after, now := l.held(c)
 	if before != nil && before == after && now < left {
 		l.drawn++
@@ -152,7 +156,8 @@ func (l *leased) check(env int, path string) Result {
 // held is the lease that an environment holds of the limits of all callers.
 func (l *leased) held(c *Checker) (*lease, int64) {
 	set := c.set.Load()
-	if set == nil || set.Version != l.set.Version || set.global == nil || set.global.pool == nil || set.global.pool.lease == nil {
+	if set == nil || set.Version != l.set.Version || set.global == nil || set.global.pool == nil ||
+		set.global.pool.lease == nil {
 		return nil, 0
 	}
 	return set.global.pool.lease, set.global.pool.lease.left
@@ -234,16 +239,20 @@ func (l *leased) begin() {
 	}
 	l.set = &policy.Set{}
 	l.save(func(s *policy.Set) {
-		s.Plans = []policy.Plan{{Name: "free", Limits: []limiter.Limit{{Requests: 1_000_000, Window: time.Hour, Algorithm: limiter.Counter}}}}
+		s.Plans = []policy.Plan{{Name: "free",
+			Limits: []limiter.Limit{{Requests: 1_000_000, Window: time.Hour, Algorithm: limiter.Counter}}}}
 		s.Routes = []policy.Route{
 			{Name: "chat", Cost: 3, Settle: true, Pattern: route.Pattern{Path: "/chat"}},
-			{Name: "tight", Cost: 1, Pattern: route.Pattern{Path: "/tight"}, PerKey: []limiter.Limit{{Requests: 3, Window: 5 * time.Second}}},
-			{Name: "lean", Cost: 2, Pattern: route.Pattern{Path: "/lean"}, Shared: []limiter.Limit{{Requests: 4, Window: 5 * time.Second}}},
+			{Name: "tight", Cost: 1, Pattern: route.Pattern{Path: "/tight"},
+				PerKey: []limiter.Limit{{Requests: 3, Window: 5 * time.Second}}},
+			{Name: "lean", Cost: 2, Pattern: route.Pattern{Path: "/lean"},
+				Shared: []limiter.Limit{{Requests: 4, Window: 5 * time.Second}}},
 		}
 		s.Global = l.drawScope()
 	})
 	var err error
-	if _, l.secret, err = l.Create(ctx, policy.NewKey{Name: "caller", Env: "test", Plan: "free"}, byTest); err != nil {
+	if _, l.secret, err = l.Create(ctx, policy.NewKey{Name: "caller", Env: "test", Plan: "free"},
+		byTest); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -258,7 +267,8 @@ func TestLeasedRollingWindows(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	histories, checks, drawn := 0, 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
-		l := &leased{world: &world{Store: registry.NewStore(w.client, testPepper), client: w.client}, t: rt, now: time.Unix(1_800_000_000, 0)}
+		l := &leased{world: &world{Store: registry.NewStore(w.client, testPepper), client: w.client}, t: rt,
+			now: time.Unix(1_800_000_000, 0)}
 		l.begin()
 		for range rapid.SampledFrom([]int{20, 60, 150}).Draw(rt, "events") {
 			switch event := rapid.IntRange(0, 29).Draw(rt, "event"); {
@@ -270,7 +280,8 @@ func TestLeasedRollingWindows(t *testing.T) {
 				l.pass()
 			default:
 				env := rapid.SampledFrom([]int{0, 0, 0, 1, 1, 2}).Draw(rt, "environment")
-				path := rapid.SampledFrom([]string{"/", "/", "/", "/chat", "/tight", "/lean"}).Draw(rt, "path")
+				path := rapid.SampledFrom([]string{"/", "/", "/", "/chat", "/tight",
+					"/lean"}).Draw(rt, "path")
 				if got := l.check(env, path); !got.Allowed && rapid.Bool().Draw(rt, "retry") {
 					l.retry(env, path, got)
 				}

@@ -33,7 +33,8 @@ type load struct {
 
 // startLoad calls with what next returns. judge says what is wrong with the answer to a
 // call that started after so many edits were acknowledged.
-func (w *world) startLoad(t *testing.T, next func() apikey.Secret, judge func(phase int64, c *Result, err error) error) *load {
+func (w *world) startLoad(t *testing.T, next func() apikey.Secret,
+	judge func(phase int64, c *Result, err error) error) *load {
 	l := &load{t: t, done: make(chan struct{})}
 	for i := range loaders {
 		checker := NewChecker(w.client, testPepper)
@@ -107,10 +108,12 @@ func TestLimitEditsUnderLoad(t *testing.T) {
 		limits []limiter.Limit // one after the other
 		want   int64
 	}{
-		"raise":  {[]limiter.Limit{hourly(50), hourly(80), hourly(200)}, 200},
-		"lower":  {[]limiter.Limit{hourly(80), hourly(10), hourly(79)}, 80},
-		"window": {[]limiter.Limit{hourly(50), {Requests: 50, Window: 2 * time.Hour}, {Requests: 50, Window: 30 * time.Minute}}, 50},
-		"slots":  {[]limiter.Limit{hourly(100), {Requests: 100, Window: time.Hour, Slots: 64}, {Requests: 100, Window: time.Hour, Slots: 70}}, 100},
+		"raise": {[]limiter.Limit{hourly(50), hourly(80), hourly(200)}, 200},
+		"lower": {[]limiter.Limit{hourly(80), hourly(10), hourly(79)}, 80},
+		"window": {[]limiter.Limit{hourly(50), {Requests: 50, Window: 2 * time.Hour},
+			{Requests: 50, Window: 30 * time.Minute}}, 50},
+		"slots": {[]limiter.Limit{hourly(100), {Requests: 100, Window: time.Hour, Slots: 64},
+			{Requests: 100, Window: time.Hour, Slots: 70}}, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := open(t, valkeytest.Start(t))
@@ -120,7 +123,9 @@ func TestLimitEditsUnderLoad(t *testing.T) {
 			for i, l := range c.limits {
 				order[l] = max(order[l], int64(i))
 			}
-			l := w.startLoad(t, func() apikey.Secret { return secret }, func(phase int64, c *Result, err error) error {
+			l := w.startLoad(t, func() apikey.Secret {
+				return secret
+			}, func(phase int64, c *Result, err error) error {
 				if err != nil || len(c.Limits) != 1 || order[c.Limits[0].Limit] < phase {
 					return fmt.Errorf("%s, %w", describe(*c), err)
 				}
@@ -168,7 +173,8 @@ func (w *world) createMany(t *testing.T, n int) []apikey.Secret {
 		wg.Go(func() {
 			for i := worker; i < n; i += 8 {
 				var err error
-				if _, secrets[i], err = w.Create(t.Context(), policy.NewKey{Name: fmt.Sprintf("key %d", i), Env: "test", Plan: "free"}, byTest); err != nil {
+				if _, secrets[i], err = w.Create(t.Context(), policy.NewKey{Name: fmt.Sprintf("key %d", i),
+					Env: "test", Plan: "free"}, byTest); err != nil {
 					t.Error(err)
 					return
 				}
@@ -190,7 +196,9 @@ func TestOverrideEndsUnderLoad(t *testing.T) {
 	k, secret := w.create(t, "busy", "free")
 	until := time.Now().Add(400 * time.Millisecond).Truncate(time.Microsecond)
 	must(
-		w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Limits: []limiter.Limit{hourly(1_000_000)}, Until: until, Reason: "burst"}, byTest),
+		w.SetOverride(t.Context(), k.ID, k.Version,
+			&policy.Override{Limits: []limiter.Limit{hourly(1_000_000)}, Until: until,
+				Reason: "burst"}, byTest),
 	)
 	var ended atomic.Int64
 	l := w.startLoad(t, func() apikey.Secret { return secret }, func(_ int64, c *Result, err error) error {
@@ -216,7 +224,9 @@ func TestRevocationUnderLoad(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", hourly(1_000_000))
 	k, secret := w.create(t, "busy", "free")
-	l := w.startLoad(t, func() apikey.Secret { return secret }, func(phase int64, c *Result, err error) error {
+	l := w.startLoad(t, func() apikey.Secret {
+		return secret
+	}, func(phase int64, c *Result, err error) error {
 		unknown := errors.Is(err, policy.ErrUnknownKey)
 		if phase == 1 && !unknown || err != nil && !unknown || unknown && c.Allowed {
 			return fmt.Errorf("%s, %w", describe(*c), err)

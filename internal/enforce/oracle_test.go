@@ -46,8 +46,10 @@ type lockout struct {
 
 func newOracle(w *world) *oracle {
 	return &oracle{
-		keys: map[string]policy.Key{}, states: map[string]*replay{}, bans: map[string]lockout{}, addresses: w.checker.addresses,
-		now: time.Unix(1_800_000_000, 0), leases: map[string]*modelLease{}, recent: map[string]allowedCall{}, met: map[string]int{},
+		keys: map[string]policy.Key{}, states: map[string]*replay{}, bans: map[string]lockout{},
+		addresses: w.checker.addresses,
+		now:       time.Unix(1_800_000_000, 0), leases: map[string]*modelLease{},
+		recent: map[string]allowedCall{}, met: map[string]int{},
 	}
 }
 
@@ -145,12 +147,14 @@ type verdict struct {
 }
 
 func (v verdict) String() string {
-	words := []string{fmt.Sprintf("unknown %t, allowed %t, would %t, trial %t", v.unknown, v.allowed, v.would, v.trial)}
+	words := []string{fmt.Sprintf("unknown %t, allowed %t, would %t, trial %t", v.unknown, v.allowed,
+		v.would, v.trial)}
 	if !v.banned.IsZero() {
 		words = append(words, "banned until "+v.banned.Format(time.RFC3339Nano))
 	}
 	for _, l := range v.limits {
-		words = append(words, fmt.Sprintf("%s %s %s: %d, next %s, reset %s, retry %s", l.Scope, l.Mode, l.Limit, l.Remaining, l.Next,
+		words = append(words, fmt.Sprintf("%s %s %s: %d, next %s, reset %s, retry %s", l.Scope, l.Mode,
+			l.Limit, l.Remaining, l.Next,
 			l.Reset, l.RetryAfter))
 	}
 	return strings.Join(words, "; ")
@@ -203,7 +207,8 @@ func (o *oracle) allowedLately(id string, rule policy.Route) bool {
 	clock := o.now.Add(o.skew[o.env])
 	for _, name := range o.recentNames(id, rule) {
 		c, found := o.recent[name]
-		if !found || c.version != o.set.Version || clock.Sub(c.at) >= 10*time.Second || !clock.Before(c.until) || c.left < rule.Cost {
+		if !found || c.version != o.set.Version || clock.Sub(c.at) >= 10*time.Second ||
+			!clock.Before(c.until) || c.left < rule.Cost {
 			return false
 		}
 	}
@@ -274,7 +279,8 @@ func (o *oracle) own(id string, rule policy.Route, free bool) (own []heldLimits,
 		own = append(own, o.hold(keyspace.State(id), policy.ScopeKey, e.Mode, e.Limits, cost))
 	}
 	if len(rule.PerKey) > 0 && rule.Mode != policy.Off && cost > 0 {
-		own = append(own, o.hold(keyspace.Of(id, "s"+policy.RouteTag(rule.Name)), policy.ScopeRoute, rule.Mode, rule.PerKey, cost))
+		own = append(own, o.hold(keyspace.Of(id, "s"+policy.RouteTag(rule.Name)), policy.ScopeRoute,
+			rule.Mode, rule.PerKey, cost))
 	}
 	denied := slices.ContainsFunc(own, heldLimits.denies)
 	for _, h := range own {
@@ -294,7 +300,8 @@ func (o *oracle) own(id string, rule policy.Route, free bool) (own []heldLimits,
 // bansNow counts a denial and tells whether it is one too many.
 func (o *oracle) bansNow(id string) bool {
 	b, name := o.set.Bans, keyspace.Of(id, "sd")
-	if b == nil || o.take(name, []limiter.Limit{{Requests: b.Denials - 1, Window: time.Duration(b.Window)}}, 1).Allowed {
+	if b == nil || o.take(name, []limiter.Limit{{Requests: b.Denials - 1, Window: time.Duration(b.Window)}},
+		1).Allowed {
 		return false
 	}
 	delete(o.states, name)
@@ -390,7 +397,8 @@ end}
 // onVirtualTime puts the scripts of checks behind virtualServer.
 func onVirtualTime(t *testing.T) {
 	t.Helper()
-	for _, s := range []**script{&checkScript, &wideScript, &stepScript, &leaseScript, &settleScript, &chargeScript} {
+	for _, s := range []**script{&checkScript, &wideScript, &stepScript, &leaseScript, &settleScript,
+		&chargeScript} {
 		shipped := *s
 		*s = newScript(func() string { return virtualServer + shipped.text() })
 		t.Cleanup(func() { *s = shipped })

@@ -76,7 +76,8 @@ var deniedKinds = map[string]func(*testing.T, *world) Call{
 	},
 	"banned by the policy": func(t *testing.T, w *world) Call {
 		w.save(t, func(s *policy.Set) {
-			s.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour), Base: policy.Duration(time.Hour), Cap: policy.Duration(time.Hour)}
+			s.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour),
+				Base: policy.Duration(time.Hour), Cap: policy.Duration(time.Hour)}
 		})
 		return w.overLimit(t, "ynn")
 	},
@@ -94,7 +95,9 @@ var deniedKinds = map[string]func(*testing.T, *world) Call{
 		return call(secret)
 	},
 	"denied address": func(t *testing.T, w *world) Call {
-		w.save(t, func(s *policy.Set) { s.Deny = []netip.Prefix{netip.MustParsePrefix(orderAddress + "/32")} })
+		w.save(t, func(s *policy.Set) {
+			s.Deny = []netip.Prefix{netip.MustParsePrefix(orderAddress + "/32")}
+		})
 		_, secret := w.create(t, "caller", "pro")
 		return call(secret)
 	},
@@ -121,7 +124,8 @@ func (w *world) overLimit(t *testing.T, calls string) Call {
 func (w *world) refused(t *testing.T, c Call) {
 	t.Helper()
 	checked, err := w.checker.Check(t.Context(), c, nil)
-	if checked.Allowed || err != nil && !errors.Is(err, policy.ErrUnknownKey) && !errors.Is(err, policy.ErrRefused) {
+	if checked.Allowed || err != nil && !errors.Is(err, policy.ErrUnknownKey) &&
+		!errors.Is(err, policy.ErrRefused) {
 		t.Fatalf("%s, %v; want a refusal", describe(checked), err)
 	}
 }
@@ -142,7 +146,8 @@ func TestDeniedCallersTouchNothingShared(t *testing.T) {
 				_, secret := w.create(t, "legitimate", "pro")
 				w.expect(t, call(secret).from(orderAddress), "yyyyy")
 				denied := prepare(t, w).from(orderAddress)
-				if _, err := w.checker.Check(t.Context(), call(secret).from(orderAddress), nil); err != nil && !errors.Is(err, policy.ErrRefused) {
+				if _, err := w.checker.Check(t.Context(), call(secret).from(orderAddress), nil); err != nil &&
+					!errors.Is(err, policy.ErrRefused) {
 					t.Fatal(err)
 				}
 				key := shared.state(w.checker)
@@ -267,7 +272,9 @@ func TestExpiryEndsWhatIsKnownOfACaller(t *testing.T) {
 	w.plan(t, "free", hourly(10))
 	w.save(t, func(s *policy.Set) { s.Global.Limits = []limiter.Limit{hourly(10)} })
 	k, secret := w.create(t, "caller", "free")
-	must(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *policy.Key) { k.Expires = start.Add(5 * time.Second) }))
+	must(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *policy.Key) {
+		k.Expires = start.Add(5 * time.Second)
+	}))
 	w.expect(t, call(secret), "yy")
 	for _, c := range []struct {
 		at   time.Duration
@@ -277,7 +284,8 @@ func TestExpiryEndsWhatIsKnownOfACaller(t *testing.T) {
 		w.setClock(t, now)
 		client.trips.Store(0)
 		_, err := w.checker.Check(t.Context(), call(secret), nil)
-		got := fmt.Sprintf("%s, %d round trips", map[bool]string{true: "allowed", false: "refused"}[err == nil], client.trips.Load())
+		got := fmt.Sprintf("%s, %d round trips",
+			map[bool]string{true: "allowed", false: "refused"}[err == nil], client.trips.Load())
 		if got != c.want {
 			t.Errorf("after %s: %s, want %s", c.at, got, c.want)
 		}
@@ -302,7 +310,8 @@ func TestRecentCallersAreBounded(t *testing.T) {
 	}
 	last := recentCaller{subject: fmt.Sprint(3*maxRecent - 1)}
 	for what, other := range map[string]recentCaller{
-		"another secret": {subject: last.subject, secret: "other"}, "another plan": {subject: last.subject, plan: "other"},
+		"another secret": {subject: last.subject, secret: "other"},
+		"another plan":   {subject: last.subject, plan: "other"},
 	} {
 		if r.allow(other, rule, set, now) {
 			t.Errorf("%s counts as the same caller", what)
@@ -330,9 +339,10 @@ func TestFloodsLeaveSharedLimits(t *testing.T) {
 		cost   int64
 		probes int64
 	}{
-		"20,000 per 5 min":                  {limiter.Limit{Requests: 20_000, Window: 5 * time.Minute}, 1, 8},
-		"1,000,000 per 5 min at cost 4,000": {limiter.Limit{Requests: 1_000_000, Window: 5 * time.Minute}, 4000, 8},
-		"5 per 10 s":                        {limiter.Limit{Requests: 5, Window: 10 * time.Second}, 1, 5},
+		"20,000 per 5 min": {limiter.Limit{Requests: 20_000, Window: 5 * time.Minute}, 1, 8},
+		"1,000,000 per 5 min at cost 4,000": {
+			limiter.Limit{Requests: 1_000_000, Window: 5 * time.Minute}, 4000, 8},
+		"5 per 10 s": {limiter.Limit{Requests: 5, Window: 10 * time.Second}, 1, 5},
 	} {
 		for _, scope := range []string{"global", "route"} {
 			t.Run(name+"/"+scope, func(t *testing.T) {
@@ -396,7 +406,8 @@ func (w *world) flood(t *testing.T, threads int, next func(n int64) Call) func(c
 				default:
 				}
 				checked, err := checkers[i%2].Check(ctx, next(n), nil)
-				if ctx.Err() == nil && (checked.Allowed || err != nil && !errors.Is(err, policy.ErrUnknownKey)) {
+				if ctx.Err() == nil && (checked.Allowed || err != nil &&
+					!errors.Is(err, policy.ErrUnknownKey)) {
 					t.Errorf("%s, %v; want a refusal", describe(checked), err)
 					return
 				}

@@ -19,7 +19,8 @@ func TestSettleALargeLimitExactly(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "large", million)
 	w.save(t, func(s *policy.Set) {
-		s.Routes = []policy.Route{{Name: "chat", Cost: 4000, Settle: true, Pattern: route.Pattern{Path: "/chat"}}}
+		s.Routes = []policy.Route{{Name: "chat", Cost: 4000, Settle: true,
+			Pattern: route.Pattern{Path: "/chat"}}}
 		s.Global.Limits = []limiter.Limit{million}
 	})
 	_, secret := w.create(t, "chatty", "large")
@@ -37,7 +38,8 @@ func TestSettleALargeLimitExactly(t *testing.T) {
 		after := w.expect(t, call(secret), "y")
 		used += 500 + others + 2
 		for i, l := range after.Limits {
-			if more := l.Remaining + 1 - before.Limits[i].Remaining; more != 3500 || l.Remaining != million.Requests-used {
+			if more := l.Remaining + 1 - before.Limits[i].Remaining; more != 3500 ||
+				l.Remaining != million.Requests-used {
 				t.Errorf("after %d other calls: %s sees %d more, and %d remain; want 3,500 and %d",
 					others, l.Scope, more, l.Remaining, million.Requests-used)
 			}

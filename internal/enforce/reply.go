@@ -12,7 +12,8 @@ import (
 
 // parseOwn reads the reply about the caller itself. It is final when no limit can change
 // it.
-func (c *Checker) parseOwn(checked *Result, reply []byte, set *compiledSet, own step, rule *compiledRoute) (final bool, err error) {
+func (c *Checker) parseOwn(checked *Result, reply []byte, set *compiledSet, own step,
+	rule *compiledRoute) (final bool, err error) {
 	if len(reply) == 0 {
 		return true, policy.ErrUnknownKey
 	}
@@ -61,7 +62,8 @@ type public struct {
 }
 
 // parsePublic reads what find.lua calls public, and returns what follows it.
-func (c *Checker) parsePublic(checked *Result, set *compiledSet, b []byte) (of public, rest []byte, err error) {
+func (c *Checker) parsePublic(checked *Result, set *compiledSet, b []byte) (of public,
+	rest []byte, err error) {
 	if len(b) < 4+policyset.TimesLen+policyset.PublicLen {
 		return public{}, nil, limiter.ErrReply
 	}
@@ -71,7 +73,8 @@ func (c *Checker) parsePublic(checked *Result, set *compiledSet, b []byte) (of p
 		return public{}, nil, limiter.ErrReply
 	}
 	checked.changes = []time.Time{policyset.TimeAt(b[4:]), policyset.TimeAt(b[4+7:])}
-	checked.KeyVersion, checked.Name = int64(binary.BigEndian.Uint32(about)), string(about[policyset.PublicLen:policyset.PublicLen+name])
+	checked.KeyVersion, checked.Name = int64(binary.BigEndian.Uint32(about)),
+		string(about[policyset.PublicLen:policyset.PublicLen+name])
 	number := int(binary.BigEndian.Uint16(about[4:]))
 	if number == 0 { // it came with the call
 		number = checked.plan
@@ -130,13 +133,15 @@ func parseWide(checked *Result, own step, rule *compiledRoute, of public, b []by
 		return limiter.ErrReply
 	}
 	if len(plan) > 0 {
-		if err := checked.add(policy.ScopeKey, of.mode, of.limits, plan, own.keys[1:3], of.program); err != nil {
+		if err := checked.add(policy.ScopeKey, of.mode, of.limits, plan, own.keys[1:3],
+			of.program); err != nil {
 			return err
 		}
 	}
 	if len(routed) > 0 {
 		keys := []string{own.keys[5], own.keys[2]}
-		if err := checked.add(policy.ScopeRoute, policy.OrEnforce(rule.Mode), rule.PerKey, routed, keys, rule.perKeyProgram()); err != nil {
+		if err := checked.add(policy.ScopeRoute, policy.OrEnforce(rule.Mode), rule.PerKey, routed, keys,
+			rule.perKeyProgram()); err != nil {
 			return err
 		}
 	}

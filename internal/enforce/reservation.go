@@ -180,7 +180,8 @@ func (s seal) read(text string) (*reservation, error) {
 
 // parseReservation reads what write laid out; the signature says that it did.
 func parseReservation(b []byte) *reservation {
-	r := &reservation{took: b[1], plan: int(binary.BigEndian.Uint16(b[2:])), cost: int64(binary.BigEndian.Uint32(b[4:]))}
+	r := &reservation{took: b[1], plan: int(binary.BigEndian.Uint16(b[2:])),
+		cost: int64(binary.BigEndian.Uint32(b[4:]))}
 	r.expires, r.own, b = policyset.TimeAt(b[8:]), policyset.TimeAt(b[15:]), b[22:]
 	for i := range r.at {
 		if r.has(firstSide + i) {
@@ -210,7 +211,8 @@ func (r *reservation) mark() string { return "sm" + base64.RawURLEncoding.Encode
 // whatever the rule's own cost is.
 func (c *Checker) Reserve(ctx context.Context, id, route string, cost int64) (Result, error) {
 	if cost < 1 || cost > limiter.MaxRequests {
-		return Result{}, fmt.Errorf("%w: %d is not 1 to %d", limiter.ErrCost, cost, int64(limiter.MaxRequests))
+		return Result{}, fmt.Errorf("%w: %d is not 1 to %d", limiter.ErrCost, cost,
+			int64(limiter.MaxRequests))
 	}
 	call, err := c.byID(ctx, id)
 	if err != nil {

@@ -102,7 +102,8 @@ func (c *Result) Binding() (binding LimitState, found bool) {
 
 // add counts a decision in. Its limits are of one scope and mode; keys and program are
 // what a give-back needs.
-func (c *Result) add(scope string, mode policy.Mode, limits []limiter.Limit, reply []byte, keys []string, program limiter.Program) error {
+func (c *Result) add(scope string, mode policy.Mode, limits []limiter.Limit, reply []byte, keys []string,
+	program limiter.Program) error {
 	d, err := limiter.ParseReply(reply, limits)
 	return c.count(scope, mode, d, err, taken{keys: keys, program: program, at: d.Now})
 }
@@ -117,7 +118,8 @@ func (c *Result) addShared(s step, reply []byte, request *leaseRequest) error {
 	case request.drawn:
 		request.decideDrawn(c.Now)
 	}
-	t := taken{keys: s.keys, program: s.shared.longest().program, at: request.decision.Now, lease: request.lease}
+	t := taken{keys: s.keys, program: s.shared.longest().program, at: request.decision.Now,
+		lease: request.lease}
 	if t.lease != nil {
 		t.at = t.lease.at
 	}

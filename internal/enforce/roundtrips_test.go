@@ -79,7 +79,8 @@ var tripCases = map[string]tripCase{
 	"shared limits, caller allowed here in the last 10 s": func(t *testing.T, w *world) Call {
 		w.save(t, func(s *policy.Set) {
 			s.PerIP.Limits = []limiter.Limit{hourly(100)}
-			s.Routes = []policy.Route{{Name: "all", Cost: 1, PerKey: []limiter.Limit{hourly(50)}, Shared: []limiter.Limit{hourly(100)}}}
+			s.Routes = []policy.Route{{Name: "all", Cost: 1, PerKey: []limiter.Limit{hourly(50)},
+				Shared: []limiter.Limit{hourly(100)}}}
 		})
 		withGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100)}})
 		c := byNewKey(t, w, "pro")
@@ -91,7 +92,8 @@ var tripCases = map[string]tripCase{
 		return byNewKey(t, w, "pro")
 	},
 	"shared limits, the call is covered by a leased share": func(t *testing.T, w *world) Call {
-		withGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100_000)}, Lease: policy.Duration(10 * time.Minute)})
+		withGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100_000)},
+			Lease: policy.Duration(10 * time.Minute)})
 		warm := byNewKey(t, w, "pro")
 		for range 100 {
 			if w.held() > 1 {
@@ -102,7 +104,8 @@ var tripCases = map[string]tripCase{
 		return byNewKey(t, w, "pro")
 	},
 	"shared limits, caller not seen lately, the share is used up": func(t *testing.T, w *world) Call {
-		withGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100_000)}, Lease: policy.Duration(10 * time.Minute)})
+		withGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100_000)},
+			Lease: policy.Duration(10 * time.Minute)})
 		return byNewKey(t, w, "pro")
 	},
 	"unknown, revoked, expired or banned caller": func(t *testing.T, w *world) Call {
@@ -192,7 +195,8 @@ func TestRoundTrips(t *testing.T) {
 func (w *world) loadScripts(t *testing.T) {
 	t.Helper()
 	for _, s := range []*script{checkScript, wideScript, stepScript, leaseScript} {
-		if err := w.client.Do(t.Context(), w.client.B().ScriptLoad().Script(s.text()).Build()).Error(); err != nil {
+		if err := w.client.Do(t.Context(),
+			w.client.B().ScriptLoad().Script(s.text()).Build()).Error(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -219,8 +223,10 @@ func (w *world) between(t *testing.T, something func()) {
 // own step took is given back by the newer limits.
 func TestSaveBetweenTheRoundTrips(t *testing.T) {
 	for name, change := range map[string]func(*policy.Set){
-		"of nothing else":      func(*policy.Set) {},
-		"of the caller's plan": func(s *policy.Set) { s.Plans[0].Limits = []limiter.Limit{{Requests: 100, Window: 2 * time.Hour}} },
+		"of nothing else": func(*policy.Set) {},
+		"of the caller's plan": func(s *policy.Set) {
+			s.Plans[0].Limits = []limiter.Limit{{Requests: 100, Window: 2 * time.Hour}}
+		},
 		"of another algorithm": func(s *policy.Set) { s.Plans[0].Limits[0].Algorithm = limiter.FixedWindow },
 		"of the shared limit":  func(s *policy.Set) { s.Global.Limits = []limiter.Limit{hourly(70)} },
 		"of the route's cost":  func(s *policy.Set) { s.Routes[0].Cost = 2 },
@@ -285,12 +291,14 @@ func TestPiggybackLeavesFirst(t *testing.T) {
 	_, secret := w.create(t, "caller", "pro")
 	name, sent := keyspace.Of("sent", "m1"), false
 	done := 0
-	with := NewPiggyback(w.client, []valkey.Completed{w.client.B().Hincrby().Key(name).Field("0").Increment(1).Build()},
+	with := NewPiggyback(w.client,
+		[]valkey.Completed{w.client.B().Hincrby().Key(name).Field("0").Increment(1).Build()},
 		func(results []valkey.ValkeyResult) { done += len(results) })
 	w.between(t, func() {
 		sent = must(w.client.Do(t.Context(), w.client.B().Hexists().Key(name).Field("0").Build()).AsBool())
 	})
-	if c, err := w.checker.Check(t.Context(), call(secret), with); err != nil || !c.Allowed || !sent || done != 1 {
+	if c, err := w.checker.Check(t.Context(), call(secret), with); err != nil || !c.Allowed ||
+		!sent || done != 1 {
 		t.Errorf("%s, %v; sent first: %t, %d results", describe(c), err, sent, done)
 	}
 }
@@ -309,7 +317,8 @@ func TestReserveTakesInOrder(t *testing.T) {
 		client.trips.Store(0)
 		c, err := w.checker.Reserve(t.Context(), k.ID, "", cost)
 		if got := scopes(c); err != nil || got != want || client.trips.Load() != trips {
-			t.Errorf("cost %d: %s in %d round trips, %v; want %s in %d", cost, got, client.trips.Load(), err, want, trips)
+			t.Errorf("cost %d: %s in %d round trips, %v; want %s in %d", cost, got, client.trips.Load(),
+				err, want, trips)
 		}
 	}
 	if err := w.checker.Load(t.Context()); err != nil {

@@ -53,7 +53,8 @@ func (c *Checker) RuleLimits(call Call) []RuleLimits {
 	}
 	var all []RuleLimits
 	if len(rule.perKey) > 0 {
-		all = append(all, RuleLimits{routeState(call.Subject, rule), policy.ScopeRoute, policy.OrEnforce(rule.Mode), rule.PerKey})
+		all = append(all, RuleLimits{routeState(call.Subject, rule), policy.ScopeRoute,
+			policy.OrEnforce(rule.Mode), rule.PerKey})
 	}
 	for _, s := range set.sharedSteps(call, rule, c.addresses) {
 		all = append(all, RuleLimits{s.keys[0], s.shared.scope, s.shared.mode, s.shared.limits})

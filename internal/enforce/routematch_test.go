@@ -19,14 +19,17 @@ func TestHoldsUntil(t *testing.T) {
 			t.Errorf("nothing is to come, but holds until %s", c.HoldsUntil())
 		}
 		hour := time.Now().UTC().Truncate(time.Second).Add(time.Hour)
-		k, err := w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *policy.Key) { k.Expires = hour.Add(2 * time.Hour) })
+		k, err := w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *policy.Key) {
+			k.Expires = hour.Add(2 * time.Hour)
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if c := w.check(t, call(secret)); !c.HoldsUntil().Equal(k.Expires) {
 			t.Errorf("holds until %s, but expires at %s", c.HoldsUntil(), k.Expires)
 		}
-		k, err = w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Limits: perMinute(5), Until: hour.Add(time.Hour), Reason: "test"}, byTest)
+		k, err = w.SetOverride(t.Context(), k.ID, k.Version,
+			&policy.Override{Limits: perMinute(5), Until: hour.Add(time.Hour), Reason: "test"}, byTest)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,21 +53,27 @@ func TestRepeats(t *testing.T) {
 		change func(*policy.Set)
 		want   bool
 	}{
-		"the caller's limit":      {func(*policy.Set) {}, true},
-		"the route's, per caller": {func(s *policy.Set) { s.Routes = []policy.Route{{Name: "r", Cost: 1, PerKey: perMinute(1)}} }, true},
-		"with others that admit":  {func(s *policy.Set) { s.PerIP.Limits = perMinute(9) }, true},
-		"counts denied calls":     {func(s *policy.Set) { s.Plans[0].Limits = counting }, false},
+		"the caller's limit": {func(*policy.Set) {}, true},
+		"the route's, per caller": {func(s *policy.Set) {
+			s.Routes = []policy.Route{{Name: "r", Cost: 1, PerKey: perMinute(1)}}
+		}, true},
+		"with others that admit": {func(s *policy.Set) { s.PerIP.Limits = perMinute(9) }, true},
+		"counts denied calls":    {func(s *policy.Set) { s.Plans[0].Limits = counting }, false},
 		"others' count denied": {func(s *policy.Set) {
 			s.Global.Limits = []limiter.Limit{{Requests: 9, Window: time.Minute, CountDenied: true}}
 		}, true},
 		"has a candidate": {func(s *policy.Set) { s.Plans[0].Candidate = perMinute(3) }, false},
 		"may ban": {func(s *policy.Set) {
-			s.Bans = &policy.Bans{Denials: 50, Window: policy.Duration(time.Minute), Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)}
+			s.Bans = &policy.Bans{Denials: 50, Window: policy.Duration(time.Minute),
+				Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)}
 		}, false},
 		"bans": {func(s *policy.Set) {
-			s.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Minute), Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)}
+			s.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Minute),
+				Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)}
 		}, true},
-		"the address's limit": {func(s *policy.Set) { s.Plans[0].Limits, s.PerIP.Limits = perMinute(9), perMinute(1) }, false},
+		"the address's limit": {func(s *policy.Set) {
+			s.Plans[0].Limits, s.PerIP.Limits = perMinute(9), perMinute(1)
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onSingleServers(t, func(t *testing.T, w *world) {
@@ -89,7 +98,9 @@ func TestRetryAfterOfABan(t *testing.T) {
 		w.plan(t, "free", perMinute(1)...)
 		k, secret := w.create(t, "caller", "free")
 		until := time.Now().UTC().Add(time.Hour).Truncate(time.Second)
-		if _, err := w.Update(t.Context(), k.ID, k.Version, "key.ban", byTest, func(k *policy.Key) { k.Banned = until }); err != nil {
+		if _, err := w.Update(t.Context(), k.ID, k.Version, "key.ban", byTest, func(k *policy.Key) {
+			k.Banned = until
+		}); err != nil {
 			t.Fatal(err)
 		}
 		c := w.check(t, call(secret))
@@ -119,21 +130,25 @@ func TestTerms(t *testing.T) {
 		})
 		w.check(t, c)
 		match, err := w.checker.RouteMatch(c)
-		if err != nil || match.Rule != "all" || match.Cost != 2 || match.SetVersion != w.checker.Set().Version {
+		if err != nil || match.Rule != "all" || match.Cost != 2 ||
+			match.SetVersion != w.checker.Set().Version {
 			t.Fatalf("%+v, %v", match, err)
 		}
 		checked := w.check(t, c)
 		beside := w.checker.RuleLimits(c)
 		for i, b := range beside {
-			if got := checked.Limits[i+1]; got.Scope != b.Scope || got.Mode != b.Mode || got.Limit != b.Limits[0] {
+			if got := checked.Limits[i+1]; got.Scope != b.Scope || got.Mode != b.Mode ||
+				got.Limit != b.Limits[0] {
 				t.Errorf("match have %+v where the check has %+v", b, got)
 			}
 		}
 		if len(beside) != 4 || len(checked.Limits) != 5 {
 			t.Errorf("%d beside, %d limits", len(beside), len(checked.Limits))
 		}
-		for name, unlimited := range map[string]Call{"free": c.to("GET", "/health"), "exempt": c.from("192.0.2.8")} {
-			if match, err := w.checker.RouteMatch(unlimited); err != nil || match.Cost != 0 || len(w.checker.RuleLimits(unlimited)) != 0 {
+		for name, unlimited := range map[string]Call{"free": c.to("GET", "/health"),
+			"exempt": c.from("192.0.2.8")} {
+			if match, err := w.checker.RouteMatch(unlimited); err != nil || match.Cost != 0 ||
+				len(w.checker.RuleLimits(unlimited)) != 0 {
 				t.Errorf("%s: %+v, %v", name, match, err)
 			}
 		}

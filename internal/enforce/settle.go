@@ -69,9 +69,11 @@ func (c *Checker) Settle(ctx context.Context, text string, actual int64) (Settle
 		return Settlement{}, err
 	}
 	if actual < 0 || actual > limiter.MaxRequests {
-		return Settlement{}, fmt.Errorf("%w: %d is not 0 to %d", limiter.ErrCost, actual, int64(limiter.MaxRequests))
+		return Settlement{}, fmt.Errorf("%w: %d is not 0 to %d", limiter.ErrCost, actual,
+			int64(limiter.MaxRequests))
 	}
-	s := Settlement{Reserved: r.cost, Actual: actual, SettleMax: r.settleMax, AboveMax: max(0, actual-r.settleMax)}
+	s := Settlement{Reserved: r.cost, Actual: actual, SettleMax: r.settleMax,
+		AboveMax: max(0, actual-r.settleMax)}
 	set, err := c.settleOwn(ctx, r, &s)
 	if err != nil {
 		return Settlement{}, err
@@ -134,8 +136,10 @@ type basis struct {
 
 // basis reads the limits that hold for the caller at an instant, and lists the states
 // that took.
-func (c *Checker) basis(ctx context.Context, set *compiledSet, r *reservation, at time.Time) (by basis, err error) {
-	k, err := policyset.Recorded(r.subject, c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(r.subject)).Build()))
+func (c *Checker) basis(ctx context.Context, set *compiledSet, r *reservation,
+	at time.Time) (by basis, err error) {
+	k, err := policyset.Recorded(r.subject,
+		c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(r.subject)).Build()))
 	if err != nil {
 		return basis{}, fmt.Errorf("policy: settle: %w", err)
 	}
@@ -172,7 +176,8 @@ func (by *basis) add(r *reservation, what string, limits []limiter.Limit) error 
 		return nil
 	}
 	program, err := limiter.Compile(limits, time.Now())
-	by.states = append(by.states, counted{keys: []string{keyspace.Of(r.subject, what)}, program: program, at: r.own, candidate: what == "sk"})
+	by.states = append(by.states, counted{keys: []string{keyspace.Of(r.subject, what)}, program: program,
+		at: r.own, candidate: what == "sk"})
 	return err
 }
 
@@ -188,10 +193,13 @@ func (c *compiledSet) tagged(tag string) *compiledRoute {
 
 // trySettle fails with errStale, and returns the server's time, when the basis no longer
 // holds.
-func (c *Checker) trySettle(ctx context.Context, set *compiledSet, by basis, r *reservation, s *Settlement) (time.Time, error) {
-	keys := []string{keyspace.Of(r.subject, r.mark()), keyspace.Record(r.subject), policyset.CopyKey(keyspace.BucketOf(r.subject))}
+func (c *Checker) trySettle(ctx context.Context, set *compiledSet, by basis, r *reservation,
+	s *Settlement) (time.Time, error) {
+	keys := []string{keyspace.Of(r.subject, r.mark()), keyspace.Record(r.subject),
+		policyset.CopyKey(keyspace.BucketOf(r.subject))}
 	args := []string{
-		strconv.FormatInt(r.expires.UnixMicro(), 10), strconv.FormatInt(s.Actual-r.cost, 10), strconv.FormatInt(r.own.UnixMicro(), 10),
+		strconv.FormatInt(r.expires.UnixMicro(), 10), strconv.FormatInt(s.Actual-r.cost, 10),
+		strconv.FormatInt(r.own.UnixMicro(), 10),
 		by.record, strconv.FormatInt(set.Version, 10), by.till, map[bool]string{true: "1"}[by.holds],
 	}
 	for _, state := range by.states {
@@ -255,18 +263,22 @@ func (c *Checker) settleShared(ctx context.Context, set *compiledSet, r *reserva
 		}
 		set = c.set.Load()
 		left = slices.DeleteFunc(set.sharedStates(r), func(now counted) bool {
-			return !slices.ContainsFunc(left, func(before counted) bool { return before.keys[0] == now.keys[0] })
+			return !slices.ContainsFunc(left, func(before counted) bool {
+				return before.keys[0] == now.keys[0]
+			})
 		})
 	}
 	s.Partial = s.Partial || len(left) > 0
 }
 
 // chargeAll settles states, and returns those that go by a newer Set.
-func (c *Checker) chargeAll(ctx context.Context, set *compiledSet, states []counted, s *Settlement) (stale []counted) {
+func (c *Checker) chargeAll(ctx context.Context, set *compiledSet, states []counted,
+	s *Settlement) (stale []counted) {
 	difference := s.sharedDifference()
 	for _, state := range states {
 		args := []string{
-			valkey.BinaryString(state.program), strconv.FormatInt(difference, 10), strconv.FormatInt(state.at.UnixMicro(), 10),
+			valkey.BinaryString(state.program), strconv.FormatInt(difference, 10),
+			strconv.FormatInt(state.at.UnixMicro(), 10),
 			strconv.FormatInt(set.Version, 10),
 		}
 		switch reply, err := c.run(ctx, chargeScript, state.keys, args); {
@@ -286,7 +298,8 @@ func (c *compiledSet) sharedStates(r *reservation) []counted {
 	add := func(state int, s *sharedLimit, id, what string) {
 		if s != nil && r.has(state) {
 			keys := []string{keyspace.Of(id, what), policyset.CopyKey(keyspace.BucketOf(id))}
-			states = append(states, counted{keys: keys, program: s.longest().program, at: r.at[state-firstSide]})
+			states = append(states, counted{keys: keys, program: s.longest().program,
+				at: r.at[state-firstSide]})
 		}
 	}
 	add(tookIP, c.perIP, r.network, "sp")

@@ -35,7 +35,8 @@ func (w *world) settle(t *testing.T, reservation string, actual int64) Settlemen
 func (w *world) priced(t *testing.T, cost int64) {
 	t.Helper()
 	w.save(t, func(s *policy.Set) {
-		s.Routes = []policy.Route{{Name: "chat", Cost: cost, Settle: true, Pattern: route.Pattern{Path: "/chat"}}}
+		s.Routes = []policy.Route{{Name: "chat", Cost: cost, Settle: true,
+			Pattern: route.Pattern{Path: "/chat"}}}
 	})
 }
 
@@ -50,13 +51,15 @@ func TestSettle(t *testing.T) {
 			actual, short, remaining int64 // remaining after the next call, which costs 1
 		}{{3, 0, 16}, {0, 0, 15}, {8, 0, 6}} {
 			c := w.check(t, chat)
-			if s := w.settle(t, c.Reservation, step.actual); s.Short != step.short || s.Reserved != 8 || s.Actual != step.actual || s.Partial {
+			if s := w.settle(t, c.Reservation, step.actual); s.Short != step.short || s.Reserved != 8 ||
+				s.Actual != step.actual || s.Partial {
 				t.Errorf("step %d: %+v", i, s)
 			}
 			if _, err := w.checker.Settle(t.Context(), c.Reservation, 0); !errors.Is(err, ErrSettled) {
 				t.Errorf("step %d, once more: %v", i, err)
 			}
-			if got := w.check(t, call(secret)); got.Limits[0].Remaining != step.remaining || got.Reservation != "" {
+			if got := w.check(t, call(secret)); got.Limits[0].Remaining != step.remaining ||
+				got.Reservation != "" {
 				t.Fatalf("step %d: %s, want %d to remain", i, describe(got), step.remaining)
 			}
 		}
@@ -66,7 +69,8 @@ func TestSettle(t *testing.T) {
 // More than what was reserved is charged as far as it fits, and told of beyond.
 func TestSettleAbove(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
-		w.plan(t, "free", limiter.Limit{Requests: 10, Window: time.Hour}, limiter.Limit{Requests: 12, Window: 2 * time.Hour})
+		w.plan(t, "free", limiter.Limit{Requests: 10, Window: time.Hour},
+			limiter.Limit{Requests: 12, Window: 2 * time.Hour})
 		w.priced(t, 4)
 		_, secret := w.create(t, "chatty", "free")
 		chat := call(secret).to("POST", "/chat")
@@ -93,7 +97,8 @@ func TestSettleEveryScope(t *testing.T) {
 			s.PerIP.Limits, s.Global.Limits = perMinute(80), perMinute(90)
 			s.Plans[0].Candidate = perMinute(20)
 			s.Routes = []policy.Route{{
-				Name: "chat", Cost: 10, Settle: true, Pattern: route.Pattern{Path: "/chat"}, PerKey: perMinute(40), PerIP: perMinute(50), Shared: perMinute(60),
+				Name: "chat", Cost: 10, Settle: true, Pattern: route.Pattern{Path: "/chat"},
+				PerKey: perMinute(40), PerIP: perMinute(50), Shared: perMinute(60),
 			}}
 		})
 		chat := call(secret).from("192.0.2.1").to("POST", "/chat")
@@ -111,7 +116,8 @@ func TestSettleEveryScope(t *testing.T) {
 		} {
 			c := w.check(t, chat)
 			if got := scopes(c); got != step.want || c.CandidateAllows != step.trial {
-				t.Fatalf("before %d: %s, trial %t; want %s, %t", step.actual, got, c.CandidateAllows, step.want, step.trial)
+				t.Fatalf("before %d: %s, trial %t; want %s, %t", step.actual, got, c.CandidateAllows,
+					step.want, step.trial)
 			}
 			if s := w.settle(t, c.Reservation, step.actual); s.Short != step.short || s.Partial {
 				t.Fatalf("%d: %+v, want %d short", step.actual, s, step.short)
@@ -132,7 +138,8 @@ func TestForgedReservations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	texts := []string{"", "tgr_", good[4:], good + "A", good[:len(good)-1], good + "=", strings.ToUpper(good), secret.Reveal(), strings.Repeat(good, 9)}
+	texts := []string{"", "tgr_", good[4:], good + "A", good[:len(good)-1], good + "=", strings.ToUpper(good),
+		secret.Reveal(), strings.Repeat(good, 9)}
 	for i := range raw {
 		forged := append([]byte{}, raw...)
 		forged[i] ^= 1
@@ -203,9 +210,12 @@ func TestSettleAfterEdits(t *testing.T) {
 			w.plan(t, "free", limiter.Limit{Requests: 20, Window: time.Hour})
 		}, 19},
 		"override": {func(t *testing.T, w *world, k policy.Key) {
-			must(w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Limits: perMinute(50), Reason: "more"}, byTest))
+			must(w.SetOverride(t.Context(), k.ID, k.Version,
+				&policy.Override{Limits: perMinute(50), Reason: "more"}, byTest))
 		}, 49},
-		"route gone": {func(t *testing.T, w *world, _ policy.Key) { w.save(t, func(s *policy.Set) { s.Routes = nil }) }, 19},
+		"route gone": {func(t *testing.T, w *world, _ policy.Key) {
+			w.save(t, func(s *policy.Set) { s.Routes = nil })
+		}, 19},
 		"mode off and back": {func(t *testing.T, w *world, _ policy.Key) {
 			w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Off })
 			w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Enforce })
@@ -269,14 +279,16 @@ func TestReserve(t *testing.T) {
 		w.plan(t, "free", perMinute(10)...)
 		w.save(t, func(s *policy.Set) {
 			s.Global.Limits = perMinute(9)
-			s.Routes = []policy.Route{{Name: "chat", Cost: 1, Pattern: route.Pattern{Path: "/chat"}, PerKey: perMinute(7), Shared: perMinute(8)}}
+			s.Routes = []policy.Route{{Name: "chat", Cost: 1, Pattern: route.Pattern{Path: "/chat"},
+				PerKey: perMinute(7), Shared: perMinute(8)}}
 		})
 		k, _ := w.create(t, "worker", "free")
 		c := must(w.checker.Reserve(t.Context(), k.ID, "chat", 5))
 		if got := scopes(c); !c.Allowed || got != "key:5 route:2 global:4 route-all:3" {
 			t.Fatalf("%s", describe(c))
 		}
-		if denied := must(w.checker.Reserve(t.Context(), k.ID, "chat", 3)); denied.Allowed || denied.RetryAfter() <= 0 || denied.Reservation != "" {
+		if denied := must(w.checker.Reserve(t.Context(), k.ID, "chat", 3)); denied.Allowed ||
+			denied.RetryAfter() <= 0 || denied.Reservation != "" {
 			t.Errorf("%s, want a denial", describe(denied))
 		}
 		w.settle(t, c.Reservation, 0)
@@ -284,14 +296,17 @@ func TestReserve(t *testing.T) {
 			t.Errorf("%s", describe(c))
 		}
 		for want, try := range map[error]func() (Result, error){
-			policy.ErrNotFound: func() (Result, error) { return w.checker.Reserve(t.Context(), "nobody", "", 1) },
-			limiter.ErrCost:    func() (Result, error) { return w.checker.Reserve(t.Context(), k.ID, "", 0) },
+			policy.ErrNotFound: func() (Result, error) {
+				return w.checker.Reserve(t.Context(), "nobody", "", 1)
+			},
+			limiter.ErrCost: func() (Result, error) { return w.checker.Reserve(t.Context(), k.ID, "", 0) },
 		} {
 			if _, err := try(); !errors.Is(err, want) {
 				t.Errorf("got %v, want %v", err, want)
 			}
 		}
-		if _, err := w.checker.Reserve(t.Context(), k.ID, "no such route", 1); !errors.Is(err, policy.ErrNotFound) {
+		if _, err := w.checker.Reserve(t.Context(), k.ID, "no such route", 1); !errors.Is(err,
+			policy.ErrNotFound) {
 			t.Errorf("got %v", err)
 		}
 		if _, err := w.checker.Reserve(t.Context(), k.ID, "chat", 8); !errors.Is(err, limiter.ErrCost) {
@@ -324,7 +339,8 @@ func TestCostAboveASideLimit(t *testing.T) {
 	w.save(t, func(s *policy.Set) {
 		s.Routes = []policy.Route{{Name: "odd", Cost: 4, Pattern: route.Pattern{Path: "/odd"}}}
 	})
-	if _, err := w.checker.Check(t.Context(), call(unknown).to("GET", "/odd"), nil); !errors.Is(err, policy.ErrUnknownKey) {
+	if _, err := w.checker.Check(t.Context(), call(unknown).to("GET", "/odd"), nil); !errors.Is(err,
+		policy.ErrUnknownKey) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -374,7 +390,8 @@ func (w *twin) call(t *rapid.T, cost int64) {
 		}
 		for _, u := range d.Limits {
 			if c.Limits[i].Remaining != u.Remaining {
-				t.Fatalf("%v\n%s\nlimit %d: %d remain, the models say %d", w.limits, strings.Join(w.log, "\n"), i, c.Limits[i].Remaining, u.Remaining)
+				t.Fatalf("%v\n%s\nlimit %d: %d remain, the models say %d", w.limits,
+					strings.Join(w.log, "\n"), i, c.Limits[i].Remaining, u.Remaining)
 			}
 			i++
 		}
@@ -391,7 +408,8 @@ func (w *twin) settleOne(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.log = append(w.log, fmt.Sprintf("%d actual %d of %d, taken at %d: short %d", s.Now.UnixMicro(), actual, c.Cost, c.Now.UnixMicro(), s.Short))
+	w.log = append(w.log, fmt.Sprintf("%d actual %d of %d, taken at %d: short %d", s.Now.UnixMicro(), actual,
+		c.Cost, c.Now.UnixMicro(), s.Short))
 	var short int64
 	partial := false
 	for n, m := range []*limiter.Model{&w.plan, &w.route} {
@@ -428,7 +446,8 @@ func TestSettleAgainstTheModels(t *testing.T) {
 		}
 		w.plan(t, "random", tw.limits[0]...)
 		w.save(t, func(s *policy.Set) {
-			s.Routes = []policy.Route{{Name: "chat", Cost: 1, Settle: true, Pattern: route.Pattern{Path: "/chat"}, PerKey: tw.limits[1]}}
+			s.Routes = []policy.Route{{Name: "chat", Cost: 1, Settle: true,
+				Pattern: route.Pattern{Path: "/chat"}, PerKey: tw.limits[1]}}
 		})
 		_, tw.secret = w.create(t, "random", "random")
 		for range rapid.IntRange(1, 40).Draw(r, "events") {
@@ -443,7 +462,9 @@ func TestSettleAgainstTheModels(t *testing.T) {
 
 var randomLimit = rapid.Custom(func(t *rapid.T) limiter.Limit {
 	return limiter.Limit{
-		Requests: rapid.Int64Range(6, 40).Draw(t, "requests"), Algorithm: rapid.SampledFrom(limiter.Algorithms()).Draw(t, "algorithm"),
-		Window: time.Duration(rapid.SampledFrom([]int{2, 5, 20, 1000, 60_000}).Draw(t, "window")) * time.Millisecond,
+		Requests:  rapid.Int64Range(6, 40).Draw(t, "requests"),
+		Algorithm: rapid.SampledFrom(limiter.Algorithms()).Draw(t, "algorithm"),
+		Window: time.Duration(rapid.SampledFrom([]int{2, 5, 20, 1000, 60_000}).Draw(t,
+			"window")) * time.Millisecond,
 	}
 })

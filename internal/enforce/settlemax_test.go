@@ -77,8 +77,10 @@ func TestSettleMax(t *testing.T) {
 			if got, want := w.left(t), strings.ReplaceAll(others, "S", c.shared); got != want {
 				t.Errorf("another caller has %s, want %s", got, want)
 			}
-			e := must(w.explainer.Explain(t.Context(), must(w.Set(t.Context())), must(w.Get(t.Context(), chat.Subject)), chat))
-			if got, want := scopes(Result{Limits: e.Result.Limits[:2]}), "key:"+c.own+" route:"+c.own; got != want {
+			e := must(w.explainer.Explain(t.Context(), must(w.Set(t.Context())),
+				must(w.Get(t.Context(), chat.Subject)), chat))
+			if got, want := scopes(Result{Limits: e.Result.Limits[:2]}),
+				"key:"+c.own+" route:"+c.own; got != want {
 				t.Errorf("the caller has %s, want %s", got, want)
 			}
 		})
@@ -96,7 +98,9 @@ func TestSettleMaxAfterEdits(t *testing.T) {
 		"costs":   {func(s *policy.Set) { s.Routes[0].Cost = 4000 }, "global:99600"},
 		"lowered": {func(s *policy.Set) { s.Routes[0].SettleMax = 40 }, "global:99600"},
 		"removed": {func(s *policy.Set) { s.Routes = nil }, "global:99600"},
-		"renamed": {func(s *policy.Set) { s.Routes[0].Name, s.Routes[0].SettleMax = "talk", limiter.MaxRequests }, "global:99600"},
+		"renamed": {func(s *policy.Set) {
+			s.Routes[0].Name, s.Routes[0].SettleMax = "talk", limiter.MaxRequests
+		}, "global:99600"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := open(t, valkeytest.Start(t))
@@ -120,14 +124,16 @@ func TestSettleMaxOfReserve(t *testing.T) {
 		route                 string
 		settleMax, cost, most int64
 	}{
-		{"", 0, 500, 5000}, {"chat", 0, 500, 5000}, {"chat", 800, 500, 800}, {"chat", 100, 500, 500}, {"", 0, 90_000, 900_000},
+		{"", 0, 500, 5000}, {"chat", 0, 500, 5000}, {"chat", 800, 500, 800}, {"chat", 100, 500, 500},
+		{"", 0, 90_000, 900_000},
 	} {
 		w := open(t, valkeytest.Start(t))
 		chat := w.everyScope(t, c.settleMax)
 		r := must(w.checker.Reserve(t.Context(), chat.Subject, c.route, c.cost))
 		s := w.settle(t, r.Reservation, 1_000_000_000)
 		if s.SettleMax != c.most || s.AboveMax != 1_000_000_000-c.most {
-			t.Errorf("route %q, settleMax %d, cost %d: %+v, want a maximum of %d", c.route, c.settleMax, c.cost, s, c.most)
+			t.Errorf("route %q, settleMax %d, cost %d: %+v, want a maximum of %d", c.route, c.settleMax,
+				c.cost, s, c.most)
 		}
 	}
 }
@@ -167,7 +173,8 @@ func TestSettleMaxWithTheReleaseBefore(t *testing.T) {
 		old = append(append(old, byte(len(text))), text...)
 	}
 	before := "tgr_" + base64.RawURLEncoding.EncodeToString(append(old, w.checker.seal.sum(old)...))
-	if s := w.settle(t, before, 1_000_000_000); s.SettleMax != 400 || s.AboveMax != 999_999_600 || s.Reserved != 40 {
+	if s := w.settle(t, before, 1_000_000_000); s.SettleMax != 400 || s.AboveMax != 999_999_600 ||
+		s.Reserved != 40 {
 		t.Errorf("%+v, want a maximum of 400", s)
 	}
 	if got := w.left(t); !strings.Contains(got, "global:99600 ") {
@@ -179,12 +186,15 @@ func TestSettleMaxWithTheReleaseBefore(t *testing.T) {
 // not know is passed over, as the field is by releases before it.
 func TestSettleMaxInTheStoredSet(t *testing.T) {
 	set, err := policyset.DecodeSet(
-		policyset.Versioned(7, []byte(`{"routes":[{"name":"chat","pattern":{},"cost":40,"settle":true,"unheardOf":1}],"alsoNew":{}}`)),
+		policyset.Versioned(7, []byte(
+			`{"routes":[{"name":"chat","pattern":{},"cost":40,"settle":true,"unheardOf":1}],"alsoNew":{}}`)),
 	)
-	if err != nil || set.Version != 7 || set.Routes[0].SettleMax != 0 || set.Routes[0].SettleBound(40) != 400 {
+	if err != nil || set.Version != 7 || set.Routes[0].SettleMax != 0 ||
+		set.Routes[0].SettleBound(40) != 400 {
 		t.Errorf("%+v, %v", set, err)
 	}
-	if text := must(json.Marshal(policy.Route{Name: "chat", Cost: 40})); strings.Contains(string(text), "settleMax") {
+	if text := must(json.Marshal(policy.Route{Name: "chat", Cost: 40})); strings.Contains(string(text),
+		"settleMax") {
 		t.Errorf("a route that states none is written %s", text)
 	}
 }
@@ -207,7 +217,8 @@ func TestSettleMaxBounds(t *testing.T) {
 			if err != nil {
 				t.Errorf("%+v: %v", c, err)
 			}
-		case !errors.As(err, &found) || found.Fields[0].Field != "routes[0].settleMax" || !strings.Contains(found.Fields[0].Message, c.want):
+		case !errors.As(err, &found) || found.Fields[0].Field != "routes[0].settleMax" ||
+			!strings.Contains(found.Fields[0].Message, c.want):
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

@@ -14,7 +14,8 @@ import (
 
 // orders is a route with limits of its own on each caller.
 func orders(cost int64, limits ...limiter.Limit) []policy.Route {
-	return []policy.Route{{Name: "orders", Cost: cost, Pattern: route.Pattern{Path: "/orders"}, PerKey: limits}}
+	return []policy.Route{{Name: "orders", Cost: cost, Pattern: route.Pattern{Path: "/orders"},
+		PerKey: limits}}
 }
 
 // A call that the route denies leaves the caller's counts as they were, for as long as
@@ -31,8 +32,10 @@ func TestDeniedByTheRouteLeavesNoTrace(t *testing.T) {
 		before := w.lasting(t, state)
 		w.plan(t, "free", limiter.Limit{Requests: 5, Window: time.Minute, Algorithm: limiter.TokenBucket})
 		w.expect(t, call(secret), "nnn")
-		if after := w.lasting(t, state); after.value != before.value || after.left > before.left || after.left < before.left-time.Hour {
-			t.Errorf("%q lasts %s; after three denied calls %q lasts %s", before.value, before.left, after.value, after.left)
+		if after := w.lasting(t, state); after.value != before.value || after.left > before.left ||
+			after.left < before.left-time.Hour {
+			t.Errorf("%q lasts %s; after three denied calls %q lasts %s", before.value, before.left,
+				after.value, after.left)
 		}
 		w.plan(t, "free", daily)
 		if c := w.expect(t, call(secret).to("GET", "/elsewhere"), "y"); c.Limits[0].Remaining != 2 {
@@ -60,13 +63,15 @@ func TestOffLeavesTheRoutesLimits(t *testing.T) {
 		w.plan(t, "free", perMinute(1)...)
 		_, secret := w.create(t, "caller", "free")
 		w.save(t, func(s *policy.Set) { s.Plans[0].Mode, s.Routes = policy.Off, orders(1, perMinute(2)...) })
-		if c := w.expect(t, call(secret), "yyn"); len(c.Limits) != 1 || c.Limits[0].Scope != policy.ScopeRoute {
+		if c := w.expect(t, call(secret), "yyn"); len(c.Limits) != 1 ||
+			c.Limits[0].Scope != policy.ScopeRoute {
 			t.Errorf("%s, want the route's limit alone", describe(c))
 		}
 		w.expect(t, call(secret).to("GET", "/elsewhere"), "yyy")
 		w.save(t, func(s *policy.Set) { s.Plans[0].Candidate = perMinute(1) })
 		elsewhere := call(secret).to("GET", "/elsewhere")
-		if first, second := w.check(t, elsewhere), w.check(t, elsewhere); !first.CandidateAllows || second.CandidateAllows || !second.Allowed {
+		if first, second := w.check(t, elsewhere), w.check(t, elsewhere); !first.CandidateAllows ||
+			second.CandidateAllows || !second.Allowed {
 			t.Errorf("%s, then %s; want the candidate on trial", describe(first), describe(second))
 		}
 	})
@@ -137,7 +142,8 @@ func TestSettlementsForgetNothing(t *testing.T) {
 		s.Global.Limits = []limiter.Limit{{Requests: 9, Window: time.Hour}}
 	})
 	bucket := []limiter.Limit{{Requests: 5, Window: time.Minute, Algorithm: limiter.TokenBucket}}
-	must(w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Limits: bucket, Until: start.Add(time.Minute), Reason: "a minute"}, byTest))
+	must(w.SetOverride(t.Context(), k.ID, k.Version,
+		&policy.Override{Limits: bucket, Until: start.Add(time.Minute), Reason: "a minute"}, byTest))
 	w.setClock(t, start.Add(2*time.Minute))
 	c := w.expect(t, call(secret), "yyyy")
 	if s := w.settle(t, c.Reservation, 0); !s.Now.Equal(start.Add(2 * time.Minute)) {

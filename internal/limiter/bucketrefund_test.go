@@ -47,7 +47,8 @@ func TestRefundsOfBucketsAreExact(t *testing.T) {
 			p.forward()
 			p.take(t, p.cost(), 0)
 			if p.random.IntN(2) == 0 {
-				merged := len(p.model.states) > 0 && slices.ContainsFunc(p.model.states[0].valleys.list, isMerged)
+				merged := len(p.model.states) > 0 &&
+					slices.ContainsFunc(p.model.states[0].valleys.list, isMerged)
 				amount, _, _, after := p.refund(t)
 				if amount > 0 && p.reserve {
 					refunds++

@@ -47,7 +47,8 @@ func decodeStored(state string) (stored, error) {
 	at := storedHead + sectionLen*len(st.sections)
 	for i := range st.sections {
 		sec, entry := &st.sections[i], b[storedHead+sectionLen*i:]
-		*sec = storedSection{kind: kind(entry[0]), group: int64(binary.BigEndian.Uint32(entry[1:])), width: int(entry[5])}
+		*sec = storedSection{kind: kind(entry[0]), group: int64(binary.BigEndian.Uint32(entry[1:])),
+			width: int(entry[5])}
 		sec.span = time.Duration(uint48(entry[6:])) * time.Microsecond
 		if !sec.kind.isLog() {
 			at += storedOther
@@ -63,7 +64,8 @@ func decodeStored(state string) (stored, error) {
 		sec := &st.sections[i]
 		end := at + sec.capacity*sec.width
 		if end > len(b) {
-			return stored{}, fmt.Errorf("%d bytes end within the slots of section %d, which end at %d", len(b), i, end)
+			return stored{}, fmt.Errorf("%d bytes end within the slots of section %d, which end at %d",
+				len(b), i, end)
 		}
 		sec.readSlots(b[at:end])
 		at = end
@@ -82,7 +84,8 @@ func (sec *storedSection) readLog(b []byte) {
 
 func (sec *storedSection) readSlots(b []byte) {
 	for len(b) > 0 && b[0]&0x80 != 0 {
-		sec.slots = append(sec.slots, int64(binary.BigEndian.Uint64(slices.Concat(make([]byte, 8-sec.width), b[:sec.width]))))
+		sec.slots = append(sec.slots, int64(binary.BigEndian.Uint64(slices.Concat(make([]byte, 8-sec.width),
+			b[:sec.width]))))
 		b = b[sec.width:]
 	}
 	sec.trailing = string(b)
@@ -148,7 +151,8 @@ func (s *subject) checkRoom(t *rapid.T, before, after stored) {
 		}
 		length += storedLog + sec.capacity*sec.width
 		if strings.Trim(sec.trailing, "\x00") != "" {
-			s.fail(t, "section %d: used slots, then a free one, then %x", i, strings.TrimLeft(sec.trailing, "\x00"))
+			s.fail(t, "section %d: used slots, then a free one, then %x", i,
+				strings.TrimLeft(sec.trailing, "\x00"))
 		}
 		if !s.rewritten {
 			if sec.capacity != before.sections[i].capacity {
@@ -161,7 +165,8 @@ func (s *subject) checkRoom(t *rapid.T, before, after stored) {
 		}
 		requests := requestsOf(s.limits, i)
 		if want := room(int64(len(sec.slots)), requests, sec.group); int64(sec.capacity) != want {
-			s.fail(t, "section %d: capacity %d for %d slots of limit %d, want %d", i, sec.capacity, len(sec.slots), requests, want)
+			s.fail(t, "section %d: capacity %d for %d slots of limit %d, want %d", i, sec.capacity,
+				len(sec.slots), requests, want)
 		}
 	}
 	if length != after.length {
@@ -176,7 +181,8 @@ func (sec *storedSection) keptRoom(before stored, i int) bool {
 		return false
 	}
 	was := before.sections[i]
-	return sec.kind == was.kind && sec.group == was.group && sec.span == was.span && sec.capacity == was.capacity
+	return sec.kind == was.kind && sec.group == was.group && sec.span == was.span &&
+		sec.capacity == was.capacity
 }
 
 // largest is the documented bound of the bytes that a list of limits takes: a quantity of
@@ -187,7 +193,8 @@ func largest(limits []Limit) int {
 	for i, sec := range sections {
 		total += sectionLen + storedOther
 		if sec.kind.isLog() {
-			total += storedLog - storedOther + int(sec.width())*int(mostSlots(requestsOf(limits, i), sec.group))
+			total += storedLog - storedOther +
+				int(sec.width())*int(mostSlots(requestsOf(limits, i), sec.group))
 		}
 	}
 	return total
@@ -324,7 +331,8 @@ func (s *subject) checkLives(t *rapid.T, edit func()) {
 // forward lets time pass and drops the key when its time has come.
 func (s *subject) forward(t *rapid.T) {
 	longest := s.longest().Microseconds()
-	micros := rapid.OneOf(rapid.Int64Range(0, longest/5), rapid.Int64Range(longest-1, longest), rapid.Int64Range(longest, 3*longest)).Draw(t, "forward")
+	micros := rapid.OneOf(rapid.Int64Range(0, longest/5), rapid.Int64Range(longest-1, longest),
+		rapid.Int64Range(longest, 3*longest)).Draw(t, "forward")
 	s.now = s.now.Add(time.Duration(micros) * time.Microsecond)
 	s.expire(t)
 }
@@ -344,7 +352,8 @@ func (s *subject) checkLife(t *rapid.T, model *Model, cost int64) {
 	}
 	for i, u := range got.Limits {
 		if until := s.now.Add(u.Reset); s.expiry.Before(until) {
-			s.fail(t, "limit %d counts until %d, the state expires %s sooner", i, until.UnixMicro(), until.Sub(s.expiry))
+			s.fail(t, "limit %d counts until %d, the state expires %s sooner", i, until.UnixMicro(),
+				until.Sub(s.expiry))
 		}
 	}
 	if bound := 2*s.longest() + 2*time.Millisecond; s.expiry.After(s.now.Add(bound)) {
@@ -382,6 +391,7 @@ func TestMemoryOfAKey(t *testing.T) {
 		if used > c.bytes {
 			t.Errorf("%s: %s takes %d bytes, want at most %d", c.limit.Algorithm, c.limit, used, c.bytes)
 		}
-		t.Logf("%s, %s: %d bytes in memory, %d of them the state's", c.limit.Algorithm, c.limit, used, len(s.bytes(t)))
+		t.Logf("%s, %s: %d bytes in memory, %d of them the state's", c.limit.Algorithm, c.limit, used,
+			len(s.bytes(t)))
 	}
 }

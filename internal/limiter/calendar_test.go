@@ -13,13 +13,19 @@ import (
 // half an hour, in both hemispheres, at midnight, around Ramadan; and places that changed
 // their day, their half hour or their mind.
 var zones = []string{
-	"UTC", "Europe/Berlin", "Europe/London", "Europe/Dublin", "Europe/Lisbon", "Europe/Moscow", "Europe/Istanbul", "Atlantic/Azores",
+	"UTC", "Europe/Berlin", "Europe/London", "Europe/Dublin", "Europe/Lisbon", "Europe/Moscow",
+	"Europe/Istanbul", "Atlantic/Azores",
 	"Atlantic/Reykjavik",
-	"America/New_York", "America/Chicago", "America/Phoenix", "America/Los_Angeles", "America/Anchorage", "America/Adak", "America/St_Johns",
-	"America/Havana", "America/Caracas", "America/Sao_Paulo", "America/Santiago", "America/Asuncion", "America/Scoresbysund", "Africa/Casablanca",
-	"Africa/Cairo", "Africa/Monrovia", "Africa/Johannesburg", "Asia/Beirut", "Asia/Amman", "Asia/Gaza", "Asia/Tehran", "Asia/Kabul", "Asia/Kolkata",
-	"Asia/Kathmandu", "Asia/Yangon", "Asia/Shanghai", "Asia/Pyongyang", "Asia/Tokyo", "Australia/Adelaide", "Australia/Eucla", "Australia/Lord_Howe",
-	"Pacific/Auckland", "Pacific/Chatham", "Pacific/Apia", "Pacific/Kiritimati", "Pacific/Marquesas", "Antarctica/Troll",
+	"America/New_York", "America/Chicago", "America/Phoenix", "America/Los_Angeles", "America/Anchorage",
+	"America/Adak", "America/St_Johns",
+	"America/Havana", "America/Caracas", "America/Sao_Paulo", "America/Santiago", "America/Asuncion",
+	"America/Scoresbysund", "Africa/Casablanca",
+	"Africa/Cairo", "Africa/Monrovia", "Africa/Johannesburg", "Asia/Beirut", "Asia/Amman", "Asia/Gaza",
+	"Asia/Tehran", "Asia/Kabul", "Asia/Kolkata",
+	"Asia/Kathmandu", "Asia/Yangon", "Asia/Shanghai", "Asia/Pyongyang", "Asia/Tokyo", "Australia/Adelaide",
+	"Australia/Eucla", "Australia/Lord_Howe",
+	"Pacific/Auckland", "Pacific/Chatham", "Pacific/Apia", "Pacific/Kiritimati", "Pacific/Marquesas",
+	"Antarctica/Troll",
 }
 
 var (
@@ -41,9 +47,11 @@ type clockWork struct {
 func drawClockWork(t *rapid.T) clockWork {
 	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 	c := clockWork{zone: zones[r.IntN(len(zones))], calendar: Minute + Calendar(r.IntN(int(Month)))}
-	c.at = firstInstant.Add(time.Duration(r.Int64N(int64(lastInstant.Sub(firstInstant))))).Truncate(time.Microsecond).In(load(t, c.zone))
+	c.at = firstInstant.Add(time.Duration(r.Int64N(int64(lastInstant.Sub(firstInstant))))).Truncate(
+		time.Microsecond).In(load(t, c.zone))
 	if _, end := c.at.ZoneBounds(); !end.IsZero() && end.Before(lastInstant) && r.IntN(2) == 0 {
-		c.at = end.Add(time.Duration(r.Int64N(int64(4*24*time.Hour))) - 2*24*time.Hour).Truncate(time.Microsecond)
+		c.at = end.Add(time.Duration(r.Int64N(int64(4*24*time.Hour))) - 2*24*time.Hour).Truncate(
+			time.Microsecond)
 	}
 	c.compiled = c.at.Add(-time.Duration(r.Int64N(int64(shiftsAhead - 60*24*time.Hour))))
 	c.shifts = shiftsOf(c.zone, c.compiled)
@@ -76,7 +84,8 @@ func (c clockWork) local() (start, end time.Time) {
 		start = c.at.Add(-time.Duration(c.at.Second())*time.Second - time.Duration(c.at.Nanosecond()))
 		return start, start.Add(time.Minute)
 	case Hour:
-		start = c.at.Add(-time.Duration(c.at.Minute())*time.Minute - time.Duration(c.at.Second())*time.Second - time.Duration(c.at.Nanosecond()))
+		start = c.at.Add(-time.Duration(c.at.Minute())*time.Minute - time.Duration(
+			c.at.Second())*time.Second - time.Duration(c.at.Nanosecond()))
 		return start, start.Add(time.Hour)
 	case Day:
 		return date(month, day), date(month, day+1)
@@ -105,7 +114,8 @@ func TestCalendarWindowIsTheLocalPeriod(t *testing.T) {
 			return
 		}
 		if start, end := c.window(c.at); !start.Equal(wantStart) || !end.Equal(wantEnd) {
-			t.Fatalf("%s of %s in %s is %s to %s, want %s to %s", c.calendar, c.at, c.zone, start, end, wantStart, wantEnd)
+			t.Fatalf("%s of %s in %s is %s to %s, want %s to %s", c.calendar, c.at, c.zone, start, end,
+				wantStart, wantEnd)
 		}
 	})
 }
@@ -136,7 +146,8 @@ func TestCalendarWindowsTileTime(t *testing.T) {
 			t.Fatalf("%s of %s in %s ends at %s, the next begins at %s", c.calendar, c.at, c.zone, end, next)
 		}
 		if _, last := c.window(start.Add(-time.Microsecond)); !last.Equal(start) {
-			t.Fatalf("%s of %s in %s begins at %s, the one before ends at %s", c.calendar, c.at, c.zone, start, last)
+			t.Fatalf("%s of %s in %s begins at %s, the one before ends at %s", c.calendar, c.at,
+				c.zone, start, last)
 		}
 		if c.calendar >= Day && !beginsDay(start) {
 			t.Fatalf("%s of %s in %s begins at %s, which is no midnight", c.calendar, c.at, c.zone, start)
@@ -147,7 +158,8 @@ func TestCalendarWindowsTileTime(t *testing.T) {
 // beginsDay reports whether it is midnight, or the clocks jump over midnight now.
 func beginsDay(at time.Time) bool {
 	const microsecond = time.Microsecond
-	return at.Hour() == 0 && at.Minute() == 0 && at.Second() == 0 && at.Nanosecond() == 0 || at.Add(-microsecond).Day() != at.Day()
+	return at.Hour() == 0 && at.Minute() == 0 && at.Second() == 0 && at.Nanosecond() == 0 ||
+		at.Add(-microsecond).Day() != at.Day()
 }
 
 // A program knows the offset of its zones for ten years.
@@ -156,7 +168,8 @@ func TestZonesAreKnownForTenYears(t *testing.T) {
 		c := drawClockWork(t)
 		_, want := c.at.Zone()
 		if got := c.shifts[shiftAt(c.shifts, c.at.UnixMicro())].offset / 1_000_000; got != int64(want) {
-			t.Fatalf("%s at %s: a program of %s knows offset %d s, want %d s", c.zone, c.at, c.compiled, got, want)
+			t.Fatalf("%s at %s: a program of %s knows offset %d s, want %d s", c.zone, c.at,
+				c.compiled, got, want)
 		}
 	})
 }
@@ -171,7 +184,8 @@ func TestNoCalendarDayIsUnlimited(t *testing.T) {
 		for shift := range shiftsOfYears(load(t, name), 2026, 2029) {
 			var m Model
 			admitted := 0
-			for at := shift.Add(-24 * time.Hour); at.Before(shift.Add(24 * time.Hour)); at = at.Add(7 * time.Minute) {
+			for at := shift.Add(-24 * time.Hour); at.Before(shift.Add(24 * time.Hour)); at =
+				at.Add(7 * time.Minute) {
 				d, err := m.Take(at, limits, 1)
 				if err != nil {
 					t.Fatal(err)
@@ -206,7 +220,8 @@ func TestScriptKnowsTheCalendar(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawClockWork(t)
 		s := clock.subject(Limit{Requests: 2, Algorithm: FixedWindow, Calendar: c.calendar, Zone: c.zone})
-		s.now = c.at.Add(-time.Duration(rapid.Int64Range(0, int64(c.calendar.longest())).Draw(t, "before")).Truncate(time.Microsecond))
+		s.now = c.at.Add(-time.Duration(rapid.Int64Range(0, int64(c.calendar.longest())).Draw(t,
+			"before")).Truncate(time.Microsecond))
 		var model Model
 		for range 3 {
 			want, err := model.Take(s.now, s.limits, 1)

@@ -86,10 +86,12 @@ func (s *subject) compiled(t rapid.TB) string {
 }
 
 // try makes a step on a key at an instant; cost and errors are the script's.
-func (s *subject) try(t rapid.TB, key string, now time.Time, cost int64) (d Decision, life time.Duration, writes int64, err error) {
+func (s *subject) try(t rapid.TB, key string, now time.Time, cost int64) (d Decision, life time.Duration,
+	writes int64, err error) {
 	t.Helper()
 	answer, err := s.script.Exec(context.Background(), s.client, []string{key}, []string{
-		s.compiled(t), strconv.FormatInt(cost, 10), strconv.FormatInt(s.taken.UnixMicro(), 10), strconv.FormatInt(now.UnixMicro(), 10),
+		s.compiled(t), strconv.FormatInt(cost, 10), strconv.FormatInt(s.taken.UnixMicro(), 10),
+		strconv.FormatInt(now.UnixMicro(), 10),
 	}).ToArray()
 	if err != nil {
 		return Decision{}, 0, 0, err
@@ -109,13 +111,15 @@ func (s *subject) do(t rapid.TB, cost int64) Decision {
 	t.Helper()
 	d, life, writes, err := s.try(t, s.key, s.now, cost)
 	line := "%d %v cost %d: %t %v, %d writes, %s to live"
-	s.log = append(s.log, fmt.Sprintf(line, s.now.UnixMicro(), s.limits, cost, d.Allowed, d.Limits, writes, life))
+	s.log = append(s.log, fmt.Sprintf(line, s.now.UnixMicro(), s.limits, cost, d.Allowed, d.Limits,
+		writes, life))
 	if err != nil {
 		s.fail(t, "script: %v", err)
 	}
 	for i, u := range d.Limits {
 		most := 2 * u.Limit.Span()
-		if u.Remaining < 0 || u.Remaining > u.Limit.Requests || u.Reset < 0 || u.Reset > most || u.RetryAfter < 0 || u.RetryAfter > most {
+		if u.Remaining < 0 || u.Remaining > u.Limit.Requests || u.Reset < 0 || u.Reset > most ||
+			u.RetryAfter < 0 || u.RetryAfter > most {
 			s.fail(t, "limit %d is out of range: %+v", i, u)
 		}
 	}
@@ -156,7 +160,8 @@ func (s *subject) bytes(t rapid.TB) string {
 
 func (s *subject) command(t rapid.TB, words ...string) {
 	t.Helper()
-	if err := s.client.Do(context.Background(), s.client.B().Arbitrary(words...).Build()).Error(); err != nil {
+	if err := s.client.Do(context.Background(),
+		s.client.B().Arbitrary(words...).Build()).Error(); err != nil {
 		t.Fatalf("%s: %v", words[0], err)
 	}
 }

@@ -46,21 +46,25 @@ func TestRollingWindowAcrossEdits(t *testing.T) {
 			case 0:
 				limit = drawEdit(t)
 			case 1:
-				now = now.Add(time.Duration(rapid.Int64Range(0, int64(limit.Window/2)).Draw(t, "forward")).Truncate(time.Microsecond))
+				now = now.Add(time.Duration(rapid.Int64Range(0, int64(limit.Window/2)).Draw(t,
+					"forward")).Truncate(time.Microsecond))
 			}
-			cost := rapid.OneOf(rapid.Int64Range(1, limit.Requests), rapid.Just(limit.Requests)).Draw(t, "cost")
+			cost := rapid.OneOf(rapid.Int64Range(1, limit.Requests),
+				rapid.Just(limit.Requests)).Draw(t, "cost")
 			d, err := m.Take(now, []Limit{limit}, cost)
 			if err != nil {
 				t.Fatal(err)
 			}
 			line := "%d %s, %d slots: cost %d: %t, %d remain"
-			log = append(log, fmt.Sprintf(line, now.UnixMicro(), limit, limit.Slots, cost, d.Allowed, d.Limits[0].Remaining))
+			log = append(log, fmt.Sprintf(line, now.UnixMicro(), limit, limit.Slots, cost, d.Allowed,
+				d.Limits[0].Remaining))
 			if largest = max(largest, limit.Requests); d.Allowed {
 				admissions = append(admissions, admission{now, cost})
 			}
 		}
 		if from, most := fullest(admissions, limit.Window); most > largest {
-			t.Fatalf("%s\n%d admitted in the window from %d on, the largest limit was %d", strings.Join(log, "\n"), most, from.UnixMicro(), largest)
+			t.Fatalf("%s\n%d admitted in the window from %d on, the largest limit was %d",
+				strings.Join(log, "\n"), most, from.UnixMicro(), largest)
 		}
 	})
 }
@@ -77,7 +81,8 @@ func drawEdit(t *rapid.T) Limit {
 // window.
 func TestLoweringForAMomentForgetsNothing(t *testing.T) {
 	var m Model
-	high, low := []Limit{{Requests: DefaultSlots, Window: time.Minute, Slots: MinSlots}}, []Limit{{Requests: 100, Window: time.Minute}}
+	high, low := []Limit{{Requests: DefaultSlots, Window: time.Minute, Slots: MinSlots}},
+		[]Limit{{Requests: 100, Window: time.Minute}}
 	for second, step := range []struct {
 		limits  []Limit
 		cost    int64
@@ -85,7 +90,8 @@ func TestLoweringForAMomentForgetsNothing(t *testing.T) {
 	}{{high, DefaultSlots, true}, {low, 1, false}, {high, 1, false}} {
 		d, err := m.Take(at(float64(second)), step.limits, step.cost)
 		if err != nil || d.Allowed != step.allowed {
-			t.Errorf("%s at %ds: allowed %t, %d remain, %v", step.limits[0], second, d.Allowed, d.Limits[0].Remaining, err)
+			t.Errorf("%s at %ds: allowed %t, %d remain, %v", step.limits[0], second, d.Allowed,
+				d.Limits[0].Remaining, err)
 		}
 	}
 }

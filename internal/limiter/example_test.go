@@ -25,7 +25,8 @@ func start() (*miniredis.Miniredis, valkey.Client) {
 		log.Fatal(err)
 	}
 	server.SetTime(noon)
-	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true, ForceSingleClient: true})
+	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{server.Addr()},
+		DisableCache: true, ForceSingleClient: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -72,7 +73,8 @@ func ExampleLimiter_Take_cost() {
 	server, client := start()
 	defer stop(server, client)
 
-	hundredPerHour, err := limiter.New(client, "export:", limiter.Limit{Requests: 100, Window: time.Hour, Algorithm: limiter.TokenBucket})
+	hundredPerHour, err := limiter.New(client, "export:",
+		limiter.Limit{Requests: 100, Window: time.Hour, Algorithm: limiter.TokenBucket})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -100,7 +102,8 @@ func ExampleNew_severalLimits() {
 
 	both, err := limiter.New(client, "api:",
 		limiter.Limit{Requests: 2, Window: time.Second},
-		limiter.Limit{Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day, Zone: "Asia/Tokyo"},
+		limiter.Limit{Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day,
+			Zone: "Asia/Tokyo"},
 	)
 	if err != nil {
 		log.Fatal(err)

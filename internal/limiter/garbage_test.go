@@ -184,13 +184,15 @@ func TestSlotsOutOfOrderDenyForAWindow(t *testing.T) {
 
 func appendNumbers(r *rand.Rand, b []byte, now time.Time, widths ...int) []byte {
 	for _, width := range widths {
-		b = appendNumber(b, []uint64{0, 1, uint64(r.IntN(2000)), r.Uint64(), ^uint64(0), uint64(now.UnixMicro() - r.Int64N(1e9))}[r.IntN(6)], width)
+		b = appendNumber(b, []uint64{0, 1, uint64(r.IntN(2000)), r.Uint64(), ^uint64(0),
+			uint64(now.UnixMicro() - r.Int64N(1e9))}[r.IntN(6)], width)
 	}
 	return b
 }
 
 func appendSlot(r *rand.Rand, b []byte, now time.Time, width int) []byte {
-	number := []uint64{0, r.Uint64(), uint64(now.UnixMicro() - r.Int64N(1e9)), uint64(now.UnixMicro() + r.Int64N(1e9))}[r.IntN(4)]
+	number := []uint64{0, r.Uint64(), uint64(now.UnixMicro() - r.Int64N(1e9)),
+		uint64(now.UnixMicro() + r.Int64N(1e9))}[r.IntN(4)]
 	at := len(b)
 	b = appendNumber(b, number, width)
 	if number != 0 {
@@ -215,12 +217,14 @@ func TestStatesOfOtherTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, words := range [][]string{{"LPUSH", "a"}, {"SADD", "a"}, {"HSET", "a", "b"}, {"ZADD", "1", "a"}, {"XADD", "*", "a", "b"}} {
+	for _, words := range [][]string{{"LPUSH", "a"}, {"SADD", "a"}, {"HSET", "a", "b"}, {"ZADD", "1", "a"},
+		{"XADD", "*", "a", "b"}} {
 		key := words[0]
 		s := subject{history: history{client: client}}
 		s.command(t, slices.Concat(words[:1], []string{l.stateKey(key)}, words[1:])...)
 		for name, step := range steps(t, l, key) {
-			if _, err := step(); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") || !strings.HasPrefix(err.Error(), "limiter: ") {
+			if _, err := step(); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") ||
+				!strings.HasPrefix(err.Error(), "limiter: ") {
 				t.Errorf("%s after %s: error %v, want WRONGTYPE", name, words[0], err)
 			}
 		}
@@ -235,9 +239,11 @@ func TestStatesOfOtherTypes(t *testing.T) {
 
 func steps(t *testing.T, l *Limiter, key string) map[string]func() (Decision, error) {
 	return map[string]func() (Decision, error){
-		"Take":   func() (Decision, error) { return l.Take(t.Context(), key, 1) },
-		"Peek":   func() (Decision, error) { return l.Peek(t.Context(), key) },
-		"Refund": func() (Decision, error) { return l.Refund(t.Context(), key, 1, Decision{Now: time.Unix(1, 0)}) },
+		"Take": func() (Decision, error) { return l.Take(t.Context(), key, 1) },
+		"Peek": func() (Decision, error) { return l.Peek(t.Context(), key) },
+		"Refund": func() (Decision, error) {
+			return l.Refund(t.Context(), key, 1, Decision{Now: time.Unix(1, 0)})
+		},
 	}
 }
 
@@ -250,8 +256,10 @@ var fuzzShapes = [][]Limit{
 	{{Requests: 3, Window: time.Minute, Algorithm: TokenBucket}},
 	{{Requests: 3, Window: time.Minute, Algorithm: FixedWindow}},
 	{{Requests: 3, Algorithm: FixedWindow, Calendar: Day, Zone: "Europe/Berlin"}},
-	{{Requests: 3, Window: time.Minute}, {Requests: 20, Window: time.Hour}, {Requests: 100, Window: 24 * time.Hour, Algorithm: Counter}},
-	{{Requests: 3, Window: time.Second, CountDenied: true}, {Requests: 20, Window: time.Hour, Algorithm: TokenBucket}},
+	{{Requests: 3, Window: time.Minute}, {Requests: 20, Window: time.Hour},
+		{Requests: 100, Window: 24 * time.Hour, Algorithm: Counter}},
+	{{Requests: 3, Window: time.Second, CountDenied: true},
+		{Requests: 20, Window: time.Hour, Algorithm: TokenBucket}},
 	{{Requests: 900, Window: time.Hour}},
 }
 
@@ -331,7 +339,8 @@ func FuzzParseReply(f *testing.F) {
 			return
 		}
 		whole, short := replyHead+replyUsage*int(n), replyHead+replyShort*int(n)
-		if (len(reply) != whole && (len(reply) != short || reply[0] != 3)) || len(d.Limits) != int(n) || d.Allowed != (reply[0] != 0) {
+		if (len(reply) != whole && (len(reply) != short || reply[0] != 3)) || len(d.Limits) != int(n) ||
+			d.Allowed != (reply[0] != 0) {
 			t.Fatalf("%d bytes %x... for %d limits: %v", len(reply), reply[:1], n, d)
 		}
 		for _, u := range d.Limits {

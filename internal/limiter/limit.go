@@ -40,7 +40,8 @@ const (
 	FixedWindow
 )
 
-var algorithmNames = [...]string{Log: "log", Counter: "counter", TokenBucket: "token-bucket", FixedWindow: "fixed-window"}
+var algorithmNames = [...]string{Log: "log", Counter: "counter", TokenBucket: "token-bucket",
+	FixedWindow: "fixed-window"}
 
 // Algorithms lists every algorithm, in the order in which forms should offer them.
 func Algorithms() []Algorithm { return []Algorithm{Log, Counter, TokenBucket, FixedWindow} }
@@ -141,7 +142,8 @@ func (l Limit) Errors() []FieldError {
 		add("slots", "is %d: must be %d to %d, with algorithm log only", l.Slots, MinSlots, MaxSlots)
 	}
 	if l.Calendar != NoCalendar && (l.Algorithm != FixedWindow || l.Calendar > Month) {
-		add("calendar", "is %s: must be minute, hour, day or month, with algorithm fixed-window only", l.Calendar)
+		add("calendar", "is %s: must be minute, hour, day or month, with algorithm fixed-window only",
+			l.Calendar)
 	}
 	if problem := zoneProblem(l); problem != "" {
 		add("zone", "%s", problem)

@@ -157,7 +157,8 @@ func ParseReply(reply []byte, limits []Limit) (Decision, error) {
 	if !short && (len(reply) != long && len(reply) != long+4 || reply[0] > 1) {
 		return Decision{}, fmt.Errorf("%w: %d bytes for %d limits", ErrReply, len(reply), len(limits))
 	}
-	d := Decision{Allowed: reply[0] != 0, Now: time.UnixMicro(uint56(reply[1:])).UTC(), Limits: make([]Usage, len(limits))}
+	d := Decision{Allowed: reply[0] != 0, Now: time.UnixMicro(uint56(reply[1:])).UTC(),
+		Limits: make([]Usage, len(limits))}
 	size := replyUsage
 	if short {
 		size = replyShort
@@ -177,7 +178,8 @@ func ParseReply(reply []byte, limits []Limit) (Decision, error) {
 			}
 			u.Reset, u.RetryAfter = micros(reset), micros(retry)
 		}
-		next := u.next(d.Now.UnixMicro(), binary.BigEndian.Uint32(b[size-8:]), binary.BigEndian.Uint32(b[size-4:]))
+		next := u.next(d.Now.UnixMicro(), binary.BigEndian.Uint32(b[size-8:]),
+			binary.BigEndian.Uint32(b[size-4:]))
 		if next > maxMicros {
 			return Decision{}, fmt.Errorf("%w: a time out of range", ErrReply)
 		}

@@ -47,7 +47,8 @@ var linear = porcupine.Model{
 	},
 	DescribeOperation: func(input, output any) string {
 		a, d := input.(act), output.(Decision)
-		return fmt.Sprintf("%v cost %d at %d: %t %v", a.limits, a.cost, d.Now.UnixMicro(), d.Allowed, d.Limits)
+		return fmt.Sprintf("%v cost %d at %d: %t %v", a.limits, a.cost, d.Now.UnixMicro(),
+			d.Allowed, d.Limits)
 	},
 }
 
@@ -87,11 +88,12 @@ func cloneModel(m Model) Model {
 }
 
 func equalModels(a, b Model) bool {
-	return slices.Equal(a.sections, b.sections) && slices.EqualFunc(a.states, b.states, func(x, y state) bool {
-		slots := slices.Equal(x.slots, y.slots)
-		x.slots, y.slots = nil, nil
-		return slots && fmt.Sprint(x) == fmt.Sprint(y)
-	})
+	return slices.Equal(a.sections, b.sections) &&
+		slices.EqualFunc(a.states, b.states, func(x, y state) bool {
+			slots := slices.Equal(x.slots, y.slots)
+			x.slots, y.slots = nil, nil
+			return slots && fmt.Sprint(x) == fmt.Sprint(y)
+		})
 }
 
 func equalDecisions(a, b Decision) bool {
@@ -138,7 +140,8 @@ func (c *caller) call(ctx context.Context, key string) error {
 	if a.cost > 0 && d.Allowed {
 		c.taken = append(c.taken, act{cost: a.cost, taken: d})
 	}
-	c.history = append(c.history, porcupine.Operation{ClientId: c.id, Input: a, Call: int64(called), Output: d, Return: int64(returned)})
+	c.history = append(c.history, porcupine.Operation{ClientId: c.id, Input: a, Call: int64(called),
+		Output: d, Return: int64(returned)})
 	return nil
 }
 
@@ -149,7 +152,8 @@ func record(t *testing.T, limiters []*Limiter, key string, callers, calls int) [
 	all := make([]*caller, callers)
 	var group sync.WaitGroup
 	for i := range all {
-		c := &caller{id: i, random: rand.New(rand.NewPCG(uint64(i), uint64(len(key)))), limiters: limiters, began: began}
+		c := &caller{id: i, random: rand.New(rand.NewPCG(uint64(i), uint64(len(key)))),
+			limiters: limiters, began: began}
 		all[i] = c
 		group.Go(func() {
 			for range calls {
@@ -172,7 +176,8 @@ func record(t *testing.T, limiters []*Limiter, key string, callers, calls int) [
 func separate(t *testing.T, addresses ...string) valkey.Client {
 	t.Helper()
 	client, err := valkey.NewClient(valkey.ClientOption{
-		InitAddress: addresses, DisableCache: true, DisableAutoPipelining: true, BlockingPoolSize: 64, ConnWriteTimeout: time.Minute,
+		InitAddress: addresses, DisableCache: true, DisableAutoPipelining: true, BlockingPoolSize: 64,
+		ConnWriteTimeout: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -195,16 +200,19 @@ func TestConcurrentCallsAreLinearizable(t *testing.T) {
 		"token bucket": {{{Requests: 5, Window: window, Algorithm: TokenBucket}}},
 		"fixed window": {{{Requests: 5, Window: window, Algorithm: FixedWindow}}},
 		"several": {{
-			{Requests: 5, Window: window}, {Requests: 20, Window: 10 * window}, {Requests: 12, Window: 3 * window, Algorithm: TokenBucket},
+			{Requests: 5, Window: window}, {Requests: 20, Window: 10 * window},
+			{Requests: 12, Window: 3 * window, Algorithm: TokenBucket},
 		}},
 		"edited": {
-			{{Requests: 5, Window: window}}, {{Requests: 8, Window: window}}, {{Requests: 6, Window: window, Algorithm: Counter}},
+			{{Requests: 5, Window: window}}, {{Requests: 8, Window: window}},
+			{{Requests: 6, Window: window, Algorithm: Counter}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			history := record(t, limitersOf(t, client, "tg:"+name, lists...), "caller", 8, 200)
 			if result := linearize(history); result != porcupine.Ok {
-				t.Errorf("%d calls have no order in which the model answers as the server did: %s", len(history), result)
+				t.Errorf("%d calls have no order in which the model answers as the server did: %s",
+					len(history), result)
 			}
 		})
 	}
@@ -213,7 +221,8 @@ func TestConcurrentCallsAreLinearizable(t *testing.T) {
 // The check finds one call that took and was forgotten.
 func TestLinearizabilityCheckFindsALostCall(t *testing.T) {
 	client := separate(t, address(valkeytest.Start(t)))
-	history := record(t, limitersOf(t, client, "tg:", []Limit{{Requests: 1000, Window: time.Hour}}), "caller", 1, 50)
+	history := record(t, limitersOf(t, client, "tg:", []Limit{{Requests: 1000, Window: time.Hour}}),
+		"caller", 1, 50)
 	if result := linearize(history); result != porcupine.Ok {
 		t.Fatalf("%d calls in a row: %s", len(history), result)
 	}

@@ -178,7 +178,8 @@ func (s *step) usage(cost int64) Decision {
 	for i, l := range s.limits {
 		st := &s.model.states[s.of[i]]
 		left, reset, retry := s.usageOf(st, i, cost)
-		d.Limits[i] = Usage{Limit: l, Remaining: max(0, left), Reset: micros(reset), RetryAfter: micros(retry)}
+		d.Limits[i] = Usage{Limit: l, Remaining: max(0, left), Reset: micros(reset),
+			RetryAfter: micros(retry)}
 		if more := d.Limits[i].Remaining + 1; more <= l.Requests {
 			_, _, next := s.usageOf(st, i, more)
 			d.Limits[i].Next = micros(next)

@@ -26,7 +26,8 @@ func playModel(t *testing.T, limit Limit, timeline []event) {
 			t.Fatal(err)
 		}
 		if d.Allowed != e.allowed || d.Limits[0].Remaining != e.remaining || d.RetryAfter() != e.retryAfter {
-			t.Errorf("T=%gs: got allowed=%t remaining=%d retry after %s, want %+v", e.second, d.Allowed, d.Limits[0].Remaining, d.RetryAfter(), e)
+			t.Errorf("T=%gs: got allowed=%t remaining=%d retry after %s, want %+v", e.second, d.Allowed,
+				d.Limits[0].Remaining, d.RetryAfter(), e)
 		}
 	}
 }

@@ -26,7 +26,8 @@ func TestNextIsWhenRemainingRises(t *testing.T) {
 func (s *subject) checkNext(t *rapid.T, i int, u Usage) {
 	t.Helper()
 	if (u.Next == 0) != (u.Remaining == u.Limit.Requests) || u.Next > u.Reset {
-		s.fail(t, "limit %d: %d of %d remain, next in %s, reset in %s", i, u.Remaining, u.Limit.Requests, u.Next, u.Reset)
+		s.fail(t, "limit %d: %d of %d remain, next in %s, reset in %s", i, u.Remaining, u.Limit.Requests,
+			u.Next, u.Reset)
 	}
 	if u.RetryAfter > 0 && u.Next > u.RetryAfter {
 		s.fail(t, "limit %d: next in %s, after the retry in %s", i, u.Next, u.RetryAfter)

@@ -28,7 +28,8 @@ func clockedSource(t testing.TB, errors ...string) string {
 	t.Helper()
 	source := without(t, Script(takeHead, "return reply"), errors...)
 	for old, replacement := range map[string]string{
-		"local now = t[1] * 1000000 + t[2]\n": "local now = tonumber(ARGV[4])\n" + `local function note_expiry(key, life)
+		"local now = t[1] * 1000000 + t[2]\n": "local now = tonumber(ARGV[4])\n" +
+			`local function note_expiry(key, life)
 			call('SET', key .. ':expiry', string.format('%.0f', now + life * 1000))
 		end
 		local function expiring_set(key, value, px, life)
@@ -49,13 +50,15 @@ func clockedSource(t testing.TB, errors ...string) string {
 
 // expire drops a state whose time to live is over. Nothing may be alive in it then.
 func (h *history) expire(t *rapid.T) {
-	expiry, err := h.client.Do(context.Background(), h.client.B().Get().Key(h.key+":expiry").Build()).AsInt64()
+	expiry, err := h.client.Do(context.Background(),
+		h.client.B().Get().Key(h.key+":expiry").Build()).AsInt64()
 	if err != nil || h.now.UnixMicro() < expiry {
 		return
 	}
 	for _, u := range h.model.Peek(h.now, h.stepped).Limits {
 		if u.Remaining != u.Limit.Requests || u.Reset != 0 {
-			t.Fatalf("%s\nat %d the state has expired, but the model still holds %+v", strings.Join(h.log, "\n"), h.now.UnixMicro(), u)
+			t.Fatalf("%s\nat %d the state has expired, but the model still holds %+v",
+				strings.Join(h.log, "\n"), h.now.UnixMicro(), u)
 		}
 	}
 	h.client.Do(context.Background(), h.client.B().Del().Key(h.key).Key(h.key+":expiry").Build())
@@ -124,7 +127,8 @@ func (h *history) step(t *rapid.T, cost int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.log = append(h.log, fmt.Sprintf("%d %v cost %d: %t %v", h.now.UnixMicro(), h.limits, cost, want.Allowed, want.Limits))
+	h.log = append(h.log, fmt.Sprintf("%d %v cost %d: %t %v", h.now.UnixMicro(), h.limits, cost,
+		want.Allowed, want.Limits))
 	if failed != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Fatalf("%s\nscript %+v, %v", strings.Join(h.log, "\n"), got, failed)
 	}
@@ -146,7 +150,8 @@ func (h *history) smallestLimit() int64 {
 
 var (
 	windows = rapid.SampledFrom([]time.Duration{
-		time.Millisecond, 7 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, 17 * time.Minute, 20 * time.Minute,
+		time.Millisecond, 7 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, 17 * time.Minute,
+		20 * time.Minute,
 		24 * time.Hour, 4 * 24 * time.Hour, 366 * 24 * time.Hour,
 	})
 	smallRequests = rapid.Int64Range(1, 12)
@@ -168,7 +173,8 @@ func drawLimit(t *rapid.T) Limit {
 	}
 	if l.Algorithm == FixedWindow && rapid.Bool().Draw(t, "calendar") {
 		l.Window, l.Calendar = 0, Calendar(rapid.IntRange(1, 4).Draw(t, "period"))
-		l.Zone = rapid.SampledFrom([]string{"", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe"}).Draw(t, "zone")
+		l.Zone = rapid.SampledFrom([]string{"", "Europe/Berlin", "America/New_York", "Asia/Kathmandu",
+			"Australia/Lord_Howe"}).Draw(t, "zone")
 	}
 	return l
 }
@@ -195,10 +201,12 @@ func (h *history) advance(t *rapid.T) {
 			h.now = h.now.Add(-time.Duration(rapid.Int64Range(0, 1<<41).Draw(t, "back")) * time.Microsecond)
 			return
 		}
-		h.now = h.now.Add(-time.Duration(rapid.Int64Range(0, 2*window.Microseconds()).Draw(t, "back")) * time.Microsecond)
+		h.now = h.now.Add(-time.Duration(rapid.Int64Range(0, 2*window.Microseconds()).Draw(t,
+			"back")) * time.Microsecond)
 	case 4, 5:
 	default:
-		h.now = h.now.Add(time.Duration(rapid.Int64Range(0, window.Microseconds()/5).Draw(t, "forward")) * time.Microsecond)
+		h.now = h.now.Add(time.Duration(rapid.Int64Range(0, window.Microseconds()/5).Draw(t,
+			"forward")) * time.Microsecond)
 	}
 }
 
@@ -250,7 +258,8 @@ func checkAgainstModel(t *testing.T, url string) {
 	client, script, n, steps := connect(t, url), clockedScript(t), 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
-		h := &history{client: client, script: script, key: "h" + strconv.Itoa(n), now: time.Unix(1_800_000_000, 0), taken: time.Unix(1, 0)}
+		h := &history{client: client, script: script, key: "h" + strconv.Itoa(n),
+			now: time.Unix(1_800_000_000, 0), taken: time.Unix(1, 0)}
 		if h.limits = drawLimits(rt); rapid.IntRange(0, 3).Draw(rt, "straight") == 0 {
 			h.limits = drawStraight(rt)
 			h.playStraight(rt)

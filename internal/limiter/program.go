@@ -193,7 +193,8 @@ func (p Program) Limits() ([]Limit, error) {
 		if number < 1 || number > int(p[3]) {
 			return nil, ErrProgram
 		}
-		limits[i] = Limit{Requests: int64(binary.BigEndian.Uint32(entry)), Window: time.Duration(uint48(entry[5:])) * time.Microsecond}
+		limits[i] = Limit{Requests: int64(binary.BigEndian.Uint32(entry)),
+			Window: time.Duration(uint48(entry[5:])) * time.Microsecond}
 		limits[i].Slots = int(entry[11])<<16 | int(entry[12])<<8 | int(entry[13])
 		limits[i] = limits[i].ofKind(p[4+sectionLen*(number-1):])
 		if limits[i].Calendar == NoCalendar {

@@ -38,7 +38,8 @@ func TestRefundOfATokenBucketThatRefilled(t *testing.T) {
 	}
 	// Without the first call, the second one would have left 5 of 10.
 	if d := m.Refund(at(9), limits, 10, at(0)); d.Limits[0].Remaining > 5 {
-		t.Errorf("%d remain after a refund of calls that had come back but for one, want at most 5", d.Limits[0].Remaining)
+		t.Errorf("%d remain after a refund of calls that had come back but for one, want at most 5",
+			d.Limits[0].Remaining)
 	}
 }
 
@@ -91,6 +92,7 @@ func checkRefund(t *rapid.T, limit Limit) {
 	}
 	exact := slices.Contains([]Algorithm{Log, Counter, FixedWindow}, limit.Algorithm)
 	if exact && got.Limits[0].Remaining != want.Limits[0].Remaining {
-		t.Fatalf("%v\n%s\nrefunded at %d: %+v, without the call %+v", w.limits, strings.Join(w.log, "\n"), w.now.UnixMicro(), got.Limits[0], want.Limits[0])
+		t.Fatalf("%v\n%s\nrefunded at %d: %+v, without the call %+v", w.limits, strings.Join(w.log, "\n"),
+			w.now.UnixMicro(), got.Limits[0], want.Limits[0])
 	}
 }

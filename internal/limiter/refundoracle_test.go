@@ -79,7 +79,8 @@ func TestManyRefundsOfALogStayBounded(t *testing.T) {
 			before := p.do(t, 0, time.Unix(0, 0))
 			after := p.do(t, -amount, c.now)
 			c.cost -= amount
-			if got := after.Limits[0].Remaining - before.Limits[0].Remaining; got != amount || after.Unreturned != 0 {
+			if got := after.Limits[0].Remaining - before.Limits[0].Remaining; got != amount ||
+				after.Unreturned != 0 {
 				p.fail(t, "%d came back and %d did not, want %d and none", got, after.Unreturned, amount)
 			}
 		}

@@ -50,7 +50,8 @@ func Script(head, tail string) string {
 // sections.lua's header says, cost and refund as numbers. All steps of a script happen at
 // one instant, the local now.
 func StepFunction() string {
-	return preludeLua + clockLua + "local function step(key, prog, cost, refund)\n" + ways() + "return reply\nend\n"
+	return preludeLua + clockLua + "local function step(key, prog, cost, refund)\n" + ways() +
+		"return reply\nend\n"
 }
 
 // stepLua returns the general step, for every case.
@@ -64,7 +65,8 @@ func stepLua() string {
 func ways() string {
 	const otherwise = "end\nif not reply then\n"
 	return strings.Join([]string{
-		stateLua, "if #prog % 14 == 2 then\n", singleLua, otherwise, severalLua, otherwise, stepLua(), "end\n",
+		stateLua, "if #prog % 14 == 2 then\n", singleLua, otherwise, severalLua, otherwise,
+		stepLua(), "end\n",
 	}, "")
 }
 

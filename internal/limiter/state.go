@@ -116,7 +116,8 @@ func (st *state) counterUsage(span, now, requests, cost int64) (left, reset, ret
 	return left, reset, 2*span - overlap - elapsed
 }
 
-func (st *state) fixedUsage(sec section, shifts []shift, now, requests, cost int64) (left, reset, retry int64) {
+func (st *state) fixedUsage(sec section, shifts []shift, now, requests, cost int64) (left, reset,
+	retry int64) {
 	_, end := sec.period(now, shifts)
 	left = requests - st.cur
 	if st.cur > 0 {

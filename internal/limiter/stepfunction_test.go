@@ -29,9 +29,11 @@ func TestStepFunctionEqualsSeparateSteps(t *testing.T) {
 					s.command(t, "COPY", s.key, "together"+number(int64(i)))
 				}
 				cost := rapid.SampledFrom([]int64{1, 1, 1, 0, s.cost(t), -s.cost(t)}).Draw(t, "cost")
-				args[i] = []string{s.compiled(t), number(cost), number(s.taken.UnixMicro()), number(s.now.UnixMicro())}
+				args[i] = []string{s.compiled(t), number(cost), number(s.taken.UnixMicro()),
+					number(s.now.UnixMicro())}
 			}
-			together, err := script.Exec(ctx, clock.client, []string{"together0", "together1"}, append(args[0], args[1]...)).AsStrSlice()
+			together, err := script.Exec(ctx, clock.client, []string{"together0", "together1"},
+				append(args[0], args[1]...)).AsStrSlice()
 			if err != nil {
 				t.Fatal(err)
 			}

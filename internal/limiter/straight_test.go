@@ -29,7 +29,8 @@ func without(t testing.TB, source string, ways ...string) string {
 // several.lua is for.
 func drawStraight(t *rapid.T) []Limit {
 	if rapid.IntRange(0, 4).Draw(t, "attempts") == 0 {
-		return []Limit{{Requests: smallRequests.Draw(t, "requests"), Window: straightWindows.Draw(t, "window"), CountDenied: true}}
+		return []Limit{{Requests: smallRequests.Draw(t, "requests"),
+			Window: straightWindows.Draw(t, "window"), CountDenied: true}}
 	}
 	only := rapid.IntRange(-1, len(Algorithms())-1).Draw(t, "only")
 	limits := make([]Limit, rapid.SampledFrom([]int{2, 3, 3, 4, 8}).Draw(t, "limits"))
@@ -51,7 +52,8 @@ func drawStraight(t *rapid.T) []Limit {
 }
 
 var straightWindows = rapid.SampledFrom([]time.Duration{
-	time.Millisecond, 7 * time.Millisecond, time.Second, time.Minute, 17 * time.Minute, 24 * time.Hour, 4 * 24 * time.Hour,
+	time.Millisecond, 7 * time.Millisecond, time.Second, time.Minute, 17 * time.Minute, 24 * time.Hour,
+	4 * 24 * time.Hour,
 })
 
 // playStraight makes calls while time goes on, without edits, refunds or clock steps.
@@ -60,9 +62,11 @@ func (h *history) playStraight(t *rapid.T) {
 		window := h.limits[rapid.IntRange(0, len(h.limits)-1).Draw(t, "which")].Window
 		switch rapid.IntRange(0, 11).Draw(t, "event") {
 		case 0:
-			h.now = h.now.Add(rapid.SampledFrom([]time.Duration{window - time.Microsecond, window, 3 * window, 1000 * window}).Draw(t, "leap"))
+			h.now = h.now.Add(rapid.SampledFrom([]time.Duration{window - time.Microsecond, window, 3 * window,
+				1000 * window}).Draw(t, "leap"))
 		case 1, 2, 3:
-			h.now = h.now.Add(time.Duration(rapid.Int64Range(0, window.Microseconds()/5).Draw(t, "forward")) * time.Microsecond)
+			h.now = h.now.Add(time.Duration(rapid.Int64Range(0, window.Microseconds()/5).Draw(t,
+				"forward")) * time.Microsecond)
 		case 4:
 			h.step(t, rapid.Int64Range(1, h.smallestLimit()).Draw(t, "cost"))
 		case 5:
@@ -82,7 +86,8 @@ func TestSeveralLimitsGoStraight(t *testing.T) {
 	script, n := valkey.NewLuaScript(clockedSource(t, stepLua())), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
-		h := &history{client: client, script: script, key: "h" + strconv.Itoa(n), now: time.Unix(1_800_000_000, 0), taken: time.Unix(1, 0)}
+		h := &history{client: client, script: script, key: "h" + strconv.Itoa(n),
+			now: time.Unix(1_800_000_000, 0), taken: time.Unix(1, 0)}
 		h.limits = drawStraight(rt)
 		h.playStraight(rt)
 		client.Do(t.Context(), client.B().Del().Key(h.key).Key(h.key+":expiry").Build())
@@ -92,7 +97,8 @@ func TestSeveralLimitsGoStraight(t *testing.T) {
 // The commonest limits are decided by single.lua alone. A denial writes nothing.
 func TestCommonLimitsGoStraightest(t *testing.T) {
 	clock := newClocked(t)
-	straightest := valkey.NewLuaScript(clockedServer + without(t, Script(takeHead, "return {reply, life, writes}"), severalLua, stepLua()))
+	straightest := valkey.NewLuaScript(clockedServer +
+		without(t, Script(takeHead, "return {reply, life, writes}"), severalLua, stepLua()))
 	for _, limits := range [][]Limit{
 		{{Requests: 5, Window: time.Second}},
 		{{Requests: 50, Window: time.Second}, {Requests: 5_000, Window: time.Hour}},

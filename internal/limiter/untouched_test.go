@@ -40,7 +40,8 @@ func TestPeekLeavesTheStateUntouched(t *testing.T) {
 		for range events(t) {
 			switch rapid.IntRange(0, 3).Draw(t, "event") {
 			case 0:
-				s.now = s.now.Add(time.Duration(rapid.Int64Range(0, 2*s.longest().Microseconds()).Draw(t, "forward")) * time.Microsecond)
+				s.now = s.now.Add(time.Duration(rapid.Int64Range(0, 2*s.longest().Microseconds()).Draw(t,
+					"forward")) * time.Microsecond)
 			case 1:
 				s.do(t, -s.cost(t))
 			default:
@@ -93,7 +94,8 @@ func (s *subject) checkTaken(t *rapid.T, allowed bool, before, after Usage, cost
 func TestDenialByOneLimitFreesTheOthers(t *testing.T) {
 	clock := newClocked(t)
 	for _, algorithm := range Algorithms() {
-		s := clock.subject(Limit{Requests: 2, Window: time.Second}, Limit{Requests: 10, Window: time.Minute, Algorithm: algorithm})
+		s := clock.subject(Limit{Requests: 2, Window: time.Second},
+			Limit{Requests: 10, Window: time.Minute, Algorithm: algorithm})
 		for call := range 5 {
 			if d := s.do(t, 1); d.Allowed != (call < 2) {
 				t.Errorf("%s: call %d: allowed %t", algorithm, call, d.Allowed)

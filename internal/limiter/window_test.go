@@ -94,7 +94,8 @@ func (a *attack) check(t *testing.T, limits ...Limit) {
 	for _, key := range a.keys {
 		times := a.admitted[key]
 		if int64(len(times)) < a.least {
-			t.Errorf("%s: only %d units were admitted within %d calls, want %d", key, len(times), callsAtMost, a.least)
+			t.Errorf("%s: only %d units were admitted within %d calls, want %d", key, len(times),
+				callsAtMost, a.least)
 		}
 		instants := make([]rolling.Span, len(times))
 		for i, at := range times {
@@ -115,10 +116,12 @@ var windowCases = map[string]struct {
 	bound []Limit
 	most  int64
 }{
-	"log":         {lists: [][]Limit{{{Requests: 50, Window: 100 * time.Millisecond}}}, most: 1},
-	"costs":       {lists: [][]Limit{{{Requests: 50, Window: 100 * time.Millisecond}}}, most: 7},
-	"grouped log": {lists: [][]Limit{{{Requests: 1000, Window: 200 * time.Millisecond, Slots: MinSlots}}}, most: 9},
-	"attempts":    {lists: [][]Limit{{{Requests: 1000, Window: 50 * time.Millisecond, CountDenied: true}}}, most: 9},
+	"log":   {lists: [][]Limit{{{Requests: 50, Window: 100 * time.Millisecond}}}, most: 1},
+	"costs": {lists: [][]Limit{{{Requests: 50, Window: 100 * time.Millisecond}}}, most: 7},
+	"grouped log": {lists: [][]Limit{{{Requests: 1000, Window: 200 * time.Millisecond, Slots: MinSlots}}},
+		most: 9},
+	"attempts": {lists: [][]Limit{{{Requests: 1000, Window: 50 * time.Millisecond, CountDenied: true}}},
+		most: 9},
 	"several": {
 		lists: [][]Limit{{
 			{Requests: 10, Window: 10 * time.Millisecond},
@@ -127,12 +130,14 @@ var windowCases = map[string]struct {
 		}}, most: 3,
 	},
 	"edits": {
-		lists: [][]Limit{{{Requests: 60, Window: 100 * time.Millisecond}}, {{Requests: 20, Window: 100 * time.Millisecond}}},
+		lists: [][]Limit{{{Requests: 60, Window: 100 * time.Millisecond}},
+			{{Requests: 20, Window: 100 * time.Millisecond}}},
 		bound: []Limit{{Requests: 60, Window: 100 * time.Millisecond}}, most: 3,
 	},
 	"edits of groups": {
 		lists: [][]Limit{
-			{{Requests: 1000, Window: 200 * time.Millisecond, Slots: MinSlots}}, {{Requests: 100, Window: 200 * time.Millisecond, Slots: MinSlots}},
+			{{Requests: 1000, Window: 200 * time.Millisecond, Slots: MinSlots}},
+			{{Requests: 100, Window: 200 * time.Millisecond, Slots: MinSlots}},
 			{{Requests: 500, Window: 200 * time.Millisecond}},
 		},
 		bound: []Limit{{Requests: 1000, Window: 200 * time.Millisecond}}, most: 5,
@@ -140,7 +145,8 @@ var windowCases = map[string]struct {
 	"edits of the list": {
 		lists: [][]Limit{
 			{{Requests: 60, Window: 100 * time.Millisecond}},
-			{{Requests: 60, Window: 100 * time.Millisecond}, {Requests: 80, Window: 150 * time.Millisecond, Algorithm: TokenBucket}},
+			{{Requests: 60, Window: 100 * time.Millisecond},
+				{Requests: 80, Window: 150 * time.Millisecond, Algorithm: TokenBucket}},
 		},
 		bound: []Limit{{Requests: 60, Window: 100 * time.Millisecond}}, most: 3,
 	},
@@ -192,8 +198,9 @@ func TestRollingWindowAtTheBoundary(t *testing.T) {
 	client := separate(t, address(valkeytest.Start(t)))
 	limit := Limit{Requests: 40, Window: 100 * time.Millisecond}
 	a := &attack{
-		limiters: limitersOf(t, client, "tg:", []Limit{limit}), keys: []string{"caller"}, admitted: map[string][]time.Time{},
-		enough: 3 * limit.Requests, least: 3 * limit.Requests,
+		limiters: limitersOf(t, client, "tg:", []Limit{limit}), keys: []string{"caller"},
+		admitted: map[string][]time.Time{},
+		enough:   3 * limit.Requests, least: 3 * limit.Requests,
 	}
 	// more on a machine that stalls: a round that begins late may end before the window
 	// of the one before

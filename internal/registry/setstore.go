@@ -172,7 +172,8 @@ func (s *Store) write(ctx context.Context, w write) (newer []byte, err error) {
 	}
 	keys := slices.Concat([]string{w.key}, audit.Names(bucket), w.forget)
 	step.Run = func(sealed []string) (stale bool, err error) {
-		args := append([]string{expected, strconv.Itoa(w.versionAt), valkey.BinaryString(w.record)}, sealed...)
+		args := append([]string{expected, strconv.Itoa(w.versionAt),
+			valkey.BinaryString(w.record)}, sealed...)
 		reply, err := editScript().Exec(ctx, s.client, keys, args).ToMessage()
 		switch {
 		case valkey.IsValkeyNil(err):

@@ -257,7 +257,9 @@ func (s *Store) SetOverride(ctx context.Context, id string, version int64, o *po
 // Revoke makes the key unknown to every check that starts after it returns. It works as
 // Update does.
 func (s *Store) Revoke(ctx context.Context, id string, version int64, edit Edit) (policy.Key, error) {
-	return s.Update(ctx, id, version, audit.KeyRevoke, edit, func(k *policy.Key) { k.Status = policy.Revoked })
+	return s.Update(ctx, id, version, audit.KeyRevoke, edit, func(k *policy.Key) {
+		k.Status = policy.Revoked
+	})
 }
 
 // MaxGrace is the longest time for which a rotated key's old secret is good.

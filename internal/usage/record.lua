@@ -14,7 +14,8 @@
 -- when that was not looked up. Counts must stay below 2^53.
 local call, byte = redis.call, string.byte
 local quota, newcomers, came = tonumber(ARGV[1]), nil, false
-local floors, entered, changed = { tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5]) }, {}, false
+local floors, entered, changed = { tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]),
+  tonumber(ARGV[5]) }, {}, false
 local seen, joined = false, false
 local refused = 0
 

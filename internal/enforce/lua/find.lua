@@ -37,7 +37,8 @@ local prog, public, entry, source, ends
 local known = not KEYS[4] and ARGV[6]
 if known and call('GETRANGE', KEYS[3], 0, 4) == ARGV[8] and now < tonumber(ARGV[9]) then
   local record = call('GETRANGE', KEYS[1], 0, 65 + #known)
-  if sub(record, 67) == known and sub(record, 3, 34) == ARGV[1] and byte(record) == 2 and byte(record, 2) == 1 then
+  if sub(record, 67) == known and sub(record, 3, 34) == ARGV[1] and byte(record) == 2
+    and byte(record, 2) == 1 then
     prog = ARGV[7]
   end
 end
@@ -53,14 +54,16 @@ if not prog then
   local plan, about
   if record then
     if byte(record, 1) ~= 2 then
-      return redis.error_reply('ERR the record was written by another version of Tidegate: delete the key or save it again')
+      return redis.error_reply('ERR the record was written by another version of Tidegate: '
+        .. 'delete the key or save it again')
     end
     local hash = ARGV[1]
     if hash == '' then
       if byte(record, 2) ~= 2 then
         return false
       end
-    elseif byte(record, 2) ~= 1 or (sub(record, 3, 34) ~= hash and (sub(record, 35, 66) ~= hash or now >= unpack('>I7', record, 67))) then
+    elseif byte(record, 2) ~= 1 or (sub(record, 3, 34) ~= hash and (sub(record, 35, 66) ~= hash
+      or now >= unpack('>I7', record, 67))) then
       return false
     end
     local expires, banned, _, number, till, name, over = unpack('>I7I7I4I2I7I2I2', record, 74)
@@ -96,7 +99,8 @@ if not prog then
     if length == 0 then
       return redis.error_reply('ERR plan ' .. plan .. ' does not exist')
     end
-    entry = at + length <= #copy and sub(copy, at + 1, at + length) or call('GETRANGE', KEYS[3], at, at + length - 1)
+    entry = at + length <= #copy and sub(copy, at + 1, at + length) or call('GETRANGE', KEYS[3], at,
+      at + length - 1)
     source = '\0'
   end
   ends = 3 + unpack('>I2', entry, 2)

@@ -26,7 +26,10 @@ local function rebuild(sections)
   local old = sections_of(s, count)
   for i = 1, count do
     local o = old[i]
-    if o.kind < LOG or o.kind > FIXED or (o.kind <= ATTEMPTS and (o.width < 4 or o.width > 6)) or (o.calendar == 0 and o.span < 1) then return false end
+    if o.kind < LOG or o.kind > FIXED or (o.kind <= ATTEMPTS and (o.width < 4 or o.width > 6))
+      or (o.calendar == 0 and o.span < 1) then
+      return false
+    end
   end
   if not decode(old) then return false end
   local largest = 0
@@ -64,7 +67,9 @@ local function rebuild(sections)
         section.offset = from.offset
         local after = now + from.offset - math.min(section.span, from.span)
         if same then
-          for k = from.base, from.used - 1 do push(section, slot(from, k), k == from.used - 1 and from.fill or from.group) end
+          for k = from.base, from.used - 1 do
+            push(section, slot(from, k), k == from.used - 1 and from.fill or from.group)
+          end
           section.deficits = from.deficits
         else
           -- A slot may have stood for many calls, and each may need one of its own now:

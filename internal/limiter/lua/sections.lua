@@ -107,7 +107,8 @@ local function sections_of(signature, count)
   local sections = {}
   for i = 1, count do
     local kind, group, width, span = unpack('>I1I4I1I6', signature, 3 + 12 * (i - 1))
-    sections[i] = {kind = kind, group = group, width = width, span = span, calendar = 0, requests = 0, deficits = {}, valleys = {}}
+    sections[i] = {kind = kind, group = group, width = width, span = span, calendar = 0, requests = 0,
+      deficits = {}, valleys = {}}
     if kind == FIXED then sections[i].calendar = group end
     if kind <= ATTEMPTS then
       sections[i].modulus = 2 ^ (8 * width - 1)
@@ -208,7 +209,8 @@ local function decode(sections)
     section.at = at
     if section.kind <= ATTEMPTS then
       if #s < at + 30 then return nil end
-      section.rewritten, section.offset, section.capacity, section.keep, section.used, section.fill = unpack('>I7I7I4I4I4I4', s, at + 1)
+      section.rewritten, section.offset, section.capacity, section.keep, section.used,
+        section.fill = unpack('>I7I7I4I4I4I4', s, at + 1)
       at = at + 30
     else
       if #s < at + 15 then return nil end
@@ -232,7 +234,10 @@ local function decode(sections)
         log.used = free and floor((free - 2 - log.slots_at + log.width) / log.width) or log.capacity
         if log.used > log.capacity then log.used = log.capacity end
       end
-      if log.used > log.capacity or log.group < 1 or log.fill > log.group or log.offset > 2 ^ 47 or log.rewritten - now > 2 ^ 47 then return nil end
+      if log.used > log.capacity or log.group < 1 or log.fill > log.group or log.offset > 2 ^ 47
+        or log.rewritten - now > 2 ^ 47 then
+        return nil
+      end
       log.fresh, log.base = log.used, 0
       if log.kind == ATTEMPTS and log.keep > 0 and log.used > log.keep then log.base = log.used - log.keep end
       if log.group == 1 then log.fill = 1 end -- not kept up to date
@@ -251,7 +256,8 @@ end
 -- A section that never counted.
 local function blank(section)
   if section.kind <= ATTEMPTS then
-    section.rewritten, section.offset, section.capacity, section.used, section.fill, section.keep = now, 0, 0, 0, 0, 0
+    section.rewritten, section.offset, section.capacity, section.used, section.fill, section.keep = now, 0,
+      0, 0, 0, 0
     section.fresh, section.base = 0, 0 -- the first slot that is not stored yet, the first slot that counts
   else
     section.start, section.prev, section.cur = 0, 0, 0

@@ -18,13 +18,15 @@ local fresh = s == ''
 local big = #s == 2048
 local take = cost
 if cost == 0 then take = 1 end
-local ok = cost >= 0 and version == 2 and (fresh or (#s >= signed + numbers and string.find(s, signature, 1, true) == 1))
+local ok = cost >= 0 and version == 2 and (fresh
+  or (#s >= signed + numbers and string.find(s, signature, 1, true) == 1))
 local denied, only_logs, attempts, rewrite, life = false, true, false, fresh, 0
 local head, head_from, head_to = '', signed, signed
 local data, data_from, data_to = '', signed + numbers, signed + numbers
 local writes -- of slots, position and bytes in turn, when the state is big
 -- Remaining, reset, retry-after and the two numbers of what comes next, of each limit.
-local before, after = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+local before, after = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+  0, 0, 0}
 
 -- The tokens of a bucket of which a part of the window, but for parts of a microsecond,
 -- is free.
@@ -84,7 +86,8 @@ while ok and i < limits do
         if big or group > 1 then used, fill = unpack('>I4I4', s, at_head + 23) end
         if group == 1 then fill = 1 end
         local since = now + offset - rewritten
-        if since <= -span then ok = false end -- the clock stepped back so far that the ages of slots would repeat
+        -- the clock stepped back so far that the ages of slots would repeat
+        if since <= -span then ok = false end
         if since >= 2 * span then
           used = 0 -- whatever was entered since then, less than a window later, has left
         elseif not big then
@@ -96,7 +99,8 @@ while ok and i < limits do
             if used > capacity then used = capacity end
           end
         end
-        ok = ok and used <= capacity and offset < 140737488355328 and fill <= group and (big or at_slots + capacity * width <= #s)
+        ok = ok and used <= capacity and offset < 140737488355328 and fill <= group
+          and (big or at_slots + capacity * width <= #s)
       end
       at = now + offset
       if ok and used > 0 then
@@ -277,7 +281,8 @@ while ok and i < limits do
       local whole, part = 0, 0
       if start >= now then whole, part = start - now, prev end
       local product = take * window
-      if refund == -1 or product >= 9007199254740992 or whole + (part > 0 and 1 or 0) > window or (cur ~= n and whole + part > 0) then
+      if refund == -1 or product >= 9007199254740992 or whole + (part > 0 and 1 or 0) > window
+        or (cur ~= n and whole + part > 0) then
         ok = false
         break
       end
@@ -362,7 +367,9 @@ while ok and i < limits do
         if kind == 2 and first_live < least then first_live = least end
         if first_live < base then first_live = base end
         local live = ''
-        if first_live < from then live = string.sub(s, at_slots + first_live * width + 1, at_slots + from * width) end
+        if first_live < from then
+          live = string.sub(s, at_slots + first_live * width + 1, at_slots + from * width)
+        end
         local number_of_slots = used + more - first_live
         local room = math.floor(math.min(number_of_slots * 1.5 + 8, slots_needed * 1.1 + 4))
         if room < number_of_slots then room = number_of_slots end
@@ -378,16 +385,19 @@ while ok and i < limits do
         elseif head_to < at_head then
           head = head .. string.sub(s, head_to + 1, at_head)
         end
-        head, head_to = head .. pack('>I7I7I4I4I4I4', at, offset, room, keep, number_of_slots, fill), at_head + 30
+        head, head_to = head .. pack('>I7I7I4I4I4I4', at, offset, room, keep, number_of_slots, fill),
+          at_head + 30
         if data_to == signed + numbers then
           data_from = at_slots
         elseif data_to < at_slots then
           data = data .. string.sub(s, data_to + 1, at_slots)
         end
-        data, data_to = data .. live .. slots .. string.rep(zeros, room - number_of_slots), at_slots + capacity * width
+        data, data_to = data .. live .. slots .. string.rep(zeros, room - number_of_slots),
+          at_slots + capacity * width
         rewrite = true
       else
-        if used + more < capacity then slots = slots .. zeros end -- whatever is behind them, the next slot is free
+        -- whatever is behind them, the next slot is free
+        if used + more < capacity then slots = slots .. zeros end
         if group > 1 or big then
           if head_to == signed then
             head_from = at_head + 22
@@ -420,7 +430,8 @@ local counts = cost > 0 and (not denied or attempts) -- the call is entered
 if ok and denied and attempts and cost > 0 then ok = count == 1 and group == 1 and not big end
 if ok and counts then
   if rewrite and not big then
-    call('SET', key, signature .. string.sub(s, signed + 1, head_from) .. head .. string.sub(s, head_to + 1, data_from) .. data
+    call('SET', key, signature .. string.sub(s, signed + 1, head_from) .. head
+      .. string.sub(s, head_to + 1, data_from) .. data
       .. string.sub(s, data_to + 1), 'PX', math.ceil(life / 1000) + 1)
   else
     if data == '' then
@@ -438,7 +449,8 @@ if ok and counts then
 end
 if ok and counts and only_logs and not denied then
   if limits == 3 then
-    reply = pack('>I1I7I4I4I4I4I4I4I4I4I4', 3, now, after[1], after[4], after[5], after[6], after[9], after[10], after[11],
+    reply = pack('>I1I7I4I4I4I4I4I4I4I4I4', 3, now, after[1], after[4], after[5], after[6], after[9],
+      after[10], after[11],
       after[14], after[15])
   else
     reply = pack('>I1I7', 3, now)

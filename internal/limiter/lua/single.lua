@@ -47,7 +47,8 @@ if shape == 1 then
         ok = ok and #s == 44 + capacity * width
       end
       ok = ok and used <= capacity and offset < 140737488355328 and fill <= group
-        and now + offset - rewritten > -span -- a clock that stepped back further would let ages of slots repeat
+        -- a clock that stepped back further would let ages of slots repeat
+        and now + offset - rewritten > -span
     end
   end
   local at = now + offset
@@ -184,11 +185,13 @@ if shape == 1 then
       local count = used + more - first_live
       local room = math.floor(math.min(count * 1.5 + 8, most * 1.1 + 4))
       if room < count then room = count end
-      call('SET', key, string.sub(prog, 3, 16) .. pack('>I7I7I4I4I4I4', at, offset, room, reach, count, fill) .. live .. slots
+      call('SET', key, string.sub(prog, 3, 16) .. pack('>I7I7I4I4I4I4', at, offset, room, reach, count,
+        fill) .. live .. slots
         .. string.rep(zeros, room - count), 'PX', math.ceil(span / 500) + 1)
     else
       if big or group > 1 then call('SETRANGE', key, 36, pack('>I4I4', used + more, fill)) end
-      if used + more < capacity then slots = slots .. zeros end -- whatever is behind them, the next slot is free
+      -- whatever is behind them, the next slot is free
+      if used + more < capacity then slots = slots .. zeros end
       call('SETRANGE', key, 44 + from * width, slots)
     end
   end
@@ -211,7 +214,8 @@ elseif shape == 4 and limits == 1 and refund ~= -1 and (#s == 29 or s == '') the
     local allowed = retry <= 0
     if allowed and cost > 0 then
       whole, part = after, rest
-      call('SET', key, string.sub(prog, 3, 16) .. pack('>I7I4I4', now + whole, part, n), 'PX', math.ceil(window / 500) + 1)
+      call('SET', key, string.sub(prog, 3, 16) .. pack('>I7I4I4', now + whole, part, n), 'PX',
+        math.ceil(window / 500) + 1)
     end
     local owing = n * (window - whole)
     local left
@@ -235,7 +239,8 @@ elseif shape == 4 and limits == 1 and refund ~= -1 and (#s == 29 or s == '') the
       end
     end
     if owing < part then left = left - math.ceil((part - owing) / window) end
-    reply = pack('>I1I7I4I7I7I4I4', allowed and 1 or 0, now, left > 0 and left or 0, part > 0 and whole + 1 or whole,
+    reply = pack('>I1I7I4I7I7I4I4', allowed and 1 or 0, now, left > 0 and left or 0, part > 0 and whole + 1
+      or whole,
       allowed and 0 or retry, part, 0)
   end
 
@@ -246,12 +251,14 @@ elseif shape == 5 and group == 0 and limits == 1 and (#s == 29 or s == '') then
   if stored < start then count = 0 end
   local left, ends = n - count, start + window
   if stored <= start and take > left then
-    reply = pack('>I1I7I4I7I7I8', 0, now, left > 0 and left or 0, count > 0 and ends - now or 0, ends - now, 0)
+    reply = pack('>I1I7I4I7I7I8', 0, now, left > 0 and left or 0, count > 0 and ends - now or 0,
+      ends - now, 0)
   elseif stored <= start then
     if cost > 0 and stored == start then
       call('SETRANGE', key, 25, pack('>I4', count + cost))
     elseif cost > 0 then
-      call('SET', key, string.sub(prog, 3, 16) .. pack('>I7I4I4', start, 0, cost), 'PX', math.ceil((ends - now) / 1000) + 1)
+      call('SET', key, string.sub(prog, 3, 16) .. pack('>I7I4I4', start, 0, cost), 'PX',
+        math.ceil((ends - now) / 1000) + 1)
     end
     reply = pack('>I1I7I4I7I7I8', 1, now, left - cost, count + cost > 0 and ends - now or 0, 0, 0)
   end

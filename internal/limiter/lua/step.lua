@@ -134,7 +134,9 @@ local function note_valley(bucket)
   if #valleys > 16 then
     local near = 1
     for i = 2, 16 do
-      if valleys[i + 1].whole - valleys[i].whole < valleys[near + 1].whole - valleys[near].whole then near = i end
+      if valleys[i + 1].whole - valleys[i].whole < valleys[near + 1].whole - valleys[near].whole then
+        near = i
+      end
     end
     valleys[near].at, valleys[near].merged = valleys[near + 1].at, true
     table.remove(valleys, near + 1)
@@ -159,7 +161,8 @@ local function record(section)
       section.deficits = {}
     end
     local latest = section.deficits[#section.deficits]
-    if latest and at - latest.at >= section.span then due = true end -- a state without deficits takes the shorter ways again
+    -- a state without deficits takes the shorter ways again
+    if latest and at - latest.at >= section.span then due = true end
     if section.times then
       push(section, at, take)
       section.fresh = section.used

@@ -46,7 +46,8 @@ local function encode_log(log, number)
     slots = sub(log.bytes, first * log.width + 1, log.used * log.width)
   else
     local old = math.max(math.min(log.fresh, log.used) - first, 0)
-    local from, to = log.slots_at and log.slots_at + first * log.width, log.slots_at and log.slots_at + (first + old) * log.width
+    local from, to = log.slots_at and log.slots_at + first * log.width, log.slots_at
+      and log.slots_at + (first + old) * log.width
     if old == 0 then
       slots = ''
     elseif big then
@@ -66,7 +67,8 @@ local function encode_log(log, number)
     local d = log.deficits[i]
     if d.at > last - log.span then deficits[#deficits + 1] = pack('>I1I7I4', number, d.at, d.calls) end
   end
-  return pack('>I7I7I4I4I4I4', last, log.offset, room, keep, count, log.fill), slots .. rep('\0', (room - count) * log.width),
+  return pack('>I7I7I4I4I4I4', last, log.offset, room, keep, count, log.fill), slots
+    .. rep('\0', (room - count) * log.width),
     table.concat(deficits)
 end
 
@@ -117,7 +119,8 @@ elseif attempts then
         call('SETRANGE', key, section.at + 18, pack('>I4I4I4', section.keep, section.used, section.fill))
       end
       local slots = rep(encode_slot(section, section.fresh_time), section.used - section.fresh)
-      if section.used < section.capacity then slots = slots .. rep('\0', section.width) end -- whatever is behind them, the next slot is free
+      -- whatever is behind them, the next slot is free
+      if section.used < section.capacity then slots = slots .. rep('\0', section.width) end
       call('SETRANGE', key, section.slots_at + section.fresh * section.width, slots)
     end
   end

@@ -3,6 +3,8 @@
 -- (32 bytes), ARGV[3] now in seconds (ten digits, as text comparable), ARGV[4] the minute
 -- of now in seconds. Returns the record, or nil if it is unknown, another's, or expired.
 local record = redis.call('HGET', KEYS[1], ARGV[1])
-if not record or string.sub(record, 1, 32) ~= ARGV[2] or string.sub(record, 33, 42) <= ARGV[3] then return nil end
+if not record or string.sub(record, 1, 32) ~= ARGV[2] or string.sub(record, 33, 42) <= ARGV[3] then
+  return nil
+end
 if redis.call('HGET', KEYS[2], ARGV[1]) ~= ARGV[4] then redis.call('HSET', KEYS[2], ARGV[1], ARGV[4]) end
 return record
