@@ -58,7 +58,8 @@ func TestExamplesAreGuarded(t *testing.T) {
 			}
 			routes++
 			method, _, _ := strings.Cut(text(r.Properties["RouteKey"]), " ")
-			equal(t, r.id+" takes OPTIONS", method == "OPTIONS" || method == "ANY" || method == "$default", false)
+			equal(t, r.id+" takes OPTIONS", method == "OPTIONS" || method == "ANY" ||
+				method == "$default", false)
 			equal(t, r.id, r.Properties["AuthorizationType"], "CUSTOM")
 			authorizer := made.only(t, "AWS::ApiGatewayV2::Authorizer", "").id
 			equal(t, r.id, text(r.Properties["AuthorizerId"]), "${"+authorizer+"}")
@@ -81,8 +82,9 @@ func TestCORSOrigin(t *testing.T) {
 		http         string
 	}{
 		"default": {dev, "'*'", "", 2, corsConfiguration("*")},
-		"one":     {prod, "'https://app.example.com'", "'Origin'", 2, corsConfiguration("https://app.example.com")},
-		"none":    {none, "", "", 0, "null"},
+		"one": {prod, "'https://app.example.com'", "'Origin'", 2,
+			corsConfiguration("https://app.example.com")},
+		"none": {none, "", "", 0, "null"},
 	} {
 		made := of(t, c.made)
 		for _, r := range made.all("AWS::ApiGateway::GatewayResponse") {

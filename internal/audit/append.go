@@ -140,11 +140,12 @@ var appendScript = valkey.NewLuaScript(AppendFunction +
 func (l *Log) Append(ctx context.Context, e Entry) error {
 	bucket := keyspace.BucketOf(e.Subject)
 	e.Time = time.Now().UTC()
-	return l.Commit(ctx, Step{Bucket: bucket, Entry: e, Urgent: true, Run: func(args []string) (stale bool, err error) {
-		done, err := appendScript.Exec(ctx, l.client, Names(bucket), args).AsInt64()
-		if err != nil {
-			return false, fmt.Errorf("audit: append: %w", err)
-		}
-		return done == 0, nil
-	}})
+	return l.Commit(ctx, Step{Bucket: bucket, Entry: e, Urgent: true,
+		Run: func(args []string) (stale bool, err error) {
+			done, err := appendScript.Exec(ctx, l.client, Names(bucket), args).AsInt64()
+			if err != nil {
+				return false, fmt.Errorf("audit: append: %w", err)
+			}
+			return done == 0, nil
+		}})
 }

@@ -156,7 +156,8 @@ func each(look func(keyspace.Bucket)) {
 
 // lookAt looks at one bucket. One that lost changes loses its copy of the plans too, so
 // that checks are answered as without Valkey, and no lost key is called unknown.
-func (j *Journal) lookAt(ctx context.Context, b keyspace.Bucket, m *mark, probe bool) (behind, away bool, err error) {
+func (j *Journal) lookAt(ctx context.Context, b keyspace.Bucket, m *mark, probe bool) (behind,
+	away bool, err error) {
 	if m.unshipped > 0 {
 		shipped, err := j.ship(ctx, b)
 		switch {
@@ -242,7 +243,8 @@ func (j *Journal) Checkpoint(ctx context.Context, b keyspace.Bucket) error {
 // trim removes entries from a stream that Valkey took before a time, but for the newest.
 func (j *Journal) trim(ctx context.Context, b keyspace.Bucket, before time.Time) error {
 	stream := audit.Stream(b)
-	newest, err := j.client.Do(ctx, j.client.B().Xrevrange().Key(stream).End("+").Start("-").Count(1).Build()).AsXRange()
+	newest, err := j.client.Do(ctx,
+		j.client.B().Xrevrange().Key(stream).End("+").Start("-").Count(1).Build()).AsXRange()
 	if err != nil || len(newest) == 0 {
 		return err
 	}

@@ -38,7 +38,8 @@ func emptyState(b keyspace.Bucket) *state { return &state{bucket: b, records: ma
 // apply makes the change of the entry behind the state's.
 func (s *state) apply(i audit.Item) error {
 	if i.Number != s.number+1 || !bytes.Equal(i.Previous, s.hash) {
-		return fmt.Errorf("%w: entry %d of bucket %d has another before it", audit.ErrItem, i.Number, s.bucket)
+		return fmt.Errorf("%w: entry %d of bucket %d has another before it", audit.ErrItem,
+			i.Number, s.bucket)
 	}
 	s.position, s.taken = position{i.Number, i.Hash}, takenAt(i.ID)
 	if c := i.Change; c != nil {
@@ -107,7 +108,8 @@ func checkpointMAC(k audit.Key, packed []byte) []byte {
 // openState reads a checkpoint and checks that it is of the bucket and was sealed with the
 // key.
 func openState(k audit.Key, b keyspace.Bucket, sealed []byte) (*state, error) {
-	if len(sealed) < sha256.Size || !hmac.Equal(sealed[:sha256.Size], checkpointMAC(k, sealed[sha256.Size:])) {
+	if len(sealed) < sha256.Size ||
+		!hmac.Equal(sealed[:sha256.Size], checkpointMAC(k, sealed[sha256.Size:])) {
 		return nil, audit.ErrItem
 	}
 	r, err := gzip.NewReader(bytes.NewReader(sealed[sha256.Size:]))
@@ -162,7 +164,8 @@ func (j *Journal) save(ctx context.Context, s *state) error {
 		return err
 	}
 	if stored.number < s.number {
-		return fmt.Errorf("checkpoint of bucket %d: entry %d was stored and %d is read", s.bucket, s.number, stored.number)
+		return fmt.Errorf("checkpoint of bucket %d: entry %d was stored and %d is read", s.bucket, s.number,
+			stored.number)
 	}
 	return nil
 }

@@ -65,7 +65,8 @@ func open(t testing.TB, url string, s Store, queue bool) *world {
 	t.Helper()
 	client := connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
 	w := &world{keys: registry.NewStore(client, testPepper), store: &failing{Store: s}, root: connect(t, url)}
-	w.Journal = New(w.store, client, audit.NewKey(testPepper), queue, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	w.Journal = New(w.store, client, audit.NewKey(testPepper), queue,
+		slog.New(slog.NewTextHandler(t.Output(), nil)))
 	w.keys.Audit().UseJournal(w.Journal)
 	return w
 }
@@ -94,7 +95,8 @@ func (w *world) plan(t testing.TB, requests int64) {
 	t.Helper()
 	set := must(w.keys.Set(t.Context()))(t)
 	next := *set
-	next.Plans = []policy.Plan{{Name: "free", Limits: []limiter.Limit{{Requests: requests, Window: time.Minute}}}}
+	next.Plans = []policy.Plan{{Name: "free",
+		Limits: []limiter.Limit{{Requests: requests, Window: time.Minute}}}}
 	if len(set.Plans) > 0 {
 		next.Plans[0].Number = set.Plans[0].Number
 	}
@@ -145,7 +147,8 @@ func (w *world) records(t testing.TB) map[string]string {
 		case strings.HasSuffix(key, ":c") || strings.HasSuffix(key, ":ah"):
 			found[key] = must(w.root.Do(t.Context(), w.root.B().Get().Key(key).Build()).ToString())(t)
 		case key == keyspace.Tokens:
-			for id, record := range must(w.root.Do(t.Context(), w.root.B().Hgetall().Key(key).Build()).AsStrMap())(t) {
+			for id, record := range must(w.root.Do(t.Context(),
+				w.root.B().Hgetall().Key(key).Build()).AsStrMap())(t) {
 				found[key+" "+id] = record
 			}
 		case strings.HasPrefix(key, "tg:keys"):

@@ -195,7 +195,8 @@ const maxAhead = 16
 
 // entriesAfter reads the entries of a bucket behind a position, in their order, until there
 // is none.
-func (j *Journal) entriesAfter(ctx context.Context, b keyspace.Bucket, number uint64) iter.Seq2[audit.Item, error] {
+func (j *Journal) entriesAfter(ctx context.Context, b keyspace.Bucket,
+	number uint64) iter.Seq2[audit.Item, error] {
 	return func(yield func(audit.Item, error) bool) {
 		for ahead := 1; ; ahead = min(2*ahead, maxAhead) {
 			items, errs := make([]audit.Item, ahead), make([]error, ahead)

@@ -36,7 +36,8 @@ func TestRestoreAfterLossOfAll(t *testing.T) {
 		if err := w.keys.Delete(t.Context(), deleted.ID, byTest); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.keys.Audit().Append(t.Context(), audit.Entry{By: byTest.By, Action: "login", Subject: "login"}); err != nil {
+		if err := w.keys.Audit().Append(t.Context(),
+			audit.Entry{By: byTest.By, Action: "login", Subject: "login"}); err != nil {
 			t.Fatal(err)
 		}
 		w.plan(t, 20)
@@ -65,7 +66,8 @@ func TestStoreAway(t *testing.T) {
 	before := w.records(t)
 	w.store.before.Store(true)
 	rename := func(k *policy.Key) { k.Name = "renamed" }
-	if _, err := w.keys.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, rename); !errors.Is(err, audit.ErrJournalAway) {
+	if _, err := w.keys.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, rename); !errors.Is(err,
+		audit.ErrJournalAway) {
 		t.Errorf("edit: %v", err)
 	}
 	after := w.records(t)
@@ -143,7 +145,8 @@ func TestEnvironmentsRace(t *testing.T) {
 		w := open(t, url, s, false)
 		wait.Go(func() {
 			for range 10 {
-				if err := w.keys.Reset(t.Context(), k.ID, byTest); err != nil && !errors.Is(err, policy.ErrConflict) {
+				if err := w.keys.Reset(t.Context(), k.ID, byTest); err != nil &&
+					!errors.Is(err, policy.ErrConflict) {
 					t.Error(err)
 				}
 			}
@@ -174,7 +177,8 @@ func TestLossIsNoticed(t *testing.T) {
 	}
 	fresh := open(t, url, w.store.Store, false)
 	lost := policy.Key{ID: k.ID, Name: "again"}
-	if _, err := fresh.keys.Adopt(t.Context(), policy.Token, lost.ID, lost.Name, nil, byTest); !errors.Is(err, audit.ErrBehind) {
+	if _, err := fresh.keys.Adopt(t.Context(), policy.Token, lost.ID, lost.Name, nil, byTest); !errors.Is(err,
+		audit.ErrBehind) {
 		t.Errorf("a save in the bucket: %v", err)
 	}
 	if err := fresh.Check(t.Context()); err != nil {
@@ -184,7 +188,8 @@ func TestLossIsNoticed(t *testing.T) {
 		t.Errorf("status %+v", status)
 	}
 	copies := func() int64 {
-		return must(w.root.Do(t.Context(), w.root.B().Exists().Key(policyset.CopyKey(b)).Build()).AsInt64())(t)
+		return must(w.root.Do(t.Context(),
+			w.root.B().Exists().Key(policyset.CopyKey(b)).Build()).AsInt64())(t)
 	}
 	if copies() != 0 {
 		t.Error("the bucket has a copy of the plans")

@@ -182,7 +182,8 @@ func (j *Journal) write(
 	if err != nil {
 		return err
 	}
-	if err := j.send(ctx, j.client.B().Del().Key(policyset.CopyKey(b), audit.UnshippedKey(b)).Build()); err != nil {
+	if err := j.send(ctx, j.client.B().Del().Key(policyset.CopyKey(b),
+		audit.UnshippedKey(b)).Build()); err != nil {
 		return err
 	}
 	if err := j.writeRecords(ctx, lists, s, touched); err != nil {

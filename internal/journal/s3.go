@@ -132,7 +132,8 @@ func (b bucket) put(ctx context.Context, name string, content []byte, ifNoneMatc
 
 // Read implements Store.
 func (b bucket) Read(ctx context.Context, name string) ([]byte, error) {
-	object, err := b.client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.bucket, Key: aws.String(b.prefix + name)})
+	object, err := b.client.GetObject(ctx,
+		&s3.GetObjectInput{Bucket: &b.bucket, Key: aws.String(b.prefix + name)})
 	if code(err) == "NoSuchKey" {
 		return nil, ErrNotFound
 	}

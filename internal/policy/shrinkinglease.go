@@ -55,7 +55,8 @@ func (s *Set) ShrinkingLeasesAfter(next *Set, now time.Time) map[string]Shrinkin
 		is, before := after[id], leases[id]
 		held := max(was.lease, time.Duration(before.Lease))
 		if held > is.lease && (was.lease > is.lease || is.window > was.window) {
-			until := now.Add(max(was.window, is.window) + held + ShrinkingMargin).UTC().Truncate(time.Millisecond)
+			until := now.Add(max(was.window, is.window) + held +
+				ShrinkingMargin).UTC().Truncate(time.Millisecond)
 			if before.Until.After(until) {
 				until = before.Until
 			}

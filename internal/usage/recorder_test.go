@@ -208,7 +208,8 @@ func BenchmarkFlush(b *testing.B) {
 				batch := r.Drain(now)
 				commands := batch.Commands(client)
 				building += time.Since(start)
-				if report := batch.Acknowledge(client.DoMulti(b.Context(), commands...)); report.Stored != 1000 {
+				if report := batch.Acknowledge(client.DoMulti(b.Context(),
+					commands...)); report.Stored != 1000 {
 					b.Fatalf("%+v", report)
 				}
 			}

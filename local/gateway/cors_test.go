@@ -28,12 +28,14 @@ func TestHTTPPreflight(t *testing.T) {
 		"any": {gateway.CORS{AllowOrigins: []string{"*"}}, map[string]string{"Allow-Origin": "*"}},
 		"one": {gateway.CORS{AllowOrigins: []string{"https://a.example", app}},
 			map[string]string{"Allow-Origin": app}},
-		"of a scheme": {gateway.CORS{AllowOrigins: []string{"https://*"}}, map[string]string{"Allow-Origin": app}},
+		"of a scheme": {gateway.CORS{AllowOrigins: []string{"https://*"}},
+			map[string]string{"Allow-Origin": app}},
 		"another": {gateway.CORS{AllowOrigins: []string{"http://*", "https://a.example"},
 			AllowMethods: []string{"GET"}}, nil},
 		"all": {
 			gateway.CORS{
-				AllowOrigins: []string{app}, AllowMethods: []string{"GET", "PUT"}, AllowHeaders: []string{"x-api-key"},
+				AllowOrigins: []string{app}, AllowMethods: []string{"GET", "PUT"},
+				AllowHeaders:     []string{"x-api-key"},
 				AllowCredentials: true, MaxAge: 300,
 			},
 			map[string]string{
@@ -45,7 +47,8 @@ func TestHTTPPreflight(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			authorizer := &fake{}
 			api := withCORS(authorizer, &c.cors)
-			got := do(api, newRequest("OPTIONS", "/orders", "", "Origin", app, "Access-Control-Request-Method", "GET"))
+			got := do(api, newRequest("OPTIONS", "/orders", "", "Origin", app,
+				"Access-Control-Request-Method", "GET"))
 			if got.status != http.StatusNoContent || authorizer.invocations() != 0 {
 				t.Errorf("status %d, %d invocations", got.status, authorizer.invocations())
 			}
@@ -114,7 +117,8 @@ func TestRefusalsHaveNoCORSHeaders(t *testing.T) {
 	for status, authorizer := range map[int]*fake{
 		403: {answer: `{"isAuthorized":false}`}, 500: {err: reported("boom")},
 	} {
-		got := do(withCORS(authorizer, &gateway.CORS{AllowOrigins: []string{"*"}}), get("/orders", "Origin", app))
+		got := do(withCORS(authorizer, &gateway.CORS{AllowOrigins: []string{"*"}}),
+			get("/orders", "Origin", app))
 		if got.status != status {
 			t.Errorf("status %d, want %d", got.status, status)
 		}

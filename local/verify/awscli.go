@@ -148,7 +148,8 @@ var (
 	awsUsagePlan = whereFound(awsProbe(needRESTID, func(s *session) []string {
 		return []string{"logs", "filter-log-events", "--log-group-name", executionLog(s.rest),
 			"--start-time", fmt.Sprint(s.began.UnixMilli()), "--max-items", "100",
-			"--filter-pattern", `?"Starting authorizer" ?"Verifying Usage Plan"`, "--query", "events[].message"}
+			"--filter-pattern", `?"Starting authorizer" ?"Verifying Usage Plan"`, "--query",
+			"events[].message"}
 	}), "the REST API's stage writes no execution log: turn it on for the stage, level INFO")
 	awsMetric = awsProbe(0, func(*session) []string {
 		return []string{"cloudwatch", "list-metrics", "--namespace", "AWS/ElastiCache",

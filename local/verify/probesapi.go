@@ -49,8 +49,10 @@ var (
 	restHeaders = openProbe("GET REST/verify with a header of 11,000 bytes", needREST, large)
 	httpHeaders = openProbe("GET HTTP/verify with a header of 11,000 bytes", needHTTP, large)
 
-	restPreflight = openProbe("OPTIONS REST/verify as a browser asks before it sends a key", needREST, preflight)
-	httpPreflight = openProbe("OPTIONS HTTP/verify as a browser asks before it sends a key", needHTTP, preflight)
+	restPreflight = openProbe("OPTIONS REST/verify as a browser asks before it sends a key",
+		needREST, preflight)
+	httpPreflight = openProbe("OPTIONS HTTP/verify as a browser asks before it sends a key",
+		needHTTP, preflight)
 )
 
 // mostToDenial bounds the calls of useUp.

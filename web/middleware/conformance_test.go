@@ -237,7 +237,8 @@ func (c settlementCase) settle(t *testing.T) (Settlement, []time.Time, error) {
 			return nil, errBroken
 		}
 	})
-	s := &Settler{URL: "https://tidegate.example/prod", Token: "machine", Client: &http.Client{Transport: api}}
+	s := &Settler{URL: "https://tidegate.example/prod", Token: "machine",
+		Client: &http.Client{Transport: api}}
 	got, err := s.Settle(t.Context(), "tgr_x", 7)
 	return got, attempts, err
 }

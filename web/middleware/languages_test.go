@@ -43,7 +43,8 @@ func TestNode(t *testing.T) {
 func TestPython(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	browsertest.Need(t, err, "install Python 3.10 or newer")
-	if output := run(t, "python", python, "-B", "-W", "error", "-m", "unittest"); !strings.Contains(output, "Ran 1") {
+	if output := run(t, "python", python, "-B", "-W", "error", "-m",
+		"unittest"); !strings.Contains(output, "Ran 1") {
 		t.Errorf("too few tests:\n%s", output)
 	}
 }

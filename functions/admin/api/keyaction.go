@@ -145,11 +145,15 @@ func (a *api) endOverride(ctx context.Context, in *endInput) (*keyOutput, error)
 }
 
 func (a *api) revoke(ctx context.Context, in *actionInput) (*keyOutput, error) {
-	return a.update(ctx, in, policy.Active, audit.KeyRevoke, func(k *policy.Key) { k.Status = policy.Revoked })
+	return a.update(ctx, in, policy.Active, audit.KeyRevoke, func(k *policy.Key) {
+		k.Status = policy.Revoked
+	})
 }
 
 func (a *api) unrevoke(ctx context.Context, in *actionInput) (*keyOutput, error) {
-	return a.update(ctx, in, policy.Revoked, audit.KeyUnrevoke, func(k *policy.Key) { k.Status = policy.Active })
+	return a.update(ctx, in, policy.Revoked, audit.KeyUnrevoke, func(k *policy.Key) {
+		k.Status = policy.Active
+	})
 }
 
 func (a *api) unban(ctx context.Context, in *actionInput) (*keyOutput, error) {

@@ -26,18 +26,22 @@ func busyKeys(t testing.TB) *sitetest.Registry {
 			Mode:      policy.Shadow, Degraded: policy.Local, Share: 20,
 		})
 		s.Routes = []policy.Route{
-			{Name: "search", Pattern: routing.Pattern{API: "abcdef1234", Stage: "prod", Method: "GET", Path: "/search"}, Cost: 5,
+			{Name: "search", Pattern: routing.Pattern{API: "abcdef1234", Stage: "prod", Method: "GET",
+				Path: "/search"}, Cost: 5,
 				PerKey: []limiter.Limit{sitetest.Per(20, time.Minute)}},
 			{
 				Name: "all orders", Pattern: routing.Pattern{Path: "/orders/{proxy+}"}, Cost: 1,
 				Shared: []limiter.Limit{sitetest.Per(10_000, time.Minute)},
 			},
-			{Name: strings.Repeat("long-", 19), Pattern: routing.Pattern{Path: "/" + strings.Repeat("segment", 30)}, Cost: 2, Settle: true},
+			{Name: strings.Repeat("long-", 19),
+				Pattern: routing.Pattern{Path: "/" + strings.Repeat("segment", 30)}, Cost: 2, Settle: true},
 		}
 		s.PerIP = policy.Scope{Limits: []limiter.Limit{sitetest.Per(600, time.Minute)}}
-		s.Deny = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8:1234:5678::/64")}
-		s.Bans = &policy.Bans{Denials: 100, Window: policy.Duration(time.Minute), Base: policy.Duration(5 * time.Minute),
-			Cap: policy.Duration(24 * time.Hour)}
+		s.Deny = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24"),
+			netip.MustParsePrefix("2001:db8:1234:5678::/64")}
+		s.Bans = &policy.Bans{Denials: 100, Window: policy.Duration(time.Minute),
+			Base: policy.Duration(5 * time.Minute),
+			Cap:  policy.Duration(24 * time.Hour)}
 	})
 	keys.CountDenied("10000")
 	keys.CountDenied("600")
@@ -48,10 +52,12 @@ func busyKeys(t testing.TB) *sitetest.Registry {
 	}
 	limits := []limiter.Limit{sitetest.Per(500, time.Minute)}
 	keys.UpdateKey("customer-0", func(k *policy.Key) {
-		k.Override = &policy.Override{Limits: limits, Until: time.Now().Add(3 * time.Hour), Reason: "launch day"}
+		k.Override = &policy.Override{Limits: limits, Until: time.Now().Add(3 * time.Hour),
+			Reason: "launch day"}
 	})
 	keys.UpdateKey("customer-1", func(k *policy.Key) {
-		k.Override = &policy.Override{Limits: limits, Until: time.Now().Add(-time.Hour), Reason: strings.Repeat("reason", 30)}
+		k.Override = &policy.Override{Limits: limits, Until: time.Now().Add(-time.Hour),
+			Reason: strings.Repeat("reason", 30)}
 	})
 	keys.UpdateKey("customer-2", func(k *policy.Key) {
 		k.Banned, k.Tags = time.Now().Add(time.Hour), []string{"beta", strings.Repeat("tag", 16)}
@@ -78,14 +84,19 @@ func adminPages() []shown {
 		{"key in shadow", "/keys/{customer-4}", "", nil},
 		{"banned key", "/keys/{customer-2}", "", nil},
 		{"new key", "/keys/new", "", nil},
-		{"new key refused", "/keys/new", "422", func(v *sitetest.Visit) { v.Act(send("save"), chromedp.WaitVisible(chromedp.CSS("#name-error"))) }},
+		{"new key refused", "/keys/new", "422", func(v *sitetest.Visit) {
+			v.Act(send("save"), chromedp.WaitVisible(chromedp.CSS("#name-error")))
+		}},
 		{"new key made", "/keys/new", "", func(v *sitetest.Visit) {
-			v.Act(typeIn("name", "made in a browser"), send("save"), chromedp.WaitVisible(chromedp.CSS("#secret")))
+			v.Act(typeIn("name", "made in a browser"), send("save"),
+				chromedp.WaitVisible(chromedp.CSS("#secret")))
 		}},
 		{"edit key", "/keys/{acme}/edit", "", nil},
 		{"ban", "/keys/{acme}/ban", "", nil},
 		{"revoke", "/keys/{acme}/revoke", "", nil},
-		{"rotated", "/keys/{acme}/rotate", "", func(v *sitetest.Visit) { v.Act(send("save"), chromedp.WaitVisible(chromedp.CSS("#secret"))) }},
+		{"rotated", "/keys/{acme}/rotate", "", func(v *sitetest.Visit) {
+			v.Act(send("save"), chromedp.WaitVisible(chromedp.CSS("#secret")))
+		}},
 		{"preview", "/keys/{customer-4}/limits", "", func(v *sitetest.Visit) {
 			v.Act(
 				typeIn("limits-0-requests", "3"), typeIn("reason", "r"), send("preview"),
@@ -102,7 +113,8 @@ func adminPages() []shown {
 		{"invalid limits in a dialog", "/keys", "422", func(v *sitetest.Visit) {
 			openSheet(v, "acme")
 			v.Act(
-				typeIn("limits-0-requests", "ten"), send("save"), chromedp.WaitVisible(chromedp.CSS("#sheet .wrong")),
+				typeIn("limits-0-requests", "ten"), send("save"),
+				chromedp.WaitVisible(chromedp.CSS("#sheet .wrong")),
 			)
 		}},
 		{"no callers", "/callers", "", nil},
@@ -112,7 +124,9 @@ func adminPages() []shown {
 		}},
 		{"caller", "/callers/aaaaaaaaaaaaaaaaaaaaaa", "", nil},
 		{"adopt", "/callers/new", "", nil},
-		{"adopt refused", "/callers/new", "422", func(v *sitetest.Visit) { v.Act(send("save"), chromedp.WaitVisible(chromedp.CSS("#issuer-error"))) }},
+		{"adopt refused", "/callers/new", "422", func(v *sitetest.Visit) {
+			v.Act(send("save"), chromedp.WaitVisible(chromedp.CSS("#issuer-error")))
+		}},
 		{"policies", "/policies", "", nil},
 		{"new plan", "/policies/plans/new", "", nil},
 		{"plan", "/policies/plans/2", "", nil},
@@ -132,25 +146,29 @@ func adminPages() []shown {
 		{"promote", "/policies/plans/2/promote", "", nil},
 		{"rule", "/policies/rules/edit?rule=search", "", nil},
 		{"rule tie", "/policies/rules/new", "422", func(v *sitetest.Visit) {
-			v.Act(typeIn("name", "tie"), typeIn("path", "/orders/{more+}"), typeIn("reason", "r"), send("save"),
+			v.Act(typeIn("name", "tie"), typeIn("path", "/orders/{more+}"),
+				typeIn("reason", "r"), send("save"),
 				chromedp.WaitVisible(chromedp.CSS("#path-error")))
 		}},
-		{"rule whose settlements are bounded below its cost", "/policies/rules/edit?rule=all orders", "422", func(v *sitetest.Visit) {
-			v.Act(typeIn("cost", "9"), typeIn("settleMax", "3"), typeIn("reason", "r"), send("save"),
-				chromedp.WaitVisible(chromedp.CSS("#settleMax-error")))
-		}},
+		{"rule whose settlements are bounded below its cost", "/policies/rules/edit?rule=all orders", "422",
+			func(v *sitetest.Visit) {
+				v.Act(typeIn("cost", "9"), typeIn("settleMax", "3"), typeIn("reason", "r"), send("save"),
+					chromedp.WaitVisible(chromedp.CSS("#settleMax-error")))
+			}},
 		{"delete rule", "/policies/rules/delete?rule=search", "", nil},
 		{"shared", "/policies/shared", "", nil},
 		{"import", "/policies/import", "", nil},
 		{"import preview", "/policies/import", "", func(v *sitetest.Visit) {
-			v.Act(typeIn("yaml", "plans: []"), send("save"), chromedp.WaitVisible(chromedp.CSS("#preview-title")))
+			v.Act(typeIn("yaml", "plans: []"), send("save"),
+				chromedp.WaitVisible(chromedp.CSS("#preview-title")))
 		}},
 		{"overrides", "/overrides", "", nil},
 		{"audit", "/audit", "", nil},
 		{"audit verified", "/audit/verify", "", nil},
 		{"no audit", "/audit?by=nobody", "", nil},
 		{"explain", "/explain?key={customer-4}&path=/orders/7&address=192.0.2.1", "", nil},
-		{"explain HEAD", "/explain?key={customer-4}&method=HEAD&path=/search&api=abcdef1234&stage=prod", "", nil},
+		{"explain HEAD", "/explain?key={customer-4}&method=HEAD&path=/search&api=abcdef1234&stage=prod", "",
+			nil},
 		{"explain refused", "/explain?key=nobody&path=x&address=y", "422", nil},
 	}
 }
@@ -188,7 +206,9 @@ func TestBrowserOverrideByKeyboard(t *testing.T) {
 		}
 		t.Fatalf("Tab never reaches %s", what)
 	}
-	focused := func(text string) string { return `document.activeElement.textContent.trim() === "` + text + `"` }
+	focused := func(text string) string {
+		return `document.activeElement.textContent.trim() === "` + text + `"`
+	}
 	named := func(id string) string { return `document.activeElement.id === "` + id + `"` }
 	to(focused("Override limits"))
 	v.Act(chromedp.KeyEvent("\r"), chromedp.WaitReady(chromedp.CSS("#form")))
@@ -196,7 +216,8 @@ func TestBrowserOverrideByKeyboard(t *testing.T) {
 	v.Act(chromedp.Evaluate[chromedp.Void](`document.activeElement.select()`), chromedp.KeyEvent("25"))
 	to(named("reason"))
 	v.Act(chromedp.KeyEvent("by keyboard\r"), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
-	if o := v.Keys.Key("bolt").Override; o == nil || o.Limits[0] != sitetest.Per(25, 10*time.Second) || o.Reason != "by keyboard" {
+	if o := v.Keys.Key("bolt").Override; o == nil || o.Limits[0] != sitetest.Per(25, 10*time.Second) ||
+		o.Reason != "by keyboard" {
 		t.Fatalf("saved %+v", o)
 	}
 	to(focused("End override"))
@@ -223,7 +244,8 @@ func TestBrowserBulkWithoutScript(t *testing.T) {
 		chromedp.SetValue(chromedp.CSS("#to"), "free"), typeIn("reason", "downgrade"), send("save"),
 		chromedp.WaitVisible(chromedp.CSS("main .button.primary")),
 	)
-	for name, plan := range map[string]string{"customer-3": "free", "customer-4": "free", "customer-2": "pro"} {
+	for name, plan := range map[string]string{"customer-3": "free", "customer-4": "free",
+		"customer-2": "pro"} {
 		if got := v.Keys.Key(name).Plan; got != plan {
 			t.Errorf("%s has the plan %s, want %s", name, got, plan)
 		}
@@ -257,7 +279,8 @@ func TestBrowserLimitsDialog(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(busyKeys(t)))
 	v.Enter()
 	v.Act(chromedp.Evaluate[chromedp.Void](`window.sameDocument = true`))
-	for _, leave := range []chromedp.Action[chromedp.Void]{chromedp.KeyEvent("\x1b"), chromedp.Click(chromedp.CSS("#sheet .actions .plain"))} {
+	for _, leave := range []chromedp.Action[chromedp.Void]{chromedp.KeyEvent("\x1b"),
+		chromedp.Click(chromedp.CSS("#sheet .actions .plain"))} {
 		openSheet(v, "bolt")
 		if got := sitetest.Eval[string](v, `document.activeElement.id`); got != "limits-0-requests" {
 			t.Errorf("the focus is on %q", got)

@@ -85,7 +85,8 @@ func (f *adoptForm) byToken(keys *registry.Store) string {
 func (f *adoptForm) byAddress(keys *registry.Store) string {
 	prefix, ok := parseNetwork(strings.TrimSpace(f.address.Text))
 	if !ok {
-		f.address.Error = "Enter an address such as 203.0.113.7 or 2001:db8::1, or a network such as 2001:db8:1:2::/64."
+		f.address.Error = "Enter an address such as 203.0.113.7 or 2001:db8::1, or a network such as " +
+			"2001:db8:1:2::/64."
 	}
 	return keys.AddressCaller(prefix)
 }
@@ -149,7 +150,8 @@ func (d *dashboard) adopt(w http.ResponseWriter, r *http.Request) {
 	case err != nil && !errors.Is(err, policy.ErrConflict):
 		d.FailStore(w, r, "adopt caller", err)
 	default:
-		d.Flash(r, "There is a record of “"+page.Clip(k.Name, page.MaxName)+"” now. Nothing else changed yet.", "")
+		d.Flash(r, "There is a record of “"+page.Clip(k.Name, page.MaxName)+
+			"” now. Nothing else changed yet.", "")
 		http.Redirect(w, r, next, http.StatusSeeOther)
 	}
 }

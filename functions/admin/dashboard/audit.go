@@ -44,7 +44,8 @@ func newest(subject string) audit.Query { return audit.Query{Subject: subject, C
 
 func readAuditQuery(r *http.Request) (audit.Query, bool) {
 	q := r.URL.Query()
-	a := audit.Query{Subject: q.Get("subject"), Action: q.Get("what"), By: q.Get("by"), After: q.Get("after"), Count: auditPerPage}
+	a := audit.Query{Subject: q.Get("subject"), Action: q.Get("what"), By: q.Get("by"), After: q.Get("after"),
+		Count: auditPerPage}
 	return a, len(a.Subject) <= 64 && len(a.Action) <= 40 && len(a.By) <= 400 && len(a.After) <= 100
 }
 
@@ -79,7 +80,8 @@ func (d *dashboard) renderAudit(w http.ResponseWriter, r *http.Request, verified
 		Verify: page.Address(d.Path("/audit/verify"), values), Verified: verified,
 	}
 	if list.Next != "" {
-		p.Empty = templates.Empty{Heading: "Nothing yet", Advice: "No match among the latest entries. The next page searches older ones."}
+		p.Empty = templates.Empty{Heading: "Nothing yet",
+			Advice: "No match among the latest entries. The next page searches older ones."}
 	}
 	if page.Address("", values) != "" {
 		p.Filter.Clear = path
@@ -106,7 +108,9 @@ func (d *dashboard) entryRows(r *http.Request, entries []audit.Entry) []template
 			rows[i].Version = page.Number(e.Version)
 		}
 		if e.Subject != policyset.SetID && (len(e.Before) == 0 || len(e.After) == 0) {
-			rows[i].Changes = slices.DeleteFunc(rows[i].Changes, func(c templates.Change) bool { return c.What == "name" || c.What == "status" })
+			rows[i].Changes = slices.DeleteFunc(rows[i].Changes, func(c templates.Change) bool {
+				return c.What == "name" || c.What == "status"
+			})
 		}
 		if page.CanEdit(r) && app.Irreversible(e) == "" {
 			rows[i].Revert = d.Path("/audit/" + e.ID + "/revert")
@@ -133,7 +137,8 @@ func (d *dashboard) verifyAudit(w http.ResponseWriter, r *http.Request) {
 func verifiedWords(v audit.Verified) *templates.Verified {
 	if v.Good() {
 		return &templates.Verified{
-			Good: true, Text: "All " + page.Number(v.Entries) + " entries are as they were written, in their order.",
+			Good: true, Text: "All " + page.Number(v.Entries) +
+				" entries are as they were written, in their order.",
 		}
 	}
 	var wrong []string

@@ -32,7 +32,8 @@ func TestAuditPage(t *testing.T) {
 		limitsPath,
 		sitetest.With(sitetest.LimitsForm(1, [4]string{"50", "1", "minute", "log"}), "reason", "asked for"),
 	).Wants(t, http.StatusSeeOther)
-	s.Get("/audit").Wants(t, http.StatusOK, "key.override", "<bdi>ada</bdi>", "50 per minute (asked for)", "because: <bdi>asked for</bdi>",
+	s.Get("/audit").Wants(t, http.StatusOK, "key.override", "<bdi>ada</bdi>", "50 per minute (asked for)",
+		"because: <bdi>asked for</bdi>",
 		"key.create", "policy.save", "10 per 10 seconds")
 	for query, want := range map[string][2]string{
 		"subject={bolt}":               {"key.create", "50 per minute"},
@@ -42,7 +43,8 @@ func TestAuditPage(t *testing.T) {
 		"by=nobody":                    {"Nothing here", "key.create</code>"},
 		"subject={acme}&what=key.over": {"asked for", "key.create</code>"},
 	} {
-		if body := s.Get("/audit?"+query).Wants(t, http.StatusOK, want[0]).Body; strings.Contains(body, want[1]) {
+		if body := s.Get("/audit?"+query).Wants(t, http.StatusOK,
+			want[0]).Body; strings.Contains(body, want[1]) {
 			t.Errorf("%s shows %q", query, want[1])
 		}
 	}
@@ -71,7 +73,8 @@ func TestRevert(t *testing.T) {
 	s.Get(override).Wants(
 		t, http.StatusOK, "50 per minute (test)</bdi></del>", "later</bdi></del>", `name="version" value="3"`,
 	)
-	s.Post(override, fields("version", "3", "reason", "")).Wants(t, http.StatusUnprocessableEntity, "Reason is required.")
+	s.Post(override, fields("version", "3", "reason", "")).Wants(t, http.StatusUnprocessableEntity,
+		"Reason is required.")
 	s.Post(override, fields("version", "2", "reason", "mistake")).Wants(
 		t, http.StatusConflict, "Nothing was saved",
 	)
@@ -85,7 +88,8 @@ func TestRevert(t *testing.T) {
 	s.Get("/keys/{acme}")
 	s.Post("/keys/{acme}/reset", fields("version", "4")).Wants(t, http.StatusSeeOther)
 	for _, action := range []string{"key.create", "key.reset"} {
-		page, err := s.Keys.Audit().List(t.Context(), audit.Query{Subject: s.Keys.IDs["acme"], Action: action})
+		page, err := s.Keys.Audit().List(t.Context(),
+			audit.Query{Subject: s.Keys.IDs["acme"], Action: action})
 		if err != nil || len(page.Entries) == 0 {
 			t.Fatal(err)
 		}

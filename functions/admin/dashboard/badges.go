@@ -44,7 +44,8 @@ func lifeBadges(s app.Subject) []templates.Badge {
 	var all []templates.Badge
 	if s.Is(app.Banned) {
 		all = append(all, templates.Badge{
-			Text: "banned", Level: "full", Detail: "until " + page.Instant(s.BannedUntil).Text, State: "banned",
+			Text: "banned", Level: "full", Detail: "until " + page.Instant(s.BannedUntil).Text,
+			State: "banned",
 		})
 	}
 	switch {

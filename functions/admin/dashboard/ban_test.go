@@ -19,7 +19,8 @@ import (
 func banByPolicy(r *sitetest.Registry, name string, until time.Time) {
 	r.T.Helper()
 	us := uint64(until.UnixMicro())
-	ban := []byte{3, byte(us >> 48), byte(us >> 40), byte(us >> 32), byte(us >> 24), byte(us >> 16), byte(us >> 8), byte(us)}
+	ban := []byte{3, byte(us >> 48), byte(us >> 40), byte(us >> 32), byte(us >> 24), byte(us >> 16),
+		byte(us >> 8), byte(us)}
 	for _, what := range []string{"sb", "sd"} {
 		set := r.Client.B().Set().Key(keyspace.Of(r.IDs[name], what)).Value(valkey.BinaryString(ban)).Build()
 		r.Must(r.Client.Do(context.Background(), set).Error())
@@ -30,7 +31,8 @@ func banByPolicy(r *sitetest.Registry, name string, until time.Time) {
 func TestBanByPolicyOnPages(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Save(func(set *policy.Set) {
-		set.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour), Base: policy.Duration(time.Hour), Cap: policy.Duration(time.Hour)}
+		set.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour),
+			Base: policy.Duration(time.Hour), Cap: policy.Duration(time.Hour)}
 	})
 	until := time.Now().Add(time.Hour)
 	banByPolicy(s.Keys, "acme", until)
@@ -48,7 +50,8 @@ func TestBanByPolicyOnPages(t *testing.T) {
 			t.Errorf("%s is left", what)
 		}
 	}
-	s.Get("/audit?subject={acme}").Wants(t, http.StatusOK, "key.unban", "banned until", page.Instant(until).Text)
+	s.Get("/audit?subject={acme}").Wants(t, http.StatusOK, "key.unban", "banned until",
+		page.Instant(until).Text)
 	if body := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "/keys/{acme}/ban").Body; strings.Contains(
 		body, "This caller is banned.",
 	) {

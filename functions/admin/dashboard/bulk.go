@@ -55,10 +55,12 @@ func readJob(values url.Values) (job, error) {
 	j := job{
 		do: values.Get("do"), ids: values["id"], plan: form.Typed(values, "to", page.MaxName+10),
 		reason: form.Typed(values, "reason", form.MaxReasonInput),
-		after:  values.Get("after-key"), failed: values["failed"], finished: values.Get("finished") != "", values: values,
+		after:  values.Get("after-key"), failed: values["failed"], finished: values.Get("finished") != "",
+		values: values,
 	}
 	var ok bool
-	if j.filter, ok = readKeyFilter(values); !ok || len(j.ids) > maxSelected || len(j.after) > maxCursor || len(j.failed) > maxFailed+1 {
+	if j.filter, ok = readKeyFilter(values); !ok || len(j.ids) > maxSelected || len(j.after) > maxCursor ||
+		len(j.failed) > maxFailed+1 {
 		return job{}, form.ErrForeign
 	}
 	if values.Get("of") == "all" {
@@ -277,8 +279,9 @@ func (d *dashboard) renderBulk(w http.ResponseWriter, r *http.Request, status in
 		return
 	}
 	view := templates.FormPage{
-		Page:    d.Page(r, jobWords(j)),
-		Trail:   []templates.Choice{{Text: "Keys", Address: page.Address(d.Path("/keys"), filterValues(j.filter))}},
+		Page: d.Page(r, jobWords(j)),
+		Trail: []templates.Choice{{Text: "Keys",
+			Address: page.Address(d.Path("/keys"), filterValues(j.filter))}},
 		Heading: jobWords(j),
 		Lead: []string{"Of " + d.ofWords(j) +
 			". Revoked and unchanged keys are skipped. Every change is in the audit."},
@@ -289,14 +292,17 @@ func (d *dashboard) renderBulk(w http.ResponseWriter, r *http.Request, status in
 	f := j.override.view()
 	if j.do != app.Override {
 		f = templates.Form{
-			After: []templates.FormField{form.ReasonField(j.reason)}, Errors: form.CountErrors(j.plan, j.reason),
+			After:  []templates.FormField{form.ReasonField(j.reason)},
+			Errors: form.CountErrors(j.plan, j.reason),
 		}
 		if j.do == app.Plan {
 			f.Fields = []templates.FormField{form.ChoiceField("to", "Plan", changes.PlanOptions(set), j.plan)}
 		}
 	}
-	f.Preview, f.Submit, f.Action, f.Danger = false, "Change "+d.ofWords(j), d.Path("/keys/bulk"), j.do == app.Revoke || j.do == app.Reset
-	f.Cancel = templates.Choice{Text: "Cancel", Address: page.Address(d.Path("/keys"), filterValues(j.filter))}
+	f.Preview, f.Submit, f.Action, f.Danger = false, "Change "+d.ofWords(j), d.Path("/keys/bulk"),
+		j.do == app.Revoke || j.do == app.Reset
+	f.Cancel = templates.Choice{Text: "Cancel",
+		Address: page.Address(d.Path("/keys"), filterValues(j.filter))}
 	if j.foreign {
 		f.Error = foreignJob
 	}
@@ -309,7 +315,8 @@ func (d *dashboard) renderBulk(w http.ResponseWriter, r *http.Request, status in
 	d.Render(w, r, status, templates.FormOf(view))
 }
 
-const foreignJob = "Nothing changed: this page was opened by a link or in another session. Confirm to continue."
+const foreignJob = "Nothing changed: this page was opened by a link or in another session. Confirm to " +
+	"continue."
 
 // selectedNames lists the keys that were ticked.
 func (d *dashboard) selectedNames(r *http.Request, set *policy.Set, j job) string {

@@ -25,13 +25,16 @@ func (d *dashboard) showJob(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p := templates.JobPage{
-		Page: d.Page(r, "Job"), Heading: jobWords(j), Done: page.Number(j.done), Skipped: page.Number(j.skipped),
-		Of:    d.ofWords(j),
-		Total: strconv.FormatInt(max(j.total, 1), 10), Progress: strconv.FormatInt(j.done+j.skipped+int64(len(j.failed)), 10), Known: j.total > 0,
+		Page: d.Page(r, "Job"), Heading: jobWords(j), Done: page.Number(j.done),
+		Skipped:  page.Number(j.skipped),
+		Of:       d.ofWords(j),
+		Total:    strconv.FormatInt(max(j.total, 1), 10),
+		Progress: strconv.FormatInt(j.done+j.skipped+int64(len(j.failed)), 10), Known: j.total > 0,
 		Failed: j.failed, Finished: j.finished, Back: page.Address(d.Path("/keys"), filterValues(j.filter)),
 	}
 	if !j.finished {
-		p.Form = &templates.Form{Action: d.Path("/keys/job"), Hidden: hiddenOf(j.values), Submit: "Go on", Auto: true,
+		p.Form = &templates.Form{Action: d.Path("/keys/job"), Hidden: hiddenOf(j.values),
+			Submit: "Go on", Auto: true,
 			Cancel: templates.Choice{Text: "Stop here", Address: p.Back}}
 	}
 	d.Render(w, r, http.StatusOK, templates.Job(p))
@@ -55,7 +58,9 @@ func hiddenOf(values url.Values) []templates.Hidden {
 			}
 		}
 	}
-	slices.SortFunc(hidden, func(x, y templates.Hidden) int { return strings.Compare(x.Name+"\x00"+x.Value, y.Name+"\x00"+y.Value) })
+	slices.SortFunc(hidden, func(x, y templates.Hidden) int {
+		return strings.Compare(x.Name+"\x00"+x.Value, y.Name+"\x00"+y.Value)
+	})
 	return hidden
 }
 

@@ -55,7 +55,8 @@ func (d *dashboard) unregistered(ctx context.Context, after string) (unregistere
 	return found, nil
 }
 
-func (d *dashboard) withoutRecord(ctx context.Context, set *policy.Set, seen []usage.Seen) ([]usage.Seen, error) {
+func (d *dashboard) withoutRecord(ctx context.Context, set *policy.Set,
+	seen []usage.Seen) ([]usage.Seen, error) {
 	// Those with ids of another length are API keys.
 	seen = slices.DeleteFunc(slices.Clone(seen), func(s usage.Seen) bool { return !app.IsCaller(s.ID) })
 	ids := make([]string, len(seen))
@@ -119,11 +120,13 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {
 
 func emptyCallers(found unregistered) templates.Empty {
 	if found.next != "" {
-		return templates.Empty{Heading: "None yet", Advice: "All callers on this page have a record. The next page has more."}
+		return templates.Empty{Heading: "None yet",
+			Advice: "All callers on this page have a record. The next page has more."}
 	}
 	return templates.Empty{
 		Heading: "No callers without a record",
-		Advice: "Callers with a token or an address appear here for 24 hours after a call. Send a call without an API key, where " +
+		Advice: "Callers with a token or an address appear here for 24 hours after a call. Send a call " +
+			"without an API key, where " +
 			"IDENTITY_SOURCES of the check function has jwt or ip:",
 		Command: `curl -i -H "authorization: Bearer $TOKEN" "$API_URL"`,
 	}
@@ -146,7 +149,8 @@ func (d *dashboard) callerRows(ctx context.Context, seen []usage.Seen) ([]templa
 	for i, s := range seen {
 		sum := usage.Sum(series[i])
 		rows[i] = templates.CallerRow{
-			ID: s.ID, Address: d.Path("/callers/" + s.ID), Last: page.Instant(s.Last), Calls: page.Number(sum.Calls()),
+			ID: s.ID, Address: d.Path("/callers/" + s.ID), Last: page.Instant(s.Last),
+			Calls:   page.Number(sum.Calls()),
 			Blocked: page.Number(sum.Denied),
 			Spark:   chart.Sparkline(columns(series[i])),
 		}

@@ -20,7 +20,8 @@ import (
 // in turn.
 func adoption(fields ...string) url.Values {
 	return sitetest.With(
-		url.Values{"kind": {"token"}, "next": {"limits"}, "name": {"Ada at the bank"}, "reason": {"asked for"}},
+		url.Values{"kind": {"token"}, "next": {"limits"}, "name": {"Ada at the bank"},
+			"reason": {"asked for"}},
 		fields...,
 	)
 }
@@ -42,12 +43,14 @@ func TestCallersWithoutARecord(t *testing.T) {
 	s.Refresh("/callers").Wants(t, http.StatusOK, ada)
 	s.Get("/callers/"+ada).Wants(t, http.StatusOK, "12 allowed and 5 blocked", "/callers/new?id="+ada)
 	s.Get("/").Wants(t, http.StatusOK, `href="/callers/`+ada, "no key")
-	if to := s.Get("/callers/{acme}").Wants(t, http.StatusSeeOther).Header.Get("Location"); to != "/keys/{acme}" {
+	if to := s.Get("/callers/{acme}").Wants(t, http.StatusSeeOther).Header.Get("Location"); to !=
+		"/keys/{acme}" {
 		t.Errorf("a caller with a record is shown at %s", to)
 	}
 	s.Get("/callers/%7Btag%7D").Wants(t, http.StatusNotFound)
 	s.Get("/callers?after=nonsense!").Wants(t, http.StatusBadRequest)
-	if body := s.LoginAs(sitetest.Viewer).Get("/callers/"+ada).Wants(t, http.StatusOK).Body; strings.Contains(body, "Override or ban") {
+	if body := s.LoginAs(sitetest.Viewer).Get("/callers/"+ada).Wants(t,
+		http.StatusOK).Body; strings.Contains(body, "Override or ban") {
 		t.Error("a viewer is offered a change")
 	}
 }
@@ -99,7 +102,8 @@ func TestAdoptToken(t *testing.T) {
 		t.Fatalf("before: %+v", c)
 	}
 	form := adoption("issuer", "https://issuer.example/", "holder", "ada")
-	if to := s.Post("/callers/new", form).Wants(t, http.StatusSeeOther).Header.Get("Location"); to != "/keys/"+id+"/limits" {
+	if to := s.Post("/callers/new", form).Wants(t, http.StatusSeeOther).Header.Get("Location"); to !=
+		"/keys/"+id+"/limits" {
 		t.Fatalf("goes to %s", to)
 	}
 	s.Get("/keys/"+id+"/limits").Wants(
@@ -137,7 +141,8 @@ func TestAdoptAddress(t *testing.T) {
 		id := s.Keys.AddressCaller(netip.MustParsePrefix(network))
 		form := adoption("kind", "address", "address", text, "next", "ban")
 		for range 2 {
-			if to := s.Post("/callers/new", form).Wants(t, http.StatusSeeOther).Header.Get("Location"); to != "/keys/"+id+"/ban" {
+			if to := s.Post("/callers/new", form).Wants(t, http.StatusSeeOther).Header.Get("Location"); to !=
+				"/keys/"+id+"/ban" {
 				t.Errorf("%s goes to %s", text, to)
 			}
 		}
@@ -193,6 +198,7 @@ func TestRecentDenials(t *testing.T) {
 	_, rows, _ := strings.Cut(s.Get("/keys/{acme}").Wants(t, http.StatusOK).Body, "Recent denials")
 	early, late := strings.Index(rows, minute(30*time.Minute)), strings.Index(rows, minute(5*time.Minute))
 	if late < 0 || early < late {
-		t.Errorf("the denials of 30 minutes ago stand at %d, those of 5 minutes ago at %d:\n%s", early, late, rows)
+		t.Errorf("the denials of 30 minutes ago stand at %d, those of 5 minutes ago at %d:\n%s",
+			early, late, rows)
 	}
 }

@@ -36,9 +36,11 @@ func TestBrowserLinesChart(t *testing.T) {
 	figures := sitetest.Eval[string](
 		v, `[...document.querySelectorAll("#admissions .legend .at")].map((e) => e.textContent).join()`,
 	)
-	column := fmt.Sprintf(`JSON.parse(document.querySelector("#admissions .plot").dataset.chart).series[0].some(
+	column :=
+		fmt.Sprintf(`JSON.parse(document.querySelector("#admissions .plot").dataset.chart).series[0].some(
 		(_, i) => JSON.parse(document.querySelector("#admissions .plot").dataset.chart).series.map((s) => s[i]).join() === %q)`, figures)
-	if !strings.HasPrefix(figures, "100,100,100,1") || !strings.HasSuffix(figures, ",200,100") || !sitetest.Eval[bool](v, column) {
+	if !strings.HasPrefix(figures, "100,100,100,1") || !strings.HasSuffix(figures, ",200,100") ||
+		!sitetest.Eval[bool](v, column) {
 		t.Errorf("half a minute after the boundary: %s", figures)
 	}
 	const picture = `document.querySelector("#admissions canvas").toDataURL()`
@@ -75,7 +77,8 @@ func TestBrowserLabWithoutScript(t *testing.T) {
 		chromedp.WaitVisible(chromedp.CSS("#admissions")),
 	)
 	q, err := url.ParseQuery(sitetest.Eval[string](v, `location.search.slice(1)`))
-	if err != nil || q.Get("limit") != "10" || q.Get("shape") != "poisson" || slices.Contains(q["algorithm"], "counter") || len(q["algorithm"]) != 4 {
+	if err != nil || q.Get("limit") != "10" || q.Get("shape") != "poisson" ||
+		slices.Contains(q["algorithm"], "counter") || len(q["algorithm"]) != 4 {
 		t.Errorf("the address is %v, %v", q, err)
 	}
 	v.Act(
@@ -121,7 +124,8 @@ func (g *gallery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	before, rest, _ := strings.Cut(inner.Body.String(), `tabindex="-1">`)
 	_, after, _ := strings.Cut(rest, "</main>")
-	_, _ = w.Write([]byte(before + `tabindex="-1"><h1>Charts</h1><p id="stale" role="status"></p>` + live + "</main>" + after))
+	_, _ = w.Write([]byte(before + `tabindex="-1"><h1>Charts</h1><p id="stale" role="status"></p>` + live +
+		"</main>" + after))
 }
 
 // live is a section that a refresh replaces.
@@ -129,7 +133,8 @@ func (g *gallery) live(nonce string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var b strings.Builder
-	fmt.Fprintf(&b, `<section id="live" data-live="2" hx-get="/simulate" hx-trigger="refresh" hx-swap="outerMorph" hx-nonce="%s">`, nonce)
+	fmt.Fprintf(&b,
+		`<section id="live" data-live="2" hx-get="/simulate" hx-trigger="refresh" hx-swap="outerMorph" hx-nonce="%s">`, nonce)
 	for _, c := range []templ.Component{
 		templates.TimeSeriesChart(g.series.View()),
 		templates.SparklineChart(chart.Sparkline(g.series.Allowed, g.series.Blocked)),
@@ -144,7 +149,8 @@ func (g *gallery) live(nonce string) string {
 func newGallery(t *testing.T) (*sitetest.Visit, *gallery) {
 	t.Helper()
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
-	g := &gallery{dashboard: v.Server.Config.Handler, series: galleryHour(), selected: make(chan url.Values, 1)}
+	g := &gallery{dashboard: v.Server.Config.Handler, series: galleryHour(),
+		selected: make(chan url.Values, 1)}
 	g.series.SelectIn = "/simulate?live=2"
 	plain := httptest.NewServer(g)
 	t.Cleanup(plain.Close)
@@ -160,7 +166,8 @@ func TestBrowserTimeSeriesIsLive(t *testing.T) {
 	v, g := newGallery(t)
 	v.Open("/simulate")
 	v.Act(
-		chromedp.WaitVisible(chromedp.CSS("#requests canvas")), chromedp.Click(chromedp.CSS("#requests summary")),
+		chromedp.WaitVisible(chromedp.CSS("#requests canvas")),
+		chromedp.Click(chromedp.CSS("#requests summary")),
 	)
 	v.Wait(`waits() === "2000"`)
 	v.Act(chromedp.Evaluate[chromedp.Void](`window.canvas = document.querySelector("#requests canvas")`))
@@ -191,11 +198,13 @@ func TestBrowserTimeSeriesSelects(t *testing.T) {
 			`document.querySelector("#requests .u-over").scrollIntoView({ block: "center" })`,
 		),
 	)
-	at := sitetest.Eval[[]float64](v, `(({ x, y, width, height }) => [x + width / 4, x + width * 3 / 4, y + height / 2])(
+	at := sitetest.Eval[[]float64](v,
+		`(({ x, y, width, height }) => [x + width / 4, x + width * 3 / 4, y + height / 2])(
 		document.querySelector("#requests .u-over").getBoundingClientRect())`)
 	press := func(kind device.DispatchMouseEventType, x float64) {
 		v.Act(
-			chromedp.MouseEvent(kind, x, at[2], chromedp.ButtonType(device.MouseButtonLeft), chromedp.ClickCount(1)),
+			chromedp.MouseEvent(kind, x, at[2], chromedp.ButtonType(device.MouseButtonLeft),
+				chromedp.ClickCount(1)),
 		)
 	}
 	press(device.DispatchMouseEventTypeMousePressed, at[0])
@@ -219,7 +228,8 @@ func TestBrowserTimeSeriesSelects(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := galleryHour().Begin
-	if from.Before(begin) || !from.Before(to) || to.After(begin.Add(time.Hour)) || to.Sub(from) < 15*time.Minute || q.Get("live") != "2" {
+	if from.Before(begin) || !from.Before(to) || to.After(begin.Add(time.Hour)) ||
+		to.Sub(from) < 15*time.Minute || q.Get("live") != "2" {
 		t.Errorf("a drag over the middle half of an hour goes to %v", q)
 	}
 	v.NoComplaints("")
@@ -232,7 +242,8 @@ func TestBrowserTimeSeriesLook(t *testing.T) {
 	v, _ := newGallery(t)
 	v.Open("/simulate")
 	v.Act(
-		chromedp.WaitVisible(chromedp.CSS("#requests canvas")), chromedp.Click(chromedp.CSS("#requests summary")),
+		chromedp.WaitVisible(chromedp.CSS("#requests canvas")),
+		chromedp.Click(chromedp.CSS("#requests summary")),
 	)
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int64{320, 1440} {
@@ -247,7 +258,8 @@ func TestBrowserTimeSeriesLook(t *testing.T) {
 		}
 	}
 	text := sitetest.Eval[string](v, `document.querySelector("#requests").innerText`)
-	for _, want := range []string{"1,340 allowed and 803 blocked", "100 → 200 per minute", "2026-11-21 10:30:00 UTC"} {
+	for _, want := range []string{"1,340 allowed and 803 blocked", "100 → 200 per minute",
+		"2026-11-21 10:30:00 UTC"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %q", want, text)
 		}
@@ -262,7 +274,8 @@ func galleryHour() chart.TimeSeries {
 		ID: "requests", Title: "Requests", Begin: begin, Step: 15 * time.Minute,
 		Allowed: []int64{100, 0, 1200, 40}, Blocked: []int64{0, 0, 800, 3},
 		Marks: []chart.TimeMark{
-			{At: begin.Add(35 * time.Minute), Text: "100 → 200 per minute"}, {At: begin.Add(time.Hour), Text: "later"},
+			{At: begin.Add(35 * time.Minute), Text: "100 → 200 per minute"},
+			{At: begin.Add(time.Hour), Text: "later"},
 		},
 		SelectIn: "/keys?live=2",
 	}

@@ -29,7 +29,8 @@ func sharedRow(list, requests string) []string {
 func TestSharedLimitsDoNotCountDenied(t *testing.T) {
 	s := sitetest.New(t).Login()
 	const why = "several callers share this limit"
-	shared := fields("version", "1", "perIPMode", "enforce", "globalMode", "enforce", "reason", "test", "action", "save")
+	shared := fields("version", "1", "perIPMode", "enforce", "globalMode", "enforce", "reason", "test",
+		"action", "save")
 	for _, c := range []struct {
 		path, list string
 		form       url.Values
@@ -41,16 +42,19 @@ func TestSharedLimitsDoNotCountDenied(t *testing.T) {
 	} {
 		for _, button := range []string{"save", "preview"} {
 			form := sitetest.With(sitetest.With(c.form, sharedRow(c.list, "100")...), "action", button)
-			s.Post(c.path, form).Wants(t, http.StatusUnprocessableEntity, `id="`+c.list+`-0-countDenied-error"`, why)
+			s.Post(c.path, form).Wants(t, http.StatusUnprocessableEntity,
+				`id="`+c.list+`-0-countDenied-error"`, why)
 		}
 	}
-	for path, not := range map[string]string{"/policies/shared": "countDenied", "/policies/rules/new": "shared-0-countDenied"} {
+	for path, not := range map[string]string{"/policies/shared": "countDenied",
+		"/policies/rules/new": "shared-0-countDenied"} {
 		if body := s.Get(path).Wants(t, http.StatusOK).Body; strings.Contains(body, not) {
 			t.Errorf("%s offers %s", path, not)
 		}
 	}
 	s.Get("/policies/rules/new").Wants(t, http.StatusOK, `id="perKey-0-countDenied"`)
-	file := "plans: [{name: free, limits: [10 per 10 seconds]}]\nglobal: {limits: ['9 per minute, denied calls count']}\n"
+	file := "plans: [{name: free, limits: [10 per 10 seconds]}]\nglobal: {limits: ['9 per minute, denied " +
+		"calls count']}\n"
 	s.Post("/policies/import", fields("version", "1", "yaml", file)).Wants(t, http.StatusUnprocessableEntity,
 		"Line 2: global.limits[0].countDenied", why)
 	if s.Keys.Written() != 0 {
@@ -72,8 +76,10 @@ func TestStoredSharedLimitsThatCountDenied(t *testing.T) {
 	s.Keys.CountDenied("777")
 	s.Login()
 	const warning = `id="count-denied"`
-	s.Get("/policies").Wants(t, http.StatusOK, warning, "All callers together: 777 per minute, denied calls count", `href="/policies/shared"`,
-		"Route rule chat, all callers, on this rule: 777 per minute, denied calls count", `href="/policies/rules/edit?rule=chat"`)
+	s.Get("/policies").Wants(t, http.StatusOK, warning,
+		"All callers together: 777 per minute, denied calls count", `href="/policies/shared"`,
+		"Route rule chat, all callers, on this rule: 777 per minute, denied calls count",
+		`href="/policies/rules/edit?rule=chat"`)
 	s.Get("/policies/shared").Wants(
 		t, http.StatusOK, `name="global[0].countDenied" value="yes" checked`, "block the others",
 	)

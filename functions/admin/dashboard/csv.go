@@ -32,7 +32,8 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "read policy", err)
 		return
 	}
-	t := page.NewTable("id", "name", "plan", "status", "state", "env", "tags", "limits", "used", "override until", "override reason", "expires",
+	t := page.NewTable("id", "name", "plan", "status", "state", "env", "tags", "limits", "used",
+		"override until", "override reason", "expires",
 		"banned until",
 		"created", "updated", "version")
 	next, rows := query.after, 0
@@ -88,7 +89,8 @@ func (d *dashboard) exportAudit(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	t := page.NewTable(
-		"id", "time", "kind", "by", "action", "subject", "name", "version", "reason", "before", "after", "hash",
+		"id", "time", "kind", "by", "action", "subject", "name", "version", "reason", "before",
+		"after", "hash",
 	)
 	query.Count = csvPage
 	rows := 0
@@ -121,7 +123,8 @@ func entryCells(e audit.Entry) []string {
 		subject = "policy"
 	}
 	return []string{
-		e.ID, page.Stamp(e.Time), e.By.Kind, e.By.Name, e.Action, subject, e.Name, strconv.FormatInt(e.Version, 10),
+		e.ID, page.Stamp(e.Time), e.By.Kind, e.By.Name, e.Action, subject, e.Name,
+		strconv.FormatInt(e.Version, 10),
 		e.Reason,
 		string(e.Before), string(e.After), e.Hash,
 	}

@@ -43,8 +43,9 @@ func readExplainForm(r *http.Request) explainForm {
 // call returns the call that was typed, and notes what is wrong with it.
 func (f *explainForm) call() enforce.Call {
 	trim := strings.TrimSpace
-	c := enforce.Call{Route: routing.Call{API: trim(f.api.Text), Stage: trim(f.stage.Text), Method: strings.ToUpper(trim(f.method.Text)),
-		Path: trim(f.path.Text)}}
+	c := enforce.Call{Route: routing.Call{API: trim(f.api.Text), Stage: trim(f.stage.Text),
+		Method: strings.ToUpper(trim(f.method.Text)),
+		Path:   trim(f.path.Text)}}
 	if !strings.HasPrefix(c.Route.Path, "/") {
 		f.path.Error = "A path begins with a slash, such as /orders/7."
 	}
@@ -132,14 +133,16 @@ func (f *explainForm) view(action string) templates.ExplainForm {
 func (d *dashboard) explanation(set *policy.Set, k policy.Key, e enforce.Explanation) *templates.Explanation {
 	c := e.Result
 	x := &templates.Explanation{
-		Name: page.Clip(k.Name, page.MaxName), Address: d.keyPath(k), Verdict: verdictWords(e), Allowed: c.Allowed,
+		Name: page.Clip(k.Name, page.MaxName), Address: d.keyPath(k), Verdict: verdictWords(e),
+		Allowed:  c.Allowed,
 		Response: responseTo(e),
 		Why:      whyWords(app.NewSubject(set, k, decisionNone, c.BannedUntil, c.Now)),
 	}
 	for _, m := range e.Matches {
 		rule := set.Routes[m.Index]
 		x.Rules = append(x.Rules, templates.RuleMatch{
-			Name: page.Clip(rule.Name, page.MaxName), Pattern: rule.Pattern.String(), Won: m.Won, Reason: m.Reason,
+			Name: page.Clip(rule.Name, page.MaxName), Pattern: rule.Pattern.String(), Won: m.Won,
+			Reason: m.Reason,
 		})
 	}
 	switch {
@@ -176,7 +179,8 @@ func verdictWords(e enforce.Explanation) string {
 		return "allowed"
 	}
 	if wait := c.RetryAfter(); wait > 0 {
-		return "denied: the next call is free in " + page.Span(wait) + ", at " + page.Instant(c.Now.Add(wait)).Text
+		return "denied: the next call is free in " + page.Span(wait) + ", at " +
+			page.Instant(c.Now.Add(wait)).Text
 	}
 	return "denied: the call costs " + strconv.FormatInt(c.Cost, 10) + ", more than a limit ever has"
 }

@@ -17,7 +17,8 @@ import (
 // elsewhere opens a page of another site that links to the address, and follows the link.
 func elsewhere(v *sitetest.Visit, address string) {
 	v.T.Helper()
-	page := `<!doctype html><title>Elsewhere</title><a id="a" href="` + strings.ReplaceAll(address, "&", "&amp;") + `">a chart</a>`
+	page := `<!doctype html><title>Elsewhere</title><a id="a" href="` + strings.ReplaceAll(address, "&",
+		"&amp;") + `">a chart</a>`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		_, _ = w.Write([]byte(page)) // the browser tells when it fails
@@ -44,13 +45,16 @@ func TestBrowserLinkStartsNoJob(t *testing.T) {
 		t.Helper()
 		v.WaitAcross(`document.readyState === "complete" && location.pathname === "/keys/job" &&
 			(!!document.querySelector("#form .danger") || document.body.textContent.includes("Finished."))`)
-		if n := v.Keys.Written(); n != 0 || sitetest.Eval[bool](v, `!!document.querySelector("[data-auto]")`) {
+		if n := v.Keys.Written(); n != 0 ||
+			sitetest.Eval[bool](v, `!!document.querySelector("[data-auto]")`) {
 			t.Fatalf("%s: %d changes", how, n)
 		}
 	}
 	elsewhere(v, v.Base+"/login?next="+url.QueryEscape(job))
 	v.WaitAcross(`document.readyState === "complete" && !!document.querySelector("[name=password]")`)
-	runScript(v, fmt.Sprintf(`document.querySelector("[name=user]").value = %q; document.querySelector("[name=password]").value = %q;
+	runScript(v,
+		fmt.Sprintf(
+			`document.querySelector("[name=user]").value = %q; document.querySelector("[name=password]").value = %q;
 		document.querySelector("main form button").click()`, sitetest.User, sitetest.Password))
 	asked("by the login")
 	elsewhere(v, v.Base+job)

@@ -31,12 +31,15 @@ func unchanged(s *sitetest.Site, after string) {
 func TestLinkStartsNoJob(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for _, link := range []string{
-		"/keys/job?do=revoke&of=all&reason=x", "/keys/job?do=revoke&of=all&reason=x&seal=", "/keys/job?do=reset&of=all&reason=x&seal=AAAA&total=1",
-		"/keys/job?do=plan&to=free&of=all&reason=x&done=1&after-key=AA", "/keys/job?do=revoke&of=selected&id={acme}&reason=x",
+		"/keys/job?do=revoke&of=all&reason=x", "/keys/job?do=revoke&of=all&reason=x&seal=",
+		"/keys/job?do=reset&of=all&reason=x&seal=AAAA&total=1",
+		"/keys/job?do=plan&to=free&of=all&reason=x&done=1&after-key=AA",
+		"/keys/job?do=revoke&of=selected&id={acme}&reason=x",
 		"/keys/job?do=override&of=all&reason=x", "/keys/job?do=revoke&of=all&reason=x&finished=yes&done=9",
 	} {
 		page := s.Get(link).Wants(t, http.StatusOK, "Nothing changed", `action="/keys/bulk"`)
-		for _, wrong := range []string{"data-auto", `action="/keys/job"`, "Finished", `name="seal"`, "all keys (1)", `name="after-key"`} {
+		for _, wrong := range []string{"data-auto", `action="/keys/job"`, "Finished", `name="seal"`,
+			"all keys (1)", `name="after-key"`} {
 			if strings.Contains(page.Body, wrong) {
 				t.Errorf("%s: the page has %s", link, wrong)
 			}
@@ -47,7 +50,8 @@ func TestLinkStartsNoJob(t *testing.T) {
 		t, http.StatusOK, "all keys (2)", `value="leaked"`,
 	)
 	last, _ := s.RunJob(
-		s.Post("/keys/bulk", sitetest.With(sitetest.HiddenIn(page.Body), "reason", "leaked", "action", "save")),
+		s.Post("/keys/bulk", sitetest.With(sitetest.HiddenIn(page.Body), "reason", "leaked",
+			"action", "save")),
 	)
 	last.Wants(t, http.StatusOK, "2 changed")
 	if s.Keys.Key("acme").Status != policy.Revoked {
@@ -79,7 +83,8 @@ func TestJobStepNeedsSeal(t *testing.T) {
 	refused("no seal", fields("do", "revoke", "of", "all", "reason", "x"))
 	refused("another session's", started(anotherSession(s)))
 	for name, value := range map[string]string{
-		"seal": "AAAA", "do": "reset", "of": "selected", "q": "", "tag": "x", "state": "near", "plan": "1", "reason": "other", "total": "7", "to": "free",
+		"seal": "AAAA", "do": "reset", "of": "selected", "q": "", "tag": "x", "state": "near", "plan": "1",
+		"reason": "other", "total": "7", "to": "free",
 	} {
 		form := sitetest.With(started(s), name, value)
 		if value == "selected" {

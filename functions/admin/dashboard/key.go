@@ -140,7 +140,8 @@ func keyFacts(k policy.Key) []templates.Fact {
 		{Name: "Updated", Value: page.Instant(k.Updated).Text},
 	}
 	if k.Kind != policy.APIKey && k.Kind != "" {
-		facts = append(facts, templates.Fact{Name: "Kind", Value: "a caller that others vouch for: " + string(k.Kind)})
+		facts = append(facts, templates.Fact{Name: "Kind",
+			Value: "a caller that others vouch for: " + string(k.Kind)})
 	}
 	return facts
 }
@@ -162,13 +163,15 @@ func whyWords(s app.Subject) []string {
 		if s.Override.Until.IsZero() {
 			return []string{words + " It has no end.", modeWords(s.Effective.Mode)}
 		}
-		return []string{words + " It ends on " + page.Instant(s.Override.Until).Text + ", in " + page.Span(s.Override.Until.Sub(s.At)) + ".",
+		return []string{words + " It ends on " + page.Instant(s.Override.Until).Text + ", in " +
+			page.Span(s.Override.Until.Sub(s.At)) + ".",
 			modeWords(s.Effective.Mode)}
 	}
 	words := []string{fromPlan(s), modeWords(s.Effective.Mode)}
 	if s.Override != nil {
 		words = append(
-			words, "An override ended on "+page.Instant(s.Override.Until).Text+": "+changes.Override(s.Override)+".",
+			words, "An override ended on "+page.Instant(s.Override.Until).Text+": "+
+				changes.Override(s.Override)+".",
 		)
 	}
 	return words
@@ -201,7 +204,8 @@ func modeWords(m policy.Mode) string {
 func (d *dashboard) keyNotes(s app.Subject) []string {
 	var notes []string
 	if s.Status == policy.Unreadable {
-		notes = append(notes, "Written by another Tidegate version. Its calls are denied. It can only be deleted.")
+		notes = append(notes,
+			"Written by another Tidegate version. Its calls are denied. It can only be deleted.")
 	}
 	if s.Grace.After(s.At) {
 		notes = append(notes, "The previous secret works until "+page.Instant(s.Grace).Text+".")
@@ -219,7 +223,8 @@ func (d *dashboard) keyChart(ctx context.Context, id string, limits []limiter.Li
 	if err != nil {
 		return templates.TimeSeries{}, "", err
 	}
-	s := chart.TimeSeries{ID: "calls", Title: "Calls of the last hour", Step: keyChartStep, Begin: now.Add(-time.Hour).Truncate(keyChartStep),
+	s := chart.TimeSeries{ID: "calls", Title: "Calls of the last hour", Step: keyChartStep,
+		Begin: now.Add(-time.Hour).Truncate(keyChartStep),
 		Marks: d.marks(entries)}
 	if len(points) > 0 {
 		s.Begin = points[0].Start
@@ -301,7 +306,8 @@ func (d *dashboard) keyPath(k policy.Key) string { return d.Path("/keys/" + k.ID
 // keyTrail leads back to a key's page.
 func (d *dashboard) keyTrail(k policy.Key) []templates.Choice {
 	return []templates.Choice{
-		{Text: "Keys", Address: d.Path("/keys")}, {Text: page.Clip(k.Name, page.MaxName), Address: d.keyPath(k)},
+		{Text: "Keys", Address: d.Path("/keys")},
+		{Text: page.Clip(k.Name, page.MaxName), Address: d.keyPath(k)},
 	}
 }
 

@@ -48,13 +48,15 @@ type actionForm struct {
 }
 
 // update changes the key as the form's version was.
-func (f *actionForm) update(ctx context.Context, d *dashboard, action string, edit registry.Edit, change func(*policy.Key)) (policy.Key, error) {
+func (f *actionForm) update(ctx context.Context, d *dashboard, action string, edit registry.Edit,
+	change func(*policy.Key)) (policy.Key, error) {
 	return d.Keys.Update(ctx, f.key.ID, f.version, action, edit, change)
 }
 
 var keyActions = map[string]keyAction{
 	"end": {
-		heading: "End the override of", advice: "The plan's limits apply from the next check. Counts are kept.", submit: "End the override",
+		heading: "End the override of",
+		advice:  "The plan's limits apply from the next check. Counts are kept.", submit: "End the override",
 		done: "Override ended. The plan applies.",
 		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 			return d.Keys.SetOverride(ctx, f.key.ID, f.version, nil, edit)
@@ -69,7 +71,8 @@ var keyActions = map[string]keyAction{
 		},
 	},
 	"revoke": {
-		heading: "Revoke", advice: "Calls with this key get 401 from the next check. You can restore the key.", submit: "Revoke",
+		heading: "Revoke", advice: "Calls with this key get 401 from the next check. You can restore " +
+			"the key.", submit: "Revoke",
 		danger: true,
 		done:   "Key revoked.",
 		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
@@ -77,36 +80,43 @@ var keyActions = map[string]keyAction{
 		},
 	},
 	"unrevoke": {
-		heading: "Restore", advice: "Calls with this key are allowed again, within its limits.", submit: "Restore", revoked: true,
+		heading: "Restore", advice: "Calls with this key are allowed again, within its limits.",
+		submit: "Restore", revoked: true,
 		done: "Key restored.",
 		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 			return f.update(ctx, d, audit.KeyUnrevoke, edit, func(k *policy.Key) { k.Status = policy.Active })
 		},
 	},
 	"ban": {
-		heading: "Ban", advice: "Calls with this key get 429 until then.", submit: "Ban", danger: true, reason: true,
+		heading: "Ban", advice: "Calls with this key get 429 until then.", submit: "Ban",
+		danger: true, reason: true,
 		done: "Banned.", fields: banFields, do: ban,
 	},
 	"unban": {
-		heading: "Unban", advice: "Calls with this key are allowed again, within its limits.", submit: "Unban", done: "Ban lifted.",
+		heading: "Unban", advice: "Calls with this key are allowed again, within its limits.",
+		submit: "Unban", done: "Ban lifted.",
 		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 			return d.Keys.Unban(ctx, f.key.ID, f.version, edit)
 		},
 	},
 	"rotate": {
-		heading: "Rotate the secret of", submit: "Rotate secret", danger: true, fields: graceFields, do: rotate,
-		advice: "The key gets a new secret. Plan, counts and history stay. The old secret works until its grace period ends.",
+		heading: "Rotate the secret of", submit: "Rotate secret", danger: true,
+		fields: graceFields, do: rotate,
+		advice: "The key gets a new secret. Plan, counts and history stay. The old secret works until its " +
+			"grace period ends.",
 	},
 	"delete": {
-		heading: "Delete", advice: "Deletes the key and its counts. Its audit is kept. This cannot be undone.", submit: "Delete permanently",
+		heading: "Delete", advice: "Deletes the key and its counts. Its audit is kept. This cannot be " +
+			"undone.", submit: "Delete permanently",
 		danger: true, revoked: true, any: true, done: "Deleted.",
 		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
 			return policy.Key{}, d.Keys.Delete(ctx, f.key.ID, edit)
 		},
 	},
 	"edit": {
-		heading: "Edit", advice: "A new plan acts on the next check and keeps counts. An override stays in force.",
-		submit: "Save", done: "Saved.", revoked: true,
+		heading: "Edit",
+		advice:  "A new plan acts on the next check and keeps counts. An override stays in force.",
+		submit:  "Save", done: "Saved.", revoked: true,
 		fields: editFields, do: saveKey,
 	},
 }
@@ -148,14 +158,16 @@ func saveKey(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edi
 		return f.key, errTyped
 	}
 	return f.update(ctx, d, audit.KeyEdit, edit, func(k *policy.Key) {
-		k.Name, k.Tags, k.Plan, k.Expires = strings.TrimSpace(f.name.Text), splitTags(f.tags.Text), f.plan.Text, expires
+		k.Name, k.Tags, k.Plan, k.Expires = strings.TrimSpace(f.name.Text), splitTags(f.tags.Text),
+			f.plan.Text, expires
 	})
 }
 
 // setError notes what the store found wrong.
 func (f *actionForm) setError(invalid *policy.InvalidError) {
 	fields := map[string]*form.Input{
-		"name": &f.name, "plan": &f.plan, "expires": &f.until.At, "bannedUntil": &f.until.At, "grace": &f.grace,
+		"name": &f.name, "plan": &f.plan, "expires": &f.until.At, "bannedUntil": &f.until.At,
+		"grace": &f.grace,
 	}
 	for _, e := range invalid.Fields {
 		field, _, _ := strings.Cut(e.Field, "[")
@@ -198,7 +210,8 @@ func (d *dashboard) showKeyAction(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	f.name.Text, f.tags.Text, f.plan.Text, f.until = f.key.Name, strings.Join(f.key.Tags, ", "), f.key.Plan, form.NewUntil(f.key.Expires)
+	f.name.Text, f.tags.Text, f.plan.Text, f.until = f.key.Name, strings.Join(f.key.Tags, ", "), f.key.Plan,
+		form.NewUntil(f.key.Expires)
 	if r.PathValue("action") == "ban" {
 		f.until = form.Until{}
 	}
@@ -271,10 +284,12 @@ func (d *dashboard) makeKeyAction(w http.ResponseWriter, r *http.Request, a keyA
 	}
 }
 
-func (d *dashboard) keyConflict(w http.ResponseWriter, r *http.Request, a keyAction, f *actionForm, current policy.Key) {
+func (d *dashboard) keyConflict(w http.ResponseWriter, r *http.Request, a keyAction, f *actionForm,
+	current policy.Key) {
 	f.key, f.version = current, current.Version
 	var theirs []string
-	if page, err := d.Keys.Audit().List(r.Context(), newest(current.ID)); err == nil && len(page.Entries) > 0 {
+	if page, err := d.Keys.Audit().List(r.Context(), newest(current.ID)); err == nil &&
+		len(page.Entries) > 0 {
 		for _, c := range changes.OfEntry(page.Entries[0]) {
 			theirs = append(theirs, c.What+": "+c.Before+" → "+c.After)
 		}
@@ -285,7 +300,8 @@ func (d *dashboard) keyConflict(w http.ResponseWriter, r *http.Request, a keyAct
 	})
 }
 
-func (d *dashboard) renderKeyAction(w http.ResponseWriter, r *http.Request, status int, a keyAction, f *actionForm, conflict *templates.Conflict) {
+func (d *dashboard) renderKeyAction(w http.ResponseWriter, r *http.Request, status int, a keyAction,
+	f *actionForm, conflict *templates.Conflict) {
 	name := page.Clip(f.key.Name, page.MaxName)
 	var fields []templates.FormField
 	if a.fields != nil {
@@ -299,20 +315,23 @@ func (d *dashboard) renderKeyAction(w http.ResponseWriter, r *http.Request, stat
 			Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.version, 10)}},
 			Error:  f.wrong, Errors: f.errors(),
 			After:  append(fields, form.ReasonField(f.reason)),
-			Submit: a.submit, Danger: a.danger, Cancel: templates.Choice{Text: "Cancel", Address: d.keyPath(f.key)},
+			Submit: a.submit, Danger: a.danger,
+			Cancel: templates.Choice{Text: "Cancel", Address: d.keyPath(f.key)},
 		},
 	}))
 }
 
 // renderSecret answers with the page itself, not with a way to it: the secret is in this
 // answer and nowhere else.
-func (d *dashboard) renderSecret(w http.ResponseWriter, r *http.Request, k policy.Key, heading, secret string) {
+func (d *dashboard) renderSecret(w http.ResponseWriter, r *http.Request, k policy.Key, heading,
+	secret string) {
 	advice := []string{"Send it as x-api-key, or as Authorization: Bearer."}
 	if k.Grace.After(time.Now()) {
 		advice = append(advice, "The old secret works until "+page.Instant(k.Grace).Text+".")
 	}
 	d.Render(w, r, http.StatusCreated, templates.FormOf(templates.FormPage{
-		Page: d.Page(r, heading), Trail: d.keyTrail(k), Heading: "Secret of", Name: page.Clip(k.Name, page.MaxName),
+		Page: d.Page(r, heading), Trail: d.keyTrail(k), Heading: "Secret of",
+		Name:   page.Clip(k.Name, page.MaxName),
 		Secret: &templates.Secret{Heading: heading, Text: secret, Advice: advice},
 	}))
 }

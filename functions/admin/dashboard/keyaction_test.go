@@ -23,7 +23,9 @@ var secretInPage = regexp.MustCompile(`id="secret"[^>]* value="(tg_[^"]+)"`)
 // the session, an address, or any page after it.
 func TestSecretIsShownOnce(t *testing.T) {
 	var log strings.Builder
-	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) { services.Log = slog.New(slog.NewTextHandler(&log, nil)) })).Login()
+	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) {
+		services.Log = slog.New(slog.NewTextHandler(&log, nil))
+	})).Login()
 	form := fields("name", "new", "plan", "free", "env", "live", "tags", "beta, team-a", "lasts", "7d")
 	made := s.Post("/keys", form).Wants(t, http.StatusCreated, "It is not shown again.", `data-copy="secret"`)
 	m := secretInPage.FindStringSubmatch(made.Body)
@@ -36,7 +38,8 @@ func TestSecretIsShownOnce(t *testing.T) {
 	}
 	s.Keys.IDs["new"], s.Keys.Names[secret.ID()] = secret.ID(), "new"
 	k := s.Keys.Key("new")
-	if left := time.Until(k.Expires); k.Plan != "free" || len(k.Tags) != 2 || left < 6*24*time.Hour || left > 7*24*time.Hour {
+	if left := time.Until(k.Expires); k.Plan != "free" || len(k.Tags) != 2 || left < 6*24*time.Hour ||
+		left > 7*24*time.Hour {
 		t.Errorf("made %+v", k)
 	}
 	rotated := s.Post("/keys/{new}/rotate", fields("version", "1", "grace", "24h")).Wants(
@@ -46,7 +49,8 @@ func TestSecretIsShownOnce(t *testing.T) {
 	if next == nil || next[1] == m[1] {
 		t.Fatal("no new secret")
 	}
-	for _, path := range []string{"/keys", "/keys/{new}", "/audit", "/audit.csv", "/keys.csv", "/keys/{new}/rotate"} {
+	for _, path := range []string{"/keys", "/keys/{new}", "/audit", "/audit.csv", "/keys.csv",
+		"/keys/{new}/rotate"} {
 		body := s.Get(path).Wants(t, http.StatusOK).Body
 		if strings.Contains(body, m[1][8:]) || strings.Contains(body, next[1][20:]) {
 			t.Errorf("%s shows the secret", path)
@@ -68,10 +72,12 @@ func TestKeyActions(t *testing.T) {
 	version := 1
 	do := func(action string, more ...string) policy.Key {
 		t.Helper()
-		s.Get("/keys/{acme}/"+action).Wants(t, http.StatusOK, fmt.Sprintf(`name="version" value="%d"`, version))
+		s.Get("/keys/{acme}/"+action).Wants(t, http.StatusOK,
+			fmt.Sprintf(`name="version" value="%d"`, version))
 		stale := fields(append([]string{"version", "77", "reason", "stale"}, more...)...)
 		s.Post("/keys/{acme}/"+action, stale).Wants(t, http.StatusConflict, "saved meanwhile")
-		form := fields(append([]string{"version", fmt.Sprint(version), "reason", "because of " + action}, more...)...)
+		form := fields(append([]string{"version", fmt.Sprint(version), "reason",
+			"because of " + action}, more...)...)
 		s.Post("/keys/{acme}/"+action, form).Wants(t, http.StatusSeeOther)
 		version++
 		s.Get("/audit?subject={acme}").Wants(t, http.StatusOK, "because of "+action)
@@ -98,7 +104,8 @@ func TestKeyActions(t *testing.T) {
 	if k := do("unrevoke"); k.Status != policy.Active {
 		t.Error("still revoked")
 	}
-	if k := do("edit", "name", "acme corp", "plan", "free", "tags", "a,,b ", "lasts", "never"); k.Name != "acme corp" || len(k.Tags) != 2 {
+	if k := do("edit", "name", "acme corp", "plan", "free", "tags", "a,,b ", "lasts",
+		"never"); k.Name != "acme corp" || len(k.Tags) != 2 {
 		t.Errorf("edited to %+v", k)
 	}
 	s.Post("/keys/{acme}/ban", fields("version", fmt.Sprint(version), "lasts", "1h")).Wants(
@@ -118,12 +125,17 @@ func TestKeyFilters(t *testing.T) {
 	keys.Add("alpine", sitetest.Per(5, time.Minute))
 	keys.OverrideKey("beta", sitetest.Per(1, time.Hour))
 	keys.Use("alpha", 9)
-	keys.UpdateKey("gamma", func(k *policy.Key) { k.Expires, k.Tags = time.Now().Add(time.Hour), []string{"eu", "beta"} })
+	keys.UpdateKey("gamma", func(k *policy.Key) {
+		k.Expires, k.Tags = time.Now().Add(time.Hour), []string{"eu", "beta"}
+	})
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	for query, want := range map[string]string{
-		"": "alpha alpine beta gamma", "q=al": "alpha alpine", "plan=1": "alpha beta gamma", "plan=2&q=a": "alpine", "state=overridden": "beta",
-		"state=overridden&plan=1": "beta", "state=overridden&plan=2": "", "state=near": "alpha", "state=expiring": "gamma", "state=revoked": "",
-		"state=blocked": "", "tag=eu": "gamma", "tag=EU": "", "tag=eu&q=a": "", "tag=eu&state=expiring&plan=1": "gamma",
+		"": "alpha alpine beta gamma", "q=al": "alpha alpine", "plan=1": "alpha beta gamma",
+		"plan=2&q=a": "alpine", "state=overridden": "beta",
+		"state=overridden&plan=1": "beta", "state=overridden&plan=2": "", "state=near": "alpha",
+		"state=expiring": "gamma", "state=revoked": "",
+		"state=blocked": "", "tag=eu": "gamma", "tag=EU": "", "tag=eu&q=a": "",
+		"tag=eu&state=expiring&plan=1": "gamma",
 	} {
 		body := s.Get("/keys?"+query).Wants(t, http.StatusOK).Body
 		got := ""
@@ -136,7 +148,8 @@ func TestKeyFilters(t *testing.T) {
 			t.Errorf("%q finds %q, want %q", query, got, want)
 		}
 	}
-	for _, query := range []string{"plan=x", "plan=-1", "state=odd", "order=odd", "tag=" + strings.Repeat("x", policy.MaxTagLen+1)} {
+	for _, query := range []string{"plan=x", "plan=-1", "state=odd", "order=odd",
+		"tag=" + strings.Repeat("x", policy.MaxTagLen+1)} {
 		s.Get("/keys?"+query).Wants(t, http.StatusBadRequest)
 	}
 }
@@ -152,7 +165,8 @@ func TestKeyOrders(t *testing.T) {
 	keys.UpdateKey("gamma", func(k *policy.Key) { k.Tags = []string{"eu"} })
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	for query, want := range map[string]string{
-		"order=busiest": "beta gamma alpha", "order=blocked": "gamma beta", "order=busiest&q=B": "beta", "order=busiest&tag=eu": "gamma",
+		"order=busiest": "beta gamma alpha", "order=blocked": "gamma beta", "order=busiest&q=B": "beta",
+		"order=busiest&tag=eu":  "gamma",
 		"order=busiest&q=delta": "",
 	} {
 		var got []string
@@ -205,8 +219,9 @@ func TestKeysAsCSV(t *testing.T) {
 	keys.OverrideKey("plain", sitetest.Per(3, time.Minute))
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	got := s.Get("/keys.csv").Wants(t, http.StatusOK)
-	if got.Header.Get("Content-Type") != "text/csv; charset=utf-8; header=present" || !strings.Contains(got.Header.Get("Content-Disposition"),
-		"attachment") {
+	if got.Header.Get("Content-Type") != "text/csv; charset=utf-8; header=present" ||
+		!strings.Contains(got.Header.Get("Content-Disposition"),
+			"attachment") {
 		t.Errorf("headers %v", got.Header)
 	}
 	rows, err := csv.NewReader(strings.NewReader(got.Body)).ReadAll()
@@ -245,7 +260,8 @@ func TestBulkOnAll(t *testing.T) {
 		t, http.StatusOK, "all keys whose name starts with “k”", `name="to"`,
 	)
 	form := fields("do", "plan", "of", "all", "q", "k", "to", "pro", "reason", "upgrade")
-	s.Post("/keys/bulk", sitetest.With(form, "reason", "")).Wants(t, http.StatusUnprocessableEntity, "Reason is required.")
+	s.Post("/keys/bulk", sitetest.With(form, "reason", "")).Wants(t, http.StatusUnprocessableEntity,
+		"Reason is required.")
 	s.Post("/keys/bulk", sitetest.With(form, "reason", "upgrade", "to", "none")).Wants(
 		t, http.StatusUnprocessableEntity, `id="to-error"`,
 	)
@@ -280,12 +296,14 @@ func TestBulkOnSelection(t *testing.T) {
 		t, http.StatusOK, "acme, bolt", `name="limits[0].requests"`,
 	)
 	ids := []string{"of", "selected", "id", s.Keys.IDs["acme"], "id", s.Keys.IDs["bolt"]}
-	form := fields(append(ids, "do", "override", "reason", "party", "mode", "enforce", "lasts", "1d", "limits[0].requests", "99", "limits[0].window",
+	form := fields(append(ids, "do", "override", "reason", "party", "mode", "enforce", "lasts", "1d",
+		"limits[0].requests", "99", "limits[0].window",
 		"1",
 		"limits[0].unit", "hour", "limits[0].algorithm", "log")...)
 	last, _ := s.RunJob(s.Post("/keys/bulk", form))
 	last.Wants(t, http.StatusOK, "2 changed")
-	if a, c := s.Keys.Key("acme").Override, s.Keys.Key("calm").Override; a == nil || a.Limits[0] != sitetest.Per(99, time.Hour) || a.Reason != "party" ||
+	if a, c := s.Keys.Key("acme").Override, s.Keys.Key("calm").Override; a == nil ||
+		a.Limits[0] != sitetest.Per(99, time.Hour) || a.Reason != "party" ||
 		c != nil {
 		t.Errorf("acme %+v, calm %+v", a, c)
 	}
@@ -293,7 +311,8 @@ func TestBulkOnSelection(t *testing.T) {
 		last, _ = s.RunJob(s.Post("/keys/bulk", fields(append(ids, "do", do, "reason", do)...)))
 		last.Wants(t, http.StatusOK, "2 changed")
 	}
-	if s.Keys.Key("bolt").Status != policy.Revoked || s.Keys.Key("calm").Status != policy.Active || s.Keys.Key("acme").Override != nil {
+	if s.Keys.Key("bolt").Status != policy.Revoked || s.Keys.Key("calm").Status != policy.Active ||
+		s.Keys.Key("acme").Override != nil {
 		t.Error("not as it was asked for")
 	}
 }

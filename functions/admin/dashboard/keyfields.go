@@ -47,7 +47,8 @@ func (f *actionForm) planOptions() []templates.Option {
 	if f.key.Kind == policy.APIKey {
 		return changes.PlanOptions(f.set)
 	}
-	return append([]templates.Option{{Text: "the one that comes with the call"}}, changes.PlanOptions(f.set)...)
+	return append([]templates.Option{{Text: "the one that comes with the call"}},
+		changes.PlanOptions(f.set)...)
 }
 
 // splitTags reads tags with commas between.

@@ -47,7 +47,8 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 	d.Render(w, r, http.StatusOK, templates.Keys(view))
 }
 
-func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery, list app.FoundKeys) templates.KeysPage {
+func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery,
+	list app.FoundKeys) templates.KeysPage {
 	path := d.Path("/keys")
 	p := templates.KeysPage{
 		Page:    d.Page(r, "Keys"),
@@ -68,7 +69,8 @@ func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery, list
 		onward.Set("after", list.Next)
 		p.Next = page.Address(path, page.WithLive(onward, q.live))
 		if q.Computed() && len(list.Subjects) < keysPerPage {
-			p.Scanned = "Looked at " + page.Number(int64(list.Scanned)) + " keys so far. The next page has more."
+			p.Scanned = "Looked at " + page.Number(int64(list.Scanned)) +
+				" keys so far. The next page has more."
 		}
 	}
 	onward := page.Address("", page.WithLive(nil, q.live))
@@ -159,16 +161,20 @@ func emptyKeys(q keysQuery, list app.FoundKeys) templates.Empty {
 	case list.Next != "":
 		return templates.Empty{
 			Heading: "None yet",
-			Advice:  "None of the " + page.Number(int64(list.Scanned)) + " keys searched is in this state. The next page has more.",
+			Advice: "None of the " + page.Number(int64(list.Scanned)) +
+				" keys searched is in this state. The next page has more.",
 		}
 	case q.after != "":
-		return templates.Empty{Heading: "No keys after this", Advice: "The list is shorter now. Go to its first page."}
+		return templates.Empty{Heading: "No keys after this",
+			Advice: "The list is shorter now. Go to its first page."}
 	case q.order != "":
-		return templates.Empty{Heading: "No calls this hour", Advice: "None of the busiest keys matches. Sort by name to see all."}
+		return templates.Empty{Heading: "No calls this hour",
+			Advice: "None of the busiest keys matches. Sort by name to see all."}
 	case q.Prefix != "" && q.State == "" && q.Plan == 0 && q.Tag == "":
 		return templates.Empty{
 			Heading: "No key found",
-			Advice:  "No name starts with “" + page.Clip(q.Prefix, maxSearch) + "”. The search matches the start of names, in any case.",
+			Advice: "No name starts with “" + page.Clip(q.Prefix, maxSearch) +
+				"”. The search matches the start of names, in any case.",
 		}
 	case !q.none():
 		return templates.Empty{Heading: "No key found", Advice: "No key matches all filters."}

@@ -32,11 +32,14 @@ func TestKeysPage(t *testing.T) {
 	page := s.Get("/keys").Wants(t, http.StatusOK)
 	text := sitetest.InWords(page.Body)
 	for _, want := range []string{
-		"acme {acme} Limits free blocked now unblocks in 10.0 s 0 allowed, 0 blocked 10 per 10 seconds 10 of 10 full 10.0 s",
-		"chandlery {chandlery} Limits pro near a limit override 0 allowed, 0 blocked 100 per 10 seconds 37 of 100 10.0 s " +
+		"acme {acme} Limits free blocked now unblocks in 10.0 s 0 allowed, 0 blocked 10 per 10 seconds 10 " +
+			"of 10 full 10.0 s",
+		"chandlery {chandlery} Limits pro near a limit override 0 allowed, 0 blocked 100 per 10 seconds 37 " +
+			"of 100 10.0 s " +
 			"44 per 10 minutes estimate 37 of 44 84 %",
 		"dinghy {dinghy} free revoked 0 allowed, 0 blocked 10 per 10 seconds 0 of 10 empty",
-		"1,000 per calendar month (Europe/Berlin) fixed window 0 of 1,000 empty 100 per 10 seconds denied calls count 0 of 100 empty " +
+		"1,000 per calendar month (Europe/Berlin) fixed window 0 of 1,000 empty 100 per 10 seconds denied " +
+			"calls count 0 of 100 empty " +
 			"5,000 per hour 2,500 slots 0 of 5,000",
 		"As of 2026-11-21 10:30:00 UTC",
 	} {
@@ -45,7 +48,8 @@ func TestKeysPage(t *testing.T) {
 		}
 	}
 	page.Wants(
-		t, http.StatusOK, `<time datetime="2026-11-21T10:30:00Z">`, `<rect class="fill" width="37" height="8">`,
+		t, http.StatusOK, `<time datetime="2026-11-21T10:30:00Z">`,
+		`<rect class="fill" width="37" height="8">`,
 	)
 }
 
@@ -87,7 +91,8 @@ func TestPages(t *testing.T) {
 			t.Errorf("page %d links to the first: %v", pages, first)
 		}
 		path = ""
-		if next := regexp.MustCompile(`href="([^"]*)" rel="next"`).FindStringSubmatch(page.Body); next != nil {
+		if next := regexp.MustCompile(`href="([^"]*)" rel="next"`).FindStringSubmatch(
+			page.Body); next != nil {
 			path = strings.ReplaceAll(next[1], "&amp;", "&")
 		}
 	}
@@ -105,14 +110,16 @@ func TestPages(t *testing.T) {
 func TestLiveChoices(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for query, want := range map[string]string{
-		"": "0", "?live=2": "2", "?live=30": "30", "?live=0": "0", "?live=1": "0", "?live=-5": "0", "?live=5x": "0",
+		"": "0", "?live=2": "2", "?live=30": "30", "?live=0": "0", "?live=1": "0", "?live=-5": "0",
+		"?live=5x": "0",
 	} {
 		for _, path := range []string{"/keys", "/keys/{acme}"} {
 			s.Get(path+query).Wants(t, http.StatusOK, `data-live="`+want+`"`)
 		}
 	}
 	page := s.Get("/keys?q=a&live=5").Wants(t, http.StatusOK)
-	for _, link := range []string{"/keys?q=a", "/keys?live=2&amp;q=a", "/keys?live=5&amp;q=a", "/keys?live=10&amp;q=a", "/keys?live=30&amp;q=a"} {
+	for _, link := range []string{"/keys?q=a", "/keys?live=2&amp;q=a", "/keys?live=5&amp;q=a",
+		"/keys?live=10&amp;q=a", "/keys?live=30&amp;q=a"} {
 		if !strings.Contains(page.Body, `href="`+link+`"`) {
 			t.Errorf("no link to %s", link)
 		}
@@ -124,7 +131,8 @@ func TestRefresh(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for _, path := range []string{"/keys?live=5&q=a", "/keys/{acme}?live=5"} {
 		got := s.Refresh(path).Wants(t, http.StatusOK, `<section id="live"`, "10 per 10 seconds")
-		if !strings.HasPrefix(got.Body, "<section") || strings.Contains(got.Body, "<html") || strings.Contains(got.Body, "<form") {
+		if !strings.HasPrefix(got.Body, "<section") || strings.Contains(got.Body, "<html") ||
+			strings.Contains(got.Body, "<form") {
 			t.Errorf("%s: more than the section: %s", path, got.Body)
 		}
 		if !strings.Contains(got.Body, `hx-get="`+strings.ReplaceAll(path, "&", "&amp;")+`"`) {
@@ -164,16 +172,19 @@ func TestHostileNames(t *testing.T) {
 		keys.IDs["odd"], keys.Names[k.ID] = k.ID, "odd"
 		keys.UpdateKey("odd", func(k *policy.Key) {
 			k.Tags = []string{page.Clip(row.name, policy.MaxTagLen)}
-			k.Override = &policy.Override{Limits: []limiter.Limit{sitetest.Per(1, time.Hour)}, Reason: row.name}
+			k.Override = &policy.Override{Limits: []limiter.Limit{sitetest.Per(1, time.Hour)},
+				Reason: row.name}
 		})
 		s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 		for _, path := range []string{
-			"/keys", "/keys/{odd}", "/keys/{odd}/limits", "/keys/{odd}/edit", "/keys/{odd}/revoke", "/keys/new", "/policies", "/policies/plans/2",
+			"/keys", "/keys/{odd}", "/keys/{odd}/limits", "/keys/{odd}/edit", "/keys/{odd}/revoke",
+			"/keys/new", "/policies", "/policies/plans/2",
 			"/overrides", "/audit",
 			"/explain?key={odd}", "/keys/bulk?do=plan&of=selected&id={odd}",
 		} {
 			got := s.Get(path).Wants(t, http.StatusOK, row.shown)
-			if strings.Contains(got.Body, "<script>") || strings.Contains(got.Body, "<img src=x") || strings.Contains(got.Body, `href="javascript:`) {
+			if strings.Contains(got.Body, "<script>") || strings.Contains(got.Body, "<img src=x") ||
+				strings.Contains(got.Body, `href="javascript:`) {
 				t.Errorf("%s: the name became markup", path)
 			}
 		}
@@ -185,7 +196,8 @@ func TestHostileNames(t *testing.T) {
 // bounded.
 func TestHostileInput(t *testing.T) {
 	s := sitetest.New(t).Login()
-	for _, name := range []string{"abc\u202edcba", "\u2066x\u2069\u200f", "a\x00b\nc\x1b[31m", "\xff\xfe", "", "  ", strings.Repeat("x", 40_000)} {
+	for _, name := range []string{"abc\u202edcba", "\u2066x\u2069\u200f", "a\x00b\nc\x1b[31m", "\xff\xfe", "",
+		"  ", strings.Repeat("x", 40_000)} {
 		form := url.Values{"name": {name}, "plan": {"free"}, "env": {"live"}}
 		got := s.Post("/keys", form)
 		if got.StatusCode != http.StatusUnprocessableEntity {
@@ -196,7 +208,8 @@ func TestHostileInput(t *testing.T) {
 			t.Errorf("%.20q: %d bytes, or controls", name, len(got.Body))
 		}
 	}
-	s.Post("/keys", url.Values{"name": {strings.Repeat("x", 1<<20)}, "plan": {"free"}, "env": {"live"}}).Wants(
+	s.Post("/keys", url.Values{"name": {strings.Repeat("x", 1<<20)}, "plan": {"free"},
+		"env": {"live"}}).Wants(
 		t, http.StatusRequestEntityTooLarge,
 	)
 	if s.Keys.Written() != 0 {
@@ -236,7 +249,8 @@ func TestKeyPage(t *testing.T) {
 		"10 per 10 seconds 10 of 10 full 0 10.0 s 10.0 s exact",
 		"1,000 per hour 10 of 1,000 990 1 h now exact",
 		"Version 1", "Environment demo", "Override limits",
-		"HTTP/1.1 429 Too Many Requests", "Retry-After: 10", "RateLimit: &#34;10 per 10 seconds&#34;;r=0;t=10, &#34;1000 per 1 hour&#34;;r=990;t=3600",
+		"HTTP/1.1 429 Too Many Requests", "Retry-After: 10",
+		"RateLimit: &#34;10 per 10 seconds&#34;;r=0;t=10, &#34;1000 per 1 hour&#34;;r=990;t=3600",
 		"&#34;detail&#34;:&#34;The limit of 10 per 10 seconds is reached. Retry after 10 seconds.&#34;",
 	} {
 		if !strings.Contains(text, want) {
@@ -247,7 +261,8 @@ func TestKeyPage(t *testing.T) {
 	text = sitetest.InWords(s.Get("/keys/{eel}").Wants(t, http.StatusOK).Body)
 	for _, want := range []string{
 		"1,000 per calendar month (Europe/Berlin) 0 of 1,000 1,000 empty now fixed window",
-		"100 per 10 seconds 0 of 100 100 empty now exact, denied calls count", "5,000 per hour 0 of 5,000 5,000 empty now exact, 2,500 slots",
+		"100 per 10 seconds 0 of 100 100 empty now exact, denied calls count",
+		"5,000 per hour 0 of 5,000 5,000 empty now exact, 2,500 slots",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)

@@ -28,7 +28,8 @@ const (
 )
 
 var keyOrders = []templates.Option{
-	{Text: "by name"}, {Value: busiestFirst, Text: "most allowed this hour"}, {Value: blockedFirst, Text: "most blocked this hour"},
+	{Text: "by name"}, {Value: busiestFirst, Text: "most allowed this hour"},
+	{Value: blockedFirst, Text: "most blocked this hour"},
 }
 
 // keysQuery is the state of the list, all of it in the address.
@@ -43,7 +44,8 @@ func readKeysQuery(r *http.Request) (keysQuery, bool) {
 	q := r.URL.Query()
 	f, ok := readKeyFilter(q)
 	k := keysQuery{KeyFilter: f, order: q.Get("order"), after: q.Get("after"), live: page.LiveSeconds(q)}
-	return k, ok && len(k.after) <= maxCursor && (k.order == "" || k.order == busiestFirst || k.order == blockedFirst)
+	return k, ok && len(k.after) <= maxCursor &&
+		(k.order == "" || k.order == busiestFirst || k.order == blockedFirst)
 }
 
 func readKeyFilter(q url.Values) (app.KeyFilter, bool) {
@@ -55,7 +57,8 @@ func readKeyFilter(q url.Values) (app.KeyFilter, bool) {
 		}
 		f.Plan = n
 	}
-	return f, len([]rune(f.Prefix)) <= maxSearch && len([]rune(f.Tag)) <= policy.MaxTagLen && isKeyState(f.State)
+	return f, len([]rune(f.Prefix)) <= maxSearch && len([]rune(f.Tag)) <= policy.MaxTagLen &&
+		isKeyState(f.State)
 }
 
 // filterValues are a filter's fields of an address.

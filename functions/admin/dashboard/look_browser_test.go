@@ -236,7 +236,8 @@ func TestBrowserToasts(t *testing.T) {
 	v.HandTimers() // so that it stays until it is dismissed
 	v.Open("/keys")
 	v.Act(
-		chromedp.Evaluate[chromedp.Void](`document.dispatchEvent(new CustomEvent("toast", { detail: { text: "<b>Copied</b>" } }))`),
+		chromedp.Evaluate[chromedp.Void](
+			`document.dispatchEvent(new CustomEvent("toast", { detail: { text: "<b>Copied</b>" } }))`),
 		chromedp.WaitVisible(chromedp.CSS("#toasts[role=status] .toast")),
 	)
 	if got := sitetest.Eval[string](

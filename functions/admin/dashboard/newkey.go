@@ -88,7 +88,8 @@ func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *dashboard) renderNewKey(w http.ResponseWriter, r *http.Request, status int, f *newKeyForm) {
-	page := templates.FormPage{Page: d.Page(r, "Create a key"), Trail: []templates.Choice{{Text: "Keys", Address: d.Path("/keys")}},
+	page := templates.FormPage{Page: d.Page(r, "Create a key"),
+		Trail:   []templates.Choice{{Text: "Keys", Address: d.Path("/keys")}},
 		Heading: "Create a key"}
 	if len(f.set.Plans) == 0 {
 		page.Lead = []string{"Create a plan under Policies first."}

@@ -137,7 +137,8 @@ type overridePage struct {
 func (d *dashboard) renderOverride(w http.ResponseWriter, r *http.Request, status int, o overridePage) {
 	name := page.Clip(o.key.Name, page.MaxName)
 	f := o.form.view()
-	f.Action, f.Cancel = d.keyPath(o.key)+"/limits", templates.Choice{Text: "Cancel", Address: d.keyPath(o.key)}
+	f.Action, f.Cancel = d.keyPath(o.key)+"/limits",
+		templates.Choice{Text: "Cancel", Address: d.keyPath(o.key)}
 	page := templates.FormPage{
 		Page:     d.Page(r, "Limits of "+name),
 		Trail:    d.keyTrail(o.key),

@@ -49,7 +49,8 @@ func TestOverride(t *testing.T) {
 	}
 	s.Post(limitsPath, sitetest.With(form, "mode", "shadow")).Wants(t, http.StatusSeeOther)
 	o := s.Keys.Key("acme").Override
-	if left := time.Until(o.Until); o.Mode != policy.Shadow || o.Reason != "launch" || left < 3*time.Hour || left > 4*time.Hour {
+	if left := time.Until(o.Until); o.Mode != policy.Shadow || o.Reason != "launch" || left < 3*time.Hour ||
+		left > 4*time.Hour {
 		t.Errorf("saved %+v", o)
 	}
 	s.Get("/keys/{acme}").Wants(
@@ -76,8 +77,10 @@ func TestOverridePreview(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Called("acme", time.Now().Add(-10*time.Minute), 12, 0)
 	form := sitetest.With(sitetest.LimitsForm(1, [4]string{"5", "1", "hour", "log"}), "action", "preview")
-	s.Post(limitsPath, form).Wants(t, http.StatusOK, "10 per 10 seconds</bdi></del>", "5 per hour</bdi></ins>",
-		"In the last hour this would have denied 7 of 12 calls; 0 were denied.", `name="limits[0].requests" value="5"`)
+	s.Post(limitsPath, form).Wants(t, http.StatusOK, "10 per 10 seconds</bdi></del>",
+		"5 per hour</bdi></ins>",
+		"In the last hour this would have denied 7 of 12 calls; 0 were denied.",
+		`name="limits[0].requests" value="5"`)
 	if s.Keys.Written() != 0 {
 		t.Error("a preview wrote")
 	}
@@ -120,7 +123,8 @@ func TestUndo(t *testing.T) {
 func TestOverrides(t *testing.T) {
 	keys := sitetest.NewRegistry(t, "a-ended", "b-endless", "c-late", "d-soon", "e-plain")
 	for name, until := range map[string]time.Time{
-		"a-ended": time.Now().Add(-time.Hour), "b-endless": {}, "c-late": time.Now().Add(100 * time.Hour), "d-soon": time.Now().Add(time.Hour),
+		"a-ended": time.Now().Add(-time.Hour), "b-endless": {}, "c-late": time.Now().Add(100 * time.Hour),
+		"d-soon": time.Now().Add(time.Hour),
 	} {
 		keys.UpdateKey(name, func(k *policy.Key) {
 			k.Override = &policy.Override{

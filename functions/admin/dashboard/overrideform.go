@@ -25,7 +25,8 @@ type overrideForm struct {
 // newOverrideForm begins with what holds now.
 func newOverrideForm(k policy.Key, e policy.Effective) overrideForm {
 	f := overrideForm{
-		version: k.Version, limits: form.NewLimitList("limits", e.Limits), mode: form.Input{Text: string(e.Mode)},
+		version: k.Version, limits: form.NewLimitList("limits", e.Limits),
+		mode:  form.Input{Text: string(e.Mode)},
 		until: form.NewUntil(time.Time{}),
 	}
 	if e.Source == "override" {
@@ -88,7 +89,8 @@ func (f *overrideForm) view() templates.Form {
 	return templates.Form{
 		Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.version, 10)}},
 		Error:  f.wrong, Errors: f.errors(),
-		Lists:   []templates.LimitList{f.limits.View("Limits", "A call is allowed when every limit admits it.")},
+		Lists: []templates.LimitList{
+			f.limits.View("Limits", "A call is allowed when every limit admits it.")},
 		Choices: form.LimitChoices(),
 		After: append([]templates.FormField{form.ChoiceField("mode", "Mode", changes.ModeOptions(), f.mode)},
 			append(form.UntilFields(f.until, "no end"),

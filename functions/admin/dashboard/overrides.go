@@ -27,13 +27,15 @@ func (d *dashboard) showOverrides(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "read policy", err)
 		return
 	}
-	list, err := d.Keys.List(r.Context(), set, registry.Query{Overridden: true, After: after, Count: overridesPerPage})
+	list, err := d.Keys.List(r.Context(), set,
+		registry.Query{Overridden: true, After: after, Count: overridesPerPage})
 	if err != nil {
 		d.FailStore(w, r, "list overrides", err)
 		return
 	}
 	p := templates.OverridesPage{Page: d.Page(r, "Overrides"), Rows: d.overrideRows(r, set, list.Keys)}
-	p.Empty = templates.Empty{Heading: "No overrides", Advice: "Every key has its plan's limits. Override them on a key's page."}
+	p.Empty = templates.Empty{Heading: "No overrides",
+		Advice: "Every key has its plan's limits. Override them on a key's page."}
 	if after != "" {
 		p.First = d.Path("/overrides")
 	}
@@ -46,7 +48,8 @@ func (d *dashboard) showOverrides(w http.ResponseWriter, r *http.Request) {
 
 // overrideRows has those first that end soon, then those without end, then those that
 // ended.
-func (d *dashboard) overrideRows(r *http.Request, set *policy.Set, keys []policy.Key) []templates.OverrideRow {
+func (d *dashboard) overrideRows(r *http.Request, set *policy.Set,
+	keys []policy.Key) []templates.OverrideRow {
 	now := time.Now()
 	keys = slices.DeleteFunc(slices.Clone(keys), func(k policy.Key) bool { return k.Override == nil })
 	rank := func(o *policy.Override) (int, int64) {
@@ -70,7 +73,8 @@ func (d *dashboard) overrideRows(r *http.Request, set *policy.Set, keys []policy
 		words.Until = time.Time{}
 		plan, _ := set.Plan(k.Plan)
 		rows[i] = templates.OverrideRow{
-			Name: page.Clip(k.Name, page.MaxName), Address: d.keyPath(k), Plan: page.Clip(k.Plan, page.MaxName),
+			Name: page.Clip(k.Name, page.MaxName), Address: d.keyPath(k),
+			Plan:   page.Clip(k.Plan, page.MaxName),
 			Before: policydoc.Limits(plan.Limits), After: changes.Override(&words),
 			Reason: page.Clip(o.Reason, policy.MaxReasonLen), Ends: "no end",
 		}

@@ -39,7 +39,8 @@ func TestKeyActionOvertaken(t *testing.T) {
 		client.first = func() {
 			k, err := plain.Get(t.Context(), keys.IDs["acme"])
 			keys.Must(err)
-			_, err = plain.Update(t.Context(), k.ID, k.Version, "key.test", sitetest.ByTest, func(k *policy.Key) { k.Tags = []string{"x"} })
+			_, err = plain.Update(t.Context(), k.ID, k.Version, "key.test", sitetest.ByTest,
+				func(k *policy.Key) { k.Tags = []string{"x"} })
 			keys.Must(err)
 		}
 		page := s.Post(

@@ -47,7 +47,8 @@ type period struct {
 func readPeriod(q url.Values, now time.Time) period {
 	from, fromErr := time.Parse(time.RFC3339, q.Get("from"))
 	to, toErr := time.Parse(time.RFC3339, q.Get("to"))
-	if fromErr == nil && toErr == nil && from.Before(to) && to.Sub(from) <= 30*24*time.Hour && now.Sub(from) < usage.HoursKept {
+	if fromErr == nil && toErr == nil && from.Before(to) && to.Sub(from) <= 30*24*time.Hour &&
+		now.Sub(from) < usage.HoursKept {
 		return chosen(from, to, now)
 	}
 	for _, r := range ranges {
@@ -168,8 +169,9 @@ func figures(sum usage.Counts, active int64, latency time.Duration) []templates.
 		{Name: "Requests", Value: page.Number(sum.Calls())},
 		{Name: "Blocked", Value: page.Number(sum.Denied), Note: share},
 		{Name: "Active callers", Value: page.Number(active), Note: "last 24 h"},
-		{Name: "Would block", Value: page.Number(sum.ShadowDenied + sum.CandidateDenied), Note: page.Number(sum.ShadowDenied) + " in shadow, " +
-			page.Number(sum.CandidateDenied) + " by candidates"},
+		{Name: "Would block", Value: page.Number(sum.ShadowDenied + sum.CandidateDenied),
+			Note: page.Number(sum.ShadowDenied) + " in shadow, " +
+				page.Number(sum.CandidateDenied) + " by candidates"},
 		{Name: "Valkey", Value: "healthy", Note: milliseconds(latency)},
 	}
 	if sum.Degraded > 0 {
@@ -182,7 +184,8 @@ func figures(sum usage.Counts, active int64, latency time.Duration) []templates.
 	return all
 }
 
-func (d *dashboard) overviewChart(ctx context.Context, at period, points []usage.Point, home string) (templates.TimeSeries, error) {
+func (d *dashboard) overviewChart(ctx context.Context, at period, points []usage.Point,
+	home string) (templates.TimeSeries, error) {
 	s := chart.TimeSeries{
 		ID: "calls", Title: "Calls", Step: at.step, Begin: at.from.Truncate(at.step), SelectIn: home,
 	}
@@ -203,8 +206,9 @@ func (d *dashboard) overviewChart(ctx context.Context, at period, points []usage
 }
 
 // top ranks callers; those without a record go by their id.
-func (d *dashboard) top(ctx context.Context, at period, rank func(context.Context, time.Time, time.Time, int) ([]usage.Talker,
-	error)) ([]templates.TalkerRow, error) {
+func (d *dashboard) top(ctx context.Context, at period,
+	rank func(context.Context, time.Time, time.Time, int) ([]usage.Talker,
+		error)) ([]templates.TalkerRow, error) {
 	talkers, err := rank(ctx, at.from, at.to, topCount)
 	if err != nil || len(talkers) == 0 {
 		return nil, err
@@ -227,13 +231,15 @@ func (d *dashboard) top(ctx context.Context, at period, rank func(context.Contex
 	}
 	rows := make([]templates.TalkerRow, len(talkers))
 	for i, t := range talkers {
-		rows[i] = templates.TalkerRow{Name: t.ID, Calls: page.Number(t.Calls()), Blocked: page.Number(t.Denied), Share: page.Number(app.Percent(t.Denied,
-			t.Calls())) + " %"}
+		rows[i] = templates.TalkerRow{Name: t.ID, Calls: page.Number(t.Calls()),
+			Blocked: page.Number(t.Denied), Share: page.Number(app.Percent(t.Denied,
+				t.Calls())) + " %"}
 		if idPattern.MatchString(t.ID) {
 			rows[i].Address = d.Path("/callers/" + t.ID)
 		}
 		if k, known := byID[t.ID]; known {
-			rows[i].Name, rows[i].Plan, rows[i].Address = page.Clip(k.Name, page.MaxName), planOrKind(k), d.keyPath(k)
+			rows[i].Name, rows[i].Plan, rows[i].Address = page.Clip(k.Name, page.MaxName),
+				planOrKind(k), d.keyPath(k)
 		}
 	}
 	return rows, nil

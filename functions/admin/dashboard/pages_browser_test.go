@@ -76,7 +76,8 @@ func TestBrowserStoreAway(t *testing.T) {
 	for _, wait := range []string{"2000", "4000", "8000", "16000", "30000", "30000"} {
 		v.Fire()
 		v.Wait(`waits() === "` + wait + `"`)
-		if !sitetest.Eval[bool](v, `stale.textContent.includes("last known figures") && live.textContent.includes("10 of 10") &&
+		if !sitetest.Eval[bool](v,
+			`stale.textContent.includes("last known figures") && live.textContent.includes("10 of 10") &&
 			getComputedStyle(document.querySelector("#live table")).filter.includes("grayscale") && age.textContent.startsWith("updated ")`) {
 			t.Fatalf("the page is %s", sitetest.Eval[string](v, "document.body.innerText"))
 		}
@@ -131,7 +132,8 @@ func everyAlgorithm() string {
 // makeToken fills in the form, as an editor would.
 func makeToken(v *sitetest.Visit) {
 	v.Act(
-		chromedp.SendKeys(chromedp.CSS("#token-name"), "continuous integration of the warehouse in Rotterdam"),
+		chromedp.SendKeys(chromedp.CSS("#token-name"),
+			"continuous integration of the warehouse in Rotterdam"),
 		chromedp.SetValue(chromedp.CSS("#token-scope"), "write"),
 		chromedp.Click(chromedp.CSS("form.panel button")),
 		chromedp.WaitVisible(chromedp.CSS("#secret")),
@@ -155,7 +157,8 @@ func shownPages() []shown {
 		)
 	}
 	open := func(v *sitetest.Visit) {
-		v.Act(chromedp.Click(chromedp.CSS(".more summary")), chromedp.WaitVisible(chromedp.CSS("#limits-0-zone")))
+		v.Act(chromedp.Click(chromedp.CSS(".more summary")),
+			chromedp.WaitVisible(chromedp.CSS("#limits-0-zone")))
 	}
 	allWrong := func(v *sitetest.Visit) {
 		v.Act(chromedp.SetValue(chromedp.CSS("#limits-0-unit"), "calendar month"))
@@ -209,7 +212,10 @@ func shownPages() []shown {
 		{"simulate recorded, bad input", "/simulate?shape=recorded&minutes=a", "422", nil},
 		{"try calls", "/simulate/calls?times=0s,1m30.5s,1h1m1.123456s+x3", "", nil},
 		{"try calls bad input", "/simulate/calls?limit=x&times=soon", "422", nil},
-		{"keyboard", "/keys", "", func(v *sitetest.Visit) { v.Press("?"); v.Act(chromedp.WaitVisible(chromedp.CSS("#keyboard"))) }},
+		{"keyboard", "/keys", "", func(v *sitetest.Visit) {
+			v.Press("?")
+			v.Act(chromedp.WaitVisible(chromedp.CSS("#keyboard")))
+		}},
 		{"settings", "/settings", "", nil},
 		{"token made", "/settings", "", makeToken},
 		{"tokens", "/settings", "", nil},
@@ -220,7 +226,10 @@ func shownPages() []shown {
 			)
 		}},
 		{"not found", "/nothing", "404", nil},
-		{"store away", "/keys?q=away", "503", func(v *sitetest.Visit) { v.Keys.Fail("away"); v.Open("/keys") }},
+		{"store away", "/keys?q=away", "503", func(v *sitetest.Visit) {
+			v.Keys.Fail("away")
+			v.Open("/keys")
+		}},
 	}
 }
 
@@ -281,7 +290,8 @@ func TestBrowserWithoutScript(t *testing.T) {
 		chromedp.Click(chromedp.CSS(".actions .primary")),
 		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
 	)
-	if limits := v.Keys.Key("acme").Override.Limits; len(limits) != 1 || limits[0] != sitetest.Per(2000, 10*time.Second) {
+	if limits := v.Keys.Key("acme").Override.Limits; len(limits) != 1 ||
+		limits[0] != sitetest.Per(2000, 10*time.Second) {
 		t.Errorf("saved %v", limits)
 	}
 	v.Act(
@@ -297,7 +307,8 @@ func TestBrowserWithoutScript(t *testing.T) {
 		chromedp.Click(chromedp.CSS(".actions .primary")),
 		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
 	)
-	daily := limiter.Limit{Requests: 2000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day, Zone: "Europe/Berlin"}
+	daily := limiter.Limit{Requests: 2000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day,
+		Zone: "Europe/Berlin"}
 	if limits := v.Keys.Key("acme").Override.Limits; len(limits) != 1 || limits[0] != daily {
 		t.Errorf("saved %v", limits)
 	}
@@ -369,7 +380,8 @@ func TestBrowserPreview(t *testing.T) {
 		v.Act(chromedp.Evaluate[chromedp.Void](`
 			document.querySelectorAll("output").forEach((o) => o.textContent = "");
 			document.querySelectorAll("[name$='.requests']").forEach((i) => i.dispatchEvent(new Event("input", { bubbles: true })))`))
-		if script := sitetest.Eval[string](v, previews); server != policydoc.Limits(limits) || script != server {
+		if script := sitetest.Eval[string](v, previews); server != policydoc.Limits(limits) ||
+			script != server {
 			t.Errorf("%v: the server says %q, the script %q", limits, server, script)
 		}
 	}

@@ -69,7 +69,8 @@ func TestImportConflict(t *testing.T) {
 	again := importAgain(s, shown, text, "mine").Wants(
 		t, http.StatusConflict, "Someone else saved first", "plan pro",
 	)
-	s.Post("/policies/import", url.Values{"yaml": {"version: 1\n" + text}, "version": {"2"}, "reason": {"x"}}).
+	s.Post("/policies/import", url.Values{"yaml": {"version: 1\n" + text}, "version": {"2"},
+		"reason": {"x"}}).
 		Wants(t, http.StatusConflict, "The file has version 1, the current version is 2")
 	if s.Keys.Written() != before {
 		t.Fatal("something was written")
@@ -93,7 +94,8 @@ func TestImportRefuses(t *testing.T) {
 		"</textarea><script>alert(1)</script>": "not a policy",
 		strings.Repeat("x", policydoc.MaxBytes+1): "must have at most",
 	} {
-		got := s.Post("/policies/import", url.Values{"yaml": {text}, "version": {"1"}, "reason": {"x"}}).Wants(
+		got := s.Post("/policies/import",
+			url.Values{"yaml": {text}, "version": {"1"}, "reason": {"x"}}).Wants(
 			t, http.StatusUnprocessableEntity,
 		)
 		if !strings.Contains(got.Body, want) || strings.Contains(got.Body, "<script>alert") {

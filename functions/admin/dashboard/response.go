@@ -16,10 +16,12 @@ import (
 
 // responseNow is what a client with this key gets now, on a call that falls under no
 // route.
-func (d *dashboard) responseNow(ctx context.Context, set *policy.Set, k policy.Key) (templates.Response, error) {
+func (d *dashboard) responseNow(ctx context.Context, set *policy.Set,
+	k policy.Key) (templates.Response, error) {
 	fromAnywhere := *set
 	fromAnywhere.Allow = nil // the call comes from no address, which no list admits
-	e, err := d.Checker.Explain(ctx, &fromAnywhere, k, enforce.Call{Address: netip.Addr{}, Route: routing.Call{Method: http.MethodGet, Path: "/"}})
+	e, err := d.Checker.Explain(ctx, &fromAnywhere,
+		k, enforce.Call{Address: netip.Addr{}, Route: routing.Call{Method: http.MethodGet, Path: "/"}})
 	if err != nil {
 		return templates.Response{}, err
 	}
@@ -33,12 +35,15 @@ func responseTo(e enforce.Explanation) templates.Response {
 	switch {
 	case e.Refused != "":
 		r.Advice = "401: " + e.Refused + "."
-		r.Text = httpText(http.StatusUnauthorized, [][2]string{{"WWW-Authenticate", `Bearer realm="tidegate"`}},
-			fmt.Sprintf(`{"type":"about:blank","title":"Unauthorized","status":401,"detail":%q,"instance":"urn:uuid:…"}`, answers.Unauthorized))
+		r.Text = httpText(http.StatusUnauthorized,
+			[][2]string{{"WWW-Authenticate", `Bearer realm="tidegate"`}},
+			fmt.Sprintf(
+				`{"type":"about:blank","title":"Unauthorized","status":401,"detail":%q,"instance":"urn:uuid:…"}`, answers.Unauthorized))
 	case e.Result.Allowed:
 		r.Advice = "Response headers a client receives"
 		told := answers.To(e.Result)
-		r.Text = fieldLines([][2]string{{"RateLimit", told.RateLimit}, {"RateLimit-Policy", told.RateLimitPolicy}})
+		r.Text = fieldLines([][2]string{{"RateLimit", told.RateLimit},
+			{"RateLimit-Policy", told.RateLimitPolicy}})
 	default:
 		r.Advice = "From a REST API. An HTTP API answers 403."
 		r.Text = denialText(e.Result)
@@ -49,15 +54,19 @@ func responseTo(e enforce.Explanation) templates.Response {
 func denialText(c enforce.Result) string {
 	told := answers.To(c)
 	denial := told.Denial
-	body := fmt.Sprintf(`{"type":%q,"title":"Too Many Requests","status":429,"detail":%q,"violated-policies":[%q],`+
-		`"retry-after":%q,"instance":"urn:uuid:…"}`, denial.Type, denial.Detail, denial.Policy, denial.Wait())
+	body := fmt.Sprintf(
+		`{"type":%q,"title":"Too Many Requests","status":429,"detail":%q,"violated-policies":[%q],`+
+			`"retry-after":%q,"instance":"urn:uuid:…"}`, denial.Type, denial.Detail, denial.Policy,
+		denial.Wait())
 	return httpText(http.StatusTooManyRequests, [][2]string{
-		{"RateLimit", told.RateLimit}, {"RateLimit-Policy", told.RateLimitPolicy}, {"Retry-After", fmt.Sprint(denial.RetryAfter)},
+		{"RateLimit", told.RateLimit}, {"RateLimit-Policy", told.RateLimitPolicy},
+		{"Retry-After", fmt.Sprint(denial.RetryAfter)},
 	}, body)
 }
 
 func httpText(status int, fields [][2]string, body string) string {
-	fields = append([][2]string{{"Cache-Control", "no-store"}, {"Content-Type", "application/problem+json"}}, fields...)
+	fields = append([][2]string{{"Cache-Control", "no-store"},
+		{"Content-Type", "application/problem+json"}}, fields...)
 	return fmt.Sprintf("HTTP/1.1 %d %s\n%s\n%s", status, http.StatusText(status), fieldLines(fields), body)
 }
 

@@ -19,7 +19,8 @@ func TestResponseBesideAnAllowList(t *testing.T) {
 		sitetest.InWords(s.Get("/keys/{acme}").Wants(t, http.StatusOK).Body), "What a client gets now",
 	)
 	text = text[:min(len(text), 400)]
-	if !strings.Contains(text, "Response headers a client receives") || strings.Contains(text, "429") || strings.Contains(text, "401:") {
+	if !strings.Contains(text, "Response headers a client receives") || strings.Contains(text, "429") ||
+		strings.Contains(text, "401:") {
 		t.Errorf("the page says %s", text)
 	}
 	s.Keys.Use("acme", 10)

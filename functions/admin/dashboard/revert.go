@@ -50,13 +50,15 @@ func (d *dashboard) reversible(w http.ResponseWriter, r *http.Request) (toRevert
 	}
 	if why := app.Irreversible(e); why != "" {
 		d.Fail(w, r, page.Problem{
-			Status: http.StatusConflict, Heading: "Cannot revert this change", Advice: why, Action: d.toAudit(),
+			Status: http.StatusConflict, Heading: "Cannot revert this change", Advice: why,
+			Action: d.toAudit(),
 		})
 		return toRevert{}, false
 	}
 	rev, err := d.reversalOf(r.Context(), e)
 	if errors.Is(err, app.ErrGone) {
-		d.Fail(w, r, page.Problem{Status: http.StatusConflict, Heading: "Cannot revert this change", Advice: "The key was deleted since.",
+		d.Fail(w, r, page.Problem{Status: http.StatusConflict, Heading: "Cannot revert this change",
+			Advice: "The key was deleted since.",
 			Action: d.toAudit()})
 		return toRevert{}, false
 	}
@@ -86,7 +88,8 @@ func (d *dashboard) renderRevert(
 		Page: d.Page(r, "Revert"), Trail: []templates.Choice{{Text: "Audit", Address: d.Path("/audit")}},
 		Heading: "Revert “" + e.Action + "” of", Name: subjectWords(e),
 		Lead: []string{
-			"What was before " + page.Instant(e.Time).Text + " is put back by a new change. Whatever changed since then is put back too: see below.",
+			"What was before " + page.Instant(e.Time).Text +
+				" is put back by a new change. Whatever changed since then is put back too: see below.",
 		},
 		Preview: &templates.Preview{Changes: rev.changes},
 	}
@@ -94,7 +97,8 @@ func (d *dashboard) renderRevert(
 		page.Form = &templates.Form{
 			Action: d.Path("/audit/" + e.ID + "/revert"),
 			Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(version, 10)}},
-			After:  []templates.FormField{form.ReasonField(reason)}, Errors: form.CountErrors(reason), Error: wrong,
+			After:  []templates.FormField{form.ReasonField(reason)},
+			Errors: form.CountErrors(reason), Error: wrong,
 			Submit: "Revert", Cancel: templates.Choice{Text: "Cancel", Address: d.Path("/audit")},
 		}
 	} else {
@@ -135,7 +139,8 @@ func (d *dashboard) applyReversal(
 		if again, prepareErr := d.reversalOf(r.Context(), rev.Entry); prepareErr == nil {
 			rev = again
 		}
-		d.renderRevert(w, r, http.StatusConflict, rev, rev.Version, reason, "Something changed. Nothing was saved. Review the changes again.")
+		d.renderRevert(w, r, http.StatusConflict, rev, rev.Version, reason,
+			"Something changed. Nothing was saved. Review the changes again.")
 	case errors.As(err, &invalid):
 		d.renderRevert(
 			w, r, http.StatusUnprocessableEntity, rev, version, reason,
@@ -145,7 +150,8 @@ func (d *dashboard) applyReversal(
 		d.FailStore(w, r, "revert", err)
 	default:
 		d.Flash(
-			r, "Reverted: "+rev.Entry.Action+" of "+subjectWords(rev.Entry)+".", d.UndoOf(r, rev.Entry.Subject, saved),
+			r, "Reverted: "+rev.Entry.Action+" of "+subjectWords(rev.Entry)+".",
+			d.UndoOf(r, rev.Entry.Subject, saved),
 		)
 		http.Redirect(w, r, d.subjectPath(rev.Entry), http.StatusSeeOther)
 	}

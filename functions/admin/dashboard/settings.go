@@ -21,7 +21,8 @@ func (d *dashboard) showSettings(w http.ResponseWriter, r *http.Request) {
 
 // renderSettings shows the page. made is a token that was created just now; nil if there
 // was none.
-func (d *dashboard) renderSettings(w http.ResponseWriter, r *http.Request, status int, form tokenForm, made *templates.MadeToken) {
+func (d *dashboard) renderSettings(w http.ResponseWriter, r *http.Request, status int, form tokenForm,
+	made *templates.MadeToken) {
 	actor := auth.From(r.Context())
 	sessions, err := d.Sessions.List(r.Context(), actor.ID, maxSessions)
 	if err != nil {

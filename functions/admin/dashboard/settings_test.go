@@ -19,7 +19,8 @@ func TestTokenOnThePage(t *testing.T) {
 		t, http.StatusCreated, "It is not shown again.", "deploy &lt;b&gt;",
 	)
 	secret := sitetest.TokenInPage.FindString(made.Body)
-	s.Do(http.MethodGet, "/api/v1/me", nil, sitetest.Bearer(secret)).Wants(t, http.StatusOK, `"role":"editor"`)
+	s.Do(http.MethodGet, "/api/v1/me", nil, sitetest.Bearer(secret)).Wants(t, http.StatusOK,
+		`"role":"editor"`)
 	listed := s.Get("/settings").Wants(t, http.StatusOK, "read and write", "<bdi>ada</bdi></td>", "UTC")
 	if sitetest.TokenInPage.MatchString(listed.Body) || strings.Contains(listed.Body, "never") {
 		t.Errorf("listed with its secret, or as unused:\n%s", listed.Body)
@@ -36,7 +37,8 @@ func TestTokenOnThePage(t *testing.T) {
 // The form offers every scope, and a token has the one that was chosen.
 func TestScopesOnThePage(t *testing.T) {
 	s := sitetest.New(t).Login()
-	for scope, words := range map[token.Scope]string{token.Read: "read", token.Write: "read and write", token.Settle: "settle costs only"} {
+	for scope, words := range map[token.Scope]string{token.Read: "read", token.Write: "read and write",
+		token.Settle: "settle costs only"} {
 		s.Post("/settings/tokens", sitetest.TokenFields("t", string(scope), "7")).Wants(
 			t, http.StatusCreated, `<option value="`+string(scope)+`"`,
 		)
@@ -81,7 +83,9 @@ func TestTooManyTokens(t *testing.T) {
 }
 
 func TestSettingsTellWhatRuns(t *testing.T) {
-	s := sitetest.New(t, func(s *sitetest.Site) { s.Config.Stage, s.Config.Release = "prod<", "v1.2-abc" }).LoginAs(sitetest.Viewer)
+	s := sitetest.New(t, func(s *sitetest.Site) {
+		s.Config.Stage, s.Config.Release = "prod<", "v1.2-abc"
+	}).LoginAs(sitetest.Viewer)
 	s.Get("/settings").Wants(
 		t, http.StatusOK, "prod&lt;", "v1.2-abc", "teststore 1.2.3", "go1.", "<bdi>vic</bdi></dd>",
 		"viewer: may read",
@@ -95,7 +99,8 @@ func TestTokenSecretStaysInTheAnswer(t *testing.T) {
 	secret := sitetest.TokenInPage.FindString(
 		s.Post("/settings/tokens", sitetest.TokenFields("n", "read", "7")).Body,
 	)
-	if dump := s.Store.Dump(); secret == "" || strings.Contains(dump, secret) || strings.Contains(dump, secret[20:]) {
+	if dump := s.Store.Dump(); secret == "" || strings.Contains(dump, secret) ||
+		strings.Contains(dump, secret[20:]) {
 		t.Errorf("%q is in the store", secret)
 	}
 }

@@ -19,7 +19,8 @@ func TestSettleMaxInTheForm(t *testing.T) {
 		)
 	}
 	for most, want := range map[string]string{
-		"3": "It is 3: must be 4, what a call costs, to 1000000000", "0": "Must be 1 to 1,000,000,000", "many": "Enter a whole number",
+		"3": "It is 3: must be 4, what a call costs, to 1000000000", "0": "Must be 1 to 1,000,000,000",
+		"many":          "Enter a whole number",
 		"1,000,000,001": "Must be 1 to 1,000,000,000",
 	} {
 		s.Post("/policies/rules", rule(1, most)).Wants(

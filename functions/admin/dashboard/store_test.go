@@ -23,7 +23,8 @@ func TestEditActsOnTheNextCheck(t *testing.T) {
 	check := func(want bool) {
 		t.Helper()
 		checked, err := checker.Check(
-			t.Context(), enforce.Call{Kind: policy.APIKey, Subject: keys.IDs["acme"], Secret: keys.Secrets["acme"]},
+			t.Context(), enforce.Call{Kind: policy.APIKey, Subject: keys.IDs["acme"],
+				Secret: keys.Secrets["acme"]},
 			nil,
 		)
 		if err != nil || checked.Allowed != want {
@@ -48,11 +49,14 @@ func TestEditActsOnTheNextCheck(t *testing.T) {
 // What the form says of a limit reaches the store and comes back whole.
 func TestEveryFieldIsStored(t *testing.T) {
 	s := sitetest.New(t).Login()
-	form := sitetest.With(sitetest.LimitsForm(1, [4]string{"1,000", "", "calendar month", "fixed-window"}, [4]string{"100", "10", "second", "log"},
-		[4]string{"5,000", "1", "hour", "log"}), "limits[0].zone", "Europe/Berlin", "limits[1].countDenied", "yes", "limits[2].slots", "2,500")
+	form := sitetest.With(sitetest.LimitsForm(1, [4]string{"1,000", "", "calendar month", "fixed-window"},
+		[4]string{"100", "10", "second", "log"},
+		[4]string{"5,000", "1", "hour", "log"}), "limits[0].zone", "Europe/Berlin", "limits[1].countDenied",
+		"yes", "limits[2].slots", "2,500")
 	s.Post("/keys/{acme}/limits", form).Wants(t, http.StatusSeeOther)
 	if diff := cmp.Diff(
-		[]limiter.Limit{sitetest.Monthly, sitetest.Hammered, sitetest.Coarse}, s.Keys.Key("acme").Override.Limits,
+		[]limiter.Limit{sitetest.Monthly, sitetest.Hammered, sitetest.Coarse},
+		s.Keys.Key("acme").Override.Limits,
 	); diff != "" {
 		t.Errorf("stored (-want +got):\n%s", diff)
 	}

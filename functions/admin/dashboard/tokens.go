@@ -73,7 +73,8 @@ func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "create token", err)
 	default:
 		d.renderSettings(w, r, http.StatusCreated, newTokenForm(), &templates.MadeToken{
-			Name: page.Clip(made.Name, page.MaxName), Secret: secret.Reveal(), Expires: page.Instant(made.Expires),
+			Name: page.Clip(made.Name, page.MaxName), Secret: secret.Reveal(),
+			Expires: page.Instant(made.Expires),
 		})
 	}
 }

@@ -60,16 +60,20 @@ func TestParseLimitRefuses(t *testing.T) {
 
 func TestLimit(t *testing.T) {
 	for want, limit := range map[string]limiter.Limit{
-		"100 per 10 seconds":                      {Requests: 100, Window: 10 * time.Second},
-		"100 per 10 seconds, denied calls count":  {Requests: 100, Window: 10 * time.Second, CountDenied: true},
-		"5,000 per hour, 2,500 slots":             {Requests: 5000, Window: time.Hour, Slots: 2500},
-		"1 per day, denied calls count, 64 slots": {Requests: 1, Window: 24 * time.Hour, CountDenied: true, Slots: 64},
+		"100 per 10 seconds": {Requests: 100, Window: 10 * time.Second},
+		"100 per 10 seconds, denied calls count": {Requests: 100, Window: 10 * time.Second,
+			CountDenied: true},
+		"5,000 per hour, 2,500 slots": {Requests: 5000, Window: time.Hour, Slots: 2500},
+		"1 per day, denied calls count, 64 slots": {Requests: 1, Window: 24 * time.Hour,
+			CountDenied: true, Slots: 64},
 		"1,000 per calendar month (Europe/Berlin), fixed window": {
 			Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Month, Zone: "Europe/Berlin",
 		},
-		"5 per calendar minute (UTC), fixed window": {Requests: 5, Algorithm: limiter.FixedWindow, Calendar: limiter.Minute},
-		"5 per minute, fixed window":                {Requests: 5, Algorithm: limiter.FixedWindow, Window: time.Minute},
-		"9 per 90 minutes, token bucket":            {Requests: 9, Algorithm: limiter.TokenBucket, Window: 90 * time.Minute},
+		"5 per calendar minute (UTC), fixed window": {Requests: 5, Algorithm: limiter.FixedWindow,
+			Calendar: limiter.Minute},
+		"5 per minute, fixed window": {Requests: 5, Algorithm: limiter.FixedWindow, Window: time.Minute},
+		"9 per 90 minutes, token bucket": {Requests: 9, Algorithm: limiter.TokenBucket,
+			Window: 90 * time.Minute},
 	} {
 		if got := Limit(limit); got != want {
 			t.Errorf("%+v: %q, want %q", limit, got, want)

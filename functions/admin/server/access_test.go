@@ -170,12 +170,15 @@ func callers() []caller {
 		{"settle token", asSettler, true, withTokenOf(token.Settle)},
 		{"revoked token", asNobody, true, func(s *sitetest.Site, h http.Header) {
 			text := s.NewToken(token.Write)
-			if err := s.Tokens.Revoke(s.T.Context(), text[len("tga_"):][:12], sitetest.ByTest.By); err != nil {
+			if err := s.Tokens.Revoke(s.T.Context(), text[len("tga_"):][:12],
+				sitetest.ByTest.By); err != nil {
 				s.T.Fatal(err)
 			}
 			h.Set("Authorization", "Bearer "+text)
 		}},
-		{"made-up token", asNobody, true, func(_ *sitetest.Site, h http.Header) { h.Set("Authorization", "Bearer tga_"+strings.Repeat("a", 49)) }},
+		{"made-up token", asNobody, true, func(_ *sitetest.Site, h http.Header) {
+			h.Set("Authorization", "Bearer tga_"+strings.Repeat("a", 49))
+		}},
 	}
 }
 
@@ -196,7 +199,8 @@ func TestRoutesAndRoles(t *testing.T) {
 				}
 				method, path := sitetest.Fit(r)
 				for _, m := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
-					_, elsewhere := requests[strings.Replace(m, "HEAD", "GET", 1)+strings.TrimPrefix(r, method)]
+					_, elsewhere := requests[strings.Replace(m, "HEAD", "GET", 1)+
+						strings.TrimPrefix(r, method)]
 					switch {
 					case m == method || m == "HEAD" && method == "GET":
 						tryAs(s, c, m, path, want)
@@ -226,7 +230,8 @@ func tryAs(s *sitetest.Site, c caller, method, path string, want [3]int) {
 	c.authorize(s, header)
 	status := want[asNobody]
 	switch machines := strings.HasPrefix(path, "/api/"); {
-	case c.rank == asSettler && machines && method == http.MethodPost && path == "/api/v1/reservations/settle":
+	case c.rank == asSettler && machines && method == http.MethodPost &&
+		path == "/api/v1/reservations/settle":
 		status = want[asEditor]
 	case c.rank == asSettler && machines:
 		status = http.StatusForbidden
@@ -235,8 +240,10 @@ func tryAs(s *sitetest.Site, c caller, method, path string, want [3]int) {
 	}
 	got := sitetest.SendAs(s, method, path, header)
 	toLogin := strings.HasPrefix(got.Header.Get("Location"), "/login?next=")
-	if toLogin != (status == login) || got.StatusCode != status && (status != login || got.StatusCode != http.StatusSeeOther) {
-		s.T.Errorf("%s %s: %d to %q, want %d", method, path, got.StatusCode, got.Header.Get("Location"), status)
+	if toLogin != (status == login) || got.StatusCode != status &&
+		(status != login || got.StatusCode != http.StatusSeeOther) {
+		s.T.Errorf("%s %s: %d to %q, want %d", method, path, got.StatusCode,
+			got.Header.Get("Location"), status)
 	}
 	if status == login && strings.Contains(got.Body, ">acme<") {
 		s.T.Errorf("%s %s: shows a key to nobody", method, path)
@@ -247,9 +254,11 @@ func tryAs(s *sitetest.Site, c caller, method, path string, want [3]int) {
 // exists.
 func TestStrangersLearnNothing(t *testing.T) {
 	s := sitetest.New(t)
-	for _, path := range []string{"/nothing", "/keys/", "/keys/{acme}/x", "/static/", "/static/a/b", "/.git/config", "//evil.example/keys"} {
+	for _, path := range []string{"/nothing", "/keys/", "/keys/{acme}/x", "/static/", "/static/a/b",
+		"/.git/config", "//evil.example/keys"} {
 		got := s.Get(path)
-		if got.StatusCode != http.StatusSeeOther || !strings.HasPrefix(got.Header.Get("Location"), "/login?next=") {
+		if got.StatusCode != http.StatusSeeOther ||
+			!strings.HasPrefix(got.Header.Get("Location"), "/login?next=") {
 			t.Errorf("%s: %d to %q, want the login", path, got.StatusCode, got.Header.Get("Location"))
 		}
 	}
@@ -262,10 +271,12 @@ func TestStrangersLearnNothing(t *testing.T) {
 // A viewer is offered no change on any page.
 func TestViewerSeesNoEdit(t *testing.T) {
 	s := sitetest.New(t).LoginAs(sitetest.Viewer)
-	for _, path := range []string{"/", "/keys", "/keys/{acme}", "/policies", "/overrides", "/audit", "/explain?key={acme}", "/settings"} {
+	for _, path := range []string{"/", "/keys", "/keys/{acme}", "/policies", "/overrides", "/audit",
+		"/explain?key={acme}", "/settings"} {
 		body := s.Get(path).Wants(t, http.StatusOK, "viewer").Body
 		for _, control := range []string{
-			"Override limits", "/limits", "/settings/tokens", "Create token", "/revert", "Create a", "checkbox\" name=\"id", "/policies/plans",
+			"Override limits", "/limits", "/settings/tokens", "Create token", "/revert", "Create a",
+			"checkbox\" name=\"id", "/policies/plans",
 			"/policies/rules", "/edit",
 		} {
 			if strings.Contains(body, control) {
@@ -363,7 +374,8 @@ func TestSessionNotSaved(t *testing.T) {
 	got := s.Post("/login", url.Values{"user": {sitetest.User}, "password": {sitetest.Password}}).Wants(
 		t, http.StatusServiceUnavailable,
 	)
-	if got.Header.Get("Location") != "" && got.StatusCode < 400 || strings.Count(got.Body, "<!doctype html>") != 1 {
+	if got.Header.Get("Location") != "" && got.StatusCode < 400 ||
+		strings.Count(got.Body, "<!doctype html>") != 1 {
 		t.Errorf("not one error page: %s", got.Body)
 	}
 	if s.Cookie() != nil {
@@ -373,7 +385,9 @@ func TestSessionNotSaved(t *testing.T) {
 
 func TestHealth(t *testing.T) {
 	var answer error
-	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) { services.Ready = func(context.Context) error { return answer } }))
+	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) {
+		services.Ready = func(context.Context) error { return answer }
+	}))
 	if got := s.Get("/healthz").Wants(t, http.StatusOK); got.Body != "alive\nstore ready\n" {
 		t.Errorf("body %q", got.Body)
 	}

@@ -14,7 +14,8 @@ import (
 // it for a year.
 func (s *server) static(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
-	if name == "manifest.json" || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".gz") || strings.ContainsRune(name, '/') {
+	if name == "manifest.json" || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".gz") ||
+		strings.ContainsRune(name, '/') {
 		s.Fail(w, r, page.Problem{Status: http.StatusNotFound})
 		return
 	}
@@ -37,5 +38,6 @@ func (s *server) static(w http.ResponseWriter, r *http.Request) {
 // Refusing gzip by name is as good as not naming it.
 func takesGzip(r *http.Request) bool {
 	accepted := r.Header.Get("Accept-Encoding")
-	return strings.Contains(accepted, "gzip") && !strings.Contains(accepted, "gzip;q=0") && r.Header.Get("Range") == ""
+	return strings.Contains(accepted, "gzip") && !strings.Contains(accepted, "gzip;q=0") &&
+		r.Header.Get("Range") == ""
 }

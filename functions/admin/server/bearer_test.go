@@ -22,7 +22,8 @@ func TestBearerOnly(t *testing.T) {
 	read, write := s.NewToken(token.Read), s.NewToken(token.Write)
 	s.Get("/api/v1/tokens").Wants(t, http.StatusOK)
 	s.Do(http.MethodGet, "/api/v1/tokens", nil, sitetest.Bearer(read)).Wants(t, http.StatusForbidden)
-	s.Do(http.MethodGet, "/api/v1/tokens", nil, sitetest.Bearer("tga_wrong")).Wants(t, http.StatusUnauthorized)
+	s.Do(http.MethodGet, "/api/v1/tokens", nil, sitetest.Bearer("tga_wrong")).Wants(t,
+		http.StatusUnauthorized)
 	s.Do(
 		http.MethodDelete, "/api/v1/tokens/AAAAAAAAAAAA", nil, sitetest.Bearer(write),
 	).Wants(t, http.StatusNotFound)
@@ -30,9 +31,10 @@ func TestBearerOnly(t *testing.T) {
 		t, http.StatusForbidden, "another site",
 	)
 	for name, header := range map[string]http.Header{
-		"empty": {"Authorization": {""}}, "basic": {"Authorization": {"Basic YWRhOng="}}, "no scheme": {"Authorization": {write}},
-		"two":  {"Authorization": {"Bearer " + write, "Bearer " + write}},
-		"list": sitetest.Bearer(write + ", " + write), "space": sitetest.Bearer(" " + write),
+		"empty": {"Authorization": {""}}, "basic": {"Authorization": {"Basic YWRhOng="}},
+		"no scheme": {"Authorization": {write}},
+		"two":       {"Authorization": {"Bearer " + write, "Bearer " + write}},
+		"list":      sitetest.Bearer(write + ", " + write), "space": sitetest.Bearer(" " + write),
 	} {
 		if got := s.Do(http.MethodGet, "/api/v1/me", nil, header); got.StatusCode != http.StatusUnauthorized {
 			t.Errorf("%s: %d, want 401 though there is a good cookie", name, got.StatusCode)
@@ -84,7 +86,8 @@ func TestBearerOpensNoPage(t *testing.T) {
 	write := s.NewToken(token.Write)
 	s.Do(http.MethodGet, "/keys", nil, sitetest.Bearer(write)).Wants(t, http.StatusSeeOther)
 	s.Login()
-	s.Do(http.MethodPost, "/logout", nil, sitetest.Bearer(write)).Wants(t, http.StatusForbidden, "another site")
+	s.Do(http.MethodPost, "/logout", nil, sitetest.Bearer(write)).Wants(t, http.StatusForbidden,
+		"another site")
 }
 
 // A path that only begins like the API's gets no page changed by a machine.
@@ -92,10 +95,12 @@ func TestBearerAroundThePath(t *testing.T) {
 	s := sitetest.New(t).Login()
 	write := s.NewToken(token.Write)
 	for _, path := range []string{
-		"/api/../keys/AAAAAAAAAAAA/limits", "/api/v1/..%2f..%2fkeys/AAAAAAAAAAAA/limits", "/api//../keys/AAAAAAAAAAAA/limits", "//api/v1/me", "/API/v1/me",
+		"/api/../keys/AAAAAAAAAAAA/limits", "/api/v1/..%2f..%2fkeys/AAAAAAAAAAAA/limits",
+		"/api//../keys/AAAAAAAAAAAA/limits", "//api/v1/me", "/API/v1/me",
 	} {
 		got := s.Do(
-			http.MethodPost, path, sitetest.LimitsForm(1, [4]string{"99", "1", "hour", "log"}), sitetest.Bearer(write),
+			http.MethodPost, path, sitetest.LimitsForm(1, [4]string{"99", "1", "hour", "log"}),
+			sitetest.Bearer(write),
 		)
 		if got.StatusCode < 300 || s.Keys.Written() != 0 {
 			t.Errorf("%s: %d, %d writes", path, got.StatusCode, s.Keys.Written())
@@ -113,10 +118,12 @@ func TestAPIErrors(t *testing.T) {
 			Title  string
 			Detail string
 		}
-		if err := json.Unmarshal([]byte(got.Body), &p); err != nil || p.Status != status || p.Title == "" || p.Detail == "" {
+		if err := json.Unmarshal([]byte(got.Body), &p); err != nil || p.Status != status || p.Title == "" ||
+			p.Detail == "" {
 			t.Errorf("%s: %v %q", path, err, got.Body)
 		}
-		if got.Header.Get("Content-Type") != "application/problem+json" || !strings.HasPrefix(got.Header.Get("WWW-Authenticate"), "Bearer") {
+		if got.Header.Get("Content-Type") != "application/problem+json" ||
+			!strings.HasPrefix(got.Header.Get("WWW-Authenticate"), "Bearer") {
 			t.Errorf("%s: %v", path, got.Header)
 		}
 	}
@@ -141,7 +148,8 @@ func TestTokensWithoutStore(t *testing.T) {
 	read := s.NewToken(token.Read)
 	s.Do(http.MethodGet, "/api/v1/me", nil, sitetest.Bearer(read)).Wants(t, http.StatusOK)
 	s.Store.SetError("ERR out of order")
-	got := s.Do(http.MethodGet, "/api/v1/me", nil, sitetest.Bearer(read)).Wants(t, http.StatusServiceUnavailable)
+	got := s.Do(http.MethodGet, "/api/v1/me", nil, sitetest.Bearer(read)).Wants(t,
+		http.StatusServiceUnavailable)
 	if got.Header.Get("Retry-After") == "" || strings.Contains(got.Body, "out of order") {
 		t.Errorf("%v %s", got.Header, got.Body)
 	}
@@ -179,7 +187,8 @@ func TestTokensOverTheAPI(t *testing.T) {
 	var list struct {
 		Items []struct{ LastUsed time.Time }
 	}
-	if err := json.Unmarshal([]byte(got.Body), &list); err != nil || len(list.Items) != 1 || list.Items[0].LastUsed.Before(before) {
+	if err := json.Unmarshal([]byte(got.Body), &list); err != nil || len(list.Items) != 1 ||
+		list.Items[0].LastUsed.Before(before) {
 		t.Errorf("%v %+v", err, list)
 	}
 	s.Do(http.MethodDelete, "/api/v1/tokens/"+id, nil, sitetest.Bearer(write)).Wants(t, http.StatusNoContent)
@@ -189,16 +198,20 @@ func TestTokensOverTheAPI(t *testing.T) {
 // A whole key or token in the place of an id reaches neither the answer nor the log.
 func TestSecretsInPaths(t *testing.T) {
 	var log bytes.Buffer
-	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) { services.Log = slog.New(slog.NewTextHandler(&log, nil)) }))
+	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) {
+		services.Log = slog.New(slog.NewTextHandler(&log, nil))
+	}))
 	write := s.NewToken(token.Write)
 	secret := s.Keys.Secrets["acme"].Reveal()
-	for _, path := range []string{"/api/v1/keys/" + secret, "/api/v1/keys/" + secret + "/usage", "/api/v1/tokens/" + write, "/keys/" + secret} {
+	for _, path := range []string{"/api/v1/keys/" + secret, "/api/v1/keys/" + secret + "/usage",
+		"/api/v1/tokens/" + write, "/keys/" + secret} {
 		got := s.Do(http.MethodGet, path, nil, sitetest.Bearer(write))
 		if strings.Contains(got.Body, secret) || got.StatusCode == http.StatusOK {
 			t.Errorf("%d %s", got.StatusCode, got.Body)
 		}
 	}
-	if text := log.String(); strings.Contains(text, secret) || strings.Contains(text, write) || !strings.Contains(text, "/api/v1/keys/…/usage") {
+	if text := log.String(); strings.Contains(text, secret) || strings.Contains(text, write) ||
+		!strings.Contains(text, "/api/v1/keys/…/usage") {
 		t.Errorf("the log has a secret: %s", text)
 	}
 }
@@ -213,9 +226,11 @@ func TestAPIWithSession(t *testing.T) {
 		return s.DoText(http.MethodPost, "/api/v1/keys", body, header)
 	}
 	for name, header := range map[string]http.Header{
-		"neither": {}, "cross site": {"Sec-Fetch-Site": {"cross-site"}}, "another origin": {"Origin": {"https://evil.example"}},
+		"neither": {}, "cross site": {"Sec-Fetch-Site": {"cross-site"}},
+		"another origin": {"Origin": {"https://evil.example"}},
 	} {
-		if got := send(header); got.StatusCode != http.StatusForbidden || got.Header.Get("Content-Type") != "application/problem+json" {
+		if got := send(header); got.StatusCode != http.StatusForbidden ||
+			got.Header.Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%s: %d %s", name, got.StatusCode, got.Body)
 		}
 	}
@@ -232,7 +247,8 @@ func TestAPIWithSession(t *testing.T) {
 		"Sec-Fetch-Site": {"same-origin"}, "Content-Type": {"application/json"},
 	}).
 		Wants(t, http.StatusRequestEntityTooLarge)
-	s.DoText(http.MethodPut, "/api/v1/policy.yaml?dry_run=true", strings.Repeat("# \n", server.MaxBody), http.Header{
-		"Sec-Fetch-Site": {"same-origin"}, "Content-Type": {"application/yaml"},
-	}).Wants(t, http.StatusUnprocessableEntity, "the file is empty")
+	s.DoText(http.MethodPut, "/api/v1/policy.yaml?dry_run=true",
+		strings.Repeat("# \n", server.MaxBody), http.Header{
+			"Sec-Fetch-Site": {"same-origin"}, "Content-Type": {"application/yaml"},
+		}).Wants(t, http.StatusUnprocessableEntity, "the file is empty")
 }

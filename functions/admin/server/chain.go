@@ -91,7 +91,8 @@ func (s *server) logged(next http.Handler) http.Handler {
 		rec, start, path := &statusRecorder{ResponseWriter: w, status: http.StatusOK}, time.Now(), r.URL.Path
 		next.ServeHTTP(rec, r)
 		s.Log.Info(
-			"request", "method", r.Method, "path", page.Clip(withoutSecrets(path), 200), "status", rec.status, "ms",
+			"request", "method", r.Method, "path", page.Clip(withoutSecrets(path), 200), "status",
+			rec.status, "ms",
 			time.Since(start).Milliseconds(),
 		)
 	})

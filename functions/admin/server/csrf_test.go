@@ -23,9 +23,12 @@ func TestCrossSite(t *testing.T) {
 		{"same origin, old browser", map[string]string{"Origin": own}, true},
 		{"same origin, no Origin", map[string]string{"Sec-Fetch-Site": "same-origin"}, true},
 		{"typed by the user", map[string]string{"Sec-Fetch-Site": "none"}, true},
-		{"cross site", map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"}, false},
-		{"same site, other origin", map[string]string{"Sec-Fetch-Site": "same-site", "Origin": "https://sibling.example"}, false},
-		{"cross site that claims our Origin", map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": own}, false},
+		{"cross site", map[string]string{"Sec-Fetch-Site": "cross-site",
+			"Origin": "https://evil.example"}, false},
+		{"same site, other origin", map[string]string{"Sec-Fetch-Site": "same-site",
+			"Origin": "https://sibling.example"}, false},
+		{"cross site that claims our Origin",
+			map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": own}, false},
 		{"other Origin, old browser", map[string]string{"Origin": "https://evil.example"}, false},
 		{"null Origin, old browser", map[string]string{"Origin": "null"}, false},
 		{"neither Origin nor Sec-Fetch-Site", nil, false},
@@ -39,7 +42,8 @@ func TestCrossSite(t *testing.T) {
 			}
 			before := s.Keys.Written()
 			key := s.Keys.Key("acme")
-			form := sitetest.LimitsForm(int(key.Version), [4]string{page.Number(int64(20 + i)), "10", "second", "log"})
+			form := sitetest.LimitsForm(int(key.Version),
+				[4]string{page.Number(int64(20 + i)), "10", "second", "log"})
 			got := s.Do(http.MethodPost, "/keys/{acme}/limits", form, header)
 			if row.allowed {
 				got.Wants(t, http.StatusSeeOther)
@@ -89,9 +93,11 @@ func TestCrossSiteOnEveryRoute(t *testing.T) {
 			continue
 		}
 		for name, header := range map[string]http.Header{
-			"cross site": {"Sec-Fetch-Site": {"cross-site"}, "Origin": {"https://evil.example"}}, "neither": {},
+			"cross site": {"Sec-Fetch-Site": {"cross-site"}, "Origin": {"https://evil.example"}},
+			"neither":    {},
 		} {
-			form := url.Values{"version": {"1"}, "reason": {"x"}, "action": {"save"}, "name": {"x"}, "plan": {"free"}, "env": {"x"}}
+			form := url.Values{"version": {"1"}, "reason": {"x"}, "action": {"save"}, "name": {"x"},
+				"plan": {"free"}, "env": {"x"}}
 			if got := s.Do(method, path, form, header); got.StatusCode != http.StatusForbidden {
 				t.Errorf("%s, %s: %d, want 403", r, name, got.StatusCode)
 			}

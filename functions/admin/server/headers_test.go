@@ -95,7 +95,8 @@ func TestCaching(t *testing.T) {
 
 func TestStaticServesTheBundleOnly(t *testing.T) {
 	s := sitetest.New(t)
-	for _, path := range []string{"/static/manifest.json", "/static/.placeholder", "/static/..%2fstatic.go", "/static/%2e%2e", "/static/x"} {
+	for _, path := range []string{"/static/manifest.json", "/static/.placeholder", "/static/..%2fstatic.go",
+		"/static/%2e%2e", "/static/x"} {
 		if got := s.Get(path); got.StatusCode == http.StatusOK {
 			t.Errorf("%s is served: %q", path, got.Body)
 		}
@@ -105,7 +106,8 @@ func TestStaticServesTheBundleOnly(t *testing.T) {
 func TestCompressed(t *testing.T) {
 	s := sitetest.New(t).Login()
 	got := s.Do(http.MethodGet, "/keys", nil, http.Header{"Accept-Encoding": {"gzip"}})
-	if got.Header.Get("Content-Encoding") != "gzip" || !strings.Contains(got.Header.Get("Vary"), "Accept-Encoding") {
+	if got.Header.Get("Content-Encoding") != "gzip" ||
+		!strings.Contains(got.Header.Get("Vary"), "Accept-Encoding") {
 		t.Fatalf("not compressed: %v", got.Header)
 	}
 	plain, err := gzip.NewReader(strings.NewReader(got.Body))
@@ -124,7 +126,8 @@ func TestStaticCompressed(t *testing.T) {
 	bundle := sitetest.Bundle()
 	bundle.Files.(fstest.MapFS)["app-1.js.gz"] = &fstest.MapFile{Data: []byte("compressed")}
 	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) { services.Bundle = bundle }))
-	for accepted, want := range map[string]string{"gzip, br": "compressed", "br": "//", "gzip;q=0": "//", "": "//"} {
+	for accepted, want := range map[string]string{"gzip, br": "compressed", "br": "//",
+		"gzip;q=0": "//", "": "//"} {
 		got := s.Do(http.MethodGet, "/static/app-1.js", nil, http.Header{"Accept-Encoding": {accepted}})
 		if got.Body != want || (got.Header.Get("Content-Encoding") == "gzip") != (want == "compressed") {
 			t.Errorf("%q: %q, %v", accepted, got.Body, got.Header)

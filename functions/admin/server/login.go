@@ -68,8 +68,9 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 	}
 	if s.cookiesRefused(r) {
 		http.SetCookie(w, s.probeCookie())
-		s.refuseLogin(w, r, http.StatusBadRequest, "This browser did not keep the session cookie. It is sent over https only: "+
-			"at http://localhost use Chrome or Firefox; elsewhere use https. Allow cookies.")
+		s.refuseLogin(w, r, http.StatusBadRequest,
+			"This browser did not keep the session cookie. It is sent over https only: "+
+				"at http://localhost use Chrome or Firefox; elsewhere use https. Allow cookies.")
 		return
 	}
 	name := r.PostForm.Get("user")
@@ -103,7 +104,8 @@ func (s *server) refuseSoon(w http.ResponseWriter, r *http.Request, wait time.Du
 	seconds := int64((wait + time.Second - 1) / time.Second)
 	w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
 	words := limiter.FormatWindow(time.Duration(seconds) * time.Second)
-	s.refuseLogin(w, r, http.StatusTooManyRequests, "Too many attempts from your address. Try again in "+words+".")
+	s.refuseLogin(w, r, http.StatusTooManyRequests,
+		"Too many attempts from your address. Try again in "+words+".")
 }
 
 // refuseLogin shows the form again, with what was typed but the password.

@@ -126,7 +126,8 @@ func TestLifetime(t *testing.T) {
 
 func TestLoginWhenLoggedIn(t *testing.T) {
 	s := sitetest.New(t).Login()
-	if got := s.Get("/login?next=/keys?q=b").Wants(t, http.StatusSeeOther); got.Header.Get("Location") != "/keys?q=b" {
+	if got := s.Get("/login?next=/keys?q=b").Wants(t,
+		http.StatusSeeOther); got.Header.Get("Location") != "/keys?q=b" {
 		t.Errorf("to %q", got.Header.Get("Location"))
 	}
 }
@@ -183,7 +184,8 @@ func TestBasePath(t *testing.T) {
 		t.Errorf("to the login: %q", to)
 	}
 	s.Login()
-	for _, path := range []string{"/keys?live=5", "/keys/{acme}", "/keys/{acme}/limits", "/nothing", "/login"} {
+	for _, path := range []string{"/keys?live=5", "/keys/{acme}", "/keys/{acme}/limits",
+		"/nothing", "/login"} {
 		for _, address := range sitetest.AddressesIn(s.Get(path).Body) {
 			if !strings.HasPrefix(address, "/prod/") && !strings.HasPrefix(address, "#") {
 				t.Errorf("%s links to %q", path, address)
@@ -229,7 +231,8 @@ func TestLogHoldsNoSecrets(t *testing.T) {
 	s.Get("/login/oidc/callback?code=code-canary&state=state-canary")
 	s.Post("/logout", nil)
 	s.Server.Close()
-	for _, secret := range []string{"canary", sitetest.Password, cookie, made, made[20:], "127.0.0.1", "acme"} {
+	for _, secret := range []string{"canary", sitetest.Password, cookie, made, made[20:],
+		"127.0.0.1", "acme"} {
 		if strings.Contains(log.String(), secret) {
 			t.Errorf("%q is in the log:\n%s", secret, &log)
 		}
@@ -256,9 +259,11 @@ func TestNewRefusesBadConfig(t *testing.T) {
 		"base that goes up":    func(c *server.Config) { c.BasePath = "/.." },
 		"base of another host": func(c *server.Config) { c.BasePath = "//evil.example" },
 		"nobody":               func(c *server.Config) { c.Users = nil },
-		"no password":          func(c *server.Config) { c.Users = []password.User{{Name: "ada", Role: auth.Editor}} },
-		"the same user twice":  func(c *server.Config) { c.Users = append(sitetest.Users(), c.Users[0]) },
-		"no lifetime":          func(c *server.Config) { c.SessionLifetime = 0 },
+		"no password": func(c *server.Config) {
+			c.Users = []password.User{{Name: "ada", Role: auth.Editor}}
+		},
+		"the same user twice": func(c *server.Config) { c.Users = append(sitetest.Users(), c.Users[0]) },
+		"no lifetime":         func(c *server.Config) { c.SessionLifetime = 0 },
 	} {
 		c := good
 		spoil(&c)

@@ -17,7 +17,8 @@ func (s *server) mounted() []route {
 	}
 	var routes []route
 	for _, r := range all {
-		routes = append(routes, route{pattern: r.Pattern, need: needOf(r.Role), handle: r.Handle, maxBody: r.MaxBody})
+		routes = append(routes, route{pattern: r.Pattern, need: needOf(r.Role), handle: r.Handle,
+			maxBody: r.MaxBody})
 	}
 	return routes
 }

@@ -65,14 +65,16 @@ func (s *server) failProvider(w http.ResponseWriter, r *http.Request, err error)
 	switch {
 	case errors.Is(err, oidc.ErrFlow):
 		p.Status, p.Heading = http.StatusBadRequest, "Login expired"
-		p.Advice = "It was started in another browser, took over ten minutes or is already complete. Start again."
+		p.Advice = "It was started in another browser, took over ten minutes or is already complete. Start " +
+			"again."
 	case errors.As(err, &refused):
 		s.tellRefused(r, "")
 		p.Status, p.Heading = http.StatusForbidden, s.Provider.Host()+" did not log you in"
 		p.Advice = "It says: " + page.Clip(refused.Code, 100) + "."
 	case errors.As(err, &roleless):
 		s.tellRefused(r, "")
-		p.Status, p.Heading, p.Advice = http.StatusForbidden, "You have no role here", s.rolelessWords(roleless)
+		p.Status, p.Heading, p.Advice = http.StatusForbidden, "You have no role here",
+			s.rolelessWords(roleless)
 	case errors.Is(err, oidc.ErrToken):
 		s.tellRefused(r, "")
 		p.Status, p.Heading = http.StatusForbidden, "Invalid answer from "+s.Provider.Host()
@@ -87,7 +89,8 @@ func (s *server) failProvider(w http.ResponseWriter, r *http.Request, err error)
 func (s *server) rolelessWords(e *oidc.NoRoleError) string {
 	what := "sent no claim “" + page.Clip(e.Claim, 100) + "” for you."
 	if e.Present {
-		what = "sent a claim “" + page.Clip(e.Claim, 100) + "” for you, but nothing in it means viewer or editor."
+		what = "sent a claim “" + page.Clip(e.Claim, 100) +
+			"” for you, but nothing in it means viewer or editor."
 	}
 	return s.Provider.Host() + " logged you in, but " + what + " Ask an administrator."
 }

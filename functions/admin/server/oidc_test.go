@@ -25,7 +25,8 @@ func withProvider(s *sitetest.Site) {
 		PostLogoutRedirectURIs: []string{s.Config.PublicURL + "/login"},
 	}}})
 	provider, err := oidc.New(oidc.Config{
-		Issuer: issuer, ClientID: "dashboard", ClientSecret: "dashboard-secret", RedirectURL: callback, Scopes: []string{"profile", "groups"},
+		Issuer: issuer, ClientID: "dashboard", ClientSecret: "dashboard-secret", RedirectURL: callback,
+		Scopes:    []string{"profile", "groups"},
 		RoleClaim: "groups", EditorValues: []string{"ops"}, ViewerValues: []string{"staff"},
 	}, []byte(strings.Repeat("p", 32)))
 	if err != nil {
@@ -160,7 +161,8 @@ func TestProviderSessionEnds(t *testing.T) {
 	s.Reconfigure(func(c *server.Config) { c.Provider = nil })
 	s.WantsLogin("/keys")
 	other, err := oidc.New(oidc.Config{
-		Issuer: "https://other.example", ClientID: "dashboard", RedirectURL: "https://x.example/cb", RoleClaim: "groups", EditorValues: []string{"ops"},
+		Issuer: "https://other.example", ClientID: "dashboard", RedirectURL: "https://x.example/cb",
+		RoleClaim: "groups", EditorValues: []string{"ops"},
 	}, []byte(strings.Repeat("p", 32)))
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +186,8 @@ func TestProviderAlone(t *testing.T) {
 func TestProviderAway(t *testing.T) {
 	s := sitetest.New(t, withProvider)
 	gone, err := oidc.New(oidc.Config{
-		Issuer: "http://127.0.0.1:1", ClientID: "dashboard", RedirectURL: "https://x.example/cb", RoleClaim: "groups", EditorValues: []string{"ops"},
+		Issuer: "http://127.0.0.1:1", ClientID: "dashboard", RedirectURL: "https://x.example/cb",
+		RoleClaim: "groups", EditorValues: []string{"ops"},
 	}, []byte(strings.Repeat("p", 32)))
 	if err != nil {
 		t.Fatal(err)

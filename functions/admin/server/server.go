@@ -132,7 +132,8 @@ func (c Config) validate() error {
 // CheckBasePath reports what is wrong with a Config's BasePath.
 func CheckBasePath(p string) error {
 	if !basePattern.MatchString(p) {
-		return fmt.Errorf("is %q: it must look like /prod, with a slash before each part and none at the end, or be empty", p)
+		return fmt.Errorf("is %q: it must look like /prod, with a slash before each part and none at the "+
+			"end, or be empty", p)
 	}
 	return nil
 }

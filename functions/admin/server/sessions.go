@@ -36,7 +36,8 @@ func (s *server) newSessions() *scs.SessionManager {
 	m := scs.New()
 	m.Store = s.Sessions
 	m.Lifetime = s.SessionLifetime
-	m.Cookie = scs.SessionCookie{Name: s.cookieName(""), Path: s.BasePath + "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode}
+	m.Cookie = scs.SessionCookie{Name: s.cookieName(""), Path: s.BasePath + "/", Secure: true, HttpOnly: true,
+		SameSite: http.SameSiteLaxMode}
 	return m
 }
 
@@ -139,10 +140,12 @@ func (s *server) enter(w http.ResponseWriter, r *http.Request, actor auth.Actor,
 // agentWords names a browser and its system, as far as they say.
 func agentWords(agent string) string {
 	browser := firstIn(agent, "another program", [][2]string{
-		{"Edg/", "Edge"}, {"OPR/", "Opera"}, {"Firefox/", "Firefox"}, {"Chrome/", "Chrome"}, {"Safari/", "Safari"}, {"curl/", "curl"},
+		{"Edg/", "Edge"}, {"OPR/", "Opera"}, {"Firefox/", "Firefox"}, {"Chrome/", "Chrome"},
+		{"Safari/", "Safari"}, {"curl/", "curl"},
 	})
 	system := firstIn(agent, "", [][2]string{
-		{"Windows", " on Windows"}, {"Android", " on Android"}, {"iPhone", " on iPhone"}, {"iPad", " on iPad"},
+		{"Windows", " on Windows"}, {"Android", " on Android"}, {"iPhone", " on iPhone"},
+		{"iPad", " on iPad"},
 		{"Mac OS X", " on macOS"}, {"Linux", " on Linux"},
 	})
 	return browser + system

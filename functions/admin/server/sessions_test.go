@@ -90,7 +90,8 @@ func TestLogOutEverywhere(t *testing.T) {
 
 	s.Client = here
 	s.Get("/settings").Wants(t, http.StatusOK, "this one", "Log out everywhere")
-	if got := s.Post("/settings/sessions/end", nil).Wants(t, http.StatusSeeOther); got.Header.Get("Location") != "/login" {
+	if got := s.Post("/settings/sessions/end", nil).Wants(t,
+		http.StatusSeeOther); got.Header.Get("Location") != "/login" {
 		t.Errorf("to %q", got.Header.Get("Location"))
 	}
 	s.WantsLogin("/keys")
@@ -107,7 +108,8 @@ func TestSessionList(t *testing.T) {
 	s.LoginAs(sitetest.Viewer)
 	s.Client = s.NewClient()
 	req := http.Header{"Sec-Fetch-Site": {"same-origin"}}
-	req["User-Agent"] = []string{"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0 <script>"}
+	req["User-Agent"] = []string{
+		"Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0 <script>"}
 	s.Do(
 		http.MethodPost, "/login", loginForm(sitetest.User, sitetest.Password), req,
 	).Wants(t, http.StatusSeeOther)

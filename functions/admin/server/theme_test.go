@@ -14,9 +14,11 @@ import (
 func TestTheme(t *testing.T) {
 	s := sitetest.New(t)
 	for _, row := range []struct{ theme, want string }{
-		{"dark", `<html lang="en" data-theme="dark">`}, {"light", `<html lang="en" data-theme="light">`}, {"", `<html lang="en">`},
+		{"dark", `<html lang="en" data-theme="dark">`}, {"light", `<html lang="en" data-theme="light">`},
+		{"", `<html lang="en">`},
 	} {
-		got := s.Post("/theme", url.Values{"theme": {row.theme}, "next": {"/login"}}).Wants(t, http.StatusSeeOther)
+		got := s.Post("/theme", url.Values{"theme": {row.theme}, "next": {"/login"}}).Wants(t,
+			http.StatusSeeOther)
 		if to := got.Header.Get("Location"); to != "/login" {
 			t.Errorf("after the choice: %q", to)
 		}

@@ -46,7 +46,8 @@ func TestThrottleIgnoresHeaders(t *testing.T) {
 	s := sitetest.New(t)
 	status := 0
 	for i := range 8 {
-		header := http.Header{"Sec-Fetch-Site": {"same-origin"}, "X-Forwarded-For": {"192.0.2." + strconv.Itoa(i)}, "Forwarded": {"for=192.0.2.9"}}
+		header := http.Header{"Sec-Fetch-Site": {"same-origin"},
+			"X-Forwarded-For": {"192.0.2." + strconv.Itoa(i)}, "Forwarded": {"for=192.0.2.9"}}
 		status = s.Do(http.MethodPost, "/login", loginForm(sitetest.User, "wrong"), header).StatusCode
 	}
 	if status != http.StatusTooManyRequests {
@@ -86,7 +87,8 @@ func TestCookiesRefused(t *testing.T) {
 	}
 	s.Client = s.NewClient()
 	page := s.Get("/login").Wants(t, http.StatusOK, `name="probe"`)
-	if set := page.Header.Get("Set-Cookie"); !strings.HasPrefix(set, "__Host-tidegate-probe=1; Path=/; HttpOnly; Secure; SameSite=Lax") {
+	if set := page.Header.Get("Set-Cookie"); !strings.HasPrefix(set,
+		"__Host-tidegate-probe=1; Path=/; HttpOnly; Secure; SameSite=Lax") {
 		t.Errorf("Set-Cookie %q", set)
 	}
 	s.Post("/login", form).Wants(t, http.StatusSeeOther)

@@ -160,7 +160,8 @@ func draw(comparisons []comparison) string {
 				width := max(barWidth*a.of(r)/most, 1)
 				class := map[bool]string{true: "o", false: "b"}[i == 0]
 				fmt.Fprintf(&b, `<text x="%d" y="%d">%s</text>`+"\n", margin, y+15, html.EscapeString(r.name))
-				fmt.Fprintf(&b, `<rect class="%s" x="%d" y="%d" width="%.1f" height="%d" rx="2"/>`+"\n", class,
+				fmt.Fprintf(&b, `<rect class="%s" x="%d" y="%d" width="%.1f" height="%d" rx="2"/>`+"\n",
+					class,
 					labelWidth, y+3, width, lineHeight-6)
 				fmt.Fprintf(&b, `<text x="%.1f" y="%d">%s %s</text>`+"\n", labelWidth+width+8, y+15,
 					figure(a.of(r)), a.unit)

@@ -40,7 +40,8 @@ func (b *bench) serverTime(ctx context.Context) ([]figures.Figure, error) {
 		return nil, err
 	}
 	two, err := b.keysOf(ctx, "two",
-		limiter.Limit{Requests: 100_000, Window: time.Hour}, limiter.Limit{Requests: 200_000, Window: 2 * time.Hour})
+		limiter.Limit{Requests: 100_000, Window: time.Hour},
+		limiter.Limit{Requests: 200_000, Window: 2 * time.Hour})
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +56,8 @@ func (b *bench) serverTime(ctx context.Context) ([]figures.Figure, error) {
 	work := []func() (float64, error){
 		func() (float64, error) {
 			return b.spent(ctx, b.calls/4, func(i int) error {
-				return nothing.Exec(ctx, b.client, []string{"{bench}" + strconv.Itoa(i%keys)}, []string{"a", "b", "c"}).Error()
+				return nothing.Exec(ctx, b.client, []string{"{bench}" + strconv.Itoa(i%keys)},
+					[]string{"a", "b", "c"}).Error()
 			})
 		},
 		func() (float64, error) { return b.spent(ctx, b.calls/4, checks(ctx, checker, one)) },
@@ -113,7 +115,8 @@ func (b *bench) keysOf(ctx context.Context, plan string, limits ...limiter.Limit
 	}
 	secrets := make([]apikey.Secret, keys)
 	for i := range secrets {
-		if _, secrets[i], err = b.policy.Create(ctx, policy.NewKey{Name: "bench", Env: "test", Plan: plan}, edit); err != nil {
+		if _, secrets[i], err = b.policy.Create(ctx, policy.NewKey{Name: "bench", Env: "test", Plan: plan},
+			edit); err != nil {
 			return nil, fmt.Errorf("server time: %w", err)
 		}
 	}

@@ -55,7 +55,8 @@ func newAuthorizer() (*authorizer, error) {
 	a := &authorizer{client: redis.NewClient(options), pepper: []byte(os.Getenv("KEY_PEPPER"))}
 	a.limiter = redis_rate.NewLimiter(a.client)
 	if url := os.Getenv("JWT_JWKS_URL"); url != "" {
-		a.verifier = oidc.NewVerifier(os.Getenv("JWT_ISSUER"), oidc.NewRemoteKeySet(context.Background(), url),
+		a.verifier = oidc.NewVerifier(os.Getenv("JWT_ISSUER"),
+			oidc.NewRemoteKeySet(context.Background(), url),
 			&oidc.Config{ClientID: os.Getenv("JWT_AUDIENCE")})
 	}
 	return a, nil

@@ -29,7 +29,8 @@ import (
 // manyRoutes is a registry on a Valkey whose policy has many routes and was saved often.
 func manyRoutes(t *testing.T, routes, saves int) *sitetest.Registry {
 	t.Helper()
-	client, err := store.Open(t.Context(), valkeytest.Start(t), store.Options{Dial: 5 * time.Second, Write: 5 * time.Second, Pooled: true})
+	client, err := store.Open(t.Context(), valkeytest.Start(t),
+		store.Options{Dial: 5 * time.Second, Write: 5 * time.Second, Pooled: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +43,8 @@ func manyRoutes(t *testing.T, routes, saves int) *sitetest.Registry {
 	r.Save(func(s *policy.Set) {
 		for i := range routes {
 			s.Routes = append(s.Routes, policy.Route{
-				Name: fmt.Sprint("route-", i), Pattern: routing.Pattern{Method: "GET", Path: fmt.Sprintf("/some/longer/path-%d/{id}", i)},
+				Name: fmt.Sprint("route-", i), Pattern: routing.Pattern{Method: "GET",
+					Path: fmt.Sprintf("/some/longer/path-%d/{id}", i)},
 				Cost: 1, PerKey: []limiter.Limit{sitetest.Per(50, time.Minute)},
 			})
 		}
@@ -76,7 +78,8 @@ func TestPagesReadLittleOfTheAudit(t *testing.T) {
 	for path, most := range map[string]int64{
 		"/": 10 * state, // 50 marks, which are 100 states
 		// none
-		"/?from=" + page.Stamp(time.Now().Add(-3*time.Hour)) + "&to=" + page.Stamp(time.Now().Add(-2*time.Hour)): state,
+		"/?from=" + page.Stamp(time.Now().Add(-3*time.Hour)) + "&to=" +
+			page.Stamp(time.Now().Add(-2*time.Hour)): state,
 		"/audit?subject=policy": 10 * state,
 	} {
 		before := bytesSent(keys)
@@ -99,18 +102,21 @@ func TestToldChanges(t *testing.T) {
 		keys.Plan(fmt.Sprint("plan-", i%5), sitetest.Per(int64(1+i), time.Minute))
 	}
 	list := func(heads bool) []audit.Entry {
-		page, err := keys.Audit().List(t.Context(), audit.Query{Subject: policyset.SetID, Count: 100, Heads: heads})
+		page, err := keys.Audit().List(t.Context(),
+			audit.Query{Subject: policyset.SetID, Count: 100, Heads: heads})
 		keys.Must(err)
 		return page.Entries
 	}
 	full, heads := list(false), list(true)
-	for name, order := range map[string]func([]audit.Entry){"newest first": func([]audit.Entry) {}, "oldest first": slices.Reverse[[]audit.Entry]} {
+	for name, order := range map[string]func([]audit.Entry){"newest first": func([]audit.Entry) {
+	}, "oldest first": slices.Reverse[[]audit.Entry]} {
 		full, heads := slices.Clone(full), slices.Clone(heads)
 		order(full)
 		order(heads)
 		told := &changes.Told{}
 		for i, e := range heads {
-			if got, want := told.Of(e), changes.OfEntry(full[i]); !reflect.DeepEqual(got, want) || len(want) == 0 {
+			if got, want := told.Of(e), changes.OfEntry(full[i]); !reflect.DeepEqual(got, want) ||
+				len(want) == 0 {
 				t.Errorf("%s, entry %d: %v, want %v", name, i, got, want)
 			}
 		}
@@ -168,8 +174,10 @@ func TestLargePolicyIsUndoneRevertedExported(t *testing.T) {
 		strings.NewReader(s.Get("/audit.csv?subject=policy").Wants(t, http.StatusOK).Body),
 	).ReadAll()
 	keys.Must(err)
-	if e := newest(); rows[1][9] != string(e.Before) || rows[1][10] != string(e.After) || len(e.After) < 10_000 {
-		t.Errorf("exported with %d and %d bytes, told with %d and %d", len(rows[1][9]), len(rows[1][10]), len(e.Before), len(e.After))
+	if e := newest(); rows[1][9] != string(e.Before) || rows[1][10] != string(e.After) ||
+		len(e.After) < 10_000 {
+		t.Errorf("exported with %d and %d bytes, told with %d and %d", len(rows[1][9]), len(rows[1][10]),
+			len(e.Before), len(e.After))
 	}
 	s.Get("/audit/verify?subject=policy").Wants(
 		t, http.StatusOK, "are as they were written", "plan free: limits",

@@ -88,7 +88,8 @@ func (r replayed) words(i int) string {
 	if r.calls == 0 {
 		return "No calls in the last hour to compare."
 	}
-	words := "In the last hour this would have denied " + page.Number(r.would[i]) + " of " + page.Number(r.calls) + " calls; " + page.Number(r.denied) +
+	words := "In the last hour this would have denied " + page.Number(r.would[i]) + " of " +
+		page.Number(r.calls) + " calls; " + page.Number(r.denied) +
 		" were denied."
 	if r.cut {
 		words += " Only the latest " + page.Number(r.calls) + " were tried."

@@ -29,8 +29,10 @@ func hour() TimeSeries {
 func TestTimeSeries(t *testing.T) {
 	v := hour().View()
 	want := templates.TimeSeries{
-		Title: "Requests", Summary: "1,340 allowed and 803 blocked, at most 2,000 calls in 15\u00a0min.", Box: "0 0 4 2100", Top: "2,100",
-		Allowed: "M0 2100v-100h.9v100zM2 2100v-1200h.9v1200zM3 2100v-40h.9v40z", Blocked: "M2 900v-800h.9v800zM3 2060v-3h.9v3z",
+		Title: "Requests", Summary: "1,340 allowed and 803 blocked, at most 2,000 calls in 15\u00a0min.",
+		Box: "0 0 4 2100", Top: "2,100",
+		Allowed: "M0 2100v-100h.9v100zM2 2100v-1200h.9v1200zM3 2100v-40h.9v40z",
+		Blocked: "M2 900v-800h.9v800zM3 2060v-3h.9v3z",
 		Selects: true, ID: "requests",
 	}
 	got := v
@@ -38,7 +40,8 @@ func TestTimeSeries(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if len(v.Rows) != 4 || v.Rows[2].Allowed != "1,200" || v.Rows[2].Blocked != "800" || v.Rows[2].At.Machine != "2026-11-21T10:30:00Z" {
+	if len(v.Rows) != 4 || v.Rows[2].Allowed != "1,200" || v.Rows[2].Blocked != "800" ||
+		v.Rows[2].At.Machine != "2026-11-21T10:30:00Z" {
 		t.Errorf("rows %+v", v.Rows)
 	}
 	if len(v.Marks) != 1 || v.Marks[0].Path != "M2.33 0V2100" || v.Marks[0].Text != "100 → 200 per minute" {
@@ -61,7 +64,8 @@ func TestTimeSeriesWithoutCalls(t *testing.T) {
 	for _, s := range []TimeSeries{
 		{Step: time.Minute}, {Step: time.Minute, Allowed: make([]int64, 3), Blocked: make([]int64, 3)},
 	} {
-		if v := s.View(); v.Summary != "No calls." || v.Allowed+v.Blocked != "" || v.Top != "1" || strings.Contains(v.Box, " 0 0") {
+		if v := s.View(); v.Summary != "No calls." || v.Allowed+v.Blocked != "" || v.Top != "1" ||
+			strings.Contains(v.Box, " 0 0") {
 			t.Errorf("%+v", v)
 		}
 	}
@@ -69,7 +73,8 @@ func TestTimeSeriesWithoutCalls(t *testing.T) {
 
 func TestSparkline(t *testing.T) {
 	got := Sparkline([]int64{5, 5, 0, 20}, []int64{0, 0, 0, 20})
-	want := templates.Sparkline{Text: "30 allowed, 20 blocked", Box: "0 0 4 42", Path: "M0 37H2V42H3V2H4", Blocked: "M3 42v-20h.9v20z"}
+	want := templates.Sparkline{Text: "30 allowed, 20 blocked", Box: "0 0 4 42", Path: "M0 37H2V42H3V2H4",
+		Blocked: "M3 42v-20h.9v20z"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

@@ -45,6 +45,7 @@ const MaxPrefixText = 30_000
 
 // AreaField asks for a list of networks.
 func AreaField(name, label, hint string, in Input) templates.FormField {
-	return templates.FormField{ID: name, Label: label, Kind: templates.AreaField, Hint: hint, Sample: "203.0.113.0/24",
-		Max: fmt.Sprint(MaxPrefixText), Field: Field(in)}
+	return templates.FormField{ID: name, Label: label, Kind: templates.AreaField, Hint: hint,
+		Sample: "203.0.113.0/24",
+		Max:    fmt.Sprint(MaxPrefixText), Field: Field(in)}
 }

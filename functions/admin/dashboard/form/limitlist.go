@@ -171,8 +171,10 @@ func preview(in LimitInput) string {
 func LimitChoices() templates.LimitChoices {
 	return templates.LimitChoices{
 		Units: units(), Methods: methods(), Slots: page.Number(limiter.DefaultSlots),
-		Bounds: "Up to " + strconv.Itoa(limiter.MaxLimits) + " limits, each 1 to " + page.Number(limiter.MaxRequests) +
-			" calls in 1 millisecond to 366 days, or in a period of the calendar. A row with nothing filled in is left out.",
+		Bounds: "Up to " + strconv.Itoa(limiter.MaxLimits) + " limits, each 1 to " +
+			page.Number(limiter.MaxRequests) +
+			" calls in 1 millisecond to 366 days, or in a period of the calendar. A row with nothing " +
+			"filled in is left out.",
 	}
 }
 

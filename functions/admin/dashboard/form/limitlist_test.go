@@ -14,18 +14,21 @@ import (
 // drawLimit draws a valid limit, of every kind.
 func drawLimit(t *rapid.T) limiter.Limit {
 	l := limiter.Limit{
-		Requests:  rapid.Int64Range(1, limiter.MaxRequests).Draw(t, "requests"),
-		Window:    time.Duration(rapid.Int64Range(1, int64(limiter.MaxWindow/time.Millisecond)).Draw(t, "window")) * time.Millisecond,
+		Requests: rapid.Int64Range(1, limiter.MaxRequests).Draw(t, "requests"),
+		Window: time.Duration(rapid.Int64Range(1, int64(limiter.MaxWindow/time.Millisecond)).Draw(t,
+			"window")) * time.Millisecond,
 		Algorithm: rapid.SampledFrom(limiter.Algorithms()).Draw(t, "algorithm"),
 	}
 	switch l.Algorithm {
 	case limiter.Log:
 		l.CountDenied = rapid.Bool().Draw(t, "count denied")
-		l.Slots = rapid.OneOf(rapid.Just(0), rapid.IntRange(limiter.MinSlots, limiter.MaxSlots)).Draw(t, "slots")
+		l.Slots = rapid.OneOf(rapid.Just(0),
+			rapid.IntRange(limiter.MinSlots, limiter.MaxSlots)).Draw(t, "slots")
 	case limiter.FixedWindow:
 		l.Calendar = rapid.SampledFrom(append(calendars(), limiter.NoCalendar)).Draw(t, "calendar")
 		if l.Calendar != limiter.NoCalendar {
-			l.Window, l.Zone = 0, rapid.SampledFrom([]string{"", "UTC", "Europe/Berlin", "Asia/Kolkata"}).Draw(t, "zone")
+			l.Window, l.Zone = 0, rapid.SampledFrom([]string{"", "UTC", "Europe/Berlin",
+				"Asia/Kolkata"}).Draw(t, "zone")
 		}
 	case limiter.Counter, limiter.TokenBucket:
 	}
@@ -84,16 +87,19 @@ func TestFormNeverPassesNonsense(t *testing.T) {
 		unitNames = append(unitNames, u.Value)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[0-9., _+\-ex]{0,25}`), rapid.StringMatching(`[1-9][0-9]{0,4}`), rapid.Just(""))
+		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[0-9., _+\-ex]{0,25}`),
+			rapid.StringMatching(`[1-9][0-9]{0,4}`), rapid.Just(""))
 		form := LimitList{Rows: []LimitInput{{
 			Requests: Input{Text: text.Draw(t, "requests")},
 			Window:   Input{Text: text.Draw(t, "window")},
 			Unit:     Input{Text: rapid.OneOf(text, rapid.SampledFrom(unitNames)).Draw(t, "unit")},
 			Algorithm: Input{
-				Text: rapid.SampledFrom([]string{"log", "counter", "fixed-window", "", "x"}).Draw(t, "algorithm"),
+				Text: rapid.SampledFrom([]string{"log", "counter", "fixed-window", "",
+					"x"}).Draw(t, "algorithm"),
 			},
 			zone: Input{
-				Text: rapid.OneOf(text, rapid.SampledFrom([]string{"", "UTC", "Local", "Europe/Berlin"})).Draw(t, "zone"),
+				Text: rapid.OneOf(text, rapid.SampledFrom([]string{"", "UTC", "Local", "Europe/Berlin"})).
+					Draw(t, "zone"),
 			},
 			slots:       Input{Text: text.Draw(t, "slots")},
 			countDenied: Input{Text: rapid.SampledFrom([]string{"", "yes"}).Draw(t, "count denied")},
@@ -141,7 +147,8 @@ func TestSetError(t *testing.T) {
 			"algorithm": row.Algorithm.Error,
 			"zone":      row.Zone.Error, "slots": row.Slots.Error, "countDenied": row.Denied.Error,
 		}
-		if wrong[id] != "It is not for you." || row.More != (id == "zone" || id == "slots" || id == "countDenied") {
+		if wrong[id] != "It is not for you." ||
+			row.More != (id == "zone" || id == "slots" || id == "countDenied") {
 			t.Errorf("%s: %+v", field, row)
 		}
 	}

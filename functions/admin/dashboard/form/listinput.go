@@ -30,7 +30,9 @@ func ClipList(text string) string {
 // splitList reads items that commas, semicolons or line breaks part. It returns the first
 // one that it does not understand.
 func splitList(text string) (items []ListItem, odd string) {
-	for _, part := range strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == ';' || c == '\n' }) {
+	for _, part := range strings.FieldsFunc(text, func(c rune) bool {
+		return c == ',' || c == ';' || c == '\n'
+	}) {
 		part = strings.TrimSpace(part)
 		if part == "" {
 			continue
@@ -66,7 +68,8 @@ func (in *Input) List(missing, sample string, most int) []ListItem {
 	case total == 0:
 		in.Error = missing
 	case total > most:
-		in.Error = "This is a list of " + page.Number(int64(total)) + ". It may hold at most " + page.Number(int64(most)) + "."
+		in.Error = "This is a list of " + page.Number(int64(total)) + ". It may hold at most " +
+			page.Number(int64(most)) + "."
 	}
 	return items
 }

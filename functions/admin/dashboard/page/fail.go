@@ -24,14 +24,18 @@ var problems = map[int]Problem{
 		Heading: "Token required",
 		Advice:  "Send a machine token from Settings: Authorization: Bearer tga_…",
 	},
-	http.StatusBadRequest:       {Heading: "Invalid request", Advice: "The address or the form is not valid."},
-	http.StatusNotFound:         {Heading: "Not found", Advice: "The key may be deleted, or the address mistyped."},
-	http.StatusMethodNotAllowed: {Heading: "Method not allowed", Advice: "This page does not accept the method."},
+	http.StatusBadRequest: {Heading: "Invalid request",
+		Advice: "The address or the form is not valid."},
+	http.StatusNotFound: {Heading: "Not found",
+		Advice: "The key may be deleted, or the address mistyped."},
+	http.StatusMethodNotAllowed: {Heading: "Method not allowed",
+		Advice: "This page does not accept the method."},
 	http.StatusRequestEntityTooLarge: {
 		Heading: "Form too large", Advice: "Shorten the form and try again.",
 	},
 	http.StatusInternalServerError: {Heading: "Internal error", Advice: "The error is logged. Try again."},
-	http.StatusServiceUnavailable:  {Heading: "Valkey is not responding", Advice: "Try again in a moment. Limits stay in force."},
+	http.StatusServiceUnavailable: {Heading: "Valkey is not responding",
+		Advice: "Try again in a moment. Limits stay in force."},
 }
 
 // StoreRetryAfter is when to ask again for what the store did not answer, in seconds.

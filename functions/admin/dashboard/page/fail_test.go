@@ -20,7 +20,8 @@ func TestStoreTooSlow(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	w := httptest.NewRecorder()
-	d.FailStore(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/audit", nil), "read audit", ctx.Err())
+	d.FailStore(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/audit", nil),
+		"read audit", ctx.Err())
 	if w.Code != http.StatusServiceUnavailable || !strings.Contains(
 		w.Body.String(), "Valkey is not responding",
 	) {

@@ -27,7 +27,8 @@ func LiveSeconds(q url.Values) int {
 func (rd *Renderer) Live(r *http.Request, path string, query url.Values, now time.Time) templates.Live {
 	seconds := LiveSeconds(r.URL.Query())
 	l := templates.Live{
-		Nonce: nonceOf(r), Seconds: seconds, AsOf: Instant(now), Self: Address(path, WithLive(query, seconds)),
+		Nonce: nonceOf(r), Seconds: seconds, AsOf: Instant(now),
+		Self: Address(path, WithLive(query, seconds)),
 	}
 	for _, p := range livePeriods {
 		text := "off"

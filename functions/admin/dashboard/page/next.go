@@ -10,7 +10,8 @@ import (
 // breaks, so those are refused and not interpreted.
 func (rd *Renderer) LocalPath(next string) string {
 	home := rd.Path("/")
-	if len(next) > 2000 || !strings.HasPrefix(next, home) || strings.HasPrefix(next, "//") || strings.ContainsRune(next, '\\') {
+	if len(next) > 2000 || !strings.HasPrefix(next, home) || strings.HasPrefix(next, "//") ||
+		strings.ContainsRune(next, '\\') {
 		return home
 	}
 	if strings.ContainsFunc(next, func(c rune) bool { return c < ' ' || c == 0x7f }) {

@@ -44,7 +44,8 @@ func plainCell(text string) string {
 // startsFormula looks behind what a spreadsheet may trim or take for quotes.
 func startsFormula(text string) bool {
 	text = strings.TrimLeftFunc(text, func(c rune) bool {
-		return c == '"' || c == '\ufeff' || !strings.ContainsRune(cellEnds, c) && (unicode.IsSpace(c) || unicode.IsControl(c))
+		return c == '"' || c == '\ufeff' || !strings.ContainsRune(cellEnds, c) &&
+			(unicode.IsSpace(c) || unicode.IsControl(c))
 	})
 	first, _ := utf8.DecodeRuneInString(text)
 	return text != "" && strings.ContainsRune(formulaStarts, first)

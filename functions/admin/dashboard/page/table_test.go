@@ -12,7 +12,8 @@ func formulaIn(text, separator string) string {
 	for line := range strings.FieldsFuncSeq(text, func(c rune) bool { return c == '\n' || c == '\r' }) {
 		for cell := range strings.SplitSeq(line, separator) {
 			cell = strings.TrimLeft(cell, "\" \u00a0\ufeff\v\t")
-			for _, start := range []string{"=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\ufe66"} {
+			for _, start := range []string{"=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d",
+				"\uff20", "\ufe66"} {
 				if strings.HasPrefix(cell, start) {
 					return cell
 				}
@@ -27,7 +28,8 @@ func TestCellsAreNoFormulas(t *testing.T) {
 	separators := []string{",", ";", "\t"}
 	for _, start := range []string{"=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\ufe66"} {
 		for _, before := range []string{
-			"", " ", "\"", "\u00a0", "\ufeff", "\v", "\t", "\r", "\n", "x;", "x; ", "x;\"", "x;;", "x\t", "x\t\t", "x\r", "x\n", "x\r\n", ";",
+			"", " ", "\"", "\u00a0", "\ufeff", "\v", "\t", "\r", "\n", "x;", "x; ", "x;\"", "x;;", "x\t",
+			"x\t\t", "x\r", "x\n", "x\r\n", ";",
 			"a;b;\"\" ", "x;\"\";", `x"";`,
 		} {
 			text := before + start + `cmd|' /C calc'!A0`
@@ -37,7 +39,8 @@ func TestCellsAreNoFormulas(t *testing.T) {
 				// A comma within quotes separates nothing, so a reader of commas is the
 				// one of the library.
 				if found := formulaIn(file.text.String(), separator); found != "" && separator != "," {
-					t.Errorf("%q: with %q between cells %q is run, in %q", text, separator, found, file.text.String())
+					t.Errorf("%q: with %q between cells %q is run, in %q", text, separator, found,
+						file.text.String())
 				}
 			}
 			rows, err := csv.NewReader(strings.NewReader(file.text.String())).ReadAll()
@@ -47,7 +50,8 @@ func TestCellsAreNoFormulas(t *testing.T) {
 			if found := formulaIn(rows[1][1], "\x00"); found != "" {
 				t.Errorf("%q: %q is run, in %q", text, found, rows[1][1])
 			}
-			if got := strings.NewReplacer("'", "", "\r\n", "\n").Replace(rows[1][1]); got != strings.NewReplacer("'", "", "\r\n", "\n").Replace(text) {
+			if got := strings.NewReplacer("'", "", "\r\n",
+				"\n").Replace(rows[1][1]); got != strings.NewReplacer("'", "", "\r\n", "\n").Replace(text) {
 				t.Errorf("%q became %q", text, rows[1][1])
 			}
 		}
@@ -57,7 +61,8 @@ func TestCellsAreNoFormulas(t *testing.T) {
 // Other texts stay as they are.
 func TestPlainCellsStay(t *testing.T) {
 	for _, text := range []string{
-		"", "acme", "10 per 10 seconds, 5 per 1 minute", "a; b; c", "a-b", "user@example.com", `{"limits":[{"requests":1}],"x":-1}`, "1+1=2", "'quoted'",
+		"", "acme", "10 per 10 seconds, 5 per 1 minute", "a; b; c", "a-b", "user@example.com",
+		`{"limits":[{"requests":1}],"x":-1}`, "1+1=2", "'quoted'",
 	} {
 		if got := plainCell(text); got != text {
 			t.Errorf("%q became %q", text, got)

@@ -13,7 +13,8 @@ const (
 )
 
 // themes are the choices of colours; the first is that of the system.
-var themes = []templates.Option{{Value: "", Text: "System"}, {Value: "light", Text: "Light"}, {Value: "dark", Text: "Dark"}}
+var themes = []templates.Option{{Value: "", Text: "System"}, {Value: "light", Text: "Light"},
+	{Value: "dark", Text: "Dark"}}
 
 // themeOf returns the colours that the browser asked for earlier.
 func themeOf(r *http.Request) string {

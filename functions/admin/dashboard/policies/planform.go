@@ -42,7 +42,8 @@ func (f *planForm) fill(set *policy.Set) bool {
 		return true
 	}
 	p, known := set.Numbered(f.number)
-	f.title, f.name.Text, f.mode.Text, f.degraded.Text = p.Name, p.Name, policydoc.ModeText(p.Mode), string(p.Degraded)
+	f.title, f.name.Text, f.mode.Text, f.degraded.Text = p.Name, p.Name, policydoc.ModeText(p.Mode),
+		string(p.Degraded)
 	if f.degraded.Text == "" {
 		f.degraded.Text = string(policy.Closed)
 	}
@@ -76,7 +77,8 @@ func (f *planForm) apply(next *policy.Set) bool {
 		Limits:   f.limits.Limits(), Candidate: f.candidate.Limits(),
 	}
 	if p.Degraded == policy.Local {
-		p.Share = int(f.share.Whole("Enter the percent of the limits that one environment may admit.", 1, 100))
+		p.Share = int(f.share.Whole("Enter the percent of the limits that one environment may admit.", 1,
+			100))
 	}
 	if len(p.Limits) == 0 && f.limits.ErrorCount() == 0 {
 		f.limits.Error = "A plan needs at least one limit."
@@ -233,7 +235,8 @@ func (d *pages) planAction(r *http.Request) (setEdit, bool) {
 		switch what {
 		case "promote", "drop":
 			return p.Name, []string{
-				"In force: " + policydoc.Limits(p.Limits) + ".", "Candidate: " + policydoc.Limits(p.Candidate) + ".",
+				"In force: " + policydoc.Limits(p.Limits) + ".",
+				"Candidate: " + policydoc.Limits(p.Candidate) + ".",
 			}, known && len(p.Candidate) > 0
 		}
 		return p.Name, []string{policydoc.Limits(p.Limits) + "."}, known
@@ -248,16 +251,20 @@ func (d *pages) planAction(r *http.Request) (setEdit, bool) {
 	var a *setAction
 	switch what {
 	case "promote":
-		a = &setAction{text: "Promote the candidate of", submit: "Promote", said: "The candidate is in force.",
+		a = &setAction{text: "Promote the candidate of", submit: "Promote",
+			said:   "The candidate is in force.",
 			change: edit(func(p *policy.Plan) { p.Limits, p.Candidate = p.Candidate, []limiter.Limit(nil) })}
 	case "drop":
 		a = &setAction{text: "Drop the candidate of", submit: "Drop", said: "The candidate is dropped.",
 			change: edit(func(p *policy.Plan) { p.Candidate = nil })}
 	case "delete":
-		a = &setAction{text: "Delete the plan", submit: "Delete", said: "The plan is deleted.", danger: true, change: func(next *policy.Set) bool {
-			next.Plans = slices.DeleteFunc(next.Plans, func(p policy.Plan) bool { return p.Number == number })
-			return true
-		}}
+		a = &setAction{text: "Delete the plan", submit: "Delete", said: "The plan is deleted.", danger: true,
+			change: func(next *policy.Set) bool {
+				next.Plans = slices.DeleteFunc(next.Plans, func(p policy.Plan) bool {
+					return p.Number == number
+				})
+				return true
+			}}
 	default:
 		return setEdit{}, false
 	}

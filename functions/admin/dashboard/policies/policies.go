@@ -48,7 +48,8 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if page.CanEdit(r) {
-		p.NewPlan, p.NewRule, p.EditShared = d.Path("/policies/plans/new"), d.Path("/policies/rules/new"), d.Path("/policies/shared")
+		p.NewPlan, p.NewRule, p.EditShared = d.Path("/policies/plans/new"), d.Path("/policies/rules/new"),
+			d.Path("/policies/shared")
 		p.Import = d.Path("/policies/import")
 	}
 	synced, err := d.Keys.Synced(r.Context(), set)
@@ -72,7 +73,8 @@ func (d *pages) countDeniedLimits(r *http.Request, set *policy.Set) []templates.
 			of = "All callers together"
 		}
 		if l.Route.Name != "" {
-			of = "Route rule " + page.Clip(l.Route.Name, page.MaxName) + ", " + strings.ToLower(changes.Scope(l.Scope))
+			of = "Route rule " + page.Clip(l.Route.Name, page.MaxName) + ", " +
+				strings.ToLower(changes.Scope(l.Scope))
 			at = "/policies/rules/edit?rule=" + url.QueryEscape(l.Route.Name)
 		}
 		choice := templates.Choice{Text: of + ": " + policydoc.Limit(l.Limit)}
@@ -124,13 +126,15 @@ func (d *pages) trials(ctx context.Context, set *policy.Set) (map[int]tried, err
 func (d *pages) planRow(r *http.Request, p policy.Plan, keys int64, t tried) templates.PlanRow {
 	at := d.Path("/policies/plans/" + strconv.Itoa(p.Number))
 	row := templates.PlanRow{
-		Name: page.Clip(p.Name, page.MaxName), Limits: policydoc.Each(p.Limits), Mode: policydoc.ModeText(p.Mode),
+		Name: page.Clip(p.Name, page.MaxName), Limits: policydoc.Each(p.Limits),
+		Mode:     policydoc.ModeText(p.Mode),
 		Degraded: policydoc.DegradedText(p),
 		Keys:     page.Number(keys), KeysLink: d.Path("/keys?plan=" + strconv.Itoa(p.Number)),
 		Candidate: policydoc.Each(p.Candidate),
 	}
 	if len(p.Candidate) > 0 {
-		row.Trial = "would have denied " + page.Number(t.would) + " of " + page.Number(t.calls) + " calls of its busiest keys in the last hour"
+		row.Trial = "would have denied " + page.Number(t.would) + " of " + page.Number(t.calls) +
+			" calls of its busiest keys in the last hour"
 	}
 	if !page.CanEdit(r) {
 		return row
@@ -166,7 +170,8 @@ func (d *pages) ruleRows(r *http.Request, set *policy.Set) ([]templates.RuleRow,
 			Limits:  ruleLimits(rule),
 		}
 		if len(rows) < maxRuleCounts {
-			points, err := d.Usage.Rule(r.Context(), policy.RouteID(rule.Name), now.Add(-time.Hour), now, time.Minute)
+			points, err := d.Usage.Rule(r.Context(), policy.RouteID(rule.Name), now.Add(-time.Hour),
+				now, time.Minute)
 			if err != nil {
 				return nil, err
 			}
@@ -204,7 +209,8 @@ func sharedFacts(s *policy.Set) []templates.Fact {
 		{Name: "Each client address", Value: changes.OrDash(policydoc.ScopeText(s.PerIP))},
 		{Name: "All callers together", Value: changes.OrDash(policydoc.ScopeText(s.Global))},
 		{
-			Name: "Refused addresses", Value: changes.OrDash(page.Clip(policydoc.PrefixText(s.Deny), changes.MaxText)),
+			Name: "Refused addresses", Value: changes.OrDash(page.Clip(policydoc.PrefixText(s.Deny),
+				changes.MaxText)),
 		},
 		{Name: "Allowed addresses", Value: orAll(page.Clip(policydoc.PrefixText(s.Allow), changes.MaxText))},
 		{

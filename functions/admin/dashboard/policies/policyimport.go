@@ -79,7 +79,8 @@ func (d *pages) importPolicies(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case status != http.StatusOK || again:
 	case version != set.Version:
-		status, f.wrong = http.StatusConflict, "Someone else saved first. Nothing was saved. Review the changes again."
+		status, f.wrong = http.StatusConflict,
+			"Someone else saved first. Nothing was saved. Review the changes again."
 	case len(f.preview.Changes) > 0:
 		if f.reason.CheckReason(); f.reason.Error == "" {
 			d.putImport(w, r, set, next, f)
@@ -135,7 +136,8 @@ func (d *pages) putImport(w http.ResponseWriter, r *http.Request, set, next *pol
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
-		f.version, f.seen, f.wrong = saved.Version, "", "Someone else saved first. Nothing was saved. Review the changes again."
+		f.version, f.seen, f.wrong = saved.Version, "",
+			"Someone else saved first. Nothing was saved. Review the changes again."
 		f.preview = &templates.Preview{Changes: changes.OfPolicy(saved, next)}
 		d.renderImport(w, r, http.StatusConflict, f)
 	case errors.As(err, &invalid):
@@ -160,16 +162,20 @@ func (d *pages) renderImport(w http.ResponseWriter, r *http.Request, status int,
 		submit = "Import"
 	}
 	d.Render(w, r, status, templates.FormOf(templates.FormPage{
-		Page:  d.Page(r, "Import policies"),
-		Trail: []templates.Choice{{Text: "Policies", Address: d.Path("/policies")}}, Heading: "Import policies",
-		Lead: []string{"The file replaces plans, route rules and limits for all callers. What it leaves out is removed. " +
+		Page:    d.Page(r, "Import policies"),
+		Trail:   []templates.Choice{{Text: "Policies", Address: d.Path("/policies")}},
+		Heading: "Import policies",
+		Lead: []string{"The file replaces plans, route rules and limits for all callers. What it leaves " +
+			"out is removed. " +
 			"Start from an export. You see the changes before saving."},
 		Preview: f.preview,
 		Form: &templates.Form{
 			Action: d.Path("/policies/import"), Error: f.wrong, Errors: form.CountErrors(f.reason),
-			Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.version, 10)}, {Name: "seen", Value: f.seen}},
+			Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.version, 10)},
+				{Name: "seen", Value: f.seen}},
 			Fields: []templates.FormField{{
-				ID: "yaml", Label: "File, YAML", Kind: templates.AreaField, Rows: "20", Max: strconv.Itoa(policydoc.MaxBytes),
+				ID: "yaml", Label: "File, YAML", Kind: templates.AreaField, Rows: "20",
+				Max:   strconv.Itoa(policydoc.MaxBytes),
 				Field: templates.Field{Value: f.text},
 			}},
 			After: []templates.FormField{form.ReasonField(f.reason)}, Submit: submit,

@@ -56,7 +56,8 @@ func (f *ruleForm) fill(set *policy.Set) bool {
 		return false
 	}
 	r := set.Routes[i]
-	f.name.Text, f.api.Text, f.stage.Text, f.method.Text, f.path.Text = r.Name, r.Pattern.API, r.Pattern.Stage, r.Pattern.Method, r.Pattern.Path
+	f.name.Text, f.api.Text, f.stage.Text, f.method.Text, f.path.Text = r.Name, r.Pattern.API,
+		r.Pattern.Stage, r.Pattern.Method, r.Pattern.Path
 	f.cost.Text, f.mode.Text = page.Number(r.Cost), policydoc.ModeText(r.Mode)
 	if r.Settle {
 		f.settle.Text = form.Checked
@@ -64,14 +65,16 @@ func (f *ruleForm) fill(set *policy.Set) bool {
 	if r.SettleMax != 0 {
 		f.most.Text = page.Number(r.SettleMax)
 	}
-	f.perKey, f.perIP, f.shared = form.NewLimitList("perKey", r.PerKey), form.NewLimitList("perIP", r.PerIP), form.NewLimitList("shared", r.Shared)
+	f.perKey, f.perIP, f.shared = form.NewLimitList("perKey", r.PerKey), form.NewLimitList("perIP", r.PerIP),
+		form.NewLimitList("shared", r.Shared)
 	f.lease.Text = form.LeaseText(r.SharedLease)
 	return true
 }
 
 func (f *ruleForm) read(v url.Values) (err error) {
 	for name, in := range map[string]*form.Input{
-		"name": &f.name, "api": &f.api, "stage": &f.stage, "method": &f.method, "cost": &f.cost, "settle": &f.settle,
+		"name": &f.name, "api": &f.api, "stage": &f.stage, "method": &f.method, "cost": &f.cost,
+		"settle":    &f.settle,
 		"settleMax": &f.most, "mode": &f.mode, "lease": &f.lease,
 	} {
 		*in = form.Typed(v, name, policy.MaxNameLen+50)
@@ -143,8 +146,9 @@ func (f *ruleForm) setError(e policy.FieldError, next *policy.Set) bool {
 	}
 	at := fmt.Sprintf("routes[%d].", i)
 	fields := map[string]*form.Input{
-		at + "name": &f.name, at + "pattern.api": &f.api, at + "pattern.stage": &f.stage, at + "pattern.method": &f.method,
-		at + "pattern.path": &f.path, at + "pattern": &f.path, at + "cost": &f.cost, at + "mode": &f.mode,
+		at + "name": &f.name, at + "pattern.api": &f.api, at + "pattern.stage": &f.stage,
+		at + "pattern.method": &f.method,
+		at + "pattern.path":   &f.path, at + "pattern": &f.path, at + "cost": &f.cost, at + "mode": &f.mode,
 		at + "sharedLease": &f.lease, at + "settle": &f.settle, at + "settleMax": &f.most,
 	}
 	if in := fields[e.Field]; in != nil {
@@ -155,7 +159,8 @@ func (f *ruleForm) setError(e policy.FieldError, next *policy.Set) bool {
 		f.path.Error = form.Sentence(e.Message)
 		return true
 	}
-	return f.perKey.SetError(e, at+"perKey") || f.perIP.SetError(e, at+"perIP") || f.shared.SetError(e, at+"shared")
+	return f.perKey.SetError(e, at+"perKey") || f.perIP.SetError(e, at+"perIP") ||
+		f.shared.SetError(e, at+"shared")
 }
 
 func (f *ruleForm) heading() (text, name string) {
@@ -167,10 +172,12 @@ func (f *ruleForm) heading() (text, name string) {
 
 func (f *ruleForm) view(*policy.Set) templates.Form {
 	path := form.TextField("path", "Path", "/orders/{id}", routing.MaxPathLen, f.path)
-	path.Hint = "As in API Gateway: {name} is one segment, {name+} or * at the end one or more. Empty for any."
+	path.Hint = "As in API Gateway: {name} is one segment, {name+} or * at the end one or more. Empty " +
+		"for any."
 	method := form.TextField("method", "Method", "any", routing.MaxMethodLen, f.method)
 	method.Hint = "GET covers HEAD unless a rule names HEAD. Empty or ANY for every method."
-	settle := templates.FormField{ID: "settle", Label: "Backend settles the actual cost", Kind: templates.CheckField,
+	settle := templates.FormField{ID: "settle", Label: "Backend settles the actual cost",
+		Kind:  templates.CheckField,
 		Field: form.Field(f.settle)}
 	most := form.TextField("settleMax", "Settlement maximum", "10 times the cost", 15, f.most)
 	most.Hint = "Most that a settlement charges to shared limits. The caller's own limits take the rest."
@@ -225,7 +232,8 @@ func (d *pages) saveRule(w http.ResponseWriter, r *http.Request) {
 }
 
 func deleteRuleEdit(name string) setEdit {
-	a := &setAction{text: "Delete the route rule", submit: "Delete", said: "The route rule is deleted.", danger: true}
+	a := &setAction{text: "Delete the route rule", submit: "Delete",
+		said: "The route rule is deleted.", danger: true}
 	a.find = func(set *policy.Set) (string, []string, bool) {
 		i := ruleIndex(set, name)
 		if i < 0 {

@@ -58,7 +58,8 @@ func (d *pages) showSetForm(w http.ResponseWriter, r *http.Request, e setEdit) {
 		return
 	}
 	if !e.form.fill(set) {
-		d.Fail(w, r, page.Problem{Status: http.StatusNotFound, Heading: "Rule or plan not found", Advice: "It may have been deleted or renamed.",
+		d.Fail(w, r, page.Problem{Status: http.StatusNotFound, Heading: "Rule or plan not found",
+			Advice: "It may have been deleted or renamed.",
 			Action: d.toPolicies()})
 		return
 	}
@@ -192,7 +193,8 @@ func (e *setEdit) setError(invalid *policy.InvalidError, next *policy.Set) {
 // setConflict shows what others changed since the edit began beside the edit.
 func (d *pages) setConflict(w http.ResponseWriter, r *http.Request, current, next *policy.Set, e setEdit) {
 	c := &templates.Conflict{Keep: d.Path("/policies")}
-	view, err := d.Keys.Audit().List(r.Context(), audit.Query{Subject: policyset.SetID, Count: 20, Heads: true})
+	view, err := d.Keys.Audit().List(r.Context(),
+		audit.Query{Subject: policyset.SetID, Count: 20, Heads: true})
 	if err != nil {
 		d.FailStore(w, r, "read audit", err)
 		return

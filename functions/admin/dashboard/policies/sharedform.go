@@ -30,12 +30,14 @@ type sharedForm struct {
 func newSharedForm() *sharedForm {
 	return &sharedForm{
 		perIP: form.NewLimitList("perIP", nil), global: form.NewLimitList("global", nil),
-		perIPMode: form.Input{Text: string(policy.Enforce)}, globalMode: form.Input{Text: string(policy.Enforce)},
+		perIPMode:  form.Input{Text: string(policy.Enforce)},
+		globalMode: form.Input{Text: string(policy.Enforce)},
 	}
 }
 
 func (f *sharedForm) fill(s *policy.Set) bool {
-	f.perIP, f.global = form.NewLimitList("perIP", s.PerIP.Limits), form.NewLimitList("global", s.Global.Limits)
+	f.perIP, f.global = form.NewLimitList("perIP", s.PerIP.Limits),
+		form.NewLimitList("global", s.Global.Limits)
 	f.perIPMode.Text, f.globalMode.Text = policydoc.ModeText(s.PerIP.Mode), policydoc.ModeText(s.Global.Mode)
 	f.globalLease.Text = form.LeaseText(s.Global.Lease)
 	for in, list := range map[*form.Input][]netip.Prefix{
@@ -46,7 +48,8 @@ func (f *sharedForm) fill(s *policy.Set) bool {
 	f.tokenPlan.Text, f.addressPlan.Text = s.TokenPlan, s.AddressPlan
 	if b := s.Bans; b != nil {
 		f.denials.Text = page.Number(b.Denials)
-		for in, d := range map[*form.Input]policy.Duration{&f.window: b.Window, &f.first: b.Base, &f.most: b.Cap} {
+		for in, d := range map[*form.Input]policy.Duration{&f.window: b.Window, &f.first: b.Base,
+			&f.most: b.Cap} {
 			in.Text = limiter.ShortWindow(time.Duration(d))
 		}
 	}
@@ -55,7 +58,8 @@ func (f *sharedForm) fill(s *policy.Set) bool {
 
 func (f *sharedForm) read(v url.Values) (err error) {
 	for name, in := range map[string]*form.Input{
-		"perIPMode": &f.perIPMode, "globalMode": &f.globalMode, "globalLease": &f.globalLease, "tokenPlan": &f.tokenPlan, "addressPlan": &f.addressPlan,
+		"perIPMode": &f.perIPMode, "globalMode": &f.globalMode, "globalLease": &f.globalLease,
+		"tokenPlan": &f.tokenPlan, "addressPlan": &f.addressPlan,
 		"denials": &f.denials, "window": &f.window, "first": &f.first, "most": &f.most,
 	} {
 		*in = form.Typed(v, name, page.MaxName+10)
@@ -103,7 +107,8 @@ func (f *sharedForm) bans() *policy.Bans {
 // leaseField asks for the lease of limits of all callers.
 func leaseField(name, label string, in form.Input) templates.FormField {
 	f := form.TextField(name, label, "no lease", 15, in)
-	f.Hint = "Environments take permits for this long and ask less often. At most a quarter of the shortest window; logs only."
+	f.Hint = "Environments take permits for this long and ask less often. At most a quarter of the " +
+		"shortest window; logs only."
 	return f
 }
 
@@ -115,7 +120,8 @@ func (f *sharedForm) errors() int {
 
 func (f *sharedForm) setError(e policy.FieldError, _ *policy.Set) bool {
 	fields := map[string]*form.Input{
-		"perIP.mode": &f.perIPMode, "global.mode": &f.globalMode, "global.lease": &f.globalLease, "tokenPlan": &f.tokenPlan, "addressPlan": &f.addressPlan,
+		"perIP.mode": &f.perIPMode, "global.mode": &f.globalMode, "global.lease": &f.globalLease,
+		"tokenPlan": &f.tokenPlan, "addressPlan": &f.addressPlan,
 		"bans.denials": &f.denials, "bans.window": &f.window, "bans.base": &f.first, "bans.cap": &f.most,
 	}
 	list, _, _ := strings.Cut(e.Field, "[")

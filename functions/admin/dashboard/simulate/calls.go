@@ -20,10 +20,12 @@ func (d *pages) showCalls(w http.ResponseWriter, r *http.Request) {
 		Page:   d.Page(r, "Try calls"),
 		Tabs:   d.simulateTabs(true),
 		Action: d.Path("/simulate/calls"),
-		Limit:  form.Field(entered.Requests), Window: form.Field(entered.Window), Unit: form.Field(entered.Unit),
+		Limit:  form.Field(entered.Requests), Window: form.Field(entered.Window),
+		Unit:      form.Field(entered.Unit),
 		Algorithm: form.Field(entered.Algorithm), Times: form.Field(entered.times),
 		Units: windowUnits(), Algorithms: ruleOptions(), Sample: timesSample, Errors: entered.errors(),
-		Bounds: "At most " + page.Number(maxCalls) + " calls. 0 s is the beginning of an aligned window. x3 repeats a time.",
+		Bounds: "At most " + page.Number(maxCalls) +
+			" calls. 0 s is the beginning of an aligned window. x3 repeats a time.",
 	}
 	status := http.StatusOK
 	if p.Errors > 0 {

@@ -20,10 +20,12 @@ import (
 func TestCallsTimeline(t *testing.T) {
 	s := sitetest.New(t).Login()
 	rows := []string{
-		"1 0 s allowed 2 – none", "2 1 s allowed 1 – none", "3 1.5 s allowed 0 – none", "4 1.5 s denied 0 8.5 s at 10 s", "5 1.5 s denied 0 8.5 s at 10 s",
+		"1 0 s allowed 2 – none", "2 1 s allowed 1 – none", "3 1.5 s allowed 0 – none",
+		"4 1.5 s denied 0 8.5 s at 10 s", "5 1.5 s denied 0 8.5 s at 10 s",
 		"6 10 s allowed 0 – none", "7 1 min allowed 2 – none",
 	}
-	for _, times := range []string{"0s, 1s, 1.5s x3, 10s, 1m", "1m; 10\n1.5x3\n1,0", "1m,1.5s ×3,,10s,1s,0ms"} {
+	for _, times := range []string{"0s, 1s, 1.5s x3, 10s, 1m", "1m; 10\n1.5x3\n1,0",
+		"1m,1.5s ×3,,10s,1s,0ms"} {
 		text := sitetest.InWords(
 			s.Get("/simulate/calls?"+url.Values{"times": {times}}.Encode()).Wants(
 				t, http.StatusOK, "5 of 7 allowed",
@@ -40,7 +42,8 @@ func TestCallsTimeline(t *testing.T) {
 // Every rule that is offered decides as the model of its limit does.
 func TestCallsFollowTheModel(t *testing.T) {
 	s := sitetest.New(t).Login()
-	at := []time.Duration{0, 0, 4 * time.Second, 9 * time.Second, 11 * time.Second, 11 * time.Second, 12 * time.Second, 40 * time.Second}
+	at := []time.Duration{0, 0, 4 * time.Second, 9 * time.Second, 11 * time.Second, 11 * time.Second,
+		12 * time.Second, 40 * time.Second}
 	for name, limit := range simulate.Rules() {
 		limit.Requests, limit.Window = 3, 10*time.Second
 		decisions, err := accuracy.Trace(limit, at)
@@ -55,7 +58,8 @@ func TestCallsFollowTheModel(t *testing.T) {
 			if d.Allowed {
 				want += "allowed " + page.Number(d.Limits[0].Remaining)
 			} else {
-				want += "denied " + page.Number(d.Limits[0].Remaining) + " " + sitetest.InWords(page.Offset(d.RetryAfter()))
+				want += "denied " + page.Number(d.Limits[0].Remaining) + " " +
+					sitetest.InWords(page.Offset(d.RetryAfter()))
 			}
 			if !strings.Contains(text, want) {
 				t.Errorf("%s: no %q in\n%s", name, want, text)

@@ -61,7 +61,8 @@ func simulationForm(s simulation) templates.SimulationForm {
 		Units: windowUnits(), Shapes: shapes(),
 		Recorded:   s.shape.Text == string(accuracy.Recorded) || s.minutes.Error != "",
 		Algorithms: s.choices(), AlgorithmsError: s.algorithmsWrong,
-		Bounds: "At most " + page.Number(maxPlayed) + " calls are simulated, with limits up to " + page.Number(accuracy.MaxLimit) +
+		Bounds: "At most " + page.Number(maxPlayed) + " calls are simulated, with limits up to " +
+			page.Number(accuracy.MaxLimit) +
 			". No key is affected.",
 	}
 	return f
@@ -69,7 +70,8 @@ func simulationForm(s simulation) templates.SimulationForm {
 
 func shapes() []templates.Option {
 	words := map[accuracy.Shape]string{
-		accuracy.Boundary: "boundary burst", accuracy.Poisson: "Poisson", accuracy.OnOff: "on/off bursts", accuracy.Greedy: "steady",
+		accuracy.Boundary: "boundary burst", accuracy.Poisson: "Poisson", accuracy.OnOff: "on/off bursts",
+		accuracy.Greedy:   "steady",
 		accuracy.Recorded: "recorded minutes",
 	}
 	var options []templates.Option
@@ -117,7 +119,8 @@ func simulated(r accuracy.Result) *templates.Simulation {
 			row.Level = "broken"
 		}
 		s.Rows = append(s.Rows, row)
-		s.Notes = append(s.Notes, templates.AlgorithmNote{Title: o.Title, Text: algorithmNotes[o.Name], Source: o.Source})
+		s.Notes = append(s.Notes, templates.AlgorithmNote{Title: o.Title, Text: algorithmNotes[o.Name],
+			Source: o.Source})
 	}
 	return s
 }
@@ -162,7 +165,8 @@ func (d *pages) presetLinks(shown simulation) []templates.Choice {
 		s := p.simulation()
 		query := s.values().Encode()
 		links = append(links, templates.Choice{
-			Text: p.text, Address: d.Path("/simulate") + "?" + query, Current: query == shown.values().Encode(),
+			Text: p.text, Address: d.Path("/simulate") + "?" + query,
+			Current: query == shown.values().Encode(),
 		})
 	}
 	return links

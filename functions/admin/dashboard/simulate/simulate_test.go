@@ -24,7 +24,8 @@ func TestSimulationFigures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := page.Number(result.Calls) + " calls. The exact log admits " + page.Number(result.Exact.Admitted) + "."
+		want := page.Number(result.Calls) + " calls. The exact log admits " +
+			page.Number(result.Exact.Admitted) + "."
 		if !strings.Contains(text, want) {
 			t.Errorf("%s: no %q", p.Text, want)
 		}
@@ -48,7 +49,8 @@ func TestSimulateBoundaryFirst(t *testing.T) {
 	page := s.Get("/simulate").Wants(t, http.StatusOK, `<path class="line s6" d="M0 `, `<svg viewBox="0 0 `)
 	text := sitetest.InWords(page.Body)
 	for _, want := range []string{
-		"1,400 calls. The exact log admits 101.", "log 101 0 0 100 0 % 1 min 59.9697 s", "fixed window 200 100 1 200 +100 % 2 min 0.0297 s",
+		"1,400 calls. The exact log admits 101.", "log 101 0 0 100 0 % 1 min 59.9697 s",
+		"fixed window 200 100 1 200 +100 % 2 min 0.0297 s",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -101,7 +103,8 @@ func TestSimulateBadInput(t *testing.T) {
 		{"rate=10000.01", "rate", "Must be 0.01 to 10,000."},
 		{"windows=0", "windows", "Must be 1 to 50,000."},
 		{"seed=x", "seed", "Enter a whole number"},
-		{"shape=poisson&rate=100&windows=400", "windows", "This makes 4,000,000 calls. At most 50,000 are simulated"},
+		{"shape=poisson&rate=100&windows=400", "windows",
+			"This makes 4,000,000 calls. At most 50,000 are simulated"},
 		{"limit=1&shape=poisson&rate=0.01&windows=1", "windows", "This makes no calls."},
 		{"window=366&unit=day&limit=1&rate=0.01&windows=50000&shape=poisson", "windows", "Too many windows"},
 		{"shape=recorded&minutes=0x9", "minutes", "This makes no calls."},
@@ -114,9 +117,11 @@ func TestSimulateBadInput(t *testing.T) {
 		{"shape=recorded&minutes=" + strings.Repeat("1,", 2001), "minutes", "Type at most 4,000 characters"},
 	} {
 		page := s.Get("/simulate?algorithm=log&"+row.query).Wants(t, http.StatusUnprocessableEntity,
-			`id="`+row.field+`-error">`+row.want, `aria-describedby="`+row.field+`-error"`, "Nothing was played: 1 field needs another look.")
+			`id="`+row.field+`-error">`+row.want, `aria-describedby="`+row.field+`-error"`,
+			"Nothing was played: 1 field needs another look.")
 		q, _ := url.ParseQuery(row.query)
-		if typed := q.Get(row.field); len(typed) < 100 && row.field != "unit" && row.field != "shape" && !strings.Contains(page.Body, typed) {
+		if typed := q.Get(row.field); len(typed) < 100 && row.field != "unit" && row.field != "shape" &&
+			!strings.Contains(page.Body, typed) {
 			t.Errorf("%s: %q is gone", row.query, typed)
 		}
 		if strings.Contains(page.Body, "The exact log admits") {

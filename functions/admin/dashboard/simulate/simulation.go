@@ -32,7 +32,8 @@ type simulation struct {
 }
 
 // compared are the algorithms of an address that names none.
-var compared = []string{accuracy.Log, accuracy.LogGrouped, accuracy.Counter, accuracy.TokenBucket, accuracy.FixedWindow}
+var compared = []string{accuracy.Log, accuracy.LogGrouped, accuracy.Counter, accuracy.TokenBucket,
+	accuracy.FixedWindow}
 
 // boundaryAttack is the experiment of an address without any: twice the limit on either
 // side of a boundary, then greed.
@@ -40,7 +41,8 @@ func boundaryAttack() simulation {
 	s := simulation{algorithms: compared}
 	for name, in := range s.fields() {
 		in.Text = map[string]string{
-			"limit": "100", "window": "1", "unit": "minute", "shape": string(accuracy.Boundary), "rate": "10", "windows": "4", "seed": "1",
+			"limit": "100", "window": "1", "unit": "minute", "shape": string(accuracy.Boundary), "rate": "10",
+			"windows": "4", "seed": "1",
 		}[name]
 	}
 	return s
@@ -54,7 +56,8 @@ func recordedSimulation(l limiter.Limit, minutes []int64) (s simulation, ok bool
 		return simulation{}, false
 	}
 	s = boundaryAttack()
-	s.Requests.Text, s.shape.Text, s.minutes.Text = page.Number(l.Requests), string(accuracy.Recorded), form.JoinCounts(minutes)
+	s.Requests.Text, s.shape.Text, s.minutes.Text = page.Number(l.Requests), string(accuracy.Recorded),
+		form.JoinCounts(minutes)
 	count, unit := limiter.SplitWindow(l.Window)
 	s.Window.Text, s.Unit.Text = page.Number(count), unit
 	return s, true
@@ -184,12 +187,14 @@ func (s *simulation) recorded(seed uint64) accuracy.Traffic {
 func (s *simulation) recording(begin time.Time) accuracy.Recording {
 	var r accuracy.Recording
 	items := s.minutes.List(
-		"Enter the calls of each minute, such as 40, 55, 300 x3, 12.", "40, 55, 300 x3, 12", maxPlayedHours*60,
+		"Enter the calls of each minute, such as 40, 55, 300 x3, 12.", "40, 55, 300 x3, 12",
+		maxPlayedHours*60,
 	)
 	for _, item := range items {
 		calls, err := strconv.ParseInt(item.Text, 10, 32)
 		if s.minutes.Error == "" && (err != nil || calls < 0) {
-			s.minutes.Error = "“" + page.Clip(item.Text, 20) + "” is no number of calls. Type whole numbers, such as 40, 55, 300 x3, 12."
+			s.minutes.Error = "“" + page.Clip(item.Text, 20) +
+				"” is no number of calls. Type whole numbers, such as 40, 55, 300 x3, 12."
 		}
 		if s.minutes.Error != "" {
 			return nil

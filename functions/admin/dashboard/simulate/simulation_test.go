@@ -19,7 +19,8 @@ func TestSimulationRoundTrip(t *testing.T) {
 		q := url.Values{}
 		for name := range new(simulation).fields() {
 			if rapid.Bool().Draw(t, "has "+name) {
-				q.Set(name, rapid.OneOf(rapid.StringMatching(`[0-9., x]{0,12}`), rapid.String()).Draw(t, name))
+				q.Set(name, rapid.OneOf(rapid.StringMatching(`[0-9., x]{0,12}`),
+					rapid.String()).Draw(t, name))
 			}
 		}
 		for _, c := range accuracy.Contenders() {
@@ -88,7 +89,8 @@ func TestRecordedSimulation(t *testing.T) {
 		s, ok := recordedSimulation(limiter.Limit{Requests: 50, Window: 90 * time.Second}, minutes)
 		again := readSimulation(s.values())
 		sc := again.scenario()
-		if !ok || sc.Limit != 50 || sc.Window != 90*time.Second || chart.Total(minutes) != int64(len(sc.Traffic.Calls)) {
+		if !ok || sc.Limit != 50 || sc.Window != 90*time.Second ||
+			chart.Total(minutes) != int64(len(sc.Traffic.Calls)) {
 			t.Fatalf("%v: %+v, %d calls", minutes, again, len(sc.Traffic.Calls))
 		}
 		for i, m := range again.recording(time.Unix(0, 0)) {

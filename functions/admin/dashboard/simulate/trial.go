@@ -39,14 +39,16 @@ var rules = []struct {
 
 func (t *sandbox) fields() map[string]*form.Input {
 	return map[string]*form.Input{
-		"limit": &t.Requests, "window": &t.Window, "unit": &t.Unit, "algorithm": &t.Algorithm, "times": &t.times,
+		"limit": &t.Requests, "window": &t.Window, "unit": &t.Unit, "algorithm": &t.Algorithm,
+		"times": &t.times,
 	}
 }
 
 // readTrial takes what the address leaves out from a small example.
 func readSandbox(q url.Values) sandbox {
 	var t sandbox
-	sample := map[string]string{"limit": "3", "window": "10", "unit": "second", "algorithm": accuracy.Log, "times": "0s, 1s, 1.5s x3, 9.9s, 10s x2, 11s"}
+	sample := map[string]string{"limit": "3", "window": "10", "unit": "second", "algorithm": accuracy.Log,
+		"times": "0s, 1s, 1.5s x3, 9.9s, 10s x2, 11s"}
 	for name, in := range t.fields() {
 		in.Text = sample[name]
 		switch {
@@ -97,7 +99,8 @@ func (t *sandbox) instants() []time.Duration {
 	for _, item := range t.times.List("Enter call times, such as "+timesSample+".", timesSample, maxCalls) {
 		at, ok := parseOffset(item.Text)
 		if t.times.Error == "" && !ok {
-			t.times.Error = "“" + page.Clip(item.Text, 20) + "” is no time up to 366 days. Type times such as " + timesSample + "."
+			t.times.Error = "“" + page.Clip(item.Text, 20) +
+				"” is no time up to 366 days. Type times such as " + timesSample + "."
 		}
 		if t.times.Error != "" {
 			return nil

@@ -106,7 +106,8 @@ func (r *Registry) Plan(name string, limits ...limiter.Limit) {
 // CreateKey makes a key of a plan.
 func (r *Registry) CreateKey(name, plan string) policy.Key {
 	r.T.Helper()
-	k, secret, err := r.Create(context.Background(), policy.NewKey{Name: name, Env: "demo", Plan: plan}, ByTest)
+	k, secret, err := r.Create(context.Background(),
+		policy.NewKey{Name: name, Env: "demo", Plan: plan}, ByTest)
 	r.Must(err)
 	r.IDs[name], r.Names[k.ID], r.Secrets[name] = k.ID, name, secret
 	return k
@@ -139,7 +140,9 @@ func (r *Registry) UpdateKey(name string, change func(*policy.Key)) policy.Key {
 // OverrideKey gives the key with this name limits of its own as somebody else would.
 func (r *Registry) OverrideKey(name string, limits ...limiter.Limit) policy.Key {
 	r.T.Helper()
-	return r.UpdateKey(name, func(k *policy.Key) { k.Override = &policy.Override{Limits: limits, Reason: "test"} })
+	return r.UpdateKey(name, func(k *policy.Key) {
+		k.Override = &policy.Override{Limits: limits, Reason: "test"}
+	})
 }
 
 // Use makes calls, all of them within the shortest of the key's windows that has as many.
@@ -154,7 +157,8 @@ func (r *Registry) Use(name string, used ...int64) {
 	}
 	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(e.Limits[b].Span(), e.Limits[a].Span()) })
 	r.Must(
-		r.Client.Do(context.Background(), r.Client.B().Del().Key(keyspace.State(r.IDs[name])).Build()).Error(),
+		r.Client.Do(context.Background(),
+			r.Client.B().Del().Key(keyspace.State(r.IDs[name])).Build()).Error(),
 	)
 	for at, i := range order {
 		n, when := used[i], Now
@@ -180,8 +184,9 @@ func (r *Registry) take(name string, limits []limiter.Limit, cost int64, when ti
 	program, err := limiter.Compile(limits, when)
 	r.Must(err)
 	r.Server.SetTime(when)
-	r.Must(r.Client.Do(context.Background(), r.Client.B().Eval().Script(limiter.TakeScript()).Numkeys(1).Key(keyspace.State(r.IDs[name])).
-		Arg(string(program), strconv.FormatInt(cost, 10), "0").Build()).Error())
+	r.Must(r.Client.Do(context.Background(),
+		r.Client.B().Eval().Script(limiter.TakeScript()).Numkeys(1).Key(keyspace.State(r.IDs[name])).
+			Arg(string(program), strconv.FormatInt(cost, 10), "0").Build()).Error())
 }
 
 // Called records calls of the last hour.

@@ -32,7 +32,8 @@ func (s *Site) Do(method, path string, form url.Values, header http.Header) Repl
 // DoText makes a request with a body of any kind.
 func (s *Site) DoText(method, path, body string, header http.Header) Reply {
 	s.T.Helper()
-	req, err := http.NewRequestWithContext(s.T.Context(), method, s.Base+s.Keys.Named(path), strings.NewReader(body))
+	req, err := http.NewRequestWithContext(s.T.Context(), method, s.Base+s.Keys.Named(path),
+		strings.NewReader(body))
 	if err != nil {
 		s.T.Fatal(err)
 	}
@@ -75,7 +76,8 @@ func (s *Site) Post(path string, form url.Values) Reply {
 func (r Reply) Wants(t *testing.T, status int, texts ...string) Reply {
 	t.Helper()
 	if r.StatusCode != status {
-		t.Fatalf("%s %s: status %d, want %d\n%s", r.Request.Method, r.Request.URL, r.StatusCode, status, r.Body)
+		t.Fatalf("%s %s: status %d, want %d\n%s", r.Request.Method, r.Request.URL, r.StatusCode,
+			status, r.Body)
 	}
 	for _, text := range texts {
 		if !strings.Contains(r.Body, text) {
@@ -89,7 +91,8 @@ func (r Reply) Wants(t *testing.T, status int, texts ...string) Reply {
 func Fit(pattern string) (method, path string) {
 	method, path, _ = strings.Cut(pattern, " ")
 	return method,
-		strings.NewReplacer("{$}", "", "{id}", "{acme}", "{file}", "app-1.js", "{action}", "revoke", "{number}", "1", "{entry}",
+		strings.NewReplacer("{$}", "", "{id}", "{acme}", "{file}", "app-1.js", "{action}", "revoke",
+			"{number}", "1", "{entry}",
 			"1-0-1").Replace(path)
 }
 

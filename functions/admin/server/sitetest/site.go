@@ -88,7 +88,8 @@ func WithServices(f func(*server.Services)) Option {
 func Bundle() static.Bundle {
 	return static.Bundle{
 		Files: fstest.MapFS{
-			"app-1.js": {Data: []byte("//")}, "chart-1.js": {Data: []byte("//")}, "app-1.css": {Data: []byte("/**/")},
+			"app-1.js": {Data: []byte("//")}, "chart-1.js": {Data: []byte("//")},
+			"app-1.css":     {Data: []byte("/**/")},
 			"icon-1.svg":    {Data: []byte("<svg/>")},
 			"manifest.json": {Data: []byte("{}")}, ".placeholder": {Data: []byte("x")},
 		},
@@ -134,7 +135,8 @@ func New(t *testing.T, options ...Option) *Site {
 // Users are an editor, ada, and a viewer, vic, with the same password.
 func Users() []password.User {
 	return []password.User{
-		{Name: User, Role: auth.Editor, Hash: testHash()}, {Name: Viewer, Role: auth.Viewer, Hash: testHash()},
+		{Name: User, Role: auth.Editor, Hash: testHash()},
+		{Name: Viewer, Role: auth.Viewer, Hash: testHash()},
 	}
 }
 

@@ -41,7 +41,9 @@ func NewVisit(t *testing.T, options ...Option) *Visit {
 	// The loop-back address counts as secure, so plain HTTP serves the Secure cookie.
 	plain := httptest.NewServer(nil)
 	t.Cleanup(plain.Close)
-	options = append([]Option{func(s *Site) { s.Address = plain.URL }, WithServices(func(s *server.Services) { s.Bundle = bundle })}, options...)
+	options = append([]Option{func(s *Site) {
+		s.Address = plain.URL
+	}, WithServices(func(s *server.Services) { s.Bundle = bundle })}, options...)
 	v := &Visit{Site: New(t, options...), Ctx: ctx}
 	plain.Config.Handler = v.Server.Config.Handler
 	v.Base = plain.URL + v.Config.BasePath
@@ -100,7 +102,8 @@ func (v *Visit) Open(path string) {
 func (v *Visit) Wait(expression string) {
 	v.T.Helper()
 	poll := chromedp.Poll[bool](
-		v.Keys.Named(expression), chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(0),
+		v.Keys.Named(expression), chromedp.WithPollingInterval(20*time.Millisecond),
+		chromedp.WithPollingTimeout(0),
 	)
 	if _, err := chromedp.Run(v.Ctx, poll); err != nil {
 		v.T.Fatalf("waiting for %s: %v\nconsole: %s", expression, err, strings.Join(v.Complaints(), "\n"))
@@ -203,7 +206,8 @@ func (v *Visit) Point(selector string) {
 	element := `document.querySelector("` + v.Keys.Named(selector) + `")`
 	v.Act(chromedp.Evaluate[chromedp.Void](element + `.scrollIntoView({ block: "center" })`))
 	at := Eval[[]float64](
-		v, `(({ x, y, width, height }) => [x + width / 2, y + height / 2])(`+element+`.getBoundingClientRect())`,
+		v, `(({ x, y, width, height }) => [x + width / 2, y + height / 2])(`+element+
+			`.getBoundingClientRect())`,
 	)
 	v.Act(chromedp.MouseEvent(device.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
 }
