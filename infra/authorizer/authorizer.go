@@ -1,7 +1,8 @@
 // Package authorizer attaches Tidegate's check function to an API Gateway API that a CDK
 // app has: a REST API or an HTTP API, in Tidegate's own stack or in another.
 //
-//	limits := authorizer.NewRateLimitAuthorizer(stack, jsii.String("Limits"), &authorizer.Props{Function: check, RestAPI: api})
+//	limits := authorizer.NewRateLimitAuthorizer(stack, jsii.String("Limits"),
+//		&authorizer.Props{Function: check, RestAPI: api})
 //	api.Root().AddMethod(jsii.String("GET"), backend, &awsapigateway.MethodOptions{Authorizer: limits.REST})
 //
 // Synthesis fails, naming the construct, when something in the app would let calls pass

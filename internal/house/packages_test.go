@@ -34,14 +34,16 @@ func onePackageComment(r repository) []string {
 	return broken
 }
 
-var namesThatSayNothing = []string{"util", "utils", "common", "type", "types", "helper", "helpers", "misc", "shared", "lib", "base"}
+var namesThatSayNothing = []string{"util", "utils", "common", "type", "types", "helper", "helpers", "misc",
+	"shared", "lib", "base"}
 
 // packageNames: a package is named after what it holds.
 func packageNames(r repository) []string {
 	var broken []string
 	for _, s := range r.sources {
 		name := strings.TrimSuffix(s.ast.Name.Name, "_test")
-		if slices.Contains(namesThatSayNothing, name) || slices.Contains(namesThatSayNothing, path.Base(path.Dir(s.path))) {
+		if slices.Contains(namesThatSayNothing, name) ||
+			slices.Contains(namesThatSayNothing, path.Base(path.Dir(s.path))) {
 			broken = append(broken, fmt.Sprintf("%s: package %s says nothing of what it holds", s.path, name))
 		}
 	}
@@ -97,7 +99,8 @@ func mainLength(r repository) []string {
 	var broken []string
 	for _, s := range r.sources {
 		if ok, _ := path.Match("functions/*/main.go", s.path); ok && s.lines() > maxMainLines {
-			broken = append(broken, fmt.Sprintf("%s: %d lines, want at most %d", s.path, s.lines(), maxMainLines))
+			broken = append(broken, fmt.Sprintf("%s: %d lines, want at most %d", s.path, s.lines(),
+				maxMainLines))
 		}
 	}
 	return broken
@@ -105,7 +108,8 @@ func mainLength(r repository) []string {
 
 var packageCases = []ruleCase{
 	{
-		"one package comment", "none", tree{"internal/a/a.go": "package a\n", "internal/a/a_test.go": "package a_test\n"},
+		"one package comment", "none",
+		tree{"internal/a/a.go": "package a\n", "internal/a/a_test.go": "package a_test\n"},
 		[]string{"internal/a: 0"},
 	},
 	{
@@ -113,7 +117,8 @@ var packageCases = []ruleCase{
 		[]string{".: 0"},
 	},
 	{
-		"one package comment", "two", tree{"a.go": "// Package a is one.\npackage a\n", "b.go": "// Package a is two.\npackage a\n"},
+		"one package comment", "two", tree{"a.go": "// Package a is one.\npackage a\n",
+			"b.go": "// Package a is two.\npackage a\n"},
 		[]string{".: 2"},
 	},
 	{
@@ -133,22 +138,28 @@ var packageCases = []ruleCase{
 	},
 	{"package names are nouns", "nouns", tree{"internal/limiter/ring.go": "package limiter\n"}, nil},
 	{
-		"nothing sleeps", "in a test", tree{"a_test.go": "package a\n\nimport \"time\"\n\nfunc f() { time.Sleep(1) }\n"},
+		"nothing sleeps", "in a test",
+		tree{"a_test.go": "package a\n\nimport \"time\"\n\nfunc f() { time.Sleep(1) }\n"},
 		[]string{"a_test.go: time.Sleep"},
 	},
 	{
-		"nothing sleeps", "renamed and not called", tree{"a.go": "package a\n\nimport clock \"time\"\n\nvar wait = clock.Sleep\n"},
+		"nothing sleeps", "renamed and not called",
+		tree{"a.go": "package a\n\nimport clock \"time\"\n\nvar wait = clock.Sleep\n"},
 		[]string{"a.go: time.Sleep"},
 	},
-	{"nothing sleeps", "another Sleep", tree{"a.go": "package a\n\nvar wait = clock.Sleep // time.Sleep is not for us\n"}, nil},
+	{"nothing sleeps", "another Sleep",
+		tree{"a.go": "package a\n\nvar wait = clock.Sleep // time.Sleep is not for us\n"}, nil},
 	{
 		"files are small", "one line more", tree{"a.go": "package a\n" + strings.Repeat("\n", maxFileLines)},
 		[]string{"a.go: 601 lines"},
 	},
-	{"files are small", "at the limit", tree{"a.go": "package a\n" + strings.Repeat("\n", maxFileLines-1)}, nil},
+	{"files are small", "at the limit",
+		tree{"a.go": "package a\n" + strings.Repeat("\n", maxFileLines-1)}, nil},
 	{
-		"main only wires", "one line more", tree{"functions/check/main.go": "package main\n" + strings.Repeat("\n", maxMainLines)},
+		"main only wires", "one line more",
+		tree{"functions/check/main.go": "package main\n" + strings.Repeat("\n", maxMainLines)},
 		[]string{"functions/check/main.go: 41 lines"},
 	},
-	{"main only wires", "another main", tree{"local/main.go": "package main\n" + strings.Repeat("\n", maxMainLines)}, nil},
+	{"main only wires", "another main",
+		tree{"local/main.go": "package main\n" + strings.Repeat("\n", maxMainLines)}, nil},
 }

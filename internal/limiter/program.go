@@ -19,10 +19,12 @@ import (
 //	           1 byte bytes per slot of a log
 //	           6 bytes window, of a log the longest one (microseconds)
 //	per limit, in the order given:
-//	           4 bytes requests, 1 byte number of its section (from 1), 6 bytes window (microseconds), 3 bytes Slots
+//	           4 bytes requests, 1 byte number of its section (from 1),
+//	           6 bytes window (microseconds), 3 bytes Slots
 //	per section with a calendar:
 //	           1 byte length of the zone's name, the name, 1 byte number of shifts,
-//	           per shift 7 bytes from when on (microseconds since 1970), 3 bytes offset east of UTC (seconds + 2^23)
+//	           per shift 7 bytes from when on (microseconds since 1970),
+//	           3 bytes offset east of UTC (seconds + 2^23)
 //
 // Integers are big-endian.
 type Program []byte

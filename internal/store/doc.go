@@ -25,17 +25,25 @@
 //
 // What the client is told, beside the time-outs of Options:
 //
-//   - A connection is logged in before the library gets it. The library's own log-in is not
-//     sent: it reads the reply that came.
-//   - A call in flight has a connection of its own (Options.Pooled, for the check). A shared one whose reply is late stays open, and every later
-//     call waits behind it. A single node sees one connection from each client. A node of a cluster sees one for the checks of its shard and may
-//     see one more, over which the client asks for the topology.
+//   - A connection is logged in before the library gets it. The library's own log-in is
+//     not sent: it reads the reply that came.
+//   - A call in flight has a connection of its own (Options.Pooled, for the check). A
+//     shared one whose reply is late stays open, and every later call waits behind it. A
+//     single node sees one connection from each client. A node of a cluster sees one for
+//     the checks of its shard and may see one more, over which the client asks for the
+//     topology.
 //   - Without Options.Pooled, all calls share one connection to a node.
-//   - Buffers of 16 KiB, where the library's default is half a megabyte each: a check is a few hundred bytes.
-//   - At most 3 MOVED or ASK redirections a call, so that nodes that disagree cannot keep it going.
-//   - No client-side cache (CLIENT TRACKING) and no CLIENT SETINFO: ElastiCache serverless has neither.
-//   - The library itself tries read-only commands again after a network error, with Options.Pooled twice at most. It never does so with a script:
-//     a lost reply would count again and again. Retry does, once.
-//   - IAM tokens are signed here for each connection, from AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN as they are then. A token
-//     is good for 15 minutes, a connection for 12 hours: after 11 hours it logs in again with a new token.
+//   - Buffers of 16 KiB, where the library's default is half a megabyte each: a check is
+//     a few hundred bytes.
+//   - At most 3 MOVED or ASK redirections a call, so that nodes that disagree cannot keep
+//     it going.
+//   - No client-side cache (CLIENT TRACKING) and no CLIENT SETINFO: ElastiCache
+//     serverless has neither.
+//   - The library itself tries read-only commands again after a network error, with
+//     Options.Pooled twice at most. It never does so with a script: a lost reply would
+//     count again and again. Retry does, once.
+//   - IAM tokens are signed here for each connection, from AWS_ACCESS_KEY_ID,
+//     AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN as they are then. A token is good for
+//     15 minutes, a connection for 12 hours: after 11 hours it logs in again with a new
+//     token.
 package store

@@ -19,9 +19,10 @@ const retryPause = 10 * time.Millisecond
 // Retry calls do, and calls it once more when the first call failed in a way that a
 // second may mend:
 //
-//   - It surely was not executed: Valkey answered TRYAGAIN, CLUSTERDOWN, LOADING or MASTERDOWN, knew no node for the slot, or did not take the
-//     connection.
-//   - The connection ended before the reply. What do does may then happen twice: a check counts one call too many, which errs on the strict side.
+//   - It surely was not executed: Valkey answered TRYAGAIN, CLUSTERDOWN, LOADING or
+//     MASTERDOWN, knew no node for the slot, or did not take the connection.
+//   - The connection ended before the reply. What do does may then happen twice: a check
+//     counts one call too many, which errs on the strict side.
 //
 // After TRYAGAIN, which ends when a slot has arrived at another node, it tries again for
 // as long as ctx leaves time. After a time-out, or when ctx has ended, it does not.

@@ -74,7 +74,10 @@ func TestBrowsersReadDenials(t *testing.T) {
 		server := httptest.NewServer(c.api)
 		t.Cleanup(server.Close)
 		script := `fetch('` + server.URL + `/orders', {headers: {'X-Api-Key': 'k'}}).then(
-			a => ({Status: a.status, Retry: a.headers.get('Retry-After') ?? '', RateLimit: a.headers.get('RateLimit') ?? ''}),
+			a => ({
+				Status: a.status, Retry: a.headers.get('Retry-After') ?? '',
+				RateLimit: a.headers.get('RateLimit') ?? '',
+			}),
 			() => ({Failed: true}))`
 		got, err := chromedp.Run(tab, chromedp.Evaluate[read](script, chromedp.EvalAwaitPromise))
 		if err != nil || got != c.want {

@@ -89,7 +89,8 @@ func configOf(base string) huma.Config {
 }
 
 const description = `Keys, policies, usage and audit of a Tidegate deployment. Times are RFC 3339, windows such as 10s, 1h or 30d.
-Errors are problems as RFC 9457 has them. Lists come in pages: ask again with after set to next until there is none.
+Errors are problems as RFC 9457 has them. Lists come in pages: ask again with after set to
+next until there is none.
 An ETag is a version; send it in If-Match with a change.`
 
 // register lists every operation.

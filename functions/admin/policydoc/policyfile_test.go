@@ -402,7 +402,8 @@ func sets() *rapid.Generator[policy.Set] {
 	})
 }
 
-// What is exported and imported again is the same, to the letter, so nothing differs; and it is written the same again.
+// What is exported and imported again is the same, to the letter, so nothing differs; and
+// it is written the same again.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := sets().Draw(t, "set")

@@ -13,13 +13,16 @@ import (
 
 const header = `# The policies of Tidegate, version %d: plans, route rules and what holds for all callers.
 #
-# A limit is so many calls in any window: 100 per 10 seconds. It counts exactly unless something follows, with commas between:
-# estimate, token bucket or fixed window for another algorithm; denied calls count; 5,000 slots. A calendar needs a fixed window:
-# 1,000 per calendar month (Europe/Berlin), fixed window. Field by field a limit is {requests: 100, window: 10s}, with algorithm,
-# countDenied, slots, calendar and zone where they are wanted. Denied calls can count on limits of each caller only.
+# A limit is so many calls in any window: 100 per 10 seconds. It counts exactly unless
+# something follows, with commas between: estimate, token bucket or fixed window for
+# another algorithm; denied calls count; 5,000 slots. A calendar needs a fixed window:
+# 1,000 per calendar month (Europe/Berlin), fixed window. Field by field a limit is
+# {requests: 100, window: 10s}, with algorithm, countDenied, slots, calendar and zone
+# where they are wanted. Denied calls can count on limits of each caller only.
 #
-# What is left out of the file is removed when it is imported. To rename a plan write its old name beside it: was. Try an import
-# first: a dry run shows every difference. The version says what the file was made of; an import based on an older one is refused.
+# What is left out of the file is removed when it is imported. To rename a plan write its
+# old name beside it: was. Try an import first: a dry run shows every difference. The
+# version says what the file was made of; an import based on an older one is refused.
 
 `
 

@@ -17,15 +17,24 @@ import (
 // What an authorizer is sent that it should not be, and which test says what becomes of
 // it:
 //
-//	identity with braces, NUL, 10 KB …    TestIdentityOfOddBytes, identity.TestIdentityWithBadCharacters
-//	duplicate or mixed-case headers       TestBadCredentialsAreUnauthorized, identity.TestBadCredentialNeverFallsThrough
+//	identity with braces, NUL, 10 KB …    TestIdentityOfOddBytes,
+//	                                      identity.TestIdentityWithBadCharacters
+//	duplicate or mixed-case headers       TestBadCredentialsAreUnauthorized,
+//	                                      identity.TestBadCredentialNeverFallsThrough
 //	spoofed X-Forwarded-For               TestSpoofedForwardedForIsIgnored
-//	IPv6 rotation                         TestIPv6RotationSharesALimit, identity.TestIPv6RotationAndMappedIPv4
-//	missing identity                      TestBadCredentialsAreUnauthorized, identity.TestMissingIdentityIsNeverTheAddress
-//	cost 0, negative, huge, NaN; limit 0  TestImpossibleCost, policy.TestCostsAndLimitsOutOfRange, policy.TestFreeRoute
+//	IPv6 rotation                         TestIPv6RotationSharesALimit,
+//	                                      identity.TestIPv6RotationAndMappedIPv4
+//	missing identity                      TestBadCredentialsAreUnauthorized,
+//	                                      identity.TestMissingIdentityIsNeverTheAddress
+//	cost 0, negative, huge, NaN; limit 0  TestImpossibleCost,
+//	                                      policy.TestCostsAndLimitsOutOfRange,
+//	                                      policy.TestFreeRoute
 //	wrong checksum, unknown prefix        TestWrongChecksumAsksNobody
-//	JWT none, swaps, claims, floods       TestAnswers, jwt.TestJWTNone and those beside it, jwt.TestUnknownKeyFlood
-//	malformed event, missing methodArn    TestMalformedEventsNeverAllow, TestSampleEventsNeverAllow, FuzzInvoke
+//	JWT none, swaps, claims, floods       TestAnswers,
+//	                                      jwt.TestJWTNone and those beside it,
+//	                                      jwt.TestUnknownKeyFlood
+//	malformed event, missing methodArn    TestMalformedEventsNeverAllow,
+//	                                      TestSampleEventsNeverAllow, FuzzInvoke
 
 // A caller whom others vouch for may be called anything. Its name reaches neither a key
 // of Valkey's nor, unbounded, the log.

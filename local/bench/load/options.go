@@ -217,7 +217,8 @@ func usage() string {
 	var text strings.Builder
 	text.WriteString(
 		`Calls a gateway at an even rate that does not depend on its answers, and checks that no rolling window held more than its limit.
-Without -target it starts a gateway of its own: the built Lambda functions behind the emulators, on a valkey-server found on PATH.
+Without -target it starts a gateway of its own: the built Lambda functions behind the
+emulators, on a valkey-server found on PATH.
 Ctrl-C ends it with a report of what was done.
 
 Usage: ./scripts/load [flags]
@@ -231,7 +232,8 @@ Usage: ./scripts/load [flags]
 		fmt.Fprintf(&text, "  %-9s %s\n", s.name, s.about)
 	}
 	text.WriteString(`
-Exit status: 0 when all answers were as expected and no window was above its limit, 1 when not or when something failed, 2 for bad flags.
+Exit status: 0 when all answers were as expected and no window was above its limit, 1 when
+not or when something failed, 2 for bad flags.
 
 Examples:
   ./scripts/load -rate 80% -duration 5m -report load.html
