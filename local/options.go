@@ -51,7 +51,8 @@ func (o *options) flags() *flag.FlagSet {
 		"`URL` of a Valkey, or auto to start the valkey-server found on PATH; empty runs one in process "+
 			"(miniredis)")
 	f.StringVar(&o.journal, "journal", "",
-		"`folder` in which every change is kept before it is acknowledged; what Valkey lost since is restored "+
+		"`folder` in which every change is kept before it is acknowledged; what Valkey lost since is "+
+			"restored "+
 			"at the start")
 	f.StringVar(&o.readyFile, "ready-file", "",
 		"`path` of a JSON file with addresses and credentials, written when all is up, removed at the end")

@@ -57,7 +57,9 @@ func openRegistry(
 	case "":
 		return startRegistry(ctx, pepper, note, valkey.Embedded)
 	case "auto":
-		return startRegistry(ctx, pepper, note, func() (*valkey.Server, error) { return valkey.Installed(ctx) })
+		return startRegistry(ctx, pepper, note, func() (*valkey.Server, error) {
+			return valkey.Installed(ctx)
+		})
 	}
 	r := &registrar{url: name, name: withoutPassword(name) + note, pepper: pepper, close: func() {}}
 	return r, r.connect(ctx)

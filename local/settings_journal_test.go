@@ -26,7 +26,8 @@ func journalRows(t *testing.T) map[string]setting[administered] {
 	t.Helper()
 	status := func(t *testing.T, a administered) string {
 		t.Helper()
-		return fmt.Sprint(a.send(t, http.MethodGet, "/api/v1/journal", "", "Authorization", a.token(t)).status)
+		return fmt.Sprint(a.send(t, http.MethodGet, "/api/v1/journal", "", "Authorization",
+			a.token(t)).status)
 	}
 	return map[string]setting[administered]{
 		"JOURNAL": {nil, map[string]string{"": "404", t.TempDir(): "200"}, status},

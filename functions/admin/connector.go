@@ -85,7 +85,8 @@ func newDashboard(
 	}
 	watch := &watch{ping: sessions.Ping, sync: keys.Sync, log: log, now: time.Now}
 	if kept != nil {
-		watch.journal = &journalWatch{Journal: kept, keys: keys, restores: c.JournalRestore == restoreAlways, log: log}
+		watch.journal = &journalWatch{Journal: kept, keys: keys,
+			restores: c.JournalRestore == restoreAlways, log: log}
 	}
 	ctx, cancel := store.WithTimeouts(ctx, storeTimeout, c.ValkeyConnectTimeout)
 	defer cancel()

@@ -48,5 +48,6 @@ func (w *journalWatch) restore(ctx context.Context) {
 		by := registry.Edit{By: audit.Actor{Kind: "system", Name: "restore"}}
 		err = journal.Log(ctx, w.keys, by)
 	}
-	w.log.Warn("restore", "buckets", summary.Written, "entries", summary.Lost, "left", summary.Left, "cause", err)
+	w.log.Warn("restore", "buckets", summary.Written, "entries", summary.Lost, "left",
+		summary.Left, "cause", err)
 }

@@ -53,7 +53,7 @@ type Rule struct {
 	Shared  []Limit `json:"shared,omitempty" maxItems:"8"`
 
 	SharedLease string `json:"sharedLease,omitempty" maxLength:"40" example:"1s" doc:"Of shared, as lease of a scope"`
-	SettleMax   int64  `json:"settleMax,omitempty" minimum:"1" maximum:"1000000000" doc:"Most a settlement charges to limits that callers share, cost at least; 10 times the cost when left out"` //nolint:lll // a tag
+	SettleMax   int64  `json:"settleMax,omitempty" minimum:"1" maximum:"1000000000" doc:"Most a settlement charges to limits that callers share, cost at least; 10 times the cost when left out"`
 }
 
 // Pattern says which calls a rule is for. What is left out matches any.
@@ -68,7 +68,7 @@ type Pattern struct {
 type Scope struct {
 	Limits []Limit `json:"limits,omitempty" maxItems:"8"`
 	Mode   string  `json:"mode,omitempty" enum:"enforce,shadow,off"`
-	Lease  string  `json:"lease,omitempty" maxLength:"40" example:"1s" doc:"Of global alone: how long environments use a share without asking; 10ms to a quarter of the shortest window, logs only. Left out, every call asks"` //nolint:lll // a tag
+	Lease  string  `json:"lease,omitempty" maxLength:"40" example:"1s" doc:"Of global alone: how long environments use a share without asking; 10ms to a quarter of the shortest window, logs only. Left out, every call asks"`
 }
 
 // Bans is the policy of automatic bans.

@@ -37,7 +37,8 @@ func TestJournalAway(t *testing.T) {
 	if err := os.Rename(folder, folder+"-away"); err != nil {
 		t.Fatal(err)
 	}
-	s.Post("/keys/{bolt}/edit", fields("name", "bolt 2", "plan", "free", "version", "1", "lasts", "never")).Wants(
+	s.Post("/keys/{bolt}/edit", fields("name", "bolt 2", "plan", "free", "version", "1", "lasts",
+		"never")).Wants(
 		t, http.StatusServiceUnavailable, "The journal does not answer", "Nothing was changed.")
 	s.Post("/keys/{acme}/revoke", fields("version", "1", "reason", "leaked")).Wants(t, http.StatusSeeOther)
 	s.Get("/keys").Wants(t, http.StatusOK, "1 change is not safe yet", "revoked")
@@ -51,7 +52,8 @@ func TestJournalAway(t *testing.T) {
 func TestRestoreLost(t *testing.T) {
 	s, j, _ := journalled(t)
 	for _, name := range []string{"acme", "bolt"} {
-		s.Post("/keys/{"+name+"}/revoke", fields("version", "1", "reason", "leaked")).Wants(t, http.StatusSeeOther)
+		s.Post("/keys/{"+name+"}/revoke", fields("version", "1", "reason", "leaked")).Wants(t,
+			http.StatusSeeOther)
 	}
 	s.Keys.Server.FlushAll()
 	if err := j.Check(t.Context()); err != nil {

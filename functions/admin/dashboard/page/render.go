@@ -93,11 +93,13 @@ func (rd *Renderer) warnings(s journal.Status) []templates.Warning {
 		all = append(all, templates.Warning{Text: "1 change is not safe yet: the journal does not have it."})
 	}
 	if s.Unsafe > 1 {
-		all = append(all, templates.Warning{Text: Number(int64(s.Unsafe)) + " changes are not safe yet: the journal does not have them."})
+		all = append(all, templates.Warning{Text: Number(int64(s.Unsafe)) +
+			" changes are not safe yet: the journal does not have them."})
 	}
 	if s.Behind > 0 {
 		all = append(all, templates.Warning{
-			Text:    "Valkey lost changes, in " + Number(int64(s.Behind)) + " of 256 parts. Edits there are refused.",
+			Text: "Valkey lost changes, in " + Number(int64(s.Behind)) +
+				" of 256 parts. Edits there are refused.",
 			Restore: rd.Path("/journal/restore"),
 		})
 	}
