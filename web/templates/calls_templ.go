@@ -50,7 +50,7 @@ func Calls(p CallsPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if p.Errors > 0 {
-				templ_7745c5c3_Err = wrongFields("Nothing was played", p.Errors).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = wrongFields("Not simulated", p.Errors).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

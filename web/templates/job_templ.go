@@ -117,7 +117,7 @@ func Job(p JobPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "<b>In progress.</b> This page goes on by itself; without a script, press the button. Its address keeps the place. ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "<b>In progress.</b> Continues automatically. Without scripts, press the button. ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

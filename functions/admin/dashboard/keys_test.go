@@ -203,7 +203,7 @@ func TestHostileInput(t *testing.T) {
 		if got.StatusCode != http.StatusUnprocessableEntity {
 			t.Fatalf("%.20q: %d", name, got.StatusCode)
 		}
-		got.Wants(t, http.StatusUnprocessableEntity, "Nothing was saved: 1 field needs", `id="name-error"`)
+		got.Wants(t, http.StatusUnprocessableEntity, "Not saved. Fix 1 field.", `id="name-error"`)
 		if len(got.Body) > 20_000 || strings.ContainsAny(got.Body, "\u202e\u2066\x00\x1b") {
 			t.Errorf("%.20q: %d bytes, or controls", name, len(got.Body))
 		}

@@ -157,7 +157,7 @@ func TestInvalidTogether(t *testing.T) {
 			id := "limits-0-" + row.field
 			got.Wants(t, http.StatusUnprocessableEntity, `aria-describedby="`+id+`-error"`,
 				`<p class="wrong" id="`+id+`-error">`, row.message,
-				"Nothing was saved: 1 field needs", `name="limits[0].`+row.typed+`" value="`+row.text+`"`,
+				"Not saved. Fix 1 field.", `name="limits[0].`+row.typed+`" value="`+row.text+`"`,
 				`name="limits[0].window" value="`+row.limit[1]+`"`)
 			if strings.Count(got.Body, `class="wrong"`) != 1 ||
 				strings.Count(got.Body, `aria-invalid="true"`) != 1 {
@@ -179,7 +179,7 @@ func TestInvalidEverywhere(t *testing.T) {
 	form := sitetest.With(sitetest.LimitsForm(1, [4]string{"ten", "1", "second", "counter"}),
 		"limits[0].zone", "Mars", "limits[0].slots", "64", "limits[0].countDenied", "yes")
 	got := s.Post(limitsPath, form).Wants(
-		t, http.StatusUnprocessableEntity, "Nothing was saved: 4 fields need", " checked",
+		t, http.StatusUnprocessableEntity, "Not saved. Fix 4 fields.", " checked",
 	)
 	for _, field := range []string{"requests", "zone", "slots", "countDenied"} {
 		got.Wants(t, http.StatusUnprocessableEntity, `<p class="wrong" id="limits-0-`+field+`-error">`)
@@ -272,7 +272,7 @@ func TestInvalid(t *testing.T) {
 			id := "limits-1-" + row.field
 			got.Wants(t, http.StatusUnprocessableEntity,
 				`aria-describedby="`+id+`-error"`, `<p class="wrong" id="`+id+`-error">`, row.message,
-				"Nothing was saved: 1 field needs",
+				"Not saved. Fix 1 field.",
 				`name="limits[0].requests" value="77"`, `name="limits[0].window" value="7"`,
 			)
 			if typed := row.requests; len(typed) < form.MaxInput && !strings.ContainsAny(typed, "<") &&

@@ -83,7 +83,7 @@ func TestCallsBadInput(t *testing.T) {
 		{"algorithm=guess", "algorithm", form.ChooseFromList},
 	} {
 		page := s.Get("/simulate/calls?"+row.query).Wants(t, http.StatusUnprocessableEntity,
-			`id="`+row.field+`-error">`+row.want, "Nothing was played: 1 field needs another look.")
+			`id="`+row.field+`-error">`+row.want, "Not simulated. Fix 1 field.")
 		if strings.Contains(page.Body, "allowed</") {
 			t.Errorf("%s: answers beside an error", row.query)
 		}

@@ -118,7 +118,7 @@ func TestSimulateBadInput(t *testing.T) {
 	} {
 		page := s.Get("/simulate?algorithm=log&"+row.query).Wants(t, http.StatusUnprocessableEntity,
 			`id="`+row.field+`-error">`+row.want, `aria-describedby="`+row.field+`-error"`,
-			"Nothing was played: 1 field needs another look.")
+			"Not simulated. Fix 1 field.")
 		q, _ := url.ParseQuery(row.query)
 		if typed := q.Get(row.field); len(typed) < 100 && row.field != "unit" && row.field != "shape" &&
 			!strings.Contains(page.Body, typed) {
@@ -132,7 +132,7 @@ func TestSimulateBadInput(t *testing.T) {
 		t, http.StatusUnprocessableEntity, `id="algorithms-error">Choose at least one algorithm.`,
 	)
 	s.Get("/simulate?limit=a&rate=b&seed=c").Wants(
-		t, http.StatusUnprocessableEntity, "4 fields need another look.",
+		t, http.StatusUnprocessableEntity, "Fix 4 fields.",
 	)
 }
 
