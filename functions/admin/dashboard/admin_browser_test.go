@@ -210,8 +210,9 @@ func TestBrowserOverrideByKeyboard(t *testing.T) {
 		return `document.activeElement.textContent.trim() === "` + text + `"`
 	}
 	named := func(id string) string { return `document.activeElement.id === "` + id + `"` }
+	// The script moves the focus last, once the form is in the sheet.
 	to(focused("Override limits"))
-	v.Act(chromedp.KeyEvent("\r"), chromedp.WaitReady(chromedp.CSS("#form")))
+	v.Act(chromedp.KeyEvent("\r"), chromedp.WaitReady(chromedp.CSS("#limits-0-requests:focus")))
 	to(named("limits-0-requests"))
 	v.Act(chromedp.Evaluate[chromedp.Void](`document.activeElement.select()`), chromedp.KeyEvent("25"))
 	to(named("reason"))

@@ -74,7 +74,7 @@ func TestProviderLogin(t *testing.T) {
 		s.Get("/settings").Wants(t, http.StatusOK, "Logged in with", "localhost:", "Create token")
 		got = s.Post("/logout", nil).Wants(t, http.StatusSeeOther)
 		out := s.Get(strings.TrimPrefix(got.Header.Get("Location"), base)).Wants(
-			t, http.StatusOK, "You are logged out here", "Log out of the provider too",
+			t, http.StatusOK, "You are logged out", "Log out of the provider too",
 		)
 		if !strings.Contains(out.Body, "/session/end?client_id=dashboard&amp;post_logout_redirect_uri=") {
 			t.Errorf("%q: no way to log out at the provider:\n%s", base, out.Body)
@@ -129,12 +129,12 @@ func TestProviderAttacks(t *testing.T) {
 	s := sitetest.New(t, withProvider)
 	attacker := goes(s, beginLogin(s, "/"), "eve:ops")
 	s.Client = s.NewClient()
-	s.Get(attacker).Wants(t, http.StatusBadRequest, "not begun here")
+	s.Get(attacker).Wants(t, http.StatusBadRequest, "Login expired")
 	beginLogin(s, "/")
-	s.Get(attacker).Wants(t, http.StatusBadRequest, "not begun here")
+	s.Get(attacker).Wants(t, http.StatusBadRequest, "Login expired")
 	own := goes(s, beginLogin(s, "/"), "ada:ops")
-	s.Get(strings.Replace(own, "state=", "state=x", 1)).Wants(t, http.StatusBadRequest, "not begun here")
-	s.Get(own).Wants(t, http.StatusBadRequest, "not begun here") // the attempt before has ended the login
+	s.Get(strings.Replace(own, "state=", "state=x", 1)).Wants(t, http.StatusBadRequest, "Login expired")
+	s.Get(own).Wants(t, http.StatusBadRequest, "Login expired") // the attempt before has ended the login
 	s.WantsLogin("/keys")
 	address := beginLogin(s, "//evil.example")
 	own = goes(s, address, "ada:ops")
@@ -149,7 +149,7 @@ func TestProviderAttacks(t *testing.T) {
 	s.WantsLogin("/keys")
 	refused := goes(s, beginLogin(s, "/")+"&prompt=none", "ada:ops")
 	s.Get(refused).Wants(t, http.StatusForbidden, "did not log you in", "login_required")
-	s.Get("/login/oidc/callback?error=<script>&state=x").Wants(t, http.StatusBadRequest, "not begun here")
+	s.Get("/login/oidc/callback?error=<script>&state=x").Wants(t, http.StatusBadRequest, "Login expired")
 }
 
 // A session from the provider ends when the provider or the meaning of its groups
@@ -194,7 +194,7 @@ func TestProviderAway(t *testing.T) {
 	}
 	s.Reconfigure(func(c *server.Config) { c.Provider = gone })
 	s.Get("/login/oidc").Wants(t, http.StatusBadGateway, "127.0.0.1:1 is not responding")
-	s.Get("/login?ended=oidc").Wants(t, http.StatusOK, "You are logged out here")
+	s.Get("/login?ended=oidc").Wants(t, http.StatusOK, "You are logged out")
 	s.Login().Get("/keys").Wants(t, http.StatusOK)
 }
 
@@ -208,7 +208,7 @@ func TestBrowserProviderPages(t *testing.T) {
 	}{
 		{"login", "/login", "", nil},
 		{"logged out", "/login?ended=oidc", "", nil},
-		{"not begun here", "/login/oidc/callback?state=x", "400", nil},
+		{"Login expired", "/login/oidc/callback?state=x", "400", nil},
 		{"no role", "/login/oidc", "403", func(v *sitetest.Visit) {
 			v.Act(
 				chromedp.SendKeys(chromedp.CSS("[name=login]"), "nora"),

@@ -15,8 +15,10 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"tidegate/internal/testing/browsertest"
+	"tidegate/internal/testing/waiting"
 )
 
 // Client is a client that the provider knows.
@@ -54,7 +56,8 @@ func Start(t testing.TB, o Options) (issuer string) {
 }
 
 // run starts the program and returns the first line that it prints. The program ends with
-// its input, so a test that is killed leaves none behind.
+// its input, so a test that is killed leaves none behind. It is killed when it prints
+// nothing, or does not end, within waiting.Patience.
 func run(t testing.TB, command *exec.Cmd) string {
 	t.Helper()
 	var log strings.Builder
@@ -70,9 +73,12 @@ func run(t testing.TB, command *exec.Cmd) string {
 	if err := command.Start(); err != nil {
 		t.Fatalf("start the provider: %v", err)
 	}
+	kill := func() { _ = command.Process.Kill() }
+	deadline := time.AfterFunc(waiting.Patience, kill)
 	lines := bufio.NewScanner(output)
-	started := lines.Scan()
+	lines.Scan()
 	line := lines.Text()
+	deadline.Stop()
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
@@ -80,14 +86,16 @@ func run(t testing.TB, command *exec.Cmd) string {
 	}()
 	t.Cleanup(func() {
 		_ = input.Close()
+		deadline := time.AfterFunc(waiting.Patience, kill)
+		defer deadline.Stop()
 		<-drained
 		_ = command.Wait()
 		if t.Failed() {
 			t.Logf("the provider wrote:\n%s", &log)
 		}
 	})
-	if !started || !strings.HasPrefix(line, "http://") {
-		t.Fatalf("the provider did not start: %s", line)
+	if !strings.HasPrefix(line, "http://") {
+		t.Fatalf("the provider printed %q within %s: want its address", line, waiting.Patience)
 	}
 	return line
 }
@@ -107,6 +115,7 @@ func NewPerson(t testing.TB, issuer string) *Person {
 		t.Fatal(err)
 	}
 	return &Person{t: t, issuer: issuer, client: &http.Client{
+		Timeout:       waiting.Patience,
 		Jar:           jar,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
