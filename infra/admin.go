@@ -13,7 +13,9 @@ func (s *Stack) newAdmin() *function {
 		"ADMIN_URL": strings.TrimSuffix(s.panel.url, "/"), "ADMIN_USERS": secretNamed(login.Users),
 		"RELEASE": s.props.Release, "STAGE": s.props.Stage,
 		"SESSION_IDLE": duration(login.SessionIdle), "SESSION_LIFETIME": duration(login.SessionLifetime),
-		"ADMIN_NETWORKS":    strings.Join(login.Networks, ","),
+		"ADMIN_NETWORKS": strings.Join(login.Networks, ","),
+		"JOURNAL":        s.journal.address(),
+		"JOURNAL_AWAY":   s.props.JournalAway, "JOURNAL_RESTORE": s.props.JournalRestore,
 		"RESERVATION_LEASE": duration(s.props.Decision.ReservationLease),
 	}
 	if s.secrets.password != nil {

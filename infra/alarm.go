@@ -74,7 +74,8 @@ func (s *Stack) publishByAlarms(topic awssns.Topic) awsiam.PolicyStatement {
 
 // listAlarms are those that the props ask for.
 func (s *Stack) listAlarms() []alarm {
-	return slices.Concat(s.checkAlarms(), s.metricsAlarms(), s.adminAlarms(), s.cacheAlarms())
+	return slices.Concat(s.checkAlarms(), s.metricsAlarms(), s.adminAlarms(), s.cacheAlarms(),
+		s.journalAlarms())
 }
 
 // newAlarms reports every alarm, and its end, to the topic.

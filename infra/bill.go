@@ -25,6 +25,9 @@ func (s *Stack) cost() cost.Deployment {
 	if observe.Metrics {
 		d.Metrics = len(telemetry.Names())
 	}
+	if s.journal != nil {
+		d.Metrics++ // its errors; requests and storage are cents a month
+	}
 	if observe.Dashboard {
 		d.Dashboards = 1
 	}

@@ -61,7 +61,8 @@ func TestBill(t *testing.T) {
 			equal(t, "rules", bill.WebACLRules, rules)
 			equal(t, "nodes", bill.Nodes, nodes)
 			metrics := environment(t, made, "Check")["STAGE"] != nil
-			equal(t, "metrics", bill.Metrics, pick(metrics, len(telemetry.Names()), 0))
+			equal(t, "metrics", bill.Metrics, pick(metrics, len(telemetry.Names()), 0)+
+				len(made.all("AWS::Logs::MetricFilter")))
 			equal(t, "tracing", bill.Tracing,
 				ours(t, made, "Check").Properties.at("TracingConfig", "Mode") == "Active")
 			equal(t, "access log", bill.AccessLog, made.only(t, "AWS::ApiGatewayV2::Stage",

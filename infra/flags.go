@@ -24,6 +24,9 @@ var flagNames = []string{
 	"keep",
 	"cidr",
 	"zones",
+	"journal",
+	"journalAway",
+	"journalRestore",
 	"store",
 	"maxStorageGB",
 	"maxECPUs",
@@ -126,6 +129,9 @@ func (f flags) props() (Props, error) {
 		Keep:  r.boolean("keep", prod),
 		CIDR:  r.text("cidr"),
 		Zones: r.list("zones"),
+
+		Journal: r.boolean("journal", false), JournalAway: r.text("journalAway"),
+		JournalRestore: r.text("journalRestore"),
 		Store: StoreProps{
 			Kind: StoreKind(r.text("store")), MaxStorageGB: r.number("maxStorageGB"),
 			MaxECPUs: r.number("maxECPUs"), NodeType: r.text("nodeType"),

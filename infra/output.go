@@ -16,6 +16,9 @@ func (s *Stack) newOutputs() {
 	s.output("CheckFunctionArn", *s.check.FunctionArn(),
 		"The authorizer's function, for APIs of other stacks and accounts")
 	s.output("CacheHost", *s.store.host, "The cache; only the functions reach it")
+	if s.journal != nil {
+		s.output("JournalAddress", s.journal.address(), "The journal of every change")
+	}
 	s.output("AlarmTopicArn", *s.topic.TopicArn(), "Alarms are published here")
 	if s.example != nil {
 		s.output("ExampleRestUrl", *s.example.rest.Url(), "The example REST API: 429 over a limit")

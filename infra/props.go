@@ -35,6 +35,12 @@ type Props struct {
 	// Zones are the availability zones. Flag zones, default the first two of the region.
 	Zones []string
 
+	// Journal keeps every change in a bucket before it is acknowledged. The bucket stays
+	// when the stack is deleted. Flag journal, default false.
+	Journal bool
+	// JournalAway is refuse or queue, and JournalRestore ask or always. Flags journalAway
+	// and journalRestore, default the function's own.
+	JournalAway, JournalRestore string
 	// Store is where counts and configuration live.
 	Store StoreProps
 	// Check is the authorizer's function.
@@ -334,6 +340,12 @@ func (p *Props) check() error {
 		"must be debug, info, warn or error")
 	want(corsOrigin.MatchString(p.CORSOrigin), "corsOrigin", p.CORSOrigin,
 		"must be an origin such as https://app.example.com, * or none")
+	want(slices.Contains([]string{"", "refuse", "queue"}, p.JournalAway), "journalAway", p.JournalAway,
+		"must be refuse or queue")
+	want(slices.Contains([]string{"", "ask", "always"}, p.JournalRestore), "journalRestore", p.JournalRestore,
+		"must be ask or always")
+	want(p.Journal || p.JournalAway+p.JournalRestore == "", "journal", p.Journal,
+		"is needed by journalAway and journalRestore: set journal=true too")
 	want(p.Example || !p.WAF, "waf", p.WAF, "guards the example's REST API: set example=true too")
 	for _, caller := range p.Callers {
 		if err := authorizer.CheckARN(caller); err != nil {

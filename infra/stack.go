@@ -16,6 +16,7 @@ type Stack struct {
 	key     awskms.Key
 	network *network
 	store   *store
+	journal *journal // nil for none
 	secrets *secrets
 	check   *function
 	admin   *function
@@ -36,9 +37,15 @@ func NewStack(scope constructs.Construct, props Props) *Stack {
 	s.network = s.newNetwork()
 	s.secrets = s.newSecrets()
 	s.store = s.newStore()
+	if props.Journal {
+		s.journal = s.newJournal()
+	}
 	s.check = s.newCheck()
 	s.panel = s.newDashboardAPI()
 	s.admin = s.newAdmin()
+	if s.journal != nil {
+		s.journal.reach(s)
+	}
 	s.routeDashboard()
 	if props.Example {
 		s.example = s.newExample()

@@ -133,7 +133,7 @@ func (j *Journal) look(ctx context.Context, probe bool) error {
 	if !probe && !now.Away {
 		now.Behind = max(now.Behind, j.status.Behind)
 	}
-	if j.status != now && now != (Status{}) {
+	if now != (Status{}) {
 		j.log.Error("journal", "unsafe", now.Unsafe, "behind", now.Behind, "away", now.Away)
 	}
 	j.status = now

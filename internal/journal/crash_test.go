@@ -98,7 +98,8 @@ func (c *crashes) begin(steps int) {
 func (c *crashes) change() {
 	ctx := c.Context()
 	if len(c.ids) == 0 || c.random.IntN(5) == 0 {
-		k, _, err := c.env.keys.Create(ctx, policy.NewKey{Name: fmt.Sprint("key ", len(c.ids)), Env: "test", Plan: "free"}, byTest)
+		n := policy.NewKey{Name: fmt.Sprint("key ", len(c.ids)), Env: "test", Plan: "free"}
+		k, _, err := c.env.keys.Create(ctx, n, byTest)
 		if err == nil {
 			c.ids = append(c.ids, k.ID)
 			c.known[k.ID] = []policy.Key{k}
@@ -166,14 +167,15 @@ func TestCrashes(t *testing.T) {
 	t.Logf("seed %d", seed)
 	c := &crashes{
 		T: t, url: valkeytest.Start(t), store: must(OpenStore(t.TempDir()))(t),
-		random: rand.New(rand.NewPCG(seed, 0)), known: oracle{}, //nolint:gosec // the seed is told
+		random: rand.New(rand.NewPCG(seed, 0)), known: oracle{},
 	}
 	c.begin(-1)
 	c.env.plan(t, 10)
 	for n := range *changes {
 		if n%25 == 0 {
 			c.begin(-1)
-			if err := c.env.root.Do(t.Context(), c.env.root.B().Arbitrary("SAVE").Build()).Error(); err != nil {
+			save := c.env.root.B().Arbitrary("SAVE").Build()
+			if err := c.env.root.Do(t.Context(), save).Error(); err != nil {
 				t.Fatal(err)
 			}
 		}
