@@ -9,6 +9,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth/session"
 	"tidegate/functions/admin/auth/throttle"
 	"tidegate/functions/admin/auth/token"
@@ -92,7 +93,7 @@ func newDashboard(
 	defer cancel()
 	watch.repair(ctx)
 	return server.New(settings, server.Services{
-		Keys: keys, Checker: checker, Usage: usage.NewReader(client),
+		Keys: app.NewRegistry(keys), Checker: checker, Usage: usage.NewReader(client),
 		Sessions: sessions, Tokens: tokens, Logins: logins, Journal: kept,
 		Bundle: bundle, Pepper: c.pepper, Ready: watch.ready, Log: log,
 		StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },

@@ -332,7 +332,7 @@ func TestHammering(t *testing.T) {
 	}
 	reset := func() {
 		t.Helper()
-		if err := f.set.Reset(t.Context(), secret.ID(), tester); err != nil {
+		if _, err := f.set.Reset(t.Context(), secret.ID(), tester); err != nil {
 			t.Fatal(err)
 		}
 	}

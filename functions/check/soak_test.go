@@ -307,7 +307,7 @@ func (s *soak) edit(t *testing.T) {
 			Reason: "soak"}
 		_, err = s.store.SetOverride(t.Context(), k.id, key.Version, o, tester)
 	case 2:
-		err = s.store.Reset(t.Context(), k.id, tester)
+		_, err = s.store.Reset(t.Context(), k.id, tester)
 	default:
 		err = s.saveSet(t)
 	}

@@ -156,7 +156,7 @@ func TestBansEscalate(t *testing.T) {
 			w.lift(t, k.ID)
 			w.expect(t, call(secret), "nn")
 		}
-		if err := w.Reset(t.Context(), k.ID, byTest); err != nil {
+		if _, err := w.Reset(t.Context(), k.ID, byTest); err != nil {
 			t.Fatal(err)
 		}
 		w.expect(t, call(secret), "yn")

@@ -145,7 +145,7 @@ func TestEnvironmentsRace(t *testing.T) {
 		w := open(t, url, s, false)
 		wait.Go(func() {
 			for range 10 {
-				if err := w.keys.Reset(t.Context(), k.ID, byTest); err != nil &&
+				if _, err := w.keys.Reset(t.Context(), k.ID, byTest); err != nil &&
 					!errors.Is(err, policy.ErrConflict) {
 					t.Error(err)
 				}

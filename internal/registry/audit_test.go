@@ -119,7 +119,7 @@ func (e *editors) edit(t *testing.T, random *rand.Rand, id string) error {
 	case 0:
 		_, _, err = e.Rotate(t.Context(), id, k.Version-late, time.Minute, byTest)
 	case 1:
-		err = e.Reset(t.Context(), id, byTest)
+		_, err = e.Reset(t.Context(), id, byTest)
 	case 2:
 		_, err = e.SetOverride(t.Context(), id, k.Version-late,
 			&policy.Override{Limits: perMinute(1 + random.Int64N(1000)), Reason: "more"}, byTest)
@@ -200,8 +200,10 @@ func TestRefusedChangesLeaveNothing(t *testing.T) {
 			"revocation, old version": func() error {
 				return second(w.Revoke(t.Context(), k.ID, 7, byTest))
 			},
-			"reset without an actor":    func() error { return w.Reset(t.Context(), k.ID, nobody) },
-			"reset of nothing":          func() error { return w.Reset(t.Context(), "nothing", byTest) },
+			"reset without an actor": func() error { return second(w.Reset(t.Context(), k.ID, nobody)) },
+			"reset of nothing": func() error {
+				return second(w.Reset(t.Context(), "nothing", byTest))
+			},
 			"deletion without an actor": func() error { return w.Delete(t.Context(), k.ID, nobody) },
 			"deletion of nothing":       func() error { return w.Delete(t.Context(), "nothing", byTest) },
 			"adoption of what there is": func() error {
@@ -212,8 +214,8 @@ func TestRefusedChangesLeaveNothing(t *testing.T) {
 				return second(w.SaveSet(t.Context(), invalid, byTest))
 			},
 			"a reason of a million runes": func() error {
-				return w.Reset(t.Context(), k.ID,
-					Edit{By: byTest.By, Reason: string(make([]rune, 1_000_000))})
+				return second(w.Reset(t.Context(), k.ID,
+					Edit{By: byTest.By, Reason: string(make([]rune, 1_000_000))}))
 			},
 		} {
 			if err := change(); err == nil {
@@ -257,7 +259,7 @@ func TestResetIsToldOrNotMade(t *testing.T) {
 		chain := must(w.client.Do(t.Context(),
 			w.client.B().Xrange().Key(stream).Start("-").End("+").Build()).AsXRange())
 		w.client.Do(t.Context(), w.client.B().Set().Key(stream).Value("no stream").Build())
-		if err := w.Reset(t.Context(), k.ID, byTest); err == nil {
+		if _, err := w.Reset(t.Context(), k.ID, byTest); err == nil {
 			t.Error("a reset that cannot be told is made")
 		}
 		w.expect(t, call(secret), "n")
@@ -269,7 +271,7 @@ func TestResetIsToldOrNotMade(t *testing.T) {
 			w.client.Do(t.Context(), w.client.B().Xadd().Key(stream).Id(x.ID).FieldValue().FieldValueIter(
 				fields(x)).Build())
 		}
-		if err := w.Reset(t.Context(), k.ID, byTest); err != nil {
+		if _, err := w.Reset(t.Context(), k.ID, byTest); err != nil {
 			t.Fatal(err)
 		}
 		w.expect(t, call(secret), "yyn")

@@ -356,17 +356,16 @@ func (s *Store) states(set *policy.Set, id string) []string {
 // Reset forgets everything that the key took, and its bans by the policy for those who
 // hammer, in one step with the entry that tells of it. It fails with ErrConflict, and
 // forgets nothing, when the key was edited meanwhile.
-func (s *Store) Reset(ctx context.Context, id string, edit Edit) error {
+func (s *Store) Reset(ctx context.Context, id string, edit Edit) (policy.Key, error) {
 	set, err := s.Set(ctx)
 	if err != nil {
-		return err
+		return policy.Key{}, err
 	}
 	k, hashes, err := s.get(ctx, set, id)
 	if err != nil {
-		return err
+		return policy.Key{}, err
 	}
-	_, err = s.replace(ctx, set, k, k, hashes, audit.KeyReset, edit, s.states(set, id)...)
-	return err
+	return s.replace(ctx, set, k, k, hashes, audit.KeyReset, edit, s.states(set, id)...)
 }
 
 // Usage answers, for each key in order, what a call of cost 1 would get now. It takes

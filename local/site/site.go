@@ -13,6 +13,7 @@ import (
 	"github.com/alexedwards/argon2id"
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/password"
 	"tidegate/functions/admin/auth/session"
@@ -48,8 +49,9 @@ func New(client valkey.Client, pepper apikey.Pepper, bundle static.Bundle) (http
 		server.Config{Users: []password.User{{Name: User, Role: auth.Editor, Hash: hash}},
 			SessionLifetime: time.Hour, Stage: "dev"},
 		server.Services{
-			Keys: registry.NewStore(client, pepper), Checker: enforce.NewChecker(client, pepper),
-			Usage: usage.NewReader(client), Sessions: sessions,
+			Keys:    app.NewRegistry(registry.NewStore(client, pepper)),
+			Checker: enforce.NewChecker(client, pepper),
+			Usage:   usage.NewReader(client), Sessions: sessions,
 			Tokens: token.NewStore(client, pepper), Logins: logins, Bundle: bundle, Pepper: pepper,
 			Ready:        sessions.Ping,
 			StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },

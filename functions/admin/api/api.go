@@ -19,13 +19,12 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
 	"tidegate/internal/journal"
-	"tidegate/internal/registry"
 	"tidegate/internal/usage"
 )
 
@@ -40,7 +39,7 @@ const (
 
 // Services are the parts of the system that the API works with. Every field is required.
 type Services struct {
-	Keys    *registry.Store
+	Keys    *app.Registry
 	Checker *enforce.Checker
 	Usage   *usage.Reader
 	Tokens  *token.Store
@@ -178,14 +177,4 @@ func (o operation) scope() string {
 	default:
 		return string(token.Read)
 	}
-}
-
-// edit is what the audit is told about a change.
-func edit(ctx context.Context, reason string) registry.Edit {
-	return registry.Edit{By: actorOf(ctx), Reason: reason}
-}
-
-func actorOf(ctx context.Context) audit.Actor {
-	actor := auth.From(ctx)
-	return audit.Actor{Kind: string(actor.Kind), Name: actor.String()}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"tidegate/functions/admin/app"
@@ -195,7 +194,7 @@ func (a *api) revert(ctx context.Context, in *revertInput) (*revertOutput, error
 	if err != nil {
 		return nil, err
 	}
-	saved, err := r.Apply(ctx, version, edit(ctx, strings.TrimSpace(in.Body.Reason)))
+	saved, err := r.Apply(ctx, version, app.NewEdit(ctx, in.Body.Reason))
 	if err != nil {
 		return nil, revertProblem(err, saved, version)
 	}

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
@@ -61,7 +60,7 @@ func (a *api) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutput, error
 	if err != nil {
 		return nil, err
 	}
-	step, err := change.Step(ctx, a.Keys, set, of, edit(ctx, strings.TrimSpace(in.Body.Reason)))
+	step, err := change.Step(ctx, a.Keys, set, of, app.NewEdit(ctx, in.Body.Reason))
 	if err != nil {
 		return nil, cursorProblem(err)
 	}

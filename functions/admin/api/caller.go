@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/netip"
-	"strings"
 	"time"
 
 	"tidegate/functions/admin/app"
@@ -112,8 +111,7 @@ func (a *api) adopt(ctx context.Context, in *adoptInput) (*adoptOutput, error) {
 	if err := wrong.err(); err != nil {
 		return nil, err
 	}
-	k, err := a.Keys.Adopt(ctx, policy.Kind(b.Kind), id, strings.TrimSpace(b.Name),
-		o, edit(ctx, strings.TrimSpace(b.Reason)))
+	k, err := a.Keys.Adopt(ctx, policy.Kind(b.Kind), id, b.Name, o, app.NewEdit(ctx, b.Reason))
 	if errors.Is(err, policy.ErrConflict) {
 		return nil, problem(http.StatusConflict,
 			"There is a record of this caller already: "+Prefix+"/keys/"+id)

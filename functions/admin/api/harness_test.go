@@ -17,6 +17,7 @@ import (
 	validator "github.com/pb33f/libopenapi-validator"
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/token"
 	"tidegate/internal/apikey"
@@ -76,7 +77,8 @@ func newServiceOn(t testing.TB, url string) *service {
 func (s *service) serve(keys *registry.Store) {
 	s.t.Helper()
 	routes := Routes("", Services{
-		Keys: keys, Checker: enforce.NewChecker(s.client, testPepper), Usage: usage.NewReader(s.client),
+		Keys:    app.NewRegistry(keys),
+		Checker: enforce.NewChecker(s.client, testPepper), Usage: usage.NewReader(s.client),
 		Tokens: s.tokens,
 		Log:    slog.New(slog.NewTextHandler(s.log, nil)),
 	})

@@ -54,7 +54,7 @@ func (a *api) restore(ctx context.Context, _ *none) (*restoredOutput, error) {
 	if a.Journal == nil {
 		return nil, errNoJournal
 	}
-	s, err := app.RestoreLost(ctx, a.Journal, a.Keys, edit(ctx, ""))
+	s, err := app.RestoreLost(ctx, a.Journal, a.Keys, app.NewEdit(ctx, ""))
 	if errors.Is(err, journal.ErrNewer) {
 		return nil, problem(http.StatusConflict,
 			"Valkey has changes that the journal lacks: scripts/restore -force takes them back.")

@@ -13,7 +13,6 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 )
 
@@ -220,13 +219,6 @@ func (a *api) key(ctx context.Context, id string) (policy.Key, error) {
 	return a.Keys.Get(ctx, id)
 }
 
-func keyAnswer(k policy.Key, err error) (*keyOutput, error) {
-	if err != nil {
-		return nil, err
-	}
-	return &keyOutput{etag(k.Version), keyOf(k)}, nil
-}
-
 // filter reads which keys are meant.
 func filter(set *policy.Set, prefix, plan, state, at string) (app.KeyFilter, error) {
 	f := app.KeyFilter{Prefix: prefix, State: app.State(state)}
@@ -268,9 +260,9 @@ func (a *api) createKey(ctx context.Context, in *newKeyInput) (*secretOutput, er
 	if b.Env == "" {
 		b.Env = "live"
 	}
-	n := policy.NewKey{Name: strings.TrimSpace(b.Name), Env: b.Env, Plan: b.Plan, Tags: b.Tags,
+	n := policy.NewKey{Name: b.Name, Env: b.Env, Plan: b.Plan, Tags: b.Tags,
 		Expires: timeOf(b.Expires)}
-	k, secret, err := a.Keys.Create(ctx, n, edit(ctx, b.Reason))
+	k, secret, err := a.Keys.Create(ctx, n, app.NewEdit(ctx, b.Reason))
 	if err != nil {
 		return nil, err
 	}
@@ -303,19 +295,14 @@ func (a *api) patchKey(ctx context.Context, in *patchKeyInput) (*keyOutput, erro
 	if err := in.missing(); err != nil {
 		return nil, err
 	}
-	k, err := a.key(ctx, in.ID)
-	if err != nil {
-		return nil, err
-	}
-	return keyAnswer(a.onKey(k, in.IfMatch, func(version int64) (policy.Key, error) {
-		return a.Keys.Update(ctx, k.ID, version, audit.KeyEdit, edit(ctx, in.Body.Reason), in.apply)
-	}))
+	change := app.KeyChange{Do: app.Details, Details: in.apply}
+	return a.change(ctx, in.ID, in.IfMatch, change, in.Body.Reason)
 }
 
 func (in *patchKeyInput) apply(k *policy.Key) {
 	b := in.Body
 	if b.Name != nil {
-		k.Name = strings.TrimSpace(*b.Name)
+		k.Name = *b.Name
 	}
 	if b.Plan != nil {
 		k.Plan = *b.Plan
@@ -329,11 +316,6 @@ func (in *patchKeyInput) apply(k *policy.Key) {
 }
 
 func (a *api) deleteKey(ctx context.Context, in *deleteInput) (*none, error) {
-	k, err := a.key(ctx, in.ID)
-	if err != nil && !isUnreadable(err) {
-		return nil, err
-	}
-	return nil, a.overtaken(ctx, k, IfMatch{}, func() error {
-		return a.Keys.Delete(ctx, in.ID, edit(ctx, in.Reason))
-	})
+	_, err := a.change(ctx, in.ID, IfMatch{}, app.KeyChange{Do: app.Delete}, in.Reason)
+	return nil, err
 }

@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
-	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
@@ -70,17 +69,16 @@ func (a *api) registerKeyActions() {
 	}, a.endOverride)
 	for _, action := range []struct {
 		name, summary string
-		do            func(context.Context, *actionInput) (*keyOutput, error)
 	}{
-		{"revoke", "Refuse the key from the next check on; it can be taken back", a.revoke},
-		{"unrevoke", "Let a revoked key call again", a.unrevoke},
-		{"unban", "Lift a ban, manual or automatic", a.unban},
-		{"reset", "Forget everything that was counted", a.reset},
+		{app.Revoke, "Refuse the key from the next check on; it can be taken back"},
+		{app.Unrevoke, "Let a revoked key call again"},
+		{app.Unban, "Lift a ban, manual or automatic"},
+		{app.Reset, "Forget everything that was counted"},
 	} {
 		register(a, operation{
 			pattern: "POST /keys/{id}/" + action.name, id: action.name + "-key", summary: action.summary,
 			role: auth.Editor, group: group,
-		}, action.do)
+		}, a.act(action.name))
 	}
 	register(a, operation{
 		pattern: "POST /keys/{id}/ban", id: "ban-key", summary: "Deny every call until a time",
@@ -95,14 +93,45 @@ func (a *api) registerKeyActions() {
 	}, a.rotate)
 }
 
-// active returns a key that can be changed in the ways of one that may call.
-func (a *api) active(ctx context.Context, id string) (policy.Key, error) {
+// fitting returns a key that can be changed so.
+func (a *api) fitting(ctx context.Context, id string, c app.KeyChange) (policy.Key, error) {
 	k, err := a.key(ctx, id)
-	if err == nil && k.Status != policy.Active {
-		err = problem(http.StatusConflict,
-			"The key is "+string(k.Status)+": nothing of the kind can be done with it as it is.")
+	if c.Do == app.Delete && errors.Is(err, policy.ErrUnreadable) {
+		return k, nil
 	}
-	return k, err
+	switch {
+	case err != nil:
+		return k, err
+	case !c.Fits(k.Status):
+		return k, problem(http.StatusConflict,
+			"The key is "+string(k.Status)+": nothing of the kind can be done with it as it is.")
+	case c.Do == app.End && k.Override == nil:
+		return k, problem(http.StatusNotFound, "The key has no override.")
+	}
+	return k, nil
+}
+
+// change changes a key as it was in the version that the caller names.
+func (a *api) change(
+	ctx context.Context, id string, m IfMatch, c app.KeyChange, reason string,
+) (*keyOutput, error) {
+	k, err := a.fitting(ctx, id, c)
+	if err != nil {
+		return nil, err
+	}
+	version, err := m.version(k.Version)
+	if err != nil {
+		return nil, err
+	}
+	base := app.Base{Version: version, Newer: m.any()}
+	k, err = a.Keys.Change(ctx, id, base, c, app.NewEdit(ctx, reason))
+	if errors.Is(err, policy.ErrConflict) && !base.Newer {
+		err = stale(k.Version, &version)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &keyOutput{etag(k.Version), keyOf(k)}, nil
 }
 
 func (a *api) putOverride(ctx context.Context, in *overrideInput) (*keyOutput, error) {
@@ -114,89 +143,24 @@ func (a *api) putOverride(ctx context.Context, in *overrideInput) (*keyOutput, e
 	if err := wrong.err(); err != nil {
 		return nil, err
 	}
-	k, err := a.active(ctx, in.ID)
-	if err != nil {
-		return nil, err
-	}
-	return keyAnswer(a.setOverride(ctx, k, in.IfMatch, o, o.Reason))
-}
-
-func (a *api) setOverride(ctx context.Context, k policy.Key, m IfMatch, o *policy.Override,
-	reason string) (policy.Key, error) {
-	saved, err := a.onKey(k, m, func(version int64) (policy.Key, error) {
-		return a.Keys.SetOverride(ctx, k.ID, version, o, edit(ctx, reason))
-	})
+	change := app.KeyChange{Do: app.Override, Override: o}
+	out, err := a.change(ctx, in.ID, in.IfMatch, change, o.Reason)
 	var invalid *policy.InvalidError
 	if errors.As(err, &invalid) {
-		return saved, unprocessable(inBody(invalid, "override.", "")...)
+		return nil, unprocessable(inBody(invalid, "override.", "")...)
 	}
-	return saved, err
+	return out, err
 }
 
 func (a *api) endOverride(ctx context.Context, in *endInput) (*keyOutput, error) {
-	k, err := a.active(ctx, in.ID)
-	switch {
-	case err != nil:
-		return nil, err
-	case k.Override == nil:
-		return nil, problem(http.StatusNotFound, "The key has no override.")
-	}
-	return keyAnswer(a.setOverride(ctx, k, in.IfMatch, nil, in.Reason))
+	return a.change(ctx, in.ID, in.IfMatch, app.KeyChange{Do: app.End}, in.Reason)
 }
 
-func (a *api) revoke(ctx context.Context, in *actionInput) (*keyOutput, error) {
-	return a.update(ctx, in, policy.Active, audit.KeyRevoke, func(k *policy.Key) {
-		k.Status = policy.Revoked
-	})
-}
-
-func (a *api) unrevoke(ctx context.Context, in *actionInput) (*keyOutput, error) {
-	return a.update(ctx, in, policy.Revoked, audit.KeyUnrevoke, func(k *policy.Key) {
-		k.Status = policy.Active
-	})
-}
-
-func (a *api) unban(ctx context.Context, in *actionInput) (*keyOutput, error) {
-	k, err := a.active(ctx, in.ID)
-	if err != nil {
-		return nil, err
+// act makes a change that needs no more than its name.
+func (a *api) act(do string) func(context.Context, *actionInput) (*keyOutput, error) {
+	return func(ctx context.Context, in *actionInput) (*keyOutput, error) {
+		return a.change(ctx, in.ID, in.IfMatch, app.KeyChange{Do: do}, in.reason())
 	}
-	return keyAnswer(a.onKey(k, in.IfMatch, func(version int64) (policy.Key, error) {
-		return a.Keys.Unban(ctx, k.ID, version, edit(ctx, in.reason()))
-	}))
-}
-
-// update changes a key that is in a state.
-func (a *api) update(ctx context.Context, in *actionInput, status policy.Status, action string,
-	change func(*policy.Key)) (*keyOutput, error) {
-	k, err := a.key(ctx, in.ID)
-	if err != nil {
-		return nil, err
-	}
-	if k.Status != status {
-		return nil, problem(http.StatusConflict,
-			"The key is "+string(k.Status)+": nothing of the kind can be done with it as it is.")
-	}
-	return keyAnswer(a.onKey(k, in.IfMatch, func(version int64) (policy.Key, error) {
-		return a.Keys.Update(ctx, k.ID, version, action, edit(ctx, in.reason()), change)
-	}))
-}
-
-func (a *api) reset(ctx context.Context, in *actionInput) (*keyOutput, error) {
-	k, err := a.active(ctx, in.ID)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := in.version(k.Version); err != nil {
-		return nil, err
-	}
-	err = a.overtaken(ctx, k, in.IfMatch, func() error {
-		return a.Keys.Reset(ctx, k.ID, edit(ctx, in.reason()))
-	})
-	if err != nil {
-		return nil, err
-	}
-	return keyAnswer(a.Keys.Get(ctx, k.ID))
 }
 
 func (a *api) ban(ctx context.Context, in *banInput) (*keyOutput, error) {
@@ -204,16 +168,8 @@ func (a *api) ban(ctx context.Context, in *banInput) (*keyOutput, error) {
 		return nil, unprocessable(Detail{Location: "body.until",
 			Message: "must be in the future; revoke a key to shut it out for good"})
 	}
-	k, err := a.active(ctx, in.ID)
-	if err != nil {
-		return nil, err
-	}
-	return keyAnswer(a.onKey(k, in.IfMatch, func(version int64) (policy.Key, error) {
-		reason := strings.TrimSpace(in.Body.Reason)
-		return a.Keys.Update(ctx, k.ID, version, audit.KeyBan, edit(ctx, reason), func(k *policy.Key) {
-			k.Banned = in.Body.Until.UTC()
-		})
-	}))
+	change := app.KeyChange{Do: app.Ban, Until: in.Body.Until}
+	return a.change(ctx, in.ID, in.IfMatch, change, in.Body.Reason)
 }
 
 func (a *api) rotate(ctx context.Context, in *rotateInput) (*secretOutput, error) {
@@ -228,7 +184,7 @@ func (a *api) rotate(ctx context.Context, in *rotateInput) (*secretOutput, error
 				Message: "must be 0s to 90d, such as 24h"})
 		}
 	}
-	k, err := a.active(ctx, in.ID)
+	k, err := a.fitting(ctx, in.ID, app.KeyChange{Do: app.Rotate})
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +195,7 @@ func (a *api) rotate(ctx context.Context, in *rotateInput) (*secretOutput, error
 	if err != nil {
 		return nil, err
 	}
-	k, secret, err := a.Keys.Rotate(ctx, k.ID, version, grace, edit(ctx, in.Body.Reason))
+	k, secret, err := a.Keys.Rotate(ctx, k.ID, version, grace, app.NewEdit(ctx, in.Body.Reason))
 	if errors.Is(err, policy.ErrConflict) {
 		return nil, stale(k.Version, &version)
 	}
@@ -248,5 +204,3 @@ func (a *api) rotate(ctx context.Context, in *rotateInput) (*secretOutput, error
 	}
 	return made(k, secret), nil
 }
-
-func isUnreadable(err error) bool { return errors.Is(err, policy.ErrUnreadable) }

@@ -1,14 +1,10 @@
 package api
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
 	"strconv"
-
-	"tidegate/internal/policy"
 )
 
 // IfMatch is the version that a change is based on.
@@ -62,44 +58,4 @@ func stale(current int64, given *int64) *Problem {
 	p.Current, p.Given = &current, given
 	p.header.Set("ETag", etag(current))
 	return p
-}
-
-const tries = 5 // to change whatever is there while others change it too
-
-// onKey makes a change that is based on a version of a key, again when it may be any
-// version and another came first.
-func (a *api) onKey(k policy.Key, m IfMatch,
-	change func(version int64) (policy.Key, error)) (policy.Key, error) {
-	version, err := m.version(k.Version)
-	if err != nil {
-		return policy.Key{}, err
-	}
-	for try := 1; ; try++ {
-		saved, err := change(version)
-		if !errors.Is(err, policy.ErrConflict) {
-			return saved, err
-		}
-		if !m.any() || try == tries {
-			return policy.Key{}, stale(saved.Version, &version)
-		}
-		version = saved.Version
-	}
-}
-
-// overtaken makes a change of a key as it is when the change is made. When another came
-// first it is made again, unless it is based on a version.
-func (a *api) overtaken(ctx context.Context, k policy.Key, m IfMatch, change func() error) error {
-	for try := 1; ; try++ {
-		err := change()
-		if !errors.Is(err, policy.ErrConflict) || m.any() && try == tries {
-			return err
-		}
-		if !m.any() {
-			current, err := a.Keys.Get(ctx, k.ID)
-			if err != nil {
-				return err
-			}
-			return stale(current.Version, &k.Version)
-		}
-	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
@@ -282,7 +283,7 @@ func (a *api) registerPolicy() {
 		pattern: "POST /policy/sync", id: "sync-policy", summary: "Finish a save that was interrupted",
 		role: auth.Editor, group: group,
 		status: http.StatusNoContent,
-	}, func(ctx context.Context, _ *none) (*none, error) { return nil, a.Keys.Sync(ctx) })
+	}, func(ctx context.Context, _ *none) (*none, error) { return nil, a.Keys.SyncPolicy(ctx) })
 	register(a, operation{
 		pattern: "GET /plans", id: "list-plans", summary: "Plans and how many keys have each",
 		role: auth.Viewer, group: group,
@@ -371,8 +372,7 @@ func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set,
 	if s.dry {
 		return out, next.ValidateAfter(current)
 	}
-	next.Version = version
-	saved, err := a.Keys.SaveSet(ctx, next, edit(ctx, strings.TrimSpace(s.reason)))
+	saved, err := a.Keys.SavePolicy(ctx, next, version, app.NewEdit(ctx, s.reason))
 	if errors.Is(err, policy.ErrConflict) && saved != nil {
 		return nil, stale(saved.Version, &version)
 	}

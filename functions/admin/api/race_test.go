@@ -9,6 +9,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/functions/admin/app"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/store/keyspace"
@@ -45,11 +46,11 @@ func TestOvertakenByAnEdit(t *testing.T) {
 		times, want  int
 	}{
 		{http.MethodPost, "/reset", nil, 1, http.StatusOK},
-		{http.MethodPost, "/reset", header{"If-Match": "*"}, tries - 1, http.StatusOK},
+		{http.MethodPost, "/reset", header{"If-Match": "*"}, app.Tries - 1, http.StatusOK},
 		{http.MethodPost, "/reset", header{"If-Match": `"1"`}, 1, http.StatusPreconditionFailed},
-		{http.MethodPost, "/reset", nil, tries, http.StatusConflict},
+		{http.MethodPost, "/reset", nil, app.Tries, http.StatusConflict},
 		{http.MethodDelete, "", nil, 1, http.StatusNoContent},
-		{http.MethodDelete, "", nil, tries, http.StatusConflict},
+		{http.MethodDelete, "", nil, app.Tries, http.StatusConflict},
 	} {
 		k := s.create("raced")
 		slow.record, slow.times, slow.first = keyspace.Record(k.ID), c.times, func() {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/token"
 )
@@ -65,7 +66,7 @@ func (a *api) registerTokens() {
 		role: auth.Editor, group: group,
 		status: http.StatusNoContent,
 	}, func(ctx context.Context, in *tokenInput) (*none, error) {
-		return nil, a.Tokens.Revoke(ctx, in.ID, actorOf(ctx))
+		return nil, a.Tokens.Revoke(ctx, in.ID, app.ActorOf(ctx))
 	})
 }
 
@@ -88,7 +89,7 @@ func (a *api) createToken(ctx context.Context, in *newTokenInput) (*newTokenOutp
 			"Only people make tokens: one that leaked must not beget another. Make it in the settings.")
 	}
 	n := token.New{Name: in.Body.Name, Scope: token.Scope(in.Body.Scope), Expires: in.Body.Expires,
-		By: actorOf(ctx)}
+		By: app.ActorOf(ctx)}
 	t, secret, err := a.Tokens.Create(ctx, n)
 	if err != nil {
 		return nil, err

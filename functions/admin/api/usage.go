@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
-	"tidegate/internal/registry"
 	"tidegate/internal/usage"
 )
 
@@ -176,7 +176,7 @@ func (a *api) overview(ctx context.Context, in *overviewInput) (*overviewOutput,
 	if b.ActiveCallers, err = a.Usage.ActiveCount(ctx, since); err != nil {
 		return nil, err
 	}
-	if b.Keys, err = a.Keys.Count(ctx, registry.Query{}); err != nil {
+	if b.Keys, err = a.Keys.Count(ctx, app.KeyFilter{}); err != nil {
 		return nil, err
 	}
 	set, err := a.Keys.Set(ctx)

@@ -23,9 +23,23 @@ type KeyFilter struct {
 	Tag    string // one that the key has; empty for any
 }
 
-// Listed is the part of the filter that a list answers; the rest is looked up key by key.
-func (f KeyFilter) Listed() registry.Query {
+// listed is the part of the filter that a list answers; the rest is looked up key by key.
+func (f KeyFilter) listed() registry.Query {
 	return registry.Query{Prefix: f.Prefix, Plan: f.Plan, Overridden: f.State == Overridden}
+}
+
+// Count returns how many keys a filter means, which must not be Computed.
+func (r *Registry) Count(ctx context.Context, f KeyFilter) (int64, error) {
+	return r.store.Count(ctx, f.listed())
+}
+
+// List returns up to count keys of the list that answers a filter, behind a cursor.
+func (r *Registry) List(
+	ctx context.Context, set *policy.Set, f KeyFilter, after string, count int,
+) (registry.Page, error) {
+	q := f.listed()
+	q.After, q.Count = after, count
+	return r.store.List(ctx, set, q)
 }
 
 // Computed reports whether keys must be looked at one by one.
@@ -49,17 +63,16 @@ type FoundKeys struct {
 
 // FindKeys returns up to count keys that the filter means, behind a cursor. It looks at no
 // more than 2,000, so it may find fewer and still have a Next.
-func FindKeys(ctx context.Context, keys *registry.Store, set *policy.Set, f KeyFilter, after string,
+func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter, after string,
 	count int) (FoundKeys, error) {
-	q := f.Listed()
-	q.After, q.Count = after, count
+	perPage := count
 	if f.Computed() {
-		q.Count = PerScan
+		perPage = PerScan
 	}
 	plan, _ := set.Numbered(f.Plan)
 	var out FoundKeys
 	for {
-		page, err := keys.List(ctx, set, q)
+		page, err := keys.List(ctx, set, f, after, perPage)
 		if err != nil {
 			return FoundKeys{}, err
 		}
@@ -84,12 +97,12 @@ func FindKeys(ctx context.Context, keys *registry.Store, set *policy.Set, f KeyF
 			out.Next = page.Next
 			return out, nil
 		}
-		q.After = page.Next
+		after = page.Next
 	}
 }
 
 // PickKeys returns those of the keys with these ids that the filter means, in the ids' order.
-func PickKeys(ctx context.Context, keys *registry.Store, set *policy.Set, f KeyFilter,
+func PickKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 	ids []string) (FoundKeys, error) {
 	list, err := keys.Many(ctx, set, ids)
 	if err != nil {
@@ -105,7 +118,7 @@ func PickKeys(ctx context.Context, keys *registry.Store, set *policy.Set, f KeyF
 }
 
 // Subjects looks up what each key would get now.
-func Subjects(ctx context.Context, keys *registry.Store, set *policy.Set,
+func Subjects(ctx context.Context, keys *Registry, set *policy.Set,
 	list []policy.Key) ([]Subject, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -114,7 +127,7 @@ func Subjects(ctx context.Context, keys *registry.Store, set *policy.Set,
 	if err != nil {
 		return nil, err
 	}
-	banned, err := keys.BannedUntil(ctx, set, list)
+	banned, err := keys.store.BannedUntil(ctx, set, list)
 	if err != nil {
 		return nil, err
 	}

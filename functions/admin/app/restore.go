@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"tidegate/internal/journal"
-	"tidegate/internal/registry"
 )
 
 // How long a request restores: it begins no further bucket, and it ends.
@@ -19,15 +18,15 @@ const (
 // some buckets have changes that the journal lacks: nothing but the command takes them
 // back.
 func RestoreLost(
-	ctx context.Context, j *journal.Journal, keys *registry.Store, edit registry.Edit,
+	ctx context.Context, j *journal.Journal, keys *Registry, edit Edit,
 ) (journal.Summary, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreEnds)
 	defer cancel()
 	ends := time.Now().Add(restoreTime)
 	due := func() bool { return time.Now().After(ends) }
-	s, err := j.RestoreAll(ctx, keys, journal.Options{}, due, nil)
+	s, err := j.RestoreAll(ctx, keys.store, journal.Options{}, due, nil)
 	if err == nil && s.Left == 0 {
-		err = journal.Log(ctx, keys, edit)
+		err = journal.Log(ctx, keys.store, edit)
 	}
 	return s, err
 }

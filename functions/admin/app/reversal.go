@@ -10,7 +10,6 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
-	"tidegate/internal/registry"
 )
 
 // ErrGone means that what the entry changed does not exist any more.
@@ -46,11 +45,11 @@ type Reversal struct {
 	// the entry is of the policies.
 	KeyBefore, KeyAfter policy.Key
 
-	keys *registry.Store
+	keys *Registry
 }
 
 // ReversalOf prepares the reversal of an entry that is not Irreversible. It fails with ErrGone.
-func ReversalOf(ctx context.Context, keys *registry.Store, e audit.Entry) (Reversal, error) {
+func ReversalOf(ctx context.Context, keys *Registry, e audit.Entry) (Reversal, error) {
 	set, err := keys.Set(ctx)
 	if err != nil {
 		return Reversal{}, err
@@ -100,18 +99,15 @@ func restore(k *policy.Key, old policy.Key) {
 
 // Apply makes the change, based on a version of the subject, and returns the version that
 // it has then. It fails as policy's SaveSet and Update do.
-func (r Reversal) Apply(ctx context.Context, version int64, edit registry.Edit) (int64, error) {
+func (r Reversal) Apply(ctx context.Context, version int64, edit Edit) (int64, error) {
 	if r.After != nil {
-		next := *r.After
-		next.Version = version
-		saved, err := r.keys.SaveSet(ctx, next, edit)
+		saved, err := r.keys.SavePolicy(ctx, *r.After, version, edit)
 		if saved == nil {
 			return 0, err
 		}
 		return saved.Version, err
 	}
-	saved, err := r.keys.Update(ctx, r.Entry.Subject, version, audit.KeyRevert, edit, func(k *policy.Key) {
-		restore(k, r.KeyAfter)
-	})
+	change := func(k *policy.Key) { restore(k, r.KeyAfter) }
+	saved, err := r.keys.store.Update(ctx, r.Entry.Subject, version, audit.KeyRevert, edit, change)
 	return saved.Version, err
 }

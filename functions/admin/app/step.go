@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"errors"
+	"reflect"
 	"time"
 
 	"tidegate/internal/policy"
@@ -37,7 +39,7 @@ type Failure struct {
 // Step changes the next keys that are meant, up to Chunk of them for about a second. It
 // fails when they cannot be listed, or with the context.
 func (c KeyChange) Step(
-	ctx context.Context, keys *registry.Store, set *policy.Set, of Selection, edit registry.Edit,
+	ctx context.Context, keys *Registry, set *policy.Set, of Selection, edit Edit,
 ) (Step, error) {
 	list, next, err := of.keys(ctx, keys, set)
 	if err != nil {
@@ -66,7 +68,7 @@ func (c KeyChange) Step(
 
 // keys are the next keys that are meant, and the cursor behind them.
 func (s Selection) keys(
-	ctx context.Context, keys *registry.Store, set *policy.Set,
+	ctx context.Context, keys *Registry, set *policy.Set,
 ) ([]policy.Key, string, error) {
 	if s.Filter == nil {
 		list, err := keys.Many(ctx, set, s.IDs)
@@ -78,4 +80,50 @@ func (s Selection) keys(
 		list[i] = subject.Key
 	}
 	return list, found.Next, err
+}
+
+// apply changes a key, once more if somebody else just did, and reports whether there was
+// anything to change. Keys that are not active are left alone.
+func (c KeyChange) apply(ctx context.Context, keys *Registry, k policy.Key,
+	edit Edit) (bool, error) {
+	if k.Status != policy.Active {
+		return false, nil
+	}
+	changed, current, err := c.change(ctx, keys, k, edit)
+	if errors.Is(err, policy.ErrConflict) && current.Status == policy.Active {
+		changed, _, err = c.change(ctx, keys, current, edit)
+	}
+	if errors.Is(err, policy.ErrNotFound) {
+		return false, nil
+	}
+	return changed, err
+}
+
+func (c KeyChange) change(ctx context.Context, keys *Registry, k policy.Key,
+	edit Edit) (changed bool, current policy.Key, err error) {
+	switch {
+	case c.Do == Plan && k.Plan == c.Plan, c.Do == Override && same(k.Override, c.Override),
+		c.Do == End && k.Override == nil:
+		return false, k, nil
+	}
+	current, err = keys.Change(ctx, k.ID, Base{Version: k.Version}, c, edit)
+	return true, current, err
+}
+
+// same compares what was stored with what is wanted: times to the second, and a mode that
+// is not given is to enforce.
+func same(stored, wanted *policy.Override) bool {
+	if stored == nil || wanted == nil {
+		return stored == wanted
+	}
+	a, b := *stored, *wanted
+	if b.Mode == "" {
+		b.Mode = policy.Enforce
+	}
+	if !a.Until.Truncate(time.Second).Equal(b.Until.Truncate(time.Second)) {
+		return false
+	}
+	a.Until, b.Until = time.Time{}, time.Time{}
+	return reflect.DeepEqual(a, b) || len(a.Limits)+len(b.Limits) == 0 && a.Mode == b.Mode &&
+		a.Reason == b.Reason
 }

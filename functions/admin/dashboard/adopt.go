@@ -11,7 +11,6 @@ import (
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
-	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
 
@@ -55,7 +54,7 @@ func (f *adoptForm) errors() int {
 
 // caller returns the id under which checks know the caller, and notes what is wrong with
 // what was typed.
-func (f *adoptForm) caller(keys *registry.Store) string {
+func (f *adoptForm) caller(keys *app.Registry) string {
 	f.kind.CheckOption(callerKinds)
 	f.next.CheckOption(adoptNext)
 	f.reason.CheckReason()
@@ -72,7 +71,7 @@ func (f *adoptForm) caller(keys *registry.Store) string {
 	return f.byToken(keys)
 }
 
-func (f *adoptForm) byToken(keys *registry.Store) string {
+func (f *adoptForm) byToken(keys *app.Registry) string {
 	if f.issuer.Text == "" {
 		f.issuer.Error = "Enter the token's iss claim, or the id above."
 	}
@@ -82,7 +81,7 @@ func (f *adoptForm) byToken(keys *registry.Store) string {
 	return keys.TokenCaller(f.issuer.Text, f.holder.Text)
 }
 
-func (f *adoptForm) byAddress(keys *registry.Store) string {
+func (f *adoptForm) byAddress(keys *app.Registry) string {
 	prefix, ok := parseNetwork(strings.TrimSpace(f.address.Text))
 	if !ok {
 		f.address.Error = "Enter an address such as 203.0.113.7 or 2001:db8::1, or a network such as " +
@@ -139,8 +138,7 @@ func (d *dashboard) adopt(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	k, err = d.Keys.Adopt(
-		r.Context(), policy.Kind(f.kind.Text), id, strings.TrimSpace(f.name.Text), nil,
-		d.Edit(r, strings.TrimSpace(f.reason.Text)),
+		r.Context(), policy.Kind(f.kind.Text), id, f.name.Text, nil, app.NewEdit(r.Context(), f.reason.Text),
 	)
 	var invalid *policy.InvalidError
 	switch {

@@ -124,7 +124,7 @@ func (d *dashboard) bulkBar(r *http.Request, f app.KeyFilter, p templates.KeysPa
 	if f.Computed() {
 		return b, nil
 	}
-	n, err := d.Keys.Count(r.Context(), f.Listed())
+	n, err := d.Keys.Count(r.Context(), f)
 	b.All = "All " + page.Number(n) + " that match"
 	return b, err
 }
@@ -206,7 +206,7 @@ func (d *dashboard) countJob(ctx context.Context, j job) (int64, error) {
 	case j.filter.Computed():
 		return 0, nil
 	}
-	return d.Keys.Count(ctx, j.filter.Listed())
+	return d.Keys.Count(ctx, j.filter)
 }
 
 // jobAddress is where a job of this session stands.

@@ -89,7 +89,7 @@ const maxFailed = 10
 
 // step changes keys until its time is up and says where the job stands.
 func (d *dashboard) step(w http.ResponseWriter, r *http.Request, set *policy.Set, j job) {
-	edit := d.Edit(r, strings.TrimSpace(j.reason.Text))
+	edit := app.NewEdit(r.Context(), j.reason.Text)
 	step, err := j.change().Step(r.Context(), d.Keys, set, j.selection(), edit)
 	if err != nil {
 		d.FailStore(w, r, "change keys", err)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/session"
 	"tidegate/functions/admin/auth/token"
@@ -19,7 +20,6 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/enforce"
 	"tidegate/internal/journal"
-	"tidegate/internal/registry"
 	"tidegate/internal/usage"
 )
 
@@ -30,7 +30,7 @@ type SessionLister interface {
 
 // Services are what the pages work with. Every field but ProviderHost is required.
 type Services struct {
-	Keys         *registry.Store
+	Keys         *app.Registry
 	Checker      *enforce.Checker // explains calls
 	Usage        *usage.Reader
 	Sessions     SessionLister

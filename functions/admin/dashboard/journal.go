@@ -13,7 +13,7 @@ func (d *dashboard) restoreLost(w http.ResponseWriter, r *http.Request) {
 		d.Fail(w, r, page.Problem{Status: http.StatusNotFound})
 		return
 	}
-	s, err := app.RestoreLost(r.Context(), d.Journal, d.Keys, d.Edit(r, ""))
+	s, err := app.RestoreLost(r.Context(), d.Journal, d.Keys, app.NewEdit(r.Context(), ""))
 	switch {
 	case err != nil:
 		d.Log.Error("restore", "cause", err)

@@ -1,19 +1,17 @@
 package dashboard
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/internal/audit"
 	"tidegate/internal/policy"
-	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
 
@@ -24,12 +22,10 @@ type keyAction struct {
 	submit  string
 	done    string // what the next page says
 	danger  bool
-	revoked bool // makes sense for a revoked key too
-	any     bool // even for one that cannot be read
 	reason  bool // must be given
 	fields  func(d *dashboard, f *actionForm) []templates.FormField
-	// do makes the change; it returns the key as it is then.
-	do func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error)
+	// read puts what was typed into the change, and notes on the form what is wrong.
+	read func(f *actionForm, change *app.KeyChange)
 }
 
 // actionForm is what was typed on the page of an action.
@@ -47,120 +43,90 @@ type actionForm struct {
 	wrong   string
 }
 
-// update changes the key as the form's version was.
-func (f *actionForm) update(ctx context.Context, d *dashboard, action string, edit registry.Edit,
-	change func(*policy.Key)) (policy.Key, error) {
-	return d.Keys.Update(ctx, f.key.ID, f.version, action, edit, change)
-}
-
 var keyActions = map[string]keyAction{
-	"end": {
+	app.End: {
 		heading: "End the override of",
 		advice:  "The plan's limits apply from the next check. Counts are kept.", submit: "End the override",
 		done: "Override ended. The plan applies.",
-		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
-			return d.Keys.SetOverride(ctx, f.key.ID, f.version, nil, edit)
-		},
 	},
-	"reset": {
+	app.Reset: {
 		heading: "Reset the counts of", advice: "All counts go to zero. This cannot be undone.",
 		submit: "Reset", danger: true,
 		done: "Counts reset.",
-		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
-			return f.key, d.Keys.Reset(ctx, f.key.ID, edit)
-		},
 	},
-	"revoke": {
-		heading: "Revoke", advice: "Calls with this key get 401 from the next check. You can restore " +
-			"the key.", submit: "Revoke",
+	app.Revoke: {
+		heading: "Revoke", submit: "Revoke",
+		advice: "Calls with this key get 401 from the next check. You can restore the key.",
 		danger: true,
 		done:   "Key revoked.",
-		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
-			return d.Keys.Revoke(ctx, f.key.ID, f.version, edit)
-		},
 	},
-	"unrevoke": {
+	app.Unrevoke: {
 		heading: "Restore", advice: "Calls with this key are allowed again, within its limits.",
-		submit: "Restore", revoked: true,
-		done: "Key restored.",
-		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
-			return f.update(ctx, d, audit.KeyUnrevoke, edit, func(k *policy.Key) { k.Status = policy.Active })
-		},
+		submit: "Restore", done: "Key restored.",
 	},
-	"ban": {
+	app.Ban: {
 		heading: "Ban", advice: "Calls with this key get 429 until then.", submit: "Ban",
 		danger: true, reason: true,
-		done: "Banned.", fields: banFields, do: ban,
+		done: "Banned.", fields: banFields, read: readBan,
 	},
-	"unban": {
+	app.Unban: {
 		heading: "Unban", advice: "Calls with this key are allowed again, within its limits.",
 		submit: "Unban", done: "Ban lifted.",
-		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
-			return d.Keys.Unban(ctx, f.key.ID, f.version, edit)
-		},
 	},
-	"rotate": {
+	app.Rotate: {
 		heading: "Rotate the secret of", submit: "Rotate secret", danger: true,
-		fields: graceFields, do: rotate,
+		fields: graceFields, read: readGrace,
 		advice: "The key gets a new secret. Plan, counts and history stay. The old secret works until its " +
 			"grace period ends.",
 	},
-	"delete": {
-		heading: "Delete", advice: "Deletes the key and its counts. Its audit is kept. This cannot be " +
-			"undone.", submit: "Delete permanently",
-		danger: true, revoked: true, any: true, done: "Deleted.",
-		do: func(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
-			return policy.Key{}, d.Keys.Delete(ctx, f.key.ID, edit)
-		},
+	app.Delete: {
+		heading: "Delete", submit: "Delete permanently",
+		advice: "Deletes the key and its counts. Its audit is kept. This cannot be undone.",
+		danger: true, done: "Deleted.",
 	},
-	"edit": {
+	app.Details: {
 		heading: "Edit",
 		advice:  "A new plan acts on the next check and keeps counts. An override stays in force.",
-		submit:  "Save", done: "Saved.", revoked: true,
-		fields: editFields, do: saveKey,
+		submit:  "Save", done: "Saved.", fields: editFields, read: readDetails,
 	},
 }
 
-func ban(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
-	until := f.until.Time(time.Now())
-	if until.IsZero() && f.until.ErrorCount() == 0 {
+func readBan(f *actionForm, change *app.KeyChange) {
+	change.Until = f.until.Time(time.Now())
+	if change.Until.IsZero() && f.until.ErrorCount() == 0 {
 		f.until.Choice.Error = "Choose how long the ban lasts. To block permanently, revoke the key."
 	}
-	if f.until.ErrorCount() > 0 {
-		return f.key, errTyped
-	}
-	return f.update(ctx, d, audit.KeyBan, edit, func(k *policy.Key) { k.Banned = until })
 }
 
-// errTyped means that the form holds what is wrong.
-var errTyped = errors.New("wrong input")
-
-func rotate(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
+func readGrace(f *actionForm, _ *app.KeyChange) {
 	f.grace.CheckOption(graces)
-	grace, err := time.ParseDuration(f.grace.Text)
-	if err != nil || f.grace.Error != "" {
-		f.grace.Error = form.ChooseFromList
-		return f.key, errTyped
-	}
-	key, secret, err := d.Keys.Rotate(ctx, f.key.ID, f.version, grace, edit)
-	if err == nil {
-		f.secret = secret.Reveal()
-	}
-	return key, err
 }
 
-func saveKey(ctx context.Context, d *dashboard, f *actionForm, edit registry.Edit) (policy.Key, error) {
+func readDetails(f *actionForm, change *app.KeyChange) {
 	expires := f.until.Time(time.Now())
 	if f.key.Expires.Format(form.UntilForm) == f.until.At.Text && f.until.Choice.Text == form.UntilAt {
 		f.until.At.Error, expires = "", f.key.Expires // it may be past, and its seconds are not shown
 	}
-	if f.until.ErrorCount() > 0 {
-		return f.key, errTyped
+	change.Details = func(k *policy.Key) {
+		k.Name, k.Tags, k.Plan, k.Expires = f.name.Text, splitTags(f.tags.Text), f.plan.Text, expires
 	}
-	return f.update(ctx, d, audit.KeyEdit, edit, func(k *policy.Key) {
-		k.Name, k.Tags, k.Plan, k.Expires = strings.TrimSpace(f.name.Text), splitTags(f.tags.Text),
-			f.plan.Text, expires
-	})
+}
+
+// change makes the change as the form's version was.
+func (f *actionForm) change(r *http.Request, d *dashboard, c app.KeyChange) (policy.Key, error) {
+	edit := app.NewEdit(r.Context(), f.reason.Text)
+	if c.Do != app.Rotate {
+		return d.Keys.Change(r.Context(), f.key.ID, app.Base{Version: f.version}, c, edit)
+	}
+	grace, err := time.ParseDuration(f.grace.Text)
+	if err != nil {
+		return f.key, err
+	}
+	key, secret, err := d.Keys.Rotate(r.Context(), f.key.ID, f.version, grace, edit)
+	if err == nil {
+		f.secret = secret.Reveal()
+	}
+	return key, err
 }
 
 // setError notes what the store found wrong.
@@ -188,7 +154,8 @@ func (f *actionForm) errors() int {
 // action returns the action that the path names and what it is on, or answers the
 // request.
 func (d *dashboard) action(w http.ResponseWriter, r *http.Request) (keyAction, *actionForm, bool) {
-	a, known := keyActions[r.PathValue("action")]
+	do := r.PathValue("action")
+	a, known := keyActions[do]
 	if !known {
 		d.Fail(w, r, page.Problem{Status: http.StatusNotFound})
 		return a, nil, false
@@ -197,7 +164,7 @@ func (d *dashboard) action(w http.ResponseWriter, r *http.Request) (keyAction, *
 	if !ok {
 		return a, nil, false
 	}
-	if key.Status == policy.Revoked && !a.revoked || key.Status == policy.Unreadable && !a.any {
+	if !(app.KeyChange{Do: do}).Fits(key.Status) {
 		d.Fail(w, r, page.Problem{Status: http.StatusConflict, Heading: "This key is " + string(key.Status),
 			Advice: "This action does not apply to it."})
 		return a, nil, false
@@ -254,20 +221,19 @@ func (d *dashboard) makeKeyAction(w http.ResponseWriter, r *http.Request, a keyA
 		d.keyConflict(w, r, a, f, before)
 		return
 	}
-	saved, err := a.do(r.Context(), d, f, d.Edit(r, strings.TrimSpace(f.reason.Text)))
+	change := app.KeyChange{Do: r.PathValue("action")}
+	if a.read != nil {
+		a.read(f, &change)
+	}
+	if f.errors() > 0 {
+		d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
+		return
+	}
+	saved, err := f.change(r, d, change)
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
-		// what takes no version does not return the newer one
-		if saved.Version == before.Version || saved.ID == "" {
-			if saved, err = d.key(r); err != nil {
-				d.FailStore(w, r, "get key", err)
-				return
-			}
-		}
 		d.keyConflict(w, r, a, f, saved)
-	case errors.Is(err, errTyped):
-		d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
 	case errors.As(err, &invalid):
 		f.setError(invalid)
 		d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)

@@ -3,9 +3,9 @@ package dashboard
 import (
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
@@ -63,7 +63,7 @@ func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) {
 	), form.Typed(v, "tags", 1000), form.Typed(v, "plan", page.MaxName+10)
 	f.reason = form.Typed(v, "reason", form.MaxReasonInput)
 	n := policy.NewKey{
-		Name: strings.TrimSpace(f.name.Text), Env: strings.TrimSpace(f.env.Text), Plan: f.plan.Text,
+		Name: f.name.Text, Env: f.env.Text, Plan: f.plan.Text,
 		Tags:    splitTags(f.tags.Text),
 		Expires: f.until.Time(time.Now()),
 	}
@@ -74,7 +74,7 @@ func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) {
 		d.renderNewKey(w, r, http.StatusUnprocessableEntity, f)
 		return
 	}
-	key, secret, err := d.Keys.Create(r.Context(), n, d.Edit(r, strings.TrimSpace(f.reason.Text)))
+	key, secret, err := d.Keys.Create(r.Context(), n, app.NewEdit(r.Context(), f.reason.Text))
 	var invalid *policy.InvalidError
 	switch {
 	case errors.As(err, &invalid):

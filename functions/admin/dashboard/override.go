@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"time"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
@@ -90,7 +91,10 @@ func (d *dashboard) putOverride(
 		d.toKey(w, r, key)
 		return
 	}
-	saved, err := d.Keys.SetOverride(r.Context(), key.ID, view.form.version, o, d.Edit(r, o.Reason))
+	saved, err := d.Keys.Change(
+		r.Context(), key.ID, app.Base{Version: view.form.version},
+		app.KeyChange{Do: app.Override, Override: o}, app.NewEdit(r.Context(), o.Reason),
+	)
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):

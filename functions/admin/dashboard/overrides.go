@@ -6,11 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
-	"tidegate/internal/registry"
 	"tidegate/web/templates"
 )
 
@@ -27,8 +27,7 @@ func (d *dashboard) showOverrides(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "read policy", err)
 		return
 	}
-	list, err := d.Keys.List(r.Context(), set,
-		registry.Query{Overridden: true, After: after, Count: overridesPerPage})
+	list, err := d.Keys.List(r.Context(), set, app.KeyFilter{State: app.Overridden}, after, overridesPerPage)
 	if err != nil {
 		d.FailStore(w, r, "list overrides", err)
 		return

@@ -132,7 +132,7 @@ func (d *dashboard) revert(w http.ResponseWriter, r *http.Request) {
 func (d *dashboard) applyReversal(
 	w http.ResponseWriter, r *http.Request, rev toRevert, version int64, reason form.Input,
 ) {
-	saved, err := rev.Apply(r.Context(), version, d.Edit(r, reason.Text))
+	saved, err := rev.Apply(r.Context(), version, app.NewEdit(r.Context(), reason.Text))
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
@@ -65,7 +66,7 @@ func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	form := readTokenForm(r.PostForm)
-	made, secret, err := d.Tokens.Create(r.Context(), form.token(d.Edit(r, "").By))
+	made, secret, err := d.Tokens.Create(r.Context(), form.token(app.ActorOf(r.Context())))
 	switch {
 	case err != nil && form.setError(err):
 		d.renderSettings(w, r, http.StatusUnprocessableEntity, form, nil)
@@ -80,7 +81,7 @@ func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *dashboard) revokeToken(w http.ResponseWriter, r *http.Request) {
-	err := d.Tokens.Revoke(r.Context(), r.PathValue("id"), d.Edit(r, "").By)
+	err := d.Tokens.Revoke(r.Context(), r.PathValue("id"), app.ActorOf(r.Context()))
 	flash := "Token revoked."
 	if errors.Is(err, token.ErrNotFound) {
 		flash, err = "Token already revoked.", nil

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"time"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth/oidc"
 	"tidegate/functions/admin/auth/password"
 	"tidegate/functions/admin/auth/throttle"
@@ -21,7 +22,6 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/enforce"
 	"tidegate/internal/journal"
-	"tidegate/internal/registry"
 	"tidegate/internal/usage"
 	"tidegate/web/static"
 )
@@ -50,7 +50,7 @@ type Config struct {
 // Services are the parts of the system that the server, the pages and the API work with. Every field is
 // required.
 type Services struct {
-	Keys     *registry.Store
+	Keys     *app.Registry
 	Checker  *enforce.Checker // for Explain, and for backends that reserve and settle costs
 	Usage    *usage.Reader
 	Sessions SessionStore

@@ -1,9 +1,9 @@
 package changes
 
 import (
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/audit"
-	"tidegate/internal/registry"
 	"tidegate/internal/usage"
 	"tidegate/web/templates"
 )
@@ -11,13 +11,13 @@ import (
 // Changes is what the pages that change something share. It is safe for concurrent use.
 type Changes struct {
 	renderer *page.Renderer
-	keys     *registry.Store
+	keys     *app.Registry
 	usage    *usage.Reader
 	told     memory
 }
 
 // New reads the history and the recorded calls from the store.
-func New(renderer *page.Renderer, keys *registry.Store, calls *usage.Reader) *Changes {
+func New(renderer *page.Renderer, keys *app.Registry, calls *usage.Reader) *Changes {
 	return &Changes{renderer: renderer, keys: keys, usage: calls}
 }
 

@@ -4,10 +4,8 @@ import (
 	"net/http"
 
 	"tidegate/functions/admin/app"
-	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/audit"
-	"tidegate/internal/registry"
 )
 
 // UndoOf is the address that undoes the change that made this version of a subject; empty
@@ -32,10 +30,4 @@ func (c *Changes) LastActor(r *http.Request, subject string) string {
 		return ""
 	}
 	return page.Clip(view.Entries[0].By.Name, page.MaxName)
-}
-
-// Edit is what the audit is told about a change that this request makes.
-func (c *Changes) Edit(r *http.Request, reason string) registry.Edit {
-	actor := auth.From(r.Context())
-	return registry.Edit{By: audit.Actor{Kind: string(actor.Kind), Name: actor.String()}, Reason: reason}
 }

@@ -239,7 +239,7 @@ func orRefused(plan string) string {
 
 // syncPolicies finishes a save that was interrupted.
 func (d *pages) syncPolicies(w http.ResponseWriter, r *http.Request) {
-	if err := d.Keys.Sync(r.Context()); err != nil {
+	if err := d.Keys.SyncPolicy(r.Context()); err != nil {
 		d.FailStore(w, r, "sync policy", err)
 		return
 	}

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
@@ -119,7 +119,6 @@ func (f *policyImport) read(set *policy.Set) (*policy.Set, int) {
 			"Review the changes, then remove the version line to import anyway.", file.Version, set.Version)
 		return nil, http.StatusConflict
 	}
-	next.Version = set.Version
 	return &next, http.StatusOK
 }
 
@@ -132,7 +131,7 @@ func imported(changes int) string {
 }
 
 func (d *pages) putImport(w http.ResponseWriter, r *http.Request, set, next *policy.Set, f policyImport) {
-	saved, err := d.Keys.SaveSet(r.Context(), *next, d.Edit(r, strings.TrimSpace(f.reason.Text)))
+	saved, err := d.Keys.SavePolicy(r.Context(), *next, set.Version, app.NewEdit(r.Context(), f.reason.Text))
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):

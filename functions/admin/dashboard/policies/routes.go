@@ -3,10 +3,10 @@ package policies
 import (
 	"log/slog"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/internal/registry"
 	"tidegate/internal/usage"
 )
 
@@ -14,14 +14,14 @@ import (
 type pages struct {
 	*page.Renderer
 	*changes.Changes
-	Keys  *registry.Store
+	Keys  *app.Registry
 	Usage *usage.Reader
 	Log   *slog.Logger
 }
 
 // Routes returns the pages; r renders them.
 func Routes(
-	r *page.Renderer, shared *changes.Changes, keys *registry.Store, calls *usage.Reader, log *slog.Logger,
+	r *page.Renderer, shared *changes.Changes, keys *app.Registry, calls *usage.Reader, log *slog.Logger,
 ) []auth.Route {
 	d := &pages{Renderer: r, Changes: shared, Keys: keys, Usage: calls, Log: log}
 	return []auth.Route{

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
@@ -153,8 +154,7 @@ func (d *pages) putSet(w http.ResponseWriter, r *http.Request, set, next *policy
 		http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
 		return
 	}
-	next.Version = e.version
-	saved, err := d.Keys.SaveSet(r.Context(), *next, d.Edit(r, strings.TrimSpace(e.reason.Text)))
+	saved, err := d.Keys.SavePolicy(r.Context(), *next, e.version, app.NewEdit(r.Context(), e.reason.Text))
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):

@@ -16,6 +16,7 @@ import (
 	"github.com/alexedwards/argon2id"
 	"github.com/alicebob/miniredis/v2"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/password"
 	"tidegate/functions/admin/auth/session"
@@ -120,7 +121,7 @@ func New(t *testing.T, options ...Option) *Site {
 	if s.Keys == nil {
 		s.Keys = NewRegistry(t, "acme", "bolt")
 	}
-	s.Services.Keys, s.Services.Usage = s.Keys.Store, usage.NewReader(s.Keys.Client)
+	s.Services.Keys, s.Services.Usage = app.NewRegistry(s.Keys.Store), usage.NewReader(s.Keys.Client)
 	s.Services.Checker = enforce.NewChecker(s.Keys.Client, Pepper)
 	handler, err := server.New(s.Config, s.Services)
 	if err != nil {
