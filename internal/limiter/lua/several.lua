@@ -428,11 +428,17 @@ end
 ok = ok and (big or fresh or at_slots == #s)
 local counts = cost > 0 and (not denied or attempts) -- the call is entered
 if ok and denied and attempts and cost > 0 then ok = count == 1 and group == 1 and not big end
+local state
+if ok and counts and rewrite and not big then
+  state = signature .. string.sub(s, signed + 1, head_from) .. head
+    .. string.sub(s, head_to + 1, data_from) .. data .. string.sub(s, data_to + 1)
+  -- From this length on every head says how many slots are used. Those that stay as they
+  -- were do not, so the general step writes all of them.
+  ok = #state < 2048
+end
 if ok and counts then
-  if rewrite and not big then
-    call('SET', key, signature .. string.sub(s, signed + 1, head_from) .. head
-      .. string.sub(s, head_to + 1, data_from) .. data
-      .. string.sub(s, data_to + 1), 'PX', math.ceil(life / 1000) + 1)
+  if state then
+    call('SET', key, state, 'PX', math.ceil(life / 1000) + 1)
   else
     if data == '' then
       if head ~= '' then call('SETRANGE', key, head_from, head) end
