@@ -35,11 +35,14 @@ var headerName = regexp.MustCompile(
 	"(?:^|[^\\w.-])((?:[A-Z][A-Za-z]*-)+[A-Z][A-Za-z]*|`x-[a-z-]+|RateLimit|ETag|Authorization|Vary|`Origin)\\b")
 
 // notHeaders have the form of a header's name.
-var notHeaders = []string{"Ctrl-C", "Hmac-Sha", "Multi-Az", "X-Ray", "X-Amazon-Apigateway-Authorizer"}
+var notHeaders = []string{
+	"Ctrl-C", "X-Tidegate", "Hmac-Sha", "Multi-Az", "X-Ray", "X-Amazon-Apigateway-Authorizer",
+}
 
 // otherTests are those of headers that need an installation or a stack of their own: a
 // file, and the test that changes the header.
 var otherTests = map[string][2]string{
+	"If-None-Match":   {"../infra/journal_test.go", "TestJournal"},
 	"Origin":          {"attacks/api_test.go", "TestAttackCrossSite"},
 	"Sec-Fetch-Site":  {"attacks/api_test.go", "TestAttackCrossSite"},
 	"Vary":            {"../infra/api_test.go", "TestCORSOrigin"},
