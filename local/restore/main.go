@@ -153,9 +153,11 @@ func restoreTwice(
 	if errors.Is(err, audit.ErrItem) {
 		return s, fmt.Errorf("%w", err)
 	}
-	_, _ = fmt.Fprintf(out, "parts the same: %d, behind: %d, with changes that the journal lacks: %d, with others: %d\n",
+	_, _ = fmt.Fprintf(out, "parts the same: %d, behind: %d, with changes that the journal lacks: %d, with "+
+		"others: %d\n",
 		s.Found[journal.Same], s.Found[journal.Behind], s.Found[journal.Newer], s.Found[journal.Differs])
-	_, _ = fmt.Fprintf(out, "changes lost: %d; records to write: %d, to remove: %d\n", s.Lost, s.Records, s.Deleted)
+	_, _ = fmt.Fprintf(out, "changes lost: %d; records to write: %d, to remove: %d\n", s.Lost,
+		s.Records, s.Deleted)
 	if err != nil || o.DryRun {
 		return s, err
 	}

@@ -27,7 +27,8 @@ var (
 // installation is a registry with a journal and a key, free.
 func installation(t *testing.T, url, folder string) *registry.Store {
 	t.Helper()
-	client, err := store.Open(t.Context(), url, store.Options{Dial: waiting.Patience, Write: waiting.Patience})
+	client, err := store.Open(t.Context(), url,
+		store.Options{Dial: waiting.Patience, Write: waiting.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,8 @@ func TestRestore(t *testing.T) {
 
 	empty := valkeytest.Start(t)
 	flags := []string{"-journal", folder, "-valkey", empty}
-	if text := command(t, done, append(flags, "-dry-run")...); !strings.Contains(text, "records to write: 3, to remove: 0") ||
+	if text := command(t, done, append(flags, "-dry-run")...); !strings.Contains(text,
+		"records to write: 3, to remove: 0") ||
 		!strings.Contains(text, "Nothing was written") {
 		t.Errorf("dry run: %s", text)
 	}
@@ -112,7 +114,8 @@ func TestRestore(t *testing.T) {
 	if _, err := restored.Get(t.Context(), later.ID); err == nil {
 		t.Error("what came later is still there")
 	}
-	if set, err := restored.Set(t.Context()); err != nil || set.Plans[0].Limits[0].Requests != 2 || set.Version != 3 {
+	if set, err := restored.Set(t.Context()); err != nil || set.Plans[0].Limits[0].Requests != 2 ||
+		set.Version != 3 {
 		t.Errorf("policies after -until: %+v %v", set, err)
 	}
 	create(t, restored, "after")
@@ -125,7 +128,8 @@ func TestBadUsage(t *testing.T) {
 	folder := t.TempDir()
 	for _, args := range [][]string{
 		{}, {"-journal", folder}, {"-journal", "gs://x", "-valkey", "valkey://127.0.0.1:1"},
-		{"-journal", folder, "-valkey", "http://x"}, {"-journal", folder, "-valkey", "valkey://127.0.0.1:1", "x"},
+		{"-journal", folder, "-valkey", "http://x"},
+		{"-journal", folder, "-valkey", "valkey://127.0.0.1:1", "x"},
 		{"-journal", folder, "-valkey", "valkey://127.0.0.1:1", "-until", "yesterday"},
 	} {
 		command(t, badUsage, args...)
