@@ -25,7 +25,7 @@ type dashboardRoute struct {
 	rate, burst int
 }
 
-// dashboardRoutes keep strangers at the log-in from using up what operators, machines and
+// dashboardRoutes keep floods of log-ins from using up what operators, machines and
 // settlements need, and one of those from using up another's. A log-in costs a password's
 // hash; a settlement is one of each call on a route that settles.
 var dashboardRoutes = []dashboardRoute{

@@ -177,8 +177,8 @@ type DecisionProps struct {
 	// CallerCache is how long a caller counts as verified while the cache is away. Flag
 	// callerCache.
 	CallerCache *time.Duration
-	// DenyCache is how long a caller who hammers is denied without asking the cache
-	// again. Flag denyCache.
+	// DenyCache is how long a caller that keeps calling is denied without asking the
+	// cache again. Flag denyCache.
 	DenyCache *time.Duration
 	// ReservationLease is how long a reservation of either function can be settled.
 	// Flag reservationLease.

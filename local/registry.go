@@ -18,8 +18,8 @@ import (
 	"tidegate/local/valkey"
 )
 
-// developmentPepper serves a Valkey that outlives this program: keys made in one run must
-// be readable in the next. It protects nothing.
+// developmentPepper serves a Valkey that runs on after this program: keys made in one run
+// must be readable in the next. It protects nothing.
 const developmentPepper = "tidegate local development pepper: protects nothing"
 
 const (

@@ -131,7 +131,7 @@ func TestDecidesWithoutValkey(t *testing.T) {
 			t.Fatalf("%s: %+v", plan, checked)
 		}
 	}
-	stranger := f.key(t, "open")
+	unregistered := f.key(t, "open")
 	revoked := f.key(t, "open")
 	f.call(t, revoked)
 	if _, err := f.set.Revoke(t.Context(), revoked.ID(), 1, tester); err != nil {
@@ -150,7 +150,7 @@ func TestDecidesWithoutValkey(t *testing.T) {
 				t.Errorf("%s: %+v", plan, checked)
 			}
 		}
-		for _, secret := range []apikey.Secret{stranger, revoked} {
+		for _, secret := range []apikey.Secret{unregistered, revoked} {
 			if checked := f.call(t, secret); checked.Allowed || !checked.Degraded || checked.ID != "" {
 				t.Errorf("not verified: %+v", checked)
 			}
@@ -320,8 +320,8 @@ func TestStartsWithoutAUsableSet(t *testing.T) {
 // failures counts the calls that asked in vain.
 func (f *function) failures() int { return strings.Count(f.log.String(), "decided without the store") }
 
-// Whoever hammers at a limit is answered here, and an edit acts when the stated time is
-// over; an edit for anybody else acts at once.
+// A caller that keeps calling at a limit is answered here, and an edit acts when the
+// stated time is over; an edit for anybody else acts at once.
 func TestHammering(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
 	secret := f.key(t, "free")

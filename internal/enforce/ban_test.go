@@ -14,7 +14,7 @@ import (
 func TestUnban(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", limiter.Limit{Requests: 1, Window: time.Hour})
-		k, secret := w.create(t, "hammer", "free")
+		k, secret := w.create(t, "busy", "free")
 		other, _ := w.create(t, "calm", "free")
 		set := w.save(t, func(s *policy.Set) {
 			s.Bans = &policy.Bans{
@@ -64,7 +64,7 @@ func TestUnban(t *testing.T) {
 func TestBansThatAreOver(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", limiter.Limit{Requests: 1, Window: time.Hour})
-		k, secret := w.create(t, "hammer", "free")
+		k, secret := w.create(t, "busy", "free")
 		w.save(t, func(s *policy.Set) {
 			s.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour),
 				Base: policy.Duration(10 * time.Minute), Cap: policy.Duration(time.Hour)}

@@ -131,11 +131,12 @@ func TestAllScopesOrNothing(t *testing.T) {
 	})
 }
 
-// Callers that hammer are banned, each time for longer; being banned costs nothing more.
+// Callers that keep calling are banned, each time for longer; being banned costs nothing
+// more.
 func TestBansEscalate(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", limiter.Limit{Requests: 1, Window: time.Hour})
-		k, secret := w.create(t, "hammer", "free")
+		k, secret := w.create(t, "busy", "free")
 		w.save(t, func(s *policy.Set) {
 			s.Bans = &policy.Bans{
 				Denials: 3,

@@ -29,7 +29,7 @@ func TestDamagedRecordsLetNobodyIn(t *testing.T) {
 		w.SetOverride(t.Context(), k.ID, k.Version,
 			&policy.Override{Limits: []limiter.Limit{hourly(1_000_000), hourly(9)}, Reason: "long"}, byTest),
 	)
-	stranger := call(must(apikey.Renew("test", k.ID)))
+	unregistered := call(must(apikey.Renew("test", k.ID)))
 	names := []string{keyspace.Record(k.ID), policyset.CopyKey(keyspace.BucketOf(k.ID))}
 	var whole [2]string
 	for i, name := range names {
@@ -49,8 +49,8 @@ func TestDamagedRecordsLetNobodyIn(t *testing.T) {
 				w.checkReadable(t, k.ID, bytes)
 			}
 		}
-		if c, err := w.checker.Check(t.Context(), stranger, nil); err == nil || c.Allowed {
-			t.Fatalf("a stranger is let in: %s", describe(c))
+		if c, err := w.checker.Check(t.Context(), unregistered, nil); err == nil || c.Allowed {
+			t.Fatalf("an unknown caller is let in: %s", describe(c))
 		}
 		if c, err := w.checker.Check(t.Context(), call(secret), nil); err != nil && c.Allowed {
 			t.Fatalf("%s, %v", describe(c), err)

@@ -57,9 +57,9 @@ func (p *denialProgram) call(c enforce.DeniedCall) enforce.Result {
 	return checked
 }
 
-// hammer makes calls, each so long after the one before, and returns how many reached the
+// repeat makes calls, each so long after the one before, and returns how many reached the
 // store.
-func (p *denialProgram) hammer(c enforce.DeniedCall, calls int, gap time.Duration) int {
+func (p *denialProgram) repeat(c enforce.DeniedCall, calls int, gap time.Duration) int {
 	before := p.asked
 	for range calls {
 		p.call(c)
@@ -80,17 +80,17 @@ func TestFloodsAreAnsweredHere(t *testing.T) {
 	}{
 		{time.Millisecond, 10, 10}, // not yet hammering
 		{time.Millisecond, 1010, 20},
-		{denialLifetime - time.Millisecond, 20, 15}, // every other one, once it hammers
+		{denialLifetime - time.Millisecond, 20, 15}, // every other one, once it keeps calling
 		{denialLifetime, 50, 50},
 	} {
-		if asked := start(denialLifetime).hammer(deniedCaller, c.calls, c.gap); asked != c.asked {
+		if asked := start(denialLifetime).repeat(deniedCaller, c.calls, c.gap); asked != c.asked {
 			t.Errorf("%d calls, one each %s: %d reached the store, want %d", c.calls, c.gap, asked, c.asked)
 		}
 	}
 }
 
 func TestLifetimeZeroRemembersNothing(t *testing.T) {
-	if asked := start(0).hammer(deniedCaller, 50, time.Millisecond); asked != 50 {
+	if asked := start(0).repeat(deniedCaller, 50, time.Millisecond); asked != 50 {
 		t.Errorf("%d of 50 calls reached the store", asked)
 	}
 }
@@ -99,7 +99,7 @@ func TestLifetimeZeroRemembersNothing(t *testing.T) {
 // its times count down.
 func TestEndsWithTheInstant(t *testing.T) {
 	p := start(time.Minute)
-	p.hammer(deniedCaller, 10, 0)
+	p.repeat(deniedCaller, 10, 0)
 	for left := 10 * time.Second; left > 0; left -= time.Second {
 		checked, found := p.Find(deniedCaller)
 		if !found || checked.Allowed || checked.RetryAfter() != left ||
@@ -140,7 +140,7 @@ func TestSlowReplies(t *testing.T) {
 // denial ends it.
 func TestAnswersAreNotMixedUp(t *testing.T) {
 	p := start(time.Minute)
-	p.hammer(deniedCaller, 10, 0)
+	p.repeat(deniedCaller, 10, 0)
 	for name, other := range map[string]enforce.DeniedCall{
 		"subject": {Subject: "b", Cost: 1},
 		"secret":  {Subject: "a", Cost: 1, Proof: [32]byte{1}},
@@ -172,7 +172,7 @@ func TestAnswersAreNotMixedUp(t *testing.T) {
 
 func TestDenialCacheIsBounded(t *testing.T) {
 	p := start(time.Minute)
-	p.hammer(deniedCaller, 10, 0)
+	p.repeat(deniedCaller, 10, 0)
 	for i := range 5000 {
 		p.call(enforce.DeniedCall{Subject: fmt.Sprint(i)})
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // clockedServer stands between the shipped script and the server: TIME is an argument,
-// keys outlive the test, since virtual time runs ahead of the server's, and the tail
+// keys stay after the test, since virtual time runs ahead of the server's, and the tail
 // learns the time to live that the script gave and how many writes it made.
 const clockedServer = `local server, clock, life, writes = redis, tonumber(ARGV[4]), 0, 0
 local redis = {call = function(command, ...)

@@ -56,8 +56,8 @@ type Set struct {
 
 	Bans *Bans `json:"bans,omitempty"`
 
-	// ShrinkingLeases are leases that saves shortened or ended, by the subject of the limits.
-	// Saves keep them.
+	// ShrinkingLeases are leases that saves shortened or ended, by the subject of the
+	// limits. Saves keep them.
 	ShrinkingLeases map[string]ShrinkingLease `json:"lapses,omitempty"`
 
 	// NextNumber is the number that the next new plan gets.
@@ -123,7 +123,7 @@ type Scope struct {
 	Lease Duration `json:"lease,omitzero"`
 }
 
-// Bans is the policy for callers who hammer: Denials denied calls within Window ban a
+// Bans is the policy of automatic bans: Denials denied calls within Window ban a
 // caller for Base, each further ban lasts twice as long, up to Cap. A caller who was not
 // banned for Cap starts over.
 type Bans struct {

@@ -12,7 +12,7 @@ import (
 )
 
 // BannedUntil answers, for each key in order, until when it is banned, by hand or by the
-// Set's policy for those who hammer; zero when it never was. It may be past.
+// Set's policy of automatic bans; zero when it never was. It may be past.
 func BannedUntil(ctx context.Context, client valkey.Client, set *policy.Set,
 	keys []policy.Key) ([]time.Time, error) {
 	until := make([]time.Time, len(keys))
@@ -39,5 +39,6 @@ func BannedUntil(ctx context.Context, client valkey.Client, set *policy.Set,
 // BanKey names a caller's ban by the policy; wide.lua writes it.
 func BanKey(id string) string { return keyspace.Of(id, "sb") }
 
-// DenialsKey names the denials that count towards a caller's next ban; wide.lua writes them.
+// DenialsKey names the denials that count towards a caller's next ban; wide.lua writes
+// them.
 func DenialsKey(id string) string { return keyspace.Of(id, "sd") }

@@ -157,7 +157,7 @@ func TestPlansOfGhostsCanBeDropped(t *testing.T) {
 	w.plan(t, "b", perMinute(10)...)
 	_, _ = w.create(t, "zz", "b")
 	for i := range 2*maxCount + 1 {
-		w.addStale(t, staleEntry{planIndexKey(2), fmt.Sprintf("ghost\x00never-%d", i)})
+		w.addStale(t, staleEntry{planIndexKey(2), fmt.Sprintf("stale\x00never-%d", i)})
 	}
 	without := *must(w.Set(t.Context()))
 	without.Plans = without.Plans[:1]

@@ -353,8 +353,8 @@ func (s *Store) states(set *policy.Set, id string) []string {
 	return names
 }
 
-// Reset forgets everything that the key took, and its bans by the policy for those who
-// hammer, in one step with the entry that tells of it. It fails with ErrConflict, and
+// Reset forgets everything that the key took, and its automatic bans, in one step
+// with the entry that tells of it. It fails with ErrConflict, and
 // forgets nothing, when the key was edited meanwhile.
 func (s *Store) Reset(ctx context.Context, id string, edit Edit) (policy.Key, error) {
 	set, err := s.Set(ctx)

@@ -16,7 +16,7 @@
 // A Batch is sent once. What the server surely did not execute (it knew no script, no
 // slot, had no memory, took no connection) goes back to the Recorder for the next Batch.
 // After a time-out or a broken connection nobody knows, and those counts are dropped:
-// Report.Lost tells how many. Besides, what an environment gathered since its last flush
+// Report.Lost tells how many. What an environment gathered since its last flush
 // is lost when it is killed without SIGTERM, or frozen and never called again. Subjects
 // and totals go to different slots, so a failed shard can leave the two slightly apart.
 //

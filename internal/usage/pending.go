@@ -6,8 +6,8 @@ import "time"
 const (
 	MaxSubjects = 1024
 	MaxRules    = 64
-	// maxStrangers leaves the other half to registered subjects.
-	maxStrangers = MaxSubjects / 2
+	// maxUnregistered leaves the other half to registered subjects.
+	maxUnregistered = MaxSubjects / 2
 	// maxMinutes is how many minutes of totals and rules are told apart: those of an
 	// environment whose store stays away add up.
 	maxMinutes = 8
@@ -49,9 +49,9 @@ type entry struct {
 // pending is what waits to be flushed. It is bounded, and takes what is beyond the bound
 // into the totals alone.
 type pending struct {
-	index                              map[slot]int
-	entries                            []entry
-	totals, rules, subjects, strangers int
+	index                                 map[slot]int
+	entries                               []entry
+	totals, rules, subjects, unregistered int
 }
 
 func newPending(size int) *pending {
@@ -79,10 +79,10 @@ func (p *pending) take(s scope, registered bool) bool {
 		p.totals++
 	case s == rule && p.rules < maxMinutes*MaxRules:
 		p.rules++
-	case s == subject && p.subjects < MaxSubjects && (registered || p.strangers < maxStrangers):
+	case s == subject && p.subjects < MaxSubjects && (registered || p.unregistered < maxUnregistered):
 		p.subjects++
 		if !registered {
-			p.strangers++
+			p.unregistered++
 		}
 	default:
 		return false

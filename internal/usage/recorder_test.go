@@ -80,7 +80,7 @@ func TestFloodIsBoundedInTheRecorder(t *testing.T) {
 		r.Record(Outcome{Subject: id(i), Rules: []string{id(i)},
 			Time: noon.Add(time.Duration(5*i) * time.Millisecond)})
 	}
-	for i := range maxStrangers {
+	for i := range maxUnregistered {
 		r.Record(Outcome{Subject: fmt.Sprint("key", i), Registered: true, Time: noon})
 	}
 	runtime.GC()
@@ -89,10 +89,10 @@ func TestFloodIsBoundedInTheRecorder(t *testing.T) {
 		t.Errorf("%d bytes are held", grown)
 	}
 	p := r.pending
-	if p.strangers != maxStrangers || p.subjects != MaxSubjects || p.rules != maxMinutes*MaxRules ||
+	if p.unregistered != maxUnregistered || p.subjects != MaxSubjects || p.rules != maxMinutes*MaxRules ||
 		p.totals != maxMinutes ||
 		len(p.entries) != p.subjects+p.rules+p.totals {
-		t.Errorf("%d strangers, %d subjects, %d rules, %d totals", p.strangers, p.subjects, p.rules, p.totals)
+		t.Errorf("%d unregistered, %d subjects, %d rules, %d totals", p.unregistered, p.subjects, p.rules, p.totals)
 	}
 	var sum tally
 	for i := range p.entries {
@@ -100,7 +100,7 @@ func TestFloodIsBoundedInTheRecorder(t *testing.T) {
 			sum.merge(&p.entries[i].tally)
 		}
 	}
-	if c := sum.counts(); c.Calls() != flood+maxStrangers || c.Unlisted != flood-maxStrangers {
+	if c := sum.counts(); c.Calls() != flood+maxUnregistered || c.Unlisted != flood-maxUnregistered {
 		t.Errorf("totals %+v", c)
 	}
 }

@@ -283,12 +283,12 @@ func TestBatchLeavesWithACheck(t *testing.T) {
 	})
 }
 
-// flood records unique strangers through many flushes.
+// flood records unregistered callers through many flushes.
 func flood(t *testing.T, client valkey.Client, r *Recorder, from, to int, at time.Time) {
 	t.Helper()
 	for i := from; i < to; i++ {
 		r.Record(Outcome{Subject: fmt.Sprintf("flood%07d", i), Time: at})
-		if i%maxStrangers == maxStrangers-1 {
+		if i%maxUnregistered == maxUnregistered-1 {
 			flush(t, r, client)
 		}
 	}

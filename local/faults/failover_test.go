@@ -252,7 +252,7 @@ func TestEverythingDown(t *testing.T) {
 	w.plans(t, limiter.Limit{Requests: 50, Window: time.Minute})
 	f := startFleet(t, w.url, fleetOptions{environments: 1, timeout: deployed})
 	known := w.callers(t, 3, "closed", "open", "local")
-	stranger, revoked := w.key(t, "open"), w.key(t, "open")
+	unregistered, revoked := w.key(t, "open"), w.key(t, "open")
 	for _, c := range append(known, revoked) {
 		if o := f.call(t.Context(), c.secret.Reveal()); !o.counted() {
 			t.Fatalf("%s: %+v", c.plan, o)
@@ -267,7 +267,7 @@ func TestEverythingDown(t *testing.T) {
 	for _, s := range w.servers {
 		s.kill(t)
 	}
-	callers := slices.Concat(known, []caller{stranger, revoked})
+	callers := slices.Concat(known, []caller{unregistered, revoked})
 	l := &load{fleet: f, callers: callers, rate: 300, workers: 1}
 	l.begin(t)
 	during(t, 5*time.Second)
@@ -285,7 +285,7 @@ func TestEverythingDown(t *testing.T) {
 		t.Errorf("admitted %v of %d calls, %d degraded: want none, all, 10, none, none", admitted,
 			all.calls, all.degraded)
 	}
-	for _, bad := range []string{"", "nothing", stranger.secret.Reveal() + "x"} {
+	for _, bad := range []string{"", "nothing", unregistered.secret.Reveal() + "x"} {
 		if o := f.call(t.Context(), bad); o.status != 401 {
 			t.Errorf("a bad credential: %+v", o)
 		}

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package process runs child processes that do not outlive this program. Each is the
+// Package process runs child processes that end with this program. Each is the
 // leader of its own process group, so that a signal reaches whatever it started too, and
 // so that Ctrl-C in a terminal reaches this program alone.
 package process

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	<-p.Done()
 }
 
-// A child, frozen or not, does not outlive a program that is killed.
+// A child, frozen or not, ends with a program that is killed.
 func TestChildDiesWithTheProgram(t *testing.T) {
 	for _, how := range []string{"run", "freeze"} {
 		t.Run(how, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"tidegate/internal/route"
 )
 
-// hammer makes calls until the policy bans the key, and returns until when.
-func (s *service) hammer(k policy.Key, secret apikey.Secret) time.Time {
+// repeat makes calls until the policy bans the key, and returns until when.
+func (s *service) repeat(k policy.Key, secret apikey.Secret) time.Time {
 	s.t.Helper()
 	checker := enforce.NewChecker(s.client, testPepper)
 	for range 10 {
@@ -43,13 +43,13 @@ func TestBanByPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	k, secret, err := s.keys.Create(t.Context(),
-		policy.NewKey{Name: "hammer", Env: "test", Plan: "free"}, byTest)
+		policy.NewKey{Name: "busy", Env: "test", Plan: "free"}, byTest)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.create("calm")
 	for range 2 {
-		until := s.hammer(k, secret)
+		until := s.repeat(k, secret)
 		if left := time.Until(until); left > time.Hour || left < 59*time.Minute {
 			t.Fatalf("banned for %s more", left)
 		}

@@ -52,7 +52,7 @@ const (
 	Token Kind = "token" // a machine with a bearer token
 )
 
-// Actor is who a request comes from. The zero value is a stranger, who may do nothing.
+// Actor is who a request comes from. The zero value is nobody, who may do nothing.
 type Actor struct {
 	// ID names the actor for ever, such as "password:ada", "oidc:SUBJECT" or "token:ID".
 	// What people may choose themselves, such as their name at a provider, is not in it.
@@ -89,7 +89,7 @@ type actorKey struct{}
 // With returns a context in which the actor acts.
 func With(ctx context.Context, a Actor) context.Context { return context.WithValue(ctx, actorKey{}, a) }
 
-// From returns who acts in the context, a stranger if nobody was named.
+// From returns who acts in the context, nobody if none was named.
 func From(ctx context.Context) Actor {
 	a, _ := ctx.Value(actorKey{}).(Actor)
 	return a

@@ -20,7 +20,7 @@ const (
 	maxCursor   = 1000
 )
 
-// The orders of the list besides that by name. They have the keys with the most calls of
+// The orders of the list other than by name. They have the keys with the most calls of
 // the last hour alone.
 const (
 	busiestFirst = "busiest"

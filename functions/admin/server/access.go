@@ -9,7 +9,7 @@ import (
 )
 
 // dispatch looks up a request's route and what it needs. Without a route it needs a
-// viewer: strangers learn nothing of what exists.
+// viewer: who is not logged in learns nothing of what exists.
 func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
 	handler, pattern := s.mux.Handler(r)
 	found, known := s.known[pattern]

@@ -17,7 +17,7 @@ func (s *server) bearer(r *http.Request) bool {
 	return s.IsAPI(r) && len(r.Header.Values("Authorization")) > 0
 }
 
-// withToken answers a request in the name of its token, or of a stranger if the token is
+// withToken answers a request in the name of its token, or of nobody if the token is
 // none of ours.
 func (s *server) withToken(w http.ResponseWriter, r *http.Request, handle http.HandlerFunc) {
 	r.Header.Del("Cookie")

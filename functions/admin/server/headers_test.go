@@ -35,8 +35,8 @@ func checkHeaders(t *testing.T, got sitetest.Reply) {
 	sitetest.CheckPolicy(t, name, got)
 }
 
-// Every response carries the security headers: each route, for strangers and for editors,
-// and each kind of error.
+// Every response carries the security headers: each route, without a session and for
+// editors, and each kind of error.
 func TestHeadersEverywhere(t *testing.T) {
 	for _, loggedIn := range []bool{false, true} {
 		s := sitetest.New(t)

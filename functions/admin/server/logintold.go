@@ -8,7 +8,8 @@ import (
 	"tidegate/internal/audit"
 )
 
-// tellLogin tells of a login before it counts: nobody gets in untold.
+// tellLogin tells of a login before it counts: no log-in succeeds without its audit
+// entry.
 func (s *server) tellLogin(ctx context.Context, actor auth.Actor) error {
 	return s.Keys.Audit().Append(ctx, audit.Entry{
 		By: audit.Actor{Kind: string(actor.Kind), Name: actor.String()}, Action: audit.Login,

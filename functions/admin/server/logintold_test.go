@@ -62,13 +62,13 @@ func TestRefusedLoginsAreBounded(t *testing.T) {
 	}
 }
 
-// Nobody logs in untold.
+// No log-in succeeds without its audit entry.
 func TestLoginWithoutAudit(t *testing.T) {
 	s := sitetest.New(t)
 	s.Keys.Fail("ERR read only")
 	s.Post("/login", loginForm(sitetest.User, sitetest.Password)).Wants(t, http.StatusServiceUnavailable)
 	if s.Cookie() != nil {
-		t.Error("somebody got in untold")
+		t.Error("a log-in succeeded without its audit entry")
 	}
 	s.Keys.Fail("")
 	s.Login()

@@ -57,7 +57,7 @@ func TestSessionEndsWithItsUser(t *testing.T) {
 			if name == "promoted" {
 				s.LoginAs(sitetest.Viewer)
 				if s.Cookie().Value == before {
-					t.Error("the session id outlives the change of the role")
+					t.Error("the session id stays after the change of the role")
 				}
 				s.Get("/keys/{acme}/limits").Wants(t, http.StatusOK)
 			}

@@ -457,7 +457,7 @@ func TestDegradedDecisionsSaySo(t *testing.T) {
 		"closed": {enforce.Result{Degraded: true, ID: "id"}, "id", "Deny", answer.ReducedCapacity, "1"},
 		"over": {enforce.Result{Degraded: true, ID: "id", Limits: []enforce.LimitState{full}}, "id",
 			"Deny", answer.QuotaExceeded, "9"},
-		"stranger": {enforce.Result{Degraded: true}, unverified, "Deny", answer.ReducedCapacity, "1"},
+		"unregistered": {enforce.Result{Degraded: true}, unverified, "Deny", answer.ReducedCapacity, "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := New(decided(c.checked), keysAlone(), simple, slog.New(slog.DiscardHandler))

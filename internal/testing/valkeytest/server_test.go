@@ -67,7 +67,7 @@ func TestStartWithPassesSettings(t *testing.T) {
 	}
 }
 
-// No server outlives the test that started it.
+// Every server ends with the test that started it.
 func TestStartStopsWithTheTest(t *testing.T) {
 	var address string
 	t.Run("owner", func(t *testing.T) {

@@ -19,8 +19,8 @@ func shorter(window time.Duration) time.Duration { return window - window/drift 
 
 func longer(window time.Duration) time.Duration { return window + window/drift }
 
-// propagation is how long a caller who hammers may be denied by what held before an edit
-// (DENY_CACHE), twice over.
+// propagation is how long a caller that keeps calling may be denied by what held before
+// an edit (DENY_CACHE), twice over.
 const propagation = 200 * time.Millisecond
 
 // windowProof is how full the rolling windows of one limit were.
@@ -60,7 +60,7 @@ func prove(callers []caller, outcomes []outcome) *proof {
 	p := &proof{}
 	calls := byCaller(outcomes)
 	for i, c := range callers {
-		if own := calls[int32(i)]; len(own) > 0 && !c.stranger {
+		if own := calls[int32(i)]; len(own) > 0 && !c.unregistered {
 			p.add(c, newEvidence(own))
 		}
 	}

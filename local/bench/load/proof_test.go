@@ -75,9 +75,10 @@ func TestProofFindsAnEditThatIsIgnored(t *testing.T) {
 	}
 }
 
-// Strangers are held against nothing, and callers whose limits nobody knows are counted.
+// Unregistered callers are held against nothing, and callers whose limits nobody knows
+// are counted.
 func TestProofOfOthers(t *testing.T) {
-	callers := []caller{{name: "x", stranger: true}, {name: "y"}}
+	callers := []caller{{name: "x", unregistered: true}, {name: "y"}}
 	p := prove(callers, []outcome{at(0, admitted, 0, 1), at(1, admitted, 0, 1), at(1, denied, 1, 2)})
 	if len(p.Windows) != 0 || p.Unknown != 1 || !p.holds() {
 		t.Errorf("%+v", p)

@@ -22,10 +22,10 @@ type scenario struct {
 
 // population is who calls, and how often.
 type population struct {
-	groups    []group
-	strangers int // callers whose keys do not exist
-	pick      func(callers int, random *rand.Rand) func(n int64) int
-	schedule  func(rate float64, now time.Time, limits []limiter.Limit) schedule
+	groups       []group
+	unregistered int // callers whose keys do not exist
+	pick         func(callers int, random *rand.Rand) func(n int64) int
+	schedule     func(rate float64, now time.Time, limits []limiter.Limit) schedule
 }
 
 // group is a number of keys of one plan.
@@ -97,9 +97,9 @@ func steady(rate float64, _ time.Duration) population {
 			{plan: plan("pro", per(100, 10*time.Second), per(1000, 10*time.Minute)), keys: keys - free},
 			{plan: plan("free", per(10, 10*time.Second)), keys: free},
 		},
-		strangers: max(1, keys/50),
-		pick:      eagerly,
-		schedule:  constantly,
+		unregistered: max(1, keys/50),
+		pick:         eagerly,
+		schedule:     constantly,
 	}
 }
 

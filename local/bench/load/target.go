@@ -17,12 +17,12 @@ import (
 
 // caller makes calls with one credential.
 type caller struct {
-	name       string // for people, never the credential
-	credential string
-	plan       string          // what the report puts together
-	limits     []limiter.Limit // nil when they are not known
-	edits      *timeline       // of a caller whose only limit is edited
-	stranger   bool            // has no key that exists
+	name         string // for people, never the credential
+	credential   string
+	plan         string          // what the report puts together
+	limits       []limiter.Limit // nil when they are not known
+	edits        *timeline       // of a caller whose only limit is edited
+	unregistered bool            // has no key that exists
 }
 
 // target is the API that is called.
@@ -112,7 +112,7 @@ func (t *target) read(a answer) kind {
 
 // expects tells whether the caller may get such an answer.
 func (t *target) expects(o outcome) bool {
-	if !t.callers[o.caller].stranger {
+	if !t.callers[o.caller].unregistered {
 		return o.kind == admitted || o.kind == denied
 	}
 	return o.kind == unauthorized || o.kind == denied && t.http

@@ -160,9 +160,9 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A caller may be admitted or denied, a stranger only refused.
+// A caller may be admitted or denied, an unregistered one only refused.
 func TestExpects(t *testing.T) {
-	target := &target{callers: []caller{{}, {stranger: true}}}
+	target := &target{callers: []caller{{}, {unregistered: true}}}
 	for _, c := range []struct {
 		caller int32
 		kind   kind

@@ -152,8 +152,8 @@ func (w *world) populate(ctx context.Context, p population) ([]caller, *editor, 
 		}
 		callers = append(callers, made...)
 	}
-	strangers, err := strangersOf(p.strangers)
-	return append(callers, strangers...), e, err
+	unregistered, err := unregisteredOf(p.unregistered)
+	return append(callers, unregistered...), e, err
 }
 
 // keys makes the keys of a group.
@@ -184,13 +184,13 @@ func (w *world) keys(ctx context.Context, g group, e *editor) ([]caller, error) 
 	return callers, nil
 }
 
-// strangersOf returns callers without a key: each other one has a key that was never
+// unregisteredOf returns callers without a key: each other one has a key that was never
 // made, which only Valkey can tell, and the rest mistyped ones.
-func strangersOf(n int) ([]caller, error) {
+func unregisteredOf(n int) ([]caller, error) {
 	callers := make([]caller, n)
 	for i := range callers {
 		// Too short to be a key, so that no store is asked.
-		callers[i] = caller{name: fmt.Sprintf("stranger %d", i+1), stranger: true}
+		callers[i] = caller{name: fmt.Sprintf("unregistered %d", i+1), unregistered: true}
 		callers[i].credential = "tg_" + keyEnv
 		if i%2 == 0 {
 			secret, err := apikey.Generate(keyEnv)

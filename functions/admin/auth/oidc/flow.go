@@ -20,7 +20,7 @@ import (
 const FlowLife = 10 * time.Minute
 
 // flow is a log-in under way. The browser that began it holds it, sealed, in a cookie:
-// nobody else can finish it, and nothing is stored for strangers.
+// nobody else can finish it, and nothing is stored before the log-in.
 type flow struct {
 	State    string    `json:"s"`
 	Nonce    string    `json:"n"`

@@ -135,6 +135,6 @@ func TestListExpires(t *testing.T) {
 	}
 	f.pass(time.Hour)
 	if f.server.Exists(userKey("ada")) {
-		t.Error("the list outlives the sessions")
+		t.Error("the list stays after the sessions")
 	}
 }
