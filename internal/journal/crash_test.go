@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,13 +29,24 @@ const crashPoints = 4
 type dying struct {
 	Store
 	client valkey.Client
-	left   int // steps until then; below 0 for never
-	dead   bool
+
+	lock sync.Mutex
+	left int // steps until then; below 0 for never
+	dead bool
 }
 
 var errDead = errors.New("the environment has ended")
 
+// dieAfter ends the environment after so many steps.
+func (d *dying) dieAfter(steps int) {
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	d.left = steps
+}
+
 func (d *dying) step() error {
+	d.lock.Lock()
+	defer d.lock.Unlock()
 	if d.left == 0 && !d.dead {
 		d.dead = true
 		d.client.Close()
@@ -91,7 +103,7 @@ func (c *crashes) begin(steps int) {
 	if c.env.Status(c.Context()).Behind > 0 {
 		c.env.restore(c.T, Options{})
 	}
-	d.left = steps
+	d.dieAfter(steps)
 }
 
 // change makes one random change and tells the oracle what came of it.
