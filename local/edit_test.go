@@ -105,7 +105,8 @@ func TestEditInTheBrowserActsOnTheNextCall(t *testing.T) {
 
 // moments are what differs between two answers to the same call: when they were given,
 // and their ids.
-var moments = regexp.MustCompile(`t=\d+|Retry-After: \d+|Retry after \d+ seconds|urn:uuid:[^"]*`)
+var moments = regexp.MustCompile(
+	`t=\d+|Retry-After: \d+|Retry after \d+ seconds|"retry-after":"\d+"|urn:uuid:[^"]*`)
 
 // comparePromise checks that the key's page says to the letter what the client got.
 func (e editor) comparePromise(page string, got answer) {

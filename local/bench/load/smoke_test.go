@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	}
 	bin = dir
 	for output, source := range map[string]string{
-		"local": "../../local", "check/bootstrap": "../../functions/check",
-		"admin/bootstrap": "../lambda/testdata/function",
+		"local": "../..", "check/bootstrap": "../../../functions/check",
+		"admin/bootstrap": "../../lambda/testdata/function",
 	} {
 		build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o",
 			filepath.Join(bin, output), source)
