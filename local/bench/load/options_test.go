@@ -71,7 +71,7 @@ func TestHelp(t *testing.T) {
 	if code := run(t.Context(), []string{"-h"}, &out, &errOut, 0); code != 0 || errOut.Len() > 0 {
 		t.Errorf("exit status %d, %q", code, errOut.String())
 	}
-	script, err := os.ReadFile(filepath.Join("..", "..", "scripts", "load"))
+	script, err := os.ReadFile(filepath.Join("..", "..", "..", "scripts", "load"))
 	if err != nil {
 		t.Fatal(err)
 	}
