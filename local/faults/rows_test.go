@@ -13,6 +13,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/store/acl"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/waiting"
 )
 
 // every runs what harms until the load has run for a time.
@@ -34,10 +35,17 @@ func TestResharding(t *testing.T) {
 	callers := w.callers(t, 30, "closed")
 	l := &load{fleet: f, callers: callers, rate: 400, workers: 4}
 	l.begin(t)
+	slotsMoved := map[string]bool{}
 	moved := 0
-	for _, c := range callers[:20] { // some have called before their slot moves, some not yet
-		moveSlot(t, w, keyspace.State(c.key.ID))
-		moved++
+	for _, from := range w.servers[:shards] {
+		for _, c := range callers[:20] { // some have called before their slot moves, some not yet
+			if key := keyspace.State(c.key.ID); !slotsMoved[key] && hasKey(t, from, key) {
+				moveSlot(t, w, key)
+				slotsMoved[key] = true
+				moved++
+			}
+		}
+		agreed(t, w)
 	}
 	during(t, 2*time.Second)
 	outcomes := l.end()
@@ -71,16 +79,38 @@ func moveSlot(t *testing.T, w *world, key string) {
 		}
 		from.ask(t, append([]string{"MIGRATE", "127.0.0.1", to.port(), "", "0", "5000", "KEYS"}, names...)...)
 	}
-	for _, s := range []*server{to, from} {
+	for _, s := range append([]*server{to, from}, w.servers[:shards]...) {
 		s.ask(t, "CLUSTER", "SETSLOT", slot, "NODE", toID)
 	}
+}
+
+// agreed waits until the primaries know of the same configuration epoch. Two that take
+// slots before they heard of each other may claim the same epoch, and then one of them
+// may lose its slots again.
+func agreed(t *testing.T, w *world) {
+	t.Helper()
+	waiting.Until(t, "the primaries to agree on the epoch", func() bool {
+		epochs := map[string]bool{}
+		for _, s := range w.servers[:shards] {
+			_, rest, _ := strings.Cut(s.ask(t, "CLUSTER", "INFO"), "cluster_current_epoch:")
+			epoch, _, _ := strings.Cut(rest, "\r\n")
+			epochs[epoch] = true
+		}
+		return len(epochs) == 1
+	})
+}
+
+func hasKey(t *testing.T, s *server, key string) bool {
+	t.Helper()
+	_, err := s.try(t.Context(), "TYPE", key)
+	return err == nil
 }
 
 // ownerOf finds the primary that has a key, and another one.
 func ownerOf(t *testing.T, w *world, key string) (owner, other *server) {
 	t.Helper()
 	for i, s := range w.servers[:shards] {
-		if _, err := s.try(t.Context(), "TYPE", key); err == nil {
+		if hasKey(t, s, key) {
 			return s, w.servers[(i+1)%shards]
 		}
 	}
