@@ -92,7 +92,8 @@ func TestFloodIsBoundedInTheRecorder(t *testing.T) {
 	if p.unregistered != maxUnregistered || p.subjects != MaxSubjects || p.rules != maxMinutes*MaxRules ||
 		p.totals != maxMinutes ||
 		len(p.entries) != p.subjects+p.rules+p.totals {
-		t.Errorf("%d unregistered, %d subjects, %d rules, %d totals", p.unregistered, p.subjects, p.rules, p.totals)
+		t.Errorf("%d unregistered, %d subjects, %d rules, %d totals", p.unregistered, p.subjects,
+			p.rules, p.totals)
 	}
 	var sum tally
 	for i := range p.entries {
