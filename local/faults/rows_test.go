@@ -35,15 +35,16 @@ func TestResharding(t *testing.T) {
 	callers := w.callers(t, 30, "closed")
 	l := &load{fleet: f, callers: callers, rate: 400, workers: 4}
 	l.begin(t)
-	slotsMoved := map[string]bool{}
-	moved := 0
-	for _, from := range w.servers[:shards] {
-		for _, c := range callers[:20] { // some have called before their slot moves, some not yet
-			if key := keyspace.State(c.key.ID); !slotsMoved[key] && hasKey(t, from, key) {
-				moveSlot(t, w, key)
-				slotsMoved[key] = true
-				moved++
-			}
+	const moved = 20 // some have called before their slot moves, some not yet
+	lying := map[*server][]string{}
+	for _, c := range callers[:moved] {
+		key := keyspace.State(c.key.ID)
+		owner, _ := ownerOf(t, w, key)
+		lying[owner] = append(lying[owner], key)
+	}
+	for _, keys := range lying {
+		for _, key := range keys {
+			moveSlot(t, w, key)
 		}
 		agreed(t, w)
 	}
@@ -100,17 +101,11 @@ func agreed(t *testing.T, w *world) {
 	})
 }
 
-func hasKey(t *testing.T, s *server, key string) bool {
-	t.Helper()
-	_, err := s.try(t.Context(), "TYPE", key)
-	return err == nil
-}
-
 // ownerOf finds the primary that has a key, and another one.
 func ownerOf(t *testing.T, w *world, key string) (owner, other *server) {
 	t.Helper()
 	for i, s := range w.servers[:shards] {
-		if hasKey(t, s, key) {
+		if _, err := s.try(t.Context(), "TYPE", key); err == nil {
 			return s, w.servers[(i+1)%shards]
 		}
 	}
