@@ -14,9 +14,12 @@ func (s *Stack) newAdmin() *function {
 		"RELEASE": s.props.Release, "STAGE": s.props.Stage,
 		"SESSION_IDLE": duration(login.SessionIdle), "SESSION_LIFETIME": duration(login.SessionLifetime),
 		"ADMIN_NETWORKS": strings.Join(login.Networks, ","),
-		"JOURNAL":        s.journal.address(),
-		"JOURNAL_AWAY":   s.props.JournalAway, "JOURNAL_RESTORE": s.props.JournalRestore,
+		"OWNER_VIEW":     login.OwnerView, "OWNER_NETWORKS": strings.Join(login.OwnerNetworks, ","),
+		"JOURNAL":      s.journal.address(),
+		"JOURNAL_AWAY": s.props.JournalAway, "JOURNAL_RESTORE": s.props.JournalRestore,
+		"AUDIT_RETENTION":   duration(s.props.AuditRetention),
 		"RESERVATION_LEASE": duration(s.props.Decision.ReservationLease),
+		"FOREIGN_KEYS":      whenTrue(s.props.Identity.ForeignKeys),
 	}
 	if s.secrets.password != nil {
 		environment["ADMIN_USER"], environment["ADMIN_PASSWORD"] = login.User, reference(s.secrets.password)
@@ -28,7 +31,7 @@ func (s *Stack) newAdmin() *function {
 	})
 }
 
-// environment tells the admin function about the OpenID provider.
+// environment sets the OpenID provider of the admin function.
 func (o *OIDCProps) environment() map[string]string {
 	return map[string]string{
 		"OIDC_ISSUER":        o.Issuer,

@@ -146,7 +146,7 @@ func (s *Stack) metricsAlarms() []alarm {
 		},
 		{
 			"StoreErrors", "Calls to the cache fail, and have for minutes.",
-			log + ": cause tells a refused log-in from a time-out.",
+			log + ": cause says whether a log-in was refused or timed out.",
 			s.ours(telemetry.StoreErrors), 0, 5,
 		},
 		{

@@ -36,7 +36,7 @@ func (s *Stack) metricsEnvironment() map[string]string {
 // defaultStoreTimeout is the function's.
 const defaultStoreTimeout = 100 * time.Millisecond
 
-// environment tells the check function how to decide and answer. Authorizers here are set
+// environment sets how the check function decides and answers. Authorizers here are set
 // to simple responses.
 func (d *DecisionProps) environment() map[string]string {
 	environment := map[string]string{
@@ -45,12 +45,10 @@ func (d *DecisionProps) environment() map[string]string {
 		"CALLER_CACHE":      duration(d.CallerCache),
 		"DENY_CACHE":        duration(d.DenyCache),
 		"RESERVATION_LEASE": duration(d.ReservationLease),
+		"USAGE_IDENTIFIER":  whenTrue(d.UsageIdentifier),
 	}
 	if d.DenialInContext {
 		environment["HTTP_API_DENY"] = "context"
-	}
-	if d.UsageIdentifier {
-		environment["USAGE_IDENTIFIER"] = "true"
 	}
 	return environment
 }
@@ -63,7 +61,7 @@ func duration(d *time.Duration) string {
 	return d.String()
 }
 
-// environment tells the check function what it takes for a credential.
+// environment sets what the check function takes for a credential.
 func (i *IdentityProps) environment() map[string]string {
 	return map[string]string{
 		"IDENTITY_SOURCES":   strings.Join(i.Sources, ","),
@@ -76,7 +74,16 @@ func (i *IdentityProps) environment() map[string]string {
 		"JWT_IDENTITY_CLAIM": i.JWT.IdentityClaim,
 		"JWT_PLAN_CLAIM":     i.JWT.PlanClaim,
 		"JWT_LEEWAY":         duration(i.JWT.Leeway),
+		"FOREIGN_KEYS":       whenTrue(i.ForeignKeys),
 	}
+}
+
+// whenTrue is true as text; none of false, which is the default.
+func whenTrue(b bool) string {
+	if !b {
+		return ""
+	}
+	return "true"
 }
 
 // digits of a number; none of 0, which means the default.

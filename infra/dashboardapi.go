@@ -25,15 +25,18 @@ type dashboardRoute struct {
 	rate, burst int
 }
 
-// dashboardRoutes keep floods of log-ins from using up what operators, machines and
-// settlements need, and one of those from using up another's. A log-in costs a password's
-// hash; a settlement is one of each call on a route that settles.
+// dashboardRoutes keep floods of log-ins and of keys' owners from using up what
+// operators, machines and settlements need, and one of those from using up another's. A
+// log-in costs a password's hash; a settlement is one of each call on a route that
+// settles.
 var dashboardRoutes = []dashboardRoute{
 	{id: "DashboardRoute", rate: dashboardRate, burst: dashboardBurst},
 	{id: "DashboardLogin", method: awsapigatewayv2.HttpMethod_ANY, path: "/login", rate: 5, burst: 20},
 	{id: "DashboardProvider", method: awsapigatewayv2.HttpMethod_ANY, path: "/login/{proxy+}",
 		rate: 5, burst: 20},
 	{id: "DashboardApi", method: awsapigatewayv2.HttpMethod_ANY, path: "/api/{proxy+}", rate: 50, burst: 100},
+	{id: "DashboardOwner", method: awsapigatewayv2.HttpMethod_ANY, path: "/api/v1/self", rate: 20, burst: 40},
+	{id: "DashboardOwnerPage", method: awsapigatewayv2.HttpMethod_ANY, path: "/self", rate: 20, burst: 40},
 	{id: "DashboardSettle", method: awsapigatewayv2.HttpMethod_POST, path: "/api/v1/reservations/settle",
 		rate: 200, burst: 400},
 }
@@ -117,7 +120,7 @@ func (s *Stack) newStage(
 	return resource
 }
 
-// accessLogFormat is what is logged of a call: nothing that tells who made it.
+// accessLogFormat is what is logged of a call: nothing that says who made it.
 func accessLogFormat() string {
 	fields := map[string]string{}
 	for _, name := range []string{"requestId", "requestTime", "httpMethod", "routeKey", "protocol", "status",

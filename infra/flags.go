@@ -27,6 +27,8 @@ var flagNames = []string{
 	"journal",
 	"journalAway",
 	"journalRestore",
+	"journalLockDays",
+	"auditRetention",
 	"store",
 	"maxStorageGB",
 	"maxECPUs",
@@ -74,9 +76,12 @@ var flagNames = []string{
 	"reservationLease",
 	"httpApiDeny",
 	"usageIdentifier",
+	"foreignKeys",
 	"corsOrigin",
 	"adminUsersSecretName",
 	"adminNetworks",
+	"ownerView",
+	"ownerNetworks",
 	"sessionIdle",
 	"sessionLifetime",
 	"release",
@@ -131,7 +136,8 @@ func (f flags) props() (Props, error) {
 		Zones: r.list("zones"),
 
 		Journal: r.boolean("journal", false), JournalAway: r.text("journalAway"),
-		JournalRestore: r.text("journalRestore"),
+		JournalRestore: r.text("journalRestore"), JournalLockDays: r.number("journalLockDays"),
+		AuditRetention: r.duration("auditRetention"),
 		Store: StoreProps{
 			Kind: StoreKind(r.text("store")), MaxStorageGB: r.number("maxStorageGB"),
 			MaxECPUs: r.number("maxECPUs"), NodeType: r.text("nodeType"),
@@ -166,6 +172,7 @@ func (f flags) props() (Props, error) {
 func (r *reader) identity() IdentityProps {
 	return IdentityProps{
 		Sources: r.list("identity"), IPv4Prefix: r.number("ipv4Prefix"), IPv6Prefix: r.number("ipv6Prefix"),
+		ForeignKeys: r.boolean("foreignKeys", false),
 		JWT: JWTProps{
 			Issuer: r.text("jwtIssuer"), Audiences: r.list("jwtAudience"), JWKSURL: r.text("jwtJwksUrl"),
 			JWKS:          r.text("jwtJwks"),
@@ -188,7 +195,8 @@ func (r *reader) decision() DecisionProps {
 func (r *reader) login() LoginProps {
 	return LoginProps{
 		User: r.text("adminUser"), Users: r.text("adminUsersSecretName"), OIDC: r.oidc(),
-		Networks:    r.list("adminNetworks"),
+		Networks:  r.list("adminNetworks"),
+		OwnerView: r.text("ownerView"), OwnerNetworks: r.list("ownerNetworks"),
 		SessionIdle: r.duration("sessionIdle"), SessionLifetime: r.duration("sessionLifetime"),
 	}
 }

@@ -9,15 +9,18 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// oldCheckpointDays is how long a checkpoint is kept that a newer one replaced.
-const oldCheckpointDays = 90
+const (
+	// oldCheckpointDays is how long a checkpoint is kept that a newer one replaced.
+	oldCheckpointDays = 90
+	maxLockDays       = 3650
+)
 
-// journal is the bucket in which every change is kept. Nobody has the right to delete from
-// it, and it stays when the stack is deleted.
+// journal is the bucket in which every change is kept. Nobody has the right to delete
+// from it, and it stays when the stack is deleted.
 type journal struct{ bucket awss3.Bucket }
 
 func (s *Stack) newJournal() *journal {
-	bucket := awss3.NewBucket(s.Stack, jsii.String("Journal"), &awss3.BucketProps{
+	props := &awss3.BucketProps{
 		Versioned:         jsii.Bool(true),
 		Encryption:        awss3.BucketEncryption_KMS,
 		EncryptionKey:     s.key,
@@ -29,7 +32,12 @@ func (s *Stack) newJournal() *journal {
 		LifecycleRules: &[]*awss3.LifecycleRule{{
 			NoncurrentVersionExpiration: awscdk.Duration_Days(jsii.Number(oldCheckpointDays)),
 		}},
-	})
+	}
+	if days := s.props.JournalLockDays; days > 0 {
+		props.ObjectLockDefaultRetention = awss3.ObjectLockRetention_Compliance(
+			awscdk.Duration_Days(jsii.Number(days)))
+	}
+	bucket := awss3.NewBucket(s.Stack, jsii.String("Journal"), props)
 	bucket.AddToResourcePolicy(createOnly(bucket))
 	return &journal{bucket}
 }

@@ -12,6 +12,9 @@ func TestJournal(t *testing.T) {
 	made := of(t, prod)
 	bucket := made.only(t, "AWS::S3::Bucket", "Journal")
 	equal(t, "versions", text(bucket.Properties.at("VersioningConfiguration", "Status")), "Enabled")
+	lock := bucket.Properties.at("ObjectLockConfiguration", "Rule", "DefaultRetention")
+	equal(t, "lock", lock, any(map[string]any{"Mode": "COMPLIANCE", "Days": 365.0}))
+	equal(t, "retention", environment(t, made, "Admin")["AUDIT_RETENTION"], any("2160h0m0s"))
 	equal(t, "owner", bucket.DeletionPolicy, "RetainExceptOnCreate")
 	for _, name := range []string{
 		"BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets",

@@ -8,7 +8,7 @@ import (
 	"tidegate/internal/telemetry"
 )
 
-// ours counts something that the check function tells in its log.
+// ours counts something that the check function writes to its log.
 func (s *Stack) ours(m telemetry.Metric) awscloudwatch.IMetric { return s.named(m.String(), "Sum") }
 
 // latency of the cache, as the check function sees it.

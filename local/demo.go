@@ -26,7 +26,7 @@ var plans = []policy.Plan{
 		{Requests: 1000, Window: 10 * time.Minute}}},
 }
 
-// bySeed is what the audit is told about what this program does.
+// bySeed is the author of this program's changes in the audit.
 var bySeed = registry.Edit{By: audit.Actor{Kind: "system", Name: "local"}, Reason: "demo"}
 
 func describe(p policy.Plan) string {

@@ -145,7 +145,7 @@ func checkNames(t *testing.T, client valkey.Client) {
 // The walk through the JSON API and its reservations work as docs/api.md prints them.
 func TestCommandsOfTheAPIPage(t *testing.T) {
 	a, s := documented(t)
-	commands := append(commandsOf(t, "docs/api.md", "## A walk"),
+	commands := append(commandsOf(t, "docs/api.md", "## Walkthrough"),
 		commandsOf(t, "docs/api.md", "## Reservations")...)
 	if len(commands) < 10 {
 		t.Fatalf("%d commands", len(commands))
@@ -177,8 +177,8 @@ func TestCommandsOfTheAPIPage(t *testing.T) {
 	checkNames(t, a.client)
 }
 
-// Export, dry run and import work as docs/policies.md prints them, and what it says of the
-// version, of the reason and of what a file leaves out holds.
+// Export, dry run and import work as docs/policies.md prints them, and what it says of
+// the version, of the reason and of what a file leaves out holds.
 func TestCommandsOfThePoliciesPage(t *testing.T) {
 	a, s := documented(t)
 	s.definitions = fmt.Sprintf("DASHBOARD=%s TOKEN=%s\n", a.url, s.replace["tga_…"])

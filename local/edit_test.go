@@ -66,7 +66,7 @@ func (e editor) save(requests string) {
 // before still counts.
 func TestEditInTheBrowserActsOnTheNextCall(t *testing.T) {
 	p, c := start(t, withDashboard(t)...), newCaller(t, 1)
-	tab := browsertest.Start(t) // last, since its patience ends
+	tab := browsertest.Start(t) // last, since its time limit runs
 	secret, err := apikey.Parse(p.key("free"))
 	if err != nil {
 		t.Fatal(err)

@@ -46,6 +46,7 @@ var otherTests = map[string][2]string{
 	"Origin":          {"attacks/api_test.go", "TestAttackCrossSite"},
 	"Sec-Fetch-Site":  {"attacks/api_test.go", "TestAttackCrossSite"},
 	"Vary":            {"../infra/api_test.go", "TestCORSOrigin"},
+	"Cache-Control":   {"../functions/admin/server/owner_test.go", "TestOwnKey"},
 	"X-Forwarded-For": {"attacks/address_test.go", "TestAttackForgedAddresses"},
 }
 

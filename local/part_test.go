@@ -88,7 +88,7 @@ func TestSecrets(t *testing.T) {
 
 var (
 	invocationsAt = regexp.MustCompile(`takes invocations at (\S+)`)
-	healthAt      = regexp.MustCompile(`tells its health at (\S+)`)
+	healthAt      = regexp.MustCompile(`answers health checks at (\S+)`)
 	restAt        = regexp.MustCompile(`REST API +(http\S+)`)
 )
 

@@ -69,7 +69,7 @@ func removeReady(path string) {
 	}
 }
 
-// banner tells a person what runs and what to try.
+// banner shows a person what runs and what to try.
 func (r *ready) banner(out io.Writer, store string) {
 	_, _ = fmt.Fprintf(out, `
 Tidegate is running. Ctrl-C stops it.

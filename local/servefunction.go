@@ -15,7 +15,7 @@ import (
 	"tidegate/local/remote"
 )
 
-// drainTimeout is for an invocation that is running when the container is told to stop.
+// drainTimeout is for an invocation that is running when the container is asked to stop.
 const drainTimeout = 8 * time.Second
 
 // functionMemory is what the containers give, in MB, and what a deployment does.
@@ -53,7 +53,8 @@ func serveFunction(ctx context.Context, args []string, io stdio) error {
 	return serveEnvironment(ctx, listener, function)
 }
 
-// functionEnv is what this container was told, and what the file says.
+// functionEnv returns the container's environment variables and those of the file. The
+// container's replace the file's.
 func functionEnv(environ []string, file string) (map[string]string, error) {
 	env := map[string]string{}
 	if file != "" {

@@ -14,7 +14,7 @@ import (
 	"tidegate/local/remote"
 )
 
-// composedGateway is what the flags of the gateway's container say.
+// composedGateway holds the flags of the gateway's container.
 type composedGateway struct {
 	check, admin, backend string // addresses of environments
 	health                string
@@ -25,18 +25,18 @@ type composedGateway struct {
 func (g *composedGateway) parse(args []string, io stdio) error {
 	f := partFlags("gateway", io)
 	f.StringVar(&g.check, "check", "", "`host:port,…` of the environments of the check function")
-	f.StringVar(&g.admin, "admin", "", "of the admin function")
-	f.StringVar(&g.backend, "backend", "", "of the backend")
+	f.StringVar(&g.admin, "admin", "", "the same of the admin function")
+	f.StringVar(&g.backend, "backend", "", "the same of the backend")
 	f.StringVar(&g.rest, "rest", ":8080", "`address` of the REST API")
 	f.StringVar(&g.http, "http", ":8081", "`address` of the HTTP API")
 	f.StringVar(&g.options.admin, "dashboard", ":8082", "`address` of the dashboard")
 	f.StringVar(&g.health, "health", ":9000",
-		"`address` that tells whether every function has an environment")
+		"`address` that answers 200 when every function has an environment")
 	f.StringVar(&g.secrets, "secrets", "/secrets", "`folder` of the secrets")
 	return f.Parse(args)
 }
 
-// serveGateway is the container that clients reach.
+// serveGateway runs the container that clients call.
 func serveGateway(ctx context.Context, args []string, io stdio) error {
 	var g composedGateway
 	if err := g.parse(args, io); err != nil {
@@ -64,7 +64,7 @@ func serveGateway(ctx context.Context, args []string, io stdio) error {
 		return fmt.Errorf("-health: %w", err)
 	}
 	servers.start(health, pools)
-	_, _ = fmt.Fprintln(io.out, "tells its health at", health.Addr())
+	_, _ = fmt.Fprintln(io.out, "answers health checks at", health.Addr())
 	if io.getenv("REST") == "" { // nothing publishes these ports under others
 		ready.REST, ready.HTTP, ready.Admin = url(listeners.rest), url(listeners.http), url(listeners.admin)
 	}
@@ -90,7 +90,7 @@ func (p *pools) close() {
 	p.backend.Close()
 }
 
-// ServeHTTP tells whether every function has an environment.
+// ServeHTTP answers 503 until every function has an environment.
 func (p *pools) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	if p.check.Ready() == 0 || p.admin.Ready() == 0 || p.backend.Ready() == 0 {
 		w.WriteHeader(http.StatusServiceUnavailable)

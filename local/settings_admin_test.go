@@ -173,6 +173,18 @@ func (a administered) token(t *testing.T) string {
 	return "Bearer " + secret.Reveal()
 }
 
+// apiKey is the secret of a new API key.
+func (a administered) apiKey(t *testing.T) string {
+	t.Helper()
+	keys := registry.NewStore(a.client, apikey.Pepper(checkPepper))
+	savePlan(t, keys)
+	_, secret, err := keys.Create(t.Context(), policy.NewKey{Name: "a key", Env: "test", Plan: "two"}, byTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret.Reveal()
+}
+
 // reserving is when a reservation of the API ends.
 func reserving(t *testing.T, a administered) string {
 	t.Helper()
@@ -276,6 +288,12 @@ func TestAdminVariables(t *testing.T) {
 				return fmt.Sprint(a.send(t, http.MethodGet, "/api/v1/me", "", "Authorization",
 					a.token(t)).status)
 			}},
+		"FOREIGN_KEYS": {nil, map[string]string{"false": "not there", "true": "there"},
+			func(t *testing.T, a administered) string {
+				t.Helper()
+				savePlan(t, registry.NewStore(a.client, apikey.Pepper(checkPepper)))
+				return loggedIn("/keys/new", `name="value"`)(t, a)
+			}},
 		"RESERVATION_LEASE": {nil, map[string]string{"10m": "soon", "24h": "tomorrow"}, reserving},
 		"ADMIN_USER": {nil, map[string]string{"ada": "303", "bob": "401"},
 			entering("ada", firstPassword)},
@@ -287,6 +305,15 @@ func TestAdminVariables(t *testing.T) {
 			entering("vic", otherPassword)},
 		"ADMIN_NETWORKS": {nil, map[string]string{"127.0.0.0/8": "200", "203.0.113.0/24": "403"},
 			status("/login")},
+		"OWNER_VIEW": {nil, map[string]string{"off": "401 303", "api": "200 303", "page": "200 200"},
+			func(t *testing.T, a administered) string {
+				t.Helper()
+				page := a.send(t, http.MethodGet, "/self", "").status
+				return fmt.Sprint(a.send(t, http.MethodGet, "/api/v1/self", "", "X-API-Key",
+					a.apiKey(t)).status, page)
+			}},
+		"OWNER_NETWORKS": {map[string]string{"ADMIN_NETWORKS": "203.0.113.0/24"},
+			map[string]string{"": "403", "127.0.0.0/8": "401"}, status("/api/v1/self")},
 		"BASE_PATH": {nil, map[string]string{"": "/login?next=%2F", "/prod": "/prod/login?next=%2Fprod%2F"},
 			func(t *testing.T, a administered) string {
 				t.Helper()

@@ -237,7 +237,7 @@ func (c checked) scripts(t *testing.T) int {
 // hammering is whether each call of a denied caller asks the server.
 func hammering(t *testing.T, c checked) string {
 	t.Helper()
-	const calls = 40
+	const calls = 400 // more than the scripts of records that leave after the first answers
 	call := c.callOf(t)
 	c.answerTo(t, call)
 	before := c.scripts(t)
@@ -302,6 +302,18 @@ func holds(text string, event func(key string) string) func(*testing.T, checked)
 
 func restEvent(key string) string { return canaryEvent("x-api-key", key, canaryAddress) }
 
+// foreignCall is the verdict on a key that another system made, and that was imported.
+func foreignCall(t *testing.T, c checked) string {
+	t.Helper()
+	const value = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd"
+	c.store.ForeignKeys = true
+	if _, _, err := c.store.Create(t.Context(), policy.NewKey{Name: "old", Env: "live", Plan: "two",
+		Value: value}, byTest); err != nil {
+		t.Fatal(err)
+	}
+	return c.verdict(t, restEvent(value))
+}
+
 // Every documented variable of the check function changes what the built function does.
 func TestCheckVariables(t *testing.T) {
 	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -325,6 +337,7 @@ func TestCheckVariables(t *testing.T) {
 			holds(`"isAuthorized":true`, httpEvent)},
 		"USAGE_IDENTIFIER": {nil, map[string]string{"false": "not there", "true": "there"},
 			holds("usageIdentifierKey", restEvent)},
+		"FOREIGN_KEYS":      {nil, map[string]string{"false": "refuse", "true": "allow"}, foreignCall},
 		"RESERVATION_LEASE": {nil, map[string]string{"1s": "expired", "24h": "<nil>"}, settled},
 		"STAGE": {nil, map[string]string{"": "not written", "blue": "written"},
 			written(`"Stage":"blue"`)},

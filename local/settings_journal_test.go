@@ -7,13 +7,18 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/journal"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
+	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 )
@@ -35,6 +40,10 @@ func journalRows(t *testing.T) map[string]setting[administered] {
 			map[string]string{"refuse": "503", "queue": "201"}, creating},
 		"JOURNAL_RESTORE": {map[string]string{"JOURNAL": writtenJournal(t)},
 			map[string]string{"ask": "behind", "always": "restored"}, restored},
+		"AUDIT_RETENTION": {
+			map[string]string{"JOURNAL": oldJournal(t), "JOURNAL_RESTORE": "always"},
+			map[string]string{"": "all stay", "744h": "some left"}, trimmed,
+		},
 	}
 }
 
@@ -60,21 +69,68 @@ func restored(t *testing.T, a administered) string {
 // writtenJournal is a folder with the changes of another Valkey.
 func writtenJournal(t *testing.T) string {
 	t.Helper()
-	folder := t.TempDir()
+	keys, _, folder := journalled(t)
+	savePlan(t, keys)
+	return folder
+}
+
+// journalled is a registry on a Valkey of its own, with a journal in a folder.
+func journalled(t *testing.T) (keys *registry.Store, client valkey.Client, folder string) {
+	t.Helper()
+	folder = t.TempDir()
 	kept, err := journal.OpenStore(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := store.Open(t.Context(), valkeytest.Start(t), store.Options{
+	client, err = store.Open(t.Context(), valkeytest.Start(t), store.Options{
 		Dial: waiting.Patience, Write: waiting.Patience,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	keys := registry.NewStore(client, apikey.Pepper(checkPepper))
+	keys = registry.NewStore(client, apikey.Pepper(checkPepper))
 	log := slog.New(slog.DiscardHandler)
 	keys.Audit().UseJournal(journal.New(kept, client, audit.NewKey([]byte(checkPepper)), false, log))
-	savePlan(t, keys)
+	return keys, client, folder
+}
+
+// oldEntries is how many entries oldJournal has of one subject.
+const oldEntries = 150
+
+// oldJournal is a folder with entries of 60 days ago.
+func oldJournal(t *testing.T) string {
+	t.Helper()
+	keys, client, folder := journalled(t)
+	text := strings.Replace(audit.AppendFunction, "'*'", "ARGV[6]", 1)
+	old := valkey.NewLuaScript(text + "return append(KEYS[1], KEYS[2], KEYS[3], unpack(ARGV)) and 1 or 0")
+	ms := time.Now().Add(-60 * 24 * time.Hour).UnixMilli()
+	b := keyspace.BucketOf(audit.JournalSubject)
+	for i := range oldEntries {
+		id := fmt.Sprintf("%d-%d", ms, i)
+		err := keys.Audit().Commit(t.Context(), audit.Step{
+			Bucket: b,
+			Entry: audit.Entry{Time: time.UnixMilli(ms), Action: audit.JournalRestore,
+				Subject: audit.JournalSubject},
+			Run: func(args []string) (stale bool, err error) {
+				return false, old.Exec(t.Context(), client, audit.Names(b), append(args, id)).Error()
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	return folder
+}
+
+// trimmed is whether the oldest entries that the start restored have left Valkey.
+func trimmed(t *testing.T, a administered) string {
+	t.Helper()
+	restored(t, a) // the start is over
+	stream := audit.Stream(keyspace.BucketOf(audit.JournalSubject))
+	length, err := a.client.Do(t.Context(), a.client.B().Xlen().Key(stream).Build()).AsInt64()
+	if err != nil || length == 0 {
+		t.Fatalf("%d entries, %v", length, err)
+	}
+	return map[bool]string{true: "all stay", false: "some left"}[length >= oldEntries]
 }

@@ -42,6 +42,13 @@ type settings struct {
 	// `203.0.113.0/24,2001:db8::/32`; others get 403 for all but `/healthz/live`, see
 	// [operations](operations.md).
 	AdminNetworks string `env:"ADMIN_NETWORKS" unset:"all"`
+	// What the owner of an API key sees of it with the key itself: `api` for
+	// `GET /api/v1/self`, `page` for that and the page `/self`, or `off`, see
+	// [clients](clients.md#your-own-key).
+	OwnerView string `env:"OWNER_VIEW" envDefault:"api"`
+	// Networks that may use these two, such as `0.0.0.0/0,::/0` for everybody, where
+	// `ADMIN_NETWORKS` is for fewer.
+	OwnerNetworks string `env:"OWNER_NETWORKS" unset:"those of ADMIN_NETWORKS"`
 	// Path before every page, such as `/prod`.
 	BasePath string `env:"BASE_PATH" unset:"none"`
 	// A session ends after so long without use, 1m to 720h.
@@ -50,6 +57,7 @@ type settings struct {
 	// `SESSION_IDLE`.
 	SessionLifetime  time.Duration `env:"SESSION_LIFETIME" envDefault:"12h"`
 	ReservationLease time.Duration `env:"RESERVATION_LEASE" envDefault:"10m"`
+	ForeignKeys      bool          `env:"FOREIGN_KEYS" envDefault:"false"`
 	// Where changes are kept before they are acknowledged: `s3://BUCKET[/PREFIX]`, with
 	// `?region=` and `&endpoint=` where needed, or a folder.
 	Journal string `env:"JOURNAL" unset:"none"`
@@ -59,23 +67,27 @@ type settings struct {
 	// When Valkey lost changes: `ask` on every page, or restore `always`, without being
 	// asked.
 	JournalRestore string `env:"JOURNAL_RESTORE" envDefault:"ask"`
-	Stage          string `env:"STAGE" unset:"none"`
+	// With a journal: entries of the audit leave Valkey when they are older, 744h to
+	// 87600h, and are read from the journal.
+	AuditRetention time.Duration `env:"AUDIT_RETENTION" unset:"all stay in Valkey"`
+	Stage          string        `env:"STAGE" unset:"none"`
 	// What is deployed, such as a commit; shown in the settings.
 	Release  string     `env:"RELEASE" unset:"none"`
 	LogLevel slog.Level `env:"LOG_LEVEL" envDefault:"info"`
 	OIDC     oidcConfig
 
-	pepper   apikey.Pepper
-	users    []password.User
-	networks []netip.Prefix
+	pepper apikey.Pepper
+	users  []password.User
+	// networks of the dashboard, and of keys' owners; nil for all
+	networks, ownerNetworks []netip.Prefix
 }
 
 // readConfig reads and checks the environment, NAME=value strings. Its error names every
 // variable that is wrong and says what to do; it repeats no secret.
 func readConfig(variables []string) (settings, error) {
-	c, wrong := config.Read[settings](variables)
-	c.check(&wrong)
-	if err := wrong.Err(); err != nil {
+	c, problems := config.Read[settings](variables)
+	c.check(&problems)
+	if err := problems.Err(); err != nil {
 		return settings{}, err
 	}
 	logLevel.Set(c.LogLevel)
@@ -84,32 +96,45 @@ func readConfig(variables []string) (settings, error) {
 
 const makeHash = `make one with argon2 "$(openssl rand -hex 8)" -id -m 16 -t 3 -p 1 -e, which reads the password from its input`
 
-func (c *settings) check(wrong *config.Problems) {
+func (c *settings) check(problems *config.Problems) {
 	if c.ValkeyURL == "" {
-		wrong.Add("VALKEY_URL", "is not set: give the store's address, such as valkey://127.0.0.1:6379")
+		problems.Add("VALKEY_URL", "is not set: give the store's address, such as valkey://127.0.0.1:6379")
 	} else if err := store.CheckURL(c.ValkeyURL); err != nil {
-		wrong.Add("VALKEY_URL", "cannot be used: "+err.Error())
+		problems.Add("VALKEY_URL", "cannot be used: "+err.Error())
 	}
 	var err error
 	if c.pepper, err = apikey.NewPepper(c.KeyPepper); err != nil {
-		wrong.Add("KEY_PEPPER", "cannot be used: give the 32 or more random characters that "+
+		problems.Add("KEY_PEPPER", "cannot be used: give the 32 or more random characters that "+
 			"functions/check has")
 	}
 	if err := server.CheckBasePath(c.BasePath); err != nil {
-		wrong.Add("BASE_PATH", err.Error())
+		problems.Add("BASE_PATH", err.Error())
 	}
 	if c.networks, err = config.Networks(c.AdminNetworks); err != nil {
-		wrong.Add("ADMIN_NETWORKS", err.Error())
+		problems.Add("ADMIN_NETWORKS", err.Error())
 	}
-	c.checkJournal(wrong)
-	c.checkDurations(wrong)
-	c.hashPassword(wrong)
-	c.checkUsers(wrong)
-	c.OIDC.check(wrong)
+	if c.ownerNetworks, err = config.Networks(c.OwnerNetworks); err != nil {
+		problems.Add("OWNER_NETWORKS", err.Error())
+	}
+	if c.OwnerView != ownerOff && c.OwnerView != ownerAPI && c.OwnerView != ownerPage {
+		problems.Add("OWNER_VIEW", "must be off, api or page")
+	}
+	c.checkJournal(problems)
+	c.checkDurations(problems)
+	c.hashPassword(problems)
+	c.checkUsers(problems)
+	c.OIDC.check(problems)
 	if c.OIDC.Issuer != "" {
-		c.checkAddress(wrong)
+		c.checkAddress(problems)
 	}
 }
+
+// What OWNER_VIEW may be.
+const (
+	ownerOff  = "off"
+	ownerAPI  = "api"
+	ownerPage = "page"
+)
 
 // What JOURNAL_AWAY and JOURNAL_RESTORE may be.
 const (
@@ -119,89 +144,98 @@ const (
 	restoreAsk    = "ask"
 )
 
-func (c *settings) checkJournal(wrong *config.Problems) {
+func (c *settings) checkJournal(problems *config.Problems) {
 	if err := journal.CheckAddress(c.Journal); err != nil {
-		wrong.Add("JOURNAL", err.Error())
+		problems.Add("JOURNAL", err.Error())
 	}
 	if c.JournalAway != refuseChanges && c.JournalAway != queueChanges {
-		wrong.Add("JOURNAL_AWAY", "must be refuse or queue")
+		problems.Add("JOURNAL_AWAY", "must be refuse or queue")
 	}
 	if c.JournalRestore != restoreAsk && c.JournalRestore != restoreAlways {
-		wrong.Add("JOURNAL_RESTORE", "must be ask or always")
+		problems.Add("JOURNAL_RESTORE", "must be ask or always")
+	}
+	if c.AuditRetention == 0 {
+		return
+	}
+	if err := config.AuditRetention.Check(c.AuditRetention); err != nil {
+		problems.Add("AUDIT_RETENTION", err.Error())
+	} else if c.Journal == "" {
+		problems.Add("AUDIT_RETENTION", "needs JOURNAL: what leaves Valkey is read from there")
 	}
 }
 
-func (c *settings) checkDurations(wrong *config.Problems) {
+func (c *settings) checkDurations(problems *config.Problems) {
 	if err := config.ValkeyConnectTimeout.Check(c.ValkeyConnectTimeout); err != nil {
-		wrong.Add("VALKEY_CONNECT_TIMEOUT", err.Error())
+		problems.Add("VALKEY_CONNECT_TIMEOUT", err.Error())
 	}
 	if err := config.SessionIdle.Check(c.SessionIdle); err != nil {
-		wrong.Add("SESSION_IDLE", err.Error())
+		problems.Add("SESSION_IDLE", err.Error())
 	}
 	if err := config.SessionLifetime.Check(c.SessionLifetime); err != nil {
-		wrong.Add("SESSION_LIFETIME", err.Error())
+		problems.Add("SESSION_LIFETIME", err.Error())
 	}
-	if c.SessionLifetime < c.SessionIdle && !wrong.Has("SESSION_IDLE") {
-		wrong.Add("SESSION_LIFETIME", "is shorter than SESSION_IDLE: give at least as much")
+	if c.SessionLifetime < c.SessionIdle && !problems.Has("SESSION_IDLE") {
+		problems.Add("SESSION_LIFETIME", "is shorter than SESSION_IDLE: give at least as much")
 	}
 	if err := config.ReservationLease.Check(c.ReservationLease); err != nil {
-		wrong.Add("RESERVATION_LEASE", err.Error())
+		problems.Add("RESERVATION_LEASE", err.Error())
 	}
 }
 
 // checkUsers needs a first user, unless people log in elsewhere or the list has all of
 // them.
-func (c *settings) checkUsers(wrong *config.Problems) {
+func (c *settings) checkUsers(problems *config.Problems) {
 	if c.AdminUser != "" || c.AdminPasswordHash != "" || c.AdminPassword != "" || c.AdminUsers == "" &&
 		c.OIDC.Issuer == "" {
-		c.checkFirstUser(wrong)
+		c.checkFirstUser(problems)
 	}
 	more, err := password.ParseUsers(c.AdminUsers)
 	if err != nil {
-		wrong.Add("ADMIN_USERS", err.Error()+
+		problems.Add("ADMIN_USERS", err.Error()+
 			": write name:viewer:hash or name:editor:hash, apart by spaces; "+makeHash)
 		return
 	}
 	c.users = append(c.users, more...)
 	if _, err := password.NewUsers(c.users); err != nil &&
-		!wrong.Has("ADMIN_USER", "ADMIN_PASSWORD", "ADMIN_PASSWORD_HASH") {
-		wrong.Add("ADMIN_USERS", "and ADMIN_USER cannot be used together: "+err.Error())
+		!problems.Has("ADMIN_USER", "ADMIN_PASSWORD", "ADMIN_PASSWORD_HASH") {
+		problems.Add("ADMIN_USERS", "and ADMIN_USER cannot be used together: "+err.Error())
 	}
 }
 
-func (c *settings) checkFirstUser(wrong *config.Problems) {
+func (c *settings) checkFirstUser(problems *config.Problems) {
 	hash, err := password.ParseHash(c.AdminPasswordHash)
 	switch {
-	case wrong.Has("ADMIN_PASSWORD"): // which the hash would be made of
+	case problems.Has("ADMIN_PASSWORD"): // which the hash would be made of
 	case err != nil:
-		wrong.Add("ADMIN_PASSWORD_HASH", "is no argon2id hash: "+makeHash)
+		problems.Add("ADMIN_PASSWORD_HASH", "is no argon2id hash: "+makeHash)
 	case hash.Weak():
-		wrong.Add("ADMIN_PASSWORD_HASH", "takes less than 19 MiB to compute: "+makeHash)
+		problems.Add("ADMIN_PASSWORD_HASH", "takes less than 19 MiB to compute: "+makeHash)
 	}
 	if c.AdminUser == "" {
-		wrong.Add("ADMIN_USER", "is not set: give the name to log in with")
+		problems.Add("ADMIN_USER", "is not set: give the name to log in with")
 	} else if err := password.CheckName(c.AdminUser); err != nil {
-		wrong.Add("ADMIN_USER", "cannot be used: the user "+err.Error())
+		problems.Add("ADMIN_USER", "cannot be used: the user "+err.Error())
 	}
 	c.users = []password.User{{Name: c.AdminUser, Role: auth.Editor, Hash: hash}}
 }
 
 // checkAddress wants the address that browsers see, since what a request says of its host
 // is not to be trusted.
-func (c *settings) checkAddress(wrong *config.Problems) {
+func (c *settings) checkAddress(problems *config.Problems) {
 	if err := checkURL(c.AdminURL); err != nil {
-		wrong.Add("ADMIN_URL", err.Error()+
+		problems.Add("ADMIN_URL", err.Error()+
 			": with OIDC_ISSUER give the dashboard's address in browsers, such as https://admin.example.com")
 		return
 	}
 	if u, err := url.Parse(c.AdminURL); err != nil || u.Path != c.BasePath {
-		wrong.Add("ADMIN_URL", "must end in BASE_PATH, without a slash after it")
+		problems.Add("ADMIN_URL", "must end in BASE_PATH, without a slash after it")
 	}
 }
 
 func (c *settings) dashboard() (server.Config, error) {
 	d := server.Config{
 		BasePath: c.BasePath, PublicURL: c.AdminURL, Users: c.users, SessionLifetime: c.SessionLifetime,
+		OwnerAPI: c.OwnerView != ownerOff, OwnerPage: c.OwnerView == ownerPage,
 		Stage: c.Stage, Release: c.Release,
 	}
 	var err error

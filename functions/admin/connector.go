@@ -76,9 +76,14 @@ func newDashboard(
 	if err != nil {
 		return nil, err
 	}
+	owners, err := throttle.NewOwners(client)
+	if err != nil {
+		return nil, err
+	}
 	keys, sessions := registry.NewStore(client, c.pepper), session.NewStore(client, c.SessionIdle)
+	keys.ForeignKeys = c.ForeignKeys
 	checker := enforce.NewChecker(client, c.pepper)
-	checker.Lease = c.ReservationLease
+	checker.ReservationExpiry = c.ReservationLease
 	tokens := token.NewStore(client, c.pepper)
 	kept, err := openJournal(c, client, keys, tokens, log)
 	if err != nil {
@@ -87,14 +92,14 @@ func newDashboard(
 	watch := &watch{ping: sessions.Ping, sync: keys.Sync, log: log, now: time.Now}
 	if kept != nil {
 		watch.journal = &journalWatch{Journal: kept, keys: keys,
-			restores: c.JournalRestore == restoreAlways, log: log}
+			restores: c.JournalRestore == restoreAlways, retention: c.AuditRetention, log: log}
 	}
 	ctx, cancel := store.WithTimeouts(ctx, storeTimeout, c.ValkeyConnectTimeout)
 	defer cancel()
 	watch.repair(ctx)
 	return server.New(settings, server.Services{
 		Keys: app.NewRegistry(keys), Checker: checker, Usage: usage.NewReader(client),
-		Sessions: sessions, Tokens: tokens, Logins: logins, Journal: kept,
+		Sessions: sessions, Tokens: tokens, Logins: logins, Owners: owners, Journal: kept,
 		Bundle: bundle, Pepper: c.pepper, Ready: watch.ready, Log: log,
 		StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },
 	})

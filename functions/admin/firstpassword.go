@@ -25,15 +25,15 @@ const (
 // hashPassword makes ADMIN_PASSWORD_HASH of ADMIN_PASSWORD, where a secret store gave the
 // password itself. The salt is the pepper's work, so that every environment has the same
 // hash.
-func (c *settings) hashPassword(wrong *config.Problems) {
+func (c *settings) hashPassword(problems *config.Problems) {
 	switch {
 	case c.AdminPassword == "":
 		return
 	case c.AdminPasswordHash != "":
-		wrong.Add("ADMIN_PASSWORD", "and ADMIN_PASSWORD_HASH are both set: give one of them")
+		problems.Add("ADMIN_PASSWORD", "and ADMIN_PASSWORD_HASH are both set: give one of them")
 		return
 	case len(c.AdminPassword) < minPassword:
-		wrong.Add("ADMIN_PASSWORD",
+		problems.Add("ADMIN_PASSWORD",
 			fmt.Sprintf("is too short: generate one of at least %d characters, or give ADMIN_PASSWORD_HASH",
 				minPassword))
 		return

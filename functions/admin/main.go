@@ -28,5 +28,5 @@ func main() {
 	handler, err := newConnector(c, bundle, log)
 	must(err)
 	go handler.handler(context.Background()) // The first request finds a connection, or one under way.
-	algnhsa.ListenAndServe(onlyFrom(c.networks, c.BasePath, handler), lambdaOptions())
+	algnhsa.ListenAndServe(c.onlyFrom(handler), lambdaOptions())
 }

@@ -4,7 +4,11 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"path"
 	"slices"
+	"strings"
+
+	"tidegate/functions/admin/server"
 )
 
 // livePath answers everybody: it says that the function runs, and does nothing for it.
@@ -14,12 +18,17 @@ const livePath = "/healthz/live"
 // for them: nothing is read, connected or logged. Without networks every request passes.
 // The address is the one that API Gateway saw; headers such as X-Forwarded-For say what a
 // client wants them to.
-func onlyFrom(networks []netip.Prefix, basePath string, next http.Handler) http.Handler {
-	if len(networks) == 0 {
-		return next
-	}
+func (c *settings) onlyFrom(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == livePath || r.URL.Path == basePath+livePath || within(networks, r.RemoteAddr) {
+		address := r.URL.Path
+		if rest, below := strings.CutPrefix(address, c.BasePath+"/"); below {
+			address = "/" + rest // else the gateway cut the base path off
+		}
+		networks := c.networks
+		if len(c.ownerNetworks) > 0 && c.forOwners(address) {
+			networks = c.ownerNetworks
+		}
+		if len(networks) == 0 || address == livePath || within(networks, r.RemoteAddr) {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -30,6 +39,19 @@ func onlyFrom(networks []netip.Prefix, basePath string, next http.Handler) http.
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = io.WriteString(w, "Your network is not allowed here.\n") // fails only when the client is gone
 	})
+}
+
+// forOwners reports whether a path is of the view of keys' owners. Their page needs the
+// files that every page loads, and the choice of colours.
+func (c *settings) forOwners(address string) bool {
+	switch c.OwnerView {
+	case ownerPage:
+		return address == server.OwnerAPIPath || address == server.OwnerPath || address == "/theme" ||
+			path.Dir(address) == "/static"
+	case ownerAPI:
+		return address == server.OwnerAPIPath
+	}
+	return false
 }
 
 // within reports whether an address, with or without a port, is in one of the networks.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -28,7 +29,8 @@ func TestOnlyFromNetworks(t *testing.T) {
 		t.Fatal(err)
 	}
 	reached := 0
-	h := onlyFrom(networks, "/prod", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ }))
+	c := settings{networks: networks, BasePath: "/prod"}
+	h := c.onlyFrom(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ }))
 	for _, c := range []struct {
 		address, path string
 		passes        bool
@@ -73,6 +75,42 @@ func TestOnlyFromNetworks(t *testing.T) {
 	}
 }
 
+// Keys' owners have networks of their own, for what is theirs alone.
+func TestOwnerNetworks(t *testing.T) {
+	inside, err := config.Networks("203.0.113.0/24")
+	if err != nil {
+		t.Fatal(err)
+	}
+	everybody, err := config.Networks("0.0.0.0/0,::/0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reached := false
+	h := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true })
+	passes := map[string]map[string]bool{
+		"/api/v1/self":         {ownerAPI: true, ownerPage: true},
+		"/prod/api/v1/self":    {ownerAPI: true, ownerPage: true},
+		"/self":                {ownerPage: true},
+		"/prod/static/app.css": {ownerPage: true},
+		"/theme":               {ownerPage: true},
+		"/api/v1/self/":        {}, "/api/v1/keys": {}, "/static/../keys": {}, "/static/a/b": {},
+		"/": {}, "/login": {}, "/prod/prod/self": {}, "/x/self": {},
+	}
+	for path, views := range passes {
+		for _, view := range []string{ownerOff, ownerAPI, ownerPage} {
+			for name, owners := range map[string][]netip.Prefix{"everybody": everybody, "unset": nil} {
+				c := settings{networks: inside, ownerNetworks: owners, BasePath: "/prod", OwnerView: view}
+				r := httptest.NewRequest(http.MethodGet, "https://"+host+"/", nil)
+				r.URL.Path, r.RemoteAddr, reached = path, "192.0.2.1", false
+				c.onlyFrom(h).ServeHTTP(httptest.NewRecorder(), r)
+				if want := views[view] && owners != nil; reached != want {
+					t.Errorf("%s, view %s, for %s: passed %t", path, view, name, reached)
+				}
+			}
+		}
+	}
+}
+
 // Behind API Gateway the address is that of the event, and without networks everybody
 // gets to the log-in.
 func TestNetworksBehindAPIGateway(t *testing.T) {
@@ -87,7 +125,7 @@ func TestNetworksBehindAPIGateway(t *testing.T) {
 		}
 		e := event("GET", "/login", "")
 		e.Headers["x-forwarded-for"] = "203.0.113.5"
-		r, body := invoke(t, algnhsa.New(onlyFrom(c.networks, c.BasePath, f), lambdaOptions()), e)
+		r, body := invoke(t, algnhsa.New(c.onlyFrom(f), lambdaOptions()), e)
 		if r.StatusCode != want {
 			t.Errorf("%s: %d %s", variable, r.StatusCode, body)
 		}

@@ -32,25 +32,25 @@ type oidcConfig struct {
 
 func checkURL(text string) error { return oidc.CheckURL(text) }
 
-func (c *oidcConfig) check(wrong *config.Problems) {
+func (c *oidcConfig) check(problems *config.Problems) {
 	if c.Issuer == "" {
 		if c.ClientID != "" || c.ClientSecret != "" || len(c.EditorValues)+len(c.ViewerValues) > 0 {
-			wrong.Add("OIDC_ISSUER", "is not set, but other OIDC variables are: give the provider's "+
+			problems.Add("OIDC_ISSUER", "is not set, but other OIDC variables are: give the provider's "+
 				"address, or none of them")
 		}
 		return
 	}
 	if err := checkURL(c.Issuer); err != nil {
-		wrong.Add("OIDC_ISSUER", err.Error())
+		problems.Add("OIDC_ISSUER", err.Error())
 	}
 	if c.ClientID == "" {
-		wrong.Add("OIDC_CLIENT_ID", "is not set: give the id that the provider knows this dashboard by")
+		problems.Add("OIDC_CLIENT_ID", "is not set: give the id that the provider knows this dashboard by")
 	}
 	if c.ClientSecret == "" {
-		wrong.Add("OIDC_CLIENT_SECRET", "is not set: give the secret that goes with OIDC_CLIENT_ID")
+		problems.Add("OIDC_CLIENT_SECRET", "is not set: give the secret that goes with OIDC_CLIENT_ID")
 	}
 	if len(c.EditorValues)+len(c.ViewerValues) == 0 {
-		wrong.Add("OIDC_EDITOR_VALUES",
+		problems.Add("OIDC_EDITOR_VALUES",
 			"and OIDC_VIEWER_VALUES are not set: name what in OIDC_ROLE_CLAIM makes an editor or a viewer, "+
 				"apart by commas")
 	}

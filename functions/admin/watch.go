@@ -39,12 +39,19 @@ func (w *watch) repair(ctx context.Context) {
 	if !w.due() {
 		return
 	}
-	if w.journal != nil {
-		w.journal.check(ctx)
+	if w.journal != nil && w.journal.check(ctx) {
+		w.again()
 	}
 	if err := w.sync(ctx); err != nil {
 		w.log.Warn("sync the policies", "cause", err)
 	}
+}
+
+// again makes the next repair due.
+func (w *watch) again() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.looked = time.Time{}
 }
 
 func (w *watch) due() bool {

@@ -12,23 +12,23 @@ import (
 	"tidegate/internal/telemetry"
 )
 
-// assembled is the function, ready for events.
+// assembled is the function, ready to handle events.
 type assembled struct {
 	*authorizer.Authorizer
 	checker *checker
-	watch   *monitor
+	metrics *callMetrics
 	log     *slog.Logger
 }
 
-// assemble reads the environment, NAME=value strings, and begins to connect: the first
-// check sees what comes of it. Logs and metrics go to out.
+// assemble reads the environment, NAME=value strings, and starts to connect. The first
+// check waits for the connection. Logs and metrics go to out.
 func assemble(variables []string, out io.Writer) (*assembled, error) {
 	c, err := readConfig(variables)
 	if err != nil {
 		return nil, err
 	}
 	log := slog.New(telemetry.NewHandler(out, c.LogLevel))
-	watch, err := newMonitor(out, c.Stage, log, time.Now)
+	metrics, err := newCallMetrics(out, c.Stage, log, time.Now)
 	if err != nil {
 		return nil, fmt.Errorf("environment: %w", err)
 	}
@@ -37,17 +37,17 @@ func assemble(variables []string, out io.Writer) (*assembled, error) {
 	if err != nil {
 		return nil, fmt.Errorf("identities: %w", err)
 	}
-	a := &assembled{checker: newChecker(c, log, watch), watch: watch, log: log}
+	a := &assembled{checker: newChecker(c, log, metrics), metrics: metrics, log: log}
 	go a.checker.connectInBackground(context.Background())
 	go identities.Warm(context.Background())
 	a.Authorizer = authorizer.New(a.checker, identities, c.answers(), log)
-	a.Refused = watch.Refused
+	a.Refused = a.checker.Refused
 	go a.Warm()
 	return a, nil
 }
 
-// end writes and sends what was recorded last.
+// end writes the last metrics and sends the last usage records.
 func (a *assembled) end() {
-	a.watch.Flush()
+	a.metrics.Flush()
 	a.checker.Close()
 }

@@ -17,7 +17,7 @@ import (
 type checker struct {
 	*connector
 	log     *slog.Logger
-	watch   *monitor
+	metrics *callMetrics
 	decider *enforce.Decider
 
 	lastUnusableLog atomic.Pointer[time.Time] // when logUnusableSet last logged
@@ -30,34 +30,34 @@ const unusableLogPause = time.Minute
 // the others.
 const clusterSectors = 16
 
-func newChecker(c settings, log *slog.Logger, watch *monitor) *checker {
-	return newCheckerAt(c, log, watch, time.Now)
+func newChecker(c settings, log *slog.Logger, metrics *callMetrics) *checker {
+	return newCheckerAt(c, log, metrics, time.Now)
 }
 
-func newCheckerAt(c settings, log *slog.Logger, watch *monitor, now func() time.Time) *checker {
+func newCheckerAt(c settings, log *slog.Logger, metrics *callMetrics, now func() time.Time) *checker {
 	s := enforce.Settings{Pepper: c.pepper, CallerCache: c.CallerCache, DenyCache: c.DenyCache, Sectors: 1}
 	if store.Clustered(c.ValkeyURL) {
 		s.Sectors = clusterSectors
 	}
 	conn := newConnector(c)
 	conn.now = now
-	return &checker{connector: conn, log: log, watch: watch, decider: enforce.NewDecider(conn, s, now)}
+	return &checker{connector: conn, log: log, metrics: metrics, decider: enforce.NewDecider(conn, s, now)}
 }
 
 // Check answers a call and records it. Its error means that the caller is refused, that
 // there is no policy set, or that Valkey's answer makes no sense.
 func (c *checker) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
-	checked, asked, err := c.decider.Decide(ctx, call)
+	result, asked, err := c.decider.Decide(ctx, call)
 	c.logAsked(ctx, call, asked)
 	if err == nil {
-		c.record(call, checked)
-		c.watch.Checked(ctx, checked, asked)
+		c.record(call, result)
+		c.metrics.RecordCheck(ctx, result, asked)
 	}
-	return checked, err
+	return result, err
 }
 
-// logAsked logs what asking Valkey came to. The breaker bounds how often a call fails, and
-// so these lines.
+// logAsked logs what asking Valkey came to. The breaker bounds how often a call fails,
+// and so these lines.
 func (c *checker) logAsked(ctx context.Context, call enforce.Call, asked enforce.Asked) {
 	switch {
 	case asked.Away:
@@ -97,6 +97,9 @@ func (c *checker) record(call enforce.Call, checked enforce.Result) {
 	if checked.Rule != "" {
 		o.Rules = []string{policy.RouteID(checked.Rule)}
 	}
+	if !checked.Allowed {
+		o.Denial = c.denialOf(call, checked)
+	}
 	c.usage.Record(o)
 }
 
@@ -113,6 +116,9 @@ func verdictOf(checked enforce.Result) usage.Verdict {
 	}
 	if checked.Degraded {
 		v |= usage.Degraded
+	}
+	if checked.OldSecret {
+		v |= usage.OldSecret
 	}
 	return v
 }

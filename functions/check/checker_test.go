@@ -46,11 +46,11 @@ func newFunction(t *testing.T, plans ...policy.Plan) *function {
 	c.pepper = apikey.Pepper("only for this test, and long enough")
 	now := func() time.Time { return time.Unix(1_800_000_000, f.clock.Load()) }
 	log := slog.New(slog.NewTextHandler(&f.log, nil))
-	watch, err := newMonitor(&f.out, "test", log, now)
+	metrics, err := newCallMetrics(&f.out, "test", log, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.checker = newCheckerAt(c, log, watch, now)
+	f.checker = newCheckerAt(c, log, metrics, now)
 	f.admin = f.open(t, server)
 	f.set = registry.NewStore(f.admin, c.pepper)
 	set, err := f.set.Set(t.Context())

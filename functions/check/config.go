@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"tidegate/functions/check/authorizer"
@@ -51,6 +52,9 @@ type settings struct {
 	// `true` adds a [`usageIdentifierKey`](backends.md#usage-plans-that-count-by-name) to
 	// answers to REST and WebSocket APIs.
 	UsageIdentifier bool `env:"USAGE_IDENTIFIER" envDefault:"false"`
+	// `true` takes [keys that another system made](identities.md#foreign-key-values); the
+	// same in both.
+	ForeignKeys bool `env:"FOREIGN_KEYS" envDefault:"false"`
 	// How long a reservation can be settled, 1s to 24h; admin makes those of `POST
 	// /api/v1/reservations`.
 	ReservationLease time.Duration `env:"RESERVATION_LEASE" envDefault:"10m"`
@@ -64,34 +68,38 @@ type settings struct {
 // readConfig reads and checks the environment, NAME=value strings. Its error names every
 // variable that is wrong; it repeats no secret.
 func readConfig(variables []string) (settings, error) {
-	c, wrong := config.Read[settings](variables)
+	c, problems := config.Read[settings](variables)
 	if c.Format != authorizer.Simple && c.Format != authorizer.IAM {
-		wrong.Add("HTTP_API_RESPONSE", fmt.Sprintf("is %q: must be simple or iam", c.Format))
+		problems.Add("HTTP_API_RESPONSE", fmt.Sprintf("is %q: must be simple or iam", c.Format))
 	}
 	if c.Denial != authorizer.Deny && c.Denial != authorizer.InContext {
-		wrong.Add("HTTP_API_DENY", fmt.Sprintf("is %q: must be deny or context", c.Denial))
+		problems.Add("HTTP_API_DENY", fmt.Sprintf("is %q: must be deny or context", c.Denial))
 	}
 	if err := store.CheckURL(c.ValkeyURL); err != nil {
-		wrong.Add("VALKEY_URL", "cannot be used: "+err.Error())
+		problems.Add("VALKEY_URL", "cannot be used: "+err.Error())
 	}
-	c.checkDurations(&wrong)
+	c.checkDurations(&problems)
 	var err error
 	if c.pepper, err = apikey.NewPepper(c.KeyPepper); err != nil {
-		wrong.Add("KEY_PEPPER", "cannot be used: "+err.Error())
+		problems.Add("KEY_PEPPER", "cannot be used: "+err.Error())
 	}
 	if err := telemetry.CheckDimension(c.Stage); err != nil && c.Stage != "" {
-		wrong.Add("STAGE", "cannot be used: "+err.Error())
+		problems.Add("STAGE", "cannot be used: "+err.Error())
 	}
 	c.sources, err = c.Config()
-	wrong.AddError(err)
-	c.sources.Pepper = c.pepper
-	if err := wrong.Err(); err != nil {
+	problems.AddError(err)
+	c.sources.Pepper, c.sources.Foreign = c.pepper, c.ForeignKeys
+	if err == nil && c.ForeignKeys && !slices.Contains(c.sources.Sources, identity.Key) {
+		problems.Add("FOREIGN_KEYS", "is true, but key is not among IDENTITY_SOURCES: add it there, or "+
+			"leave this out")
+	}
+	if err := problems.Err(); err != nil {
 		return settings{}, fmt.Errorf("environment: %w", err)
 	}
 	return c, nil
 }
 
-func (c settings) checkDurations(wrong *config.Problems) {
+func (c settings) checkDurations(problems *config.Problems) {
 	for _, d := range []struct {
 		name  string
 		value time.Duration
@@ -104,7 +112,7 @@ func (c settings) checkDurations(wrong *config.Problems) {
 		{"RESERVATION_LEASE", c.ReservationLease, config.ReservationLease},
 	} {
 		if err := d.bound.Check(d.value); err != nil {
-			wrong.Add(d.name, err.Error())
+			problems.Add(d.name, err.Error())
 		}
 	}
 }

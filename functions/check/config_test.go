@@ -20,6 +20,8 @@ func TestReadConfig(t *testing.T) {
 		{"HTTP_API_DENY", "context", nil},
 		{"USAGE_IDENTIFIER", "maybe", []string{"USAGE_IDENTIFIER"}},
 		{"USAGE_IDENTIFIER", "true", nil},
+		{"FOREIGN_KEYS", "maybe", []string{"FOREIGN_KEYS"}},
+		{"FOREIGN_KEYS", "true", nil},
 		{"RESERVATION_LEASE", "0s", []string{"RESERVATION_LEASE", "1s to 24h"}},
 		{"RESERVATION_LEASE", "25h", []string{"RESERVATION_LEASE", "1s to 24h"}},
 		{"VALKEY_TIMEOUT", "100", []string{"VALKEY_TIMEOUT"}},

@@ -26,8 +26,10 @@ type connector struct {
 	now    func() time.Time
 
 	used atomic.Int64 // when Valkey was last asked, in nanoseconds of the Unix epoch
+	away atomic.Bool  // Valkey did not answer the last check that asked it
 
-	usage *usage.Recorder
+	usage   *usage.Recorder
+	sending sync.Mutex // held while records are sent after an answer, and at the end
 
 	// late means that a call waited for the first connection in vain. Later calls wait
 	// for it within their time for answers.
@@ -56,11 +58,12 @@ func (c *connector) Check(ctx context.Context, call enforce.Call) (enforce.Resul
 		c.probe(ctx, a.checker, call)
 	}
 	with := c.piggyback(a)
-	checked, err := store.Retry(ctx, func(ctx context.Context) (enforce.Result, error) {
+	result, err := store.Retry(ctx, func(ctx context.Context) (enforce.Result, error) {
 		return a.checker.Check(ctx, call, with)
 	})
 	with.Flush(ctx)
-	return checked, err
+	c.away.Store(enforce.Away(err))
+	return result, err
 }
 
 // piggyback returns the records of usage that are due, or nil.
@@ -74,8 +77,25 @@ func (c *connector) piggyback(a *attempt) *enforce.Piggyback {
 	})
 }
 
+// sendRecords sends what was recorded once the client has its answer. An environment that
+// is called rarely would keep it until its next call. It takes VALKEY_TIMEOUT at most;
+// while Valkey is away it does nothing, and a check takes the records along later.
+func (c *connector) sendRecords() {
+	a := c.ready()
+	if a == nil || c.away.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.config.ValkeyTimeout)
+	defer cancel()
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	c.usage.FlushEarly(ctx, a.client)
+}
+
 // Close sends what was recorded. The function's environment is about to end.
 func (c *connector) Close() {
+	c.sending.Lock()
+	defer c.sending.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), c.limit())
 	defer cancel()
 	if a, err := c.connected(ctx); err == nil {
@@ -182,6 +202,15 @@ func (c *connector) MustAsk() bool { return c.usage.Due(c.now()) }
 
 // Loaded returns the Checker of the connection; nil without a connection or policy set.
 func (c *connector) Loaded() *enforce.Checker {
+	a := c.ready()
+	if a == nil || a.checker.Set() == nil {
+		return nil
+	}
+	return a.checker
+}
+
+// ready returns the attempt that succeeded, or nil.
+func (c *connector) ready() *attempt {
 	c.mu.Lock()
 	a := c.attempt
 	c.mu.Unlock()
@@ -193,10 +222,10 @@ func (c *connector) Loaded() *enforce.Checker {
 	default:
 		return nil
 	}
-	if a.checker == nil || a.checker.Set() == nil {
+	if a.err != nil {
 		return nil
 	}
-	return a.checker
+	return a
 }
 
 // connect returns the attempt that succeeded or is under way, or else begins one of the
@@ -233,7 +262,7 @@ func (c *connector) load(a *attempt) error {
 		return err
 	}
 	checker := enforce.NewChecker(client, c.config.pepper)
-	checker.Lease = c.config.ReservationLease
+	checker.ReservationExpiry = c.config.ReservationLease
 	if err := checker.Load(context.Background()); enforce.Away(err) {
 		client.Close()
 		return fmt.Errorf("connect to Valkey: %w", err)

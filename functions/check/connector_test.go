@@ -19,6 +19,8 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
+	"tidegate/internal/usage"
 )
 
 // allowance is small enough for every call to be kept, so that counts are exact.
@@ -268,4 +270,51 @@ func silentServer(t *testing.T) string {
 	}
 	t.Cleanup(func() { _ = listener.Close() })
 	return "valkey://" + listener.Addr().String()
+}
+
+// What is recorded leaves after the answer, without another call. It holds the function
+// for a time-out at most, and waits where it is while Valkey is away.
+func TestRecordsLeaveAfterTheAnswer(t *testing.T) {
+	server := valkeytest.Start(t)
+	proxy := valkeytest.StartProxy(t, server, nil)
+	e := newEnvironment(t, server, proxy.URL(), waiting.Patience)
+	e.usage = usage.NewRecorder(usage.Options{}, e.now)
+	reader := usage.NewReader(e.admin)
+	recorded := func() int64 { // in this minute
+		points, err := reader.Overview(t.Context(), e.now(), e.now().Add(time.Minute), time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return usage.Sum(points).Allowed
+	}
+	call := func() {
+		if _, err := e.take(t); err != nil {
+			t.Fatal(err)
+		}
+		e.usage.Record(usage.Outcome{Subject: e.secret.ID(), Registered: true, Time: e.now()})
+	}
+	for n := range int64(3) {
+		e.freeze(time.Minute)
+		call()
+		if e.sendRecords(); recorded() != 1 {
+			t.Fatalf("call %d: %d calls are recorded of this minute", n, recorded())
+		}
+	}
+
+	e.freeze(time.Minute)
+	call()
+	proxy.Silence()
+	e.config.ValkeyTimeout = 20 * time.Millisecond
+	e.sendRecords() // returns
+
+	e.freeze(time.Minute)
+	proxy.Cut()
+	e.away.Store(true)
+	e.usage.Record(usage.Outcome{Subject: e.secret.ID(), Registered: true, Time: e.now()})
+	e.sendRecords()
+	e.config.ValkeyTimeout = waiting.Patience
+	call()
+	if e.sendRecords(); recorded() != 2 {
+		t.Errorf("%d calls are recorded, want the one that waited and the last", recorded())
+	}
 }

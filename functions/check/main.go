@@ -21,5 +21,6 @@ func main() {
 	if err := extension.onShutdown(a.end); err != nil {
 		a.log.Warn("what is recorded last will be lost when the environment ends", "cause", err)
 	}
+	beforeNextEvent(os.Getenv("AWS_LAMBDA_RUNTIME_API"), a.checker.sendRecords)
 	lambda.Start(a)
 }

@@ -30,7 +30,7 @@ func TestRetryAfterIsExact(t *testing.T) {
 				f := newFunction(t, policy.Plan{Name: "free", Limits: list})
 				c := f.checker.config
 				c.DenyCache = cache
-				f.checker = newChecker(c, slog.New(slog.DiscardHandler), unwatched(t))
+				f.checker = newChecker(c, slog.New(slog.DiscardHandler), discardedMetrics(t))
 				for _, cost := range []int64{1, 3} {
 					f.price(t, cost)
 					f.callUntilItPasses(t, f.key(t, "free"))

@@ -16,22 +16,23 @@ import (
 
 const registerTimeout = time.Second
 
-// extension is the registration of an extension that listens to nothing: Lambda sends
-// SIGTERM to functions that have one, and to no others.
+// extension is a registered Lambda extension without events. Lambda sends SIGTERM only to
+// functions with an extension.
 //
-// The runtime library's own option does the same after all else, with an HTTP client of
-// its own: a third of what a start takes. This one goes on while the function starts.
+// The runtime library's own option registers after all other start-up work, with its own
+// HTTP client, and costs a third of the start. This registration runs in parallel.
 type extension struct{ registered chan error }
 
-// registerExtension begins. It must be done before the first event is asked for.
+// registerExtension starts the registration. It must finish before the first event is
+// requested.
 func registerExtension() *extension {
 	e := &extension{make(chan error, 1)}
 	go func() { e.registered <- register(os.Getenv("AWS_LAMBDA_RUNTIME_API")) }()
 	return e
 }
 
-// onShutdown ends the process after do when the environment ends. It waits for the
-// registration, whose error means that the end comes unannounced.
+// onShutdown runs do on SIGTERM, then exits. It waits for the registration and returns
+// its error. After an error, no SIGTERM comes.
 func (e *extension) onShutdown(do func()) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM)
@@ -45,17 +46,17 @@ func (e *extension) onShutdown(do func()) error {
 
 var errExtension = errors.New("no extension could be registered")
 
-// register leaves its connection open: the second request, which says that the extension
-// has started, is answered when the environment ends.
+// register keeps its connection open: Lambda answers the second request (event/next) when
+// the environment ends.
 func register(api string) error {
 	conn, err := (&net.Dialer{Timeout: registerTimeout}).DialContext(context.Background(), "tcp", api)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errExtension, err)
 	}
 	_ = conn.SetDeadline(time.Now().Add(registerTimeout)) // cannot fail on an open connection
+	// A write error shows up again when the response is read.
 	_, _ = fmt.Fprintf(conn,
 		"POST /2020-01-01/extension/register HTTP/1.1\r\nHost: %s\r\nLambda-Extension-Name: tidegate\r\n"+
-			// an error comes again when the answer is read
 			"Content-Type: application/json\r\nContent-Length: 13\r\n\r\n{\"events\":[]}", api)
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {

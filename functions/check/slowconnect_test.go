@@ -58,11 +58,11 @@ func (n *network) start(t *testing.T, c settings) (*checker, *strings.Builder) {
 	log := &strings.Builder{}
 	c.ValkeyURL, c.pepper, c.CallerCache = n.url, n.keys.config.pepper, time.Hour
 	handler := slog.New(slog.NewTextHandler(log, nil))
-	watch, err := newMonitor(log, "", handler, time.Now)
+	metrics, err := newCallMetrics(log, "", handler, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newChecker(c, handler, watch)
+	f := newChecker(c, handler, metrics)
 	go f.connectInBackground(t.Context())
 	return f, log
 }

@@ -52,7 +52,7 @@ func (p *Props) permit(scope constructs.Construct, authorizer *string, id string
 	})
 }
 
-// differ tells whether both are known, and not the same.
+// differ reports whether both are known, and not the same.
 func differ(a, b *string) bool {
 	return !*awscdk.Token_IsUnresolved(a) && !*awscdk.Token_IsUnresolved(b) && *a != *b
 }

@@ -12,7 +12,7 @@ import (
 	"tidegate/infra/cost"
 )
 
-// Assumptions are what the model takes for granted beside prices.
+// Assumptions are the model's inputs other than prices.
 type Assumptions struct {
 	// CheckMicros is the processor time of the server for a check, its record of usage
 	// included. Measured.

@@ -12,22 +12,22 @@
 //
 // The exact log is our own few lines, independent of package limiter: it admits a call
 // when the cost that it admitted in the rolling window that ends now, and the call's, do
-// not exceed the limit. It runs in parallel on the same calls, so that from its first
-// other decision on a contender's history differs from the log's:
+// not exceed the limit. It plays the same calls. After an algorithm's first
+// different decision, its history differs from the log's:
 //
-//   - a false allow is a call that the contender admitted and the exact log denied;
-//   - a false denial is a call that the contender denied and the exact log admitted.
+//   - a false allow is a call that the algorithm admitted and the exact log denied;
+//   - a false denial is a call that the algorithm denied and the exact log admitted.
 //
-// A contender that admits just as many calls at other instants has as many false allows
-// as false denials. So the same is also measured on the contender's own history, which
-// asks whether each decision was right where the contender stood:
+// An algorithm that admits as many calls at other instants has as many false allows as
+// false denials. So each decision is also compared with the algorithm's own history:
 //
-//   - an overfull call was admitted although the contender's own rolling window had no room for it;
-//   - a withheld call was denied although the contender's own rolling window had room for it.
+//   - an overfull call was admitted although the algorithm's own rolling window had no
+//     room for it;
+//   - a withheld call was denied although the algorithm's own rolling window had room.
 //
-// The worst rolling window is the largest admitted cost in any rolling window of the run,
-// found over all of them: their cost only grows at an admission, so those that end at one
-// suffice, and two fingers moving along the admitted calls visit them all in O(n).
+// The worst rolling window is the largest admitted cost in any rolling window of the run.
+// The cost of a window only grows at an admission, so only windows that end at one are
+// searched. Two indexes moving along the admitted calls visit them all in O(n).
 //
 // The error of a retry-after is the distance between what a denial said and the earliest
 // instant at which the same call would be admitted if nobody called in between, measured

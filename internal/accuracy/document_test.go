@@ -98,8 +98,8 @@ func table(b *strings.Builder, rows [][]string) {
 	}
 }
 
-// gridTable has a row for each contender and a column for each traffic, then a last one
-// for what all of a contender's outcomes give.
+// gridTable has a row for each algorithm and a column for each traffic, then a last one
+// for what all of an algorithm's outcomes give.
 func gridTable(results []Result, cell func(Result, Outcome) string, last string,
 	sum func([]Outcome) string) [][]string {
 	head := []string{""}
@@ -108,8 +108,8 @@ func gridTable(results []Result, cell func(Result, Outcome) string, last string,
 			thousands(results[j].Scenario.Traffic.Windows)))
 	}
 	rows := [][]string{append(head, last)}
-	for c := range contenders {
-		row := []string{contenders[c].Title}
+	for c := range algorithms {
+		row := []string{algorithms[c].Title}
 		var outcomes []Outcome
 		for _, r := range results {
 			row = append(row, cell(r, r.Outcomes[c]))
@@ -145,17 +145,17 @@ func ownTable(results []Result) [][]string {
 
 func retryTable(results []Result) [][]string {
 	rows := [][]string{{"", "mean", "most", "denied again", "later than needed"}}
-	for c := range contenders {
+	for c := range algorithms {
 		var sum RetryError
 		for _, r := range results {
 			e := r.Outcomes[c].Retry
 			sum.Samples, sum.Early, sum.Late = sum.Samples+e.Samples, sum.Early+e.Early, sum.Late+e.Late
 			sum.Total, sum.Most = sum.Total+e.Total, max(sum.Most, e.Most)
 		}
-		row := []string{contenders[c].Title, "none given", "", "", ""}
+		row := []string{algorithms[c].Title, "none given", "", "", ""}
 		if sum.Samples > 0 {
 			early, late := percent(sum.Early, sum.Samples), percent(sum.Late, sum.Samples)
-			row = []string{contenders[c].Title, seconds(sum.Mean()), seconds(sum.Most),
+			row = []string{algorithms[c].Title, seconds(sum.Mean()), seconds(sum.Most),
 				early + " %", late + " %"}
 		}
 		rows = append(rows, row)
@@ -167,7 +167,7 @@ var coarseClocks = []time.Duration{time.Microsecond, time.Millisecond, 10 * time
 
 func clockTable() [][]string {
 	rows := [][]string{{""}}
-	for _, c := range contenders {
+	for _, c := range algorithms {
 		rows = append(rows, []string{c.Title})
 	}
 	for _, clock := range coarseClocks {

@@ -13,7 +13,7 @@ func boundaryWithClock(clock time.Duration) Result {
 func flood(rate int64) Result {
 	return mustRun(Scenario{
 		Limit: 100, Window: time.Minute, Traffic: Traffic{Shape: Greedy, Rate: rate, Windows: 2},
-		Contenders: []string{ZSETScript, ZSETPipeline, ZSETAll},
+		Algorithms: []string{ZSETScript, ZSETPipeline, ZSETAll},
 	})
 }
 

@@ -79,12 +79,12 @@ func mustRun(s Scenario) Result {
 	return r
 }
 
-// of returns what a contender made of a scenario.
+// of returns the outcome of an algorithm in a scenario.
 func (r Result) of(t testing.TB, name string) Outcome {
 	t.Helper()
 	i := slices.IndexFunc(r.Outcomes, func(o Outcome) bool { return o.Name == name })
 	if i < 0 {
-		t.Fatalf("no contender is called %q", name)
+		t.Fatalf("no algorithm is called %q", name)
 	}
 	return r.Outcomes[i]
 }

@@ -26,7 +26,7 @@ func TestRecordingKeepsItsMinutes(t *testing.T) {
 	if diff := cmp.Diff(map[time.Time]int64{ten: 300, ten.Add(5 * time.Minute): 20}, got); diff != "" {
 		t.Error(diff)
 	}
-	result, err := Run(Scenario{Limit: 100, Window: time.Minute, Traffic: traffic, Contenders: []string{Log}})
+	result, err := Run(Scenario{Limit: 100, Window: time.Minute, Traffic: traffic, Algorithms: []string{Log}})
 	if err != nil {
 		t.Fatal(err)
 	}

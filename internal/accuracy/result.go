@@ -17,17 +17,17 @@ type Result struct {
 	Outcomes []Outcome `json:"outcomes"`
 }
 
-// Outcome is what one contender made of a scenario's calls. The package comment defines
+// Outcome is what one algorithm made of a scenario's calls. The package comment defines
 // the terms.
 type Outcome struct {
-	Contender
+	Algorithm
 	AdmittedCalls int64 `json:"admittedCalls"`
 	Admitted      int64 `json:"admitted"` // their cost
 	FalseAllows   int64 `json:"falseAllows"`
 	FalseDenials  int64 `json:"falseDenials"`
 	Overfull      int64 `json:"overfull"`
 	Withheld      int64 `json:"withheld"`
-	// MostWithheld is the most room that there was in the contender's own rolling window
+	// MostWithheld is the most room that there was in the algorithm's own rolling window
 	// when it denied a call that fitted.
 	MostWithheld int64 `json:"mostWithheld"`
 	Worst        int64 `json:"worst"` // the largest cost in a rolling window

@@ -9,7 +9,7 @@ import (
 // retrySamples is about how many denials of a run are looked into.
 const retrySamples = 256
 
-// Run plays a scenario's calls to the exact log and to its contenders. It fails only when
+// Run plays a scenario's calls to the exact log and to its algorithms. It fails only when
 // the scenario is not valid. A call that costs more than the limit is denied without
 // asking anyone.
 func Run(s Scenario) (Result, error) {
@@ -25,8 +25,8 @@ func Run(s Scenario) (Result, error) {
 	if s.Points > 0 {
 		result.Demand = series(r.calls, r.window, r.from, r.to, s.Points)
 	}
-	result.Exact = r.play(Contender{Name: "exact", Title: "the exact log", build: newExactLog})
-	for _, c := range s.entered() {
+	result.Exact = r.play(Algorithm{Name: "exact", Title: "the exact log", build: newExactLog})
+	for _, c := range s.selected() {
 		result.Outcomes = append(result.Outcomes, r.play(c))
 	}
 	return result, nil
@@ -56,9 +56,9 @@ func newRun(s Scenario) *run {
 	return r
 }
 
-// play plays the calls to one contender.
-func (r *run) play(c Contender) Outcome {
-	o := Outcome{Contender: c}
+// play plays the calls to one algorithm.
+func (r *run) play(c Algorithm) Outcome {
+	o := Outcome{Algorithm: c}
 	d := c.build(r.limit, r.window)
 	own := rolling{window: r.window}
 	stride := max(1, len(r.calls)/retrySamples)
@@ -91,7 +91,7 @@ func (r *run) play(c Contender) Outcome {
 }
 
 // compare counts where a decision differs from the exact log's, and from what the
-// contender's own rolling window had room for.
+// algorithm's own rolling window had room for.
 func (o *Outcome) compare(allowed, exact, fits bool) {
 	switch {
 	case allowed && !exact:

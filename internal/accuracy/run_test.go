@@ -17,7 +17,7 @@ import (
 // two counters, but not past a log.
 func ExampleRun() {
 	result, err := Run(Scenario{
-		Limit: 100, Window: time.Minute, Contenders: []string{Log, Counter},
+		Limit: 100, Window: time.Minute, Algorithms: []string{Log, Counter},
 		Traffic: Traffic{Shape: Boundary, Rate: 1000, Windows: 4},
 	})
 	if err != nil {
@@ -164,7 +164,7 @@ func TestOutcomeTimeline(t *testing.T) {
 		Series:  []int64{2, 4, 4, 4, 2},
 	}
 	got := r.of(t, FixedWindow)
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Outcome{}, "Contender")); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Outcome{}, "Algorithm")); diff != "" {
 		t.Error(diff)
 	}
 	if r.Calls != 7 || r.Offered != 10 || r.Exact.Admitted != 3 ||
@@ -264,10 +264,10 @@ func TestResultIsPlainData(t *testing.T) {
 	if err := json.Unmarshal([]byte(encoded(t, r)), &back); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(r, back, cmpopts.IgnoreUnexported(Contender{})); diff != "" {
+	if diff := cmp.Diff(r, back, cmpopts.IgnoreUnexported(Algorithm{})); diff != "" {
 		t.Error(diff)
 	}
-	if len(r.Demand) != 10 || len(r.Exact.Series) != 10 || len(r.Outcomes) != len(Contenders()) {
+	if len(r.Demand) != 10 || len(r.Exact.Series) != 10 || len(r.Outcomes) != len(Algorithms()) {
 		t.Errorf("got %d, %d points and %d outcomes", len(r.Demand), len(r.Exact.Series), len(r.Outcomes))
 	}
 }

@@ -26,8 +26,8 @@ type Scenario struct {
 	// Clock is the resolution of the clock, in whole microseconds: calls of one tick
 	// carry the same time. 0 means a microsecond.
 	Clock time.Duration `json:"clock"`
-	// Contenders are the names of those to run; none means all of them.
-	Contenders []string `json:"contenders,omitempty"`
+	// Algorithms names those to run; empty means all of them.
+	Algorithms []string `json:"algorithms,omitempty"`
 	// Points bounds the series of each Outcome: 0 (no series) to MaxPoints.
 	Points int `json:"points"`
 }
@@ -48,9 +48,9 @@ func (s Scenario) Validate() error {
 	if s.Points < 0 || s.Points > MaxPoints {
 		add("points is %d: must be 0 to %d", s.Points, MaxPoints)
 	}
-	for _, name := range s.Contenders {
-		if !slices.ContainsFunc(contenders, func(c Contender) bool { return c.Name == name }) {
-			add("contender %.60q is unknown", name)
+	for _, name := range s.Algorithms {
+		if !slices.ContainsFunc(algorithms, func(c Algorithm) bool { return c.Name == name }) {
+			add("algorithm %.60q is unknown", name)
 		}
 	}
 	if len(errs) == 0 { // the traffic's size depends on the limit and the window
@@ -62,14 +62,14 @@ func (s Scenario) Validate() error {
 // Count returns how many calls a valid scenario has.
 func (s Scenario) Count() int64 { return s.Traffic.count(s.Limit) }
 
-// entered returns the contenders that the scenario names, in the order of Contenders.
-func (s Scenario) entered() []Contender {
-	if len(s.Contenders) == 0 {
-		return contenders
+// selected returns the algorithms that the scenario names, in the order of Algorithms.
+func (s Scenario) selected() []Algorithm {
+	if len(s.Algorithms) == 0 {
+		return algorithms
 	}
-	var named []Contender
-	for _, c := range contenders {
-		if slices.Contains(s.Contenders, c.Name) {
+	var named []Algorithm
+	for _, c := range algorithms {
+		if slices.Contains(s.Algorithms, c.Name) {
 			named = append(named, c)
 		}
 	}

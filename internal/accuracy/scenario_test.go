@@ -20,7 +20,7 @@ func TestValidate(t *testing.T) {
 		"clock is 1ns":           func(s *Scenario) { s.Clock = 1 },
 		"clock is 1m0.001s":      func(s *Scenario) { s.Clock = s.Window + time.Millisecond },
 		"points is 2001":         func(s *Scenario) { s.Points = MaxPoints + 1 },
-		`contender "abacus"`:     func(s *Scenario) { s.Contenders = []string{Log, "abacus"} },
+		`algorithm "abacus"`:     func(s *Scenario) { s.Algorithms = []string{Log, "abacus"} },
 		`shape "square"`:         func(s *Scenario) { s.Traffic.Shape = "square" },
 		"rate is 0":              func(s *Scenario) { s.Traffic.Rate = 0 },
 		"windows 0":              func(s *Scenario) { s.Traffic.Windows = 0 },

@@ -107,11 +107,11 @@ func TestRenderingsEqualTheirCommands(t *testing.T) {
 	}
 }
 
-func named(name string) Contender {
-	for _, c := range contenders {
+func named(name string) Algorithm {
+	for _, c := range algorithms {
 		if c.Name == name {
 			return c
 		}
 	}
-	return Contender{}
+	return Algorithm{}
 }

@@ -10,8 +10,8 @@ import (
 	"tidegate/internal/policy"
 )
 
-// Answer is the outcome of a check as its client is told it. Limits in shadow are no part
-// of it.
+// Answer is the outcome of a check as its client sees it. It contains no limit in shadow
+// mode.
 type Answer struct {
 	RateLimit       string // the field of that name; empty when no limit is enforced
 	RateLimitPolicy string // likewise
@@ -22,7 +22,7 @@ type Answer struct {
 
 // To returns the answer to a check.
 func To(c enforce.Result) Answer {
-	limits := told(c.Limits)
+	limits := reported(c.Limits)
 	a := Answer{RateLimit: stateField(limits), RateLimitPolicy: policyField(limits)}
 	a.Binding, a.Limited = binding(c)
 	if !c.Allowed {

@@ -14,8 +14,8 @@ const (
 	AbnormalUsage   = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected"
 )
 
-// Unauthorized is what a call is told that has no good credential, whatever is wrong with
-// it.
+// Unauthorized is the detail of every 401. It does not say what is wrong with the
+// credential.
 const Unauthorized = "A valid credential is required."
 
 const cannotCheck = "The limits cannot be checked right now."

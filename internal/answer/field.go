@@ -14,7 +14,7 @@ import (
 // draft-ietf-httpapi-ratelimit-headers: lists of Structured Fields (RFC 9651), whose
 // items are the names of limits.
 
-// maxFields bounds the limits that a client is told of. A call can be held against 48; an
+// maxFields bounds the limits that a client sees. Up to 48 can apply to a call, and an
 // HTTP API passes on 10,240 bytes of headers in all.
 const maxFields = 10
 
@@ -24,9 +24,9 @@ type named struct {
 	name string
 }
 
-// told are the limits that clients are told of: the enforced ones, and when they are too
-// many those that denied and those with the least left.
-func told(limits []enforce.LimitState) []named {
+// reported returns the limits that clients see: the enforced ones. When these are too
+// many, it returns those that denied and those with the least remaining.
+func reported(limits []enforce.LimitState) []named {
 	all := make([]named, 0, len(limits))
 	seen := make(map[string]int, len(limits))
 	for _, l := range limits {
@@ -53,8 +53,8 @@ func urgency(a, b named) int {
 		cmp.Compare(a.Remaining*b.Limit.Requests, b.Remaining*a.Limit.Requests))
 }
 
-// NameOf is what clients know a limit by. It says on what the limit is unless that is the
-// caller.
+// NameOf returns the name by which clients know a limit. It contains the limit's scope
+// unless that is the caller.
 func NameOf(l enforce.LimitState) string {
 	if l.Scope == policy.ScopeKey {
 		return l.Limit.String()

@@ -9,9 +9,9 @@ import (
 	"tidegate/internal/policy"
 )
 
-// When there are too many limits, clients are told of those that denied, and of them of
+// When there are too many limits, clients see those that denied, and of them
 // those that deny the longest.
-func TestTheMostUrgentLimitsAreTold(t *testing.T) {
+func TestTheMostUrgentLimitsAreReported(t *testing.T) {
 	limits := make([]enforce.LimitState, 48)
 	for i := range limits {
 		l := limiter.Limit{Requests: limiter.MaxRequests - int64(i), Window: time.Hour}
@@ -19,7 +19,7 @@ func TestTheMostUrgentLimitsAreTold(t *testing.T) {
 			Scope: policy.ScopeKey, Mode: policy.Enforce}
 	}
 	limits[20].RetryAfter, limits[3].RetryAfter = time.Hour, time.Minute
-	got := told(limits)
+	got := reported(limits)
 	if len(got) != maxFields || got[0].RetryAfter != time.Hour || got[1].RetryAfter != time.Minute ||
 		got[2].Remaining != 1 {
 		t.Errorf("%+v", got)
@@ -36,7 +36,7 @@ func TestNamesOfLimits(t *testing.T) {
 		Reset: time.Minute, Next: 7 * time.Second}
 	bucket := hour
 	bucket.Limit.Algorithm = limiter.TokenBucket
-	limits := told([]enforce.LimitState{
+	limits := reported([]enforce.LimitState{
 		{Usage: hour, Scope: policy.ScopeKey, Mode: policy.Enforce},
 		{Usage: hour, Scope: policy.ScopeIP, Mode: policy.Shadow},
 		{Usage: bucket, Scope: policy.ScopeKey, Mode: policy.Enforce},

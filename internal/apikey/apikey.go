@@ -6,7 +6,7 @@
 // that stands before it), so that a mistyped or made-up key is refused without asking
 // anyone. The first 12 characters of the secret are the key's id, which is no secret: it
 // names the key in logs, pages and Valkey. Valkey keeps an HMAC-SHA-256 of the whole
-// text.
+// text. Key.Foreign reads keys that another system made.
 package apikey
 
 import (
@@ -39,8 +39,9 @@ var ErrMalformed = errors.New("malformed API key")
 
 // Secret is a well-formed API key. It never prints itself: use Reveal.
 type Secret struct {
-	text string
-	id   string
+	text    string
+	id      string
+	foreign bool
 }
 
 // Generate returns a new random key for env.
@@ -62,7 +63,7 @@ func Renew(env, id string) (Secret, error) {
 	return Parse(body + checksum(body))
 }
 
-// Parse reads a key. It fails with ErrMalformed, which tells nothing about why.
+// Parse reads a key. It fails with ErrMalformed, which does not say why.
 func Parse(text string) (Secret, error) {
 	if len(text) > MaxLen || !strings.HasPrefix(text, prefix) {
 		return Secret{}, ErrMalformed
@@ -88,6 +89,9 @@ func ValidID(id string) bool { return len(id) == IDLen && isBase62(id) }
 
 // ID returns the key's public id.
 func (s Secret) ID() string { return s.id }
+
+// Foreign reports whether another system made the key, so that it has no checksum.
+func (s Secret) Foreign() bool { return s.foreign }
 
 // Reveal returns the key's whole text, to be shown to its owner once.
 func (s Secret) Reveal() string { return s.text }

@@ -84,7 +84,14 @@ func TestHashDependsOnPepperAndKey(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	s, _ := Generate("test")
 	f.Add(s.Reveal())
-	f.Add("tg_test_")
+	for _, text := range []string{"tg_test_", "tg_test", "tg__" + s.Reveal()[8:], "", s.Reveal() + "0",
+		s.Reveal()[:20] + "-" + s.Reveal()[21:], s.Reveal()[:len(s.Reveal())-1] + "!",
+		strings.Repeat("tg_", MaxLen)} {
+		f.Add(text)
+	}
+	wrong := []byte(s.Reveal())
+	wrong[len(wrong)-1] ^= 1 // another checksum
+	f.Add(string(wrong))
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := Parse(text)
 		if err == nil && (s.Reveal() != text || !ValidID(s.ID())) {

@@ -11,7 +11,7 @@ func GeneratePlain(prefix string) Secret {
 }
 
 // ParsePlain reads what GeneratePlain made with the same prefix. It fails with
-// ErrMalformed, which tells nothing about why.
+// ErrMalformed, which does not say why.
 func ParsePlain(prefix, text string) (Secret, error) {
 	secret, found := strings.CutPrefix(text, prefix)
 	if !found || len(secret) != secretLen+checksumLen || !isBase62(secret) {

@@ -1,6 +1,7 @@
 package audit
 
-// The actions that entries tell of. What comes before the first dot is what was changed.
+// The actions that entries record. The word before the first dot names the kind of
+// subject.
 const (
 	KeyCreate      = "key.create"
 	KeyAdopt       = "key.adopt"
@@ -11,6 +12,7 @@ const (
 	KeyRevoke      = "key.revoke"
 	KeyUnrevoke    = "key.unrevoke"
 	KeyRotate      = "key.rotate"
+	KeyExpire      = "key.secret.expire" // of the secret before
 	KeyBan         = "key.ban"
 	KeyUnban       = "key.unban"
 	KeyReset       = "key.reset"
@@ -25,15 +27,15 @@ const (
 	JournalRestore = "journal.restore"
 )
 
-// Beginnings of actions.
+// Prefixes of actions.
 const (
 	OfKeys   = "key."
 	OfPolicy = "policy."
 	OfTokens = "token."
 )
 
-// LoginSubject is what the entries of log-ins go by.
+// LoginSubject is the subject of entries about log-ins.
 const LoginSubject = "login"
 
-// JournalSubject is what the entries of restores go by.
+// JournalSubject is the subject of entries about restores.
 const JournalSubject = "journal"

@@ -15,13 +15,17 @@ import (
 // Journal is a durable store of entries. Package journal has one.
 type Journal interface {
 	// Ready reports whether the entry behind this head can be shipped: ErrBehind when the
-	// journal has an entry there already, ErrJournalAway when the journal does not answer.
+	// journal has an entry there already, ErrJournalAway when the journal does not
+	// answer.
 	Ready(ctx context.Context, b keyspace.Bucket, head []byte) error
-	// Ship stores all items of the bucket that the journal does not have yet. It fails with
-	// ErrUnsafe.
+	// Ship stores all items of the bucket that the journal does not have yet. It fails
+	// with ErrUnsafe.
 	Ship(ctx context.Context, b keyspace.Bucket) error
 	// Queues reports whether changes are made while the journal is away.
 	Queues() bool
+	// Segment reads a segment by the number of its first entry. It fails with
+	// ErrOlderAway, or with ErrItem when the segment was altered or is not there.
+	Segment(ctx context.Context, b keyspace.Bucket, first uint64) (Segment, error)
 }
 
 var (
@@ -29,7 +33,8 @@ var (
 	ErrJournalAway = errors.New("the journal does not answer: nothing was changed")
 	// ErrUnsafe means that a change is made in Valkey and not in the journal yet.
 	ErrUnsafe = errors.New("the change is made, but the journal does not have it yet")
-	// ErrBehind means that Valkey lost changes which the journal has. Nothing was changed.
+	// ErrBehind means that Valkey lost changes which the journal has. Nothing was
+	// changed.
 	ErrBehind = errors.New("changes were lost in Valkey and are in the journal: restore them")
 )
 

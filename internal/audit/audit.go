@@ -1,19 +1,20 @@
-// Package audit keeps who changed what, when and why. Entries are only ever appended,
-// each in the same script as the change it tells of, and each carries an HMAC-SHA-256
-// over itself and the entry before it, under a key that Valkey does not have. A chain's
-// head, written in that step too, says under another HMAC how many entries there are and
-// which is the newest. So Verify finds an entry that was altered, inserted, moved or
-// taken out, and entries missing at either end of a chain.
+// Package audit records who changed what, when and why. Entries are only appended, each
+// by the script that makes the change. Each has an HMAC-SHA-256 over itself and the entry
+// before it, under a key that Valkey does not have. The same script writes the chain's
+// head: the number of entries and the newest one, under another HMAC. So Verify finds an
+// entry that was altered, inserted, moved or removed, and entries missing at either end
+// of a chain.
 //
-// What it cannot see: a chain set back, with its head, to what both were at some time, by
-// one who read the head then; and a chain that is gone altogether, with its head. Who
-// could neither read nor write Valkey before some time cannot undo what was told until
-// then, short of all of it.
+// Verify does not find a chain that was reset with its head to an earlier state, by
+// somebody who read the head then. Nor does it find that a chain is missing with its
+// head. An attacker who gains access to Valkey can therefore not remove single entries
+// recorded before, only all of them.
 //
-// A change and its entry share a slot, so every bucket of the key space has a chain of
-// its own, a stream; List merges them by time. Nothing is ever trimmed. An entry holds
-// what it changed as it was before and as it was after, so that it can be read, checked
-// and reverted alone; what is large is stored packed, and hashed as it is stored.
+// A change and its entry share a slot, so every bucket of the key space has its own
+// chain, a stream. List merges the chains by time. With a journal, old entries may be
+// only in its segments: List, Get and Verify continue there where a stream begins. An
+// entry contains its subject before and after the change, so that it can be read, checked
+// and reverted alone. Large entries are stored packed, and hashed as they are stored.
 package audit
 
 import (
@@ -30,7 +31,7 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// Actor is who made a change.
+// Actor is the author of a change.
 type Actor struct {
 	Kind string `json:"kind"` // "user", "token" or "system"
 	Name string `json:"name"`
@@ -38,12 +39,11 @@ type Actor struct {
 
 // Entry is one change.
 type Entry struct {
-	// where it lies: milliseconds-sequence-bucket; newer entries of a bucket have greater
-	// ones
+	// the position, milliseconds-sequence-bucket; it increases within a bucket
 	ID      string          `json:"id"`
 	Time    time.Time       `json:"time"`
 	By      Actor           `json:"by"`
-	Action  string          `json:"action"` // what was done, such as "key.create"
+	Action  string          `json:"action"` // such as "key.create"
 	Subject string          `json:"subject"`
 	Name    string          `json:"name,omitempty"` // the subject's, for people
 	Reason  string          `json:"reason,omitempty"`
@@ -71,17 +71,17 @@ func (e Entry) Opened() Entry {
 	return e
 }
 
-// Creates reports whether the entry tells of no state before.
+// Creates reports whether the entry has no state before the change.
 func (e Entry) Creates() bool { return len(e.Before) == 0 && (e.packed == nil || e.packed.Before == 0) }
 
-// bare is all that is known of an entry that is none of ours.
+// bare returns the fields that are known of an entry that cannot be decoded.
 func (e Entry) bare() Entry {
 	return Entry{ID: e.ID, Time: time.UnixMilli(int64(positionOf(e.ID).ms)).UTC(),
 		Previous: e.Previous, Hash: e.Hash}
 }
 
-// body is the part of an Entry that is stored and hashed, as it is stored. Releases that
-// knew no Packed read the rest of it.
+// body is the stored and hashed form of an Entry. Releases without Packed read the other
+// fields.
 type body struct {
 	Time    time.Time       `json:"t"`
 	By      Actor           `json:"by"`

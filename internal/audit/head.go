@@ -33,7 +33,7 @@ func openHead(head []byte) (entries uint64, newest []byte) {
 	return binary.BigEndian.Uint64(head), head[8 : 8+sha256.Size]
 }
 
-// vouches tells whether the head is one that was made with the key.
+// vouches reports whether the head is one that was made with the key.
 func (k Key) vouches(b keyspace.Bucket, head []byte) bool {
 	entries, newest := openHead(head)
 	return newest != nil && hmac.Equal(head, k.head(b, entries, newest))

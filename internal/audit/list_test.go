@@ -20,7 +20,7 @@ import (
 
 // An entry comes back as it was told, with its own hash and the one before it, from a
 // list and by its id.
-func TestEntriesComeBackAsTold(t *testing.T) {
+func TestEntriesComeBackAsRecorded(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, c *chains) {
 		var told []Entry
 		for n := range 4 {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -70,6 +69,7 @@ type Query struct {
 	After string // the Next of the page before; empty for the newest
 	Count int    // 1 to 500; 0 means 50
 	Heads bool   // leave Before and After to Entry.Opened
+	Older bool   // go on with the journal's, where Valkey has no older ones
 }
 
 // Page is an answer to a Query.
@@ -91,12 +91,14 @@ const (
 	// entries that a query of many chains looks at, so that one that matches little ends;
 	// Next goes on from there
 	maxLooked = 2_500
-	maxOfOne  = 20_000 // likewise of one chain, where most are passed over unread
+	// likewise of one chain, where most are passed over unread; maxLooked in the journal
+	maxOfOne = 20_000
 )
 
 // List returns a page of entries. It reads a few entries of every chain in one flush, and
 // again while the page is not full; with a Subject, of its chain alone. An entry that is
-// none of ours has an ID, a Time and Hashes alone.
+// none of ours has an ID, a Time and Hashes alone. It fails with ErrOlderAway when the
+// page would begin with an entry that only the journal has.
 func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	at, err := parsePosition(q.After)
 	if err != nil {
@@ -114,11 +116,18 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	if q.Subject == "" {
 		each, most = min(count, max(minEach, count/16)), maxLooked
 	}
+	r := reader{log: l, buckets: buckets}
 	var page Page
 	for looked := 0; looked < most; {
-		entries, more, err := l.read(ctx, q, buckets, at, each)
+		entries, more, err := r.read(ctx, q, at, each)
+		if errors.Is(err, ErrOlderAway) && len(page.Entries) > 0 {
+			break
+		}
 		if err != nil {
 			return Page{}, err
+		}
+		if r.older {
+			most = maxLooked
 		}
 		for i, e := range entries {
 			at = positionOf(e.ID)
@@ -233,60 +242,27 @@ func (p position) end(b keyspace.Bucket) string {
 	}
 }
 
-// read returns entries after p, those without the needle by their ids alone, and whether
-// there are more: of each chain at most so many, and none that one not read may be newer
-// than.
-func (l *Log) read(ctx context.Context, q Query, buckets []keyspace.Bucket, p position,
-	each int) (entries []Entry, more bool, err error) {
-	start, needle := q.start(), q.needle()
-	commands := make(valkey.Commands, len(buckets))
-	for i, b := range buckets {
-		commands[i] = l.client.B().Xrevrange().Key(Stream(b)).End(p.end(b)).Start(start).Count(
-			int64(each) + 1).Build()
-	}
-	var known position // up to where every chain was read
-	for i, result := range l.client.DoMulti(ctx, commands...) {
-		found, err := result.AsXRange()
-		if err != nil {
-			return nil, false, fmt.Errorf("audit: list: %w", err)
-		}
-		for j := range found[:min(each, len(found))] {
-			if !strings.Contains(found[j].FieldValues["e"], needle) {
-				entries = append(entries, Entry{ID: idOf(buckets[i], found[j])})
-				continue
-			}
-			entries = append(entries, decode(buckets[i], found[j:]))
-		}
-		if len(found) > each {
-			last := positionOf(entries[len(entries)-1].ID)
-			if !more || older(last, known) < 0 {
-				known = last
-			}
-			more = true
-		}
-	}
-	slices.SortFunc(entries, func(a, b Entry) int { return older(positionOf(a.ID), positionOf(b.ID)) })
-	if more {
-		entries = slices.DeleteFunc(entries, func(e Entry) bool { return older(positionOf(e.ID), known) > 0 })
-	}
-	return entries, more, nil
-}
-
 // Get returns the entry with this id.
 func (l *Log) Get(ctx context.Context, id string) (Entry, bool, error) {
 	p, err := parsePosition(id)
 	if err != nil || id == "" {
 		return Entry{}, false, ErrPosition
 	}
-	at := fmt.Sprintf("%d-%d", p.ms, p.sequence)
-	query := l.client.B().Xrevrange().Key(Stream(keyspace.Bucket(p.bucket))).End(at).Start(
-		"-").Count(2).Build()
-	found, err := l.client.Do(ctx, query).AsXRange()
-	if err != nil {
-		return Entry{}, false, fmt.Errorf("audit: get: %w", err)
+	bucket := keyspace.Bucket(p.bucket)
+	at, after := fmt.Sprintf("%d-%d", p.ms, p.sequence), position{p.ms, p.sequence + 1, p.bucket}
+	for _, older := range []bool{false, true} {
+		r := reader{log: l, buckets: []keyspace.Bucket{bucket}, older: older}
+		chains, err := r.chains(ctx, Query{Older: true}, after, 1)
+		if err != nil {
+			return Entry{}, false, err
+		}
+		c := chains[0]
+		if c.oldest > 0 && c.found[0].ID == at {
+			return decode(bucket, c.found).Opened(), true, nil
+		}
+		if c.oldest > 0 || !c.more {
+			break
+		}
 	}
-	if len(found) == 0 || found[0].ID != at {
-		return Entry{}, false, nil
-	}
-	return decode(keyspace.Bucket(p.bucket), found).Opened(), true, nil
+	return Entry{}, false, nil
 }

@@ -70,7 +70,7 @@ func (c *chains) read(t tester, f func()) (bytes int64) {
 
 // Large states come back to the byte, from lists and alone, whatever of them there is,
 // and take a tenth of the room.
-func TestLargeEntriesComeBackAsTold(t *testing.T) {
+func TestLargeEntriesComeBackAsRecorded(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, c *chains) {
 		all := []Entry{saved("set", 1, 40_000), saved("set", 2, 1_000), saved("set", 3, packFrom),
 			saved("set", 4, 1<<20)}

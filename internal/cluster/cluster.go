@@ -1,6 +1,6 @@
-// Package cluster makes a Valkey cluster of servers that run already, as valkey-cli
-// --cluster create does, by names instead of addresses. Doing it again heals a cluster
-// whose nodes came back with other addresses.
+// Package cluster joins running Valkey servers to one cluster, as valkey-cli --cluster
+// create does, by host names instead of addresses. Joining again repairs a cluster whose
+// nodes returned with other addresses.
 package cluster
 
 import (
@@ -16,10 +16,9 @@ import (
 
 const (
 	slots = 16384
-	// pollEvery is how often a node is asked for the news it has, which it only offers on
-	// being asked.
+	// pollEvery is the time between two queries of a node's view of the cluster.
 	pollEvery = 20 * time.Millisecond
-	// verbatim stands before a text that the server means for people to read.
+	// verbatim is the prefix of a RESP3 verbatim string of plain text.
 	verbatim = "txt:"
 )
 
@@ -169,15 +168,15 @@ func (c cluster) replicate(ctx context.Context, primaries int) error {
 	return nil
 }
 
-// acquainted tells whether the node has shaken hands with all others.
+// acquainted reports whether the node has completed the handshake with all others.
 func (c cluster) acquainted(ctx context.Context, n node) (bool, error) {
 	nodes, err := n.ask(ctx, "CLUSTER", "NODES")
 	return strings.Count(nodes, "\n") == len(c) && !strings.Contains(nodes, "handshake"), err
 }
 
-// settled tells whether the node sees every slot served, all nodes alive and so many of
-// them as replicas, and, if it is one, its primary. Which node is a replica is news that
-// reaches each of the others on its own.
+// settled returns a condition of one node: it sees every slot served, all nodes alive and
+// the given number of replicas, and a replica is connected to its primary. Each node
+// learns by itself which others are replicas, so every node must be asked.
 func settled(replicas int) func(context.Context, node) (bool, error) {
 	return func(ctx context.Context, n node) (bool, error) {
 		info, err := n.ask(ctx, "CLUSTER", "INFO")
@@ -200,8 +199,8 @@ func settled(replicas int) func(context.Context, node) (bool, error) {
 	}
 }
 
-// replicasIn counts the replicas in what CLUSTER NODES tells: a node a line, its flags
-// the third word.
+// replicasIn counts the replicas in a reply to CLUSTER NODES: one line for each node,
+// with its flags in the third word.
 func replicasIn(nodes string) int {
 	count := 0
 	for line := range strings.Lines(nodes) {

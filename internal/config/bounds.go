@@ -8,7 +8,7 @@ import (
 // Duration is a setting that is a span of time.
 type Duration struct{ Least, Most time.Duration }
 
-// What the functions can be told. docs/configuration.md says what each means.
+// The bounds of the functions' settings. docs/configuration.md says what each means.
 var (
 	ValkeyTimeout        = Duration{time.Millisecond, 10 * time.Second}
 	ValkeyConnectTimeout = Duration{100 * time.Millisecond, 8 * time.Second}
@@ -17,9 +17,11 @@ var (
 	ReservationLease     = Duration{time.Second, 24 * time.Hour}
 	SessionIdle          = Duration{time.Minute, 30 * 24 * time.Hour}
 	SessionLifetime      = Duration{time.Minute, 30 * 24 * time.Hour}
+	// Charts mark the changes of 30 days.
+	AuditRetention = Duration{31 * 24 * time.Hour, 10 * 365 * 24 * time.Hour}
 )
 
-// Check says what is wrong with a value.
+// Check returns an error for a value out of bounds.
 func (d Duration) Check(value time.Duration) error {
 	if value < d.Least || value > d.Most {
 		return fmt.Errorf("is %s: must be %s", value, d)
@@ -27,7 +29,7 @@ func (d Duration) Check(value time.Duration) error {
 	return nil
 }
 
-// String is the range in words.
+// String returns the bounds as "1s to 24h".
 func (d Duration) String() string { return brief(d.Least) + " to " + brief(d.Most) }
 
 // brief leaves out units that are zero: 24h, not 24h0m0s.

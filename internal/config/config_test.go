@@ -13,8 +13,8 @@ type settings struct {
 }
 
 func TestRead(t *testing.T) {
-	got, wrong := Read[settings]([]string{"NAME=x=y", "COUNT=3"})
-	if err := wrong.Err(); err != nil || got != (settings{5 * time.Second, 3, "x=y"}) {
+	got, problems := Read[settings]([]string{"NAME=x=y", "COUNT=3"})
+	if err := problems.Err(); err != nil || got != (settings{5 * time.Second, 3, "x=y"}) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -37,19 +37,19 @@ func TestProblems(t *testing.T) {
 				"\nNAME is not set",
 		},
 	} {
-		_, wrong := Read[settings](c.variables)
-		if err := wrong.Err(); err == nil || err.Error() != c.want {
+		_, problems := Read[settings](c.variables)
+		if err := problems.Err(); err == nil || err.Error() != c.want {
 			t.Errorf("%s: got %v, want %s", name, err, c.want)
 		}
 	}
-	got, wrong := Read[settings]([]string{"WAIT=soon", "COUNT=3", "NAME=x"})
-	wrong.Add("WAIT", "is too short")
-	wrong.Add("COUNT", "is too small")
-	wrong.AddError(nil)
-	if got.Count != 3 || got.Name != "x" || !wrong.Has("NAME", "COUNT") || wrong.Has("NAME") {
-		t.Errorf("%+v, %v", got, wrong.Err())
+	got, problems := Read[settings]([]string{"WAIT=soon", "COUNT=3", "NAME=x"})
+	problems.Add("WAIT", "is too short")
+	problems.Add("COUNT", "is too small")
+	problems.AddError(nil)
+	if got.Count != 3 || got.Name != "x" || !problems.Has("NAME", "COUNT") || problems.Has("NAME") {
+		t.Errorf("%+v, %v", got, problems.Err())
 	}
-	if text := wrong.Err().Error(); strings.Count(text, "WAIT") != 1 ||
+	if text := problems.Err().Error(); strings.Count(text, "WAIT") != 1 ||
 		!strings.HasSuffix(text, "\nCOUNT is too small") {
 		t.Error(text)
 	}

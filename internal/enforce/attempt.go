@@ -28,9 +28,10 @@ type step struct {
 	args   []string
 	shared *sharedLimit // nil for the caller's own
 	known  *knownCaller // that args have; nil for none
+	guard  *guard       // of access, that args have; nil for none
 }
 
-// stepReply is what came of a step. Without bytes and error no such caller may call.
+// stepReply is what came of a step.
 type stepReply struct {
 	bytes []byte
 	err   error
@@ -51,7 +52,7 @@ func (c *Checker) check(
 		a.shared = set.sharedSteps(call, rule, c.addresses)
 	}
 	who, asked := recentCallerOf(call, a.own), c.now()
-	err := a.take(ctx, with, len(a.shared) > 0 && c.recent.allow(who, rule, set, asked))
+	err := a.take(ctx, with, len(a.shared) > 0 && a.own.guard == nil && c.recent.allow(who, rule, set, asked))
 	if err != nil {
 		a.result.Allowed = false
 	}
@@ -100,6 +101,7 @@ func (a *attempt) take(ctx context.Context, with *Piggyback, early bool) error {
 
 // readOwn reads the reply to the caller's own step into the result.
 func (a *attempt) readOwn(ctx context.Context, r stepReply) error {
+	r = a.guarded(ctx, r)
 	// The short script does not say which limit the cost exceeds. In shadow mode it
 	// denies no call.
 	if r.err == nil && limiter.ReplyCostTooHigh(r.bytes) {
@@ -110,6 +112,7 @@ func (a *attempt) readOwn(ctx context.Context, r stepReply) error {
 		return r.err
 	}
 	final, err := a.parseOwn(&a.result, r.bytes, a.set, a.own, a.rule)
+	a.keepAccess()
 	switch {
 	case final || err != nil:
 		a.result.Allowed, a.result.WouldAllow = false, false

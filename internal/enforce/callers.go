@@ -10,6 +10,7 @@ import (
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/route"
 	"tidegate/internal/store"
 )
 
@@ -42,6 +43,7 @@ type caller struct {
 	facts  facts
 	limits []limiter.Limit // of the override or plan; nil when its mode is off
 	mode   policy.Mode
+	access *route.List // that the key opens; nil for all
 	model  limiter.Model
 }
 
@@ -140,12 +142,19 @@ func (k *caller) learn(call Call, checked Result) {
 	if k.facts == f {
 		return
 	}
-	k.facts, k.mode, k.limits = f, policy.Off, nil
+	k.facts, k.mode, k.limits, k.access = f, policy.Off, nil, checked.access
 	for _, l := range checked.Limits {
 		if l.Scope == policy.ScopeKey {
 			k.mode, k.limits = l.Mode, append(k.limits, l.Limit)
 		}
 	}
+}
+
+// Knows reports whether the store vouched for the caller lately enough.
+func (c *Callers) Knows(call Call, proof Proof) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.find(call, proof, c.now()) != nil
 }
 
 // find returns the caller if the store vouched for it lately enough.

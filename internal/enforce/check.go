@@ -4,9 +4,9 @@
 // call's cost from all of them or from none. The package reads the policy set and never
 // writes it: that is package registry's part.
 //
-// A check passes the script the version of the set that it knows. When the caller's bucket
-// has a newer one, nothing is taken, the set is read again, and the check repeats. So a
-// save acts on every check that starts after it was acknowledged.
+// A check passes the script the version of the set that it knows. When the caller's
+// bucket has a newer one, nothing is taken, the set is read again, and the check repeats.
+// So a save acts on every check that starts after it was acknowledged.
 package enforce
 
 import (
@@ -41,6 +41,9 @@ type Call struct {
 	Network netip.Prefix  // the client's address as PerIP limits count it; invalid when it is not known
 	Route   route.Call
 
+	Resource string // that API Gateway matched, such as /orders/{id}; for records alone
+	Request  string // API Gateway's id of the request; for records alone
+
 	hash string // in place of Secret: what the record has
 }
 
@@ -53,11 +56,12 @@ type Checker struct {
 	set       atomic.Pointer[compiledSet]
 	recent    *recentCallers
 	known     *knownCallers
+	access    *keyAccesses
 	now       func() time.Time // clock of leases and of recent
 
-	// Lease is how long a reservation can be settled, within setting.ReservationLease. It
-	// is set before the first use.
-	Lease time.Duration
+	// ReservationExpiry is how long a reservation can be settled, within the bounds of
+	// config.ReservationLease. It is set before the first use.
+	ReservationExpiry time.Duration
 
 	mu       sync.Mutex
 	programs map[string][]limiter.Limit // by their text, since the same few come with every reply
@@ -67,8 +71,9 @@ type Checker struct {
 func NewChecker(client valkey.Client, pepper apikey.Pepper) *Checker {
 	return &Checker{
 		client: client, pepper: pepper, addresses: policyset.NewAddressKey(pepper), seal: newSeal(pepper),
-		Lease:  DefaultLease,
-		recent: newRecentCallers(), known: newKnownCallers(), now: time.Now,
+		ReservationExpiry: DefaultReservationExpiry,
+		recent:            newRecentCallers(), known: newKnownCallers(),
+		access: newKeyAccesses(), now: time.Now,
 		programs: map[string][]limiter.Limit{},
 	}
 }
@@ -167,8 +172,8 @@ func (c *Checker) renew(ctx context.Context, stale *compiledSet) error {
 	return ErrStale
 }
 
-// newest fails with errStale when a newer Set than this one is in force, so that no caller
-// is refused by an old one.
+// newest fails with errStale when a newer Set than this one is in force, so that no
+// caller is refused by an old one.
 func (c *Checker) newest(ctx context.Context, set *compiledSet, id string) error {
 	b := keyspace.BucketOf(id)
 	head, err := c.client.Do(ctx, c.client.B().Getrange().Key(policyset.CopyKey(b)).Start(0).End(
@@ -202,8 +207,9 @@ func (c *Checker) ownStep(set *compiledSet, call Call, rule *compiledRoute, plan
 		keys:   []string{keyspace.Record(id), keyspace.State(id), policyset.CopyKey(bucket)},
 		args: []string{hash, strconv.FormatInt(cost, 10), strconv.FormatInt(set.Version, 10),
 			strconv.Itoa(plan), set.reserving(rule)},
+		guard: c.guard(set, call),
 	}
-	if set.wide || len(rule.perKey) > 0 && cost > 0 {
+	if set.wide || len(rule.perKey) > 0 && cost > 0 || s.guard != nil {
 		return s.widened(set, id, rule, cost)
 	}
 	if s.known = c.known.find(id, hash, set.Version); s.known != nil {
@@ -234,5 +240,8 @@ func (s step) widened(set *compiledSet, id string, rule *compiledRoute, cost int
 	s.keys = append(s.keys, keyspace.Of(id, "sb"), keyspace.Of(id, "sd"), routeState(id, rule),
 		keyspace.Of(id, "sk"))
 	s.args = append(s.args, set.banArgs[0], set.banArgs[1], set.banArgs[2], perKey)
+	if s.guard != nil {
+		s.args = append(s.args, s.guard.args()...)
+	}
 	return s
 }

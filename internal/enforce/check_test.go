@@ -65,15 +65,15 @@ func TestModes(t *testing.T) {
 func TestCandidate(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(4)...)
-		_, secret := w.create(t, "on trial", "free")
+		_, secret := w.create(t, "candidate", "free")
 		w.expect(t, call(secret), "y")
 		w.save(t, func(s *policy.Set) { s.Plans[0].Candidate = perMinute(2) })
-		var trials []bool
+		var allows []bool
 		for range 4 {
-			trials = append(trials, w.check(t, call(secret)).CandidateAllows)
+			allows = append(allows, w.check(t, call(secret)).CandidateAllows)
 		}
-		if want := []bool{true, true, false, false}; !slices.Equal(trials, want) {
-			t.Errorf("candidate allowed %v, want %v", trials, want)
+		if want := []bool{true, true, false, false}; !slices.Equal(allows, want) {
+			t.Errorf("candidate allowed %v, want %v", allows, want)
 		}
 		w.expect(t, call(secret), "n")
 	})

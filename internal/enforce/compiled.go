@@ -9,6 +9,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/cause"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
@@ -22,6 +23,7 @@ type compiledSet struct {
 	table    *route.Table
 	routes   []*compiledRoute
 	fallback *compiledRoute // of calls that match no route
+	access   []planAccess
 	perIP    *sharedLimit
 	global   *sharedLimit
 	wide     bool      // every check needs wide.lua
@@ -68,6 +70,9 @@ func compileSet(s *policy.Set) (*compiledSet, error) {
 	}
 	var err error
 	if c.table, err = route.NewTable(patterns); err != nil {
+		return nil, err
+	}
+	if c.access, err = compileAccess(s.Plans); err != nil {
 		return nil, err
 	}
 	if c.perIP, err = newSharedLimit(policy.ScopeIP, s.PerIP.Mode, s.PerIP.Limits); err != nil {
@@ -150,8 +155,11 @@ func newSharedLimit(scope string, mode policy.Mode, limits []limiter.Limit) (*sh
 // not call at all, and for a call whose path is ambiguous.
 func (c *compiledSet) admit(call Call) (plan int, rule *compiledRoute, err error) {
 	i, matches, err := c.table.Find(call.Route)
-	if err != nil || c.refuses(call.Address) {
-		return 0, nil, policy.ErrRefused
+	switch {
+	case err != nil:
+		return 0, nil, &policy.RefusedError{Cause: cause.Malformed}
+	case c.refuses(call.Address):
+		return 0, nil, &policy.RefusedError{Cause: cause.Address}
 	}
 	if rule = c.fallback; matches {
 		rule = c.routes[i]
@@ -173,7 +181,7 @@ func (c *compiledSet) planFor(kind policy.Kind, name string) (int, error) {
 	}
 	p, found := c.Plan(name)
 	if !found {
-		return 0, policy.ErrRefused
+		return 0, &policy.RefusedError{Cause: cause.Access}
 	}
 	return p.Number, nil
 }

@@ -2,11 +2,10 @@ package enforce
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
-	"github.com/valkey-io/valkey-go"
 	"pgregory.net/rapid"
 
 	"tidegate/internal/apikey"
@@ -123,7 +122,10 @@ func FuzzDecode(f *testing.F) {
 		policyset.Versioned(7, []byte(
 			`{"plans":[{"number":1,"name":"free","limits":[{"requests":1,"window":"1m"}]}],"routes":[{"name":"r","cost":2}]}`)),
 	)
-	f.Add([]byte(fmt.Sprint(valkey.BinaryString(record[:40]))))
+	for i := range record {
+		f.Add(record[:i])
+		f.Add(slices.Concat(record[:i], []byte{0xff}, record[i+1:]))
+	}
 	f.Fuzz(func(t *testing.T, bytes []byte) {
 		if k, s, err := policyset.DecodeRecord("id", bytes); err == nil {
 			if again, err := policyset.EncodeRecord(k, s); err == nil {

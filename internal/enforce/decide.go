@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"tidegate/internal/cause"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
@@ -19,15 +20,16 @@ import (
 //
 // With policy.Local each process holds its callers to its share of the limits by the
 // models of package limiter: all processes together admit at most share × processes of a
-// limit, in addition to what Valkey admitted before. The models live as long as the caller is
-// remembered, so that a second outage finds what the first one counted. A share is
-// rounded down, but is at least 1; a log has at most 1,000 slots.
+// limit, in addition to what Valkey admitted before. The models live as long as the
+// caller is remembered, so that a second outage finds what the first one counted. A share
+// is rounded down, but is at least 1; a log has at most 1,000 slots.
 
 // Decide answers a call as the newest Set that is known says. set is nil when there is
-// none; match and rules are those of the call. A caller who is not known gets a denial
-// without an ID.
+// none; match and rules are those of the call, closed the plans that do not open its
+// route. A caller who is not known gets a denial without an ID, one whose key or plan
+// does not open the route a *policy.RefusedError.
 func (c *Callers) Decide(call Call, proof Proof, set *policy.Set, match RouteMatch,
-	rules []RuleLimits) Result {
+	rules []RuleLimits, closed []int) (Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
@@ -37,7 +39,10 @@ func (c *Callers) Decide(call Call, proof Proof, set *policy.Set, match RouteMat
 	}
 	k := c.find(call, proof, now)
 	if k == nil || set == nil {
-		return checked
+		return checked, nil
+	}
+	if !k.opens(call, set, closed) {
+		return Result{}, &policy.RefusedError{Cause: cause.Access, Verified: true}
 	}
 	checked.ID, checked.Name, checked.KeyVersion = call.Subject, k.facts.name, k.facts.keyVersion
 	checked.Plan, checked.Source = k.facts.plan, k.facts.source
@@ -49,7 +54,7 @@ func (c *Callers) Decide(call Call, proof Proof, set *policy.Set, match RouteMat
 		c.take(&checked, now, c.held(k, plan.Share, match.Cost, rules))
 	case policy.Closed:
 	}
-	return checked
+	return checked, nil
 }
 
 // held is a list of limits that a call is held against, with what they count.

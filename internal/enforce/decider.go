@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/cause"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
@@ -40,6 +41,7 @@ type Decider struct {
 	breaker *Breaker
 	callers *Callers
 	denials *DenialCache
+	unknown *unknownValues
 }
 
 // NewDecider returns a Decider on a Source.
@@ -47,7 +49,7 @@ func NewDecider(source Source, s Settings, now func() time.Time) *Decider {
 	return &Decider{
 		source: source, pepper: s.Pepper, now: now,
 		breaker: NewBreaker(s.Sectors, now), callers: NewCallers(s.CallerCache, now),
-		denials: NewDenialCache(s.DenyCache, now),
+		denials: NewDenialCache(s.DenyCache, now), unknown: newUnknownValues(now),
 	}
 }
 
@@ -76,18 +78,32 @@ func (d *Decider) Decide(ctx context.Context, call Call) (Result, Asked, error) 
 	if result, found := d.knownDenial(q); found {
 		return result, Asked{}, nil
 	}
+	if d.knownUnknown(q) {
+		return Result{}, Asked{}, &policy.RefusedError{Cause: cause.Unknown}
+	}
 	if !d.breaker.Ask(call.Subject) {
 		result, err := d.decideWithout(q)
-		return result, Asked{}, err
+		return result, Asked{}, d.attributed(q, err)
 	}
 	began := d.now()
 	result, asked := d.ask(ctx, call, began)
 	if asked.Away {
 		result, err := d.decideWithout(q)
-		return result, asked, err
+		return result, asked, d.attributed(q, err)
 	}
 	d.remember(q, began, result, asked.Err)
-	return result, asked, asked.Err
+	return result, asked, d.attributed(q, asked.Err)
+}
+
+// attributed marks a refusal by the policy set as that of the key, when Valkey accepted
+// its secret within Settings.CallerCache. Otherwise anybody may have made up the key.
+func (d *Decider) attributed(q inquiry, err error) error {
+	var refusal *policy.RefusedError
+	if errors.As(err, &refusal) && !refusal.Verified && errors.Is(err, policy.ErrRefused) &&
+		d.callers.Knows(q.call, q.proof) {
+		return &policy.RefusedError{Cause: refusal.Cause, Verified: true}
+	}
+	return err
 }
 
 func (d *Decider) inquire(call Call) inquiry {
@@ -118,6 +134,16 @@ func (d *Decider) knownDenial(q inquiry) (Result, bool) {
 	return d.denials.Find(q.denied())
 }
 
+// knownUnknown reports whether the call is refused for its foreign key value without
+// asking.
+func (d *Decider) knownUnknown(q inquiry) bool {
+	if !q.call.Secret.Foreign() || d.source.MustAsk() {
+		return false
+	}
+	return d.unknown.refuses(q.proof) ||
+		d.unknown.exceeded(q.call.Network) && !d.callers.Knows(q.call, q.proof)
+}
+
 // ask asks Valkey and reports to the breaker.
 func (d *Decider) ask(ctx context.Context, call Call, began time.Time) (Result, Asked) {
 	result, err := d.source.Check(ctx, call)
@@ -129,6 +155,7 @@ func (d *Decider) ask(ctx context.Context, call Call, began time.Time) (Result, 
 
 // remember keeps what Valkey said for later calls of the caller.
 func (d *Decider) remember(q inquiry, began time.Time, result Result, err error) {
+	var refusal *policy.RefusedError
 	switch {
 	case err == nil:
 		d.callers.Remember(q.call, q.proof, result)
@@ -139,6 +166,9 @@ func (d *Decider) remember(q inquiry, began time.Time, result Result, err error)
 		}
 	case errors.Is(err, policy.ErrUnknownKey):
 		d.callers.Forget(q.call, q.proof)
+		if q.call.Secret.Foreign() && errors.As(err, &refusal) && refusal.Cause == cause.Unknown {
+			d.unknown.learn(q.proof, q.call.Network, began)
+		}
 	}
 }
 
@@ -149,10 +179,11 @@ func (d *Decider) decideWithout(q inquiry) (Result, error) {
 		return Result{}, q.err
 	}
 	var rules []RuleLimits
+	var closed []int
 	if c := d.source.Loaded(); c != nil {
-		rules = c.RuleLimits(q.call)
+		rules, closed = c.RuleLimits(q.call), c.ClosedPlans(q.call.Route)
 	}
-	return d.callers.Decide(q.call, q.proof, q.set, q.match, rules), nil
+	return d.callers.Decide(q.call, q.proof, q.set, q.match, rules, closed)
 }
 
 // Away reports whether an error of a check means that Valkey made no decision. Other

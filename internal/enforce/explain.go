@@ -80,7 +80,8 @@ func refusal(set *compiledSet, k policy.Key, call Call, now time.Time, err error
 	case err != nil:
 		return "the path can be read in two ways that different routes match"
 	}
-	return ""
+	plan, _ := set.EffectivePlan(k)
+	return policy.AccessProblem(k, plan, call.Route)
 }
 
 // explainBan looks for a ban by hand, and for an automatic one.

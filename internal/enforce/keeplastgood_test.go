@@ -41,7 +41,7 @@ func (w *world) force(t *testing.T, change func(*policy.Set), damage func(text s
 // A Set in force that cannot be used leaves the routes of the one before, and the plans
 // of its own; the next good one is used again. A checker that never had one decides
 // nothing.
-func TestOutlivesAnUnusableSet(t *testing.T) {
+func TestKeepsLastGoodSet(t *testing.T) {
 	inZone := func(zone string) []limiter.Limit {
 		return []limiter.Limit{{Requests: 9, Algorithm: limiter.FixedWindow,
 			Calendar: limiter.Day, Zone: zone}}

@@ -128,7 +128,7 @@ func leasedMinute(requests int64, lease time.Duration) policy.Scope {
 
 // A call that the lease covers makes the caller's own step and no other; one that it does
 // not makes two, in one flush.
-func TestSharesAnswerWithoutAsking(t *testing.T) {
+func TestLeasesAnswerWithoutAsking(t *testing.T) {
 	l := rent(t, 1, leasedMinute(1000, 5*time.Second))
 	l.calls(0, "/", "yyyyyyy") // leases of 1, 2 and 4
 	before := l.steps()
@@ -138,9 +138,9 @@ func TestSharesAnswerWithoutAsking(t *testing.T) {
 	}
 }
 
-// Remaining is what the server knew to remain when the lease was taken and what is left in
-// the lease; the limit is told as it is configured.
-func TestLeasedLimitsAreTold(t *testing.T) {
+// Remaining is what the server knew to remain when the lease was taken and what is left
+// in the lease; the limit is reported as it is configured.
+func TestLeasedLimitsAreReported(t *testing.T) {
 	l := rent(t, 2, leasedMinute(100, 10*time.Second))
 	l.calls(0, "/", "yy") // the second from a lease of 2
 	l.at(l.now.Add(time.Second))
@@ -161,7 +161,7 @@ func TestLeasedLimitsAreTold(t *testing.T) {
 
 // When less than a lease remains, a call takes its cost alone; a denial says when exactly
 // that passes.
-func TestLotsNearTheEnd(t *testing.T) {
+func TestLeasesNearTheEnd(t *testing.T) {
 	l := rent(t, 2, leasedMinute(12, 10*time.Second))
 	l.calls(0, "/", "yyy") // 3 taken, in leases of 1 and 2
 	l.at(l.now.Add(time.Second))
@@ -221,7 +221,7 @@ func TestUnusedIsGivenBack(t *testing.T) {
 
 // A call that the caller's own limit denies draws nothing from the lease and asks for
 // none.
-func TestDeniedCallsLeaveTheShare(t *testing.T) {
+func TestDeniedCallsLeaveTheLease(t *testing.T) {
 	l := rent(t, 1, leasedMinute(1000, 5*time.Second))
 	l.calls(0, "/tight", "y")
 	l.calls(0, "/tight", "nnnnn")
@@ -237,7 +237,7 @@ func TestDeniedCallsLeaveTheShare(t *testing.T) {
 
 // When no decision can be made, what was drawn goes back, and what was taken stays
 // counted.
-func TestSharesOutliveFailures(t *testing.T) {
+func TestLeasesSurviveFailures(t *testing.T) {
 	onVirtualTime(t)
 	largerLeases(t)
 	server := valkeytest.Start(t)

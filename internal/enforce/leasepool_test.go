@@ -24,7 +24,7 @@ func holding(remains int64) (*leasePool, func(now time.Time, cost int64) int64) 
 // followed by twice as much, one used up later by as much, one of which less than half is
 // left at the end by half of it, and one of which more is left by what the call costs;
 // never by more than a part of what remains, and never by less than the cost.
-func TestLotsFollowTheCalls(t *testing.T) {
+func TestLeasesFollowTheCalls(t *testing.T) {
 	start := time.Now()
 	for name, c := range map[string]struct {
 		remains, size, left int64 // of the last lease
@@ -51,7 +51,7 @@ func TestLotsFollowTheCalls(t *testing.T) {
 
 // While calls keep coming at an even pace, leases grow until one lasts half a lease, and
 // hardly anything is left at the end of any.
-func TestLotsSettle(t *testing.T) {
+func TestLeaseSizesConverge(t *testing.T) {
 	s, ask := holding(1_000_000)
 	asked, unused, now := 0, int64(0), time.Now()
 	for range 1000 {
@@ -70,10 +70,9 @@ func TestLotsSettle(t *testing.T) {
 	}
 }
 
-// A lease is used before its lease is over, and not after, whichever clock says so: the
-// time of day goes on while an environment is frozen, the monotonic clock when the time
-// of day is set back.
-func TestLotsEndByEitherClock(t *testing.T) {
+// A lease is used until either clock says that it is over. The time of day advances while
+// an environment is frozen, the monotonic clock when the time of day is set back.
+func TestLeasesEndByEitherClock(t *testing.T) {
 	start := time.Now()
 	frozen := func(d time.Duration) time.Time { return onMonotonic(start.Add(d), -d) }
 	setBack := func(d time.Duration) time.Time { return onMonotonic(start, d) }
@@ -111,7 +110,7 @@ func onMonotonic(t time.Time, by time.Duration) time.Time {
 }
 
 // What was drawn comes back to the lease that it came from, and to no other.
-func TestLotsTakeBack(t *testing.T) {
+func TestLeasesTakeBack(t *testing.T) {
 	s, ask := holding(10_000)
 	now := time.Now()
 	ask(now, 1)
@@ -128,8 +127,8 @@ func TestLotsTakeBack(t *testing.T) {
 	}
 }
 
-// While somebody asks for the next lease, others ask for what they need, and keep nothing.
-func TestOneAsksForTheNextLot(t *testing.T) {
+// While one call requests the next lease, others take their own cost and keep nothing.
+func TestOneRequestsTheNextLease(t *testing.T) {
 	s := &leasePool{duration: time.Second}
 	now := time.Now()
 	s.lease = &lease{pool: s, asked: now, at: now, size: 8, left: 1,

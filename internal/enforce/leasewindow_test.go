@@ -123,7 +123,7 @@ func (l *leased) step() {
 	l.stepped = l.set
 }
 
-// counts tells whether the limits of all callers hold now.
+// counts reports whether the limits of all callers hold now.
 func (l *leased) counts() bool {
 	return len(l.set.Global.Limits) > 0 && l.set.Global.Mode != policy.Off
 }

@@ -103,7 +103,7 @@ type heldLimits struct {
 	lease *modelLease // that it came from
 }
 
-// denies tells whether the decision denies the call.
+// denies reports whether the decision denies the call.
 func (h heldLimits) denies() bool { return h.mode == policy.Enforce && !h.Allowed }
 
 func (o *oracle) hold(name, scope string, mode policy.Mode, limits []limiter.Limit, cost int64) heldLimits {
@@ -140,15 +140,15 @@ func restored(all []heldLimits, given bool) []LimitState {
 
 // verdict is what a Check must return.
 type verdict struct {
-	unknown               bool
-	allowed, would, trial bool
-	banned                time.Time
-	limits                []LimitState
+	unknown                   bool
+	allowed, would, candidate bool
+	banned                    time.Time
+	limits                    []LimitState
 }
 
 func (v verdict) String() string {
-	words := []string{fmt.Sprintf("unknown %t, allowed %t, would %t, trial %t", v.unknown, v.allowed,
-		v.would, v.trial)}
+	words := []string{fmt.Sprintf("unknown %t, allowed %t, would %t, candidate %t", v.unknown, v.allowed,
+		v.would, v.candidate)}
 	if !v.banned.IsZero() {
 		words = append(words, "banned until "+v.banned.Format(time.RFC3339Nano))
 	}
@@ -187,7 +187,7 @@ func (o *oracle) check(id string, address netip.Addr, path string) verdict {
 		v.would = v.would && h.Allowed
 	}
 	if free && v.allowed {
-		v.would, v.trial = true, true
+		v.would, v.candidate = true, true
 	}
 	o.learn(id, rule, own, v, free)
 	v.limits = append(restored(own, !v.allowed), restored(others, !v.allowed)...)
@@ -202,7 +202,7 @@ type allowedCall struct {
 	left      int64
 }
 
-// allowedLately tells whether the caller may be expected to pass its own limits.
+// allowedLately reports whether the caller may be expected to pass its own limits.
 func (o *oracle) allowedLately(id string, rule policy.Route) bool {
 	clock := o.now.Add(o.skew[o.env])
 	for _, name := range o.recentNames(id, rule) {
@@ -256,7 +256,7 @@ func (o *oracle) learn(id string, rule policy.Route, own []heldLimits, v verdict
 
 // own is what the caller's own limits say, all or nothing, and its bans.
 func (o *oracle) own(id string, rule policy.Route, free bool) (own []heldLimits, v verdict) {
-	v.trial = true
+	v.candidate = true
 	k := o.keys[id]
 	if k.Status != policy.Active || !k.Expires.IsZero() && !o.now.Before(k.Expires) {
 		v.unknown = true
@@ -289,15 +289,15 @@ func (o *oracle) own(id string, rule policy.Route, free bool) (own []heldLimits,
 		}
 	}
 	if e.Source == "plan" && len(e.Plan.Candidate) > 0 {
-		v.trial = o.take(keyspace.Of(id, "sk"), e.Plan.Candidate, cost).Allowed
+		v.candidate = o.take(keyspace.Of(id, "sk"), e.Plan.Candidate, cost).Allowed
 	}
 	if denied && cost > 0 && o.bansNow(id) {
-		return nil, verdict{banned: o.bans[id].till, trial: true}
+		return nil, verdict{banned: o.bans[id].till, candidate: true}
 	}
 	return own, v
 }
 
-// bansNow counts a denial and tells whether it is one too many.
+// bansNow counts a denial and reports whether it is one too many.
 func (o *oracle) bansNow(id string) bool {
 	b, name := o.set.Bans, keyspace.Of(id, "sd")
 	if b == nil || o.take(name, []limiter.Limit{{Requests: b.Denials - 1, Window: time.Duration(b.Window)}},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"tidegate/internal/cause"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
@@ -15,10 +16,12 @@ import (
 func (c *Checker) parseOwn(checked *Result, reply []byte, set *compiledSet, own step,
 	rule *compiledRoute) (final bool, err error) {
 	if len(reply) == 0 {
-		return true, policy.ErrUnknownKey
+		return true, limiter.ErrReply
 	}
 	kind, rest := reply[0], reply[1:]
 	switch {
+	case kind == 'N' && len(rest) == 1:
+		return true, refusalOf(rest[0])
 	case kind == 'S':
 		return true, ErrStale
 	case kind == 'B' && len(rest) >= 14:
@@ -54,6 +57,21 @@ func (c *Checker) parseOwn(checked *Result, reply []byte, set *compiledSet, own 
 	return true, limiter.ErrReply
 }
 
+// refusalOf reads why find.lua refuses a caller.
+func refusalOf(code byte) error {
+	switch code {
+	case 'R':
+		return &policy.RefusedError{Cause: cause.Revoked, Verified: true}
+	case 'X':
+		return &policy.RefusedError{Cause: cause.Expired, Verified: true}
+	case 'O':
+		return &policy.RefusedError{Cause: cause.OldSecret, Verified: true}
+	case 'A':
+		return &policy.RefusedError{Cause: cause.Access, Verified: true}
+	}
+	return &policy.RefusedError{Cause: cause.Unknown}
+}
+
 // public is what a reply says about the limits that hold for a caller.
 type public struct {
 	mode    policy.Mode
@@ -84,6 +102,7 @@ func (c *Checker) parsePublic(checked *Result, set *compiledSet, b []byte) (of p
 	}
 	source := about[policyset.PublicLen+name]
 	checked.Source = [...]string{"plan", "override"}[source&1]
+	checked.OldSecret = source&2 != 0
 	if source&1 == 1 {
 		checked.changes = append(checked.changes, policyset.TimeAt(about[6:]))
 	}

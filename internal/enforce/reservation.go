@@ -22,28 +22,27 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// DefaultLease is how long a reservation can be settled.
-const DefaultLease = 10 * time.Minute
+// DefaultReservationExpiry is how long a reservation can be settled by default.
+const DefaultReservationExpiry = 10 * time.Minute
 
 var (
 	// ErrReservation means that a text is not a reservation.
 	ErrReservation = errors.New("not a reservation")
-	// ErrExpired means that a reservation's lease is over: what it took stays taken until
+	// ErrExpired means that a reservation has expired: what it took stays taken until
 	// its window passes.
 	ErrExpired = errors.New("reservation has expired")
 	// ErrSettled means that a reservation was settled before. It is settled once.
 	ErrSettled = errors.New("reservation is settled already")
 )
 
-// reservation is what has to be known of a call to settle its cost. It travels with the
-// call and is kept nowhere. Which limits there are, it does not say: the newest ones are
-// settled.
+// reservation holds what Settle needs to know of a call. It travels with the call and is
+// stored nowhere. It names no limits: Settle applies to the newest ones.
 type reservation struct {
 	subject string
-	plan    int // of a subject without a plan of its own
+	plan    int // of a subject without its own plan
 	cost    int64
-	// settleMax bounds what limits shared by several callers are charged in all. It was
-	// fixed when the cost was taken, so that no edit of the rule raises it.
+	// settleMax bounds the charge of a settlement to limits shared by several callers. It
+	// is fixed when the cost is taken, so no edit of the rule raises it.
 	settleMax int64
 	expires   time.Time
 	rule      string // tag of the route; empty without
@@ -63,7 +62,7 @@ const (
 	tookRouteIP
 	tookGlobal
 	tookRouteAll
-	firstSide = tookIP
+	firstShared = tookIP
 )
 
 var scopeOf = [...]string{
@@ -87,7 +86,7 @@ func (c *Checker) reservation(checked *Result, call Call, rule *compiledRoute) s
 	if checked.candidateAsked && checked.CandidateAllows && r.has(tookKey) {
 		r.took |= 1 << tookCandidate
 	}
-	r.expires = checked.Now.Add(c.Lease)
+	r.expires = checked.Now.Add(c.ReservationExpiry)
 	return c.seal.write(&r)
 }
 
@@ -98,10 +97,10 @@ func (c *Checker) reserved(checked *Result, all []taken, call Call, rule *compil
 	for _, t := range all {
 		state := stateOf(checked.Limits[t.first].Scope)
 		r.took |= 1 << state
-		if state < firstSide {
+		if state < firstShared {
 			r.own = t.at
 		} else {
-			r.at[state-firstSide] = t.at
+			r.at[state-firstShared] = t.at
 		}
 		if state == tookIP || state == tookRouteIP {
 			r.network = c.addresses.ID(call.Network)
@@ -149,7 +148,7 @@ func (s seal) write(r *reservation) string {
 	b = binary.BigEndian.AppendUint32(b, uint32(r.cost))
 	b = policyset.AppendTime(policyset.AppendTime(b, r.expires), r.own)
 	for i, at := range r.at {
-		if r.has(firstSide + i) {
+		if r.has(firstShared + i) {
 			b = policyset.AppendTime(b, at)
 		}
 	}
@@ -184,7 +183,7 @@ func parseReservation(b []byte) *reservation {
 		cost: int64(binary.BigEndian.Uint32(b[4:]))}
 	r.expires, r.own, b = policyset.TimeAt(b[8:]), policyset.TimeAt(b[15:]), b[22:]
 	for i := range r.at {
-		if r.has(firstSide + i) {
+		if r.has(firstShared + i) {
 			r.at[i], b = policyset.TimeAt(b), b[7:]
 		}
 	}

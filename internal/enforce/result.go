@@ -7,6 +7,7 @@ import (
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/route"
 )
 
 // Result is the answer to a Check.
@@ -31,6 +32,8 @@ type Result struct {
 	// no limit, and none of the limits that denied it is shared, where what others took
 	// may come back.
 	Repeats bool
+	// OldSecret marks a call with the secret from before the last rotation.
+	OldSecret bool
 	// Degraded marks a decision made without the store. Now is then the clock of the one
 	// who decided.
 	Degraded bool
@@ -41,7 +44,8 @@ type Result struct {
 	taken          []taken
 	candidateAsked bool // a candidate looked at the call
 	changes        []time.Time
-	plan           int // number of the plan; 0 for an API key, whose record has it
+	access         *route.List // of a key that opens only some routes
+	plan           int         // number of the plan; 0 for an API key, whose record has it
 }
 
 // HoldsUntil is when what was read about the caller changes without an edit: it expires,

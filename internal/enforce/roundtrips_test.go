@@ -87,6 +87,29 @@ var tripCases = map[string]tripCase{
 		w.expect(t, c, "y")
 		return c
 	},
+	"a key that opens only some routes, its first call in this environment": func(t *testing.T,
+		w *world) Call {
+		w.expect(t, byNewKey(t, w, "pro"), "y")
+		c := byNewKey(t, w, "pro")
+		w.openKey(t, c.Subject, "GET *")
+		return c
+	},
+	"a key that opens only some routes, later calls, also refused ones": func(t *testing.T,
+		w *world) Call {
+		w.expect(t, byNewKey(t, w, "pro"), "y")
+		c := byNewKey(t, w, "pro")
+		w.openKey(t, c.Subject, "GET /none")
+		w.closed(t, "first", c)
+		return c
+	},
+	"a route that only some plans open": func(t *testing.T, w *world) Call {
+		w.save(t, func(s *policy.Set) {
+			s.Plans = append(s.Plans, policy.Plan{Name: "closed", Limits: perMinute(9),
+				Allow: patterns("GET /none")})
+		})
+		w.expect(t, byNewKey(t, w, "pro"), "y")
+		return byNewKey(t, w, "pro")
+	},
 	"shared limits, caller not seen lately": func(t *testing.T, w *world) Call {
 		withGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100)}})
 		return byNewKey(t, w, "pro")

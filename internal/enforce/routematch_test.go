@@ -110,8 +110,8 @@ func TestRetryAfterOfABan(t *testing.T) {
 	})
 }
 
-// A RouteMatch says without Valkey what Check would hold a call against.
-func TestTerms(t *testing.T) {
+// A RouteMatch lists without Valkey the limits that Check would apply to a call.
+func TestRouteMatch(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(9)...)
 		_, secret := w.create(t, "caller", "free")
@@ -134,16 +134,16 @@ func TestTerms(t *testing.T) {
 			match.SetVersion != w.checker.Set().Version {
 			t.Fatalf("%+v, %v", match, err)
 		}
-		checked := w.check(t, c)
-		beside := w.checker.RuleLimits(c)
-		for i, b := range beside {
-			if got := checked.Limits[i+1]; got.Scope != b.Scope || got.Mode != b.Mode ||
+		result := w.check(t, c)
+		limits := w.checker.RuleLimits(c)
+		for i, b := range limits {
+			if got := result.Limits[i+1]; got.Scope != b.Scope || got.Mode != b.Mode ||
 				got.Limit != b.Limits[0] {
-				t.Errorf("match have %+v where the check has %+v", b, got)
+				t.Errorf("the match has %+v where the check has %+v", b, got)
 			}
 		}
-		if len(beside) != 4 || len(checked.Limits) != 5 {
-			t.Errorf("%d beside, %d limits", len(beside), len(checked.Limits))
+		if len(limits) != 4 || len(result.Limits) != 5 {
+			t.Errorf("%d limits of rules, %d in all", len(limits), len(result.Limits))
 		}
 		for name, unlimited := range map[string]Call{"free": c.to("GET", "/health"),
 			"exempt": c.from("192.0.2.8")} {

@@ -299,7 +299,7 @@ func (c *compiledSet) sharedStates(r *reservation) []counted {
 		if s != nil && r.has(state) {
 			keys := []string{keyspace.Of(id, what), policyset.CopyKey(keyspace.BucketOf(id))}
 			states = append(states, counted{keys: keys, program: s.longest().program,
-				at: r.at[state-firstSide]})
+				at: r.at[state-firstShared]})
 		}
 	}
 	add(tookIP, c.perIP, r.network, "sp")

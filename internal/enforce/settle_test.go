@@ -103,10 +103,10 @@ func TestSettleEveryScope(t *testing.T) {
 		})
 		chat := call(secret).from("192.0.2.1").to("POST", "/chat")
 		for _, step := range []struct {
-			actual int64
-			want   string
-			short  int64
-			trial  bool
+			actual    int64
+			want      string
+			short     int64
+			candidate bool
 		}{
 			{0, "key:90 route:30 ip:70 route-ip:40 global:80 route-all:50", 0, true},
 			{4, "key:90 route:30 ip:70 route-ip:40 global:80 route-all:50", 0, true},
@@ -115,9 +115,9 @@ func TestSettleEveryScope(t *testing.T) {
 			{50, "key:60 route:0 ip:40 route-ip:10 global:50 route-all:20", 40, false},
 		} {
 			c := w.check(t, chat)
-			if got := scopes(c); got != step.want || c.CandidateAllows != step.trial {
-				t.Fatalf("before %d: %s, trial %t; want %s, %t", step.actual, got, c.CandidateAllows,
-					step.want, step.trial)
+			if got := scopes(c); got != step.want || c.CandidateAllows != step.candidate {
+				t.Fatalf("before %d: %s, candidate %t; want %s, %t", step.actual, got, c.CandidateAllows,
+					step.want, step.candidate)
 			}
 			if s := w.settle(t, c.Reservation, step.actual); s.Short != step.short || s.Partial {
 				t.Fatalf("%d: %+v, want %d short", step.actual, s, step.short)
@@ -170,7 +170,7 @@ func TestReservationExpires(t *testing.T) {
 	w.plan(t, "free", perMinute(10)...)
 	w.priced(t, 6)
 	_, secret := w.create(t, "late", "free")
-	w.checker.Lease = -time.Microsecond
+	w.checker.ReservationExpiry = -time.Microsecond
 	c := w.check(t, call(secret).to("POST", "/chat"))
 	if _, err := w.checker.Settle(t.Context(), c.Reservation, 0); !errors.Is(err, ErrExpired) {
 		t.Errorf("got %v", err)
@@ -193,8 +193,8 @@ func TestMarkExpires(t *testing.T) {
 		t.Fatalf("marks %v, want one", keys)
 	}
 	ttl := must(w.client.Do(t.Context(), w.client.B().Pttl().Key(keys[0]).Build()).AsInt64())
-	if left := time.Duration(ttl) * time.Millisecond; left <= 0 || left > DefaultLease {
-		t.Errorf("it lives for %s, want at most %s", left, DefaultLease)
+	if left := time.Duration(ttl) * time.Millisecond; left <= 0 || left > DefaultReservationExpiry {
+		t.Errorf("it lives for %s, want at most %s", left, DefaultReservationExpiry)
 	}
 }
 
@@ -321,7 +321,7 @@ func TestReserve(t *testing.T) {
 
 // A cost above a limit on others than the caller takes nothing from anybody, and does not
 // hide that the key is unknown.
-func TestCostAboveASideLimit(t *testing.T) {
+func TestCostAboveASharedLimit(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perMinute(10)...)
 	k, _ := w.create(t, "dear", "free")

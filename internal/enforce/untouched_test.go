@@ -72,7 +72,7 @@ func TestOffLeavesTheRoutesLimits(t *testing.T) {
 		elsewhere := call(secret).to("GET", "/elsewhere")
 		if first, second := w.check(t, elsewhere), w.check(t, elsewhere); !first.CandidateAllows ||
 			second.CandidateAllows || !second.Allowed {
-			t.Errorf("%s, then %s; want the candidate on trial", describe(first), describe(second))
+			t.Errorf("%s, then %s; want the candidate to decide", describe(first), describe(second))
 		}
 	})
 }

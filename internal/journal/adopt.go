@@ -18,8 +18,8 @@ import (
 // maxAdoptions bounds how often a bucket is read that changes meanwhile.
 const maxAdoptions = 10
 
-// adopt stores what Valkey has of a bucket as its checkpoint, unless there is one that the
-// item stands behind.
+// adopt stores what Valkey has of a bucket as its checkpoint, and the entries before the
+// item as segments, unless there is a checkpoint that the item stands behind.
 func (j *Journal) adopt(ctx context.Context, item audit.Item) error {
 	b := item.Bucket
 	s, err := j.checkpointed(ctx, b)
@@ -51,6 +51,9 @@ func (j *Journal) adopt(ctx context.Context, item audit.Item) error {
 		}
 		s.position = position{number, bytes.Clone(hash)}
 		s.taken = time.Now().UTC()
+		if err := j.keep(ctx, b, item.Previous); err != nil {
+			return err
+		}
 		return j.save(ctx, s)
 	}
 	return fmt.Errorf("bucket %d changes faster than it is read", b)

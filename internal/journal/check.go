@@ -16,7 +16,7 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// Status is what people are told of the journal.
+// Status is what people see of the journal.
 type Status struct {
 	Unsafe int  // changes that are made and not in the journal yet
 	Behind int  // buckets in which Valkey lost changes
@@ -77,7 +77,7 @@ func (j *Journal) Status(ctx context.Context) Status {
 	if age < statusAge {
 		return status
 	}
-	if err := j.look(ctx, false); err != nil {
+	if err := j.look(ctx, func(keyspace.Bucket) bool { return false }); err != nil {
 		j.log.Warn("journal: look", "cause", err)
 	}
 	j.mu.Lock()
@@ -93,18 +93,20 @@ func (j *Journal) unsafe() {
 }
 
 // Check ships what a crash left behind and finds out whether Valkey lost changes. It asks
-// the store about every bucket when that was not done lately.
+// the store about every bucket of which that was not done lately. What it does not ask
+// before the context ends, the next Check does.
 func (j *Journal) Check(ctx context.Context) error {
 	j.mu.Lock()
-	probe := time.Since(j.probed) >= probeEvery || j.status.Behind > 0
+	behind, probed := j.status.Behind > 0, j.probed
 	j.mu.Unlock()
-	return j.look(ctx, probe)
+	err := j.look(ctx, func(b keyspace.Bucket) bool { return behind || time.Since(probed[b]) >= probeEvery })
+	return errors.Join(err, ctx.Err())
 }
 
 // look counts what is unshipped, after it tried to ship it, and the buckets that lost
 // changes: those whose chain is shorter than it was and, with probe, those whose next
 // position the store has.
-func (j *Journal) look(ctx context.Context, probe bool) error {
+func (j *Journal) look(ctx context.Context, probe func(keyspace.Bucket) bool) error {
 	found, err := j.marks(ctx)
 	if err != nil {
 		return err
@@ -112,12 +114,13 @@ func (j *Journal) look(ctx context.Context, probe bool) error {
 	now := Status{}
 	var mu sync.Mutex
 	var failed error
+	all := true
 	each(func(b keyspace.Bucket) {
-		m := found[b]
-		behind, away, err := j.lookAt(ctx, b, &m, probe)
+		m, probed := found[b], probe(b)
+		behind, away, err := j.lookAt(ctx, b, &m, probed)
 		mu.Lock()
 		defer mu.Unlock()
-		found[b] = m
+		found[b], all = m, all && probed
 		now.Unsafe += int(m.unshipped)
 		if behind {
 			now.Behind++
@@ -127,10 +130,8 @@ func (j *Journal) look(ctx context.Context, probe bool) error {
 	})
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.looked = time.Now(); probe && failed == nil && !now.Away {
-		j.probed = j.looked
-	}
-	if !probe && !now.Away {
+	j.looked = time.Now()
+	if !all || now.Away {
 		now.Behind = max(now.Behind, j.status.Behind)
 	}
 	if now != (Status{}) {
@@ -181,6 +182,8 @@ func (j *Journal) lookAt(ctx context.Context, b keyspace.Bucket, m *mark, probe 
 			}
 		case err != nil:
 			away = true
+		default:
+			j.learn(ctx, b, number)
 		}
 	}
 	if !behind {
@@ -189,8 +192,23 @@ func (j *Journal) lookAt(ctx context.Context, b keyspace.Bucket, m *mark, probe 
 	return true, away, j.send(ctx, j.client.B().Del().Key(policyset.CopyKey(b)).Build())
 }
 
-// stillBehind tells a bucket that lost changes from one that got a new entry since its
-// head was read.
+// learn notes that the store was asked about a bucket, and its newest entry when the
+// journal has it, so that the next look notices its loss in Valkey alone.
+func (j *Journal) learn(ctx context.Context, b keyspace.Bucket, number uint64) {
+	j.mu.Lock()
+	j.probed[b] = time.Now()
+	known := j.shipped[b].number
+	j.mu.Unlock()
+	if number <= known {
+		return
+	}
+	if item, err := j.entry(ctx, b, number); err == nil {
+		j.know(b, position{number, item.Hash})
+	}
+}
+
+// stillBehind distinguishes a bucket that lost changes from one that got a new entry
+// since its head was read.
 func (j *Journal) stillBehind(ctx context.Context, b keyspace.Bucket, head []byte) (bool, error) {
 	current, err := j.client.Do(ctx, j.client.B().Get().Key(audit.HeadKey(b)).Build()).AsBytes()
 	if err != nil && !valkey.IsValkeyNil(err) {
@@ -199,9 +217,9 @@ func (j *Journal) stillBehind(ctx context.Context, b keyspace.Bucket, head []byt
 	return bytes.Equal(current, head), nil
 }
 
-// Upkeep takes the checkpoints that are due, and removes entries from Valkey that are
-// older than the retention, if there is one, and in the journal. What it does not do
-// before the context ends, the next Upkeep does.
+// Upkeep takes the checkpoints that are due, and now and then moves entries that are
+// older than the retention, if there is one, out of Valkey. What it does not do before
+// the context ends, the next Upkeep does.
 func (j *Journal) Upkeep(ctx context.Context, retention time.Duration) error {
 	found, err := j.marks(ctx)
 	if err != nil {
@@ -210,21 +228,17 @@ func (j *Journal) Upkeep(ctx context.Context, retention time.Duration) error {
 	for _, b := range keyspace.All() {
 		m := found[b]
 		number, _, ok := j.key.Position(b, m.head)
-		if !ok || m.unshipped > 0 || number == 0 {
+		if !ok || m.unshipped > 0 || number < m.checkpoint+checkpointEvery {
 			continue
 		}
-		if number >= m.checkpoint+checkpointEvery {
-			if err := j.Checkpoint(ctx, b); err != nil {
-				return err
-			}
-		}
-		if retention > 0 {
-			if err := j.trim(ctx, b, time.Now().Add(-retention)); err != nil {
-				return err
-			}
+		if err := j.Checkpoint(ctx, b); err != nil {
+			return err
 		}
 	}
-	return nil
+	if retention == 0 || !j.trimDue() {
+		return nil
+	}
+	return j.trimAll(ctx, time.Now().Add(-retention))
 }
 
 // Checkpoint takes a bucket's checkpoint.
@@ -238,19 +252,4 @@ func (j *Journal) Checkpoint(ctx context.Context, b keyspace.Bucket) error {
 	}
 	mark := strconv.FormatUint(s.number, 10)
 	return j.send(ctx, j.client.B().Set().Key(checkpointMarkKey(b)).Value(mark).Build())
-}
-
-// trim removes entries from a stream that Valkey took before a time, but for the newest.
-func (j *Journal) trim(ctx context.Context, b keyspace.Bucket, before time.Time) error {
-	stream := audit.Stream(b)
-	newest, err := j.client.Do(ctx,
-		j.client.B().Xrevrange().Key(stream).End("+").Start("-").Count(1).Build()).AsXRange()
-	if err != nil || len(newest) == 0 {
-		return err
-	}
-	least := strconv.FormatInt(before.UnixMilli(), 10)
-	if takenAt(newest[0].ID).Before(before) {
-		least = newest[0].ID
-	}
-	return j.send(ctx, j.client.B().Xtrim().Key(stream).Minid().Threshold(least).Build())
 }

@@ -3,14 +3,9 @@ package journal
 import (
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -84,44 +79,14 @@ func (s *state) seal(k audit.Key) ([]byte, error) {
 		content := s.records[n]
 		c.Records = append(c.Records, record{n.key, n.field, content, content == nil})
 	}
-	var packed bytes.Buffer
-	packed.Write(make([]byte, sha256.Size))
-	w := gzip.NewWriter(&packed)
-	if err := json.NewEncoder(w).Encode(c); err != nil {
-		return nil, fmt.Errorf("encode checkpoint: %w", err)
-	}
-	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("encode checkpoint: %w", err)
-	}
-	sealed := packed.Bytes()
-	copy(sealed, checkpointMAC(k, sealed[sha256.Size:]))
-	return sealed, nil
+	return pack(k, checkpointLabel, c)
 }
 
-func checkpointMAC(k audit.Key, packed []byte) []byte {
-	mac := hmac.New(sha256.New, k[:])
-	mac.Write([]byte("checkpoint")) // no hash and no item begins so
-	mac.Write(packed)
-	return mac.Sum(nil)
-}
-
-// openState reads a checkpoint and checks that it is of the bucket and was sealed with the
-// key.
+// openState reads a checkpoint and checks that it is of the bucket and was sealed with
+// the key.
 func openState(k audit.Key, b keyspace.Bucket, sealed []byte) (*state, error) {
-	if len(sealed) < sha256.Size ||
-		!hmac.Equal(sealed[:sha256.Size], checkpointMAC(k, sealed[sha256.Size:])) {
-		return nil, audit.ErrItem
-	}
-	r, err := gzip.NewReader(bytes.NewReader(sealed[sha256.Size:]))
-	if err != nil {
-		return nil, audit.ErrItem
-	}
-	text, err := io.ReadAll(r)
-	if err != nil {
-		return nil, audit.ErrItem
-	}
 	var c checkpoint
-	if err := json.Unmarshal(text, &c); err != nil || c.Bucket != b {
+	if err := unpack(k, checkpointLabel, sealed, &c); err != nil || c.Bucket != b {
 		return nil, audit.ErrItem
 	}
 	s := &state{bucket: b, position: position{c.Number, c.Hash}, taken: c.Taken, records: map[name][]byte{}}
@@ -194,7 +159,7 @@ func (j *Journal) replayUntil(ctx context.Context, b keyspace.Bucket, until time
 	if err != nil {
 		return nil, err
 	}
-	fresh := s.number == 0
+	fresh, newest := s.number == 0, s.number
 	if s.taken.After(until) {
 		s = emptyState(b)
 	}
@@ -209,8 +174,9 @@ func (j *Journal) replayUntil(ctx context.Context, b keyspace.Bucket, until time
 			return nil, err
 		}
 	}
-	if s.number == 0 && !fresh {
-		return nil, fmt.Errorf("the journal of bucket %d begins after %s", b, until.Format(time.RFC3339))
+	if s.number == 0 && !fresh || s.number < newest {
+		return nil, fmt.Errorf("the journal of bucket %d lacks entries from before %s", b,
+			until.Format(time.RFC3339))
 	}
 	return s, nil
 }

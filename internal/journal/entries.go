@@ -2,28 +2,29 @@ package journal
 
 import (
 	"context"
-	"errors"
-	"sort"
 
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/audit"
-	"tidegate/internal/store/keyspace"
 )
 
 // writeEntries appends the entries from a position to the state's to the audit in Valkey.
-// From position 0 the audit is written anew.
+// From position 0, and where the journal has entries in segments alone, the audit is
+// written anew, behind the segments.
 func (j *Journal) writeEntries(ctx context.Context, s *state, from uint64) error {
-	stream := audit.Stream(s.bucket)
-	if from == 0 {
-		if err := j.send(ctx, j.client.B().Del().Key(stream).Build()); err != nil {
+	stream, mark := audit.Stream(s.bucket), audit.TrimmedKey(s.bucket)
+	t, err := j.tailOf(ctx, s.bucket, audit.Trimmed{})
+	if err != nil {
+		return err
+	}
+	if from == 0 || from < t.next-1 {
+		write := valkey.Commands{j.client.B().Del().Key(stream, mark).Build()}
+		if from = t.next - 1; from > 0 {
+			write = append(write, j.client.B().Set().Key(mark).Value(t.String()).Build())
+		}
+		if err := j.send(ctx, write...); err != nil {
 			return err
 		}
-		first, err := j.first(ctx, s.bucket, s.number)
-		if err != nil {
-			return err
-		}
-		from = first - 1
 	}
 	var commands valkey.Commands
 	for item, err := range j.entriesAfter(ctx, s.bucket, from) {
@@ -43,21 +44,4 @@ func (j *Journal) writeEntries(ctx context.Context, s *state, from uint64) error
 		}
 	}
 	return j.send(ctx, commands...)
-}
-
-// first is the number of the oldest entry that the journal has of a bucket, up to newest.
-// It is above 1 when Valkey had changes before it got a journal.
-func (j *Journal) first(ctx context.Context, b keyspace.Bucket, newest uint64) (uint64, error) {
-	var failed error
-	has := func(i int) bool { // from here on the journal has every entry
-		_, err := j.store.Read(ctx, entryName(b, uint64(i)+1))
-		if err != nil && !errors.Is(err, ErrNotFound) {
-			failed = err
-		}
-		return err == nil
-	}
-	if has(0) || failed != nil {
-		return 1, failed
-	}
-	return uint64(sort.Search(int(newest), has)) + 1, failed
 }

@@ -34,8 +34,9 @@ type Journal struct {
 	mu      sync.Mutex
 	shipped [keyspace.Buckets]position // of the newest entry that the journal is known to have
 	status  Status
-	looked  time.Time // when status was found
-	probed  time.Time // when the store was asked about every bucket
+	looked  time.Time                   // when status was found
+	probed  [keyspace.Buckets]time.Time // when the store was asked about a bucket
+	trimmed time.Time                   // when every stream was trimmed
 }
 
 // position is a place in a chain.
@@ -139,8 +140,8 @@ func (j *Journal) create(ctx context.Context, name string, content []byte) error
 	}
 }
 
-// begin sees to it that the journal has what comes before an item: the entry before it, or
-// a checkpoint. It has neither when the journal is new and Valkey is not, and when a
+// begin sees to it that the journal has what comes before an item: the entry before it,
+// or a checkpoint. It has neither when the journal is new and Valkey is not, and when a
 // release without a journal made changes: then it takes a checkpoint of Valkey.
 func (j *Journal) begin(ctx context.Context, item audit.Item) error {
 	b := item.Bucket
@@ -193,8 +194,8 @@ func (j *Journal) entry(ctx context.Context, b keyspace.Bucket, number uint64) (
 // maxAhead is how many entries are read at a time.
 const maxAhead = 16
 
-// entriesAfter reads the entries of a bucket behind a position, in their order, until there
-// is none.
+// entriesAfter reads the entries of a bucket behind a position, in their order, until
+// there is none.
 func (j *Journal) entriesAfter(ctx context.Context, b keyspace.Bucket,
 	number uint64) iter.Seq2[audit.Item, error] {
 	return func(yield func(audit.Item, error) bool) {

@@ -16,7 +16,7 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// Finding is what a bucket of Valkey is, beside the journal.
+// Finding is the result of comparing a bucket in Valkey with the journal.
 type Finding string
 
 // The findings. Records of a bucket that is Same are not looked at.
@@ -143,7 +143,8 @@ func (j *Journal) compare(ctx context.Context, target *state, head []byte) (Find
 }
 
 // setBack gives a state the records that it had at a time, and keeps its position: what
-// came later is taken back, not forgotten. The policies get a version that no check knows.
+// came later is taken back, not forgotten. The policies get a version that no check
+// knows.
 func (j *Journal) setBack(ctx context.Context, s *state, until time.Time) error {
 	then, err := j.replayUntil(ctx, s.bucket, until)
 	if err != nil {
@@ -165,8 +166,9 @@ func (j *Journal) setBack(ctx context.Context, s *state, until time.Time) error 
 // batch is how many records are written at once.
 const batch = 1_000
 
-// write makes a bucket of Valkey the state. Checks are answered as without Valkey from the
-// beginning, when the bucket's copy of the plans goes, until the policies are repaired.
+// write makes a bucket of Valkey the state. Checks are answered as without Valkey from
+// the beginning, when the bucket's copy of the plans goes, until the policies are
+// repaired.
 func (j *Journal) write(
 	ctx context.Context, lists Lists, s *state, head []byte, found Finding, o Options,
 ) error {

@@ -1,8 +1,8 @@
-// Package journal keeps every change that somebody was told of in a durable store: an S3
-// bucket, or a folder. An entry of the audit is stored under its position, the number of
-// its bucket and its place in that bucket's chain, before the change is acknowledged. A
-// position is written once, so that storing an entry twice changes nothing. From the
-// journal, Restore rebuilds what Valkey lost.
+// Package journal keeps every acknowledged change in a durable store: an S3 bucket or a
+// folder. It stores each audit entry before the change is acknowledged. An entry's name
+// is the number of its bucket and its position in that bucket's chain. A name is written
+// once, so storing an entry twice changes nothing. Restore rebuilds from the journal what
+// Valkey lost.
 //
 // The admin function and tools import it; the check function must not.
 package journal
@@ -16,8 +16,8 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// Store keeps objects by name. It is safe for concurrent use. Names are parts of letters,
-// digits and hyphens, apart by slashes.
+// Store keeps objects by name. It is safe for concurrent use. A name consists of letters,
+// digits and hyphens, with slashes between its parts.
 type Store interface {
 	// Create stores an object unless there is one of the name: then it fails with
 	// ErrExists. When it returns, the object is durable.
@@ -35,8 +35,9 @@ var (
 	ErrNotFound = errors.New("journal: no such object")
 )
 
-// OpenStore returns the store at an address: s3://BUCKET[/PREFIX][?region=R][&endpoint=URL],
-// or the path of a folder, which is made when it is not there.
+// OpenStore returns the store at an address:
+// s3://BUCKET[/PREFIX][?region=R][&endpoint=URL], or the path of a folder, which is made
+// when it is not there.
 func OpenStore(address string) (Store, error) {
 	switch {
 	case address == "":
@@ -70,3 +71,8 @@ func entryName(b keyspace.Bucket, number uint64) string {
 
 // checkpointName is where the checkpoint of a bucket lies.
 func checkpointName(b keyspace.Bucket) string { return fmt.Sprintf("checkpoint/%02x", byte(b)) }
+
+// segmentName is where the segment of a bucket lies that begins with a number.
+func segmentName(b keyspace.Bucket, first uint64) string {
+	return fmt.Sprintf("history/%02x/%09d", byte(b), first)
+}

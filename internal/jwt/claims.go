@@ -29,7 +29,7 @@ func (v *Verifier) validate(c josejwt.Claims, all map[string]any) error {
 	case errors.Is(err, josejwt.ErrInvalidAudience):
 		return refused("another audience")
 	case errors.Is(err, josejwt.ErrExpired):
-		return refused("expired")
+		return ErrExpired
 	case errors.Is(err, josejwt.ErrNotValidYet), errors.Is(err, josejwt.ErrIssuedInTheFuture):
 		return refused("not valid yet")
 	}

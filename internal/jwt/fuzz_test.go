@@ -3,6 +3,7 @@ package jwt
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -15,6 +16,15 @@ func FuzzVerify(f *testing.F) {
 		`"],"sub":"ada","exp":4e9,"plan":"pro"}`))
 	f.Add(forge(`{"alg":"none"}`, goodPayload, nil), []byte(`{"exp":1e300}`))
 	f.Add(forge(`{"alg":"HS256","kid":"ed"}`, goodPayload, []byte("x")), []byte(`[]`))
+	for _, payload := range []string{`{}`, `{"exp":"soon"}`, `{"exp":4e9,"iss":"` + issuer + `"}`,
+		`{"exp":4e9,"iss":"x","aud":"` + audience + `"}`,
+		`{"exp":1,"iss":"` + issuer + `","aud":"` + audience +
+			`"}`, `{"exp":4e9,"nbf":3e9,"iss":"` + issuer + `","aud":"` + audience + `"}`,
+		`{"exp":4e9,"iss":"` + issuer + `","client_id":"` + audience + `","sub":7}`} {
+		f.Add("a.b.c", []byte(payload))
+	}
+	f.Add(forge(`{"alg":"EdDSA"}`, goodPayload, []byte("x")), []byte(goodPayload))
+	f.Add(forge(`{"alg":"ES256","kid":"unknown"}`, goodPayload, []byte("x")), []byte(`7`))
 	v := newVerifier(f, Config{PlanClaim: "plan"})
 	f.Fuzz(func(t *testing.T, token string, payload []byte) {
 		got, err := v.Verify(t.Context(), token)
@@ -48,6 +58,8 @@ func FuzzParseKeys(f *testing.F) {
 	f.Add(
 		[]byte(
 			`{"keys":[{"kty":"EC","crv":"P-256","x":"AAAA","y":"AAAA"},{"kty":"oct","k":"AAAA"},{"kty":"RSA","n":"AAAA","e":"AQAB"},7,null]}`))
+	f.Add([]byte(`{"keys":`))
+	f.Add([]byte(`{"keys":[` + strings.Repeat("{},", MaxKeys) + `{}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		set, err := ParseKeys(text)
 		if (err == nil) != (set.Len() > 0) {

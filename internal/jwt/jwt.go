@@ -31,6 +31,8 @@ const (
 var (
 	// ErrInvalid means that a token is not good.
 	ErrInvalid = errors.New("bearer token refused")
+	// ErrExpired is the ErrInvalid of a token that was good.
+	ErrExpired = fmt.Errorf("%w: expired", ErrInvalid)
 	// ErrNoKeys means that a token could not be checked, since the issuer's keys were
 	// never read, or too long ago. Nobody is to be let in.
 	ErrNoKeys = errors.New("the keys of the token's issuer are not known")
@@ -53,7 +55,7 @@ type Config struct {
 
 	Client *http.Client     // reads KeysURL; nil means one of its own. Redirects are not followed
 	Now    func() time.Time // nil means time.Now
-	Log    *slog.Logger     // told when keys cannot be read; nil means none
+	Log    *slog.Logger     // gets a line when keys cannot be read; nil means none
 }
 
 // Claims is what a good token says.

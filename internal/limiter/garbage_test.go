@@ -118,8 +118,8 @@ func TestForgedStates(t *testing.T) {
 	})
 }
 
-// forge lays bytes out as the header of sections.lua says, with any numbers in them: small,
-// huge, now, or now and then what they should be.
+// forge lays bytes out as the header of sections.lua says, with any numbers in them:
+// small, huge, now, or now and then what they should be.
 func forge(r *rand.Rand, now time.Time, program []byte) []byte {
 	state := bytes.Clone(program[2 : 4+sectionLen*int(program[3])])
 	slots := []byte{}
@@ -291,6 +291,12 @@ func FuzzProgram(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add([]byte(program))
+		f.Add([]byte(program[:len(program)-1]))
+		for i := range program {
+			for _, wrong := range []byte{0, 1, 0xff} {
+				f.Add(slices.Concat([]byte(program[:i]), []byte{wrong}, []byte(program[i+1:])))
+			}
+		}
 	}
 	f.Fuzz(func(t *testing.T, program []byte) {
 		limits, err := Program(program).Limits()
@@ -329,6 +335,10 @@ func TestParseReplyRefusesTimesOutOfRange(t *testing.T) {
 func FuzzParseReply(f *testing.F) {
 	f.Add([]byte{2, 0, 6, 1, 2, 3, 4, 5}, uint8(1))
 	f.Add(append([]byte{1, 0, 6, 1, 2, 3, 4, 5}, make([]byte, 2*replyUsage)...), uint8(2))
+	f.Add(append([]byte{1, 0, 6, 1, 2, 3, 4, 5}, make([]byte, replyUsage+4)...), uint8(1))
+	f.Add([]byte{1}, uint8(1))
+	f.Add(append([]byte{3, 0, 6, 1, 2, 3, 4, 5}, make([]byte, replyShort)...), uint8(1))
+	f.Add(append([]byte{0, 0, 6, 1, 2, 3, 4, 5}, make([]byte, replyUsage)...), uint8(1))
 	f.Fuzz(func(t *testing.T, reply []byte, n uint8) {
 		limits := make([]Limit, n)
 		d, err := ParseReply(reply, limits)
@@ -339,8 +349,8 @@ func FuzzParseReply(f *testing.F) {
 			return
 		}
 		whole, short := replyHead+replyUsage*int(n), replyHead+replyShort*int(n)
-		if (len(reply) != whole && (len(reply) != short || reply[0] != 3)) || len(d.Limits) != int(n) ||
-			d.Allowed != (reply[0] != 0) {
+		known := len(reply) == whole || len(reply) == whole+4 || len(reply) == short && reply[0] == 3
+		if !known || len(d.Limits) != int(n) || d.Allowed != (reply[0] != 0) {
 			t.Fatalf("%d bytes %x... for %d limits: %v", len(reply), reply[:1], n, d)
 		}
 		for _, u := range d.Limits {

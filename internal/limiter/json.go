@@ -2,61 +2,79 @@ package limiter
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// limitText is a Limit in JSON and YAML: {"requests": 100, "window": "10s"}. What has its
-// zero value is left out.
-type limitText struct {
-	Requests    int64  `json:"requests"`
-	Window      string `json:"window,omitempty"`
-	Algorithm   string `json:"algorithm,omitempty"`
-	CountDenied bool   `json:"countDenied,omitempty"`
-	Slots       int    `json:"slots,omitempty"`
-	Calendar    string `json:"calendar,omitempty"`
-	Zone        string `json:"zone,omitempty"`
+// Text is a Limit in JSON and YAML: {"requests": 100, "window": "10s"}. The stored
+// policies, the API and policy files have it. What has its zero value is left out.
+type Text struct {
+	Requests    int64  `json:"requests" yaml:"requests" minimum:"1" maximum:"1000000000"`
+	Window      string `json:"window,omitempty" yaml:"window,omitempty" maxLength:"40" example:"10s" doc:"1ms to 366d; none with a calendar"`
+	Algorithm   string `json:"algorithm,omitempty" yaml:"algorithm,omitempty" enum:"log,counter,token-bucket,fixed-window" doc:"log, which is exact, when it is left out"`
+	CountDenied bool   `json:"countDenied,omitempty" yaml:"countDenied,omitempty" doc:"Denied calls count too; log only, not on limits that callers share"`
+	Slots       int    `json:"slots,omitempty" yaml:"slots,omitempty" minimum:"64" maximum:"100000" doc:"Bounds the memory of a log"`
+	Calendar    string `json:"calendar,omitempty" yaml:"calendar,omitempty" enum:"minute,hour,day,month" doc:"Periods of the calendar in place of a window; fixed-window only"`
+	Zone        string `json:"zone,omitempty" yaml:"zone,omitempty" maxLength:"60" example:"Europe/Berlin" doc:"Time zone of the calendar; UTC when it is left out"`
 }
 
-// MarshalJSON writes the window as ShortWindow does and the algorithm by name.
-func (l Limit) MarshalJSON() ([]byte, error) {
-	text := limitText{Requests: l.Requests, CountDenied: l.CountDenied, Slots: l.Slots, Zone: l.Zone}
+// Text returns the limit with its window as ShortWindow writes it and its algorithm by
+// name.
+func (l Limit) Text() Text {
+	text := Text{Requests: l.Requests, CountDenied: l.CountDenied, Slots: l.Slots,
+		Calendar: l.Calendar.String(), Zone: l.Zone}
 	if l.Window != 0 {
 		text.Window = ShortWindow(l.Window)
 	}
 	if l.Algorithm != Log {
 		text.Algorithm = l.Algorithm.String()
 	}
-	if l.Calendar != NoCalendar {
-		text.Calendar = l.Calendar.String()
-	}
-	return json.Marshal(text)
+	return text
 }
+
+// Limit is the inverse of Text. It returns an error for each field that cannot be read,
+// and leaves bounds to Errors.
+func (t Text) Limit() (Limit, []FieldError) {
+	l := Limit{Requests: t.Requests, CountDenied: t.CountDenied, Slots: t.Slots, Zone: t.Zone}
+	var errs []FieldError
+	add := func(field string, err error) {
+		if err != nil {
+			errs = append(errs, FieldError{field, err.Error()})
+		}
+	}
+	var err error
+	if t.Window != "" {
+		l.Window, err = ParseWindow(t.Window)
+		add("window", err)
+	}
+	if t.Algorithm != "" {
+		l.Algorithm, err = ParseAlgorithm(t.Algorithm)
+		add("algorithm", err)
+	}
+	l.Calendar, err = ParseCalendar(t.Calendar)
+	add("calendar", err)
+	return l, errs
+}
+
+// MarshalJSON writes the limit as its Text.
+func (l Limit) MarshalJSON() ([]byte, error) { return json.Marshal(l.Text()) }
 
 // UnmarshalJSON is the inverse of MarshalJSON. It refuses what cannot be read, and leaves
 // bounds to Validate.
-func (l *Limit) UnmarshalJSON(data []byte) (err error) {
-	var text limitText
+func (l *Limit) UnmarshalJSON(data []byte) error {
+	var text Text
 	if err := json.Unmarshal(data, &text); err != nil {
 		return err
 	}
-	*l = Limit{Requests: text.Requests, CountDenied: text.CountDenied, Slots: text.Slots, Zone: text.Zone}
-	if text.Window != "" {
-		if l.Window, err = ParseWindow(text.Window); err != nil {
-			return err
-		}
+	read, wrong := text.Limit()
+	if len(wrong) > 0 {
+		return errors.New(wrong[0].Message)
 	}
-	if text.Algorithm != "" {
-		if l.Algorithm, err = ParseAlgorithm(text.Algorithm); err != nil {
-			return err
-		}
-	}
-	if text.Calendar != "" {
-		l.Calendar, err = ParseCalendar(text.Calendar)
-	}
-	return err
+	*l = read
+	return nil
 }
 
 // ShortWindow returns a window as ParseWindow reads it: "10s", "1h", "30d", "250ms".

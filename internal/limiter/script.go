@@ -29,7 +29,8 @@ var (
 	storeLua string
 )
 
-// clockLua reads the server's time, in microseconds since 1970. All of a script goes by it.
+// clockLua reads the server's time, in microseconds since 1970. All of a script goes by
+// it.
 const clockLua = "local t = call('TIME')\nlocal now = t[1] * 1000000 + t[2]\n"
 
 // stateLua reads the state, or its first 2,048 bytes. reply is nil until one of the ways
@@ -38,8 +39,8 @@ const stateLua = "local s = call('GETRANGE', key, '0', '2047')\nlocal reply\n"
 
 // Script returns the text of a Lua script that makes one step. head runs first, with the
 // server's time in the local now (microseconds), and must set the locals key, prog, cost
-// and refund, as sections.lua's header says. tail runs last and finds the encoded Decision
-// in the local reply, for ParseReply.
+// and refund, as sections.lua's header says. tail runs last and finds the encoded
+// Decision in the local reply, for ParseReply.
 func Script(head, tail string) string {
 	return preludeLua + clockLua + head + "\n" + ways() + tail
 }
@@ -59,9 +60,10 @@ func stepLua() string {
 	return calendarLua + sectionsLua + carryoverLua + generalLua + refundLua + storeLua
 }
 
-// ways reads the state and makes the step in the first of three ways that knows the case:
-// single.lua, several.lua, the general step. A way that does not know it changes nothing.
-// The length of a program tells whether it has one section, which single.lua is for.
+// ways returns Lua that reads the state and runs the first script that handles the case:
+// single.lua, several.lua or the general step. A script that does not handle it changes
+// nothing. The program's length shows whether it has one section, which is single.lua's
+// case.
 func ways() string {
 	const otherwise = "end\nif not reply then\n"
 	return strings.Join([]string{

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"tidegate/internal/limiter"
+	"tidegate/internal/route"
 )
 
 // Status says whether a key may call.
@@ -37,14 +38,19 @@ type Key struct {
 	Kind Kind   `json:"kind"`
 	Name string `json:"name"` // 1 to 100 characters, for people
 	// the env part of tg_<env>_…, 1 to 16 lower-case letters or digits
-	Env  string   `json:"env,omitempty"`
-	Tags []string `json:"tags,omitempty"` // up to 10, each 1 to 50 characters
+	Env string `json:"env,omitempty"`
+	// Foreign marks an API key whose value another system made, until it is rotated.
+	Foreign bool     `json:"foreign,omitempty"`
+	Tags    []string `json:"tags,omitempty"` // up to 10, each 1 to 50 characters
 	// name of the plan; empty for a Token or Address whose plan comes with the call
 	Plan     string    `json:"plan"`
 	Status   Status    `json:"status"` // Active or Revoked; in a list also Unreadable
 	Override *Override `json:"override,omitempty"`
-	Expires  time.Time `json:"expires,omitzero"`     // zero: never
-	Banned   time.Time `json:"bannedUntil,omitzero"` // zero: not banned
+	// Allow is the routes that an API key may call, of those that its plan opens, up to
+	// MaxAllow; none for all of them.
+	Allow   []route.Pattern `json:"allow,omitempty"`
+	Expires time.Time       `json:"expires,omitzero"`     // zero: never
+	Banned  time.Time       `json:"bannedUntil,omitzero"` // zero: not banned
 	// Grace is until when the secret before the last rotation is good; zero: it is not.
 	Grace   time.Time `json:"graceUntil,omitzero"`
 	Version int64     `json:"version"` // 1 at creation, one more with each edit
@@ -70,12 +76,23 @@ func (o *Override) ActiveAt(t time.Time) bool {
 
 // NewKey describes an API key to create. Name, Env and Plan are required.
 type NewKey struct {
-	Name    string    `json:"name"`
-	Env     string    `json:"env"`
-	Plan    string    `json:"plan"`
-	Tags    []string  `json:"tags,omitempty"`
-	Expires time.Time `json:"expires,omitzero"`
+	Name    string          `json:"name"`
+	Env     string          `json:"env"`
+	Plan    string          `json:"plan"`
+	Tags    []string        `json:"tags,omitempty"`
+	Expires time.Time       `json:"expires,omitzero"`
+	Allow   []route.Pattern `json:"allow,omitempty"` // as in Key
+	// Status is Active or Revoked; empty for Active.
+	Status Status `json:"status,omitempty"`
+	// Value is the key's text when another system made it; empty for a new one.
+	Value string `json:"-"`
 }
+
+// String leaves the value out.
+func (n NewKey) String() string { return "new key " + n.Name }
+
+// GoString is String.
+func (n NewKey) GoString() string { return n.String() }
 
 // Effective is what holds for a key at an instant, and why.
 type Effective struct {
@@ -89,15 +106,7 @@ type Effective struct {
 // caller that others vouch for and that has no plan of its own has the one that is meant
 // for its kind; a token may name another.
 func (s *Set) Effective(k Key, t time.Time) (Effective, bool) {
-	name := k.Plan
-	switch {
-	case name != "":
-	case k.Kind == Token:
-		name = s.TokenPlan
-	case k.Kind == Address:
-		name = s.AddressPlan
-	}
-	p, ok := s.Plan(name)
+	p, ok := s.EffectivePlan(k)
 	if k.Override.ActiveAt(t) {
 		return Effective{k.Override.Limits, OrEnforce(k.Override.Mode), "override", p}, true
 	}
@@ -110,4 +119,17 @@ func OrEnforce(m Mode) Mode {
 		return Enforce
 	}
 	return m
+}
+
+// EffectivePlan returns the plan that holds for k, also beneath an override.
+func (s *Set) EffectivePlan(k Key) (Plan, bool) {
+	switch {
+	case k.Plan != "":
+		return s.Plan(k.Plan)
+	case k.Kind == Token:
+		return s.Plan(s.TokenPlan)
+	case k.Kind == Address:
+		return s.Plan(s.AddressPlan)
+	}
+	return s.Plan("")
 }

@@ -28,7 +28,7 @@ func leaseErrors(field string, lease Duration, limits []limiter.Limit) []FieldEr
 	}
 	for _, l := range limits {
 		if len(l.Errors()) > 0 {
-			return nil // they are told of
+			return nil // they are reported
 		}
 		if l.Algorithm != limiter.Log || l.CountDenied {
 			return refuse("only logs that do not count denied calls can be leased, and %s is none: must be "+

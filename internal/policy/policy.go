@@ -9,7 +9,7 @@ import (
 	"errors"
 )
 
-// Errors that callers tell apart with errors.Is.
+// Errors that callers distinguish with errors.Is.
 var (
 	// ErrUnknownKey means that no such key may call: it does not exist, its secret is
 	// wrong, it is revoked or expired. They look alike on purpose.

@@ -27,18 +27,18 @@ type Degraded string
 const (
 	Closed Degraded = "closed" // calls are denied
 	Open   Degraded = "open"   // calls pass, uncounted
-	Local  Degraded = "local"  // every environment counts by itself against Share of the limits
+	Local  Degraded = "local"  // every environment counts alone against Share of the limits
 )
 
-// Set is everything that is configured beside the keys. One version covers it all.
+// Set is all configuration except keys. One version covers all of it.
 type Set struct {
 	Version int64   `json:"version"` // 1 at first, one more with each save
 	Plans   []Plan  `json:"plans"`
 	Routes  []Route `json:"routes,omitempty"`
 
 	// PerIP limits each client address, masked to the prefix length that the check
-	// function is told; Global all callers together. Both count every call but those of
-	// exempt addresses.
+	// function is configured with. Global limits all callers together. Both count every
+	// call except those of exempt addresses.
 	PerIP  Scope `json:"perIP,omitzero"`
 	Global Scope `json:"global,omitzero"`
 
@@ -49,15 +49,15 @@ type Set struct {
 	Allow  []netip.Prefix `json:"allow,omitempty"`
 	Exempt []netip.Prefix `json:"exempt,omitempty"`
 
-	// TokenPlan is the plan of a JWT that names none, AddressPlan that of callers known
-	// by address alone. Empty refuses them.
+	// TokenPlan is the plan of a JWT that names none. AddressPlan is the plan of callers
+	// identified by address. Empty refuses them.
 	TokenPlan   string `json:"tokenPlan,omitempty"`
 	AddressPlan string `json:"addressPlan,omitempty"`
 
 	Bans *Bans `json:"bans,omitempty"`
 
-	// ShrinkingLeases are leases that saves shortened or ended, by the subject of the
-	// limits. Saves keep them.
+	// ShrinkingLeases are leases that a save shortened or ended, by the limits' subject.
+	// Later saves keep them.
 	ShrinkingLeases map[string]ShrinkingLease `json:"lapses,omitempty"`
 
 	// NextNumber is the number that the next new plan gets.
@@ -73,9 +73,10 @@ type Plan struct {
 	Degraded Degraded        `json:"degraded,omitempty"`
 	// with Local: percent of the limits that one environment may admit, 1 to 100
 	Share int `json:"share,omitempty"`
-	// Candidate is a list of limits on trial: every call is held against it as if it were
-	// in force, counted apart, and never denied by it.
+	// Candidate is a list of candidate limits, counted but never enforced.
 	Candidate []limiter.Limit `json:"candidate,omitempty"`
+	// Allow is the routes that the plan's keys may call, up to MaxAllow; none for all.
+	Allow []route.Pattern `json:"allow,omitempty"`
 }
 
 // Route is a rule for the calls that its pattern matches. Of several that match one call
@@ -83,7 +84,7 @@ type Plan struct {
 type Route struct {
 	Name    string        `json:"name"` // 1 to 100 characters, unique
 	Pattern route.Pattern `json:"pattern"`
-	// what a call takes, 0 to limiter.MaxRequests; a call of cost 0 is authenticated and
+	// the cost of a call, 0 to limiter.MaxRequests; a call of cost 0 is authenticated and
 	// not limited
 	Cost   int64 `json:"cost"`
 	Settle bool  `json:"settle,omitempty"`
@@ -93,7 +94,7 @@ type Route struct {
 	SettleMax int64 `json:"settleMax,omitempty"`
 	Mode      Mode  `json:"mode,omitempty"` // of the limits below
 
-	// of each caller, on the calls of this rule alone, beside those of the caller's plan
+	// of each caller, on the calls of this rule alone, in addition to the plan's
 	PerKey []limiter.Limit `json:"perKey,omitempty"`
 	// of each client address, on the calls of this rule alone
 	PerIP  []limiter.Limit `json:"perIP,omitempty"`
@@ -102,7 +103,7 @@ type Route struct {
 	SharedLease Duration `json:"sharedLease,omitzero"` // of Shared, as Scope.Lease
 }
 
-// UnmarshalJSON takes a cost that is left out for 1.
+// UnmarshalJSON sets a missing cost to 1.
 func (r *Route) UnmarshalJSON(data []byte) error {
 	type plain Route
 	p := plain{Cost: 1}
@@ -116,10 +117,10 @@ type Scope struct {
 	Limits []limiter.Limit `json:"limits,omitempty"`
 	Mode   Mode            `json:"mode,omitempty"`
 
-	// Lease lets every environment take several calls' worth at once and admit calls from
-	// that by itself for so long, so that not every check asks for the one state that all
-	// of them share. MinLease to a quarter of the shortest window, in whole milliseconds;
-	// 0 asks for every call. Global's alone.
+	// Lease is how long an environment may admit calls from a share that it took in
+	// advance, so that not every check takes from the one shared state. MinLease to a
+	// quarter of the shortest window, in whole milliseconds; 0 takes for every call. Only
+	// Global may have one.
 	Lease Duration `json:"lease,omitzero"`
 }
 
@@ -169,7 +170,7 @@ func (s *Set) Numbered(number int) (Plan, bool) {
 	return Plan{}, false
 }
 
-// HasCandidate reports whether any plan has limits on trial.
+// HasCandidate reports whether any plan has candidate limits, counted but never enforced.
 func (s *Set) HasCandidate() bool {
 	for _, p := range s.Plans {
 		if len(p.Candidate) > 0 {

@@ -47,6 +47,10 @@ func (k *Key) Validate(set *Set) error {
 	if k.PlanNumber = p.Number; !found && (k.Kind == APIKey || k.Plan != "") {
 		add("plan", fmt.Sprintf("no plan is named %.100q: create it first", k.Plan))
 	}
+	if k.Kind != APIKey && len(k.Allow) > 0 {
+		add("allow", "is for API keys alone: give it to the plan")
+	}
+	fields = append(fields, allowErrors("allow", k.Allow)...)
 	add("expires", timeProblem(k.Expires))
 	add("bannedUntil", timeProblem(k.Banned))
 	return Invalid(append(fields, k.Override.errors(set)...))
@@ -79,7 +83,8 @@ func timeProblem(t time.Time) string {
 	return ""
 }
 
-// TextProblem says what is wrong with a text that people read; it is empty when nothing is.
+// TextProblem says what is wrong with a text that people read; it is empty when nothing
+// is.
 func TextProblem(text string, longest int) string {
 	switch {
 	case len(text) > utf8.UTFMax*longest || utf8.RuneCountInString(text) > longest:

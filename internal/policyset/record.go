@@ -11,6 +11,7 @@ import (
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/route"
 
 	"github.com/valkey-io/valkey-go"
 )
@@ -18,7 +19,8 @@ import (
 // A record is a key as it lies in Valkey. find.lua reads its fixed part:
 //
 //	 1 byte    format, 2
-//	 1 byte    0 revoked, 1 an active API key, 2 a token's or address's record
+//	 1 byte    0 revoked, 1 an active API key, 2 a token's or address's record,
+//	           3 an active API key that opens only some routes
 //	32 bytes   hash of the secret
 //	32 bytes   hash of the secret before
 //	 7 bytes   until when that one is good
@@ -48,14 +50,19 @@ const (
 	nameAt       = PublicAt + PublicLen
 )
 
-// description is the part of a record that only people read.
+// description is the part of a record that the scripts do not read. With status 3 they
+// compare it with what the environment knows of it.
 type description struct {
 	Kind    policy.Kind `json:"kind"`
 	Env     string      `json:"env,omitempty"`
+	Foreign bool        `json:"foreign,omitempty"`
 	Tags    []string    `json:"tags,omitempty"`
-	Reason  string      `json:"reason,omitempty"` // of the override
-	Created time.Time   `json:"created"`
-	Updated time.Time   `json:"updated"`
+
+	Allow []route.Pattern `json:"allow,omitempty"`
+
+	Reason  string    `json:"reason,omitempty"` // of the override
+	Created time.Time `json:"created"`
+	Updated time.Time `json:"updated"`
 }
 
 // Secrets are the hashes that a key's secret must have one of.
@@ -65,7 +72,8 @@ type Secrets struct{ Current, Previous [sha256.Size]byte }
 func EncodeRecord(k policy.Key, s Secrets) ([]byte, error) {
 	var entry []byte
 	var until time.Time
-	text := description{Kind: k.Kind, Env: k.Env, Tags: k.Tags, Created: k.Created, Updated: k.Updated}
+	text := description{Kind: k.Kind, Env: k.Env, Foreign: k.Foreign, Tags: k.Tags, Allow: k.Allow,
+		Created: k.Created, Updated: k.Updated}
 	if k.Override != nil {
 		var err error
 		if entry, err = EncodeEntry(k.Override.Mode, k.Override.Limits); err != nil {
@@ -137,7 +145,8 @@ func DecodeRecord(id string, r []byte) (policy.Key, Secrets, error) {
 	if err := json.Unmarshal(rest[name+entry:], &text); err != nil {
 		return policy.Key{}, s, fmt.Errorf("%w: %w", policy.ErrUnreadable, err)
 	}
-	k.Kind, k.Env, k.Tags, k.Created, k.Updated = text.Kind, text.Env, text.Tags, text.Created, text.Updated
+	k.Kind, k.Env, k.Foreign, k.Tags = text.Kind, text.Env, text.Foreign, text.Tags
+	k.Allow, k.Created, k.Updated = text.Allow, text.Created, text.Updated
 	if entry > 0 {
 		mode, limits, rest, err := DecodeEntry(rest[name : name+entry])
 		if err != nil || len(rest) != 0 {
@@ -147,6 +156,15 @@ func DecodeRecord(id string, r []byte) (policy.Key, Secrets, error) {
 			Reason: text.Reason}
 	}
 	return k, s, nil
+}
+
+// DecodeAllow reads the routes that a key opens from its description.
+func DecodeAllow(about []byte) ([]route.Pattern, error) {
+	var text description
+	if err := json.Unmarshal(about, &text); err != nil {
+		return nil, fmt.Errorf("%w: %w", policy.ErrUnreadable, err)
+	}
+	return text.Allow, nil
 }
 
 // DecodeEntry reads limits and their mode, and returns what follows them.
@@ -182,6 +200,8 @@ func statusByte(k policy.Key) byte {
 	switch {
 	case k.Status != policy.Active:
 		return 0
+	case k.Kind == policy.APIKey && len(k.Allow) > 0:
+		return 3
 	case k.Kind == policy.APIKey:
 		return 1
 	}

@@ -26,7 +26,8 @@ var SetKey = keyspace.Record(SetID)
 // emptySet is in force until one is saved.
 func emptySet() *policy.Set { return &policy.Set{NextNumber: 1} }
 
-// LoadSet reads the set as it is stored. Before the first save it is empty, with version 0.
+// LoadSet reads the set as it is stored. Before the first save it is empty, with version
+// 0.
 func LoadSet(ctx context.Context, client valkey.Client) (*policy.Set, error) {
 	return setOf(client.Do(ctx, client.B().Get().Key(SetKey).Build()))
 }
@@ -64,7 +65,7 @@ func Versioned(version int64, text []byte) []byte {
 const Mirrors = 3
 
 // MirrorKeys name what repeats the Set: copyFormat, then the Set's record, so that
-// copy.lua tells which is newer. They and the Set lie a quarter of the buckets apart, so
+// copy.lua says which is newer. They and the Set lie a quarter of the buckets apart, so
 // that no shard of several equal ones has them all.
 var MirrorKeys = func() (keys [Mirrors]string) {
 	for i := range keys {
@@ -118,7 +119,7 @@ func HeadVersion(head []byte) int64 {
 //	4 bytes  version of the Set
 //	2 bytes  greatest number of a plan
 //	per number from 1: 4 bytes where its entry starts, 2 bytes length; zeros when there is no such plan
-//	entries: of the plan's limits, then of its candidate when it has one (record.go tells what an entry is)
+//	entries: of the plan's limits, then of its candidate when it has one (record.go says what an entry is)
 //
 // Integers are big-endian.
 const CopyFormat = 1

@@ -41,7 +41,7 @@ func (w *world) told(t *testing.T, subject string) []audit.Entry {
 // once, with versions that are often old, every change that was acknowledged is told
 // once, in order, each from where the one before ended; what was refused is not told at
 // all.
-func TestEveryChangeIsToldOnce(t *testing.T) {
+func TestEveryChangeIsRecordedOnce(t *testing.T) {
 	for name, url := range map[string]func() string{
 		"valkey":   func() string { return valkeytest.Start(t) },
 		"embedded": func() string { return valkeytest.Embedded(t) },
@@ -180,10 +180,11 @@ func TestRefusedChangesLeaveNothing(t *testing.T) {
 			},
 			"update without an actor": func() error {
 				return second(w.Update(t.Context(), k.ID, k.Version, "key.edit", nobody,
-					func(*policy.Key) {}))
+					func(k *policy.Key) { k.Name = "renamed" }))
 			},
 			"update without an action": func() error {
-				return second(w.Update(t.Context(), k.ID, k.Version, "", byTest, func(*policy.Key) {}))
+				return second(w.Update(t.Context(), k.ID, k.Version, "", byTest,
+					func(k *policy.Key) { k.Name = "renamed" }))
 			},
 			"invalid update": func() error {
 				return second(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *policy.Key) {
@@ -250,7 +251,7 @@ func (w *world) everything(t *testing.T) map[string]string {
 }
 
 // A reset forgets the counts in the step that tells of it, or not at all.
-func TestResetIsToldOrNotMade(t *testing.T) {
+func TestResetIsRecordedOrNotMade(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(2)...)
 		k, secret := w.create(t, "reset", "free")
@@ -288,7 +289,7 @@ func fields(x valkey.XRangeEntry) func(func(string, string) bool) {
 }
 
 // The deletion of a key that cannot be read is told as any other.
-func TestDeletionOfAnUnreadableKeyIsTold(t *testing.T) {
+func TestDeletionOfAnUnreadableKeyIsRecorded(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(5)...)
 		k, secret := w.create(t, "odd", "free")

@@ -16,8 +16,8 @@ func (s *Store) BannedUntil(ctx context.Context, set *policy.Set, keys []policy.
 	return policyset.BannedUntil(ctx, s.client, set, keys)
 }
 
-// Unban lifts a key's ban, whoever made it, and forgets how often the policy banned it.
-// The audit tells until when the ban was to last. It works as Update does.
+// Unban lifts a key's ban, whoever made it, and resets the number of its automatic bans.
+// The audit entry contains the end that the ban had. Unban fails as Update does.
 func (s *Store) Unban(ctx context.Context, id string, version int64, edit Edit) (policy.Key, error) {
 	set, old, hashes, err := s.edited(ctx, id, version)
 	if err != nil {

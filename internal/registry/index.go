@@ -62,9 +62,10 @@ func (s *Store) indexCommands(k policy.Key) valkey.Commands {
 	return commands
 }
 
-// updateIndex removes old from the lists that k, which replaced it, is not in under the same
-// member; k may be the zero Key. It adds k once more, because a reader of the lists may have
-// removed it as stale before the record was written. The next reader repairs what fails here.
+// updateIndex removes old from the lists that k, which replaced it, is not in under the
+// same member; k may be the zero Key. It adds k once more, because a reader of the lists
+// may have removed it as stale before the record was written. The next reader repairs
+// what fails here.
 func (s *Store) updateIndex(ctx context.Context, old, k policy.Key) {
 	commands := s.indexCommands(k)
 	for _, list := range lists(old) {
@@ -86,7 +87,7 @@ func (s *Store) updateIndex(ctx context.Context, old, k policy.Key) {
 	}
 }
 
-// listed tells whether k belongs in a list under this member.
+// listed reports whether k belongs in a list under this member.
 func listed(k policy.Key, list, member string) bool {
 	return slices.Contains(lists(k), list) && member == indexMember(k)
 }
@@ -108,16 +109,16 @@ func (s *Store) removeFromIndex(ctx context.Context, k policy.Key) {
 	s.removeStale(ctx, stale)
 }
 
-// staleEntry is an entry of a list that no record bears out: an edit was interrupted, or is
-// under way.
+// staleEntry is an entry of a list that no record bears out: an edit was interrupted, or
+// is under way.
 type staleEntry struct{ list, member string }
 
 // memberID is the id of the key that a member is for.
 func memberID(member string) string { return member[strings.LastIndexByte(member, 0)+1:] }
 
 // removeStale removes stale entries and then lists their keys as they are now, because a
-// record may have been written just before its entry was removed. updateIndex lists a record
-// that is written later. The next reader of the list repairs what fails here.
+// record may have been written just before its entry was removed. updateIndex lists a
+// record that is written later. The next reader of the list repairs what fails here.
 func (s *Store) removeStale(ctx context.Context, stale []staleEntry) {
 	if len(stale) == 0 {
 		return
@@ -235,8 +236,8 @@ func (s *Store) listedKeys(ctx context.Context, set *policy.Set, list string,
 // right.
 const maxLooks = 20
 
-// inPlan tells whether any key has the plan. What else is in the plan's list is taken out
-// of it; if that is a lot, it takes several times.
+// inPlan reports whether any key has the plan. List removes stale entries from the plan's
+// list; many of them need several calls.
 func (s *Store) inPlan(ctx context.Context, set *policy.Set, number int) (bool, error) {
 	q := Query{Plan: number, Count: maxCount}
 	for range maxLooks {

@@ -61,8 +61,8 @@ func (s *Store) SaveSet(ctx context.Context, next policy.Set, edit Edit) (*polic
 	return saved, s.Distribute(ctx, saved)
 }
 
-// writeSet puts next into the Set's record, which must have the version stored. before is
-// what the audit is told that it replaces.
+// writeSet writes next to the Set's record, which must have the version stored. The audit
+// entry records before as the Set that it replaces.
 func (s *Store) writeSet(ctx context.Context, next, before *policy.Set, stored int64,
 	entry audit.Entry) (newer *policy.Set, err error) {
 	entry.Version = next.Version
@@ -193,6 +193,6 @@ func (s *Store) write(ctx context.Context, w write) (newer []byte, err error) {
 	return newer, err
 }
 
-// urgent tells the actions that take something from a caller at once: they are made
-// while the journal is away.
+// urgent reports whether an action takes a right from a caller. Such actions are made
+// even while the journal is away.
 func urgent(action string) bool { return action == audit.KeyRevoke || action == audit.KeyBan }

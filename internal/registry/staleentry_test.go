@@ -101,7 +101,7 @@ func TestAdoptingTwiceLeavesOneRow(t *testing.T) {
 
 // What interrupted edits left in the lists is in no page, and gone after one look; the
 // pages' order and cursors stay.
-func TestListDropsGhosts(t *testing.T) {
+func TestListDropsStaleEntries(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "a", perMinute(10)...)
 		w.plan(t, "b", perMinute(10)...)
@@ -135,7 +135,7 @@ func TestListDropsGhosts(t *testing.T) {
 }
 
 // A key that is not listed where it belongs is found again by any stale entry of it.
-func TestGhostsBringTheirKeysBack(t *testing.T) {
+func TestStaleEntriesBringTheirKeysBack(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "a", perMinute(10)...)
 	k, _ := w.create(t, "key", "a")
@@ -151,7 +151,7 @@ func TestGhostsBringTheirKeysBack(t *testing.T) {
 
 // A plan that nobody has can be dropped, whatever its list says; one that a single key
 // has cannot, however many stale entries come before it.
-func TestPlansOfGhostsCanBeDropped(t *testing.T) {
+func TestPlansWithStaleEntriesCanBeDropped(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "a", perMinute(10)...)
 	w.plan(t, "b", perMinute(10)...)

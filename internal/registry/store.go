@@ -6,6 +6,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,6 +44,10 @@ type Store struct {
 	subjects  apikey.Key
 	audit     *audit.Log
 	Now       func() time.Time
+
+	// ForeignKeys lets Create take values that another system made. It is set before the
+	// first use.
+	ForeignKeys bool
 }
 
 // NewStore returns a Store on a connected client.
@@ -52,72 +57,15 @@ func NewStore(client valkey.Client, pepper apikey.Pepper) *Store {
 		audit:    audit.NewLog(client, audit.NewKey(pepper)), Now: time.Now}
 }
 
-// TokenCaller returns the id under which checks know the caller whom an issuer of tokens
-// calls so.
+// TokenCaller returns the id that checks give to the caller with this name at a token
+// issuer.
 func (s *Store) TokenCaller(issuer, name string) string { return s.subjects.Token(issuer, name) }
 
-// AddressCaller returns the id under which checks know the clients whose address has this
-// prefix.
+// AddressCaller returns the id that checks give to clients whose address has this prefix.
 func (s *Store) AddressCaller(prefix netip.Prefix) string { return s.subjects.Address(prefix) }
 
-// Audit returns the log that every change is told in.
+// Audit returns the log that records every change.
 func (s *Store) Audit() *audit.Log { return s.audit }
-
-// Create stores a new API key under a fresh id and returns it with its secret, which
-// cannot be had again. Bad input is an *InvalidError.
-func (s *Store) Create(ctx context.Context, n policy.NewKey, edit Edit) (policy.Key, apikey.Secret, error) {
-	set, err := s.Set(ctx)
-	if err != nil {
-		return policy.Key{}, apikey.Secret{}, err
-	}
-	now := s.Now().UTC().Truncate(time.Second)
-	k := policy.Key{
-		Kind:    policy.APIKey,
-		Name:    n.Name,
-		Env:     n.Env,
-		Tags:    n.Tags,
-		Plan:    n.Plan,
-		Expires: n.Expires,
-		Status:  policy.Active,
-		Version: 1,
-		Created: now,
-		Updated: now,
-	}
-	if err := k.Validate(set); err != nil {
-		return policy.Key{}, apikey.Secret{}, err
-	}
-	secret, err := apikey.Generate(n.Env)
-	if err != nil {
-		return policy.Key{}, apikey.Secret{}, fmt.Errorf("policy: create key: %w", err)
-	}
-	k.ID = secret.ID()
-	return k, secret, s.put(ctx, policy.Key{}, k, policyset.Secrets{Current: s.pepper.Hash(secret)},
-		audit.KeyCreate, edit)
-}
-
-// Adopt stores a record for a caller that others vouch for, whom checks know by this id,
-// so that it can have an override or a ban. The name is for people. It fails with
-// ErrConflict when there is one.
-func (s *Store) Adopt(ctx context.Context, kind policy.Kind, id, name string, o *policy.Override,
-	edit Edit) (policy.Key, error) {
-	if kind == policy.APIKey || !validID(id) {
-		return policy.Key{}, policy.Invalid(
-			[]policy.FieldError{{Field: "id",
-				Message: "must be the id of a token's or address's caller, as checks report it"}},
-		)
-	}
-	set, err := s.Set(ctx)
-	if err != nil {
-		return policy.Key{}, err
-	}
-	now := s.Now().UTC().Truncate(time.Second)
-	k := policy.Key{ID: id, Kind: kind, Name: name, Status: policy.Active, Override: o, Version: 1,
-		Created: now, Updated: now}
-	if err := k.Validate(set); err != nil {
-		return policy.Key{}, err
-	}
-	return k, s.put(ctx, policy.Key{}, k, policyset.Secrets{}, audit.KeyAdopt, edit)
-}
 
 // put writes k in place of old, and forgets some keys of the same subject with that; an
 // old without an ID stands for none.
@@ -207,7 +155,8 @@ func (s *Store) edited(ctx context.Context, id string, version int64) (*policy.S
 // Tags, Plan, Status, Override, Expires and Banned. Every check that starts after it
 // returns obeys; counts stay as they are. version is the one that the edit was based on:
 // when it is no longer current nothing is written, and the current Key comes back with
-// ErrConflict. Bad input is an *InvalidError. action names the change in the audit
+// ErrConflict. A change that alters nothing writes nothing, and the Key comes back as it
+// is. Bad input is an *InvalidError. action names the change in the audit
 // ("key.override").
 func (s *Store) Update(ctx context.Context, id string, version int64, action string, edit Edit,
 	change func(*policy.Key)) (policy.Key, error) {
@@ -218,7 +167,24 @@ func (s *Store) Update(ctx context.Context, id string, version int64, action str
 	k := old
 	change(&k)
 	k.ID, k.Kind, k.Env, k.Created, k.Grace = old.ID, old.Kind, old.Env, old.Created, old.Grace
+	k.Foreign = old.Foreign
+	if err := k.Validate(set); err != nil {
+		return policy.Key{}, err
+	}
+	if unchanged(old, k, hashes) {
+		return old, nil
+	}
 	return s.replace(ctx, set, old, k, hashes, action, edit)
+}
+
+// unchanged reports whether two versions of a key have the same record.
+func unchanged(old, k policy.Key, hashes policyset.Secrets) bool {
+	before, err := policyset.EncodeRecord(old, hashes)
+	if err != nil {
+		return false
+	}
+	after, err := policyset.EncodeRecord(k, hashes)
+	return err == nil && bytes.Equal(before, after)
 }
 
 func (s *Store) replace(
@@ -260,43 +226,6 @@ func (s *Store) Revoke(ctx context.Context, id string, version int64, edit Edit)
 	return s.Update(ctx, id, version, audit.KeyRevoke, edit, func(k *policy.Key) {
 		k.Status = policy.Revoked
 	})
-}
-
-// MaxGrace is the longest time for which a rotated key's old secret is good.
-const MaxGrace = 90 * 24 * time.Hour
-
-// Rotate gives an API key a new secret under the same id, so that its counts, plan and
-// history stay. The old secret is good for grace more, 0 to MaxGrace; a secret from
-// before that one no longer is. It works as Update does.
-func (s *Store) Rotate(ctx context.Context, id string, version int64, grace time.Duration,
-	edit Edit) (policy.Key, apikey.Secret, error) {
-	if grace < 0 || grace > MaxGrace {
-		return policy.Key{}, apikey.Secret{}, policy.Invalid(
-			[]policy.FieldError{{Field: "grace", Message: fmt.Sprintf("is %s: must be 0 to 90 days", grace)}},
-		)
-	}
-	set, old, hashes, err := s.edited(ctx, id, version)
-	switch {
-	case err != nil:
-		return old, apikey.Secret{}, err
-	case old.Kind != policy.APIKey:
-		return policy.Key{}, apikey.Secret{}, policy.ErrNotFound
-	}
-	secret, err := apikey.Renew(old.Env, old.ID)
-	if err != nil {
-		return policy.Key{}, apikey.Secret{}, fmt.Errorf("policy: rotate key: %w", err)
-	}
-	k := old
-	hashes.Previous, hashes.Current = hashes.Current, s.pepper.Hash(secret)
-	k.Grace = time.Time{}
-	if grace > 0 {
-		k.Grace = s.Now().UTC().Add(grace).Truncate(time.Second)
-	}
-	k, err = s.replace(ctx, set, old, k, hashes, audit.KeyRotate, edit)
-	if err != nil {
-		return k, apikey.Secret{}, err
-	}
-	return k, secret, nil
 }
 
 // Delete removes a key, its counts and its places in the lists.
@@ -353,9 +282,9 @@ func (s *Store) states(set *policy.Set, id string) []string {
 	return names
 }
 
-// Reset forgets everything that the key took, and its automatic bans, in one step
-// with the entry that tells of it. It fails with ErrConflict, and
-// forgets nothing, when the key was edited meanwhile.
+// Reset deletes all counts of the key and its automatic bans, in one step with the audit
+// entry. It fails with ErrConflict, and deletes nothing, when the key was edited
+// meanwhile.
 func (s *Store) Reset(ctx context.Context, id string, edit Edit) (policy.Key, error) {
 	set, err := s.Set(ctx)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // what that shard wrote last: the Set while copies are newer, or copies. So the Set has
 // mirrors, from which checks and Sync have it back, and Sync compares every copy with it.
 
-// spread is which versions of the Set lie in Valkey.
+// spread holds the versions of the Set in Valkey.
 type spread struct {
 	stored         int64 // the Set's; 0 without
 	oldest, newest int64 // of copies and mirrors; 0 when one is missing
@@ -71,18 +71,17 @@ func (s *Store) Synced(ctx context.Context, set *policy.Set) (bool, error) {
 	return found == want, err
 }
 
-// errSetLost means that copies tell of a Set of which neither the record nor a mirror is
-// left.
+// errSetLost means that there are copies of a Set whose record and mirrors are missing.
 var errSetLost = errors.New("policy: the set is lost, of which there are copies: save it again")
 
-// byRepair is whom the audit names for a repair.
+// byRepair is the author of repairs in the audit.
 var byRepair = audit.Actor{Kind: "system", Name: "sync"}
 
 const maxRepairs = 5 // tries of one Sync; every one needs a save of its own meanwhile
 
-// Sync makes the Set, its mirrors and all copies agree on the newest version that can be
-// read, where an interrupted save or a failover left them apart. A Set that is older than
-// a copy is saved again, under a version that no check has seen; the audit tells.
+// Sync writes the newest readable version to the Set, its mirrors and all copies, after
+// an interrupted save or a failover left them different. It saves a Set that is older
+// than a copy again, under a version that no check has seen, with an audit entry.
 func (s *Store) Sync(ctx context.Context) error {
 	for range maxRepairs {
 		// Before the Set: a copy that is newer than a Set read later was not overtaken by

@@ -20,6 +20,14 @@ func FuzzFind(f *testing.F) {
 	f.Add("HEAD *\n*/s GET /r\nHEAD /r\nGET /r\nANY /r\n/r", "", "s", "HEAD", "/r")
 	f.Add("get /r/{x}\nany /r/a\n/r/{x}", "", "", "head", "/r/a")
 	f.Add("/x/{y+}\n/x/{y}\n/x/y", "", "", "", "/x/%2579;p/../y")
+	for _, refused := range []string{"a1//x", "/a/../b", "/a%2Fb", "/{x}/{x}", "/{}", "/a/b{c}", "/{x+}/a",
+		"/\x01", "a-1/prod GET /", strings.Repeat("m", MaxMethodLen+1) + " /",
+		"/" + strings.Repeat("a/", MaxSegments+1) + "b", "/" + strings.Repeat("a", MaxPathLen)} {
+		f.Add(refused, "", "", "", "/a/b")
+	}
+	f.Add("/a/{x}\n/a/b", "", "", "", "/a/%2e%2e/a/b")
+	f.Add("/x/y", "", "", "", "/x")
+	f.Add("/a/*\n/b", "", "", "", "/a/..%2Fb")
 	f.Fuzz(func(t *testing.T, rules, api, stage, method, path string) {
 		call := Call{API: api, Stage: stage, Method: method, Path: path}
 		patterns := validUnique(rules)

@@ -7,7 +7,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// Away tells whether an error of a call to Valkey means that it cannot serve calls like
+// Away reports whether an error of a call to Valkey means that it cannot serve calls like
 // it now: it was not reached, did not answer in time, or refused for a reason that lies
 // in its own state or in who we are to it. An answer that the call itself is wrong is
 // none of these.
@@ -26,7 +26,7 @@ func Away(err error) bool {
 	return code == strings.ToUpper(code) && code != "WRONGTYPE" && code != "NOSCRIPT"
 }
 
-// Clustered tells whether the hosts of a URL are nodes of a cluster.
+// Clustered reports whether a URL's hosts are nodes of a cluster.
 func Clustered(rawURL string) bool {
 	option, err := parse(rawURL)
 	return err == nil && !option.ForceSingleClient

@@ -20,11 +20,11 @@ const idleAfter = time.Second
 // write, is not sent again: the reply that came is what the library reads first.
 type connection struct {
 	net.Conn
-	hello    []byte // the log-in; nil after the library wrote its own
-	reply    []byte // what has come of the reply and is to be read
-	heard    time.Time
-	patience time.Duration
-	silent   func() // reports that Valkey stopped answering on a connection in use
+	hello         []byte // the log-in; nil after the library wrote its own
+	reply         []byte // what has come of the reply and is to be read
+	heard         time.Time
+	answerTimeout time.Duration
+	silent        func() // reports that Valkey stopped answering on a connection in use
 }
 
 // hello is the library's log-in with its options: see the constructor of its pipes.
@@ -112,7 +112,7 @@ func (c *connection) Read(p []byte) (int, error) {
 	switch now := time.Now(); {
 	case n > 0:
 		c.heard = now
-	case errors.Is(err, os.ErrDeadlineExceeded) && ElapsedAtMost(c.heard, now) < c.patience:
+	case errors.Is(err, os.ErrDeadlineExceeded) && ElapsedAtMost(c.heard, now) < c.answerTimeout:
 		c.silent()
 	}
 	return n, err

@@ -205,7 +205,9 @@ func (d *dialer) open(ctx context.Context, address string) (*connection, error) 
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{Conn: conn, patience: idleAfter + d.answer, silent: func() { d.setAway(address, true) }}
+	c := &connection{Conn: conn, answerTimeout: idleAfter + d.answer, silent: func() {
+		d.setAway(address, true)
+	}}
 	if c.hello, err = d.hello(conn); err != nil {
 		_ = conn.Close() // Nothing was sent.
 		return nil, err

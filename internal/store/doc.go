@@ -13,25 +13,23 @@
 //
 // # Connecting
 //
-// Options.Dial bounds connecting, TLS and log-in included; Options.Write bounds an
-// answer. Connecting is apart from the call that needs the connection: what a call does
-// not wait for goes on, and the next call takes it. A call with a context of WithTimeouts
-// waits for connections on a time of its own. A node counts as away after one such wait
-// in vain, after an attempt that took Options.Dial, and when a connection in use gets no
-// answer. Calls wait for a connection to it within their time for answers then, until an
-// attempt succeeds.
+// Options.Dial bounds connecting, with TLS and log-in. Options.Write bounds an answer. An
+// attempt to connect continues when its call stops waiting, and the next call uses the
+// connection. A call with a context of WithTimeouts waits for connections on a separate
+// time. A node counts as away after such a wait without a connection, after an attempt
+// that took Options.Dial, and when a connection in use gets no answer. Then calls wait
+// for a connection to it within their time for answers, until an attempt succeeds.
 //
 // # Settings
 //
-// What the client is told, beside the time-outs of Options:
+// The client's settings other than the time-outs of Options:
 //
 //   - A connection is logged in before the library gets it. The library's own log-in is
-//     not sent: it reads the reply that came.
-//   - A call in flight has a connection of its own (Options.Pooled, for the check). A
-//     shared one whose reply is late stays open, and every later call waits behind it. A
-//     single node sees one connection from each client. A node of a cluster sees one for
-//     the checks of its shard and may see one more, over which the client asks for the
-//     topology.
+//     not sent: it reads the stored reply.
+//   - A call in flight has its own connection (Options.Pooled, for the check). On a
+//     shared one, every later call waits behind a late reply. A single node sees one
+//     connection from each client. A node of a cluster sees one for the checks of its
+//     shard and may see one more, over which the client asks for the topology.
 //   - Without Options.Pooled, all calls share one connection to a node.
 //   - Buffers of 16 KiB, where the library's default is half a megabyte each: a check is
 //     a few hundred bytes.

@@ -80,7 +80,7 @@ func disconnected(err error) bool {
 	return errors.As(err, &operation) && operation.Op == "dial"
 }
 
-// pause tells whether there is time for it.
+// pause waits before the next attempt. It reports whether the context leaves time for it.
 func pause(ctx context.Context, d time.Duration) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
 		return false

@@ -94,7 +94,7 @@ func (o Options) connect(ctx context.Context, option valkey.ClientOption) (valke
 		return nil, fmt.Errorf("connect to Valkey at %s: %w", strings.Join(option.InitAddress, ", "), err)
 	}
 	if !option.ForceSingleClient || o.Unproven && o.Pooled {
-		return c, nil // Nodes of a cluster have told which of them has which slot.
+		return c, nil // Nodes of a cluster have said which of them has which slot.
 	}
 	ctx, cancel := context.WithTimeout(ctx, option.Dialer.Timeout+option.ConnWriteTimeout)
 	defer cancel()

@@ -7,7 +7,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// Version names the software that answers, and its version. HELLO tells it where INFO is
+// Version names the software that answers, and its version. HELLO gives it where INFO is
 // not to be had.
 func Version(ctx context.Context, client valkey.Client) (string, error) {
 	said, err := client.Do(ctx, client.B().Hello().Build()).AsMap()

@@ -65,7 +65,7 @@ func (d *Denials) Log(ctx context.Context, denial Denial) {
 	d.log.LogAttrs(ctx, slog.LevelInfo, "denied", attrs...)
 }
 
-// admit tells whether the caller's denial is logged, and what was left out before.
+// admit reports whether to log the caller's denial, and how many were not logged before.
 func (d *Denials) admit(id string) (omitted, others int64, ok bool) {
 	now := d.now().UnixNano()
 	d.mu.Lock()

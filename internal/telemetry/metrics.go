@@ -159,7 +159,7 @@ func (m *Metrics) Record(c Check) {
 }
 
 // RecordRefused counts a call without a good credential, which is no check; byError says
-// that the function told it by an error.
+// that the function reported by an error.
 func (m *Metrics) RecordRefused(byError bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -167,7 +167,7 @@ func (m *Metrics) RecordRefused(byError bool) {
 	m.count(Unauthorized, byError)
 }
 
-// any tells whether a call was counted since the last line.
+// any reports whether a call was counted since the last line.
 func (m *Metrics) any() bool { return m.counts[Checks]+m.counts[Refused] > 0 }
 
 func either(first bool, a, b Metric) Metric {
@@ -197,7 +197,7 @@ func (m *Metrics) measure(d time.Duration) {
 	m.latencies[at] = d
 }
 
-// Due tells whether there is something to write and the interval has passed since the
+// Due reports whether there is something to write and the interval has passed since the
 // last line. It goes by the time of day.
 func (m *Metrics) Due(now time.Time) bool {
 	m.mu.Lock()

@@ -3,15 +3,10 @@ package usage
 import (
 	"cmp"
 	"context"
-	"crypto/sha1" //nolint:gosec // Valkey names scripts so
-	_ "embed"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
@@ -19,23 +14,17 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-//go:embed record.lua
-var script string
-
-var scriptSum = func() string {
-	sum := sha1.Sum([]byte(script)) //nolint:gosec // as above
-	return hex.EncodeToString(sum[:])
-}()
-
 // maxParcel is how many entries a command carries: a server takes at most 3,999
 // arguments.
 const maxParcel = 64
 
-// parcel is what one command stores: entries of one bucket and one hour.
+// parcel is what one command stores: entries, or groups of denials, of one bucket and one
+// hour.
 type parcel struct {
 	bucket  keyspace.Bucket
 	hour    int64
 	entries []entry
+	groups  []pendingGroup
 	text    bool // the command carries the script's text
 	floors  floors
 }
@@ -49,7 +38,7 @@ type Batch struct {
 	now       time.Time
 }
 
-// Report tells what became of a Batch, in calls by subjects.
+// Report says what became of a Batch, in calls by subjects.
 type Report struct {
 	Stored   int64
 	Returned int64 // surely not stored; the next Batch has them
@@ -60,7 +49,7 @@ type Report struct {
 // pack sorts the entries into parcels, in order of their slots.
 func pack(entries []entry, totals keyspace.Bucket) []parcel {
 	bucketOf := func(e *entry) keyspace.Bucket {
-		if e.scope == subject {
+		if e.scope == subject || e.scope == refusals && e.id != "" {
 			return keyspace.BucketOf(e.id)
 		}
 		return totals
@@ -91,17 +80,26 @@ func (b *Batch) Commands(client valkey.Client) []valkey.Completed {
 	recent := strconv.FormatInt(b.now.Unix()/secondsPerMinute-minutesPerDay, 10)
 	for i := range b.parcels {
 		p := &b.parcels[i]
-		keys := p.keys()
-		args := p.args(strconv.Itoa(b.newcomers), recent)
+		keys, args := p.logKeys(), p.logArgs()
+		if p.groups == nil {
+			keys, args = p.keys(), p.args(strconv.Itoa(b.newcomers), recent)
+		}
 		if p.text {
-			commands[i] = client.B().Eval().Script(script).Numkeys(int64(len(keys))).Key(keys...).Arg(
-				args...).Build()
+			commands[i] = client.B().Eval().Script(p.script().text).Numkeys(int64(len(keys))).Key(
+				keys...).Arg(args...).Build()
 			continue
 		}
-		commands[i] = client.B().Evalsha().Sha1(scriptSum).Numkeys(int64(len(keys))).Key(keys...).Arg(
-			args...).Build()
+		commands[i] = client.B().Evalsha().Sha1(p.script().sum).Numkeys(int64(len(keys))).Key(
+			keys...).Arg(args...).Build()
 	}
 	return commands
+}
+
+func (p *parcel) script() *script {
+	if p.groups != nil {
+		return denialsScript
+	}
+	return recordScript
 }
 
 func (p *parcel) keys() []string {
@@ -144,6 +142,8 @@ func (s slot) storedName() string {
 		return totalID
 	case rule:
 		return rulePrefix + s.id
+	case refusals:
+		return s.id + refusedID
 	default:
 		return s.id
 	}
@@ -156,8 +156,8 @@ func (e *entry) appendArgs(args []string, hour int64) []string {
 		notes = appendNotes(notes, n)
 	}
 	args = append(args, e.id, e.head(), strconv.FormatInt(e.minute, 10), string(notes))
-	minuteField := e.minute % minutesPerHour * kindsPerSlot
-	hourField := hour % hoursPerDay * kindsPerSlot
+	width := e.width()
+	minuteField, hourField := e.minute%minutesPerHour*width, hour%hoursPerDay*width
 	for k, n := range e.tally {
 		if n != 0 {
 			args = append(args, strconv.FormatInt(minuteField+int64(k), 10),
@@ -169,7 +169,7 @@ func (e *entry) appendArgs(args []string, hour int64) []string {
 
 // head is the class of the entry and a letter for each kind that it has.
 func (e *entry) head() string {
-	head := make([]byte, 1, 1+kinds)
+	head := make([]byte, 1, 1+len(e.tally))
 	switch {
 	case e.scope != subject:
 		head[0] = 'p'
@@ -180,14 +180,14 @@ func (e *entry) head() string {
 	}
 	for k, n := range e.tally {
 		if n != 0 {
-			head = append(head, "adooooo"[k])
+			head = append(head, "adooooooo"[k])
 		}
 	}
 	return string(head)
 }
 
-// Acknowledge takes the results of the Commands, in their order. What was surely not stored
-// waits for the next Batch then.
+// Acknowledge takes the results of the Commands, in their order. What was surely not
+// stored waits for the next Batch then.
 func (b *Batch) Acknowledge(results []valkey.ValkeyResult) Report {
 	r := b.recorder
 	r.mu.Lock()
@@ -211,6 +211,10 @@ var (
 )
 
 func (r *Recorder) acknowledge(p *parcel, result valkey.ValkeyResult, report *Report) {
+	if p.groups != nil {
+		r.acknowledgeLog(p, result, report)
+		return
+	}
 	refused, learnt, err := parseReply(result)
 	unknown := isUnknownScript(err)
 	r.withoutScript[p.bucket] = unknown
@@ -287,38 +291,29 @@ func (p *parcel) calls() int64 {
 	return n
 }
 
-func isUnknownScript(err error) bool {
-	var refusal *valkey.ValkeyError
-	return errors.As(err, &refusal) && refusal.IsNoScript()
-}
-
-// Refusals that come before anything is executed.
-var refusals = []string{
-	"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "BUSY", "OOM", "NOAUTH",
-	"MISCONF", "NOREPLICAS",
-}
-
-// notExecuted: the server surely did nothing.
-func notExecuted(err error) bool {
-	var refusal *valkey.ValkeyError
-	if errors.As(err, &refusal) {
-		word, _, _ := strings.Cut(refusal.Error(), " ")
-		return slices.Contains(refusals, word)
-	}
-	var operation *net.OpError
-	return errors.Is(err, valkey.ErrNoSlot) || errors.As(err, &operation) && operation.Op == "dial"
-}
-
-// finalTurns is how often Flush sends what was not stored: once, then with the script's
+// turns is how often a flush sends what was not stored: once, then with the script's
 // text, then for what that text did not reach.
-const finalTurns = 4
+const turns = 4
 
 // Flush sends all that was gathered, due or not, for the end of a program.
 // Report.Returned is what still waits.
 func (r *Recorder) Flush(ctx context.Context, client valkey.Client) Report {
+	return r.send(ctx, client, r.Drain)
+}
+
+// FlushEarly sends what was gathered after a check's answer, for an environment that is
+// frozen until its next call. A busy one keeps to the interval: of calls that follow each
+// other closely maxEarly leave one by one, further ones an interval later.
+func (r *Recorder) FlushEarly(ctx context.Context, client valkey.Client) Report {
+	return r.send(ctx, client, r.early)
+}
+
+func (r *Recorder) send(
+	ctx context.Context, client valkey.Client, take func(time.Time) *Batch,
+) Report {
 	var sum Report
-	for range finalTurns {
-		b := r.Drain(r.now())
+	for range turns {
+		b := take(r.now())
 		if b == nil {
 			break
 		}

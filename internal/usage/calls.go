@@ -71,7 +71,7 @@ func readHour(notes, minutes valkey.ValkeyResult) (hourOfCalls, error) {
 	}
 	h.notes = parseNotes(text)
 	slices.SortStableFunc(h.notes, func(a, b note) int { return cmp.Compare(a.second, b.second) })
-	return h, eachCount(minutes, func(slot int64, k kind, n int64) {
+	return h, eachCount(minutes, kindsPerSlot, func(slot int64, k kind, n int64) {
 		if slot < minutesPerHour {
 			h.minutes[slot][k] = n
 		}

@@ -1,5 +1,7 @@
 package usage
 
+import "tidegate/internal/cause"
+
 // Counts are numbers of calls.
 type Counts struct {
 	Allowed         int64
@@ -9,6 +11,7 @@ type Counts struct {
 	Degraded        int64 // of all calls, those decided without the store
 	Cost            int64 // of the allowed calls together
 	Unlisted        int64 // of all calls, those whose subject has no counts of its own; only in totals
+	OldSecret       int64 // of all calls, those with the secret from before the last rotation
 }
 
 // Calls returns how many calls there were.
@@ -20,6 +23,7 @@ func (c Counts) Plus(d Counts) Counts {
 		c.Allowed + d.Allowed, c.Denied + d.Denied, c.ShadowDenied + d.ShadowDenied,
 		c.CandidateDenied + d.CandidateDenied,
 		c.Degraded + d.Degraded, c.Cost + d.Cost, c.Unlisted + d.Unlisted,
+		c.OldSecret + d.OldSecret,
 	}
 }
 
@@ -34,14 +38,22 @@ const (
 	degraded
 	extraCost // above one, of allowed calls
 	unlisted
+	oldSecret
 	kinds
 )
 
-// kindsPerSlot is how many field numbers a minute or an hour has.
-const kindsPerSlot = 8
+// unlogged is what the denial log left out. It follows the causes of refusals, which a
+// tally of these counts in place of kinds.
+const unlogged = cause.Refusals
 
-// tally counts by kind.
-type tally [kinds]int64
+// A minute or an hour has so many field numbers.
+const (
+	kindsPerSlot  = 8
+	causesPerSlot = 16
+)
+
+// tally counts by kind, or by cause.
+type tally [cause.Refusals + 1]int64
 
 // add counts a call.
 func (t *tally) add(v Verdict, cost int64) {
@@ -60,6 +72,9 @@ func (t *tally) add(v Verdict, cost int64) {
 	if v&Degraded != 0 {
 		t[degraded]++
 	}
+	if v&OldSecret != 0 {
+		t[oldSecret]++
+	}
 }
 
 func (t *tally) merge(other *tally) {
@@ -75,5 +90,6 @@ func (t *tally) counts() Counts {
 		Allowed: t[allowed], Denied: t[denied], ShadowDenied: t[shadowDenied],
 		CandidateDenied: t[candidateDenied],
 		Degraded:        t[degraded], Cost: t[allowed] + t[extraCost], Unlisted: t[unlisted],
+		OldSecret: t[oldSecret],
 	}
 }

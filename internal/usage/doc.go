@@ -1,9 +1,10 @@
 // Package usage records what callers do, and reads it back for the dashboard.
 //
-// A check function gathers outcomes in memory (Recorder) and sends them along with a
-// later check's commands, at most once an interval, so that no check makes a second round
-// trip for them. Counts are kept per subject, per rule and in total: per minute for 24
-// hours, per hour for 30 days. Readers never scan the key space.
+// A check function gathers outcomes in memory (Recorder). It sends them after its answer;
+// where calls follow each other closely, along with a later check's commands, at most
+// once an interval. No caller waits for a second round trip. Counts are kept per subject,
+// per rule and in total: per minute for 24 hours, per hour for 30 days. Readers never
+// scan the key space.
 //
 // # What is counted
 //
@@ -11,12 +12,28 @@
 // limit would have denied it, and whether it was decided without the store, counts
 // beside. Minutes and hours are those of the Outcome's Time, in UTC.
 //
+// A refused credential is no call. It counts by cause, per minute and hour as calls do:
+// in all, and for a key whose secret was proven. Callers that prove nothing have no
+// counts of their own.
+//
+// # The denial log
+//
+// The log keeps denied calls, and refused calls of proven keys, for a day: when, who, by
+// which limit and rule, on which pattern of a route, from which /24 or /48, Retry-After
+// and the request's id. Denials that differ in nothing but time, network, Retry-After and
+// request form a group. Of each group and minute it lists the first 3 one by one; the
+// 4th entry stands for the rest of the minute and says how many. Reader.Denials
+// lists them, newest first, for one caller from one bucket and for all from the 256
+// buckets, an hour at a time. What a flood leaves out counts as Unlogged, in all and for
+// a registered caller. So denials are what the log has and what it leaves out together,
+// but for what a broken connection lost.
+//
 // # At most once
 //
 // A Batch is sent once. What the server surely did not execute (it knew no script, no
 // slot, had no memory, took no connection) goes back to the Recorder for the next Batch.
 // After a time-out or a broken connection nobody knows, and those counts are dropped:
-// Report.Lost tells how many. What an environment gathered since its last flush
+// Report.Lost says how many. What an environment gathered since its last flush
 // is lost when it is killed without SIGTERM, or frozen and never called again. Subjects
 // and totals go to different slots, so a failed shard can leave the two slightly apart.
 //
@@ -25,13 +42,18 @@
 // Integers only; everything has a time to live. A count's field is slot*8+kind, where
 // slot is the minute of the hour or the hour of the day, and kind is 0 allowed, 1 denied,
 // 2 shadow denied, 3 candidate denied, 4 degraded, 5 cost above one of allowed calls, 6
-// counted in totals only. HOUR and DAY count from 1970 in UTC.
+// counted in totals only, 7 with the secret from before the last rotation. Of refusals a
+// field is slot*16+kind, and kind is the cause, 0 missing to 7 no access, or 8 what the
+// denial log left out. HOUR and DAY count from 1970 in UTC.
 //
 //	tg:{tag}:ID:mHOUR          hash    counts of a subject in each minute of an hour    25 h
 //	tg:{tag}:ID:hDAY           hash    counts of a subject in each hour of a day        31 days
 //	tg:{tag}:ID:tHOUR          string  call times of a subject in an hour, 3 bytes each 2 h
 //	tg:{tag}:rule~RULE:mHOUR   hash    counts of a rule; hDAY too                       as above
 //	tg:{tag}:all~:mHOUR        hash    counts of everything; hDAY too                   as above
+//	tg:{tag}:refused~:mHOUR    hash    counts of all refusals; hDAY too                 as above
+//	tg:{tag}:IDrefused~:mHOUR  hash    counts of a key's refusals; hDAY too             as above
+//	tg:{tag}:usage-lHOUR       hash    denial log of an hour, laid out in denial.go     25 h
 //	tg:{tag}:usage-seen        zset    subjects by the minute of their last call        25 h
 //	tg:{tag}:usage-aHOUR       zset    subjects by calls admitted in an hour            25 h
 //	tg:{tag}:usage-dHOUR       zset    subjects by calls denied in an hour              25 h
@@ -50,7 +72,10 @@
 // unregistered subjects a bucket and day, 262,144 a day with the default; further ones
 // are Unlisted too. Registered subjects are as many as the registry has. A bucket's list
 // of seen subjects keeps the newest 2,048 for 24 hours, 524,288 in all, and a ranking the
-// highest 64.
+// highest 64. A Recorder holds at most 256 groups of denials and the refusals of 256
+// keys. A bucket's log of an hour takes at most 20 KB, by a test: 128 MB if every bucket
+// is flooded in each of 25 hours, and about 350 bytes for a caller's first denial of an
+// hour.
 //
 // # Cost
 //

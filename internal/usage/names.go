@@ -15,6 +15,7 @@ const (
 const (
 	totalID    = "all~" // a subject's id has no ~
 	rulePrefix = "rule~"
+	refusedID  = "refused~" // of all callers; behind a subject's id, of that one
 
 	totalBuckets    = 8
 	totalBucketStep = keyspace.Buckets / totalBuckets
@@ -50,6 +51,11 @@ const (
 // rankingName names a ranking of a period: an hour or a day.
 func rankingName(b keyspace.Bucket, r ranking, period int64) string {
 	return b.Name("usage-" + string(rune(r)) + strconv.FormatInt(period, 10))
+}
+
+// logName names the denial log of an hour.
+func logName(b keyspace.Bucket, hour int64) string {
+	return b.Name("usage-l" + strconv.FormatInt(hour, 10))
 }
 
 func newcomersName(b keyspace.Bucket, day int64) string {

@@ -19,6 +19,7 @@ const (
 	ShadowDenied                        // a limit in shadow mode would have denied it
 	CandidateDenied                     // a candidate limit would have denied it
 	Degraded                            // decided without the store
+	OldSecret                           // with the secret from before the last rotation
 )
 
 // Outcome is one call.
@@ -34,6 +35,10 @@ type Outcome struct {
 	Cost       int64    // less than 1 means 1
 	Rules      []string // ids of the rules that applied, written as subjects are
 	Time       time.Time
+	// Denial says why the call was denied, for the denial log; nil keeps it out of there.
+	// With a cause that refuses a credential it counts as a refusal, not as a call;
+	// Subject is a registered caller that proved its key then, or empty.
+	Denial *Denial
 }
 
 const maxIDLen = 64

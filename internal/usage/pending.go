@@ -8,12 +8,14 @@ const (
 	MaxRules    = 64
 	// maxUnregistered leaves the other half to registered subjects.
 	maxUnregistered = MaxSubjects / 2
-	// maxMinutes is how many minutes of totals and rules are told apart: those of an
+	// maxMinutes is how many minutes of totals and rules are kept apart: those of an
 	// environment whose store stays away add up.
 	maxMinutes = 8
-	// maxNotes is how many seconds of a subject's minute are told apart until they are
+	// maxNotes is how many seconds of a subject's minute are kept apart until they are
 	// flushed, allowed and denied calls apart.
 	maxNotes = 4
+	// maxRefused bounds refusals: of all callers and of known keys, in every minute.
+	maxRefused = maxMinutes + 256
 )
 
 const (
@@ -28,6 +30,7 @@ const (
 	total scope = iota
 	rule
 	subject
+	refusals // by cause, in place of kinds; of everything when the id is empty
 )
 
 // slot is a minute of something that is counted.
@@ -35,6 +38,14 @@ type slot struct {
 	scope  scope
 	id     string
 	minute int64 // since 1970
+}
+
+// width is how many field numbers a minute or an hour of the slot's counts has.
+func (s slot) width() int64 {
+	if s.scope == refusals {
+		return causesPerSlot
+	}
+	return kindsPerSlot
 }
 
 // entry is what is counted in a slot.
@@ -49,14 +60,24 @@ type entry struct {
 // pending is what waits to be flushed. It is bounded, and takes what is beyond the bound
 // into the totals alone.
 type pending struct {
-	index                                 map[slot]int
-	entries                               []entry
-	totals, rules, subjects, unregistered int
+	index                                           map[slot]int
+	entries                                         []entry
+	totals, rules, subjects, unregistered, refusals int
+	anonymous                                       int // of refusals
+
+	groupIndex map[group]int // of groups
+	groups     []pendingGroup
 }
 
 func newPending(size int) *pending {
 	return &pending{index: make(map[slot]int, size), entries: make([]entry, 0, size)}
 }
+
+func (p *pending) empty() bool { return len(p.entries)+len(p.groups) == 0 }
+
+// urgent reports whether more waits than refusals of callers that proved nothing. Those
+// leave with other records, so that a flood of them costs no round trip.
+func (p *pending) urgent() bool { return len(p.entries)+len(p.groups) > p.anonymous }
 
 // find returns the entry of a slot, a new one if there is room, or nil. It is good until
 // the next call of find.
@@ -72,7 +93,7 @@ func (p *pending) find(s slot, registered bool) *entry {
 	return &p.entries[len(p.entries)-1]
 }
 
-// take tells whether there is room for one more entry, and counts it.
+// take reports whether there is room for one more entry, and counts it.
 func (p *pending) take(s scope, registered bool) bool {
 	switch {
 	case s == total && p.totals < maxMinutes:
@@ -84,21 +105,30 @@ func (p *pending) take(s scope, registered bool) bool {
 		if !registered {
 			p.unregistered++
 		}
+	case s == refusals && p.refusals < maxRefused:
+		p.refusals++
+		if !registered {
+			p.anonymous++
+		}
 	default:
 		return false
 	}
 	return true
 }
 
-// total returns the total of a minute. Where there is no room for one more minute, it is
-// the newest that there is, so that no call is left out.
-func (p *pending) total(minute int64) *entry {
-	if e := p.find(slot{scope: total, minute: minute}, true); e != nil {
+// total returns the total of a minute.
+func (p *pending) total(minute int64) *entry { return p.newest(total, minute) }
+
+// newest returns the entry of a minute, of total or of all refusals. Where there is no
+// room for one more minute, it is the newest that there is, so that no call is left out.
+func (p *pending) newest(s scope, minute int64) *entry {
+	if e := p.find(slot{scope: s, minute: minute}, false); e != nil {
 		return e
 	}
 	var newest *entry
 	for i := range p.entries {
-		if e := &p.entries[i]; e.scope == total && (newest == nil || e.minute > newest.minute) {
+		e := &p.entries[i]
+		if e.scope == s && e.id == "" && (newest == nil || e.minute > newest.minute) {
 			newest = e
 		}
 	}
@@ -108,6 +138,10 @@ func (p *pending) total(minute int64) *entry {
 func (p *pending) record(o Outcome) {
 	seconds, cost := max(o.Time.Unix(), 0), max(o.Cost, 1)
 	minute := seconds / secondsPerMinute
+	if o.Denial != nil && o.Denial.Cause.Refuses() {
+		p.refuse(o, minute)
+		return
+	}
 	p.total(minute).tally.add(o.Verdict, cost)
 	for _, id := range o.Rules {
 		if !validID(id) {
@@ -116,6 +150,9 @@ func (p *pending) record(o Outcome) {
 		if e := p.find(slot{rule, id, minute}, true); e != nil {
 			e.tally.add(o.Verdict, cost)
 		}
+	}
+	if o.Verdict&Denied != 0 {
+		p.log(o, minute)
 	}
 	var e *entry
 	if validID(o.Subject) {
@@ -155,8 +192,8 @@ func (e *entry) note(n note) {
 
 // takeBack adds what a flush did not store.
 func (p *pending) takeBack(from *entry) {
-	if from.scope == total {
-		p.total(from.minute).tally.merge(&from.tally)
+	if from.scope == total || from.scope == refusals && from.id == "" {
+		p.newest(from.scope, from.minute).tally.merge(&from.tally)
 		return
 	}
 	e := p.find(from.slot, from.registered)

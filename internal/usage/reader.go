@@ -119,45 +119,55 @@ func (r *Reader) read(ctx context.Context, s span, sources []source, n int) ([][
 	for i := range series {
 		series[i] = s.points()
 	}
-	commands := make(valkey.Commands, len(sources))
-	for i, from := range sources {
-		commands[i] = r.client.B().Hgetall().Key(from.name).Build()
+	tallies, err := r.tallies(ctx, s, sources, n, kindsPerSlot)
+	if err != nil {
+		return nil, err
 	}
-	tallies := make([]tally, (s.end-s.first)/s.perStep()*int64(n))
 	width := len(tallies) / max(n, 1)
-	for i, result := range r.client.DoMulti(ctx, commands...) {
-		err := eachCount(result, func(slot int64, k kind, n int64) {
-			if at := s.at(sources[i].origin + slot); at >= 0 {
-				tallies[sources[i].series*width+at][k] += n
-			}
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
 	for i := range tallies {
 		series[i/width][i%width].Counts = tallies[i].counts()
 	}
 	return series, nil
 }
 
+// tallies adds up n series, one after another, of counts with so many kinds or causes.
+func (r *Reader) tallies(ctx context.Context, s span, sources []source, n int, width int64) ([]tally, error) {
+	commands := make(valkey.Commands, len(sources))
+	for i, from := range sources {
+		commands[i] = r.client.B().Hgetall().Key(from.name).Build()
+	}
+	tallies := make([]tally, (s.end-s.first)/s.perStep()*int64(n))
+	points := len(tallies) / max(n, 1)
+	for i, result := range r.client.DoMulti(ctx, commands...) {
+		err := eachCount(result, width, func(slot int64, k kind, n int64) {
+			if at := s.at(sources[i].origin + slot); at >= 0 {
+				tallies[sources[i].series*points+at][k] += n
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return tallies, nil
+}
+
 // eachCount goes through a stored hash. Fields that another version wrote are passed
 // over.
-func eachCount(result valkey.ValkeyResult, do func(slot int64, k kind, n int64)) error {
+func eachCount(result valkey.ValkeyResult, width int64, do func(slot int64, k kind, n int64)) error {
 	fields, err := result.AsStrMap()
 	if err != nil {
 		return err
 	}
 	for field, text := range fields {
 		number, err := strconv.ParseInt(field, 10, 64)
-		if err != nil || number < 0 || number%kindsPerSlot >= int64(kinds) {
+		if err != nil || number < 0 || number%width >= int64(len(tally{})) {
 			continue
 		}
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
 			continue
 		}
-		do(number/kindsPerSlot, kind(number%kindsPerSlot), n)
+		do(number/width, kind(number%width), n)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ local function rank(ranking, id, score)
   end
 end
 
--- welcome tells whether a subject may have counts of its own.
+-- welcome reports whether a subject may have counts of its own.
 local function welcome(hours)
   if call('EXISTS', hours) == 1 then
     return true

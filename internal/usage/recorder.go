@@ -21,6 +21,9 @@ const (
 	// maxBackOff is the longest interval while the store is away: a dead shard would hold
 	// up the check that carries the Batch.
 	maxBackOff = 30 * time.Second
+	// maxEarly is how many Batches may leave early after a pause. One more may with each
+	// interval.
+	maxEarly = 16
 )
 
 // Recorder gathers outcomes until they are flushed. It is safe for concurrent use and
@@ -33,11 +36,12 @@ type Recorder struct {
 	mu      sync.Mutex
 	pending *pending
 	flushed int64 // when a Batch was last taken, in nanoseconds of the Unix epoch
+	used    int64 // until when the intervals are used up by Batches, likewise
 	pause   time.Duration
 	totals  int // which of the buckets the next totals go to; the same until its server knows the script
 
-	withoutScript [keyspace.Buckets]bool // buckets whose server knew no script
-	ranked        [keyspace.Buckets]ranked
+	withoutScript, withoutLogScript [keyspace.Buckets]bool // buckets whose server did not know it
+	ranked                          [keyspace.Buckets]ranked
 }
 
 // NewRecorder returns an empty Recorder whose clock is now, time.Now in programs.
@@ -57,8 +61,8 @@ func (r *Recorder) Record(o Outcome) {
 	r.pending.record(o)
 }
 
-// Due tells whether it is time to flush: there is something to send, and the interval has
-// passed since the last Batch. While the store does not take Batches, the interval
+// Due reports whether it is time to flush: there is something to send, and the interval
+// has passed since the last Batch. While the store does not take Batches, the interval
 // doubles with each up to 30 s. It goes by the time of day, as the monotonic clock may
 // stand still while a function is frozen.
 func (r *Recorder) Due(now time.Time) bool {
@@ -69,7 +73,7 @@ func (r *Recorder) Due(now time.Time) bool {
 
 func (r *Recorder) due(now time.Time) bool {
 	passed := now.UnixNano() - r.flushed
-	return len(r.pending.entries) > 0 && (passed >= int64(r.pause) || passed < 0)
+	return r.pending.urgent() && (passed >= int64(r.pause) || passed < 0)
 }
 
 // Batch takes what was gathered, or returns nil unless it is due: of callers at the same
@@ -83,25 +87,46 @@ func (r *Recorder) Batch(now time.Time) *Batch {
 	return r.take(now)
 }
 
+// early takes what was gathered before it is due, for an environment that is called too
+// rarely for its next call to take it along. It returns nil when there is nothing, when
+// maxEarly Batches left at once, and while the store does not take Batches.
+func (r *Recorder) early(now time.Time) *Batch {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	spare := r.pause == r.interval && r.used-now.UnixNano() <= (maxEarly-1)*int64(r.interval)
+	if !r.pending.urgent() || !spare && !r.due(now) {
+		return nil
+	}
+	return r.take(now)
+}
+
 // Drain takes what was gathered even if it is not due, for the end of a program. It
 // returns nil when there is nothing.
 func (r *Recorder) Drain(now time.Time) *Batch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.pending.entries) == 0 {
+	if r.pending.empty() {
 		return nil
 	}
 	return r.take(now)
 }
 
 func (r *Recorder) take(now time.Time) *Batch {
+	if now.UnixNano() < r.flushed {
+		r.used = 0 // the clock was set back
+	}
 	r.flushed = now.UnixNano()
+	r.used = max(r.used, r.flushed) + int64(r.interval)
 	b := &Batch{recorder: r, newcomers: r.newcomers, now: now}
-	b.parcels = pack(r.pending.entries, totalBucket(r.totals))
+	totals := totalBucket(r.totals)
+	b.parcels = pack(r.pending.entries, totals)
 	for i := range b.parcels {
 		b.parcels[i].floors = r.ranked[b.parcels[i].bucket].of(b.parcels[i].hour)
 	}
-	r.giveText(b.parcels)
+	logs := packLog(r.pending.groups, totals)
+	giveText(b.parcels, &r.withoutScript)
+	giveText(logs, &r.withoutLogScript)
+	b.parcels = append(b.parcels, logs...)
 	r.pending = newPending(len(r.pending.entries))
 	return b
 }
@@ -116,10 +141,10 @@ const (
 	spare = 16
 )
 
-func (r *Recorder) giveText(parcels []parcel) {
+func giveText(parcels []parcel, without *[keyspace.Buckets]bool) {
 	n := 0
 	for i := range parcels {
-		if r.withoutScript[parcels[i].bucket] {
+		if without[parcels[i].bucket] {
 			parcels[i].text = n < eager || n%spare == 0
 			n++
 		}

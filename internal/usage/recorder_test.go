@@ -157,6 +157,38 @@ func TestBackOff(t *testing.T) {
 	}
 }
 
+// After a pause every call may leave at once; a busy recorder keeps to the interval.
+func TestEarlyBatches(t *testing.T) {
+	r, now := recorderAt(noon), noon
+	for _, pause := range []time.Duration{0, time.Hour, -time.Minute} {
+		now = now.Add(pause)
+		left := 0
+		for range 2 * maxEarly {
+			r.Record(Outcome{Time: now})
+			if r.early(now) != nil {
+				left++
+			}
+		}
+		if left != maxEarly {
+			t.Errorf("after %s: %d batches, want %d", pause, left, maxEarly)
+		}
+		if r.early(now.Add(time.Second-1)) != nil || r.early(now.Add(time.Second)) == nil {
+			t.Errorf("after %s: one more is due after an interval, and not sooner", pause)
+		}
+		now = now.Add(time.Second)
+	}
+	if r.early(now.Add(time.Hour)) != nil {
+		t.Error("a batch of nothing")
+	}
+	now = now.Add(time.Hour)
+	r.Record(Outcome{Time: now})
+	r.early(now).Acknowledge(nil) // as after a time-out: no result
+	r.Record(Outcome{Time: now})
+	if r.early(now.Add(2*time.Second-1)) != nil || r.early(now.Add(2*time.Second)) == nil {
+		t.Error("while the store takes nothing, early batches wait like others")
+	}
+}
+
 func TestRecordDoesNotAllocate(t *testing.T) {
 	r := recorderAt(noon)
 	o := Outcome{Subject: "a", Rules: []string{"rule"}, Time: noon, Cost: 2, Verdict: Denied | ShadowDenied}

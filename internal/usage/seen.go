@@ -31,22 +31,22 @@ type Page struct {
 // Bounds of a page of Active.
 const (
 	maxPage = 500
-	// maxSeen is how many subjects a bucket's list has at most, as record.lua has it.
+	// maxSeen bounds the subjects in a bucket's list. It equals the bound in record.lua.
 	maxSeen = 2048
 )
 
 // ErrCursor means that a text is no cursor.
 var ErrCursor = errors.New("usage: not a cursor")
 
-// position is a place in the list of all buckets: by minute, newest first, then by
-// bucket, then by id.
+// position is a place in the merged list of all buckets, which is ordered by minute,
+// newest first, then by bucket, then by id.
 type position struct {
 	minute int64
 	bucket keyspace.Bucket
 	id     string
 }
 
-// compare puts the newest first.
+// compare orders positions, the newest first.
 func (p position) compare(q position) int {
 	return cmp.Or(cmp.Compare(q.minute, p.minute), cmp.Compare(p.bucket, q.bucket), cmp.Compare(q.id, p.id))
 }
@@ -55,7 +55,8 @@ func (p position) cursor() string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(p.minute, 10) + ":" + p.id))
 }
 
-// parseCursor reads where a page ended. The empty cursor is before everything.
+// parseCursor returns the position at which a page ended. The empty cursor is the
+// position before all others.
 func parseCursor(cursor string) (position, error) {
 	if cursor == "" {
 		return position{minute: 1 << 52}, nil
@@ -72,21 +73,21 @@ func parseCursor(cursor string) (position, error) {
 	return position{n, keyspace.BucketOf(id), id}, nil
 }
 
-// Active returns up to count (1 to 500) subjects that follow the cursor, those seen last
-// first. A subject that is called between two pages moves to the front, so it may appear
-// twice or, past the cursor, not again; none that stays where it is gets left out.
+// Active returns up to count (1 to 500) subjects that follow the cursor, the latest
+// first. A subject that calls between two pages moves to the front. It may then be on two
+// pages or on none. A subject that makes no call is on exactly one page.
 func (r *Reader) Active(ctx context.Context, cursor string, count int) (Page, error) {
 	after, err := parseCursor(cursor)
 	if err != nil {
 		return Page{}, err
 	}
 	count = min(max(count, 1), maxPage)
-	share := share(count)
-	found, err := r.follow(ctx, after, keyspace.All(), share)
+	perBucket := perBucket(count)
+	found, err := r.follow(ctx, after, keyspace.All(), perBucket)
 	if err != nil {
 		return Page{}, err
 	}
-	more := cut(found, count, share)
+	more := full(found, count, perBucket)
 	rest, err := r.follow(ctx, after, more, count+1)
 	if err != nil {
 		return Page{}, err
@@ -95,9 +96,9 @@ func (r *Reader) Active(ctx context.Context, cursor string, count int) (Page, er
 	return pageOf(append(found, rest...), count), nil
 }
 
-// share is how many subjects of a page one bucket mostly has at most. From those that
-// have more, more is read.
-func share(count int) int { return min(count+1, count/32+8) }
+// perBucket is how many subjects Active first reads from each bucket. Active reads
+// buckets that fill it again.
+func perBucket(count int) int { return min(count+1, count/32+8) }
 
 // follow reads up to count subjects of each bucket that follow the position.
 func (r *Reader) follow(ctx context.Context, after position, buckets []keyspace.Bucket,
@@ -124,21 +125,20 @@ func (r *Reader) follow(ctx context.Context, after position, buckets []keyspace.
 	return found, nil
 }
 
-// cut returns the buckets that gave their whole share and may have more that belongs on
-// the page.
-func cut(found []position, count, share int) []keyspace.Bucket {
+// full returns the buckets that have perBucket subjects on the page, and may have more.
+func full(found []position, count, perBucket int) []keyspace.Bucket {
 	given := map[keyspace.Bucket]int{}
-	var cut []keyspace.Bucket
+	var full []keyspace.Bucket
 	slices.SortFunc(found, position.compare)
 	for _, p := range found[:min(count+1, len(found))] {
-		if given[p.bucket]++; given[p.bucket] == share {
-			cut = append(cut, p.bucket)
+		if given[p.bucket]++; given[p.bucket] == perBucket {
+			full = append(full, p.bucket)
 		}
 	}
-	return cut
+	return full
 }
 
-// highest returns the score from which on a bucket's subjects follow the position.
+// highest returns the highest score of subjects in bucket b that follow the position.
 func (p position) highest(b keyspace.Bucket) string {
 	if b < p.bucket {
 		return "(" + strconv.FormatInt(p.minute, 10)
@@ -146,8 +146,8 @@ func (p position) highest(b keyspace.Bucket) string {
 	return strconv.FormatInt(p.minute, 10)
 }
 
-// limit returns how many members to read of a bucket so that count of them follow the
-// position. In the position's own bucket any number may be before it, in the same minute.
+// limit returns how many members of bucket b to read so that count of them follow the
+// position. In the position's own bucket, others of the same minute may precede it.
 func (p position) limit(b keyspace.Bucket, count int) int64 {
 	if p.id != "" && b == p.bucket {
 		return maxSeen
@@ -169,7 +169,7 @@ func pageOf(found []position, count int) Page {
 	return page
 }
 
-// ActiveCount returns how many subjects were seen since then, at most 24 hours ago.
+// ActiveCount returns the number of subjects seen since a time at most 24 hours ago.
 func (r *Reader) ActiveCount(ctx context.Context, since time.Time) (int64, error) {
 	commands := make(valkey.Commands, keyspace.Buckets)
 	first := strconv.FormatInt(since.Unix()/secondsPerMinute, 10)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/cause"
 	"tidegate/internal/store"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/valkeytest"
@@ -68,14 +69,14 @@ func TestEverythingExpires(t *testing.T) {
 		's': {24 * time.Hour, 25 * time.Hour}, 'a': {24 * time.Hour, 25 * time.Hour},
 		'd': {24 * time.Hour, 25 * time.Hour},
 		'A': {30 * 24 * time.Hour, 31 * 24 * time.Hour}, 'D': {30 * 24 * time.Hour, 31 * 24 * time.Hour},
-		'n': {24 * time.Hour, 48 * time.Hour},
+		'n': {24 * time.Hour, 48 * time.Hour}, 'l': {24 * time.Hour, 25 * time.Hour},
 	}
 	each(t, func(t *testing.T, client valkey.Client) {
 		r := recorderAt(noon)
 		for i := range 40 {
 			for range 12 {
 				r.Record(Outcome{Subject: id(i), Verdict: Verdict(i % 2),
-					Rules: []string{"rule"}, Time: noon})
+					Rules: []string{"rule"}, Time: noon, Denial: &Denial{Cause: cause.Limit}})
 			}
 		}
 		flush(t, r, client)
@@ -164,7 +165,7 @@ func TestLostReplyCountsAtMostOnce(t *testing.T) {
 	for range 3 {
 		r.Record(Outcome{Subject: "a", Time: noon})
 	}
-	proxy.DropReplies(scriptSum, 1)
+	proxy.DropReplies(recordScript.sum, 1)
 	b := r.Drain(noon)
 	report := b.Acknowledge(broken.DoMulti(t.Context(), b.Commands(broken)...))
 	if report.Lost != 3 || report.Err == nil || report.Returned+report.Stored != 0 {

@@ -8,6 +8,9 @@ import (
 	"testing"
 )
 
+// ownView is for API keys alone: TestAttackOwnView.
+const ownView = "GET /api/v1/self"
+
 // readers may do what changes nothing.
 var readers = map[string]bool{"POST /api/v1/simulate": true, "POST /api/v1/simulate/lab": true}
 
@@ -47,6 +50,9 @@ func TestAttackAPICredentials(t *testing.T) {
 	operations := i.operations(t, k.ID)
 	before := i.newest(t) // after the log-ins
 	for _, e := range operations {
+		if e.pattern == ownView {
+			continue
+		}
 		for name, credential := range credentials {
 			a.probe()
 			header := []string{"Content-Type", "application/json"}

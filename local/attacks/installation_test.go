@@ -166,7 +166,7 @@ func (i *installation) startDashboard(context.Context) error {
 
 // dashboard starts an admin function with more variables, and the gateway before it.
 func (i *installation) dashboard(more map[string]string) (door, error) {
-	env := map[string]string{"VALKEY_URL": i.users["admin"], "ADMIN_USERS": i.accounts}
+	env := map[string]string{"VALKEY_URL": i.users["admin"], "ADMIN_USERS": i.accounts, "OWNER_VIEW": "page"}
 	maps.Copy(env, more)
 	admin, err := i.function("admin", 2, 25*time.Second, env)
 	if err != nil {

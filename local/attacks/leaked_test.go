@@ -81,7 +81,9 @@ func TestAttackWriteToken(t *testing.T) {
 // own are changes that every viewer may make: of its own session and colours, and of
 // nothing.
 var own = []string{
-	"POST /login", "POST /logout", "POST /theme", "POST /settings/sessions/end", "POST /api/v1/simulate",
+	"POST /login", "POST /logout", "POST /theme", "POST /settings/sessions/end", "POST /self",
+	"POST /resume", "POST /search",
+	"POST /api/v1/simulate",
 	"POST /api/v1/simulate/lab",
 }
 

@@ -94,7 +94,8 @@ func (d *dashboard) plan(name, degraded string, requests int) {
 // key makes one of a plan, and returns its secret.
 func (d *dashboard) key(plan string) string {
 	d.t.Helper()
-	return d.found(secretInPage, d.post("/keys", "name", "a caller of "+plan, "plan", plan, "env", "live"))
+	made := d.post("/keys", "name", "a caller of "+plan, "plan", plan, "env", "live")
+	return d.found(secretInPage, d.send(http.MethodGet, made.header.Get("Location"), nil))
 }
 
 // override gives a key a limit of its own, an hour's.

@@ -64,11 +64,3 @@ func clock(now func() time.Time) time.Time {
 	}
 	return now().UTC()
 }
-
-func orDefault[T comparable](value, fallback T) T {
-	var zero T
-	if value == zero {
-		return fallback
-	}
-	return value
-}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"regexp"
@@ -74,7 +75,7 @@ type expressions struct {
 // given in detail.
 func (a *REST) respond(w http.ResponseWriter, req *request, t ResponseType, detail string, v verdict) {
 	configured, own := a.configured(t), standard[t]
-	message := orDefault(detail, own.message)
+	message := cmp.Or(detail, own.message)
 	e := a.expressions(req, v)
 	e.context["error.message"], e.context["error.messageString"] = message, quoted(message)
 	e.context["error.responseType"] = string(t)
@@ -87,7 +88,7 @@ func (a *REST) respond(w http.ResponseWriter, req *request, t ResponseType, deta
 			h.Set(name, value)
 		}
 	}
-	a.send(w, req, orDefault(configured.StatusCode, own.status), h, []byte(e.template(template)))
+	a.send(w, req, cmp.Or(configured.StatusCode, own.status), h, []byte(e.template(template)))
 }
 
 // configured returns the response configured for a type or, like API Gateway, for its
@@ -192,7 +193,7 @@ func write(w http.ResponseWriter, status int, header http.Header, body []byte) {
 	h := w.Header()
 	h["Content-Type"] = nil // else net/http guesses one when there is none
 	for name, values := range header {
-		h[orDefault(spelling[name], name)] = values
+		h[cmp.Or(spelling[name], name)] = values
 	}
 	if status != http.StatusNoContent && status != http.StatusNotModified {
 		h.Set("Content-Length", strconv.Itoa(len(body)))

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -93,7 +94,7 @@ func (a *HTTP) authorize(ctx context.Context, req *request) (verdict, int) {
 	switch {
 	case errors.Is(err, errUnauthorized):
 		logger(a.Log).Warn("authorizer", "cause", err)
-		return v, orDefault(a.UnauthorizedStatus, http.StatusInternalServerError)
+		return v, cmp.Or(a.UnauthorizedStatus, http.StatusInternalServerError)
 	case err != nil:
 		logger(a.Log).Error("authorizer", "cause", err)
 		return v, http.StatusInternalServerError
@@ -108,7 +109,7 @@ func (a *HTTP) ask(ctx context.Context, req *request) (verdict, error) {
 	if a.Format == Format1 {
 		event = a.authorizerEventV1
 	}
-	answer, err := authorize(ctx, a.Authorizer, orDefault(a.AuthorizerTimeout, 10*time.Second), event(req))
+	answer, err := authorize(ctx, a.Authorizer, cmp.Or(a.AuthorizerTimeout, 10*time.Second), event(req))
 	if err != nil {
 		return verdict{}, err
 	}
@@ -126,7 +127,7 @@ func (a *HTTP) integrate(ctx context.Context, w http.ResponseWriter, req *reques
 	payload, err := a.proxyEvent(req, v)
 	if err == nil {
 		var answer []byte
-		answer, err = call(ctx, a.Integration, orDefault(a.IntegrationTimeout, 30*time.Second), payload)
+		answer, err = call(ctx, a.Integration, cmp.Or(a.IntegrationTimeout, 30*time.Second), payload)
 		if err == nil {
 			err = a.reply(w, req, v, answer)
 		}
@@ -199,4 +200,4 @@ func textual(header http.Header) bool {
 	return strings.HasPrefix(t, "text/")
 }
 
-func (a *HTTP) apiID() string { return orDefault(a.APIID, "localhttp0") }
+func (a *HTTP) apiID() string { return cmp.Or(a.APIID, "localhttp0") }

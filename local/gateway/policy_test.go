@@ -91,6 +91,8 @@ func FuzzPolicyVerdict(f *testing.F) {
 	f.Add(
 		`{"principalId":"k","policyDocument":{"Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]},"context":{"a":1}}`)
 	f.Add(`{"principalId":"k","policyDocument":{"Statement":{"Effect":"Deny","Action":[],"Resource":null}}}`)
+	f.Add(`{"principalId":`)
+	f.Add(`{"principalId":7}`)
 	f.Fuzz(func(t *testing.T, answer string) {
 		v, err := policyVerdict([]byte(answer), testARN)
 		if err == nil && v.effect == allow && !strings.Contains(answer, `llow`) &&

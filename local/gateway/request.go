@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
@@ -45,7 +46,7 @@ func readRequest(w http.ResponseWriter, r *http.Request, now time.Time, counted 
 		id:        newRequestID(),
 		now:       now,
 		method:    r.Method,
-		path:      orDefault(r.URL.EscapedPath(), "/"),
+		path:      cmp.Or(r.URL.EscapedPath(), "/"),
 		rawQuery:  r.URL.RawQuery,
 		query:     r.URL.Query(),
 		protocol:  r.Proto,

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,7 +90,7 @@ func (a *REST) authorize(ctx context.Context, req *request) (verdict, error) {
 	case a.Token:
 		event = a.tokenEvent(req)
 	}
-	answer, err := authorize(ctx, a.Authorizer, orDefault(a.AuthorizerTimeout, restTimeout), event)
+	answer, err := authorize(ctx, a.Authorizer, cmp.Or(a.AuthorizerTimeout, restTimeout), event)
 	if err != nil {
 		return verdict{}, err
 	}
@@ -125,7 +126,7 @@ func (a *REST) integrate(ctx context.Context, w http.ResponseWriter, req *reques
 	payload, err := a.proxyEvent(req, v)
 	if err == nil {
 		var answer []byte
-		answer, err = call(ctx, a.Integration, orDefault(a.IntegrationTimeout, restTimeout), payload)
+		answer, err = call(ctx, a.Integration, cmp.Or(a.IntegrationTimeout, restTimeout), payload)
 		if err == nil {
 			err = a.reply(w, req, answer)
 		}
@@ -185,8 +186,8 @@ func (a *REST) expressions(req *request, v verdict) expressions {
 		pathParameters: maps.Clone(parameters), escape: a.EscapeTemplates}
 }
 
-func (a *REST) apiID() string { return orDefault(a.APIID, "localrest0") }
+func (a *REST) apiID() string { return cmp.Or(a.APIID, "localrest0") }
 
-func (a *REST) stage() string { return orDefault(a.Stage, "prod") }
+func (a *REST) stage() string { return cmp.Or(a.Stage, "prod") }
 
 func (a *REST) stagePath(req *request) string { return "/" + a.stage() + req.path }

@@ -43,6 +43,9 @@ func FuzzMatches(f *testing.F) {
 	f.Add("a*b?c", "a-b-c")
 	f.Add("*a*a*a*", "aaaa")
 	f.Add("[x]*", "[x]y")
+	f.Add("*a", "bab")
+	f.Add("a**", "a")
+	f.Add("ab", "ac")
 	f.Fuzz(func(t *testing.T, pattern, text string) {
 		if len(pattern) > 100 || len(text) > 200 {
 			return

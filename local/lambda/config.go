@@ -1,6 +1,7 @@
 package lambda
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -30,7 +31,7 @@ type Config struct {
 	Warm        int
 	Timeout     time.Duration // of one invocation; 0 means 3 s, as on Lambda
 	InitTimeout time.Duration // of the start of an environment; 0 means 10 s, as on Lambda
-	Memory      int           // in MB, told to the function but not enforced; 0 means 128
+	Memory      int           // in MB, given to the function but not enforced; 0 means 128
 	NoFreeze    bool          // let environments run between invocations
 	// after which an environment without invocations is ended; 0 means never. Lambda
 	// takes minutes
@@ -39,10 +40,10 @@ type Config struct {
 }
 
 func (c Config) withDefaults() (Config, error) {
-	c.Concurrency = orDefault(c.Concurrency, 1)
-	c.Timeout = orDefault(c.Timeout, 3*time.Second)
-	c.InitTimeout = orDefault(c.InitTimeout, 10*time.Second)
-	c.Memory = orDefault(c.Memory, 128)
+	c.Concurrency = cmp.Or(c.Concurrency, 1)
+	c.Timeout = cmp.Or(c.Timeout, 3*time.Second)
+	c.InitTimeout = cmp.Or(c.InitTimeout, 10*time.Second)
+	c.Memory = cmp.Or(c.Memory, 128)
 	if c.Log == nil {
 		c.Log = io.Discard
 	}
@@ -113,12 +114,4 @@ func (c Config) environ(api string) []string {
 	}
 	slices.Sort(list)
 	return list
-}
-
-func orDefault[T comparable](value, fallback T) T {
-	var zero T
-	if value == zero {
-		return fallback
-	}
-	return value
 }

@@ -116,7 +116,7 @@ func (f *Function) isClosed() bool {
 	}
 }
 
-// orClosed tells a process that Close killed from one that crashed.
+// orClosed distinguishes a process that Close killed from one that crashed.
 func (f *Function) orClosed(err error) error {
 	var crash *CrashError
 	if errors.As(err, &crash) && f.isClosed() {

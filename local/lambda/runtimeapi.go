@@ -15,7 +15,7 @@ import (
 // allowance for the envelope.
 const MaxPayload = 6<<20 + 100
 
-// state is where a runtime is in its cycle, as far as its calls tell.
+// state is where a runtime is in its cycle, as far as its calls show.
 type state int
 
 const (

@@ -61,7 +61,7 @@ func (p *Pool) Close() {
 	p.client.CloseIdleConnections()
 }
 
-// Ready tells how many environments are there, as far as is known.
+// Ready says how many environments are there, as far as is known.
 func (p *Pool) Ready() int { return int(p.ready.Load()) }
 
 // Invoke runs the function once. Its errors are a *lambda.FunctionError, the context's,

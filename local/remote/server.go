@@ -38,7 +38,7 @@ func NewServer(function Invoker) *Server { return &Server{function: function} }
 // Drain refuses invocations from now on. Those that have begun go on.
 func (s *Server) Drain() { s.draining.Store(true) }
 
-// ServeHTTP takes an invocation or tells whether it would. It reads the body of an
+// ServeHTTP takes an invocation or reports whether it would. It reads the body of an
 // invocation only when it takes it, so a client that expects 100 Continue knows whether
 // its invocation has begun.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -1,5 +1,6 @@
-// Command restore makes a Valkey what its journal says: keys, policies, machine tokens and
-// the newest entries of the audit. ./scripts/restore builds it and passes its flags on.
+// Command restore makes a Valkey what its journal says: keys, policies, machine tokens
+// and the newest entries of the audit. ./scripts/restore builds it and passes its flags
+// on.
 package main
 
 import (

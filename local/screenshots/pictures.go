@@ -30,13 +30,13 @@ import (
 )
 
 const (
-	height   = 860
-	patience = 2 * time.Minute
+	height       = 860
+	shotsTimeout = 2 * time.Minute
 )
 
 // run starts a dashboard over the sample and takes every picture.
 func run(ctx context.Context, output string, width int64) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, shotsTimeout)
 	defer cancel()
 	server, err := valkey.Embedded()
 	if err != nil {

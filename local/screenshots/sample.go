@@ -138,7 +138,7 @@ func (s *sample) edits(ctx context.Context) error {
 	return nil
 }
 
-// calls tells the usage of an hour of waves.
+// calls records in the usage an hour of waves.
 func (s *sample) calls(ctx context.Context) error {
 	now := time.Now()
 	r := usage.NewRecorder(usage.Options{}, time.Now)

@@ -40,7 +40,7 @@ func findAWS() awsCommand {
 
 var executeAPI = regexp.MustCompile(`^([a-z0-9]+)\.execute-api\.([a-z0-9-]+)\.amazonaws\.com(\.cn)?$`)
 
-// apiID is the id in an address of execute-api, or nothing.
+// apiID returns the API's id from a URL of execute-api, or an empty string.
 func apiID(text string) string {
 	id, _ := executeAddress(text)
 	return id
@@ -57,7 +57,8 @@ func executeAddress(text string) (id, region string) {
 	return "", ""
 }
 
-// region is that of the first URL that names one; otherwise aws uses its own.
+// region returns the --region flag for the first URL that contains a region. Without one,
+// aws uses its configured region.
 func (s *session) region() []string {
 	for _, url := range []string{s.rest, s.http, s.dashboard} {
 		if _, region := executeAddress(url); region != "" {
@@ -67,10 +68,11 @@ func (s *session) region() []string {
 	return nil
 }
 
-// stage is the stack's name without what all have in front.
+// stage returns the stack's name without the prefix "tidegate-".
 func (s *session) stage() string { return strings.TrimPrefix(s.stack, "tidegate-") }
 
-// awsProbe runs one command. args fills in the words that depend on the stack.
+// awsProbe returns a probe that runs one command. args returns the command's arguments
+// for a session.
 func awsProbe(needs need, args func(*session) []string) *probe {
 	shown := args(&session{options: options{stack: "STACK", rest: shownAPI, http: shownAPI}})
 	p := &probe{what: "aws " + shown[0] + " " + shown[1], needs: needAWS | needs, commands: 1}
@@ -87,7 +89,7 @@ func awsProbe(needs need, args func(*session) []string) *probe {
 	return p
 }
 
-// whereFound skips rows, with a reason, where what a command asks for is not there.
+// whereFound skips the probe's rows, with the reason, when AWS has no such resource.
 func whereFound(p *probe, reason string) *probe {
 	run := p.run
 	p.run = func(ctx context.Context, s *session) evidence {
@@ -100,8 +102,8 @@ func whereFound(p *probe, reason string) *probe {
 	return p
 }
 
-// executionLog names the log group in which API Gateway tells the steps of a REST API's
-// requests.
+// executionLog returns the log group to which API Gateway writes the steps of a REST
+// API's requests.
 func executionLog(rest string) string {
 	_, path, _ := strings.Cut(strings.TrimPrefix(rest, "https://"), "/")
 	stage, _, _ := strings.Cut(path, "/")

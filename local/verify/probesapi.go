@@ -5,16 +5,11 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
-// Calls that verify makes at most for one purpose.
-const (
-	callsWithKey = 4
-	burstWorkers = 10
-	burstTries   = 3
-)
+// callsWithKey is the number of calls that callWithKey makes in a row.
+const callsWithKey = 4
 
 var (
 	restKey = &probe{
@@ -54,9 +49,6 @@ var (
 	httpPreflight = openProbe("OPTIONS HTTP/verify as a browser asks before it sends a key",
 		needHTTP, preflight)
 )
-
-// mostToDenial bounds the calls of useUp.
-const mostToDenial = burstTries * (maxRequests + 1)
 
 // someOrigin is another site's, as a browser names it.
 const someOrigin = "https://verify.example"
@@ -140,55 +132,6 @@ func (s *session) unusable(base string) string {
 		return "the API caches the authorizer's results, see the row on counting"
 	}
 	return s.quota.reason()
-}
-
-// useUp calls until one call is denied. That one is the only answer in the evidence, or
-// the last when none was.
-func (s *session) useUp(ctx context.Context, base string) evidence {
-	if reason := s.unusable(base); reason != "" {
-		return evidence{reason: reason}
-	}
-	var last answer
-	for range burstTries {
-		s.makeRoom(ctx, s.quota.requests)
-		began := s.now()
-		last = s.burst(ctx, s.quota.requests+1, func() answer { return s.withKey(ctx, base+"/verify") })
-		if last.err != nil || last.status != http.StatusOK || s.now().Sub(began) < s.quota.window {
-			break // otherwise the calls took longer than the window
-		}
-	}
-	return evidence{answers: []answer{last}}
-}
-
-// burst makes n calls, some of them at a time, and stops at the first that is not 200.
-func (s *session) burst(ctx context.Context, n int, do func() answer) answer {
-	var (
-		lock  sync.Mutex
-		group sync.WaitGroup
-		last  answer
-		left  = n
-		ended bool
-	)
-	next := func() bool {
-		lock.Lock()
-		defer lock.Unlock()
-		left--
-		return left >= 0 && !ended && ctx.Err() == nil
-	}
-	for range min(burstWorkers, n) {
-		group.Go(func() {
-			for next() {
-				a := do()
-				lock.Lock()
-				if !ended {
-					last, ended = a, a.err != nil || a.status != http.StatusOK
-				}
-				lock.Unlock()
-			}
-		})
-	}
-	group.Wait()
-	return last
 }
 
 // afterRetryAfter asks once more, waits as long as that answer says, and calls again.

@@ -51,13 +51,6 @@ var (
 	}
 )
 
-// Calls of the floods: above the bursts of 400 and 20 that infra sets.
-const (
-	restFloodCalls = 1000
-	dashFloodCalls = 100
-	floodWorkers   = 100
-)
-
 func dashProbe(what string, c call) *probe {
 	return &probe{what: what, needs: needDashboard, calls: 1,
 		run: func(ctx context.Context, s *session) evidence {
@@ -67,7 +60,7 @@ func dashProbe(what string, c call) *probe {
 
 var styleLink = regexp.MustCompile(`<link[^>]*href="([^"]+\.css)"`)
 
-// styleSheet asks for a file that the page names, as a browser does.
+// styleSheet gets the first style sheet of the login page, as a browser does.
 func styleSheet(ctx context.Context, s *session) evidence {
 	page := s.get(ctx, s.dashboard+"/login")
 	link := styleLink.FindStringSubmatch(page.body)
@@ -143,7 +136,7 @@ func (s *session) override(ctx context.Context, etag string) error {
 	return saved.refused("set the override")
 }
 
-// endOverride goes on when verify is interrupted.
+// endOverride ends the override even when verify is interrupted.
 func (s *session) endOverride(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
 	defer cancel()
@@ -160,29 +153,4 @@ func (a answer) refused(what string) error {
 		return fmt.Errorf("%s: the API answered %d", what, a.status)
 	}
 	return a.err
-}
-
-// flood makes many calls at a time. The evidence is one answer of each status.
-func (s *session) flood(ctx context.Context, n int, url string) evidence {
-	work := make(chan struct{}, n)
-	for range n {
-		work <- struct{}{}
-	}
-	close(work)
-	answers := make(chan answer, n)
-	for range floodWorkers {
-		go func() {
-			for range work {
-				answers <- s.get(ctx, url)
-			}
-		}()
-	}
-	e, known := evidence{}, map[int]bool{}
-	for range n {
-		if a := <-answers; !known[a.status] {
-			known[a.status] = true
-			e.answers = append(e.answers, a)
-		}
-	}
-	return e
 }

@@ -61,15 +61,15 @@ func (s *session) makeRoom(ctx context.Context, n int) {
 
 // learn takes the key's limit and id from an allowed call.
 func (s *session) learn(a answer) {
-	told := a.context()
+	authorizer := a.context()
 	policy := a.header.Get("RateLimit-Policy")
 	if policy == "" {
-		policy = fmt.Sprint(told["rateLimitPolicy"])
+		policy = fmt.Sprint(authorizer["rateLimitPolicy"])
 	}
 	if q, found := quotaOf(policy); found {
 		s.quota = q
 	}
-	if id, ok := told["keyId"].(string); ok {
+	if id, ok := authorizer["keyId"].(string); ok {
 		s.keyID = id
 	}
 }

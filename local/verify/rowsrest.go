@@ -201,11 +201,11 @@ const (
 )
 
 func notDegraded(e evidence) outcome {
-	told := e.answers[0].context()
-	if told == nil {
+	authorizer := e.answers[0].context()
+	if authorizer == nil {
 		return skip("the backend does not show the context: only the example's does")
 	}
-	if value, found := told["degraded"]; found && fmt.Sprint(value) == "true" {
+	if value, found := authorizer["degraded"]; found && fmt.Sprint(value) == "true" {
 		return differ("degraded is true on the first call")
 	}
 	return pass("no degraded")
@@ -242,12 +242,12 @@ func counted(e evidence) outcome {
 // and a boolean among them.
 func contextOf(typed bool) check {
 	return func(e evidence) outcome {
-		told := e.last().context()
-		if told == nil {
+		authorizer := e.last().context()
+		if authorizer == nil {
 			return skip("the backend does not show the context: only the example's does")
 		}
 		for _, name := range []string{"keyId", "plan", "rateLimit", "remaining", "denied"} {
-			value, found := told[name]
+			value, found := authorizer[name]
 			if !found {
 				return differ("no " + name)
 			}
@@ -256,7 +256,7 @@ func contextOf(typed bool) check {
 				return differ(fmt.Sprintf("%s is %T", name, value))
 			}
 		}
-		return pass(fmt.Sprintf("plan %v, remaining %v", told["plan"], told["remaining"]))
+		return pass(fmt.Sprintf("plan %v, remaining %v", authorizer["plan"], authorizer["remaining"]))
 	}
 }
 

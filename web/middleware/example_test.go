@@ -69,7 +69,7 @@ func chat(w http.ResponseWriter, r *http.Request) {
 	caller, _ := middleware.FromContext(r.Context())
 	tokensUsed := complete(w, caller.KeyName)
 	if _, err := middleware.Settle(r.Context(), tokensUsed); err != nil { // 0 gives all of it back
-		slog.WarnContext(r.Context(), "the estimate stays charged", "cause", err)
+		slog.WarnContext(r.Context(), "the estimated cost stays charged", "cause", err)
 	}
 }
 

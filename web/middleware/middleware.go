@@ -3,7 +3,7 @@
 //
 // It adds the RateLimit and RateLimit-Policy fields to every answer; gives handlers the
 // Decision; turns a call that is over a limit into a true 429 with Retry-After and a
-// problem (RFC 9457), for HTTP APIs whose authorizer is told to let such calls pass and
+// problem (RFC 9457), for HTTP APIs whose authorizer is set to let such calls pass and
 // say so (HTTP_API_DENY=context); and settles what a call really cost (Settle). The
 // backend must run it then, and must be reachable through API Gateway alone: whoever
 // could call it directly could claim any decision. A request without a decision is

@@ -75,19 +75,19 @@ func Settle(ctx context.Context, cost int64) (Settlement, error) {
 // Bounds of one settlement with its retries.
 const (
 	settleTimeout  = 5 * time.Second  // of one attempt
-	settlePatience = 15 * time.Second // of all attempts and the pauses between them
+	settleDeadline = 15 * time.Second // of all attempts and the pauses between them
 	settleAttempts = 5
 	settlePause    = 200 * time.Millisecond // before the second attempt; doubled before each one after it
 	maxRetryAfter  = 5 * time.Second        // the longest Retry-After that is waited for
 )
 
 // Settle settles a reservation by its text. It tries again after a connection error, a
-// 429 or a 5xx, at most settleAttempts times within settlePatience, with random pauses.
+// 429 or a 5xx, at most settleAttempts times within settleDeadline, with random pauses.
 // That is safe since a reservation settles once. A 409 is success when an earlier attempt
 // of this call may have settled; what that settlement came to is not known then, but its
 // cost.
 func (s *Settler) Settle(ctx context.Context, reservation string, cost int64) (Settlement, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settlePatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleDeadline)
 	defer cancel()
 	mayBeSettled := false
 	for attempt := 1; ; attempt++ {
@@ -184,14 +184,14 @@ const maxAnswer = 1 << 16
 
 func readSettlement(response *http.Response) (Settlement, error) {
 	var settled Settlement
-	var told problem
+	var refusal problem
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	switch {
 	case err != nil:
 		return Settlement{}, fmt.Errorf("middleware: settle: %w", err)
 	case response.StatusCode != http.StatusOK:
-		_ = json.Unmarshal(body, &told) // an answer in another form tells its status
-		return Settlement{}, &SettleError{response.StatusCode, told.Detail, retryAfter(response.Header)}
+		_ = json.Unmarshal(body, &refusal) // another form leaves the detail empty
+		return Settlement{}, &SettleError{response.StatusCode, refusal.Detail, retryAfter(response.Header)}
 	}
 	if err := json.Unmarshal(body, &settled); err != nil {
 		return Settlement{}, fmt.Errorf("middleware: settle: %w", err)

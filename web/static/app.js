@@ -1,7 +1,10 @@
 import 'htmx.org';
 import 'htmx.org/dist/ext/hx-csp.js';
 import './live.js';
+import './ticking.js';
+import './zone.js';
 import './limits.js';
+import './until.js';
 import './keyboard.js';
 import './theme.js';
 import './toast.js';

@@ -36,7 +36,14 @@ const stamps = [
   [1, ':{ss}', `${date} {HH}:{mm}`, null, `${date} {HH}:{mm}`, null, '\n{HH}:{mm}', null, 1],
 ];
 
-const clock = (seconds) => new Date(seconds * 1000).toISOString().replace('T', ' ').slice(0, 19);
+// Times are in the zone that zone.js keeps.
+const local = () => localStorage.getItem('tidegate-local-time') === 'on';
+
+function clock(seconds) {
+  const at = new Date(seconds * 1000);
+  if (local()) return at.toLocaleString('sv-SE', { timeZoneName: 'short' });
+  return `${at.toISOString().replace('T', ' ').slice(0, 19)} UTC`;
+}
 
 // Styles are read where they are used, since the theme may change: canvases know no CSS.
 const styleOf = (element) => getComputedStyle(element);
@@ -61,6 +68,7 @@ class Chart {
     this.swatches = [...this.frame.querySelectorAll('.legend .swatch .line')];
     this.outputs = [...this.frame.querySelectorAll('.legend .at')];
     this.draw();
+    if (this.data.select) this.takeKeys();
     new MutationObserver(() => this.update()).observe(plot, { attributeFilter: ['data-chart'] });
     new ResizeObserver(() => this.drawn?.setSize(this.size())).observe(plot);
   }
@@ -103,6 +111,44 @@ class Chart {
     canvas.setAttribute('aria-label', this.frame.querySelector('figcaption').textContent.trim());
     const hint = this.frame.querySelector('.hint');
     if (hint) hint.hidden = false;
+    if (this.data.select) this.takeTouch(this.drawn.over);
+  }
+
+  takeKeys() {
+    this.plot.tabIndex = 0;
+    this.plot.setAttribute('role', 'group');
+    this.plot.setAttribute('aria-label', `${this.frame.querySelector('h2').textContent}, select a time`);
+    this.plot.addEventListener('keydown', (event) => this.key(event));
+  }
+
+  // key moves a cursor from bar to bar. With Shift it selects, and Enter shows what is
+  // selected.
+  key(event) {
+    const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (event.key === 'Enter' && this.anchor !== undefined) this.select(this.drawn);
+    if (!move) return;
+    event.preventDefault();
+    const last = this.data.series[0].length - 1;
+    const before = Math.min(this.at ?? last, last);
+    this.at = Math.min(last, Math.max(0, before + move));
+    this.anchor = event.shiftKey ? (this.anchor ?? before) : undefined;
+    const position = (bar) => this.drawn.valToPos(this.data.begin + bar * this.data.step, 'x');
+    const from = Math.min(this.at, this.anchor ?? this.at);
+    const to = Math.max(this.at, this.anchor ?? this.at) + 1;
+    const selected = { left: position(from), width: this.anchor === undefined ? 0 : position(to) - position(from) };
+    this.drawn.setCursor({ left: position(this.at + 0.3), top: 1 });
+    this.drawn.setSelect({ ...selected, top: 0, height: this.drawn.over.clientHeight }, false);
+  }
+
+  // takeTouch plays a finger that moves sideways to uPlot as a mouse. The other ways scroll.
+  takeTouch(over) {
+    const plays = { pointerdown: 'mousedown', pointermove: 'mousemove', pointerup: 'mouseup', pointercancel: 'mouseup' };
+    for (const [type, mouse] of Object.entries(plays)) {
+      over.addEventListener(type, ({ pointerType, clientX, clientY }) => {
+        if (pointerType !== 'touch') return;
+        over.dispatchEvent(new MouseEvent(mouse, { clientX, clientY, movementX: 1, bubbles: true }));
+      });
+    }
   }
 
   options() {
@@ -115,7 +161,7 @@ class Chart {
     };
     return {
       legend: { show: false },
-      tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC'),
+      tzDate: (seconds) => (local() ? new Date(seconds * 1000) : uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC')),
       scales: {
         x: { time: stamped, range: stamped ? () => this.span() : undefined },
         y: { range: (_, __, most) => [0, Math.max(1, (most ?? 0) * 1.05)] },
@@ -158,7 +204,7 @@ class Chart {
       this.frame.querySelector('.legend').append(at);
     }
     if (idx == null) at.textContent = '';
-    else at.textContent = begin ? `${clock(begin + idx * step)} UTC` : `at ${after(from + idx * step)}`;
+    else at.textContent = begin ? clock(begin + idx * step) : `at ${after(from + idx * step)}`;
   }
 
   select({ select }) {
@@ -204,4 +250,5 @@ function recolour() {
 find();
 document.addEventListener('htmx:after:swap', find);
 document.addEventListener('theme', recolour);
+document.addEventListener('zone', () => charts.forEach((chart) => chart.draw()));
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', recolour);

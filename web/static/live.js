@@ -52,8 +52,8 @@ function showAge() {
   age.textContent = `updated ${Math.floor((performance.now() - updated) / 1000)} s ago`;
 }
 
-// showSummary tells a screen reader what changed, by a text outside of the section that
-// comes anew.
+// showSummary announces to a screen reader what changed, by a text outside of the section
+// that comes anew.
 function showSummary() {
   const text = section()?.dataset.summary ?? '';
   const status = document.getElementById('live-summary');

@@ -26,6 +26,7 @@ type CallerRow struct {
 type CallerPage struct {
 	Page  Page
 	Live  Live
+	Range Range
 	Trail []Choice
 	ID    string
 	Chart TimeSeries

@@ -35,6 +35,7 @@ type TimeSeries struct {
 	Blocked string
 	Marks   []TimeMark
 	Rows    []TimeSeriesRow
+	Note    string // what else to know about the figures; empty for nothing
 	Selects bool   // dragging over it goes to a time range
 	Data    string // the same as JSON, for the script
 }

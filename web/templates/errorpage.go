@@ -7,4 +7,6 @@ type ErrorPage struct {
 	Heading string
 	Advice  string
 	Action  Choice // the way on; its Text is empty if there is none
+	Kept    Hidden // the form that was sent, sealed; its Value is empty if there is none
+	Resume  string // address that leads back to it
 }

@@ -44,7 +44,7 @@ func plural(n int, one, many string) string {
 	return many
 }
 
-// anyPublished tells whether a ticked box is one of those that stay folded away
+// anyPublished reports whether a ticked box is one of those that stay folded away
 // otherwise.
 func anyPublished(checks []Check) bool {
 	for _, c := range checks {

@@ -20,6 +20,7 @@ type Form struct {
 	Error   string   // what is wrong as a whole
 	Errors  int      // how many fields are wrong
 	Notes   []string // what to know before sending it
+	Warning *Warn    // what to confirm by sending it again; nil for nothing
 	Fields  []FormField
 	Lists   []LimitList
 	Choices LimitChoices // of the rows of all lists
@@ -29,6 +30,12 @@ type Form struct {
 	Danger  bool // it cannot be taken back
 	Auto    bool // the script sends it at once, again and again: a step of a long job
 	Cancel  Choice
+}
+
+// Warn is harm that a form would do. Sending its Accepted back confirms that it was read.
+type Warn struct {
+	Texts    []string
+	Accepted Hidden
 }
 
 // Hidden is a field that nobody sees.
@@ -45,6 +52,7 @@ type FormField struct {
 	Max     string // characters
 	Rows    string // of an area; 3 when it is empty
 	Field   Field
+	Hidden  Hidden // sent along; without a name none is
 }
 
 // FieldKind is how a field is filled in.
@@ -57,6 +65,7 @@ const (
 	AreaField   FieldKind = "area"
 	ChoiceField FieldKind = "choice"
 	CheckField  FieldKind = "check" // its value is empty or not
+	TimeField   FieldKind = "time"  // a date and a time of day, in UTC
 )
 
 // LimitList is a list of limits as it was typed.

@@ -4,26 +4,22 @@ package templates
 type KeyPage struct {
 	Page     Page
 	Live     Live
+	Range    Range
 	Key      KeyRow
 	Facts    []Fact
-	Why      []string    // which limits hold, and why, in sentences
-	Notes    []string    // what else to know
-	Chart    TimeSeries  // recent minutes
-	Play     string      // address that plays them to the algorithms; empty without one
+	Why      []string // which limits hold, and why, in sentences
+	Notes    []string // what else to know
+	Chart    TimeSeries
+	Play     string      // address that plays its calls to the algorithms; empty without one
 	Denials  []DenialRow // the latest, newest first
+	Refused  []Figure    // its refused calls by cause
 	Response Response
 	Recent   []Entry // of the audit
 	Audit    string  // address of all of its audit
-	Explain  string  // address that explains a call of it
-	Actions  []Choice
-}
-
-// DenialRow is calls that were denied in one second.
-type DenialRow struct {
-	At    Instant
-	Ago   string
-	Calls string
-	Note  string // what is not exact about the instant
+	// AllDenials is the address of its part of the denial log.
+	AllDenials string
+	Explain    string // address that explains a call of it
+	Actions    []Choice
 }
 
 // Response is what a client gets.

@@ -18,17 +18,18 @@ type KeysPage struct {
 
 // Search is the form that narrows the list.
 type Search struct {
-	Action string
-	Text   string
-	Plan   string
-	Plans  []Option
-	State  string
-	States []Option
-	Tag    string
-	Order  string
-	Orders []Option
-	Live   string // the refresh in force, carried along
-	Clear  string // address without the search; empty when there is none
+	Anywhere bool // the text may be any part of a name
+	Action   string
+	Text     string
+	Plan     string
+	Plans    []Option
+	State    string
+	States   []Option
+	Tag      string
+	Order    string
+	Orders   []Option
+	Live     string // the refresh in force, carried along
+	Clear    string // address without the search; empty when there is none
 }
 
 // Bulk is the form that changes many keys.
@@ -39,7 +40,7 @@ type Bulk struct {
 	All     string // names all keys that match
 }
 
-// Empty tells why a list holds nothing.
+// Empty says why a list holds nothing.
 type Empty struct {
 	Heading string
 	Advice  string
@@ -71,7 +72,7 @@ type Badge struct {
 // Window is the state of one limit of a key.
 type Window struct {
 	Limit      string   // 100 per 10 seconds
-	Marks      []string // what sets it apart: estimate, denied calls count, …
+	Marks      []string // how it differs from a log: counter, denied calls count, …
 	Counted    string   // exact, or the marks
 	Used       string
 	Of         string
@@ -81,5 +82,7 @@ type Window struct {
 	Level      string // free, near or full
 	Note       string // the level in words; empty when free
 	Resets     string
+	ResetsLeft string // seconds, for a script that counts down; 0 when it is empty
+	RetryLeft  string // likewise
 	RetryAfter string
 }

@@ -8,6 +8,8 @@ type LoginPage struct {
 	Password bool   // somebody can log in with a password
 	Provider Choice // the way to the provider; its Text is empty if there is none
 	Ended    *Ended
+	Kept     Hidden // a form that was sent without a session, sealed; its Value may be empty
+	Resume   string // address that leads back to it
 	User     string // typed before
 	Error    string // why the attempt before this one failed
 }

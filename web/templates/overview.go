@@ -4,7 +4,7 @@ package templates
 type OverviewPage struct {
 	Page    Page
 	Live    Live
-	Ranges  []Choice
+	Range   Range
 	Figures []Figure
 	Chart   TimeSeries
 	Empty   *Empty // nil when there were calls
@@ -18,6 +18,8 @@ type Figure struct {
 	Value string
 	Note  string
 	Bad   bool
+	// what it counts, as a list; empty without one
+	Address string
 }
 
 // TalkerRow is a caller among the first.

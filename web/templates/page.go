@@ -39,7 +39,7 @@ type Theme struct {
 	Choices []Option
 }
 
-// Toast tells what became of something. Its Text is empty if there is nothing to tell.
+// Toast says what became of something. Its Text is empty if there is nothing to say.
 type Toast struct {
 	Text string
 	Undo string // address to post to, which takes it back; empty if that cannot be done
@@ -52,7 +52,7 @@ type Live struct {
 	Seconds int // between refreshes; 0 is off
 	Choices []Choice
 	AsOf    Instant
-	Summary string // what a screen reader is told of each change, in a few words; empty for nothing
+	Summary string // what a screen reader says of each change, in a few words; empty for nothing
 }
 
 // Choice is one of several links of which one is current.

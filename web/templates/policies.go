@@ -1,6 +1,6 @@
 package templates
 
-// PoliciesPage shows everything that is configured beside the keys.
+// PoliciesPage shows all configuration except keys.
 type PoliciesPage struct {
 	Page       Page
 	Version    string

@@ -10,6 +10,7 @@ type SettingsPage struct {
 	Tokens      *TokensPanel
 	Made        *MadeToken
 	Deployment  []Fact
+	OpenAPI     string // address of the description of the API
 }
 
 // Fact is something to know.

@@ -21,6 +21,7 @@ type SimulationForm struct {
 	Windows         Field
 	Seed            Field
 	Minutes         Field
+	Passed          string // of the recorded calls; empty when nobody knows
 	Units           []Option
 	Shapes          []Option
 	Recorded        bool // the recorded shape is chosen
@@ -40,9 +41,7 @@ type Check struct {
 
 // Simulation is what an experiment gave.
 type Simulation struct {
-	Calls   string
-	Exact   string // what the exact log admitted of them
-	Limit   string
+	Verdict string // what the limit would do, in a sentence
 	Traffic string // what calls they are
 	Chart   Lines
 	Rows    []SimulationRow

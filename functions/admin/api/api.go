@@ -19,6 +19,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/token"
@@ -37,13 +38,15 @@ const (
 	MaxPolicyBody = policydoc.MaxBytes // of the policies as a whole
 )
 
-// Services are the parts of the system that the API works with. Every field is required.
+// Services are the parts of the system that the API works with. Journal and Owners are
+// optional.
 type Services struct {
 	Keys    *app.Registry
 	Checker *enforce.Checker
 	Usage   *usage.Reader
 	Tokens  *token.Store
-	Journal *journal.Journal // nil for none; the one optional field
+	Journal *journal.Journal // nil for none
+	Owners  *app.Owners      // nil where keys' owners see nothing
 	Log     *slog.Logger
 }
 
@@ -65,18 +68,19 @@ func Routes(base string, services Services) []auth.Route {
 }
 
 func configOf(base string) huma.Config {
-	ownErrors()
-	config := huma.DefaultConfig("Tidegate", "1")
+	config := rest.Config("Tidegate", "1")
 	config.Info.Description = description
 	config.Servers = []*huma.Server{{URL: base + "/"}}
-	config.OpenAPIPath, config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", "", nil
-	config.Formats = map[string]huma.Format{"application/json": strictJSON, "json": strictJSON}
-	config.RejectUnknownQueryParameters = true
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"token": {
 			Type: "http", Scheme: "bearer",
 			Description: "A machine token, tga_…, with scope read, write (which includes the others) or " +
 				"settle. An editor makes it in the settings.",
+		},
+		"key": {
+			Type: "apiKey", In: "header", Name: keyHeader,
+			Description: "An API key of the deployment's own APIs, or the same as a bearer. It opens what " +
+				"its owner may see, and nothing else.",
 		},
 		"session": {
 			Type: "apiKey", In: "cookie", Name: "__Host-tidegate",
@@ -97,6 +101,7 @@ func (a *api) register() {
 	a.registerSelf()
 	a.registerKeys()
 	a.registerKeyActions()
+	a.registerImport()
 	a.registerBulk()
 	a.registerCallers()
 	a.registerPolicy()
@@ -104,9 +109,13 @@ func (a *api) register() {
 	a.registerAudit()
 	a.registerJournal()
 	a.registerUsage()
+	a.registerDenials()
 	a.registerTokens()
 	a.registerReservations()
 	a.registerSimulate()
+	if a.Owners != nil {
+		a.registerOwner()
+	}
 }
 
 // HandleFunc takes a handler from huma, in place of a mux.
@@ -144,7 +153,7 @@ func register[In, Out any](a *api, o operation, do func(context.Context, *In) (*
 		Tags: []string{o.group},
 		// the server and the gateway have limits of their own
 		DefaultStatus: o.status, MaxBodyBytes: o.maxBody, BodyReadTimeout: -1,
-		Security: []map[string][]string{{"token": {o.scope()}}, {"session": {}}},
+		Security: o.security(),
 	}
 	if o.answer != "" {
 		described.Responses = map[string]*huma.Response{
@@ -166,6 +175,14 @@ func (o operation) methodAndPath() (method, path string) {
 		panic("operation " + o.id + " has no method and path")
 	}
 	return method, path
+}
+
+// security says what a request must bring.
+func (o operation) security() []map[string][]string {
+	if o.role == auth.Owner {
+		return []map[string][]string{{"key": {}}}
+	}
+	return []map[string][]string{{"token": {o.scope()}}, {"session": {}}}
 }
 
 func (o operation) scope() string {

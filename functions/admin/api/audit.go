@@ -7,13 +7,14 @@ import (
 	"net/http"
 	"time"
 
+	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 )
 
-// Entry is one change that the audit tells of.
+// Entry is one change in the audit.
 type Entry struct {
 	ID       string    `json:"id"`
 	Time     time.Time `json:"time"`
@@ -33,7 +34,7 @@ type Entry struct {
 type Cut struct {
 	Chain   int    `json:"chain" doc:"Its number, 0 to 255"`
 	Last    string `json:"last,omitempty" doc:"Id of the newest entry there is; absent when there is none"`
-	Missing int64  `json:"missing" doc:"How many entries behind that are missing; 0 when that cannot be told"`
+	Missing int64  `json:"missing" doc:"How many entries after that are missing; 0 when unknown"`
 }
 
 // Actor is who made a change.
@@ -80,11 +81,12 @@ type (
 			Good    bool     `json:"good" doc:"All are there, as they were written, in their order"`
 			Broken  []string `json:"broken" doc:"Ids of entries that were altered, or stand behind one that was altered or taken out; 100 at most"`
 			Cuts    []Cut    `json:"cuts" doc:"Chains whose newest entries, or whose head, were taken out or altered"`
+			Unread  []int    `json:"unread" doc:"Chains that were not checked: the journal did not give their oldest entries"`
 		}
 	}
 	revertInput struct {
 		EntryPath
-		IfMatch
+		rest.IfMatch
 		Body struct {
 			Reason string `json:"reason" minLength:"1" maxLength:"200"`
 		}
@@ -123,7 +125,8 @@ func (a *api) registerAudit() {
 }
 
 func (a *api) listAudit(ctx context.Context, in *auditInput) (*auditOutput, error) {
-	q := audit.Query{Subject: in.Subject, Action: in.Action, By: in.By, After: in.After, Count: in.Count}
+	q := audit.Query{Subject: in.Subject, Action: in.Action, By: in.By, After: in.After, Count: in.Count,
+		Older: true}
 	page, err := a.Keys.Audit().List(ctx, q)
 	if err != nil {
 		return nil, err
@@ -136,12 +139,12 @@ func (a *api) listAudit(ctx context.Context, in *auditInput) (*auditOutput, erro
 	return out, nil
 }
 
-// verifyPatience bounds a check of the chains, which reads them whole and takes longer
+// verifyTimeout bounds a check of the chains, which reads them whole and takes longer
 // than other requests may.
-const verifyPatience = 20 * time.Second
+const verifyTimeout = 20 * time.Second
 
 func (a *api) verifyAudit(ctx context.Context, _ *none) (*verifyOutput, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), verifyPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), verifyTimeout)
 	defer cancel()
 	v, err := a.Keys.Audit().Verify(ctx)
 	if err != nil {
@@ -150,6 +153,10 @@ func (a *api) verifyAudit(ctx context.Context, _ *none) (*verifyOutput, error) {
 	out := &verifyOutput{}
 	out.Body.Entries, out.Body.Good, out.Body.Broken, out.Body.Cuts = v.Entries, v.Good(),
 		append([]string{}, v.Broken...), []Cut{}
+	out.Body.Unread = []int{}
+	for _, b := range v.Unread {
+		out.Body.Unread = append(out.Body.Unread, int(b))
+	}
 	for _, c := range v.Cut {
 		out.Body.Cuts = append(out.Body.Cuts, Cut{int(c.Bucket), c.Last, c.Missing})
 	}
@@ -159,7 +166,7 @@ func (a *api) verifyAudit(ctx context.Context, _ *none) (*verifyOutput, error) {
 func (a *api) entry(ctx context.Context, id string) (audit.Entry, error) {
 	e, found, err := a.Keys.Audit().Get(ctx, id)
 	if errors.Is(err, audit.ErrPosition) || err == nil && !found {
-		return e, problem(http.StatusNotFound, "There is no such entry.")
+		return e, rest.NewProblem(http.StatusNotFound, "There is no such entry.")
 	}
 	return e, err
 }
@@ -173,7 +180,7 @@ func (a *api) getEntry(ctx context.Context, in *EntryPath) (*entryOutput, error)
 }
 
 func (a *api) revert(ctx context.Context, in *revertInput) (*revertOutput, error) {
-	if err := in.missing(); err != nil {
+	if err := in.Missing(); err != nil {
 		return nil, err
 	}
 	e, err := a.entry(ctx, in.Entry)
@@ -181,16 +188,17 @@ func (a *api) revert(ctx context.Context, in *revertInput) (*revertOutput, error
 		return nil, err
 	}
 	if why := app.Irreversible(e); why != "" {
-		return nil, problem(http.StatusConflict, "Cannot revert this change. "+why)
+		return nil, rest.NewProblem(http.StatusConflict, "Cannot revert this change. "+why)
 	}
 	r, err := app.ReversalOf(ctx, a.Keys, e)
 	if errors.Is(err, app.ErrGone) {
-		return nil, problem(http.StatusConflict, "Cannot revert this change. The key was deleted since.")
+		return nil, rest.NewProblem(http.StatusConflict,
+			"Cannot revert this change. The key was deleted since.")
 	}
 	if err != nil {
 		return nil, err
 	}
-	version, err := in.version(r.Version)
+	version, err := in.Version(r.Version)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +206,7 @@ func (a *api) revert(ctx context.Context, in *revertInput) (*revertOutput, error
 	if err != nil {
 		return nil, revertProblem(err, saved, version)
 	}
-	out := &revertOutput{ETag: etag(saved)}
+	out := &revertOutput{ETag: rest.ETag(saved)}
 	out.Body.Subject, out.Body.Version = e.Subject, saved
 	return out, nil
 }
@@ -207,11 +215,12 @@ func revertProblem(err error, current, version int64) error {
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
-		return stale(current, &version)
+		return rest.Stale(current, &version)
 	case errors.As(err, &invalid):
-		p := problem(http.StatusConflict, "What was before cannot be put back as things are now: see errors.")
+		p := rest.NewProblem(http.StatusConflict,
+			"What was before cannot be put back as things are now: see errors.")
 		for _, f := range invalid.Fields {
-			p.Errors = append(p.Errors, Detail{Location: f.Field, Message: clip(f.Message)})
+			p.Errors = append(p.Errors, rest.Detail{Location: f.Field, Message: rest.Clip(f.Message)})
 		}
 		return p
 	}

@@ -3,7 +3,9 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/policy"
@@ -18,6 +20,7 @@ type (
 			Plan     string      `json:"plan,omitempty" maxLength:"100" doc:"With plan: the new plan's name"`
 			Override *Override   `json:"override,omitempty" doc:"With override"`
 			Reason   string      `json:"reason" minLength:"1" maxLength:"200"`
+			Confirm  *int64      `json:"confirm,omitempty" minimum:"0" doc:"With revoke or reset and a filter without a state, in the first request: how many keys match"`
 			After    string      `json:"after,omitempty" maxLength:"1000" doc:"next of the answer before"`
 		}
 	}
@@ -60,6 +63,9 @@ func (a *api) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutput, error
 	if err != nil {
 		return nil, err
 	}
+	if err := a.confirmed(ctx, in, change, of); err != nil {
+		return nil, err
+	}
 	step, err := change.Step(ctx, a.Keys, set, of, app.NewEdit(ctx, in.Body.Reason))
 	if err != nil {
 		return nil, cursorProblem(err)
@@ -78,13 +84,29 @@ func (a *api) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutput, error
 	return out, nil
 }
 
+// confirmed refuses the first request of a change that harms callers unless it says how
+// many keys it means, where that is known.
+func (a *api) confirmed(ctx context.Context, in *bulkInput, c app.KeyChange, of app.Selection) error {
+	if !c.NeedsCount() || of.Filter == nil || of.Filter.Computed() || of.After != "" {
+		return nil
+	}
+	n, err := a.Keys.Count(ctx, *of.Filter)
+	if err != nil {
+		return err
+	}
+	if in.Body.Confirm == nil || *in.Body.Confirm != n {
+		return rest.Invalid("body.confirm", fmt.Sprintf("%d keys match: send %d to %s them", n, n, c.Do))
+	}
+	return nil
+}
+
 // change reads what is done to each key. What the store would refuse for every one of
 // them is refused at once.
 func (in *bulkInput) change(set *policy.Set) (app.KeyChange, error) {
 	b := in.Body
-	var wrong details
+	var wrong rest.Details
 	add := func(location, message string) {
-		wrong = append(wrong, Detail{Location: "body." + location, Message: message})
+		wrong = append(wrong, rest.Detail{Location: "body." + location, Message: message})
 	}
 	if (len(b.IDs) == 0) == (b.Filter == nil) {
 		add("ids", "give either ids or a filter")
@@ -97,9 +119,9 @@ func (in *bulkInput) change(set *policy.Set) (app.KeyChange, error) {
 		if b.Override == nil {
 			add("override", "is missing")
 		}
-		c.Override = wrong.override("override.", b.Override)
+		c.Override = b.Override.read("override.", &wrong)
 	}
-	return c, wrong.err()
+	return c, wrong.Err()
 }
 
 // selection says which keys are meant.

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/policy"
@@ -25,7 +26,7 @@ type (
 			Kind    string    `json:"kind" enum:"token,address"`
 			ID      string    `json:"id,omitempty" maxLength:"22" doc:"As checks report the caller; or what it is made of:"`
 			Issuer  string    `json:"issuer,omitempty" maxLength:"500" doc:"Of a token: its claim iss"`
-			Holder  string    `json:"holder,omitempty" maxLength:"500" doc:"Of a token: the claim that tells callers apart, mostly sub"`
+			Holder  string    `json:"holder,omitempty" maxLength:"500" doc:"Of a token: the claim that identifies callers, mostly sub"`
 			Network string    `json:"network,omitempty" maxLength:"50" doc:"Of an address: the network it counts as" example:"203.0.113.7/32"`
 			Name    string    `json:"name" minLength:"1" maxLength:"100"`
 			Reason  string    `json:"reason" minLength:"1" maxLength:"200"`
@@ -64,8 +65,7 @@ func (a *api) registerCallers() {
 func (a *api) listCallers(ctx context.Context, in *Paging) (*callersOutput, error) {
 	page, err := a.Usage.Active(ctx, in.After, in.Count)
 	if errors.Is(err, usage.ErrCursor) {
-		return nil, unprocessable(Detail{Location: "query.after",
-			Message: "is not a position in this list; start from the first page"})
+		return nil, rest.Invalid("query.after", "is not a position in this list; start from the first page")
 	}
 	if err != nil {
 		return nil, err
@@ -105,43 +105,43 @@ func (a *api) named(ctx context.Context, set *policy.Set, ids []string) (map[str
 
 func (a *api) adopt(ctx context.Context, in *adoptInput) (*adoptOutput, error) {
 	b := in.Body
-	var wrong details
+	var wrong rest.Details
 	id := a.callerID(in, &wrong)
-	o := wrong.override("override.", b.Over)
-	if err := wrong.err(); err != nil {
+	o := b.Over.read("override.", &wrong)
+	if err := wrong.Err(); err != nil {
 		return nil, err
 	}
 	k, err := a.Keys.Adopt(ctx, policy.Kind(b.Kind), id, b.Name, o, app.NewEdit(ctx, b.Reason))
 	if errors.Is(err, policy.ErrConflict) {
-		return nil, problem(http.StatusConflict,
+		return nil, rest.NewProblem(http.StatusConflict,
 			"There is a record of this caller already: "+Prefix+"/keys/"+id)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &adoptOutput{Prefix + "/keys/" + k.ID, etag(k.Version), keyOf(k)}, nil
+	return &adoptOutput{Prefix + "/keys/" + k.ID, rest.ETag(k.Version), keyOf(k)}, nil
 }
 
 // callerID is the id under which checks know the caller.
-func (a *api) callerID(in *adoptInput, wrong *details) string {
+func (a *api) callerID(in *adoptInput, wrong *rest.Details) string {
 	b := in.Body
 	switch {
 	case b.ID != "":
 		if !app.IsCaller(b.ID) {
-			wrong.add("id",
+			wrong.Add("id",
 				errors.New("must be 22 letters, digits, - and _: the id of a caller without an API key"))
 		}
 		return b.ID
 	case b.Kind == string(policy.Address):
 		prefix, err := netip.ParsePrefix(b.Network)
 		if err != nil || prefix.Addr().Is4In6() {
-			wrong.add("network", errors.New("must be a network such as 203.0.113.7/32 or 2001:db8:1:2::/64"))
+			wrong.Add("network", errors.New("must be a network such as 203.0.113.7/32 or 2001:db8:1:2::/64"))
 			return ""
 		}
 		return a.Keys.AddressCaller(prefix.Masked())
 	}
 	if b.Issuer == "" || b.Holder == "" {
-		wrong.add("issuer", errors.New("and holder are needed, or the id"))
+		wrong.Add("issuer", errors.New("and holder are needed, or the id"))
 	}
 	return a.Keys.TokenCaller(b.Issuer, b.Holder)
 }

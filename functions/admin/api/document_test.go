@@ -43,6 +43,9 @@ func TestDocument(t *testing.T) {
 		for method, o := range methods {
 			pattern := strings.ToUpper(method) + " " + path
 			documented, ids = append(documented, pattern), append(ids, o.OperationID)
+			if pattern == "GET "+Prefix+OwnerPath && len(o.Security) == 1 && o.Security[0]["key"] != nil {
+				continue // TestOwnKey
+			}
 			if o.Summary == "" || len(o.Tags) != 1 || len(o.Security) != 2 ||
 				len(o.Security[0]["token"]) != 1 {
 				t.Errorf("%s: %+v", pattern, o)

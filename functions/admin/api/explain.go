@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/policydoc"
@@ -32,7 +33,7 @@ type Explanation struct {
 	Allowed     bool           `json:"allowed"`
 	Refused     string         `json:"refused,omitempty" doc:"Why the caller may not call, whatever the limits"`
 	Exempt      bool           `json:"exempt" doc:"The address is not limited"`
-	Would       bool           `json:"wouldAllow" doc:"What would be answered if every limit were enforced"`
+	WouldAllow  bool           `json:"wouldAllow" doc:"The verdict if every limit were enforced"`
 	BannedUntil *time.Time     `json:"bannedUntil,omitempty"`
 	NextFree    *time.Time     `json:"nextFree,omitempty" doc:"When the same call passes, of one that is denied"`
 	Source      string         `json:"source" enum:"plan,override" doc:"Where the key's own limits come from"`
@@ -41,7 +42,7 @@ type Explanation struct {
 	Cost        int64          `json:"cost"`
 	Rules       []RuleMatch    `json:"rules" doc:"Route rules that the call falls under"`
 	Limits      []AppliedLimit `json:"limits" doc:"Limits that apply"`
-	Candidate   []string       `json:"candidate,omitempty" doc:"Limits on trial beside the plan's"`
+	Candidate   []string       `json:"candidate,omitempty" doc:"Candidate limits of the plan, counted but never enforced"`
 	Response    Response       `json:"response" doc:"What a client of a REST API gets"`
 }
 
@@ -87,8 +88,7 @@ func (in *explainInput) call() (enforce.Call, error) {
 	}
 	var ok bool
 	if c.Address, c.Network, ok = app.ParseAddress(in.Address); !ok {
-		return c, unprocessable(Detail{Location: "query.address",
-			Message: "must be an address such as 203.0.113.7 or 2001:db8::1"})
+		return c, rest.Invalid("query.address", "must be an address such as 203.0.113.7 or 2001:db8::1")
 	}
 	return c, nil
 }
@@ -116,7 +116,7 @@ func (a *api) explain(ctx context.Context, in *explainInput) (*explainOutput, er
 func explanationOf(set *policy.Set, e enforce.Explanation) Explanation {
 	c := e.Result
 	out := Explanation{
-		Allowed: c.Allowed, Refused: e.Refused, Exempt: e.Exempt, Would: c.WouldAllow,
+		Allowed: c.Allowed, Refused: e.Refused, Exempt: e.Exempt, WouldAllow: c.WouldAllow,
 		BannedUntil: given(c.BannedUntil), NextFree: after(c.Now, c.RetryAfter()),
 		Source: e.Effective.Source, Plan: c.Plan, Rule: c.Rule, Cost: c.Cost, Rules: []RuleMatch{},
 		Limits: []AppliedLimit{}, Response: responseOf(e),
@@ -136,12 +136,12 @@ func explanationOf(set *policy.Set, e enforce.Explanation) Explanation {
 
 func responseOf(e enforce.Explanation) Response {
 	if e.Refused != "" {
-		return Response{Status: http.StatusUnauthorized, Type: aboutBlank, Detail: answer.Unauthorized}
+		return Response{Status: http.StatusUnauthorized, Type: rest.AboutBlank, Detail: answer.Unauthorized}
 	}
-	told := answer.To(e.Result)
-	r := Response{RateLimit: told.RateLimit, Policy: told.RateLimitPolicy}
+	response := answer.To(e.Result)
+	r := Response{RateLimit: response.RateLimit, Policy: response.RateLimitPolicy}
 	if !e.Result.Allowed {
-		d := told.Denial
+		d := response.Denial
 		r.Status, r.RetryAfter, r.Type, r.Detail, r.Violated = http.StatusTooManyRequests, d.RetryAfter,
 			d.Type, d.Detail, d.Violated
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 
+	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/journal"
@@ -41,7 +42,7 @@ func (a *api) registerJournal() {
 	}, a.restore)
 }
 
-var errNoJournal = problem(http.StatusNotFound, "There is no journal: JOURNAL is not set.")
+var errNoJournal = rest.NewProblem(http.StatusNotFound, "There is no journal: JOURNAL is not set.")
 
 func (a *api) getJournal(ctx context.Context, _ *none) (*journalOutput, error) {
 	if a.Journal == nil {
@@ -56,7 +57,7 @@ func (a *api) restore(ctx context.Context, _ *none) (*restoredOutput, error) {
 	}
 	s, err := app.RestoreLost(ctx, a.Journal, a.Keys, app.NewEdit(ctx, ""))
 	if errors.Is(err, journal.ErrNewer) {
-		return nil, problem(http.StatusConflict,
+		return nil, rest.NewProblem(http.StatusConflict,
 			"Valkey has changes that the journal lacks: scripts/restore -force takes them back.")
 	}
 	if err != nil {

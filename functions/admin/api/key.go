@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"reflect"
 	"strings"
@@ -10,8 +11,10 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
 )
@@ -19,34 +22,37 @@ import (
 // Key is a key without its secret, or the override and the ban of a caller that others
 // vouch for.
 type Key struct {
-	ID       string     `json:"id"`
-	Kind     string     `json:"kind" enum:"key,token,address"`
-	Name     string     `json:"name"`
-	Env      string     `json:"env,omitempty"`
-	Tags     []string   `json:"tags,omitempty"`
-	Plan     string     `json:"plan"`
-	Status   string     `json:"status" enum:"active,revoked,unreadable"`
-	Override *Override  `json:"override,omitempty"`
-	Expires  *time.Time `json:"expires,omitempty"`
-	Banned   *time.Time `json:"bannedUntil,omitempty" doc:"Until when it is banned; a ban by the policy is told where a key's states are"`
-	Grace    *time.Time `json:"graceUntil,omitempty" doc:"Until when the secret before the last rotation is good"`
-	Version  int64      `json:"version"`
-	Created  *time.Time `json:"created,omitempty"`
-	Updated  *time.Time `json:"updated,omitempty"`
+	ID       string              `json:"id"`
+	Kind     string              `json:"kind" enum:"key,token,address"`
+	Name     string              `json:"name"`
+	Env      string              `json:"env,omitempty"`
+	Foreign  bool                `json:"foreign,omitempty" doc:"Another system made its value"`
+	Tags     []string            `json:"tags,omitempty"`
+	Plan     string              `json:"plan"`
+	Status   string              `json:"status" enum:"active,revoked,unreadable"`
+	Override *Override           `json:"override,omitempty"`
+	Allow    []policydoc.Pattern `json:"allow,omitempty" doc:"Routes that the key may call, of those that its plan opens; left out, all of them"`
+	Expires  *time.Time          `json:"expires,omitempty"`
+	Banned   *time.Time          `json:"bannedUntil,omitempty" doc:"Until when it is banned; a ban by the policy is told where a key's states are"`
+	Grace    *time.Time          `json:"graceUntil,omitempty" doc:"Until when the secret before the last rotation is good"`
+	Version  int64               `json:"version"`
+	Created  *time.Time          `json:"created,omitempty"`
+	Updated  *time.Time          `json:"updated,omitempty"`
 }
 
 // Override replaces the limits of a key's plan.
 type Override struct {
-	Limits []Limit    `json:"limits,omitempty" maxItems:"8" doc:"1 to 8; none with mode off"`
-	Mode   string     `json:"mode,omitempty" enum:"enforce,shadow,off"`
-	Until  *time.Time `json:"until,omitempty" doc:"When the plan is back in force; never when it is left out"`
-	Reason string     `json:"reason" minLength:"1" maxLength:"200"`
+	Limits []policydoc.Limit `json:"limits,omitempty" maxItems:"8" doc:"1 to 8; none with mode off"`
+	Mode   string            `json:"mode,omitempty" enum:"enforce,shadow,off"`
+	Until  *time.Time        `json:"until,omitempty" doc:"When the plan is back in force; never when it is left out"`
+	Reason string            `json:"reason" minLength:"1" maxLength:"200"`
 }
 
 func keyOf(k policy.Key) Key {
 	return Key{
-		ID: k.ID, Kind: string(k.Kind), Name: k.Name, Env: k.Env, Tags: k.Tags, Plan: k.Plan,
-		Status: string(k.Status), Override: overrideOf(k.Override),
+		ID: k.ID, Kind: string(k.Kind), Name: k.Name, Env: k.Env, Foreign: k.Foreign,
+		Tags: k.Tags, Plan: k.Plan,
+		Status: string(k.Status), Override: overrideOf(k.Override), Allow: policydoc.PatternsOf(k.Allow),
 		Expires: given(k.Expires), Banned: given(k.Banned), Grace: given(k.Grace), Version: k.Version,
 		Created: given(k.Created), Updated: given(k.Updated),
 	}
@@ -56,15 +62,18 @@ func overrideOf(o *policy.Override) *Override {
 	if o == nil {
 		return nil
 	}
-	return &Override{Limits: limitsOf(o.Limits), Mode: string(o.Mode), Until: given(o.Until),
+	return &Override{Limits: policydoc.LimitsOf(o.Limits), Mode: string(o.Mode), Until: given(o.Until),
 		Reason: o.Reason}
 }
 
-func (d *details) override(at string, o *Override) *policy.Override {
+// read reads the override, which stands at a place of the body.
+func (o *Override) read(at string, wrong *rest.Details) *policy.Override {
 	if o == nil {
 		return nil
 	}
-	return &policy.Override{Limits: d.limits(at+"limits", o.Limits), Mode: policy.Mode(o.Mode),
+	limits, unread := policydoc.ReadLimits(at+"limits", o.Limits)
+	*wrong = append(*wrong, inBody(unread, "")...)
+	return &policy.Override{Limits: limits, Mode: policy.Mode(o.Mode),
 		Until:  timeOf(o.Until),
 		Reason: strings.TrimSpace(o.Reason)}
 }
@@ -121,12 +130,14 @@ type (
 	}
 	newKeyInput struct {
 		Body struct {
-			Name    string     `json:"name" minLength:"1" maxLength:"100"`
-			Plan    string     `json:"plan" minLength:"1" maxLength:"100"`
-			Env     string     `json:"env,omitempty" pattern:"^[a-z0-9]{1,16}$" doc:"Part of the key's text; live when it is left out"`
-			Tags    []string   `json:"tags,omitempty" maxItems:"10"`
-			Expires *time.Time `json:"expires,omitempty"`
-			Reason  string     `json:"reason,omitempty" maxLength:"200"`
+			Name    string              `json:"name" minLength:"1" maxLength:"100"`
+			Plan    string              `json:"plan" minLength:"1" maxLength:"100"`
+			Env     string              `json:"env,omitempty" pattern:"^[a-z0-9]{1,16}$" doc:"Part of the key's text; live when it is left out"`
+			Tags    []string            `json:"tags,omitempty" maxItems:"10"`
+			Expires *time.Time          `json:"expires,omitempty"`
+			Allow   []policydoc.Pattern `json:"allow,omitempty" maxItems:"20" doc:"As in a key"`
+			Value   string              `json:"value,omitempty" doc:"The key's text, when another system made it; only with FOREIGN_KEYS. It is hashed, and stands in no answer"`
+			Reason  string              `json:"reason,omitempty" maxLength:"200"`
 		}
 	}
 	secretOutput struct {
@@ -134,18 +145,19 @@ type (
 		ETag     string `header:"ETag"`
 		Body     struct {
 			Key    Key    `json:"key"`
-			Secret string `json:"secret" doc:"Stands in this answer and nowhere else"`
+			Secret string `json:"secret,omitempty" doc:"Stands in this answer and nowhere else; absent when the value was given"`
 		}
 	}
 	patchKeyInput struct {
 		KeyPath
-		IfMatch
+		rest.IfMatch
 		Body struct {
-			Name    *string             `json:"name,omitempty" minLength:"1" maxLength:"100"`
-			Plan    *string             `json:"plan,omitempty" minLength:"1" maxLength:"100"`
-			Tags    *[]string           `json:"tags,omitempty" maxItems:"10"`
-			Expires nullable[time.Time] `json:"expires,omitempty" doc:"null for never"`
-			Reason  string              `json:"reason,omitempty" maxLength:"200"`
+			Name    *string              `json:"name,omitempty" minLength:"1" maxLength:"100"`
+			Plan    *string              `json:"plan,omitempty" minLength:"1" maxLength:"100"`
+			Tags    *[]string            `json:"tags,omitempty" maxItems:"10"`
+			Allow   *[]policydoc.Pattern `json:"allow,omitempty" maxItems:"20" doc:"As in a key; [] for all routes"`
+			Expires nullable[time.Time]  `json:"expires,omitempty" doc:"null for never"`
+			Reason  string               `json:"reason,omitempty" maxLength:"200"`
 		}
 	}
 	deleteInput struct {
@@ -187,15 +199,16 @@ func (a *api) registerKeys() {
 	}, a.listKeys)
 	register(a, operation{
 		pattern: "POST /keys", id: "create-key", summary: "Create a key", role: auth.Editor, group: group,
-		status:  http.StatusCreated,
-		details: "The secret stands in the answer and cannot be had again.",
+		status: http.StatusCreated,
+		details: "The secret stands in the answer and cannot be had again. A value that is a key's already " +
+			"gets 409, with the key's address in Location.",
 	}, a.createKey)
 	register(a, operation{
 		pattern: "GET /keys/{id}", id: "get-key", summary: "Get a key and how its limits stand",
 		role: auth.Viewer, group: group,
 	}, a.getKey)
 	register(a, operation{
-		pattern: "PATCH /keys/{id}", id: "edit-key", summary: "Change name, plan, tags or expiry",
+		pattern: "PATCH /keys/{id}", id: "edit-key", summary: "Change name, plan, tags, routes or expiry",
 		role: auth.Editor, group: group,
 		details: "What is left out stays. Another plan acts on the next check and keeps the counts.",
 	}, a.patchKey)
@@ -210,11 +223,9 @@ func (a *api) registerKeys() {
 // address, where logs find it.
 func (a *api) key(ctx context.Context, id string) (policy.Key, error) {
 	if _, err := apikey.Parse(id); err == nil {
-		return policy.Key{}, unprocessable(Detail{
-			Location: "path.id",
-			Message: "is a whole secret, which belongs in no address: the first 12 characters behind the " +
-				"last _ are its id. Consider rotating it",
-		})
+		return policy.Key{}, rest.Invalid("path.id",
+			"is a whole secret, which belongs in no address: the first 12 characters behind the last _ "+
+				"are its id. Consider rotating it")
 	}
 	return a.Keys.Get(ctx, id)
 }
@@ -227,7 +238,7 @@ func filter(set *policy.Set, prefix, plan, state, at string) (app.KeyFilter, err
 	}
 	p, known := set.Plan(plan)
 	if !known {
-		return f, unprocessable(Detail{Location: at, Message: "no plan has this name"})
+		return f, rest.Invalid(at, "no plan has this name")
 	}
 	f.Plan = p.Number
 	return f, nil
@@ -255,23 +266,37 @@ func (a *api) listKeys(ctx context.Context, in *keysInput) (*keysOutput, error) 
 	return out, nil
 }
 
+// defaultEnv is the env of a new key that names none.
+const defaultEnv = "live"
+
 func (a *api) createKey(ctx context.Context, in *newKeyInput) (*secretOutput, error) {
 	b := in.Body
 	if b.Env == "" {
-		b.Env = "live"
+		b.Env = defaultEnv
 	}
 	n := policy.NewKey{Name: b.Name, Env: b.Env, Plan: b.Plan, Tags: b.Tags,
-		Expires: timeOf(b.Expires)}
+		Expires: timeOf(b.Expires), Allow: policydoc.ReadPatterns(b.Allow), Value: b.Value}
 	k, secret, err := a.Keys.Create(ctx, n, app.NewEdit(ctx, b.Reason))
-	if err != nil {
+	switch {
+	case errors.Is(err, policy.ErrConflict) && b.Value != "":
+		p := rest.NewProblem(http.StatusConflict,
+			"The key "+k.ID+" has this value already. Nothing was changed.")
+		p.GetHeaders().Set("Location", keyAddress(k))
+		return nil, p
+	case err != nil:
 		return nil, err
 	}
 	return made(k, secret), nil
 }
 
+func keyAddress(k policy.Key) string { return Prefix + "/keys/" + k.ID }
+
 func made(k policy.Key, secret apikey.Secret) *secretOutput {
-	out := &secretOutput{Location: Prefix + "/keys/" + k.ID, ETag: etag(k.Version)}
-	out.Body.Key, out.Body.Secret = keyOf(k), secret.Reveal()
+	out := &secretOutput{Location: keyAddress(k), ETag: rest.ETag(k.Version)}
+	out.Body.Key = keyOf(k)
+	if !secret.Foreign() {
+		out.Body.Secret = secret.Reveal()
+	}
 	return out
 }
 
@@ -288,11 +313,11 @@ func (a *api) getKey(ctx context.Context, in *KeyPath) (*keyNowOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &keyNowOutput{etag(k.Version), keyNowOf(subjects[0])}, nil
+	return &keyNowOutput{rest.ETag(k.Version), keyNowOf(subjects[0])}, nil
 }
 
 func (a *api) patchKey(ctx context.Context, in *patchKeyInput) (*keyOutput, error) {
-	if err := in.missing(); err != nil {
+	if err := in.Missing(); err != nil {
 		return nil, err
 	}
 	change := app.KeyChange{Do: app.Details, Details: in.apply}
@@ -310,12 +335,15 @@ func (in *patchKeyInput) apply(k *policy.Key) {
 	if b.Tags != nil {
 		k.Tags = *b.Tags
 	}
+	if b.Allow != nil {
+		k.Allow = policydoc.ReadPatterns(*b.Allow)
+	}
 	if b.Expires.sent {
 		k.Expires = timeOf(b.Expires.value)
 	}
 }
 
 func (a *api) deleteKey(ctx context.Context, in *deleteInput) (*none, error) {
-	_, err := a.change(ctx, in.ID, IfMatch{}, app.KeyChange{Do: app.Delete}, in.Reason)
+	_, err := a.change(ctx, in.ID, rest.IfMatch{}, app.KeyChange{Do: app.Delete}, in.Reason)
 	return nil, err
 }

@@ -298,6 +298,10 @@ func TestBulk(t *testing.T) {
 		skipped != 0 {
 		t.Errorf("revoke: %v done, %v skipped", done, skipped)
 	}
+	if done, skipped := run(map[string]any{"do": "revoke", "filter": all, "confirm": 230}); done != 228 ||
+		skipped != 2 {
+		t.Errorf("revoke all: %v done, %v skipped", done, skipped)
+	}
 	if k, err := s.keys.Get(t.Context(), other.ID); err != nil || k.Version != 1 {
 		t.Errorf("another key was changed: %+v, %v", k, err)
 	}
@@ -309,6 +313,8 @@ func TestBulk(t *testing.T) {
 		"bad limits":  `{"do":"override","reason":"x","filter":{"prefix":"other"},"override":{"reason":"x","limits":[{"requests":5,"window":"400d"}]}}`,
 		"no reason":   `{"do":"reset","filter":{}}`,
 		"position":    `{"do":"reset","reason":"x","filter":{},"after":"!"}`,
+		"no count":    `{"do":"reset","reason":"x","filter":{"prefix":"job-"}}`,
+		"other count": `{"do":"revoke","reason":"x","filter":{"prefix":"job-"},"confirm":229}`,
 	} {
 		if r := s.post("/bulk", []byte(body)); r.status != http.StatusUnprocessableEntity ||
 			len(r.at("errors").([]any)) == 0 {

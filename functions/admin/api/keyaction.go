@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/limiter"
@@ -15,24 +16,24 @@ import (
 type (
 	overrideInput struct {
 		KeyPath
-		IfMatch
+		rest.IfMatch
 		Body Override
 	}
 	endInput struct {
 		KeyPath
-		IfMatch
+		rest.IfMatch
 		Because
 	}
 	actionInput struct {
 		KeyPath
-		IfMatch
+		rest.IfMatch
 		Body *struct {
 			Reason string `json:"reason,omitempty" maxLength:"200"`
 		}
 	}
 	rotateInput struct {
 		KeyPath
-		IfMatch
+		rest.IfMatch
 		Body struct {
 			Grace  string `json:"grace" maxLength:"40" example:"24h" doc:"How long the old secret stays good: 0s to 90d"`
 			Reason string `json:"reason,omitempty" maxLength:"200"`
@@ -40,7 +41,7 @@ type (
 	}
 	banInput struct {
 		KeyPath
-		IfMatch
+		rest.IfMatch
 		Body struct {
 			Until  time.Time `json:"until" doc:"When the ban ends"`
 			Reason string    `json:"reason" minLength:"1" maxLength:"200"`
@@ -74,6 +75,7 @@ func (a *api) registerKeyActions() {
 		{app.Unrevoke, "Let a revoked key call again"},
 		{app.Unban, "Lift a ban, manual or automatic"},
 		{app.Reset, "Forget everything that was counted"},
+		{app.Expire, "Expire the secret from before the last rotation now"},
 	} {
 		register(a, operation{
 			pattern: "POST /keys/{id}/" + action.name, id: action.name + "-key", summary: action.summary,
@@ -103,51 +105,51 @@ func (a *api) fitting(ctx context.Context, id string, c app.KeyChange) (policy.K
 	case err != nil:
 		return k, err
 	case !c.Fits(k.Status):
-		return k, problem(http.StatusConflict,
+		return k, rest.NewProblem(http.StatusConflict,
 			"The key is "+string(k.Status)+": nothing of the kind can be done with it as it is.")
 	case c.Do == app.End && k.Override == nil:
-		return k, problem(http.StatusNotFound, "The key has no override.")
+		return k, rest.NewProblem(http.StatusNotFound, "The key has no override.")
 	}
 	return k, nil
 }
 
 // change changes a key as it was in the version that the caller names.
 func (a *api) change(
-	ctx context.Context, id string, m IfMatch, c app.KeyChange, reason string,
+	ctx context.Context, id string, m rest.IfMatch, c app.KeyChange, reason string,
 ) (*keyOutput, error) {
 	k, err := a.fitting(ctx, id, c)
 	if err != nil {
 		return nil, err
 	}
-	version, err := m.version(k.Version)
+	version, err := m.Version(k.Version)
 	if err != nil {
 		return nil, err
 	}
-	base := app.Base{Version: version, Newer: m.any()}
+	base := app.Base{Version: version, Newer: m.Any()}
 	k, err = a.Keys.Change(ctx, id, base, c, app.NewEdit(ctx, reason))
 	if errors.Is(err, policy.ErrConflict) && !base.Newer {
-		err = stale(k.Version, &version)
+		err = rest.Stale(k.Version, &version)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &keyOutput{etag(k.Version), keyOf(k)}, nil
+	return &keyOutput{rest.ETag(k.Version), keyOf(k)}, nil
 }
 
 func (a *api) putOverride(ctx context.Context, in *overrideInput) (*keyOutput, error) {
-	if err := in.missing(); err != nil {
+	if err := in.Missing(); err != nil {
 		return nil, err
 	}
-	var wrong details
-	o := wrong.override("", &in.Body)
-	if err := wrong.err(); err != nil {
+	var wrong rest.Details
+	o := in.Body.read("", &wrong)
+	if err := wrong.Err(); err != nil {
 		return nil, err
 	}
 	change := app.KeyChange{Do: app.Override, Override: o}
 	out, err := a.change(ctx, in.ID, in.IfMatch, change, o.Reason)
 	var invalid *policy.InvalidError
 	if errors.As(err, &invalid) {
-		return nil, unprocessable(inBody(invalid, "override.", "")...)
+		return nil, rest.Unprocessable(inBody(invalid.Fields, "override.")...)
 	}
 	return out, err
 }
@@ -164,24 +166,19 @@ func (a *api) act(do string) func(context.Context, *actionInput) (*keyOutput, er
 }
 
 func (a *api) ban(ctx context.Context, in *banInput) (*keyOutput, error) {
-	if !in.Body.Until.After(time.Now()) {
-		return nil, unprocessable(Detail{Location: "body.until",
-			Message: "must be in the future; revoke a key to shut it out for good"})
-	}
 	change := app.KeyChange{Do: app.Ban, Until: in.Body.Until}
 	return a.change(ctx, in.ID, in.IfMatch, change, in.Body.Reason)
 }
 
 func (a *api) rotate(ctx context.Context, in *rotateInput) (*secretOutput, error) {
-	if err := in.missing(); err != nil {
+	if err := in.Missing(); err != nil {
 		return nil, err
 	}
 	grace := time.Duration(0)
 	if in.Body.Grace != "0s" && in.Body.Grace != "0" {
 		var err error
 		if grace, err = limiter.ParseWindow(in.Body.Grace); err != nil {
-			return nil, unprocessable(Detail{Location: "body.grace",
-				Message: "must be 0s to 90d, such as 24h"})
+			return nil, rest.Invalid("body.grace", "must be 0s to 90d, such as 24h")
 		}
 	}
 	k, err := a.fitting(ctx, in.ID, app.KeyChange{Do: app.Rotate})
@@ -189,15 +186,16 @@ func (a *api) rotate(ctx context.Context, in *rotateInput) (*secretOutput, error
 		return nil, err
 	}
 	if k.Kind != policy.APIKey {
-		return nil, problem(http.StatusConflict, "Others vouch for this caller: it has no secret of ours.")
+		return nil, rest.NewProblem(http.StatusConflict,
+			"Others vouch for this caller: it has no secret of ours.")
 	}
-	version, err := in.version(k.Version)
+	version, err := in.Version(k.Version)
 	if err != nil {
 		return nil, err
 	}
 	k, secret, err := a.Keys.Rotate(ctx, k.ID, version, grace, app.NewEdit(ctx, in.Body.Reason))
 	if errors.Is(err, policy.ErrConflict) {
-		return nil, stale(k.Version, &version)
+		return nil, rest.Stale(k.Version, &version)
 	}
 	if err != nil {
 		return nil, err

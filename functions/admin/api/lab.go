@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/api/rest"
 	"tidegate/internal/accuracy"
 	"tidegate/internal/limiter"
 )
@@ -52,46 +53,44 @@ type Outcome struct {
 }
 
 func (a *api) lab(_ context.Context, in *labInput) (*labOutput, error) {
-	var wrong details
+	var wrong rest.Details
 	b := in.Body
 	window, err := limiter.ParseWindow(b.Window)
 	if err != nil {
-		wrong.add("window", err)
+		wrong.Add("window", err)
 	}
 	for i, name := range b.Algorithms {
-		if !isContender(name) {
-			wrong.add(fmt.Sprintf("algorithms[%d]", i),
-				fmt.Errorf("must be one of %s", strings.Join(contenders(), ", ")))
+		if !isAlgorithm(name) {
+			wrong.Add(fmt.Sprintf("algorithms[%d]", i),
+				fmt.Errorf("must be one of %s", strings.Join(algorithmNames(), ", ")))
 		}
 	}
 	traffic := accuracy.Traffic{Shape: accuracy.Shape(b.Shape), Rate: b.Rate, Windows: b.Windows}
 	if traffic.Shape == accuracy.Recorded {
-		traffic = wrong.recorded(b.Minutes, b.Seed)
+		traffic = recorded(b.Minutes, b.Seed, &wrong)
 	} else {
-		wrong.needed("rate", b.Rate)
-		wrong.needed("windows", b.Windows)
+		needed(&wrong, "rate", b.Rate)
+		needed(&wrong, "windows", b.Windows)
 	}
-	if err := wrong.err(); err != nil {
+	if err := wrong.Err(); err != nil {
 		return nil, err
 	}
 	return play(accuracy.Scenario{
-		Limit: b.Requests, Window: window, Traffic: traffic, Seed: b.Seed, Contenders: b.Algorithms,
+		Limit: b.Requests, Window: window, Traffic: traffic, Seed: b.Seed, Algorithms: b.Algorithms,
 		Points: b.Points,
 	})
 }
 
 func play(s accuracy.Scenario) (*labOutput, error) {
 	if err := s.Validate(); err != nil {
-		return nil, unprocessable(Detail{Location: "body",
-			Message: strings.ReplaceAll(err.Error(), "\n", "; ")})
+		return nil, rest.Invalid("body", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	if n := s.Count(); n < 1 || n > maxPlayed {
-		return nil, unprocessable(Detail{Location: "body",
-			Message: fmt.Sprintf("makes %d calls: must be 1 to %d", n, maxPlayed)})
+		return nil, rest.Invalid("body", fmt.Sprintf("makes %d calls: must be 1 to %d", n, maxPlayed))
 	}
 	result, err := accuracy.Run(s)
 	if err != nil {
-		return nil, unprocessable(Detail{Location: "body", Message: "these calls cannot be played"})
+		return nil, rest.Invalid("body", "these calls cannot be played")
 	}
 	out := &labOutput{}
 	out.Body.Calls, out.Body.Demand, out.Body.Exact = result.Calls, result.Demand, outcomeOf(result.Exact)
@@ -105,29 +104,29 @@ func outcomeOf(o accuracy.Outcome) Outcome {
 	return Outcome{o.Name, o.Title, o.Ours, o.AdmittedCalls, o.FalseAllows, o.FalseDenials, o.Worst, o.Series}
 }
 
-func contenders() []string {
+func algorithmNames() []string {
 	var names []string
-	for _, c := range accuracy.Contenders() {
+	for _, c := range accuracy.Algorithms() {
 		names = append(names, c.Name)
 	}
 	return names
 }
 
-func isContender(name string) bool { return slices.Contains(contenders(), name) }
+func isAlgorithm(name string) bool { return slices.Contains(algorithmNames(), name) }
 
 // needed notes a number that is missing.
-func (d *details) needed(field string, n int64) {
+func needed(wrong *rest.Details, field string, n int64) {
 	if n == 0 {
-		d.add(field, errors.New("is needed, but for recorded calls"))
+		wrong.Add(field, errors.New("is needed, but for recorded calls"))
 	}
 }
 
 // recorded are the calls of minutes, the first of which begins at a boundary.
-func (d *details) recorded(minutes []int64, seed uint64) accuracy.Traffic {
+func recorded(minutes []int64, seed uint64, wrong *rest.Details) accuracy.Traffic {
 	recording, sum := make(accuracy.Recording, len(minutes)), int64(0)
 	for i, calls := range minutes {
 		if calls < 0 || calls > maxPlayed {
-			d.add(fmt.Sprintf("minutes[%d]", i), fmt.Errorf("must be 0 to %d", maxPlayed))
+			wrong.Add(fmt.Sprintf("minutes[%d]", i), fmt.Errorf("must be 0 to %d", maxPlayed))
 			return accuracy.Traffic{}
 		}
 		recording[i] = accuracy.Minute{
@@ -135,12 +134,12 @@ func (d *details) recorded(minutes []int64, seed uint64) accuracy.Traffic {
 		sum += calls
 	}
 	if sum < 1 || sum > maxPlayed {
-		d.add("minutes", fmt.Errorf("make %d calls: must be 1 to %d", sum, maxPlayed))
+		wrong.Add("minutes", fmt.Errorf("make %d calls: must be 1 to %d", sum, maxPlayed))
 		return accuracy.Traffic{}
 	}
 	traffic, err := recording.Traffic(seed)
 	if err != nil {
-		d.add("minutes", err)
+		wrong.Add("minutes", err)
 	}
 	return traffic
 }

@@ -2,20 +2,19 @@ package api
 
 import (
 	"context"
-	"errors"
 	"mime"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/policy"
 )
 
 type (
 	fileInput struct {
-		IfMatch
+		rest.IfMatch
 		Trial
 		Because
 		ContentType string `header:"Content-Type" hidden:"true"`
@@ -38,7 +37,7 @@ func (a *api) registerPolicyFile() {
 	register(a, operation{
 		pattern: "PUT /policy.yaml", id: "import-policy", summary: "Make a file the policies",
 		role: auth.Editor, group: group, maxBody: MaxPolicyBody,
-		details: "With dry_run it tells what would change. Otherwise it needs a reason, and the version " +
+		details: "With dry_run it shows what would change. Otherwise it needs a reason, and the version " +
 			"that it is based on: " +
 			"If-Match, or else the version " +
 			"that stands in the file. What is left out of the file is removed.",
@@ -54,7 +53,7 @@ func (a *api) exportPolicy(ctx context.Context, _ *none) (*fileOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fileOutput{"application/yaml", etag(set.Version), text}, nil
+	return &fileOutput{"application/yaml", rest.ETag(set.Version), text}, nil
 }
 
 func (a *api) importPolicy(ctx context.Context, in *fileInput) (*changesOutput, error) {
@@ -67,7 +66,7 @@ func (a *api) importPolicy(ctx context.Context, in *fileInput) (*changesOutput, 
 	}
 	save := saving{match: in.IfMatch, dry: in.DryRun, reason: in.Reason}
 	if save.match.IfMatch == "" && file.Version > 0 && !save.dry {
-		save.match.IfMatch = etag(file.Version)
+		save.match.IfMatch = rest.ETag(file.Version)
 	}
 	if err := save.ready(); err != nil {
 		return nil, err
@@ -76,12 +75,11 @@ func (a *api) importPolicy(ctx context.Context, in *fileInput) (*changesOutput, 
 	if err != nil {
 		return nil, err
 	}
-	out, err := a.save(ctx, current, file.Set(current), save)
-	var invalid *policy.InvalidError
-	if errors.As(err, &invalid) {
-		return nil, file.Blame(invalid.Fields)
+	next, err := file.Edit(current)
+	if err != nil {
+		return nil, err
 	}
-	return out, err
+	return a.save(ctx, current, *next, save)
 }
 
 func isYAML(contentType string) error {
@@ -89,6 +87,6 @@ func isYAML(contentType string) error {
 	case "application/yaml", "application/x-yaml", "text/yaml":
 		return nil
 	}
-	return problem(http.StatusUnsupportedMediaType,
+	return rest.NewProblem(http.StatusUnsupportedMediaType,
 		"The body is of a type that is not understood here: send application/yaml.")
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"tidegate/functions/admin/api/rest"
 	"tidegate/internal/audit"
 )
 
@@ -221,7 +222,7 @@ func TestManyErrors(t *testing.T) {
 	}
 	r := s.post("/keys", []byte(body+"}"))
 	if errs, _ := r.body["errors"].([]any); r.status != http.StatusUnprocessableEntity ||
-		len(errs) != maxErrors {
+		len(errs) != rest.MaxErrors {
 		t.Errorf("%d with %d errors", r.status, len(errs))
 	}
 }

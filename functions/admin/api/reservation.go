@@ -7,6 +7,7 @@ import (
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/policydoc"
 )
 
 type (
@@ -45,9 +46,9 @@ type (
 
 // ReservedLimit is how a limit stands after a reservation.
 type ReservedLimit struct {
-	Scope     string `json:"scope" enum:"key,route,ip,route-ip,global,route-all"`
-	Limit     Limit  `json:"limit"`
-	Remaining int64  `json:"remaining"`
+	Scope     string          `json:"scope" enum:"key,route,ip,route-ip,global,route-all"`
+	Limit     policydoc.Limit `json:"limit"`
+	Remaining int64           `json:"remaining"`
 }
 
 func (a *api) registerReservations() {
@@ -78,13 +79,14 @@ func (a *api) reserve(ctx context.Context, in *reserveInput) (*reserveOutput, er
 	b.Reservation, b.Cost, b.Expires, b.Limits = r.Reservation, r.Cost, r.Expires,
 		make([]ReservedLimit, len(r.Limits))
 	for i, l := range r.Limits {
-		b.Limits[i] = ReservedLimit{l.Scope, limitOf(l.Limit), l.Remaining}
+		b.Limits[i] = ReservedLimit{l.Scope, policydoc.LimitOf(l.Limit), l.Remaining}
 	}
 	return out, nil
 }
 
 func (a *api) settle(ctx context.Context, in *settleInput) (*settleOutput, error) {
-	s, err := app.Settle(ctx, a.Checker, app.Settlement{Reservation: in.Body.Reservation, Cost: in.Body.Cost})
+	s, err := app.Settle(ctx, a.Checker,
+		app.SettleRequest{Reservation: in.Body.Reservation, Cost: in.Body.Cost})
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/accuracy"
 	"tidegate/internal/limiter"
 )
@@ -15,8 +17,8 @@ import (
 type (
 	simulateInput struct {
 		Body struct {
-			Limit Limit     `json:"limit"`
-			Calls []float64 `json:"calls" minItems:"1" maxItems:"500" doc:"When calls come, in seconds; 0 begins an aligned window"`
+			Limit policydoc.Limit `json:"limit"`
+			Calls []float64       `json:"calls" minItems:"1" maxItems:"500" doc:"Times of the calls, in seconds; an aligned window begins at 0"`
 		}
 	}
 	simulateOutput struct {
@@ -27,7 +29,7 @@ type (
 	}
 )
 
-// Decision is what became of a call that was played.
+// Decision is the result of one simulated call.
 type Decision struct {
 	At         float64  `json:"at" doc:"Seconds"`
 	Allowed    bool     `json:"allowed"`
@@ -37,40 +39,41 @@ type Decision struct {
 
 func (a *api) registerSimulate() {
 	register(a, operation{
-		pattern: "POST /simulate", id: "simulate-calls", summary: "What a limit says to calls at given times",
-		role: auth.Viewer, group: "usage",
-		details: "Plays the limiter's model; no key is touched.",
+		pattern: "POST /simulate", id: "simulate-calls",
+		summary: "Decides about calls at given times", role: auth.Viewer, group: "usage",
+		details: "Runs the limiter's model; no key is read or changed.",
 	}, a.simulate)
 	register(a, operation{
 		pattern: "POST /simulate/lab", id: "simulate-lab",
-		summary: "Algorithms beside the exact log, on the same calls", role: auth.Viewer,
+		summary: "Compares algorithms with the exact log on the same calls", role: auth.Viewer,
 		group:   "usage",
-		details: "The dashboard's Simulate. The same request has the same answer; no key is touched.",
+		details: "The dashboard's Simulate. Equal requests have equal answers; no key is read or changed.",
 	}, a.lab)
 }
 
 func (a *api) simulate(_ context.Context, in *simulateInput) (*simulateOutput, error) {
-	var wrong details
-	limit := wrong.limit("limit", in.Body.Limit)
+	var wrong rest.Details
+	limit, unread := policydoc.ReadLimit("limit", in.Body.Limit)
+	wrong = append(wrong, inBody(unread, "")...)
 	for _, e := range limit.Errors() {
-		wrong.add("limit."+e.Field, fmt.Errorf("%s", e.Message))
+		wrong.Add("limit."+e.Field, fmt.Errorf("%s", e.Message))
 	}
 	at := make([]time.Duration, len(in.Body.Calls))
 	for i, seconds := range in.Body.Calls {
 		if seconds < 0 || seconds > limiter.MaxWindow.Seconds() {
-			wrong.add(fmt.Sprintf("calls[%d]", i),
+			wrong.Add(fmt.Sprintf("calls[%d]", i),
 				fmt.Errorf("must be 0 to %.0f", limiter.MaxWindow.Seconds()))
 			continue
 		}
 		at[i] = time.Duration(math.Round(seconds*1e6)) * time.Microsecond
 	}
-	if err := wrong.err(); err != nil {
+	if err := wrong.Err(); err != nil {
 		return nil, err
 	}
 	slices.Sort(at)
 	decisions, err := accuracy.Trace(limit, at)
 	if err != nil {
-		return nil, unprocessable(Detail{Location: "body.calls", Message: "these calls cannot be played"})
+		return nil, rest.Invalid("body.calls", "these calls cannot be played")
 	}
 	out := &simulateOutput{}
 	for i, d := range decisions {

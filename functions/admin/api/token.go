@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/token"
@@ -59,7 +60,7 @@ func (a *api) registerTokens() {
 	register(a, operation{
 		pattern: "POST /tokens", id: "create-token", summary: "Create a machine token", role: auth.Editor,
 		group: group, status: http.StatusCreated,
-		details: "For people alone, with their session: a token that leaked must not beget another.",
+		details: "For people alone, with their session: a token that leaked must not make another.",
 	}, a.createToken)
 	register(a, operation{
 		pattern: "DELETE /tokens/{id}", id: "revoke-token", summary: "Revoke a machine token, one's own too",
@@ -85,8 +86,8 @@ func (a *api) listTokens(ctx context.Context, _ *none) (*tokensOutput, error) {
 
 func (a *api) createToken(ctx context.Context, in *newTokenInput) (*newTokenOutput, error) {
 	if auth.From(ctx).Kind != auth.User {
-		return nil, problem(http.StatusForbidden,
-			"Only people make tokens: one that leaked must not beget another. Make it in the settings.")
+		return nil, rest.NewProblem(http.StatusForbidden,
+			"Only people make tokens: one that leaked must not make another. Make it in the settings.")
 	}
 	n := token.New{Name: in.Body.Name, Scope: token.Scope(in.Body.Scope), Expires: in.Body.Expires,
 		By: app.ActorOf(ctx)}

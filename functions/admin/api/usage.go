@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/limiter"
@@ -107,7 +108,7 @@ func (in Span) span(now time.Time) (span, error) {
 	s := span{in.From, in.To, 0}
 	var err error
 	if s.step, err = limiter.ParseWindow(in.Step); err != nil {
-		return s, unprocessable(Detail{Location: "query.step", Message: "must be such as 1m, 15m or 1h"})
+		return s, rest.Invalid("query.step", "must be such as 1m, 15m or 1h")
 	}
 	if s.to.IsZero() {
 		s.to = now
@@ -217,7 +218,7 @@ func (a *api) top(ctx context.Context, set *policy.Set, s span, n int,
 func cursorProblem(err error) error {
 	var invalid *policy.InvalidError
 	if errors.As(err, &invalid) {
-		return unprocessable(Detail{Location: "query.after", Message: invalid.Fields[0].Message})
+		return rest.Invalid("query.after", invalid.Fields[0].Message)
 	}
 	return err
 }

@@ -5,7 +5,8 @@ import (
 	"regexp"
 )
 
-// v6Bits is how the check function masks IPv6 addresses unless it is told otherwise.
+// v6Bits is how the check function masks IPv6 addresses unless it is configured
+// otherwise.
 const v6Bits = 64
 
 var callerPattern = regexp.MustCompile(`^[0-9A-Za-z_-]{22}$`)

@@ -13,19 +13,26 @@ import (
 // PerScan is how many keys are looked at together for a state.
 const PerScan = 250
 
-const maxScanned = 2000 // keys that one answer looks at
+// scanTime is how long one answer goes on looking at keys, 250 at a time.
+const scanTime = 200 * time.Millisecond
 
 // KeyFilter says which keys are meant. The zero value means all.
 type KeyFilter struct {
 	Prefix string // of the name
-	Plan   int    // number; 0 for any
-	State  State  // empty for any
-	Tag    string // one that the key has; empty for any
+	// Anywhere takes Prefix for any part of the name.
+	Anywhere bool
+	Plan     int    // number; 0 for any
+	State    State  // empty for any
+	Tag      string // one that the key has; empty for any
 }
 
 // listed is the part of the filter that a list answers; the rest is looked up key by key.
 func (f KeyFilter) listed() registry.Query {
-	return registry.Query{Prefix: f.Prefix, Plan: f.Plan, Overridden: f.State == Overridden}
+	q := registry.Query{Prefix: f.Prefix, Plan: f.Plan, Overridden: f.State == Overridden}
+	if f.Anywhere {
+		q.Prefix = ""
+	}
+	return q
 }
 
 // Count returns how many keys a filter means, which must not be Computed.
@@ -44,14 +51,33 @@ func (r *Registry) List(
 
 // Computed reports whether keys must be looked at one by one.
 func (f KeyFilter) Computed() bool {
-	return f.Tag != "" || f.State != "" && (f.State != Overridden || f.Plan > 0)
+	return f.Tag != "" || f.Anywhere && f.Prefix != "" ||
+		f.State != "" && (f.State != Overridden || f.Plan > 0)
 }
 
-// means tells of a key whether the filter means it; plan is the name of the filter's.
-func (f KeyFilter) means(s Subject, plan string) bool {
-	return s.Is(f.State) && (f.Plan == 0 || s.Plan == plan) &&
-		(f.Tag == "" || slices.Contains(s.Tags, f.Tag)) &&
-		strings.HasPrefix(strings.ToLower(s.Name), strings.ToLower(f.Prefix))
+// mayMean reports whether the filter can select a key, by its record alone; plan is the
+// name of the filter's.
+func (f KeyFilter) mayMean(k policy.Key, plan string) bool {
+	name, part := strings.ToLower(k.Name), strings.ToLower(f.Prefix)
+	if f.Anywhere && !strings.Contains(name, part) || !f.Anywhere && !strings.HasPrefix(name, part) {
+		return false
+	}
+	switch f.State {
+	case Revoked, Unreadable:
+		if string(k.Status) != string(f.State) {
+			return false
+		}
+	case Overridden:
+		if k.Override == nil {
+			return false
+		}
+	case Expiring:
+		if k.Expires.IsZero() {
+			return false
+		}
+	case Blocked, Near, Shadow, Banned: // Subject.Is decides
+	}
+	return (f.Plan == 0 || k.Plan == plan) && (f.Tag == "" || slices.Contains(k.Tags, f.Tag))
 }
 
 // FoundKeys is a part of the keys that a filter means.
@@ -61,8 +87,8 @@ type FoundKeys struct {
 	Scanned  int    // keys that were looked at
 }
 
-// FindKeys returns up to count keys that the filter means, behind a cursor. It looks at no
-// more than 2,000, so it may find fewer and still have a Next.
+// FindKeys returns up to count keys that the filter means, behind a cursor. It looks at
+// keys for scanTime, so it may find fewer and still have a Next.
 func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter, after string,
 	count int) (FoundKeys, error) {
 	perPage := count
@@ -71,18 +97,19 @@ func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 	}
 	plan, _ := set.Numbered(f.Plan)
 	var out FoundKeys
-	for {
+	for start := time.Now(); ; {
 		page, err := keys.List(ctx, set, f, after, perPage)
 		if err != nil {
 			return FoundKeys{}, err
 		}
-		subjects, err := Subjects(ctx, keys, set, page.Keys)
+		out.Scanned += len(page.Keys)
+		likely := slices.DeleteFunc(page.Keys, func(k policy.Key) bool { return !f.mayMean(k, plan.Name) })
+		subjects, err := Subjects(ctx, keys, set, likely)
 		if err != nil {
 			return FoundKeys{}, err
 		}
 		for i, s := range subjects {
-			out.Scanned++
-			if !f.means(s, plan.Name) {
+			if !s.Is(f.State) {
 				continue
 			}
 			out.Subjects = append(out.Subjects, s)
@@ -93,7 +120,7 @@ func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 				return out, nil
 			}
 		}
-		if page.Next == "" || out.Scanned >= maxScanned {
+		if page.Next == "" || time.Since(start) >= scanTime {
 			out.Next = page.Next
 			return out, nil
 		}
@@ -101,7 +128,8 @@ func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 	}
 }
 
-// PickKeys returns those of the keys with these ids that the filter means, in the ids' order.
+// PickKeys returns those of the keys with these ids that the filter means, in the ids'
+// order.
 func PickKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 	ids []string) (FoundKeys, error) {
 	list, err := keys.Many(ctx, set, ids)
@@ -113,7 +141,9 @@ func PickKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 		return FoundKeys{}, err
 	}
 	plan, _ := set.Numbered(f.Plan)
-	meant := slices.DeleteFunc(subjects, func(s Subject) bool { return !f.means(s, plan.Name) })
+	meant := slices.DeleteFunc(subjects, func(s Subject) bool {
+		return !f.mayMean(s.Key, plan.Name) || !s.Is(f.State)
+	})
 	return FoundKeys{Subjects: meant, Scanned: len(list)}, nil
 }
 

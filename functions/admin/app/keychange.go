@@ -21,9 +21,10 @@ const (
 	Unrevoke = "unrevoke"
 	Ban      = "ban"
 	Unban    = "unban" // whoever made the ban
-	Details  = "edit"  // sets name, tags, plan or expiry
+	Details  = "edit"  // sets name, tags, plan, routes or expiry
 	Delete   = "delete"
-	Rotate   = "rotate" // has a method of its own
+	Rotate   = "rotate"        // has a method of its own
+	Expire   = "expire-secret" // ends the grace of the secret before
 )
 
 // KeyChange is what is done to a key.
@@ -31,7 +32,7 @@ type KeyChange struct {
 	Do       string
 	Plan     string            // with Plan
 	Override *policy.Override  // with Override
-	Until    time.Time         // with Ban
+	Until    time.Time         // with Ban; in the future
 	Details  func(*policy.Key) // with Details
 }
 
@@ -69,9 +70,15 @@ func (c KeyChange) make(
 	case Unrevoke:
 		return update(audit.KeyUnrevoke, func(k *policy.Key) { k.Status = policy.Active })
 	case Ban:
+		if !c.Until.After(time.Now()) {
+			return policy.Key{}, &policy.InvalidError{Fields: []policy.FieldError{{Field: "until",
+				Message: "must be in the future; revoke a key to shut it out for good"}}}
+		}
 		return update(audit.KeyBan, func(k *policy.Key) { k.Banned = c.Until.UTC() })
 	case Unban:
 		return store.Unban(ctx, id, version, e)
+	case Expire:
+		return store.ExpireSecret(ctx, id, version, e)
 	case Details:
 		return update(audit.KeyEdit, func(k *policy.Key) {
 			c.Details(k)

@@ -33,6 +33,7 @@ type Reader interface {
 	Synced(ctx context.Context, set *policy.Set) (bool, error)
 	PlanCounts(ctx context.Context, set *policy.Set) (map[int]int64, error)
 	Usage(ctx context.Context, set *policy.Set, keys []policy.Key) ([]limiter.Decision, error)
+	Authenticate(ctx context.Context, set *policy.Set, text string) (policy.Key, error)
 	Audit() *audit.Log
 	TokenCaller(issuer, name string) string
 	AddressCaller(prefix netip.Prefix) string
@@ -52,7 +53,11 @@ func ActorOf(ctx context.Context) audit.Actor {
 	return audit.Actor{Kind: string(actor.Kind), Name: actor.String()}
 }
 
+// TakesForeign reports whether Create takes values that another system made.
+func (r *Registry) TakesForeign() bool { return r.store.ForeignKeys }
+
 // Create stores a new API key and returns it with its secret, which cannot be had again.
+// When its given value is a key's already, that key's id comes with policy.ErrConflict.
 // Bad input is a *policy.InvalidError.
 func (r *Registry) Create(ctx context.Context, n policy.NewKey, e Edit) (policy.Key, apikey.Secret, error) {
 	n.Name, n.Env = strings.TrimSpace(n.Name), strings.TrimSpace(n.Env)
@@ -110,7 +115,8 @@ func (r *Registry) Change(
 
 // SavePolicy puts a set in place of the one that has a version, and returns it as it is
 // stored. When that version is no longer current, it returns the one that is, with
-// policy.ErrConflict. It fails with policy.ErrUnfinished when SyncPolicy has to finish it.
+// policy.ErrConflict. It fails with policy.ErrUnfinished when SyncPolicy has to finish
+// it.
 func (r *Registry) SavePolicy(
 	ctx context.Context, next policy.Set, version int64, e Edit,
 ) (*policy.Set, error) {

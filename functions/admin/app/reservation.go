@@ -13,37 +13,37 @@ import (
 	"tidegate/internal/policy"
 )
 
-// ReservationRequest asks for a reservation.
+// ReservationRequest is the request of Reserve.
 type ReservationRequest struct {
 	KeyID string `json:"keyId"`
 	Route string `json:"route,omitempty"` // name of a route rule whose limits apply too
 	Cost  int64  `json:"cost"`            // 1 at least
 }
 
-// Reservation is the answer to a Request that was granted.
+// Reservation is the result of a granted ReservationRequest.
 type Reservation struct {
-	// for Settlement; empty when the key is not limited
+	// the token for a SettleRequest; empty when the key is not limited
 	Reservation string          `json:"reservation,omitempty"`
 	Cost        int64           `json:"cost"`
-	Expires     time.Time       `json:"expires"` // from when on it cannot be settled
+	Expires     time.Time       `json:"expires"` // it cannot be settled from then on
 	Limits      []ReservedLimit `json:"limits"`
 }
 
-// ReservedLimit is how a limit stands after the reservation.
+// ReservedLimit is the state of a limit after the reservation.
 type ReservedLimit struct {
 	Scope     string        `json:"scope"`
 	Limit     limiter.Limit `json:"limit"`
 	Remaining int64         `json:"remaining"`
 }
 
-// Settlement asks to settle a reservation.
-type Settlement struct {
+// SettleRequest is the request of Settle.
+type SettleRequest struct {
 	Reservation string `json:"reservation"`
-	Cost        int64  `json:"cost"` // what was really used; 0 gives all of it back
+	Cost        int64  `json:"cost"` // the actual cost; 0 refunds all of it
 }
 
-// Settled is the answer to a Settlement.
-type Settled struct {
+// Settlement is the result of a SettleRequest.
+type Settlement struct {
 	Reserved  int64 `json:"reserved"`
 	Actual    int64 `json:"actual"`
 	Short     int64 `json:"short"`     // how much of Actual could not be charged, since a limit was reached
@@ -55,7 +55,7 @@ type Settled struct {
 	Partial bool `json:"partial"`
 }
 
-// RefusedError is an answer that is none, in the form of RFC 9457.
+// RefusedError is a refusal in the form of RFC 9457.
 type RefusedError struct {
 	Type       string `json:"type"`
 	Title      string `json:"title"`
@@ -68,7 +68,7 @@ type RefusedError struct {
 
 func (p *RefusedError) Error() string { return fmt.Sprintf("%d %s", p.Status, p.Detail) }
 
-// Unwrap returns the cause, which is not for the public.
+// Unwrap returns the cause, which clients must not see.
 func (p *RefusedError) Unwrap() error { return p.cause }
 
 const aboutBlank = "about:blank"
@@ -80,11 +80,10 @@ func newProblem(status int, detail string, cause error) *RefusedError {
 
 // Reserve takes a cost from a key's limits. Its error is a *RefusedError.
 func Reserve(ctx context.Context, checker *enforce.Checker, r ReservationRequest) (Reservation, error) {
-	checked, err := checker.Reserve(ctx, r.KeyID, r.Route, r.Cost)
+	result, err := checker.Reserve(ctx, r.KeyID, r.Route, r.Cost)
 	switch {
 	case errors.Is(err, policy.ErrNotFound), errors.Is(err, policy.ErrUnknownKey),
-		errors.Is(err, policy.ErrRefused),
-		errors.Is(err, policy.ErrUnreadable):
+		errors.Is(err, policy.ErrRefused), errors.Is(err, policy.ErrUnreadable):
 		return Reservation{}, newProblem(http.StatusNotFound,
 			"There is no such key that may call, or no such route.", err)
 	case errors.Is(err, limiter.ErrCost):
@@ -93,45 +92,45 @@ func Reserve(ctx context.Context, checker *enforce.Checker, r ReservationRequest
 	case err != nil:
 		return Reservation{}, newProblem(http.StatusServiceUnavailable,
 			"The limits cannot be read right now.", err)
-	case !checked.Allowed:
-		return Reservation{}, denied(&checked)
+	case !result.Allowed:
+		return Reservation{}, denied(&result)
 	}
-	reserved := Reservation{Reservation: checked.Reservation, Cost: checked.Cost,
-		Expires: checked.Now.Add(checker.Lease), Limits: []ReservedLimit{}}
-	for _, l := range checked.Limits {
+	reserved := Reservation{Reservation: result.Reservation, Cost: result.Cost,
+		Expires: result.Now.Add(checker.ReservationExpiry), Limits: []ReservedLimit{}}
+	for _, l := range result.Limits {
 		reserved.Limits = append(reserved.Limits, ReservedLimit{l.Scope, l.Limit, l.Remaining})
 	}
 	return reserved, nil
 }
 
-func denied(checked *enforce.Result) *RefusedError {
+func denied(result *enforce.Result) *RefusedError {
 	p := newProblem(http.StatusTooManyRequests, "The key is banned.", nil)
 	p.Type = answer.AbnormalUsage
-	if checked.BannedUntil.IsZero() {
+	if result.BannedUntil.IsZero() {
 		p.Type, p.Detail = answer.QuotaExceeded, "A limit of the key is reached."
 	}
-	p.RetryAfter = int64((checked.RetryAfter() + time.Second - 1) / time.Second)
+	p.RetryAfter = int64((result.RetryAfter() + time.Second - 1) / time.Second)
 	return p
 }
 
 // Settle settles a reservation. Its error is a *RefusedError.
-func Settle(ctx context.Context, checker *enforce.Checker, s Settlement) (Settled, error) {
+func Settle(ctx context.Context, checker *enforce.Checker, s SettleRequest) (Settlement, error) {
 	settled, err := checker.Settle(ctx, s.Reservation, s.Cost)
 	switch {
 	case errors.Is(err, enforce.ErrReservation):
-		return Settled{}, newProblem(http.StatusUnprocessableEntity, "This is no reservation.", err)
+		return Settlement{}, newProblem(http.StatusUnprocessableEntity, "This is no reservation.", err)
 	case errors.Is(err, limiter.ErrCost):
-		return Settled{}, newProblem(http.StatusUnprocessableEntity, "The cost is out of range.", err)
+		return Settlement{}, newProblem(http.StatusUnprocessableEntity, "The cost is out of range.", err)
 	case errors.Is(err, enforce.ErrSettled):
-		return Settled{}, newProblem(http.StatusConflict, "This reservation is settled already.", err)
+		return Settlement{}, newProblem(http.StatusConflict, "This reservation is settled already.", err)
 	case errors.Is(err, enforce.ErrExpired):
-		return Settled{}, newProblem(http.StatusGone,
+		return Settlement{}, newProblem(http.StatusGone,
 			"This reservation has expired. Its cost stays charged until the window passes.", err)
 	case err != nil:
-		return Settled{}, newProblem(http.StatusServiceUnavailable,
+		return Settlement{}, newProblem(http.StatusServiceUnavailable,
 			"The reservation cannot be settled right now. Try again.", err)
 	}
-	return Settled{
+	return Settlement{
 		Reserved: settled.Reserved, Actual: settled.Actual, Short: settled.Short,
 		SettleMax: settled.SettleMax, AboveMax: settled.AboveMax, Partial: settled.Partial,
 	}, nil

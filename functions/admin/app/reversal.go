@@ -24,7 +24,7 @@ func Irreversible(e audit.Entry) string {
 		return "It created this; delete it instead."
 	case len(e.After) == 0:
 		return "A deleted key's secret and counts are gone."
-	case e.Action == audit.KeyRotate:
+	case e.Action == audit.KeyRotate, e.Action == audit.KeyExpire:
 		return "The old secret cannot come back."
 	case e.Action == audit.KeyReset:
 		return "The counts are gone."
@@ -48,7 +48,8 @@ type Reversal struct {
 	keys *Registry
 }
 
-// ReversalOf prepares the reversal of an entry that is not Irreversible. It fails with ErrGone.
+// ReversalOf prepares the reversal of an entry that is not Irreversible. It fails with
+// ErrGone.
 func ReversalOf(ctx context.Context, keys *Registry, e audit.Entry) (Reversal, error) {
 	set, err := keys.Set(ctx)
 	if err != nil {
@@ -94,7 +95,7 @@ func (r Reversal) ofKey(ctx context.Context) (Reversal, error) {
 
 func restore(k *policy.Key, old policy.Key) {
 	k.Name, k.Tags, k.Plan, k.Status = old.Name, old.Tags, old.Plan, old.Status
-	k.Override, k.Expires, k.Banned = old.Override, old.Expires, old.Banned
+	k.Override, k.Expires, k.Banned, k.Allow = old.Override, old.Expires, old.Banned, old.Allow
 }
 
 // Apply makes the change, based on a version of the subject, and returns the version that

@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"reflect"
 	"time"
 
 	"tidegate/internal/policy"
@@ -12,9 +11,13 @@ import (
 
 // Bounds of one step of a job.
 const (
-	Chunk    = 200                     // keys
-	patience = 1200 * time.Millisecond // and for how long
+	Chunk       = 200                     // keys
+	stepTimeout = 1200 * time.Millisecond // and for how long
 )
+
+// NeedsCount reports whether the change harms callers and cannot simply be taken back, so
+// that on all keys of a filter it is to be confirmed with their number.
+func (c KeyChange) NeedsCount() bool { return c.Do == Revoke || c.Do == Reset }
 
 // Selection says which keys a job means: those with the ids, or all that Filter means.
 type Selection struct {
@@ -45,7 +48,7 @@ func (c KeyChange) Step(
 	if err != nil {
 		return Step{}, err
 	}
-	step, deadline := Step{Next: next}, time.Now().Add(patience)
+	step, deadline := Step{Next: next}, time.Now().Add(stepTimeout)
 	for i, k := range list {
 		changed, err := c.apply(ctx, keys, k, edit)
 		switch {
@@ -102,28 +105,9 @@ func (c KeyChange) apply(ctx context.Context, keys *Registry, k policy.Key,
 func (c KeyChange) change(ctx context.Context, keys *Registry, k policy.Key,
 	edit Edit) (changed bool, current policy.Key, err error) {
 	switch {
-	case c.Do == Plan && k.Plan == c.Plan, c.Do == Override && same(k.Override, c.Override),
-		c.Do == End && k.Override == nil:
+	case c.Do == Plan && k.Plan == c.Plan, c.Do == End && k.Override == nil:
 		return false, k, nil
 	}
 	current, err = keys.Change(ctx, k.ID, Base{Version: k.Version}, c, edit)
-	return true, current, err
-}
-
-// same compares what was stored with what is wanted: times to the second, and a mode that
-// is not given is to enforce.
-func same(stored, wanted *policy.Override) bool {
-	if stored == nil || wanted == nil {
-		return stored == wanted
-	}
-	a, b := *stored, *wanted
-	if b.Mode == "" {
-		b.Mode = policy.Enforce
-	}
-	if !a.Until.Truncate(time.Second).Equal(b.Until.Truncate(time.Second)) {
-		return false
-	}
-	a.Until, b.Until = time.Time{}, time.Time{}
-	return reflect.DeepEqual(a, b) || len(a.Limits)+len(b.Limits) == 0 && a.Mode == b.Mode &&
-		a.Reason == b.Reason
+	return current.Version != k.Version, current, err
 }

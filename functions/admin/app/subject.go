@@ -1,7 +1,8 @@
-// Package app holds the use cases of the admin function that pages and API share: changing
-// keys and policies, finding keys with their state, taking back an edit, reserving and
-// settling a cost. It knows no HTTP. Package dashboard and package api call it and never
-// registry, so whatever they change is changed here; it calls registry and enforce.
+// Package app holds the use cases of the admin function that pages and API share:
+// changing keys and policies, finding keys with their state, taking back an edit,
+// reserving and settling a cost. It knows no HTTP. Package dashboard and package api call
+// it and never registry, so whatever they change is changed here; it calls registry and
+// enforce.
 package app
 
 import (
@@ -33,7 +34,7 @@ func States() []State {
 }
 
 const (
-	// ExpiresSoon is how long before its end an expiry or an override is told of.
+	// ExpiresSoon is how long before its end an expiry or an override is shown as near.
 	ExpiresSoon = 30 * 24 * time.Hour
 	// NearShare is the used share, in percent, from which a limit counts as nearly full.
 	NearShare = 80
@@ -45,7 +46,7 @@ type Subject struct {
 	Effective   policy.Effective
 	Now         limiter.Decision
 	BannedUntil time.Time // by hand or by the policy; zero or past when it is not banned
-	At          time.Time // of our clock, by which expiries are told
+	At          time.Time // of this function's clock, to which expiries are compared
 }
 
 // NewSubject puts together what is known of a key.

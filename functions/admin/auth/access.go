@@ -7,13 +7,14 @@ import (
 	"fmt"
 )
 
-// Role is what somebody may do. An editor may do all that others may; a viewer cannot
-// settle. The zero value may do nothing.
+// Role is what somebody may do. An editor may do all that viewers and settlers may; a
+// viewer cannot settle. The zero value may do nothing.
 type Role uint8
 
 // The roles.
 const (
 	Nobody  Role = iota
+	Owner        // holds an API key, and may see that key alone; never an Actor's
 	Settler      // may settle costs, and see or change nothing else; only machines have it
 	Viewer       // may see everything but secrets
 	Editor       // may change everything
@@ -22,6 +23,8 @@ const (
 // String returns the role's name in configuration and on pages.
 func (r Role) String() string {
 	switch r {
+	case Owner:
+		return "owner"
 	case Settler:
 		return "settler"
 	case Viewer:
@@ -43,7 +46,7 @@ func ParseRole(name string) (Role, error) {
 	return Nobody, fmt.Errorf("role is not viewer or editor")
 }
 
-// Kind tells people from machines.
+// Kind distinguishes people from machines.
 type Kind string
 
 // The kinds of actors.

@@ -3,7 +3,7 @@ package auth
 import "testing"
 
 // Whoever is not named may do nothing, and a role alone makes nobody known.
-func TestStrangersMayNothing(t *testing.T) {
+func TestAnonymousCallersMayNothing(t *testing.T) {
 	for name, a := range map[string]Actor{
 		"none": From(t.Context()), "role without id": {Role: Editor}, "id without role": {ID: "password:ada"},
 	} {

@@ -119,7 +119,7 @@ func adminPages() []shown {
 		}},
 		{"no callers", "/callers", "", nil},
 		{"callers", "/callers?live=30", "", func(v *sitetest.Visit) {
-			v.Keys.StrangerCalls(v.Keys.TokenCaller("i", "s"), time.Now(), 20, 4)
+			v.Keys.UnregisteredCalls(v.Keys.TokenCaller("i", "s"), time.Now(), 20, 4)
 			v.Open("/callers?live=30")
 		}},
 		{"caller", "/callers/aaaaaaaaaaaaaaaaaaaaaa", "", nil},
@@ -163,6 +163,13 @@ func adminPages() []shown {
 				chromedp.WaitVisible(chromedp.CSS("#preview-title")))
 		}},
 		{"overrides", "/overrides", "", nil},
+		{"denials", "/denials", "", func(v *sitetest.Visit) {
+			denyAt(v.Site, "acme", time.Now(), sampleDenial("10 per 10 s"))
+			v.Open("/denials")
+		}},
+		{"denials of a key", "/denials?key={acme}&cause=limit", "", nil},
+		{"no denials", "/denials?cause=ban", "", nil},
+		{"denials refused", "/denials?cause=x", "422", nil},
 		{"audit", "/audit", "", nil},
 		{"audit verified", "/audit/verify", "", nil},
 		{"no audit", "/audit?by=nobody", "", nil},

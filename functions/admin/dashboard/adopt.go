@@ -121,6 +121,10 @@ func (d *dashboard) adopt(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f := readAdoptForm(r.PostForm)
+	if resumes(r) {
+		d.renderAdopt(w, r, http.StatusOK, f)
+		return
+	}
 	id := f.caller(d.Keys)
 	if f.errors() > 0 {
 		d.renderAdopt(w, r, http.StatusUnprocessableEntity, f)
@@ -166,7 +170,7 @@ func (d *dashboard) renderAdopt(w http.ResponseWriter, r *http.Request, status i
 		Form: &templates.Form{
 			Action: d.Path("/callers/new"), Fields: f.fields(),
 			After: []templates.FormField{form.ReasonField(f.reason)},
-			Error: f.wrong, Errors: f.errors(), Submit: "Go on",
+			Error: f.wrong, Errors: f.errors(), Submit: "Continue",
 			Cancel: templates.Choice{Text: "Cancel", Address: d.Path("/callers")},
 		},
 	}))

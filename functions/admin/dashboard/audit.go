@@ -30,6 +30,7 @@ var auditActions = []templates.Option{
 	{Value: audit.KeyEdit, Text: "edited"},
 	{Value: audit.KeyRevoke, Text: "revoked"},
 	{Value: audit.KeyRotate, Text: "rotated"},
+	{Value: audit.KeyExpire, Text: "old secret expired"},
 	{Value: audit.KeyBan, Text: "banned"},
 	{Value: audit.KeyUnban, Text: "unbanned"},
 	{Value: audit.KeyReset, Text: "reset"},
@@ -45,7 +46,7 @@ func newest(subject string) audit.Query { return audit.Query{Subject: subject, C
 func readAuditQuery(r *http.Request) (audit.Query, bool) {
 	q := r.URL.Query()
 	a := audit.Query{Subject: q.Get("subject"), Action: q.Get("what"), By: q.Get("by"), After: q.Get("after"),
-		Count: auditPerPage}
+		Count: auditPerPage, Older: true}
 	return a, len(a.Subject) <= 64 && len(a.Action) <= 40 && len(a.By) <= 400 && len(a.After) <= 100
 }
 
@@ -119,12 +120,12 @@ func (d *dashboard) entryRows(r *http.Request, entries []audit.Entry) []template
 	return rows
 }
 
-// verifyPatience bounds a check of the chains, which reads them whole.
-const verifyPatience = 20 * time.Second
+// verifyTimeout bounds a check of the chains, which reads them whole.
+const verifyTimeout = 20 * time.Second
 
 // verifyAudit reads every chain. It takes longer than other requests may.
 func (d *dashboard) verifyAudit(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), verifyPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), verifyTimeout)
 	defer cancel()
 	v, err := d.Keys.Audit().Verify(ctx)
 	if err != nil {
@@ -150,7 +151,14 @@ func verifiedWords(v audit.Verified) *templates.Verified {
 		)
 	}
 	if n := int64(len(v.Cut)); n > 0 {
-		wrong = append(wrong, page.Number(n)+" of the chains lack their newest entries or their head")
+		text := " audit chains are incomplete"
+		if n == 1 {
+			text = " audit chain is incomplete"
+		}
+		wrong = append(wrong, page.Number(n)+text)
+	}
+	if n := int64(len(v.Unread)); n > 0 {
+		wrong = append(wrong, "older entries of "+page.Number(n)+" of the chains could not be read")
 	}
 	words := &templates.Verified{Text: strings.Join(wrong, "; ") + ":", Broken: slices.Clone(v.Broken)}
 	for _, c := range v.Cut {

@@ -142,6 +142,6 @@ func TestVerifyFindsWhatIsMissing(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Server.Del(audit.Stream(keyspace.BucketOf(s.Keys.IDs["acme"])))
 	s.Get("/audit/verify").Wants(
-		t, http.StatusOK, "1 of the chains lack their newest entries or their head", ": 1 missing",
+		t, http.StatusOK, "1 audit chain is incomplete", ": 1 missing",
 	)
 }

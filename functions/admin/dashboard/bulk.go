@@ -17,96 +17,12 @@ import (
 	"tidegate/web/templates"
 )
 
-// A job changes many keys, some with each request, since a function may be frozen between
-// two. All of its state is in the address of its page, so it can be left and gone on
-// with; doing a part twice changes nothing twice. Only the session that started it goes
-// on with it: see jobSeal.
-
-const maxSelected = 100
-
 var bulkActions = []templates.Option{
 	{Value: app.Plan, Text: "change plan"},
 	{Value: app.Override, Text: "override limits"},
 	{Value: app.End, Text: "end overrides"},
 	{Value: app.Reset, Text: "reset counts"},
 	{Value: app.Revoke, Text: "revoke"},
-}
-
-// job is a change of many keys as its address has it.
-type job struct {
-	do       string
-	ids      []string // the selected keys; empty for all that the filter means
-	filter   app.KeyFilter
-	plan     form.Input // name
-	override overrideForm
-	reason   form.Input
-	after    string // cursor
-	done     int64
-	skipped  int64 // were as they should be already
-	failed   []string
-	total    int64
-	finished bool
-	foreign  bool       // this session did not start it
-	values   url.Values // what the address holds
-}
-
-// readJob fails for an address that is not ours.
-func readJob(values url.Values) (job, error) {
-	j := job{
-		do: values.Get("do"), ids: values["id"], plan: form.Typed(values, "to", page.MaxName+10),
-		reason: form.Typed(values, "reason", form.MaxReasonInput),
-		after:  values.Get("after-key"), failed: values["failed"], finished: values.Get("finished") != "",
-		values: values,
-	}
-	var ok bool
-	if j.filter, ok = readKeyFilter(values); !ok || len(j.ids) > maxSelected || len(j.after) > maxCursor ||
-		len(j.failed) > maxFailed+1 {
-		return job{}, form.ErrForeign
-	}
-	if values.Get("of") == "all" {
-		j.ids = nil
-	} else if len(j.ids) == 0 && values.Get("of") != "selected" {
-		return job{}, form.ErrForeign
-	}
-	for _, n := range []struct {
-		name string
-		to   *int64
-	}{{"done", &j.done}, {"skipped", &j.skipped}, {"total", &j.total}} {
-		if text := values.Get(n.name); text != "" {
-			count, err := strconv.ParseInt(text, 10, 64)
-			if err != nil || count < 0 {
-				return job{}, form.ErrForeign
-			}
-			*n.to = count
-		}
-	}
-	withVersion := url.Values{"version": {"0"}}
-	for name := range values {
-		if name != "version" {
-			withVersion[name] = values[name]
-		}
-	}
-	var err error
-	j.override, err = readOverrideForm(withVersion)
-	return j, err
-}
-
-// all reports whether the job is on what a filter means.
-func (j *job) all() bool { return j.values.Get("of") == "all" }
-
-// check notes what is wrong with the change itself.
-func (j *job) check(set *policy.Set) int {
-	switch j.do {
-	case app.Plan:
-		if _, known := set.Plan(j.plan.Text); !known {
-			j.plan.Error = form.ChooseFromList
-		}
-	case app.Override:
-		j.override.override(time.Now())
-		return j.override.errors()
-	}
-	j.reason.CheckReason()
-	return form.CountErrors(j.plan, j.reason)
 }
 
 // bulkBar is the form below the list.
@@ -177,17 +93,18 @@ func (d *dashboard) startBulk(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if j.override.limits.Change(r.PostForm.Get("action")) {
+	if j.override.limits.Change(r.PostForm.Get("action")) || resumes(r) {
 		d.renderBulk(w, r, http.StatusOK, set, j)
-		return
-	}
-	if j.check(set) > 0 {
-		d.renderBulk(w, r, http.StatusUnprocessableEntity, set, j)
 		return
 	}
 	var err error
 	if j.total, err = d.countJob(r.Context(), j); err != nil {
 		d.FailStore(w, r, "count keys", err)
+		return
+	}
+	j.checkConfirm()
+	if j.check(set)+form.CountErrors(j.confirm) > 0 {
+		d.renderBulk(w, r, http.StatusUnprocessableEntity, set, j)
 		return
 	}
 	if !j.all() {
@@ -213,7 +130,7 @@ func (d *dashboard) countJob(ctx context.Context, j job) (int64, error) {
 func (d *dashboard) jobAddress(ctx context.Context, j job) string {
 	v := url.Values{}
 	for name, values := range j.values {
-		if name != "action" {
+		if name != "action" && name != "confirm" {
 			v[name] = values
 		}
 	}
@@ -253,7 +170,11 @@ func (d *dashboard) ofWords(j job) string {
 	}
 	words := "all keys"
 	if j.filter.Prefix != "" {
-		words += " whose name starts with “" + page.Clip(j.filter.Prefix, maxSearch) + "”"
+		match := " whose name starts with “"
+		if j.filter.Anywhere {
+			match = " whose name contains “"
+		}
+		words += match + page.Clip(j.filter.Prefix, maxSearch) + "”"
 	}
 	if j.filter.Plan > 0 {
 		words += " of the chosen plan"
@@ -297,6 +218,11 @@ func (d *dashboard) renderBulk(w http.ResponseWriter, r *http.Request, status in
 		}
 		if j.do == app.Plan {
 			f.Fields = []templates.FormField{form.ChoiceField("to", "Plan", changes.PlanOptions(set), j.plan)}
+		}
+		if word := j.confirmWord(); word != "" {
+			f.After = append(f.After,
+				form.TextField("confirm", "Type "+word+" to confirm", "", 20, j.confirm))
+			f.Errors += form.CountErrors(j.confirm)
 		}
 	}
 	f.Preview, f.Submit, f.Action, f.Danger = false, "Change "+d.ofWords(j), d.Path("/keys/bulk"),

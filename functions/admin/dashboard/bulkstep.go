@@ -34,7 +34,7 @@ func (d *dashboard) showJob(w http.ResponseWriter, r *http.Request) {
 	}
 	if !j.finished {
 		p.Form = &templates.Form{Action: d.Path("/keys/job"), Hidden: hiddenOf(j.values),
-			Submit: "Go on", Auto: true,
+			Submit: "Continue", Auto: true,
 			Cancel: templates.Choice{Text: "Stop here", Address: p.Back}}
 	}
 	d.Render(w, r, http.StatusOK, templates.Job(p))

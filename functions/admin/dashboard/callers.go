@@ -103,7 +103,7 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "read calls", err)
 		return
 	}
-	seconds := page.LiveSeconds(r.URL.Query())
+	seconds := page.LiveSeconds(r)
 	if after != "" {
 		p.First = page.Address(path, page.WithLive(nil, seconds))
 	}
@@ -111,6 +111,7 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {
 		p.Next = page.Address(path, page.WithLive(url.Values{"after": {found.next}}, seconds))
 	}
 	p.Live.Summary = page.Number(int64(len(p.Rows))) + " callers shown"
+	d.Remember(w, r)
 	if page.IsRefresh(r) {
 		d.Render(w, r, http.StatusOK, templates.CallersLive(p))
 		return
@@ -170,18 +171,26 @@ func (d *dashboard) showCaller(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	k = policy.Key{ID: r.PathValue("id")}
-	at := d.Path("/callers/" + k.ID)
+	path, at := d.Path("/callers/"+k.ID), chart.ReadPeriod(page.View(r), time.Now())
 	p := templates.CallerPage{
-		Page: d.Page(r, "Caller "+k.ID), ID: k.ID, Live: d.Live(r, at, nil, time.Now()),
+		Page: d.Page(r, "Caller "+k.ID), ID: k.ID, Live: d.Live(r, path, at.Values(), time.Now()),
 		Trail: []templates.Choice{
 			{Text: "Keys", Address: d.Path("/keys")}, {Text: "Callers", Address: d.Path("/callers")},
 		},
+		Range: at.Range(path, page.LiveSeconds(r)),
 	}
 	p.Page.Chart = d.ChartScript()
-	if p.Chart, _, err = d.keyChart(r.Context(), k.ID, nil, nil); err != nil {
+	points, note, err := d.callsOf(r.Context(), k.ID, at)
+	if err == nil {
+		drawn := chart.TimeSeries{Step: at.Step, Note: note,
+			SelectIn: page.Address(path, page.WithLive(nil, p.Live.Seconds))}
+		p.Chart, err = d.draw(r.Context(), drawn, at, points, "")
+	}
+	if err != nil {
 		d.FailStore(w, r, "read calls", err)
 		return
 	}
+	d.Remember(w, r)
 	if page.CanEdit(r) {
 		p.Adopt = d.Path("/callers/new?id=" + k.ID)
 	}

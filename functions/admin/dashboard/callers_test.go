@@ -34,8 +34,8 @@ func TestCallersWithoutARecord(t *testing.T) {
 	)
 	s.Get("/callers").Wants(t, http.StatusOK, "No callers without a record", "$TOKEN")
 	s.Keys.Called("acme", time.Now(), 3, 0)
-	s.Keys.StrangerCalls(ada, time.Now().Add(-10*time.Minute), 12, 5)
-	s.Keys.StrangerCalls(address, time.Now().Add(-time.Minute), 1, 0)
+	s.Keys.UnregisteredCalls(ada, time.Now().Add(-10*time.Minute), 12, 5)
+	s.Keys.UnregisteredCalls(address, time.Now().Add(-time.Minute), 1, 0)
 	body := s.Get("/callers").Wants(t, http.StatusOK, ada, address, `href="/callers/`+ada, ">17<", ">5<").Body
 	if strings.Contains(body, "{acme}") || strings.Index(body, ada) < strings.Index(body, address) {
 		t.Errorf("a key is listed, or the order is wrong:\n%s", body)
@@ -61,7 +61,7 @@ var nextInPage = regexp.MustCompile(`href="([^"]*)" rel="next"`)
 func TestCallersBehindManyKeys(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for i := range dashboard.CallersPerScan + 100 {
-		s.Keys.StrangerCalls(
+		s.Keys.UnregisteredCalls(
 			fmt.Sprintf("caller-without-rec%04d", i), time.Now().Add(-time.Duration(i)*time.Second), 1, 0,
 		)
 	}
@@ -184,21 +184,5 @@ func TestAdoptRefused(t *testing.T) {
 	s.Post("/callers/new", adoption("id", id)).Wants(t, http.StatusSeeOther)
 	if s.Keys.Written() != 1 {
 		t.Errorf("%d entries, want 1", s.Keys.Written())
-	}
-}
-
-// The latest denials stand on the page of the key, newest first.
-func TestRecentDenials(t *testing.T) {
-	s := sitetest.New(t).Login()
-	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "None in the last hour.")
-	now := time.Now()
-	s.Keys.Called("acme", now.Add(-30*time.Minute), 12, 7)
-	s.Keys.Called("acme", now.Add(-5*time.Minute), 1, 3)
-	minute := func(ago time.Duration) string { return ">" + now.Add(-ago).UTC().Format("2006-01-02 15:04") }
-	_, rows, _ := strings.Cut(s.Get("/keys/{acme}").Wants(t, http.StatusOK).Body, "Recent denials")
-	early, late := strings.Index(rows, minute(30*time.Minute)), strings.Index(rows, minute(5*time.Minute))
-	if late < 0 || early < late {
-		t.Errorf("the denials of 30 minutes ago stand at %d, those of 5 minutes ago at %d:\n%s",
-			early, late, rows)
 	}
 }

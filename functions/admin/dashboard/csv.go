@@ -73,7 +73,7 @@ func keyCells(s app.Subject) []string {
 	}
 	return []string{
 		s.ID, s.Name, s.Plan, string(s.Status), strings.Join(states, "; "), s.Env, strings.Join(s.Tags, ", "),
-		policydoc.Limits(s.Effective.Limits),
+		policydoc.LimitsText(s.Effective.Limits),
 		strings.Join(used, "; "), until, reason, page.Stamp(s.Expires), page.Stamp(s.BannedUntil),
 		page.Stamp(s.Created), page.Stamp(s.Updated),
 		strconv.FormatInt(s.Version, 10),

@@ -28,7 +28,7 @@ type SessionLister interface {
 	List(ctx context.Context, user string, count int) ([]session.Session, error)
 }
 
-// Services are what the pages work with. Every field but ProviderHost is required.
+// Services are what the pages work with. Journal, Owners and ProviderHost are optional.
 type Services struct {
 	Keys         *app.Registry
 	Checker      *enforce.Checker // explains calls
@@ -36,6 +36,7 @@ type Services struct {
 	Sessions     SessionLister
 	Tokens       *token.Store
 	Journal      *journal.Journal // nil for none
+	Owners       *app.Owners      // nil where keys' owners have no page
 	Pepper       apikey.Pepper    // bulk jobs are sealed with a key derived from it
 	StoreVersion func(context.Context) (string, error)
 	Log          *slog.Logger
@@ -58,6 +59,6 @@ func Routes(r *page.Renderer, pages Services) []auth.Route {
 	d := &dashboard{Renderer: r, Services: pages, Changes: shared, seal: newJobSeal(pages.Pepper)}
 	return slices.Concat(
 		d.routes(), d.keyRoutes(), policies.Routes(r, shared, pages.Keys, pages.Usage, pages.Log),
-		simulate.Routes(r, pages.Log),
+		simulate.Routes(r, pages.Log), d.ownerRoutes(),
 	)
 }

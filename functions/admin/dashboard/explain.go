@@ -76,7 +76,7 @@ func (d *dashboard) showExplain(w http.ResponseWriter, r *http.Request) {
 // explain answers what was asked, or notes what is wrong with the question.
 func (d *dashboard) explain(r *http.Request, f *explainForm, p *templates.ExplainPage) (int, error) {
 	call := f.call()
-	k, err := d.explained(r, f)
+	k, err := d.findKey(r, f)
 	if err != nil {
 		return 0, err
 	}
@@ -95,9 +95,9 @@ func (d *dashboard) explain(r *http.Request, f *explainForm, p *templates.Explai
 	return http.StatusOK, nil
 }
 
-// explained finds the key by its id. A whole secret is refused: it would stand in the
-// address.
-func (d *dashboard) explained(r *http.Request, f *explainForm) (policy.Key, error) {
+// findKey returns the key with the id in the form. It refuses a whole secret, which would
+// be in the address.
+func (d *dashboard) findKey(r *http.Request, f *explainForm) (policy.Key, error) {
 	id := strings.TrimSpace(f.key.Text)
 	if secret, err := apikey.Parse(id); err == nil {
 		f.key.Text, f.key.Error = secret.ID(),
@@ -157,7 +157,7 @@ func (d *dashboard) explanation(set *policy.Set, k policy.Key, e enforce.Explana
 		})
 	}
 	if candidate := e.Effective.Plan.Candidate; len(candidate) > 0 && c.Source == "plan" {
-		x.Candidate = "Candidate limits, not enforced: " + policydoc.Limits(candidate) + "."
+		x.Candidate = "Candidate limits, not enforced: " + policydoc.LimitsText(candidate) + "."
 	}
 	return x
 }

@@ -59,7 +59,9 @@ func TestBrowserLinkStartsNoJob(t *testing.T) {
 	asked("by the login")
 	elsewhere(v, v.Base+job)
 	asked("logged in")
-	runScript(v, `document.querySelector("#form .danger").click()`)
+	runScript(v, `document.querySelector("#confirm").value =
+		document.querySelector("label[for=confirm]").textContent.match(/[0-9,]+/)[0];
+		document.querySelector("#form .danger").click()`)
 	v.WaitAcross(`document.body.textContent.includes("Finished.")`)
 	if v.Keys.Key("acme").Status != policy.Revoked {
 		t.Error("what was asked for was not done")

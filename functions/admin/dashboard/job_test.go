@@ -51,7 +51,7 @@ func TestLinkStartsNoJob(t *testing.T) {
 	)
 	last, _ := s.RunJob(
 		s.Post("/keys/bulk", sitetest.With(sitetest.HiddenIn(page.Body), "reason", "leaked",
-			"action", "save")),
+			"confirm", "2", "action", "save")),
 	)
 	last.Wants(t, http.StatusOK, "2 changed")
 	if s.Keys.Key("acme").Status != policy.Revoked {
@@ -65,7 +65,8 @@ func TestJobStepNeedsSeal(t *testing.T) {
 	s := sitetest.New(t).Login()
 	started := func(s *sitetest.Site, more ...string) url.Values {
 		t.Helper()
-		form := fields(append([]string{"do", "revoke", "of", "all", "q", "a", "reason", "mine"}, more...)...)
+		form := fields(append([]string{"do", "revoke", "of", "all", "q", "a", "reason", "mine",
+			"confirm", "1"}, more...)...)
 		at := s.Post("/keys/bulk", form).Wants(t, http.StatusSeeOther).Header.Get("Location")
 		s.Get(at).Wants(t, http.StatusOK, "data-auto", "In progress.")
 		return sitetest.HiddenIn(s.Get(at).Wants(t, http.StatusOK, "data-auto", `action="/keys/job"`).Body)

@@ -1,13 +1,10 @@
 package dashboard
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/url"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,9 +12,8 @@ import (
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/functions/admin/dashboard/simulate"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/audit"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -62,6 +58,7 @@ func (d *dashboard) showKey(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "read key", err)
 		return
 	}
+	d.Remember(w, r)
 	if page.IsRefresh(r) {
 		d.Render(w, r, http.StatusOK, templates.KeyLive(view))
 		return
@@ -69,10 +66,7 @@ func (d *dashboard) showKey(w http.ResponseWriter, r *http.Request) {
 	d.Render(w, r, http.StatusOK, templates.Key(view))
 }
 
-const (
-	recentEntries = 10 // of the audit on a key's page
-	keyChartStep  = time.Minute
-)
+const recentEntries = 10 // of the audit on a key's page
 
 func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (templates.KeyPage, error) {
 	ctx := r.Context()
@@ -85,26 +79,41 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
-	row := d.keyRow(s, "")
+	row, at := d.keyRow(s, ""), chart.ReadPeriod(page.View(r), time.Now())
 	p := templates.KeyPage{
 		Page:    d.Page(r, row.Name),
-		Live:    d.Live(r, d.keyPath(k), nil, asOf([]app.Subject{s})),
+		Live:    d.Live(r, d.keyPath(k), at.Values(), asOf([]app.Subject{s})),
+		Range:   at.Range(d.keyPath(k), page.LiveSeconds(r)),
 		Key:     row,
-		Facts:   keyFacts(k),
+		Facts:   keyFacts(k, s.Effective.Plan),
 		Why:     whyWords(s),
 		Notes:   d.keyNotes(s),
 		Recent:  d.entryRows(r, entries.Entries),
 		Audit:   d.Path("/audit?subject=" + url.QueryEscape(k.ID)),
 		Explain: d.Path("/explain?key=" + url.QueryEscape(k.ID)),
 	}
+	if hasOldSecret(k, s.At) {
+		used, err := d.oldSecretUsed(ctx, k)
+		if err != nil {
+			return templates.KeyPage{}, err
+		}
+		p.Notes = append(p.Notes, "The old secret works until "+page.Instant(k.Grace).Text+". "+used)
+	}
 	p.Page.Chart = d.ChartScript()
 	if p.Response, err = d.responseNow(ctx, set, k); err != nil {
 		return templates.KeyPage{}, err
 	}
-	if p.Chart, p.Play, err = d.keyChart(ctx, k.ID, s.Effective.Limits, entries.Entries); err != nil {
+	points, note, err := d.callsOf(ctx, k.ID, at)
+	if err != nil {
 		return templates.KeyPage{}, err
 	}
-	if p.Denials, err = d.recentDenials(ctx, k.ID); err != nil {
+	p.Play = d.playAddress(s.Effective.Limits, at, points)
+	drawn := chart.TimeSeries{Step: at.Step, Note: note,
+		SelectIn: page.Address(d.keyPath(k), page.WithLive(nil, p.Live.Seconds))}
+	if p.Chart, err = d.draw(ctx, drawn, at, points, k.ID); err != nil {
+		return templates.KeyPage{}, err
+	}
+	if err := d.addKeyDenials(ctx, &p, k.ID); err != nil {
 		return templates.KeyPage{}, err
 	}
 	p.Live.Summary = keySummary(row)
@@ -114,7 +123,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	return p, nil
 }
 
-// keySummary is what a screen reader is told of each change.
+// keySummary is what a screen reader says of each change.
 func keySummary(row templates.KeyRow) string {
 	words := "not blocked"
 	for _, b := range row.Badges {
@@ -128,16 +137,30 @@ func keySummary(row templates.KeyRow) string {
 	return words
 }
 
-func keyFacts(k policy.Key) []templates.Fact {
+// openRoutes names the routes that a key may call: those that both lists open.
+func openRoutes(k policy.Key, plan policy.Plan) string {
+	switch {
+	case len(k.Allow) == 0:
+		return policydoc.AllowText(plan.Allow)
+	case len(plan.Allow) == 0:
+		return policydoc.AllowText(k.Allow)
+	}
+	return policydoc.AllowText(k.Allow) + "; plan: " + policydoc.AllowText(plan.Allow)
+}
+
+func keyFacts(k policy.Key, plan policy.Plan) []templates.Fact {
 	facts := []templates.Fact{
-		{Name: "Id", Value: k.ID},
 		{Name: "Plan", Value: changes.OrDash(page.Clip(k.Plan, page.MaxName))},
 		{Name: "Environment", Value: changes.OrDash(page.Clip(k.Env, page.MaxName))},
 		{Name: "Tags", Value: changes.OrDash(page.Clip(strings.Join(k.Tags, ", "), 600))},
+		{Name: "Open routes", Value: page.Clip(openRoutes(k, plan), 600)},
 		{Name: "Expires", Value: orNever(k.Expires)},
 		{Name: "Version", Value: page.Number(k.Version)},
 		{Name: "Created", Value: page.Instant(k.Created).Text},
 		{Name: "Updated", Value: page.Instant(k.Updated).Text},
+	}
+	if k.Foreign {
+		facts = append(facts, templates.Fact{Name: "Value", Value: "made by another system"})
 	}
 	if k.Kind != policy.APIKey && k.Kind != "" {
 		facts = append(facts, templates.Fact{Name: "Kind",
@@ -207,97 +230,7 @@ func (d *dashboard) keyNotes(s app.Subject) []string {
 		notes = append(notes,
 			"Written by another Tidegate version. Its calls are denied. It can only be deleted.")
 	}
-	if s.Grace.After(s.At) {
-		notes = append(notes, "The previous secret works until "+page.Instant(s.Grace).Text+".")
-	}
 	return notes
-}
-
-// keyChart shows the calls of a caller's last hour and what changed in it. play is the
-// address that plays them to its limits, empty without one.
-func (d *dashboard) keyChart(ctx context.Context, id string, limits []limiter.Limit, entries []audit.Entry) (
-	drawn templates.TimeSeries, play string, err error,
-) {
-	now := time.Now()
-	points, err := d.Usage.Series(ctx, id, now.Add(-time.Hour), now, keyChartStep)
-	if err != nil {
-		return templates.TimeSeries{}, "", err
-	}
-	s := chart.TimeSeries{ID: "calls", Title: "Calls of the last hour", Step: keyChartStep,
-		Begin: now.Add(-time.Hour).Truncate(keyChartStep),
-		Marks: d.marks(entries)}
-	if len(points) > 0 {
-		s.Begin = points[0].Start
-	}
-	s.Allowed, s.Blocked = columns(points)
-	return s.View(), d.playAddress(limits, s), nil
-}
-
-// playAddress is where the lab plays recorded minutes to the first limit that it knows.
-func (d *dashboard) playAddress(limits []limiter.Limit, s chart.TimeSeries) string {
-	minutes := make([]int64, len(s.Allowed))
-	for i := range minutes {
-		minutes[i] = s.Allowed[i] + s.Blocked[i]
-	}
-	for _, l := range limits {
-		if query := simulate.Recorded(l, minutes); query != "" {
-			return d.Path("/simulate?" + query)
-		}
-	}
-	return ""
-}
-
-// maxDenials is how many of the latest denials are listed.
-const maxDenials = 10
-
-// recentDenials lists the latest denials of the last hour, newest first.
-func (d *dashboard) recentDenials(ctx context.Context, id string) ([]templates.DenialRow, error) {
-	now := time.Now()
-	calls, err := d.Usage.Calls(ctx, id, now.Add(-time.Hour), now)
-	if err != nil {
-		return nil, err
-	}
-	var rows []templates.DenialRow
-	for _, c := range slices.Backward(calls) {
-		if !c.Denied {
-			continue
-		}
-		row := templates.DenialRow{
-			At: page.Instant(c.Time), Calls: page.Number(c.Calls), Ago: page.Span(now.Sub(c.Time)) + " ago",
-		}
-		if !c.Noted {
-			row.Note = "in this minute"
-		}
-		if rows = append(rows, row); len(rows) == maxDenials {
-			break
-		}
-	}
-	return rows, nil
-}
-
-// marks are the changes of limits among entries, oldest first.
-func (d *dashboard) marks(entries []audit.Entry) []chart.TimeMark {
-	var all []chart.TimeMark
-	for i := len(entries) - 1; i >= 0; i-- {
-		e := entries[i]
-		all = append(all, chart.TimeMark{At: e.Time, Text: markWords(e, d.ChangesOf(e))})
-	}
-	return all
-}
-
-// markWords names what an entry changed.
-func markWords(e audit.Entry, changes []templates.Change) string {
-	if e.Creates() || len(changes) == 0 {
-		return e.Action + " of " + subjectWords(e)
-	}
-	words := changes[0].What
-	switch n := len(changes) - 1; {
-	case n == 1:
-		words += " and " + changes[1].What
-	case n > 1:
-		words += ", " + changes[1].What + " and " + strconv.Itoa(n-1) + " others"
-	}
-	return words + " changed"
 }
 
 // keyPath is the address of a key's page. Ids are letters, digits, - and _.
@@ -336,6 +269,9 @@ func (d *dashboard) keyLinks(s app.Subject) []templates.Choice {
 	}
 	if s.Kind == policy.APIKey {
 		links = append(links, link("Rotate secret", "rotate"))
+	}
+	if hasOldSecret(s.Key, s.At) {
+		links = append(links, link("Expire old secret", app.Expire))
 	}
 	return append(links, link("Revoke", "revoke"), link("Delete", "delete"))
 }

@@ -39,8 +39,12 @@ type actionForm struct {
 	name    form.Input
 	tags    form.Input
 	plan    form.Input
-	secret  string // that a rotation made
+	allow   form.Input // routes
+	secret  string     // that a rotation made
 	wrong   string
+	facts   []string // what else to know
+	// warnings are what to confirm
+	warnings []string
 }
 
 var keyActions = map[string]keyAction{
@@ -79,6 +83,11 @@ var keyActions = map[string]keyAction{
 		advice: "The key gets a new secret. Plan, counts and history stay. The old secret works until its " +
 			"grace period ends.",
 	},
+	app.Expire: {
+		heading: "Expire the old secret of", submit: "Expire old secret", danger: true,
+		advice: "Calls with the old secret get 401 from the next check. This cannot be undone.",
+		done:   "Old secret expired.",
+	},
 	app.Delete: {
 		heading: "Delete", submit: "Delete permanently",
 		advice: "Deletes the key and its counts. Its audit is kept. This cannot be undone.",
@@ -104,10 +113,9 @@ func readGrace(f *actionForm, _ *app.KeyChange) {
 
 func readDetails(f *actionForm, change *app.KeyChange) {
 	expires := f.until.Time(time.Now())
-	if f.key.Expires.Format(form.UntilForm) == f.until.At.Text && f.until.Choice.Text == form.UntilAt {
-		f.until.At.Error, expires = "", f.key.Expires // it may be past, and its seconds are not shown
-	}
+	allow := f.allow.Routes()
 	change.Details = func(k *policy.Key) {
+		k.Allow = allow
 		k.Name, k.Tags, k.Plan, k.Expires = f.name.Text, splitTags(f.tags.Text), f.plan.Text, expires
 	}
 }
@@ -132,23 +140,28 @@ func (f *actionForm) change(r *http.Request, d *dashboard, c app.KeyChange) (pol
 // setError notes what the store found wrong.
 func (f *actionForm) setError(invalid *policy.InvalidError) {
 	fields := map[string]*form.Input{
-		"name": &f.name, "plan": &f.plan, "expires": &f.until.At, "bannedUntil": &f.until.At,
-		"grace": &f.grace,
+		"name": &f.name, "plan": &f.plan, "expires": &f.until.At, "until": &f.until.At,
+		"bannedUntil": &f.until.At,
+		"grace":       &f.grace,
 	}
 	for _, e := range invalid.Fields {
 		field, _, _ := strings.Cut(e.Field, "[")
-		if in := fields[e.Field]; in != nil {
+		in := fields[e.Field]
+		switch {
+		case in != nil:
 			in.Error = form.Sentence(e.Message)
-		} else if field == "tags" {
+		case field == "tags":
 			f.tags.Error = form.Sentence(e.Message)
-		} else {
+		case field == "allow":
+			f.allow.Error = form.Sentence(e.Message)
+		default:
 			f.wrong = e.Field + ": " + form.Sentence(e.Message)
 		}
 	}
 }
 
 func (f *actionForm) errors() int {
-	return f.until.ErrorCount() + form.CountErrors(f.reason, f.grace, f.name, f.tags, f.plan)
+	return f.until.ErrorCount() + form.CountErrors(f.reason, f.grace, f.name, f.tags, f.plan, f.allow)
 }
 
 // action returns the action that the path names and what it is on, or answers the
@@ -169,7 +182,12 @@ func (d *dashboard) action(w http.ResponseWriter, r *http.Request) (keyAction, *
 			Advice: "This action does not apply to it."})
 		return a, nil, false
 	}
-	return a, &actionForm{set: set, key: key, version: key.Version}, true
+	f := &actionForm{set: set, key: key, version: key.Version}
+	if err := d.aboutSecrets(r, do, f); err != nil {
+		d.FailStore(w, r, "read use of the old secret", err)
+		return a, nil, false
+	}
+	return a, f, true
 }
 
 func (d *dashboard) showKeyAction(w http.ResponseWriter, r *http.Request) {
@@ -179,11 +197,15 @@ func (d *dashboard) showKeyAction(w http.ResponseWriter, r *http.Request) {
 	}
 	f.name.Text, f.tags.Text, f.plan.Text, f.until = f.key.Name, strings.Join(f.key.Tags, ", "), f.key.Plan,
 		form.NewUntil(f.key.Expires)
+	f.allow = form.RoutesInput(f.key.Allow)
 	if r.PathValue("action") == "ban" {
 		f.until = form.Until{}
 	}
 	d.renderKeyAction(w, r, http.StatusOK, a, f, nil)
 }
+
+// resumes reports whether a form comes back as it was typed, only to be shown.
+func resumes(r *http.Request) bool { return r.PostForm.Get("action") == page.Resume }
 
 func (d *dashboard) doKeyAction(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
@@ -205,6 +227,11 @@ func (d *dashboard) doKeyAction(w http.ResponseWriter, r *http.Request) {
 	f.name, f.tags, f.plan = form.Typed(
 		v, "name", policy.MaxNameLen+50,
 	), form.Typed(v, "tags", 1000), form.Typed(v, "plan", page.MaxName+10)
+	f.allow = form.TypedRoutes(v, f.key.Allow)
+	if resumes(r) {
+		d.renderKeyAction(w, r, http.StatusOK, a, f, nil)
+		return
+	}
 	if f.reason.Text != "" || a.reason {
 		f.reason.CheckReason()
 	}
@@ -225,7 +252,7 @@ func (d *dashboard) makeKeyAction(w http.ResponseWriter, r *http.Request, a keyA
 	if a.read != nil {
 		a.read(f, &change)
 	}
-	if f.errors() > 0 {
+	if f.errors() > 0 || !form.Accepted(r.PostForm, f.warnings) {
 		d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
 		return
 	}
@@ -240,10 +267,13 @@ func (d *dashboard) makeKeyAction(w http.ResponseWriter, r *http.Request, a keyA
 	case err != nil:
 		d.FailStore(w, r, "change key", err)
 	case f.secret != "":
-		d.renderSecret(w, r, saved, "The new secret of “"+page.Clip(saved.Name, page.MaxName)+"”", f.secret)
+		d.handOver(w, r, saved, f.secret)
 	case saved.ID == "":
 		d.Flash(r, "Deleted “"+page.Clip(before.Name, page.MaxName)+"”.", "")
 		http.Redirect(w, r, d.Path("/keys"), http.StatusSeeOther)
+	case saved.Version == f.version:
+		d.Flash(r, "Nothing changed. Nothing was saved.", "")
+		d.toKey(w, r, saved)
 	default:
 		d.Flash(r, a.done, d.UndoOf(r, saved.ID, saved.Version))
 		d.toKey(w, r, saved)
@@ -275,29 +305,14 @@ func (d *dashboard) renderKeyAction(w http.ResponseWriter, r *http.Request, stat
 	}
 	d.Render(w, r, status, templates.FormOf(templates.FormPage{
 		Page: d.Page(r, a.heading+" "+name), Trail: d.keyTrail(f.key), Heading: a.heading, Name: name,
-		Lead: []string{a.advice}, Conflict: conflict,
+		Lead: append([]string{a.advice}, f.facts...), Conflict: conflict,
 		Form: &templates.Form{
 			Action: d.keyPath(f.key) + "/" + r.PathValue("action"),
 			Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.version, 10)}},
 			Error:  f.wrong, Errors: f.errors(),
 			After:  append(fields, form.ReasonField(f.reason)),
-			Submit: a.submit, Danger: a.danger,
+			Submit: a.submit, Danger: a.danger, Warning: form.Warn(f.warnings),
 			Cancel: templates.Choice{Text: "Cancel", Address: d.keyPath(f.key)},
 		},
-	}))
-}
-
-// renderSecret answers with the page itself, not with a way to it: the secret is in this
-// answer and nowhere else.
-func (d *dashboard) renderSecret(w http.ResponseWriter, r *http.Request, k policy.Key, heading,
-	secret string) {
-	advice := []string{"Send it as x-api-key, or as Authorization: Bearer."}
-	if k.Grace.After(time.Now()) {
-		advice = append(advice, "The old secret works until "+page.Instant(k.Grace).Text+".")
-	}
-	d.Render(w, r, http.StatusCreated, templates.FormOf(templates.FormPage{
-		Page: d.Page(r, heading), Trail: d.keyTrail(k), Heading: "Secret of",
-		Name:   page.Clip(k.Name, page.MaxName),
-		Secret: &templates.Secret{Heading: heading, Text: secret, Advice: advice},
 	}))
 }

@@ -38,7 +38,15 @@ func editFields(_ *dashboard, f *actionForm) []templates.FormField {
 		form.TextField("tags", "Tags, separated by commas", "team-a, beta", 600, f.tags),
 		form.ChoiceField("plan", "Plan", f.planOptions(), f.plan),
 	}
-	return append(fields, form.UntilFields(f.until, "never expires")...)
+	fields = append(fields, form.UntilFields(f.until, "never expires")...)
+	if f.key.Kind == policy.APIKey {
+		fields = append(fields, keyRoutesField(f.allow))
+	}
+	return fields
+}
+
+func keyRoutesField(in form.Input) templates.FormField {
+	return form.RoutesField("One per line, within those of the plan. Empty for all.", in)
 }
 
 // planOptions offers every plan, and to callers that others vouch for the one that comes

@@ -21,6 +21,9 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 			Advice: "Names have at most 100 characters."})
 		return
 	}
+	if d.leadToSecret(w, r, query.Prefix) { // never shown, though an address has it already
+		return
+	}
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
 		d.FailStore(w, r, "read policy", err)
@@ -36,6 +39,7 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "read calls", err)
 		return
 	}
+	d.Remember(w, r)
 	if page.IsRefresh(r) {
 		d.Render(w, r, http.StatusOK, templates.KeysLive(view))
 		return
@@ -70,7 +74,7 @@ func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery,
 		p.Next = page.Address(path, page.WithLive(onward, q.live))
 		if q.Computed() && len(list.Subjects) < keysPerPage {
 			p.Scanned = "Looked at " + page.Number(int64(list.Scanned)) +
-				" keys so far. The next page has more."
+				" keys so far. Continue on the next page."
 		}
 	}
 	onward := page.Address("", page.WithLive(nil, q.live))
@@ -87,8 +91,9 @@ func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery,
 
 func (d *dashboard) keySearch(set *policy.Set, q keysQuery) templates.Search {
 	s := templates.Search{
-		Action: d.Path("/keys"), Text: q.Prefix, Tag: q.Tag, State: string(q.State), States: keyStates,
-		Order: q.order, Orders: keyOrders,
+		Action: d.Path("/search"), Text: q.Prefix, Anywhere: q.Anywhere, Tag: q.Tag, State: string(q.State),
+		States: keyStates,
+		Order:  q.order, Orders: keyOrders,
 	}
 	s.Plans = append(s.Plans, templates.Option{Text: "any plan"})
 	for _, p := range set.Plans {
@@ -103,7 +108,7 @@ func (d *dashboard) keySearch(set *policy.Set, q keysQuery) templates.Search {
 		s.Live = strconv.Itoa(q.live)
 	}
 	if !q.none() {
-		s.Clear = page.Address(s.Action, page.WithLive(nil, q.live))
+		s.Clear = page.Address(d.Path("/keys"), page.WithLive(nil, q.live))
 	}
 	return s
 }
@@ -143,7 +148,7 @@ func columns(points []usage.Point) (allowed, blocked []int64) {
 	return allowed, blocked
 }
 
-// keysSummary counts what a screen reader is told of each change.
+// keysSummary counts what a screen reader says of each change.
 func keysSummary(rows []templates.KeyRow) string {
 	blocked := 0
 	for _, row := range rows {
@@ -162,7 +167,7 @@ func emptyKeys(q keysQuery, list app.FoundKeys) templates.Empty {
 		return templates.Empty{
 			Heading: "None yet",
 			Advice: "None of the " + page.Number(int64(list.Scanned)) +
-				" keys searched is in this state. The next page has more.",
+				" keys searched matches. Continue on the next page.",
 		}
 	case q.after != "":
 		return templates.Empty{Heading: "No keys after this",
@@ -170,11 +175,11 @@ func emptyKeys(q keysQuery, list app.FoundKeys) templates.Empty {
 	case q.order != "":
 		return templates.Empty{Heading: "No calls this hour",
 			Advice: "None of the busiest keys matches. Sort by name to see all."}
-	case q.Prefix != "" && q.State == "" && q.Plan == 0 && q.Tag == "":
+	case q.Prefix != "" && !q.Anywhere && q.State == "" && q.Plan == 0 && q.Tag == "":
 		return templates.Empty{
 			Heading: "No key found",
 			Advice: "No name starts with “" + page.Clip(q.Prefix, maxSearch) +
-				"”. The search matches the start of names, in any case.",
+				"”. To find any part of a name, tick Anywhere.",
 		}
 	case !q.none():
 		return templates.Empty{Heading: "No key found", Advice: "No key matches all filters."}

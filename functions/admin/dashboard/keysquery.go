@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"tidegate/functions/admin/app"
@@ -19,6 +20,9 @@ const (
 	maxSearch   = 100 // characters of a search
 	maxCursor   = 1000
 )
+
+// anywhere makes the search match any part of a name, not its start.
+const anywhere = "name"
 
 // The orders of the list other than by name. They have the keys with the most calls of
 // the last hour alone.
@@ -43,13 +47,14 @@ type keysQuery struct {
 func readKeysQuery(r *http.Request) (keysQuery, bool) {
 	q := r.URL.Query()
 	f, ok := readKeyFilter(q)
-	k := keysQuery{KeyFilter: f, order: q.Get("order"), after: q.Get("after"), live: page.LiveSeconds(q)}
+	k := keysQuery{KeyFilter: f, order: q.Get("order"), after: q.Get("after"), live: page.LiveSeconds(r)}
 	return k, ok && len(k.after) <= maxCursor &&
 		(k.order == "" || k.order == busiestFirst || k.order == blockedFirst)
 }
 
 func readKeyFilter(q url.Values) (app.KeyFilter, bool) {
-	f := app.KeyFilter{Prefix: q.Get("q"), Tag: q.Get("tag"), State: app.State(q.Get("state"))}
+	f := app.KeyFilter{Prefix: strings.TrimSpace(q.Get("q")), Anywhere: q.Get("in") == anywhere,
+		Tag: strings.TrimSpace(q.Get("tag")), State: app.State(q.Get("state"))}
 	if plan := q.Get("plan"); plan != "" {
 		n, err := strconv.Atoi(plan)
 		if err != nil || n < 1 {
@@ -64,6 +69,9 @@ func readKeyFilter(q url.Values) (app.KeyFilter, bool) {
 // filterValues are a filter's fields of an address.
 func filterValues(f app.KeyFilter) url.Values {
 	v := url.Values{"q": {f.Prefix}, "tag": {f.Tag}, "state": {string(f.State)}}
+	if f.Anywhere {
+		v.Set("in", anywhere)
+	}
 	if f.Plan > 0 {
 		v.Set("plan", strconv.Itoa(f.Plan))
 	}

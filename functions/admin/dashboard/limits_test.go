@@ -38,7 +38,7 @@ func TestEditForm(t *testing.T) {
 		`<option value="second" selected>`, "100 per 10 seconds",
 		`name="limits[1].requests" value="1,500"`, `name="limits[1].window" value="90"`,
 		`<option value="minute" selected>`,
-		`<option value="counter" selected data-mark="estimate">`, "1,500 per 90 minutes",
+		`<option value="counter" selected data-mark="counter">`, "1,500 per 90 minutes",
 	)
 }
 
@@ -65,7 +65,7 @@ func TestEditKeepsEveryField(t *testing.T) {
 		[4]string{"101", "10", "second", "log"},
 		[4]string{"5,000", "1", "hour", "log"}, [4]string{"7", "1", "minute", "log"}),
 		"limits[0].zone", "Europe/Berlin", "limits[1].countDenied", "yes", "limits[2].slots", "2,500")
-	s.Post(limitsPath, form).Wants(t, http.StatusSeeOther)
+	s.PostAnyway(limitsPath, form).Wants(t, http.StatusSeeOther)
 	want := []limiter.Limit{sitetest.Monthly, sitetest.Hammered, sitetest.Coarse,
 		sitetest.Per(7, time.Minute)}
 	want[1].Requests = 101
@@ -135,11 +135,11 @@ func TestInvalidTogether(t *testing.T) {
 		{"zone of the machine", month, "zone", "Local", "zone", "such as Europe/Berlin"},
 		{"zone as a path", month, "zone", "../../etc/passwd", "zone", "such as Europe/Berlin"},
 		{"long zone", month, "zone", strings.Repeat("x", 70), "zone", "such as Europe/Berlin"},
-		{"denied calls of an estimate", counter, "countDenied", "yes", "countDenied",
+		{"denied calls of a counter", counter, "countDenied", "yes", "countDenied",
 			"Only the log can count denied calls"},
 		{"denied calls of a calendar", month, "countDenied", "yes", "countDenied",
 			"Only the log can count denied calls"},
-		{"slots of an estimate", counter, "slots", "64", "slots", "Only the log has slots"},
+		{"slots of a counter", counter, "slots", "64", "slots", "Only the log has slots"},
 		{"few slots", second, "slots", "63", "slots", "Must be 64 to 100,000."},
 		{"many slots", second, "slots", "100001", "slots", "Must be 64 to 100,000."},
 		{"no slots", second, "slots", "0", "slots", "Must be 64 to 100,000."},
@@ -206,7 +206,7 @@ func TestSave(t *testing.T) {
 	if diff := cmp.Diff(want, s.Keys.Key("acme").Override.Limits); diff != "" {
 		t.Errorf("saved (-want +got):\n%s", diff)
 	}
-	const flash = "Saved: 10 per 10 seconds → 1,000 per 10 seconds; 2,000,000 per day, estimate. Effective " +
+	const flash = "Saved: 10 per 10 seconds → 1,000 per 10 seconds; 2,000,000 per day, counter. Effective " +
 		"immediately."
 	if refresh := s.Refresh("/keys/{acme}"); strings.Contains(refresh.Body, flash) {
 		t.Error("a live refresh took the message")
@@ -253,8 +253,8 @@ func TestInvalid(t *testing.T) {
 		{"no requests", "", "10", "second", "log", "requests", "Enter the number of calls"},
 		{"no window", "10", "", "second", "log", "window", "Enter the window length"},
 		{"zero window", "10", "0", "second", "log", "window", "Must be 1 to"},
-		{"too long", "10", "367", "day", "log", "window", "1 millisecond to 366 days"},
-		{"window overflow", "10", "31622400000", "day", "log", "window", "1 millisecond to 366 days"},
+		{"too long", "10", "367", "day", "log", "window", "Must be 1 to 366 days."},
+		{"window overflow", "10", "31622400000", "day", "log", "window", "Must be 1 to 366 days."},
 		{"unknown unit", "10", "10", "fortnight", "log", "unit", "Choose one"},
 		{"unknown algorithm", "10", "10", "second", "magic", "algorithm", "Choose one"},
 		{"markup", "<script>", "10", "second", "log", "requests", "Enter a whole number"},
@@ -400,7 +400,7 @@ func TestMostRows(t *testing.T) {
 	if strings.Contains(got.Body, "Add a limit") || strings.Contains(got.Body, "limits[8]") {
 		t.Error("a ninth limit is offered")
 	}
-	s.Post(limitsPath, sitetest.LimitsForm(1, rows...)).Wants(t, http.StatusSeeOther)
+	s.PostAnyway(limitsPath, sitetest.LimitsForm(1, rows...)).Wants(t, http.StatusSeeOther)
 	s.Post(
 		limitsPath, sitetest.LimitsForm(2, append(rows, [4]string{"9", "9", "hour", "log"})...),
 	).Wants(t, http.StatusBadRequest)

@@ -3,12 +3,15 @@ package dashboard
 import (
 	"errors"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -29,21 +32,23 @@ func (d *dashboard) showNewKey(w http.ResponseWriter, r *http.Request) {
 // newKeyForm is a key to create as it was typed.
 type newKeyForm struct {
 	actionForm
-	env form.Input
+	env   form.Input
+	value form.Input // that another system made; its text is never sent back
 }
 
 func (f *newKeyForm) setError(invalid *policy.InvalidError) {
-	for i, e := range invalid.Fields {
-		if e.Field == "env" {
-			f.env.Error = form.Sentence(e.Message)
-			invalid.Fields = append(invalid.Fields[:i], invalid.Fields[i+1:]...)
-			break
+	own := map[string]*form.Input{"env": &f.env, "value": &f.value}
+	invalid.Fields = slices.DeleteFunc(invalid.Fields, func(e policy.FieldError) bool {
+		in := own[e.Field]
+		if in != nil {
+			in.Error = form.Sentence(e.Message)
 		}
-	}
+		return in != nil
+	})
 	f.actionForm.setError(invalid)
 }
 
-func (f *newKeyForm) errors() int { return f.actionForm.errors() + form.CountErrors(f.env) }
+func (f *newKeyForm) errors() int { return f.actionForm.errors() + form.CountErrors(f.env, f.value) }
 
 func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
@@ -61,11 +66,17 @@ func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) {
 	f.name, f.tags, f.plan = form.Typed(
 		v, "name", policy.MaxNameLen+50,
 	), form.Typed(v, "tags", 1000), form.Typed(v, "plan", page.MaxName+10)
-	f.reason = form.Typed(v, "reason", form.MaxReasonInput)
+	f.reason, f.allow = form.Typed(v, "reason", form.MaxReasonInput), form.TypedRoutes(v, nil)
+	if resumes(r) {
+		d.renderNewKey(w, r, http.StatusOK, f)
+		return
+	}
 	n := policy.NewKey{
 		Name: f.name.Text, Env: f.env.Text, Plan: f.plan.Text,
 		Tags:    splitTags(f.tags.Text),
 		Expires: f.until.Time(time.Now()),
+		Allow:   f.allow.Routes(),
+		Value:   strings.TrimSpace(v.Get("value")),
 	}
 	if f.reason.Text != "" {
 		f.reason.CheckReason()
@@ -80,10 +91,16 @@ func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) {
 	case errors.As(err, &invalid):
 		f.setError(invalid)
 		d.renderNewKey(w, r, http.StatusUnprocessableEntity, f)
+	case errors.Is(err, policy.ErrConflict) && n.Value != "":
+		f.value.Error = "The key " + key.ID + " has this value already."
+		d.renderNewKey(w, r, http.StatusConflict, f)
+	case err == nil && secret.Foreign():
+		d.Flash(r, "Key created: “"+page.Clip(key.Name, page.MaxName)+"”.", "")
+		d.toKey(w, r, key)
 	case err != nil:
 		d.FailStore(w, r, "create key", err)
 	default:
-		d.renderSecret(w, r, key, "Key created: “"+page.Clip(key.Name, page.MaxName)+"”", secret.Reveal())
+		d.handOver(w, r, key, secret.Reveal())
 	}
 }
 
@@ -102,9 +119,15 @@ func (d *dashboard) renderNewKey(w http.ResponseWriter, r *http.Request, status 
 		form.TextField("env", "Environment (key prefix)", "live", 16, f.env),
 		form.TextField("tags", "Tags, separated by commas", "team-a, beta", 600, f.tags),
 	}
+	if d.Keys.TakesForeign() || f.value.Error != "" {
+		field := form.TextField("value", "Existing key value", "empty to generate one",
+			apikey.MaxForeignLen, form.Input{Error: f.value.Error})
+		field.Hint = "From another system. It is hashed and never shown."
+		fields = append(fields, field)
+	}
 	page.Form = &templates.Form{
 		Action: d.Path("/keys"), Fields: append(fields, form.UntilFields(f.until, "never expires")...),
-		After: []templates.FormField{form.ReasonField(f.reason)},
+		After: []templates.FormField{keyRoutesField(f.allow), form.ReasonField(f.reason)},
 		Error: f.wrong, Errors: f.errors(), Submit: "Create the key",
 		Cancel: templates.Choice{Text: "Cancel", Address: d.Path("/keys")},
 	}

@@ -3,11 +3,11 @@ package dashboard
 import (
 	"errors"
 	"net/http"
-	"reflect"
 	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/changes"
+	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
@@ -51,14 +51,14 @@ func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	form, err := readOverrideForm(r.PostForm)
+	typed, err := readOverrideForm(r.PostForm)
 	if err != nil {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
 	button := r.PostForm.Get("action")
-	page := overridePage{set: set, key: key, form: form}
-	if page.form.limits.Change(button) {
+	page := overridePage{set: set, key: key, form: typed}
+	if page.form.limits.Change(button) || resumes(r) {
 		d.renderOverride(w, r, http.StatusOK, page)
 		return
 	}
@@ -70,12 +70,18 @@ func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) {
 	case page.form.errors() > 0:
 		d.renderOverride(w, r, http.StatusUnprocessableEntity, page)
 	case button == changes.PreviewButton:
+		page.warnings = changes.MootWarnings("", override.Limits)
 		if page.preview, err = d.PreviewOverride(r, set, key, override); err != nil {
 			d.FailStore(w, r, "preview", err)
 			return
 		}
 		d.renderOverride(w, r, http.StatusOK, page)
 	default:
+		if page.warnings = changes.MootWarnings("", override.Limits); !form.Accepted(r.PostForm,
+			page.warnings) {
+			d.renderOverride(w, r, http.StatusUnprocessableEntity, page)
+			return
+		}
 		d.putOverride(w, r, page, override)
 	}
 }
@@ -86,11 +92,6 @@ func (d *dashboard) putOverride(
 	w http.ResponseWriter, r *http.Request, view overridePage, o *policy.Override,
 ) {
 	key := view.key
-	if view.form.version == key.Version && reflect.DeepEqual(o, key.Override) {
-		d.Flash(r, "Nothing changed. Limits are still "+changes.Override(o)+".", "")
-		d.toKey(w, r, key)
-		return
-	}
 	saved, err := d.Keys.Change(
 		r.Context(), key.ID, app.Base{Version: view.form.version},
 		app.KeyChange{Do: app.Override, Override: o}, app.NewEdit(r.Context(), o.Reason),
@@ -109,10 +110,14 @@ func (d *dashboard) putOverride(
 		d.renderOverride(w, r, http.StatusUnprocessableEntity, view)
 	case err != nil:
 		d.FailStore(w, r, "save override", err)
+	case saved.Version == view.form.version:
+		d.Flash(r, "Nothing changed. Limits are still "+changes.Override(o)+".", "")
+		d.toKey(w, r, saved)
 	default:
 		before, _ := view.set.Effective(key, time.Now())
 		d.Flash(
-			r, "Saved: "+policydoc.Limits(before.Limits)+" → "+changes.Override(o)+". Effective immediately.",
+			r, "Saved: "+policydoc.LimitsText(before.Limits)+" → "+changes.Override(o)+
+				". Effective immediately.",
 			d.UndoOf(r, saved.ID, saved.Version),
 		)
 		d.toKey(w, r, saved)
@@ -136,11 +141,13 @@ type overridePage struct {
 	form     overrideForm
 	conflict *templates.Conflict
 	preview  *templates.Preview
+	warnings []string
 }
 
 func (d *dashboard) renderOverride(w http.ResponseWriter, r *http.Request, status int, o overridePage) {
 	name := page.Clip(o.key.Name, page.MaxName)
 	f := o.form.view()
+	f.Warning = form.Warn(o.warnings)
 	f.Action, f.Cancel = d.keyPath(o.key)+"/limits",
 		templates.Choice{Text: "Cancel", Address: d.keyPath(o.key)}
 	page := templates.FormPage{

@@ -38,7 +38,7 @@ func TestOverride(t *testing.T) {
 	s.Post(limitsPath, sitetest.With(form, "until", "soon")).Wants(
 		t, http.StatusUnprocessableEntity, "Enter a UTC time",
 	)
-	s.Post(limitsPath, sitetest.With(form, "lasts", "1 eon")).Wants(
+	s.Post(limitsPath, sitetest.With(form, "until", "", "lasts", "1 eon")).Wants(
 		t, http.StatusUnprocessableEntity, "Choose one",
 	)
 	s.Post(limitsPath, sitetest.With(form, "lasts", "4h", "mode", "loud")).Wants(
@@ -68,7 +68,7 @@ func TestOverride(t *testing.T) {
 	) {
 		t.Errorf("saved %+v", o)
 	}
-	s.Get(limitsPath).Wants(t, http.StatusOK, `value="2099-12-31 18:00"`)
+	s.Get(limitsPath).Wants(t, http.StatusOK, `value="2099-12-31T18:00"`)
 }
 
 // A preview writes nothing: it shows what would change, and what the edit would have done

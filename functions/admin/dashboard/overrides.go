@@ -74,7 +74,7 @@ func (d *dashboard) overrideRows(r *http.Request, set *policy.Set,
 		rows[i] = templates.OverrideRow{
 			Name: page.Clip(k.Name, page.MaxName), Address: d.keyPath(k),
 			Plan:   page.Clip(k.Plan, page.MaxName),
-			Before: policydoc.Limits(plan.Limits), After: changes.Override(&words),
+			Before: policydoc.LimitsText(plan.Limits), After: changes.Override(&words),
 			Reason: page.Clip(o.Reason, policy.MaxReasonLen), Ends: "no end",
 		}
 		switch {

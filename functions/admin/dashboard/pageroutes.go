@@ -10,17 +10,20 @@ func (d *dashboard) routes() []auth.Route {
 
 		{Pattern: "GET /overrides", Role: auth.Viewer, Handle: d.showOverrides},
 
+		{Pattern: "GET /denials", Role: auth.Viewer, Handle: d.showDenials},
+		{Pattern: "GET /denials.csv", Role: auth.Viewer, Handle: d.exportDenials},
+
 		{Pattern: "GET /audit", Role: auth.Viewer, Handle: d.showAudit},
 		{Pattern: "GET /audit.csv", Role: auth.Viewer, Handle: d.exportAudit},
 		{Pattern: "GET /audit/verify", Role: auth.Viewer, Handle: d.verifyAudit},
 		{Pattern: "GET /audit/{entry}/revert", Role: auth.Editor, Handle: d.showRevert},
-		{Pattern: "POST /audit/{entry}/revert", Role: auth.Editor, Handle: d.revert},
+		{Pattern: "POST /audit/{entry}/revert", Role: auth.Editor, Handle: d.revert, Resumes: true},
 		{Pattern: "POST /audit/{entry}/undo", Role: auth.Editor, Handle: d.undo},
 
 		{Pattern: "POST /journal/restore", Role: auth.Editor, Handle: d.restoreLost},
 
 		{Pattern: "GET /settings", Role: auth.Viewer, Handle: d.showSettings},
-		{Pattern: "POST /settings/tokens", Role: auth.Editor, Handle: d.createToken},
+		{Pattern: "POST /settings/tokens", Role: auth.Editor, Handle: d.createToken, Resumes: true},
 		{Pattern: "POST /settings/tokens/{id}/revoke", Role: auth.Editor, Handle: d.revokeToken},
 	}
 }
@@ -28,22 +31,24 @@ func (d *dashboard) routes() []auth.Route {
 func (d *dashboard) keyRoutes() []auth.Route {
 	return []auth.Route{
 		{Pattern: "GET /keys", Role: auth.Viewer, Handle: d.showKeys},
+		{Pattern: "POST /search", Role: auth.Viewer, Handle: d.search},
 		{Pattern: "GET /keys.csv", Role: auth.Viewer, Handle: d.exportKeys},
 		{Pattern: "GET /keys/new", Role: auth.Editor, Handle: d.showNewKey},
-		{Pattern: "POST /keys", Role: auth.Editor, Handle: d.createKey},
+		{Pattern: "POST /keys", Role: auth.Editor, Handle: d.createKey, Resumes: true},
 		{Pattern: "GET /keys/bulk", Role: auth.Editor, Handle: d.showBulk},
-		{Pattern: "POST /keys/bulk", Role: auth.Editor, Handle: d.startBulk},
+		{Pattern: "POST /keys/bulk", Role: auth.Editor, Handle: d.startBulk, Resumes: true},
 		{Pattern: "GET /keys/job", Role: auth.Editor, Handle: d.showJob},
 		{Pattern: "POST /keys/job", Role: auth.Editor, Handle: d.doJob},
 		{Pattern: "GET /keys/{id}", Role: auth.Viewer, Handle: d.showKey},
 		{Pattern: "GET /keys/{id}/limits", Role: auth.Editor, Handle: d.showOverride},
-		{Pattern: "POST /keys/{id}/limits", Role: auth.Editor, Handle: d.saveOverride},
+		{Pattern: "POST /keys/{id}/limits", Role: auth.Editor, Handle: d.saveOverride, Resumes: true},
+		{Pattern: "GET /secrets/{id}", Role: auth.Editor, Handle: d.showSecret},
 		{Pattern: "GET /keys/{id}/{action}", Role: auth.Editor, Handle: d.showKeyAction},
-		{Pattern: "POST /keys/{id}/{action}", Role: auth.Editor, Handle: d.doKeyAction},
+		{Pattern: "POST /keys/{id}/{action}", Role: auth.Editor, Handle: d.doKeyAction, Resumes: true},
 
 		{Pattern: "GET /callers", Role: auth.Viewer, Handle: d.showCallers},
 		{Pattern: "GET /callers/{id}", Role: auth.Viewer, Handle: d.showCaller},
 		{Pattern: "GET /callers/new", Role: auth.Editor, Handle: d.showAdopt},
-		{Pattern: "POST /callers/new", Role: auth.Editor, Handle: d.adopt},
+		{Pattern: "POST /callers/new", Role: auth.Editor, Handle: d.adopt, Resumes: true},
 	}
 }

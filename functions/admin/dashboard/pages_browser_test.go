@@ -123,7 +123,7 @@ func forgetSessions(v *sitetest.Visit) {
 // everyAlgorithm is an experiment with all that the lab compares.
 func everyAlgorithm() string {
 	q := url.Values{"limit": {"100"}, "shape": {"poisson"}, "rate": {"2"}, "windows": {"20"}}
-	for _, c := range accuracy.Contenders() {
+	for _, c := range accuracy.Algorithms() {
 		q.Add("algorithm", c.Name)
 	}
 	return "/simulate?" + q.Encode()
@@ -346,6 +346,7 @@ func TestBrowserCopy(t *testing.T) {
 func TestBrowserLimitsForm(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
+	v.Keys.OverrideKey("chandlery", sitetest.Per(100, 10*time.Second), sitetest.Per(9000, time.Minute))
 	v.Open("/keys/{chandlery}/limits")
 	v.Retype("#limits-0-requests", "2,500")
 	v.Wait(`document.querySelector("output").textContent === "2,500 per 10 seconds"`)
@@ -380,7 +381,7 @@ func TestBrowserPreview(t *testing.T) {
 		v.Act(chromedp.Evaluate[chromedp.Void](`
 			document.querySelectorAll("output").forEach((o) => o.textContent = "");
 			document.querySelectorAll("[name$='.requests']").forEach((i) => i.dispatchEvent(new Event("input", { bubbles: true })))`))
-		if script := sitetest.Eval[string](v, previews); server != policydoc.Limits(limits) ||
+		if script := sitetest.Eval[string](v, previews); server != policydoc.LimitsText(limits) ||
 			script != server {
 			t.Errorf("%v: the server says %q, the script %q", limits, server, script)
 		}

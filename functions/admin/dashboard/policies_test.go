@@ -325,7 +325,8 @@ func TestOverview(t *testing.T) {
 	s.Keys.Called("bolt", time.Now(), 5, 20)
 	for _, path := range []string{"/", "/?range=5m", "/?range=24h", "/?range=7d", "/?range=odd"} {
 		s.Get(path).Wants(
-			t, http.StatusOK, "<b class=\"big\">125</b>", "95 allowed and 30 blocked", ">acme<",
+			t, http.StatusOK, `<a class="big" href="/keys?order=busiest">125</a>`,
+			`href="/denials`, "95 allowed and 30 blocked", ">acme<",
 			">bolt<", "24 %",
 		)
 	}
@@ -343,7 +344,7 @@ func TestOverview(t *testing.T) {
 		"No requests in this period")
 	s.Keys.Server.SetTime(time.Now()) // the audit's entries are of the hour that the page shows
 	s.Post("/policies/plans/1", planOf(1, "free", "7")).Wants(t, http.StatusSeeOther)
-	s.Get("/").Wants(t, http.StatusOK, "plan free: limits")
+	s.Get("/?range=1h").Wants(t, http.StatusOK, "plan free: limits")
 	if got := s.Refresh("/?live=5").Wants(
 		t, http.StatusOK, `<section id="live"`, "125 calls, 30 blocked",
 	); strings.Contains(got.Body, "<html") {

@@ -41,9 +41,9 @@ func responseTo(e enforce.Explanation) templates.Response {
 				`{"type":"about:blank","title":"Unauthorized","status":401,"detail":%q,"instance":"urn:uuid:…"}`, answers.Unauthorized))
 	case e.Result.Allowed:
 		r.Advice = "Response headers a client receives"
-		told := answers.To(e.Result)
-		r.Text = fieldLines([][2]string{{"RateLimit", told.RateLimit},
-			{"RateLimit-Policy", told.RateLimitPolicy}})
+		response := answers.To(e.Result)
+		r.Text = fieldLines([][2]string{{"RateLimit", response.RateLimit},
+			{"RateLimit-Policy", response.RateLimitPolicy}})
 	default:
 		r.Advice = "From a REST API. An HTTP API answers 403."
 		r.Text = denialText(e.Result)
@@ -52,14 +52,14 @@ func responseTo(e enforce.Explanation) templates.Response {
 }
 
 func denialText(c enforce.Result) string {
-	told := answers.To(c)
-	denial := told.Denial
+	response := answers.To(c)
+	denial := response.Denial
 	body := fmt.Sprintf(
 		`{"type":%q,"title":"Too Many Requests","status":429,"detail":%q,"violated-policies":[%q],`+
 			`"retry-after":%q,"instance":"urn:uuid:…"}`, denial.Type, denial.Detail, denial.Policy,
 		denial.Wait())
 	return httpText(http.StatusTooManyRequests, [][2]string{
-		{"RateLimit", told.RateLimit}, {"RateLimit-Policy", told.RateLimitPolicy},
+		{"RateLimit", response.RateLimit}, {"RateLimit-Policy", response.RateLimitPolicy},
 		{"Retry-After", fmt.Sprint(denial.RetryAfter)},
 	}, body)
 }

@@ -121,6 +121,10 @@ func (d *dashboard) revert(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reason := form.Typed(r.PostForm, "reason", form.MaxReasonInput)
+	if resumes(r) {
+		d.renderRevert(w, r, http.StatusOK, rev, version, reason, "")
+		return
+	}
 	reason.CheckReason()
 	if form.CountErrors(reason) > 0 {
 		d.renderRevert(w, r, http.StatusUnprocessableEntity, rev, version, reason, "")
@@ -157,8 +161,8 @@ func (d *dashboard) applyReversal(
 	}
 }
 
-// undo takes back the change that the entry tells of, unless something changed since. It
-// is what the button in a toast sends.
+// undo reverts the change of an entry, unless the subject has changed since. The button
+// in a toast sends it.
 func (d *dashboard) undo(w http.ResponseWriter, r *http.Request) {
 	rev, ok := d.reversible(w, r)
 	if !ok {

@@ -16,13 +16,10 @@ import (
 const maxSessions = 20
 
 func (d *dashboard) showSettings(w http.ResponseWriter, r *http.Request) {
-	d.renderSettings(w, r, http.StatusOK, newTokenForm(), nil)
+	d.renderSettings(w, r, http.StatusOK, newTokenForm())
 }
 
-// renderSettings shows the page. made is a token that was created just now; nil if there
-// was none.
-func (d *dashboard) renderSettings(w http.ResponseWriter, r *http.Request, status int, form tokenForm,
-	made *templates.MadeToken) {
+func (d *dashboard) renderSettings(w http.ResponseWriter, r *http.Request, status int, form tokenForm) {
 	actor := auth.From(r.Context())
 	sessions, err := d.Sessions.List(r.Context(), actor.ID, maxSessions)
 	if err != nil {
@@ -35,13 +32,15 @@ func (d *dashboard) renderSettings(w http.ResponseWriter, r *http.Request, statu
 		Sessions:    d.sessionRows(r, sessions),
 		EndSessions: d.Path("/settings/sessions/end"),
 		Deployment:  d.deploymentFacts(r),
-		Made:        made,
+		OpenAPI:     d.Path("/api/v1/openapi.json"),
 	}
 	if actor.CanEdit() {
-		if page.Tokens, err = d.tokensPanel(r, form); err != nil {
+		tokens, err := d.Tokens.List(r.Context())
+		if err != nil {
 			d.FailStore(w, r, "list tokens", err)
 			return
 		}
+		page.Tokens, page.Made = d.tokensPanel(tokens, form), d.madeToken(r, tokens)
 	}
 	d.Render(w, r, status, templates.Settings(page))
 }

@@ -59,25 +59,46 @@ func (f *tokenForm) setError(err error) bool {
 	return true
 }
 
-// createToken answers with the page itself, not with a way to it: the secret is in this
-// answer and nowhere else.
+// createToken leads to the page that shows the token's secret, once.
 func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return
 	}
 	form := readTokenForm(r.PostForm)
+	if resumes(r) {
+		d.renderSettings(w, r, http.StatusOK, form)
+		return
+	}
 	made, secret, err := d.Tokens.Create(r.Context(), form.token(app.ActorOf(r.Context())))
+	if err == nil {
+		err = d.HandOver(r, tokenSecret+made.ID, secret.Reveal())
+	}
 	switch {
 	case err != nil && form.setError(err):
-		d.renderSettings(w, r, http.StatusUnprocessableEntity, form, nil)
+		d.renderSettings(w, r, http.StatusUnprocessableEntity, form)
 	case err != nil:
 		d.FailStore(w, r, "create token", err)
 	default:
-		d.renderSettings(w, r, http.StatusCreated, newTokenForm(), &templates.MadeToken{
-			Name: page.Clip(made.Name, page.MaxName), Secret: secret.Reveal(),
-			Expires: page.Instant(made.Expires),
-		})
+		http.Redirect(w, r, d.Path("/settings?made="+made.ID), http.StatusSeeOther)
 	}
+}
+
+// tokenSecret begins what a token's secret is handed over as.
+const tokenSecret = "token:"
+
+// madeToken shows the token that the address names, if its secret is still to be shown.
+func (d *dashboard) madeToken(r *http.Request, tokens []token.Token) *templates.MadeToken {
+	for _, t := range tokens {
+		if t.ID != r.URL.Query().Get("made") {
+			continue
+		}
+		if secret, taken := d.TakeOver(r, tokenSecret+t.ID); taken {
+			return &templates.MadeToken{
+				Name: page.Clip(t.Name, page.MaxName), Secret: secret, Expires: page.Instant(t.Expires),
+			}
+		}
+	}
+	return nil
 }
 
 func (d *dashboard) revokeToken(w http.ResponseWriter, r *http.Request) {
@@ -94,11 +115,7 @@ func (d *dashboard) revokeToken(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, d.Path("/settings"), http.StatusSeeOther)
 }
 
-func (d *dashboard) tokensPanel(r *http.Request, entered tokenForm) (*templates.TokensPanel, error) {
-	tokens, err := d.Tokens.List(r.Context())
-	if err != nil {
-		return nil, err
-	}
+func (d *dashboard) tokensPanel(tokens []token.Token, entered tokenForm) *templates.TokensPanel {
 	p := &templates.TokensPanel{
 		Create: d.Path("/settings/tokens"),
 		Name:   form.Field(entered.name),
@@ -113,7 +130,7 @@ func (d *dashboard) tokensPanel(r *http.Request, entered tokenForm) (*templates.
 	for _, t := range tokens {
 		p.Rows = append(p.Rows, d.tokenRow(t))
 	}
-	return p, nil
+	return p
 }
 
 func (d *dashboard) tokenRow(t token.Token) templates.TokenRow {

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/page"
@@ -51,6 +52,7 @@ func window(u limiter.Usage) templates.Window {
 	case share >= app.NearShare:
 		w.Level, w.Note = "near", strconv.Itoa(int(share))+" %"
 	}
+	w.ResetsLeft, w.RetryLeft = secondsLeft(u.Reset), secondsLeft(u.RetryAfter)
 	if u.Reset > 0 {
 		w.Resets = page.Span(u.Reset)
 	}
@@ -58,6 +60,11 @@ func window(u limiter.Usage) templates.Window {
 		w.RetryAfter = page.Span(u.RetryAfter)
 	}
 	return w
+}
+
+// secondsLeft is what a script counts down.
+func secondsLeft(d time.Duration) string {
+	return strconv.FormatFloat(max(d, 0).Seconds(), 'f', 3, 64)
 }
 
 // countedWords says how a limit counts: "exact, denied calls count".

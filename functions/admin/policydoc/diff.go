@@ -9,6 +9,7 @@ import (
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/route"
 )
 
 // Change is one field that differs between two Sets, in words. Before is empty for what
@@ -62,7 +63,7 @@ func (d *differ) note(field, before, after string) {
 	}
 }
 
-// Diff tells what differs between two Sets. Plans are the same when they have the same
+// Diff lists what differs between two Sets. Plans are the same when they have the same
 // number, routes when they have the same name. A change of the order alone is none: it
 // means nothing.
 func Diff(before, after *policy.Set) []Change {
@@ -101,10 +102,11 @@ func (d *differ) plans(before, after *policy.Set) {
 
 func (d *differ) plan(p, q policy.Plan) {
 	d.note("name", p.Name, q.Name)
-	d.note("limits", Limits(p.Limits), Limits(q.Limits))
+	d.note("limits", LimitsText(p.Limits), LimitsText(q.Limits))
 	d.note("mode", ModeText(p.Mode), ModeText(q.Mode))
 	d.note("if Valkey is unavailable", DegradedText(p), DegradedText(q))
-	d.note("candidate", Limits(p.Candidate), Limits(q.Candidate))
+	d.note("candidate", LimitsText(p.Candidate), LimitsText(q.Candidate))
+	d.note("open routes", AllowText(p.Allow), AllowText(q.Allow))
 }
 
 func (d *differ) routes(before, after []policy.Route) {
@@ -133,18 +135,33 @@ func (d *differ) route(r, q policy.Route) {
 	d.note("calls to", r.Pattern.String(), q.Pattern.String())
 	d.note("cost", costText(r), costText(q))
 	d.note("mode", ModeText(r.Mode), ModeText(q.Mode))
-	d.note("each caller", Limits(r.PerKey), Limits(q.PerKey))
-	d.note("each address", Limits(r.PerIP), Limits(q.PerIP))
+	d.note("each caller", LimitsText(r.PerKey), LimitsText(q.PerKey))
+	d.note("each address", LimitsText(r.PerIP), LimitsText(q.PerIP))
 	d.note("all together", SharedText(r), SharedText(q))
 }
 
 // PlanText writes all of a plan but its name.
 func PlanText(p policy.Plan) string {
-	text := Limits(p.Limits) + "; " + ModeText(p.Mode) + "; " + DegradedText(p)
+	text := LimitsText(p.Limits) + "; " + ModeText(p.Mode) + "; " + DegradedText(p)
 	if len(p.Candidate) > 0 {
-		text += "; candidate " + Limits(p.Candidate)
+		text += "; candidate " + LimitsText(p.Candidate)
+	}
+	if len(p.Allow) > 0 {
+		text += "; opens " + AllowText(p.Allow)
 	}
 	return text
+}
+
+// AllowText writes the routes that a plan or a key opens.
+func AllowText(allow []route.Pattern) string {
+	if len(allow) == 0 {
+		return "all"
+	}
+	words := make([]string, len(allow))
+	for i, p := range allow {
+		words[i] = p.String()
+	}
+	return strings.Join(words, ", ")
 }
 
 // ModeText writes a mode.
@@ -189,7 +206,8 @@ func SettleText(r policy.Route) string {
 func RouteText(r policy.Route) string {
 	parts := []string{r.Pattern.String(), "cost " + costText(r)}
 	for _, l := range []struct{ what, limits string }{
-		{"each caller", Limits(r.PerKey)}, {"each address", Limits(r.PerIP)}, {"all together", SharedText(r)},
+		{"each caller", LimitsText(r.PerKey)}, {"each address", LimitsText(r.PerIP)},
+		{"all together", SharedText(r)},
 	} {
 		if l.limits != "" {
 			parts = append(parts, l.what+" "+l.limits)
@@ -206,11 +224,11 @@ func ScopeText(s policy.Scope) string {
 	if len(s.Limits) == 0 && s.Lease == 0 {
 		return ""
 	}
-	return Limits(s.Limits) + LeaseText(s.Lease) + "; " + ModeText(s.Mode)
+	return LimitsText(s.Limits) + LeaseText(s.Lease) + "; " + ModeText(s.Mode)
 }
 
 // SharedText writes a route's limits of all callers together.
-func SharedText(r policy.Route) string { return Limits(r.Shared) + LeaseText(r.SharedLease) }
+func SharedText(r policy.Route) string { return LimitsText(r.Shared) + LeaseText(r.SharedLease) }
 
 // LeaseText says after limits for how long environments lease shares of them; nothing
 // when they do not.

@@ -17,7 +17,7 @@ var (
 
 const advice = `write it as "100 per 10 seconds", "5 per second, token bucket" or "1,000 per calendar month (Europe/Berlin), fixed window"`
 
-// ParseLimit reads what Limit writes. Algorithms may also go by their names in
+// ParseLimit reads what LimitText writes. Algorithms may also go by their names in
 // configuration. Bounds are left to the limit's Validate.
 func ParseLimit(text string) (limiter.Limit, error) {
 	parts := strings.Split(text, ", ")
@@ -67,6 +67,10 @@ func parseMark(l *limiter.Limit, mark string) error {
 		n, err := parseNumber(slots)
 		l.Slots = int(n)
 		return err
+	}
+	if mark == estimateMark {
+		l.Algorithm = limiter.Counter
+		return nil
 	}
 	for _, a := range limiter.Algorithms() {
 		if mark == Algorithm(a) || mark == a.String() {

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"tidegate/internal/policy"
 )
 
 const (
@@ -19,7 +21,7 @@ const (
 	maxMarks    = 400_000
 	maxFields   = 32 // of one mapping: the largest of a policy has 11
 	maxDepth    = 8  // a limit's fields stand at 5
-	maxProblems = 20 // that are told
+	maxProblems = 20 // that are reported
 )
 
 // Read reads a file. Its error is an *InvalidError. Bounds of limits, plans and rules are
@@ -50,6 +52,9 @@ func Read(text []byte) (file *File, err error) {
 	f.Version = f.document.Version
 	if f.Version < 0 {
 		return nil, invalid(f.line("version"), "version is below 0")
+	}
+	if _, wrong := f.document.Set(&policy.Set{}); len(wrong) > 0 {
+		return nil, f.Locate(wrong[:min(len(wrong), maxProblems)])
 	}
 	return f, nil
 }
@@ -229,8 +234,8 @@ func decodeStrictly(node *yaml.Node, into any) error {
 
 var (
 	linePattern = regexp.MustCompile(`^line ([0-9]+): `)
-	typePattern = regexp.MustCompile(` in type policydoc\.\w+$`)
-	intoPattern = regexp.MustCompile(` into (\[\])?(policydoc|policy|netip)\.(\w+)$`)
+	typePattern = regexp.MustCompile(` in type \w+\.\w+$`)
+	intoPattern = regexp.MustCompile(` into (\[\])?(policydoc|policy|limiter)\.(\w+)$`)
 )
 
 // readable takes the library's words apart, which name our types.

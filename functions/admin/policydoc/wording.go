@@ -38,6 +38,8 @@ const (
 	utc         = "UTC"
 	denialsMark = "denied calls count"
 	slotsMark   = " slots"
+	// estimateMark is the former name of the counter, still read.
+	estimateMark = "estimate"
 )
 
 // Marks says what sets a limit apart from a plain log.
@@ -60,18 +62,17 @@ func Algorithm(a limiter.Algorithm) string {
 	switch a {
 	case limiter.Log:
 		return "exact"
-	case limiter.Counter:
-		return "estimate"
 	case limiter.TokenBucket:
 		return "token bucket"
 	case limiter.FixedWindow:
 		return "fixed window"
+	case limiter.Counter:
 	}
 	return a.String()
 }
 
-// Limit writes all of a limit: "100 per 10 seconds, denied calls count".
-func Limit(l limiter.Limit) string {
+// LimitText writes all of a limit: "100 per 10 seconds, denied calls count".
+func LimitText(l limiter.Limit) string {
 	return strings.Join(append([]string{Rate(l)}, Marks(l)...), ", ")
 }
 
@@ -79,10 +80,10 @@ func Limit(l limiter.Limit) string {
 func Each(limits []limiter.Limit) []string {
 	words := make([]string, len(limits))
 	for i, l := range limits {
-		words[i] = Limit(l)
+		words[i] = LimitText(l)
 	}
 	return words
 }
 
-// Limits writes a list of limits.
-func Limits(limits []limiter.Limit) string { return strings.Join(Each(limits), "; ") }
+// LimitsText writes a list of limits.
+func LimitsText(limits []limiter.Limit) string { return strings.Join(Each(limits), "; ") }

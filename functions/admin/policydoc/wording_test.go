@@ -8,7 +8,7 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// What people write is read as they mean it, and what Limit writes is read back.
+// What people write is read as they mean it, and what LimitText writes is read back.
 func TestParseLimit(t *testing.T) {
 	for text, want := range map[string]limiter.Limit{
 		"100 per 10 seconds":         {Requests: 100, Window: 10 * time.Second},
@@ -20,8 +20,8 @@ func TestParseLimit(t *testing.T) {
 			Algorithm: limiter.TokenBucket},
 		"7 per hour, token-bucket": {Requests: 7, Window: time.Hour,
 			Algorithm: limiter.TokenBucket},
-		"7 per hour, estimate": {Requests: 7, Window: time.Hour,
-			Algorithm: limiter.Counter},
+		"7 per hour, counter":            {Requests: 7, Window: time.Hour, Algorithm: limiter.Counter},
+		"7 per hour, estimate":           {Requests: 7, Window: time.Hour, Algorithm: limiter.Counter},
 		"7 per hour, denied calls count": {Requests: 7, Window: time.Hour, CountDenied: true},
 		"50,000 per day, 5,000 slots":    {Requests: 50_000, Window: 24 * time.Hour, Slots: 5000},
 		"9 per calendar month (UTC), fixed window": {Requests: 9, Calendar: limiter.Month,
@@ -34,8 +34,8 @@ func TestParseLimit(t *testing.T) {
 		if err != nil || got != want {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
-		if again, err := ParseLimit(Limit(got)); err != nil || again != got {
-			t.Errorf("%s is written %s, read as %+v, %v", text, Limit(got), again, err)
+		if again, err := ParseLimit(LimitText(got)); err != nil || again != got {
+			t.Errorf("%s is written %s, read as %+v, %v", text, LimitText(got), again, err)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func TestLimit(t *testing.T) {
 		"9 per 90 minutes, token bucket": {Requests: 9, Algorithm: limiter.TokenBucket,
 			Window: 90 * time.Minute},
 	} {
-		if got := Limit(limit); got != want {
+		if got := LimitText(limit); got != want {
 			t.Errorf("%+v: %q, want %q", limit, got, want)
 		}
 	}

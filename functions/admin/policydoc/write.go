@@ -3,25 +3,23 @@ package policydoc
 import (
 	"bytes"
 	"fmt"
-	"net/netip"
 
 	"go.yaml.in/yaml/v3"
 
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
 
-const header = `# The policies of Tidegate, version %d: plans, route rules and what holds for all callers.
+const header = `# The policies of Tidegate, version %d: plans, route rules and limits on all callers.
 #
-# A limit is so many calls in any window: 100 per 10 seconds. It counts exactly unless
-# something follows, with commas between: estimate, token bucket or fixed window for
+# A limit is a number of calls in any window: 100 per 10 seconds. It counts exactly unless
+# something follows, with commas between: counter, token bucket or fixed window for
 # another algorithm; denied calls count; 5,000 slots. A calendar needs a fixed window:
 # 1,000 per calendar month (Europe/Berlin), fixed window. Field by field a limit is
 # {requests: 100, window: 10s}, with algorithm, countDenied, slots, calendar and zone
 # where they are wanted. Denied calls can count on limits of each caller only.
 #
 # What is left out of the file is removed when it is imported. To rename a plan write its
-# old name beside it: was. Try an import first: a dry run shows every difference. The
+# old name next to it: was. Try an import first: a dry run shows every difference. The
 # version says what the file was made of; an import based on an older one is refused.
 
 `
@@ -61,8 +59,14 @@ func note(section string) string {
 
 // Write returns the Set as a file.
 func Write(s *policy.Set) ([]byte, error) {
+	document := PolicyOf(s)
+	for i, r := range document.Routes {
+		if *r.Cost == 1 {
+			document.Routes[i].Cost = nil
+		}
+	}
 	var root yaml.Node
-	if err := root.Encode(documentOf(s)); err != nil {
+	if err := root.Encode(document); err != nil {
 		return nil, fmt.Errorf("write policy file: %w", err)
 	}
 	for i := 0; i+1 < len(root.Content); i += 2 {
@@ -90,50 +94,4 @@ func quoteMerge(n *yaml.Node) {
 	for _, child := range n.Content {
 		quoteMerge(child)
 	}
-}
-
-func documentOf(s *policy.Set) document {
-	d := document{
-		Version: s.Version, PerIP: scopeOf(s.PerIP), Global: scopeOf(s.Global), Deny: networks(s.Deny),
-		Allow:     networks(s.Allow),
-		Exempt:    networks(s.Exempt),
-		TokenPlan: s.TokenPlan, AddressPlan: s.AddressPlan,
-	}
-	for _, p := range s.Plans {
-		d.Plans = append(d.Plans, plan{
-			Name: p.Name, Limits: written(p.Limits), Mode: p.Mode, Degraded: p.Degraded, Share: p.Share,
-			Candidate: written(p.Candidate),
-		})
-	}
-	for _, r := range s.Routes {
-		w := rule{
-			Name: r.Name, Pattern: pattern(r.Pattern), Settle: r.Settle, SettleMax: r.SettleMax, Mode: r.Mode,
-			PerKey: written(r.PerKey), PerIP: written(r.PerIP), Shared: written(r.Shared),
-			SharedLease: duration(r.SharedLease),
-		}
-		if r.Cost != 1 {
-			w.Cost = &r.Cost
-		}
-		d.Routes = append(d.Routes, w)
-	}
-	if b := s.Bans; b != nil {
-		d.Bans = &bans{Denials: b.Denials, Window: duration(b.Window), Base: duration(b.Base),
-			Cap: duration(b.Cap)}
-	}
-	return d
-}
-
-func scopeOf(s policy.Scope) *scope {
-	if len(s.Limits) == 0 && s.Mode == "" && s.Lease == 0 {
-		return nil
-	}
-	return &scope{Limits: written(s.Limits), Mode: s.Mode, Lease: duration(s.Lease)}
-}
-
-func written(limits []limiter.Limit) []limit {
-	return each(limits, func(l limiter.Limit) limit { return limit(l) })
-}
-
-func networks(list []netip.Prefix) []network {
-	return each(list, func(p netip.Prefix) network { return network(p) })
 }

@@ -26,6 +26,10 @@ func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
 		s.Fail(w, r, page.Problem{Status: http.StatusServiceUnavailable})
 		return
 	}
+	if need == owner {
+		s.mux.ServeHTTP(w, r)
+		return
+	}
 	s.identified(w, r, func(w http.ResponseWriter, r *http.Request) {
 		switch actor := auth.From(r.Context()); {
 		case need.metBy(actor) && known:
@@ -73,6 +77,10 @@ func (s *server) askLogin(w http.ResponseWriter, r *http.Request) {
 	if s.IsAPI(r) {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="tidegate"`)
 		s.Fail(w, r, page.Problem{Status: http.StatusUnauthorized})
+		return
+	}
+	if kept := s.Keep(r); kept != "" {
+		s.askLoginForForm(w, r, kept)
 		return
 	}
 	back := s.Path("/")

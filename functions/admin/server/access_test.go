@@ -28,13 +28,18 @@ var requests = map[string][3]int{
 	"POST /login":                            {401, 401, 401},
 	"GET /login/oidc":                        {404, 404, 404},
 	"GET /login/oidc/callback":               {404, 404, 404},
+	"GET /resume":                            {login, 410, 410},
+	"POST /resume":                           {login, 410, 410},
 	"POST /logout":                           {login, 303, 303},
 	"POST /theme":                            {400, 400, 400},
+	"GET /self":                              {200, 200, 200},
+	"POST /self":                             {401, 401, 401},
 	"GET /{$}":                               {login, 200, 200},
 	"GET /simulate":                          {login, 200, 200},
 	"GET /simulate/calls":                    {login, 200, 200},
 	"GET /explain":                           {login, 200, 200},
 	"GET /keys":                              {login, 200, 200},
+	"POST /search":                           {login, 303, 303},
 	"GET /keys.csv":                          {login, 200, 200},
 	"GET /keys/new":                          {login, 403, 200},
 	"POST /keys":                             {login, 403, 422},
@@ -45,6 +50,7 @@ var requests = map[string][3]int{
 	"GET /keys/{id}":                         {login, 200, 200},
 	"GET /keys/{id}/limits":                  {login, 403, 200},
 	"POST /keys/{id}/limits":                 {login, 403, 400},
+	"GET /secrets/{id}":                      {login, 403, 410},
 	"GET /keys/{id}/{action}":                {login, 403, 200},
 	"POST /keys/{id}/{action}":               {login, 403, 400},
 	"GET /callers":                           {login, 200, 200},
@@ -70,6 +76,9 @@ var requests = map[string][3]int{
 	"GET /policies/shared":                   {login, 403, 200},
 	"POST /policies/shared":                  {login, 403, 400},
 	"GET /overrides":                         {login, 200, 200},
+	"GET /denials":                           {login, 200, 200},
+	"GET /denials.csv":                       {login, 200, 200},
+	"GET /api/v1/denials":                    {401, 200, 200},
 	"GET /audit":                             {login, 200, 200},
 	"GET /audit.csv":                         {login, 200, 200},
 	"GET /audit/verify":                      {login, 200, 200},
@@ -81,6 +90,7 @@ var requests = map[string][3]int{
 	"POST /settings/sessions/end":            {login, 303, 303},
 	"POST /settings/tokens":                  {login, 403, 422},
 	"POST /settings/tokens/{id}/revoke":      {login, 403, 303},
+	"GET /api/v1/self":                       {401, 401, 401},
 	"GET /api/v1/me":                         {401, 200, 200},
 	"GET /api/v1/openapi.json":               {401, 200, 200},
 	"GET /api/v1/keys":                       {401, 200, 200},
@@ -88,6 +98,7 @@ var requests = map[string][3]int{
 	"GET /api/v1/callers":                    {401, 200, 200},
 	"POST /api/v1/callers":                   {401, 403, 422},
 	"POST /api/v1/bulk":                      {401, 403, 422},
+	"POST /api/v1/import":                    {401, 403, 422},
 	"GET /api/v1/keys/{id}":                  {401, 200, 200},
 	"PATCH /api/v1/keys/{id}":                {401, 403, 422},
 	"DELETE /api/v1/keys/{id}":               {401, 403, 422},
@@ -100,6 +111,7 @@ var requests = map[string][3]int{
 	"POST /api/v1/keys/{id}/unban":           {401, 403, 422},
 	"POST /api/v1/keys/{id}/reset":           {401, 403, 422},
 	"POST /api/v1/keys/{id}/rotate":          {401, 403, 422},
+	"POST /api/v1/keys/{id}/expire-secret":   {401, 403, 422},
 	"GET /api/v1/policy":                     {401, 200, 200},
 	"PUT /api/v1/policy":                     {401, 403, 422},
 	"GET /api/v1/policy.yaml":                {401, 200, 200},
@@ -233,6 +245,7 @@ func tryAs(s *sitetest.Site, c caller, method, path string, want [3]int) {
 	case c.rank == asSettler && machines && method == http.MethodPost &&
 		path == "/api/v1/reservations/settle":
 		status = want[asEditor]
+	case machines && path == server.OwnerAPIPath && want == requests["GET "+path]:
 	case c.rank == asSettler && machines:
 		status = http.StatusForbidden
 	case !c.machine || machines:
@@ -252,7 +265,7 @@ func tryAs(s *sitetest.Site, c caller, method, path string, want [3]int) {
 
 // What is not in the list of routes is denied too, so that callers without a session
 // cannot tell what exists.
-func TestStrangersLearnNothing(t *testing.T) {
+func TestAnonymousCallersLearnNothing(t *testing.T) {
 	s := sitetest.New(t)
 	for _, path := range []string{"/nothing", "/keys/", "/keys/{acme}/x", "/static/", "/static/a/b",
 		"/.git/config", "//evil.example/keys"} {

@@ -34,7 +34,7 @@ func (s *server) static(w http.ResponseWriter, r *http.Request) {
 	http.ServeFileFS(w, r, s.Bundle.Files, name)
 }
 
-// takesGzip tells whether the file as the bundle compressed it may be sent whole.
+// takesGzip reports whether the file as the bundle compressed it may be sent whole.
 // Refusing gzip by name is as good as not naming it.
 func takesGzip(r *http.Request) bool {
 	accepted := r.Header.Get("Accept-Encoding")

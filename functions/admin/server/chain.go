@@ -18,9 +18,9 @@ import (
 // eight limits.
 const maxBody = 64 << 10
 
-// storePatience bounds what a request waits for the store, which repeats what it can
+// storeTimeout bounds what a request waits for the store, which repeats what it can
 // until then.
-const storePatience = 3 * time.Second
+const storeTimeout = 3 * time.Second
 
 // chain is the way of every request, outermost first: headers, log, compression,
 // recovery, time limit, then what may refuse it, then its route.
@@ -37,7 +37,7 @@ func (s *server) chain() http.Handler {
 
 func withDeadline(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), storePatience)
+		ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
 		defer cancel()
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
@@ -98,12 +98,16 @@ func (s *server) logged(next http.Handler) http.Handler {
 	})
 }
 
+// longestID is the length of the longest id of a caller.
+const longestID = 22
+
 // withoutSecrets is a path in which somebody may have put a whole key or token where its
 // id belongs.
 func withoutSecrets(path string) string {
 	parts := strings.Split(path, "/")
 	for i, part := range parts {
-		if _, err := apikey.Parse(part); err == nil || token.WellFormed(part) {
+		if _, err := apikey.Parse(part); err == nil || token.WellFormed(part) ||
+			i > 0 && parts[i-1] == "keys" && len(part) > longestID {
 			parts[i] = "…"
 		}
 	}

@@ -9,7 +9,7 @@ const (
 // Patterns are the routes' methods and paths.
 func Patterns() []string {
 	var all []string
-	for _, r := range newServer(Config{}, Services{}, false).routes() {
+	for _, r := range newServer(Config{OwnerAPI: true, OwnerPage: true}, Services{}, false).routes() {
 		all = append(all, r.pattern)
 	}
 	return all

@@ -22,13 +22,15 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 		status, word = http.StatusServiceUnavailable, "away"
 		w.Header().Set("Retry-After", page.StoreRetryAfter)
 	}
-	tell(w, status, "alive\nstore "+word+"\n")
+	writeText(w, status, "alive\nstore "+word+"\n")
 }
 
-// alive answers that this function runs, whatever the store does.
-func (s *server) alive(w http.ResponseWriter, _ *http.Request) { tell(w, http.StatusOK, "alive\n") }
+// alive answers that this function runs, whatever the state of the store.
+func (s *server) alive(w http.ResponseWriter, _ *http.Request) {
+	writeText(w, http.StatusOK, "alive\n")
+}
 
-func tell(w http.ResponseWriter, status int, text string) {
+func writeText(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, text) // fails only when nobody listens any more

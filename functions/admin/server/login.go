@@ -89,7 +89,7 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case errors.Is(err, password.ErrWrong):
-		s.tellRefused(r, name)
+		s.recordRefusedLogin(r, name)
 		s.refuseLogin(w, r, http.StatusUnauthorized, "User or password is wrong.")
 	case err != nil:
 		s.FailStore(w, r, "login", err)
@@ -98,7 +98,7 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuseSoon tells after how many whole seconds the same attempt is looked at.
+// refuseSoon says after how many whole seconds the same attempt is looked at.
 func (s *server) refuseSoon(w http.ResponseWriter, r *http.Request, wait time.Duration) {
 	s.Log.Warn("login throttled")
 	seconds := int64((wait + time.Second - 1) / time.Second)
@@ -111,6 +111,7 @@ func (s *server) refuseSoon(w http.ResponseWriter, r *http.Request, wait time.Du
 // refuseLogin shows the form again, with what was typed but the password.
 func (s *server) refuseLogin(w http.ResponseWriter, r *http.Request, status int, why string) {
 	view := s.loginPage(r, s.LocalPath(r.PostForm.Get("next")))
+	view = s.withKept(view, r.PostForm.Get(page.KeptField))
 	view.User, view.Error = page.Clip(r.PostForm.Get("user"), 200), why
 	s.Render(w, r, status, templates.Login(view))
 }

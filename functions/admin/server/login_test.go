@@ -29,12 +29,17 @@ func TestCookieFlags(t *testing.T) {
 		s := sitetest.New(t, sitetest.WithBase(base))
 		got := s.Post("/login", loginForm(sitetest.User, sitetest.Password)).Wants(t, http.StatusSeeOther)
 		cookies := got.Header.Values("Set-Cookie")
-		if len(cookies) != 1 {
+		if len(cookies) != 2 {
 			t.Fatalf("%q: cookies %q", base, cookies)
 		}
-		value := got.Cookies()[0].Value
-		if flags := strings.Replace(cookies[0], value, "…", 1); flags != want {
+		value := got.Cookies()[1].Value
+		if flags := strings.Replace(cookies[1], value, "…", 1); flags != want {
 			t.Errorf("%q: %s, want %s", base, flags, want)
+		}
+		owner := strings.Replace(want, "tidegate=…", "tidegate-owner=…", 1)
+		owner = strings.Replace(owner, "HttpOnly", "Max-Age=7200; HttpOnly", 1)
+		if flags := strings.Replace(cookies[0], got.Cookies()[0].Value, "…", 1); flags != owner {
+			t.Errorf("%q: %s, want %s", base, flags, owner)
 		}
 		if len(value) < 43 {
 			t.Errorf("%q: the session id has only %d characters", base, len(value))
@@ -224,7 +229,7 @@ func TestLogHoldsNoSecrets(t *testing.T) {
 	s.Post("/keys/{acme}/limits", sitetest.LimitsForm(1, [4]string{"typed-canary", "1", "hour", "log"}))
 	cookie := s.Cookie().Value
 	made := sitetest.TokenInPage.FindString(
-		s.Post("/settings/tokens", sitetest.TokenFields("token-canary", "read", "7")).Body,
+		s.PostThrough("/settings/tokens", sitetest.TokenFields("token-canary", "read", "7")).Body,
 	)
 	s.Do(http.MethodGet, "/api/v1/me", nil, sitetest.Bearer(made)).Wants(t, http.StatusOK)
 	s.Do(http.MethodGet, "/api/v1/me?q=canary", nil, sitetest.Bearer("tga_canary"))

@@ -2,23 +2,30 @@ package server
 
 import (
 	"tidegate/functions/admin/api"
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard"
+)
+
+// Where keys' owners see their key, below the base path: an operation and a page.
+const (
+	OwnerAPIPath = api.Prefix + api.OwnerPath
+	OwnerPath    = dashboard.OwnerPath
 )
 
 // mounted are the routes of the pages and of the API.
 func (s *server) mounted() []route {
 	all := s.pageRoutes()
-	if !s.away { // else the API is not there, and every request is told so
+	if !s.away { // else the API is not there, and every request is refused with that
 		all = append(all, api.Routes(s.BasePath, api.Services{
 			Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Tokens: s.Tokens, Log: s.Log,
-			Journal: s.Journal,
+			Journal: s.Journal, Owners: s.owners(s.OwnerAPI),
 		})...)
 	}
 	var routes []route
 	for _, r := range all {
 		routes = append(routes, route{pattern: r.Pattern, need: needOf(r.Role), handle: r.Handle,
-			maxBody: r.MaxBody})
+			maxBody: r.MaxBody, resumes: r.Resumes})
 	}
 	return routes
 }
@@ -27,7 +34,7 @@ func (s *server) pageRoutes() []auth.Route {
 	services := dashboard.Services{
 		Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Sessions: s.Sessions, Tokens: s.Tokens,
 		Pepper: s.Pepper, StoreVersion: s.StoreVersion, Log: s.Log, Stage: s.Stage, Release: s.Release,
-		Journal: s.Journal,
+		Journal: s.Journal, Owners: s.owners(s.OwnerPage),
 	}
 	if s.Provider != nil {
 		services.ProviderHost = s.Provider.Host()
@@ -35,8 +42,18 @@ func (s *server) pageRoutes() []auth.Route {
 	return dashboard.Routes(s.Renderer, services)
 }
 
+// owners serve keys' owners where that is on; nil where it is not.
+func (s *server) owners(on bool) *app.Owners {
+	if !on {
+		return nil
+	}
+	return &app.Owners{Keys: s.Keys, Usage: s.Usage, Throttle: s.Owners}
+}
+
 func needOf(r auth.Role) need {
 	switch r {
+	case auth.Owner:
+		return owner
 	case auth.Settler:
 		return settler
 	case auth.Viewer:

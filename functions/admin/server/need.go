@@ -14,6 +14,7 @@ const (
 	undecided need = iota
 	open           // anybody; no session is looked up
 	guest          // anybody; a session is looked up
+	owner          // whoever holds an API key: the route finds out which; no session is looked up
 	viewer         // whoever may look
 	editor         // whoever may change things
 	settler        // whoever may settle costs
@@ -30,7 +31,7 @@ func (n need) metBy(a auth.Actor) bool {
 		return a.CanEdit()
 	case settler:
 		return a.CanSettle()
-	case undecided:
+	case undecided, owner:
 	}
 	return false
 }
@@ -41,5 +42,6 @@ type route struct {
 	pattern string
 	need    need
 	handle  http.HandlerFunc
+	resumes bool  // as auth.Route has it
 	maxBody int64 // bytes of a request's body; 0 for as many as any form has
 }

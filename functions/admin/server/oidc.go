@@ -55,7 +55,7 @@ func (s *server) finishProviderLogin(w http.ResponseWriter, r *http.Request) {
 	s.enter(w, r, identity.Actor, s.Provider.Fingerprint(), s.LocalPath(identity.Next))
 }
 
-// failProvider tells people what they can do about it; the cause goes to the log.
+// failProvider says what people can do about it; the cause goes to the log.
 func (s *server) failProvider(w http.ResponseWriter, r *http.Request, err error) {
 	s.Log.Warn("login at the provider failed", "cause", err)
 	again := templates.Choice{Text: "Back to login", Address: s.Path("/login")}
@@ -68,15 +68,15 @@ func (s *server) failProvider(w http.ResponseWriter, r *http.Request, err error)
 		p.Advice = "It was started in another browser, took over ten minutes or is already complete. Start " +
 			"again."
 	case errors.As(err, &refused):
-		s.tellRefused(r, "")
+		s.recordRefusedLogin(r, "")
 		p.Status, p.Heading = http.StatusForbidden, s.Provider.Host()+" did not log you in"
 		p.Advice = "It says: " + page.Clip(refused.Code, 100) + "."
 	case errors.As(err, &roleless):
-		s.tellRefused(r, "")
+		s.recordRefusedLogin(r, "")
 		p.Status, p.Heading, p.Advice = http.StatusForbidden, "You have no role here",
 			s.rolelessWords(roleless)
 	case errors.Is(err, oidc.ErrToken):
-		s.tellRefused(r, "")
+		s.recordRefusedLogin(r, "")
 		p.Status, p.Heading = http.StatusForbidden, "Invalid answer from "+s.Provider.Host()
 		p.Advice = "You are not logged in. Try again, or ask an administrator."
 	default:
@@ -95,7 +95,7 @@ func (s *server) rolelessWords(e *oidc.NoRoleError) string {
 	return s.Provider.Host() + " logged you in, but " + what + " Ask an administrator."
 }
 
-// loggedOut is where to go after the logout; whoever came from the provider is told that
+// loggedOut is where to go after the logout; whoever came from the provider is shown that
 // they are still logged in there.
 func (s *server) loggedOut(r *http.Request) string {
 	if strings.HasPrefix(auth.From(r.Context()).ID, "oidc:") {

@@ -19,6 +19,8 @@ func (s *server) routes() []route {
 		{pattern: "POST /login", need: guest, handle: s.login},
 		{pattern: "GET /login/oidc", need: guest, handle: s.startProviderLogin},
 		{pattern: "GET /login/oidc/callback", need: guest, handle: s.finishProviderLogin},
+		{pattern: "GET /resume", need: viewer, handle: s.showKept},
+		{pattern: "POST /resume", need: viewer, handle: s.resume},
 		{pattern: "POST /logout", need: viewer, handle: s.logout},
 		{pattern: "POST /settings/sessions/end", need: viewer, handle: s.endSessions},
 	})

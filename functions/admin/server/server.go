@@ -42,13 +42,15 @@ type Config struct {
 	// SessionLifetime ends a session that long after its login, used or not. The session
 	// store ends idle ones.
 	SessionLifetime time.Duration
+	// OwnerAPI and OwnerPage show a key to whoever holds its secret.
+	OwnerAPI, OwnerPage bool
 	// Stage names the deployment on every page, such as prod; empty for none. Release
 	// names what is deployed.
 	Stage, Release string
 }
 
-// Services are the parts of the system that the server, the pages and the API work with. Every field is
-// required.
+// Services are the parts of the system that the server, the pages and the API work with.
+// Every field is required.
 type Services struct {
 	Keys     *app.Registry
 	Checker  *enforce.Checker // for Explain, and for backends that reserve and settle costs
@@ -56,6 +58,7 @@ type Services struct {
 	Sessions SessionStore
 	Tokens   *token.Store
 	Logins   *throttle.Throttle
+	Owners   *throttle.Owners
 	Journal  *journal.Journal // nil for none; the one optional field
 	Bundle   static.Bundle
 	// Pepper is what the key is derived from that jobs are sealed with.
@@ -96,6 +99,7 @@ func NewAway(config Config, bundle static.Bundle, log *slog.Logger) (http.Handle
 func newServer(config Config, services Services, away bool) *server {
 	s := &server{Config: config, Services: services, away: away}
 	s.Renderer = page.New(config.BasePath, config.Stage, services.Bundle, services.Log, s.newSessions())
+	s.OwnerCookie, s.Resumes = s.cookieName("-owner"), s.canResume
 	if services.Journal != nil {
 		s.JournalStatus = services.Journal.Status
 	}
@@ -106,6 +110,11 @@ func (s *server) start() (http.Handler, error) {
 	err := s.validate()
 	if err != nil {
 		return nil, err
+	}
+	if !s.away {
+		if s.Sealer, err = page.NewSealer(s.Pepper); err != nil {
+			return nil, err
+		}
 	}
 	if s.users, err = password.NewUsers(s.Users); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"github.com/alexedwards/scs/v2"
 
 	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/auth/session"
 	"tidegate/functions/admin/dashboard"
 	"tidegate/functions/admin/dashboard/page"
 )
@@ -58,7 +59,11 @@ func (s *server) withSession(w http.ResponseWriter, r *http.Request, handle http
 	if c, err := r.Cookie(s.Session.Cookie.Name); err == nil {
 		token = c.Value
 	}
-	ctx, err := s.Session.Load(r.Context(), token)
+	ctx := r.Context()
+	if r.Method == http.MethodGet && page.IsRefresh(r) {
+		ctx = session.Unattended(ctx)
+	}
+	ctx, err := s.Session.Load(ctx, token)
 	if err != nil {
 		s.FailStore(w, r, "load session", err)
 		return
@@ -111,8 +116,8 @@ func (s *server) sessionActor(ctx context.Context) auth.Actor {
 // enter opens a session for somebody who proved who they are, and sends them on.
 func (s *server) enter(w http.ResponseWriter, r *http.Request, actor auth.Actor, binding, next string) {
 	ctx := r.Context()
-	if err := s.tellLogin(ctx, actor); err != nil {
-		s.FailStore(w, r, "tell of login", err)
+	if err := s.recordLogin(ctx, actor); err != nil {
+		s.FailStore(w, r, "record login", err)
 		return
 	}
 	// A new session id, and nothing of the old session: one that somebody planted before
@@ -134,7 +139,8 @@ func (s *server) enter(w http.ResponseWriter, r *http.Request, actor auth.Actor,
 	s.Session.Put(ctx, sessionBinding, binding)
 	s.Session.Put(ctx, page.SessionStarted, time.Now().Unix())
 	s.Session.Put(ctx, page.SessionAgent, agentWords(r.UserAgent()))
-	http.Redirect(w, r, next, http.StatusSeeOther)
+	s.setOwner(w, actor)
+	http.Redirect(w, r, s.keptAtLogin(r, actor, next), http.StatusSeeOther)
 }
 
 // agentWords names a browser and its system, as far as they say.

@@ -76,6 +76,23 @@ func TestIdle(t *testing.T) {
 	s.WantsLogin("/keys")
 }
 
+// A tab that nobody looks after refreshes itself, and its session ends all the same.
+func TestIdleTab(t *testing.T) {
+	s := sitetest.New(t, func(s *sitetest.Site) { s.Config.SessionLifetime = 12 * time.Hour }).Login()
+	refresh := func() sitetest.Reply {
+		return s.Do(http.MethodGet, "/keys", nil, http.Header{"Hx-Request": {"true"}})
+	}
+	for range 3 {
+		s.Store.FastForward(sitetest.Idle/4 - time.Second)
+		refresh().Wants(t, http.StatusOK)
+	}
+	s.Store.FastForward(sitetest.Idle / 4)
+	refresh().Wants(t, http.StatusOK)
+	s.Store.FastForward(5 * time.Second)
+	refresh().Wants(t, http.StatusUnauthorized)
+	s.WantsLogin("/keys")
+}
+
 // Log out everywhere ends the sessions of every browser of the same user, and of nobody
 // else.
 func TestLogOutEverywhere(t *testing.T) {

@@ -62,8 +62,8 @@ func callPath(e event, given string) string {
 	return given
 }
 
-// isRoot tells whether what API Gateway matched is the root: its resource is / then, and
-// the key of its route "GET /".
+// isRoot reports whether API Gateway matched the root. Its resource is then /, or the key
+// of its route "GET /".
 func (e event) isRoot() bool {
 	return e.call.Path == "/" && (e.resource == "/" || strings.HasSuffix(e.resource, " /"))
 }

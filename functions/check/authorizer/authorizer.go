@@ -11,7 +11,9 @@ import (
 	"runtime/debug"
 
 	"tidegate/functions/check/identity"
+	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
+	"tidegate/internal/jwt"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
@@ -19,8 +21,6 @@ import (
 // ErrUnauthorized is the one error that callers see. API Gateway turns an error of
 // exactly this text into its UNAUTHORIZED response, 401.
 var ErrUnauthorized = errors.New("Unauthorized")
-
-var errCredential = errors.New("no credential that may call")
 
 // Checker finds the limits of a call and takes from them in one step.
 type Checker interface {
@@ -34,9 +34,16 @@ type Authorizer struct {
 	answers    Answers
 	log        *slog.Logger
 
-	// Refused is told of every call without a good credential, and whether an error is
-	// the answer, unless it is nil. It is set before the first event.
-	Refused func(ctx context.Context, byError bool)
+	// Refused, unless nil, is called for every call without a good credential. It is set
+	// before the first event.
+	Refused func(ctx context.Context, r Refused)
+}
+
+// Refused is a call without a good credential.
+type Refused struct {
+	Call    enforce.Call // without Subject when the credential could not be read
+	Refusal policy.RefusedError
+	ByError bool // an error is the answer
 }
 
 // New returns an Authorizer.
@@ -64,11 +71,11 @@ func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, e
 		a.log.WarnContext(ctx, "event refused", "bytes", len(raw), "cause", err)
 		return nil, ErrUnauthorized
 	}
-	v, err := a.decide(ctx, e)
-	if err != nil {
+	v, call, refusal := a.decide(ctx, e)
+	if refusal != nil {
 		byError := e.kind != http1 && e.kind != http2
 		if a.Refused != nil {
-			a.Refused(ctx, byError)
+			a.Refused(ctx, Refused{call, *refusal, byError})
 		}
 		if byError {
 			return nil, ErrUnauthorized
@@ -87,34 +94,47 @@ var kinds = map[identity.Kind]policy.Kind{identity.Key: policy.APIKey, identity.
 func callOf(caller identity.Identity, e event) enforce.Call {
 	return enforce.Call{
 		Kind: kinds[caller.Kind], Subject: caller.Subject, Secret: caller.Secret, Plan: caller.Plan,
-		Address: caller.Addr, Network: caller.Address, Route: e.call,
+		Address: caller.Addr, Network: caller.Address, Route: e.call, Resource: e.resource,
+		Request: e.requestID,
 	}
 }
 
-// decide returns the verdict on a call, or errCredential.
-func (a *Authorizer) decide(ctx context.Context, e event) (verdict, error) {
+// decide returns the verdict on a call, or why its credential is refused.
+func (a *Authorizer) decide(ctx context.Context, e event) (verdict, enforce.Call, *policy.RefusedError) {
 	caller, err := a.identities.Identify(ctx, e.request())
-	if errors.Is(err, identity.ErrUnavailable) {
-		a.log.ErrorContext(ctx, "caller not identified", "request_id", e.requestID, "cause", err)
-		return unavailable(), nil
-	}
-	if err != nil {
-		return verdict{}, errCredential
-	}
-	checked, err := a.checker.Check(ctx, callOf(caller, e))
+	call := callOf(caller, e)
 	switch {
-	case errors.Is(err, policy.ErrUnknownKey), errors.Is(err, policy.ErrRefused):
-		return verdict{}, errCredential
+	case errors.Is(err, identity.ErrUnavailable):
+		a.log.ErrorContext(ctx, "caller not identified", "request_id", e.requestID, "cause", err)
+		return unavailable(), call, nil
+	case errors.Is(err, identity.ErrMissing):
+		return verdict{}, call, &policy.RefusedError{Cause: cause.Missing}
+	case errors.Is(err, jwt.ErrExpired):
+		return verdict{}, call, &policy.RefusedError{Cause: cause.Expired}
+	case err != nil:
+		return verdict{}, call, &policy.RefusedError{Cause: cause.Malformed}
+	}
+	v, refusal := a.check(ctx, call)
+	return v, call, refusal
+}
+
+// check returns the verdict on a call of a caller that was identified.
+func (a *Authorizer) check(ctx context.Context, call enforce.Call) (verdict, *policy.RefusedError) {
+	result, err := a.checker.Check(ctx, call)
+	var refusal *policy.RefusedError
+	switch {
+	case errors.As(err, &refusal):
+		return verdict{}, refusal
 	case errors.Is(err, limiter.ErrCost):
-		a.log.ErrorContext(ctx, "call costs more than its limit", "key_id", caller.Subject, "rule",
-			checked.Rule, "request_id", e.requestID)
-		return impossible(caller.Subject), nil
-	case errors.Is(err, enforce.ErrSet): // the Checker tells the log
+		a.log.ErrorContext(ctx, "call costs more than its limit", "key_id", call.Subject, "rule",
+			result.Rule, "request_id", call.Request)
+		return impossible(call.Subject), nil
+	case errors.Is(err, enforce.ErrSet): // the Checker logs it
 		return unavailable(), nil
 	case err != nil:
-		a.log.ErrorContext(ctx, "check failed", "key_id", caller.Subject, "request_id",
-			e.requestID, "cause", err)
+		a.log.ErrorContext(ctx, "check failed", "key_id", call.Subject, "request_id",
+			call.Request, "cause", err)
 		return unavailable(), nil
 	}
-	return verdictOf(checked), nil
+	return verdictOf(result), nil
 }

@@ -514,6 +514,9 @@ func FuzzInvoke(f *testing.F) {
 			f.Add(raw)
 		}
 	}
+	for _, odd := range oddEvents {
+		f.Add([]byte(odd))
+	}
 	a := New(allowOnly{secret}, keysAlone(), simple, slog.New(slog.DiscardHandler))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if response, err := a.Invoke(t.Context(), raw); !errors.Is(err, ErrUnauthorized) &&

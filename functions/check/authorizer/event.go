@@ -12,7 +12,7 @@ import (
 	"tidegate/internal/route"
 )
 
-// kind tells the authorizer events of API Gateway apart; each wants its own answer.
+// kind is that of an authorizer event of API Gateway; each wants its own answer.
 type kind int
 
 const (
@@ -103,8 +103,8 @@ func parseEvent(raw []byte) (event, error) {
 	return p.fill(e)
 }
 
-// kind tells the event's kind by the fields that only one kind has, and refuses what fits
-// none. Version alone does not tell: emulators give REST events one, and AWS may.
+// kind returns the event's kind by the fields that only one kind has, and refuses what
+// fits none. Version alone is not enough: emulators give REST events one, and AWS may.
 func (p *payload) kind() (kind, error) {
 	handshake := isConnect(p.MethodARN)
 	if eventType := p.RequestContext.EventType; eventType != "" && (eventType != "CONNECT" || !handshake) {

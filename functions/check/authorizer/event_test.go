@@ -92,7 +92,7 @@ func TestSampleEvents(t *testing.T) {
 // Events are told apart by more than their version: a REST event with a version stays
 // one, whose bad credentials are an error and not a deny. Each is a sample of AWS with
 // fields set, or removed where the value is nil.
-func TestKindsAreToldByTheirFields(t *testing.T) {
+func TestKindsFollowTheirFields(t *testing.T) {
 	const (
 		token   = "apigw-custom-auth-request"
 		request = "apigw-custom-auth-request-type-request"
@@ -322,6 +322,16 @@ func TestPathOfARESTCall(t *testing.T) {
 	}
 }
 
+// oddEvents are seeds of the fuzz tests: bytes that are no event of the five kinds.
+var oddEvents = []string{
+	"", "7", "{", `{"headers":7}`, `{"type":"REQUEST"}`, `{"type":"TOKEN","version":"3.0"}`,
+	`{"type":"REQUEST","methodArn":"arn:aws:lambda:eu-west-1:1:function"}`,
+	`{"type":"REQUEST","routeArn":"x","version":"2.0"}`,
+	`{"type":"REQUEST","requestContext":{"eventType":"MESSAGE"}}`,
+	`{"type":"` + strings.Repeat("x", 100) + `","version":"1.0"}`,
+	`{"type":"REQUEST","version":"1.0","methodArn":"arn:aws:execute-api:eu-west-1:1:a/$default/GET/"}`,
+}
+
 // Whatever the bytes: no panic, and an event that is taken has all that an answer and a
 // route need.
 func FuzzParseEvent(f *testing.F) {
@@ -331,6 +341,9 @@ func FuzzParseEvent(f *testing.F) {
 	}
 	for name := range http2From("", nil) {
 		f.Add([]byte(`{"` + name + `":null}`))
+	}
+	for _, odd := range oddEvents {
+		f.Add([]byte(odd))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		e, err := parseEvent(raw)

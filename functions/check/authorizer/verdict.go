@@ -53,22 +53,22 @@ func verdictOf(c enforce.Result) verdict {
 		contextVersion:    c.SetVersion,
 		contextKeyVersion: c.KeyVersion,
 	}}
-	told := answer.To(c)
+	response := answer.To(c)
 	v.texts(map[string]string{
 		contextKeyName: c.Name, contextPlan: c.Plan, contextRule: c.Rule, contextReservation: c.Reservation,
-		contextRateLimit: told.RateLimit, contextRateLimitPolicy: told.RateLimitPolicy,
+		contextRateLimit: response.RateLimit, contextRateLimitPolicy: response.RateLimitPolicy,
 	})
 	if c.Degraded {
 		v.context[contextDegraded] = true
 	}
-	if told.Limited {
-		v.context[contextLimit] = told.Binding.Limit.Requests
-		v.context[contextRemaining] = told.Binding.Remaining
-		v.context[contextReset] = answer.WholeSeconds(told.Binding.Reset)
+	if response.Limited {
+		v.context[contextLimit] = response.Binding.Limit.Requests
+		v.context[contextRemaining] = response.Binding.Remaining
+		v.context[contextReset] = answer.WholeSeconds(response.Binding.Reset)
 	}
 	switch {
-	case told.Denial != nil:
-		v.deny(*told.Denial)
+	case response.Denial != nil:
+		v.deny(*response.Denial)
 	case !c.WouldAllow:
 		v.context[contextShadow] = true
 	}

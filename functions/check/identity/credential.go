@@ -36,11 +36,14 @@ func invalid(why string) error { return fmt.Errorf("%w: %s", ErrInvalid, why) }
 
 // apiKey returns the API key of the request: the x-api-key header or parameter, or a
 // bearer token that begins with tg_. It may stand in more than one of these places if it
-// is the same.
-func (r Request) apiKey() (string, error) {
+// is the same. With onlyKeys the token of a TOKEN authorizer is a key whatever its form.
+func (r Request) apiKey(onlyKeys bool) (string, error) {
 	bearers, err := r.bearers()
 	if err != nil {
 		return "", err
+	}
+	if r.TokenOnly && onlyKeys {
+		return one(bearers)
 	}
 	header, parameter := r.Headers[keyHeader], r.Query[keyParameter]
 	if len(header) > 1 || len(parameter) > 1 {

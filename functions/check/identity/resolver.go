@@ -17,8 +17,9 @@ type Config struct {
 	JWT      jwt.Config
 	IPv4Bits int // how long the prefixes are that share an identity
 	IPv6Bits int
+	Foreign  bool // take API keys that another system made
 	// that opaque ids of tokens' subjects and of addresses are made with; required unless
-	// API keys are the only source
+	// API keys of our form are the only source
 	Pepper apikey.Pepper
 }
 
@@ -43,7 +44,7 @@ func New(c Config) (*Resolver, error) {
 		return nil, fmt.Errorf("prefix lengths are %d and %d: must be 0 to 32 and 0 to 128",
 			c.IPv4Bits, c.IPv6Bits)
 	}
-	if len(c.Pepper) < apikey.MinPepperLen && !slices.Equal(c.Sources, []Kind{Key}) {
+	if len(c.Pepper) < apikey.MinPepperLen && (c.Foreign || !slices.Equal(c.Sources, []Kind{Key})) {
 		return nil, fmt.Errorf("pepper has %d bytes: must have at least %d, since ids are made with it",
 			len(c.Pepper), apikey.MinPepperLen)
 	}
@@ -96,7 +97,7 @@ func (r *Resolver) Identify(ctx context.Context, request Request) (Identity, err
 func (r *Resolver) from(ctx context.Context, kind Kind, request Request, id Identity) (Identity, error) {
 	switch kind {
 	case Key:
-		return fromKey(request, id)
+		return r.fromKey(request, id)
 	case JWT:
 		return r.fromToken(ctx, request, id)
 	case IP:
@@ -105,12 +106,15 @@ func (r *Resolver) from(ctx context.Context, kind Kind, request Request, id Iden
 	return id, ErrMissing
 }
 
-func fromKey(request Request, id Identity) (Identity, error) {
-	text, err := request.apiKey()
+func (r *Resolver) fromKey(request Request, id Identity) (Identity, error) {
+	text, err := request.apiKey(r.config.Foreign && r.verifier == nil)
 	if err != nil {
 		return id, err
 	}
 	secret, err := apikey.Parse(text)
+	if err != nil && r.config.Foreign {
+		secret, err = r.key.Foreign(text)
+	}
 	if err != nil {
 		return id, invalid("malformed API key")
 	}

@@ -1,5 +1,5 @@
-// Command model prints how large a deployment is for given rates of checks, and what a
-// million of them cost beside other ways to limit.
+// Command model prints the size of a deployment for given rates of checks. It compares
+// the cost of a million checks with that of other ways to limit.
 package main
 
 import (

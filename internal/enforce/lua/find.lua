@@ -18,8 +18,17 @@
 -- ARGV[8]  first 5 bytes of the copy: format and version
 -- ARGV[9]  when the key expires; 2^53 - 1 for never
 --
--- Returns nil when the caller may not call, or a string:
+-- With wide.lua, when some plan or the caller's key may not open the route:
+-- ARGV[10]  numbers of the plans that do not, 2 bytes each
+-- ARGV[11]  the description of the caller's record, empty when it is not known
+-- ARGV[12]  1 when the routes in that description cover the call
+--
+-- Returns a string:
+--   'N'  1 byte                   the caller may not call: 'U' no such key or not its secret,
+--                                'R' revoked, 'X' expired, 'O' a secret that was rotated out,
+--                                'A' the key or its plan does not open the route
 --   'S'  4 bytes version          a newer policy set is in force; 0: none was ever saved
+--   'A'  4 bytes version, description      of a key that opens some routes: ask again
 --   'B'  7 bytes until, 7 bytes now, public     the caller is banned
 --   'O'  7 bytes now, public      the limits' mode is off; with wide.lua it goes on
 --   'K'  the decision             all that the environment knows still holds
@@ -29,7 +38,8 @@
 --   4 bytes   version of the copy
 --   of the record (policyset/record.go), zeros without one:
 --     three times, version, plan, end of the override, three lengths, name
---   1 byte    1 when the limits are an override's, 0 when the plan's
+--   1 byte    1 when the limits are an override's, 0 when the plan's; 2 more when the
+--             secret was the one before the last rotation
 --   entry     of the limits: mode, length, program
 local sub, byte = string.sub, string.byte
 local key, cost, refund = KEYS[2], tonumber(ARGV[2]), tonumber(ARGV[5])
@@ -52,23 +62,43 @@ if not prog then
   end
   local record = call('GET', KEYS[1])
   local plan, about
+  local former = 0
   if record then
     if byte(record, 1) ~= 2 then
       return redis.error_reply('ERR the record was written by another version of Tidegate: '
         .. 'delete the key or save it again')
     end
     local hash = ARGV[1]
+    local status = byte(record, 2)
+    local lists = status == 3
+    if lists then
+      status = 1
+    end
     if hash == '' then
-      if byte(record, 2) ~= 2 then
-        return false
+      if status ~= 2 then
+        return 'NU'
       end
-    elseif byte(record, 2) ~= 1 or (sub(record, 3, 34) ~= hash and (sub(record, 35, 66) ~= hash
-      or now >= unpack('>I7', record, 67))) then
-      return false
+    elseif status ~= 1 or sub(record, 3, 34) ~= hash then
+      if status == 2 or (sub(record, 3, 34) ~= hash and sub(record, 35, 66) ~= hash) then
+        return 'NU'
+      elseif status ~= 1 then
+        return 'NR'
+      elseif now >= unpack('>I7', record, 67) then
+        return 'NO'
+      end
+      former = 2
     end
     local expires, banned, _, number, till, name, over = unpack('>I7I7I4I2I7I2I2', record, 74)
     if expires ~= 0 and now >= expires then
-      return false
+      return 'NX'
+    end
+    if lists then
+      local described = sub(record, 107 + name + over)
+      if described ~= ARGV[11] then
+        return 'A' .. sub(record, 88, 91) .. described
+      elseif ARGV[12] ~= '1' then
+        return 'NA'
+      end
     end
     about = sub(record, 67, 106 + name)
     if over > 0 and (till == 0 or now < till) then
@@ -79,14 +109,19 @@ if not prog then
     end
     plan = number
   elseif ARGV[1] ~= '' then
-    return false
+    return 'NU'
   else
     about = string.rep('\0', 25) .. pack('>I2', tonumber(ARGV[4])) .. string.rep('\0', 13)
   end
-  if not entry then
-    if not plan or plan == 0 then
-      plan = tonumber(ARGV[4])
+  if not plan or plan == 0 then
+    plan = tonumber(ARGV[4])
+  end
+  for i = 1, #(ARGV[10] or ''), 2 do
+    if unpack('>I2', ARGV[10], i) == plan then
+      return 'NA'
     end
+  end
+  if not entry then
     if plan < 1 or plan > unpack('>I2', copy, 6) then
       return redis.error_reply('ERR plan ' .. plan .. ' does not exist')
     end
@@ -104,7 +139,7 @@ if not prog then
     source = '\0'
   end
   ends = 3 + unpack('>I2', entry, 2)
-  public = sub(copy, 2, 5) .. about .. source .. sub(entry, 1, ends)
+  public = sub(copy, 2, 5) .. about .. string.char(byte(source) + former) .. sub(entry, 1, ends)
   if byte(entry, 1) == 3 and not KEYS[4] then
     return 'O' .. pack('>I7', now) .. public
   end

@@ -10,6 +10,7 @@
 -- ARGV[7]  first ban, microseconds
 -- ARGV[8]  longest ban, microseconds
 -- ARGV[9]  entry of the route's limits; empty without
+-- ARGV[10…12]  see find.lua
 --
 -- Returns what find.lua returns, but in place of 'D':
 --   'W'  public; 2 bytes length and decision of the plan, empty when its mode is off;

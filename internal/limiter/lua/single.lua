@@ -1,15 +1,24 @@
--- A shorter way to make the step of sections.lua: one log, token bucket or fixed window,
--- with any number of limits on the log. It saves 11 % of a whole check of a log with two
--- limits; 5 % of a log with one, 7 % of a fixed window, 4 % of a token bucket.
+-- A shorter form of the step of sections.lua, for one log, token bucket or fixed window.
+-- The log may have any number of limits. It saves this part of a whole check:
 --
--- In and out are those of sections.lua. It leaves reply nil and writes nothing for: other
--- shapes; a denial by one of several limits; refunds; reservations on a token bucket; a
--- state with another signature; a clock that stepped back; products of 2^53 and more,
--- except a bucket's window times its limit; damaged states. Functions and tables would
--- each cost a tenth of the step, so it has none.
+--   log with two limits   11 %
+--   log with one limit     5 %
+--   fixed window           7 %
+--   token bucket           4 %
 --
--- Offsets: a program's limits start at byte 17; a state's section at byte 15, the slots
--- of a log at byte 45.
+-- Its input and output are those of sections.lua. It leaves reply nil and writes nothing
+-- for:
+--   - other shapes;
+--   - a denial by one of several limits;
+--   - refunds, and reservations on a token bucket;
+--   - a state with another signature, or a damaged one;
+--   - a clock that stepped back;
+--   - products of 2^53 and more, except a bucket's window times its limit.
+--
+-- Functions and tables would each add a tenth to the step's time, so it has none.
+--
+-- Offsets: a program's limits start at byte 17, a state's section at byte 15, and the
+-- slots of a log at byte 45.
 
 -- The first 27 bytes of a program: the number of limits, the length of a section's
 -- numbers, version and number of sections; the section; the first limit.
@@ -24,8 +33,8 @@ if cost < 0 or take > n or (s ~= '' and string.sub(s, 1, 14) ~= string.sub(prog,
 end
 
 if shape == 1 then
-  -- One log. The age of a slot is taken modulo the slot's range: a section's width leaves
-  -- room for more than three windows, and a slot is never older.
+  -- One log. The age of a slot is computed modulo the slot's range. The range is more
+  -- than three windows, and no slot is older.
   local format, zeros, modulus = '>I4', '\0\0\0\0', 2147483648
   if width == 5 then
     format, zeros, modulus = '>I5', '\0\0\0\0\0', 549755813888
@@ -102,10 +111,11 @@ if shape == 1 then
       break
     end
     if lo < 0 then lo = 0 end
-    local first, live = used, window -- the first slot that is alive, and its age
+    local first, live = used, window -- the oldest slot in the window, and its age
     if age < window then
       live = age
-      local hi = used - 1 -- the newest is alive: find the first that is, starting with the oldest candidate
+      -- The newest slot is in the window. Find the oldest, from the oldest candidate on.
+      local hi = used - 1
       local probe = lo
       while lo < hi do
         local p = 44 + probe * width
@@ -135,7 +145,7 @@ if shape == 1 then
       if left < 0 then
         left, next = 0, window - oldest
         if take > 1 then
-          ok = false -- more than one slot has to leave before there is more
+          ok = false -- several slots must leave the window first
           break
         end
       end
@@ -190,7 +200,7 @@ if shape == 1 then
         .. string.rep(zeros, room - count), 'PX', math.ceil(span / 500) + 1)
     else
       if big or group > 1 then call('SETRANGE', key, 36, pack('>I4I4', used + more, fill)) end
-      -- whatever is behind them, the next slot is free
+      -- The slot after the written ones is free, whatever the state has there.
       if used + more < capacity then slots = slots .. zeros end
       call('SETRANGE', key, 44 + from * width, slots)
     end

@@ -12,8 +12,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// patience bounds a whole browser test; nothing waits for it to pass.
-const patience = 6 * time.Minute
+// testTimeout bounds a whole browser test; nothing waits for it to pass.
+const testTimeout = 6 * time.Minute
 
 // Need skips a test whose tool is missing, but fails it in CI, where nothing may be
 // skipped.
@@ -52,7 +52,7 @@ func Start(t testing.TB) context.Context {
 		chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-component-update", true),
 	)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancel)

@@ -88,7 +88,7 @@ func (f form) find(in []byte) int {
 	}
 }
 
-// continues tells whether the byte at i would make a number or an address another one.
+// continues reports whether the byte at i would make a number or an address another one.
 func continues(in []byte, i int) bool {
 	return i >= 0 && i < len(in) &&
 		(in[i] >= '0' && in[i] <= '9' || in[i] >= 'a' && in[i] <= 'z' || in[i] >= 'A' && in[i] <= 'Z')

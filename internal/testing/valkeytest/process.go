@@ -26,15 +26,15 @@ func run(command *exec.Cmd, ready string, timeout time.Duration) (*process, erro
 	if err := p.start(); err != nil {
 		return nil, fmt.Errorf("start process: %w", err)
 	}
-	patience := time.NewTimer(timeout)
-	defer patience.Stop()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
 	select {
 	case <-p.output.seen:
 		return p, nil
 	case <-p.exited:
 		return nil, fmt.Errorf("it ended (%v) before it was ready and wrote:\n%s",
 			command.ProcessState, p.output)
-	case <-patience.C:
+	case <-timer.C:
 		p.stop()
 		return nil, fmt.Errorf("it was not ready within %v and wrote:\n%s", timeout, p.output)
 	}
@@ -64,7 +64,7 @@ func (p *process) stop() {
 	<-p.exited
 }
 
-// log keeps what a process wrote and tells when certain words have appeared in it.
+// log keeps what a process wrote and notes when certain words appear in it.
 type log struct {
 	words []byte
 	seen  chan struct{}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Proxy stands between a client and a server, and breaks what goes through as it is told.
+// Proxy stands between a client and a server, and breaks what goes through on request.
 type Proxy struct {
 	listener net.Listener
 	target   string

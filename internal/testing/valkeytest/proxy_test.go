@@ -31,7 +31,7 @@ func exchange(c net.Conn, r *bufio.Reader, command string) (string, error) {
 	return r.ReadString('\n')
 }
 
-func TestProxyBreaksWhatItIsTold(t *testing.T) {
+func TestProxyAppliesItsFaults(t *testing.T) {
 	p := StartProxy(t, Start(t), nil)
 	old, oldReader := dialTo(t, p)
 	if reply, err := exchange(old, oldReader, "PING"); err != nil || reply != "+PONG\r\n" {

@@ -190,8 +190,8 @@ func awaitRefusal(t *testing.T, address string) {
 	t.Helper()
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
-	patience := time.NewTimer(startTimeout)
-	defer patience.Stop()
+	timer := time.NewTimer(startTimeout)
+	defer timer.Stop()
 	for {
 		connection, err := net.Dial("tcp", address)
 		if err != nil {
@@ -200,7 +200,7 @@ func awaitRefusal(t *testing.T, address string) {
 		connection.Close()
 		select {
 		case <-poll.C:
-		case <-patience.C:
+		case <-timer.C:
 			t.Fatalf("%s still answers", address)
 		}
 	}

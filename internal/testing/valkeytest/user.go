@@ -29,7 +29,7 @@ func As(t testing.TB, rawURL, user string, rules []string) string {
 	return strings.Replace(rawURL, "://", "://"+user+":"+userPassword+"@", 1)
 }
 
-// Refused lists what the servers behind a URL refused their users, as ACL LOG tells it:
+// Refused lists what the servers behind a URL refused their users, as ACL LOG has it:
 // one line of user, context and object each.
 func Refused(t testing.TB, rawURL string) []string {
 	t.Helper()

@@ -1,9 +1,8 @@
 //go:build unix
 
-// Command admin measures the dashboard over a million keys: how long the server works on
-// each page, how many commands and round trips to the store that takes, and how much
-// browsers have to load. The server is a valkey-server of its own, the dashboard runs in
-// this process.
+// Command admin measures the dashboard over a million keys. For each page it measures the
+// server's time, the commands and round trips to Valkey, and the bytes that a browser
+// loads. It starts its own valkey-server and runs the dashboard in this process.
 package main
 
 import (

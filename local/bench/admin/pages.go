@@ -62,6 +62,7 @@ func (b *browser) pages(ctx context.Context, s *seed) ([]page, error) {
 		{name: "plan_preview", path: "/policies/plans/2", method: http.MethodPost, form: plan},
 		{name: "overrides", path: "/overrides"},
 		{name: "callers", path: "/callers"},
+		{name: "denials", path: "/denials"},
 		{name: "audit", path: "/audit"},
 		{name: "audit_subject", path: "/audit?subject=" + id(0)},
 		{name: "audit_by", path: "/audit?by=editor-3"},

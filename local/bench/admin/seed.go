@@ -197,7 +197,7 @@ func (s *seed) copyKeys(ctx context.Context) error {
 	return nil
 }
 
-// entry tells the audit of the i-th key.
+// entry records the i-th key in the audit.
 func (s *seed) entry(ctx context.Context, k policy.Key, i int) (valkey.Completed, error) {
 	k.ID, k.Name = id(i), nameOf(i)
 	b := keyspace.BucketOf(k.ID)
@@ -238,7 +238,7 @@ func (s *seed) activeKey(i int) int { return i * (s.options.keys / s.active) }
 // hours are how long ago the active keys called.
 var hours = []int{-23, -12, -3, -2, -1, 0}
 
-// calls tells the usage of calls by every active key, in each of the hours; by some of
+// calls records in the usage calls by every active key, in each of the hours; by some of
 // them every minute of the last one.
 func (s *seed) calls(ctx context.Context) error {
 	now := time.Now()

@@ -1,11 +1,11 @@
 //go:build unix
 
 // Command bench measures the built check function as Lambda runs it, through the Runtime
-// API, one call in flight: how long a check takes beside a bare PING of the same client,
-// and how long a start takes beside that of a function that does nothing. What is
-// compared is measured in turns. Under a limit of all calls it measures callers whom the
-// function allowed lately, whose checks take one round trip, and others, whose checks
-// take two. It measures what a check and its records cost the server, too.
+// API, one call in flight. It compares a check with a bare PING of the same client, and a
+// cold start with that of a function that does nothing, in alternating turns. Under a
+// limit of all calls it measures callers that the function allowed in the last seconds,
+// whose checks take one round trip, and others, whose checks take two. It also measures
+// the server's processor time for a check and its usage records.
 package main
 
 import (

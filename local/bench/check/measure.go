@@ -77,6 +77,10 @@ func measure(ctx context.Context, o options) ([]figures.Figure, error) {
 	if err != nil {
 		return nil, err
 	}
+	after, err := b.afterAnswers(ctx)
+	if err != nil {
+		return nil, err
+	}
 	starts, err := b.coldStarts(ctx)
 	if err != nil {
 		return nil, err
@@ -94,7 +98,7 @@ func measure(ctx context.Context, o options) ([]figures.Figure, error) {
 		return nil, err
 	}
 	sizes, err := b.sizes()
-	return slices.Concat(measured, compared, server, shared, starts, sizes), err
+	return slices.Concat(measured, after, compared, server, shared, starts, sizes), err
 }
 
 // edit is by whom the benchmark changes policies.

@@ -12,17 +12,22 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"sync"
 	"time"
 )
 
-// runtimeAPI is the least of Lambda's Runtime API that one process needs, so that as
-// little as possible is measured beside the function.
+// runtimeAPI is the part of Lambda's Runtime API that one process needs. It does little
+// itself, so that measurements are of the function.
 type runtimeAPI struct {
 	server *http.Server
 	addr   string
 	events chan []byte
 	given  chan time.Time
 	done   chan answered
+
+	lock sync.Mutex
+	last time.Time       // when the last answer arrived
+	held []time.Duration // from each answer until the function asked for the next event
 }
 
 // answered is what the function said, and when it had arrived.
@@ -60,6 +65,11 @@ func newRuntimeAPI() (*runtimeAPI, error) {
 func (r *runtimeAPI) close() { _ = r.server.Close() }
 
 func (r *runtimeAPI) next(w http.ResponseWriter, q *http.Request) {
+	r.lock.Lock()
+	if !r.last.IsZero() {
+		r.held = append(r.held, time.Since(r.last))
+	}
+	r.lock.Unlock()
 	select {
 	case event := <-r.events:
 		h := w.Header()
@@ -76,6 +86,9 @@ func (r *runtimeAPI) next(w http.ResponseWriter, q *http.Request) {
 func (r *runtimeAPI) answer(w http.ResponseWriter, q *http.Request, failed bool) {
 	at := time.Now()
 	body, _ := io.ReadAll(q.Body)
+	r.lock.Lock()
+	r.last = at
+	r.lock.Unlock()
 	w.WriteHeader(http.StatusAccepted)
 	r.done <- answered{at, body, failed}
 }

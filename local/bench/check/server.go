@@ -26,14 +26,14 @@ import (
 const (
 	inFlight     = 50 // connections, each with one call in flight
 	serverRounds = 9
-	warmSeconds  = 30 // of recorded calls that are not measured
-	// The realistic mix of recorded calls: environments, calls a second of each, and
-	// callers a minute of each out of all.
+	warmSeconds  = 30 // seconds of recorded calls before the measurement
+	// The mix of recorded calls: the number of environments; calls a second and callers a
+	// minute of each environment; the number of all callers.
 	environments, callsASecond, callersAMinute, allCallers = 100, 10, 50, 20_000
 )
 
-// serverTime measures what a check costs Valkey beside an EVALSHA of three arguments that
-// does nothing, in the server's own processor time, and what recording adds to a call.
+// serverTime compares Valkey's processor time for a check with that for an EVALSHA of
+// three arguments that does nothing. It also measures what recording adds to a call.
 func (b *bench) serverTime(ctx context.Context) ([]figures.Figure, error) {
 	one, err := b.keysOf(ctx, "one", limiter.Limit{Requests: 100_000, Window: time.Hour})
 	if err != nil {
@@ -89,7 +89,7 @@ func (b *bench) serverTime(ctx context.Context) ([]figures.Figure, error) {
 	}, nil
 }
 
-// checks returns work that checks calls with the keys in turn.
+// checks returns a function that checks call i with key i modulo the number of keys.
 func checks(ctx context.Context, checker *enforce.Checker, keys []apikey.Secret) func(int) error {
 	return func(i int) error {
 		secret := keys[i%len(keys)]
@@ -123,8 +123,8 @@ func (b *bench) keysOf(ctx context.Context, plan string, limits ...limiter.Limit
 	return secrets, nil
 }
 
-// recording returns what makes a second of recorded calls; its work i sends the records of
-// environment i.
+// recording returns a function that records one second of calls. The function that this
+// returns sends the records of environment i.
 func (b *bench) recording(ctx context.Context) func() func(int) error {
 	now := time.Now()
 	recorders, callers := make([]*usage.Recorder, environments), make([][]string, environments)
@@ -149,8 +149,8 @@ func (b *bench) recording(ctx context.Context) func() func(int) error {
 	}
 }
 
-// spent does the work n times, inFlight at once, and returns the microseconds of processor
-// time that the server took for each.
+// spent calls work n times, inFlight at once. It returns the server's processor time for
+// one call of work, in microseconds.
 func (b *bench) spent(ctx context.Context, n int, work func(i int) error) (float64, error) {
 	before, err := b.processorTime(ctx)
 	if err != nil {

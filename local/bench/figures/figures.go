@@ -1,5 +1,5 @@
-// Package figures prints what benchmarks measured beside their goals, and keeps it in
-// bench.json, which they share.
+// Package figures prints the figures of benchmarks with their goals, and merges them into
+// the bench.json that all benchmarks share.
 package figures
 
 import (

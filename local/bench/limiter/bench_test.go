@@ -39,7 +39,7 @@ func tiny(t *testing.T) options {
 		server: serverCommand(t)}
 }
 
-func newStadium(t *testing.T) (*stadium, *server) {
+func newHarness(t *testing.T) (*harness, *server) {
 	t.Helper()
 	server, err := start(t.Context(), serverCommand(t))
 	if err != nil {
@@ -48,20 +48,20 @@ func newStadium(t *testing.T) (*stadium, *server) {
 	t.Cleanup(server.stop)
 	// Long enough not to turn during the test.
 	window, _ := turningAt(time.Now().Add(shortest / 2))
-	s := &stadium{address: server.address, window: window, keys: 64}
-	t.Cleanup(s.close)
-	return s, server
+	h := &harness{address: server.address, window: window, keys: 64}
+	t.Cleanup(h.close)
+	return h, server
 }
 
 // Every limiter in the comparison limits: it admits as many calls as its limit says, and
 // no more.
-func TestContendersLimit(t *testing.T) {
-	s, _ := newStadium(t)
-	contenders, err := choose(s, options{})
+func TestEveryLimiterLimits(t *testing.T) {
+	h, _ := newHarness(t)
+	limiters, err := choose(h, options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range contenders {
+	for _, c := range limiters {
 		if c.denied == nil {
 			continue
 		}
@@ -102,7 +102,7 @@ func expectAllowed(t *testing.T, c *check, subject string, filled, want int) {
 	}
 }
 
-// A run measures every contender, with the verdicts that each slice was prepared for
+// A run measures every limiter, with the verdicts that each slice was prepared for
 // (saturate and travel fail otherwise), and reports it.
 func TestRun(t *testing.T) {
 	o := tiny(t)
@@ -131,7 +131,7 @@ func TestRun(t *testing.T) {
 		}
 		values[f.Name] = f.Value
 	}
-	for _, c := range m.contenders {
+	for _, c := range m.limiters {
 		want := []string{"rate", "rate_vs_evalsha", "p50_us", "p99_vs_ping"}
 		if c.dialogue {
 			want = want[2:]
@@ -147,7 +147,7 @@ func TestRun(t *testing.T) {
 		}
 	}
 	for _, g := range goals {
-		if _, found := r.value(g.contender, g.what); !found {
+		if _, found := r.value(g.limiter, g.what); !found {
 			t.Errorf("no figure for the goal %q", g.text)
 		}
 	}
@@ -155,9 +155,9 @@ func TestRun(t *testing.T) {
 
 // A slice whose verdicts are not those it was prepared for is an error, not a figure.
 func TestSaturateNoticesWrongVerdicts(t *testing.T) {
-	s, server := newStadium(t)
+	h, server := newHarness(t)
 	o := tiny(t)
-	contenders, err := ours(s)
+	limiters, err := ours(h)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,12 +167,14 @@ func TestSaturateNoticesWrongVerdicts(t *testing.T) {
 	}
 	defer pipes.close()
 	b := &bench{
-		measurement: &measurement{options: o, bytes: map[*contender]float64{}}, server: server, pipes: pipes,
+		measurement: &measurement{options: o, bytes: map[*measuredLimiter]float64{}},
+		server:      server, pipes: pipes,
 		pings:    pingLoad(),
 		subjects: []string{subject(librarySubjects, 0)}, progress: io.Discard,
 	}
-	c := contenders[0]
-	for _, step := range []func(context.Context, *contender) error{b.warm, b.populate, b.populateLibrary} {
+	c := limiters[0]
+	steps := []func(context.Context, *measuredLimiter) error{b.warm, b.populate, b.populateLibrary}
+	for _, step := range steps {
 		if err := step(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +200,7 @@ func TestSaturateNoticesWrongVerdicts(t *testing.T) {
 
 // An error of the server ends the run.
 func TestSendReportsErrors(t *testing.T) {
-	_, server := newStadium(t)
+	_, server := newHarness(t)
 	pipes, err := openPipes(server.address)
 	if err != nil {
 		t.Fatal(err)

@@ -1,11 +1,10 @@
-// Command bench measures the limiter beside other limiters on one Valkey server in one
-// run: the rate of a saturated server, the time of one call in flight, the server's CPU
-// time, the bytes of a key and the client's allocations. scripts/bench builds and runs
-// it.
+// Command bench compares Tidegate's limiter with others on one Valkey server in one run:
+// the rate of a saturated server, the time of one call in flight, the server's CPU time,
+// the bytes of a key and the client's allocations. scripts/bench builds and runs it.
 //
 // Every limiter is driven through its own library, and what the library sends is
 // recorded: the saturated rate is that of the same bytes, with other keys in them, sent
-// over a few connections by a client that does nothing else. Contenders take turns in
+// over a few connections by a client that does nothing else. Limiters take turns in
 // short slices, so that a disturbance of the machine meets all of them; each figure is
 // the median over the rounds.
 package main
@@ -32,14 +31,14 @@ func main() {
 
 // options is how much to measure.
 type options struct {
-	keys    int // subjects of a contender whose state is small
-	slice   int // checks in a row before the next contender's turn
+	keys    int // subjects of a limiter whose state is small
+	slice   int // checks in a row before the next limiter's turn
 	pairs   int // calls in flight alone, each followed by a PING, in a row
-	repeats int // turns of each contender
+	repeats int // turns of each limiter
 	// from the start to the turn of the windows, enough to count once in each window that
 	// needs a previous one
 	lead   time.Duration
-	only   *regexp.Regexp // names of contenders; what the ratios refer to is always measured
+	only   *regexp.Regexp // names of limiters; what the ratios refer to is always measured
 	server []string       // the command that starts a server
 	output string
 }
@@ -53,9 +52,9 @@ func parse(arguments []string, errors io.Writer) (options, error) {
 	flags.SetOutput(errors)
 	short := flags.Bool("short", false, "one quick pass over fewer keys: a look, no figures to quote")
 	only := flags.String("only", "",
-		"measure only contenders whose name matches this `regexp`, and what their ratios refer to")
+		"measure only limiters whose name matches this `regexp`, and what their ratios refer to")
 	flags.IntVar(&o.repeats, "repeats",
-		0, fmt.Sprintf("turns of each contender, 1 to %d (default 15, with -short 3)", maxRepeats))
+		0, fmt.Sprintf("turns of each limiter, 1 to %d (default 15, with -short 3)", maxRepeats))
 	flags.StringVar(&o.output, "o", "bench.json", "`file` for the figures")
 	server := flags.String("server", "valkey-server",
 		"`command` that starts the server; its settings are added")

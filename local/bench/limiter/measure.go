@@ -13,34 +13,34 @@ import (
 
 const maxLibrarySubjects = 1_000
 
-// scenario is a way to check a contender with raw commands.
+// scenario is a way to check a limiter with raw commands.
 type scenario struct {
 	name    string // before the names of its figures
-	check   func(*contender) *check
+	check   func(*measuredLimiter) *check
 	purpose byte
 	single  bool // one subject, not all in turn
 	allowed bool
 }
 
 var (
-	spread = scenario{name: "", check: func(c *contender) *check {
+	spread = scenario{name: "", check: func(c *measuredLimiter) *check {
 		return c.allowed
 	}, purpose: allowedSubjects, allowed: true}
-	denied = scenario{name: "denied_", check: func(c *contender) *check {
+	denied = scenario{name: "denied_", check: func(c *measuredLimiter) *check {
 		return c.denied
 	}, purpose: deniedSubjects}
-	hot = scenario{name: "hot_", check: func(c *contender) *check {
+	hot = scenario{name: "hot_", check: func(c *measuredLimiter) *check {
 		return c.hot
 	}, purpose: hotSubject, single: true, allowed: true}
-	hotDenied = scenario{name: "hot_denied_", check: func(c *contender) *check {
+	hotDenied = scenario{name: "hot_denied_", check: func(c *measuredLimiter) *check {
 		return c.denied
 	}, purpose: deniedSubjects, single: true}
 )
 
-// slice is one turn of a contender on a saturated server. Times are microseconds per
+// slice is one turn of a limiter on a saturated server. Times are microseconds per
 // check.
 type slice struct {
-	contender *contender
+	limiter   *measuredLimiter
 	scenario  string
 	rate      float64 // checks per second
 	command   float64 // what the server counts for the commands
@@ -48,26 +48,17 @@ type slice struct {
 	probe     int     // the probe before; the next one came after
 }
 
-// trips is one turn of a contender with one call in flight.
-type trips struct {
-	contender    *contender
-	scenario     string
-	calls, pings []time.Duration
-	command      float64
-	probe        int
-}
-
 // measurement is all that was measured.
 type measurement struct {
 	options
 	version     string
 	window      time.Duration
-	contenders  []*contender
+	limiters    []*measuredLimiter
 	slices      []slice
 	trips       []trips
 	probes      []float64 // PINGs per second between turns
-	bytes       map[*contender]float64
-	allocations map[*contender]float64
+	bytes       map[*measuredLimiter]float64
+	allocations map[*measuredLimiter]float64
 }
 
 // bench is a measurement under way.
@@ -75,7 +66,7 @@ type bench struct {
 	*measurement
 	server   *server
 	pipes    *pipes
-	turn     time.Time // when a window of all contenders begins
+	turn     time.Time // when a window of all limiters begins
 	pings    *load
 	load     load
 	fresh    int
@@ -108,13 +99,13 @@ var errLate = errors.New("the windows turned before there was a call in each")
 func attempt(ctx context.Context, server *server, o options, lead time.Duration,
 	progress io.Writer) (*measurement, error) {
 	window, turn := turningAt(time.Now().Add(lead))
-	m := &measurement{options: o, version: server.version, window: window, bytes: map[*contender]float64{},
-		allocations: map[*contender]float64{}}
+	m := &measurement{options: o, version: server.version, window: window,
+		bytes: map[*measuredLimiter]float64{}, allocations: map[*measuredLimiter]float64{}}
 	b := &bench{measurement: m, server: server, turn: turn, pings: pingLoad(), progress: progress}
-	s := &stadium{address: server.address, window: window, keys: o.keys}
-	defer s.close()
+	h := &harness{address: server.address, window: window, keys: o.keys}
+	defer h.close()
 	var err error
-	if m.contenders, err = choose(s, o); err != nil {
+	if m.limiters, err = choose(h, o); err != nil {
 		return nil, err
 	}
 	for i := range min(maxLibrarySubjects, o.keys) {
@@ -144,15 +135,15 @@ func turningAt(at time.Time) (window time.Duration, turn time.Time) {
 // references are what ratios refer to.
 var references = []string{"ping", "evalsha", "upstash"}
 
-// choose lists the contenders that were asked for.
-func choose(s *stadium, o options) ([]*contender, error) {
-	var chosen []*contender
-	for _, group := range []func(*stadium) ([]*contender, error){floor, ours, renderings, peers} {
-		contenders, err := group(s)
+// choose lists the limiters that were asked for.
+func choose(h *harness, o options) ([]*measuredLimiter, error) {
+	var chosen []*measuredLimiter
+	for _, group := range []func(*harness) ([]*measuredLimiter, error){floor, ours, renderings, peers} {
+		limiters, err := group(h)
 		if err != nil {
 			return nil, err
 		}
-		for _, c := range contenders {
+		for _, c := range limiters {
 			if o.only == nil || o.only.MatchString(c.name) || slices.Contains(references, c.name) {
 				chosen = append(chosen, c)
 			}
@@ -177,7 +168,7 @@ func (b *bench) run(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, c := range b.contenders {
+	for _, c := range b.limiters {
 		if err := b.countAllocations(ctx, c); err != nil {
 			return fmt.Errorf("%s, allocations: %w", c.name, err)
 		}
@@ -185,16 +176,16 @@ func (b *bench) run(ctx context.Context) error {
 	return nil
 }
 
-// round gives every contender a turn in every scenario.
+// round gives every limiter a turn in every scenario.
 func (b *bench) round(ctx context.Context, round int) error {
 	for _, s := range []scenario{spread, denied, hot, hotDenied} {
-		for _, c := range b.contenders {
+		for _, c := range b.limiters {
 			if err := b.saturate(ctx, c, s, round); err != nil {
 				return fmt.Errorf("%s, %schecks: %w", c.name, s.name, err)
 			}
 		}
 	}
-	for _, c := range b.contenders {
+	for _, c := range b.limiters {
 		for _, s := range []scenario{spread, denied} {
 			if err := b.travel(ctx, c, s, round); err != nil {
 				return fmt.Errorf("%s, %scalls one by one: %w", c.name, s.name, err)
@@ -223,7 +214,7 @@ func pingLoad() *load {
 var errVerdict = errors.New("the verdict is not what it was prepared to be")
 
 // saturate sends a slice of checks as fast as the server takes them.
-func (b *bench) saturate(ctx context.Context, c *contender, s scenario, round int) error {
+func (b *bench) saturate(ctx context.Context, c *measuredLimiter, s scenario, round int) error {
 	check := s.check(c)
 	if check == nil || c.dialogue && s.allowed {
 		return nil
@@ -248,7 +239,7 @@ func (b *bench) saturate(ctx context.Context, c *contender, s scenario, round in
 	}
 	n := float64(len(b.load.ends))
 	b.slices = append(b.slices, slice{
-		contender: c, scenario: s.name, probe: len(b.probes) - 1,
+		limiter: c, scenario: s.name, probe: len(b.probes) - 1,
 		rate: n / o.elapsed.Seconds(), command: account.of(commands),
 		processor: micros(account.processor) / n,
 	})
@@ -257,7 +248,7 @@ func (b *bench) saturate(ctx context.Context, c *contender, s scenario, round in
 
 // encode makes the load of a slice, from what the library sends now, and returns the
 // names of a check's commands.
-func (b *bench) encode(ctx context.Context, c *contender, s scenario, round int) ([]string, error) {
+func (b *bench) encode(ctx context.Context, c *measuredLimiter, s scenario, round int) ([]string, error) {
 	keys := c.keys
 	if s.single {
 		keys = 1
@@ -281,7 +272,7 @@ func (b *bench) encode(ctx context.Context, c *contender, s scenario, round int)
 }
 
 // recordCheck records a check whose verdict is that of the scenario.
-func (b *bench) recordCheck(ctx context.Context, c *contender, s scenario, i int) (template, error) {
+func (b *bench) recordCheck(ctx context.Context, c *measuredLimiter, s scenario, i int) (template, error) {
 	check, name := s.check(c), b.subjects[i%b.librarySubjects(c)]
 	switch {
 	case !s.allowed:
@@ -300,58 +291,11 @@ func (b *bench) freshSubject() string {
 	return subject(freshSubjects, b.fresh)
 }
 
-func (b *bench) librarySubjects(c *contender) int { return min(len(b.subjects), c.keys) }
-
-// travel makes calls one by one through the library, each followed by a PING.
-func (b *bench) travel(ctx context.Context, c *contender, s scenario, round int) error {
-	check := s.check(c)
-	if check == nil {
-		return nil
-	}
-	recorded, err := b.recordCheck(ctx, c, s, round)
-	if err != nil {
-		return err
-	}
-	t := trips{contender: c, scenario: s.name, probe: len(b.probes) - 1}
-	account, err := b.server.account(ctx, func() error {
-		for i := range b.pairs {
-			name := subject(libraryDenied, 0)
-			if s.allowed {
-				name = b.subjects[(round*b.pairs+i)%b.librarySubjects(c)]
-			}
-			if err := t.pair(ctx, check, name, s.allowed); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	t.command = account.of(recorded.commands)
-	b.trips = append(b.trips, t)
-	return b.probe()
-}
-
-func (t *trips) pair(ctx context.Context, check *check, subject string, want bool) error {
-	begin := time.Now()
-	allowed, err := check.take(ctx, subject)
-	t.calls = append(t.calls, time.Since(begin))
-	if err != nil {
-		return err
-	}
-	if allowed != want {
-		return fmt.Errorf("%w: allowed is %v", errVerdict, allowed)
-	}
-	begin = time.Now()
-	err = t.contender.ping(ctx)
-	t.pings = append(t.pings, time.Since(begin))
-	return err
-}
+func (b *bench) librarySubjects(c *measuredLimiter) int { return min(len(b.subjects), c.keys) }
 
 // countAllocations counts the allocations of a call, with those of the client's own
 // goroutines.
-func (b *bench) countAllocations(ctx context.Context, c *contender) error {
+func (b *bench) countAllocations(ctx context.Context, c *measuredLimiter) error {
 	var before, after runtime.MemStats
 	const calls = 1_000
 	runtime.ReadMemStats(&before)
@@ -364,5 +308,3 @@ func (b *bench) countAllocations(ctx context.Context, c *contender) error {
 	b.allocations[c] = float64(after.Mallocs-before.Mallocs) / calls
 	return nil
 }
-
-func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

@@ -14,9 +14,9 @@ const (
 // prepare makes every subject what its checks need: known, half full or full. It returns
 // false when the windows turned too early.
 func (b *bench) prepare(ctx context.Context) (inTime bool, err error) {
-	_, _ = fmt.Fprintf(b.progress, "preparing %d contenders with up to %d subjects each\n",
-		len(b.contenders), b.keys)
-	for _, c := range b.contenders {
+	_, _ = fmt.Fprintf(b.progress, "preparing %d limiters with up to %d subjects each\n",
+		len(b.limiters), b.keys)
+	for _, c := range b.limiters {
 		if err := b.warm(ctx, c); err != nil {
 			return false, fmt.Errorf("%s, first call: %w", c.name, err)
 		}
@@ -37,7 +37,7 @@ func (b *bench) prepare(ctx context.Context) (inTime bool, err error) {
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
-	for _, c := range b.contenders {
+	for _, c := range b.limiters {
 		if err := b.populate(ctx, c); err != nil {
 			return false, fmt.Errorf("%s: %w", c.name, err)
 		}
@@ -49,7 +49,7 @@ func (b *bench) prepare(ctx context.Context) (inTime bool, err error) {
 }
 
 // warm loads the scripts, so that later calls consist of what they do.
-func (b *bench) warm(ctx context.Context, c *contender) error {
+func (b *bench) warm(ctx context.Context, c *measuredLimiter) error {
 	for _, check := range []*check{c.allowed, c.denied, c.hot} {
 		if check == nil {
 			continue
@@ -62,7 +62,7 @@ func (b *bench) warm(ctx context.Context, c *contender) error {
 }
 
 // populate fills all subjects and notes the bytes that the fuller ones take.
-func (b *bench) populate(ctx context.Context, c *contender) error {
+func (b *bench) populate(ctx context.Context, c *measuredLimiter) error {
 	if c.keyless {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (b *bench) populate(ctx context.Context, c *contender) error {
 }
 
 // fill brings each subject to its level with raw commands.
-func (b *bench) fill(ctx context.Context, c *contender, check *check, purpose byte, keys int) error {
+func (b *bench) fill(ctx context.Context, c *measuredLimiter, check *check, purpose byte, keys int) error {
 	if err := b.pipes.choose(c.database); err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (b *bench) fill(ctx context.Context, c *contender, check *check, purpose by
 }
 
 // recordFills records what fills a subject to each level.
-func (b *bench) recordFills(ctx context.Context, c *contender, check *check) ([]template, error) {
+func (b *bench) recordFills(ctx context.Context, c *measuredLimiter, check *check) ([]template, error) {
 	levels := fillLevels
 	if check.from == check.to {
 		levels = 1
@@ -146,7 +146,7 @@ func (k *check) fillOnce(ctx context.Context, subject string, level int) error {
 }
 
 // populateLibrary fills the subjects of the calls through the library.
-func (b *bench) populateLibrary(ctx context.Context, c *contender) error {
+func (b *bench) populateLibrary(ctx context.Context, c *measuredLimiter) error {
 	for i := range b.librarySubjects(c) {
 		if err := c.allowed.fillOnce(ctx, b.subjects[i], i%fillLevels); err != nil {
 			return err

@@ -58,7 +58,7 @@ func (r *recorder) dial(ctx context.Context, network, address string) (net.Conn,
 	return &tap{TCPConn: tcp, recorder: r}, nil
 }
 
-// Purposes of subjects, the first letter of what tells them apart.
+// Purposes of subjects, the first letter of what distinguishes them.
 const (
 	allowedSubjects = 'a' // in the raw checks that are allowed
 	deniedSubjects  = 'd'

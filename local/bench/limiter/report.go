@@ -12,11 +12,11 @@ import (
 
 // goal is a bound that Tidegate's limiter is held to.
 type goal struct {
-	text      string
-	contender string
-	what      string
-	atLeast   bool
-	bound     float64
+	text    string
+	limiter string
+	what    string
+	atLeast bool
+	bound   float64
 }
 
 var goals = []goal{
@@ -41,15 +41,15 @@ func (r *report) print(out io.Writer) {
 		r.version, strings.Join(r.server, " "), r.repeats, r.window.Round(time.Second))
 	_, _ = fmt.Fprintf(out, "PING %.0f/s; %d of %d turns were disturbed and are left out of the medians\n\n",
 		quantile(r.probes, 0.5), r.disturbed, len(r.slices)+len(r.trips))
-	r.printContenders(out)
+	r.printLimiters(out)
 	r.printRates(out)
 	r.printCosts(out)
 	r.printGoals(out)
 }
 
-func (r *report) printContenders(out io.Writer) {
+func (r *report) printLimiters(out io.Writer) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, c := range r.contenders {
+	for _, c := range r.limiters {
 		_, _ = fmt.Fprintf(t, "%s\t%s\n", c.name, c.note)
 	}
 	_ = t.Flush()
@@ -67,8 +67,8 @@ func row(t *tabwriter.Writer, cells ...string) {
 }
 
 // cell formats a figure, "-" when it was not measured.
-func (r *report) cell(contender, what, format string) string {
-	v, found := r.value(contender, what)
+func (r *report) cell(limiter, what, format string) string {
+	v, found := r.value(limiter, what)
 	if !found {
 		return "-"
 	}
@@ -81,7 +81,7 @@ func (r *report) printRates(out io.Writer) {
 	t := table(out, fmt.Sprintf(title, connections, depth),
 		"", "subjects", "allowed/s", "±", "busy", "×E", "×Upstash", "denied/s", "×E", "hot allowed/s", "×E",
 		"hot denied/s", "×E")
-	for _, c := range r.contenders {
+	for _, c := range r.limiters {
 		name := c.name
 		row(t, name, fmt.Sprint(c.keys), r.cell(name, "rate", "%.0f"), r.spread(name), r.busy(name),
 			r.cell(name, "rate_vs_evalsha", "%.3f"),
@@ -93,8 +93,8 @@ func (r *report) printRates(out io.Writer) {
 	_ = t.Flush()
 }
 
-func (r *report) spread(contender string) string {
-	spread, found := r.spreads[contender+".rate"]
+func (r *report) spread(limiter string) string {
+	spread, found := r.spreads[limiter+".rate"]
 	if !found {
 		return "-"
 	}
@@ -103,9 +103,9 @@ func (r *report) spread(contender string) string {
 
 // busy returns how much of the time the server's process worked. Far below 1 the rate is
 // that of the client.
-func (r *report) busy(contender string) string {
-	rate, _ := r.value(contender, "rate")
-	processor, found := r.value(contender, "process_us")
+func (r *report) busy(limiter string) string {
+	rate, _ := r.value(limiter, "rate")
+	processor, found := r.value(limiter, "process_us")
 	if !found {
 		return "-"
 	}
@@ -117,7 +117,7 @@ func (r *report) printCosts(out io.Writer) {
 		"(µs) and relative to PING by the same client",
 		"", "allowed", "process", "denied", "process", "p50", "÷PING", "p99", "÷PING", "denied p50", "÷PING",
 		"allocations", "bytes per key")
-	for _, c := range r.contenders {
+	for _, c := range r.limiters {
 		name := c.name
 		row(t, name, r.cell(name, "cpu_us", "%.2f"), r.cell(name, "process_us", "%.2f"),
 			r.cell(name, "denied_cpu_us", "%.2f"), r.cell(name, "denied_process_us", "%.2f"),
@@ -132,7 +132,7 @@ func (r *report) printCosts(out io.Writer) {
 func (r *report) printGoals(out io.Writer) {
 	t := table(out, "Goals", "", "goal", "measured", "")
 	for _, g := range goals {
-		value, found := r.value(g.contender, g.what)
+		value, found := r.value(g.limiter, g.what)
 		if !found {
 			continue
 		}

@@ -33,7 +33,7 @@ const (
 func summarize(m *measurement) *report {
 	r := &report{measurement: m, values: map[string]float64{}, spreads: map[string]float64{},
 		usual: quantile(m.probes, 0.5)}
-	for _, c := range m.contenders {
+	for _, c := range m.limiters {
 		for _, s := range []scenario{spread, denied, hot, hotDenied} {
 			r.addRates(c, s.name)
 		}
@@ -49,20 +49,20 @@ func summarize(m *measurement) *report {
 	return r
 }
 
-func (r *report) add(contender, what string, value float64, unit string) {
-	name := "limiter." + contender + "." + what
+func (r *report) add(limiter, what string, value float64, unit string) {
+	name := "limiter." + limiter + "." + what
 	value = math.Round(value*1e4) / 1e4
 	r.figures = append(r.figures, figure{name, value, unit})
 	r.values[name] = value
 }
 
-// value returns a figure of a contender.
-func (r *report) value(contender, what string) (float64, bool) {
-	v, found := r.values["limiter."+contender+"."+what]
+// value returns a figure of a limiter.
+func (r *report) value(limiter, what string) (float64, bool) {
+	v, found := r.values["limiter."+limiter+"."+what]
 	return v, found
 }
 
-// slowAt tells whether the probe before a turn or the one after it was slow.
+// slowAt reports whether the probe before a turn or the one after it was slow.
 func (r *report) slowAt(probe int) bool {
 	return min(r.probes[probe], r.probes[probe+1]) < slow*r.usual
 }
@@ -82,10 +82,10 @@ func undisturbed[T any](turns []T, disturbed func(T) bool) (kept []T, leftOut in
 	return kept, leftOut
 }
 
-func (r *report) addRates(c *contender, scenario string) {
+func (r *report) addRates(c *measuredLimiter, scenario string) {
 	var turns []slice
 	for _, s := range r.slices {
-		if s.contender == c && s.scenario == scenario {
+		if s.limiter == c && s.scenario == scenario {
 			turns = append(turns, s)
 		}
 	}
@@ -108,10 +108,10 @@ func (r *report) addRates(c *contender, scenario string) {
 	r.spreads[c.name+"."+scenario+"rate"] = (quantile(rates, 0.75) - quantile(rates, 0.25)) / 2 / rate
 }
 
-func (r *report) addTrips(c *contender, scenario string) {
+func (r *report) addTrips(c *measuredLimiter, scenario string) {
 	var turns []trips
 	for _, t := range r.trips {
-		if t.contender == c && t.scenario == scenario {
+		if t.limiter == c && t.scenario == scenario {
 			turns = append(turns, t)
 		}
 	}
@@ -144,7 +144,7 @@ func appendMicros(values []float64, durations []time.Duration) []float64 {
 // addRatios relates each rate to that of the trivial script, of Upstash's algorithm and,
 // of three limits, to that of one.
 func (r *report) addRatios() {
-	relate := func(c *contender, what, to, of, as string) {
+	relate := func(c *measuredLimiter, what, to, of, as string) {
 		rate, found := r.value(c.name, what)
 		reference, known := r.value(to, of)
 		if found && known {
@@ -152,7 +152,7 @@ func (r *report) addRatios() {
 		}
 	}
 	single := map[string]string{"three_logs": "log100", "three_counters": "counter"}
-	for _, c := range r.contenders {
+	for _, c := range r.limiters {
 		for _, s := range []scenario{spread, denied, hot, hotDenied} {
 			relate(c, s.name+"rate", "evalsha", "rate", s.name+"rate_vs_evalsha")
 			relate(c, s.name+"rate", "upstash", s.name+"rate", s.name+"rate_vs_upstash")

@@ -26,28 +26,28 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// measured is a contender with turns, some or all of which were disturbed.
+// measured is a limiter with turns, some or all of which were disturbed.
 func measured(all bool) *measurement {
-	evalsha := &contender{name: "evalsha", allowed: &check{}}
-	c := &contender{name: "log100", allowed: &check{}, denied: &check{}}
+	evalsha := &measuredLimiter{name: "evalsha", allowed: &check{}}
+	c := &measuredLimiter{name: "log100", allowed: &check{}, denied: &check{}}
 	m := &measurement{
-		contenders:  []*contender{evalsha, c},
+		limiters:    []*measuredLimiter{evalsha, c},
 		probes:      []float64{100, 100, 50, 100, 100, 100, 100, 100},
-		allocations: map[*contender]float64{c: 4.9},
-		bytes:       map[*contender]float64{c: 599.6},
+		allocations: map[*measuredLimiter]float64{c: 4.9},
+		bytes:       map[*measuredLimiter]float64{c: 599.6},
 	}
 	m.slices = []slice{
-		{contender: evalsha, rate: 1000, processor: 1000, probe: 5},
-		{contender: c, rate: 1, processor: 1e6, probe: 1},
-		{contender: c, rate: 3, processor: 1000, probe: 3}, // The server waited for something else.
+		{limiter: evalsha, rate: 1000, processor: 1000, probe: 5},
+		{limiter: c, rate: 1, processor: 1e6, probe: 1},
+		{limiter: c, rate: 3, processor: 1000, probe: 3}, // The server waited for something else.
 	}
 	if !all {
-		m.slices = append(m.slices, slice{contender: c, rate: 300, processor: 3200, probe: 0},
-			slice{contender: c, rate: 500, processor: 2000, probe: 4})
+		m.slices = append(m.slices, slice{limiter: c, rate: 300, processor: 3200, probe: 0},
+			slice{limiter: c, rate: 500, processor: 2000, probe: 4})
 	}
 	m.trips = []trips{
-		{contender: c, calls: []time.Duration{30, 10, 20}, pings: []time.Duration{10, 10, 10}, probe: 6},
-		{contender: c, calls: []time.Duration{900}, pings: []time.Duration{1}, probe: 2},
+		{limiter: c, calls: []time.Duration{30, 10, 20}, pings: []time.Duration{10, 10, 10}, probe: 6},
+		{limiter: c, calls: []time.Duration{900}, pings: []time.Duration{1}, probe: 2},
 	}
 	return m
 }
@@ -70,7 +70,7 @@ func TestDisturbedTurnsAreLeftOut(t *testing.T) {
 	}
 }
 
-// A contender that was disturbed every time has figures all the same.
+// A limiter that was disturbed every time has figures all the same.
 func TestOnlyDisturbedTurns(t *testing.T) {
 	if rate := summarize(measured(true)).values["limiter.log100.rate"]; rate != 2 {
 		t.Errorf("rate %v, want 2", rate)

@@ -16,7 +16,7 @@ type attack struct {
 	clock    clock
 	schedule schedule
 	duration time.Duration // calls that are due later are not made
-	patience time.Duration // after duration; calls that still wait then are never sent
+	drain    time.Duration // after duration; calls that still wait then are never sent
 	workers  int
 	call     func(ctx context.Context, n int64) outcome
 	done     func(outcome)
@@ -49,7 +49,7 @@ func (a *attack) one(ctx context.Context, unsent *atomic.Int64) bool {
 		return false
 	}
 	sent := a.clock.Now()
-	if sent > a.begin+a.duration+a.patience {
+	if sent > a.begin+a.duration+a.drain {
 		unsent.Add(1)
 		return true
 	}

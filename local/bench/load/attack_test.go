@@ -44,7 +44,7 @@ func TestStallShowsInAllCallsThatItDelays(t *testing.T) {
 	c := &fakeClock{now: time.Hour}
 	all := newTally(c.Now(), 10*time.Second, expectAll)
 	a := &attack{
-		clock: c, schedule: constant(100), duration: 10 * time.Second, patience: time.Second, workers: 1,
+		clock: c, schedule: constant(100), duration: 10 * time.Second, drain: time.Second, workers: 1,
 		done: all.add,
 		call: func(_ context.Context, n int64) outcome {
 			c.pass(time.Millisecond)
@@ -80,7 +80,7 @@ func TestUnsentCallsAreCounted(t *testing.T) {
 	c := &fakeClock{}
 	calls := 0
 	a := &attack{
-		clock: c, schedule: constant(10), duration: 10 * time.Second, patience: 5 * time.Second, workers: 1,
+		clock: c, schedule: constant(10), duration: 10 * time.Second, drain: 5 * time.Second, workers: 1,
 		done: func(outcome) { calls++ },
 		call: func(context.Context, int64) outcome {
 			c.pass(time.Second)
@@ -123,7 +123,7 @@ func TestWorkersShareTheSchedule(t *testing.T) {
 	var made []int64
 	a := &attack{
 		clock: wallClock{time.Now()}, schedule: constant(100_000), duration: 20 * time.Millisecond,
-		patience: time.Hour, workers: 50,
+		drain: time.Hour, workers: 50,
 		done: func(outcome) {},
 		call: func(_ context.Context, n int64) outcome {
 			mu.Lock()

@@ -69,7 +69,7 @@ func (s *session) closed(ctx context.Context, lasts time.Duration) (float64, err
 	began := s.clock.Now()
 	t := newTally(began, lasts, s.target.expects)
 	a := s.attack(atOnce, lasts, t, s.picker())
-	a.workers, a.patience = min(calibrationWorkers, s.workers), 0
+	a.workers, a.drain = min(calibrationWorkers, s.workers), 0
 	// due when somebody is there to make it
 	a.schedule = func(int64) time.Duration { return min(s.clock.Now()-began, lasts) }
 	a.run(ctx)
@@ -79,13 +79,13 @@ func (s *session) closed(ctx context.Context, lasts time.Duration) (float64, err
 	return float64(len(t.outcomes)) / (s.clock.Now() - began).Seconds(), nil
 }
 
-// keepsUp calls at the rate for the length of a trial, and tells whether no queue grew.
+// keepsUp calls at the rate for the length of a trial, and reports whether no queue grew.
 func (s *session) keepsUp(ctx context.Context, perSecond float64) (bool, error) {
 	s.output.say("trying %.0f calls a second for %s", perSecond, trial)
 	began := s.clock.Now()
 	t := newTally(began, trial, s.target.expects)
 	a := s.attack(constant(perSecond), trial, t, s.picker())
-	a.patience = 0
+	a.drain = 0
 	unsent := a.run(ctx)
 	if err := s.calibrated(ctx, t); err != nil {
 		return false, err
@@ -93,7 +93,7 @@ func (s *session) keepsUp(ctx context.Context, perSecond float64) (bool, error) 
 	return unsent == 0 && !queued(t.outcomes, began+trial/2), nil
 }
 
-// queued tells whether most of the calls that were due from then on were sent late.
+// queued reports whether most of the calls that were due from then on were sent late.
 func queued(outcomes []outcome, from time.Duration) bool {
 	var late []time.Duration
 	for _, o := range outcomes {
@@ -105,7 +105,7 @@ func queued(outcomes []outcome, from time.Duration) bool {
 	return len(late) == 0 || late[len(late)/2] > atMostLate
 }
 
-// calibrated notes the calls that a target got, and fails when they tell nothing.
+// calibrated notes the calls that a target got, and fails when they say nothing.
 func (s *session) calibrated(ctx context.Context, t *tally) error {
 	if s.world == nil {
 		s.perhaps = append(s.perhaps, t.outcomes...)

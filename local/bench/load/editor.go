@@ -51,7 +51,7 @@ func (e *editor) adopt(g group, ids []string, callers []caller) {
 	}
 }
 
-// idle tells whether there is nothing to edit.
+// idle reports whether there is nothing to edit.
 func (e *editor) idle() bool { return e == nil || len(e.plans)+len(e.keys) == 0 }
 
 // run edits until ctx ends. It returns how many edits were made, and an error if one

@@ -73,7 +73,7 @@ func (o *options) flags(r *raw) *flag.FlagSet {
 	f.StringVar(&o.target, "target", "", "`URL` to call, instead of a gateway of its own")
 	f.Var(&o.keys, "key", "an API `key` for -target; repeat it for more")
 	f.StringVar(&r.limit, "limit", "",
-		"the `limits` of those keys, such as 100/10s,1000/10m, when the answers do not tell them")
+		"the `limits` of those keys, such as 100/10s,1000/10m, when the answers do not have them")
 	f.StringVar(&o.api, "api", "rest",
 		"the target is a `rest` or an http API, which says 403 where the other says 429")
 	f.IntVar(&o.workers, "in-flight", 256,

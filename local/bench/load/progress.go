@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// progress tells how far the load is: on a terminal in one line that changes, elsewhere
+// progress shows how far the load is: on a terminal in one line that changes, elsewhere
 // in a line every few seconds.
 type progress struct {
 	out   io.Writer

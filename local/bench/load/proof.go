@@ -47,7 +47,7 @@ type proof struct {
 	Unfounded int `json:"unfounded"`
 }
 
-// holds tells whether nothing contradicts the promise.
+// holds reports whether nothing contradicts the promise.
 func (p *proof) holds() bool {
 	return !slices.ContainsFunc(p.Windows, func(w *windowProof) bool {
 		return w.Over > 0 || w.Early > 0
@@ -180,7 +180,7 @@ func unfounded(c caller, e evidence) int {
 	return n
 }
 
-// full tells whether the limit may have been reached when a call was denied.
+// full reports whether the limit may have been reached when a call was denied.
 func (c caller) full(h *rolling.History, s rolling.Span, l limiter.Limit) bool {
 	requests := l.Requests
 	if c.edits != nil {

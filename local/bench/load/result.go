@@ -113,7 +113,7 @@ func quantilesOf(h *hdrhistogram.Histogram) quantiles {
 	return quantiles{millis(h, 50), millis(h, 90), millis(h, 99), millis(h, 99.9), millis(h, 100)}
 }
 
-// good tells whether every answer was one that its caller may get, and no window was
+// good reports whether every answer was one that its caller may get, and no window was
 // above its limit.
 func (r *result) good() bool { return r.Unexpected == 0 && r.Proof.holds() }
 

@@ -115,7 +115,7 @@ func (s *session) picker() func(int64) int {
 
 func (s *session) attack(when schedule, lasts time.Duration, t *tally, pick func(int64) int) *attack {
 	return &attack{
-		clock: s.clock, schedule: when, duration: lasts, patience: s.timeout, workers: s.workers,
+		clock: s.clock, schedule: when, duration: lasts, drain: s.timeout, workers: s.workers,
 		call: func(ctx context.Context, n int64) outcome { return s.target.call(ctx, pick(n)) },
 		done: t.add,
 	}
@@ -133,7 +133,7 @@ func (s *session) load(ctx context.Context, perSecond, capacity float64) (*resul
 	}
 	limits := limitsOf(s.target.callers)
 	if len(limits) == 0 && s.scenario.name == "boundary" {
-		return nil, errors.New("the answers do not tell the limits of the keys: say them with -limit")
+		return nil, errors.New("the answers do not have the limits of the keys: give them with -limit")
 	}
 	when := p.schedule(perSecond, time.Now(), limits)
 	t := newTally(s.clock.Now(), s.duration, s.target.expects)

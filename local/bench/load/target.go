@@ -92,7 +92,7 @@ var (
 	overLimit    = []byte("quota-exceeded") // the problem type of a denial by a limit
 )
 
-// read tells what an answer means. A denial of a REST API that is not for a limit is a
+// read says what an answer means. A denial of a REST API that is not for a limit is a
 // caller that could not be checked, or is banned.
 func (t *target) read(a answer) kind {
 	switch status := a.status; {
@@ -110,7 +110,7 @@ func (t *target) read(a answer) kind {
 	return failed
 }
 
-// expects tells whether the caller may get such an answer.
+// expects reports whether the caller may get such an answer.
 func (t *target) expects(o outcome) bool {
 	if !t.callers[o.caller].unregistered {
 		return o.kind == admitted || o.kind == denied

@@ -40,8 +40,8 @@ const (
 
 var byLoad = registry.Edit{By: audit.Actor{Kind: "system", Name: "load"}, Reason: "load"}
 
-// world is a gateway of our own, as ./scripts/run starts it, on a Valkey of its own, and
-// a store that makes and edits what the scenario needs.
+// world is a gateway that ./scripts/run would start, with its own Valkey server, and a
+// store that creates and edits the scenario's plans and keys.
 type world struct {
 	dir     string
 	server  *server.Server
@@ -69,7 +69,7 @@ func (w *world) start(ctx context.Context, o options, errOut io.Writer) error {
 		return err
 	}
 	secret := make([]byte, 32)
-	_, _ = rand.Read(secret) // never fails: crypto/rand ends the program instead
+	_, _ = rand.Read(secret) // never returns an error
 	pepper := hex.EncodeToString(secret)
 	if w.client, err = store.Open(ctx, w.server.URL,
 		store.Options{Dial: storeWait, Write: storeWait}); err != nil {
@@ -131,7 +131,7 @@ func (w *world) close() {
 	}
 }
 
-// populate makes the plans and keys, and returns who is to call.
+// populate creates the plans and keys, and returns the callers.
 func (w *world) populate(ctx context.Context, p population) ([]caller, *editor, error) {
 	set, err := w.store.Set(ctx)
 	if err != nil {
@@ -152,11 +152,11 @@ func (w *world) populate(ctx context.Context, p population) ([]caller, *editor, 
 		}
 		callers = append(callers, made...)
 	}
-	unregistered, err := unregisteredOf(p.unregistered)
+	unregistered, err := unregisteredCallers(p.unregistered)
 	return append(callers, unregistered...), e, err
 }
 
-// keys makes the keys of a group.
+// keys creates the keys of a group.
 func (w *world) keys(ctx context.Context, g group, e *editor) ([]caller, error) {
 	callers, ids := make([]caller, g.keys), make([]string, g.keys)
 	errs := make([]error, keyCreators)
@@ -168,7 +168,6 @@ func (w *world) keys(ctx context.Context, g group, e *editor) ([]caller, error) 
 				key, secret, err := w.store.Create(ctx,
 					policy.NewKey{Name: name, Env: keyEnv, Plan: g.plan.Name}, byLoad)
 				ids[i], errs[worker] = key.ID, err
-				// Too short to be a key, so that no store is asked.
 				callers[i] = caller{name: name, credential: secret.Reveal(), plan: g.plan.Name,
 					limits: g.plan.Limits}
 			}
@@ -184,12 +183,13 @@ func (w *world) keys(ctx context.Context, g group, e *editor) ([]caller, error) 
 	return callers, nil
 }
 
-// unregisteredOf returns callers without a key: each other one has a key that was never
-// made, which only Valkey can tell, and the rest mistyped ones.
-func unregisteredOf(n int) ([]caller, error) {
+// unregisteredCallers returns callers without a record. Every other one has a well-formed
+// key, which only Valkey can refuse. The rest have a malformed one.
+func unregisteredCallers(n int) ([]caller, error) {
 	callers := make([]caller, n)
 	for i := range callers {
-		// Too short to be a key, so that no store is asked.
+		// The default credential is malformed, so the checker refuses it without asking
+		// Valkey.
 		callers[i] = caller{name: fmt.Sprintf("unregistered %d", i+1), unregistered: true}
 		callers[i].credential = "tg_" + keyEnv
 		if i%2 == 0 {

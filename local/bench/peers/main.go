@@ -1,6 +1,6 @@
 // Command peers is the Lambda authorizer that people write in Go: go-redis, redis_rate,
 // go-oidc. It looks the API key up, or verifies the token, and takes from two limits at
-// once. scripts/bench check measures it beside ours, with authorizer.mjs.
+// once. scripts/bench check compares it and authorizer.mjs with our check function.
 package main
 
 import (

@@ -38,17 +38,17 @@ func newEnvironment(ctx context.Context, url string, records bool) (*environment
 
 func (e *environment) check(ctx context.Context, call enforce.Call) (allowed bool, err error) {
 	with := e.piggyback()
-	checked, err := e.checker.Check(ctx, call, with)
+	result, err := e.checker.Check(ctx, call, with)
 	with.Flush(ctx)
 	if err == nil && e.usage != nil {
 		verdict := usage.Allowed
-		if !checked.Allowed {
+		if !result.Allowed {
 			verdict = usage.Denied
 		}
 		e.usage.Record(usage.Outcome{Subject: call.Subject, Registered: true, Verdict: verdict, Cost: 1,
 			Time: time.Now()})
 	}
-	return checked.Allowed, err
+	return result.Allowed, err
 }
 
 // piggyback returns the records of usage that are due, or nil.
@@ -94,26 +94,27 @@ func (f fleet) close(ctx context.Context) {
 	}
 }
 
-// checked is what a fleet did.
-type checked struct {
+// fleetResult counts the checks of one run of a fleet.
+type fleetResult struct {
 	calls, allowed int64
 	took           time.Duration
 }
 
-func (c checked) rate() float64 { return float64(c.calls) / c.took.Seconds() }
+func (r fleetResult) rate() float64 { return float64(r.calls) / r.took.Seconds() }
 
 // each checks every call once.
-func (f fleet) each(ctx context.Context, calls []enforce.Call) (checked, error) {
+func (f fleet) each(ctx context.Context, calls []enforce.Call) (fleetResult, error) {
 	return f.run(ctx, calls, func(n int64) bool { return n < int64(len(calls)) })
 }
 
 // during checks the calls in turn, as fast as they are answered, for so long.
-func (f fleet) during(ctx context.Context, calls []enforce.Call, lasts time.Duration) (checked, error) {
+func (f fleet) during(ctx context.Context, calls []enforce.Call, lasts time.Duration) (fleetResult, error) {
 	end := time.Now().Add(lasts)
 	return f.run(ctx, calls, func(int64) bool { return time.Now().Before(end) })
 }
 
-func (f fleet) run(ctx context.Context, calls []enforce.Call, goesOn func(n int64) bool) (checked, error) {
+func (f fleet) run(ctx context.Context, calls []enforce.Call,
+	goesOn func(n int64) bool) (fleetResult, error) {
 	var next, made, allowed atomic.Int64
 	errs := make([]error, len(f))
 	began := time.Now()
@@ -130,5 +131,5 @@ func (f fleet) run(ctx context.Context, calls []enforce.Call, goesOn func(n int6
 		})
 	}
 	group.Wait()
-	return checked{made.Load(), allowed.Load(), time.Since(began)}, errors.Join(errs...)
+	return fleetResult{made.Load(), allowed.Load(), time.Since(began)}, errors.Join(errs...)
 }

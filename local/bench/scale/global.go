@@ -116,9 +116,9 @@ func shared(ctx context.Context, o options, r *keyRegistry, f fleet, all nodes,
 
 // exhaust makes three times as many calls as a limit admits that an edit puts in force.
 func exhaust(ctx context.Context, r *keyRegistry, f fleet, calls []enforce.Call,
-	edit func(*policy.Set)) (checked, error) {
+	edit func(*policy.Set)) (fleetResult, error) {
 	if err := r.save(ctx, edit); err != nil {
-		return checked{}, err
+		return fleetResult{}, err
 	}
 	reached, err := f.each(ctx, repeated(calls, 3*nearLimit.Requests))
 	if err == nil && reached.allowed > nearLimit.Requests {
@@ -134,7 +134,7 @@ func busiest(ctx context.Context, o options, f fleet, all nodes, calls []enforce
 	type slice struct{ rate, hot float64 }
 	var slices []slice
 	for range o.repeats {
-		var done checked
+		var done fleetResult
 		used, err := all.during(ctx, func() (err error) {
 			done, err = f.during(ctx, calls, o.slice)
 			return err

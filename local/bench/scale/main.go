@@ -109,7 +109,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	return write(o.record, where, all)
 }
 
-// machine says what it runs on, and how busy that is already where the system tells.
+// machine says what it runs on, and how busy that is already where the system says so.
 func machine() string {
 	text := fmt.Sprintf("%d cores, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil {

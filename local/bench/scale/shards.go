@@ -130,7 +130,7 @@ func saturate(ctx context.Context, o options, url string, all nodes, calls []enf
 }
 
 func turn(ctx context.Context, f fleet, all nodes, calls []enforce.Call, lasts time.Duration) (costs, error) {
-	var done checked
+	var done fleetResult
 	used, err := all.during(ctx, func() (err error) {
 		done, err = f.during(ctx, calls, lasts)
 		return err

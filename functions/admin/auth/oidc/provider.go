@@ -9,22 +9,18 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	gooidc "github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
-
-	"tidegate/functions/admin/auth"
 )
 
 const (
-	patience = 8 * time.Second // for all that one step asks of the provider
-	maxReply = 1 << 20         // bytes of one answer of the provider
-	maxName  = 64              // characters of somebody's name
-	maxID    = 255             // bytes of somebody's subject, as the standard has it
+	stepTimeout = 8 * time.Second // for all that one step asks of the provider
+	maxReply    = 1 << 20         // bytes of one answer of the provider
+	maxName     = 64              // characters of somebody's name
+	maxID       = 255             // bytes of somebody's subject, as the standard has it
 )
 
 // ErrFlow means that an answer belongs to no log-in that this browser began here a short
@@ -38,20 +34,6 @@ var ErrToken = errors.New("the provider's answer cannot be trusted")
 type RefusedError struct{ Code string }
 
 func (e *RefusedError) Error() string { return "the provider refused: " + e.Code }
-
-// NoRoleError means that somebody is who they say, and may do nothing here.
-type NoRoleError struct {
-	Claim   string
-	Present bool // the claim is there, and holds nothing that means a role
-}
-
-func (e *NoRoleError) Error() string { return "no role in the claim " + e.Claim }
-
-// Identity is who logged in.
-type Identity struct {
-	Actor auth.Actor
-	Next  string // where to go, as Start was told
-}
 
 // Provider logs people in. It is safe for concurrent use.
 type Provider struct {
@@ -83,7 +65,7 @@ func New(c Config, secret []byte) (*Provider, error) {
 	}
 	client := &http.Client{
 		Transport:     bounded{http.DefaultTransport},
-		Timeout:       patience,
+		Timeout:       stepTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return &Provider{config: c, sealer: sealer, client: client, now: time.Now}, nil
@@ -173,7 +155,7 @@ func (p *Provider) LogoutURL(ctx context.Context, after string) string {
 
 // context gives the provider its own time, whatever is left of the request's.
 func (p *Provider) context(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
 	return gooidc.ClientContext(ctx, p.client), cancel
 }
 
@@ -219,7 +201,7 @@ func (p *Provider) scopes() []string {
 	return append([]string{gooidc.ScopeOpenID}, p.config.Scopes...)
 }
 
-// authStyle is told and not tried out, since a second try would find the code used.
+// authStyle is set and not tried out, since a second try would find the code used.
 // Without a word the standard says basic.
 func authStyle(methods []string) oauth2.AuthStyle {
 	if len(methods) == 0 || slices.Contains(methods, "client_secret_basic") {
@@ -259,68 +241,6 @@ func (p *Provider) verify(ctx context.Context, e *endpoints, raw, nonce string) 
 		return nil, fmt.Errorf("%w: it was made for another", ErrToken)
 	}
 	return t, nil
-}
-
-// claims are those of the id token, and those that the provider tells only when asked, if
-// the role is not among the first.
-func (p *Provider) claims(ctx context.Context, e *endpoints, t *gooidc.IDToken,
-	tokens *oauth2.Token) (map[string]any, error) {
-	var claims map[string]any
-	if err := t.Claims(&claims); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrToken, err)
-	}
-	if _, present := lookUp(claims, p.config.RoleClaim); present || e.provider.UserInfoEndpoint() == "" {
-		return claims, nil
-	}
-	info, err := e.provider.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
-	if err != nil {
-		return nil, fmt.Errorf("ask the provider for claims: %w", err)
-	}
-	if info.Subject != t.Subject {
-		return nil, fmt.Errorf("%w: the claims are those of another", ErrToken)
-	}
-	if err := info.Claims(&claims); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrToken, err)
-	}
-	return claims, nil
-}
-
-func (p *Provider) identify(subject string, claims map[string]any, next string) (Identity, error) {
-	if subject == "" || len(subject) > maxID || printable(subject) != subject {
-		return Identity{}, fmt.Errorf("%w: its subject is no name", ErrToken)
-	}
-	role, present := p.config.role(claims)
-	if role == auth.Nobody {
-		return Identity{}, &NoRoleError{Claim: p.config.RoleClaim, Present: present}
-	}
-	actor := auth.Actor{ID: "oidc:" + subject, Name: nameIn(claims, subject), Kind: auth.User, Role: role}
-	return Identity{Actor: actor, Next: next}, nil
-}
-
-// nameIn is a name for people only: they may have chosen it themselves.
-func nameIn(claims map[string]any, subject string) string {
-	for _, claim := range []string{"preferred_username", "email", "name"} {
-		if text, ok := claims[claim].(string); ok && strings.TrimSpace(text) != "" {
-			return clipped(printable(text))
-		}
-	}
-	return clipped(printable(subject))
-}
-
-func printable(text string) string {
-	return strings.Map(func(c rune) rune {
-		if unicode.IsPrint(c) {
-			return c
-		}
-		return '�'
-	}, text)
-}
-
-func clipped(text string) string {
-	if all := []rune(text); len(all) > maxName {
-		return string(all[:maxName-1]) + "…"
-	}
-	return text
 }
 
 // exchangeError keeps the provider's reply, which may repeat what we sent, out of the

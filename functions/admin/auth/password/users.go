@@ -109,7 +109,7 @@ func (u *Users) Find(name string) (User, bool) {
 }
 
 // Authenticate returns the user whose name and password these are, or ErrWrong. It hashes
-// a password for unknown names too, so that its time does not tell which users exist. Any
+// a password for unknown names too, so that its time does not show which users exist. Any
 // other error means that ctx ended while others were hashing.
 func (u *Users) Authenticate(ctx context.Context, name, password string) (User, error) {
 	if u.Empty() {

@@ -12,8 +12,8 @@ import (
 
 const prefix = "tg:session:"
 
-// A log-out leaves this mark for a while, so that a request which was under way cannot
-// bring the session back when it saves.
+// DeleteCtx replaces a session by ended for endedKept. A request that runs meanwhile can
+// then not save the session again.
 const (
 	ended     = ""
 	endedKept = 5 * time.Minute
@@ -26,17 +26,16 @@ if redis.call('GET', KEYS[1]) == '' then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1`)
 
-// Store is an scs store. Only the SHA-256 of a token is stored, so reading the store does
-// not give away sessions.
+// Store is an scs store. It stores only the SHA-256 of a token, so a reader of Valkey
+// learns no session.
 //
-// It also ends idle sessions: scs would rewrite a session on each request for that, while
-// here finding one renews its time to live in the same command. A session therefore lives
-// until nobody has used it for idle, or until the expiry that scs gave it, whichever is
-// first.
+// Store also ends idle sessions. For that, scs would rewrite a session on each request;
+// FindCtx renews the time to live with the command that reads. A session ends when it was
+// not used for idle, or at its expiry in scs, whichever is first. A request that nobody
+// made is no use: see Unattended.
 //
-// Every command may be sent twice without harm, so the client repeats it when a
-// connection turns out to have died while the function was frozen. It is safe for
-// concurrent use.
+// Every command is idempotent. The client repeats it when a connection was lost while the
+// function was frozen. A Store is safe for concurrent use.
 type Store struct {
 	client valkey.Client
 	idle   time.Duration
@@ -48,12 +47,22 @@ func NewStore(client valkey.Client, idle time.Duration) *Store {
 	return &Store{client: client, idle: idle, now: time.Now}
 }
 
-// FindCtx returns the data of a session and renews it; found is false if there is none,
-// or it has expired.
+type unattended struct{}
+
+// Unattended marks the context of a request that a page makes by itself, such as a live
+// refresh. It leaves the session's time to live as it is.
+func Unattended(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unattended{}, true)
+}
+
+// FindCtx returns the data of a session and renews its time to live. found is false if
+// the session does not exist or has expired.
 func (s *Store) FindCtx(ctx context.Context, token string) (data []byte, found bool, err error) {
-	getex := s.client.B().Getex().Key(keyOf(token)).PxMilliseconds(
-		s.idle.Milliseconds()).Build().ToRetryable()
-	value, err := s.client.Do(ctx, getex).AsBytes()
+	read := s.client.B().Getex().Key(keyOf(token)).PxMilliseconds(s.idle.Milliseconds()).Build()
+	if ctx.Value(unattended{}) != nil {
+		read = s.client.B().Get().Key(keyOf(token)).Build()
+	}
+	value, err := s.client.Do(ctx, read.ToRetryable()).AsBytes()
 	if valkey.IsValkeyNil(err) {
 		return nil, false, nil
 	}

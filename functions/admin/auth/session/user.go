@@ -27,7 +27,7 @@ return 1`)
 
 // Session is one that is alive.
 type Session struct {
-	ID   string // tells sessions apart, and opens none
+	ID   string // identifies the session, and opens none
 	Data []byte // as scs encoded it
 }
 

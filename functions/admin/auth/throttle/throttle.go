@@ -16,25 +16,23 @@ import (
 	"tidegate/internal/store"
 )
 
-// What may go wrong from one address before it must wait: with one account, and with all
-// of them together.
+// The bounds of failed attempts from one address: at one account, and at all accounts.
 var (
 	perAccount = []limiter.Limit{{Requests: 5, Window: time.Minute}, {Requests: 20, Window: time.Hour}}
 	perSource  = []limiter.Limit{{Requests: 20, Window: time.Minute}, {Requests: 100, Window: time.Hour}}
-	// perAudit is how many refused logins the audit tells of, since it forgets nothing
-	// and anybody can fail to log in.
+	// perAudit bounds the refused logins in the audit, since it deletes no entry and
+	// anybody can fail to log in.
 	perAudit = limiter.Limit{Requests: 100, Window: time.Hour}
 )
 
-// ipv6Bits is the part of an IPv6 address that a site is given; the rest it chooses
-// freely.
+// ipv6Bits is the length of the IPv6 prefix that a site is assigned. It chooses the rest.
 const ipv6Bits = 64
 
 // Throttle counts attempts in Valkey, so that all instances of the function count
 // together. Addresses and names are stored only as hashes, for two hours at most. It is
 // safe for concurrent use.
 type Throttle struct {
-	pairs, sources, told *limiter.Limiter
+	pairs, sources, audited *limiter.Limiter
 }
 
 // New returns a Throttle on the client.
@@ -47,11 +45,11 @@ func New(client valkey.Client) (*Throttle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("throttle sources: %w", err)
 	}
-	told, err := limiter.New(client, "tg:login:told:", perAudit)
+	audited, err := limiter.New(client, "tg:login:told:", perAudit)
 	if err != nil {
 		return nil, fmt.Errorf("throttle the audit: %w", err)
 	}
-	return &Throttle{pairs: pairs, sources: sources, told: told}, nil
+	return &Throttle{pairs: pairs, sources: sources, audited: audited}, nil
 }
 
 // Attempt is the answer to a Take. When it is not Allowed the password must not be looked
@@ -93,7 +91,8 @@ func (t *Throttle) Take(ctx context.Context, remote, account string) (Attempt, e
 	return a, a.source.refund(ctx, t.sources)
 }
 
-// deny waits for both, though only the source was asked.
+// deny sets RetryAfter to the longer wait of the source and the pair. Only the source was
+// taken from, so deny looks at the pair without taking.
 func (t *Throttle) deny(ctx context.Context, a Attempt) (Attempt, error) {
 	pair, err := t.pairs.Peek(ctx, a.pair.key)
 	if err != nil {
@@ -103,13 +102,13 @@ func (t *Throttle) deny(ctx context.Context, a Attempt) (Attempt, error) {
 	return a, nil
 }
 
-// Tell reports whether the audit should tell of a login that was refused: of 100 an hour.
-func (t *Throttle) Tell(ctx context.Context) (bool, error) {
-	d, err := take(ctx, t.told, "refused")
+// AllowAudit reports whether the audit may record another refused login: 100 an hour.
+func (t *Throttle) AllowAudit(ctx context.Context) (bool, error) {
+	d, err := take(ctx, t.audited, "refused")
 	return d.Allowed, err
 }
 
-// Forgive gives an attempt back that turned out to be right: only wrong ones count.
+// Forgive returns an attempt with the right password: only wrong ones count.
 func (t *Throttle) Forgive(ctx context.Context, a Attempt) error {
 	if err := a.source.refund(ctx, t.sources); err != nil {
 		return err

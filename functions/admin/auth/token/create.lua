@@ -1,5 +1,5 @@
--- Stores a token unless there are too many, or one of its id, and tells of it in the
--- audit. Runs behind the text of audit.AppendFunction. KEYS[1] hash of records by id,
+-- Stores a token, unless there are too many or one with its id, and appends the change to
+-- the audit. Runs after the text of audit.AppendFunction. KEYS[1] hash of records by id,
 -- KEYS[2] to KEYS[4] the chain. ARGV[1] the id, ARGV[2] the record, ARGV[3] the most
 -- tokens, ARGV[4…] what append takes from its fourth argument on. Returns 1 if it was
 -- stored, 0 if not, and -1 if another entry came first.

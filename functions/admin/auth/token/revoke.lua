@@ -1,4 +1,4 @@
--- Removes a token and tells of it in the audit. Runs behind the text of
+-- Removes a token and appends the change to the audit. Runs after the text of
 -- audit.AppendFunction. KEYS[1] hash of records by id, KEYS[2] hash of the minutes of
 -- last use by id, KEYS[3] to KEYS[5] the chain. ARGV[1] the id, ARGV[2…] what append
 -- takes from its fourth argument on. Returns 1 if it was removed, 0 if there was none, and

@@ -19,11 +19,11 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// Subject is what the tokens go by in the audit and in the key space.
+// Subject is the subject of all tokens in the audit and in the key space.
 const Subject = keyspace.TokensID
 
-// All tokens are fields of one hash, by their id, and the minutes of their last use of
-// another, beside the chain of the audit that tells of them. They are few.
+// One hash holds all tokens by id, another the minute of each token's last use. Both are
+// in the slot of the tokens' audit chain. There are at most MaxCount tokens.
 var (
 	recordsKey = keyspace.Tokens
 	usedKey    = keyspace.Of(Subject, "used")
@@ -70,7 +70,7 @@ const (
 	restAt   = expiryAt + 10
 )
 
-// rest is what a record holds beside hash and expiry.
+// rest is the part of a record after hash and expiry.
 type rest struct {
 	Name    string `json:"name"`
 	Scope   Scope  `json:"scope"`
@@ -80,7 +80,7 @@ type rest struct {
 
 func seconds(t time.Time) string { return fmt.Sprintf("%010d", t.Unix()) }
 
-// Create stores a new token and returns it with its secret, which cannot be had again. It
+// Create stores a new token and returns it with its secret, which is stored nowhere. It
 // fails with an *InvalidError, or with ErrTooMany.
 func (s *Store) Create(ctx context.Context, n New) (Token, apikey.Secret, error) {
 	now := s.now().UTC().Truncate(time.Second)
@@ -96,7 +96,7 @@ func (s *Store) Create(ctx context.Context, n New) (Token, apikey.Secret, error)
 	}
 	t := Token{ID: secret.ID(), Name: n.Name, Scope: n.Scope, By: n.By.Name, Created: now, Expires: n.Expires}
 	record := string(hash[:]) + seconds(t.Expires) + string(text)
-	entry := audit.Entry{By: n.By, Action: audit.TokenCreate, Version: 1, After: told(t)}
+	entry := audit.Entry{By: n.By, Action: audit.TokenCreate, Version: 1, After: auditState(t)}
 	created, err := s.write(ctx, createScript, t, []byte(record), entry, []string{recordsKey}, t.ID, record,
 		strconv.Itoa(MaxCount))
 	if err != nil {
@@ -108,8 +108,8 @@ func (s *Store) Create(ctx context.Context, n New) (Token, apikey.Secret, error)
 	return t, secret, nil
 }
 
-// told is what the audit tells of a token.
-func told(t Token) json.RawMessage {
+// auditState returns a token as audit entries contain it, without its secret.
+func auditState(t Token) json.RawMessage {
 	text, err := json.Marshal(struct {
 		ID      string    `json:"id"`
 		Name    string    `json:"name"`
@@ -118,7 +118,7 @@ func told(t Token) json.RawMessage {
 		Expires time.Time `json:"expires"`
 	}{t.ID, t.Name, t.Scope, t.By, t.Expires})
 	if err != nil {
-		return nil // times of a record are within reach of JSON
+		return nil // cannot happen: JSON can represent the times of a record
 	}
 	return text
 }
@@ -224,7 +224,7 @@ func (s *Store) Revoke(ctx context.Context, id string, by audit.Actor) error {
 	if err != nil {
 		t = Token{ID: id, Name: unreadable}
 	}
-	entry := audit.Entry{By: by, Action: audit.TokenRevoke, Version: 2, Before: told(t)}
+	entry := audit.Entry{By: by, Action: audit.TokenRevoke, Version: 2, Before: auditState(t)}
 	removed, err := s.write(ctx, revokeScript, t, nil, entry, []string{recordsKey, usedKey}, id)
 	if err != nil {
 		return fmt.Errorf("revoke token: %w", err)

@@ -13,7 +13,7 @@ type Changes struct {
 	renderer *page.Renderer
 	keys     *app.Registry
 	usage    *usage.Reader
-	told     memory
+	cached   cache
 }
 
 // New reads the history and the recorded calls from the store.
@@ -21,5 +21,5 @@ func New(renderer *page.Renderer, keys *app.Registry, calls *usage.Reader) *Chan
 	return &Changes{renderer: renderer, keys: keys, usage: calls}
 }
 
-// ChangesOf is what an entry of the audit changed.
-func (c *Changes) ChangesOf(e audit.Entry) []templates.Change { return c.told.of(e) }
+// ChangesOf returns the changes of an audit entry.
+func (c *Changes) ChangesOf(e audit.Entry) []templates.Change { return c.cached.of(e) }

@@ -25,13 +25,14 @@ func (d *differ) note(what, before, after string) {
 	}
 }
 
-// OfKey tells what differs between two states of a key. Where the Set is known the
-// limits that come of it are told too.
+// OfKey lists what differs between two states of a key. Where the Set is known the
+// limits that come of it are listed too.
 func OfKey(set *policy.Set, before, after policy.Key) []templates.Change {
 	var d differ
 	d.note("name", before.Name, after.Name)
 	d.note("tags", strings.Join(before.Tags, ", "), strings.Join(after.Tags, ", "))
 	d.note("plan", before.Plan, after.Plan)
+	d.note("open routes", policydoc.AllowText(before.Allow), policydoc.AllowText(after.Allow))
 	d.note("status", string(before.Status), string(after.Status))
 	d.note("override", overrideText(before.Override), overrideText(after.Override))
 	d.note("expires", timeText(before.Expires), timeText(after.Expires))
@@ -51,10 +52,10 @@ func effectiveText(e policy.Effective) string {
 	case policy.Off:
 		return "no limits"
 	case policy.Shadow:
-		return policydoc.Limits(e.Limits) + ", in shadow"
+		return policydoc.LimitsText(e.Limits) + ", in shadow"
 	case policy.Enforce:
 	}
-	return policydoc.Limits(e.Limits)
+	return policydoc.LimitsText(e.Limits)
 }
 
 func overrideText(o *policy.Override) string {
@@ -71,7 +72,7 @@ func timeText(t time.Time) string {
 	return page.Instant(t).Text
 }
 
-// OfPolicy tells what differs between two Sets.
+// OfPolicy lists what differs between two Sets.
 func OfPolicy(before, after *policy.Set) []templates.Change {
 	var d differ
 	for _, c := range policydoc.Diff(before, after) {
@@ -80,7 +81,7 @@ func OfPolicy(before, after *policy.Set) []templates.Change {
 	return d
 }
 
-// OfEntry tells what an entry of the audit changed.
+// OfEntry lists what an entry of the audit changed.
 func OfEntry(e audit.Entry) []templates.Change {
 	if e.Subject == policyset.SetID {
 		before, after := &policy.Set{}, &policy.Set{}

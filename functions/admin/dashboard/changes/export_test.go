@@ -5,14 +5,14 @@ import (
 	"tidegate/web/templates"
 )
 
-// MaxTold is how many entries are remembered.
-const MaxTold = maxTold
+// MaxCached bounds the entries in a Cache.
+const MaxCached = maxCached
 
-// Told remembers what entries changed.
-type Told struct{ memory }
+// Cache keeps the changes of audit entries.
+type Cache struct{ cache }
 
-// Of is what an entry changed.
-func (t *Told) Of(e audit.Entry) []templates.Change { return t.of(e) }
+// Of returns the changes of an entry.
+func (c *Cache) Of(e audit.Entry) []templates.Change { return c.of(e) }
 
-// Len is how many entries are remembered.
-func (t *Told) Len() int { return len(t.known) }
+// Len returns the number of cached entries.
+func (c *Cache) Len() int { return len(c.known) }

@@ -96,7 +96,7 @@ func TestPagesReadLittleOfTheAudit(t *testing.T) {
 
 // What is remembered of an entry is what the entry tells, in whatever order entries come,
 // and is found out once.
-func TestToldChanges(t *testing.T) {
+func TestCachedChanges(t *testing.T) {
 	keys := sitetest.NewRegistry(t)
 	for i := range 12 {
 		keys.Plan(fmt.Sprint("plan-", i%5), sitetest.Per(int64(1+i), time.Minute))
@@ -113,29 +113,29 @@ func TestToldChanges(t *testing.T) {
 		full, heads := slices.Clone(full), slices.Clone(heads)
 		order(full)
 		order(heads)
-		told := &changes.Told{}
+		cache := &changes.Cache{}
 		for i, e := range heads {
-			if got, want := told.Of(e), changes.OfEntry(full[i]); !reflect.DeepEqual(got, want) ||
+			if got, want := cache.Of(e), changes.OfEntry(full[i]); !reflect.DeepEqual(got, want) ||
 				len(want) == 0 {
 				t.Errorf("%s, entry %d: %v, want %v", name, i, got, want)
 			}
 		}
 		again := full[3]
 		again.Before = nil
-		if !reflect.DeepEqual(told.Of(again), changes.OfEntry(full[3])) {
+		if !reflect.DeepEqual(cache.Of(again), changes.OfEntry(full[3])) {
 			t.Errorf("%s: found out once more", name)
 		}
 		again.Hash = "another"
-		if reflect.DeepEqual(told.Of(again), changes.OfEntry(full[3])) {
+		if reflect.DeepEqual(cache.Of(again), changes.OfEntry(full[3])) {
 			t.Errorf("%s: an entry passes for another", name)
 		}
 	}
-	told := &changes.Told{}
-	for i := range 3 * changes.MaxTold {
-		told.Of(audit.Entry{ID: fmt.Sprint(i), Subject: policyset.SetID, After: json.RawMessage(`{`)})
+	cache := &changes.Cache{}
+	for i := range 3 * changes.MaxCached {
+		cache.Of(audit.Entry{ID: fmt.Sprint(i), Subject: policyset.SetID, After: json.RawMessage(`{`)})
 	}
-	if told.Len() > changes.MaxTold {
-		t.Errorf("%d entries are remembered", told.Len())
+	if cache.Len() > changes.MaxCached {
+		t.Errorf("%d entries are remembered", cache.Len())
 	}
 }
 
@@ -176,7 +176,7 @@ func TestLargePolicyIsUndoneRevertedExported(t *testing.T) {
 	keys.Must(err)
 	if e := newest(); rows[1][9] != string(e.Before) || rows[1][10] != string(e.After) ||
 		len(e.After) < 10_000 {
-		t.Errorf("exported with %d and %d bytes, told with %d and %d", len(rows[1][9]), len(rows[1][10]),
+		t.Errorf("exported with %d and %d bytes, recorded with %d and %d", len(rows[1][9]), len(rows[1][10]),
 			len(e.Before), len(e.After))
 	}
 	s.Get("/audit/verify?subject=policy").Wants(

@@ -12,7 +12,7 @@ func PlanOptions(set *policy.Set) []templates.Option {
 	var options []templates.Option
 	for _, p := range set.Plans {
 		options = append(options, templates.Option{
-			Value: p.Name, Text: page.Clip(p.Name, page.MaxName) + ": " + policydoc.Limits(p.Limits),
+			Value: p.Name, Text: page.Clip(p.Name, page.MaxName) + ": " + policydoc.LimitsText(p.Limits),
 		})
 	}
 	return options

@@ -63,7 +63,7 @@ func Override(o *policy.Override) string {
 	if o == nil {
 		return "the plan's"
 	}
-	words := policydoc.Limits(o.Limits)
+	words := policydoc.LimitsText(o.Limits)
 	switch o.Mode {
 	case policy.Shadow:
 		words += ", in shadow"

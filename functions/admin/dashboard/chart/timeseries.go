@@ -9,20 +9,21 @@ import (
 	"tidegate/web/templates"
 )
 
-// TimeSeries is allowed and blocked calls over time, in equal steps from begin.
+// TimeSeries counts allowed and blocked calls over time, in equal steps from Begin.
 type TimeSeries struct {
 	ID, Title string
 	Begin     time.Time
 	Step      time.Duration
 	Allowed   []int64
-	Blocked   []int64 // as many as allowed
+	Blocked   []int64 // as long as Allowed
 	Marks     []TimeMark
-	// selectIn is an address of this dashboard. Dragging over the chart goes there with
-	// from and to, in RFC 3339, set in its query. Empty for none.
+	// SelectIn is an address of this dashboard. Selecting a range in the chart opens it
+	// with the query parameters from and to, in RFC 3339. Empty turns selection off.
 	SelectIn string
+	Note     string // what else to know about the figures
 }
 
-// TimeMark is what happened at an instant, such as a change of limits.
+// TimeMark is an event at an instant, such as a change of limits.
 type TimeMark struct {
 	At   time.Time
 	Text string
@@ -37,7 +38,7 @@ func (s TimeSeries) View() templates.TimeSeries {
 		Box: fmt.Sprintf("0 0 %d %d", max(1, len(s.Allowed)), top), Top: page.Number(top),
 		Begin: page.Instant(s.Begin), End: page.Instant(end),
 		Allowed: bars(s.Allowed, nil, top), Blocked: bars(s.Blocked, s.Allowed, top),
-		Selects: s.SelectIn != "",
+		Selects: s.SelectIn != "", Note: s.Note,
 	}
 	data := Data{
 		Kind: "bars", Begin: s.Begin.Unix(), Step: s.Step.Seconds(), Series: [][]int64{s.Allowed, s.Blocked},
@@ -71,7 +72,7 @@ func (s TimeSeries) most() int64 {
 	return most
 }
 
-// words says the chart in a sentence.
+// words describes the chart in a sentence.
 func (s TimeSeries) words() string {
 	allowed, blocked := Total(s.Allowed), Total(s.Blocked)
 	if allowed+blocked == 0 {
@@ -83,7 +84,7 @@ func (s TimeSeries) words() string {
 	)
 }
 
-// Total is the sum of the values.
+// Total returns the sum of the values.
 func Total(values []int64) int64 {
 	sum := int64(0)
 	for _, v := range values {
@@ -92,8 +93,8 @@ func Total(values []int64) int64 {
 	return sum
 }
 
-// Sparkline draws a row's calls over time in the size of a word. blocked is as long as
-// allowed.
+// Sparkline returns a chart of calls over time in the height of a line of text. blocked
+// is as long as allowed.
 func Sparkline(allowed, blocked []int64) templates.Sparkline {
 	s := TimeSeries{Step: time.Second, Allowed: allowed, Blocked: blocked}
 	top := Headroom(s.most())

@@ -26,6 +26,11 @@ const ChooseFromList = "Choose one from the list."
 
 // Whole returns the number that was typed, least to most, and notes if it is none.
 func (in *Input) Whole(missing string, least, most int64) int64 {
+	return in.count(missing, least, most, "")
+}
+
+// count is Whole for a number of something, which the message names.
+func (in *Input) count(missing string, least, most int64, of string) int64 {
 	text := strings.TrimSpace(in.Text)
 	if text == "" {
 		in.Error = missing
@@ -37,7 +42,7 @@ func (in *Input) Whole(missing string, least, most int64) int64 {
 	}
 	n, err := strconv.ParseInt(strings.Map(onlyDigit, text), 10, 64)
 	if err != nil || n < least || n > most {
-		in.Error = "Must be " + page.Number(least) + " to " + page.Number(most) + "."
+		in.Error = "Must be " + page.Number(least) + " to " + page.Number(most) + of + "."
 	}
 	return n
 }

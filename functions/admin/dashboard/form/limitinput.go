@@ -98,7 +98,7 @@ func (l *LimitInput) blank() bool {
 	return strings.TrimSpace(typed) == "" && !strings.HasPrefix(l.Unit.Text, CalendarPrefix)
 }
 
-// more tells whether one of the rarer fields says something, or has something wrong.
+// more reports whether one of the rarer fields says something, or has something wrong.
 func (l *LimitInput) more() bool {
 	for _, in := range []Input{l.zone, l.slots, l.countDenied} {
 		if strings.TrimSpace(in.Text) != "" || in.Error != "" {
@@ -173,23 +173,17 @@ func (l *LimitInput) Period() (time.Duration, limiter.Calendar) {
 	return 0, calendar
 }
 
+// duration reads a window that is no calendar's. Its bounds are in the row's unit.
 func (l *LimitInput) duration() time.Duration {
-	count := l.Window.Whole("Enter the window length.", 1, int64(limiter.MaxWindow/limiter.MinWindow))
+	unit, err := limiter.JoinWindow(1, l.Unit.Text)
+	if err != nil {
+		l.Unit.Error = ChooseFromList
+		return 0
+	}
+	most := int64(limiter.MaxWindow / unit)
+	count := l.Window.count("Enter the window length.", 1, most, " "+strings.TrimSuffix(l.Unit.Text, "s")+"s")
 	if l.Window.Error != "" {
 		return 0
 	}
-	window, err := limiter.JoinWindow(count, l.Unit.Text)
-	switch {
-	case err == nil:
-	case unknownUnit(l.Unit.Text):
-		l.Unit.Error = ChooseFromList
-	default:
-		l.Window.Error = "The window must be 1 millisecond to 366 days."
-	}
-	return window
-}
-
-func unknownUnit(unit string) bool {
-	_, err := limiter.JoinWindow(1, unit)
-	return err != nil
+	return time.Duration(count) * unit
 }

@@ -87,8 +87,8 @@ func (l *LimitList) Limits() []limiter.Limit {
 	return limits
 }
 
-// SetError notes what the store found wrong and reports whether that is in this list, which
-// the store knows as field.
+// SetError notes what the store found wrong and reports whether that is in this list,
+// which the store knows as field.
 func (l *LimitList) SetError(e policy.FieldError, field string) bool {
 	if e.Field == field {
 		l.Error = Sentence(e.Message)
@@ -164,7 +164,7 @@ func preview(in LimitInput) string {
 	if in.errors() > 0 {
 		return ""
 	}
-	return policydoc.Limit(limit)
+	return policydoc.LimitText(limit)
 }
 
 // LimitChoices are what the rows of every list offer.
@@ -194,7 +194,7 @@ func units() []templates.Option {
 func methods() []templates.Option {
 	names := map[limiter.Algorithm]string{
 		limiter.Log:         "log: exact",
-		limiter.Counter:     "counter: estimate, least memory",
+		limiter.Counter:     "counter: approximate, least memory",
 		limiter.TokenBucket: "token bucket: a burst, then an even rate",
 		limiter.FixedWindow: "fixed window: up to twice at a boundary",
 	}

@@ -5,21 +5,28 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/web/templates"
 )
 
-// Until is an end as it was typed: a span from now, or an instant.
+// Until is an end as it was typed: a span from now, or an instant. An instant that was
+// typed is meant, whatever the choice says.
 type Until struct {
-	Choice Input // "", "at", or a span
+	Choice Input // untilNever, UntilAt, or a span
 	At     Input
+	shown  time.Time // what At was filled with at first; zero for nothing
 }
 
-// UntilAt is the choice of an instant, which is written as UntilForm has it.
+// UntilAt is the choice of an instant, which is written as UntilForm has it: the value of
+// a datetime-local field, in UTC.
 const (
 	untilNever = "never"
 	UntilAt    = "at"
-	UntilForm  = "2006-01-02 15:04"
+	UntilForm  = "2006-01-02T15:04"
 )
+
+// maxYear is the last year of an end.
+const maxYear = 2200
 
 // untilSpans are the spans that are offered.
 var untilSpans = []struct {
@@ -40,7 +47,8 @@ func NewUntil(t time.Time) Until {
 	if t.IsZero() {
 		return Until{Choice: Input{Text: untilNever}}
 	}
-	return Until{Choice: Input{Text: UntilAt}, At: Input{Text: t.UTC().Format(UntilForm)}}
+	t = t.UTC()
+	return Until{Choice: Input{Text: UntilAt}, At: Input{Text: t.Format(UntilForm)}, shown: t}
 }
 
 func untilOptions(never string) []templates.Option {
@@ -51,14 +59,21 @@ func untilOptions(never string) []templates.Option {
 	return append(options, templates.Option{Value: UntilAt, Text: "Custom date…"})
 }
 
+// unchanged reports whether the instant is still the one that the form was shown with.
+func (u *Until) unchanged() bool {
+	return !u.shown.IsZero() && u.At.Text == u.shown.Format(UntilForm)
+}
+
 // Time returns the end, zero for none, and notes if it makes no sense. Ends lie after
-// now.
+// now, but for one that was left as it was.
 func (u *Until) Time(now time.Time) time.Time {
-	switch u.Choice.Text {
-	case untilNever, "":
-		return time.Time{}
-	case UntilAt:
+	switch {
+	case u.Choice.Text == UntilAt && u.unchanged():
+		return u.shown
+	case u.Choice.Text == UntilAt, strings.TrimSpace(u.At.Text) != "" && !u.unchanged():
 		return u.instant(now)
+	case u.Choice.Text == untilNever, u.Choice.Text == "":
+		return time.Time{}
 	}
 	for _, s := range untilSpans {
 		if s.value == u.Choice.Text {
@@ -70,43 +85,46 @@ func (u *Until) Time(now time.Time) time.Time {
 }
 
 func (u *Until) instant(now time.Time) time.Time {
-	text := strings.TrimSpace(
-		strings.TrimSuffix(strings.TrimSpace(strings.Replace(u.At.Text, "T", " ", 1)), "UTC"),
-	)
-	for _, layout := range []string{UntilForm, "2006-01-02 15:04:05", time.DateOnly} {
+	text := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(u.At.Text), "UTC"))
+	text = strings.Replace(text, " ", "T", 1)
+	for _, layout := range []string{UntilForm, "2006-01-02T15:04:05", time.DateOnly} {
 		t, err := time.ParseInLocation(layout, text, time.UTC)
 		switch {
 		case err != nil:
 			continue
 		case !t.After(now):
 			u.At.Error = "This time is past. Enter a future time."
-		case t.Year() > 2200:
+		case t.Year() > maxYear:
 			u.At.Error = "This is too far away."
 		}
 		return t
 	}
-	u.At.Error = "Enter a UTC time such as " + now.UTC().Add(48*time.Hour).Format(UntilForm) + "."
+	u.At.Error = "Enter a UTC time such as " + now.UTC().Add(48*time.Hour).Format("2006-01-02 15:04") + "."
 	return time.Time{}
 }
 
 // ErrorCount counts the fields that are wrong.
-func (u *Until) ErrorCount() int {
-	n := 0
-	for _, in := range []Input{u.Choice, u.At} {
-		if in.Error != "" {
-			n++
-		}
-	}
-	return n
-}
+func (u *Until) ErrorCount() int { return CountErrors(u.Choice, u.At) }
+
+// shownField carries the end that the form was shown with, to the second.
+const shownField = "until-shown"
 
 // ReadUntil reads what a browser sent.
 func ReadUntil(values url.Values) Until {
-	return Until{Choice: Typed(values, "lasts", MaxInput), At: Typed(values, "until", MaxInput)}
+	u := Until{Choice: Typed(values, "lasts", MaxInput), At: Typed(values, "until", MaxInput)}
+	t, err := time.Parse(time.RFC3339, values.Get(shownField))
+	if err == nil && t.Year() <= maxYear {
+		u.shown = t.UTC()
+	}
+	return u
 }
 
 // UntilFields ask for an end; never is the words for none.
 func UntilFields(u Until, never string) []templates.FormField {
-	at := TextField("until", "Time, UTC", "2026-12-31 18:00", MaxInput, u.At)
+	at := templates.FormField{ID: "until", Label: "Or until, UTC", Kind: templates.TimeField,
+		Hint: "A date here replaces the duration.", Field: Field(u.At)}
+	if at.Field.Value = page.Clip(u.At.Text, MaxInput); !u.shown.IsZero() {
+		at.Hidden = templates.Hidden{Name: shownField, Value: u.shown.Format(time.RFC3339)}
+	}
 	return []templates.FormField{ChoiceField("lasts", "Expires", untilOptions(never), u.Choice), at}
 }

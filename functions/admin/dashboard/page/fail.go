@@ -17,6 +17,7 @@ type Problem struct {
 	Heading string
 	Advice  string
 	Action  templates.Choice // the way on, unless it is the usual one
+	Acted   bool             // what was asked for was done, so that its form is not to be sent again
 }
 
 var problems = map[int]Problem{
@@ -68,6 +69,10 @@ func (rd *Renderer) Fail(w http.ResponseWriter, r *http.Request, p Problem) {
 		Advice:  p.Advice,
 		Action:  p.Action,
 	}
+	if p.Status == http.StatusServiceUnavailable && !p.Acted {
+		page.Kept = templates.Hidden{Name: KeptField, Value: rd.Keep(r)}
+		page.Resume = rd.Path("/resume")
+	}
 	rd.Render(w, r, p.Status, templates.Error(page))
 }
 
@@ -97,11 +102,16 @@ func (rd *Renderer) FailStore(w http.ResponseWriter, r *http.Request, operation 
 			Status: http.StatusServiceUnavailable, Heading: "The journal does not answer",
 			Advice: "Nothing was changed. Try again in a moment.",
 		})
+	case errors.Is(err, audit.ErrOlderAway):
+		rd.Fail(w, r, Problem{
+			Status: http.StatusServiceUnavailable, Heading: "The journal does not answer",
+			Advice: "It has the older changes. Try again in a moment.",
+		})
 	case errors.Is(err, audit.ErrUnsafe):
 		rd.log.Error(operation, "cause", err)
 		rd.Fail(w, r, Problem{
 			Status: http.StatusServiceUnavailable, Heading: "Changed, but not safe yet",
-			Advice: "The change acts. The journal gets it when it answers again.",
+			Advice: "The change acts. The journal gets it when it answers again.", Acted: true,
 		})
 	default:
 		rd.log.Error(operation, "cause", err)

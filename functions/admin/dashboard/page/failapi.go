@@ -30,7 +30,7 @@ func (rd *Renderer) writeJSON(w http.ResponseWriter, status int, value any) {
 	_, _ = w.Write(append(text, '\n')) // fails only when nobody listens any more
 }
 
-// IsAPI tells requests that get JSON, whatever becomes of them.
+// IsAPI reports requests that get JSON, whatever becomes of them.
 func (rd *Renderer) IsAPI(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, rd.Path("/api/"))
 }

@@ -12,20 +12,24 @@ import (
 // livePeriods are the choices of seconds between two refreshes; 0 is off.
 var livePeriods = []int{0, 2, 5, 10, 30}
 
-// LiveSeconds returns the refresh that a page's address asks for, off if it asks for none
-// that is offered.
-func LiveSeconds(q url.Values) int {
+// usualLive is the refresh of a page that is asked for none.
+const usualLive = 5
+
+// LiveSeconds returns the seconds between refreshes that a page's view asks for; 0 is
+// off.
+func LiveSeconds(r *http.Request) int {
+	asked := View(r).Get(liveField)
 	for _, p := range livePeriods {
-		if q.Get("live") == strconv.Itoa(p) {
+		if asked == strconv.Itoa(p) {
 			return p
 		}
 	}
-	return 0
+	return usualLive
 }
 
 // Live builds the live control of a page. query is the page's state, already checked.
 func (rd *Renderer) Live(r *http.Request, path string, query url.Values, now time.Time) templates.Live {
-	seconds := LiveSeconds(r.URL.Query())
+	seconds := LiveSeconds(r)
 	l := templates.Live{
 		Nonce: nonceOf(r), Seconds: seconds, AsOf: Instant(now),
 		Self: Address(path, WithLive(query, seconds)),
@@ -42,14 +46,11 @@ func (rd *Renderer) Live(r *http.Request, path string, query url.Values, now tim
 	return l
 }
 
-// WithLive returns the query with the refresh added; off needs no word.
+// WithLive returns the query with the refresh added.
 func WithLive(query url.Values, seconds int) url.Values {
-	q := url.Values{}
+	q := url.Values{liveField: {strconv.Itoa(seconds)}}
 	for name, values := range query {
 		q[name] = values
-	}
-	if seconds > 0 {
-		q.Set("live", strconv.Itoa(seconds))
 	}
 	return q
 }

@@ -11,6 +11,7 @@ import (
 var mainPages = []struct{ path, text string }{
 	{"/", "Overview"},
 	{"/keys", "Keys"},
+	{"/denials", "Denials"},
 	{"/policies", "Policies"},
 	{"/overrides", "Overrides"},
 	{"/audit", "Audit"},

@@ -21,10 +21,16 @@ type Renderer struct {
 	stage  string // name of the deployment; may be empty
 	bundle static.Bundle
 	log    *slog.Logger
-	// Session is who is logged in, and what the next page tells them.
+	// Session is who is logged in, and what the next page shows them.
 	Session *scs.SessionManager
-	// JournalStatus says which changes are not safe yet and what Valkey lost; nil without a
-	// journal.
+	// Sealer seals what a later request gets back; nil while there is no store.
+	Sealer *Sealer
+	// Resumes reports whether a request's form can be shown again as it was typed.
+	Resumes func(*http.Request) bool
+	// OwnerCookie names the cookie that knows whose the forms of a browser are.
+	OwnerCookie string
+	// JournalStatus says which changes are not safe yet and what Valkey lost; nil without
+	// a journal.
 	JournalStatus func(context.Context) journal.Status
 }
 
@@ -109,7 +115,7 @@ func (rd *Renderer) warnings(s journal.Status) []templates.Warning {
 	return all
 }
 
-// IsRefresh tells a live refresh, which wants the live section alone, from a visit.
+// IsRefresh reports a live refresh, which wants the live section alone.
 func IsRefresh(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }
 
 // CanEdit reports whether a page should offer changes.

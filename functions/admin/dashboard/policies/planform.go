@@ -25,6 +25,8 @@ type planForm struct {
 	mode      form.Input
 	degraded  form.Input
 	share     form.Input
+	allow     form.Input // routes
+	allowSent bool       // a form of another release lacks them, and leaves them as they are
 	limits    form.LimitList
 	candidate form.LimitList
 }
@@ -50,6 +52,7 @@ func (f *planForm) fill(set *policy.Set) bool {
 	if p.Share > 0 {
 		f.share.Text = strconv.Itoa(p.Share)
 	}
+	f.allow = form.RoutesInput(p.Allow)
 	f.limits, f.candidate = form.NewLimitList("limits", p.Limits), form.NewLimitList("candidate", p.Candidate)
 	return known
 }
@@ -59,6 +62,9 @@ func (f *planForm) read(v url.Values) (err error) {
 		form.Typed(v, "mode", form.MaxInput), form.Typed(v, "degraded",
 			form.MaxInput), form.Typed(v, "share", form.MaxInput)
 	f.title = f.name.Text
+	if v.Has("allow") {
+		f.allow, f.allowSent = form.TypedRoutes(v, nil), true
+	}
 	if f.limits, err = form.ReadLimitList(v, "limits"); err != nil {
 		return err
 	}
@@ -74,7 +80,7 @@ func (f *planForm) apply(next *policy.Set) bool {
 	p := policy.Plan{
 		Number: f.number, Name: strings.TrimSpace(f.name.Text), Mode: policy.Mode(f.mode.Text),
 		Degraded: policy.Degraded(f.degraded.Text),
-		Limits:   f.limits.Limits(), Candidate: f.candidate.Limits(),
+		Limits:   f.limits.Limits(), Candidate: f.candidate.Limits(), Allow: f.allow.Routes(),
 	}
 	if p.Degraded == policy.Local {
 		p.Share = int(f.share.Whole("Enter the percent of the limits that one environment may admit.", 1,
@@ -98,13 +104,16 @@ func (f *planForm) apply(next *policy.Set) bool {
 	if next.AddressPlan == next.Plans[i].Name {
 		next.AddressPlan = p.Name
 	}
+	if !f.allowSent {
+		p.Allow = next.Plans[i].Allow
+	}
 	next.Plans[i] = p
 	return true
 }
 
 func (f *planForm) errors() int {
 	return f.limits.ErrorCount() + f.candidate.ErrorCount() + form.CountErrors(
-		f.name, f.mode, f.degraded, f.share,
+		f.name, f.mode, f.degraded, f.share, f.allow,
 	)
 }
 
@@ -119,6 +128,10 @@ func (f *planForm) setError(e policy.FieldError, next *policy.Set) bool {
 	}
 	if in := fields[e.Field]; in != nil {
 		in.Error = form.Sentence(e.Message)
+		return true
+	}
+	if strings.HasPrefix(e.Field, at+"allow") {
+		f.allow.Error = form.Sentence(e.Message)
 		return true
 	}
 	return f.limits.SetError(e, at+"limits") || f.candidate.SetError(e, at+"candidate")
@@ -154,6 +167,9 @@ func (f *planForm) view(*policy.Set) templates.Form {
 				"Counted on every call, never enforced. Leave empty for none.",
 			),
 		},
+		After: []templates.FormField{
+			form.RoutesField("One per line. If set, calls to other routes get 401.", f.allow),
+		},
 	}
 }
 
@@ -164,7 +180,7 @@ func (f *planForm) done() string {
 func (d *pages) planEdit(f *planForm) setEdit {
 	e := setEdit{form: f, path: "/policies/plans/new"}
 	if f.number > 0 {
-		e.path = "/policies/plans/" + strconv.Itoa(f.number)
+		e.path, e.plan = "/policies/plans/"+strconv.Itoa(f.number), f.number
 		e.effect = func(r *http.Request, next *policy.Set) (string, error) {
 			p, _ := next.Numbered(f.number)
 			return d.PreviewPlan(r, next, p)
@@ -235,11 +251,11 @@ func (d *pages) planAction(r *http.Request) (setEdit, bool) {
 		switch what {
 		case "promote", "drop":
 			return p.Name, []string{
-				"In force: " + policydoc.Limits(p.Limits) + ".",
-				"Candidate: " + policydoc.Limits(p.Candidate) + ".",
+				"In force: " + policydoc.LimitsText(p.Limits) + ".",
+				"Candidate: " + policydoc.LimitsText(p.Candidate) + ".",
 			}, known && len(p.Candidate) > 0
 		}
-		return p.Name, []string{policydoc.Limits(p.Limits) + "."}, known
+		return p.Name, []string{policydoc.LimitsText(p.Limits) + "."}, known
 	}
 	edit := func(change func(*policy.Plan)) func(*policy.Set) bool {
 		return func(next *policy.Set) bool {
@@ -269,7 +285,7 @@ func (d *pages) planAction(r *http.Request) (setEdit, bool) {
 		return setEdit{}, false
 	}
 	a.find = find
-	return setEdit{form: a, path: fmt.Sprintf("/policies/plans/%d/%s", number, what)}, true
+	return setEdit{form: a, plan: number, path: fmt.Sprintf("/policies/plans/%d/%s", number, what)}, true
 }
 
 func (d *pages) showPlanAction(w http.ResponseWriter, r *http.Request) {

@@ -30,7 +30,7 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "count keys", err)
 		return
 	}
-	trials, err := d.trials(r.Context(), set)
+	results, err := d.candidateResults(r.Context(), set)
 	if err != nil {
 		d.FailStore(w, r, "read calls", err)
 		return
@@ -41,7 +41,7 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) {
 		Audit:  d.Path("/audit?subject=" + policyset.SetID), Export: d.Path("/policies.yaml"),
 	}
 	for _, plan := range set.Plans {
-		p.Plans = append(p.Plans, d.planRow(r, plan, counts[plan.Number], trials[plan.Number]))
+		p.Plans = append(p.Plans, d.planRow(r, plan, counts[plan.Number], results[plan.Number]))
 	}
 	if p.Rules, err = d.ruleRows(r, set); err != nil {
 		d.FailStore(w, r, "read calls", err)
@@ -77,7 +77,7 @@ func (d *pages) countDeniedLimits(r *http.Request, set *policy.Set) []templates.
 				strings.ToLower(changes.Scope(l.Scope))
 			at = "/policies/rules/edit?rule=" + url.QueryEscape(l.Route.Name)
 		}
-		choice := templates.Choice{Text: of + ": " + policydoc.Limit(l.Limit)}
+		choice := templates.Choice{Text: of + ": " + policydoc.LimitText(l.Limit)}
 		if page.CanEdit(r) {
 			choice.Address = d.Path(at)
 		}
@@ -86,16 +86,17 @@ func (d *pages) countDeniedLimits(r *http.Request, set *policy.Set) []templates.
 	return all
 }
 
-// tried is what a candidate would have done in the last hour.
-type tried struct{ calls, would int64 }
+// candidateResult counts the calls of the last hour, and those that a candidate would
+// have denied.
+type candidateResult struct{ calls, would int64 }
 
-// trials counts, for each plan with a candidate, what it would have denied of the calls
-// of the plan's keys among the busiest.
-func (d *pages) trials(ctx context.Context, set *policy.Set) (map[int]tried, error) {
-	found := map[int]tried{}
+// candidateResults counts, for each plan with a candidate, what it would have denied of
+// the calls of the plan's keys among the busiest.
+func (d *pages) candidateResults(ctx context.Context, set *policy.Set) (map[int]candidateResult, error) {
+	found := map[int]candidateResult{}
 	for _, p := range set.Plans {
 		if len(p.Candidate) > 0 {
-			found[p.Number] = tried{}
+			found[p.Number] = candidateResult{}
 		}
 	}
 	if len(found) == 0 {
@@ -116,14 +117,15 @@ func (d *pages) trials(ctx context.Context, set *policy.Set) (map[int]tried, err
 	}
 	for _, k := range keys {
 		p, _ := set.Plan(k.Plan)
-		if t, trial := found[p.Number]; trial {
-			found[p.Number] = tried{t.calls + counts[k.ID].Calls(), t.would + counts[k.ID].CandidateDenied}
+		if t, ok := found[p.Number]; ok {
+			c := counts[k.ID]
+			found[p.Number] = candidateResult{t.calls + c.Calls(), t.would + c.CandidateDenied}
 		}
 	}
 	return found, nil
 }
 
-func (d *pages) planRow(r *http.Request, p policy.Plan, keys int64, t tried) templates.PlanRow {
+func (d *pages) planRow(r *http.Request, p policy.Plan, keys int64, t candidateResult) templates.PlanRow {
 	at := d.Path("/policies/plans/" + strconv.Itoa(p.Number))
 	row := templates.PlanRow{
 		Name: page.Clip(p.Name, page.MaxName), Limits: policydoc.Each(p.Limits),
@@ -131,6 +133,9 @@ func (d *pages) planRow(r *http.Request, p policy.Plan, keys int64, t tried) tem
 		Degraded: policydoc.DegradedText(p),
 		Keys:     page.Number(keys), KeysLink: d.Path("/keys?plan=" + strconv.Itoa(p.Number)),
 		Candidate: policydoc.Each(p.Candidate),
+	}
+	if len(p.Allow) > 0 {
+		row.Limits = append(row.Limits, page.Clip("Opens "+policydoc.AllowText(p.Allow), 200))
 	}
 	if len(p.Candidate) > 0 {
 		row.Trial = "would have denied " + page.Number(t.would) + " of " + page.Number(t.calls) +

@@ -75,7 +75,8 @@ func (d *pages) importPolicies(w http.ResponseWriter, r *http.Request) {
 		seen: v.Get("seen"),
 	}
 	next, status := f.read(set)
-	again := f.seen != f.hash() || v.Get("action") == changes.PreviewButton
+	button := v.Get("action")
+	again := f.seen != f.hash() || button == changes.PreviewButton || button == page.Resume
 	switch {
 	case status != http.StatusOK || again:
 	case version != set.Version:
@@ -107,19 +108,18 @@ func (f *policyImport) read(set *policy.Set) (*policy.Set, int) {
 		f.wrong = page.Clip(form.Sentence(err.Error()), 1000)
 		return nil, http.StatusUnprocessableEntity
 	}
-	next := file.Set(set)
-	var invalid *policy.InvalidError
-	if errors.As(next.ValidateAfter(set), &invalid) {
-		f.wrong = page.Clip(form.Sentence(file.Blame(invalid.Fields).Error()), 1000)
+	next, err := file.Edit(set)
+	if err != nil {
+		f.wrong = page.Clip(form.Sentence(err.Error()), 1000)
 		return nil, http.StatusUnprocessableEntity
 	}
-	f.preview = &templates.Preview{Changes: changes.OfPolicy(set, &next)}
+	f.preview = &templates.Preview{Changes: changes.OfPolicy(set, next)}
 	if file.Version != 0 && file.Version != set.Version {
 		f.wrong = fmt.Sprintf("The file has version %d, the current version is %d. Nothing was saved. "+
 			"Review the changes, then remove the version line to import anyway.", file.Version, set.Version)
 		return nil, http.StatusConflict
 	}
-	return &next, http.StatusOK
+	return next, http.StatusOK
 }
 
 // imported says how many changes an import made.

@@ -31,8 +31,8 @@ type setForm interface {
 	// what is edited exists.
 	apply(next *policy.Set) bool
 	errors() int
-	// setError notes what the store found wrong with next and reports whether the form has a
-	// place for it.
+	// setError notes what the store found wrong with next and reports whether the form
+	// has a place for it.
 	setError(e policy.FieldError, next *policy.Set) bool
 	heading() (text, name string)
 	view(set *policy.Set) templates.Form
@@ -48,7 +48,10 @@ type setEdit struct {
 	wrong    string
 	conflict *templates.Conflict
 	preview  *templates.Preview
-	// effect tells what the edit would have done to calls; nil if nobody can tell.
+	warnings []string // what saving it would do
+	values   url.Values
+	plan     int // number of the plan that is edited; 0 for none
+	// effect is what the edit would have done to calls; nil if that is unknown.
 	effect func(r *http.Request, next *policy.Set) (string, error)
 }
 
@@ -88,13 +91,17 @@ func (d *pages) saveSetForm(w http.ResponseWriter, r *http.Request, e setEdit) {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
-	e.reason = form.Typed(r.PostForm, "reason", form.MaxReasonInput)
+	e.reason, e.values = form.Typed(r.PostForm, "reason", form.MaxReasonInput), r.PostForm
 	button := r.PostForm.Get("action")
 	for _, l := range e.form.lists() {
 		if l.Change(button) {
 			d.renderSetForm(w, r, http.StatusOK, set, e)
 			return
 		}
+	}
+	if button == page.Resume {
+		d.renderSetForm(w, r, http.StatusOK, set, e)
+		return
 	}
 	next := cloneSet(set)
 	exists := e.form.apply(next)
@@ -128,10 +135,15 @@ func cloneSet(s *policy.Set) *policy.Set {
 func (d *pages) previewSet(w http.ResponseWriter, r *http.Request, set, next *policy.Set, e setEdit) {
 	e.preview = &templates.Preview{Changes: changes.OfPolicy(set, next)}
 	var invalid *policy.InvalidError
+	var err error
 	if err := next.ValidateAfter(set); errors.As(err, &invalid) {
 		e.setError(invalid, next)
 		e.preview = nil
 		d.renderSetForm(w, r, http.StatusUnprocessableEntity, set, e)
+		return
+	}
+	if e.warnings, err = d.PolicyWarnings(r.Context(), set, next); err != nil {
+		d.FailStore(w, r, "count keys", err)
 		return
 	}
 	if e.effect != nil {
@@ -148,10 +160,18 @@ func (d *pages) previewSet(w http.ResponseWriter, r *http.Request, set, next *po
 // putSet saves: 422 if the store finds it wrong, 409 if the Set is no longer what the
 // edit was based on.
 func (d *pages) putSet(w http.ResponseWriter, r *http.Request, set, next *policy.Set, e setEdit) {
-	changes := changes.OfPolicy(set, next)
-	if len(changes) == 0 && e.version == set.Version {
-		d.Flash(r, "Nothing changed.", "")
+	if len(changes.OfPolicy(set, next)) == 0 && e.version == set.Version {
+		d.Flash(r, "Nothing changed. Nothing was saved.", "")
 		http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
+		return
+	}
+	var err error
+	if e.warnings, err = d.PolicyWarnings(r.Context(), set, next); err != nil {
+		d.FailStore(w, r, "count keys", err)
+		return
+	}
+	if e.version == set.Version && next.ValidateAfter(set) == nil && !form.Accepted(e.values, e.warnings) {
+		d.renderSetForm(w, r, http.StatusUnprocessableEntity, set, e)
 		return
 	}
 	saved, err := d.Keys.SavePolicy(r.Context(), *next, e.version, app.NewEdit(r.Context(), e.reason.Text))
@@ -178,7 +198,7 @@ func (d *pages) failUnfinished(w http.ResponseWriter, r *http.Request, err error
 	d.Fail(w, r, page.Problem{
 		Status: http.StatusServiceUnavailable, Heading: "Saved, not on every shard yet",
 		Advice: "Some checks still use the old limits. Finish the save under Policies.",
-		Action: d.toPolicies(),
+		Action: d.toPolicies(), Acted: true,
 	})
 }
 
@@ -225,9 +245,17 @@ func (d *pages) renderSetForm(
 ) {
 	heading, name := e.form.heading()
 	f := e.form.view(set)
+	if e.plan > 0 {
+		counts, err := d.Keys.PlanCounts(r.Context(), set)
+		if err != nil {
+			d.FailStore(w, r, "count keys", err)
+			return
+		}
+		f.Notes = append(f.Notes, "Keys with this plan: "+page.Number(counts[e.plan])+".")
+	}
 	f.Action, f.Error, f.Errors = d.Path(e.path), e.wrong, e.form.errors()+form.CountErrors(e.reason)
 	f.Hidden = append(f.Hidden, templates.Hidden{Name: "version", Value: strconv.FormatInt(e.version, 10)})
-	f.After = append(f.After, form.ReasonField(e.reason))
+	f.After, f.Warning = append(f.After, form.ReasonField(e.reason)), form.Warn(e.warnings)
 	f.Choices, f.Preview, f.Cancel = form.LimitChoices(), !f.Danger, templates.Choice{
 		Text: "Cancel", Address: d.Path("/policies"),
 	}

@@ -7,7 +7,7 @@ import (
 	"tidegate/internal/accuracy"
 )
 
-// algorithmNotes say of each contender what one sees on its line.
+// algorithmNotes explain the line of each algorithm in the chart.
 var algorithmNotes = map[string]string{
 	accuracy.Log: "Keeps the time of every admitted call. Its line lies on the exact log's: it fills up to " +
 		"the limit, and one call fits " +
@@ -57,8 +57,8 @@ var shapeNotes = map[accuracy.Shape]string{
 	accuracy.Recorded: "As many calls in each minute as recorded, at random instants of it.",
 }
 
-// seriesOf names the line of a contender, so that it looks the same in every experiment.
+// seriesOf names the line of an algorithm, so that it looks the same in every experiment.
 func seriesOf(name string) string {
-	i := slices.IndexFunc(accuracy.Contenders(), func(c accuracy.Contender) bool { return c.Name == name })
+	i := slices.IndexFunc(accuracy.Algorithms(), func(c accuracy.Algorithm) bool { return c.Name == name })
 	return "s" + strconv.Itoa(i+1)
 }

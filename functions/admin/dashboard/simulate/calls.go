@@ -55,7 +55,7 @@ func callRow(i int, at time.Duration, d limiter.Decision) templates.CallRow {
 
 func ruleOptions() []templates.Option {
 	var options []templates.Option
-	for _, c := range accuracy.Contenders() {
+	for _, c := range accuracy.Algorithms() {
 		if c.Ours {
 			options = append(options, templates.Option{Value: c.Name, Text: c.Title})
 		}

@@ -18,7 +18,7 @@ func Experiments() []Experiment {
 	for _, p := range presets {
 		one, every := p.simulation(), p.simulation()
 		every.algorithms = nil
-		for _, c := range accuracy.Contenders() {
+		for _, c := range accuracy.Algorithms() {
 			every.algorithms = append(every.algorithms, c.Name)
 		}
 		all = append(all, Experiment{

@@ -8,7 +8,9 @@ import (
 
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/accuracy"
+	"tidegate/internal/limiter"
 	"tidegate/web/templates"
 )
 
@@ -28,7 +30,7 @@ func (d *pages) showSimulation(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	page := d.simulatePage(r, form)
-	page.Result = simulated(result)
+	page.Result = simulated(result, form.passed.Text)
 	d.Render(w, r, http.StatusOK, templates.Simulate(page))
 }
 
@@ -57,7 +59,7 @@ func simulationForm(s simulation) templates.SimulationForm {
 	f := templates.SimulationForm{
 		Limit: form.Field(s.Requests), Window: form.Field(s.Window), Unit: form.Field(s.Unit),
 		Shape: form.Field(s.shape), Rate: form.Field(s.rate), Windows: form.Field(s.windows),
-		Seed: form.Field(s.seed), Minutes: form.Field(s.minutes),
+		Seed: form.Field(s.seed), Minutes: form.Field(s.minutes), Passed: s.passed.Text,
 		Units: windowUnits(), Shapes: shapes(),
 		Recorded:   s.shape.Text == string(accuracy.Recorded) || s.minutes.Error != "",
 		Algorithms: s.choices(), AlgorithmsError: s.algorithmsWrong,
@@ -83,7 +85,7 @@ func shapes() []templates.Option {
 
 func (s *simulation) choices() []templates.Check {
 	var checks []templates.Check
-	for _, c := range accuracy.Contenders() {
+	for _, c := range accuracy.Algorithms() {
 		check := templates.Check{ID: "algorithm-" + c.Name, Value: c.Name, Text: c.Title, Published: !c.Ours}
 		for _, name := range s.algorithms {
 			check.Checked = check.Checked || name == c.Name
@@ -93,11 +95,12 @@ func (s *simulation) choices() []templates.Check {
 	return checks
 }
 
-// simulated puts what the lab measured into words.
-func simulated(r accuracy.Result) *templates.Simulation {
+// simulated puts what the lab measured into words. passed is how many of the calls passed
+// in fact, as text; anything but a number is unknown.
+func simulated(r accuracy.Result, passed string) *templates.Simulation {
 	limit := r.Scenario.Limit
 	s := &templates.Simulation{
-		Calls: page.Number(r.Calls), Exact: page.Number(r.Exact.Admitted), Limit: page.Number(limit),
+		Verdict: verdict(r, passed),
 		Traffic: shapeNotes[r.Scenario.Traffic.Shape], Chart: simulationChart(r),
 	}
 	for _, o := range r.Outcomes {
@@ -123,6 +126,20 @@ func simulated(r accuracy.Result) *templates.Simulation {
 			Source: o.Source})
 	}
 	return s
+}
+
+// verdict says what the limit would do, as its exact log has it.
+func verdict(r accuracy.Result, passed string) string {
+	limit := policydoc.Rate(limiter.Limit{Requests: r.Scenario.Limit, Window: r.Scenario.Window})
+	of := page.Number(r.Exact.Admitted) + " of " + page.Number(r.Calls) + " calls pass"
+	if r.Scenario.Traffic.Shape != accuracy.Recorded {
+		return limit + " would let " + of + "."
+	}
+	words := limit + " would have let " + of
+	if n, err := strconv.ParseInt(passed, 10, 64); err == nil && n >= 0 {
+		words += "; today " + page.Number(n) + " passed"
+	}
+	return words + "."
 }
 
 // overLimit is how far a rolling window is over the limit, rounded up so that only what

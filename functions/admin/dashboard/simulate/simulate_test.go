@@ -24,8 +24,7 @@ func TestSimulationFigures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := page.Number(result.Calls) + " calls. The exact log admits " +
-			page.Number(result.Exact.Admitted) + "."
+		want := page.Number(result.Exact.Admitted) + " of " + page.Number(result.Calls) + " calls pass."
 		if !strings.Contains(text, want) {
 			t.Errorf("%s: no %q", p.Text, want)
 		}
@@ -49,7 +48,7 @@ func TestSimulateBoundaryFirst(t *testing.T) {
 	page := s.Get("/simulate").Wants(t, http.StatusOK, `<path class="line s6" d="M0 `, `<svg viewBox="0 0 `)
 	text := sitetest.InWords(page.Body)
 	for _, want := range []string{
-		"1,400 calls. The exact log admits 101.", "log 101 0 0 100 0 % 1 min 59.9697 s",
+		"100 per minute would let 101 of 1,400 calls pass.", "log 101 0 0 100 0 % 1 min 59.9697 s",
 		"fixed window 200 100 1 200 +100 % 2 min 0.0297 s",
 	} {
 		if !strings.Contains(text, want) {
@@ -74,7 +73,7 @@ func TestSimulateSeed(t *testing.T) {
 	const path = "/simulate?shape=poisson&rate=2&windows=5&seed="
 	main := func(seed string) string {
 		_, text, _ := strings.Cut(
-			sitetest.InWords(s.Get(path+seed).Wants(t, http.StatusOK).Body), "The exact log admits",
+			sitetest.InWords(s.Get(path+seed).Wants(t, http.StatusOK).Body), " would let ",
 		)
 		return text
 	}
@@ -93,7 +92,7 @@ func TestSimulateBadInput(t *testing.T) {
 		{"limit=", "limit", "Enter the number of calls."},
 		{"limit=100001", "limit", "Must be 1 to 100,000."},
 		{"window=0", "window", "Must be 1 to"},
-		{"window=367&unit=day", "window", "The window must be 1 millisecond to 366 days."},
+		{"window=367&unit=day", "window", "Must be 1 to 366 days."},
 		{"unit=fortnight", "unit", form.ChooseFromList},
 		{"unit=calendar+month", "unit", form.ChooseFromList},
 		{"shape=square", "shape", form.ChooseFromList},
@@ -124,7 +123,7 @@ func TestSimulateBadInput(t *testing.T) {
 			!strings.Contains(page.Body, typed) {
 			t.Errorf("%s: %q is gone", row.query, typed)
 		}
-		if strings.Contains(page.Body, "The exact log admits") {
+		if strings.Contains(page.Body, " calls pass") {
 			t.Errorf("%s: figures beside an error", row.query)
 		}
 	}
@@ -155,10 +154,11 @@ func TestSimulateHostileInput(t *testing.T) {
 // then two.
 func TestSimulateRecorded(t *testing.T) {
 	s := sitetest.New(t).Login()
-	text := sitetest.InWords(
-		s.Get("/simulate?limit=2&shape=recorded&minutes=3,0x2,2&algorithm=log").Wants(t, http.StatusOK).Body,
-	)
-	if !strings.Contains(text, "5 calls. The exact log admits 4.") {
-		t.Error(text)
+	const address = "/simulate?limit=2&shape=recorded&minutes=3,0x2,2&algorithm=log"
+	for passed, end := range map[string]string{
+		"": ".", "&passed=5": "; today 5 passed.", "&passed=odd": ".", "&passed=-1": ".",
+	} {
+		s.Get(address+passed).Wants(t, http.StatusOK,
+			"2 per minute would have let 4 of 5 calls pass"+end+"</p>")
 	}
 }

@@ -27,6 +27,7 @@ type simulation struct {
 	form.LimitInput            // of which requests, window and unit are asked for
 	shape, rate, windows, seed form.Input
 	minutes                    form.Input // calls of each minute, of the recorded shape
+	passed                     form.Input // how many of them passed in fact; empty when nobody knows
 	algorithms                 []string
 	algorithmsWrong            string
 }
@@ -64,8 +65,9 @@ func recordedSimulation(l limiter.Limit, minutes []int64) (s simulation, ok bool
 }
 
 // Recorded is the query of the page that plays the calls somebody made minute by minute
-// to a limit. It is empty if there are none, too many, or the limit cannot be played.
-func Recorded(l limiter.Limit, minutes []int64) string {
+// to a limit; passed of them passed. It is empty if there are none, too many, or the
+// limit cannot be played.
+func Recorded(l limiter.Limit, minutes []int64, passed int64) string {
 	if total := chart.Total(minutes); total == 0 || total > maxPlayed {
 		return ""
 	}
@@ -73,6 +75,7 @@ func Recorded(l limiter.Limit, minutes []int64) string {
 	if !ok {
 		return ""
 	}
+	s.passed.Text = strconv.FormatInt(passed, 10)
 	return s.values().Encode()
 }
 
@@ -81,6 +84,7 @@ func (s *simulation) fields() map[string]*form.Input {
 	return map[string]*form.Input{
 		"limit": &s.Requests, "window": &s.Window, "unit": &s.Unit,
 		"shape": &s.shape, "rate": &s.rate, "windows": &s.windows, "seed": &s.seed, "minutes": &s.minutes,
+		"passed": &s.passed,
 	}
 }
 
@@ -103,11 +107,11 @@ func readSimulation(q url.Values) simulation {
 	return s
 }
 
-// inOrder returns the names of contenders among these, each once and in the order of the
+// inOrder returns the names of algorithms among these, each once and in the order of the
 // lab. An unknown one is left out.
 func inOrder(names []string) []string {
 	var known []string
-	for _, c := range accuracy.Contenders() {
+	for _, c := range accuracy.Algorithms() {
 		if slices.Contains(names, c.Name) {
 			known = append(known, c.Name)
 		}
@@ -119,7 +123,7 @@ func inOrder(names []string) []string {
 func (s *simulation) values() url.Values {
 	q := url.Values{"algorithm": s.algorithms}
 	for name, in := range s.fields() {
-		if name != "minutes" || in.Text != "" {
+		if in.Text != "" || name != "minutes" && name != "passed" {
 			q.Set(name, in.Text)
 		}
 	}
@@ -132,7 +136,7 @@ func (s *simulation) scenario() accuracy.Scenario {
 		Limit:      s.Requests.Whole("Enter the number of calls.", 1, accuracy.MaxLimit),
 		Window:     s.period(),
 		Seed:       uint64(s.seed.Whole("Enter a number. It seeds the random calls.", 0, maxSeed)),
-		Contenders: s.algorithms,
+		Algorithms: s.algorithms,
 		Points:     plotPoints,
 	}
 	if len(s.algorithms) == 0 {

@@ -23,7 +23,7 @@ func TestSimulationRoundTrip(t *testing.T) {
 					rapid.String()).Draw(t, name))
 			}
 		}
-		for _, c := range accuracy.Contenders() {
+		for _, c := range accuracy.Algorithms() {
 			if rapid.Bool().Draw(t, c.Name) {
 				q.Add("algorithm", c.Name)
 			}
@@ -46,7 +46,7 @@ func TestSimulationRoundTrip(t *testing.T) {
 
 // Every algorithm, traffic and line that can be chosen is explained.
 func TestEverythingIsExplained(t *testing.T) {
-	for _, c := range accuracy.Contenders() {
+	for _, c := range accuracy.Algorithms() {
 		if algorithmNotes[c.Name] == "" {
 			t.Errorf("%s has no note", c.Name)
 		}

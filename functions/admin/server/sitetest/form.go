@@ -80,6 +80,30 @@ func HiddenIn(page string) url.Values {
 	return form
 }
 
+// FormIn reads what a browser would send of the page's form as it is shown.
+func FormIn(page string) url.Values {
+	form := HiddenIn(page)
+	for _, m := range inputField.FindAllStringSubmatch(page, -1) {
+		form.Set(m[1], html.UnescapeString(m[2]))
+	}
+	for _, m := range areaField.FindAllStringSubmatch(page, -1) {
+		form.Set(m[1], html.UnescapeString(m[2]))
+	}
+	for _, m := range selectField.FindAllStringSubmatch(page, -1) {
+		if chosen := chosenOption.FindStringSubmatch(m[2]); chosen != nil {
+			form.Set(m[1], html.UnescapeString(chosen[1]))
+		}
+	}
+	return form
+}
+
+var (
+	inputField   = regexp.MustCompile(`<input id="[^"]+" name="([^"]+)" value="([^"]*)"`)
+	areaField    = regexp.MustCompile(`<textarea id="[^"]+" name="([^"]+)"[^>]*>([^<]*)</textarea>`)
+	selectField  = regexp.MustCompile(`<select id="[^"]+" name="([^"]+)"[^>]*>(.*?)</select>`)
+	chosenOption = regexp.MustCompile(`<option value="([^"]*)" selected`)
+)
+
 // UndoInPage finds the address that takes a change back.
 var UndoInPage = regexp.MustCompile(`action="(/audit/[^"]+/undo)"`)
 

@@ -192,12 +192,21 @@ func (r *Registry) take(name string, limits []limiter.Limit, cost int64, when ti
 // Called records calls of the last hour.
 func (r *Registry) Called(name string, at time.Time, allowed, denied int) {
 	r.T.Helper()
-	recorder := usage.NewRecorder(usage.Options{}, func() time.Time { return at })
-	for i := range allowed + denied {
-		o := usage.Outcome{Subject: r.IDs[name], Registered: true, Cost: 1, Time: at}
+	calls := make([]usage.Outcome, allowed+denied)
+	for i := range calls {
+		calls[i] = usage.Outcome{Subject: r.IDs[name], Registered: true, Cost: 1, Time: at}
 		if i >= allowed {
-			o.Verdict = usage.Denied
+			calls[i].Verdict = usage.Denied
 		}
+	}
+	r.Record(calls...)
+}
+
+// Record records calls of one time.
+func (r *Registry) Record(calls ...usage.Outcome) {
+	r.T.Helper()
+	recorder := usage.NewRecorder(usage.Options{}, func() time.Time { return calls[0].Time })
+	for _, o := range calls {
 		recorder.Record(o)
 	}
 	if report := recorder.Flush(context.Background(), r.Client); report.Err != nil {
@@ -247,8 +256,8 @@ func Per(requests int64, window time.Duration) limiter.Limit {
 	return limiter.Limit{Requests: requests, Window: window}
 }
 
-// StrangerCalls records calls by a caller without a record.
-func (r *Registry) StrangerCalls(id string, at time.Time, allowed, denied int) {
+// UnregisteredCalls records calls of a caller without a record.
+func (r *Registry) UnregisteredCalls(id string, at time.Time, allowed, denied int) {
 	r.T.Helper()
 	recorder := usage.NewRecorder(usage.Options{}, func() time.Time { return at })
 	for i := range allowed + denied {
@@ -290,11 +299,11 @@ func (r *Registry) CountDenied(requests string) {
 
 // SampleKeys is a registry with a key of each kind.
 func SampleKeys(t testing.TB) *Registry {
-	estimate := limiter.Limit{Requests: 44, Window: 366 * 24 * time.Hour, Algorithm: limiter.Counter}
+	counter := limiter.Limit{Requests: 44, Window: 366 * 24 * time.Hour, Algorithm: limiter.Counter}
 	abroad := Monthly
 	abroad.Zone = "America/Argentina/ComodRivadavia"
 	keys := NewRegistry(t, "acme", "bolt", "chandlery", "dinghy")
-	keys.OverrideKey("chandlery", Per(100, 10*time.Second), estimate)
+	keys.OverrideKey("chandlery", Per(100, 10*time.Second), counter)
 	keys.UpdateKey("dinghy", func(k *policy.Key) { k.Status = policy.Revoked })
 	keys.IDs["endless"] = keys.CreateKey(strings.Repeat("endless-", 12), "free").ID
 	keys.Add("ferry", abroad, Hammered, Coarse, limiter.Limit{

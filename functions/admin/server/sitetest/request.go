@@ -72,6 +72,22 @@ func (s *Site) Post(path string, form url.Values) Reply {
 	})
 }
 
+// PostThrough posts a form and goes where the answer leads.
+func (s *Site) PostThrough(path string, form url.Values) Reply {
+	s.T.Helper()
+	return s.Get(s.Post(path, form).Wants(s.T, http.StatusSeeOther).Header.Get("Location"))
+}
+
+// PostAnyway posts a form and, when that is answered with a warning, confirms it.
+func (s *Site) PostAnyway(path string, form url.Values) Reply {
+	s.T.Helper()
+	answer := s.Post(path, form)
+	if accepted := HiddenIn(answer.Body).Get("accepted"); accepted != "" {
+		return s.Post(path, With(form, "accepted", accepted))
+	}
+	return answer
+}
+
 // Wants ends the test unless the status is this, and notes texts that are missing.
 func (r Reply) Wants(t *testing.T, status int, texts ...string) Reply {
 	t.Helper()

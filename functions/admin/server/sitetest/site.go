@@ -102,7 +102,7 @@ func Bundle() static.Bundle {
 func New(t *testing.T, options ...Option) *Site {
 	t.Helper()
 	s := &Site{T: t}
-	s.Config = server.Config{Users: Users(), SessionLifetime: time.Hour}
+	s.Config = server.Config{Users: Users(), SessionLifetime: time.Hour, OwnerAPI: true, OwnerPage: true}
 	s.Services = server.Services{
 		Bundle:       Bundle(),
 		Pepper:       Pepper,
@@ -155,6 +155,9 @@ func (s *Site) openStore() {
 	s.Tokens = token.NewStore(client, Pepper)
 	s.Services.Tokens, s.Services.Sessions = s.Tokens, session.NewStore(client, Idle)
 	if s.Services.Logins, err = throttle.New(client); err != nil {
+		s.T.Fatal(err)
+	}
+	if s.Services.Owners, err = throttle.NewOwners(client); err != nil {
 		s.T.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-// Command function is a Lambda function that does what each event tells it, for the tests
+// Command function is a Lambda function that does what each event says, for the tests
 // of package lambda.
 package main
 

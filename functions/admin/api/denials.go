@@ -1,0 +1,133 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"tidegate/functions/admin/api/rest"
+	"tidegate/functions/admin/auth"
+	"tidegate/internal/cause"
+	"tidegate/internal/usage"
+)
+
+// Denial is an entry of the denial log.
+type Denial struct {
+	Time       time.Time `json:"time" doc:"To the millisecond, by the clock of the environment that answered"`
+	Subject    string    `json:"subject,omitempty" doc:"Id of the key or caller; absent for one that Valkey could not verify"`
+	Plan       string    `json:"plan,omitempty"`
+	Cause      string    `json:"cause" enum:"revoked,expired,old-secret,address,access,limit,ban,unavailable"`
+	Limit      string    `json:"limit,omitempty" doc:"That denied, as the client was told" example:"10 per 10 s"`
+	Rule       string    `json:"rule,omitempty" doc:"Route rule of the call"`
+	Method     string    `json:"method" doc:"Methods that API Gateway does not know are other"`
+	Path       string    `json:"path" doc:"Pattern of the route, never the path that was called" example:"/orders/{id}"`
+	API        string    `json:"api"`
+	Stage      string    `json:"stage"`
+	Network    string    `json:"network,omitempty" doc:"The /24 or /48 of the caller's address" example:"192.0.2.0/24"`
+	RetryAfter int64     `json:"retryAfter" doc:"Milliseconds; 0 when the client was told none"`
+	Request    string    `json:"request,omitempty" doc:"API Gateway's id of the request"`
+	Calls      int64     `json:"calls" doc:"1, or how many calls of this minute the entry stands for"`
+}
+
+// Refusals are refused credentials by cause.
+type Refusals struct {
+	Missing   int64 `json:"missing"`
+	Malformed int64 `json:"malformed"`
+	Unknown   int64 `json:"unknown"`
+	Revoked   int64 `json:"revoked"`
+	Expired   int64 `json:"expired"`
+	OldSecret int64 `json:"oldSecret"`
+	Address   int64 `json:"address"`
+	Access    int64 `json:"access"`
+}
+
+func refusalsOf(r usage.Refusals) Refusals {
+	return Refusals{
+		Missing: r.Of(cause.Missing), Malformed: r.Of(cause.Malformed), Unknown: r.Of(cause.Unknown),
+		Revoked: r.Of(cause.Revoked), Expired: r.Of(cause.Expired), OldSecret: r.Of(cause.OldSecret),
+		Address: r.Of(cause.Address), Access: r.Of(cause.Access),
+	}
+}
+
+type (
+	denialsInput struct {
+		Key   string    `query:"key" maxLength:"64" doc:"Only of this key or caller"`
+		Plan  string    `query:"plan" maxLength:"200"`
+		Rule  string    `query:"rule" maxLength:"200" doc:"Name of the route rule"`
+		Limit string    `query:"limit" maxLength:"200" doc:"As entries have it"`
+		Cause string    `query:"cause" enum:"revoked,expired,old-secret,address,access,limit,ban,unavailable"`
+		From  time.Time `query:"from" doc:"24 hours ago, when it is left out or earlier"`
+		To    time.Time `query:"to" doc:"Now, when it is left out"`
+		Paging
+	}
+	denialsOutput struct {
+		Body struct {
+			Items    []Denial `json:"items"`
+			Next     string   `json:"next,omitempty" doc:"Where the list goes on; absent at its end. A page may be short and not be the last"`
+			Refused  Refusals `json:"refused" doc:"Refused credentials of the period, of the key alone when one is given"`
+			Unlisted int64    `json:"unlisted" doc:"Denials of the period and key that are counted but not in the log"`
+		}
+	}
+)
+
+func (a *api) registerDenials() {
+	register(a, operation{
+		pattern: "GET /denials", id: "list-denials",
+		summary: "Denied calls of the last 24 hours, newest first",
+		role:    auth.Viewer, group: "usage",
+	}, a.listDenials)
+}
+
+func (a *api) listDenials(ctx context.Context, in *denialsInput) (*denialsOutput, error) {
+	now := time.Now()
+	q := usage.DenialQuery{
+		Subject: in.Key, Plan: in.Plan, Rule: in.Rule, Limit: in.Limit, Cause: cause.Named(in.Cause),
+		From: in.From, To: in.To, After: in.After, Count: in.Count,
+	}
+	if newest := now.Add(time.Minute); q.To.IsZero() || q.To.After(newest) {
+		q.To = newest
+	}
+	if oldest := now.Add(-usage.LogKept); q.From.Before(oldest) {
+		q.From = oldest
+	}
+	if !q.From.Before(q.To) {
+		return nil, rest.Invalid("query.to", "must be after from, and within the last 24 hours")
+	}
+	page, err := a.Usage.Denials(ctx, q)
+	if errors.Is(err, usage.ErrCursor) {
+		return nil, rest.Invalid("query.after", "must be next of a page before")
+	}
+	if err != nil {
+		return nil, err
+	}
+	counted, err := a.refused(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	out := &denialsOutput{}
+	out.Body.Items, out.Body.Next = make([]Denial, len(page.Denials)), page.Next
+	for i := range page.Denials {
+		out.Body.Items[i] = denialOf(&page.Denials[i])
+	}
+	out.Body.Refused, out.Body.Unlisted = refusalsOf(counted), counted.Unlogged
+	return out, nil
+}
+
+func (a *api) refused(ctx context.Context, q usage.DenialQuery) (usage.Refusals, error) {
+	if q.Subject != "" {
+		return a.Usage.RefusalsOf(ctx, q.Subject, q.From, q.To, time.Minute)
+	}
+	return a.Usage.Refusals(ctx, q.From, q.To, time.Minute)
+}
+
+func denialOf(l *usage.LoggedDenial) Denial {
+	d := Denial{
+		Time: l.Time, Subject: l.Subject, Plan: l.Plan, Cause: l.Cause.String(), Limit: l.Limit, Rule: l.Rule,
+		Method: l.Method, Path: l.Path, API: l.API, Stage: l.Stage, RetryAfter: l.RetryAfter.Milliseconds(),
+		Request: l.Request, Calls: l.Calls,
+	}
+	if l.Network.IsValid() {
+		d.Network = l.Network.String()
+	}
+	return d
+}

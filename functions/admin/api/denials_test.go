@@ -1,0 +1,45 @@
+package api
+
+import (
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/cause"
+	"tidegate/internal/usage"
+)
+
+// A machine reads the denial log in pages and by filter, with the refused credentials and
+// no address.
+func TestDenials(t *testing.T) {
+	s := newService(t)
+	id, now := s.create("worker").ID, time.Now()
+	recorder := usage.NewRecorder(usage.Options{}, time.Now)
+	for i := range 3 {
+		recorder.Record(usage.Outcome{
+			Subject: id, Registered: true, Verdict: usage.Denied, Cost: 1,
+			Time: now.Add(-time.Duration(i) * time.Minute), Denial: &usage.Denial{
+				Cause: cause.Limit, Limit: "10 per 10 min", Plan: "free", Method: "GET", Path: "/orders/{id}",
+				API: "abcdef1234", Stage: "prod", RetryAfter: 1500 * time.Millisecond, Request: "request",
+				Network: usage.NetworkOf(netip.MustParseAddr("192.0.2.77")),
+			},
+		})
+	}
+	recorder.Record(usage.Outcome{Time: now, Denial: &usage.Denial{Cause: cause.Unknown}})
+	if report := recorder.Flush(t.Context(), connect(t, s.url)); report.Err != nil {
+		t.Fatal(report.Err)
+	}
+	first := s.get("/denials?count=2&key="+id).wants(http.StatusOK, `"limit":"10 per 10 min"`,
+		`"path":"/orders/{id}"`, `"network":"192.0.2.0/24"`, `"retryAfter":1500`, `"unlisted":0`)
+	if strings.Contains(first.text, "192.0.2.77") {
+		t.Error("the answer has the address")
+	}
+	s.get("/denials?count=2&key="+id+"&after="+first.stringAt("next")).wants(http.StatusOK, `"items":[{`)
+	s.get("/denials").wants(http.StatusOK, `"unknown":1`)
+	s.get("/denials?cause=ban").wants(http.StatusOK, `"items":[]`)
+	s.get("/denials?cause=anger").wants(http.StatusUnprocessableEntity, "query.cause")
+	s.get("/denials?after=x").wants(http.StatusUnprocessableEntity, "query.after")
+	s.get("/denials?to=2020-01-01T00:00:00Z").wants(http.StatusUnprocessableEntity, "query.to")
+}

@@ -1,0 +1,115 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"tidegate/functions/admin/api/rest"
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth"
+	"tidegate/internal/answer"
+	"tidegate/internal/policy"
+	"tidegate/internal/usage"
+)
+
+// OwnerPath is where a key's owner sees it, below Prefix.
+const OwnerPath = "/self"
+
+// keyHeader brings an API key, here as in calls of the API that it is for.
+const keyHeader = "X-API-Key"
+
+// ownerInput is who asks: a key's secret, in a header and never in the address.
+type ownerInput struct{ remote, secret string }
+
+// Resolve reads the headers. What stands more than once is nothing.
+func (in *ownerInput) Resolve(ctx huma.Context) []error {
+	in.remote = ctx.RemoteAddr()
+	var keys, bearers []string
+	ctx.EachHeader(func(name, value string) {
+		switch http.CanonicalHeaderKey(name) {
+		case http.CanonicalHeaderKey(keyHeader):
+			keys = append(keys, value)
+		case "Authorization":
+			bearers = append(bearers, value)
+		}
+	})
+	switch {
+	case len(keys) == 1:
+		in.secret = keys[0]
+	case len(keys) == 0 && len(bearers) == 1:
+		if scheme, text, _ := strings.Cut(bearers[0], " "); strings.EqualFold(scheme, "Bearer") {
+			in.secret = text
+		}
+	}
+	return nil
+}
+
+// Day is the calls of one day.
+type Day struct {
+	Date    string `json:"date" doc:"Of UTC" example:"2026-11-21"`
+	Allowed int64  `json:"allowed"`
+	Denied  int64  `json:"denied"`
+	Cost    int64  `json:"cost" doc:"Of the allowed calls together"`
+}
+
+func daysOf(points []usage.Point) []Day {
+	days := make([]Day, len(points))
+	for i, p := range points {
+		days[i] = Day{p.Start.Format(time.DateOnly), p.Allowed, p.Denied, p.Cost}
+	}
+	return days
+}
+
+type ownerOutput struct {
+	CacheControl string `header:"Cache-Control"`
+	Vary         string `header:"Vary"`
+	Body         struct {
+		ID      string     `json:"id"`
+		Name    string     `json:"name"`
+		Plan    string     `json:"plan"`
+		Expires *time.Time `json:"expires,omitempty"`
+		Grace   *time.Time `json:"graceUntil,omitempty" doc:"Until when the secret before the last rotation is good"`
+		Now     time.Time  `json:"now" doc:"Instant of the limits, on the store's clock"`
+		Limits  []Window   `json:"limits" doc:"The key's own limits that are enforced, and how they stand"`
+		Days    []Day      `json:"days" doc:"The last 30 days, today last"`
+	}
+}
+
+func (a *api) registerOwner() {
+	register(a, operation{
+		pattern: "GET " + OwnerPath, id: "get-own-key", summary: "What the key that asks may still do",
+		role: auth.Owner, group: "owner",
+		details: "Nothing is taken. 60 requests a minute for each key.",
+	}, a.ownKey)
+}
+
+func (a *api) ownKey(ctx context.Context, in *ownerInput) (*ownerOutput, error) {
+	own, err := a.Owners.View(ctx, in.remote, in.secret)
+	var throttled *app.ThrottledError
+	switch {
+	case errors.Is(err, policy.ErrUnknownKey):
+		p := rest.NewProblem(http.StatusUnauthorized, answer.Unauthorized)
+		p.GetHeaders().Set("WWW-Authenticate", `Bearer realm="tidegate"`)
+		return nil, p
+	case errors.As(err, &throttled):
+		return nil, rest.NewProblem(http.StatusTooManyRequests, "Too many requests of this key or address.").
+			RetryAfter(answer.WholeSeconds(throttled.RetryAfter))
+	case err != nil:
+		return nil, err
+	}
+	// A proxy between must not show one key's answer to another.
+	out := &ownerOutput{CacheControl: "private, max-age=1", Vary: keyHeader + ", Authorization"}
+	b := &out.Body
+	b.ID, b.Name, b.Plan = own.ID, own.Name, own.Plan
+	b.Expires, b.Grace, b.Now = given(own.Expires), given(own.Grace), own.Now.UTC()
+	b.Limits, b.Days = make([]Window, len(own.Limits)), daysOf(own.Days)
+	for i, u := range own.Limits {
+		b.Limits[i] = windowOf(u, own.Now)
+	}
+	return out, nil
+}

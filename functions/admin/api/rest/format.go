@@ -1,0 +1,75 @@
+package rest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// strictJSON refuses what readers of JSON take in different ways: names that stand twice
+// in an object, and text that is not UTF-8.
+var strictJSON = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: unmarshal}
+
+// maxNesting is deeper than any body: a policy's limits stand at 5.
+const maxNesting = 16
+
+// maxFields of one object is more than any body has.
+const maxFields = 64
+
+func unmarshal(data []byte, into any) error {
+	if _, again := into.(*any); again { // huma reads each body twice, so first to check it
+		if err := checkJSON(data); err != nil {
+			return err
+		}
+	}
+	return json.Unmarshal(data, into)
+}
+
+func checkJSON(data []byte) error {
+	if err := checkNesting(data); err != nil {
+		return err
+	}
+	text := jsontext.Value(data)
+	if text.IsValid() {
+		return nil
+	}
+	if !text.IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
+		var anything any
+		return json.Unmarshal(data, &anything) // whose words are known
+	}
+	if text.IsValid(jsontext.AllowDuplicateNames(true)) {
+		return errors.New("a name stands twice in one object")
+	}
+	return errors.New("this is not UTF-8")
+}
+
+// checkNesting bounds depth and fields in one pass, before anything is decoded.
+func checkNesting(data []byte) error {
+	var fields [maxNesting + 1]int // of the object open at each depth
+	depth, inString, escaped := 0, false, false
+	for _, c := range data {
+		switch {
+		case escaped:
+			escaped = false
+		case inString:
+			escaped, inString = c == '\\', c != '"'
+		case c == '"':
+			inString = true
+		case c == '{' || c == '[':
+			if depth++; depth > maxNesting {
+				return fmt.Errorf("this is nested deeper than %d levels", maxNesting)
+			}
+			fields[depth] = 0
+		case (c == '}' || c == ']') && depth > 0:
+			depth--
+		case c == ':':
+			if fields[depth]++; fields[depth] > maxFields {
+				return fmt.Errorf("an object has more than %d fields", maxFields)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package oidc
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"unicode"
+
+	gooidc "github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"tidegate/functions/admin/auth"
+)
+
+// NoRoleError means that somebody is who they say, and may do nothing here.
+type NoRoleError struct {
+	Claim   string
+	Present bool // the claim is there, and holds nothing that means a role
+}
+
+func (e *NoRoleError) Error() string { return "no role in the claim " + e.Claim }
+
+// Identity is who logged in.
+type Identity struct {
+	Actor auth.Actor
+	Next  string // where to go, as given to Start
+}
+
+// claims are those of the id token, and those that the provider sends only when asked, if
+// the role is not among the first.
+func (p *Provider) claims(ctx context.Context, e *endpoints, t *gooidc.IDToken,
+	tokens *oauth2.Token) (map[string]any, error) {
+	var claims map[string]any
+	if err := t.Claims(&claims); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrToken, err)
+	}
+	if _, present := lookUp(claims, p.config.RoleClaim); present || e.provider.UserInfoEndpoint() == "" {
+		return claims, nil
+	}
+	info, err := e.provider.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
+	if err != nil {
+		return nil, fmt.Errorf("ask the provider for claims: %w", err)
+	}
+	if info.Subject != t.Subject {
+		return nil, fmt.Errorf("%w: the claims are those of another", ErrToken)
+	}
+	if err := info.Claims(&claims); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrToken, err)
+	}
+	return claims, nil
+}
+
+func (p *Provider) identify(subject string, claims map[string]any, next string) (Identity, error) {
+	if subject == "" || len(subject) > maxID || printable(subject) != subject {
+		return Identity{}, fmt.Errorf("%w: its subject is no name", ErrToken)
+	}
+	role, present := p.config.role(claims)
+	if role == auth.Nobody {
+		return Identity{}, &NoRoleError{Claim: p.config.RoleClaim, Present: present}
+	}
+	actor := auth.Actor{ID: "oidc:" + subject, Name: nameIn(claims, subject), Kind: auth.User, Role: role}
+	return Identity{Actor: actor, Next: next}, nil
+}
+
+// nameIn is a name for people only: they may have chosen it themselves.
+func nameIn(claims map[string]any, subject string) string {
+	for _, claim := range []string{"preferred_username", "email", "name"} {
+		if text, ok := claims[claim].(string); ok && strings.TrimSpace(text) != "" {
+			return clipped(printable(text))
+		}
+	}
+	return clipped(printable(subject))
+}
+
+func printable(text string) string {
+	return strings.Map(func(c rune) rune {
+		if unicode.IsPrint(c) {
+			return c
+		}
+		return '�'
+	}, text)
+}
+
+func clipped(text string) string {
+	if all := []rune(text); len(all) > maxName {
+		return string(all[:maxName-1]) + "…"
+	}
+	return text
+}

@@ -1,0 +1,307 @@
+package dashboard
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/cause"
+	"tidegate/internal/policy"
+	"tidegate/internal/usage"
+	"tidegate/web/templates"
+)
+
+const (
+	denialsPerPage = 50
+	maxFilterText  = 200
+	minuteInput    = "2006-01-02T15:04" // form of a datetime-local input
+)
+
+// causeTexts name the causes in lists.
+var causeTexts = map[cause.Cause]string{
+	cause.Missing: "No credential", cause.Malformed: "Malformed credential", cause.Unknown: "Unknown key",
+	cause.Revoked: "Revoked key", cause.Expired: "Expired", cause.OldSecret: "Old secret",
+	cause.Address: "Refused address", cause.Access: "No access",
+	cause.Limit: "Over limit", cause.Ban: "Banned", cause.Unavailable: "Valkey unavailable",
+}
+
+// recentDenials is how many of the latest denials a key's page lists.
+const recentDenials = 10
+
+// addKeyDenials adds what a key's page says of the key's denials of the last 24 hours.
+func (d *dashboard) addKeyDenials(ctx context.Context, p *templates.KeyPage, id string) error {
+	now := time.Now()
+	from, to := now.Add(-usage.LogKept), now.Add(time.Minute)
+	list, err := d.Usage.Denials(ctx,
+		usage.DenialQuery{Subject: id, From: from, To: to, Count: recentDenials})
+	if err != nil {
+		return err
+	}
+	if p.Denials, err = d.denialRows(ctx, list.Denials); err != nil {
+		return err
+	}
+	p.AllDenials = page.Address(d.Path("/denials"), url.Values{"key": {id}})
+	counted, err := d.refused(ctx, id, from, to)
+	p.Refused = d.refusalFigures(counted, id)
+	return err
+}
+
+// denialFilter is what the page was asked for. problem says what is wrong with it.
+type denialFilter struct {
+	usage.DenialQuery
+	from, to string // as given
+	problem  string
+}
+
+// readDenialFilter reads a filter; without times it means the last 24 hours.
+func readDenialFilter(r *http.Request, now time.Time) denialFilter {
+	q := r.URL.Query()
+	f := denialFilter{from: q.Get("from"), to: q.Get("to")}
+	f.Subject, f.Plan, f.Rule = strings.TrimSpace(q.Get("key")), q.Get("plan"), q.Get("rule")
+	f.Limit, f.After, f.Count = q.Get("limit"), q.Get("after"), denialsPerPage
+	oldest, newest := now.Add(-usage.LogKept), now.Add(time.Minute)
+	var fromOK, toOK bool
+	f.From, fromOK = instantOr(f.from, oldest)
+	f.To, toOK = instantOr(f.to, newest)
+	f.Cause = cause.Named(q.Get("cause"))
+	switch {
+	case len(f.Subject) > 64 || f.Subject != "" && !idPattern.MatchString(f.Subject):
+		f.problem = "Key: enter an id of up to 64 letters and digits."
+	case max(len(f.Plan), len(f.Rule), len(f.Limit)) > maxFilterText:
+		f.problem = "Plan, rule and limit: at most 200 characters."
+	case q.Get("cause") != "" && f.Cause == 0:
+		f.problem = "Cause: choose one from the list."
+	case !fromOK || !toOK:
+		f.problem = "From and to: enter a date and a time."
+	case !f.From.Before(f.To) || !f.To.After(oldest):
+		f.problem = "From: must be before to, within 24 hours."
+	}
+	if f.From.Before(oldest) {
+		f.From = oldest
+	}
+	if f.To.After(newest) {
+		f.To = newest
+	}
+	return f
+}
+
+// instantOr reads what a datetime-local input or an address has, in UTC.
+func instantOr(text string, otherwise time.Time) (time.Time, bool) {
+	if text == "" {
+		return otherwise, true
+	}
+	for _, form := range []string{minuteInput, "2006-01-02T15:04:05", time.RFC3339} {
+		if t, err := time.Parse(form, text); err == nil {
+			return t.UTC(), true
+		}
+	}
+	return otherwise, false
+}
+
+func (f denialFilter) values() url.Values {
+	return url.Values{"key": {f.Subject}, "plan": {f.Plan}, "rule": {f.Rule}, "limit": {f.Limit},
+		"cause": {f.Cause.String()}, "from": {f.from}, "to": {f.to}}
+}
+
+func (d *dashboard) showDenials(w http.ResponseWriter, r *http.Request) {
+	f := readDenialFilter(r, time.Now())
+	path := d.Path("/denials")
+	p := templates.DenialsPage{
+		Page: d.Page(r, "Denials"), Filter: f.view(path),
+		Empty: templates.Empty{Heading: "No denials", Advice: "No denied call matches in this period."},
+	}
+	if f.problem != "" {
+		d.Render(w, r, http.StatusUnprocessableEntity, templates.Denials(p))
+		return
+	}
+	list, err := d.Usage.Denials(r.Context(), f.DenialQuery)
+	if errors.Is(err, usage.ErrCursor) {
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
+		return
+	}
+	if err == nil {
+		p.Rows, err = d.denialRows(r.Context(), list.Denials)
+	}
+	if err == nil {
+		err = d.addRefusals(r.Context(), &p, f)
+	}
+	if err != nil {
+		d.FailStore(w, r, "read denials", err)
+		return
+	}
+	values := f.values()
+	p.Export = page.Address(d.Path("/denials.csv"), values)
+	if f.After != "" {
+		p.First = page.Address(path, values)
+	}
+	if list.Next != "" {
+		p.Empty.Advice = "No match among the latest entries. The next page searches older ones."
+		values.Set("after", list.Next)
+		p.Next = page.Address(path, values)
+	}
+	d.Render(w, r, http.StatusOK, templates.Denials(p))
+}
+
+func (f denialFilter) view(path string) templates.DenialsFilter {
+	v := templates.DenialsFilter{
+		Action: path, Key: page.Clip(f.Subject, 64), Plan: page.Clip(f.Plan, maxFilterText),
+		Rule: page.Clip(f.Rule, maxFilterText), Limit: page.Clip(f.Limit, maxFilterText),
+		Cause: f.Cause.String(), Causes: []templates.Option{{Text: "all"}}, Problem: f.problem,
+	}
+	for _, c := range cause.All() {
+		v.Causes = append(v.Causes, templates.Option{Value: c.String(), Text: causeTexts[c]})
+	}
+	if f.from != "" {
+		v.From = f.From.Format(minuteInput)
+	}
+	if f.to != "" {
+		v.To = f.To.Format(minuteInput)
+	}
+	if page.Address("", f.values()) != "" {
+		v.Clear = path
+	}
+	return v
+}
+
+// addRefusals adds the refused credentials of the period, and what the log leaves out.
+func (d *dashboard) addRefusals(ctx context.Context, p *templates.DenialsPage, f denialFilter) error {
+	counted, err := d.refused(ctx, f.Subject, f.From, f.To)
+	if err != nil {
+		return err
+	}
+	p.Refused = d.refusalFigures(counted, f.Subject)
+	if counted.Unlogged > 0 {
+		p.Notes = append(p.Notes, page.Number(counted.Unlogged)+" more denials of this period are counted, "+
+			"but not listed: there were too many.")
+	}
+	return nil
+}
+
+// refused reads refusals of a key, or of all callers without one, minute by minute.
+func (d *dashboard) refused(ctx context.Context, id string, from, to time.Time) (usage.Refusals, error) {
+	if id != "" {
+		return d.Usage.RefusalsOf(ctx, id, from, to, time.Minute)
+	}
+	return d.Usage.Refusals(ctx, from, to, time.Minute)
+}
+
+// refusalFigures lists the causes that there were. Those that the log may list are links.
+func (d *dashboard) refusalFigures(counted usage.Refusals, key string) []templates.Figure {
+	var all []templates.Figure
+	for _, c := range cause.All() {
+		if n := counted.Of(c); n > 0 {
+			f := templates.Figure{Name: causeTexts[c], Value: page.Number(n)}
+			if c > cause.Unknown {
+				f.Address = page.Address(d.Path("/denials"), url.Values{"key": {key}, "cause": {c.String()}})
+			}
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+func (d *dashboard) denialRows(ctx context.Context,
+	list []usage.LoggedDenial) ([]templates.DenialRow, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	set, err := d.Keys.Set(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(list))
+	for i := range list {
+		ids[i] = list[i].Subject
+	}
+	keys, err := d.Keys.Many(ctx, set, ids)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]policy.Key{}
+	for _, k := range keys {
+		known[k.ID] = k
+	}
+	rows := make([]templates.DenialRow, len(list))
+	for i := range list {
+		rows[i] = d.denialRow(&list[i], known[list[i].Subject])
+	}
+	return rows, nil
+}
+
+func (d *dashboard) denialRow(l *usage.LoggedDenial, k policy.Key) templates.DenialRow {
+	filter := func(name, value string) templates.Choice {
+		return templates.Choice{Text: page.Clip(value, page.MaxName),
+			Address: page.Address(d.Path("/denials"), url.Values{name: {value}})}
+	}
+	row := templates.DenialRow{
+		At: page.Instant(l.Time), Caller: l.Subject, Plan: page.Clip(l.Plan, page.MaxName),
+		Cause: causeTexts[l.Cause], Call: l.Method + " " + page.Clip(l.Path, maxFilterText),
+		API: l.API + "/" + l.Stage, Request: page.Clip(l.Request, 64), RetryAfter: "–", Network: "–",
+	}
+	switch {
+	case k.ID != "":
+		row.Caller, row.Address = page.Clip(k.Name, page.MaxName), d.keyPath(k)
+	case l.Subject == "":
+		row.Caller = "not verified"
+	case idPattern.MatchString(l.Subject):
+		row.Address = d.Path("/callers/" + l.Subject)
+	}
+	if l.Limit != "" {
+		row.Limit = filter("limit", l.Limit)
+	}
+	if l.Rule != "" {
+		row.Rule = filter("rule", l.Rule)
+	}
+	if l.Calls > 1 {
+		row.More = "and " + page.Number(l.Calls-1) + " more in this minute"
+	}
+	if l.Network.IsValid() {
+		row.Network = l.Network.String()
+	}
+	if l.RetryAfter > 0 {
+		row.RetryAfter = page.Span(l.RetryAfter)
+	}
+	return row
+}
+
+// exportDenials sends the denials that the filter means, newest first, as far as one file
+// goes; a Link header leads to the rest.
+func (d *dashboard) exportDenials(w http.ResponseWriter, r *http.Request) {
+	f := readDenialFilter(r, time.Now())
+	if f.problem != "" {
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
+		return
+	}
+	t := page.NewTable("time", "caller", "plan", "cause", "limit", "rule", "method", "path", "api", "stage",
+		"network", "retry after ms", "request", "calls")
+	for l, err := range d.Usage.EveryDenial(r.Context(), f.DenialQuery) {
+		if err != nil {
+			d.FailStore(w, r, "export denials", err)
+			return
+		}
+		t.Row(denialCells(&l)...)
+		if t.Full() {
+			f.to = l.Time.Add(time.Second).Format(time.RFC3339) // the rest begins within this second
+			t.Send(w, "tidegate-denials.csv", page.Address(d.Path("/denials.csv"), f.values()))
+			return
+		}
+	}
+	t.Send(w, "tidegate-denials.csv", "")
+}
+
+func denialCells(l *usage.LoggedDenial) []string {
+	network := ""
+	if l.Network.IsValid() {
+		network = l.Network.String()
+	}
+	return []string{
+		l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), l.Subject, l.Plan, l.Cause.String(), l.Limit, l.Rule,
+		l.Method, l.Path, l.API, l.Stage, network, strconv.FormatInt(l.RetryAfter.Milliseconds(), 10),
+		l.Request, strconv.FormatInt(l.Calls, 10),
+	}
+}

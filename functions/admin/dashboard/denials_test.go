@@ -1,0 +1,128 @@
+package dashboard_test
+
+import (
+	"encoding/csv"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/cause"
+	"tidegate/internal/usage"
+)
+
+const (
+	inputForm = "2006-01-02T15:04"
+	perPage   = 50
+)
+
+// denyAt records a denied call of a key.
+func denyAt(s *sitetest.Site, name string, at time.Time, d usage.Denial) {
+	s.Keys.Record(usage.Outcome{Subject: s.Keys.IDs[name], Registered: true, Verdict: usage.Denied, Cost: 1,
+		Time: at, Denial: &d})
+}
+
+func sampleDenial(limit string) usage.Denial {
+	return usage.Denial{
+		Cause: cause.Limit, Plan: "free", Limit: limit, Rule: "search", Method: "GET", Path: "/orders/{id}",
+		API: "abcdef1234", Stage: "prod", Network: usage.NetworkOf(netip.MustParseAddr("192.0.2.77")),
+		RetryAfter: 5 * time.Minute, Request: "c6af9ac6-7b61-11e6-9a41-93e8deadbeef",
+	}
+}
+
+// Why did acme get a 429 at that minute: the key's page names the limit, and its link to
+// the log, narrowed to the minute, shows that call alone.
+func TestDenialsAnswerWhy(t *testing.T) {
+	s := sitetest.New(t).Login()
+	at := time.Now().UTC().Add(-3 * time.Hour).Truncate(time.Minute)
+	denyAt(s, "acme", at.Add(12*time.Second), sampleDenial("10 per 10 s"))
+	denyAt(s, "acme", at.Add(-10*time.Minute), sampleDenial("7 per 1 day"))
+	denyAt(s, "bolt", at.Add(13*time.Second), sampleDenial("3 per 1 hour"))
+
+	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "10 per 10 s", "7 per 1 day", "/orders/{id}",
+		`href="/denials?key={acme}"`)
+	q := url.Values{"key": {s.Keys.IDs["acme"]}, "from": {at.Format(inputForm)},
+		"to": {at.Add(time.Minute).Format(inputForm)}}
+	got := s.Get("/denials?" + q.Encode())
+	got.Wants(t, http.StatusOK, at.Add(12*time.Second).Format("15:04:05"), "10 per 10 s", "search",
+		"GET /orders/{id}", "abcdef1234/prod", "192.0.2.0/24", "5 min",
+		"c6af9ac6-7b61-11e6-9a41-93e8deadbeef")
+	for _, other := range []string{"7 per 1 day", "3 per 1 hour", "192.0.2.77"} {
+		if strings.Contains(got.Body, other) {
+			t.Errorf("the list has %s", other)
+		}
+	}
+	s.Get("/denials").Wants(t, http.StatusOK, "10 per 10 s", "7 per 1 day", "3 per 1 hour")
+	s.Get("/denials?limit=3+per+1+hour").Wants(t, http.StatusOK, "3 per 1 hour")
+	s.Get("/denials?cause=ban").Wants(t, http.StatusOK, "No denials")
+}
+
+// A filter that cannot be meant names its field, and keeps what was typed.
+func TestDenialFilterProblems(t *testing.T) {
+	s := sitetest.New(t).Login()
+	for query, want := range map[string]string{
+		"key=a%20b":      "Key: enter an id",
+		"cause=anger":    "Cause: choose one",
+		"from=yesterday": "From and to: enter",
+		"from=2026-01-02T10:00&to=2026-01-01T10:00": "From: must be before to",
+		"limit=" + strings.Repeat("x", 201):         "at most 200",
+	} {
+		s.Get("/denials?"+query).Wants(t, http.StatusUnprocessableEntity, want)
+	}
+	s.Get("/denials?after=x").Wants(t, http.StatusBadRequest)
+}
+
+// Pages follow each other to the end, and the CSV has every row, none of them a formula.
+func TestDenialPagesAndCSV(t *testing.T) {
+	s := sitetest.New(t).Login()
+	now := time.Now().UTC().Truncate(time.Second)
+	for i := range perPage + 10 {
+		d := sampleDenial(fmt.Sprintf("=%d+1", i))
+		if i >= 10 {
+			d.Limit = ""
+		}
+		denyAt(s, "acme", now.Add(-time.Duration(i)*time.Minute), d)
+	}
+	first := s.Get("/denials")
+	first.Wants(t, http.StatusOK, "Next page")
+	if n := strings.Count(first.Body, "<tr"); n != perPage+1 {
+		t.Errorf("%d rows on the first page", n-1)
+	}
+	rows, err := csv.NewReader(strings.NewReader(s.Get("/denials.csv").Wants(t,
+		http.StatusOK).Body)).ReadAll()
+	if err != nil || len(rows) != perPage+11 {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	limit := slices.Index(rows[0], "limit")
+	for _, row := range rows[1:] {
+		if strings.HasPrefix(row[limit], "=") {
+			t.Errorf("%q is a formula", row[limit])
+		}
+	}
+}
+
+// Refused credentials stand on Overview, on the denials page and on the page of a key
+// that was proven.
+func TestRefusedCredentialsAreShown(t *testing.T) {
+	s := sitetest.New(t).Login()
+	now := time.Now()
+	refuse := func(subject string, c cause.Cause) {
+		s.Keys.Record(usage.Outcome{Subject: subject, Registered: subject != "", Time: now,
+			Denial: &usage.Denial{Cause: c}})
+	}
+	for range 3 {
+		refuse("", cause.Unknown)
+	}
+	refuse(s.Keys.IDs["acme"], cause.OldSecret)
+	s.Get("/").Wants(t, http.StatusOK, "Refused", "3 unknown key, 1 old secret", `href="/denials`)
+	s.Get("/denials").Wants(t, http.StatusOK, "Refused credentials", "Unknown key", "Old secret")
+	got := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Old secret")
+	if strings.Contains(got.Body, "Unknown key") {
+		t.Error("the key's page has what others sent")
+	}
+}

@@ -1,0 +1,54 @@
+package dashboard_test
+
+import (
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"tidegate/functions/admin/server"
+	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/apikey"
+)
+
+// A key with a given value is made where the operator allows it. No page, log or session
+// has the value, be it good or bad.
+func TestForeignKeyPage(t *testing.T) {
+	const value = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd"
+	var log strings.Builder
+	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) {
+		services.Log = slog.New(slog.NewTextHandler(&log, nil))
+	})).Login()
+	form := fields("name", "new", "plan", "free", "env", "live", "value", value)
+	if body := s.Get("/keys/new").Wants(t, http.StatusOK).Body; strings.Contains(body, `name="value"`) {
+		t.Error("a value is asked for where none is taken")
+	}
+	s.Post("/keys", form).Wants(t, http.StatusUnprocessableEntity, "FOREIGN_KEYS=true")
+	s.Keys.ForeignKeys = true
+	s.Get("/keys/new").Wants(t, http.StatusOK, `name="value"`)
+	s.Post("/keys", form).Wants(t, http.StatusSeeOther)
+	secret, err := apikey.NewKey(sitetest.Pepper).Foreign(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Keys.IDs["new"], s.Keys.Names[secret.ID()] = secret.ID(), "new"
+	bodies := []string{
+		s.Get("/keys/{new}").Wants(t, http.StatusOK, "made by another system", "Key created").Body,
+		s.Post("/keys", form).Wants(t, http.StatusConflict, "has this value already").Body,
+	}
+	for wrong, says := range map[string]string{value + ",": "without spaces and commas",
+		"tg_" + value: "as keys or tokens of Tidegate do"} {
+		form["value"] = []string{wrong}
+		bodies = append(bodies, s.Post("/keys", form).Wants(t, http.StatusUnprocessableEntity, says).Body)
+	}
+	s.Get("/keys/"+value).Wants(t, http.StatusNotFound)
+	for _, path := range []string{"/keys", "/audit", "/audit.csv", "/keys.csv"} {
+		bodies = append(bodies, s.Get(path).Wants(t, http.StatusOK).Body)
+	}
+	bodies = append(bodies, log.String(), s.Store.Dump(), s.Keys.Server.Dump())
+	for i, body := range bodies {
+		if strings.Contains(body, value) {
+			t.Errorf("%d has the value: %.200s", i, body)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package dashboard_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"tidegate/functions/admin/server/sitetest"
+)
+
+// save fills in a name and saves the form.
+func save(v *sitetest.Visit, name string) {
+	v.T.Helper()
+	v.Act(chromedp.Evaluate[chromedp.Void](`document.querySelector("#name").value = "` + name + `";
+		document.querySelector("#form .actions .primary").click()`))
+}
+
+// A new secret is gone after a reload and behind the back button.
+func TestBrowserSecretOnce(t *testing.T) {
+	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
+	v.Enter()
+	v.Open("/keys/new")
+	save(v, "a new key")
+	v.WaitAcross(`!!document.querySelector("#secret")`)
+	v.Open("/keys")
+	v.Act(chromedp.Evaluate[chromedp.Void](`history.back()`))
+	v.WaitAcross(`location.pathname.startsWith("/secrets/") && document.readyState === "complete"`)
+	if sitetest.Eval[bool](v, `!!document.querySelector("#secret")?.value`) {
+		t.Error("the back button shows the secret")
+	}
+}
+
+// What was typed comes back after a log-in in the middle of an edit, and after the store
+// was away.
+func TestBrowserFormIsKept(t *testing.T) {
+	axe := sitetest.AxeScript(t)
+	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
+	v.Enter()
+	v.Open("/keys/{acme}/edit")
+	v.Store.FastForward(sitetest.Idle + time.Second)
+	save(v, "typed")
+	v.WaitAcross(`!!document.querySelector("[name=password]")`)
+	v.Look(t, axe, "401")
+	v.Act(
+		chromedp.SendKeys(chromedp.CSS("[name=user]"), sitetest.User),
+		chromedp.SendKeys(chromedp.CSS("[name=password]"), sitetest.Password),
+		chromedp.Click(chromedp.CSS("main form button")),
+	)
+	v.WaitAcross(`document.querySelector("#name")?.value === "typed"`)
+	v.Keys.Fail("ERR away")
+	save(v, "typed again")
+	v.WaitAcross(`!!document.querySelector("[name=kept]")`)
+	v.Look(t, axe, "503")
+	v.Keys.Fail("")
+	v.Act(chromedp.Click(chromedp.CSS("main .primary")))
+	v.WaitAcross(`document.querySelector("#name")?.value === "typed again"`)
+	if v.Keys.Written() != 0 {
+		t.Error("something was saved")
+	}
+}

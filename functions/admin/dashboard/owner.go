@@ -1,0 +1,91 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/answer"
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
+)
+
+// OwnerPath is the page of keys' owners, who have no account.
+const OwnerPath = "/self"
+
+// ownerRoutes are none where keys' owners have no page.
+func (d *dashboard) ownerRoutes() []auth.Route {
+	if d.Owners == nil {
+		return nil
+	}
+	return []auth.Route{
+		{Pattern: "GET /self", Role: auth.Owner, Handle: d.askOwnKey},
+		{Pattern: "POST /self", Role: auth.Owner, Handle: d.showOwnKey},
+	}
+}
+
+func (d *dashboard) ownerPage(r *http.Request) templates.OwnerPage {
+	p := templates.OwnerPage{Page: d.Bare(r, "Your API key"), Submit: d.Path(OwnerPath)}
+	p.Page.Home, p.Page.Theme.Next = p.Submit, p.Submit
+	return p
+}
+
+func (d *dashboard) askOwnKey(w http.ResponseWriter, r *http.Request) {
+	d.Render(w, r, http.StatusOK, templates.Owner(d.ownerPage(r)))
+}
+
+// showOwnKey reads the secret from the body of a form, which no log and no history has.
+func (d *dashboard) showOwnKey(w http.ResponseWriter, r *http.Request) {
+	if !d.ParseForm(w, r) {
+		return
+	}
+	p, status := d.ownerPage(r), http.StatusOK
+	own, err := d.Owners.View(r.Context(), r.RemoteAddr, r.PostForm.Get("key"))
+	var throttled *app.ThrottledError
+	switch {
+	case errors.Is(err, policy.ErrUnknownKey):
+		status, p.Error = http.StatusUnauthorized, "This key is not valid."
+	case errors.As(err, &throttled):
+		status = http.StatusTooManyRequests
+		seconds := answer.WholeSeconds(throttled.RetryAfter)
+		w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
+		p.Error = "Too many requests. Try again in " + page.Span(time.Duration(seconds)*time.Second) + "."
+	case err != nil:
+		d.FailStore(w, r, "show own key", err)
+		return
+	default:
+		p.Key = ownKey(own)
+	}
+	d.Render(w, r, status, templates.Owner(p))
+}
+
+func ownKey(own app.OwnKey) *templates.OwnKey {
+	k := &templates.OwnKey{
+		Name: page.Clip(own.Name, page.MaxName),
+		Facts: []templates.Fact{
+			{Name: "Key", Value: own.ID}, {Name: "Plan", Value: page.Clip(own.Plan, page.MaxName)},
+		},
+	}
+	if !own.Expires.IsZero() {
+		k.Facts = append(k.Facts, templates.Fact{Name: "Expires", Value: page.Instant(own.Expires).Text})
+	}
+	if own.Grace.After(own.Now) {
+		k.Facts = append(k.Facts,
+			templates.Fact{Name: "Previous secret expires", Value: page.Instant(own.Grace).Text})
+	}
+	for _, u := range own.Limits {
+		k.Windows = append(k.Windows, window(u))
+	}
+	for _, day := range slices.Backward(own.Days) {
+		k.Days = append(k.Days, templates.OwnDay{
+			Date: day.Start.Format(time.DateOnly), Allowed: page.Number(day.Allowed),
+			Denied: page.Number(day.Denied), Cost: page.Number(day.Cost),
+		})
+	}
+	return k
+}

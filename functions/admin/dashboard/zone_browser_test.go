@@ -1,0 +1,40 @@
+package dashboard_test
+
+import (
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"tidegate/functions/admin/server/sitetest"
+)
+
+// Times change to the browser's zone at a click, with the axis of a chart, and stay so on
+// the next page and after a live refresh.
+func TestBrowserLocalTime(t *testing.T) {
+	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
+	if _, err := chromedp.Call(v.Ctx, emulation.SetTimezoneOverride,
+		emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Kolkata"}); err != nil {
+		t.Fatal(err)
+	}
+	v.Enter()
+	v.Open("/keys/{acme}?live=0")
+	v.Act(chromedp.WaitVisible(chromedp.CSS("#calls canvas")))
+	const text = `document.querySelector(".asof time").textContent`
+	if at := sitetest.Eval[string](v, text); at != "2026-11-21 10:30:00 UTC" {
+		t.Errorf("as of %s", at)
+	}
+	const axis = `document.querySelector("#calls canvas").toDataURL()`
+	before := sitetest.Eval[string](v, axis)
+	v.Act(chromedp.Click(chromedp.CSS("#zone")))
+	const local = text + ` === "2026-11-21 16:00:00 GMT+5:30"`
+	v.Wait(local)
+	if sitetest.Eval[string](v, axis) == before {
+		t.Error("the chart's axis is as before")
+	}
+	v.Open("/keys/{acme}?live=2")
+	v.Wait(local)
+	v.Act(chromedp.Click(chromedp.CSS("#zone")))
+	v.Wait(text + `.endsWith(" UTC")`)
+	v.NoComplaints("")
+}

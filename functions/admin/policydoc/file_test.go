@@ -1,0 +1,546 @@
+package policydoc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/route"
+)
+
+const sample = `version: 7
+plans:
+  - name: free
+    limits:
+      - 10 per 10 seconds
+      - {requests: 1000, window: 1h, algorithm: counter}
+    degraded: local
+    share: 20
+  - name: pro
+    was: premium
+    limits: ["1,000 per calendar month (Europe/Berlin), fixed window"]
+    candidate: [500 per hour]
+routes:
+  - name: chat
+    pattern: POST /chat
+    cost: 5
+    settle: true
+    settleMax: 1000
+    perIP: [60 per minute, token bucket]
+  - name: all
+    pattern: {method: GET, path: /*}
+perIP: {limits: [100 per second], mode: shadow}
+deny: [203.0.113.0/24]
+tokenPlan: free
+bans: {denials: 20, window: 1m, base: 10m, cap: 1d}
+`
+
+func current() *policy.Set {
+	return &policy.Set{
+		Version: 7, NextNumber: 4,
+		Plans: []policy.Plan{
+			{Number: 1, Name: "free", Limits: []limiter.Limit{{Requests: 10, Window: 10 * time.Second}}},
+			{Number: 3, Name: "premium", Limits: []limiter.Limit{{Requests: 1, Window: time.Second}}},
+		},
+		Routes: []policy.Route{{Name: "chat", Pattern: route.Pattern{Method: "POST", Path: "/chat"}, Cost: 4},
+			{Name: "old", Cost: 1}},
+	}
+}
+
+func read(t *testing.T, text string) policy.Set {
+	t.Helper()
+	f, err := Read([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f.Set(current())
+}
+
+// A file means what it says, and plans keep their numbers by name, or by the name that
+// they had.
+func TestRead(t *testing.T) {
+	text := strings.Replace(sample, "[60 per minute, token bucket]", `["60 per minute, token bucket"]`, 1)
+	got := read(t, text)
+	want := policy.Set{
+		Version: 7, NextNumber: 4,
+		Plans: []policy.Plan{
+			{Number: 1, Name: "free", Degraded: policy.Local, Share: 20, Limits: []limiter.Limit{
+				{Requests: 10, Window: 10 * time.Second},
+				{Requests: 1000, Window: time.Hour, Algorithm: limiter.Counter},
+			}},
+			{Number: 3, Name: "pro", Limits: []limiter.Limit{
+				{Requests: 1000, Calendar: limiter.Month, Zone: "Europe/Berlin",
+					Algorithm: limiter.FixedWindow},
+			}, Candidate: []limiter.Limit{{Requests: 500, Window: time.Hour}}},
+		},
+		Routes: []policy.Route{
+			{Name: "chat", Pattern: route.Pattern{Method: "POST", Path: "/chat"}, Cost: 5, Settle: true,
+				SettleMax: 1000,
+				PerIP: []limiter.Limit{{Requests: 60, Window: time.Minute,
+					Algorithm: limiter.TokenBucket}}},
+			{Name: "all", Pattern: route.Pattern{Method: "GET", Path: "/*"}, Cost: 1},
+		},
+		PerIP: policy.Scope{Limits: []limiter.Limit{{Requests: 100, Window: time.Second}},
+			Mode: policy.Shadow},
+		Deny: []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}, TokenPlan: "free",
+		Bans: &policy.Bans{Denials: 20, Window: policy.Duration(time.Minute),
+			Base: policy.Duration(10 * time.Minute),
+			Cap:  policy.Duration(24 * time.Hour)},
+	}
+	if jsonOf(t, got) != jsonOf(t, want) {
+		t.Errorf("got  %s\nwant %s", jsonOf(t, got), jsonOf(t, want))
+	}
+	if err := got.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A difference names what differs, field by field, with both sides in words.
+func TestDiff(t *testing.T) {
+	after := read(t, strings.Replace(sample, "[60 per minute, token bucket]",
+		`["60 per minute, token bucket"]`, 1))
+	got := Text(Diff(current(), &after))
+	want := `plan free: limits: 10 per 10 seconds → 10 per 10 seconds; 1,000 per hour, counter
+plan free: if Valkey is unavailable: closed: calls are denied → local: each environment admits 20 %
+plan pro: name: premium → pro
+plan pro: limits: 1 per second → 1,000 per calendar month (Europe/Berlin), fixed window
+plan pro: candidate: none → 500 per hour
+route chat: cost: 4 → 5, settled after, at most 1,000 on shared limits
+route chat: each address: none → 60 per minute, token bucket
+route old: * *; cost 1 → none
+route all: none → GET /*; cost 1
+limits of each address: none → 100 per second; shadow
+refused addresses: none → 203.0.113.0/24
+plan of tokens: none → free
+bans: none → 20 denied calls in 1m ban for 10m, then twice as long, up to 1d
+`
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A settlement's maximum differs from the default in words, also where both are the same
+// number.
+func TestDiffOfSettleMax(t *testing.T) {
+	chat := func(settle bool, most int64) *policy.Set {
+		return &policy.Set{Routes: []policy.Route{{Name: "chat", Cost: 40, Settle: settle, SettleMax: most}}}
+	}
+	for _, c := range []struct {
+		before, after *policy.Set
+		want          string
+	}{
+		{chat(true, 0), chat(true, 0), ""},
+		{chat(true, 0), chat(true, 400),
+			"route chat: cost: 40, settled after, at most 10 times the cost on shared limits → " +
+				"40, settled after, at most 400 on shared limits\n"},
+		{chat(false, 0), chat(true, 0),
+			"route chat: cost: 40 → 40, settled after, at most 10 times the cost on shared limits\n"},
+		{chat(false, 5000), chat(false, 0), "route chat: cost: 40, at most 5,000 on shared limits → 40\n"},
+		{&policy.Set{}, chat(true, 5000),
+			"route chat: none → * *; cost 40, settled after, at most 5,000 on shared limits\n"},
+	} {
+		if got := Text(Diff(c.before, c.after)); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
+// What a file must not have is refused beside its line.
+func TestReadRefuses(t *testing.T) {
+	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
+	for c := 'b'; c < 'k'; c++ {
+		bomb += fmt.Sprintf("%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c]\n", c, c, c-1, c-1, c-1, c-1, c-1,
+			c-1, c-1, c-1, c-1)
+	}
+	for name, row := range map[string]struct {
+		text string
+		line int
+		want string
+	}{
+		"unknown field":           {"version: 1\nplnas: []\n", 2, `there is no field "plnas"`},
+		"unknown field in a plan": {"plans:\n  - name: a\n    limts: []\n", 3, `there is no field "limts"`},
+		"unknown field of a limit": {"plans:\n  - name: a\n    limits:\n      - {requests: 1, window: 1s, " +
+			"algorythm: log}\n", 4,
+			`there is no field "algorythm"`},
+		"repeated field": {"version: 1\nplans: []\nversion: 2\n", 3,
+			"version stands in line 1 already"},
+		"repeated field, nested": {"plans:\n  - name: a\n    name: b\n", 3,
+			"plans[0].name stands in line 2 already"},
+		"anchor":           {"plans: &p []\n", 1, "anchor"},
+		"alias":            {"plans: &p []\nroutes: *p\n", 1, "anchor"},
+		"bomb":             {bomb, 1, "anchor"},
+		"merge key":        {"plans:\n  - name: a\n    <<: {mode: off}\n", 3, "no name"},
+		"tag":              {"version: !!binary aGk=\n", 1, "tag"},
+		"own tag":          {"plans: !evil []\n", 1, "tag"},
+		"two documents":    {"version: 1\n---\nversion: 2\n", 2, "second document"},
+		"second is broken": {"version: 1\n---\n{\n", 3, ""},
+		"empty":            {"", 1, "empty"},
+		"only a comment":   {"# nothing\n", 1, "empty"},
+		"a list":           {"- a\n", 1, "not a policy"},
+		"a word":           {"policy\n", 1, "not a policy"},
+		"null":             {"null\n", 1, "not a policy"},
+		"syntax":           {"version: 1\nplans: [\n", 2, ""},
+		"tabs":             {"version: 1\nplans:\n\t- name: a\n", 3, "token"},
+		"deep": {"plans: " + strings.Repeat("[", 40) + strings.Repeat("]", 40) +
+			"\n", 1, "deeper"},
+		"very deep":               {"plans: " + strings.Repeat("[", 100_000), 1, ""},
+		"wrong kind":              {"version: 1\nplans: 5\n", 2, "another kind of value"},
+		"wrong kind of a version": {"version: x\n", 1, ""},
+		"negative version":        {"version: -1\n", 1, "below 0"},
+		"limit in other words": {"plans:\n  - name: a\n    limits:\n      - many per hour\n", 4,
+			"not understood"},
+		"window": {"plans:\n  - name: a\n    limits: [{requests: 1, window: fast}]\n", 3, "window"},
+		"algorithm": {"plans:\n  - name: a\n    limits: [{requests: 1, window: 1s, algorithm: " +
+			"magic}]\n", 3, "algorithm"},
+		"address":         {"deny:\n  - 10.0.0.300/8\n", 2, ""},
+		"pattern":         {"routes:\n  - name: a\n    pattern: GET orders\n", 3, "path"},
+		"not text":        {"version: \xff\n", 1, "UTF-8"},
+		"too large":       {"# " + strings.Repeat("x", MaxBytes), 1, "at most"},
+		"too many values": {"deny: [" + strings.Repeat("a,", maxMarks), 1, "more values"},
+	} {
+		_, err := Read([]byte(row.text))
+		var invalid *InvalidError
+		if !errors.As(err, &invalid) || len(invalid.Problems) == 0 {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if p := invalid.Problems[0]; p.Line != row.line || !strings.Contains(p.String(), row.want) ||
+			strings.Contains(p.String(), "policydoc.") {
+			t.Errorf("%s: %v, want line %d and %q", name, p, row.line, row.want)
+		}
+		if len(err.Error()) > 8000 {
+			t.Errorf("%s: %d bytes of errors", name, len(err.Error()))
+		}
+	}
+}
+
+// fieldsOf is n fields that differ, each with a separator after it.
+func fieldsOf(n int, format string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
+}
+
+// A mapping has few fields: the library compares each with each other one, so many of
+// them would take the square of their number. What has more is refused before it is
+// decoded.
+func TestFieldsAreBounded(t *testing.T) {
+	const many = 100_000
+	// which pass for mappings before the file is read
+	braces := "x: \"" + strings.Repeat("{", many/maxFields) + "\"\n"
+	for name, row := range map[string]struct{ text, want string }{
+		"at the top":     {fieldsOf(190_000, "f%x: 1\n"), "190000 fields"},
+		"without values": {fieldsOf(many, "f%x:\n"), "100000 fields"},
+		"in braces":      {"{" + fieldsOf(many, "f%x: 1, ") + "a: 1}", "100001 fields"},
+		"in a plan": {"plans:\n- name: a\n" + fieldsOf(many, "  f%x: 1\n"),
+			"fields in about 1 mappings"},
+		"in a limit": {"global: {limits: [{" + fieldsOf(many, "f%x: 1, ") + "a: 1}]}",
+			"fields in about 2 mappings"},
+		"in the longer way": {fieldsOf(many, "? f%x\n: 1\n"), "fields in about 0 mappings"},
+		"that are hidden":   {braces + fieldsOf(many, "f%x: 1\n"), "has 100001 fields: must have at most 32"},
+		"hidden in a list": {braces + "deny:\n- " + fieldsOf(many, "f%x: 1\n  "),
+			"deny[0] has 100000 fields"},
+		"one too many": {fieldsOf(maxFields+1, "f%x: 1\n"), "has 33 fields"},
+		"many values":  {"deny: [" + strings.Repeat("a,", maxMarks), "more values"},
+	} {
+		_, err := Read([]byte(row.text))
+		var invalid *InvalidError
+		if !errors.As(err, &invalid) || !invalid.TooMany || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: %v, want %q", name, err, row.want)
+		}
+	}
+	_, err := Read([]byte(fieldsOf(maxFields, "f%x: 1\n")))
+	var invalid *InvalidError
+	if !errors.As(err, &invalid) || invalid.TooMany ||
+		!strings.Contains(err.Error(), `there is no field "f0"`) {
+		t.Errorf("as many as a mapping may have: %v", err)
+	}
+}
+
+// What Validate finds wrong stands beside the line where it was written.
+func TestLocate(t *testing.T) {
+	text := "version: 7\nplans:\n  - name: free\n    limits:\n      - 10 per second\n      - 0 per " +
+		"second\n    share: 3\n" +
+		"routes:\n  - name: x\n    pattern: GET /\n    cost: -1\n"
+	f, err := Read([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := f.Set(current())
+	var invalid *policy.InvalidError
+	if !errors.As(set.Validate(), &invalid) {
+		t.Fatal("the set is valid")
+	}
+	lines := map[string]int{}
+	for _, p := range f.Locate(invalid.Fields).Problems {
+		lines[p.Field] = p.Line
+	}
+	for field, want := range map[string]int{"plans[0].limits[1].requests": 6, "plans[0].share": 7,
+		"routes[0].cost": 11} {
+		if lines[field] != want {
+			t.Errorf("%s: line %d, want %d", field, lines[field], want)
+		}
+	}
+}
+
+func jsonOf(t interface{ Fatal(...any) }, s policy.Set) string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func limits(least int) *rapid.Generator[[]limiter.Limit] {
+	one := rapid.Custom(func(t *rapid.T) limiter.Limit {
+		l := limiter.Limit{
+			Requests: rapid.Int64Range(1, limiter.MaxRequests).Draw(t, "requests"),
+			Window: time.Duration(rapid.Int64Range(1, int64(limiter.MaxWindow/time.Millisecond)).Draw(t,
+				"window")) * time.Millisecond,
+			Algorithm: rapid.SampledFrom(limiter.Algorithms()).Draw(t, "algorithm"),
+		}
+		switch l.Algorithm {
+		case limiter.Log:
+			l.CountDenied = rapid.Bool().Draw(t, "denied")
+			l.Slots = rapid.SampledFrom([]int{0, limiter.MinSlots, 5000}).Draw(t, "slots")
+		case limiter.FixedWindow:
+			if l.Calendar = limiter.Calendar(rapid.IntRange(0, int(limiter.Month)).Draw(t,
+				"calendar")); l.Calendar != limiter.NoCalendar {
+				l.Window, l.Zone = 0, rapid.SampledFrom([]string{"", "UTC", "Europe/Berlin",
+					"America/Argentina/Buenos_Aires"}).Draw(t, "zone")
+			}
+		default:
+		}
+		return l
+	})
+	return rapid.Map(rapid.SliceOfN(one, least, limiter.MaxLimits), orNil)
+}
+
+// orNil is the list as a Set has it that was read.
+func orNil[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+var (
+	modes  = rapid.SampledFrom([]policy.Mode{"", policy.Enforce, policy.Shadow, policy.Off})
+	leases = rapid.SampledFrom([]policy.Duration{0, policy.Duration(250 * time.Millisecond),
+		policy.Duration(time.Minute)})
+	prefix = rapid.Custom(func(t *rapid.T) netip.Prefix {
+		bytes := rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "address")
+		if a, _ := netip.AddrFromSlice(bytes[:4]); rapid.Bool().Draw(t, "v4") {
+			return netip.PrefixFrom(a, rapid.IntRange(0, 32).Draw(t, "bits")).Masked()
+		}
+		bytes[0] |= 0x20 // not an IPv4 address in IPv6 dress
+		a, _ := netip.AddrFromSlice(bytes)
+		return netip.PrefixFrom(a, rapid.IntRange(8, 128).Draw(t, "bits")).Masked()
+	})
+	name = rapid.StringOfN(rapid.RuneFrom([]rune("ab 1:#-'\"{}[]&*!|>%@`,?~<é漢yesnoNULL0.\\")), 1, 20, -1).
+		Filter(func(s string) bool { return strings.TrimSpace(s) != "" })
+)
+
+func sets() *rapid.Generator[policy.Set] {
+	return rapid.Custom(func(t *rapid.T) policy.Set {
+		s := policy.Set{Version: rapid.Int64Range(1, 1<<31).Draw(t, "version"), Plans: []policy.Plan{},
+			NextNumber: 100}
+		for i, n := range rapid.SliceOfNDistinct(name, 0, 4, rapid.ID).Draw(t, "plans") {
+			p := policy.Plan{Number: i + 1, Name: n, Limits: limits(1).Draw(t, "limits"),
+				Mode: modes.Draw(t, "mode"), Candidate: limits(0).Draw(t,
+					"candidate")}
+			if p.Degraded = rapid.SampledFrom([]policy.Degraded{"", policy.Closed, policy.Open,
+				policy.Local}).Draw(t,
+				"degraded"); p.Degraded == policy.Local {
+				p.Share = rapid.IntRange(1, 100).Draw(t, "share")
+			}
+			p.Allow = rapid.SampledFrom([][]route.Pattern{nil, {{Path: "/orders/*"}},
+				{{API: "abc123", Stage: "prod", Method: "GET", Path: "/a%20b"}, {Method: "POST"}},
+			}).Draw(t, "allow")
+			s.Plans = append(s.Plans, p)
+		}
+		for i, n := range rapid.SliceOfNDistinct(name, 0, 4, rapid.ID).Draw(t, "routes") {
+			pattern := route.Pattern{
+				API: rapid.SampledFrom([]string{"", "*", "abc123"}).Draw(t, "api"),
+				Stage: rapid.SampledFrom([]string{"", "*", "prod", "$default"}).Draw(t,
+					"stage"),
+				Method: rapid.SampledFrom([]string{"", "*", "GET", "$connect"}).Draw(t, "method"),
+				Path:   fmt.Sprintf("/%d/{id}/a%%20b: #c", i),
+			}
+			s.Routes = append(s.Routes, policy.Route{
+				Name: n, Pattern: pattern, Cost: rapid.Int64Range(0, 3).Draw(t, "cost"),
+				Settle:    rapid.Bool().Draw(t, "settle"),
+				SettleMax: rapid.SampledFrom([]int64{0, 3, 1_000_000_000}).Draw(t, "settleMax"),
+				Mode:      modes.Draw(t, "mode"),
+				PerKey:    limits(0).Draw(t, "perKey"), PerIP: limits(0).Draw(t, "perIP"),
+				Shared:      limits(0).Draw(t, "shared"),
+				SharedLease: leases.Draw(t, "lease"),
+			})
+		}
+		s.PerIP = policy.Scope{Limits: limits(0).Draw(t, "ip"), Mode: modes.Draw(t, "mode")}
+		s.Global = policy.Scope{Limits: limits(0).Draw(t, "global"), Mode: modes.Draw(t, "mode"),
+			Lease: leases.Draw(t, "lease")}
+		list := rapid.SliceOfN(prefix, 0, 3)
+		s.Deny, s.Allow, s.Exempt = list.Draw(t, "deny"), list.Draw(t, "allow"), list.Draw(t, "exempt")
+		if len(s.Plans) > 0 {
+			s.TokenPlan = s.Plans[0].Name
+		}
+		if rapid.Bool().Draw(t, "bans") {
+			s.Bans = &policy.Bans{Denials: 20, Window: policy.Duration(90 * time.Second),
+				Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)}
+		}
+		return s
+	})
+}
+
+// What is exported and imported again is the same, to the letter, so nothing differs; and
+// it is written the same again.
+func TestRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := sets().Draw(t, "set")
+		text, err := Write(&s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := Read(text)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		got := f.Set(&s)
+		if changes := Diff(&s, &got); len(changes) > 0 || jsonOf(t, got) != jsonOf(t, s) {
+			t.Fatalf("%v\ngot  %s\nwant %s\n%s", changes, jsonOf(t, got), jsonOf(t, s), text)
+		}
+		again, err := Write(&got)
+		if err != nil || !slices.Equal(again, text) {
+			t.Fatalf("written again: %v\n%s\n%s", err, text, again)
+		}
+	})
+}
+
+// JSON carries all of a Set, as YAML does.
+func TestRoundTripJSON(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := sets().Draw(t, "set")
+		text, err := json.Marshal(PolicyOf(&s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var document Policy
+		if err := json.Unmarshal(text, &document); err != nil {
+			t.Fatal(err)
+		}
+		got, wrong := document.Set(&policy.Set{NextNumber: s.NextNumber})
+		if len(wrong) > 0 || jsonOf(t, got) != jsonOf(t, s) {
+			t.Fatalf("%v\ngot  %s\nwant %s", wrong, jsonOf(t, got), jsonOf(t, s))
+		}
+	})
+}
+
+// What cannot be read is named by its field, all of it at once.
+func TestUnreadableFields(t *testing.T) {
+	document := Policy{
+		Plans: []Plan{{Limits: []Limit{{Requests: 1}, {Window: "fast", Algorithm: "magic", Calendar: "week"}},
+			Candidate: []Limit{{Window: "1.5d"}}}},
+		Routes: []Rule{{PerKey: []Limit{{Window: "x"}}, SharedLease: "soon"}},
+		Global: &Scope{Lease: "a while"}, Deny: []string{"203.0.113.7", "home"},
+		Bans: &Bans{Window: "1m", Base: "long", Cap: "longer"},
+	}
+	set, wrong := document.Set(&policy.Set{})
+	var fields []string
+	for _, e := range wrong {
+		fields = append(fields, e.Field)
+	}
+	slices.Sort(fields)
+	want := []string{"bans.base", "bans.cap", "deny[1]", "global.lease", "plans[0].candidate[0].window",
+		"plans[0].limits[1].algorithm", "plans[0].limits[1].calendar", "plans[0].limits[1].window",
+		"routes[0].perKey[0].window", "routes[0].sharedLease"}
+	if !slices.Equal(fields, want) {
+		t.Errorf("got  %v\nwant %v", fields, want)
+	}
+	if got := set.Deny[0].String(); got != "203.0.113.7/32" {
+		t.Errorf("a single address is %s", got)
+	}
+}
+
+// Names that YAML takes for something else come back as they were.
+func TestNamesOfYAML(t *testing.T) {
+	for _, name := range []string{"<<", "*a", "&a", "!!binary x", "yes", "~", "0x10", "null", "- x", "a: b",
+		"# c", "---", "...", "?", "="} {
+		s := policy.Set{Plans: []policy.Plan{
+			{Name: name, Limits: []limiter.Limit{{Requests: 1, Window: time.Second}}}}}
+		text, err := Write(&s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := Read(text)
+		if err != nil {
+			t.Errorf("%q: %v\n%s", name, err, text)
+			continue
+		}
+		if got := f.Set(&s); got.Plans[0].Name != name {
+			t.Errorf("%q comes back as %q", name, got.Plans[0].Name)
+		}
+	}
+}
+
+// No text makes it panic, and what it reads it writes and reads again.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(sample))
+	f.Add([]byte("a: &a [*a]"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		file, err := Read(text)
+		if err != nil {
+			return
+		}
+		set := file.Set(&policy.Set{})
+		written, err := Write(&set)
+		if err != nil {
+			t.Skip() // bounds are Validate's
+		}
+		if set.Validate() != nil {
+			return
+		}
+		again, err := Read(written)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, written)
+		}
+		if read := again.Set(&policy.Set{}); jsonOf(t, read) != jsonOf(t, set) {
+			t.Errorf("got %s\nwant %s", jsonOf(t, read), jsonOf(t, set))
+		}
+	})
+}
+
+// The policies that the documents show can be imported.
+func TestExamplesOfTheDocs(t *testing.T) {
+	var examples []string
+	for page, least := range map[string]int{"backends.md": 1, "migration.md": 4, "policies.md": 6} {
+		text, err := os.ReadFile("../../../docs/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := strings.Split(string(text), "```yaml\n")[1:]
+		if len(found) < least {
+			t.Fatalf("%s has %d examples", page, len(found))
+		}
+		examples = append(examples, found...)
+	}
+	for _, example := range examples {
+		example, _, _ = strings.Cut(example, "```")
+		set := read(t, example)
+		if err := set.Validate(); err != nil {
+			t.Errorf("%v in\n%s", err, example)
+		}
+	}
+}

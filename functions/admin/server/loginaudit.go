@@ -1,0 +1,37 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"tidegate/functions/admin/auth"
+	"tidegate/internal/audit"
+)
+
+// recordLogin appends a login to the audit. The caller logs nobody in when it fails.
+func (s *server) recordLogin(ctx context.Context, actor auth.Actor) error {
+	return s.Keys.Audit().Append(ctx, audit.Entry{
+		By: audit.Actor{Kind: string(actor.Kind), Name: actor.String()}, Action: audit.Login,
+		Subject: audit.LoginSubject, Name: actor.Name,
+	})
+}
+
+// recordRefusedLogin appends a refused login to the audit, up to the throttle's bound. It
+// records only names of known users, since people type passwords in the wrong field. An
+// error is logged; the login is refused in any case.
+func (s *server) recordRefusedLogin(r *http.Request, name string) {
+	s.Log.Warn("login refused")
+	if _, known := s.users.Find(name); !known {
+		name = ""
+	}
+	allowed, err := s.Logins.AllowAudit(r.Context())
+	if allowed && err == nil {
+		err = s.Keys.Audit().Append(r.Context(), audit.Entry{
+			By: audit.Actor{Kind: "system", Name: audit.LoginSubject}, Action: audit.LoginRefused,
+			Subject: audit.LoginSubject, Name: name,
+		})
+	}
+	if err != nil {
+		s.Log.Error("record refused login", "cause", err)
+	}
+}

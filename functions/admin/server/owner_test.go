@@ -1,0 +1,309 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/server"
+	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/apikey"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+)
+
+// ownKey is the answer to a key's owner.
+type ownKey struct {
+	ID, Name, Plan string
+	Limits         []struct {
+		Text            string
+		Used, Remaining int64
+		Resets          time.Time
+	}
+	Days []struct {
+		Date                  string
+		Allowed, Denied, Cost int64
+	}
+}
+
+func withKey(secret string) http.Header { return http.Header{"X-Api-Key": {secret}} }
+
+// ask asks for the key of a secret.
+func ask(s *sitetest.Site, header http.Header) sitetest.Reply {
+	s.T.Helper()
+	return s.Do(http.MethodGet, server.OwnerAPIPath, nil, header)
+}
+
+// A key's owner sees its limits, what is left of them and its last 30 days, takes nothing
+// by looking, and sees no other key.
+func TestOwnKey(t *testing.T) {
+	s := sitetest.New(t)
+	s.Keys.Use("acme", 3)
+	s.Keys.Use("bolt", 9)
+	now := time.Now().UTC()
+	s.Keys.Called("acme", now.Add(-time.Minute), 7, 2)
+	s.Keys.Called("bolt", now.Add(-time.Minute), 50, 50)
+	secret := s.Keys.Secrets["acme"].Reveal()
+	var first string
+	for _, header := range []http.Header{withKey(secret), sitetest.Bearer(secret), withKey(secret)} {
+		got := ask(s, header).Wants(t, http.StatusOK)
+		var own ownKey
+		if err := json.Unmarshal([]byte(got.Body), &own); err != nil {
+			t.Fatal(err)
+		}
+		if own.Name != "acme" || own.ID != "{acme}" || own.Plan != "free" || len(own.Limits) != 1 ||
+			own.Limits[0].Used != 3 || own.Limits[0].Remaining != 7 || own.Limits[0].Resets.IsZero() {
+			t.Fatalf("%s", got.Body)
+		}
+		calls := int64(0)
+		for _, day := range own.Days {
+			calls += 10*day.Allowed + day.Denied
+		}
+		if len(own.Days) != 30 || calls != 72 || own.Days[29].Date != now.Format(time.DateOnly) {
+			t.Errorf("%s", got.Body)
+		}
+		if strings.Contains(got.Body, "bolt") || strings.Contains(got.Body, secret[20:]) {
+			t.Errorf("too much: %s", got.Body)
+		}
+		vary := strings.Join(got.Header.Values("Vary"), ", ")
+		if cache := got.Header.Get("Cache-Control"); cache != "private, max-age=1" ||
+			!strings.Contains(vary, "X-API-Key, Authorization") {
+			t.Errorf("Cache-Control %q, Vary %q", cache, vary)
+		}
+		if first == "" {
+			first = got.Body
+		}
+		if got.Body != first {
+			t.Errorf("looking changed something: %s, then %s", first, got.Body)
+		}
+	}
+}
+
+// Limits that are not enforced are on trial: owners are not told of them.
+func TestOwnKeyWithoutLimits(t *testing.T) {
+	for _, mode := range []policy.Mode{policy.Shadow, policy.Off} {
+		s := sitetest.New(t)
+		s.Keys.Save(func(set *policy.Set) { set.Plans[0].Mode = mode })
+		ask(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusOK, `"limits":[]`)
+	}
+}
+
+// refused are the secrets that open nothing, by why.
+func refusedSecrets(t *testing.T, s *sitetest.Site) map[string]string {
+	t.Helper()
+	revoke := func(k *policy.Key) { k.Status = policy.Revoked }
+	expire := func(k *policy.Key) { k.Expires = time.Now().Add(2 * time.Second).Truncate(time.Second) }
+	ban := func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) }
+	all := map[string]string{"garbage": "tg_x", "another form": "0123456789abcdef0123456789abcdef01234567"}
+	changes := map[string]func(*policy.Key){"revoked": revoke, "expired": expire, "banned": ban}
+	for name, change := range changes {
+		s.Keys.CreateKey(name, "free")
+		s.Keys.UpdateKey(name, change)
+		all[name] = s.Keys.Secrets[name].Reveal()
+	}
+	k := s.Keys.CreateKey("rotated", "free")
+	if _, _, err := s.Keys.Rotate(t.Context(), k.ID, 1, 0, sitetest.ByTest); err != nil {
+		t.Fatal(err)
+	}
+	all["rotated"] = s.Keys.Secrets["rotated"].Reveal()
+	for name, id := range map[string]string{"another's id": s.Keys.IDs["acme"], "made up": "0123456789AB"} {
+		made, err := apikey.Renew("demo", id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = made.Reveal()
+	}
+	s.Keys.Now = func() time.Time { return time.Now().Add(time.Minute) } // after the one expired
+	return all
+}
+
+// A key that may not call is refused like one that never was, and nothing but a key opens
+// the view.
+func TestOwnKeyRefused(t *testing.T) {
+	s := sitetest.New(t)
+	secret := s.Keys.Secrets["acme"].Reveal()
+	headers := map[string]http.Header{
+		"none": {}, "an empty one": withKey(""), "two": {"X-Api-Key": {secret, secret}},
+		"two bearers":    {"Authorization": {"Bearer " + secret, "Bearer " + secret}},
+		"another scheme": {"Authorization": {"Basic " + secret}},
+		"a read token":   sitetest.Bearer(s.NewToken(token.Read)),
+		"a write token":  withKey(s.NewToken(token.Write)),
+	}
+	for name, text := range refusedSecrets(t, s) {
+		headers[name] = withKey(text)
+	}
+	s.Login() // a session counts for nothing
+	var first string
+	for name, header := range headers {
+		got := ask(s, header)
+		if got.StatusCode != http.StatusUnauthorized || got.Header.Get("WWW-Authenticate") == "" ||
+			got.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: %d %v %s", name, got.StatusCode, got.Header, got.Body)
+		}
+		if first == "" {
+			first = got.Body
+		}
+		if got.Body != first {
+			t.Errorf("%s: answered %s, others %s", name, got.Body, first)
+		}
+	}
+	for _, query := range []string{"key", "x-api-key", "X-API-Key", "access_token"} {
+		got := s.Get(server.OwnerAPIPath + "?" + url.Values{query: {secret}}.Encode())
+		if got.StatusCode != http.StatusUnauthorized && got.StatusCode != http.StatusUnprocessableEntity ||
+			strings.Contains(got.Body, secret) {
+			t.Errorf("in the query: %d %s", got.StatusCode, got.Body)
+		}
+	}
+}
+
+// The secret before a rotation opens the view for as long as it may call.
+func TestOwnKeyInGrace(t *testing.T) {
+	s := sitetest.New(t)
+	old := s.Keys.Secrets["acme"].Reveal()
+	_, _, err := s.Keys.Rotate(t.Context(), s.Keys.IDs["acme"], 1, time.Hour, sitetest.ByTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask(s, withKey(old)).Wants(t, http.StatusOK, `"graceUntil":"`)
+	s.Keys.Now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+	ask(s, withKey(old)).Wants(t, http.StatusUnauthorized)
+}
+
+// A value that another system made opens the view of its key, where those are taken.
+func TestOwnForeignKey(t *testing.T) {
+	const value = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd"
+	s := sitetest.New(t)
+	s.Keys.ForeignKeys = true
+	n := policy.NewKey{Name: "old", Env: "live", Plan: "free", Value: value}
+	_, _, err := s.Keys.Create(t.Context(), n, sitetest.ByTest)
+	s.Keys.Must(err)
+	ask(s, withKey(value)).Wants(t, http.StatusOK, `"name":"old"`)
+	ask(s, withKey(value+"x")).Wants(t, http.StatusUnauthorized)
+	s.Keys.ForeignKeys = false
+	ask(s, withKey(value)).Wants(t, http.StatusUnauthorized)
+}
+
+// A ban by the policy closes the view too.
+func TestOwnKeyBannedByPolicy(t *testing.T) {
+	s := sitetest.New(t)
+	hour := policy.Duration(time.Hour)
+	s.Keys.Save(func(set *policy.Set) {
+		set.Bans = &policy.Bans{Denials: 3, Window: hour, Base: hour, Cap: hour}
+	})
+	ban := policyset.AppendTime([]byte{1}, time.Now().Add(time.Hour))
+	set := s.Keys.Client.B().Set().Key(policyset.BanKey(s.Keys.IDs["acme"])).Value(string(ban)).Build()
+	s.Keys.Must(s.Keys.Client.Do(t.Context(), set).Error())
+	ask(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusUnauthorized)
+}
+
+// from asks from an address.
+func from(s *sitetest.Site, address, secret string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(http.MethodGet, "https://limits.example"+server.OwnerAPIPath, nil)
+	r.RemoteAddr = address
+	r.Header.Set("X-Api-Key", secret)
+	w := httptest.NewRecorder()
+	s.Server.Config.Handler.ServeHTTP(w, r)
+	return w
+}
+
+// Unknown keys are bounded as wrong passwords are, by network; good ones by the key and
+// by the network; and nobody keeps out others.
+func TestOwnersAreThrottled(t *testing.T) {
+	s := sitetest.New(t)
+	s.Store.SetTime(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC))
+	good := s.Keys.Secrets["acme"].Reveal()
+	count := func(secret string, address func(int) string, calls int) map[int]int {
+		seen := map[int]int{}
+		for i := range calls {
+			w := from(s, address(i), secret)
+			seen[w.Code]++
+			if wait := w.Header().Get("Retry-After"); w.Code == http.StatusTooManyRequests && wait != "60" {
+				t.Fatalf("Retry-After %q", wait)
+			}
+		}
+		return seen
+	}
+	at := func(address string) func(int) string { return func(int) string { return address } }
+	for _, c := range []struct {
+		name, secret string
+		address      func(int) string
+		calls        int
+		want         map[int]int
+	}{
+		{"unknown, one network", "tg_x", func(i int) string { return fmt.Sprintf("[2001:db8::%x]:443", i) },
+			30, map[int]int{401: 20, 429: 10}},
+		{"unknown, another network", "tg_x", at("192.0.2.1"), 1, map[int]int{401: 1}},
+		{"good, from where others guess", good, at("2001:db8::1"), 1, map[int]int{429: 1}},
+		{"good, over its own", good, func(i int) string { return fmt.Sprintf("198.51.100.%d", i) }, 70,
+			map[int]int{200: 60, 429: 10}},
+		{"another key, from there", s.Keys.Secrets["bolt"].Reveal(), at("198.51.100.1"), 1,
+			map[int]int{200: 1}},
+	} {
+		if got := count(c.secret, c.address, c.calls); fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// Without Valkey nobody sees a key, good or not.
+func TestOwnKeyWithoutStore(t *testing.T) {
+	s := sitetest.New(t)
+	secret := s.Keys.Secrets["acme"].Reveal()
+	s.Store.SetError("ERR out of order")
+	ask(s, withKey(secret)).Wants(t, http.StatusServiceUnavailable)
+	s.Store.SetError("")
+	s.Keys.Server.SetError("ERR out of order")
+	ask(s, withKey(secret)).Wants(t, http.StatusServiceUnavailable)
+}
+
+// The page does what the operation does, for people, and keeps nothing of the secret.
+func TestOwnKeyPage(t *testing.T) {
+	var log strings.Builder
+	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) {
+		services.Log = slog.New(slog.NewJSONHandler(&log, nil))
+	}))
+	s.Keys.Use("acme", 3)
+	s.Get(server.OwnerPath).Wants(t, http.StatusOK, `type="password"`)
+	secret := s.Keys.Secrets["acme"].Reveal()
+	got := s.Post(server.OwnerPath, url.Values{"key": {secret}}).Wants(t, http.StatusOK, "acme",
+		"10 per 10 seconds", "Last 30 days")
+	sitetest.CheckPolicy(t, "owner's page", got)
+	s.Post(server.OwnerPath, url.Values{"key": {secret[:40]}}).Wants(t, http.StatusUnauthorized, "not valid")
+	s.Get(server.OwnerPath+"?key="+secret).Wants(t, http.StatusOK, `type="password"`)
+	s.Server.Close()
+	if strings.Contains(got.Body+log.String(), secret[10:40]) || got.Header.Get("Set-Cookie") != "" {
+		t.Errorf("the secret or a cookie is left:\n%s\n%s", &log, got.Body)
+	}
+}
+
+// Where the view is off, both addresses are as unknown as any.
+func TestOwnerViewOff(t *testing.T) {
+	s := sitetest.New(t, func(s *sitetest.Site) { s.Config.OwnerAPI, s.Config.OwnerPage = false, false })
+	secret := s.Keys.Secrets["acme"].Reveal()
+	ask(s, withKey(secret)).Wants(t, http.StatusUnauthorized)
+	s.WantsLogin(server.OwnerPath)
+	s.Login()
+	ask(s, withKey(secret)).Wants(t, http.StatusNotFound)
+}
+
+// The page in Chromium: from the form to the limits, in every width and both schemes.
+func TestBrowserOwnKey(t *testing.T) {
+	v := sitetest.NewVisit(t)
+	axe := sitetest.AxeScript(t)
+	v.Keys.Use("acme", 3)
+	v.Keys.Called("acme", time.Now().Add(-time.Minute), 7, 2)
+	v.Open(server.OwnerPath)
+	v.Look(t, axe, "")
+	v.Retype("[name=key]", v.Keys.Secrets["acme"].Reveal())
+	v.Act(chromedp.Click(chromedp.CSS("main form button")), chromedp.WaitReady(chromedp.CSS("table.windows")))
+	v.Look(t, axe, "")
+}

@@ -1,0 +1,59 @@
+package server
+
+import (
+	"net/http"
+
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/web/templates"
+)
+
+// sessionKept holds a form that was sent before the log-in, sealed, for the next page.
+const sessionKept = "kept"
+
+// askLoginForForm asks to log in again, and keeps the form that came without a session.
+func (s *server) askLoginForForm(w http.ResponseWriter, r *http.Request, kept string) {
+	http.SetCookie(w, s.probeCookie())
+	s.Render(w, r, http.StatusUnauthorized, templates.Login(s.withKept(s.loginPage(r, s.Path("/")), kept)))
+}
+
+func (s *server) withKept(p templates.LoginPage, kept string) templates.LoginPage {
+	p.Kept, p.Resume = templates.Hidden{Name: page.KeptField, Value: kept}, s.Path("/resume")
+	return p
+}
+
+// canResume reports whether the route of a request shows its form again.
+func (s *server) canResume(r *http.Request) bool {
+	_, pattern := s.mux.Handler(r)
+	return r.Method == http.MethodPost && s.known[pattern].resumes
+}
+
+// setOwner tells the browser whose the forms are that it sends from now on.
+func (s *server) setOwner(w http.ResponseWriter, actor auth.Actor) {
+	http.SetCookie(w, &http.Cookie{
+		Name: s.OwnerCookie, Value: s.Owner(actor.ID), Path: s.Path("/"), Secure: true, HttpOnly: true,
+		SameSite: http.SameSiteLaxMode, MaxAge: int(2 * s.SessionLifetime.Seconds()),
+	})
+}
+
+// keptAtLogin leaves a form that the log-in brought for the page after it, and returns
+// the way there. A form of another user is dropped.
+func (s *server) keptAtLogin(r *http.Request, actor auth.Actor, next string) string {
+	if kept := r.PostForm.Get(page.KeptField); s.IsKeptFor(actor.ID, kept) {
+		s.Session.Put(r.Context(), sessionKept, kept)
+		return s.Path("/resume")
+	}
+	return next
+}
+
+// showKept leads back to the form that the log-in brought, once.
+func (s *server) showKept(w http.ResponseWriter, r *http.Request) {
+	s.ShowKept(w, r, s.Session.PopString(r.Context(), sessionKept))
+}
+
+// resume leads back to the form that the request brings.
+func (s *server) resume(w http.ResponseWriter, r *http.Request) {
+	if s.ParseForm(w, r) {
+		s.ShowKept(w, r, r.PostForm.Get(page.KeptField))
+	}
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"tidegate/functions/check/authorizer"
+	"tidegate/functions/check/identity"
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/cause"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/route"
+	"tidegate/internal/usage"
+)
+
+// denialCall is a call through API Gateway, and what the denial log is to have of it: its
+// cause and limit, nothing for a call that is let in or that proves nothing.
+type denialCall struct {
+	key            string // of the world; a value of its own with a colon in front
+	method, path   string
+	resource, addr string
+	cause          cause.Cause
+	limit, rule    string
+	pattern        string // in the log
+}
+
+// denialWorld has keys of every kind in front of one authorizer.
+type denialWorld struct {
+	*function
+	authorizer *authorizer.Authorizer
+	values     map[string]string // keys' secrets by name
+	ids        map[string]string
+}
+
+func perHour(n int64) []limiter.Limit { return []limiter.Limit{{Requests: n, Window: time.Hour}} }
+
+func newDenialWorld(t *testing.T) *denialWorld {
+	t.Helper()
+	w := &denialWorld{function: newFunction(t, policy.Plan{Name: "two", Limits: perHour(2)},
+		policy.Plan{Name: "many", Limits: perHour(1000)}),
+		values: map[string]string{}, ids: map[string]string{}}
+	w.edit(t, func(s *policy.Set) {
+		s.Routes = []policy.Route{{Name: "search", Cost: 1, PerKey: perHour(1),
+			Pattern: route.Pattern{Path: "/search/{term}"}}}
+		s.Deny = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
+	})
+	w.authorizer = authorizer.New(w.checker, resolver(t), authorizer.Answers{Format: authorizer.Simple,
+		Denial: authorizer.Deny}, w.checker.log)
+	w.authorizer.Refused = w.Refused
+	for _, name := range []string{"two", "many", "revoked", "rotated", "banned"} {
+		secret := w.key(t, cmp.Or(map[string]string{"two": "two"}[name], "many"))
+		w.values[name], w.ids[name] = secret.Reveal(), secret.ID()
+	}
+	w.change(t, "revoked", func(id string) error {
+		_, err := w.set.Revoke(t.Context(), id, 1, tester)
+		return err
+	})
+	w.change(t, "rotated", func(id string) error {
+		_, _, err := w.set.Rotate(t.Context(), id, 1, 0, tester)
+		return err
+	})
+	w.change(t, "banned", func(id string) error {
+		_, err := w.set.Update(t.Context(), id, 1, audit.KeyBan, tester, func(k *policy.Key) {
+			k.Banned = time.Now().Add(time.Hour)
+		})
+		return err
+	})
+	return w
+}
+
+func (w *denialWorld) change(t *testing.T, name string, do func(id string) error) {
+	t.Helper()
+	if err := do(w.ids[name]); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func resolver(t *testing.T) *identity.Resolver {
+	t.Helper()
+	r, err := identity.New(identity.Default())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// send makes the call and returns the event's request id.
+func (w *denialWorld) send(t *testing.T, i int, c denialCall) string {
+	t.Helper()
+	id := fmt.Sprintf("%08x-0000-4000-8000-000000000000", i)
+	value, own := strings.CutPrefix(c.key, ":")
+	if !own {
+		value = w.values[c.key]
+	}
+	headers := map[string]string{"accept": "*/*"}
+	if value != "" {
+		headers["x-api-key"] = value
+	}
+	event, err := json.Marshal(map[string]any{
+		"type": "REQUEST", "methodArn": "arn:aws:execute-api:us-east-1:123456789012:abcdef123/prod/" +
+			c.method + c.path,
+		"resource": c.resource, "path": c.path, "httpMethod": c.method,
+		"headers": headers, "multiValueHeaders": map[string][]string{},
+		"requestContext": map[string]any{"requestId": id, "identity": map[string]string{"sourceIp": c.addr}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = w.authorizer.Invoke(t.Context(), event)
+	return id
+}
+
+// The log has exactly the calls that were denied, those among them that the environment
+// answered from memory, and the refused ones of keys whose secret was proven, with what
+// an operator asks for. Nothing of the path that was called and no address is in it.
+func TestDenialLogHasEveryDenial(t *testing.T) {
+	w := newDenialWorld(t)
+	limit, search := "2 per 1 hour", "route 1 per 1 hour"
+	calls := []denialCall{
+		{"two", "GET", "/orders/7", "/orders/{id}", "192.0.2.7", 0, "", "", ""},
+		{"two", "GET", "/orders/8", "/orders/{id}", "192.0.2.7", 0, "", "", ""},
+		{"two", "GET", "/orders/9", "/orders/{id}", "192.0.2.7", cause.Limit, limit, "", "/orders/{id}"},
+		{"two", "BREW", "/orders/9", "/{proxy+}", "192.0.2.9", cause.Limit, limit, "", "/{proxy+}"},
+		{"many", "GET", "/search/jane", "/{proxy+}", "2001:db8:1:2::3", 0, "", "", ""},
+		{"many", "POST", "/search/john", "/{proxy+}", "2001:db8:1:2::3", cause.Limit, search, "search",
+			"/search/{term}"},
+		{"many", "GET", "/free", "/free", "192.0.2.7", 0, "", "", ""},
+		{"many", "GET", "/free", "/free", "203.0.113.9", cause.Address, "", "", "/free"},
+		{"revoked", "GET", "/free", "/free", "192.0.2.7", cause.Revoked, "", "", "/free"},
+		{"rotated", "GET", "/free", "", "192.0.2.7", cause.OldSecret, "", "", "*"},
+		{"banned", "GET", "/free", "/free", "192.0.2.7", cause.Ban, "", "", "/free"},
+		{":" + someKey(t), "GET", "/free", "/free", "192.0.2.7", 0, "", "", ""},
+		{":tg_test_wrong", "GET", "/free", "/free", "192.0.2.7", 0, "", "", ""},
+		{"nobody", "GET", "/free", "/free", "192.0.2.7", 0, "", "", ""},
+		{"two", "GET", "/free", "/free", "203.0.113.9", cause.Address, "", "", "/free"},
+	}
+	single := len(calls)
+	for i := range 14 { // the last of them without asking Valkey
+		calls = append(calls, denialCall{"two", "GET", "/list", fmt.Sprint("/list-", i/4), "192.0.2.7",
+			cause.Limit, limit, "", fmt.Sprint("/list-", i/4)})
+	}
+	var want []usage.LoggedDenial
+	before := 0
+	for i, c := range calls {
+		if i == single {
+			before = w.scripts(t)
+		}
+		w.freeze(time.Millisecond)
+		id := w.send(t, i, c)
+		if c.cause == 0 {
+			continue
+		}
+		method := c.method
+		if method == "BREW" {
+			method = "other"
+		}
+		plan := map[string]string{"two": "two", "many": "many", "banned": "many"}[c.key]
+		if c.cause.Refuses() {
+			plan = ""
+		}
+		want = append(want, usage.LoggedDenial{
+			Time: w.checker.now().UTC(), Subject: w.ids[c.key], Calls: 1, Denial: usage.Denial{
+				Cause: c.cause, Limit: c.limit, Rule: c.rule, Method: method, Path: c.pattern, Plan: plan,
+				API: "abcdef123", Stage: "prod", Request: id,
+				Network: usage.NetworkOf(netip.MustParseAddr(c.addr)),
+			},
+		})
+	}
+	asked := w.scripts(t) - before
+	w.checker.Close()
+	reader := usage.NewReader(w.admin)
+	got, err := reader.Denials(t.Context(), usage.DenialQuery{From: w.checker.now().Add(-time.Hour),
+		To: w.checker.now().Add(time.Hour), Count: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Reverse(got.Denials) // oldest first
+	ignore := cmpopts.IgnoreFields(usage.Denial{}, "RetryAfter")
+	if diff := gocmp.Diff(want, got.Denials, ignore, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+		t.Error(diff)
+	}
+	for _, d := range got.Denials {
+		wait := d.RetryAfter > 0 && d.RetryAfter <= time.Hour
+		if wait == d.Cause.Refuses() {
+			t.Errorf("Retry-After of %+v", d)
+		}
+	}
+	if asked > 10 {
+		t.Errorf("%d scripts for the last 14 calls: too few were answered from memory", asked)
+	}
+	w.refusedByCause(t, reader)
+}
+
+// refusedByCause compares the counts with what TestDenialLogHasEveryDenial sends.
+func (w *denialWorld) refusedByCause(t *testing.T, reader *usage.Reader) {
+	t.Helper()
+	from, to := w.checker.now().Add(-time.Minute), w.checker.now().Add(time.Minute)
+	all, err := reader.Refusals(t.Context(), from, to, time.Minute)
+	if want := ([8]int64{1, 1, 1, 1, 0, 1, 2, 0}); err != nil || all.ByCause != want {
+		t.Errorf("refusals: %v, %v, want %v", all, err, want)
+	}
+	own, err := reader.RefusalsOf(t.Context(), w.ids["two"], from, to, time.Minute)
+	if want := ([8]int64{6: 1}); err != nil || own.ByCause != want {
+		t.Errorf("of one key: %v, %v, want %v", own, err, want)
+	}
+}
+
+// someKey is a well-formed key that is in no registry.
+func someKey(t *testing.T) string {
+	t.Helper()
+	secret, err := apikey.Generate("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret.Reveal()
+}

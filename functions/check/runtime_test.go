@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/google/go-cmp/cmp"
+)
+
+// script is a Runtime API that gives the events one after the other, and then fails.
+type script struct {
+	mu     sync.Mutex
+	events []string
+	steps  []string
+}
+
+const runtimePath = "/2018-06-01/runtime/invocation/"
+
+func (s *script) note(step string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.steps = append(s.steps, step[:min(len(step), 56)])
+}
+
+func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	if r.URL.Path == "/sent" { // what the function does in between
+		s.note("records")
+		return
+	}
+	path := strings.TrimPrefix(r.URL.Path, runtimePath)
+	s.note(strings.TrimSpace(r.Method + " " + path + " " + string(body)))
+	if r.Method == http.MethodPost {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	if len(s.events) == 0 {
+		http.Error(w, "the end", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Lambda-Runtime-Aws-Request-Id", strconv.Itoa(len(s.events)))
+	w.Header().Set("Lambda-Runtime-Deadline-Ms", strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10))
+	_, _ = io.WriteString(w, s.events[0])
+	s.events = s.events[1:]
+}
+
+// echo answers an event with itself, and "bad" with an error.
+type echo struct{}
+
+func (echo) Invoke(_ context.Context, event []byte) ([]byte, error) {
+	if string(event) == `"bad"` {
+		return nil, errors.New("Unauthorized")
+	}
+	return event, nil
+}
+
+// After an answer, be it an error, records leave before the next event is requested.
+// aws-lambda-go ends its process with its loop, so the loop runs in a process of its own.
+func TestBeforeNextEvent(t *testing.T) {
+	if address := os.Getenv("AWS_LAMBDA_RUNTIME_API"); address != "" {
+		beforeNextEvent(address, func() {
+			other := strings.Replace(address, "127.0.0.1", "localhost", 1) // a connection of another name
+			response, err := http.Get("http://" + other + "/sent")
+			if err == nil {
+				_ = response.Body.Close()
+			}
+		})
+		lambda.Start(echo{})
+	}
+	long := `"` + strings.Repeat("long ", 5000) + `"`
+	api := &script{events: []string{"{}", `"bad"`, long}}
+	server := httptest.NewServer(api)
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	loop := exec.CommandContext(ctx, os.Args[0], "-test.run", "^TestBeforeNextEvent$")
+	loop.Env = append(os.Environ(), "AWS_LAMBDA_RUNTIME_API="+server.Listener.Addr().String())
+	output, err := loop.CombinedOutput()
+	if !strings.Contains(string(output), "unexpected status code: 500") {
+		t.Errorf("ends with %v:\n%s", err, output)
+	}
+	if diff := cmp.Diff([]string{
+		"records", "GET next", "POST 3/response {}",
+		"records", "GET next", `POST 2/error {"errorMessage":"Unauthorized","errorType":"er`[:56],
+		"records", "GET next", ("POST 1/response " + long)[:56],
+		"records", "GET next",
+	}, api.steps); diff != "" {
+		t.Error(diff)
+	}
+}

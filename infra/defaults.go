@@ -1,0 +1,42 @@
+package main
+
+import (
+	"cmp"
+
+	"tidegate/infra/authorizer"
+)
+
+// Defaults fills in what is not set.
+func Defaults(p Props) Props {
+	p.Stage = cmp.Or(p.Stage, "dev")
+	prod := p.Stage == "prod"
+	p.CIDR = cmp.Or(p.CIDR, "10.42.0.0/22")
+	p.CORSOrigin = cmp.Or(p.CORSOrigin, authorizer.AnyOrigin)
+	p.LogDays = cmp.Or(p.LogDays, pick(prod, 180, 14))
+	p.Login.User = cmp.Or(p.Login.User, "admin")
+	p.NATGateways = cmp.Or(p.NATGateways, pick(p.Keep, 2, 1))
+	s := &p.Store
+	s.Kind = cmp.Or(s.Kind, Serverless)
+	s.MaxStorageGB, s.MaxECPUs = cmp.Or(s.MaxStorageGB, 5), cmp.Or(s.MaxECPUs, 100_000)
+	s.Version = cmp.Or(s.Version, s.defaultVersion())
+	s.NodeType = cmp.Or(s.NodeType, pick(prod, "cache.r7g.large", "cache.t4g.small"))
+	s.Shards, s.Replicas = cmp.Or(s.Shards, pick(prod, 2, 1)), cmp.Or(s.Replicas, 1)
+	if p.Keep {
+		s.SnapshotDays = cmp.Or(s.SnapshotDays, 7)
+	}
+	// A new account may have 10 environments in all, of which none can be reserved. So
+	// only prod reserves any.
+	for f, concurrency := range map[*FunctionProps]int{&p.Check: pick(prod, 100, Unreserved),
+		&p.Admin: pick(prod, 5, Unreserved)} {
+		f.Memory, f.Concurrency, f.LogLevel = cmp.Or(f.Memory, 512), cmp.Or(f.Concurrency, concurrency),
+			cmp.Or(f.LogLevel, "info")
+	}
+	return p
+}
+
+func pick[T any](condition bool, yes, no T) T {
+	if condition {
+		return yes
+	}
+	return no
+}

@@ -1,0 +1,87 @@
+package registry
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/policy"
+	"tidegate/internal/store/keyspace"
+)
+
+const foreignValue = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd"
+
+func newForeign(plan, value string) policy.NewKey {
+	return policy.NewKey{Name: "old", Env: "live", Plan: plan, Value: value}
+}
+
+// A given value is good as a key of ours is, its text is stored nowhere, and a rotation
+// gives it a secret of ours under the same id.
+func TestForeignKey(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(9)...)
+		w.ForeignKeys = true
+		k, secret, err := w.Create(t.Context(), newForeign("free", foreignValue), byTest)
+		if err != nil || !k.Foreign || k.ID != secret.ID() || !secret.Foreign() {
+			t.Fatalf("%+v, %v", k, err)
+		}
+		if stored, err := w.Get(t.Context(), k.ID); err != nil || !stored.Foreign {
+			t.Errorf("stored %+v, %v", stored, err)
+		}
+		w.expect(t, call(secret), "y")
+		other := must(apikey.NewKey(testPepper).Foreign(foreignValue + "x"))
+		for _, wrong := range []apikey.Secret{other, must(apikey.Renew("live", k.ID))} {
+			if checked, err := w.checker.Check(t.Context(), call(wrong), nil); !errors.Is(err,
+				policy.ErrUnknownKey) {
+				t.Errorf("%s: %+v, %v", wrong, checked, err)
+			}
+		}
+		read := w.client.B().Dump().Key(keyspace.Record(k.ID)).Build()
+		dump, err := w.client.Do(t.Context(), read).ToString()
+		told := must(w.Audit().List(t.Context(), audit.Query{Subject: k.ID}))
+		if err != nil || strings.Contains(dump, foreignValue[:20]) ||
+			strings.Contains(string(told.Entries[0].After), foreignValue[:20]) {
+			t.Errorf("%v: the record or the audit has the value", err)
+		}
+		again, _, err := w.Create(t.Context(), newForeign("free", foreignValue), byTest)
+		if !errors.Is(err, policy.ErrConflict) || again.ID != k.ID {
+			t.Errorf("the same value again: %+v, %v", again, err)
+		}
+		if listed := must(w.List(t.Context(), must(w.Set(t.Context())), Query{})); len(listed.Keys) != 1 {
+			t.Errorf("%d keys are listed", len(listed.Keys))
+		}
+		rotated, next, err := w.Rotate(t.Context(), k.ID, k.Version, time.Hour, byTest)
+		if err != nil || rotated.Foreign || next.Foreign() || next.ID() != k.ID {
+			t.Fatalf("%+v, %v", rotated, err)
+		}
+		w.expect(t, call(next), "y")
+		w.expect(t, call(secret), "y") // in its grace
+	})
+}
+
+// Nothing is written for a value that may not be given.
+func TestForeignKeyRefused(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(9)...)
+		refused := func(value, want string) {
+			t.Helper()
+			var invalid *policy.InvalidError
+			k, _, err := w.Create(t.Context(), newForeign("free", value), byTest)
+			if !errors.As(err, &invalid) || k.ID != "" || invalid.Fields[0].Field != "value" ||
+				!strings.Contains(invalid.Fields[0].Message, want) ||
+				strings.Contains(err.Error(), value) {
+				t.Errorf("%+v, %v; want value: %s", k, err, want)
+			}
+		}
+		refused(foreignValue, "FOREIGN_KEYS=true")
+		w.ForeignKeys = true
+		refused("short-value", "20 to 256")
+		refused(must(apikey.Generate("live")).Reveal(), "Tidegate")
+		if listed := must(w.List(t.Context(), must(w.Set(t.Context())), Query{})); len(listed.Keys) != 0 {
+			t.Errorf("%d keys are listed", len(listed.Keys))
+		}
+	})
+}

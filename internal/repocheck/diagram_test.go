@@ -1,0 +1,124 @@
+package repocheck
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "rewrite the diagram of imports in docs/architecture.md")
+
+const (
+	diagramPage  = "../../docs/architecture.md"
+	diagramBegin = "```mermaid\ngraph LR\n"
+	diagramEnd   = "```\n"
+)
+
+// roomOf is the room that a package belongs to in the diagram: a folder of functions with
+// all below it that is no room of its own, a folder of internal. Others have none.
+func roomOf(folder string) string {
+	parts := strings.Split(folder, "/")
+	depth := 2
+	switch {
+	case parts[0] == "functions" && len(parts) > 2:
+		depth = 3
+	case parts[0] != "functions" && parts[0] != "internal" || strings.HasPrefix(folder, "internal/testing"):
+		return ""
+	}
+	return strings.Join(parts[:min(depth, len(parts))], "/")
+}
+
+type graph map[string]map[string]bool
+
+// importsOf are the imports between rooms, outside tests.
+func importsOf(r repository) graph {
+	g := graph{}
+	for _, s := range r.sources {
+		from := roomOf(path.Dir(s.path))
+		if from == "" || strings.HasSuffix(s.path, "_test.go") || strings.Contains(s.path, "/sitetest/") {
+			continue
+		}
+		if g[from] == nil {
+			g[from] = map[string]bool{}
+		}
+		for _, i := range s.ast.Imports {
+			name, _ := strconv.Unquote(i.Path.Value)
+			imported, own := strings.CutPrefix(name, "tidegate/")
+			if to := roomOf(imported); own && to != "" && to != from {
+				g[from][to] = true
+			}
+		}
+	}
+	return g
+}
+
+// reaches reports whether a room imports another through rooms between them.
+func (g graph) reaches(from, to string) bool {
+	for next := range g[from] {
+		if next != to && (g[next][to] || g.reaches(next, to)) {
+			return true
+		}
+	}
+	return false
+}
+
+// mermaid draws the imports that no chain of other imports implies.
+func (g graph) mermaid() string {
+	var b strings.Builder
+	b.WriteString(diagramBegin)
+	for _, from := range slices.Sorted(maps.Keys(g)) {
+		for _, to := range slices.Sorted(maps.Keys(g[from])) {
+			if !g.reaches(from, to) {
+				fmt.Fprintf(&b, "  %s --> %s\n", from, to)
+			}
+		}
+	}
+	return b.String() + diagramEnd
+}
+
+// The diagram in docs/architecture.md shows the imports of the code. -update rewrites it.
+func TestDiagram(t *testing.T) {
+	want := importsOf(load(t, os.DirFS("../.."))).mermaid()
+	text, err := os.ReadFile(diagramPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), diagramBegin)
+	old, after, ended := strings.Cut(rest, diagramEnd)
+	if !found || !ended {
+		t.Fatalf("%s has no diagram", diagramPage)
+	}
+	if *update {
+		if err := os.WriteFile(diagramPage, []byte(before+want+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diagramBegin+old+diagramEnd != want {
+		t.Errorf("the diagram is stale: go test ./internal/repocheck -run TestDiagram -update rewrites it")
+	}
+}
+
+// A room's packages are one node; what a chain implies is left out; tests do not count.
+func TestDiagramOfATree(t *testing.T) {
+	r := load(t, tree{
+		"functions/admin/main.go":       "package main\n\nimport _ \"tidegate/functions/admin/app\"\n",
+		"functions/admin/app/sub/a.go":  "package sub\n\nimport _ \"tidegate/internal/a\"\n",
+		"functions/admin/more.go":       "package main\n\nimport _ \"tidegate/internal/a/b\"\n",
+		"functions/admin/more_test.go":  "package main\n\nimport _ \"tidegate/internal/c\"\n",
+		"internal/a/a.go":               "package a\n\nimport _ \"tidegate/internal/a/b\"\n",
+		"internal/a/b/b.go":             "package b\n\nimport _ \"fmt\"\n",
+		"internal/testing/waiting/w.go": "package waiting\n\nimport _ \"tidegate/internal/c\"\n",
+	}.fs())
+	want := diagramBegin + "  functions/admin --> functions/admin/app\n" +
+		"  functions/admin/app --> internal/a\n" + diagramEnd
+	if got := importsOf(r).mermaid(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

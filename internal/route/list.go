@@ -1,0 +1,36 @@
+package route
+
+import "fmt"
+
+// List is patterns of which a call must match one. It is safe for concurrent use.
+type List struct{ patterns []compiled }
+
+// NewList compiles patterns. It fails if one is not valid. Several may match one call.
+func NewList(patterns []Pattern) (*List, error) {
+	l := &List{}
+	for i, p := range patterns {
+		if err := p.Validate(); err != nil {
+			return nil, fmt.Errorf("pattern %d, %s: %w", i+1, p, err)
+		}
+		l.patterns = append(l.patterns, compile(i, p))
+	}
+	return l, nil
+}
+
+// Matches reports whether a pattern matches the call in each reading of its path: as
+// written, and as a lenient program would have it. So no spelling leads to a path that no
+// pattern matches.
+func (l *List) Matches(c Call) bool {
+	var buffer [MaxSegments]string
+	return l.matches(c, asWritten(c.Path, buffer[:0])) &&
+		(plain(c.Path) || l.matches(c, asLenient(c.Path, buffer[:0])))
+}
+
+func (l *List) matches(c Call, path reading) bool {
+	for i := range l.patterns {
+		if l.patterns[i].matches(c, path) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,50 @@
+package route
+
+import "testing"
+
+// A list matches what one of its patterns matches, in every reading of the path.
+func TestList(t *testing.T) {
+	list, err := NewList([]Pattern{
+		{API: "orders1", Stage: "prod", Method: "GET", Path: "/orders/*"}, {API: "orders1", Path: "/health"},
+		{API: "any", Stage: "*"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for call, want := range map[Call]bool{
+		{"orders1", "prod", "GET", "/orders/7"}:              true,
+		{"orders1", "prod", "HEAD", "/orders/7"}:             true,
+		{"orders1", "prod", "get", "//ORDERS//7/"}:           true,
+		{"orders1", "prod", "GET", "/orders/7%2f8"}:          true,
+		{"orders1", "dev", "POST", "/health/"}:               true,
+		{"any", "x", "DELETE", "/what/../ever"}:              true,
+		{"orders1", "prod", "GET", "/orders"}:                false,
+		{"orders1", "prod", "POST", "/orders/7"}:             false,
+		{"orders1", "dev", "GET", "/orders/7"}:               false,
+		{"orders2", "prod", "GET", "/orders/7"}:              false,
+		{"ORDERS1", "prod", "GET", "/orders/7"}:              false,
+		{"orders1", "prod", "GET", "/admin"}:                 false,
+		{"orders1", "prod", "GET", "/orders/../admin"}:       false,
+		{"orders1", "prod", "GET", "/orders/..%2fadmin"}:     false,
+		{"orders1", "prod", "GET", "/orders/%2e%2e/admin"}:   false,
+		{"orders1", "prod", "GET", "/orders/..%252fadmin"}:   false,
+		{"orders1", "prod", "GET", `/orders/..\admin`}:       false,
+		{"orders1", "prod", "GET", "/orders/..;x/admin"}:     false,
+		{"orders1", "prod", "GET", "/admin/..%2forders/7"}:   false,
+		{"orders1", "prod", "GET", "/admin%2f..%2forders/7"}: false,
+		{"orders1", "prod", "GET", "/orders%2f7"}:            false,
+		{"orders1", "prod", "GET", "/prod/orders/7"}:         false,
+		{"orders1", "prod", "GET", "/health;/../admin"}:      false,
+		{"orders1", "prod", "GET", ""}:                       false,
+	} {
+		if got := list.Matches(call); got != want {
+			t.Errorf("%v: %t, want %t", call, got, want)
+		}
+	}
+	if none, err := NewList(nil); err != nil || none.Matches(Call{Path: "/"}) {
+		t.Errorf("a list of nothing: %v", err)
+	}
+	if _, err := NewList([]Pattern{{Path: "orders"}}); err == nil {
+		t.Error("a pattern that is not valid is taken")
+	}
+}

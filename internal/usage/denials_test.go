@@ -1,0 +1,332 @@
+package usage
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/cause"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/valkeytest"
+)
+
+var samePrefix = cmpopts.EquateComparable(netip.Prefix{})
+
+// denialOf is a denied call of a key.
+func denialOf(subject string, at time.Time, d Denial) Outcome {
+	return Outcome{Subject: subject, Registered: true, Verdict: Denied, Cost: 1, Time: at, Denial: &d}
+}
+
+// sorted puts denials in the order of the log.
+func sorted(all []LoggedDenial) []LoggedDenial {
+	slices.SortStableFunc(all, func(a, b LoggedDenial) int {
+		return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Subject, b.Subject),
+			cmp.Compare(a.Request, b.Request))
+	})
+	return all
+}
+
+// everyPage follows the cursors of a query.
+func everyPage(t *testing.T, reader *Reader, q DenialQuery) []LoggedDenial {
+	t.Helper()
+	var all []LoggedDenial
+	for range 10_000 {
+		page, err := reader.Denials(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, page.Denials...)
+		if q.After = page.Next; q.After == "" {
+			return all
+		}
+	}
+	t.Fatal("the pages have no end")
+	return nil
+}
+
+// What is recorded comes back: every denial by itself while a caller is denied at most 4
+// times a minute by the same limit, in pages and filters that a list in memory agrees
+// with.
+func TestDenialsComeBack(t *testing.T) {
+	each(t, func(t *testing.T, client valkey.Client) {
+		random := rand.New(rand.NewPCG(1, 2))
+		reader, from := NewReader(client), noon.Add(-23*time.Hour)
+		var want []LoggedDenial
+		perMinute := map[string]int{}
+		calls := 400
+		if strings.HasSuffix(t.Name(), "embedded") {
+			calls = 20 // it compiles the script each time
+		}
+		for len(want) < calls {
+			at := from.Add(time.Duration(random.Int64N(int64(24 * time.Hour)))).Truncate(time.Millisecond)
+			caller := id(random.IntN(20))
+			slot := fmt.Sprint(caller, at.Unix()/60)
+			if perMinute[slot]++; perMinute[slot] > maxOccurrences {
+				continue
+			}
+			d := Denial{
+				Cause: cause.Limit, Plan: "free", Limit: fmt.Sprintf("%d per 10 s", random.IntN(3)),
+				Rule: "orders", Method: "GET", Path: "/orders/{id}", API: "abcdef1234", Stage: "prod",
+				Network:    NetworkOf(netip.MustParseAddr("192.0.2.77")),
+				RetryAfter: time.Duration(random.Int64N(1e6)) * time.Millisecond,
+				Request:    fmt.Sprintf("%08x-0000-4000-8000-%012x", random.Uint32(), random.Uint32()),
+			}
+			if random.IntN(2) == 0 {
+				d.Network, d.Request = NetworkOf(netip.MustParseAddr("2001:db8:7:8::9")), "JKJaXmPLvHcESHA="
+				d.Cause, d.Rule, d.Limit = cause.Ban, "", ""
+			}
+			r := recorderAt(at) // another environment for each
+			r.Record(denialOf(caller, at, d))
+			flush(t, r, client)
+			want = append(want, LoggedDenial{Denial: d, Time: at, Subject: caller, Calls: 1})
+		}
+		for name, q := range map[string]DenialQuery{
+			"all":     {},
+			"subject": {Subject: id(3)},
+			"limit":   {Limit: "1 per 10 s"},
+			"cause":   {Cause: cause.Ban},
+			"rule":    {Rule: "orders", Plan: "free"},
+			"none":    {Plan: "pro"},
+			"time":    {From: noon.Add(-3 * time.Hour), To: noon.Add(-30 * time.Minute)},
+		} {
+			q.From, q.To = later(q.From, from), earlier(q.To, noon.Add(time.Hour))
+			expected := sorted(slices.DeleteFunc(slices.Clone(want), func(d LoggedDenial) bool {
+				return q.Subject != "" && d.Subject != q.Subject || q.Limit != "" && d.Limit != q.Limit ||
+					q.Cause != 0 && d.Cause != q.Cause || q.Rule != "" && d.Rule != q.Rule ||
+					q.Plan != "" && d.Plan != q.Plan || d.Time.Before(q.From) || !d.Time.Before(q.To)
+			}))
+			for _, q.Count = range []int{7, 500} {
+				if diff := gocmp.Diff(expected, everyPage(t, reader, q), samePrefix,
+					cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("%s by %d: %s", name, q.Count, diff)
+				}
+			}
+			var streamed []LoggedDenial
+			for d, err := range reader.EveryDenial(t.Context(), q) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				streamed = append(streamed, d)
+			}
+			if diff := gocmp.Diff(expected, streamed, samePrefix, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s, streamed: %s", name, diff)
+			}
+		}
+	})
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || a.After(b) {
+		return b
+	}
+	return a
+}
+
+// A flood from many environments, of known keys and of callers that anybody can make up:
+// a bucket's log stays within its bound, no denial is lost from the sums, and a key that
+// is denied for the first time while the flood goes on has its first denial listed.
+func TestFloodOfDenialsIsBounded(t *testing.T) {
+	client := connect(t, valkeytest.Start(t))
+	reader := NewReader(client)
+	bucket := keyspace.BucketOf(id(0))
+	var keys []string
+	for i := 0; len(keys) < 12; i++ {
+		if keyspace.BucketOf(id(i)) == bucket {
+			keys = append(keys, id(i))
+		}
+	}
+	quiet, keys := keys[len(keys)-1], keys[:len(keys)-1]
+	var recorded int64
+	for third := range 20 {
+		minute := 3 * third
+		at := noon.Add(time.Duration(minute) * time.Minute)
+		for env := range 3 {
+			r := recorderAt(at)
+			for call := range 300 {
+				caller, known := keys[call%len(keys)], true
+				if call%3 == 0 {
+					caller, known = fmt.Sprintf("made-up-%d-%d-%d", minute, env, call), false
+				}
+				o := denialOf(caller, at, Denial{
+					Cause: cause.Limit, Limit: "10 per 10 s", Path: fmt.Sprintf("/route/%d", call%40),
+					Request: fmt.Sprintf("%08x-0000-4000-8000-%012x", call, env),
+				})
+				o.Registered = known
+				r.Record(o)
+				recorded++
+			}
+			flush(t, r, client)
+		}
+		if minute == 54 {
+			r := recorderAt(at)
+			r.Record(denialOf(quiet, at, Denial{Cause: cause.Limit, Limit: "once"}))
+			flush(t, r, client)
+			recorded++
+		}
+	}
+	q := DenialQuery{From: noon, To: noon.Add(time.Hour), Count: MaxDenials}
+	var logged int64
+	for _, d := range everyPage(t, reader, q) {
+		logged += d.Calls
+	}
+	points, err := reader.Overview(t.Context(), noon, noon.Add(time.Hour), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := reader.Refusals(t.Context(), noon, noon.Add(time.Hour), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := Sum(points).Denied; n != recorded || logged+left.Unlogged != recorded || left.Unlogged == 0 {
+		t.Errorf("%d denials: %d counted, %d logged, %d left out", recorded, n, logged, left.Unlogged)
+	}
+	q.Subject = quiet
+	if got := everyPage(t, reader, q); len(got) != 1 || got[0].Limit != "once" {
+		t.Errorf("the quiet key has %+v", got)
+	}
+	var size int64
+	everyKey(t, client, func(node valkey.Client, key string) {
+		if strings.HasSuffix(key, fmt.Sprint(":usage-l", noon.Unix()/3600)) {
+			used, err := node.Do(t.Context(), node.B().MemoryUsage().Key(key).Samples(0).Build()).AsInt64()
+			if err != nil {
+				t.Fatal(err)
+			}
+			size = max(size, used)
+		}
+	})
+	if size > maxLogMemory || size < maxLogMemory/4 {
+		t.Errorf("the largest log takes %d bytes, want at most %d and a good part", size, maxLogMemory)
+	}
+}
+
+// maxLogMemory is what the package states of a bucket's log of an hour.
+const maxLogMemory = 20 << 10
+
+// A caller's own part of what was left out is exact too, and an environment that gets
+// more groups than it keeps counts the rest.
+func TestDenialsBeyondTheRecorder(t *testing.T) {
+	client := connect(t, valkeytest.Start(t))
+	r := recorderAt(noon)
+	for i := range maxGroups + 50 {
+		r.Record(denialOf(id(1), noon, Denial{Cause: cause.Limit, Path: fmt.Sprint("/", i)}))
+	}
+	if len(r.pending.groups) != maxGroups {
+		t.Errorf("%d groups wait, want %d", len(r.pending.groups), maxGroups)
+	}
+	flush(t, r, client)
+	own, err := NewReader(client).RefusalsOf(t.Context(), id(1), noon, noon.Add(time.Minute), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := everyPage(t, NewReader(client), DenialQuery{Subject: id(1), From: noon, To: noon.Add(time.Minute)})
+	if len(got) != 16 || own.Unlogged != maxGroups+50-16 {
+		t.Errorf("%d are logged, %d left out", len(got), own.Unlogged)
+	}
+}
+
+// More than 4 denials of a minute are one entry with a number, over environments too.
+func TestDenialsOfAMinuteAreJoined(t *testing.T) {
+	each(t, func(t *testing.T, client valkey.Client) {
+		for env := range 3 {
+			r := recorderAt(noon)
+			for i := range 7 {
+				at := noon.Add(time.Duration(env*10+i) * time.Second)
+				r.Record(denialOf(id(1), at, Denial{Cause: cause.Limit, Limit: "a"}))
+			}
+			flush(t, r, client)
+		}
+		q := DenialQuery{From: noon, To: noon.Add(time.Hour)}
+		var calls []int64
+		for _, d := range everyPage(t, NewReader(client), q) {
+			calls = append(calls, d.Calls)
+		}
+		if want := []int64{18, 1, 1, 1}; !slices.Equal(calls, want) { // newest first
+			t.Errorf("%v, want %v", calls, want)
+		}
+	})
+}
+
+// Refused credentials count by cause, in all and for a key that was proven; made-up ones
+// take no memory of their own, and only the proven are in the log.
+func TestRefusalsByCause(t *testing.T) {
+	each(t, func(t *testing.T, client valkey.Client) {
+		r, reader := recorderAt(noon), NewReader(client)
+		refuse := func(subject string, c cause.Cause) {
+			r.Record(Outcome{Subject: subject, Registered: subject != "", Time: noon,
+				Denial: &Denial{Cause: c}})
+		}
+		for range 1000 {
+			refuse("", cause.Unknown)
+			refuse("", cause.Malformed)
+		}
+		if n := len(r.pending.entries) + len(r.pending.groups); n != 1 {
+			t.Errorf("%d entries of callers that proved nothing", n)
+		}
+		if r.Due(noon.Add(time.Hour)) || r.early(noon.Add(time.Hour)) != nil {
+			t.Error("callers that prove nothing cost a flush of their own")
+		}
+		for range 3 {
+			refuse(id(1), cause.Revoked)
+		}
+		refuse(id(1), cause.OldSecret)
+		flush(t, r, client)
+		until := noon.Add(time.Hour)
+		all, err := reader.Refusals(t.Context(), noon, until, time.Hour)
+		if want := ([8]int64{0, 1000, 1000, 3, 0, 1}); err != nil || all.ByCause != want ||
+			all.Sum() != 2004 {
+			t.Errorf("all: %v, %v, want %v", all, err, want)
+		}
+		own, err := reader.RefusalsOf(t.Context(), id(1), noon, until, time.Minute)
+		if want := ([8]int64{3: 3, 5: 1}); err != nil || own.ByCause != want || own.Of(cause.Revoked) != 3 {
+			t.Errorf("of one key: %v, %v, want %v", own, err, want)
+		}
+		overview, err := reader.Overview(t.Context(), noon, until, time.Hour)
+		if err != nil || Sum(overview).Calls() != 0 {
+			t.Errorf("they count as %+v calls, %v", Sum(overview), err)
+		}
+		logged := everyPage(t, reader, DenialQuery{From: noon, To: until})
+		if len(logged) != 4 || logged[0].Subject != id(1) {
+			t.Errorf("the log has %+v", logged)
+		}
+	})
+}
+
+func TestDenialCursors(t *testing.T) {
+	client := connect(t, valkeytest.Embedded(t))
+	for _, cursor := range []string{"x", "eA", "MS4tMQ", "LTEuMA", strings.Repeat("A", 90)} {
+		q := DenialQuery{From: noon, To: noon.Add(time.Hour), After: cursor}
+		if _, err := NewReader(client).Denials(t.Context(), q); err == nil {
+			t.Errorf("%s is a cursor", cursor)
+		}
+	}
+}
+
+func FuzzParseDenials(f *testing.F) {
+	g := group{subject: "abc", cause: cause.Limit, plan: "free", path: strings.Repeat("ä", 150)}
+	o := occurrence{at: 1234567, calls: 3, retryAfter: time.Hour, request: "JKJaXmPLvHcESHA=",
+		network: NetworkOf(netip.MustParseAddr("2001:db8::1"))}
+	f.Add(g.field(), "\x00\x01\x00\x04"+o.encode())
+	f.Add("", "")
+	f.Fuzz(func(t *testing.T, field, value string) {
+		if g, err := parseGroup(field); err == nil && len(g.field()) > 1+len(g.subject)+1+7*(1+maxText) {
+			t.Errorf("%q is longer than a field", field)
+		}
+		_, _ = parseOccurrences(value)
+	})
+}

@@ -1,0 +1,59 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"tidegate/local/bench/figures"
+)
+
+// A function sends the records of its first calls after each answer, then once a second.
+const (
+	quietCalls = 12
+	busyFrom   = 50
+	busyCalls  = 500
+	quietTurns = 20
+)
+
+// afterAnswers measures for how long the function works on after its answer, which Lambda
+// bills and no client waits for: when it sends records there, and when it does not.
+func (b *bench) afterAnswers(ctx context.Context) ([]figures.Figure, error) {
+	var quiet, busy []time.Duration
+	for range quietTurns {
+		held, err := b.held(ctx, busyFrom+busyCalls)
+		if err != nil {
+			return nil, err
+		}
+		quiet, busy = append(quiet, held[:quietCalls]...), append(busy, held[busyFrom:]...)
+	}
+	return []figures.Figure{
+		figures.Of("check.after_answer_quiet_p50_us", micros(figures.Quantile(quiet, 0.5)), "µs"),
+		figures.Of("check.after_answer_busy_p50_us", micros(figures.Quantile(busy, 0.5)), "µs"),
+	}, nil
+}
+
+// held is for how long a new function worked on after each of its answers but the last.
+func (b *bench) held(ctx context.Context, calls int) ([]time.Duration, error) {
+	api, err := newRuntimeAPI()
+	if err != nil {
+		return nil, err
+	}
+	defer api.close()
+	process, err := api.start(ctx, b.ours())
+	if err != nil {
+		return nil, err
+	}
+	defer stop(process)
+	for i := range calls + 1 {
+		_, answer, err := api.invoke(b.events[i%keys])
+		if err := mustAllow(answer, err); err != nil {
+			return nil, err
+		}
+	}
+	api.lock.Lock()
+	defer api.lock.Unlock()
+	return slices.Clone(api.held[:calls]), nil
+}

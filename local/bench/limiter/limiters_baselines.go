@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	_ "embed" // the scripts
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+)
+
+var (
+	//go:embed twokey.lua
+	twoKeyLua string
+	//go:embed zset.lua
+	zsetLua string
+	//go:embed upstash.lua
+	upstashLua string
+)
+
+// floor lists the plain commands that no limiter can beat by much.
+func floor(h *harness) ([]*measuredLimiter, error) {
+	ping := &measuredLimiter{name: "ping", note: "PING", keyless: true}
+	incr := &measuredLimiter{name: "incr", note: "INCR"}
+	evalsha := &measuredLimiter{name: "evalsha",
+		note: "E: EVALSHA of 'return 1' with one key and three arguments"}
+	limiters := []*measuredLimiter{ping, incr, evalsha}
+	script := valkey.NewLuaScript("return 1")
+	for _, c := range limiters {
+		client, err := h.valkeyGo(c)
+		if err != nil {
+			return nil, err
+		}
+		c.allowed = &check{take: func(ctx context.Context, subject string) (bool, error) {
+			switch c {
+			case ping:
+				return true, client.Do(ctx, client.B().Ping().Build()).Error()
+			case incr:
+				return true, client.Do(ctx, client.B().Incr().Key(subject).Build()).Error()
+			default:
+				return true, script.Exec(ctx, client, []string{subject},
+					[]string{"100", "900000", "1"}).Error()
+			}
+		}}
+	}
+	return limiters, nil
+}
+
+// renderings lists algorithms whose publishers have no limiter for Go, in our words after
+// their documentation.
+func renderings(h *harness) ([]*measuredLimiter, error) {
+	var limiters []*measuredLimiter
+	for _, enter := range []func(*harness) (*measuredLimiter, error){
+		upstash, twoKeyCounter, envoy,
+		func(h *harness) (*measuredLimiter, error) { return zsetLog(h, "zset100", 100, max(h.keys/4, 1)) },
+		func(h *harness) (*measuredLimiter, error) {
+			return zsetLog(h, "zset10000", 10_000, max(h.keys/400, 1))
+		},
+	} {
+		c, err := enter(h)
+		if err != nil {
+			return nil, err
+		}
+		c.note = "our rendering: " + c.note
+		limiters = append(limiters, c)
+	}
+	return limiters, nil
+}
+
+// scripted is a check by one script that answers with integers.
+func scripted(client valkey.Client, lua string, allowed func([]int64) bool,
+	arguments func(subject string) (keys, arguments []string)) *check {
+	script := valkey.NewLuaScript(lua)
+	return &check{
+		take: func(ctx context.Context, subject string) (bool, error) {
+			keys, values := arguments(subject)
+			reply, err := integers(script.Exec(ctx, client, keys, values))
+			return err == nil && allowed(reply), err
+		},
+		verdict: func(leaves []string) bool {
+			values := make([]int64, len(leaves))
+			for i, leaf := range leaves {
+				values[i] = number(leaf)
+			}
+			return allowed(values)
+		},
+	}
+}
+
+// integers returns an array of them, or a single one as an array.
+func integers(result valkey.ValkeyResult) ([]int64, error) {
+	message, err := result.ToMessage()
+	if err != nil {
+		return nil, err
+	}
+	if message.IsArray() {
+		return message.AsIntSlice()
+	}
+	value, err := message.AsInt64()
+	return []int64{value}, err
+}
+
+func decimals(values ...int64) []string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = strconv.FormatInt(v, 10)
+	}
+	return texts
+}
+
+func upstash(h *harness) (*measuredLimiter, error) {
+	c := &measuredLimiter{name: "upstash",
+		note: "Upstash's sliding window of two counters, approximate, client's clock", windows: true}
+	client, err := h.valkeyGo(c)
+	if err != nil {
+		return nil, err
+	}
+	window := h.window.Milliseconds()
+	return c.limited(func(limit int) (*check, error) {
+		return scripted(client, upstashLua, func(reply []int64) bool {
+			return reply[0] >= 0
+		}, func(subject string) ([]string, []string) {
+			now := millis()
+			prefix := "@upstash/ratelimit:" + subject + ":"
+			return []string{prefix + strconv.FormatInt(now/window, 10),
+					prefix + strconv.FormatInt(now/window-1, 10)},
+				decimals(int64(limit), now, window, 1)
+		}), nil
+	})
+}
+
+func twoKeyCounter(h *harness) (*measuredLimiter, error) {
+	c := &measuredLimiter{name: "two_key",
+		note: "a counter in two keys that the script names, approximate, client's clock", windows: true}
+	client, err := h.valkeyGo(c)
+	if err != nil {
+		return nil, err
+	}
+	window := h.window.Milliseconds()
+	return c.limited(func(limit int) (*check, error) {
+		return scripted(client, twoKeyLua, func(reply []int64) bool {
+			return reply[0] == 1
+		}, func(subject string) ([]string, []string) {
+			return []string{"ratelimit:" + subject}, decimals(window, int64(limit), millis())
+		}), nil
+	})
+}
+
+func envoy(h *harness) (*measuredLimiter, error) {
+	c := &measuredLimiter{name: "envoy",
+		note: "Envoy's INCRBY and EXPIRE in one flush, fixed window, not atomic, client's clock"}
+	client, err := h.valkeyGo(c)
+	if err != nil {
+		return nil, err
+	}
+	window, seconds := h.window.Milliseconds(), int64(h.window/time.Second)
+	return c.limited(func(limit int) (*check, error) {
+		allowed := func(count int64) bool { return count <= int64(limit) }
+		return &check{
+			take: func(ctx context.Context, subject string) (bool, error) {
+				now := millis()
+				key := "domain_customer_" + subject + "_" + strconv.FormatInt(now-now%window, 10)
+				results := client.DoMulti(ctx, client.B().Incrby().Key(key).Increment(1).Build(),
+					client.B().Expire().Key(key).Seconds(seconds).Build())
+				count, err := results[0].AsInt64()
+				if err == nil {
+					err = results[1].Error()
+				}
+				return err == nil && allowed(count), err
+			},
+			verdict: func(leaves []string) bool { return allowed(number(leaves[0])) },
+		}, nil
+	})
+}
+
+// zsetLog keeps a member for each call. Calls within a millisecond would have one member,
+// so their clock advances with each.
+func zsetLog(h *harness, name string, limit, keys int) (*measuredLimiter, error) {
+	c := &measuredLimiter{name: name,
+		note: fmt.Sprintf("a log in a sorted set, limit %d, client's clock", limit),
+		keys: keys, stamped: true}
+	client, err := h.valkeyGo(c)
+	if err != nil {
+		return nil, err
+	}
+	seconds, last := int64(h.window/time.Second), int64(0)
+	side := func(from, to int) *check {
+		check := scripted(client, zsetLua, func(reply []int64) bool {
+			return reply[0] == 1
+		}, func(subject string) ([]string, []string) {
+			last = max(last+1, millis())
+			return []string{"ratelimit:sliding:" + subject}, decimals(int64(limit), seconds, last)
+		})
+		check.from, check.to = from, to
+		check.fill = func(ctx context.Context, subject string, calls int) error {
+			key, now := "ratelimit:sliding:"+subject, millis()
+			add := client.B().Zadd().Key(key).ScoreMember()
+			for i := range int64(calls) {
+				// As long as the members that the script makes.
+				add = add.ScoreMember(float64(now-i), fmt.Sprintf("%d:0.%014d", now-i, i))
+			}
+			results := client.DoMulti(ctx, add.Build(), client.B().Expire().Key(key).Seconds(seconds).Build())
+			if err := results[0].Error(); err != nil {
+				return err
+			}
+			return results[1].Error()
+		}
+		return check
+	}
+	c.allowed, c.denied = side(limit/10, limit*6/10), side(limit, limit)
+	return c, nil
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tidegate/internal/limiter"
+)
+
+// entry is one way to use Tidegate's own limiter.
+type entry struct {
+	limiter              measuredLimiter
+	allowed, denied, hot limits
+}
+
+// limits is what a check of ours is held to, and how far its subjects are filled
+// beforehand; without a filling one call is enough.
+type limits struct {
+	limits   []limiter.Limit
+	from, to int
+}
+
+// ours lists Tidegate's own limiter under several limits.
+func ours(h *harness) ([]*measuredLimiter, error) {
+	var limiters []*measuredLimiter
+	for _, e := range append(logs(h), counts(h)...) {
+		c := &e.limiter
+		c.note = "Tidegate: " + c.note
+		client, err := h.valkeyGo(c)
+		if err != nil {
+			return nil, err
+		}
+		for _, side := range []struct {
+			limits limits
+			check  **check
+		}{{e.allowed, &c.allowed}, {e.denied, &c.denied}, {e.hot, &c.hot}} {
+			if side.limits.limits == nil {
+				continue
+			}
+			// One prefix: the subjects of allowed, denied and hot checks have different
+			// names.
+			l, err := limiter.New(client, "rl:", side.limits.limits...)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", c.name, err)
+			}
+			*side.check = side.limits.check(l)
+		}
+		limiters = append(limiters, c)
+	}
+	return limiters, nil
+}
+
+func logs(h *harness) []entry {
+	one := func(requests int64, from, to int) limits {
+		return limits{single(h.window, limiter.Log, requests), from, to}
+	}
+	fewer := max(h.keys/100, 1) // of states of tens of kilobytes
+	return []entry{
+		{
+			limiter: measuredLimiter{name: "log100", note: "exact log, limit 100"},
+			allowed: one(100, 10, 60), denied: one(100, 100, 100),
+		},
+		{
+			limiter: measuredLimiter{name: "log10000", note: "exact log, limit 10,000", keys: fewer},
+			allowed: one(10_000, 1_000, 6_000), denied: one(10_000, 10_000, 10_000),
+		},
+		{
+			limiter: measuredLimiter{name: "grouped", note: "log, limit 1,000,000 in 10,000 slots",
+				keys: fewer},
+			allowed: one(1_000_000, 100_000, 600_000), denied: one(1_000_000, 1_000_000, 1_000_000),
+			hot: one(limiter.MaxRequests, limiter.MaxRequests/3, limiter.MaxRequests/3),
+		},
+		{
+			limiter: measuredLimiter{name: "three_logs",
+				note: "logs of 100 per 15 minutes, 1,000 per hour and 50,000 per day on one subject"},
+			allowed: limits{three(h.window, limiter.Log, 100), 10, 60},
+			denied:  limits{three(h.window, limiter.Log, 100), 100, 100},
+		},
+	}
+}
+
+// counts lists the algorithms that keep no times. A limit of 1 is full after one call.
+func counts(h *harness) []entry {
+	one := func(a limiter.Algorithm, requests int64) limits {
+		return limits{limits: single(h.window, a, requests)}
+	}
+	each := func(requests int64) limits { return limits{limits: three(h.window, limiter.Counter, requests)} }
+	return []entry{
+		{
+			limiter: measuredLimiter{name: "counter", note: "two-window counter", windows: true},
+			allowed: one(limiter.Counter, limit), denied: one(limiter.Counter, denyLimit),
+			hot: one(limiter.Counter, hotLimit),
+		},
+		{
+			limiter: measuredLimiter{name: "token_bucket", note: "GCRA"},
+			allowed: limits{single(h.window, limiter.TokenBucket, limit), bucketFill, bucketFill},
+			denied:  one(limiter.TokenBucket, denyLimit),
+			hot:     one(limiter.TokenBucket, hotLimit),
+		},
+		{
+			limiter: measuredLimiter{name: "fixed_window", note: "fixed window"},
+			allowed: one(limiter.FixedWindow, limit), denied: one(limiter.FixedWindow, denyLimit),
+			hot: one(limiter.FixedWindow, hotLimit),
+		},
+		{
+			limiter: measuredLimiter{name: "three_counters", note: "the same three limits as counters",
+				windows: true},
+			allowed: each(limit), denied: each(denyLimit), hot: each(hotLimit),
+		},
+	}
+}
+
+func single(window time.Duration, a limiter.Algorithm, requests int64) []limiter.Limit {
+	return []limiter.Limit{{Requests: requests, Window: window, Algorithm: a}}
+}
+
+func three(window time.Duration, a limiter.Algorithm, requests int64) []limiter.Limit {
+	return []limiter.Limit{
+		{Requests: requests, Window: window, Algorithm: a},
+		{Requests: max(requests, 1_000), Window: 4 * window, Algorithm: a},
+		{Requests: max(requests, 50_000), Window: 96 * window, Algorithm: a},
+	}
+}
+
+func (l limits) check(on *limiter.Limiter) *check {
+	c := &check{
+		take: func(ctx context.Context, subject string) (bool, error) {
+			decision, err := on.Take(ctx, subject, 1)
+			return decision.Allowed, err
+		},
+		verdict: func(leaves []string) bool {
+			decision, err := limiter.ParseReply([]byte(leaves[0]), l.limits)
+			return err == nil && decision.Allowed
+		},
+		from: l.from, to: l.to,
+	}
+	if l.to > 0 {
+		c.fill = func(ctx context.Context, subject string, calls int) error {
+			_, err := on.Take(ctx, subject, int64(calls))
+			return err
+		}
+	}
+	return c
+}

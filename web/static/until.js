@@ -1,0 +1,23 @@
+// An end is a duration or a date: choosing one clears or selects the other, and a date
+// says what it is on the reader's own clock.
+
+const local = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+
+function tell(field) {
+  const hint = document.getElementById(`${field.id}-hint`);
+  if (!hint) return;
+  hint.dataset.text ??= hint.textContent;
+  const at = new Date(`${field.value}Z`);
+  hint.textContent = field.value && !Number.isNaN(at.getTime())
+    ? `${local.format(at)} in your time zone.` : hint.dataset.text;
+}
+
+document.addEventListener('input', ({ target }) => {
+  const choice = target.form?.elements.lasts;
+  const date = target.form?.elements.until;
+  if (!choice || !date) return;
+  if (target === date && date.value) choice.value = 'at';
+  if (target === choice && choice.value !== 'at') date.value = '';
+  if (target === choice && choice.value === 'at') date.focus();
+  tell(date);
+});
