@@ -1,0 +1,303 @@
+//go:build linux
+
+package crashes
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"tidegate/internal/policy"
+	"tidegate/internal/testing/valkeytest"
+)
+
+// state is what a client knows of a key.
+type state struct {
+	Name             string
+	Version          int64
+	Revoked, Banned  bool
+	Overridden, Gone bool
+}
+
+// key is what the oracle knows: the states that a key may be in. There are several after
+// a change of which no client was told that it is made.
+type key struct {
+	id  string
+	may []state
+}
+
+// action is a change, what it makes of a state, and whether it acts while S3 is away.
+type action struct {
+	name   string
+	method string
+	path   string
+	body   any
+	urgent bool
+	edit   func(*state)
+}
+
+func (s state) actions(n int) []action {
+	until := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	name := fmt.Sprint("renamed ", n)
+	if s.Revoked {
+		return []action{{"delete", http.MethodDelete, "", nil, true, func(k *state) { k.Gone = true }}}
+	}
+	all := []action{
+		{"rename", http.MethodPatch, "", map[string]any{"name": name}, false,
+			func(k *state) { k.Name = name }},
+		{"revoke", http.MethodPost, "/revoke", map[string]any{}, true, func(k *state) { k.Revoked = true }},
+		{"rotate", http.MethodPost, "/rotate", map[string]any{"grace": "1h"}, true, func(*state) {}},
+	}
+	if !s.Banned {
+		ban := map[string]any{"until": until, "reason": "a test"}
+		all = append(all, action{"ban", http.MethodPost, "/ban", ban, true,
+			func(k *state) { k.Banned = true }})
+	}
+	if !s.Overridden {
+		return append(all, action{"override", http.MethodPut, "/override", map[string]any{"mode": "off",
+			"reason": "a test"}, false, func(k *state) { k.Overridden = true }})
+	}
+	return append(all, action{"end", http.MethodDelete, "/override", nil, false,
+		func(k *state) { k.Overridden = false }})
+}
+
+// client makes changes through one environment.
+type client struct {
+	*world
+	env     *environment
+	random  *rand.Rand
+	keys    []*key
+	made    int
+	acked   int
+	killed  int
+	refused int
+}
+
+// read returns a key's state and fails when the oracle does not know it.
+func (c *client) read(k *key) state {
+	c.t.Helper()
+	stored, err := c.world.keys.Get(c.t.Context(), k.id)
+	got := state{Name: stored.Name, Version: stored.Version, Revoked: stored.Status == policy.Revoked,
+		Banned: !stored.Banned.IsZero(), Overridden: stored.Override != nil}
+	if err != nil {
+		got = state{Gone: true}
+	}
+	if !slices.ContainsFunc(k.may, func(s state) bool { return s == got || s.Gone && got.Gone }) {
+		c.t.Fatalf("%s is %+v (%v), and may be %+v", k.id, got, err, k.may)
+	}
+	k.may = []state{got}
+	return got
+}
+
+// create makes a key. One that no client was told of is nobody's.
+func (c *client) create() {
+	name := fmt.Sprint("key ", c.made)
+	a := c.send(c.env, http.MethodPost, "/api/v1/keys", map[string]string{"name": name, "plan": "free",
+		"env": "test"}, nil)
+	c.count(a)
+	var made struct{ Key struct{ ID string } }
+	if a.good() && json.Unmarshal(a.body, &made) == nil {
+		c.keys = append(c.keys, &key{made.Key.ID, []state{{Name: name, Version: 1}}})
+	}
+}
+
+func (c *client) count(a answer) {
+	c.t.Helper()
+	c.made++
+	switch {
+	case a.good():
+		c.acked++
+	case a.status == http.StatusServiceUnavailable:
+		c.refused++
+	case a.status > 0 && a.status < http.StatusInternalServerError:
+		c.t.Fatalf("%d %s", a.status, a.body)
+	}
+}
+
+// apply makes a change and tells the oracle what came of it. While S3 is in trouble an
+// urgent change is acknowledged before it is safe, and every page says so.
+func (c *client) apply(k *key, old state, do action, trouble bool) answer {
+	c.t.Helper()
+	next := old
+	next.Version++
+	do.edit(&next)
+	a := c.send(c.env, do.method, "/api/v1/keys/"+k.id+do.path, do.body,
+		map[string]string{"If-Match": strconv.Quote(strconv.FormatInt(old.Version, 10))})
+	c.count(a)
+	k.may = []state{old, next}
+	if a.good() && (!trouble || !do.urgent) {
+		k.may = []state{next}
+	}
+	return a
+}
+
+// change makes one random change, with a fault in some.
+func (c *client) change() {
+	c.t.Helper()
+	const mostKeys, mostRequests = 40, 16
+	c.ready(c.env)
+	switch fault := c.random.IntN(20); {
+	case fault < 5:
+		c.env.arm(moment{1 + c.random.IntN(mostRequests), c.random.IntN(2) == 0})
+		c.killed++
+	case fault == 5:
+		c.env.trouble(1+c.random.IntN(6), false, 0)
+	case fault == 6:
+		c.env.trouble(0, true, 0)
+	case fault == 7:
+		c.env.trouble(0, false, time.Duration(c.random.IntN(1_500))*time.Millisecond)
+	}
+	trouble := c.env.troubled()
+	if len(c.keys) == 0 || len(c.keys) < mostKeys && c.random.IntN(4) == 0 {
+		c.create()
+	} else {
+		i := c.random.IntN(len(c.keys))
+		k := c.keys[i]
+		if now := c.read(k); now.Gone {
+			c.keys = slices.Delete(c.keys, i, i+1)
+		} else {
+			actions := now.actions(c.made)
+			c.apply(k, now, actions[c.random.IntN(len(actions))], trouble)
+		}
+	}
+	c.env.arm(moment{})
+	c.env.trouble(0, false, 0)
+}
+
+func (g *gates) troubled() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.refused > 0 || g.away || g.delay > 0
+}
+
+// long is how many changes a long run makes; 0 in a short one.
+func long() int {
+	changes, _ := strconv.Atoi(os.Getenv("CRASHES"))
+	return changes
+}
+
+// Wherever the function is killed in a change, the change is made once or not at all, and
+// one that was acknowledged survives the loss of Valkey.
+func TestCrashPoints(t *testing.T) {
+	w := newWorld(t, valkeytest.Start(t), 1, "always")
+	c := &client{world: w, env: w.envs[0], random: rand.New(rand.NewPCG(1, 0))}
+	c.ready(c.env)
+	c.create()
+	// A short run ends one kind of change, before the odd requests and after the even
+	// ones.
+	points, stride, names := 0, 2, []string{"rename"}
+	if long() > 0 {
+		stride, names = 1, []string{"rename", "revoke", "rotate", "override"}
+	}
+	for _, name := range names {
+		for _, after := range []bool{false, true} {
+			first := 1
+			if after {
+				first = stride
+			}
+			for request := first; ; request += stride {
+				if !c.attempt(name, moment{request, after}) {
+					break
+				}
+				points++
+			}
+		}
+	}
+	t.Logf("killed at %d points", points)
+	if points < 6*len(names) {
+		t.Errorf("only %d points: is the function killed?", points)
+	}
+	w.do("FLUSHALL")
+	w.restore(false)
+	for _, k := range c.keys {
+		c.read(k)
+	}
+	if v, err := w.keys.Audit().Verify(t.Context()); err != nil || !v.Good() {
+		t.Errorf("the audit: %+v, %v", v, err)
+	}
+}
+
+// attempt makes a change that is to be killed at a moment, and reports whether it was.
+func (c *client) attempt(name string, at moment) bool {
+	c.t.Helper()
+	c.ready(c.env)
+	named := func(a action) bool { return a.name == name }
+	if len(c.keys) == 0 || !slices.ContainsFunc(c.read(c.keys[0]).actions(c.made), named) {
+		c.keys = nil
+		c.create()
+	}
+	k := c.keys[0]
+	now := c.read(k)
+	actions := now.actions(c.made)
+	c.env.arm(at)
+	a := c.apply(k, now, actions[slices.IndexFunc(actions, named)], false)
+	c.env.arm(moment{})
+	return !a.good()
+}
+
+// Random changes by two environments at once, which are killed at random requests while
+// S3 is slow, throttles or is away, on a Valkey that loses all, or what came since its
+// snapshot: nothing is lost that was acknowledged, and no revoked key comes back.
+func TestChanges(t *testing.T) {
+	changes := max(long(), 20)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	w := newWorld(t, valkeytest.Start(t), 2, "always")
+	random := rand.New(rand.NewPCG(seed, 0))
+	var clients []*client
+	for i, e := range w.envs {
+		clients = append(clients, &client{world: w, env: e, random: rand.New(rand.NewPCG(seed, uint64(i+1)))})
+	}
+	losses := 0
+	w.do("SAVE")
+	lose := func(words ...string) {
+		w.do(words...)
+		losses++
+		w.restore(random.IntN(2) == 0)
+		for _, c := range clients {
+			for _, k := range c.keys {
+				c.read(k)
+			}
+		}
+	}
+	for clients[0].made+clients[1].made < changes {
+		var wait sync.WaitGroup
+		for _, c := range clients {
+			wait.Go(func() {
+				for range 10 {
+					c.change()
+				}
+			})
+		}
+		wait.Wait()
+		if t.Failed() {
+			return
+		}
+		switch random.IntN(8) {
+		case 0, 1:
+			w.do("SAVE")
+		case 2:
+			lose("FLUSHALL")
+		case 3:
+			lose("DEBUG", "RELOAD", "NOSAVE")
+		}
+	}
+	lose("FLUSHALL")
+	if v, err := w.keys.Audit().Verify(t.Context()); err != nil || !v.Good() {
+		t.Errorf("the audit: %+v, %v", v, err)
+	}
+	for i, c := range clients {
+		t.Logf("environment %d: %d changes, %d acknowledged, %d refused, %d killed; Valkey lost %d times",
+			i, c.made, c.acked, c.refused, c.killed, losses)
+		if c.acked < c.made/3 {
+			t.Errorf("environment %d: only %d of %d changes were acknowledged", i, c.acked, c.made)
+		}
+	}
+}

@@ -1,0 +1,320 @@
+//go:build linux
+
+package crashes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tidegate/internal/journal"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
+	"tidegate/local/lambda"
+)
+
+// caller is a key and what its client sends.
+type caller struct {
+	key    policy.Key
+	secret string
+}
+
+// callers makes keys of every plan, so that each shard has some of each.
+func (w *world) callers(each int) map[string][]caller {
+	w.t.Helper()
+	const requests = 1_000_000
+	set, err := w.keys.Set(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	made := map[string][]caller{}
+	for _, degraded := range []policy.Degraded{policy.Open, policy.Closed} {
+		set.Plans = append(set.Plans, policy.Plan{Name: string(degraded), Degraded: degraded,
+			Limits: []limiter.Limit{{Requests: requests, Window: time.Hour}}})
+	}
+	if _, err := w.keys.SaveSet(w.t.Context(), *set, byTest); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, plan := range []string{string(policy.Open), string(policy.Closed)} {
+		for i := range each {
+			n := policy.NewKey{Name: fmt.Sprint(plan, i), Env: "test", Plan: plan}
+			k, secret, err := w.keys.Create(w.t.Context(), n, byTest)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			made[plan] = append(made[plan], caller{k, secret.Reveal()})
+		}
+	}
+	return made
+}
+
+// call returns the status that a client of a REST API sees, and whether the decision was
+// made without Valkey.
+func call(t *testing.T, f *lambda.Function, secret string) (status int, degraded bool) {
+	t.Helper()
+	event, err := json.Marshal(map[string]any{
+		"type":              "REQUEST",
+		"methodArn":         "arn:aws:execute-api:eu-west-1:123456789012:abcdef1234/prod/GET/orders",
+		"headers":           map[string]string{"x-api-key": secret},
+		"multiValueHeaders": map[string][]string{"x-api-key": {secret}},
+		"requestContext": map[string]any{"stage": "prod", "requestId": "r",
+			"identity": map[string]any{"sourceIp": "192.0.2.1"}},
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	payload, err := f.Invoke(t.Context(), event)
+	switch {
+	case err != nil && strings.Contains(err.Error(), "Unauthorized"):
+		return http.StatusUnauthorized, false
+	case err != nil:
+		t.Error(err)
+		return http.StatusInternalServerError, false
+	}
+	var answer struct {
+		PolicyDocument struct{ Statement []struct{ Effect string } }
+		Context        map[string]any
+	}
+	if err := json.Unmarshal(payload, &answer); err != nil {
+		t.Error(err)
+	}
+	degraded, _ = answer.Context["degraded"].(bool)
+	if answer.PolicyDocument.Statement[0].Effect == "Allow" {
+		return http.StatusOK, degraded
+	}
+	return http.StatusTooManyRequests, degraded
+}
+
+// startCheck starts the built check function, which knows every caller after a call.
+func startCheck(t *testing.T, url string, callers map[string][]caller) *lambda.Function {
+	t.Helper()
+	f, err := lambda.Start(lambda.Config{Name: "check", Binary: build(t, "check"), Warm: 1, NoFreeze: true,
+		Timeout: waiting.Patience, Env: map[string]string{"VALKEY_URL": url, "KEY_PEPPER": string(pepper),
+			"VALKEY_TIMEOUT": "5s", "CALLER_CACHE": "1h"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	for _, c := range append(callers["open"], callers["closed"]...) {
+		if status, degraded := call(t, f, c.secret); status != http.StatusOK || degraded {
+			t.Fatalf("%s is answered %d, degraded %v", c.key.Name, status, degraded)
+		}
+	}
+	return f
+}
+
+// lost reports whether any caller is answered without Valkey, and fails when one is not
+// answered as its plan says: with it, or without it.
+func lost(t *testing.T, f *lambda.Function, callers map[string][]caller) (found bool) {
+	t.Helper()
+	for plan, of := range callers {
+		for _, c := range of {
+			status, degraded := call(t, f, c.secret)
+			want := http.StatusOK
+			if degraded && plan == "closed" {
+				want = http.StatusTooManyRequests
+			}
+			if status != want {
+				t.Errorf("%s is answered %d, degraded %v", c.key.Name, status, degraded)
+			}
+			found = found || degraded
+		}
+	}
+	return found
+}
+
+// journalStatus is what the API says of the journal.
+func (w *world) journalStatus() (status struct{ Unsafe, Behind int }) {
+	w.t.Helper()
+	a := w.send(w.envs[0], http.MethodGet, "/api/v1/journal", nil, nil)
+	if err := json.Unmarshal(a.body, &status); err != nil || !a.good() {
+		w.t.Fatalf("%d %s", a.status, a.body)
+	}
+	return status
+}
+
+// flushShard empties a primary that does not have the machine tokens.
+func flushShard(t *testing.T, nodes []string) {
+	t.Helper()
+	for _, node := range nodes {
+		client := dial(t, node)
+		tokens := client.B().Exists().Key(keyspace.Tokens).Build()
+		if err := client.Do(t.Context(), tokens).Error(); err == nil {
+			continue
+		}
+		if err := client.Do(t.Context(), client.B().Flushall().Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatal("every shard has the tokens")
+}
+
+// A shard of a cluster that lost everything is noticed at the next start: its callers are
+// answered as without Valkey until it is restored, and none is called unknown. Edits
+// there are refused.
+func TestLostShard(t *testing.T) {
+	for _, restore := range []string{"ask", "always"} {
+		t.Run(restore, func(t *testing.T) {
+			nodes := valkeytest.StartCluster(t, 3, 0)
+			url := nodes[0] + "?cluster=true"
+			w := newWorld(t, url, 1, restore)
+			callers := w.callers(12)
+			check := startCheck(t, url, callers)
+			w.ready(w.envs[0])
+			flushShard(t, nodes)
+			if !lost(t, check, callers) {
+				t.Fatal("no caller is on the shard")
+			}
+			w.envs[0].kill()
+			w.ready(w.envs[0])
+			if restore == "ask" {
+				if status := w.journalStatus(); status.Behind == 0 {
+					t.Fatalf("not noticed: %+v", status)
+				}
+				if !lost(t, check, callers) {
+					t.Error("after it was noticed, no caller is answered as without Valkey")
+				}
+				w.restoreByHand(callers)
+			}
+			waiting.Until(t, "nothing is lost any more", func() bool { return w.journalStatus().Behind == 0 })
+			decided := func() bool { return !lost(t, check, callers) }
+			waiting.Until(t, "every call is decided by Valkey", decided)
+			if v, err := w.keys.Audit().Verify(t.Context()); err != nil || !v.Good() {
+				t.Errorf("the audit: %+v, %v", v, err)
+			}
+		})
+	}
+}
+
+// restoreByHand is refused an edit, and restores as a machine does.
+func (w *world) restoreByHand(callers map[string][]caller) {
+	w.t.Helper()
+	refused := 0
+	for _, c := range callers["open"] {
+		a := w.send(w.envs[0], http.MethodPost, "/api/v1/keys/"+c.key.ID+"/reset", map[string]any{}, nil)
+		if a.status == http.StatusNotFound || a.status == http.StatusServiceUnavailable {
+			refused++
+		}
+	}
+	if refused == 0 {
+		w.t.Error("no edit was refused")
+	}
+	waiting.Until(w.t, "the restore leaves nothing", func() bool {
+		var done struct{ Left int }
+		a := w.send(w.envs[0], http.MethodPost, "/api/v1/journal/restore", nil, nil)
+		return a.good() && json.Unmarshal(a.body, &done) == nil && done.Left == 0
+	})
+}
+
+// Clients call all the while Valkey loses everything and is restored: none is called
+// unknown, and known callers are answered as their plan says.
+func TestLossUnderLoad(t *testing.T) {
+	for _, restore := range []string{"ask", "always"} {
+		t.Run(restore, func(t *testing.T) {
+			url := valkeytest.Start(t)
+			w := newWorld(t, url, 1, restore)
+			callers := w.callers(5)
+			check := startCheck(t, url, callers)
+			w.ready(w.envs[0])
+			l := startLoad(t, check, callers)
+			w.do("FLUSHALL")
+			l.lose()
+			w.envs[0].kill() // a start notices at once; /healthz within a minute
+			if restore == "ask" {
+				w.restoreByCommand()
+			} else {
+				waiting.Until(t, "the function has restored", func() bool {
+					w.send(w.envs[0], http.MethodGet, "/healthz", nil, nil)
+					return w.send(w.envs[0], http.MethodGet, "/api/v1/journal", nil, nil).good()
+				})
+			}
+			decided := func() bool { return !lost(t, check, callers) }
+			waiting.Until(t, "every call is decided by Valkey", decided)
+			l.end()
+			t.Logf("%s: %s", restore, l)
+			for _, plan := range []string{"open", "closed"} {
+				for _, c := range callers[plan] {
+					if k, err := w.keys.Get(t.Context(), c.key.ID); err != nil || k.Name != c.key.Name {
+						t.Errorf("%s: %+v, %v", c.key.Name, k, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// restoreByCommand restores as ./scripts/restore does: machine tokens are lost too.
+func (w *world) restoreByCommand() {
+	w.t.Helper()
+	if _, err := w.journal.RestoreAll(w.t.Context(), w.keys, journal.Options{}, nil, nil); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// load calls for each caller in turn, and notes how calls were answered.
+type load struct {
+	mu       sync.Mutex
+	answers  map[string]int
+	lostAt   time.Time
+	restored time.Time // the last degraded answer
+	stop     context.CancelFunc
+	running  sync.WaitGroup
+}
+
+func startLoad(t *testing.T, check *lambda.Function, callers map[string][]caller) *load {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	l := &load{answers: map[string]int{}, stop: stop}
+	l.running.Go(func() {
+		for ctx.Err() == nil {
+			for plan, of := range callers {
+				for _, c := range of {
+					status, degraded := call(t, check, c.secret)
+					l.note(plan, status, degraded)
+					if status == http.StatusUnauthorized {
+						t.Errorf("%s is answered 401", c.key.Name)
+					}
+				}
+			}
+		}
+	})
+	t.Cleanup(l.end)
+	return l
+}
+
+func (l *load) note(plan string, status int, degraded bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if degraded {
+		l.restored = time.Now()
+		plan += " without Valkey"
+	}
+	l.answers[fmt.Sprintf("%s: %d", plan, status)]++
+}
+
+func (l *load) lose() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lostAt = time.Now()
+}
+
+func (l *load) end() {
+	l.stop()
+	l.running.Wait()
+}
+
+func (l *load) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return fmt.Sprintf("answers %v; decided without Valkey for %s", l.answers,
+		l.restored.Sub(l.lostAt).Round(time.Millisecond))
+}

@@ -1,0 +1,130 @@
+//go:build linux
+
+package crashes
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+
+	"tidegate/internal/testing/s3test"
+	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
+	"tidegate/local/lambda"
+)
+
+// buildAt builds a function as it was at a commit, with the files for browsers of now.
+func buildAt(t *testing.T, commit, function string) string {
+	t.Helper()
+	dir := t.TempDir()
+	const script = `git -C ../.. archive "$1" | tar -x -C "$2" && ` +
+		`cp -r ../../web/static/dist "$2"/web/static/`
+	export := exec.CommandContext(t.Context(), "sh", "-c", script, "sh", commit, dir)
+	if out, err := export.CombinedOutput(); err != nil {
+		t.Fatalf("export %s: %v\n%s", commit, err, out)
+	}
+	binary := filepath.Join(dir, "bootstrap")
+	command := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o", binary,
+		"./functions/"+function)
+	command.Dir = dir
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", commit, err, out)
+	}
+	return binary
+}
+
+// The release before and this one run at once: what either's admin function writes, both
+// check functions read, and both admin functions change, at once too.
+func TestReleaseBefore(t *testing.T) {
+	commit := os.Getenv("RELEASE_BEFORE")
+	if commit == "" {
+		t.Skip("RELEASE_BEFORE=COMMIT runs this release beside the one of a commit")
+	}
+	url := valkeytest.Start(t)
+	w := newWorld(t, url, 1, "ask")
+	w.envs = append(w.envs, w.start(s3test.Start(t), url, buildAt(t, commit, "admin"), "", 1))
+	var checks []*lambda.Function
+	for _, binary := range []string{build(t, "check"), buildAt(t, commit, "check")} {
+		f, err := lambda.Start(lambda.Config{Name: "check", Binary: binary, Warm: 1,
+			Timeout: waiting.Patience, Env: map[string]string{"VALKEY_URL": url,
+				"KEY_PEPPER": string(pepper), "VALKEY_TIMEOUT": "5s"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(f.Close)
+		checks = append(checks, f)
+	}
+	set, err := w.keys.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.Plans[0].Limits[0].Requests = 1_000_000
+	if _, err := w.keys.SaveSet(t.Context(), *set, byTest); err != nil {
+		t.Fatal(err)
+	}
+	var both sync.WaitGroup
+	for i, e := range w.envs {
+		both.Go(func() { w.changesRead(e, w.envs[1-i], checks, i) })
+	}
+	both.Wait()
+	if v, err := w.keys.Audit().Verify(t.Context()); err != nil || !v.Good() {
+		t.Errorf("the audit: %+v, %v", v, err)
+	}
+}
+
+// changesRead makes each kind of change with one admin function or the other in turn, and
+// asks both check functions after each.
+func (w *world) changesRead(one, other *environment, checks []*lambda.Function, number int) {
+	w.t.Helper()
+	for round := range 5 {
+		a := w.send(one, http.MethodPost, "/api/v1/keys", map[string]string{
+			"name": fmt.Sprint("key ", number, round), "plan": "free", "env": "test"}, nil)
+		var made struct {
+			Key    struct{ ID string }
+			Secret string
+		}
+		if err := json.Unmarshal(a.body, &made); err != nil || a.status != http.StatusCreated {
+			w.t.Errorf("create: %d %s", a.status, a.body)
+			return
+		}
+		now := state{Version: 1}
+		for step, name := range []string{"override", "rename", "ban", "end", "rotate", "revoke"} {
+			w.step([]*environment{one, other}[step%2], made.Key.ID, name, &now)
+			want := http.StatusOK
+			switch {
+			case now.Revoked:
+				want = http.StatusUnauthorized
+			case now.Banned:
+				want = http.StatusTooManyRequests
+			}
+			for i, check := range checks {
+				if status, degraded := call(w.t, check, made.Secret); status != want || degraded {
+					w.t.Errorf("check %d after %s: %d, degraded %v, want %d", i, name, status, degraded, want)
+				}
+			}
+		}
+	}
+}
+
+// step makes the change of a name.
+func (w *world) step(e *environment, id, name string, now *state) {
+	w.t.Helper()
+	for _, do := range now.actions(int(now.Version)) {
+		if do.name != name {
+			continue
+		}
+		a := w.send(e, do.method, "/api/v1/keys/"+id+do.path, do.body,
+			map[string]string{"If-Match": strconv.Quote(strconv.FormatInt(now.Version, 10))})
+		if !a.good() {
+			w.t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+		now.Version++
+		do.edit(now)
+	}
+}
