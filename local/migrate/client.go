@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidegate/functions/admin/policydoc"
+)
+
+const (
+	requestTimeout = 30 * time.Second
+	tries          = 8 // of a request that another try may help
+	longestWait    = 30 * time.Second
+	maxAnswer      = 8 << 20
+)
+
+// client calls the JSON API of a deployment with a machine token.
+type client struct {
+	api   string // address, /api/v1 included
+	token secret
+	http  *http.Client
+}
+
+func newClient(dashboard string, token secret) *client {
+	return &client{api: strings.TrimSuffix(dashboard, "/") + "/api/v1", token: token,
+		http: &http.Client{Timeout: requestTimeout}}
+}
+
+// failed is an answer that is no success. Its text never repeats what was sent.
+type failed struct {
+	status int
+	detail string
+}
+
+func (f *failed) Error() string { return fmt.Sprintf("%d %s", f.status, f.detail) }
+
+// call makes a request, again while the API says that it is busy, and reads the answer.
+func (c *client) call(ctx context.Context, method, path string, header http.Header, in, out any) (
+	http.Header, error,
+) {
+	var body []byte
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return nil, err
+		}
+	}
+	for try := 1; ; try++ {
+		answered, wait, err := c.once(ctx, method, path, header, body, out)
+		if err == nil || wait == 0 || try == tries {
+			return answered, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(min(wait, longestWait)):
+		}
+	}
+}
+
+// once makes one request. wait is not 0 when another try may help.
+func (c *client) once(ctx context.Context, method, path string, header http.Header, body []byte, out any) (
+	answered http.Header, wait time.Duration, err error,
+) {
+	r, err := http.NewRequestWithContext(ctx, method, c.api+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, 0, err
+	}
+	for name, values := range header {
+		r.Header[name] = values
+	}
+	r.Header.Set("Authorization", "Bearer "+string(c.token))
+	if len(body) > 0 {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	response, err := c.http.Do(r)
+	if err != nil {
+		return nil, time.Second, fmt.Errorf("%s %s: %w", method, path, errors.Unwrap(err))
+	}
+	defer func() { _ = response.Body.Close() }() // it was read
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return nil, time.Second, err
+	}
+	if response.StatusCode >= http.StatusMultipleChoices {
+		return nil, again(response), problemOf(response.StatusCode, text)
+	}
+	return response.Header, 0, json.Unmarshal(text, out)
+}
+
+// again is when to make the same request again; 0 for never.
+func again(response *http.Response) time.Duration {
+	switch response.StatusCode {
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
+		http.StatusGatewayTimeout:
+		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
+		return max(time.Duration(seconds)*time.Second, time.Second)
+	}
+	return 0
+}
+
+func problemOf(status int, text []byte) error {
+	var p struct {
+		Detail  string
+		Message string // of API Gateway
+		Errors  []struct{ Location, Message string }
+	}
+	_ = json.Unmarshal(text, &p) // else the status alone is reported
+	detail := p.Detail + p.Message
+	for _, e := range p.Errors {
+		detail += " " + e.Location + " " + e.Message
+	}
+	return &failed{status, clipped(detail, 400)}
+}
+
+// mergedPolicy is the policy in force with the migrated plans and rules, and its version.
+// Plans and rules of the same names get the migrated limits.
+func (c *client) mergedPolicy(ctx context.Context, migrated policydoc.Policy) (
+	policydoc.Policy, string, error,
+) {
+	var p policydoc.Policy
+	header, err := c.call(ctx, http.MethodGet, "/policy", nil, nil, &p)
+	if err != nil {
+		return p, "", err
+	}
+	for _, plan := range migrated.Plans {
+		i := slices.IndexFunc(p.Plans, func(other policydoc.Plan) bool { return other.Name == plan.Name })
+		if i < 0 {
+			p.Plans = append(p.Plans, plan)
+			continue
+		}
+		p.Plans[i].Limits, p.Plans[i].Mode = plan.Limits, plan.Mode
+	}
+	for _, rule := range migrated.Routes {
+		i := slices.IndexFunc(p.Routes, func(other policydoc.Rule) bool { return other.Name == rule.Name })
+		if i < 0 {
+			p.Routes = append(p.Routes, rule)
+			continue
+		}
+		p.Routes[i] = rule
+	}
+	if migrated.PerIP != nil {
+		p.PerIP = migrated.PerIP
+	}
+	if migrated.Global != nil {
+		p.Global = migrated.Global
+	}
+	return p, header.Get("ETag"), nil
+}
+
+// savePolicy makes a policy the one in force, or only asks what that would change.
+func (c *client) savePolicy(ctx context.Context, p policydoc.Policy, version, reason string, dry bool) (
+	changes string, err error,
+) {
+	path := "/policy?dry_run=true"
+	header := http.Header{}
+	if !dry {
+		path = "/policy?reason=" + reason
+		header.Set("If-Match", version)
+	}
+	var answer struct{ Text string }
+	_, err = c.call(ctx, http.MethodPut, path, header, p, &answer)
+	return answer.Text, err
+}

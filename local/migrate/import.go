@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tidegate/functions/admin/policydoc"
+)
+
+const (
+	batchSize = 100 // keys of a request
+	workers   = 4
+	reason    = "migrated"
+	// namedFailures is how many keys that failed are named.
+	namedFailures = 20
+)
+
+// batchKey is a key as POST /import has it.
+type batchKey struct {
+	Name   string   `json:"name"`
+	Plan   string   `json:"plan"`
+	Tags   []string `json:"tags,omitempty"`
+	Value  string   `json:"value,omitempty"`
+	Status string   `json:"status"`
+}
+
+// batchResult is what became of one of them.
+type batchResult struct {
+	State   string `json:"state"`
+	ID      string `json:"id"`
+	Secret  secret `json:"secret"`
+	Message string `json:"message"`
+}
+
+// importing counts what becomes of the keys.
+type importing struct {
+	client   *client
+	reissued *os.File // takes new secrets; nil when values that cannot be kept are left out
+	errOut   io.Writer
+
+	made, there, lost atomic.Int64
+	mu                sync.Mutex
+	failures          []string
+}
+
+// all imports the keys, some requests at once. Doing it again changes nothing twice.
+func (im *importing) all(ctx context.Context, keys []importedKey) error {
+	var kept, fresh []importedKey
+	for _, k := range keys {
+		if k.value != "" {
+			kept = append(kept, k)
+		} else {
+			fresh = append(fresh, k)
+		}
+	}
+	done, err := readReissued(im.reissued)
+	if err != nil {
+		return err
+	}
+	stop := im.progress(len(keys))
+	defer stop()
+	batches, errs := make(chan []importedKey), make(chan error, workers)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for range workers {
+		go func() { errs <- im.work(ctx, cancel, batches) }()
+	}
+	for len(kept) > 0 && ctx.Err() == nil {
+		n := min(batchSize, len(kept))
+		select {
+		case batches <- kept[:n]:
+			kept = kept[n:]
+		case <-ctx.Done():
+		}
+	}
+	close(batches)
+	for range workers {
+		err = errors.Join(err, <-errs)
+	}
+	if err != nil {
+		return err
+	}
+	return im.reissue(ctx, fresh, done)
+}
+
+func (im *importing) work(ctx context.Context, cancel func(), batches <-chan []importedKey) error {
+	for batch := range batches {
+		if err := im.batch(ctx, batch, nil); err != nil {
+			cancel() // the others stop too
+			return err
+		}
+	}
+	return nil
+}
+
+// reissue makes keys with new secrets, one at a time, and writes each down at once.
+func (im *importing) reissue(ctx context.Context, keys []importedKey, done map[string]bool) error {
+	for _, k := range keys {
+		switch {
+		case done[k.was]:
+			im.there.Add(1)
+		case im.reissued == nil:
+			im.fail(k, "its value cannot be kept: give -reissued FILE for a new one")
+		default:
+			if err := im.batch(ctx, []importedKey{k}, im.write); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// batch sends keys until the API has answered for all of them: it takes as many as it has
+// time for.
+func (im *importing) batch(
+	ctx context.Context, keys []importedKey, made func(importedKey, batchResult) error,
+) error {
+	for len(keys) > 0 {
+		body := struct {
+			Keys   []batchKey `json:"keys"`
+			Reason string     `json:"reason"`
+		}{Reason: reason}
+		for _, k := range keys {
+			status := map[bool]string{false: "active", true: "revoked"}[k.revoked]
+			body.Keys = append(body.Keys, batchKey{k.name, k.plan, k.tags, string(k.value), status})
+		}
+		var answer struct{ Results []batchResult }
+		if _, err := im.client.call(ctx, http.MethodPost, "/import", nil, body, &answer); err != nil {
+			return fmt.Errorf("import keys: %w", err)
+		}
+		if len(answer.Results) == 0 || len(answer.Results) > len(keys) {
+			return errors.New("import keys: the API answers for none of the keys")
+		}
+		for i, r := range answer.Results {
+			if err := im.count(keys[i], r, made); err != nil {
+				return err
+			}
+		}
+		keys = keys[len(answer.Results):]
+	}
+	return nil
+}
+
+func (im *importing) count(k importedKey, r batchResult, made func(importedKey, batchResult) error) error {
+	switch r.State {
+	case "created":
+		im.made.Add(1)
+		if made != nil {
+			return made(k, r)
+		}
+	case "exists":
+		im.there.Add(1)
+	default:
+		im.fail(k, r.Message)
+	}
+	return nil
+}
+
+func (im *importing) fail(k importedKey, why string) {
+	im.lost.Add(1)
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	if len(im.failures) < namedFailures {
+		im.failures = append(im.failures, "key "+k.was+": "+why)
+	}
+}
+
+// write adds a key and its new secret to the file of those.
+func (im *importing) write(k importedKey, r batchResult) error {
+	w := csv.NewWriter(im.reissued)
+	err := w.Write([]string{k.was, k.name, r.ID, string(r.Secret)})
+	w.Flush()
+	return errors.Join(err, w.Error(), im.reissued.Sync())
+}
+
+// readReissued lists the keys that got new secrets in an earlier run.
+func readReissued(file *os.File) (map[string]bool, error) {
+	done := map[string]bool{}
+	if file == nil {
+		return done, nil
+	}
+	rows, err := csv.NewReader(file).ReadAll()
+	if err != nil {
+		return nil, errors.New("-reissued: this file is not of this program: it must have 4 columns")
+	}
+	for _, r := range rows {
+		done[r[0]] = true
+	}
+	return done, nil
+}
+
+// progress reports each second how far it is, until stop.
+func (im *importing) progress(total int) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	began := time.Now()
+	tell := func() {
+		n := im.made.Load() + im.there.Load() + im.lost.Load()
+		_, _ = fmt.Fprintf(im.errOut, "%s of %s keys, %s\n", policydoc.Number(n),
+			policydoc.Number(int64(total)), time.Since(began).Round(time.Second))
+	}
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				tell()
+			}
+		}
+	}()
+	return func() { close(done); <-ended; tell() }
+}

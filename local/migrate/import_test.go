@@ -1,0 +1,332 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tidegate/functions/admin/auth/token"
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/enforce"
+	"tidegate/internal/policy"
+	"tidegate/internal/registry"
+	"tidegate/internal/route"
+	"tidegate/internal/store"
+	"tidegate/internal/testing/browsertest"
+	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
+	"tidegate/local/echo"
+	"tidegate/local/gateway"
+	"tidegate/local/lambda"
+	"tidegate/web/static"
+)
+
+var pepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
+
+// log is what the function wrote.
+type log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// deployment is the built admin function behind an HTTP API, on a Valkey.
+type deployment struct {
+	url, token string
+	valkey     string
+	keys       *registry.Store
+	checker    *enforce.Checker
+	log        *log
+	// imports counts up with each import of keys, and atImport is called when it is 0.
+	imports  atomic.Int64
+	atImport func()
+	// refuse is how many requests API Gateway's throttle refuses first.
+	refuse atomic.Int64
+}
+
+func deploy(t *testing.T, foreign string) *deployment {
+	t.Helper()
+	_, err := static.Load()
+	browsertest.Need(t, err, "make it: ./scripts/build -host")
+	server := valkeytest.Start(t)
+	client, err := store.Open(t.Context(), server,
+		store.Options{Dial: waiting.Patience, Write: waiting.Patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	d := &deployment{log: &log{}, valkey: server, keys: registry.NewStore(client, pepper),
+		checker: enforce.NewChecker(client, pepper)}
+	api := &gateway.HTTP{Integration: d.function(t, "admin", map[string]string{
+		"ADMIN_USER": "ada", "ADMIN_PASSWORD": "a password of twenty characters", "FOREIGN_KEYS": foreign,
+	})}
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if d.refuse.Add(-1) >= 0 {
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
+		if strings.HasSuffix(r.URL.Path, "/import") && d.imports.Add(1) == 0 {
+			d.atImport()
+		}
+		api.ServeHTTP(w, r)
+	}))
+	t.Cleanup(site.Close)
+	_, secret, err := token.NewStore(client, pepper).Create(t.Context(), token.New{
+		Name: "migrate", Scope: token.Write, Expires: time.Now().Add(time.Hour),
+		By: audit.Actor{Kind: "user", Name: "tester"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.keys.SaveSet(t.Context(), policy.Set{}, registry.Edit{By: audit.Actor{Kind: "user",
+		Name: "tester"}, Reason: "a test"}); err != nil {
+		t.Fatal(err)
+	}
+	d.url, d.token = site.URL, secret.Reveal()
+	return d
+}
+
+// function builds and starts a function on the deployment's Valkey.
+func (d *deployment) function(t *testing.T, name string, env map[string]string) *lambda.Function {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "bootstrap")
+	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o", binary,
+		"../../functions/"+name)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	env["VALKEY_URL"], env["KEY_PEPPER"] = d.valkey, string(pepper)
+	f, err := lambda.Start(lambda.Config{
+		Name: name, Binary: binary, Env: env, Warm: 1, Concurrency: workers, Timeout: waiting.Patience,
+		Log: d.log,
+	})
+	if err != nil {
+		t.Fatalf("%v: %s", err, d.log)
+	}
+	t.Cleanup(f.Close)
+	return f
+}
+
+// migrate runs the program against the deployment.
+func (d *deployment) migrate(t *testing.T, want int, args ...string) string {
+	t.Helper()
+	environment := map[string]string{tokenVariable: d.token}
+	return command(t, want, environment, "", append(args, "-dashboard", d.url)...)
+}
+
+// calls makes calls of an API with an old value, one after the other: y for an allowed
+// one, n for a denied one, - for a refused one.
+func (d *deployment) calls(t *testing.T, value, api string, n int) string {
+	t.Helper()
+	s, err := apikey.NewKey(pepper).Foreign(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := ""
+	for range n {
+		call := enforce.Call{Kind: policy.APIKey, Subject: s.ID(), Secret: s,
+			Route: route.Call{API: api, Stage: "prod", Method: http.MethodGet, Path: "/"}}
+		switch result, err := d.checker.Check(t.Context(), call, nil); {
+		case err != nil:
+			seen += "-"
+		case result.Allowed:
+			seen += "y"
+		default:
+			seen += "n"
+		}
+	}
+	return seen
+}
+
+// The sample is taken over with its old values, which open the stages of their usage
+// plans alone; disabled keys never call; and the same command again changes nothing.
+func TestImportSample(t *testing.T) {
+	d, fresh := deploy(t, "true"), filepath.Join(t.TempDir(), "reissued.csv")
+	out := d.migrate(t, done, "-from", "testdata/usageplans")
+	if !strings.Contains(out, "Nothing was changed. -apply") || !strings.Contains(out, "plan Basic") {
+		t.Errorf("the dry run: %s", out)
+	}
+	if set, err := d.keys.Set(t.Context()); err != nil || len(set.Plans) > 0 {
+		t.Fatalf("the dry run changed something: %+v, %v", set, err)
+	}
+	d.refuse.Store(2)
+	got := d.migrate(t, failedSome, "-from", "testdata/usageplans", "-apply")
+	for _, want := range []string{"Imported 4 keys", "2 failed", "key k3: its value cannot be kept"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in %s", want, got)
+		}
+	}
+	for range 2 {
+		out += got
+		got = d.migrate(t, done, "-from", "testdata/usageplans", "-apply", "-reissued", fresh)
+	}
+	if !strings.Contains(got, "Imported 0 keys") || !strings.Contains(got, "6 were there") {
+		t.Errorf("again: %s", got)
+	}
+	check := d.function(t, "check", map[string]string{"FOREIGN_KEYS": "true", "VALKEY_TIMEOUT": "5s"})
+	for _, c := range []struct {
+		value, api, stage string
+		want              int
+	}{
+		{"Kq8vR2nW5xZ1cB4mJ7tY9pL3", "a1orders", "prod", http.StatusOK}, // of one plan
+		{"Kq8vR2nW5xZ1cB4mJ7tY9pL3", "a1orders", "test", http.StatusUnauthorized},
+		{"Kq8vR2nW5xZ1cB4mJ7tY9pL3", "a3maps", "v1", http.StatusUnauthorized},
+		{"Lm5nB7vC9xZ2qW4eR6tY8uIo", "a1orders", "prod", http.StatusOK}, // of two plans
+		{"Lm5nB7vC9xZ2qW4eR6tY8uIo", "a3maps", "v1", http.StatusOK},
+		{"Lm5nB7vC9xZ2qW4eR6tY8uIo", "a4news", "prod", http.StatusUnauthorized},
+		{"Zt4hS8dF1gQ6wE3rU9iO2aXy", "a1orders", "prod", http.StatusUnauthorized}, // not enabled
+		{"Ws2eD4rF6tG8yH1uJ3iK5oLp", "a4news", "prod", http.StatusUnauthorized},   // lets nothing pass
+		{"Rt5yU7iO9pA1sD3fG6hJ8kLz", "a1orders", "prod", http.StatusUnauthorized}, // of a plan without stages
+		{"Pa1sD3fG5hJ7kL9qW2eR4tYu", "a1orders", "prod", http.StatusUnauthorized}, // of no plan
+	} {
+		api := &gateway.REST{Authorizer: check, Integration: echo.Backend{}, APIID: c.api, Stage: c.stage}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/any/path", http.NoBody)
+		r.Header.Set("X-Api-Key", c.value)
+		w := httptest.NewRecorder()
+		if api.ServeHTTP(w, r); w.Code != c.want {
+			t.Errorf("%s… of %s/%s: %d, want %d", c.value[:3], c.api, c.stage, w.Code, c.want)
+		}
+	}
+	text, err := os.ReadFile(fresh)
+	if err != nil || strings.Count(string(text), "tg_live_") != 2 || strings.Count(string(text), "\n") != 2 {
+		t.Errorf("%v: %d bytes", err, len(text))
+	}
+	if info, err := os.Stat(fresh); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	for _, value := range append(sampleValues(t), d.token, "tg_live_") {
+		if strings.Contains(out+got+d.log.String(), value) {
+			t.Errorf("%s is told", value)
+		}
+	}
+}
+
+// Without the variable of both functions every key fails, and the table says why.
+func TestImportWithoutForeignKeys(t *testing.T) {
+	d := deploy(t, "false")
+	got := d.migrate(t, failedSome, "-from", "testdata/usageplans", "-apply")
+	if !strings.Contains(got, "FOREIGN_KEYS=true") || !strings.Contains(got, "Imported 0 keys") {
+		t.Error(got)
+	}
+}
+
+// A made export of 12 plans, 3 APIs and many keys: an import that is interrupted goes on,
+// ends with every key once, and old values work up to their plan's limit.
+func TestImportThousands(t *testing.T) {
+	const keys = 10_000
+	d := deploy(t, "true")
+	folder, apis := madeExport(t, 12, keys)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	d.imports.Store(-20) // ends the first run in the middle
+	d.atImport = cancel
+	var out, errOut bytes.Buffer
+	getenv := func(string) string { return d.token }
+	args := []string{"-from", folder, "-dashboard", d.url, "-apply"}
+	if status := run(ctx, args, getenv, nil, &out, &errOut); status != failedSome {
+		t.Fatalf("the run that is ended: %d %s %s", status, &out, &errOut)
+	}
+	began := time.Now()
+	got := d.migrate(t, done, "-from", folder, "-apply")
+	t.Logf("the rest of %d keys in %s: %s", keys, time.Since(began), got[strings.LastIndex(got, "Imported"):])
+	set, err := d.keys.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts, err := d.keys.PlanCounts(t.Context(), set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := int64(0)
+	for _, n := range counts {
+		total += n
+	}
+	if total != keys || len(set.Plans) != 12 {
+		t.Errorf("%d keys of %d plans", total, len(set.Plans))
+	}
+	tried := 0
+	for value, api := range apis {
+		if seen := d.calls(t, value, api, 6); seen != "yyyyyn" {
+			t.Errorf("an old value: %s", seen)
+		}
+		if tried++; tried == 20 {
+			break
+		}
+	}
+}
+
+// madeExport is a folder with what the AWS command line prints of so many plans and keys,
+// on 3 APIs, in pages of 500. Each key makes 5 calls at once and then one in 1,000 s.
+// apis has the API that each value opens.
+func madeExport(t *testing.T, plans, keys int) (folder string, apis map[string]string) {
+	t.Helper()
+	folder, apis = t.TempDir(), map[string]string{}
+	write := func(name string, items []any) {
+		var text bytes.Buffer
+		for page := range max((len(items)+499)/500, 1) {
+			rest := items[page*500:]
+			answer := map[string]any{"items": rest[:min(500, len(rest))]}
+			if len(rest) > 500 {
+				answer["NextToken"] = fmt.Sprint(page)
+			}
+			if err := json.NewEncoder(&text).Encode(answer); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(folder, name+".json"), text.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var all, listed []any
+	for i := range plans {
+		api := fmt.Sprintf("api%d", i%3)
+		all = append(all, map[string]any{
+			"id": fmt.Sprintf("plan%d", i), "name": fmt.Sprintf("Plan %d", i),
+			"apiStages": []any{map[string]any{"apiId": api, "stage": "prod"}},
+			"throttle":  map[string]any{"rateLimit": 0.001, "burstLimit": 5},
+		})
+		var members []any
+		for k := i; k < keys; k += plans {
+			id := fmt.Sprintf("key%d", k)
+			secret, err := apikey.Generate("x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			value := secret.Reveal()[5:45]
+			apis[value] = api
+			members = append(members, map[string]any{"id": id, "type": "API_KEY", "value": value,
+				"name": "Customer"})
+			listed = append(listed, map[string]any{"id": id, "value": value, "name": "Customer",
+				"enabled": true, "createdDate": "2024-05-02T09:00:00+00:00", "stageKeys": []string{}})
+		}
+		write(fmt.Sprintf("plan%d", i), members)
+	}
+	write("usage-plans", all)
+	write("api-keys", listed)
+	return folder, apis
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/apikey"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+)
+
+// importedKey is a key as the API takes it.
+type importedKey struct {
+	was     string // its id at AWS
+	name    string
+	plan    string
+	tags    []string
+	value   secret // empty to make a new one
+	revoked bool
+}
+
+// importKeys says what becomes of every key. plans are by the usage plan's id.
+func (m *migration) importKeys(e *export, plans map[string]policydoc.Plan, names map[string]bool) {
+	plansOf, listed := e.plansOf(), map[string]bool{}
+	for _, k := range e.keys {
+		if listed[k.ID] { // a page was exported twice
+			continue
+		}
+		listed[k.ID] = true
+		was := "key " + k.ID + " " + clipped(k.Name, policy.MaxNameLen)
+		of := plansOf[k.ID]
+		if len(of) == 0 {
+			m.add(was, noEqual+"no usage plan opens an API stage to it: not imported")
+			continue
+		}
+		passing := slices.DeleteFunc(slices.Clone(of), usagePlan.blocked)
+		if len(passing) == 0 {
+			m.importKey(k, was, plans[of[0].ID].Name, true)
+			continue
+		}
+		m.importKey(k, was, m.planOf(passing, plans, names), false)
+	}
+	for _, p := range e.plans {
+		for _, member := range e.members[p.ID] {
+			if !listed[member.ID] {
+				listed[member.ID] = true
+				m.add("key "+member.ID+" "+clipped(member.Name, policy.MaxNameLen),
+					noEqual+"the API keys do not list it: export them again")
+			}
+		}
+	}
+}
+
+func (m *migration) importKey(k apiKey, was, plan string, blocked bool) {
+	key := importedKey{was: k.ID, name: clipped(cmp.Or(strings.TrimSpace(k.Name), k.ID), policy.MaxNameLen),
+		plan: plan, value: k.Value, revoked: !k.Enabled || blocked}
+	value := "value kept"
+	if _, err := apikey.NewKey(nil).Foreign(string(k.Value)); err != nil {
+		key.value, value = "", "value reissued: it "+err.Error()
+	}
+	if k.Value == "" {
+		value = "value reissued: export with --include-values to keep it"
+	}
+	state := ""
+	switch {
+	case !k.Enabled:
+		state = ", revoked: it is not enabled"
+	case blocked:
+		state = ", revoked: its usage plan lets nothing pass"
+	}
+	m.add(was, "key of plan %s, %s%s", plan, value, state)
+	m.tags(&key, k)
+	for _, lost := range []struct{ field, text string }{
+		{"description", k.Description}, {"stage keys", strings.Join(k.StageKeys, ", ")},
+	} {
+		if lost.text != "" {
+			m.add("  "+lost.field, noEqual+"a key has none")
+		}
+	}
+	m.keys = append(m.keys, key)
+}
+
+// tags keeps the customer and the tags of a key, as far as there is room.
+func (m *migration) tags(key *importedKey, k apiKey) {
+	all := pairs(k.Tags)
+	if k.CustomerID != "" {
+		all = append([]string{"customer=" + k.CustomerID}, all...)
+	}
+	for _, tag := range all {
+		if text := clipped(tag, policy.MaxTagLen+1); len(key.tags) == policy.MaxTags || text != tag ||
+			len([]rune(text)) > policy.MaxTagLen {
+			m.add("  tag "+clipped(tag, policy.MaxTagLen), noEqual+"10 tags of 50 characters are kept")
+			continue
+		}
+		key.tags = append(key.tags, tag)
+	}
+}
+
+// planOf is the plan of a key. A key of several usage plans gets one that opens the
+// stages of all: on each API it had the limits of one of them.
+func (m *migration) planOf(of []usagePlan, plans map[string]policydoc.Plan, names map[string]bool) string {
+	if len(of) == 1 {
+		return plans[of[0].ID].Name
+	}
+	ids, all := make([]string, len(of)), make([]string, len(of))
+	for i, p := range of {
+		ids[i], all[i] = p.ID, plans[p.ID].Name
+	}
+	id := strings.Join(ids, "+")
+	if made, found := plans[id]; found {
+		return made.Name
+	}
+	together := usagePlan{ID: id, Throttle: looserThrottle(of), Quota: looserQuota(of)}
+	for _, p := range of {
+		together.APIStages = append(together.APIStages, p.APIStages...)
+	}
+	name := uniqueName(names, strings.Join(all, " + "), id)
+	limits := (&migration{}).planLimits(together)
+	plan := policydoc.Plan{Name: name, Limits: policydoc.LimitsOf(limits)}
+	if len(limits) == 0 {
+		plan = unlimited(name)
+	}
+	m.add("keys of "+strings.Join(all, " and "),
+		"plan %s: the looser limit of each kind, counted on all stages together: %s", name,
+		cmp.Or(policydoc.LimitsText(limits), "none"))
+	plan.Allow = m.allow(together)
+	plans[id] = plan
+	m.policy.Plans = append(m.policy.Plans, plan)
+	return name
+}
+
+// looserThrottle is the throttle with the highest rate; nil when one plan has none.
+func looserThrottle(of []usagePlan) *throttle {
+	var most throttle
+	for _, p := range of {
+		if p.Throttle == nil {
+			return nil
+		}
+		most.RateLimit = max(most.RateLimit, p.Throttle.RateLimit)
+		most.BurstLimit = max(most.BurstLimit, p.Throttle.BurstLimit)
+	}
+	return &most
+}
+
+// looserQuota is the quota that admits most in a year; nil when one plan has none.
+func looserQuota(of []usagePlan) *quota {
+	periods := map[string]int64{"DAY": 365, "WEEK": 52, "MONTH": 12}
+	perYear := func(q *quota) int64 { return min(q.Limit, limiter.MaxRequests) * periods[q.Period] }
+	if slices.ContainsFunc(of, func(p usagePlan) bool { return p.Quota == nil }) {
+		return nil
+	}
+	most := slices.MaxFunc(of, func(a, b usagePlan) int {
+		return cmp.Compare(perYear(a.Quota), perYear(b.Quota))
+	})
+	return &quota{Limit: most.Quota.Limit, Period: most.Quota.Period}
+}

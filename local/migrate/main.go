@@ -1,0 +1,227 @@
+// Command migrate takes over the limits and the keys of another system: usage plans of
+// API Gateway with their keys, Envoy's rate limit service, Kong. It says what becomes of
+// each thing, writes the policy, and imports both through the JSON API of a deployment.
+// ./scripts/migrate builds it and passes its flags on.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/policy"
+)
+
+// Exit statuses.
+const (
+	done = iota
+	failedSome
+	badUsage
+)
+
+// tokenVariable names the environment variable with the machine token: a command line is
+// seen by other users of the machine.
+const tokenVariable = "MIGRATE_TOKEN"
+
+// isURL matches where a token may be sent to: in clear on this machine alone.
+var isURL = regexp.MustCompile(`^(https://[^/]|http://(127\.0\.0\.1|localhost|\[::1\])(:|/|$))`)
+
+type options struct {
+	from, envoy, kong string
+	policyFile        string
+	reissued          string
+	dashboard         string
+	token             secret
+	apply             bool
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run returns the exit status. The table goes to out, the progress to errOut.
+func run(
+	ctx context.Context, args []string, getenv func(string) string, in io.Reader, out, errOut io.Writer,
+) int {
+	o, err := parse(args, getenv, out)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return done
+	case err != nil:
+		_, _ = fmt.Fprintf(errOut, "migrate: %v (-h shows all flags)\n", err)
+		return badUsage
+	}
+	if err := migrate(ctx, o, in, out, errOut); err != nil {
+		_, _ = fmt.Fprintf(errOut, "migrate: %v\n", err)
+		return failedSome
+	}
+	return done
+}
+
+func parse(args []string, getenv func(string) string, out io.Writer) (options, error) {
+	var o options
+	f := flag.NewFlagSet("migrate", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.StringVar(&o.from, "from", "", "`folder` with what the AWS command line printed, or - for a pipe")
+	f.StringVar(&o.envoy, "envoy", "", "configuration `file` of Envoy's rate limit service")
+	f.StringVar(&o.kong, "kong", "", "`file` that decK dumped")
+	f.StringVar(&o.policyFile, "policy", "", "`file` to write the policy to, as YAML")
+	f.StringVar(&o.dashboard, "dashboard", "",
+		"`URL` of the dashboard; "+tokenVariable+" has a token of scope write")
+	f.BoolVar(&o.apply, "apply", false, "save the policy and import the keys; without it nothing is changed")
+	f.StringVar(&o.reissued, "reissued", "", "`file` for the secrets of keys whose value cannot be kept")
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			_, _ = io.WriteString(out, "Usage: ./scripts/migrate -from FOLDER [flags]\n\n")
+			f.SetOutput(out)
+			f.PrintDefaults()
+		}
+		return o, err
+	}
+	o.token = secret(getenv(tokenVariable))
+	sources := 0
+	for _, source := range []string{o.from, o.envoy, o.kong} {
+		if source != "" {
+			sources++
+		}
+	}
+	switch {
+	case f.NArg() > 0:
+		return o, fmt.Errorf("argument %q is not a flag", clipped(f.Arg(0), 40))
+	case sources != 1:
+		return o, errors.New("give one of -from, -envoy and -kong")
+	case o.apply && o.dashboard == "":
+		return o, errors.New("-apply needs -dashboard")
+	case o.dashboard != "" && !isURL.MatchString(o.dashboard):
+		return o, errors.New("-dashboard must be an https URL such as https://limits.example.com")
+	case o.dashboard != "" && o.token == "":
+		return o, errors.New("-dashboard needs a machine token of scope write in " + tokenVariable)
+	}
+	return o, nil
+}
+
+func migrate(ctx context.Context, o options, in io.Reader, out, errOut io.Writer) error {
+	m, err := o.read(in)
+	if err != nil {
+		return err
+	}
+	m.print(out)
+	if err := m.write(o.policyFile); err != nil {
+		return err
+	}
+	if o.dashboard == "" {
+		_, _ = fmt.Fprintln(out, "Nothing was changed. With -dashboard URL the changes are listed.")
+		return nil
+	}
+	c := newClient(o.dashboard, o.token)
+	merged, version, err := c.mergedPolicy(ctx, m.policy)
+	if err != nil {
+		return fmt.Errorf("read the policy: %w", err)
+	}
+	changes, err := c.savePolicy(ctx, merged, version, reason, !o.apply)
+	if err != nil {
+		return fmt.Errorf("save the policy: %w", err)
+	}
+	if changes == "" {
+		changes = "nothing differs\n"
+	}
+	_, _ = fmt.Fprintf(out, "\nThe policy in force:\n%s", changes)
+	if !o.apply {
+		_, _ = fmt.Fprintln(out, "Nothing was changed. -apply saves the policy and imports the keys.")
+		return nil
+	}
+	return m.importAll(ctx, c, o, out, errOut)
+}
+
+func (o options) read(in io.Reader) (*migration, error) {
+	if o.from != "" {
+		e, err := readExport(o.from, in)
+		if err != nil {
+			return nil, fmt.Errorf("-from %w", err)
+		}
+		return fromUsagePlans(e), nil
+	}
+	name, from := o.envoy, fromEnvoy
+	if o.kong != "" {
+		name, from = o.kong, fromKong
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return from(text)
+}
+
+// print writes the table and its sum.
+func (m *migration) print(out io.Writer) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "WAS\tBECOMES")
+	revoked, reissued := 0, 0
+	for _, r := range m.rows {
+		_, _ = fmt.Fprintf(w, "%s\t%s\n", r.was, r.becomes)
+	}
+	for _, k := range m.keys {
+		if k.revoked {
+			revoked++
+		}
+		if k.value == "" {
+			reissued++
+		}
+	}
+	_ = w.Flush() // to the program's own output
+	number := func(n int) string { return policydoc.Number(int64(n)) }
+	_, _ = fmt.Fprintf(out, "\n%s plans, %s route rules, %s keys: %s with a new value, %s revoked. "+
+		"%s lines have no equal.\n", number(len(m.policy.Plans)), number(len(m.policy.Routes)),
+		number(len(m.keys)), number(reissued), number(revoked), number(m.without))
+}
+
+// write checks the policy and writes it to a file, unless that is empty.
+func (m *migration) write(file string) error {
+	set, wrong := m.policy.Set(&policy.Set{})
+	if err := errors.Join(policy.Invalid(wrong), set.Validate()); err != nil {
+		return fmt.Errorf("the policy cannot be saved as it is: %w", err)
+	}
+	if file == "" {
+		return nil
+	}
+	text, err := policydoc.Write(&set)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o600)
+}
+
+func (m *migration) importAll(ctx context.Context, c *client, o options, out, errOut io.Writer) error {
+	im := &importing{client: c, errOut: errOut}
+	if o.reissued != "" {
+		file, err := os.OpenFile(o.reissued, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+		if err != nil {
+			return fmt.Errorf("-reissued: %w", err)
+		}
+		defer func() { _ = file.Close() }() // every line was synced
+		im.reissued = file
+	}
+	began := time.Now()
+	err := im.all(ctx, m.keys)
+	_, _ = fmt.Fprintf(out, "Imported %s keys in %s; %s were there, %s failed.\n",
+		policydoc.Number(im.made.Load()), time.Since(began).Round(time.Millisecond),
+		policydoc.Number(im.there.Load()), policydoc.Number(im.lost.Load()))
+	for _, f := range im.failures {
+		_, _ = fmt.Fprintln(out, "  "+f)
+	}
+	if err == nil && im.lost.Load() > 0 {
+		return errors.New("some keys were not imported; the same command goes on where it stopped")
+	}
+	return err
+}

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+)
+
+// command runs the program, and returns what it wrote.
+func command(t *testing.T, want int, environment map[string]string, in string, args ...string) string {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	getenv := func(name string) string { return environment[name] }
+	if got := run(t.Context(), args, getenv, strings.NewReader(in), &out, &errOut); got != want {
+		t.Fatalf("%q: exit status %d, want %d\n%s\n%s", args, got, want, &out, &errOut)
+	}
+	return out.String() + errOut.String()
+}
+
+const notChanged = "Nothing was changed. With -dashboard URL the changes are listed.\n"
+
+// Everything in the samples becomes what their tables say. They have the shapes that the
+// references of the AWS command line, of Envoy's rate limit service and of decK describe:
+//
+//	https://docs.aws.amazon.com/cli/latest/reference/apigateway/get-usage-plans.html
+//	https://docs.aws.amazon.com/cli/latest/reference/apigateway/get-usage-plan-keys.html
+//	https://docs.aws.amazon.com/cli/latest/reference/apigateway/get-api-keys.html
+//	https://github.com/envoyproxy/ratelimit, Configuration
+//	https://developer.konghq.com/deck/
+func TestTables(t *testing.T) {
+	samples := map[string]string{"-from": "usageplans", "-envoy": "envoy.yaml", "-kong": "kong.yaml"}
+	for flag, sample := range samples {
+		file := filepath.Join("testdata", strings.TrimSuffix(sample, ".yaml")+".txt")
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := command(t, done, nil, "", flag, filepath.Join("testdata", sample))
+		if diff := cmp.Diff(string(want)+notChanged, got); diff != "" {
+			t.Errorf("%s: %s", file, diff)
+		}
+	}
+}
+
+// sampleValues are the values in the sample export.
+func sampleValues(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/usageplans/api-keys.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, m := range regexp.MustCompile(`"value": "([^"]+)"`).FindAllStringSubmatch(string(text), -1) {
+		all = append(all, m[1])
+	}
+	if len(all) < 5 {
+		t.Fatal(all)
+	}
+	return all
+}
+
+// The policy that is written is one that can be imported, and has no value.
+func TestPolicyFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	out := command(t, done, nil, "", "-from", "testdata/usageplans", "-policy", file)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := policydoc.Read(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := read.Set(&policy.Set{})
+	if err := set.Validate(); err != nil || len(set.Plans) != 5 || len(set.Routes) != 2 {
+		t.Errorf("%v: %s", err, text)
+	}
+	for _, value := range sampleValues(t) {
+		if strings.Contains(out+string(text), value) {
+			t.Errorf("%s is told", value)
+		}
+	}
+}
+
+// A pipe with the same answers means the same as the folder.
+func TestPipe(t *testing.T) {
+	pipe := ""
+	for _, file := range []string{"usage-plans.json", "api-keys.json"} {
+		text, err := os.ReadFile("testdata/usageplans/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pipe += string(text)
+	}
+	members, err := filepath.Glob("testdata/usageplans/members/*.json")
+	if err != nil || len(members) == 0 {
+		t.Fatal(members, err)
+	}
+	for _, file := range members {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := `{"usagePlanId": "` + strings.TrimSuffix(filepath.Base(file), ".json") + `", "items"`
+		text = bytes.ReplaceAll(text, []byte(`{"usagePlanId": "p4week", "items"`), []byte(`{"items"`))
+		pipe += strings.ReplaceAll(string(text), `{"items"`, said)
+	}
+	folder := command(t, done, nil, "", "-from", "testdata/usageplans")
+	if diff := cmp.Diff(folder, command(t, done, nil, pipe, "-from", "-")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// An export that misses pages, or is none, is refused, and nothing of it is repeated.
+func TestBadExports(t *testing.T) {
+	const value = "Kq8vR2nW5xZ1cB4mJ7tY9pL3"
+	for export, want := range map[string]string{
+		`{"items": [{"id": "k", "enabled": true, "value": "` + value + `"}],
+			"NextToken": "x"}`: "API keys: the last page",
+		`{"usagePlanId": "p9", "items": [{"id": "k", "type": "API_KEY"}]}`: "there is no such plan",
+		`{"items": [{"id": "p", "name": "P"}], "position": "x"}`:           "usage plans: the last page",
+		`{"usagePlanId": "p1", "items": [{"id": "k", "type": "API_KEY"}], "NextToken": "x"}`: "keys of " +
+			"usage plan p1: the last page",
+		`{"items": [{"id": "k", "enabled": "` + value + `"}]}`:                    "an item has no id",
+		`{"items": [{"id": "k", "enabled": true, "value": ["` + value + `"]}]}`:   "item k cannot be read",
+		`{"items": [{"enabled": true, "value": "` + value + `"}]}`:                "an item has no id",
+		`{"items": [{"id": "k", "value": "` + value + `}]}`:                       "is no JSON",
+		`{"items": [{"id": "p", "name": "P", "apiStages": [{"stage": "prod"}]}]}`: "usage plan P (p): an API stage",
+		`{"items": [{"id": "p", "apiStages": [{"apiId": "a1", "stage": "*"}]}]}`:  "usage plan p (p): an API stage",
+		`{"items": []}`: "no usage plans",
+		``:              "no usage plans",
+		value:           "is no JSON",
+	} {
+		got := command(t, failedSome, nil, export, "-from", "-")
+		if !strings.Contains(got, want) || strings.Contains(got, value) {
+			t.Errorf("%s: %s, want %s", export, got, want)
+		}
+	}
+	for flag, text := range map[string]string{"-envoy": "a: [", "-kong": "services: []"} {
+		file := filepath.Join(t.TempDir(), "file")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		command(t, failedSome, nil, "", flag, file)
+	}
+}
+
+// Bad usage says what to do, and never takes a token from the command line.
+func TestUsage(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"", "give one of -from, -envoy and -kong"},
+		{"-from x -kong y", "give one of"},
+		{"-from x -apply", "-apply needs -dashboard"},
+		{"-from x -dashboard limits.example", "must be an https URL"},
+		{"-from x -dashboard http://limits.example", "must be an https URL"},
+		{"-from x -dashboard http://127.0.0.1.limits.example", "must be an https URL"},
+		{"-from x -dashboard https://limits.example", "MIGRATE_TOKEN"},
+		{"-from x y", "is not a flag"},
+		{"-token t", "not defined: -token"},
+	} {
+		if got := command(t, badUsage, nil, "", strings.Fields(c.args)...); !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s, want %s", c.args, got, c.want)
+		}
+	}
+	help := command(t, done, nil, "", "-h")
+	page, err := os.ReadFile("../../docs/migrate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := regexp.MustCompile(`(?m)^ +\./scripts/migrate (.*)$`).FindAllStringSubmatch(string(page), -1)
+	if len(lines) < 5 {
+		t.Errorf("docs/migrate.md has the commands %q", lines)
+	}
+	for _, line := range lines {
+		for _, name := range regexp.MustCompile(`(?:^| )(-[a-z]+)`).FindAllStringSubmatch(line[1], -1) {
+			if !regexp.MustCompile(`(?m)^  ` + name[1] + `\b`).MatchString(help) {
+				t.Errorf("docs/migrate.md: %s is no flag", name[1])
+			}
+		}
+	}
+	script, err := os.ReadFile("../../scripts/migrate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^  (-[a-z]+)`).FindAllStringSubmatch(help, -1) {
+		if !strings.Contains(string(script), "#   "+m[1]+" ") {
+			t.Errorf("scripts/migrate does not list %s", m[1])
+		}
+	}
+}
+
+// A bucket admits the burst at once and then no more than the rate.
+func TestBucketOf(t *testing.T) {
+	for _, c := range []struct {
+		rate  float64
+		burst int64
+		want  time.Duration
+	}{{10, 20, 2 * time.Second}, {3, 10, 3334 * time.Millisecond}, {10000, 5000, 500 * time.Millisecond},
+		{0.1, 1, 10 * time.Second}, {1e6, 1, time.Millisecond}, {1e-9, 5, limiter.MaxWindow}} {
+		l, ok := bucketOf(throttle{c.rate, c.burst})
+		if !ok || l.Window != c.want || l.Requests != c.burst || len(l.Errors()) > 0 {
+			t.Errorf("%g a second, burst %d: %+v", c.rate, c.burst, l)
+		}
+	}
+	for _, t0 := range []throttle{{0, 5}, {5, 0}, {-1, 5}} {
+		if l, ok := bucketOf(t0); ok {
+			t.Errorf("%+v: %+v", t0, l)
+		}
+	}
+}

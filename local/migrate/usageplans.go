@@ -1,0 +1,262 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/route"
+)
+
+// migration is what an export becomes.
+type migration struct {
+	policy policydoc.Policy
+	rows   []row // what becomes what, in the order of the table
+	keys   []importedKey
+	// how many things have no equal
+	without int
+}
+
+// row is a line of the table.
+type row struct{ was, becomes string }
+
+const noEqual = "no equal: "
+
+func (m *migration) add(was, becomes string, args ...any) {
+	m.rows = append(m.rows, row{was, fmt.Sprintf(becomes, args...)})
+	if strings.HasPrefix(becomes, noEqual) {
+		m.without++
+	}
+}
+
+// fromUsagePlans says what usage plans and their keys become.
+func fromUsagePlans(e *export) *migration {
+	m := &migration{}
+	names := map[string]bool{}
+	plans := map[string]policydoc.Plan{} // by the usage plan's id
+	for _, p := range e.plans {
+		if len(p.APIStages) == 0 {
+			m.add(p.String(), noEqual+"it has no API stage, so it opens nothing: not imported")
+			continue
+		}
+		plans[p.ID] = m.plan(p, uniqueName(names, p.Name, p.ID))
+	}
+	m.rules(e.plans)
+	m.importKeys(e, plans, names)
+	return m
+}
+
+// uniqueName is a name that no other plan has, 1 to policy.MaxNameLen characters.
+func uniqueName(taken map[string]bool, name, id string) string {
+	name = clipped(cmp.Or(strings.TrimSpace(name), id), policy.MaxNameLen)
+	if taken[name] {
+		suffix := " (" + id + ")"
+		name = clipped(name, policy.MaxNameLen-len(suffix)) + suffix
+	}
+	taken[name] = true
+	return name
+}
+
+// clipped cuts a text after so many characters, and takes out what cannot be printed.
+func clipped(text string, most int) string {
+	printable := []rune(strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "?"))
+	return string(printable[:min(len(printable), most)])
+}
+
+// plan adds a usage plan to the policy.
+func (m *migration) plan(p usagePlan, name string) policydoc.Plan {
+	m.add(p.String(), "plan %s", name)
+	limits := m.planLimits(p)
+	plan := policydoc.Plan{Name: name, Limits: policydoc.LimitsOf(limits)}
+	if len(limits) == 0 {
+		plan = unlimited(name)
+		m.add("  no throttle, no quota", "mode off: nothing is limited")
+	}
+	plan.Allow = m.allow(p)
+	for _, lost := range []struct{ field, text string }{
+		{"description", p.Description}, {"tags", strings.Join(pairs(p.Tags), ", ")},
+	} {
+		if lost.text != "" {
+			m.add("  "+lost.field, noEqual+"a plan has none")
+		}
+	}
+	if p.ProductCode != "" {
+		m.add("  product code",
+			noEqual+"keep this usage plan, without throttle and quota, for AWS Marketplace")
+	}
+	m.policy.Plans = append(m.policy.Plans, plan)
+	return plan
+}
+
+// unlimited is a plan that limits nothing. A plan names a limit even then.
+func unlimited(name string) policydoc.Plan {
+	most := limiter.Limit{Requests: limiter.MaxRequests, Window: 24 * time.Hour,
+		Algorithm: limiter.FixedWindow}
+	return policydoc.Plan{Name: name, Mode: policy.Off, Limits: policydoc.LimitsOf([]limiter.Limit{most})}
+}
+
+// planLimits are the throttle and the quota of a plan.
+func (m *migration) planLimits(p usagePlan) (limits []limiter.Limit) {
+	if p.Throttle != nil {
+		was := "  " + throttleText(*p.Throttle)
+		if l, ok := bucketOf(*p.Throttle); ok {
+			limits = append(limits, l)
+			m.add(was, "%s", policydoc.LimitText(l))
+		} else {
+			m.add(was, noEqual+"it lets nothing pass: the plan's keys are revoked")
+		}
+	}
+	if p.Quota != nil {
+		was := fmt.Sprintf("  quota %d a %s", p.Quota.Limit, strings.ToLower(p.Quota.Period))
+		l, err := quotaLimit(*p.Quota)
+		if err != nil {
+			m.add(was, noEqual+"%v", err)
+			return limits
+		}
+		limits = append(limits, l)
+		m.add(was, "%s", policydoc.LimitText(l))
+		if p.Quota.Offset != 0 {
+			m.add(fmt.Sprintf("  offset %d", p.Quota.Offset),
+				noEqual+"it counts in the plan's first period alone")
+		}
+	}
+	return limits
+}
+
+func throttleText(t throttle) string {
+	return fmt.Sprintf("rate %.6g a second, burst %d", t.RateLimit, t.BurstLimit)
+}
+
+// blocked reports whether the plan lets nothing pass.
+func (p usagePlan) blocked() bool {
+	return p.Throttle != nil && (p.Throttle.RateLimit <= 0 || p.Throttle.BurstLimit <= 0) ||
+		p.Quota != nil && p.Quota.Limit <= 0
+}
+
+// bucketOf is the token bucket of a burst that refills at a rate. Its window is rounded
+// up to a millisecond, so it never admits more.
+func bucketOf(t throttle) (limiter.Limit, bool) {
+	if t.RateLimit <= 0 || t.BurstLimit <= 0 {
+		return limiter.Limit{}, false
+	}
+	burst := min(t.BurstLimit, limiter.MaxRequests)
+	// A tenth of a nanosecond less: a quotient that should be whole is not rounded up.
+	ms := math.Ceil(float64(burst)/t.RateLimit*1000 - 1e-7)
+	window := time.Duration(min(max(ms, 1), float64(limiter.MaxWindow.Milliseconds()))) * time.Millisecond
+	return limiter.Limit{Requests: burst, Window: window, Algorithm: limiter.TokenBucket}, true
+}
+
+// quotaLimit is a quota as calls of a period that all callers' counts begin together.
+func quotaLimit(q quota) (limiter.Limit, error) {
+	l := limiter.Limit{Requests: min(q.Limit, limiter.MaxRequests), Algorithm: limiter.FixedWindow}
+	if q.Limit <= 0 {
+		return l, errors.New("it lets nothing pass: the plan's keys are revoked")
+	}
+	switch q.Period {
+	case "DAY":
+		l.Calendar = limiter.Day
+	case "MONTH":
+		l.Calendar = limiter.Month
+	case "WEEK":
+		l.Window = 7 * 24 * time.Hour
+	default:
+		return l, errors.New("a period of this name is not known")
+	}
+	return l, nil
+}
+
+// allow opens the stages of a usage plan, up to policy.MaxAllow. A usage plan must have
+// one: a plan with an empty list opens all routes.
+func (m *migration) allow(p usagePlan) []policydoc.Pattern {
+	var opened []route.Pattern
+	for _, s := range p.APIStages {
+		pattern := route.Pattern{API: s.APIID, Stage: s.Stage}
+		if slices.Contains(opened, pattern) {
+			continue
+		}
+		if opened = append(opened, pattern); len(opened) <= policy.MaxAllow {
+			m.add("  API stage "+s.String(), "allow %s", pattern)
+		} else {
+			m.add("  API stage "+s.String(), noEqual+"a plan opens at most %d stages: this one is closed",
+				policy.MaxAllow)
+		}
+	}
+	return policydoc.PatternsOf(opened[:min(len(opened), policy.MaxAllow)])
+}
+
+// methodThrottle is a throttle of one method in one plan.
+type methodThrottle struct {
+	stage  apiStage
+	method string // "GET /pets/{id}"
+	limit  throttle
+	plans  []string
+}
+
+// rules makes route rules of the throttles of single methods. A route rule holds for the
+// keys of all plans, so it is made where all plans of the stage have the same throttle.
+func (m *migration) rules(plans []usagePlan) {
+	stages := map[string]int{} // how many plans open a stage
+	found := map[string][]methodThrottle{}
+	for _, p := range plans {
+		for _, s := range p.APIStages {
+			stages[s.String()]++
+			for path, limit := range s.Throttle {
+				at := strings.LastIndexByte(path, '/')
+				if at < 0 || limit == (throttle{}) {
+					continue
+				}
+				verb := cmp.Or(strings.Replace(path[at+1:], "*", "ANY", 1), "ANY")
+				method := verb + " " + cmp.Or(path[:at], "/")
+				name := s.String() + " " + method
+				found[name] = append(found[name], methodThrottle{s, method, limit, []string{p.Name}})
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		m.rule(name, found[name], stages[found[name][0].stage.String()])
+	}
+}
+
+func (m *migration) rule(name string, all []methodThrottle, plans int) {
+	first := all[0]
+	was := "method " + name + ", " + throttleText(first.limit)
+	same := len(all) == plans && !slices.ContainsFunc(all, func(t methodThrottle) bool {
+		return t.limit != first.limit
+	})
+	l, ok := bucketOf(first.limit)
+	switch {
+	case !same:
+		m.add("method "+name,
+			noEqual+"%d of %d plans of the stage throttle it, or not alike; a route rule is for all",
+			len(all), plans)
+	case !ok:
+		m.add(was, noEqual+"it lets nothing pass")
+	default:
+		method, path, _ := strings.Cut(first.method, " ")
+		rule := policydoc.Rule{
+			Name: clipped(name, policy.MaxNameLen),
+			Pattern: policydoc.Pattern{API: first.stage.APIID, Stage: first.stage.Stage, Method: method,
+				Path: path},
+			PerKey: policydoc.LimitsOf([]limiter.Limit{l}),
+		}
+		m.policy.Routes = append(m.policy.Routes, rule)
+		m.add(was, "route rule, %s for each key", policydoc.LimitText(l))
+	}
+}
+
+// pairs are tags as name=value.
+func pairs(tags map[string]string) []string {
+	all := make([]string, 0, len(tags))
+	for _, name := range slices.Sorted(maps.Keys(tags)) {
+		all = append(all, name+"="+tags[name])
+	}
+	return all
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"tidegate/internal/policy"
+)
+
+// No plan opens more than the stages that its usage plans open: one that lets nothing
+// pass or has no stage adds neither stages nor limits to a key of several.
+func TestStagesOfKeys(t *testing.T) {
+	rate := func(n int64) *throttle { return &throttle{RateLimit: float64(n), BurstLimit: n} }
+	stage := func(api string) []apiStage { return []apiStage{{APIID: api, Stage: "prod"}} }
+	e := &export{plans: []usagePlan{
+		{ID: "slow", Throttle: rate(1), APIStages: stage("a1")},
+		{ID: "fast", Throttle: rate(5), APIStages: append(stage("a2"), stage("a1")...)},
+		{ID: "blocked", Throttle: rate(0), APIStages: stage("a3")},
+		{ID: "parked", Throttle: rate(1000)},
+	}}
+	tests := []struct {
+		of      []string
+		plan    string // empty when the key is not imported
+		allow   []string
+		revoked bool
+	}{
+		{of: []string{"slow"}, plan: "slow", allow: []string{"a1/prod * *"}},
+		{of: []string{"slow", "fast"}, plan: "slow + fast", allow: []string{"a1/prod * *", "a2/prod * *"}},
+		{of: []string{"slow", "blocked", "parked"}, plan: "slow", allow: []string{"a1/prod * *"}},
+		{of: []string{"blocked", "parked"}, plan: "blocked", allow: []string{"a3/prod * *"}, revoked: true},
+		{of: []string{"parked"}},
+		{},
+	}
+	e.members = map[string][]planKey{}
+	for i, test := range tests {
+		id := fmt.Sprintf("k%d", i)
+		e.keys = append(e.keys, apiKey{ID: id, Enabled: true})
+		for _, plan := range test.of {
+			e.members[plan] = append(e.members[plan], planKey{ID: id})
+		}
+	}
+	m := fromUsagePlans(e)
+	allow := map[string][]string{}
+	set, wrong := m.policy.Set(&policy.Set{})
+	if len(wrong) > 0 {
+		t.Fatal(wrong)
+	}
+	for _, plan := range set.Plans {
+		for _, pattern := range plan.Allow {
+			allow[plan.Name] = append(allow[plan.Name], pattern.String())
+		}
+		if len(plan.Allow) == 0 {
+			t.Errorf("plan %s opens all routes", plan.Name)
+		}
+	}
+	for i, test := range tests {
+		at := slices.IndexFunc(m.keys, func(k importedKey) bool { return k.was == fmt.Sprintf("k%d", i) })
+		switch {
+		case at < 0 && test.plan != "":
+			t.Errorf("key of %v: not imported", test.of)
+		case at < 0:
+		case m.keys[at].plan != test.plan || m.keys[at].revoked != test.revoked ||
+			!slices.Equal(allow[test.plan], test.allow):
+			t.Errorf("key of %v: %+v, which opens %v", test.of, m.keys[at], allow[m.keys[at].plan])
+		}
+	}
+}
+
+// Of more stages than a plan has patterns the rest stays closed, and the table names
+// each.
+func TestManyStages(t *testing.T) {
+	p := usagePlan{ID: "p"}
+	for i := range policy.MaxAllow + 2 {
+		s := apiStage{APIID: fmt.Sprintf("a%d", i), Stage: "prod"}
+		p.APIStages = append(p.APIStages, s, s)
+	}
+	m := fromUsagePlans(&export{plans: []usagePlan{p}})
+	if got := m.policy.Plans[0].Allow; len(got) != policy.MaxAllow || got[19].API != "a19" {
+		t.Errorf("%d patterns: %v", len(got), got)
+	}
+	for _, stage := range []string{"a20/prod", "a21/prod"} {
+		want := row{"  API stage " + stage, noEqual + "a plan opens at most 20 stages: this one is closed"}
+		if !slices.Contains(m.rows, want) {
+			t.Errorf("no line for %s in %v", stage, m.rows)
+		}
+	}
+	if m.without != 2 {
+		t.Errorf("%d lines have no equal", m.without)
+	}
+	if err := m.write(""); err != nil {
+		t.Error(err)
+	}
+}
