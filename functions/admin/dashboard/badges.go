@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"slices"
 	"time"
 
 	"tidegate/functions/admin/app"
@@ -9,23 +8,6 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
-
-// keyStates are what the list of keys can be narrowed to; each is the state of a badge.
-var keyStates = []templates.Option{
-	{Value: "", Text: "any state"},
-	{Value: string(app.Overridden), Text: "overridden"},
-	{Value: string(app.Blocked), Text: "blocked now"},
-	{Value: string(app.Near), Text: "near a limit"},
-	{Value: string(app.Shadow), Text: "in shadow, or off"},
-	{Value: string(app.Banned), Text: "banned"},
-	{Value: string(app.Expiring), Text: "expired, or expiring"},
-	{Value: string(app.Revoked), Text: "revoked"},
-	{Value: string(app.Unreadable), Text: "unreadable"},
-}
-
-func isKeyState(state app.State) bool {
-	return state == "" || slices.Contains(app.States(), state)
-}
 
 // badges says everything that is out of the ordinary; a key of which there is nothing to
 // say is active.

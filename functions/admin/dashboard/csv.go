@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/audit"
@@ -52,7 +53,7 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if next != "" {
-		values := filterValues(query.KeyFilter)
+		values := changes.FilterValues(query.KeyFilter)
 		values.Set("after", next)
 		next = page.Address(d.Path("/keys.csv"), values)
 	}

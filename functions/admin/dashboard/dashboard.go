@@ -13,6 +13,7 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/session"
 	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/dashboard/bulk"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/policies"
@@ -50,15 +51,16 @@ type dashboard struct {
 	*page.Renderer
 	Services
 	*changes.Changes
-	seal jobSeal
+	bulk *bulk.Pages
 }
 
 // Routes returns the pages; r renders them.
 func Routes(r *page.Renderer, pages Services) []auth.Route {
 	shared := changes.New(r, pages.Keys, pages.Usage)
-	d := &dashboard{Renderer: r, Services: pages, Changes: shared, seal: newJobSeal(pages.Pepper)}
+	d := &dashboard{Renderer: r, Services: pages, Changes: shared,
+		bulk: bulk.New(r, shared, pages.Keys, pages.Pepper, pages.Log)}
 	return slices.Concat(
 		d.routes(), d.keyRoutes(), policies.Routes(r, shared, pages.Keys, pages.Usage, pages.Log),
-		simulate.Routes(r, pages.Log), d.ownerRoutes(),
+		simulate.Routes(r, pages.Log), d.ownerRoutes(), d.bulk.Routes(),
 	)
 }

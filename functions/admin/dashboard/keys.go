@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
@@ -44,7 +45,7 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 		d.Render(w, r, http.StatusOK, templates.KeysLive(view))
 		return
 	}
-	if view.Bulk, err = d.bulkBar(r, query.KeyFilter, view); err != nil {
+	if view.Bulk, err = d.bulk.Bar(r, query.KeyFilter, view); err != nil {
 		d.FailStore(w, r, "count keys", err)
 		return
 	}
@@ -59,17 +60,17 @@ func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery,
 		Live:    d.Live(r, path, q.values(), asOf(list.Subjects)),
 		Search:  d.keySearch(set, q),
 		Empty:   emptyKeys(q, list),
-		Export:  page.Address(d.Path("/keys.csv"), filterValues(q.KeyFilter)),
+		Export:  page.Address(d.Path("/keys.csv"), changes.FilterValues(q.KeyFilter)),
 		Callers: d.Path("/callers"),
 	}
 	if page.CanEdit(r) {
 		p.Create = d.Path("/keys/new")
 	}
 	if q.after != "" {
-		p.First = page.Address(path, page.WithLive(filterValues(q.KeyFilter), q.live))
+		p.First = page.Address(path, page.WithLive(changes.FilterValues(q.KeyFilter), q.live))
 	}
 	if list.Next != "" {
-		onward := filterValues(q.KeyFilter)
+		onward := changes.FilterValues(q.KeyFilter)
 		onward.Set("after", list.Next)
 		p.Next = page.Address(path, page.WithLive(onward, q.live))
 		if q.Computed() && len(list.Subjects) < keysPerPage {
@@ -92,7 +93,7 @@ func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery,
 func (d *dashboard) keySearch(set *policy.Set, q keysQuery) templates.Search {
 	s := templates.Search{
 		Action: d.Path("/search"), Text: q.Prefix, Anywhere: q.Anywhere, Tag: q.Tag, State: string(q.State),
-		States: keyStates,
+		States: changes.KeyStates,
 		Order:  q.order, Orders: keyOrders,
 	}
 	s.Plans = append(s.Plans, templates.Option{Text: "any plan"})
@@ -178,7 +179,7 @@ func emptyKeys(q keysQuery, list app.FoundKeys) templates.Empty {
 	case q.Prefix != "" && !q.Anywhere && q.State == "" && q.Plan == 0 && q.Tag == "":
 		return templates.Empty{
 			Heading: "No key found",
-			Advice: "No name starts with “" + page.Clip(q.Prefix, maxSearch) +
+			Advice: "No name starts with “" + page.Clip(q.Prefix, changes.MaxSearch) +
 				"”. To find any part of a name, tick Anywhere.",
 		}
 	case !q.none():

@@ -4,11 +4,10 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"strconv"
-	"strings"
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
@@ -17,12 +16,8 @@ import (
 
 const (
 	keysPerPage = 50
-	maxSearch   = 100 // characters of a search
 	maxCursor   = 1000
 )
-
-// anywhere makes the search match any part of a name, not its start.
-const anywhere = "name"
 
 // The orders of the list other than by name. They have the keys with the most calls of
 // the last hour alone.
@@ -46,36 +41,10 @@ type keysQuery struct {
 
 func readKeysQuery(r *http.Request) (keysQuery, bool) {
 	q := r.URL.Query()
-	f, ok := readKeyFilter(q)
+	f, ok := changes.ReadKeyFilter(q)
 	k := keysQuery{KeyFilter: f, order: q.Get("order"), after: q.Get("after"), live: page.LiveSeconds(r)}
 	return k, ok && len(k.after) <= maxCursor &&
 		(k.order == "" || k.order == busiestFirst || k.order == blockedFirst)
-}
-
-func readKeyFilter(q url.Values) (app.KeyFilter, bool) {
-	f := app.KeyFilter{Prefix: strings.TrimSpace(q.Get("q")), Anywhere: q.Get("in") == anywhere,
-		Tag: strings.TrimSpace(q.Get("tag")), State: app.State(q.Get("state"))}
-	if plan := q.Get("plan"); plan != "" {
-		n, err := strconv.Atoi(plan)
-		if err != nil || n < 1 {
-			return f, false
-		}
-		f.Plan = n
-	}
-	return f, len([]rune(f.Prefix)) <= maxSearch && len([]rune(f.Tag)) <= policy.MaxTagLen &&
-		isKeyState(f.State)
-}
-
-// filterValues are a filter's fields of an address.
-func filterValues(f app.KeyFilter) url.Values {
-	v := url.Values{"q": {f.Prefix}, "tag": {f.Tag}, "state": {string(f.State)}}
-	if f.Anywhere {
-		v.Set("in", anywhere)
-	}
-	if f.Plan > 0 {
-		v.Set("plan", strconv.Itoa(f.Plan))
-	}
-	return v
 }
 
 // findKeys answers the query.
@@ -101,7 +70,7 @@ func (d *dashboard) findKeys(ctx context.Context, set *policy.Set, q keysQuery) 
 func (k keysQuery) none() bool { return k.KeyFilter == app.KeyFilter{} && k.order == "" }
 
 func (k keysQuery) values() url.Values {
-	v := filterValues(k.KeyFilter)
+	v := changes.FilterValues(k.KeyFilter)
 	v.Set("after", k.after)
 	v.Set("order", k.order)
 	return v

@@ -20,7 +20,7 @@ func (d *dashboard) showOverride(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	e, _ := set.Effective(key, time.Now())
-	d.renderOverride(w, r, http.StatusOK, overridePage{set: set, key: key, form: newOverrideForm(key, e)})
+	d.renderOverride(w, r, http.StatusOK, overridePage{set: set, key: key, form: changes.NewOverrideForm(key, e)})
 }
 
 // editable returns the key that the request is about, or answers the request if its
@@ -51,23 +51,23 @@ func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	typed, err := readOverrideForm(r.PostForm)
+	typed, err := changes.ReadOverrideForm(r.PostForm)
 	if err != nil {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
 	button := r.PostForm.Get("action")
 	page := overridePage{set: set, key: key, form: typed}
-	if page.form.limits.Change(button) || resumes(r) {
+	if page.form.Limits.Change(button) || resumes(r) {
 		d.renderOverride(w, r, http.StatusOK, page)
 		return
 	}
-	override := page.form.override(time.Now())
+	override := page.form.Override(time.Now())
 	if button == changes.PreviewButton {
-		page.form.reason.AllowEmpty()
+		page.form.Reason.AllowEmpty()
 	}
 	switch {
-	case page.form.errors() > 0:
+	case page.form.Errors() > 0:
 		d.renderOverride(w, r, http.StatusUnprocessableEntity, page)
 	case button == changes.PreviewButton:
 		page.warnings = changes.MootWarnings("", override.Limits)
@@ -93,24 +93,24 @@ func (d *dashboard) putOverride(
 ) {
 	key := view.key
 	saved, err := d.Keys.Change(
-		r.Context(), key.ID, app.Base{Version: view.form.version},
+		r.Context(), key.ID, app.Base{Version: view.form.Version},
 		app.KeyChange{Do: app.Override, Override: o}, app.NewEdit(r.Context(), o.Reason),
 	)
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
-		view.key, view.form.version = saved, saved.Version
+		view.key, view.form.Version = saved, saved.Version
 		view.conflict = &templates.Conflict{
 			Theirs: d.effectiveWords(view.set, saved), Yours: []string{changes.Override(o)},
 			Saved: page.Instant(saved.Updated), By: d.LastActor(r, key.ID), Keep: d.keyPath(key),
 		}
 		d.renderOverride(w, r, http.StatusConflict, view)
 	case errors.As(err, &invalid):
-		view.form.setError(invalid)
+		view.form.SetError(invalid)
 		d.renderOverride(w, r, http.StatusUnprocessableEntity, view)
 	case err != nil:
 		d.FailStore(w, r, "save override", err)
-	case saved.Version == view.form.version:
+	case saved.Version == view.form.Version:
 		d.Flash(r, "Nothing changed. Limits are still "+changes.Override(o)+".", "")
 		d.toKey(w, r, saved)
 	default:
@@ -138,7 +138,7 @@ func (d *dashboard) toKey(w http.ResponseWriter, r *http.Request, key policy.Key
 type overridePage struct {
 	set      *policy.Set
 	key      policy.Key
-	form     overrideForm
+	form     changes.OverrideForm
 	conflict *templates.Conflict
 	preview  *templates.Preview
 	warnings []string
@@ -146,7 +146,7 @@ type overridePage struct {
 
 func (d *dashboard) renderOverride(w http.ResponseWriter, r *http.Request, status int, o overridePage) {
 	name := page.Clip(o.key.Name, page.MaxName)
-	f := o.form.view()
+	f := o.form.View()
 	f.Warning = form.Warn(o.warnings)
 	f.Action, f.Cancel = d.keyPath(o.key)+"/limits",
 		templates.Choice{Text: "Cancel", Address: d.keyPath(o.key)}

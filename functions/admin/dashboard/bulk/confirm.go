@@ -1,4 +1,4 @@
-package dashboard
+package bulk
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/changes"
@@ -25,13 +24,13 @@ var bulkActions = []templates.Option{
 	{Value: app.Revoke, Text: "revoke"},
 }
 
-// bulkBar is the form below the list.
-func (d *dashboard) bulkBar(r *http.Request, f app.KeyFilter, p templates.KeysPage) (*templates.Bulk, error) {
+// Bar is the form below the list of keys.
+func (d *Pages) Bar(r *http.Request, f app.KeyFilter, p templates.KeysPage) (*templates.Bulk, error) {
 	if !page.CanEdit(r) || len(p.Rows) == 0 {
 		return nil, nil
 	}
 	b := &templates.Bulk{Action: d.Path("/keys/bulk"), Actions: bulkActions, All: "All that match"}
-	for name, v := range filterValues(f) {
+	for name, v := range changes.FilterValues(f) {
 		if v[0] != "" {
 			b.Hidden = append(b.Hidden, templates.Hidden{Name: name, Value: v[0]})
 		}
@@ -46,7 +45,7 @@ func (d *dashboard) bulkBar(r *http.Request, f app.KeyFilter, p templates.KeysPa
 }
 
 // showBulk asks what the change needs to know.
-func (d *dashboard) showBulk(w http.ResponseWriter, r *http.Request) {
+func (d *Pages) showBulk(w http.ResponseWriter, r *http.Request) {
 	j, set, ok := d.job(w, r, r.URL.Query())
 	if !ok {
 		return
@@ -55,15 +54,12 @@ func (d *dashboard) showBulk(w http.ResponseWriter, r *http.Request) {
 	d.renderBulk(w, r, http.StatusOK, set, j)
 }
 
-func newBulkOverride() overrideForm {
-	return overrideForm{
-		limits: form.NewLimitList("limits", nil), mode: form.Input{Text: string(policy.Enforce)},
-		until: form.NewUntil(time.Time{}),
-	}
+func newBulkOverride() changes.OverrideForm {
+	return changes.NewOverrideForm(policy.Key{}, policy.Effective{Mode: policy.Enforce})
 }
 
 // job reads a job and the Set, or answers the request.
-func (d *dashboard) job(w http.ResponseWriter, r *http.Request, values url.Values) (job, *policy.Set, bool) {
+func (d *Pages) job(w http.ResponseWriter, r *http.Request, values url.Values) (job, *policy.Set, bool) {
 	j, err := readJob(values)
 	if err != nil || !form.IsOption(bulkActions, j.do) {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
@@ -85,7 +81,7 @@ func (d *dashboard) job(w http.ResponseWriter, r *http.Request, values url.Value
 }
 
 // startBulk begins the job, or shows what is wrong with it.
-func (d *dashboard) startBulk(w http.ResponseWriter, r *http.Request) {
+func (d *Pages) startBulk(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return
 	}
@@ -93,7 +89,7 @@ func (d *dashboard) startBulk(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if j.override.limits.Change(r.PostForm.Get("action")) || resumes(r) {
+	if j.override.Limits.Change(r.PostForm.Get("action")) || r.PostForm.Get("action") == page.Resume {
 		d.renderBulk(w, r, http.StatusOK, set, j)
 		return
 	}
@@ -116,7 +112,7 @@ func (d *dashboard) startBulk(w http.ResponseWriter, r *http.Request) {
 
 // countJob returns how many keys are meant; 0 when that is not known before they are
 // looked at.
-func (d *dashboard) countJob(ctx context.Context, j job) (int64, error) {
+func (d *Pages) countJob(ctx context.Context, j job) (int64, error) {
 	switch {
 	case !j.all():
 		return int64(len(j.ids)), nil
@@ -127,7 +123,7 @@ func (d *dashboard) countJob(ctx context.Context, j job) (int64, error) {
 }
 
 // jobAddress is where a job of this session stands.
-func (d *dashboard) jobAddress(ctx context.Context, j job) string {
+func (d *Pages) jobAddress(ctx context.Context, j job) string {
 	v := url.Values{}
 	for name, values := range j.values {
 		if name != "action" && name != "confirm" {
@@ -161,7 +157,7 @@ func jobWords(j job) string {
 }
 
 // ofWords says which keys are meant.
-func (d *dashboard) ofWords(j job) string {
+func (d *Pages) ofWords(j job) string {
 	if !j.all() {
 		if len(j.ids) == 1 {
 			return "1 selected key"
@@ -174,7 +170,7 @@ func (d *dashboard) ofWords(j job) string {
 		if j.filter.Anywhere {
 			match = " whose name contains “"
 		}
-		words += match + page.Clip(j.filter.Prefix, maxSearch) + "”"
+		words += match + page.Clip(j.filter.Prefix, changes.MaxSearch) + "”"
 	}
 	if j.filter.Plan > 0 {
 		words += " of the chosen plan"
@@ -182,7 +178,7 @@ func (d *dashboard) ofWords(j job) string {
 	if j.filter.Tag != "" {
 		words += " tagged “" + page.Clip(j.filter.Tag, policy.MaxTagLen) + "”"
 	}
-	for _, o := range keyStates {
+	for _, o := range changes.KeyStates {
 		if o.Value == string(j.filter.State) && o.Value != "" {
 			words += " that are " + o.Text
 		}
@@ -193,7 +189,7 @@ func (d *dashboard) ofWords(j job) string {
 	return words
 }
 
-func (d *dashboard) renderBulk(w http.ResponseWriter, r *http.Request, status int, set *policy.Set, j job) {
+func (d *Pages) renderBulk(w http.ResponseWriter, r *http.Request, status int, set *policy.Set, j job) {
 	var err error
 	if j.total, err = d.countJob(r.Context(), j); err != nil { // not what the address says
 		d.FailStore(w, r, "count keys", err)
@@ -202,7 +198,7 @@ func (d *dashboard) renderBulk(w http.ResponseWriter, r *http.Request, status in
 	view := templates.FormPage{
 		Page: d.Page(r, jobWords(j)),
 		Trail: []templates.Choice{{Text: "Keys",
-			Address: page.Address(d.Path("/keys"), filterValues(j.filter))}},
+			Address: page.Address(d.Path("/keys"), changes.FilterValues(j.filter))}},
 		Heading: jobWords(j),
 		Lead: []string{"Of " + d.ofWords(j) +
 			". Revoked and unchanged keys are skipped. Every change is in the audit."},
@@ -210,7 +206,7 @@ func (d *dashboard) renderBulk(w http.ResponseWriter, r *http.Request, status in
 	if names := d.selectedNames(r, set, j); names != "" {
 		view.Lead = append(view.Lead, names)
 	}
-	f := j.override.view()
+	f := j.override.View()
 	if j.do != app.Override {
 		f = templates.Form{
 			After:  []templates.FormField{form.ReasonField(j.reason)},
@@ -228,12 +224,12 @@ func (d *dashboard) renderBulk(w http.ResponseWriter, r *http.Request, status in
 	f.Preview, f.Submit, f.Action, f.Danger = false, "Change "+d.ofWords(j), d.Path("/keys/bulk"),
 		j.do == app.Revoke || j.do == app.Reset
 	f.Cancel = templates.Choice{Text: "Cancel",
-		Address: page.Address(d.Path("/keys"), filterValues(j.filter))}
+		Address: page.Address(d.Path("/keys"), changes.FilterValues(j.filter))}
 	if j.foreign {
 		f.Error = foreignJob
 	}
 	carried := url.Values{"do": {j.do}, "of": {j.values.Get("of")}, "id": j.ids}
-	for name, v := range filterValues(j.filter) {
+	for name, v := range changes.FilterValues(j.filter) {
 		carried[name] = v
 	}
 	f.Hidden = hiddenOf(carried)
@@ -245,7 +241,7 @@ const foreignJob = "Nothing changed: this page was opened by a link or in anothe
 	"continue."
 
 // selectedNames lists the keys that were ticked.
-func (d *dashboard) selectedNames(r *http.Request, set *policy.Set, j job) string {
+func (d *Pages) selectedNames(r *http.Request, set *policy.Set, j job) string {
 	if j.all() {
 		return ""
 	}

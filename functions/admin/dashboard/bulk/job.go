@@ -1,4 +1,4 @@
-package dashboard
+package bulk
 
 import (
 	"net/http"
@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
 
 // showJob shows how far the job is, and the button that goes on with it.
-func (d *dashboard) showJob(w http.ResponseWriter, r *http.Request) {
+func (d *Pages) showJob(w http.ResponseWriter, r *http.Request) {
 	j, set, ok := d.job(w, r, r.URL.Query())
 	if !ok {
 		return
@@ -30,7 +31,7 @@ func (d *dashboard) showJob(w http.ResponseWriter, r *http.Request) {
 		Of:       d.ofWords(j),
 		Total:    strconv.FormatInt(max(j.total, 1), 10),
 		Progress: strconv.FormatInt(j.done+j.skipped+int64(len(j.failed)), 10), Known: j.total > 0,
-		Failed: j.failed, Finished: j.finished, Back: page.Address(d.Path("/keys"), filterValues(j.filter)),
+		Failed: j.failed, Finished: j.finished, Back: page.Address(d.Path("/keys"), changes.FilterValues(j.filter)),
 	}
 	if !j.finished {
 		p.Form = &templates.Form{Action: d.Path("/keys/job"), Hidden: hiddenOf(j.values),
@@ -41,8 +42,8 @@ func (d *dashboard) showJob(w http.ResponseWriter, r *http.Request) {
 }
 
 // askToStart shows what a job would do that this session did not start, and does nothing.
-func (d *dashboard) askToStart(w http.ResponseWriter, r *http.Request, status int, set *policy.Set, j job) {
-	if j.foreign = true; len(j.override.limits.Rows) == 0 {
+func (d *Pages) askToStart(w http.ResponseWriter, r *http.Request, status int, set *policy.Set, j job) {
+	if j.foreign = true; len(j.override.Limits.Rows) == 0 {
 		j.override = newBulkOverride()
 	}
 	d.renderBulk(w, r, status, set, j)
@@ -65,7 +66,7 @@ func hiddenOf(values url.Values) []templates.Hidden {
 }
 
 // doJob does the next part of the job.
-func (d *dashboard) doJob(w http.ResponseWriter, r *http.Request) {
+func (d *Pages) doJob(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return
 	}
@@ -88,7 +89,7 @@ func (d *dashboard) doJob(w http.ResponseWriter, r *http.Request) {
 const maxFailed = 10
 
 // step changes keys until its time is up and says where the job stands.
-func (d *dashboard) step(w http.ResponseWriter, r *http.Request, set *policy.Set, j job) {
+func (d *Pages) step(w http.ResponseWriter, r *http.Request, set *policy.Set, j job) {
 	edit := app.NewEdit(r.Context(), j.reason.Text)
 	step, err := j.change().Step(r.Context(), d.Keys, set, j.selection(), edit)
 	if err != nil {
@@ -118,7 +119,7 @@ func (j *job) selection() app.Selection {
 func (j *job) change() app.KeyChange {
 	c := app.KeyChange{Do: j.do, Plan: j.plan.Text}
 	if j.do == app.Override {
-		c.Override = j.override.override(time.Now())
+		c.Override = j.override.Override(time.Now())
 	}
 	return c
 }

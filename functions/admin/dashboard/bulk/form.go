@@ -1,4 +1,4 @@
-package dashboard
+package bulk
 
 import (
 	"net/url"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
@@ -17,7 +18,10 @@ import (
 // with; doing a part twice changes nothing twice. Only the session that started it goes
 // on with it: see jobSeal.
 
-const maxSelected = 100
+const (
+	maxSelected = 100
+	maxCursor   = 1000
+)
 
 // job is a change of many keys as its address has it.
 type job struct {
@@ -25,7 +29,7 @@ type job struct {
 	ids      []string // the selected keys; empty for all that the filter means
 	filter   app.KeyFilter
 	plan     form.Input // name
-	override overrideForm
+	override changes.OverrideForm
 	reason   form.Input
 	confirm  form.Input // the number of keys, or what the action is called
 	after    string     // cursor
@@ -47,7 +51,7 @@ func readJob(values url.Values) (job, error) {
 		values: values,
 	}
 	var ok bool
-	if j.filter, ok = readKeyFilter(values); !ok || len(j.ids) > maxSelected || len(j.after) > maxCursor ||
+	if j.filter, ok = changes.ReadKeyFilter(values); !ok || len(j.ids) > maxSelected || len(j.after) > maxCursor ||
 		len(j.failed) > maxFailed+1 {
 		return job{}, form.ErrForeign
 	}
@@ -75,7 +79,7 @@ func readJob(values url.Values) (job, error) {
 		}
 	}
 	var err error
-	j.override, err = readOverrideForm(withVersion)
+	j.override, err = changes.ReadOverrideForm(withVersion)
 	return j, err
 }
 
@@ -90,8 +94,8 @@ func (j *job) check(set *policy.Set) int {
 			j.plan.Error = form.ChooseFromList
 		}
 	case app.Override:
-		j.override.override(time.Now())
-		return j.override.errors()
+		j.override.Override(time.Now())
+		return j.override.Errors()
 	}
 	j.reason.CheckReason()
 	return form.CountErrors(j.plan, j.reason)

@@ -1,4 +1,4 @@
-package dashboard
+package bulk
 
 import (
 	"crypto/hmac"
