@@ -11,6 +11,11 @@ const v6Bits = 64
 
 var callerPattern = regexp.MustCompile(`^[0-9A-Za-z_-]{22}$`)
 
+var idPattern = regexp.MustCompile(`^[0-9A-Za-z_-]{1,64}$`)
+
+// IsID reports whether a text can be the id of a key or caller.
+func IsID(text string) bool { return idPattern.MatchString(text) }
+
 // IsCaller reports whether a text can be the id of a caller without an API key.
 func IsCaller(id string) bool { return callerPattern.MatchString(id) }
 

@@ -121,7 +121,7 @@ func (d *dashboard) adopt(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f := readAdoptForm(r.PostForm)
-	if resumes(r) {
+	if form.Resumes(r) {
 		d.renderAdopt(w, r, http.StatusOK, f)
 		return
 	}

@@ -166,7 +166,7 @@ func (d *dashboard) showCaller(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 		d.toKey(w, r, k)
 		return
-	case !errors.Is(err, policy.ErrNotFound) || !idPattern.MatchString(r.PathValue("id")):
+	case !errors.Is(err, policy.ErrNotFound) || !app.IsID(r.PathValue("id")):
 		d.FailStore(w, r, "get key", err)
 		return
 	}

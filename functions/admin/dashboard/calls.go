@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"tidegate/functions/admin/dashboard/auditlog"
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/simulate"
 	"tidegate/internal/audit"
@@ -98,7 +99,7 @@ func (d *dashboard) marks(entries []audit.Entry) []chart.TimeMark {
 // markWords names what an entry changed.
 func markWords(e audit.Entry, changes []templates.Change) string {
 	if e.Creates() || len(changes) == 0 {
-		return e.Action + " of " + subjectWords(e)
+		return e.Action + " of " + auditlog.SubjectWords(e)
 	}
 	words := changes[0].What
 	switch n := len(changes) - 1; {

@@ -9,15 +9,12 @@ import (
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/audit"
-	"tidegate/internal/policyset"
 )
 
 // Rows of a file, and of each read that fills it.
 const (
-	maxCSVKeys    = 10_000
-	maxCSVEntries = 2_000
-	csvPage       = 500
+	maxCSVKeys = 10_000
+	csvPage    = 500
 )
 
 // exportKeys sends the keys that the filter means, as far as one file goes; a Link header
@@ -78,55 +75,5 @@ func keyCells(s app.Subject) []string {
 		strings.Join(used, "; "), until, reason, page.Stamp(s.Expires), page.Stamp(s.BannedUntil),
 		page.Stamp(s.Created), page.Stamp(s.Updated),
 		strconv.FormatInt(s.Version, 10),
-	}
-}
-
-// exportAudit sends the entries that the filter means, newest first, as far as one file
-// goes.
-func (d *dashboard) exportAudit(w http.ResponseWriter, r *http.Request) {
-	query, ok := readAuditQuery(r)
-	if !ok {
-		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
-		return
-	}
-	t := page.NewTable(
-		"id", "time", "kind", "by", "action", "subject", "name", "version", "reason", "before",
-		"after", "hash",
-	)
-	query.Count = csvPage
-	rows := 0
-	for {
-		list, err := d.Keys.Audit().List(r.Context(), query)
-		if err != nil {
-			d.failAudit(w, r, err)
-			return
-		}
-		for _, e := range list.Entries {
-			t.Row(entryCells(e)...)
-			rows++
-		}
-		if query.After = list.Next; list.Next == "" || rows >= maxCSVEntries || t.Full() {
-			break
-		}
-	}
-	next := ""
-	if query.After != "" {
-		values := auditValues(query)
-		values.Set("after", query.After)
-		next = page.Address(d.Path("/audit.csv"), values)
-	}
-	t.Send(w, "tidegate-audit.csv", next)
-}
-
-func entryCells(e audit.Entry) []string {
-	subject := e.Subject
-	if subject == policyset.SetID {
-		subject = "policy"
-	}
-	return []string{
-		e.ID, page.Stamp(e.Time), e.By.Kind, e.By.Name, e.Action, subject, e.Name,
-		strconv.FormatInt(e.Version, 10),
-		e.Reason,
-		string(e.Before), string(e.After), e.Hash,
 	}
 }

@@ -13,8 +13,10 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/session"
 	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/dashboard/auditlog"
 	"tidegate/functions/admin/dashboard/bulk"
 	"tidegate/functions/admin/dashboard/changes"
+	"tidegate/functions/admin/dashboard/denials"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/policies"
 	"tidegate/functions/admin/dashboard/simulate"
@@ -51,16 +53,20 @@ type dashboard struct {
 	*page.Renderer
 	Services
 	*changes.Changes
-	bulk *bulk.Pages
+	bulk    *bulk.Pages
+	denials *denials.Pages
+	audit   *auditlog.Pages
 }
 
 // Routes returns the pages; r renders them.
 func Routes(r *page.Renderer, pages Services) []auth.Route {
 	shared := changes.New(r, pages.Keys, pages.Usage)
 	d := &dashboard{Renderer: r, Services: pages, Changes: shared,
-		bulk: bulk.New(r, shared, pages.Keys, pages.Pepper, pages.Log)}
+		bulk:    bulk.New(r, shared, pages.Keys, pages.Pepper, pages.Log),
+		denials: denials.New(r, pages.Keys, pages.Usage),
+		audit:   auditlog.New(r, shared, pages.Keys)}
 	return slices.Concat(
 		d.routes(), d.keyRoutes(), policies.Routes(r, shared, pages.Keys, pages.Usage, pages.Log),
-		simulate.Routes(r, pages.Log), d.ownerRoutes(), d.bulk.Routes(),
+		simulate.Routes(r, pages.Log), d.ownerRoutes(), d.bulk.Routes(), d.denials.Routes(), d.audit.Routes(),
 	)
 }

@@ -104,7 +104,7 @@ func (d *dashboard) findKey(r *http.Request, f *explainForm) (policy.Key, error)
 			"You pasted a whole secret. Its id is enough. Consider rotating the key."
 		return policy.Key{}, nil
 	}
-	if !idPattern.MatchString(id) {
+	if !app.IsID(id) {
 		f.key.Error = "Enter a key id."
 		return policy.Key{}, nil
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
@@ -18,12 +17,10 @@ import (
 	"tidegate/web/templates"
 )
 
-var idPattern = regexp.MustCompile(`^[0-9A-Za-z_-]{1,64}$`)
-
 // key returns the key that the request's path names.
 func (d *dashboard) key(r *http.Request) (policy.Key, error) {
 	id := r.PathValue("id")
-	if !idPattern.MatchString(id) {
+	if !app.IsID(id) {
 		return policy.Key{}, policy.ErrNotFound
 	}
 	return d.Keys.Get(r.Context(), id)
@@ -88,7 +85,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		Facts:   keyFacts(k, s.Effective.Plan),
 		Why:     whyWords(s),
 		Notes:   d.keyNotes(s),
-		Recent:  d.entryRows(r, entries.Entries),
+		Recent:  d.audit.Rows(r, entries.Entries),
 		Audit:   d.Path("/audit?subject=" + url.QueryEscape(k.ID)),
 		Explain: d.Path("/explain?key=" + url.QueryEscape(k.ID)),
 	}
@@ -113,9 +110,11 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	if p.Chart, err = d.draw(ctx, drawn, at, points, k.ID); err != nil {
 		return templates.KeyPage{}, err
 	}
-	if err := d.addKeyDenials(ctx, &p, k.ID); err != nil {
+	recent, err := d.denials.Recent(ctx, k.ID)
+	if err != nil {
 		return templates.KeyPage{}, err
 	}
+	p.Denials, p.Refused, p.AllDenials = recent.Rows, recent.Refused, recent.All
 	p.Live.Summary = keySummary(row)
 	if page.CanEdit(r) {
 		p.Actions = d.keyLinks(s)

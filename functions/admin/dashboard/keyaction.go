@@ -11,6 +11,7 @@ import (
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -204,9 +205,6 @@ func (d *dashboard) showKeyAction(w http.ResponseWriter, r *http.Request) {
 	d.renderKeyAction(w, r, http.StatusOK, a, f, nil)
 }
 
-// resumes reports whether a form comes back as it was typed, only to be shown.
-func resumes(r *http.Request) bool { return r.PostForm.Get("action") == page.Resume }
-
 func (d *dashboard) doKeyAction(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return
@@ -228,7 +226,7 @@ func (d *dashboard) doKeyAction(w http.ResponseWriter, r *http.Request) {
 		v, "name", policy.MaxNameLen+50,
 	), form.Typed(v, "tags", 1000), form.Typed(v, "plan", page.MaxName+10)
 	f.allow = form.TypedRoutes(v, f.key.Allow)
-	if resumes(r) {
+	if form.Resumes(r) {
 		d.renderKeyAction(w, r, http.StatusOK, a, f, nil)
 		return
 	}
@@ -284,7 +282,7 @@ func (d *dashboard) keyConflict(w http.ResponseWriter, r *http.Request, a keyAct
 	current policy.Key) {
 	f.key, f.version = current, current.Version
 	var theirs []string
-	if page, err := d.Keys.Audit().List(r.Context(), newest(current.ID)); err == nil &&
+	if page, err := d.Keys.Audit().List(r.Context(), audit.Query{Subject: current.ID, Count: 1}); err == nil &&
 		len(page.Entries) > 0 {
 		for _, c := range changes.OfEntry(page.Entries[0]) {
 			theirs = append(theirs, c.What+": "+c.Before+" → "+c.After)

@@ -67,7 +67,7 @@ func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) {
 		v, "name", policy.MaxNameLen+50,
 	), form.Typed(v, "tags", 1000), form.Typed(v, "plan", page.MaxName+10)
 	f.reason, f.allow = form.Typed(v, "reason", form.MaxReasonInput), form.TypedRoutes(v, nil)
-	if resumes(r) {
+	if form.Resumes(r) {
 		d.renderNewKey(w, r, http.StatusOK, f)
 		return
 	}

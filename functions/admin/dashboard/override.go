@@ -58,7 +58,7 @@ func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) {
 	}
 	button := r.PostForm.Get("action")
 	page := overridePage{set: set, key: key, form: typed}
-	if page.form.Limits.Change(button) || resumes(r) {
+	if page.form.Limits.Change(button) || form.Resumes(r) {
 		d.renderOverride(w, r, http.StatusOK, page)
 		return
 	}

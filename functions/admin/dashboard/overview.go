@@ -5,13 +5,12 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/chart"
+	"tidegate/functions/admin/dashboard/denials"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/internal/cause"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/usage"
@@ -104,20 +103,6 @@ func milliseconds(d time.Duration) string {
 	return strconv.FormatFloat(float64(d.Microseconds())/1000, 'f', 1, 64) + " ms"
 }
 
-// refusalWords says what the refused credentials were.
-func refusalWords(refused usage.Refusals) string {
-	var words []string
-	for _, c := range cause.All() {
-		if n := refused.Of(c); n > 0 {
-			words = append(words, page.Number(n)+" "+strings.ToLower(causeTexts[c]))
-		}
-	}
-	if len(words) == 0 {
-		return "credentials"
-	}
-	return strings.Join(words, ", ")
-}
-
 // linked makes the figures of denials links to the part of the denial log that they
 // count. Of longer periods the log has the last day.
 func (d *dashboard) linked(all []templates.Figure, at chart.Period, now time.Time) []templates.Figure {
@@ -145,7 +130,7 @@ func (d *dashboard) figures(sum usage.Counts, refused usage.Refusals, active int
 	all := []templates.Figure{
 		{Name: "Requests", Value: page.Number(sum.Calls()), Address: d.Path("/keys?order=busiest")},
 		{Name: "Blocked", Value: page.Number(sum.Denied), Note: share},
-		{Name: "Refused", Value: page.Number(refused.Sum()), Note: refusalWords(refused)},
+		{Name: "Refused", Value: page.Number(refused.Sum()), Note: denials.RefusalWords(refused)},
 		{Name: "Active callers", Value: page.Number(active), Note: "last 24 h"},
 		{Name: "Would block", Value: page.Number(sum.ShadowDenied + sum.CandidateDenied),
 			Address: d.Path("/keys?state=shadow"),
@@ -192,7 +177,7 @@ func (d *dashboard) top(ctx context.Context, at chart.Period,
 		rows[i] = templates.TalkerRow{Name: t.ID, Calls: page.Number(t.Calls()),
 			Blocked: page.Number(t.Denied), Share: page.Number(app.Percent(t.Denied,
 				t.Calls())) + " %"}
-		if idPattern.MatchString(t.ID) {
+		if app.IsID(t.ID) {
 			rows[i].Address = page.Address(d.Path("/callers/"+t.ID), at.Values())
 		}
 		if k, known := byID[t.ID]; known {

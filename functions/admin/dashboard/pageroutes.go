@@ -10,16 +10,6 @@ func (d *dashboard) routes() []auth.Route {
 
 		{Pattern: "GET /overrides", Role: auth.Viewer, Handle: d.showOverrides},
 
-		{Pattern: "GET /denials", Role: auth.Viewer, Handle: d.showDenials},
-		{Pattern: "GET /denials.csv", Role: auth.Viewer, Handle: d.exportDenials},
-
-		{Pattern: "GET /audit", Role: auth.Viewer, Handle: d.showAudit},
-		{Pattern: "GET /audit.csv", Role: auth.Viewer, Handle: d.exportAudit},
-		{Pattern: "GET /audit/verify", Role: auth.Viewer, Handle: d.verifyAudit},
-		{Pattern: "GET /audit/{entry}/revert", Role: auth.Editor, Handle: d.showRevert},
-		{Pattern: "POST /audit/{entry}/revert", Role: auth.Editor, Handle: d.revert, Resumes: true},
-		{Pattern: "POST /audit/{entry}/undo", Role: auth.Editor, Handle: d.undo},
-
 		{Pattern: "POST /journal/restore", Role: auth.Editor, Handle: d.restoreLost},
 
 		{Pattern: "GET /settings", Role: auth.Viewer, Handle: d.showSettings},

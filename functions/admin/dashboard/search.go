@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
@@ -21,7 +22,7 @@ func (d *dashboard) search(w http.ResponseWriter, r *http.Request) {
 	if d.leadToSecret(w, r, typed) {
 		return
 	}
-	if idPattern.MatchString(typed) {
+	if app.IsID(typed) {
 		switch k, err := d.Keys.Get(r.Context(), typed); {
 		case err == nil:
 			http.Redirect(w, r, d.keyPath(k), http.StatusSeeOther)

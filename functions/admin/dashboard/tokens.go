@@ -64,18 +64,18 @@ func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return
 	}
-	form := readTokenForm(r.PostForm)
-	if resumes(r) {
-		d.renderSettings(w, r, http.StatusOK, form)
+	typed := readTokenForm(r.PostForm)
+	if form.Resumes(r) {
+		d.renderSettings(w, r, http.StatusOK, typed)
 		return
 	}
-	made, secret, err := d.Tokens.Create(r.Context(), form.token(app.ActorOf(r.Context())))
+	made, secret, err := d.Tokens.Create(r.Context(), typed.token(app.ActorOf(r.Context())))
 	if err == nil {
 		err = d.HandOver(r, tokenSecret+made.ID, secret.Reveal())
 	}
 	switch {
-	case err != nil && form.setError(err):
-		d.renderSettings(w, r, http.StatusUnprocessableEntity, form)
+	case err != nil && typed.setError(err):
+		d.renderSettings(w, r, http.StatusUnprocessableEntity, typed)
 	case err != nil:
 		d.FailStore(w, r, "create token", err)
 	default:

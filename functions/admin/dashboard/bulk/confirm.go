@@ -89,7 +89,7 @@ func (d *Pages) startBulk(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if j.override.Limits.Change(r.PostForm.Get("action")) || r.PostForm.Get("action") == page.Resume {
+	if j.override.Limits.Change(r.PostForm.Get("action")) || form.Resumes(r) {
 		d.renderBulk(w, r, http.StatusOK, set, j)
 		return
 	}

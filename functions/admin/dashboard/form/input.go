@@ -2,6 +2,7 @@ package form
 
 import (
 	"errors"
+	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -12,6 +13,9 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
+
+// Resumes reports whether a form comes back as it was typed, only to be shown.
+func Resumes(r *http.Request) bool { return r.PostForm.Get("action") == page.Resume }
 
 // Input is a field's text and what is wrong with it.
 type Input struct{ Text, Error string }

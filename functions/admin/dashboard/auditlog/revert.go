@@ -1,4 +1,4 @@
-package dashboard
+package auditlog
 
 import (
 	"context"
@@ -23,8 +23,8 @@ type toRevert struct {
 	changes []templates.Change
 }
 
-func (d *dashboard) reversalOf(ctx context.Context, e audit.Entry) (toRevert, error) {
-	r, err := app.ReversalOf(ctx, d.Keys, e)
+func (d *Pages) reversalOf(ctx context.Context, e audit.Entry) (toRevert, error) {
+	r, err := app.ReversalOf(ctx, d.keys, e)
 	switch {
 	case err != nil:
 		return toRevert{}, err
@@ -36,8 +36,8 @@ func (d *dashboard) reversalOf(ctx context.Context, e audit.Entry) (toRevert, er
 
 // reversible finds the entry that the request's path names and its reversal, or answers
 // the request.
-func (d *dashboard) reversible(w http.ResponseWriter, r *http.Request) (toRevert, bool) {
-	e, found, err := d.Keys.Audit().Get(r.Context(), r.PathValue("entry"))
+func (d *Pages) reversible(w http.ResponseWriter, r *http.Request) (toRevert, bool) {
+	e, found, err := d.keys.Audit().Get(r.Context(), r.PathValue("entry"))
 	switch {
 	case err != nil && !errors.Is(err, audit.ErrPosition):
 		d.FailStore(w, r, "read audit", err)
@@ -69,24 +69,24 @@ func (d *dashboard) reversible(w http.ResponseWriter, r *http.Request) (toRevert
 	return rev, true
 }
 
-func (d *dashboard) toAudit() templates.Choice {
+func (d *Pages) toAudit() templates.Choice {
 	return templates.Choice{Text: "Go to audit", Address: d.Path("/audit")}
 }
 
-func (d *dashboard) showRevert(w http.ResponseWriter, r *http.Request) {
+func (d *Pages) showRevert(w http.ResponseWriter, r *http.Request) {
 	if rev, ok := d.reversible(w, r); ok {
 		d.renderRevert(w, r, http.StatusOK, rev, rev.Version, form.Input{}, "")
 	}
 }
 
-func (d *dashboard) renderRevert(
+func (d *Pages) renderRevert(
 	w http.ResponseWriter, r *http.Request, status int, rev toRevert, version int64, reason form.Input,
 	wrong string,
 ) {
 	e := rev.Entry
 	page := templates.FormPage{
 		Page: d.Page(r, "Revert"), Trail: []templates.Choice{{Text: "Audit", Address: d.Path("/audit")}},
-		Heading: "Revert “" + e.Action + "” of", Name: subjectWords(e),
+		Heading: "Revert “" + e.Action + "” of", Name: SubjectWords(e),
 		Lead: []string{
 			"What was before " + page.Instant(e.Time).Text +
 				" is put back by a new change. Whatever changed since then is put back too: see below.",
@@ -107,7 +107,7 @@ func (d *dashboard) renderRevert(
 	d.Render(w, r, status, templates.FormOf(page))
 }
 
-func (d *dashboard) revert(w http.ResponseWriter, r *http.Request) {
+func (d *Pages) revert(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return
 	}
@@ -121,7 +121,7 @@ func (d *dashboard) revert(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	reason := form.Typed(r.PostForm, "reason", form.MaxReasonInput)
-	if resumes(r) {
+	if form.Resumes(r) {
 		d.renderRevert(w, r, http.StatusOK, rev, version, reason, "")
 		return
 	}
@@ -133,7 +133,7 @@ func (d *dashboard) revert(w http.ResponseWriter, r *http.Request) {
 	d.applyReversal(w, r, rev, version, reason)
 }
 
-func (d *dashboard) applyReversal(
+func (d *Pages) applyReversal(
 	w http.ResponseWriter, r *http.Request, rev toRevert, version int64, reason form.Input,
 ) {
 	saved, err := rev.Apply(r.Context(), version, app.NewEdit(r.Context(), reason.Text))
@@ -154,7 +154,7 @@ func (d *dashboard) applyReversal(
 		d.FailStore(w, r, "revert", err)
 	default:
 		d.Flash(
-			r, "Reverted: "+rev.Entry.Action+" of "+subjectWords(rev.Entry)+".",
+			r, "Reverted: "+rev.Entry.Action+" of "+SubjectWords(rev.Entry)+".",
 			d.UndoOf(r, rev.Entry.Subject, saved),
 		)
 		http.Redirect(w, r, d.subjectPath(rev.Entry), http.StatusSeeOther)
@@ -163,7 +163,7 @@ func (d *dashboard) applyReversal(
 
 // undo reverts the change of an entry, unless the subject has changed since. The button
 // in a toast sends it.
-func (d *dashboard) undo(w http.ResponseWriter, r *http.Request) {
+func (d *Pages) undo(w http.ResponseWriter, r *http.Request) {
 	rev, ok := d.reversible(w, r)
 	if !ok {
 		return
@@ -176,7 +176,8 @@ func (d *dashboard) undo(w http.ResponseWriter, r *http.Request) {
 	d.applyReversal(w, r, rev, rev.Version, form.Input{Text: "undo of " + rev.Entry.Action})
 }
 
-func subjectWords(e audit.Entry) string {
+// SubjectWords names the subject of an entry.
+func SubjectWords(e audit.Entry) string {
 	if e.Subject == policyset.SetID {
 		return "the policies"
 	}
@@ -186,7 +187,7 @@ func subjectWords(e audit.Entry) string {
 	return e.Subject
 }
 
-func (d *dashboard) subjectPath(e audit.Entry) string {
+func (d *Pages) subjectPath(e audit.Entry) string {
 	switch e.Subject {
 	case policyset.SetID:
 		return d.Path("/policies")

@@ -1,4 +1,4 @@
-package dashboard
+package auditlog
 
 import (
 	"context"
@@ -40,9 +40,6 @@ var auditActions = []templates.Option{
 	{Value: audit.Login, Text: "logins"},
 }
 
-// newest asks for the newest entry of a subject.
-func newest(subject string) audit.Query { return audit.Query{Subject: subject, Count: 1} }
-
 func readAuditQuery(r *http.Request) (audit.Query, bool) {
 	q := r.URL.Query()
 	a := audit.Query{Subject: q.Get("subject"), Action: q.Get("what"), By: q.Get("by"), After: q.Get("after"),
@@ -54,15 +51,15 @@ func auditValues(q audit.Query) url.Values {
 	return url.Values{"subject": {q.Subject}, "what": {q.Action}, "by": {q.By}}
 }
 
-func (d *dashboard) showAudit(w http.ResponseWriter, r *http.Request) { d.renderAudit(w, r, nil) }
+func (d *Pages) showAudit(w http.ResponseWriter, r *http.Request) { d.renderAudit(w, r, nil) }
 
-func (d *dashboard) renderAudit(w http.ResponseWriter, r *http.Request, verified *templates.Verified) {
+func (d *Pages) renderAudit(w http.ResponseWriter, r *http.Request, verified *templates.Verified) {
 	query, ok := readAuditQuery(r)
 	if !ok {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
-	list, err := d.Keys.Audit().List(r.Context(), query)
+	list, err := d.keys.Audit().List(r.Context(), query)
 	if err != nil {
 		d.failAudit(w, r, err)
 		return
@@ -74,7 +71,7 @@ func (d *dashboard) renderAudit(w http.ResponseWriter, r *http.Request, verified
 			Action: path, Subject: page.Clip(query.Subject, 64), What: query.Action, Whats: auditActions,
 			By: page.Clip(query.By, 200),
 		},
-		Entries: d.entryRows(r, list.Entries),
+		Entries: d.Rows(r, list.Entries),
 		Empty: templates.Empty{Heading: "Nothing here",
 			Advice: "Changes of keys and policies appear here."},
 		Export: page.Address(d.Path("/audit.csv"), values),
@@ -97,12 +94,13 @@ func (d *dashboard) renderAudit(w http.ResponseWriter, r *http.Request, verified
 	d.Render(w, r, http.StatusOK, templates.Audit(p))
 }
 
-func (d *dashboard) entryRows(r *http.Request, entries []audit.Entry) []templates.Entry {
+// Rows are entries as a table lists them.
+func (d *Pages) Rows(r *http.Request, entries []audit.Entry) []templates.Entry {
 	rows := make([]templates.Entry, len(entries))
 	for i, e := range entries {
 		rows[i] = templates.Entry{
 			ID: e.ID, At: page.Instant(e.Time), By: page.Clip(e.By.Name, page.MaxName),
-			What: page.Clip(e.Action, form.MaxInput), Subject: subjectWords(e), Address: d.subjectPath(e),
+			What: page.Clip(e.Action, form.MaxInput), Subject: SubjectWords(e), Address: d.subjectPath(e),
 			Reason: page.Clip(e.Reason, 300), Changes: d.ChangesOf(e),
 		}
 		if e.Version > 0 {
@@ -124,10 +122,10 @@ func (d *dashboard) entryRows(r *http.Request, entries []audit.Entry) []template
 const verifyTimeout = 20 * time.Second
 
 // verifyAudit reads every chain. It takes longer than other requests may.
-func (d *dashboard) verifyAudit(w http.ResponseWriter, r *http.Request) {
+func (d *Pages) verifyAudit(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), verifyTimeout)
 	defer cancel()
-	v, err := d.Keys.Audit().Verify(ctx)
+	v, err := d.keys.Audit().Verify(ctx)
 	if err != nil {
 		d.FailStore(w, r, "verify audit", err)
 		return
@@ -179,7 +177,7 @@ func cutWords(c audit.Cut) string {
 	return after + ": " + page.Number(c.Missing) + " missing"
 }
 
-func (d *dashboard) failAudit(w http.ResponseWriter, r *http.Request, err error) {
+func (d *Pages) failAudit(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, audit.ErrPosition) {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return

@@ -1,4 +1,4 @@
-package dashboard
+package denials
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/cause"
 	"tidegate/internal/policy"
@@ -30,25 +31,46 @@ var causeTexts = map[cause.Cause]string{
 	cause.Limit: "Over limit", cause.Ban: "Banned", cause.Unavailable: "Valkey unavailable",
 }
 
-// recentDenials is how many of the latest denials a key's page lists.
+// recentDenials is how many of the latest denials Recent lists.
 const recentDenials = 10
 
-// addKeyDenials adds what a key's page says of the key's denials of the last 24 hours.
-func (d *dashboard) addKeyDenials(ctx context.Context, p *templates.KeyPage, id string) error {
+// Summary is what the page of a key or caller says of its denials of the last 24 hours.
+type Summary struct {
+	Rows    []templates.DenialRow // the latest, newest first
+	Refused []templates.Figure    // its refused calls by cause
+	All     string                // address of all of them
+}
+
+// Recent returns the summary of a key or caller.
+func (d *Pages) Recent(ctx context.Context, id string) (Summary, error) {
 	now := time.Now()
 	from, to := now.Add(-usage.LogKept), now.Add(time.Minute)
-	list, err := d.Usage.Denials(ctx,
+	s := Summary{All: page.Address(d.Path("/denials"), url.Values{"key": {id}})}
+	list, err := d.usage.Denials(ctx,
 		usage.DenialQuery{Subject: id, From: from, To: to, Count: recentDenials})
 	if err != nil {
-		return err
+		return s, err
 	}
-	if p.Denials, err = d.denialRows(ctx, list.Denials); err != nil {
-		return err
+	if s.Rows, err = d.denialRows(ctx, list.Denials); err != nil {
+		return s, err
 	}
-	p.AllDenials = page.Address(d.Path("/denials"), url.Values{"key": {id}})
 	counted, err := d.refused(ctx, id, from, to)
-	p.Refused = d.refusalFigures(counted, id)
-	return err
+	s.Refused = d.refusalFigures(counted, id)
+	return s, err
+}
+
+// RefusalWords says what refused credentials were.
+func RefusalWords(refused usage.Refusals) string {
+	var words []string
+	for _, c := range cause.All() {
+		if n := refused.Of(c); n > 0 {
+			words = append(words, page.Number(n)+" "+strings.ToLower(causeTexts[c]))
+		}
+	}
+	if len(words) == 0 {
+		return "credentials"
+	}
+	return strings.Join(words, ", ")
 }
 
 // denialFilter is what the page was asked for. problem says what is wrong with it.
@@ -70,7 +92,7 @@ func readDenialFilter(r *http.Request, now time.Time) denialFilter {
 	f.To, toOK = instantOr(f.to, newest)
 	f.Cause = cause.Named(q.Get("cause"))
 	switch {
-	case len(f.Subject) > 64 || f.Subject != "" && !idPattern.MatchString(f.Subject):
+	case len(f.Subject) > 64 || f.Subject != "" && !app.IsID(f.Subject):
 		f.problem = "Key: enter an id of up to 64 letters and digits."
 	case max(len(f.Plan), len(f.Rule), len(f.Limit)) > maxFilterText:
 		f.problem = "Plan, rule and limit: at most 200 characters."
@@ -95,12 +117,11 @@ func instantOr(text string, otherwise time.Time) (time.Time, bool) {
 	if text == "" {
 		return otherwise, true
 	}
-	for _, form := range []string{minuteInput, "2006-01-02T15:04:05", time.RFC3339} {
-		if t, err := time.Parse(form, text); err == nil {
-			return t.UTC(), true
-		}
+	t, err := page.ParseInstant(text)
+	if err != nil {
+		return otherwise, false
 	}
-	return otherwise, false
+	return t.UTC(), true
 }
 
 func (f denialFilter) values() url.Values {
@@ -108,7 +129,7 @@ func (f denialFilter) values() url.Values {
 		"cause": {f.Cause.String()}, "from": {f.from}, "to": {f.to}}
 }
 
-func (d *dashboard) showDenials(w http.ResponseWriter, r *http.Request) {
+func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) {
 	f := readDenialFilter(r, time.Now())
 	path := d.Path("/denials")
 	p := templates.DenialsPage{
@@ -119,7 +140,7 @@ func (d *dashboard) showDenials(w http.ResponseWriter, r *http.Request) {
 		d.Render(w, r, http.StatusUnprocessableEntity, templates.Denials(p))
 		return
 	}
-	list, err := d.Usage.Denials(r.Context(), f.DenialQuery)
+	list, err := d.usage.Denials(r.Context(), f.DenialQuery)
 	if errors.Is(err, usage.ErrCursor) {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
@@ -169,7 +190,7 @@ func (f denialFilter) view(path string) templates.DenialsFilter {
 }
 
 // addRefusals adds the refused credentials of the period, and what the log leaves out.
-func (d *dashboard) addRefusals(ctx context.Context, p *templates.DenialsPage, f denialFilter) error {
+func (d *Pages) addRefusals(ctx context.Context, p *templates.DenialsPage, f denialFilter) error {
 	counted, err := d.refused(ctx, f.Subject, f.From, f.To)
 	if err != nil {
 		return err
@@ -183,15 +204,15 @@ func (d *dashboard) addRefusals(ctx context.Context, p *templates.DenialsPage, f
 }
 
 // refused reads refusals of a key, or of all callers without one, minute by minute.
-func (d *dashboard) refused(ctx context.Context, id string, from, to time.Time) (usage.Refusals, error) {
+func (d *Pages) refused(ctx context.Context, id string, from, to time.Time) (usage.Refusals, error) {
 	if id != "" {
-		return d.Usage.RefusalsOf(ctx, id, from, to, time.Minute)
+		return d.usage.RefusalsOf(ctx, id, from, to, time.Minute)
 	}
-	return d.Usage.Refusals(ctx, from, to, time.Minute)
+	return d.usage.Refusals(ctx, from, to, time.Minute)
 }
 
 // refusalFigures lists the causes that there were. Those that the log may list are links.
-func (d *dashboard) refusalFigures(counted usage.Refusals, key string) []templates.Figure {
+func (d *Pages) refusalFigures(counted usage.Refusals, key string) []templates.Figure {
 	var all []templates.Figure
 	for _, c := range cause.All() {
 		if n := counted.Of(c); n > 0 {
@@ -205,12 +226,12 @@ func (d *dashboard) refusalFigures(counted usage.Refusals, key string) []templat
 	return all
 }
 
-func (d *dashboard) denialRows(ctx context.Context,
+func (d *Pages) denialRows(ctx context.Context,
 	list []usage.LoggedDenial) ([]templates.DenialRow, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	set, err := d.Keys.Set(ctx)
+	set, err := d.keys.Set(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +239,7 @@ func (d *dashboard) denialRows(ctx context.Context,
 	for i := range list {
 		ids[i] = list[i].Subject
 	}
-	keys, err := d.Keys.Many(ctx, set, ids)
+	keys, err := d.keys.Many(ctx, set, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +254,7 @@ func (d *dashboard) denialRows(ctx context.Context,
 	return rows, nil
 }
 
-func (d *dashboard) denialRow(l *usage.LoggedDenial, k policy.Key) templates.DenialRow {
+func (d *Pages) denialRow(l *usage.LoggedDenial, k policy.Key) templates.DenialRow {
 	filter := func(name, value string) templates.Choice {
 		return templates.Choice{Text: page.Clip(value, page.MaxName),
 			Address: page.Address(d.Path("/denials"), url.Values{name: {value}})}
@@ -245,10 +266,10 @@ func (d *dashboard) denialRow(l *usage.LoggedDenial, k policy.Key) templates.Den
 	}
 	switch {
 	case k.ID != "":
-		row.Caller, row.Address = page.Clip(k.Name, page.MaxName), d.keyPath(k)
+		row.Caller, row.Address = page.Clip(k.Name, page.MaxName), d.Path("/keys/"+k.ID)
 	case l.Subject == "":
 		row.Caller = "not verified"
-	case idPattern.MatchString(l.Subject):
+	case app.IsID(l.Subject):
 		row.Address = d.Path("/callers/" + l.Subject)
 	}
 	if l.Limit != "" {
@@ -271,7 +292,7 @@ func (d *dashboard) denialRow(l *usage.LoggedDenial, k policy.Key) templates.Den
 
 // exportDenials sends the denials that the filter means, newest first, as far as one file
 // goes; a Link header leads to the rest.
-func (d *dashboard) exportDenials(w http.ResponseWriter, r *http.Request) {
+func (d *Pages) exportDenials(w http.ResponseWriter, r *http.Request) {
 	f := readDenialFilter(r, time.Now())
 	if f.problem != "" {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
@@ -279,7 +300,7 @@ func (d *dashboard) exportDenials(w http.ResponseWriter, r *http.Request) {
 	}
 	t := page.NewTable("time", "caller", "plan", "cause", "limit", "rule", "method", "path", "api", "stage",
 		"network", "retry after ms", "request", "calls")
-	for l, err := range d.Usage.EveryDenial(r.Context(), f.DenialQuery) {
+	for l, err := range d.usage.EveryDenial(r.Context(), f.DenialQuery) {
 		if err != nil {
 			d.FailStore(w, r, "export denials", err)
 			return
