@@ -48,7 +48,7 @@ func drawLimit(t *rapid.T) limiter.Limit {
 		l.CountDenied = rapid.Bool().Draw(t, "count denied")
 		l.Slots = rapid.SampledFrom([]int{0, limiter.MinSlots}).Draw(t, "slots")
 	case l.Algorithm == limiter.FixedWindow && rapid.Bool().Draw(t, "calendar"):
-		l.Window, l.Calendar = 0, limiter.Calendar(rapid.IntRange(1, 4).Draw(t, "period"))
+		l.Window, l.Calendar = 0, rapid.SampledFrom(limiter.Calendars()).Draw(t, "period")
 	}
 	return l
 }

@@ -10,17 +10,23 @@ import (
 // aligns to the epoch.
 type Calendar uint8
 
-// The calendar periods. Their names in text are "minute", "hour", "day" and "month";
-// NoCalendar's is "".
+// The calendar periods. Their names in text are "minute", "hour", "day", "week", "month"
+// and "year"; NoCalendar's is "". Their numbers are stored.
 const (
 	NoCalendar Calendar = iota
 	Minute
 	Hour
 	Day
 	Month
+	Week // from Monday, as ISO 8601 has it
+	Year
 )
 
-var calendarNames = [...]string{NoCalendar: "", Minute: "minute", Hour: "hour", Day: "day", Month: "month"}
+var calendarNames = [...]string{NoCalendar: "", Minute: "minute", Hour: "hour", Day: "day", Month: "month",
+	Week: "week", Year: "year"}
+
+// Calendars lists every calendar period, the shortest first.
+func Calendars() []Calendar { return []Calendar{Minute, Hour, Day, Week, Month, Year} }
 
 // String returns the period's name.
 func (c Calendar) String() string {
@@ -37,11 +43,11 @@ func ParseCalendar(name string) (Calendar, error) {
 			return Calendar(c), nil
 		}
 	}
-	return 0, fmt.Errorf("calendar %q is not one of minute, hour, day, month", name)
+	return 0, fmt.Errorf("calendar %q is not one of minute, hour, day, week, month, year", name)
 }
 
-// longest returns the length of the period; of a day with the hour that the end of summer
-// time adds, of a month with 31 such days.
+// longest returns the length of the period; of a day and what is longer with the hour that
+// the end of summer time adds, of a month with 31 days, of a year with 366.
 func (c Calendar) longest() time.Duration {
 	switch c {
 	case Minute:
@@ -52,6 +58,10 @@ func (c Calendar) longest() time.Duration {
 		return 25 * time.Hour
 	case Month:
 		return 31*24*time.Hour + time.Hour
+	case Week:
+		return 7*24*time.Hour + time.Hour
+	case Year:
+		return 366*24*time.Hour + time.Hour
 	default:
 		return 0
 	}
@@ -84,14 +94,14 @@ const (
 	maxShifts   = 64
 )
 
-// shiftsOf lists the offsets of a zone from the longest period before now on, the first
-// one from the beginning of time.
-func shiftsOf(zone string, now time.Time) []shift {
+// shiftsOf lists the offsets of a zone from two periods before now on, but two months at
+// least, the first one from the beginning of time.
+func (c Calendar) shiftsOf(zone string, now time.Time) []shift {
 	location, err := time.LoadLocation(zone)
 	if err != nil {
 		location = time.UTC
 	}
-	t := now.Add(-2 * Month.longest()).In(location)
+	t := now.Add(-2 * max(c.longest(), Month.longest())).In(location)
 	_, offset := t.Zone()
 	shifts := []shift{{0, int64(offset) * 1e6}}
 	for end := now.Add(shiftsAhead); t.Before(end) && len(shifts) < maxShifts; {
@@ -151,6 +161,13 @@ func (c Calendar) period(now int64, shifts []shift) (start, end int64) {
 	case Day:
 		start = local - local%dayMicros
 		end = start + dayMicros
+	case Week:
+		day := local / dayMicros
+		start = (day - (day+3)%7) * dayMicros // 1970 began on a Thursday
+		end = start + 7*dayMicros
+	case Year:
+		first, next := yearAround(local / dayMicros)
+		start, end = first*dayMicros, next*dayMicros
 	default:
 		first, next := monthAround(local / dayMicros)
 		start, end = first*dayMicros, next*dayMicros
@@ -158,23 +175,45 @@ func (c Calendar) period(now int64, shifts []shift) (start, end int64) {
 	return reached(shifts, 0, start), reached(shifts, current, end)
 }
 
-// monthAround returns the days since 1970 of the first of the month that holds a day, and
-// of the first of the next month. The arithmetic is Howard Hinnant's days_from_civil and
-// civil_from_days, whose years begin in March.
-func monthAround(day int64) (first, next int64) {
-	z := day + 719468
-	doe := z % 146097
-	yoe := (doe - doe/1460 + doe/36524 - doe/146096) / 365
-	doy := doe - (365*yoe + yoe/4 - yoe/100)
-	month := (5*doy + 2) / 153 // 0 is March
-	first = day - doy + (153*month+2)/5
-	length := (153*(month+1)+2)/5 - (153*month+2)/5
-	if month == 11 { // February ends where the next year begins
-		year := yoe + 1
-		length = 28
-		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
-			length = 29
-		}
+// fromMarch returns the year of a day since 1970 within its 400 years, and the day of that
+// year, both from 0. Years begin in March, so that the day of a leap year is the last. The
+// arithmetic is Howard Hinnant's civil_from_days.
+func fromMarch(day int64) (year, of int64) {
+	doe := (day + 719468) % 146097
+	year = (doe - doe/1460 + doe/36524 - doe/146096) / 365
+	return year, doe - (365*year + year/4 - year/100)
+}
+
+// daysOf returns the days of a year, counted as fromMarch counts.
+func daysOf(year int64) int64 {
+	if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
+		return 366
 	}
-	return first, first + length
+	return 365
+}
+
+// monthAround returns the days since 1970 of the first of the month that holds a day, and
+// of the first of the next month.
+func monthAround(day int64) (first, next int64) {
+	year, of := fromMarch(day)
+	month := (5*of + 2) / 153 // 0 is March
+	begins := (153*month + 2) / 5
+	length := (153*(month+1)+2)/5 - begins
+	if month == 11 { // February ends where the next year begins
+		length = daysOf(year+1) - 337
+	}
+	return day - of + begins, day - of + begins + length
+}
+
+// yearAround returns the days since 1970 of the first of January of the year that holds a
+// day, and of the next.
+func yearAround(day int64) (first, next int64) {
+	const january = 306 // day of a year that begins in March
+	year, of := fromMarch(day)
+	if of >= january {
+		first = day - of + january
+		return first, first + daysOf(year+1)
+	}
+	next = day - of + january
+	return next - daysOf(year), next
 }

@@ -46,15 +46,15 @@ type clockWork struct {
 // uniform, where rapid prefers small numbers.
 func drawClockWork(t *rapid.T) clockWork {
 	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-	c := clockWork{zone: zones[r.IntN(len(zones))], calendar: Minute + Calendar(r.IntN(int(Month)))}
+	c := clockWork{zone: zones[r.IntN(len(zones))], calendar: Calendars()[r.IntN(len(Calendars()))]}
 	c.at = firstInstant.Add(time.Duration(r.Int64N(int64(lastInstant.Sub(firstInstant))))).Truncate(
 		time.Microsecond).In(load(t, c.zone))
 	if _, end := c.at.ZoneBounds(); !end.IsZero() && end.Before(lastInstant) && r.IntN(2) == 0 {
 		c.at = end.Add(time.Duration(r.Int64N(int64(4*24*time.Hour))) - 2*24*time.Hour).Truncate(
 			time.Microsecond)
 	}
-	c.compiled = c.at.Add(-time.Duration(r.Int64N(int64(shiftsAhead - 60*24*time.Hour))))
-	c.shifts = shiftsOf(c.zone, c.compiled)
+	c.compiled = c.at.Add(-time.Duration(r.Int64N(int64(shiftsAhead - 400*24*time.Hour))))
+	c.shifts = c.calendar.shiftsOf(c.zone, c.compiled)
 	return c
 }
 
@@ -89,6 +89,11 @@ func (c clockWork) local() (start, end time.Time) {
 		return start, start.Add(time.Hour)
 	case Day:
 		return date(month, day), date(month, day+1)
+	case Week:
+		monday := day - (int(c.at.Weekday())+6)%7
+		return date(month, monday), date(month, monday+7)
+	case Year:
+		return date(1, 1), date(13, 1)
 	default:
 		return date(month, 1), date(month+1, 1)
 	}
@@ -103,9 +108,9 @@ func shiftsWithin(reach time.Duration, at time.Time) bool {
 	return before != between || between != after
 }
 
-// A calendar window is the local minute, hour, day or month, as Go's time package has
-// them, unless the clocks are moved within hours of where it begins or ends (for a minute
-// or an hour: within it).
+// A calendar window is the local minute, hour, day, week, month or year, as Go's time
+// package has them, unless the clocks are moved within hours of where it begins or ends
+// (for a minute or an hour: within it).
 func TestCalendarWindowIsTheLocalPeriod(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawClockWork(t)
@@ -120,6 +125,46 @@ func TestCalendarWindowIsTheLocalPeriod(t *testing.T) {
 	})
 }
 
+// Weeks are those of ISO 8601 also where a year ends, and years have their leap day.
+func TestWeeksAndYears(t *testing.T) {
+	for _, c := range []struct {
+		calendar             Calendar
+		zone, at, start, end string // local
+	}{
+		{Week, "UTC", "2024-12-29 23:59", "2024-12-23 00:00", "2024-12-30 00:00"}, // W52 of 2024
+		{Week, "UTC", "2025-01-01 12:00", "2024-12-30 00:00", "2025-01-06 00:00"}, // W01 of 2025
+		{Week, "UTC", "2021-01-03 00:00", "2020-12-28 00:00", "2021-01-04 00:00"}, // W53 of 2020
+		{Week, "UTC", "2026-11-23 00:00", "2026-11-23 00:00", "2026-11-30 00:00"}, // a Monday
+		{Week, "Asia/Tokyo", "2026-11-22 23:59", "2026-11-16 00:00", "2026-11-23 00:00"},
+		{Week, "Europe/Berlin", "2027-03-28 12:00", "2027-03-22 00:00", "2027-03-29 00:00"}, // 167 h
+		{Week, "Europe/Berlin", "2027-10-31 12:00", "2027-10-25 00:00", "2027-11-01 00:00"}, // 169 h
+		{Year, "UTC", "2028-02-29 12:00", "2028-01-01 00:00", "2029-01-01 00:00"},           // 366 days
+		{Year, "UTC", "2000-12-31 23:59", "2000-01-01 00:00", "2001-01-01 00:00"},           // 366 days
+		{Year, "UTC", "2100-02-28 23:59", "2100-01-01 00:00", "2101-01-01 00:00"},           // 365 days
+		{Year, "UTC", "2027-01-01 00:00", "2027-01-01 00:00", "2028-01-01 00:00"},
+		{Year, "Pacific/Auckland", "2027-12-31 23:59", "2027-01-01 00:00", "2028-01-01 00:00"},
+	} {
+		location := load(t, c.zone)
+		in := func(text string) time.Time {
+			at, err := time.ParseInLocation("2006-01-02 15:04", text, location)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return at
+		}
+		at := in(c.at)
+		w := clockWork{at: at, calendar: c.calendar, shifts: c.calendar.shiftsOf(c.zone, at)}
+		if start, end := w.window(at); !start.Equal(in(c.start)) || !end.Equal(in(c.end)) {
+			t.Errorf("%s of %s in %s is %s to %s", c.calendar, c.at, c.zone, start, end)
+		}
+		year, week := in(c.start).ISOWeek()
+		y, last := in(c.end).Add(-time.Microsecond).ISOWeek()
+		if c.calendar == Week && (y != year || last != week) {
+			t.Errorf("the week from %s is two", c.start)
+		}
+	}
+}
+
 // Every instant lies within its calendar window, also on the days on which the clocks are
 // moved; one that did not would have no limit.
 func TestCalendarWindowHoldsItsInstant(t *testing.T) {
@@ -131,7 +176,7 @@ func TestCalendarWindowHoldsItsInstant(t *testing.T) {
 	})
 }
 
-// Days and months follow each other without gap or overlap, also where the clocks are
+// Days, weeks, months and years follow each other without gap or overlap, also where the clocks are
 // moved at midnight, and each begins at a local midnight or, where the clocks jump over
 // it, at the jump. Minutes and hours do so too, except where the clocks are moved inside
 // one.
@@ -231,4 +276,30 @@ func TestScriptKnowsTheCalendar(t *testing.T) {
 			s.now = c.at
 		}
 	})
+}
+
+// Releases from before weeks and years find no section of such a limit's number, and
+// refuse the program before they change a state.
+func TestLaterPeriodsAreMarked(t *testing.T) {
+	for _, calendar := range Calendars() {
+		limits := []Limit{
+			{Requests: 9, Window: time.Hour},
+			{Requests: 5, Algorithm: FixedWindow, Calendar: calendar},
+		}
+		p, err := Compile(limits, firstInstant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		number := &p[4+2*sectionLen+limitLen+4]
+		if later := calendar == Week || calendar == Year; later != (*number > p[3]) {
+			t.Errorf("%s: section %d of %d", calendar, *number, p[3])
+		}
+		if got, err := p.Limits(); err != nil || fmt.Sprint(got) != fmt.Sprint(limits) {
+			t.Errorf("%s: %v, %v", calendar, got, err)
+		}
+		*number ^= laterMark
+		if got, err := p.Limits(); err == nil {
+			t.Errorf("%s with the wrong mark is read as %v", calendar, got)
+		}
+	}
 }

@@ -17,7 +17,7 @@ type Text struct {
 	Algorithm   string `json:"algorithm,omitempty" yaml:"algorithm,omitempty" enum:"log,counter,token-bucket,fixed-window" doc:"log, which is exact, when it is left out"`
 	CountDenied bool   `json:"countDenied,omitempty" yaml:"countDenied,omitempty" doc:"Denied calls count too; log only, not on limits that callers share"`
 	Slots       int    `json:"slots,omitempty" yaml:"slots,omitempty" minimum:"64" maximum:"100000" doc:"Bounds the memory of a log"`
-	Calendar    string `json:"calendar,omitempty" yaml:"calendar,omitempty" enum:"minute,hour,day,month" doc:"Periods of the calendar in place of a window; fixed-window only"`
+	Calendar    string `json:"calendar,omitempty" yaml:"calendar,omitempty" enum:"minute,hour,day,week,month,year" doc:"Periods of the calendar in place of a window; fixed-window only"`
 	Zone        string `json:"zone,omitempty" yaml:"zone,omitempty" maxLength:"60" example:"Europe/Berlin" doc:"Time zone of the calendar; UTC when it is left out"`
 }
 

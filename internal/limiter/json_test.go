@@ -32,7 +32,7 @@ func TestLimitJSON(t *testing.T) {
 func TestLimitJSONErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"window":"ten"}`: "window", `{"window":"400d"}`: "366d", `{"window":"1.5d"}`: "whole number",
-		`{"algorithm":"magic"}`: "algorithm", `{"calendar":"week"}`: "calendar",
+		`{"algorithm":"magic"}`: "algorithm", `{"calendar":"fortnight"}`: "calendar",
 		`{"requests":1.5}`: "requests",
 	} {
 		var l Limit

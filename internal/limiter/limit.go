@@ -141,8 +141,8 @@ func (l Limit) Errors() []FieldError {
 	if l.Slots != 0 && (l.Algorithm != Log || l.Slots < MinSlots || l.Slots > MaxSlots) {
 		add("slots", "is %d: must be %d to %d, with algorithm log only", l.Slots, MinSlots, MaxSlots)
 	}
-	if l.Calendar != NoCalendar && (l.Algorithm != FixedWindow || l.Calendar > Month) {
-		add("calendar", "is %s: must be minute, hour, day or month, with algorithm fixed-window only",
+	if l.Calendar != NoCalendar && (l.Algorithm != FixedWindow || l.Calendar > Year) {
+		add("calendar", "is %s: must be minute, hour, day, week, month or year, with algorithm fixed-window only",
 			l.Calendar)
 	}
 	if problem := zoneProblem(l); problem != "" {

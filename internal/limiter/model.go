@@ -93,7 +93,7 @@ func (m *Model) open(now int64, limits []Limit) *step {
 	s := &step{model: m, now: now, limits: limits, of: of, shifts: make([][]shift, len(sections))}
 	for i, sec := range sections {
 		if sec.calendar != NoCalendar {
-			s.shifts[i] = shiftsOf(sec.zone, time.UnixMicro(now))
+			s.shifts[i] = sec.calendar.shiftsOf(sec.zone, time.UnixMicro(now))
 		}
 	}
 	if !slices.EqualFunc(m.sections, sections, section.same) {

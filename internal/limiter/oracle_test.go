@@ -172,7 +172,7 @@ func drawLimit(t *rapid.T) Limit {
 		l.Requests = hugeRequests.Draw(t, "huge requests")
 	}
 	if l.Algorithm == FixedWindow && rapid.Bool().Draw(t, "calendar") {
-		l.Window, l.Calendar = 0, Calendar(rapid.IntRange(1, 4).Draw(t, "period"))
+		l.Window, l.Calendar = 0, rapid.SampledFrom(Calendars()).Draw(t, "period")
 		l.Zone = rapid.SampledFrom([]string{"", "Europe/Berlin", "America/New_York", "Asia/Kathmandu",
 			"Australia/Lord_Howe"}).Draw(t, "zone")
 	}

@@ -19,14 +19,16 @@ import (
 //	           1 byte bytes per slot of a log
 //	           6 bytes window, of a log the longest one (microseconds)
 //	per limit, in the order given:
-//	           4 bytes requests, 1 byte number of its section (from 1),
+//	           4 bytes requests,
+//	           1 byte number of its section (from 1), 128 more for calendar weeks and years,
 //	           6 bytes window (microseconds), 3 bytes Slots
 //	per section with a calendar:
 //	           1 byte length of the zone's name, the name, 1 byte number of shifts,
 //	           per shift 7 bytes from when on (microseconds since 1970),
 //	           3 bytes offset east of UTC (seconds + 2^23)
 //
-// Integers are big-endian.
+// Integers are big-endian. The 128 more make releases that do not know the period refuse
+// the program, before they change a state, and still carry its counts over.
 type Program []byte
 
 const (
@@ -35,6 +37,7 @@ const (
 	logLen         = 30 // of a log in a state, without its slots
 	countLen       = 15 // of another section in a state
 	limitLen       = 14
+	laterMark      = 128 // in the number of a section: earlier releases refuse the program
 )
 
 // ErrProgram means that bytes are not a Program.
@@ -138,16 +141,24 @@ func Compile(limits []Limit, now time.Time) (Program, error) {
 	}
 	for i, l := range limits {
 		p = binary.BigEndian.AppendUint32(p, uint32(l.Requests))
-		p = append(p, byte(of[i]+1))
+		p = append(p, byte(of[i]+1)|l.mark())
 		p = appendUint48(p, l.Window.Microseconds())
 		p = append(p, byte(l.Slots>>16), byte(l.Slots>>8), byte(l.Slots))
 	}
 	for _, s := range sections {
 		if s.calendar != NoCalendar {
-			p = appendZone(p, s.zone, shiftsOf(s.zone, now))
+			p = appendZone(p, s.zone, s.calendar.shiftsOf(s.zone, now))
 		}
 	}
 	return p, nil
+}
+
+// mark is what a limit adds to the number of its section.
+func (l Limit) mark() byte {
+	if l.Calendar > Month {
+		return laterMark
+	}
+	return 0
 }
 
 func headsLen(sections []section) (n byte) {
@@ -191,7 +202,7 @@ func (p Program) Limits() ([]Limit, error) {
 	limits := make([]Limit, p[0])
 	for i := range limits {
 		entry := p[entries+limitLen*i:]
-		number := int(entry[4])
+		number := int(entry[4] &^ laterMark)
 		if number < 1 || number > int(p[3]) {
 			return nil, ErrProgram
 		}
@@ -199,6 +210,9 @@ func (p Program) Limits() ([]Limit, error) {
 			Window: time.Duration(uint48(entry[5:])) * time.Microsecond}
 		limits[i].Slots = int(entry[11])<<16 | int(entry[12])<<8 | int(entry[13])
 		limits[i] = limits[i].ofKind(p[4+sectionLen*(number-1):])
+		if limits[i].mark() != entry[4]&laterMark {
+			return nil, ErrProgram
+		}
 		if limits[i].Calendar == NoCalendar {
 			continue
 		}

@@ -140,7 +140,7 @@ func (m *migration) envoyLimit(at envoyPath, d envoyDescriptor) {
 	m.place(was, at, []limiter.Limit{limit}, unlimited, mode)
 }
 
-// unitLimit is a fixed window on the clock. Months and years are of the calendar.
+// unitLimit is a fixed window on the clock. Weeks, months and years are of the calendar.
 func unitLimit(requests int64, unit string) (limiter.Limit, error) {
 	l := limiter.Limit{Requests: requests, Algorithm: limiter.FixedWindow}
 	if requests < 1 || requests > limiter.MaxRequests {
@@ -149,10 +149,12 @@ func unitLimit(requests int64, unit string) (limiter.Limit, error) {
 	switch window, known := units[strings.ToLower(unit)]; {
 	case known:
 		l.Window = window
+	case strings.EqualFold(unit, "week"):
+		l.Calendar = limiter.Week
 	case strings.EqualFold(unit, "month"):
 		l.Calendar = limiter.Month
 	case strings.EqualFold(unit, "year"):
-		l.Window = 365 * 24 * time.Hour
+		l.Calendar = limiter.Year
 	default:
 		return l, fmt.Errorf("unit %q has no window", clipped(unit, 20))
 	}

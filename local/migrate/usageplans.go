@@ -154,7 +154,8 @@ func bucketOf(t throttle) (limiter.Limit, bool) {
 	return limiter.Limit{Requests: burst, Window: window, Algorithm: limiter.TokenBucket}, true
 }
 
-// quotaLimit is a quota as calls of a period that all callers' counts begin together.
+// quotaLimit is a quota as calls of a period that all callers' counts begin together. AWS
+// names no first day of a week. Its older SDKs say Sunday; here it is Monday.
 func quotaLimit(q quota) (limiter.Limit, error) {
 	l := limiter.Limit{Requests: min(q.Limit, limiter.MaxRequests), Algorithm: limiter.FixedWindow}
 	if q.Limit <= 0 {
@@ -166,7 +167,7 @@ func quotaLimit(q quota) (limiter.Limit, error) {
 	case "MONTH":
 		l.Calendar = limiter.Month
 	case "WEEK":
-		l.Window = 7 * 24 * time.Hour
+		l.Calendar = limiter.Week
 	default:
 		return l, errors.New("a period of this name is not known")
 	}

@@ -85,6 +85,8 @@ func TestSaveCalendar(t *testing.T) {
 		{"1", "calendar minute", "", limiter.Limit{Calendar: limiter.Minute}},
 		{"", "calendar hour", " Asia/Kolkata ", limiter.Limit{Calendar: limiter.Hour, Zone: "Asia/Kolkata"}},
 		{" ", "calendar day", "UTC", limiter.Limit{Calendar: limiter.Day, Zone: "UTC"}},
+		{"1", "calendar week", "", limiter.Limit{Calendar: limiter.Week}},
+		{"", "calendar year", "Asia/Tokyo", limiter.Limit{Calendar: limiter.Year, Zone: "Asia/Tokyo"}},
 		{" 1 ", "calendar month", "America/Argentina/ComodRivadavia",
 			limiter.Limit{Calendar: limiter.Month, Zone: "America/Argentina/ComodRivadavia"}},
 	} {
@@ -126,7 +128,7 @@ func TestInvalidTogether(t *testing.T) {
 			"Enter 1 with a calendar unit, or leave it blank."},
 		{"no requests in a calendar", [4]string{"", "", "calendar month", "fixed-window"}, "zone", "",
 			"requests", "Enter the number of calls"},
-		{"unknown calendar", [4]string{"10", "1", "calendar year", "fixed-window"}, "zone", "UTC", "unit",
+		{"unknown calendar", [4]string{"10", "1", "calendar decade", "fixed-window"}, "zone", "UTC", "unit",
 			"Choose one"},
 		{"no calendar", [4]string{"10", "1", "calendar ", "fixed-window"}, "zone", "UTC", "unit",
 			"Choose one"},

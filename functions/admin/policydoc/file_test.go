@@ -316,7 +316,7 @@ func limits(least int) *rapid.Generator[[]limiter.Limit] {
 			l.CountDenied = rapid.Bool().Draw(t, "denied")
 			l.Slots = rapid.SampledFrom([]int{0, limiter.MinSlots, 5000}).Draw(t, "slots")
 		case limiter.FixedWindow:
-			if l.Calendar = limiter.Calendar(rapid.IntRange(0, int(limiter.Month)).Draw(t,
+			if l.Calendar = limiter.Calendar(rapid.IntRange(0, int(limiter.Year)).Draw(t,
 				"calendar")); l.Calendar != limiter.NoCalendar {
 				l.Window, l.Zone = 0, rapid.SampledFrom([]string{"", "UTC", "Europe/Berlin",
 					"America/Argentina/Buenos_Aires"}).Draw(t, "zone")
@@ -451,7 +451,7 @@ func TestRoundTripJSON(t *testing.T) {
 // What cannot be read is named by its field, all of it at once.
 func TestUnreadableFields(t *testing.T) {
 	document := Policy{
-		Plans: []Plan{{Limits: []Limit{{Requests: 1}, {Window: "fast", Algorithm: "magic", Calendar: "week"}},
+		Plans: []Plan{{Limits: []Limit{{Requests: 1}, {Window: "fast", Algorithm: "magic", Calendar: "fortnight"}},
 			Candidate: []Limit{{Window: "1.5d"}}}},
 		Routes: []Rule{{PerKey: []Limit{{Window: "x"}}, SharedLease: "soon"}},
 		Global: &Scope{Lease: "a while"}, Deny: []string{"203.0.113.7", "home"},

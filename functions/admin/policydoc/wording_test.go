@@ -26,6 +26,10 @@ func TestParseLimit(t *testing.T) {
 		"50,000 per day, 5,000 slots":    {Requests: 50_000, Window: 24 * time.Hour, Slots: 5000},
 		"9 per calendar month (UTC), fixed window": {Requests: 9, Calendar: limiter.Month,
 			Algorithm: limiter.FixedWindow},
+		"9 per calendar week (UTC), fixed window": {Requests: 9, Calendar: limiter.Week,
+			Algorithm: limiter.FixedWindow},
+		"9 per calendar year (UTC), fixed window": {Requests: 9, Calendar: limiter.Year,
+			Algorithm: limiter.FixedWindow},
 		"9 per calendar day (Europe/Berlin), fixed window": {
 			Requests: 9, Calendar: limiter.Day, Zone: "Europe/Berlin", Algorithm: limiter.FixedWindow,
 		},
@@ -43,7 +47,7 @@ func TestParseLimit(t *testing.T) {
 func TestParseLimitRefuses(t *testing.T) {
 	for _, text := range []string{
 		"", "100", "per second", "ten per second", "100 per", "100 per 10", "100 per fortnight",
-		"100 per calendar week", "1,00 per second",
+		"100 per calendar fortnight", "1,00 per second",
 		"-1 per second",
 		"1e3 per second", "100 per 0 seconds", "100 per 999999999 days", "100 per second, fast",
 		"100 per second,", "99999999999999999999 per second",

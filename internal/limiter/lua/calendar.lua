@@ -23,6 +23,11 @@ local function reached(section, i, moment)
   end
 end
 
+-- The days of a year.
+local function days_of(year)
+  return (year % 4 == 0 and (year % 100 ~= 0 or year % 400 == 0)) and 366 or 365
+end
+
 -- The window of a counter or fixed window that holds now.
 local function period(section)
   local span = section.span
@@ -43,21 +48,27 @@ local function period(section)
   elseif section.calendar == 3 then
     from = moment - moment % day
     to = from + day
+  elseif section.calendar == 5 then -- a week from Monday; 1970 began on a Thursday
+    from = moment - (moment + 3 * day) % (7 * day)
+    to = from + 7 * day
   else
     -- Howard Hinnant's civil_from_days: years begin in March.
     local days = floor(moment / day)
     local doe = (days + 719468) % 146097
     local yoe = floor((doe - floor(doe / 1460) + floor(doe / 36524) - floor(doe / 146096)) / 365)
     local doy = doe - (365 * yoe + floor(yoe / 4) - floor(yoe / 100))
-    local month = floor((5 * doy + 2) / 153)
-    local begins = floor((153 * month + 2) / 5)
-    local length = floor((153 * (month + 1) + 2) / 5) - begins
-    if month == 11 then
-      local year = yoe + 1
-      length = (year % 4 == 0 and (year % 100 ~= 0 or year % 400 == 0)) and 29 or 28
+    if section.calendar == 6 then -- January is from day 306 on
+      from = (days - doy + 306) * day
+      to = from + days_of(yoe + 1) * day
+      if doy < 306 then from, to = from - days_of(yoe) * day, from end
+    else
+      local month = floor((5 * doy + 2) / 153)
+      local begins = floor((153 * month + 2) / 5)
+      local length = floor((153 * (month + 1) + 2) / 5) - begins
+      if month == 11 then length = days_of(yoe + 1) - 337 end
+      from = (days - doy + begins) * day
+      to = from + length * day
     end
-    from = (days - doy + begins) * day
-    to = from + length * day
   end
   return reached(section, 1, from), reached(section, current, to)
 end

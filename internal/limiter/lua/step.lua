@@ -15,7 +15,7 @@ do
   local at = 3 + siglen
   for i = 1, limits do
     local n, number, window = unpack('>I4I1I6', prog, at)
-    local section = sections[number]
+    local section = sections[number % 128] -- 128 more: earlier releases have no such section
     if take > n then return pack('>I1I7', 2, now) end
     if n > section.requests then section.requests = n end
     list[i] = {requests = n, section = section, window = window}

@@ -25,11 +25,6 @@ const (
 	CalendarPrefix = "calendar "
 )
 
-// calendars lists the calendar periods that a form offers.
-func calendars() []limiter.Calendar {
-	return []limiter.Calendar{limiter.Minute, limiter.Hour, limiter.Day, limiter.Month}
-}
-
 func newLimitInput(l limiter.Limit) LimitInput {
 	in := LimitInput{
 		Requests:  Input{Text: page.Number(l.Requests)},

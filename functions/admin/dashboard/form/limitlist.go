@@ -184,7 +184,7 @@ func units() []templates.Option {
 	for _, u := range limiter.WindowUnits() {
 		all = append(all, templates.Option{Value: u, Text: u + "s"})
 	}
-	for _, c := range calendars() {
+	for _, c := range limiter.Calendars() {
 		name := CalendarPrefix + c.String()
 		all = append(all, templates.Option{Value: name, Text: name})
 	}
