@@ -20,14 +20,14 @@ type checker struct {
 	metrics *callMetrics
 	decider *enforce.Decider
 
-	lastUnusableLog atomic.Pointer[time.Time] // when logUnusableSet last logged
+	lastUnusableLog atomic.Pointer[time.Time] // time of logUnusableSet's last line
 }
 
-// unusableLogPause is the least time between two lines of logUnusableSet.
+// unusableLogPause is the minimum time between two lines of logUnusableSet.
 const unusableLogPause = time.Minute
 
-// clusterSectors are few enough to find a shard that is away soon, and enough to spare
-// the others.
+// clusterSectors is the number of circuit breakers of a cluster. Few make an unreachable
+// shard noticed soon; many keep callers of the other shards unaffected.
 const clusterSectors = 16
 
 func newChecker(c settings, log *slog.Logger, metrics *callMetrics) *checker {
@@ -44,8 +44,8 @@ func newCheckerAt(c settings, log *slog.Logger, metrics *callMetrics, now func()
 	return &checker{connector: conn, log: log, metrics: metrics, decider: enforce.NewDecider(conn, s, now)}
 }
 
-// Check answers a call and records it. Its error means that the caller is refused, that
-// there is no policy set, or that Valkey's answer makes no sense.
+// Check decides a call and records it. It fails when the caller is refused, there is no
+// policy set, or Valkey's answer is invalid.
 func (c *checker) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
 	result, asked, err := c.decider.Decide(ctx, call)
 	c.logAsked(ctx, call, asked)
@@ -56,8 +56,8 @@ func (c *checker) Check(ctx context.Context, call enforce.Call) (enforce.Result,
 	return result, err
 }
 
-// logAsked logs what asking Valkey came to. The breaker bounds how often a call fails,
-// and so these lines.
+// logAsked logs that Valkey does not answer, or answers again. The breaker bounds the
+// number of failed calls, and with them these lines.
 func (c *checker) logAsked(ctx context.Context, call enforce.Call, asked enforce.Asked) {
 	switch {
 	case asked.Away:
@@ -69,8 +69,8 @@ func (c *checker) logAsked(ctx context.Context, call enforce.Call, asked enforce
 	c.logUnusableSet(ctx, asked.Err)
 }
 
-// logUnusableSet logs that the policy set in force cannot be used: err says so, or checks
-// follow an older one.
+// logUnusableSet logs that the current policy set cannot be used. Either err says so, or
+// checks use an older set.
 func (c *checker) logUnusableSet(ctx context.Context, err error) {
 	going := "nothing: every call is denied"
 	if !errors.Is(err, enforce.ErrSet) {
@@ -88,7 +88,7 @@ func (c *checker) logUnusableSet(ctx context.Context, err error) {
 	c.log.ErrorContext(ctx, "the policy set cannot be used", "going_by", going, "cause", err)
 }
 
-// record counts a call that was decided. A caller who was not verified has no id.
+// record counts a decided call. The result of an unverified caller has no id.
 func (c *checker) record(call enforce.Call, checked enforce.Result) {
 	o := usage.Outcome{
 		Subject: checked.ID, Registered: call.Kind == policy.APIKey && checked.ID != "",

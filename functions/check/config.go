@@ -14,7 +14,7 @@ import (
 	"tidegate/internal/telemetry"
 )
 
-// config is the function's environment, read once.
+// settings is the function's environment, read once at the start.
 type settings struct {
 	// `valkey://[user[:password]@]host[:port][,host…][?cluster=true]`; `valkeys://` for
 	// TLS; `redis(s)://` is taken too. ElastiCache by IAM:
@@ -66,7 +66,7 @@ type settings struct {
 }
 
 // readConfig reads and checks the environment, NAME=value strings. Its error names every
-// variable that is wrong; it repeats no secret.
+// variable that is wrong and contains no secret.
 func readConfig(variables []string) (settings, error) {
 	c, problems := config.Read[settings](variables)
 	if c.Format != authorizer.Simple && c.Format != authorizer.IAM {

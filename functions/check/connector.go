@@ -15,37 +15,37 @@ import (
 	"tidegate/internal/usage"
 )
 
-// idleLimit is how long a connection is trusted without use. Between two calls the
-// function may be frozen while Valkey or the network closes it.
+// idleLimit is how long an unused connection is trusted. While Lambda freezes the
+// function, Valkey or the network may close it.
 const idleLimit = time.Second
 
-// connector is a checker that connects to Valkey in the background, and tries again as
-// long as it could not: a function that starts while Valkey is away must still answer.
+// connector connects to Valkey in the background and retries until it succeeds. A
+// function that starts while Valkey is unreachable must still answer.
 type connector struct {
 	config settings
 	now    func() time.Time
 
-	used atomic.Int64 // when Valkey was last asked, in nanoseconds of the Unix epoch
+	used atomic.Int64 // time of the last command, in nanoseconds of the Unix epoch
 	away atomic.Bool  // Valkey did not answer the last check that asked it
 
 	usage   *usage.Recorder
 	sending sync.Mutex // held while records are sent after an answer, and at the end
 
-	// late means that a call waited for the first connection in vain. Later calls wait
-	// for it within their time for answers.
-	late atomic.Bool
+	// connectTimedOut says that a call gave up waiting for the first connection. Later
+	// calls wait only within their time for answers.
+	connectTimedOut atomic.Bool
 
 	mu      sync.Mutex
-	attempt *attempt // that succeeded or is under way; nil when the last one failed
+	attempt *attempt // succeeded or under way; nil after a failure
 }
 
 func newConnector(c settings) *connector {
 	return &connector{config: c, now: time.Now, usage: usage.NewRecorder(usage.Options{}, time.Now)}
 }
 
-// Check connects if need be, and checks as policy.Store does: after a pause it probes
-// first, and it tries again once where store.Retry may. It takes up to 3/2 of
-// VALKEY_TIMEOUT, and VALKEY_CONNECT_TIMEOUT more while it waits for connections.
+// Check connects if necessary and asks Valkey. After a pause it probes the connection
+// first, and it retries once where store.Retry may. It takes at most 3/2 of
+// VALKEY_TIMEOUT, and VALKEY_CONNECT_TIMEOUT more while it waits for a connection.
 func (c *connector) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
 	ctx, cancel := store.WithTimeouts(ctx, c.limit(), c.config.ValkeyConnectTimeout)
 	defer cancel()
@@ -77,9 +77,10 @@ func (c *connector) piggyback(a *attempt) *enforce.Piggyback {
 	})
 }
 
-// sendRecords sends what was recorded once the client has its answer. An environment that
-// is called rarely would keep it until its next call. It takes VALKEY_TIMEOUT at most;
-// while Valkey is away it does nothing, and a check takes the records along later.
+// sendRecords sends usage records after the client has its answer. Without it, a rarely
+// called environment would hold them until its next call. It takes at most
+// VALKEY_TIMEOUT. While Valkey is unreachable it does nothing, and a later check sends
+// them.
 func (c *connector) sendRecords() {
 	a := c.ready()
 	if a == nil || c.away.Load() {
@@ -92,7 +93,7 @@ func (c *connector) sendRecords() {
 	c.usage.FlushEarly(ctx, a.client)
 }
 
-// Close sends what was recorded. The function's environment is about to end.
+// Close sends the remaining usage records before the environment ends.
 func (c *connector) Close() {
 	c.sending.Lock()
 	defer c.sending.Unlock()
@@ -103,29 +104,29 @@ func (c *connector) Close() {
 	}
 }
 
-// limit leaves time for a second answer when the first one does not come within
-// VALKEY_TIMEOUT.
+// limit returns the time for a check's answers. It leaves time for a retry when the first
+// answer does not come within VALKEY_TIMEOUT.
 func (c *connector) limit() time.Duration { return 3 * c.config.ValkeyTimeout / 2 }
 
 func (c *connector) touch() { c.used.Store(c.now().UnixNano()) }
 
-// idle goes by the time of day, since the monotonic clock may stand still in a frozen
-// function. A clock that was set back counts as idle.
+// idle compares wall-clock times, since the monotonic clock may stand still while Lambda
+// freezes the function. A clock that was set back counts as idle.
 func (c *connector) idle() bool {
 	pause := c.now().UnixNano() - c.used.Load()
 	return pause > int64(idleLimit) || pause < 0
 }
 
-// probe replaces a connection that went bad meanwhile. It takes a third of the limit at
-// most, so that the check can connect and have its time too. What stays wrong, the check
-// finds.
+// probe replaces a connection that was lost since the last call. It takes at most a third
+// of the limit, which leaves time to connect and check. The check reports errors that
+// remain.
 func (c *connector) probe(ctx context.Context, s *enforce.Checker, call enforce.Call) {
 	ctx, cancel := context.WithTimeout(ctx, c.limit()/3)
 	defer cancel()
 	_ = s.Probe(ctx, call)
 }
 
-// attempt to connect; the rest is set when done is closed.
+// attempt is one attempt to connect. Its other fields are set before done is closed.
 type attempt struct {
 	done    chan struct{}
 	client  valkey.Client
@@ -133,7 +134,7 @@ type attempt struct {
 	err     error
 }
 
-// connectInBackground tries until there is a connection or ctx ends.
+// connectInBackground connects, and retries until it succeeds or ctx ends.
 func (c *connector) connectInBackground(ctx context.Context) {
 	for failures := 0; ctx.Err() == nil; failures++ {
 		a, _ := c.connect()
@@ -145,16 +146,16 @@ func (c *connector) connectInBackground(ctx context.Context) {
 	}
 }
 
-// connected waits for the connection. An attempt that somebody else began may have failed
-// in a freeze, so it makes one of its own then. The first calls of an environment try
-// again until their time is over, since they could only be denied.
+// connected waits for the connection. If an attempt of another call fails, perhaps
+// because of a freeze, it starts its own. The first calls of an environment retry until
+// their time is over, since they could only be denied.
 func (c *connector) connected(ctx context.Context) (*attempt, error) {
 	for failures := 0; ; failures++ {
 		a, own := c.connect()
 		if err := c.await(ctx, a.done); err != nil {
 			return nil, fmt.Errorf("connect to Valkey: %w", err)
 		}
-		if a.err == nil || own && c.late.Load() {
+		if a.err == nil || own && c.connectTimedOut.Load() {
 			return a, a.err
 		}
 		if !own {
@@ -166,12 +167,13 @@ func (c *connector) connected(ctx context.Context) (*attempt, error) {
 	}
 }
 
-// await waits on the call's time for connecting, until that was in vain once.
+// await waits within the call's time for connecting. After one call waited without
+// success, it waits only until ctx ends.
 func (c *connector) await(ctx context.Context, done <-chan struct{}) error {
-	if !c.late.Load() {
+	if !c.connectTimedOut.Load() {
 		err := store.AwaitConnection(ctx, done)
 		if err != nil {
-			c.late.Store(true)
+			c.connectTimedOut.Store(true)
 		}
 		return err
 	}
@@ -188,7 +190,8 @@ const (
 	mostBackoff  = time.Second
 )
 
-// backoff is closed after a pause that doubles with each failure, half of it random.
+// backoff returns a channel that closes after a pause. The pause doubles with each
+// failure; half of it is random.
 func backoff(failures int) <-chan struct{} {
 	pause := min(mostBackoff, leastBackoff<<min(failures, 10))
 	done := make(chan struct{})
@@ -196,8 +199,8 @@ func backoff(failures int) <-chan struct{} {
 	return done
 }
 
-// MustAsk reports whether records of usage are due. They leave with a check, and without
-// one would take a round trip of their own.
+// MustAsk reports whether usage records are due. They leave with a check; without one
+// they would take a round trip of their own.
 func (c *connector) MustAsk() bool { return c.usage.Due(c.now()) }
 
 // Loaded returns the Checker of the connection; nil without a connection or policy set.
@@ -228,8 +231,8 @@ func (c *connector) ready() *attempt {
 	return a
 }
 
-// connect returns the attempt that succeeded or is under way, or else begins one of the
-// caller's own.
+// connect returns the attempt that succeeded or is under way. If there is none, it starts
+// one and own is true.
 func (c *connector) connect() (a *attempt, own bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,8 +244,8 @@ func (c *connector) connect() (a *attempt, own bool) {
 	return c.attempt, true
 }
 
-// open outlasts the call that began it, so that a connection that takes longer is there
-// for the next.
+// open connects. It continues after the call that started it ends, so that the next call
+// finds the connection.
 func (c *connector) open(a *attempt) {
 	defer close(a.done)
 	if a.err = c.load(a); a.err != nil {
@@ -252,11 +255,11 @@ func (c *connector) open(a *attempt) {
 	}
 }
 
-// load connects by reading the Set. What is wrong with the Set itself, the first check
-// finds.
+// load connects and reads the policy set. The first check reports a set that cannot be
+// used.
 func (c *connector) load(a *attempt) error {
 	client, err := store.Open(context.Background(), c.config.ValkeyURL, store.Options{
-		Dial: c.config.ValkeyConnectTimeout, Write: c.config.ValkeyTimeout, Pooled: true, Unproven: true,
+		Dial: c.config.ValkeyConnectTimeout, Write: c.config.ValkeyTimeout, Pooled: true, SkipPing: true,
 	})
 	if err != nil {
 		return err

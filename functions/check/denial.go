@@ -13,8 +13,8 @@ import (
 	"tidegate/internal/usage"
 )
 
-// Refused counts a call without a good credential. Its caller is recorded when it proved
-// to have a key's secret, so that what anybody can make up takes no memory.
+// Refused counts a call without a good credential. It records the caller only if the
+// caller has a key's secret, so that made-up credentials take no memory.
 func (c *checker) Refused(ctx context.Context, r authorizer.Refused) {
 	c.metrics.RecordRefusal(ctx, r.ByError)
 	o := usage.Outcome{Time: c.now(), Denial: &usage.Denial{Cause: r.Refusal.Cause}}
@@ -25,7 +25,7 @@ func (c *checker) Refused(ctx context.Context, r authorizer.Refused) {
 	c.usage.Record(o)
 }
 
-// denialOf is what the denial log says of a denied call.
+// denialOf returns the denial log's entry for a denied call.
 func (c *checker) denialOf(call enforce.Call, checked enforce.Result) *usage.Denial {
 	d := c.denial(call, checked.Rule)
 	d.Plan, d.Rule, d.RetryAfter = checked.Plan, checked.Rule, checked.RetryAfter()
@@ -48,7 +48,7 @@ func (c *checker) denial(call enforce.Call, rule string) *usage.Denial {
 	}
 }
 
-// methods are those that the denial log distinguishes. Callers can make up others.
+// methods are the methods that the denial log distinguishes. Callers can make up others.
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "$connect"}
 
 func methodOf(method string) string {
@@ -58,12 +58,12 @@ func methodOf(method string) string {
 	return "other"
 }
 
-// pattern is the path of a call without what identifies a person: the resource that API
-// Gateway matched or, where that stands for every path or is not known, the pattern of
-// the rule. Without either it is *.
+// pattern returns a call's path without the parts that can identify a person. It is the
+// resource that API Gateway matched. If that stands for every path or is unknown, it is
+// the rule's pattern, or else *.
 func (c *checker) pattern(call enforce.Call, rule string) string {
 	path := call.Resource
-	if _, after, found := strings.Cut(path, " "); found { // an HTTP API's has the method in front
+	if _, after, found := strings.Cut(path, " "); found { // an HTTP API's route key begins with the method
 		path = after
 	}
 	if path != "" && path != "$default" && !strings.Contains(path, "+}") {

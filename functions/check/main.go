@@ -1,4 +1,4 @@
-// Command check is the Lambda authorizer: one sliding-window step per API call.
+// Command check is the Lambda authorizer. It decides one API call per event.
 package main
 
 import (
@@ -19,7 +19,7 @@ func main() {
 		os.Exit(1)
 	}
 	if err := extension.onShutdown(a.end); err != nil {
-		a.log.Warn("what is recorded last will be lost when the environment ends", "cause", err)
+		a.log.Warn("the last usage records will be lost when the environment ends", "cause", err)
 	}
 	beforeNextEvent(os.Getenv("AWS_LAMBDA_RUNTIME_API"), a.checker.sendRecords)
 	lambda.Start(a)

@@ -12,8 +12,8 @@ import (
 	"tidegate/internal/telemetry"
 )
 
-// metricsInterval is the least time between two lines of metrics. CloudWatch resolves
-// minutes, so nothing is lost.
+// metricsInterval is the minimum time between two lines of metrics. CloudWatch aggregates
+// by the minute.
 const metricsInterval = 10 * time.Second
 
 // callMetrics writes metrics of calls and logs denials. Without a stage it writes no
@@ -68,7 +68,7 @@ func (m *callMetrics) RecordRefusal(ctx context.Context, byError bool) {
 	m.tick(ctx)
 }
 
-// Flush writes what no line contains yet. It is called before the environment ends.
+// Flush writes the counts that no line has yet, before the environment ends.
 func (m *callMetrics) Flush() {
 	m.denials.Flush(context.Background())
 	if m.metrics != nil {

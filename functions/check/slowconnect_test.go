@@ -167,7 +167,7 @@ func TestNobodyAnswers(t *testing.T) {
 	if waited[0] < c.ValkeyConnectTimeout || max(waited[1], waited[2], waited[3]) > c.ValkeyConnectTimeout {
 		t.Errorf("waited %s", waited)
 	}
-	if !f.late.Load() || !strings.Contains(log.String(), "decided without the store") {
+	if !f.connectTimedOut.Load() || !strings.Contains(log.String(), "decided without the store") {
 		t.Errorf("log: %s", log)
 	}
 	n.url = working

@@ -2,12 +2,12 @@ package accuracy
 
 import "slices"
 
-// Algorithm is a rate limiting algorithm that Run can play a scenario to.
+// Algorithm is a rate limiting algorithm that Run can simulate.
 type Algorithm struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
-	// Ours reports whether this is package limiter's own model. Others are our renderings
-	// of what Source describes.
+	// Ours reports whether this is package limiter's own model. The others implement here
+	// what Source describes.
 	Ours   bool   `json:"ours"`
 	Source string `json:"source,omitempty"`
 	build  func(limit, window int64) decider
@@ -28,8 +28,8 @@ const (
 	ZSETAll        = "zset-all"
 )
 
-// decider decides about calls in time order and counts those that it admits. Times are
-// in microseconds.
+// decider decides calls in time order and counts the admitted ones. Times are in
+// microseconds.
 type decider interface {
 	Take(now, cost int64) bool
 }
@@ -40,8 +40,8 @@ type adviser interface {
 	passes(now, cost int64) bool // reports whether Take would admit the call; counts nothing
 }
 
-// hoarder is a decider whose limit does not bound the number of stored entries.
-type hoarder interface {
+// unbounded is a decider whose number of stored entries the limit does not bound.
+type unbounded interface {
 	stored() int
 }
 

@@ -1,8 +1,7 @@
-// Package accuracy is a laboratory for rate limiting algorithms: it plays the same calls
-// to our limiter's models and to renderings of published algorithms, and measures how far
-// each of them strays from the exact sliding window. It does no I/O and reads no clock;
-// the same Scenario gives the same Result on every machine. docs/algorithms.md prints its
-// results.
+// Package accuracy compares rate limiting algorithms. It runs the same calls through our
+// limiter's models and through published algorithms, and measures how far each differs
+// from the exact sliding window. It does no I/O and reads no clock; the same Scenario
+// gives the same Result on every machine. docs/algorithms.md prints its results.
 //
 // # What is measured
 //
@@ -10,9 +9,9 @@
 // call that was admitted at s is in it while t-s < Window. Only admitted calls fill a
 // rolling window.
 //
-// The exact log is our own few lines, independent of package limiter: it admits a call
-// when the cost that it admitted in the rolling window that ends now, and the call's, do
-// not exceed the limit. It plays the same calls. After an algorithm's first
+// The exact log is a separate implementation, independent of package limiter. It admits a
+// call if the cost admitted in the rolling window that ends now, plus the call's cost,
+// does not exceed the limit. It decides the same calls. After an algorithm's first
 // different decision, its history differs from the log's:
 //
 //   - a false allow is a call that the algorithm admitted and the exact log denied;
@@ -29,9 +28,9 @@
 // The cost of a window only grows at an admission, so only windows that end at one are
 // searched. Two indexes moving along the admitted calls visit them all in O(n).
 //
-// The error of a retry-after is the distance between what a denial said and the earliest
-// instant at which the same call would be admitted if nobody called in between, measured
-// on a sample of the denials.
+// The error of a retry-after is the distance between the denial's retry-after and the
+// earliest instant at which the same call would be admitted if nobody called in between,
+// measured on a sample of the denials.
 package accuracy
 
 //go:generate go test -run ^TestAlgorithmsDocument$ -update .

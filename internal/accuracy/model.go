@@ -6,7 +6,7 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// model is package limiter's model held to one limit.
+// model is package limiter's model with one limit.
 type model struct {
 	state  limiter.Model
 	limits []limiter.Limit
@@ -18,7 +18,7 @@ func ours(limit, window int64, rest limiter.Limit) decider {
 	return &model{limits: []limiter.Limit{rest}}
 }
 
-// ourLog keeps every call: as many slots as the limit.
+// ourLog stores every call: it has as many slots as the limit.
 func ourLog(limit, window int64) decider {
 	return ours(limit, window, limiter.Limit{Slots: int(max(limiter.MinSlots, limit))})
 }
@@ -43,7 +43,7 @@ func ourFixedWindow(limit, window int64) decider {
 	return ours(limit, window, limiter.Limit{Algorithm: limiter.FixedWindow})
 }
 
-// Take leaves an error, which means a cost above the limit, a denial.
+// Take denies a call whose cost is above the limit, for which the model returns an error.
 func (m *model) Take(now, cost int64) bool {
 	d, err := m.state.Take(time.UnixMicro(now), m.limits, cost)
 	m.retry = d.RetryAfter()

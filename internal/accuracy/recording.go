@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// MaxMinutes bounds a Recording: a week.
+// MaxMinutes is the maximum length of a Recording: a week.
 const MaxMinutes = 7 * 24 * 60
 
-// Minute is how many calls came in one minute.
+// Minute is the number of calls in one minute.
 type Minute struct {
 	Begin time.Time // a whole minute
 	Calls int64
 }
 
-// Recording is how often somebody called, minute by minute, in time order. Minutes
-// without calls may be left out.
+// Recording is a caller's number of calls in each minute, in time order. Minutes without
+// calls may be left out.
 type Recording []Minute
 
-// Traffic returns the recording's calls, each of cost 1, at random instants of their
-// minute: where in it they were is not recorded. The same seed gives the same calls.
+// Traffic returns the recorded calls, each of cost 1. A recording has no times within a
+// minute, so they are random. The same seed gives the same calls.
 func (r Recording) Traffic(seed uint64) (Traffic, error) {
 	if err := r.validate(); err != nil {
 		return Traffic{}, fmt.Errorf("accuracy: %w", err)
@@ -47,13 +47,13 @@ func (r Recording) validate() error {
 	if len(r) > MaxMinutes {
 		return fmt.Errorf("%d minutes: must be at most %d", len(r), MaxMinutes)
 	}
-	room := int64(MaxCalls)
+	allowed := int64(MaxCalls)
 	for i, m := range r {
-		if m.Calls < 0 || m.Calls > room {
+		if m.Calls < 0 || m.Calls > allowed {
 			return fmt.Errorf("minutes[%d] has %d calls: must be 0 or more, all together at most %d", i,
 				m.Calls, MaxCalls)
 		}
-		room -= m.Calls
+		allowed -= m.Calls
 		if m.Begin.Unix() < 0 || !m.Begin.Equal(m.Begin.Truncate(time.Minute)) || i > 0 &&
 			!r[i-1].Begin.Before(m.Begin) {
 			return fmt.Errorf("minutes[%d] begins at %s: must be a whole minute after the one before it", i,

@@ -1,7 +1,6 @@
 package accuracy
 
-// rolling is what was admitted, and how much of it lies in the rolling window that ends
-// now.
+// rolling has the admitted calls, and their cost in the rolling window that ends now.
 type rolling struct {
 	window   int64
 	admitted []Call
@@ -9,8 +8,8 @@ type rolling struct {
 	sum      int64
 }
 
-// at moves to the rolling window that ends at now, which must not be before the last one,
-// and returns the cost in it.
+// at moves the window's end to now, which must not be earlier than before, and returns
+// the cost in the window.
 func (r *rolling) at(now int64) int64 {
 	for r.first < len(r.admitted) && r.admitted[r.first].At <= now-r.window {
 		r.sum -= r.admitted[r.first].Cost
@@ -19,8 +18,7 @@ func (r *rolling) at(now int64) int64 {
 	return r.sum
 }
 
-// admit adds a call to the rolling window that ends at it, and returns the cost in it
-// then.
+// admit adds a call, moves the window's end to it, and returns the cost in the window.
 func (r *rolling) admit(c Call) int64 {
 	r.admitted = append(r.admitted, c)
 	r.sum += c.Cost
@@ -45,7 +43,7 @@ func (e *exactLog) Take(now, cost int64) bool {
 	return true
 }
 
-// series returns for each of so many equal parts of [from, to) the largest cost in any
+// series divides [from, to) into equal parts. For each it returns the largest cost of a
 // rolling window that ends in it.
 func series(calls []Call, window, from, to int64, points int) []int64 {
 	most := make([]int64, points)

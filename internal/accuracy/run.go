@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// retrySamples is about how many denials of a run are looked into.
+// retrySamples is the approximate number of a run's denials whose retry-after is
+// measured.
 const retrySamples = 256
 
-// Run plays a scenario's calls to the exact log and to its algorithms. It fails only when
-// the scenario is not valid. A call that costs more than the limit is denied without
-// asking anyone.
+// Run simulates a scenario's calls with the exact log and with its algorithms. It fails
+// only when the scenario is not valid. It denies a call that costs more than the limit
+// without the algorithm.
 func Run(s Scenario) (Result, error) {
 	if err := s.Validate(); err != nil {
 		return Result{}, fmt.Errorf("accuracy: %w", err)
@@ -32,7 +33,7 @@ func Run(s Scenario) (Result, error) {
 	return result, nil
 }
 
-// run is a scenario being played.
+// run is a scenario with its calls and the exact log's decisions.
 type run struct {
 	limit, window int64
 	points        int
@@ -56,7 +57,7 @@ func newRun(s Scenario) *run {
 	return r
 }
 
-// play plays the calls to one algorithm.
+// play simulates the calls with one algorithm.
 func (r *run) play(c Algorithm) Outcome {
 	o := Outcome{Algorithm: c}
 	d := c.build(r.limit, r.window)
@@ -80,8 +81,8 @@ func (r *run) play(c Algorithm) Outcome {
 				o.sampleRetry(d, call, r.window)
 			}
 		}
-		if h, ok := d.(hoarder); ok {
-			o.Stored = max(o.Stored, int64(h.stored()))
+		if u, ok := d.(unbounded); ok {
+			o.Stored = max(o.Stored, int64(u.stored()))
 		}
 	}
 	if r.points > 0 {
@@ -90,8 +91,8 @@ func (r *run) play(c Algorithm) Outcome {
 	return o
 }
 
-// compare counts where a decision differs from the exact log's, and from what the
-// algorithm's own rolling window had room for.
+// compare compares a decision with the exact log's, and with the free part of the
+// algorithm's own rolling window.
 func (o *Outcome) compare(allowed, exact, fits bool) {
 	switch {
 	case allowed && !exact:
@@ -107,7 +108,7 @@ func (o *Outcome) compare(allowed, exact, fits bool) {
 	}
 }
 
-// admit counts an admitted call, and the cost of the rolling window that ends at it.
+// admit counts an admitted call. cost is that of the rolling window that ends at it.
 func (o *Outcome) admit(c Call, cost int64) {
 	o.AdmittedCalls++
 	o.Admitted += c.Cost
@@ -116,25 +117,25 @@ func (o *Outcome) admit(c Call, cost int64) {
 	}
 }
 
-// sampleRetry compares what the denial of a call just said with the earliest instant at
+// sampleRetry compares the retry-after of the last denial with the earliest instant at
 // which the call would be admitted.
 func (o *Outcome) sampleRetry(d decider, call Call, window int64) {
 	a, ok := d.(adviser)
 	if !ok {
 		return
 	}
-	// Left alone, every algorithm has forgotten everything after two windows.
+	// Without calls, every algorithm admits again after two windows.
 	wait := sort.Search(int(2*window), func(us int) bool { return a.passes(call.At+int64(us), call.Cost) })
-	said := int(a.retryAfter())
+	given := int(a.retryAfter())
 	e := &o.Retry
 	e.Samples++
-	if said < wait {
+	if given < wait {
 		e.Early++
 	}
-	if said > wait {
+	if given > wait {
 		e.Late++
 	}
-	distance := time.Duration(max(said-wait, wait-said)) * time.Microsecond
+	distance := time.Duration(max(given-wait, wait-given)) * time.Microsecond
 	e.Total += distance
 	e.Most = max(e.Most, distance)
 }

@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A burst at the end of one minute and greed through the next gets twice the limit past
-// two counters, but not past a log.
+// A burst at the end of one minute and even calls through the next gets twice the limit
+// past two counters, but not past a log.
 func ExampleRun() {
 	result, err := Run(Scenario{
 		Limit: 100, Window: time.Minute, Algorithms: []string{Log, Counter},

@@ -11,24 +11,24 @@ import (
 
 // Bounds of a Scenario.
 const (
-	MaxLimit  = limiter.MaxSlots // up to here the log keeps every call
+	MaxLimit  = limiter.MaxSlots // above it the log does not store every call
 	MaxCalls  = 500_000
 	MaxPoints = 2_000
 )
 
-// Scenario is one experiment: a limit, and the calls that it meets.
+// Scenario is one experiment: a limit and calls.
 type Scenario struct {
 	Limit   int64         `json:"limit"`  // 1 to MaxLimit
-	Window  time.Duration `json:"window"` // as that of a limiter.Limit
+	Window  time.Duration `json:"window"` // with the bounds of limiter.Limit
 	Traffic Traffic       `json:"traffic"`
 	// Seed of the random calls. The same seed gives the same calls everywhere.
 	Seed uint64 `json:"seed"`
-	// Clock is the resolution of the clock, in whole microseconds: calls of one tick
-	// carry the same time. 0 means a microsecond.
+	// Clock is the clock's resolution in whole microseconds: calls within one tick have
+	// the same time. 0 means a microsecond.
 	Clock time.Duration `json:"clock"`
-	// Algorithms names those to run; empty means all of them.
+	// Algorithms has the names of the algorithms to run; empty means all of them.
 	Algorithms []string `json:"algorithms,omitempty"`
-	// Points bounds the series of each Outcome: 0 (no series) to MaxPoints.
+	// Points is the length of the series of each Outcome: 0 (no series) to MaxPoints.
 	Points int `json:"points"`
 }
 
@@ -59,10 +59,10 @@ func (s Scenario) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Count returns how many calls a valid scenario has.
+// Count returns the number of calls of a valid scenario.
 func (s Scenario) Count() int64 { return s.Traffic.count(s.Limit) }
 
-// selected returns the algorithms that the scenario names, in the order of Algorithms.
+// selected returns the scenario's algorithms in the order of Algorithms.
 func (s Scenario) selected() []Algorithm {
 	if len(s.Algorithms) == 0 {
 		return algorithms
@@ -76,7 +76,8 @@ func (s Scenario) selected() []Algorithm {
 	return named
 }
 
-// calls returns the calls of the scenario in time order, at what its clock shows.
+// calls returns the scenario's calls in time order, with times rounded down to the
+// clock's ticks.
 func (s Scenario) calls() []Call {
 	calls := s.Traffic.calls(s.Limit, s.Window.Microseconds(), s.Seed)
 	if tick := s.Clock.Microseconds(); tick > 1 {

@@ -8,8 +8,8 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// Trace plays calls of cost 1 to our model of a limit and returns its decisions. at holds
-// when they come, in time order, counted from a boundary of the limit's aligned windows.
+// Trace takes calls of cost 1 from our model of a limit and returns its decisions. at has
+// the calls' times in order, relative to a boundary of the limit's aligned windows.
 func Trace(limit limiter.Limit, at []time.Duration) ([]limiter.Decision, error) {
 	if err := limit.Validate(); err != nil {
 		return nil, fmt.Errorf("accuracy: %w", err)

@@ -10,42 +10,43 @@ import (
 
 // Call is one call of a caller.
 type Call struct {
-	// microseconds; of recorded calls since any origin that is a boundary of aligned
-	// windows, such as 1970
+	// At is in microseconds. The origin of recorded calls is any boundary of aligned
+	// windows, such as 1970.
 	At   int64 `json:"at"`
 	Cost int64 `json:"cost"` // at least 1
 }
 
-// Shape is how the calls of a Traffic lie in time.
+// Shape is the distribution of a Traffic's calls over time.
 type Shape string
 
 // The shapes.
 const (
-	// Poisson strews Rate x Windows calls independently over the time: a Poisson process
-	// of which the number of calls is given.
+	// Poisson places Rate x Windows calls independently at random: a Poisson process with
+	// a given number of calls.
 	Poisson Shape = "poisson"
-	// OnOff strews calls at Rate over a third of a window, then pauses for 78 hundredths
-	// of one: 1.11 windows in all, so that the bursts wander over the boundaries of
-	// aligned windows.
+	// OnOff places calls at Rate at random in a third of a window, then pauses for 78
+	// hundredths of one. A cycle has 1.11 windows, so that the bursts move across the
+	// boundaries of aligned windows.
 	OnOff Shape = "on-off"
-	// Boundary attacks the boundary of two aligned windows, once in four windows:
-	// silence, twice the limit in the last thousandth of a window, twice the limit in the
-	// first thousandth of the next, greed at Rate until that one ends, silence.
+	// Boundary attacks the boundary of two aligned windows, once in four windows. It
+	// sends twice the limit in the last thousandth of a window and twice the limit in the
+	// first thousandth of the next. It calls evenly at Rate until that window ends, then
+	// pauses.
 	Boundary Shape = "boundary"
 	// Greedy calls evenly at Rate.
 	Greedy Shape = "greedy"
-	// Recorded plays Calls.
+	// Recorded uses Calls.
 	Recorded Shape = "recorded"
 )
 
-// Shapes lists every shape, in the order in which forms should offer them.
+// Shapes lists every shape, in the order of forms.
 func Shapes() []Shape { return []Shape{Boundary, Poisson, OnOff, Greedy, Recorded} }
 
-// Traffic says which calls a Scenario meets. All but recorded ones cost 1.
+// Traffic describes a Scenario's calls. All calls except recorded ones cost 1.
 type Traffic struct {
 	Shape   Shape  `json:"shape"`
 	Rate    int64  `json:"rate"`    // calls in a window, in percent of the limit
-	Windows int64  `json:"windows"` // how long, in windows
+	Windows int64  `json:"windows"` // duration, in windows
 	Calls   []Call `json:"calls,omitempty"`
 }
 
@@ -53,8 +54,8 @@ const (
 	maxRate    = 1_000_000
 	maxWindows = 100_000
 
-	// start is the origin of made-up calls, microseconds since 1970; they begin at the
-	// first boundary of aligned windows after it.
+	// start is a time in microseconds since 1970. Generated calls begin at the first
+	// boundary of aligned windows after it.
 	start = 1_800_000_000_000_000
 
 	onPercent, cyclePercent = 33, 111 // of a window, of OnOff
@@ -96,7 +97,7 @@ func validateCalls(calls []Call) error {
 	return nil
 }
 
-// count returns how many calls there are.
+// count returns the number of calls.
 func (t Traffic) count(limit int64) int64 {
 	switch t.Shape {
 	case Recorded:
@@ -104,7 +105,7 @@ func (t Traffic) count(limit int64) int64 {
 	case OnOff:
 		return limit * t.Rate * t.cycles() * onPercent / 10_000
 	case Boundary:
-		return t.cycles() * (2*burst*limit + t.greed(limit))
+		return t.cycles() * (2*burst*limit + t.greedyCalls(limit))
 	default:
 		return limit * t.Rate * t.Windows / 100
 	}
@@ -117,22 +118,22 @@ func (t Traffic) cycles() int64 {
 	return (t.Windows + attackWindows - 1) / attackWindows
 }
 
-// greed is the number of calls in a window of greed.
-func (t Traffic) greed(limit int64) int64 { return limit * t.Rate / 100 }
+// greedyCalls is the number of calls in a window at Rate.
+func (t Traffic) greedyCalls(limit int64) int64 { return limit * t.Rate / 100 }
 
-// begin is where the calls begin.
+// begin returns the time of the first possible call.
 func begin(window int64) int64 { return start + window - start%window }
 
-// calls makes the calls, in time order.
+// calls generates the calls, in time order.
 func (t Traffic) calls(limit, window int64, seed uint64) []Call {
 	from, n := begin(window), t.count(limit)
 	switch t.Shape {
 	case Poisson:
-		return strewn(seed, n, t.Windows*window, func(at int64) int64 { return from + at })
+		return scattered(seed, n, t.Windows*window, func(at int64) int64 { return from + at })
 	case OnOff:
 		on, cycle := window*onPercent/100, window*cyclePercent/100
 		on = max(1, on)
-		return strewn(seed, n, t.cycles()*on, func(at int64) int64 { return from + at/on*cycle + at%on })
+		return scattered(seed, n, t.cycles()*on, func(at int64) int64 { return from + at/on*cycle + at%on })
 	case Boundary:
 		var calls []Call
 		for i := range t.cycles() {
@@ -150,10 +151,10 @@ func (t Traffic) attack(calls []Call, from, limit, window int64) []Call {
 	boundary, part := from+2*window, max(1, window/burstPart)
 	calls = even(calls, boundary-part, part, burst*limit)
 	calls = even(calls, boundary, part, burst*limit)
-	return even(calls, boundary+part, window-part, t.greed(limit))
+	return even(calls, boundary+part, window-part, t.greedyCalls(limit))
 }
 
-// even appends n calls that are spread evenly over [from, from+length).
+// even appends n calls, evenly spread over [from, from+length).
 func even(calls []Call, from, length, n int64) []Call {
 	for i := range n {
 		hi, lo := bits.Mul64(uint64(i), uint64(length))
@@ -163,9 +164,9 @@ func even(calls []Call, from, length, n int64) []Call {
 	return calls
 }
 
-// strewn returns n calls at independent random instants of [0, length), each placed by a
-// monotonic function.
-func strewn(seed uint64, n, length int64, place func(int64) int64) []Call {
+// scattered returns n calls at independent random instants of [0, length). place maps an
+// instant to the call's time; it must be monotonic.
+func scattered(seed uint64, n, length int64, place func(int64) int64) []Call {
 	random := rand.NewPCG(seed, 0)
 	calls := make([]Call, n)
 	for i := range calls {

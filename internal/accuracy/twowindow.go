@@ -7,7 +7,7 @@ import (
 
 const millisecond = 1000 // microseconds
 
-// pair counts in two adjacent aligned windows. Times are in any one unit.
+// pair counts calls in two adjacent aligned windows. Times may be in any unit.
 type pair struct {
 	window, index, prev, cur int64
 }
@@ -22,7 +22,7 @@ func (p *pair) roll(now int64) {
 }
 
 // twoWindow admits while the weighted count of admitted calls, rounded down, is below the
-// limit, by a clock of milliseconds. A denial says: when the window ends.
+// limit. Its clock has milliseconds. A denial's retry-after is the end of the window.
 type twoWindow struct {
 	pair
 	limit, retry int64
@@ -45,14 +45,14 @@ func (t *twoWindow) Take(now, cost int64) bool {
 
 func (t *twoWindow) retryAfter() int64 { return t.retry }
 
-// passes looks at the count before the call alone, so that a call that costs more than 1
-// may pass the limit.
+// passes compares the count before the call, so a call that costs more than 1 may exceed
+// the limit.
 func (t *twoWindow) passes(now, _ int64) bool {
 	at := t.pair
 	at.roll(now / millisecond)
 	passed := float64(now/millisecond%at.window) / float64(at.window)
-	// In the doubles of the original, whose rounding shows; without a product to add to,
-	// no processor rounds otherwise.
+	// Floating point, as in the original: its rounding is visible. No term follows the
+	// product, so no processor fuses it with an addition.
 	return int64(math.Floor((1-passed)*float64(at.prev)))+at.cur < t.limit
 }
 

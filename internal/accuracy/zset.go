@@ -1,13 +1,12 @@
 package accuracy
 
-// zset is a sorted set of the times of calls. Members that are equal are one member, as
-// in Valkey.
+// zset is a sorted set of the times of calls. Equal members are one member, as in Valkey.
 type zset struct {
 	times  []int64
-	unique bool // a member is never equal to another
+	unique bool // members are never equal
 }
 
-// dropThrough is ZREMRANGEBYSCORE from 0 to a time.
+// dropThrough is ZREMRANGEBYSCORE from 0 to t.
 func (z *zset) dropThrough(t int64) {
 	i := 0
 	for i < len(z.times) && z.times[i] <= t {
@@ -16,7 +15,7 @@ func (z *zset) dropThrough(t int64) {
 	z.times = z.times[i:]
 }
 
-// add is ZADD: calls come in time order, so that an equal member can only be the last.
+// add is ZADD. Calls come in time order, so only the last member can be equal.
 func (z *zset) add(now int64) {
 	if n := len(z.times); n > 0 && !z.unique && z.times[n-1] == now {
 		return
@@ -26,7 +25,7 @@ func (z *zset) add(now int64) {
 
 func (z *zset) stored() int { return len(z.times) }
 
-// live counts the members later than a time.
+// live counts the members later than t.
 func (z *zset) live(t int64) int64 {
 	n := int64(len(z.times))
 	for _, at := range z.times {
@@ -38,14 +37,14 @@ func (z *zset) live(t int64) int64 {
 	return n
 }
 
-// zsetLog knows no cost: every call is one member.
+// zsetLog ignores costs: every call is one member.
 type zsetLog struct {
 	zset
 	limit, window int64
 }
 
-// zsetScript stores admitted calls only, by a clock of milliseconds. A denial says when
-// the oldest leaves, in seconds rounded up.
+// zsetScript stores admitted calls only. Its clock has milliseconds. A denial's
+// retry-after is when the oldest member expires, in seconds rounded up.
 type zsetScript struct {
 	zsetLog
 	retry int64
@@ -71,7 +70,7 @@ func (z *zsetScript) retryAfter() int64 { return z.retry }
 
 func (z *zsetScript) passes(now, _ int64) bool { return z.live(now-now%millisecond-z.window) < z.limit }
 
-// zsetPipeline counts what there was, then adds the call whatever the count.
+// zsetPipeline counts the members, then always adds the call.
 type zsetPipeline struct{ zsetLog }
 
 func newZSETPipeline(limit, window int64) decider {

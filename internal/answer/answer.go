@@ -1,6 +1,5 @@
-// Package answer puts the outcome of a check into what clients get: the RateLimit fields
-// of draft-ietf-httpapi-ratelimit-headers, and why a call was denied, in the words of an
-// RFC 9457 problem.
+// Package answer turns the result of a check into what clients read: the RateLimit fields
+// of draft-ietf-httpapi-ratelimit-headers and an RFC 9457 problem.
 package answer
 
 import (
@@ -10,13 +9,13 @@ import (
 	"tidegate/internal/policy"
 )
 
-// Answer is the outcome of a check as its client sees it. It contains no limit in shadow
+// Answer is the result of a check as its client sees it. It contains no limit in shadow
 // mode.
 type Answer struct {
 	RateLimit       string // the field of that name; empty when no limit is enforced
 	RateLimitPolicy string // likewise
 	Binding         enforce.LimitState
-	Limited         bool    // whether a limit is enforced, and Binding is the one to heed
+	Limited         bool    // a limit is enforced, and Binding is the one to observe
 	Denial          *Denial // nil when the call passes
 }
 
@@ -45,7 +44,7 @@ func (a Answer) denial(c enforce.Result, limits []named) Denial {
 	}
 }
 
-// binding is the limit that the client should heed, of those that are enforced.
+// binding returns the enforced limit that the client should observe.
 func binding(c enforce.Result) (enforce.LimitState, bool) {
 	enforced := c
 	enforced.Limits = nil
@@ -57,5 +56,5 @@ func binding(c enforce.Result) (enforce.LimitState, bool) {
 	return enforced.Binding()
 }
 
-// WholeSeconds rounds up: a client that waits them out never comes too early.
+// WholeSeconds rounds up, so that a client that waits so long never comes too early.
 func WholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

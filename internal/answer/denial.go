@@ -20,34 +20,32 @@ const Unauthorized = "A valid credential is required."
 
 const cannotCheck = "The limits cannot be checked right now."
 
-// Denial says why a call was denied and when to come back.
+// Denial says why a call is denied and when to retry.
 type Denial struct {
 	Type       string
-	RetryAfter int64 // whole seconds, rounded up; 0 when there is nothing to wait for
+	RetryAfter int64 // whole seconds, rounded up; 0 when a retry never passes
 	Detail     string
 	Violated   []string // names of the limits that denied; never nil
-	// the one of them to heed, or what else denied: a name without characters that JSON
-	// escapes
+	// Policy is the limit to observe, or the name of another reason. It has no characters
+	// that JSON escapes.
 	Policy string
 }
 
-// Unavailable is the denial while the limits cannot be read: nobody is let in, and it
-// names no limit.
+// Unavailable is the denial while the limits cannot be read. It names no limit.
 func Unavailable() Denial {
 	return deny(ReducedCapacity, time.Second, cannotCheck, capacityPolicy, nil)
 }
 
 // Impossible is the denial of a call that costs more than a limit ever admits. No save
-// allows a plan or a route like that; an override older than the route's cost can come to
-// it.
+// accepts such a plan or route, but an override may be older than a route's cost.
 func Impossible() Denial {
 	return Denial{Type: QuotaExceeded,
 		Detail:   "This call costs more than its limit ever admits. It can never pass.",
 		Violated: []string{}, Policy: costPolicy}
 }
 
-// Wait is RetryAfter as the body of a REST API's 429 has it, where a value must always be
-// there.
+// Wait returns RetryAfter for the body of a REST API's 429, where the value must not be
+// empty.
 func (d Denial) Wait() string {
 	if d.RetryAfter == 0 {
 		return "never"
@@ -55,7 +53,7 @@ func (d Denial) Wait() string {
 	return strconv.FormatInt(d.RetryAfter, 10)
 }
 
-// What denies that is no limit, as Policy names it.
+// The reasons for a denial that are no limits, as Policy names them.
 const (
 	banPolicy      = "ban"
 	capacityPolicy = "capacity"

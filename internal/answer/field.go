@@ -14,18 +14,18 @@ import (
 // draft-ietf-httpapi-ratelimit-headers: lists of Structured Fields (RFC 9651), whose
 // items are the names of limits.
 
-// maxFields bounds the limits that a client sees. Up to 48 can apply to a call, and an
-// HTTP API passes on 10,240 bytes of headers in all.
+// maxFields bounds the limits that a client sees. Up to 48 can apply to a call, and HTTP
+// APIs pass on at most 10,240 bytes of headers.
 const maxFields = 10
 
-// named is a limit under the name that clients know it by.
+// named is a limit with the name that clients know.
 type named struct {
 	enforce.LimitState
 	name string
 }
 
-// reported returns the limits that clients see: the enforced ones. When these are too
-// many, it returns those that denied and those with the least remaining.
+// reported returns the enforced limits. If they are too many, it returns those that
+// denied and those with the least remaining.
 func reported(limits []enforce.LimitState) []named {
 	all := make([]named, 0, len(limits))
 	seen := make(map[string]int, len(limits))
@@ -46,7 +46,7 @@ func reported(limits []enforce.LimitState) []named {
 	return all
 }
 
-// urgency puts limits that denied first, the longest wait before all, and then those with
+// urgency orders limits: first those that denied, by the longest wait, then those with
 // the smallest share remaining.
 func urgency(a, b named) int {
 	return cmp.Or(cmp.Compare(b.RetryAfter, a.RetryAfter),
@@ -62,7 +62,7 @@ func NameOf(l enforce.LimitState) string {
 	return l.Scope + " " + l.Limit.String()
 }
 
-// policyField gives each limit's quota and its window in seconds, rounded up.
+// policyField returns each limit's quota and window in seconds, rounded up.
 func policyField(limits []named) string {
 	items := make([]string, len(limits))
 	for i, l := range limits {
@@ -71,7 +71,7 @@ func policyField(limits []named) string {
 	return strings.Join(items, ", ")
 }
 
-// stateField gives what remains of each limit, and the seconds until more does, rounded
+// stateField returns what remains of each limit and the seconds until more does, rounded
 // up. An unused limit has no t.
 func stateField(limits []named) string {
 	items := make([]string, len(limits))
@@ -84,8 +84,8 @@ func stateField(limits []named) string {
 	return strings.Join(items, ", ")
 }
 
-// quoted is a String of Structured Fields: printable ASCII in quotes. What is none
-// becomes a question mark.
+// quoted returns a String of Structured Fields: printable ASCII in quotes. It replaces
+// any other character by a question mark.
 func quoted(text string) string {
 	var b strings.Builder
 	b.WriteByte('"')

@@ -2,11 +2,11 @@
 // without a key: the holder of a token, the clients behind an address.
 //
 // A key reads tg_<env>_<secret><checksum>: env is 1 to 16 lower-case letters or digits,
-// the secret 43 base62 characters (256 random bits) and the checksum 6 (CRC-32 of all
-// that stands before it), so that a mistyped or made-up key is refused without asking
-// anyone. The first 12 characters of the secret are the key's id, which is no secret: it
-// names the key in logs, pages and Valkey. Valkey keeps an HMAC-SHA-256 of the whole
-// text. Key.Foreign reads keys that another system made.
+// the secret 43 base62 characters (256 random bits) and the checksum 6 (CRC-32 of the
+// text before it). So a mistyped or made-up key is refused without a look-up. The first
+// 12 characters of the secret are the key's public id: it names the key in logs, pages
+// and Valkey. Valkey keeps an HMAC-SHA-256 of the whole text. Key.Foreign reads keys that
+// another system made.
 package apikey
 
 import (
@@ -53,8 +53,8 @@ func Generate(env string) (Secret, error) {
 	return Parse(body + checksum(body))
 }
 
-// Renew returns a new random key for env with the id of another. 31 of its characters are
-// fresh, 184 random bits.
+// Renew returns a new random key for env with the id of another key. 31 characters are
+// new, 184 random bits.
 func Renew(env, id string) (Secret, error) {
 	if !ValidEnv(env) || !ValidID(id) {
 		return Secret{}, fmt.Errorf("env %q or id %q: not those of a key", env, id)
@@ -78,7 +78,7 @@ func Parse(text string) (Secret, error) {
 	return Secret{text: text, id: secret[:IDLen]}, nil
 }
 
-// ValidEnv reports whether env may stand in a key.
+// ValidEnv reports whether env is valid in a key.
 func ValidEnv(env string) bool {
 	return len(env) >= 1 && len(env) <= maxEnvLen &&
 		strings.Trim(env, "0123456789abcdefghijklmnopqrstuvwxyz") == ""
@@ -93,7 +93,7 @@ func (s Secret) ID() string { return s.id }
 // Foreign reports whether another system made the key, so that it has no checksum.
 func (s Secret) Foreign() bool { return s.foreign }
 
-// Reveal returns the key's whole text, to be shown to its owner once.
+// Reveal returns the key's whole text. Its owner sees it once.
 func (s Secret) Reveal() string { return s.text }
 
 // String hides the secret: it returns only the id.
@@ -102,7 +102,7 @@ func (s Secret) String() string { return "key " + s.id }
 // GoString hides the secret as String does.
 func (s Secret) GoString() string { return s.String() }
 
-// Pepper is the secret that key hashes are made with. It lives in configuration, never in
+// Pepper is the secret that keys are hashed with. It is in the configuration, never in
 // Valkey.
 type Pepper []byte
 
@@ -129,8 +129,8 @@ func (p Pepper) Hash(s Secret) [sha256.Size]byte {
 	return sum
 }
 
-// Derive returns a key for another purpose than hashing API keys, which tells nothing
-// about the pepper. Purposes never begin as API keys do.
+// Derive returns a key for a purpose other than hashing API keys. It reveals nothing
+// about the pepper. No purpose begins as API keys do.
 func (p Pepper) Derive(purpose string) []byte {
 	mac := hmac.New(sha256.New, p)
 	mac.Write([]byte("tidegate: " + purpose))
@@ -157,8 +157,8 @@ func checksum(body string) string {
 	return string(out[:])
 }
 
-// randomText returns n uniformly random base62 characters: bytes above the last multiple
-// of 62 are thrown away.
+// randomText returns n uniformly random base62 characters. It discards bytes above the
+// last multiple of 62.
 func randomText(n int) string {
 	const fair = 256 - 256%62
 	out := make([]byte, 0, n)

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// Bounds of a foreign value: a key's text that another system made.
+// Bounds of a foreign value, the text of a key that another system made.
 const (
 	MinForeignLen = 20
 	MaxForeignLen = 256
-	// MinForeignDistinct is how many different characters it has at least.
+	// MinForeignDistinct is the minimum number of different characters.
 	MinForeignDistinct = 10
 )
 
-// The ways in which a text is no foreign value. Their texts do not repeat it.
+// The reasons why a text is no foreign value. Their messages do not repeat it.
 var (
 	errForeignLen = fmt.Errorf("must have %d to %d characters", MinForeignLen, MaxForeignLen)
 	errForeignSet = errors.New("must have printable ASCII characters alone, without spaces and commas")
@@ -25,11 +25,10 @@ var (
 	errOwnForm    = errors.New("begins as keys or tokens of Tidegate do: leave it out, and a key is made")
 )
 
-// Foreign reads a foreign value. Its id is an HMAC of the whole value, so that a check
-// finds its record by the same one look-up as that of a key of ours. The id is no secret,
-// and reveals nothing about the value to those without the pepper. It is hashed as other
-// keys are. Nothing else that the pepper makes is of such a text: purposes of Derive have
-// a space.
+// Foreign reads a foreign value. Its id is an HMAC of the whole value, so a check finds
+// the record by one look-up, as for our own keys. The id is public and reveals nothing
+// about the value without the pepper. The value is hashed as other keys are. The HMAC's
+// text differs from every purpose of Derive, since purposes contain a space.
 func (k Key) Foreign(text string) (Secret, error) {
 	if err := foreignProblem(text); err != nil {
 		return Secret{}, err

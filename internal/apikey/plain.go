@@ -2,9 +2,9 @@ package apikey
 
 import "strings"
 
-// GeneratePlain returns a new random secret that has no env: prefix, 43 base62
-// characters, checksum. It has an id and is hashed as an API key is; as its prefix
-// differs it is never taken for one.
+// GeneratePlain returns a new random secret without an env: prefix, 43 base62 characters,
+// checksum. It has an id and is hashed as an API key is. Its prefix distinguishes it from
+// API keys.
 func GeneratePlain(prefix string) Secret {
 	body := prefix + randomText(secretLen)
 	return Secret{text: body + checksum(body), id: body[len(prefix) : len(prefix)+IDLen]}

@@ -8,11 +8,11 @@ import (
 	"net/netip"
 )
 
-// Key is what ids are made with: whoever sees one cannot find out the address or the
-// token's subject by trying all.
+// Key is the key of the HMACs that make callers' ids. Without it, nobody can find an
+// address or token subject by trying all of them.
 type Key []byte
 
-// NewKey derives the key from the secret that API keys are hashed with.
+// NewKey derives the key from the pepper.
 func NewKey(pepper Pepper) Key { return pepper.Derive("subjects") }
 
 // String hides the key.
@@ -21,14 +21,14 @@ func (Key) String() string { return "subject key" }
 // GoString hides the key.
 func (Key) GoString() string { return "subject key" }
 
-// Address returns the id of the clients whose address has this prefix.
+// Address returns the id of the clients in a prefix of addresses.
 func (k Key) Address(prefix netip.Prefix) string { return k.opaque("ip", prefix.Masked().String()) }
 
-// Token returns the id of the caller whom an issuer calls so.
+// Token returns the id of the caller with this name at a token issuer.
 func (k Key) Token(issuer, name string) string { return k.opaque("jwt", issuer, name) }
 
-// opaque hashes parts. Each has its length in front, so that no two lists of parts are
-// the same text.
+// opaque hashes parts. Each part is preceded by its length, so that different lists never
+// give the same text.
 func (k Key) opaque(parts ...string) string {
 	mac := hmac.New(sha256.New, k)
 	var text []byte

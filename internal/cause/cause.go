@@ -1,15 +1,17 @@
-// Package cause names why calls are not let in. Who decides and what records share the
-// names; the package knows neither.
+// Package cause has the reasons for which calls are not admitted. The packages that
+// decide and those that record share its names; it imports neither.
 package cause
 
 import "slices"
 
-// Cause says why a call was not let in. The set is closed: stored counts and log entries
-// have the number of a cause, so a number never gets another meaning. Zero is none.
+// Cause is the reason for which a call was not admitted. The set is closed: stored counts
+// and log entries contain the number of a cause, so a number never changes its meaning.
+// Zero is none.
 type Cause uint8
 
-// The causes of a refused credential (401). Missing to Unknown prove nothing about who
-// called, Revoked to OldSecret come with a secret of the key, Address and Access may.
+// The causes of a refused credential (401). With Missing to Unknown the caller proved
+// nothing. With Revoked to OldSecret it has a secret of the key. With Address and Access
+// it may have one.
 const (
 	Missing   Cause = iota + 1 // no credential
 	Malformed                  // no credential of a known form, or a token that does not verify
@@ -25,10 +27,10 @@ const (
 const (
 	Limit       Cause = iota + 9 // over a limit
 	Ban                          // banned for a while
-	Unavailable                  // Valkey was away, and the plan says closed
+	Unavailable                  // Valkey was unavailable, and the plan denies then
 )
 
-// Refusals is how many causes refuse a credential: they are 1 to Refusals.
+// Refusals is the number of causes that refuse a credential. They are 1 to Refusals.
 const Refusals = int(Access)
 
 var causeNames = [...]string{
@@ -38,7 +40,7 @@ var causeNames = [...]string{
 	Limit: "limit", Ban: "ban", Unavailable: "unavailable",
 }
 
-// All returns every cause, in the order of its number.
+// All returns every cause, ordered by number.
 func All() []Cause {
 	all := make([]Cause, 0, len(causeNames)-1)
 	for i := range len(causeNames) - 1 {
@@ -47,7 +49,7 @@ func All() []Cause {
 	return all
 }
 
-// Named returns the cause of a name; zero when there is none.
+// Named returns the cause with this name; zero when there is none.
 func Named(name string) Cause {
 	if i := slices.Index(causeNames[1:], name); i >= 0 {
 		return Cause(i + 1)
@@ -55,7 +57,7 @@ func Named(name string) Cause {
 	return 0
 }
 
-// String returns the name in addresses and the API; empty for an unknown number.
+// String returns the name that the API and URLs use; empty for an unknown number.
 func (c Cause) String() string {
 	if int(c) < len(causeNames) {
 		return causeNames[c]

@@ -1,6 +1,6 @@
 // Package cluster joins running Valkey servers to one cluster, as valkey-cli --cluster
-// create does, by host names instead of addresses. Joining again repairs a cluster whose
-// nodes returned with other addresses.
+// create does, but by host names. Joining again repairs a cluster whose nodes restarted
+// with other addresses.
 package cluster
 
 import (
@@ -22,18 +22,18 @@ const (
 	verbatim = "txt:"
 )
 
-// User logs in to every node. It may do all.
+// User logs in to every node. It needs all rights.
 type User struct{ Name, Password string }
 
-// node is a server, with a client that talks to it alone.
+// node is a server with its own client.
 type node struct {
 	address string // host:port
 	client  valkey.Client
 }
 
-// Join makes one cluster of the nodes, host:port, the first ones primaries with as many
-// replicas each as there are others, and returns when every node sees all of it. Slots
-// and replicas are given out only where no node has any yet.
+// Join makes one cluster of the nodes, each host:port. The first ones become primaries;
+// the others become replicas, shared evenly. Join returns when every node sees the whole
+// cluster. It assigns slots and replicas only if no node has slots yet.
 func Join(ctx context.Context, user User, primaries int, addresses ...string) error {
 	c, err := open(user, addresses)
 	defer c.close()
@@ -53,7 +53,7 @@ func Join(ctx context.Context, user User, primaries int, addresses ...string) er
 	if err := c.meet(ctx); err != nil {
 		return err
 	}
-	if err := c.await(ctx, "all nodes are known", c.acquainted); err != nil {
+	if err := c.await(ctx, "all nodes are known", c.handshaken); err != nil {
 		return err
 	}
 	if fresh {
@@ -61,10 +61,10 @@ func Join(ctx context.Context, user User, primaries int, addresses ...string) er
 			return err
 		}
 	}
-	return c.await(ctx, "the cluster is ok", settled(len(c)-primaries))
+	return c.await(ctx, "the cluster is ok", healthy(len(c)-primaries))
 }
 
-// cluster lists its first primaries first.
+// cluster is the nodes, primaries first.
 type cluster []node
 
 func open(user User, addresses []string) (cluster, error) {
@@ -95,8 +95,7 @@ func (c cluster) assignSlots(ctx context.Context, primaries int) error {
 			strconv.Itoa(last)); err != nil {
 			return err
 		}
-		// Distinct from the start, so that the nodes need not settle whose slots are the
-		// newer.
+		// Distinct epochs, so that the nodes need not agree on new ones first.
 		if _, err := n.ask(ctx, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
 			return err
 		}
@@ -104,8 +103,8 @@ func (c cluster) assignSlots(ctx context.Context, primaries int) error {
 	return nil
 }
 
-// meet introduces every node to every other, as waiting for them to gossip takes seconds.
-// Nodes that know each other learn addresses that changed.
+// meet introduces every node to every other, since gossip alone takes seconds. Nodes that
+// know each other learn changed addresses.
 func (c cluster) meet(ctx context.Context) error {
 	for i, other := range c {
 		meet, err := other.introduction(ctx)
@@ -124,7 +123,7 @@ func (c cluster) meet(ctx context.Context) error {
 	return nil
 }
 
-// introduction is the command that makes another node meet this one.
+// introduction returns the command that makes another node meet this one.
 func (n node) introduction(ctx context.Context) ([]string, error) {
 	ip, port, err := resolve(ctx, n.address)
 	if err != nil {
@@ -154,7 +153,7 @@ func resolve(ctx context.Context, address string) (ip, port string, err error) {
 	return all[0], port, nil
 }
 
-// replicate spreads the replicas over the primaries in turn.
+// replicate assigns the replicas to the primaries in turn.
 func (c cluster) replicate(ctx context.Context, primaries int) error {
 	for i, n := range c[primaries:] {
 		id, err := c[i%primaries].ask(ctx, "CLUSTER", "MYID")
@@ -168,16 +167,16 @@ func (c cluster) replicate(ctx context.Context, primaries int) error {
 	return nil
 }
 
-// acquainted reports whether the node has completed the handshake with all others.
-func (c cluster) acquainted(ctx context.Context, n node) (bool, error) {
+// handshaken reports whether the node has completed the handshake with all others.
+func (c cluster) handshaken(ctx context.Context, n node) (bool, error) {
 	nodes, err := n.ask(ctx, "CLUSTER", "NODES")
 	return strings.Count(nodes, "\n") == len(c) && !strings.Contains(nodes, "handshake"), err
 }
 
-// settled returns a condition of one node: it sees every slot served, all nodes alive and
-// the given number of replicas, and a replica is connected to its primary. Each node
-// learns by itself which others are replicas, so every node must be asked.
-func settled(replicas int) func(context.Context, node) (bool, error) {
+// healthy returns a condition of one node. The node sees every slot served, all nodes
+// alive and the given number of replicas; a replica is connected to its primary. Each
+// node learns by itself which others are replicas, so every node must be asked.
+func healthy(replicas int) func(context.Context, node) (bool, error) {
 	return func(ctx context.Context, n node) (bool, error) {
 		info, err := n.ask(ctx, "CLUSTER", "INFO")
 		if err != nil {

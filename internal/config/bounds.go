@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Duration is a setting that is a span of time.
+// Duration is the bounds of a setting that is a duration.
 type Duration struct{ Least, Most time.Duration }
 
 // The bounds of the functions' settings. docs/configuration.md says what each means.
@@ -17,7 +17,7 @@ var (
 	ReservationLease     = Duration{time.Second, 24 * time.Hour}
 	SessionIdle          = Duration{time.Minute, 30 * 24 * time.Hour}
 	SessionLifetime      = Duration{time.Minute, 30 * 24 * time.Hour}
-	// Charts mark the changes of 30 days.
+	// At least 31 days, because charts mark the changes of 30 days.
 	AuditRetention = Duration{31 * 24 * time.Hour, 10 * 365 * 24 * time.Hour}
 )
 

@@ -1,7 +1,6 @@
-// Package config reads a program's configuration from its environment, once, at its
-// start, and holds the bounds of what operators set. The functions obey the bounds at
-// their start, and the infrastructure checks them at synthesis, before anything is
-// deployed.
+// Package config reads a program's configuration from its environment, once at the start,
+// and holds the bounds of settings. The functions check the bounds when they start. The
+// infrastructure checks them at synthesis, before a deployment.
 package config
 
 import (
@@ -12,14 +11,14 @@ import (
 	"github.com/caarlos0/env/v11"
 )
 
-// Problems collects what is wrong with variables: the first problem of each.
-// The zero value has none.
+// Problems collects the first problem of each variable. The zero value has none.
 type Problems struct {
 	named map[string]bool
 	all   []error
 }
 
-// Add records what is wrong with a variable and what to do. It repeats no secret.
+// Add records what is wrong with a variable and what to do. The advice must contain no
+// secret.
 func (p *Problems) Add(variable, advice string) {
 	if p.named[variable] {
 		return
@@ -31,7 +30,7 @@ func (p *Problems) Add(variable, advice string) {
 	p.all = append(p.all, fmt.Errorf("%s %s", variable, advice))
 }
 
-// AddError records an error that names its variables itself. Nil is no problem.
+// AddError records an error that names its variables itself. It ignores nil.
 func (p *Problems) AddError(err error) {
 	if err != nil {
 		p.all = append(p.all, err)
@@ -80,7 +79,7 @@ func Read[T any](environ []string) (T, Problems) {
 	return c, p
 }
 
-// tagOf is the variable of a struct's field.
+// tagOf returns the variable of a struct's field.
 func tagOf[T any](field string) string {
 	if f, ok := reflect.TypeFor[T]().FieldByName(field); ok {
 		return f.Tag.Get("env")

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Networks reads networks such as 203.0.113.0/24 and 2001:db8::/32, and single addresses,
-// with commas or spaces between them. An empty text is none. Its error names each that is
-// wrong and says how to write it.
+// Networks parses networks such as 203.0.113.0/24 and 2001:db8::/32, and single
+// addresses, separated by commas or spaces. An empty text gives none. The error names
+// each wrong item and says how to write it.
 func Networks(text string) ([]netip.Prefix, error) {
 	if text == "" {
 		return nil, nil

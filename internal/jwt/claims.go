@@ -10,7 +10,7 @@ import (
 // maxPlanLen bounds a plan's name, in bytes.
 const maxPlanLen = 400
 
-// validate checks what the token says of itself.
+// validate checks the token's issuer, audience and times.
 func (v *Verifier) validate(c josejwt.Claims, all map[string]any) error {
 	if c.Expiry == nil {
 		return refused("no expiry")
@@ -36,8 +36,8 @@ func (v *Verifier) validate(c josejwt.Claims, all map[string]any) error {
 	return refused("bad claims")
 }
 
-// read takes the claims that the configuration names. A claim of another form than it
-// must have makes the token bad.
+// read returns the claims that the configuration names. A claim with the wrong type makes
+// the token invalid.
 func (v *Verifier) read(issuer string, all map[string]any) (Claims, error) {
 	c := Claims{Issuer: issuer}
 	c.Subject, _ = all[v.config.IdentityClaim].(string)

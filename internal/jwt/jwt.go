@@ -1,11 +1,10 @@
 // Package jwt verifies bearer tokens: JSON Web Tokens that an issuer signed with RS256,
 // ES256 or EdDSA (Ed25519).
 //
-// A token is good if one of the issuer's keys signed it, with the algorithm that this key
-// is for, and if it is from this issuer, for one of the audiences, not expired and not
-// before its time, give or take the leeway. It must have an expiry. The unsigned (none)
-// and symmetric (HS…) algorithms are never accepted, nor a key that the token brings
-// along. Signatures are github.com/go-jose/go-jose's work.
+// A token is good if one of the issuer's keys signed it with that key's algorithm. It
+// must name the issuer and one of the audiences, have an expiry, and be valid now, within
+// the leeway. The unsigned (none) and symmetric (HS…) algorithms are never accepted, nor
+// a key that the token contains. github.com/go-jose/go-jose verifies the signatures.
 package jwt
 
 import (
@@ -27,14 +26,14 @@ const (
 	MaxLeeway   = 5 * time.Minute
 )
 
-// The errors of Verify. Their text, causes included, has nothing of the token.
+// The errors of Verify. Their text, causes included, contains nothing of the token.
 var (
 	// ErrInvalid means that a token is not good.
 	ErrInvalid = errors.New("bearer token refused")
-	// ErrExpired is the ErrInvalid of a token that was good.
+	// ErrExpired is the ErrInvalid of a token that is good except for its expiry.
 	ErrExpired = fmt.Errorf("%w: expired", ErrInvalid)
-	// ErrNoKeys means that a token could not be checked, since the issuer's keys were
-	// never read, or too long ago. Nobody is to be let in.
+	// ErrNoKeys means that a token cannot be checked: the issuer's keys were never read,
+	// or too long ago. The caller must be denied.
 	ErrNoKeys = errors.New("the keys of the token's issuer are not known")
 )
 
@@ -43,11 +42,11 @@ var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA}
 // Config says which tokens are good. Either KeysURL or Keys is set.
 type Config struct {
 	Issuer string // exactly as tokens have it
-	// one of them must be in aud, or, where a token has no aud, be its client_id, as API
-	// Gateway's own JWT authorizers have it
+	// One of Audiences must be in aud. For a token without aud it must be the client_id,
+	// as with API Gateway's own JWT authorizers.
 	Audiences []string
 	KeysURL   *url.URL // where the issuer's JSON Web Key Set is; see ParseURL
-	Keys      KeySet   // the issuer's keys, for a function that cannot reach it
+	Keys      KeySet   // the issuer's keys, for a function that cannot reach the issuer
 
 	IdentityClaim string        // the claim that says who calls; empty means sub
 	PlanClaim     string        // the claim that names a plan; empty means none
@@ -58,7 +57,7 @@ type Config struct {
 	Log    *slog.Logger     // gets a line when keys cannot be read; nil means none
 }
 
-// Claims is what a good token says.
+// Claims are the claims of a good token.
 type Claims struct {
 	Issuer  string
 	Subject string // the identity claim; never empty
@@ -76,7 +75,7 @@ type keys interface {
 	find(ctx context.Context, id string, algorithm jose.SignatureAlgorithm) (any, error)
 }
 
-// New returns a Verifier. It reads no keys yet.
+// New returns a Verifier. It does not read keys yet.
 func New(c Config) (*Verifier, error) {
 	switch {
 	case c.Issuer == "" || len(c.Audiences) == 0:
@@ -103,7 +102,7 @@ func New(c Config) (*Verifier, error) {
 }
 
 // Verify returns a good token's claims. It fails with ErrInvalid or ErrNoKeys. It may
-// fetch keys, which takes fetchTimeout at most.
+// fetch keys, for at most fetchTimeout.
 func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	if len(token) > MaxTokenLen {
 		return Claims{}, refused("longer than %d bytes", MaxTokenLen)
@@ -128,8 +127,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	return v.read(claims.Issuer, all)
 }
 
-// Warm reads the keys if they come from a URL, so that the first token need not wait for
-// them.
+// Warm reads the keys if they come from a URL, so that the first token need not wait.
 func (v *Verifier) Warm(ctx context.Context) {
 	if r, ok := v.keys.(*remote); ok {
 		r.refresh(ctx)

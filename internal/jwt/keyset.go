@@ -18,25 +18,26 @@ const (
 	MaxKeySetLen = 256 << 10 // bytes
 	MaxKeys      = 64
 	minRSABits   = 2048
-	maxRSABits   = 8192 // what a larger one takes to verify is not worth its safety
+	maxRSABits   = 8192 // a larger key takes too long to verify
 )
 
 // KeySet is the public keys of an issuer. The zero value has none.
 type KeySet struct {
 	byName map[name]any
-	// the key of an algorithm that has one only; a token that names no key means this one
+	// alone has the key of each algorithm with one key only. A token without a key id
+	// uses it.
 	alone map[jose.SignatureAlgorithm]any
 }
 
-// name: an issuer may have two keys of one id, for two algorithms.
+// name identifies a key. An issuer may have two keys with the same id for two algorithms.
 type name struct {
 	id        string
 	algorithm jose.SignatureAlgorithm
 }
 
-// ParseKeys reads a JSON Web Key Set. Keys of no use to us are left out: private and
-// symmetric ones, for encryption, of other curves or algorithms, RSA keys under 2048
-// bits. It fails if none is left.
+// ParseKeys parses a JSON Web Key Set. It leaves out keys that cannot verify tokens:
+// private and symmetric keys, keys for encryption, other curves or algorithms, and RSA
+// keys under 2048 bits. It fails if none is left.
 func ParseKeys(text []byte) (KeySet, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -67,7 +68,8 @@ func ParseKeys(text []byte) (KeySet, error) {
 // Len returns the number of keys.
 func (s KeySet) Len() int { return len(s.byName) }
 
-// add takes a key that is of use. Of two with the same id and algorithm the first counts.
+// add adds a key that can verify tokens. Of two with the same id and algorithm the first
+// counts.
 func (s KeySet) add(key *jose.JSONWebKey) {
 	algorithm := algorithmOf(key.Key)
 	if algorithm == "" || key.Use != "" && key.Use != "sig" || key.Algorithm != "" &&
@@ -86,7 +88,7 @@ func (s KeySet) add(key *jose.JSONWebKey) {
 	}
 }
 
-// algorithmOf returns the one algorithm that a public key is for, "" if we have none.
+// algorithmOf returns the algorithm of a public key, or "" if it is not supported.
 func algorithmOf(key any) jose.SignatureAlgorithm {
 	switch key := key.(type) {
 	case *rsa.PublicKey:

@@ -15,22 +15,21 @@ import (
 )
 
 const (
-	// a key that the issuer withdrew is good for this long at most, unless its set cannot
-	// be read
+	// freshFor is how long a key set is used without reading it again. A withdrawn key
+	// remains good at most so long, unless the set cannot be read.
 	freshFor   = 15 * time.Minute
-	trustFor   = 2 * time.Hour // a set that cannot be read again is good for this long
-	fetchEvery = time.Minute   // at most, whatever tokens name
-	// from the start of a failure to the next try while no token can be verified; then
-	// twice as long, …
+	trustFor   = 2 * time.Hour // how long a set is used while it cannot be read again
+	fetchEvery = time.Minute   // minimum time between two reads, whatever keys tokens name
+	// firstRetry is the time from a failed read to the next while no token can be
+	// verified. It doubles with each failure.
 	firstRetry   = time.Second
-	soonRetries  = 6 // … for so many failures in a row, which comes near fetchEvery
+	soonRetries  = 6 // failures in a row until the pause is fetchEvery
 	fetchTimeout = 2 * time.Second
 )
 
-// remote is the key set at a URL, read when a token needs it: nothing runs between two
-// calls, where Lambda freezes what runs. A set that cannot be read again stays for
-// trustFor. Ages go by the time of day, since the monotonic clock may stand still in a
-// frozen function.
+// remote is the key set at a URL. It reads the set when a token needs it, since Lambda
+// freezes background work between calls. Ages are wall-clock times, since the monotonic
+// clock may stand still while the function is frozen.
 type remote struct {
 	url    string
 	client *http.Client
@@ -39,13 +38,13 @@ type remote struct {
 	mu       sync.Mutex
 	set      KeySet
 	fetched  time.Time     // when set was read
-	tried    time.Time     // when reading it was last begun
-	flight   chan struct{} // closed when the reading that is under way ends; nil when none is
-	err      error         // of the last reading
+	tried    time.Time     // start of the last read
+	flight   chan struct{} // closed at the end of the read under way; nil when there is none
+	err      error         // of the last read
 	failures int           // in a row
 }
 
-// ParseURL reads the URL of a key set. It must be https; http is good on a loopback
+// ParseURL parses the URL of a key set. It must be https; http is valid for a loopback
 // address only.
 func ParseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
@@ -68,7 +67,7 @@ func loopback(host string) bool {
 func newRemote(c Config) *remote {
 	client := http.Client{Transport: &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
-		DisableKeepAlives:   true, // the next reading is a quarter of an hour and perhaps a freeze away
+		DisableKeepAlives:   true, // the next read is at least a quarter of an hour away
 		TLSHandshakeTimeout: fetchTimeout,
 	}}
 	if c.Client != nil {
@@ -78,7 +77,7 @@ func newRemote(c Config) *remote {
 	return &remote{url: c.KeysURL.String(), client: &client, config: c}
 }
 
-// find returns the key that a token names, reading the set again if it is old or has no
+// find returns the key that a token names. It reads the set again if it is old or has no
 // such key.
 func (r *remote) find(ctx context.Context, id string, algorithm jose.SignatureAlgorithm) (any, error) {
 	set, fresh, _ := r.current()
@@ -108,7 +107,8 @@ func (r *remote) current() (set KeySet, fresh bool, err error) {
 	return r.trusted(), within(r.fetched, r.now(), freshFor), err
 }
 
-// trusted is the set if it is not too old. The caller holds the lock, as with pause.
+// trusted returns the set, or none if it is too old. The caller holds the lock, as with
+// pause.
 func (r *remote) trusted() KeySet {
 	if !within(r.fetched, r.now(), trustFor) {
 		return KeySet{}
@@ -116,7 +116,7 @@ func (r *remote) trusted() KeySet {
 	return r.set
 }
 
-// pause is how long after a reading was begun the next may be.
+// pause returns the minimum time between the starts of two reads.
 func (r *remote) pause() time.Duration {
 	if r.trusted().Len() > 0 || r.failures == 0 || r.failures > soonRetries {
 		return fetchEvery
@@ -124,18 +124,18 @@ func (r *remote) pause() time.Duration {
 	return firstRetry << (r.failures - 1)
 }
 
-// now has no monotonic part.
+// now returns the wall-clock time, without the monotonic part.
 func (r *remote) now() time.Time { return r.config.Now().Round(0) }
 
-// within reports whether a time lies less than d back. One that lies ahead does not: the
-// clock was set.
+// within reports whether t lies less than d before now. A time in the future does not:
+// the clock was set back.
 func within(t, now time.Time, d time.Duration) bool {
 	age := now.Sub(t)
 	return age >= 0 && age < d
 }
 
-// refresh waits for the reading that is under way, or for one that it begins itself if
-// the last was not begun within the pause.
+// refresh waits for the read under way. If there is none and the pause is over, it starts
+// one.
 func (r *remote) refresh(ctx context.Context) {
 	r.mu.Lock()
 	if r.flight == nil {
@@ -154,7 +154,8 @@ func (r *remote) refresh(ctx context.Context) {
 	}
 }
 
-// read outlasts the call that began it, so that the next finds what it read.
+// read reads the set. It continues after the call that started it ends, so that the next
+// call finds the keys.
 func (r *remote) read(ctx context.Context, flight chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()

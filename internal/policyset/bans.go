@@ -11,8 +11,8 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// BannedUntil answers, for each key in order, until when it is banned, by hand or by the
-// Set's policy of automatic bans; zero when it never was. It may be past.
+// BannedUntil returns, for each key in order, the end of its ban by hand or by the policy
+// set's automatic bans. It is zero for a key without a ban, and may be in the past.
 func BannedUntil(ctx context.Context, client valkey.Client, set *policy.Set,
 	keys []policy.Key) ([]time.Time, error) {
 	until := make([]time.Time, len(keys))
@@ -29,16 +29,16 @@ func BannedUntil(ctx context.Context, client valkey.Client, set *policy.Set,
 		if err != nil && !valkey.IsValkeyNil(err) {
 			return nil, fmt.Errorf("policy: read bans: %w", err)
 		}
-		if len(ban) == 8 && TimeAt(ban[1:]).After(until[i]) { // its first byte is how often it was banned
+		if len(ban) == 8 && TimeAt(ban[1:]).After(until[i]) { // the first byte is the number of bans
 			until[i] = TimeAt(ban[1:])
 		}
 	}
 	return until, nil
 }
 
-// BanKey names a caller's ban by the policy; wide.lua writes it.
+// BanKey returns the name of a caller's automatic ban, which wide.lua writes.
 func BanKey(id string) string { return keyspace.Of(id, "sb") }
 
-// DenialsKey names the denials that count towards a caller's next ban; wide.lua writes
-// them.
+// DenialsKey returns the name of the denials that count towards a caller's next automatic
+// ban, which wide.lua writes.
 func DenialsKey(id string) string { return keyspace.Of(id, "sd") }

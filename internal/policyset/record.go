@@ -51,7 +51,7 @@ const (
 )
 
 // description is the part of a record that the scripts do not read. With status 3 they
-// compare it with what the environment knows of it.
+// compare it with the environment's copy.
 type description struct {
 	Kind    policy.Kind `json:"kind"`
 	Env     string      `json:"env,omitempty"`
@@ -65,10 +65,10 @@ type description struct {
 	Updated time.Time `json:"updated"`
 }
 
-// Secrets are the hashes that a key's secret must have one of.
+// Secrets has the hashes of a key's valid secrets.
 type Secrets struct{ Current, Previous [sha256.Size]byte }
 
-// EncodeRecord lays out the record of a key.
+// EncodeRecord encodes the record of a key.
 func EncodeRecord(k policy.Key, s Secrets) ([]byte, error) {
 	var entry []byte
 	var until time.Time
@@ -104,7 +104,7 @@ func EncodeRecord(k policy.Key, s Secrets) ([]byte, error) {
 	return append(append(append(r, k.Name...), entry...), about...), nil
 }
 
-// EncodeEntry lays out limits and their mode.
+// EncodeEntry encodes limits and their mode.
 func EncodeEntry(mode policy.Mode, limits []limiter.Limit) ([]byte, error) {
 	if mode == policy.Off {
 		return []byte{modeByte(policy.Off), 0, 0}, nil
@@ -117,7 +117,7 @@ func EncodeEntry(mode policy.Mode, limits []limiter.Limit) ([]byte, error) {
 	return append(entry, program...), nil
 }
 
-// DecodeRecord reads a record. It fails with policy.ErrUnreadable.
+// DecodeRecord decodes a record. It fails with policy.ErrUnreadable.
 func DecodeRecord(id string, r []byte) (policy.Key, Secrets, error) {
 	var s Secrets
 	if len(r) < nameAt || r[0] != recordFormat {
@@ -158,7 +158,7 @@ func DecodeRecord(id string, r []byte) (policy.Key, Secrets, error) {
 	return k, s, nil
 }
 
-// DecodeAllow reads the routes that a key opens from its description.
+// DecodeAllow decodes the routes that a key opens from its description.
 func DecodeAllow(about []byte) ([]route.Pattern, error) {
 	var text description
 	if err := json.Unmarshal(about, &text); err != nil {
@@ -167,7 +167,7 @@ func DecodeAllow(about []byte) ([]route.Pattern, error) {
 	return text.Allow, nil
 }
 
-// DecodeEntry reads limits and their mode, and returns what follows them.
+// DecodeEntry decodes limits and their mode, and returns the bytes after them.
 func DecodeEntry(b []byte) (mode policy.Mode, limits []limiter.Limit, rest []byte, err error) {
 	if len(b) < 3 || b[0] < 1 || int(b[0]) > len(Modes) {
 		return "", nil, nil, policy.ErrUnreadable
@@ -184,7 +184,7 @@ func DecodeEntry(b []byte) (mode policy.Mode, limits []limiter.Limit, rest []byt
 	return mode, limits, b[end:], err
 }
 
-// Modes are the modes in the order of their bytes, from 1.
+// Modes has the modes in the order of their encoding, from 1.
 var Modes = [...]policy.Mode{policy.Enforce, policy.Shadow, policy.Off}
 
 func modeByte(m policy.Mode) byte {
@@ -208,7 +208,7 @@ func statusByte(k policy.Key) byte {
 	return 2
 }
 
-// AppendTime adds an instant as 7 bytes of microseconds; zero for the zero time.
+// AppendTime appends an instant as 7 bytes of microseconds; zero for the zero time.
 func AppendTime(b []byte, t time.Time) []byte {
 	var us uint64
 	if !t.IsZero() {
@@ -218,7 +218,7 @@ func AppendTime(b []byte, t time.Time) []byte {
 		byte(us>>8), byte(us))
 }
 
-// TimeAt reads what AppendTime wrote.
+// TimeAt decodes an instant that AppendTime wrote.
 func TimeAt(b []byte) time.Time {
 	us := int64(b[0])<<48 | int64(b[1])<<40 | int64(binary.BigEndian.Uint32(b[2:]))<<8 | int64(b[6])
 	if us == 0 {
@@ -227,8 +227,8 @@ func TimeAt(b []byte) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// Recorded reads a record's key, but for the name of its plan; the zero Key when there is
-// none.
+// Recorded decodes the key in a reply, without the name of its plan. It returns the zero
+// Key if there is no record.
 func Recorded(id string, result valkey.ValkeyResult) (policy.Key, error) {
 	record, err := result.AsBytes()
 	if valkey.IsValkeyNil(err) {

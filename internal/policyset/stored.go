@@ -1,7 +1,6 @@
-// Package policyset reads and encodes what lies in Valkey and both functions know: the
-// policy set, its mirrors, the copies of its plans in each bucket, and the records of
-// keys. Package enforce and package registry import it; it makes no decision and writes
-// nothing.
+// Package policyset reads and encodes what both functions know in Valkey: the policy set,
+// its mirrors, the copies of its plans in each bucket, and the records of keys. Packages
+// enforce and registry import it. It decides nothing and writes nothing.
 package policyset
 
 import (
@@ -17,17 +16,16 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// SetID is the subject of the Set in the audit and in the key space.
+// SetID is the policy set's subject in the audit and in the key space.
 const SetID = "policy"
 
-// SetKey names the set in Valkey: 4 bytes version and JSON.
+// SetKey is the name of the policy set in Valkey: 4 bytes version, then JSON.
 var SetKey = keyspace.Record(SetID)
 
-// emptySet is in force until one is saved.
+// emptySet returns the policy set before the first save.
 func emptySet() *policy.Set { return &policy.Set{NextNumber: 1} }
 
-// LoadSet reads the set as it is stored. Before the first save it is empty, with version
-// 0.
+// LoadSet reads the stored policy set. Before the first save it is empty, with version 0.
 func LoadSet(ctx context.Context, client valkey.Client) (*policy.Set, error) {
 	return setOf(client.Do(ctx, client.B().Get().Key(SetKey).Build()))
 }
@@ -43,7 +41,7 @@ func setOf(result valkey.ValkeyResult) (*policy.Set, error) {
 	return DecodeSet(record)
 }
 
-// DecodeSet returns of a Set that cannot be read its version alone.
+// DecodeSet decodes a policy set. If it is unreadable, the result has only the version.
 func DecodeSet(record []byte) (*policy.Set, error) {
 	if len(record) < 4 {
 		return &policy.Set{}, policy.ErrUnreadable
@@ -56,17 +54,17 @@ func DecodeSet(record []byte) (*policy.Set, error) {
 	return s, nil
 }
 
-// Versioned is a record of the set: 4 bytes version, then its text.
+// Versioned encodes a record of the policy set: 4 bytes version, then text.
 func Versioned(version int64, text []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(version)), text...)
 }
 
-// Mirrors is how many copies of the whole set lie beside it.
+// Mirrors is the number of additional copies of the whole policy set.
 const Mirrors = 3
 
-// MirrorKeys name what repeats the Set: copyFormat, then the Set's record, so that
-// copy.lua says which is newer. They and the Set lie a quarter of the buckets apart, so
-// that no shard of several equal ones has them all.
+// MirrorKeys are the names of the mirrors: CopyFormat, then the policy set's record, so
+// that copy.lua can compare versions. They and the policy set lie a quarter of the
+// buckets apart, so that no shard of several equal ones has them all.
 var MirrorKeys = func() (keys [Mirrors]string) {
 	for i := range keys {
 		b := keyspace.BucketOf(SetID) + keyspace.Bucket((i+1)*keyspace.Buckets/(Mirrors+1))
@@ -75,9 +73,9 @@ var MirrorKeys = func() (keys [Mirrors]string) {
 	return keys
 }()
 
-// NewestSet reads the Set as it is stored, and as it was last saved: that is another one
-// when the Set's shard lost it and a mirror did not. A mirror that does not answer counts
-// as lost, or one shard that is away would hide the Set on another.
+// NewestSet reads the stored policy set and the newest of it and its mirrors. They differ
+// after the policy set's shard lost a save that a mirror has. A mirror that does not
+// answer counts as lost; otherwise one unreachable shard would hide the set on another.
 func NewestSet(ctx context.Context, client valkey.Client) (newest, stored *policy.Set, err error) {
 	commands := valkey.Commands{client.B().Get().Key(SetKey).Build()}
 	for _, key := range MirrorKeys {
@@ -105,7 +103,7 @@ func NewestSet(ctx context.Context, client valkey.Client) (newest, stored *polic
 	return newest, stored, err
 }
 
-// HeadVersion reads the version of a copy or a mirror; 0 when it is none.
+// HeadVersion returns the version of a copy or mirror; 0 if it is neither.
 func HeadVersion(head []byte) int64 {
 	if len(head) < 5 || head[0] != CopyFormat {
 		return 0
@@ -113,7 +111,7 @@ func HeadVersion(head []byte) int64 {
 	return int64(binary.BigEndian.Uint32(head[1:]))
 }
 
-// CopyFormat is the first byte of a copy, which is what find.lua reads of the Set:
+// CopyFormat is the first byte of a copy, the part of the policy set that find.lua reads:
 //
 //	1 byte   format, 1
 //	4 bytes  version of the Set
@@ -124,5 +122,5 @@ func HeadVersion(head []byte) int64 {
 // Integers are big-endian.
 const CopyFormat = 1
 
-// CopyKey is the name of a bucket's copy of the plans.
+// CopyKey returns the name of a bucket's copy of the plans.
 func CopyKey(b keyspace.Bucket) string { return b.Name("p") }

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// Match is a pattern that a call falls under.
+// Match is a pattern that matches a call.
 type Match struct {
 	Index  int // in the order given to NewTable
 	Won    bool
-	Reason string // in words: why it won, or which won over it and why
+	Reason string // in words: why it won, or which pattern won and why
 }
 
 // Explain lists the patterns that match the call, most specific first. Where Find fails
-// with ErrAmbiguous it lists what each reading finds, and none won.
+// with ErrAmbiguous, it lists the patterns of each reading, and none won.
 func (t *Table) Explain(c Call) []Match {
 	written, lenient := t.all(c, asWritten(c.Path, nil)), []int(nil)
 	if !plain(c.Path) {
@@ -70,7 +70,7 @@ func (t *Table) ambiguous(ranks []int, how string) []Match {
 	return matches
 }
 
-// difference says what the one that won has and the one that lost has not.
+// difference describes what the winning pattern has and the losing pattern has not.
 func difference(won, lost compiled) string {
 	switch {
 	case given(won.API) > given(lost.API):

@@ -2,10 +2,11 @@ package route
 
 import "fmt"
 
-// List is patterns of which a call must match one. It is safe for concurrent use.
+// List is a list of patterns. A call must match one. It is safe for concurrent use.
 type List struct{ patterns []compiled }
 
-// NewList compiles patterns. It fails if one is not valid. Several may match one call.
+// NewList compiles patterns. It fails if one is not valid. Several may match the same
+// call.
 func NewList(patterns []Pattern) (*List, error) {
 	l := &List{}
 	for i, p := range patterns {
@@ -18,7 +19,7 @@ func NewList(patterns []Pattern) (*List, error) {
 }
 
 // Matches reports whether a pattern matches the call in each reading of its path: as
-// written, and as a lenient program would have it. So no spelling leads to a path that no
+// written, and as a lenient program reads it. So no spelling reaches a path that no
 // pattern matches.
 func (l *List) Matches(c Call) bool {
 	var buffer [MaxSegments]string

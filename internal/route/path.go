@@ -2,16 +2,16 @@ package route
 
 import "strings"
 
-// reading is a path's segments as some program takes them, in lower case.
+// reading is the segments of a path as some program reads them, in lower case.
 type reading []string
 
-// plain reports whether every program reads the path alike but for empty segments and the
-// case of letters.
+// plain reports whether every program reads the path alike, except for empty segments and
+// the case of letters.
 func plain(path string) bool {
 	return !strings.ContainsAny(path, `%;\`) && !strings.HasPrefix(path, ".") && !strings.Contains(path, "/.")
 }
 
-// asWritten appends the segments of a path to into: split first, decoded once.
+// asWritten appends the segments of a path to into. It splits first and decodes once.
 func asWritten(path string, into reading) reading {
 	for text := range strings.SplitSeq(path, "/") {
 		if text != "" {
@@ -21,8 +21,8 @@ func asWritten(path string, into reading) reading {
 	return into
 }
 
-// asLenient appends the segments that a program finds which decodes and resolves all it
-// can.
+// asLenient appends the segments as a program finds them that decodes and resolves
+// everything.
 func asLenient(path string, into reading) reading {
 	from := len(into)
 	for text := range strings.FieldsFuncSeq(DecodeAll(path), func(r rune) bool {
@@ -40,8 +40,8 @@ func asLenient(path string, into reading) reading {
 	return into
 }
 
-// decodeOnce undoes percent-encoding. What is no encoding stays: an HTTP API may have
-// undone it already.
+// decodeOnce decodes percent-encoding once. Invalid encodings stay, since an HTTP API may
+// have decoded the path already.
 func decodeOnce(text string) string {
 	if !strings.Contains(text, "%") {
 		return text
@@ -58,9 +58,9 @@ func decodeOnce(text string) string {
 	return string(decoded)
 }
 
-// DecodeAll undoes percent-encoding until none is left, so that all spellings of a path
-// become one. One pass does it: a character that completes an encoding is where the next
-// one is undone.
+// DecodeAll decodes percent-encoding until none is left, so that all spellings of a path
+// become one. One pass suffices: it decodes an encoding as soon as a character completes
+// it.
 func DecodeAll(text string) string {
 	if !strings.Contains(text, "%") {
 		return text
@@ -85,7 +85,7 @@ func unhex(c byte) byte {
 	return c | 0x20 - 'a' + 10
 }
 
-// lower folds ASCII letters; it allocates only if there is a capital.
+// lower converts ASCII letters to lower case. It allocates only if there is a capital.
 func lower(text string) string {
 	for i := range len(text) {
 		if text[i] >= 'A' && text[i] <= 'Z' {

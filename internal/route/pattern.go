@@ -3,11 +3,11 @@
 //
 // # Patterns
 //
-// An empty field, or *, stands for anything. A path is literal segments, {name} for
-// exactly one segment, and at its end {name+} or * for one or more: API Gateway's own
-// syntax. So /orders/* covers /orders/7 and not /orders, as a resource /orders/{proxy+}
-// does. Methods and literals are compared without regard to ASCII case, since many
-// backends behind a {proxy+} resource do so too; APIs and stages are compared exactly.
+// An empty field, or *, matches anything. A path has literal segments, {name} for exactly
+// one segment, and at its end {name+} or * for one or more, as in API Gateway. So
+// /orders/* matches /orders/7 and not /orders, as a resource /orders/{proxy+} does.
+// Methods and literals are compared without regard to ASCII case, since many backends
+// behind a {proxy+} resource do so too; APIs and stages are compared exactly.
 //
 // A pattern for GET also matches HEAD, because most backends run the handler of GET for
 // HEAD. The method ANY matches every method, as it does in API Gateway.
@@ -17,26 +17,24 @@
 // The most specific pattern wins. Patterns are compared field by field, and the first
 // difference decides: a given API before any; the path from its first segment on, literal
 // before {name} before {name+} before any path; a given method before any; a given stage
-// before any. Two patterns that match the same call are therefore either ordered or equal
-// but for the names of their parameters: a tie, which Ties finds.
+// before any. Two patterns that match the same call are therefore either ordered, or
+// equal except for the names of their parameters. Ties finds the equal ones.
 //
-// Among methods HEAD comes before the others, they come before ANY, and ANY before *. So
-// a HEAD call falls under a pattern for HEAD before one for GET with the same path. The
-// path is compared first: GET /report takes a HEAD call from HEAD /*.
+// Among methods HEAD comes first, then the others, then ANY, then *. So a pattern for
+// HEAD wins over one for GET with the same path. The path is compared first: GET /report
+// wins over HEAD /* for a HEAD call of /report.
 //
 // # Spellings
 //
-// Programs read the same path in different ways, and a caller must not dodge a rule by
-// choosing the spelling. What all of them read alike is folded: empty segments and a
-// slash at the end are dropped, and each segment's percent-encoding is undone once.
-// Beyond that a path has two readings: as written, where an encoded slash, a dot-segment
-// or ;parameters are part of a segment like any text, and as a lenient program would have
-// it, where percent-encoding is undone until none is left, a backslash is a slash,
-// ;parameters are cut off and dot-segments are resolved. Where the two readings find
-// different patterns, the call has none of them: Find fails with ErrAmbiguous, and the
-// call should be refused. Clients resolve dot-segments before they send, so honest calls
-// meet this only with an encoded slash or semicolon where a rule counts segments: {name+}
-// covers both.
+// Programs read the same path in different ways, and a caller must not escape a rule by
+// its spelling. Matching ignores empty segments and a slash at the end, and decodes each
+// segment's percent-encoding once. Beyond that a path has two readings. As written, an
+// encoded slash, a dot-segment or ;parameters are part of a segment. A lenient program
+// decodes until nothing is encoded, takes a backslash for a slash, cuts off ;parameters
+// and resolves dot-segments. Where the two readings match different patterns, Find fails
+// with ErrAmbiguous, and the call should be refused. Clients resolve dot-segments before
+// they send. So a legitimate call fails only with an encoded slash or semicolon where a
+// rule counts segments; {name+} matches both.
 package route
 
 import (
@@ -66,9 +64,8 @@ type Pattern struct {
 	Path   string `json:"path,omitempty"` // begins with a slash; see the package comment
 }
 
-// Parse reads what String writes, the form in which people know routes: a method and a
-// path, "GET /orders/{id}", or a path alone, with an API and a stage in front where they
-// are given: "abcdef1234/prod GET /orders/{id}".
+// Parse reads what String writes: a method and a path, "GET /orders/{id}", or a path
+// alone. An API and a stage may precede them: "abcdef1234/prod GET /orders/{id}".
 func Parse(text string) (Pattern, error) {
 	var p Pattern
 	text = strings.TrimSpace(text)
@@ -86,7 +83,7 @@ func Parse(text string) (Pattern, error) {
 	return p, p.Validate()
 }
 
-// cutWord cuts off a word that is no path.
+// cutWord cuts off the first word unless it is a path.
 func cutWord(text string) (word, after string, found bool) {
 	if strings.HasPrefix(text, "/") {
 		return "", text, false
@@ -95,7 +92,7 @@ func cutWord(text string) (word, after string, found bool) {
 	return word, strings.TrimSpace(after), found
 }
 
-// String writes the pattern as people know routes; Parse reads it.
+// String writes the pattern in the form that Parse reads.
 func (p Pattern) String() string {
 	text := orAny(p.Method) + " " + orAny(p.Path)
 	if !matchesAny(p.API) || !matchesAny(p.Stage) {
@@ -113,10 +110,10 @@ func orAny(field string) string {
 	return field
 }
 
-// FieldError is what is wrong with one field of a Pattern: api, stage, method or path.
+// FieldError is a problem of one field of a Pattern: api, stage, method or path.
 type FieldError struct {
 	Field   string
-	Message string // names the value, its bound and a way out
+	Message string // names the value, its bound and what to do
 }
 
 func (e FieldError) Error() string { return e.Field + " " + e.Message }

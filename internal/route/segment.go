@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// kind orders segments by how much they say.
+// kind orders segments by how specific they are.
 type kind uint8
 
 const (
@@ -15,7 +15,7 @@ const (
 	rest                // {name+} or *
 	one                 // {name}
 	literal
-	end // of a path that goes no deeper
+	end // of a path without {name+} or *
 )
 
 // segment of a pattern's path. The last is anyPath, rest or end.

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// compare orders patterns, most specific first. Patterns that it holds equal differ in
-// literals, and never match the same call, or they tie.
+// compare orders patterns, most specific first. Two equal patterns tie, or differ in
+// literals and never match the same call.
 func compare(a, b compiled) int {
 	return cmp.Or(
 		given(b.API)-given(a.API),
@@ -25,8 +25,7 @@ func given(field string) int {
 }
 
 // Ties returns the pairs of indices of patterns that match the same calls with equal
-// specificity, each with the first of its kind. Patterns that are not valid tie with
-// none.
+// specificity. Each is paired with the first such pattern. Invalid patterns never tie.
 func Ties(patterns []Pattern) [][2]int {
 	var ties [][2]int
 	first := map[string]int{}
@@ -43,8 +42,8 @@ func Ties(patterns []Pattern) [][2]int {
 	return ties
 }
 
-// canonical is the same text for patterns that match the same calls. A space and a slash
-// cannot be confused with what stands between them.
+// canonical returns the same text for patterns that match the same calls. Spaces and
+// slashes separate its parts, which contain neither.
 func (p Pattern) canonical() string {
 	text := orAny(p.API) + " " + orAny(p.Stage) + " " + lower(orAny(p.Method)) + " "
 	path, _ := parsePath(p.Path)
@@ -54,8 +53,8 @@ func (p Pattern) canonical() string {
 	return strings.TrimSpace(text)
 }
 
-// Order returns the indices of valid patterns, most specific first; where neither of two
-// wins, in the order given.
+// Order returns the indices of valid patterns, most specific first. Equally specific
+// patterns keep their order.
 func Order(patterns []Pattern) []int {
 	all := make([]compiled, len(patterns))
 	for i, p := range patterns {

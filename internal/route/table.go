@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// ErrAmbiguous means that a call's path is spelled so that programs disagree about which
-// pattern it falls under.
+// ErrAmbiguous means that programs read a call's path in different ways that match
+// different patterns.
 var ErrAmbiguous = errors.New("path can be read in two ways that different routes match")
 
-// Call is what API Gateway was asked for.
+// Call is a request to API Gateway.
 type Call struct {
 	API, Stage, Method, Path string
 }
@@ -61,9 +61,9 @@ func compile(index int, p Pattern) compiled {
 }
 
 // Find returns the index of the most specific pattern that matches the call, in the order
-// given to NewTable; ok is false if none does. It fails with ErrAmbiguous only; then the
-// call is to be refused. A path in lower case without percent signs, semicolons and
-// dot-segments costs no allocation.
+// given to NewTable; ok is false if none does. It fails with ErrAmbiguous only; the
+// caller must refuse such a call. It does not allocate for a path in lower case without
+// percent signs, semicolons and dot-segments.
 func (t *Table) Find(c Call) (index int, ok bool, err error) {
 	if len(t.patterns) == 0 {
 		return 0, false, nil

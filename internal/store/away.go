@@ -7,10 +7,9 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// Away reports whether an error of a call to Valkey means that it cannot serve calls like
-// it now: it was not reached, did not answer in time, or refused for a reason that lies
-// in its own state or in who we are to it. An answer that the call itself is wrong is
-// none of these.
+// Away reports whether an error means that Valkey cannot serve such calls now. It was not
+// reached, did not answer in time, or refused because of its own state or our rights. An
+// answer that the call itself is wrong does not count.
 func Away(err error) bool {
 	if err == nil {
 		return false

@@ -6,26 +6,27 @@ import (
 	"time"
 )
 
-// callTime is the context of a call that has one time for answers and another for
-// connecting. While the call waits for a connection, its time for answers stands still.
+// callTime is the context of a call with one timeout for answers and another for
+// connecting. The timeout for answers is paused while the call waits for a connection.
 type callTime struct {
 	context.Context //nolint:containedctx // the parent
 	done            chan struct{}
 
 	mu      sync.Mutex
 	err     error
-	waits   int           // parts of the call that wait for a connection
-	since   time.Time     // when waits became 1
-	answer  time.Duration // left for answers at since
-	connect time.Duration // left for connecting at since
+	waits   int           // number of waits for a connection
+	since   time.Time     // when waits last became 1
+	answer  time.Duration // remaining for answers at since
+	connect time.Duration // remaining for connecting at since
 	ends    time.Time     // when the time for answers ends, unless the call waits
 	timer   *time.Timer
 }
 
 type callTimeKey struct{}
 
-// WithTimeouts returns a context that ends after answer. The time in which the call waits
-// for connections counts against connect instead, so the context ends after both at most.
+// WithTimeouts returns a context that ends after answer. Time in which the call waits for
+// connections counts against connect instead, so the context lasts for both together at
+// most.
 func WithTimeouts(parent context.Context, answer, connect time.Duration) (context.Context,
 	context.CancelFunc) {
 	c := &callTime{
@@ -66,7 +67,8 @@ func await(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// Deadline is when the context ends if the call waits no longer for connections.
+// Deadline returns when the context ends if the call does not wait for connections any
+// more.
 func (c *callTime) Deadline() (time.Time, bool) {
 	c.mu.Lock()
 	ends := c.ends
@@ -118,7 +120,7 @@ func (c *callTime) resume() {
 	}
 }
 
-// expire ends the context, unless the timer was set anew while it fired.
+// expire ends the context unless the timer was reset while it fired.
 func (c *callTime) expire() {
 	c.mu.Lock()
 	ends := c.ends

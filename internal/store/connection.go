@@ -12,22 +12,23 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// idleAfter is how long a connection is trusted without use: Valkey or the network may
-// have closed it in a freeze, so silence on it says nothing about Valkey.
+// idleAfter is how long an unused connection is trusted. Valkey or the network may close
+// it while the function is frozen, so a missing answer on it says nothing about Valkey.
 const idleAfter = time.Second
 
-// connection is logged in before the library gets it. The library's own log-in, its first
-// write, is not sent again: the reply that came is what the library reads first.
+// connection is a connection that logs in before the library gets it. The library writes
+// its own log-in first; Write drops that, and Read returns the stored reply.
 type connection struct {
 	net.Conn
-	hello         []byte // the log-in; nil after the library wrote its own
-	reply         []byte // what has come of the reply and is to be read
-	heard         time.Time
+	hello         []byte // the log-in request; nil after the library wrote its own
+	reply         []byte // the part of its reply that is not read yet
+	lastRead      time.Time
 	answerTimeout time.Duration
 	silent        func() // reports that Valkey stopped answering on a connection in use
 }
 
-// hello is the library's log-in with its options: see the constructor of its pipes.
+// hello returns the library's log-in request with its options, as the constructor of its
+// pipes writes it.
 func (d *dialer) hello(conn net.Conn) ([]byte, error) {
 	user, password := d.option.Username, d.option.Password
 	if d.option.AuthCredentialsFn != nil {
@@ -52,20 +53,20 @@ func (d *dialer) hello(conn net.Conn) ([]byte, error) {
 	return request, nil
 }
 
-// maxHelloReply holds the reply to a log-in, or its begin.
+// maxHelloReply is enough for the beginning of the reply to a log-in.
 const maxHelloReply = 4 << 10
 
-// logIn sends the log-in and waits until its reply begins to come. It closes the
-// connection when that fails.
+// logIn sends the log-in request and waits until its reply begins. It closes the
+// connection after an error.
 func (c *connection) logIn(ctx context.Context) error {
-	// Fails only when it is closed.
+	// SetDeadline fails only on a closed connection.
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	err := c.exchange()
 	if !stop() {
 		err = fmt.Errorf("log in: %w", ctx.Err())
 	}
 	if err != nil {
-		_ = c.Close() // It is of no use.
+		_ = c.Close() // cannot be used
 	}
 	return err
 }
@@ -80,19 +81,18 @@ func (c *connection) exchange() error {
 		return fmt.Errorf("log in: %w", err)
 	}
 	c.reply = buffer[:n]
-	c.heard = time.Now()
+	c.lastRead = time.Now()
 	return nil
 }
 
-var errHello = errors.New("the client library logs in otherwise than this connection did")
+var errHello = errors.New("the client library's log-in differs from this connection's")
 
-// Write sends what follows the log-in.
+// Write sends everything except the library's log-in.
 func (c *connection) Write(p []byte) (int, error) {
 	if c.hello == nil {
 		return c.Conn.Write(p)
 	}
-	// The library signs an IAM token of its own, so only what stands before it is the
-	// same.
+	// The library signs its own IAM token, so only the part before the token is the same.
 	if command := len("*5\r\n$5\r\nHELLO\r\n$1\r\n3\r\n"); len(p) < command ||
 		!bytes.Equal(p[:command], c.hello[:command]) {
 		return 0, errHello
@@ -101,7 +101,7 @@ func (c *connection) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Read returns what came before the library asked, and then what comes.
+// Read returns the stored reply first, and then what Valkey sends.
 func (c *connection) Read(p []byte) (int, error) {
 	if len(c.reply) > 0 {
 		n := copy(p, c.reply)
@@ -111,8 +111,8 @@ func (c *connection) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	switch now := time.Now(); {
 	case n > 0:
-		c.heard = now
-	case errors.Is(err, os.ErrDeadlineExceeded) && ElapsedAtMost(c.heard, now) < c.answerTimeout:
+		c.lastRead = now
+	case errors.Is(err, os.ErrDeadlineExceeded) && ElapsedAtMost(c.lastRead, now) < c.answerTimeout:
 		c.silent()
 	}
 	return n, err

@@ -11,10 +11,11 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// dialer connects and logs in apart from the calls that need the connection. A call that
-// does not wait for its connection leaves it to the next call that needs one.
+// dialer connects and logs in independently of the calls that need connections. When a
+// call stops waiting, the next call that needs a connection takes its attempt.
 //
-// The library would log in within the time of one call, and close what takes longer.
+// The library itself would log in within the time of one call, and close a connection
+// that takes longer.
 type dialer struct {
 	option          valkey.ClientOption
 	connect, answer time.Duration
@@ -25,18 +26,19 @@ type dialer struct {
 	nodes map[string]*node
 }
 
-// node is what the dialer knows of one address.
+// node is the dialer's state of one address.
 type node struct {
-	left []*attempt // that no call waits for, oldest first
-	// away means that Valkey stopped answering there, or that a call waited for a
-	// connection in vain. Calls wait for connections within their time for answers then.
+	idle []*attempt // without a waiting call, oldest first
+	// away says that Valkey stopped answering there, or that a call waited for a
+	// connection without success. Calls then wait for connections within their time for
+	// answers.
 	away bool
 }
 
-// attempt is one connection that is being made. The rest is set when done is closed.
+// attempt is one attempt to connect. connection and err are set when done is closed.
 type attempt struct {
 	done       chan struct{}
-	prepared   bool // begun for the call that takes it
+	prepared   bool // started by prepare, not by an earlier call
 	connection *connection
 	err        error
 }
@@ -50,13 +52,13 @@ func newDialer(option valkey.ClientOption) *dialer {
 	return d
 }
 
-// dial returns a connection that is logged in. An attempt that an earlier call began may
-// have failed in a freeze, so the call makes one of its own then.
+// dial returns a connection that is logged in. If an attempt of an earlier call failed,
+// perhaps because of a freeze, it starts its own.
 func (d *dialer) dial(ctx context.Context, address string) (net.Conn, error) {
 	for {
 		a, own := d.begin(address)
 		if err := d.await(ctx, address, a); err != nil {
-			d.leave(address, a)
+			d.release(address, a)
 			return nil, fmt.Errorf("connect to %s: %w", address, err)
 		}
 		if a.err == nil {
@@ -68,27 +70,27 @@ func (d *dialer) dial(ctx context.Context, address string) (net.Conn, error) {
 	}
 }
 
-// begin returns an attempt that was left, or else begins one.
+// begin returns an idle attempt, or starts one. own says that no earlier call started it.
 func (d *dialer) begin(address string) (a *attempt, own bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	n := d.node(address)
-	if len(n.left) > 0 {
-		a = n.left[0]
-		n.left = n.left[1:]
+	if len(n.idle) > 0 {
+		a = n.idle[0]
+		n.idle = n.idle[1:]
 		return a, a.prepared
 	}
 	return d.start(address), true
 }
 
-// prepare begins an attempt for a call to come.
+// prepare starts an attempt for a later call.
 func (d *dialer) prepare(address string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	a := d.start(address)
 	a.prepared = true
 	n := d.node(address)
-	n.left = append(n.left, a)
+	n.idle = append(n.idle, a)
 }
 
 func (d *dialer) start(address string) *attempt {
@@ -100,8 +102,9 @@ func (d *dialer) start(address string) *attempt {
 	return a
 }
 
-// leave keeps an attempt for the next call, or closes its connection after close.
-func (d *dialer) leave(address string, a *attempt) {
+// release keeps an attempt for the next call. After close it closes the attempt's
+// connection.
+func (d *dialer) release(address string, a *attempt) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ctx.Err() != nil {
@@ -110,31 +113,31 @@ func (d *dialer) leave(address string, a *attempt) {
 	}
 	a.prepared = false
 	n := d.node(address)
-	n.left = append(n.left, a)
+	n.idle = append(n.idle, a)
 }
 
-// discard closes the connection once it is there.
+// discard waits for the attempt and closes its connection.
 func (a *attempt) discard() {
 	<-a.done
 	if a.err == nil {
-		_ = a.connection.Close() // Nobody used it.
+		_ = a.connection.Close() // was never used
 	}
 }
 
-// close ends all attempts and closes the connections that nobody took.
+// close ends all attempts and closes unused connections.
 func (d *dialer) close() {
 	d.cancel()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, n := range d.nodes {
-		for _, a := range n.left {
+		for _, a := range n.idle {
 			go a.discard()
 		}
-		n.left = nil
+		n.idle = nil
 	}
 }
 
-// node is what is known of an address. The caller holds mu.
+// node returns the state of an address. The caller holds mu.
 func (d *dialer) node(address string) *node {
 	n := d.nodes[address]
 	if n == nil {
@@ -156,8 +159,7 @@ func (d *dialer) setAway(address string, away bool) {
 	d.node(address).away = away
 }
 
-// await waits for the attempt: on the call's time for connecting, unless the node is
-// away.
+// await waits for the attempt. The wait counts as connecting, unless the node is away.
 func (d *dialer) await(ctx context.Context, address string, a *attempt) error {
 	call, timed := ctx.Value(callTimeKey{}).(*callTime)
 	if !d.away(address) {
@@ -167,14 +169,14 @@ func (d *dialer) await(ctx context.Context, address string, a *attempt) error {
 		}
 		return err
 	}
-	// The library asks for the topology anew after an error, but not once the call's own
-	// context has ended: that would keep calls at a node that failed.
+	// After an error the library asks for the topology again, but not after the call's
+	// own context ended. Without a shorter time, calls would stay at a failed node.
 	ctx, cancel := context.WithTimeout(ctx, d.answer)
 	defer cancel()
 	return await(ctx, a.done)
 }
 
-// logIn connects, sends the log-in, and waits for the begin of the reply.
+// logIn connects, sends the log-in, and waits until its reply begins.
 func (d *dialer) logIn(address string) (*connection, error) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.connect)
 	defer cancel()
@@ -209,17 +211,19 @@ func (d *dialer) open(ctx context.Context, address string) (*connection, error) 
 		d.setAway(address, true)
 	}}
 	if c.hello, err = d.hello(conn); err != nil {
-		_ = conn.Close() // Nothing was sent.
+		_ = conn.Close() // nothing was sent
 		return nil, err
 	}
 	return c, nil
 }
 
-// freezeCheck is how soon after a freeze an attempt finds out that its time is over.
+// freezeCheck is how often an attempt compares wall-clock times, which a freeze does not
+// stop.
 const freezeCheck = 50 * time.Millisecond
 
-// cancelAfterFreeze cancels an attempt whose time is over by the time of day. In a freeze
-// the timer of its context may stand still while Valkey or the network gives it up.
+// cancelAfterFreeze cancels an attempt whose time is over by the wall clock. The timer of
+// its context may stand still during a freeze, while Valkey or the network closes the
+// connection.
 func cancelAfterFreeze(ctx context.Context, cancel context.CancelFunc, limit time.Duration) {
 	began := time.Now()
 	tick := time.NewTicker(freezeCheck)

@@ -16,7 +16,7 @@ import (
 
 // slowly is for log-ins that take longer than a call waits for an answer.
 func slowly(answer time.Duration) Options {
-	return Options{Dial: waiting.Patience, Write: answer, Pooled: true, Unproven: true}
+	return Options{Dial: waiting.Patience, Write: answer, Pooled: true, SkipPing: true}
 }
 
 func get(ctx context.Context, client valkey.Client, key string) error {
@@ -141,7 +141,7 @@ func TestCloseEndsAttempts(t *testing.T) {
 	if _, err := d.dial(ctx, address); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
-	a := d.nodes[address].left[0]
+	a := d.nodes[address].idle[0]
 	d.close()
 	select {
 	case <-a.done:

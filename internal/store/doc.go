@@ -1,5 +1,5 @@
-// Package store connects to Valkey as a URL says, and tries a check again when that is
-// safe. The URL is
+// Package store connects to the Valkey of a URL, and retries a command when that is safe.
+// The URL is
 //
 //	valkey://[user[:password]@]host[:port][,host[:port]…][?option=value[&…]]
 //

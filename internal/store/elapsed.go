@@ -2,10 +2,9 @@ package store
 
 import "time"
 
-// Elapsed returns the bounds of the time that passed from one reading of time.Now to a
-// later one. The monotonic clock may have stood still in a freeze, and the time of day
-// may have been set; neither of them ran backwards by itself, so both bounds are at least
-// 0.
+// Elapsed returns bounds of the time between two readings of time.Now. The monotonic
+// clock may have stood still in a freeze, and somebody may have set the wall clock.
+// Neither runs backwards by itself, so both bounds are at least 0.
 func Elapsed(from, to time.Time) (least, most time.Duration) {
 	monotonic, day := to.Sub(from), to.Round(0).Sub(from.Round(0))
 	return max(0, min(monotonic, day)), max(0, monotonic, day)

@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// tokenExpires is the longest that ElastiCache takes, in seconds.
+	// tokenExpires is ElastiCache's maximum, in seconds.
 	tokenExpires = "900"
-	// loginAgain is when a connection logs in with a new token: ElastiCache closes it 12
-	// hours after the last login.
+	// loginAgain is the age at which a connection logs in with a new token. ElastiCache
+	// closes a connection 12 hours after its last log-in.
 	loginAgain = 11 * time.Hour
 )
 
-// iamIdentity is who logs in to which cache.
+// iamIdentity has the user and the cache that it logs in to.
 type iamIdentity struct {
 	cache, user, region string
 	serverless          bool
 	now                 func() time.Time
 }
 
-// checkIAM says what a URL with iam= lacks.
+// checkIAM returns an error for a URL with iam= that lacks something.
 func checkIAM(option valkey.ClientOption, id iamIdentity) error {
 	switch {
 	case option.TLSConfig == nil:
@@ -59,7 +59,8 @@ func (id iamIdentity) credentials(valkey.AuthCredentialsContext) (valkey.AuthCre
 
 var errNoCredentials = errors.New("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not both set")
 
-// token is a presigned GET of the cache without its scheme. Signing calls nobody.
+// token returns a presigned GET request for the cache without its scheme. Signing makes
+// no network call.
 func (id iamIdentity) token(ctx context.Context) (string, error) {
 	signer := aws.Credentials{
 		AccessKeyID:     os.Getenv("AWS_ACCESS_KEY_ID"),

@@ -12,20 +12,19 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// retryPause lets a server that said not now come to its senses, such as a slot that is
-// on its way to another node.
+// retryPause gives a server time to leave a temporary state, such as the migration of a
+// slot.
 const retryPause = 10 * time.Millisecond
 
-// Retry calls do, and calls it once more when the first call failed in a way that a
-// second may mend:
+// Retry calls do, and calls it once more if the first call failed in one of these ways:
 //
 //   - It surely was not executed: Valkey answered TRYAGAIN, CLUSTERDOWN, LOADING or
 //     MASTERDOWN, knew no node for the slot, or did not take the connection.
 //   - The connection ended before the reply. What do does may then happen twice: a check
 //     counts one call too many, which errs on the strict side.
 //
-// After TRYAGAIN, which ends when a slot has arrived at another node, it tries again for
-// as long as ctx leaves time. After a time-out, or when ctx has ended, it does not.
+// After TRYAGAIN, which lasts until a slot has moved to another node, it retries as long
+// as ctx leaves time. After a timeout, or when ctx has ended, it does not retry.
 func Retry[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
 	result, err := do(ctx)
 	for moving(err) && pause(ctx, retryPause) {
@@ -34,7 +33,7 @@ func Retry[T any](ctx context.Context, do func(context.Context) (T, error)) (T, 
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return result, err
-	case notNow(err):
+	case refusedForNow(err):
 		if !pause(ctx, retryPause) {
 			return result, err
 		}
@@ -44,14 +43,14 @@ func Retry[T any](ctx context.Context, do func(context.Context) (T, error)) (T, 
 	return do(ctx)
 }
 
-// moving: the keys of the call are on their way to another node.
+// moving reports whether the keys of the call are moving to another node.
 func moving(err error) bool {
 	var refusal *valkey.ValkeyError
 	return errors.As(err, &refusal) && refusal.IsTryAgain()
 }
 
-// notNow: the server refused a command that it would take at another time.
-func notNow(err error) bool {
+// refusedForNow reports whether the server refused a command that it would accept later.
+func refusedForNow(err error) bool {
 	if errors.Is(err, valkey.ErrNoSlot) {
 		return true
 	}
@@ -63,7 +62,7 @@ func notNow(err error) bool {
 		strings.HasPrefix(refusal.Error(), "MASTERDOWN")
 }
 
-// disconnected: there was no connection, or it ended.
+// disconnected reports whether there was no connection, or it ended.
 func disconnected(err error) bool {
 	var network net.Error
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||

@@ -13,29 +13,29 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// Options bounds how long Valkey may take. Zero fields mean the defaults.
+// Options has timeouts and the kind of connections. Zero durations mean the defaults.
 type Options struct {
 	Dial  time.Duration // to connect, TLS and log-in included; default 100 ms
 	Write time.Duration // to answer a command; default 100 ms
-	// Pooled gives each call in flight a connection of its own, so that one that timed
-	// out cannot hold up later ones.
+	// Pooled gives each call in flight its own connection, so that a call that timed out
+	// does not delay later ones.
 	Pooled bool
-	// Unproven, with Pooled, leaves it to the first command to find out whether a single
-	// Valkey answers, which saves a start one round trip.
-	Unproven bool
+	// SkipPing, with Pooled, does not check that a single Valkey answers, which saves one
+	// round trip at the start. The first command finds out.
+	SkipPing bool
 }
 
 const (
 	defaultTimeout  = 100 * time.Millisecond
 	bufferSize      = 16 << 10
 	maxRedirections = 3
-	oneConnection   = -1 // the library takes it for a power of two, and 0 for a choice of its own
+	oneConnection   = -1 // the exponent of a power of two; 0 would mean the library's default
 	maxReadRetries  = 2
 )
 
-// Open connects to the Valkey at rawURL and makes sure that it answers, unless o says
-// otherwise. Errors name the address, never the password. It gives up by the time-outs of
-// o, whatever the context.
+// Open connects to the Valkey at rawURL and checks that it answers, unless o.SkipPing.
+// Errors contain the address, never the password. The timeouts of o apply in addition to
+// ctx.
 func Open(ctx context.Context, rawURL string, o Options) (valkey.Client, error) {
 	option, err := parse(rawURL)
 	if err != nil {
@@ -44,7 +44,8 @@ func Open(ctx context.Context, rawURL string, o Options) (valkey.Client, error) 
 	return o.connect(ctx, o.applied(option))
 }
 
-// applied is the option with what does not depend on the URL. doc.go says why.
+// applied returns the option with the settings that do not depend on the URL. doc.go
+// gives the reasons.
 func (o Options) applied(option valkey.ClientOption) valkey.ClientOption {
 	option.Dialer.Timeout = orDefault(o.Dial)
 	option.ConnWriteTimeout = orDefault(o.Write)
@@ -60,9 +61,9 @@ func (o Options) applied(option valkey.ClientOption) valkey.ClientOption {
 	return option
 }
 
-// briefRetry makes the library give up on a read-only command after maxReadRetries; by
-// itself it goes on until the context ends, and a check would have no time left. One of
-// them suffices for a closed connection.
+// briefRetry makes the library give up a read-only command after maxReadRetries. By
+// default it retries until the context ends, which leaves a check no time. One retry
+// suffices for a closed connection.
 func briefRetry(attempts int, _ valkey.Completed, _ error) time.Duration {
 	if attempts > maxReadRetries {
 		return -1
@@ -93,8 +94,8 @@ func (o Options) connect(ctx context.Context, option valkey.ClientOption) (valke
 	if err != nil {
 		return nil, fmt.Errorf("connect to Valkey at %s: %w", strings.Join(option.InitAddress, ", "), err)
 	}
-	if !option.ForceSingleClient || o.Unproven && o.Pooled {
-		return c, nil // Nodes of a cluster have said which of them has which slot.
+	if !option.ForceSingleClient || o.SkipPing && o.Pooled {
+		return c, nil // The nodes of a cluster have already answered a query for the slots.
 	}
 	ctx, cancel := context.WithTimeout(ctx, option.Dialer.Timeout+option.ConnWriteTimeout)
 	defer cancel()
@@ -107,9 +108,9 @@ func (o Options) connect(ctx context.Context, option valkey.ClientOption) (valke
 
 var errNotYet = errors.New("no connection yet")
 
-// newClient connects to a cluster, and to a single node when its calls share a
-// connection. A pool of one node connects for its first call: the library's own first
-// connection would not be used.
+// newClient connects to a cluster, or to a single node whose calls share a connection. A
+// pool for one node connects at its first call, since the library would not use its own
+// first connection.
 func newClient(option valkey.ClientOption) (*client, error) {
 	d := newDialer(option)
 	lazy := option.DisableAutoPipelining && option.ForceSingleClient
@@ -124,7 +125,7 @@ func newClient(option valkey.ClientOption) (*client, error) {
 	}
 	if option.DisableAutoPipelining && !option.ForceSingleClient {
 		for _, address := range option.InitAddress {
-			d.prepare(address) // The library needs one for the topology and one for calls.
+			d.prepare(address) // the library needs one for the topology and one for calls
 			d.prepare(address)
 		}
 	}

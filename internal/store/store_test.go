@@ -193,9 +193,9 @@ func TestTLSIsVerified(t *testing.T) {
 
 // An unproven client opens whoever is there, and its first command tells what Open would
 // have.
-func TestUnproven(t *testing.T) {
+func TestSkipPing(t *testing.T) {
 	o := patient
-	o.Unproven = true
+	o.SkipPing = true
 	for url, want := range map[string]bool{valkeytest.Start(t): false, "valkey://127.0.0.1:1": true} {
 		client, err := Open(t.Context(), url, o)
 		if err != nil {

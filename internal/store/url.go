@@ -15,8 +15,8 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// ErrURL means that a URL cannot be understood. The error that wraps it says why, without
-// repeating a password.
+// ErrURL means that a URL is not valid. The error that wraps it gives the reason, without
+// a password.
 var ErrURL = errors.New("valkey URL")
 
 const defaultPort = "6379"
@@ -32,7 +32,7 @@ func parse(rawURL string) (valkey.ClientOption, error) {
 	if !found || !slices.Contains([]string{"valkey", "valkeys", "redis", "rediss"}, scheme) {
 		return valkey.ClientOption{}, fmt.Errorf("%w: must start with valkey:// or valkeys://", ErrURL)
 	}
-	// Several hosts are no standard URL: take them out, and let net/url read the rest.
+	// Several hosts are no standard URL. Cut them out, and let net/url parse the rest.
 	authority, tail := rest, ""
 	if i := strings.IndexAny(rest, "/?"); i >= 0 {
 		authority, tail = rest[:i], rest[i:]
@@ -96,7 +96,7 @@ func clientOption(u *url.URL, addresses []string) (valkey.ClientOption, error) {
 	return option, nil
 }
 
-// query is what follows the ? of a URL.
+// query has the options of a URL.
 type query struct {
 	cluster, serverless bool
 	cache, region       string
@@ -149,8 +149,8 @@ func setBool(to *bool, name, value string) error {
 // maxName is the longest name of a cache.
 const maxName = 50
 
-// setName takes what AWS allows in the name of a cache or region. ElastiCache keeps names
-// in lower case, and a token for another spelling fails.
+// setName accepts the characters that AWS allows in the name of a cache or region.
+// ElastiCache keeps names in lower case, and a token for another spelling fails.
 func setName(to *string, name, value string) error {
 	if value == "" || len(value) > maxName ||
 		strings.Trim(value, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {

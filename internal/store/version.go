@@ -7,14 +7,14 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// Version names the software that answers, and its version. HELLO gives it where INFO is
-// not to be had.
+// Version returns the server's name and version. It asks with HELLO, which works where
+// INFO is not allowed.
 func Version(ctx context.Context, client valkey.Client) (string, error) {
-	said, err := client.Do(ctx, client.B().Hello().Build()).AsMap()
+	reply, err := client.Do(ctx, client.B().Hello().Build()).AsMap()
 	if err != nil {
 		return "", fmt.Errorf("ask for the version: %w", err)
 	}
-	server, version := said["server"], said["version"]
+	server, version := reply["server"], reply["version"]
 	name, err := server.ToString()
 	if err != nil {
 		return "", fmt.Errorf("ask for the version: %w", err)

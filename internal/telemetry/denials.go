@@ -19,13 +19,13 @@ type Denial struct {
 
 const (
 	defaultDenialInterval = time.Minute
-	// maxDenied is how many callers are remembered. In a flood of unique callers as many
-	// lines an interval are written at most.
+	// maxDenied bounds the remembered callers, and so the lines of an interval in a flood
+	// of callers.
 	maxDenied = 1024
 )
 
-// Denials logs a caller's first denial in each interval, and with it how many it left
-// out. It is safe for concurrent use.
+// Denials logs a caller's first denial in each interval, with the number of denials it
+// omitted. It is safe for concurrent use.
 type Denials struct {
 	log      *slog.Logger
 	interval int64
@@ -33,10 +33,10 @@ type Denials struct {
 
 	mu      sync.Mutex
 	callers map[string]*caller
-	others  int64 // denials left out of callers that are no longer, or never were, remembered
+	others  int64 // omitted denials of callers that are not in callers
 }
 
-// caller is one that was denied of late.
+// caller is a recently denied caller.
 type caller struct {
 	logged  int64 // nanoseconds of the Unix epoch
 	omitted int64
@@ -48,9 +48,9 @@ func NewDenials(log *slog.Logger, interval time.Duration, now func() time.Time) 
 		callers: map[string]*caller{}}
 }
 
-// Log writes at most one line. Its omitted is how many denials of the caller were left
-// out since the caller's last line, its others_omitted those of callers that had no line
-// of their own since: lines and omitted denials together are all denials.
+// Log writes at most one line. Its omitted counts the caller's denials since the caller's
+// last line. Its others_omitted counts those of callers without a line of their own.
+// Lines and omitted denials together are all denials.
 func (d *Denials) Log(ctx context.Context, denial Denial) {
 	omitted, others, ok := d.admit(denial.KeyID)
 	if !ok {
@@ -75,7 +75,7 @@ func (d *Denials) admit(id string) (omitted, others int64, ok bool) {
 	case c != nil && !d.passed(c, now):
 		c.omitted++
 		return 0, 0, false
-	case c == nil && !d.room(now):
+	case c == nil && !d.hasRoom(now):
 		d.others++
 		return 0, 0, false
 	case c == nil:
@@ -91,8 +91,9 @@ func (d *Denials) passed(c *caller, now int64) bool {
 	return now-c.logged >= d.interval || now < c.logged
 }
 
-// room forgets callers whose interval has passed when there is no room for another.
-func (d *Denials) room(now int64) bool {
+// hasRoom reports whether another caller can be remembered. If not, it first forgets
+// callers whose interval has passed.
+func (d *Denials) hasRoom(now int64) bool {
 	if len(d.callers) < maxDenied {
 		return true
 	}
@@ -105,7 +106,7 @@ func (d *Denials) room(now int64) bool {
 	return len(d.callers) < maxDenied
 }
 
-// Flush writes how many denials were left out and in no line yet, for the end of a
+// Flush writes the number of omitted denials that no line has yet. It is for the end of a
 // program.
 func (d *Denials) Flush(ctx context.Context) {
 	d.mu.Lock()

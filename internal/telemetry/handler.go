@@ -11,9 +11,8 @@ import (
 )
 
 // NewHandler returns a handler that writes JSON lines to out, each with the trace_id of
-// its context's call, and with nothing that looks like a credential: values of attributes
-// that are named as one, API keys, machine tokens, reservations and JSON web tokens
-// within any text, and what follows Bearer.
+// its context. It redacts credentials: attributes with a secret name, and in any text API
+// keys, machine tokens, reservations, JSON web tokens and what follows Bearer.
 func NewHandler(out io.Writer, level slog.Leveler) slog.Handler {
 	return handler{slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level, ReplaceAttr: redact})}
 }
@@ -21,7 +20,7 @@ func NewHandler(out io.Writer, level slog.Leveler) slog.Handler {
 // handler adds the trace.
 type handler struct{ slog.Handler }
 
-// Handle adds the trace at the top of a line, or within the group that the logger is in.
+// Handle adds the trace id at the top of a line, or within the logger's group.
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	if id := TraceID(ctx); id != "" {
 		r.AddAttrs(slog.String("trace_id", id))
@@ -37,11 +36,11 @@ func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup keeps the trace.
 func (h handler) WithGroup(name string) slog.Handler { return handler{h.Handler.WithGroup(name)} }
 
-// Redacted stands for what is not logged.
+// Redacted replaces what is not logged.
 const Redacted = "[redacted]"
 
-// secretNames are names, or ends of names after an underscore or hyphen, of what is never
-// logged.
+// secretNames are names of attributes that are never logged, alone or after an underscore
+// or hyphen.
 var secretNames = []string{
 	"secret", "password", "token", "authorization", "cookie", "pepper", "credential", "credentials",
 	"api_key", "apikey", "address", "ip", "source_ip",
@@ -71,7 +70,7 @@ func secretName(name string) bool {
 	return false
 }
 
-// redactAny looks at the text that the JSON handler would write.
+// redactAny redacts the text that the JSON handler would write.
 func redactAny(v slog.Value) slog.Value {
 	switch x := v.Any().(type) {
 	case *slog.Source:
@@ -127,7 +126,8 @@ func Redact(text string) string {
 	return b.String()
 }
 
-// suspicious is quick, since nearly every text is not.
+// suspicious reports whether a text may contain a credential. It is fast, since almost no
+// text does.
 func suspicious(text string) bool {
 	for _, prefix := range []string{keyPrefix, tokenPrefix, sealPrefix, jwtPrefix} {
 		if strings.Contains(text, prefix) {
@@ -173,5 +173,5 @@ func credentialAt(text string) (keep, hide int) {
 	return 0, 0
 }
 
-// span returns how many bytes at the start of text are of the set.
+// span returns the number of bytes at the start of text that are in set.
 func span(text, set string) int { return len(text) - len(strings.TrimLeft(text, set)) }

@@ -12,33 +12,33 @@ import (
 	"time"
 )
 
-// Namespace is that of the metrics in CloudWatch.
+// Namespace is the namespace of the metrics in CloudWatch.
 const Namespace = "Tidegate"
 
-// maxLatencies is how many values of a metric a line may have.
+// maxLatencies is CloudWatch's maximum number of values of a metric in a line.
 const maxLatencies = 100
 
-// nearLimit is the share of a limit, one in nearLimit, below which what remains counts as
-// near the limit.
+// nearLimit divides a limit: a call with less than that share remaining counts as near
+// the limit.
 const nearLimit = 5
 
-// Check is what one call adds to the metrics.
+// Check is one call's contribution to the metrics.
 type Check struct {
 	Denied          bool // otherwise allowed
 	ShadowDenied    bool
 	CandidateDenied bool
 	Degraded        bool
 	StoreError      bool
-	// Remaining of Limit, of the limit that binds. Below 20 % an allowed call counts as
-	// near the limit; a Limit of 0 says nothing.
+	// Remaining and Limit are those of the binding limit. Below 20 % an allowed call
+	// counts as near the limit; with a Limit of 0 it does not.
 	Remaining, Limit int64
-	Store            time.Duration // that the store took to answer; 0 when it was not asked
+	Store            time.Duration // Valkey's response time; 0 without a request
 }
 
-// Metric is one that counts; its text is its name in CloudWatch.
+// Metric is a counter; its text is its name in CloudWatch.
 type Metric int
 
-// The metrics that count. docs/operations.md says what each does.
+// The counters. docs/operations.md describes each.
 const (
 	Checks Metric = iota
 	Allowed
@@ -54,13 +54,13 @@ const (
 	metrics
 )
 
-// StoreLatency is the name of the metric that measures, in milliseconds.
+// StoreLatency is the name of the metric of Valkey's response times, in milliseconds.
 const StoreLatency = "StoreLatency"
 
-// Names are those of all metrics.
+// Names returns the names of all metrics.
 func Names() []string { return append(names[:len(names):len(names)], StoreLatency) }
 
-// String is the name.
+// String returns the name.
 func (m Metric) String() string { return names[m] }
 
 var names = [metrics]string{
@@ -69,15 +69,14 @@ var names = [metrics]string{
 	"ColdStart",
 }
 
-// The dimensions, and the service that writes metrics.
+// The dimensions, and the value of Service for checks.
 const (
 	DimensionService = "Service"
 	DimensionStage   = "Stage"
 	CheckService     = "check"
 )
 
-// Options of Metrics. Both dimensions are needed; the interval is one second unless
-// given.
+// Options of Metrics. Both dimensions are required; the default interval is one second.
 type Options struct {
 	Service, Stage string
 	Interval       time.Duration
@@ -95,9 +94,9 @@ type Metrics struct {
 	mu        sync.Mutex
 	counts    [metrics]int64
 	latencies [maxLatencies]time.Duration
-	measured  int // latencies offered; beyond maxLatencies each stays with equal chance
+	measured  int // number of latencies; latencies is a uniform sample of them
 	slowest   time.Duration
-	written   int64 // when, in nanoseconds of the Unix epoch
+	written   int64 // time of the last line, in nanoseconds of the Unix epoch
 	line      []byte
 	random    *rand.Rand
 }
@@ -105,8 +104,7 @@ type Metrics struct {
 // ErrDimension means that a dimension's value is not 1 to 255 printable ASCII characters.
 var ErrDimension = errors.New("telemetry: a dimension must be 1 to 255 printable ASCII characters")
 
-// NewMetrics returns Metrics that write to out. The first line says that the environment
-// started cold.
+// NewMetrics returns Metrics that write to out. The first line counts a cold start.
 func NewMetrics(out io.Writer, o Options, now func() time.Time) (*Metrics, error) {
 	for _, value := range []string{o.Service, o.Stage} {
 		if err := CheckDimension(value); err != nil {
@@ -123,7 +121,7 @@ func NewMetrics(out io.Writer, o Options, now func() time.Time) (*Metrics, error
 	return m, nil
 }
 
-// CheckDimension fails with ErrDimension for a text that is no dimension of a metric.
+// CheckDimension fails with ErrDimension for a text that is no value of a dimension.
 func CheckDimension(value string) error {
 	unfit := strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c > '~' })
 	if unfit || value == "" || len(value) > 255 {
@@ -132,7 +130,7 @@ func CheckDimension(value string) error {
 	return nil
 }
 
-// appendHead writes what follows the timestamp in each line.
+// appendHead appends the part of each line after the timestamp.
 func appendHead(b []byte) []byte {
 	b = append(b, `,"CloudWatchMetrics":[{"Namespace":"`+Namespace+`","Dimensions":[["`+DimensionService+
 		`","`+DimensionStage+`"]],"Metrics":[`...)
@@ -158,8 +156,8 @@ func (m *Metrics) Record(c Check) {
 	}
 }
 
-// RecordRefused counts a call without a good credential, which is no check; byError says
-// that the function reported by an error.
+// RecordRefused counts a call without a good credential. It is no check; byError says
+// that the function answered with an error.
 func (m *Metrics) RecordRefused(byError bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -183,8 +181,8 @@ func (m *Metrics) count(what Metric, holds bool) {
 	}
 }
 
-// measure keeps a fair sample: the percentiles of a line are those of all its checks, as
-// closely as 100 values can tell.
+// measure keeps a uniform sample of latencies (reservoir sampling), so that a line's
+// percentiles are those of all its checks.
 func (m *Metrics) measure(d time.Duration) {
 	at := m.measured
 	m.measured++
@@ -197,8 +195,8 @@ func (m *Metrics) measure(d time.Duration) {
 	m.latencies[at] = d
 }
 
-// Due reports whether there is something to write and the interval has passed since the
-// last line. It goes by the time of day.
+// Due reports whether there are counts to write and the interval has passed since the
+// last line, by the wall clock.
 func (m *Metrics) Due(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -221,7 +219,7 @@ func (m *Metrics) Tick() error {
 	return m.write(now)
 }
 
-// Flush writes what was counted since the last line even if it is not due, for the end of
+// Flush writes the counts since the last line even if it is not due. It is for the end of
 // a program.
 func (m *Metrics) Flush() error {
 	m.mu.Lock()
@@ -232,8 +230,7 @@ func (m *Metrics) Flush() error {
 	return m.write(m.now())
 }
 
-// write hands over one line in one piece. What cannot be written is dropped: the next
-// line counts anew.
+// write writes one line in one call. After an error the counts are lost.
 func (m *Metrics) write(now time.Time) error {
 	m.written = now.UnixNano()
 	m.line = m.appendLine(m.line[:0], now)
@@ -260,8 +257,8 @@ func (m *Metrics) appendLine(b []byte, now time.Time) []byte {
 	return append(b, "]}\n"...)
 }
 
-// appendLatencies writes the sample. The slowest is always in it, so that the maximum is
-// true.
+// appendLatencies appends the sample. It always contains the slowest, so that the maximum
+// is exact.
 func (m *Metrics) appendLatencies(b []byte) []byte {
 	kept := m.latencies[:min(m.measured, maxLatencies)]
 	if m.measured > maxLatencies {

@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	traceKey      = "x-amzn-trace-id" // under which aws-lambda-go puts the header into a call's context
+	traceKey      = "x-amzn-trace-id" // aws-lambda-go's key of the header in a call's context
 	traceVariable = "_X_AMZN_TRACE_ID"
 )
 
-// TraceID returns the id of the X-Ray trace that the call belongs to, such as
-// 1-5759e988-bd862e3fe1be46a994272793, or "" when there is none. The context of a call
-// has it; without one the Lambda runtime's variable of the call that runs has.
+// TraceID returns the id of the call's X-Ray trace, such as
+// 1-5759e988-bd862e3fe1be46a994272793, or "". It reads the context, or else the Lambda
+// runtime's variable.
 func TraceID(ctx context.Context) string {
 	if header, ok := ctx.Value(traceKey).(string); ok {
 		return ParseTrace(header)
@@ -21,8 +21,7 @@ func TraceID(ctx context.Context) string {
 	return ParseTrace(os.Getenv(traceVariable))
 }
 
-// ParseTrace returns the Root of an X-Amzn-Trace-Id header, or "" unless it has the form
-// of one.
+// ParseTrace returns the Root of an X-Amzn-Trace-Id header, or "" if it has no valid one.
 func ParseTrace(header string) string {
 	for field := range strings.SplitSeq(header, ";") {
 		if root, ok := strings.CutPrefix(strings.TrimSpace(field), "Root="); ok {
@@ -35,7 +34,8 @@ func ParseTrace(header string) string {
 	return ""
 }
 
-// validRoot: 1-, the time in 8 hexadecimal digits, -, 24 more.
+// validRoot reports whether root is 1-, the time in 8 hexadecimal digits, -, and 24 more
+// digits.
 func validRoot(root string) bool {
 	const timeEnd, length = 10, 35
 	if len(root) != length || root[:2] != "1-" || root[timeEnd] != '-' {

@@ -7,11 +7,11 @@ import (
 	"tidegate/internal/route"
 )
 
-// connectRoute is the route of a WebSocket's handshake. It stands where others have their
-// method.
+// connectRoute is the route of a WebSocket handshake. It stands in the ARN's method
+// field.
 const connectRoute = "$connect"
 
-// parseARN reads what is called out of
+// parseARN reads the called API, stage, method and path from
 // arn:PARTITION:execute-api:REGION:ACCOUNT:API/STAGE/METHOD/PATH.
 func parseARN(arn string) (route.Call, error) {
 	parts := strings.SplitN(arn, ":", 6)
@@ -29,20 +29,21 @@ func parseARN(arn string) (route.Call, error) {
 	return c, nil
 }
 
-// isConnect reports whether the ARN is that of a handshake, API/STAGE/$connect. A path
-// that ends so belongs to another kind of API.
+// isConnect reports whether the ARN is that of a WebSocket handshake, API/STAGE/$connect.
+// An ARN with a further path that ends in $connect belongs to another kind of API.
 func isConnect(arn string) bool {
 	c, err := parseARN(arn)
 	return err == nil && c.Method == connectRoute && c.Path == "/"
 }
 
-// callPath returns the path in the API. An event's own path may have a stage in front, or
-// the base path of a custom domain; the ARN's has neither, so that a call has one path
-// whichever domain it came to. How AWS spells an ARN's path is not documented: where one
-// of the two is percent-encoded and the other is not, the encoded one counts, for what
-// was decoded may hide a slash. Where they differ otherwise, a REST API's ARN counts.
-// That of an HTTP API's $default route may have no path, so there the event's own counts,
-// without the stage.
+// callPath returns the path in the API. The event's own path may begin with a stage or
+// the base path of a custom domain. The ARN's path has neither, so it is the same for
+// every domain.
+//
+// AWS does not document whether an ARN's path is percent-encoded. If only one of the two
+// paths is, callPath returns that one, because a decoded path may hide a slash. Otherwise
+// the ARN's path of a REST API decides. The ARN of an HTTP API's $default route may have
+// no path; callPath then returns the event's path without its stage.
 func callPath(e event, given string) string {
 	named := e.call.Path
 	if given == "" || e.isRoot() {
@@ -62,14 +63,14 @@ func callPath(e event, given string) string {
 	return given
 }
 
-// isRoot reports whether API Gateway matched the root. Its resource is then /, or the key
-// of its route "GET /".
+// isRoot reports whether API Gateway matched the root path. The event's resource is then
+// /, or a route key such as "GET /".
 func (e event) isRoot() bool {
 	return e.call.Path == "/" && (e.resource == "/" || strings.HasSuffix(e.resource, " /"))
 }
 
-// tail returns the end of given that is the path named, in the spelling of the two that
-// is encoded.
+// tail returns the end of given that is the same path as named. Of the two spellings it
+// returns the percent-encoded one.
 func tail(given, named string) (spelled string, found bool) {
 	if strings.HasSuffix(given, named) {
 		return named, true

@@ -1,5 +1,5 @@
-// Package authorizer answers API Gateway's Lambda authorizer events: who calls, is the
-// call within its limits, and what do client and backend see.
+// Package authorizer answers API Gateway's Lambda authorizer events. It identifies the
+// caller, asks a Checker about the limits, and builds the answer for client and backend.
 package authorizer
 
 import (
@@ -51,13 +51,14 @@ func New(checker Checker, identities *identity.Resolver, answers Answers, log *s
 	return &Authorizer{checker: checker, identities: identities, answers: answers, log: log}
 }
 
-// Invoke answers one event. An event that makes no sense gets ErrUnauthorized, and so
-// does a call of a REST or WebSocket API without a good credential: missing, malformed,
-// unknown, revoked, expired, or from an address that may not call. To a REST API a deny
-// always means that the call has to wait: it is over a limit, the caller is banned for a
-// while, or the limits, or the keys of the token's issuer, cannot be read now. It waits
-// in vain only when it costs more than a limit ever admits. HTTP APIs answer every deny
-// with 403 and an error with 500, so there a bad credential is a deny as well.
+// Invoke answers one event. It returns ErrUnauthorized for an event that it cannot read.
+// REST and WebSocket APIs get ErrUnauthorized also for a bad credential: missing,
+// malformed, unknown, revoked, expired, or used from an address that may not call.
+//
+// A REST API gets a deny only when the call has to wait: the caller is over a limit or
+// banned, or the limits or the token issuer's keys cannot be read now. A call that costs
+// more than its limit ever admits is denied too, and never passes. HTTP APIs turn a deny
+// into 403 and an error into 500, so a bad credential is a deny there.
 func (a *Authorizer) Invoke(ctx context.Context, raw []byte) (response []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -118,7 +119,7 @@ func (a *Authorizer) decide(ctx context.Context, e event) (verdict, enforce.Call
 	return v, call, refusal
 }
 
-// check returns the verdict on a call of a caller that was identified.
+// check returns the verdict on a call of an identified caller.
 func (a *Authorizer) check(ctx context.Context, call enforce.Call) (verdict, *policy.RefusedError) {
 	result, err := a.checker.Check(ctx, call)
 	var refusal *policy.RefusedError

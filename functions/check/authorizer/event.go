@@ -12,7 +12,8 @@ import (
 	"tidegate/internal/route"
 )
 
-// kind is that of an authorizer event of API Gateway; each wants its own answer.
+// kind is the kind of an authorizer event of API Gateway. Each kind needs its own form of
+// answer.
 type kind int
 
 const (
@@ -25,34 +26,35 @@ const (
 
 var errEvent = errors.New("not an authorizer event that can be answered")
 
-// event is what the authorizer reads of any of them.
+// event is what the authorizer reads from an event of any kind.
 type event struct {
 	kind kind
 	arn  string // the method or route that is called; an answer's policy names it
 	call route.Call
-	// what API Gateway matched: a REST resource (/orders/{id}), an HTTP route key (GET
-	// /orders/{id}), $connect; restToken has none
+	// resource is what API Gateway matched: a REST resource (/orders/{id}), an HTTP route
+	// key (GET /orders/{id}), or $connect. It is empty for restToken.
 	resource string
 
-	// source is the client's address as API Gateway saw it. X-Forwarded-For is never
-	// read. A restToken event has none, so it is not valid there.
+	// source is the client's address as API Gateway saw it; X-Forwarded-For is never
+	// read. It is not valid for restToken, whose events have no address.
 	source netip.Addr
 
 	token string // restToken: the whole token, the only credential there is
-	// lower-case names; every value given, in no particular order; restToken has none
+	// headers have lower-case names and every value in no particular order. They are nil
+	// for restToken.
 	headers map[string][]string
 	query   map[string][]string // webSocket only: browsers cannot set headers on a handshake
 
 	requestID string // API Gateway's; restToken has none
 }
 
-// request is what the event says of its caller.
+// request returns what the event says about its caller.
 func (e event) request() identity.Request {
 	return identity.Request{TokenOnly: e.kind == restToken, Token: e.token, Headers: e.headers,
 		Query: e.query, Source: e.source}
 }
 
-// payload is the union of the fields that the events have.
+// payload has the fields of all kinds of events.
 type payload struct {
 	Type               string              `json:"type"`
 	Version            string              `json:"version"`
@@ -103,8 +105,9 @@ func parseEvent(raw []byte) (event, error) {
 	return p.fill(e)
 }
 
-// kind returns the event's kind by the fields that only one kind has, and refuses what
-// fits none. Version alone is not enough: emulators give REST events one, and AWS may.
+// kind returns the event's kind by the fields that only one kind has, and refuses any
+// other event. The version alone decides nothing: emulators give REST events one, and AWS
+// may.
 func (p *payload) kind() (kind, error) {
 	handshake := isConnect(p.MethodARN)
 	if eventType := p.RequestContext.EventType; eventType != "" && (eventType != "CONNECT" || !handshake) {
@@ -127,10 +130,9 @@ func (p *payload) kind() (kind, error) {
 	return 0, fmt.Errorf("%w: type %s version %s", errEvent, word(p.Type), word(p.Version))
 }
 
-// isHTTP1 reports whether a request with a methodArn is of an HTTP API. AWS documents
-// that its events of format 1.0 have identitySource and authorizationToken, and no
-// multiValueHeaders; REST events are the other way round. Only HTTP APIs have a stage
-// named $default.
+// isHTTP1 reports whether an event with a methodArn comes from an HTTP API. AWS documents
+// that format 1.0 has identitySource and authorizationToken but no multiValueHeaders;
+// REST events are the reverse. Only HTTP APIs have a stage named $default.
 func (p *payload) isHTTP1() bool {
 	if p.Version != "1.0" {
 		return false
@@ -140,8 +142,8 @@ func (p *payload) isHTTP1() bool {
 		err == nil && c.Stage == "$default"
 }
 
-// word repeats a word of AWS's own, such as MESSAGE or 3.0, and nothing that could be a
-// credential or an address.
+// word quotes short words of AWS's own, such as MESSAGE or 3.0. It describes any other
+// text by its length, since it could be a credential or an address.
 func word(text string) string {
 	letters := strings.Trim(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == ""
 	if letters && len(text) <= 20 || len(text) <= 4 {
@@ -150,8 +152,8 @@ func word(text string) string {
 	return fmt.Sprintf("of %d bytes", len(text))
 }
 
-// fill adds what only some kinds have. The ARN says which API, stage and method; of the
-// path it says the least, so that gives way to a better one.
+// fill adds the fields that only some kinds have. It prefers the event's own path and
+// method to those of the ARN where callPath does.
 func (p *payload) fill(e event) (event, error) {
 	c := &p.RequestContext
 	switch e.kind {
@@ -190,8 +192,8 @@ func unmarshalGiven(raw json.RawMessage, into any) error {
 	return json.Unmarshal(raw, into)
 }
 
-// parseSource returns an address without zone, an IPv4 one never mapped into IPv6; what
-// is none gives one that is not valid.
+// parseSource returns an address without a zone, and IPv4 in its short form. A text that
+// is no address gives the zero Addr.
 func parseSource(text string) netip.Addr {
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
@@ -200,8 +202,8 @@ func parseSource(text string) netip.Addr {
 	return addr.Unmap().WithZone("")
 }
 
-// mergeValues folds names. An event gives each header and parameter twice, once with its
-// last value and once with all of them.
+// mergeValues merges the two forms of headers or parameters of an event: one with the
+// last value of each name, one with all values. It applies fold to each name.
 func mergeValues(single map[string]string, multi map[string][]string,
 	fold func(string) string) map[string][]string {
 	merged := make(map[string][]string, max(len(single), len(multi)))

@@ -6,8 +6,8 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 )
 
-// Format says how HTTP APIs with payload format 2.0 want to be answered. The event does
-// not tell, so it must equal the authorizer's setting.
+// Format is the form of answers to HTTP APIs with payload format 2.0. It must equal the
+// authorizer's setting, which the event does not contain.
 type Format string
 
 // The formats.
@@ -16,39 +16,39 @@ const (
 	IAM    Format = "iam"    // an IAM policy, as REST APIs take
 )
 
-// Denial says how a call over a limit is denied on an HTTP API, which turns every deny
-// into 403.
+// Denial says how a call over a limit is denied on an HTTP API. An HTTP API turns every
+// deny into 403.
 type Denial string
 
 // The denials.
 const (
 	Deny Denial = "deny" // the API answers 403, without Retry-After
-	// the call passes, and the context says denied: the backend must run the middleware,
-	// which answers 429
+	// InContext lets the call pass with a context that says denied. The backend must run
+	// the middleware, which answers 429.
 	InContext Denial = "context"
 )
 
-// Answers says which of several forms an answer takes. The zero value is not valid.
+// Answers selects the form of answers. The zero value is not valid.
 type Answers struct {
 	Format Format
 	Denial Denial
 	// UsageIdentifier adds a usageIdentifierKey, for APIs whose usage plans count by the
-	// authorizer's word (apiKeySource AUTHORIZER).
+	// key that the authorizer returns (apiKeySource AUTHORIZER).
 	UsageIdentifier bool
 }
 
-// usageIdentifierPrefix makes a caller's id as long as the value of an API Gateway key
-// must be: 20 to 128 alphanumeric characters.
+// usageIdentifierPrefix lengthens a caller's id to what API Gateway accepts as a key's
+// value: 20 to 128 alphanumeric characters.
 const usageIdentifierPrefix = "tidegate0"
 
-// usageIdentifier returns the value of the API Gateway key that counts for a caller. Ids
-// of API keys are alphanumeric. Those of tokens and addresses are base64url of an HMAC,
-// so that no two of them differ in what is replaced alone.
+// usageIdentifier returns the value of the API Gateway key that stands for a caller. Ids
+// of API keys are alphanumeric. Those of tokens and addresses are base64url of an HMAC;
+// their - and _ become two letters each.
 func usageIdentifier(id string) string {
 	return usageIdentifierPrefix + strings.NewReplacer("-", "xh", "_", "xu").Replace(id)
 }
 
-// response puts the verdict in the form that the event's API wants.
+// response returns the verdict in the form that the event's API expects.
 func (v verdict) response(e event, a Answers) any {
 	allowed := v.allowed || v.verified && a.Denial == InContext && (e.kind == http1 || e.kind == http2)
 	if e.kind == http2 && a.Format == Simple {

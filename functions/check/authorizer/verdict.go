@@ -9,10 +9,10 @@ import (
 	"tidegate/internal/enforce"
 )
 
-// verdict is an answer before it takes the form that an API wants.
+// verdict is an answer before response gives it the form of an API.
 type verdict struct {
 	allowed   bool
-	verified  bool // of a caller that was found to be who it says; its id is the principal then
+	verified  bool // the credential is good, and principal is the caller's id
 	principal string
 	context   map[string]any // strings, numbers and booleans only: REST APIs refuse anything else
 }
@@ -44,7 +44,7 @@ const (
 )
 
 func verdictOf(c enforce.Result) verdict {
-	if c.ID == "" { // decided without the store, which alone could have verified the caller
+	if c.ID == "" { // decided without Valkey, for a caller who is not known to be good
 		return unavailable()
 	}
 	v := verdict{allowed: c.Allowed, verified: true, principal: c.ID, context: map[string]any{
@@ -75,8 +75,8 @@ func verdictOf(c enforce.Result) verdict {
 	return v
 }
 
-// texts adds those that are not empty: API Gateway leaves out a header whose value is not
-// there.
+// texts adds the values that are not empty. API Gateway leaves out a header whose value
+// is missing.
 func (v verdict) texts(values map[string]string) {
 	maps.DeleteFunc(values, func(_, value string) bool { return value == "" })
 	for key, value := range values {
@@ -84,7 +84,7 @@ func (v verdict) texts(values map[string]string) {
 	}
 }
 
-// unverified is the principal of a caller whose credential was not found to be good.
+// unverified is the principal of a caller whose credential is not verified.
 const unverified = "unverified"
 
 // unauthorized is the answer of an HTTP API to a call without a good credential.
@@ -92,7 +92,7 @@ func unauthorized() verdict {
 	return verdict{principal: unverified, context: map[string]any{contextMessage: answer.Unauthorized}}
 }
 
-// unavailable is the answer while the limits cannot be read, or not whose they are.
+// unavailable is the answer while the limits, or the caller's record, cannot be read.
 func unavailable() verdict {
 	v := verdict{principal: unverified, context: map[string]any{contextDegraded: true}}
 	v.deny(answer.Unavailable())

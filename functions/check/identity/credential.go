@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// Where credentials stand. Browsers cannot set headers on a WebSocket's handshake, so
-// there they may stand in the query as well; nowhere else, since URLs are logged on their
-// way.
+// The places of credentials. Browsers cannot set headers on a WebSocket handshake, so the
+// query counts there too. It counts nowhere else, since proxies and servers log URLs.
 const (
 	keyHeader           = "x-api-key"
 	authorizationHeader = "authorization"
@@ -20,10 +19,10 @@ const (
 	keyPrefix    = "tg_"
 )
 
-// Request is what a call says of its caller.
+// Request has the parts of a call that identify its caller.
 type Request struct {
 	// TokenOnly says that Token is the only credential, as in the event of a TOKEN
-	// authorizer. Its scheme, Bearer, may be left out.
+	// authorizer. The scheme Bearer is optional in it.
 	TokenOnly bool
 	Token     string
 
@@ -35,8 +34,8 @@ type Request struct {
 func invalid(why string) error { return fmt.Errorf("%w: %s", ErrInvalid, why) }
 
 // apiKey returns the API key of the request: the x-api-key header or parameter, or a
-// bearer token that begins with tg_. It may stand in more than one of these places if it
-// is the same. With onlyKeys the token of a TOKEN authorizer is a key whatever its form.
+// bearer token that begins with tg_. Several places may hold the same key. With onlyKeys
+// the token of a TOKEN authorizer is a key in any form.
 func (r Request) apiKey(onlyKeys bool) (string, error) {
 	bearers, err := r.bearers()
 	if err != nil {
@@ -54,8 +53,8 @@ func (r Request) apiKey(onlyKeys bool) (string, error) {
 	})))
 }
 
-// token returns the bearer token of the request. Where API keys are a source too, a token
-// that begins with tg_ is theirs.
+// token returns the bearer token of the request. If API keys are a source too, a token
+// that begins with tg_ is a key.
 func (r Request) token(keysToo bool) (string, error) {
 	bearers, err := r.bearers()
 	if err != nil {
@@ -64,7 +63,7 @@ func (r Request) token(keysToo bool) (string, error) {
 	return one(slices.DeleteFunc(bearers, func(token string) bool { return keysToo && isKey(token) }))
 }
 
-// one returns the credential that stands in all the places.
+// one returns the credential if all places hold the same one.
 func one(texts []string) (string, error) {
 	switch texts = slices.Compact(texts); len(texts) {
 	case 0:
@@ -75,8 +74,8 @@ func one(texts []string) (string, error) {
 	return "", invalid("credentials that differ")
 }
 
-// bearers returns every bearer token. Another scheme is no credential of ours, but what
-// could be taken for a second one is refused.
+// bearers returns every bearer token. It ignores other schemes, but refuses a header that
+// a server could read as a second credential.
 func (r Request) bearers() ([]string, error) {
 	if r.TokenOnly {
 		return r.onlyToken(), nil
@@ -123,8 +122,8 @@ func cutBearer(value string) (token string, bearer bool) {
 	return token, true
 }
 
-// hasBearer reports whether a list of authorizations, which gateways join by commas, has
-// a bearer token behind its first.
+// hasBearer reports whether a comma-separated list of authorizations has a bearer token
+// after its first entry. Gateways join headers with commas.
 func hasBearer(value string) bool {
 	_, others, _ := strings.Cut(value, ",")
 	for other := range strings.SplitSeq(others, ",") {
@@ -135,7 +134,7 @@ func hasBearer(value string) bool {
 	return false
 }
 
-// isKey reports whether a text is meant to be an API key, be it well-formed or not.
+// isKey reports whether a text begins as an API key does. The key may be malformed.
 func isKey(text string) bool {
 	text = strings.TrimLeft(text, " \t")
 	return len(text) >= len(keyPrefix) && strings.EqualFold(text[:len(keyPrefix)], keyPrefix)

@@ -1,12 +1,11 @@
-// Package identity finds out who calls: by an API key, a bearer token of an issuer (JWT)
-// or the client's address, whichever of them the operator listed, in the operator's
-// order.
+// Package identity identifies callers by an API key, a bearer token of an issuer (JWT) or
+// the client's address. The operator lists the sources and their order.
 //
-// The first source for which the request carries a credential decides. A credential that
-// is there and bad is refused, for whichever source it is: it never makes way for
-// another. A call without any is refused too, unless ip is listed, which every call with
-// a known address satisfies. What comes out has an opaque id that is safe in a key's
-// name, and never the credential, but for the API key that has yet to be looked up.
+// The first source for which the request has a credential decides. A bad credential for
+// any source refuses the call; the next source does not replace it. A call without a
+// credential is refused too, unless ip is a source, which every call with a known address
+// satisfies. An Identity has an opaque id that is safe in a Valkey key. It contains no
+// credential except the API key, whose record the caller of this package looks up.
 package identity
 
 import (
@@ -18,15 +17,16 @@ import (
 	"tidegate/internal/apikey"
 )
 
-// The errors of Identify. Whichever it is, nobody is let in. No text, causes included,
-// repeats a credential or an address.
+// The errors of Identify. Each denies the call. No text, causes included, contains a
+// credential or an address.
 var (
 	// ErrMissing means that the request has no credential for any of the sources.
 	ErrMissing = errors.New("no credential")
-	// ErrInvalid means that a credential is malformed, given more than once, or not good.
+	// ErrInvalid means that a credential is malformed, differs between places, or is not
+	// good.
 	ErrInvalid = errors.New("credential refused")
-	// ErrUnavailable means that a token could not be checked, since its issuer's keys
-	// cannot be had now.
+	// ErrUnavailable means that a token cannot be checked, because its issuer's keys
+	// cannot be read now.
 	ErrUnavailable = errors.New("credential cannot be checked")
 )
 
@@ -50,22 +50,22 @@ func (k Kind) String() string {
 	return "none"
 }
 
-// Identity is who calls.
+// Identity is an identified caller.
 type Identity struct {
 	Kind Kind
 	// Subject is an opaque id of 12 (Key: the key's public id) or 22 characters of A–Z,
 	// a–z, 0–9, - and _. It is the same for the same caller.
 	Subject string
-	Secret  apikey.Secret // Key only; not looked up yet, so that the caller is known only by what it claims
-	Plan    string        // JWT only: what the token says; empty if it says nothing
-	// for people: a key's id, a token's subject bounded and with what cannot be printed
-	// escaped, an address prefix
+	Secret  apikey.Secret // Key only; not looked up yet, so it may be unknown
+	Plan    string        // JWT only: the token's plan claim, or empty
+	// Display is for people: a key's id, a token's subject shortened and escaped, or an
+	// address prefix.
 	Display string
 
-	// the client's, for lists of addresses; not valid where the event has none. IPv4 is
-	// never mapped into IPv6
+	// Addr is the client's address, for lists of addresses. It is not valid if the event
+	// has none. IPv4 has its short form.
 	Addr    netip.Addr
-	Address netip.Prefix // the prefix that the client shares its limits with; valid if Addr is
+	Address netip.Prefix // whose clients share limits; valid if Addr is
 }
 
 // String returns kind and subject: no credential and no address.
@@ -79,11 +79,11 @@ func (i Identity) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("kind", i.Kind.String()), slog.String("subject", i.Subject))
 }
 
-// maxDisplayLen bounds what people are shown of a token's subject, in characters before
-// they are escaped.
+// maxDisplayLen bounds the displayed part of a token's subject, in characters before
+// escaping.
 const maxDisplayLen = 64
 
-// display escapes what cannot be printed, direction marks included.
+// display shortens a text and escapes unprintable characters, direction marks included.
 func display(text string) string {
 	n := 0
 	for i := range text {

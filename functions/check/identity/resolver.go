@@ -15,19 +15,19 @@ import (
 type Config struct {
 	Sources  []Kind // in order; at least one
 	JWT      jwt.Config
-	IPv4Bits int // how long the prefixes are that share an identity
+	IPv4Bits int // length of the prefixes that share an identity
 	IPv6Bits int
 	Foreign  bool // take API keys that another system made
-	// that opaque ids of tokens' subjects and of addresses are made with; required unless
-	// API keys of our form are the only source
+	// Pepper keys the opaque ids of token subjects and addresses. It is required unless
+	// API keys of our form are the only source.
 	Pepper apikey.Pepper
 }
 
-// Default is API keys alone, with the prefix lengths of whole IPv4 addresses and of what
-// one customer gets of IPv6.
+// Default returns a Config with API keys alone, whole IPv4 addresses, and the /64 that
+// one customer usually has in IPv6.
 func Default() Config { return Config{Sources: []Kind{Key}, IPv4Bits: 32, IPv6Bits: 64} }
 
-// Resolver finds out who calls. It is safe for concurrent use.
+// Resolver identifies callers. It is safe for concurrent use.
 type Resolver struct {
 	config   Config
 	key      apikey.Key
@@ -58,21 +58,21 @@ func New(c Config) (*Resolver, error) {
 	return r, nil
 }
 
-// Warm fetches what the first call would wait for: the keys of the tokens' issuer, if
-// they come from a URL.
+// Warm fetches the keys of the token issuer if they come from a URL, so that the first
+// call need not wait for them.
 func (r *Resolver) Warm(ctx context.Context) {
 	if r.verifier != nil {
 		r.verifier.Warm(ctx)
 	}
 }
 
-// Identify returns who calls. It fails with ErrMissing, ErrInvalid or ErrUnavailable;
-// then Addr and Address are there nevertheless. An API key's form and checksum are
-// checked, and no more; a token is verified, for which its issuer's keys may be fetched.
+// Identify returns the caller. It fails with ErrMissing, ErrInvalid or ErrUnavailable;
+// Addr and Address are set nevertheless. It checks only the form and checksum of an API
+// key. It verifies a token, and may fetch the issuer's keys for that.
 //
-// The first source with a credential names the caller. Credentials for later sources must
-// be good as well: a backend that reads Authorization itself would trust a token that
-// nobody verified.
+// The first source with a credential identifies the caller. Credentials for later sources
+// must be good as well: a backend that reads Authorization itself would trust a token
+// that nobody verified.
 func (r *Resolver) Identify(ctx context.Context, request Request) (Identity, error) {
 	unknown := Identity{Addr: request.Source.Unmap().WithZone("")}
 	unknown.Address = r.prefix(unknown.Addr)
@@ -93,7 +93,8 @@ func (r *Resolver) Identify(ctx context.Context, request Request) (Identity, err
 	return caller, err
 }
 
-// from asks one source. It fails with ErrMissing if the request has no credential for it.
+// from reads the credential of one source. It fails with ErrMissing if the request has
+// none.
 func (r *Resolver) from(ctx context.Context, kind Kind, request Request, id Identity) (Identity, error) {
 	switch kind {
 	case Key:
@@ -147,7 +148,8 @@ func (r *Resolver) fromAddress(id Identity) (Identity, error) {
 	return id, nil
 }
 
-// prefix masks an address; one that is not valid has none.
+// prefix returns the configured prefix of an address; the zero Prefix if the address is
+// not valid.
 func (r *Resolver) prefix(addr netip.Addr) netip.Prefix {
 	bits := r.config.IPv6Bits
 	if addr.Is4() {

@@ -19,8 +19,7 @@ const (
 	minIPv6Bits  = 16
 )
 
-// Variables is the part of a program's environment that says where identities come from,
-// as text. docs/configuration.md says what each means.
+// Variables is the part of the environment that configures identities.
 type Variables struct {
 	// Where [identities](identities.md) come from, in order: one or more of `key`, `jwt`
 	// and `ip`, with commas between them, `ip` last.
@@ -48,9 +47,8 @@ type Variables struct {
 	IPv6Prefix string `env:"IPV6_PREFIX" envDefault:"64"`
 }
 
-// Config reads the variables. Its error names each that is wrong, with its value unless
-// that could be secret, and its bound. The client, clock and log of tokens are the
-// caller's to add.
+// Config parses the variables. Its error names each wrong variable, its value unless that
+// could be secret, and its bound. The caller adds Client, Now and Log for tokens.
 func (v Variables) Config() (Config, error) {
 	var c Config
 	var errs [4]error
@@ -96,8 +94,8 @@ func parseBits(variable, text string, low, high int) (int, error) {
 	return bits, nil
 }
 
-// noTokens refuses what is about tokens: whoever names an issuer wants its tokens to
-// count.
+// noTokens refuses variables for tokens when jwt is not a source: an operator who sets an
+// issuer expects its tokens to work.
 func (v Variables) noTokens() error {
 	var errs []error
 	for _, given := range [][2]string{{"JWT_ISSUER", v.Issuer}, {"JWT_AUDIENCE", v.Audience},
@@ -139,7 +137,7 @@ func (v Variables) tokens() (jwt.Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// keys reads where the issuer's keys are, or the keys.
+// keys parses the URL of the issuer's keys, or the keys themselves.
 func (v Variables) keys(c *jwt.Config) (err error) {
 	switch {
 	case (v.KeysURL == "") == (v.Keys == ""):

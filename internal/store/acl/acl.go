@@ -1,11 +1,11 @@
-// Package acl holds what each function's Valkey user may do, in the syntax of Valkey's
-// ACL, which is also that of ElastiCache's access strings.
+// Package acl has the rights of each function's Valkey user, in the syntax of Valkey's
+// ACL, which ElastiCache's access strings share.
 //
-// The check user reads keys, plans and states, and writes states and usage alone. Its
-// scripts declare a key's record beside its state, and Valkey takes a declared key for
-// one that is written: so a selector of its own lets scripts declare them all, while the
-// commands inside are held to the other rules. That way not even a script of the check
-// function changes configuration.
+// The check user reads keys, plans and states, and writes only states and usage. Its
+// scripts declare a key's record together with its state, and Valkey treats a declared
+// key as written. So a separate selector lets scripts declare all of them, while the
+// other rules apply to the commands inside. No script of the check function can change
+// configuration.
 package acl
 
 import (
@@ -19,14 +19,14 @@ var check string
 //go:embed admin.acl
 var admin string
 
-// Check is the access string of the check function's user.
+// Check returns the access string of the check function's user.
 func Check() string { return strings.TrimSpace(check) }
 
-// Admin is the access string of the admin function's user.
+// Admin returns the access string of the admin function's user.
 func Admin() string { return strings.TrimSpace(admin) }
 
-// Rules splits an access string into the arguments of ACL SETUSER; a selector, in
-// parentheses, is one of them.
+// Rules splits an access string into the arguments of ACL SETUSER. A selector in
+// parentheses is one argument.
 func Rules(access string) []string {
 	var rules []string
 	open := false

@@ -1,7 +1,7 @@
 package keyspace
 
-// tags are short hash tags, the i-th in slot 64i+32 of 16,384: however many nodes share
-// the slots in ranges, each has its part of the buckets.
+// tags are short hash tags, the i-th in slot 64i+32 of 16,384. Nodes that share the slots
+// in ranges each have an equal part of the buckets.
 var tags = [Buckets]string{
 	"021", "4zp", "aio", "0ov", "21g", "csv", "cj9", "z1", "1d8", "5hq", "556", "90g", "3gn",
 	"baw", "7rh", "f0y",
