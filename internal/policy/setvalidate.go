@@ -57,6 +57,7 @@ func (s *Set) planErrors() []FieldError {
 		fields = append(fields, limitErrors(at+"limits", p.Limits, true)...)
 		fields = append(fields, limitErrors(at+"candidate", p.Candidate, false)...)
 		fields = append(fields, costErrors(at+"limits", p.Limits, s.Routes)...)
+		fields = append(fields, groupErrors(at+"perGroup", p.PerGroup, s.Routes)...)
 		fields = append(fields, allowErrors(at+"allow", p.Allow)...)
 		switch p.Degraded {
 		case "", Closed, Open:
