@@ -7,16 +7,17 @@ import (
 	"tidegate/functions/admin/dashboard"
 )
 
-// Where keys' owners see their key, below the base path: an operation and a page.
+// The paths below the base path where the owner of a key sees it: an operation and a
+// page.
 const (
 	OwnerAPIPath = api.Prefix + api.OwnerPath
 	OwnerPath    = dashboard.OwnerPath
 )
 
-// mounted are the routes of the pages and of the API.
+// mounted returns the routes of the pages and of the API.
 func (s *server) mounted() []route {
 	all := s.pageRoutes()
-	if !s.away { // else the API is not there, and every request is refused with that
+	if !s.away { // without Valkey dispatch refuses every request
 		all = append(all, api.Routes(s.BasePath, api.Services{
 			Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Tokens: s.Tokens, Log: s.Log,
 			Journal: s.Journal, Owners: s.owners(s.OwnerAPI),
@@ -42,7 +43,7 @@ func (s *server) pageRoutes() []auth.Route {
 	return dashboard.Routes(s.Renderer, services)
 }
 
-// owners serve keys' owners where that is on; nil where it is not.
+// owners returns the use cases of keys' owners, or nil if they are off.
 func (s *server) owners(on bool) *app.Owners {
 	if !on {
 		return nil

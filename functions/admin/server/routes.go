@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// routes is everything that the dashboard serves. What is not listed needs a session to
-// be refused politely; see dispatch.
+// routes returns all routes of the server. See dispatch for requests without a route.
 func (s *server) routes() []route {
 	return slices.Concat(s.mounted(), []route{
 		{pattern: "GET /healthz", need: open, handle: s.health},
