@@ -49,5 +49,6 @@ func assemble(variables []string, out io.Writer) (*assembled, error) {
 // end writes the last metrics and sends the last usage records.
 func (a *assembled) end() {
 	a.metrics.Flush()
+	a.checker.afterAnswer()
 	a.checker.Close()
 }

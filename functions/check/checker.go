@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
@@ -101,6 +102,18 @@ func (c *checker) record(call enforce.Call, checked enforce.Result) {
 		o.Denial = c.denialOf(call, checked)
 	}
 	c.usage.Record(o)
+	c.metrics.crossings.Note(crossing.ResultOf(&checked, call.Kind), checked.Crossings)
+}
+
+// afterAnswer reports what the call crossed and sends what was recorded. The client has
+// its answer.
+func (c *checker) afterAnswer() {
+	if c.metrics.crossings.Waiting() {
+		ctx, cancel := context.WithTimeout(context.Background(), c.config.ValkeyTimeout)
+		defer cancel()
+		c.metrics.crossings.Send(ctx, c.reachable())
+	}
+	c.sendRecords()
 }
 
 func verdictOf(checked enforce.Result) usage.Verdict {

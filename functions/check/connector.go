@@ -59,7 +59,9 @@ func (c *connector) Check(ctx context.Context, call enforce.Call) (enforce.Resul
 	}
 	with := c.piggyback(a)
 	result, err := store.Retry(ctx, func(ctx context.Context) (enforce.Result, error) {
-		return a.checker.Check(ctx, call, with)
+		checked, err := a.checker.Check(ctx, call, with)
+		call.Again = true
+		return checked, err
 	})
 	with.Flush(ctx)
 	c.away.Store(enforce.Away(err))
@@ -82,15 +84,23 @@ func (c *connector) piggyback(a *attempt) *enforce.Piggyback {
 // VALKEY_TIMEOUT. While Valkey is unreachable it does nothing, and a later check sends
 // them.
 func (c *connector) sendRecords() {
-	a := c.ready()
-	if a == nil || c.away.Load() {
+	client := c.reachable()
+	if client == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.config.ValkeyTimeout)
 	defer cancel()
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	c.usage.FlushEarly(ctx, a.client)
+	c.usage.FlushEarly(ctx, client)
+}
+
+// reachable returns the connection; nil without one, and while Valkey is away.
+func (c *connector) reachable() valkey.Client {
+	if a := c.ready(); a != nil && !c.away.Load() {
+		return a.client
+	}
+	return nil
 }
 
 // Close sends the remaining usage records before the environment ends.

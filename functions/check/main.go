@@ -21,6 +21,6 @@ func main() {
 	if err := extension.onShutdown(a.end); err != nil {
 		a.log.Warn("the last usage records will be lost when the environment ends", "cause", err)
 	}
-	beforeNextEvent(os.Getenv("AWS_LAMBDA_RUNTIME_API"), a.checker.sendRecords)
+	beforeNextEvent(os.Getenv("AWS_LAMBDA_RUNTIME_API"), a.checker.afterAnswer)
 	lambda.Start(a)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidegate/internal/answer"
+	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/telemetry"
 )
@@ -16,18 +17,20 @@ import (
 // by the minute.
 const metricsInterval = 10 * time.Second
 
-// callMetrics writes metrics of calls and logs denials. Without a stage it writes no
-// metrics.
+// callMetrics writes metrics of calls, and logs denials and crossed thresholds. Without a
+// stage it writes no metrics.
 type callMetrics struct {
-	log     *slog.Logger
-	metrics *telemetry.Metrics // or nil
-	denials *telemetry.Denials
+	log       *slog.Logger
+	metrics   *telemetry.Metrics // or nil
+	denials   *telemetry.Denials
+	crossings *crossing.Log
 }
 
 func newCallMetrics(
 	out io.Writer, stage string, log *slog.Logger, now func() time.Time,
 ) (*callMetrics, error) {
-	m := &callMetrics{log: log, denials: telemetry.NewDenials(log, 0, now)}
+	m := &callMetrics{log: log, denials: telemetry.NewDenials(log, 0, now),
+		crossings: crossing.NewLog(log)}
 	if stage == "" {
 		return m, nil
 	}

@@ -44,6 +44,10 @@ type Call struct {
 	Resource string // that API Gateway matched, such as /orders/{id}; for records alone
 	Request  string // API Gateway's id of the request; for records alone
 
+	// Again marks a call that is checked once more because the first reply was lost: its
+	// cost may have been taken then.
+	Again bool
+
 	hash string // in place of Secret: what the record has
 }
 

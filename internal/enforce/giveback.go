@@ -51,7 +51,9 @@ func (a *attempt) giveBack(ctx context.Context, checked *Result) {
 			}
 			if string(reply) == "S" {
 				newer = append(newer, t)
+				continue
 			}
+			a.noteGivenBack(checked, t, reply)
 		}
 	}
 	if len(newer) > 0 {

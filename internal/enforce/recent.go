@@ -44,7 +44,6 @@ type recentCall struct {
 	asked   time.Time     // when the call was made
 	holds   time.Duration // until the key expires or the like; 0 when nothing is to come
 	left    int64         // what remains of the caller's own enforced limits
-	group   keyGroup      // of the caller
 }
 
 func newRecentCallers() *recentCallers {
@@ -57,26 +56,24 @@ func recentCallerOf(call Call, own step) recentCaller {
 	return recentCaller{subject: call.Subject, secret: own.args[0], plan: call.Plan}
 }
 
-// allow reports whether the caller may be expected to pass its own limits with this cost,
-// and in which group.
-func (r *recentCallers) allow(who recentCaller, rule *compiledRoute, set *compiledSet,
-	now time.Time) (keyGroup, bool) {
+// allow reports whether the caller may be expected to pass its own limits with this cost.
+func (r *recentCallers) allow(who recentCaller, rule *compiledRoute, set *compiledSet, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last, found := r.entries.Get(who)
 	if !found || !last.allows(rule.Cost, set.Version, now) {
-		return keyGroup{}, false
+		return false
 	}
 	if len(rule.perKey) > 0 {
 		who.route = rule.tag
 		routed, found := r.entries.Get(who)
 		if !found || !routed.allows(rule.Cost, set.Version, now) {
-			return keyGroup{}, false
+			return false
 		}
 		routed.left -= rule.Cost
 	}
 	last.left -= rule.Cost // a call at the same time finds less
-	return last.group, true
+	return true
 }
 
 func (c *recentCall) allows(cost, version int64, now time.Time) bool {
@@ -95,8 +92,7 @@ func (r *recentCallers) learn(who recentCaller, rule *compiledRoute, asked time.
 		}
 		return
 	}
-	last := recentCall{version: c.SetVersion, asked: asked, left: c.ownLeft(policy.ScopeKey),
-		group: c.group}
+	last := recentCall{version: c.SetVersion, asked: asked, left: c.ownLeft(policy.ScopeKey)}
 	if until := c.HoldsUntil(); !until.IsZero() {
 		last.holds = until.Sub(c.Now)
 	}

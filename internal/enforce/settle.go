@@ -27,11 +27,11 @@ var (
 	settleScript = newScript(func() string { return limiter.StepFunction() + chargeLua + settleLua })
 	// chargeScript settles one state: KEYS[1], KEYS[2] its bucket's copy of the plans;
 	// ARGV[1] its program, ARGV[2] the difference, ARGV[3] when the cost was taken,
-	// ARGV[4] the version of the Set that the program goes by. It returns 4 bytes as the
+	// ARGV[4] the version of the Set that the program goes by. It returns what the
 	// function settle does, or 'S' when the Set is newer.
 	chargeScript = newScript(func() string {
 		return limiter.StepFunction() + chargeLua + "if newer(KEYS[2], ARGV[4]) then return 'S' end\n" +
-			"return pack('>I4', settle(KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])))"
+			"return settle(KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]))"
 	})
 )
 
@@ -55,6 +55,10 @@ type Settlement struct {
 	// partial.
 	Partial bool
 	Now     time.Time // the server's
+
+	ID, Name, Plan, Rule string // of the key, its plan and the route rule
+	// Crossings are the thresholds of limits that the difference crossed.
+	Crossings crossings
 }
 
 // Settle makes the cost of a reservation what was really used, once: on every limit that
@@ -73,7 +77,7 @@ func (c *Checker) Settle(ctx context.Context, text string, actual int64) (Settle
 			int64(limiter.MaxRequests))
 	}
 	s := Settlement{Reserved: r.cost, Actual: actual, SettleMax: r.settleMax,
-		AboveMax: max(0, actual-r.settleMax)}
+		AboveMax: max(0, actual-r.settleMax), ID: r.subject}
 	set, err := c.settleOwn(ctx, r, &s)
 	if err != nil {
 		return Settlement{}, err
@@ -122,6 +126,9 @@ func (c *Checker) current(ctx context.Context, id string) (*compiledSet, error) 
 type counted struct {
 	keys      []string // the state's; on others than the caller, the bucket's copy of the plans too
 	program   limiter.Program
+	limits    []limiter.Limit // of program; nil when it is not that of limits
+	scope     string
+	subject   string // id of what the limits are on
 	at        time.Time
 	candidate bool // its limits deny no call
 }
@@ -129,7 +136,10 @@ type counted struct {
 // basis is what a settlement on the caller goes by.
 type basis struct {
 	states []counted
-	record string // its version, 4 bytes; empty without a record
+	name   string // the caller's
+	plan   string
+	rule   string
+	record string // version of the caller's record, 4 bytes; empty without one
 	till   string // when the override ends, microseconds; empty when there is none or it does not
 	holds  bool   // the override does
 }
@@ -155,29 +165,34 @@ func (c *Checker) basis(ctx context.Context, set *compiledSet, r *reservation,
 		number = k.PlanNumber
 	}
 	p, _ := set.Numbered(number)
+	by.name, by.plan = k.Name, p.Name
 	limits := p.Limits
 	if by.holds && k.Override.Limits != nil {
 		limits = k.Override.Limits
 	}
 	if r.has(tookKey) {
-		err = by.add(r, "s", limits)
+		err = by.add(r, policy.ScopeKey, "s", limits)
 	}
-	if rule := set.tagged(r.rule); rule != nil && r.has(tookRoute) {
-		err = errors.Join(err, by.add(r, "s"+rule.tag, rule.PerKey))
+	rule := set.tagged(r.rule)
+	if rule != nil {
+		by.rule = rule.Name
+	}
+	if rule != nil && r.has(tookRoute) {
+		err = errors.Join(err, by.add(r, policy.ScopeRoute, "s"+rule.tag, rule.PerKey))
 	}
 	if r.has(tookCandidate) {
-		err = errors.Join(err, by.add(r, "sk", p.Candidate))
+		err = errors.Join(err, by.add(r, "", "sk", p.Candidate))
 	}
 	return by, err
 }
 
-func (by *basis) add(r *reservation, what string, limits []limiter.Limit) error {
+func (by *basis) add(r *reservation, scope, what string, limits []limiter.Limit) error {
 	if len(limits) == 0 {
 		return nil
 	}
 	program, err := limiter.Compile(limits, time.Now())
 	by.states = append(by.states, counted{keys: []string{keyspace.Of(r.subject, what)}, program: program,
-		at: r.own, candidate: what == "sk"})
+		limits: limits, scope: scope, subject: r.subject, at: r.own, candidate: what == "sk"})
 	return err
 }
 
@@ -215,27 +230,52 @@ func (c *Checker) trySettle(ctx context.Context, set *compiledSet, by basis, r *
 		return time.Time{}, ErrSettled
 	case len(reply) == 8 && reply[0] == 'R':
 		return policyset.TimeAt(reply[1:]), ErrStale
-	case len(reply) != 8+4*len(by.states) || reply[0] != 'D':
+	case len(reply) < 8 || reply[0] != 'D':
 		return time.Time{}, limiter.ErrReply
 	}
 	s.Now = policyset.TimeAt(reply[1:])
-	for i, state := range by.states {
-		if !state.candidate {
-			s.charged(s.Actual-r.cost, reply[8+4*i:])
+	s.Name, s.Plan, s.Rule = by.name, by.plan, by.rule
+	rest := reply[8:]
+	for _, state := range by.states {
+		if rest, err = s.charged(state, s.Actual-r.cost, rest); err != nil {
+			return time.Time{}, err
 		}
 	}
 	return s.Now, nil
 }
 
-// charged notes how much of a difference a state took, or, when it was to be given back,
-// how much of it the state still counts.
-func (s *Settlement) charged(difference int64, b []byte) {
-	n := int64(binary.BigEndian.Uint32(b))
-	if difference < 0 {
+// charged notes how much of a difference a state took and what that crossed, or, when it
+// was to be given back, how much of it the state still counts. b begins with what the
+// script's function settle returned for the state.
+func (s *Settlement) charged(state counted, difference int64, b []byte) (rest []byte, err error) {
+	if len(b) < 6 || len(b) < 6+int(binary.BigEndian.Uint16(b[4:])) {
+		return nil, limiter.ErrReply
+	}
+	n, step := int64(binary.BigEndian.Uint32(b)), b[6:6+int(binary.BigEndian.Uint16(b[4:]))]
+	rest = b[6+len(step):]
+	switch {
+	case state.candidate:
+	case difference < 0:
 		s.Partial = s.Partial || n > 0
+	default:
+		s.Short = max(s.Short, difference-n)
+		s.cross(state, n, step)
+	}
+	return rest, nil
+}
+
+// cross notes what a step that took a part of the difference crossed.
+func (s *Settlement) cross(state counted, cost int64, reply []byte) {
+	if len(reply) == 0 || !slices.ContainsFunc(state.limits, notified) {
 		return
 	}
-	s.Short = max(s.Short, difference-n)
+	d, err := limiter.ParseReply(reply, state.limits)
+	if err != nil {
+		return // the reservation is settled all the same
+	}
+	for _, u := range d.Limits {
+		s.Crossings.add(Crossing{Usage: u, Scope: state.scope, Subject: state.subject, At: d.Now}, cost, false)
+	}
 }
 
 // run runs a script, whether the server has it or not.
@@ -284,10 +324,12 @@ func (c *Checker) chargeAll(ctx context.Context, set *compiledSet, states []coun
 		switch reply, err := c.run(ctx, chargeScript, state.keys, args); {
 		case err == nil && string(reply) == "S":
 			stale = append(stale, state)
-		case err != nil || len(reply) != 4:
+		case err != nil:
 			s.Partial = true
 		default:
-			s.charged(difference, reply)
+			if _, err := s.charged(state, difference, reply); err != nil {
+				s.Partial = true
+			}
 		}
 	}
 	return stale
@@ -298,12 +340,15 @@ func (c *compiledSet) sharedStates(r *reservation) []counted {
 	add := func(state int, s *sharedLimit, id, what string) {
 		if s != nil && r.has(state) {
 			keys := []string{keyspace.Of(id, what), policyset.CopyKey(keyspace.BucketOf(id))}
-			states = append(states, counted{keys: keys, program: s.longest().program,
-				at: r.at[state-firstShared]})
+			c := counted{keys: keys, program: s.longest().program, scope: s.scope, subject: id,
+				at: r.at[state-firstShared]}
+			if !s.leases() {
+				c.limits = s.limits
+			}
+			states = append(states, c)
 		}
 	}
 	add(tookIP, c.perIP, r.network, "sp")
-	add(tookGroup, c.groups[r.groupPlan], r.group, policy.GroupState(r.groupPlan))
 	add(tookGlobal, c.global, "global", "s")
 	if rule := c.tagged(r.rule); rule != nil {
 		add(tookRouteIP, rule.perIP, r.network, "s"+rule.tag)

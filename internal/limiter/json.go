@@ -19,13 +19,15 @@ type Text struct {
 	Slots       int    `json:"slots,omitempty" yaml:"slots,omitempty" minimum:"64" maximum:"100000" doc:"Bounds the memory of a log"`
 	Calendar    string `json:"calendar,omitempty" yaml:"calendar,omitempty" enum:"minute,hour,day,week,month,year" doc:"Periods of the calendar in place of a window; fixed-window only"`
 	Zone        string `json:"zone,omitempty" yaml:"zone,omitempty" maxLength:"60" example:"Europe/Berlin" doc:"Time zone of the calendar; UTC when it is left out"`
+
+	Notify []int `json:"notify,omitempty" yaml:"notify,omitempty,flow" maxItems:"5" example:"[80,100]" doc:"Percentages of the limit: a call that reaches one is reported; none with a lease, a candidate, countDenied or a window below a minute"`
 }
 
 // Text returns the limit with its window as ShortWindow writes it and its algorithm by
 // name.
 func (l Limit) Text() Text {
 	text := Text{Requests: l.Requests, CountDenied: l.CountDenied, Slots: l.Slots,
-		Calendar: l.Calendar.String(), Zone: l.Zone}
+		Calendar: l.Calendar.String(), Zone: l.Zone, Notify: l.Notify.Percents()}
 	if l.Window != 0 {
 		text.Window = ShortWindow(l.Window)
 	}
@@ -38,7 +40,8 @@ func (l Limit) Text() Text {
 // Limit is the inverse of Text. It returns an error for each field that cannot be read,
 // and leaves bounds to Errors.
 func (t Text) Limit() (Limit, []FieldError) {
-	l := Limit{Requests: t.Requests, CountDenied: t.CountDenied, Slots: t.Slots, Zone: t.Zone}
+	l := Limit{Requests: t.Requests, CountDenied: t.CountDenied, Slots: t.Slots, Zone: t.Zone,
+		Notify: NewThresholds(t.Notify)}
 	var errs []FieldError
 	add := func(field string, err error) {
 		if err != nil {

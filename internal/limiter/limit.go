@@ -84,6 +84,10 @@ type Limit struct {
 	Calendar Calendar
 	// Zone is the IANA name of the Calendar's time zone; empty means UTC.
 	Zone string
+
+	// Notify is which parts of the limit it is worth to be told of when a call reaches
+	// them. It changes no decision.
+	Notify Thresholds
 }
 
 // group returns how many calls a slot of a Log stands for.
@@ -105,7 +109,7 @@ func (l Limit) Span() time.Duration {
 }
 
 // FieldError is what is wrong with one field of a Limit: requests, window, algorithm,
-// countDenied, slots, calendar or zone.
+// countDenied, slots, calendar, zone or notify.
 type FieldError struct {
 	Field   string
 	Message string // names the value, its bound and, where there is one, a way out
@@ -122,15 +126,8 @@ func (l Limit) Errors() []FieldError {
 	if l.Requests < 1 || l.Requests > MaxRequests {
 		add("requests", "is %d: must be 1 to %d", l.Requests, MaxRequests)
 	}
-	switch {
-	case l.Calendar != NoCalendar:
-		if l.Window != 0 {
-			add("window", "is %s: must be left out with a calendar", FormatWindow(l.Window))
-		}
-	case l.Window < MinWindow || l.Window > MaxWindow:
-		add("window", "is %s: must be 1 millisecond to 366 days", FormatWindow(l.Window))
-	case l.Window%time.Millisecond != 0:
-		add("window", "is %s: must be whole milliseconds", l.Window)
+	if problem := l.windowProblem(); problem != "" {
+		add("window", "%s", problem)
 	}
 	if int(l.Algorithm) >= len(algorithmNames) {
 		add("algorithm", "is %d: must be one of %s", l.Algorithm, strings.Join(algorithmNames[:], ", "))
@@ -148,7 +145,24 @@ func (l Limit) Errors() []FieldError {
 	if problem := zoneProblem(l); problem != "" {
 		add("zone", "%s", problem)
 	}
+	if problem := l.notifyProblem(); problem != "" {
+		add("notify", "%s", problem)
+	}
 	return errs
+}
+
+func (l Limit) windowProblem() string {
+	switch {
+	case l.Calendar != NoCalendar && l.Window != 0:
+		return "is " + FormatWindow(l.Window) + ": must be left out with a calendar"
+	case l.Calendar != NoCalendar:
+		return ""
+	case l.Window < MinWindow || l.Window > MaxWindow:
+		return "is " + FormatWindow(l.Window) + ": must be 1 millisecond to 366 days"
+	case l.Window%time.Millisecond != 0:
+		return "is " + l.Window.String() + ": must be whole milliseconds"
+	}
+	return ""
 }
 
 // Validate returns what Errors returns as one error.

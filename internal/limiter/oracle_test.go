@@ -176,6 +176,9 @@ func drawLimit(t *rapid.T) Limit {
 		l.Zone = rapid.SampledFrom([]string{"", "Europe/Berlin", "America/New_York", "Asia/Kathmandu",
 			"Australia/Lord_Howe"}).Draw(t, "zone")
 	}
+	if !l.CountDenied && l.Span() >= MinNotifyWindow {
+		l.Notify = drawThresholds(t)
+	}
 	return l
 }
 
@@ -221,7 +224,7 @@ func (h *history) edit(t *rapid.T) {
 		case rapid.Bool().Draw(t, "requests only"):
 			edited[i].Requests = requests.Draw(t, "requests")
 		case edited[i].Calendar == NoCalendar && rapid.Bool().Draw(t, "window only"):
-			edited[i].Window = windows.Draw(t, "window")
+			edited[i].Window, edited[i].Notify = windows.Draw(t, "window"), Thresholds{}
 		default:
 			edited[i] = drawLimit(t)
 		}

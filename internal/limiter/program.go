@@ -26,6 +26,7 @@ import (
 //	           1 byte length of the zone's name, the name, 1 byte number of shifts,
 //	           per shift 7 bytes from when on (microseconds since 1970),
 //	           3 bytes offset east of UTC (seconds + 2^23)
+//	thresholds of the limits, if there are any, as notify.go lays them out
 //
 // Integers are big-endian. The 128 more make releases that do not know the period refuse
 // the program, before they change a state, and still carry its counts over.
@@ -150,7 +151,7 @@ func Compile(limits []Limit, now time.Time) (Program, error) {
 			p = appendZone(p, s.zone, s.calendar.shiftsOf(s.zone, now))
 		}
 	}
-	return p, nil
+	return appendNotices(p, limits), nil
 }
 
 // mark is what a limit adds to the number of its section.
@@ -220,6 +221,9 @@ func (p Program) Limits() ([]Limit, error) {
 			return nil, ErrProgram
 		}
 		limits[i].Zone, zones = zones[0], zones[1:]
+	}
+	if len(zones) > 0 && zones[0] != "" && zones[0][0] == noticeMark && !readNotices(limits, zones[0]) {
+		return nil, ErrProgram
 	}
 	if err := ValidateAll(withoutZones(limits)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrProgram, err)

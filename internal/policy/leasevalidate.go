@@ -12,10 +12,10 @@ import (
 // MinLease is the shortest lease.
 const MinLease = 10 * time.Millisecond
 
-// leaseErrors says what is wrong with the lease of a list of limits. Exact logs alone can
-// be leased: what is leased may be used so much later than it was counted, which a longer
-// window makes good there, and nothing else does.
-func leaseErrors(field string, lease Duration, limits []limiter.Limit) []FieldError {
+// leaseErrors says what is wrong with the lease of limits, whose field is list. Exact
+// logs alone can be leased: what is leased may be used so much later than it was counted,
+// which a longer window makes good there, and nothing else does.
+func leaseErrors(field string, lease Duration, list string, limits []limiter.Limit) []FieldError {
 	d := time.Duration(lease)
 	if d == 0 {
 		return nil
@@ -45,7 +45,7 @@ func leaseErrors(field string, lease Duration, limits []limiter.Limit) []FieldEr
 			"lease and window together must be 366 days at most, so with this window no lease above %s",
 			limiter.FormatWindow(limiter.MaxWindow-longest))
 	}
-	return nil
+	return unnotifiedErrors(list, limits, ofLeased)
 }
 
 func (s Scope) unleasedErrors(field string) []FieldError {
@@ -55,6 +55,24 @@ func (s Scope) unleasedErrors(field string) []FieldError {
 	return []FieldError{{field + ".lease", "is " + limiter.FormatWindow(time.Duration(s.Lease)) +
 		": only limits of all callers together can be leased: must be left out"}}
 }
+
+// unnotifiedErrors refuses thresholds of limits that no call crosses.
+func unnotifiedErrors(field string, limits []limiter.Limit, why string) []FieldError {
+	var fields []FieldError
+	for i, l := range limits {
+		if l.Notify != (limiter.Thresholds{}) {
+			fields = append(fields, FieldError{fmt.Sprintf("%s[%d].notify", field, i), why})
+		}
+	}
+	return fields
+}
+
+// ofLeased and ofCandidate say why limits have no thresholds.
+const (
+	ofLeased = "is set, but environments lease shares of the limit, so no call crosses it: must be left " +
+		"out, or the lease be"
+	ofCandidate = "is set, but a candidate is on trial: must be left out"
+)
 
 // ShortestWindow returns the shortest window of limits; there must be one.
 func ShortestWindow(limits []limiter.Limit) time.Duration {

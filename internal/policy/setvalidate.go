@@ -27,7 +27,8 @@ func (s *Set) Validate() error { return Invalid(s.errors()) }
 func (s *Set) errors() []FieldError {
 	fields := slices.Concat(
 		s.planErrors(), s.routeErrors(), s.scopeErrors("perIP", s.PerIP), s.scopeErrors("global", s.Global),
-		s.PerIP.unleasedErrors("perIP"), leaseErrors("global.lease", s.Global.Lease, s.Global.Limits),
+		s.PerIP.unleasedErrors("perIP"), leaseErrors("global.lease", s.Global.Lease, "global.limits",
+			s.Global.Limits),
 		prefixErrors("deny", s.Deny), prefixErrors("allow", s.Allow), prefixErrors("exempt", s.Exempt),
 		s.Bans.errors(),
 	)
@@ -56,8 +57,8 @@ func (s *Set) planErrors() []FieldError {
 		add("mode", modeProblem(p.Mode))
 		fields = append(fields, limitErrors(at+"limits", p.Limits, true)...)
 		fields = append(fields, limitErrors(at+"candidate", p.Candidate, false)...)
+		fields = append(fields, unnotifiedErrors(at+"candidate", p.Candidate, ofCandidate)...)
 		fields = append(fields, costErrors(at+"limits", p.Limits, s.Routes)...)
-		fields = append(fields, groupErrors(at+"perGroup", p.PerGroup, s.Routes)...)
 		fields = append(fields, allowErrors(at+"allow", p.Allow)...)
 		switch p.Degraded {
 		case "", Closed, Open:
@@ -135,7 +136,7 @@ func (r Route) errors(at string, seen map[string]bool) []FieldError {
 		fields = append(fields, limitErrors(at+field, limits, false)...)
 		fields = append(fields, costErrors(at+field, limits, []Route{r})...)
 	}
-	return append(fields, leaseErrors(at+"sharedLease", r.SharedLease, r.Shared)...)
+	return append(fields, leaseErrors(at+"sharedLease", r.SharedLease, at+"shared", r.Shared)...)
 }
 
 func (s *Set) scopeErrors(field string, scope Scope) []FieldError {

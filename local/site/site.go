@@ -21,6 +21,7 @@ import (
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/server"
 	"tidegate/internal/apikey"
+	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
@@ -52,7 +53,8 @@ func New(client valkey.Client, pepper apikey.Pepper, bundle static.Bundle) (http
 			Keys:    app.NewRegistry(registry.NewStore(client, pepper)),
 			Checker: enforce.NewChecker(client, pepper),
 			Usage:   usage.NewReader(client), Sessions: sessions,
-			Tokens: token.NewStore(client, pepper), Logins: logins, Bundle: bundle, Pepper: pepper,
+			Crossings: crossing.NewStore(client, slog.New(slog.DiscardHandler)),
+			Tokens:    token.NewStore(client, pepper), Logins: logins, Bundle: bundle, Pepper: pepper,
 			Ready:        sessions.Ping,
 			StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },
 			Log: slog.New(slog.NewTextHandler(os.Stderr,

@@ -37,6 +37,14 @@ function fits({ calendar, algorithm, zone, slots, denied }) {
   return algorithm === 'log' || !(slots || denied);
 }
 
+// The alerts of a limit in words: empty for none, null for what the server refuses.
+function alerts(text, denied) {
+  const percents = text.replace(/%$/, '').split(/[ ,/]+/).filter(Boolean);
+  const good = percents.every((p, i) => /^[1-9]\d*%?$/.test(p) && parseInt(p, 10) <= 100 && (!i || parseInt(p, 10) > parseInt(percents[i - 1], 10)));
+  if (!good || percents.length > 5 || (percents.length && denied)) return null;
+  return percents.length ? `notify at ${percents.map((p) => parseInt(p, 10)).join('/')} %` : '';
+}
+
 function words(row) {
   const field = (name) => row.querySelector(`[name$=".${name}"]`);
   const text = (name) => field(name).value.trim();
@@ -46,9 +54,12 @@ function words(row) {
   const requests = parse(text('requests'));
   const per = calendar ? calendarOf(text('window'), unit, zone) : windowOf(parse(text('window')), unit);
   if (!requests || !per || (slots && !parse(slots)) || !fits({ calendar, algorithm, zone, slots, denied })) return '';
+  const notify = alerts(text('notify'), denied);
+  if (notify === null) return '';
   const parts = [`${figure(requests)} per ${per}`, field('algorithm').selectedOptions[0].dataset.mark];
   if (denied) parts.push('denied calls count');
   if (slots) parts.push(`${figure(parse(slots))} slots`);
+  parts.push(notify);
   return parts.filter(Boolean).join(', ');
 }
 

@@ -16,7 +16,7 @@ func invalid(id string, f Field) templ.Attributes {
 
 // inputs lists the ids of the row's fields, which its preview comes from.
 func (r LimitRow) inputs() string {
-	names := []string{"requests", "window", "unit", "algorithm", "zone", "slots"}
+	names := []string{"requests", "window", "unit", "algorithm", "zone", "slots", "notify"}
 	if r.offersDenied() {
 		names = append(names, "countDenied")
 	}
@@ -32,9 +32,9 @@ func (r LimitRow) offersDenied() bool {
 // rarer names the fields that are folded away.
 func (r LimitRow) rarer() string {
 	if r.offersDenied() {
-		return "time zone, slots, denied calls"
+		return "time zone, slots, alerts, denied calls"
 	}
-	return "time zone, slots"
+	return "time zone, slots, alerts"
 }
 
 func plural(n int, one, many string) string {

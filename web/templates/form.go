@@ -107,6 +107,7 @@ type LimitRow struct {
 	Denied    Field
 	Shared    bool // several callers share the limit: denied calls must not count
 	Slots     Field
+	Notify    Field // percentages of the limit that are told
 	Zone      Field
 	Preview   string // the limit in words; empty while it has errors
 }

@@ -24,6 +24,7 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/journal"
 	"tidegate/internal/usage"
@@ -41,13 +42,14 @@ const (
 // Services are the parts of the system that the API works with. Journal and Owners are
 // optional.
 type Services struct {
-	Keys    *app.Registry
-	Checker *enforce.Checker
-	Usage   *usage.Reader
-	Tokens  *token.Store
-	Journal *journal.Journal // nil for none
-	Owners  *app.Owners      // nil where keys' owners see nothing
-	Log     *slog.Logger
+	Keys      *app.Registry
+	Checker   *enforce.Checker
+	Usage     *usage.Reader
+	Crossings *crossing.Store
+	Tokens    *token.Store
+	Journal   *journal.Journal // nil for none
+	Owners    *app.Owners      // nil where keys' owners see nothing
+	Log       *slog.Logger
 }
 
 type api struct {

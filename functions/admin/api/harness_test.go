@@ -22,6 +22,7 @@ import (
 	"tidegate/functions/admin/auth/token"
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
+	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -79,8 +80,9 @@ func (s *service) serve(keys *registry.Store) {
 	routes := Routes("", Services{
 		Keys:    app.NewRegistry(keys),
 		Checker: enforce.NewChecker(s.client, testPepper), Usage: usage.NewReader(s.client),
-		Tokens: s.tokens,
-		Log:    slog.New(slog.NewTextHandler(s.log, nil)),
+		Crossings: crossing.NewStore(s.client, slog.New(slog.DiscardHandler)),
+		Tokens:    s.tokens,
+		Log:       slog.New(slog.NewTextHandler(s.log, nil)),
 	})
 	mux := http.NewServeMux()
 	for _, r := range routes {

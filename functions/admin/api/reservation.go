@@ -68,8 +68,12 @@ func (a *api) registerReservations() {
 	}, a.settle)
 }
 
+func (a *api) reservations() app.Reservations {
+	return app.Reservations{Checker: a.Checker, Crossings: a.Crossings}
+}
+
 func (a *api) reserve(ctx context.Context, in *reserveInput) (*reserveOutput, error) {
-	r, err := app.Reserve(ctx, a.Checker,
+	r, err := a.reservations().Reserve(ctx,
 		app.ReservationRequest{KeyID: in.Body.KeyID, Route: in.Body.Route, Cost: in.Body.Cost})
 	if err != nil {
 		return nil, err
@@ -85,7 +89,7 @@ func (a *api) reserve(ctx context.Context, in *reserveInput) (*reserveOutput, er
 }
 
 func (a *api) settle(ctx context.Context, in *settleInput) (*settleOutput, error) {
-	s, err := app.Settle(ctx, a.Checker,
+	s, err := a.reservations().Settle(ctx,
 		app.SettleRequest{Reservation: in.Body.Reservation, Cost: in.Body.Cost})
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidegate/internal/answer"
+	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -78,9 +79,17 @@ func newProblem(status int, detail string, cause error) *RefusedError {
 		Detail: detail, cause: cause}
 }
 
+// Reservations take costs in advance and settle them. Crossings reports which thresholds
+// that crosses.
+type Reservations struct {
+	Checker   *enforce.Checker
+	Crossings *crossing.Store
+}
+
 // Reserve takes a cost from a key's limits. Its error is a *RefusedError.
-func Reserve(ctx context.Context, checker *enforce.Checker, r ReservationRequest) (Reservation, error) {
-	result, err := checker.Reserve(ctx, r.KeyID, r.Route, r.Cost)
+func (a Reservations) Reserve(ctx context.Context, r ReservationRequest) (Reservation, error) {
+	result, err := a.Checker.Reserve(ctx, r.KeyID, r.Route, r.Cost)
+	a.Crossings.Report(ctx, crossing.ResultOf(&result, policy.APIKey), result.Crossings)
 	switch {
 	case errors.Is(err, policy.ErrNotFound), errors.Is(err, policy.ErrUnknownKey),
 		errors.Is(err, policy.ErrRefused), errors.Is(err, policy.ErrUnreadable):
@@ -96,7 +105,7 @@ func Reserve(ctx context.Context, checker *enforce.Checker, r ReservationRequest
 		return Reservation{}, denied(&result)
 	}
 	reserved := Reservation{Reservation: result.Reservation, Cost: result.Cost,
-		Expires: result.Now.Add(checker.ReservationExpiry), Limits: []ReservedLimit{}}
+		Expires: result.Now.Add(a.Checker.ReservationExpiry), Limits: []ReservedLimit{}}
 	for _, l := range result.Limits {
 		reserved.Limits = append(reserved.Limits, ReservedLimit{l.Scope, l.Limit, l.Remaining})
 	}
@@ -114,8 +123,9 @@ func denied(result *enforce.Result) *RefusedError {
 }
 
 // Settle settles a reservation. Its error is a *RefusedError.
-func Settle(ctx context.Context, checker *enforce.Checker, s SettleRequest) (Settlement, error) {
-	settled, err := checker.Settle(ctx, s.Reservation, s.Cost)
+func (a Reservations) Settle(ctx context.Context, s SettleRequest) (Settlement, error) {
+	settled, err := a.Checker.Settle(ctx, s.Reservation, s.Cost)
+	a.Crossings.Report(ctx, crossing.SettlementOf(&settled), settled.Crossings)
 	switch {
 	case errors.Is(err, enforce.ErrReservation):
 		return Settlement{}, newProblem(http.StatusUnprocessableEntity, "This is no reservation.", err)

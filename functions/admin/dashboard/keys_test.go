@@ -40,7 +40,7 @@ func TestKeysPage(t *testing.T) {
 		"dinghy {dinghy} free revoked 0 allowed, 0 blocked 10 per 10 seconds 0 of 10 empty",
 		"1,000 per calendar month (Europe/Berlin) fixed window 0 of 1,000 empty 100 per 10 seconds denied " +
 			"calls count 0 of 100 empty " +
-			"5,000 per hour 2,500 slots 0 of 5,000",
+			"5,000 per hour 2,500 slots notify at 80/100 % 0 of 5,000",
 		"As of 2026-11-21 10:30:00 UTC",
 	} {
 		if !strings.Contains(text, want) {
@@ -263,7 +263,7 @@ func TestKeyPage(t *testing.T) {
 	for _, want := range []string{
 		"1,000 per calendar month (Europe/Berlin) 0 of 1,000 1,000 empty now fixed window",
 		"100 per 10 seconds 0 of 100 100 empty now exact, denied calls count",
-		"5,000 per hour 0 of 5,000 5,000 empty now exact, 2,500 slots",
+		"5,000 per hour 0 of 5,000 5,000 empty now exact, 2,500 slots, notify at 80/100 %",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)

@@ -53,7 +53,7 @@ func TestEditKeepsEveryField(t *testing.T) {
 		`name="limits[0].zone" value="Europe/Berlin"`,
 		"1,000 per calendar month (Europe/Berlin), fixed window",
 		`name="limits[1].countDenied" value="yes" checked`, "100 per 10 seconds, denied calls count",
-		`name="limits[2].slots" value="2,500"`, "5,000 per hour, 2,500 slots",
+		`name="limits[2].slots" value="2,500"`, "5,000 per hour, 2,500 slots, notify at 80/100 %",
 		`name="limits[3].zone" value=""`, `name="limits[3].slots" value=""`,
 	)
 	if open := strings.Count(
@@ -74,7 +74,7 @@ func TestEditKeepsEveryField(t *testing.T) {
 	}
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK,
 		"Saved: 1,000 per calendar month (Europe/Berlin), fixed window; "+
-			"100 per 10 seconds, denied calls count; 5,000 per hour, 2,500 slots; 7 per minute → ")
+			"100 per 10 seconds, denied calls count; 5,000 per hour, 2,500 slots, notify at 80/100 %; 7 per minute → ")
 }
 
 func TestSaveCalendar(t *testing.T) {
@@ -356,7 +356,7 @@ func TestConflictInFull(t *testing.T) {
 		),
 	).
 		Wants(t, http.StatusConflict, "<li><bdi>1,000 per calendar month (Europe/Berlin), fixed window; "+
-			"5,000 per hour, 2,500 slots</bdi></li>",
+			"5,000 per hour, 2,500 slots, notify at 80/100 %</bdi></li>",
 			"<li><bdi>20 per 10 seconds, denied calls count, 99 slots</bdi></li>",
 			`name="limits[0].countDenied" value="yes" checked`)
 }

@@ -323,6 +323,9 @@ func limits(least int) *rapid.Generator[[]limiter.Limit] {
 			}
 		default:
 		}
+		if !l.CountDenied && l.Span() >= limiter.MinNotifyWindow {
+			l.Notify = rapid.SampledFrom([]limiter.Thresholds{{}, {100}, {50, 80, 100}}).Draw(t, "notify")
+		}
 		return l
 	})
 	return rapid.Map(rapid.SliceOfN(one, least, limiter.MaxLimits), orNil)

@@ -68,6 +68,11 @@ func parseMark(l *limiter.Limit, mark string) error {
 		l.Slots = int(n)
 		return err
 	}
+	if percents, ok := strings.CutPrefix(mark, notifyMark); ok {
+		read, err := ParsePercents(percents)
+		l.Notify = limiter.NewThresholds(read)
+		return err
+	}
 	if mark == estimateMark {
 		l.Algorithm = limiter.Counter
 		return nil
@@ -79,6 +84,23 @@ func parseMark(l *limiter.Limit, mark string) error {
 		}
 	}
 	return fmt.Errorf("%.40q says nothing about a limit: %s", mark, advice)
+}
+
+// ParsePercents reads thresholds as LimitText writes them, "50/80/100 %", or with commas
+// or spaces in between. Bounds are left to the limit's Validate.
+func ParsePercents(text string) ([]int, error) {
+	words := strings.FieldsFunc(strings.TrimSuffix(strings.TrimSpace(text), "%"), func(r rune) bool {
+		return r == '/' || r == ',' || r == ' '
+	})
+	var all []int
+	for _, word := range words {
+		n, err := strconv.Atoi(strings.TrimSuffix(word, "%"))
+		if err != nil {
+			return nil, fmt.Errorf("%.40q is not a list of percentages, such as 80/100 %%", text)
+		}
+		all = append(all, n)
+	}
+	return all, nil
 }
 
 // parseNumber reads digits, which may stand in groups of three.

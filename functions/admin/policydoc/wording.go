@@ -38,6 +38,7 @@ const (
 	utc         = "UTC"
 	denialsMark = "denied calls count"
 	slotsMark   = " slots"
+	notifyMark  = "notify at "
 	// estimateMark is the former name of the counter, still read.
 	estimateMark = "estimate"
 )
@@ -53,6 +54,9 @@ func Marks(l limiter.Limit) []string {
 	}
 	if l.Slots != 0 {
 		marks = append(marks, Number(int64(l.Slots))+slotsMark)
+	}
+	if text := l.Notify.String(); text != "" {
+		marks = append(marks, notifyMark+text)
 	}
 	return marks
 }

@@ -24,6 +24,9 @@ func TestParseLimit(t *testing.T) {
 		"7 per hour, estimate":           {Requests: 7, Window: time.Hour, Algorithm: limiter.Counter},
 		"7 per hour, denied calls count": {Requests: 7, Window: time.Hour, CountDenied: true},
 		"50,000 per day, 5,000 slots":    {Requests: 50_000, Window: 24 * time.Hour, Slots: 5000},
+		"9 per hour, notify at 80/100 %": {Requests: 9, Window: time.Hour,
+			Notify: limiter.Thresholds{80, 100}},
+		"9 per hour, notify at 80 %": {Requests: 9, Window: time.Hour, Notify: limiter.Thresholds{80}},
 		"9 per calendar month (UTC), fixed window": {Requests: 9, Calendar: limiter.Month,
 			Algorithm: limiter.FixedWindow},
 		"9 per calendar week (UTC), fixed window": {Requests: 9, Calendar: limiter.Week,
@@ -47,7 +50,7 @@ func TestParseLimit(t *testing.T) {
 func TestParseLimitRefuses(t *testing.T) {
 	for _, text := range []string{
 		"", "100", "per second", "ten per second", "100 per", "100 per 10", "100 per fortnight",
-		"100 per calendar fortnight", "1,00 per second",
+		"100 per calendar fortnight", "1,00 per second", "9 per hour, notify at most",
 		"-1 per second",
 		"1e3 per second", "100 per 0 seconds", "100 per 999999999 days", "100 per second, fast",
 		"100 per second,", "99999999999999999999 per second",

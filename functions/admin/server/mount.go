@@ -7,19 +7,19 @@ import (
 	"tidegate/functions/admin/dashboard"
 )
 
-// The paths below the base path where the owner of a key sees it: an operation and a
-// page.
+// Where keys' owners see their key, below the base path: an operation and a page.
 const (
 	OwnerAPIPath = api.Prefix + api.OwnerPath
 	OwnerPath    = dashboard.OwnerPath
 )
 
-// mounted returns the routes of the pages and of the API.
+// mounted are the routes of the pages and of the API.
 func (s *server) mounted() []route {
 	all := s.pageRoutes()
-	if !s.away { // without Valkey dispatch refuses every request
+	if !s.away { // else the API is not there, and every request is refused with that
 		all = append(all, api.Routes(s.BasePath, api.Services{
-			Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Tokens: s.Tokens, Log: s.Log,
+			Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Crossings: s.Crossings,
+			Tokens: s.Tokens, Log: s.Log,
 			Journal: s.Journal, Owners: s.owners(s.OwnerAPI),
 		})...)
 	}
@@ -43,7 +43,7 @@ func (s *server) pageRoutes() []auth.Route {
 	return dashboard.Routes(s.Renderer, services)
 }
 
-// owners returns the use cases of keys' owners, or nil if they are off.
+// owners serve keys' owners where that is on; nil where it is not.
 func (s *server) owners(on bool) *app.Owners {
 	if !on {
 		return nil

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// routes returns all routes of the server. See dispatch for requests without a route.
+// routes is everything that the dashboard serves. What is not listed needs a session to
+// be refused politely; see dispatch.
 func (s *server) routes() []route {
 	return slices.Concat(s.mounted(), []route{
 		{pattern: "GET /healthz", need: open, handle: s.health},

@@ -1,7 +1,7 @@
-// Package server is the admin function's web server, one http.Handler. It finds a
-// request's actor, refuses what the actor may not do, and passes the rest to the pages
-// and the JSON API. It logs people in and reports the function's health. routes.go and
-// mount.go list the routes.
+// Package server is the admin function's web server, one http.Handler: it finds out who
+// asks, refuses what they may not have, and passes the rest to the pages and to the JSON
+// API, which it mounts as equals. It logs people in and answers for the health of the
+// function. routes.go and api.go list what it serves.
 package server
 
 import (
@@ -20,66 +20,68 @@ import (
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/apikey"
+	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/journal"
 	"tidegate/internal/usage"
 	"tidegate/web/static"
 )
 
-// Config has the dashboard's address and users.
+// Config says how the dashboard is reached and who may use it.
 type Config struct {
-	// BasePath is the prefix of the dashboard's path in browsers, such as /prod behind a
-	// stage of API Gateway; empty for none. Requests may arrive with or without it, since
-	// some gateways remove it.
+	// BasePath is the prefix of the path under which browsers see the dashboard, such as
+	// /prod behind a stage of API Gateway. Empty for none. Requests may arrive with or
+	// without it: some gateways cut it off.
 	BasePath string
-	// PublicURL is the dashboard's address in browsers, including the base path, without
+	// PublicURL is the address of the dashboard in browsers, base path included, without
 	// a slash at the end. Only a Provider needs it.
 	PublicURL string
 	// Users log in with a password.
 	Users []password.User
 	// Provider logs people in too; nil for none.
 	Provider *oidc.Provider
-	// SessionLifetime is the time from log-in to the end of a session, used or not. The
-	// session store ends idle sessions.
+	// SessionLifetime ends a session that long after its login, used or not. The session
+	// store ends idle ones.
 	SessionLifetime time.Duration
-	// OwnerAPI and OwnerPage show a key to the holder of its secret.
+	// OwnerAPI and OwnerPage show a key to whoever holds its secret.
 	OwnerAPI, OwnerPage bool
-	// Stage is the deployment's name on every page, such as prod; empty for none. Release
-	// is the deployed release.
+	// Stage names the deployment on every page, such as prod; empty for none. Release
+	// names what is deployed.
 	Stage, Release string
 }
 
-// Services are the dependencies of the server, the pages and the API. Every field except
-// Journal is required.
+// Services are the parts of the system that the server, the pages and the API work with.
+// Every field is required.
 type Services struct {
-	Keys     *app.Registry
-	Checker  *enforce.Checker // for Explain, and for backends that reserve and settle costs
-	Usage    *usage.Reader
-	Sessions SessionStore
-	Tokens   *token.Store
-	Logins   *throttle.Throttle
-	Owners   *throttle.Owners
-	Journal  *journal.Journal // nil for none
-	Bundle   static.Bundle
-	// Pepper gives the key that seals jobs.
+	Keys      *app.Registry
+	Checker   *enforce.Checker // for Explain, and for backends that reserve and settle costs
+	Usage     *usage.Reader
+	Crossings *crossing.Store
+	Sessions  SessionStore
+	Tokens    *token.Store
+	Logins    *throttle.Throttle
+	Owners    *throttle.Owners
+	Journal   *journal.Journal // nil for none; the one optional field
+	Bundle    static.Bundle
+	// Pepper is what the key is derived from that jobs are sealed with.
 	Pepper apikey.Pepper
-	// Ready returns nil if Valkey responds.
+	// Ready returns nil if the store answers.
 	Ready func(context.Context) error
-	// StoreVersion returns Valkey's name and version.
+	// StoreVersion names the store's software and its version.
 	StoreVersion func(context.Context) (string, error)
 	Log          *slog.Logger
 }
 
-// server handles every request. It finds the actor, and passes the request to a page or
+// server answers every request: it knows who asks, and passes the request to a page or
 // the API.
 type server struct {
 	*page.Renderer
 	Config
 	Services
 	users *password.Users
-	known map[string]route // by the mux's patterns
+	known map[string]route // by the patterns registered with the mux
 	mux   *http.ServeMux
-	away  bool // no connection to Valkey; only Bundle, Ready and Log are set
+	away  bool // there is no connection to Valkey, and no service but Bundle, Ready and Log
 }
 
 var basePattern = regexp.MustCompile(`^(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`)
@@ -89,8 +91,8 @@ func New(config Config, services Services) (http.Handler, error) {
 	return newServer(config, services, false).start()
 }
 
-// NewAway returns the server for the time without a connection to Valkey. It serves its
-// files, its health, and for every other address an error page.
+// NewAway returns the server that answers while there is no connection to Valkey: its
+// files, its health, and for every other address a page that says so.
 func NewAway(config Config, bundle static.Bundle, log *slog.Logger) (http.Handler, error) {
 	unready := func(context.Context) error { return errors.New("not connected to the store") }
 	return newServer(config, Services{Bundle: bundle, Ready: unready, Log: log}, true).start()
@@ -122,7 +124,7 @@ func (s *server) start() (http.Handler, error) {
 	if s.mux, s.known, err = s.newMux(s.routes()); err != nil {
 		return nil, err
 	}
-	return s.middleware(), nil
+	return s.chain(), nil
 }
 
 func (c Config) validate() error {
@@ -138,7 +140,7 @@ func (c Config) validate() error {
 	return nil
 }
 
-// CheckBasePath returns what is wrong with a Config's BasePath.
+// CheckBasePath reports what is wrong with a Config's BasePath.
 func CheckBasePath(p string) error {
 	if !basePattern.MatchString(p) {
 		return fmt.Errorf("is %q: it must look like /prod, with a slash before each part and none at the "+

@@ -6,8 +6,7 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 )
 
-// saveTheme stores the theme in a cookie, not in the session, so that the log-in page has
-// it too.
+// saveTheme keeps the choice in a cookie and no session, so that the login has it too.
 func (s *server) saveTheme(w http.ResponseWriter, r *http.Request) {
 	if !s.ParseForm(w, r) {
 		return
@@ -19,7 +18,7 @@ func (s *server) saveTheme(w http.ResponseWriter, r *http.Request) {
 	}
 	age := page.ThemeAge
 	if name == "" {
-		age = -1 // deletes the cookie
+		age = -1 // forgets it
 	}
 	http.SetCookie(w, &http.Cookie{
 		Name: page.ThemeCookie, Value: name, Path: s.Path("/"), MaxAge: age, Secure: true, HttpOnly: true,

@@ -7,24 +7,26 @@ local function newer(copy, version)
 end
 
 -- Takes a difference from one state; below 0 it gives back what was taken at a time, in
--- microseconds since 1970. Returns the calls taken: all, or as many as fit. Of a
--- difference below 0 it returns the calls that the state may still hold and did not give
--- back.
+-- microseconds since 1970. Returns 4 bytes, the calls taken: all, or as many as fit; and
+-- when there are any 2 bytes length and the reply of the step that took them, else 2 zero
+-- bytes. Of a difference below 0 it returns the calls that the state may still hold and
+-- did not give back, and 2 zero bytes.
 local function settle(key, prog, difference, at)
   if difference == 0 then
-    return 0
+    return pack('>I4I2', 0, 0)
   end
   if difference < 0 then
     local reply = step(key, prog, difference, at)
-    return (unpack('>I4', reply, #reply - 3))
+    return string.sub(reply, #reply - 3) .. '\0\0'
   end
   local look = step(key, prog, 0, 0)
   local fits = difference
   for i = 9, #look, 26 do -- 26 bytes each: a look is never answered in short
     fits = math.min(fits, (unpack('>I4', look, i)))
   end
-  if fits > 0 and string.byte(step(key, prog, fits, 0)) % 2 == 0 then
-    return 0
+  local taken = fits > 0 and step(key, prog, fits, 0) or ''
+  if taken == '' or string.byte(taken) % 2 == 0 then
+    return pack('>I4I2', 0, 0)
   end
-  return fits
+  return pack('>I4I2', fits, #taken) .. taken
 end

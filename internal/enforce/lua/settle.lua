@@ -20,8 +20,7 @@
 --   'X'                  the reservation has expired
 --   'A'                  it was settled before
 --   'R'  7 bytes now     the programs follow what no longer holds
---   'D'  7 bytes now, 4 bytes for each state: calls taken; with a difference below 0 how
---        many calls the state may still hold and did not give back
+--   'D'  7 bytes now, for each state what the function settle returns
 local expires, difference, at = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 if now >= expires then
   return 'X'
@@ -35,6 +34,6 @@ if not call('SET', KEYS[1], '1', 'NX', 'PX', string.format('%.0f', math.ceil((ex
 end
 local reply = 'D' .. pack('>I7', now)
 for i = 4, #KEYS do
-  reply = reply .. pack('>I4', settle(KEYS[i], ARGV[i + 4], difference, at))
+  reply = reply .. settle(KEYS[i], ARGV[i + 4], difference, at)
 end
 return reply

@@ -1,5 +1,5 @@
-// Package token has the bearer tokens of machines that call the API. A token reads
-// tga_<secret><checksum>; package apikey generates it. Valkey stores its HMAC-SHA-256
+// Package token holds the bearer tokens with which machines call the API. A token reads
+// tga_<secret><checksum>; apikey says how it is made. Valkey keeps an HMAC-SHA-256 of it
 // under the pepper.
 package token
 
@@ -16,17 +16,17 @@ import (
 	"tidegate/internal/audit"
 )
 
-// Bounds of new tokens.
+// Bounds of what Create takes.
 const (
 	MaxName  = 64                   // characters of a name
-	MaxLife  = 366 * 24 * time.Hour // from creation to expiry
-	MaxCount = 200                  // existing tokens, including expired ones
+	MaxLife  = 366 * 24 * time.Hour // until a token expires
+	MaxCount = 200                  // tokens that exist at once, expired ones included
 )
 
 const prefix = "tga_"
 
-// Errors of a Store. ErrUnknown means that a token is malformed, invented, expired or
-// revoked.
+// Errors of a Store. ErrUnknown stands for all that is wrong with a token: malformed,
+// made up, expired, revoked.
 var (
 	ErrUnknown  = errors.New("unknown token")
 	ErrNotFound = errors.New("no such token")
@@ -34,7 +34,7 @@ var (
 		MaxCount)
 )
 
-// InvalidError is a problem of one field of a New: name, scope or expires.
+// InvalidError says what is wrong with one field of a New: name, scope or expires.
 type InvalidError struct {
 	Field   string
 	Message string
@@ -42,7 +42,7 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return e.Field + " " + e.Message }
 
-// Scope is a token's rights. Write includes the others.
+// Scope is what a token may do. Write includes the others.
 type Scope string
 
 // The scopes.
@@ -52,7 +52,7 @@ const (
 	Settle Scope = "settle"
 )
 
-// Role returns the role of a token with this scope.
+// Role returns the role that a scope amounts to.
 func (s Scope) Role() auth.Role {
 	switch s {
 	case Read:
@@ -91,26 +91,27 @@ func (n New) validate(now time.Time) error {
 	return nil
 }
 
-// Token is a stored token, without its secret.
+// Token is all that is known of a token but its secret.
 type Token struct {
 	ID      string
 	Name    string
 	Scope   Scope
-	By      string // its creator
+	By      string // who created it
 	Created time.Time
 	Expires time.Time
-	Used    time.Time // last use, to the minute; zero if never used
+	Used    time.Time // to the minute; zero if it never was
 }
 
-// Expired reports whether the token has expired.
+// Expired reports whether the token is past its time.
 func (t Token) Expired(now time.Time) bool { return !now.Before(t.Expires) }
 
-// Actor returns the token's actor.
+// Actor is the token as one who acts.
 func (t Token) Actor() auth.Actor {
 	return auth.Actor{ID: "token:" + t.ID, Name: t.Name, Kind: auth.Token, Role: t.Scope.Role()}
 }
 
-// WellFormed reports whether a text has the form and checksum of a token.
+// WellFormed reports whether a text could be a token: its form and its checksum are
+// right.
 func WellFormed(text string) bool {
 	_, err := apikey.ParsePlain(prefix, text)
 	return err == nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 )
 
@@ -13,7 +14,7 @@ import (
 // nothing.
 type LimitInput struct {
 	Requests, Window, Unit, Algorithm Input
-	zone, slots                       Input
+	zone, slots, notify               Input
 	countDenied                       Input // any text is yes
 }
 
@@ -40,6 +41,7 @@ func newLimitInput(l limiter.Limit) LimitInput {
 	if l.Slots != 0 {
 		in.slots.Text = page.Number(int64(l.Slots))
 	}
+	in.notify.Text = strings.ReplaceAll(strings.TrimSuffix(l.Notify.String(), " %"), "/", ", ")
 	if l.CountDenied {
 		in.countDenied.Text = Checked
 	}
@@ -50,14 +52,15 @@ func readLimitInput(values url.Values, prefix string) LimitInput {
 	read := func(name string) Input { return Input{Text: page.Clip(values.Get(prefix+name), MaxInput)} }
 	return LimitInput{
 		Requests: read("requests"), Window: read("window"), Unit: read("unit"), Algorithm: read("algorithm"),
-		zone: read("zone"), slots: read("slots"), countDenied: read("countDenied"),
+		zone: read("zone"), slots: read("slots"), notify: read("notify"), countDenied: read("countDenied"),
 	}
 }
 
 // errors counts the fields that are wrong.
 func (l *LimitInput) errors() int {
 	n := 0
-	for _, in := range []Input{l.Requests, l.Window, l.Unit, l.Algorithm, l.zone, l.slots, l.countDenied} {
+	for _, in := range []Input{l.Requests, l.Window, l.Unit, l.Algorithm, l.zone, l.slots, l.notify,
+		l.countDenied} {
 		if in.Error != "" {
 			n++
 		}
@@ -80,6 +83,8 @@ func (l *LimitInput) find(name string) *Input {
 		return &l.zone
 	case "slots":
 		return &l.slots
+	case "notify":
+		return &l.notify
 	case "countDenied":
 		return &l.countDenied
 	}
@@ -89,13 +94,14 @@ func (l *LimitInput) find(name string) *Input {
 // blank ignores the unit and the algorithm, which always have a value; but a calendar
 // unit is a window on its own.
 func (l *LimitInput) blank() bool {
-	typed := l.Requests.Text + l.Window.Text + l.zone.Text + l.slots.Text + l.countDenied.Text
+	typed := l.Requests.Text + l.Window.Text + l.zone.Text + l.slots.Text + l.notify.Text +
+		l.countDenied.Text
 	return strings.TrimSpace(typed) == "" && !strings.HasPrefix(l.Unit.Text, CalendarPrefix)
 }
 
 // more reports whether one of the rarer fields says something, or has something wrong.
 func (l *LimitInput) more() bool {
-	for _, in := range []Input{l.zone, l.slots, l.countDenied} {
+	for _, in := range []Input{l.zone, l.slots, l.notify, l.countDenied} {
 		if strings.TrimSpace(in.Text) != "" || in.Error != "" {
 			return true
 		}
@@ -114,6 +120,11 @@ func (l *LimitInput) limit() limiter.Limit {
 	if strings.TrimSpace(l.slots.Text) != "" {
 		limit.Slots = int(l.slots.Whole("", limiter.MinSlots, limiter.MaxSlots))
 	}
+	percents, err := policydoc.ParsePercents(l.notify.Text)
+	if err != nil {
+		l.notify.Error = notifyAdvice
+	}
+	limit.Notify = limiter.NewThresholds(percents)
 	algorithm, err := limiter.ParseAlgorithm(l.Algorithm.Text)
 	if err != nil {
 		l.Algorithm.Error = ChooseFromList
@@ -134,6 +145,8 @@ func (l *LimitInput) bound(limit limiter.Limit) {
 	}
 }
 
+const notifyAdvice = "Enter up to 5 percentages in ascending order, such as 80, 100."
+
 // advice says how to mend what is wrong with a field, in the words of the form.
 func advice(e limiter.FieldError, l limiter.Limit) string {
 	switch e.Field {
@@ -141,6 +154,14 @@ func advice(e limiter.FieldError, l limiter.Limit) string {
 		return "Only a fixed window follows the calendar: choose that algorithm, or another unit."
 	case "countDenied":
 		return "Only the log can count denied calls: choose that algorithm, or clear this."
+	case "notify":
+		switch {
+		case l.CountDenied:
+			return "Only a limit that counts no denied calls can notify: clear one of the two."
+		case l.Span() < limiter.MinNotifyWindow:
+			return "Choose a window of 1 minute or more, or leave this blank."
+		}
+		return notifyAdvice
 	case "slots":
 		return "Only the log has slots: choose that algorithm, or leave this blank."
 	case "zone":

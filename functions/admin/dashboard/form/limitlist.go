@@ -140,6 +140,7 @@ func (l *LimitList) View(legend, advice string) templates.LimitList {
 			Shared:    l.isShared(),
 			Slots:     Field(in.slots),
 			Zone:      Field(in.zone),
+			Notify:    Field(in.notify),
 			Preview:   preview(in),
 		}
 		if len(rows) > 1 || l.Name != required && !in.blank() {

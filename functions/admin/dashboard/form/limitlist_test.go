@@ -32,6 +32,10 @@ func drawLimit(t *rapid.T) limiter.Limit {
 		}
 	case limiter.Counter, limiter.TokenBucket:
 	}
+	if !l.CountDenied && l.Span() >= limiter.MinNotifyWindow {
+		l.Notify = rapid.SampledFrom([]limiter.Thresholds{{}, {100}, {50, 80, 100}, {1, 2, 3, 4, 99}}).Draw(
+			t, "notify")
+	}
 	return l
 }
 
@@ -63,6 +67,7 @@ func sent(list LimitList) url.Values {
 		set("window", row.Window.Value)
 		set("zone", row.Zone.Value)
 		set("slots", row.Slots.Value)
+		set("notify", row.Notify.Value)
 		if row.Denied.Value != "" {
 			set("countDenied", "yes")
 		}
@@ -102,6 +107,7 @@ func TestFormNeverPassesNonsense(t *testing.T) {
 					Draw(t, "zone"),
 			},
 			slots:       Input{Text: text.Draw(t, "slots")},
+			notify:      Input{Text: text.Draw(t, "notify")},
 			countDenied: Input{Text: rapid.SampledFrom([]string{"", "yes"}).Draw(t, "count denied")},
 		}}}
 		limits := form.Limits()
@@ -129,7 +135,7 @@ func twoRows() url.Values {
 func TestSetError(t *testing.T) {
 	for field, id := range map[string]string{
 		"requests": "requests", "window": "window", "algorithm": "algorithm", "calendar": "unit",
-		"zone": "zone", "slots": "slots", "countDenied": "countDenied",
+		"zone": "zone", "slots": "slots", "countDenied": "countDenied", "notify": "notify",
 	} {
 		list, err := ReadLimitList(twoRows(), "limits")
 		if err != nil || len(list.Limits()) != 1 {
@@ -146,9 +152,10 @@ func TestSetError(t *testing.T) {
 			"requests": row.Requests.Error, "window": row.Window.Error, "unit": row.Unit.Error,
 			"algorithm": row.Algorithm.Error,
 			"zone":      row.Zone.Error, "slots": row.Slots.Error, "countDenied": row.Denied.Error,
+			"notify": row.Notify.Error,
 		}
 		if wrong[id] != "It is not for you." ||
-			row.More != (id == "zone" || id == "slots" || id == "countDenied") {
+			row.More != (id == "zone" || id == "slots" || id == "countDenied" || id == "notify") {
 			t.Errorf("%s: %+v", field, row)
 		}
 	}

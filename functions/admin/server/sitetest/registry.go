@@ -26,15 +26,16 @@ import (
 	"tidegate/internal/usage"
 )
 
-// The values of every test's registry.
+// What every registry of a test has.
 var (
 	Pepper = apikey.Pepper(strings.Repeat("p", apikey.MinPepperLen))
 	ByTest = registry.Edit{By: audit.Actor{Kind: "system", Name: "test"}}
-	// Now is the time of the registry's server.
+	// Now is what the registry's server has for the time of day.
 	Now = time.Date(2026, 11, 21, 10, 30, 0, 0, time.UTC)
 )
 
-// Registry is the real registry of keys on its own server, whose clock is fixed at Now.
+// Registry is the real registry of keys on a server of its own, whose clock stands at
+// testNow.
 type Registry struct {
 	*registry.Store
 	T       testing.TB
@@ -45,7 +46,7 @@ type Registry struct {
 	Secrets map[string]apikey.Secret
 }
 
-// NewRegistry returns a registry with one key of the plan free for each name.
+// NewRegistry has one key of the plan free for each name.
 func NewRegistry(t testing.TB, names ...string) *Registry {
 	t.Helper()
 	r := &Registry{
@@ -69,7 +70,7 @@ func NewRegistry(t testing.TB, names ...string) *Registry {
 	return r
 }
 
-// Must fails the test for an error.
+// Must ends the test for an error.
 func (r *Registry) Must(err error) {
 	r.T.Helper()
 	if err != nil {
@@ -77,7 +78,7 @@ func (r *Registry) Must(err error) {
 	}
 }
 
-// Save changes the policy set.
+// Save changes the Set.
 func (r *Registry) Save(change func(*policy.Set)) *policy.Set {
 	r.T.Helper()
 	set, err := r.Set(context.Background())
@@ -102,7 +103,7 @@ func (r *Registry) Plan(name string, limits ...limiter.Limit) {
 	})
 }
 
-// CreateKey creates a key with a plan.
+// CreateKey makes a key of a plan.
 func (r *Registry) CreateKey(name, plan string) policy.Key {
 	r.T.Helper()
 	k, secret, err := r.Create(context.Background(),
@@ -112,7 +113,7 @@ func (r *Registry) CreateKey(name, plan string) policy.Key {
 	return k
 }
 
-// Add creates a key with its own limits, in a plan of its name.
+// Add creates a key with limits of its own: those of a plan that has its name.
 func (r *Registry) Add(name string, limits ...limiter.Limit) policy.Key {
 	r.T.Helper()
 	r.Plan(name, limits...)
@@ -127,7 +128,7 @@ func (r *Registry) Key(name string) policy.Key {
 	return k
 }
 
-// UpdateKey changes the key with this name as another actor would.
+// UpdateKey changes the key with this name as somebody else would.
 func (r *Registry) UpdateKey(name string, change func(*policy.Key)) policy.Key {
 	r.T.Helper()
 	old := r.Key(name)
@@ -136,7 +137,7 @@ func (r *Registry) UpdateKey(name string, change func(*policy.Key)) policy.Key {
 	return k
 }
 
-// OverrideKey gives the key with this name its own limits as another actor would.
+// OverrideKey gives the key with this name limits of its own as somebody else would.
 func (r *Registry) OverrideKey(name string, limits ...limiter.Limit) policy.Key {
 	r.T.Helper()
 	return r.UpdateKey(name, func(k *policy.Key) {
@@ -144,8 +145,7 @@ func (r *Registry) OverrideKey(name string, limits ...limiter.Limit) policy.Key 
 	})
 }
 
-// Use makes calls until each limit of the key has used[i]. A limit's calls lie within the
-// shortest window that has as many.
+// Use makes calls, all of them within the shortest of the key's windows that has as many.
 func (r *Registry) Use(name string, used ...int64) {
 	r.T.Helper()
 	set, err := r.Set(context.Background())
@@ -214,10 +214,10 @@ func (r *Registry) Record(calls ...usage.Outcome) {
 	}
 }
 
-// Fail makes every command return an error; an empty text ends that.
+// Fail makes every command answer with an error; an empty one ends that.
 func (r *Registry) Fail(text string) { r.Server.SetError(text) }
 
-// Written counts the changes by others than the test itself.
+// Written counts the changes that were made.
 func (r *Registry) Written() int {
 	r.T.Helper()
 	page, err := r.Audit().List(context.Background(), audit.Query{Count: 500})
@@ -233,7 +233,7 @@ func (r *Registry) Written() int {
 
 var nameInPath = regexp.MustCompile(`\{([a-z0-9-]+)\}`)
 
-// Named replaces names by ids: /keys/{acme}.
+// Named puts ids in the place of names: /keys/{acme}.
 func (r *Registry) Named(text string) string {
 	return nameInPath.ReplaceAllStringFunc(text, func(m string) string {
 		if id := r.IDs[strings.Trim(m, "{}")]; id != "" {
@@ -243,7 +243,7 @@ func (r *Registry) Named(text string) string {
 	})
 }
 
-// naming replaces ids by names, the inverse of Named.
+// naming is the inverse of named.
 func (r *Registry) naming(text string) string {
 	for id, name := range r.Names {
 		text = strings.ReplaceAll(text, id, "{"+name+"}")
@@ -251,7 +251,7 @@ func (r *Registry) naming(text string) string {
 	return text
 }
 
-// Per returns an exact limit.
+// Per is an exact limit.
 func Per(requests int64, window time.Duration) limiter.Limit {
 	return limiter.Limit{Requests: requests, Window: window}
 }
@@ -272,8 +272,8 @@ func (r *Registry) UnregisteredCalls(id string, at time.Time, allowed, denied in
 	}
 }
 
-// CountDenied makes the stored limits with this number of requests count denied calls, as
-// an earlier release could.
+// CountDenied makes the stored limits of so many requests count denied calls, as a
+// release could that did not refuse it.
 func (r *Registry) CountDenied(requests string) {
 	r.T.Helper()
 	do := func(c valkey.Completed) string {
@@ -297,7 +297,7 @@ func (r *Registry) CountDenied(requests string) {
 	}
 }
 
-// SampleKeys returns a registry with a key of each kind.
+// SampleKeys is a registry with a key of each kind.
 func SampleKeys(t testing.TB) *Registry {
 	counter := limiter.Limit{Requests: 44, Window: 366 * 24 * time.Hour, Algorithm: limiter.Counter}
 	abroad := Monthly
@@ -315,11 +315,11 @@ func SampleKeys(t testing.TB) *Registry {
 	return keys
 }
 
-// Monthly, Hammered and Coarse are limits that use the form's rarer fields.
+// Monthly, Hammered and Coarse are limits of which the form's rarer fields say something.
 var (
 	Monthly = limiter.Limit{
 		Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Month, Zone: "Europe/Berlin",
 	}
 	Hammered = limiter.Limit{Requests: 100, Window: 10 * time.Second, CountDenied: true}
-	Coarse   = limiter.Limit{Requests: 5000, Window: time.Hour, Slots: 2500}
+	Coarse   = limiter.Limit{Requests: 5000, Window: time.Hour, Slots: 2500, Notify: limiter.Thresholds{80, 100}}
 )

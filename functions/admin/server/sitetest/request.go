@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// Reply is a response, with names in place of keys' ids.
+// Reply is an answer, with keys' ids replaced by their names.
 type Reply struct {
 	*http.Response
 	Body string
 }
 
-// Do makes a request. The name of a key in braces stands for its id, in the path and in
+// Do makes a request. The name of a key in braces stands for its id, in the path as in
 // the reply.
 func (s *Site) Do(method, path string, form url.Values, header http.Header) Reply {
 	s.T.Helper()
@@ -55,10 +55,10 @@ func (s *Site) DoText(method, path, body string, header http.Header) Reply {
 	return Reply{res, s.Keys.naming(string(text))}
 }
 
-// Get requests a page.
+// Get asks for a page.
 func (s *Site) Get(path string) Reply { s.T.Helper(); return s.Do(http.MethodGet, path, nil, nil) }
 
-// Refresh requests a page as the live refresh does.
+// Refresh asks as the live refresh does.
 func (s *Site) Refresh(path string) Reply {
 	s.T.Helper()
 	return s.Do(http.MethodGet, path, nil, http.Header{"Hx-Request": {"true"}})
@@ -72,13 +72,13 @@ func (s *Site) Post(path string, form url.Values) Reply {
 	})
 }
 
-// PostThrough posts a form and follows the redirect.
+// PostThrough posts a form and goes where the answer leads.
 func (s *Site) PostThrough(path string, form url.Values) Reply {
 	s.T.Helper()
 	return s.Get(s.Post(path, form).Wants(s.T, http.StatusSeeOther).Header.Get("Location"))
 }
 
-// PostAnyway posts a form and confirms a warning.
+// PostAnyway posts a form and, when that is answered with a warning, confirms it.
 func (s *Site) PostAnyway(path string, form url.Values) Reply {
 	s.T.Helper()
 	answer := s.Post(path, form)
@@ -88,8 +88,7 @@ func (s *Site) PostAnyway(path string, form url.Values) Reply {
 	return answer
 }
 
-// Wants fails the test at once for another status, and marks it as failed for missing
-// texts.
+// Wants ends the test unless the status is this, and notes texts that are missing.
 func (r Reply) Wants(t *testing.T, status int, texts ...string) Reply {
 	t.Helper()
 	if r.StatusCode != status {
@@ -104,7 +103,7 @@ func (r Reply) Wants(t *testing.T, status int, texts ...string) Reply {
 	return r
 }
 
-// Fit returns a path that matches a route's pattern.
+// Fit makes a path that fits a route's pattern.
 func Fit(pattern string) (method, path string) {
 	method, path, _ = strings.Cut(pattern, " ")
 	return method,
@@ -113,7 +112,7 @@ func Fit(pattern string) (method, path string) {
 			"1-0-1").Replace(path)
 }
 
-// Ask makes a request that matches a route's pattern, as a page of this site would.
+// Ask makes a request that fits a route's pattern, as a page of this site would.
 func (s *Site) Ask(pattern string) Reply {
 	s.T.Helper()
 	method, path := Fit(pattern)
@@ -136,7 +135,7 @@ func SendAs(s *Site, method, path string, header http.Header) Reply {
 	return s.Do(method, path, nil, header)
 }
 
-// WantsLogin reports a page that does not redirect to the log-in.
+// WantsLogin notes a page that does not lead to the log-in.
 func (s *Site) WantsLogin(path string) {
 	s.T.Helper()
 	if got := s.Get(path); got.StatusCode != http.StatusSeeOther || !strings.HasPrefix(
@@ -146,7 +145,7 @@ func (s *Site) WantsLogin(path string) {
 	}
 }
 
-// NonceIn returns the nonce of a Content-Security-Policy, or "".
+// NonceIn returns the nonce that a policy names; empty if it names none.
 func NonceIn(policy string) string {
 	if m := nonceInPolicy.FindStringSubmatch(policy); len(m) == 2 {
 		return m[1]
@@ -154,7 +153,7 @@ func NonceIn(policy string) string {
 	return ""
 }
 
-// CheckPolicy reports a page that its own Content-Security-Policy would block.
+// CheckPolicy notes a page that its own Content-Security-Policy would not let run.
 func CheckPolicy(t *testing.T, name string, got Reply) {
 	t.Helper()
 	csp := got.Header.Get("Content-Security-Policy")
@@ -178,7 +177,7 @@ func CheckPolicy(t *testing.T, name string, got Reply) {
 	}
 }
 
-// Bearer returns a header with a machine token.
+// Bearer is a header with a machine token.
 func Bearer(text string) http.Header { return http.Header{"Authorization": {"Bearer " + text}} }
 
 var nonceInPolicy = regexp.MustCompile(`'nonce-([^']+)'`)

@@ -23,6 +23,7 @@ import (
 	"tidegate/functions/admin/auth/throttle"
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/server"
+	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
@@ -31,8 +32,8 @@ import (
 	"tidegate/web/static"
 )
 
-// User is an editor and Viewer a viewer, both with the same password. Idle is their
-// sessions' idle timeout.
+// User is an editor and Viewer a viewer, both with the same password. Their sessions end
+// when they are Idle.
 const (
 	User     = "ada"
 	Viewer   = "vic"
@@ -40,7 +41,7 @@ const (
 	Idle     = 30 * time.Minute
 )
 
-// testHash hashes the password once, as cheaply as argon2id allows.
+// testHash is hashed as cheaply as argon2id allows, once.
 var testHash = sync.OnceValue(func() password.Hash {
 	hash, err := argon2id.CreateHash(Password, &argon2id.Params{
 		Memory: 64, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32,
@@ -55,7 +56,7 @@ var testHash = sync.OnceValue(func() password.Hash {
 	return p
 })
 
-// Site is a dashboard for one test, with a client.
+// Site is a dashboard that runs for one test, and a browser's worth of client.
 type Site struct {
 	T        *testing.T
 	Server   *httptest.Server
@@ -65,8 +66,8 @@ type Site struct {
 	Address  string // of the server that browsers use, without the base path
 	Config   server.Config
 	Services server.Services
-	// Store has the sessions, the tokens and the throttles' counts. Its time is fixed
-	// until a test moves it.
+	// store holds sessions, tokens and what throttles logins. Its time stands until a
+	// test moves it.
 	Store  *miniredis.Miniredis
 	Tokens *token.Store
 }
@@ -80,12 +81,12 @@ func WithBase(base string) Option { return func(s *Site) { s.Config.BasePath = b
 // WithKeys gives the site a registry.
 func WithKeys(k *Registry) Option { return func(s *Site) { s.Keys = k } }
 
-// WithServices changes the site's services.
+// WithServices changes what the site works with.
 func WithServices(f func(*server.Services)) Option {
 	return func(s *Site) { f(&s.Services) }
 }
 
-// Bundle returns files with the names that pages load.
+// Bundle is files with the names that pages load.
 func Bundle() static.Bundle {
 	return static.Bundle{
 		Files: fstest.MapFS{
@@ -98,7 +99,7 @@ func Bundle() static.Bundle {
 	}
 }
 
-// New starts a site. Without WithKeys it has the keys acme and bolt.
+// New starts a site with the keys acme and bolt, unless the options say otherwise.
 func New(t *testing.T, options ...Option) *Site {
 	t.Helper()
 	s := &Site{T: t}
@@ -121,6 +122,7 @@ func New(t *testing.T, options ...Option) *Site {
 	if s.Keys == nil {
 		s.Keys = NewRegistry(t, "acme", "bolt")
 	}
+	s.Services.Crossings = crossing.NewStore(s.Keys.Client, slog.New(slog.DiscardHandler))
 	s.Services.Keys, s.Services.Usage = app.NewRegistry(s.Keys.Store), usage.NewReader(s.Keys.Client)
 	s.Services.Checker = enforce.NewChecker(s.Keys.Client, Pepper)
 	handler, err := server.New(s.Config, s.Services)
@@ -141,7 +143,7 @@ func Users() []password.User {
 	}
 }
 
-// openStore opens the services' Valkey.
+// openStore gives the services a store of their own.
 func (s *Site) openStore() {
 	s.T.Helper()
 	s.Store = miniredis.RunT(s.T)
@@ -162,7 +164,7 @@ func (s *Site) openStore() {
 	}
 }
 
-// NewClient returns a client with its own cookies that follows no redirect.
+// NewClient returns a client with cookies of its own that follows no redirect.
 func (s *Site) NewClient() *http.Client {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -175,17 +177,17 @@ func (s *Site) NewClient() *http.Client {
 	}
 }
 
-// Login logs the client in as an editor.
+// Login makes the client an editor's.
 func (s *Site) Login() *Site { s.T.Helper(); return s.LoginAs(User) }
 
-// LoginAs logs the client in as a user.
+// LoginAs makes the client a user's.
 func (s *Site) LoginAs(user string) *Site {
 	s.T.Helper()
 	s.Post("/login", url.Values{"user": {user}, "password": {Password}}).Wants(s.T, http.StatusSeeOther)
 	return s
 }
 
-// Cookie returns the client's session cookie, or nil.
+// Cookie returns the session cookie that the client holds; nil if none.
 func (s *Site) Cookie() *http.Cookie {
 	s.T.Helper()
 	name := "__Host-tidegate"
@@ -195,7 +197,7 @@ func (s *Site) Cookie() *http.Cookie {
 	return s.CookieNamed(name)
 }
 
-// CookieNamed returns the client's cookie of this name, or nil.
+// CookieNamed returns a cookie that the client holds; nil if none.
 func (s *Site) CookieNamed(name string) *http.Cookie {
 	s.T.Helper()
 	u, err := url.Parse(s.Base + "/")
@@ -210,7 +212,7 @@ func (s *Site) CookieNamed(name string) *http.Cookie {
 	return nil
 }
 
-// SetCookie sets a cookie of the client.
+// SetCookie makes the client hold a cookie.
 func (s *Site) SetCookie(name, value string) {
 	s.T.Helper()
 	u, err := url.Parse(s.Base + "/")
@@ -220,13 +222,13 @@ func (s *Site) SetCookie(name, value string) {
 	s.Client.Jar.SetCookies(u, []*http.Cookie{{Name: name, Value: value, Path: "/", Secure: true}})
 }
 
-// NonceInPage matches nonces.
+// NonceInPage finds nonces.
 var (
 	NonceInPage   = regexp.MustCompile(`nonce="[^"]*"`)
 	addressInPage = regexp.MustCompile(`(?:href|src|action|hx-get)="([^"]*)"`)
 )
 
-// NewToken creates a machine token and returns its text.
+// NewToken makes a machine token and returns its text.
 func (s *Site) NewToken(scope token.Scope) string {
 	s.T.Helper()
 	_, secret, err := s.Tokens.Create(s.T.Context(), token.New{
@@ -238,7 +240,7 @@ func (s *Site) NewToken(scope token.Scope) string {
 	return secret.Reveal()
 }
 
-// Set returns the stored policy set.
+// Set is the stored policy.
 func (s *Site) Set() *policy.Set {
 	s.T.Helper()
 	set, err := s.Keys.Set(s.T.Context())
@@ -248,7 +250,7 @@ func (s *Site) Set() *policy.Set {
 	return set
 }
 
-// Reconfigure restarts the site with another configuration and the same Valkey.
+// Reconfigure lets the site go on with another configuration, on the same store.
 func (s *Site) Reconfigure(change func(*server.Config)) {
 	s.T.Helper()
 	changed := s.Config

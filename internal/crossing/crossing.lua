@@ -1,0 +1,26 @@
+-- Reports that a threshold of a limit was crossed, unless that was reported before.
+-- KEYS[1]  the mark that it was
+-- KEYS[2]  the bucket's list of reports
+-- KEYS[3]  the bucket's count of unregistered callers' reports of the day
+-- ARGV[1]  'u' when anybody can make up the subject, else 'r'
+-- ARGV[2]  the report, JSON
+-- ARGV[3]  when it was crossed (ms since 1970)
+-- ARGV[4]  until the limit resets (ms from then)
+-- Returns 1 when it is new, 0 when it was reported before, 2 when there is no room.
+local call = redis.call
+local unregistered = ARGV[1] == 'u'
+if unregistered and tonumber(call('HGET', KEYS[3], 'n') or '0') >= 64 then
+  return call('EXISTS', KEYS[1]) == 1 and 0 or 2
+end
+if not call('SET', KEYS[1], '1', 'NX', 'PX', ARGV[4]) then
+  return 0
+end
+if unregistered then
+  call('HINCRBY', KEYS[3], 'n', '1')
+  call('EXPIRE', KEYS[3], '172800')
+end
+call('ZADD', KEYS[2], ARGV[3], ARGV[2])
+call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', tonumber(ARGV[3]) - 2592000000))
+call('ZREMRANGEBYRANK', KEYS[2], '0', '-129')
+call('EXPIRE', KEYS[2], '2678400')
+return 1

@@ -1,0 +1,153 @@
+package crossing
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/enforce"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/registry"
+	"tidegate/internal/route"
+	"tidegate/internal/store"
+	"tidegate/internal/store/acl"
+	"tidegate/internal/telemetry"
+	"tidegate/internal/testing/valkeytest"
+)
+
+var (
+	testPepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
+	byTest     = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
+)
+
+// world is a Valkey with a policy, and environments that check calls on it with the
+// rights of the check function.
+type world struct {
+	*registry.Store
+	url    string
+	client valkey.Client // with all rights
+	lines  lines
+}
+
+func newWorld(t *testing.T, change func(*policy.Set)) *world {
+	t.Helper()
+	url := valkeytest.Start(t)
+	w := &world{url: url, client: connect(t, url)}
+	w.Store = registry.NewStore(w.client, testPepper)
+	set, err := w.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(set)
+	if _, err := w.SaveSet(t.Context(), *set, byTest); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func connect(t *testing.T, url string) valkey.Client {
+	t.Helper()
+	client, err := store.Open(t.Context(), url, store.Options{Dial: 10 * time.Second, Write: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+func (w *world) key(t *testing.T, plan string) enforce.Call {
+	t.Helper()
+	k, secret, err := w.Create(t.Context(), policy.NewKey{Name: "Acme", Env: "test", Plan: plan}, byTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return enforce.Call{Kind: policy.APIKey, Subject: k.ID, Secret: secret,
+		Route: route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"}}
+}
+
+// store is what the dashboard has.
+func (w *world) store() *Store { return NewStore(w.client, slog.New(slog.DiscardHandler)) }
+
+// environment is one of the check function.
+type environment struct {
+	checker *enforce.Checker
+	client  valkey.Client
+	log     *Log
+}
+
+func (w *world) environment(t *testing.T) *environment {
+	t.Helper()
+	client := connect(t, valkeytest.As(t, w.url, "check", acl.Rules(acl.Check())))
+	return &environment{checker: enforce.NewChecker(client, testPepper), client: client,
+		log: NewLog(slog.New(telemetry.NewHandler(&w.lines, slog.LevelError)))}
+}
+
+// call checks a call, and reports what it crossed when the environment lives on.
+func (e *environment) call(t *testing.T, call enforce.Call, dies bool) enforce.Result {
+	t.Helper()
+	result, err := e.checker.Check(t.Context(), call, nil)
+	if err != nil {
+		t.Error(err)
+		return result
+	}
+	e.log.Note(ResultOf(&result, call.Kind), result.Crossings)
+	if dies {
+		e.log.take()
+	}
+	e.log.Send(t.Context(), e.client)
+	return result
+}
+
+// lines is a log. It is safe for concurrent use.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+// events returns how often each threshold was reported, by scope, subject and percent.
+func (l *lines) events(t *testing.T) map[string]int {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found := map[string]int{}
+	for line := range bytes.Lines(l.text.Bytes()) {
+		var e struct {
+			Msg, Event, Scope, Subject string
+			Threshold                  int
+			Used, Max                  int64
+		}
+		err := json.Unmarshal(line, &e)
+		if e.Msg == unlisted {
+			continue
+		}
+		if err != nil || e.Msg != Message || e.Event != Name {
+			t.Fatalf("%v: %s", err, line)
+		}
+		if 100*e.Used < e.Max*int64(e.Threshold) || e.Used > e.Max {
+			t.Errorf("below its threshold: %s", line)
+		}
+		found[fmt.Sprint(e.Scope, " ", e.Subject, " ", e.Threshold)]++
+	}
+	return found
+}
+
+func notifying(requests int64, algorithm limiter.Algorithm, percents ...int) limiter.Limit {
+	return limiter.Limit{Requests: requests, Window: 366 * 24 * time.Hour, Algorithm: algorithm,
+		Notify: limiter.NewThresholds(percents)}
+}

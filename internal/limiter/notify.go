@@ -1,0 +1,150 @@
+package limiter
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Bounds of a limit's Thresholds.
+const (
+	MaxThresholds   = 5           // the most of one limit
+	MinNotifyWindow = time.Minute // the shortest window of a limit that has some
+)
+
+// Thresholds are percentages of a limit, 1 to 100, ascending and then zeros. A call whose
+// cost takes what is used from below a threshold to it, or beyond, crosses it. Steps do
+// not know them: they travel in a Program for who reads the step's reply.
+type Thresholds [MaxThresholds]uint8
+
+// NewThresholds returns the thresholds of a list, in its order; those beyond
+// MaxThresholds, or beyond a byte, become ones that Limit.Errors refuses.
+func NewThresholds(percents []int) (t Thresholds) {
+	for i, p := range percents {
+		if i >= MaxThresholds || p < 1 || p > 100 {
+			t[MaxThresholds-1] = 255
+			continue
+		}
+		t[i] = uint8(p)
+	}
+	return t
+}
+
+// Percents lists the thresholds; nil for none.
+func (t Thresholds) Percents() []int {
+	var all []int
+	for _, p := range t {
+		if p != 0 {
+			all = append(all, int(p))
+		}
+	}
+	return all
+}
+
+// String writes the thresholds as "80/100 %"; empty for none.
+func (t Thresholds) String() string {
+	if t == (Thresholds{}) {
+		return ""
+	}
+	words := make([]string, 0, MaxThresholds)
+	for _, p := range t.Percents() {
+		words = append(words, strconv.Itoa(p))
+	}
+	return strings.Join(words, "/") + " %"
+}
+
+// valid reports whether the thresholds are 1 to 100 and ascend.
+func (t Thresholds) valid() bool {
+	last := uint8(0)
+	for i, p := range t {
+		if p == 0 {
+			return !slices.ContainsFunc(t[i:], func(p uint8) bool { return p != 0 })
+		}
+		if p <= last || p > 100 {
+			return false
+		}
+		last = p
+	}
+	return true
+}
+
+// notifyProblem says what is wrong with a limit's thresholds.
+func (l Limit) notifyProblem() string {
+	switch {
+	case l.Notify == Thresholds{}:
+		return ""
+	case !l.Notify.valid():
+		return fmt.Sprintf("must be up to %d percentages from 1 to 100, in ascending order", MaxThresholds)
+	case l.CountDenied:
+		return "is set, but denied calls count: must be left out, or only admitted calls be counted"
+	case l.Span() < MinNotifyWindow && l.windowProblem() == "":
+		return fmt.Sprintf("is set, but the window is %s: must be 1 minute at least", FormatWindow(l.Window))
+	}
+	return ""
+}
+
+// Crossed lists the thresholds that a call crossed of which cost was taken: what was used
+// before is below them, and what is used now is not. A log with grouped slots may count
+// up to one slot's calls again that had left a shorter window, so that what was used
+// before is only known to be at least slack less.
+func (u Usage) Crossed(cost int64) (percents []int) {
+	if u.Limit.Notify == (Thresholds{}) {
+		return nil
+	}
+	return u.Limit.reached(u.Used()-cost-u.Limit.slack(), u.Used())
+}
+
+// reached lists the thresholds above one use and not above another.
+func (l Limit) reached(before, after int64) (percents []int) {
+	for _, p := range l.Notify.Percents() {
+		if at := (l.Requests*int64(p) + 99) / 100; before < at && at <= after {
+			percents = append(percents, p)
+		}
+	}
+	return percents
+}
+
+// slack is how much more than its cost a call may add to what a limit counts as used.
+func (l Limit) slack() int64 {
+	if l.Algorithm != Log {
+		return 0
+	}
+	return l.group() - 1
+}
+
+// noticeMark begins what looks to a step, and to releases before Thresholds, like one
+// more time zone of a program: its name is the mark and, for each limit that has
+// thresholds, 1 byte index, 1 byte number of thresholds and a byte for each. It has no
+// shifts.
+const noticeMark = '%'
+
+// appendNotices writes the thresholds of limits behind the zones of their program.
+func appendNotices(p Program, limits []Limit) Program {
+	text := []byte{noticeMark}
+	for i, l := range limits {
+		if percents := l.Notify.Percents(); len(percents) > 0 {
+			text = append(text, byte(i), byte(len(percents)))
+			text = append(text, l.Notify[:len(percents)]...)
+		}
+	}
+	if len(text) == 1 {
+		return p
+	}
+	return append(append(append(p, byte(len(text))), text...), 0)
+}
+
+// readNotices reads what appendNotices wrote as the name of a zone into the limits.
+func readNotices(limits []Limit, name string) bool {
+	for name = name[1:]; name != ""; {
+		if len(name) < 2 || int(name[0]) >= len(limits) || int(name[1]) > MaxThresholds ||
+			len(name) < 2+int(name[1]) {
+			return false
+		}
+		end := 2 + int(name[1])
+		copy(limits[name[0]].Notify[:], name[2:end])
+		name = name[end:]
+	}
+	return true
+}
