@@ -13,18 +13,25 @@ import (
 	"tidegate/internal/policy"
 )
 
+// allowedByTwo is the result of a call that two limits allow.
+func allowedByTwo() enforce.Result {
+	limit := func(requests int64, window time.Duration) enforce.LimitState {
+		return enforce.LimitState{
+			Usage: limiter.Usage{Limit: limiter.Limit{Requests: requests, Window: window}, Remaining: 7},
+			Scope: policy.ScopeKey, Mode: policy.Enforce,
+		}
+	}
+	return enforce.Result{
+		Allowed: true, WouldAllow: true, ID: "abcdefghijkl", Name: "orders", Plan: "pro",
+		Limits:     []enforce.LimitState{limit(100, 10*time.Second), limit(1000, 10*time.Minute)},
+		SetVersion: 3, KeyVersion: 2,
+	}
+}
+
 // BenchmarkInvoke measures a whole event without the network, by where the identity comes
 // from, and when the call is denied.
 func BenchmarkInvoke(b *testing.B) {
-	limits := []enforce.LimitState{
-		{Usage: limiter.Usage{Limit: limiter.Limit{Requests: 100, Window: 10 * time.Second}, Remaining: 7},
-			Scope: policy.ScopeKey, Mode: policy.Enforce},
-		{Usage: limiter.Usage{Limit: limiter.Limit{Requests: 1000, Window: 10 * time.Minute}, Remaining: 7},
-			Scope: policy.ScopeKey, Mode: policy.Enforce},
-	}
-	allowed := enforce.Result{Allowed: true, WouldAllow: true, ID: "abcdefghijkl",
-		Name: "orders", Plan: "pro",
-		Limits: limits, SetVersion: 3, KeyVersion: 2}
+	allowed := allowedByTwo()
 	over := allowed
 	over.Allowed = false
 	identities := allSources(apikey.Pepper(strings.Repeat("pepper!!", 4)))
@@ -44,6 +51,32 @@ func BenchmarkInvoke(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := a.Invoke(b.Context(), raw); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkPart measures the parts of an event with an API key, for the table in
+// docs/performance.md.
+func BenchmarkPart(b *testing.B) {
+	checked := allowedByTwo()
+	identities := allSources(apikey.Pepper(strings.Repeat("pepper!!", 4)))
+	raw := must(json.Marshal(requestEvent(methodARN, "x-api-key", must(apikey.Generate("test")).Reveal(),
+		"192.0.2.1")))
+	e := must(parseEvent(raw))
+	answered := verdictOf(checked).response(e, simple)
+	for name, part := range map[string]func() error{
+		"decode":   func() error { _, err := parseEvent(raw); return err },
+		"identity": func() error { _, err := identities.Identify(b.Context(), e.request()); return err },
+		"answer":   func() error { verdictOf(checked).response(e, simple); return nil },
+		"encode":   func() error { _, err := json.Marshal(answered); return err },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := part(); err != nil {
 					b.Fatal(err)
 				}
 			}

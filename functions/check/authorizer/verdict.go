@@ -2,7 +2,6 @@ package authorizer
 
 import (
 	"encoding/json"
-	"maps"
 	"strconv"
 
 	"tidegate/internal/answer"
@@ -47,17 +46,18 @@ func verdictOf(c enforce.Result) verdict {
 	if c.ID == "" { // decided without Valkey, for a caller who is not known to be good
 		return unavailable()
 	}
-	v := verdict{allowed: c.Allowed, verified: true, principal: c.ID, context: map[string]any{
-		contextDenied:     !c.Allowed,
-		contextKeyID:      c.ID,
-		contextVersion:    c.SetVersion,
-		contextKeyVersion: c.KeyVersion,
-	}}
+	v := verdict{allowed: c.Allowed, verified: true, principal: c.ID, context: make(map[string]any, 16)}
+	v.context[contextDenied] = !c.Allowed
+	v.context[contextKeyID] = c.ID
+	v.context[contextVersion] = c.SetVersion
+	v.context[contextKeyVersion] = c.KeyVersion
 	response := answer.To(c)
-	v.texts(map[string]string{
-		contextKeyName: c.Name, contextPlan: c.Plan, contextRule: c.Rule, contextReservation: c.Reservation,
-		contextRateLimit: response.RateLimit, contextRateLimitPolicy: response.RateLimitPolicy,
-	})
+	v.text(contextKeyName, c.Name)
+	v.text(contextPlan, c.Plan)
+	v.text(contextRule, c.Rule)
+	v.text(contextReservation, c.Reservation)
+	v.text(contextRateLimit, response.RateLimit)
+	v.text(contextRateLimitPolicy, response.RateLimitPolicy)
 	if c.Degraded {
 		v.context[contextDegraded] = true
 	}
@@ -75,11 +75,10 @@ func verdictOf(c enforce.Result) verdict {
 	return v
 }
 
-// texts adds the values that are not empty. API Gateway leaves out a header whose value
-// is missing.
-func (v verdict) texts(values map[string]string) {
-	maps.DeleteFunc(values, func(_, value string) bool { return value == "" })
-	for key, value := range values {
+// text adds a value unless it is empty: API Gateway leaves out a header whose value is
+// missing.
+func (v verdict) text(key, value string) {
+	if value != "" {
 		v.context[key] = value
 	}
 }
