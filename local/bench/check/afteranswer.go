@@ -4,10 +4,10 @@ package main
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"tidegate/local/bench/figures"
+	"tidegate/local/bench/runtimeapi"
 )
 
 // A function sends the records of its first calls after each answer, then once a second.
@@ -37,23 +37,21 @@ func (b *bench) afterAnswers(ctx context.Context) ([]figures.Figure, error) {
 
 // held is for how long a new function worked on after each of its answers but the last.
 func (b *bench) held(ctx context.Context, calls int) ([]time.Duration, error) {
-	api, err := newRuntimeAPI()
+	api, err := runtimeapi.New()
 	if err != nil {
 		return nil, err
 	}
-	defer api.close()
-	process, err := api.start(ctx, b.ours())
+	defer api.Close()
+	process, err := api.Start(ctx, b.ours())
 	if err != nil {
 		return nil, err
 	}
-	defer stop(process)
+	defer runtimeapi.Stop(process)
 	for i := range calls + 1 {
-		_, answer, err := api.invoke(b.events[i%keys])
+		_, answer, err := api.Invoke(b.events[i%keys])
 		if err := mustAllow(answer, err); err != nil {
 			return nil, err
 		}
 	}
-	api.lock.Lock()
-	defer api.lock.Unlock()
-	return slices.Clone(api.held[:calls]), nil
+	return api.Held()[:calls], nil
 }

@@ -22,6 +22,7 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/local/bench/figures"
+	"tidegate/local/bench/runtimeapi"
 	server "tidegate/local/valkey"
 )
 
@@ -30,7 +31,7 @@ const pepper = "a pepper that only this benchmark uses"
 // bench is a Valkey with a key that may call, and the functions that are measured.
 type bench struct {
 	options
-	api     *runtimeAPI
+	api     *runtimeapi.API
 	url     string
 	client  valkey.Client // as the function has one
 	policy  *registry.Store
@@ -49,10 +50,10 @@ func open(ctx context.Context, o options) (*bench, error) {
 	}
 	b.closers = append(b.closers, s.Close)
 	b.url, b.env = s.URL, []string{"VALKEY_URL=" + s.URL, "KEY_PEPPER=" + pepper}
-	if b.api, err = newRuntimeAPI(); err != nil {
+	if b.api, err = runtimeapi.New(); err != nil {
 		return b, err
 	}
-	b.closers = append(b.closers, b.api.close)
+	b.closers = append(b.closers, b.api.Close)
 	if b.client, err = store.Open(ctx, s.URL, store.Options{Pooled: true}); err != nil {
 		return b, err
 	}
@@ -152,19 +153,19 @@ const warmUp = 200
 
 // trips makes calls one by one: a check, the same event echoed, and a PING, in turns.
 func (b *bench) trips(ctx context.Context) ([]figures.Figure, error) {
-	echoAPI, err := newRuntimeAPI()
+	echoAPI, err := runtimeapi.New()
 	if err != nil {
 		return nil, err
 	}
-	defer echoAPI.close()
+	defer echoAPI.Close()
 	var processes []*exec.Cmd
 	defer func() {
 		for _, p := range processes {
-			stop(p)
+			runtimeapi.Stop(p)
 		}
 	}()
-	for api, f := range map[*runtimeAPI]function{b.api: b.ours(), echoAPI: b.bare()} {
-		p, err := api.start(ctx, f)
+	for api, f := range map[*runtimeapi.API]runtimeapi.Function{b.api: b.ours(), echoAPI: b.bare()} {
+		p, err := api.Start(ctx, f)
 		if err != nil {
 			return nil, err
 		}
@@ -177,7 +178,7 @@ func (b *bench) trips(ctx context.Context) ([]figures.Figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		echo, _, err := echoAPI.invoke(event)
+		echo, _, err := echoAPI.Invoke(event)
 		if err != nil {
 			return nil, err
 		}
@@ -204,18 +205,22 @@ func (b *bench) trips(ctx context.Context) ([]figures.Figure, error) {
 // allowed makes a check, which must be allowed: what is measured is not the way of a
 // denial.
 func (b *bench) allowed(event []byte) (time.Duration, error) {
-	took, answer, err := b.api.invoke(event)
+	took, answer, err := b.api.Invoke(event)
 	return took, mustAllow(answer, err)
 }
 
-func (b *bench) ours() function { return function{"check", []string{b.check}, b.env} }
+func (b *bench) ours() runtimeapi.Function {
+	return runtimeapi.Function{Name: "check", Command: []string{b.check}, Env: b.env}
+}
 
 // bare is the function that does nothing.
-func (b *bench) bare() function { return function{"echo", []string{b.echo}, nil} }
+func (b *bench) bare() runtimeapi.Function {
+	return runtimeapi.Function{Name: "echo", Command: []string{b.echo}}
+}
 
 func mustAllow(answer []byte, err error) error {
 	if err == nil && !bytes.Contains(answer, []byte(`"Allow"`)) {
-		err = fmt.Errorf("%w: %.300s", errAnswer, answer)
+		err = fmt.Errorf("%w: %.300s", runtimeapi.ErrAnswer, answer)
 	}
 	return err
 }
@@ -225,11 +230,11 @@ func (b *bench) coldStarts(ctx context.Context) ([]figures.Figure, error) {
 	var checks, echoes []time.Duration
 	for i := range b.starts {
 		event := b.events[i%keys]
-		check, answer, err := coldStart(ctx, b.ours(), event)
+		check, answer, err := runtimeapi.ColdStart(ctx, b.ours(), event)
 		if err := mustAllow(answer, err); err != nil {
 			return nil, fmt.Errorf("cold start of check: %w", err)
 		}
-		echo, _, err := coldStart(ctx, b.bare(), event)
+		echo, _, err := runtimeapi.ColdStart(ctx, b.bare(), event)
 		if err != nil {
 			return nil, fmt.Errorf("cold start of echo: %w", err)
 		}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"tidegate/local/bench/figures"
+	"tidegate/local/bench/runtimeapi"
 )
 
 // credential is how callers of one comparison say who they are.
@@ -95,17 +96,17 @@ func (b *bench) registerWithPeers(ctx context.Context) error {
 }
 
 // authorizers are those that are compared, ours first.
-func (b *bench) authorizers(c credential) ([]function, error) {
+func (b *bench) authorizers(c credential) ([]runtimeapi.Function, error) {
 	node, err := exec.LookPath("node")
 	if err != nil {
 		return nil, fmt.Errorf("node: %w", err)
 	}
 	theirs := append([]string{"REDIS_URL=" + strings.Replace(b.url, "valkey://", "redis://", 1),
 		"KEY_PEPPER=" + pepper}, c.env...)
-	return []function{
-		{"Tidegate", []string{b.check}, append(append([]string{}, b.env...), c.env...)},
-		{"Go", []string{b.peer}, theirs},
-		{"Node.js", []string{node, b.node}, theirs},
+	return []runtimeapi.Function{
+		{Name: "Tidegate", Command: []string{b.check}, Env: append(append([]string{}, b.env...), c.env...)},
+		{Name: "Go", Command: []string{b.peer}, Env: theirs},
+		{Name: "Node.js", Command: []string{node, b.node}, Env: theirs},
 	}, nil
 }
 
@@ -117,11 +118,11 @@ func (b *bench) compare(ctx context.Context, c credential) (comparison, error) {
 	}
 	rows := make([]measured, len(authorizers))
 	for i, f := range authorizers {
-		size, err := packed(f.command[len(f.command)-1])
+		size, err := packed(f.Command[len(f.Command)-1])
 		if err != nil {
 			return comparison{}, err
 		}
-		rows[i] = measured{name: f.name, size: size}
+		rows[i] = measured{name: f.Name, size: size}
 	}
 	if err := b.answers(ctx, c, authorizers, rows); err != nil {
 		return comparison{}, err
@@ -134,7 +135,7 @@ func (b *bench) compare(ctx context.Context, c credential) (comparison, error) {
 
 // answers makes peerCalls calls to each authorizer; a fifth of them is not counted, since
 // engines that compile while they run need it.
-func (b *bench) answers(ctx context.Context, c credential, authorizers []function, rows []measured) error {
+func (b *bench) answers(ctx context.Context, c credential, authorizers []runtimeapi.Function, rows []measured) error {
 	all, err := startAll(ctx, authorizers)
 	defer stopAll(all)
 	if err != nil {
@@ -144,9 +145,9 @@ func (b *bench) answers(ctx context.Context, c credential, authorizers []functio
 	for call := range b.peerCalls {
 		for turn := range authorizers {
 			i := (call + turn) % len(authorizers) // nobody always follows the same one
-			took, answer, err := all[i].api.invoke(c.events[call%len(c.events)])
+			took, answer, err := all[i].api.Invoke(c.events[call%len(c.events)])
 			if err := mustAllow(answer, err); err != nil {
-				return fmt.Errorf("%s: %w", authorizers[i].name, err)
+				return fmt.Errorf("%s: %w", authorizers[i].Name, err)
 			}
 			if call >= b.peerCalls/5 {
 				times[i] = append(times[i], took)
@@ -164,21 +165,21 @@ func (b *bench) answers(ctx context.Context, c credential, authorizers []functio
 
 // running is a function with a Runtime API of its own.
 type running struct {
-	api     *runtimeAPI
+	api     *runtimeapi.API
 	process *exec.Cmd
 }
 
 // startAll returns those that it started before an error, too.
-func startAll(ctx context.Context, functions []function) ([]running, error) {
+func startAll(ctx context.Context, functions []runtimeapi.Function) ([]running, error) {
 	var all []running
 	for _, f := range functions {
-		api, err := newRuntimeAPI()
+		api, err := runtimeapi.New()
 		if err != nil {
 			return all, err
 		}
-		process, err := api.start(ctx, f)
+		process, err := api.Start(ctx, f)
 		if err != nil {
-			api.close()
+			api.Close()
 			return all, err
 		}
 		all = append(all, running{api, process})
@@ -188,20 +189,20 @@ func startAll(ctx context.Context, functions []function) ([]running, error) {
 
 func stopAll(all []running) {
 	for _, r := range all {
-		stop(r.process)
-		r.api.close()
+		runtimeapi.Stop(r.process)
+		r.api.Close()
 	}
 }
 
 // starting takes the median of a third as many starts as echo gets, since Node.js starts
 // slowly.
-func (b *bench) starting(ctx context.Context, c credential, authorizers []function, rows []measured) error {
+func (b *bench) starting(ctx context.Context, c credential, authorizers []runtimeapi.Function, rows []measured) error {
 	times := make([][]time.Duration, len(authorizers))
 	for start := range max(b.starts/3, 1) {
 		for i, f := range authorizers {
-			took, answer, err := coldStart(ctx, f, c.events[start%len(c.events)])
+			took, answer, err := runtimeapi.ColdStart(ctx, f, c.events[start%len(c.events)])
 			if err := mustAllow(answer, err); err != nil {
-				return fmt.Errorf("cold start of %s: %w", f.name, err)
+				return fmt.Errorf("cold start of %s: %w", f.Name, err)
 			}
 			times[i] = append(times[i], took)
 		}

@@ -18,6 +18,8 @@ import (
 	"tidegate/internal/store"
 	"tidegate/internal/testing/browsertest"
 	"tidegate/internal/testing/valkeytest"
+
+	"tidegate/local/bench/runtimeapi"
 )
 
 const peers = "../peers"
@@ -159,33 +161,33 @@ func TestPeersAuthorize(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, f := range authorizers[1:] { // the first is ours
-			t.Run(f.name+" "+c.title, func(t *testing.T) { authorizes(t, f, c.events[0], c.bad) })
+			t.Run(f.Name+" "+c.title, func(t *testing.T) { authorizes(t, f, c.events[0], c.bad) })
 		}
 	}
 }
 
 // authorizes fails when the authorizer lets a bad credential pass, or one caller beyond
 // its limits.
-func authorizes(t *testing.T, f function, good, bad []byte) {
+func authorizes(t *testing.T, f runtimeapi.Function, good, bad []byte) {
 	t.Helper()
-	api, err := newRuntimeAPI()
+	api, err := runtimeapi.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(api.close)
-	process, err := api.start(t.Context(), f)
+	t.Cleanup(api.Close)
+	process, err := api.Start(t.Context(), f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { stop(process) })
+	t.Cleanup(func() { runtimeapi.Stop(process) })
 	for _, event := range [][]byte{bad, eventOf("accept", "*/*")} {
-		if _, answer, err := api.invoke(event); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
+		if _, answer, err := api.Invoke(event); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
 			t.Fatalf("a bad credential: %s, %v", answer, err)
 		}
 	}
 	denials := 0
 	for range 1_200 { // more than either limit
-		_, answer, err := api.invoke(good)
+		_, answer, err := api.Invoke(good)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,6 +21,7 @@ import (
 	"tidegate/internal/route"
 	"tidegate/internal/usage"
 	"tidegate/local/bench/figures"
+	"tidegate/local/bench/runtimeapi"
 )
 
 const (
@@ -97,7 +98,7 @@ func checks(ctx context.Context, checker *enforce.Checker, keys []apikey.Secret)
 		call.Route = route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"}
 		result, err := checker.Check(ctx, call, nil)
 		if err == nil && !result.Allowed {
-			err = errAnswer
+			err = runtimeapi.ErrAnswer
 		}
 		return err
 	}

@@ -10,23 +10,24 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/local/bench/figures"
+	"tidegate/local/bench/runtimeapi"
 )
 
 // sharedLimit measures checks under a limit of all calls. The first call of a key under a
 // version of the policies takes two round trips, the second one, since the function has
 // just allowed the caller.
 func (b *bench) sharedLimit(ctx context.Context) ([]figures.Figure, error) {
-	api, err := newRuntimeAPI()
+	api, err := runtimeapi.New()
 	if err != nil {
 		return nil, err
 	}
-	defer api.close()
+	defer api.Close()
 	b.api = api
-	process, err := api.start(ctx, b.ours())
+	process, err := api.Start(ctx, b.ours())
 	if err != nil {
 		return nil, err
 	}
-	defer stop(process)
+	defer runtimeapi.Stop(process)
 	var first, known []time.Duration
 	for len(known) < b.calls {
 		if err := b.forget(ctx); err != nil {

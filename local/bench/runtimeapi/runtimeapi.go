@@ -1,6 +1,8 @@
 //go:build unix
 
-package main
+// Package runtimeapi starts built functions and hands them events, for benchmarks. It does
+// little itself, so that measurements are of the function.
+package runtimeapi
 
 import (
 	"context"
@@ -16,9 +18,8 @@ import (
 	"time"
 )
 
-// runtimeAPI is the part of Lambda's Runtime API that one process needs. It does little
-// itself, so that measurements are of the function.
-type runtimeAPI struct {
+// API is the part of Lambda's Runtime API that one process needs.
+type API struct {
 	server *http.Server
 	addr   string
 	events chan []byte
@@ -37,12 +38,13 @@ type answered struct {
 	failed bool
 }
 
-func newRuntimeAPI() (*runtimeAPI, error) {
+// New serves the API on a free port.
+func New() (*API, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("runtime API: %w", err)
 	}
-	r := &runtimeAPI{addr: listener.Addr().String(), events: make(chan []byte, 1),
+	r := &API{addr: listener.Addr().String(), events: make(chan []byte, 1),
 		given: make(chan time.Time, 1), done: make(chan answered, 1)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", r.next)
@@ -62,9 +64,10 @@ func newRuntimeAPI() (*runtimeAPI, error) {
 	return r, nil
 }
 
-func (r *runtimeAPI) close() { _ = r.server.Close() }
+// Close ends the server.
+func (r *API) Close() { _ = r.server.Close() }
 
-func (r *runtimeAPI) next(w http.ResponseWriter, q *http.Request) {
+func (r *API) next(w http.ResponseWriter, q *http.Request) {
 	r.lock.Lock()
 	if !r.last.IsZero() {
 		r.held = append(r.held, time.Since(r.last))
@@ -83,7 +86,7 @@ func (r *runtimeAPI) next(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-func (r *runtimeAPI) answer(w http.ResponseWriter, q *http.Request, failed bool) {
+func (r *API) answer(w http.ResponseWriter, q *http.Request, failed bool) {
 	at := time.Now()
 	body, _ := io.ReadAll(q.Body)
 	r.lock.Lock()
@@ -93,70 +96,80 @@ func (r *runtimeAPI) answer(w http.ResponseWriter, q *http.Request, failed bool)
 	r.done <- answered{at, body, failed}
 }
 
-var errAnswer = errors.New("the function did not answer as it should")
+// ErrAnswer says that a function did something else than answer.
+var ErrAnswer = errors.New("the function did not answer as it should")
 
-// invoke hands an event out and returns how long the answer took.
-func (r *runtimeAPI) invoke(event []byte) (time.Duration, []byte, error) {
+// Invoke hands an event out and returns how long the answer took.
+func (r *API) Invoke(event []byte) (time.Duration, []byte, error) {
 	r.events <- event
 	select {
 	case given := <-r.given:
 		return r.wait(given)
 	case <-time.After(time.Minute):
-		return 0, nil, fmt.Errorf("%w: it does not ask for events", errAnswer)
+		return 0, nil, fmt.Errorf("%w: it does not ask for events", ErrAnswer)
 	}
 }
 
-func (r *runtimeAPI) wait(since time.Time) (time.Duration, []byte, error) {
+func (r *API) wait(since time.Time) (time.Duration, []byte, error) {
 	select {
 	case a := <-r.done:
 		if a.failed {
-			return 0, nil, fmt.Errorf("%w: %s", errAnswer, a.body)
+			return 0, nil, fmt.Errorf("%w: %s", ErrAnswer, a.body)
 		}
 		return a.at.Sub(since), a.body, nil
 	case <-time.After(time.Minute):
-		return 0, nil, fmt.Errorf("%w: it is silent", errAnswer)
+		return 0, nil, fmt.Errorf("%w: it is silent", ErrAnswer)
 	}
 }
 
-// function is a program that asks the Runtime API for events.
-type function struct {
-	name    string
-	command []string
-	env     []string
+// Held returns for how long the function worked on after each of its answers but the
+// last.
+func (r *API) Held() []time.Duration {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return slices.Clone(r.held)
 }
 
-func (r *runtimeAPI) start(ctx context.Context, f function) (*exec.Cmd, error) {
-	process := exec.CommandContext(ctx, f.command[0], f.command[1:]...)
-	lambda := []string{"AWS_LAMBDA_RUNTIME_API=" + r.addr, "AWS_LAMBDA_FUNCTION_NAME=check",
+// Function is a program that asks the Runtime API for events.
+type Function struct {
+	Name    string
+	Command []string
+	Env     []string
+}
+
+// Start starts a function. Stop ends it.
+func (r *API) Start(ctx context.Context, f Function) (*exec.Cmd, error) {
+	process := exec.CommandContext(ctx, f.Command[0], f.Command[1:]...)
+	lambda := []string{"AWS_LAMBDA_RUNTIME_API=" + r.addr, "AWS_LAMBDA_FUNCTION_NAME=" + f.Name,
 		"AWS_REGION=us-east-1", "_HANDLER=bootstrap"}
-	process.Env = slices.Concat(lambda, f.env)
+	process.Env = slices.Concat(lambda, f.Env)
 	process.Stderr = os.Stderr
 	if err := process.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", f.name, err)
+		return nil, fmt.Errorf("start %s: %w", f.Name, err)
 	}
 	return process, nil
 }
 
-// stop ends a function that start started.
-func stop(process *exec.Cmd) {
+// Stop ends a function that Start started.
+func Stop(process *exec.Cmd) {
 	_ = process.Process.Kill()
 	_ = process.Wait()
 }
 
-// coldStart is the time from the start of the process to its first answer, which it
+// ColdStart is the time from the start of the process to its first answer, which it
 // returns too.
-func coldStart(ctx context.Context, f function, event []byte) (time.Duration, []byte, error) {
-	r, err := newRuntimeAPI() // a process that is gone may still ask the one before
+func ColdStart(ctx context.Context, f Function, event []byte) (time.Duration, []byte, error) {
+	r, err := New() // a process that is gone may still ask the one before
 	if err != nil {
 		return 0, nil, err
 	}
-	defer r.close()
+	defer r.Close()
 	r.events <- event
 	began := time.Now()
-	process, err := r.start(ctx, f)
+	process, err := r.Start(ctx, f)
 	if err != nil {
 		return 0, nil, err
 	}
-	defer stop(process)
+	defer Stop(process)
 	return r.wait(began)
 }
