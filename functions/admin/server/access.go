@@ -11,15 +11,20 @@ import (
 // dispatch looks up a request's route and what it needs. Without a route it needs a
 // viewer: who is not logged in learns nothing of what exists.
 func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
-	handler, pattern := s.mux.Handler(r)
-	found, known := s.known[pattern]
+	router, err := s.routerOf(r)
+	if err != nil {
+		s.Log.Error("describe the API", "cause", err)
+		s.Fail(w, r, page.Problem{Status: http.StatusInternalServerError})
+		return
+	}
+	found, known, handler := router.find(r)
 	need := found.need
 	if !known {
 		need = viewer
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, max(found.maxBody, maxBody))
 	if need == open {
-		s.mux.ServeHTTP(w, r)
+		router.mux.ServeHTTP(w, r)
 		return
 	}
 	if s.away {
@@ -27,13 +32,13 @@ func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if need == owner {
-		s.mux.ServeHTTP(w, r)
+		router.mux.ServeHTTP(w, r)
 		return
 	}
 	s.identified(w, r, func(w http.ResponseWriter, r *http.Request) {
 		switch actor := auth.From(r.Context()); {
 		case need.metBy(actor) && known:
-			s.mux.ServeHTTP(w, r)
+			router.mux.ServeHTTP(w, r)
 		case need.metBy(actor):
 			s.unrouted(w, r, handler)
 		case !actor.Known():

@@ -1,5 +1,7 @@
 package server
 
+import "slices"
+
 // What tests from outside need of the server.
 const (
 	MaxBody    = maxBody
@@ -9,7 +11,8 @@ const (
 // Patterns are the routes' methods and paths.
 func Patterns() []string {
 	var all []string
-	for _, r := range newServer(Config{OwnerAPI: true, OwnerPage: true}, Services{}, false).routes() {
+	s := newServer(Config{OwnerAPI: true, OwnerPage: true}, Services{}, false)
+	for _, r := range slices.Concat(s.routes(), s.apiRoutes()) {
 		all = append(all, r.pattern)
 	}
 	return all

@@ -13,16 +13,16 @@ const (
 	OwnerPath    = dashboard.OwnerPath
 )
 
-// mounted are the routes of the pages and of the API.
-func (s *server) mounted() []route {
-	all := s.pageRoutes()
-	if !s.away { // else the API is not there, and every request is refused with that
-		all = append(all, api.Routes(s.BasePath, api.Services{
-			Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Crossings: s.Crossings,
-			Tokens: s.Tokens, Log: s.Log,
-			Journal: s.Journal, Owners: s.owners(s.OwnerAPI),
-		})...)
-	}
+// apiRoutes returns the routes of the API.
+func (s *server) apiRoutes() []route {
+	return mounted(api.Routes(s.BasePath, api.Services{
+		Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Tokens: s.Tokens, Log: s.Log,
+		Journal: s.Journal, Owners: s.owners(s.OwnerAPI),
+	}))
+}
+
+// mounted turns routes of the pages or the API into those of the server.
+func mounted(all []auth.Route) []route {
 	var routes []route
 	for _, r := range all {
 		routes = append(routes, route{pattern: r.Pattern, need: needOf(r.Role), handle: r.Handle,

@@ -8,11 +8,11 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 )
 
-// A route that does not say who may ask for it stops the start.
+// A route that does not say who may ask for it is not served, nor any beside it.
 func TestRouteWithoutNeed(t *testing.T) {
 	d := &server{Renderer: &page.Renderer{}}
 	for _, n := range []need{undecided, -1, settler + 1} {
-		if _, _, err := d.newMux(
+		if _, err := d.newRouter(
 			[]route{{pattern: "GET /x", need: n, handle: d.health}},
 		); err == nil || !strings.Contains(err.Error(), "GET /x") {
 			t.Errorf("%d: %v", n, err)

@@ -24,8 +24,8 @@ func (s *server) withKept(p templates.LoginPage, kept string) templates.LoginPag
 
 // canResume reports whether the route of a request shows its form again.
 func (s *server) canResume(r *http.Request) bool {
-	_, pattern := s.mux.Handler(r)
-	return r.Method == http.MethodPost && s.known[pattern].resumes
+	found, _, _ := s.pages.find(r)
+	return r.Method == http.MethodPost && found.resumes
 }
 
 // setOwner tells the browser whose the forms are that it sends from now on.

@@ -5,12 +5,13 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"tidegate/functions/admin/api"
 )
 
-// routes is everything that the dashboard serves. What is not listed needs a session to
-// be refused politely; see dispatch.
+// routes returns all routes but the API's. See dispatch for requests without a route.
 func (s *server) routes() []route {
-	return slices.Concat(s.mounted(), []route{
+	return slices.Concat(mounted(s.pageRoutes()), []route{
 		{pattern: "GET /healthz", need: open, handle: s.health},
 		{pattern: "GET /healthz/live", need: open, handle: s.alive},
 		{pattern: "GET /static/{file}", need: open, handle: s.static},
@@ -26,17 +27,38 @@ func (s *server) routes() []route {
 	})
 }
 
-// newMux registers routes and returns them by their patterns.
-func (s *server) newMux(routes []route) (*http.ServeMux, map[string]route, error) {
-	mux, known := http.NewServeMux(), map[string]route{}
+// router finds the route of a request.
+type router struct {
+	mux   *http.ServeMux
+	known map[string]route // by the patterns registered with the mux
+}
+
+// find returns the route of a request and whether there is one, and the handler of mux.
+func (r *router) find(q *http.Request) (found route, known bool, handler http.Handler) {
+	handler, pattern := r.mux.Handler(q)
+	found, known = r.known[pattern]
+	return found, known, handler
+}
+
+// routerOf returns the router for a request's path.
+func (s *server) routerOf(r *http.Request) (*router, error) {
+	if !s.away && strings.HasPrefix(r.URL.Path, s.Path(api.Prefix+"/")) {
+		return s.api()
+	}
+	return s.pages, nil
+}
+
+// newRouter registers routes.
+func (s *server) newRouter(routes []route) (*router, error) {
+	made := &router{http.NewServeMux(), map[string]route{}}
 	for _, r := range routes {
 		if r.need <= undecided || r.need > settler {
-			return nil, nil, fmt.Errorf("route %s does not say who may ask for it", r.pattern)
+			return nil, fmt.Errorf("route %s does not say who may ask for it", r.pattern)
 		}
 		method, path, _ := strings.Cut(r.pattern, " ")
 		pattern := method + " " + s.Path(path)
-		mux.HandleFunc(pattern, r.handle)
-		known[pattern] = r
+		made.mux.HandleFunc(pattern, r.handle)
+		made.known[pattern] = r
 	}
-	return mux, known, nil
+	return made, nil
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"regexp"
+	"sync"
 	"time"
 
 	"tidegate/functions/admin/app"
@@ -79,9 +80,11 @@ type server struct {
 	Config
 	Services
 	users *password.Users
-	known map[string]route // by the patterns registered with the mux
-	mux   *http.ServeMux
-	away  bool // there is no connection to Valkey, and no service but Bundle, Ready and Log
+	pages *router
+	// api is made by its first request: describing every operation takes milliseconds,
+	// which the first page after a cold start need not wait for.
+	api  func() (*router, error)
+	away bool // no connection to Valkey; only Bundle, Ready and Log are set
 }
 
 var basePattern = regexp.MustCompile(`^(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`)
@@ -121,9 +124,10 @@ func (s *server) start() (http.Handler, error) {
 	if s.users, err = password.NewUsers(s.Users); err != nil {
 		return nil, err
 	}
-	if s.mux, s.known, err = s.newMux(s.routes()); err != nil {
+	if s.pages, err = s.newRouter(s.routes()); err != nil {
 		return nil, err
 	}
+	s.api = sync.OnceValues(func() (*router, error) { return s.newRouter(s.apiRoutes()) })
 	return s.chain(), nil
 }
 
