@@ -24,6 +24,7 @@ import (
 	"tidegate/internal/config"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
+	"tidegate/internal/testing/browsertest"
 	"tidegate/internal/testing/waiting"
 )
 
@@ -45,7 +46,7 @@ func TestMain(m *testing.M) {
 			panic(fmt.Sprintf("build %s: %v\n%s", function, err, out))
 		}
 	}
-	code := m.Run()
+	code := browsertest.Run(m)
 	_ = os.RemoveAll(bin)
 	os.Exit(code)
 }

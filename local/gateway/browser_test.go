@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"testing"
 
 	"github.com/akrylysov/algnhsa"
@@ -27,6 +28,8 @@ type read struct {
 	Retry, RateLimit string
 	Failed           bool
 }
+
+func TestMain(m *testing.M) { os.Exit(browsertest.Run(m)) }
 
 // A script of another origin reads the status, Retry-After and RateLimit of a 401 and a
 // 429 of a REST API, of the middleware, and of an HTTP API before it, and of a 200 of

@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"testing"
 	"time"
 
@@ -14,7 +15,10 @@ import (
 	"tidegate/internal/accuracy"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/browsertest"
 )
+
+func TestMain(m *testing.M) { os.Exit(browsertest.Run(m)) }
 
 // Live figures change without a reload, while focus and typed text stay; nothing is asked
 // for while the tab is hidden.

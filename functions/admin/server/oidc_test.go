@@ -3,6 +3,7 @@ package server_test
 import (
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 
@@ -11,8 +12,11 @@ import (
 	"tidegate/functions/admin/auth/oidc"
 	"tidegate/functions/admin/server"
 	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/testing/browsertest"
 	"tidegate/internal/testing/oidctest"
 )
+
+func TestMain(m *testing.M) { os.Exit(browsertest.Run(m)) }
 
 // withProvider lets people log in at a real provider, where "NAME:GROUP" has the group:
 // ops edit, staff look.

@@ -4,12 +4,15 @@ package browsertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"tidegate/internal/testing/waiting"
 )
 
 // testTimeout bounds a whole browser test; nothing waits for it to pass.
@@ -41,25 +44,71 @@ func findChromium() (string, error) {
 	return "", errors.New("chromium is not on PATH")
 }
 
-// Start starts a browser of its own for the test and returns the context of its first
-// tab.
+// running is the browser that the tests of a package share.
+var running struct {
+	tab  context.Context // nil without a browser
+	stop func()
+}
+
+// Run runs the tests of a package that uses Start, for its TestMain, and ends the
+// browser.
+func Run(m *testing.M) int {
+	running.stop = func() {}
+	defer func() { running.stop() }()
+	return m.Run()
+}
+
+// Start returns the context of a tab that shares neither cookies nor a cache with the
+// tabs of other tests, in the browser of the package.
 func Start(t testing.TB) context.Context {
 	t.Helper()
 	path, err := findChromium()
 	Need(t, err, "install it: apt-get install chromium (Debian), brew install --cask google-chrome (macOS)")
+	if running.stop == nil {
+		t.Fatal("TestMain of the package must call browsertest.Run")
+	}
+	if running.tab == nil {
+		if err := launch(path); err != nil {
+			t.Fatalf("start browser: %v", err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(running.tab, testTimeout)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithNewBrowserContext())
+	t.Cleanup(cancel)
+	if err := chromedp.Do(ctx); err != nil {
+		running.stop()
+		t.Fatalf("open a tab: %v", err)
+	}
+	return ctx
+}
+
+// launch starts the browser.
+func launch(path string) error {
+	folder, err := os.MkdirTemp("", "browser")
+	if err != nil {
+		return err
+	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(t.TempDir()),
+		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(folder),
 		chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-component-update", true),
 	)
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
-	if err := chromedp.Do(ctx); err != nil {
-		t.Fatalf("start browser: %v", err)
+	ctx, end := chromedp.NewExecAllocator(context.Background(), options...)
+	tab, closeTab := chromedp.NewContext(ctx)
+	running.tab = tab
+	running.stop = func() {
+		closeTab()
+		end()
+		_ = os.RemoveAll(folder)
+		running.tab = nil
+		running.stop = func() {}
 	}
-	return ctx
+	deadline := time.AfterFunc(waiting.Patience, end)
+	defer deadline.Stop()
+	if err := chromedp.Do(tab); err != nil {
+		running.stop()
+		return fmt.Errorf("wait %s for Chromium: %w", waiting.Patience, err)
+	}
+	return nil
 }

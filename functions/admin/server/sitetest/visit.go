@@ -244,15 +244,7 @@ func (v *Visit) Look(t *testing.T, axe, status string) {
 			t.Errorf("%d px wide: scrolls sideways by %d px", width, over)
 		}
 	}
-	for _, scheme := range []string{"light", "dark"} {
-		for _, width := range []int64{360, 1440} {
-			v.Scheme(scheme)
-			v.Act(chromedp.EmulateViewport(width, 900))
-			for _, finding := range v.Axe(axe) {
-				t.Errorf("%s, %d px: %s", scheme, width, finding)
-			}
-		}
-	}
+	v.Accessible(t, axe, 360, 1440)
 	v.T = t
 	v.NoComplaints(status)
 	v.mu.Lock()
@@ -260,14 +252,31 @@ func (v *Visit) Look(t *testing.T, axe, status string) {
 	v.mu.Unlock()
 }
 
-// Axe returns what the accessibility checker finds on the page. The protocol runs it
-// outside the page's policy.
-func (v *Visit) Axe(script string) []string {
+// Accessible checks the page with axe at widths in light and dark. Between the schemes
+// only colours differ, so in dark only the rules of colour are run.
+func (v *Visit) Accessible(t *testing.T, axe string, widths ...int64) {
+	t.Helper()
+	for _, run := range []struct{ scheme, options string }{
+		{"light", `{ resultTypes: ["violations"] }`},
+		{"dark", `{ resultTypes: ["violations"], runOnly: ["cat.color"] }`},
+	} {
+		v.Scheme(run.scheme)
+		for _, width := range widths {
+			v.Act(chromedp.EmulateViewport(width, 900))
+			for _, finding := range v.runAxe(axe, run.options) {
+				t.Errorf("%s, %d px: %s", run.scheme, width, finding)
+			}
+		}
+	}
+}
+
+// runAxe returns axe's findings. The protocol runs it outside the page's policy.
+func (v *Visit) runAxe(script, options string) []string {
 	v.T.Helper()
 	if !Eval[bool](v, "typeof axe === 'object'") {
 		v.Act(chromedp.Evaluate[chromedp.Void](script))
 	}
-	const run = `axe.run().then(({ violations }) => violations.map(({ id, help, nodes }) =>
+	run := `axe.run(` + options + `).then(({ violations }) => violations.map(({ id, help, nodes }) =>
 		id + ": " + help + " " + nodes.map(({ html, failureSummary }) => html + " " + failureSummary).join(" | ")))`
 	findings, err := chromedp.Run(v.Ctx, chromedp.Evaluate[[]string](run, chromedp.EvalAwaitPromise))
 	if err != nil {
