@@ -35,7 +35,7 @@ type checkFunction struct {
 // hour for everybody.
 func startCheck(t *testing.T, url string, more map[string]string) *checkFunction {
 	t.Helper()
-	return startCheckFrom(t, filepath.Join(bin, "check", "bootstrap"), url, more)
+	return startCheckFrom(t, filepath.Join(bin(), "check", "bootstrap"), url, more)
 }
 
 // startCheckFrom is startCheck with a build of its own.

@@ -44,7 +44,7 @@ func (f *checkFunction) firstCall(t *testing.T, url string, warm int) (answer st
 	t.Helper()
 	_, secret := f.newKey(t)
 	function, err := lambda.Start(lambda.Config{
-		Name: "check", Binary: filepath.Join(bin, "check", "bootstrap"), Warm: warm, Timeout: checkTimeout,
+		Name: "check", Binary: filepath.Join(bin(), "check", "bootstrap"), Warm: warm, Timeout: checkTimeout,
 		Env: map[string]string{"VALKEY_URL": url, "KEY_PEPPER": checkPepper},
 	})
 	if err != nil {

@@ -5,8 +5,6 @@ package main
 import (
 	"context"
 	"net/http"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"testing"
 
@@ -14,6 +12,7 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/testing/browsertest"
+	"tidegate/internal/testing/built"
 	"tidegate/web/static"
 )
 
@@ -23,13 +22,10 @@ func withDashboard(t *testing.T) []string {
 	_, err := static.Load()
 	browsertest.Need(t, err, "make it: ./scripts/build -host")
 	dir := t.TempDir()
-	for _, function := range []string{"check", "admin"} {
-		binary := filepath.Join(dir, function, "bootstrap")
-		build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o", binary,
-			"../functions/"+function)
-		if out, err := build.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+	if err := built.Link(t.Context(), dir, map[string]string{
+		"check/bootstrap": "tidegate/functions/check", "admin/bootstrap": "tidegate/functions/admin",
+	}); err != nil {
+		t.Fatal(err)
 	}
 	return []string{"-bin", dir}
 }

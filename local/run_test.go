@@ -7,13 +7,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,31 +23,34 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/browsertest"
+	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/waiting"
 )
 
-// bin holds the built functions: the real check, and in admin's place the test function
-// of package lambda, which answers with its process id.
-var bin string
+// folder lasts as long as the tests.
+var folder string
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "bin")
-	if err != nil {
+	var err error
+	if folder, err = os.MkdirTemp("", "bin"); err != nil {
 		panic(err)
 	}
-	bin = dir
-	for function, source := range map[string]string{"check": "../functions/check",
-		"admin": "./lambda/testdata/function"} {
-		build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o",
-			filepath.Join(bin, function, "bootstrap"), source)
-		if out, err := build.CombinedOutput(); err != nil {
-			panic(fmt.Sprintf("build %s: %v\n%s", function, err, out))
-		}
-	}
 	code := browsertest.Run(m)
-	_ = os.RemoveAll(bin)
+	_ = os.RemoveAll(folder)
 	os.Exit(code)
 }
+
+// bin holds the built functions: the real check, and in admin's place the test function
+// of package lambda, which answers with its process id.
+var bin = sync.OnceValue(func() string {
+	if err := built.Link(context.Background(), folder, map[string]string{
+		"check/bootstrap": "tidegate/functions/check",
+		"admin/bootstrap": "tidegate/local/lambda/testdata/function",
+	}); err != nil {
+		panic(err)
+	}
+	return folder
+})
 
 // program is one run of the command in this process.
 type program struct {
@@ -62,7 +63,7 @@ type program struct {
 
 func onFreePorts(flags ...string) []string {
 	return append([]string{"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0", "-bin",
-		bin}, flags...)
+		bin()}, flags...)
 }
 
 // start runs the command until it is ready.

@@ -11,8 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	neturl "net/url"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -29,6 +27,7 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/internal/testing/browsertest"
+	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/local/gateway"
 	"tidegate/local/lambda"
@@ -53,13 +52,7 @@ func buildAdmin(t *testing.T) string {
 	t.Helper()
 	_, err := static.Load()
 	browsertest.Need(t, err, "make it: ./scripts/build -host")
-	binary := filepath.Join(t.TempDir(), "bootstrap")
-	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o", binary,
-		"../functions/admin")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return binary
+	return built.Program(t, "tidegate/functions/admin")
 }
 
 // startAdministered starts it. Without VALKEY_URL it asks a server through a proxy.

@@ -9,20 +9,19 @@ import (
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/valkeytest"
 )
 
-// inAnEmptyRoot builds the check function into a file system that has nothing else, as
+// inAnEmptyRoot puts the check function into a file system that has nothing else, as
 // the image of a function has no time zones, and returns a program that runs it there.
 func inAnEmptyRoot(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	root := filepath.Join(dir, "root")
-	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o",
-		filepath.Join(root, "bootstrap"), "../functions/check")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	function := map[string]string{"bootstrap": "tidegate/functions/check"}
+	if err := built.Link(t.Context(), root, function); err != nil {
+		t.Fatal(err)
 	}
 	enter := "chroot"
 	if os.Geteuid() != 0 {

@@ -5,10 +5,11 @@ import (
 	"compress/flate"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strconv"
 	"testing"
+
+	"tidegate/internal/testing/built"
 )
 
 // A function that starts soon is a small one. The bounds are those of what
@@ -22,20 +23,8 @@ const (
 // longer to put together waits until it is needed.
 const maxPrepared = 16 << 10
 
-func buildFunction(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "bootstrap")
-	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc",
-		"-ldflags=-s -w -buildid=", "-o", binary, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return binary
-}
-
 func TestSizeOfTheFunction(t *testing.T) {
-	content, err := os.ReadFile(buildFunction(t))
+	content, err := os.ReadFile(built.Program(t, "tidegate/functions/check"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +49,7 @@ func TestSizeOfTheFunction(t *testing.T) {
 var prepared = regexp.MustCompile(`(?m)^init (tidegate/\S+) .* (\d+) bytes,`)
 
 func TestLittleIsPreparedBeforeMain(t *testing.T) {
-	start := exec.CommandContext(t.Context(), buildFunction(t))
+	start := exec.CommandContext(t.Context(), built.Program(t, "tidegate/functions/check"))
 	start.Env = []string{"GODEBUG=inittrace=1"}
 	out, _ := start.CombinedOutput() // it ends for want of a configuration
 	found := prepared.FindAllStringSubmatch(string(out), -1)

@@ -12,7 +12,6 @@ import (
 	"maps"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,6 +24,7 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/internal/store/acl"
+	"tidegate/internal/testing/built"
 	"tidegate/local/echo"
 	"tidegate/local/gateway"
 	"tidegate/local/lambda"
@@ -108,14 +108,9 @@ func (i *installation) build(ctx context.Context) error {
 	}
 	i.dir = dir
 	i.atEnd(func() { _ = os.RemoveAll(dir) })
-	for _, function := range []string{"check", "admin"} {
-		cmd := exec.CommandContext(ctx, "go", "build", "-tags", "lambda.norpc", "-o", i.binary(function),
-			"tidegate/functions/"+function)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", function, err, out)
-		}
-	}
-	return nil
+	return built.Link(ctx, dir, map[string]string{
+		"check/bootstrap": "tidegate/functions/check", "admin/bootstrap": "tidegate/functions/admin",
+	})
 }
 
 func (i *installation) binary(function string) string {

@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -33,6 +32,7 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/internal/testing/browsertest"
+	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/s3test"
 	"tidegate/internal/testing/waiting"
 	"tidegate/local/gateway"
@@ -111,13 +111,7 @@ func build(t *testing.T, function string) string {
 	t.Helper()
 	_, err := static.Load()
 	browsertest.Need(t, err, "make it: ./scripts/build -host")
-	binary := filepath.Join(t.TempDir(), "bootstrap")
-	command := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o", binary,
-		"../../functions/"+function)
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return binary
+	return built.Program(t, "tidegate/functions/"+function)
 }
 
 func (w *world) start(kept *s3test.Server, valkeyURL, binary, restore string, number int) *environment {

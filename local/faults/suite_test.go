@@ -3,14 +3,16 @@
 package faults
 
 import (
+	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+
+	"tidegate/internal/testing/built"
 )
 
 var (
@@ -30,9 +32,9 @@ func run(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	binary = filepath.Join(dir, "bootstrap")
-	build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", binary, "tidegate/functions/check")
-	if out, err := build.CombinedOutput(); err != nil {
-		panic(fmt.Sprintf("build the check function: %v\n%s", err, out))
+	function := map[string]string{"bootstrap": "tidegate/functions/check"}
+	if err := built.Link(context.Background(), dir, function); err != nil {
+		panic(err)
 	}
 	code := m.Run()
 	results.write()

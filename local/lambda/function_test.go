@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -21,27 +20,33 @@ import (
 
 	"go.uber.org/goleak"
 
+	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/waiting"
 	"tidegate/local/lambda"
 )
 
-var binary string
+// folder lasts as long as the tests.
+var folder string
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "function")
-	if err != nil {
+	var err error
+	if folder, err = os.MkdirTemp("", "function"); err != nil {
 		panic(err)
 	}
-	binary = filepath.Join(dir, "bootstrap")
-	build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o", binary, "./testdata/function")
-	if out, err := build.CombinedOutput(); err != nil {
-		panic(fmt.Sprintf("build the function: %v\n%s", err, out))
-	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		_ = os.RemoveAll(dir)
+		_ = os.RemoveAll(folder)
 		os.Exit(code)
 	}))
 }
+
+// binary is the test function.
+var binary = sync.OnceValue(func() string {
+	if err := built.Link(context.Background(), folder,
+		map[string]string{"bootstrap": "tidegate/local/lambda/testdata/function"}); err != nil {
+		panic(err)
+	}
+	return filepath.Join(folder, "bootstrap")
+})
 
 type event struct {
 	Do      string `json:"do"`
@@ -62,7 +67,7 @@ type answer struct {
 
 func start(t *testing.T, c lambda.Config) *lambda.Function {
 	t.Helper()
-	c.Name, c.Binary = "check", binary
+	c.Name, c.Binary = "check", binary()
 	if c.Timeout == 0 {
 		c.Timeout = waiting.Patience
 	}
@@ -106,7 +111,7 @@ func TestFunctionSeesOnlyItsEnvironment(t *testing.T) {
 	for _, want := range []string{"OWN=yes", "AWS_LAMBDA_FUNCTION_NAME=check",
 		"AWS_LAMBDA_FUNCTION_VERSION=$LATEST",
 		"AWS_LAMBDA_FUNCTION_MEMORY_SIZE=256", "AWS_REGION=us-east-1", "TZ=:UTC",
-		"LAMBDA_TASK_ROOT=" + filepath.Dir(binary)} {
+		"LAMBDA_TASK_ROOT=" + filepath.Dir(binary())} {
 		if !slices.Contains(a.Env, want) {
 			t.Errorf("environment lacks %s: %q", want, a.Env)
 		}
@@ -114,7 +119,7 @@ func TestFunctionSeesOnlyItsEnvironment(t *testing.T) {
 	if slices.Contains(a.Env, "OUTSIDE=1") {
 		t.Error("environment leaks variables of this program")
 	}
-	if a.Dir != filepath.Dir(binary) ||
+	if a.Dir != filepath.Dir(binary()) ||
 		a.ARN != "arn:aws:lambda:us-east-1:123456789012:function:check" || !a.Deadline {
 		t.Errorf("dir %s, ARN %s, deadline %t", a.Dir, a.ARN, a.Deadline)
 	}
@@ -293,7 +298,7 @@ func TestFunctionThatCannotStart(t *testing.T) {
 		{"hang", new(*lambda.TimeoutError)},
 	} {
 		t.Run(c.init, func(t *testing.T) {
-			config := lambda.Config{Name: "check", Binary: binary, Env: map[string]string{"INIT": c.init},
+			config := lambda.Config{Name: "check", Binary: binary(), Env: map[string]string{"INIT": c.init},
 				InitTimeout: 2 * time.Second, Concurrency: 2}
 			f, err := lambda.Start(config)
 			if err != nil {
@@ -330,7 +335,7 @@ func TestStartRefusesBadConfig(t *testing.T) {
 		{"negative idle time", func(c *lambda.Config) { c.Idle = -1 }, "negative"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			config := lambda.Config{Name: "check", Binary: binary}
+			config := lambda.Config{Name: "check", Binary: binary()}
 			c.change(&config)
 			if _, err := lambda.Start(config); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want it to say %q", err, c.want)

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -27,6 +26,7 @@ import (
 	"tidegate/internal/route"
 	"tidegate/internal/store"
 	"tidegate/internal/testing/browsertest"
+	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 	"tidegate/local/echo"
@@ -114,12 +114,7 @@ func deploy(t *testing.T, foreign string) *deployment {
 // function builds and starts a function on the deployment's Valkey.
 func (d *deployment) function(t *testing.T, name string, env map[string]string) *lambda.Function {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "bootstrap")
-	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o", binary,
-		"../../functions/"+name)
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	binary := built.Program(t, "tidegate/functions/"+name)
 	env["VALKEY_URL"], env["KEY_PEPPER"] = d.valkey, string(pepper)
 	f, err := lambda.Start(lambda.Config{
 		Name: name, Binary: binary, Env: env, Warm: 1, Concurrency: workers, Timeout: waiting.Patience,

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -25,35 +26,29 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/store"
+	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 )
 
 const localPepper = "a pepper of at least thirty-two bytes, for tests"
 
-// built is the folder of the functions and of the gateways' program, built once.
-var built = sync.OnceValues(func() (string, error) {
+// programs is the folder of the functions and of the gateways' program.
+var programs = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "verify")
 	if err != nil {
 		return "", err
 	}
-	for output, source := range map[string]string{
+	return dir, built.Link(context.Background(), dir, map[string]string{
 		"check/bootstrap": "tidegate/functions/check", "admin/bootstrap": "tidegate/functions/admin",
 		"local": "tidegate/local",
-	} {
-		build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o",
-			filepath.Join(dir, output), source)
-		if out, err := build.CombinedOutput(); err != nil {
-			return dir, fmt.Errorf("build %s: %w\n%s", source, err, out)
-		}
-	}
-	return dir, nil
+	})
 })
 
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if started.Load() {
-		dir, _ := built()
+		dir, _ := programs()
 		_ = os.RemoveAll(dir)
 	}
 	os.Exit(code)
@@ -96,7 +91,7 @@ type gateways struct {
 func (g *gateways) start(t *testing.T, flags ...string) (site, error) {
 	t.Helper()
 	started.Store(true)
-	dir, err := built()
+	dir, err := programs()
 	if err != nil {
 		return site{}, err
 	}

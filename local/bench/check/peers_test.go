@@ -17,6 +17,7 @@ import (
 
 	"tidegate/internal/store"
 	"tidegate/internal/testing/browsertest"
+	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/valkeytest"
 
 	"tidegate/local/bench/runtimeapi"
@@ -36,8 +37,8 @@ func made(t *testing.T, folder, program string, arguments ...string) {
 	}
 }
 
-// built are the peers and our functions, as scripts/bench builds them.
-func built(t *testing.T) options {
+// builtPeers are the peers and our functions, as scripts/bench builds them.
+func builtPeers(t *testing.T) options {
 	t.Helper()
 	_, err := exec.LookPath("node")
 	browsertest.Need(t, err, "install Node.js 20 or newer")
@@ -46,9 +47,8 @@ func built(t *testing.T) options {
 	_, err = os.Stat(filepath.Join(peers, "node_modules", "ioredis"))
 	browsertest.Need(t, err, "install it: npm ci --ignore-scripts --prefix local/bench/peers")
 	folder := t.TempDir()
-	o := options{check: filepath.Join(folder, "check"),
+	o := options{check: built.Program(t, "tidegate/functions/check"),
 		node: filepath.Join(folder, "node.cjs"), peer: filepath.Join(folder, "go")}
-	made(t, "../../..", "go", "build", "-tags", "lambda.norpc", "-o", o.check, "./functions/check")
 	made(t, peers, "go", "build", "-tags", "lambda.norpc", "-o", o.peer, ".")
 	made(t, peers, "npm", "run", "--silent", "bundle", "--", "--outfile="+o.node)
 	return o
@@ -57,7 +57,7 @@ func built(t *testing.T) options {
 // A few calls and starts of all authorizers, with both credentials, end in figures, a
 // table and a picture.
 func TestComparison(t *testing.T) {
-	o := built(t)
+	o := builtPeers(t)
 	o.starts, o.peerCalls, o.record = 3, 10, t.TempDir()
 	if err := os.MkdirAll(filepath.Join(o.record, filepath.Dir(picture)), 0o700); err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func wellFormed(t *testing.T, document []byte) {
 // The peers do the same work as the check function: they know their callers, and deny
 // over a limit.
 func TestPeersAuthorize(t *testing.T) {
-	o := built(t)
+	o := builtPeers(t)
 	url := valkeytest.Start(t)
 	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
 	if err != nil {

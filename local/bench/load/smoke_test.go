@@ -4,38 +4,41 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
+
+	"tidegate/internal/testing/built"
 )
+
+// folder lasts as long as the tests.
+var folder string
+
+func TestMain(m *testing.M) {
+	var err error
+	if folder, err = os.MkdirTemp("", "load"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(folder)
+	os.Exit(code)
+}
 
 // bin holds what ./scripts/load builds; in admin's place stands the test function of
 // package lambda, which starts at once.
-var bin string
-
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "load")
-	if err != nil {
+var bin = sync.OnceValue(func() string {
+	if err := built.Link(context.Background(), folder, map[string]string{
+		"local": "tidegate/local", "check/bootstrap": "tidegate/functions/check",
+		"admin/bootstrap": "tidegate/local/lambda/testdata/function",
+	}); err != nil {
 		panic(err)
 	}
-	bin = dir
-	for output, source := range map[string]string{
-		"local": "../..", "check/bootstrap": "../../../functions/check",
-		"admin/bootstrap": "../../lambda/testdata/function",
-	} {
-		build := exec.Command("go", "build", "-tags", "lambda.norpc", "-o",
-			filepath.Join(bin, output), source)
-		if out, err := build.CombinedOutput(); err != nil {
-			panic(fmt.Sprintf("build %s: %v\n%s", output, err, out))
-		}
-	}
-	code := m.Run()
-	_ = os.RemoveAll(bin)
-	os.Exit(code)
-}
+	return folder
+})
 
 // Every scenario runs through the built functions on a real Valkey, gets no answer that
 // it does not expect, and finds no window above its limit.
@@ -75,7 +78,7 @@ func smoke(t *testing.T, scenario, api string) result {
 	var out bytes.Buffer
 	errOut := errorFile(t)
 	code := run(t.Context(), []string{
-		"-scenario", scenario, "-api", api, "-rate", "60", "-duration", "2s", "-bin", bin, "-environments",
+		"-scenario", scenario, "-api", api, "-rate", "60", "-duration", "2s", "-bin", bin(), "-environments",
 		"2", "-no-freeze", "-json", figures,
 	}, &out, errOut, 0)
 	if code != 0 {

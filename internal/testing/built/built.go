@@ -1,0 +1,113 @@
+// Package built gives tests the programs of this repository. Only tests import it.
+package built
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// limit bounds the building of one program.
+const limit = 10 * time.Minute
+
+// Link puts programs into a folder, as ./scripts/build -host makes them. They are built
+// only when a source has changed. programs has the package of each path in the folder.
+//
+// go test does not know of the programs that a test starts. Link looks at their sources,
+// so that a result in go test's cache lasts no longer than they do. go test sees this only
+// while tests run: call Link in a test and not in TestMain.
+func Link(ctx context.Context, folder string, programs map[string]string) error {
+	for path, source := range programs {
+		program, err := build(ctx, source)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(folder, path)
+		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
+			return err
+		}
+		if err := link(ctx, program, target); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Program links one program into a folder of the test and returns its path.
+func Program(t testing.TB, source string) string {
+	t.Helper()
+	folder := t.TempDir()
+	if err := Link(t.Context(), folder, map[string]string{"bootstrap": source}); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(folder, "bootstrap")
+}
+
+func root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..", "..")
+}
+
+// build builds a program with the flags of scripts/build, and to the same place.
+func build(ctx context.Context, source string) (string, error) {
+	name := filepath.Base(source)
+	if strings.HasPrefix(source, "tidegate/functions/") {
+		name = filepath.Join(name, "bootstrap")
+	}
+	program := filepath.Join(root(), "build", runtime.GOOS+"_"+runtime.GOARCH, name)
+	if _, err := run(ctx, "go", "build", "-tags", "lambda.norpc", "-buildvcs=false", "-ldflags=-s -w",
+		"-o", program, source); err != nil {
+		return "", err
+	}
+	return program, lookAtSources(ctx, source)
+}
+
+// lookAtSources makes the sources of a program inputs of the test.
+func lookAtSources(ctx context.Context, source string) error {
+	const files = `{{with .Module}}{{if .Main}}{{.GoMod}}
+{{$.Dir}}
+{{range $.GoFiles}}{{$.Dir}}/{{.}}
+{{end}}{{range $.EmbedFiles}}{{$.Dir}}/{{.}}
+{{end}}{{end}}{{end}}`
+	list, err := run(ctx, "go", "list", "-deps", "-tags", "lambda.norpc", "-f", files, source)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(list) {
+		if file := strings.TrimSpace(line); file != "" {
+			if _, err := os.Stat(file); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// link makes a hard link, or a copy on another file system.
+func link(ctx context.Context, program, target string) error {
+	if os.Link(program, target) == nil {
+		return nil
+	}
+	_, err := run(ctx, "cp", program, target)
+	return err
+}
+
+func run(ctx context.Context, name string, arguments ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	command := exec.CommandContext(ctx, name, arguments...)
+	command.Dir = root()
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	var out, problems strings.Builder
+	command.Stdout, command.Stderr = &out, &problems
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("%s, within %s: %w\n%s", command, limit, err, problems.String())
+	}
+	return out.String(), nil
+}
