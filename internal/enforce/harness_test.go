@@ -21,6 +21,7 @@ import (
 	"tidegate/internal/route"
 	"tidegate/internal/store"
 	"tidegate/internal/store/acl"
+	_ "tidegate/internal/testing/histories" // few under the race detector
 	"tidegate/internal/testing/valkeytest"
 )
 

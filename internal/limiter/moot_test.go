@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"tidegate/internal/testing/histories"
 )
 
 // A limit that another one makes moot is named with it; of two that are equal one is.
@@ -49,7 +51,7 @@ func TestMootLimitNeverDenies(t *testing.T) {
 		return l
 	}
 	tried := 0
-	for range 4000 {
+	for range histories.N(4000) {
 		limits := []Limit{limit(), limit()}
 		for _, m := range MootLimits(limits) {
 			tried++
@@ -65,7 +67,7 @@ func TestMootLimitNeverDenies(t *testing.T) {
 			}
 		}
 	}
-	if tried < 100 {
+	if tried < histories.N(100) {
 		t.Errorf("only %d moot limits were tried", tried)
 	}
 }

@@ -10,11 +10,12 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/testing/histories"
 	"tidegate/internal/testing/valkeytest"
 )
 
 // refundHistories is how many histories each test with refunds plays.
-var refundHistories = flag.Int("refunds", 500, "histories to play in each test of refunds")
+var refundHistories = flag.Int("refunds", histories.N(500), "histories to play in each test of refunds")
 
 // takenCall is a call as the oracle knows it.
 type takenCall struct {

@@ -1,0 +1,31 @@
+// Package histories says how many random histories a test plays. Races show in few of
+// them, wrong answers in many, and the race detector makes each several times as slow.
+// Under it a test plays a tenth; ./scripts/test runs the packages whose tests import this
+// one without it, too. Only tests import it.
+package histories
+
+import (
+	"flag"
+	"strconv"
+
+	_ "pgregory.net/rapid" // registers its flag
+)
+
+// share is how many histories are played under the race detector, of each hundred.
+const share = 10
+
+func init() {
+	if underRace { // rapid plays 100, unless -rapid.checks says another number
+		if err := flag.Set("rapid.checks", strconv.Itoa(share)); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// N returns how many of so many histories a test plays.
+func N(all int) int {
+	if underRace {
+		return max(1, all*share/100)
+	}
+	return all
+}

@@ -1,0 +1,27 @@
+package histories
+
+import (
+	"flag"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// Under the race detector a tenth of all histories is played, and without it each.
+func TestShare(t *testing.T) {
+	want := map[bool]int{true: 10, false: 100}[underRace]
+	if got := N(100); got != want {
+		t.Errorf("%d of 100 histories, want %d", got, want)
+	}
+	if got := N(1); got != 1 {
+		t.Errorf("%d of 1 history", got)
+	}
+	if f := flag.Lookup("rapid.checks"); f.Value.String() != f.DefValue && !underRace {
+		t.Skipf("-rapid.checks is %s", f.Value)
+	}
+	played := 0
+	rapid.Check(t, func(*rapid.T) { played++ })
+	if played != want {
+		t.Errorf("rapid played %d histories, want %d", played, want)
+	}
+}
