@@ -19,7 +19,7 @@ type Journal interface {
 	// answer.
 	Ready(ctx context.Context, b keyspace.Bucket, head []byte) error
 	// Ship stores all items of the bucket that the journal does not have yet. It fails
-	// with ErrUnsafe.
+	// with ErrUnsafe while they wait in Valkey, and else with ErrMayBeLost.
 	Ship(ctx context.Context, b keyspace.Bucket) error
 	// Queues reports whether changes are made while the journal is away.
 	Queues() bool
@@ -33,6 +33,9 @@ var (
 	ErrJournalAway = errors.New("the journal does not answer: nothing was changed")
 	// ErrUnsafe means that a change is made in Valkey and not in the journal yet.
 	ErrUnsafe = errors.New("the change is made, but the journal does not have it yet")
+	// ErrMayBeLost is an ErrUnsafe after which Valkey did not say that the change waits
+	// there to be stored, as when a primary ends right after the change.
+	ErrMayBeLost = fmt.Errorf("%w, and Valkey may have lost it", ErrUnsafe)
 	// ErrBehind means that Valkey lost changes which the journal has. Nothing was
 	// changed.
 	ErrBehind = errors.New("changes were lost in Valkey and are in the journal: restore them")
@@ -124,14 +127,15 @@ func (l *Log) ready(ctx context.Context, s Step, head []byte) (moved bool, err e
 	return false, err
 }
 
-// ship has the journal store the entry. One that waits for the journal is no error where
-// the step is urgent or changes may wait: every page says how many do.
+// ship has the journal store the entry. One that waits in Valkey for the journal is no
+// error where the step is urgent or changes may wait: every page says how many do.
 func (l *Log) ship(ctx context.Context, s Step) error {
 	if l.journal == nil {
 		return nil
 	}
 	err := l.journal.Ship(ctx, s.Bucket)
-	if errors.Is(err, ErrUnsafe) && (s.Urgent || l.journal.Queues()) {
+	waits := errors.Is(err, ErrUnsafe) && !errors.Is(err, ErrMayBeLost)
+	if waits && (s.Urgent || l.journal.Queues()) {
 		return nil
 	}
 	return err

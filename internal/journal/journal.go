@@ -84,11 +84,24 @@ func (j *Journal) Ship(ctx context.Context, b keyspace.Bucket) error {
 	if err != nil {
 		j.log.Error("journal: ship", "cause", err)
 		j.unsafe()
-		if !errors.Is(err, audit.ErrBehind) {
+		switch {
+		case errors.Is(err, audit.ErrBehind):
+		case j.waits(ctx, b):
 			err = audit.ErrUnsafe
+		default:
+			err = audit.ErrMayBeLost
 		}
 	}
 	return err
+}
+
+// waits reports whether Valkey has items of a bucket that wait to be shipped. It asks
+// after a failure, for which the time may have run out.
+func (j *Journal) waits(ctx context.Context, b keyspace.Bucket) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTimeout)
+	defer cancel()
+	n, err := j.client.Do(ctx, j.client.B().Llen().Key(audit.UnshippedKey(b)).Build()).AsInt64()
+	return err == nil && n > 0
 }
 
 // ship stores the unshipped items of a bucket and returns how many there were.

@@ -97,6 +97,19 @@ func TestStoreAway(t *testing.T) {
 	}
 }
 
+// A revocation after which Valkey no longer says what is to be stored is not acknowledged,
+// although the store is there: it would be lost with that Valkey.
+func TestValkeyEndsAfterRevocation(t *testing.T) {
+	proxy := valkeytest.StartProxy(t, valkeytest.Start(t), nil)
+	w := open(t, proxy.URL(), must(OpenStore(t.TempDir()))(t), false)
+	w.plan(t, 10)
+	k := w.create(t, "key")
+	proxy.DropReplies("\r\nL", 1_000_000) // LRANGE and LLEN
+	if _, err := w.keys.Revoke(t.Context(), k.ID, k.Version, byTest); !errors.Is(err, audit.ErrMayBeLost) {
+		t.Errorf("revoke: %v", err)
+	}
+}
+
 // With a queue, changes are made while the store is away.
 func TestQueue(t *testing.T) {
 	w, url := start(t, true)

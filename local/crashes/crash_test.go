@@ -4,6 +4,7 @@ package crashes
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -73,17 +74,26 @@ type client struct {
 	*world
 	env     *environment
 	random  *rand.Rand
+	delay   func() time.Duration // of an answer of a slow store
 	keys    []*key
+	plan    *plan // that it changes too; nil for none
+	tokens  []*machineToken
+	failing func() // happens at a request of the next changes; nil for nothing
 	made    int
 	acked   int
 	killed  int
 	refused int
 }
 
-// read returns a key's state and fails when the oracle does not know it.
+// read returns a key's state and fails when the oracle does not know it. Without Valkey
+// the key is as good as gone.
 func (c *client) read(k *key) state {
 	c.t.Helper()
 	stored, err := c.world.keys.Get(c.t.Context(), k.id)
+	if err != nil && !errors.Is(err, policy.ErrNotFound) {
+		c.failUnlessDown(err)
+		return state{Gone: true}
+	}
 	got := state{Name: stored.Name, Version: stored.Version, Revoked: stored.Status == policy.Revoked,
 		Banned: !stored.Banned.IsZero(), Overridden: stored.Override != nil}
 	if err != nil {
@@ -123,7 +133,7 @@ func (c *client) count(a answer) {
 
 // apply makes a change and tells the oracle what came of it. While S3 is in trouble an
 // urgent change is acknowledged before it is safe, and every page says so.
-func (c *client) apply(k *key, old state, do action, trouble bool) answer {
+func (c *client) apply(k *key, old state, do action, broken bool) answer {
 	c.t.Helper()
 	next := old
 	next.Version++
@@ -132,7 +142,7 @@ func (c *client) apply(k *key, old state, do action, trouble bool) answer {
 		map[string]string{"If-Match": strconv.Quote(strconv.FormatInt(old.Version, 10))})
 	c.count(a)
 	k.may = []state{old, next}
-	if a.good() && (!trouble || !do.urgent) {
+	if a.good() && (!broken || !do.urgent) {
 		k.may = []state{next}
 	}
 	return a
@@ -144,38 +154,46 @@ func (c *client) change() {
 	const mostKeys, mostRequests = 40, 16
 	c.ready(c.env)
 	switch fault := c.random.IntN(20); {
+	case c.failing != nil:
+		c.env.armWith(moment{1 + c.random.IntN(mostRequests), c.random.IntN(2) == 0}, c.failing)
 	case fault < 5:
 		c.env.arm(moment{1 + c.random.IntN(mostRequests), c.random.IntN(2) == 0})
 		c.killed++
 	case fault == 5:
-		c.env.trouble(1+c.random.IntN(6), false, 0)
+		c.env.breakStore(trouble{refused: 1 + c.random.IntN(6)})
 	case fault == 6:
-		c.env.trouble(0, true, 0)
+		c.env.breakStore(trouble{away: true})
 	case fault == 7:
-		c.env.trouble(0, false, time.Duration(c.random.IntN(1_500))*time.Millisecond)
+		c.env.breakStore(trouble{delay: c.delay()})
+	case fault == 8:
+		c.env.breakStore(trouble{lost: 1 + c.random.IntN(2)})
 	}
-	trouble := c.env.troubled()
-	if len(c.keys) == 0 || len(c.keys) < mostKeys && c.random.IntN(4) == 0 {
+	broken := c.env.troubled() != trouble{}
+	switch subject := c.random.IntN(10); {
+	case c.plan != nil && subject == 0:
+		c.changePlan()
+	case c.plan != nil && subject == 1:
+		c.changeTokens(broken)
+	case len(c.keys) == 0 || len(c.keys) < mostKeys && c.random.IntN(4) == 0:
 		c.create()
-	} else {
+	default:
 		i := c.random.IntN(len(c.keys))
 		k := c.keys[i]
-		if now := c.read(k); now.Gone {
+		switch now := c.read(k); {
+		case c.down.Load():
+		case now.Gone:
 			c.keys = slices.Delete(c.keys, i, i+1)
-		} else {
+		default:
 			actions := now.actions(c.made)
-			c.apply(k, now, actions[c.random.IntN(len(actions))], trouble)
+			c.apply(k, now, actions[c.random.IntN(len(actions))], broken)
 		}
 	}
 	c.env.arm(moment{})
-	c.env.trouble(0, false, 0)
+	c.env.breakStore(trouble{})
 }
 
-func (g *gates) troubled() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.refused > 0 || g.away || g.delay > 0
-}
+// sample is for how many changes of a long run the built function makes one.
+const sample = 100
 
 // long is how many changes a long run makes; 0 in a short one.
 func long() int {
@@ -184,43 +202,45 @@ func long() int {
 }
 
 // Wherever the function is killed in a change, the change is made once or not at all, and
-// one that was acknowledged survives the loss of Valkey.
+// one that was acknowledged survives the loss of Valkey. A short run ends one kind of
+// change, before the odd requests and after the even ones.
 func TestCrashPoints(t *testing.T) {
 	w := newWorld(t, valkeytest.Start(t), 1, "always")
+	if long() > 0 {
+		w.crashPoints(1, "rename", "revoke", "rotate", "override")
+	} else {
+		w.crashPoints(2, "rename")
+	}
+}
+
+// crashPoints makes changes of some kinds. Each time the function is killed at another of
+// its requests, until it makes none any more.
+func (w *world) crashPoints(stride int, names ...string) {
+	w.t.Helper()
 	c := &client{world: w, env: w.envs[0], random: rand.New(rand.NewPCG(1, 0))}
 	c.ready(c.env)
 	c.create()
-	// A short run ends one kind of change, before the odd requests and after the even
-	// ones.
-	points, stride, names := 0, 2, []string{"rename"}
-	if long() > 0 {
-		stride, names = 1, []string{"rename", "revoke", "rotate", "override"}
-	}
+	points := 0
 	for _, name := range names {
 		for _, after := range []bool{false, true} {
 			first := 1
 			if after {
 				first = stride
 			}
-			for request := first; ; request += stride {
-				if !c.attempt(name, moment{request, after}) {
-					break
-				}
+			for request := first; c.attempt(name, moment{request, after}); request += stride {
 				points++
 			}
 		}
 	}
-	t.Logf("killed at %d points", points)
+	w.t.Logf("killed at %d points", points)
 	if points < 6*len(names) {
-		t.Errorf("only %d points: is the function killed?", points)
+		w.t.Errorf("only %d points: is the function killed?", points)
 	}
 	w.do("FLUSHALL")
 	w.restore(false)
-	for _, k := range c.keys {
-		c.read(k)
-	}
-	if v, err := w.keys.Audit().Verify(t.Context()); err != nil || !v.Good() {
-		t.Errorf("the audit: %+v, %v", v, err)
+	c.check()
+	if v, err := w.keys.Audit().Verify(w.t.Context()); err != nil || !v.Good() {
+		w.t.Errorf("the audit: %+v, %v", v, err)
 	}
 }
 
@@ -246,14 +266,16 @@ func (c *client) attempt(name string, at moment) bool {
 // S3 is slow, throttles or is away, on a Valkey that loses all, or what came since its
 // snapshot: nothing is lost that was acknowledged, and no revoked key comes back.
 func TestChanges(t *testing.T) {
-	changes := max(long(), 20)
+	changes := max(long()/sample, 20)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	w := newWorld(t, valkeytest.Start(t), 2, "always")
 	random := rand.New(rand.NewPCG(seed, 0))
 	var clients []*client
 	for i, e := range w.envs {
-		clients = append(clients, &client{world: w, env: e, random: rand.New(rand.NewPCG(seed, uint64(i+1)))})
+		c := &client{world: w, env: e, random: rand.New(rand.NewPCG(seed, uint64(i+1)))}
+		c.delay = func() time.Duration { return time.Duration(c.random.IntN(1_500)) * time.Millisecond }
+		clients = append(clients, c)
 	}
 	losses := 0
 	w.do("SAVE")

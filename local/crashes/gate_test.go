@@ -3,6 +3,7 @@
 package crashes
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -24,28 +25,73 @@ type moment struct {
 
 // gates stand between one environment and the servers that it asks.
 type gates struct {
-	end func() // kills the environment
-
 	mu      sync.Mutex
 	left    moment
-	refused int           // answers of S3 that are 503 SlowDown
-	away    bool          // S3 does not answer
-	delay   time.Duration // of each answer of S3
-	asked   int           // requests since the last arm
+	instead func() // what happens at the moment instead of the environment's end; may be nil
+	trouble trouble
+	asked   int // requests since the last arm
+}
+
+// trouble is what is wrong with the journal's store. The zero value is nothing.
+type trouble struct {
+	refused int           // answers that are 503 SlowDown
+	lost    int           // requests that are done and not answered
+	away    bool          // it does not answer
+	delay   time.Duration // of each answer
 }
 
 // arm ends the environment at a moment. Without one it ends at none.
 func (g *gates) arm(m moment) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.left, g.asked = m, 0
+	g.left, g.instead, g.asked = m, nil, 0
 }
 
-// trouble breaks S3, and without any heals it.
-func (g *gates) trouble(refused int, away bool, delay time.Duration) {
+// armWith has something else than the environment's end happen at a moment.
+func (g *gates) armWith(m moment, what func()) {
+	g.arm(m)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.refused, g.away, g.delay = refused, away, delay
+	g.instead = what
+}
+
+// strike makes happen what is to happen at the moment.
+func (g *gates) strike(end func()) {
+	g.mu.Lock()
+	what := g.instead
+	g.mu.Unlock()
+	if what == nil {
+		what = end
+	}
+	what()
+}
+
+// breakStore breaks the journal's store, and without any trouble heals it.
+func (g *gates) breakStore(how trouble) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.trouble = how
+}
+
+// troubled returns what is wrong now.
+func (g *gates) troubled() trouble {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.trouble
+}
+
+// next returns what is wrong with the next request of the store.
+func (g *gates) next() trouble {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.trouble
+	switch {
+	case now.refused > 0:
+		g.trouble.refused--
+	case now.lost > 0:
+		g.trouble.lost--
+	}
+	return now
 }
 
 // pass counts a request and tells whether the environment ends before it or after it.
@@ -57,8 +103,8 @@ func (g *gates) pass() (before, after bool) {
 	return hit && !g.left.after, hit && g.left.after
 }
 
-// startS3 returns the address of a gate to an S3 server.
-func (g *gates) startS3(t *testing.T, target string) string {
+// startS3 returns the address of a gate to an S3 server. end kills the environment.
+func (g *gates) startS3(t *testing.T, target string, end func()) string {
 	t.Helper()
 	u, err := url.Parse(target)
 	if err != nil {
@@ -71,15 +117,25 @@ func (g *gates) startS3(t *testing.T, target string) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		before, after := g.pass()
 		if before {
-			g.end()
+			end()
 			panic(http.ErrAbortHandler)
 		}
-		if g.broken(w, r) {
+		switch now := g.next(); {
+		case now.away:
+			panic(http.ErrAbortHandler)
+		case now.refused > 0:
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, "<Error><Code>SlowDown</Code><Message>Slow down.</Message></Error>")
 			return
+		case now.lost > 0:
+			proxy.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		default:
+			now.wait(r.Context())
 		}
 		if after {
 			proxy.ServeHTTP(httptest.NewRecorder(), r)
-			g.end()
+			end()
 			panic(http.ErrAbortHandler)
 		}
 		proxy.ServeHTTP(w, r)
@@ -88,82 +144,126 @@ func (g *gates) startS3(t *testing.T, target string) string {
 	return server.URL
 }
 
-// broken answers in the place of S3 when that is to be broken.
-func (g *gates) broken(w http.ResponseWriter, r *http.Request) bool {
-	g.mu.Lock()
-	away, refused, delay := g.away, g.refused > 0, g.delay
-	if refused {
-		g.refused--
+// wait is the delay of an answer.
+func (t trouble) wait(ctx context.Context) {
+	if t.delay == 0 {
+		return
 	}
-	g.mu.Unlock()
-	switch {
-	case away:
-		panic(http.ErrAbortHandler)
-	case refused:
-		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = io.WriteString(w, "<Error><Code>SlowDown</Code><Message>Slow down.</Message></Error>")
-		return true
-	case delay > 0:
-		select {
-		case <-time.After(delay):
-		case <-r.Context().Done():
-		}
+	slow := time.NewTimer(t.delay)
+	defer slow.Stop()
+	select {
+	case <-slow.C:
+	case <-ctx.Done():
 	}
-	return false
 }
 
-// startValkey returns the address of a gate to a Valkey.
-func (g *gates) startValkey(t *testing.T, target string) string {
-	t.Helper()
+// valkeyGate stands between an environment and a Valkey until it is closed.
+type valkeyGate struct {
+	*gates
+	target   func() string // the Valkey's URL, which a failover changes
+	end      func()        // kills the environment
+	listener net.Listener
+	running  sync.WaitGroup
+
+	mu     sync.Mutex
+	open   map[net.Conn]bool
+	closed bool
+}
+
+// startValkey starts a gate. end kills the environment.
+func (g *gates) startValkey(target func() string, end func()) (*valkeyGate, error) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	var running sync.WaitGroup
-	running.Go(func() {
+	v := &valkeyGate{gates: g, target: target, end: end, listener: listener, open: map[net.Conn]bool{}}
+	v.running.Go(func() {
 		for {
 			client, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			running.Go(func() { g.link(client, strings.TrimPrefix(target, "valkey://")) })
+			v.running.Go(func() { v.link(client) })
 		}
 	})
-	t.Cleanup(func() {
-		_ = listener.Close() // which ends the loop
-		g.end()
-		running.Wait()
-	})
-	return "valkey://" + listener.Addr().String()
+	return v, nil
+}
+
+func (v *valkeyGate) url() string { return "valkey://" + v.listener.Addr().String() }
+
+// close ends every connection. Nothing that a client sends from then on arrives.
+func (v *valkeyGate) close() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.closed = true
+	_ = v.listener.Close() // it was closed, or ends the loop
+	for c := range v.open {
+		_ = c.Close() // either side may have closed it
+	}
+}
+
+// keep notes connections that close is to end. It reports false when the gate is closed.
+func (v *valkeyGate) keep(connections ...net.Conn) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, c := range connections {
+		if v.closed {
+			_ = c.Close() // nobody used it
+			continue
+		}
+		v.open[c] = true
+	}
+	return !v.closed
+}
+
+func (v *valkeyGate) forget(connections ...net.Conn) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, c := range connections {
+		delete(v.open, c)
+	}
+}
+
+func (v *valkeyGate) over() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.closed
 }
 
 // link passes on one connection, a chunk at a time: an environment sends no more before
 // it has read the answer.
-func (g *gates) link(client net.Conn, target string) {
-	server, err := net.Dial("tcp", target)
+func (v *valkeyGate) link(client net.Conn) {
+	server, err := net.Dial("tcp", strings.TrimPrefix(v.target(), "valkey://"))
 	if err != nil {
 		_ = client.Close() // so that it sees the failure
 		return
 	}
+	if !v.keep(client, server) {
+		return
+	}
+	defer v.forget(client, server)
 	ending := make(chan struct{})
 	var both sync.WaitGroup
 	both.Go(func() { // the answers
-		_, _ = io.Copy(client, &answers{server, ending, g.end})
+		_, _ = io.Copy(client, &answers{server, ending, func() { v.strike(v.end) }})
 		_ = client.Close() // which ends the other direction
 	})
-	buffer := make([]byte, 1<<20)
+	buffer := make([]byte, 64<<10)
 	for {
 		n, err := client.Read(buffer)
 		if err != nil {
 			break
 		}
-		before, after := g.pass()
+		before, after := v.pass()
 		if before {
-			g.end()
+			v.strike(v.end)
 			break
 		}
 		if after {
 			close(ending)
+		}
+		if v.over() {
+			break
 		}
 		if _, err := server.Write(buffer[:n]); err != nil || after {
 			break

@@ -12,11 +12,13 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -51,43 +53,39 @@ type world struct {
 	client  valkey.Client
 	journal *journal.Journal
 	keys    *registry.Store
+	tokens  *token.Store
 	token   string
 	envs    []*environment
+	down    atomic.Bool // Valkey is
 }
 
-// environment is one execution environment of the built function, and what comes after it
-// was killed.
+// environment is one execution environment of the function behind its gates, and what
+// comes after it was killed.
 type environment struct {
-	gates
+	*gates
+	function
+}
+
+// function is how an environment runs. It starts with the first request after kill.
+type function interface {
+	// ask returns a status of 0 when there was no answer.
+	ask(r *http.Request) answer
+	kill()
+}
+
+// process is the built function in a process of its own.
+type process struct {
 	binary string // a copy of its own, by which its process is found
-	url    string
+	url    *url.URL
 	http   http.Client
 }
 
-// newWorld starts a world on a Valkey. restore is JOURNAL_RESTORE.
+// newWorld starts a world of the built function on a Valkey and an S3 server. restore is
+// JOURNAL_RESTORE.
 func newWorld(t *testing.T, url string, environments int, restore string) *world {
 	t.Helper()
 	kept := s3test.Start(t)
-	client := dial(t, url)
-	opened, err := journal.OpenStore(kept.Address())
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &world{t: t, client: client, keys: registry.NewStore(client, pepper)}
-	w.journal = journal.New(opened, client, audit.NewKey(pepper), false, slog.New(slog.DiscardHandler))
-	w.keys.Audit().UseJournal(w.journal)
-	tokens := token.NewStore(client, pepper)
-	tokens.Audit().UseJournal(w.journal)
-	plan := policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 2, Window: time.Hour}}}
-	if _, err := w.keys.SaveSet(t.Context(), policy.Set{Plans: []policy.Plan{plan}}, byTest); err != nil {
-		t.Fatal(err)
-	}
-	_, secret, err := tokens.Create(t.Context(), token.New{Name: "a test", Scope: token.Write,
-		Expires: time.Now().Add(24 * time.Hour), By: byTest.By})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.token = "Bearer " + secret.Reveal()
+	w := fill(t, url, openStore(t, kept.Address()))
 	binary := build(t, "admin")
 	for i := range environments {
 		w.envs = append(w.envs, w.start(kept, url, binary, restore, i))
@@ -95,10 +93,45 @@ func newWorld(t *testing.T, url string, environments int, restore string) *world
 	return w
 }
 
+func openStore(t *testing.T, address string) journal.Store {
+	t.Helper()
+	opened, err := journal.OpenStore(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return opened
+}
+
+// fill makes a world without environments, with a plan and a machine token.
+func fill(t *testing.T, url string, kept journal.Store) *world {
+	t.Helper()
+	client := dial(t, url)
+	w := &world{t: t, client: client, keys: registry.NewStore(client, pepper),
+		tokens: token.NewStore(client, pepper)}
+	w.journal = journal.New(kept, client, audit.NewKey(pepper), false, slog.New(slog.DiscardHandler))
+	w.keys.Audit().UseJournal(w.journal)
+	w.tokens.Audit().UseJournal(w.journal)
+	plan := policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 2, Window: time.Hour}}}
+	if _, err := w.keys.SaveSet(t.Context(), policy.Set{Plans: []policy.Plan{plan}}, byTest); err != nil {
+		t.Fatal(err)
+	}
+	_, secret, err := w.makeToken(token.Write)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.token = "Bearer " + secret.Reveal()
+	return w
+}
+
+func (w *world) makeToken(scope token.Scope) (token.Token, apikey.Secret, error) {
+	return w.tokens.Create(w.t.Context(), token.New{Name: "a test", Scope: scope,
+		Expires: time.Now().Add(24 * time.Hour), By: byTest.By})
+}
+
 func dial(t *testing.T, url string) valkey.Client {
 	t.Helper()
 	client, err := store.Open(t.Context(), url,
-		store.Options{Dial: waiting.Patience, Write: waiting.Patience})
+		store.Options{Dial: waiting.Patience, Write: waiting.Patience, Pooled: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,24 +150,33 @@ func build(t *testing.T, function string) string {
 func (w *world) start(kept *s3test.Server, valkeyURL, binary, restore string, number int) *environment {
 	t := w.t
 	t.Helper()
-	e := &environment{binary: fmt.Sprint(binary, number), http: http.Client{Timeout: waiting.Patience}}
-	if err := os.Link(binary, e.binary); err != nil {
+	p := &process{binary: fmt.Sprint(binary, number), http: http.Client{Timeout: waiting.Patience}}
+	e := &environment{&gates{}, p}
+	if err := os.Link(binary, p.binary); err != nil {
 		t.Fatal(err)
 	}
-	e.end = e.kill
 	bucket, endpoint, _ := strings.Cut(kept.Address(), "endpoint=")
 	variables := map[string]string{
 		"VALKEY_URL": valkeyURL, "KEY_PEPPER": string(pepper),
 		"ADMIN_USER": "ada", "ADMIN_PASSWORD": "a password of this test",
-		"JOURNAL": bucket + "endpoint=" + e.startS3(t, endpoint), "JOURNAL_RESTORE": restore,
+		"JOURNAL": bucket + "endpoint=" + e.startS3(t, endpoint, p.kill), "JOURNAL_RESTORE": restore,
 		"AWS_ACCESS_KEY_ID":     os.Getenv("AWS_ACCESS_KEY_ID"),
 		"AWS_SECRET_ACCESS_KEY": os.Getenv("AWS_SECRET_ACCESS_KEY"),
 	}
 	if !strings.Contains(valkeyURL, "cluster") {
-		variables["VALKEY_URL"] = e.startValkey(t, valkeyURL)
+		gate, err := e.startValkey(func() string { return valkeyURL }, p.kill)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			gate.close()
+			p.kill()
+			gate.running.Wait()
+		})
+		variables["VALKEY_URL"] = gate.url()
 	}
 	log := &lockedBuffer{}
-	function, err := lambda.Start(lambda.Config{Name: "admin", Binary: e.binary, Env: variables,
+	function, err := lambda.Start(lambda.Config{Name: "admin", Binary: p.binary, Env: variables,
 		Timeout: 30 * time.Second, Log: log})
 	if err != nil {
 		t.Fatal(err)
@@ -147,15 +189,17 @@ func (w *world) start(kept *s3test.Server, valkeyURL, binary, restore string, nu
 	})
 	server := httptest.NewServer(&gateway.HTTP{Integration: function})
 	t.Cleanup(server.Close)
-	e.url = server.URL
+	if p.url, err = url.Parse(server.URL); err != nil {
+		t.Fatal(err)
+	}
 	return e
 }
 
-// kill ends the environment's process at once, whatever it does.
-func (e *environment) kill() {
+// kill implements function: it ends the process at once, whatever it does.
+func (p *process) kill() {
 	links, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, link := range links {
-		if path, err := os.Readlink(link); err != nil || path != e.binary {
+		if path, err := os.Readlink(link); err != nil || path != p.binary {
 			continue
 		}
 		pid, err := strconv.Atoi(strings.Split(link, "/")[2])
@@ -180,8 +224,8 @@ func (w *world) send(e *environment, method, path string, body any, header map[s
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	r, err := http.NewRequestWithContext(context.WithoutCancel(w.t.Context()), method, e.url+path,
-		bytes.NewReader(text))
+	r, err := http.NewRequestWithContext(context.WithoutCancel(w.t.Context()), method,
+		"http://admin.test"+path, bytes.NewReader(text))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -190,7 +234,13 @@ func (w *world) send(e *environment, method, path string, body any, header map[s
 	for name, value := range all {
 		r.Header.Set(name, value)
 	}
-	response, err := e.http.Do(r)
+	return e.ask(r)
+}
+
+// ask implements function.
+func (p *process) ask(r *http.Request) answer {
+	r.URL.Scheme, r.URL.Host, r.Host = p.url.Scheme, p.url.Host, p.url.Host
+	response, err := p.http.Do(r)
 	if err != nil {
 		return answer{}
 	}
@@ -206,7 +256,7 @@ func (w *world) send(e *environment, method, path string, body any, header map[s
 func (w *world) ready(e *environment) {
 	w.t.Helper()
 	waiting.Until(w.t, "the environment answers", func() bool {
-		return w.send(e, http.MethodGet, "/api/v1/journal", nil, nil).good()
+		return w.send(e, http.MethodGet, "/api/v1/journal", nil, nil).good() || w.down.Load()
 	})
 }
 

@@ -72,6 +72,8 @@ var knownErrors = []struct {
 		"The journal does not answer. Nothing was changed: send it again."},
 	{audit.ErrBehind, http.StatusServiceUnavailable,
 		"Valkey lost changes. Nothing was changed: POST " + Prefix + "/journal/restore, then send it again."},
+	{audit.ErrMayBeLost, http.StatusServiceUnavailable,
+		"The change was made, but Valkey may have lost it: read it, and send it again if it is not there."},
 	{audit.ErrUnsafe, http.StatusServiceUnavailable,
 		"The change is made, but not safe yet: the journal gets it when it answers again."},
 	{audit.ErrOlderAway, http.StatusServiceUnavailable,

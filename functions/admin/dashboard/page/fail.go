@@ -107,6 +107,12 @@ func (rd *Renderer) FailStore(w http.ResponseWriter, r *http.Request, operation 
 			Status: http.StatusServiceUnavailable, Heading: "The journal does not answer",
 			Advice: "It has the older changes. Try again in a moment.",
 		})
+	case errors.Is(err, audit.ErrMayBeLost):
+		rd.log.Error(operation, "cause", err)
+		rd.Fail(w, r, Problem{
+			Status: http.StatusServiceUnavailable, Heading: "Changed, but it may be lost",
+			Advice: "Valkey stopped answering. Look, and repeat the change if it is not there.",
+		})
 	case errors.Is(err, audit.ErrUnsafe):
 		rd.log.Error(operation, "cause", err)
 		rd.Fail(w, r, Problem{

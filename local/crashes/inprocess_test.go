@@ -1,0 +1,245 @@
+//go:build linux
+
+package crashes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth/session"
+	"tidegate/functions/admin/auth/throttle"
+	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/server"
+	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/audit"
+	"tidegate/internal/enforce"
+	"tidegate/internal/journal"
+	"tidegate/internal/registry"
+	"tidegate/internal/store"
+	"tidegate/internal/testing/waiting"
+	"tidegate/internal/usage"
+)
+
+// inProcess is a function without a process: the admin function's server in the test's.
+// A life of it ends when it is killed: its connections are cut, what it does from then on
+// reaches neither Valkey nor the journal, and nobody gets its answer. A life starts in
+// some milliseconds, so that a test can end many.
+type inProcess struct {
+	*gates
+	target func() string
+	kept   journal.Store
+
+	running sync.WaitGroup // requests of lives that ended too
+	mu      sync.Mutex
+	life    *life // nil before the first
+}
+
+type life struct {
+	handler http.Handler
+	client  valkey.Client
+	gate    *valkeyGate
+	ended   chan struct{}
+	end     func() // once
+}
+
+// startInProcess returns an environment on a Valkey and a journal's store.
+func startInProcess(t *testing.T, target func() string, kept journal.Store) *environment {
+	t.Helper()
+	p := &inProcess{gates: &gates{}, target: target, kept: kept}
+	t.Cleanup(func() {
+		p.kill()
+		p.running.Wait()
+	})
+	return &environment{p.gates, p}
+}
+
+// kill implements function.
+func (p *inProcess) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.life != nil {
+		p.life.end()
+	}
+}
+
+// ask implements function.
+func (p *inProcess) ask(r *http.Request) answer {
+	l, err := p.alive()
+	if err != nil {
+		return answer{}
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	written := httptest.NewRecorder()
+	answered := make(chan struct{})
+	p.running.Go(func() {
+		defer close(answered)
+		l.handler.ServeHTTP(written, r.WithContext(ctx))
+	})
+	select {
+	case <-l.ended:
+		return answer{}
+	case <-answered:
+	}
+	if l.over() {
+		return answer{}
+	}
+	return answer{written.Code, written.Body.Bytes()}
+}
+
+func (l *life) over() bool {
+	select {
+	case <-l.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// alive returns the life that has not ended, or starts one.
+func (p *inProcess) alive() (*life, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.life != nil && !p.life.over() {
+		return p.life, nil
+	}
+	l := &life{ended: make(chan struct{})}
+	gate, err := p.startValkey(p.target, func() { l.end() })
+	if err != nil {
+		return nil, err
+	}
+	l.gate = gate
+	l.end = sync.OnceFunc(func() {
+		close(l.ended)
+		gate.close()
+		p.running.Go(func() {
+			gate.running.Wait()
+			if l.client != nil {
+				l.client.Close()
+			}
+		})
+	})
+	if err := p.start(l); err != nil {
+		l.end()
+		return nil, err
+	}
+	p.life = l
+	return l, nil
+}
+
+// start does what the built function does at its start: it looks at the journal, and
+// restores what Valkey lost.
+func (p *inProcess) start(l *life) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), waiting.Patience)
+	defer cancel()
+	l.client, err = store.Open(ctx, l.gate.url(),
+		store.Options{Dial: waiting.Patience, Write: waiting.Patience, Pooled: true})
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.DiscardHandler)
+	kept := journal.New(gatedStore{p.kept, p.gates, l}, l.client, audit.NewKey(pepper), false, log)
+	keys, tokens := registry.NewStore(l.client, pepper), token.NewStore(l.client, pepper)
+	keys.Audit().UseJournal(kept)
+	tokens.Audit().UseJournal(kept)
+	if err := kept.Check(ctx); err != nil {
+		return err
+	}
+	if kept.Status(ctx).Behind > 0 {
+		if _, err := kept.RestoreAll(ctx, keys, journal.Options{}, nil, nil); err != nil {
+			return err
+		}
+	}
+	logins, err := throttle.New(l.client)
+	if err != nil {
+		return err
+	}
+	owners, err := throttle.NewOwners(l.client)
+	if err != nil {
+		return err
+	}
+	l.handler, err = server.New(server.Config{Users: sitetest.Users(), SessionLifetime: time.Hour},
+		server.Services{
+			Keys: app.NewRegistry(keys), Checker: enforce.NewChecker(l.client, pepper),
+			Usage: usage.NewReader(l.client), Sessions: session.NewStore(l.client, time.Hour),
+			Tokens: tokens, Logins: logins, Owners: owners, Journal: kept, Bundle: sitetest.Bundle(),
+			Pepper: pepper, Ready: func(context.Context) error { return nil }, Log: log,
+			StoreVersion: func(context.Context) (string, error) { return "", nil },
+		})
+	return err
+}
+
+var (
+	errEnded    = errors.New("the environment has ended")
+	errSlowDown = errors.New("SlowDown: slow down")
+	errAway     = errors.New("the store does not answer")
+)
+
+// gatedStore is a life's way to the journal's store, with the gates' faults.
+type gatedStore struct {
+	journal.Store
+	*gates
+	life *life
+}
+
+// step makes a request of the store, unless the life has ended or ends before it.
+func (s gatedStore) step(ctx context.Context, request func() error) error {
+	before, after := s.pass()
+	if before {
+		s.strike(s.life.end)
+	}
+	if s.life.over() {
+		return errEnded
+	}
+	now := s.next()
+	switch {
+	case now.away:
+		return errAway
+	case now.refused > 0:
+		return errSlowDown
+	}
+	now.wait(ctx)
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	err := request()
+	if after {
+		s.strike(s.life.end)
+	}
+	switch {
+	case s.life.over():
+		return errEnded
+	case now.lost > 0:
+		return errAway
+	}
+	return err
+}
+
+func (s gatedStore) Create(ctx context.Context, name string, content []byte) error {
+	return s.step(ctx, func() error { return s.Store.Create(ctx, name, content) })
+}
+
+func (s gatedStore) Replace(ctx context.Context, name string, content []byte) error {
+	return s.step(ctx, func() error { return s.Store.Replace(ctx, name, content) })
+}
+
+func (s gatedStore) Read(ctx context.Context, name string) (content []byte, err error) {
+	err = s.step(ctx, func() error {
+		content, err = s.Store.Read(ctx, name)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return content, nil
+}

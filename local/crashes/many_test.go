@@ -1,0 +1,341 @@
+//go:build linux
+
+package crashes
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"tidegate/functions/admin/auth/token"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/waiting"
+)
+
+// changesPerWorld is after how many changes a long run begins anew, so that a restore has
+// no more to read than those.
+const changesPerWorld = 1_000
+
+// all is what the worlds of TestManyChanges did.
+type all struct{ made, acked, refused, killed, flushed, reloaded, failedOver atomic.Int64 }
+
+// The same for many changes, in the test's process: keys, the policies and machine tokens
+// are changed by two environments at once, which end at random steps, while the journal's
+// store is slow, throttles, loses answers or is away. Valkey loses everything, or what
+// came since its snapshot, or fails over to a replica that lags.
+func TestManyChanges(t *testing.T) {
+	changes := max(long(), 200)
+	seed := uint64(time.Now().UnixNano())
+	var did all
+	t.Cleanup(func() {
+		t.Logf("seed %d: %d changes, %d acknowledged, %d refused, %d killed; Valkey flushed %d times, "+
+			"reloaded %d times, failed over %d times", seed, did.made.Load(), did.acked.Load(),
+			did.refused.Load(), did.killed.Load(), did.flushed.Load(), did.reloaded.Load(),
+			did.failedOver.Load())
+	})
+	for n := range (changes + changesPerWorld - 1) / changesPerWorld {
+		t.Run(strconv.Itoa(n), func(t *testing.T) {
+			t.Parallel()
+			newMany(t, seed+uint64(n), &did).run(min(changes, changesPerWorld))
+		})
+	}
+}
+
+// The same as TestCrashPoints at every request of every kind of change.
+func TestManyCrashPoints(t *testing.T) {
+	newMany(t, 1, nil).crashPoints(1, "rename", "revoke", "rotate", "ban", "override")
+}
+
+// many is a world in the test's process.
+type many struct {
+	*world
+	pair    *pair
+	random  *rand.Rand
+	clients []*client
+	did     *all
+}
+
+func newMany(t *testing.T, seed uint64, did *all) *many {
+	t.Helper()
+	const environments = 2
+	valkey := startPair(t)
+	m := &many{pair: valkey, random: rand.New(rand.NewPCG(seed, 0)), did: did}
+	gate, err := (&gates{}).startValkey(valkey.target, func() {}) // the test's own, which follows a failover
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		gate.close()
+		gate.running.Wait()
+	})
+	kept := openStore(t, t.TempDir())
+	m.world = fill(t, gate.url(), kept)
+	for i := range environments {
+		e := startInProcess(t, valkey.target, kept)
+		c := &client{world: m.world, env: e, random: rand.New(rand.NewPCG(seed, uint64(i+1)))}
+		c.delay = func() time.Duration {
+			if c.random.IntN(100) == 0 {
+				return 2_500 * time.Millisecond // longer than a save waits
+			}
+			return time.Duration(c.random.IntN(10)) * time.Millisecond
+		}
+		c.plan = &plan{fmt.Sprint("client ", i), []int64{1}}
+		m.envs, m.clients = append(m.envs, e), append(m.clients, c)
+	}
+	set, err := m.keys.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range m.clients {
+		set.Plans = append(set.Plans, policy.Plan{Name: c.plan.name,
+			Limits: []limiter.Limit{{Requests: 1, Window: time.Hour}}})
+	}
+	if _, err := m.keys.SaveSet(t.Context(), *set, byTest); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (m *many) run(changes int) {
+	m.t.Helper()
+	m.do("SAVE")
+	for round := 0; m.made() < changes && !m.t.Failed(); round++ {
+		m.round()
+		switch round % 8 {
+		case 0:
+			m.do("SAVE")
+		case 1:
+			m.checkpoint()
+		case 2:
+			m.do("FLUSHALL")
+			m.did.flushed.Add(1)
+			m.recover()
+		case 4:
+			m.do("DEBUG", "RELOAD", "NOSAVE")
+			m.did.reloaded.Add(1)
+			m.recover()
+		case 6:
+			m.failOver()
+		}
+	}
+	if m.t.Failed() {
+		return
+	}
+	m.do("FLUSHALL")
+	m.did.flushed.Add(1)
+	m.recover()
+	if v, err := m.keys.Audit().Verify(m.t.Context()); err != nil || !v.Good() {
+		m.t.Errorf("the audit: %+v, %v", v, err)
+	}
+	for _, c := range m.clients {
+		m.did.made.Add(int64(c.made))
+		m.did.acked.Add(int64(c.acked))
+		m.did.refused.Add(int64(c.refused))
+		m.did.killed.Add(int64(c.killed))
+		if c.acked < c.made/3 {
+			m.t.Errorf("only %d of %d changes were acknowledged", c.acked, c.made)
+		}
+	}
+}
+
+func (m *many) made() int { return m.clients[0].made + m.clients[1].made }
+
+// round makes some changes in every environment at once, as long as there is a Valkey.
+func (m *many) round() {
+	m.t.Helper()
+	const changes = 10
+	var wait sync.WaitGroup
+	for _, c := range m.clients {
+		wait.Go(func() {
+			for n := 0; n < changes && !m.down.Load(); n++ {
+				c.change()
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// checkpoint takes some buckets' checkpoints, as a full one gets.
+func (m *many) checkpoint() {
+	m.t.Helper()
+	for range 16 {
+		b := keyspace.Bucket(m.random.IntN(keyspace.Buckets))
+		if err := m.journal.Checkpoint(m.t.Context(), b); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+}
+
+// failOver kills the primary at a request of an environment. Its replica takes its place,
+// which has all, or lacks the changes of a round.
+func (m *many) failOver() {
+	m.t.Helper()
+	m.pair.replicate()
+	lags := m.random.IntN(2) == 0
+	if lags {
+		m.pair.promote()
+		m.round()
+	}
+	var once sync.Once
+	fail := func() {
+		once.Do(func() {
+			m.down.Store(true)
+			signal(m.t, processOf(m.t, m.pair.target()), syscall.SIGKILL)
+		})
+	}
+	striker := m.clients[m.random.IntN(len(m.clients))]
+	striker.failing = fail
+	m.round()
+	striker.failing = nil
+	fail() // if no request did
+	if !lags {
+		m.pair.promote()
+	}
+	m.pair.takeOver()
+	waiting.Until(m.t, "the test is connected to the new primary", func() bool {
+		return m.client.Do(m.t.Context(), m.client.B().Ping().Build()).Error() == nil
+	})
+	m.down.Store(false)
+	m.did.failedOver.Add(1)
+	m.recover()
+	m.do("SAVE")
+}
+
+// recover restores what Valkey lost, and fails when a client knows better.
+func (m *many) recover() {
+	m.t.Helper()
+	m.restore(m.random.IntN(2) == 0)
+	for _, c := range m.clients {
+		c.check()
+	}
+}
+
+// check compares everything with what the client knows.
+func (c *client) check() {
+	c.t.Helper()
+	for _, k := range c.keys {
+		c.read(k)
+	}
+	if c.plan != nil {
+		c.readPlan()
+	}
+	c.readTokens()
+}
+
+func (c *client) failUnlessDown(err error) {
+	c.t.Helper()
+	if !c.down.Load() {
+		c.t.Fatal(err)
+	}
+}
+
+// plan is a plan whose limit its client changes, and what the limit may be.
+type plan struct {
+	name string
+	may  []int64
+}
+
+func (c *client) readPlan() {
+	c.t.Helper()
+	set, err := c.world.keys.Set(c.t.Context())
+	if err != nil {
+		c.failUnlessDown(err)
+		return
+	}
+	i := slices.IndexFunc(set.Plans, func(p policy.Plan) bool { return p.Name == c.plan.name })
+	if i < 0 {
+		c.t.Fatalf("the plan %s is lost", c.plan.name)
+	}
+	got := set.Plans[i].Limits[0].Requests
+	if !slices.Contains(c.plan.may, got) {
+		c.t.Fatalf("the limit of %s is %d, and may be %d", c.plan.name, got, c.plan.may)
+	}
+	c.plan.may = []int64{got}
+}
+
+// changePlan replaces the policies by some with another limit. It is refused when the
+// other client was first.
+func (c *client) changePlan() {
+	c.t.Helper()
+	c.readPlan()
+	a := c.send(c.env, http.MethodGet, "/api/v1/policy", nil, nil)
+	var document struct {
+		Version int64            `json:"version"`
+		Plans   []map[string]any `json:"plans"`
+	}
+	if !a.good() || json.Unmarshal(a.body, &document) != nil {
+		return
+	}
+	limit := c.plan.may[0] + 1
+	for _, p := range document.Plans {
+		if p["name"] == c.plan.name {
+			p["limits"] = []any{map[string]any{"requests": limit, "window": "1h"}}
+		}
+	}
+	a = c.send(c.env, http.MethodPut, "/api/v1/policy?reason=test", map[string]any{"plans": document.Plans},
+		map[string]string{"If-Match": strconv.Quote(strconv.FormatInt(document.Version, 10))})
+	if a.status == http.StatusPreconditionFailed {
+		return
+	}
+	c.count(a)
+	c.plan.may = append(c.plan.may, limit)
+	if a.good() {
+		c.plan.may = []int64{limit}
+	}
+}
+
+// machineToken is a token and whether it may be alive, or gone.
+type machineToken struct {
+	token.Token
+	alive, gone bool
+}
+
+// readTokens fails when a revoked token is alive, or one that was not is gone.
+func (c *client) readTokens() {
+	c.t.Helper()
+	stored, err := c.world.tokens.List(c.t.Context())
+	if err != nil {
+		c.failUnlessDown(err)
+		return
+	}
+	for _, known := range c.tokens {
+		found := slices.ContainsFunc(stored, func(s token.Token) bool { return s.ID == known.ID })
+		if found && !known.alive || !found && !known.gone {
+			c.t.Fatalf("the token %s is there: %v; it may be: %v; it may be gone: %v", known.ID, found,
+				known.alive, known.gone)
+		}
+		known.alive, known.gone = found, !found
+	}
+}
+
+// changeTokens makes a token, or revokes one.
+func (c *client) changeTokens(broken bool) {
+	c.t.Helper()
+	c.readTokens()
+	i := slices.IndexFunc(c.tokens, func(k *machineToken) bool { return k.alive })
+	if i < 0 {
+		made, _, err := c.makeToken(token.Read)
+		if err != nil {
+			c.failUnlessDown(err)
+			return
+		}
+		c.tokens = append(c.tokens, &machineToken{made, true, false})
+		return
+	}
+	a := c.send(c.env, http.MethodDelete, "/api/v1/tokens/"+c.tokens[i].ID, nil, nil)
+	c.count(a)
+	c.tokens[i].gone = true
+	if a.good() && !broken {
+		c.tokens[i].alive = false
+	}
+}

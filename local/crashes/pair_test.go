@@ -1,0 +1,112 @@
+//go:build linux
+
+package crashes
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
+)
+
+// pair is a Valkey that gets a replica now and then, which takes its place.
+type pair struct {
+	t  *testing.T
+	mu sync.Mutex
+
+	primary, replica string // URLs
+}
+
+func startPair(t *testing.T) *pair {
+	t.Helper()
+	return &pair{t: t, primary: valkeytest.Start(t)}
+}
+
+// target is the URL of the primary.
+func (p *pair) target() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.primary
+}
+
+// replicate starts a replica that has all that the primary has.
+func (p *pair) replicate() {
+	p.t.Helper()
+	host, port, err := net.SplitHostPort(strings.TrimPrefix(p.target(), "valkey://"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	ask(p.t, p.target(), "CONFIG", "SET", "repl-diskless-sync-delay", "0")
+	p.replica = valkeytest.StartWith(p.t, "--replicaof", host+" "+port)
+	waiting.Until(p.t, "the replica follows", func() bool {
+		return said(p.t, p.replica, "replication", "master_link_status") == "up"
+	})
+}
+
+// promote makes the replica a primary. What the primary is told from then on is lost with
+// it.
+func (p *pair) promote() {
+	p.t.Helper()
+	ask(p.t, p.replica, "REPLICAOF", "NO", "ONE")
+}
+
+// takeOver gives clients the replica in the place of the primary.
+func (p *pair) takeOver() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.primary = p.replica
+}
+
+// processOf returns the process of a server.
+func processOf(t *testing.T, url string) (pid int) {
+	t.Helper()
+	pid, err := strconv.Atoi(said(t, url, "server", "process_id"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pid
+}
+
+func signal(t *testing.T, pid int, s syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(pid, s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// said is one field of what a server says of itself; empty when it does not say it.
+func said(t *testing.T, url, section, field string) string {
+	t.Helper()
+	for line := range strings.Lines(ask(t, url, "INFO", section)) {
+		if text, found := strings.CutPrefix(strings.TrimSpace(line), field+":"); found {
+			return text
+		}
+	}
+	return ""
+}
+
+// ask returns the answer of one server as text.
+func ask(t *testing.T, url string, words ...string) string {
+	t.Helper()
+	client, err := valkey.NewClient(valkey.ClientOption{
+		InitAddress: []string{strings.TrimPrefix(url, "valkey://")}, ForceSingleClient: true,
+		DisableCache: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	reply, err := client.Do(t.Context(), client.B().Arbitrary(words...).Build()).ToAny()
+	if err != nil {
+		t.Fatalf("%s: %v", words[0], err)
+	}
+	return fmt.Sprint(reply)
+}
