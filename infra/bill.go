@@ -26,7 +26,8 @@ func (s *Stack) cost() cost.Deployment {
 		d.Metrics = len(telemetry.Names())
 	}
 	if s.journal != nil {
-		d.Metrics++ // its errors; requests and storage are cents a month
+		d.Journal = true
+		d.Metrics++ // its errors
 	}
 	if observe.Dashboard {
 		d.Dashboards = 1

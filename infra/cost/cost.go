@@ -57,6 +57,7 @@ type Deployment struct {
 	NATGateways         int
 	WebACLRules         int // 0 means no web ACL
 	Tracing             bool
+	Journal             bool // every change is kept in a bucket
 }
 
 // Line is one row of the table.
@@ -93,7 +94,29 @@ func (d Deployment) Lines() []Line {
 	if d.WebACLRules > 0 {
 		lines = append(lines, WebACL(d.WebACLRules)...)
 	}
+	if d.Journal {
+		lines = append(lines, Journal()...)
+	}
 	return lines
+}
+
+// What the lines of the journal assume. docs/journal.md measures the bytes.
+const (
+	ChangesADay = 1_000
+	ChangeBytes = 950
+)
+
+// Journal is what a month of changes costs in S3: a PUT and a GET each, and their storage
+// in a month.
+func Journal() []Line {
+	const changes = ChangesADay * hoursPerMonth / 24.
+	each := fmt.Sprintf("%d changes a day", ChangesADay)
+	return []Line{
+		line("S3, PUT requests of the journal", s3Put, changes/1e3, 0, each),
+		line("S3, GET requests of the journal", s3Get, changes/1e3, 0, each),
+		line("S3, storage of a month's changes", s3Storage, changes*ChangeBytes/1e9, 0,
+			fmt.Sprintf("%s × %d bytes", each, ChangeBytes)),
+	}
 }
 
 // observed are the lines of what is recorded of the calls.

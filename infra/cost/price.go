@@ -26,6 +26,9 @@ var (
 	trace             = Price{5.00, "million traces", "aws.amazon.com/xray/pricing"}
 	kmsKey            = Price{1.00, "key-month", "aws.amazon.com/kms/pricing"}
 	secret            = Price{.40, "secret-month", "aws.amazon.com/secrets-manager/pricing"}
+	s3Put             = Price{.005, "1,000 requests", s3}
+	s3Get             = Price{.0004, "1,000 requests", s3}
+	s3Storage         = Price{.023, "GB-month", s3}
 	natGateway        = Price{.045, "hour", vpc}
 	publicAddress     = Price{.005, "hour", vpc}
 	webACL            = Price{5.00, "web ACL-month", waf}
@@ -40,6 +43,7 @@ const (
 	lambda      = "aws.amazon.com/lambda/pricing"
 	apiGateway  = "aws.amazon.com/api-gateway/pricing"
 	cloudWatch  = "aws.amazon.com/cloudwatch/pricing"
+	s3          = "aws.amazon.com/s3/pricing"
 	vpc         = "aws.amazon.com/vpc/pricing"
 	waf         = "aws.amazon.com/waf/pricing"
 )
