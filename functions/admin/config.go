@@ -18,7 +18,7 @@ import (
 // logLevel is the level of the log; LOG_LEVEL sets it.
 var logLevel slog.LevelVar
 
-// config is the function's environment.
+// settings is the function's environment.
 type settings struct {
 	ValkeyURL string `env:"VALKEY_URL" unset:"required"`
 
@@ -78,7 +78,8 @@ type settings struct {
 
 	pepper apikey.Pepper
 	users  []password.User
-	// networks of the dashboard, and of keys' owners; nil for all
+	// networks may use the dashboard, ownerNetworks the view of keys' owners; nil means
+	// all.
 	networks, ownerNetworks []netip.Prefix
 }
 
@@ -129,14 +130,14 @@ func (c *settings) check(problems *config.Problems) {
 	}
 }
 
-// What OWNER_VIEW may be.
+// The values of OWNER_VIEW.
 const (
 	ownerOff  = "off"
 	ownerAPI  = "api"
 	ownerPage = "page"
 )
 
-// What JOURNAL_AWAY and JOURNAL_RESTORE may be.
+// The values of JOURNAL_AWAY and JOURNAL_RESTORE.
 const (
 	queueChanges  = "queue"
 	refuseChanges = "refuse"
@@ -182,8 +183,8 @@ func (c *settings) checkDurations(problems *config.Problems) {
 	}
 }
 
-// checkUsers needs a first user, unless people log in elsewhere or the list has all of
-// them.
+// checkUsers requires a first user, unless people log in at a provider or ADMIN_USERS
+// lists all users.
 func (c *settings) checkUsers(problems *config.Problems) {
 	if c.AdminUser != "" || c.AdminPasswordHash != "" || c.AdminPassword != "" || c.AdminUsers == "" &&
 		c.OIDC.Issuer == "" {
@@ -219,8 +220,8 @@ func (c *settings) checkFirstUser(problems *config.Problems) {
 	c.users = []password.User{{Name: c.AdminUser, Role: auth.Editor, Hash: hash}}
 }
 
-// checkAddress wants the address that browsers see, since what a request says of its host
-// is not to be trusted.
+// checkAddress checks ADMIN_URL. The dashboard's address is configured, since a request's
+// Host header cannot be trusted.
 func (c *settings) checkAddress(problems *config.Problems) {
 	if err := checkURL(c.AdminURL); err != nil {
 		problems.Add("ADMIN_URL", err.Error()+

@@ -26,12 +26,12 @@ import (
 
 const (
 	storeTimeout = time.Second // to answer
-	retryPause   = time.Second // between the beginnings of two tries to connect
+	retryPause   = time.Second // between the starts of two attempts to connect
 )
 
-// connector is the dashboard, once there is a connection to the store. Until then it
-// answers 503, and tries again with later requests: a function that starts while the
-// store is away must still answer.
+// connector serves the dashboard after it connects to Valkey. Until then it answers 503,
+// and retries with later requests: a function that starts while Valkey is unreachable
+// must still answer.
 type connector struct {
 	open func(context.Context) (http.Handler, error)
 	away http.Handler
@@ -39,11 +39,12 @@ type connector struct {
 	now  func() time.Time
 
 	mu      sync.Mutex
-	attempt *attempt  // that succeeded or is under way; nil when the last one failed
-	began   time.Time // when the last one began
+	attempt *attempt  // succeeded or under way; nil after a failure
+	began   time.Time // start of the last attempt
 }
 
-// attempt to connect. ready is set when done is closed, and nil when the attempt failed.
+// attempt is one attempt to connect. ready is set before done is closed, and nil after a
+// failure.
 type attempt struct {
 	done  chan struct{}
 	ready http.Handler
@@ -90,25 +91,25 @@ func newDashboard(
 	if err != nil {
 		return nil, err
 	}
-	watch := &watch{ping: sessions.Ping, sync: keys.Sync, log: log, now: time.Now}
+	health := &storeHealth{ping: sessions.Ping, sync: keys.Sync, log: log, now: time.Now}
 	if kept != nil {
-		watch.journal = &journalWatch{Journal: kept, keys: keys,
+		health.journal = &journalHealth{Journal: kept, keys: keys,
 			restores: c.JournalRestore == restoreAlways, retention: c.AuditRetention, log: log}
 	}
 	ctx, cancel := store.WithTimeouts(ctx, storeTimeout, c.ValkeyConnectTimeout)
 	defer cancel()
-	watch.repair(ctx)
+	health.repair(ctx)
 	return server.New(settings, server.Services{
 		Keys: app.NewRegistry(keys), Checker: checker, Usage: usage.NewReader(client),
 		Crossings: crossing.NewStore(client, log),
 		Sessions:  sessions, Tokens: tokens, Logins: logins, Owners: owners, Journal: kept,
-		Bundle: bundle, Pepper: c.pepper, Ready: watch.ready, Log: log,
+		Bundle: bundle, Pepper: c.pepper, Ready: health.ready, Log: log,
 		StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },
 	})
 }
 
-// openJournal has every change of keys, policies and tokens stored in the journal, if
-// there is one.
+// openJournal opens the journal, if there is one, and makes every change of keys,
+// policies and tokens go there first.
 func openJournal(
 	c settings, client valkey.Client, keys *registry.Store, tokens *token.Store, log *slog.Logger,
 ) (*journal.Journal, error) {
@@ -125,14 +126,14 @@ func openJournal(
 	return j, nil
 }
 
-// ServeHTTP connects if need be.
+// ServeHTTP connects if necessary.
 func (c *connector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.handler(r.Context()).ServeHTTP(w, r)
 }
 
-// handler is the dashboard, or what stands in for it when connecting failed. Requests
-// wait for the attempt that is under way. One that somebody else began may have failed in
-// a freeze, so the request makes one of its own then.
+// handler returns the dashboard, or the unavailable server after a failure. Requests wait
+// for the attempt under way. If an attempt of another request fails, perhaps because of a
+// freeze, the request starts its own.
 func (c *connector) handler(ctx context.Context) http.Handler {
 	a, own := c.connect(ctx, false)
 	for a != nil {
@@ -152,10 +153,10 @@ func (c *connector) handler(ctx context.Context) http.Handler {
 	return c.away
 }
 
-// connect returns the attempt that succeeded or is under way, or else begins one. It
-// returns nil for retryPause after a failed attempt began, unless the caller waited for
-// that one. An attempt that failed in a freeze began long ago, so that no request pays
-// for it.
+// connect returns the attempt that succeeded or is under way, or else starts one. After a
+// failure it returns nil until retryPause after that attempt's start, unless the caller
+// waited for it. An attempt that failed in a freeze started long ago, so it delays no
+// request.
 func (c *connector) connect(ctx context.Context, waited bool) (a *attempt, own bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,7 +172,8 @@ func (c *connector) connect(ctx context.Context, waited bool) (a *attempt, own b
 	return c.attempt, true
 }
 
-// run goes on after the request that began it, so that a slow connection serves the next.
+// run connects. It continues after the request that started it ends, so that the next
+// request finds the connection.
 func (c *connector) run(ctx context.Context, a *attempt) {
 	defer close(a.done)
 	ready, err := c.open(ctx)

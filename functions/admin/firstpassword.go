@@ -11,8 +11,8 @@ import (
 	"tidegate/internal/config"
 )
 
-// A password in the environment was generated, not thought up, so guessing at its hash is
-// hopeless: this costs of hashing it at every start are the least that a hash may have.
+// The cheapest argon2id parameters that ParseUsers accepts. ADMIN_PASSWORD is generated,
+// so its hash cannot be guessed, and it is hashed at every start.
 const (
 	minPassword  = 20
 	hashMemory   = 19456 // KiB
@@ -22,8 +22,8 @@ const (
 	hashSize     = 32
 )
 
-// hashPassword makes ADMIN_PASSWORD_HASH of ADMIN_PASSWORD, where a secret store gave the
-// password itself. The salt is the pepper's work, so that every environment has the same
+// hashPassword sets ADMIN_PASSWORD_HASH from ADMIN_PASSWORD, which a secret store gives
+// as plain text. The salt comes from the pepper, so that every environment has the same
 // hash.
 func (c *settings) hashPassword(problems *config.Problems) {
 	switch {

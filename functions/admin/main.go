@@ -27,6 +27,6 @@ func main() {
 	must(err)
 	handler, err := newConnector(c, bundle, log)
 	must(err)
-	go handler.handler(context.Background()) // The first request finds a connection, or one under way.
+	go handler.handler(context.Background()) // the first request finds a connection or an attempt
 	algnhsa.ListenAndServe(c.onlyFrom(handler), lambdaOptions())
 }

@@ -11,18 +11,18 @@ import (
 	"tidegate/functions/admin/server"
 )
 
-// livePath answers everybody: it says that the function runs, and does nothing for it.
+// livePath is open to every network. It reports that the function runs, and does nothing
+// else.
 const livePath = "/healthz/live"
 
-// onlyFrom answers 403 to requests from outside of the networks before anything is done
-// for them: nothing is read, connected or logged. Without networks every request passes.
-// The address is the one that API Gateway saw; headers such as X-Forwarded-For say what a
-// client wants them to.
+// onlyFrom answers 403 to requests from outside of the networks, before it reads,
+// connects or logs anything. Without networks every request passes. The address is the
+// one that API Gateway saw; clients choose headers such as X-Forwarded-For.
 func (c *settings) onlyFrom(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		address := r.URL.Path
 		if rest, below := strings.CutPrefix(address, c.BasePath+"/"); below {
-			address = "/" + rest // else the gateway cut the base path off
+			address = "/" + rest // some gateways remove the base path
 		}
 		networks := c.networks
 		if len(c.ownerNetworks) > 0 && c.forOwners(address) {
@@ -41,8 +41,8 @@ func (c *settings) onlyFrom(next http.Handler) http.Handler {
 	})
 }
 
-// forOwners reports whether a path is of the view of keys' owners. Their page needs the
-// files that every page loads, and the choice of colours.
+// forOwners reports whether a path belongs to the view of keys' owners. Their page needs
+// the static files and the choice of theme.
 func (c *settings) forOwners(address string) bool {
 	switch c.OwnerView {
 	case ownerPage:
@@ -55,7 +55,7 @@ func (c *settings) forOwners(address string) bool {
 }
 
 // within reports whether an address, with or without a port, is in one of the networks.
-// What is no address is not.
+// An invalid address is not.
 func within(networks []netip.Prefix, text string) bool {
 	addr, err := netip.ParseAddr(text)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"tidegate/internal/config"
 )
 
-// oidcConfig is the part of the environment that is about a provider of logins. Without
-// an issuer there is none.
+// oidcConfig is the part of the environment for an OpenID provider. Without an issuer
+// there is none.
 type oidcConfig struct {
 	// OpenID provider that people may log in at too; register
 	// `ADMIN_URL/login/oidc/callback` there, and `ADMIN_URL/login` as the way back from a

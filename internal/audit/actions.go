@@ -18,6 +18,7 @@ const (
 	KeyReset       = "key.reset"
 	KeyRevert      = "key.revert"
 	KeyDelete      = "key.delete"
+	GroupReset     = "group.reset"
 	PolicySave     = "policy.save"
 	PolicyRepair   = "policy.repair"
 	TokenCreate    = "token.create"

@@ -48,15 +48,20 @@ func (c *Checker) check(
 		SetVersion: set.Version, plan: plan,
 		free: rule.Cost == 0 || set.exempts(call.Address),
 	}
+	who, asked := recentCallerOf(call, a.own), c.now()
+	var expected keyGroup // that the caller was in at its last call
+	early := false
 	if !a.result.free {
 		a.shared = set.sharedSteps(call, rule, c.addresses)
+		if (len(a.shared) > 0 || set.groups != nil) && a.own.guard == nil {
+			expected, early = c.recent.allow(who, rule, set, asked)
+		}
 	}
-	who, asked := recentCallerOf(call, a.own), c.now()
-	err := a.take(ctx, with, len(a.shared) > 0 && a.own.guard == nil && c.recent.allow(who, rule, set, asked))
+	err := a.take(ctx, with, early, expected)
 	if err != nil {
 		a.result.Allowed = false
 	}
-	if set.shares {
+	if set.shares || early || a.result.group != (keyGroup{}) {
 		c.recent.learn(who, rule, asked, &a.result)
 	}
 	if a.result.Allowed {
@@ -76,11 +81,13 @@ func (c *Checker) check(
 }
 
 // take makes the caller's own step, and those on shared limits when it allows the call.
-// With early all of them leave in one flush, and what shared limits gave is given back
-// when the caller's own step does not allow the call.
-func (a *attempt) take(ctx context.Context, with *Piggyback, early bool) error {
+// With early all of them leave in one flush, with that on the group in which the caller
+// is expected. What shared limits gave is given back when the caller's own step does not
+// allow the call.
+func (a *attempt) take(ctx context.Context, with *Piggyback, early bool, expected keyGroup) error {
 	first := []step{a.own}
 	if early {
+		a.addGroup(expected)
 		a.leases = a.requestLeases(a.set, a.shared, a.rule.Cost)
 		first = append(first, a.leases.sent(a.shared)...)
 	}
@@ -88,17 +95,25 @@ func (a *attempt) take(ctx context.Context, with *Piggyback, early bool) error {
 	err := a.readOwn(ctx, replies[0])
 	allowed := err == nil && a.result.Allowed
 	switch {
+	case early && allowed && a.result.group != expected:
+		return a.readMoved(ctx, replies[1:], expected)
 	case early && allowed:
 		return a.readShared(&a.result, replies[1:])
 	case early:
-		unused := Result{Allowed: true, Cost: a.result.Cost, SetVersion: a.set.Version}
+		unused := a.unused(expected)
 		_ = a.readShared(&unused, replies[1:]) // the caller's own step decides
 		a.giveBack(ctx, &unused)
-	case allowed && len(a.shared) > 0:
+	case allowed && !a.result.free:
+		a.addGroup(a.result.group)
 		a.leases = a.requestLeases(a.set, a.shared, a.rule.Cost)
 		return a.readShared(&a.result, a.flush(ctx, a.leases.sent(a.shared), nil))
 	}
 	return err
+}
+
+// unused is a result that counts what shared limits gave for nothing.
+func (a *attempt) unused(group keyGroup) Result {
+	return Result{Allowed: true, Cost: a.result.Cost, SetVersion: a.set.Version, group: group}
 }
 
 // readOwn reads the reply to the caller's own step into the result.
@@ -125,8 +140,12 @@ func (a *attempt) readOwn(ctx context.Context, r stepReply) error {
 }
 
 // readShared reads the replies of shared limits into a result.
-func (a *attempt) readShared(result *Result, replies []stepReply) (failed error) {
-	for i, r := range a.leases.complete(replies) {
+func (a *attempt) readShared(result *Result, replies []stepReply) error {
+	return a.countShared(result, a.leases.complete(replies))
+}
+
+func (a *attempt) countShared(result *Result, replies []stepReply) (failed error) {
+	for i, r := range replies {
 		err := r.err
 		if err == nil {
 			err = result.addShared(a.shared[i], r.bytes, a.leases.of(i))

@@ -49,9 +49,10 @@ type caller struct {
 
 // facts are compared to find out whether a check says anything new.
 type facts struct {
-	name, plan, asked, source string // asked is the plan that the call named
-	setVersion, keyVersion    int64
-	unlimited                 bool
+	name, plan, group      string
+	asked, source          string // asked is the plan that the call named
+	setVersion, keyVersion int64
+	unlimited              bool
 }
 
 type verified struct {
@@ -136,7 +137,7 @@ func (k *caller) learn(call Call, checked Result) {
 		}
 	}
 	f := facts{
-		checked.Name, checked.Plan, call.Plan, checked.Source,
+		checked.Name, checked.Plan, checked.Group, call.Plan, checked.Source,
 		checked.SetVersion, checked.KeyVersion, own == 0,
 	}
 	if k.facts == f {

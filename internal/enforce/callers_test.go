@@ -242,6 +242,35 @@ func TestLimitsBeside(t *testing.T) {
 	p.expect(t, second, secret, once, "yyyn")
 }
 
+// The keys of a group take from this environment's share of the group's limits, beside
+// their own. Those of another group or plan do not.
+func TestGroupsWithoutValkey(t *testing.T) {
+	p := newProgram(policy.Plan{Name: "free", Number: 1, Degraded: policy.Local, Share: 50,
+		PerGroup: []limiter.Limit{perMinute(8)}}, policy.Plan{Name: "pro", Number: 2, Degraded: policy.Local,
+		Share: 100, PerGroup: []limiter.Limit{perMinute(1)}})
+	known := func(subject, plan, group string) enforce.Call {
+		call := enforce.Call{Kind: policy.APIKey, Subject: subject}
+		checked := vouched(plan, perMinute(6))
+		checked.Group = group
+		p.Remember(call, secret, checked)
+		return call
+	}
+	one, two := known("one", "free", "acme"), known("two", "free", "acme")
+	p.expect(t, one, secret, once, "yyyn")
+	last := p.expect(t, two, secret, once, "yn")
+	if own, group := last.Limits[0], last.Limits[1]; own.Remaining != 2 || group.Scope != policy.ScopeGroup ||
+		group.Remaining != 0 || last.Group != "acme" {
+		t.Errorf("denied by the group: %+v", last)
+	}
+	p.expect(t, known("three", "free", "zebra"), secret, once, "yyyn")
+	p.expect(t, known("four", "free", ""), secret, once, "yyyn")
+	p.expect(t, known("five", "pro", "acme"), secret, once, "yn")
+	p.set.Plans[0].Mode = policy.Off
+	if last := p.expect(t, two, secret, once, "yy"); len(last.Limits) != 1 {
+		t.Errorf("the plan is off: %+v", last)
+	}
+}
+
 // A caller over its own share takes nothing of what callers share, not even in passing.
 func TestOwnLimitsGoFirst(t *testing.T) {
 	p := newProgram(policy.Plan{Name: "free", Degraded: policy.Local, Share: 100})

@@ -77,6 +77,25 @@ func drawLease(t *rapid.T, limits []limiter.Limit) policy.Duration {
 		15 * time.Second}).Draw(t, "lease"))
 }
 
+// drawPerGroup makes limits that may be shared.
+func drawPerGroup(t *rapid.T) []limiter.Limit {
+	limits := drawOptional(t, 7)
+	for i := range limits {
+		limits[i].CountDenied = false
+	}
+	return limits
+}
+
+// drawAllow makes a list of routes, most often none.
+func drawAllow(t *rapid.T) []route.Pattern {
+	n := rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2}).Draw(t, "routes opened")
+	var list []route.Pattern
+	for _, path := range historyPaths[:n] {
+		list = append(list, route.Pattern{Path: path})
+	}
+	return list
+}
+
 func drawRoute(t *rapid.T, path string) policy.Route {
 	shared := drawOptional(t, 4)
 	return policy.Route{
@@ -103,7 +122,7 @@ func drawBans(t *rapid.T) *policy.Bans {
 // editSet changes one thing of the Set, or all.
 func (h *history) editSet(s *policy.Set) {
 	t := h.t
-	which := rapid.IntRange(0, 9).Draw(t, "which")
+	which := rapid.IntRange(0, 11).Draw(t, "which")
 	at := rapid.IntRange(0, 1).Draw(t, "at")
 	all := which == 9
 	if p := &s.Plans[at]; which <= 1 || all {
@@ -114,6 +133,12 @@ func (h *history) editSet(s *policy.Set) {
 	}
 	if which == 3 || all {
 		s.Plans[at].Candidate = drawOptional(t, 5)
+	}
+	if which == 10 || all {
+		s.Plans[at].PerGroup = drawPerGroup(t)
+	}
+	if which == 11 || all {
+		s.Plans[at].Allow = drawAllow(t)
 	}
 	if which == 4 || all {
 		s.PerIP = policy.Scope{Limits: drawOptional(t, 7), Mode: historyModes.Draw(t, "mode")}
@@ -155,7 +180,7 @@ func (h *history) editKey() {
 	later := h.now.Add(rapid.SampledFrom([]time.Duration{-time.Second, time.Microsecond, time.Minute,
 		5 * time.Minute}).Draw(t, "later")).UTC()
 	change := func(k *policy.Key) {
-		switch rapid.IntRange(0, 6).Draw(t, "edit") {
+		switch rapid.IntRange(0, 9).Draw(t, "edit") {
 		case 0:
 			k.Plan = rapid.SampledFrom([]string{"one", "two"}).Draw(t, "plan")
 		case 1:
@@ -167,6 +192,10 @@ func (h *history) editKey() {
 		case 4:
 			k.Status = rapid.SampledFrom([]policy.Status{policy.Active, policy.Active, policy.Active,
 				policy.Revoked}).Draw(t, "status")
+		case 5:
+			k.Allow = drawAllow(t)
+		case 6, 7:
+			k.Group = rapid.SampledFrom([]string{"", "acme", "acme", "zebra"}).Draw(t, "group")
 		default:
 			k.Override = &policy.Override{Mode: historyModes.Draw(t, "mode"), Limits: drawLimits(t),
 				Until: later, Reason: "history"}
@@ -224,29 +253,33 @@ func (h *history) untilNextEnd(step time.Duration) time.Duration {
 // checkOnce makes one check and compares.
 func (h *history) checkOnce() {
 	t := h.t
-	secret := h.secrets[rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "caller")]
+	secret := h.secrets[rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "caller")]
 	address := historyAddresses[rapid.SampledFrom([]int{0, 0, 0, 0, 1, 2}).Draw(t, "address")]
 	path := historyPaths[rapid.SampledFrom([]int{0, 0, 0, 1, 1, 2}).Draw(t, "path")]
 	h.checks++
 	h.env = rapid.IntRange(0, len(h.checkers)-1).Draw(t, "checker") // each knows the Set that it last met
 	h.checker = h.checkers[h.env]
-	want := h.oracle.check(secret.ID(), address, path)
-	got, err := h.checker.Check(t.Context(), call(secret).from(address.String()).to("GET", path), nil)
+	made := call(secret).from(address.String()).to("GET", path)
+	closed := must(compileSet(h.set)).closedPlans(made.Route)
+	lists := h.checker.access.find(secret.ID()) != nil || len(closed) > 0
+	want := h.oracle.check(secret.ID(), address, path, lists)
+	got, err := h.checker.Check(t.Context(), made, nil)
 	h.note("%s %s from %s at %d: %s", secret.ID(), path, address, h.now.UnixMicro(), want)
-	if errors.Is(err, policy.ErrUnknownKey) != want.unknown || err != nil && !want.unknown {
+	if errors.Is(err, policy.ErrUnknownKey) != want.unknown ||
+		errors.Is(err, policy.ErrRefused) != want.refused || err != nil && !want.unknown && !want.refused {
 		h.fail("%s, %v", describe(got), err)
 	}
-	if want.unknown {
+	if want.unknown || want.refused {
 		if got.Allowed {
-			h.fail("unknown, but allowed")
+			h.fail("unknown or refused, but allowed")
 		}
 		return
 	}
 	if got.Allowed != want.allowed || got.WouldAllow != want.would || got.CandidateAllows != want.candidate ||
 		!got.BannedUntil.Equal(want.banned) ||
 		fmt.Sprint(got.Limits) != fmt.Sprint(want.limits) || got.SetVersion != h.set.Version ||
-		got.KeyVersion != h.keys[secret.ID()].Version {
-		h.fail("got %s", verdict{false, got.Allowed, got.WouldAllow, got.CandidateAllows,
+		got.KeyVersion != h.keys[secret.ID()].Version || got.Group != h.keys[secret.ID()].Group {
+		h.fail("got %s", verdict{false, false, got.Allowed, got.WouldAllow, got.CandidateAllows,
 			got.BannedUntil, got.Limits})
 	}
 }
@@ -281,7 +314,7 @@ func (h *history) fail(format string, args ...any) {
 	h.t.Fatalf("%s\n%s", strings.Join(h.log, "\n"), fmt.Sprintf(format, args...))
 }
 
-// begin empties the server and makes two plans and two keys.
+// begin empties the server and makes two plans and three keys.
 func (h *history) begin() {
 	ctx, t := h.t.Context(), h.t
 	if err := h.client.Do(ctx, h.client.B().Flushall().Sync().Build()).Error(); err != nil {
@@ -289,12 +322,18 @@ func (h *history) begin() {
 	}
 	h.setClock(t, h.now)
 	h.saveSet(func(s *policy.Set) {
-		s.Plans = []policy.Plan{{Name: "one", Limits: drawLimits(t)}, {Name: "two", Limits: drawLimits(t)}}
+		s.Plans = []policy.Plan{
+			{Name: "one", Limits: drawLimits(t), PerGroup: drawPerGroup(t), Allow: drawAllow(t)},
+			{Name: "two", Limits: drawLimits(t)}}
 		s.Routes = []policy.Route{drawRoute(t, "/a"), drawRoute(t, "/b")}
 		s.Bans = drawBans(t)
 	})
-	for _, plan := range []string{"one", "two"} {
-		k, secret, err := h.Create(ctx, policy.NewKey{Name: "caller", Env: "test", Plan: plan}, byTest)
+	for i, plan := range []string{"one", "two", "one"} {
+		n := policy.NewKey{Name: "caller", Env: "test", Plan: plan}
+		if i != 1 && rapid.Bool().Draw(t, "in a group") {
+			n.Group = "acme"
+		}
+		k, secret, err := h.Create(ctx, n, byTest)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -304,7 +343,8 @@ func (h *history) begin() {
 
 // Every check of any history of checks, edits of the policies and of keys, and time
 // passing is answered as plain Go over the models answers it: over all scopes together
-// all or nothing, in every mode, with bans, candidates and overrides that end; and what
+// all or nothing, in every mode, with bans, candidates, overrides that end, groups that
+// keys join and leave, and lists of the routes that plans and keys open; and what
 // each state holds in the end is what its model holds, so that what was given back is
 // exactly what was taken.
 func TestChecksEqualTheOracle(t *testing.T) {

@@ -26,11 +26,12 @@ type compiledSet struct {
 	access   []planAccess
 	perIP    *sharedLimit
 	global   *sharedLimit
-	wide     bool      // every check needs wide.lua
-	leases   bool      // some limits are leased, or were lately
-	shares   bool      // some calls fall under shared limits
-	banArgs  [3]string // its ARGV[6] to ARGV[8]
-	problem  error     // why it is not the Set of its version; see keepLastGood
+	groups   map[int]*sharedLimit // by the number of the plan; nil when no plan has any
+	wide     bool                 // every check needs wide.lua
+	leases   bool                 // some limits are leased, or were lately
+	shares   bool                 // some calls fall under shared limits
+	banArgs  [3]string            // its ARGV[6] to ARGV[8]
+	problem  error                // why it is not the Set of its version; see keepLastGood
 }
 
 type compiledRoute struct {
@@ -45,8 +46,8 @@ func (r *compiledRoute) shares() bool { return r.perIP != nil || r.shared != nil
 
 func (r *compiledRoute) perKeyProgram() limiter.Program { return limiter.Program(r.perKey[3:]) }
 
-// sharedLimit is a list of limits that callers share: of all calls, of a route, or of an
-// address.
+// sharedLimit is a list of limits that callers share: of all calls, of a route, of an
+// address, or of a plan's keys in one group.
 type sharedLimit struct {
 	scope  string
 	mode   policy.Mode
@@ -79,6 +80,9 @@ func compileSet(s *policy.Set) (*compiledSet, error) {
 		return nil, err
 	}
 	if c.global, err = newSharedLimit(policy.ScopeGlobal, s.Global.Mode, s.Global.Limits); err != nil {
+		return nil, err
+	}
+	if err := c.compileGroups(); err != nil {
 		return nil, err
 	}
 	c.shares = c.perIP != nil || c.global != nil || slices.ContainsFunc(c.routes, (*compiledRoute).shares)
@@ -202,10 +206,7 @@ func (c *compiledSet) sharedSteps(call Call, rule *compiledRoute, addresses poli
 	var steps []step
 	add := func(s *sharedLimit, id, what string) {
 		if s != nil {
-			keys := []string{keyspace.Of(id, what), policyset.CopyKey(keyspace.BucketOf(id))}
-			args := stepArgs(s.program, rule.Cost, time.Time{}, c.Version)
-			args[2] = c.reserving(rule)
-			steps = append(steps, step{script: stepScript, keys: keys, args: args, shared: s})
+			steps = append(steps, c.sharedStep(s, rule, id, what))
 		}
 	}
 	if call.Network.IsValid() {
@@ -218,10 +219,18 @@ func (c *compiledSet) sharedSteps(call Call, rule *compiledRoute, addresses poli
 	return steps
 }
 
+func (c *compiledSet) sharedStep(s *sharedLimit, rule *compiledRoute, id, what string) step {
+	keys := []string{keyspace.Of(id, what), policyset.CopyKey(keyspace.BucketOf(id))}
+	args := stepArgs(s.program, rule.Cost, time.Time{}, c.Version)
+	args[2] = c.reserving(rule)
+	return step{script: stepScript, keys: keys, args: args, shared: s}
+}
+
 // reserving is the argument by which a step knows whether some of its cost may be given
 // back: when it is settled, or when a limit on another subject denies the call.
 func (c *compiledSet) reserving(rule *compiledRoute) string {
-	if rule.Settle || c.perIP != nil || rule.perIP != nil || c.global != nil || rule.shared != nil {
+	if rule.Settle || c.groups != nil || c.perIP != nil || rule.perIP != nil || c.global != nil ||
+		rule.shared != nil {
 		return strconv.Itoa(limiter.Reserving)
 	}
 	return "0"

@@ -45,13 +45,13 @@ func (c *Callers) Decide(call Call, proof Proof, set *policy.Set, match RouteMat
 		return Result{}, &policy.RefusedError{Cause: cause.Access, Verified: true}
 	}
 	checked.ID, checked.Name, checked.KeyVersion = call.Subject, k.facts.name, k.facts.keyVersion
-	checked.Plan, checked.Source = k.facts.plan, k.facts.source
+	checked.Plan, checked.Group, checked.Source = k.facts.plan, k.facts.group, k.facts.source
 	plan, _ := set.Plan(k.facts.plan) // one that is gone is closed
 	switch plan.Degraded {
 	case policy.Open:
 		checked.Allowed, checked.WouldAllow = true, true
 	case policy.Local:
-		c.take(&checked, now, c.held(k, plan.Share, match.Cost, rules))
+		c.take(&checked, now, c.held(k, plan, match.Cost, rules))
 	case policy.Closed:
 	}
 	return checked, nil
@@ -70,13 +70,17 @@ type held struct {
 func (h held) shared() bool { return h.scope != policy.ScopeKey && h.scope != policy.ScopeRoute }
 
 // held lists what a call is held against, the caller's own limits first.
-func (c *Callers) held(k *caller, share int, cost int64, rules []RuleLimits) []held {
+func (c *Callers) held(k *caller, plan policy.Plan, cost int64, rules []RuleLimits) []held {
 	if cost == 0 {
 		return nil
 	}
+	if group := k.facts.group; group != "" && len(plan.PerGroup) > 0 && plan.Mode != policy.Off {
+		rules = append(rules, RuleLimits{groupState(keyGroup{group, plan.Number}), policy.ScopeGroup,
+			policy.OrEnforce(plan.Mode), plan.PerGroup})
+	}
 	var all []held
 	if k.mode != policy.Off {
-		all = append(all, held{&k.model, shared(k.limits, share), policy.ScopeKey, k.mode, 0})
+		all = append(all, held{&k.model, shared(k.limits, plan.Share), policy.ScopeKey, k.mode, 0})
 	}
 	for _, b := range rules {
 		model, found := c.others.Get(b.State)
@@ -84,7 +88,7 @@ func (c *Callers) held(k *caller, share int, cost int64, rules []RuleLimits) []h
 			model = &limiter.Model{}
 			c.others.Add(b.State, model)
 		}
-		all = append(all, held{model, shared(b.Limits, share), b.Scope, b.Mode, 0})
+		all = append(all, held{model, shared(b.Limits, plan.Share), b.Scope, b.Mode, 0})
 	}
 	return all
 }

@@ -54,7 +54,7 @@ func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key,
 	}
 	e.Result = Result{
 		Allowed: e.Refused == "", WouldAllow: e.Refused == "", CandidateAllows: true, Cost: rule.Cost,
-		Now: now, ID: k.ID, Name: k.Name, Plan: k.Plan,
+		Now: now, ID: k.ID, Name: k.Name, Plan: k.Plan, Group: k.Group,
 		Source: e.Effective.Source,
 		Rule:   rule.Name, Settle: rule.Settle, SetVersion: set.Version, KeyVersion: k.Version,
 	}
@@ -174,7 +174,9 @@ func (e *Explanation) ownSteps(call Call, rule *compiledRoute) ([]stepNotMade, e
 // sharedSteps lists the shared limits that a check of the call would ask.
 func (e *Explanation) sharedSteps(set *compiledSet, call Call, rule *compiledRoute,
 	addresses policyset.AddressKey) (steps []stepNotMade) {
-	for _, s := range set.sharedSteps(call, rule, addresses) {
+	all := set.sharedSteps(call, rule, addresses)
+	group := set.groupOf(e.Result.Group, e.Effective.Plan.Number)
+	for _, s := range append(all, set.groupSteps(group, rule)...) {
 		count := s.shared.at(e.Result.Now)
 		exchange := limiter.Exchange{Key: s.keys[0], Program: count.program, Limits: count.counted}
 		steps = append(steps, stepNotMade{s.shared.scope, s.shared.mode, exchange, s.shared})

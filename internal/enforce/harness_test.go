@@ -36,6 +36,7 @@ type world struct {
 	checker   *Checker
 	explainer *Checker // with the rights of the admin function
 	client    valkey.Client
+	group     string // of keys that create makes
 }
 
 // open returns a world in which the store has the rights of the admin function, the
@@ -162,7 +163,8 @@ func (w *world) plan(t testing.TB, name string, limits ...limiter.Limit) {
 
 func (w *world) create(t testing.TB, name, plan string) (policy.Key, apikey.Secret) {
 	t.Helper()
-	k, secret, err := w.Create(t.Context(), policy.NewKey{Name: name, Env: "test", Plan: plan}, byTest)
+	k, secret, err := w.Create(t.Context(), policy.NewKey{Name: name, Env: "test", Plan: plan,
+		Group: w.group}, byTest)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,11 +54,13 @@ const maxInstant = 1<<53 - 1
 
 // learn remembers what a reply said about a caller. public has passed parsePublic. What
 // a ban or an override says changes at an instant, so a caller with one is not remembered.
+// The group is compared with the record too.
 func (k *knownCallers) learn(subject, hash string, version int64, public []byte) {
 	const times, overrideAt, nameAt = 4, 15, 13
 	record := public[times+policyset.TimesLen:]
 	end := policyset.PublicLen + int(binary.BigEndian.Uint16(record[nameAt:]))
-	override, entry := binary.BigEndian.Uint16(record[overrideAt:]), record[end+1:]
+	override := binary.BigEndian.Uint16(record[overrideAt:])
+	group, entry, _ := groupIn(record[end], record[end+1:])
 	expires, banned := policyset.TimeAt(public[times+7:]), policyset.TimeAt(public[times+14:])
 	off := policyset.Modes[entry[0]-1] == policy.Off
 	if hash == "" || override > 0 || !banned.IsZero() || off ||
@@ -70,6 +72,9 @@ func (k *knownCallers) learn(subject, hash string, version int64, public []byte)
 		until = expires.UnixMicro()
 	}
 	about := string(public[times : times+policyset.TimesLen+end])
+	if group != "" {
+		about += policyset.GroupText(group) // the description follows the name
+	}
 	head := string(append([]byte{policyset.CopyFormat}, public[:times]...))
 	args := []string{about, string(entry[3:]), head, strconv.FormatInt(until, 10)}
 	k.mu.Lock()

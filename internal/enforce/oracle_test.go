@@ -14,6 +14,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
+	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
 )
 
@@ -140,14 +141,15 @@ func restored(all []heldLimits, given bool) []LimitState {
 
 // verdict is what a Check must return.
 type verdict struct {
-	unknown                   bool
+	unknown, refused          bool
 	allowed, would, candidate bool
 	banned                    time.Time
 	limits                    []LimitState
 }
 
 func (v verdict) String() string {
-	words := []string{fmt.Sprintf("unknown %t, allowed %t, would %t, candidate %t", v.unknown, v.allowed,
+	words := []string{fmt.Sprintf("unknown %t, refused %t, allowed %t, would %t, candidate %t",
+		v.unknown, v.refused, v.allowed,
 		v.would, v.candidate)}
 	if !v.banned.IsZero() {
 		words = append(words, "banned until "+v.banned.Format(time.RFC3339Nano))
@@ -162,17 +164,26 @@ func (v verdict) String() string {
 
 // check is Checker.Check of a call by an API key. Shared limits are asked when the
 // caller's own step allowed the call, or its last call was allowed in this environment
-// lately.
-func (o *oracle) check(id string, address netip.Addr, path string) verdict {
+// lately and no list of routes is looked at.
+func (o *oracle) check(id string, address netip.Addr, path string, lists bool) verdict {
 	rule := ruleOf(o.set, path)
 	free := rule.Cost == 0 || within(o.set.Exempt, address)
-	early := !free && o.allowedLately(id, rule)
-	own, v := o.own(id, rule, free)
-	v.allowed = !v.unknown && v.banned.IsZero() && (free || !slices.ContainsFunc(own, heldLimits.denies))
+	early := !free && !lists && o.allowedLately(id, rule)
+	own, v := o.own(id, path, rule, free)
+	may := !v.unknown && !v.refused && v.banned.IsZero()
+	v.allowed = may && (free || !slices.ContainsFunc(own, heldLimits.denies))
 	var others []heldLimits
-	switch {
+	switch last := o.recent[o.recentNames(id, rule)[0]].group; {
 	case !free && v.allowed:
+		group := o.groupOf(id)
 		others = o.shared(o.set, rule, address)
+		if early && last != group {
+			o.giveBack(o.group(last, rule))
+			o.met["a caller who left or joined a group"]++
+		}
+		if !early || last == group || !slices.ContainsFunc(others, heldLimits.denies) {
+			others = append(others, o.group(group, rule)...)
+		}
 		v.allowed = !slices.ContainsFunc(others, heldLimits.denies)
 		if !v.allowed {
 			o.giveBack(own)
@@ -180,9 +191,10 @@ func (o *oracle) check(id string, address netip.Addr, path string) verdict {
 		}
 	case early:
 		o.giveBack(o.shared(o.set, rule, address))
+		o.giveBack(o.group(last, rule))
 		o.met["a caller allowed lately that is denied"]++
 	}
-	v.would = !v.unknown && v.banned.IsZero()
+	v.would = may
 	for _, h := range slices.Concat(own, others) {
 		v.would = v.would && h.Allowed
 	}
@@ -200,6 +212,7 @@ type allowedCall struct {
 	version   int64
 	at, until time.Time // by the environment's clock
 	left      int64
+	group     keyGroup
 }
 
 // allowedLately reports whether the caller may be expected to pass its own limits.
@@ -235,7 +248,8 @@ func (o *oracle) learn(id string, rule policy.Route, own []heldLimits, v verdict
 		if i > 0 && free {
 			continue
 		}
-		c := allowedCall{version: o.set.Version, at: clock, until: clock.Add(time.Hour), left: 1 << 40}
+		c := allowedCall{version: o.set.Version, at: clock, until: clock.Add(time.Hour), left: 1 << 40,
+			group: o.groupOf(id)}
 		ends := []time.Time{k.Expires}
 		if k.Override != nil {
 			ends = append(ends, k.Override.Until)
@@ -255,17 +269,24 @@ func (o *oracle) learn(id string, rule policy.Route, own []heldLimits, v verdict
 }
 
 // own is what the caller's own limits say, all or nothing, and its bans.
-func (o *oracle) own(id string, rule policy.Route, free bool) (own []heldLimits, v verdict) {
+func (o *oracle) own(id, path string, rule policy.Route, free bool) (own []heldLimits, v verdict) {
 	v.candidate = true
 	k := o.keys[id]
 	if k.Status != policy.Active || !k.Expires.IsZero() && !o.now.Before(k.Expires) {
 		v.unknown = true
 		return nil, v
 	}
+	if v.refused = !opened(k.Allow, path); v.refused {
+		return nil, v
+	}
 	if v.banned = k.Banned; o.now.Before(v.banned) {
 		return nil, v
 	}
 	v.banned = time.Time{}
+	plan, _ := o.set.Plan(k.Plan)
+	if v.refused = !opened(plan.Allow, path); v.refused {
+		return nil, v
+	}
 	if lock := o.bans[id]; o.set.Bans != nil && o.now.Before(lock.till) {
 		v.banned = lock.till
 		return nil, v
@@ -353,6 +374,32 @@ func (o *oracle) shared(s *policy.Set, rule policy.Route, address netip.Addr) (o
 		others = append(others, h)
 	}
 	return others
+}
+
+// opened reports whether a list of routes, when there is one, has the path.
+func opened(list []route.Pattern, path string) bool {
+	return len(list) == 0 || slices.ContainsFunc(list, func(p route.Pattern) bool { return p.Path == path })
+}
+
+// groupOf is the group whose limits a key falls under; zero for none.
+func (o *oracle) groupOf(id string) keyGroup {
+	k := o.keys[id]
+	p, _ := o.set.Plan(k.Plan)
+	if k.Group == "" || len(p.PerGroup) == 0 || p.Mode == policy.Off {
+		return keyGroup{}
+	}
+	return keyGroup{k.Group, p.Number}
+}
+
+// group is what the limits on a group say.
+func (o *oracle) group(g keyGroup, rule policy.Route) []heldLimits {
+	if g == (keyGroup{}) {
+		return nil
+	}
+	p, _ := o.set.Numbered(g.plan)
+	name := keyspace.Of("group-"+policy.RouteTag(g.name), fmt.Sprintf("s%d", g.plan))
+	o.met["limits on a group"]++
+	return []heldLimits{o.hold(name, "group", p.Mode, p.PerGroup, rule.Cost)}
 }
 
 // ruleOf finds the one route of a path, or what holds without.

@@ -27,30 +27,39 @@ const (
 type sharedKind struct {
 	share func(s *policy.Set, limits []limiter.Limit)
 	state func(c *Checker) string
+	group string // of the callers
 }
 
 var sharedKinds = map[string]sharedKind{
 	"global": {
 		func(s *policy.Set, limits []limiter.Limit) { s.Global.Limits = limits },
-		func(*Checker) string { return keyspace.State(policy.GlobalID) },
+		func(*Checker) string { return keyspace.State(policy.GlobalID) }, "",
 	},
 	"leased global": {
 		func(s *policy.Set, limits []limiter.Limit) {
 			s.Global = policy.Scope{Limits: limits, Lease: policy.Duration(15 * time.Second)}
 		},
-		func(*Checker) string { return keyspace.State(policy.GlobalID) },
+		func(*Checker) string { return keyspace.State(policy.GlobalID) }, "",
 	},
 	"route": {
 		func(s *policy.Set, limits []limiter.Limit) { s.Routes[0].Shared = limits },
-		func(*Checker) string { return keyspace.State(policy.RouteID("all")) },
+		func(*Checker) string { return keyspace.State(policy.RouteID("all")) }, "",
 	},
 	"address": {
 		func(s *policy.Set, limits []limiter.Limit) { s.PerIP.Limits = limits },
-		func(c *Checker) string { return keyspace.Of(orderNetwork(c), "sp") },
+		func(c *Checker) string { return keyspace.Of(orderNetwork(c), "sp") }, "",
 	},
 	"address on a route": {
 		func(s *policy.Set, limits []limiter.Limit) { s.Routes[0].PerIP = limits },
-		func(c *Checker) string { return keyspace.Of(orderNetwork(c), "s"+policy.RouteTag("all")) },
+		func(c *Checker) string { return keyspace.Of(orderNetwork(c), "s"+policy.RouteTag("all")) }, "",
+	},
+	"group": { // of the plan that was made last
+		func(s *policy.Set, limits []limiter.Limit) {
+			for i := range s.Plans {
+				s.Plans[i].PerGroup = limits
+			}
+		},
+		func(c *Checker) string { return groupState(keyGroup{"acme", len(c.Set().Plans)}) }, "acme",
 	},
 }
 
@@ -137,6 +146,7 @@ func TestDeniedCallersTouchNothingShared(t *testing.T) {
 			t.Run(limit+"/"+caller, func(t *testing.T) {
 				server := valkeytest.Start(t)
 				w := open(t, server)
+				w.group = shared.group
 				w.plan(t, "free", hourly(1))
 				w.plan(t, "pro", hourly(1000))
 				w.save(t, func(s *policy.Set) {
@@ -157,7 +167,7 @@ func TestDeniedCallersTouchNothingShared(t *testing.T) {
 					w.refused(t, denied)
 				}
 				for _, command := range monitor.Commands() {
-					if strings.Contains(command, key) {
+					if strings.Contains(command, strings.TrimRight(key, "12")) { // of either plan
 						t.Errorf("the server ran %s", command)
 					}
 				}
@@ -207,6 +217,7 @@ func TestDeniedAfterAllowed(t *testing.T) {
 			t.Run(limit+"/"+name, func(t *testing.T) {
 				server := valkeytest.Start(t)
 				w := open(t, server)
+				w.group = shared.group
 				w.plan(t, "free", hourly(10))
 				w.save(t, func(s *policy.Set) {
 					s.Routes = []policy.Route{{Name: "all", Cost: 1}}
@@ -241,7 +252,8 @@ func TestDeniedAfterAllowed(t *testing.T) {
 func (w *world) usedOf(t *testing.T, kind sharedKind) int64 {
 	t.Helper()
 	set := w.checker.set.Load()
-	for _, s := range []*sharedLimit{set.global, set.perIP, set.routes[0].perIP, set.routes[0].shared} {
+	for _, s := range []*sharedLimit{set.global, set.perIP, set.routes[0].perIP, set.routes[0].shared,
+		set.groups[1]} {
 		if s == nil {
 			continue
 		}
@@ -299,9 +311,13 @@ func TestRecentCallersAreBounded(t *testing.T) {
 	for i := range 3 * maxRecent {
 		r.learn(recentCaller{subject: fmt.Sprint(i)}, rule, now, &Result{Allowed: true})
 	}
+	allows := func(who recentCaller, set *compiledSet, now time.Time) bool {
+		_, allowed := r.allow(who, rule, set, now)
+		return allowed
+	}
 	known := 0
 	for i := range 3 * maxRecent {
-		if r.allow(recentCaller{subject: fmt.Sprint(i)}, rule, set, now) {
+		if allows(recentCaller{subject: fmt.Sprint(i)}, set, now) {
 			known++
 		}
 	}
@@ -313,14 +329,14 @@ func TestRecentCallersAreBounded(t *testing.T) {
 		"another secret": {subject: last.subject, secret: "other"},
 		"another plan":   {subject: last.subject, plan: "other"},
 	} {
-		if r.allow(other, rule, set, now) {
+		if allows(other, set, now) {
 			t.Errorf("%s counts as the same caller", what)
 		}
 	}
-	if r.allow(last, rule, &compiledSet{Set: policy.Set{Version: 1}}, now) {
+	if allows(last, &compiledSet{Set: policy.Set{Version: 1}}, now) {
 		t.Error("a newer Set does not end what is known")
 	}
-	if r.allow(last, rule, set, now.Add(recentlyAllowed)) {
+	if allows(last, set, now.Add(recentlyAllowed)) {
 		t.Errorf("the caller is known after %s", recentlyAllowed)
 	}
 	if n := testing.AllocsPerRun(100, func() {

@@ -44,6 +44,7 @@ type recentCall struct {
 	asked   time.Time     // when the call was made
 	holds   time.Duration // until the key expires or the like; 0 when nothing is to come
 	left    int64         // what remains of the caller's own enforced limits
+	group   keyGroup      // of the caller
 }
 
 func newRecentCallers() *recentCallers {
@@ -56,24 +57,26 @@ func recentCallerOf(call Call, own step) recentCaller {
 	return recentCaller{subject: call.Subject, secret: own.args[0], plan: call.Plan}
 }
 
-// allow reports whether the caller may be expected to pass its own limits with this cost.
-func (r *recentCallers) allow(who recentCaller, rule *compiledRoute, set *compiledSet, now time.Time) bool {
+// allow reports whether the caller may be expected to pass its own limits with this cost,
+// and in which group.
+func (r *recentCallers) allow(who recentCaller, rule *compiledRoute, set *compiledSet,
+	now time.Time) (keyGroup, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last, found := r.entries.Get(who)
 	if !found || !last.allows(rule.Cost, set.Version, now) {
-		return false
+		return keyGroup{}, false
 	}
 	if len(rule.perKey) > 0 {
 		who.route = rule.tag
 		routed, found := r.entries.Get(who)
 		if !found || !routed.allows(rule.Cost, set.Version, now) {
-			return false
+			return keyGroup{}, false
 		}
 		routed.left -= rule.Cost
 	}
 	last.left -= rule.Cost // a call at the same time finds less
-	return true
+	return last.group, true
 }
 
 func (c *recentCall) allows(cost, version int64, now time.Time) bool {
@@ -92,7 +95,8 @@ func (r *recentCallers) learn(who recentCaller, rule *compiledRoute, asked time.
 		}
 		return
 	}
-	last := recentCall{version: c.SetVersion, asked: asked, left: c.ownLeft(policy.ScopeKey)}
+	last := recentCall{version: c.SetVersion, asked: asked, left: c.ownLeft(policy.ScopeKey),
+		group: c.group}
 	if until := c.HoldsUntil(); !until.IsZero() {
 		last.holds = until.Sub(c.Now)
 	}

@@ -101,18 +101,39 @@ func (c *Checker) parsePublic(checked *Result, set *compiledSet, b []byte) (of p
 		checked.Plan = p.Name
 	}
 	source := about[policyset.PublicLen+name]
+	entry := about[policyset.PublicLen+name+1:]
+	if checked.Group, entry, err = groupIn(source, entry); err != nil {
+		return public{}, nil, err
+	}
+	checked.group = set.groupOf(checked.Group, number)
 	checked.Source = [...]string{"plan", "override"}[source&1]
-	checked.OldSecret = source&2 != 0
+	checked.OldSecret = source&formerSecret != 0
 	if source&1 == 1 {
 		checked.changes = append(checked.changes, policyset.TimeAt(about[6:]))
 	}
-	entry := about[policyset.PublicLen+name+1:]
 	of.mode, of.limits, rest, err = c.parseEntry(entry)
 	if err != nil {
 		return public{}, nil, err
 	}
 	of.program = limiter.Program(entry[3 : len(entry)-len(rest)])
 	return of, rest, nil
+}
+
+// The marks that public has beside the source of the limits.
+const (
+	formerSecret = 2
+	inGroup      = 4
+)
+
+// groupIn reads the name of the key's group, and returns the entry that follows.
+func groupIn(marks byte, b []byte) (name string, entry []byte, err error) {
+	if marks&inGroup == 0 {
+		return "", b, nil
+	}
+	if end := 1 + int(b[0]); len(b) > end {
+		return string(b[1:end]), b[end:], nil
+	}
+	return "", nil, limiter.ErrReply
 }
 
 const maxPrograms = 4096

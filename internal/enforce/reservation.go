@@ -47,9 +47,11 @@ type reservation struct {
 	expires   time.Time
 	rule      string // tag of the route; empty without
 	network   string // subject of the client's network; empty unless one of its limits took
-	took      byte   // bit i: the state of settled[i] took
+	took      byte   // bit i: the state of scopeOf[i] took
 	own       time.Time
-	at        [4]time.Time // of the limits on others, in the order of settled
+	at        [5]time.Time // of the limits on others, in the order of scopeOf
+	group     string       // subject of the caller's group; empty unless its limits took
+	groupPlan int          // number of the plan that they are of
 	nonce     [8]byte
 }
 
@@ -62,6 +64,7 @@ const (
 	tookRouteIP
 	tookGlobal
 	tookRouteAll
+	tookGroup
 	firstShared = tookIP
 )
 
@@ -73,6 +76,7 @@ var scopeOf = [...]string{
 	policy.ScopeRouteIP,
 	policy.ScopeGlobal,
 	policy.ScopeRouteAll,
+	policy.ScopeGroup,
 }
 
 func (r *reservation) has(state int) bool { return r.took&(1<<state) != 0 }
@@ -104,6 +108,9 @@ func (c *Checker) reserved(checked *Result, all []taken, call Call, rule *compil
 		}
 		if state == tookIP || state == tookRouteIP {
 			r.network = c.addresses.ID(call.Network)
+		}
+		if state == tookGroup {
+			r.group, r.groupPlan = policy.GroupID(checked.group.name), checked.group.plan
 		}
 	}
 	_, _ = rand.Read(r.nonce[:]) // never fails
@@ -137,17 +144,18 @@ func (s seal) sum(data []byte) []byte {
 }
 
 // write lays a reservation out: 1 byte format, 1 byte took, 2 bytes plan, 4 bytes cost, 7
-// bytes expiry, 7 bytes time of the caller's step, 7 bytes for each limit on others that
-// took, 8 bytes at random, then three texts with 1 byte length, 4 bytes settleMax, and 32
-// bytes HMAC-SHA-256 of all that; in base64. Releases before settleMax end with the
-// texts, write none, and pass over it.
+// bytes expiry, 7 bytes time of the caller's step, 7 bytes for each limit on others but
+// groups that took, 8 bytes at random, then three texts with 1 byte length, 4 bytes
+// settleMax, and 32 bytes HMAC-SHA-256 of all that; in base64. When limits on a group
+// took, 7 bytes time, 2 bytes plan and a text stand after settleMax. Releases before
+// settleMax end with the texts, write none, and pass over what follows.
 func (s seal) write(r *reservation) string {
 	b := make([]byte, 0, 256)
 	b = append(b, reservationFormat, r.took)
 	b = binary.BigEndian.AppendUint16(b, uint16(r.plan))
 	b = binary.BigEndian.AppendUint32(b, uint32(r.cost))
 	b = policyset.AppendTime(policyset.AppendTime(b, r.expires), r.own)
-	for i, at := range r.at {
+	for i, at := range r.at[:tookGroup-firstShared] {
 		if r.has(firstShared + i) {
 			b = policyset.AppendTime(b, at)
 		}
@@ -157,6 +165,11 @@ func (s seal) write(r *reservation) string {
 		b = append(append(b, byte(len(text))), text...)
 	}
 	b = binary.BigEndian.AppendUint32(b, uint32(r.settleMax))
+	if r.has(tookGroup) {
+		b = policyset.AppendTime(b, r.at[tookGroup-firstShared])
+		b = binary.BigEndian.AppendUint16(b, uint16(r.groupPlan))
+		b = append(append(b, byte(len(r.group))), r.group...)
+	}
 	return reservationPrefix + base64.RawURLEncoding.EncodeToString(append(b, s.sum(b)...))
 }
 
@@ -182,7 +195,7 @@ func parseReservation(b []byte) *reservation {
 	r := &reservation{took: b[1], plan: int(binary.BigEndian.Uint16(b[2:])),
 		cost: int64(binary.BigEndian.Uint32(b[4:]))}
 	r.expires, r.own, b = policyset.TimeAt(b[8:]), policyset.TimeAt(b[15:]), b[22:]
-	for i := range r.at {
+	for i := range r.at[:tookGroup-firstShared] {
 		if r.has(firstShared + i) {
 			r.at[i], b = policyset.TimeAt(b), b[7:]
 		}
@@ -192,8 +205,12 @@ func parseReservation(b []byte) *reservation {
 		end := 1 + int(b[0])
 		*text, b = string(b[1:end]), b[end:]
 	}
-	if r.settleMax = policy.SettleMaxOf(r.cost); len(b) == 4 {
-		r.settleMax = int64(binary.BigEndian.Uint32(b))
+	if r.settleMax = policy.SettleMaxOf(r.cost); len(b) >= 4 {
+		r.settleMax, b = int64(binary.BigEndian.Uint32(b)), b[4:]
+	}
+	if r.has(tookGroup) {
+		r.at[tookGroup-firstShared], r.groupPlan = policyset.TimeAt(b), int(binary.BigEndian.Uint16(b[7:]))
+		r.group = string(b[10:])
 	}
 	return r
 }

@@ -21,6 +21,7 @@ type Result struct {
 	ID              string       // the caller's
 	Name            string       // empty for a caller without a record
 	Plan            string
+	Group           string // of the API key; empty for none
 	Source          string // "override" or "plan"
 	Rule            string // name of the Route that won; empty when none matches
 	Settle          bool   // the Route's
@@ -50,6 +51,7 @@ type Result struct {
 	changes        []time.Time
 	access         *route.List // of a key that opens only some routes
 	plan           int         // number of the plan; 0 for an API key, whose record has it
+	group          keyGroup    // whose limits hold
 }
 
 // HoldsUntil is when what was read about the caller changes without an edit: it expires,
@@ -70,7 +72,7 @@ func (c *Result) HoldsUntil() time.Time {
 // of that; Reset is when the state is empty, which is a lease later than the window.
 type LimitState struct {
 	limiter.Usage
-	Scope string      // "key", "route", "ip", "route-ip", "global" or "route-all"
+	Scope string      // "key", "route", "ip", "route-ip", "global", "route-all" or "group"
 	Mode  policy.Mode // Enforce or Shadow
 }
 

@@ -163,6 +163,25 @@ var tripCases = map[string]tripCase{
 		withGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(1)}})
 		return byNewKey(t, w, "pro")
 	},
+	"limits on a group, caller not seen lately": func(t *testing.T, w *world) Call {
+		w.withGroup(t)
+		w.expect(t, byNewKey(t, w, "pro"), "y") // so that the checker knows the Set
+		return byNewKey(t, w, "pro")
+	},
+	"limits on a group, caller allowed here in the last 10 s": func(t *testing.T, w *world) Call {
+		w.withGroup(t)
+		c := byNewKey(t, w, "pro")
+		w.expect(t, c, "y")
+		return c
+	},
+	"limits on a group, caller allowed here in the last 10 s as one of another group": func(t *testing.T,
+		w *world) Call {
+		w.withGroup(t)
+		k, secret := w.create(t, "caller", "pro")
+		w.expect(t, call(secret), "y")
+		w.regroup(t, k, "zebra")
+		return call(secret)
+	},
 	"first check after a save, no shared limit applies": func(t *testing.T, w *world) Call {
 		c := byNewKey(t, w, "pro")
 		w.expect(t, c, "y")

@@ -349,6 +349,7 @@ func (c *compiledSet) sharedStates(r *reservation) []counted {
 		}
 	}
 	add(tookIP, c.perIP, r.network, "sp")
+	add(tookGroup, c.groups[r.groupPlan], r.group, policy.GroupState(r.groupPlan))
 	add(tookGlobal, c.global, "global", "s")
 	if rule := c.tagged(r.rule); rule != nil {
 		add(tookRouteIP, rule.perIP, r.network, "s"+rule.tag)

@@ -87,15 +87,16 @@ func TestSettleAbove(t *testing.T) {
 	})
 }
 
-// A reservation covers every limit that took: the route's, the candidate's, the address's
-// and everybody's.
+// A reservation covers every limit that took: the route's, the candidate's, the address's,
+// everybody's and the group's.
 func TestSettleEveryScope(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(100)...)
+		w.group = "acme"
 		_, secret := w.create(t, "one", "free")
 		w.save(t, func(s *policy.Set) {
 			s.PerIP.Limits, s.Global.Limits = perMinute(80), perMinute(90)
-			s.Plans[0].Candidate = perMinute(20)
+			s.Plans[0].Candidate, s.Plans[0].PerGroup = perMinute(20), perMinute(70)
 			s.Routes = []policy.Route{{
 				Name: "chat", Cost: 10, Settle: true, Pattern: route.Pattern{Path: "/chat"},
 				PerKey: perMinute(40), PerIP: perMinute(50), Shared: perMinute(60),
@@ -108,11 +109,11 @@ func TestSettleEveryScope(t *testing.T) {
 			short     int64
 			candidate bool
 		}{
-			{0, "key:90 route:30 ip:70 route-ip:40 global:80 route-all:50", 0, true},
-			{4, "key:90 route:30 ip:70 route-ip:40 global:80 route-all:50", 0, true},
+			{0, "key:90 route:30 ip:70 route-ip:40 global:80 route-all:50 group:60", 0, true},
+			{4, "key:90 route:30 ip:70 route-ip:40 global:80 route-all:50 group:60", 0, true},
 			// too much for the candidate, which is in nobody's way
-			{26, "key:86 route:26 ip:66 route-ip:36 global:76 route-all:46", 0, true},
-			{50, "key:60 route:0 ip:40 route-ip:10 global:50 route-all:20", 40, false},
+			{26, "key:86 route:26 ip:66 route-ip:36 global:76 route-all:46 group:56", 0, true},
+			{50, "key:60 route:0 ip:40 route-ip:10 global:50 route-all:20 group:30", 40, false},
 		} {
 			c := w.check(t, chat)
 			if got := scopes(c); got != step.want || c.CandidateAllows != step.candidate {

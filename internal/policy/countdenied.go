@@ -53,12 +53,13 @@ func (s *Set) ValidateAfter(current *Set) error {
 			continue
 		}
 		fields = append(fields, FieldError{l.Field + ".countDenied",
-			"is set, but several callers share this limit, and one " +
-				"that keeps calling would keep out the others: leave it out, or set it on limits of each " +
-				"caller"})
+			sharedCountDenied})
 	}
 	return Invalid(fields)
 }
+
+const sharedCountDenied = "is set, but several callers share this limit, and one that keeps calling " +
+	"would keep out the others: leave it out, or set it on limits of each caller"
 
 // continues reports whether old is the limit that l was before an edit. The number of
 // requests may differ, and the name or the pattern of the route.

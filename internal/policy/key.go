@@ -43,7 +43,10 @@ type Key struct {
 	Foreign bool     `json:"foreign,omitempty"`
 	Tags    []string `json:"tags,omitempty"` // up to 10, each 1 to 50 characters
 	// name of the plan; empty for a Token or Address whose plan comes with the call
-	Plan     string    `json:"plan"`
+	Plan string `json:"plan"`
+	// Group is what an API key shares the limits per group of its plan with, such as a
+	// customer: see GroupProblem. Empty for none.
+	Group    string    `json:"group,omitempty"`
 	Status   Status    `json:"status"` // Active or Revoked; in a list also Unreadable
 	Override *Override `json:"override,omitempty"`
 	// Allow is the routes that an API key may call, of those that its plan opens, up to
@@ -80,6 +83,7 @@ type NewKey struct {
 	Env     string          `json:"env"`
 	Plan    string          `json:"plan"`
 	Tags    []string        `json:"tags,omitempty"`
+	Group   string          `json:"group,omitempty"` // as in Key
 	Expires time.Time       `json:"expires,omitzero"`
 	Allow   []route.Pattern `json:"allow,omitempty"` // as in Key
 	// Status is Active or Revoked; empty for Active.

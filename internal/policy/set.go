@@ -75,6 +75,10 @@ type Plan struct {
 	Share int `json:"share,omitempty"`
 	// Candidate is a list of candidate limits, counted but never enforced.
 	Candidate []limiter.Limit `json:"candidate,omitempty"`
+	// PerGroup is limits on all keys of this plan that are in one group, together, in
+	// addition to those of each key. They have the plan's mode, and no key's override
+	// replaces them.
+	PerGroup []limiter.Limit `json:"perGroup,omitempty"`
 	// Allow is the routes that the plan's keys may call, up to MaxAllow; none for all.
 	Allow []route.Pattern `json:"allow,omitempty"`
 }
@@ -194,4 +198,5 @@ const (
 	ScopeRouteIP  = "route-ip"
 	ScopeGlobal   = "global"
 	ScopeRouteAll = "route-all"
+	ScopeGroup    = "group"
 )

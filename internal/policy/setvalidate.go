@@ -59,6 +59,7 @@ func (s *Set) planErrors() []FieldError {
 		fields = append(fields, limitErrors(at+"candidate", p.Candidate, false)...)
 		fields = append(fields, unnotifiedErrors(at+"candidate", p.Candidate, ofCandidate)...)
 		fields = append(fields, costErrors(at+"limits", p.Limits, s.Routes)...)
+		fields = append(fields, groupErrors(at+"perGroup", p.PerGroup, s.Routes)...)
 		fields = append(fields, allowErrors(at+"allow", p.Allow)...)
 		switch p.Degraded {
 		case "", Closed, Open:

@@ -51,6 +51,12 @@ func (k *Key) Validate(set *Set) error {
 		add("allow", "is for API keys alone: give it to the plan")
 	}
 	fields = append(fields, allowErrors("allow", k.Allow)...)
+	switch {
+	case k.Group != "" && k.Kind != APIKey:
+		add("group", "is for API keys alone")
+	case k.Group != "":
+		add("group", GroupProblem(k.Group))
+	}
 	add("expires", timeProblem(k.Expires))
 	add("bannedUntil", timeProblem(k.Banned))
 	return Invalid(append(fields, k.Override.errors(set)...))

@@ -34,7 +34,7 @@ import (
 //	 2 bytes   length of the description
 //	           name
 //	           override: entry of its limits
-//	           description, JSON
+//	           description, JSON; of a key in a group it begins with {"group":"NAME"
 //
 // An entry is 1 byte mode (1 enforce, 2 shadow, 3 off), 2 bytes length, and a program as
 // limiter.Program lays it out, empty when the mode is off. Integers are big-endian, times
@@ -53,6 +53,7 @@ const (
 // description is the part of a record that the scripts do not read. With status 3 they
 // compare it with the environment's copy.
 type description struct {
+	Group   string      `json:"group,omitempty"` // first: find.lua reads it
 	Kind    policy.Kind `json:"kind"`
 	Env     string      `json:"env,omitempty"`
 	Foreign bool        `json:"foreign,omitempty"`
@@ -72,8 +73,8 @@ type Secrets struct{ Current, Previous [sha256.Size]byte }
 func EncodeRecord(k policy.Key, s Secrets) ([]byte, error) {
 	var entry []byte
 	var until time.Time
-	text := description{Kind: k.Kind, Env: k.Env, Foreign: k.Foreign, Tags: k.Tags, Allow: k.Allow,
-		Created: k.Created, Updated: k.Updated}
+	text := description{Group: k.Group, Kind: k.Kind, Env: k.Env, Foreign: k.Foreign, Tags: k.Tags,
+		Allow: k.Allow, Created: k.Created, Updated: k.Updated}
 	if k.Override != nil {
 		var err error
 		if entry, err = EncodeEntry(k.Override.Mode, k.Override.Limits); err != nil {
@@ -146,7 +147,7 @@ func DecodeRecord(id string, r []byte) (policy.Key, Secrets, error) {
 		return policy.Key{}, s, fmt.Errorf("%w: %w", policy.ErrUnreadable, err)
 	}
 	k.Kind, k.Env, k.Foreign, k.Tags = text.Kind, text.Env, text.Foreign, text.Tags
-	k.Allow, k.Created, k.Updated = text.Allow, text.Created, text.Updated
+	k.Group, k.Allow, k.Created, k.Updated = text.Group, text.Allow, text.Created, text.Updated
 	if entry > 0 {
 		mode, limits, rest, err := DecodeEntry(rest[name : name+entry])
 		if err != nil || len(rest) != 0 {
@@ -157,6 +158,9 @@ func DecodeRecord(id string, r []byte) (policy.Key, Secrets, error) {
 	}
 	return k, s, nil
 }
+
+// GroupText is how the description of a key in a group begins.
+func GroupText(name string) string { return `{"group":"` + name + `"` }
 
 // DecodeAllow decodes the routes that a key opens from its description.
 func DecodeAllow(about []byte) ([]route.Pattern, error) {

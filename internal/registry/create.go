@@ -27,6 +27,7 @@ func (s *Store) Create(ctx context.Context, n policy.NewKey, edit Edit) (policy.
 		Env:     n.Env,
 		Foreign: n.Value != "",
 		Tags:    n.Tags,
+		Group:   n.Group,
 		Allow:   n.Allow,
 		Plan:    n.Plan,
 		Expires: n.Expires,

@@ -17,8 +17,8 @@ import (
 )
 
 // The lists of keys are sorted sets whose members are the lower-case name, a zero byte
-// and the id, in byte order: one of all keys, one for each plan, and one of those that
-// have an override.
+// and the id, in byte order: one of all keys, one for each plan, one for each group, and
+// one of those that have an override.
 const (
 	indexKey    = "tg:keys"
 	overrideKey = "tg:keys:overridden"
@@ -36,6 +36,9 @@ func lists(k policy.Key) []string {
 	in := []string{indexKey}
 	if k.PlanNumber > 0 {
 		in = append(in, planIndexKey(k.PlanNumber))
+	}
+	if k.Group != "" {
+		in = append(in, groupIndexKey(k.Group))
 	}
 	if k.Override != nil {
 		in = append(in, overrideKey)
@@ -58,6 +61,9 @@ func (s *Store) indexCommands(k policy.Key) valkey.Commands {
 	for _, list := range lists(k) {
 		commands = append(commands, s.client.B().Zadd().Key(list).ScoreMember().ScoreMember(0,
 			indexMember(k)).Build())
+	}
+	if k.Group != "" {
+		commands = append(commands, s.addGroup(k.Group))
 	}
 	return commands
 }
@@ -153,7 +159,8 @@ const (
 type Query struct {
 	Prefix     string // only names that start with it, whatever the case
 	Plan       int    // only keys of the plan with this number; 0 for all
-	Overridden bool   // only keys that have an override, in force or past; Plan is ignored then
+	Group      string // only keys of this group; Plan is ignored then
+	Overridden bool   // only keys that have an override, in force or past; Plan and Group are ignored then
 	After      string // the Next of the page before; empty for the first page
 	Count      int    // 1 to 500; 0 means 50
 }
@@ -162,6 +169,8 @@ func (q Query) list() string {
 	switch {
 	case q.Overridden:
 		return overrideKey
+	case q.Group != "":
+		return groupIndexKey(q.Group)
 	case q.Plan > 0:
 		return planIndexKey(q.Plan)
 	}

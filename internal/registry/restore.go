@@ -45,6 +45,9 @@ func (s *Store) AddToLists(ctx context.Context, records map[string][]byte) error
 		for _, list := range lists(k) {
 			members[list] = append(members[list], indexMember(k))
 		}
+		if k.Group != "" {
+			members[groupsKey] = append(members[groupsKey], groupMember(k.Group))
+		}
 	}
 	commands := make(valkey.Commands, 0, len(members))
 	for list, in := range members {

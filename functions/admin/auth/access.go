@@ -1,5 +1,4 @@
-// Package auth says who acts in the dashboard and its API, and what they may do: roles,
-// and the actor of a request.
+// Package auth has the actors of the dashboard and its API, and their roles.
 package auth
 
 import (
@@ -7,15 +6,15 @@ import (
 	"fmt"
 )
 
-// Role is what somebody may do. An editor may do all that viewers and settlers may; a
-// viewer cannot settle. The zero value may do nothing.
+// Role is a set of rights. An editor has those of viewers and settlers; a viewer cannot
+// settle. The zero value has none.
 type Role uint8
 
 // The roles.
 const (
 	Nobody  Role = iota
-	Owner        // holds an API key, and may see that key alone; never an Actor's
-	Settler      // may settle costs, and see or change nothing else; only machines have it
+	Owner        // holds an API key, and may see only that key; no Actor has it
+	Settler      // may only settle costs; only machines have it
 	Viewer       // may see everything but secrets
 	Editor       // may change everything
 )
@@ -36,7 +35,7 @@ func (r Role) String() string {
 	return "nobody"
 }
 
-// ParseRole reads viewer or editor, which are what people can be.
+// ParseRole parses viewer or editor, the roles of people.
 func ParseRole(name string) (Role, error) {
 	for _, r := range []Role{Viewer, Editor} {
 		if r.String() == name {
@@ -55,31 +54,32 @@ const (
 	Token Kind = "token" // a machine with a bearer token
 )
 
-// Actor is who a request comes from. The zero value is nobody, who may do nothing.
+// Actor is the sender of a request. The zero value is nobody, without rights.
 type Actor struct {
-	// ID names the actor for ever, such as "password:ada", "oidc:SUBJECT" or "token:ID".
-	// What people may choose themselves, such as their name at a provider, is not in it.
+	// ID identifies the actor permanently, such as "password:ada", "oidc:SUBJECT" or
+	// "token:ID". It contains nothing that people choose themselves, such as their name
+	// at a provider.
 	ID   string
 	Name string // for people
 	Kind Kind
 	Role Role
 }
 
-// Known reports whether somebody is there, whatever they may do.
+// Known reports whether the request has an actor, whatever its role.
 func (a Actor) Known() bool { return a.Role > Nobody && a.ID != "" }
 
-// CanView reports whether the actor may look at things.
+// CanView reports whether the actor may view pages and data.
 func (a Actor) CanView() bool { return a.Known() && a.Role >= Viewer }
 
 // CanSettle reports whether the actor may settle costs.
 func (a Actor) CanSettle() bool { return a.Known() && a.Role == Settler || a.CanEdit() }
 
-// CanEdit reports whether the actor may change things.
+// CanEdit reports whether the actor may make changes.
 func (a Actor) CanEdit() bool { return a.Known() && a.Role >= Editor }
 
-// String is the "by" of an audit entry: the name, which the configuration keeps apart
-// from others for users with a password, and for the rest the id too, since a provider or
-// an editor may name two alike.
+// String returns the "by" of an audit entry. The name suffices for users with a password,
+// since the configuration has each name once. Others also have their id, since a provider
+// or an editor may use a name twice.
 func (a Actor) String() string {
 	if a.ID == "password:"+a.Name {
 		return a.Name
@@ -89,10 +89,10 @@ func (a Actor) String() string {
 
 type actorKey struct{}
 
-// With returns a context in which the actor acts.
+// With returns a context with the actor.
 func With(ctx context.Context, a Actor) context.Context { return context.WithValue(ctx, actorKey{}, a) }
 
-// From returns who acts in the context, nobody if none was named.
+// From returns the context's actor, or nobody.
 func From(ctx context.Context) Actor {
 	a, _ := ctx.Value(actorKey{}).(Actor)
 	return a

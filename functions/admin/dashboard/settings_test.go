@@ -82,7 +82,7 @@ func TestTooManyTokens(t *testing.T) {
 	)
 }
 
-func TestSettingsTellWhatRuns(t *testing.T) {
+func TestSettingsShowVersions(t *testing.T) {
 	s := sitetest.New(t, func(s *sitetest.Site) {
 		s.Config.Stage, s.Config.Release = "prod<", "v1.2-abc"
 	}).LoginAs(sitetest.Viewer)

@@ -8,8 +8,8 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 )
 
-// dispatch looks up a request's route and what it needs. Without a route it needs a
-// viewer: who is not logged in learns nothing of what exists.
+// dispatch finds a request's route and checks its need. A request without a route needs a
+// viewer, so that others cannot find out which routes exist.
 func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
 	router, err := s.routerOf(r)
 	if err != nil {
@@ -35,12 +35,12 @@ func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
 		router.mux.ServeHTTP(w, r)
 		return
 	}
-	s.identified(w, r, func(w http.ResponseWriter, r *http.Request) {
+	s.withActor(w, r, func(w http.ResponseWriter, r *http.Request) {
 		switch actor := auth.From(r.Context()); {
 		case need.metBy(actor) && known:
 			router.mux.ServeHTTP(w, r)
 		case need.metBy(actor):
-			s.unrouted(w, r, handler)
+			s.failUnrouted(w, r, handler)
 		case !actor.Known():
 			s.askLogin(w, r)
 		default:
@@ -63,10 +63,10 @@ func forbidden(a auth.Actor) page.Problem {
 	}
 }
 
-// identified answers a request with its actor in the context: the bearer of a token on
-// the API, else whoever the session belongs to.
-func (s *server) identified(w http.ResponseWriter, r *http.Request, handle http.HandlerFunc) {
-	if s.bearer(r) {
+// withActor handles a request with its actor in the context: the token's on the API,
+// otherwise the session's.
+func (s *server) withActor(w http.ResponseWriter, r *http.Request, handle http.HandlerFunc) {
+	if s.hasBearer(r) {
 		s.withToken(w, r, handle)
 		return
 	}
@@ -75,9 +75,8 @@ func (s *server) identified(w http.ResponseWriter, r *http.Request, handle http.
 	})
 }
 
-// askLogin sends the browser to the login, and afterwards back to where it wanted to go.
-// A live refresh gets the order to take the whole page there, a machine the word that it
-// needs a token.
+// askLogin redirects the browser to the log-in, and afterwards back to its page. A live
+// refresh is told to load the whole page there; a machine gets a 401.
 func (s *server) askLogin(w http.ResponseWriter, r *http.Request) {
 	if s.IsAPI(r) {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="tidegate"`)
@@ -101,9 +100,9 @@ func (s *server) askLogin(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, login, http.StatusSeeOther)
 }
 
-// unrouted answers what the mux would, 404 or 405, as one of our pages.
-func (s *server) unrouted(w http.ResponseWriter, r *http.Request, handler http.Handler) {
-	probe := &answer{header: http.Header{}}
+// failUnrouted answers as the mux would, 404 or 405, with one of our pages.
+func (s *server) failUnrouted(w http.ResponseWriter, r *http.Request, handler http.Handler) {
+	probe := &bufferedResponse{header: http.Header{}}
 	handler.ServeHTTP(probe, r)
 	if probe.status != http.StatusMethodNotAllowed {
 		s.Fail(w, r, page.Problem{Status: http.StatusNotFound})

@@ -10,7 +10,7 @@ func TestAgentWords(t *testing.T) {
 		"Mozilla/5.0 (Linux; Android 10; K) Chrome/140.0.0.0 Mobile Safari/537.36":     "Chrome on Android",
 		"curl/8.5.0": "curl",
 	} {
-		if got := agentWords(agent); got != want {
+		if got := browserName(agent); got != want {
 			t.Errorf("%s: %q, want %q", agent, got, want)
 		}
 	}

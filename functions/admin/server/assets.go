@@ -25,7 +25,7 @@ func (s *server) static(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	kind := mime.TypeByExtension(path.Ext(name))
-	if _, err := fs.Stat(s.Bundle.Files, name+".gz"); err == nil && kind != "" && takesGzip(r) {
+	if _, err := fs.Stat(s.Bundle.Files, name+".gz"); err == nil && kind != "" && acceptsGzip(r) {
 		w.Header().Set("Content-Type", kind)
 		w.Header().Set("Content-Encoding", "gzip")
 		w.Header().Add("Vary", "Accept-Encoding")
@@ -34,9 +34,9 @@ func (s *server) static(w http.ResponseWriter, r *http.Request) {
 	http.ServeFileFS(w, r, s.Bundle.Files, name)
 }
 
-// takesGzip reports whether the file as the bundle compressed it may be sent whole.
-// Refusing gzip by name is as good as not naming it.
-func takesGzip(r *http.Request) bool {
+// acceptsGzip reports whether the compressed file may be sent. It treats any refusal of
+// gzip as complete.
+func acceptsGzip(r *http.Request) bool {
 	accepted := r.Header.Get("Accept-Encoding")
 	return strings.Contains(accepted, "gzip") && !strings.Contains(accepted, "gzip;q=0") &&
 		r.Header.Get("Range") == ""

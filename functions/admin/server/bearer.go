@@ -9,16 +9,14 @@ import (
 	"tidegate/functions/admin/auth/token"
 )
 
-// bearer reports whether only a token counts for the request: it brings credentials of
-// its own to the API. No page of another site can make a browser send that header, so
-// such a request needs no proof of where it comes from; and its cookies count for
-// nothing.
-func (s *server) bearer(r *http.Request) bool {
+// hasBearer reports whether the request has an Authorization header to the API. Other
+// sites' pages cannot make a browser send one, so such a request needs no proof of its
+// origin. Its cookies are ignored.
+func (s *server) hasBearer(r *http.Request) bool {
 	return s.IsAPI(r) && len(r.Header.Values("Authorization")) > 0
 }
 
-// withToken answers a request in the name of its token, or of nobody if the token is
-// none of ours.
+// withToken handles a request with its token's actor, or nobody if the token is unknown.
 func (s *server) withToken(w http.ResponseWriter, r *http.Request, handle http.HandlerFunc) {
 	r.Header.Del("Cookie")
 	found, err := s.Tokens.Authenticate(r.Context(), bearerText(r))
@@ -32,8 +30,7 @@ func (s *server) withToken(w http.ResponseWriter, r *http.Request, handle http.H
 	}
 }
 
-// bearerText is what follows Bearer in the only Authorization header; empty if that is
-// not what the request has.
+// bearerText returns the token of the only Authorization header, or "" if there is none.
 func bearerText(r *http.Request) string {
 	all := r.Header.Values("Authorization")
 	if len(all) != 1 {

@@ -6,14 +6,14 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 )
 
-// refuseCrossSite answers 403 to a change that another site's page asked for.
-// http.CrossOriginProtection lets pass what carries neither Origin nor Sec-Fetch-Site, on
-// the ground that no browser sent it; only browsers have business here, so that is
-// refused too. Machines bring a token, which no other site has; see bearer.
+// refuseCrossSite answers 403 to a change that another site's page requests.
+// http.CrossOriginProtection accepts requests without Origin and Sec-Fetch-Site, since no
+// browser sends them. Only browsers use the dashboard, so those are refused too. Machines
+// send a token; see hasBearer.
 func (s *server) refuseCrossSite(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.bearer(r) && (protection.Check(r) != nil || unsafeWithoutOrigin(r)) {
+		if !s.hasBearer(r) && (protection.Check(r) != nil || unsafeWithoutOrigin(r)) {
 			s.Fail(w, r, page.Problem{
 				Status:  http.StatusForbidden,
 				Heading: "Request from another site refused",

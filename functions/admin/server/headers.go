@@ -8,8 +8,8 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 )
 
-// secured sets the headers that every response carries, whatever becomes of it.
-func secured(next http.Handler) http.Handler {
+// withHeaders sets the headers of every response.
+func withHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		nonce := rand.Text()
 		h := w.Header()
@@ -27,9 +27,9 @@ func secured(next http.Handler) http.Handler {
 	})
 }
 
-// contentPolicy allows our own files and nothing inline. Scripts may write HTML only
-// through htmx's trusted-types policy, which hx-csp makes and grants to elements with the
-// nonce.
+// contentPolicy returns a Content-Security-Policy for our own files without inline code.
+// Scripts may write HTML only through htmx's trusted-types policy, which hx-csp makes and
+// grants to elements with the nonce.
 func contentPolicy(nonce string) string {
 	return strings.Join([]string{
 		"default-src 'none'",

@@ -11,8 +11,8 @@ import (
 
 const healthDeadline = 500 * time.Millisecond
 
-// health answers whether the store does, in time. It says no more than that: anybody may
-// ask.
+// health answers whether Valkey responds within healthDeadline. It reveals nothing else,
+// since anybody may ask.
 func (s *server) health(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), healthDeadline)
 	defer cancel()
@@ -25,7 +25,7 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 	writeText(w, status, "alive\nstore "+word+"\n")
 }
 
-// alive answers that this function runs, whatever the state of the store.
+// alive answers that this function runs, whatever the state of Valkey.
 func (s *server) alive(w http.ResponseWriter, _ *http.Request) {
 	writeText(w, http.StatusOK, "alive\n")
 }
@@ -33,5 +33,5 @@ func (s *server) alive(w http.ResponseWriter, _ *http.Request) {
 func writeText(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text) // fails only when nobody listens any more
+	_, _ = io.WriteString(w, text) // fails only after the client disconnected
 }

@@ -13,8 +13,7 @@ import (
 	"tidegate/web/templates"
 )
 
-// probeField says that the form was shown by us, with a cookie beside it that must have
-// come back too.
+// probeField marks a form that came with a cookie. The browser must send the cookie back.
 const probeField = "probe"
 
 func (s *server) showLogin(w http.ResponseWriter, r *http.Request) {
@@ -26,13 +25,13 @@ func (s *server) showLogin(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, s.probeCookie())
 	page := s.loginPage(r, next)
 	if r.URL.Query().Get("ended") == "oidc" && s.Provider != nil {
-		page.Ended = s.endedWords(r)
+		page.Ended = s.providerLogout(r)
 	}
 	s.Render(w, r, http.StatusOK, templates.Login(page))
 }
 
-// probeCookie has the attributes of the session's cookie, so that a browser which drops
-// one drops the other.
+// probeCookie returns a cookie with the attributes of the session cookie, so that a
+// browser drops both or neither.
 func (s *server) probeCookie() *http.Cookie {
 	return &http.Cookie{
 		Name: s.cookieName("-probe"), Value: "1", Path: s.Path("/"), Secure: true, HttpOnly: true,
@@ -40,7 +39,7 @@ func (s *server) probeCookie() *http.Cookie {
 	}
 }
 
-// cookiesRefused reports that the browser was given the cookie with the form, and did not
+// cookiesRefused reports whether the browser got the cookie with the form and did not
 // send it.
 func (s *server) cookiesRefused(r *http.Request) bool {
 	_, err := r.Cookie(s.probeCookie().Name)
@@ -60,8 +59,8 @@ func (s *server) loginPage(r *http.Request, next string) templates.LoginPage {
 	return p
 }
 
-// login counts the attempt before it looks at the password, and gives it back when the
-// password is right. Without the store nobody gets in.
+// login counts the attempt before it checks the password, and refunds it when the
+// password is right. Nobody can log in while Valkey is unavailable.
 func (s *server) login(w http.ResponseWriter, r *http.Request) {
 	if !s.ParseForm(w, r) {
 		return
@@ -80,7 +79,7 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !attempt.Allowed {
-		s.refuseSoon(w, r, attempt.RetryAfter)
+		s.refuseThrottled(w, r, attempt.RetryAfter)
 		return
 	}
 	user, err := s.users.Authenticate(r.Context(), name, r.PostForm.Get("password"))
@@ -94,12 +93,12 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		s.FailStore(w, r, "login", err)
 	default:
-		s.enter(w, r, user.Actor(), user.Fingerprint(), s.LocalPath(r.PostForm.Get("next")))
+		s.startSession(w, r, user.Actor(), user.Fingerprint(), s.LocalPath(r.PostForm.Get("next")))
 	}
 }
 
-// refuseSoon says after how many whole seconds the same attempt is looked at.
-func (s *server) refuseSoon(w http.ResponseWriter, r *http.Request, wait time.Duration) {
+// refuseThrottled says after how many whole seconds the same attempt is allowed.
+func (s *server) refuseThrottled(w http.ResponseWriter, r *http.Request, wait time.Duration) {
 	s.Log.Warn("login throttled")
 	seconds := int64((wait + time.Second - 1) / time.Second)
 	w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
@@ -108,7 +107,7 @@ func (s *server) refuseSoon(w http.ResponseWriter, r *http.Request, wait time.Du
 		"Too many attempts from your address. Try again in "+words+".")
 }
 
-// refuseLogin shows the form again, with what was typed but the password.
+// refuseLogin shows the form again with its values except the password.
 func (s *server) refuseLogin(w http.ResponseWriter, r *http.Request, status int, why string) {
 	view := s.loginPage(r, s.LocalPath(r.PostForm.Get("next")))
 	view = s.withKept(view, r.PostForm.Get(page.KeptField))

@@ -8,7 +8,7 @@ import (
 	"tidegate/internal/audit"
 )
 
-// recordLogin appends a login to the audit. The caller logs nobody in when it fails.
+// recordLogin appends a log-in to the audit. If it fails, the caller refuses the log-in.
 func (s *server) recordLogin(ctx context.Context, actor auth.Actor) error {
 	return s.Keys.Audit().Append(ctx, audit.Entry{
 		By: audit.Actor{Kind: string(actor.Kind), Name: actor.String()}, Action: audit.Login,
@@ -16,9 +16,9 @@ func (s *server) recordLogin(ctx context.Context, actor auth.Actor) error {
 	})
 }
 
-// recordRefusedLogin appends a refused login to the audit, up to the throttle's bound. It
-// records only names of known users, since people type passwords in the wrong field. An
-// error is logged; the login is refused in any case.
+// recordRefusedLogin appends a refused log-in to the audit, up to the throttle's bound.
+// It records only names of known users, since people type passwords in the wrong field.
+// It logs an error; the log-in is refused in any case.
 func (s *server) recordRefusedLogin(r *http.Request, name string) {
 	s.Log.Warn("login refused")
 	if _, known := s.users.Find(name); !known {

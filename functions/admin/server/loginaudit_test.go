@@ -12,7 +12,7 @@ import (
 
 // The audit records logins, refused ones too, with the names of those who exist and
 // nothing else that was typed.
-func TestLoginsAreTold(t *testing.T) {
+func TestLoginsAreAudited(t *testing.T) {
 	s := sitetest.New(t)
 	s.Post("/login", loginForm(sitetest.User, "hunter2")).Wants(t, http.StatusUnauthorized)
 	s.Post("/login", loginForm("my secret passphrase", "hunter2")).Wants(t, http.StatusUnauthorized)

@@ -7,7 +7,8 @@ import (
 	"tidegate/functions/admin/dashboard"
 )
 
-// Where keys' owners see their key, below the base path: an operation and a page.
+// The paths below the base path where the owner of a key sees it: an operation and a
+// page.
 const (
 	OwnerAPIPath = api.Prefix + api.OwnerPath
 	OwnerPath    = dashboard.OwnerPath
@@ -16,8 +17,8 @@ const (
 // apiRoutes returns the routes of the API.
 func (s *server) apiRoutes() []route {
 	return mounted(api.Routes(s.BasePath, api.Services{
-		Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Tokens: s.Tokens, Log: s.Log,
-		Journal: s.Journal, Owners: s.owners(s.OwnerAPI),
+		Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Crossings: s.Crossings,
+		Tokens: s.Tokens, Log: s.Log, Journal: s.Journal, Owners: s.owners(s.OwnerAPI),
 	}))
 }
 
@@ -43,7 +44,7 @@ func (s *server) pageRoutes() []auth.Route {
 	return dashboard.Routes(s.Renderer, services)
 }
 
-// owners serve keys' owners where that is on; nil where it is not.
+// owners returns the use cases of keys' owners, or nil if they are off.
 func (s *server) owners(on bool) *app.Owners {
 	if !on {
 		return nil

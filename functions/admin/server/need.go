@@ -6,21 +6,21 @@ import (
 	"tidegate/functions/admin/auth"
 )
 
-// need is what a request must bring to be answered. The zero value is none of them: a
-// route that says nothing stops the start.
+// need is what a route requires of a request. A route with the zero value stops the
+// start.
 type need int
 
 const (
 	undecided need = iota
 	open           // anybody; no session is looked up
 	guest          // anybody; a session is looked up
-	owner          // whoever holds an API key: the route finds out which; no session is looked up
-	viewer         // whoever may look
-	editor         // whoever may change things
-	settler        // whoever may settle costs
+	owner          // holders of an API key, which the route checks; no session is looked up
+	viewer         // actors that may view
+	editor         // actors that may make changes
+	settler        // actors that may settle costs
 )
 
-// metBy reports whether somebody may have what needs this.
+// metBy reports whether an actor meets the need.
 func (n need) metBy(a auth.Actor) bool {
 	switch n {
 	case open, guest:
@@ -36,12 +36,12 @@ func (n need) metBy(a auth.Actor) bool {
 	return false
 }
 
-// route answers a pattern: method and path, as in http.ServeMux, without the base path.
-// Below /api/ machines may ask too, and get errors as JSON.
+// route handles a pattern: method and path, as in http.ServeMux, without the base path.
+// Machines may use paths below /api/, and get errors as JSON.
 type route struct {
 	pattern string
 	need    need
 	handle  http.HandlerFunc
 	resumes bool  // as auth.Route has it
-	maxBody int64 // bytes of a request's body; 0 for as many as any form has
+	maxBody int64 // bytes of a request's body; 0 means the maximum of a form
 }

@@ -11,8 +11,8 @@ import (
 	"tidegate/web/templates"
 )
 
-// startProviderLogin sends the browser to the provider. It is a link, not a form: a
-// page's policy would keep a form from going there.
+// startProviderLogin redirects the browser to the provider. The page has a link and no
+// form, since its policy forbids forms to other sites.
 func (s *server) startProviderLogin(w http.ResponseWriter, r *http.Request) {
 	if s.Provider == nil {
 		s.Fail(w, r, page.Problem{Status: http.StatusNotFound})
@@ -27,7 +27,8 @@ func (s *server) startProviderLogin(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, address, http.StatusSeeOther)
 }
 
-// flowCookie must come back when the provider's page leads here, so it is Lax.
+// flowCookie returns the cookie of a log-in in progress. It is Lax, since the browser
+// must send it when the provider redirects here.
 func (s *server) flowCookie(sealed string, seconds int) *http.Cookie {
 	return &http.Cookie{
 		Name: s.cookieName("-login"), Value: sealed, Path: s.Path("/"), MaxAge: seconds, Secure: true,
@@ -35,8 +36,8 @@ func (s *server) flowCookie(sealed string, seconds int) *http.Cookie {
 	}
 }
 
-// finishProviderLogin reads the provider's answer, once: whatever it is, the browser
-// forgets the login that it began.
+// finishProviderLogin handles the provider's answer. It deletes the cookie in any case,
+// so an answer counts once.
 func (s *server) finishProviderLogin(w http.ResponseWriter, r *http.Request) {
 	if s.Provider == nil {
 		s.Fail(w, r, page.Problem{Status: http.StatusNotFound})
@@ -52,10 +53,10 @@ func (s *server) finishProviderLogin(w http.ResponseWriter, r *http.Request) {
 		s.failProvider(w, r, err)
 		return
 	}
-	s.enter(w, r, identity.Actor, s.Provider.Fingerprint(), s.LocalPath(identity.Next))
+	s.startSession(w, r, identity.Actor, s.Provider.Fingerprint(), s.LocalPath(identity.Next))
 }
 
-// failProvider says what people can do about it; the cause goes to the log.
+// failProvider shows what people can do, and logs the cause.
 func (s *server) failProvider(w http.ResponseWriter, r *http.Request, err error) {
 	s.Log.Warn("login at the provider failed", "cause", err)
 	again := templates.Choice{Text: "Back to login", Address: s.Path("/login")}
@@ -74,7 +75,7 @@ func (s *server) failProvider(w http.ResponseWriter, r *http.Request, err error)
 	case errors.As(err, &roleless):
 		s.recordRefusedLogin(r, "")
 		p.Status, p.Heading, p.Advice = http.StatusForbidden, "You have no role here",
-			s.rolelessWords(roleless)
+			s.noRoleAdvice(roleless)
 	case errors.Is(err, oidc.ErrToken):
 		s.recordRefusedLogin(r, "")
 		p.Status, p.Heading = http.StatusForbidden, "Invalid answer from "+s.Provider.Host()
@@ -86,7 +87,7 @@ func (s *server) failProvider(w http.ResponseWriter, r *http.Request, err error)
 	s.Fail(w, r, p)
 }
 
-func (s *server) rolelessWords(e *oidc.NoRoleError) string {
+func (s *server) noRoleAdvice(e *oidc.NoRoleError) string {
 	what := "sent no claim “" + page.Clip(e.Claim, 100) + "” for you."
 	if e.Present {
 		what = "sent a claim “" + page.Clip(e.Claim, 100) +
@@ -95,8 +96,8 @@ func (s *server) rolelessWords(e *oidc.NoRoleError) string {
 	return s.Provider.Host() + " logged you in, but " + what + " Ask an administrator."
 }
 
-// loggedOut is where to go after the logout; whoever came from the provider is shown that
-// they are still logged in there.
+// loggedOut returns the path after the log-out. The log-in page tells users of the
+// provider that they are still logged in there.
 func (s *server) loggedOut(r *http.Request) string {
 	if strings.HasPrefix(auth.From(r.Context()).ID, "oidc:") {
 		return s.Path("/login?ended=oidc")
@@ -104,8 +105,8 @@ func (s *server) loggedOut(r *http.Request) string {
 	return s.Path("/login")
 }
 
-// endedWords offers to log out at the provider too.
-func (s *server) endedWords(r *http.Request) *templates.Ended {
+// providerLogout returns the offer to log out at the provider too.
+func (s *server) providerLogout(r *http.Request) *templates.Ended {
 	return &templates.Ended{
 		Host:    s.Provider.Host(),
 		Address: s.Provider.LogoutURL(r.Context(), s.PublicURL+"/login"),

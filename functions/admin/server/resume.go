@@ -8,10 +8,11 @@ import (
 	"tidegate/web/templates"
 )
 
-// sessionKept holds a form that was sent before the log-in, sealed, for the next page.
+// sessionKept is the session's value with a form that was sent before the log-in, sealed,
+// for the next page.
 const sessionKept = "kept"
 
-// askLoginForForm asks to log in again, and keeps the form that came without a session.
+// askLoginForForm shows the log-in, and keeps the form that came without a session.
 func (s *server) askLoginForForm(w http.ResponseWriter, r *http.Request, kept string) {
 	http.SetCookie(w, s.probeCookie())
 	s.Render(w, r, http.StatusUnauthorized, templates.Login(s.withKept(s.loginPage(r, s.Path("/")), kept)))
@@ -28,7 +29,7 @@ func (s *server) canResume(r *http.Request) bool {
 	return r.Method == http.MethodPost && found.resumes
 }
 
-// setOwner tells the browser whose the forms are that it sends from now on.
+// setOwner sets the cookie that marks the browser's forms as the actor's.
 func (s *server) setOwner(w http.ResponseWriter, actor auth.Actor) {
 	http.SetCookie(w, &http.Cookie{
 		Name: s.OwnerCookie, Value: s.Owner(actor.ID), Path: s.Path("/"), Secure: true, HttpOnly: true,
@@ -36,8 +37,8 @@ func (s *server) setOwner(w http.ResponseWriter, actor auth.Actor) {
 	})
 }
 
-// keptAtLogin leaves a form that the log-in brought for the page after it, and returns
-// the way there. A form of another user is dropped.
+// keptAtLogin stores a kept form in the session, and returns the path that shows it. It
+// drops a form of another user.
 func (s *server) keptAtLogin(r *http.Request, actor auth.Actor, next string) string {
 	if kept := r.PostForm.Get(page.KeptField); s.IsKeptFor(actor.ID, kept) {
 		s.Session.Put(r.Context(), sessionKept, kept)
@@ -46,12 +47,12 @@ func (s *server) keptAtLogin(r *http.Request, actor auth.Actor, next string) str
 	return next
 }
 
-// showKept leads back to the form that the log-in brought, once.
+// showKept shows the form that the log-in kept, once.
 func (s *server) showKept(w http.ResponseWriter, r *http.Request) {
 	s.ShowKept(w, r, s.Session.PopString(r.Context(), sessionKept))
 }
 
-// resume leads back to the form that the request brings.
+// resume shows the kept form of the request.
 func (s *server) resume(w http.ResponseWriter, r *http.Request) {
 	if s.ParseForm(w, r) {
 		s.ShowKept(w, r, r.PostForm.Get(page.KeptField))

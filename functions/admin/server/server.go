@@ -1,7 +1,7 @@
-// Package server is the admin function's web server, one http.Handler: it finds out who
-// asks, refuses what they may not have, and passes the rest to the pages and to the JSON
-// API, which it mounts as equals. It logs people in and answers for the health of the
-// function. routes.go and api.go list what it serves.
+// Package server is the admin function's web server, one http.Handler. It finds a
+// request's actor, refuses what the actor may not do, and passes the rest to the pages
+// and the JSON API. It logs people in and reports the function's health. routes.go and
+// mount.go list the routes.
 package server
 
 import (
@@ -28,31 +28,31 @@ import (
 	"tidegate/web/static"
 )
 
-// Config says how the dashboard is reached and who may use it.
+// Config has the dashboard's address and users.
 type Config struct {
-	// BasePath is the prefix of the path under which browsers see the dashboard, such as
-	// /prod behind a stage of API Gateway. Empty for none. Requests may arrive with or
-	// without it: some gateways cut it off.
+	// BasePath is the prefix of the dashboard's path in browsers, such as /prod behind a
+	// stage of API Gateway; empty for none. Requests may arrive with or without it, since
+	// some gateways remove it.
 	BasePath string
-	// PublicURL is the address of the dashboard in browsers, base path included, without
+	// PublicURL is the dashboard's address in browsers, including the base path, without
 	// a slash at the end. Only a Provider needs it.
 	PublicURL string
 	// Users log in with a password.
 	Users []password.User
 	// Provider logs people in too; nil for none.
 	Provider *oidc.Provider
-	// SessionLifetime ends a session that long after its login, used or not. The session
-	// store ends idle ones.
+	// SessionLifetime is the time from log-in to the end of a session, used or not. The
+	// session store ends idle sessions.
 	SessionLifetime time.Duration
-	// OwnerAPI and OwnerPage show a key to whoever holds its secret.
+	// OwnerAPI and OwnerPage show a key to the holder of its secret.
 	OwnerAPI, OwnerPage bool
-	// Stage names the deployment on every page, such as prod; empty for none. Release
-	// names what is deployed.
+	// Stage is the deployment's name on every page, such as prod; empty for none. Release
+	// is the deployed release.
 	Stage, Release string
 }
 
-// Services are the parts of the system that the server, the pages and the API work with.
-// Every field is required.
+// Services are the dependencies of the server, the pages and the API. Every field except
+// Journal is required.
 type Services struct {
 	Keys      *app.Registry
 	Checker   *enforce.Checker // for Explain, and for backends that reserve and settle costs
@@ -62,18 +62,18 @@ type Services struct {
 	Tokens    *token.Store
 	Logins    *throttle.Throttle
 	Owners    *throttle.Owners
-	Journal   *journal.Journal // nil for none; the one optional field
+	Journal   *journal.Journal // nil for none
 	Bundle    static.Bundle
-	// Pepper is what the key is derived from that jobs are sealed with.
+	// Pepper gives the key that seals jobs.
 	Pepper apikey.Pepper
-	// Ready returns nil if the store answers.
+	// Ready returns nil if Valkey responds.
 	Ready func(context.Context) error
-	// StoreVersion names the store's software and its version.
+	// StoreVersion returns Valkey's name and version.
 	StoreVersion func(context.Context) (string, error)
 	Log          *slog.Logger
 }
 
-// server answers every request: it knows who asks, and passes the request to a page or
+// server handles every request. It finds the actor, and passes the request to a page or
 // the API.
 type server struct {
 	*page.Renderer
@@ -94,8 +94,8 @@ func New(config Config, services Services) (http.Handler, error) {
 	return newServer(config, services, false).start()
 }
 
-// NewAway returns the server that answers while there is no connection to Valkey: its
-// files, its health, and for every other address a page that says so.
+// NewAway returns the server for the time without a connection to Valkey. It serves its
+// files, its health, and for every other address an error page.
 func NewAway(config Config, bundle static.Bundle, log *slog.Logger) (http.Handler, error) {
 	unready := func(context.Context) error { return errors.New("not connected to the store") }
 	return newServer(config, Services{Bundle: bundle, Ready: unready, Log: log}, true).start()
@@ -128,7 +128,7 @@ func (s *server) start() (http.Handler, error) {
 		return nil, err
 	}
 	s.api = sync.OnceValues(func() (*router, error) { return s.newRouter(s.apiRoutes()) })
-	return s.chain(), nil
+	return s.middleware(), nil
 }
 
 func (c Config) validate() error {
@@ -144,7 +144,7 @@ func (c Config) validate() error {
 	return nil
 }
 
-// CheckBasePath reports what is wrong with a Config's BasePath.
+// CheckBasePath returns what is wrong with a Config's BasePath.
 func CheckBasePath(p string) error {
 	if !basePattern.MatchString(p) {
 		return fmt.Errorf("is %q: it must look like /prod, with a slash before each part and none at the "+

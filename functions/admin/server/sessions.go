@@ -14,7 +14,7 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 )
 
-// SessionStore is what the server needs to keep sessions. *session.Store is one.
+// SessionStore stores sessions. *session.Store implements it.
 type SessionStore interface {
 	scs.Store
 	dashboard.SessionLister
@@ -22,17 +22,16 @@ type SessionStore interface {
 	EndAll(ctx context.Context, user string) error
 }
 
-// What a session holds.
+// The values of a session.
 const (
 	sessionActorID = "actor"
 	sessionName    = "name"
 	sessionRole    = "role"
-	sessionBinding = "binding" // what the session ends with: see sessionActor
+	sessionBinding = "binding" // the fingerprint at log-in: see sessionActor
 )
 
-// newSessions sets up the session cookie. SameSite is Lax, not Strict, so that a link in
-// a chat or a ticket opens the page it names instead of the login; no GET changes
-// anything.
+// newSessions configures the session cookie. SameSite is Lax, not Strict, so that a link
+// in a chat or ticket opens its page instead of the log-in. No GET makes a change.
 func (s *server) newSessions() *scs.SessionManager {
 	m := scs.New()
 	m.Store = s.Sessions
@@ -42,9 +41,9 @@ func (s *server) newSessions() *scs.SessionManager {
 	return m
 }
 
-// cookieName asks browsers to refuse a cookie that was not set here over TLS. __Host-
-// demands the path /, which another stage of the same gateway would share; below a base
-// path __Secure- and the path keep them apart.
+// cookieName returns a cookie's name, whose prefix makes browsers accept it only over
+// TLS. __Host- requires the path /, which another stage of the same gateway would share.
+// With a base path, __Secure- and the cookie's path keep stages apart.
 func (s *server) cookieName(suffix string) string {
 	if s.BasePath == "" {
 		return "__Host-tidegate" + suffix
@@ -52,8 +51,8 @@ func (s *server) cookieName(suffix string) string {
 	return "__Secure-tidegate" + suffix
 }
 
-// withSession answers a request that may read and change its session. The answer is held
-// back until the session is saved, so that it never claims what did not happen.
+// withSession handles a request that may read and change its session. It sends the
+// response after the session is saved, so that a response is never wrong about it.
 func (s *server) withSession(w http.ResponseWriter, r *http.Request, handle http.HandlerFunc) {
 	token := ""
 	if c, err := r.Cookie(s.Session.Cookie.Name); err == nil {
@@ -68,7 +67,7 @@ func (s *server) withSession(w http.ResponseWriter, r *http.Request, handle http
 		s.FailStore(w, r, "load session", err)
 		return
 	}
-	held := &answer{header: w.Header()}
+	held := &bufferedResponse{header: w.Header()}
 	handle(held, r.WithContext(ctx))
 	if err := s.saveSession(ctx, w); err != nil {
 		s.FailStore(w, r, "save session", err)
@@ -92,9 +91,9 @@ func (s *server) saveSession(ctx context.Context, w http.ResponseWriter) error {
 	return nil
 }
 
-// sessionActor returns whose the session is. It is bound to what it was opened with: a
-// user's name, role and password, or the provider and what its claim means. When the
-// configuration no longer says the same, the session is nobody's.
+// sessionActor returns the session's actor. A session belongs to a fingerprint: of a
+// user's name, role and password, or of the provider and its claim. If the
+// configuration's fingerprint differs, the session has no actor.
 func (s *server) sessionActor(ctx context.Context) auth.Actor {
 	id, binding := s.Session.GetString(ctx, sessionActorID), s.Session.GetString(ctx, sessionBinding)
 	if name, ok := strings.CutPrefix(id, "password:"); ok {
@@ -113,15 +112,14 @@ func (s *server) sessionActor(ctx context.Context) auth.Actor {
 	return auth.Actor{ID: id, Name: s.Session.GetString(ctx, sessionName), Kind: auth.User, Role: role}
 }
 
-// enter opens a session for somebody who proved who they are, and sends them on.
-func (s *server) enter(w http.ResponseWriter, r *http.Request, actor auth.Actor, binding, next string) {
+// startSession starts a session for an authenticated actor and redirects.
+func (s *server) startSession(w http.ResponseWriter, r *http.Request, actor auth.Actor, binding, next string) {
 	ctx := r.Context()
 	if err := s.recordLogin(ctx, actor); err != nil {
 		s.FailStore(w, r, "record login", err)
 		return
 	}
-	// A new session id, and nothing of the old session: one that somebody planted before
-	// the login is worth nothing after it.
+	// A new session id without the old session's data prevents session fixation.
 	err := s.Session.Clear(ctx)
 	if err == nil {
 		err = s.Session.RenewToken(ctx)
@@ -138,18 +136,18 @@ func (s *server) enter(w http.ResponseWriter, r *http.Request, actor auth.Actor,
 	s.Session.Put(ctx, sessionRole, actor.Role.String())
 	s.Session.Put(ctx, sessionBinding, binding)
 	s.Session.Put(ctx, page.SessionStarted, time.Now().Unix())
-	s.Session.Put(ctx, page.SessionAgent, agentWords(r.UserAgent()))
+	s.Session.Put(ctx, page.SessionAgent, browserName(r.UserAgent()))
 	s.setOwner(w, actor)
 	http.Redirect(w, r, s.keptAtLogin(r, actor, next), http.StatusSeeOther)
 }
 
-// agentWords names a browser and its system, as far as they say.
-func agentWords(agent string) string {
-	browser := firstIn(agent, "another program", [][2]string{
+// browserName returns the browser and system of a User-Agent.
+func browserName(agent string) string {
+	browser := firstMatch(agent, "another program", [][2]string{
 		{"Edg/", "Edge"}, {"OPR/", "Opera"}, {"Firefox/", "Firefox"}, {"Chrome/", "Chrome"},
 		{"Safari/", "Safari"}, {"curl/", "curl"},
 	})
-	system := firstIn(agent, "", [][2]string{
+	system := firstMatch(agent, "", [][2]string{
 		{"Windows", " on Windows"}, {"Android", " on Android"}, {"iPhone", " on iPhone"},
 		{"iPad", " on iPad"},
 		{"Mac OS X", " on macOS"}, {"Linux", " on Linux"},
@@ -157,8 +155,8 @@ func agentWords(agent string) string {
 	return browser + system
 }
 
-// firstIn returns the words of the first mark that a text holds.
-func firstIn(text, otherwise string, marks [][2]string) string {
+// firstMatch returns the name of the first mark in a text.
+func firstMatch(text, otherwise string, marks [][2]string) string {
 	for _, m := range marks {
 		if strings.Contains(text, m[0]) {
 			return m[1]
@@ -167,7 +165,7 @@ func firstIn(text, otherwise string, marks [][2]string) string {
 	return otherwise
 }
 
-// endSessions ends every session of the user, this one too.
+// endSessions ends every session of the user, including this one.
 func (s *server) endSessions(w http.ResponseWriter, r *http.Request) {
 	if err := s.Sessions.EndAll(r.Context(), auth.From(r.Context()).ID); err != nil {
 		s.FailStore(w, r, "end sessions", err)

@@ -6,7 +6,8 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 )
 
-// saveTheme keeps the choice in a cookie and no session, so that the login has it too.
+// saveTheme stores the theme in a cookie, not in the session, so that the log-in page has
+// it too.
 func (s *server) saveTheme(w http.ResponseWriter, r *http.Request) {
 	if !s.ParseForm(w, r) {
 		return
@@ -18,7 +19,7 @@ func (s *server) saveTheme(w http.ResponseWriter, r *http.Request) {
 	}
 	age := page.ThemeAge
 	if name == "" {
-		age = -1 // forgets it
+		age = -1 // deletes the cookie
 	}
 	http.SetCookie(w, &http.Cookie{
 		Name: page.ThemeCookie, Value: name, Path: s.Path("/"), MaxAge: age, Secure: true, HttpOnly: true,

@@ -39,7 +39,8 @@
 --   of the record (policyset/record.go), zeros without one:
 --     three times, version, plan, end of the override, three lengths, name
 --   1 byte    1 when the limits are an override's, 0 when the plan's; 2 more when the
---             secret was the one before the last rotation
+--             secret was the one before the last rotation; 4 more when the key is in a
+--             group, whose name follows after 1 byte length
 --   entry     of the limits: mode, length, program
 local sub, byte = string.sub, string.byte
 local key, cost, refund = KEYS[2], tonumber(ARGV[2]), tonumber(ARGV[5])
@@ -62,7 +63,7 @@ if not prog then
   end
   local record = call('GET', KEYS[1])
   local plan, about
-  local former = 0
+  local marks, group = 0, ''
   if record then
     if byte(record, 1) ~= 2 then
       return redis.error_reply('ERR the record was written by another version of Tidegate: '
@@ -86,26 +87,32 @@ if not prog then
       elseif now >= unpack('>I7', record, 67) then
         return 'NO'
       end
-      former = 2
+      marks = 2
     end
     local expires, banned, _, number, till, name, over = unpack('>I7I7I4I2I7I2I2', record, 74)
     if expires ~= 0 and now >= expires then
       return 'NX'
     end
+    local at = 107 + name + over
     if lists then
-      local described = sub(record, 107 + name + over)
+      local described = sub(record, at)
       if described ~= ARGV[11] then
         return 'A' .. sub(record, 88, 91) .. described
       elseif ARGV[12] ~= '1' then
         return 'NA'
       end
     end
+    if byte(record, at + 2) == 103 then -- {"group":"
+      group = sub(record, at + 10, string.find(record, '"', at + 10, true) - 1)
+      marks, group = marks + 4, string.char(#group) .. group
+    end
     about = sub(record, 67, 106 + name)
     if over > 0 and (till == 0 or now < till) then
       entry, source = sub(record, 107 + name, 106 + name + over), '\1'
     end
     if banned > now then
-      return 'B' .. sub(record, 81, 87) .. pack('>I7', now) .. sub(copy, 2, 5) .. about .. '\0\1\0\0'
+      return 'B' .. sub(record, 81, 87) .. pack('>I7', now) .. sub(copy, 2, 5) .. about
+        .. string.char(marks) .. group .. '\1\0\0'
     end
     plan = number
   elseif ARGV[1] ~= '' then
@@ -139,7 +146,7 @@ if not prog then
     source = '\0'
   end
   ends = 3 + unpack('>I2', entry, 2)
-  public = sub(copy, 2, 5) .. about .. string.char(byte(source) + former) .. sub(entry, 1, ends)
+  public = sub(copy, 2, 5) .. about .. string.char(byte(source) + marks) .. group .. sub(entry, 1, ends)
   if byte(entry, 1) == 3 and not KEYS[4] then
     return 'O' .. pack('>I7', now) .. public
   end

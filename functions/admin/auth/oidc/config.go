@@ -1,6 +1,6 @@
 // Package oidc logs people in at an OpenID provider: authorization code with PKCE, state
-// and nonce, and a role from a claim. Nothing is asked of the provider before somebody
-// logs in, so a function without a way to it starts and works all the same.
+// and nonce, and a role from a claim. It contacts the provider only when somebody logs
+// in, so a function that cannot reach the provider still starts and works.
 package oidc
 
 import (
@@ -15,22 +15,22 @@ import (
 	"tidegate/functions/admin/auth"
 )
 
-// Config says which provider logs people in, and what they may do.
+// Config has the provider and the roles of the people that it logs in.
 type Config struct {
 	Issuer       string // address of the provider, https; http on this machine only
 	ClientID     string
 	ClientSecret string
-	RedirectURL  string // where the provider sends browsers back to, as it is registered there
+	RedirectURL  string // where the provider redirects browsers, as registered there
 	Scopes       []string
-	// RoleClaim is the claim with somebody's groups, a text or a list of texts; a name
-	// with dots that is no claim itself leads into objects.
+	// RoleClaim is the claim with a person's groups: a text or a list of texts. If no
+	// claim has a name with dots, the name is a path into nested objects.
 	RoleClaim    string
-	EditorValues []string // who has one of these in the claim edits
-	ViewerValues []string // who has one of these may look
+	EditorValues []string // any of these in the claim gives the role editor
+	ViewerValues []string // any of these gives the role viewer
 }
 
-// CheckURL reports what is wrong with the address of a provider or of this dashboard: it
-// must be absolute, and https unless it is on this machine.
+// CheckURL returns what is wrong with the address of a provider or of this dashboard. It
+// must be absolute, and https unless its host is this machine.
 func CheckURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
@@ -62,7 +62,7 @@ func (c Config) validate() error {
 	return nil
 }
 
-// fingerprint changes when the provider, the client or the meaning of the claim does.
+// fingerprint returns a hash of the provider, the client and the meaning of the claim.
 func (c Config) fingerprint() string {
 	text, err := json.Marshal([]any{c.Issuer, c.ClientID, c.RedirectURL, c.RoleClaim, c.EditorValues,
 		c.ViewerValues})
@@ -73,8 +73,7 @@ func (c Config) fingerprint() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// role returns what the claims allow; present is false when they do not hold the claim at
-// all.
+// role returns the role that the claims give. present is false without the claim.
 func (c Config) role(claims map[string]any) (role auth.Role, present bool) {
 	value, present := lookUp(claims, c.RoleClaim)
 	if !present {
@@ -91,7 +90,7 @@ func (c Config) role(claims map[string]any) (role auth.Role, present bool) {
 	return role, true
 }
 
-// contains compares whole texts; an empty one is no value.
+// contains compares whole texts and ignores an empty value.
 func contains(values []string, text string) bool {
 	for _, v := range values {
 		if v != "" && v == text {
@@ -101,8 +100,8 @@ func contains(values []string, text string) bool {
 	return false
 }
 
-// lookUp finds a claim by its name, or by the path that the name is if it has dots: some
-// providers put addresses into names, others nest.
+// lookUp finds a claim by its name, or else by the name as a path with dots. Some
+// providers use addresses as names, others nest objects.
 func lookUp(claims map[string]any, name string) (any, bool) {
 	if value, ok := claims[name]; ok {
 		return value, value != nil

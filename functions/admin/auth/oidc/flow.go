@@ -16,11 +16,11 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// FlowLife is how long somebody may take at the provider.
+// FlowLife is the maximum time of a log-in at the provider.
 const FlowLife = 10 * time.Minute
 
-// flow is a log-in under way. The browser that began it holds it, sealed, in a cookie:
-// nobody else can finish it, and nothing is stored before the log-in.
+// flow is a log-in in progress. The browser holds it sealed in a cookie, so no other
+// browser can complete it and nothing is stored before the log-in.
 type flow struct {
 	State    string    `json:"s"`
 	Nonce    string    `json:"n"`
@@ -34,7 +34,7 @@ func newFlow(next string, now time.Time) flow {
 		Ends: now.Add(FlowLife)}
 }
 
-// sealer makes texts that only it can read and make.
+// sealer encrypts and authenticates flows.
 type sealer struct{ aead cipher.AEAD }
 
 func newSealer(secret []byte) (sealer, error) {

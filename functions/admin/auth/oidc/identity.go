@@ -12,22 +12,22 @@ import (
 	"tidegate/functions/admin/auth"
 )
 
-// NoRoleError means that somebody is who they say, and may do nothing here.
+// NoRoleError means that a person is authenticated and has no role here.
 type NoRoleError struct {
 	Claim   string
-	Present bool // the claim is there, and holds nothing that means a role
+	Present bool // the claim exists, but none of its values gives a role
 }
 
 func (e *NoRoleError) Error() string { return "no role in the claim " + e.Claim }
 
-// Identity is who logged in.
+// Identity is a person who logged in.
 type Identity struct {
 	Actor auth.Actor
-	Next  string // where to go, as given to Start
+	Next  string // the path after the log-in, as given to Start
 }
 
-// claims are those of the id token, and those that the provider sends only when asked, if
-// the role is not among the first.
+// claims returns the claims of the id token. If the role's claim is missing, it adds
+// those of the provider's user-info endpoint.
 func (p *Provider) claims(ctx context.Context, e *endpoints, t *gooidc.IDToken,
 	tokens *oauth2.Token) (map[string]any, error) {
 	var claims map[string]any
@@ -62,7 +62,7 @@ func (p *Provider) identify(subject string, claims map[string]any, next string) 
 	return Identity{Actor: actor, Next: next}, nil
 }
 
-// nameIn is a name for people only: they may have chosen it themselves.
+// nameIn returns a name to display. People may have chosen it themselves.
 func nameIn(claims map[string]any, subject string) string {
 	for _, claim := range []string{"preferred_username", "email", "name"} {
 		if text, ok := claims[claim].(string); ok && strings.TrimSpace(text) != "" {

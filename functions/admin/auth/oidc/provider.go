@@ -17,20 +17,19 @@ import (
 )
 
 const (
-	stepTimeout = 8 * time.Second // for all that one step asks of the provider
-	maxReply    = 1 << 20         // bytes of one answer of the provider
-	maxName     = 64              // characters of somebody's name
-	maxID       = 255             // bytes of somebody's subject, as the standard has it
+	stepTimeout = 8 * time.Second // of all requests to the provider in one step
+	maxReply    = 1 << 20         // bytes of a response
+	maxName     = 64              // characters of a displayed name
+	maxID       = 255             // bytes of a subject, by the standard
 )
 
-// ErrFlow means that an answer belongs to no log-in that this browser began here a short
-// while ago.
+// ErrFlow means that an answer belongs to no recent log-in of this browser.
 var ErrFlow = errors.New("no such login is under way")
 
-// ErrToken means that what the provider sent cannot be trusted.
+// ErrToken means that the provider's response is not valid.
 var ErrToken = errors.New("the provider's answer cannot be trusted")
 
-// RefusedError is the provider's word that somebody is not logged in.
+// RefusedError means that the provider did not log the person in.
 type RefusedError struct{ Code string }
 
 func (e *RefusedError) Error() string { return "the provider refused: " + e.Code }
@@ -43,18 +42,18 @@ type Provider struct {
 	now    func() time.Time
 
 	mu    sync.Mutex
-	found *endpoints // nil until the provider has answered
+	found *endpoints // nil until discovery succeeds
 }
 
-// endpoints is what the provider says of itself.
+// endpoints is the result of the provider's discovery.
 type endpoints struct {
 	provider   *gooidc.Provider
 	oauth      oauth2.Config
 	endSession string
 }
 
-// New returns a Provider that asks nothing of anybody yet. secret seals what browsers
-// hold.
+// New returns a Provider. It makes no request yet. secret keys the seal of the browsers'
+// cookies.
 func New(c Config, secret []byte) (*Provider, error) {
 	if err := c.validate(); err != nil {
 		return nil, fmt.Errorf("oidc: %w", err)
@@ -71,7 +70,7 @@ func New(c Config, secret []byte) (*Provider, error) {
 	return &Provider{config: c, sealer: sealer, client: client, now: time.Now}, nil
 }
 
-// Host names the provider to people.
+// Host returns the provider's host name, to display.
 func (p *Provider) Host() string {
 	u, err := url.Parse(p.config.Issuer)
 	if err != nil {
@@ -80,11 +79,11 @@ func (p *Provider) Host() string {
 	return u.Host
 }
 
-// Fingerprint changes when sessions that this provider opened must end.
+// Fingerprint returns a value that changes when this provider's sessions must end.
 func (p *Provider) Fingerprint() string { return p.config.fingerprint() }
 
-// Start returns the address at the provider to send a browser to, and what the browser
-// must bring back to Finish.
+// Start returns the provider's address to redirect a browser to, and a sealed value that
+// the browser must give to Finish.
 func (p *Provider) Start(ctx context.Context, next string) (address, sealed string, err error) {
 	ctx, cancel := p.context(ctx)
 	defer cancel()
@@ -100,9 +99,9 @@ func (p *Provider) Start(ctx context.Context, next string) (address, sealed stri
 		oauth2.S256ChallengeOption(f.Verifier)), sealed, nil
 }
 
-// Finish reads the provider's answer, with what Start gave the browser. Its errors are
-// ErrFlow, ErrToken, *RefusedError and *NoRoleError; any other means that the provider
-// did not answer.
+// Finish completes a log-in with the provider's answer and the value from Start. Its
+// errors are ErrFlow, ErrToken, *RefusedError and *NoRoleError; any other means that the
+// provider did not respond.
 func (p *Provider) Finish(ctx context.Context, sealed string, answer url.Values) (Identity, error) {
 	ctx, cancel := p.context(ctx)
 	defer cancel()
@@ -133,8 +132,8 @@ func (p *Provider) Finish(ctx context.Context, sealed string, answer url.Values)
 	return p.identify(verified.Subject, claims, f.Next)
 }
 
-// LogoutURL is where to log out at the provider too, and come back to the address after;
-// empty if the provider offers none or does not answer.
+// LogoutURL returns the address for logging out at the provider, which then redirects to
+// after. It is empty if the provider has none or does not respond.
 func (p *Provider) LogoutURL(ctx context.Context, after string) string {
 	ctx, cancel := p.context(ctx)
 	defer cancel()
@@ -153,13 +152,14 @@ func (p *Provider) LogoutURL(ctx context.Context, after string) string {
 	return u.String()
 }
 
-// context gives the provider its own time, whatever is left of the request's.
+// context gives the provider a separate timeout, whatever remains of the request's.
 func (p *Provider) context(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
 	return gooidc.ClientContext(ctx, p.client), cancel
 }
 
-// discover asks the provider about itself until it has answered once.
+// discover returns the provider's endpoints. It queries the provider until one query
+// succeeds.
 func (p *Provider) discover(ctx context.Context) (*endpoints, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,8 +201,8 @@ func (p *Provider) scopes() []string {
 	return append([]string{gooidc.ScopeOpenID}, p.config.Scopes...)
 }
 
-// authStyle is set and not tried out, since a second try would find the code used.
-// Without a word the standard says basic.
+// authStyle returns the provider's client authentication. The library would try both
+// ways, but the second try would find the code used. The standard's default is basic.
 func authStyle(methods []string) oauth2.AuthStyle {
 	if len(methods) == 0 || slices.Contains(methods, "client_secret_basic") {
 		return oauth2.AuthStyleInHeader
@@ -210,8 +210,8 @@ func authStyle(methods []string) oauth2.AuthStyle {
 	return oauth2.AuthStyleInParams
 }
 
-// flowOf opens the browser's cookie and makes sure that the answer belongs to it, in time
-// and from this provider.
+// flowOf opens the browser's cookie. It fails unless the answer has the cookie's state,
+// is in time, and comes from this provider.
 func (p *Provider) flowOf(sealed string, answer url.Values) (flow, error) {
 	f, err := p.sealer.open(sealed)
 	if err != nil || !p.now().Before(f.Ends) || !equal(f.State, answer.Get("state")) {
@@ -243,7 +243,7 @@ func (p *Provider) verify(ctx context.Context, e *endpoints, raw, nonce string) 
 	return t, nil
 }
 
-// exchangeError keeps the provider's reply, which may repeat what we sent, out of the
+// exchangeError leaves the provider's reply, which may repeat our secrets, out of the
 // error.
 func exchangeError(err error) error {
 	var refused *oauth2.RetrieveError
@@ -255,7 +255,7 @@ func exchangeError(err error) error {
 	return errors.New("the provider's token endpoint does not answer")
 }
 
-// bounded cuts answers that are longer than any sensible one.
+// bounded limits the length of responses.
 type bounded struct{ http.RoundTripper }
 
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -9,9 +9,8 @@ import (
 	"tidegate/functions/admin/auth"
 )
 
-// ParseUsers reads entries of the form name:role:hash, apart by white space or
-// semicolons. Its error names every entry that is wrong, by its number and its name, and
-// never repeats a hash.
+// ParseUsers parses entries of the form name:role:hash, separated by white space or
+// semicolons. Its error names each wrong entry by number and name, and contains no hash.
 func ParseUsers(text string) ([]User, error) {
 	var users []User
 	var errs []error
@@ -27,7 +26,7 @@ func ParseUsers(text string) ([]User, error) {
 	return users, errors.Join(errs...)
 }
 
-// parseUser returns errors that go on after the entry's number.
+// parseUser parses one entry. Its error continues the text "entry N".
 func parseUser(entry string) (User, error) {
 	name, rest, found := strings.Cut(entry, ":")
 	role, hash, found2 := strings.Cut(rest, ":")

@@ -1,5 +1,5 @@
-// Package password holds the people who log in with a name and a password, of which only
-// argon2id hashes are known.
+// Package password authenticates users with a name and a password. It has only argon2id
+// hashes of passwords.
 package password
 
 import (
@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	maxPassword   = 1000    // bytes that are hashed of what somebody types
-	maxHashMemory = 1 << 20 // KiB that one login may take
-	minHashMemory = 19456   // KiB below which a hash is cheap to guess at, as OWASP has it for argon2id
+	maxPassword   = 1000    // bytes of a password
+	maxHashMemory = 1 << 20 // KiB for hashing one password
+	minHashMemory = 19456   // KiB, OWASP's minimum for argon2id
 )
 
-// Hash is a password of which only the hash is known. The zero value matches nothing.
+// Hash is the hash of a password. The zero value matches nothing.
 type Hash struct {
 	text   string
 	memory uint32 // KiB
 }
 
-// ParseHash reads an argon2id hash in PHC notation:
+// ParseHash parses an argon2id hash in PHC notation:
 // $argon2id$v=19$m=65536,t=3,p=2$salt$hash. Its error does not repeat the text.
 func ParseHash(text string) (Hash, error) {
 	params, salt, key, err := argon2id.DecodeHash(text)
@@ -35,7 +35,7 @@ func ParseHash(text string) (Hash, error) {
 	return Hash{text: text, memory: params.Memory}, nil
 }
 
-// Weak reports whether the hash takes too little memory to resist guessing.
+// Weak reports whether the hash uses too little memory to resist guessing.
 func (h Hash) Weak() bool { return h.memory < minHashMemory }
 
 // String hides the hash.

@@ -15,30 +15,30 @@ import (
 	"tidegate/functions/admin/auth"
 )
 
-// MaxName is the most characters of a user's name.
+// MaxName is the maximum length of a user's name, in characters.
 const MaxName = 64
 
-// maxHashing is how many passwords are hashed at once: each takes up to the whole memory
-// that its hash names.
+// maxHashing is the number of passwords hashed at once. Each needs the memory of its
+// hash.
 const maxHashing = 2
 
-// ErrWrong means that there is no such user, or that the password is another. Nobody
-// learns which.
+// ErrWrong means that the user does not exist or the password is wrong. It does not say
+// which.
 var ErrWrong = errors.New("user or password is wrong")
 
-// User is somebody who logs in with a password.
+// User is a user with a password.
 type User struct {
 	Name string
 	Role auth.Role
 	Hash Hash
 }
 
-// Actor is the user as one who acts.
+// Actor returns the user's actor.
 func (u User) Actor() auth.Actor {
 	return auth.Actor{ID: "password:" + u.Name, Name: u.Name, Kind: auth.User, Role: u.Role}
 }
 
-// Fingerprint changes when the user's name, role or password does.
+// Fingerprint returns a hash of the user's name, role and password.
 func (u User) Fingerprint() string {
 	var text []byte
 	for _, part := range []string{u.Name, u.Role.String(), u.Hash.text} {
@@ -49,7 +49,7 @@ func (u User) Fingerprint() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// CheckName reports what is wrong with a user of this name.
+// CheckName returns what is wrong with a user's name.
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -77,13 +77,13 @@ func (u User) validate() error {
 	return nil
 }
 
-// Users are all who log in with a password. It is safe for concurrent use.
+// Users are all users with a password. It is safe for concurrent use.
 type Users struct {
 	list  []User
 	turns chan struct{}
 }
 
-// NewUsers returns the users. An empty list lets nobody in.
+// NewUsers returns the users. With an empty list nobody can log in.
 func NewUsers(list []User) (*Users, error) {
 	for i, u := range list {
 		if err := u.validate(); err != nil {
@@ -96,7 +96,7 @@ func NewUsers(list []User) (*Users, error) {
 	return &Users{list: slices.Clone(list), turns: make(chan struct{}, maxHashing)}, nil
 }
 
-// Empty reports whether nobody can log in with a password.
+// Empty reports whether there are no users.
 func (u *Users) Empty() bool { return len(u.list) == 0 }
 
 // Find returns the user of this name.
@@ -108,9 +108,9 @@ func (u *Users) Find(name string) (User, bool) {
 	return u.list[i], true
 }
 
-// Authenticate returns the user whose name and password these are, or ErrWrong. It hashes
-// a password for unknown names too, so that its time does not show which users exist. Any
-// other error means that ctx ended while others were hashing.
+// Authenticate returns the user with this name and password, or ErrWrong. It hashes a
+// password for unknown names too, so that its duration does not show which users exist.
+// Any other error means that ctx ended while other passwords were hashed.
 func (u *Users) Authenticate(ctx context.Context, name, password string) (User, error) {
 	if u.Empty() {
 		return User{}, ErrWrong
@@ -131,8 +131,8 @@ func (u *Users) Authenticate(ctx context.Context, name, password string) (User, 
 	return user, nil
 }
 
-// standIn is the user whose hash is computed for an unknown name: always the same one for
-// a name, as it would be if the name were known.
+// standIn returns the user whose hash is computed for an unknown name. It is always the
+// same for a name, as for a known name.
 func (u *Users) standIn(name string) User {
 	sum := sha256.Sum256([]byte(name))
 	return u.list[binary.BigEndian.Uint64(sum[:])%uint64(len(u.list))]

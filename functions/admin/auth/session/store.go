@@ -1,4 +1,4 @@
-// Package session keeps the dashboard's sessions in Valkey, as a store for scs.
+// Package session stores the dashboard's sessions in Valkey. Its Store is an scs store.
 package session
 
 import (
@@ -12,8 +12,8 @@ import (
 
 const prefix = "tg:session:"
 
-// DeleteCtx replaces a session by ended for endedKept. A request that runs meanwhile can
-// then not save the session again.
+// DeleteCtx replaces a session by ended for endedKept, so that a request in progress
+// cannot save the session again.
 const (
 	ended     = ""
 	endedKept = 5 * time.Minute
@@ -27,12 +27,12 @@ redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1`)
 
 // Store is an scs store. It stores only the SHA-256 of a token, so a reader of Valkey
-// learns no session.
+// cannot use a session.
 //
 // Store also ends idle sessions. For that, scs would rewrite a session on each request;
-// FindCtx renews the time to live with the command that reads. A session ends when it was
-// not used for idle, or at its expiry in scs, whichever is first. A request that nobody
-// made is no use: see Unattended.
+// FindCtx renews the time to live with the command that reads. A session ends after idle
+// without a request, or at its expiry in scs, whichever is first. Automatic requests do
+// not count: see Unattended.
 //
 // Every command is idempotent. The client repeats it when a connection was lost while the
 // function was frozen. A Store is safe for concurrent use.
@@ -49,8 +49,8 @@ func NewStore(client valkey.Client, idle time.Duration) *Store {
 
 type unattended struct{}
 
-// Unattended marks the context of a request that a page makes by itself, such as a live
-// refresh. It leaves the session's time to live as it is.
+// Unattended marks the context of a page's automatic request, such as a live refresh. It
+// does not renew the session's time to live.
 func Unattended(ctx context.Context) context.Context {
 	return context.WithValue(ctx, unattended{}, true)
 }
@@ -79,7 +79,7 @@ func (s *Store) FindCtx(ctx context.Context, token string) (data []byte, found b
 	return data, true, nil
 }
 
-// CommitCtx saves a session, unless it was deleted a short time ago.
+// CommitCtx saves a session, unless it was deleted within endedKept.
 func (s *Store) CommitCtx(ctx context.Context, token string, data []byte, expiry time.Time) error {
 	life := min(s.idle, expiry.Sub(s.now()))
 	if life < time.Millisecond {

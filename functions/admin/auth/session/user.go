@@ -11,13 +11,13 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// usersPrefix begins the name of a sorted set for each user who has sessions: members are
-// ids of sessions, scores their expiry in milliseconds.
+// usersPrefix is the prefix of a sorted set for each user with sessions. Members are
+// session ids, scores their expiry in milliseconds.
 const usersPrefix = "tg:sessions:"
 
-// enroll adds a session to a user's, forgets those that have expired, and lets the set
-// live as long as the last of them. KEYS[1] the set; ARGV[1] the id, ARGV[2] its expiry,
-// ARGV[3] now, both in milliseconds.
+// enroll adds a session to a user's set, removes expired ones, and lets the set expire
+// with the last of them. KEYS[1] the set; ARGV[1] the id, ARGV[2] its expiry, ARGV[3]
+// now, both in milliseconds.
 var enroll = valkey.NewLuaScriptRetryable(`
 redis.call('ZADD', KEYS[1], ARGV[2], ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', ARGV[3])
@@ -25,9 +25,9 @@ local last = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
 if last[2] then redis.call('PEXPIREAT', KEYS[1], last[2]) end
 return 1`)
 
-// Session is one that is alive.
+// Session is a session that has not ended.
 type Session struct {
-	ID   string // identifies the session, and opens none
+	ID   string // identifies the session without giving access to it
 	Data []byte // as scs encoded it
 }
 
@@ -42,8 +42,8 @@ func userKey(user string) string {
 	return usersPrefix + base64.RawURLEncoding.EncodeToString(hash[:])
 }
 
-// Enroll notes that a session is one of the user's, until it expires. Call it before the
-// session is saved, so that EndAll misses none.
+// Enroll adds a session to the user's sessions until it expires. Call it before saving
+// the session, so that EndAll misses none.
 func (s *Store) Enroll(ctx context.Context, user, token string, expiry time.Time) error {
 	args := []string{ID(token), milliseconds(expiry), milliseconds(s.now())}
 	if err := enroll.Exec(ctx, s.client, []string{userKey(user)}, args).Error(); err != nil {
@@ -52,8 +52,8 @@ func (s *Store) Enroll(ctx context.Context, user, token string, expiry time.Time
 	return nil
 }
 
-// List returns at most count of the user's sessions, the newest first. Looking at them
-// keeps none of them alive.
+// List returns at most count of the user's sessions, the newest first. It does not renew
+// them.
 func (s *Store) List(ctx context.Context, user string, count int) ([]Session, error) {
 	query := s.client.B().Zrevrangebyscore().Key(userKey(user)).Max("+inf").Min("("+
 		milliseconds(s.now())).Limit(0, int64(count)).Build()
@@ -81,7 +81,7 @@ func (s *Store) List(ctx context.Context, user string, count int) ([]Session, er
 	return all, nil
 }
 
-// EndAll ends every session of the user that was enrolled before it began.
+// EndAll ends every session of the user that was enrolled before the call.
 func (s *Store) EndAll(ctx context.Context, user string) error {
 	ids, err := s.client.Do(ctx, s.client.B().Zrange().Key(userKey(user)).Min("0").Max(
 		"-1").Build()).AsStrSlice()

@@ -10,15 +10,15 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// What API keys may ask of themselves: one key, and all keys of one address together. A
-// key that is not good counts against its address as a wrong password does.
+// The limits of API keys that query themselves: of one key, and of all keys from one
+// address. A bad key counts against its address as a wrong password does.
 var (
 	perOwner   = limiter.Limit{Requests: 60, Window: time.Minute}
 	perNetwork = limiter.Limit{Requests: 300, Window: time.Minute}
 )
 
-// Owners slows down requests that bring an API key. It keeps only hashes of addresses and
-// of ids, and is safe for concurrent use.
+// Owners throttles requests with an API key. It stores only hashes of addresses and ids,
+// and is safe for concurrent use.
 type Owners struct {
 	unknown, networks, keys *limiter.Limiter
 }
@@ -40,17 +40,17 @@ func NewOwners(client valkey.Client) (*Owners, error) {
 	return &Owners{unknown: unknown, networks: networks, keys: keys}, nil
 }
 
-// OwnersAttempt is the answer to Take and Admit. When it is not Allowed nothing may be
-// answered but RetryAfter, the time until the same attempt is allowed if nobody else
-// makes one.
+// OwnersAttempt is the result of Take and Admit. If it is not Allowed, RetryAfter is the
+// time until the same attempt is allowed if nobody else makes one.
 type OwnersAttempt struct {
 	Allowed    bool
 	RetryAfter time.Duration
 	unknown    counted
 }
 
-// Take counts a request with a key that nobody has looked up yet, as if it were unknown.
-// remote is its address, with or without a port. With an error it is not allowed.
+// Take counts a request with a key that is not looked up yet, as if it were unknown.
+// remote is its address, with or without a port. After an error the request is not
+// allowed.
 func (o *Owners) Take(ctx context.Context, remote string) (OwnersAttempt, error) {
 	source := sourceOf(remote)
 	d, err := take(ctx, o.networks, source)
@@ -65,7 +65,7 @@ func (o *Owners) Take(ctx context.Context, remote string) (OwnersAttempt, error)
 		unknown: counted{key: source, taken: d}}, nil
 }
 
-// Admit gives an attempt back that brought a good key, and counts it against that key.
+// Admit refunds the attempt of a good key, and counts it against that key.
 func (o *Owners) Admit(ctx context.Context, a OwnersAttempt, id string) (OwnersAttempt, error) {
 	if err := a.unknown.refund(ctx, o.unknown); err != nil {
 		return OwnersAttempt{}, err

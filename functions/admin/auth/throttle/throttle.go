@@ -1,7 +1,6 @@
-// Package throttle slows down guessing of passwords, with the limiter that this project
-// is about. A wrong password counts against the address that it came from, and against
-// the pair of that address and the account. Nothing counts against an account alone, so
-// nobody can lock another out.
+// Package throttle limits attempts to guess passwords, with this project's limiter. A
+// wrong password counts against its address, and against the pair of address and account.
+// Nothing counts against an account alone, so nobody can lock somebody else out.
 package throttle
 
 import (
@@ -20,17 +19,17 @@ import (
 var (
 	perAccount = []limiter.Limit{{Requests: 5, Window: time.Minute}, {Requests: 20, Window: time.Hour}}
 	perSource  = []limiter.Limit{{Requests: 20, Window: time.Minute}, {Requests: 100, Window: time.Hour}}
-	// perAudit bounds the refused logins in the audit, since it deletes no entry and
+	// perAudit bounds the refused log-ins in the audit. The audit deletes no entry, and
 	// anybody can fail to log in.
 	perAudit = limiter.Limit{Requests: 100, Window: time.Hour}
 )
 
-// ipv6Bits is the length of the IPv6 prefix that a site is assigned. It chooses the rest.
+// ipv6Bits is the length of the IPv6 prefix of a site, which chooses the remaining bits.
 const ipv6Bits = 64
 
-// Throttle counts attempts in Valkey, so that all instances of the function count
-// together. Addresses and names are stored only as hashes, for two hours at most. It is
-// safe for concurrent use.
+// Throttle counts attempts in Valkey, so that all instances of the function share the
+// counts. It stores addresses and names only as hashes, for at most two hours. It is safe
+// for concurrent use.
 type Throttle struct {
 	pairs, sources, audited *limiter.Limiter
 }
@@ -52,24 +51,23 @@ func New(client valkey.Client) (*Throttle, error) {
 	return &Throttle{pairs: pairs, sources: sources, audited: audited}, nil
 }
 
-// Attempt is the answer to a Take. When it is not Allowed the password must not be looked
-// at; RetryAfter is then the earliest time at which the same attempt is allowed if nobody
-// else makes one.
+// Attempt is the result of Take. If it is not Allowed, the password must not be checked.
+// RetryAfter is then the time until the same attempt is allowed if nobody else makes one.
 type Attempt struct {
 	Allowed      bool
 	RetryAfter   time.Duration
 	source, pair counted
 }
 
-// counted is one attempt in one of the limiters.
+// counted is one attempt in one limiter.
 type counted struct {
 	key   string
 	taken limiter.Decision
 }
 
 // Take counts an attempt to log in to the account from a remote address, with or without
-// a port. What cannot be read as an address counts as one source. An error means that
-// nobody knows whether the attempt is allowed: it is not.
+// a port. All unreadable addresses count as one source. After an error the attempt is not
+// allowed.
 func (t *Throttle) Take(ctx context.Context, remote, account string) (Attempt, error) {
 	source := sourceOf(remote)
 	a := Attempt{source: counted{key: source}, pair: counted{key: source + "\x00" + account}}
@@ -91,8 +89,8 @@ func (t *Throttle) Take(ctx context.Context, remote, account string) (Attempt, e
 	return a, a.source.refund(ctx, t.sources)
 }
 
-// deny sets RetryAfter to the longer wait of the source and the pair. Only the source was
-// taken from, so deny looks at the pair without taking.
+// deny sets RetryAfter to the longer wait of source and pair. It only peeks at the pair,
+// since nothing was taken from it.
 func (t *Throttle) deny(ctx context.Context, a Attempt) (Attempt, error) {
 	pair, err := t.pairs.Peek(ctx, a.pair.key)
 	if err != nil {
@@ -108,7 +106,7 @@ func (t *Throttle) AllowAudit(ctx context.Context) (bool, error) {
 	return d.Allowed, err
 }
 
-// Forgive returns an attempt with the right password: only wrong ones count.
+// Forgive refunds an attempt with the right password, since only wrong ones count.
 func (t *Throttle) Forgive(ctx context.Context, a Attempt) error {
 	if err := a.source.refund(ctx, t.sources); err != nil {
 		return err
@@ -133,8 +131,8 @@ func (c counted) refund(ctx context.Context, l *limiter.Limiter) error {
 	return nil
 }
 
-// sourceOf is the address without its port; of IPv6 only the part that names the site. An
-// IPv4 address in IPv6 dress is the same source.
+// sourceOf returns the address without its port, and of IPv6 only the site's prefix. An
+// IPv4 address mapped into IPv6 is the same source.
 func sourceOf(remote string) string {
 	address, err := netip.ParseAddr(remote)
 	if err != nil {

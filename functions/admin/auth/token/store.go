@@ -41,12 +41,11 @@ var (
 
 	createScript = valkey.NewLuaScript(audit.AppendFunction + createLua)
 	revokeScript = valkey.NewLuaScript(audit.AppendFunction + revokeLua)
-	// Finding a token twice is finding it once, so the client may repeat it after a
-	// network error.
+	// Finding is idempotent, so the client may repeat it after a network error.
 	findScript = valkey.NewLuaScriptRetryable(findLua)
 )
 
-// Store keeps tokens in Valkey. It is safe for concurrent use.
+// Store stores tokens in Valkey. It is safe for concurrent use.
 type Store struct {
 	client valkey.Client
 	pepper apikey.Pepper
@@ -60,11 +59,11 @@ func NewStore(client valkey.Client, pepper apikey.Pepper) *Store {
 		now: time.Now}
 }
 
-// Audit returns the log that every change is recorded in.
+// Audit returns the log that records every change.
 func (s *Store) Audit() *audit.Log { return s.audit }
 
-// A record is the hash, the second of its expiry in ten digits (which find.lua compares
-// as text), and the rest as JSON.
+// A record is the hash, the expiry in seconds as ten digits (which find.lua compares as
+// text), and the rest as JSON.
 const (
 	expiryAt = sha256.Size
 	restAt   = expiryAt + 10
@@ -80,8 +79,8 @@ type rest struct {
 
 func seconds(t time.Time) string { return fmt.Sprintf("%010d", t.Unix()) }
 
-// Create stores a new token and returns it with its secret, which is stored nowhere. It
-// fails with an *InvalidError, or with ErrTooMany.
+// Create stores a new token and returns it with its secret, which is not stored. It fails
+// with an *InvalidError, or with ErrTooMany.
 func (s *Store) Create(ctx context.Context, n New) (Token, apikey.Secret, error) {
 	now := s.now().UTC().Truncate(time.Second)
 	n.Expires = n.Expires.UTC().Truncate(time.Second)
@@ -108,7 +107,7 @@ func (s *Store) Create(ctx context.Context, n New) (Token, apikey.Secret, error)
 	return t, secret, nil
 }
 
-// auditState returns a token as audit entries contain it, without its secret.
+// auditState returns the token's state for audit entries, without its secret.
 func auditState(t Token) json.RawMessage {
 	text, err := json.Marshal(struct {
 		ID      string    `json:"id"`
@@ -123,8 +122,8 @@ func auditState(t Token) json.RawMessage {
 	return text
 }
 
-// write makes a change and its entry in the audit in one step. record is the token's
-// after the change; nil when it is removed.
+// write makes a change and its audit entry in one step. record is the token's new record,
+// or nil after a removal.
 func (s *Store) write(
 	ctx context.Context,
 	script *valkey.Lua,
@@ -149,9 +148,9 @@ func (s *Store) write(
 	return changed, err
 }
 
-// Authenticate returns the token that a text is, and notes the minute of its use. It
-// fails with ErrUnknown, without asking Valkey when the checksum is wrong; any other
-// error means that nobody knows.
+// Authenticate returns the token with this text, and records the minute of its use. It
+// fails with ErrUnknown, without a request to Valkey if the checksum is wrong. Any other
+// error means that the token could not be checked.
 func (s *Store) Authenticate(ctx context.Context, text string) (Token, error) {
 	secret, err := apikey.ParsePlain(prefix, text)
 	if err != nil {
@@ -175,7 +174,7 @@ func (s *Store) Authenticate(ctx context.Context, text string) (Token, error) {
 	return t, nil
 }
 
-// List returns all tokens, expired ones too, in the order of their creation.
+// List returns all tokens, including expired ones, ordered by creation.
 func (s *Store) List(ctx context.Context) ([]Token, error) {
 	replies := s.client.DoMulti(ctx, s.client.B().Hgetall().Key(recordsKey).Build(),
 		s.client.B().Hgetall().Key(usedKey).Build())
@@ -207,7 +206,7 @@ func (s *Store) List(ctx context.Context) ([]Token, error) {
 	return all, nil
 }
 
-// Revoke removes a token: every call with it that starts after Revoke returns is refused.
+// Revoke removes a token. Every call with it that starts after Revoke returns is refused.
 // It fails with ErrNotFound.
 func (s *Store) Revoke(ctx context.Context, id string, by audit.Actor) error {
 	if !apikey.ValidID(id) {
@@ -235,7 +234,7 @@ func (s *Store) Revoke(ctx context.Context, id string, by audit.Actor) error {
 	return nil
 }
 
-// unreadable is the name of a token whose record makes no sense.
+// unreadable is the name of a token whose record cannot be decoded.
 const unreadable = "unreadable"
 
 var errRecord = errors.New("token record cannot be read")

@@ -1,5 +1,5 @@
-// Package token holds the bearer tokens with which machines call the API. A token reads
-// tga_<secret><checksum>; apikey says how it is made. Valkey keeps an HMAC-SHA-256 of it
+// Package token has the bearer tokens of machines that call the API. A token reads
+// tga_<secret><checksum>; package apikey generates it. Valkey stores its HMAC-SHA-256
 // under the pepper.
 package token
 
@@ -16,17 +16,17 @@ import (
 	"tidegate/internal/audit"
 )
 
-// Bounds of what Create takes.
+// Bounds of new tokens.
 const (
 	MaxName  = 64                   // characters of a name
-	MaxLife  = 366 * 24 * time.Hour // until a token expires
-	MaxCount = 200                  // tokens that exist at once, expired ones included
+	MaxLife  = 366 * 24 * time.Hour // from creation to expiry
+	MaxCount = 200                  // existing tokens, including expired ones
 )
 
 const prefix = "tga_"
 
-// Errors of a Store. ErrUnknown stands for all that is wrong with a token: malformed,
-// made up, expired, revoked.
+// Errors of a Store. ErrUnknown means that a token is malformed, invented, expired or
+// revoked.
 var (
 	ErrUnknown  = errors.New("unknown token")
 	ErrNotFound = errors.New("no such token")
@@ -34,7 +34,7 @@ var (
 		MaxCount)
 )
 
-// InvalidError says what is wrong with one field of a New: name, scope or expires.
+// InvalidError is a problem of one field of a New: name, scope or expires.
 type InvalidError struct {
 	Field   string
 	Message string
@@ -42,7 +42,7 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return e.Field + " " + e.Message }
 
-// Scope is what a token may do. Write includes the others.
+// Scope is a token's rights. Write includes the others.
 type Scope string
 
 // The scopes.
@@ -52,7 +52,7 @@ const (
 	Settle Scope = "settle"
 )
 
-// Role returns the role that a scope amounts to.
+// Role returns the role of a token with this scope.
 func (s Scope) Role() auth.Role {
 	switch s {
 	case Read:
@@ -91,27 +91,26 @@ func (n New) validate(now time.Time) error {
 	return nil
 }
 
-// Token is all that is known of a token but its secret.
+// Token is a stored token, without its secret.
 type Token struct {
 	ID      string
 	Name    string
 	Scope   Scope
-	By      string // who created it
+	By      string // its creator
 	Created time.Time
 	Expires time.Time
-	Used    time.Time // to the minute; zero if it never was
+	Used    time.Time // last use, to the minute; zero if never used
 }
 
-// Expired reports whether the token is past its time.
+// Expired reports whether the token has expired.
 func (t Token) Expired(now time.Time) bool { return !now.Before(t.Expires) }
 
-// Actor is the token as one who acts.
+// Actor returns the token's actor.
 func (t Token) Actor() auth.Actor {
 	return auth.Actor{ID: "token:" + t.ID, Name: t.Name, Kind: auth.Token, Role: t.Scope.Role()}
 }
 
-// WellFormed reports whether a text could be a token: its form and its checksum are
-// right.
+// WellFormed reports whether a text has the form and checksum of a token.
 func WellFormed(text string) bool {
 	_, err := apikey.ParsePlain(prefix, text)
 	return err == nil

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// LimitsForm builds what a browser sends from the limits page; each row is requests,
-// window, unit, algorithm.
+// LimitsForm returns the limits page's form. Each row is requests, window, unit,
+// algorithm.
 func LimitsForm(version int, rows ...[4]string) url.Values {
 	v := url.Values{
 		"version": {fmt.Sprint(version)}, "action": {"save"}, "mode": {"enforce"}, "lasts": {"never"},
@@ -24,7 +24,7 @@ func LimitsForm(version int, rows ...[4]string) url.Values {
 	return v
 }
 
-// With sets fields of a form, given as name and text in turn.
+// With sets fields of a form, given as alternating names and values.
 func With(form url.Values, fields ...string) url.Values {
 	for i := 0; i < len(fields); i += 2 {
 		form.Set(fields[i], fields[i+1])
@@ -32,7 +32,7 @@ func With(form url.Values, fields ...string) url.Values {
 	return form
 }
 
-// AddressesIn lists everything that a page links to, loads or sends to.
+// AddressesIn returns every address in a page's links, scripts, styles and forms.
 func AddressesIn(page string) []string {
 	var all []string
 	for _, m := range addressInPage.FindAllStringSubmatch(page, -1) {
@@ -41,7 +41,7 @@ func AddressesIn(page string) []string {
 	return all
 }
 
-// RunJob follows a job to its end as a browser without scripts does, and returns its last
+// RunJob runs a job to its end as a browser without scripts does, and returns its last
 // page.
 func (s *Site) RunJob(first Reply) (last Reply, steps int) {
 	s.T.Helper()
@@ -58,7 +58,7 @@ func (s *Site) RunJob(first Reply) (last Reply, steps int) {
 	}
 }
 
-// UndoOn follows the undo that a page offers.
+// UndoOn requests the undo that a page offers.
 func (s *Site) UndoOn(path string) Reply {
 	s.T.Helper()
 	page := s.Get(path).Wants(s.T, http.StatusOK)
@@ -69,7 +69,7 @@ func (s *Site) UndoOn(path string) Reply {
 	return s.Post(m[1], nil)
 }
 
-// HiddenIn reads the hidden fields of a page's form.
+// HiddenIn returns the hidden fields of a page's form.
 func HiddenIn(page string) url.Values {
 	form := url.Values{}
 	for _, m := range hiddenField.FindAllStringSubmatch(page, -1) {
@@ -80,7 +80,7 @@ func HiddenIn(page string) url.Values {
 	return form
 }
 
-// FormIn reads what a browser would send of the page's form as it is shown.
+// FormIn returns the values of the page's form.
 func FormIn(page string) url.Values {
 	form := HiddenIn(page)
 	for _, m := range inputField.FindAllStringSubmatch(page, -1) {
@@ -104,15 +104,15 @@ var (
 	chosenOption = regexp.MustCompile(`<option value="([^"]*)" selected`)
 )
 
-// UndoInPage finds the address that takes a change back.
+// UndoInPage matches the address of an undo.
 var UndoInPage = regexp.MustCompile(`action="(/audit/[^"]+/undo)"`)
 
-// TokenFields is the form of a new machine token.
+// TokenFields returns the form of a new machine token.
 func TokenFields(name, scope, days string) url.Values {
 	return url.Values{"name": {name}, "scope": {scope}, "days": {days}}
 }
 
-// TokenInPage finds a machine token's text.
+// TokenInPage matches a machine token's text.
 var TokenInPage = regexp.MustCompile(`tga_[0-9A-Za-z]{49}`)
 
 var hiddenField = regexp.MustCompile(`<input type="hidden" name="([^"]+)" value="([^"]*)"`)

@@ -26,16 +26,15 @@ import (
 	"tidegate/internal/usage"
 )
 
-// What every registry of a test has.
+// The values of every test's registry.
 var (
 	Pepper = apikey.Pepper(strings.Repeat("p", apikey.MinPepperLen))
 	ByTest = registry.Edit{By: audit.Actor{Kind: "system", Name: "test"}}
-	// Now is what the registry's server has for the time of day.
+	// Now is the time of the registry's server.
 	Now = time.Date(2026, 11, 21, 10, 30, 0, 0, time.UTC)
 )
 
-// Registry is the real registry of keys on a server of its own, whose clock stands at
-// testNow.
+// Registry is the real registry of keys on its own server, whose clock is fixed at Now.
 type Registry struct {
 	*registry.Store
 	T       testing.TB
@@ -46,7 +45,7 @@ type Registry struct {
 	Secrets map[string]apikey.Secret
 }
 
-// NewRegistry has one key of the plan free for each name.
+// NewRegistry returns a registry with one key of the plan free for each name.
 func NewRegistry(t testing.TB, names ...string) *Registry {
 	t.Helper()
 	r := &Registry{
@@ -70,7 +69,7 @@ func NewRegistry(t testing.TB, names ...string) *Registry {
 	return r
 }
 
-// Must ends the test for an error.
+// Must fails the test for an error.
 func (r *Registry) Must(err error) {
 	r.T.Helper()
 	if err != nil {
@@ -78,7 +77,7 @@ func (r *Registry) Must(err error) {
 	}
 }
 
-// Save changes the Set.
+// Save changes the policy set.
 func (r *Registry) Save(change func(*policy.Set)) *policy.Set {
 	r.T.Helper()
 	set, err := r.Set(context.Background())
@@ -103,7 +102,7 @@ func (r *Registry) Plan(name string, limits ...limiter.Limit) {
 	})
 }
 
-// CreateKey makes a key of a plan.
+// CreateKey creates a key with a plan.
 func (r *Registry) CreateKey(name, plan string) policy.Key {
 	r.T.Helper()
 	k, secret, err := r.Create(context.Background(),
@@ -113,7 +112,7 @@ func (r *Registry) CreateKey(name, plan string) policy.Key {
 	return k
 }
 
-// Add creates a key with limits of its own: those of a plan that has its name.
+// Add creates a key with its own limits, in a plan of its name.
 func (r *Registry) Add(name string, limits ...limiter.Limit) policy.Key {
 	r.T.Helper()
 	r.Plan(name, limits...)
@@ -128,7 +127,7 @@ func (r *Registry) Key(name string) policy.Key {
 	return k
 }
 
-// UpdateKey changes the key with this name as somebody else would.
+// UpdateKey changes the key with this name as another actor would.
 func (r *Registry) UpdateKey(name string, change func(*policy.Key)) policy.Key {
 	r.T.Helper()
 	old := r.Key(name)
@@ -137,7 +136,7 @@ func (r *Registry) UpdateKey(name string, change func(*policy.Key)) policy.Key {
 	return k
 }
 
-// OverrideKey gives the key with this name limits of its own as somebody else would.
+// OverrideKey gives the key with this name its own limits as another actor would.
 func (r *Registry) OverrideKey(name string, limits ...limiter.Limit) policy.Key {
 	r.T.Helper()
 	return r.UpdateKey(name, func(k *policy.Key) {
@@ -145,7 +144,8 @@ func (r *Registry) OverrideKey(name string, limits ...limiter.Limit) policy.Key 
 	})
 }
 
-// Use makes calls, all of them within the shortest of the key's windows that has as many.
+// Use makes calls until each limit of the key has used[i]. A limit's calls lie within the
+// shortest window that has as many.
 func (r *Registry) Use(name string, used ...int64) {
 	r.T.Helper()
 	set, err := r.Set(context.Background())
@@ -214,10 +214,10 @@ func (r *Registry) Record(calls ...usage.Outcome) {
 	}
 }
 
-// Fail makes every command answer with an error; an empty one ends that.
+// Fail makes every command return an error; an empty text ends that.
 func (r *Registry) Fail(text string) { r.Server.SetError(text) }
 
-// Written counts the changes that were made.
+// Written counts the changes by others than the test itself.
 func (r *Registry) Written() int {
 	r.T.Helper()
 	page, err := r.Audit().List(context.Background(), audit.Query{Count: 500})
@@ -233,7 +233,7 @@ func (r *Registry) Written() int {
 
 var nameInPath = regexp.MustCompile(`\{([a-z0-9-]+)\}`)
 
-// Named puts ids in the place of names: /keys/{acme}.
+// Named replaces names by ids: /keys/{acme}.
 func (r *Registry) Named(text string) string {
 	return nameInPath.ReplaceAllStringFunc(text, func(m string) string {
 		if id := r.IDs[strings.Trim(m, "{}")]; id != "" {
@@ -243,7 +243,7 @@ func (r *Registry) Named(text string) string {
 	})
 }
 
-// naming is the inverse of named.
+// naming replaces ids by names, the inverse of Named.
 func (r *Registry) naming(text string) string {
 	for id, name := range r.Names {
 		text = strings.ReplaceAll(text, id, "{"+name+"}")
@@ -251,7 +251,7 @@ func (r *Registry) naming(text string) string {
 	return text
 }
 
-// Per is an exact limit.
+// Per returns an exact limit.
 func Per(requests int64, window time.Duration) limiter.Limit {
 	return limiter.Limit{Requests: requests, Window: window}
 }
@@ -272,8 +272,8 @@ func (r *Registry) UnregisteredCalls(id string, at time.Time, allowed, denied in
 	}
 }
 
-// CountDenied makes the stored limits of so many requests count denied calls, as a
-// release could that did not refuse it.
+// CountDenied makes the stored limits with this number of requests count denied calls, as
+// an earlier release could.
 func (r *Registry) CountDenied(requests string) {
 	r.T.Helper()
 	do := func(c valkey.Completed) string {
@@ -297,7 +297,7 @@ func (r *Registry) CountDenied(requests string) {
 	}
 }
 
-// SampleKeys is a registry with a key of each kind.
+// SampleKeys returns a registry with a key of each kind.
 func SampleKeys(t testing.TB) *Registry {
 	counter := limiter.Limit{Requests: 44, Window: 366 * 24 * time.Hour, Algorithm: limiter.Counter}
 	abroad := Monthly
@@ -315,7 +315,7 @@ func SampleKeys(t testing.TB) *Registry {
 	return keys
 }
 
-// Monthly, Hammered and Coarse are limits of which the form's rarer fields say something.
+// Monthly, Hammered and Coarse are limits that use the form's rarer fields.
 var (
 	Monthly = limiter.Limit{
 		Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Month, Zone: "Europe/Berlin",

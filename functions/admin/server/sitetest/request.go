@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// Reply is an answer, with keys' ids replaced by their names.
+// Reply is a response, with names in place of keys' ids.
 type Reply struct {
 	*http.Response
 	Body string
 }
 
-// Do makes a request. The name of a key in braces stands for its id, in the path as in
+// Do makes a request. The name of a key in braces stands for its id, in the path and in
 // the reply.
 func (s *Site) Do(method, path string, form url.Values, header http.Header) Reply {
 	s.T.Helper()
@@ -55,10 +55,10 @@ func (s *Site) DoText(method, path, body string, header http.Header) Reply {
 	return Reply{res, s.Keys.naming(string(text))}
 }
 
-// Get asks for a page.
+// Get requests a page.
 func (s *Site) Get(path string) Reply { s.T.Helper(); return s.Do(http.MethodGet, path, nil, nil) }
 
-// Refresh asks as the live refresh does.
+// Refresh requests a page as the live refresh does.
 func (s *Site) Refresh(path string) Reply {
 	s.T.Helper()
 	return s.Do(http.MethodGet, path, nil, http.Header{"Hx-Request": {"true"}})
@@ -72,13 +72,13 @@ func (s *Site) Post(path string, form url.Values) Reply {
 	})
 }
 
-// PostThrough posts a form and goes where the answer leads.
+// PostThrough posts a form and follows the redirect.
 func (s *Site) PostThrough(path string, form url.Values) Reply {
 	s.T.Helper()
 	return s.Get(s.Post(path, form).Wants(s.T, http.StatusSeeOther).Header.Get("Location"))
 }
 
-// PostAnyway posts a form and, when that is answered with a warning, confirms it.
+// PostAnyway posts a form and confirms a warning.
 func (s *Site) PostAnyway(path string, form url.Values) Reply {
 	s.T.Helper()
 	answer := s.Post(path, form)
@@ -88,7 +88,8 @@ func (s *Site) PostAnyway(path string, form url.Values) Reply {
 	return answer
 }
 
-// Wants ends the test unless the status is this, and notes texts that are missing.
+// Wants fails the test at once for another status, and marks it as failed for missing
+// texts.
 func (r Reply) Wants(t *testing.T, status int, texts ...string) Reply {
 	t.Helper()
 	if r.StatusCode != status {
@@ -103,7 +104,7 @@ func (r Reply) Wants(t *testing.T, status int, texts ...string) Reply {
 	return r
 }
 
-// Fit makes a path that fits a route's pattern.
+// Fit returns a path that matches a route's pattern.
 func Fit(pattern string) (method, path string) {
 	method, path, _ = strings.Cut(pattern, " ")
 	return method,
@@ -112,7 +113,7 @@ func Fit(pattern string) (method, path string) {
 			"1-0-1").Replace(path)
 }
 
-// Ask makes a request that fits a route's pattern, as a page of this site would.
+// Ask makes a request that matches a route's pattern, as a page of this site would.
 func (s *Site) Ask(pattern string) Reply {
 	s.T.Helper()
 	method, path := Fit(pattern)
@@ -135,7 +136,7 @@ func SendAs(s *Site, method, path string, header http.Header) Reply {
 	return s.Do(method, path, nil, header)
 }
 
-// WantsLogin notes a page that does not lead to the log-in.
+// WantsLogin reports a page that does not redirect to the log-in.
 func (s *Site) WantsLogin(path string) {
 	s.T.Helper()
 	if got := s.Get(path); got.StatusCode != http.StatusSeeOther || !strings.HasPrefix(
@@ -145,7 +146,7 @@ func (s *Site) WantsLogin(path string) {
 	}
 }
 
-// NonceIn returns the nonce that a policy names; empty if it names none.
+// NonceIn returns the nonce of a Content-Security-Policy, or "".
 func NonceIn(policy string) string {
 	if m := nonceInPolicy.FindStringSubmatch(policy); len(m) == 2 {
 		return m[1]
@@ -153,7 +154,7 @@ func NonceIn(policy string) string {
 	return ""
 }
 
-// CheckPolicy notes a page that its own Content-Security-Policy would not let run.
+// CheckPolicy reports a page that its own Content-Security-Policy would block.
 func CheckPolicy(t *testing.T, name string, got Reply) {
 	t.Helper()
 	csp := got.Header.Get("Content-Security-Policy")
@@ -177,7 +178,7 @@ func CheckPolicy(t *testing.T, name string, got Reply) {
 	}
 }
 
-// Bearer is a header with a machine token.
+// Bearer returns a header with a machine token.
 func Bearer(text string) http.Header { return http.Header{"Authorization": {"Bearer " + text}} }
 
 var nonceInPolicy = regexp.MustCompile(`'nonce-([^']+)'`)

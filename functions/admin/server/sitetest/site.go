@@ -32,8 +32,8 @@ import (
 	"tidegate/web/static"
 )
 
-// User is an editor and Viewer a viewer, both with the same password. Their sessions end
-// when they are Idle.
+// User is an editor and Viewer a viewer, both with the same password. Idle is their
+// sessions' idle timeout.
 const (
 	User     = "ada"
 	Viewer   = "vic"
@@ -41,7 +41,7 @@ const (
 	Idle     = 30 * time.Minute
 )
 
-// testHash is hashed as cheaply as argon2id allows, once.
+// testHash hashes the password once, as cheaply as argon2id allows.
 var testHash = sync.OnceValue(func() password.Hash {
 	hash, err := argon2id.CreateHash(Password, &argon2id.Params{
 		Memory: 64, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32,
@@ -56,7 +56,7 @@ var testHash = sync.OnceValue(func() password.Hash {
 	return p
 })
 
-// Site is a dashboard that runs for one test, and a browser's worth of client.
+// Site is a dashboard for one test, with a client.
 type Site struct {
 	T        *testing.T
 	Server   *httptest.Server
@@ -66,8 +66,8 @@ type Site struct {
 	Address  string // of the server that browsers use, without the base path
 	Config   server.Config
 	Services server.Services
-	// store holds sessions, tokens and what throttles logins. Its time stands until a
-	// test moves it.
+	// Store has the sessions, the tokens and the throttles' counts. Its time is fixed
+	// until a test moves it.
 	Store  *miniredis.Miniredis
 	Tokens *token.Store
 }
@@ -81,12 +81,12 @@ func WithBase(base string) Option { return func(s *Site) { s.Config.BasePath = b
 // WithKeys gives the site a registry.
 func WithKeys(k *Registry) Option { return func(s *Site) { s.Keys = k } }
 
-// WithServices changes what the site works with.
+// WithServices changes the site's services.
 func WithServices(f func(*server.Services)) Option {
 	return func(s *Site) { f(&s.Services) }
 }
 
-// Bundle is files with the names that pages load.
+// Bundle returns files with the names that pages load.
 func Bundle() static.Bundle {
 	return static.Bundle{
 		Files: fstest.MapFS{
@@ -99,7 +99,7 @@ func Bundle() static.Bundle {
 	}
 }
 
-// New starts a site with the keys acme and bolt, unless the options say otherwise.
+// New starts a site. Without WithKeys it has the keys acme and bolt.
 func New(t *testing.T, options ...Option) *Site {
 	t.Helper()
 	s := &Site{T: t}
@@ -143,7 +143,7 @@ func Users() []password.User {
 	}
 }
 
-// openStore gives the services a store of their own.
+// openStore opens the services' Valkey.
 func (s *Site) openStore() {
 	s.T.Helper()
 	s.Store = miniredis.RunT(s.T)
@@ -164,7 +164,7 @@ func (s *Site) openStore() {
 	}
 }
 
-// NewClient returns a client with cookies of its own that follows no redirect.
+// NewClient returns a client with its own cookies that follows no redirect.
 func (s *Site) NewClient() *http.Client {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -177,17 +177,17 @@ func (s *Site) NewClient() *http.Client {
 	}
 }
 
-// Login makes the client an editor's.
+// Login logs the client in as an editor.
 func (s *Site) Login() *Site { s.T.Helper(); return s.LoginAs(User) }
 
-// LoginAs makes the client a user's.
+// LoginAs logs the client in as a user.
 func (s *Site) LoginAs(user string) *Site {
 	s.T.Helper()
 	s.Post("/login", url.Values{"user": {user}, "password": {Password}}).Wants(s.T, http.StatusSeeOther)
 	return s
 }
 
-// Cookie returns the session cookie that the client holds; nil if none.
+// Cookie returns the client's session cookie, or nil.
 func (s *Site) Cookie() *http.Cookie {
 	s.T.Helper()
 	name := "__Host-tidegate"
@@ -197,7 +197,7 @@ func (s *Site) Cookie() *http.Cookie {
 	return s.CookieNamed(name)
 }
 
-// CookieNamed returns a cookie that the client holds; nil if none.
+// CookieNamed returns the client's cookie of this name, or nil.
 func (s *Site) CookieNamed(name string) *http.Cookie {
 	s.T.Helper()
 	u, err := url.Parse(s.Base + "/")
@@ -212,7 +212,7 @@ func (s *Site) CookieNamed(name string) *http.Cookie {
 	return nil
 }
 
-// SetCookie makes the client hold a cookie.
+// SetCookie sets a cookie of the client.
 func (s *Site) SetCookie(name, value string) {
 	s.T.Helper()
 	u, err := url.Parse(s.Base + "/")
@@ -222,13 +222,13 @@ func (s *Site) SetCookie(name, value string) {
 	s.Client.Jar.SetCookies(u, []*http.Cookie{{Name: name, Value: value, Path: "/", Secure: true}})
 }
 
-// NonceInPage finds nonces.
+// NonceInPage matches nonces.
 var (
 	NonceInPage   = regexp.MustCompile(`nonce="[^"]*"`)
 	addressInPage = regexp.MustCompile(`(?:href|src|action|hx-get)="([^"]*)"`)
 )
 
-// NewToken makes a machine token and returns its text.
+// NewToken creates a machine token and returns its text.
 func (s *Site) NewToken(scope token.Scope) string {
 	s.T.Helper()
 	_, secret, err := s.Tokens.Create(s.T.Context(), token.New{
@@ -240,7 +240,7 @@ func (s *Site) NewToken(scope token.Scope) string {
 	return secret.Reveal()
 }
 
-// Set is the stored policy.
+// Set returns the stored policy set.
 func (s *Site) Set() *policy.Set {
 	s.T.Helper()
 	set, err := s.Keys.Set(s.T.Context())
@@ -250,7 +250,7 @@ func (s *Site) Set() *policy.Set {
 	return set
 }
 
-// Reconfigure lets the site go on with another configuration, on the same store.
+// Reconfigure restarts the site with another configuration and the same Valkey.
 func (s *Site) Reconfigure(change func(*server.Config)) {
 	s.T.Helper()
 	changed := s.Config

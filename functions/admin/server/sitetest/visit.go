@@ -24,12 +24,12 @@ import (
 	"tidegate/web/static"
 )
 
-// Visit is a tab on a dashboard with the real bundle.
+// Visit is a browser tab on a dashboard with the real bundle.
 type Visit struct {
 	*Site
 	Ctx     context.Context
 	mu      sync.Mutex
-	console []string // errors and warnings that the browser wrote
+	console []string // the browser's errors and warnings
 }
 
 // NewVisit starts a site and a tab on it.
@@ -51,7 +51,7 @@ func NewVisit(t *testing.T, options ...Option) *Visit {
 	return v
 }
 
-// listen collects what the browser complains about.
+// listen collects the browser's errors and warnings.
 func (v *Visit) listen() {
 	note := func(format string, args ...any) {
 		v.mu.Lock()
@@ -84,7 +84,7 @@ func (v *Visit) Complaints() []string {
 	return append([]string(nil), v.console...)
 }
 
-// Act makes the browser do something, or ends the test.
+// Act runs actions in the browser, or fails the test.
 func (v *Visit) Act(actions ...chromedp.Action[chromedp.Void]) {
 	v.T.Helper()
 	if err := chromedp.Do(v.Ctx, actions...); err != nil {
@@ -92,7 +92,7 @@ func (v *Visit) Act(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// Open goes to a page of the dashboard.
+// Open opens a page of the dashboard.
 func (v *Visit) Open(path string) {
 	v.T.Helper()
 	v.Act(chromedp.Navigate(v.Base + v.Keys.Named(path)))
@@ -110,7 +110,7 @@ func (v *Visit) Wait(expression string) {
 	}
 }
 
-// Retype replaces what is in a field, as a person would.
+// Retype replaces the text of a field, as a person would.
 func (v *Visit) Retype(selector, text string) {
 	v.T.Helper()
 	v.Act(
@@ -129,7 +129,7 @@ func Eval[T any](v *Visit, expression string) T {
 	return value
 }
 
-// Enter logs an editor in.
+// Enter logs in as an editor.
 func (v *Visit) Enter() {
 	v.T.Helper()
 	v.Open("/login?next=" + url.QueryEscape(v.Config.BasePath+"/keys"))
@@ -141,7 +141,7 @@ func (v *Visit) Enter() {
 	)
 }
 
-// Scheme makes the browser prefer light or dark.
+// Scheme sets the browser's preference, light or dark.
 func (v *Visit) Scheme(name string) {
 	v.T.Helper()
 	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}
@@ -152,7 +152,7 @@ func (v *Visit) Scheme(name string) {
 	}
 }
 
-// AxeScript is the accessibility checker, from the repository's npm packages.
+// AxeScript returns the accessibility checker from the repository's npm packages.
 func AxeScript(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "web", "node_modules", "axe-core", "axe.min.js"))
@@ -160,7 +160,7 @@ func AxeScript(t *testing.T) string {
 	return string(text)
 }
 
-// WaitAcross waits until an expression is true, whatever pages come in between.
+// WaitAcross waits until an expression is true, also across page loads.
 func (v *Visit) WaitAcross(expression string) {
 	v.T.Helper()
 	for {
@@ -174,7 +174,7 @@ func (v *Visit) WaitAcross(expression string) {
 	}
 }
 
-// WithoutScript turns JavaScript off.
+// WithoutScript disables JavaScript.
 func (v *Visit) WithoutScript() {
 	v.T.Helper()
 	if _, err := chromedp.Call(
@@ -184,7 +184,8 @@ func (v *Visit) WithoutScript() {
 	}
 }
 
-// Press presses a key as a keyboard does: what the page prevents types nothing.
+// Press presses a key as a keyboard does. If the page prevents the event, it types
+// nothing.
 func (v *Visit) Press(key string) {
 	v.T.Helper()
 	for _, kind := range []device.DispatchKeyEventType{
@@ -200,7 +201,7 @@ func (v *Visit) Press(key string) {
 	}
 }
 
-// Point moves the mouse over an element.
+// Point moves the mouse to an element.
 func (v *Visit) Point(selector string) {
 	v.T.Helper()
 	element := `document.querySelector("` + v.Keys.Named(selector) + `")`
@@ -212,7 +213,7 @@ func (v *Visit) Point(selector string) {
 	v.Act(chromedp.MouseEvent(device.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
 }
 
-// HandTimers keeps a page's refresh timers until Fire.
+// HandTimers holds a page's refresh timers until Fire.
 func (v *Visit) HandTimers() {
 	v.T.Helper()
 	script := page.AddScriptToEvaluateOnNewDocumentParams{Source: handTimers}
@@ -221,7 +222,7 @@ func (v *Visit) HandTimers() {
 	}
 }
 
-// Fire runs the timers that HandTimers keeps.
+// Fire runs the next timer that HandTimers holds.
 func (v *Visit) Fire() { v.T.Helper(); v.Act(chromedp.Evaluate[chromedp.Void]("fire()")) }
 
 // NoComplaints checks that the browser wrote no error, but for loads that failed with a
@@ -235,7 +236,8 @@ func (v *Visit) NoComplaints(status string) {
 	}
 }
 
-// Look checks the page that is shown. status is that of a load which the test made fail.
+// Look checks the current page's width and accessibility, and the browser's errors.
+// status is that of a failed load that the test caused.
 func (v *Visit) Look(t *testing.T, axe, status string) {
 	t.Helper()
 	for _, width := range []int64{360, 768, 1089, 1280, 1440, 2560} {
@@ -285,8 +287,8 @@ func (v *Visit) runAxe(script, options string) []string {
 	return findings
 }
 
-// handTimers makes a page's refresh timers wait until the test fires them; the list of
-// due ones is window.due.
+// handTimers makes a page's refresh timers wait until the test runs them. window.due has
+// the waiting ones.
 const handTimers = `
 	window.due = new Map();
 	{

@@ -68,7 +68,7 @@ func seeded(t *testing.T, server *miniredis.Miniredis) *registry.Store {
 func TestHealthRepairsOnceAMinute(t *testing.T) {
 	var away error
 	syncs, clock := 0, time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
-	w := &watch{
+	w := &storeHealth{
 		ping: func(context.Context) error { return away },
 		sync: func(context.Context) error { syncs++; return errors.New("one shard is away") },
 		log:  slog.New(slog.DiscardHandler), now: func() time.Time { return clock },

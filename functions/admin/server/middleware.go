@@ -14,25 +14,24 @@ import (
 	"tidegate/internal/apikey"
 )
 
-// maxBody bounds a request's body unless its route says otherwise: the longest form is
-// eight limits.
+// maxBody bounds a request's body unless its route has another bound. The longest form
+// has eight limits.
 const maxBody = 64 << 10
 
-// storeTimeout bounds what a request waits for the store, which repeats what it can
-// until then.
+// storeTimeout is the time of a request's commands to Valkey, including retries.
 const storeTimeout = 3 * time.Second
 
-// chain is the way of every request, outermost first: headers, log, compression,
-// recovery, time limit, then what may refuse it, then its route.
-func (s *server) chain() http.Handler {
+// middleware returns the handler of every request, outermost first: headers, log,
+// compression, recovery, timeout, refusals, route.
+func (s *server) middleware() http.Handler {
 	var h http.Handler = http.HandlerFunc(s.dispatch)
 	h = s.refuseCrossSite(h)
 	h = s.withBasePath(h)
-	h = withDeadline(h) // the provider of logins has a time of its own
-	h = s.recovered(h)
+	h = withDeadline(h) // the OpenID provider has a separate timeout
+	h = s.withRecovery(h)
 	h = gzhttp.GzipHandler(h)
-	h = s.logged(h)
-	return secured(h)
+	h = s.withLog(h)
+	return withHeaders(h)
 }
 
 func withDeadline(next http.Handler) http.Handler {
@@ -43,7 +42,7 @@ func withDeadline(next http.Handler) http.Handler {
 	})
 }
 
-// withBasePath puts the base path in front of requests from gateways that cut it off.
+// withBasePath adds the base path to requests from gateways that remove it.
 func (s *server) withBasePath(next http.Handler) http.Handler {
 	if s.BasePath == "" {
 		return next
@@ -60,7 +59,7 @@ func (s *server) withBasePath(next http.Handler) http.Handler {
 	})
 }
 
-func (s *server) recovered(next http.Handler) http.Handler {
+func (s *server) withRecovery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			if cause := recover(); cause != nil {
@@ -84,9 +83,9 @@ func (s *statusRecorder) WriteHeader(status int) {
 
 func (s *statusRecorder) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// logged writes a line per request. It leaves out the query, which can hold names, and
-// the address of the caller.
-func (s *server) logged(next http.Handler) http.Handler {
+// withLog writes a line for each request. The line has no query, which can contain names,
+// and no address.
+func (s *server) withLog(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rec, start, path := &statusRecorder{ResponseWriter: w, status: http.StatusOK}, time.Now(), r.URL.Path
 		next.ServeHTTP(rec, r)
@@ -98,11 +97,11 @@ func (s *server) logged(next http.Handler) http.Handler {
 	})
 }
 
-// longestID is the length of the longest id of a caller.
+// longestID is the maximum length of a caller's id.
 const longestID = 22
 
-// withoutSecrets is a path in which somebody may have put a whole key or token where its
-// id belongs.
+// withoutSecrets returns a path without keys and tokens, which somebody may have put in
+// the place of ids.
 func withoutSecrets(path string) string {
 	parts := strings.Split(path, "/")
 	for i, part := range parts {

@@ -1,0 +1,314 @@
+package enforce
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/valkeytest"
+)
+
+// withGroup limits groups of every plan, and makes new keys members of one.
+func (w *world) withGroup(t *testing.T) {
+	t.Helper()
+	w.group = "acme"
+	w.save(t, func(s *policy.Set) {
+		for i := range s.Plans {
+			s.Plans[i].PerGroup = []limiter.Limit{hourly(100)}
+		}
+	})
+}
+
+// regroup moves a key to another group; empty for none.
+func (w *world) regroup(t *testing.T, k policy.Key, group string) policy.Key {
+	t.Helper()
+	k, err := w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest,
+		func(k *policy.Key) { k.Group = group })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// usedBy is what a plan's limits count of a group.
+func (w *world) usedBy(t *testing.T, group, plan string) int64 {
+	t.Helper()
+	p, _ := must(w.Set(t.Context())).Plan(plan)
+	return must(w.GroupUsage(t.Context(), group, []policy.Plan{p}))[0].Limits[0].Used()
+}
+
+// The keys of a group share its limits, those of another group and of none do not. What
+// the group denies takes nothing from the key. Each plan counts apart, no override lifts a
+// group's limits, and they have the plan's mode.
+func TestGroups(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, w *world) {
+		w.save(t, func(s *policy.Set) {
+			s.Plans = []policy.Plan{
+				{Name: "free", Limits: perMinute(4), PerGroup: []limiter.Limit{hourly(5)}},
+				{Name: "pro", Limits: perMinute(100), PerGroup: []limiter.Limit{hourly(2)}},
+			}
+		})
+		_, alone := w.create(t, "alone", "free")
+		w.group = "acme"
+		one, first := w.create(t, "one", "free")
+		_, second := w.create(t, "two", "free")
+		_, other := w.create(t, "three", "pro")
+		w.group = "Acme"
+		_, namesake := w.create(t, "four", "free")
+		w.expect(t, call(first), "yyy")
+		if c := w.expect(t, call(second), "yyn"); scopes(c) != "key:2 group:0" || c.Group != "acme" ||
+			c.Repeats {
+			t.Errorf("denied by the group: %s of %q, repeats %t", scopes(c), c.Group, c.Repeats)
+		}
+		w.expect(t, call(first), "n")
+		if c := w.expect(t, call(other), "yyn"); scopes(c) != "key:98 group:0" {
+			t.Errorf("another plan: %s", scopes(c))
+		}
+		w.expect(t, call(namesake), "yyyyn")
+		w.expect(t, call(alone), "yyyyn")
+		must(w.SetOverride(t.Context(), one.ID, one.Version,
+			&policy.Override{Mode: policy.Off, Reason: "x"}, byTest))
+		w.expect(t, call(first), "nn")
+		w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Shadow })
+		if c := w.expect(t, call(second), "y"); c.WouldAllow || scopes(c) != "key:1 group:0" {
+			t.Errorf("in shadow: %s, would %t", scopes(c), c.WouldAllow)
+		}
+		w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Off })
+		if c := w.expect(t, call(second), "y"); len(c.Limits) != 0 {
+			t.Errorf("off: %s", scopes(c))
+		}
+	})
+}
+
+// A key that joins, leaves or changes its group while an environment expects it in
+// another is held to the new one by its next call. The former group gets back exactly
+// what that took, also when the new group denies.
+func TestRegrouping(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", hourly(100))
+		w.withGroup(t)
+		w.save(t, func(s *policy.Set) { s.Plans[0].PerGroup = []limiter.Limit{hourly(3)} })
+		w.group = ""
+		k, secret := w.create(t, "caller", "free")
+		_, neighbour := w.create(t, "neighbour", "free")
+		counts := func(when string, want ...int64) {
+			t.Helper()
+			got := []int64{w.usedBy(t, "acme", "free"), w.usedBy(t, "zebra", "free")}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: acme and zebra count %d, want %d", when, got, want)
+			}
+		}
+		w.expect(t, call(secret), "yy")
+		k = w.regroup(t, k, "acme")
+		w.expect(t, call(secret), "yy")
+		counts("joined", 2, 0)
+		k = w.regroup(t, k, "zebra")
+		if c := w.expect(t, call(secret), "y"); scopes(c) != "key:95 group:2" {
+			t.Errorf("moved: %s", scopes(c))
+		}
+		counts("moved", 2, 1)
+		k = w.regroup(t, k, "acme")
+		w.expect(t, call(secret), "yn")
+		k = w.regroup(t, k, "zebra")
+		n := must(w.Get(t.Context(), neighbour.ID()))
+		w.regroup(t, n, "zebra")
+		w.expect(t, call(neighbour), "yyn")
+		counts("both are full", 3, 3)
+		k = w.regroup(t, k, "")
+		w.expect(t, call(secret), "y") // expected nowhere, since its last call was denied
+		k = w.regroup(t, k, "other")
+		w.expect(t, call(secret), "y")
+		w.regroup(t, k, "zebra")
+		if c := w.expect(t, call(secret), "n"); scopes(c) != "key:92 group:0" {
+			t.Errorf("moved into a full group: %s", scopes(c))
+		}
+		if used := w.usedBy(t, "other", "free"); used != 1 {
+			t.Errorf("the group before counts %d calls, want 1", used)
+		}
+	})
+}
+
+// What a group took is given back when the check starts again for a newer Set.
+func TestSaveBetweenOwnAndGroup(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", hourly(100))
+	w.withGroup(t)
+	_, secret := w.create(t, "caller", "free")
+	w.between(t, func() {
+		w.save(t, func(s *policy.Set) { s.Plans[0].PerGroup = []limiter.Limit{hourly(50)} })
+	})
+	if c := w.expect(t, call(secret), "y"); scopes(c) != "key:99 group:49" {
+		t.Errorf("%s", scopes(c))
+	}
+}
+
+// Explain shows the limits of the group as a check meets them.
+func TestExplainGroup(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", hourly(100))
+	w.withGroup(t)
+	k, secret := w.create(t, "caller", "free")
+	w.expect(t, call(secret), "y")
+	e, err := w.explainer.Explain(t.Context(), must(w.Set(t.Context())), k, call(secret))
+	if err != nil || scopes(e.Result) != "key:99 group:99" || !e.Result.Allowed {
+		t.Errorf("%s, %v", scopes(e.Result), err)
+	}
+}
+
+// The record of a key in no group has the same bytes as those of releases before groups.
+// In a group it is read as before but for the description, which has one more field.
+func TestGroupInTheRecord(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", hourly(100))
+	record := func(id string) []byte {
+		return must(w.client.Do(t.Context(), w.client.B().Get().Key(keyspace.Record(id)).Build()).AsBytes())
+	}
+	k, _ := w.create(t, "none", "free")
+	if r := record(k.ID); bytes.Contains(r, []byte("group")) {
+		t.Errorf("%q", r)
+	}
+	w.group = "cus_9:a@b.example-1"
+	k, _ = w.create(t, "one", "free")
+	if r := record(k.ID); !bytes.Contains(r, []byte(`one{"group":"cus_9:a@b.example-1","kind":"key",`)) {
+		t.Errorf("%q", r)
+	}
+}
+
+// atLoad is one call that was allowed, and when each state took it.
+type atLoad struct {
+	key int
+	at  map[string]time.Time
+}
+
+// Three keys of one group under 200 concurrent clients of five environments: no rolling
+// window of the group or of a key holds more than its limit, and in the end the states
+// count exactly the calls that were allowed. So denials gave back what they took.
+func TestGroupUnderLoad(t *testing.T) {
+	const clients, each, environments = 200, 25, 5
+	servers := map[string]func(testing.TB) string{"valkey": valkeytest.Start,
+		"cluster": func(t testing.TB) string { return valkeytest.StartCluster(t, 3, 0)[0] + "?cluster=true" }}
+	own := [][]limiter.Limit{
+		{{Requests: 150, Window: 200 * time.Millisecond}, {Requests: 700, Window: time.Hour}},
+		{{Requests: 60, Window: 300 * time.Millisecond}, {Requests: 900, Window: time.Hour}},
+		{{Requests: 2000, Window: time.Hour}},
+	}
+	shared := []limiter.Limit{{Requests: 120, Window: 150 * time.Millisecond},
+		{Requests: 1500, Window: time.Hour}}
+	for name, start := range servers {
+		t.Run(name, func(t *testing.T) {
+			w := open(t, start(t))
+			w.group = "acme"
+			var calls []Call
+			for i, limits := range own {
+				w.plan(t, "free", perMinute(1)...)
+				k, secret := w.create(t, fmt.Sprint(i), "free")
+				must(w.SetOverride(t.Context(), k.ID, k.Version,
+					&policy.Override{Limits: limits, Reason: "x"}, byTest))
+				calls = append(calls, call(secret))
+			}
+			w.save(t, func(s *policy.Set) { s.Plans[0].PerGroup = shared })
+			checkers := make([]*Checker, environments)
+			for i := range checkers {
+				checkers[i] = NewChecker(w.client, testPepper)
+			}
+			var mu sync.Mutex
+			var allowed []atLoad
+			var wait sync.WaitGroup
+			for client := range clients {
+				wait.Go(func() {
+					for range each {
+						checker, c := checkers[client%environments], calls[client%len(calls)]
+						result, err := checker.Check(t.Context(), c, nil)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if result.Allowed {
+							made := atLoad{client % len(calls), map[string]time.Time{}}
+							for _, took := range result.taken {
+								made.at[took.keys[0]] = took.at
+							}
+							mu.Lock()
+							allowed = append(allowed, made)
+							mu.Unlock()
+						}
+					}
+				})
+			}
+			wait.Wait()
+			group := groupState(keyGroup{"acme", 1})
+			w.wantWindows(t, group, shared, allowed)
+			for i, c := range calls {
+				w.wantWindows(t, keyspace.State(c.Subject), own[i], slices.DeleteFunc(slices.Clone(allowed),
+					func(made atLoad) bool { return made.key != i }))
+			}
+			t.Logf("%d of %d calls were allowed", len(allowed), clients*each)
+		})
+	}
+}
+
+// wantWindows compares the calls that a state took with its limits, and with what it
+// counts now.
+func (w *world) wantWindows(t *testing.T, state string, limits []limiter.Limit, allowed []atLoad) {
+	t.Helper()
+	times := make([]time.Time, len(allowed))
+	for i, made := range allowed {
+		if times[i] = made.at[state]; times[i].IsZero() {
+			t.Fatalf("an allowed call did not take from %s", state)
+		}
+	}
+	slices.SortFunc(times, time.Time.Compare)
+	for _, l := range limits {
+		most := 0
+		for first, i := 0, 0; i < len(times); i++ {
+			for times[i].Sub(times[first]) >= l.Window {
+				first++
+			}
+			most = max(most, i-first+1)
+		}
+		if int64(most) > l.Requests {
+			t.Errorf("%s: a window of %s holds %d calls, the limit is %d", state, l.Window, most, l.Requests)
+		}
+	}
+	program := must(limiter.Compile(limits, time.Now()))
+	peeked := must(limiter.PeekMany(t.Context(), w.client, []limiter.Exchange{{Key: state, Program: program,
+		Limits: limits}}))
+	longest := peeked[0].Limits[len(limits)-1]
+	if longest.Used() != int64(len(times)) {
+		t.Errorf("%s counts %d calls, %d were allowed", state, longest.Used(), len(times))
+	}
+}
+
+// The name of a group is a short text that fits into a path.
+func TestGroupNames(t *testing.T) {
+	for name, good := range map[string]bool{"acme": true, "A": true, "cus_NffrFeUfNV2Hib": true,
+		"7.b:c@d-e": true, strings.Repeat("a", 64): true, strings.Repeat("a", 65): false, "": false, "..": false, ".": false,
+		"-a": false, "a b": false, "a/b": false, "a\"b": false, "é": false, "a\x00": false, "a<b": false} {
+		if problem := policy.GroupProblem(name); (problem == "") != good {
+			t.Errorf("%q: %q", name, problem)
+		}
+	}
+}
+
+// Limits on groups are validated as limits that callers share.
+func TestGroupLimitsValidated(t *testing.T) {
+	denied := hourly(5)
+	denied.CountDenied = true
+	for field, limits := range map[string][]limiter.Limit{
+		"plans[0].perGroup[0].countDenied": {denied},
+		"plans[0].perGroup[1].requests":    {hourly(5), hourly(2)},
+		"plans[0].perGroup":                slices.Repeat([]limiter.Limit{hourly(5)}, limiter.MaxLimits+1),
+		"plans[0].perGroup[0].window":      {{Requests: 5}},
+	} {
+		s := policy.Set{Plans: []policy.Plan{{Name: "free", Limits: perMinute(9), PerGroup: limits}},
+			Routes: orders(3)}
+		wantInvalid(t, s.Validate(), field)
+	}
+}

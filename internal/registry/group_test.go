@@ -1,0 +1,204 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/audit"
+	"tidegate/internal/policy"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/valkeytest"
+)
+
+// inGroup creates a key in a group.
+func (w *world) inGroup(t *testing.T, name, group string) policy.Key {
+	t.Helper()
+	n := policy.NewKey{Name: name, Env: "test", Plan: "free", Group: group}
+	k, _, err := w.Create(t.Context(), n, byTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func (w *world) regroup(t *testing.T, k policy.Key, group string) policy.Key {
+	t.Helper()
+	k, err := w.Update(t.Context(), k.ID, k.Version, audit.KeyEdit, byTest,
+		func(k *policy.Key) { k.Group = group })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func (w *world) groups(t *testing.T, prefix string) string {
+	t.Helper()
+	var words []string
+	for _, g := range must(w.Groups(t.Context(), prefix, 100)) {
+		words = append(words, fmt.Sprintf("%s:%d", g.Name, g.Keys))
+	}
+	return strings.Join(words, " ")
+}
+
+// A group's list has the keys that are in it, whatever edits came before, and the list of
+// groups has those that have keys.
+func TestGroupLists(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(1)...)
+		a, b := w.inGroup(t, "a", "acme"), w.inGroup(t, "b", "acme")
+		c := w.inGroup(t, "c", "Zebra")
+		d := w.inGroup(t, "d", "")
+		if got := w.groups(t, ""); got != "acme:2 Zebra:1" {
+			t.Errorf("groups: %s", got)
+		}
+		if got := w.groups(t, "ZE"); got != "Zebra:1" {
+			t.Errorf("groups from ZE on: %s", got)
+		}
+		c = w.regroup(t, c, "acme")
+		d = w.regroup(t, d, "ACME")
+		a = w.regroup(t, a, "")
+		if err := w.Delete(t.Context(), b.ID, byTest); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.groups(t, ""); got != "ACME:1 acme:1" {
+			t.Errorf("groups after edits: %s", got)
+		}
+		for group, want := range map[string]string{"acme": c.ID, "ACME": d.ID, "Zebra": ""} {
+			rows := w.rows(t, Query{Group: group})
+			if len(rows) != len(want)/12 || want != "" && rows[want] != 1 {
+				t.Errorf("%s: %v, want %s", group, rows, want)
+			}
+		}
+		if k := must(w.Get(t.Context(), c.ID)); k.Group != "acme" || a.Group != "" {
+			t.Errorf("%+v, %+v", k, a)
+		}
+	})
+}
+
+// Readers of the list of groups, which drop what has no keys, lose no group that keys
+// join meanwhile.
+func TestGroupsThatFillWhileRead(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(1)...)
+	k := w.inGroup(t, "caller", "acme")
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
+	for range 4 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_, _ = w.Groups(t.Context(), "", 10) // the last reading tells
+				}
+			}
+		})
+	}
+	for range 100 {
+		k = w.regroup(t, k, "")
+		k = w.regroup(t, k, "acme")
+	}
+	close(stop)
+	readers.Wait()
+	if got := w.groups(t, ""); got != "acme:1" {
+		t.Errorf("groups: %s", got)
+	}
+}
+
+// Keys that a restore lists again are in their groups.
+func TestRestoredGroups(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(1)...)
+	k := w.inGroup(t, "caller", "acme")
+	record := must(w.client.Do(t.Context(), w.client.B().Get().Key(keyspace.Record(k.ID)).Build()).AsBytes())
+	for _, list := range []string{groupsKey, groupIndexKey("acme")} {
+		if err := w.client.Do(t.Context(), w.client.B().Del().Key(list).Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.AddToLists(t.Context(), map[string][]byte{k.ID: record}); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.groups(t, ""); got != "acme:1" || w.rows(t, Query{Group: "acme"})[k.ID] != 1 {
+		t.Errorf("groups: %s, %v", got, w.rows(t, Query{Group: "acme"}))
+	}
+}
+
+// Resetting a group deletes its counts under every plan, with an entry in the audit, and
+// leaves those of its keys and of other groups.
+func TestResetGroup(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(10)...)
+		w.plan(t, "pro", perMinute(10)...)
+		w.inGroup(t, "a", "acme")
+		w.inGroup(t, "b", "zebra")
+		state := func(group string, plan int) string {
+			return keyspace.Of(policy.GroupID(group), policy.GroupState(plan))
+		}
+		for _, name := range []string{state("acme", 1), state("acme", 2), state("zebra", 1)} {
+			set := w.client.B().Set().Key(name).Value("x").Build()
+			if err := w.client.Do(t.Context(), set).Error(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.ResetGroup(t.Context(), "acme", byTest); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]bool{state("acme", 1): false, state("acme", 2): false,
+			state("zebra", 1): true} {
+			err := w.client.Do(t.Context(), w.client.B().Get().Key(name).Build()).Error()
+			if valkey.IsValkeyNil(err) == want {
+				t.Errorf("%s: %v, want %t", name, err, want)
+			}
+		}
+		entries := w.told(t, policy.GroupID("acme"))
+		if len(entries) != 1 || entries[0].Action != audit.GroupReset || entries[0].Name != "acme" {
+			t.Errorf("%+v", entries)
+		}
+		if err := w.ResetGroup(t.Context(), "nobody", byTest); !errors.Is(err, policy.ErrNotFound) {
+			t.Errorf("a group without keys: %v", err)
+		}
+	})
+}
+
+// A name that does not fit into a path, and a group of a caller that others vouch for, are
+// refused.
+func TestGroupsRefused(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(10)...)
+	n := policy.NewKey{Name: "a", Env: "test", Plan: "free", Group: "a b"}
+	_, _, err := w.Create(t.Context(), n, byTest)
+	wantFields(t, err, "group")
+	id := w.TokenCaller("https://issuer.example", "somebody")
+	k, err := w.Adopt(t.Context(), policy.Token, id, "somebody", nil, byTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.Update(t.Context(), k.ID, k.Version, audit.KeyEdit, byTest,
+		func(k *policy.Key) { k.Group = "acme" })
+	wantFields(t, err, "group")
+	if got := w.groups(t, ""); got != "" {
+		t.Errorf("groups: %s", got)
+	}
+}
+
+func wantFields(t *testing.T, err error, want ...string) {
+	t.Helper()
+	var invalid *policy.InvalidError
+	var got []string
+	if errors.As(err, &invalid) {
+		for _, f := range invalid.Fields {
+			got = append(got, f.Field)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want the fields %v", err, want)
+	}
+}
