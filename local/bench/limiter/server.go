@@ -23,6 +23,9 @@ exec "$@"`
 
 const databases = 64
 
+// startTimeout bounds the wait for a server that neither starts nor ends.
+const startTimeout = 30 * time.Second
+
 // server is a valkey-server without persistence and a client that asks it about itself.
 type server struct {
 	address string
@@ -67,6 +70,8 @@ func launch(words []string) (*server, error) {
 	if err := s.command.Start(); err != nil {
 		return nil, fmt.Errorf("start the server: %w", err)
 	}
+	deadline := time.AfterFunc(startTimeout, func() { _ = s.input.Close() }) // The server ends with it.
+	defer deadline.Stop()
 	if err := awaitReady(output); err != nil {
 		s.stop()
 		return nil, err
@@ -93,7 +98,8 @@ func awaitReady(output io.Reader) error {
 		}
 		seen.WriteString(lines.Text() + "\n")
 	}
-	return fmt.Errorf("the server ended before it was ready and wrote:\n%s", seen.String())
+	return fmt.Errorf("the server ended, or was ended after %s, before it was ready and wrote:\n%s", startTimeout,
+		seen.String())
 }
 
 func (s *server) connect(ctx context.Context) error {

@@ -14,6 +14,7 @@ import (
 
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/testing/oidctest"
+	"tidegate/internal/testing/waiting"
 )
 
 const callback = "http://127.0.0.1:9/login/oidc/callback"
@@ -215,7 +216,8 @@ func TestLogoutURL(t *testing.T) {
 		u.Query().Get("client_id") != "dashboard" {
 		t.Fatalf("%s, %v", u, err)
 	}
-	res, err := http.Get(u.String())
+	client := http.Client{Timeout: waiting.Patience}
+	res, err := client.Get(u.String())
 	if err != nil {
 		t.Fatal(err)
 	}
