@@ -135,7 +135,9 @@ func (b *bench) compare(ctx context.Context, c credential) (comparison, error) {
 
 // answers makes peerCalls calls to each authorizer; a fifth of them is not counted, since
 // engines that compile while they run need it.
-func (b *bench) answers(ctx context.Context, c credential, authorizers []runtimeapi.Function, rows []measured) error {
+func (b *bench) answers(
+	ctx context.Context, c credential, authorizers []runtimeapi.Function, rows []measured,
+) error {
 	all, err := startAll(ctx, authorizers)
 	defer stopAll(all)
 	if err != nil {
@@ -196,7 +198,9 @@ func stopAll(all []running) {
 
 // starting takes the median of a third as many starts as echo gets, since Node.js starts
 // slowly.
-func (b *bench) starting(ctx context.Context, c credential, authorizers []runtimeapi.Function, rows []measured) error {
+func (b *bench) starting(
+	ctx context.Context, c credential, authorizers []runtimeapi.Function, rows []measured,
+) error {
 	times := make([][]time.Duration, len(authorizers))
 	for start := range max(b.starts/3, 1) {
 		for i, f := range authorizers {
