@@ -99,8 +99,9 @@ func newDashboard(
 	ctx, cancel := store.WithTimeouts(ctx, storeTimeout, c.ValkeyConnectTimeout)
 	defer cancel()
 	health.repair(ctx)
+	calls := usage.NewReader(client)
 	return server.New(settings, server.Services{
-		Keys: app.NewRegistry(keys), Checker: checker, Usage: usage.NewReader(client),
+		Keys: app.NewRegistry(keys, calls), Checker: checker, Usage: calls,
 		Crossings: crossing.NewStore(client, log),
 		Sessions:  sessions, Tokens: tokens, Logins: logins, Owners: owners, Journal: kept,
 		Bundle: bundle, Pepper: c.pepper, Ready: health.ready, Log: log,

@@ -95,6 +95,9 @@ func (c *checker) record(call enforce.Call, checked enforce.Result) {
 		Subject: checked.ID, Registered: call.Kind == policy.APIKey && checked.ID != "",
 		Verdict: verdictOf(checked), Cost: checked.Cost, Time: c.now(),
 	}
+	if wait := deniedFor(&checked); wait > 0 {
+		o.DeniedUntil = o.Time.Add(wait)
+	}
 	if checked.Rule != "" {
 		o.Rules = []string{policy.RouteID(checked.Rule)}
 	}
@@ -114,6 +117,23 @@ func (c *checker) afterAnswer() {
 		c.metrics.crossings.Send(ctx, c.reachable())
 	}
 	c.sendRecords()
+}
+
+// deniedFor is how long further calls of the caller are denied: by its ban, by limits that
+// denied this call, or by own limits that it used up.
+func deniedFor(checked *enforce.Result) time.Duration {
+	wait := checked.RetryAfter()
+	if checked.Allowed {
+		for i := range checked.Limits {
+			if l := &checked.Limits[i]; l.Scope == policy.ScopeKey && l.Mode == policy.Enforce && l.Remaining == 0 {
+				wait = max(wait, l.Next)
+			}
+		}
+	}
+	if checked.Degraded {
+		return 0
+	}
+	return wait
 }
 
 func verdictOf(checked enforce.Result) usage.Verdict {

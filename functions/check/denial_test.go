@@ -225,3 +225,40 @@ func someKey(t *testing.T) string {
 	}
 	return secret.Reveal()
 }
+
+// Keys that are denied now are listed for the dashboard: one that used up its limit
+// before it is denied, one that was denied, one that is banned; not one that may call.
+func TestDeniedKeysAreListed(t *testing.T) {
+	w := newDenialWorld(t)
+	listed := func(list usage.DeniedList) []string {
+		t.Helper()
+		if report := w.checker.usage.Flush(t.Context(), w.checker.reachable()); report.Err != nil {
+			t.Fatal(report.Err)
+		}
+		ids, more, err := usage.NewReader(w.admin).Denied(t.Context(), list, "", w.checker.now(), 10)
+		if err != nil || more {
+			t.Fatal(more, err)
+		}
+		return ids
+	}
+	call := denialCall{key: "two", method: "GET", path: "/orders/7", resource: "/orders/{id}", addr: "192.0.2.7"}
+	w.send(t, 1, call)
+	call.key = "many"
+	w.send(t, 2, call)
+	if ids := listed(usage.OverLimit); len(ids) != 0 {
+		t.Errorf("%v are listed too soon", ids)
+	}
+	call.key = "two"
+	w.send(t, 3, call)
+	for range 2 { // with nothing left, and denied
+		if ids := listed(usage.OverLimit); !slices.Equal(ids, []string{w.ids["two"]}) {
+			t.Errorf("over the limit are %v, want %s", ids, w.ids["two"])
+		}
+		w.send(t, 4, call)
+	}
+	call.key = "banned"
+	w.send(t, 5, call)
+	if ids := listed(usage.Banned); !slices.Equal(ids, []string{w.ids["banned"]}) {
+		t.Errorf("banned are %v, want %s", ids, w.ids["banned"])
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
+	"tidegate/internal/usage"
 )
 
 // idsPerRead is how many members of a list EachID reads at once.
@@ -37,10 +38,14 @@ func EachID(ctx context.Context, client valkey.Client, yield func(id string)) er
 // that cannot be read join the list of all keys, so that they are found.
 func (s *Store) AddToLists(ctx context.Context, records map[string][]byte) error {
 	members := map[string][]string{} // by list
+	var commands valkey.Commands
 	for id, record := range records {
 		k, _, err := policyset.DecodeRecord(id, record)
 		if err != nil {
 			k = policy.Key{ID: id, Name: strings.ToLower(id)}
+		}
+		if k.Banned.After(s.Now()) {
+			commands = append(commands, usage.ListDenied(s.client, usage.Banned, id, k.Banned)...)
 		}
 		for _, list := range lists(k) {
 			members[list] = append(members[list], indexMember(k))
@@ -49,7 +54,6 @@ func (s *Store) AddToLists(ctx context.Context, records map[string][]byte) error
 			members[groupsKey] = append(members[groupsKey], groupMember(k.Group))
 		}
 	}
-	commands := make(valkey.Commands, 0, len(members))
 	for list, in := range members {
 		add := s.client.B().Zadd().Key(list).ScoreMember()
 		for _, m := range in {

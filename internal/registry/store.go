@@ -26,6 +26,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/usage"
 )
 
 //go:embed lua/edit.lua
@@ -104,6 +105,9 @@ func (s *Store) put(ctx context.Context, old, k policy.Key, hashes policyset.Sec
 		return err
 	}
 	s.updateIndex(ctx, old, k)
+	if k.Banned.After(s.Now()) { // a denial lists it again, where this fails
+		s.client.DoMulti(ctx, usage.ListDenied(s.client, usage.Banned, k.ID, k.Banned)...)
+	}
 	return nil
 }
 

@@ -19,12 +19,13 @@ import (
 const maxParcel = 64
 
 // parcel is what one command stores: entries, or groups of denials, of one bucket and one
-// hour.
+// hour; or denied subjects of one bucket.
 type parcel struct {
 	bucket  keyspace.Bucket
 	hour    int64
 	entries []entry
 	groups  []pendingGroup
+	denied  []deniedSubject
 	text    bool // the command carries the script's text
 	floors  floors
 }
@@ -80,8 +81,13 @@ func (b *Batch) Commands(client valkey.Client) []valkey.Completed {
 	recent := strconv.FormatInt(b.now.Unix()/secondsPerMinute-minutesPerDay, 10)
 	for i := range b.parcels {
 		p := &b.parcels[i]
-		keys, args := p.logKeys(), p.logArgs()
-		if p.groups == nil {
+		var keys, args []string
+		switch {
+		case p.groups != nil:
+			keys, args = p.logKeys(), p.logArgs()
+		case p.denied != nil:
+			keys, args = deniedKeys(p.bucket), deniedArgs(b.now, p.denied)
+		default:
 			keys, args = p.keys(), p.args(strconv.Itoa(b.newcomers), recent)
 		}
 		if p.text {
@@ -96,8 +102,11 @@ func (b *Batch) Commands(client valkey.Client) []valkey.Completed {
 }
 
 func (p *parcel) script() *script {
-	if p.groups != nil {
+	switch {
+	case p.groups != nil:
 		return denialsScript
+	case p.denied != nil:
+		return deniedScript
 	}
 	return recordScript
 }
@@ -213,6 +222,10 @@ var (
 func (r *Recorder) acknowledge(p *parcel, result valkey.ValkeyResult, report *Report) {
 	if p.groups != nil {
 		r.acknowledgeLog(p, result, report)
+		return
+	}
+	if p.denied != nil {
+		r.acknowledgeDenied(p, result)
 		return
 	}
 	refused, learnt, err := parseReply(result)

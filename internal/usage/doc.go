@@ -28,6 +28,14 @@
 // a registered caller. So denials are what the log has and what it leaves out together,
 // but for what a broken connection lost.
 //
+// # Who is denied now
+//
+// A registered subject that is denied for a second or more, or took the last of a limit,
+// is listed with the time until when: one list of those over a limit and one of those
+// banned, in its bucket. The lists lead to subjects that may be denied; what a call would
+// get is asked of each. An entry leaves at its time, and the next denial repairs what is
+// missing. A list keeps the 2,048 subjects of a bucket that are denied longest.
+//
 // # At most once
 //
 // A Batch is sent once. What the server surely did not execute (it knew no script, no
@@ -54,6 +62,8 @@
 //	tg:{tag}:refused~:mHOUR    hash    counts of all refusals; hDAY too                 as above
 //	tg:{tag}:IDrefused~:mHOUR  hash    counts of a key's refusals; hDAY too             as above
 //	tg:{tag}:usage-lHOUR       hash    denial log of an hour, laid out in denial.go     25 h
+//	tg:{tag}:usage-blocked     zset    registered subjects over a limit, by until when  till then
+//	tg:{tag}:usage-banned      zset    registered subjects that are banned, likewise    till then
 //	tg:{tag}:usage-seen        zset    subjects by the minute of their last call        25 h
 //	tg:{tag}:usage-aHOUR       zset    subjects by calls admitted in an hour            25 h
 //	tg:{tag}:usage-dHOUR       zset    subjects by calls denied in an hour              25 h

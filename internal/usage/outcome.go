@@ -39,6 +39,9 @@ type Outcome struct {
 	// With a cause that refuses a credential it counts as a refusal, not as a call;
 	// Subject is a registered caller that proved its key then, or empty.
 	Denial *Denial
+	// DeniedUntil is until when further calls of the subject are denied, as far as this
+	// one shows: it was denied, or took the last of a limit. Zero when the next may pass.
+	DeniedUntil time.Time
 }
 
 const maxIDLen = 64

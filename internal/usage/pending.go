@@ -67,17 +67,19 @@ type pending struct {
 
 	groupIndex map[group]int // of groups
 	groups     []pendingGroup
+
+	denied map[string]deniedSubject // by id
 }
 
 func newPending(size int) *pending {
 	return &pending{index: make(map[slot]int, size), entries: make([]entry, 0, size)}
 }
 
-func (p *pending) empty() bool { return len(p.entries)+len(p.groups) == 0 }
+func (p *pending) empty() bool { return len(p.entries)+len(p.groups)+len(p.denied) == 0 }
 
 // urgent reports whether more waits than refusals of callers that proved nothing. Those
 // leave with other records, so that a flood of them costs no round trip.
-func (p *pending) urgent() bool { return len(p.entries)+len(p.groups) > p.anonymous }
+func (p *pending) urgent() bool { return len(p.entries)+len(p.groups)+len(p.denied) > p.anonymous }
 
 // find returns the entry of a slot, a new one if there is room, or nil. It is good until
 // the next call of find.
@@ -143,6 +145,7 @@ func (p *pending) record(o Outcome) {
 		return
 	}
 	p.total(minute).tally.add(o.Verdict, cost)
+	p.deny(o)
 	for _, id := range o.Rules {
 		if !validID(id) {
 			continue

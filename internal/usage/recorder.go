@@ -3,6 +3,7 @@ package usage
 import (
 	"cmp"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,8 +41,9 @@ type Recorder struct {
 	pause   time.Duration
 	totals  int // which of the buckets the next totals go to; the same until its server knows the script
 
-	withoutScript, withoutLogScript [keyspace.Buckets]bool // buckets whose server did not know it
-	ranked                          [keyspace.Buckets]ranked
+	// buckets whose server did not know a script
+	withoutScript, withoutLogScript, withoutDeniedScript [keyspace.Buckets]bool
+	ranked                                               [keyspace.Buckets]ranked
 }
 
 // NewRecorder returns an empty Recorder whose clock is now, time.Now in programs.
@@ -126,7 +128,9 @@ func (r *Recorder) take(now time.Time) *Batch {
 	logs := packLog(r.pending.groups, totals)
 	giveText(b.parcels, &r.withoutScript)
 	giveText(logs, &r.withoutLogScript)
-	b.parcels = append(b.parcels, logs...)
+	denied := packDenied(r.pending.denied)
+	giveText(denied, &r.withoutDeniedScript)
+	b.parcels = slices.Concat(b.parcels, logs, denied)
 	r.pending = newPending(len(r.pending.entries))
 	return b
 }

@@ -18,7 +18,14 @@ var recordText string
 //go:embed denials.lua
 var denialsText string
 
-var recordScript, denialsScript = newScript(recordText), newScript(denialsText)
+//go:embed denied.lua
+var deniedText string
+
+var (
+	recordScript  = newScript(recordText)
+	denialsScript = newScript(denialsText)
+	deniedScript  = newScript(deniedText)
+)
 
 type script struct{ text, sum string }
 

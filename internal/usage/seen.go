@@ -169,6 +169,27 @@ func pageOf(found []position, count int) Page {
 	return page
 }
 
+// LastSeen returns the minute of each subject's last call within 24 hours, in order; a zero
+// time when it made none, or is not among the newest of its bucket.
+func (r *Reader) LastSeen(ctx context.Context, ids []string) ([]time.Time, error) {
+	commands := make(valkey.Commands, len(ids))
+	for i, id := range ids {
+		commands[i] = r.client.B().Zscore().Key(seenName(keyspace.BucketOf(id))).Member(id).Build()
+	}
+	last := make([]time.Time, len(ids))
+	for i, result := range r.client.DoMulti(ctx, commands...) {
+		minute, err := result.AsFloat64()
+		switch {
+		case valkey.IsValkeyNil(err):
+		case err != nil:
+			return nil, fmt.Errorf("usage: last seen: %w", err)
+		default:
+			last[i] = time.Unix(int64(minute)*secondsPerMinute, 0).UTC()
+		}
+	}
+	return last, nil
+}
+
 // ActiveCount returns the number of subjects seen since a time at most 24 hours ago.
 func (r *Reader) ActiveCount(ctx context.Context, since time.Time) (int64, error) {
 	commands := make(valkey.Commands, keyspace.Buckets)

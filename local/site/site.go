@@ -50,7 +50,7 @@ func New(client valkey.Client, pepper apikey.Pepper, bundle static.Bundle) (http
 		server.Config{Users: []password.User{{Name: User, Role: auth.Editor, Hash: hash}},
 			SessionLifetime: time.Hour, Stage: "dev"},
 		server.Services{
-			Keys:    app.NewRegistry(registry.NewStore(client, pepper)),
+			Keys:    app.NewRegistry(registry.NewStore(client, pepper), usage.NewReader(client)),
 			Checker: enforce.NewChecker(client, pepper),
 			Usage:   usage.NewReader(client), Sessions: sessions,
 			Crossings: crossing.NewStore(client, slog.New(slog.DiscardHandler)),

@@ -9,6 +9,7 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
+	"tidegate/internal/usage"
 )
 
 // repeat makes calls until the policy bans the key, and returns until when.
@@ -22,10 +23,22 @@ func (s *service) repeat(k policy.Key, secret apikey.Secret) time.Time {
 			s.t.Fatal(err)
 		}
 		if !c.BannedUntil.IsZero() {
+			s.listDenied(usage.Banned, k.ID)
 			return c.BannedUntil
 		}
 	}
 	return time.Time{}
+}
+
+// listDenied lists a key as denied, as a check records it.
+func (s *service) listDenied(list usage.DeniedList, id string) {
+	s.t.Helper()
+	listed := usage.ListDenied(s.client, list, id, time.Now().Add(time.Hour))
+	for _, result := range s.client.DoMulti(s.t.Context(), listed...) {
+		if err := result.Error(); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 // A ban by the policy is told of the key as one by hand is, and lifted as one; the next

@@ -78,7 +78,7 @@ func newServiceOn(t testing.TB, url string) *service {
 func (s *service) serve(keys *registry.Store) {
 	s.t.Helper()
 	routes := Routes("", Services{
-		Keys:    app.NewRegistry(keys),
+		Keys:    app.NewRegistry(keys, usage.NewReader(s.client)),
 		Checker: enforce.NewChecker(s.client, testPepper), Usage: usage.NewReader(s.client),
 		Crossings: crossing.NewStore(s.client, slog.New(slog.DiscardHandler)),
 		Tokens:    s.tokens,

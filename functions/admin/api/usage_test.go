@@ -82,7 +82,7 @@ func TestUsage(t *testing.T) {
 	for i := range 7 {
 		o := usage.Outcome{Subject: busy.ID, Registered: true, Cost: 1, Time: now}
 		if i > 4 {
-			o.Verdict = usage.Denied
+			o.Verdict, o.DeniedUntil = usage.Denied, now.Add(10*time.Minute)
 		}
 		recorder.Record(o)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
+	"tidegate/internal/usage"
 )
 
 // PerScan is how many keys are looked at together for a state.
@@ -88,7 +89,8 @@ type FoundKeys struct {
 }
 
 // FindKeys returns up to count keys that the filter means, behind a cursor. It looks at
-// keys for scanTime, so it may find fewer and still have a Next.
+// keys for scanTime, so it may find fewer and still have a Next. Keys that are denied are
+// in the order of usage.Reader.Denied, all others by name.
 func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter, after string,
 	count int) (FoundKeys, error) {
 	perPage := count
@@ -98,7 +100,7 @@ func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 	plan, _ := set.Numbered(f.Plan)
 	var out FoundKeys
 	for start := time.Now(); ; {
-		page, err := keys.List(ctx, set, f, after, perPage)
+		page, err := keys.candidates(ctx, set, f, after, perPage)
 		if err != nil {
 			return FoundKeys{}, err
 		}
@@ -115,7 +117,7 @@ func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 			out.Subjects = append(out.Subjects, s)
 			if len(out.Subjects) == count {
 				if i+1 < len(subjects) || page.Next != "" {
-					out.Next = registry.Cursor(s.Key)
+					out.Next = f.cursor(s.Key)
 				}
 				return out, nil
 			}
@@ -126,6 +128,47 @@ func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 		}
 		after = page.Next
 	}
+}
+
+var errCursor = &policy.InvalidError{Fields: []policy.FieldError{
+	{Field: "after", Message: "is not a position in this list; start from the first page"}}}
+
+// deniedLists has the list that leads to the keys in a state.
+var deniedLists = map[State]usage.DeniedList{Blocked: usage.OverLimit, Banned: usage.Banned}
+
+// candidates returns keys among which are all that the filter means, behind a cursor.
+func (r *Registry) candidates(ctx context.Context, set *policy.Set, f KeyFilter, after string,
+	count int) (registry.Page, error) {
+	list, denied := deniedLists[f.State]
+	if !denied {
+		if f.State == Shadow && !slices.ContainsFunc(set.Plans, shadowed) {
+			f.State = Overridden // by an override alone
+		}
+		return r.List(ctx, set, f, after, count)
+	}
+	if after != "" && !IsID(after) {
+		return registry.Page{}, errCursor
+	}
+	ids, more, err := r.calls.Denied(ctx, list, after, time.Now(), count)
+	if err != nil {
+		return registry.Page{}, err
+	}
+	found, err := r.Many(ctx, set, ids)
+	page := registry.Page{Keys: found}
+	if more && len(ids) > 0 {
+		page.Next = ids[len(ids)-1]
+	}
+	return page, err
+}
+
+func shadowed(p policy.Plan) bool { return p.Mode == policy.Shadow || p.Mode == policy.Off }
+
+// cursor is the position behind a key.
+func (f KeyFilter) cursor(k policy.Key) string {
+	if _, denied := deniedLists[f.State]; denied {
+		return k.ID
+	}
+	return registry.Cursor(k)
 }
 
 // PickKeys returns those of the keys with these ids that the filter means, in the ids'

@@ -13,6 +13,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
+	"tidegate/internal/usage"
 )
 
 // Registry is the keys and the policies as pages and API have them: they read what Reader
@@ -20,10 +21,13 @@ import (
 type Registry struct {
 	Reader
 	store *registry.Store
+	calls *usage.Reader
 }
 
-// NewRegistry returns the use cases of a store.
-func NewRegistry(store *registry.Store) *Registry { return &Registry{Reader: store, store: store} }
+// NewRegistry returns the use cases of a store, and of what was recorded about its keys.
+func NewRegistry(store *registry.Store, calls *usage.Reader) *Registry {
+	return &Registry{Reader: store, store: store, calls: calls}
+}
 
 // Reader is the part of registry.Store that changes nothing, documented there.
 type Reader interface {

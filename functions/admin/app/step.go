@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"tidegate/internal/policy"
-	"tidegate/internal/registry"
 )
 
 // Bounds of one step of a job.
@@ -62,7 +61,7 @@ func (c KeyChange) Step(
 			step.Skipped++
 		}
 		if i+1 < len(list) && of.Filter != nil && time.Now().After(deadline) {
-			step.Next = registry.Cursor(k)
+			step.Next = of.Filter.cursor(k)
 			break
 		}
 	}

@@ -11,11 +11,13 @@ import (
 
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/cause"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/usage"
 )
 
-// banByPolicy makes a key banned by the policy, as checks write it.
+// banByPolicy makes a key banned by the policy, as checks write and record it.
 func banByPolicy(r *sitetest.Registry, name string, until time.Time) {
 	r.T.Helper()
 	us := uint64(until.UnixMicro())
@@ -25,6 +27,8 @@ func banByPolicy(r *sitetest.Registry, name string, until time.Time) {
 		set := r.Client.B().Set().Key(keyspace.Of(r.IDs[name], what)).Value(valkey.BinaryString(ban)).Build()
 		r.Must(r.Client.Do(context.Background(), set).Error())
 	}
+	r.Record(usage.Outcome{Subject: r.IDs[name], Registered: true, Verdict: usage.Denied, Time: time.Now(),
+		Denial: &usage.Denial{Cause: cause.Ban}, DeniedUntil: until})
 }
 
 // A ban by the policy is on every page where one by hand is, and lifted as it.

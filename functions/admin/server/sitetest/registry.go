@@ -173,6 +173,8 @@ func (r *Registry) Use(name string, used ...int64) {
 		}
 		r.take(name, limits, n, when)
 	}
+	listed := usage.ListDenied(r.Client, usage.OverLimit, r.IDs[name], time.Now().Add(time.Hour))
+	r.Must(r.Client.DoMulti(context.Background(), listed...)[0].Error()) // as a check lists it
 	r.Server.SetTime(Now)
 }
 

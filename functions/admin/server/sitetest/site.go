@@ -123,7 +123,8 @@ func New(t *testing.T, options ...Option) *Site {
 		s.Keys = NewRegistry(t, "acme", "bolt")
 	}
 	s.Services.Crossings = crossing.NewStore(s.Keys.Client, slog.New(slog.DiscardHandler))
-	s.Services.Keys, s.Services.Usage = app.NewRegistry(s.Keys.Store), usage.NewReader(s.Keys.Client)
+	s.Services.Usage = usage.NewReader(s.Keys.Client)
+	s.Services.Keys = app.NewRegistry(s.Keys.Store, s.Services.Usage)
 	s.Services.Checker = enforce.NewChecker(s.Keys.Client, Pepper)
 	handler, err := server.New(s.Config, s.Services)
 	if err != nil {

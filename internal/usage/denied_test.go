@@ -1,0 +1,129 @@
+package usage
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/cause"
+	"tidegate/internal/store/keyspace"
+)
+
+// everyDenied follows a list, so many at a time.
+func everyDenied(t *testing.T, r *Reader, list DeniedList, now time.Time, count int) []string {
+	t.Helper()
+	var all []string
+	for after := ""; ; {
+		ids, more, err := r.Denied(t.Context(), list, after, now, count)
+		if err != nil || len(ids) > count || more && len(ids) == 0 {
+			t.Fatalf("%d of %d, %v, %v", len(ids), count, more, err)
+		}
+		if all = append(all, ids...); !more {
+			return all
+		}
+		after = ids[len(ids)-1]
+	}
+}
+
+// A list has the subjects that are denied now, each once whatever the size of the pages;
+// as a list in memory has them. Subjects that anybody can make up, and those that may
+// call within a second, are in none.
+func TestDeniedLists(t *testing.T) {
+	each(t, func(t *testing.T, client valkey.Client) {
+		now, reader := time.Now(), NewReader(client)
+		r := recorderAt(now)
+		want := map[DeniedList][]string{}
+		for i := range 140 {
+			o := Outcome{Subject: id(i), Registered: i%7 != 0, Verdict: Denied, Time: now,
+				Denial: &Denial{Cause: cause.Limit}, DeniedUntil: now.Add(time.Duration(i%5) * time.Minute)}
+			list := OverLimit
+			if i%3 == 0 {
+				o.Denial.Cause, list = cause.Ban, Banned
+			}
+			r.Record(o)
+			if i%7 != 0 && i%5 > 0 {
+				want[list] = append(want[list], id(i))
+			}
+		}
+		r.Record(Outcome{Subject: "nearly", Registered: true, Time: now,
+			DeniedUntil: now.Add(900 * time.Millisecond)})
+		r.Record(Outcome{Subject: "full", Registered: true, Time: now, DeniedUntil: now.Add(time.Minute)})
+		want[OverLimit] = append(want[OverLimit], "full")
+		flush(t, r, client)
+		if len(r.pending.denied) > 0 {
+			t.Errorf("%d are left", len(r.pending.denied))
+		}
+		for list, ids := range want {
+			for _, count := range []int{7, 50, 1000} {
+				got := everyDenied(t, reader, list, now, count)
+				if len(slices.Compact(slices.Sorted(slices.Values(got)))) != len(got) {
+					t.Errorf("list %d: an id is there twice", list)
+				}
+				slices.Sort(got)
+				slices.Sort(ids)
+				if !slices.Equal(got, ids) {
+					t.Errorf("list %d, %d at a time: %d ids, want %d", list, count, len(got), len(ids))
+				}
+			}
+		}
+		later := everyDenied(t, reader, OverLimit, now.Add(150*time.Second), 100)
+		if n := len(later); n == 0 || n >= len(want[OverLimit]) {
+			t.Errorf("after 150 s there are %d of %d", n, len(want[OverLimit]))
+		}
+	})
+}
+
+// A list is bounded, keeps those that are denied longest, and goes by itself.
+func TestDeniedListsAreBounded(t *testing.T) {
+	each(t, func(t *testing.T, client valkey.Client) {
+		now := time.Now()
+		r := recorderAt(now)
+		b, n := keyspace.BucketOf(id(0)), 0
+		for i := 0; n < 2200; i++ {
+			if keyspace.BucketOf(id(i)) != b {
+				continue
+			}
+			r.Record(Outcome{Subject: id(i), Registered: true, Time: now,
+				DeniedUntil: now.Add(time.Minute + time.Duration(n)*time.Second)})
+			if n++; n%500 == 0 {
+				flush(t, r, client)
+			}
+		}
+		flush(t, r, client)
+		name := deniedName(b, OverLimit)
+		got, err := client.Do(t.Context(), client.B().Zrange().Key(name).Min("0").Max("-1").Withscores().
+			Build()).AsZScores()
+		if err != nil || len(got) != 2048 {
+			t.Fatalf("%d members, %v", len(got), err)
+		}
+		if least := int64(got[0].Score); least != now.Add(time.Minute+152*time.Second).UnixMilli() {
+			t.Errorf("the first to end does so after %d ms", least-now.UnixMilli())
+		}
+		ttl, err := client.Do(t.Context(), client.B().Ttl().Key(name).Build()).AsInt64()
+		if err != nil || ttl < 2250 || ttl > 2265 {
+			t.Errorf("lives %d s, %v", ttl, err)
+		}
+	})
+}
+
+// What a server did not take is listed by the next flush, unless something newer is known.
+func TestDeniedListsAfterScriptLoss(t *testing.T) {
+	each(t, func(t *testing.T, client valkey.Client) {
+		now := time.Now()
+		r := recorderAt(now)
+		o := Outcome{Subject: "acme", Registered: true, Time: now, DeniedUntil: now.Add(time.Minute)}
+		r.Record(o)
+		first := r.Drain(now) // no server has the script
+		results := client.DoMulti(t.Context(), first.Commands(client)...)
+		o.DeniedUntil = now.Add(time.Hour)
+		r.Record(o)
+		first.Acknowledge(results)
+		flush(t, r, client)
+		if got := everyDenied(t, NewReader(client), OverLimit, now.Add(30*time.Minute), 10); !slices.Equal(got,
+			[]string{"acme"}) {
+			t.Errorf("listed %v", got)
+		}
+	})
+}
