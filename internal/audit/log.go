@@ -61,6 +61,7 @@ func (l *Log) Head(ctx context.Context, b keyspace.Bucket) ([]byte, error) {
 // Query asks for a page of entries, newest first.
 type Query struct {
 	Subject string // only this subject's
+	Named   string // only of subjects that had this name then, whatever the case
 	Action  string // only actions that start with it
 	By      string // only this actor's name
 	// only entries that Valkey took then or later; the Previous of the oldest may be
@@ -178,7 +179,8 @@ func (q Query) needle() string {
 }
 
 func (q Query) matches(e Entry) bool {
-	return (q.Subject == "" || e.Subject == q.Subject) && strings.HasPrefix(e.Action, q.Action) &&
+	return (q.Subject == "" || e.Subject == q.Subject) &&
+		(q.Named == "" || strings.EqualFold(e.Name, q.Named)) && strings.HasPrefix(e.Action, q.Action) &&
 		(q.By == "" || e.By.Name == q.By)
 }
 

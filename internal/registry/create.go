@@ -68,6 +68,16 @@ func (s *Store) secretOf(n policy.NewKey) (apikey.Secret, error) {
 	return apikey.Secret{}, policy.Invalid([]policy.FieldError{{Field: "value", Message: problem}})
 }
 
+// ForeignID returns the id of the key that a text is the value of, if another system made
+// the key. It reports false for a text that is no such value, or with ForeignKeys off.
+func (s *Store) ForeignID(text string) (string, bool) {
+	if !s.ForeignKeys {
+		return "", false
+	}
+	secret, err := s.subjects.Foreign(text)
+	return secret.ID(), err == nil
+}
+
 // Adopt stores a record for a caller that others vouch for, whom checks know by this id,
 // so that it can have an override or a ban. The name is for people. It fails with
 // ErrConflict when there is one.

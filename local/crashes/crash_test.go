@@ -54,7 +54,7 @@ func (s state) actions(n int) []action {
 		{"rename", http.MethodPatch, "", map[string]any{"name": name}, false,
 			func(k *state) { k.Name = name }},
 		{"revoke", http.MethodPost, "/revoke", map[string]any{}, true, func(k *state) { k.Revoked = true }},
-		{"rotate", http.MethodPost, "/rotate", map[string]any{"grace": "1h"}, true, func(*state) {}},
+		{"rotate", http.MethodPost, "/rotate", map[string]any{"grace": "0s"}, true, func(*state) {}},
 	}
 	if !s.Banned {
 		ban := map[string]any{"until": until, "reason": "a test"}

@@ -79,6 +79,7 @@ func shots(s *sample) []shot {
 		{"key", "/keys/" + s.ids["Fjord Travel"], ".plot canvas"},
 		{"limits", "/keys/" + s.ids["Fjord Travel"] + "/limits", "#form"},
 		{"policies", "/policies", "#plans"},
+		{"denials", "/denials", ".denials"},
 		{"audit", "/audit", ".entries"},
 		{"explain", "/explain?key=" + s.ids["Harbor Scraper"] + "&path=/orders/7", ".summary"},
 		{"simulate", "/simulate", ".plot canvas"},

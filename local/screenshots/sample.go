@@ -14,6 +14,7 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
+	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -151,7 +152,7 @@ func (s *sample) calls(ctx context.Context) error {
 				o := usage.Outcome{Subject: s.ids[c.name], Registered: true, Time: at}
 				switch {
 				case c.plan == "free" && i >= 10+s.random.IntN(20):
-					o.Verdict = usage.Denied
+					o.Verdict, o.Denial = usage.Denied, s.denial(c.plan)
 				case c.plan == "pro" && i > 45:
 					o.Verdict = usage.CandidateDenied
 				}
@@ -166,6 +167,20 @@ func (s *sample) calls(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// denial is what the log says of a denied call.
+func (s *sample) denial(plan string) *usage.Denial {
+	d := &usage.Denial{
+		Cause: cause.Limit, Plan: plan, Limit: "10 per 10 s", Method: "GET", Path: "/orders/{id}",
+		API: "a1b2c3d4e5", Stage: "prod", RetryAfter: time.Duration(1+s.random.IntN(9)) * time.Second,
+		Network: usage.NetworkOf(netip.AddrFrom4([4]byte{203, 0, 113, byte(s.random.IntN(256))})),
+		Request: fmt.Sprintf("c6af9ac6-7b61-11e6-9a41-%012x", s.random.Int64N(1<<47)),
+	}
+	if s.random.IntN(3) == 0 {
+		d.Limit, d.Rule, d.Path = "200 per 1 min", "orders", "/orders"
+	}
+	return d
 }
 
 // checks makes calls, so that windows are in use.

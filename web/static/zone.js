@@ -11,7 +11,29 @@ function words(machine) {
   return new Date(machine).toLocaleString('sv-SE', { timeZoneName: 'short' });
 }
 
+// shift writes a time of an input in another zone: minutes are what to add to it.
+function shift(value, minutes) {
+  const at = new Date(`${value}Z`);
+  if (!value || Number.isNaN(at.getTime())) return value;
+  return new Date(at.getTime() + minutes * 60000).toISOString().slice(0, value.length);
+}
+
+// offset is what the zone of the browser adds to UTC at that time, in minutes.
+const offset = (value, zone) => -new Date(`${value}${zone}`).getTimezoneOffset();
+
+// Inputs have UTC from the server and for it, and are shown as times are.
+function showInput(input) {
+  const wanted = local() ? 'local' : 'UTC';
+  if ((input.dataset.zone || 'UTC') === wanted) return;
+  input.value = wanted === 'UTC' ? shift(input.value, -offset(input.value, ''))
+    : shift(input.value, offset(input.value, 'Z'));
+  input.dataset.zone = wanted;
+  const name = input.closest('.field, label')?.querySelector('span');
+  if (name) name.textContent = wanted === 'UTC' ? 'UTC' : 'local time';
+}
+
 function show() {
+  document.querySelectorAll('input[data-zone]').forEach(showInput);
   button.setAttribute('aria-pressed', String(local()));
   for (const time of document.querySelectorAll('time[datetime]')) {
     const text = words(time.dateTime);
@@ -25,5 +47,12 @@ button.addEventListener('click', () => {
   show();
   document.dispatchEvent(new Event('zone'));
 });
+document.addEventListener('submit', ({ target }) => {
+  for (const input of target.querySelectorAll('input[data-zone="local"]')) {
+    input.value = shift(input.value, -offset(input.value, ''));
+    input.dataset.zone = 'UTC';
+  }
+}, true);
 document.addEventListener('htmx:after:swap', show);
+window.addEventListener('pageshow', () => local() && show());
 if (local()) show();

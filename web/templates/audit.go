@@ -4,6 +4,7 @@ package templates
 type AuditPage struct {
 	Page     Page
 	Filter   AuditFilter
+	Choices  *KeyChoices // keys with such a name; nil unless there are several
 	Entries  []Entry
 	Empty    Empty
 	First    string // address of the newest entries; empty when they are shown
@@ -17,9 +18,13 @@ type AuditPage struct {
 type AuditFilter struct {
 	Action  string
 	Subject string
+	Of      Choice // the key that is meant; its Address is empty when it is none
 	What    string
 	Whats   []Option
 	By      string
+	From    string // as an input has it, in UTC
+	To      string
+	Problem string // what is wrong with the filter; empty when it is valid
 	Clear   string
 }
 

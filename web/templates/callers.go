@@ -5,6 +5,8 @@ type CallersPage struct {
 	Page  Page
 	Live  Live
 	Trail []Choice
+	Sorts KeySorts
+	Note  string // how long the list is, if it does not end by itself
 	Rows  []CallerRow
 	Empty Empty
 	First string
@@ -14,12 +16,10 @@ type CallersPage struct {
 
 // CallerRow is a caller without a record.
 type CallerRow struct {
-	ID      string
-	Address string
-	Last    Instant
-	Calls   string // in the last hour
-	Blocked string
-	Spark   Sparkline
+	ID       string
+	Address  string
+	Last     Instant
+	Activity Activity
 }
 
 // CallerPage shows one caller without a record.
@@ -31,4 +31,6 @@ type CallerPage struct {
 	ID    string
 	Chart TimeSeries
 	Adopt string
+	// Denials is the address of its part of the denial log.
+	Denials string
 }

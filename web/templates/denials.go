@@ -3,6 +3,7 @@ package templates
 // DenialsPage lists denied calls, newest first.
 type DenialsPage struct {
 	Page    Page
+	Live    Live
 	Filter  DenialsFilter
 	Refused []Figure // refused credentials by cause, those that there are
 	Notes   []string // what the list leaves out

@@ -2,14 +2,16 @@ package templates
 
 // ExplainPage says what a call would get, and why.
 type ExplainPage struct {
-	Page   Page
-	Form   ExplainForm
-	Answer *Explanation // nil until something sensible is asked
+	Page    Page
+	Form    ExplainForm
+	Choices *KeyChoices  // keys with such a name; nil unless there are several
+	Answer  *Explanation // nil until something sensible is asked
 }
 
 // ExplainForm is the call to explain.
 type ExplainForm struct {
 	Action string
+	Hidden Hidden
 	Errors int
 	Fields []FormField
 }
@@ -42,3 +44,12 @@ type AppliedRow struct {
 	Mode   string
 	Window Window
 }
+
+// KeyChoices are keys that a text names.
+type KeyChoices struct {
+	Lead string
+	Keys []KeyChoice
+}
+
+// KeyChoice is one of them.
+type KeyChoice struct{ Name, ID, Address string }

@@ -5,6 +5,7 @@ type KeysPage struct {
 	Page    Page
 	Live    Live
 	Search  Search
+	Sorts   KeySorts
 	Rows    []KeyRow
 	Empty   Empty  // why there are no rows
 	First   string // address of the first page; empty when it is shown
@@ -47,6 +48,17 @@ type Empty struct {
 	Command string // a command line to try
 }
 
+// KeySorts are the heads of columns that the list can be sorted by.
+type KeySorts struct{ Name, Calls, Blocked, Used Choice }
+
+// Activity is what a key or caller did in the last hour.
+type Activity struct {
+	Spark           Sparkline
+	Allowed, Denied int64
+	Calls, Blocked  string
+	Used            string // how long ago its last call was
+}
+
 // KeyRow is one key of the list.
 type KeyRow struct {
 	ID       string
@@ -57,7 +69,7 @@ type KeyRow struct {
 	Tags     []string
 	Badges   []Badge
 	Readable bool
-	Spark    Sparkline
+	Activity Activity
 	Windows  []Window
 }
 

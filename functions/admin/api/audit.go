@@ -62,6 +62,10 @@ type (
 		Subject string `query:"subject" maxLength:"64" doc:"Only of this key, token, or policy"`
 		Action  string `query:"action" maxLength:"40" doc:"Only actions that begin so" example:"key."`
 		By      string `query:"by" maxLength:"400" doc:"Only by this actor's name"`
+		Name    string `query:"name" maxLength:"100" doc:"Only of keys that had this name then, whatever the case"`
+
+		From time.Time `query:"from" doc:"Only entries from then on"`
+		To   time.Time `query:"to" doc:"Only entries before"`
 		Paging
 	}
 	auditOutput struct {
@@ -125,8 +129,11 @@ func (a *api) registerAudit() {
 }
 
 func (a *api) listAudit(ctx context.Context, in *auditInput) (*auditOutput, error) {
-	q := audit.Query{Subject: in.Subject, Action: in.Action, By: in.By, After: in.After, Count: in.Count,
-		Older: true}
+	q := audit.Query{Subject: in.Subject, Named: in.Name, Action: in.Action, By: in.By, Since: in.From,
+		After: in.After, Count: in.Count, Older: true}
+	if q.After == "" && !in.To.IsZero() {
+		q.After = audit.Before(in.To)
+	}
 	page, err := a.Keys.Audit().List(ctx, q)
 	if err != nil {
 		return nil, err

@@ -46,6 +46,8 @@ type Caller struct {
 	Last time.Time `json:"last" doc:"Minute of its last call"`
 	Name string    `json:"name,omitempty" doc:"Of one that has a record"`
 	Plan string    `json:"plan,omitempty"`
+	// LastHour is told of keys likewise.
+	LastHour Counts `json:"lastHour" doc:"Its calls of the last hour"`
 }
 
 func (a *api) registerCallers() {
@@ -82,10 +84,14 @@ func (a *api) listCallers(ctx context.Context, in *Paging) (*callersOutput, erro
 	if err != nil {
 		return nil, err
 	}
+	did, err := a.activities(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
 	out := &callersOutput{}
 	out.Body.Items, out.Body.Next = make([]Caller, len(ids)), page.Next
 	for i, s := range page.Subjects {
-		out.Body.Items[i] = Caller{s.ID, s.Last.UTC(), named[s.ID].Name, named[s.ID].Plan}
+		out.Body.Items[i] = Caller{s.ID, s.Last.UTC(), named[s.ID].Name, named[s.ID].Plan, did[i].LastHour}
 	}
 	return out, nil
 }

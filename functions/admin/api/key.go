@@ -78,25 +78,6 @@ func (o *Override) read(at string, wrong *rest.Details) *policy.Override {
 		Reason: strings.TrimSpace(o.Reason)}
 }
 
-// KeyNow is a key and how it stands.
-type KeyNow struct {
-	Key
-	States  []string `json:"states" doc:"What is out of the ordinary: overridden, blocked, near, shadow, banned, expiring, revoked, unreadable"`
-	Windows []Window `json:"windows" doc:"Its limits in force and how they stand; none with mode off"`
-}
-
-func keyNowOf(s app.Subject) KeyNow {
-	out := KeyNow{Key: keyOf(s.Key), States: []string{}, Windows: windowsOf(s.Now)}
-	if out.Kind == "" {
-		out.Kind = string(policy.APIKey) // of one that cannot be read nobody knows
-	}
-	out.Banned = given(s.BannedUntil)
-	for _, state := range s.States() {
-		out.States = append(out.States, string(state))
-	}
-	return out
-}
-
 type (
 	// KeyPath names a key.
 	KeyPath struct {
@@ -119,7 +100,8 @@ type (
 		Prefix string `query:"prefix" maxLength:"100" doc:"Only names that start so, whatever the case"`
 		Plan   string `query:"plan" maxLength:"400" doc:"Only keys of the plan with this name"`
 		Tag    string `query:"tag" maxLength:"50" doc:"Only keys that have this tag"`
-		State  string `query:"state" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable"`
+		State  string `query:"state" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable" doc:"Banned and blocked ones are in an order of their own"`
+		Order  string `query:"order" enum:"name,busiest,blocked,used" default:"name" doc:"busiest and blocked: of the 64 callers with the most calls or denials this hour, on one page; used: keys that called within 24 hours, the last first"`
 		Paging
 	}
 	keysOutput struct {
@@ -192,8 +174,9 @@ func (nullable[T]) Schema(r huma.Registry) *huma.Schema {
 func (a *api) registerKeys() {
 	const group = "keys"
 	register(a, operation{
-		pattern: "GET /keys", id: "list-keys", summary: "List keys in the order of their names",
-		role: auth.Viewer, group: group,
+		pattern: "GET /keys", id: "list-keys",
+		summary: "List keys, in the order of their names unless another is asked for",
+		role:    auth.Viewer, group: group,
 		details: "A key that is there all the while is listed exactly once, whatever is created or deleted " +
 			"meanwhile.",
 	}, a.listKeys)
@@ -254,16 +237,18 @@ func (a *api) listKeys(ctx context.Context, in *keysInput) (*keysOutput, error) 
 		return nil, err
 	}
 	f.Tag = in.Tag
-	found, err := app.FindKeys(ctx, a.Keys, set, f, in.After, in.Count)
+	order := app.Order(in.Order)
+	if in.Order == "name" {
+		order = app.ByName
+	}
+	found, err := app.FindOrdered(ctx, a.Keys, set, f, order, in.After, in.Count)
 	if err != nil {
 		return nil, cursorProblem(err)
 	}
 	out := &keysOutput{}
-	out.Body.Items, out.Body.Next = make([]KeyNow, len(found.Subjects)), found.Next
-	for i, s := range found.Subjects {
-		out.Body.Items[i] = keyNowOf(s)
-	}
-	return out, nil
+	out.Body.Next = found.Next
+	out.Body.Items, err = a.keysNow(ctx, found.Subjects)
+	return out, err
 }
 
 // defaultEnv is the env of a new key that names none.
@@ -313,7 +298,11 @@ func (a *api) getKey(ctx context.Context, in *KeyPath) (*keyNowOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &keyNowOutput{rest.ETag(k.Version), keyNowOf(subjects[0])}, nil
+	now, err := a.keysNow(ctx, subjects)
+	if err != nil {
+		return nil, err
+	}
+	return &keyNowOutput{rest.ETag(k.Version), now[0]}, nil
 }
 
 func (a *api) patchKey(ctx context.Context, in *patchKeyInput) (*keyOutput, error) {

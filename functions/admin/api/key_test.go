@@ -104,6 +104,9 @@ func TestKeyLife(t *testing.T) {
 	s.do(http.MethodPost, path+"/rotate", rotate,
 		header{"If-Match": version}).wants(http.StatusPreconditionFailed)
 	s.do(http.MethodPost, path+"/rotate", map[string]any{"grace": "0s"},
+		header{"If-Match": rotated.header.Get("ETag")}).wants(http.StatusConflict, "is good until", "endGrace")
+	s.get(path).wants(http.StatusOK, `"graceUntil"`)
+	s.do(http.MethodPost, path+"/rotate", map[string]any{"grace": "0s", "endGrace": true},
 		header{"If-Match": rotated.header.Get("ETag")}).wants(http.StatusCreated)
 	s.do(http.MethodPost, path+"/rotate", map[string]any{"grace": "91d"},
 		header{"If-Match": "*"}).wants(http.StatusUnprocessableEntity, "body.grace")

@@ -35,8 +35,9 @@ type (
 		KeyPath
 		rest.IfMatch
 		Body struct {
-			Grace  string `json:"grace" maxLength:"40" example:"24h" doc:"How long the old secret stays good: 0s to 90d"`
-			Reason string `json:"reason,omitempty" maxLength:"200"`
+			Grace    string `json:"grace" maxLength:"40" example:"24h" doc:"How long the old secret stays good: 0s to 90d"`
+			EndGrace bool   `json:"endGrace,omitempty" doc:"End the grace of the secret from before the last rotation: without, 409 while that one is good"`
+			Reason   string `json:"reason,omitempty" maxLength:"200"`
 		}
 	}
 	banInput struct {
@@ -90,8 +91,8 @@ func (a *api) registerKeyActions() {
 		pattern: "POST /keys/{id}/rotate", id: "rotate-key", summary: "Rotate secret", role: auth.Editor,
 		group: group, status: http.StatusCreated,
 		details: "Plan, counts and history stay. The new secret stands in the answer and cannot be had " +
-			"again. " +
-			"If-Match keeps a repeated request from rotating twice.",
+			"again. While the secret from before the last rotation is good, this needs endGrace, since a key " +
+			"has two secrets at most. If-Match keeps a repeated request from rotating twice.",
 	}, a.rotate)
 }
 
@@ -192,6 +193,10 @@ func (a *api) rotate(ctx context.Context, in *rotateInput) (*secretOutput, error
 	version, err := in.Version(k.Version)
 	if err != nil {
 		return nil, err
+	}
+	if k.Version == version && k.Grace.After(time.Now()) && !in.Body.EndGrace {
+		return nil, rest.NewProblem(http.StatusConflict, "The secret from before the last rotation is good until "+
+			k.Grace.UTC().Format(time.RFC3339)+". Send endGrace true to end it now.")
 	}
 	k, secret, err := a.Keys.Rotate(ctx, k.ID, version, grace, app.NewEdit(ctx, in.Body.Reason))
 	if errors.Is(err, policy.ErrConflict) {

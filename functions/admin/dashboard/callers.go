@@ -31,11 +31,28 @@ type unregistered struct {
 	next string // the cursor behind them; empty when there are no more
 }
 
-// unregistered returns active callers without a record, those seen last first.
-func (d *dashboard) unregistered(ctx context.Context, after string) (unregistered, error) {
+// unregistered returns active callers without a record, those seen last first; or those
+// of a ranking.
+func (d *dashboard) unregistered(ctx context.Context, o app.Order, after string) (unregistered, error) {
 	set, err := d.Keys.Set(ctx)
 	if err != nil {
 		return unregistered{}, err
+	}
+	if o != app.LastUsed {
+		ids, err := app.Ranked(ctx, d.Usage, o)
+		if err != nil {
+			return unregistered{}, err
+		}
+		last, err := d.Usage.LastSeen(ctx, ids)
+		if err != nil {
+			return unregistered{}, err
+		}
+		seen := make([]usage.Seen, len(ids))
+		for i, id := range ids {
+			seen[i] = usage.Seen{ID: id, Last: last[i]}
+		}
+		unknown, err := d.withoutRecord(ctx, set, seen)
+		return unregistered{seen: unknown}, err
 	}
 	found := unregistered{next: after}
 	for range callerScans {
@@ -81,8 +98,11 @@ func (d *dashboard) withoutRecord(ctx context.Context, set *policy.Set,
 }
 
 func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {
-	after := r.URL.Query().Get("after")
-	found, err := d.unregistered(r.Context(), after)
+	after, order := r.URL.Query().Get("after"), app.Order(r.URL.Query().Get("order"))
+	if order != app.Busiest && order != app.MostBlocked {
+		order = app.LastUsed
+	}
+	found, err := d.unregistered(r.Context(), order, after)
 	if errors.Is(err, usage.ErrCursor) {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
@@ -91,10 +111,16 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "list callers", err)
 		return
 	}
-	path, query := d.Path("/callers"), url.Values{"after": {after}}
+	path, query := d.Path("/callers"), url.Values{"after": {after}, "order": {string(order)}}
+	sort := func(text string, o app.Order) templates.Choice {
+		return templates.Choice{Text: text, Current: o == order,
+			Address: page.Address(path, page.WithLive(url.Values{"order": {string(o)}}, page.LiveSeconds(r)))}
+	}
 	p := templates.CallersPage{
 		Page: d.Page(r, "Callers"), Trail: []templates.Choice{{Text: "Keys", Address: d.Path("/keys")}},
 		Live: d.Live(r, path, query, time.Now()), Empty: emptyCallers(found),
+		Sorts: templates.KeySorts{Calls: sort("Calls", app.Busiest),
+			Blocked: sort("Blocked", app.MostBlocked), Used: sort("Last call", app.LastUsed)},
 	}
 	if page.CanEdit(r) {
 		p.Adopt = d.Path("/callers/new")
@@ -109,6 +135,9 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {
 	}
 	if found.next != "" {
 		p.Next = page.Address(path, page.WithLive(url.Values{"after": {found.next}}, seconds))
+	}
+	if order != app.LastUsed {
+		p.Note = rankingNote
 	}
 	p.Live.Summary = page.Number(int64(len(p.Rows))) + " callers shown"
 	d.Remember(w, r)
@@ -142,19 +171,14 @@ func (d *dashboard) callerRows(ctx context.Context, seen []usage.Seen) ([]templa
 		ids[i] = s.ID
 	}
 	now := time.Now()
-	series, err := d.Usage.Sparklines(ctx, ids, now.Add(-sparkSpan), now, sparkStep)
+	all, err := app.Activities(ctx, d.Usage, ids, now)
 	if err != nil {
 		return nil, err
 	}
 	rows := make([]templates.CallerRow, len(seen))
 	for i, s := range seen {
-		sum := usage.Sum(series[i])
-		rows[i] = templates.CallerRow{
-			ID: s.ID, Address: d.Path("/callers/" + s.ID), Last: page.Instant(s.Last),
-			Calls:   page.Number(sum.Calls()),
-			Blocked: page.Number(sum.Denied),
-			Spark:   chart.Sparkline(columns(series[i])),
-		}
+		rows[i] = templates.CallerRow{ID: s.ID, Address: d.Path("/callers/" + s.ID), Last: page.Instant(s.Last),
+			Activity: activity(all[i], now)}
 	}
 	return rows, nil
 }
@@ -177,7 +201,8 @@ func (d *dashboard) showCaller(w http.ResponseWriter, r *http.Request) {
 		Trail: []templates.Choice{
 			{Text: "Keys", Address: d.Path("/keys")}, {Text: "Callers", Address: d.Path("/callers")},
 		},
-		Range: at.Range(path, page.LiveSeconds(r)),
+		Range:   at.Range(path, page.LiveSeconds(r)),
+		Denials: page.Address(d.Path("/denials"), url.Values{"key": {k.ID}}),
 	}
 	p.Page.Chart = d.ChartScript()
 	points, note, err := d.callsOf(r.Context(), k.ID, at)

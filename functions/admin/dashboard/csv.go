@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/changes"
@@ -11,14 +12,13 @@ import (
 	"tidegate/functions/admin/policydoc"
 )
 
-// Rows of a file, and of each read that fills it.
 const (
-	maxCSVKeys = 10_000
-	csvPage    = 500
+	csvPage = 500             // rows of each read that fills a file
+	csvTime = 5 * time.Second // after which a file ends
 )
 
-// exportKeys sends the keys that the filter means, as far as one file goes; a Link header
-// leads to the rest.
+// exportKeys sends the keys that the filter means, as far as one file goes; its last row
+// and a Link header lead to the rest.
 func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) {
 	query, ok := readKeysQuery(r)
 	if !ok {
@@ -34,8 +34,8 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) {
 		"override until", "override reason", "expires",
 		"banned until",
 		"created", "updated", "version")
-	next, rows := query.after, 0
-	for {
+	next := query.after
+	for began := time.Now(); ; {
 		list, err := app.FindKeys(r.Context(), d.Keys, set, query.KeyFilter, next, csvPage)
 		if err != nil {
 			d.FailStore(w, r, "export keys", err)
@@ -43,9 +43,8 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) {
 		}
 		for _, s := range list.Subjects {
 			t.Row(keyCells(s)...)
-			rows++
 		}
-		if next = list.Next; next == "" || rows >= maxCSVKeys || t.Full() {
+		if next = list.Next; next == "" || t.Full() || time.Since(began) > csvTime {
 			break
 		}
 	}

@@ -44,6 +44,10 @@ func TestDenialsAnswerWhy(t *testing.T) {
 	denyAt(s, "acme", at.Add(-10*time.Minute), sampleDenial("7 per 1 day"))
 	denyAt(s, "bolt", at.Add(13*time.Second), sampleDenial("3 per 1 hour"))
 
+	live := s.Refresh("/denials?live=5").Wants(t, http.StatusOK, "10 per 10 s", `data-live="5"`).Body
+	if strings.Contains(live, "<form") {
+		t.Error("a refresh replaces the form")
+	}
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "10 per 10 s", "7 per 1 day", "/orders/{id}",
 		`href="/denials?key={acme}"`)
 	q := url.Values{"key": {s.Keys.IDs["acme"]}, "from": {at.Format(inputForm)},

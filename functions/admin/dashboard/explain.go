@@ -10,7 +10,6 @@ import (
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/apikey"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -69,23 +68,25 @@ func (d *dashboard) showExplain(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	p.Form = f.view(d.Path("/explain"))
+	p.Form = f.view(d.Path("/search"))
 	d.Render(w, r, status, templates.Explain(p))
 }
 
 // explain answers what was asked, or notes what is wrong with the question.
 func (d *dashboard) explain(r *http.Request, f *explainForm, p *templates.ExplainPage) (int, error) {
 	call := f.call()
-	k, err := d.findKey(r, f)
-	if err != nil {
-		return 0, err
-	}
-	if form.CountErrors(f.key, f.path, f.address) > 0 {
-		return http.StatusUnprocessableEntity, nil
-	}
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
 		return 0, err
+	}
+	k, err := d.explained(r, set, f, p)
+	switch {
+	case err != nil:
+		return 0, err
+	case form.CountErrors(f.key, f.path, f.address) > 0:
+		return http.StatusUnprocessableEntity, nil
+	case k.ID == "":
+		return http.StatusOK, nil
 	}
 	e, err := d.Checker.Explain(r.Context(), set, k, call)
 	if err != nil {
@@ -95,32 +96,41 @@ func (d *dashboard) explain(r *http.Request, f *explainForm, p *templates.Explai
 	return http.StatusOK, nil
 }
 
-// findKey returns the key with the id in the form. It refuses a whole secret, which would
-// be in the address.
-func (d *dashboard) findKey(r *http.Request, f *explainForm) (policy.Key, error) {
-	id := strings.TrimSpace(f.key.Text)
-	if secret, err := apikey.Parse(id); err == nil {
-		f.key.Text, f.key.Error = secret.ID(),
-			"You pasted a whole secret. Its id is enough. Consider rotating the key."
-		return policy.Key{}, nil
+// explained returns the key that was typed. When several have such a name, it offers
+// them. It refuses a whole secret, which would be in the address.
+func (d *dashboard) explained(r *http.Request, set *policy.Set, f *explainForm,
+	p *templates.ExplainPage) (policy.Key, error) {
+	found, err := d.Keys.Named(r.Context(), set, f.key.Text)
+	switch {
+	case err != nil:
+		return policy.Key{}, err
+	case found.Secret:
+		f.key.Text, f.key.Error = "", "You pasted a whole secret. Its id is enough. Consider rotating the key."
+		if len(found.Keys) > 0 {
+			f.key.Text = found.Keys[0].ID
+		}
+	case len(found.Keys) == 0:
+		f.key.Error = "No key has this id or name."
+	case len(found.Keys) > 1:
+		p.Choices = page.KeyChoices(found.Keys, found.More, func(k policy.Key) string {
+			query := r.URL.Query()
+			query.Set("key", k.ID)
+			return page.Address(d.Path("/explain"), query)
+		})
+	case found.Keys[0].Status == policy.Unreadable:
+		f.key.Error = "This key was written by another Tidegate version."
+	default:
+		return found.Keys[0], nil
 	}
-	if !app.IsID(id) {
-		f.key.Error = "Enter a key id."
-		return policy.Key{}, nil
-	}
-	k, err := d.Keys.Get(r.Context(), id)
-	if isMissing(err) {
-		f.key.Error = "No key has this id."
-		return policy.Key{}, nil
-	}
-	return k, err
+	return policy.Key{}, nil
 }
 
 func (f *explainForm) view(action string) templates.ExplainForm {
 	return templates.ExplainForm{
-		Action: action, Errors: form.CountErrors(f.key, f.path, f.address),
+		Action: action, Hidden: templates.Hidden{Name: "on", Value: "explain"},
+		Errors: form.CountErrors(f.key, f.path, f.address),
 		Fields: []templates.FormField{
-			form.TextField("key", "Key id", "", 100, f.key),
+			form.TextField("key", "Key: name, id or secret", "", 100, f.key),
 			form.TextField("method", "Method", "GET", routing.MaxMethodLen, f.method),
 			form.TextField("path", "Path", "/", 2000, f.path),
 			form.TextField("api", "API id", "any", routing.MaxAPILen, f.api),

@@ -274,8 +274,3 @@ func (d *dashboard) keyLinks(s app.Subject) []templates.Choice {
 	}
 	return append(links, link("Revoke", "revoke"), link("Delete", "delete"))
 }
-
-// isMissing reports whether a key does not exist, or cannot be read.
-func isMissing(err error) bool {
-	return errors.Is(err, policy.ErrNotFound) || errors.Is(err, policy.ErrUnreadable)
-}

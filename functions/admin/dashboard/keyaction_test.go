@@ -182,6 +182,29 @@ func TestKeyOrders(t *testing.T) {
 	}
 	s.Get("/keys?order=busiest&live=2").Wants(t, http.StatusOK, `value="busiest" selected`, "order=busiest")
 	s.Get("/keys?order=blocked&q=alpha").Wants(t, http.StatusOK, "No calls this hour")
+
+	keys.Called("delta", time.Now().Add(-2*time.Hour), 1, 0)
+	keys.Called("alpha", time.Now().Add(-5*time.Minute), 0, 1)
+	s.Get("/keys?order=used&live=0").Wants(t, http.StatusOK, `aria-sort="descending"`,
+		`data-label="Calls, last hour" class="number">11<`, `data-label="Blocked" class="number">7<`,
+		`data-label="Last used" class="number">2 h ago<`)
+	body := s.Get("/keys?order=used").Wants(t, http.StatusOK).Body
+	if last := strings.Index(body, "<bdi>delta</bdi></a>"); last < 0 ||
+		last < max(strings.Index(body, "<bdi>alpha<"), strings.Index(body, "<bdi>gamma<")) {
+		t.Error("delta, which called two hours ago, is not the last")
+	}
+	s.Get("/keys?order=busiest").Wants(t, http.StatusOK, "Only the 64 callers with the most")
+	s.Get("/keys?order=used&after=x").Wants(t, http.StatusBadRequest)
+	s.Get("/callers?order=blocked").Wants(t, http.StatusOK, "Only the 64 callers with the most",
+		`data-label="Calls" class="number">198<`, `data-label="Blocked" class="number">99<`)
+	id := keys.TokenCaller("i", "s")
+	s.Get("/callers/"+id).Wants(t, http.StatusOK, `href="/denials?key=`+id+`"`, "Denials of this caller")
+	got := s.Get("/api/v1/keys?order=blocked").Wants(t, http.StatusOK, `"lastHour":{"allowed":4,"denied":7,`,
+		`"lastUsed":"`).Body
+	if strings.Index(got, `"gamma"`) > strings.Index(got, `"beta"`) || strings.Contains(got, `"delta"`) {
+		t.Errorf("the API's order: %s", got)
+	}
+	s.Get("/api/v1/callers").Wants(t, http.StatusOK, `"lastHour":{"allowed":99,"denied":99,`)
 }
 
 // A state is looked up key by key and page by page; following the links finds every key

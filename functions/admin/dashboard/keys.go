@@ -1,8 +1,10 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -30,16 +32,18 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "read policy", err)
 		return
 	}
-	list, err := d.findKeys(r.Context(), set, query)
+	list, err := app.FindOrdered(r.Context(), d.Keys, set, query.KeyFilter, query.order, query.after,
+		keysPerPage)
 	if err != nil {
 		d.FailStore(w, r, "list keys", err)
 		return
 	}
 	view := d.keysPage(r, set, query, list)
-	if err := d.addSparklines(r.Context(), view.Rows); err != nil {
+	if err := d.addActivity(r.Context(), view.Rows); err != nil {
 		d.FailStore(w, r, "read calls", err)
 		return
 	}
+	sortRows(view.Rows, query.order)
 	d.Remember(w, r)
 	if page.IsRefresh(r) {
 		d.Render(w, r, http.StatusOK, templates.KeysLive(view))
@@ -54,10 +58,15 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 
 func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery,
 	list app.FoundKeys) templates.KeysPage {
-	path := d.Path("/keys")
+	path, here := d.Path("/keys"), q.values()
+	here.Set("after", q.after)
 	p := templates.KeysPage{
-		Page:    d.Page(r, "Keys"),
-		Live:    d.Live(r, path, q.values(), asOf(list.Subjects)),
+		Page: d.Page(r, "Keys"),
+		Live: d.Live(r, path, here, asOf(list.Subjects)),
+		Sorts: templates.KeySorts{
+			Name: d.sortLink("Key", app.ByName, q), Calls: d.sortLink("Calls", app.Busiest, q),
+			Blocked: d.sortLink("Blocked", app.MostBlocked, q), Used: d.sortLink("Last used", app.LastUsed, q),
+		},
 		Search:  d.keySearch(set, q),
 		Empty:   emptyKeys(q, list),
 		Export:  page.Address(d.Path("/keys.csv"), changes.FilterValues(q.KeyFilter)),
@@ -67,10 +76,13 @@ func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery,
 		p.Create = d.Path("/keys/new")
 	}
 	if q.after != "" {
-		p.First = page.Address(path, page.WithLive(changes.FilterValues(q.KeyFilter), q.live))
+		p.First = page.Address(path, page.WithLive(q.values(), q.live))
+	}
+	if q.order == app.Busiest || q.order == app.MostBlocked {
+		p.Scanned = rankingNote + " Sort by name for all keys."
 	}
 	if list.Next != "" {
-		onward := changes.FilterValues(q.KeyFilter)
+		onward := q.values()
 		onward.Set("after", list.Next)
 		p.Next = page.Address(path, page.WithLive(onward, q.live))
 		if q.Computed() && len(list.Subjects) < keysPerPage {
@@ -94,7 +106,7 @@ func (d *dashboard) keySearch(set *policy.Set, q keysQuery) templates.Search {
 	s := templates.Search{
 		Action: d.Path("/search"), Text: q.Prefix, Anywhere: q.Anywhere, Tag: q.Tag, State: string(q.State),
 		States: changes.KeyStates,
-		Order:  q.order, Orders: keyOrders,
+		Order:  string(q.order), Orders: keyOrders,
 	}
 	s.Plans = append(s.Plans, templates.Option{Text: "any plan"})
 	for _, p := range set.Plans {
@@ -114,30 +126,53 @@ func (d *dashboard) keySearch(set *policy.Set, q keysQuery) templates.Search {
 	return s
 }
 
-const (
-	sparkSpan = time.Hour
-	sparkStep = 2 * time.Minute
-)
-
-// addSparklines draws the last hour of each row.
-func (d *dashboard) addSparklines(ctx context.Context, rows []templates.KeyRow) error {
-	if len(rows) == 0 {
-		return nil
-	}
+// addActivity adds what each row's key did in the last hour.
+func (d *dashboard) addActivity(ctx context.Context, rows []templates.KeyRow) error {
 	ids := make([]string, len(rows))
 	for i, row := range rows {
 		ids[i] = row.ID
 	}
 	now := time.Now()
-	series, err := d.Usage.Sparklines(ctx, ids, now.Add(-sparkSpan), now, sparkStep)
+	all, err := app.Activities(ctx, d.Usage, ids, now)
 	if err != nil {
 		return err
 	}
-	for i, points := range series {
-		allowed, blocked := columns(points)
-		rows[i].Spark = chart.Sparkline(allowed, blocked)
+	for i, a := range all {
+		rows[i].Activity = activity(a, now)
 	}
 	return nil
+}
+
+func activity(a app.Activity, now time.Time) templates.Activity {
+	out := templates.Activity{
+		Spark: chart.Sparkline(columns(a.Points)), Allowed: a.Calls.Allowed, Denied: a.Calls.Denied,
+		Calls: page.Number(a.Calls.Calls()), Blocked: page.Number(a.Calls.Denied), Used: "over 24 h ago",
+	}
+	switch ago := now.Sub(a.Last).Truncate(time.Minute); {
+	case a.Last.IsZero():
+	case ago < time.Minute:
+		out.Used = "just now"
+	default:
+		out.Used = page.Span(ago) + " ago"
+	}
+	return out
+}
+
+// rankingNote says how long rankings are.
+var rankingNote = "Only the " + page.Number(usage.MaxTalkers) + " callers with the most this hour are ranked."
+
+// sortRows sorts a ranking by what its rows show.
+func sortRows(rows []templates.KeyRow, o app.Order) {
+	by := map[app.Order]func(templates.Activity) int64{
+		app.Busiest:     func(a templates.Activity) int64 { return a.Allowed },
+		app.MostBlocked: func(a templates.Activity) int64 { return a.Denied },
+	}[o]
+	if by == nil {
+		return
+	}
+	slices.SortStableFunc(rows, func(a, b templates.KeyRow) int {
+		return cmp.Compare(by(b.Activity), by(a.Activity))
+	})
 }
 
 // columns takes a series of counts apart.
@@ -173,9 +208,12 @@ func emptyKeys(q keysQuery, list app.FoundKeys) templates.Empty {
 	case q.after != "":
 		return templates.Empty{Heading: "No keys after this",
 			Advice: "The list is shorter now. Go to its first page."}
-	case q.order != "":
+	case q.order == app.LastUsed:
+		return templates.Empty{Heading: "No calls in 24 hours",
+			Advice: "No key that called matches. Sort by name to see all."}
+	case q.order != app.ByName:
 		return templates.Empty{Heading: "No calls this hour",
-			Advice: "None of the busiest keys matches. Sort by name to see all."}
+			Advice: "None of the keys with the most matches. Sort by name to see all."}
 	case q.Prefix != "" && !q.Anywhere && q.State == "" && q.Plan == 0 && q.Tag == "":
 		return templates.Empty{
 			Heading: "No key found",

@@ -306,7 +306,7 @@ func TestExplain(t *testing.T) {
 	)
 	s.Get("/explain?key={acme}&path=orders").Wants(t, http.StatusUnprocessableEntity, `id="path-error"`)
 	s.Get("/explain?key={acme}&address=here").Wants(t, http.StatusUnprocessableEntity, `id="address-error"`)
-	s.Get("/explain?key=nobody").Wants(t, http.StatusUnprocessableEntity, "No key has this id.")
+	s.Get("/explain?key=nobody").Wants(t, http.StatusUnprocessableEntity, "No key has this id or name.")
 	secret := s.Keys.Secrets["acme"].Reveal()
 	if got := s.Get("/explain?key="+secret).Wants(
 		t, http.StatusUnprocessableEntity, "You pasted a whole secret",

@@ -1,67 +1,80 @@
 package dashboard
 
 import (
-	"errors"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/internal/apikey"
-	"tidegate/internal/policy"
 )
 
-// search leads to what a search means: the key whose id or secret was typed, else the
-// list. It is a POST, so that a pasted secret is in no address and no history.
+// searches are the pages whose forms ask for a key, by the field that names it, and the
+// other fields of each form. All send them here, so that a pasted secret is in no address
+// and no history.
+var searches = map[string]struct {
+	path, field string
+	others      []string
+}{
+	"":        {"/keys", "q", []string{"in", "tag", "plan", "state", "order", "live"}},
+	"explain": {"/explain", "key", []string{"method", "path", "api", "stage", "address"}},
+	"audit":   {"/audit", "subject", []string{"what", "by", "from", "to"}},
+}
+
+// search leads to what a search means: on the page of the form the key whose id, secret
+// or name was typed, else what the page says to that text.
 func (d *dashboard) search(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return
 	}
-	typed := strings.TrimSpace(r.PostForm.Get("q"))
-	if d.leadToSecret(w, r, typed) {
+	on := r.PostForm.Get("on")
+	s, known := searches[on]
+	if !known {
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
-	if app.IsID(typed) {
-		switch k, err := d.Keys.Get(r.Context(), typed); {
-		case err == nil:
-			http.Redirect(w, r, d.keyPath(k), http.StatusSeeOther)
-			return
-		case !isMissing(err):
-			d.FailStore(w, r, "find key", err)
-			return
-		}
+	typed := strings.TrimSpace(r.PostForm.Get(s.field))
+	found, err := d.Keys.Pasted(r.Context(), typed)
+	if err != nil {
+		d.FailStore(w, r, "find key", err)
+		return
 	}
-	query := url.Values{"q": {typed}}
-	for _, name := range []string{"in", "tag", "plan", "state", "order", "live"} {
+	if found.Key.ID != "" && on == "" {
+		http.Redirect(w, r, d.keyPath(found.Key), http.StatusSeeOther)
+		return
+	}
+	query := url.Values{s.field: {typed}}
+	switch {
+	case found.Key.ID != "":
+		query.Set(s.field, found.Key.ID)
+	case found.Secret:
+		d.Flash(r, noSuchSecret, "")
+		query.Del(s.field)
+	}
+	for _, name := range s.others {
 		query.Set(name, r.PostForm.Get(name))
 	}
-	http.Redirect(w, r, page.Address(d.Path("/keys"), query), http.StatusSeeOther)
+	http.Redirect(w, r, page.Address(d.Path(s.path), query), http.StatusSeeOther)
 }
 
-// minSecret is from how many characters on a text may be a secret, perhaps mistyped, and
-// not the name of a key.
-const minSecret = 30
+const noSuchSecret = "No key has this secret."
 
-// leadToSecret leads to the key whose secret was typed, and reports whether it was one.
-// The id in the secret finds it; whether the secret is valid is not told.
+// leadToSecret leads away from an address that has a secret, to the key's page or the
+// list, and reports whether it did.
 func (d *dashboard) leadToSecret(w http.ResponseWriter, r *http.Request, typed string) bool {
-	if !strings.HasPrefix(typed, "tg_") || len(typed) < minSecret {
+	if !app.LikeSecret(typed) {
 		return false
 	}
 	at := d.Path("/keys")
-	secret, err := apikey.Parse(typed)
-	if err == nil {
-		var k policy.Key
-		if k, err = d.Keys.Get(r.Context(), secret.ID()); err == nil {
-			at = d.keyPath(k)
-		} else if !errors.Is(err, policy.ErrNotFound) {
-			d.FailStore(w, r, "find key", err)
-			return true
-		}
-	}
-	if err != nil {
-		d.Flash(r, "No key has this secret.", "")
+	found, err := d.Keys.Pasted(r.Context(), typed)
+	switch {
+	case err != nil:
+		d.FailStore(w, r, "find key", err)
+		return true
+	case found.Key.ID != "":
+		at = d.keyPath(found.Key)
+	default:
+		d.Flash(r, noSuchSecret, "")
 	}
 	http.Redirect(w, r, at, http.StatusSeeOther)
 	return true

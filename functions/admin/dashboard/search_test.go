@@ -6,12 +6,19 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"tidegate/functions/admin/server"
 	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/audit"
+	"tidegate/internal/cause"
+	"tidegate/internal/policy"
+	"tidegate/internal/usage"
 )
 
 // A search leads to the key whose id or secret was typed, with spaces around it or not. A
@@ -65,4 +72,158 @@ func TestFindAnywhere(t *testing.T) {
 		at = strings.ReplaceAll(next[1], "&amp;", "&")
 	}
 	s.Get("/keys/bulk?do=end&of=all&in=name&q=corp").Wants(t, http.StatusOK, "whose name contains “corp”")
+}
+
+// Explain and Audit take a key's id, secret or name: one key they show, several they offer,
+// and an audit finds the name of a key that was deleted.
+func TestFindByName(t *testing.T) {
+	s := sitetest.New(t).Login()
+	s.Keys.CreateKey("Acme", "free") // beside acme
+	s.Keys.CreateKey("zeta", "free")
+	secret := s.Keys.Secrets["bolt"].Reveal()
+	led := func(form url.Values) string {
+		t.Helper()
+		return s.Keys.Named(s.Post("/search", form).Wants(t, http.StatusSeeOther).Header.Get("Location"))
+	}
+	for _, c := range []struct {
+		form url.Values
+		want string
+	}{
+		{fields("on", "explain", "key", " "+secret, "path", "/x"), "/explain?key={bolt}&path=%2Fx"},
+		{fields("on", "explain", "key", "bolt", "method", "PUT"), "/explain?key=bolt&method=PUT"},
+		{fields("on", "explain", "key", secret[:40]), "/explain"},
+		{fields("on", "audit", "subject", secret, "what", "key.", "from", "2026-11-20T10:00"),
+			"/audit?from=2026-11-20T10%3A00&subject={bolt}&what=key."},
+		{fields("on", "audit", "subject", "policy"), "/audit?subject=policy"},
+	} {
+		if at := led(c.form); at != s.Keys.Named(c.want) {
+			t.Errorf("%v leads to %s, want %s", c.form, at, c.want)
+		}
+	}
+	s.Post("/search", fields("on", "elsewhere")).Wants(t, http.StatusBadRequest)
+	s.Get("/explain?key=BOLT").Wants(t, http.StatusOK, `href="/keys/{bolt}"`, "No route rule matches")
+	s.Get("/explain?key=bol").Wants(t, http.StatusOK, `href="/keys/{bolt}"`)
+	s.Get("/explain?key=acme&path=/orders").Wants(t, http.StatusOK, "Several keys have such a name",
+		`key={acme}&amp;path=%2Forders"`, "<bdi>Acme</bdi>")
+	s.Get("/audit?subject=bolt").Wants(t, http.StatusOK, "Changes of", "key.create", `value="{bolt}"`)
+	if body := s.Get("/audit?subject=acme").Wants(t, http.StatusOK, "Several keys").Body; strings.Contains(
+		body, "key.create</code>") {
+		t.Error("entries of which key?")
+	}
+	s.Get("/audit?subject="+secret).Wants(t, http.StatusSeeOther)
+	s.Post("/keys/{zeta}/delete", fields("version", "1", "reason", "left us", "confirm", "zeta")).Wants(t,
+		http.StatusSeeOther)
+	deleted := s.Get("/audit?subject=Zeta").Wants(t, http.StatusOK, "left us", "key.create").Body
+	if strings.Contains(deleted, "<bdi>bolt</bdi>") {
+		t.Error("an entry of another key")
+	}
+	s.Get("/audit?subject={zeta}").Wants(t, http.StatusOK, "left us")
+	s.Get("/audit?subject=nobody").Wants(t, http.StatusOK, "No key has this id or name")
+}
+
+// The audit's dates are from an instant on, to the one before another.
+func TestAuditByDates(t *testing.T) {
+	s := sitetest.New(t).Login()
+	for _, name := range []string{"one", "two", "three"} {
+		s.Keys.CreateKey(name, "free")
+	}
+	list, err := s.Keys.Audit().List(t.Context(), audit.Query{Action: audit.KeyCreate})
+	if err != nil || len(list.Entries) < 3 {
+		t.Fatal(list, err)
+	}
+	names := func(path string) string {
+		var all []string
+		for _, m := range regexp.MustCompile(`data-label="Of"><a[^>]*><bdi>([^<]*)`).FindAllStringSubmatch(
+			s.Get(path).Wants(t, http.StatusOK).Body, -1) {
+			all = append(all, m[1])
+		}
+		return strings.Join(all, " ")
+	}
+	at := func(i int, add time.Duration) string { // when Valkey took an entry
+		ms, _, _ := strings.Cut(list.Entries[i].ID, "-")
+		n, err := strconv.ParseInt(ms, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return url.QueryEscape(time.UnixMilli(n).Add(add).UTC().Format(time.RFC3339Nano))
+	}
+	var want []string // a plain look at the entries
+	begin, end := at(2, 0), at(0, 0)
+	for _, e := range list.Entries[:3] {
+		if e.ID[:13] != list.Entries[0].ID[:13] {
+			want = append(want, e.Name)
+		}
+	}
+	if got := names("/audit?what=key.create&from=" + begin + "&to=" + end); !strings.HasPrefix(got,
+		strings.Join(want, " ")) || strings.Contains(got, list.Entries[0].Name) {
+		t.Errorf("got %s, want %v", got, want)
+	}
+	if got := names("/audit?what=key.create&from=" + at(0, time.Millisecond)); got != "" {
+		t.Errorf("after the newest there is %s", got)
+	}
+	s.Get("/audit?from=2099-01-01T00:00&to=2099-01-02T00:00").Wants(t, http.StatusOK, "Nothing here")
+	s.Get("/audit?from=yesterday").Wants(t, http.StatusUnprocessableEntity, "enter a date and a time")
+	s.Get("/audit.csv?to=yesterday").Wants(t, http.StatusBadRequest)
+	s.Get("/api/v1/audit?action=key.create&from="+at(0, time.Millisecond)).Wants(t, http.StatusOK, `"items":[]`)
+	s.Get("/api/v1/audit?action=key.create&to="+at(0, time.Millisecond)).Wants(t, http.StatusOK, `"three"`)
+	s.Get("/api/v1/audit?name=THREE").Wants(t, http.StatusOK, `"name":"three"`)
+}
+
+// stated follows a list of keys in a state and returns their names, and how many pages it
+// has.
+func stated(s *sitetest.Site, state string) (names []string, pages int) {
+	for at := "/keys?state=" + state; ; pages++ {
+		body := s.Get(at).Wants(s.T, http.StatusOK).Body
+		for _, m := range regexp.MustCompile(`<bdi>([^<]+)</bdi></a>`).FindAllStringSubmatch(body, -1) {
+			names = append(names, m[1])
+		}
+		next := nextInPage.FindStringSubmatch(body)
+		if next == nil || pages > 100 {
+			slices.Sort(names)
+			return names, pages + 1
+		}
+		at = strings.ReplaceAll(next[1], "&amp;", "&")
+	}
+}
+
+// Among many keys the first page of those that are banned or blocked has them: banned by
+// the policy, as a check records it, or by hand; over a limit, or with nothing left. One
+// that may call again is in neither, whatever was recorded.
+func TestDeniedKeysAtOnce(t *testing.T) {
+	keys := sitetest.NewRegistry(t)
+	keys.Plan("free", sitetest.Per(10, time.Hour))
+	for i := range 600 {
+		keys.CreateKey(fmt.Sprintf("customer-%03d", i), "free")
+	}
+	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
+	keys.Save(func(set *policy.Set) {
+		set.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour),
+			Base: policy.Duration(time.Hour), Cap: policy.Duration(time.Hour)}
+	})
+	now := time.Now()
+	denied := func(name string, d *usage.Denial) {
+		keys.Record(usage.Outcome{Subject: keys.IDs[name], Registered: true, Verdict: usage.Denied,
+			Time: now, Denial: d, DeniedUntil: now.Add(time.Hour)})
+	}
+	banByPolicy(keys, "customer-590", now.Add(time.Hour))
+	s.Post("/keys/{customer-591}/ban", fields("lasts", "1h", "version", "1", "reason", "abuse")).Wants(t,
+		http.StatusSeeOther)
+	denied("customer-592", &usage.Denial{Cause: cause.Ban, RetryAfter: time.Hour}) // unbanned since
+	for _, name := range []string{"customer-593", "customer-594", "customer-595"} {
+		keys.Use(name, 10)
+		denied(name, &usage.Denial{Cause: cause.Limit, RetryAfter: time.Hour})
+	}
+	s.Post("/keys/{customer-595}/reset", fields("version", "1", "reason", "sorry", "confirm",
+		"customer-595")).Wants(t, http.StatusSeeOther)
+	for state, want := range map[string][]string{
+		"banned":  {"customer-590", "customer-591"},
+		"blocked": {"customer-593", "customer-594"},
+	} {
+		if names, pages := stated(s, state); !slices.Equal(names, want) || pages != 1 {
+			t.Errorf("%s: %v on %d pages, want %v", state, names, pages, want)
+		}
+	}
+	s.Get("/keys?state=banned&after=!").Wants(t, http.StatusBadRequest)
+	s.Get("/api/v1/keys?state=blocked&count=1").Wants(t, http.StatusOK, `"next"`)
+	s.Get("/keys.csv?state=blocked").Wants(t, http.StatusOK, "customer-593", "customer-594")
 }

@@ -86,7 +86,7 @@ func (s *seed) savePlans(ctx context.Context) error {
 // all writes everything.
 func (s *seed) all(ctx context.Context) error {
 	began := time.Now()
-	for _, step := range []func(context.Context) error{s.makeModels, s.copyKeys, s.calls, s.counts} {
+	for _, step := range []func(context.Context) error{s.makeModels, s.copyKeys, s.calls, s.counts, s.denied} {
 		if err := step(ctx); err != nil {
 			return fmt.Errorf("seed: %w", err)
 		}
@@ -312,4 +312,19 @@ func (s *seed) counts(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// listed is how many keys each list of denied keys has. They may call again since, which
+// is the worst that a page can meet: it looks at all of them.
+const listed = 2000
+
+func (s *seed) denied(ctx context.Context) error {
+	var commands valkey.Commands
+	for i := range min(listed, s.active) {
+		for _, list := range []usage.DeniedList{usage.OverLimit, usage.Banned} {
+			commands = append(commands,
+				usage.ListDenied(s.client, list, id(s.activeKey(i)), time.Now().Add(time.Hour))...)
+		}
+	}
+	return s.send(ctx, commands)
 }

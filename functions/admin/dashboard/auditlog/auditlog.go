@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -40,58 +39,55 @@ var auditActions = []templates.Option{
 	{Value: audit.Login, Text: "logins"},
 }
 
-func readAuditQuery(r *http.Request) (audit.Query, bool) {
-	q := r.URL.Query()
-	a := audit.Query{Subject: q.Get("subject"), Action: q.Get("what"), By: q.Get("by"), After: q.Get("after"),
-		Count: auditPerPage, Older: true}
-	return a, len(a.Subject) <= 64 && len(a.Action) <= 40 && len(a.By) <= 400 && len(a.After) <= 100
-}
-
-func auditValues(q audit.Query) url.Values {
-	return url.Values{"subject": {q.Subject}, "what": {q.Action}, "by": {q.By}}
-}
-
 func (d *Pages) showAudit(w http.ResponseWriter, r *http.Request) { d.renderAudit(w, r, nil) }
 
 func (d *Pages) renderAudit(w http.ResponseWriter, r *http.Request, verified *templates.Verified) {
-	query, ok := readAuditQuery(r)
+	f, ok := readFilter(r)
 	if !ok {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
-	list, err := d.keys.Audit().List(r.Context(), query)
-	if err != nil {
-		d.failAudit(w, r, err)
+	if app.LikeSecret(f.typed) { // never shown, though an address has it already
+		d.Flash(r, "You pasted a whole secret. Enter a name or an id.", "")
+		http.Redirect(w, r, d.Path("/audit"), http.StatusSeeOther)
 		return
 	}
-	path, values := d.Path("/audit"), auditValues(query)
-	p := templates.AuditPage{
-		Page: d.Page(r, "Audit"),
-		Filter: templates.AuditFilter{
-			Action: path, Subject: page.Clip(query.Subject, 64), What: query.Action, Whats: auditActions,
-			By: page.Clip(query.By, 200),
-		},
-		Entries: d.Rows(r, list.Entries),
-		Empty: templates.Empty{Heading: "Nothing here",
-			Advice: "Changes of keys and policies appear here."},
-		Export: page.Address(d.Path("/audit.csv"), values),
-		Verify: page.Address(d.Path("/audit/verify"), values), Verified: verified,
+	p := templates.AuditPage{Page: d.Page(r, "Audit"), Verified: verified}
+	var list audit.Page
+	status := http.StatusUnprocessableEntity
+	if f.problem == "" {
+		var err error
+		if list, err = d.list(r.Context(), &f); err != nil {
+			d.failAudit(w, r, err)
+			return
+		}
+		status = http.StatusOK
 	}
-	if list.Next != "" {
-		p.Empty = templates.Empty{Heading: "Nothing yet",
-			Advice: "No match among the latest entries. The next page searches older ones."}
-	}
-	if page.Address("", values) != "" {
-		p.Filter.Clear = path
-	}
-	if query.After != "" {
+	path, values := d.Path("/audit"), f.values()
+	p.Filter, p.Choices, p.Entries = d.filterView(&f), f.choices, d.Rows(r, list.Entries)
+	p.Export = page.Address(d.Path("/audit.csv"), values)
+	p.Verify = page.Address(d.Path("/audit/verify"), values)
+	p.Empty = emptyAudit(f, list)
+	if f.after != "" {
 		p.First = page.Address(path, values)
 	}
 	if list.Next != "" {
 		values.Set("after", list.Next)
 		p.Next = page.Address(path, values)
 	}
-	d.Render(w, r, http.StatusOK, templates.Audit(p))
+	d.Render(w, r, status, templates.Audit(p))
+}
+
+func emptyAudit(f filter, list audit.Page) templates.Empty {
+	switch {
+	case list.Next != "":
+		return templates.Empty{Heading: "Nothing yet",
+			Advice: "No match among the latest entries. The next page searches older ones."}
+	case f.typed != "" && f.of.ID == "" && f.Subject != policyset.SetID:
+		return templates.Empty{Heading: "Nothing here",
+			Advice: "No key has this id or name, and no entry of the period had."}
+	}
+	return templates.Empty{Heading: "Nothing here", Advice: "Changes of keys and policies appear here."}
 }
 
 // Rows are entries as a table lists them.

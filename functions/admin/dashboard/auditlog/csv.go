@@ -3,23 +3,24 @@ package auditlog
 import (
 	"net/http"
 	"strconv"
+	"time"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/audit"
 	"tidegate/internal/policyset"
 )
 
-// Rows of a file, and of each read that fills it.
 const (
-	maxCSVEntries = 2_000
-	csvPage       = 500
+	csvPage = 500             // rows of each read that fills a file
+	csvTime = 5 * time.Second // after which a file ends
 )
 
-// exportAudit sends the entries that the filter means, newest first, as far as one file
-// goes.
+// exportAudit sends the entries that the filter means, newest first, those that the journal
+// alone has too, as far as one file goes; its last row and a Link header lead to the rest.
 func (d *Pages) exportAudit(w http.ResponseWriter, r *http.Request) {
-	query, ok := readAuditQuery(r)
-	if !ok {
+	f, ok := readFilter(r)
+	if !ok || f.problem != "" || app.LikeSecret(f.typed) {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
@@ -27,26 +28,25 @@ func (d *Pages) exportAudit(w http.ResponseWriter, r *http.Request) {
 		"id", "time", "kind", "by", "action", "subject", "name", "version", "reason", "before",
 		"after", "hash",
 	)
-	query.Count = csvPage
-	rows := 0
-	for {
-		list, err := d.keys.Audit().List(r.Context(), query)
+	f.Count = csvPage
+	for began := time.Now(); ; {
+		list, err := d.list(r.Context(), &f)
 		if err != nil {
 			d.failAudit(w, r, err)
 			return
 		}
 		for _, e := range list.Entries {
 			t.Row(entryCells(e)...)
-			rows++
 		}
-		if query.After = list.Next; list.Next == "" || rows >= maxCSVEntries || t.Full() {
+		if f.After = list.Next; list.Next == "" || t.Full() ||
+			time.Since(began) > csvTime {
 			break
 		}
 	}
 	next := ""
-	if query.After != "" {
-		values := auditValues(query)
-		values.Set("after", query.After)
+	if f.After != "" {
+		values := f.values()
+		values.Set("after", f.After)
 		next = page.Address(d.Path("/audit.csv"), values)
 	}
 	t.Send(w, "tidegate-audit.csv", next)

@@ -132,8 +132,10 @@ func (f denialFilter) values() url.Values {
 func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) {
 	f := readDenialFilter(r, time.Now())
 	path := d.Path("/denials")
+	query := f.values()
+	query.Set("after", f.After)
 	p := templates.DenialsPage{
-		Page: d.Page(r, "Denials"), Filter: f.view(path),
+		Page: d.Page(r, "Denials"), Live: d.Live(r, path, query, time.Now()), Filter: f.view(path),
 		Empty: templates.Empty{Heading: "No denials", Advice: "No denied call matches in this period."},
 	}
 	if f.problem != "" {
@@ -158,12 +160,17 @@ func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) {
 	values := f.values()
 	p.Export = page.Address(d.Path("/denials.csv"), values)
 	if f.After != "" {
-		p.First = page.Address(path, values)
+		p.First = page.Address(path, page.WithLive(values, p.Live.Seconds))
 	}
 	if list.Next != "" {
 		p.Empty.Advice = "No match among the latest entries. The next page searches older ones."
 		values.Set("after", list.Next)
-		p.Next = page.Address(path, values)
+		p.Next = page.Address(path, page.WithLive(values, p.Live.Seconds))
+	}
+	p.Live.Summary = page.Number(int64(len(p.Rows))) + " denials shown"
+	if page.IsRefresh(r) {
+		d.Render(w, r, http.StatusOK, templates.DenialsLive(p))
+		return
 	}
 	d.Render(w, r, http.StatusOK, templates.Denials(p))
 }

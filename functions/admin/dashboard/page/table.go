@@ -58,12 +58,13 @@ const maxCSVBytes = 4 << 20
 // Table is a CSV file in the making.
 type Table struct {
 	*csv.Writer
-	text strings.Builder
+	text    strings.Builder
+	columns int
 }
 
 // NewTable begins a file with the names of its columns.
 func NewTable(columns ...string) *Table {
-	t := &Table{}
+	t := &Table{columns: len(columns)}
 	t.Writer = csv.NewWriter(&t.text)
 	t.Row(columns...)
 	return t
@@ -81,14 +82,17 @@ func (t *Table) Row(cells ...string) {
 // Full reports whether the file may not grow.
 func (t *Table) Full() bool { return t.text.Len() > maxCSVBytes }
 
-// Send answers with the file. next is the cursor behind its last row; empty when nothing
-// is left out.
+// Send answers with the file. next is the address of the rows that follow; empty when
+// nothing is left out. Otherwise the last row says so.
 func (t *Table) Send(w http.ResponseWriter, name, next string) {
 	h := w.Header()
 	h.Set("Content-Type", "text/csv; charset=utf-8; header=present")
 	h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
 	if next != "" {
 		h.Set("Link", "<"+next+`>; rel="next"`)
+		last := make([]string, t.columns)
+		last[0] = "More rows follow: " + next
+		t.Row(last...)
 	}
 	w.WriteHeader(http.StatusOK)
 	_, _ = w.Write([]byte(t.text.String())) // fails only when nobody listens any more

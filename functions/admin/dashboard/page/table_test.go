@@ -2,6 +2,7 @@ package page
 
 import (
 	"encoding/csv"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -66,6 +67,29 @@ func TestPlainCellsStay(t *testing.T) {
 	} {
 		if got := plainCell(text); got != text {
 			t.Errorf("%q became %q", text, got)
+		}
+	}
+}
+
+// A file that does not have all rows says so in its last one, as wide as the others.
+func TestTableSaysWhatFollows(t *testing.T) {
+	for _, next := range []string{"", "/keys.csv?after=x"} {
+		file, w := NewTable("id", "name", "plan"), httptest.NewRecorder()
+		file.Row("1", "acme", "free")
+		file.Send(w, "keys.csv", next)
+		rows, err := csv.NewReader(w.Body).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		link := w.Header().Get("Link")
+		if next == "" {
+			if len(rows) != 2 || link != "" {
+				t.Errorf("a whole file has %q, link %q", rows, link)
+			}
+			continue
+		}
+		if len(rows) != 3 || rows[2][0] != "More rows follow: "+next || link != "<"+next+`>; rel="next"` {
+			t.Errorf("%q, link %q", rows, link)
 		}
 	}
 }

@@ -1,0 +1,120 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"tidegate/internal/policy"
+	"tidegate/internal/usage"
+)
+
+// Activity is what a key or caller did lately.
+type Activity struct {
+	Points []usage.Point // of the last hour, ActivityStep each
+	Calls  usage.Counts  // their sum
+	Last   time.Time     // minute of its last call; zero when it made none in 24 hours
+}
+
+const (
+	activitySpan = time.Hour
+	// ActivityStep is the time between two points of an Activity.
+	ActivityStep = 2 * time.Minute
+)
+
+// Activities returns what subjects did lately, in order.
+func Activities(ctx context.Context, calls *usage.Reader, ids []string, now time.Time) ([]Activity, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	series, err := calls.Sparklines(ctx, ids, now.Add(-activitySpan), now, ActivityStep)
+	if err != nil {
+		return nil, err
+	}
+	last, err := calls.LastSeen(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Activity, len(ids))
+	for i := range all {
+		all[i] = Activity{series[i], usage.Sum(series[i]), last[i]}
+	}
+	return all, nil
+}
+
+// Order is the order of a list of keys or callers.
+type Order string
+
+// The orders. Rankings have the usage.MaxTalkers callers with the most calls of a kind in
+// the hours that the last one touches; last used is of 24 hours.
+const (
+	ByName      Order = ""
+	Busiest     Order = "busiest"
+	MostBlocked Order = "blocked"
+	LastUsed    Order = "used"
+)
+
+// IsOrder reports whether a list can have an order.
+func IsOrder(o Order) bool {
+	return slices.Contains([]Order{ByName, Busiest, MostBlocked, LastUsed}, o)
+}
+
+// Ranked returns the ids of a ranking, of keys and other callers.
+func Ranked(ctx context.Context, calls *usage.Reader, o Order) ([]string, error) {
+	now, rank := time.Now(), calls.Busiest
+	if o == MostBlocked {
+		rank = calls.MostDenied
+	}
+	talkers, err := rank(ctx, now.Add(-activitySpan), now, usage.MaxTalkers)
+	ids := make([]string, len(talkers))
+	for i, t := range talkers {
+		ids[i] = t.ID
+	}
+	return ids, err
+}
+
+// FindOrdered is FindKeys in an order. A ranking has one page.
+func FindOrdered(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter, o Order,
+	after string, count int) (FoundKeys, error) {
+	switch o {
+	case Busiest, MostBlocked:
+		ids, err := Ranked(ctx, keys.calls, o)
+		if err != nil {
+			return FoundKeys{}, err
+		}
+		return PickKeys(ctx, keys, set, f, ids)
+	case LastUsed:
+		return lastUsed(ctx, keys, set, f, after, count)
+	}
+	return FindKeys(ctx, keys, set, f, after, count)
+}
+
+// lastUsed returns keys that called within 24 hours, the last first. It looks at callers
+// for scanTime.
+func lastUsed(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter, after string,
+	count int) (FoundKeys, error) {
+	out := FoundKeys{Next: after}
+	for start := time.Now(); ; {
+		page, err := keys.calls.Active(ctx, out.Next, count-len(out.Subjects))
+		if errors.Is(err, usage.ErrCursor) {
+			err = errCursor
+		}
+		if err != nil {
+			return FoundKeys{}, err
+		}
+		ids := make([]string, len(page.Subjects))
+		for i, s := range page.Subjects {
+			ids[i] = s.ID
+		}
+		found, err := PickKeys(ctx, keys, set, f, ids)
+		if err != nil {
+			return FoundKeys{}, err
+		}
+		out.Subjects, out.Next = append(out.Subjects, found.Subjects...), page.Next
+		out.Scanned += len(ids)
+		if out.Next == "" || len(out.Subjects) == count || time.Since(start) >= scanTime {
+			return out, nil
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/policy"
+)
+
+// MaxNamed is the longest choice of keys that Named gives.
+const MaxNamed = 10
+
+// minSecret is from how many characters on a text may be a secret, perhaps mistyped, and
+// not the name of a key.
+const minSecret = 30
+
+// LikeSecret reports whether a text is a secret of ours, perhaps mistyped.
+func LikeSecret(text string) bool {
+	text = strings.TrimSpace(text)
+	return strings.HasPrefix(text, "tg_") && len(text) >= minSecret
+}
+
+// Pasted is the key whose id or secret somebody typed.
+type Pasted struct {
+	Key    policy.Key // without an ID when there is none
+	Secret bool       // the text is a secret, or looks like one: show it nowhere
+}
+
+// Pasted finds the key whose id or secret a text is. The id in a secret finds it; whether
+// the secret is valid is not told. byID says what it gives of a key
+// that cannot be read.
+func (r *Registry) Pasted(ctx context.Context, text string) (Pasted, error) {
+	text = strings.TrimSpace(text)
+	p := Pasted{Secret: LikeSecret(text)}
+	if foreign, ok := r.store.ForeignID(text); ok {
+		k, err := r.byID(ctx, foreign)
+		if err != nil || k.ID != "" {
+			return Pasted{k, true}, err
+		}
+	}
+	id := text
+	if secret, err := apikey.Parse(text); err == nil {
+		id = secret.ID()
+	} else if p.Secret || !IsID(text) {
+		return p, nil
+	}
+	var err error
+	p.Key, err = r.byID(ctx, id)
+	return p, err
+}
+
+// byID returns the key with this id, without an ID when there is none. A key that cannot
+// be read has its ID and Status.
+func (r *Registry) byID(ctx context.Context, id string) (policy.Key, error) {
+	k, err := r.Get(ctx, id)
+	switch {
+	case errors.Is(err, policy.ErrUnreadable):
+		return policy.Key{ID: id, Name: id, Status: policy.Unreadable}, nil
+	case errors.Is(err, policy.ErrNotFound):
+		return policy.Key{}, nil
+	}
+	return k, err
+}
+
+// Named are the keys that a text names.
+type Named struct {
+	Keys   []policy.Key // at most MaxNamed
+	More   bool         // more names begin so
+	Secret bool         // as Pasted has it
+}
+
+// Named finds the keys that a text means: the one with this id or secret; else the only
+// one with this name, whatever the case; else those whose names begin so.
+func (r *Registry) Named(ctx context.Context, set *policy.Set, text string) (Named, error) {
+	p, err := r.Pasted(ctx, text)
+	switch {
+	case err != nil || p.Secret && p.Key.ID == "":
+		return Named{Secret: p.Secret}, err
+	case p.Key.ID != "":
+		return Named{Keys: []policy.Key{p.Key}, Secret: p.Secret}, nil
+	}
+	name := strings.TrimSpace(text)
+	if name == "" {
+		return Named{}, nil
+	}
+	list, err := r.List(ctx, set, KeyFilter{Prefix: name}, "", MaxNamed)
+	if err != nil {
+		return Named{}, err
+	}
+	found := Named{Keys: list.Keys, More: list.Next != ""}
+	same := func(i int) bool { return i < len(found.Keys) && strings.EqualFold(found.Keys[i].Name, name) }
+	if same(0) && !same(1) { // names are in order, so that equal ones come first
+		found.Keys, found.More = found.Keys[:1], false
+	}
+	return found, nil
+}

@@ -1,0 +1,127 @@
+package auditlog
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/audit"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+	"tidegate/web/templates"
+)
+
+// filter is what the list was asked for.
+type filter struct {
+	audit.Query
+	typed    string // id, name, or policy
+	from, to string // as given
+	after    string // likewise; the Query's may be that of to
+	problem  string // what is wrong with the times
+	of       policy.Key
+	choices  *templates.KeyChoices // when several keys have such a name
+}
+
+const (
+	maxSubject  = 100
+	minuteInput = "2006-01-02T15:04" // form of a datetime-local input
+)
+
+func readFilter(r *http.Request) (filter, bool) {
+	q := r.URL.Query()
+	f := filter{typed: q.Get("subject"), from: q.Get("from"), to: q.Get("to"), after: q.Get("after"),
+		Query: audit.Query{Action: q.Get("what"), By: q.Get("by"), Count: auditPerPage, Older: true}}
+	f.After = f.after
+	if f.from != "" {
+		f.Since = f.instant(f.from)
+	}
+	if f.to != "" && f.after == "" {
+		f.After = audit.Before(f.instant(f.to))
+	}
+	return f, len(f.typed) <= maxSubject && len(f.Action) <= 40 && len(f.By) <= 400 && len(f.After) <= 100
+}
+
+func (f *filter) instant(text string) time.Time {
+	t, err := page.ParseInstant(text)
+	if err != nil {
+		f.problem = "From and to: enter a date and a time."
+	}
+	return t
+}
+
+func (f filter) values() url.Values {
+	return url.Values{"subject": {f.typed}, "what": {f.Action}, "by": {f.By}, "from": {f.from}, "to": {f.to}}
+}
+
+// list returns the entries that the filter means. A subject is an id, or the name of a
+// key that there is, or else one that entries have.
+func (d *Pages) list(ctx context.Context, f *filter) (audit.Page, error) {
+	if err := d.resolve(ctx, f); err != nil || f.choices != nil {
+		return audit.Page{}, err
+	}
+	list, err := d.keys.Audit().List(ctx, f.Query)
+	if f.Subject != "" && f.Subject == f.typed && f.of.ID == "" && err == nil &&
+		len(list.Entries) == 0 && list.Next == "" {
+		f.Subject, f.Named = "", f.typed
+		return d.keys.Audit().List(ctx, f.Query)
+	}
+	return list, err
+}
+
+func (d *Pages) resolve(ctx context.Context, f *filter) error {
+	switch f.typed {
+	case "":
+		return nil
+	case policyset.SetID, token.Subject, audit.LoginSubject:
+		f.Subject = f.typed
+		return nil
+	}
+	set, err := d.keys.Set(ctx)
+	if err != nil {
+		return err
+	}
+	found, err := d.keys.Named(ctx, set, f.typed)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(found.Keys) == 1:
+		f.of = found.Keys[0]
+		f.Subject, f.typed = f.of.ID, f.of.ID
+	case len(found.Keys) > 1:
+		f.choices = page.KeyChoices(found.Keys, found.More, func(k policy.Key) string {
+			v := f.values()
+			v.Set("subject", k.ID)
+			return page.Address(d.Path("/audit"), v)
+		})
+	case app.IsID(f.typed):
+		f.Subject = f.typed
+	default:
+		f.Named = f.typed
+	}
+	return nil
+}
+
+func (d *Pages) filterView(f *filter) templates.AuditFilter {
+	v := templates.AuditFilter{
+		Action: d.Path("/search"), Subject: page.Clip(f.typed, maxSubject), What: f.Action, Whats: auditActions,
+		By: page.Clip(f.By, 200), Problem: f.problem,
+	}
+	if f.of.ID != "" {
+		v.Of = templates.Choice{Text: page.Clip(f.of.Name, page.MaxName), Address: d.Path("/keys/" + f.of.ID)}
+	}
+	if f.from != "" && !f.Since.IsZero() {
+		v.From = f.Since.UTC().Format(minuteInput)
+	}
+	if t, err := page.ParseInstant(f.to); err == nil {
+		v.To = t.UTC().Format(minuteInput)
+	}
+	if page.Address("", f.values()) != "" {
+		v.Clear = d.Path("/audit")
+	}
+	return v
+}
