@@ -14,12 +14,12 @@ import (
 	"tidegate/internal/registry"
 )
 
-// demoEnv marks the keys of this program: it is in their text and nobody else's.
+// demoEnv is the environment in the text of this program's keys, and of no others.
 const demoEnv = "demo"
 
 const demoPrefix = "demo "
 
-// plans are the demo plans; each gets one key.
+// plans are the demo plans, with one key each.
 var plans = []policy.Plan{
 	{Name: "free", Limits: []limiter.Limit{{Requests: 10, Window: 10 * time.Second}}},
 	{Name: "pro", Limits: []limiter.Limit{{Requests: 100, Window: 10 * time.Second},
@@ -37,9 +37,8 @@ func describe(p policy.Plan) string {
 	return strings.Join(words, " and ")
 }
 
-// seed creates one key for each plan and returns their secrets by plan. A store keeps no
-// secrets, so the demo keys of earlier runs are of no use to anybody: they are deleted
-// first.
+// seed creates one key for each plan and returns their secrets by plan. It first deletes
+// the demo keys of earlier runs, whose secrets Valkey does not store.
 func seed(ctx context.Context, keys *registry.Store) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, seedTimeout)
 	defer cancel()
@@ -62,7 +61,7 @@ func seed(ctx context.Context, keys *registry.Store) (map[string]string, error) 
 	return secrets, nil
 }
 
-// savePlans adds the demo plans that are not there, and leaves others as they are.
+// savePlans adds the missing demo plans and does not change others.
 func savePlans(ctx context.Context, keys *registry.Store) (*policy.Set, error) {
 	set, err := keys.Set(ctx)
 	if err != nil {

@@ -17,42 +17,41 @@ import (
 	"tidegate/local/lambda"
 )
 
-// Time-outs of the functions, as a deployment would set them: an HTTP API gives an
-// authorizer 10 s at most.
+// Timeouts of the functions as in a deployment. An HTTP API gives an authorizer 10 s at
+// most.
 const (
 	checkTimeout = 9 * time.Second
 	adminTimeout = 25 * time.Second
 )
 
-// idleTime is far shorter than Lambda's: an environment that ends sends the usage that it
-// has recorded, and the dashboard is to show what was called.
+// idleTime is far shorter than Lambda's. An environment sends its usage records when it
+// ends, so the dashboard shows calls soon.
 const idleTime = 5 * time.Second
 
-// valkeyTimeout is longer than a deployment's: a laptop does other things too.
+// valkeyTimeout is longer than a deployment's, since a laptop has other work too.
 const valkeyTimeout = 2 * time.Second
 
-// functions are the built Lambda functions. Both APIs share one authorizer, as they can
-// on AWS.
+// functions are the built Lambda functions. Both APIs share one authorizer, as on AWS.
 type functions struct {
 	check, admin         *lambda.Function
 	backend, httpBackend gateway.Invoker
 }
 
-// invokers are what the gateways call.
+// invokers are the functions that the gateways invoke.
 type invokers struct{ check, admin, backend, httpBackend gateway.Invoker }
 
 func (f *functions) invokers() invokers {
 	return invokers{check: f.check, admin: f.admin, backend: f.backend, httpBackend: f.httpBackend}
 }
 
-// ownVariables are those that this program or one of its flags sets.
+// ownVariables are the variables that this program or its flags set.
 var ownVariables = []string{
 	"VALKEY_URL", "KEY_PEPPER", "HTTP_API_RESPONSE", "HTTP_API_DENY",
 	"ADMIN_USER", "ADMIN_PASSWORD", "ADMIN_PASSWORD_HASH", "BASE_PATH", "JOURNAL",
 }
 
-// environment is what a function gets: the defaults, then the variables of names that
-// this program was started with, then what this program sets.
+// environment returns a function's variables: the defaults, replaced by this program's
+// variables with the given names, replaced by its own settings.
 func environment(names []string, getenv func(string) string, defaults, own map[string]string,
 ) map[string]string {
 	all := map[string]string{}
@@ -100,8 +99,8 @@ func startFunctions(o options, r *registrar, l *login, getenv func(string) strin
 	return f, nil
 }
 
-// function keeps one environment warm, so that a function that cannot start fails the
-// start of this program.
+// function starts a function with one warm environment, so that this program fails at
+// once if the function cannot start.
 func (o *options) function(name string, timeout time.Duration, log io.Writer,
 	env map[string]string) lambda.Config {
 	return lambda.Config{
@@ -121,8 +120,8 @@ func (f *functions) close() {
 	f.check.Close()
 }
 
-// startLog keeps what the functions log until they are up, and then shows only warnings
-// and errors, unless all is shown from the start.
+// startLog buffers the functions' log until they have started. Then it shows only
+// warnings and errors, unless all of the log is shown from the start.
 type startLog struct {
 	lock    sync.Mutex
 	errOut  io.Writer
@@ -155,7 +154,7 @@ func (l *startLog) drop() {
 	l.kept.Reset()
 }
 
-// explain adds what the function said before it failed.
+// explain adds the functions' log to an error.
 func (l *startLog) explain(err error) error {
 	l.lock.Lock()
 	defer l.lock.Unlock()

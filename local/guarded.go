@@ -13,10 +13,9 @@ import (
 	"tidegate/web/middleware"
 )
 
-// guardedBackend is an HTTP API's backend that does what one has to with
-// HTTP_API_DENY=context: it runs the middleware, which answers 429 to calls that are over
-// a limit. The others get the same answer as from the echo backend. CORS headers are the
-// HTTP API's, whose configuration has them in place of a backend's.
+// guardedBackend is an HTTP API's backend for HTTP_API_DENY=context. It runs the
+// middleware, which answers 429 to calls over a limit. Other calls get the answer of the
+// echo backend. The HTTP API's configuration sets the CORS headers.
 func guardedBackend() gateway.Invoker {
 	limits := middleware.Middleware{Source: authorizerContext, AllowOrigins: []string{}}
 	return algnhsa.New(limits.Wrap(http.HandlerFunc(echoed)),

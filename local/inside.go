@@ -15,10 +15,10 @@ import (
 	"tidegate/local/remote"
 )
 
-// askTimeout bounds what is asked from within a container.
+// askTimeout is the timeout of requests from within a container.
 const askTimeout = 5 * time.Second
 
-// askHealth is a health check for images that hold no shell.
+// askHealth is a health check for images without a shell.
 func askHealth(ctx context.Context, args []string, _ stdio) error {
 	if len(args) != 1 {
 		return errors.New("one URL is wanted")
@@ -30,7 +30,7 @@ func askHealth(ctx context.Context, args []string, _ stdio) error {
 
 const toxiproxyURL = "http://127.0.0.1:8474"
 
-// askToxiproxy speaks to a proxy whose port nobody outside of its container needs.
+// askToxiproxy sends a request to a proxy whose port is open only within its container.
 func askToxiproxy(ctx context.Context, args []string, stdio stdio) error {
 	if len(args) < 2 || len(args) > 3 {
 		return errors.New("METHOD PATH [JSON] are wanted, such as GET /proxies")
@@ -56,8 +56,8 @@ func askToxiproxy(ctx context.Context, args []string, stdio stdio) error {
 	return nil
 }
 
-// composedReady is what a composition offers, at the addresses on which its host
-// publishes it.
+// composedReady returns the addresses and credentials of a composition, with the
+// addresses that its host publishes.
 func composedReady(folder string, getenv func(string) string) (*ready, error) {
 	r, err := readReady(folder)
 	if err != nil {
@@ -67,7 +67,7 @@ func composedReady(folder string, getenv func(string) string) (*ready, error) {
 	return r, nil
 }
 
-// printReady prints what ./scripts/run writes to its -ready-file.
+// printReady prints the content of -ready-file.
 func printReady(_ context.Context, args []string, io stdio) error {
 	folder := "/secrets"
 	f := partFlags("ready", io)

@@ -16,10 +16,11 @@ import (
 	"tidegate/internal/journal"
 )
 
-// restoreTimeout bounds the restore at the start, of a million keys on a slow disk.
+// restoreTimeout is the time for a restore at the start: of a million keys on a slow
+// disk.
 const restoreTimeout = 10 * time.Minute
 
-// openJournal restores what the Valkey lost, and has every later change kept in the
+// openJournal restores changes that Valkey lost, and stores every later change in the
 // journal at the address.
 func (r *registrar) openJournal(ctx context.Context, address string, log *slog.Logger) error {
 	if address == "" {

@@ -10,8 +10,7 @@ import (
 	"syscall"
 )
 
-// listeners are open before anything else starts, because a taken port is what most often
-// goes wrong.
+// listeners are opened first, because a port in use is the most frequent error.
 type listeners struct{ rest, http, admin net.Listener }
 
 func listen(o options) (*listeners, error) {
@@ -45,8 +44,8 @@ func (l *listeners) close() {
 	}
 }
 
-// url is where this machine reaches l. What listens on every address is shown on
-// 127.0.0.1, where browsers take the dashboard's Secure cookie.
+// url returns the address of l on this machine. A listener on every address gives
+// 127.0.0.1, where browsers accept the dashboard's Secure cookie.
 func url(l net.Listener) string {
 	address := l.Addr().String()
 	if a, ok := l.Addr().(*net.TCPAddr); ok && a.IP.IsUnspecified() {

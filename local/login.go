@@ -11,7 +11,7 @@ import (
 // login is the dashboard's account.
 type login struct{ user, password, hash string }
 
-// newLogin takes the account from the environment, or makes a password for this run.
+// newLogin returns the account of the environment, or generates a password for this run.
 func newLogin(getenv func(string) string) (*login, error) {
 	l := &login{user: getenv("ADMIN_USER"), password: getenv("ADMIN_PASSWORD")}
 	if l.user == "" {

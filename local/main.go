@@ -1,9 +1,8 @@
 //go:build unix
 
 // Command local runs Tidegate on this machine: the built functions behind emulators of
-// API Gateway, with a store and demo keys. ./scripts/run builds what it needs and passes
-// its flags on. With the name of a part as its first argument it is one container of
-// compose.yaml.
+// API Gateway, with a Valkey and demo keys. ./scripts/run builds it and passes its flags
+// on. If the first argument names a part, it runs one container of compose.yaml.
 package main
 
 import (
@@ -24,8 +23,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
-// run returns the exit status: 0 after a signal or -h, 1 when something failed, 2 for bad
-// flags.
+// run returns the exit status: 0 after a signal or -h, 1 after an error, 2 for bad flags.
 func run(ctx context.Context, args []string, getenv func(string) string, out, errOut io.Writer) int {
 	if part, found := partOf(args); found {
 		return runPart(ctx, part, args[1:], stdio{getenv, os.Environ, out, errOut})
@@ -46,15 +44,15 @@ func run(ctx context.Context, args []string, getenv func(string) string, out, er
 	return 0
 }
 
-// serve starts everything, in the order in which things fail most often, and stops it in
-// reverse when ctx ends.
+// serve starts everything, the most error-prone parts first, and stops it in reverse when
+// ctx ends.
 func serve(ctx context.Context, o options, getenv func(string) string, out, errOut io.Writer) error {
 	listeners, err := listen(o)
 	if err != nil {
 		return err
 	}
 	defer listeners.close()
-	removeReady(o.readyFile) // of a run that was killed: whoever waits for the file must not read it
+	removeReady(o.readyFile) // of a killed run, so that nobody reads its addresses
 	registry, err := openRegistry(ctx, o.valkey, o.journal != "", getenv)
 	if err != nil {
 		return err

@@ -10,19 +10,19 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 
 	"tidegate/internal/journal"
 	"tidegate/local/gateway"
+	"tidegate/local/lambda"
 )
 
 // options are the flags.
 type options struct {
 	rest, http, admin string
 	valkey            string // "" is embedded, "auto" an installed server, else a URL
-	journal           string // an address as journal.OpenStore takes it; empty for none
+	journal           string // an address for journal.OpenStore; empty for none
 	readyFile         string
 	bin               string
 	httpDeny          string // HTTP_API_DENY
@@ -56,7 +56,7 @@ func (o *options) flags() *flag.FlagSet {
 			"at the start")
 	f.StringVar(&o.readyFile, "ready-file", "",
 		"`path` of a JSON file with addresses and credentials, written when all is up, removed at the end")
-	f.StringVar(&o.bin, "bin", binFolder(), "`folder` with the built check/bootstrap and admin/bootstrap")
+	f.StringVar(&o.bin, "bin", lambda.BinFolder(), "`folder` with the built check/bootstrap and admin/bootstrap")
 	f.IntVar(&o.environments, "environments", 4,
 		"most processes of each function, which each take one call at a time")
 	f.BoolVar(&o.noFreeze, "no-freeze", false, "let functions run between calls, where Lambda freezes them")
@@ -119,23 +119,12 @@ func (o *options) validateReadyFile() error {
 	return nil
 }
 
-// binFolder is where ./scripts/build puts the functions: beside this program, unless go
-// run put that elsewhere.
-func binFolder() string {
-	built := filepath.Join("build", runtime.GOOS+"_"+runtime.GOARCH)
-	program, err := os.Executable()
-	if err != nil || filepath.Base(filepath.Dir(program)) != filepath.Base(built) {
-		return built
-	}
-	return filepath.Dir(program)
-}
-
-// validOrigin matches what the stack's flag corsOrigin takes.
+// validOrigin matches the values of the stack's flag corsOrigin.
 var validOrigin = regexp.MustCompile(`^(\*|none|https?://[a-z0-9.-]+(:\d{1,5})?)$`)
 
 type flagAddress struct{ flag, address string }
 
-// addresses lists what to listen on, in the order of listeners.
+// addresses returns the addresses to listen on, in the order of listeners.
 func (o *options) addresses() [3]flagAddress {
 	return [3]flagAddress{{"rest", o.rest}, {"http", o.http}, {"admin", o.admin}}
 }

@@ -11,13 +11,13 @@ import (
 	"slices"
 )
 
-// part is what one container of compose.yaml runs.
+// part is the program of one container of compose.yaml.
 type part struct {
 	name string
 	run  func(ctx context.Context, args []string, io stdio) error
 }
 
-// stdio is what a part may use of its process.
+// stdio is the part of its process that a part may use.
 type stdio struct {
 	getenv      func(string) string
 	environ     func() []string
@@ -25,16 +25,16 @@ type stdio struct {
 }
 
 var parts = []part{
-	{"secrets", writeSecrets},   // makes the secrets of this composition, once
-	{"setup", setUp},            // makes the Valkey cluster and the demo keys
+	{"secrets", writeSecrets},   // generates the secrets of this composition, once
+	{"setup", setUp},            // creates the Valkey cluster and the demo keys
 	{"function", serveFunction}, // runs a Lambda function as one environment of a gateway's
-	{"gateway", serveGateway},   // runs the API Gateway emulators before such functions
+	{"gateway", serveGateway},   // runs the API Gateway emulators for such functions
 	{"ready", printReady},       // prints addresses and credentials as JSON
-	{"health", askHealth},       // asks a URL whether all is well
+	{"health", askHealth},       // requests the health at a URL
 	{"toxiproxy", askToxiproxy}, // sends METHOD PATH [JSON] to the toxiproxy of this container
 }
 
-// partOf finds the part that the first argument names.
+// partOf returns the part that the first argument names.
 func partOf(args []string) (part, bool) {
 	if len(args) == 0 {
 		return part{}, false
@@ -59,7 +59,7 @@ func runPart(ctx context.Context, p part, args []string, io stdio) int {
 	return 0
 }
 
-// partFlags are those of a part. Their help names the part.
+// partFlags returns a part's flag set, whose help names the part.
 func partFlags(name string, io stdio) *flag.FlagSet {
 	f := flag.NewFlagSet(name, flag.ContinueOnError)
 	f.SetOutput(io.errOut)

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// ready is what a program needs to use this one. It holds secrets: the file is for its
-// owner alone.
+// ready has the addresses and credentials of a run. It contains secrets, so only the
+// owner may read its file.
 type ready struct {
 	REST          string            `json:"rest"`
 	HTTP          string            `json:"http"`
@@ -34,8 +34,7 @@ func newReady(l *listeners, r *registrar, a *login, keys map[string]string) *rea
 	}
 }
 
-// write makes the file appear whole or not at all; an empty path means that nobody wants
-// it.
+// write writes the file atomically. It does nothing for an empty path.
 func (r *ready) write(path string) error {
 	if path == "" {
 		return nil
@@ -44,7 +43,7 @@ func (r *ready) write(path string) error {
 	if err != nil {
 		return fmt.Errorf("-ready-file: %w", err)
 	}
-	// for its owner alone, by contract of CreateTemp
+	// CreateTemp gives access only to the owner
 	temp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
 		return fmt.Errorf("-ready-file: %w", err)
@@ -65,11 +64,11 @@ func (r *ready) write(path string) error {
 
 func removeReady(path string) {
 	if path != "" {
-		_ = os.Remove(path) // most often there is none
+		_ = os.Remove(path) // there usually is none
 	}
 }
 
-// banner shows a person what runs and what to try.
+// banner prints what runs and what to try.
 func (r *ready) banner(out io.Writer, store string) {
 	_, _ = fmt.Fprintf(out, `
 Tidegate is running. Ctrl-C stops it.

@@ -18,8 +18,8 @@ import (
 	"tidegate/local/valkey"
 )
 
-// developmentPepper serves a Valkey that runs on after this program: keys made in one run
-// must be readable in the next. It protects nothing.
+// developmentPepper is for a Valkey that outlives this program, so that later runs can
+// use its keys. It protects nothing.
 const developmentPepper = "tidegate local development pepper: protects nothing"
 
 const (
@@ -27,22 +27,22 @@ const (
 	seedTimeout    = 10 * time.Second
 )
 
-// registry is the store of keys that the functions and the seeding share.
+// registrar is the registry of keys that the functions and the seeding share.
 type registrar struct {
 	url    string // may hold a password
 	name   string // for people; holds none
 	pepper string
-	// journal is the address of the journal, for functions in any folder; empty for none
+	// journal is the address of the journal, absolute so that functions in any folder can
+	// use it; empty for none.
 	journal string
 	client  valkeygo.Client
 	keys    *registry.Store
 	close   func()
 }
 
-// openRegistry starts or connects to the Valkey that the flag names.
+// openRegistry starts or connects to the Valkey of the flag.
 //
-// A server that is started here gets a pepper of its own, unless its keys are kept in a
-// journal.
+// A Valkey that it starts gets a new pepper, unless a journal stores its keys.
 func openRegistry(
 	ctx context.Context, name string, kept bool, getenv func(string) string,
 ) (*registrar, error) {
@@ -81,7 +81,7 @@ func startRegistry(
 	return r, nil
 }
 
-// connect makes sure that the store answers before anything relies on it.
+// connect connects and checks that Valkey responds.
 func (r *registrar) connect(ctx context.Context) error {
 	pepper, err := apikey.NewPepper(r.pepper)
 	if err != nil {

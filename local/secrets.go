@@ -18,8 +18,8 @@ import (
 	"tidegate/internal/store/acl"
 )
 
-// Files in the folder of secrets. The servers read the first two as another user; they
-// hold hashes, and the password of replicas.
+// The files in the folder of secrets. The servers read the first two as another user.
+// Those contain hashes, and the password of replicas.
 const (
 	usersFile  = "users.acl"
 	configFile = "valkey.conf"
@@ -31,16 +31,16 @@ const (
 
 const secretBytes = 24
 
-// secrets are made anew for each composition, and kept with its data.
+// secrets are generated for each composition, and stored with its data.
 type secrets struct {
 	pepper                       string
 	check, admin, setup, replica string // passwords of Valkey's users
 	login                        *login
 	nodes                        []string
-	announce                     string // what nodes call themselves to clients
+	announce                     string // the nodes' host name for clients
 }
 
-// writeSecrets does nothing when the secrets are there.
+// writeSecrets generates the secrets unless they exist.
 func writeSecrets(_ context.Context, args []string, io stdio) error {
 	var folder, nodes string
 	s := secrets{pepper: randomHex(32)}
@@ -66,7 +66,7 @@ func writeSecrets(_ context.Context, args []string, io stdio) error {
 	return s.write(folder)
 }
 
-// write leaves the file whose presence says that all are there for last.
+// write writes last the file whose existence means that all are complete.
 func (s *secrets) write(folder string) error {
 	for _, file := range []struct {
 		name, text string
@@ -87,8 +87,8 @@ func (s *secrets) write(folder string) error {
 	return nil
 }
 
-// users is Valkey's ACL file. Whoever does not log in may ask for health and for the
-// shape of the cluster.
+// users returns Valkey's ACL file. A client without log-in may query the health and the
+// cluster's nodes.
 func (s *secrets) users() string {
 	var text strings.Builder
 	text.WriteString("user default on nopass -@all +ping +cluster|info +cluster|nodes +cluster|keyslot\n")
@@ -104,8 +104,8 @@ func (s *secrets) users() string {
 	return text.String()
 }
 
-// config is what all servers have in common. They tell clients a name instead of their
-// address, so that what lies behind it in a client's container can be a proxy.
+// config returns the configuration that all servers share. They announce a host name
+// instead of an address, so that the name can be a proxy in a client's container.
 func (s *secrets) config() string {
 	return `dir /data
 aclfile /secrets/` + usersFile + `

@@ -15,13 +15,13 @@ import (
 	"tidegate/local/remote"
 )
 
-// drainTimeout is for an invocation that is running when the container is asked to stop.
+// drainTimeout is the time for a running invocation when the container stops.
 const drainTimeout = 8 * time.Second
 
-// functionMemory is what the containers give, in MB, and what a deployment does.
+// functionMemory is the containers' memory in MB, as in a deployment.
 const functionMemory = 512
 
-// serveFunction is one environment of a function, in a container of its own.
+// serveFunction runs one environment of a function in its own container.
 func serveFunction(ctx context.Context, args []string, io stdio) error {
 	c := lambda.Config{Concurrency: 1, Warm: 1, Memory: functionMemory, Log: io.out}
 	var listen, envFile string
@@ -72,7 +72,7 @@ func functionEnv(environ []string, file string) (map[string]string, error) {
 	return env, nil
 }
 
-// serveEnvironment takes invocations until ctx ends, and lets the last one finish.
+// serveEnvironment runs invocations until ctx ends, and completes the last one.
 func serveEnvironment(ctx context.Context, listener net.Listener, function *lambda.Function) error {
 	environment := remote.NewServer(function)
 	server := &http.Server{Handler: environment, ReadHeaderTimeout: headerTimeout}

@@ -14,7 +14,7 @@ import (
 	"tidegate/local/remote"
 )
 
-// composedGateway holds the flags of the gateway's container.
+// composedGateway has the flags of the gateway's container.
 type composedGateway struct {
 	check, admin, backend string // addresses of environments
 	health                string
@@ -36,7 +36,7 @@ func (g *composedGateway) parse(args []string, io stdio) error {
 	return f.Parse(args)
 }
 
-// serveGateway runs the container that clients call.
+// serveGateway runs the gateway's container.
 func serveGateway(ctx context.Context, args []string, io stdio) error {
 	var g composedGateway
 	if err := g.parse(args, io); err != nil {
@@ -65,14 +65,14 @@ func serveGateway(ctx context.Context, args []string, io stdio) error {
 	}
 	servers.start(health, pools)
 	_, _ = fmt.Fprintln(io.out, "answers health checks at", health.Addr())
-	if io.getenv("REST") == "" { // nothing publishes these ports under others
+	if io.getenv("REST") == "" { // the host does not publish these ports under other numbers
 		ready.REST, ready.HTTP, ready.Admin = url(listeners.rest), url(listeners.http), url(listeners.admin)
 	}
 	ready.banner(io.out, "a cluster of 3 primaries and 3 replicas")
 	return servers.wait(ctx)
 }
 
-// pools are the functions' environments, in other containers.
+// pools are the functions' environments in other containers.
 type pools struct{ check, admin, backend *remote.Pool }
 
 func newPools(check, admin, backend string) *pools {

@@ -19,13 +19,13 @@ const (
 	stopTimeout   = 3 * time.Second
 )
 
-// servers are the gateways at work.
+// servers are the running gateways.
 type servers struct {
 	all    []*http.Server
 	failed chan error
 }
 
-// startServers puts the gateways in front of the functions, set up as the deployed ones
+// startServers starts the gateways for the functions, configured as the deployed ones
 // with this corsOrigin.
 func startServers(l *listeners, f invokers, corsOrigin string, log *slog.Logger) (*servers, error) {
 	rules, err := gateway.Deployed()
@@ -67,7 +67,7 @@ func (s *servers) start(l net.Listener, h http.Handler) {
 	}()
 }
 
-// wait returns when ctx ends, or with the error of a server that stopped by itself.
+// wait returns when ctx ends, or with the error of a server that failed.
 func (s *servers) wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -77,7 +77,7 @@ func (s *servers) wait(ctx context.Context) error {
 	}
 }
 
-// stop lets running requests finish for a moment.
+// stop gives running requests a short time to finish.
 func (s *servers) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()

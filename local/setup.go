@@ -18,8 +18,7 @@ import (
 
 const setupTimeout = time.Minute
 
-// setUp makes one cluster of the servers, and the demo keys, unless both are there from
-// before.
+// setUp creates the cluster and the demo keys unless they exist.
 func setUp(ctx context.Context, args []string, io stdio) error {
 	var folder, servers string
 	var primaries int
@@ -61,8 +60,8 @@ func userOf(rawURL string) (cluster.User, error) {
 	return cluster.User{Name: u.User.Username(), Password: password}, nil
 }
 
-// seedComposition makes the demo keys and writes them down, since the store keeps no
-// secrets.
+// seedComposition creates the demo keys and stores their secrets in a file, since Valkey
+// has only hashes.
 func seedComposition(ctx context.Context, path string, env map[string]string) error {
 	r := &registrar{url: env["VALKEY_URL"], pepper: env["KEY_PEPPER"], close: func() {}}
 	if err := r.connect(ctx); err != nil {

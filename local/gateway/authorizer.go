@@ -11,7 +11,7 @@ import (
 	"tidegate/local/lambda"
 )
 
-// What can go wrong with an authorizer, as far as a client may notice.
+// The authorizer's errors, as far as clients can distinguish them.
 var (
 	errUnauthorized  = errors.New("unauthorized")
 	errFailed        = errors.New("authorizer failed")
@@ -25,7 +25,7 @@ type verdict struct {
 	context   map[string]any // numbers are json.Number
 }
 
-// authorize asks the function about an event. Its answer is not judged yet.
+// authorize invokes the function with an event. The caller checks the answer.
 func authorize(ctx context.Context, fn Invoker, limit time.Duration, event any) ([]byte, error) {
 	payload, err := json.Marshal(event)
 	if err != nil {
@@ -42,7 +42,7 @@ func authorize(ctx context.Context, fn Invoker, limit time.Duration, event any) 
 	return answer, nil
 }
 
-// policyVerdict reads the answer of an authorizer that returns an IAM policy.
+// policyVerdict parses the answer of an authorizer that returns an IAM policy.
 func policyVerdict(answer []byte, arn string) (verdict, error) {
 	var result struct {
 		PrincipalID    string         `json:"principalId"`
@@ -64,7 +64,7 @@ func policyVerdict(answer []byte, arn string) (verdict, error) {
 	return verdict{result.PolicyDocument.evaluate(arn), result.PrincipalID, result.Context}, nil
 }
 
-// simpleVerdict reads the answer of an HTTP API authorizer with simple responses.
+// simpleVerdict parses the answer of an HTTP API authorizer with simple responses.
 func simpleVerdict(answer []byte) (verdict, error) {
 	var result struct {
 		IsAuthorized *bool          `json:"isAuthorized"`
@@ -92,8 +92,8 @@ func decode(answer []byte, into any) error {
 	return nil
 }
 
-// requireScalars refuses context values that formats older than 2.0 cannot carry, and the
-// one key that AWS keeps for its own authorizers.
+// requireScalars refuses context values that formats before 2.0 cannot represent, and the
+// one key that AWS reserves for its own authorizers.
 func (v verdict) requireScalars() error {
 	for key, value := range v.context {
 		if key == "claims" {
@@ -107,7 +107,7 @@ func (v verdict) requireScalars() error {
 	return nil
 }
 
-// addTo puts the context where expressions find it: under authorizer.
+// addTo adds the context to the variables of expressions, under authorizer.
 func (v verdict) addTo(variables map[string]string) {
 	if v.principal != "" {
 		variables["authorizer.principalId"] = v.principal

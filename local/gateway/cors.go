@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// CORS is the CORS configuration of an HTTP API. API Gateway answers preflights by it
-// without the authorizer, and sets its headers on what the integration answers, in place
-// of the integration's own. An empty list leaves its header out.
+// CORS is the CORS configuration of an HTTP API. API Gateway answers preflights from it
+// without the authorizer. It also replaces the CORS headers of the integration's response
+// by its own. An empty list leaves its header out.
 type CORS struct {
 	AllowOrigins     []string // an origin, "*", "https://*" or "http://*"
 	AllowMethods     []string
@@ -21,15 +21,15 @@ type CORS struct {
 	MaxAge           int // seconds; 0 leaves it out
 }
 
-// isPreflight reports whether a browser asks what it may send. API Gateway wants both
-// headers of such a request.
+// isPreflight reports whether a request is a CORS preflight. API Gateway requires both
+// headers.
 func isPreflight(req *request) bool {
 	return req.method == http.MethodOptions &&
 		req.header.Get("Origin") != "" && req.header.Get("Access-Control-Request-Method") != ""
 }
 
-// preflight is the header of the answer to a preflight. An origin that is not allowed
-// gets no CORS headers; the status of that answer is unconfirmed.
+// preflight returns the headers of the answer to a preflight. An origin that is not
+// allowed gets no CORS headers; the status of that answer is unconfirmed.
 func (c *CORS) preflight(origin string) http.Header {
 	h := http.Header{}
 	if !c.allow(h, origin) {
@@ -43,7 +43,7 @@ func (c *CORS) preflight(origin string) http.Header {
 	return h
 }
 
-// replace puts the API's CORS headers in place of the integration's. A request without an
+// replace replaces the integration's CORS headers by the API's. A request without an
 // origin gets none.
 func (c *CORS) replace(h http.Header, origin string) {
 	for name := range h {
@@ -56,7 +56,7 @@ func (c *CORS) replace(h http.Header, origin string) {
 	}
 }
 
-// allow sets what lets scripts of an origin read an answer, if they may.
+// allow sets the headers that let an allowed origin's scripts read the answer.
 func (c *CORS) allow(h http.Header, origin string) bool {
 	scheme, _, _ := strings.Cut(origin, "://")
 	switch {
@@ -80,11 +80,11 @@ func setList(h http.Header, name string, values []string) {
 	}
 }
 
-// reference is the id of the resource that a property refers to; empty for any other
+// reference is the id of the resource to which a property refers; empty for any other
 // value.
 type reference string
 
-// UnmarshalJSON takes {"Ref": "ID"}.
+// UnmarshalJSON reads {"Ref": "ID"}.
 func (r *reference) UnmarshalJSON(text []byte) error {
 	var value struct{ Ref string }
 	if json.Unmarshal(text, &value) == nil {
@@ -93,8 +93,8 @@ func (r *reference) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// cors is the CORS configuration of an HTTP API. It refuses one that browsers cannot use:
-// a route that takes OPTIONS and has the authorizer would refuse their preflights.
+// cors returns the CORS configuration of an HTTP API. It refuses one that browsers cannot
+// use: a route with OPTIONS and the authorizer, which refuses preflights.
 func (t template) cors(api reference) (*CORS, error) {
 	resource, found := t.Resources[string(api)]
 	if !found {
@@ -133,8 +133,8 @@ const (
 	NoOrigin  = "none"
 )
 
-// OpenTo lets scripts of one origin read answers in a browser, of any or of none, as the
-// stack's flag corsOrigin does.
+// OpenTo allows scripts of one origin, of any or of none to read answers in a browser, as
+// the stack's flag corsOrigin does.
 func (r *Rules) OpenTo(origin string) {
 	const header = "gatewayresponse.header."
 	for _, response := range r.REST.Responses {

@@ -3,14 +3,13 @@
 // integration. Every path and method belongs to one resource: {proxy+} on a REST API,
 // $default on an HTTP API.
 //
-// The rules are those of Amazon's developer guide; where that is silent, a comment says
-// "unconfirmed". Two things differ because net/http is in between: header names arrive in
-// canonical form whatever the client wrote, and X-Forwarded-Proto says http when no TLS
-// is in use.
+// The rules are those of Amazon's developer guide. A comment says "unconfirmed" where the
+// guide does not specify them. Two things differ because of net/http: header names arrive
+// in canonical form whatever the client wrote, and X-Forwarded-Proto says http when no
+// TLS is in use.
 //
-// Less than AWS does: one resource or route for all paths and methods; of IAM only
-// Effect, Action and Resource, so a policy with Condition, NotAction or NotResource is
-// answered 500 instead of being evaluated; no usage plans, throttles or caches.
+// Not emulated: several resources or routes; usage plans, throttles and caches; policies
+// with other elements than Effect, Action and Resource, which are answered 500.
 package gateway
 
 import (
@@ -43,8 +42,8 @@ const (
 // timeLayout is the form of requestTime and time in events.
 const timeLayout = "02/Jan/2006:15:04:05 -0700"
 
-// call invokes fn for at most limit. A client that leaves does not cancel it: API Gateway
-// finishes what it began.
+// call invokes fn for at most limit. A client that disconnects does not cancel it, as on
+// API Gateway.
 func call(ctx context.Context, fn Invoker, limit time.Duration, payload []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ResponseType names the reason of a gateway response.
+// ResponseType is the reason of a gateway response.
 type ResponseType string
 
 // The types that this emulator produces, and the two that other types fall back to.
@@ -25,8 +25,8 @@ const (
 	Default5XX                   ResponseType = "DEFAULT_5XX"
 )
 
-// Response replaces what a REST API answers when it does not reach its integration. The
-// zero value is Amazon's own response.
+// Response is a REST API's configured response for a request that does not reach the
+// integration. The zero value is Amazon's own response.
 type Response struct {
 	// StatusCode is the status to send; 0 keeps the type's own.
 	StatusCode int
@@ -42,7 +42,7 @@ type Response struct {
 	ResponseTemplates map[string]string
 }
 
-// standard is what Amazon sends for each type. An empty message is a JSON null.
+// standard has Amazon's response of each type. An empty message is a JSON null.
 var standard = map[ResponseType]struct {
 	status  int
 	message string
@@ -62,7 +62,7 @@ var standard = map[ResponseType]struct {
 	Default5XX: {http.StatusBadGateway, "Internal server error", "InternalServerErrorException"},
 }
 
-// expressions resolves the variables of one request.
+// expressions has the variables of one request.
 type expressions struct {
 	request        *request
 	context        map[string]string
@@ -71,8 +71,8 @@ type expressions struct {
 	escape         bool // quotes and backslashes of values in templates
 }
 
-// respond sends the gateway response of a type. A message that is not the type's own is
-// given in detail.
+// respond sends the gateway response of a type. detail replaces the type's message unless
+// it is empty.
 func (a *REST) respond(w http.ResponseWriter, req *request, t ResponseType, detail string, v verdict) {
 	configured, own := a.configured(t), standard[t]
 	message := cmp.Or(detail, own.message)
@@ -178,7 +178,7 @@ func (a *REST) send(w http.ResponseWriter, req *request, status int, header http
 	write(w, status, header, body)
 }
 
-// spelling holds the names that net/http would write in a form that nobody else uses.
+// spelling has header names whose usual form is not the canonical one of net/http.
 var spelling = map[string]string{
 	"Apigw-Requestid":  "apigw-requestid",
 	"Ratelimit":        "RateLimit",
@@ -199,5 +199,5 @@ func write(w http.ResponseWriter, status int, header http.Header, body []byte) {
 		h.Set("Content-Length", strconv.Itoa(len(body)))
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // fails only when the client is gone
+	_, _ = w.Write(body) // fails only after the client disconnected
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// dropHopByHop removes what concerns one connection only (RFC 9110, section 7.6.1).
+// dropHopByHop removes the headers of a single connection (RFC 9110, section 7.6.1).
 func dropHopByHop(h http.Header) {
 	for _, field := range h.Values("Connection") {
 		for name := range strings.SplitSeq(field, ",") {

@@ -26,24 +26,23 @@ const (
 // Lambda proxy integration (payload format 2.0) on the stage and the route $default.
 // Integration is required. Its fields must not change once it serves.
 type HTTP struct {
-	Authorizer Invoker // nil lets everybody through
+	Authorizer Invoker // nil admits every request
 	Format     Format
 	// Simple says that the authorizer answers isAuthorized instead of a policy. Format1
-	// knows no simple responses.
+	// has no simple responses.
 	Simple bool
-	// IdentityHeaders are the identity sources: a request that lacks one is answered 401
-	// and the authorizer not asked.
+	// IdentityHeaders are the identity sources. A request that lacks one is answered 401
+	// without the authorizer.
 	IdentityHeaders []string
 	// UnauthorizedStatus is the status when the authorizer fails with exactly
-	// "Unauthorized". Amazon's guide promises 401 for REST APIs alone and says 500 for an
-	// HTTP API's authorizer that fails, so 0 means 500. Unconfirmed: needs a check on a
-	// real account.
+	// "Unauthorized"; 0 means 500. Amazon's guide promises 401 only for REST APIs, and
+	// 500 for an HTTP API's authorizer that fails. Unconfirmed on a real account.
 	UnauthorizedStatus int
 	Integration        Invoker
 	// ResponseParameters maps the integration's status code to a mapping of its response.
 	ResponseParameters map[int]Mapping
-	// CORS may be nil: then OPTIONS is a method like any other, and CORS headers are the
-	// integration's.
+	// CORS may be nil: OPTIONS is then a method like any other, and the integration sets
+	// CORS headers.
 	CORS           *CORS
 	StageVariables map[string]string
 
@@ -54,7 +53,7 @@ type HTTP struct {
 	Log                *slog.Logger // gets the cause of 5xx answers
 }
 
-// stage is the only stage: its name is not part of paths.
+// stage is the only stage. Its name is not part of paths.
 const stage = "$default"
 
 // ServeHTTP authorizes the request and passes it to the integration.
@@ -68,7 +67,7 @@ func (a *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, req, http.StatusRequestEntityTooLarge)
 		return
 	case err != nil:
-		panic(http.ErrAbortHandler) // the client did not send all of its body: it is gone
+		panic(http.ErrAbortHandler) // the client disconnected before the end of the body
 	}
 	if a.CORS != nil && isPreflight(req) {
 		a.send(w, req, http.StatusNoContent, a.CORS.preflight(req.header.Get("Origin")), nil)
@@ -170,9 +169,9 @@ func (a *HTTP) reply(w http.ResponseWriter, req *request, v verdict, answer []by
 	return nil
 }
 
-// fail sends an answer of the gateway's own; an HTTP API has no way to change it. It has
-// no CORS headers: Amazon's guide promises them for an integration's response alone.
-// Unconfirmed: other emulators differ on it.
+// fail sends the gateway's own answer, which an HTTP API cannot change. It has no CORS
+// headers: Amazon's guide promises them only for an integration's response. Unconfirmed:
+// other emulators differ.
 func (a *HTTP) fail(w http.ResponseWriter, req *request, status int) {
 	body := `{"message":` + quoted(http.StatusText(status)) + `}`
 	a.send(w, req, status, http.Header{"Content-Type": {"application/json"}}, []byte(body))
@@ -183,8 +182,8 @@ func (a *HTTP) send(w http.ResponseWriter, req *request, status int, header http
 	write(w, status, header, body)
 }
 
-// textual reports whether an HTTP API passes a body of this type on as text; it encodes
-// all others, forms among them, in base64.
+// textual reports whether an HTTP API passes a body of this type as text. It encodes all
+// other bodies, including forms, in base64.
 func textual(header http.Header) bool {
 	if header.Get("Content-Encoding") != "" {
 		return false

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// route is the key of the route that takes every request.
+// route is the key of the route for every request.
 const route = "$default"
 
 // authorizerEvent is the authorizer's event of format 2.0.
@@ -81,8 +81,8 @@ func (a *HTTP) proxyEvent(req *request, v verdict) ([]byte, error) {
 	return payload, nil
 }
 
-// common is what authorizer and proxy events of format 2.0 share. Absent parts have no
-// field.
+// common returns the fields that authorizer and proxy events of format 2.0 share. Absent
+// parts have no field.
 func (a *HTTP) common(req *request) map[string]any {
 	event := map[string]any{
 		"version":        "2.0",

@@ -19,7 +19,7 @@ type statement struct {
 	Action   oneOrMore[string]
 	Resource oneOrMore[string]
 
-	// AWS knows more elements. A policy that uses them is refused here: to ignore them
+	// Other elements of AWS. A policy with one of them is refused, since ignoring it
 	// could allow what AWS denies.
 	NotAction    json.RawMessage
 	NotResource  json.RawMessage
@@ -28,7 +28,7 @@ type statement struct {
 	Condition    json.RawMessage
 }
 
-// oneOrMore is IAM's list that may be written without brackets when it has one element.
+// oneOrMore is a list of IAM, which may have no brackets around a single element.
 type oneOrMore[T any] []T
 
 func (l *oneOrMore[T]) UnmarshalJSON(data []byte) error {
@@ -43,7 +43,7 @@ func (l *oneOrMore[T]) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// effect is the answer of a policy.
+// effect is the result of a policy.
 type effect int
 
 const (
@@ -52,7 +52,7 @@ const (
 	allow
 )
 
-// evaluate says what the policy means for invoking arn: a Deny wins over every Allow.
+// evaluate returns the policy's effect for invoking arn. A Deny wins over every Allow.
 func (p *policy) evaluate(arn string) effect {
 	result := implicitDeny
 	for _, s := range p.Statement {
@@ -68,7 +68,7 @@ func (p *policy) evaluate(arn string) effect {
 }
 
 func (s *statement) covers(arn string) bool {
-	const action = "execute-api:invoke" // action names know no case
+	const action = "execute-api:invoke" // action names ignore case
 	return slices.ContainsFunc(s.Action, func(a string) bool {
 		return matches(strings.ToLower(a), action)
 	}) &&

@@ -10,7 +10,8 @@ import (
 	"strconv"
 )
 
-// errMalformed means that an integration's answer is not of the proxy form.
+// errMalformed means that an integration's answer does not have the form of proxy
+// responses.
 var errMalformed = errors.New("malformed proxy response")
 
 // proxyResponse is the answer of a Lambda proxy integration.
@@ -26,7 +27,7 @@ type proxyResponse struct {
 	header http.Header
 }
 
-// parseProxyV1 reads an answer of format 1.0.
+// parseProxyV1 parses an answer of format 1.0.
 func parseProxyV1(answer []byte) (*proxyResponse, error) {
 	out, err := parseProxy(answer)
 	if err != nil {
@@ -35,7 +36,7 @@ func parseProxyV1(answer []byte) (*proxyResponse, error) {
 	return out, out.mergeHeaders()
 }
 
-// parseProxyV2 reads an answer of format 2.0, where JSON without a status code is the
+// parseProxyV2 parses an answer of format 2.0, where JSON without a status code is the
 // body of a 200.
 func parseProxyV2(answer []byte) (*proxyResponse, error) {
 	if !hasStatusCode(answer) {
@@ -122,8 +123,7 @@ func (p *proxyResponse) decodedBody(isBase64 bool) ([]byte, error) {
 	return body, nil
 }
 
-// remapped lists the headers that a REST API does not let an integration set: it renames
-// them.
+// remapped has the headers of an integration that a REST API renames.
 var remapped = []string{"Authorization", "Content-Length", "Content-Md5", "Date", "Host", "Server",
 	"User-Agent", "Www-Authenticate"}
 

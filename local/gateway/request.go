@@ -24,7 +24,7 @@ var (
 	errBodyTooLarge    = errors.New("body too large")
 )
 
-// request is a client's request as API Gateway passes it on.
+// request is a client's request as API Gateway forwards it.
 type request struct {
 	id        string
 	now       time.Time
@@ -34,13 +34,13 @@ type request struct {
 	query     url.Values
 	header    http.Header // end-to-end headers, with Host and X-Forwarded-*
 	protocol  string
-	sourceIP  string // of the TCP peer: X-Forwarded-For is only a claim
+	sourceIP  string // of the TCP peer, not of X-Forwarded-For
 	userAgent string
 	body      []byte
 }
 
-// readRequest reads a request whose header values, together with what else the quota
-// counts, are within the quota.
+// readRequest reads a request. It fails if its header values and counted, the length of
+// what else the quota includes, exceed the quota.
 func readRequest(w http.ResponseWriter, r *http.Request, now time.Time, counted int) (*request, error) {
 	req := &request{
 		id:        newRequestID(),
@@ -66,13 +66,13 @@ func readRequest(w http.ResponseWriter, r *http.Request, now time.Time, counted 
 	return req, err
 }
 
-// lineSize is the length of the request line, which the quota of HTTP APIs counts and
+// lineSize returns the length of the request line. The quota of HTTP APIs includes it,
 // that of REST APIs does not.
 func lineSize(r *http.Request) int {
 	return len(r.Method) + len(r.RequestURI) + len(r.Proto) + len("  ")
 }
 
-// headerSize is the length of all header values. The quotas do not count names.
+// headerSize returns the length of all header values. The quotas do not count names.
 func headerSize(r *http.Request) int {
 	size := len(r.Host)
 	for _, values := range r.Header {
@@ -107,7 +107,7 @@ func peer(address string) string {
 	if err != nil {
 		host = address
 	}
-	host, _, _ = strings.Cut(host, "%") // an IPv6 zone means nothing elsewhere
+	host, _, _ = strings.Cut(host, "%") // an IPv6 zone has a meaning only on this machine
 	return host
 }
 
@@ -118,7 +118,7 @@ func newRequestID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// encodedBody returns the body as events carry it.
+// encodedBody returns the body for events.
 func (r *request) encodedBody(binary bool) (body any, isBase64 bool) {
 	switch {
 	case len(r.body) == 0:
@@ -130,7 +130,7 @@ func (r *request) encodedBody(binary bool) (body any, isBase64 bool) {
 	}
 }
 
-// lastValues is how REST events flatten headers and query strings: the last value of
+// lastValues flattens headers and query strings as REST events do: the last value of
 // each.
 func lastValues(values map[string][]string) map[string]string {
 	flat := make(map[string]string, len(values))
@@ -140,7 +140,7 @@ func lastValues(values map[string][]string) map[string]string {
 	return flat
 }
 
-// joinedValues is how HTTP API events flatten them: all values, joined by commas.
+// joinedValues flattens them as HTTP API events do: all values, joined by commas.
 func joinedValues(values map[string][]string) map[string]string {
 	flat := make(map[string]string, len(values))
 	for name, all := range values {
@@ -149,7 +149,7 @@ func joinedValues(values map[string][]string) map[string]string {
 	return flat
 }
 
-// lowerHeaders is the headers field of format 2.0: cookies have a field of their own.
+// lowerHeaders returns the headers field of format 2.0. Cookies have a separate field.
 func (r *request) lowerHeaders() map[string]string {
 	lower := map[string]string{}
 	for name, value := range joinedValues(r.header) {
@@ -194,7 +194,7 @@ func (r *request) context(api, stage string) map[string]string {
 
 func domain(api string) string { return api + ".execute-api." + region + ".amazonaws.com" }
 
-// arn names the method or route that the request calls, as policies do.
+// arn returns the ARN of the called method or route.
 func (r *request) arn(api, stage string) string {
 	return fmt.Sprintf("arn:aws:execute-api:%s:%s:%s/%s/%s/%s", region, account, api, stage, r.method,
 		strings.TrimPrefix(r.path, "/"))

@@ -14,26 +14,25 @@ import (
 	"tidegate/local/lambda"
 )
 
-// REST is a REST API with a Lambda authorizer whose results are not cached, and a Lambda
-// proxy integration (payload format 1.0). It is served at /, without the stage in front.
-// Authorizer and Integration are required. Its fields must not change once it serves.
+// REST is a REST API with a Lambda authorizer without caching, and a Lambda proxy
+// integration (payload format 1.0). Its paths have no stage in front. Authorizer and
+// Integration are required. Its fields must not change once it serves.
 type REST struct {
 	Authorizer Invoker
-	// Token makes it a TOKEN authorizer, which gets the Authorization header and nothing
-	// else; otherwise it is a REQUEST authorizer.
+	// Token makes it a TOKEN authorizer, which gets only the Authorization header;
+	// otherwise it is a REQUEST authorizer.
 	Token bool
-	// IdentityHeaders are the identity sources of a REQUEST authorizer: a request that
-	// lacks one is answered 401 and the authorizer not asked.
+	// IdentityHeaders are the identity sources of a REQUEST authorizer. A request that
+	// lacks one is answered 401 without the authorizer.
 	IdentityHeaders []string
 	Integration     Invoker
 	Responses       map[ResponseType]Response
-	// Preflight are the headers with which every OPTIONS is answered, 204 and without the
-	// authorizer. When it is nil, OPTIONS is a method like any other.
+	// Preflight are the headers of the answer to every OPTIONS, 204 without the
+	// authorizer. If it is nil, OPTIONS is a method like any other.
 	Preflight      map[string]string
 	StageVariables map[string]string
-	// EscapeTemplates escapes quotes and backslashes of what templates of gateway
-	// responses are filled with. Whether AWS does is unconfirmed, so a template has to
-	// hold either way.
+	// EscapeTemplates escapes quotes and backslashes of values in templates of gateway
+	// responses. Unconfirmed whether AWS does, so a template must work either way.
 	EscapeTemplates bool
 	// BinaryMediaTypes lists the content types whose bodies are binary, as "image/png",
 	// "image/*" or "*/*".
@@ -60,7 +59,7 @@ func (a *REST) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.respond(w, req, RequestTooLarge, "", verdict{})
 		return
 	case err != nil:
-		panic(http.ErrAbortHandler) // the client did not send all of its body: it is gone
+		panic(http.ErrAbortHandler) // the client disconnected before the end of the body
 	}
 	if len(req.arn(a.apiID(), a.stage())) > maxARN {
 		a.respond(w, req, uriTooLong, "", verdict{})
@@ -104,7 +103,7 @@ func (a *REST) authorize(ctx context.Context, req *request) (verdict, error) {
 	return v, err
 }
 
-// refuse answers for the integration.
+// refuse answers a request that the authorizer did not allow.
 func (a *REST) refuse(w http.ResponseWriter, req *request, v verdict, err error) {
 	switch {
 	case err == nil && v.effect == explicitDeny:

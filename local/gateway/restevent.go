@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// restResource returns the resource that serves a path, and its parameters.
+// restResource returns the resource of a path, and its parameters.
 func restResource(path string) (string, map[string]string) {
 	if path == "/" {
 		return "/", nil
@@ -41,8 +41,8 @@ func (a *REST) requestEvent(req *request) map[string]any {
 	}
 }
 
-// proxyEvent is payload format 1.0. Empty maps are null in it, unlike in authorizer
-// events.
+// proxyEvent returns an event of payload format 1.0. Empty maps are null in it, unlike in
+// authorizer events.
 func (a *REST) proxyEvent(req *request, v verdict) ([]byte, error) {
 	resource, parameters := restResource(req.path)
 	body, isBase64 := req.encodedBody(a.binary(req.header.Get("Content-Type")))
@@ -96,7 +96,7 @@ func (a *REST) requestContext(req *request) map[string]any {
 	}
 }
 
-// strings returns the context as proxy events of REST APIs carry it: every value is a
+// strings returns the context for proxy events of REST APIs, where every value is a
 // string.
 func (v verdict) strings() map[string]string {
 	variables := map[string]string{}

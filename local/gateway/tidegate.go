@@ -13,21 +13,21 @@ import (
 	"tidegate/infra/golden"
 )
 
-// Rules are how the two APIs before the authorizer are set up.
+// Rules are the configuration of the two APIs and their authorizers.
 type Rules struct {
 	REST RESTRules
 	HTTP HTTPRules
 }
 
-// RESTRules belong to a REST API.
+// RESTRules are the rules of a REST API.
 type RESTRules struct {
 	Token           bool     // a TOKEN authorizer instead of a REQUEST authorizer
 	IdentityHeaders []string // of the identity source
 	Responses       map[ResponseType]Response
-	Preflight       map[string]string // what answers OPTIONS without the authorizer; nil when nothing does
+	Preflight       map[string]string // headers of answers to OPTIONS without the authorizer; nil for none
 }
 
-// HTTPRules belong to an HTTP API.
+// HTTPRules are the rules of an HTTP API.
 type HTTPRules struct {
 	Format             Format
 	Simple             bool
@@ -36,13 +36,13 @@ type HTTPRules struct {
 	CORS               *CORS
 }
 
-// Deployed are the rules that the stack in infra deploys with its example APIs: what is
-// tried here is what would run there.
+// Deployed returns the rules of the stack in infra with its example APIs, so that local
+// runs equal a deployment.
 func Deployed() (Rules, error) { return ReadTemplate(golden.Dev) }
 
-// ReadTemplate reads the rules of a CloudFormation template with one authorizer of a REST
-// API and one of an HTTP API. It refuses what these emulators do not do, such as caching
-// results.
+// ReadTemplate returns the rules of a CloudFormation template with one authorizer of a
+// REST API and one of an HTTP API. It refuses what the emulators do not support, such as
+// caching results.
 func ReadTemplate(text []byte) (Rules, error) {
 	var t template
 	if err := json.Unmarshal(text, &t); err != nil {
@@ -56,7 +56,7 @@ func ReadTemplate(text []byte) (Rules, error) {
 	return Rules{rest, httpRules}, nil
 }
 
-// template is what these emulators read of a CloudFormation template.
+// template has the part of a CloudFormation template that the emulators read.
 type template struct {
 	Resources map[string]struct {
 		Type       string
@@ -74,7 +74,7 @@ const (
 	httpRoute       = "AWS::ApiGatewayV2::Route"
 )
 
-// properties decodes those of every resource of a type, in order of their ids.
+// properties decodes the properties of every resource of a type, ordered by id.
 func properties[P any](t template, kind string) ([]P, error) {
 	var all []P
 	for _, id := range slices.Sorted(maps.Keys(t.Resources)) {
@@ -90,7 +90,7 @@ func properties[P any](t template, kind string) ([]P, error) {
 	return all, nil
 }
 
-// one is the only resource of a type.
+// one returns the only resource of a type.
 func one[P any](t template, kind string) (P, error) {
 	all, err := properties[P](t, kind)
 	if err == nil && len(all) != 1 {
@@ -103,7 +103,7 @@ func one[P any](t template, kind string) (P, error) {
 	return all[0], nil
 }
 
-// errCache: an absent TTL means 300 seconds.
+// errCache is the error for a TTL other than 0. An absent TTL means 300 seconds.
 var errCache = errors.New("the authorizer caches results: AuthorizerResultTtlInSeconds must be 0")
 
 func (t template) rest() (RESTRules, error) {
@@ -146,8 +146,7 @@ func (t template) rest() (RESTRules, error) {
 	return rules, nil
 }
 
-// preflight returns the headers with which the methods OPTIONS answer that have no
-// authorizer and no backend.
+// preflight returns the headers of OPTIONS methods without authorizer and backend.
 func (t template) preflight() (map[string]string, error) {
 	methods, err := properties[struct {
 		Method            string `json:"HttpMethod"`
@@ -175,7 +174,8 @@ func (t template) preflight() (map[string]string, error) {
 	return nil, err
 }
 
-// identityHeaders are the headers in a list such as method.request.header.Authorization.
+// identityHeaders returns the headers in a list such as
+// method.request.header.Authorization.
 func identityHeaders(sources ...string) []string {
 	var headers []string
 	for _, source := range sources {
@@ -215,7 +215,7 @@ func (t template) http() (HTTPRules, error) {
 	return rules, errors.Join(responsesErr, corsErr)
 }
 
-// responseParameters are those of the one integration that has any.
+// responseParameters returns those of the only integration that has any.
 func (t template) responseParameters() (map[int]Mapping, error) {
 	integrations, err := properties[struct {
 		ResponseParameters map[string]struct {

@@ -1,11 +1,11 @@
 package gateway
 
-// matches reports whether text fits the pattern, in which * stands for any characters and
-// ? for one. It takes time in proportion to the product of the lengths at worst: patterns
-// come from an authorizer's answer.
+// matches reports whether text matches the pattern, in which * stands for any characters
+// and ? for one. Patterns come from an authorizer's answer, so the time is bounded by the
+// product of the lengths.
 func matches(pattern, text string) bool {
 	p, t := 0, 0
-	star, from := -1, 0 // the last * and where the text that it swallowed ends
+	star, from := -1, 0 // the last *, and the end of the text that it matches
 	for t < len(text) {
 		switch {
 		case p < len(pattern) && pattern[p] == '*':

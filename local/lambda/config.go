@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,17 +25,17 @@ const (
 type Config struct {
 	Name        string            // the function's name, in its ARN and in front of its log lines
 	Binary      string            // path of the built bootstrap
-	Env         map[string]string // the function's variables; it sees no other variable of this program
-	Concurrency int               // most environments at once; 0 means 1
-	// environments started by Start, so that a broken configuration shows at once; at
-	// most Concurrency
+	Env         map[string]string // the function's variables; it inherits none of this program's
+	Concurrency int               // maximum number of environments; 0 means 1
+	// Warm is the number of environments that Start starts, so that a broken
+	// configuration fails at once; at most Concurrency.
 	Warm        int
 	Timeout     time.Duration // of one invocation; 0 means 3 s, as on Lambda
 	InitTimeout time.Duration // of the start of an environment; 0 means 10 s, as on Lambda
 	Memory      int           // in MB, given to the function but not enforced; 0 means 128
-	NoFreeze    bool          // let environments run between invocations
-	// after which an environment without invocations is ended; 0 means never. Lambda
-	// takes minutes
+	NoFreeze    bool          // environments run between invocations
+	// Idle is the time without invocations after which an environment ends; 0 means
+	// never. On Lambda it is minutes.
 	Idle time.Duration
 	Log  io.Writer // gets the function's output line by line; nil drops it
 }
@@ -76,7 +77,18 @@ func (c Config) validate() error {
 	return err
 }
 
-// reserved reports whether Lambda would refuse a function's own variable of this name.
+// BinFolder returns the folder where ./scripts/build puts the functions. That is this
+// program's own folder, unless go run put the program elsewhere.
+func BinFolder() string {
+	built := filepath.Join("build", runtime.GOOS+"_"+runtime.GOARCH)
+	program, err := os.Executable()
+	if err != nil || filepath.Base(filepath.Dir(program)) != filepath.Base(built) {
+		return built
+	}
+	return filepath.Dir(program)
+}
+
+// reserved reports whether Lambda refuses a variable of this name.
 func reserved(name string) bool {
 	return strings.HasPrefix(name, "AWS_LAMBDA_") ||
 		slices.Contains([]string{"_HANDLER", "_X_AMZN_TRACE_ID", "AWS_REGION", "AWS_DEFAULT_REGION",
@@ -88,8 +100,8 @@ func (c Config) arn() string {
 }
 
 // environ returns the complete environment of a process whose Runtime API listens on api.
-// The trace id is absent on purpose: it comes with each invocation as a header, and the
-// function's runtime sets _X_AMZN_TRACE_ID from that.
+// The trace id is not in it: each invocation has it as a header, from which the
+// function's runtime sets _X_AMZN_TRACE_ID.
 func (c Config) environ(api string) []string {
 	env := map[string]string{
 		"TZ":   ":UTC",

@@ -14,8 +14,8 @@ import (
 	"tidegate/local/process"
 )
 
-// environment is one process of the function with its own Runtime API. Whoever took it
-// from the Function's pool owns it.
+// environment is one process of the function with its own Runtime API. It belongs to the
+// goroutine that took it from the Function's pool.
 type environment struct {
 	config  Config
 	api     *runtimeAPI
@@ -48,8 +48,8 @@ func spawn(c Config, logLock *sync.Mutex, answered func(*environment)) (*environ
 	return e, nil
 }
 
-// initialise waits for the first call of next. When it fails the environment is of no
-// use.
+// initialise waits for the first call of next. After an error the environment cannot be
+// used.
 func (e *environment) initialise() error {
 	timer := time.NewTimer(e.config.InitTimeout)
 	defer timer.Stop()
@@ -66,7 +66,8 @@ func (e *environment) initialise() error {
 	}
 }
 
-// initCause prefers what the process reported before it ended.
+// initCause returns the error that the process reported before it ended, or else its exit
+// status.
 func (e *environment) initCause() error {
 	select {
 	case err := <-e.api.initFailed:
@@ -76,8 +77,8 @@ func (e *environment) initCause() error {
 	}
 }
 
-// run takes one invocation through the environment until the runtime asks for the next
-// one. It reports false when the environment has to be closed.
+// run runs one invocation until the runtime asks for the next one. It returns false when
+// the environment has to be closed.
 func (e *environment) run(inv *invocation) bool {
 	timer := time.NewTimer(e.config.Timeout)
 	defer timer.Stop()
@@ -110,12 +111,12 @@ func (e *environment) dead() bool {
 	}
 }
 
-// shutdownTime is what Lambda leaves to a runtime with an internal extension between
-// SIGTERM and SIGKILL. One without gets no SIGTERM.
+// shutdownTime is Lambda's time between SIGTERM and SIGKILL for a runtime with an
+// internal extension. A runtime without one gets no SIGTERM.
 const shutdownTime = 500 * time.Millisecond
 
-// end kills the process, if it lives, after the warning that it asked for, and waits
-// until it is gone.
+// end kills the process and waits for its end. A process with an extension gets SIGTERM
+// first.
 func (e *environment) end() {
 	if e.api.extended.Load() {
 		e.process.Terminate(shutdownTime)
@@ -123,7 +124,7 @@ func (e *environment) end() {
 	e.process.Kill()
 }
 
-// close ends the process and what served it.
+// close ends the process and its Runtime API.
 func (e *environment) close() {
 	e.end()
 	e.log.flush()

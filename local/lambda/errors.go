@@ -29,8 +29,8 @@ func (e *FunctionError) Error() string {
 	return fmt.Sprintf("function error %s: %s", e.Type, e.Message)
 }
 
-// parseFunctionError reads the payload of the Runtime API's error calls. A payload that
-// is not of their form still is a FunctionError.
+// parseFunctionError parses the payload of the Runtime API's error calls. Any other
+// payload gives a FunctionError too.
 func parseFunctionError(payload []byte) *FunctionError {
 	var reported struct {
 		Type    string          `json:"errorType"`
@@ -74,8 +74,7 @@ func (e *InitError) Error() string { return fmt.Sprintf("function did not start:
 // initialisation.
 func (e *InitError) Unwrap() error { return e.Err }
 
-// ResponseError means that the function answered with something that no caller may get:
-// not JSON, or over MaxPayload.
+// ResponseError means that the function's answer is not JSON, or over MaxPayload.
 type ResponseError struct{ Reason string }
 
 func (e *ResponseError) Error() string { return "function's response is refused: " + e.Reason }

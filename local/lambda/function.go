@@ -5,8 +5,8 @@
 // and is frozen between invocations, so that timers stop and connections age as they do
 // on AWS.
 //
-// It differs from Lambda in one point on purpose: an invocation beyond the concurrency
-// waits for an environment until its context ends, where Lambda would throttle it.
+// It differs from Lambda in one point: an invocation beyond the concurrency waits for an
+// environment until its context ends. Lambda would throttle it.
 package lambda
 
 import (
@@ -21,19 +21,19 @@ import (
 type Function struct {
 	config  Config
 	logLock sync.Mutex     // keeps the lines of all environments whole
-	tasks   sync.WaitGroup // one for each environment that somebody owns
+	tasks   sync.WaitGroup // one for each environment in use
 	closed  chan struct{}
 
-	lock     sync.Mutex
-	all      map[*environment]struct{}
-	idle     []*environment            // most recently used last
-	settling map[*environment]struct{} // answered, but did not ask for the next invocation yet
-	starting int
-	count    int // all, and those that have no process yet
-	waiters  []chan grant
+	lock      sync.Mutex
+	all       map[*environment]struct{}
+	idle      []*environment            // most recently used last
+	answering map[*environment]struct{} // answered, but has not asked for the next invocation
+	starting  int
+	count     int // all, including those without a process yet
+	waiters   []chan grant
 }
 
-// grant is an environment, from now on the receiver's, or the reason that there is none.
+// grant is an environment, which then belongs to the receiver, or an error.
 type grant struct {
 	env *environment
 	err error
@@ -46,10 +46,10 @@ func Start(c Config) (*Function, error) {
 		return nil, fmt.Errorf("function %s: %w", c.Name, err)
 	}
 	f := &Function{
-		config:   c,
-		closed:   make(chan struct{}),
-		all:      map[*environment]struct{}{},
-		settling: map[*environment]struct{}{},
+		config:    c,
+		closed:    make(chan struct{}),
+		all:       map[*environment]struct{}{},
+		answering: map[*environment]struct{}{},
 	}
 	if err := f.warm(); err != nil {
 		f.Close()
@@ -58,9 +58,10 @@ func Start(c Config) (*Function, error) {
 	return f, nil
 }
 
-// Invoke runs the function once. The context bounds the caller's wait only: an invocation
-// that has begun runs to its end, as on Lambda. Errors are *FunctionError, *TimeoutError,
-// *CrashError, *InitError, *ResponseError, *PayloadError, ErrClosed, or the context's.
+// Invoke runs the function once. The context bounds only the caller's wait: an invocation
+// that has started runs to its end, as on Lambda. Errors are *FunctionError,
+// *TimeoutError, *CrashError, *InitError, *ResponseError, *PayloadError, ErrClosed, or
+// the context's.
 func (f *Function) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	if len(payload) > MaxPayload {
 		return nil, &PayloadError{Size: len(payload)}
@@ -79,8 +80,8 @@ func (f *Function) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	}
 }
 
-// Close ends every environment and returns when all processes are gone. Invocations that
-// wait or run get ErrClosed, without a warning.
+// Close ends every environment and returns when all processes have ended. Waiting and
+// running invocations get ErrClosed.
 func (f *Function) Close() {
 	f.lock.Lock()
 	if f.isClosed() {
@@ -93,10 +94,10 @@ func (f *Function) Close() {
 	}
 	f.waiters = nil
 	for env := range f.all {
-		switch _, settles := f.settling[env]; {
+		switch _, answered := f.answering[env]; {
 		case slices.Contains(f.idle, env):
 			f.tasks.Go(func() { f.remove(env) })
-		case settles:
+		case answered:
 			f.tasks.Go(env.end)
 		default:
 			f.tasks.Go(env.process.Kill)
@@ -138,5 +139,5 @@ func (f *Function) run(env *environment, inv *invocation) {
 func (f *Function) answered(env *environment) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	f.settling[env] = struct{}{}
+	f.answering[env] = struct{}{}
 }

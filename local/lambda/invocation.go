@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// invocation is one event on its way through an environment.
+// invocation is one event of an environment.
 type invocation struct {
 	id      string
 	trace   string
 	payload []byte
-	result  chan outcome // buffered: whoever waits may have gone
+	result  chan outcome // buffered, since the caller may stop waiting
 }
 
 type outcome struct {
@@ -53,7 +53,7 @@ func randomBytes(n int) []byte {
 	return b
 }
 
-// finish sets the outcome, unless the invocation has one already.
+// finish sets the outcome unless it is already set.
 func (i *invocation) finish(out outcome) {
 	select {
 	case i.result <- out:

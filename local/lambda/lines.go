@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// maxLine bounds a log line; a longer one is split.
+// maxLine is the maximum length of a log line; a longer one is split.
 const maxLine = 64 << 10
 
-// lines copies whole lines to out with a prefix. Many may share one out when they share
-// its lock.
+// lines copies whole lines to out with a prefix. Several may share out if they share its
+// lock.
 type lines struct {
 	lock   *sync.Mutex
 	out    io.Writer
@@ -18,7 +18,7 @@ type lines struct {
 	rest   []byte
 }
 
-// Write never fails: a function must not notice that its log is gone.
+// Write never fails: a function must not notice errors of its log.
 func (l *lines) Write(p []byte) (int, error) {
 	l.rest = append(l.rest, p...)
 	for {
@@ -36,8 +36,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	}
 }
 
-// flush writes what is left of an unfinished line. It may be called only after the last
-// Write.
+// flush writes the unfinished last line. Nothing may be written after it.
 func (l *lines) flush() {
 	if len(l.rest) > 0 {
 		l.emit(l.rest)

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// settleGrace is how long an invocation waits for an environment that has answered its
-// last one but not yet asked for the next. Without it a caller that invokes again at once
+// nextGrace is how long an invocation waits for an environment that has answered but not
+// yet asked for the next invocation. Without it, a caller that invokes again at once
 // would start a second environment each time.
-const settleGrace = 50 * time.Millisecond
+const nextGrace = 50 * time.Millisecond
 
 // warm starts the configured number of environments and waits for them.
 func (f *Function) warm() error {
@@ -30,8 +30,8 @@ func (f *Function) warm() error {
 	return failed
 }
 
-// acquire takes an idle environment, or waits for one and sees to it that one is started
-// if that is allowed.
+// acquire returns an idle environment, or waits for one. It starts another one if the
+// concurrency allows.
 func (f *Function) acquire(ctx context.Context) (*environment, error) {
 	f.lock.Lock()
 	if f.isClosed() {
@@ -45,13 +45,13 @@ func (f *Function) acquire(ctx context.Context) (*environment, error) {
 	}
 	w := make(chan grant, 1)
 	f.waiters = append(f.waiters, w)
-	f.scale(len(f.settling))
+	f.scale(len(f.answering))
 	f.lock.Unlock()
 	return f.await(ctx, w)
 }
 
 func (f *Function) await(ctx context.Context, w chan grant) (*environment, error) {
-	late := time.AfterFunc(settleGrace, f.scaleLate)
+	late := time.AfterFunc(nextGrace, f.scaleLate)
 	defer late.Stop()
 	select {
 	case g := <-w:
@@ -62,7 +62,8 @@ func (f *Function) await(ctx context.Context, w chan grant) (*environment, error
 	}
 }
 
-// abandon withdraws a waiter, and gives back what it was granted meanwhile.
+// abandon removes a waiter, and releases the environment that it may have got in the
+// meantime.
 func (f *Function) abandon(w chan grant) {
 	f.lock.Lock()
 	if i := slices.Index(f.waiters, w); i >= 0 {
@@ -77,8 +78,8 @@ func (f *Function) abandon(w chan grant) {
 	}
 }
 
-// popIdle returns the environment used last, as Lambda prefers it, or nil. One that died
-// meanwhile is replaced.
+// popIdle returns the most recently used environment, as Lambda does, or nil. It removes
+// dead environments.
 func (f *Function) popIdle() *environment {
 	for len(f.idle) > 0 {
 		last := len(f.idle) - 1
@@ -92,12 +93,12 @@ func (f *Function) popIdle() *environment {
 	return nil
 }
 
-// release offers an environment to the invocation that waited longest, or keeps it. The
-// caller owns a task.
+// release gives an environment to the invocation that waited longest, or makes it idle.
+// The caller owns a task.
 func (f *Function) release(env *environment) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
-	delete(f.settling, env) // in the same step, so that Close always finds it among those that it has to warn
+	delete(f.answering, env) // under the same lock, so that Close always ends it with SIGTERM
 	switch {
 	case f.isClosed():
 		f.tasks.Go(func() { f.remove(env) })
@@ -110,7 +111,7 @@ func (f *Function) release(env *environment) {
 	}
 }
 
-// retireLater sees to the end of an idle environment. The lock is held.
+// retireLater ends an idle environment after Config.Idle. The lock is held.
 func (f *Function) retireLater(env *environment) {
 	env.idleSince = time.Now()
 	switch {
@@ -122,8 +123,8 @@ func (f *Function) retireLater(env *environment) {
 	}
 }
 
-// retire ends an environment if it still is idle, and was for long enough: there may have
-// been invocations since the timer fired.
+// retire ends an environment if it has been idle long enough. There may have been
+// invocations since the timer fired.
 func (f *Function) retire(env *environment) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -138,18 +139,17 @@ func (f *Function) grant(g grant) {
 	f.waiters = f.waiters[1:]
 }
 
-// remove ends an environment for good and lets another take its place. The caller owns a
-// task.
+// remove ends an environment and starts another if one is needed. The caller owns a task.
 func (f *Function) remove(env *environment) {
 	f.lock.Lock()
-	delete(f.settling, env)
+	delete(f.answering, env)
 	f.lock.Unlock()
 	env.close()
 	f.lock.Lock()
 	defer f.lock.Unlock()
 	delete(f.all, env)
 	f.count--
-	f.scale(len(f.settling))
+	f.scale(len(f.answering))
 }
 
 // scale starts an environment for every waiter that no other one will serve soon, up to
@@ -160,7 +160,8 @@ func (f *Function) scale(soon int) {
 	}
 }
 
-// scaleLate no longer counts on environments that settle.
+// scaleLate starts environments in place of those that do not ask for the next
+// invocation.
 func (f *Function) scaleLate() {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -186,17 +187,17 @@ func (f *Function) startOne(report func(error)) {
 	})
 }
 
-// startFailed gives the error to one waiter; the others get attempts of their own. The
-// lock is held.
+// startFailed gives the error to one waiter; the others get their own attempts. The lock
+// is held.
 func (f *Function) startFailed(err error) {
 	f.count--
 	if len(f.waiters) > 0 {
 		f.grant(grant{err: err})
 	}
-	f.scale(len(f.settling))
+	f.scale(len(f.answering))
 }
 
-// open returns a new environment that is ready.
+// open starts an environment and waits until it is ready.
 func (f *Function) open() (*environment, error) {
 	env, err := spawn(f.config, &f.logLock, f.answered)
 	if err != nil {

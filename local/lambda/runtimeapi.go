@@ -11,29 +11,29 @@ import (
 	"time"
 )
 
-// MaxPayload is the most bytes of an event or a response: Lambda's 6 MB plus its
-// allowance for the envelope.
+// MaxPayload is the maximum size of an event or a response in bytes: Lambda's 6 MB and
+// its allowance for the envelope.
 const MaxPayload = 6<<20 + 100
 
-// state is where a runtime is in its cycle, as far as its calls show.
+// state is the state of a runtime's cycle, as its calls show it.
 type state int
 
 const (
 	initialising state = iota // has not asked for an invocation yet
 	ready                     // waits in next
-	running                   // has an invocation that it did not answer
+	running                   // has an unanswered invocation
 	responded                 // answered, and may still run until it asks for the next
 )
 
-// runtimeAPI is the Lambda Runtime API of one environment. It answers the calls of one
-// runtime, in the order of the state machine.
+// runtimeAPI is the Lambda Runtime API of one environment. It accepts the calls of one
+// runtime in the order of the state machine.
 type runtimeAPI struct {
 	arn        string
 	deliveries chan delivery // to the waiting next; buffered
 	asked      chan struct{} // gets one value for each next
 	initFailed chan error    // gets the error of init/error; buffered
-	answered   func()        // runs before an answer is handed over
-	extended   atomic.Bool   // an internal extension registered, so the process wants SIGTERM at its end
+	answered   func()        // runs before the caller gets the answer
+	extended   atomic.Bool   // an internal extension registered, so the process gets SIGTERM
 
 	lock    sync.Mutex
 	state   state
@@ -66,7 +66,7 @@ func (a *runtimeAPI) handler() http.Handler {
 	return mux
 }
 
-// deliver hands an invocation to the runtime, which must be ready.
+// deliver gives an invocation to the runtime, which must be ready.
 func (a *runtimeAPI) deliver(d delivery) {
 	a.lock.Lock()
 	a.state, a.current = running, d.invocation
@@ -106,8 +106,8 @@ func (a *runtimeAPI) response(w http.ResponseWriter, r *http.Request) {
 	accept(w)
 }
 
-// responseOutcome judges a response. A runtime that fails while it streams says so in
-// trailers.
+// responseOutcome checks a response. A runtime that fails while it streams reports the
+// error in trailers.
 func responseOutcome(body []byte, trailer http.Header) outcome {
 	switch {
 	case len(body) > MaxPayload:
@@ -140,8 +140,8 @@ func (a *runtimeAPI) initError(w http.ResponseWriter, r *http.Request) {
 	accept(w)
 }
 
-// register is the Extensions API for extensions within the function's process that want
-// no events, which is how a runtime asks for SIGTERM.
+// register handles registrations of extensions within the function's process that want no
+// events. A runtime registers one in order to get SIGTERM.
 func (a *runtimeAPI) register(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Events []string `json:"events"`
@@ -161,7 +161,7 @@ func (a *runtimeAPI) register(w http.ResponseWriter, r *http.Request) {
 // nextEvent never answers, since there are no events.
 func (a *runtimeAPI) nextEvent(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// answer completes the running invocation, unless it is another one.
+// answer completes the running invocation if it has this id.
 func (a *runtimeAPI) answer(id string, out outcome) bool {
 	a.lock.Lock()
 	inv := a.current
@@ -176,7 +176,7 @@ func (a *runtimeAPI) answer(id string, out outcome) bool {
 	return true
 }
 
-// move changes the state if it is one of those given.
+// move changes the state from one of the given ones.
 func (a *runtimeAPI) move(to state, from ...state) bool {
 	a.lock.Lock()
 	defer a.lock.Unlock()

@@ -1,8 +1,8 @@
 //go:build unix
 
-// Package process runs child processes that end with this program. Each is the
-// leader of its own process group, so that a signal reaches whatever it started too, and
-// so that Ctrl-C in a terminal reaches this program alone.
+// Package process runs child processes that end with this program. Each child leads its
+// own process group. So a signal reaches the child's children too, and Ctrl-C in a
+// terminal reaches only this program.
 package process
 
 import (
@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// pipeGrace bounds the wait for output pipes that a grandchild may still hold open after
+// pipeGrace is how long to wait for output pipes that a grandchild may hold open after
 // the child's end.
 const pipeGrace = time.Second
 
@@ -23,9 +23,9 @@ type Process struct {
 	err  error
 }
 
-// Start starts cmd, whose SysProcAttr and WaitDelay it sets. On Linux the child dies with
-// this program however that ends; elsewhere it gets SIGHUP if it is frozen at that
-// moment, because its process group is then orphaned, and is on its own otherwise.
+// Start starts cmd and sets its SysProcAttr and WaitDelay. On Linux the child dies with
+// this program in every case. Elsewhere a frozen child then gets SIGHUP, because its
+// process group is orphaned, and a running child continues.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr = attributes()
 	cmd.WaitDelay = pipeGrace
@@ -38,8 +38,8 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// run keeps its thread for the whole life of the child: Linux sends the parent-death
-// signal when the thread that forked ends.
+// run keeps its thread until the child ends, since Linux sends the parent-death signal
+// when the thread that forked ends.
 func (p *Process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -58,8 +58,8 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done is closed when the child has ended and all its output was copied.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err says how the child ended: nil for exit status 0. It may be called only after Done
-// is closed.
+// Err returns how the child ended: nil for exit status 0. It may be called only after
+// Done is closed.
 func (p *Process) Err() error { return p.err }
 
 // Freeze stops the child and its group until Thaw.
@@ -68,8 +68,8 @@ func (p *Process) Freeze() { p.signal(syscall.SIGSTOP) }
 // Thaw continues a frozen child.
 func (p *Process) Thaw() { p.signal(syscall.SIGCONT) }
 
-// Terminate asks a child, frozen or not, to end, and waits until it has, or for the time
-// given.
+// Terminate sends SIGTERM to a child, frozen or not, and waits for its end for at most
+// the given time.
 func (p *Process) Terminate(wait time.Duration) {
 	p.signal(syscall.SIGTERM)
 	p.Thaw()
@@ -81,13 +81,13 @@ func (p *Process) Terminate(wait time.Duration) {
 	}
 }
 
-// Kill ends the child and its group at once, frozen or not, and waits until it is gone.
+// Kill kills the child and its group, frozen or not, and waits for the end.
 func (p *Process) Kill() {
 	p.signal(syscall.SIGKILL)
 	<-p.done
 }
 
-// signal ignores errors: the only one possible is that the group is gone already.
+// signal ignores errors, since the only possible one is that the group has ended.
 func (p *Process) signal(s syscall.Signal) {
 	select {
 	case <-p.done:

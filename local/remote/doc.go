@@ -1,9 +1,8 @@
-// Package remote runs Lambda functions in containers of their own. A Server is one
-// environment: it stands in its container before a function and takes invocations over
-// HTTP, at the path of AWS's Runtime Interface Emulator. A Pool is the other side: it
-// places each invocation with an environment that is free, as Lambda's front end does.
+// Package remote runs Lambda functions in separate containers. A Server is one
+// environment: it runs in the function's container and takes invocations over HTTP, at
+// the path of AWS's Runtime Interface Emulator. A Pool is the client: it sends each
+// invocation to a free environment, as Lambda's front end does.
 //
-// The function itself talks to a Runtime API on the loopback interface of its container,
-// as on AWS, where that is within the environment as well. So an environment can be
-// frozen, cut off from the store, or restarted by itself.
+// The function itself uses a Runtime API on its container's loopback interface. So an
+// environment can be frozen, disconnected from Valkey, or restarted separately.
 package remote

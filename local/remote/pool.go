@@ -19,15 +19,15 @@ import (
 
 const (
 	dialTimeout   = time.Second
-	beginTimeout  = 10 * time.Second // for an environment to take an invocation that it was sent
+	beginTimeout  = 10 * time.Second // for an environment to accept an invocation
 	healthTimeout = time.Second
 	pollEvery     = 100 * time.Millisecond
 )
 
-// Pool places invocations with environments, one at a time with each, in turn. An
-// invocation that finds no free environment waits for one until its context ends. One
-// that an environment did not begin, because it is away or about to end, goes to another;
-// one that has begun is never repeated.
+// Pool sends invocations to environments, one at a time to each. An invocation without a
+// free environment waits for one until its context ends. If an environment does not start
+// an invocation, because it is unreachable or draining, another one gets it. A started
+// invocation is never repeated.
 type Pool struct {
 	client *http.Client
 	free   chan string // base URLs of environments
@@ -37,8 +37,8 @@ type Pool struct {
 	tasks  sync.WaitGroup
 }
 
-// NewPool uses the environments at these addresses, host:port, as soon as each of them is
-// there.
+// NewPool returns a Pool of the environments at these addresses, host:port. It uses each
+// as soon as it is healthy.
 func NewPool(addresses ...string) *Pool {
 	transport := &http.Transport{
 		DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
@@ -48,24 +48,23 @@ func NewPool(addresses ...string) *Pool {
 	p := &Pool{client: &http.Client{Transport: transport}, free: make(chan string, len(addresses))}
 	p.ctx, p.close = context.WithCancel(context.Background())
 	for _, address := range addresses {
-		p.welcome("http://" + address)
+		p.addWhenHealthy("http://" + address)
 	}
 	return p
 }
 
-// Close ends the search for environments that are away. It leaves running invocations
-// alone.
+// Close stops waiting for unhealthy environments. Running invocations continue.
 func (p *Pool) Close() {
 	p.close()
 	p.tasks.Wait()
 	p.client.CloseIdleConnections()
 }
 
-// Ready says how many environments are there, as far as is known.
+// Ready returns the number of healthy environments.
 func (p *Pool) Ready() int { return int(p.ready.Load()) }
 
 // Invoke runs the function once. Its errors are a *lambda.FunctionError, the context's,
-// or say what became of the environment.
+// or those of the environment.
 func (p *Pool) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	for {
 		select {
@@ -80,15 +79,17 @@ func (p *Pool) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	}
 }
 
-// errNotBegun: the environment did not take the invocation, and another may.
+// errNotBegun means that the environment did not start the invocation, so another one
+// may.
 var errNotBegun = errors.New("environment did not begin")
 
-// place gives the environment back when it answered, and waits for it otherwise.
+// place sends an invocation. An environment that answered is free again; otherwise place
+// waits until it is healthy.
 func (p *Pool) place(ctx context.Context, environment string, payload []byte) ([]byte, error) {
 	status, header, answer, err := p.send(ctx, environment, payload)
 	if err != nil || status == http.StatusServiceUnavailable {
 		p.ready.Add(-1)
-		p.welcome(environment)
+		p.addWhenHealthy(environment)
 		if err == nil {
 			err = errNotBegun
 		}
@@ -112,7 +113,8 @@ func reported(payload []byte) error {
 	return &lambda.FunctionError{Type: f.Type, Message: f.Message}
 }
 
-// send returns errNotBegun when nothing but the header of the request was sent.
+// send sends an invocation. It returns errNotBegun if only the header of the request was
+// sent.
 func (p *Pool) send(ctx context.Context, environment string, payload []byte) (status int, header http.Header,
 	answer []byte, err error) {
 	var begun atomic.Bool
@@ -140,8 +142,8 @@ func (p *Pool) send(ctx context.Context, environment string, payload []byte) (st
 	return response.StatusCode, response.Header, answer, nil
 }
 
-// welcome makes an environment free as soon as it is there.
-func (p *Pool) welcome(environment string) {
+// addWhenHealthy makes an environment free as soon as it is healthy.
+func (p *Pool) addWhenHealthy(environment string) {
 	p.tasks.Go(func() {
 		poll := time.NewTicker(pollEvery)
 		defer poll.Stop()

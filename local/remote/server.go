@@ -17,7 +17,8 @@ const (
 	healthPath     = "/healthz"
 )
 
-// functionError marks answers that are errors of the function, as in Lambda's Invoke API.
+// functionError is the header of answers that are errors of the function, as in Lambda's
+// Invoke API.
 const functionError = "X-Amz-Function-Error"
 
 // Invoker runs a function. An error that the function itself reported is a
@@ -26,7 +27,7 @@ type Invoker interface {
 	Invoke(ctx context.Context, payload []byte) ([]byte, error)
 }
 
-// Server is an environment: an http.Handler before a function.
+// Server is an environment: an http.Handler for a function.
 type Server struct {
 	function Invoker
 	draining atomic.Bool
@@ -35,12 +36,12 @@ type Server struct {
 // NewServer serves function.
 func NewServer(function Invoker) *Server { return &Server{function: function} }
 
-// Drain refuses invocations from now on. Those that have begun go on.
+// Drain refuses new invocations. Started ones continue.
 func (s *Server) Drain() { s.draining.Store(true) }
 
-// ServeHTTP takes an invocation or reports whether it would. It reads the body of an
-// invocation only when it takes it, so a client that expects 100 Continue knows whether
-// its invocation has begun.
+// ServeHTTP runs an invocation or reports the health. It reads the body only of an
+// invocation that it accepts, so a client that expects 100 Continue knows whether its
+// invocation started.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.draining.Load():
@@ -60,7 +61,7 @@ func (s *Server) invoke(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the payload did not arrive whole", http.StatusBadRequest)
 		return
 	}
-	// what has begun runs to its end
+	// a started invocation runs to its end
 	answer, err := s.function.Invoke(context.WithoutCancel(r.Context()), payload)
 	var reported *lambda.FunctionError
 	switch {

@@ -34,7 +34,7 @@ const (
 	shotsTimeout = 2 * time.Minute
 )
 
-// run starts a dashboard over the sample and takes every picture.
+// run starts a dashboard with the sample and takes every picture.
 func run(ctx context.Context, output string, width int64) error {
 	ctx, cancel := context.WithTimeout(ctx, shotsTimeout)
 	defer cancel()
@@ -71,7 +71,7 @@ func run(ctx context.Context, output string, width int64) error {
 	return takeAll(ctx, "http://"+listener.Addr().String(), s, output, width)
 }
 
-// shots are the pages and what to wait for on them.
+// shots are the pages, each with the element to wait for.
 func shots(s *sample) []shot {
 	return []shot{
 		{"overview", "/", ".plot canvas"},
@@ -139,8 +139,8 @@ func take(ctx context.Context, address, ready, file string) error {
 	return os.WriteFile(file, small, 0o600)
 }
 
-// quantised keeps the 256 commonest colours, which is all that a page of flat colours has
-// but for the edges of letters.
+// quantised reduces the picture to its 256 most frequent colours. The pages have flat
+// colours, so only the edges of letters lose any.
 func quantised(picture []byte) ([]byte, error) {
 	from, err := png.Decode(bytes.NewReader(picture))
 	if err != nil {

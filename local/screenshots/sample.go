@@ -42,7 +42,7 @@ func per(n int64, window time.Duration) limiter.Limit {
 	return limiter.Limit{Requests: n, Window: window}
 }
 
-// customers are keys, and how many calls each makes a minute.
+// customers are keys with their calls per minute.
 var customers = []struct {
 	name, plan string
 	tags       []string
@@ -139,7 +139,7 @@ func (s *sample) edits(ctx context.Context) error {
 	return nil
 }
 
-// calls records in the usage an hour of waves.
+// calls records an hour of usage whose rate varies like a sine.
 func (s *sample) calls(ctx context.Context) error {
 	now := time.Now()
 	r := usage.NewRecorder(usage.Options{}, time.Now)

@@ -1,6 +1,5 @@
-// Package site puts a dashboard together in this process, as functions/admin does, with
-// one account whose password costs nothing to check. It serves benchmarks and
-// screenshots.
+// Package site builds a dashboard in this process, as functions/admin does, with one
+// account whose password is cheap to check. Benchmarks and screenshots use it.
 package site
 
 import (
@@ -35,7 +34,7 @@ const (
 	Password = "a password of a dashboard that only looks at samples"
 )
 
-// New returns a dashboard over what the store holds.
+// New returns a dashboard for the data of the client.
 func New(client valkey.Client, pepper apikey.Pepper, bundle static.Bundle) (http.Handler, error) {
 	hash, err := cheapHash()
 	if err != nil {

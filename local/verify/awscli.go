@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// awsCommand runs the AWS command line with JSON output.
+// awsCommand runs the AWS CLI with JSON output.
 type awsCommand func(ctx context.Context, args ...string) ([]byte, error)
 
 const awsLimit = time.Minute
 
-// findAWS returns nil when there is no AWS command line on PATH.
+// findAWS returns nil when the AWS CLI is not on PATH.
 func findAWS() awsCommand {
 	path, err := exec.LookPath("aws")
 	if err != nil {

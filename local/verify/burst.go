@@ -20,8 +20,8 @@ const (
 	floodWorkers   = 100
 )
 
-// useUp calls until one call is denied. The evidence is the denial, or the last answer
-// when no call was denied.
+// useUp calls until one call is denied. The evidence is the denial, or the last answer if
+// there was none.
 func (s *session) useUp(ctx context.Context, base string) evidence {
 	if reason := s.unusable(base); reason != "" {
 		return evidence{reason: reason}
@@ -32,7 +32,7 @@ func (s *session) useUp(ctx context.Context, base string) evidence {
 		began := s.now()
 		last = s.burst(ctx, s.quota.requests+1, func() answer { return s.withKey(ctx, base+"/verify") })
 		if last.err != nil || last.status != http.StatusOK || s.now().Sub(began) < s.quota.window {
-			break // otherwise the calls took longer than the window
+			break // the calls took longer than the window
 		}
 	}
 	return evidence{answers: []answer{last}}

@@ -1,6 +1,6 @@
-// Command verify calls a deployment of Tidegate and reports where AWS, or what is set up
-// there, differs from what this repository expects. Its table of rows is also the source
-// of docs/verify.md. ./scripts/verify builds it and passes its flags on.
+// Command verify calls a deployment of Tidegate and reports where AWS, or the account's
+// configuration, differs from this repository's expectations. docs/verify.md is generated
+// from its table of rows. ./scripts/verify builds it and passes its flags on.
 package main
 
 import (

@@ -23,7 +23,8 @@ type options struct {
 	markdown, json        string
 }
 
-// Environment variables that keep secrets out of the list of processes.
+// Environment variables for secrets, which other users could see in the arguments of a
+// process.
 const (
 	keyVariable   = "VERIFY_KEY"
 	tokenVariable = "VERIFY_TOKEN"
@@ -66,13 +67,14 @@ func parseOptions(args []string, getenv func(string) string) (options, error) {
 	return o, o.validate()
 }
 
-// stackName keeps a name from being read as a flag of another program.
+// stackName makes sure that a name is not parsed as a flag of another program.
 var stackName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
 
-// maxSecret is what API Gateway takes of all headers, less what other headers need.
+// maxSecret is API Gateway's maximum of all headers without the length of the other
+// headers.
 const maxSecret = 4096
 
-// visible is what may stand in a header.
+// visible matches the characters of header values.
 var visible = regexp.MustCompile(`^[\x21-\x7e]*$`)
 
 func (o *options) validate() error {
@@ -92,7 +94,7 @@ func (o *options) validate() error {
 	return nil
 }
 
-// complete reads the URLs that were not given, and validates all of them.
+// complete reads the missing URLs, and validates all of them.
 func (o *options) complete(ctx context.Context, aws awsCommand) error {
 	if err := o.readOutputs(ctx, aws); err != nil {
 		return err
@@ -127,14 +129,14 @@ func (o *options) complete(ctx context.Context, aws awsCommand) error {
 	return nil
 }
 
-// stackOutputs are the outputs of infra that name what verify calls.
+// stackOutputs are the outputs of infra with the URLs for verify.
 type stackOutputs struct {
 	REST      string `json:"ExampleRestUrl"`
 	HTTP      string `json:"ExampleHttpUrl"`
 	Dashboard string `json:"DashboardUrl"`
 }
 
-// readOutputs reads them of the file, else of the stack when no URL is given.
+// readOutputs reads the outputs from the file, or from the stack if there is no URL.
 func (o *options) readOutputs(ctx context.Context, aws awsCommand) error {
 	var found stackOutputs
 	var err error

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// need is what a probe cannot do without.
+// need is a requirement of a probe.
 type need uint8
 
 // The needs.
@@ -22,7 +22,7 @@ const (
 	needHTTPID
 )
 
-// evidence is what a probe saw. With a reason, nothing could be seen.
+// evidence is what a probe saw. If reason is set, it saw nothing.
 type evidence struct {
 	answers   []answer
 	output    string // of a command of the AWS command line
@@ -31,8 +31,8 @@ type evidence struct {
 	reason    string
 }
 
-// probe makes a few calls that rows read. Every probe is made once, in the order of the
-// table of probes.
+// probe makes a few calls whose answers rows check. Each probe runs once, in the order of
+// the table of probes.
 type probe struct {
 	what     string // what it calls, for the plan and the progress
 	needs    need
@@ -43,7 +43,7 @@ type probe struct {
 
 func failed(err error) evidence { return evidence{answers: []answer{{err: err}}} }
 
-// missing says which need is not met.
+// missing returns the reason for which a need is not met, or nothing.
 func (s *session) missing(n need) string {
 	for _, m := range []struct {
 		of     need
@@ -69,7 +69,7 @@ func (s *session) missing(n need) string {
 	return ""
 }
 
-// announce says what will be called before anything is.
+// announce prints the planned calls.
 func (s *session) announce(w io.Writer) {
 	var plan strings.Builder
 	calls, commands := 0, 0
@@ -94,7 +94,7 @@ func (s *session) announce(w io.Writer) {
 	_, _ = fmt.Fprint(w, "It uses up the key's limit and waits for it some times.\n\n")
 }
 
-// collect makes all probes and holds every row against what they saw.
+// collect runs all probes and checks every row with its probe's evidence.
 func (s *session) collect(ctx context.Context, progress io.Writer) *report {
 	seen := map[*probe]evidence{}
 	for _, p := range probes {
@@ -119,8 +119,8 @@ func (s *session) collect(ctx context.Context, progress io.Writer) *report {
 	return r
 }
 
-// probes are in the order in which they are made: the first call of all is the first with
-// the key.
+// probes are in the order of their runs. The first probe makes the first call with the
+// key.
 var probes = []*probe{
 	restKey, restOpen, restBadKey, restPreflight, restPath, restLongPath, restLongARN, restHeaders,
 	restOver, restAgain,

@@ -50,7 +50,7 @@ var (
 		needHTTP, preflight)
 )
 
-// someOrigin is another site's, as a browser names it.
+// someOrigin is the origin of another site.
 const someOrigin = "https://verify.example"
 
 // Calls without a good credential.
@@ -92,7 +92,7 @@ func keyProbe(what string, n need, path string) *probe {
 	}}
 }
 
-// callWithKey makes some calls in a row. A key that an earlier run used up gets its time
+// callWithKey makes some calls in a row. If an earlier run used up the key, it waits
 // first.
 func (s *session) callWithKey(ctx context.Context, base string) evidence {
 	s.makeRoom(ctx, callsWithKey)
@@ -114,7 +114,7 @@ func (s *session) callWithKey(ctx context.Context, base string) evidence {
 	return evidence{answers: answers}
 }
 
-// wait is how long a denial says to wait. An HTTP API's 403 does not say, and may be one.
+// wait returns a denial's Retry-After. An HTTP API's 403 has none, and may be a denial.
 func (a answer) wait() (time.Duration, bool) {
 	seconds, err := strconv.Atoi(a.header.Get("Retry-After"))
 	switch {
@@ -126,7 +126,7 @@ func (a answer) wait() (time.Duration, bool) {
 	return 0, false
 }
 
-// unusable says why an API cannot show the key's limits, or nothing.
+// unusable returns the reason for which an API cannot show the key's limits, or nothing.
 func (s *session) unusable(base string) string {
 	if s.cached[base] {
 		return "the API caches the authorizer's results, see the row on counting"
@@ -134,14 +134,14 @@ func (s *session) unusable(base string) string {
 	return s.quota.reason()
 }
 
-// afterRetryAfter asks once more, waits as long as that answer says, and calls again.
+// afterRetryAfter calls once, waits for that answer's Retry-After, and calls again.
 func afterRetryAfter(ctx context.Context, s *session) evidence {
 	if reason := s.unusable(s.rest); reason != "" {
 		return evidence{reason: reason}
 	}
-	s.used = s.quota.requests // nobody waited since it was used up
+	s.used = s.quota.requests // still used up
 	denied := s.withKey(ctx, s.rest+"/verify")
-	if denied.status == http.StatusOK { // the window has passed meanwhile
+	if denied.status == http.StatusOK { // the window has passed
 		denied = s.useUp(ctx, s.rest).last()
 	}
 	seconds, err := strconv.Atoi(denied.header.Get("Retry-After"))

@@ -60,7 +60,7 @@ func dashProbe(what string, c call) *probe {
 
 var styleLink = regexp.MustCompile(`<link[^>]*href="([^"]+\.css)"`)
 
-// styleSheet gets the first style sheet of the login page, as a browser does.
+// styleSheet requests the first style sheet of the login page, as a browser does.
 func styleSheet(ctx context.Context, s *session) evidence {
 	page := s.get(ctx, s.dashboard+"/login")
 	link := styleLink.FindStringSubmatch(page.body)

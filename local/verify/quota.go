@@ -25,7 +25,7 @@ const (
 	maxWindow   = time.Minute
 )
 
-// reason says why the key cannot be used up, or nothing.
+// reason returns why the key cannot be used up, or nothing.
 func (q quota) reason() string {
 	if q.requests < minRequests || q.requests > maxRequests || q.window > maxWindow {
 		return fmt.Sprintf("the key's limit is %d per %s: use one of %d to %d calls in at most %s",
@@ -36,7 +36,7 @@ func (q quota) reason() string {
 
 var policyItem = regexp.MustCompile(`;q=(\d{1,9});w=(\d{1,9})`)
 
-// quotaOf is the smallest limit that a RateLimit-Policy field names.
+// quotaOf returns the smallest limit of a RateLimit-Policy field.
 func quotaOf(policy string) (quota, bool) {
 	smallest, found := quota{}, false
 	for _, item := range policyItem.FindAllStringSubmatch(policy, -1) {
@@ -49,8 +49,8 @@ func quotaOf(policy string) (quota, bool) {
 	return smallest, found
 }
 
-// makeRoom waits until n calls with the key are within its limit. It relies on verify's
-// own calls alone.
+// makeRoom waits until n calls with the key are within its limit. It counts only verify's
+// own calls.
 func (s *session) makeRoom(ctx context.Context, n int) {
 	if s.used+n > s.quota.requests {
 		s.sleep(ctx, s.quota.window+time.Second)
@@ -59,7 +59,7 @@ func (s *session) makeRoom(ctx context.Context, n int) {
 	s.used += n
 }
 
-// learn takes the key's limit and id from an allowed call.
+// learn reads the key's limit and id from an allowed call.
 func (s *session) learn(a answer) {
 	authorizer := a.context()
 	policy := a.header.Get("RateLimit-Policy")
@@ -74,7 +74,7 @@ func (s *session) learn(a answer) {
 	}
 }
 
-// echoed is what the example APIs' backend answers.
+// echoed is the answer of the example APIs' backend.
 type echoed struct {
 	Path       string         `json:"path"`
 	Authorizer map[string]any `json:"authorizer"`
@@ -86,7 +86,8 @@ func (a answer) echo() (echoed, bool) {
 	return e, err == nil && e.Authorizer != nil
 }
 
-// context is what the backend got from the authorizer; nil when it does not show it.
+// context returns the authorizer context that the backend got; nil if the answer does not
+// show it.
 func (a answer) context() map[string]any {
 	e, _ := a.echo()
 	return e.Authorizer
@@ -94,7 +95,8 @@ func (a answer) context() map[string]any {
 
 var remainingItem = regexp.MustCompile(`;r=(\d{1,18})`)
 
-// remaining is what is left of the limit that binds, by the context, else by the header.
+// remaining returns what remains of the binding limit, from the context or else the
+// header.
 func (a answer) remaining() (int64, bool) {
 	text := fmt.Sprint(a.context()["remaining"])
 	if item := remainingItem.FindStringSubmatch(a.header.Get("RateLimit")); item != nil &&
@@ -105,8 +107,8 @@ func (a answer) remaining() (int64, bool) {
 	return int64(n), err == nil
 }
 
-// falls reports whether remaining falls from one answer to a later one; seen says what
-// there was.
+// falls reports whether remaining decreases from one answer to a later one. seen
+// describes both.
 func falls(answers []answer) (fell, known bool, seen string) {
 	last := int64(-1)
 	for _, a := range answers {

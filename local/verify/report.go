@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// report is the result of one run, as its JSON has it.
+// report is the result of a run, in the form of its JSON.
 type report struct {
 	Began     time.Time `json:"began"`
 	REST      string    `json:"rest,omitempty"`
@@ -31,7 +31,7 @@ type result struct {
 	Seen     string  `json:"seen,omitempty"`
 	Verdict  verdict `json:"verdict"`
 	Reason   string  `json:"reason,omitempty"` // of a skip
-	Do       string  `json:"do,omitempty"`     // when it differs
+	Do       string  `json:"do,omitempty"`     // advice when it differs
 }
 
 func (r *report) add(row row, o outcome) {
@@ -66,7 +66,7 @@ const (
 	seenWidth     = 90
 )
 
-// print writes the table for a terminal. Rows that a person has to check share one line.
+// print writes the table for a terminal. Rows for a person share one line.
 func (r *report) print(w io.Writer) {
 	var b strings.Builder
 	hand := 0
@@ -90,7 +90,7 @@ func (r *report) print(w io.Writer) {
 		fit("EXPECTED", expectedWidth), "SEEN, OR WHY SKIPPED", b.String(), r.summary())
 }
 
-// fit fills a text to a width, or cuts it there.
+// fit pads or cuts a text to a width.
 func fit(text string, width int) string {
 	if n := utf8.RuneCountInString(text); n <= width {
 		return text + strings.Repeat(" ", width-n)
@@ -98,7 +98,7 @@ func fit(text string, width int) string {
 	return string([]rune(text)[:width-1]) + "…"
 }
 
-// markdown is the table for a document.
+// markdown returns the table for a document.
 func (r *report) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Verification of %s\n\n%s\n\n", r.Began.Format("2006-01-02 15:04 MST"), r.summary())
@@ -129,7 +129,7 @@ func tableLine(b *strings.Builder, cells ...string) {
 	b.WriteString("|\n")
 }
 
-// write puts the report into the files that were asked for, without secrets.
+// write writes the report to the requested files, without secrets.
 func (r *report) write(o options, secrets []string) error {
 	if o.markdown != "" {
 		if err := os.WriteFile(o.markdown, redact([]byte(r.markdown()), secrets), 0o644); err != nil {

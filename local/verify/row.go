@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// row is one point that no document of AWS settles, or that an account may have set up
-// otherwise.
+// row is one point that AWS does not document, or that an account may configure
+// differently.
 type row struct {
 	id       string
 	what     string // what is checked
-	source   string // where AWS says it, or that no source is known
+	source   string // where AWS documents it, or that no source is known
 	how      string // calls, or the commands for a person
 	expected string
-	advice   string // what to do when it differs
-	probe    *probe // nil: a person has to check it
+	advice   string // what to do after a difference
+	probe    *probe // nil for a check by a person
 	check    check
 }
 
-// check compares what a probe saw with what is expected.
+// check compares a probe's evidence with the expectation.
 type check func(evidence) outcome
 
-// Sources that many rows share.
+// Sources of several rows.
 const (
 	unproven = "No source known"
 	guide    = "API Gateway developer guide, "
@@ -38,7 +38,7 @@ const (
 	skipped verdict = "skipped"
 )
 
-// outcome is a verdict with what was seen, or the reason of a skip.
+// outcome is a verdict with the observation, or the reason of a skip.
 type outcome struct {
 	verdict verdict
 	seen    string
@@ -50,7 +50,7 @@ func differ(seen string) outcome { return outcome{differs, seen} }
 
 func skip(reason string) outcome { return outcome{skipped, reason} }
 
-// judged passes or differs.
+// judged returns a pass or a difference.
 func judged(good bool, seen string) outcome {
 	if good {
 		return pass(seen)
@@ -58,10 +58,10 @@ func judged(good bool, seen string) outcome {
 	return differ(seen)
 }
 
-// byHand is the reason of a row without a probe.
+// byHand is the reason of rows without a probe.
 const byHand = "by hand: docs/verify.md says how"
 
-// judge holds a row against what its probe saw.
+// judge checks a row with its probe's evidence.
 func (r row) judge(seen map[*probe]evidence) outcome {
 	if r.probe == nil {
 		return skip(byHand)
@@ -81,10 +81,10 @@ func (r row) judge(seen map[*probe]evidence) outcome {
 	return r.check(e)
 }
 
-// last is the answer that most rows are about.
+// last returns the answer that most rows check.
 func (e evidence) last() answer { return e.answers[len(e.answers)-1] }
 
-// status expects that the last answer has one of the statuses.
+// status expects one of the statuses in the last answer.
 func status(want ...int) check {
 	return func(e evidence) outcome {
 		a := e.last()
@@ -101,7 +101,7 @@ func status(want ...int) check {
 	}
 }
 
-// excerpt is the begin of a body on one line.
+// excerpt returns the beginning of a body on one line.
 func excerpt(body string) string {
 	text := []rune(strings.Join(strings.Fields(body), " "))
 	if len(text) == 0 {
@@ -110,7 +110,7 @@ func excerpt(body string) string {
 	return " " + string(text[:min(len(text), 60)])
 }
 
-// on makes a check of answers with a status. Another status is another row's matter.
+// on restricts a check to answers with a status. Other rows check other statuses.
 func on(status int, c check) check {
 	return func(e evidence) outcome {
 		if got := e.last().status; got != status {
@@ -153,8 +153,8 @@ func all(checks ...check) check {
 	}
 }
 
-// readable expects the headers with which a browser lets another site's script read an
-// answer.
+// readable expects the headers that let another site's script read an answer in a
+// browser.
 func readable() check {
 	return func(e evidence) outcome {
 		h := e.last().header

@@ -133,7 +133,7 @@ var accountRows = []row{
 	},
 }
 
-// text is the JSON string that a command printed.
+// text returns the JSON string that a command printed.
 func (e evidence) text() string {
 	var text string
 	if json.Unmarshal([]byte(e.output), &text) != nil {
@@ -142,7 +142,7 @@ func (e evidence) text() string {
 	return text
 }
 
-// printed expects a word of a command.
+// printed expects a word in a command's output.
 func printed(pattern string) check {
 	want := regexp.MustCompile(`^(?:` + pattern + `)$`)
 	return func(e evidence) outcome { return judged(want.MatchString(e.text()), e.text()) }
@@ -150,7 +150,7 @@ func printed(pattern string) check {
 
 var sixtyFour = regexp.MustCompile(`^[0-9A-Za-z]{64}$`)
 
-// pepper never shows the value.
+// pepper checks the pepper without showing it.
 func pepper(e evidence) outcome {
 	switch text := e.text(); {
 	case sixtyFour.MatchString(text):
@@ -229,7 +229,7 @@ func mapsHeaders(e evidence) outcome {
 var stepOfRequest = regexp.MustCompile(
 	`(Starting authorizer|Verifying Usage Plan).* for request: ([0-9a-f-]+)`)
 
-// planAfterAuthorizer reads the two steps of each request in the order of the log.
+// planAfterAuthorizer compares the order of the two steps of each request in the log.
 func planAfterAuthorizer(e evidence) outcome {
 	var lines []string
 	if err := json.Unmarshal([]byte(e.output), &lines); err != nil {

@@ -109,8 +109,8 @@ var dashboardRows = []row{
 	},
 }
 
-// redirects expects the login page of the same dashboard, whose base path a redirect must
-// have.
+// redirects expects a redirect to the login page of the same dashboard, with its base
+// path.
 func redirects(e evidence) outcome {
 	a := e.last()
 	location := a.header.Get("Location")
@@ -185,8 +185,8 @@ var throttleRows = []row{
 	},
 }
 
-// throttled reports where a throttle stands, and differs only on what is neither refused
-// nor throttled.
+// throttled reports where a throttle acts. It differs only for an answer that is neither
+// a refusal nor a throttle's.
 func throttled(refused int) check {
 	return func(e evidence) outcome {
 		var seen []string

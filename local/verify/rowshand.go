@@ -1,6 +1,6 @@
 package main
 
-// handRows need a deployment, a deletion, money or days: a person decides about them.
+// handRows need a deployment, a deletion, money or days, so a person checks them.
 var handRows = []row{
 	{
 		id:       "hand-terraform",

@@ -187,7 +187,7 @@ var httpRows = []row{
 	},
 }
 
-// unreadable expects that a browser keeps an answer from another site's script.
+// unreadable expects that a browser hides an answer from another site's script.
 func unreadable(e evidence) outcome {
 	origin := e.last().header.Get("Access-Control-Allow-Origin")
 	if origin == "" {
@@ -196,7 +196,8 @@ func unreadable(e evidence) outcome {
 	return differ("Access-Control-Allow-Origin: " + origin)
 }
 
-// whereTrue makes a check of a true 429. A 403 is as good, and has none of it.
+// whereTrue restricts a check to a true 429. A 403 is valid too, and has none of its
+// fields.
 func whereTrue(c check) check {
 	return func(e evidence) outcome {
 		if e.last().status == http.StatusForbidden {
@@ -243,7 +244,7 @@ func asBefore(e evidence) outcome {
 	return judged(found && q == e.limit, "after its end: "+policy)
 }
 
-// policy is what an answer says of the key's limits.
+// policy returns the RateLimit-Policy of an answer.
 func (a answer) policy() string {
 	if text, found := a.context()["rateLimitPolicy"].(string); found {
 		return text

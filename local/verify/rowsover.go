@@ -128,7 +128,7 @@ func retryAfter(e evidence) outcome {
 	return judged(err == nil && seconds >= 1 && float64(seconds) <= e.limit.window.Seconds(), text)
 }
 
-// problem is what a body of RFC 9457 has here.
+// problem is a body of RFC 9457.
 type problem struct {
 	Type     string   `json:"type"`
 	Status   int      `json:"status"`
@@ -142,7 +142,7 @@ func (a answer) problem() (problem, error) {
 	return p, err
 }
 
-// problemBody expects a body that is whole. A 429's names limits.
+// problemBody expects a complete problem. A 429's names limits.
 func problemBody(status int) check {
 	return func(e evidence) outcome {
 		p, err := e.last().problem()

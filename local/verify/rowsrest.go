@@ -211,7 +211,7 @@ func notDegraded(e evidence) outcome {
 	return pass("no degraded")
 }
 
-const slowest = 10 * time.Second // what an HTTP API waits for an authorizer
+const slowest = 10 * time.Second // an HTTP API's timeout of authorizers
 
 func timely(e evidence) outcome {
 	var later []time.Duration
@@ -238,8 +238,8 @@ func counted(e evidence) outcome {
 	return judged(fell, seen)
 }
 
-// contextOf expects the context's keys: on a REST API strings, on an HTTP API a number
-// and a boolean among them.
+// contextOf expects the context's keys. On a REST API all are strings; on an HTTP API
+// there is a number and a boolean.
 func contextOf(typed bool) check {
 	return func(e evidence) outcome {
 		authorizer := e.last().context()

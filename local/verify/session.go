@@ -14,11 +14,11 @@ import (
 
 // Bounds of one call.
 const (
-	callTimeout = 35 * time.Second // longer than API Gateway waits for anything
+	callTimeout = 35 * time.Second // longer than every timeout of API Gateway
 	maxAnswer   = 1 << 20
 )
 
-// answer is what one call got. Err is set when there is none.
+// answer is the result of one call. err is set if there was none.
 type answer struct {
 	status int
 	header http.Header
@@ -30,16 +30,16 @@ type answer struct {
 // session makes the calls of one run. Its fields are set before the first call.
 type session struct {
 	options
-	local  bool // every URL is of this machine: what API Gateway's own quotas decide is not there
+	local  bool // every URL is of this machine, where API Gateway's own quotas do not exist
 	client *http.Client
-	aws    awsCommand // nil when there is none, or no stack is named
+	aws    awsCommand // nil without the AWS CLI or a stack
 	now    func() time.Time
 	sleep  func(context.Context, time.Duration) // returns early when the context ends
 	began  time.Time
 	calls  atomic.Int64
 	quota  quota
 	used   int             // calls with the key since the last pause of a window
-	cached map[string]bool // by the URL of an API: its answers repeat
+	cached map[string]bool // URLs of APIs whose answers are cached
 	keyID  string
 }
 
@@ -49,7 +49,7 @@ func newSession(o options, aws awsCommand) *session {
 		transport = &http.Transport{}
 	}
 	transport = transport.Clone()
-	transport.DisableCompression = true // so that an answer shows as it was sent
+	transport.DisableCompression = true // keeps answers as they were sent
 	transport.MaxIdleConnsPerHost = burstWorkers
 	s := &session{
 		options: o,
@@ -69,7 +69,7 @@ func newSession(o options, aws awsCommand) *session {
 
 func (s *session) close() { s.client.CloseIdleConnections() }
 
-// isLocal reports whether a URL is of this machine. No URL counts as local.
+// isLocal reports whether a URL is of this machine. An empty URL is.
 func isLocal(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.Hostname() == "localhost" {
@@ -103,7 +103,7 @@ func (s *session) withKey(ctx context.Context, url string) answer {
 	return s.do(ctx, call{url: url, header: map[string]string{"X-Api-Key": s.key, "Origin": someOrigin}})
 }
 
-// do makes a call. It follows no redirect and tries nothing again.
+// do makes a call. It follows no redirect and does not retry.
 func (s *session) do(ctx context.Context, c call) answer {
 	if c.method == "" {
 		c.method = http.MethodGet
@@ -128,7 +128,7 @@ func (s *session) do(ctx context.Context, c call) answer {
 		took: s.now().Sub(began), err: err}
 }
 
-// secrets are the texts that no output may show.
+// secrets are the texts that no output may contain.
 func (s *session) secrets() []string {
 	var all []string
 	for _, secret := range []string{s.key, s.token} {
@@ -141,7 +141,7 @@ func (s *session) secrets() []string {
 
 func (s *session) redacted(w io.Writer) io.Writer { return &redactor{w, s.secrets()} }
 
-// redactor writes text without the secrets. Each Write holds whole lines.
+// redactor removes the secrets from what it writes. Each Write must have whole lines.
 type redactor struct {
 	w       io.Writer
 	secrets []string

@@ -1,6 +1,7 @@
-// Command bundle makes web/static/dist: htmx, uPlot, our own scripts and stylesheet,
-// minified, compressed, each named by its content so that browsers may keep it for ever.
-// Run it at the top of the repository after `npm ci --ignore-scripts --prefix web`.
+// Command bundle builds web/static/dist: htmx, uPlot, our own scripts and stylesheet. It
+// minifies and compresses them and names each by its content, so that browsers may cache
+// it for ever. Run it at the top of the repository after `npm ci --ignore-scripts
+// --prefix web`.
 package main
 
 import (
@@ -47,8 +48,8 @@ func bundle() error {
 	return writeManifest(result.Metafile)
 }
 
-// compress writes a file's compressed twin, which is what browsers get: better compressed
-// than there is time for on the way.
+// compress writes a compressed copy of a file, which browsers get. It uses the best
+// compression, which would be too slow for each request.
 func compress(file api.OutputFile) error {
 	var twin bytes.Buffer
 	w, err := gzip.NewWriterLevel(&twin, gzip.BestCompression)
@@ -82,8 +83,8 @@ func options() api.BuildOptions {
 	}
 }
 
-// removeOld empties the folder but for its committed placeholder, without which go:embed
-// would fail on a fresh clone.
+// removeOld empties the folder except its committed placeholder, without which go:embed
+// fails on a fresh clone.
 func removeOld() error {
 	old, err := filepath.Glob(dist + "/[^.]*")
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Source finds the authorizer context of a request: its keys and values, which are
-// strings, numbers or booleans. Nil means that there is none.
+// Source returns the authorizer context of a request: keys with strings, numbers or
+// booleans. Nil means that there is none.
 type Source func(*http.Request) map[string]any
 
-// RequestContext is a Source for adapters that pass on API Gateway's request context as
-// JSON in a header of their own: the AWS Lambda Web Adapter in X-Amzn-Request-Context,
-// aws-lambda-go-api-proxy in X-Golambdaproxy-Apigw-Context. Both overwrite what a client
-// sends under that name.
+// RequestContext is a Source for adapters that pass API Gateway's request context as JSON
+// in a header: the AWS Lambda Web Adapter in X-Amzn-Request-Context,
+// aws-lambda-go-api-proxy in X-Golambdaproxy-Apigw-Context. Both overwrite a header of
+// that name from a client.
 func RequestContext(header string) Source {
 	return func(r *http.Request) map[string]any {
 		values := r.Header.Values(header)
@@ -34,8 +34,8 @@ func RequestContext(header string) Source {
 }
 
 // Authorizer returns the authorizer context within requestContext.authorizer of an event,
-// for Sources of other adapters: HTTP APIs with payload format 2.0 have it under lambda,
-// all others right there.
+// for Sources of other adapters. HTTP APIs with payload format 2.0 have it under lambda,
+// all others directly.
 func Authorizer(authorizer map[string]any) map[string]any {
 	if values, ok := authorizer["lambda"].(map[string]any); ok {
 		return values
@@ -51,7 +51,7 @@ func Authorizer(authorizer map[string]any) map[string]any {
 //
 // for the prefix X-Tidegate-. Map every key that docs/backends.md lists and that you
 // want, denied at least, and always with overwrite, so that no client can set them. A
-// header with more than one value makes the whole decision worthless.
+// header with more than one value makes the whole decision invalid.
 func Headers(prefix string) Source {
 	return func(r *http.Request) map[string]any {
 		context := map[string]any{}
@@ -68,13 +68,13 @@ func Headers(prefix string) Source {
 	}
 }
 
-// Decision is what the authorizer decided on a call. docs/backends.md says what each key
-// of the context means; an absent one is zero.
+// Decision is the authorizer's decision on a call. docs/backends.md describes each key of
+// the context; a missing key is zero.
 type Decision struct {
 	Denied                     bool
 	KeyID, KeyName, Plan, Rule string
 	PolicyVersion, KeyVersion  int64
-	Limit, Remaining, Reset    int64 // of the limit that binds; seconds
+	Limit, Remaining, Reset    int64 // of the binding limit; Reset in seconds
 	RateLimit, RateLimitPolicy string
 	RetryAfter                 int64 // seconds
 	Message, ProblemType       string
@@ -83,7 +83,7 @@ type Decision struct {
 	ShadowDenied, Degraded     bool
 }
 
-// keys are those of the context.
+// keys are the keys of the context.
 var keys = []string{
 	"denied", "keyId", "keyName", "plan", "rule", "policyVersion", "keyVersion", "limit", "remaining",
 	"reset", "rateLimit", "rateLimitPolicy",
@@ -92,8 +92,8 @@ var keys = []string{
 
 var errNoDecision = errors.New("the context has no denied, true or false")
 
-// parseDecision reads a context. It fails unless that says plainly whether the call is
-// denied: every one of Tidegate's does.
+// parseDecision parses a context. It fails unless the context says whether the call is
+// denied, as each of Tidegate's does.
 func parseDecision(context map[string]any) (Decision, error) {
 	v := values(context)
 	denied := v.text("denied")
@@ -118,7 +118,7 @@ func parseDecision(context map[string]any) (Decision, error) {
 	return d, nil
 }
 
-// values is a context. REST APIs make a string of every value.
+// values is a context. REST APIs convert every value to a string.
 type values map[string]any
 
 func (v values) text(key string) string {
@@ -135,7 +135,7 @@ func (v values) text(key string) string {
 	return ""
 }
 
-// number is 0 for what is none.
+// number returns a value as an integer; 0 if it is none.
 func (v values) number(key string) int64 {
 	n, _ := strconv.ParseInt(strings.TrimSpace(v.text(key)), 10, 64)
 	return n

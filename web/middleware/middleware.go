@@ -1,16 +1,15 @@
-// Package middleware brings what Tidegate's authorizer decided to a backend written in
-// Go, behind API Gateway and any adapter of Lambda's events to net/http.
+// Package middleware gives backends in Go the decisions of Tidegate's authorizer, behind
+// API Gateway and any adapter of Lambda's events to net/http.
 //
-// It adds the RateLimit and RateLimit-Policy fields to every answer; gives handlers the
-// Decision; turns a call that is over a limit into a true 429 with Retry-After and a
-// problem (RFC 9457), for HTTP APIs whose authorizer is set to let such calls pass and
-// say so (HTTP_API_DENY=context); and settles what a call really cost (Settle). The
-// backend must run it then, and must be reachable through API Gateway alone: whoever
-// could call it directly could claim any decision. A request without a decision is
-// answered 500 and never reaches the handler.
+// It adds the RateLimit and RateLimit-Policy fields to every response, gives handlers the
+// Decision, and settles a call's actual cost (Settle). For HTTP APIs with
+// HTTP_API_DENY=context, whose authorizer lets calls over a limit pass, it answers 429
+// with Retry-After and a problem (RFC 9457). Such a backend must run it, and must be
+// reachable only through API Gateway, since direct clients could claim any decision. A
+// request without a decision is answered 500 and never reaches the handler.
 //
-// The folders node and python do the same for backends in those languages. All three pass
-// the cases of testdata/conformance.json.
+// The folders node and python are the same for backends in those languages. All three
+// pass the cases of testdata/conformance.json.
 package middleware
 
 import (
@@ -29,12 +28,12 @@ type Middleware struct {
 	Log     *slog.Logger // gets a line for each request without a decision; nil is slog.Default
 
 	// AllowOrigins lists the origins whose scripts may read a 429 and its fields in a
-	// browser. Nil allows any: a key travels in a header that the script itself sets. An
-	// empty list allows none. CORS headers that are set already stay.
+	// browser. Nil allows any, since scripts set the key's header themselves. An empty
+	// list allows none. CORS headers that are already set stay.
 	AllowOrigins []string
 }
 
-// Wrap returns a handler that passes on to next what the authorizer allows.
+// Wrap returns a handler that passes admitted calls to next.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d, err := parseDecision(m.Source(r))
@@ -65,20 +64,19 @@ func (m *Middleware) log() *slog.Logger {
 
 type contextKey struct{}
 
-// call is what a request's context carries.
+// call is the value in a request's context.
 type call struct {
 	decision Decision
 	settler  *Settler
 }
 
-// FromContext returns the decision on the request that ctx belongs to; false outside of
-// Wrap.
+// FromContext returns the decision on the request of ctx; false outside of Wrap.
 func FromContext(ctx context.Context) (Decision, bool) {
 	c, ok := ctx.Value(contextKey{}).(call)
 	return c.decision, ok
 }
 
-// addTo adds the RateLimit fields, as far as there are any.
+// addTo adds the RateLimit fields that are not empty.
 func (d Decision) addTo(h http.Header) {
 	for name, value := range map[string]string{"RateLimit": d.RateLimit,
 		"RateLimit-Policy": d.RateLimitPolicy} {
@@ -88,7 +86,7 @@ func (d Decision) addTo(h http.Header) {
 	}
 }
 
-// expose lets scripts of an origin read an answer.
+// expose lets scripts of an origin read the response.
 func (m *Middleware) expose(h http.Header, origin string) {
 	const allow = "Access-Control-Allow-Origin"
 	switch {
@@ -106,7 +104,8 @@ func (m *Middleware) expose(h http.Header, origin string) {
 	h.Set("Access-Control-Expose-Headers", "Retry-After, RateLimit, RateLimit-Policy")
 }
 
-// refuse answers a call that is over a limit. One that can never pass has no Retry-After.
+// refuse answers a call over a limit. The answer to a call that can never pass has no
+// Retry-After.
 func (d Decision) refuse(w http.ResponseWriter) {
 	if d.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(d.RetryAfter, 10))
@@ -121,7 +120,7 @@ func (d Decision) refuse(w http.ResponseWriter) {
 
 const aboutBlank = "about:blank"
 
-// problem is the body of an answer that is none, in the form of RFC 9457.
+// problem is the body of an error response, in the form of RFC 9457.
 type problem struct {
 	Type     string   `json:"type"`
 	Title    string   `json:"title"`
@@ -137,5 +136,5 @@ func answer(w http.ResponseWriter, p problem) {
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(append(body, '\n')) // fails only when the client is gone
+	_, _ = w.Write(append(body, '\n')) // fails only after the client disconnected
 }

@@ -23,44 +23,43 @@ type Settler struct {
 	Client *http.Client // nil is http.DefaultClient; an attempt takes 5 seconds at most
 }
 
-// Settlement is what became of a reservation.
+// Settlement is the result of settling a reservation.
 type Settlement struct {
-	Reserved int64 `json:"reserved"` // what was taken before the call
-	Actual   int64 `json:"actual"`   // what was used
-	Short    int64 `json:"short"`    // how much of that could not be charged, since a limit was reached
-	// SettleMax is the most that limits shared by several callers are charged for the
-	// request. AboveMax is how much of Actual is above it: only the caller's own limits
-	// are charged for that.
+	Reserved int64 `json:"reserved"` // taken before the call
+	Actual   int64 `json:"actual"`   // actually used
+	Short    int64 `json:"short"`    // the part of Actual not charged, since a limit was reached
+	// SettleMax is the maximum that limits shared by several callers are charged for the
+	// request. AboveMax is the part of Actual above it, which only the caller's own
+	// limits are charged.
 	SettleMax int64 `json:"settleMax"`
 	AboveMax  int64 `json:"aboveMax"`
-	// some of what was to be given back is still counted, or limits on others could not
-	// be reached
+	// Partial says that a part of the refund is still counted, or that limits shared with
+	// others could not be reached.
 	Partial bool `json:"partial"`
 }
 
-// ErrNoSettler means that there is nobody to settle with: the Middleware has no Settler,
-// or ctx is not of a request that it passed on.
+// ErrNoSettler means that the Middleware has no Settler, or that ctx is not of a request
+// that it passed on.
 var ErrNoSettler = errors.New("middleware: no settler")
 
-// SettleError is a settlement that was refused: 404 or 422 for what is no reservation or
-// cost, 409 for one that was settled before, 410 for one that has expired, 401 or 403 for
-// a token that may not settle; 429 or 5xx when no attempt found the API ready.
+// SettleError is a refused settlement: 404 or 422 for an invalid reservation or cost, 409
+// for one that is already settled, 410 for one that has expired, 401 or 403 for a token
+// that may not settle, 429 or 5xx when the API was not available to any attempt.
 type SettleError struct {
 	Status int
 	Detail string
 
-	retryAfter time.Duration // that the answer asked for; 0 for none
+	retryAfter time.Duration // of the response; 0 for none
 }
 
 func (e *SettleError) Error() string {
 	return fmt.Sprintf("middleware: settle: %d %s: %s", e.Status, http.StatusText(e.Status), e.Detail)
 }
 
-// Settle makes the cost of the request that ctx belongs to what was really used: what was
-// reserved above that is given back, 0 gives back all of it, and what was used on top is
-// charged. It does so once for each request, and even when ctx is done, since clients
-// leave early. On a request for which nothing was reserved (the route does not settle, or
-// the caller is not limited) it does nothing.
+// Settle charges the actual cost of the request of ctx. It refunds the unused part of the
+// reservation, all of it for 0, and charges any cost above it. It settles once for each
+// request, and also after ctx ends, since clients may disconnect. It does nothing for a
+// request without a reservation: the route does not settle, or the caller is not limited.
 func Settle(ctx context.Context, cost int64) (Settlement, error) {
 	c, ok := ctx.Value(contextKey{}).(call)
 	switch {
@@ -78,14 +77,13 @@ const (
 	settleDeadline = 15 * time.Second // of all attempts and the pauses between them
 	settleAttempts = 5
 	settlePause    = 200 * time.Millisecond // before the second attempt; doubled before each one after it
-	maxRetryAfter  = 5 * time.Second        // the longest Retry-After that is waited for
+	maxRetryAfter  = 5 * time.Second        // a longer Retry-After is shortened to it
 )
 
-// Settle settles a reservation by its text. It tries again after a connection error, a
-// 429 or a 5xx, at most settleAttempts times within settleDeadline, with random pauses.
-// That is safe since a reservation settles once. A 409 is success when an earlier attempt
-// of this call may have settled; what that settlement came to is not known then, but its
-// cost.
+// Settle settles a reservation by its text. It retries after a connection error, a 429 or
+// a 5xx, at most settleAttempts times within settleDeadline, with random pauses. Retries
+// are safe since a reservation settles once. A 409 is success if an earlier attempt of
+// this call may have settled; only the cost of that settlement is known.
 func (s *Settler) Settle(ctx context.Context, reservation string, cost int64) (Settlement, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleDeadline)
 	defer cancel()
@@ -109,8 +107,8 @@ func (s *Settler) Settle(ctx context.Context, reservation string, cost int64) (S
 	}
 }
 
-// arrived reports whether an attempt that failed may have settled: it was neither
-// throttled nor without a connection. refused is nil without an answer.
+// arrived reports whether a failed attempt may have settled: it was neither throttled nor
+// without a connection. refused is nil without a response.
 func arrived(err error, refused *SettleError) bool {
 	var connection *net.OpError
 	if errors.As(err, &connection) && connection.Op == "dial" {
@@ -119,14 +117,14 @@ func arrived(err error, refused *SettleError) bool {
 	return refused == nil || refused.Status != http.StatusTooManyRequests
 }
 
-// temporary reports whether another attempt may have another answer.
+// temporary reports whether another attempt may succeed.
 func (e *SettleError) temporary() bool {
 	return e.Status == http.StatusTooManyRequests || e.Status >= http.StatusInternalServerError
 }
 
-// pauseBefore is how long to wait before an attempt, from 2: at least what the answer
-// asked for, up to maxRetryAfter, and half to all of a pause that doubles. refused may be
-// nil.
+// pauseBefore returns the pause before an attempt, from the second on: half to all of a
+// pause that doubles, and at least the response's Retry-After, up to maxRetryAfter.
+// refused may be nil.
 func pauseBefore(attempt int, refused *SettleError) time.Duration {
 	pause := settlePause << (attempt - 2)
 	pause -= rand.N(pause / 2) //nolint:gosec // spreads attempts
@@ -199,7 +197,7 @@ func readSettlement(response *http.Response) (Settlement, error) {
 	return settled, nil
 }
 
-// retryAfter reads Retry-After in either of its forms; 0 for none.
+// retryAfter parses Retry-After in both of its forms; 0 for none.
 func retryAfter(h http.Header) time.Duration {
 	text := h.Get("Retry-After")
 	if seconds, err := strconv.ParseInt(text, 10, 32); err == nil {

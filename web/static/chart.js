@@ -1,7 +1,6 @@
-// Charts: draws what the server drew as SVG anew with uPlot, with axes and a cursor.
-// Loaded only by pages that hold a .plot. Its data-chart says what to draw (chartData in
-// the dashboard), the legend beside it in which colours and dashes. A live refresh
-// changes data-chart and leaves the rest alone.
+// Charts: replaces the server's SVG charts by uPlot, with axes and a cursor. Only pages
+// with a .plot load it. Its data-chart has the data (chartData in the dashboard), its
+// legend the colours and dashes. A live refresh changes only data-chart.
 
 import uPlot from 'uplot';
 
@@ -26,8 +25,9 @@ function after(seconds) {
   return parts.join(' ');
 }
 
-// stamps writes the axis of time in 24 hours, the date where it changes: distance of
-// ticks, tick, and after a line break what a new year, month, day, hour and minute add.
+// stamps formats the time axis in 24 hours, with the date where it changes. Each entry is
+// the distance of ticks, the tick, and the second lines at a new year, month, day, hour
+// and minute.
 const date = '\n{YYYY}-{MM}-{DD}';
 const stamps = [
   [31536000, '{YYYY}', null, null, null, null, null, null, 1],
@@ -93,7 +93,7 @@ class Chart {
     return [x, blocked.map((n, i) => drawn(n && n + allowed[i])), allowed.map(drawn)]; // the blocked ones look out over the allowed ones
   }
 
-  // Drawn anew as a whole when what a chart consists of changes, else only its figures.
+  // Builds a new chart when its series change, otherwise updates the figures.
   update() {
     const before = this.data;
     const columns = this.read();
@@ -140,7 +140,8 @@ class Chart {
     this.drawn.setSelect({ ...selected, top: 0, height: this.drawn.over.clientHeight }, false);
   }
 
-  // takeTouch plays a finger that moves sideways to uPlot as a mouse. The other ways scroll.
+  // takeTouch passes sideways movements of a finger to uPlot as mouse events. Other
+  // movements scroll.
   takeTouch(over) {
     const plays = { pointerdown: 'mousedown', pointermove: 'mousemove', pointerup: 'mouseup', pointercancel: 'mouseup' };
     for (const [type, mouse] of Object.entries(plays)) {
@@ -237,7 +238,7 @@ class Chart {
 
 const charts = new Map();
 
-// find starts charts that came with a live refresh, and forgets those that went with one.
+// find starts the charts of a live refresh, and removes those that it dropped.
 function find() {
   for (const [plot] of charts) if (!plot.isConnected) charts.delete(plot);
   for (const plot of document.querySelectorAll('.plot')) if (!charts.has(plot)) charts.set(plot, new Chart(plot));

@@ -23,7 +23,7 @@ document.addEventListener('click', async ({ target }) => {
 show();
 document.addEventListener('htmx:after:swap', show);
 
-// The back button may show a page as it was left: it is left without its secret.
+// The back button may restore a page from memory. It then has no secret.
 addEventListener('pagehide', () => {
   for (const field of document.querySelectorAll('.secret input')) field.setAttribute('value', '');
 });

@@ -1,6 +1,6 @@
-// A step of a long job goes on with the next by itself, while its tab is shown. Without a
-// script there is a button. Only the page of a job that this session started has such a
-// form: a link from elsewhere gets one that waits for a click.
+// Starts the next step of a long job automatically while its tab is visible. Without
+// scripts there is a button. Only the page of a job that this session started has such a
+// form; links from elsewhere wait for a click.
 
 const form = document.querySelector('form[data-auto]');
 

@@ -1,5 +1,5 @@
-// Single keys: / searches, r refreshes, ? lists them. They can be turned off in that
-// list, for those who speak to their computer.
+// Single keys: / searches, r refreshes, ? lists them. That list can turn them off, for
+// people who use voice input.
 
 const dialog = document.getElementById('keyboard');
 const opener = document.getElementById('keyboard-open');

@@ -1,5 +1,5 @@
-// The limits form says in words what each row means while it is typed. The server says
-// the same after a round trip.
+// Describes each row of the limits form in words while it is edited. The server gives the
+// same words after a round trip.
 
 const grouped = /^\d{1,3}([,\s]\d{3})+$/;
 
@@ -13,8 +13,7 @@ const figure = (n) => n.toLocaleString('en-US');
 
 const units = [['day', 86_400_000], ['hour', 3_600_000], ['minute', 60_000], ['second', 1000], ['millisecond', 1]];
 
-// A window is named by the longest unit that divides it, as everywhere else: 90 minutes
-// stay, 120 minutes are 2 hours.
+// Names a window by its largest exact unit, as everywhere else: 90 minutes, but 2 hours.
 function windowWords(milliseconds) {
   const [unit, size] = units.find(([, size]) => milliseconds % size === 0);
   const count = milliseconds / size;
@@ -30,7 +29,7 @@ function calendarOf(count, unit, zone) {
   return !count || count === '1' ? `${unit} (${zone || 'UTC'})` : '';
 }
 
-// What the server refuses has no words: fields that belong to another algorithm, or to a
+// Values that the server refuses have no words: fields of another algorithm or of a
 // calendar.
 function fits({ calendar, algorithm, zone, slots, denied }) {
   if (calendar ? algorithm !== 'fixed-window' : zone) return false;

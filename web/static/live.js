@@ -1,9 +1,9 @@
-// Live refresh: asks for the section #live again every data-live seconds. Nothing is
-// asked for while the tab is hidden, and when the server does not answer the wait grows
-// to half a minute while the last figures stay on screen.
+// Live refresh: requests the section #live every data-live seconds, but not while the tab
+// is hidden. When the server does not respond, the interval grows to 30 s and the last
+// figures stay.
 
 const longestWait = 30_000;
-const leastBetweenSummaries = 10_000; // so that a screen reader is not talked over every two seconds
+const leastBetweenSummaries = 10_000; // so that announcements do not interrupt a screen reader every two seconds
 
 let timer;
 let failures = 0;
@@ -52,8 +52,8 @@ function showAge() {
   age.textContent = `updated ${Math.floor((performance.now() - updated) / 1000)} s ago`;
 }
 
-// showSummary announces to a screen reader what changed, by a text outside of the section
-// that comes anew.
+// showSummary announces changes to a screen reader, in an element outside of the
+// refreshed section.
 function showSummary() {
   const text = section()?.dataset.summary ?? '';
   const status = document.getElementById('live-summary');
@@ -62,9 +62,8 @@ function showSummary() {
   status.textContent = text;
 }
 
-// holdOrder keeps the rows of a list in their places while somebody points at one or has
-// the focus in one: the figures change under the pointer, not the rows. New rows take the
-// places of those that went.
+// holdOrder keeps the rows of a list in place while the pointer or the focus is in one,
+// so that only figures change. New rows replace those that are gone.
 function holdOrder(fragment) {
   for (const list of fragment.querySelectorAll('[data-rows]')) {
     const shown = document.getElementById(list.id);

@@ -1,6 +1,5 @@
-// A link with data-sheet leads to a form: here it opens in a dialog over the page, and
-// what the server says to it appears there too. Without scripts, and where anything
-// fails, the form is a page of its own.
+// Opens the form of a link with data-sheet in a dialog, and shows the server's response
+// there too. Without scripts, and after errors, the form is a separate page.
 
 import htmx from 'htmx.org';
 

@@ -1,5 +1,5 @@
-// Package static holds what browsers fetch beside the pages: the scripts, the stylesheet
-// and the icon, as web/bundle made them.
+// Package static has the files that web/bundle builds for browsers: the scripts, the
+// stylesheet and the icon.
 package static
 
 import (
@@ -13,17 +13,16 @@ import (
 //go:embed all:dist
 var files embed.FS
 
-// Bundle is the set of files to serve, and which of them the pages link to.
+// Bundle is the files to serve, and the names of those that pages load.
 type Bundle struct {
-	Files  fs.FS  // fingerprinted files by name, and their compressed twins with .gz after it
+	Files  fs.FS  // fingerprinted files by name, and compressed copies with .gz appended
 	Script string // name of the script in Files
 	Chart  string // name of the script of charts in Files
 	Style  string // name of the stylesheet in Files
 	Icon   string // name of the icon in Files
 }
 
-// Load returns the embedded bundle. It fails when the program was built before the bundle
-// was made.
+// Load returns the embedded bundle. It fails if the program was built before the bundle.
 func Load() (Bundle, error) {
 	dist, err := fs.Sub(files, "dist")
 	if err != nil {

@@ -1,5 +1,5 @@
-// The theme is saved by the server in a cookie. Here it changes without a reload, so that
-// nothing typed is lost.
+// The server saves the theme in a cookie. This script changes it without a reload, so
+// that nothing typed is lost.
 
 const form = document.getElementById('theme');
 

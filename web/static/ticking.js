@@ -1,5 +1,5 @@
-// A [data-left] holds seconds that are left, as the server knew them when the page or a
-// live refresh came; they are counted down here. data-over is the text when none are left.
+// Counts down the elements with [data-left], the remaining seconds at the page's load or
+// last live refresh. data-over is the text at the end.
 
 let known = performance.now();
 

@@ -15,7 +15,7 @@ function dismissable(toast) {
   toast.append(close);
 }
 
-// What is pointed at or focused is being read.
+// A toast stays while the pointer or the focus is in it.
 function expire(toast) {
   setTimeout(() => (toast.matches(':hover, :focus-within') ? expire(toast) : toast.remove()), shown);
 }

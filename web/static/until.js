@@ -1,5 +1,5 @@
-// An end is a duration or a date: choosing one clears or selects the other, and a date
-// says what it is on the reader's own clock.
+// An end is a duration or a date. Choosing one clears or selects the other. A date is
+// also shown in the reader's time zone.
 
 const local = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
 

@@ -1,5 +1,5 @@
-// Times come in UTC. Here they can be shown in the zone of the browser, which the server
-// does not know. Texts name their zone.
+// The server sends times in UTC. This script can show them in the browser's time zone,
+// which the server does not know. Texts name their zone.
 
 const setting = 'tidegate-local-time';
 const button = document.getElementById('zone');

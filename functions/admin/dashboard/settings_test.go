@@ -42,7 +42,7 @@ func TestScopesOnThePage(t *testing.T) {
 		s.PostThrough("/settings/tokens", sitetest.TokenFields("t", string(scope), "7")).Wants(
 			t, http.StatusOK, `<option value="`+string(scope)+`"`,
 		)
-		s.Get("/settings").Wants(t, http.StatusOK, `<td data-label="May">`+words+`</td>`)
+		s.Get("/settings").Wants(t, http.StatusOK, `<td data-label="Scope">`+words+`</td>`)
 	}
 }
 

@@ -10,12 +10,12 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"time"
 
 	"tidegate/internal/limiter"
+	"tidegate/local/lambda"
 )
 
 // options are the flags.
@@ -82,7 +82,7 @@ func (o *options) flags(r *raw) *flag.FlagSet {
 	f.IntVar(&o.environments, "environments", 4, "most processes of the check function, without -target")
 	f.BoolVar(&o.noFreeze, "no-freeze", false, "let functions run between calls, where Lambda freezes them")
 	f.Uint64Var(&o.seed, "seed", 1, "draws who calls; the same seed draws the same")
-	f.StringVar(&o.bin, "bin", binFolder(), "`folder` with the built functions and gateway")
+	f.StringVar(&o.bin, "bin", lambda.BinFolder(), "`folder` with the built functions and gateway")
 	return f
 }
 
@@ -199,17 +199,6 @@ func parseLimits(text string) ([]limiter.Limit, error) {
 		limits = append(limits, per(n, span))
 	}
 	return limits, limiter.ValidateAll(limits)
-}
-
-// binFolder is where ./scripts/build puts what it builds: beside this program, unless go
-// run put that elsewhere.
-func binFolder() string {
-	built := filepath.Join("build", runtime.GOOS+"_"+runtime.GOARCH)
-	program, err := os.Executable()
-	if err != nil || filepath.Base(filepath.Dir(program)) != filepath.Base(built) {
-		return built
-	}
-	return filepath.Dir(program)
 }
 
 // usage is the text of -h.

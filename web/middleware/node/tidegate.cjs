@@ -1,12 +1,13 @@
 "use strict";
 
-// Brings Tidegate's decision to backends in Node.js: Express, Fastify and Lambda handlers.
-// Copy this file; it needs Node.js 20 and no package. docs/backends.md says how to use it.
-// It does what the Go package web/middleware does, and both pass the same table of cases.
+// Gives backends in Node.js the decisions of Tidegate's authorizer: Express, Fastify and
+// Lambda handlers. Copy this file; it needs Node.js 20 and no package. docs/backends.md
+// describes its use. It equals the Go package web/middleware, and both pass the same
+// table of cases.
 //
-// The backend must be reachable through API Gateway alone, since who could call it
-// directly could claim any decision. A request without a decision is answered 500 and
-// never reaches a handler.
+// The backend must be reachable only through API Gateway, since direct clients could
+// claim any decision. A request without a decision is answered 500 and never reaches a
+// handler.
 
 const titles = { 429: "Too Many Requests", 500: "Internal Server Error" };
 const texts = [
@@ -18,7 +19,7 @@ const flags = ["shadowDenied", "degraded"];
 const keys = ["denied", "violatedPolicies", ...texts, ...numbers, ...flags];
 
 // requestContext returns a source that reads API Gateway's request context as JSON from a
-// header. The adapter must overwrite what a client sends under that name, as the AWS
+// header. The adapter must overwrite a header of that name from a client, as the AWS
 // Lambda Web Adapter does with X-Amzn-Request-Context.
 function requestContext(header) {
   return (request) => {
@@ -28,7 +29,7 @@ function requestContext(header) {
   };
 }
 
-// parsed throws an error without the text, parts of which JSON.parse would quote in logs.
+// parsed throws an error without the text, which JSON.parse would quote in logs.
 function parsed(json) {
   try {
     return JSON.parse(json);
@@ -52,13 +53,13 @@ function headers(prefix) {
 }
 
 // authorizer returns the context within requestContext.authorizer of an event. HTTP APIs
-// with payload format 2.0 have it under lambda, all others right there.
+// with payload format 2.0 have it under lambda, all others directly.
 function authorizer(value) {
   const inner = value?.lambda;
   return typeof inner === "object" && inner !== null ? inner : value;
 }
 
-// valuesOf returns every value of a header of a request of Express or Fastify.
+// valuesOf returns every value of a header, for a request of Express or Fastify.
 function valuesOf(request, name) {
   name = name.toLowerCase();
   const { headers = {}, rawHeaders = [] } = request.raw ?? request;
@@ -77,8 +78,8 @@ function utf8(text) {
   }
 }
 
-// Call is the decision on a request, under the keys of the context that docs/backends.md
-// lists: an absent text is "", an absent number 0. violatedPolicies is an array.
+// Call is the decision on a request, with the keys of the context in docs/backends.md. A
+// missing text is "", a missing number 0. violatedPolicies is an array.
 class Call {
   #settler;
 
@@ -92,9 +93,8 @@ class Call {
     Object.freeze(this);
   }
 
-  // settle makes the cost of the request what was really used. It gives back what was
-  // reserved above that, and charges what was used on top. Without a reservation it does
-  // nothing.
+  // settle charges the request's actual cost. It refunds the unused part of the
+  // reservation, and charges any cost above it. It does nothing without a reservation.
   async settle(cost) {
     if (this.reservation === "") return { ...nothing };
     if (!this.#settler) throw new Error("tidegate: no settler");
@@ -102,13 +102,13 @@ class Call {
   }
 }
 
-// text is a value as a REST API passes it on: every one as a string.
+// text converts a value to a string, as REST APIs do with every value.
 function text(context, key) {
   const value = Object.hasOwn(context, key) ? context[key] : undefined;
   return ["string", "number", "boolean"].includes(typeof value) ? String(value) : "";
 }
 
-// number is 0 for what is no integer.
+// number returns a value as an integer; 0 if it is none.
 function number(context, key) {
   const value = text(context, key).trim();
   return /^[+-]?\d+$/.test(value) ? Number(value) : 0;
@@ -130,11 +130,11 @@ function list(json) {
   return value;
 }
 
-// Limits passes on to handlers what the authorizer allows. Options:
+// Limits passes admitted calls to handlers. Options:
 //
 //   source        finds the context of a request; Lambda handlers need none
-//   settler       { url, token } of Settler, for settle; may be left out
-//   allowOrigins  origins whose scripts may read a 429; left out: any, []: none
+//   settler       { url, token } of Settler, for settle; optional
+//   allowOrigins  origins whose scripts may read a 429; undefined: any, []: none
 //   log           gets a line and the cause for each request without a decision
 class Limits {
   #source;
@@ -192,7 +192,7 @@ class Limits {
     };
   }
 
-  // judge returns the call that may pass, or the answer that refuses it.
+  // judge returns the admitted call, or the response that refuses it.
   #judge(source) {
     let call;
     try {
@@ -212,7 +212,7 @@ class Limits {
     if (readable) this.#expose(origin, get, set);
   }
 
-  // expose lets scripts of an origin read an answer. CORS headers that are set already
+  // expose lets scripts of an origin read the response. CORS headers that are already set
   // stay.
   #expose(origin, get, set) {
     const allow = "Access-Control-Allow-Origin";
@@ -226,7 +226,7 @@ class Limits {
   }
 }
 
-// refusalOf answers a call that is over a limit. One that can never pass has no
+// refusalOf returns the answer to a call over a limit. A call that can never pass gets no
 // Retry-After.
 function refusalOf(call) {
   const refusal = problem({
@@ -236,7 +236,7 @@ function refusalOf(call) {
   return { ...refusal, readable: true };
 }
 
-// problem is an answer in the form of RFC 9457.
+// problem returns a response in the form of RFC 9457.
 function problem({ type = "", status, detail, violated = [] }) {
   const body = { type: type || "about:blank", title: titles[status], status, detail };
   if (violated.length > 0) body["violated-policies"] = violated;
@@ -247,8 +247,8 @@ function problem({ type = "", status, detail, violated = [] }) {
   };
 }
 
-// withFields adds the fields that a handler's answer does not set itself. Payload format
-// 2.0 takes an answer without statusCode for the body of a 200.
+// withFields adds the fields that a handler's response does not set itself. Payload
+// format 2.0 treats a response without statusCode as the body of a 200.
 function withFields(answer, fields, event) {
   if (answer === undefined || answer === null) return answer;
   if (event.version === "2.0" && answer.statusCode === undefined) {
@@ -265,29 +265,29 @@ const nothing = { reserved: 0, actual: 0, short: 0, settleMax: 0, aboveMax: 0, p
 
 // Bounds of one settlement with its retries, in milliseconds.
 const settleTimeout = 5_000; // of one attempt
-const settlePatience = 15_000; // of all attempts and the pauses between them
+const settleDeadline = 15_000; // of all attempts and the pauses between them
 const settleAttempts = 5;
 const settlePause = 200; // before the second attempt; doubled before each one after it
-const maxRetryAfter = 5_000; // the longest Retry-After that is waited for
+const maxRetryAfter = 5_000; // a longer Retry-After is shortened to it
 
-// SettleError is a settlement that was refused, with the status and detail of the answer.
+// SettleError is a refused settlement, with the status and detail of the response.
 class SettleError extends Error {
   constructor(status, detail, retryAfter) {
     super(`tidegate: settle: ${status}: ${detail}`);
     this.name = "SettleError";
     this.status = status;
     this.detail = detail;
-    this.retryAfter = retryAfter; // milliseconds that the answer asked for
+    this.retryAfter = retryAfter; // milliseconds
   }
 
-  // temporary reports whether another attempt may have another answer.
+  // temporary reports whether another attempt may succeed.
   get temporary() {
     return this.status === 429 || this.status >= 500;
   }
 }
 
 // Settler settles reservations over Tidegate's JSON API. url is the dashboard's address,
-// token a machine token of scope settle. fetch stands in for the global one.
+// token a machine token of scope settle. fetch replaces the global one.
 class Settler {
   #url;
   #token;
@@ -299,11 +299,11 @@ class Settler {
     this.#fetch = fetch;
   }
 
-  // settle tries again after a broken connection, a 429 or a 5xx, with random pauses. That
-  // is safe, since a reservation settles once. A 409 is success when an earlier attempt of
-  // this call may have settled; what that settlement came to is not known then.
+  // settle retries after a connection error, a 429 or a 5xx, with random pauses. Retries
+  // are safe, since a reservation settles once. A 409 is success if an earlier attempt of
+  // this call may have settled; the result of that settlement is unknown.
   async settle(reservation, cost) {
-    const end = Date.now() + settlePatience;
+    const end = Date.now() + settleDeadline;
     let mayBeSettled = false;
     for (let attempt = 1; ; attempt++) {
       let failure;
@@ -345,21 +345,21 @@ const neverConnected = [
   "ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT",
 ];
 
-// arrived reports whether an attempt that failed may have settled: it was neither
-// throttled nor without a connection.
+// arrived reports whether a failed attempt may have settled: it was neither throttled nor
+// without a connection.
 function arrived(failure) {
   if (failure instanceof SettleError) return failure.status !== 429;
   return !neverConnected.includes(failure.cause?.code);
 }
 
-// pauseBefore is how long to wait before an attempt, from 2: half to all of a pause that
-// doubles, and what the answer asked for.
+// pauseBefore returns the pause before an attempt, from the second on: half to all of a
+// pause that doubles, and at least the response's Retry-After.
 function pauseBefore(attempt, failure) {
   const pause = settlePause * 2 ** (attempt - 2);
   return pause - Math.random() * (pause / 2) + Math.min(failure.retryAfter ?? 0, maxRetryAfter);
 }
 
-// detailOf is "" for an answer in another form.
+// detailOf returns the detail of a problem; "" for any other response.
 function detailOf(body) {
   try {
     return JSON.parse(body).detail ?? "";
@@ -368,7 +368,7 @@ function detailOf(body) {
   }
 }
 
-// retryAfter reads Retry-After in either of its forms; 0 for none.
+// retryAfter parses Retry-After in both of its forms; 0 for none.
 function retryAfter(headers) {
   const value = headers.get("Retry-After") ?? "";
   if (/^\d{1,9}$/.test(value)) return Number(value) * 1000;

@@ -1,10 +1,10 @@
-"""Brings Tidegate's decision to backends in Python: WSGI, ASGI and Lambda handlers.
+"""Tidegate's decisions for backends in Python: WSGI, ASGI and Lambda handlers.
 
-Copy this file; it needs Python 3.10 and no package. docs/backends.md says how to use it.
-It does what the Go package web/middleware does, and both pass the same table of cases.
+Copy this file; it needs Python 3.10 and no package. docs/backends.md describes its use.
+It equals the Go package web/middleware, and both pass the same table of cases.
 
-The backend must be reachable through API Gateway alone, since who could call it directly
-could claim any decision. A request without a decision is answered 500 and never reaches
+The backend must be reachable only through API Gateway, since direct clients could claim
+any decision. A request without a decision is answered 500 and never reaches
 an application.
 """
 
@@ -37,7 +37,7 @@ KEYS = {
 def request_context(header):
     """Returns a source that reads API Gateway's request context as JSON from a header.
 
-    The adapter must overwrite what a client sends under that name, as the AWS Lambda Web
+    The adapter must overwrite a header of that name from a client, as the AWS Lambda Web
     Adapter does with X-Amzn-Request-Context.
     """
     def source(request):
@@ -67,7 +67,7 @@ def headers(prefix):
 def authorizer(value):
     """Returns the context within requestContext.authorizer of an event.
 
-    HTTP APIs with payload format 2.0 have it under lambda, all others right there.
+    HTTP APIs with payload format 2.0 have it under lambda, all others directly.
     """
     if isinstance(value, dict) and isinstance(value.get("lambda"), dict):
         return value["lambda"]
@@ -91,12 +91,12 @@ def _utf8(value):
 
 
 class NoDecision(ValueError):
-    """The context does not say plainly whether the call is denied."""
+    """The context does not say whether the call is denied."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """The decision on a request; docs/backends.md says what each field means."""
+    """The decision on a request; docs/backends.md describes each field."""
 
     denied: bool
     key_id: str
@@ -105,7 +105,7 @@ class Call:
     rule: str
     policy_version: int
     key_version: int
-    limit: int  # of the limit that binds
+    limit: int  # of the binding limit
     remaining: int
     reset: int  # seconds
     rate_limit: str
@@ -120,9 +120,9 @@ class Call:
     _settler: "Settler | None" = dataclasses.field(default=None, repr=False, compare=False)
 
     def settle(self, cost):
-        """Makes the cost of the request what was really used, and returns the Settlement.
+        """Charges the actual cost of the request, and returns the Settlement.
 
-        It gives back what was reserved above that, and charges what was used on top.
+        It refunds the unused part of the reservation, and charges any cost above it.
         Without a reservation it does nothing. It blocks: async code calls it by
         asyncio.to_thread.
         """
@@ -153,7 +153,7 @@ def _parse(context, settler):
 
 
 def _text(value):
-    """Returns a value as a REST API passes it on: every one as a text."""
+    """Converts a value to a text, as REST APIs do with every value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
@@ -169,10 +169,10 @@ def _list(text):
 
 
 class Limits:
-    """Passes on to applications what the authorizer allows.
+    """Passes admitted calls to applications.
 
     source        finds the context of a request; Lambda handlers need none
-    settler       a Settler, for settle; may be left out
+    settler       a Settler, for settle; optional
     allow_origins origins whose scripts may read a 429; None: any, an empty list: none
     log           a logging.Logger, which gets a line for each request without a decision
     """
@@ -237,23 +237,23 @@ class Limits:
         return wrapped
 
     def _judge(self, source, request, origin):
-        """Returns the call that may pass and its fields, or the answer that refuses it."""
+        """Returns the admitted call and its fields, or the response that refuses it."""
         try:
             call = _parse(source(request), self._settler)
-        except Exception:  # whatever is wrong, nobody may pass
+        except Exception:  # any error refuses the call
             self._log.exception("no decision of the authorizer: the request is refused")
             return None, [], _problem(500, detail="The authorizer's decision is missing.")
         fields = [("RateLimit", call.rate_limit), ("RateLimit-Policy", call.rate_limit_policy)]
         fields = [(name, value) for name, value in fields if value]
         if not call.denied:
             return call, fields, None
-        if call.retry_after > 0:  # a call that can never pass has none
+        if call.retry_after > 0:  # a call that can never pass gets none
             fields.append(("Retry-After", str(call.retry_after)))
         fields += self._exposed(origin)
         return None, [], _problem(429, call.problem_type, call.message, call.violated_policies, fields)
 
     def _exposed(self, origin):
-        """Returns the fields that let scripts of an origin read an answer."""
+        """Returns the fields that let scripts of an origin read a response."""
         if self._origins is None:
             fields, allowed = [], "*"
         else:
@@ -271,7 +271,7 @@ def _of_event(event):
 
 
 def _missing(fields, names):
-    """Returns the fields that an answer with these names does not set itself."""
+    """Returns the fields that a response with these names does not set itself."""
     names = {name.lower() for name in names}
     return [(name, value) for name, value in fields if name.lower() not in names]
 
@@ -309,12 +309,12 @@ def _with_fields(answer, fields, event):
 class Settlement:
     """What became of a reservation."""
 
-    reserved: int = 0  # what was taken before the call
-    actual: int = 0  # what was used
-    short: int = 0  # how much of that could not be charged, since a limit was reached
-    settle_max: int = 0  # the most that limits shared by several callers are charged
-    above_max: int = 0  # how much of actual is above that
-    partial: bool = False  # some of what was to be given back is still counted
+    reserved: int = 0  # taken before the call
+    actual: int = 0  # actually used
+    short: int = 0  # the part of actual not charged, since a limit was reached
+    settle_max: int = 0  # the maximum that limits shared by several callers are charged
+    above_max: int = 0  # the part of actual above it
+    partial: bool = False  # a part of the refund is still counted
 
 
 class NoSettler(RuntimeError):
@@ -327,7 +327,7 @@ class SettleError(Exception):
     def __init__(self, status, detail, retry_after=0):
         super().__init__(f"tidegate: settle: {status}: {detail}")
         self.status, self.detail = status, detail
-        self.retry_after = retry_after  # seconds that the answer asked for
+        self.retry_after = retry_after  # seconds
 
     @property
     def temporary(self):
@@ -341,10 +341,10 @@ class NoConnection(OSError):
 
 # Bounds of one settlement with its retries, in seconds.
 SETTLE_TIMEOUT = 5  # of one attempt
-SETTLE_PATIENCE = 15  # of all attempts and the pauses between them
+SETTLE_DEADLINE = 15  # of all attempts and the pauses between them
 SETTLE_ATTEMPTS = 5
 SETTLE_PAUSE = 0.2  # before the second attempt; doubled before each one after it
-MAX_RETRY_AFTER = 5  # the longest Retry-After that is waited for
+MAX_RETRY_AFTER = 5  # a longer Retry-After is shortened to it
 MAX_ANSWER = 1 << 16  # bytes
 
 
@@ -365,7 +365,7 @@ class Settler:
         is safe, since a reservation settles once. A 409 is success when an earlier attempt
         of this call may have settled; what that settlement came to is not known then.
         """
-        end = time.monotonic() + SETTLE_PATIENCE
+        end = time.monotonic() + SETTLE_DEADLINE
         may_be_settled = False
         for attempt in range(1, SETTLE_ATTEMPTS + 1):
             try:
