@@ -1,0 +1,78 @@
+package policies
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+)
+
+func twoPlans() *policy.Set {
+	limit := limiter.Limit{Requests: 10, Window: time.Minute}
+	return &policy.Set{Version: 4, NextNumber: 3, Plans: []policy.Plan{
+		{Name: "free", Number: 1, Limits: []limiter.Limit{limit}},
+		{Name: "pro", Number: 2, Limits: []limiter.Limit{limit}},
+	}}
+}
+
+// A form that is not saved must leave the policy in force alone.
+func TestCloneSetSharesNoRow(t *testing.T) {
+	set := twoPlans()
+	set.Routes = []policy.Route{{Name: "orders"}}
+	next := cloneSet(set)
+	next.Plans[0].Name, next.Routes[0].Name, next.Version = "other", "other", 5
+	if set.Plans[0].Name != "free" || set.Routes[0].Name != "orders" || set.Version != 4 {
+		t.Errorf("the policy in force became %+v", set)
+	}
+}
+
+// An import is refused when it cannot be read or is of another version, and says so.
+func TestImportReadsTheFile(t *testing.T) {
+	set := twoPlans()
+	text, err := policydoc.Write(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		text            string
+		status, changes int
+		wrong           string
+	}{
+		{string(text), http.StatusOK, 0, ""},
+		{strings.Replace(string(text), "version: 4", "version: 3", 1), http.StatusConflict, 0,
+			"version 3, the current version is 4"},
+		{"plans: [", http.StatusUnprocessableEntity, 0, "Line 1"},
+		{"plans: []\n", http.StatusOK, 2, ""},
+	} {
+		f := policyImport{text: c.text}
+		next, status := f.read(set)
+		if status != c.status || (next != nil) != (status == http.StatusOK) ||
+			!strings.Contains(f.wrong, c.wrong) || c.wrong == "" && f.wrong != "" {
+			t.Errorf("%.40q: status %d, %q", c.text, status, f.wrong)
+		}
+		if f.preview != nil && len(f.preview.Changes) != c.changes {
+			t.Errorf("%.40q: changes %+v, want %d", c.text, f.preview.Changes, c.changes)
+		}
+	}
+}
+
+// Only the text that was shown may be saved.
+func TestImportIsOfTheTextSeen(t *testing.T) {
+	f := policyImport{text: "plans: []\n"}
+	f.seen = f.hash()
+	if f.text = "plans: [] \n"; f.seen == f.hash() {
+		t.Error("two texts have one hash")
+	}
+}
+
+func TestImportedCounts(t *testing.T) {
+	for n, want := range map[int]string{1: "Imported 1 change.", 2: "Imported 2 changes."} {
+		if got := imported(n); got != want {
+			t.Errorf("%d: %q", n, got)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package cause
+
+import "testing"
+
+// Stored counts and log entries contain numbers and names of causes, so this list only
+// grows.
+var stored = []struct {
+	number  Cause
+	name    string
+	refuses bool
+}{
+	{1, "missing", true}, {2, "malformed", true}, {3, "unknown", true}, {4, "revoked", true},
+	{5, "expired", true}, {6, "old-secret", true}, {7, "address", true}, {8, "access", true},
+	{9, "limit", false}, {10, "ban", false}, {11, "unavailable", false},
+}
+
+func TestNumbersAndNamesAreStable(t *testing.T) {
+	if all := All(); len(all) != len(stored) {
+		t.Fatalf("%d causes, want %d", len(all), len(stored))
+	}
+	refusals := 0
+	for i, s := range stored {
+		if All()[i] != s.number || s.number.String() != s.name || Named(s.name) != s.number {
+			t.Errorf("cause %d: %s, number of %s: %d", s.number, s.number, s.name, Named(s.name))
+		}
+		if s.number.Refuses() != s.refuses {
+			t.Errorf("%s refuses: %t", s.name, s.number.Refuses())
+		}
+		if s.refuses {
+			refusals++
+		}
+	}
+	if refusals != Refusals {
+		t.Errorf("%d refusals, want %d", Refusals, refusals)
+	}
+}
+
+func TestUnknownCauses(t *testing.T) {
+	for _, c := range []Cause{0, Cause(len(stored) + 1), 255} {
+		if c.String() != "" || c.Refuses() {
+			t.Errorf("cause %d: %q, refuses %t", c, c, c.Refuses())
+		}
+	}
+	for _, name := range []string{"", "Missing", "none"} {
+		if c := Named(name); c != 0 {
+			t.Errorf("%q is cause %d", name, c)
+		}
+	}
+}
