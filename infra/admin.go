@@ -2,7 +2,7 @@ package main
 
 import "strings"
 
-// adminTimeout in seconds. An HTTP API waits for 30 at most.
+// adminTimeout is in seconds. An HTTP API's maximum is 30.
 const adminTimeout = 25
 
 // newAdmin is the dashboard's function.

@@ -16,11 +16,10 @@ import (
 	"tidegate/internal/telemetry"
 )
 
-// alarm is a condition that somebody should hear of. docs/operations.md says more about
-// each.
+// alarm is a condition that operators must know. docs/operations.md describes each.
 type alarm struct {
 	name string
-	// means and first are for the one who is woken: what is wrong, and what to do first.
+	// means says what is wrong, and first what to do first.
 	means, first string
 	// metric is above threshold in all of the minutes.
 	metric    awscloudwatch.IMetric
@@ -29,19 +28,19 @@ type alarm struct {
 }
 
 const (
-	// mostMetrics is how many metrics an alarm's arithmetic may take.
+	// mostMetrics is CloudWatch's maximum number of metrics in an alarm's arithmetic.
 	mostMetrics = 10
-	// nearly is the part of a limit at which an alarm goes off.
+	// nearly is the part of a limit above which an alarm goes off.
 	nearly = .8
 
-	// failing is the percentage of failed calls at which an alarm goes off.
+	// failing is the percentage of failed calls above which an alarm goes off.
 	failing   = 5
 	slowAdmin = 2000
 )
 
 func (s *Stack) newTopic() awssns.Topic {
-	// A policy of its own takes the place of SNS's default one, which would let alarms of
-	// the account publish.
+	// This policy replaces SNS's default one, which would let alarms of the whole account
+	// publish.
 	topic := awssns.NewTopic(s.Stack, jsii.String("Alarms"), &awssns.TopicProps{
 		TopicName: jsii.String(s.props.name() + "-alarms"), MasterKey: s.key, EnforceSSL: jsii.Bool(true),
 	})
@@ -52,7 +51,7 @@ func (s *Stack) newTopic() awssns.Topic {
 	return topic
 }
 
-// publishByAlarms lets this stack's alarms, and nothing else, publish to their topic.
+// publishByAlarms lets only this stack's alarms publish to their topic.
 func (s *Stack) publishByAlarms(topic awssns.Topic) awsiam.PolicyStatement {
 	alarms := s.FormatArn(&awscdk.ArnComponents{
 		Service: jsii.String("cloudwatch"), Resource: jsii.String("alarm"),
@@ -72,13 +71,13 @@ func (s *Stack) publishByAlarms(topic awssns.Topic) awsiam.PolicyStatement {
 	})
 }
 
-// listAlarms are those that the props ask for.
+// listAlarms returns the alarms for the props.
 func (s *Stack) listAlarms() []alarm {
 	return slices.Concat(s.checkAlarms(), s.metricsAlarms(), s.adminAlarms(), s.cacheAlarms(),
 		s.journalAlarms())
 }
 
-// newAlarms reports every alarm, and its end, to the topic.
+// newAlarms sends every alarm, and its end, to the topic.
 func (s *Stack) newAlarms() {
 	action := awscloudwatchactions.NewSnsAction(s.topic)
 	for _, a := range s.listAlarms() {
@@ -96,7 +95,7 @@ func (s *Stack) newAlarms() {
 	}
 }
 
-// checkAlarms are on what Lambda itself measures of the check function.
+// checkAlarms are alarms on Lambda's metrics of the check function.
 func (s *Stack) checkAlarms() []alarm {
 	alarms := []alarm{
 		{
@@ -124,9 +123,9 @@ func (s *Stack) checkAlarms() []alarm {
 	return alarms
 }
 
-// metricsAlarms are on what the check function measures, and there only if it does.
-// Failures are among them, since only the function can tell them from calls without a
-// good credential.
+// metricsAlarms are alarms on the check function's own metrics, if it writes any. They
+// include failures, which only the function can distinguish from calls without a good
+// credential.
 func (s *Stack) metricsAlarms() []alarm {
 	if !s.props.Observe.Metrics {
 		return nil
@@ -159,10 +158,9 @@ func (s *Stack) metricsAlarms() []alarm {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// failures are the percentage of the check function's calls that failed. To Lambda the
-// answer to a REST API's call without a good credential is an error too, since API
-// Gateway makes a 401 of nothing else. The function counts these, if up to ten seconds
-// late.
+// failures is the percentage of the check function's calls that failed. Lambda counts the
+// answer to a REST API's call without a good credential as an error, since API Gateway
+// makes a 401 only from an error. The function counts these, up to ten seconds later.
 func (s *Stack) failures() awscloudwatch.IMetric {
 	using := map[string]awscloudwatch.IMetric{
 		"failed": ofFunction(s.check, "Errors", "Sum"), "unauthorized": s.ours(telemetry.Unauthorized),
@@ -226,7 +224,7 @@ func (s *Stack) cacheAlarms() []alarm {
 	}
 }
 
-// nodeAlarms watch the worst of up to ten nodes each.
+// nodeAlarms are alarms on the worst of up to ten nodes each.
 func (s *Stack) nodeAlarms() []alarm {
 	const grow = "add shards, or choose a larger nodeType."
 	var alarms []alarm
@@ -250,7 +248,7 @@ func (s *Stack) nodeAlarms() []alarm {
 	return alarms
 }
 
-// metrics is how many the alarm is billed for.
+// metrics returns the number of metrics that the alarm's price includes.
 func (a alarm) metrics() int {
 	if expression, ok := a.metric.(awscloudwatch.MathExpression); ok {
 		return len(*expression.UsingMetrics())
@@ -258,7 +256,7 @@ func (a alarm) metrics() int {
 	return 1
 }
 
-// worst is the highest of a metric over the nodes.
+// worst returns the maximum of a metric over the nodes.
 func worst(nodes []string, name string) awscloudwatch.IMetric {
 	using := map[string]awscloudwatch.IMetric{}
 	for i, node := range nodes {

@@ -5,7 +5,8 @@ import (
 	"tidegate/internal/telemetry"
 )
 
-// alarmMetrics are what CloudWatch bills alarms for: each metric of an expression.
+// alarmMetrics is the number of metrics that CloudWatch bills for alarms: each metric of
+// an expression.
 func (s *Stack) alarmMetrics() int {
 	n := 0
 	for _, a := range s.listAlarms() {
@@ -14,7 +15,7 @@ func (s *Stack) alarmMetrics() int {
 	return n
 }
 
-// cost is what there is to pay for.
+// cost returns what the deployment's bill includes.
 func (s *Stack) cost() cost.Deployment {
 	observe := s.props.Observe
 	d := cost.Deployment{
@@ -45,7 +46,7 @@ func (s *Stack) cost() cost.Deployment {
 	return d
 }
 
-// alternatives are the same deployment with one flag of ObserveProps the other way round.
+// alternatives returns the same deployment with one flag of ObserveProps inverted.
 func (s *Stack) alternatives() []cost.Alternative {
 	with := func(flag string, on bool, change func(o *ObserveProps)) cost.Alternative {
 		other := *s

@@ -15,8 +15,8 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// build makes the functions' zip files with ./scripts/build, once, when the CDK first
-// asks for one. cdk ls does not ask.
+// build builds the functions' zip files with ./scripts/build, once, when the CDK first
+// needs one. cdk ls needs none.
 type build struct {
 	root string
 	once sync.Once
@@ -43,7 +43,7 @@ func findRoot() (string, error) {
 	}
 }
 
-// code is a function's zip as an asset that is named after its own hash.
+// code returns a function's zip as an asset named after its own hash.
 func (b *build) code(name string) awslambda.Code {
 	return awslambda.Code_FromAsset(jsii.String(filepath.Join(b.root, "functions", name)),
 		&awss3assets.AssetOptions{
@@ -68,15 +68,15 @@ func (b *build) run() error {
 	return b.err
 }
 
-// bundler copies a function's zip to where the CDK wants it.
+// bundler copies a function's zip to the CDK's folder.
 type bundler struct {
 	build *build
 	name  string
 }
 
-// TryBundle always bundles here: where it fails, a container would fail too. The CDK then
-// finds nothing in the folder and ends the synthesis, and run says why. It must not
-// panic: the CDK waits for its answer.
+// TryBundle always bundles here, since a container would fail where it fails. After an
+// error the CDK finds an empty folder and ends the synthesis, and run reports the cause.
+// TryBundle must not panic, since the CDK waits for its result.
 func (b *bundler) TryBundle(outputDir *string, _ *awscdk.BundlingOptions) *bool {
 	if err := b.bundle(*outputDir); err != nil {
 		b.build.err = err

@@ -9,11 +9,11 @@ import (
 	"tidegate/infra/authorizer"
 )
 
-// checkTimeout in seconds, longer than any check. An HTTP API waits for 10 at most.
+// checkTimeout is in seconds, longer than any check. An HTTP API's maximum is 10.
 const checkTimeout = 9
 
-// newCheck is the authorizer's function. API Gateway may invoke it through authorizers
-// that are named one by one, and nobody else.
+// newCheck creates the authorizer's function. Only the listed authorizers may make API
+// Gateway invoke it.
 func (s *Stack) newCheck() *function {
 	egress, _ := s.props.egress()
 	return s.newFunction(functionSpec{
@@ -25,7 +25,7 @@ func (s *Stack) newCheck() *function {
 	})
 }
 
-// metricsEnvironment names the stage, without which the check function writes no metrics.
+// metricsEnvironment sets the stage, without which the check function writes no metrics.
 func (s *Stack) metricsEnvironment() map[string]string {
 	if !s.props.Observe.Metrics {
 		return nil
@@ -36,8 +36,8 @@ func (s *Stack) metricsEnvironment() map[string]string {
 // defaultStoreTimeout is the function's.
 const defaultStoreTimeout = 100 * time.Millisecond
 
-// environment sets how the check function decides and answers. Authorizers here are set
-// to simple responses.
+// environment returns the variables for the check function's decisions and answers. The
+// authorizers here use simple responses.
 func (d *DecisionProps) environment() map[string]string {
 	environment := map[string]string{
 		"HTTP_API_RESPONSE": "simple",
@@ -53,7 +53,7 @@ func (d *DecisionProps) environment() map[string]string {
 	return environment
 }
 
-// duration as text; none of nil, which means the default.
+// duration returns text for a duration, none for nil, which means the default.
 func duration(d *time.Duration) string {
 	if d == nil {
 		return ""
@@ -61,7 +61,7 @@ func duration(d *time.Duration) string {
 	return d.String()
 }
 
-// environment sets what the check function takes for a credential.
+// environment returns the variables for the check function's credentials.
 func (i *IdentityProps) environment() map[string]string {
 	return map[string]string{
 		"IDENTITY_SOURCES":   strings.Join(i.Sources, ","),
@@ -78,7 +78,7 @@ func (i *IdentityProps) environment() map[string]string {
 	}
 }
 
-// whenTrue is true as text; none of false, which is the default.
+// whenTrue returns text for true, none for false, which is the default.
 func whenTrue(b bool) string {
 	if !b {
 		return ""
@@ -86,7 +86,7 @@ func whenTrue(b bool) string {
 	return "true"
 }
 
-// digits of a number; none of 0, which means the default.
+// digits returns text for a number, none for 0, which means the default.
 func digits(n int) string {
 	if n == 0 {
 		return ""
@@ -100,7 +100,7 @@ func (s *Stack) allowCallers() {
 	for i, caller := range s.props.Callers {
 		id := fmt.Sprintf("Caller%d", i+1)
 		if err := authorizer.Allow(s.check, &id, caller); err != nil {
-			panic(err) // Props.check has looked at it
+			panic(err) // Props.check has checked it
 		}
 	}
 }

@@ -11,24 +11,23 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// Calls a second of the pages: some people with live refresh on.
+// Throttles of the pages in calls a second: some people with live refresh.
 const (
 	dashboardRate  = 50
 	dashboardBurst = 100
 )
 
-// dashboardRoute is a route of the dashboard's API with a throttle of its own.
+// dashboardRoute is a route of the dashboard's API with a separate throttle.
 type dashboardRoute struct {
 	id          string
 	method      awsapigatewayv2.HttpMethod
-	path        string // empty for $default: all that no other route takes
+	path        string // empty for $default, the route of all other requests
 	rate, burst int
 }
 
-// dashboardRoutes keep floods of log-ins and of keys' owners from using up what
-// operators, machines and settlements need, and one of those from using up another's. A
-// log-in costs a password's hash; a settlement is one of each call on a route that
-// settles.
+// dashboardRoutes are throttled separately, so that floods of log-ins or of keys' owners
+// leave capacity for operators, machines and settlements, and the other way round. A
+// log-in hashes a password; each call on a settling route makes a settlement.
 var dashboardRoutes = []dashboardRoute{
 	{id: "DashboardRoute", rate: dashboardRate, burst: dashboardBurst},
 	{id: "DashboardLogin", method: awsapigatewayv2.HttpMethod_ANY, path: "/login", rate: 5, burst: 20},
@@ -48,7 +47,7 @@ func (r dashboardRoute) key() awsapigatewayv2.HttpRouteKey {
 	return awsapigatewayv2.HttpRouteKey_With(&r.path, r.method)
 }
 
-// dashboardAPI is the HTTP API in front of the admin function, which authenticates by
+// dashboardAPI is the HTTP API of the admin function, which authenticates requests
 // itself.
 type dashboardAPI struct {
 	api   awsapigatewayv2.HttpApi
@@ -120,7 +119,7 @@ func (s *Stack) newStage(
 	return resource
 }
 
-// accessLogFormat is what is logged of a call: nothing that says who made it.
+// accessLogFormat has nothing that identifies a caller.
 func accessLogFormat() string {
 	fields := map[string]string{}
 	for _, name := range []string{"requestId", "requestTime", "httpMethod", "routeKey", "protocol", "status",

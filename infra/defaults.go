@@ -6,7 +6,7 @@ import (
 	"tidegate/infra/authorizer"
 )
 
-// Defaults fills in what is not set.
+// Defaults sets the unset fields.
 func Defaults(p Props) Props {
 	p.Stage = cmp.Or(p.Stage, "dev")
 	prod := p.Stage == "prod"
@@ -24,7 +24,7 @@ func Defaults(p Props) Props {
 	if p.Keep {
 		s.SnapshotDays = cmp.Or(s.SnapshotDays, 7)
 	}
-	// A new account may have 10 environments in all, of which none can be reserved. So
+	// A new account may have 10 environments in total, none of which can be reserved. So
 	// only prod reserves any.
 	for f, concurrency := range map[*FunctionProps]int{&p.Check: pick(prod, 100, Unreserved),
 		&p.Admin: pick(prod, 5, Unreserved)} {

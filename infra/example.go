@@ -14,15 +14,14 @@ import (
 	"tidegate/infra/authorizer"
 )
 
-// Calls a second that each example API takes. Beyond them API Gateway itself answers 429;
-// whether before it calls the authorizer is not confirmed.
+// Throttle of each example API in calls a second. Above it API Gateway answers 429;
+// unconfirmed whether before it calls the authorizer.
 const (
 	exampleRate  = 200
 	exampleBurst = 400
 )
 
-// example is a REST API and an HTTP API behind the authorizer, to try Tidegate with and
-// to copy from.
+// example is a REST API and an HTTP API with the authorizer, to try and to copy.
 type example struct {
 	rest           awsapigateway.RestApi
 	http           awsapigatewayv2.HttpApi
@@ -61,7 +60,7 @@ func (s *Stack) newExample() *example {
 	return e
 }
 
-// requestHeaders are those that scripts of other origins may send to the examples.
+// requestHeaders are those that scripts of other origins may send.
 var requestHeaders = []string{"Authorization", "X-Api-Key", "Content-Type"}
 
 func (s *Stack) newExampleREST() awsapigateway.RestApi {
@@ -90,9 +89,8 @@ func (s *Stack) newExampleREST() awsapigateway.RestApi {
 	return api
 }
 
-// exampleMethods are those of the HTTP API's routes. ANY would take OPTIONS too: API
-// Gateway answers it by the CORS configuration where no route takes it, and nobody
-// reaches the backend without the authorizer.
+// exampleMethods are the methods of the HTTP API's routes. They exclude OPTIONS, which
+// API Gateway answers from the CORS configuration if there is no route for it.
 var exampleMethods = []awsapigatewayv2.HttpMethod{
 	awsapigatewayv2.HttpMethod_GET, awsapigatewayv2.HttpMethod_HEAD, awsapigatewayv2.HttpMethod_POST,
 	awsapigatewayv2.HttpMethod_PUT, awsapigatewayv2.HttpMethod_PATCH, awsapigatewayv2.HttpMethod_DELETE,
@@ -109,7 +107,7 @@ func (s *Stack) newExampleHTTP() awsapigatewayv2.HttpApi {
 	return api
 }
 
-// exampleCORS is the HTTP API's CORS configuration; nil when no origin's scripts may read
+// exampleCORS is the HTTP API's CORS configuration; nil if no origin's scripts may read
 // its answers.
 func (s *Stack) exampleCORS() *awsapigatewayv2.CorsPreflightOptions {
 	if s.props.CORSOrigin == authorizer.NoOrigin {

@@ -94,8 +94,8 @@ var flagNames = []string{
 	"nag",
 }
 
-// contextFlags reads the context. What belongs to the CDK has a colon or a slash in its
-// name.
+// contextFlags returns the context without the CDK's own names, which have a colon or a
+// slash.
 func contextFlags(app awscdk.App) (flags, error) {
 	all, ok := app.Node().GetAllContext(nil).(map[string]any)
 	if !ok {
@@ -110,7 +110,7 @@ func contextFlags(app awscdk.App) (flags, error) {
 	return newFlags(values)
 }
 
-// newFlags refuses names that nothing reads.
+// newFlags refuses unknown names.
 func newFlags(values map[string]string) (flags, error) {
 	var errs []error
 	for _, name := range sorted(values) {
@@ -124,7 +124,7 @@ func newFlags(values map[string]string) (flags, error) {
 	return flags{values, nag}, errors.Join(r.errs...)
 }
 
-// props are those that the flags ask for, with defaults filled in, and valid.
+// props returns the validated props of the flags, with defaults.
 func (f flags) props() (Props, error) {
 	r := &reader{values: f.values}
 	stage := r.text("stage")
@@ -210,7 +210,7 @@ func (r *reader) oidc() OIDCProps {
 	}
 }
 
-// reader turns texts into values and gathers what cannot be.
+// reader parses texts and collects errors.
 type reader struct {
 	values map[string]string
 	errs   []error
@@ -235,7 +235,7 @@ func (r *reader) boolean(name string, fallback bool) bool {
 	return fallback
 }
 
-// choice is one of these, the first unless it is set.
+// choice parses one of these values; the first unless it is set.
 func (r *reader) choice(name string, options ...string) string {
 	text := cmp.Or(r.text(name), options[0])
 	if !slices.Contains(options, text) {
@@ -244,7 +244,7 @@ func (r *reader) choice(name string, options ...string) string {
 	return text
 }
 
-// duration is nil unless it is set.
+// duration parses a duration; nil unless it is set.
 func (r *reader) duration(name string) *time.Duration {
 	text := r.text(name)
 	if text == "" {
@@ -258,7 +258,7 @@ func (r *reader) duration(name string) *time.Duration {
 	return &d
 }
 
-// number is a whole number; 0 is refused, since it means the default.
+// number parses a whole number. It refuses 0, which means the default.
 func (r *reader) number(name string) int {
 	text := r.text(name)
 	if text == "" {

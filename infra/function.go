@@ -12,7 +12,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// function is one of ours, with what others need to know of it.
+// function is one of our functions, with the properties that other constructs need.
 type function struct {
 	awslambda.Function
 	name  string // check or admin
@@ -20,7 +20,7 @@ type function struct {
 	log   awslogs.LogGroup
 }
 
-// functionSpec is what differs between the functions.
+// functionSpec has the differences between the functions.
 type functionSpec struct {
 	id, name    string
 	description string
@@ -31,8 +31,8 @@ type functionSpec struct {
 	environment map[string]string
 }
 
-// connectTimeout is how long a connection to the cache may take, TLS and log-in included.
-// A log-in by IAM at a serverless cache can take seconds.
+// connectTimeout is the time of a connection to the cache, with TLS and log-in. A log-in
+// by IAM at a serverless cache can take seconds.
 const connectTimeout = 5 * time.Second
 
 func (s *Stack) newFunction(spec functionSpec) *function {
@@ -62,9 +62,9 @@ func (s *Stack) newFunction(spec functionSpec) *function {
 		Tracing: pick(s.props.Observe.Tracing, awslambda.Tracing_ACTIVE,
 			awslambda.Tracing_DISABLED),
 		LogGroup: log,
-		// The platform's lines of every call would cost more than the check itself. The
-		// function's own level is LOG_LEVEL: a level here would take lines of metrics,
-		// which have none, for INFO.
+		// The platform's lines of every call would cost more than the check itself.
+		// LOG_LEVEL is the function's level: a level here would treat lines of metrics,
+		// which have none, as INFO.
 		LoggingFormat:         awslambda.LoggingFormat_JSON,
 		SystemLogLevelV2:      awslambda.SystemLogLevel_WARN,
 		ApplicationLogLevelV2: awslambda.ApplicationLogLevel_TRACE,
@@ -88,8 +88,8 @@ func (s *Stack) functionARN(name string) *string {
 	})
 }
 
-// role lets a function log in to the cache as its user and write its log. The rest Lambda
-// itself needs, to put the function into the network.
+// role lets a function log in to the cache as its user and write its log. Lambda needs
+// the other rights, to attach the function to the network.
 func (s *Stack) role(id, name string, log awslogs.LogGroup) awsiam.Role {
 	return awsiam.NewRole(s.Stack, jsii.String(id+"Role"), &awsiam.RoleProps{
 		AssumedBy:   awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
@@ -123,8 +123,8 @@ func networkActions() *[]*string {
 		"ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses")
 }
 
-// notByTheFunction keeps for Lambda alone what Lambda needs: the function's own code
-// cannot use it.
+// notByTheFunction restricts Lambda's rights to Lambda itself: the function's own code
+// cannot use them.
 func (s *Stack) notByTheFunction(name string) awsiam.PolicyStatement {
 	deny := awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Sid: jsii.String("NotByTheFunction"), Effect: awsiam.Effect_DENY, Actions: networkActions(),
@@ -135,7 +135,7 @@ func (s *Stack) notByTheFunction(name string) awsiam.PolicyStatement {
 	return deny
 }
 
-// joined is all variables that have a value.
+// joined returns all variables with a value.
 func joined(environments ...map[string]string) map[string]string {
 	all := map[string]string{}
 	for _, e := range environments {
@@ -145,7 +145,7 @@ func joined(environments ...map[string]string) map[string]string {
 	return all
 }
 
-// assignments writes an environment as a process has it.
+// assignments returns an environment as NAME=value strings.
 func assignments(environment map[string]string) []string {
 	var all []string
 	for name, value := range joined(environment) {

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// oldCheckpointDays is how long a checkpoint is kept that a newer one replaced.
+	// oldCheckpointDays is how long a replaced checkpoint is kept.
 	oldCheckpointDays = 90
 	maxLockDays       = 3650
 )
 
-// journal is the bucket in which every change is kept. Nobody has the right to delete
-// from it, and it stays when the stack is deleted.
+// journal is the bucket that stores every change. Nobody may delete from it, and it stays
+// when the stack is deleted.
 type journal struct{ bucket awss3.Bucket }
 
 func (s *Stack) newJournal() *journal {
@@ -42,9 +42,8 @@ func (s *Stack) newJournal() *journal {
 	return &journal{bucket}
 }
 
-// createOnly refuses to replace an entry: a put must say If-None-Match. Only checkpoints
-// are replaced.
-// https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes-enforce.html
+// createOnly forbids replacing an entry: a put needs If-None-Match. Only checkpoints may
+// be replaced.
 func createOnly(bucket awss3.Bucket) awsiam.PolicyStatement {
 	return awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Sid: jsii.String("CreateOnly"), Effect: awsiam.Effect_DENY,
@@ -55,7 +54,7 @@ func createOnly(bucket awss3.Bucket) awsiam.PolicyStatement {
 	})
 }
 
-// address is JOURNAL of the admin function; empty without a journal.
+// address returns JOURNAL of the admin function; empty without a journal.
 func (j *journal) address() string {
 	if j == nil {
 		return ""
@@ -63,8 +62,8 @@ func (j *journal) address() string {
 	return "s3://" + *j.bucket.BucketName()
 }
 
-// reach lets the admin function, and nothing else in the network, read and write the
-// bucket, through a gateway endpoint that leads to this bucket alone and costs nothing.
+// reach lets only the admin function read and write the bucket, through a gateway
+// endpoint for this bucket, which costs nothing.
 func (j *journal) reach(s *Stack) {
 	objects := &[]*string{j.bucket.ArnForObjects(jsii.String("*"))}
 	rights := []awsiam.PolicyStatement{
@@ -96,12 +95,12 @@ func (j *journal) reach(s *Stack) {
 	}
 }
 
-// journalMetrics is the namespace of what is counted in the admin function's log.
+// journalMetrics is the namespace of the metrics from the admin function's log.
 const journalMetrics = "Tidegate/Journal"
 
 func (s *Stack) journalMetric() string { return "Errors-" + s.props.Stage }
 
-// journalAlarms are on what the admin function logs of the journal.
+// journalAlarms are alarms on the admin function's log lines of the journal.
 func (s *Stack) journalAlarms() []alarm {
 	if s.journal == nil {
 		return nil

@@ -7,11 +7,11 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// pendingDays is the shortest that KMS waits before it deletes a key.
+// pendingDays is KMS's minimum time before it deletes a key.
 const pendingDays = 7
 
-// newKey is the one key that everything at rest is encrypted with. With it gone, a
-// snapshot and the secrets cannot be read: it goes only with them.
+// newKey creates the key that encrypts all data at rest. Snapshots and secrets cannot be
+// read without it, so it is deleted only together with them.
 func (s *Stack) newKey() awskms.Key {
 	key := awskms.NewKey(s.Stack, jsii.String("Key"), &awskms.KeyProps{
 		Description: jsii.String("Tidegate " + s.props.Stage +

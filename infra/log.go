@@ -5,7 +5,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// retention is RetentionDays by the number of days.
+// retention maps a number of days to RetentionDays.
 var retention = map[int]awslogs.RetentionDays{
 	1: awslogs.RetentionDays_ONE_DAY, 3: awslogs.RetentionDays_THREE_DAYS, 5: awslogs.RetentionDays_FIVE_DAYS,
 	7:  awslogs.RetentionDays_ONE_WEEK,
@@ -22,7 +22,7 @@ func (s *Stack) logGroupName(name string) *string {
 	return jsii.String("/tidegate/" + s.props.Stage + "/" + name)
 }
 
-// logGroup is encrypted, and ends with the stack unless data is kept.
+// logGroup is encrypted. It is deleted with the stack unless data is kept.
 func (s *Stack) logGroup(id, name string) awslogs.LogGroup {
 	group := awslogs.NewLogGroup(s.Stack, &id, &awslogs.LogGroupProps{
 		LogGroupName:  s.logGroupName(name),

@@ -1,6 +1,6 @@
 // Command infra is the CDK app that provisions Tidegate: network, ElastiCache for Valkey,
 // both functions, the dashboard's API, alarms, and example APIs that show how the
-// authorizer is attached. cdk.json runs it; docs/deploy.md says how.
+// authorizer is attached. cdk.json runs it; see docs/deploy.md.
 package main
 
 import (
@@ -34,8 +34,8 @@ func run(out io.Writer) error {
 	return stack.cost().Print(out, stack.alternatives()...)
 }
 
-// synthesise writes the cloud assembly of what the context asks for. The CDK panics where
-// it finds fault, with text for people.
+// synthesise writes the cloud assembly for the context. The CDK panics with a readable
+// text on errors.
 func synthesise(app awscdk.App, code codeOf) (s *Stack, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {

@@ -8,10 +8,10 @@ import (
 	"tidegate/internal/telemetry"
 )
 
-// ours counts something that the check function writes to its log.
+// ours returns a counter of the check function's metrics.
 func (s *Stack) ours(m telemetry.Metric) awscloudwatch.IMetric { return s.named(m.String(), "Sum") }
 
-// latency of the cache, as the check function sees it.
+// latency returns the cache's latency as the check function measures it.
 func (s *Stack) latency(statistic string) awscloudwatch.IMetric {
 	return s.named(telemetry.StoreLatency, statistic)
 }
@@ -36,7 +36,7 @@ func ofFunction(f *function, name, statistic string) awscloudwatch.IMetric {
 	return metric("AWS/Lambda", name, statistic, map[string]string{"FunctionName": *f.FunctionName()})
 }
 
-// metric is one by the minute.
+// metric returns a metric with a period of one minute.
 func metric(namespace, name, statistic string, dimensions map[string]string) awscloudwatch.IMetric {
 	return awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
 		Namespace: &namespace, MetricName: &name, Statistic: &statistic,
@@ -45,7 +45,7 @@ func metric(namespace, name, statistic string, dimensions map[string]string) aws
 	})
 }
 
-// newMetricsDashboard is the operator's page in CloudWatch.
+// newMetricsDashboard creates the operator's dashboard in CloudWatch.
 func (s *Stack) newMetricsDashboard() {
 	rows := []awscloudwatch.IWidget{
 		graph("Checks a minute; calls without a good credential",

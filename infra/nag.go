@@ -6,10 +6,10 @@ import (
 	"github.com/cdklabs/cdk-nag-go/cdknag/v2"
 )
 
-// exception is a finding of cdk-nag's AWS Solutions rules that is meant to be as it is.
+// exception is an accepted finding of cdk-nag's AWS Solutions rules.
 type exception struct {
 	rule string
-	// parts are the constructs, right below the stack, in which it is found.
+	// parts are the constructs directly below the stack that have the finding.
 	parts []string
 	why   string
 	// finding narrows a rule that reports several things of one construct.
@@ -84,8 +84,8 @@ var exceptions = []exception{
 	},
 }
 
-// inspect applies cdk-nag: a finding that is no exception fails the synthesis. -c
-// nag=true asks for it; a test does always.
+// inspect runs cdk-nag; any other finding fails the synthesis. -c nag=true enables it;
+// tests always run it.
 func (s *Stack) inspect(app awscdk.App) {
 	for _, e := range exceptions {
 		s.except(e)

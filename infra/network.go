@@ -13,14 +13,13 @@ const (
 	readerPort  = 6380
 )
 
-// httpsPort is the way out for what needs one.
+// httpsPort is the port of connections to the internet.
 const httpsPort = 443
 
-// network is where the cache and the functions are. Nothing in its isolated subnets
-// reaches or is reached from the internet; what the functions use beside the cache (logs,
-// metrics, traces, decryption of their environment) Lambda does for them outside of the
-// network. Only a function that must ask an identity provider is in subnets with a NAT
-// gateway instead.
+// network has the cache and the functions. Its isolated subnets have no connection to the
+// internet. Lambda provides logs, metrics, traces and decryption from outside of the
+// network. Only a function that calls an identity provider is in subnets with a NAT
+// gateway.
 type network struct {
 	vpc awsec2.Vpc
 	// cache, check and admin are the security groups.
@@ -87,7 +86,8 @@ func (s *Stack) newVPC() awsec2.Vpc {
 	return vpc
 }
 
-// flowLogRole is for flow logs of this account alone; what they may write, the CDK adds.
+// flowLogRole is for flow logs of this account only. The CDK adds the right to write
+// them.
 func (s *Stack) flowLogRole() awsiam.Role {
 	return awsiam.NewRole(s.Stack, jsii.String("NetworkLogRole"), &awsiam.RoleProps{
 		AssumedBy: awsiam.NewServicePrincipal(jsii.String("vpc-flow-logs.amazonaws.com"),
@@ -103,7 +103,7 @@ func (s *Stack) group(vpc awsec2.Vpc, id, description string) awsec2.SecurityGro
 	})
 }
 
-// subnets are those of a function, with a way out or without.
+// subnets returns a function's subnets, with or without internet.
 func (n *network) subnets(egress bool) *awsec2.SubnetSelection {
 	if egress {
 		return &awsec2.SubnetSelection{SubnetType: awsec2.SubnetType_PRIVATE_WITH_EGRESS}
@@ -111,7 +111,7 @@ func (n *network) subnets(egress bool) *awsec2.SubnetSelection {
 	return n.isolated()
 }
 
-// isolated are the subnets without a way out.
+// isolated returns the subnets without internet.
 func (n *network) isolated() *awsec2.SubnetSelection {
 	return &awsec2.SubnetSelection{SubnetType: awsec2.SubnetType_PRIVATE_ISOLATED}
 }

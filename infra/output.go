@@ -5,7 +5,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// newOutputs are what an operator needs next.
+// newOutputs adds the outputs that an operator needs next.
 func (s *Stack) newOutputs() {
 	s.output("DashboardUrl", s.panel.url, "The dashboard")
 	if s.secrets.password != nil {
@@ -31,7 +31,7 @@ func (s *Stack) newOutputs() {
 	}
 }
 
-// httpDenial is what HTTP APIs answer over a limit.
+// httpDenial is an HTTP API's status over a limit.
 func (s *Stack) httpDenial() string {
 	if s.props.Decision.DenialInContext {
 		return "its backend answers 429"

@@ -82,7 +82,7 @@ type Props struct {
 	code codeOf
 }
 
-// codeOf finds the zip of a function by its name.
+// codeOf returns the zip of a function by its name.
 type codeOf func(name string) awslambda.Code
 
 // StoreProps choose the cache.
@@ -250,5 +250,5 @@ func (p *Props) egress() (check, admin bool) {
 	return p.Identity.JWT.JWKSURL != "", p.Login.OIDC.Issuer != ""
 }
 
-// name is the stack's, and begins the names of what is in it.
+// name returns the stack's name, which is the prefix of its resources' names.
 func (p *Props) name() string { return "tidegate-" + p.Stage }

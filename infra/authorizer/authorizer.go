@@ -1,13 +1,13 @@
-// Package authorizer attaches Tidegate's check function to an API Gateway API that a CDK
-// app has: a REST API or an HTTP API, in Tidegate's own stack or in another.
+// Package authorizer attaches Tidegate's check function to an API of a CDK app: a REST
+// API or an HTTP API, in Tidegate's own stack or in another.
 //
 //	limits := authorizer.NewRateLimitAuthorizer(stack, jsii.String("Limits"),
 //		&authorizer.Props{Function: check, RestAPI: api})
 //	api.Root().AddMethod(jsii.String("GET"), backend, &awsapigateway.MethodOptions{Authorizer: limits.REST})
 //
-// Synthesis fails, naming the construct, when something in the app would let calls pass
-// uncounted: results that are cached, an identity source, or a permission to invoke the
-// function that is wider than one authorizer.
+// Synthesis fails, with the construct's name, if the app would let calls pass without
+// being counted: cached results, an identity source, or a permission to invoke the
+// function for more than one authorizer.
 package authorizer
 
 import (
@@ -21,15 +21,15 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// Props say what is attached to what. Function and one of RestAPI and HTTPAPI are
+// Props has the function and the API. Function and one of RestAPI and HTTPAPI are
 // required.
 type Props struct {
 	// Function is the check function. One of another stack comes from
 	// awslambda.Function_FromFunctionArn with the stack's output CheckFunctionArn.
 	Function awslambda.IFunction
 	// OtherAccount says that the function is in another account, whose stack must allow
-	// this authorizer: see Allow. It need not be said where the ARN of the function and
-	// the env of the stack tell.
+	// this authorizer: see Allow. It is not needed where the function's ARN and the
+	// stack's env contain the accounts.
 	OtherAccount bool
 	// RestAPI gets a REQUEST authorizer, and gateway responses that answer 429 and 401.
 	RestAPI awsapigateway.IRestApi
@@ -48,11 +48,11 @@ type Props struct {
 	// mappings of an HTTP API, for an API that has its own.
 	OwnResponses bool
 
-	// ResultsCacheTTL must stay 0. It is here so that one that is wanted is refused with
-	// a reason.
+	// ResultsCacheTTL must stay 0. It exists so that other values are refused with a
+	// reason.
 	ResultsCacheTTL time.Duration
-	// IdentitySources must stay empty. It is here so that ones that are wanted are
-	// refused with a reason.
+	// IdentitySources must stay empty. It exists so that other values are refused with a
+	// reason.
 	IdentitySources []string
 }
 
@@ -62,7 +62,7 @@ const (
 	NoOrigin  = "none"
 )
 
-// RateLimitAuthorizer is Tidegate at an API.
+// RateLimitAuthorizer is Tidegate's authorizer of an API.
 type RateLimitAuthorizer struct {
 	// REST is for the methods of a REST API; nil on an HTTP API.
 	REST awsapigateway.IAuthorizer
@@ -70,12 +70,12 @@ type RateLimitAuthorizer struct {
 	HTTP awsapigatewayv2.IHttpRouteAuthorizer
 	// ID is the authorizer's id.
 	ID *string
-	// ARN is what the function's permission names.
+	// ARN is the authorizer's ARN in the function's permission.
 	ARN *string
 }
 
-// NewRateLimitAuthorizer attaches the function of props to its API. Props that would
-// break counting are reported at synthesis.
+// NewRateLimitAuthorizer attaches the function of props to its API. Synthesis reports
+// props that would break counting.
 func NewRateLimitAuthorizer(scope constructs.Construct, id *string, props *Props) *RateLimitAuthorizer {
 	construct := constructs.NewConstruct(scope, id)
 	guard := &guard{scope: construct, props: *props}
@@ -88,7 +88,7 @@ func NewRateLimitAuthorizer(scope constructs.Construct, id *string, props *Props
 	}
 	a := &RateLimitAuthorizer{}
 	switch {
-	case props.Function == nil || (props.RestAPI == nil) == (props.HTTPAPI == nil): // the guard says so
+	case props.Function == nil || (props.RestAPI == nil) == (props.HTTPAPI == nil): // the guard reports it
 	case props.RestAPI != nil:
 		a.attachREST(construct, &guard.props)
 	default:
@@ -117,9 +117,9 @@ func (a *RateLimitAuthorizer) attachREST(scope constructs.Construct, p *Props) {
 	warnOfDeployment(scope, p.RestAPI)
 }
 
-// warnOfDeployment says at synthesis that a REST API which this app does not deploy, such
-// as an imported one, must be deployed by hand: its stages keep what they were deployed
-// with.
+// warnOfDeployment warns at synthesis that a REST API which this app does not deploy,
+// such as an imported one, must be deployed by hand. Its stages keep their last
+// deployment.
 func warnOfDeployment(scope constructs.Construct, api awsapigateway.IRestApi) {
 	if api.LatestDeployment() != nil {
 		return
@@ -160,7 +160,7 @@ func (a *RateLimitAuthorizer) attachHTTP(scope constructs.Construct, p *Props) {
 	}
 }
 
-// invokeURI is where API Gateway finds a function.
+// invokeURI returns the URI with which API Gateway invokes a function.
 func invokeURI(scope constructs.Construct, function awslambda.IFunction) *string {
 	return awscdk.Stack_Of(scope).FormatArn(&awscdk.ArnComponents{
 		Service: jsii.String("apigateway"), Account: jsii.String("lambda"), Resource: jsii.String("path"),

@@ -13,14 +13,14 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// guard refuses at synthesis what would let calls pass uncounted, in the props and in
-// whatever else the app does with the function.
+// guard refuses at synthesis everything in the props and the app that would let calls
+// pass without being counted.
 type guard struct {
 	scope constructs.Construct
 	props Props
 }
 
-// Validate returns what is wrong, one sentence each.
+// Validate returns the problems, one sentence each.
 func (g *guard) Validate() *[]*string {
 	problems := g.inProps()
 	if g.props.Function != nil {
@@ -60,7 +60,7 @@ func (g *guard) inProps() []string {
 
 var origin = regexp.MustCompile(`^(\*|none|https?://[a-z0-9.-]+(:\d{1,5})?)$`)
 
-// in looks at one construct of the app.
+// in checks one construct of the app.
 func (g *guard) in(node constructs.IConstruct) []string {
 	switch resource := node.(type) {
 	case awsapigateway.CfnAuthorizer:
@@ -80,7 +80,7 @@ func (g *guard) in(node constructs.IConstruct) []string {
 	return nil
 }
 
-// ours reports whether text, an ARN or a URI, is about the function.
+// ours reports whether text, an ARN or a URI, refers to the function.
 func (g *guard) ours(text any) bool {
 	resolve := func(value any) string {
 		return fmt.Sprint(awscdk.Stack_Of(g.scope).Resolve(value))
@@ -109,7 +109,7 @@ func (g *guard) authorizer(node constructs.IConstruct, uri *string, ttl *float64
 	return problems
 }
 
-// narrow is a source ARN that ends in one authorizer. Parts of it may be tokens.
+// narrow matches a source ARN that ends in one authorizer. Parts of it may be tokens.
 var narrow = regexp.MustCompile(`/authorizers/[^*]+$`)
 
 func (g *guard) permission(node constructs.IConstruct, p awslambda.CfnPermission) []string {

@@ -15,9 +15,8 @@ import (
 var authorizerARN = regexp.MustCompile(
 	`^arn:aws[a-z-]*:execute-api:[a-z0-9-]+:\d{12}:[a-z0-9]+/authorizers/[a-z0-9]+$`)
 
-// CheckARN says what is wrong with the ARN of an authorizer. API Gateway calls the
-// function in the authorizer's name, so any wildcard would let every API that it covers
-// invoke the function.
+// CheckARN returns what is wrong with the ARN of an authorizer. With a wildcard, every
+// matching API could invoke the function.
 func CheckARN(arn string) error {
 	if !authorizerARN.MatchString(arn) {
 		return fmt.Errorf("%q is not the ARN of one authorizer: want "+
@@ -35,9 +34,8 @@ func Allow(function awslambda.IFunction, id *string, arn string) error {
 	return nil
 }
 
-// permit lets the authorizer invoke the function where the CDK did not, by a permission
-// with this id: it gives none to an imported function when it does not know the stack's
-// account, as in any stack without env.
+// permit adds a permission with this id for the authorizer where the CDK adds none: for
+// an imported function when the stack's account is unknown, as in any stack without env.
 func (p *Props) permit(scope constructs.Construct, authorizer *string, id string) {
 	there, here := p.Function.Env().Account, awscdk.Stack_Of(scope).Account()
 	if p.OtherAccount || p.Function.Node().TryFindChild(&id) != nil || differ(there, here) {
@@ -52,7 +50,7 @@ func (p *Props) permit(scope constructs.Construct, authorizer *string, id string
 	})
 }
 
-// differ reports whether both are known, and not the same.
+// differ reports whether both are known and different.
 func differ(a, b *string) bool {
 	return !*awscdk.Token_IsUnresolved(a) && !*awscdk.Token_IsUnresolved(b) && *a != *b
 }

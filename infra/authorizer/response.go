@@ -11,17 +11,17 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// The templates are filed under application/json because API Gateway's choice among other
-// types is unconfirmed; a header sets the real type.
+// The templates are for application/json, because API Gateway's choice among other types
+// is unconfirmed. A header sets the real type.
 const (
 	filedUnder  = "application/json"
 	problemType = "'application/problem+json'"
 )
 
-// Whether API Gateway escapes quotes in what it puts into a template is unconfirmed. The
-// bodies hold either way: all that they take of the context is text without quotes and
-// backslashes. The 429 repeats Retry-After, for accounts whose gateway responses leave
-// out headers that come from the context.
+// Unconfirmed whether API Gateway escapes quotes in the values of a template. The bodies
+// work either way, since the context's texts have no quotes and backslashes. The 429
+// repeats Retry-After, for accounts whose gateway responses leave out headers from the
+// context.
 const (
 	tooManyRequests = `{"type":"$context.authorizer.problemType",` +
 		`"title":"Too Many Requests","status":429,"detail":"$context.authorizer.message",` +
@@ -31,8 +31,8 @@ const (
 		`"detail":"A valid credential is required.","instance":"urn:uuid:$context.requestId"}`
 )
 
-// addGatewayResponses makes a REST API answer like Tidegate: 429 when the authorizer
-// denies, which it does only over the limit, and 401 when it fails with "Unauthorized".
+// addGatewayResponses adds Tidegate's gateway responses to a REST API: 429 for a deny,
+// which the authorizer returns only over a limit, and 401 for the error "Unauthorized".
 func addGatewayResponses(scope constructs.Construct, api awsapigateway.IRestApi, origin string) {
 	add := func(id string, kind awsapigateway.ResponseType, status int, template string,
 		headers map[string]*string) {
@@ -59,7 +59,7 @@ func addGatewayResponses(scope constructs.Construct, api awsapigateway.IRestApi,
 		})
 }
 
-// exposed are the headers that scripts of other origins may read of a 401 and a 429.
+// exposed are the headers of a 401 and a 429 that scripts of other origins may read.
 const exposed = "'Retry-After,RateLimit,RateLimit-Policy'"
 
 // corsHeaders let scripts of an origin read a response; of none when origin is NoOrigin.
@@ -77,15 +77,15 @@ func corsHeaders(origin string) map[string]*string {
 	return headers
 }
 
-// mapped is the response mapping with which an HTTP API adds the RateLimit fields to what
-// its integration answers.
+// mapped is the response mapping that adds the RateLimit fields to the integration's
+// response of an HTTP API.
 var mapped = map[string]string{
 	"overwrite:header.RateLimit":        "$context.authorizer.rateLimit",
 	"overwrite:header.RateLimit-Policy": "$context.authorizer.rateLimitPolicy",
 }
 
 // ResponseParameters is the property of that name for an HTTP API's integration. API
-// Gateway wants a mapping for each status code: these are all that are registered.
+// Gateway requires a mapping for each status code; it has all registered ones.
 func ResponseParameters() map[string]any {
 	list := []any{}
 	for _, destination := range []string{"overwrite:header.RateLimit", "overwrite:header.RateLimit-Policy"} {

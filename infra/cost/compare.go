@@ -8,7 +8,7 @@ const (
 	FargateSource = "aws.amazon.com/fargate/pricing"
 )
 
-// WebACL is what a web ACL with so many rules costs.
+// WebACL returns the cost of a web ACL with so many rules.
 func WebACL(rules int) []Line {
 	return []Line{
 		monthly("WAF web ACL", webACL, 1), monthly("WAF rules", webACLRule, rules),
@@ -16,7 +16,7 @@ func WebACL(rules int) []Line {
 	}
 }
 
-// Fargate is what so many vCPUs and GB of memory cost all month.
+// Fargate returns the monthly cost of so many vCPUs and GB of memory.
 func Fargate(vcpus, gigabytes float64) []Line {
 	return []Line{
 		line("Fargate, vCPUs", fargateVCPU, vcpus*hoursPerMonth, 0,

@@ -9,7 +9,8 @@ import (
 	"text/tabwriter"
 )
 
-// What the figures assume of one check. Those marked "assumed" want a real account.
+// The assumptions about one check. Those marked "assumed" are not measured on a real
+// account.
 const (
 	// ECPUsPerCheck: a simple command is one ECPU, and more processor time counts in
 	// proportion. ./scripts/bench scale finds a check that records its usage to take 4.7
@@ -37,7 +38,7 @@ const (
 
 const hoursPerMonth = 730
 
-// Deployment is what there is to pay for.
+// Deployment has the billed parts of a deployment.
 type Deployment struct {
 	// Nodes is the number of ElastiCache nodes; 0 means a serverless cache.
 	Nodes    int
@@ -45,8 +46,7 @@ type Deployment struct {
 	// SyncWrites says that nodes acknowledge a write once a log has it, which costs
 	// extra.
 	SyncWrites bool
-	// StoredGB is what a serverless cache holds, when that is more than the least that it
-	// is billed for.
+	// StoredGB is the data of a serverless cache, if it exceeds the billed minimum.
 	StoredGB float64
 
 	CheckMemory         int // MB
@@ -67,12 +67,12 @@ type Line struct {
 	PerMillion float64 // USD a million checks
 	Arithmetic string
 	Source     string
-	// Unknown says that the price is not known here.
+	// Unknown says that the price is unknown.
 	Unknown bool
 }
 
-// Lines are what Tidegate adds to the bill. What the calls themselves cost at API Gateway
-// is in Calls.
+// Lines returns Tidegate's part of the bill. Calls returns API Gateway's price of the
+// calls themselves.
 func (d Deployment) Lines() []Line {
 	lines := []Line{
 		d.store(), requests(), d.duration(), logs("the function's log", LogBytes),
@@ -100,14 +100,14 @@ func (d Deployment) Lines() []Line {
 	return lines
 }
 
-// What the lines of the journal assume. docs/journal.md measures the bytes.
+// The assumptions about the journal. docs/journal.md measures the bytes.
 const (
 	ChangesADay = 1_000
 	ChangeBytes = 950
 )
 
-// Journal is what a month of changes costs in S3: a PUT and a GET each, and their storage
-// in a month.
+// Journal returns the lines for a month of changes in S3: a PUT and a GET each, and their
+// storage in a month.
 func Journal() []Line {
 	const changes = ChangesADay * hoursPerMonth / 24.
 	each := fmt.Sprintf("%d changes a day", ChangesADay)
@@ -119,7 +119,7 @@ func Journal() []Line {
 	}
 }
 
-// observed are the lines of what is recorded of the calls.
+// observed returns the lines for records of the calls.
 func (d Deployment) observed() []Line {
 	var lines []Line
 	if d.Dashboards > 0 {
@@ -139,7 +139,7 @@ func (d Deployment) observed() []Line {
 	return lines
 }
 
-// Calls are what API Gateway asks for a million calls, with or without Tidegate.
+// Calls returns API Gateway's price of a million calls, with or without Tidegate.
 func Calls() []Line {
 	return []Line{
 		line("a REST API's calls", restCalls, 0, 1, "1 call a check"),
@@ -156,8 +156,8 @@ func Totals(lines []Line) (idle, perMillion float64) {
 	return idle, perMillion
 }
 
-// line is one of a price, of which idle units are used in a month without calls, and
-// perMillion by a million checks.
+// line returns the line of one price: idle units a month without calls, and perMillion
+// units for a million checks.
 func line(what string, p Price, idle, perMillion float64, arithmetic string) Line {
 	return Line{
 		What: what, Idle: idle * p.USD, PerMillion: perMillion * p.USD, Source: p.Source,
@@ -209,7 +209,7 @@ func logs(of string, bytes float64) Line {
 		fmt.Sprintf("10⁶ × %.0f bytes", bytes))
 }
 
-// decimal writes a number in as few digits as it has.
+// decimal formats a number with as few digits as possible.
 func decimal(x float64) string {
 	return strings.TrimRight(strings.TrimRight(fmt.Sprintf("%.10f", x), "0"), ".")
 }
@@ -220,13 +220,13 @@ type Alternative struct {
 	Deployment Deployment
 }
 
-// row says what the alternative adds to the totals of what is deployed.
+// row returns the difference of the alternative to the deployment's totals.
 func (a Alternative) row(idle, perMillion float64) string {
 	otherIdle, otherPerMillion := Totals(a.Deployment.Lines())
 	return fmt.Sprintf("with -c %s\t%+.2f\t%+.2f\t\t", a.Flag, otherIdle-idle, otherPerMillion-perMillion)
 }
 
-// Print writes the table, and below the total what each alternative would add to it.
+// Print writes the table, and below the total the difference of each alternative.
 func (d Deployment) Print(w io.Writer, alternatives ...Alternative) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	lines := d.Lines()

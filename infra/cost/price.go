@@ -1,13 +1,13 @@
 package cost
 
-// Price is what AWS asks for one unit in us-east-1, without free tiers and discounts.
+// Price is AWS's price of one unit in us-east-1, without free tiers and discounts.
 type Price struct {
 	USD    float64
 	Unit   string
 	Source string
 }
 
-// PricesNoted is the day on which the prices were taken from the pages.
+// PricesNoted is the date of the prices.
 const PricesNoted = "2026-11-21"
 
 // The prices, as AWS's pricing pages state them. Other regions differ by some ten

@@ -1,6 +1,6 @@
-// Package golden holds the templates that CDK synthesises, as a test of package infra
-// keeps them: hashes are replaced by the word HASH. The emulators under local read their
-// rules from Dev, so that what is tried on a machine is what would be deployed.
+// Package golden has the templates that CDK synthesises. A test of package infra updates
+// them, with the word HASH in place of hashes. The emulators under local read their rules
+// from Dev, so that local runs equal a deployment.
 package golden
 
 import (
@@ -25,8 +25,8 @@ var Prod []byte
 //go:embed attach/*.json
 var Attached embed.FS
 
-// Environment is what a template sets for the function of an id that begins so.
-// References, whose values nobody knows yet, are the word "reference".
+// Environment returns the variables that a template sets for the function whose id has
+// this prefix. References, whose values are unknown, are the word "reference".
 func Environment(template []byte, function string) (map[string]string, error) {
 	var made struct{ Resources map[string]json.RawMessage }
 	if err := json.Unmarshal(template, &made); err != nil {
@@ -52,7 +52,7 @@ func Environment(template []byte, function string) (map[string]string, error) {
 	return nil, fmt.Errorf("the template has no function %s", function)
 }
 
-// plain is a text, or a join of texts and references.
+// plain returns a text, or a join of texts and references.
 func plain(value any) string {
 	switch v := value.(type) {
 	case string:

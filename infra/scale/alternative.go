@@ -16,7 +16,7 @@ type Alternative struct {
 	Price      string // what it is computed from
 }
 
-// What an Envoy fleet is assumed to need. There is no figure by its makers; set your own.
+// Assumptions about an Envoy fleet. Its makers publish no figure; set your own.
 const (
 	envoyPerVCPU   = 5_000 // calls a second of Envoy and the rate limit service together on one vCPU. Assumed
 	envoyGigabytes = 2     // of memory for each vCPU. Assumed

@@ -12,7 +12,7 @@ import (
 //go:embed measured.json
 var measuredJSON []byte
 
-// Measured is what ./scripts/bench scale found on one machine.
+// Measured has the results of ./scripts/bench scale on one machine.
 type Measured struct {
 	Machine string `json:"machine"`
 	Day     string `json:"day"`
@@ -23,7 +23,7 @@ type Measured struct {
 	} `json:"figures"`
 }
 
-// Recorded returns what was measured last.
+// Recorded returns the last measurement.
 func Recorded() (*Measured, error) {
 	m := &Measured{}
 	if err := json.Unmarshal(measuredJSON, m); err != nil {
@@ -32,7 +32,7 @@ func Recorded() (*Measured, error) {
 	return m, nil
 }
 
-// Value returns a figure, by its name without the prefix "scale."; 0 when it was not
+// Value returns a figure by its name without the prefix "scale."; 0 if it was not
 // measured.
 func (m *Measured) Value(name string) float64 {
 	for _, f := range m.Figures {
@@ -43,7 +43,7 @@ func (m *Measured) Value(name string) float64 {
 	return 0
 }
 
-// keyCounts lists the numbers of keys at which memory was measured, in order.
+// keyCounts returns the numbers of keys at which memory was measured, in order.
 func (m *Measured) keyCounts() []int {
 	var counts []int
 	for _, f := range m.Figures {

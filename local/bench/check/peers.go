@@ -22,7 +22,7 @@ import (
 	"tidegate/local/bench/runtimeapi"
 )
 
-// credential is how callers of one comparison say who they are.
+// credential is a way for the callers of a comparison to identify themselves.
 type credential struct {
 	name   string // the part that figures have in their names, "" for API keys
 	title  string
@@ -30,14 +30,14 @@ type credential struct {
 	events [][]byte
 }
 
-// measured is what one authorizer came to with one credential.
+// measured has one authorizer's results with one credential.
 type measured struct {
 	name           string
 	cold, p50, p99 time.Duration
 	rss, size      float64 // MiB
 }
 
-// comparison has a row for each authorizer; ours is the first.
+// comparison has a row for each authorizer, ours first.
 type comparison struct {
 	credential credential
 	rows       []measured
@@ -81,7 +81,7 @@ func (b *bench) compared(ctx context.Context) ([]figures.Figure, error) {
 	return all, record(b.record, about, comparisons)
 }
 
-// registerWithPeers stores the API keys as the peers look them up.
+// registerWithPeers stores the API keys for the peers' look-ups.
 func (b *bench) registerWithPeers(ctx context.Context) error {
 	for i, secret := range b.secrets {
 		hash := hmac.New(sha256.New, []byte(pepper))
@@ -95,7 +95,7 @@ func (b *bench) registerWithPeers(ctx context.Context) error {
 	return nil
 }
 
-// authorizers are those that are compared, ours first.
+// authorizers are the compared ones, ours first.
 func (b *bench) authorizers(c credential) ([]runtimeapi.Function, error) {
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -133,8 +133,8 @@ func (b *bench) compare(ctx context.Context, c credential) (comparison, error) {
 	return comparison{c, rows}, nil
 }
 
-// answers makes peerCalls calls to each authorizer; a fifth of them is not counted, since
-// engines that compile while they run need it.
+// answers makes peerCalls calls to each authorizer. It does not count the first fifth,
+// which engines with a just-in-time compiler need to warm up.
 func (b *bench) answers(
 	ctx context.Context, c credential, authorizers []runtimeapi.Function, rows []measured,
 ) error {
@@ -146,7 +146,7 @@ func (b *bench) answers(
 	times := make([][]time.Duration, len(authorizers))
 	for call := range b.peerCalls {
 		for turn := range authorizers {
-			i := (call + turn) % len(authorizers) // nobody always follows the same one
+			i := (call + turn) % len(authorizers) // in rotating order
 			took, answer, err := all[i].api.Invoke(c.events[call%len(c.events)])
 			if err := mustAllow(answer, err); err != nil {
 				return fmt.Errorf("%s: %w", authorizers[i].Name, err)
@@ -171,7 +171,7 @@ type running struct {
 	process *exec.Cmd
 }
 
-// startAll returns those that it started before an error, too.
+// startAll starts the authorizers. After an error it returns those that it started.
 func startAll(ctx context.Context, functions []runtimeapi.Function) ([]running, error) {
 	var all []running
 	for _, f := range functions {
@@ -196,8 +196,8 @@ func stopAll(all []running) {
 	}
 }
 
-// starting takes the median of a third as many starts as echo gets, since Node.js starts
-// slowly.
+// starting returns the median of cold starts. It makes a third as many as for echo, since
+// Node.js starts slowly.
 func (b *bench) starting(
 	ctx context.Context, c credential, authorizers []runtimeapi.Function, rows []measured,
 ) error {
@@ -217,7 +217,7 @@ func (b *bench) starting(
 	return nil
 }
 
-// figures are the ratios of each peer to ours, and what they come from.
+// figures are the ratios of each peer to ours, and their values.
 func (c comparison) figures() []figures.Figure {
 	var all []figures.Figure
 	add := func(name string, value float64, unit string) {
@@ -245,8 +245,7 @@ func (c comparison) figures() []figures.Figure {
 
 const mib = 1 << 20
 
-// packed is the size of a package with one file, in MiB, without the few bytes of a zip's
-// directory.
+// packed is the size in MiB of a zip with one file, without the directory.
 func packed(file string) (float64, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -265,7 +264,7 @@ func packed(file string) (float64, error) {
 
 type counter int64
 
-// Write counts.
+// Write counts the bytes.
 func (c *counter) Write(p []byte) (int, error) {
 	*c += counter(len(p))
 	return len(p), nil
@@ -273,7 +272,7 @@ func (c *counter) Write(p []byte) (int, error) {
 
 var errResident = errors.New("the resident memory of a process is not known")
 
-// resident is how much of a process is in memory, in MiB.
+// resident returns the resident memory of a process in MiB.
 func resident(ctx context.Context, pid int) (float64, error) {
 	id := strconv.Itoa(pid)
 	if status, err := os.ReadFile("/proc/" + id + "/status"); err == nil {

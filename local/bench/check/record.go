@@ -48,7 +48,7 @@ func record(repository, about string, comparisons []comparison) error {
 	return nil
 }
 
-// loadAverage is that of the last minute, "unknown" where the system does not say.
+// loadAverage returns that of the last minute, or "unknown" on systems without one.
 func loadAverage() string {
 	text, _ := os.ReadFile("/proc/loadavg")
 	if fields := strings.Fields(string(text)); len(fields) > 0 {
@@ -57,7 +57,7 @@ func loadAverage() string {
 	return "unknown"
 }
 
-// conditions says what measured, since figures without it say little.
+// conditions describes the machine, without which figures have little meaning.
 func (b *bench) conditions(ctx context.Context, load string) (string, error) {
 	node, err := exec.CommandContext(ctx, "node", "--version").Output()
 	if err != nil {
@@ -79,10 +79,10 @@ func (b *bench) conditions(ctx context.Context, load string) (string, error) {
 	return about, nil
 }
 
-// idle is the highest load that leaves a core to the authorizers.
+// idle is the maximum load that leaves a core to the authorizers.
 const idle = 1.5
 
-// aspect is what is compared: a column of the table, and a panel of the picture.
+// aspect is a compared property: a column of the table and a panel of the picture.
 type aspect struct {
 	title, unit string
 	of          func(measured) float64
@@ -96,7 +96,7 @@ var aspects = []aspect{
 	{"Package, compressed", "MiB", func(m measured) float64 { return m.size }},
 }
 
-// figure has three significant digits at most, and no exponent.
+// figure formats a number with at most three significant digits and no exponent.
 func figure(value float64) string {
 	digits := 2 - int(math.Floor(math.Log10(max(value, 1e-9))))
 	return fmt.Sprintf("%.*f", min(max(digits, 0), 2), value)
@@ -142,8 +142,7 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328 }
 </style>
 `
 
-// draw makes bars of cold start, p50 and memory. Each panel has a scale of its own, from
-// 0.
+// draw draws bars of cold start, p50 and memory. Each panel has its own scale from 0.
 func draw(comparisons []comparison) string {
 	var b strings.Builder
 	y := margin

@@ -1,5 +1,5 @@
-// Command echo is the least that a function written in Go with aws-lambda-go can be: what
-// the check function's start is held against.
+// Command echo is a minimal function in Go with aws-lambda-go, the reference for the
+// check function's start.
 package main
 
 import (

@@ -25,7 +25,7 @@ type Figure struct {
 // Of is a figure.
 func Of(name string, value float64, unit string) Figure { return Figure{name, value, unit} }
 
-// Goal is what a figure should reach: at most the bound, or at least.
+// Goal is a figure's target: a maximum or a minimum.
 type Goal struct {
 	Bound float64
 	Least bool
@@ -72,8 +72,8 @@ func Quantile(times []time.Duration, q float64) time.Duration {
 // Millis is a time in milliseconds.
 func Millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// Put puts the figures into a file, in place of all whose names begin with the prefix.
-// The file need not exist.
+// Put writes the figures to a file and replaces all whose names have the prefix. The file
+// need not exist.
 func Put(file, prefix string, figures []Figure) error {
 	var all []Figure
 	text, err := os.ReadFile(file)

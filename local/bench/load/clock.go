@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// clock is what the load goes by. Its instants are counted from one epoch and never step.
+// clock is the clock of the load. Its times count from one epoch and never step.
 type clock interface {
 	Now() time.Duration
-	// Wait returns at the instant, or at once when that is past; false when ctx ended
-	// first.
+	// Wait waits until an instant. It returns at once if that is past, and false if ctx
+	// ends first.
 	Wait(ctx context.Context, until time.Duration) bool
 }
 
