@@ -235,7 +235,7 @@ func TestBrowserOverrideByKeyboard(t *testing.T) {
 	if o := v.Keys.Key("bolt").Override; o != nil {
 		t.Errorf("after its end: %+v", o)
 	}
-	v.NoComplaints("")
+	v.NoConsoleErrors("")
 }
 
 // Ticked keys are changed together, and what was saved is undone, without JavaScript.
@@ -268,7 +268,7 @@ func TestBrowserBulkWithoutScript(t *testing.T) {
 	if p, _ := v.Set().Numbered(1); p.Limits[0] != sitetest.Per(10, 10*time.Second) {
 		t.Errorf("after the undo: %+v", p)
 	}
-	v.NoComplaints("")
+	v.NoConsoleErrors("")
 }
 
 // openSheet opens the form of a key's limits over the list.
@@ -320,5 +320,5 @@ func TestBrowserLimitsDialog(t *testing.T) {
 	if at != "/keys/"+v.Keys.IDs["bolt"] || o == nil || o.Limits[0] != sitetest.Per(33, 10*time.Second) {
 		t.Errorf("at %s: %+v", at, o)
 	}
-	v.NoComplaints("422")
+	v.NoConsoleErrors("422")
 }

@@ -53,7 +53,7 @@ func TestBrowserLinesChart(t *testing.T) {
 			`(({ width }, inner) => width > 200 && width < inner)(document.querySelector("#admissions canvas").getBoundingClientRect(), innerWidth)`,
 		)
 	}
-	v.NoComplaints("")
+	v.NoConsoleErrors("")
 }
 
 // Without a script the lab works whole: figures, the drawn chart, errors beside their
@@ -87,7 +87,7 @@ func TestBrowserLabWithoutScript(t *testing.T) {
 		chromedp.Click(chromedp.CSS("#trial .primary")),
 		chromedp.WaitVisible(chromedp.CSS(".badge.full")),
 	)
-	v.NoComplaints("422")
+	v.NoConsoleErrors("422")
 }
 
 // gallery stands in front of a dashboard and shows charts such as the overview's in the
@@ -184,7 +184,7 @@ func TestBrowserTimeSeriesIsLive(t *testing.T) {
 	if state != "true,true,900,1" {
 		t.Errorf("after a refresh: %s", state)
 	}
-	v.NoComplaints("")
+	v.NoConsoleErrors("")
 }
 
 // Dragging over a chart goes to the address of that part of it, in UTC; a click goes
@@ -232,7 +232,7 @@ func TestBrowserTimeSeriesSelects(t *testing.T) {
 		to.Sub(from) < 15*time.Minute || q.Get("live") != "2" {
 		t.Errorf("a drag over the middle half of an hour goes to %v", q)
 	}
-	v.NoComplaints("")
+	v.NoConsoleErrors("")
 }
 
 // The charts of other pages: no finding of axe in light and dark, no sideways scroll, the
@@ -259,7 +259,7 @@ func TestBrowserTimeSeriesLook(t *testing.T) {
 			t.Errorf("no %q in %q", want, text)
 		}
 	}
-	v.NoComplaints("")
+	v.NoConsoleErrors("")
 }
 
 // galleryHour is four quarters with a change in the third and one that is not shown.

@@ -55,7 +55,7 @@ func TestBrowserTimeSeriesSelectsWithoutMouse(t *testing.T) {
 				to.Sub(from) < c.least {
 				t.Errorf("goes to %v", q)
 			}
-			v.NoComplaints("")
+			v.NoConsoleErrors("")
 		})
 	}
 }

@@ -66,5 +66,5 @@ func TestBrowserLinkStartsNoJob(t *testing.T) {
 	if v.Keys.Key("acme").Status != policy.Revoked {
 		t.Error("what was asked for was not done")
 	}
-	v.NoComplaints("")
+	v.NoConsoleErrors("")
 }

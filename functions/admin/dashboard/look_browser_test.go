@@ -49,7 +49,7 @@ func TestBrowserTheme(t *testing.T) {
 	); at != "/simulate?seed=3" || ground() != light {
 		t.Errorf("after a choice without a script: %s, %s", at, ground())
 	}
-	v.NoComplaints("")
+	v.NoConsoleErrors("")
 }
 
 // waitForTheme waits until the server has saved the choice, which a page asked for anew
@@ -108,7 +108,7 @@ func TestBrowserKeyboard(t *testing.T) {
 	if focused() != "main" || sitetest.Eval[bool](v, `keyboard.open`) {
 		t.Errorf("keys that are turned off act: the focus is on %q", focused())
 	}
-	v.NoComplaints("")
+	v.NoConsoleErrors("")
 }
 
 // The first thing that Tab reaches is the way past the navigation.
@@ -160,7 +160,7 @@ func TestBrowserRowsStayUnderThePointer(t *testing.T) {
 	if got := order(); got != "ABCDEFZ" {
 		t.Errorf("without the pointer the rows are %s", got)
 	}
-	v.NoComplaints("")
+	v.NoConsoleErrors("")
 }
 
 // A server that is gone, not only its store, keeps the last figures on screen and is
@@ -192,9 +192,9 @@ func TestBrowserServerAway(t *testing.T) {
 	v.Wait(
 		`stale.textContent === "" && waits() === "2000" && document.querySelector("#key-{bolt}").textContent.includes("7 of 10")`,
 	)
-	for _, c := range v.Complaints() {
+	for _, c := range v.ConsoleErrors() {
 		if !strings.Contains(c, "net::ERR_EMPTY_RESPONSE") && !strings.Contains(c, "console.error") {
-			t.Errorf("the browser complains: %s", c)
+			t.Errorf("in the browser's console: %s", c)
 		}
 	}
 }
@@ -246,7 +246,7 @@ func TestBrowserToasts(t *testing.T) {
 		t.Errorf("the toast says %q", got)
 	}
 	v.Act(chromedp.Click(chromedp.CSS(".toast .plain")), chromedp.WaitNotPresent(chromedp.CSS(".toast")))
-	v.NoComplaints("")
+	v.NoConsoleErrors("")
 }
 
 // The page's weight without anything in the browser's cache: HTML, stylesheet, scripts

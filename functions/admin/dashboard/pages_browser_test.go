@@ -58,7 +58,7 @@ func TestBrowserLiveRefresh(t *testing.T) {
 	setHidden(v, false)
 	v.Wait(`document.querySelector("#key-{bolt} .used").textContent.includes("1 of 10")`)
 	v.Wait(`waits() === "2000"`)
-	v.NoComplaints("")
+	v.NoConsoleErrors("")
 }
 
 // hide makes the page believe that its tab is hidden, or shown again.
@@ -90,7 +90,7 @@ func TestBrowserStoreAway(t *testing.T) {
 	v.Keys.Use("acme", 3)
 	v.Fire()
 	v.Wait(`stale.textContent === "" && live.textContent.includes("3 of 10") && waits() === "2000"`)
-	v.NoComplaints("503")
+	v.NoConsoleErrors("503")
 }
 
 // A session that ends during live refresh leads to the login and back to the same
@@ -112,7 +112,7 @@ func TestBrowserSessionExpires(t *testing.T) {
 	if at := sitetest.Eval[string](v, `location.pathname + location.search`); at != "/keys?live=2&q=a" {
 		t.Errorf("after the login: %s", at)
 	}
-	v.NoComplaints("401")
+	v.NoConsoleErrors("401")
 }
 
 // forgetSessions ends all sessions, as their store does after a while.
@@ -327,7 +327,7 @@ func TestBrowserWithoutScript(t *testing.T) {
 		t.Errorf("after the revocation: %v, %v", all, err)
 	}
 	v.Act(chromedp.Click(chromedp.CSS(".who button")), chromedp.WaitVisible(chromedp.CSS("[name=password]")))
-	v.NoComplaints("422")
+	v.NoConsoleErrors("422")
 }
 
 // A token that was made can be copied with a button, and read in its field.
@@ -343,7 +343,7 @@ func TestBrowserCopy(t *testing.T) {
 	); !sitetest.TokenInPage.MatchString(got) {
 		t.Errorf("selected: %q", got)
 	}
-	v.NoComplaints("")
+	v.NoConsoleErrors("")
 }
 
 // The form says what it understands while it is typed, and Enter saves it.
@@ -364,7 +364,7 @@ func TestBrowserLimitsForm(t *testing.T) {
 	if len(limits) != 2 || limits[0] != sitetest.Per(2500, time.Second) {
 		t.Errorf("Enter saved %v", limits)
 	}
-	v.NoComplaints("")
+	v.NoConsoleErrors("")
 }
 
 // What the page says while a limit is typed is what the server says of it.
@@ -410,7 +410,7 @@ func TestBrowserPreview(t *testing.T) {
 			t.Errorf("after %s: %q, want %q", row.do, got, row.want)
 		}
 	}
-	v.NoComplaints("")
+	v.NoConsoleErrors("")
 }
 
 // Behind a stage of the gateway the browser keeps the session, the files load and the
@@ -428,5 +428,5 @@ func TestBrowserBasePath(t *testing.T) {
 	if at := sitetest.Eval[string](v, "location.pathname"); at != "/prod/login" {
 		t.Errorf("after the logout: %s", at)
 	}
-	v.NoComplaints("")
+	v.NoConsoleErrors("")
 }

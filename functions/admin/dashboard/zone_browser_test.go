@@ -43,5 +43,5 @@ func TestBrowserLocalTime(t *testing.T) {
 	v.Wait(from + `.value === "2026-11-20T10:00" && ` + from + `.labels[0].textContent === "From, UTC"`)
 	v.Open("/keys/{acme}?live=2")
 	v.Wait(text + `.endsWith(" UTC")`)
-	v.NoComplaints("")
+	v.NoConsoleErrors("")
 }

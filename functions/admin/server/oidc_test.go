@@ -263,5 +263,5 @@ func TestBrowserProviderLogin(t *testing.T) {
 	if at := sitetest.Eval[string](v, `location.pathname`); at != "/login" {
 		t.Errorf("after both logouts: %s", at)
 	}
-	v.NoComplaints("")
+	v.NoConsoleErrors("")
 }

@@ -77,8 +77,8 @@ func (v *Visit) listen() {
 	}
 }
 
-// Complaints are the errors and warnings that the browser wrote.
-func (v *Visit) Complaints() []string {
+// ConsoleErrors returns the browser's errors and warnings.
+func (v *Visit) ConsoleErrors() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return append([]string(nil), v.console...)
@@ -88,7 +88,7 @@ func (v *Visit) Complaints() []string {
 func (v *Visit) Act(actions ...chromedp.Action[chromedp.Void]) {
 	v.T.Helper()
 	if err := chromedp.Do(v.Ctx, actions...); err != nil {
-		v.T.Fatalf("%v\nconsole: %s", err, strings.Join(v.Complaints(), "\n"))
+		v.T.Fatalf("%v\nconsole: %s", err, strings.Join(v.ConsoleErrors(), "\n"))
 	}
 }
 
@@ -106,7 +106,7 @@ func (v *Visit) Wait(expression string) {
 		chromedp.WithPollingTimeout(0),
 	)
 	if _, err := chromedp.Run(v.Ctx, poll); err != nil {
-		v.T.Fatalf("waiting for %s: %v\nconsole: %s", expression, err, strings.Join(v.Complaints(), "\n"))
+		v.T.Fatalf("waiting for %s: %v\nconsole: %s", expression, err, strings.Join(v.ConsoleErrors(), "\n"))
 	}
 }
 
@@ -225,13 +225,13 @@ func (v *Visit) HandTimers() {
 // Fire runs the next timer that HandTimers holds.
 func (v *Visit) Fire() { v.T.Helper(); v.Act(chromedp.Evaluate[chromedp.Void]("fire()")) }
 
-// NoComplaints checks that the browser wrote no error, but for loads that failed with a
-// status that the test caused.
-func (v *Visit) NoComplaints(status string) {
+// NoConsoleErrors checks that the browser has no errors except failed loads with this
+// status, which the test caused.
+func (v *Visit) NoConsoleErrors(status string) {
 	v.T.Helper()
-	for _, c := range v.Complaints() {
+	for _, c := range v.ConsoleErrors() {
 		if status == "" || !strings.Contains(c, "the server responded with a status of "+status) {
-			v.T.Errorf("the browser complains: %s", c)
+			v.T.Errorf("in the browser's console: %s", c)
 		}
 	}
 }
@@ -248,7 +248,7 @@ func (v *Visit) Look(t *testing.T, axe, status string) {
 	}
 	v.Accessible(t, axe, 360, 1440)
 	v.T = t
-	v.NoComplaints(status)
+	v.NoConsoleErrors(status)
 	v.mu.Lock()
 	v.console = nil
 	v.mu.Unlock()
