@@ -146,7 +146,9 @@ func (k *caller) learn(call Call, checked Result) {
 	k.facts, k.mode, k.limits, k.access = f, policy.Off, nil, checked.access
 	for _, l := range checked.Limits {
 		if l.Scope == policy.ScopeKey {
-			k.mode, k.limits = l.Mode, append(k.limits, l.Limit)
+			if k.limits = append(k.limits, l.Limit); k.mode == policy.Off || !l.Limit.Shadow {
+				k.mode = l.Mode
+			}
 		}
 	}
 }

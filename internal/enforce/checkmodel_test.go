@@ -52,6 +52,7 @@ func drawLimits(t *rapid.T) []limiter.Limit {
 		if limits[i].Algorithm == limiter.Log {
 			limits[i].CountDenied = rapid.IntRange(0, 4).Draw(t, "count denied") == 0
 		}
+		limits[i].Shadow = rapid.IntRange(0, 3).Draw(t, "shadow") == 0
 	}
 	return limits
 }
@@ -69,7 +70,7 @@ func drawLease(t *rapid.T, limits []limiter.Limit) policy.Duration {
 		return 0
 	}
 	for i := range limits {
-		limits[i].Algorithm, limits[i].CountDenied = limiter.Log, false
+		limits[i].Algorithm, limits[i].CountDenied, limits[i].Shadow = limiter.Log, false, false
 		limits[i].Requests *= rapid.SampledFrom([]int64{1, 1, 4, 100}).Draw(t, "times")
 		limits[i].Slots = rapid.SampledFrom([]int{0, 0, limiter.MinSlots}).Draw(t, "slots")
 	}
@@ -133,6 +134,9 @@ func (h *history) editSet(s *policy.Set) {
 	}
 	if which == 3 || all {
 		s.Plans[at].Candidate = drawOptional(t, 5)
+		for i := range s.Plans[at].Candidate {
+			s.Plans[at].Candidate[i].Shadow = false
+		}
 	}
 	if which == 10 || all {
 		s.Plans[at].PerGroup = drawPerGroup(t)

@@ -44,7 +44,7 @@ func (a *attempt) noteCrossings() {
 			continue // some other call took the share
 		}
 		for _, l := range a.result.Limits[t.first : t.first+t.count] {
-			if notified(l.Limit) {
+			if notified(l.Limit) && !l.Exceeded() {
 				a.result.Crossings.add(Crossing{Usage: l.Usage, Scope: l.Scope,
 					Subject: a.limited(l.Scope), At: t.at}, a.result.Cost, a.call.Again)
 			}
@@ -69,7 +69,10 @@ func (a *attempt) noteGivenBack(checked *Result, t taken, reply []byte) {
 		return
 	}
 	for i, u := range now.Limits {
-		before := states[i].Used() - checked.Cost
+		before := states[i].Used()
+		if !states[i].Exceeded() {
+			before -= checked.Cost
+		}
 		a.result.Crossings.add(Crossing{Usage: u, Scope: states[i].Scope, Subject: a.limited(states[i].Scope),
 			At: now.Now}, u.Used()-before, a.call.Again)
 	}
@@ -86,4 +89,22 @@ func (a *attempt) limited(scope string) string {
 		return policy.RouteID(a.rule.Name)
 	}
 	return a.call.Subject
+}
+
+// cross notes what a step that took a part of the difference crossed.
+func (s *Settlement) cross(state counted, cost int64, reply []byte) {
+	if len(reply) == 0 || !slices.ContainsFunc(state.limits, notified) {
+		return
+	}
+	d, err := limiter.ParseReply(reply, state.limits)
+	if err != nil {
+		return // the reservation is settled all the same
+	}
+	for _, u := range d.Limits {
+		if u.Exceeded() {
+			continue
+		}
+		of := Crossing{Usage: u, Scope: state.scope, Subject: state.subject, At: d.Now}
+		s.Crossings.add(of, cost, false)
+	}
 }

@@ -126,8 +126,9 @@ func (c *Callers) take(checked *Result, now time.Time, all []held) {
 		return
 	}
 	for _, h := range taken {
-		for i, u := range h.model.Refund(now, h.limits, checked.Cost, now).Limits {
-			checked.Limits[h.first+i].Usage = u
+		mine := checked.Limits[h.first : h.first+len(h.limits)]
+		for i, u := range h.model.Refund(now, h.limits, checked.Cost, now, spared(mine)).Limits {
+			mine[i].Usage = u
 		}
 	}
 }
@@ -142,11 +143,9 @@ func ask(checked *Result, now time.Time, all []held) (taken []held) {
 		if h.first = len(checked.Limits); d.Allowed {
 			taken = append(taken, h)
 		}
-		checked.WouldAllow = checked.WouldAllow && d.Allowed
+		checked.WouldAllow = checked.WouldAllow && d.WouldAllow()
 		checked.Allowed = checked.Allowed && (d.Allowed || h.mode != policy.Enforce)
-		for _, u := range d.Limits {
-			checked.Limits = append(checked.Limits, LimitState{Usage: u, Scope: h.scope, Mode: h.mode})
-		}
+		checked.Limits = append(checked.Limits, limitStates(d.Limits, h.scope, h.mode)...)
 	}
 	return taken
 }

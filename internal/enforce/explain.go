@@ -195,16 +195,16 @@ func (c *Result) explain(x stepNotMade, reply []byte) error {
 		return fmt.Errorf("policy: explain: %w", err)
 	}
 	c.Now = d.Now
-	c.WouldAllow = c.WouldAllow && d.Allowed
+	c.WouldAllow = c.WouldAllow && d.WouldAllow()
 	c.Allowed = c.Allowed && (d.Allowed || x.mode != policy.Enforce)
 	if x.shared != nil {
 		x.shared.asConfigured(d.Limits, d.Now)
 	}
-	for _, u := range d.Limits {
-		if d.Allowed && c.Cost > 0 {
-			addRemaining(&u, c.Cost) // as it is before the call
+	for i := range d.Limits {
+		if u := &d.Limits[i]; d.Allowed && c.Cost > 0 && !u.Exceeded() {
+			addRemaining(u, c.Cost) // as it is before the call
 		}
-		c.Limits = append(c.Limits, LimitState{u, x.scope, x.mode})
 	}
+	c.Limits = append(c.Limits, limitStates(d.Limits, x.scope, x.mode)...)
 	return nil
 }

@@ -93,13 +93,20 @@ func (c *Result) putBack() []taken {
 }
 
 // back are the arguments of stepScript that give back what the call took.
-func (t taken) back(c *Result) []string { return stepArgs(t.program, -c.Cost, t.at, c.SetVersion) }
+func (t taken) back(c *Result) []string {
+	return stepArgs(t.program.Sparing(t.spared(c)), -c.Cost, t.at, c.SetVersion)
+}
+
+// spared returns which of the limits gave nothing to the call.
+func (t taken) spared(c *Result) byte { return spared(c.Limits[t.first : t.first+t.count]) }
 
 // restore counts what was taken as free again.
 func (c *Result) restore() {
 	for _, t := range c.taken {
 		for i := range t.count {
-			addRemaining(&c.Limits[t.first+i].Usage, c.Cost)
+			if u := &c.Limits[t.first+i].Usage; !u.Exceeded() {
+				addRemaining(u, c.Cost)
+			}
 		}
 	}
 	c.taken = nil

@@ -125,13 +125,17 @@ func (l *modelLease) decision(now time.Time) limiter.Decision {
 
 func (o *oracle) refund(name string, limits []limiter.Limit, cost int64, at time.Time) {
 	state, now := o.state(name, limits), o.now
-	step := func(m *limiter.Model) limiter.Decision { return m.Refund(now, limits, cost, at) }
+	step := func(m *limiter.Model) limiter.Decision { return m.Refund(now, limits, cost, at, 0) }
 	state.steps = append(state.steps, step)
 	step(state.model())
 }
 
 func leastRemaining(limits []limiter.Usage) int64 {
-	return slices.MinFunc(limits, func(a, b limiter.Usage) int {
-		return int(a.Remaining - b.Remaining)
-	}).Remaining
+	least := int64(1 << 40)
+	for _, u := range limits {
+		if !u.Limit.Shadow {
+			least = min(least, u.Remaining)
+		}
+	}
+	return least
 }

@@ -72,13 +72,13 @@ func (o *oracle) state(name string, limits []limiter.Limit) *replay {
 }
 
 // take makes a step; cost 0 looks, which may carry a state over to other limits, below 0
-// gives back what was taken now.
-func (o *oracle) take(name string, limits []limiter.Limit, cost int64) limiter.Decision {
+// gives back what was taken now, but for some limits in shadow mode.
+func (o *oracle) take(name string, limits []limiter.Limit, cost int64, spared ...byte) limiter.Decision {
 	state, now := o.state(name, limits), o.now
 	step := func(m *limiter.Model) limiter.Decision {
 		switch {
 		case cost < 0:
-			return m.Refund(now, limits, -cost, now)
+			return m.Refund(now, limits, -cost, now, spared[0])
 		case cost == 0:
 			return m.Peek(now, limits)
 		}
@@ -117,7 +117,7 @@ func (o *oracle) giveBack(all []heldLimits) {
 		if h.lease != nil {
 			h.lease.left += h.cost
 		} else if h.Allowed && h.cost > 0 {
-			o.take(h.name, o.states[h.name].limits, -h.cost)
+			o.take(h.name, o.states[h.name].limits, -h.cost, limiter.Exceeded(h.Limits))
 		}
 	}
 }
@@ -127,13 +127,17 @@ func restored(all []heldLimits, given bool) []LimitState {
 	var limits []LimitState
 	for _, h := range all {
 		for _, u := range h.Limits {
-			if given && h.Allowed {
+			if given && h.Allowed && !u.Exceeded() {
 				u.Remaining = min(u.Remaining+h.cost, u.Limit.Requests)
 				if u.Remaining == u.Limit.Requests || u.Limit.Algorithm == limiter.Counter {
 					u.Next = 0 // unknown
 				}
 			}
-			limits = append(limits, LimitState{u, h.scope, h.mode})
+			mode := h.mode
+			if u.Limit.Shadow {
+				mode = policy.Shadow
+			}
+			limits = append(limits, LimitState{u, h.scope, mode})
 		}
 	}
 	return limits
@@ -196,7 +200,10 @@ func (o *oracle) check(id string, address netip.Addr, path string, lists bool) v
 	}
 	v.would = may
 	for _, h := range slices.Concat(own, others) {
-		v.would = v.would && h.Allowed
+		v.would = v.would && h.WouldAllow()
+		if h.Allowed && !h.WouldAllow() {
+			o.met["a call above a limit in shadow mode"]++
+		}
 	}
 	if free && v.allowed {
 		v.would, v.candidate = true, true

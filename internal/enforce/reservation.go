@@ -48,6 +48,9 @@ type reservation struct {
 	rule      string // tag of the route; empty without
 	network   string // subject of the client's network; empty unless one of its limits took
 	took      byte   // bit i: the state of scopeOf[i] took
+	// spared has a byte for each of these states: the limits in shadow mode that gave
+	// nothing, by their places then
+	spared    [len(scopeOf)]byte
 	own       time.Time
 	at        [5]time.Time // of the limits on others, in the order of scopeOf
 	group     string       // subject of the caller's group; empty unless its limits took
@@ -101,6 +104,7 @@ func (c *Checker) reserved(checked *Result, all []taken, call Call, rule *compil
 	for _, t := range all {
 		state := stateOf(checked.Limits[t.first].Scope)
 		r.took |= 1 << state
+		r.spared[state] = t.spared(checked)
 		if state < firstShared {
 			r.own = t.at
 		} else {
@@ -147,8 +151,9 @@ func (s seal) sum(data []byte) []byte {
 // bytes expiry, 7 bytes time of the caller's step, 7 bytes for each limit on others but
 // groups that took, 8 bytes at random, then three texts with 1 byte length, 4 bytes
 // settleMax, and 32 bytes HMAC-SHA-256 of all that; in base64. When limits on a group
-// took, 7 bytes time, 2 bytes plan and a text stand after settleMax. Releases before
-// settleMax end with the texts, write none, and pass over what follows.
+// took, 7 bytes time, 2 bytes plan and a text stand after settleMax; then spared, unless
+// it is 0. Releases before settleMax end with the texts, write none, and pass over what
+// follows.
 func (s seal) write(r *reservation) string {
 	b := make([]byte, 0, 256)
 	b = append(b, reservationFormat, r.took)
@@ -169,6 +174,9 @@ func (s seal) write(r *reservation) string {
 		b = policyset.AppendTime(b, r.at[tookGroup-firstShared])
 		b = binary.BigEndian.AppendUint16(b, uint16(r.groupPlan))
 		b = append(append(b, byte(len(r.group))), r.group...)
+	}
+	if r.spared != [len(scopeOf)]byte{} {
+		b = append(b, r.spared[:]...)
 	}
 	return reservationPrefix + base64.RawURLEncoding.EncodeToString(append(b, s.sum(b)...))
 }
@@ -210,8 +218,10 @@ func parseReservation(b []byte) *reservation {
 	}
 	if r.has(tookGroup) {
 		r.at[tookGroup-firstShared], r.groupPlan = policyset.TimeAt(b), int(binary.BigEndian.Uint16(b[7:]))
-		r.group = string(b[10:])
+		end := 10 + int(b[9])
+		r.group, b = string(b[10:end]), b[end:]
 	}
+	copy(r.spared[:], b)
 	return r
 }
 

@@ -73,7 +73,30 @@ func (c *Result) HoldsUntil() time.Time {
 type LimitState struct {
 	limiter.Usage
 	Scope string      // "key", "route", "ip", "route-ip", "global", "route-all" or "group"
-	Mode  policy.Mode // Enforce or Shadow
+	Mode  policy.Mode // Enforce or Shadow: the list's, or the limit's own
+}
+
+// limitStates are the limits of a list with its scope and mode.
+func limitStates(limits []limiter.Usage, scope string, mode policy.Mode) []LimitState {
+	all := make([]LimitState, len(limits))
+	for i, u := range limits {
+		all[i] = LimitState{u, scope, mode}
+		if u.Limit.Shadow {
+			all[i].Mode = policy.Shadow
+		}
+	}
+	return all
+}
+
+// spared returns which of some limits gave nothing to an allowed call, as
+// limiter.Exceeded does.
+func spared(limits []LimitState) (mask byte) {
+	for i, l := range limits {
+		if l.Exceeded() {
+			mask |= 1 << i
+		}
+	}
+	return mask
 }
 
 // RetryAfter returns the time until the same call would be allowed if nobody else calls;
@@ -97,10 +120,10 @@ func (c *Result) RetryAfter() time.Duration {
 
 // Binding returns the limit that the client should heed, and false when there is none: on
 // a denial the enforced one with the longest RetryAfter, otherwise the one with the
-// smallest share remaining.
+// smallest share remaining that is not in shadow mode by itself.
 func (c *Result) Binding() (binding LimitState, found bool) {
 	for _, l := range c.Limits {
-		if !c.Allowed && l.Mode != policy.Enforce {
+		if l.Limit.Shadow || !c.Allowed && l.Mode != policy.Enforce {
 			continue
 		}
 		if !found || limiter.Binds(c.Allowed, l.Usage, binding.Usage) {
@@ -150,11 +173,9 @@ func (c *Result) count(scope string, mode policy.Mode, d limiter.Decision, err e
 		c.taken = append(c.taken, t)
 	}
 	c.Now = d.Now
-	c.WouldAllow = c.WouldAllow && d.Allowed
+	c.WouldAllow = c.WouldAllow && d.WouldAllow()
 	c.Allowed = c.Allowed && (d.Allowed || mode != policy.Enforce)
-	for _, u := range d.Limits {
-		c.Limits = append(c.Limits, LimitState{u, scope, mode})
-	}
+	c.Limits = append(c.Limits, limitStates(d.Limits, scope, mode)...)
 	return nil
 }
 

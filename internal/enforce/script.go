@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"context"
 	"crypto/sha1" //nolint:gosec // names a script, as EVALSHA wants it; protects nothing
 	_ "embed"     // the scripts
 	"encoding/hex"
@@ -60,4 +61,13 @@ func (s *script) whole(client valkey.Client, keys, args []string) valkey.Complet
 func missing(err error) bool {
 	refusal, ok := valkey.IsValkeyErr(err)
 	return ok && strings.HasPrefix(refusal.Error(), "NOSCRIPT")
+}
+
+// run runs a script, whether the server has it or not.
+func (c *Checker) run(ctx context.Context, s *script, keys, args []string) ([]byte, error) {
+	reply, err := c.client.Do(ctx, s.command(c.client, keys, args)).AsBytes()
+	if missing(err) {
+		return c.client.Do(ctx, s.whole(c.client, keys, args)).AsBytes()
+	}
+	return reply, err
 }

@@ -171,28 +171,32 @@ func (c *Checker) basis(ctx context.Context, set *compiledSet, r *reservation,
 		limits = k.Override.Limits
 	}
 	if r.has(tookKey) {
-		err = by.add(r, policy.ScopeKey, "s", limits)
+		err = by.add(r, tookKey, "s", limits)
 	}
 	rule := set.tagged(r.rule)
 	if rule != nil {
 		by.rule = rule.Name
 	}
 	if rule != nil && r.has(tookRoute) {
-		err = errors.Join(err, by.add(r, policy.ScopeRoute, "s"+rule.tag, rule.PerKey))
+		err = errors.Join(err, by.add(r, tookRoute, "s"+rule.tag, rule.PerKey))
 	}
 	if r.has(tookCandidate) {
-		err = errors.Join(err, by.add(r, "", "sk", p.Candidate))
+		err = errors.Join(err, by.add(r, tookCandidate, "sk", p.Candidate))
 	}
 	return by, err
 }
 
-func (by *basis) add(r *reservation, scope, what string, limits []limiter.Limit) error {
+func (by *basis) add(r *reservation, state int, what string, limits []limiter.Limit) error {
 	if len(limits) == 0 {
 		return nil
 	}
 	program, err := limiter.Compile(limits, time.Now())
-	by.states = append(by.states, counted{keys: []string{keyspace.Of(r.subject, what)}, program: program,
-		limits: limits, scope: scope, subject: r.subject, at: r.own, candidate: what == "sk"})
+	own := counted{keys: []string{keyspace.Of(r.subject, what)}, limits: limits, subject: r.subject,
+		program: program.Sparing(r.spared[state]), at: r.own, candidate: state == tookCandidate}
+	if !own.candidate {
+		own.scope = scopeOf[state]
+	}
+	by.states = append(by.states, own)
 	return err
 }
 
@@ -264,29 +268,6 @@ func (s *Settlement) charged(state counted, difference int64, b []byte) (rest []
 	return rest, nil
 }
 
-// cross notes what a step that took a part of the difference crossed.
-func (s *Settlement) cross(state counted, cost int64, reply []byte) {
-	if len(reply) == 0 || !slices.ContainsFunc(state.limits, notified) {
-		return
-	}
-	d, err := limiter.ParseReply(reply, state.limits)
-	if err != nil {
-		return // the reservation is settled all the same
-	}
-	for _, u := range d.Limits {
-		s.Crossings.add(Crossing{Usage: u, Scope: state.scope, Subject: state.subject, At: d.Now}, cost, false)
-	}
-}
-
-// run runs a script, whether the server has it or not.
-func (c *Checker) run(ctx context.Context, s *script, keys, args []string) ([]byte, error) {
-	reply, err := c.client.Do(ctx, s.command(c.client, keys, args)).AsBytes()
-	if missing(err) {
-		return c.client.Do(ctx, s.whole(c.client, keys, args)).AsBytes()
-	}
-	return reply, err
-}
-
 // settleShared settles what shared limits took. Since the reservation
 // counts as settled by now, what cannot be reached keeps it.
 func (c *Checker) settleShared(ctx context.Context, set *compiledSet, r *reservation, s *Settlement) {
@@ -340,8 +321,8 @@ func (c *compiledSet) sharedStates(r *reservation) []counted {
 	add := func(state int, s *sharedLimit, id, what string) {
 		if s != nil && r.has(state) {
 			keys := []string{keyspace.Of(id, what), policyset.CopyKey(keyspace.BucketOf(id))}
-			c := counted{keys: keys, program: s.longest().program, scope: s.scope, subject: id,
-				at: r.at[state-firstShared]}
+			c := counted{keys: keys, program: s.longest().program.Sparing(r.spared[state]),
+				scope: s.scope, subject: id, at: r.at[state-firstShared]}
 			if !s.leases() {
 				c.limits = s.limits
 			}

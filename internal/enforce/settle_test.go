@@ -415,7 +415,7 @@ func (w *twin) settleOne(t *rapid.T) {
 	partial := false
 	for n, m := range []*limiter.Model{&w.plan, &w.route} {
 		if actual < c.Cost {
-			d := m.Refund(s.Now, w.limits[n], c.Cost-actual, c.Now)
+			d := m.Refund(s.Now, w.limits[n], c.Cost-actual, c.Now, 0)
 			partial = partial || d.Unreturned > 0
 			continue
 		}

@@ -3,10 +3,11 @@ package limiter
 import "slices"
 
 // rebuild moves the history into other sections, on the strict side. A section that stays
-// as it is keeps its state. A log takes over the slots of the log with the longest
-// window, as far back as both windows reach and at most DefaultSlots or its limit. What
-// has no log to take from starts with the largest count that any old section has, as if
-// all of it were admitted now, at most its limit.
+// as it is keeps its state, and what is no log keeps it in another mode too. A log takes
+// over the slots of the log with the longest window, as far back as both windows reach and
+// at most DefaultSlots or its limit; a log in shadow mode adds what is older. What has no
+// log to take from starts with the largest count that any old section has, as if all of it
+// were admitted now, at most its limit.
 func (m *Model) rebuild(s *step, sections []section) {
 	old := past{sections: m.sections, states: slices.Clone(m.states), now: s.now}
 	for i := range old.states {
@@ -19,7 +20,7 @@ func (m *Model) rebuild(s *step, sections []section) {
 	}
 	states := make([]state, len(sections))
 	for i, sec := range sections {
-		if j := slices.IndexFunc(old.sections, sec.same); j >= 0 {
+		if j := old.find(i, sec); j >= 0 {
 			states[i] = old.states[j]
 		} else {
 			states[i] = old.carried(sec, s.requests(i), s.shifts[i])
@@ -34,6 +35,25 @@ type past struct {
 	states   []state
 	now      int64
 	count    int64 // the largest count of the sections that are no logs
+}
+
+// find returns the index of the section whose state the i-th one keeps, at its old place
+// if it is there, or -1.
+func (h *past) find(i int, sec section) int {
+	other := sec
+	other.shadow = !sec.shadow
+	for _, wanted := range []section{sec, other} {
+		if i < len(h.sections) && wanted.same(h.sections[i]) {
+			return i
+		}
+		if j := slices.IndexFunc(h.sections, wanted.same); j >= 0 {
+			return j
+		}
+		if sec.kind.isLog() {
+			break
+		}
+	}
+	return -1
 }
 
 // calls returns what a section that is no log counts now.
@@ -52,34 +72,39 @@ func (h *past) calls(i int) int64 {
 	}
 }
 
-// longestLog returns the index of the log of a kind with the longest window, or -1.
-func (h *past) longestLog(k kind) int {
+// longestLog returns the index of the log of a kind and mode with the longest window, or
+// -1.
+func (h *past) longestLog(k kind, shadow bool) int {
 	found := -1
 	for i, s := range h.sections {
-		if s.kind == k && (found < 0 || s.span > h.sections[found].span) {
+		if s.kind == k && s.shadow == shadow && (found < 0 || s.span > h.sections[found].span) {
 			found = i
 		}
 	}
 	return found
 }
 
-// source returns the log to take over from, preferring one of the same kind, or -1.
-func (h *past) source(k kind) int {
+// source returns the log of a mode to take over from, preferring one of the same kind, or
+// -1.
+func (h *past) source(k kind, shadow bool) int {
 	first, second := logKind, attemptsKind
 	if k == attemptsKind {
 		first, second = second, first
 	}
-	if i := h.longestLog(first); i >= 0 {
+	if i := h.longestLog(first, shadow); i >= 0 {
 		return i
 	}
-	return h.longestLog(second)
+	return h.longestLog(second, shadow)
 }
 
 // carried returns the state of a new section.
 func (h *past) carried(sec section, requests int64, shifts []shift) state {
-	source := h.source(sec.kind)
+	source, older := h.source(sec.kind, false), h.source(sec.kind, true)
+	if source < 0 {
+		source, older = older, -1
+	}
 	if sec.kind.isLog() {
-		return h.carriedLog(sec, source, requests)
+		return h.carriedLog(sec, source, older, requests)
 	}
 	start, _ := sec.start(h.now, shifts)
 	reach := sec.span - 1 // how old a call may be to count
@@ -109,38 +134,70 @@ func (s section) start(now int64, shifts []shift) (start, end int64) {
 	return s.period(now, shifts)
 }
 
-func (h *past) carriedLog(sec section, source int, requests int64) state {
+// carriedLog takes over the slots of a log, and of a log in shadow mode what is older than
+// the window of the first; older is -1 without. A log in shadow mode lacks the calls that
+// exceeded it.
+func (h *past) carriedLog(sec section, source, older int, requests int64) state {
 	var st state
 	if source < 0 {
 		st.push(sec.group, h.now, min(h.count, requests))
 		return st
 	}
-	from, old := &h.states[source], h.sections[source]
-	st.offset = from.offset
-	after := h.now + from.offset - min(sec.span, old.span)
-	calls := func(i int) int64 {
-		switch {
-		case i == len(from.slots)-1:
-			return from.fill
-		case i > 0 && from.slots[i-1] == from.slots[i]:
-			return old.group
-		}
-		return old.group - (from.missing(from.slots[i]-1) - from.missing(from.slots[i]))
-	}
+	st.offset = h.states[source].offset
 	// A slot may have stood for many calls, and each may need one of its own now: that is
 	// bounded, the oldest go.
 	most := max(requests, DefaultSlots*sec.group)
-	first, total := len(from.slots), int64(0)
-	for first > 0 && from.slots[first-1] > after && total < most {
-		first--
-		total += calls(first)
-	}
-	for i := first; i < len(from.slots); i++ {
-		count := calls(i)
-		if i == first {
-			count -= max(0, total-most)
+	span := h.sections[source].span
+	entries, total := h.entries(source, min(sec.span, span), 0, most)
+	if older >= 0 && h.sections[older].span > span && sec.span > span && total < most {
+		before, _ := h.entries(older, min(sec.span, h.sections[older].span), span, most-total)
+		for i := range before {
+			before[i].at += st.offset - h.states[older].offset
 		}
-		st.push(sec.group, from.slots[i], count)
+		entries = append(before, entries...)
+	}
+	for _, e := range entries {
+		st.push(sec.group, e.at, e.calls)
 	}
 	return st
+}
+
+// entry is what one slot of a log stands for.
+type entry struct{ at, calls int64 }
+
+// entries lists the slots of a log that are younger than an age and not younger than
+// another, 0 for all, oldest first, and the calls in them: the latest ones, as many as
+// most.
+func (h *past) entries(log int, younger, least, most int64) (entries []entry, total int64) {
+	from, group := &h.states[log], h.sections[log].group
+	clock := h.now + from.offset
+	last := len(from.slots)
+	for last > 0 && least > 0 && from.slots[last-1] > clock-least {
+		last--
+	}
+	first := last
+	for first > 0 && from.slots[first-1] > clock-younger && total < most {
+		first--
+		total += from.callsIn(group, first)
+	}
+	for i := first; i < last; i++ {
+		calls := from.callsIn(group, i)
+		if i == first {
+			calls -= max(0, total-most)
+		}
+		entries = append(entries, entry{from.slots[i], calls})
+	}
+	return entries, min(total, most)
+}
+
+// callsIn returns the calls that slot i of a log stands for. The first slot with a stamp
+// bears its deficit.
+func (st *state) callsIn(group int64, i int) int64 {
+	switch {
+	case i == len(st.slots)-1:
+		return st.fill
+	case i > 0 && st.slots[i-1] == st.slots[i]:
+		return group
+	}
+	return group - (st.missing(st.slots[i]-1) - st.missing(st.slots[i]))
 }

@@ -1,6 +1,9 @@
 package limiter
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Usage is the state of one limit at the instant of a Decision.
 type Usage struct {
@@ -15,7 +18,8 @@ type Usage struct {
 	// empty.
 	Next time.Duration
 	// RetryAfter is the time until the same cost would pass this limit if nobody else
-	// calls; 0 when it passes now.
+	// calls; 0 when it passes now. Of a limit in shadow mode that is below the cost it is
+	// MaxWindow.
 	RetryAfter time.Duration
 }
 
@@ -24,8 +28,8 @@ func (u Usage) Used() int64 { return u.Limit.Requests - u.Remaining }
 
 // Decision is the answer to one Take or Peek. A denial is a Decision, not an error.
 type Decision struct {
-	// Allowed says whether every limit admitted the cost. When it is false nothing was
-	// taken from any limit.
+	// Allowed says whether every limit admitted the cost, but for those in shadow mode.
+	// When it is false nothing was taken from any limit.
 	Allowed bool
 	// Now is the instant of the decision on the server's clock, to the microsecond.
 	Now time.Time
@@ -37,13 +41,32 @@ type Decision struct {
 	Unreturned int64
 }
 
-// Binding returns the limit that a client should heed: on a denial the one with the
-// longest RetryAfter, otherwise the one with the smallest share remaining. It returns the
-// zero Usage when there are no limits.
+// WouldAllow reports whether every limit admitted the cost, those in shadow mode too.
+func (d Decision) WouldAllow() bool {
+	return d.Allowed && !slices.ContainsFunc(d.Limits, Usage.Exceeded)
+}
+
+// Exceeded returns the limits in shadow mode that a cost exceeded, bit i for limit i.
+// Nothing was taken from them, and nothing is to be given back.
+func Exceeded(limits []Usage) (exceeded byte) {
+	for i, u := range limits {
+		if u.Exceeded() {
+			exceeded |= 1 << i
+		}
+	}
+	return exceeded
+}
+
+// Exceeded reports whether a limit in shadow mode would have denied the cost.
+func (u Usage) Exceeded() bool { return u.Limit.Shadow && u.RetryAfter > 0 }
+
+// Binding returns the limit that a client should heed, of those that are enforced: on a
+// denial the one with the longest RetryAfter, otherwise the one with the smallest share
+// remaining. It returns the zero Usage when there is none.
 func (d Decision) Binding() Usage {
 	var b Usage
-	for i, u := range d.Limits {
-		if i == 0 || Binds(d.Allowed, u, b) {
+	for _, u := range d.Limits {
+		if !u.Limit.Shadow && (b.Limit.Requests == 0 || Binds(d.Allowed, u, b)) {
 			b = u
 		}
 	}
@@ -55,7 +78,9 @@ func (d Decision) Binding() Usage {
 func (d Decision) RetryAfter() time.Duration {
 	var longest time.Duration
 	for _, u := range d.Limits {
-		longest = max(longest, u.RetryAfter)
+		if !u.Limit.Shadow {
+			longest = max(longest, u.RetryAfter)
+		}
 	}
 	return longest
 }

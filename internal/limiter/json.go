@@ -20,8 +20,15 @@ type Text struct {
 	Calendar    string `json:"calendar,omitempty" yaml:"calendar,omitempty" enum:"minute,hour,day,week,month,year" doc:"Periods of the calendar in place of a window; fixed-window only"`
 	Zone        string `json:"zone,omitempty" yaml:"zone,omitempty" maxLength:"60" example:"Europe/Berlin" doc:"Time zone of the calendar; UTC when it is left out"`
 
-	Notify []int `json:"notify,omitempty" yaml:"notify,omitempty,flow" maxItems:"5" example:"[80,100]" doc:"Percentages of the limit: a call that reaches one is reported; none with a lease, a candidate, countDenied or a window below a minute"`
+	Notify []int  `json:"notify,omitempty" yaml:"notify,omitempty,flow" maxItems:"5" example:"[80,100]" doc:"Percentages of the limit: a call that reaches one is reported; none with a lease, a candidate, countDenied or a window below a minute"`
+	Mode   string `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow" doc:"shadow counts what the limit would deny and denies nothing; enforce when it is left out"`
 }
+
+// The modes of a limit in a Text.
+const (
+	enforceMode = "enforce"
+	shadowMode  = "shadow"
+)
 
 // Text returns the limit with its window as ShortWindow writes it and its algorithm by
 // name.
@@ -33,6 +40,9 @@ func (l Limit) Text() Text {
 	}
 	if l.Algorithm != Log {
 		text.Algorithm = l.Algorithm.String()
+	}
+	if l.Shadow {
+		text.Mode = shadowMode
 	}
 	return text
 }
@@ -59,18 +69,42 @@ func (t Text) Limit() (Limit, []FieldError) {
 	}
 	l.Calendar, err = ParseCalendar(t.Calendar)
 	add("calendar", err)
+	if l.Shadow = t.Mode == shadowMode; !l.Shadow && t.Mode != "" && t.Mode != enforceMode {
+		add("mode", fmt.Errorf("mode %.20q is not one of enforce, shadow", t.Mode))
+	}
 	return l, errs
 }
 
-// MarshalJSON writes the limit as its Text.
-func (l Limit) MarshalJSON() ([]byte, error) { return json.Marshal(l.Text()) }
+// storedShadow is a limit in shadow mode as it is stored. Releases that would enforce it
+// read a limit of 0 requests, which they neither use nor save.
+type storedShadow struct {
+	Shadow *Text `json:"shadow"`
+}
 
-// UnmarshalJSON is the inverse of MarshalJSON. It refuses what cannot be read, and leaves
-// bounds to Validate.
+// MarshalJSON writes the limit as its Text, in shadow mode in a storedShadow.
+func (l Limit) MarshalJSON() ([]byte, error) {
+	text := l.Text()
+	if l.Shadow {
+		text.Mode = ""
+		return json.Marshal(storedShadow{&text})
+	}
+	return json.Marshal(text)
+}
+
+// UnmarshalJSON is the inverse of MarshalJSON. It reads any Text, refuses what cannot be
+// read, and leaves bounds to Validate.
 func (l *Limit) UnmarshalJSON(data []byte) error {
-	var text Text
-	if err := json.Unmarshal(data, &text); err != nil {
+	var stored struct {
+		Text
+		storedShadow
+	}
+	if err := json.Unmarshal(data, &stored); err != nil {
 		return err
+	}
+	text := stored.Text
+	if stored.Shadow != nil {
+		text = *stored.Shadow
+		text.Mode = shadowMode
 	}
 	read, wrong := text.Limit()
 	if len(wrong) > 0 {

@@ -88,6 +88,11 @@ type Limit struct {
 	// Notify is which parts of the limit it is worth to be told of when a call reaches
 	// them. It changes no decision.
 	Notify Thresholds
+
+	// Shadow makes the limit deny no call. It counts, by itself, the calls that it would
+	// admit and that the limits beside it admit; what exceeds it has a RetryAfter and
+	// takes nothing from it.
+	Shadow bool
 }
 
 // group returns how many calls a slot of a Log stands for.
@@ -109,7 +114,7 @@ func (l Limit) Span() time.Duration {
 }
 
 // FieldError is what is wrong with one field of a Limit: requests, window, algorithm,
-// countDenied, slots, calendar, zone or notify.
+// countDenied, slots, calendar, zone, notify or mode.
 type FieldError struct {
 	Field   string
 	Message string // names the value, its bound and, where there is one, a way out
@@ -139,7 +144,8 @@ func (l Limit) Errors() []FieldError {
 		add("slots", "is %d: must be %d to %d, with algorithm log only", l.Slots, MinSlots, MaxSlots)
 	}
 	if l.Calendar != NoCalendar && (l.Algorithm != FixedWindow || l.Calendar > Year) {
-		add("calendar", "is %s: must be minute, hour, day, week, month or year, with algorithm fixed-window only",
+		add("calendar",
+			"is %s: must be minute, hour, day, week, month or year, with algorithm fixed-window only",
 			l.Calendar)
 	}
 	if problem := zoneProblem(l); problem != "" {

@@ -40,7 +40,7 @@ func New(client valkey.Client, prefix string, limits ...Limit) (*Limiter, error)
 }
 
 // Take takes cost from every limit of key, or from none. key may be any bytes: it is
-// hashed. cost is 1 to the smallest limit, else ErrCost. A denial is a Decision, not an
+// hashed. cost is 1 to the smallest enforced limit, else ErrCost. A denial is a Decision, not an
 // error; an error means that no decision was made.
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (Decision, error) {
 	if err := checkCost(cost, l.limits); err != nil {
@@ -78,7 +78,7 @@ func (l *Limiter) Refund(ctx context.Context, key string, cost int64, taken Deci
 	if err := checkCost(cost, l.limits); err != nil {
 		return Decision{}, err
 	}
-	return l.do(ctx, key, -cost, taken.Now.UnixMicro())
+	return l.step(ctx, key, l.program.Sparing(Exceeded(taken.Limits)), -cost, taken.Now.UnixMicro())
 }
 
 // Reset forgets everything that key took.
@@ -90,8 +90,13 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 }
 
 func (l *Limiter) do(ctx context.Context, key string, cost, taken int64) (Decision, error) {
+	return l.step(ctx, key, l.program, cost, taken)
+}
+
+func (l *Limiter) step(ctx context.Context, key string, program Program,
+	cost, taken int64) (Decision, error) {
 	result := takeScript().Exec(ctx, l.client, []string{l.stateKey(key)},
-		[]string{string(l.program), strconv.FormatInt(cost, 10), strconv.FormatInt(taken, 10)})
+		[]string{string(program), strconv.FormatInt(cost, 10), strconv.FormatInt(taken, 10)})
 	reply, err := result.ToString()
 	if err != nil {
 		return Decision{}, fmt.Errorf("limiter: take: %w", err)
@@ -232,7 +237,7 @@ func checkCost(cost int64, limits []Limit) error {
 		return fmt.Errorf("%w: %d is below 1", ErrCost, cost)
 	}
 	for _, l := range limits {
-		if cost > l.Requests {
+		if cost > l.Requests && !l.Shadow {
 			return fmt.Errorf("%w: %d is above the limit of %s", ErrCost, cost, l)
 		}
 	}

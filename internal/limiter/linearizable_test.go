@@ -36,7 +36,7 @@ var linear = porcupine.Model{
 		case a.cost == 0:
 			want = m.Peek(got.Now, a.limits)
 		case a.cost < 0:
-			want = m.Refund(got.Now, a.limits, -a.cost, a.taken.Now)
+			want = m.Refund(got.Now, a.limits, -a.cost, a.taken.Now, 0)
 		default:
 			var err error
 			if want, err = m.Take(got.Now, a.limits, a.cost); err != nil {

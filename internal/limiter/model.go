@@ -57,11 +57,16 @@ func (m *Model) Peek(now time.Time, limits []Limit) Decision {
 }
 
 // Refund gives back cost that was taken at the instant taken, and returns what Peek
-// would. See Limiter.Refund.
-func (m *Model) Refund(now time.Time, limits []Limit, cost int64, taken time.Time) Decision {
+// would. It leaves alone what spared has of the limits in shadow mode, as Program.Sparing
+// does. See Limiter.Refund.
+func (m *Model) Refund(now time.Time, limits []Limit, cost int64, taken time.Time,
+	spared byte) Decision {
 	s := m.open(now.UnixMicro(), limits)
 	unreturned := int64(0)
 	for i, sec := range m.sections {
+		if sec.shadow && spared&(1<<slices.Index(s.of, i)) != 0 {
+			continue
+		}
 		r := refund{
 			now: s.now, cost: cost, taken: taken.UnixMicro(), requests: s.requests(i),
 			whole: len(m.sections) == MaxLimits,
@@ -111,7 +116,8 @@ func (m *Model) open(now int64, limits []Limit) *step {
 // same reports whether two sections hold the same; a zone only moves the boundaries of
 // its windows.
 func (s section) same(o section) bool {
-	return s.kind == o.kind && s.group == o.group && s.span == o.span && s.calendar == o.calendar
+	return s.kind == o.kind && s.shadow == o.shadow && s.group == o.group && s.span == o.span &&
+		s.calendar == o.calendar
 }
 
 // requests returns the largest limit of a section.
@@ -132,14 +138,14 @@ func (m *Model) step(now int64, limits []Limit, cost, take int64, reserve bool) 
 	switch {
 	case d.Allowed && take > 0:
 		s.reserve = reserve && len(m.sections) < MaxLimits
-		s.record(take, func(kind) bool { return true })
+		s.record(take, s.admitting(d))
 		admitted := s.usage(cost)
 		for i := range d.Limits {
 			admitted.Limits[i].RetryAfter = d.Limits[i].RetryAfter
 			d.Limits[i] = admitted.Limits[i]
 		}
 	case take > 0 && s.hasAttempts():
-		s.record(take, func(k kind) bool { return k == attemptsKind })
+		s.record(take, func(i int) bool { return m.sections[i].kind == attemptsKind })
 		d = s.usage(cost)
 		d.Allowed = false
 	case !s.changed:
@@ -152,10 +158,19 @@ func (s *step) hasAttempts() bool {
 	return slices.ContainsFunc(s.model.sections, func(sec section) bool { return sec.kind == attemptsKind })
 }
 
-// record adds cost to every section that is asked for.
-func (s *step) record(cost int64, wanted func(kind) bool) {
+// admitting selects the sections that an admitted cost is added to: all but those of
+// limits in shadow mode that it exceeds. Logs of attempts have it all the same.
+func (s *step) admitting(d Decision) func(section int) bool {
+	exceeded := Exceeded(d.Limits)
+	return func(i int) bool {
+		return exceeded&(1<<slices.Index(s.of, i)) == 0 || s.model.sections[i].kind == attemptsKind
+	}
+}
+
+// record adds cost to every section that is asked for and has a limit that it fits.
+func (s *step) record(cost int64, wanted func(section int) bool) {
 	for i, sec := range s.model.sections {
-		if !wanted(sec.kind) {
+		if !wanted(i) || cost > s.requests(i) {
 			continue
 		}
 		st := &s.model.states[i]
@@ -177,14 +192,17 @@ func (s *step) usage(cost int64) Decision {
 	d := Decision{Allowed: true, Now: time.UnixMicro(s.now).UTC(), Limits: make([]Usage, len(s.limits))}
 	for i, l := range s.limits {
 		st := &s.model.states[s.of[i]]
-		left, reset, retry := s.usageOf(st, i, cost)
+		left, reset, retry := s.usageOf(st, i, min(cost, l.Requests))
+		if cost > l.Requests { // in shadow mode alone
+			retry = MaxWindow.Microseconds()
+		}
 		d.Limits[i] = Usage{Limit: l, Remaining: max(0, left), Reset: micros(reset),
 			RetryAfter: micros(retry)}
 		if more := d.Limits[i].Remaining + 1; more <= l.Requests {
 			_, _, next := s.usageOf(st, i, more)
 			d.Limits[i].Next = micros(next)
 		}
-		d.Allowed = d.Allowed && d.Limits[i].RetryAfter == 0
+		d.Allowed = d.Allowed && (l.Shadow || d.Limits[i].RetryAfter == 0)
 	}
 	return d
 }

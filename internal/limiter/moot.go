@@ -6,14 +6,14 @@ import "time"
 // Both are indexes of the list.
 type Moot struct{ Limit, By int }
 
-// MootLimits returns the limits of a list that never deny because of another one. A limit
-// is left out where that is not certain.
+// MootLimits returns the limits of a list that never deny, or in shadow mode would never
+// deny, because of another one. A limit is left out where that is not certain.
 func MootLimits(limits []Limit) []Moot {
 	var all []Moot
 	moot := make([]bool, len(limits))
 	for i, l := range limits {
 		for j, by := range limits {
-			if i != j && !moot[j] && by.implies(l) {
+			if i != j && !moot[j] && !by.Shadow && by.implies(l) {
 				all, moot[i] = append(all, Moot{i, j}), true
 				break
 			}

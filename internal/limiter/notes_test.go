@@ -39,7 +39,7 @@ func TestNotesAreStoredAsTheHeaderSays(t *testing.T) {
 		now = now.Add(time.Second)
 	}
 	step(-20, first.UnixMicro())
-	model.Refund(now, limits, 20, first)
+	model.Refund(now, limits, 20, first, 0)
 
 	state, err := client.Do(t.Context(), client.B().Get().Key("notes").Build()).AsBytes()
 	if err != nil {

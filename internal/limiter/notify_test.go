@@ -119,7 +119,8 @@ func TestNotifyErrors(t *testing.T) {
 	short := Limit{Requests: 100, Window: time.Minute - time.Millisecond}
 	for text, limits := range map[string][]Limit{
 		"": {day, with(day, 1), with(day, 50, 80, 100), with(day, 1, 2, 3, 4, 5), with(Limit{Requests: 1,
-			Algorithm: FixedWindow, Calendar: Minute}, 100), with(Limit{Requests: 9, Window: time.Minute}, 50)},
+			Algorithm: FixedWindow, Calendar: Minute}, 100),
+			with(Limit{Requests: 9, Window: time.Minute}, 50)},
 		"ascending order": {with(day, 0), with(day, 101), with(day, -1), with(day, 356), with(day, 80, 50),
 			with(day, 50, 50), with(day, 0, 50), with(day, 1, 2, 3, 4, 5, 6)},
 		"denied calls count": {with(attempts, 80)},

@@ -89,6 +89,7 @@ type history struct {
 	taken   time.Time // of the call that a refund is about
 	past    []time.Time
 	reserve bool // the next call
+	shadows bool // some limits are in shadow mode
 	limits  []Limit
 	stepped []Limit // the limits of the last call
 	steps   int
@@ -107,8 +108,13 @@ func (h *history) step(t *rapid.T, cost int64) {
 	if h.reserve && cost > 0 {
 		about = Reserving
 	}
+	spared := byte(0)
+	if cost < 0 && h.shadows {
+		spared = byte(rapid.IntRange(0, 255).Draw(t, "spared"))
+	}
 	reply, err := h.script.Exec(context.Background(), h.client, []string{h.key},
-		[]string{string(program), number(cost), number(about), number(h.now.UnixMicro())}).ToString()
+		[]string{string(program.Sparing(spared)), number(cost), number(about),
+			number(h.now.UnixMicro())}).ToString()
 	if err != nil {
 		t.Fatalf("%s\nscript: %v", strings.Join(h.log, "\n"), err)
 	}
@@ -118,7 +124,7 @@ func (h *history) step(t *rapid.T, cost int64) {
 	case cost == 0:
 		want = h.model.Peek(h.now, h.limits)
 	case cost < 0:
-		want = h.model.Refund(h.now, h.limits, -cost, h.taken)
+		want = h.model.Refund(h.now, h.limits, -cost, h.taken, spared)
 	case h.reserve:
 		want, err = h.model.Reserve(h.now, h.limits, cost)
 	default:
@@ -141,9 +147,11 @@ func (h *history) step(t *rapid.T, cost int64) {
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 func (h *history) smallestLimit() int64 {
-	smallest := h.limits[0].Requests
+	smallest := int64(MaxRequests)
 	for _, l := range h.limits {
-		smallest = min(smallest, l.Requests)
+		if !l.Shadow {
+			smallest = min(smallest, l.Requests)
+		}
 	}
 	return smallest
 }
@@ -213,7 +221,21 @@ func (h *history) advance(t *rapid.T) {
 	}
 }
 
+// shadow changes the mode of some limits.
+func (h *history) shadow(t *rapid.T) {
+	if !h.shadows {
+		return
+	}
+	h.limits = append([]Limit(nil), h.limits...)
+	for i := range h.limits {
+		if rapid.IntRange(0, 2).Draw(t, "changes mode") == 0 {
+			h.limits[i].Shadow = !h.limits[i].Shadow
+		}
+	}
+}
+
 func (h *history) edit(t *rapid.T) {
+	defer h.shadow(t)
 	switch rapid.IntRange(0, 3).Draw(t, "edit") {
 	case 0:
 		h.limits = drawLimits(t)
@@ -267,6 +289,8 @@ func checkAgainstModel(t *testing.T, url string) {
 			h.limits = drawStraight(rt)
 			h.playStraight(rt)
 		}
+		h.shadows = rapid.Bool().Draw(rt, "shadows")
+		h.shadow(rt)
 		h.play(rt)
 		steps += h.steps
 		client.Do(t.Context(), client.B().Del().Key(h.key).Key(h.key+":expiry").Build())

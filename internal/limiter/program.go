@@ -14,13 +14,15 @@ import (
 //	1 byte   number of limits
 //	1 byte   length of what a state holds for its sections, between the signature and the slots
 //	         signature: 1 byte version, 1 byte number of sections, then for each section
-//	           1 byte kind (1 log, 2 log of attempts, 3 counter, 4 token bucket, 5 fixed window)
+//	           1 byte kind (1 log, 2 log of attempts, 3 counter, 4 token bucket, 5 fixed
+//	           window), 8 more of a limit in shadow mode, which shares its section with none
 //	           4 bytes calls per slot of a log; calendar of a fixed window
 //	           1 byte bytes per slot of a log
 //	           6 bytes window, of a log the longest one (microseconds)
 //	per limit, in the order given:
 //	           4 bytes requests,
-//	           1 byte number of its section (from 1), 128 more for calendar weeks and years,
+//	           1 byte number of its section (from 1), 128 more for calendar weeks and years
+//	           and in shadow mode, 64 more when a refund leaves it alone,
 //	           6 bytes window (microseconds), 3 bytes Slots
 //	per section with a calendar:
 //	           1 byte length of the zone's name, the name, 1 byte number of shifts,
@@ -28,8 +30,8 @@ import (
 //	           3 bytes offset east of UTC (seconds + 2^23)
 //	thresholds of the limits, if there are any, as notify.go lays them out
 //
-// Integers are big-endian. The 128 more make releases that do not know the period refuse
-// the program, before they change a state, and still carry its counts over.
+// Integers are big-endian. The 128 more make releases that do not know the period or the
+// mode refuse the program, before they change a state, and leave it to the general step.
 type Program []byte
 
 const (
@@ -39,6 +41,8 @@ const (
 	countLen       = 15 // of another section in a state
 	limitLen       = 14
 	laterMark      = 128 // in the number of a section: earlier releases refuse the program
+	sparedMark     = 64  // likewise: a refund leaves the limit alone
+	shadowMark     = 8   // in the kind of a section
 )
 
 // ErrProgram means that bytes are not a Program.
@@ -63,6 +67,7 @@ type section struct {
 	span     int64 // microseconds; 0 with a calendar
 	calendar Calendar
 	zone     string
+	shadow   bool
 }
 
 func (k kind) isLog() bool { return k == logKind || k == attemptsKind }
@@ -71,7 +76,8 @@ func (k kind) isLog() bool { return k == logKind || k == attemptsKind }
 func sectionsOf(limits []Limit) (sections []section, of []int) {
 	of = make([]int, len(limits))
 	for i, l := range limits {
-		want := section{span: l.Window.Microseconds(), calendar: l.Calendar, zone: l.Zone}
+		want := section{span: l.Window.Microseconds(), calendar: l.Calendar, zone: l.Zone,
+			shadow: l.Shadow}
 		switch l.Algorithm {
 		case Counter:
 			want.kind = counterKind
@@ -98,7 +104,7 @@ func sectionsOf(limits []Limit) (sections []section, of []int) {
 // its window, or -1.
 func shared(sections []section, want section) int {
 	for i, s := range sections {
-		if want.kind.isLog() && s.kind == want.kind && s.group == want.group {
+		if want.kind.isLog() && !want.shadow && !s.shadow && s.kind == want.kind && s.group == want.group {
 			sections[i].span = max(s.span, want.span)
 			return i
 		}
@@ -131,7 +137,11 @@ func Compile(limits []Limit, now time.Time) (Program, error) {
 	p := make(Program, 0, 4+sectionLen*len(sections)+limitLen*len(limits))
 	p = append(p, byte(len(limits)), headsLen(sections), programVersion, byte(len(sections)))
 	for _, s := range sections {
-		p = append(p, byte(s.kind))
+		kind := byte(s.kind)
+		if s.shadow {
+			kind |= shadowMark
+		}
+		p = append(p, kind)
 		if s.kind == fixedKind {
 			p = binary.BigEndian.AppendUint32(p, uint32(s.calendar))
 		} else {
@@ -156,10 +166,27 @@ func Compile(limits []Limit, now time.Time) (Program, error) {
 
 // mark is what a limit adds to the number of its section.
 func (l Limit) mark() byte {
-	if l.Calendar > Month {
+	if l.Calendar > Month || l.Shadow {
 		return laterMark
 	}
 	return 0
+}
+
+// Sparing returns the program for a refund that leaves some limits in shadow mode alone:
+// bit i of spared is for limit i. Bits of enforced limits mean nothing.
+func (p Program) Sparing(spared byte) Program {
+	if spared == 0 || len(p) < 4 {
+		return p
+	}
+	p = slices.Clone(p)
+	numbers := p[4+sectionLen*int(p[3]):]
+	for i := range int(p[0]) {
+		number := &numbers[limitLen*i+4]
+		if spared&(1<<i) != 0 && p[4+sectionLen*(int(*number&^laterMark)-1)]&shadowMark != 0 {
+			*number |= sparedMark
+		}
+	}
+	return p
 }
 
 func headsLen(sections []section) (n byte) {
@@ -247,7 +274,8 @@ func withoutZones(limits []Limit) []Limit {
 // ofKind returns the limit as one of the section that an entry of the signature
 // describes.
 func (l Limit) ofKind(entry []byte) Limit {
-	switch kind(entry[0]) {
+	l.Shadow = entry[0]&shadowMark != 0
+	switch kind(entry[0] &^ shadowMark) {
 	case counterKind:
 		l.Algorithm = Counter
 	case bucketKind:

@@ -37,7 +37,7 @@ func TestRefundOfATokenBucketThatRefilled(t *testing.T) {
 		}
 	}
 	// Without the first call, the second one would have left 5 of 10.
-	if d := m.Refund(at(9), limits, 10, at(0)); d.Limits[0].Remaining > 5 {
+	if d := m.Refund(at(9), limits, 10, at(0), 0); d.Limits[0].Remaining > 5 {
 		t.Errorf("%d remain after a refund of calls that had come back but for one, want at most 5",
 			d.Limits[0].Remaining)
 	}
@@ -84,7 +84,7 @@ func checkRefund(t *rapid.T, limit Limit) {
 	}
 	w.log = append(w.log, fmt.Sprintf("%d cost %d, to be refunded", w.now.UnixMicro(), cost))
 	w.play(t)
-	got := w.one.Refund(w.now, w.limits, cost, taken)
+	got := w.one.Refund(w.now, w.limits, cost, taken, 0)
 	want := w.other.Peek(w.now, w.limits)
 	if got.Limits[0].Remaining > want.Limits[0].Remaining {
 		t.Fatalf("%v\n%s\nrefunded at %d: %+v, but without the call it is %+v",

@@ -76,7 +76,7 @@ func (p *refundPlay) do(t *testing.T, cost int64, taken time.Time) Decision {
 	var want Decision
 	switch {
 	case cost < 0:
-		want = p.model.Refund(p.now(), limits, -cost, taken)
+		want = p.model.Refund(p.now(), limits, -cost, taken, 0)
 	case cost == 0:
 		want = p.model.Peek(p.now(), limits)
 	case p.reserve:

@@ -30,7 +30,8 @@ func groupErrors(field string, limits []limiter.Limit, routes []Route) []FieldEr
 	fields := append(limitErrors(field, limits, false), costErrors(field, limits, routes)...)
 	for i, l := range limits {
 		if l.CountDenied && l.Algorithm == limiter.Log {
-			fields = append(fields, FieldError{fmt.Sprintf("%s[%d].countDenied", field, i), sharedCountDenied})
+			at := fmt.Sprintf("%s[%d].countDenied", field, i)
+			fields = append(fields, FieldError{at, sharedCountDenied})
 		}
 	}
 	return fields

@@ -30,6 +30,10 @@ func leaseErrors(field string, lease Duration, list string, limits []limiter.Lim
 		if len(l.Errors()) > 0 {
 			return nil // they are reported
 		}
+		if l.Shadow {
+			return refuse("a limit in shadow mode, %s, cannot be leased: must be left out, or the mode be "+
+				"given to all limits of the list", l)
+		}
 		if l.Algorithm != limiter.Log || l.CountDenied {
 			return refuse("only logs that do not count denied calls can be leased, and %s is none: must be "+
 				"left out, or that limit be changed", l)

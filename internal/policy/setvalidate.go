@@ -58,6 +58,12 @@ func (s *Set) planErrors() []FieldError {
 		fields = append(fields, limitErrors(at+"limits", p.Limits, true)...)
 		fields = append(fields, limitErrors(at+"candidate", p.Candidate, false)...)
 		fields = append(fields, unnotifiedErrors(at+"candidate", p.Candidate, ofCandidate)...)
+		for j, l := range p.Candidate {
+			if l.Shadow {
+				add(fmt.Sprintf("candidate[%d].mode", j),
+					"is shadow: a candidate denies no call, so leave it out")
+			}
+		}
 		fields = append(fields, costErrors(at+"limits", p.Limits, s.Routes)...)
 		fields = append(fields, groupErrors(at+"perGroup", p.PerGroup, s.Routes)...)
 		fields = append(fields, allowErrors(at+"allow", p.Allow)...)

@@ -58,7 +58,7 @@ function words(row) {
   const parts = [`${figure(requests)} per ${per}`, field('algorithm').selectedOptions[0].dataset.mark];
   if (denied) parts.push('denied calls count');
   if (slots) parts.push(`${figure(parse(slots))} slots`);
-  parts.push(notify);
+  parts.push(notify, field('mode')?.selectedOptions[0].dataset.mark);
   return parts.filter(Boolean).join(', ');
 }
 

@@ -17,6 +17,9 @@ func invalid(id string, f Field) templ.Attributes {
 // inputs lists the ids of the row's fields, which its preview comes from.
 func (r LimitRow) inputs() string {
 	names := []string{"requests", "window", "unit", "algorithm", "zone", "slots", "notify"}
+	if r.HasMode {
+		names = append(names, "mode")
+	}
 	if r.offersDenied() {
 		names = append(names, "countDenied")
 	}
@@ -31,10 +34,14 @@ func (r LimitRow) offersDenied() bool {
 
 // rarer names the fields that are folded away.
 func (r LimitRow) rarer() string {
-	if r.offersDenied() {
-		return "time zone, slots, alerts, denied calls"
+	fields := "time zone, slots, alerts"
+	if r.HasMode {
+		fields += ", mode"
 	}
-	return "time zone, slots, alerts"
+	if r.offersDenied() {
+		fields += ", denied calls"
+	}
+	return fields
 }
 
 func plural(n int, one, many string) string {

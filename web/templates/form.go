@@ -82,6 +82,7 @@ type LimitList struct {
 type LimitChoices struct {
 	Units   []Option
 	Methods []Option
+	Modes   []Option
 	Slots   string // of a log whose row says nothing of them
 	Bounds  string
 }
@@ -109,6 +110,8 @@ type LimitRow struct {
 	Slots     Field
 	Notify    Field // percentages of the limit that are told
 	Zone      Field
+	HasMode   bool // the limit may be in shadow mode by itself
+	Mode      Field
 	Preview   string // the limit in words; empty while it has errors
 }
 

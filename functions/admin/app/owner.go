@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"tidegate/functions/admin/auth/throttle"
@@ -75,7 +76,10 @@ func (o *Owners) view(ctx context.Context, set *policy.Set, k policy.Key) (OwnKe
 		if err != nil {
 			return OwnKey{}, err
 		}
-		own.Now, own.Limits = decisions[0].Now, decisions[0].Limits
+		own.Now = decisions[0].Now
+		own.Limits = slices.DeleteFunc(decisions[0].Limits, func(u limiter.Usage) bool {
+			return u.Limit.Shadow // as in the answers that the owner gets
+		})
 	}
 	const day = 24 * time.Hour
 	first := now.Truncate(day).Add(-(ownerDays - 1) * day)

@@ -303,7 +303,8 @@ func jsonOf(t interface{ Fatal(...any) }, s policy.Set) string {
 	return string(text)
 }
 
-func limits(least int) *rapid.Generator[[]limiter.Limit] {
+// limits draws lists of limits, some in shadow mode by themselves.
+func limits(least int, shadow ...bool) *rapid.Generator[[]limiter.Limit] {
 	one := rapid.Custom(func(t *rapid.T) limiter.Limit {
 		l := limiter.Limit{
 			Requests: rapid.Int64Range(1, limiter.MaxRequests).Draw(t, "requests"),
@@ -326,6 +327,7 @@ func limits(least int) *rapid.Generator[[]limiter.Limit] {
 		if !l.CountDenied && l.Span() >= limiter.MinNotifyWindow {
 			l.Notify = rapid.SampledFrom([]limiter.Thresholds{{}, {100}, {50, 80, 100}}).Draw(t, "notify")
 		}
+		l.Shadow = len(shadow) > 0 && rapid.Bool().Draw(t, "shadow")
 		return l
 	})
 	return rapid.Map(rapid.SliceOfN(one, least, limiter.MaxLimits), orNil)
@@ -361,7 +363,7 @@ func sets() *rapid.Generator[policy.Set] {
 		s := policy.Set{Version: rapid.Int64Range(1, 1<<31).Draw(t, "version"), Plans: []policy.Plan{},
 			NextNumber: 100}
 		for i, n := range rapid.SliceOfNDistinct(name, 0, 4, rapid.ID).Draw(t, "plans") {
-			p := policy.Plan{Number: i + 1, Name: n, Limits: limits(1).Draw(t, "limits"),
+			p := policy.Plan{Number: i + 1, Name: n, Limits: limits(1, true).Draw(t, "limits"),
 				Mode: modes.Draw(t, "mode"), Candidate: limits(0).Draw(t,
 					"candidate")}
 			if p.Degraded = rapid.SampledFrom([]policy.Degraded{"", policy.Closed, policy.Open,
@@ -387,12 +389,12 @@ func sets() *rapid.Generator[policy.Set] {
 				Settle:    rapid.Bool().Draw(t, "settle"),
 				SettleMax: rapid.SampledFrom([]int64{0, 3, 1_000_000_000}).Draw(t, "settleMax"),
 				Mode:      modes.Draw(t, "mode"),
-				PerKey:    limits(0).Draw(t, "perKey"), PerIP: limits(0).Draw(t, "perIP"),
+				PerKey:    limits(0, true).Draw(t, "perKey"), PerIP: limits(0, true).Draw(t, "perIP"),
 				Shared:      limits(0).Draw(t, "shared"),
 				SharedLease: leases.Draw(t, "lease"),
 			})
 		}
-		s.PerIP = policy.Scope{Limits: limits(0).Draw(t, "ip"), Mode: modes.Draw(t, "mode")}
+		s.PerIP = policy.Scope{Limits: limits(0, true).Draw(t, "ip"), Mode: modes.Draw(t, "mode")}
 		s.Global = policy.Scope{Limits: limits(0).Draw(t, "global"), Mode: modes.Draw(t, "mode"),
 			Lease: leases.Draw(t, "lease")}
 		list := rapid.SliceOfN(prefix, 0, 3)
@@ -454,7 +456,8 @@ func TestRoundTripJSON(t *testing.T) {
 // What cannot be read is named by its field, all of it at once.
 func TestUnreadableFields(t *testing.T) {
 	document := Policy{
-		Plans: []Plan{{Limits: []Limit{{Requests: 1}, {Window: "fast", Algorithm: "magic", Calendar: "fortnight"}},
+		Plans: []Plan{{Limits: []Limit{{Requests: 1}, {Window: "fast", Algorithm: "magic",
+			Calendar: "fortnight"}},
 			Candidate: []Limit{{Window: "1.5d"}}}},
 		Routes: []Rule{{PerKey: []Limit{{Window: "x"}}, SharedLease: "soon"}},
 		Global: &Scope{Lease: "a while"}, Deny: []string{"203.0.113.7", "home"},

@@ -63,6 +63,10 @@ func parseMark(l *limiter.Limit, mark string) error {
 		l.CountDenied = true
 		return nil
 	}
+	if mark == shadowMark {
+		l.Shadow = true
+		return nil
+	}
 	if slots, ok := strings.CutSuffix(mark, slotsMark); ok {
 		n, err := parseNumber(slots)
 		l.Slots = int(n)

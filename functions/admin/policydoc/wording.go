@@ -39,6 +39,7 @@ const (
 	denialsMark = "denied calls count"
 	slotsMark   = " slots"
 	notifyMark  = "notify at "
+	shadowMark  = "shadow"
 	// estimateMark is the former name of the counter, still read.
 	estimateMark = "estimate"
 )
@@ -57,6 +58,9 @@ func Marks(l limiter.Limit) []string {
 	}
 	if text := l.Notify.String(); text != "" {
 		marks = append(marks, notifyMark+text)
+	}
+	if l.Shadow {
+		marks = append(marks, shadowMark)
 	}
 	return marks
 }

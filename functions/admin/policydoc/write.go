@@ -13,10 +13,11 @@ const header = `# The policies of Tidegate, version %d: plans, route rules and l
 #
 # A limit is a number of calls in any window: 100 per 10 seconds. It counts exactly unless
 # something follows, with commas between: counter, token bucket or fixed window for
-# another algorithm; denied calls count; 5,000 slots; notify at 80/100 %%. A calendar needs
-# a fixed window: 1,000 per calendar month (Europe/Berlin), fixed window. Field by field a
-# limit is {requests: 100, window: 10s}, with algorithm, countDenied, slots, calendar, zone
-# and notify where they are wanted. Denied calls can count on limits of each caller only.
+# another algorithm; denied calls count; 5,000 slots; notify at 80/100 %%; shadow, to count
+# and never deny. A calendar needs a fixed window: 1,000 per calendar month (Europe/Berlin),
+# fixed window. Field by field a limit is {requests: 100, window: 10s}, with algorithm,
+# countDenied, slots, calendar, zone, notify and mode where they are wanted. Denied calls
+# can count on limits of each caller only.
 #
 # What is left out of the file is removed when it is imported. To rename a plan write its
 # old name next to it: was. Try an import first: a dry run shows every difference. The

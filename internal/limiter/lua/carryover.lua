@@ -18,6 +18,43 @@ local function push(log, time, count)
   end
 end
 
+-- The old section whose state the i-th one keeps, at its old place if it is there: of the
+-- same mode, or of another unless it is a log.
+local function at_place(old, i, section)
+  local found
+  for j = #old, 0, -1 do
+    local o = old[j == 0 and i or j]
+    if o and o.kind == section.kind and o.group == section.group and o.width == section.width
+      and o.span == section.span then
+      if o.shadow == section.shadow then
+        found = o
+      elseif section.kind > ATTEMPTS and (not found or found.shadow ~= section.shadow) then
+        found = o
+      end
+    end
+  end
+  return found
+end
+
+-- Lists the slots of a log that are younger than an age and not younger than another, 0
+-- for all, oldest first, and the calls in them: the latest ones, as many as `most`.
+local function entries_of(log, younger, least, most)
+  local clock = now + log.offset
+  local finish = least > 0 and first_after(log, clock - least) or log.used
+  local oldest, first, total = first_after(log, clock - younger), finish, 0
+  while first > oldest and total < most do
+    first = first - 1
+    total = total + calls_in(log, first)
+  end
+  local entries = {}
+  for k = first, finish - 1 do
+    local calls = calls_in(log, k)
+    if k == first and total > most then calls = calls - (total - most) end
+    entries[#entries + 1] = {at = slot(log, k), calls = calls}
+  end
+  return entries, math.min(total, most)
+end
+
 -- Fills sections from a state with another signature. Returns false for bytes that are
 -- not a state.
 local function rebuild(sections)
@@ -33,7 +70,7 @@ local function rebuild(sections)
   end
   if not decode(old) then return false end
   local largest = 0
-  local logs = {}
+  local logs, shadows = {}, {} -- the longest one of a kind, enforced and in shadow mode
   for i = 1, count do
     local o = old[i]
     local calls = 0
@@ -45,27 +82,25 @@ local function rebuild(sections)
     elseif o.kind == BUCKET then
       local whole, part = debt(o)
       calls = owed_calls(whole, part, math.max(1, o.cur), o.span)
-    elseif not logs[o.kind] or o.span > logs[o.kind].span then
-      logs[o.kind] = o
+    else
+      local longest = o.shadow and shadows or logs
+      if not longest[o.kind] or o.span > longest[o.kind].span then longest[o.kind] = o end
     end
     if calls > largest then largest = calls end
   end
   for i = 1, #sections do
     local section = sections[i]
-    local entry = sub(sig, 3 + 12 * (i - 1), 14 + 12 * (i - 1))
-    local same
-    for j = count, 1, -1 do
-      if sub(s, 3 + 12 * (j - 1), 14 + 12 * (j - 1)) == entry then same = old[j] end
-    end
-    local source = logs[LOG] or logs[ATTEMPTS]
-    if section.kind == ATTEMPTS then source = logs[ATTEMPTS] or logs[LOG] end
+    local same = at_place(old, i, section)
+    local first, second = LOG, ATTEMPTS
+    if section.kind == ATTEMPTS then first, second = second, first end
+    local source, older = logs[first] or logs[second], shadows[first] or shadows[second]
+    if not source then source, older = older, nil end
     blank(section)
     if section.kind <= ATTEMPTS then
       section.times, section.keep = {}, same and same.keep or 0
       local from = same or source
       if from then
         section.offset = from.offset
-        local after = now + from.offset - math.min(section.span, from.span)
         if same then
           for k = from.base, from.used - 1 do
             push(section, slot(from, k), k == from.used - 1 and from.fill or from.group)
@@ -75,16 +110,13 @@ local function rebuild(sections)
           -- A slot may have stood for many calls, and each may need one of its own now:
           -- that is bounded, the oldest go.
           local most = math.max(section.requests, 10000 * section.group)
-          local oldest, first, total = first_after(from, after), from.used, 0
-          while first > oldest and total < most do
-            first = first - 1
-            total = total + calls_in(from, first)
+          local entries, total = entries_of(from, math.min(section.span, from.span), 0, most)
+          if older and older.span > from.span and section.span > from.span and total < most then
+            local before = entries_of(older, math.min(section.span, older.span), from.span, most - total)
+            local ahead = from.offset - older.offset
+            for k = 1, #before do push(section, before[k].at + ahead, before[k].calls) end
           end
-          for k = first, from.used - 1 do
-            local calls = calls_in(from, k)
-            if k == first and total > most then calls = calls - (total - most) end
-            push(section, slot(from, k), calls)
-          end
+          for k = 1, #entries do push(section, entries[k].at, entries[k].calls) end
         end
       else
         push(section, now, math.min(largest, section.requests))

@@ -191,7 +191,9 @@ end
 
 local unreturned = 0
 if cost < 0 then
-  for i = 1, #sections do unreturned = math.max(unreturned, give_back(sections[i], -cost)) end
+  for i = 1, #sections do
+    if not sections[i].spared then unreturned = math.max(unreturned, give_back(sections[i], -cost)) end
+  end
   must_write = true
 end
 

@@ -17,7 +17,9 @@
 --   for each limit:
 --     4 bytes remaining calls
 --     7 bytes reset (us from now)
---     7 bytes retry-after (us from now)
+--     7 bytes retry-after (us from now); of a limit in shadow mode, which denies no call
+--             and takes none that exceeds it, also on an allowed call: 366 days when the
+--             cost is above it
 --     8 bytes from which the reader computes when remaining rises: of a log us from now;
 --             of a counter 4 bytes previous count, 4 bytes count; of a token bucket
 --             4 bytes parts of a microsecond, 4 bytes 0; of a fixed window 0
@@ -107,8 +109,10 @@ local function sections_of(signature, count)
   local sections = {}
   for i = 1, count do
     local kind, group, width, span = unpack('>I1I4I1I6', signature, 3 + 12 * (i - 1))
+    local shadow = kind > 8
+    if shadow then kind = kind - 8 end
     sections[i] = {kind = kind, group = group, width = width, span = span, calendar = 0, requests = 0,
-      deficits = {}, valleys = {}}
+      shadow = shadow, deficits = {}, valleys = {}}
     if kind == FIXED then sections[i].calendar = group end
     if kind <= ATTEMPTS then
       sections[i].modulus = 2 ^ (8 * width - 1)

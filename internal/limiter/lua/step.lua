@@ -15,8 +15,9 @@ do
   local at = 3 + siglen
   for i = 1, limits do
     local n, number, window = unpack('>I4I1I6', prog, at)
-    local section = sections[number % 128] -- 128 more: earlier releases have no such section
-    if take > n then return pack('>I1I7', 2, now) end
+    local section = sections[number % 64] -- 128 more: earlier releases have no such section
+    section.spared = number % 128 >= 64
+    if take > n and not section.shadow then return pack('>I1I7', 2, now) end
     if n > section.requests then section.requests = n end
     list[i] = {requests = n, section = section, window = window}
     at = at + 14
@@ -66,6 +67,7 @@ end
 -- from now, and what comes next.
 local function usage(limit)
   local section, n = limit.section, limit.requests
+  local take = take > n and n or take
   local left, reset, retry, next, second = n, 0, 0, 0, 0
   if section.kind <= ATTEMPTS then
     local used = section.used

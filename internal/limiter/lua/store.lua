@@ -1,19 +1,26 @@
 -- Last part of the general step: takes from the sections, writes the state and sets reply.
 
-local allowed, attempts = true, false
+local allowed, attempts, exceeded = true, false, {}
 local remaining, resets, retries, nexts, seconds = {}, {}, {}, {}, {}
 local function evaluate()
   for i = 1, limits do
     remaining[i], resets[i], retries[i], nexts[i], seconds[i] = usage(list[i])
-    if retries[i] > 0 then allowed = false end
+    local section = list[i].section
+    if section.shadow and take > section.requests then retries[i] = 31622400000000 end
+    if retries[i] > 0 and not section.shadow then allowed = false end
   end
 end
 evaluate()
 
 if cost > 0 then
+  for i = 1, limits do -- a limit in shadow mode has its section to itself
+    local section = list[i].section
+    if section.shadow and retries[i] > 0 then exceeded[section] = retries[i] end
+  end
   for i = 1, #sections do
-    if allowed or sections[i].kind == ATTEMPTS then
-      record(sections[i])
+    local section = sections[i]
+    if ((allowed and not exceeded[section]) or section.kind == ATTEMPTS) and take <= section.requests then
+      record(section)
       attempts = true
     end
   end
@@ -21,7 +28,7 @@ if cost > 0 then
     local verdict = allowed
     evaluate()
     allowed = verdict
-    if allowed then for i = 1, limits do retries[i] = 0 end end
+    if allowed then for i = 1, limits do retries[i] = exceeded[list[i].section] or 0 end end
   end
 end
 

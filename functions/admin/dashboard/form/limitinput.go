@@ -8,6 +8,7 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
 )
 
 // LimitInput is one row of the form. A row with nothing filled in is blank and means
@@ -16,6 +17,7 @@ type LimitInput struct {
 	Requests, Window, Unit, Algorithm Input
 	zone, slots, notify               Input
 	countDenied                       Input // any text is yes
+	mode                              Input
 }
 
 // What inputs hold: at most MaxInput characters, more than any number or time zone needs;
@@ -33,6 +35,10 @@ func newLimitInput(l limiter.Limit) LimitInput {
 		Unit:      Input{Text: CalendarPrefix + l.Calendar.String()},
 		Algorithm: Input{Text: l.Algorithm.String()},
 		zone:      Input{Text: l.Zone},
+		mode:      Input{Text: string(policy.Enforce)},
+	}
+	if l.Shadow {
+		in.mode.Text = string(policy.Shadow)
 	}
 	if l.Calendar == limiter.NoCalendar {
 		count, unit := limiter.SplitWindow(l.Window)
@@ -53,6 +59,7 @@ func readLimitInput(values url.Values, prefix string) LimitInput {
 	return LimitInput{
 		Requests: read("requests"), Window: read("window"), Unit: read("unit"), Algorithm: read("algorithm"),
 		zone: read("zone"), slots: read("slots"), notify: read("notify"), countDenied: read("countDenied"),
+		mode: read("mode"),
 	}
 }
 
@@ -60,7 +67,7 @@ func readLimitInput(values url.Values, prefix string) LimitInput {
 func (l *LimitInput) errors() int {
 	n := 0
 	for _, in := range []Input{l.Requests, l.Window, l.Unit, l.Algorithm, l.zone, l.slots, l.notify,
-		l.countDenied} {
+		l.countDenied, l.mode} {
 		if in.Error != "" {
 			n++
 		}
@@ -87,6 +94,8 @@ func (l *LimitInput) find(name string) *Input {
 		return &l.notify
 	case "countDenied":
 		return &l.countDenied
+	case "mode":
+		return &l.mode
 	}
 	return nil
 }
@@ -106,7 +115,7 @@ func (l *LimitInput) more() bool {
 			return true
 		}
 	}
-	return false
+	return l.mode.Text == string(policy.Shadow) || l.mode.Error != ""
 }
 
 // limit reads the row and notes what is wrong with it.
@@ -125,6 +134,13 @@ func (l *LimitInput) limit() limiter.Limit {
 		l.notify.Error = notifyAdvice
 	}
 	limit.Notify = limiter.NewThresholds(percents)
+	switch policy.Mode(l.mode.Text) {
+	case policy.Shadow:
+		limit.Shadow = true
+	case "", policy.Enforce:
+	default:
+		l.mode.Error = ChooseFromList
+	}
 	algorithm, err := limiter.ParseAlgorithm(l.Algorithm.Text)
 	if err != nil {
 		l.Algorithm.Error = ChooseFromList

@@ -141,6 +141,8 @@ func (l *LimitList) View(legend, advice string) templates.LimitList {
 			Slots:     Field(in.slots),
 			Zone:      Field(in.zone),
 			Notify:    Field(in.notify),
+			HasMode:   l.Name != "candidate",
+			Mode:      Field(in.mode),
 			Preview:   preview(in),
 		}
 		if len(rows) > 1 || l.Name != required && !in.blank() {
@@ -171,7 +173,7 @@ func preview(in LimitInput) string {
 // LimitChoices are what the rows of every list offer.
 func LimitChoices() templates.LimitChoices {
 	return templates.LimitChoices{
-		Units: units(), Methods: methods(), Slots: page.Number(limiter.DefaultSlots),
+		Units: units(), Methods: methods(), Modes: modes(), Slots: page.Number(limiter.DefaultSlots),
 		Bounds: "Up to " + strconv.Itoa(limiter.MaxLimits) + " limits, each 1 to " +
 			page.Number(limiter.MaxRequests) +
 			" calls in 1 millisecond to 366 days, or in a period of the calendar. A row with nothing " +
@@ -190,6 +192,14 @@ func units() []templates.Option {
 		all = append(all, templates.Option{Value: name, Text: name})
 	}
 	return all
+}
+
+// modes lists what one limit of a list can do to a call.
+func modes() []templates.Option {
+	return []templates.Option{
+		{Value: string(policy.Enforce), Text: "enforce"},
+		{Value: string(policy.Shadow), Text: "shadow: count, deny nothing", Mark: string(policy.Shadow)},
+	}
 }
 
 func methods() []templates.Option {

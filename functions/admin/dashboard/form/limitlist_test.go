@@ -19,6 +19,7 @@ func drawLimit(t *rapid.T) limiter.Limit {
 			"window")) * time.Millisecond,
 		Algorithm: rapid.SampledFrom(limiter.Algorithms()).Draw(t, "algorithm"),
 	}
+	l.Shadow = rapid.Bool().Draw(t, "shadow")
 	switch l.Algorithm {
 	case limiter.Log:
 		l.CountDenied = rapid.Bool().Draw(t, "count denied")
@@ -71,6 +72,11 @@ func sent(list LimitList) url.Values {
 		if row.Denied.Value != "" {
 			set("countDenied", "yes")
 		}
+		for _, o := range modes() {
+			if o.Value == row.Mode.Value {
+				set("mode", o.Value)
+			}
+		}
 		for _, o := range units() {
 			if o.Value == row.Unit.Value {
 				set("unit", o.Value)
@@ -109,6 +115,7 @@ func TestFormNeverPassesNonsense(t *testing.T) {
 			slots:       Input{Text: text.Draw(t, "slots")},
 			notify:      Input{Text: text.Draw(t, "notify")},
 			countDenied: Input{Text: rapid.SampledFrom([]string{"", "yes"}).Draw(t, "count denied")},
+			mode:        Input{Text: rapid.SampledFrom([]string{"", "shadow", "off"}).Draw(t, "mode")},
 		}}}
 		limits := form.Limits()
 		if form.ErrorCount() > 0 {
@@ -136,6 +143,7 @@ func TestSetError(t *testing.T) {
 	for field, id := range map[string]string{
 		"requests": "requests", "window": "window", "algorithm": "algorithm", "calendar": "unit",
 		"zone": "zone", "slots": "slots", "countDenied": "countDenied", "notify": "notify",
+		"mode": "mode",
 	} {
 		list, err := ReadLimitList(twoRows(), "limits")
 		if err != nil || len(list.Limits()) != 1 {
@@ -152,10 +160,10 @@ func TestSetError(t *testing.T) {
 			"requests": row.Requests.Error, "window": row.Window.Error, "unit": row.Unit.Error,
 			"algorithm": row.Algorithm.Error,
 			"zone":      row.Zone.Error, "slots": row.Slots.Error, "countDenied": row.Denied.Error,
-			"notify": row.Notify.Error,
+			"notify": row.Notify.Error, "mode": row.Mode.Error,
 		}
-		if wrong[id] != "It is not for you." ||
-			row.More != (id == "zone" || id == "slots" || id == "countDenied" || id == "notify") {
+		if wrong[id] != "It is not for you." || row.More != (id == "zone" || id == "slots" ||
+			id == "countDenied" || id == "notify" || id == "mode") {
 			t.Errorf("%s: %+v", field, row)
 		}
 	}

@@ -1,0 +1,150 @@
+package enforce
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/route"
+)
+
+// soft is a limit in shadow mode.
+func soft(requests int64) limiter.Limit {
+	return limiter.Limit{Requests: requests, Window: time.Minute, Shadow: true}
+}
+
+// Limits in shadow mode beside enforced ones, in every list: a call above them passes and
+// is charged to the enforced ones alone, and what the client reads names none of them.
+func TestShadowBesideEnforced(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", append(perMinute(5), soft(2))...)
+		_, secret := w.create(t, "one", "free")
+		w.save(t, func(s *policy.Set) {
+			s.PerIP.Limits = append(perMinute(6), soft(1))
+			s.Global.Limits = append(perMinute(7), soft(4))
+			s.Routes = []policy.Route{{Name: "r", Cost: 1, Pattern: route.Pattern{Path: "/r"},
+				PerKey: []limiter.Limit{soft(3)}, Shared: perMinute(8)}}
+		})
+		made := call(secret).from("192.0.2.1").to("GET", "/r")
+		for i, want := range []string{
+			"key:4 key:1 route:2 ip:5 ip:0 global:6 global:3 route-all:7 would true",
+			"key:3 key:0 route:1 ip:4 ip:0 global:5 global:2 route-all:6 would false",
+			"key:2 key:0 route:0 ip:3 ip:0 global:4 global:1 route-all:5 would false",
+			"key:1 key:0 route:0 ip:2 ip:0 global:3 global:0 route-all:4 would false",
+			"key:0 key:0 route:0 ip:1 ip:0 global:2 global:0 route-all:3 would false",
+		} {
+			c := w.check(t, made)
+			if got := fmt.Sprintf("%s would %t", scopes(c), c.WouldAllow); got != want || !c.Allowed {
+				t.Fatalf("call %d: %s, allowed %t; want %s", i, got, c.Allowed, want)
+			}
+			if b, found := c.Binding(); !found || b.Limit.Shadow {
+				t.Errorf("call %d binds %+v", i, b)
+			}
+			for _, l := range c.Limits {
+				if l.Limit.Shadow != (l.Mode == policy.Shadow) {
+					t.Errorf("call %d: %s %s has mode %s", i, l.Scope, l.Limit, l.Mode)
+				}
+			}
+		}
+		c := w.check(t, made)
+		if c.Allowed || c.RetryAfter() != c.Limits[0].RetryAfter || scopes(c) != "key:0 key:0 route:0" {
+			t.Errorf("above the enforced limit: %s", describe(c))
+		}
+	})
+}
+
+// A plan whose limits are all in shadow mode denies nothing.
+func TestAllInShadow(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", soft(1), soft(2))
+		_, secret := w.create(t, "one", "free")
+		for i, want := range []string{"key:0 key:1", "key:0 key:0", "key:0 key:0"} {
+			c := w.check(t, call(secret))
+			if !c.Allowed || c.WouldAllow != (i == 0) || scopes(c) != want || c.RetryAfter() != 0 {
+				t.Errorf("call %d: %s", i, describe(c))
+			}
+			if _, found := c.Binding(); found {
+				t.Errorf("call %d: a limit binds", i)
+			}
+		}
+	})
+}
+
+// A settlement gives back to limits in shadow mode what they took, and nothing else; what
+// was used on top is charged to those that it fits.
+func TestSettleBesideShadow(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", append(perMinute(100), soft(10))...)
+		w.priced(t, 4)
+		_, secret := w.create(t, "chatty", "free")
+		w.save(t, func(s *policy.Set) { s.Global.Limits = append(perMinute(90), soft(10)) })
+		chat := call(secret).to("POST", "/chat")
+		remaining := func(want string) {
+			t.Helper()
+			set, k := must(w.Set(t.Context())), must(w.Get(t.Context(), secret.ID()))
+			e, err := w.explainer.Explain(t.Context(), set, k, call(secret))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := scopes(e.Result); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
+		}
+		first, second := w.check(t, chat), w.check(t, chat)
+		above := w.check(t, chat)
+		if !above.Allowed || above.WouldAllow {
+			t.Fatalf("the third call: %s", describe(above))
+		}
+		remaining("key:88 key:2 global:78 global:2")
+		w.settle(t, above.Reservation, 0)
+		remaining("key:92 key:2 global:82 global:2")
+		w.settle(t, first.Reservation, 1)
+		remaining("key:95 key:5 global:85 global:5")
+		if s := w.settle(t, second.Reservation, 9); s.Short != 0 {
+			t.Errorf("short: %+v", s)
+		}
+		remaining("key:90 key:0 global:80 global:0")
+		if s := w.settle(t, w.check(t, chat).Reservation, 30); s.Short != 0 {
+			t.Errorf("a limit in shadow mode bounds a charge: %+v", s)
+		}
+		remaining("key:60 key:0 global:50 global:0")
+	})
+}
+
+// A denial by a shared limit gives back what the enforced limits took, and to those in
+// shadow mode nothing that they did not take.
+func TestGiveBackBesideShadow(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", append(perMinute(50), soft(3))...)
+		_, one := w.create(t, "one", "free")
+		_, other := w.create(t, "other", "free")
+		w.save(t, func(s *policy.Set) { s.Global.Limits = append(perMinute(5), soft(9)) })
+		for range 4 {
+			w.check(t, call(one))
+		}
+		w.check(t, call(other))
+		for range 3 {
+			c := w.check(t, call(one))
+			if c.Allowed || scopes(c) != "key:46 key:0 global:0 global:4" {
+				t.Fatalf("denied by the global limit: %s", describe(c))
+			}
+		}
+	})
+}
+
+// Without Valkey a limit in shadow mode denies nothing either, and takes nothing of what
+// exceeds it.
+func TestShadowWithoutValkey(t *testing.T) {
+	var m limiter.Model
+	limits := append(perMinute(3), soft(1))
+	h := []held{{&m, limits, policy.ScopeKey, policy.Enforce, 0}}
+	for i, want := range []string{"key:2 key:0", "key:1 key:0", "key:0 key:0", "key:0 key:0"} {
+		checked := Result{Cost: 1, Now: time.Unix(1_800_000_000, 0)}
+		new(Callers).take(&checked, checked.Now, h)
+		if checked.Allowed != (i < 3) || checked.WouldAllow != (i == 0) || scopes(checked) != want {
+			t.Errorf("call %d: %s", i, describe(checked))
+		}
+	}
+}

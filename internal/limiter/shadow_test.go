@@ -1,0 +1,187 @@
+package limiter
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidegate/internal/testing/valkeytest"
+)
+
+// counted is a call that a limit counts.
+type counted struct {
+	at   time.Time
+	cost int64
+}
+
+// shadowPlay holds limits against lists of the calls that each counts.
+type shadowPlay struct {
+	*subject
+	calls [][]counted // of each limit
+}
+
+// used is what a limit counts in the window that ends now.
+func (p *shadowPlay) used(i int) (calls int64) {
+	for _, c := range p.calls[i] {
+		if p.now.Sub(c.at) < p.limits[i].Window {
+			calls += c.cost
+		}
+	}
+	return calls
+}
+
+// check asks for a cost and compares the answer with the lists.
+func (p *shadowPlay) check(t *rapid.T, cost int64) {
+	t.Helper()
+	allowed := true
+	fits := make([]bool, len(p.limits))
+	for i, l := range p.limits {
+		fits[i] = p.used(i)+cost <= l.Requests
+		allowed = allowed && (fits[i] || l.Shadow)
+	}
+	d := p.do(t, cost)
+	if d.Allowed != allowed {
+		p.fail(t, "allowed %t, by the lists %t", d.Allowed, allowed)
+	}
+	would := allowed
+	for i, l := range p.limits {
+		would = would && fits[i]
+		if allowed && (fits[i] || l.CountDenied) || !allowed && l.CountDenied && cost <= l.Requests {
+			p.calls[i] = append(p.calls[i], counted{p.now, cost})
+		}
+		if got, want := d.Limits[i].Remaining, max(0, l.Requests-p.used(i)); got != want {
+			p.fail(t, "%d of limit %d remain, by the lists %d", got, i, want)
+		}
+		if exceeds := d.Limits[i].RetryAfter > 0; l.Shadow && allowed && exceeds == fits[i] {
+			p.fail(t, "limit %d would deny: %t, by the lists %t", i, exceeds, !fits[i])
+		}
+	}
+	if d.WouldAllow() != would {
+		p.fail(t, "would allow %t, by the lists %t", d.WouldAllow(), would)
+	}
+}
+
+// A limit in shadow mode denies no call. It counts what passes the limits beside it and
+// itself; what exceeds it is charged to the others alone.
+func TestLimitsInShadowMode(t *testing.T) {
+	clock := newClocked(t)
+	rapid.Check(t, func(t *rapid.T) {
+		limits := make([]Limit, rapid.IntRange(1, 5).Draw(t, "limits"))
+		for i := range limits {
+			limits[i] = Limit{
+				Requests:    rapid.Int64Range(1, 12).Draw(t, "requests"),
+				Window:      time.Duration(rapid.IntRange(1, 3).Draw(t, "window")) * time.Second,
+				Shadow:      rapid.Bool().Draw(t, "shadow"),
+				CountDenied: rapid.IntRange(0, 5).Draw(t, "count denied") == 0,
+			}
+			if limits[i].CountDenied {
+				limits[i].Requests = 12 // a cost above it is not counted
+			}
+		}
+		p := &shadowPlay{clock.subject(limits...), make([][]counted, len(limits))}
+		most := min(12, p.smallestLimit())
+		for range rapid.IntRange(1, 40).Draw(t, "calls") {
+			p.now = p.now.Add(time.Duration(rapid.IntRange(0, 900).Draw(t, "ms")) * time.Millisecond)
+			p.check(t, rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(1, most)).Draw(t, "cost"))
+		}
+	})
+}
+
+// What a call that exceeded a limit in shadow mode gives back, it gives back to the other
+// limits alone.
+func TestRefundBesideShadowMode(t *testing.T) {
+	l, err := New(connect(t, valkeytest.Start(t)), "test:", Limit{Requests: 10, Window: time.Hour},
+		Limit{Requests: 2, Window: time.Hour, Shadow: true},
+		Limit{Requests: 5, Window: time.Hour, Algorithm: FixedWindow, Shadow: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	remaining := func(d Decision, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(d.Limits[0].Remaining, d.Limits[1].Remaining, d.Limits[2].Remaining)
+	}
+	if got := remaining(l.Take(t.Context(), "a", 2)); got != "8 0 3" {
+		t.Fatalf("after 2: %s", got)
+	}
+	above, err := l.Take(t.Context(), "a", 3)
+	if got := remaining(above, err); got != "5 0 0" || !above.Allowed || above.WouldAllow() {
+		t.Fatalf("after 3 more: %s, %+v", got, above)
+	}
+	if got := remaining(l.Refund(t.Context(), "a", 3, above)); got != "8 0 3" {
+		t.Errorf("after 3 were given back: %s", got)
+	}
+	if d, err := l.Take(t.Context(), "a", 7); err != nil || !d.Allowed ||
+		d.Limits[1].RetryAfter != MaxWindow {
+		t.Errorf("a cost above a limit in shadow mode: %+v, %v", d, err)
+	}
+	if _, err := l.Take(t.Context(), "a", 11); !errors.Is(err, ErrCost) {
+		t.Errorf("a cost above an enforced limit: %v", err)
+	}
+}
+
+// A change of mode keeps the counts, of calls older than what the other limits know too.
+func TestChangeOfModeKeepsCounts(t *testing.T) {
+	burst := Limit{Requests: 5, Window: time.Second}
+	for name, quota := range map[string]Limit{
+		"log":          {Requests: 20, Window: time.Hour},
+		"counter":      {Requests: 20, Window: time.Hour, Algorithm: Counter},
+		"fixed window": {Requests: 20, Algorithm: FixedWindow, Calendar: Week},
+		"bucket":       {Requests: 20, Window: 1000 * time.Hour, Algorithm: TokenBucket},
+	} {
+		soft := quota
+		soft.Shadow = true
+		var m Model
+		now := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+		take := func(limits ...Limit) Decision {
+			t.Helper()
+			now = now.Add(time.Second)
+			d, err := m.Take(now, limits, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}
+		for range 8 {
+			take(burst, soft)
+		}
+		if got := take(burst, quota).Limits[1].Remaining; got != 2 {
+			t.Errorf("%s: %d remain when it is enforced, want 2", name, got)
+		}
+		take(burst, quota)
+		if d := take(burst, quota); d.Allowed {
+			t.Errorf("%s: a call above the limit is allowed", name)
+		}
+		if d := take(soft, burst); !d.Allowed || d.Limits[0].Remaining != 0 || d.WouldAllow() {
+			t.Errorf("%s in shadow mode again: %+v", name, d)
+		}
+	}
+}
+
+// A stored limit in shadow mode is one of 0 requests to releases without the mode; the API
+// and policy files name the mode.
+func TestShadowModeInText(t *testing.T) {
+	limit := Limit{Requests: 9, Window: time.Minute, Shadow: true}
+	stored, err := json.Marshal(limit)
+	if err != nil || string(stored) != `{"shadow":{"requests":9,"window":"1m"}}` {
+		t.Errorf("stored as %s, %v", stored, err)
+	}
+	for _, text := range []string{string(stored), `{"requests":9,"window":"1m","mode":"shadow"}`} {
+		var got Limit
+		if err := json.Unmarshal([]byte(text), &got); err != nil || got != limit {
+			t.Errorf("%s is read as %+v, %v", text, got, err)
+		}
+	}
+	var got Limit
+	for _, mode := range []string{"off", "soft"} {
+		if err := json.Unmarshal([]byte(`{"requests":9,"window":"1m","mode":"`+mode+`"}`), &got); err == nil {
+			t.Errorf("mode %s is read", mode)
+		}
+	}
+}
