@@ -125,7 +125,8 @@ func deniedFor(checked *enforce.Result) time.Duration {
 	wait := checked.RetryAfter()
 	if checked.Allowed {
 		for i := range checked.Limits {
-			if l := &checked.Limits[i]; l.Scope == policy.ScopeKey && l.Mode == policy.Enforce && l.Remaining == 0 {
+			l := &checked.Limits[i]
+			if l.Scope == policy.ScopeKey && l.Mode == policy.Enforce && l.Remaining == 0 {
 				wait = max(wait, l.Next)
 			}
 		}

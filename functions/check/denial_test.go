@@ -241,7 +241,8 @@ func TestDeniedKeysAreListed(t *testing.T) {
 		}
 		return ids
 	}
-	call := denialCall{key: "two", method: "GET", path: "/orders/7", resource: "/orders/{id}", addr: "192.0.2.7"}
+	call := denialCall{key: "two", method: "GET", path: "/orders/7", resource: "/orders/{id}",
+		addr: "192.0.2.7"}
 	w.send(t, 1, call)
 	call.key = "many"
 	w.send(t, 2, call)

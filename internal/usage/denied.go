@@ -139,8 +139,9 @@ func (r *Reader) Denied(
 		end := min(first+each, keyspace.Buckets)
 		commands := make(valkey.Commands, 0, end-first)
 		for b := first; b < end; b++ {
-			commands = append(commands, r.client.B().Zrangebyscore().Key(deniedName(keyspace.Bucket(b), list)).
-				Min(least).Max("+inf").Build())
+			name := deniedName(keyspace.Bucket(b), list)
+			commands = append(commands,
+				r.client.B().Zrangebyscore().Key(name).Min(least).Max("+inf").Build())
 		}
 		for i, result := range r.client.DoMulti(ctx, commands...) {
 			found, err := result.AsStrSlice()

@@ -121,8 +121,8 @@ func TestDeniedListsAfterScriptLoss(t *testing.T) {
 		r.Record(o)
 		first.Acknowledge(results)
 		flush(t, r, client)
-		if got := everyDenied(t, NewReader(client), OverLimit, now.Add(30*time.Minute), 10); !slices.Equal(got,
-			[]string{"acme"}) {
+		got := everyDenied(t, NewReader(client), OverLimit, now.Add(30*time.Minute), 10)
+		if !slices.Equal(got, []string{"acme"}) {
 			t.Errorf("listed %v", got)
 		}
 	})

@@ -104,7 +104,7 @@ func TestKeyLife(t *testing.T) {
 	s.do(http.MethodPost, path+"/rotate", rotate,
 		header{"If-Match": version}).wants(http.StatusPreconditionFailed)
 	s.do(http.MethodPost, path+"/rotate", map[string]any{"grace": "0s"},
-		header{"If-Match": rotated.header.Get("ETag")}).wants(http.StatusConflict, "is good until", "endGrace")
+		header{"If-Match": rotated.header.Get("ETag")}).wants(http.StatusConflict, "good until", "endGrace")
 	s.get(path).wants(http.StatusOK, `"graceUntil"`)
 	s.do(http.MethodPost, path+"/rotate", map[string]any{"grace": "0s", "endGrace": true},
 		header{"If-Match": rotated.header.Get("ETag")}).wants(http.StatusCreated)

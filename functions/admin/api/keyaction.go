@@ -91,8 +91,8 @@ func (a *api) registerKeyActions() {
 		pattern: "POST /keys/{id}/rotate", id: "rotate-key", summary: "Rotate secret", role: auth.Editor,
 		group: group, status: http.StatusCreated,
 		details: "Plan, counts and history stay. The new secret stands in the answer and cannot be had " +
-			"again. While the secret from before the last rotation is good, this needs endGrace, since a key " +
-			"has two secrets at most. If-Match keeps a repeated request from rotating twice.",
+			"again. While the secret from before the last rotation is good, this needs endGrace, since a " +
+			"key has two secrets at most. If-Match keeps a repeated request from rotating twice.",
 	}, a.rotate)
 }
 
@@ -195,8 +195,8 @@ func (a *api) rotate(ctx context.Context, in *rotateInput) (*secretOutput, error
 		return nil, err
 	}
 	if k.Version == version && k.Grace.After(time.Now()) && !in.Body.EndGrace {
-		return nil, rest.NewProblem(http.StatusConflict, "The secret from before the last rotation is good until "+
-			k.Grace.UTC().Format(time.RFC3339)+". Send endGrace true to end it now.")
+		return nil, rest.NewProblem(http.StatusConflict,
+			"The secret from before the last rotation is good until "+k.Grace.UTC().Format(time.RFC3339)+". Send endGrace true to end it now.")
 	}
 	k, secret, err := a.Keys.Rotate(ctx, k.ID, version, grace, app.NewEdit(ctx, in.Body.Reason))
 	if errors.Is(err, policy.ErrConflict) {

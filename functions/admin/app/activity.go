@@ -86,6 +86,7 @@ func FindOrdered(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilt
 		return PickKeys(ctx, keys, set, f, ids)
 	case LastUsed:
 		return lastUsed(ctx, keys, set, f, after, count)
+	case ByName:
 	}
 	return FindKeys(ctx, keys, set, f, after, count)
 }

@@ -177,8 +177,8 @@ func (d *dashboard) callerRows(ctx context.Context, seen []usage.Seen) ([]templa
 	}
 	rows := make([]templates.CallerRow, len(seen))
 	for i, s := range seen {
-		rows[i] = templates.CallerRow{ID: s.ID, Address: d.Path("/callers/" + s.ID), Last: page.Instant(s.Last),
-			Activity: activity(all[i], now)}
+		rows[i] = templates.CallerRow{ID: s.ID, Address: d.Path("/callers/" + s.ID),
+			Last: page.Instant(s.Last), Activity: activity(all[i], now)}
 	}
 	return rows, nil
 }

@@ -105,7 +105,7 @@ func (d *dashboard) explained(r *http.Request, set *policy.Set, f *explainForm,
 	case err != nil:
 		return policy.Key{}, err
 	case found.Secret:
-		f.key.Text, f.key.Error = "", "You pasted a whole secret. Its id is enough. Consider rotating the key."
+		f.key = form.Input{Error: "You pasted a whole secret. Its id is enough. Consider rotating the key."}
 		if len(found.Keys) > 0 {
 			f.key.Text = found.Keys[0].ID
 		}

@@ -282,7 +282,8 @@ func (d *dashboard) keyConflict(w http.ResponseWriter, r *http.Request, a keyAct
 	current policy.Key) {
 	f.key, f.version = current, current.Version
 	var theirs []string
-	if page, err := d.Keys.Audit().List(r.Context(), audit.Query{Subject: current.ID, Count: 1}); err == nil &&
+	last := audit.Query{Subject: current.ID, Count: 1}
+	if page, err := d.Keys.Audit().List(r.Context(), last); err == nil &&
 		len(page.Entries) > 0 {
 		for _, c := range changes.OfEntry(page.Entries[0]) {
 			theirs = append(theirs, c.What+": "+c.Before+" → "+c.After)

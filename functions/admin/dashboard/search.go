@@ -48,7 +48,7 @@ func (d *dashboard) search(w http.ResponseWriter, r *http.Request) {
 	case found.Key.ID != "":
 		query.Set(s.field, found.Key.ID)
 	case found.Secret:
-		d.Flash(r, noSuchSecret, "")
+		d.Flash(r, noSuchKey, "")
 		query.Del(s.field)
 	}
 	for _, name := range s.others {
@@ -57,7 +57,7 @@ func (d *dashboard) search(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, page.Address(d.Path(s.path), query), http.StatusSeeOther)
 }
 
-const noSuchSecret = "No key has this secret."
+const noSuchKey = "No key has this secret."
 
 // leadToSecret leads away from an address that has a secret, to the key's page or the
 // list, and reports whether it did.
@@ -74,7 +74,7 @@ func (d *dashboard) leadToSecret(w http.ResponseWriter, r *http.Request, typed s
 	case found.Key.ID != "":
 		at = d.keyPath(found.Key)
 	default:
-		d.Flash(r, noSuchSecret, "")
+		d.Flash(r, noSuchKey, "")
 	}
 	http.Redirect(w, r, at, http.StatusSeeOther)
 	return true

@@ -73,7 +73,6 @@ func (b *browser) pages(ctx context.Context, s *seed) ([]page, error) {
 		{name: "audit_rare", path: "/audit?what=key.override"},
 		{name: "audit_dates", path: "/audit?from=2020-01-01T00:00&to=2100-01-01T00:00"},
 		{name: "explain", path: "/explain?key=" + id(0) + "&path=/orders/7"},
-		{name: "explain_name", path: "/explain?key=customer-00000"},
 		{name: "simulate", path: "/simulate"},
 		{name: "settings", path: "/settings"},
 	}

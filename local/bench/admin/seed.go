@@ -86,7 +86,9 @@ func (s *seed) savePlans(ctx context.Context) error {
 // all writes everything.
 func (s *seed) all(ctx context.Context) error {
 	began := time.Now()
-	for _, step := range []func(context.Context) error{s.makeModels, s.copyKeys, s.calls, s.counts, s.denied} {
+	for _, step := range []func(context.Context) error{
+		s.makeModels, s.copyKeys, s.calls, s.counts, s.denied,
+	} {
 		if err := step(ctx); err != nil {
 			return fmt.Errorf("seed: %w", err)
 		}

@@ -53,7 +53,7 @@ func (f *filter) instant(text string) time.Time {
 	return t
 }
 
-func (f filter) values() url.Values {
+func (f *filter) values() url.Values {
 	return url.Values{"subject": {f.typed}, "what": {f.Action}, "by": {f.By}, "from": {f.from}, "to": {f.to}}
 }
 
@@ -108,8 +108,8 @@ func (d *Pages) resolve(ctx context.Context, f *filter) error {
 
 func (d *Pages) filterView(f *filter) templates.AuditFilter {
 	v := templates.AuditFilter{
-		Action: d.Path("/search"), Subject: page.Clip(f.typed, maxSubject), What: f.Action, Whats: auditActions,
-		By: page.Clip(f.By, 200), Problem: f.problem,
+		Action: d.Path("/search"), Subject: page.Clip(f.typed, maxSubject),
+		What: f.Action, Whats: auditActions, By: page.Clip(f.By, 200), Problem: f.problem,
 	}
 	if f.of.ID != "" {
 		v.Of = templates.Choice{Text: page.Clip(f.of.Name, page.MaxName), Address: d.Path("/keys/" + f.of.ID)}

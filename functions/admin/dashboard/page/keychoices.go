@@ -13,7 +13,8 @@ func KeyChoices(keys []policy.Key, more bool, address func(policy.Key) string) *
 		c.Lead = "The first " + Number(int64(len(keys))) + " keys whose names begin so. Type more, or choose:"
 	}
 	for _, k := range keys {
-		c.Keys = append(c.Keys, templates.KeyChoice{Name: Clip(k.Name, MaxName), ID: k.ID, Address: address(k)})
+		c.Keys = append(c.Keys,
+			templates.KeyChoice{Name: Clip(k.Name, MaxName), ID: k.ID, Address: address(k)})
 	}
 	return c
 }
