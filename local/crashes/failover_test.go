@@ -32,6 +32,7 @@ func TestFailover(t *testing.T) {
 	victim := nodes[0]
 	replica := replicaOf(t, victim, nodes[primaries:])
 	waiting.Until(t, "the replica has all", func() bool { return offset(t, victim) == offset(t, replica) })
+	ask(t, replica, "CONFIG", "SET", "cluster-replica-validity-factor", "0") // however long it stood still
 	stopped := processOf(t, replica)
 	signal(t, stopped, syscall.SIGSTOP)
 	ask(t, victim, "CLIENT", "KILL", "TYPE", "REPLICA")
