@@ -28,7 +28,7 @@ func (c *checker) Refused(ctx context.Context, r authorizer.Refused) {
 // denialOf returns the denial log's entry for a denied call.
 func (c *checker) denialOf(call enforce.Call, checked enforce.Result) *usage.Denial {
 	d := c.denial(call, checked.Rule)
-	d.Plan, d.Rule, d.RetryAfter = checked.Plan, checked.Rule, checked.RetryAfter()
+	d.Plan, d.Group, d.Rule, d.RetryAfter = checked.Plan, checked.Group, checked.Rule, checked.RetryAfter()
 	binding, found := checked.Binding()
 	switch {
 	case !checked.BannedUntil.IsZero():

@@ -17,6 +17,7 @@ import (
 type Denial struct {
 	Cause      cause.Cause
 	Plan       string
+	Group      string // of the key; empty for none
 	Limit      string // that denied, as clients know it; empty for another cause
 	Rule       string // name of the route rule; empty when none matches
 	Method     string
@@ -32,7 +33,8 @@ type Denial struct {
 //
 //	length, id of the caller; 0 for a caller that Valkey could not verify
 //	1 byte cause
-//	length, text: of plan, limit, rule, method, path, API and stage, in this order
+//	length, text: of plan, limit, rule, method, path, API and stage, in this order, and of
+//	the key's group when it is in one
 //
 // Its value is
 //
@@ -59,6 +61,7 @@ type group struct {
 	subject                                     string
 	cause                                       cause.Cause
 	plan, limit, rule, method, path, api, stage string
+	keyGroup                                    string
 }
 
 const (
@@ -93,7 +96,11 @@ func (g *group) field() string {
 	b.WriteByte(byte(len(g.subject)))
 	b.WriteString(g.subject)
 	b.WriteByte(byte(g.cause))
-	for _, text := range g.texts() {
+	texts := g.texts()
+	if g.keyGroup != "" {
+		texts = append(texts, &g.keyGroup)
+	}
+	for _, text := range texts {
 		cut := clip(*text)
 		b.WriteByte(byte(len(cut)))
 		b.WriteString(cut)
@@ -118,7 +125,11 @@ var errLog = errors.New("usage: an entry of the denial log makes no sense")
 // parseGroup reads a field.
 func parseGroup(field string) (g group, err error) {
 	texts := append([]*string{&g.subject}, g.texts()...)
+	texts = append(texts, &g.keyGroup)
 	for i, text := range texts {
+		if field == "" && text == &g.keyGroup {
+			break
+		}
 		if i == 1 {
 			if field == "" {
 				return g, errLog

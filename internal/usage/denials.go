@@ -29,11 +29,11 @@ type LoggedDenial struct {
 
 // DenialQuery says which denials to list. Zero fields mean all.
 type DenialQuery struct {
-	Subject, Plan, Rule, Limit string
-	Cause                      cause.Cause
-	From, To                   time.Time // From is at most LogKept ago; both required
-	After                      string    // cursor
-	Count                      int       // of a page, 1 to MaxDenials
+	Subject, Plan, Group, Rule, Limit string
+	Cause                             cause.Cause
+	From, To                          time.Time // From is at most LogKept ago; both required
+	After                             string    // cursor
+	Count                             int       // of a page, 1 to MaxDenials
 }
 
 // DenialPage is a part of the denial log, newest first.
@@ -246,7 +246,8 @@ func (h *hourOfDenials) add(q DenialQuery, field, value string) error {
 		}
 		h.denials = append(h.denials, LoggedDenial{
 			Time: at, Subject: g.subject, Calls: o.calls, Denial: Denial{
-				Cause: g.cause, Plan: g.plan, Limit: g.limit, Rule: g.rule, Method: g.method, Path: g.path,
+				Cause: g.cause, Plan: g.plan, Group: g.keyGroup, Limit: g.limit, Rule: g.rule,
+				Method: g.method, Path: g.path,
 				API: g.api, Stage: g.stage, Network: o.network, RetryAfter: o.retryAfter, Request: o.request,
 			},
 		})
@@ -257,5 +258,5 @@ func (h *hourOfDenials) add(q DenialQuery, field, value string) error {
 func (q *DenialQuery) matches(g *group) bool {
 	same := func(want, got string) bool { return want == "" || clip(want) == got }
 	return same(q.Subject, g.subject) && same(q.Plan, g.plan) && same(q.Rule, g.rule) &&
-		same(q.Limit, g.limit) && (q.Cause == 0 || q.Cause == g.cause)
+		same(q.Group, g.keyGroup) && same(q.Limit, g.limit) && (q.Cause == 0 || q.Cause == g.cause)
 }

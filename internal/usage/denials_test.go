@@ -75,7 +75,8 @@ func TestDenialsComeBack(t *testing.T) {
 			}
 			d := Denial{
 				Cause: cause.Limit, Plan: "free", Limit: fmt.Sprintf("%d per 10 s", random.IntN(3)),
-				Rule: "orders", Method: "GET", Path: "/orders/{id}", API: "abcdef1234", Stage: "prod",
+				Group: []string{"", "acme", "zebra"}[random.IntN(3)],
+				Rule:  "orders", Method: "GET", Path: "/orders/{id}", API: "abcdef1234", Stage: "prod",
 				Network:    NetworkOf(netip.MustParseAddr("192.0.2.77")),
 				RetryAfter: time.Duration(random.Int64N(1e6)) * time.Millisecond,
 				Request:    fmt.Sprintf("%08x-0000-4000-8000-%012x", random.Uint32(), random.Uint32()),
@@ -96,13 +97,15 @@ func TestDenialsComeBack(t *testing.T) {
 			"cause":   {Cause: cause.Ban},
 			"rule":    {Rule: "orders", Plan: "free"},
 			"none":    {Plan: "pro"},
+			"group":   {Group: "acme"},
 			"time":    {From: noon.Add(-3 * time.Hour), To: noon.Add(-30 * time.Minute)},
 		} {
 			q.From, q.To = later(q.From, from), earlier(q.To, noon.Add(time.Hour))
 			expected := sorted(slices.DeleteFunc(slices.Clone(want), func(d LoggedDenial) bool {
 				return q.Subject != "" && d.Subject != q.Subject || q.Limit != "" && d.Limit != q.Limit ||
 					q.Cause != 0 && d.Cause != q.Cause || q.Rule != "" && d.Rule != q.Rule ||
-					q.Plan != "" && d.Plan != q.Plan || d.Time.Before(q.From) || !d.Time.Before(q.To)
+					q.Group != "" && d.Group != q.Group || q.Plan != "" && d.Plan != q.Plan ||
+					d.Time.Before(q.From) || !d.Time.Before(q.To)
 			}))
 			for _, q.Count = range []int{7, 500} {
 				if diff := gocmp.Diff(expected, everyPage(t, reader, q), samePrefix,

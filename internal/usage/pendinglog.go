@@ -22,6 +22,7 @@ func (p *pending) log(o Outcome, minute int64) {
 	g := group{
 		minute: minute, registered: o.Registered, subject: o.Subject, cause: d.Cause, plan: d.Plan,
 		limit: d.Limit, rule: d.Rule, method: d.Method, path: d.Path, api: d.API, stage: d.Stage,
+		keyGroup: d.Group,
 	}
 	p.addDenial(g, occurrence{
 		at: max(o.Time.UnixMilli(), 0) % (1000 * secondsPerHour), calls: 1, retryAfter: d.RetryAfter,

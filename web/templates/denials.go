@@ -16,13 +16,13 @@ type DenialsPage struct {
 
 // DenialsFilter is the form that narrows the list.
 type DenialsFilter struct {
-	Action                 string
-	Key, Plan, Rule, Limit string
-	Cause                  string
-	Causes                 []Option
-	From, To               string // as the inputs have them, in UTC
-	Problem                string // what is wrong with the filter; empty when it is valid
-	Clear                  string
+	Action                        string
+	Key, Plan, Group, Rule, Limit string
+	Cause                         string
+	Causes                        []Option
+	From, To                      string // as the inputs have them, in UTC
+	Problem                       string // what is wrong with the filter; empty when it is valid
+	Clear                         string
 }
 
 // DenialRow is one entry of the denial log.

@@ -6,6 +6,7 @@ type KeysPage struct {
 	Live    Live
 	Search  Search
 	Sorts   KeySorts
+	Groups  []Choice // that the search finds
 	Rows    []KeyRow
 	Empty   Empty  // why there are no rows
 	First   string // address of the first page; empty when it is shown
@@ -27,6 +28,7 @@ type Search struct {
 	State    string
 	States   []Option
 	Tag      string
+	Group    string
 	Order    string
 	Orders   []Option
 	Live     string // the refresh in force, carried along

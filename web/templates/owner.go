@@ -13,6 +13,7 @@ type OwnKey struct {
 	Name    string
 	Facts   []Fact
 	Windows []Window
+	Shared  []Window // of its group
 	Days    []OwnDay // the latest first
 }
 

@@ -15,8 +15,9 @@ type SettingsPage struct {
 
 // Fact is something to know.
 type Fact struct {
-	Name  string
-	Value string
+	Name    string
+	Value   string
+	Address string // where the value leads; empty for nowhere
 }
 
 // SessionRow is one session.

@@ -103,6 +103,7 @@ func (a *api) register() {
 	a.registerSelf()
 	a.registerKeys()
 	a.registerKeyActions()
+	a.registerGroups()
 	a.registerImport()
 	a.registerBulk()
 	a.registerCallers()

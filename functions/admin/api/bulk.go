@@ -38,6 +38,7 @@ type (
 type BulkFilter struct {
 	Prefix string `json:"prefix,omitempty" maxLength:"100"`
 	Plan   string `json:"plan,omitempty" maxLength:"100" doc:"Name of a plan"`
+	Group  string `json:"group,omitempty" maxLength:"64"`
 	State  string `json:"state,omitempty" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable"`
 }
 
@@ -131,5 +132,6 @@ func (in *bulkInput) selection(set *policy.Set) (app.Selection, error) {
 		return app.Selection{IDs: in.Body.IDs}, nil
 	}
 	meant, err := filter(set, f.Prefix, f.Plan, f.State, "body.filter.plan")
+	meant.Group = f.Group
 	return app.Selection{Filter: &meant, After: in.Body.After}, err
 }

@@ -16,6 +16,7 @@ type Denial struct {
 	Time       time.Time `json:"time" doc:"To the millisecond, by the clock of the environment that answered"`
 	Subject    string    `json:"subject,omitempty" doc:"Id of the key or caller; absent for one that Valkey could not verify"`
 	Plan       string    `json:"plan,omitempty"`
+	Group      string    `json:"group,omitempty" doc:"Of the key, of a call over a limit or banned"`
 	Cause      string    `json:"cause" enum:"revoked,expired,old-secret,address,access,limit,ban,unavailable"`
 	Limit      string    `json:"limit,omitempty" doc:"That denied, as the client was told" example:"10 per 10 s"`
 	Rule       string    `json:"rule,omitempty" doc:"Route rule of the call"`
@@ -53,6 +54,7 @@ type (
 	denialsInput struct {
 		Key   string    `query:"key" maxLength:"64" doc:"Only of this key or caller"`
 		Plan  string    `query:"plan" maxLength:"200"`
+		Group string    `query:"group" maxLength:"64" doc:"Only of this group's keys"`
 		Rule  string    `query:"rule" maxLength:"200" doc:"Name of the route rule"`
 		Limit string    `query:"limit" maxLength:"200" doc:"As entries have it"`
 		Cause string    `query:"cause" enum:"revoked,expired,old-secret,address,access,limit,ban,unavailable"`
@@ -81,8 +83,9 @@ func (a *api) registerDenials() {
 func (a *api) listDenials(ctx context.Context, in *denialsInput) (*denialsOutput, error) {
 	now := time.Now()
 	q := usage.DenialQuery{
-		Subject: in.Key, Plan: in.Plan, Rule: in.Rule, Limit: in.Limit, Cause: cause.Named(in.Cause),
-		From: in.From, To: in.To, After: in.After, Count: in.Count,
+		Subject: in.Key, Plan: in.Plan, Group: in.Group, Rule: in.Rule, Limit: in.Limit,
+		Cause: cause.Named(in.Cause),
+		From:  in.From, To: in.To, After: in.After, Count: in.Count,
 	}
 	if newest := now.Add(time.Minute); q.To.IsZero() || q.To.After(newest) {
 		q.To = newest
@@ -122,7 +125,8 @@ func (a *api) refused(ctx context.Context, q usage.DenialQuery) (usage.Refusals,
 
 func denialOf(l *usage.LoggedDenial) Denial {
 	d := Denial{
-		Time: l.Time, Subject: l.Subject, Plan: l.Plan, Cause: l.Cause.String(), Limit: l.Limit, Rule: l.Rule,
+		Time: l.Time, Subject: l.Subject, Plan: l.Plan, Group: l.Group, Cause: l.Cause.String(),
+		Limit: l.Limit, Rule: l.Rule,
 		Method: l.Method, Path: l.Path, API: l.API, Stage: l.Stage, RetryAfter: l.RetryAfter.Milliseconds(),
 		Request: l.Request, Calls: l.Calls,
 	}

@@ -56,7 +56,7 @@ type RuleMatch struct {
 
 // AppliedLimit is a limit that a call is held against.
 type AppliedLimit struct {
-	Scope string `json:"scope" enum:"key,route,ip,route-ip,global,route-all" doc:"What it counts"`
+	Scope string `json:"scope" enum:"key,route,ip,route-ip,global,route-all,group" doc:"What it counts"`
 	Mode  string `json:"mode" enum:"enforce,shadow"`
 	Window
 }

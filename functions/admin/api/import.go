@@ -37,6 +37,7 @@ type ImportedKey struct {
 	Plan   string   `json:"plan" minLength:"1" maxLength:"100"`
 	Env    string   `json:"env,omitempty" pattern:"^[a-z0-9]{1,16}$" doc:"Of a key without a value; live when it is left out"`
 	Tags   []string `json:"tags,omitempty" maxItems:"10"`
+	Group  string   `json:"group,omitempty" maxLength:"64" doc:"As in create-key"`
 	Value  string   `json:"value,omitempty" doc:"As in create-key; a new secret is made when it is left out"`
 	Status string   `json:"status,omitempty" enum:"active,revoked" doc:"A revoked key never calls, not even for a moment"`
 }
@@ -79,7 +80,7 @@ func (a *api) importKeys(ctx context.Context, in *importInput) (*importOutput, e
 
 // importKey fails only when no other key would fare better.
 func (a *api) importKey(ctx context.Context, k ImportedKey, edit app.Edit) (ImportResult, error) {
-	n := policy.NewKey{Name: k.Name, Plan: k.Plan, Env: k.Env, Tags: k.Tags, Value: k.Value,
+	n := policy.NewKey{Name: k.Name, Plan: k.Plan, Env: k.Env, Tags: k.Tags, Group: k.Group, Value: k.Value,
 		Status: policy.Status(k.Status)}
 	if n.Env == "" {
 		n.Env = defaultEnv

@@ -29,6 +29,7 @@ type Key struct {
 	Foreign  bool                `json:"foreign,omitempty" doc:"Another system made its value"`
 	Tags     []string            `json:"tags,omitempty"`
 	Plan     string              `json:"plan"`
+	Group    string              `json:"group,omitempty" doc:"That it shares the plan's limits per group with"`
 	Status   string              `json:"status" enum:"active,revoked,unreadable"`
 	Override *Override           `json:"override,omitempty"`
 	Allow    []policydoc.Pattern `json:"allow,omitempty" doc:"Routes that the key may call, of those that its plan opens; left out, all of them"`
@@ -51,7 +52,7 @@ type Override struct {
 func keyOf(k policy.Key) Key {
 	return Key{
 		ID: k.ID, Kind: string(k.Kind), Name: k.Name, Env: k.Env, Foreign: k.Foreign,
-		Tags: k.Tags, Plan: k.Plan,
+		Tags: k.Tags, Plan: k.Plan, Group: k.Group,
 		Status: string(k.Status), Override: overrideOf(k.Override), Allow: policydoc.PatternsOf(k.Allow),
 		Expires: given(k.Expires), Banned: given(k.Banned), Grace: given(k.Grace), Version: k.Version,
 		Created: given(k.Created), Updated: given(k.Updated),
@@ -99,6 +100,7 @@ type (
 	keysInput struct {
 		Prefix string `query:"prefix" maxLength:"100" doc:"Only names that start so, whatever the case"`
 		Plan   string `query:"plan" maxLength:"400" doc:"Only keys of the plan with this name"`
+		Group  string `query:"group" maxLength:"64" doc:"Only keys of this group"`
 		Tag    string `query:"tag" maxLength:"50" doc:"Only keys that have this tag"`
 		State  string `query:"state" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable" doc:"Banned and blocked ones are in an order of their own"`
 		Order  string `query:"order" enum:"name,busiest,blocked,used" default:"name" doc:"busiest and blocked: of the 64 callers with the most calls or denials this hour, on one page; used: keys that called within 24 hours, the last first"`
@@ -116,6 +118,7 @@ type (
 			Plan    string              `json:"plan" minLength:"1" maxLength:"100"`
 			Env     string              `json:"env,omitempty" pattern:"^[a-z0-9]{1,16}$" doc:"Part of the key's text; live when it is left out"`
 			Tags    []string            `json:"tags,omitempty" maxItems:"10"`
+			Group   string              `json:"group,omitempty" maxLength:"64" doc:"As in a key: letters, digits and . _ - : @"`
 			Expires *time.Time          `json:"expires,omitempty"`
 			Allow   []policydoc.Pattern `json:"allow,omitempty" maxItems:"20" doc:"As in a key"`
 			Value   string              `json:"value,omitempty" doc:"The key's text, when another system made it; only with FOREIGN_KEYS. It is hashed, and stands in no answer"`
@@ -137,6 +140,7 @@ type (
 			Name    *string              `json:"name,omitempty" minLength:"1" maxLength:"100"`
 			Plan    *string              `json:"plan,omitempty" minLength:"1" maxLength:"100"`
 			Tags    *[]string            `json:"tags,omitempty" maxItems:"10"`
+			Group   *string              `json:"group,omitempty" maxLength:"64" doc:"Empty for none"`
 			Allow   *[]policydoc.Pattern `json:"allow,omitempty" maxItems:"20" doc:"As in a key; [] for all routes"`
 			Expires nullable[time.Time]  `json:"expires,omitempty" doc:"null for never"`
 			Reason  string               `json:"reason,omitempty" maxLength:"200"`
@@ -191,8 +195,9 @@ func (a *api) registerKeys() {
 		role: auth.Viewer, group: group,
 	}, a.getKey)
 	register(a, operation{
-		pattern: "PATCH /keys/{id}", id: "edit-key", summary: "Change name, plan, tags, routes or expiry",
-		role: auth.Editor, group: group,
+		pattern: "PATCH /keys/{id}", id: "edit-key",
+		summary: "Change name, plan, tags, group, routes or expiry",
+		role:    auth.Editor, group: group,
 		details: "What is left out stays. Another plan acts on the next check and keeps the counts.",
 	}, a.patchKey)
 	register(a, operation{
@@ -236,7 +241,7 @@ func (a *api) listKeys(ctx context.Context, in *keysInput) (*keysOutput, error) 
 	if err != nil {
 		return nil, err
 	}
-	f.Tag = in.Tag
+	f.Tag, f.Group = in.Tag, in.Group
 	order := app.Order(in.Order)
 	if in.Order == "name" {
 		order = app.ByName
@@ -259,7 +264,7 @@ func (a *api) createKey(ctx context.Context, in *newKeyInput) (*secretOutput, er
 	if b.Env == "" {
 		b.Env = defaultEnv
 	}
-	n := policy.NewKey{Name: b.Name, Env: b.Env, Plan: b.Plan, Tags: b.Tags,
+	n := policy.NewKey{Name: b.Name, Env: b.Env, Plan: b.Plan, Tags: b.Tags, Group: b.Group,
 		Expires: timeOf(b.Expires), Allow: policydoc.ReadPatterns(b.Allow), Value: b.Value}
 	k, secret, err := a.Keys.Create(ctx, n, app.NewEdit(ctx, b.Reason))
 	switch {
@@ -323,6 +328,9 @@ func (in *patchKeyInput) apply(k *policy.Key) {
 	}
 	if b.Tags != nil {
 		k.Tags = *b.Tags
+	}
+	if b.Group != nil {
+		k.Group = *b.Group
 	}
 	if b.Allow != nil {
 		k.Allow = policydoc.ReadPatterns(*b.Allow)

@@ -76,6 +76,7 @@ type ownerOutput struct {
 		Grace   *time.Time `json:"graceUntil,omitempty" doc:"Until when the secret before the last rotation is good"`
 		Now     time.Time  `json:"now" doc:"Instant of the limits, on the store's clock"`
 		Limits  []Window   `json:"limits" doc:"The key's own limits that are enforced, and how they stand"`
+		Group   []Window   `json:"groupLimits,omitempty" doc:"Limits that the key shares with the others of its group, and how they stand"`
 		Days    []Day      `json:"days" doc:"The last 30 days, today last"`
 	}
 }
@@ -110,6 +111,9 @@ func (a *api) ownKey(ctx context.Context, in *ownerInput) (*ownerOutput, error) 
 	b.Limits, b.Days = make([]Window, len(own.Limits)), daysOf(own.Days)
 	for i, u := range own.Limits {
 		b.Limits[i] = windowOf(u, own.Now)
+	}
+	for _, u := range own.Group {
+		b.Group = append(b.Group, windowOf(u, own.Now))
 	}
 	return out, nil
 }

@@ -46,7 +46,7 @@ type (
 
 // ReservedLimit is how a limit stands after a reservation.
 type ReservedLimit struct {
-	Scope     string          `json:"scope" enum:"key,route,ip,route-ip,global,route-all"`
+	Scope     string          `json:"scope" enum:"key,route,ip,route-ip,global,route-all,group"`
 	Limit     policydoc.Limit `json:"limit"`
 	Remaining int64           `json:"remaining"`
 }

@@ -23,13 +23,14 @@ type KeyFilter struct {
 	// Anywhere takes Prefix for any part of the name.
 	Anywhere bool
 	Plan     int    // number; 0 for any
+	Group    string // empty for any
 	State    State  // empty for any
 	Tag      string // one that the key has; empty for any
 }
 
 // listed is the part of the filter that a list answers; the rest is looked up key by key.
 func (f KeyFilter) listed() registry.Query {
-	q := registry.Query{Prefix: f.Prefix, Plan: f.Plan, Overridden: f.State == Overridden}
+	q := registry.Query{Prefix: f.Prefix, Plan: f.Plan, Group: f.Group, Overridden: f.State == Overridden}
 	if f.Anywhere {
 		q.Prefix = ""
 	}
@@ -53,7 +54,8 @@ func (r *Registry) List(
 // Computed reports whether keys must be looked at one by one.
 func (f KeyFilter) Computed() bool {
 	return f.Tag != "" || f.Anywhere && f.Prefix != "" ||
-		f.State != "" && (f.State != Overridden || f.Plan > 0)
+		f.State != "" && (f.State != Overridden || f.Plan > 0 || f.Group != "") ||
+		f.Group != "" && f.Plan > 0
 }
 
 // mayMean reports whether the filter can select a key, by its record alone; plan is the
@@ -78,7 +80,8 @@ func (f KeyFilter) mayMean(k policy.Key, plan string) bool {
 		}
 	case Blocked, Near, Shadow, Banned: // Subject.Is decides
 	}
-	return (f.Plan == 0 || k.Plan == plan) && (f.Tag == "" || slices.Contains(k.Tags, f.Tag))
+	return (f.Plan == 0 || k.Plan == plan) && (f.Group == "" || k.Group == f.Group) &&
+		(f.Tag == "" || slices.Contains(k.Tags, f.Tag))
 }
 
 // FoundKeys is a part of the keys that a filter means.

@@ -21,7 +21,7 @@ const (
 	Unrevoke = "unrevoke"
 	Ban      = "ban"
 	Unban    = "unban" // whoever made the ban
-	Details  = "edit"  // sets name, tags, plan, routes or expiry
+	Details  = "edit"  // sets name, tags, group, plan, routes or expiry
 	Delete   = "delete"
 	Rotate   = "rotate"        // has a method of its own
 	Expire   = "expire-secret" // ends the grace of the secret before

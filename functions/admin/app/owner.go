@@ -27,6 +27,7 @@ type OwnKey struct {
 	policy.Key
 	Now    time.Time       // instant of the limits
 	Limits []limiter.Usage // that are enforced; others are on trial, and the operator's matter
+	Group  []limiter.Usage // likewise, of the key's group on its plan
 	Days   []usage.Point   // days of UTC, the latest last
 }
 
@@ -77,13 +78,24 @@ func (o *Owners) view(ctx context.Context, set *policy.Set, k policy.Key) (OwnKe
 			return OwnKey{}, err
 		}
 		own.Now = decisions[0].Now
-		own.Limits = slices.DeleteFunc(decisions[0].Limits, func(u limiter.Usage) bool {
-			return u.Limit.Shadow // as in the answers that the owner gets
-		})
+		own.Limits = enforced(decisions[0])
+	}
+	p, found := set.EffectivePlan(k)
+	if found && k.Group != "" && policy.OrEnforce(p.Mode) == policy.Enforce {
+		decisions, err := o.Keys.store.GroupUsage(ctx, k.Group, []policy.Plan{p})
+		if err != nil {
+			return OwnKey{}, err
+		}
+		own.Group = enforced(decisions[0])
 	}
 	const day = 24 * time.Hour
 	first := now.Truncate(day).Add(-(ownerDays - 1) * day)
 	var err error
 	own.Days, err = o.Usage.Series(ctx, k.ID, first, now, day)
 	return own, err
+}
+
+// enforced leaves out limits in shadow, as the answers do that the owner gets.
+func enforced(d limiter.Decision) []limiter.Usage {
+	return slices.DeleteFunc(d.Limits, func(u limiter.Usage) bool { return u.Limit.Shadow })
 }

@@ -96,6 +96,7 @@ func (r Reversal) ofKey(ctx context.Context) (Reversal, error) {
 func restore(k *policy.Key, old policy.Key) {
 	k.Name, k.Tags, k.Plan, k.Status = old.Name, old.Tags, old.Plan, old.Status
 	k.Override, k.Expires, k.Banned, k.Allow = old.Override, old.Expires, old.Banned, old.Allow
+	k.Group = old.Group
 }
 
 // Apply makes the change, based on a version of the subject, and returns the version that

@@ -30,7 +30,7 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "read policy", err)
 		return
 	}
-	t := page.NewTable("id", "name", "plan", "status", "state", "env", "tags", "limits", "used",
+	t := page.NewTable("id", "name", "plan", "group", "status", "state", "env", "tags", "limits", "used",
 		"override until", "override reason", "expires",
 		"banned until",
 		"created", "updated", "version")
@@ -69,7 +69,8 @@ func keyCells(s app.Subject) []string {
 		until, reason = page.Stamp(s.Override.Until), s.Override.Reason
 	}
 	return []string{
-		s.ID, s.Name, s.Plan, string(s.Status), strings.Join(states, "; "), s.Env, strings.Join(s.Tags, ", "),
+		s.ID, s.Name, s.Plan, s.Group, string(s.Status), strings.Join(states, "; "), s.Env,
+		strings.Join(s.Tags, ", "),
 		policydoc.LimitsText(s.Effective.Limits),
 		strings.Join(used, "; "), until, reason, page.Stamp(s.Expires), page.Stamp(s.BannedUntil),
 		page.Stamp(s.Created), page.Stamp(s.Updated),

@@ -17,6 +17,7 @@ import (
 	"tidegate/functions/admin/dashboard/bulk"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/denials"
+	"tidegate/functions/admin/dashboard/groups"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/policies"
 	"tidegate/functions/admin/dashboard/simulate"
@@ -56,6 +57,7 @@ type dashboard struct {
 	bulk    *bulk.Pages
 	denials *denials.Pages
 	audit   *auditlog.Pages
+	groups  *groups.Pages
 }
 
 // Routes returns the pages; r renders them.
@@ -64,9 +66,11 @@ func Routes(r *page.Renderer, pages Services) []auth.Route {
 	d := &dashboard{Renderer: r, Services: pages, Changes: shared,
 		bulk:    bulk.New(r, shared, pages.Keys, pages.Pepper, pages.Log),
 		denials: denials.New(r, pages.Keys, pages.Usage),
+		groups:  groups.New(r, pages.Keys, denials.New(r, pages.Keys, pages.Usage)),
 		audit:   auditlog.New(r, shared, pages.Keys)}
 	return slices.Concat(
 		d.routes(), d.keyRoutes(), policies.Routes(r, shared, pages.Keys, pages.Usage, pages.Log),
 		simulate.Routes(r, pages.Log), d.ownerRoutes(), d.bulk.Routes(), d.denials.Routes(), d.audit.Routes(),
+		d.groups.Routes(),
 	)
 }

@@ -163,7 +163,7 @@ func (d *dashboard) explanation(set *policy.Set, k policy.Key, e enforce.Explana
 	}
 	for _, l := range c.Limits {
 		x.Limits = append(x.Limits, templates.AppliedRow{
-			Scope: changes.Scope(l.Scope), Mode: string(l.Mode), Window: window(l.Usage),
+			Scope: changes.Scope(l.Scope), Mode: string(l.Mode), Window: changes.Window(l.Usage),
 		})
 	}
 	if candidate := e.Effective.Plan.Candidate; len(candidate) > 0 && c.Source == "plan" {

@@ -10,6 +10,7 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/chart"
+	"tidegate/functions/admin/dashboard/groups"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/audit"
@@ -82,7 +83,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		Live:    d.Live(r, d.keyPath(k), at.Values(), asOf([]app.Subject{s})),
 		Range:   at.Range(d.keyPath(k), page.LiveSeconds(r)),
 		Key:     row,
-		Facts:   keyFacts(k, s.Effective.Plan),
+		Facts:   d.keyFacts(k, s.Effective.Plan),
 		Why:     whyWords(s),
 		Notes:   d.keyNotes(s),
 		Recent:  d.audit.Rows(r, entries.Entries),
@@ -147,7 +148,7 @@ func openRoutes(k policy.Key, plan policy.Plan) string {
 	return policydoc.AllowText(k.Allow) + "; plan: " + policydoc.AllowText(plan.Allow)
 }
 
-func keyFacts(k policy.Key, plan policy.Plan) []templates.Fact {
+func (d *dashboard) keyFacts(k policy.Key, plan policy.Plan) []templates.Fact {
 	facts := []templates.Fact{
 		{Name: "Plan", Value: changes.OrDash(page.Clip(k.Plan, page.MaxName))},
 		{Name: "Environment", Value: changes.OrDash(page.Clip(k.Env, page.MaxName))},
@@ -157,6 +158,10 @@ func keyFacts(k policy.Key, plan policy.Plan) []templates.Fact {
 		{Name: "Version", Value: page.Number(k.Version)},
 		{Name: "Created", Value: page.Instant(k.Created).Text},
 		{Name: "Updated", Value: page.Instant(k.Updated).Text},
+	}
+	if k.Group != "" {
+		facts = append(facts, templates.Fact{Name: "Group", Value: k.Group,
+			Address: d.Path(groups.Path(k.Group))})
 	}
 	if k.Foreign {
 		facts = append(facts, templates.Fact{Name: "Value", Value: "made by another system"})

@@ -40,6 +40,7 @@ type actionForm struct {
 	name    form.Input
 	tags    form.Input
 	plan    form.Input
+	group   form.Input
 	allow   form.Input // routes
 	secret  string     // that a rotation made
 	wrong   string
@@ -117,6 +118,7 @@ func readDetails(f *actionForm, change *app.KeyChange) {
 	allow := f.allow.Routes()
 	change.Details = func(k *policy.Key) {
 		k.Allow = allow
+		k.Group = f.group.Text
 		k.Name, k.Tags, k.Plan, k.Expires = f.name.Text, splitTags(f.tags.Text), f.plan.Text, expires
 	}
 }
@@ -141,7 +143,7 @@ func (f *actionForm) change(r *http.Request, d *dashboard, c app.KeyChange) (pol
 // setError notes what the store found wrong.
 func (f *actionForm) setError(invalid *policy.InvalidError) {
 	fields := map[string]*form.Input{
-		"name": &f.name, "plan": &f.plan, "expires": &f.until.At, "until": &f.until.At,
+		"name": &f.name, "plan": &f.plan, "group": &f.group, "expires": &f.until.At, "until": &f.until.At,
 		"bannedUntil": &f.until.At,
 		"grace":       &f.grace,
 	}
@@ -162,7 +164,8 @@ func (f *actionForm) setError(invalid *policy.InvalidError) {
 }
 
 func (f *actionForm) errors() int {
-	return f.until.ErrorCount() + form.CountErrors(f.reason, f.grace, f.name, f.tags, f.plan, f.allow)
+	return f.until.ErrorCount() + form.CountErrors(f.reason, f.grace, f.name, f.tags, f.plan, f.group,
+		f.allow)
 }
 
 // action returns the action that the path names and what it is on, or answers the
@@ -198,7 +201,7 @@ func (d *dashboard) showKeyAction(w http.ResponseWriter, r *http.Request) {
 	}
 	f.name.Text, f.tags.Text, f.plan.Text, f.until = f.key.Name, strings.Join(f.key.Tags, ", "), f.key.Plan,
 		form.NewUntil(f.key.Expires)
-	f.allow = form.RoutesInput(f.key.Allow)
+	f.allow, f.group.Text = form.RoutesInput(f.key.Allow), f.key.Group
 	if r.PathValue("action") == "ban" {
 		f.until = form.Until{}
 	}
@@ -225,7 +228,10 @@ func (d *dashboard) doKeyAction(w http.ResponseWriter, r *http.Request) {
 	f.name, f.tags, f.plan = form.Typed(
 		v, "name", policy.MaxNameLen+50,
 	), form.Typed(v, "tags", 1000), form.Typed(v, "plan", page.MaxName+10)
-	f.allow = form.TypedRoutes(v, f.key.Allow)
+	f.allow, f.group = form.TypedRoutes(v, f.key.Allow), form.Typed(v, "group", form.MaxInput)
+	if !v.Has("group") { // a form of another release lacks it
+		f.group.Text = f.key.Group
+	}
 	if form.Resumes(r) {
 		d.renderKeyAction(w, r, http.StatusOK, a, f, nil)
 		return

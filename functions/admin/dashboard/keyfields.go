@@ -38,11 +38,20 @@ func editFields(_ *dashboard, f *actionForm) []templates.FormField {
 		form.TextField("tags", "Tags, separated by commas", "team-a, beta", 600, f.tags),
 		form.ChoiceField("plan", "Plan", f.planOptions(), f.plan),
 	}
+	if f.key.Kind == policy.APIKey {
+		fields = append(fields, groupField(f.group))
+	}
 	fields = append(fields, form.UntilFields(f.until, "never expires")...)
 	if f.key.Kind == policy.APIKey {
 		fields = append(fields, keyRoutesField(f.allow))
 	}
 	return fields
+}
+
+func groupField(in form.Input) templates.FormField {
+	field := form.TextField("group", "Group", "none", policy.MaxGroupLen, in)
+	field.Hint = "Keys of one group share their plan's limits per group."
+	return field
 }
 
 func keyRoutesField(in form.Input) templates.FormField {

@@ -53,6 +53,10 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "count keys", err)
 		return
 	}
+	if view.Groups, err = d.groups.Links(r.Context(), query.Prefix); err != nil {
+		d.FailStore(w, r, "find groups", err)
+		return
+	}
 	d.Render(w, r, http.StatusOK, templates.Keys(view))
 }
 
@@ -105,7 +109,8 @@ func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery,
 
 func (d *dashboard) keySearch(set *policy.Set, q keysQuery) templates.Search {
 	s := templates.Search{
-		Action: d.Path("/search"), Text: q.Prefix, Anywhere: q.Anywhere, Tag: q.Tag, State: string(q.State),
+		Action: d.Path("/search"), Text: q.Prefix, Anywhere: q.Anywhere, Tag: q.Tag,
+		Group: q.Group, State: string(q.State),
 		States: changes.KeyStates,
 		Order:  string(q.order), Orders: keyOrders,
 	}
@@ -215,7 +220,7 @@ func emptyKeys(q keysQuery, list app.FoundKeys) templates.Empty {
 	case q.order != app.ByName:
 		return templates.Empty{Heading: "No calls this hour",
 			Advice: "None of the keys with the most matches. Sort by name to see all."}
-	case q.Prefix != "" && !q.Anywhere && q.State == "" && q.Plan == 0 && q.Tag == "":
+	case q.Prefix != "" && !q.Anywhere && q.State == "" && q.Plan == 0 && q.Tag == "" && q.Group == "":
 		return templates.Empty{
 			Heading: "No key found",
 			Advice: "No name starts with “" + page.Clip(q.Prefix, changes.MaxSearch) +

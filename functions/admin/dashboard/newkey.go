@@ -67,6 +67,7 @@ func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) {
 		v, "name", policy.MaxNameLen+50,
 	), form.Typed(v, "tags", 1000), form.Typed(v, "plan", page.MaxName+10)
 	f.reason, f.allow = form.Typed(v, "reason", form.MaxReasonInput), form.TypedRoutes(v, nil)
+	f.group = form.Typed(v, "group", form.MaxInput)
 	if form.Resumes(r) {
 		d.renderNewKey(w, r, http.StatusOK, f)
 		return
@@ -74,6 +75,7 @@ func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) {
 	n := policy.NewKey{
 		Name: f.name.Text, Env: f.env.Text, Plan: f.plan.Text,
 		Tags:    splitTags(f.tags.Text),
+		Group:   f.group.Text,
 		Expires: f.until.Time(time.Now()),
 		Allow:   f.allow.Routes(),
 		Value:   strings.TrimSpace(v.Get("value")),
@@ -118,6 +120,7 @@ func (d *dashboard) renderNewKey(w http.ResponseWriter, r *http.Request, status 
 		form.ChoiceField("plan", "Plan", changes.PlanOptions(f.set), f.plan),
 		form.TextField("env", "Environment (key prefix)", "live", 16, f.env),
 		form.TextField("tags", "Tags, separated by commas", "team-a, beta", 600, f.tags),
+		groupField(f.group),
 	}
 	if d.Keys.TakesForeign() || f.value.Error != "" {
 		field := form.TextField("value", "Existing key value", "empty to generate one",

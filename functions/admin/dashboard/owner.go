@@ -9,6 +9,7 @@ import (
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/answer"
 	"tidegate/internal/policy"
@@ -79,7 +80,10 @@ func ownKey(own app.OwnKey) *templates.OwnKey {
 			templates.Fact{Name: "Previous secret expires", Value: page.Instant(own.Grace).Text})
 	}
 	for _, u := range own.Limits {
-		k.Windows = append(k.Windows, window(u))
+		k.Windows = append(k.Windows, changes.Window(u))
+	}
+	for _, u := range own.Group {
+		k.Shared = append(k.Shared, changes.Window(u))
 	}
 	for _, day := range slices.Backward(own.Days) {
 		k.Days = append(k.Days, templates.OwnDay{

@@ -16,7 +16,7 @@ var searches = map[string]struct {
 	path, field string
 	others      []string
 }{
-	"":        {"/keys", "q", []string{"in", "tag", "plan", "state", "order", "live"}},
+	"":        {"/keys", "q", []string{"in", "tag", "group", "plan", "state", "order", "live"}},
 	"explain": {"/explain", "key", []string{"method", "path", "api", "stage", "address"}},
 	"audit":   {"/audit", "subject", []string{"what", "by", "from", "to"}},
 }

@@ -106,6 +106,7 @@ func (d *differ) plan(p, q policy.Plan) {
 	d.note("mode", ModeText(p.Mode), ModeText(q.Mode))
 	d.note("if Valkey is unavailable", DegradedText(p), DegradedText(q))
 	d.note("candidate", LimitsText(p.Candidate), LimitsText(q.Candidate))
+	d.note("each group", LimitsText(p.PerGroup), LimitsText(q.PerGroup))
 	d.note("open routes", AllowText(p.Allow), AllowText(q.Allow))
 }
 
@@ -145,6 +146,9 @@ func PlanText(p policy.Plan) string {
 	text := LimitsText(p.Limits) + "; " + ModeText(p.Mode) + "; " + DegradedText(p)
 	if len(p.Candidate) > 0 {
 		text += "; candidate " + LimitsText(p.Candidate)
+	}
+	if len(p.PerGroup) > 0 {
+		text += "; each group " + LimitsText(p.PerGroup)
 	}
 	if len(p.Allow) > 0 {
 		text += "; opens " + AllowText(p.Allow)

@@ -38,7 +38,8 @@ func PolicyOf(s *policy.Set) Policy {
 func PlanOf(p policy.Plan) Plan {
 	return Plan{
 		Number: p.Number, Name: p.Name, Limits: LimitsOf(p.Limits), Mode: p.Mode,
-		Degraded: p.Degraded, Share: p.Share, Candidate: LimitsOf(p.Candidate), Allow: PatternsOf(p.Allow),
+		Degraded: p.Degraded, Share: p.Share, Candidate: LimitsOf(p.Candidate),
+		PerGroup: LimitsOf(p.PerGroup), Allow: PatternsOf(p.Allow),
 	}
 }
 

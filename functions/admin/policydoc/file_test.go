@@ -30,6 +30,7 @@ plans:
     was: premium
     limits: ["1,000 per calendar month (Europe/Berlin), fixed window"]
     candidate: [500 per hour]
+    perGroup: [2000 per hour]
 routes:
   - name: chat
     pattern: POST /chat
@@ -81,7 +82,8 @@ func TestRead(t *testing.T) {
 			{Number: 3, Name: "pro", Limits: []limiter.Limit{
 				{Requests: 1000, Calendar: limiter.Month, Zone: "Europe/Berlin",
 					Algorithm: limiter.FixedWindow},
-			}, Candidate: []limiter.Limit{{Requests: 500, Window: time.Hour}}},
+			}, Candidate: []limiter.Limit{{Requests: 500, Window: time.Hour}},
+				PerGroup: []limiter.Limit{{Requests: 2000, Window: time.Hour}}},
 		},
 		Routes: []policy.Route{
 			{Name: "chat", Pattern: route.Pattern{Method: "POST", Path: "/chat"}, Cost: 5, Settle: true,
@@ -115,6 +117,7 @@ plan free: if Valkey is unavailable: closed: calls are denied → local: each en
 plan pro: name: premium → pro
 plan pro: limits: 1 per second → 1,000 per calendar month (Europe/Berlin), fixed window
 plan pro: candidate: none → 500 per hour
+plan pro: each group: none → 2,000 per hour
 route chat: cost: 4 → 5, settled after, at most 1,000 on shared limits
 route chat: each address: none → 60 per minute, token bucket
 route old: * *; cost 1 → none
@@ -365,7 +368,7 @@ func sets() *rapid.Generator[policy.Set] {
 		for i, n := range rapid.SliceOfNDistinct(name, 0, 4, rapid.ID).Draw(t, "plans") {
 			p := policy.Plan{Number: i + 1, Name: n, Limits: limits(1, true).Draw(t, "limits"),
 				Mode: modes.Draw(t, "mode"), Candidate: limits(0).Draw(t,
-					"candidate")}
+					"candidate"), PerGroup: limits(0).Draw(t, "perGroup")}
 			if p.Degraded = rapid.SampledFrom([]policy.Degraded{"", policy.Closed, policy.Open,
 				policy.Local}).Draw(t,
 				"degraded"); p.Degraded == policy.Local {

@@ -35,6 +35,7 @@ type Plan struct {
 	Degraded  policy.Degraded `json:"degraded,omitempty" yaml:"degraded,omitempty" enum:"closed,open,local" doc:"What becomes of calls while Valkey is away"`
 	Share     int             `json:"share,omitempty" yaml:"share,omitempty" minimum:"0" maximum:"100" doc:"Percent of limits (local only) that one environment admits"`
 	Candidate []Limit         `json:"candidate,omitempty" yaml:"candidate,omitempty" maxItems:"8" doc:"Limits on trial, which deny nothing"`
+	PerGroup  []Limit         `json:"perGroup,omitempty" yaml:"perGroup,omitempty" maxItems:"8" doc:"Limits on all keys of one group together"`
 	Allow     []Pattern       `json:"allow,omitempty" yaml:"allow,omitempty" maxItems:"20" doc:"Routes that the plan's keys may call; left out, all"`
 }
 

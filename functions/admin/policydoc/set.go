@@ -85,7 +85,8 @@ func (r *reader) plan(at string, p Plan) policy.Plan {
 	return policy.Plan{
 		Name: p.Name, Limits: r.limits(at+"limits", p.Limits), Mode: p.Mode,
 		Degraded: p.Degraded, Share: p.Share,
-		Candidate: r.limits(at+"candidate", p.Candidate), Allow: ReadPatterns(p.Allow),
+		Candidate: r.limits(at+"candidate", p.Candidate), PerGroup: r.limits(at+"perGroup", p.PerGroup),
+		Allow: ReadPatterns(p.Allow),
 	}
 }
 

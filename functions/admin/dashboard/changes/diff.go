@@ -32,6 +32,7 @@ func OfKey(set *policy.Set, before, after policy.Key) []templates.Change {
 	d.note("name", before.Name, after.Name)
 	d.note("tags", strings.Join(before.Tags, ", "), strings.Join(after.Tags, ", "))
 	d.note("plan", before.Plan, after.Plan)
+	d.note("group", before.Group, after.Group)
 	d.note("open routes", policydoc.AllowText(before.Allow), policydoc.AllowText(after.Allow))
 	d.note("status", string(before.Status), string(after.Status))
 	d.note("override", overrideText(before.Override), overrideText(after.Override))

@@ -38,7 +38,8 @@ func isKeyState(state app.State) bool {
 // page makes.
 func ReadKeyFilter(q url.Values) (app.KeyFilter, bool) {
 	f := app.KeyFilter{Prefix: strings.TrimSpace(q.Get("q")), Anywhere: q.Get("in") == anywhere,
-		Tag: strings.TrimSpace(q.Get("tag")), State: app.State(q.Get("state"))}
+		Tag: strings.TrimSpace(q.Get("tag")), Group: strings.TrimSpace(q.Get("group")),
+		State: app.State(q.Get("state"))}
 	if plan := q.Get("plan"); plan != "" {
 		n, err := strconv.Atoi(plan)
 		if err != nil || n < 1 {
@@ -47,12 +48,13 @@ func ReadKeyFilter(q url.Values) (app.KeyFilter, bool) {
 		f.Plan = n
 	}
 	return f, len([]rune(f.Prefix)) <= MaxSearch && len([]rune(f.Tag)) <= policy.MaxTagLen &&
+		len(f.Group) <= policy.MaxGroupLen &&
 		isKeyState(f.State)
 }
 
 // FilterValues are a filter's fields of an address.
 func FilterValues(f app.KeyFilter) url.Values {
-	v := url.Values{"q": {f.Prefix}, "tag": {f.Tag}, "state": {string(f.State)}}
+	v := url.Values{"q": {f.Prefix}, "tag": {f.Tag}, "group": {f.Group}, "state": {string(f.State)}}
 	if f.Anywhere {
 		v.Set("in", anywhere)
 	}

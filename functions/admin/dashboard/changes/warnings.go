@@ -68,6 +68,9 @@ func planWarnings(before, after *policy.Set, counts map[int]int64) []string {
 		if !reflect.DeepEqual(old.Limits, p.Limits) {
 			all = append(all, MootWarnings(name, p.Limits)...)
 		}
+		if !reflect.DeepEqual(old.PerGroup, p.PerGroup) {
+			all = append(all, MootWarnings(name+"limits per group: ", p.PerGroup)...)
+		}
 	}
 	return all
 }

@@ -42,6 +42,8 @@ func Scope(scope string) string {
 		return "the address"
 	case policy.ScopeRouteIP:
 		return "the address, on this rule"
+	case policy.ScopeGroup:
+		return "the group"
 	case policy.ScopeGlobal:
 		return "all callers"
 	case policy.ScopeRouteAll:

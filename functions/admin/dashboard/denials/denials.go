@@ -59,6 +59,18 @@ func (d *Pages) Recent(ctx context.Context, id string) (Summary, error) {
 	return s, err
 }
 
+// OfGroup returns the latest denials of the keys of a group, and the address of all.
+func (d *Pages) OfGroup(ctx context.Context, name string) ([]templates.DenialRow, string, error) {
+	now, all := time.Now(), page.Address(d.Path("/denials"), url.Values{"group": {name}})
+	list, err := d.usage.Denials(ctx, usage.DenialQuery{Group: name, From: now.Add(-usage.LogKept),
+		To: now.Add(time.Minute), Count: recentDenials})
+	if err != nil {
+		return nil, all, err
+	}
+	rows, err := d.denialRows(ctx, list.Denials)
+	return rows, all, err
+}
+
 // RefusalWords says what refused credentials were.
 func RefusalWords(refused usage.Refusals) string {
 	var words []string
@@ -86,6 +98,7 @@ func readDenialFilter(r *http.Request, now time.Time) denialFilter {
 	f := denialFilter{from: q.Get("from"), to: q.Get("to")}
 	f.Subject, f.Plan, f.Rule = strings.TrimSpace(q.Get("key")), q.Get("plan"), q.Get("rule")
 	f.Limit, f.After, f.Count = q.Get("limit"), q.Get("after"), denialsPerPage
+	f.Group = strings.TrimSpace(q.Get("group"))
 	oldest, newest := now.Add(-usage.LogKept), now.Add(time.Minute)
 	var fromOK, toOK bool
 	f.From, fromOK = instantOr(f.from, oldest)
@@ -94,8 +107,8 @@ func readDenialFilter(r *http.Request, now time.Time) denialFilter {
 	switch {
 	case len(f.Subject) > 64 || f.Subject != "" && !app.IsID(f.Subject):
 		f.problem = "Key: enter an id of up to 64 letters and digits."
-	case max(len(f.Plan), len(f.Rule), len(f.Limit)) > maxFilterText:
-		f.problem = "Plan, rule and limit: at most 200 characters."
+	case max(len(f.Plan), len(f.Group), len(f.Rule), len(f.Limit)) > maxFilterText:
+		f.problem = "Plan, group, rule and limit: at most 200 characters."
 	case q.Get("cause") != "" && f.Cause == 0:
 		f.problem = "Cause: choose one from the list."
 	case !fromOK || !toOK:
@@ -125,7 +138,8 @@ func instantOr(text string, otherwise time.Time) (time.Time, bool) {
 }
 
 func (f denialFilter) values() url.Values {
-	return url.Values{"key": {f.Subject}, "plan": {f.Plan}, "rule": {f.Rule}, "limit": {f.Limit},
+	return url.Values{"key": {f.Subject}, "plan": {f.Plan}, "group": {f.Group}, "rule": {f.Rule},
+		"limit": {f.Limit},
 		"cause": {f.Cause.String()}, "from": {f.from}, "to": {f.to}}
 }
 
@@ -178,7 +192,8 @@ func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) {
 func (f denialFilter) view(path string) templates.DenialsFilter {
 	v := templates.DenialsFilter{
 		Action: path, Key: page.Clip(f.Subject, 64), Plan: page.Clip(f.Plan, maxFilterText),
-		Rule: page.Clip(f.Rule, maxFilterText), Limit: page.Clip(f.Limit, maxFilterText),
+		Group: page.Clip(f.Group, maxFilterText),
+		Rule:  page.Clip(f.Rule, maxFilterText), Limit: page.Clip(f.Limit, maxFilterText),
 		Cause: f.Cause.String(), Causes: []templates.Option{{Text: "all"}}, Problem: f.problem,
 	}
 	for _, c := range cause.All() {
@@ -305,7 +320,8 @@ func (d *Pages) exportDenials(w http.ResponseWriter, r *http.Request) {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
-	t := page.NewTable("time", "caller", "plan", "cause", "limit", "rule", "method", "path", "api", "stage",
+	t := page.NewTable("time", "caller", "plan", "group", "cause", "limit", "rule", "method", "path", "api",
+		"stage",
 		"network", "retry after ms", "request", "calls")
 	for l, err := range d.usage.EveryDenial(r.Context(), f.DenialQuery) {
 		if err != nil {
@@ -328,7 +344,8 @@ func denialCells(l *usage.LoggedDenial) []string {
 		network = l.Network.String()
 	}
 	return []string{
-		l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), l.Subject, l.Plan, l.Cause.String(), l.Limit, l.Rule,
+		l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), l.Subject, l.Plan, l.Group, l.Cause.String(),
+		l.Limit, l.Rule,
 		l.Method, l.Path, l.API, l.Stage, network, strconv.FormatInt(l.RetryAfter.Milliseconds(), 10),
 		l.Request, strconv.FormatInt(l.Calls, 10),
 	}

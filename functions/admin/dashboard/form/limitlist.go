@@ -155,7 +155,8 @@ func (l *LimitList) View(legend, advice string) templates.LimitList {
 
 // isShared reports whether several callers share the limits of the list.
 func (l *LimitList) isShared() bool {
-	return l.Name == "perIP" || l.Name == "shared" || l.Name == "global"
+	return l.Name == "perIP" || l.Name == "shared" || l.Name == "global" ||
+		l.Name == "perGroup"
 }
 
 // preview reads a copy of the row, so that looking at it leaves no errors in the form.

@@ -28,6 +28,7 @@ type planForm struct {
 	allow     form.Input // routes
 	allowSent bool       // a form of another release lacks them, and leaves them as they are
 	limits    form.LimitList
+	perGroup  form.LimitList
 	candidate form.LimitList
 }
 
@@ -35,7 +36,8 @@ func newPlanForm(number int) *planForm {
 	return &planForm{
 		number: number, mode: form.Input{Text: string(policy.Enforce)},
 		degraded: form.Input{Text: string(policy.Closed)},
-		limits:   form.NewLimitList("limits", nil), candidate: form.NewLimitList("candidate", nil),
+		limits:   form.NewLimitList("limits", nil), perGroup: form.NewLimitList("perGroup", nil),
+		candidate: form.NewLimitList("candidate", nil),
 	}
 }
 
@@ -54,6 +56,7 @@ func (f *planForm) fill(set *policy.Set) bool {
 	}
 	f.allow = form.RoutesInput(p.Allow)
 	f.limits, f.candidate = form.NewLimitList("limits", p.Limits), form.NewLimitList("candidate", p.Candidate)
+	f.perGroup = form.NewLimitList("perGroup", p.PerGroup)
 	return known
 }
 
@@ -68,11 +71,16 @@ func (f *planForm) read(v url.Values) (err error) {
 	if f.limits, err = form.ReadLimitList(v, "limits"); err != nil {
 		return err
 	}
+	if f.perGroup, err = form.ReadLimitList(v, "perGroup"); err != nil {
+		return err
+	}
 	f.candidate, err = form.ReadLimitList(v, "candidate")
 	return err
 }
 
-func (f *planForm) lists() []*form.LimitList { return []*form.LimitList{&f.limits, &f.candidate} }
+func (f *planForm) lists() []*form.LimitList {
+	return []*form.LimitList{&f.limits, &f.perGroup, &f.candidate}
+}
 
 func (f *planForm) apply(next *policy.Set) bool {
 	f.mode.CheckOption(changes.ModeOptions())
@@ -80,7 +88,8 @@ func (f *planForm) apply(next *policy.Set) bool {
 	p := policy.Plan{
 		Number: f.number, Name: strings.TrimSpace(f.name.Text), Mode: policy.Mode(f.mode.Text),
 		Degraded: policy.Degraded(f.degraded.Text),
-		Limits:   f.limits.Limits(), Candidate: f.candidate.Limits(), Allow: f.allow.Routes(),
+		Limits:   f.limits.Limits(), PerGroup: f.perGroup.Limits(), Candidate: f.candidate.Limits(),
+		Allow: f.allow.Routes(),
 	}
 	if p.Degraded == policy.Local {
 		p.Share = int(f.share.Whole("Enter the percent of the limits that one environment may admit.", 1,
@@ -112,7 +121,7 @@ func (f *planForm) apply(next *policy.Set) bool {
 }
 
 func (f *planForm) errors() int {
-	return f.limits.ErrorCount() + f.candidate.ErrorCount() + form.CountErrors(
+	return f.limits.ErrorCount() + f.perGroup.ErrorCount() + f.candidate.ErrorCount() + form.CountErrors(
 		f.name, f.mode, f.degraded, f.share, f.allow,
 	)
 }
@@ -134,7 +143,8 @@ func (f *planForm) setError(e policy.FieldError, next *policy.Set) bool {
 		f.allow.Error = form.Sentence(e.Message)
 		return true
 	}
-	return f.limits.SetError(e, at+"limits") || f.candidate.SetError(e, at+"candidate")
+	return f.limits.SetError(e, at+"limits") || f.perGroup.SetError(e, at+"perGroup") ||
+		f.candidate.SetError(e, at+"candidate")
 }
 
 func (f *planForm) heading() (text, name string) {
@@ -162,6 +172,7 @@ func (f *planForm) view(*policy.Set) templates.Form {
 		},
 		Lists: []templates.LimitList{
 			f.limits.View("Limits", "A call is allowed when every limit admits it."),
+			f.perGroup.View("Limits per group", "All keys of a group share these. Leave empty for none."),
 			f.candidate.View(
 				"Candidate",
 				"Counted on every call, never enforced. Leave empty for none.",

@@ -134,6 +134,9 @@ func (d *pages) planRow(r *http.Request, p policy.Plan, keys int64, t candidateR
 		Keys:     page.Number(keys), KeysLink: d.Path("/keys?plan=" + strconv.Itoa(p.Number)),
 		Candidate: policydoc.Each(p.Candidate),
 	}
+	for _, l := range p.PerGroup {
+		row.Limits = append(row.Limits, "Each group: "+policydoc.LimitText(l))
+	}
 	if len(p.Allow) > 0 {
 		row.Limits = append(row.Limits, page.Clip("Opens "+policydoc.AllowText(p.Allow), 200))
 	}

@@ -1,0 +1,89 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/cause"
+	"tidegate/internal/enforce"
+	"tidegate/internal/policy"
+	"tidegate/internal/route"
+	"tidegate/internal/usage"
+)
+
+// Keys join and leave groups, lists are narrowed to one, and a group shows how its limits
+// stand and is reset, with the audit saying so.
+func TestGroups(t *testing.T) {
+	s := newService(t)
+	s.savePlans(policy.Plan{Name: "pro", Limits: []limit{{Requests: 100, Window: time.Minute}},
+		PerGroup: []limit{{Requests: 5, Window: time.Hour}}})
+	made := s.post("/keys", map[string]any{"name": "a", "plan": "pro", "group": "acme"}).
+		wants(http.StatusCreated, `"group":"acme"`)
+	id, secret := made.stringAt("key", "id"), made.stringAt("secret")
+	s.post("/keys", map[string]any{"name": "b", "plan": "pro", "group": "a b"}).
+		wants(http.StatusUnprocessableEntity, "body.group")
+	s.post("/import", map[string]any{"keys": []any{map[string]any{"name": "c", "plan": "free",
+		"group": "acme"}}}).wants(http.StatusOK, `"state":"created"`)
+	s.create("alone")
+	s.get("/groups/nobody").wants(http.StatusNotFound)
+	s.get("/groups/a%20b").wants(http.StatusNotFound)
+	s.get("/groups/acme").wants(http.StatusOK, `"keys":2`, `"plan":"pro"`, `"used":0`, `"remaining":5`)
+	if r := s.get("/keys?group=acme&plan=pro").wants(http.StatusOK, `"name":"a"`); strings.Contains(r.text,
+		`"name":"c"`) || strings.Contains(r.text, "alone") {
+		t.Errorf("too much: %s", r.text)
+	}
+	parsed, err := apikey.Parse(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := enforce.NewChecker(s.client, testPepper)
+	call := enforce.Call{Kind: policy.APIKey, Subject: id, Secret: parsed,
+		Route: route.Call{Method: "GET", Path: "/"}}
+	for range 3 {
+		if c, err := check.Check(t.Context(), call, nil); err != nil || !c.Allowed {
+			t.Fatal(c, err)
+		}
+	}
+	s.get("/groups/acme").wants(http.StatusOK, `"used":3`, `"remaining":2`, `"mode":"enforce"`)
+	s.get("/explain?key="+id).wants(http.StatusOK, `"scope":"group"`, `"used":3`)
+	s.post("/groups/acme/reset", map[string]any{"reason": "new month"}).wants(http.StatusNoContent)
+	s.get("/groups/acme").wants(http.StatusOK, `"used":0`)
+	s.get("/keys/"+id).wants(http.StatusOK, `"used":3`)
+	if e, found := s.newest(policy.GroupID("acme")); !found || e.Action != "group.reset" || e.Name != "acme" ||
+		e.Reason != "new month" {
+		t.Errorf("the audit has %+v", e)
+	}
+	s.post("/groups/nobody/reset", nil).wants(http.StatusNotFound)
+	s.post("/bulk", map[string]any{"do": "reset", "filter": map[string]any{"group": "acme"}, "reason": "x",
+		"confirm": 2}).wants(http.StatusOK, `"done":2`)
+	s.do(http.MethodPatch, "/keys/"+id, map[string]any{"name": "still"}, header{"If-Match": `"2"`}).
+		wants(http.StatusOK, `"group":"acme"`)
+	s.do(http.MethodPatch, "/keys/"+id, map[string]any{"group": ""}, header{"If-Match": `"3"`}).
+		wants(http.StatusOK)
+	s.get("/groups/acme").wants(http.StatusOK, `"keys":1`)
+}
+
+// The denial log is narrowed to the keys of a group.
+func TestDenialsOfGroup(t *testing.T) {
+	s := newService(t)
+	recorder := usage.NewRecorder(usage.Options{}, time.Now)
+	for name, group := range map[string]string{"a": "acme", "b": "", "c": "zebra"} {
+		recorder.Record(usage.Outcome{Subject: s.create(name).ID, Registered: true, Verdict: usage.Denied,
+			Time: time.Now(), Denial: &usage.Denial{Cause: cause.Limit, Limit: "5 per 1 h", Plan: name,
+				Group: group, Method: "GET", Path: "/"}})
+	}
+	if report := recorder.Flush(t.Context(), connect(t, s.url)); report.Err != nil {
+		t.Fatal(report.Err)
+	}
+	r := s.get("/denials?group=acme").wants(http.StatusOK, `"group":"acme"`, `"plan":"a"`)
+	if strings.Contains(r.text, "zebra") || strings.Contains(r.text, `"plan":"b"`) {
+		t.Errorf("too much: %s", r.text)
+	}
+	if r := s.get("/denials").wants(http.StatusOK, `"group":"zebra"`, `"plan":"b"`); strings.Contains(r.text,
+		`"group":""`) {
+		t.Errorf("an empty group: %s", r.text)
+	}
+}

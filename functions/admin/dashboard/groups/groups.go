@@ -1,0 +1,209 @@
+// Package groups is the page of a group of keys, and what other pages say of groups.
+package groups
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/dashboard/changes"
+	"tidegate/functions/admin/dashboard/denials"
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
+)
+
+const (
+	keysShown  = 50
+	linksShown = 5 // of groups that a search finds
+)
+
+// Pages answers the pages of groups.
+type Pages struct {
+	*page.Renderer
+	keys    *app.Registry
+	denials *denials.Pages
+}
+
+// New returns the pages; r renders them.
+func New(r *page.Renderer, keys *app.Registry, d *denials.Pages) *Pages {
+	return &Pages{Renderer: r, keys: keys, denials: d}
+}
+
+// Routes are the pages.
+func (d *Pages) Routes() []auth.Route {
+	return []auth.Route{
+		{Pattern: "GET /groups/{name}", Role: auth.Viewer, Handle: d.show},
+		{Pattern: "GET /groups/{name}/reset", Role: auth.Editor, Handle: d.showReset},
+		{Pattern: "POST /groups/{name}/reset", Role: auth.Editor, Handle: d.reset, Resumes: true},
+	}
+}
+
+// Path is the path of a group's page.
+func Path(name string) string { return "/groups/" + url.PathEscape(name) }
+
+// Links lead to the first groups whose names begin with a text; none for the empty text.
+func (d *Pages) Links(ctx context.Context, prefix string) ([]templates.Choice, error) {
+	if prefix == "" {
+		return nil, nil
+	}
+	found, err := d.keys.Groups(ctx, prefix, linksShown)
+	var links []templates.Choice
+	for _, g := range found {
+		links = append(links, templates.Choice{Text: g.Name + " (" + keyCount(g.Keys) + ")",
+			Address: d.Path(Path(g.Name))})
+	}
+	return links, err
+}
+
+func keyCount(n int64) string {
+	if n == 1 {
+		return "1 key"
+	}
+	return page.Number(n) + " keys"
+}
+
+// group returns the group that the path names, or answers the request.
+func (d *Pages) group(w http.ResponseWriter, r *http.Request) (*policy.Set, app.Group, bool) {
+	set, err := d.keys.Set(r.Context())
+	if err != nil {
+		d.FailStore(w, r, "read policy", err)
+		return nil, app.Group{}, false
+	}
+	g, err := d.keys.Group(r.Context(), set, r.PathValue("name"))
+	if err != nil {
+		d.fail(w, r, err)
+		return nil, app.Group{}, false
+	}
+	return set, g, true
+}
+
+func (d *Pages) show(w http.ResponseWriter, r *http.Request) {
+	set, g, ok := d.group(w, r)
+	if !ok {
+		return
+	}
+	found, err := app.FindKeys(r.Context(), d.keys, set, app.KeyFilter{Group: g.Name}, "", keysShown)
+	if err != nil {
+		d.FailStore(w, r, "list keys", err)
+		return
+	}
+	p := templates.GroupPage{
+		Page: d.Page(r, "Group "+g.Name), Name: g.Name, AsOf: page.Instant(g.Now),
+		All: templates.Choice{Text: "All keys of this group (" + page.Number(g.Keys) + ")",
+			Address: page.Address(d.Path("/keys"), url.Values{"group": {g.Name}})},
+		Audit: page.Address(d.Path("/audit"), url.Values{"subject": {policy.GroupID(g.Name)}}),
+	}
+	for _, s := range found.Subjects {
+		p.Keys = append(p.Keys, d.keyOf(s))
+	}
+	for _, l := range g.Limits {
+		if view, shown := limitsOf(l, found.Subjects); shown {
+			p.Limits = append(p.Limits, view)
+		}
+	}
+	if p.Denials, p.AllDenials, err = d.denials.OfGroup(r.Context(), g.Name); err != nil {
+		d.FailStore(w, r, "read denials", err)
+		return
+	}
+	if page.CanEdit(r) {
+		p.Reset = d.Path(Path(g.Name) + "/reset")
+	}
+	d.Render(w, r, http.StatusOK, templates.Group(p))
+}
+
+// limitsOf are the limits of a plan, and false when neither the keys shown nor earlier
+// calls have to do with it.
+func limitsOf(l app.GroupLimits, keys []app.Subject) (templates.GroupLimits, bool) {
+	view := templates.GroupLimits{Plan: page.Clip(l.Plan.Name, page.MaxName)}
+	if l.Plan.Mode == policy.Shadow {
+		view.Mode = "shadow: denies nothing"
+	}
+	for _, u := range l.Now.Limits {
+		view.Windows = append(view.Windows, changes.Window(u))
+	}
+	has := slices.ContainsFunc(keys, func(s app.Subject) bool { return s.Plan == l.Plan.Name })
+	used := slices.ContainsFunc(l.Now.Limits, func(u limiter.Usage) bool { return u.Used() > 0 })
+	return view, has || used
+}
+
+func (d *Pages) keyOf(s app.Subject) templates.GroupKey {
+	words := make([]string, 0, 2)
+	for _, state := range s.States() {
+		words = append(words, string(state))
+	}
+	if len(words) == 0 {
+		words = append(words, string(policy.Active))
+	}
+	return templates.GroupKey{
+		Name: page.Clip(s.Name, page.MaxName), Address: d.Path("/keys/" + s.ID),
+		Plan: page.Clip(s.Plan, page.MaxName), Status: strings.Join(words, ", "),
+	}
+}
+
+func (d *Pages) showReset(w http.ResponseWriter, r *http.Request) {
+	if _, g, ok := d.group(w, r); ok {
+		d.renderReset(w, r, http.StatusOK, g, form.Input{})
+	}
+}
+
+func (d *Pages) reset(w http.ResponseWriter, r *http.Request) {
+	if !d.ParseForm(w, r) {
+		return
+	}
+	_, g, ok := d.group(w, r)
+	if !ok {
+		return
+	}
+	reason := form.Typed(r.PostForm, "reason", form.MaxReasonInput)
+	if form.Resumes(r) {
+		d.renderReset(w, r, http.StatusOK, g, reason)
+		return
+	}
+	if reason.Text != "" {
+		reason.CheckReason()
+	}
+	if reason.Error != "" {
+		d.renderReset(w, r, http.StatusUnprocessableEntity, g, reason)
+		return
+	}
+	if err := d.keys.ResetGroup(r.Context(), g.Name, app.NewEdit(r.Context(), reason.Text)); err != nil {
+		d.fail(w, r, err)
+		return
+	}
+	d.Flash(r, "Counts reset.", "")
+	http.Redirect(w, r, d.Path(Path(g.Name)), http.StatusSeeOther)
+}
+
+func (d *Pages) renderReset(w http.ResponseWriter, r *http.Request, status int, g app.Group,
+	reason form.Input) {
+	at := d.Path(Path(g.Name))
+	d.Render(w, r, status, templates.FormOf(templates.FormPage{
+		Page:    d.Page(r, "Reset the counts of group "+g.Name),
+		Trail:   []templates.Choice{{Text: "Keys", Address: d.Path("/keys")}, {Text: g.Name, Address: at}},
+		Heading: "Reset the counts of group", Name: g.Name,
+		Lead: []string{"The group's counts go to zero. Its keys keep theirs. This cannot be undone."},
+		Form: &templates.Form{
+			Action: at + "/reset", After: []templates.FormField{form.ReasonField(reason)},
+			Errors: form.CountErrors(reason), Submit: "Reset", Danger: true,
+			Cancel: templates.Choice{Text: "Cancel", Address: at},
+		},
+	}))
+}
+
+// fail answers an error of the registry.
+func (d *Pages) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, policy.ErrNotFound) {
+		d.Fail(w, r, page.Problem{Status: http.StatusNotFound, Heading: "No such group",
+			Advice: "No key is in this group."})
+		return
+	}
+	d.FailStore(w, r, "read group", err)
+}

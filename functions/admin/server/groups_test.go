@@ -1,0 +1,75 @@
+package server_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/enforce"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+)
+
+// withGroup puts acme and bolt into a group whose plan allows 20 an hour, and lets each
+// make 3 calls.
+func withGroup(s *sitetest.Site) {
+	s.T.Helper()
+	s.Keys.Save(func(set *policy.Set) {
+		for i := range set.Plans {
+			set.Plans[i].PerGroup = []limiter.Limit{sitetest.Per(20, time.Hour)}
+		}
+	})
+	checker := enforce.NewChecker(s.Keys.Client, sitetest.Pepper)
+	for _, name := range []string{"acme", "bolt"} {
+		s.Keys.UpdateKey(name, func(k *policy.Key) { k.Group = "corp" })
+		secret := s.Keys.Secrets[name]
+		for range 3 {
+			call := enforce.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret}
+			c, err := checker.Check(s.T.Context(), call, nil)
+			if s.Keys.Must(err); !c.Allowed {
+				s.T.Fatalf("%+v", c)
+			}
+		}
+	}
+}
+
+// A group's page shows its keys and its limits, the pages of keys lead to it, and a reset
+// forgets what the group took, and not what its keys did.
+func TestGroupPages(t *testing.T) {
+	s := sitetest.New(t).Login()
+	withGroup(s)
+	s.Get("/groups/corp").Wants(t, http.StatusOK, "Group <bdi>corp</bdi>", "{acme}", "{bolt}", "20 per hour",
+		"All keys of this group (2)", "/denials?group=corp", "Reset counts", "<b>6</b> of 20")
+	s.Get("/keys/{acme}").Wants(t, http.StatusOK, `href="/groups/corp"`)
+	s.Get("/keys?q=co").Wants(t, http.StatusOK, `href="/groups/corp"`, "corp (2 keys)")
+	list := s.Get("/keys?group=corp").Wants(t, http.StatusOK, "{bolt}")
+	if strings.Contains(list.Body, "{core}") {
+		t.Error("the list of the group has another key")
+	}
+	s.Get("/groups/nobody").Wants(t, http.StatusNotFound, "No such group")
+	s.Get("/groups/..%2fkeys").Wants(t, http.StatusNotFound, "No such group")
+	s.Get("/groups/corp/reset").Wants(t, http.StatusOK, "Reset the counts of group")
+	s.Post("/groups/corp/reset", url.Values{"reason": {"new month"}}).Wants(t, http.StatusSeeOther)
+	s.Get("/groups/corp").Wants(t, http.StatusOK, "<b>0</b> of 20")
+	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "<b>3</b> of 10")
+	s.Get("/audit").Wants(t, http.StatusOK, "group.reset", "new month", "corp")
+}
+
+// A key's owner sees what is left of the group's limits, and no other key of it.
+func TestOwnKeyInGroup(t *testing.T) {
+	s := sitetest.New(t)
+	withGroup(s)
+	got := ask(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusOK, `"groupLimits":[{`,
+		`"used":6,"remaining":14`)
+	if strings.Contains(got.Body, "bolt") || strings.Contains(got.Body, "corp") {
+		t.Errorf("too much: %s", got.Body)
+	}
+	s.Keys.Save(func(set *policy.Set) { set.Plans[0].Mode = policy.Shadow })
+	got = ask(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusOK)
+	if strings.Contains(got.Body, "groupLimits") {
+		t.Errorf("limits on trial: %s", got.Body)
+	}
+}
