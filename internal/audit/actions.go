@@ -25,6 +25,8 @@ const (
 	TokenRevoke    = "token.revoke"
 	Login          = "login"
 	LoginRefused   = "login.refused"
+	JobStart       = "job.start" // of a change of many keys
+	JobEnd         = "job.end"
 	JournalRestore = "journal.restore"
 )
 
@@ -33,6 +35,7 @@ const (
 	OfKeys   = "key."
 	OfPolicy = "policy."
 	OfTokens = "token."
+	OfJobs   = "job."
 )
 
 // LoginSubject is the subject of entries about log-ins.

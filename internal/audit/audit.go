@@ -47,6 +47,7 @@ type Entry struct {
 	Subject string          `json:"subject"`
 	Name    string          `json:"name,omitempty"` // the subject's, for people
 	Reason  string          `json:"reason,omitempty"`
+	Job     string          `json:"job,omitempty"`    // id of the bulk job that made the change
 	Version int64           `json:"version"`          // the subject's, after the change
 	Before  json.RawMessage `json:"before,omitempty"` // the subject before; absent when it was created
 	After   json.RawMessage `json:"after,omitempty"`  // the subject after; absent when it was deleted
@@ -74,9 +75,12 @@ func (e Entry) Opened() Entry {
 // Creates reports whether the entry has no state before the change.
 func (e Entry) Creates() bool { return len(e.Before) == 0 && (e.packed == nil || e.packed.Before == 0) }
 
+// Taken returns when Valkey took the entry, by its own clock.
+func (e Entry) Taken() time.Time { return time.UnixMilli(int64(positionOf(e.ID).ms)).UTC() }
+
 // bare returns the fields that are known of an entry that cannot be decoded.
 func (e Entry) bare() Entry {
-	return Entry{ID: e.ID, Time: time.UnixMilli(int64(positionOf(e.ID).ms)).UTC(),
+	return Entry{ID: e.ID, Time: e.Taken(),
 		Previous: e.Previous, Hash: e.Hash}
 }
 
@@ -89,6 +93,7 @@ type body struct {
 	Subject string          `json:"s"`
 	Name    string          `json:"n,omitempty"`
 	Reason  string          `json:"r,omitempty"`
+	Job     string          `json:"j,omitempty"`
 	Version int64           `json:"v"`
 	Before  json.RawMessage `json:"b,omitempty"`
 	After   json.RawMessage `json:"c,omitempty"`
@@ -128,7 +133,8 @@ func (Key) GoString() string { return "audit key" }
 // Seal makes e the next entry of a bucket, behind what head stands for. ID, Previous and
 // Hash of e are ignored.
 func (k Key) Seal(bucket keyspace.Bucket, head []byte, e Entry) (Sealed, error) {
-	b := body{e.Time.UTC(), e.By, e.Action, e.Subject, e.Name, e.Reason, e.Version, e.Before, e.After, nil}
+	b := body{e.Time.UTC(), e.By, e.Action, e.Subject, e.Name, e.Reason, e.Job, e.Version, e.Before, e.After,
+		nil}
 	var err error
 	if b.Packed, err = packed(e.Before, e.After); err != nil {
 		return Sealed{}, fmt.Errorf("audit: seal: %w", err)
@@ -171,7 +177,7 @@ func (e Entry) decoded(text []byte) Entry {
 		return e.bare()
 	}
 	e.Time, e.By, e.Action, e.Subject, e.Name, e.Reason = t.Time, t.By, t.Action, t.Subject, t.Name, t.Reason
-	e.Version, e.Before, e.After, e.packed = t.Version, t.Before, t.After, t.Packed
+	e.Job, e.Version, e.Before, e.After, e.packed = t.Job, t.Version, t.Before, t.After, t.Packed
 	return e
 }
 

@@ -64,6 +64,7 @@ type Query struct {
 	Named   string // only of subjects that had this name then, whatever the case
 	Action  string // only actions that start with it
 	By      string // only this actor's name
+	Job     string // only changes of this bulk job
 	// only entries that Valkey took then or later; the Previous of the oldest may be
 	// empty. Zero for all
 	Since time.Time
@@ -168,20 +169,21 @@ func (q Query) asked(e Entry) Entry {
 	return e.Opened()
 }
 
-// needle is a text that every stored entry about the subject has, so that most others are
-// passed over without being decoded. Empty when any will do.
+// needle is a text that every stored entry about the subject or of the job has, so that
+// most others are passed over without being decoded. Empty when any will do.
 func (q Query) needle() string {
-	if q.Subject == "" {
+	wanted := cmp.Or(q.Subject, q.Job)
+	if wanted == "" {
 		return ""
 	}
-	text, _ := json.Marshal(q.Subject) // as in the body
+	text, _ := json.Marshal(wanted) // as in the body
 	return string(text)
 }
 
 func (q Query) matches(e Entry) bool {
 	return (q.Subject == "" || e.Subject == q.Subject) &&
 		(q.Named == "" || strings.EqualFold(e.Name, q.Named)) && strings.HasPrefix(e.Action, q.Action) &&
-		(q.By == "" || e.By.Name == q.By)
+		(q.By == "" || e.By.Name == q.By) && (q.Job == "" || e.Job == q.Job)
 }
 
 // position is where an entry stands among those of all buckets: newest first, and within

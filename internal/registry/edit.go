@@ -9,6 +9,7 @@ import (
 type Edit struct {
 	By     audit.Actor
 	Reason string // up to 200 characters; may be empty
+	Job    string // id of the bulk job that the change is part of; empty for none
 }
 
 // Validate reports a Reason that is too long or not printable.

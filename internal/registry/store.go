@@ -84,7 +84,9 @@ func (s *Store) put(ctx context.Context, old, k policy.Key, hashes policyset.Sec
 	if err := s.addToIndex(ctx, k); err != nil {
 		return err
 	}
-	entry := audit.Entry{By: edit.By, Action: action, Name: k.Name, Reason: edit.Reason, Version: k.Version}
+	entry := audit.Entry{
+		By: edit.By, Action: action, Name: k.Name, Reason: edit.Reason, Job: edit.Job, Version: k.Version,
+	}
 	if entry.After, err = json.Marshal(k); err != nil {
 		return fmt.Errorf("policy: write key: %w", err)
 	}

@@ -10,4 +10,5 @@ import './theme.js';
 import './toast.js';
 import './copy.js';
 import './job.js';
+import './bulk.js';
 import './sheet.js';

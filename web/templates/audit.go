@@ -40,6 +40,8 @@ type Entry struct {
 	Version string // of the subject; empty when it has none, as a login has
 	Changes []Change
 	Revert  string // address; empty when it cannot be reverted
+	Job     string // address of the bulk job that made the change; empty for none
+	Undo    string // address that takes back the job whose end this is; empty for none
 }
 
 // Verified is what a check of the chains found.

@@ -25,6 +25,7 @@ type Form struct {
 	Lists   []LimitList
 	Choices LimitChoices // of the rows of all lists
 	After   []FormField  // below the lists
+	Effects []string     // what sending it would do
 	Preview bool         // offers to look before saving
 	Submit  string
 	Danger  bool // it cannot be taken back

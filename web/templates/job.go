@@ -4,14 +4,43 @@ package templates
 type JobPage struct {
 	Page     Page
 	Heading  string
-	Of       string
+	Reason   string
+	By       string
+	Started  Instant
+	Looked   string // keys that were seen to
+	Of       string // keys in all
+	Total    string // the same for the progress bar
+	Progress string
 	Done     string
 	Skipped  string
-	Known    bool // how many there are in all
-	Progress string
-	Total    string
-	Failed   []string // ids
+	Failed   string // empty for none
+	Named    []LeftKey
+	More     bool // more keys match than were confirmed
 	Finished bool
-	Form     *Form // goes on; nil when it is finished
+	Stopped  bool
+	Paused   string // why it waits; empty when it does not
+	Form     *Form  // goes on; nil when there is nothing to go on with, or for viewers
+	Stop     string // address that stops it; empty when it cannot be stopped
+	Undo     string // address that takes it back; empty when it cannot be
+	Undoes   string // address of the job that it takes back; empty when it is none
+	Audit    string // address of its changes
 	Back     string
+}
+
+// LeftKey is a key that a job left as it was.
+type LeftKey struct{ Name, Address, Why string }
+
+// Bulk is the form that changes many keys.
+type Bulk struct {
+	Action     string
+	Hidden     []Hidden // the filter in force
+	Actions    []Option // verbs, each a button
+	Of         string   // selected, or all
+	Ticked     bool     // every row is
+	Page       string   // number of keys on the page
+	All        string   // how many keys match; empty when nobody counted them
+	More       bool     // there are keys on other pages
+	SelectPage string   // address of the list with every row ticked
+	SelectAll  string   // the same, and all that match meant
+	Clear      string   // address of the list with nothing ticked
 }

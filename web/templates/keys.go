@@ -8,14 +8,15 @@ type KeysPage struct {
 	Sorts   KeySorts
 	Groups  []Choice // that the search finds
 	Rows    []KeyRow
-	Empty   Empty  // why there are no rows
-	First   string // address of the first page; empty when it is shown
-	Next    string // address of the page after this; empty on the last
-	Scanned string // how far the search came, if not to the end of a page
-	Create  string // address of the form that creates a key; empty when nothing can be changed
-	Export  string // address of the same list as CSV
-	Callers string // address of the callers without a key
-	Bulk    *Bulk  // nil when nothing can be changed
+	Empty   Empty    // why there are no rows
+	First   string   // address of the first page; empty when it is shown
+	Next    string   // address of the page after this; empty on the last
+	Scanned string   // how far the search came, if not to the end of a page
+	Create  string   // address of the form that creates a key; empty when nothing can be changed
+	Export  string   // address of the same list as CSV
+	Callers string   // address of the callers without a key
+	Bulk    *Bulk    // nil when nothing can be changed
+	Jobs    []Choice // that wait to be continued
 }
 
 // Search is the form that narrows the list.
@@ -33,14 +34,6 @@ type Search struct {
 	Orders   []Option
 	Live     string // the refresh in force, carried along
 	Clear    string // address without the search; empty when there is none
-}
-
-// Bulk is the form that changes many keys.
-type Bulk struct {
-	Action  string
-	Hidden  []Hidden // the filter in force
-	Actions []Option
-	All     string // names all keys that match
 }
 
 // Empty says why a list holds nothing.
@@ -72,6 +65,7 @@ type KeyRow struct {
 	Badges   []Badge
 	Readable bool
 	Activity Activity
+	Ticked   bool // selected from the start
 	Windows  []Window
 }
 

@@ -23,6 +23,7 @@ type Entry struct {
 	Subject  string    `json:"subject" doc:"Id of a key or a token; policy for the policies, login for people who log in"`
 	Name     string    `json:"name,omitempty"`
 	Reason   string    `json:"reason,omitempty"`
+	Job      string    `json:"job,omitempty" doc:"Id of the bulk job that made the change"`
 	Version  int64     `json:"version" doc:"The subject's after the change"`
 	Before   any       `json:"before,omitempty" doc:"The subject before; absent when it was created"`
 	After    any       `json:"after,omitempty" doc:"The subject after; absent when it was deleted"`
@@ -45,7 +46,7 @@ type Actor struct {
 
 func entryOf(e audit.Entry) Entry {
 	return Entry{
-		e.ID, e.Time, Actor(e.By), e.Action, e.Subject, e.Name, e.Reason, e.Version, rawOrNil(e.Before),
+		e.ID, e.Time, Actor(e.By), e.Action, e.Subject, e.Name, e.Reason, e.Job, e.Version, rawOrNil(e.Before),
 		rawOrNil(e.After), e.Previous, e.Hash,
 	}
 }
@@ -63,6 +64,7 @@ type (
 		Action  string `query:"action" maxLength:"40" doc:"Only actions that begin so" example:"key."`
 		By      string `query:"by" maxLength:"400" doc:"Only by this actor's name"`
 		Name    string `query:"name" maxLength:"100" doc:"Only of keys that had this name then, whatever the case"`
+		Job     string `query:"job" maxLength:"64" doc:"Only changes of this bulk job"`
 
 		From time.Time `query:"from" doc:"Only entries from then on"`
 		To   time.Time `query:"to" doc:"Only entries before"`
@@ -129,8 +131,8 @@ func (a *api) registerAudit() {
 }
 
 func (a *api) listAudit(ctx context.Context, in *auditInput) (*auditOutput, error) {
-	q := audit.Query{Subject: in.Subject, Named: in.Name, Action: in.Action, By: in.By, Since: in.From,
-		After: in.After, Count: in.Count, Older: true}
+	q := audit.Query{Subject: in.Subject, Named: in.Name, Action: in.Action, By: in.By, Job: in.Job,
+		Since: in.From, After: in.After, Count: in.Count, Older: true}
 	if q.After == "" && !in.To.IsZero() {
 		q.After = audit.Before(in.To)
 	}

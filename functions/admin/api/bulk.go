@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"time"
 
 	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/app"
@@ -26,13 +28,67 @@ type (
 	}
 	bulkOutput struct {
 		Body struct {
+			Job     string   `json:"job" doc:"Its id"`
+			Total   int64    `json:"total" doc:"Keys that are meant; the job changes no more than these"`
 			Done    int64    `json:"done" doc:"Keys that were changed by this request"`
 			Skipped int64    `json:"skipped" doc:"Keys that were as they should be already, or are not active"`
-			Failed  []string `json:"failed" doc:"Ids of keys that could not be changed"`
-			Next    string   `json:"next,omitempty" doc:"Send the same again with after set to this; absent when all is done"`
+			Failed  []string `json:"failed" doc:"Ids of keys that could not be changed; the job names 100"`
+			Next    string   `json:"next,omitempty" doc:"Send the same again with after set to this, or POST to the job; absent when all is done"`
+		}
+	}
+	// JobPath names a bulk job.
+	JobPath struct {
+		Job string `path:"job" doc:"Id of the job" maxLength:"64"`
+	}
+	jobOutput struct{ Body Job }
+	undoInput struct {
+		JobPath
+		Body struct {
+			Reason string `json:"reason" minLength:"1" maxLength:"200"`
 		}
 	}
 )
+
+// Job is how far a change of many keys is.
+type Job struct {
+	ID      string     `json:"id"`
+	Do      string     `json:"do" enum:"plan,override,end,reset,revoke,undo"`
+	Undoes  string     `json:"undoes,omitempty" doc:"The job that it takes back"`
+	By      Actor      `json:"by"`
+	Reason  string     `json:"reason"`
+	Started time.Time  `json:"started"`
+	Ended   *time.Time `json:"ended,omitempty" doc:"Absent while it has more to do"`
+	Stopped bool       `json:"stopped" doc:"It waits until somebody continues it"`
+	Paused  string     `json:"paused,omitempty" doc:"Why its last step ended early"`
+	Total   int64      `json:"total" doc:"Keys that are meant; the job changes no more than these"`
+	Done    int64      `json:"done" doc:"Keys that were changed"`
+	Skipped int64      `json:"skipped" doc:"Keys that were as they should be already, or are not active"`
+	Failed  int64      `json:"failed" doc:"Keys that could not be changed, or that an undo left as they are"`
+	Left    []LeftKey  `json:"left" doc:"The first 100 of these"`
+	More    bool       `json:"more" doc:"More keys match than were meant when it started; they were left as they were"`
+}
+
+// LeftKey is a key that a job left as it was.
+type LeftKey struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	Why  string `json:"why" example:"changed since"`
+}
+
+func jobOf(j app.Job) Job {
+	out := Job{
+		ID: j.ID, Do: j.Do, Undoes: j.Undoes, By: Actor(j.By), Reason: j.Reason, Started: j.Started,
+		Stopped: j.Stopped, Paused: j.Paused, Total: j.Total, Done: j.Done, Skipped: j.Skipped, Failed: j.Failed,
+		Left: []LeftKey{}, More: j.More,
+	}
+	if j.Over() {
+		out.Ended = &j.Ended
+	}
+	for _, f := range j.Named {
+		out.Left = append(out.Left, LeftKey(f))
+	}
+	return out
+}
 
 // BulkFilter says which keys a bulk change means.
 type BulkFilter struct {
@@ -43,67 +99,100 @@ type BulkFilter struct {
 }
 
 func (a *api) registerBulk() {
+	const group = "keys"
 	register(a, operation{
 		pattern: "POST /bulk", id: "change-keys", summary: "Change many keys, some with each request",
-		role: auth.Editor, group: "keys",
-		details: "A request changes up to 200 keys in about a second and says how to go on. Doing a part " +
+		role: auth.Editor, group: group,
+		details: "Starts a job. A request works for about 3 seconds and says how to go on. Doing a part " +
 			"twice changes nothing twice.",
 	}, a.changeKeys)
+	register(a, operation{
+		pattern: "GET /bulk/{job}", id: "get-job", summary: "How far a change of many keys is",
+		role: auth.Viewer, group: group,
+	}, a.getJob)
+	register(a, operation{
+		pattern: "POST /bulk/{job}", id: "continue-job", summary: "Go on with a job for about 3 seconds",
+		role: auth.Editor, group: group,
+		details: "Repeat until ended. While somebody else goes on with it, it answers how far that is.",
+	}, a.continueJob)
+	register(a, operation{
+		pattern: "POST /bulk/{job}/undo", id: "undo-job", summary: "Take back what a job changed",
+		role: auth.Editor, group: group,
+		details: "Starts another job, which puts every key back that was not changed since. Go on with it as " +
+			"with any job.",
+	}, a.undoJob)
 }
 
 func (a *api) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
-	set, err := a.Keys.Set(ctx)
+	job, err := a.bulkJob(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	change, err := in.change(set)
-	if err != nil {
+	before := job
+	if job, err = a.Keys.StepJob(ctx, job.ID, true); err != nil {
 		return nil, err
 	}
-	of, err := in.selection(set)
-	if err != nil {
-		return nil, err
-	}
-	if err := a.confirmed(ctx, in, change, of); err != nil {
-		return nil, err
-	}
-	step, err := change.Step(ctx, a.Keys, set, of, app.NewEdit(ctx, in.Body.Reason))
-	if err != nil {
-		return nil, cursorProblem(err)
+	if job.Paused != "" {
+		return nil, rest.NewProblem(http.StatusServiceUnavailable,
+			"The journal does not answer. Some keys may be changed: send it again with after set to "+job.ID+
+				".").RetryAfter(retryAfter)
 	}
 	out := &bulkOutput{}
-	out.Body.Done, out.Body.Skipped, out.Body.Next = step.Done, step.Skipped, step.Next
+	out.Body.Job, out.Body.Total = job.ID, job.Total
+	out.Body.Done, out.Body.Skipped = job.Done-before.Done, job.Skipped-before.Skipped
 	out.Body.Failed = []string{}
-	for _, f := range step.Failed {
-		var invalid *policy.InvalidError
-		if errors.As(f.Cause, &invalid) { // of one key, so of every one
-			return nil, f.Cause
-		}
-		a.Log.Warn("bulk change", "key_id", f.ID, "cause", f.Cause)
+	for _, f := range job.Named[len(before.Named):] {
 		out.Body.Failed = append(out.Body.Failed, f.ID)
+	}
+	if !job.Over() {
+		out.Body.Next = job.ID
 	}
 	return out, nil
 }
 
-// confirmed refuses the first request of a change that harms callers unless it says how
-// many keys it means, where that is known.
-func (a *api) confirmed(ctx context.Context, in *bulkInput, c app.KeyChange, of app.Selection) error {
-	if !c.NeedsCount() || of.Filter == nil || of.Filter.Computed() || of.After != "" {
-		return nil
+// bulkJob starts the job that a request asks for, or finds the one that it goes on with.
+func (a *api) bulkJob(ctx context.Context, in *bulkInput) (app.Job, error) {
+	if in.Body.After != "" {
+		j, err := a.Keys.Job(ctx, in.Body.After)
+		if errors.Is(err, policy.ErrNotFound) || err == nil && j.Do != in.Body.Do {
+			return j, rest.Invalid("body.after", "is no such job; start again without it")
+		}
+		return j, err
 	}
-	n, err := a.Keys.Count(ctx, *of.Filter)
+	set, err := a.Keys.Set(ctx)
 	if err != nil {
-		return err
+		return app.Job{}, err
 	}
-	if in.Body.Confirm == nil || *in.Body.Confirm != n {
-		return rest.Invalid("body.confirm", fmt.Sprintf("%d keys match: send %d to %s them", n, n, c.Do))
+	j, err := in.job(set)
+	if err != nil {
+		return j, err
+	}
+	j.Total, err = a.Keys.CountMeant(ctx, set, j.IDs, j.Filter)
+	if errors.Is(err, app.ErrUncounted) {
+		return j, rest.Invalid("body.filter", "means "+err.Error()+": narrow it by a prefix")
+	}
+	if err != nil {
+		return j, err
+	}
+	if err := in.confirmed(j); err != nil {
+		return j, err
+	}
+	return a.Keys.StartJob(ctx, set, j, app.NewEdit(ctx, in.Body.Reason))
+}
+
+// confirmed refuses the first request of a change that harms callers unless it says how
+// many keys it means.
+func (in *bulkInput) confirmed(j app.Job) error {
+	needs := app.KeyChange{Do: j.Do}.NeedsCount() && j.Filter != nil && !j.Filter.Computed()
+	if sent := in.Body.Confirm; needs && sent == nil || sent != nil && *sent != j.Total {
+		return rest.Invalid("body.confirm",
+			fmt.Sprintf("%d keys match: send %d to %s them", j.Total, j.Total, j.Do))
 	}
 	return nil
 }
 
-// change reads what is done to each key. What the store would refuse for every one of
-// them is refused at once.
-func (in *bulkInput) change(set *policy.Set) (app.KeyChange, error) {
+// job reads what is done to which keys.
+func (in *bulkInput) job(set *policy.Set) (app.Job, error) {
 	b := in.Body
 	var wrong rest.Details
 	add := func(location, message string) {
@@ -115,23 +204,60 @@ func (in *bulkInput) change(set *policy.Set) (app.KeyChange, error) {
 	if _, known := set.Plan(b.Plan); b.Do == app.Plan && !known {
 		add("plan", "no plan has this name")
 	}
-	c := app.KeyChange{Do: b.Do, Plan: b.Plan}
+	j := app.Job{Do: b.Do, IDs: b.IDs}
+	if b.Do == app.Plan {
+		j.Plan = b.Plan
+	}
 	if b.Do == app.Override {
 		if b.Override == nil {
 			add("override", "is missing")
 		}
-		c.Override = b.Override.read("override.", &wrong)
+		j.Override = b.Override.read("override.", &wrong)
 	}
-	return c, wrong.Err()
+	if err := wrong.Err(); err != nil {
+		return j, err
+	}
+	if f := b.Filter; f != nil {
+		meant, err := filter(set, f.Prefix, f.Plan, f.State, "body.filter.plan")
+		meant.Group = f.Group
+		j.Filter = &meant
+		return j, err
+	}
+	return j, nil
 }
 
-// selection says which keys are meant.
-func (in *bulkInput) selection(set *policy.Set) (app.Selection, error) {
-	f := in.Body.Filter
-	if f == nil {
-		return app.Selection{IDs: in.Body.IDs}, nil
+func (a *api) getJob(ctx context.Context, in *JobPath) (*jobOutput, error) {
+	j, err := a.Keys.Job(ctx, in.Job)
+	return answerJob(j, err)
+}
+
+func (a *api) continueJob(ctx context.Context, in *JobPath) (*jobOutput, error) {
+	j, err := a.Keys.StepJob(ctx, in.Job, true)
+	return answerJob(j, err)
+}
+
+func (a *api) undoJob(ctx context.Context, in *undoInput) (*jobOutput, error) {
+	j, err := a.Keys.Job(ctx, in.Job)
+	if err == nil {
+		j, err = app.UndoOfJob(j)
 	}
-	meant, err := filter(set, f.Prefix, f.Plan, f.State, "body.filter.plan")
-	meant.Group = f.Group
-	return app.Selection{Filter: &meant, After: in.Body.After}, err
+	if err == nil {
+		j, err = a.Keys.StartJob(ctx, nil, j, app.NewEdit(ctx, in.Body.Reason))
+	}
+	if err == nil {
+		j, err = a.Keys.StepJob(ctx, j.ID, false)
+	}
+	return answerJob(j, err)
+}
+
+func answerJob(j app.Job, err error) (*jobOutput, error) {
+	switch {
+	case errors.Is(err, policy.ErrNotFound):
+		return nil, rest.NewProblem(http.StatusNotFound, "There is no such job.")
+	case errors.Is(err, app.ErrRunning), errors.Is(err, app.ErrNoUndo):
+		return nil, rest.NewProblem(http.StatusConflict, err.Error())
+	case err != nil:
+		return nil, err
+	}
+	return &jobOutput{Body: jobOf(j)}, nil
 }

@@ -251,6 +251,30 @@ func TestKeyFilters(t *testing.T) {
 	}
 }
 
+// A job has an id and a state, and another job takes it back, but for what was changed
+// since.
+func TestBulkJobAndUndo(t *testing.T) {
+	s := newService(t)
+	a, b := s.create("a"), s.create("b")
+	r := s.post("/bulk", map[string]any{"do": "revoke", "filter": map[string]any{}, "confirm": 2, "reason": "x"}).
+		wants(http.StatusOK, `"total":2`, `"done":2`)
+	job := r.stringAt("job")
+	s.get("/bulk/"+job).wants(http.StatusOK, `"do":"revoke"`, `"done":2`, `"ended":`, `"left":[]`, `"stopped":false`)
+	s.get("/audit?action=key.&job="+job).wants(http.StatusOK, a.ID, b.ID, `"job":"`+job+`"`)
+	s.post("/keys/"+b.ID+"/unrevoke", map[string]any{"reason": "mine"})
+	undo := s.post("/bulk/"+job+"/undo", map[string]any{"reason": "by mistake"}).wants(http.StatusOK,
+		`"do":"undo"`, `"undoes":"`+job+`"`, `"done":1`)
+	s.post("/bulk/"+undo.stringAt("id"), nil).wants(http.StatusOK, `"ended":`)
+	if k, err := s.keys.Get(t.Context(), a.ID); err != nil || k.Status != policy.Active {
+		t.Errorf("%+v, %v", k, err)
+	}
+	s.get("/bulk/nobody").wants(http.StatusNotFound, "There is no such job.")
+	s.post("/bulk", map[string]any{"do": "reset", "ids": []string{a.ID}, "reason": "x", "after": job}).
+		wants(http.StatusUnprocessableEntity, "body.after")
+	reset := s.post("/bulk", map[string]any{"do": "reset", "ids": []string{a.ID}, "reason": "x"}).stringAt("job")
+	s.post("/bulk/"+reset+"/undo", map[string]any{"reason": "x"}).wants(http.StatusConflict)
+}
+
 // A job goes on where it stopped, leaves alone what is as it should be, and does nothing
 // twice.
 func TestBulk(t *testing.T) {

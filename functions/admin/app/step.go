@@ -2,86 +2,280 @@ package app
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"sync"
 	"time"
 
+	"tidegate/internal/audit"
 	"tidegate/internal/policy"
+	"tidegate/internal/store/keyspace"
 )
 
 // Bounds of one step of a job.
 const (
-	Chunk       = 200                     // keys
-	stepTimeout = 1200 * time.Millisecond // and for how long
+	Chunk    = 500              // keys between two saves of the job
+	stepTime = 3 * time.Second  // after which no further chunk begins
+	stepEnds = 15 * time.Second // after which the step fails
+	// jobLease is how long others wait for a step that was interrupted.
+	jobLease = stepEnds + 5*time.Second
+	// leasePoll is how often a job is looked at that another goes on with.
+	leasePoll = 200 * time.Millisecond
+	// bucketsAtOnce is how many buckets are changed at a time. Changes of one bucket wait
+	// for one another, and each waits for the journal.
+	bucketsAtOnce = 32
 )
 
-// NeedsCount reports whether the change harms callers and cannot simply be taken back, so
-// that on all keys of a filter it is to be confirmed with their number.
-func (c KeyChange) NeedsCount() bool { return c.Do == Revoke || c.Do == Reset }
-
-// Selection says which keys a job means: those with the ids, or all that Filter means.
-type Selection struct {
-	IDs    []string
-	Filter *KeyFilter // nil for the ids
-	After  string     // cursor where the step before ended
+// StepJob goes on with a job for about stepTime and returns it as it is then. While
+// another request goes on with it, StepJob waits and changes nothing. A job that was
+// stopped goes on with resume alone. It fails with policy.ErrNotFound.
+func (r *Registry) StepJob(ctx context.Context, id string, resume bool) (Job, error) {
+	return r.withJob(ctx, id, stepTime, func(ctx context.Context, j Job, save func(Job) error) (Job, error) {
+		if j.Over() || j.Stopped && !resume {
+			return j, nil
+		}
+		j.Paused = ""
+		if j.Stopped {
+			j.Stopped = false
+			if err := r.store.ListJob(ctx, id, true); err != nil {
+				return j, err
+			}
+		}
+		set, err := r.Set(ctx)
+		if err != nil {
+			return j, err
+		}
+		for began := time.Now(); ; {
+			next, err := r.chunk(ctx, set, j)
+			if ofJournal(err) {
+				j.Paused = audit.ErrJournalAway.Error()
+				return j, nil
+			}
+			if err != nil {
+				return j, err
+			}
+			if j = next; j.Over() || time.Since(began) >= stepTime {
+				return j, nil
+			}
+			if err := save(j); err != nil {
+				return j, err
+			}
+		}
+	})
 }
 
-// Step is what one step of a job did.
-type Step struct {
-	Done, Skipped int64
-	Failed        []Failure
-	Next          string // cursor where the job goes on; empty when all is done
+// StopJob stops a job after its current step, until somebody continues it.
+func (r *Registry) StopJob(ctx context.Context, id string) (Job, error) {
+	return r.withJob(ctx, id, jobLease, func(ctx context.Context, j Job, _ func(Job) error) (Job, error) {
+		j.Stopped = !j.Over()
+		return j, r.store.ListJob(ctx, id, false)
+	})
 }
 
-// Failure is a key that could not be changed.
-type Failure struct {
-	ID    string
-	Cause error
-}
-
-// Step changes the next keys that are meant, up to Chunk of them for about a second. It
-// fails when they cannot be listed, or with the context.
-func (c KeyChange) Step(
-	ctx context.Context, keys *Registry, set *policy.Set, of Selection, edit Edit,
-) (Step, error) {
-	list, next, err := of.keys(ctx, keys, set)
+// withJob runs do on a job while it holds the job's lease, for which it waits some time,
+// and stores what do returns, also with an error. It returns the job as it is stored when
+// the lease is not to be had.
+func (r *Registry) withJob(ctx context.Context, id string, patience time.Duration,
+	do func(context.Context, Job, func(Job) error) (Job, error)) (Job, error) {
+	j, err := r.Job(ctx, id) // before anything is written under a name that anybody may have typed
 	if err != nil {
-		return Step{}, err
+		return j, err
 	}
-	step, deadline := Step{Next: next}, time.Now().Add(stepTimeout)
-	for i, k := range list {
-		changed, err := c.apply(ctx, keys, k, edit)
-		switch {
-		case ctx.Err() != nil:
-			return step, ctx.Err()
-		case err != nil:
-			step.Failed = append(step.Failed, Failure{k.ID, err})
-		case changed:
-			step.Done++
-		default:
-			step.Skipped++
-		}
-		if i+1 < len(list) && of.Filter != nil && time.Now().After(deadline) {
-			step.Next = of.Filter.cursor(k)
-			break
-		}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepEnds+patience)
+	defer cancel()
+	holder := rand.Text()
+	leased, err := r.leaseJob(ctx, id, holder, patience)
+	if err != nil {
+		return j, err
 	}
-	return step, nil
+	if j, err = r.Job(ctx, id); err != nil || !leased {
+		return j, err
+	}
+	limited, end := context.WithTimeout(ctx, stepEnds)
+	defer end()
+	wasOver := j.Over()
+	save := func(j Job) error { return r.saveJob(limited, j, holder, false) }
+	j, err = do(limited, j, save)
+	if err == nil && j.Over() && !wasOver {
+		err = r.endJob(ctx, j)
+	}
+	if err := errors.Join(err, r.saveJob(ctx, j, holder, true)); err != nil {
+		return j, err
+	}
+	if j.Over() && !wasOver {
+		err = r.store.ListJob(ctx, id, false)
+	}
+	return j, err
 }
 
-// keys are the next keys that are meant, and the cursor behind them.
-func (s Selection) keys(
-	ctx context.Context, keys *Registry, set *policy.Set,
-) ([]policy.Key, string, error) {
-	if s.Filter == nil {
-		list, err := keys.Many(ctx, set, s.IDs)
-		return list, "", err
+// leaseJob takes the lease of a job, for which it waits a while.
+func (r *Registry) leaseJob(ctx context.Context, id, holder string, patience time.Duration) (bool, error) {
+	for began := time.Now(); ; {
+		leased, err := r.store.LeaseJob(ctx, id, holder, jobLease)
+		if err != nil || leased || time.Since(began) >= patience {
+			return leased, err
+		}
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-time.After(leasePoll):
+		}
 	}
-	found, err := FindKeys(ctx, keys, set, *s.Filter, s.After, Chunk)
-	list := make([]policy.Key, len(found.Subjects))
+}
+
+// ErrTaken means that a step took so long that another goes on with the job.
+var ErrTaken = errors.New("another request goes on with this job")
+
+func (r *Registry) saveJob(ctx context.Context, j Job, holder string, release bool) error {
+	text, err := json.Marshal(j)
+	if err != nil {
+		return fmt.Errorf("app: write job: %w", err)
+	}
+	saved, err := r.store.SaveJob(ctx, j.ID, holder, string(text), release)
+	if err == nil && !saved {
+		err = ErrTaken
+	}
+	return err
+}
+
+// endJob records the end of a job.
+func (r *Registry) endJob(ctx context.Context, j Job) error {
+	text, err := json.Marshal(j)
+	if err != nil {
+		return fmt.Errorf("app: write job: %w", err)
+	}
+	return r.store.Audit().Append(ctx, j.entry(audit.JobEnd, text))
+}
+
+// task is the change of one key.
+type task struct {
+	id, name string
+	run      func(context.Context) (changed bool, err error)
+}
+
+// chunk changes the next keys and returns the job as it is then. It fails when they
+// cannot be listed, when the journal does not have a change, and with the context: then
+// what it did is done again, and changes nothing twice.
+func (r *Registry) chunk(ctx context.Context, set *policy.Set, j Job) (Job, error) {
+	count := int64(Chunk)
+	if j.Do != Undo {
+		count = min(count, j.Total-j.Looked())
+	}
+	var tasks []task
+	var err error
+	next := ""
+	switch {
+	case j.Do == Undo:
+		tasks, next, err = r.undoTasks(ctx, j)
+	case count > 0:
+		tasks, next, err = r.changeTasks(ctx, set, j, int(count))
+	}
+	if err != nil {
+		return j, err
+	}
+	var mu sync.Mutex
+	inBuckets(tasks, func(t task) {
+		changed, taskErr := t.run(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case ofJournal(taskErr):
+			err = taskErr
+		case taskErr != nil:
+			j.fail(t, taskErr)
+		case changed:
+			j.Done++
+		default:
+			j.Skipped++
+		}
+	})
+	if err := errors.Join(err, ctx.Err()); err != nil {
+		return j, err
+	}
+	if j.After = next; next == "" || j.Do != Undo && j.Looked() >= j.Total {
+		j.Ended, j.More = time.Now().UTC(), next != ""
+	}
+	return j, nil
+}
+
+// ofJournal reports whether the journal does not have a change, or not yet.
+func ofJournal(err error) bool {
+	return errors.Is(err, audit.ErrJournalAway) || errors.Is(err, audit.ErrUnsafe) ||
+		errors.Is(err, audit.ErrBehind)
+}
+
+func (j *Job) fail(t task, err error) {
+	if j.Failed++; len(j.Named) < maxNamed {
+		j.Named = append(j.Named, Failure{t.id, t.name, whyNot(err)})
+	}
+}
+
+func whyNot(err error) string {
+	var kept keptError
+	var invalid *policy.InvalidError
+	switch {
+	case errors.As(err, &kept):
+		return string(kept)
+	case errors.As(err, &invalid) && len(invalid.Fields) > 0:
+		return invalid.Fields[0].Field + " " + invalid.Fields[0].Message
+	case errors.Is(err, policy.ErrConflict):
+		return "changed at the same time"
+	}
+	return "failed"
+}
+
+// inBuckets runs tasks, those of one bucket in their order, for several buckets at a
+// time.
+func inBuckets(tasks []task, run func(task)) {
+	byBucket := map[keyspace.Bucket][]task{}
+	for _, t := range tasks {
+		b := keyspace.BucketOf(t.id)
+		byBucket[b] = append(byBucket[b], t)
+	}
+	var wait sync.WaitGroup
+	slots := make(chan struct{}, bucketsAtOnce)
+	for _, of := range byBucket {
+		slots <- struct{}{}
+		wait.Go(func() {
+			for _, t := range of {
+				run(t)
+			}
+			<-slots
+		})
+	}
+	wait.Wait()
+}
+
+func (r *Registry) changeTasks(ctx context.Context, set *policy.Set, j Job, count int) (
+	[]task, string, error) {
+	keys, next, err := r.meant(ctx, set, j, count)
+	tasks := make([]task, len(keys))
+	for i, k := range keys {
+		tasks[i] = task{k.ID, k.Name, func(ctx context.Context) (bool, error) {
+			return j.change().apply(ctx, r, k, j.edit())
+		}}
+	}
+	return tasks, next, err
+}
+
+// meant are the next keys that are meant, and the cursor behind them.
+func (r *Registry) meant(ctx context.Context, set *policy.Set, j Job, count int) ([]policy.Key, string, error) {
+	switch {
+	case j.Filter == nil:
+		keys, err := r.Many(ctx, set, j.IDs)
+		return keys, "", err
+	case !j.Filter.Computed():
+		page, err := r.List(ctx, set, *j.Filter, j.After, count)
+		return page.Keys, page.Next, err
+	}
+	found, err := FindKeys(ctx, r, set, *j.Filter, j.After, count)
+	keys := make([]policy.Key, len(found.Subjects))
 	for i, subject := range found.Subjects {
-		list[i] = subject.Key
+		keys[i] = subject.Key
 	}
-	return list, found.Next, err
+	return keys, found.Next, err
 }
 
 // apply changes a key, once more if somebody else just did, and reports whether there was

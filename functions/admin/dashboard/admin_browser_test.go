@@ -9,6 +9,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"tidegate/functions/admin/dashboard"
 	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -108,7 +109,14 @@ func adminPages() []shown {
 			v.Act(typeIn("reason", "r"), send("save"))
 			v.WaitAcross(`document.body.textContent.includes("Finished.")`)
 		}},
-		{"job by a link", "/keys/job?do=revoke&of=all&reason=x", "", nil},
+		{"everything selected", "/keys?select=all", "", nil},
+		{"bulk revocation", "/keys/bulk?do=revoke&of=all", "", nil},
+		{"bulk preview", "/keys/bulk?do=plan&of=all", "", func(v *sitetest.Visit) {
+			v.Act(send("preview"), chromedp.WaitVisible(chromedp.CSS("#effects-title")))
+		}},
+		{"undo of a job", "/audit?what=job.end", "", func(v *sitetest.Visit) {
+			v.Act(chromedp.Click(chromedp.CSS("a[href$='/undo']")), chromedp.WaitVisible(chromedp.CSS("#effects-title")))
+		}},
 		{"limits in a dialog", "/keys", "", func(v *sitetest.Visit) { openSheet(v, "acme") }},
 		{"invalid limits in a dialog", "/keys", "422", func(v *sitetest.Visit) {
 			openSheet(v, "acme")
@@ -246,8 +254,7 @@ func TestBrowserBulkWithoutScript(t *testing.T) {
 	v.Act(
 		chromedp.Click(chromedp.CSS(v.Keys.Named("#key-{customer-3} input"))),
 		chromedp.Click(chromedp.CSS(v.Keys.Named("#key-{customer-4} input"))),
-		chromedp.SetValue(chromedp.CSS("#do"), "plan"),
-		chromedp.Click(chromedp.CSS("#bulk button[value=selected]")),
+		chromedp.Click(chromedp.CSS("#bulk button[value=plan]")),
 		chromedp.WaitReady(chromedp.CSS("#to")),
 		chromedp.SetValue(chromedp.CSS("#to"), "free"), typeIn("reason", "downgrade"), send("save"),
 		chromedp.WaitVisible(chromedp.CSS("main .button.primary")),
@@ -268,6 +275,43 @@ func TestBrowserBulkWithoutScript(t *testing.T) {
 	if p, _ := v.Set().Numbered(1); p.Limits[0] != sitetest.Per(10, 10*time.Second) {
 		t.Errorf("after the undo: %+v", p)
 	}
+	v.NoConsoleErrors("")
+}
+
+// The box above the list selects the page, what is offered then all that match; the bar
+// says what is selected, and a refresh of the list forgets none of it.
+func TestBrowserSelection(t *testing.T) {
+	keys := busyKeys(t)
+	for i := range dashboard.KeysPerPage {
+		keys.CreateKey(fmt.Sprintf("page-%02d", i), "free")
+	}
+	v := sitetest.NewVisit(t, sitetest.WithKeys(keys))
+	v.Enter()
+	total, all := fmt.Sprint(len(keys.IDs)), fmt.Sprint(dashboard.KeysPerPage)
+	says := func(what, of string, ticked int) {
+		t.Helper()
+		v.Wait(fmt.Sprintf(`document.querySelector("[data-selected]").textContent.trim() === %q &&
+			document.getElementById("bulk").of.value === %q &&
+			document.querySelectorAll("#keys input[name=id]:checked").length === %d`, what, of, ticked))
+	}
+	click := func(selector string) { t.Helper(); v.Act(chromedp.Click(chromedp.CSS(selector))) }
+	says("Select keys to change them together.", "selected", 0)
+	click(v.Keys.Named("#key-{acme} input"))
+	says("1 key is selected.", "selected", 1)
+	runScript(v, `document.querySelector("[data-select-all]").click()`) // narrow pages have links alone
+	says("All "+all+" on this page are selected.", "selected", dashboard.KeysPerPage)
+	v.Act(chromedp.Evaluate[chromedp.Void](
+		`document.getElementById("live").dispatchEvent(new CustomEvent("refresh"))`))
+	v.Wait(`!document.querySelector("[data-select-all]").hidden`)
+	says("All "+all+" on this page are selected.", "selected", dashboard.KeysPerPage)
+	click("[data-select=all]")
+	says("All "+total+" keys that match are selected.", "all", dashboard.KeysPerPage)
+	click(v.Keys.Named("#key-{acme} input"))
+	says(fmt.Sprint(dashboard.KeysPerPage-1)+" keys are selected.", "selected", dashboard.KeysPerPage-1)
+	click("[data-select=page]")
+	click("[data-select=all]")
+	click("#bulk button[value=revoke]")
+	v.WaitAcross(`document.querySelector("h1")?.textContent.trim() === "Revoke ` + total + ` keys"`)
 	v.NoConsoleErrors("")
 }
 

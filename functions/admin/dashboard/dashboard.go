@@ -21,7 +21,6 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/policies"
 	"tidegate/functions/admin/dashboard/simulate"
-	"tidegate/internal/apikey"
 	"tidegate/internal/enforce"
 	"tidegate/internal/journal"
 	"tidegate/internal/usage"
@@ -41,7 +40,6 @@ type Services struct {
 	Tokens       *token.Store
 	Journal      *journal.Journal // nil for none
 	Owners       *app.Owners      // nil where keys' owners have no page
-	Pepper       apikey.Pepper    // bulk jobs are sealed with a key derived from it
 	StoreVersion func(context.Context) (string, error)
 	Log          *slog.Logger
 	// Stage and Release are shown on the settings page. ProviderHost is where people log
@@ -64,7 +62,7 @@ type dashboard struct {
 func Routes(r *page.Renderer, pages Services) []auth.Route {
 	shared := changes.New(r, pages.Keys, pages.Usage)
 	d := &dashboard{Renderer: r, Services: pages, Changes: shared,
-		bulk:    bulk.New(r, shared, pages.Keys, pages.Pepper, pages.Log),
+		bulk:    &bulk.Pages{Renderer: r, Changes: shared, Keys: pages.Keys},
 		denials: denials.New(r, pages.Keys, pages.Usage),
 		groups:  groups.New(r, pages.Keys, denials.New(r, pages.Keys, pages.Usage)),
 		audit:   auditlog.New(r, shared, pages.Keys)}

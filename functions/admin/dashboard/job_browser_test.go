@@ -40,10 +40,10 @@ func runScript(v *sitetest.Visit, text string) {
 // that; the form there does what it says.
 func TestBrowserLinkStartsNoJob(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(busyKeys(t)))
-	const job = "/keys/job?do=revoke&of=all&reason=x"
+	const job = "/keys/bulk?do=revoke&of=all&reason=x"
 	asked := func(how string) {
 		t.Helper()
-		v.WaitAcross(`document.readyState === "complete" && location.pathname === "/keys/job" &&
+		v.WaitAcross(`document.readyState === "complete" && location.pathname === "/keys/bulk" &&
 			(!!document.querySelector("#form .danger") || document.body.textContent.includes("Finished."))`)
 		if n := v.Keys.Written(); n != 0 ||
 			sitetest.Eval[bool](v, `!!document.querySelector("[data-auto]")`) {

@@ -3,9 +3,12 @@ package dashboard_test
 import (
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/policy"
 )
@@ -26,79 +29,156 @@ func unchanged(s *sitetest.Site, after string) {
 	}
 }
 
-// A link that anybody can write asks, and changes nothing: neither its page nor what a
-// script makes of it. What its form then starts does.
+// A link that anybody can write asks, and changes nothing: it starts no job, and goes on
+// with none.
 func TestLinkStartsNoJob(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for _, link := range []string{
-		"/keys/job?do=revoke&of=all&reason=x", "/keys/job?do=revoke&of=all&reason=x&seal=",
-		"/keys/job?do=reset&of=all&reason=x&seal=AAAA&total=1",
-		"/keys/job?do=plan&to=free&of=all&reason=x&done=1&after-key=AA",
-		"/keys/job?do=revoke&of=selected&id={acme}&reason=x",
-		"/keys/job?do=override&of=all&reason=x", "/keys/job?do=revoke&of=all&reason=x&finished=yes&done=9",
+		"/keys/bulk?do=revoke&of=all&reason=x&confirm=2&count=2&action=save",
+		"/keys/bulk?do=reset&of=all&reason=x", "/keys/bulk?do=plan&to=free&of=all&reason=x&count=2",
+		"/keys/bulk?do=revoke&of=selected&id={acme}&reason=x",
+		"/keys/bulk?do=override&of=all&reason=x",
 	} {
-		page := s.Get(link).Wants(t, http.StatusOK, "Nothing changed", `action="/keys/bulk"`)
-		for _, wrong := range []string{"data-auto", `action="/keys/job"`, "Finished", `name="seal"`,
-			"all keys (1)", `name="after-key"`} {
-			if strings.Contains(page.Body, wrong) {
-				t.Errorf("%s: the page has %s", link, wrong)
-			}
+		page := s.Get(link).Wants(t, http.StatusOK, `action="/keys/bulk"`)
+		if strings.Contains(page.Body, "data-auto") {
+			t.Errorf("%s: goes on by itself", link)
 		}
 	}
+	s.Get("/jobs/nobody").Wants(t, http.StatusNotFound, "No such job")
+	s.Post("/jobs/nobody", nil).Wants(t, http.StatusNotFound)
 	unchanged(s, "links")
-	page := s.Get("/keys/job?do=revoke&of=all&reason=leaked").Wants(
-		t, http.StatusOK, "all keys (2)", `value="leaked"`,
-	)
-	last, _ := s.RunJob(
-		s.Post("/keys/bulk", sitetest.With(sitetest.HiddenIn(page.Body), "reason", "leaked",
-			"confirm", "2", "action", "save")),
-	)
-	last.Wants(t, http.StatusOK, "2 changed")
-	if s.Keys.Key("acme").Status != policy.Revoked {
-		t.Error("a job that was asked for did not run")
+}
+
+// revokeAll revokes every key in a job, and returns its address.
+func revokeAll(s *sitetest.Site) string {
+	s.T.Helper()
+	page := s.Get("/keys/bulk?do=revoke&of=all").Wants(s.T, http.StatusOK, "Revoke 2 keys", "All keys: 2.")
+	form := sitetest.With(sitetest.HiddenIn(page.Body), "reason", "leaked", "confirm", "2", "action", "save")
+	return s.Post("/keys/bulk", form).Wants(s.T, http.StatusSeeOther).Header.Get("Location")
+}
+
+// A job that is left where it is, is found in the list of keys by every editor, who can go
+// on with it, stop it and continue it. A viewer sees it, and is offered nothing.
+func TestJobIsLeftAndFound(t *testing.T) {
+	s := sitetest.New(t).Login()
+	job, err := s.Services.Keys.StartJob(t.Context(), nil,
+		app.Job{Do: app.Revoke, Filter: &app.KeyFilter{}, Total: 2},
+		app.Edit{By: sitetest.ByTest.By, Reason: "leaked"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := "/jobs/" + job.ID
+	s.Get(at).Wants(t, http.StatusOK, "0 of 2", "data-auto", "because: <bdi>leaked</bdi>")
+	if s.Keys.Key("acme").Status != policy.Active {
+		t.Error("to look at a job goes on with it")
+	}
+	other := anotherSession(s)
+	other.Get("/keys").Wants(t, http.StatusOK, "Unfinished: Revoke 2 keys: 0 of 2 done", at)
+	other.Post(at+"/stop", nil).Wants(t, http.StatusSeeOther)
+	stopped := s.Get(at).Wants(t, http.StatusOK, "Stopped.")
+	if strings.Contains(stopped.Body, "data-auto") {
+		t.Error("a stopped job goes on by itself")
+	}
+	s.Post(at, nil).Wants(t, http.StatusSeeOther) // the script of a tab that was open
+	s.Get(at).Wants(t, http.StatusOK, "Stopped.", "0 changed")
+	viewer := *s
+	viewer.Client = s.NewClient()
+	seen := viewer.LoginAs(sitetest.Viewer).Get(at).Wants(t, http.StatusOK, "Stopped.")
+	for _, wrong := range []string{`action="` + at, "Undo this job", "/undo"} {
+		if strings.Contains(seen.Body, wrong) {
+			t.Errorf("a viewer is offered %s", wrong)
+		}
+	}
+	s.Post(at, sitetest.HiddenIn(stopped.Body)).Wants(t, http.StatusSeeOther)
+	s.Get(at).Wants(t, http.StatusOK, "Finished.", "2 changed", "Undo this job")
+	if body := s.Get("/keys").Wants(t, http.StatusOK).Body; strings.Contains(body, "Unfinished") {
+		t.Error("a job that ended is unfinished")
 	}
 }
 
-// A step needs the seal of the session that started the job, over all that the job does;
-// progress, reloads and another order leave it good.
-func TestJobStepNeedsSeal(t *testing.T) {
+var undoLink = regexp.MustCompile(`href="(/jobs/[A-Z0-9]+/undo)"`)
+
+// The audit says that a job ended, of which job each change was, and takes the job back
+// but for what was changed since.
+func TestUndoOfJobFromTheAudit(t *testing.T) {
 	s := sitetest.New(t).Login()
-	started := func(s *sitetest.Site, more ...string) url.Values {
-		t.Helper()
-		form := fields(append([]string{"do", "revoke", "of", "all", "q", "a", "reason", "mine",
-			"confirm", "1"}, more...)...)
-		at := s.Post("/keys/bulk", form).Wants(t, http.StatusSeeOther).Header.Get("Location")
-		s.Get(at).Wants(t, http.StatusOK, "data-auto", "In progress.")
-		return sitetest.HiddenIn(s.Get(at).Wants(t, http.StatusOK, "data-auto", `action="/keys/job"`).Body)
+	at := revokeAll(s)
+	entry := s.Get("/audit?what=job.").Wants(t, http.StatusOK, "Revoke 2 keys", "Undo this job")
+	s.Get("/audit?job="+strings.TrimPrefix(at, "/jobs/")).Wants(t, http.StatusOK, "part of", "key.revoke", at)
+	undo := undoLink.FindStringSubmatch(entry.Body)
+	if undo == nil {
+		t.Fatal("no link takes the job back")
 	}
-	refused := func(what string, form url.Values) {
-		t.Helper()
-		answer := s.Post("/keys/job", form).Wants(
-			t, http.StatusForbidden, "Nothing changed", `action="/keys/bulk"`,
-		)
-		if strings.Contains(answer.Body, "data-auto") {
-			t.Errorf("%s: goes on by itself", what)
-		}
-		unchanged(s, what)
+	s.Keys.UpdateKey("bolt", func(k *policy.Key) { k.Tags = []string{"later"} })
+	s.Get(undo[1]).Wants(t, http.StatusOK, "Undo changes of 2 keys", "Restored: 1 key.",
+		"Left, because changed since: 1 key.")
+	s.Post(undo[1], fields("reason", "")).Wants(t, http.StatusUnprocessableEntity, "Reason is required.")
+	last, _ := s.RunJob(s.Post(undo[1], fields("reason", "by mistake")))
+	last.Wants(t, http.StatusOK, "1 changed, 0 left", "1 not changed:", ">bolt</bdi></a>: changed since")
+	if a, b := s.Keys.Key("acme").Status, s.Keys.Key("bolt").Status; a != policy.Active ||
+		b != policy.Revoked {
+		t.Errorf("acme %s, bolt %s", a, b)
 	}
-	refused("no seal", fields("do", "revoke", "of", "all", "reason", "x"))
-	refused("another session's", started(anotherSession(s)))
-	for name, value := range map[string]string{
-		"seal": "AAAA", "do": "reset", "of": "selected", "q": "", "tag": "x", "state": "near", "plan": "1",
-		"reason": "other", "total": "7", "to": "free",
-	} {
-		form := sitetest.With(started(s), name, value)
-		if value == "selected" {
-			form.Add("id", s.Keys.IDs["acme"])
-		}
-		refused(name, form)
+}
+
+// When other keys match than the form said, nothing happens, and it asks again with the
+// number that there is now.
+func TestBulkHoldsToItsNumber(t *testing.T) {
+	s := sitetest.New(t).Login()
+	page := s.Get("/keys/bulk?do=revoke&of=all").Wants(t, http.StatusOK, "Type 2 to confirm")
+	form := sitetest.With(sitetest.HiddenIn(page.Body), "reason", "leaked", "confirm", "2", "action", "save")
+	s.Keys.CreateKey("calm", "free")
+	asked := s.Post("/keys/bulk", form).Wants(t, http.StatusConflict,
+		"Nothing changed: 3 keys match now, not 2. Confirm again.", "Type 3 to confirm", "Revoke 3 keys")
+	unchanged(s, "another number")
+	if strings.Contains(asked.Body, `name="confirm" value="2"`) {
+		t.Error("the old confirmation is kept")
 	}
-	unchanged(s, "starting")
-	form := sitetest.With(started(s), "after-key", "", "skipped", "3", "action", "save")
-	last, steps := s.RunJob(s.Post("/keys/job", form))
-	if last.Wants(
-		t, http.StatusOK, "1 changed, 3 left",
-	); steps != 0 || s.Keys.Key("acme").Status != policy.Revoked || s.Keys.Written() != 1 {
-		t.Errorf("%d steps, %d changes", steps, s.Keys.Written())
+	form = sitetest.With(sitetest.HiddenIn(asked.Body), "reason", "leaked", "confirm", "3", "action", "save")
+	last, _ := s.RunJob(s.Post("/keys/bulk", form))
+	last.Wants(t, http.StatusOK, "3 changed")
+	for _, count := range []string{"x", "-1", "99999999999999999999"} {
+		s.Post("/keys/bulk", sitetest.With(form, "count", count)).Wants(t, http.StatusBadRequest)
+	}
+}
+
+// The form says what would have become of the recorded calls of the keys that are meant,
+// and of no others.
+func TestBulkPreview(t *testing.T) {
+	keys := sitetest.NewRegistry(t, "acme", "bolt")
+	keys.Plan("small", sitetest.Per(2, time.Hour))
+	keys.Called("acme", time.Now().Add(-time.Minute), 5, 1)
+	keys.Called("bolt", time.Now().Add(-time.Minute), 40, 0)
+	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
+	s.Get("/keys/bulk?do=revoke&of=all&q=acme").Wants(t, http.StatusOK,
+		"would have denied 6 of 6 calls; 1 were denied", "busiest of these keys")
+	s.Get("/keys/bulk?do=revoke&of=selected&id={acme}&id={bolt}").Wants(t, http.StatusOK, "46 of 46 calls")
+	form := fields("do", "plan", "of", "selected", "id", keys.IDs["acme"], "to", "small", "action", "preview")
+	s.Post("/keys/bulk", form).Wants(t, http.StatusOK, "would have denied 4 of 6 calls", `value="small" selected`)
+	s.Post("/keys/bulk", sitetest.With(form, "to", "none")).Wants(t, http.StatusUnprocessableEntity)
+	s.Get("/keys/bulk?do=revoke&of=all&tag=none").Wants(t, http.StatusOK, "made no calls")
+	unchanged(s, "previews")
+}
+
+// Without a script the bar's links select the page, or all that match, and the address
+// says so.
+func TestSelectionByLinks(t *testing.T) {
+	s := sitetest.New(t).Login()
+	none := s.Get("/keys?q=a").Wants(t, http.StatusOK, "select=page", "Select all 1 on this page",
+		`name="of" value="selected"`)
+	if strings.Contains(none.Body, " checked ") {
+		t.Error("something is selected from the start")
+	}
+	s.Get("/keys?q=a&select=page").Wants(t, http.StatusOK, "All 1 on this page are selected.", "checked")
+	s.Get("/keys?select=all").Wants(t, http.StatusOK, `name="of" value="all"`)
+	body := s.Get("/keys?select=page&q=a&live=5").Wants(t, http.StatusOK).Body
+	if clear := url.QueryEscape("q") + "=a"; !strings.Contains(body, clear) {
+		t.Error("the search is lost by selecting")
+	}
+	viewer := *s
+	viewer.Client = s.NewClient()
+	if body := viewer.LoginAs(sitetest.Viewer).Get("/keys?select=all").Wants(t, http.StatusOK).Body; strings.Contains(body,
+		`type="checkbox" name="id"`) {
+		t.Error("a viewer can select")
 	}
 }

@@ -57,6 +57,7 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "find groups", err)
 		return
 	}
+	view.Jobs = d.bulk.Unfinished(r)
 	d.Render(w, r, http.StatusOK, templates.Keys(view))
 }
 

@@ -171,15 +171,15 @@ func TestRotationInGrace(t *testing.T) {
 // All keys are revoked or reset only by whoever types how many they are.
 func TestBulkIsConfirmed(t *testing.T) {
 	s := sitetest.New(t).Login()
-	form := fields("do", "revoke", "of", "all", "reason", "leak", "action", "save")
+	form := fields("do", "revoke", "of", "all", "reason", "leak", "action", "save", "count", "2")
 	s.Get("/keys/bulk?do=revoke&of=all").Wants(t, http.StatusOK, "Type 2 to confirm")
 	for _, typed := range []string{"", "3", "revoke", "2x"} {
 		form["confirm"] = []string{typed}
 		s.Post("/keys/bulk", form).Wants(t, http.StatusUnprocessableEntity, "Type 2 to confirm.")
 	}
 	unchanged(s, "unconfirmed")
-	banned := fields("do", "reset", "of", "all", "state", "banned", "reason", "x", "confirm", "1")
-	s.Post("/keys/bulk", banned).Wants(t, http.StatusUnprocessableEntity, "Type reset to confirm.")
+	banned := fields("do", "reset", "of", "all", "state", "banned", "reason", "x", "confirm", "1", "count", "0")
+	s.Post("/keys/bulk", banned).Wants(t, http.StatusUnprocessableEntity, "Type 0 to confirm.")
 	form["confirm"] = []string{" 2 "}
 	last, _ := s.RunJob(s.Post("/keys/bulk", form))
 	last.Wants(t, http.StatusOK, "2 changed")

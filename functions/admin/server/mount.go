@@ -35,7 +35,7 @@ func mounted(all []auth.Route) []route {
 func (s *server) pageRoutes() []auth.Route {
 	services := dashboard.Services{
 		Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Sessions: s.Sessions, Tokens: s.Tokens,
-		Pepper: s.Pepper, StoreVersion: s.StoreVersion, Log: s.Log, Stage: s.Stage, Release: s.Release,
+		StoreVersion: s.StoreVersion, Log: s.Log, Stage: s.Stage, Release: s.Release,
 		Journal: s.Journal, Owners: s.owners(s.OwnerPage),
 	}
 	if s.Provider != nil {

@@ -99,7 +99,7 @@ func TestKeptFormIsBound(t *testing.T) {
 		strings.Contains(body, "pass-canary") {
 		t.Error("a secret was kept")
 	}
-	for _, path := range []string{"//evil.example/keys", "/keys/job", "/audit/x/undo"} {
+	for _, path := range []string{"//evil.example/keys", "/jobs/x", "/audit/x/undo"} {
 		s.Login()
 		if body := expired(s, path, form).Body; strings.Contains(body, `name="kept"`) {
 			t.Errorf("%s is kept", path)

@@ -2,6 +2,7 @@ package auditlog
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -35,6 +36,7 @@ var auditActions = []templates.Option{
 	{Value: audit.KeyReset, Text: "reset"},
 	{Value: audit.KeyRevert, Text: "reverted"},
 	{Value: audit.KeyDelete, Text: "deleted"},
+	{Value: audit.OfJobs, Text: "bulk jobs"},
 	{Value: audit.OfTokens, Text: "machine tokens"},
 	{Value: audit.Login, Text: "logins"},
 }
@@ -107,11 +109,23 @@ func (d *Pages) Rows(r *http.Request, entries []audit.Entry) []templates.Entry {
 				return c.What == "name" || c.What == "status"
 			})
 		}
+		if e.Job != "" {
+			rows[i].Job = d.Path("/jobs/" + e.Job)
+		}
+		if page.CanEdit(r) && undoable(e) {
+			rows[i].Undo = d.Path("/jobs/" + e.Subject + "/undo")
+		}
 		if page.CanEdit(r) && app.Irreversible(e) == "" {
 			rows[i].Revert = d.Path("/audit/" + e.ID + "/revert")
 		}
 	}
 	return rows
+}
+
+// undoable reports whether the entry is the end of a job that can be taken back.
+func undoable(e audit.Entry) bool {
+	var j app.Job
+	return e.Action == audit.JobEnd && json.Unmarshal(e.After, &j) == nil && j.Undoable()
 }
 
 // verifyTimeout bounds a check of the chains, which reads them whole.

@@ -34,7 +34,8 @@ const (
 func readFilter(r *http.Request) (filter, bool) {
 	q := r.URL.Query()
 	f := filter{typed: q.Get("subject"), from: q.Get("from"), to: q.Get("to"), after: q.Get("after"),
-		Query: audit.Query{Action: q.Get("what"), By: q.Get("by"), Count: auditPerPage, Older: true}}
+		Query: audit.Query{Action: q.Get("what"), By: q.Get("by"), Job: q.Get("job"),
+			Count: auditPerPage, Older: true}}
 	f.After = f.after
 	if f.from != "" {
 		f.Since = f.instant(f.from)
@@ -42,7 +43,8 @@ func readFilter(r *http.Request) (filter, bool) {
 	if f.to != "" && f.after == "" {
 		f.After = audit.Before(f.instant(f.to))
 	}
-	return f, len(f.typed) <= maxSubject && len(f.Action) <= 40 && len(f.By) <= 400 && len(f.After) <= 100
+	return f, len(f.typed) <= maxSubject && len(f.Job) <= 64 && len(f.Action) <= 40 &&
+		len(f.By) <= 400 && len(f.After) <= 100
 }
 
 func (f *filter) instant(text string) time.Time {
@@ -54,7 +56,8 @@ func (f *filter) instant(text string) time.Time {
 }
 
 func (f *filter) values() url.Values {
-	return url.Values{"subject": {f.typed}, "what": {f.Action}, "by": {f.By}, "from": {f.from}, "to": {f.to}}
+	return url.Values{"subject": {f.typed}, "what": {f.Action}, "by": {f.By}, "job": {f.Job},
+		"from": {f.from}, "to": {f.to}}
 }
 
 // list returns the entries that the filter means. A subject is an id, or the name of a

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth/token"
@@ -193,6 +194,9 @@ func (d *Pages) subjectPath(e audit.Entry) string {
 		return d.Path("/policies")
 	case token.Subject, audit.LoginSubject:
 		return d.Path("/settings")
+	}
+	if strings.HasPrefix(e.Action, audit.OfJobs) {
+		return d.Path("/jobs/" + e.Subject)
 	}
 	return d.Path("/keys/" + e.Subject)
 }

@@ -1,10 +1,9 @@
 package bulk
 
 import (
-	"context"
+	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -16,242 +15,242 @@ import (
 	"tidegate/web/templates"
 )
 
-var bulkActions = []templates.Option{
-	{Value: app.Plan, Text: "change plan"},
-	{Value: app.Override, Text: "override limits"},
-	{Value: app.End, Text: "end overrides"},
-	{Value: app.Reset, Text: "reset counts"},
-	{Value: app.Revoke, Text: "revoke"},
-}
-
-// Bar is the form below the list of keys.
-func (d *Pages) Bar(r *http.Request, f app.KeyFilter, p templates.KeysPage) (*templates.Bulk, error) {
-	if !page.CanEdit(r) || len(p.Rows) == 0 {
-		return nil, nil
-	}
-	b := &templates.Bulk{Action: d.Path("/keys/bulk"), Actions: bulkActions, All: "All that match"}
-	for name, v := range changes.FilterValues(f) {
-		if v[0] != "" {
-			b.Hidden = append(b.Hidden, templates.Hidden{Name: name, Value: v[0]})
-		}
-	}
-	slices.SortFunc(b.Hidden, func(x, y templates.Hidden) int { return strings.Compare(x.Name, y.Name) })
-	if f.Computed() {
-		return b, nil
-	}
-	n, err := d.Keys.Count(r.Context(), f)
-	b.All = "All " + page.Number(n) + " that match"
-	return b, err
-}
-
-// showBulk asks what the change needs to know.
+// showBulk asks what the change needs to know, and says what it would do where that is
+// known already.
 func (d *Pages) showBulk(w http.ResponseWriter, r *http.Request) {
-	j, set, ok := d.job(w, r, r.URL.Query())
+	f, set, ok := d.form(w, r, r.URL.Query())
 	if !ok {
 		return
 	}
-	j.override = newBulkOverride()
-	d.renderBulk(w, r, http.StatusOK, set, j)
-}
-
-func newBulkOverride() changes.OverrideForm {
-	return changes.NewOverrideForm(policy.Key{}, policy.Effective{Mode: policy.Enforce})
-}
-
-// job reads a job and the Set, or answers the request.
-func (d *Pages) job(w http.ResponseWriter, r *http.Request, values url.Values) (job, *policy.Set, bool) {
-	j, err := readJob(values)
-	if err != nil || !form.IsOption(bulkActions, j.do) {
-		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
-		return job{}, nil, false
+	f.override = changes.NewOverrideForm(policy.Key{}, policy.Effective{Mode: policy.Enforce})
+	var effects []string
+	if f.do != app.Plan && f.do != app.Override {
+		var err error
+		if effects, err = d.effects(r, set, f); err != nil {
+			d.FailStore(w, r, "preview", err)
+			return
+		}
 	}
-	if !j.all() && len(j.ids) == 0 {
+	d.renderForm(w, r, http.StatusOK, set, f, effects)
+}
+
+// form reads the form, the Set, and how many keys are meant, or answers the request.
+func (d *Pages) form(w http.ResponseWriter, r *http.Request, values url.Values) (bulkForm, *policy.Set, bool) {
+	f, err := readForm(values)
+	if err != nil {
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
+		return f, nil, false
+	}
+	if !f.all && len(f.ids) == 0 {
 		d.Fail(w, r, page.Problem{
 			Status: http.StatusUnprocessableEntity, Heading: "No keys selected",
 			Advice: "Select keys in the list, or choose all that match.",
 		})
-		return job{}, nil, false
+		return f, nil, false
 	}
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
 		d.FailStore(w, r, "read policy", err)
-		return job{}, nil, false
+		return f, nil, false
 	}
-	return j, set, true
+	j := f.job()
+	if f.total, err = d.Keys.CountMeant(r.Context(), set, j.IDs, j.Filter); err != nil {
+		d.failCount(w, r, err)
+		return f, nil, false
+	}
+	return f, set, true
 }
 
-// startBulk begins the job, or shows what is wrong with it.
+// startBulk begins the job, or shows what is wrong with it, or what it would do.
 func (d *Pages) startBulk(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return
 	}
-	j, set, ok := d.job(w, r, r.PostForm)
+	f, set, ok := d.form(w, r, r.PostForm)
 	if !ok {
 		return
 	}
-	if j.override.Limits.Change(r.PostForm.Get("action")) || form.Resumes(r) {
-		d.renderBulk(w, r, http.StatusOK, set, j)
+	button := r.PostForm.Get("action")
+	if f.override.Limits.Change(button) || form.Resumes(r) {
+		d.renderForm(w, r, http.StatusOK, set, f, nil)
 		return
 	}
-	var err error
-	if j.total, err = d.countJob(r.Context(), j); err != nil {
-		d.FailStore(w, r, "count keys", err)
+	if button == changes.PreviewButton {
+		d.preview(w, r, set, f)
 		return
 	}
-	j.checkConfirm()
-	if j.check(set)+form.CountErrors(j.confirm) > 0 {
-		d.renderBulk(w, r, http.StatusUnprocessableEntity, set, j)
-		return
-	}
-	if !j.all() {
-		d.step(w, r, set, j)
-		return
-	}
-	http.Redirect(w, r, d.jobAddress(r.Context(), j), http.StatusSeeOther)
-}
-
-// countJob returns how many keys are meant; 0 when that is not known before they are
-// looked at.
-func (d *Pages) countJob(ctx context.Context, j job) (int64, error) {
 	switch {
-	case !j.all():
-		return int64(len(j.ids)), nil
-	case j.filter.Computed():
-		return 0, nil
+	case f.check(set) > 0:
+		f.checkConfirm()
+		d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
+	case !f.checkTotal():
+		d.renderForm(w, r, http.StatusConflict, set, f, nil)
+	case f.checkConfirm() > 0:
+		d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
+	default:
+		d.start(w, r, set, f)
 	}
-	return d.Keys.Count(ctx, j.filter)
 }
 
-// jobAddress is where a job of this session stands.
-func (d *Pages) jobAddress(ctx context.Context, j job) string {
-	v := url.Values{}
-	for name, values := range j.values {
-		if name != "action" && name != "confirm" {
-			v[name] = values
+func (d *Pages) preview(w http.ResponseWriter, r *http.Request, set *policy.Set, f bulkForm) {
+	wrong := f.check(set)
+	for _, reason := range []*form.Input{&f.reason, &f.override.Reason} {
+		if reason.Error != "" && strings.TrimSpace(reason.Text) == "" {
+			reason.AllowEmpty()
+			wrong = min(wrong, f.override.Errors()+form.CountErrors(f.plan, f.reason))
 		}
 	}
-	v.Set("after-key", j.after)
-	v.Set("done", strconv.FormatInt(j.done, 10))
-	v.Set("skipped", strconv.FormatInt(j.skipped, 10))
-	v.Set("total", strconv.FormatInt(j.total, 10))
-	v["failed"] = j.failed
-	if j.finished {
-		v.Set("finished", "yes")
-	}
-	v.Set(sealField, d.seal.of(d.Session.Token(ctx), v))
-	return d.Path("/keys/job") + "?" + v.Encode()
-}
-
-func jobWords(j job) string {
-	switch j.do {
-	case app.Plan:
-		return "Change plan to " + page.Clip(j.plan.Text, page.MaxName)
-	case app.Override:
-		return "Override the limits"
-	case app.End:
-		return "End overrides"
-	case app.Reset:
-		return "Reset the counts"
-	}
-	return "Revoke"
-}
-
-// ofWords says which keys are meant.
-func (d *Pages) ofWords(j job) string {
-	if !j.all() {
-		if len(j.ids) == 1 {
-			return "1 selected key"
-		}
-		return page.Number(int64(len(j.ids))) + " selected keys"
-	}
-	words := "all keys"
-	if j.filter.Prefix != "" {
-		match := " whose name starts with “"
-		if j.filter.Anywhere {
-			match = " whose name contains “"
-		}
-		words += match + page.Clip(j.filter.Prefix, changes.MaxSearch) + "”"
-	}
-	if j.filter.Plan > 0 {
-		words += " of the chosen plan"
-	}
-	if j.filter.Tag != "" {
-		words += " tagged “" + page.Clip(j.filter.Tag, policy.MaxTagLen) + "”"
-	}
-	for _, o := range changes.KeyStates {
-		if o.Value == string(j.filter.State) && o.Value != "" {
-			words += " that are " + o.Text
-		}
-	}
-	if j.total > 0 {
-		words += " (" + page.Number(j.total) + ")"
-	}
-	return words
-}
-
-func (d *Pages) renderBulk(w http.ResponseWriter, r *http.Request, status int, set *policy.Set, j job) {
-	var err error
-	if j.total, err = d.countJob(r.Context(), j); err != nil { // not what the address says
-		d.FailStore(w, r, "count keys", err)
+	if wrong > 0 {
+		d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
 		return
 	}
+	effects, err := d.effects(r, set, f)
+	if err != nil {
+		d.FailStore(w, r, "preview", err)
+		return
+	}
+	d.renderForm(w, r, http.StatusOK, set, f, effects)
+}
+
+// start records the job.
+func (d *Pages) start(w http.ResponseWriter, r *http.Request, set *policy.Set, f bulkForm) {
+	reason := f.reason.Text
+	if f.do == app.Override {
+		reason = f.override.Reason.Text
+	}
+	j, err := d.Keys.StartJob(r.Context(), set, f.job(), app.NewEdit(r.Context(), reason))
+	var invalid *policy.InvalidError
+	switch {
+	case errors.As(err, &invalid):
+		f.override.SetError(invalid)
+		d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
+	case err != nil:
+		d.FailStore(w, r, "start job", err)
+	default:
+		d.begin(w, r, j)
+	}
+}
+
+// begin does a job that a step is enough for, and leads to its page, which goes on with
+// others.
+func (d *Pages) begin(w http.ResponseWriter, r *http.Request, j app.Job) {
+	if j.Total <= app.Chunk {
+		if _, err := d.Keys.StepJob(r.Context(), j.ID, false); err != nil {
+			d.failJob(w, r, err)
+			return
+		}
+	}
+	http.Redirect(w, r, d.jobPath(j.ID), http.StatusSeeOther)
+}
+
+func (d *Pages) renderForm(w http.ResponseWriter, r *http.Request, status int, set *policy.Set, f bulkForm,
+	effects []string) {
+	list := page.Address(d.Path("/keys"), changes.FilterValues(f.filter))
+	heading := app.JobWords(f.do, "", f.total)
 	view := templates.FormPage{
-		Page: d.Page(r, jobWords(j)),
-		Trail: []templates.Choice{{Text: "Keys",
-			Address: page.Address(d.Path("/keys"), changes.FilterValues(j.filter))}},
-		Heading: jobWords(j),
-		Lead: []string{"Of " + d.ofWords(j) +
-			". Revoked and unchanged keys are skipped. Every change is in the audit."},
+		Page:    d.Page(r, heading),
+		Trail:   []templates.Choice{{Text: "Keys", Address: list}},
+		Heading: heading,
+		Lead: []string{d.whichWords(r, set, f) +
+			" Keys that are revoked, or as they should be already, are left as they are."},
 	}
-	if names := d.selectedNames(r, set, j); names != "" {
-		view.Lead = append(view.Lead, names)
-	}
-	f := j.override.View()
-	if j.do != app.Override {
-		f = templates.Form{
-			After:  []templates.FormField{form.ReasonField(j.reason)},
-			Errors: form.CountErrors(j.plan, j.reason),
+	v := f.override.View()
+	if f.do != app.Override {
+		v = templates.Form{
+			After:  []templates.FormField{form.ReasonField(f.reason)},
+			Errors: form.CountErrors(f.plan, f.reason, f.confirm), Preview: f.do == app.Plan,
 		}
-		if j.do == app.Plan {
-			f.Fields = []templates.FormField{form.ChoiceField("to", "Plan", changes.PlanOptions(set), j.plan)}
+		if f.do == app.Plan {
+			v.Fields = []templates.FormField{form.ChoiceField("to", "Plan", changes.PlanOptions(set), f.plan)}
 		}
-		if word := j.confirmWord(); word != "" {
-			f.After = append(f.After,
-				form.TextField("confirm", "Type "+word+" to confirm", "", 20, j.confirm))
-			f.Errors += form.CountErrors(j.confirm)
+		if word := f.confirms(); word != "" {
+			v.After = append(v.After, form.TextField("confirm", "Type "+word+" to confirm", "", 20, f.confirm))
 		}
 	}
-	f.Preview, f.Submit, f.Action, f.Danger = false, "Change "+d.ofWords(j), d.Path("/keys/bulk"),
-		j.do == app.Revoke || j.do == app.Reset
-	f.Cancel = templates.Choice{Text: "Cancel",
-		Address: page.Address(d.Path("/keys"), changes.FilterValues(j.filter))}
-	if j.foreign {
-		f.Error = foreignJob
+	v.Submit, v.Action = heading, d.Path("/keys/bulk")
+	v.Danger = f.do == app.Revoke || f.do == app.Reset
+	v.Cancel = templates.Choice{Text: "Cancel", Address: list}
+	if f.wrong != "" {
+		v.Error = f.wrong
 	}
-	carried := url.Values{"do": {j.do}, "of": {j.values.Get("of")}, "id": j.ids}
-	for name, v := range changes.FilterValues(j.filter) {
+	carried := url.Values{"do": {f.do}, "id": f.ids, ofField: {ofSelected}}
+	if f.all {
+		carried[ofField], carried["count"] = []string{ofAll}, []string{strconv.FormatInt(f.total, 10)}
+	}
+	for name, v := range changes.FilterValues(f.filter) {
 		carried[name] = v
 	}
-	f.Hidden = hiddenOf(carried)
-	view.Form = &f
+	v.Hidden = hiddenOf(carried)
+	v.Effects = effects
+	view.Form = &v
 	d.Render(w, r, status, templates.FormOf(view))
 }
 
-const foreignJob = "Nothing changed: this page was opened by a link or in another session. Confirm to " +
-	"continue."
+// whichWords says which keys are meant.
+func (d *Pages) whichWords(r *http.Request, set *policy.Set, f bulkForm) string {
+	if !f.all {
+		return d.selectedNames(r, set, f)
+	}
+	words := "All keys"
+	if f.filter.Prefix != "" {
+		match := " whose name starts with “"
+		if f.filter.Anywhere {
+			match = " whose name contains “"
+		}
+		words += match + page.Clip(f.filter.Prefix, changes.MaxSearch) + "”"
+	}
+	if p, known := set.Numbered(f.filter.Plan); known {
+		words += " of the plan " + page.Clip(p.Name, page.MaxName)
+	}
+	if f.filter.Tag != "" {
+		words += " tagged “" + page.Clip(f.filter.Tag, policy.MaxTagLen) + "”"
+	}
+	for _, o := range changes.KeyStates {
+		if o.Value == string(f.filter.State) && o.Value != "" {
+			words += " that are " + o.Text
+		}
+	}
+	return words + ": " + page.Number(f.total) + "."
+}
 
 // selectedNames lists the keys that were ticked.
-func (d *Pages) selectedNames(r *http.Request, set *policy.Set, j job) string {
-	if j.all() {
-		return ""
-	}
-	keys, err := d.Keys.Many(r.Context(), set, j.ids)
+func (d *Pages) selectedNames(r *http.Request, set *policy.Set, f bulkForm) string {
+	keys, err := d.Keys.Many(r.Context(), set, f.ids)
 	if err != nil {
-		return ""
+		return "Selected keys."
 	}
 	names := make([]string, len(keys))
 	for i, k := range keys {
 		names[i] = page.Clip(k.Name, page.MaxName)
 	}
-	return page.Clip(strings.Join(names, ", "), 1000)
+	return page.Clip(strings.Join(names, ", "), 1000) + "."
+}
+
+// effects says what the recorded calls of the last hour were, and what would have become
+// of them.
+func (d *Pages) effects(r *http.Request, set *policy.Set, f bulkForm) ([]string, error) {
+	if f.do == app.Reset {
+		return nil, nil
+	}
+	j := f.job()
+	text, err := d.PreviewKeys(r.Context(), set, j.Filter, j.IDs, func(k *policy.Key) {
+		switch f.do {
+		case app.Plan:
+			k.Plan = j.Plan
+		case app.Override:
+			k.Override = j.Override
+		case app.End:
+			k.Override = nil
+		case app.Revoke:
+			k.Status = policy.Revoked
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	effects := []string{text}
+	if f.do == app.Override {
+		effects = append(effects, changes.MootWarnings("", j.Override.Limits)...)
+	}
+	return effects, nil
 }

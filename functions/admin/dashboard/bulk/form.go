@@ -13,64 +13,48 @@ import (
 	"tidegate/internal/policy"
 )
 
-// A job changes many keys, some with each request, since a function may be frozen between
-// two. All of its state is in the address of its page, so it can be left and gone on
-// with; doing a part twice changes nothing twice. Only the session that started it goes
-// on with it: see jobSeal.
+// maxSelected is how many keys can be ticked: those of a page.
+const maxSelected = 100
 
-const (
-	maxSelected = 100
-	maxCursor   = 1000
-)
-
-// job is a change of many keys as its address has it.
-type job struct {
+// bulkForm is a change of many keys as it was asked for.
+type bulkForm struct {
 	do       string
-	ids      []string // the selected keys; empty for all that the filter means
+	ids      []string // the ticked keys; empty for all that the filter means
 	filter   app.KeyFilter
+	all      bool
 	plan     form.Input // name
 	override changes.OverrideForm
 	reason   form.Input
-	confirm  form.Input // the number of keys, or what the action is called
-	after    string     // cursor
-	done     int64
-	skipped  int64 // were as they should be already
-	failed   []string
-	total    int64
-	finished bool
-	foreign  bool       // this session did not start it
-	values   url.Values // what the address holds
+	confirm  form.Input // the number of keys
+	shown    int64      // how many keys the form said it changes; -1 when it said nothing
+	total    int64      // how many there are
+	wrong    string
 }
 
-// readJob fails for an address that is not ours.
-func readJob(values url.Values) (job, error) {
-	j := job{
+// readForm fails for a form that is not ours.
+func readForm(values url.Values) (bulkForm, error) {
+	f := bulkForm{
 		do: values.Get("do"), ids: values["id"], plan: form.Typed(values, "to", page.MaxName+10),
 		reason: form.Typed(values, "reason", form.MaxReasonInput), confirm: form.Typed(values, "confirm", 20),
-		after: values.Get("after-key"), failed: values["failed"], finished: values.Get("finished") != "",
-		values: values,
+		all: values.Get(ofField) == ofAll, shown: -1,
 	}
 	var ok bool
-	if j.filter, ok = changes.ReadKeyFilter(values); !ok || len(j.ids) > maxSelected || len(j.after) > maxCursor ||
-		len(j.failed) > maxFailed+1 {
-		return job{}, form.ErrForeign
+	if f.filter, ok = changes.ReadKeyFilter(values); !ok || len(f.ids) > maxSelected ||
+		!form.IsOption(actions, f.do) {
+		return f, form.ErrForeign
 	}
-	if values.Get("of") == "all" {
-		j.ids = nil
-	} else if len(j.ids) == 0 && values.Get("of") != "selected" {
-		return job{}, form.ErrForeign
+	switch {
+	case f.all:
+		f.ids = nil
+	case len(f.ids) == 0 && values.Get(ofField) != ofSelected:
+		return f, form.ErrForeign
 	}
-	for _, n := range []struct {
-		name string
-		to   *int64
-	}{{"done", &j.done}, {"skipped", &j.skipped}, {"total", &j.total}} {
-		if text := values.Get(n.name); text != "" {
-			count, err := strconv.ParseInt(text, 10, 64)
-			if err != nil || count < 0 {
-				return job{}, form.ErrForeign
-			}
-			*n.to = count
+	if text := values.Get("count"); text != "" {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 0 {
+			return f, form.ErrForeign
 		}
+		f.shown = n
 	}
 	withVersion := url.Values{"version": {"0"}}
 	for name := range values {
@@ -79,45 +63,75 @@ func readJob(values url.Values) (job, error) {
 		}
 	}
 	var err error
-	j.override, err = changes.ReadOverrideForm(withVersion)
-	return j, err
+	f.override, err = changes.ReadOverrideForm(withVersion)
+	return f, err
 }
 
-// all reports whether the job is on what a filter means.
-func (j *job) all() bool { return j.values.Get("of") == "all" }
+// job is what the form asks for.
+func (f *bulkForm) job() app.Job {
+	j := app.Job{Do: f.do, Plan: f.plan.Text, Total: f.total, IDs: f.ids}
+	if f.all {
+		j.Filter = &f.filter
+	}
+	switch f.do {
+	case app.Override:
+		j.Override = f.override.Override(time.Now())
+	case app.Plan:
+	default:
+		j.Plan = ""
+	}
+	return j
+}
 
 // check notes what is wrong with the change itself.
-func (j *job) check(set *policy.Set) int {
-	switch j.do {
+func (f *bulkForm) check(set *policy.Set) int {
+	switch f.do {
 	case app.Plan:
-		if _, known := set.Plan(j.plan.Text); !known {
-			j.plan.Error = form.ChooseFromList
+		if _, known := set.Plan(f.plan.Text); !known {
+			f.plan.Error = form.ChooseFromList
 		}
 	case app.Override:
-		j.override.Override(time.Now())
-		return j.override.Errors()
+		f.override.Override(time.Now())
+		return f.override.Errors()
 	}
-	j.reason.CheckReason()
-	return form.CountErrors(j.plan, j.reason)
+	f.reason.CheckReason()
+	return form.CountErrors(f.plan, f.reason)
 }
 
-// confirmWord is what to type before the job begins: the number of keys, or where that
-// is not known, what it does. It is empty when nothing is to be typed.
-func (j *job) confirmWord() string {
-	switch {
-	case !j.all() || !j.change().NeedsCount():
+// confirms is what to type before the job begins, the number of keys; empty when nothing
+// is to be typed.
+func (f *bulkForm) confirms() string {
+	if !f.all || !(app.KeyChange{Do: f.do}).NeedsCount() {
 		return ""
-	case j.total > 0:
-		return page.Number(j.total)
 	}
-	return j.do
+	return page.Number(f.total)
 }
 
 // checkConfirm notes a confirmation that is missing, or of another number of keys.
-func (j *job) checkConfirm() {
-	word := j.confirmWord()
-	if typed := strings.TrimSpace(j.confirm.Text); strings.ReplaceAll(typed, ",", "") !=
+func (f *bulkForm) checkConfirm() int {
+	word := f.confirms()
+	if typed := strings.TrimSpace(f.confirm.Text); strings.ReplaceAll(typed, ",", "") !=
 		strings.ReplaceAll(word, ",", "") && word != "" {
-		j.confirm.Error = "Type " + word + " to confirm."
+		f.confirm.Error = "Type " + word + " to confirm."
 	}
+	return form.CountErrors(f.confirm)
+}
+
+// checkTotal notes that the form said another number of keys than there are. Selected
+// keys that are gone are no harm.
+func (f *bulkForm) checkTotal() bool {
+	if !f.all || f.shown == f.total {
+		return true
+	}
+	now := page.Number(f.total) + " keys match now"
+	if f.total == 1 {
+		now = "1 key matches now"
+	}
+	f.wrong = "Nothing changed: " + now + "."
+	if f.shown >= 0 {
+		f.wrong = "Nothing changed: " + now + ", not " + page.Number(f.shown) + "."
+	}
+	f.wrong += " Confirm again."
+	f.confirm = form.Input{}
+	return false
 }

@@ -1,125 +1,209 @@
 package bulk
 
 import (
+	"errors"
 	"net/http"
-	"net/url"
-	"slices"
 	"strconv"
-	"strings"
-	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/changes"
+	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
 
+// A job goes on with each request for a step: the script of its page sends one after the
+// other, and without a script there is a button. A tab that is closed leaves it where it
+// is; the list of keys says so to every editor. GET changes nothing.
+
+// found returns the job of the path, or answers the request.
+func (d *Pages) found(w http.ResponseWriter, r *http.Request) (app.Job, bool) {
+	j, err := d.Keys.Job(r.Context(), r.PathValue("job"))
+	if err != nil {
+		d.failJob(w, r, err)
+		return j, false
+	}
+	return j, true
+}
+
+func (d *Pages) failJob(w http.ResponseWriter, r *http.Request, err error) {
+	switch {
+	case errors.Is(err, policy.ErrNotFound):
+		d.Fail(w, r, page.Problem{Status: http.StatusNotFound, Heading: "No such job",
+			Advice: "The address may be mistyped."})
+	case errors.Is(err, app.ErrRunning):
+		d.Fail(w, r, page.Problem{Status: http.StatusConflict, Heading: "The job is in progress",
+			Advice: "Stop it first."})
+	case errors.Is(err, app.ErrNoUndo):
+		d.Fail(w, r, page.Problem{Status: http.StatusConflict, Heading: "Cannot undo this job",
+			Advice: "It changed nothing that can be taken back."})
+	default:
+		d.FailStore(w, r, "bulk job", err)
+	}
+}
+
 // showJob shows how far the job is, and the button that goes on with it.
 func (d *Pages) showJob(w http.ResponseWriter, r *http.Request) {
-	j, set, ok := d.job(w, r, r.URL.Query())
+	j, ok := d.found(w, r)
 	if !ok {
 		return
 	}
-	if !d.seal.holds(d.Session.Token(r.Context()), j.values) {
-		d.askToStart(w, r, http.StatusOK, set, j)
-		return
-	}
+	path := d.jobPath(j.ID)
 	p := templates.JobPage{
-		Page: d.Page(r, "Job"), Heading: jobWords(j), Done: page.Number(j.done),
-		Skipped:  page.Number(j.skipped),
-		Of:       d.ofWords(j),
-		Total:    strconv.FormatInt(max(j.total, 1), 10),
-		Progress: strconv.FormatInt(j.done+j.skipped+int64(len(j.failed)), 10), Known: j.total > 0,
-		Failed: j.failed, Finished: j.finished, Back: page.Address(d.Path("/keys"), changes.FilterValues(j.filter)),
+		Page: d.Page(r, "Job"), Heading: page.Clip(j.Words(), page.MaxName),
+		Reason: page.Clip(j.Reason, policy.MaxReasonLen), By: page.Clip(j.By.Name, page.MaxName),
+		Started: page.Instant(j.Started), Looked: page.Number(j.Looked()), Of: page.Number(j.Total),
+		Total: strconv.FormatInt(max(j.Total, 1), 10), Progress: strconv.FormatInt(j.Looked(), 10),
+		Done: page.Number(j.Done), Skipped: page.Number(j.Skipped), More: j.More,
+		Finished: j.Over(), Stopped: j.Stopped, Paused: page.Clip(j.Paused, page.MaxName),
+		Back:  d.Path("/keys"),
+		Audit: page.Address(d.Path("/audit"), map[string][]string{"job": {j.ID}}),
 	}
-	if !j.finished {
-		p.Form = &templates.Form{Action: d.Path("/keys/job"), Hidden: hiddenOf(j.values),
-			Submit: "Continue", Auto: true,
-			Cancel: templates.Choice{Text: "Stop here", Address: p.Back}}
+	if j.Filter != nil {
+		p.Back = page.Address(p.Back, changes.FilterValues(*j.Filter))
+	}
+	if j.Undoes != "" {
+		p.Undoes = d.jobPath(j.Undoes)
+	}
+	if j.Failed > 0 {
+		p.Failed = page.Number(j.Failed)
+	}
+	for _, f := range j.Named {
+		p.Named = append(p.Named, templates.LeftKey{
+			Name: page.Clip(f.Name, page.MaxName), Address: d.Path("/keys/" + f.ID), Why: page.Clip(f.Why, page.MaxName),
+		})
+	}
+	if page.CanEdit(r) {
+		d.offer(&p, j, path)
 	}
 	d.Render(w, r, http.StatusOK, templates.Job(p))
 }
 
-// askToStart shows what a job would do that this session did not start, and does nothing.
-func (d *Pages) askToStart(w http.ResponseWriter, r *http.Request, status int, set *policy.Set, j job) {
-	if j.foreign = true; len(j.override.Limits.Rows) == 0 {
-		j.override = newBulkOverride()
+// offer adds what an editor can do with the job.
+func (d *Pages) offer(p *templates.JobPage, j app.Job, path string) {
+	if j.Undoable() {
+		p.Undo = path + "/undo"
 	}
-	d.renderBulk(w, r, status, set, j)
+	if j.Over() {
+		return
+	}
+	p.Form = &templates.Form{Action: path, Submit: "Continue", Auto: !j.Stopped && j.Paused == ""}
+	if j.Stopped {
+		p.Form.Hidden = []templates.Hidden{{Name: "resume", Value: "yes"}}
+	} else {
+		p.Stop = path + "/stop"
+	}
 }
 
-// hiddenOf carries values on in a form.
-func hiddenOf(values url.Values) []templates.Hidden {
-	var hidden []templates.Hidden
-	for name, all := range values {
-		for _, v := range all {
-			if name != "action" {
-				hidden = append(hidden, templates.Hidden{Name: name, Value: v})
-			}
-		}
-	}
-	slices.SortFunc(hidden, func(x, y templates.Hidden) int {
-		return strings.Compare(x.Name+"\x00"+x.Value, y.Name+"\x00"+y.Value)
-	})
-	return hidden
-}
-
-// doJob does the next part of the job.
-func (d *Pages) doJob(w http.ResponseWriter, r *http.Request) {
+// stepJob does the next part of the job.
+func (d *Pages) stepJob(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return
 	}
-	j, set, ok := d.job(w, r, r.PostForm)
+	j, err := d.Keys.StepJob(r.Context(), r.PathValue("job"), r.PostForm.Get("resume") != "")
+	if err != nil {
+		d.failJob(w, r, err)
+		return
+	}
+	http.Redirect(w, r, d.jobPath(j.ID), http.StatusSeeOther)
+}
+
+func (d *Pages) stopJob(w http.ResponseWriter, r *http.Request) {
+	j, err := d.Keys.StopJob(r.Context(), r.PathValue("job"))
+	if err != nil {
+		d.failJob(w, r, err)
+		return
+	}
+	http.Redirect(w, r, d.jobPath(j.ID), http.StatusSeeOther)
+}
+
+// showUndo says what taking a job back would do.
+func (d *Pages) showUndo(w http.ResponseWriter, r *http.Request) {
+	if j, ok := d.found(w, r); ok {
+		d.renderUndo(w, r, http.StatusOK, j, form.Input{})
+	}
+}
+
+func (d *Pages) renderUndo(w http.ResponseWriter, r *http.Request, status int, j app.Job, reason form.Input) {
+	undo, err := app.UndoOfJob(j)
+	if err != nil {
+		d.failJob(w, r, err)
+		return
+	}
+	set, err := d.Keys.Set(r.Context())
+	if err != nil {
+		d.FailStore(w, r, "read policy", err)
+		return
+	}
+	preview, err := d.Keys.PreviewUndo(r.Context(), set, j)
+	if err != nil {
+		d.FailStore(w, r, "preview undo", err)
+		return
+	}
+	path := d.jobPath(j.ID)
+	d.Render(w, r, status, templates.FormOf(templates.FormPage{
+		Page:    d.Page(r, undo.Words()),
+		Trail:   []templates.Choice{{Text: "Audit", Address: d.Path("/audit")}, {Text: "Job", Address: path}},
+		Heading: undo.Words(),
+		Lead: []string{
+			"Takes back “" + page.Clip(j.Words(), page.MaxName) + "”. A key that was changed since is left as it is.",
+		},
+		Form: &templates.Form{
+			Action: path + "/undo", Submit: undo.Words(), After: []templates.FormField{form.ReasonField(reason)},
+			Errors: form.CountErrors(reason), Effects: undoWords(preview),
+			Cancel: templates.Choice{Text: "Cancel", Address: path},
+		},
+	}))
+}
+
+func undoWords(p app.UndoPreview) []string {
+	all := []string{"Restored: " + keyCount(p.Back) + "."}
+	if p.Changed > 0 {
+		all = append(all, "Left, because changed since: "+keyCount(p.Changed)+".")
+	}
+	if p.Same > 0 {
+		all = append(all, "Restored already: "+keyCount(p.Same)+".")
+	}
+	if !p.Whole {
+		all = append(all, "Only the newest changes were looked at.")
+	}
+	return all
+}
+
+func keyCount(n int64) string {
+	if n == 1 {
+		return "1 key"
+	}
+	return page.Number(n) + " keys"
+}
+
+// startUndo begins the job that takes another back.
+func (d *Pages) startUndo(w http.ResponseWriter, r *http.Request) {
+	if !d.ParseForm(w, r) {
+		return
+	}
+	j, ok := d.found(w, r)
 	if !ok {
 		return
 	}
-	if !d.seal.holds(d.Session.Token(r.Context()), j.values) {
-		d.askToStart(w, r, http.StatusForbidden, set, j)
+	reason := form.Typed(r.PostForm, "reason", form.MaxReasonInput)
+	if form.Resumes(r) {
+		d.renderUndo(w, r, http.StatusOK, j, reason)
 		return
 	}
-	if j.check(set) > 0 || j.finished {
-		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
+	reason.CheckReason()
+	if form.CountErrors(reason) > 0 {
+		d.renderUndo(w, r, http.StatusUnprocessableEntity, j, reason)
 		return
 	}
-	d.step(w, r, set, j)
-}
-
-// maxFailed is how many keys that could not be changed are named.
-const maxFailed = 10
-
-// step changes keys until its time is up and says where the job stands.
-func (d *Pages) step(w http.ResponseWriter, r *http.Request, set *policy.Set, j job) {
-	edit := app.NewEdit(r.Context(), j.reason.Text)
-	step, err := j.change().Step(r.Context(), d.Keys, set, j.selection(), edit)
+	undo, err := app.UndoOfJob(j)
+	if err == nil {
+		undo, err = d.Keys.StartJob(r.Context(), nil, undo, app.NewEdit(r.Context(), reason.Text))
+	}
 	if err != nil {
-		d.FailStore(w, r, "change keys", err)
+		d.failJob(w, r, err)
 		return
 	}
-	j.after, j.finished = step.Next, step.Next == ""
-	j.done, j.skipped = j.done+step.Done, j.skipped+step.Skipped
-	for _, f := range step.Failed {
-		d.Log.Warn("bulk change", "key_id", f.ID, "cause", f.Cause)
-		if len(j.failed) <= maxFailed {
-			j.failed = append(j.failed, f.ID)
-		}
-	}
-	http.Redirect(w, r, d.jobAddress(r.Context(), j), http.StatusSeeOther)
-}
-
-// selection says which keys the job means.
-func (j *job) selection() app.Selection {
-	if !j.all() {
-		return app.Selection{IDs: j.ids}
-	}
-	return app.Selection{Filter: &j.filter, After: j.after}
-}
-
-// change is what the job does to a key.
-func (j *job) change() app.KeyChange {
-	c := app.KeyChange{Do: j.do, Plan: j.plan.Text}
-	if j.do == app.Override {
-		c.Override = j.override.Override(time.Now())
-	}
-	return c
+	d.begin(w, r, undo)
 }

@@ -1,0 +1,233 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/audit"
+	"tidegate/internal/policy"
+)
+
+// Undo is what a Job does that takes back the changes of another.
+const Undo = "undo"
+
+// Job is a change of many keys, made in steps, since a function's request is short. It is
+// stored after each of them, so anybody can go on with it. The audit has its start, its
+// end, and its id in the entry of every key that it changed.
+type Job struct {
+	ID       string           `json:"id"`
+	Do       string           `json:"do"` // of a KeyChange, or Undo
+	Plan     string           `json:"plan,omitempty"`
+	Override *policy.Override `json:"override,omitempty"`
+	IDs      []string         `json:"ids,omitempty"`
+	Filter   *KeyFilter       `json:"filter,omitempty"` // nil for IDs
+	Undoes   string           `json:"undoes,omitempty"` // the job that Undo takes back
+	Total    int64            `json:"total"`            // keys that were confirmed, which bounds the job
+	By       audit.Actor      `json:"by"`
+	Reason   string           `json:"reason"`
+	Started  time.Time        `json:"started"`
+
+	Ended   time.Time `json:"ended,omitzero"`
+	Stopped bool      `json:"stopped,omitempty"` // until somebody continues it
+	Paused  string    `json:"paused,omitempty"`  // why the last step ended early; empty if it did not
+	Done    int64     `json:"done"`              // keys that were changed
+	Skipped int64     `json:"skipped"`           // keys that were as they should be, or not active
+	Failed  int64     `json:"failed"`            // keys that could not be changed
+	Named   []Failure `json:"named,omitempty"`   // the first of those
+	More    bool      `json:"more,omitempty"`    // it ended at Total; more keys match
+	After   string    `json:"after,omitempty"`   // where the next step goes on
+}
+
+// Failure is a key that a job left as it was, and why.
+type Failure struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	Why  string `json:"why"`
+}
+
+// maxNamed is how many of the keys that could not be changed are named.
+const maxNamed = 100
+
+// Looked is how many keys the job has seen to.
+func (j Job) Looked() int64 { return j.Done + j.Skipped + j.Failed }
+
+// Over reports whether the job has ended.
+func (j Job) Over() bool { return !j.Ended.IsZero() }
+
+// Undoable reports whether another job can take this one back.
+func (j Job) Undoable() bool { return j.Do != Reset && j.Done > 0 && (j.Over() || j.Stopped) }
+
+// Words says what the job does and to how many keys.
+func (j Job) Words() string { return JobWords(j.Do, j.Plan, j.Total) }
+
+// JobWords says what a job does to a number of keys.
+func JobWords(do, plan string, keys int64) string {
+	n := policydoc.Number(keys) + " keys"
+	if keys == 1 {
+		n = "1 key"
+	}
+	switch do {
+	case Plan:
+		if plan == "" {
+			return "Change plan of " + n
+		}
+		return "Change plan of " + n + " to " + plan
+	case Override:
+		return "Override limits of " + n
+	case End:
+		return "End overrides of " + n
+	case Reset:
+		return "Reset counts of " + n
+	case Undo:
+		return "Undo changes of " + n
+	}
+	return "Revoke " + n
+}
+
+// change is what the job does to a key.
+func (j Job) change() KeyChange { return KeyChange{Do: j.Do, Plan: j.Plan, Override: j.Override} }
+
+// NeedsCount reports whether the change harms callers and cannot simply be taken back, so
+// that on all keys of a filter it is to be confirmed with their number.
+func (c KeyChange) NeedsCount() bool { return c.Do == Revoke || c.Do == Reset }
+
+// edit is what the audit is told of each key.
+func (j Job) edit() Edit { return Edit{By: j.By, Reason: j.Reason, Job: j.ID} }
+
+// StartJob records and stores a job that is begun by StepJob. Of j it takes what is to be
+// done, to which keys, and Total. What the store would refuse for every key is refused
+// here with a *policy.InvalidError.
+func (r *Registry) StartJob(ctx context.Context, set *policy.Set, j Job, e Edit) (Job, error) {
+	j.ID, j.By, j.Reason, j.Started = rand.Text(), e.By, e.Reason, time.Now().UTC()
+	if err := e.Validate(); err != nil {
+		return Job{}, err
+	}
+	if err := r.tryJob(ctx, set, j); err != nil {
+		return Job{}, err
+	}
+	text, err := json.Marshal(j)
+	if err != nil {
+		return Job{}, fmt.Errorf("app: write job: %w", err)
+	}
+	if err := r.store.Audit().Append(ctx, j.entry(audit.JobStart, text)); err != nil {
+		return Job{}, err
+	}
+	return j, r.store.CreateJob(ctx, j.ID, string(text))
+}
+
+func (j Job) entry(action string, text []byte) audit.Entry {
+	return audit.Entry{By: j.By, Action: action, Subject: j.ID, Name: j.Words(), Reason: j.Reason, After: text}
+}
+
+// tryJob makes the change to a copy of the first key that is meant.
+func (r *Registry) tryJob(ctx context.Context, set *policy.Set, j Job) error {
+	if j.Do != Override && j.Do != Plan {
+		return nil
+	}
+	first, _, err := r.meant(ctx, set, j, 1)
+	if err != nil || len(first) == 0 {
+		return err
+	}
+	k := first[0]
+	if j.Do == Plan {
+		k.Plan = j.Plan
+	} else {
+		k.Override = j.Override
+	}
+	if k.Status != policy.Active {
+		return nil
+	}
+	return k.Validate(set)
+}
+
+// Job returns a job. One that Valkey lost, or stored too long ago, is as the audit has it:
+// one that had not ended begins again, which changes nothing twice.
+func (r *Registry) Job(ctx context.Context, id string) (Job, error) {
+	var j Job
+	text, err := r.store.Job(ctx, id)
+	if errors.Is(err, policy.ErrNotFound) {
+		var newest audit.Entry
+		newest, err = r.recorded(ctx, id, audit.OfJobs)
+		text = string(newest.After)
+	}
+	if err != nil {
+		return j, err
+	}
+	if err := json.Unmarshal([]byte(text), &j); err != nil || j.ID != id {
+		return Job{}, policy.ErrNotFound
+	}
+	return j, nil
+}
+
+// recorded is the newest entry about a job whose action begins so.
+func (r *Registry) recorded(ctx context.Context, job, action string) (audit.Entry, error) {
+	list, err := r.store.Audit().List(ctx, audit.Query{Subject: job, Action: action, Count: 1, Older: true})
+	if err != nil {
+		return audit.Entry{}, err
+	}
+	if job == "" || len(list.Entries) == 0 {
+		return audit.Entry{}, policy.ErrNotFound
+	}
+	return list.Entries[0], nil
+}
+
+// OpenJobs returns the jobs that have neither ended nor been stopped, the oldest first.
+func (r *Registry) OpenJobs(ctx context.Context) ([]Job, error) {
+	ids, err := r.store.OpenJobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var open []Job
+	for _, id := range ids {
+		j, err := r.Job(ctx, id)
+		switch {
+		case err != nil && !errors.Is(err, policy.ErrNotFound):
+			return nil, err
+		case err != nil || j.Over() || j.Stopped: // a step was interrupted at its end
+			if err := r.store.ListJob(ctx, id, false); err != nil {
+				return nil, err
+			}
+		default:
+			open = append(open, j)
+		}
+	}
+	return open, nil
+}
+
+// maxCounting is how long keys are counted that must be looked at one by one.
+const maxCounting = 12 * time.Second
+
+// ErrUncounted means that too many keys are to be looked at.
+var ErrUncounted = errors.New("too many keys to count in one request")
+
+// CountMeant returns how many keys are meant: all of ids that there are, or all that a
+// filter means when it is not nil. It fails with ErrUncounted.
+func (r *Registry) CountMeant(ctx context.Context, set *policy.Set, ids []string, f *KeyFilter) (int64, error) {
+	switch {
+	case f == nil:
+		keys, err := r.Many(ctx, set, ids)
+		return int64(len(keys)), err
+	case !f.Computed():
+		return r.Count(ctx, *f)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepEnds)
+	defer cancel()
+	n := int64(0)
+	after := ""
+	for began := time.Now(); time.Since(began) < maxCounting; {
+		found, err := FindKeys(ctx, r, set, *f, after, 10*PerScan)
+		if err != nil {
+			return 0, err
+		}
+		n += int64(len(found.Subjects))
+		if after = found.Next; after == "" {
+			return n, nil
+		}
+	}
+	return 0, ErrUncounted
+}
