@@ -113,7 +113,9 @@ func (s *server) sessionActor(ctx context.Context) auth.Actor {
 }
 
 // startSession starts a session for an authenticated actor and redirects.
-func (s *server) startSession(w http.ResponseWriter, r *http.Request, actor auth.Actor, binding, next string) {
+func (s *server) startSession(
+	w http.ResponseWriter, r *http.Request, actor auth.Actor, binding, next string,
+) {
 	ctx := r.Context()
 	if err := s.recordLogin(ctx, actor); err != nil {
 		s.FailStore(w, r, "record login", err)
