@@ -255,7 +255,7 @@ func TestKeysAsCSV(t *testing.T) {
 	names := ""
 	for _, row := range rows[1:] {
 		names += row[1] + ";"
-		if row[1] == "plain" && (row[7] != "3 per minute" || row[10] != "test") {
+		if row[1] == "plain" && (row[8] != "3 per minute" || row[11] != "test") {
 			t.Errorf("row %q", row)
 		}
 	}

@@ -64,7 +64,8 @@ func TestEditKeepsEveryField(t *testing.T) {
 	form := sitetest.With(sitetest.LimitsForm(1, [4]string{"1,000", "1", "calendar month", "fixed-window"},
 		[4]string{"101", "10", "second", "log"},
 		[4]string{"5,000", "1", "hour", "log"}, [4]string{"7", "1", "minute", "log"}),
-		"limits[0].zone", "Europe/Berlin", "limits[1].countDenied", "yes", "limits[2].slots", "2,500")
+		"limits[0].zone", "Europe/Berlin", "limits[1].countDenied", "yes",
+		"limits[2].slots", "2,500", "limits[2].notify", "80, 100")
 	s.PostAnyway(limitsPath, form).Wants(t, http.StatusSeeOther)
 	want := []limiter.Limit{sitetest.Monthly, sitetest.Hammered, sitetest.Coarse,
 		sitetest.Per(7, time.Minute)}

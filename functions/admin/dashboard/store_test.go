@@ -52,7 +52,7 @@ func TestEveryFieldIsStored(t *testing.T) {
 	form := sitetest.With(sitetest.LimitsForm(1, [4]string{"1,000", "", "calendar month", "fixed-window"},
 		[4]string{"100", "10", "second", "log"},
 		[4]string{"5,000", "1", "hour", "log"}), "limits[0].zone", "Europe/Berlin", "limits[1].countDenied",
-		"yes", "limits[2].slots", "2,500")
+		"yes", "limits[2].slots", "2,500", "limits[2].notify", "80, 100")
 	s.Post("/keys/{acme}/limits", form).Wants(t, http.StatusSeeOther)
 	if diff := cmp.Diff(
 		[]limiter.Limit{sitetest.Monthly, sitetest.Hammered, sitetest.Coarse},
