@@ -18,6 +18,7 @@ type KeyPage struct {
 	Audit    string  // address of all of its audit
 	// AllDenials is the address of its part of the denial log.
 	AllDenials string
+	AllAlerts  string // address of its crossed limits
 	Explain    string // address that explains a call of it
 	Actions    []Choice
 }

@@ -113,6 +113,7 @@ func (a *api) register() {
 	a.registerJournal()
 	a.registerUsage()
 	a.registerDenials()
+	a.registerCrossings()
 	a.registerTokens()
 	a.registerReservations()
 	a.registerSimulate()

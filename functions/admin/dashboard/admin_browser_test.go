@@ -178,6 +178,12 @@ func adminPages() []shown {
 		{"denials of a key", "/denials?key={acme}&cause=limit", "", nil},
 		{"no denials", "/denials?cause=ban", "", nil},
 		{"denials refused", "/denials?cause=x", "422", nil},
+		{"alerts", "/alerts", "", func(v *sitetest.Visit) {
+			crossLimits(v.Site, "acme")
+			v.Open("/alerts")
+		}},
+		{"no alerts", "/alerts?key=nobody", "", nil},
+		{"alerts refused", "/alerts?key=%2e", "422", nil},
 		{"audit", "/audit", "", nil},
 		{"audit verified", "/audit/verify", "", nil},
 		{"no audit", "/audit?by=nobody", "", nil},

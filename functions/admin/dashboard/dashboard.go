@@ -13,6 +13,7 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/session"
 	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/dashboard/alerts"
 	"tidegate/functions/admin/dashboard/auditlog"
 	"tidegate/functions/admin/dashboard/bulk"
 	"tidegate/functions/admin/dashboard/changes"
@@ -21,6 +22,7 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/policies"
 	"tidegate/functions/admin/dashboard/simulate"
+	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/journal"
 	"tidegate/internal/usage"
@@ -36,6 +38,7 @@ type Services struct {
 	Keys         *app.Registry
 	Checker      *enforce.Checker // explains calls
 	Usage        *usage.Reader
+	Crossings    *crossing.Store
 	Sessions     SessionLister
 	Tokens       *token.Store
 	Journal      *journal.Journal // nil for none
@@ -56,6 +59,7 @@ type dashboard struct {
 	denials *denials.Pages
 	audit   *auditlog.Pages
 	groups  *groups.Pages
+	alerts  *alerts.Pages
 }
 
 // Routes returns the pages; r renders them.
@@ -65,10 +69,11 @@ func Routes(r *page.Renderer, pages Services) []auth.Route {
 		bulk:    &bulk.Pages{Renderer: r, Changes: shared, Keys: pages.Keys},
 		denials: denials.New(r, pages.Keys, pages.Usage),
 		groups:  groups.New(r, pages.Keys, denials.New(r, pages.Keys, pages.Usage)),
-		audit:   auditlog.New(r, shared, pages.Keys)}
+		audit:   auditlog.New(r, shared, pages.Keys),
+		alerts:  alerts.New(r, pages.Keys, pages.Crossings)}
 	return slices.Concat(
 		d.routes(), d.keyRoutes(), policies.Routes(r, shared, pages.Keys, pages.Usage, pages.Log),
 		simulate.Routes(r, pages.Log), d.ownerRoutes(), d.bulk.Routes(), d.denials.Routes(), d.audit.Routes(),
-		d.groups.Routes(),
+		d.groups.Routes(), d.alerts.Routes(),
 	)
 }

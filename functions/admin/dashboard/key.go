@@ -116,6 +116,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		return templates.KeyPage{}, err
 	}
 	p.Denials, p.Refused, p.AllDenials = recent.Rows, recent.Refused, recent.All
+	p.AllAlerts = page.Address(d.Path("/alerts"), url.Values{"key": {k.ID}})
 	p.Live.Summary = keySummary(row)
 	if page.CanEdit(r) {
 		p.Actions = d.keyLinks(s)

@@ -85,6 +85,8 @@ var requests = map[string][3]int{
 	"GET /denials":                           {login, 200, 200},
 	"GET /denials.csv":                       {login, 200, 200},
 	"GET /api/v1/denials":                    {401, 200, 200},
+	"GET /alerts":                            {login, 200, 200},
+	"GET /api/v1/crossings":                  {401, 200, 200},
 	"GET /audit":                             {login, 200, 200},
 	"GET /audit.csv":                         {login, 200, 200},
 	"GET /audit/verify":                      {login, 200, 200},

@@ -36,7 +36,7 @@ func (s *server) pageRoutes() []auth.Route {
 	services := dashboard.Services{
 		Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Sessions: s.Sessions, Tokens: s.Tokens,
 		StoreVersion: s.StoreVersion, Log: s.Log, Stage: s.Stage, Release: s.Release,
-		Journal: s.Journal, Owners: s.owners(s.OwnerPage),
+		Journal: s.Journal, Owners: s.owners(s.OwnerPage), Crossings: s.Crossings,
 	}
 	if s.Provider != nil {
 		services.ProviderHost = s.Provider.Host()

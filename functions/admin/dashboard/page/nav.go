@@ -12,6 +12,7 @@ var mainPages = []struct{ path, text string }{
 	{"/", "Overview"},
 	{"/keys", "Keys"},
 	{"/denials", "Denials"},
+	{"/alerts", "Alerts"},
 	{"/policies", "Policies"},
 	{"/overrides", "Overrides"},
 	{"/audit", "Audit"},

@@ -1,0 +1,131 @@
+// Package alerts is the page of crossed limits: who took the use of which limit to one of
+// its thresholds.
+package alerts
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/crossing"
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
+)
+
+const (
+	perPage = 50
+	maxID   = 64
+)
+
+// Pages answers the page.
+type Pages struct {
+	*page.Renderer
+	keys      *app.Registry
+	crossings *crossing.Store
+}
+
+// New returns the page; r renders it.
+func New(r *page.Renderer, keys *app.Registry, crossings *crossing.Store) *Pages {
+	return &Pages{Renderer: r, keys: keys, crossings: crossings}
+}
+
+// Routes are the pages.
+func (d *Pages) Routes() []auth.Route {
+	return []auth.Route{{Pattern: "GET /alerts", Role: auth.Viewer, Handle: d.show}}
+}
+
+func (d *Pages) show(w http.ResponseWriter, r *http.Request) {
+	path, query := d.Path("/alerts"), r.URL.Query()
+	q := crossing.Query{Subject: strings.TrimSpace(query.Get("key")), After: query.Get("after"), Count: perPage}
+	p := templates.AlertsPage{
+		Page: d.Page(r, "Alerts"), Action: path, Key: page.Clip(q.Subject, maxID),
+		Empty: templates.Empty{Heading: "No alerts", Advice: "No call has crossed a threshold in the last 30 " +
+			"days. Limits have thresholds where a plan, rule or override sets \"Alert at\"."},
+	}
+	if len(q.Subject) > maxID || q.Subject != "" && !app.IsID(q.Subject) {
+		p.Problem = "Key: enter an id of up to 64 letters and digits."
+		d.Render(w, r, http.StatusUnprocessableEntity, templates.Alerts(p))
+		return
+	}
+	list, err := d.crossings.List(r.Context(), q)
+	if errors.Is(err, crossing.ErrCursor) {
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
+		return
+	}
+	if err == nil {
+		p.Rows, err = d.rows(r, list.Events)
+	}
+	if err != nil {
+		d.FailStore(w, r, "read alerts", err)
+		return
+	}
+	values := url.Values{"key": {q.Subject}}
+	if q.Subject != "" {
+		p.Clear = path
+	}
+	if q.After != "" {
+		p.First = page.Address(path, values)
+	}
+	if list.Next != "" {
+		values.Set("after", list.Next)
+		p.Next = page.Address(path, values)
+	}
+	d.Render(w, r, http.StatusOK, templates.Alerts(p))
+}
+
+// rows lists events with the names that keys have now.
+func (d *Pages) rows(r *http.Request, events []crossing.Event) ([]templates.AlertRow, error) {
+	if len(events) == 0 {
+		return nil, nil
+	}
+	set, err := d.keys.Set(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(events))
+	for i := range events {
+		ids[i] = events[i].KeyID
+	}
+	keys, err := d.keys.Many(r.Context(), set, ids)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]policy.Key{}
+	for _, k := range keys {
+		known[k.ID] = k
+	}
+	rows := make([]templates.AlertRow, len(events))
+	for i := range events {
+		rows[i] = d.row(&events[i], known[events[i].KeyID])
+	}
+	return rows, nil
+}
+
+// onWhat says what limits other than a caller's own are on.
+var onWhat = map[string]string{
+	policy.ScopeRoute: "this key on a rule", policy.ScopeIP: "each address",
+	policy.ScopeRouteIP: "each address on a rule", policy.ScopeGlobal: "all callers",
+	policy.ScopeRouteAll: "all callers of a rule",
+}
+
+func (d *Pages) row(e *crossing.Event, k policy.Key) templates.AlertRow {
+	row := templates.AlertRow{
+		At: page.Instant(e.Time), Caller: e.KeyID, Plan: page.Clip(e.Plan, page.MaxName),
+		Rule: page.Clip(e.Rule, page.MaxName), Threshold: strconv.Itoa(e.Threshold) + " %",
+		Used:  page.Number(e.Used) + " of " + page.Number(e.Max),
+		Limit: strings.TrimPrefix(e.Limit, e.Scope+" "), On: onWhat[e.Scope], Resets: page.Instant(e.Resets),
+		Reached: e.Threshold == 100,
+	}
+	switch {
+	case k.ID != "" && k.Kind == policy.APIKey:
+		row.Caller, row.Address = page.Clip(k.Name, page.MaxName), d.Path("/keys/"+k.ID)
+	case app.IsID(e.KeyID):
+		row.Address = d.Path("/callers/" + e.KeyID)
+	}
+	return row
+}

@@ -1,0 +1,54 @@
+package dashboard_test
+
+import (
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/crossing"
+	"tidegate/internal/enforce"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+)
+
+// crossLimits reports that a key's calls crossed thresholds of its own limit and of all
+// callers'.
+func crossLimits(s *sitetest.Site, name string) {
+	id, now := s.Keys.IDs[name], time.Now()
+	month := limiter.Limit{Requests: 100_000, Calendar: limiter.Month, Algorithm: limiter.FixedWindow}
+	log := crossing.NewStore(s.Keys.Client, slog.New(slog.DiscardHandler))
+	for i, x := range []enforce.Crossing{
+		{Usage: limiter.Usage{Limit: month, Remaining: 50_000, Reset: time.Hour}, Scope: policy.ScopeKey,
+			Subject: id, Percent: 50},
+		{Usage: limiter.Usage{Limit: month, Remaining: 0, Reset: time.Hour}, Scope: policy.ScopeKey,
+			Subject: id, Percent: 100},
+		{Usage: limiter.Usage{Limit: month, Remaining: 20_000, Reset: time.Hour}, Scope: policy.ScopeRouteAll,
+			Subject: policy.RouteID("search"), Percent: 80},
+	} {
+		x.At = now.Add(time.Duration(i-5) * time.Second)
+		log.Report(s.T.Context(), crossing.Call{KeyID: id, KeyName: "as it was", Plan: "free", Rule: "search",
+			Registered: true}, []enforce.Crossing{x})
+	}
+}
+
+// The page lists who crossed what, by the name that the key has now, and narrows to the
+// limits of one key.
+func TestAlerts(t *testing.T) {
+	s := sitetest.New(t).Login()
+	s.Get("/alerts").Wants(t, http.StatusOK, "No alerts")
+	crossLimits(s, "acme")
+	s.Get("/alerts").Wants(t, http.StatusOK, ">acme<", "100000 per calendar month", "50 %",
+		"<strong>100 %</strong>", "100,000 of 100,000", "all callers of a rule", "80,000 of 100,000")
+	mine := s.Get("/alerts?key={acme}")
+	mine.Wants(t, http.StatusOK, "<strong>100 %</strong>", "Clear")
+	if strings.Contains(mine.Body, "80,000 of 100,000") {
+		t.Error("a limit of all callers is among those of one key")
+	}
+	s.Get("/alerts?key={bolt}").Wants(t, http.StatusOK, "No alerts")
+	s.Get("/alerts?key=../x").Wants(t, http.StatusUnprocessableEntity, "letters and digits")
+	s.Get("/alerts?after=x").Wants(t, http.StatusBadRequest)
+	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "/alerts?key={acme}")
+}
