@@ -123,13 +123,19 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// Only authorizers that are named one by one may invoke the check function, and only API
-// Gateway anything.
+// Only authorizers that are named one by one may invoke the check function, only the logs
+// of the functions the forwarder, and only API Gateway anything else.
 func TestPermissions(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		check := "${" + ours(t, made, "Check").id + ".Arn}"
 		for _, p := range made.all("AWS::Lambda::Permission") {
 			source := text(p.Properties["SourceArn"])
+			if strings.HasPrefix(text(p.Properties["FunctionName"]), "${Forward") {
+				equal(t, p.id+" principal", p.Properties["Principal"], "logs.amazonaws.com")
+				own := strings.HasPrefix(source, "${CheckLog") || strings.HasPrefix(source, "${AdminLog")
+				equal(t, p.id+" source is a function's log", own, true)
+				continue
+			}
 			equal(t, p.id+" principal", p.Properties["Principal"], "apigateway.amazonaws.com")
 			equal(t, p.id+" action", p.Properties["Action"], "lambda:InvokeFunction")
 			if !strings.Contains(source, ":execute-api:") {

@@ -74,7 +74,7 @@ func (s *Stack) publishByAlarms(topic awssns.Topic) awsiam.PolicyStatement {
 // listAlarms returns the alarms for the props.
 func (s *Stack) listAlarms() []alarm {
 	return slices.Concat(s.checkAlarms(), s.metricsAlarms(), s.adminAlarms(), s.cacheAlarms(),
-		s.journalAlarms())
+		s.journalAlarms(), s.forwardAlarms())
 }
 
 // newAlarms sends every alarm, and its end, to the topic.

@@ -35,7 +35,7 @@ func TestAssetsAreTheBuild(t *testing.T) {
 	if err := again.run(); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"check", "admin"} {
+	for _, name := range []string{"check", "admin"} { // forward is no asset without its flag
 		archive := read(t, filepath.Join(root, "build", name+".zip"))
 		if !assets[sha256.Sum256(archive)] {
 			t.Errorf("%s.zip, built again, is no asset of the assembly", name)
@@ -94,7 +94,7 @@ func TestBuildFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	root := t.TempDir()
-	for _, folder := range []string{"functions/check", "functions/admin", "scripts"} {
+	for _, folder := range []string{"functions/check", "functions/admin", "functions/forward", "scripts"} {
 		if err := os.MkdirAll(filepath.Join(root, folder), 0o755); err != nil {
 			t.Fatal(err)
 		}

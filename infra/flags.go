@@ -29,6 +29,7 @@ var flagNames = []string{
 	"journalRestore",
 	"journalLockDays",
 	"auditRetention",
+	"crossings",
 	"store",
 	"maxStorageGB",
 	"maxECPUs",
@@ -137,7 +138,7 @@ func (f flags) props() (Props, error) {
 
 		Journal: r.boolean("journal", false), JournalAway: r.text("journalAway"),
 		JournalRestore: r.text("journalRestore"), JournalLockDays: r.number("journalLockDays"),
-		AuditRetention: r.duration("auditRetention"),
+		AuditRetention: r.duration("auditRetention"), Crossings: r.text("crossings"),
 		Store: StoreProps{
 			Kind: StoreKind(r.text("store")), MaxStorageGB: r.number("maxStorageGB"),
 			MaxECPUs: r.number("maxECPUs"), NodeType: r.text("nodeType"),

@@ -19,6 +19,9 @@ func (s *Stack) newOutputs() {
 	if s.journal != nil {
 		s.output("JournalAddress", s.journal.address(), "The journal of every change")
 	}
+	if s.forward != nil && s.forward.topic != nil {
+		s.output("CrossingsTopicArn", *s.forward.topic.TopicArn(), "Crossed limits are published here")
+	}
 	s.output("AlarmTopicArn", *s.topic.TopicArn(), "Alarms are published here")
 	if s.example != nil {
 		s.output("ExampleRestUrl", *s.example.rest.Url(), "The example REST API: 429 over a limit")

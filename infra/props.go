@@ -35,6 +35,9 @@ type Props struct {
 	// AuditRetention is how long entries of the audit stay in Valkey. Flag
 	// auditRetention, default for ever.
 	AuditRetention *time.Duration
+	// Crossings is where events of crossed limits go: eventbridge, the account's default
+	// event bus, or sns, a topic of the stack. Flag crossings, default none.
+	Crossings string
 	// Store is where counts and configuration live.
 	Store StoreProps
 	// Check is the authorizer's function.

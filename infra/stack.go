@@ -17,6 +17,7 @@ type Stack struct {
 	network *network
 	store   *store
 	journal *journal // nil for none
+	forward *forward // nil for none
 	secrets *secrets
 	check   *function
 	admin   *function
@@ -45,6 +46,9 @@ func NewStack(scope constructs.Construct, props Props) *Stack {
 	s.admin = s.newAdmin()
 	if s.journal != nil {
 		s.journal.reach(s)
+	}
+	if props.Crossings != "" {
+		s.forward = s.newForward()
 	}
 	s.routeDashboard()
 	if props.Example {

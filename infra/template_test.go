@@ -36,6 +36,7 @@ var everything = map[string]string{
 	"example":              "true",
 	"waf":                  "true",
 	"journal":              "true",
+	"crossings":            "eventbridge",
 	"journalAway":          "queue",
 	"journalRestore":       "always",
 	"journalLockDays":      "365",

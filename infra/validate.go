@@ -54,6 +54,8 @@ func (p *Props) check() error {
 	for _, zone := range p.Zones {
 		want(zoneName.MatchString(zone), "zones", zone, "must be names such as eu-west-1a")
 	}
+	want(slices.Contains([]string{"", toEventBridge, toSNS}, p.Crossings), "crossings", p.Crossings,
+		"must be %s or %s", toEventBridge, toSNS)
 	p.Store.check(want)
 	p.Check.check("check", want)
 	p.Admin.check("admin", want)

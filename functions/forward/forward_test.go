@@ -1,0 +1,208 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+)
+
+// delivered is what a subscription filter delivers:
+// https://docs.aws.amazon.com/lambda/latest/dg/services-cloudwatchlogs.html
+func delivered(t *testing.T, messages ...string) events.CloudwatchLogsEvent {
+	t.Helper()
+	data := events.CloudwatchLogsData{MessageType: "DATA_MESSAGE", LogGroup: "/tidegate/dev/check"}
+	for i, m := range messages {
+		data.LogEvents = append(data.LogEvents, events.CloudwatchLogsLogEvent{ID: fmt.Sprint("line", i),
+			Timestamp: 1_800_000_000_000 + int64(i), Message: m})
+	}
+	text, err := json.Marshal(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	_, _ = w.Write(text)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return events.CloudwatchLogsEvent{AWSLogs: events.CloudwatchLogsRawData{
+		Data: base64.StdEncoding.EncodeToString(packed.Bytes())}}
+}
+
+func crossed(n int) (lines []string) {
+	for i := range n {
+		lines = append(lines, fmt.Sprintf(`{"msg":"limit crossed","event":"limit_crossed","key_id":"k%d",`+
+			`"threshold":80}`, i))
+	}
+	return lines
+}
+
+// eventBridge answers as EventBridge does, and refuses an event as often as its number
+// says.
+type eventBridge struct {
+	refuse  map[string]int
+	taken   []string // key ids
+	batches []int
+	bus     string
+}
+
+func (b *eventBridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Entries []struct{ EventBusName, Source, DetailType, Detail string }
+	}
+	body, _ := io.ReadAll(r.Body)
+	if err := json.Unmarshal(body, &in); err != nil || r.Header.Get("X-Amz-Target") != "AWSEvents.PutEvents" {
+		http.Error(w, "bad request", http.StatusBadRequest)
+		return
+	}
+	type result struct {
+		EventId   string `json:",omitempty"` //nolint:revive // as EventBridge has it
+		ErrorCode string `json:",omitempty"`
+	}
+	var out struct {
+		FailedEntryCount int
+		Entries          []result
+	}
+	b.batches = append(b.batches, len(in.Entries))
+	for _, e := range in.Entries {
+		var detail struct {
+			ID    string
+			KeyID string `json:"key_id"`
+		}
+		if json.Unmarshal([]byte(e.Detail), &detail) != nil || detail.ID == "" || e.Source != Source ||
+			e.DetailType != DetailType {
+			http.Error(w, "bad entry", http.StatusBadRequest)
+			return
+		}
+		b.bus = e.EventBusName
+		if b.refuse[detail.KeyID] > 0 {
+			b.refuse[detail.KeyID]--
+			out.FailedEntryCount++
+			out.Entries = append(out.Entries, result{ErrorCode: "ThrottlingException"})
+			continue
+		}
+		b.taken = append(b.taken, detail.KeyID)
+		out.Entries = append(out.Entries, result{EventId: "1"})
+	}
+	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+	_ = json.NewEncoder(w).Encode(out)
+}
+
+const busARN = "arn:aws:events:eu-west-1:111122223333:event-bus/default"
+
+func started(t *testing.T, target string, service http.Handler, log io.Writer) *forwarder {
+	t.Helper()
+	server := httptest.NewServer(service)
+	t.Cleanup(server.Close)
+	f, err := newForwarder([]string{"TARGET=" + target, "STAGE=dev", "AWS_REGION=eu-west-1",
+		"AWS_ENDPOINT_URL=" + server.URL, "AWS_ACCESS_KEY_ID=a", "AWS_SECRET_ACCESS_KEY=b"},
+		slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.pause = time.Millisecond
+	return f
+}
+
+// Every event is handed over once, ten at a time, and only what was refused is sent
+// again.
+func TestForwardToEventBridge(t *testing.T) {
+	service := &eventBridge{refuse: map[string]int{"k3": 1, "k12": 2}}
+	f := started(t, busARN, service, io.Discard)
+	if err := f.Forward(t.Context(), delivered(t, crossed(13)...)); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(service.taken)
+	if len(service.taken) != 13 || len(slices.Compact(service.taken)) != 13 || service.bus != busARN {
+		t.Errorf("taken %v by %s", service.taken, service.bus)
+	}
+	if want := []int{10, 1, 3, 1, 1}; !slices.Equal(service.batches, want) {
+		t.Errorf("batches %v, want %v", service.batches, want)
+	}
+}
+
+// What stays refused, or a service that is away, fails the invocation: Lambda repeats it
+// and at last keeps it.
+func TestForwardFails(t *testing.T) {
+	service := &eventBridge{refuse: map[string]int{"k1": 9}}
+	err := started(t, busARN, service, io.Discard).Forward(t.Context(), delivered(t, crossed(3)...))
+	if err == nil || !strings.Contains(err.Error(), "1 events were not taken") ||
+		!strings.Contains(err.Error(), "ThrottlingException") || len(service.taken) != 2 {
+		t.Errorf("%v; taken %v", err, service.taken)
+	}
+	away := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
+	if err := started(t, busARN, away, io.Discard).Forward(t.Context(), delivered(t, crossed(1)...)); err == nil {
+		t.Error("a service that refuses everything is no failure")
+	}
+	broken := events.CloudwatchLogsEvent{AWSLogs: events.CloudwatchLogsRawData{Data: "x"}}
+	if err := started(t, busARN, service, io.Discard).Forward(t.Context(), broken); err == nil {
+		t.Error("what cannot be read is no failure")
+	}
+}
+
+// Lines that say something else are left out, and no line is repeated in the log.
+func TestOtherLines(t *testing.T) {
+	service, log := &eventBridge{}, &bytes.Buffer{}
+	f := started(t, busARN, service, log)
+	lines := append(crossed(1), "not JSON", `{"msg":"denied","key_id":"secret"}`, `[]`, `null`)
+	if err := f.Forward(t.Context(), delivered(t, lines...)); err != nil || len(service.taken) != 1 {
+		t.Errorf("%v; taken %v", err, service.taken)
+	}
+	if strings.Contains(log.String(), "secret") || strings.Count(log.String(), "\n") != 4 {
+		t.Errorf("the log:\n%s", log)
+	}
+}
+
+// A topic gets the events in batches; one that it refuses is sent again.
+func TestForwardToSNS(t *testing.T) {
+	var taken, refused int
+	service := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ParseForm() != nil || r.Form.Get("Action") != "PublishBatch" {
+			http.Error(w, "bad request", http.StatusBadRequest)
+			return
+		}
+		var good, bad strings.Builder
+		for i := 1; r.Form.Has(fmt.Sprintf("PublishBatchRequestEntries.member.%d.Id", i)); i++ {
+			entry := fmt.Sprintf("PublishBatchRequestEntries.member.%d.", i)
+			id := r.Form.Get(entry + "Id")
+			if strings.Contains(r.Form.Get(entry+"Message"), `"k2"`) && refused == 0 {
+				refused++
+				fmt.Fprintf(&bad, "<member><Id>%s</Id><Code>InternalError</Code><SenderFault>false"+
+					"</SenderFault></member>", id)
+				continue
+			}
+			taken++
+			fmt.Fprintf(&good, "<member><Id>%s</Id><MessageId>m</MessageId></member>", id)
+		}
+		fmt.Fprintf(w, `<PublishBatchResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/">`+
+			`<PublishBatchResult><Failed>%s</Failed><Successful>%s</Successful></PublishBatchResult>`+
+			`<ResponseMetadata><RequestId>r</RequestId></ResponseMetadata></PublishBatchResponse>`,
+			&bad, &good)
+	})
+	f := started(t, "arn:aws:sns:eu-west-1:111122223333:tidegate-dev-crossings", service, io.Discard)
+	if err := f.Forward(t.Context(), delivered(t, crossed(12)...)); err != nil || taken != 12 || refused != 1 {
+		t.Errorf("%v: %d taken, %d refused", err, taken, refused)
+	}
+}
+
+// A target that is neither is refused at the start.
+func TestBadTarget(t *testing.T) {
+	for _, target := range []string{"", "x", "arn:aws:sqs:eu-west-1:111122223333:q"} {
+		if _, err := newForwarder([]string{"TARGET=" + target}, slog.New(slog.DiscardHandler)); err == nil ||
+			!strings.Contains(err.Error(), "TARGET") {
+			t.Errorf("%q: %v", target, err)
+		}
+	}
+}

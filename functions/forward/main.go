@@ -1,0 +1,23 @@
+// Command forward is the Lambda function that makes events of crossed limits. CloudWatch
+// Logs gives it the lines of the other functions that say so; it hands them to an event
+// bus or a topic.
+package main
+
+import (
+	"log/slog"
+	"os"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"tidegate/internal/telemetry"
+)
+
+func main() {
+	log := slog.New(telemetry.NewHandler(os.Stdout, slog.LevelInfo))
+	f, err := newForwarder(os.Environ(), log)
+	if err != nil {
+		log.Error("forward cannot start", "cause", err)
+		os.Exit(1)
+	}
+	lambda.Start(f.Forward)
+}

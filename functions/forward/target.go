@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
+	bustypes "github.com/aws/aws-sdk-go-v2/service/eventbridge/types"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+	topictypes "github.com/aws/aws-sdk-go-v2/service/sns/types"
+
+	"tidegate/internal/config"
+)
+
+// settings are the function's variables. infra sets them.
+type settings struct {
+	// Target is the ARN of an event bus or of a topic.
+	Target string `env:"TARGET"`
+	Stage  string `env:"STAGE"`
+
+	Region       string `env:"AWS_REGION"`
+	Endpoint     string `env:"AWS_ENDPOINT_URL"` // for tests
+	AccessKey    string `env:"AWS_ACCESS_KEY_ID"`
+	SecretKey    string `env:"AWS_SECRET_ACCESS_KEY"`
+	SessionToken string `env:"AWS_SESSION_TOKEN"`
+}
+
+func newForwarder(variables []string, log *slog.Logger) (*forwarder, error) {
+	s, problems := config.Read[settings](variables)
+	service := ""
+	if parts := strings.Split(s.Target, ":"); len(parts) > 2 {
+		service = parts[2]
+	}
+	if service != "events" && service != "sns" {
+		problems.Add("TARGET", fmt.Sprintf("is %q: must be the ARN of an event bus or a topic", s.Target))
+	}
+	if err := problems.Err(); err != nil {
+		return nil, fmt.Errorf("environment: %w", err)
+	}
+	f := &forwarder{log: log, pause: pause}
+	if service == "sns" {
+		f.target = newTopic(s)
+	} else {
+		f.target = newBus(s)
+	}
+	return f, nil
+}
+
+// Retrieve returns the credentials that Lambda gives the environment.
+func (s settings) Retrieve(context.Context) (aws.Credentials, error) {
+	return aws.Credentials{AccessKeyID: s.AccessKey, SecretAccessKey: s.SecretKey,
+		SessionToken: s.SessionToken}, nil
+}
+
+func (s settings) endpoint() *string {
+	if s.Endpoint == "" {
+		return nil
+	}
+	return &s.Endpoint
+}
+
+// errRefused is the answer of a service that took only some events.
+var errRefused = errors.New("refused")
+
+// Source and DetailType are those of events on the bus.
+const (
+	Source     = "tidegate"
+	DetailType = "Limit crossed"
+)
+
+// bus is an event bus of EventBridge.
+type bus struct {
+	client *eventbridge.Client
+	settings
+}
+
+func newBus(s settings) *bus {
+	return &bus{eventbridge.New(eventbridge.Options{Region: s.Region, Credentials: s,
+		BaseEndpoint: s.endpoint()}), s}
+}
+
+func (b *bus) send(ctx context.Context, batch []event) (failed []event, err error) {
+	entries := make([]bustypes.PutEventsRequestEntry, len(batch))
+	for i, e := range batch {
+		entries[i] = bustypes.PutEventsRequestEntry{
+			EventBusName: &b.Target, Source: aws.String(Source), DetailType: aws.String(DetailType),
+			Detail: aws.String(string(e.detail)), Time: &e.at, Resources: []string{"tidegate-" + b.Stage},
+		}
+	}
+	out, err := b.client.PutEvents(ctx, &eventbridge.PutEventsInput{Entries: entries})
+	if err != nil || len(out.Entries) != len(batch) {
+		return batch, errors.Join(errRefused, err)
+	}
+	for i, entry := range out.Entries {
+		if entry.ErrorCode != nil {
+			failed, err = append(failed, batch[i]), fmt.Errorf("%w: %s", errRefused, *entry.ErrorCode)
+		}
+	}
+	return failed, err
+}
+
+// topic is a topic of SNS.
+type topic struct {
+	client *sns.Client
+	settings
+}
+
+func newTopic(s settings) *topic {
+	return &topic{sns.New(sns.Options{Region: s.Region, Credentials: s, BaseEndpoint: s.endpoint()}), s}
+}
+
+func (t *topic) send(ctx context.Context, batch []event) (failed []event, err error) {
+	entries := make([]topictypes.PublishBatchRequestEntry, len(batch))
+	for i, e := range batch {
+		entries[i] = topictypes.PublishBatchRequestEntry{
+			Id: aws.String(strconv.Itoa(i)), Subject: aws.String(DetailType + " (" + t.Stage + ")"),
+			Message: aws.String(string(e.detail)),
+		}
+	}
+	out, err := t.client.PublishBatch(ctx, &sns.PublishBatchInput{TopicArn: &t.Target,
+		PublishBatchRequestEntries: entries})
+	if err != nil {
+		return batch, errors.Join(errRefused, err)
+	}
+	for _, entry := range out.Failed {
+		if i, wrong := strconv.Atoi(*entry.Id); wrong == nil && i < len(batch) {
+			failed = append(failed, batch[i])
+			err = fmt.Errorf("%w: %s", errRefused, *entry.Code)
+		}
+	}
+	return failed, err
+}
