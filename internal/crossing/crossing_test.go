@@ -190,7 +190,8 @@ func TestWithoutValkey(t *testing.T) {
 func TestReservationsCross(t *testing.T) {
 	w := newWorld(t, func(s *policy.Set) {
 		s.Plans = []policy.Plan{{Name: "free", Limits: []limiter.Limit{
-			{Requests: 5000, Window: time.Hour}, notifying(1000, limiter.Log, 10, 50, 80)}}}
+			{Requests: 5000, Window: time.Hour}, notifying(1000, limiter.Log, 10, 50, 80)},
+			PerGroup: []limiter.Limit{notifying(1000, limiter.Log, 45)}}}
 		s.Global.Limits = []limiter.Limit{notifying(2000, limiter.FixedWindow, 4, 10)}
 		s.Routes = []policy.Route{{Name: "chat", Cost: 1, Settle: true, SettleMax: 400,
 			Pattern: route.Pattern{Path: "/chat"}, PerKey: []limiter.Limit{notifying(900, limiter.Counter, 50)}}}
@@ -235,7 +236,7 @@ func TestReservationsCross(t *testing.T) {
 	settle(second, 500) // 400 at most on shared limits
 	crossed("510 used", own+" 50", "route "+call.Subject+" 50", "global global 10")
 	settle(reserve(390), 0)
-	crossed("900 reserved and given back", own+" 80")
+	crossed("900 reserved and given back", own+" 80", "group "+policy.GroupID("acme")+" 45")
 }
 
 // A flood of made-up callers leaves room for registered ones, in the list and in the log.

@@ -67,7 +67,8 @@ func connect(t *testing.T, url string) valkey.Client {
 
 func (w *world) key(t *testing.T, plan string) enforce.Call {
 	t.Helper()
-	k, secret, err := w.Create(t.Context(), policy.NewKey{Name: "Acme", Env: "test", Plan: plan}, byTest)
+	k, secret, err := w.Create(t.Context(), policy.NewKey{Name: "Acme", Env: "test",
+		Plan: plan, Group: "acme"}, byTest)
 	if err != nil {
 		t.Fatal(err)
 	}

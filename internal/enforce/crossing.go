@@ -46,7 +46,7 @@ func (a *attempt) noteCrossings() {
 		for _, l := range a.result.Limits[t.first : t.first+t.count] {
 			if notified(l.Limit) && !l.Exceeded() {
 				a.result.Crossings.add(Crossing{Usage: l.Usage, Scope: l.Scope,
-					Subject: a.limited(l.Scope), At: t.at}, a.result.Cost, a.call.Again)
+					Subject: a.limited(&a.result, l.Scope), At: t.at}, a.result.Cost, a.call.Again)
 			}
 		}
 	}
@@ -73,14 +73,16 @@ func (a *attempt) noteGivenBack(checked *Result, t taken, reply []byte) {
 		if !states[i].Exceeded() {
 			before -= checked.Cost
 		}
-		a.result.Crossings.add(Crossing{Usage: u, Scope: states[i].Scope, Subject: a.limited(states[i].Scope),
+		a.result.Crossings.add(Crossing{Usage: u, Scope: states[i].Scope, Subject: a.limited(checked, states[i].Scope),
 			At: now.Now}, u.Used()-before, a.call.Again)
 	}
 }
 
 // limited is the id of what a limit of a scope is on.
-func (a *attempt) limited(scope string) string {
+func (a *attempt) limited(checked *Result, scope string) string {
 	switch scope {
+	case policy.ScopeGroup:
+		return policy.GroupID(checked.group.name)
 	case policy.ScopeIP, policy.ScopeRouteIP:
 		return a.addresses.ID(a.call.Network)
 	case policy.ScopeGlobal:

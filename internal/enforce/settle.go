@@ -56,7 +56,7 @@ type Settlement struct {
 	Partial bool
 	Now     time.Time // the server's
 
-	ID, Name, Plan, Rule string // of the key, its plan and the route rule
+	ID, Name, Group, Plan, Rule string // of the key, its group and plan, and the route rule
 	// Crossings are the thresholds of limits that the difference crossed.
 	Crossings crossings
 }
@@ -137,6 +137,7 @@ type counted struct {
 type basis struct {
 	states []counted
 	name   string // the caller's
+	group  string
 	plan   string
 	rule   string
 	record string // version of the caller's record, 4 bytes; empty without one
@@ -165,7 +166,7 @@ func (c *Checker) basis(ctx context.Context, set *compiledSet, r *reservation,
 		number = k.PlanNumber
 	}
 	p, _ := set.Numbered(number)
-	by.name, by.plan = k.Name, p.Name
+	by.name, by.group, by.plan = k.Name, k.Group, p.Name
 	limits := p.Limits
 	if by.holds && k.Override.Limits != nil {
 		limits = k.Override.Limits
@@ -238,7 +239,7 @@ func (c *Checker) trySettle(ctx context.Context, set *compiledSet, by basis, r *
 		return time.Time{}, limiter.ErrReply
 	}
 	s.Now = policyset.TimeAt(reply[1:])
-	s.Name, s.Plan, s.Rule = by.name, by.plan, by.rule
+	s.Name, s.Group, s.Plan, s.Rule = by.name, by.group, by.plan, by.rule
 	rest := reply[8:]
 	for _, state := range by.states {
 		if rest, err = s.charged(state, s.Actual-r.cost, rest); err != nil {

@@ -15,9 +15,10 @@ type Crossing struct {
 	Time      time.Time `json:"time" doc:"By Valkey's clock"`
 	Key       string    `json:"key" doc:"Id of the key or caller whose call it was"`
 	Name      string    `json:"name,omitempty" doc:"Of the key then"`
+	Group     string    `json:"group,omitempty" doc:"Of the key then"`
 	Plan      string    `json:"plan,omitempty"`
 	Rule      string    `json:"rule,omitempty" doc:"Route rule of the call"`
-	Scope     string    `json:"scope" doc:"What the limit is on: key, route, ip, route-ip, global or route-all"`
+	Scope     string    `json:"scope" doc:"What the limit is on: key, group, route, ip, route-ip, global or route-all"`
 	Subject   string    `json:"subject" doc:"Id of that; of an address an HMAC"`
 	Limit     string    `json:"limit" doc:"As clients know it" example:"100000 per calendar month"`
 	Threshold int       `json:"threshold" minimum:"1" maximum:"100" doc:"Percent of the limit"`
@@ -60,7 +61,7 @@ func (a *api) listCrossings(ctx context.Context, in *crossingsInput) (*crossings
 	for i := range page.Events {
 		e := &page.Events[i]
 		out.Body.Items[i] = Crossing{
-			Time: e.Time, Key: e.KeyID, Name: e.KeyName, Plan: e.Plan, Rule: e.Rule, Scope: e.Scope,
+			Time: e.Time, Key: e.KeyID, Name: e.KeyName, Group: e.Group, Plan: e.Plan, Rule: e.Rule, Scope: e.Scope,
 			Subject: e.Subject, Limit: e.Limit, Threshold: e.Threshold, Used: e.Used, Max: e.Max,
 			Resets: e.Resets,
 		}

@@ -108,7 +108,7 @@ func (d *Pages) rows(r *http.Request, events []crossing.Event) ([]templates.Aler
 
 // onWhat says what limits other than a caller's own are on.
 var onWhat = map[string]string{
-	policy.ScopeRoute: "this key on a rule", policy.ScopeIP: "each address",
+	policy.ScopeGroup: "its group", policy.ScopeRoute: "this key on a rule", policy.ScopeIP: "each address",
 	policy.ScopeRouteIP: "each address on a rule", policy.ScopeGlobal: "all callers",
 	policy.ScopeRouteAll: "all callers of a rule",
 }
