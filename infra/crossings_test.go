@@ -59,7 +59,8 @@ func TestCrossingsToSNS(t *testing.T) {
 	publishes := 0
 	for id, statements := range made.statements() {
 		for _, s := range statements {
-			if strings.HasPrefix(id, "ForwardRole") && slices.Contains(list(s["Action"]), any("sns:Publish")) {
+			if strings.HasPrefix(id, "ForwardRole") &&
+				slices.Contains(list(s["Action"]), any("sns:Publish")) {
 				publishes++
 				equal(t, "to", s["Resource"], any(map[string]any{"Ref": topic.id}))
 			}

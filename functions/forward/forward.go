@@ -64,7 +64,8 @@ func (f *forwarder) eventsOf(data events.CloudwatchLogsData) []event {
 	var all []event
 	for _, line := range data.LogEvents {
 		detail := map[string]any{}
-		if err := json.Unmarshal([]byte(line.Message), &detail); err != nil || detail["event"] != crossing.Name {
+		if err := json.Unmarshal([]byte(line.Message), &detail); err != nil ||
+			detail["event"] != crossing.Name {
 			f.log.Warn("not a crossed limit", "line", line.ID)
 			continue
 		}

@@ -68,7 +68,7 @@ func (b *eventBridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	type result struct {
-		EventId   string `json:",omitempty"` //nolint:revive // as EventBridge has it
+		EventID   string `json:"EventId,omitempty"`
 		ErrorCode string `json:",omitempty"`
 	}
 	var out struct {
@@ -94,7 +94,7 @@ func (b *eventBridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			continue
 		}
 		b.taken = append(b.taken, detail.KeyID)
-		out.Entries = append(out.Entries, result{EventId: "1"})
+		out.Entries = append(out.Entries, result{EventID: "1"})
 	}
 	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
 	_ = json.NewEncoder(w).Encode(out)
@@ -142,8 +142,12 @@ func TestForwardFails(t *testing.T) {
 		!strings.Contains(err.Error(), "ThrottlingException") || len(service.taken) != 2 {
 		t.Errorf("%v; taken %v", err, service.taken)
 	}
-	away := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
-	if err := started(t, busARN, away, io.Discard).Forward(t.Context(), delivered(t, crossed(1)...)); err == nil {
+	away := http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+	})
+	if err := started(t, busARN, away, io.Discard).Forward(t.Context(),
+		delivered(t, crossed(1)...)); err == nil {
 		t.Error("a service that refuses everything is no failure")
 	}
 	broken := events.CloudwatchLogsEvent{AWSLogs: events.CloudwatchLogsRawData{Data: "x"}}
@@ -192,7 +196,8 @@ func TestForwardToSNS(t *testing.T) {
 			&bad, &good)
 	})
 	f := started(t, "arn:aws:sns:eu-west-1:111122223333:tidegate-dev-crossings", service, io.Discard)
-	if err := f.Forward(t.Context(), delivered(t, crossed(12)...)); err != nil || taken != 12 || refused != 1 {
+	if err := f.Forward(t.Context(), delivered(t, crossed(12)...)); err != nil || taken != 12 ||
+		refused != 1 {
 		t.Errorf("%v: %d taken, %d refused", err, taken, refused)
 	}
 }

@@ -79,7 +79,8 @@ func crossTogether(t *testing.T, algorithm limiter.Algorithm, global int64, perc
 		}
 	}
 	var all, routed int64
-	for i, k := range keys {
+	for i := range keys {
+		k := &keys[i]
 		n := own[i].Load()
 		expect("key", k.Subject, n, 400, 50, 80, 100)
 		expect("key", k.Subject, n, 900, 10)
@@ -194,7 +195,8 @@ func TestReservationsCross(t *testing.T) {
 			PerGroup: []limiter.Limit{notifying(1000, limiter.Log, 45)}}}
 		s.Global.Limits = []limiter.Limit{notifying(2000, limiter.FixedWindow, 4, 10)}
 		s.Routes = []policy.Route{{Name: "chat", Cost: 1, Settle: true, SettleMax: 400,
-			Pattern: route.Pattern{Path: "/chat"}, PerKey: []limiter.Limit{notifying(900, limiter.Counter, 50)}}}
+			Pattern: route.Pattern{Path: "/chat"},
+			PerKey:  []limiter.Limit{notifying(900, limiter.Counter, 50)}}}
 	})
 	call := w.key(t, "free")
 	e := w.environment(t)
@@ -309,7 +311,8 @@ func TestPages(t *testing.T) {
 			if !slices.Equal(all, whole.Events) || !slices.IsSortedFunc(all, func(a, b Event) int {
 				return b.Time.Compare(a.Time)
 			}) {
-				t.Errorf("%q: pages of %d have %d reports, want %d", subject, count, len(all), len(whole.Events))
+				t.Errorf("%q: pages of %d have %d reports, want %d", subject, count, len(all),
+					len(whole.Events))
 			}
 		}
 	}

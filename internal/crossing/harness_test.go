@@ -57,7 +57,8 @@ func newWorld(t *testing.T, change func(*policy.Set)) *world {
 
 func connect(t *testing.T, url string) valkey.Client {
 	t.Helper()
-	client, err := store.Open(t.Context(), url, store.Options{Dial: 10 * time.Second, Write: 20 * time.Second})
+	client, err := store.Open(t.Context(), url,
+		store.Options{Dial: 10 * time.Second, Write: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,8 +73,9 @@ func (a *attempt) noteGivenBack(checked *Result, t taken, reply []byte) {
 		if !states[i].Exceeded() {
 			before -= checked.Cost
 		}
-		a.result.Crossings.add(Crossing{Usage: u, Scope: states[i].Scope, Subject: a.limited(checked, states[i].Scope),
-			At: now.Now}, u.Used()-before, a.call.Again)
+		a.result.Crossings.add(Crossing{Usage: u, Scope: states[i].Scope,
+			Subject: a.limited(checked, states[i].Scope),
+			At:      now.Now}, u.Used()-before, a.call.Again)
 	}
 }
 

@@ -170,8 +170,9 @@ func (p *inProcess) start(l *life) (err error) {
 	}
 	l.handler, err = server.New(server.Config{Users: sitetest.Users(), SessionLifetime: time.Hour},
 		server.Services{
-			Keys: app.NewRegistry(keys, usage.NewReader(l.client)), Checker: enforce.NewChecker(l.client, pepper),
-			Usage: usage.NewReader(l.client), Sessions: session.NewStore(l.client, time.Hour),
+			Keys:    app.NewRegistry(keys, usage.NewReader(l.client)),
+			Checker: enforce.NewChecker(l.client, pepper),
+			Usage:   usage.NewReader(l.client), Sessions: session.NewStore(l.client, time.Hour),
 			Tokens: tokens, Logins: logins, Owners: owners, Journal: kept, Bundle: sitetest.Bundle(),
 			Pepper: pepper, Ready: func(context.Context) error { return nil }, Log: log,
 			StoreVersion: func(context.Context) (string, error) { return "", nil },

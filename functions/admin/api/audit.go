@@ -46,7 +46,8 @@ type Actor struct {
 
 func entryOf(e audit.Entry) Entry {
 	return Entry{
-		e.ID, e.Time, Actor(e.By), e.Action, e.Subject, e.Name, e.Reason, e.Job, e.Version, rawOrNil(e.Before),
+		e.ID, e.Time, Actor(e.By), e.Action, e.Subject, e.Name, e.Reason, e.Job, e.Version,
+		rawOrNil(e.Before),
 		rawOrNil(e.After), e.Previous, e.Hash,
 	}
 }

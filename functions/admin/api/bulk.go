@@ -78,8 +78,9 @@ type LeftKey struct {
 func jobOf(j app.Job) Job {
 	out := Job{
 		ID: j.ID, Do: j.Do, Undoes: j.Undoes, By: Actor(j.By), Reason: j.Reason, Started: j.Started,
-		Stopped: j.Stopped, Paused: j.Paused, Total: j.Total, Done: j.Done, Skipped: j.Skipped, Failed: j.Failed,
-		Left: []LeftKey{}, More: j.More,
+		Stopped: j.Stopped, Paused: j.Paused, Total: j.Total, Done: j.Done, Skipped: j.Skipped,
+		Failed: j.Failed,
+		Left:   []LeftKey{}, More: j.More,
 	}
 	if j.Over() {
 		out.Ended = &j.Ended
@@ -118,8 +119,8 @@ func (a *api) registerBulk() {
 	register(a, operation{
 		pattern: "POST /bulk/{job}/undo", id: "undo-job", summary: "Take back what a job changed",
 		role: auth.Editor, group: group,
-		details: "Starts another job, which puts every key back that was not changed since. Go on with it as " +
-			"with any job.",
+		details: "Starts another job, which puts every key back that was not changed since. Go on with it " +
+			"as with any job.",
 	}, a.undoJob)
 }
 

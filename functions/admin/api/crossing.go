@@ -61,7 +61,8 @@ func (a *api) listCrossings(ctx context.Context, in *crossingsInput) (*crossings
 	for i := range page.Events {
 		e := &page.Events[i]
 		out.Body.Items[i] = Crossing{
-			Time: e.Time, Key: e.KeyID, Name: e.KeyName, Group: e.Group, Plan: e.Plan, Rule: e.Rule, Scope: e.Scope,
+			Time: e.Time, Key: e.KeyID, Name: e.KeyName, Group: e.Group, Plan: e.Plan, Rule: e.Rule,
+			Scope:   e.Scope,
 			Subject: e.Subject, Limit: e.Limit, Threshold: e.Threshold, Used: e.Used, Max: e.Max,
 			Resets: e.Resets,
 		}

@@ -52,7 +52,8 @@ func TestGroups(t *testing.T) {
 	s.post("/groups/acme/reset", map[string]any{"reason": "new month"}).wants(http.StatusNoContent)
 	s.get("/groups/acme").wants(http.StatusOK, `"used":0`)
 	s.get("/keys/"+id).wants(http.StatusOK, `"used":3`)
-	if e, found := s.newest(policy.GroupID("acme")); !found || e.Action != "group.reset" || e.Name != "acme" ||
+	if e, found := s.newest(policy.GroupID("acme")); !found || e.Action != "group.reset" ||
+		e.Name != "acme" ||
 		e.Reason != "new month" {
 		t.Errorf("the audit has %+v", e)
 	}

@@ -256,7 +256,8 @@ func TestKeyFilters(t *testing.T) {
 func TestBulkJobAndUndo(t *testing.T) {
 	s := newService(t)
 	a, b := s.create("a"), s.create("b")
-	r := s.post("/bulk", map[string]any{"do": "revoke", "filter": map[string]any{}, "confirm": 2, "reason": "x"}).
+	r := s.post("/bulk", map[string]any{"do": "revoke", "filter": map[string]any{}, "confirm": 2,
+		"reason": "x"}).
 		wants(http.StatusOK, `"total":2`, `"done":2`)
 	job := r.stringAt("job")
 	s.get("/bulk/"+job).wants(http.StatusOK, `"do":"revoke"`, `"done":2`, `"ended":`, `"left":[]`, `"stopped":false`)
@@ -271,7 +272,8 @@ func TestBulkJobAndUndo(t *testing.T) {
 	s.get("/bulk/nobody").wants(http.StatusNotFound, "There is no such job.")
 	s.post("/bulk", map[string]any{"do": "reset", "ids": []string{a.ID}, "reason": "x", "after": job}).
 		wants(http.StatusUnprocessableEntity, "body.after")
-	reset := s.post("/bulk", map[string]any{"do": "reset", "ids": []string{a.ID}, "reason": "x"}).stringAt("job")
+	reset := s.post("/bulk", map[string]any{"do": "reset", "ids": []string{a.ID},
+		"reason": "x"}).stringAt("job")
 	s.post("/bulk/"+reset+"/undo", map[string]any{"reason": "x"}).wants(http.StatusConflict)
 }
 

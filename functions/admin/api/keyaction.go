@@ -196,7 +196,8 @@ func (a *api) rotate(ctx context.Context, in *rotateInput) (*secretOutput, error
 	}
 	if k.Version == version && k.Grace.After(time.Now()) && !in.Body.EndGrace {
 		return nil, rest.NewProblem(http.StatusConflict,
-			"The secret from before the last rotation is good until "+k.Grace.UTC().Format(time.RFC3339)+". Send endGrace true to end it now.")
+			"The secret from before the last rotation is good until "+
+				k.Grace.UTC().Format(time.RFC3339)+". Send endGrace true to end it now.")
 	}
 	k, secret, err := a.Keys.Rotate(ctx, k.ID, version, grace, app.NewEdit(ctx, in.Body.Reason))
 	if errors.Is(err, policy.ErrConflict) {

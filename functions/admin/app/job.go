@@ -121,7 +121,8 @@ func (r *Registry) StartJob(ctx context.Context, set *policy.Set, j Job, e Edit)
 }
 
 func (j Job) entry(action string, text []byte) audit.Entry {
-	return audit.Entry{By: j.By, Action: action, Subject: j.ID, Name: j.Words(), Reason: j.Reason, After: text}
+	return audit.Entry{By: j.By, Action: action, Subject: j.ID, Name: j.Words(), Reason: j.Reason,
+		After: text}
 }
 
 // tryJob makes the change to a copy of the first key that is meant.
@@ -207,7 +208,8 @@ var ErrUncounted = errors.New("too many keys to count in one request")
 
 // CountMeant returns how many keys are meant: all of ids that there are, or all that a
 // filter means when it is not nil. It fails with ErrUncounted.
-func (r *Registry) CountMeant(ctx context.Context, set *policy.Set, ids []string, f *KeyFilter) (int64, error) {
+func (r *Registry) CountMeant(ctx context.Context, set *policy.Set, ids []string, f *KeyFilter) (int64,
+	error) {
 	switch {
 	case f == nil:
 		keys, err := r.Many(ctx, set, ids)

@@ -145,7 +145,8 @@ func TestJobAndUndo(t *testing.T) {
 			continue
 		}
 		if is := j.keys.Key(name); is.Plan != was.Plan || is.Status != was.Status {
-			t.Errorf("%s has %s, %s after the undo, had %s, %s", name, is.Plan, is.Status, was.Plan, was.Status)
+			t.Errorf("%s has %s, %s after the undo, had %s, %s", name, is.Plan, is.Status, was.Plan,
+				was.Status)
 		}
 	}
 	wantCounts(t, "undo of the undo", j.undo(undone), count-5, 0, 0)

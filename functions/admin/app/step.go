@@ -184,7 +184,7 @@ func (r *Registry) chunk(ctx context.Context, set *policy.Set, j Job) (Job, erro
 		case ofJournal(taskErr):
 			err = taskErr
 		case taskErr != nil:
-			j.fail(t, taskErr)
+			j = j.failed(t, taskErr)
 		case changed:
 			j.Done++
 		default:
@@ -206,10 +206,11 @@ func ofJournal(err error) bool {
 		errors.Is(err, audit.ErrBehind)
 }
 
-func (j *Job) fail(t task, err error) {
+func (j Job) failed(t task, err error) Job {
 	if j.Failed++; len(j.Named) < maxNamed {
 		j.Named = append(j.Named, Failure{t.id, t.name, whyNot(err)})
 	}
+	return j
 }
 
 func whyNot(err error) string {
@@ -261,7 +262,8 @@ func (r *Registry) changeTasks(ctx context.Context, set *policy.Set, j Job, coun
 }
 
 // meant are the next keys that are meant, and the cursor behind them.
-func (r *Registry) meant(ctx context.Context, set *policy.Set, j Job, count int) ([]policy.Key, string, error) {
+func (r *Registry) meant(ctx context.Context, set *policy.Set, j Job, count int) ([]policy.Key, string,
+	error) {
 	switch {
 	case j.Filter == nil:
 		keys, err := r.Many(ctx, set, j.IDs)

@@ -14,8 +14,8 @@ import (
 
 // Why an undo leaves a key as it is.
 const (
-	changedSince keptError = "changed since"
-	deletedSince keptError = "deleted since"
+	errChanged keptError = "changed since"
+	errDeleted keptError = "deleted since"
 )
 
 // keptError says why a key is left as it is.
@@ -84,9 +84,9 @@ func (r *Registry) takeBack(ctx context.Context, e audit.Entry, edit Edit) (bool
 	case errors.Is(err, policy.ErrConflict) && isAsBefore(saved, old):
 		return false, nil // an interrupted step took it back, or somebody did
 	case errors.Is(err, policy.ErrConflict):
-		return false, changedSince
+		return false, errChanged
 	case errors.Is(err, policy.ErrNotFound):
-		return false, deletedSince
+		return false, errDeleted
 	}
 	return saved.Version != e.Version, err
 }

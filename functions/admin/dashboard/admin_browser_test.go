@@ -115,7 +115,8 @@ func adminPages() []shown {
 			v.Act(send("preview"), chromedp.WaitVisible(chromedp.CSS("#effects-title")))
 		}},
 		{"undo of a job", "/audit?what=job.end", "", func(v *sitetest.Visit) {
-			v.Act(chromedp.Click(chromedp.CSS("a[href$='/undo']")), chromedp.WaitVisible(chromedp.CSS("#effects-title")))
+			v.Act(chromedp.Click(chromedp.CSS("a[href$='/undo']")),
+				chromedp.WaitVisible(chromedp.CSS("#effects-title")))
 		}},
 		{"limits in a dialog", "/keys", "", func(v *sitetest.Visit) { openSheet(v, "acme") }},
 		{"invalid limits in a dialog", "/keys", "422", func(v *sitetest.Visit) {

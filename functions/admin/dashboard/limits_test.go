@@ -75,7 +75,8 @@ func TestEditKeepsEveryField(t *testing.T) {
 	}
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK,
 		"Saved: 1,000 per calendar month (Europe/Berlin), fixed window; "+
-			"100 per 10 seconds, denied calls count; 5,000 per hour, 2,500 slots, notify at 80/100 %; 7 per minute → ")
+			"100 per 10 seconds, denied calls count; 5,000 per hour, 2,500 slots, notify at 80/100 %; "+
+			"7 per minute → ")
 }
 
 func TestSaveCalendar(t *testing.T) {

@@ -20,7 +20,8 @@ func (d *dashboard) showOverride(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	e, _ := set.Effective(key, time.Now())
-	d.renderOverride(w, r, http.StatusOK, overridePage{set: set, key: key, form: changes.NewOverrideForm(key, e)})
+	d.renderOverride(w, r, http.StatusOK, overridePage{set: set, key: key,
+		form: changes.NewOverrideForm(key, e)})
 }
 
 // editable returns the key that the request is about, or answers the request if its

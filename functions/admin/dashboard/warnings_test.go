@@ -178,7 +178,8 @@ func TestBulkIsConfirmed(t *testing.T) {
 		s.Post("/keys/bulk", form).Wants(t, http.StatusUnprocessableEntity, "Type 2 to confirm.")
 	}
 	unchanged(s, "unconfirmed")
-	banned := fields("do", "reset", "of", "all", "state", "banned", "reason", "x", "confirm", "1", "count", "0")
+	banned := fields("do", "reset", "of", "all", "state", "banned", "reason", "x", "confirm", "1", "count",
+		"0")
 	s.Post("/keys/bulk", banned).Wants(t, http.StatusUnprocessableEntity, "Type 0 to confirm.")
 	form["confirm"] = []string{" 2 "}
 	last, _ := s.RunJob(s.Post("/keys/bulk", form))

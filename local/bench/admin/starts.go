@@ -35,7 +35,8 @@ func newStarter(admin, echo, valkeyURL string) (*starter, error) {
 	}
 	return &starter{
 		admin: runtimeapi.Function{Name: "admin", Command: []string{admin}, Env: []string{
-			"VALKEY_URL=" + valkeyURL, "KEY_PEPPER=" + pepper, "ADMIN_USER=" + user, "ADMIN_PASSWORD_HASH=" + hash,
+			"VALKEY_URL=" + valkeyURL, "KEY_PEPPER=" + pepper, "ADMIN_USER=" + user, "ADMIN_PASSWORD_HASH=" +
+				hash,
 		}},
 		echo: runtimeapi.Function{Name: "echo", Command: []string{echo}},
 		hash: hash,

@@ -41,11 +41,13 @@ func (d *Pages) Routes() []auth.Route {
 
 func (d *Pages) show(w http.ResponseWriter, r *http.Request) {
 	path, query := d.Path("/alerts"), r.URL.Query()
-	q := crossing.Query{Subject: strings.TrimSpace(query.Get("key")), After: query.Get("after"), Count: perPage}
+	q := crossing.Query{Subject: strings.TrimSpace(query.Get("key")), After: query.Get("after"),
+		Count: perPage}
 	p := templates.AlertsPage{
 		Page: d.Page(r, "Alerts"), Action: path, Key: page.Clip(q.Subject, maxID),
-		Empty: templates.Empty{Heading: "No alerts", Advice: "No call has crossed a threshold in the last 30 " +
-			"days. Limits have thresholds where a plan, rule or override sets \"Alert at\"."},
+		Empty: templates.Empty{Heading: "No alerts",
+			Advice: "No call has crossed a threshold in the last 30 " +
+				"days. Limits have thresholds where a plan, rule or override sets \"Alert at\"."},
 	}
 	if len(q.Subject) > maxID || q.Subject != "" && !app.IsID(q.Subject) {
 		p.Problem = "Key: enter an id of up to 64 letters and digits."

@@ -77,8 +77,9 @@ func (d *Pages) Unfinished(r *http.Request) []templates.Choice {
 	}
 	var open []templates.Choice
 	for _, j := range jobs {
-		open = append(open, templates.Choice{Address: d.jobPath(j.ID), Text: page.Clip(j.Words(), page.MaxName) +
-			": " + page.Number(j.Looked()) + " of " + page.Number(j.Total) + " done"})
+		open = append(open, templates.Choice{Address: d.jobPath(j.ID),
+			Text: page.Clip(j.Words(), page.MaxName) +
+				": " + page.Number(j.Looked()) + " of " + page.Number(j.Total) + " done"})
 	}
 	return open
 }

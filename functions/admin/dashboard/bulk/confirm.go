@@ -35,7 +35,8 @@ func (d *Pages) showBulk(w http.ResponseWriter, r *http.Request) {
 }
 
 // form reads the form, the Set, and how many keys are meant, or answers the request.
-func (d *Pages) form(w http.ResponseWriter, r *http.Request, values url.Values) (bulkForm, *policy.Set, bool) {
+func (d *Pages) form(w http.ResponseWriter, r *http.Request, values url.Values) (bulkForm, *policy.Set,
+	bool) {
 	f, err := readForm(values)
 	if err != nil {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
@@ -164,7 +165,8 @@ func (d *Pages) renderForm(w http.ResponseWriter, r *http.Request, status int, s
 			v.Fields = []templates.FormField{form.ChoiceField("to", "Plan", changes.PlanOptions(set), f.plan)}
 		}
 		if word := f.confirms(); word != "" {
-			v.After = append(v.After, form.TextField("confirm", "Type "+word+" to confirm", "", 20, f.confirm))
+			v.After = append(v.After, form.TextField("confirm", "Type "+word+" to confirm", "", 20,
+				f.confirm))
 		}
 	}
 	v.Submit, v.Action = heading, d.Path("/keys/bulk")

@@ -71,7 +71,8 @@ func (d *Pages) showJob(w http.ResponseWriter, r *http.Request) {
 	}
 	for _, f := range j.Named {
 		p.Named = append(p.Named, templates.LeftKey{
-			Name: page.Clip(f.Name, page.MaxName), Address: d.Path("/keys/" + f.ID), Why: page.Clip(f.Why, page.MaxName),
+			Name: page.Clip(f.Name, page.MaxName), Address: d.Path("/keys/" + f.ID),
+			Why: page.Clip(f.Why, page.MaxName),
 		})
 	}
 	if page.CanEdit(r) {
@@ -147,10 +148,12 @@ func (d *Pages) renderUndo(w http.ResponseWriter, r *http.Request, status int, j
 		Trail:   []templates.Choice{{Text: "Audit", Address: d.Path("/audit")}, {Text: "Job", Address: path}},
 		Heading: undo.Words(),
 		Lead: []string{
-			"Takes back “" + page.Clip(j.Words(), page.MaxName) + "”. A key that was changed since is left as it is.",
+			"Takes back “" + page.Clip(j.Words(), page.MaxName) +
+				"”. A key that was changed since is left as it is.",
 		},
 		Form: &templates.Form{
-			Action: path + "/undo", Submit: undo.Words(), After: []templates.FormField{form.ReasonField(reason)},
+			Action: path + "/undo", Submit: undo.Words(),
+			After:  []templates.FormField{form.ReasonField(reason)},
 			Errors: form.CountErrors(reason), Effects: undoWords(preview),
 			Cancel: templates.Choice{Text: "Cancel", Address: path},
 		},

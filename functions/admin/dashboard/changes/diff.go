@@ -91,7 +91,8 @@ func OfEntry(e audit.Entry) []templates.Change {
 		}
 		return nil
 	}
-	if e.Subject == token.Subject || e.Subject == audit.LoginSubject || strings.HasPrefix(e.Action, audit.OfJobs) {
+	if e.Subject == token.Subject || e.Subject == audit.LoginSubject ||
+		strings.HasPrefix(e.Action, audit.OfJobs) {
 		return nil
 	}
 	var before, after policy.Key

@@ -345,8 +345,7 @@ func denialCells(l *usage.LoggedDenial) []string {
 	}
 	return []string{
 		l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), l.Subject, l.Plan, l.Group, l.Cause.String(),
-		l.Limit, l.Rule,
-		l.Method, l.Path, l.API, l.Stage, network, strconv.FormatInt(l.RetryAfter.Milliseconds(), 10),
-		l.Request, strconv.FormatInt(l.Calls, 10),
+		l.Limit, l.Rule, l.Method, l.Path, l.API, l.Stage, network,
+		strconv.FormatInt(l.RetryAfter.Milliseconds(), 10), l.Request, strconv.FormatInt(l.Calls, 10),
 	}
 }

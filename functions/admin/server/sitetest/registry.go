@@ -323,5 +323,6 @@ var (
 		Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Month, Zone: "Europe/Berlin",
 	}
 	Hammered = limiter.Limit{Requests: 100, Window: 10 * time.Second, CountDenied: true}
-	Coarse   = limiter.Limit{Requests: 5000, Window: time.Hour, Slots: 2500, Notify: limiter.Thresholds{80, 100}}
+	Coarse   = limiter.Limit{Requests: 5000, Window: time.Hour, Slots: 2500,
+		Notify: limiter.Thresholds{80, 100}}
 )
