@@ -321,8 +321,7 @@ func (d *Pages) exportDenials(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	t := page.NewTable("time", "caller", "plan", "group", "cause", "limit", "rule", "method", "path", "api",
-		"stage",
-		"network", "retry after ms", "request", "calls")
+		"stage", "network", "retry after ms", "request", "calls")
 	for l, err := range d.usage.EveryDenial(r.Context(), f.DenialQuery) {
 		if err != nil {
 			d.FailStore(w, r, "export denials", err)
