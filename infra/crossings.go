@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
 
-	"tidegate/internal/crossing"
+	"tidegate/internal/telemetry"
 )
 
 // The targets of Props.Crossings.
@@ -77,7 +77,7 @@ func (s *Stack) newForward() *forward {
 		awslogs.NewSubscriptionFilter(s.Stack, &id, &awslogs.SubscriptionFilterProps{
 			LogGroup: from.log, Destination: destination,
 			FilterPattern: awslogs.FilterPattern_StringValue(jsii.String("$.event"), jsii.String("="),
-				jsii.String(crossing.Name)),
+				jsii.String(telemetry.LimitCrossed)),
 		})
 	}
 	return f

@@ -10,7 +10,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"tidegate/internal/crossing"
+	"tidegate/internal/telemetry"
 )
 
 // event is a crossed limit on its way.
@@ -65,7 +65,7 @@ func (f *forwarder) eventsOf(data events.CloudwatchLogsData) []event {
 	for _, line := range data.LogEvents {
 		detail := map[string]any{}
 		if err := json.Unmarshal([]byte(line.Message), &detail); err != nil ||
-			detail["event"] != crossing.Name {
+			detail["event"] != telemetry.LimitCrossed {
 			f.log.Warn("not a crossed limit", "line", line.ID)
 			continue
 		}

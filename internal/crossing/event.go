@@ -10,6 +10,7 @@ import (
 	"tidegate/internal/answer"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
+	"tidegate/internal/telemetry"
 )
 
 // Event is that a call took what is used of a limit to a threshold. It holds no
@@ -85,16 +86,14 @@ func (e *Event) owner() string {
 	return ""
 }
 
-// Message and Name mark the lines of events among others in a log.
-const (
-	Message = "limit crossed"
-	Name    = "limit_crossed"
-)
+// Message is that of lines that say that a limit was crossed.
+const Message = "limit crossed"
 
 // attrs are the fields of the event's line. docs/alerts.md lists them.
 func (e *Event) attrs() []slog.Attr {
 	return []slog.Attr{
-		slog.String("event", Name), slog.String("key_id", e.KeyID), slog.String("key_name", e.KeyName),
+		slog.String("event", telemetry.LimitCrossed), slog.String("key_id", e.KeyID),
+		slog.String("key_name", e.KeyName),
 		slog.String("group", e.Group),
 		slog.String("plan", e.Plan), slog.String("rule", e.Rule), slog.String("scope", e.Scope),
 		slog.String("subject", e.Subject), slog.String("limit", e.Limit),

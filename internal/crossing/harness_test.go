@@ -138,7 +138,7 @@ func (l *lines) events(t *testing.T) map[string]int {
 		if e.Msg == unlisted {
 			continue
 		}
-		if err != nil || e.Msg != Message || e.Event != Name {
+		if err != nil || e.Msg != Message || e.Event != telemetry.LimitCrossed {
 			t.Fatalf("%v: %s", err, line)
 		}
 		if 100*e.Used < e.Max*int64(e.Threshold) || e.Used > e.Max {

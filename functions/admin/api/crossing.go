@@ -18,7 +18,7 @@ type Crossing struct {
 	Group     string    `json:"group,omitempty" doc:"Of the key then"`
 	Plan      string    `json:"plan,omitempty"`
 	Rule      string    `json:"rule,omitempty" doc:"Route rule of the call"`
-	Scope     string    `json:"scope" doc:"What the limit is on: key, group, route, ip, route-ip, global or route-all"`
+	Scope     string    `json:"scope" enum:"key,group,route,ip,route-ip,global,route-all" doc:"What the limit is on"`
 	Subject   string    `json:"subject" doc:"Id of that; of an address an HMAC"`
 	Limit     string    `json:"limit" doc:"As clients know it" example:"100000 per calendar month"`
 	Threshold int       `json:"threshold" minimum:"1" maximum:"100" doc:"Percent of the limit"`
