@@ -153,12 +153,14 @@ func (d *dashboard) addActivity(ctx context.Context, rows []templates.KeyRow) er
 func activity(a app.Activity, now time.Time) templates.Activity {
 	out := templates.Activity{
 		Spark: chart.Sparkline(columns(a.Points)), Allowed: a.Calls.Allowed, Denied: a.Calls.Denied,
-		Calls: page.Number(a.Calls.Calls()), Blocked: page.Number(a.Calls.Denied), Used: "over 24 h ago",
+		Calls: page.Number(a.Calls.Calls()), Blocked: page.Number(a.Calls.Denied), Used: "over 24 h",
 	}
 	switch ago := now.Sub(a.Last).Truncate(time.Minute); {
 	case a.Last.IsZero():
 	case ago < time.Minute:
 		out.Used = "just now"
+	case ago >= time.Hour:
+		out.Used = page.Span(ago.Truncate(time.Hour)) + " ago"
 	default:
 		out.Used = page.Span(ago) + " ago"
 	}

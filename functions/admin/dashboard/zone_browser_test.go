@@ -38,7 +38,7 @@ func TestBrowserLocalTime(t *testing.T) {
 	const from = `document.getElementById("from")`
 	v.Wait(from + `.value === "2026-11-20T15:30" && ` + from + `.labels[0].textContent === "From, local time"`)
 	v.Act(chromedp.Click(chromedp.CSS("form.filters button")))
-	v.Wait(`location.search.includes("from=2026-11-20T10%3A00") && ` + from + `.value === "2026-11-20T15:30"`)
+	v.WaitAcross(`location.search.includes("from=2026-11-20T10%3A00") && ` + from + `.value === "2026-11-20T15:30"`)
 	v.Act(chromedp.Click(chromedp.CSS("#zone")))
 	v.Wait(from + `.value === "2026-11-20T10:00" && ` + from + `.labels[0].textContent === "From, UTC"`)
 	v.Open("/keys/{acme}?live=2")
