@@ -108,7 +108,7 @@ func TestMetricsAreFewLines(t *testing.T) {
 }
 
 func TestStageMustBeADimension(t *testing.T) {
-	_, err := newCallMetrics(io.Discard, "pr\nod", nil, time.Now)
+	_, err := newCallMetrics(io.Discard, "pr\nod", slog.New(slog.DiscardHandler), time.Now)
 	if !errors.Is(err, telemetry.ErrDimension) || !strings.Contains(err.Error(), "STAGE") {
 		t.Errorf("%v", err)
 	}
