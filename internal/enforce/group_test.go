@@ -289,8 +289,8 @@ func (w *world) wantWindows(t *testing.T, state string, limits []limiter.Limit, 
 // The name of a group is a short text that fits into a path.
 func TestGroupNames(t *testing.T) {
 	for name, good := range map[string]bool{"acme": true, "A": true, "cus_NffrFeUfNV2Hib": true,
-		"7.b:c@d-e": true, strings.Repeat("a", 64): true, strings.Repeat("a", 65): false, "": false, "..": false,
-		".":  false,
+		"7.b:c@d-e": true, strings.Repeat("a", 64): true, strings.Repeat("a", 65): false,
+		"": false, "..": false, ".": false,
 		"-a": false, "a b": false, "a/b": false, "a\"b": false, "é": false, "a\x00": false, "a<b": false} {
 		if problem := policy.GroupProblem(name); (problem == "") != good {
 			t.Errorf("%q: %q", name, problem)
