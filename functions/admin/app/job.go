@@ -110,14 +110,23 @@ func (r *Registry) StartJob(ctx context.Context, set *policy.Set, j Job, e Edit)
 	if err := r.tryJob(ctx, set, j); err != nil {
 		return Job{}, err
 	}
-	text, err := json.Marshal(j)
+	text, err := j.text()
 	if err != nil {
-		return Job{}, fmt.Errorf("app: write job: %w", err)
+		return Job{}, err
 	}
 	if err := r.store.Audit().Append(ctx, j.entry(audit.JobStart, text)); err != nil {
 		return Job{}, err
 	}
 	return j, r.store.CreateJob(ctx, j.ID, string(text))
+}
+
+// text is the stored form of the job.
+func (j Job) text() ([]byte, error) {
+	text, err := json.Marshal(j)
+	if err != nil {
+		return nil, fmt.Errorf("app: write job: %w", err)
+	}
+	return text, nil
 }
 
 func (j Job) entry(action string, text []byte) audit.Entry {

@@ -3,9 +3,7 @@ package app
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -129,9 +127,9 @@ func (r *Registry) leaseJob(ctx context.Context, id, holder string, patience tim
 var ErrTaken = errors.New("another request goes on with this job")
 
 func (r *Registry) saveJob(ctx context.Context, j Job, holder string, release bool) error {
-	text, err := json.Marshal(j)
+	text, err := j.text()
 	if err != nil {
-		return fmt.Errorf("app: write job: %w", err)
+		return err
 	}
 	saved, err := r.store.SaveJob(ctx, j.ID, holder, string(text), release)
 	if err == nil && !saved {
@@ -142,9 +140,9 @@ func (r *Registry) saveJob(ctx context.Context, j Job, holder string, release bo
 
 // endJob records the end of a job.
 func (r *Registry) endJob(ctx context.Context, j Job) error {
-	text, err := json.Marshal(j)
+	text, err := j.text()
 	if err != nil {
-		return fmt.Errorf("app: write job: %w", err)
+		return err
 	}
 	return r.store.Audit().Append(ctx, j.entry(audit.JobEnd, text))
 }

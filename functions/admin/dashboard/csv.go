@@ -4,17 +4,11 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
-)
-
-const (
-	csvPage = 500             // rows of each read that fills a file
-	csvTime = 5 * time.Second // after which a file ends
 )
 
 // exportKeys sends the keys that the filter means, as far as one file goes; its last row
@@ -35,8 +29,8 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) {
 		"banned until",
 		"created", "updated", "version")
 	next := query.after
-	for began := time.Now(); ; {
-		list, err := app.FindKeys(r.Context(), d.Keys, set, query.KeyFilter, next, csvPage)
+	for {
+		list, err := app.FindKeys(r.Context(), d.Keys, set, query.KeyFilter, next, page.CSVRows)
 		if err != nil {
 			d.FailStore(w, r, "export keys", err)
 			return
@@ -44,7 +38,7 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) {
 		for _, s := range list.Subjects {
 			t.Row(keyCells(s)...)
 		}
-		if next = list.Next; next == "" || t.Full() || time.Since(began) > csvTime {
+		if next = list.Next; next == "" || t.Ends() {
 			break
 		}
 	}

@@ -3,17 +3,11 @@ package auditlog
 import (
 	"net/http"
 	"strconv"
-	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/audit"
 	"tidegate/internal/policyset"
-)
-
-const (
-	csvPage = 500             // rows of each read that fills a file
-	csvTime = 5 * time.Second // after which a file ends
 )
 
 // exportAudit sends the entries that the filter means, newest first, those that the journal
@@ -28,8 +22,8 @@ func (d *Pages) exportAudit(w http.ResponseWriter, r *http.Request) {
 		"id", "time", "kind", "by", "action", "subject", "name", "version", "reason", "before",
 		"after", "hash",
 	)
-	f.Count = csvPage
-	for began := time.Now(); ; {
+	f.Count = page.CSVRows
+	for {
 		list, err := d.list(r.Context(), &f)
 		if err != nil {
 			d.failAudit(w, r, err)
@@ -38,8 +32,7 @@ func (d *Pages) exportAudit(w http.ResponseWriter, r *http.Request) {
 		for _, e := range list.Entries {
 			t.Row(entryCells(e)...)
 		}
-		if f.After = list.Next; list.Next == "" || t.Full() ||
-			time.Since(began) > csvTime {
+		if f.After = list.Next; list.Next == "" || t.Ends() {
 			break
 		}
 	}

@@ -55,16 +55,23 @@ func startsFormula(text string) bool {
 // 6 MB.
 const maxCSVBytes = 4 << 20
 
+// Bounds of a file that reads fill.
+const (
+	CSVRows = 500             // of each read that fills a file
+	csvTime = 5 * time.Second // after which a file of such reads ends
+)
+
 // Table is a CSV file in the making.
 type Table struct {
 	*csv.Writer
 	text    strings.Builder
 	columns int
+	began   time.Time
 }
 
 // NewTable begins a file with the names of its columns.
 func NewTable(columns ...string) *Table {
-	t := &Table{columns: len(columns)}
+	t := &Table{columns: len(columns), began: time.Now()}
 	t.Writer = csv.NewWriter(&t.text)
 	t.Row(columns...)
 	return t
@@ -81,6 +88,9 @@ func (t *Table) Row(cells ...string) {
 
 // Full reports whether the file may not grow.
 func (t *Table) Full() bool { return t.text.Len() > maxCSVBytes }
+
+// Ends reports whether no further read fills the file: it is full, or took too long.
+func (t *Table) Ends() bool { return t.Full() || time.Since(t.began) > csvTime }
 
 // Send answers with the file. next is the address of the rows that follow; empty when
 // nothing is left out. Otherwise the last row says so.
