@@ -135,21 +135,23 @@ func (m *Model) step(now int64, limits []Limit, cost, take int64, reserve bool) 
 	before := *m
 	s := m.open(now, limits)
 	d := s.usage(cost)
+	stored := s.changed
 	switch {
 	case d.Allowed && take > 0:
 		s.reserve = reserve && len(m.sections) < MaxLimits
-		s.record(take, s.admitting(d))
+		stored = s.record(take, s.admitting(d)) || stored
 		admitted := s.usage(cost)
 		for i := range d.Limits {
 			admitted.Limits[i].RetryAfter = d.Limits[i].RetryAfter
 			d.Limits[i] = admitted.Limits[i]
 		}
 	case take > 0 && s.hasAttempts():
-		s.record(take, func(i int) bool { return m.sections[i].kind == attemptsKind })
+		stored = s.record(take, func(i int) bool { return m.sections[i].kind == attemptsKind }) || stored
 		d = s.usage(cost)
 		d.Allowed = false
-	case !s.changed:
-		*m = before // nothing is stored, so a clock that steps back finds the state as it was
+	}
+	if !stored {
+		*m = before // a clock that steps back finds the state as it was
 	}
 	return d
 }
@@ -167,12 +169,14 @@ func (s *step) admitting(d Decision) func(section int) bool {
 	}
 }
 
-// record adds cost to every section that is asked for and has a limit that it fits.
-func (s *step) record(cost int64, wanted func(section int) bool) {
+// record adds cost to every section that is asked for and has a limit that it fits. It
+// reports whether there was one.
+func (s *step) record(cost int64, wanted func(section int) bool) (recorded bool) {
 	for i, sec := range s.model.sections {
 		if !wanted(i) || cost > s.requests(i) {
 			continue
 		}
+		recorded = true
 		st := &s.model.states[i]
 		switch {
 		case sec.kind.isLog():
@@ -185,6 +189,7 @@ func (s *step) record(cost int64, wanted func(section int) bool) {
 			st.cur += cost
 		}
 	}
+	return recorded
 }
 
 // usage evaluates every limit for a cost.

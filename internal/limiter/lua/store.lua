@@ -37,7 +37,7 @@ end
 -- it can never come back in.
 local function encode_log(log, number)
   local last = now + log.offset
-  local refunded = cost < 0 and log.kind == LOG -- perhaps the newest slot
+  local refunded = cost < 0 and log.kind == LOG and not log.spared -- perhaps the newest slot
   if log.used > 0 and not refunded then last = slot(log, log.used - 1) end
   local first = first_after(log, last - log.span)
   local count = log.used - first
