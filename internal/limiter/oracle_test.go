@@ -298,6 +298,40 @@ func checkAgainstModel(t *testing.T, url string) {
 	t.Logf("%d histories, %d steps", n, steps)
 }
 
+// Histories that the random ones found once in thousands.
+func checkFoundHistories(t *testing.T, url string) {
+	client, script := connect(t, url), clockedScript(t)
+	type call struct {
+		after  time.Duration // since the start
+		limits []Limit
+		cost   int64
+	}
+	log := []Limit{{Requests: 1, Window: 7 * time.Millisecond}}
+	attempts := []Limit{{Requests: 4, Window: 20 * time.Minute, CountDenied: true}}
+	exceeded := []Limit{{Requests: 2, Window: time.Millisecond, Algorithm: Counter, Shadow: true}}
+	for name, calls := range map[string][]call{
+		"a log becomes one of attempts": {{0, log, 1}, {6999 * time.Microsecond, attempts, 0}},
+		"a limit in shadow mode counts nothing in a new window, and the clock steps back": {
+			{0, exceeded, 2}, {1190 * time.Microsecond, exceeded, 1}, {-244 * time.Microsecond, attempts, 1},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				h := &history{client: client, script: script, key: name, taken: time.Unix(1, 0)}
+				for _, c := range calls {
+					h.now, h.limits = time.Unix(1_800_000_000, 0).Add(c.after), c.limits
+					h.step(rt, c.cost)
+				}
+				client.Do(t.Context(), client.B().Del().Key(name).Key(name+":expiry").Build())
+			})
+		})
+	}
+}
+
+func TestFoundHistories(t *testing.T) { checkFoundHistories(t, valkeytest.Start(t)) }
+
+func TestFoundHistoriesEmbedded(t *testing.T) { checkFoundHistories(t, valkeytest.Embedded(t)) }
+
 // The script answers every call of any history of calls, edits and clock steps exactly as
 // the model does.
 func TestScriptEqualsModel(t *testing.T) { checkAgainstModel(t, valkeytest.Start(t)) }

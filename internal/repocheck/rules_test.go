@@ -25,6 +25,7 @@ var rules = map[string]rule{
 	"prose is narrow":          proseIsNarrow,
 	"links lead somewhere":     linksLead,
 	"commands exist":           commandsExist,
+	"Lua assigns apart":        luaAssignsApart,
 	"named paths exist":        namedPathsExist,
 }
 
@@ -49,7 +50,7 @@ type tree map[string]string
 func TestRulesFindWhatBreaksThem(t *testing.T) {
 	tested := map[string]bool{}
 	for _, c := range slices.Concat(packageCases, textCases, scriptCases, nameCases,
-		documentCases) {
+		documentCases, luaCases) {
 		t.Run(c.rule+"/"+c.name, func(t *testing.T) {
 			broken, ok := rules[c.rule]
 			if !ok {

@@ -60,7 +60,10 @@ local function period(section)
     if section.calendar == 6 then -- January is from day 306 on
       from = (days - doy + 306) * day
       to = from + days_of(yoe + 1) * day
-      if doy < 306 then from, to = from - days_of(yoe) * day, from end
+      if doy < 306 then
+        to = from
+        from = from - days_of(yoe) * day
+      end
     else
       local month = floor((5 * doy + 2) / 153)
       local begins = floor((153 * month + 2) / 5)

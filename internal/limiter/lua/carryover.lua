@@ -92,9 +92,12 @@ local function rebuild(sections)
     local section = sections[i]
     local same = at_place(old, i, section)
     local first, second = LOG, ATTEMPTS
-    if section.kind == ATTEMPTS then first, second = second, first end
+    if section.kind == ATTEMPTS then first, second = ATTEMPTS, LOG end
     local source, older = logs[first] or logs[second], shadows[first] or shadows[second]
-    if not source then source, older = older, nil end
+    if not source then
+      source = older
+      older = nil
+    end
     blank(section)
     if section.kind <= ATTEMPTS then
       section.times, section.keep = {}, same and same.keep or 0

@@ -247,7 +247,8 @@ local function decode(sections)
       if log.group == 1 then log.fill = 1 end -- not kept up to date
     end
   end
-  notes_at, at = at, at + notes_length
+  notes_at = at
+  at = at + notes_length
   if (not big and #s ~= at) or (big and call('STRLEN', key) ~= at) then return nil end
   if notes_length > 0 and big then
     decode_notes(sections, call('GETRANGE', key, notes_at, at - 1))
@@ -331,7 +332,8 @@ local function advance(section, requests)
   if current == before then return false, false end
   if current < before then return true, true end
   if section.kind == COUNTER and current == before + section.span then
-    section.prev, section.cur = section.cur, 0
+    section.prev = section.cur
+    section.cur = 0
   else
     section.prev, section.cur = 0, 0
   end
