@@ -17,8 +17,8 @@ var (
 	severalLua string
 	//go:embed lua/calendar.lua
 	calendarLua string
-	//go:embed lua/sections.lua
-	sectionsLua string
+	//go:embed lua/state.lua
+	stateLua string
 	//go:embed lua/carryover.lua
 	carryoverLua string
 	//go:embed lua/step.lua
@@ -33,13 +33,13 @@ var (
 // it.
 const clockLua = "local t = call('TIME')\nlocal now = t[1] * 1000000 + t[2]\n"
 
-// stateLua reads the state, or its first 2,048 bytes. reply is nil until one of the ways
+// fetchLua fetches the state, or its first 2,048 bytes. reply is nil until one of the ways
 // to make the step has made it.
-const stateLua = "local s = call('GETRANGE', key, '0', '2047')\nlocal reply\n"
+const fetchLua = "local s = call('GETRANGE', key, '0', '2047')\nlocal reply\n"
 
 // Script returns the text of a Lua script that makes one step. head runs first, with the
 // server's time in the local now (microseconds), and must set the locals key, prog, cost
-// and refund, as sections.lua's header says. tail runs last and finds the encoded
+// and refund, as state.lua's header says. tail runs last and finds the encoded
 // Decision in the local reply, for ParseReply.
 func Script(head, tail string) string {
 	return preludeLua + clockLua + head + "\n" + ways() + tail
@@ -48,7 +48,7 @@ func Script(head, tail string) string {
 // StepFunction returns the text of Lua code that defines `local function step(key, prog,
 // cost, refund)`, for a script that makes several steps, each on a key of its own. The
 // function returns the encoded Decision, for ParseReply; its arguments are what
-// sections.lua's header says, cost and refund as numbers. All steps of a script happen at
+// state.lua's header says, cost and refund as numbers. All steps of a script happen at
 // one instant, the local now.
 func StepFunction() string {
 	return preludeLua + clockLua + "local function step(key, prog, cost, refund)\n" + ways() +
@@ -57,7 +57,7 @@ func StepFunction() string {
 
 // stepLua returns the general step, for every case.
 func stepLua() string {
-	return calendarLua + sectionsLua + carryoverLua + generalLua + refundLua + storeLua
+	return calendarLua + stateLua + carryoverLua + generalLua + refundLua + storeLua
 }
 
 // ways returns Lua that reads the state and runs the first script that handles the case:
@@ -67,7 +67,7 @@ func stepLua() string {
 func ways() string {
 	const otherwise = "end\nif not reply then\n"
 	return strings.Join([]string{
-		stateLua, "if #prog % 14 == 2 then\n", singleLua, otherwise, severalLua, otherwise,
+		fetchLua, "if #prog % 14 == 2 then\n", singleLua, otherwise, severalLua, otherwise,
 		stepLua(), "end\n",
 	}, "")
 }

@@ -1,7 +1,7 @@
 // Package server is the admin function's web server, one http.Handler. It finds a
 // request's actor, refuses what the actor may not do, and passes the rest to the pages
 // and the JSON API. It logs people in and reports the function's health. routes.go and
-// mount.go list the routes.
+// assemble.go list the routes.
 package server
 
 import (

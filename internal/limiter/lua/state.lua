@@ -1,5 +1,5 @@
 -- Part of the general step, which knows every case: reads the state. The parts are one
--- chunk: calendar, sections, carryover, step, refund, store. single.lua and several.lua
+-- chunk: calendar, state, carryover, step, refund, store. single.lua and several.lua
 -- are shorter ways. The model (model.go) is the same step in Go.
 --
 -- In: a head sets the locals
