@@ -119,6 +119,7 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 		each, most = min(count, max(minEach, count/16)), maxLooked
 	}
 	r := reader{log: l, buckets: buckets}
+	needle := q.needle()
 	var page Page
 	for looked := 0; looked < most; {
 		entries, more, err := r.read(ctx, q, at, each)
@@ -131,10 +132,10 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 		if r.older {
 			most = maxLooked
 		}
-		for i, e := range entries {
-			at = positionOf(e.ID)
-			if q.matches(e) {
-				page.Entries = append(page.Entries, q.asked(e))
+		for i, found := range entries {
+			at = found.at
+			if e, matches := q.match(found, needle); matches {
+				page.Entries = append(page.Entries, e)
 			}
 			if len(page.Entries) == count {
 				if more || i+1 < len(entries) {
@@ -162,22 +163,32 @@ func (q Query) start() string {
 	return strconv.FormatInt(max(0, q.Since.UnixMilli()), 10)
 }
 
-func (q Query) asked(e Entry) Entry {
-	if q.Heads {
-		return e
-	}
-	return e.Opened()
-}
-
-// needle is a text that every stored entry about the subject or of the job has, so that
-// most others are passed over without being decoded. Empty when any will do.
+// needle is a text that every stored entry that matches has, so that most others are
+// passed over without being decoded. Empty when any will do.
 func (q Query) needle() string {
-	wanted := cmp.Or(q.Subject, q.Job)
+	wanted, before := cmp.Or(q.Subject, q.Job, q.By), ""
+	if wanted == "" {
+		wanted, before = q.Action, `"a":`
+	}
 	if wanted == "" {
 		return ""
 	}
 	text, _ := json.Marshal(wanted) // as in the body
-	return string(text)
+	return before + strings.TrimSuffix(string(text), `"`)
+}
+
+// match decodes an entry that has the needle and matches.
+func (q Query) match(found stored, needle string) (e Entry, matches bool) {
+	if !strings.Contains(found.found[0].FieldValues["e"], needle) {
+		return Entry{}, false
+	}
+	if e = decode(found.bucket, found.found); !q.matches(e) {
+		return Entry{}, false
+	}
+	if !q.Heads {
+		e = e.Opened()
+	}
+	return e, true
 }
 
 func (q Query) matches(e Entry) bool {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -38,15 +37,22 @@ type chain struct {
 	end    position // up to where the chain was read, when there is more
 }
 
-// read returns entries after p, those without the needle by their ids alone, and whether
-// there are more: of each chain at most so many, and none that one not read may be newer
-// than. It goes to the journal when nothing else is left.
-func (r *reader) read(ctx context.Context, q Query, p position, each int) ([]Entry, bool, error) {
+// stored is an entry as it was read, with the one before it.
+type stored struct {
+	at     position
+	bucket keyspace.Bucket
+	found  []valkey.XRangeEntry
+}
+
+// read returns entries after p and whether there are more: of each chain at most so many,
+// and none that one not read may be newer than. It goes to the journal when nothing else
+// is left.
+func (r *reader) read(ctx context.Context, q Query, p position, each int) ([]stored, bool, error) {
 	chains, err := r.chains(ctx, q, p, each)
 	if err != nil {
 		return nil, false, err
 	}
-	entries, more := merge(chains, q.needle())
+	entries, more := merge(chains)
 	if len(entries) == 0 && more && q.Older && !r.older {
 		r.older = true
 		return r.read(ctx, q, p, each)
@@ -55,24 +61,20 @@ func (r *reader) read(ctx context.Context, q Query, p position, each int) ([]Ent
 }
 
 // merge returns the entries of chains, newest first, down to where every chain was read.
-func merge(chains []chain, needle string) (entries []Entry, more bool) {
+func merge(chains []chain) (entries []stored, more bool) {
 	var known position
 	for _, c := range chains {
 		for i, x := range c.found[:c.oldest] {
-			if !strings.Contains(x.FieldValues["e"], needle) {
-				entries = append(entries, Entry{ID: idOf(c.bucket, x)})
-				continue
-			}
-			entries = append(entries, decode(c.bucket, c.found[i:]))
+			entries = append(entries, stored{positionOf(idOf(c.bucket, x)), c.bucket, c.found[i:]})
 		}
 		if c.more && (!more || older(c.end, known) < 0) {
 			known = c.end
 		}
 		more = more || c.more
 	}
-	slices.SortFunc(entries, func(a, b Entry) int { return older(positionOf(a.ID), positionOf(b.ID)) })
+	slices.SortFunc(entries, func(a, b stored) int { return older(a.at, b.at) })
 	if more {
-		entries = slices.DeleteFunc(entries, func(e Entry) bool { return older(positionOf(e.ID), known) > 0 })
+		entries = slices.DeleteFunc(entries, func(e stored) bool { return older(e.at, known) > 0 })
 	}
 	return entries, more
 }
