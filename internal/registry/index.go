@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/valkey-io/valkey-go"
@@ -15,36 +14,6 @@ import (
 	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
 )
-
-// The lists of keys are sorted sets whose members are the lower-case name, a zero byte
-// and the id, in byte order: one of all keys, one for each plan, one for each group, and
-// one of those that have an override.
-const (
-	indexKey    = "tg:keys"
-	overrideKey = "tg:keys:overridden"
-)
-
-func planIndexKey(number int) string { return indexKey + ":plan:" + strconv.Itoa(number) }
-
-func indexMember(k policy.Key) string { return strings.ToLower(k.Name) + "\x00" + k.ID }
-
-// lists names the lists that k belongs in.
-func lists(k policy.Key) []string {
-	if k.ID == "" {
-		return nil
-	}
-	in := []string{indexKey}
-	if k.PlanNumber > 0 {
-		in = append(in, planIndexKey(k.PlanNumber))
-	}
-	if k.Group != "" {
-		in = append(in, groupIndexKey(k.Group))
-	}
-	if k.Override != nil {
-		in = append(in, overrideKey)
-	}
-	return in
-}
 
 func (s *Store) addToIndex(ctx context.Context, k policy.Key) error {
 	for _, result := range s.client.DoMulti(ctx, s.indexCommands(k)...) {
@@ -157,24 +126,27 @@ const (
 
 // Query asks for a page of keys in the order of their names.
 type Query struct {
-	Prefix     string // only names that start with it, whatever the case
-	Plan       int    // only keys of the plan with this number; 0 for all
-	Group      string // only keys of this group; Plan is ignored then
-	Overridden bool   // only keys that have an override, in force or past; Plan and Group are ignored then
-	After      string // the Next of the page before; empty for the first page
-	Count      int    // 1 to 500; 0 means 50
+	Prefix string // only names that start with it, whatever the case
+	Plan   int    // only keys of the plan with this number; 0 for all
+	Group  string // only keys of this group; Plan is ignored then
+	List   List   // only keys of this list; Plan and Group are ignored then
+	After  string // the Next of the page before; empty for the first page
+	Count  int    // 1 to 500; 0 means 50
 }
 
-func (q Query) list() string {
+// indexes names the sorted sets that have the keys of a query.
+func (q Query) indexes(set *policy.Set) []string {
 	switch {
-	case q.Overridden:
-		return overrideKey
+	case q.List == Shadowed:
+		return shadowedIndexes(set)
+	case q.List != "":
+		return []string{q.List.index()}
 	case q.Group != "":
-		return groupIndexKey(q.Group)
+		return []string{groupIndexKey(q.Group)}
 	case q.Plan > 0:
-		return planIndexKey(q.Plan)
+		return []string{planIndexKey(q.Plan)}
 	}
-	return indexKey
+	return []string{indexKey}
 }
 
 // Page is an answer to a Query.
@@ -202,24 +174,37 @@ func (s *Store) List(ctx context.Context, set *policy.Set, q Query) (Page, error
 		}
 		from = "(" + string(after)
 	}
-	members, err := s.client.Do(ctx, s.client.B().Zrangebylex().Key(q.list()).Min(from).Max(to).Limit(0,
-		int64(count)+1).Build()).AsStrSlice()
-	if err != nil {
-		return Page{}, fmt.Errorf("policy: list keys: %w", err)
+	indexes := q.indexes(set)
+	commands := make(valkey.Commands, len(indexes))
+	for i, index := range indexes {
+		commands[i] = s.client.B().Zrangebylex().Key(index).Min(from).Max(to).Limit(0, int64(count)+1).Build()
+	}
+	var members []string
+	for _, result := range s.client.DoMulti(ctx, commands...) {
+		some, err := result.AsStrSlice()
+		if err != nil {
+			return Page{}, fmt.Errorf("policy: list keys: %w", err)
+		}
+		members = append(members, some...)
+	}
+	if len(indexes) > 1 {
+		slices.Sort(members)
+		members = slices.Compact(members)
 	}
 	var page Page
 	if len(members) > count {
 		members = members[:count]
 		page.Next = base64.RawURLEncoding.EncodeToString([]byte(members[count-1]))
 	}
-	page.Keys, err = s.listedKeys(ctx, set, q.list(), members)
+	var err error
+	page.Keys, err = s.listedKeys(ctx, set, indexes, members)
 	return page, err
 }
 
-// listedKeys returns the keys that are in a list by right, and takes the other members
-// out of it.
-func (s *Store) listedKeys(ctx context.Context, set *policy.Set, list string,
-	members []string) ([]policy.Key, error) {
+// listedKeys returns the keys that are in one of the lists by right, and takes the other
+// members out of them.
+func (s *Store) listedKeys(ctx context.Context, set *policy.Set, indexes, members []string) (
+	[]policy.Key, error) {
 	found, err := s.getAll(ctx, set, members)
 	if err != nil {
 		return nil, err
@@ -231,10 +216,12 @@ func (s *Store) listedKeys(ctx context.Context, set *policy.Set, list string,
 		case k.Status == policy.Unreadable: // nobody can tell
 			k.Name = strings.TrimSuffix(members[i], "\x00"+k.ID)
 			keys = append(keys, k)
-		case listed(k, list, members[i]):
+		case slices.ContainsFunc(indexes, func(index string) bool { return listed(k, index, members[i]) }):
 			keys = append(keys, k)
 		default:
-			stale = append(stale, staleEntry{list, members[i]})
+			for _, index := range indexes {
+				stale = append(stale, staleEntry{index, members[i]})
+			}
 		}
 	}
 	s.removeStale(ctx, stale)
@@ -262,11 +249,13 @@ func (s *Store) inPlan(ctx context.Context, set *policy.Set, number int) (bool, 
 // Cursor returns the After that goes on behind k.
 func Cursor(k policy.Key) string { return base64.RawURLEncoding.EncodeToString([]byte(indexMember(k))) }
 
-// Count returns how many keys a query has, wherever it starts.
+// Count returns how many keys a query has, wherever it starts. It does not count the list
+// Shadowed.
 func (s *Store) Count(ctx context.Context, q Query) (int64, error) {
-	count := s.client.B().Zcard().Key(q.list()).Build()
+	index := q.indexes(&policy.Set{})[0]
+	count := s.client.B().Zcard().Key(index).Build()
 	if prefix := strings.ToLower(q.Prefix); prefix != "" {
-		count = s.client.B().Zlexcount().Key(q.list()).Min("[" + prefix).Max("[" + prefix + "\xff").Build()
+		count = s.client.B().Zlexcount().Key(index).Min("[" + prefix).Max("[" + prefix + "\xff").Build()
 	}
 	n, err := s.client.Do(ctx, count).AsInt64()
 	if err != nil {

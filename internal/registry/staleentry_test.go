@@ -112,14 +112,14 @@ func TestListDropsStaleEntries(t *testing.T) {
 			w.addStale(t,
 				staleEntry{indexKey, fmt.Sprintf("%d\x00%s", i, k.ID)}, staleEntry{indexKey, "zz\x00" + k.ID},
 				staleEntry{planIndexKey(2), indexMember(k)},
-				staleEntry{overrideKey, indexMember(k)},
+				staleEntry{Overridden.index(), indexMember(k)},
 				staleEntry{indexKey, fmt.Sprintf("key%d!\x00never-%d", i, i)})
 		}
 		for name, c := range map[string]struct {
 			q    Query
 			want int
 		}{"all": {Query{Count: 2}, 9}, "plan a": {Query{Count: 2, Plan: 1}, 9}, "plan b": {Query{Plan: 2}, 0},
-			"overridden": {Query{Overridden: true}, 0}} {
+			"overridden": {Query{List: Overridden}, 0}} {
 			rows := w.rows(t, c.q)
 			for id, times := range rows {
 				if times != 1 || !want[id] {

@@ -201,7 +201,7 @@ func TestListPagesByName(t *testing.T) {
 		}
 		k = must(w.SetOverride(t.Context(), k.ID, k.Version,
 			&policy.Override{Mode: policy.Off, Reason: "trusted"}, byTest))
-		if page := must(w.List(t.Context(), set, Query{Overridden: true})); len(page.Keys) != 1 ||
+		if page := must(w.List(t.Context(), set, Query{List: Overridden})); len(page.Keys) != 1 ||
 			page.Keys[0].ID != k.ID {
 			t.Errorf("overridden: %+v; want zeta", page)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/usage"
@@ -14,8 +15,8 @@ import (
 // PerScan is how many keys are looked at together for a state.
 const PerScan = 250
 
-// scanTime is how long one answer goes on looking at keys, 250 at a time.
-const scanTime = 200 * time.Millisecond
+// scanTime is how long one answer goes on looking at keys, 250 at a time. Tests change it.
+var scanTime = 200 * time.Millisecond
 
 // KeyFilter says which keys are meant. The zero value means all.
 type KeyFilter struct {
@@ -30,11 +31,20 @@ type KeyFilter struct {
 
 // listed is the part of the filter that a list answers; the rest is looked up key by key.
 func (f KeyFilter) listed() registry.Query {
-	q := registry.Query{Prefix: f.Prefix, Plan: f.Plan, Group: f.Group, Overridden: f.State == Overridden}
+	q := registry.Query{Prefix: f.Prefix, Plan: f.Plan, Group: f.Group}
+	if f.Group == "" {
+		q.List = stateLists[f.State]
+	}
 	if f.Anywhere {
 		q.Prefix = ""
 	}
 	return q
+}
+
+// stateLists has the list that leads to the keys in a state.
+var stateLists = map[State]registry.List{
+	Overridden: registry.Overridden, Revoked: registry.Revoked, Expiring: registry.Expiring,
+	Shadow: registry.Shadowed,
 }
 
 // Count returns how many keys a filter means, which must not be Computed.
@@ -58,30 +68,27 @@ func (f KeyFilter) Computed() bool {
 		f.Group != "" && f.Plan > 0
 }
 
-// mayMean reports whether the filter can select a key, by its record alone; plan is the
-// name of the filter's.
-func (f KeyFilter) mayMean(k policy.Key, plan string) bool {
+// mayMean reports whether the filter can select a key of a set, by its record alone. It
+// decides every state but those of which counts decide.
+func (f KeyFilter) mayMean(set *policy.Set, k policy.Key) bool {
+	plan, _ := set.Numbered(f.Plan)
 	name, part := strings.ToLower(k.Name), strings.ToLower(f.Prefix)
 	if f.Anywhere && !strings.Contains(name, part) || !f.Anywhere && !strings.HasPrefix(name, part) {
 		return false
 	}
-	switch f.State {
-	case Revoked, Unreadable:
-		if string(k.Status) != string(f.State) {
+	if f.State != "" && !f.counted() {
+		s := NewSubject(set, k, limiter.Decision{}, time.Time{}, time.Now())
+		if !s.Is(f.State) {
 			return false
 		}
-	case Overridden:
-		if k.Override == nil {
-			return false
-		}
-	case Expiring:
-		if k.Expires.IsZero() {
-			return false
-		}
-	case Blocked, Near, Shadow, Banned: // Subject.Is decides
 	}
-	return (f.Plan == 0 || k.Plan == plan) && (f.Group == "" || k.Group == f.Group) &&
+	return (f.Plan == 0 || k.Plan == plan.Name) && (f.Group == "" || k.Group == f.Group) &&
 		(f.Tag == "" || slices.Contains(k.Tags, f.Tag))
+}
+
+// counted reports whether a key's counts or bans say whether it is in the filter's state.
+func (f KeyFilter) counted() bool {
+	return f.State == Blocked || f.State == Near || f.State == Banned
 }
 
 // FoundKeys is a part of the keys that a filter means.
@@ -100,21 +107,28 @@ func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 	if f.Computed() {
 		perPage = PerScan
 	}
-	plan, _ := set.Numbered(f.Plan)
+	start := time.Now()
+	from, err := keys.completed(ctx, f)
+	if err != nil {
+		return FoundKeys{}, err
+	}
 	var out FoundKeys
-	for start := time.Now(); ; {
-		page, err := keys.candidates(ctx, set, f, after, perPage)
+	for {
+		page, err := keys.candidates(ctx, set, from, after, perPage)
 		if err != nil {
 			return FoundKeys{}, err
 		}
 		out.Scanned += len(page.Keys)
-		likely := slices.DeleteFunc(page.Keys, func(k policy.Key) bool { return !f.mayMean(k, plan.Name) })
-		subjects, err := Subjects(ctx, keys, set, likely)
+		likely := slices.DeleteFunc(page.Keys, func(k policy.Key) bool { return !f.mayMean(set, k) })
+		if most := count + 1 - len(out.Subjects); !f.counted() {
+			likely = likely[:min(most, len(likely))]
+		}
+		subjects, err := subjects(ctx, keys, set, f.State, likely)
 		if err != nil {
 			return FoundKeys{}, err
 		}
 		for i, s := range subjects {
-			if !s.Is(f.State) {
+			if f.counted() && !s.Is(f.State) {
 				continue
 			}
 			out.Subjects = append(out.Subjects, s)
@@ -133,6 +147,19 @@ func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 	}
 }
 
+// completed returns the filter whose list has all keys that f means: f, or one without
+// its state until the list of the state is complete.
+func (r *Registry) completed(ctx context.Context, f KeyFilter) (KeyFilter, error) {
+	if f.State == Overridden || f.listed().List == "" {
+		return f, nil
+	}
+	complete, err := r.store.CompleteLists(ctx, scanTime/2)
+	if !complete {
+		f.State = ""
+	}
+	return f, err
+}
+
 var errCursor = &policy.InvalidError{Fields: []policy.FieldError{
 	{Field: "after", Message: "is not a position in this list; start from the first page"}}}
 
@@ -144,9 +171,6 @@ func (r *Registry) candidates(ctx context.Context, set *policy.Set, f KeyFilter,
 	count int) (registry.Page, error) {
 	list, denied := deniedLists[f.State]
 	if !denied {
-		if f.State == Shadow && !slices.ContainsFunc(set.Plans, shadowed) {
-			f.State = Overridden // by an override alone
-		}
 		return r.List(ctx, set, f, after, count)
 	}
 	if after != "" && !IsID(after) {
@@ -163,8 +187,6 @@ func (r *Registry) candidates(ctx context.Context, set *policy.Set, f KeyFilter,
 	}
 	return page, err
 }
-
-func shadowed(p policy.Plan) bool { return p.Mode == policy.Shadow || p.Mode == policy.Off }
 
 // cursor is the position behind a key.
 func (f KeyFilter) cursor(k policy.Key) string {
@@ -186,9 +208,8 @@ func PickKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 	if err != nil {
 		return FoundKeys{}, err
 	}
-	plan, _ := set.Numbered(f.Plan)
 	meant := slices.DeleteFunc(subjects, func(s Subject) bool {
-		return !f.mayMean(s.Key, plan.Name) || !s.Is(f.State)
+		return !f.mayMean(set, s.Key) || !s.Is(f.State)
 	})
 	return FoundKeys{Subjects: meant, Scanned: len(list)}, nil
 }
@@ -196,21 +217,37 @@ func PickKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 // Subjects looks up what each key would get now.
 func Subjects(ctx context.Context, keys *Registry, set *policy.Set,
 	list []policy.Key) ([]Subject, error) {
+	return subjects(ctx, keys, set, "", list)
+}
+
+// subjects is Subjects, which may leave out keys that are not in a state.
+func subjects(ctx context.Context, keys *Registry, set *policy.Set, state State,
+	list []policy.Key) ([]Subject, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
-	decisions, err := keys.Usage(ctx, set, list)
+	until, err := keys.store.BannedUntil(ctx, set, list)
 	if err != nil {
 		return nil, err
 	}
-	banned, err := keys.store.BannedUntil(ctx, set, list)
+	if state == Banned {
+		at, kept := time.Now(), 0
+		for i, k := range list {
+			if until[i].After(at) {
+				list[kept], until[kept] = k, until[i]
+				kept++
+			}
+		}
+		list = list[:kept]
+	}
+	decisions, err := keys.Usage(ctx, set, list)
 	if err != nil {
 		return nil, err
 	}
 	at := time.Now()
 	all := make([]Subject, len(list))
 	for i, k := range list {
-		all[i] = NewSubject(set, k, decisions[i], banned[i], at)
+		all[i] = NewSubject(set, k, decisions[i], until[i], at)
 	}
 	return all, nil
 }

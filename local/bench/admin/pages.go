@@ -54,6 +54,8 @@ func (b *browser) pages(ctx context.Context, s *seed) ([]page, error) {
 		{name: "keys_used", path: "/keys?order=used"},
 		{name: "keys_near", path: "/keys?state=near"},
 		{name: "keys_revoked", path: "/keys?state=revoked"},
+		{name: "keys_expiring", path: "/keys?state=expiring"},
+		{name: "keys_tag", path: "/keys?tag=team-07"},
 		{name: "keys_shadow", path: "/keys?state=shadow"},
 		{name: "key", path: busy},
 		{name: "key_refresh", path: busy + "?live=2", live: true},

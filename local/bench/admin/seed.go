@@ -87,7 +87,7 @@ func (s *seed) savePlans(ctx context.Context) error {
 func (s *seed) all(ctx context.Context) error {
 	began := time.Now()
 	for _, step := range []func(context.Context) error{
-		s.makeModels, s.copyKeys, s.calls, s.counts, s.denied,
+		s.makeModels, s.copyKeys, s.completeLists, s.calls, s.counts, s.denied,
 	} {
 		if err := step(ctx); err != nil {
 			return fmt.Errorf("seed: %w", err)
@@ -97,8 +97,15 @@ func (s *seed) all(ctx context.Context) error {
 	return nil
 }
 
-// makeModels creates the models: keys of three plans, some tagged, one in a hundred
-// overridden.
+// completeLists makes the pages of states find their lists complete, as they are a few
+// pages after an upgrade.
+func (s *seed) completeLists(ctx context.Context) error {
+	_, err := s.keys.CompleteLists(ctx, time.Minute)
+	return err
+}
+
+// makeModels creates the models: keys of three plans, some tagged, and one in a hundred
+// each overridden, overridden in shadow mode, expiring soon and revoked.
 func (s *seed) makeModels(ctx context.Context) error {
 	set, err := s.keys.Set(ctx)
 	if err != nil {
@@ -115,12 +122,20 @@ func (s *seed) makeModels(ctx context.Context) error {
 			return err
 		}
 		m := model{key: k, limits: plan.Limits}
-		if i == 0 {
-			m.limits = []limiter.Limit{{Requests: 25, Window: time.Minute}}
-			o := &policy.Override{Limits: m.limits, Reason: "launch", Until: time.Now().Add(72 * time.Hour)}
-			if m.key, err = s.keys.SetOverride(ctx, k.ID, k.Version, o, bySeed); err != nil {
-				return err
+		m.key, err = s.keys.Update(ctx, k.ID, k.Version, audit.KeyOverride, bySeed, func(k *policy.Key) {
+			switch i {
+			case 0, 1:
+				m.limits = []limiter.Limit{{Requests: 25, Window: time.Minute}}
+				k.Override = &policy.Override{Limits: m.limits, Mode: []policy.Mode{"", policy.Shadow}[i],
+					Reason: "launch", Until: time.Now().Add(72 * time.Hour)}
+			case 2:
+				k.Expires = time.Now().Add(72 * time.Hour)
+			case 3:
+				k.Status = policy.Revoked
 			}
+		})
+		if err != nil {
+			return err
 		}
 		s.models = append(s.models, m)
 	}

@@ -1,0 +1,161 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/policy"
+)
+
+// The lists of keys are sorted sets whose members are the lower-case name, a zero byte
+// and the id, in byte order: one of all keys, one for each plan, one for each group, and
+// those of List.
+const indexKey = "tg:keys"
+
+// List is a list of the keys that have something out of the ordinary.
+type List string
+
+// The lists.
+const (
+	Overridden List = "overridden" // keys with an override, in force or past
+	Revoked    List = "revoked"
+	Expiring   List = "expiring" // keys with an expiry, at any time
+	// Shadowed has keys with an override in shadow mode or off, and all of plans that are.
+	Shadowed List = "shadow"
+)
+
+func (l List) index() string { return indexKey + ":" + string(l) }
+
+func planIndexKey(number int) string { return indexKey + ":plan:" + strconv.Itoa(number) }
+
+// shadowedIndexes names the sorted sets that have the keys of Shadowed. The list of a
+// plan lacks callers who have the plan because they have none of their own.
+func shadowedIndexes(set *policy.Set) []string {
+	in := []string{Shadowed.index()}
+	for _, p := range set.Plans {
+		switch {
+		case !deniesNothing(p.Mode):
+		case p.Name == set.TokenPlan || p.Name == set.AddressPlan:
+			return []string{indexKey}
+		default:
+			in = append(in, planIndexKey(p.Number))
+		}
+	}
+	return in
+}
+
+func deniesNothing(m policy.Mode) bool { return m == policy.Shadow || m == policy.Off }
+
+func indexMember(k policy.Key) string { return strings.ToLower(k.Name) + "\x00" + k.ID }
+
+// lists names the lists that k belongs in.
+func lists(k policy.Key) []string {
+	if k.ID == "" {
+		return nil
+	}
+	in := []string{indexKey}
+	if k.PlanNumber > 0 {
+		in = append(in, planIndexKey(k.PlanNumber))
+	}
+	if k.Group != "" {
+		in = append(in, groupIndexKey(k.Group))
+	}
+	if k.Override != nil {
+		in = append(in, Overridden.index())
+		if deniesNothing(k.Override.Mode) {
+			in = append(in, Shadowed.index())
+		}
+	}
+	if k.Status == policy.Revoked {
+		in = append(in, Revoked.index())
+	}
+	if !k.Expires.IsZero() {
+		in = append(in, Expiring.index())
+	}
+	return in
+}
+
+// completeKey says how complete the lists are that earlier releases do not keep: the Unix
+// time at which they were last complete, 0 for never, a space, and the member of the list
+// of all keys up to which they are being completed again.
+const completeKey = indexKey + ":complete"
+
+// completeFor is how long lists count as complete: a release that does not keep them may
+// have edited keys since.
+const completeFor = 24 * time.Hour
+
+// keysPerStep is how many keys CompleteLists reads at once.
+const keysPerStep = 500
+
+// CompleteLists adds keys that an earlier release wrote to the lists that it did not
+// keep, for at most so long, and goes on where the last call ended. It reports whether
+// the lists have ever been complete.
+func (s *Store) CompleteLists(ctx context.Context, atMost time.Duration) (bool, error) {
+	text, err := s.client.Do(ctx, s.client.B().Get().Key(completeKey).Build()).ToString()
+	if err != nil && !valkey.IsValkeyNil(err) {
+		return false, fmt.Errorf("policy: complete lists: %w", err)
+	}
+	seconds, cursor, _ := strings.Cut(text, " ")
+	since, _ := strconv.ParseInt(seconds, 10, 64) // 0 for what is no number
+	if s.Now().Sub(time.Unix(since, 0)) < completeFor {
+		return true, nil
+	}
+	from := cursor
+	for began := time.Now(); ; {
+		if from, err = s.completeStep(ctx, from); err != nil {
+			return since > 0, err
+		}
+		if from == "" {
+			since = s.Now().Unix()
+		}
+		if from == "" || time.Since(began) >= atMost {
+			break
+		}
+	}
+	set := s.client.B().Set().Key(completeKey).Value(strconv.FormatInt(since, 10) + " " + from).Build()
+	if err := s.client.Do(ctx, set).Error(); err != nil {
+		return since > 0, fmt.Errorf("policy: complete lists: %w", err)
+	}
+	return since > 0, nil
+}
+
+// completeStep adds the keys behind a member of the list of all keys to their lists, and
+// returns the last member; empty at the end.
+func (s *Store) completeStep(ctx context.Context, after string) (last string, err error) {
+	from := "-"
+	if after != "" {
+		from = "(" + after
+	}
+	read := s.client.B().Zrangebylex().Key(indexKey).Min(from).Max("+").Limit(0, keysPerStep).Build()
+	members, err := s.client.Do(ctx, read).AsStrSlice()
+	if err != nil {
+		return "", fmt.Errorf("policy: complete lists: %w", err)
+	}
+	keys, err := s.getAll(ctx, &policy.Set{}, members)
+	if err != nil {
+		return "", err
+	}
+	var commands valkey.Commands
+	for i, k := range keys {
+		for _, list := range []List{Shadowed, Revoked, Expiring} {
+			if listed(k, list.index(), members[i]) {
+				commands = append(commands, s.client.B().Zadd().Key(list.index()).ScoreMember().
+					ScoreMember(0, members[i]).Build())
+			}
+		}
+	}
+	for _, result := range s.client.DoMulti(ctx, commands...) {
+		if err := result.Error(); err != nil {
+			return "", fmt.Errorf("policy: complete lists: %w", err)
+		}
+	}
+	if len(members) < keysPerStep {
+		return "", nil
+	}
+	return members[len(members)-1], nil
+}
