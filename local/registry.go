@@ -18,8 +18,8 @@ import (
 	"tidegate/local/valkey"
 )
 
-// developmentPepper is for a Valkey that outlives this program, so that later runs can
-// use its keys. It protects nothing.
+// developmentPepper is for a Valkey that stays up after this program ends, so that later
+// runs can use its keys. It protects nothing.
 const developmentPepper = "tidegate local development pepper: protects nothing"
 
 const (

@@ -119,8 +119,8 @@ func (c *checker) afterAnswer() {
 	c.sendRecords()
 }
 
-// deniedFor is how long further calls of the caller are denied: by its ban, by limits that
-// denied this call, or by own limits that it used up.
+// deniedFor is how long further calls of the caller are denied: by its ban, by limits
+// that denied this call, or by own limits that it used up.
 func deniedFor(checked *enforce.Result) time.Duration {
 	wait := checked.RetryAfter()
 	if checked.Allowed {

@@ -254,13 +254,13 @@ func (f *function) zoned(t *testing.T) {
 	}
 }
 
-// complaints counts what the log was told of an unusable Set.
-func (f *function) complaints() int {
+// unusableSets counts the log's lines about an unusable Set.
+func (f *function) unusableSets() int {
 	return strings.Count(f.log.String(), "the policy set cannot be used")
 }
 
-// A Set that cannot be used is no outage: checks go on by the one before, and the log is
-// told once a minute until a good one is saved.
+// A Set that cannot be used is no outage: checks go on by the one before, and the log
+// says so once a minute until a good one is saved.
 func TestGoesByTheLastGoodSet(t *testing.T) {
 	for name, change := range map[string][2]string{"unknown zone": {"Europe/Berlin", "Mars/Utopia"},
 		"unreadable": {`{`, `<`}} {
@@ -277,8 +277,8 @@ func TestGoesByTheLastGoodSet(t *testing.T) {
 						t.Fatalf("by the set before: %+v", checked)
 					}
 				}
-				if told := f.complaints(); told != minute {
-					t.Errorf("%d complaints after %d minutes", told, minute)
+				if lines := f.unusableSets(); lines != minute {
+					t.Errorf("%d lines after %d minutes", lines, minute)
 				}
 				f.freeze(unusableLogPause)
 			}
@@ -288,8 +288,8 @@ func TestGoesByTheLastGoodSet(t *testing.T) {
 			f.damage(t, change[1], change[0])
 			f.call(t, secret)
 			f.freeze(unusableLogPause)
-			if f.call(t, secret); f.complaints() != 3 {
-				t.Error("still complains of a good set")
+			if f.call(t, secret); f.unusableSets() != 3 {
+				t.Error("the log still reports a good set as unusable")
 			}
 		})
 	}
@@ -308,7 +308,7 @@ func TestStartsWithoutAUsableSet(t *testing.T) {
 			t.Fatalf("%+v, %v", checked, err)
 		}
 	}
-	if f.complaints() != 1 || f.failures() > 0 {
+	if f.unusableSets() != 1 || f.failures() > 0 {
 		t.Errorf("the log: %s", f.log.String())
 	}
 	f.damage(t, "Mars/Utopia", "Europe/Berlin")

@@ -70,7 +70,7 @@ func (f *function) callUntilItPasses(t *testing.T, secret apikey.Secret) {
 			t.Fatalf("call %d, between %s and %s, is allowed: %t; want that from %s on", calls, before, after,
 				checked.Allowed, free)
 		case !checked.Allowed && !checked.Now.Add(checked.RetryAfter()).Equal(free):
-			t.Fatalf("call %d is told %s, those before %s", calls,
+			t.Fatalf("call %d gets a Retry-After of %s, those before %s", calls,
 				checked.Now.Add(checked.RetryAfter()), free)
 		case checked.Allowed:
 			return

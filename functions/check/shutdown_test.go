@@ -40,7 +40,8 @@ func TestRegister(t *testing.T) {
 	server.CloseClientConnections()
 }
 
-// Without an extension a function works; it is told why nobody will warn it of its end.
+// A failed registration says why. The function works without it, and nothing warns it of
+// its end.
 func TestRegisterFails(t *testing.T) {
 	refusing := httptest.NewServer(http.NotFoundHandler())
 	defer refusing.Close()

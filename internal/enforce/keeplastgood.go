@@ -11,10 +11,10 @@ import (
 // wrote it, or it was damaged.
 var ErrSet = errors.New("policy: the set in force cannot be used")
 
-// keepLastGood lets checks go on by the Set that they have when the one in force cannot be
-// used. That is known by the newer version from then on, so that it is not taken for
-// stale; the plans are the newer's all the same, since checks read them in the store. It
-// fails when there is none to go by, and with any other error than that of a Set.
+// keepLastGood lets checks keep the Set that they have when the one in force cannot be
+// used. The kept Set takes the newer version, so that checks do not count it as stale.
+// Plans are those of the newer Set, since checks read them in the store. It fails when
+// there is no Set to keep, and with any error that is not one of a Set.
 func (c *Checker) keepLastGood(unusable *policy.Set, cause error) error {
 	if unusable == nil { // it was not read
 		return cause

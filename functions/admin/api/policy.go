@@ -34,13 +34,13 @@ type (
 		ETag string `header:"ETag"`
 		Body policydoc.Policy
 	}
-	// Trial asks for the outcome of a change without making it.
-	Trial struct {
+	// DryRunQuery asks for the outcome of a change without making it.
+	DryRunQuery struct {
 		DryRun bool `query:"dry_run" doc:"Shows what would change, and changes nothing"`
 	}
 	policyInput struct {
 		rest.IfMatch
-		Trial
+		DryRunQuery
 		Because
 		Body policydoc.Policy
 	}

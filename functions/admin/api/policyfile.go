@@ -15,7 +15,7 @@ import (
 type (
 	fileInput struct {
 		rest.IfMatch
-		Trial
+		DryRunQuery
 		Because
 		ContentType string `header:"Content-Type" hidden:"true"`
 		RawBody     []byte `contentType:"application/yaml"`

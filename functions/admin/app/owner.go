@@ -26,7 +26,7 @@ type Owners struct {
 type OwnKey struct {
 	policy.Key
 	Now    time.Time       // instant of the limits
-	Limits []limiter.Usage // that are enforced; others are on trial, and the operator's matter
+	Limits []limiter.Usage // the enforced ones; owners do not see the others
 	Group  []limiter.Usage // likewise, of the key's group on its plan
 	Days   []usage.Point   // days of UTC, the latest last
 }

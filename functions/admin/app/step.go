@@ -75,16 +75,16 @@ func (r *Registry) StopJob(ctx context.Context, id string) (Job, error) {
 // withJob runs do on a job while it holds the job's lease, for which it waits some time,
 // and stores what do returns, also with an error. It returns the job as it is stored when
 // the lease is not to be had.
-func (r *Registry) withJob(ctx context.Context, id string, patience time.Duration,
+func (r *Registry) withJob(ctx context.Context, id string, maxWait time.Duration,
 	do func(context.Context, Job, func(Job) error) (Job, error)) (Job, error) {
 	j, err := r.Job(ctx, id) // before anything is written under a name that anybody may have typed
 	if err != nil {
 		return j, err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepEnds+patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepEnds+maxWait)
 	defer cancel()
 	holder := rand.Text()
-	leased, err := r.leaseJob(ctx, id, holder, patience)
+	leased, err := r.leaseJob(ctx, id, holder, maxWait)
 	if err != nil {
 		return j, err
 	}
@@ -109,10 +109,10 @@ func (r *Registry) withJob(ctx context.Context, id string, patience time.Duratio
 }
 
 // leaseJob takes the lease of a job, for which it waits a while.
-func (r *Registry) leaseJob(ctx context.Context, id, holder string, patience time.Duration) (bool, error) {
+func (r *Registry) leaseJob(ctx context.Context, id, holder string, maxWait time.Duration) (bool, error) {
 	for began := time.Now(); ; {
 		leased, err := r.store.LeaseJob(ctx, id, holder, jobLease)
-		if err != nil || leased || time.Since(began) >= patience {
+		if err != nil || leased || time.Since(began) >= maxWait {
 			return leased, err
 		}
 		select {

@@ -37,7 +37,8 @@ func (f *File) Edit(current *policy.Set) (*policy.Set, error) {
 	return &next, nil
 }
 
-// Locate returns what is wrong with fields of a Set beside the lines of the file.
+// Locate returns the errors in fields of a Set with the lines of the file where they
+// stand.
 func (f *File) Locate(fields []policy.FieldError) *InvalidError {
 	e := &InvalidError{}
 	for _, field := range fields {

@@ -158,7 +158,7 @@ func TestDiffOfSettleMax(t *testing.T) {
 	}
 }
 
-// What a file must not have is refused beside its line.
+// A forbidden part of a file is refused with its line.
 func TestReadRefuses(t *testing.T) {
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'k'; c++ {
@@ -272,7 +272,7 @@ func TestFieldsAreBounded(t *testing.T) {
 	}
 }
 
-// What Validate finds wrong stands beside the line where it was written.
+// An error that Validate finds has the line where the value stands.
 func TestLocate(t *testing.T) {
 	text := "version: 7\nplans:\n  - name: free\n    limits:\n      - 10 per second\n      - 0 per " +
 		"second\n    share: 3\n" +

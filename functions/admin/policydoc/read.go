@@ -207,8 +207,8 @@ func tooMany(line int, message string) *InvalidError {
 	return e
 }
 
-// atLine puts an error beside the line of its node, in the form that lets the library go
-// on and find more.
+// atLine adds the line of its node to an error. In this form the library goes on and
+// finds further errors.
 func atLine(node *yaml.Node, err error) error {
 	if err == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"tidegate/internal/policy"
 )
 
-// Policy is everything that is configured beside the keys.
+// Policy is everything that is configured, except the keys.
 type Policy struct {
 	Version     int64    `json:"version,omitempty" yaml:"version,omitempty" readOnly:"true" doc:"As in the ETag; If-Match counts, not this"`
 	Plans       []Plan   `json:"plans" yaml:"plans,omitempty" maxItems:"500"`
@@ -34,7 +34,7 @@ type Plan struct {
 	Mode      policy.Mode     `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow,off"`
 	Degraded  policy.Degraded `json:"degraded,omitempty" yaml:"degraded,omitempty" enum:"closed,open,local" doc:"What becomes of calls while Valkey is away"`
 	Share     int             `json:"share,omitempty" yaml:"share,omitempty" minimum:"0" maximum:"100" doc:"Percent of limits (local only) that one environment admits"`
-	Candidate []Limit         `json:"candidate,omitempty" yaml:"candidate,omitempty" maxItems:"8" doc:"Limits on trial, which deny nothing"`
+	Candidate []Limit         `json:"candidate,omitempty" yaml:"candidate,omitempty" maxItems:"8" doc:"Candidate limits, which deny nothing"`
 	PerGroup  []Limit         `json:"perGroup,omitempty" yaml:"perGroup,omitempty" maxItems:"8" doc:"Limits on all keys of one group together"`
 	Allow     []Pattern       `json:"allow,omitempty" yaml:"allow,omitempty" maxItems:"20" doc:"Routes that the plan's keys may call; left out, all"`
 }

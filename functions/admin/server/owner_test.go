@@ -88,7 +88,7 @@ func TestOwnKey(t *testing.T) {
 	}
 }
 
-// Limits that are not enforced are on trial: owners are not told of them.
+// Owners do not see limits that are not enforced.
 func TestOwnKeyWithoutLimits(t *testing.T) {
 	for _, mode := range []policy.Mode{policy.Shadow, policy.Off} {
 		s := sitetest.New(t)

@@ -421,11 +421,11 @@ func FuzzIdentify(f *testing.F) {
 				}
 				continue
 			}
-			told := strings.Join([]string{header, authorization, parameter}, " ")
+			credentials := strings.Join([]string{header, authorization, parameter}, " ")
 			switch got.Kind {
 			case Key:
 				if _, err := apikey.Parse(got.Secret.Reveal()); err != nil ||
-					!strings.Contains(told, got.Secret.Reveal()) || got.Subject != got.Secret.ID() {
+					!strings.Contains(credentials, got.Secret.Reveal()) || got.Subject != got.Secret.ID() {
 					t.Fatalf("%+v: %v, %v", request, got, err)
 				}
 			case JWT:

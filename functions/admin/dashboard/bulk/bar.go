@@ -65,8 +65,8 @@ func (d *Pages) Bar(r *http.Request, f app.KeyFilter, p templates.KeysPage) (*te
 	return b, nil
 }
 
-// Unfinished says which jobs wait to be continued. It is nothing that a list of keys fails
-// for.
+// Unfinished returns the jobs that wait to be continued. A list of keys is shown without
+// them if they cannot be read.
 func (d *Pages) Unfinished(r *http.Request) []templates.Choice {
 	if !page.CanEdit(r) {
 		return nil
