@@ -90,7 +90,8 @@ class Chart {
     if (kind === 'lines') return [x, ...series];
     const [allowed, blocked] = series;
     const drawn = (n) => n || null; // no outline of what is not there
-    return [x, blocked.map((n, i) => drawn(n && n + allowed[i])), allowed.map(drawn)]; // the blocked ones look out over the allowed ones
+// Bars of blocked calls stand behind those of allowed ones, so that their tops show.
+    return [x, blocked.map((n, i) => drawn(n && n + allowed[i])), allowed.map(drawn)];
   }
 
   // Builds a new chart when its series change, otherwise updates the figures.

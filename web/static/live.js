@@ -3,7 +3,8 @@
 // figures stay.
 
 const longestWait = 30_000;
-const leastBetweenSummaries = 10_000; // so that announcements do not interrupt a screen reader every two seconds
+// Announcements must not interrupt a screen reader every two seconds.
+const leastBetweenSummaries = 10_000;
 
 let timer;
 let failures = 0;

@@ -23,7 +23,8 @@ if (sheet) {
   });
   sheet.addEventListener('submit', (event) => {
     event.preventDefault();
-    load('POST', event.target.getAttribute('action'), event.target, event); // .action would be the buttons of that name
+// The property .action would be the buttons of that name.
+    load('POST', event.target.getAttribute('action'), event.target, event);
   });
   sheet.addEventListener('click', (event) => {
     const cancel = event.target.closest('.actions a.plain');

@@ -185,7 +185,8 @@ test("pauses differ", { timeout: 20_000 }, async () => {
   assert.ok(pauses.size >= 4, `${pauses.size} different pauses of 20, in steps of 10 ms`);
 });
 
-// A server that really fails, by answers and by a broken connection, settles once at last.
+// A server that really fails, by answers and by a broken connection, settles once at
+// last.
 test("settle through a server", { timeout: 20_000 }, async () => {
   let asked = 0;
   const server = http.createServer((request, response) => {
