@@ -1,6 +1,9 @@
-// A sample backend behind both example APIs: it answers with what the authorizer told it. A REST API's proxy integration maps no response, so there
-// the backend itself adds the RateLimit fields; on an HTTP API the integration's response mappings do. Where the authorizer lets calls over a limit
-// pass and says so (HTTP_API_DENY=context), the backend must refuse them. Scripts of CORS_ORIGIN may read all answers: an origin, * or none.
+// A sample backend behind both example APIs: it answers with what the authorizer told it.
+// A REST API's proxy integration maps no response, so there the backend itself adds the
+// RateLimit fields; on an HTTP API the integration's response mappings do. Where the
+// authorizer lets calls over a limit pass and says so (HTTP_API_DENY=context), the
+// backend must refuse them. Scripts of CORS_ORIGIN may read all answers: an origin, * or
+// none.
 'use strict'
 
 const origin = process.env.CORS_ORIGIN ?? '*'

@@ -53,8 +53,8 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// A function that starts while Valkey is unavailable says so, with its own look, and works as
-// soon as the store is back.
+// A function that starts while Valkey is unavailable says so, with its own look, and
+// works as soon as the store is back.
 func TestStoreAwayAtTheStart(t *testing.T) {
 	f := newFixture(t)
 	f.away = true

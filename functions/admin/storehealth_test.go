@@ -63,8 +63,8 @@ func seeded(t *testing.T, server *miniredis.Miniredis) *registry.Store {
 	return keys
 }
 
-// Health repairs at most once a minute, not while Valkey is unavailable, and is good when a
-// repair fails.
+// Health repairs at most once a minute, not while Valkey is unavailable, and is good when
+// a repair fails.
 func TestHealthRepairsOnceAMinute(t *testing.T) {
 	var away error
 	syncs, clock := 0, time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)

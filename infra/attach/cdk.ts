@@ -63,7 +63,10 @@ export function limitRestApi(scope: Construct, id: string, api: apigateway.IRest
   return { authorizerId: authorizer.ref, authorizationType: apigateway.AuthorizationType.CUSTOM };
 }
 
-/** Limits an HTTP API. Give what it returns to routes as their authorizer. The API's integrations add the RateLimit fields to answers. */
+/**
+ * Limits an HTTP API. Give what it returns to routes as their authorizer. The API's
+ * integrations add the RateLimit fields to answers.
+ */
 export function limitHttpApi(scope: Construct, id: string, api: apigatewayv2.IHttpApi, checkFunctionArn: string): apigatewayv2.IHttpRouteAuthorizer {
   const limits = new Construct(scope, id);
   const authorizer = new apigatewayv2.CfnAuthorizer(limits, 'Authorizer', {
@@ -94,7 +97,10 @@ function mapResponses(node: IConstruct): void {
   node.addPropertyOverride('ResponseParameters', Object.fromEntries(mappedStatusCodes.map((code) => [code, { ResponseParameters }])));
 }
 
-/** Lets this one authorizer invoke the check function. Across accounts leave it out: there Tidegate's stack allows it, with -c callers=ARN. */
+/**
+ * Lets this one authorizer invoke the check function. Across accounts leave it out:
+ * there Tidegate's stack allows it, with -c callers=ARN.
+ */
 function allow(scope: Construct, checkFunctionArn: string, apiId: string, authorizerId: string): void {
   new lambda.CfnPermission(scope, 'Permission', {
     action: 'lambda:InvokeFunction',

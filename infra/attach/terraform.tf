@@ -1,5 +1,6 @@
-# Puts Tidegate before a REST API and an HTTP API: a REQUEST authorizer each, results never cached, and permission for exactly these authorizers. Leave out
-# the half that you do not need.
+# Puts Tidegate before a REST API and an HTTP API: a REQUEST authorizer each, results
+# never cached, and permission for exactly these authorizers. Leave out the half that you
+# do not need.
 
 terraform {
   required_providers {
@@ -43,7 +44,8 @@ resource "aws_api_gateway_authorizer" "limits" {
   type                             = "REQUEST"
   authorizer_uri                   = local.invoke_uri
   authorizer_result_ttl_in_seconds = 0
-  # The provider sends a header where nothing is set, and "" as it is, which API Gateway refuses. This source is in every call.
+  # The provider sends a header where nothing is set, and "" as it is, which API Gateway
+  # refuses. This source is in every call.
   identity_source = "context.accountId"
 }
 
@@ -54,9 +56,14 @@ resource "aws_lambda_permission" "rest" {
   source_arn    = "${var.rest_api_execution_arn}/authorizers/${aws_api_gateway_authorizer.limits.id}"
 }
 
-# Your aws_api_gateway_deployment must be made anew after each change here: until then its stages answer 403 without Retry-After. Give it
-#   depends_on = [aws_api_gateway_gateway_response.too_many_requests, aws_api_gateway_gateway_response.unauthorized]
-# and in triggers = { redeployment = sha1(jsonencode([…])) }, among what you have there, all three resources of the REST API.
+# Your aws_api_gateway_deployment must be made anew after each change here: until then its
+# stages answer 403 without Retry-After. Give it
+#   depends_on = [
+#     aws_api_gateway_gateway_response.too_many_requests,
+#     aws_api_gateway_gateway_response.unauthorized,
+#   ]
+# and in triggers = { redeployment = sha1(jsonencode([…])) }, among what you have there,
+# all three resources of the REST API.
 resource "aws_api_gateway_gateway_response" "too_many_requests" {
   rest_api_id   = var.rest_api_id
   response_type = "ACCESS_DENIED"
@@ -113,7 +120,8 @@ resource "aws_lambda_permission" "http" {
   source_arn    = "${var.http_api_execution_arn}/authorizers/${aws_apigatewayv2_authorizer.limits.id}"
 }
 
-# An integration adds the RateLimit fields for each status code that the backend answers with.
+# An integration adds the RateLimit fields for each status code that the backend answers
+# with.
 resource "aws_apigatewayv2_integration" "backend" {
   api_id             = var.http_api_id
   integration_type   = "HTTP_PROXY"

@@ -3,7 +3,8 @@
 //
 //	limits := authorizer.NewRateLimitAuthorizer(stack, jsii.String("Limits"),
 //		&authorizer.Props{Function: check, RestAPI: api})
-//	api.Root().AddMethod(jsii.String("GET"), backend, &awsapigateway.MethodOptions{Authorizer: limits.REST})
+//	api.Root().AddMethod(jsii.String("GET"), backend,
+//		&awsapigateway.MethodOptions{Authorizer: limits.REST})
 //
 // Synthesis fails, with the construct's name, if the app would let calls pass without
 // being counted: cached results, an identity source, or a permission to invoke the
@@ -40,9 +41,9 @@ type Props struct {
 	Name string
 	// CORSOrigin is whose scripts may read a REST API's 401 and 429 in a browser: one
 	// origin, such as https://app.example, AnyOrigin or NoOrigin. The default is
-	// AnyOrigin: a key travels in a header that the script itself sets, never in a cookie,
-	// so that another site's script learns nothing without the key. An HTTP API has its
-	// own CORS configuration, CorsPreflight, which this leaves alone.
+	// AnyOrigin: a key travels in a header that the script itself sets, never in a
+	// cookie, so that another site's script learns nothing without the key. An HTTP API
+	// has its own CORS configuration, CorsPreflight, which this leaves alone.
 	CORSOrigin string
 	// OwnResponses leaves out the gateway responses of a REST API, or the response
 	// mappings of an HTTP API, for an API that has its own.

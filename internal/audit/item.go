@@ -21,7 +21,8 @@ type Change struct {
 	Record []byte // nil when it was deleted
 }
 
-// Item is an entry as the journal stores it, with what is needed to make the change again.
+// Item is an entry as the journal stores it, with what is needed to make the change
+// again.
 type Item struct {
 	Bucket   keyspace.Bucket
 	Number   uint64 // place of the entry in its chain, from 1

@@ -18,9 +18,9 @@
 //
 // # What is stored
 //
-//	tg:{tag}:usage-xMARK      string  that a threshold was reported             until the limit resets
-//	tg:{tag}:usage-crossings  zset    JSON of a bucket's newest 128 reports     31 days
-//	tg:{tag}:usage-yDAY       hash    how many unregistered callers crossed     2 days
+//	tg:{tag}:usage-xMARK      string  that a threshold was reported      until its reset
+//	tg:{tag}:usage-crossings  zset    a bucket's newest 128, as JSON     31 days
+//	tg:{tag}:usage-yDAY       hash    crossings by unregistered callers  2 days
 //
 // All lie in the bucket of the subject that the limit is on. A list is at most about 10
 // MB in all. Callers that anybody can make up, such as addresses, have at most 64 reports

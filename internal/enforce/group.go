@@ -9,10 +9,10 @@ import (
 
 // A plan can have limits on all its keys of one group together. They are shared limits
 // whose subject is the group; the limits of each plan are counted apart, since a state
-// holds what the limits of one list count. Only the caller's record says in which group it
-// is. So the step on them follows the caller's own in a second round trip, or leaves with
-// it on the group of the caller's last call. When the record says another group by then,
-// what the former gave is given back.
+// holds what the limits of one list count. Only the caller's record says in which group
+// it is. So the step on them follows the caller's own in a second round trip, or leaves
+// with it on the group of the caller's last call. When the record says another group by
+// then, what the former gave is given back.
 
 // keyGroup is a group and the plan of a key in it; zero when no limit is on them.
 type keyGroup struct {

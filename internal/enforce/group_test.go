@@ -45,8 +45,8 @@ func (w *world) usedBy(t *testing.T, group, plan string) int64 {
 }
 
 // The keys of a group share its limits, those of another group and of none do not. What
-// the group denies takes nothing from the key. Each plan counts apart, no override lifts a
-// group's limits, and they have the plan's mode.
+// the group denies takes nothing from the key. Each plan counts apart, no override lifts
+// a group's limits, and they have the plan's mode.
 func TestGroups(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.save(t, func(s *policy.Set) {

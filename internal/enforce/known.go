@@ -14,11 +14,11 @@ import (
 // maxKnown bounds knownCallers to about 2 MB.
 const maxKnown = 4096
 
-// knownCallers remembers, for callers with an API key, what find.lua last said about their
-// record and limits. The next check passes it along: while it holds, the script reads less
-// and does not repeat it. The script compares it byte by byte with the record and the copy
-// of the plans, so an edit acts on the next check. When it is full, the caller who has not
-// called for longest is forgotten. It is safe for concurrent use.
+// knownCallers remembers, for callers with an API key, what find.lua last said about
+// their record and limits. The next check passes it along: while it holds, the script
+// reads less and does not repeat it. The script compares it byte by byte with the record
+// and the copy of the plans, so an edit acts on the next check. When it is full, the
+// caller who has not called for longest is forgotten. It is safe for concurrent use.
 type knownCallers struct {
 	mu      sync.Mutex
 	entries *simplelru.LRU[string, *knownCaller] // by subject
@@ -52,8 +52,8 @@ func (k *knownCallers) find(subject, hash string, version int64) *knownCaller {
 // maxInstant is later than any time of the server, in microseconds.
 const maxInstant = 1<<53 - 1
 
-// learn remembers what a reply said about a caller. public has passed parsePublic. What
-// a ban or an override says changes at an instant, so a caller with one is not remembered.
+// learn remembers what a reply said about a caller. public has passed parsePublic. What a
+// ban or an override says changes at an instant, so a caller with one is not remembered.
 // The group is compared with the record too.
 func (k *knownCallers) learn(subject, hash string, version int64, public []byte) {
 	const times, overrideAt, nameAt = 4, 15, 13

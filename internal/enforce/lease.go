@@ -31,8 +31,8 @@ func newCounting(limits []limiter.Limit, longer time.Duration) (counting, error)
 	return counting{limits, program}, err
 }
 
-// shrinkingLease is a lease that a save shortened or ended. Until then the limit counts in
-// the longer windows of before.
+// shrinkingLease is a lease that a save shortened or ended. Until then the limit counts
+// in the longer windows of before.
 type shrinkingLease struct {
 	until time.Time
 	counting

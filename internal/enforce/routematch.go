@@ -5,7 +5,8 @@ import (
 	"tidegate/internal/policy"
 )
 
-// RouteMatch is what the Set says about a call, as far as it is known without asking Valkey.
+// RouteMatch is what the Set says about a call, as far as it is known without asking
+// Valkey.
 type RouteMatch struct {
 	SetVersion int64
 	Rule       string // as in Result

@@ -87,8 +87,8 @@ func TestSettleAbove(t *testing.T) {
 	})
 }
 
-// A reservation covers every limit that took: the route's, the candidate's, the address's,
-// everybody's and the group's.
+// A reservation covers every limit that took: the route's, the candidate's, the
+// address's, everybody's and the group's.
 func TestSettleEveryScope(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(100)...)

@@ -97,8 +97,8 @@ func TestStoreAway(t *testing.T) {
 	}
 }
 
-// A revocation after which Valkey no longer says what is to be stored is not acknowledged,
-// although the store is there: it would be lost with that Valkey.
+// A revocation after which Valkey no longer says what is to be stored is not
+// acknowledged, although the store is there: it would be lost with that Valkey.
 func TestValkeyEndsAfterRevocation(t *testing.T) {
 	proxy := valkeytest.StartProxy(t, valkeytest.Start(t), nil)
 	w := open(t, proxy.URL(), must(OpenStore(t.TempDir()))(t), false)

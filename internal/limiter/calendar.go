@@ -46,8 +46,8 @@ func ParseCalendar(name string) (Calendar, error) {
 	return 0, fmt.Errorf("calendar %q is not one of minute, hour, day, week, month, year", name)
 }
 
-// longest returns the length of the period; of a day and what is longer with the hour that
-// the end of summer time adds, of a month with 31 days, of a year with 366.
+// longest returns the length of the period; of a day and what is longer with the hour
+// that the end of summer time adds, of a month with 31 days, of a year with 366.
 func (c Calendar) longest() time.Duration {
 	switch c {
 	case Minute:
@@ -175,9 +175,9 @@ func (c Calendar) period(now int64, shifts []shift) (start, end int64) {
 	return reached(shifts, 0, start), reached(shifts, current, end)
 }
 
-// fromMarch returns the year of a day since 1970 within its 400 years, and the day of that
-// year, both from 0. Years begin in March, so that the day of a leap year is the last. The
-// arithmetic is Howard Hinnant's civil_from_days.
+// fromMarch returns the year of a day since 1970 within its 400 years, and the day of
+// that year, both from 0. Years begin in March, so that the day of a leap year is the
+// last. The arithmetic is Howard Hinnant's civil_from_days.
 func fromMarch(day int64) (year, of int64) {
 	doe := (day + 719468) % 146097
 	year = (doe - doe/1460 + doe/36524 - doe/146096) / 365

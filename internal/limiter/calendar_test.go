@@ -178,10 +178,10 @@ func TestCalendarWindowHoldsItsInstant(t *testing.T) {
 	})
 }
 
-// Days, weeks, months and years follow each other without gap or overlap, also where the clocks are
-// moved at midnight, and each begins at a local midnight or, where the clocks jump over
-// it, at the jump. Minutes and hours do so too, except where the clocks are moved inside
-// one.
+// Days, weeks, months and years follow each other without gap or overlap, also where the
+// clocks are moved at midnight, and each begins at a local midnight or, where the clocks
+// jump over it, at the jump. Minutes and hours do so too, except where the clocks are
+// moved inside one.
 func TestCalendarWindowsTileTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawClockWork(t)

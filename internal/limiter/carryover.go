@@ -4,10 +4,10 @@ import "slices"
 
 // rebuild moves the history into other sections, on the strict side. A section that stays
 // as it is keeps its state, and what is no log keeps it in another mode too. A log takes
-// over the slots of the log with the longest window, as far back as both windows reach and
-// at most DefaultSlots or its limit; a log in shadow mode adds what is older. What has no
-// log to take from starts with the largest count that any old section has, as if all of it
-// were admitted now, at most its limit.
+// over the slots of the log with the longest window, as far back as both windows reach
+// and at most DefaultSlots or its limit; a log in shadow mode adds what is older. What
+// has no log to take from starts with the largest count that any old section has, as if
+// all of it were admitted now, at most its limit.
 func (m *Model) rebuild(s *step, sections []section) {
 	old := past{sections: m.sections, states: slices.Clone(m.states), now: s.now}
 	for i := range old.states {
@@ -134,9 +134,9 @@ func (s section) start(now int64, shifts []shift) (start, end int64) {
 	return s.period(now, shifts)
 }
 
-// carriedLog takes over the slots of a log, and of a log in shadow mode what is older than
-// the window of the first; older is -1 without. A log in shadow mode lacks the calls that
-// exceeded it.
+// carriedLog takes over the slots of a log, and of a log in shadow mode what is older
+// than the window of the first; older is -1 without. A log in shadow mode lacks the calls
+// that exceeded it.
 func (h *past) carriedLog(sec section, source, older int, requests int64) state {
 	var st state
 	if source < 0 {

@@ -71,8 +71,8 @@ type Limit struct {
 	Window    time.Duration // MinWindow to MaxWindow, in whole milliseconds; 0 with a Calendar
 	Algorithm Algorithm
 
-	// CountDenied makes denied calls count as well, so that a caller who goes on stays out.
-	// Log only. Every call is written then.
+	// CountDenied makes denied calls count as well, so that a caller who goes on stays
+	// out. Log only. Every call is written then.
 	CountDenied bool
 	// Slots bounds the memory of a Log: with more Requests than Slots, each slot stands
 	// for Requests/Slots calls (rounded up) and carries the time of the latest, so that

@@ -40,8 +40,8 @@ func New(client valkey.Client, prefix string, limits ...Limit) (*Limiter, error)
 }
 
 // Take takes cost from every limit of key, or from none. key may be any bytes: it is
-// hashed. cost is 1 to the smallest enforced limit, else ErrCost. A denial is a Decision, not an
-// error; an error means that no decision was made.
+// hashed. cost is 1 to the smallest enforced limit, else ErrCost. A denial is a Decision,
+// not an error; an error means that no decision was made.
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (Decision, error) {
 	if err := checkCost(cost, l.limits); err != nil {
 		return Decision{}, err

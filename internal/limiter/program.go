@@ -12,17 +12,17 @@ import (
 // stored beside the state it governs.
 //
 //	1 byte   number of limits
-//	1 byte   length of what a state holds for its sections, between the signature and the slots
+//	1 byte   length of a state's sections, between the signature and the slots
 //	         signature: 1 byte version, 1 byte number of sections, then for each section
 //	           1 byte kind (1 log, 2 log of attempts, 3 counter, 4 token bucket, 5 fixed
-//	           window), 8 more of a limit in shadow mode, which shares its section with none
+//	           window), 8 more of a limit in shadow mode, which shares no section
 //	           4 bytes calls per slot of a log; calendar of a fixed window
 //	           1 byte bytes per slot of a log
 //	           6 bytes window, of a log the longest one (microseconds)
 //	per limit, in the order given:
 //	           4 bytes requests,
-//	           1 byte number of its section (from 1), 128 more for calendar weeks and years
-//	           and in shadow mode, 64 more when a refund leaves it alone,
+//	           1 byte number of its section (from 1), 128 more for calendar weeks and
+//	           years and in shadow mode, 64 more when a refund leaves it alone,
 //	           6 bytes window (microseconds), 3 bytes Slots
 //	per section with a calendar:
 //	           1 byte length of the zone's name, the name, 1 byte number of shifts,

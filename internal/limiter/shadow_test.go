@@ -164,8 +164,8 @@ func TestChangeOfModeKeepsCounts(t *testing.T) {
 	}
 }
 
-// A stored limit in shadow mode is one of 0 requests to releases without the mode; the API
-// and policy files name the mode.
+// A stored limit in shadow mode is one of 0 requests to releases without the mode; the
+// API and policy files name the mode.
 func TestShadowModeInText(t *testing.T) {
 	limit := Limit{Requests: 9, Window: time.Minute, Shadow: true}
 	stored, err := json.Marshal(limit)

@@ -73,8 +73,8 @@ type Plan struct {
 	Degraded Degraded        `json:"degraded,omitempty"`
 	// with Local: percent of the limits that one environment may admit, 1 to 100
 	Share int `json:"share,omitempty"`
-	// Candidate is a list of candidate limits, counted but never enforced. None is in shadow
-	// mode by itself.
+	// Candidate is a list of candidate limits, counted but never enforced. None is in
+	// shadow mode by itself.
 	Candidate []limiter.Limit `json:"candidate,omitempty"`
 	// PerGroup is limits on all keys of this plan that are in one group, together, in
 	// addition to those of each key. They have the plan's mode, and no key's override

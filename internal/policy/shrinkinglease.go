@@ -6,9 +6,9 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// ShrinkingLease is a lease that a save shortened or ended. Calls leased before may be made
-// a whole lease after they were counted. So limits count by the longer lease until all of
-// those calls are out of every window.
+// ShrinkingLease is a lease that a save shortened or ended. Calls leased before may be
+// made a whole lease after they were counted. So limits count by the longer lease until
+// all of those calls are out of every window.
 type ShrinkingLease struct {
 	Lease Duration  `json:"lease"`
 	Until time.Time `json:"until"` // by the server's clock

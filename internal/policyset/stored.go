@@ -116,8 +116,8 @@ func HeadVersion(head []byte) int64 {
 //	1 byte   format, 1
 //	4 bytes  version of the Set
 //	2 bytes  greatest number of a plan
-//	per number from 1: 4 bytes where its entry starts, 2 bytes length; zeros when there is no such plan
-//	entries: of the plan's limits, then of its candidate when it has one (record.go says what an entry is)
+//	per number from 1: 4 bytes start of its entry, 2 bytes length; zeros without a plan
+//	entries: the plan's limits, then its candidate if any, in the form of record.go
 //
 // Integers are big-endian.
 const CopyFormat = 1

@@ -94,8 +94,8 @@ func (s *Store) Distribute(ctx context.Context, set *policy.Set) error {
 // maxProbes is how many buckets are looked up in the journal at a time.
 const maxProbes = 32
 
-// createCopies writes the first copy of some buckets. A bucket that lost changes gets none
-// before it is restored: with a copy, checks would call its lost keys unknown.
+// createCopies writes the first copy of some buckets. A bucket that lost changes gets
+// none before it is restored: with a copy, checks would call its lost keys unknown.
 func (s *Store) createCopies(ctx context.Context, blob []byte, buckets []keyspace.Bucket) error {
 	errs := make([]error, len(buckets))
 	var wait sync.WaitGroup

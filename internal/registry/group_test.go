@@ -168,8 +168,8 @@ func TestResetGroup(t *testing.T) {
 	})
 }
 
-// A name that does not fit into a path, and a group of a caller that others vouch for, are
-// refused.
+// A name that does not fit into a path, and a group of a caller that others vouch for,
+// are refused.
 func TestGroupsRefused(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perMinute(10)...)

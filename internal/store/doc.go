@@ -7,7 +7,8 @@
 // rediss:// are accepted too. The options are
 //
 //	cluster=true     the hosts are nodes of a cluster, or its configuration endpoint
-//	iam=CACHE        log in to the ElastiCache of that name by IAM; needs TLS and a user, takes no password
+//	iam=CACHE        log in to the ElastiCache of that name by IAM; needs TLS and a
+//	                 user, takes no password
 //	region=REGION    where that cache is; AWS_REGION unless given
 //	serverless=true  that cache is a serverless one
 //

@@ -33,8 +33,8 @@ type Denial struct {
 //
 //	length, id of the caller; 0 for a caller that Valkey could not verify
 //	1 byte cause
-//	length, text: of plan, limit, rule, method, path, API and stage, in this order, and of
-//	the key's group when it is in one
+//	length, text: of plan, limit, rule, method, path, API and stage, in this order,
+//	and of the key's group when it is in one
 //
 // Its value is
 //

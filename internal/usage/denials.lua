@@ -6,9 +6,9 @@
 -- registered caller) or u (any other). Returns 0, or a list with the calls of each group
 -- that were left out.
 --
--- The log uses at most 16 KiB. The last quarter is for the first group of callers who were
--- not denied before in the hour. The quarter before it takes the first occurrence of a
--- minute of known groups too. Half of the log is for anything: 4 occurrences of a group
+-- The log uses at most 16 KiB. The last quarter is for the first group of callers who
+-- were not denied before in the hour. The quarter before it takes the first occurrence of
+-- a minute of known groups too. Half of the log is for anything: 4 occurrences of a group
 -- and minute, and 16 groups of a caller. Unregistered callers use only that half, with 1
 -- occurrence a minute. Occurrences that are not kept count in the newest one of their
 -- group and minute.

@@ -108,7 +108,8 @@ func TestDeniedListsAreBounded(t *testing.T) {
 	})
 }
 
-// What a server did not take is listed by the next flush, unless something newer is known.
+// What a server did not take is listed by the next flush, unless something newer is
+// known.
 func TestDeniedListsAfterScriptLoss(t *testing.T) {
 	each(t, func(t *testing.T, client valkey.Client) {
 		now := time.Now()

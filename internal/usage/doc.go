@@ -54,22 +54,22 @@
 // field is slot*16+kind, and kind is the cause, 0 missing to 7 no access, or 8 what the
 // denial log left out. HOUR and DAY count from 1970 in UTC.
 //
-//	tg:{tag}:ID:mHOUR          hash    counts of a subject in each minute of an hour    25 h
-//	tg:{tag}:ID:hDAY           hash    counts of a subject in each hour of a day        31 days
-//	tg:{tag}:ID:tHOUR          string  call times of a subject in an hour, 3 bytes each 2 h
-//	tg:{tag}:rule~RULE:mHOUR   hash    counts of a rule; hDAY too                       as above
-//	tg:{tag}:all~:mHOUR        hash    counts of everything; hDAY too                   as above
-//	tg:{tag}:refused~:mHOUR    hash    counts of all refusals; hDAY too                 as above
-//	tg:{tag}:IDrefused~:mHOUR  hash    counts of a key's refusals; hDAY too             as above
-//	tg:{tag}:usage-lHOUR       hash    denial log of an hour, laid out in denial.go     25 h
-//	tg:{tag}:usage-blocked     zset    registered subjects over a limit, by until when  till then
-//	tg:{tag}:usage-banned      zset    registered subjects that are banned, likewise    till then
-//	tg:{tag}:usage-seen        zset    subjects by the minute of their last call        25 h
-//	tg:{tag}:usage-aHOUR       zset    subjects by calls admitted in an hour            25 h
-//	tg:{tag}:usage-dHOUR       zset    subjects by calls denied in an hour              25 h
-//	tg:{tag}:usage-ADAY        zset    subjects by calls admitted in a day              31 days
-//	tg:{tag}:usage-DDAY        zset    subjects by calls denied in a day                31 days
-//	tg:{tag}:usage-nDAY        string  unregistered subjects that were new on a day     2 days
+//	tg:{tag}:ID:mHOUR          hash    a subject's counts in each minute      25 h
+//	tg:{tag}:ID:hDAY           hash    a subject's counts in each hour        31 days
+//	tg:{tag}:ID:tHOUR          string  a subject's call times, 3 bytes each   2 h
+//	tg:{tag}:rule~RULE:mHOUR   hash    counts of a rule; hDAY too             as above
+//	tg:{tag}:all~:mHOUR        hash    counts of everything; hDAY too         as above
+//	tg:{tag}:refused~:mHOUR    hash    counts of all refusals; hDAY too       as above
+//	tg:{tag}:IDrefused~:mHOUR  hash    counts of a key's refusals; hDAY too   as above
+//	tg:{tag}:usage-lHOUR       hash    denial log: see denial.go              25 h
+//	tg:{tag}:usage-blocked     zset    keys over a limit, by its end          till then
+//	tg:{tag}:usage-banned      zset    banned keys, by the end of the ban     till then
+//	tg:{tag}:usage-seen        zset    subjects by minute of their last call  25 h
+//	tg:{tag}:usage-aHOUR       zset    subjects by calls admitted in an hour  25 h
+//	tg:{tag}:usage-dHOUR       zset    subjects by calls denied in an hour    25 h
+//	tg:{tag}:usage-ADAY        zset    subjects by calls admitted in a day    31 days
+//	tg:{tag}:usage-DDAY        zset    subjects by calls denied in a day      31 days
+//	tg:{tag}:usage-nDAY        string  unregistered subjects new on a day     2 days
 //
 // A subject's keys lie in its bucket. Totals and rules go to one of 8 buckets, another
 // with each flush, and readers add those up.

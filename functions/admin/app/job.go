@@ -155,8 +155,8 @@ func (r *Registry) tryJob(ctx context.Context, set *policy.Set, j Job) error {
 	return k.Validate(set)
 }
 
-// Job returns a job. One that Valkey lost, or stored too long ago, is as the audit has it:
-// one that had not ended begins again, which changes nothing twice.
+// Job returns a job. One that Valkey lost, or stored too long ago, is as the audit has
+// it: one that had not ended begins again, which changes nothing twice.
 func (r *Registry) Job(ctx context.Context, id string) (Job, error) {
 	var j Job
 	text, err := r.store.Job(ctx, id)

@@ -57,8 +57,8 @@ func revokeAll(s *sitetest.Site) string {
 	return s.Post("/keys/bulk", form).Wants(s.T, http.StatusSeeOther).Header.Get("Location")
 }
 
-// A job that is left where it is, is found in the list of keys by every editor, who can go
-// on with it, stop it and continue it. A viewer sees it, and is offered nothing.
+// A job that is left where it is, is found in the list of keys by every editor, who can
+// go on with it, stop it and continue it. A viewer sees it, and is offered nothing.
 func TestJobIsLeftAndFound(t *testing.T) {
 	s := sitetest.New(t).Login()
 	job, err := s.Services.Keys.StartJob(t.Context(), nil,

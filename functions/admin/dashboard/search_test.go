@@ -74,8 +74,8 @@ func TestFindAnywhere(t *testing.T) {
 	s.Get("/keys/bulk?do=end&of=all&in=name&q=corp").Wants(t, http.StatusOK, "whose name contains “corp”")
 }
 
-// Explain and Audit take a key's id, secret or name: one key they show, several they offer,
-// and an audit finds the name of a key that was deleted.
+// Explain and Audit take a key's id, secret or name: one key they show, several they
+// offer, and an audit finds the name of a key that was deleted.
 func TestFindByName(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.CreateKey("Acme", "free") // beside acme

@@ -10,8 +10,8 @@ end
 -- microseconds since 1970. Returns 4 bytes, the calls taken: all, or as many as fit; and
 -- when there are any 2 bytes length and the reply of the step that took them, else 2 zero
 -- bytes. Of a difference below 0 it returns the calls that the state may still hold and
--- did not give back, and 2 zero bytes. Limits in shadow mode bound nothing: one takes what
--- fits the others if it fits it.
+-- did not give back, and 2 zero bytes. Limits in shadow mode bound nothing: one takes
+-- what fits the others if it fits it.
 local function settle(key, prog, difference, at)
   if difference == 0 then
     return pack('>I4I2', 0, 0)

@@ -24,9 +24,10 @@
 -- ARGV[12]  1 when the routes in that description cover the call
 --
 -- Returns a string:
---   'N'  1 byte                   the caller may not call: 'U' no such key or not its secret,
---                                'R' revoked, 'X' expired, 'O' a secret that was rotated out,
---                                'A' the key or its plan does not open the route
+--   'N'  1 byte                   the caller may not call: 'U' no such key or wrong
+--                                secret, 'R' revoked, 'X' expired, 'O' a secret that was
+--                                rotated out, 'A' neither the key nor its plan opens the
+--                                route
 --   'S'  4 bytes version          a newer policy set is in force; 0: none was ever saved
 --   'A'  4 bytes version, description      of a key that opens some routes: ask again
 --   'B'  7 bytes until, 7 bytes now, public     the caller is banned

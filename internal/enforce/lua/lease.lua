@@ -8,8 +8,8 @@
 --          microseconds since 1970; 0 for never
 -- ARGV[8]  program of longer windows
 --
--- Returns 'S' when a newer set is in force; else 4 bytes calls taken (the lease, the cost,
--- or 0) and the decision about them. A denial is about the cost.
+-- Returns 'S' when a newer set is in force; else 4 bytes calls taken (the lease, the
+-- cost, or 0) and the decision about them. A denial is about the cost.
 if now < tonumber(ARGV[7]) then
   prog = ARGV[8]
 end

@@ -1,6 +1,6 @@
 -- Settles a reservation on its caller: marks it as settled, and gives back or takes the
--- difference on every state that took. charge.lua stands before this text. All keys are in
--- one slot. Times are microseconds since 1970.
+-- difference on every state that took. charge.lua stands before this text. All keys are
+-- in one slot. Times are microseconds since 1970.
 --
 -- KEYS[1]   the mark that the reservation is settled
 -- KEYS[2]   the caller's record

@@ -1,5 +1,6 @@
--- Begins every script. The embedded server's Lua has no struct library: for it alone, this
--- is the part of struct that the scripts use, pack and unpack of big-endian integers.
+-- Begins every script. The embedded server's Lua has no struct library: for it alone,
+-- this is the part of struct that the scripts use, pack and unpack of big-endian
+-- integers.
 local struct = rawget(_G, 'struct') or {
   pack = function(format, ...)
     local values, out, n = {...}, {}, 0

@@ -1,4 +1,5 @@
--- Last part of the general step: takes from the sections, writes the state and sets reply.
+-- Last part of the general step: takes from the sections, writes the state and sets
+-- reply.
 
 local allowed, attempts, exceeded = true, false, {}
 local remaining, resets, retries, nexts, seconds = {}, {}, {}, {}, {}

@@ -20,8 +20,8 @@ const limit = 10 * time.Minute
 // only when a source has changed. programs has the package of each path in the folder.
 //
 // go test does not know of the programs that a test starts. Link looks at their sources,
-// so that a result in go test's cache lasts no longer than they do. go test sees this only
-// while tests run: call Link in a test and not in TestMain.
+// so that a result in go test's cache lasts no longer than they do. go test sees this
+// only while tests run: call Link in a test and not in TestMain.
 func Link(ctx context.Context, folder string, programs map[string]string) error {
 	for path, source := range programs {
 		program, err := build(ctx, source)

@@ -1,5 +1,6 @@
 // The Lambda authorizer that people write in Node.js: ioredis, rate-limiter-flexible,
-// jose. It looks the API key up, or verifies the token, and takes from two limits at once.
+// jose. It looks the API key up, or verifies the token, and takes from two limits at
+// once.
 
 import { createHmac } from "node:crypto";
 import { Redis } from "ioredis";

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package runtimeapi starts built functions and hands them events, for benchmarks. It does
-// little itself, so that measurements are of the function.
+// Package runtimeapi starts built functions and hands them events, for benchmarks. It
+// does little itself, so that measurements are of the function.
 package runtimeapi
 
 import (

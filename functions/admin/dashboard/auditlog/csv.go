@@ -10,8 +10,9 @@ import (
 	"tidegate/internal/policyset"
 )
 
-// exportAudit sends the entries that the filter means, newest first, those that the journal
-// alone has too, as far as one file goes; its last row and a Link header lead to the rest.
+// exportAudit sends the entries that the filter means, newest first, those that the
+// journal alone has too, as far as one file goes; its last row and a Link header lead to
+// the rest.
 func (d *Pages) exportAudit(w http.ResponseWriter, r *http.Request) {
 	f, ok := readFilter(r)
 	if !ok || f.problem != "" || app.LikeSecret(f.typed) {

@@ -1,5 +1,5 @@
-// Package bulk is the pages that change many keys at once: the bar below the list of keys,
-// the form that asks and previews, and the job that it starts.
+// Package bulk is the pages that change many keys at once: the bar below the list of
+// keys, the form that asks and previews, and the job that it starts.
 package bulk
 
 import (

@@ -12,8 +12,8 @@ import (
 	"tidegate/internal/usage"
 )
 
-// PreviewKeys says what a change of many keys would have made of the recorded calls of the
-// busiest of them. The keys are those that a filter means, or the ids when it is nil.
+// PreviewKeys says what a change of many keys would have made of the recorded calls of
+// the busiest of them. The keys are those that a filter means, or the ids when it is nil.
 func (c *Changes) PreviewKeys(ctx context.Context, set *policy.Set, f *app.KeyFilter, ids []string,
 	change func(*policy.Key)) (string, error) {
 	now := time.Now()
@@ -67,7 +67,8 @@ func (c *Changes) replayChange(ctx context.Context, set *policy.Set, k policy.Ke
 	return played, err
 }
 
-// busiestMeant returns up to previewKeys keys that are meant, the busiest of the last hour.
+// busiestMeant returns up to previewKeys keys that are meant, the busiest of the last
+// hour.
 func (c *Changes) busiestMeant(ctx context.Context, set *policy.Set, f *app.KeyFilter, ids []string,
 	now time.Time) ([]policy.Key, error) {
 	talkers, err := c.usage.Busiest(ctx, now.Add(-PreviewSpan), now, usage.MaxTalkers)
